@@ -1,0 +1,242 @@
+package boulder
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+func (s *State) starting(e *Event, b Starting) error {
+	o, err := s.at(b.AttemptRef, AttemptQueued)
+	if err != nil {
+		return err
+	}
+	if s.Boulder.Status != Running {
+		return fmt.Errorf("boulder is %s", s.Boulder.Status)
+	}
+	s.queueOf(o).remove(o)
+	s.live = append(s.live, o)
+	o.Attempt.Status, o.Attempt.Tag, o.Attempt.Turns = AttemptStarting, b.Tag, 1
+	o.Attempt.SlotSeq, o.Attempt.StartedAt = e.Seq, e.Time
+	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: 1, Kind: TurnBrief, Prompt: b.Prompt}
+	if o.SubTask.Status != SubTaskInProgress {
+		s.setSubTask(e, o.SubTask, SubTaskInProgress, "")
+	}
+	s.touch(e, o)
+	return nil
+}
+
+func (s *State) subTaskStart(e *Event, b SubTaskStart) error {
+	o, err := s.at(b.AttemptRef, AttemptStarting)
+	if err != nil {
+		return err
+	}
+	o.Attempt.Status, o.Attempt.SessionID, o.Attempt.Snapshot = AttemptExecuting, b.SessionID, b.Snapshot
+	s.touch(e, o)
+	return nil
+}
+
+func (s *State) turnSent(e *Event, b TurnSent) error {
+	o, err := s.at(b.AttemptRef, AttemptExecuting)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.Turn.Number != b.Turn:
+		return fmt.Errorf("turn %d is not turn %d", b.Turn, o.Turn.Number)
+	case b.MessageID == "":
+		return fmt.Errorf("the prompt of turn %d of %q has no message id", b.Turn, b.SubTaskID)
+	case b.Resume && o.Turn.MessageID == "":
+		return fmt.Errorf("turn %d of %q was never sent, so there is nothing to resume", b.Turn, b.SubTaskID)
+	case b.Resume && o.Turn.ResumeID != "":
+		return fmt.Errorf("turn %d of %q had its one resume prompt", b.Turn, b.SubTaskID)
+	case !b.Resume && o.Turn.MessageID != "":
+		return fmt.Errorf("turn %d of %q was sent", b.Turn, b.SubTaskID)
+	}
+	if b.Resume {
+		o.Turn.ResumeID = b.MessageID
+	} else {
+		o.Turn.MessageID, o.Turn.SentAt = b.MessageID, e.Time
+	}
+	s.touch(e, o)
+	return nil
+}
+
+func (s *State) progress(e *Event, b SubTaskProgress) error {
+	o, err := s.at(b.AttemptRef, AttemptStarting, AttemptExecuting)
+	if err != nil {
+		return err
+	}
+	if b.Checkpoint != nil {
+		c := *b.Checkpoint
+		o.SubTask.Checkpoint, o.SubTask.UpdatedAt = &c, e.Time
+		s.dirty.subTasks.add(o.SubTask)
+	}
+	return nil
+}
+
+func (s *State) turnEnded(e *Event, b TurnEnded) error {
+	o, err := s.at(b.AttemptRef, AttemptStarting, AttemptExecuting)
+	if err != nil {
+		return err
+	}
+	if o.Turn.Number != b.Turn {
+		return fmt.Errorf("turn %d is not turn %d", b.Turn, o.Turn.Number)
+	}
+	o.Attempt.Status = AttemptMonitoring
+	o.Attempt.recovered()
+	evidence := b.Evidence
+	o.Turn.Evidence, o.Turn.EndedAt = &evidence, e.Time
+	s.touch(e, o)
+	return nil
+}
+
+func (s *State) judged(e *Event, b Judged) error {
+	o, err := s.at(b.AttemptRef, AttemptMonitoring)
+	if err != nil {
+		return err
+	}
+	if o.Turn.Number != b.Turn || o.Turn.Verdict != nil {
+		return fmt.Errorf("turn %d of %q is not waiting for a verdict", b.Turn, b.SubTaskID)
+	}
+	verdict := b.Verdict
+	o.Turn.Verdict = &verdict
+	o.Attempt.recovered()
+	s.touch(e, o)
+	return nil
+}
+
+// recovered ends a row of faults.
+func (a *Attempt) recovered() { a.Troubles, a.Reason, a.NotBefore = 0, "", time.Time{} }
+
+func (s *State) continuation(e *Event, b Continuation) error {
+	o, err := s.at(b.AttemptRef, AttemptMonitoring)
+	if err != nil {
+		return err
+	}
+	if o.Turn.Verdict == nil || b.Turn != o.Turn.Number+1 {
+		return fmt.Errorf("turn %d of %q cannot follow turn %d", b.Turn, b.SubTaskID, o.Turn.Number)
+	}
+	s.touch(e, o) // the ended turn, before the new one takes its place
+	o.Attempt.Status, o.Attempt.Turns = AttemptExecuting, b.Turn
+	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Kind: TurnContinuation, Prompt: b.Prompt}
+	s.touch(e, o)
+	return nil
+}
+
+func (s *State) trouble(e *Event, b Trouble) error {
+	o, err := s.at(b.AttemptRef, AttemptStarting, AttemptExecuting, AttemptMonitoring)
+	if err != nil {
+		return err
+	}
+	o.Attempt.Troubles++
+	o.Attempt.Reason, o.Attempt.NotBefore = b.Reason, b.NotBefore
+	s.touch(e, o)
+	return nil
+}
+
+// finish takes an open attempt off the books.
+func (s *State) finish(e *Event, o *Open, status AttemptStatus, reason string) {
+	s.touch(e, o)
+	if o.Attempt.Status == AttemptQueued {
+		s.queueOf(o).remove(o)
+	} else {
+		s.live = slices.DeleteFunc(s.live, func(x *Open) bool { return x == o })
+	}
+	o.Attempt.Status, o.Attempt.Reason, o.Attempt.EndedAt = status, reason, e.Time
+	delete(s.open, o.SubTask.ID)
+}
+
+func (s *State) retry(e *Event, b Retry) error {
+	o, err := s.at(b.AttemptRef, AttemptStarting, AttemptExecuting, AttemptMonitoring)
+	if err != nil {
+		return err
+	}
+	if !b.Status.Terminal() || b.Status == AttemptCompleted || b.Next != b.Attempt+1 {
+		return fmt.Errorf("attempt %d cannot become %s with attempt %d next", b.Attempt, b.Status, b.Next)
+	}
+	s.finish(e, o, b.Status, b.Reason)
+	if !b.Uncounted {
+		o.SubTask.Tries++
+	}
+	if b.Digest != "" {
+		o.SubTask.Failures = append(slices.Clone(o.SubTask.Failures), b.Digest)
+	}
+	s.enqueue(e, o.SubTask)
+	return nil
+}
+
+func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
+	o, err := s.at(b.AttemptRef, AttemptQueued, AttemptStarting, AttemptExecuting, AttemptMonitoring)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !b.Status.Terminal() || !b.AttemptStatus.Terminal(),
+		b.Completed != (b.Status == SubTaskCompleted), b.Completed != (b.AttemptStatus == AttemptCompleted):
+		return fmt.Errorf("completed=%v does not go with status %s and attempt %s",
+			b.Completed, b.Status, b.AttemptStatus)
+	case b.Completed && o.Attempt.Status != AttemptMonitoring:
+		return fmt.Errorf("attempt %d of %q is %s: nobody judged it complete",
+			b.Attempt, b.SubTaskID, o.Attempt.Status)
+	}
+	t := o.SubTask
+	reason := ""
+	if !b.Completed {
+		reason = b.Summary
+	}
+	if o.Attempt.Status.Live() && b.AttemptStatus != AttemptLost {
+		t.Tries++
+	}
+	s.finish(e, o, b.AttemptStatus, reason)
+	t.Summary, t.Output, t.EndSeq = b.Summary, b.Output, e.Seq
+	s.setSubTask(e, t, b.Status, reason)
+	if b.Completed {
+		s.done = append(s.done, t)
+		s.release(e, t)
+	} else {
+		b.Blocked = s.block(e, t)
+		e.Body = b
+	}
+	return nil
+}
+
+// release queues the dependents that waited for this sub-task only.
+func (s *State) release(e *Event, done *SubTask) {
+	for _, id := range done.Blocks {
+		s.waiting[id]--
+		if t := s.byID[id]; s.waiting[id] == 0 && t.Status == SubTaskPending {
+			s.enqueue(e, t)
+		}
+	}
+}
+
+// block marks everything that depends on a failed sub-task, near or far, and returns the ids in plan order.
+func (s *State) block(e *Event, failed *SubTask) []string {
+	how := "failed"
+	if failed.Status != SubTaskFailed {
+		how = "was " + string(failed.Status)
+	}
+	reason := fmt.Sprintf("depends on %q, which %s", failed.ID, how)
+	var blocked []*SubTask
+	todo := []*SubTask{failed}
+	for len(todo) > 0 {
+		t := todo[0]
+		todo = todo[1:]
+		for _, id := range t.Blocks {
+			d := s.byID[id]
+			if d.Status != SubTaskPending {
+				continue
+			}
+			s.setSubTask(e, d, SubTaskBlocked, reason)
+			blocked = append(blocked, d)
+			todo = append(todo, d)
+		}
+	}
+	slices.SortFunc(blocked, func(a, b *SubTask) int { return a.Position - b.Position })
+	var ids []string
+	for _, t := range blocked {
+		ids = append(ids, t.ID)
+	}
+	return ids
+}

@@ -1,0 +1,103 @@
+// Package boulder is the domain: one request and all durable state needed to finish it.
+//
+// A [State] is the whole of one boulder in memory. [State.Apply] is the only way to change it; it takes one [Event],
+// has no clock, no I/O and no goroutines, and gives the same state for the same events on every machine. What Apply
+// touched is collected in [Changes], which a store writes in one transaction. [State.Check] says whether the records
+// agree with each other.
+//
+// The package imports only the standard library, so that every other package can speak its words.
+package boulder
+
+import "time"
+
+// Status is the state of a boulder:
+//
+//	planning → awaiting_approval → running ⇄ paused → synthesizing → completed | partial | failed | cancelled
+type Status string
+
+const (
+	// Planning: the Task Ledger is being asked for a plan. Entered by [Created] when the request has no plan yet. A
+	// crash leaves nothing but the request; a resume plans again.
+	Planning Status = "planning"
+	// AwaitingApproval: a plan exists and a person has not yet agreed to it. Entered by [Planned]. A crash leaves the
+	// plan; a resume asks again.
+	AwaitingApproval Status = "awaiting_approval"
+	// Running: sub-tasks are dispatched. Entered by [Decomposed], and by [StatusChanged] on a resume. A crash leaves
+	// live attempts, which a resume picks up where they were.
+	Running Status = "running"
+	// Paused: nothing is dispatched until somebody resumes; Reason says why. Entered by [StatusChanged] after an
+	// interrupt or a fault that ends the run without ending the work (a wrong key).
+	Paused Status = "paused"
+	// Synthesizing: no sub-task is ready or live; the answer is being put together. Entered by [StatusChanged]. A
+	// crash loses nothing: the answer is built from stored records.
+	Synthesizing Status = "synthesizing"
+	// Completed: every sub-task is completed or skipped. Terminal.
+	Completed Status = "completed"
+	// Partial: some sub-tasks completed, others failed or are blocked by one that did. Terminal.
+	Partial Status = "partial"
+	// Failed: no sub-task completed. Terminal.
+	Failed Status = "failed"
+	// Cancelled: a person ended it. Terminal.
+	Cancelled Status = "cancelled"
+)
+
+// Terminal reports whether the status never changes again.
+func (s Status) Terminal() bool {
+	switch s {
+	case Completed, Partial, Failed, Cancelled:
+		return true
+	}
+	return false
+}
+
+// Boulder is the head record: what was asked, where, and how far it has come. The parts are records of their own.
+type Boulder struct {
+	ID     string `json:"id"`
+	Task   string `json:"task"`           // the request, verbatim
+	Goal   string `json:"goal,omitempty"` // one line, from the Task Ledger
+	Status Status `json:"status"`
+	Reason string `json:"reason,omitempty"` // why it is in this status, for people
+
+	Project  string `json:"project"`        // absolute path of the directory the sub-tasks work on
+	Base     string `json:"base,omitempty"` // commit of the project when the plan was made; empty outside git
+	Revision int    `json:"revision"`       // current plan revision, from 1; 0 while planning
+
+	Constraints []string `json:"constraints,omitempty"` // of the user, before a plan takes them over
+	PlanMode    PlanMode `json:"plan_mode,omitempty"`
+
+	Model       string `json:"model,omitempty"`        // default model of the sub-tasks, provider/model
+	LedgerModel string `json:"ledger_model,omitempty"` // model of the two ledgers, provider/model
+
+	Usage     Usage     `json:"usage"` // of everything: attempts and ledger calls
+	Summary   string    `json:"summary,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+	Seq       uint64    `json:"seq"` // number of the last event
+}
+
+// Usage is what models were paid for. Tokens are counts; Input includes what was read from a cache, Output includes
+// reasoning.
+type Usage struct {
+	Input      int64 `json:"input"`
+	CacheRead  int64 `json:"cache_read,omitempty"`
+	CacheWrite int64 `json:"cache_write,omitempty"`
+	Output     int64 `json:"output"`
+	Reasoning  int64 `json:"reasoning,omitempty"`
+	Calls      int64 `json:"calls"` // model calls (ledgers) and steps (agents)
+	// Cost is in US dollars. Where the price of a call is not known the call adds to Unpriced instead, so a sum is
+	// never a guess.
+	Cost     float64 `json:"cost"`
+	Unpriced int64   `json:"unpriced,omitempty"`
+}
+
+// Add returns the sum of both.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{
+		Input: u.Input + v.Input, CacheRead: u.CacheRead + v.CacheRead, CacheWrite: u.CacheWrite + v.CacheWrite,
+		Output: u.Output + v.Output, Reasoning: u.Reasoning + v.Reasoning, Calls: u.Calls + v.Calls,
+		Cost: u.Cost + v.Cost, Unpriced: u.Unpriced + v.Unpriced,
+	}
+}
+
+// Tokens is all input and output together.
+func (u Usage) Tokens() int64 { return u.Input + u.Output }

@@ -1,0 +1,149 @@
+package boulder
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Check reports every way in which the records contradict each other. It reads the whole state: for tests, for a
+// restored boulder and for `manager doctor`, not for every step.
+func (s *State) Check() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	for i, t := range s.SubTasks {
+		if t.Position != i+1 {
+			bad("sub-task %q is at place %d but says %d", t.ID, i+1, t.Position)
+		}
+		if n := s.countWaiting(t); n != s.waiting[t.ID] {
+			bad("sub-task %q waits for %d others but %d are counted", t.ID, n, s.waiting[t.ID])
+		}
+		s.checkSubTask(t, bad)
+	}
+	s.checkGraph(bad)
+	s.checkPlaces(bad)
+	for _, t := range s.SubTasks {
+		if o := s.open[t.ID]; o != nil {
+			checkOpen(o, bad)
+		}
+	}
+	s.checkBoulder(bad)
+	return errors.Join(errs...)
+}
+
+func (s *State) checkBoulder(bad func(string, ...any)) {
+	b := &s.Boulder
+	if b.Status.Terminal() && len(s.open) > 0 {
+		bad("boulder is %s with %d open attempts", b.Status, len(s.open))
+	}
+	stored := 0
+	if s.Revision != nil {
+		stored = s.Revision.Number
+	}
+	if b.Revision != stored {
+		bad("boulder is at plan revision %d, but revision %d is stored", b.Revision, stored)
+	}
+	counts := map[SubTaskStatus]int{}
+	for _, t := range s.SubTasks {
+		counts[t.Status]++
+	}
+	for status, n := range s.counts {
+		if counts[status] != n {
+			bad("%d sub-tasks are %s but %d are counted", counts[status], status, n)
+		}
+	}
+}
+
+// checkPlaces compares where the open attempts are, among the live ones or in the queue of their model, with what they
+// say.
+func (s *State) checkPlaces(bad func(string, ...any)) {
+	places := map[*Open]int{}
+	for _, o := range s.live {
+		places[o]++
+		if !o.Attempt.Status.Live() {
+			bad("attempt %d of %q is %s but holds a slot", o.Attempt.Attempt, o.SubTask.ID, o.Attempt.Status)
+		}
+	}
+	for model, q := range s.queues {
+		for i := range q.len() {
+			o := q.at(i)
+			places[o]++
+			if o.Attempt.Status != AttemptQueued || o.Attempt.Model != model {
+				bad("attempt %d of %q is %s for model %q but in line for %q",
+					o.Attempt.Attempt, o.SubTask.ID, o.Attempt.Status, o.Attempt.Model, model)
+			}
+		}
+	}
+	for id, o := range s.open {
+		if places[o] != 1 {
+			bad("attempt %d of %q is in %d places", o.Attempt.Attempt, id, places[o])
+		}
+		delete(places, o)
+	}
+	for o := range places {
+		bad("attempt %d of %q has a place but is not open", o.Attempt.Attempt, o.SubTask.ID)
+	}
+}
+
+// checkOpen looks at one open attempt and its newest turn.
+func checkOpen(o *Open, bad func(string, ...any)) {
+	a, id := o.Attempt, o.SubTask.ID
+	switch {
+	case a.Status.Terminal():
+		bad("attempt %d of %q is %s but open", a.Attempt, id, a.Status)
+	case a.Attempt != o.SubTask.Attempts:
+		bad("attempt %d of %q is open but %d is the newest", a.Attempt, id, o.SubTask.Attempts)
+	case a.Status == AttemptQueued && o.Turn != nil:
+		bad("attempt %d of %q is in line but has turn %d", a.Attempt, id, o.Turn.Number)
+	case a.Status == AttemptQueued:
+	case o.Turn == nil:
+		bad("attempt %d of %q is %s without a turn", a.Attempt, id, a.Status)
+	case o.Turn.AttemptRef != a.AttemptRef || o.Turn.Number != a.Turns:
+		bad("turn %d of attempt %d of %q is not the newest of its attempt", o.Turn.Number, o.Turn.Attempt, id)
+	case (a.Status == AttemptMonitoring) != (o.Turn.Evidence != nil):
+		bad("attempt %d of %q is %s, which its turn's evidence contradicts", a.Attempt, id, a.Status)
+	}
+}
+
+// checkGraph compares the edges of both directions.
+func (s *State) checkGraph(bad func(string, ...any)) {
+	type edge struct{ from, to string }
+	blocks := map[edge]bool{}
+	for _, t := range s.SubTasks {
+		for _, id := range t.Blocks {
+			blocks[edge{t.ID, id}] = true
+		}
+	}
+	for _, t := range s.SubTasks {
+		for _, id := range t.DependsOn {
+			if s.byID[id] == nil || !blocks[edge{id, t.ID}] {
+				bad("sub-task %q depends on %q, which does not know it", t.ID, id)
+			}
+			delete(blocks, edge{id, t.ID})
+		}
+	}
+	for e := range blocks {
+		bad("sub-task %q blocks %q, which does not know it", e.from, e.to)
+	}
+}
+
+func (s *State) checkSubTask(t *SubTask, bad func(string, ...any)) {
+	waiting, o := s.waiting[t.ID], s.open[t.ID]
+	switch t.Status {
+	case SubTaskPending:
+		if (waiting == 0) != (o != nil) {
+			bad("sub-task %q is pending, waits for %d others, and has an attempt in line: %v", t.ID, waiting, o != nil)
+		}
+	case SubTaskInProgress:
+		if o == nil || waiting > 0 {
+			bad("sub-task %q is in progress without an attempt, or before its dependencies completed", t.ID)
+		}
+	default:
+		if o != nil {
+			bad("sub-task %q is %s but attempt %d is %s", t.ID, t.Status, o.Attempt.Attempt, o.Attempt.Status)
+		}
+	}
+	if t.Status == SubTaskCompleted && waiting > 0 {
+		bad("sub-task %q is completed before its dependencies", t.ID)
+	}
+}

@@ -1,0 +1,270 @@
+package boulder
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// Event is one thing that happened to a boulder. Events change a [State] ([State.Apply]), are stored in order, and are
+// what `--json` prints. In JSON an event is one flat object: type, time, boulder_id, seq, and the fields of its body.
+type Event struct {
+	Time      time.Time
+	BoulderID string
+	Seq       uint64 // place in the boulder's log, from 1; given by Apply
+	Body      Body
+}
+
+// Body is what is particular to one type of event. The implementations are the structs of this file.
+type Body interface {
+	// EventType is the value of the JSON field "type".
+	EventType() string
+}
+
+// Public reports whether the event belongs to the documented stream of `--json`. The others are the manager's own
+// book-keeping; `manager logs` shows them.
+func (e Event) Public() bool {
+	switch e.Body.(type) {
+	case Created, Planned, StatusChanged, Starting, TurnSent, TurnEnded, Judged, Trouble:
+		return false
+	}
+	return true
+}
+
+// Created begins a boulder. The whole head record comes with it.
+type Created struct {
+	Boulder Boulder `json:"boulder"`
+}
+
+// Planned stores a plan that nobody has agreed to yet.
+type Planned struct {
+	Revision int    `json:"revision"`
+	Origin   Origin `json:"origin"`
+
+	// Plan is the revision itself; it is a record of its own and not repeated in the log.
+	Plan PlanRevision `json:"-"`
+}
+
+// Decomposed adopts a plan revision, creates its sub-tasks and sets the boulder running. The revision is the one that
+// was [Planned], or the next one if a person changed it before agreeing.
+type Decomposed struct {
+	Revision int         `json:"revision"`
+	Origin   Origin      `json:"origin"`
+	Edited   bool        `json:"edited,omitempty"`
+	Goal     string      `json:"goal,omitempty"`
+	SubTasks []PlannedIn `json:"sub_tasks"`
+
+	// Plan is the revision itself; it is a record of its own and not repeated in the log.
+	Plan PlanRevision `json:"-"`
+	// GatesApproved: a person (plan file, answer at the prompt) or the configuration allows the plan's gates to run.
+	GatesApproved bool `json:"gates_approved"`
+	// Model is for sub-tasks for which neither they nor the plan name one.
+	Model string `json:"model,omitempty"`
+}
+
+// PlannedIn is a sub-task as the event log shows it.
+type PlannedIn struct {
+	ID        string   `json:"id"`
+	Subject   string   `json:"subject"`
+	DependsOn []string `json:"depends_on"`
+	Model     string   `json:"model,omitempty"`
+}
+
+// StatusChanged moves the boulder itself.
+type StatusChanged struct {
+	Status Status `json:"status"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Starting gives a queued attempt its slot. It is committed before the session is created.
+type Starting struct {
+	AttemptRef
+	Tag    string `json:"tag"`
+	Prompt string `json:"-"` // the brief; kept in the turn's record
+}
+
+// SubTaskStart says that the attempt's session exists. It is committed before the first prompt is sent.
+type SubTaskStart struct {
+	AttemptRef
+	Description string `json:"description"` // the sub-task's subject
+	Model       string `json:"model"`
+	SessionID   string `json:"session_id"`
+	Snapshot    string `json:"-"`
+}
+
+// TurnSent says that a prompt is about to be sent with this message id. It is committed before it is sent.
+type TurnSent struct {
+	AttemptRef
+	Turn      int      `json:"turn"`
+	Kind      TurnKind `json:"kind"`
+	MessageID string   `json:"message_id"`
+	Resume    bool     `json:"resume,omitempty"` // the one resume prompt of this turn
+}
+
+// SubTaskProgress is a sign of life: a finished tool call, an edit, a change of the todo list, a wait.
+type SubTaskProgress struct {
+	AttemptRef
+	Activity   string      `json:"activity"` // one line for people: "edit src/app.js"
+	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
+	TodosDone  int         `json:"todos_done,omitempty"`
+	TodosTotal int         `json:"todos_total,omitempty"`
+	Usage      Usage       `json:"usage"` // of this turn so far
+}
+
+// TurnEnded hands in what a turn left behind. It is committed before the turn is judged.
+type TurnEnded struct {
+	AttemptRef
+	Turn     int      `json:"turn"`
+	Ended    Ended    `json:"ended"`
+	Evidence Evidence `json:"-"` // kept in the turn's record
+}
+
+// GateRun tells how a gate of the ended turn went.
+type GateRun struct {
+	AttemptRef
+	Command  string `json:"command"`
+	Passed   bool   `json:"passed"`
+	ExitCode int    `json:"exit_code"`
+	Output   string `json:"output,omitempty"` // the tail, of a gate that did not pass
+	Millis   int64  `json:"duration_ms"`
+}
+
+// Judged hands in the verdict on an ended turn.
+type Judged struct {
+	AttemptRef
+	Turn    int     `json:"turn"`
+	Verdict Verdict `json:"verdict"`
+}
+
+// Continuation tells the same session to go on.
+type Continuation struct {
+	AttemptRef
+	Reason    string   `json:"reason"`
+	Remaining []string `json:"remaining"`
+	Turn      int      `json:"turn"` // the one that this begins
+	Prompt    string   `json:"-"`
+}
+
+// Retry ends an attempt without success and queues the next one in a fresh session.
+type Retry struct {
+	AttemptRef               // the attempt that ended
+	Reason     string        `json:"reason"`
+	Status     AttemptStatus `json:"status"`    // what the ended attempt becomes
+	Uncounted  bool          `json:"uncounted"` // the ended attempt is not a try (lost)
+	Next       int           `json:"next"`      // number of the queued attempt
+	Digest     string        `json:"-"`         // of the failure, for the next brief
+}
+
+// Trouble is a fault that is not the agent's: the attempt stays where it is and is taken up again at NotBefore.
+type Trouble struct {
+	AttemptRef
+	Reason    string    `json:"reason"`
+	NotBefore time.Time `json:"not_before"`
+}
+
+// UsageReport adds what a ledger call or a finished turn cost.
+type UsageReport struct {
+	SubTaskID string `json:"sub_task_id,omitempty"`
+	Attempt   int    `json:"attempt,omitempty"`
+	Source    string `json:"source"` // plan | judge | attempt
+	Model     string `json:"model,omitempty"`
+	Usage     Usage  `json:"usage"`
+}
+
+// SubTaskDone ends a sub-task, one way or the other.
+type SubTaskDone struct {
+	AttemptRef
+	Completed bool          `json:"completed"`
+	Summary   string        `json:"summary"`
+	Status    SubTaskStatus `json:"status"`
+	// AttemptStatus is what the attempt becomes.
+	AttemptStatus AttemptStatus `json:"attempt_status"`
+	Output        string        `json:"-"`
+	// Blocked are the sub-tasks that can no longer run because of this one. Apply fills it in.
+	Blocked []string `json:"blocked,omitempty"`
+}
+
+// TaskComplete ends the boulder.
+type TaskComplete struct {
+	AllCompleted bool   `json:"all_completed"`
+	Summary      string `json:"summary"`
+	Status       Status `json:"status"`
+	Usage        Usage  `json:"usage"`
+}
+
+// The event types, as `--json` prints them.
+func (Created) EventType() string         { return "created" }
+func (Planned) EventType() string         { return "planned" }
+func (Decomposed) EventType() string      { return "decomposed" }
+func (StatusChanged) EventType() string   { return "status" }
+func (Starting) EventType() string        { return "attempt-starting" }
+func (SubTaskStart) EventType() string    { return "subtask-start" }
+func (TurnSent) EventType() string        { return "turn-sent" }
+func (SubTaskProgress) EventType() string { return "subtask-progress" }
+func (TurnEnded) EventType() string       { return "turn-ended" }
+func (GateRun) EventType() string         { return "gate" }
+func (Judged) EventType() string          { return "judged" }
+func (Continuation) EventType() string    { return "continuation" }
+func (Retry) EventType() string           { return "retry" }
+func (Trouble) EventType() string         { return "trouble" }
+func (UsageReport) EventType() string     { return "usage" }
+func (SubTaskDone) EventType() string     { return "subtask-done" }
+func (TaskComplete) EventType() string    { return "task-complete" }
+
+// bodyTypes maps the JSON field "type" to the struct that carries it.
+var bodyTypes = func() map[string]reflect.Type {
+	types := map[string]reflect.Type{}
+	for _, b := range []Body{
+		Created{}, Planned{}, Decomposed{}, StatusChanged{}, Starting{}, SubTaskStart{}, TurnSent{}, SubTaskProgress{},
+		TurnEnded{}, GateRun{}, Judged{}, Continuation{}, Retry{}, Trouble{}, UsageReport{}, SubTaskDone{},
+		TaskComplete{},
+	} {
+		types[b.EventType()] = reflect.TypeOf(b)
+	}
+	return types
+}()
+
+// envelope is the part of an event that all types share.
+type envelope struct {
+	Type      string    `json:"type"`
+	Time      time.Time `json:"time"`
+	BoulderID string    `json:"boulder_id"`
+	Seq       uint64    `json:"seq"`
+}
+
+// MarshalJSON writes the flat object.
+func (e Event) MarshalJSON() ([]byte, error) {
+	head, err := json.Marshal(envelope{e.Body.EventType(), e.Time, e.BoulderID, e.Seq})
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(e.Body)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Equal(body, []byte("{}")) {
+		return head, nil
+	}
+	head[len(head)-1] = ','
+	return append(head, body[1:]...), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote. Fields that are kept in records only (a prompt, the evidence) are empty.
+func (e *Event) UnmarshalJSON(data []byte) error {
+	var head envelope
+	if err := json.Unmarshal(data, &head); err != nil {
+		return err
+	}
+	typ, ok := bodyTypes[head.Type]
+	if !ok {
+		return fmt.Errorf("unknown event type %q", head.Type)
+	}
+	body := reflect.New(typ)
+	if err := json.Unmarshal(data, body.Interface()); err != nil {
+		return fmt.Errorf("event %q: %w", head.Type, err)
+	}
+	*e = Event{Time: head.Time, BoulderID: head.BoulderID, Seq: head.Seq, Body: body.Elem().Interface().(Body)}
+	return nil
+}

@@ -1,0 +1,144 @@
+package boulder
+
+import "time"
+
+// Evidence is what the manager itself observed of one turn. Texts are already cut to the sizes given here; cuts are
+// visible in them.
+type Evidence struct {
+	Ended        Ended      `json:"ended"`
+	FinalMessage string     `json:"final_message"`        // the agent's own last text, at most 8,000 characters
+	ToolCalls    []ToolCall `json:"tool_calls,omitempty"` // the last 30 of this turn, oldest first
+	ToolCount    int        `json:"tool_count"`           // all of this turn
+	Diff         Diff       `json:"diff"`
+	Todos        []Todo     `json:"todos,omitempty"`
+	Gates        []Gate     `json:"gates,omitempty"`
+	Usage        Usage      `json:"usage"`                // of this turn
+	Transcript   string     `json:"transcript,omitempty"` // path of the transcript file, relative to the project
+}
+
+// Ended says how a turn ended. No field of it means success.
+type Ended struct {
+	// Finish is OpenCode's reason: stop, tool-calls, length (truncated), unknown; empty if there was no answer.
+	Finish string `json:"finish,omitempty"`
+	// Error is the name of what ended the turn early (APIError, MessageAbortedError, ContextOverflowError …).
+	Error   string `json:"error,omitempty"`
+	Message string `json:"message,omitempty"` // of the error, redacted
+	// Stopped is why the manager itself ended the turn (wall clock, silence); empty if it did not.
+	Stopped string `json:"stopped,omitempty"`
+}
+
+// ToolCall is one finished or broken tool call.
+type ToolCall struct {
+	ID     string `json:"id"`
+	Tool   string `json:"tool"`
+	Title  string `json:"title,omitempty"`
+	Input  string `json:"input"`  // JSON, cut to 500 characters
+	Output string `json:"output"` // or the error's text; the tail, 500 characters
+	Status string `json:"status"` // completed | error | running (never finished)
+}
+
+// Diff is what changed in the project since the attempt began.
+type Diff struct {
+	// Unavailable says why there is no diff ("not a git repository"); empty when there is one.
+	Unavailable string       `json:"unavailable,omitempty"`
+	Files       []FileChange `json:"files,omitempty"`
+	Patch       string       `json:"patch,omitempty"` // unified, cut to 12,000 characters
+}
+
+// FileChange is one changed file. Own is false when another sub-task ran at the same time and this session was not seen
+// to touch the file.
+type FileChange struct {
+	Path    string `json:"path"`
+	Added   int    `json:"added"`   // lines; -1 for a binary file
+	Removed int    `json:"removed"` // lines; -1 for a binary file
+	Own     bool   `json:"own"`
+}
+
+// Empty reports whether a diff was taken and shows no change of this attempt.
+func (d Diff) Empty() bool {
+	if d.Unavailable != "" {
+		return false
+	}
+	for _, f := range d.Files {
+		if f.Own {
+			return false
+		}
+	}
+	return true
+}
+
+// Todo is one item of the agent's own list.
+type Todo struct {
+	Content string `json:"content"`
+	Status  string `json:"status"` // pending | in_progress | completed | cancelled | blocked
+}
+
+// Open reports whether the item is still work to do. Blocked items are not: nothing the agent does can close them.
+func (t Todo) Open() bool { return t.Status == "pending" || t.Status == "in_progress" }
+
+// Gate is one run of a command that must exit 0.
+type Gate struct {
+	Command  string        `json:"command"`
+	ExitCode int           `json:"exit_code"` // -1 if it was killed or could not be started
+	Output   string        `json:"output"`    // tail of stdout and stderr together, 2,000 characters
+	Duration time.Duration `json:"duration"`  // nanoseconds
+	TimedOut bool          `json:"timed_out,omitempty"`
+}
+
+// Green reports whether the gate passed.
+func (g Gate) Green() bool { return g.ExitCode == 0 && !g.TimedOut }
+
+// Red returns the gates that did not pass.
+func (e *Evidence) Red() []Gate {
+	var red []Gate
+	for _, g := range e.Gates {
+		if !g.Green() {
+			red = append(red, g)
+		}
+	}
+	return red
+}
+
+// OpenTodos returns the items that are still work to do.
+func (e *Evidence) OpenTodos() []Todo {
+	var open []Todo
+	for _, t := range e.Todos {
+		if t.Open() {
+			open = append(open, t)
+		}
+	}
+	return open
+}
+
+// Verdict is the Progress Ledger's judgement of one turn, after normalisation.
+type Verdict struct {
+	Completed  bool        `json:"completed"`
+	Summary    string      `json:"summary"`
+	Criteria   []Criterion `json:"criteria,omitempty"`
+	OutputData string      `json:"output_data,omitempty"` // handed on to dependents
+	Remaining  []string    `json:"remaining,omitempty"`
+
+	ContinuationPrompt string `json:"continuation_prompt,omitempty"`
+
+	IsProgress   bool     `json:"is_progress"`
+	IsInLoop     bool     `json:"is_in_loop"`
+	IsStuck      bool     `json:"is_stuck"`
+	StuckReason  string   `json:"stuck_reason,omitempty"`
+	BlockedBy    string   `json:"blocked_by,omitempty"` // none|missing_info|permission|environment|wrong_plan|external
+	NeedReplan   bool     `json:"need_replan,omitempty"`
+	ReplanReason string   `json:"replan_reason,omitempty"`
+	GoalAchieved bool     `json:"goal_achieved,omitempty"`
+	NewFacts     []string `json:"new_facts,omitempty"`
+
+	// Overruled says what forced Completed to false although the model said true ("gate `go test` is red").
+	Overruled []string `json:"overruled,omitempty"`
+	// JudgeUnavailable: no usable answer came from the model; the gates alone decided.
+	JudgeUnavailable bool `json:"judge_unavailable,omitempty"`
+}
+
+// Criterion is one success criterion with the judge's finding.
+type Criterion struct {
+	Criterion string `json:"criterion"`
+	Met       bool   `json:"met"`
+	Evidence  string `json:"evidence"`
+}

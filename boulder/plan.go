@@ -1,0 +1,153 @@
+package boulder
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// PlanVersion is the version of the plan document that this code reads and writes.
+const PlanVersion = 1
+
+// Plan is the Task Ledger's document: what the plan file holds. It is data as people and models write it; package
+// taskledger reads, validates and writes it.
+type Plan struct {
+	Version     int      `json:"version" yaml:"version"`
+	Task        string   `json:"task" yaml:"task"`                                   // the request, verbatim
+	Goal        string   `json:"goal,omitempty" yaml:"goal,omitempty"`               // one line
+	Constraints []string `json:"constraints,omitempty" yaml:"constraints,omitempty"` // verbatim into every brief
+	Facts       Facts    `json:"facts,omitzero" yaml:"facts,omitempty"`
+	Model       string   `json:"model,omitempty" yaml:"model,omitempty"` // default model of the sub-tasks
+	SubTasks    []Spec   `json:"sub_tasks" yaml:"sub_tasks"`
+	Seal        *Seal    `json:"seal,omitempty" yaml:"seal,omitempty"` // absent in a plan written by hand
+}
+
+// Facts is what the Task Ledger knew, wanted to know and guessed when it planned.
+type Facts struct {
+	Given   []string `json:"given,omitempty" yaml:"given,omitempty"`
+	ToFind  []string `json:"to_find,omitempty" yaml:"to_find,omitempty"`
+	Guesses []string `json:"guesses,omitempty" yaml:"guesses,omitempty"`
+}
+
+// Spec is one sub-task as a plan describes it.
+type Spec struct {
+	ID              string   `json:"id" yaml:"id"`           // letters, digits, - and _
+	Subject         string   `json:"subject" yaml:"subject"` // imperative: "Add the settings toggle"
+	ActiveForm      string   `json:"active_form,omitempty" yaml:"active_form,omitempty"`
+	Description     string   `json:"description" yaml:"description"`
+	SuccessCriteria []string `json:"success_criteria,omitempty" yaml:"success_criteria,omitempty"`
+	DependsOn       []string `json:"depends_on,omitempty" yaml:"depends_on,omitempty"`
+	Priority        Priority `json:"priority,omitempty" yaml:"priority,omitempty"`
+	Gates           []string `json:"gates,omitempty" yaml:"gates,omitempty"` // shell commands that must exit 0
+	Model           string   `json:"model,omitempty" yaml:"model,omitempty"`
+	Agent           string   `json:"agent,omitempty" yaml:"agent,omitempty"`
+	ExpectsChanges  bool     `json:"expects_changes,omitempty" yaml:"expects_changes,omitempty"`
+	EmptyOK         bool     `json:"empty_ok,omitempty" yaml:"empty_ok,omitempty"`
+	Outputs         []string `json:"outputs,omitempty" yaml:"outputs,omitempty"` // what dependents need from it
+	DoneWhen        []string `json:"done_when,omitempty" yaml:"done_when,omitempty"`
+	Budget          *Budget  `json:"budget,omitempty" yaml:"budget,omitempty"`
+}
+
+// Budget bounds one sub-task. Zero values mean the run's defaults.
+type Budget struct {
+	Attempts int      `json:"attempts,omitempty" yaml:"attempts,omitempty"` // tries, the first included
+	Time     Duration `json:"time,omitempty" yaml:"time,omitempty"`         // wall clock of one attempt
+}
+
+// Duration is a time.Duration that is written as text ("30m") in JSON and YAML.
+type Duration time.Duration
+
+// MarshalText writes the duration as time.Duration prints it.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads what time.ParseDuration accepts, and refuses anything that is not positive.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return err
+	}
+	if v <= 0 {
+		return fmt.Errorf("duration %q is not positive", text)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// Origin says how a plan came about.
+type Origin string
+
+const (
+	OriginModel    Origin = "model"    // the Task Ledger's model wrote it
+	OriginDirect   Origin = "direct"   // too small to split: one sub-task, no planning call
+	OriginFallback Origin = "fallback" // the model's answers were unusable: one sub-task with the raw request
+	OriginHand     Origin = "hand"     // a person wrote it; it came without a seal
+)
+
+// Seal ties a plan to what it was made for.
+type Seal struct {
+	Base      string    `json:"base,omitempty" yaml:"base,omitempty"` // commit the plan was made on; empty outside git
+	Hash      string    `json:"hash" yaml:"hash"`                     // [Plan.Hash] when it was sealed
+	Origin    Origin    `json:"origin" yaml:"origin"`
+	Model     string    `json:"model,omitempty" yaml:"model,omitempty"` // the ledger model that planned
+	CreatedAt time.Time `json:"created_at" yaml:"created_at"`
+}
+
+// Hash is the SHA-256, in hex, of the plan's content: everything but the seal, with comments and layout left out.
+func (p Plan) Hash() string {
+	p.Seal = nil
+	b, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // a Plan holds nothing that encoding/json can refuse
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// Edited reports whether a sealed plan's content differs from what was sealed.
+func (p Plan) Edited() bool { return p.Seal != nil && p.Seal.Hash != p.Hash() }
+
+// Origin says how the plan came about; a plan without a seal was written by hand.
+func (p Plan) Origin() Origin {
+	if p.Seal == nil {
+		return OriginHand
+	}
+	return p.Seal.Origin
+}
+
+// PlanRevision is a plan as it was adopted, kept for good.
+type PlanRevision struct {
+	Number    int       `json:"number"` // from 1
+	Plan      Plan      `json:"plan"`
+	Hash      string    `json:"hash"`
+	Origin    Origin    `json:"origin"`
+	Edited    bool      `json:"edited"` // a person changed it after it was sealed
+	AdoptedAt time.Time `json:"adopted_at"`
+}
+
+// Priority orders sub-tasks that wait for the same model.
+type Priority string
+
+const (
+	High   Priority = "high"
+	Medium Priority = "medium"
+	Low    Priority = "low"
+)
+
+// Rank orders priorities, the most urgent first: 0, 1, 2. Empty counts as medium.
+func (p Priority) Rank() int {
+	switch p {
+	case High:
+		return 0
+	case Low:
+		return 2
+	}
+	return 1
+}
+
+// Criteria that `done_when` can name. Gates always count.
+const (
+	DoneJudge = "judge" // the Progress Ledger agrees (the default)
+	DoneTodos = "todos" // the agent's todo list has no open item
+)

@@ -1,0 +1,212 @@
+package boulder
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ErrRefused is what Apply returns for an event that does not fit the state: a late or duplicate result, an unknown
+// sub-task, a transition that is not in the state machine. The state is unchanged.
+var ErrRefused = errors.New("event refused")
+
+// State is one boulder in memory: its records, and indexes over them that Apply keeps up to date, so that a step costs
+// the same in a plan of 5 as in one of 5,000. It is owned by one goroutine.
+type State struct {
+	Boulder  Boulder
+	Revision *PlanRevision // the current one; nil while planning
+	SubTasks []*SubTask    // in plan order
+
+	byID    map[string]*SubTask
+	open    map[string]*Open // the attempt of each sub-task that is not over
+	live    []*Open          // those that hold a slot, in the order they got it
+	queues  map[string]*queue
+	done    []*SubTask     // completed, in the order they did
+	waiting map[string]int // per sub-task, dependencies that have not completed
+	counts  map[SubTaskStatus]int
+
+	dirty changeSet
+}
+
+// Open is an attempt that is not over, with its newest turn (nil until it starts).
+type Open struct {
+	SubTask *SubTask
+	Attempt *Attempt
+	Turn    *Turn
+}
+
+// Records is what a store gives back for one boulder: everything that a run needs to go on.
+type Records struct {
+	Boulder  Boulder
+	Revision *PlanRevision // the current one; nil while planning
+	SubTasks []SubTask     // any order
+	Open     []OpenRecord  // attempts that are not over
+}
+
+// OpenRecord is an attempt that is not over, and its newest turn if it has one.
+type OpenRecord struct {
+	Attempt Attempt
+	Turn    *Turn
+}
+
+// NewState is the state before the first event, [Created].
+func NewState() *State {
+	return &State{
+		byID: map[string]*SubTask{}, open: map[string]*Open{}, queues: map[string]*queue{},
+		waiting: map[string]int{}, counts: map[SubTaskStatus]int{},
+	}
+}
+
+// Restore builds the state from stored records. The error names the record that does not fit the others.
+func Restore(r Records) (*State, error) {
+	s := NewState()
+	s.Boulder, s.Revision = r.Boulder, r.Revision
+	slices.SortFunc(r.SubTasks, func(a, b SubTask) int { return cmp.Compare(a.Position, b.Position) })
+	for i := range r.SubTasks {
+		if t := &r.SubTasks[i]; s.byID[t.ID] != nil {
+			return nil, fmt.Errorf("boulder %s: sub-task %q is stored twice", s.Boulder.ID, t.ID)
+		}
+		s.addSubTask(&r.SubTasks[i])
+	}
+	slices.SortFunc(r.Open, func(a, b OpenRecord) int {
+		return cmp.Or(
+			cmp.Compare(a.Attempt.SlotSeq, b.Attempt.SlotSeq),
+			cmp.Compare(a.Attempt.QueueSeq, b.Attempt.QueueSeq),
+			cmp.Compare(s.position(a), s.position(b)),
+		)
+	})
+	for _, rec := range r.Open {
+		t, ok := s.byID[rec.Attempt.SubTaskID]
+		if !ok {
+			return nil, fmt.Errorf("boulder %s: attempt %d belongs to sub-task %q, which is not stored",
+				s.Boulder.ID, rec.Attempt.Attempt, rec.Attempt.SubTaskID)
+		}
+		if s.open[t.ID] != nil {
+			return nil, fmt.Errorf("boulder %s: sub-task %q has more than one open attempt", s.Boulder.ID, t.ID)
+		}
+		o := &Open{SubTask: t, Attempt: &rec.Attempt, Turn: rec.Turn}
+		s.open[t.ID] = o
+		if o.Attempt.Status == AttemptQueued {
+			s.queueOf(o).push(o)
+		} else {
+			s.live = append(s.live, o)
+		}
+	}
+	for _, t := range s.SubTasks {
+		s.waiting[t.ID] = s.countWaiting(t)
+		if t.Status == SubTaskCompleted {
+			s.done = append(s.done, t)
+		}
+	}
+	slices.SortFunc(s.done, func(a, b *SubTask) int { return cmp.Compare(a.EndSeq, b.EndSeq) })
+	if err := s.Check(); err != nil {
+		return nil, fmt.Errorf("stored records of boulder %s contradict each other: %w", s.Boulder.ID, err)
+	}
+	return s, nil
+}
+
+func (s *State) position(r OpenRecord) int {
+	if t := s.byID[r.Attempt.SubTaskID]; t != nil {
+		return t.Position
+	}
+	return 0
+}
+
+func (s *State) addSubTask(t *SubTask) {
+	s.SubTasks = append(s.SubTasks, t)
+	s.byID[t.ID] = t
+	s.counts[t.Status]++
+}
+
+func (s *State) countWaiting(t *SubTask) int {
+	n := 0
+	for _, id := range t.DependsOn {
+		if d := s.byID[id]; d == nil || d.Status != SubTaskCompleted {
+			n++
+		}
+	}
+	return n
+}
+
+// SubTask returns the record, or nil.
+func (s *State) SubTask(id string) *SubTask { return s.byID[id] }
+
+// Open returns the sub-task's attempt that is not over, or nil.
+func (s *State) Open(subTaskID string) *Open { return s.open[subTaskID] }
+
+// Live returns the attempts that hold a slot, in the order they got it. The slice must not be kept or changed.
+func (s *State) Live() []*Open { return s.live }
+
+// Count returns how many sub-tasks have the status.
+func (s *State) Count(status SubTaskStatus) int { return s.counts[status] }
+
+// Completed returns the n sub-tasks that completed last, oldest first. The slice must not be kept or changed.
+func (s *State) Completed(n int) []*SubTask { return s.done[max(0, len(s.done)-n):] }
+
+// Settled reports whether no attempt is queued or live: nothing more can happen by itself.
+func (s *State) Settled() bool { return len(s.open) == 0 }
+
+// Models returns the models that have attempts waiting, sorted.
+func (s *State) Models() []string {
+	var models []string
+	for m, q := range s.queues {
+		if q.len() > 0 {
+			models = append(models, m)
+		}
+	}
+	slices.Sort(models)
+	return models
+}
+
+// Queued returns the i-th attempt, from 0, that waits for a slot of the model, or nil: by priority, then first in,
+// first out.
+func (s *State) Queued(model string, i int) *Open {
+	if q := s.queues[model]; q != nil {
+		return q.at(i)
+	}
+	return nil
+}
+
+func (s *State) queueOf(o *Open) *queue {
+	q := s.queues[o.Attempt.Model]
+	if q == nil {
+		q = &queue{}
+		s.queues[o.Attempt.Model] = q
+	}
+	return q
+}
+
+// queue holds the attempts that wait for one model: a first-in-first-out line for each priority.
+type queue struct {
+	lines [3][]*Open
+}
+
+func (q *queue) push(o *Open) {
+	r := o.SubTask.Priority.Rank()
+	q.lines[r] = append(q.lines[r], o)
+}
+
+// remove takes an attempt out. It is nearly always the first of its line.
+func (q *queue) remove(o *Open) {
+	r := o.SubTask.Priority.Rank()
+	line := q.lines[r]
+	if len(line) > 0 && line[0] == o {
+		line[0] = nil
+		q.lines[r] = line[1:]
+		return
+	}
+	q.lines[r] = slices.DeleteFunc(line, func(x *Open) bool { return x == o })
+}
+
+func (q *queue) len() int { return len(q.lines[0]) + len(q.lines[1]) + len(q.lines[2]) }
+
+func (q *queue) at(i int) *Open {
+	for _, line := range q.lines {
+		if i < len(line) {
+			return line[i]
+		}
+		i -= len(line)
+	}
+	return nil
+}

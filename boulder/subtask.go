@@ -1,0 +1,200 @@
+package boulder
+
+import (
+	"slices"
+	"time"
+)
+
+// SubTaskStatus is the state of a sub-task: pending → in_progress → completed, or one of the others.
+type SubTaskStatus string
+
+const (
+	// SubTaskPending: waits for its dependencies or for a slot. Entered by [Decomposed]. A crash changes nothing.
+	SubTaskPending SubTaskStatus = "pending"
+	// SubTaskInProgress: an attempt holds a slot, or the next one waits for it. Entered by [Starting].
+	SubTaskInProgress SubTaskStatus = "in_progress"
+	// SubTaskCompleted: its result was judged complete. Entered by [SubTaskDone]. Terminal.
+	SubTaskCompleted SubTaskStatus = "completed"
+	// SubTaskBlocked: something it depends on failed; Reason names it. Entered as a consequence of [SubTaskDone].
+	SubTaskBlocked SubTaskStatus = "blocked"
+	// SubTaskFailed: its attempts are exhausted. Entered by [SubTaskDone]. Terminal.
+	SubTaskFailed SubTaskStatus = "failed"
+	// SubTaskSkipped: not needed any more. Terminal.
+	SubTaskSkipped SubTaskStatus = "skipped"
+	// SubTaskCancelled: a person ended it. Terminal.
+	SubTaskCancelled SubTaskStatus = "cancelled"
+	// SubTaskSuperseded: a later plan revision replaced it. Terminal.
+	SubTaskSuperseded SubTaskStatus = "superseded"
+)
+
+// Terminal reports whether the status never changes again.
+func (s SubTaskStatus) Terminal() bool {
+	switch s {
+	case SubTaskCompleted, SubTaskFailed, SubTaskSkipped, SubTaskCancelled, SubTaskSuperseded:
+		return true
+	}
+	return false
+}
+
+// SubTask is one record of the graph.
+type SubTask struct {
+	ID       string `json:"id"`
+	Position int    `json:"position"` // place in the plan, from 1
+	Revision int    `json:"revision"` // plan revision that brought it
+
+	Subject         string   `json:"subject"`
+	ActiveForm      string   `json:"active_form"`
+	Content         string   `json:"content"` // what the agent has to do
+	SuccessCriteria []string `json:"success_criteria"`
+
+	Status    SubTaskStatus `json:"status"`
+	Reason    string        `json:"reason,omitempty"`
+	Priority  Priority      `json:"priority"`
+	DependsOn []string      `json:"depends_on,omitempty"`
+	// Blocks and BlockedBy are the graph's edges both ways, derived from DependsOn and set once: what depends on this
+	// sub-task, and what it depends on. Whether an edge still holds is the other end's status; storing that here as
+	// well would rewrite a join of 5,000 once for each of them.
+	Blocks    []string `json:"blocks,omitempty"`
+	BlockedBy []string `json:"blocked_by,omitempty"`
+
+	Model          string   `json:"model"` // provider/model; empty: what OpenCode uses by default
+	Agent          string   `json:"agent,omitempty"`
+	Gates          []string `json:"gates,omitempty"`
+	GateHints      []string `json:"gate_hints,omitempty"` // gates nobody approved: told to the agent, never run
+	ExpectsChanges bool     `json:"expects_changes,omitempty"`
+	EmptyOK        bool     `json:"empty_ok,omitempty"`
+	Outputs        []string `json:"outputs,omitempty"`
+	DoneWhen       []string `json:"done_when,omitempty"`
+	Budget         *Budget  `json:"budget,omitempty"`
+
+	Attempts   int         `json:"attempts"`           // number of the newest attempt; 0 before the first is queued
+	Tries      int         `json:"tries"`              // attempts that count against the limit
+	Failures   []string    `json:"failures,omitempty"` // digest of each failed attempt, oldest first
+	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
+	Output     string      `json:"output,omitempty"`  // handed on to dependents
+	Summary    string      `json:"summary,omitempty"` // what was done, or why not
+	Usage      Usage       `json:"usage"`
+	EndSeq     uint64      `json:"end_seq,omitempty"` // event that ended it; 0 before
+	CreatedAt  time.Time   `json:"created_at"`
+	UpdatedAt  time.Time   `json:"updated_at"`
+}
+
+// DoneNeeds reports whether a completion criterion counts for this sub-task. With no `done_when` only the judge does.
+func (t *SubTask) DoneNeeds(criterion string) bool {
+	if len(t.DoneWhen) == 0 {
+		return criterion == DoneJudge
+	}
+	return slices.Contains(t.DoneWhen, criterion)
+}
+
+// Checkpoint is where the last edit of a sub-task was made.
+type Checkpoint struct {
+	File    string    `json:"file"` // relative to the project
+	Line    int       `json:"line"` // from 1
+	Context string    `json:"context"`
+	At      time.Time `json:"at"`
+}
+
+// AttemptStatus is the state of one try:
+//
+//	queued → starting → executing → monitoring → completed | failed | cancelled | timeout | lost
+//
+// A continuation takes an attempt from monitoring back to executing.
+type AttemptStatus string
+
+const (
+	// AttemptQueued: waits for a slot. Entered when its sub-task is ready. A crash changes nothing: its place in the
+	// queue is stored.
+	AttemptQueued AttemptStatus = "queued"
+	// AttemptStarting: holds a slot; its session may or may not exist yet. Entered by [Starting]. After a crash
+	// the session is looked up by its tag and adopted, or created.
+	AttemptStarting AttemptStatus = "starting"
+	// AttemptExecuting: its session is stored and a prompt is on its way or at work. Entered by [SubTaskStart]. After a
+	// crash the session is asked how far it is; the prompt is not sent twice.
+	AttemptExecuting AttemptStatus = "executing"
+	// AttemptMonitoring: the turn ended, its evidence is stored and being judged. Entered by [TurnEnded]. After a
+	// crash it is judged again from that evidence.
+	AttemptMonitoring AttemptStatus = "monitoring"
+	// AttemptCompleted: judged complete. Terminal, as are the others below.
+	AttemptCompleted AttemptStatus = "completed"
+	AttemptFailed    AttemptStatus = "failed"    // judged incomplete too often, or broken
+	AttemptCancelled AttemptStatus = "cancelled" // a person ended it
+	AttemptTimeout   AttemptStatus = "timeout"   // its wall clock ran out
+	AttemptLost      AttemptStatus = "lost"      // its session is gone; does not count as a try
+)
+
+// Terminal reports whether the status never changes again.
+func (s AttemptStatus) Terminal() bool {
+	switch s {
+	case AttemptCompleted, AttemptFailed, AttemptCancelled, AttemptTimeout, AttemptLost:
+		return true
+	}
+	return false
+}
+
+// Live reports whether the attempt holds a slot.
+func (s AttemptStatus) Live() bool { return s != AttemptQueued && !s.Terminal() }
+
+// AttemptRef names one attempt of a boulder.
+type AttemptRef struct {
+	SubTaskID string `json:"sub_task_id"`
+	Attempt   int    `json:"attempt"` // from 1
+}
+
+// Attempt is one try of one sub-task, in one session.
+type Attempt struct {
+	AttemptRef
+	Status    AttemptStatus `json:"status"`
+	Reason    string        `json:"reason,omitempty"`
+	Model     string        `json:"model"`
+	Agent     string        `json:"agent,omitempty"`
+	QueueSeq  uint64        `json:"queue_seq"`            // event that queued it: the FIFO order
+	SlotSeq   uint64        `json:"slot_seq,omitempty"`   // event that gave it its slot; 0 before
+	Tag       string        `json:"tag,omitempty"`        // in the session's title and metadata, before there is an id
+	SessionID string        `json:"session_id,omitempty"` // of the runner
+	Snapshot  string        `json:"snapshot,omitempty"`   // the workspace when the attempt began
+	Turns     int           `json:"turns"`                // turns begun; each that was judged is an evaluation
+	Troubles  int           `json:"troubles,omitempty"`   // infrastructure faults in a row; not tries
+	NotBefore time.Time     `json:"not_before,omitzero"`  // back-off after trouble
+	Usage     Usage         `json:"usage"`
+	QueuedAt  time.Time     `json:"queued_at"`
+	StartedAt time.Time     `json:"started_at,omitzero"`
+	EndedAt   time.Time     `json:"ended_at,omitzero"`
+	UpdatedAt time.Time     `json:"updated_at"`
+}
+
+// TurnKind says why a prompt was sent.
+type TurnKind string
+
+const (
+	TurnBrief        TurnKind = "brief"        // the first prompt of an attempt
+	TurnContinuation TurnKind = "continuation" // the turn before ended with work left
+)
+
+// Turn is one prompt and what came of it, a record of its own.
+type Turn struct {
+	AttemptRef
+	Number    int      `json:"number"` // from 1
+	Kind      TurnKind `json:"kind"`
+	Prompt    string   `json:"prompt"`
+	MessageID string   `json:"message_id,omitempty"` // of the prompt, stored before it is sent
+	// ResumeID is the message of the one resume prompt that a turn may get after a crash; stored before it is sent,
+	// so that it is never sent twice.
+	ResumeID string    `json:"resume_id,omitempty"`
+	Evidence *Evidence `json:"evidence,omitempty"`
+	Verdict  *Verdict  `json:"verdict,omitempty"`
+	SentAt   time.Time `json:"sent_at,omitzero"`
+	EndedAt  time.Time `json:"ended_at,omitzero"`
+}
+
+// Brief is the first prompt of an attempt and the files that its cuts point to.
+type Brief struct {
+	Text  string
+	Files []File
+}
+
+// File is a text that a brief refers to. The runner writes it, readable for the agent, before it sends the brief.
+type File struct {
+	Path string // absolute
+	Text string
+}

@@ -1,0 +1,211 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// Sizes of what is kept as evidence, in characters.
+const (
+	finalMessageKept = 8000
+	toolTextKept     = 500
+	toolCallsKept    = 30
+)
+
+// gather collects what the turn left behind.
+func (t *turn) gather(ctx context.Context) (boulder.Evidence, error) {
+	var e boulder.Evidence
+	messages, err := t.dir.Messages(ctx, t.job.Attempt.SessionID, 0)
+	if err != nil {
+		return e, fault(err)
+	}
+	own := t.ofTurn(messages)
+	t.readMessages(&e, own)
+	if err := turnFault(t.ending(&e, own), t.modelName(own)); err != nil {
+		return e, err
+	}
+	if err := t.addChildren(ctx, &e); err != nil {
+		return e, err
+	}
+	todos, err := t.dir.Todos(ctx, t.job.Attempt.SessionID)
+	if err != nil {
+		return e, fault(err)
+	}
+	for _, x := range todos {
+		e.Todos = append(e.Todos, boulder.Todo{Content: clip(x.Content, 300), Status: x.Status})
+	}
+	if e.Diff, err = t.diff(ctx, messages); err != nil {
+		return e, err
+	}
+	if e.Gates, err = t.runGates(ctx); err != nil {
+		return e, err
+	}
+	e.Transcript, err = t.writeTranscript(messages)
+	return e, err
+}
+
+// ofTurn cuts out the messages that follow the turn's own prompt.
+func (t *turn) ofTurn(messages []opencode.Message) []opencode.Message {
+	i := slices.IndexFunc(messages, func(m opencode.Message) bool { return m.Info.ID == t.job.Turn.MessageID })
+	if i < 0 {
+		return nil // the prompt never arrived
+	}
+	return messages[i+1:]
+}
+
+// readMessages takes in what the agent said, called and cost.
+func (t *turn) readMessages(e *boulder.Evidence, messages []opencode.Message) {
+	for _, m := range messages {
+		if m.Info.Role != opencode.RoleAssistant {
+			continue
+		}
+		if text := m.Text(); text != "" {
+			e.FinalMessage = head(text, finalMessageKept)
+		}
+		e.Usage = e.Usage.Add(usageOf(m.Info.Tokens, m.Info.Cost, 1))
+		for _, p := range m.Parts {
+			if p.Tool != nil {
+				e.ToolCount++
+				e.ToolCalls = append(e.ToolCalls, toolCall(p.Tool))
+			}
+		}
+	}
+	if n := len(e.ToolCalls); n > toolCallsKept {
+		e.ToolCalls = slices.Clone(e.ToolCalls[n-toolCallsKept:])
+	}
+}
+
+func toolCall(c *opencode.ToolCall) boulder.ToolCall {
+	out, status := c.Output, string(c.State)
+	switch c.State {
+	case opencode.ToolError:
+		out = c.Error
+	case opencode.ToolPending, opencode.ToolRunning:
+		status = "running"
+	}
+	return boulder.ToolCall{
+		ID: c.CallID, Tool: c.Tool, Title: clip(c.Title, 200),
+		Input: head(string(c.Input), toolTextKept), Output: tail(out, toolTextKept), Status: status,
+	}
+}
+
+// usageOf counts the cost as unknown where OpenCode knows no price: it then says 0 for what was not free.
+func usageOf(t opencode.Tokens, cost float64, calls int64) boulder.Usage {
+	u := boulder.Usage{
+		Input: t.Input + t.CacheRead + t.CacheWrite, CacheRead: t.CacheRead, CacheWrite: t.CacheWrite,
+		Output: t.Output + t.Reasoning, Reasoning: t.Reasoning, Cost: cost, Calls: calls,
+	}
+	if cost == 0 && u.Tokens() > 0 {
+		u.Unpriced = calls
+	}
+	return u
+}
+
+// ending fills in how the turn ended and returns the error that ended it, if one did.
+func (t *turn) ending(e *boulder.Evidence, messages []opencode.Message) *opencode.TurnError {
+	e.Ended.Stopped = t.seen.stopped
+	failed := t.seen.failed
+	for _, m := range slices.Backward(messages) {
+		if m.Info.Role == opencode.RoleAssistant {
+			e.Ended.Finish = m.Info.Finish
+			failed = m.Info.Error
+			break
+		}
+	}
+	if failed == nil || (failed.Name == opencode.MessageAborted && t.seen.stopped != "") {
+		return nil // an abort of our own is told by Stopped
+	}
+	e.Ended.Error, e.Ended.Message = failed.Name, clip(failed.Message, 600)
+	return failed
+}
+
+func (t *turn) modelName(messages []opencode.Message) string {
+	if t.job.Attempt.Model != "" {
+		return t.job.Attempt.Model
+	}
+	for _, m := range messages {
+		if !m.Info.Model.IsZero() {
+			return m.Info.Model.String()
+		}
+	}
+	return "the default model"
+}
+
+// addChildren adds what sub-agents of the session cost.
+func (t *turn) addChildren(ctx context.Context, e *boulder.Evidence) error {
+	children, err := t.dir.Children(ctx, t.job.Attempt.SessionID)
+	if err != nil {
+		return fault(err)
+	}
+	for _, c := range children {
+		if c.Created.Before(t.seen.began) {
+			continue // counted with the turn that made it
+		}
+		e.Usage = e.Usage.Add(usageOf(c.Tokens, c.Cost, 1))
+	}
+	return nil
+}
+
+// diff says what changed in the project since the attempt began. When other sub-tasks ran at the same time, only files that this
+// session was seen to write are its own.
+func (t *turn) diff(ctx context.Context, messages []opencode.Message) (boulder.Diff, error) {
+	if why := t.cfg.Workspace.Unavailable(); why != "" {
+		return boulder.Diff{Unavailable: why}, nil
+	}
+	if t.job.Attempt.Snapshot == "" {
+		return boulder.Diff{Unavailable: "the project was not looked at when the attempt began"}, nil
+	}
+	now, err := t.cfg.Workspace.Snapshot(ctx)
+	if err != nil {
+		return boulder.Diff{}, fmt.Errorf("look at the project after the turn: %w", err)
+	}
+	own := func(string) bool { return true }
+	if t.job.Alone != nil && !t.job.Alone() {
+		touched := t.touched(messages)
+		own = func(path string) bool { return touched[path] }
+	}
+	d, err := t.cfg.Workspace.Diff(ctx, t.job.Attempt.Snapshot, now, own)
+	if err != nil && ctx.Err() == nil {
+		// A snapshot's objects can be gone after a crash and a garbage collection. Better no diff than no judgement.
+		t.cfg.Logger.Warn("no diff", "sub_task", t.job.SubTask.ID, "error", err)
+		return boulder.Diff{Unavailable: clip(err.Error(), 300)}, nil
+	}
+	return d, err
+}
+
+// touched are the files that the session wrote, relative to the project, as its messages and its events tell.
+func (t *turn) touched(messages []opencode.Message) map[string]bool {
+	files := map[string]bool{}
+	for _, m := range messages {
+		for _, p := range m.Parts {
+			if p.Tool != nil {
+				for _, f := range editedFiles(p.Tool) {
+					files[t.relative(f)] = true
+				}
+			}
+		}
+	}
+	for f := range t.seen.touched {
+		files[t.relative(f)] = true
+	}
+	return files
+}
+
+// errTranscript wraps a transcript that could not be written: without it the record of the attempt would be incomplete.
+var errTranscript = errors.New("the transcript could not be written")
+
+// writeTranscript keeps the whole session so far, and returns the file's path relative to the project.
+func (t *turn) writeTranscript(messages []opencode.Message) (string, error) {
+	a := t.job.Attempt
+	path := filepath.Join(t.cfg.RunsDir, t.job.BoulderID, a.SubTaskID, fmt.Sprintf("%d.jsonl", a.Attempt))
+	if err := saveTranscript(path, messages); err != nil {
+		return "", fmt.Errorf("%w: %w: %w", boulder.ErrTrouble, errTranscript, err)
+	}
+	return t.relative(path), nil
+}

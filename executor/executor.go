@@ -1,0 +1,148 @@
+// Package executor runs turns of attempts in OpenCode sessions: it creates the session or finds it again, sends the prompt
+// once, follows the events until the turn has ended or has to be ended, and gathers the evidence itself: what changed, what
+// the gates say, what was called and said. It judges nothing.
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// Workspace is where the sub-tasks work.
+type Workspace interface {
+	// Snapshot names the present content of the workspace. It may be called from many goroutines at once.
+	Snapshot(ctx context.Context) (string, error)
+	// Diff says what changed between two snapshots. own says whether a changed file (slash-separated, relative to the
+	// project) is the work of the session that is being looked at.
+	Diff(ctx context.Context, from, to string, own func(path string) bool) (boulder.Diff, error)
+	// Unavailable says why there are no snapshots and diffs; empty if there are.
+	Unavailable() string
+}
+
+// Config is what an Executor works with. Host, Project and Workspace are required.
+type Config struct {
+	Host      *opencode.Host
+	Project   string // absolute directory
+	Workspace Workspace
+	// RunsDir is where transcripts are written. Defaults to .manager/runs in Project.
+	RunsDir string
+	// Rules are the deadlines of a turn. Defaults to [enforcer.DefaultRules].
+	Rules *enforcer.Rules
+	// GateTimeout bounds one gate. Defaults to 10 minutes.
+	GateTimeout time.Duration
+	// Logger defaults to none.
+	Logger *slog.Logger
+	// Now defaults to time.Now.
+	Now func() time.Time
+}
+
+// Executor implements orchestrator.Runner on an OpenCode server. It is safe for concurrent use.
+type Executor struct {
+	cfg   Config
+	rules enforcer.Rules
+}
+
+// New checks the configuration and fills in the defaults.
+func New(cfg Config) (*Executor, error) {
+	switch {
+	case cfg.Host == nil:
+		return nil, errors.New("executor: Config.Host is nil")
+	case cfg.Workspace == nil:
+		return nil, errors.New("executor: Config.Workspace is nil")
+	case !filepath.IsAbs(cfg.Project):
+		return nil, fmt.Errorf("executor: project %q is not an absolute path", cfg.Project)
+	}
+	if cfg.RunsDir == "" {
+		cfg.RunsDir = filepath.Join(cfg.Project, ".manager", "runs")
+	}
+	if cfg.GateTimeout == 0 {
+		cfg.GateTimeout = 10 * time.Minute
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	e := &Executor{cfg: cfg, rules: enforcer.DefaultRules()}
+	if cfg.Rules != nil {
+		e.rules = *cfg.Rules
+	}
+	return e, nil
+}
+
+// turn is one call of Run.
+type turn struct {
+	*Executor
+	job    boulder.Job
+	report func(boulder.Body) error
+	conn   opencode.Connection
+	dir    *opencode.Directory
+	model  opencode.ModelRef
+	seen   observation
+}
+
+// Run brings one turn to its end; see orchestrator.Runner for the contract.
+func (e *Executor) Run(
+	ctx context.Context, job boulder.Job, report func(boulder.Body) error,
+) (boulder.Evidence, error) {
+	t := &turn{Executor: e, job: job, report: report}
+	evidence, err := t.run(ctx)
+	if err != nil && ctx.Err() != nil {
+		return evidence, context.Cause(ctx)
+	}
+	return evidence, err
+}
+
+func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
+	if err := t.prepare(ctx); err != nil {
+		return boulder.Evidence{}, err
+	}
+	if err := t.openSession(ctx); err != nil {
+		return boulder.Evidence{}, err
+	}
+	sub := t.conn.Client.Subscribe(opencode.Filter{
+		Directory: t.cfg.Project, Sessions: []string{t.job.Attempt.SessionID},
+	})
+	defer sub.Close()
+	ended, err := t.send(ctx)
+	if err != nil {
+		return boulder.Evidence{}, err
+	}
+	if !ended {
+		if err := t.follow(ctx, sub); err != nil {
+			return boulder.Evidence{}, err
+		}
+	}
+	return t.gather(ctx)
+}
+
+// prepare gets a live server and writes the files that the prompt points to.
+func (t *turn) prepare(ctx context.Context) error {
+	if m := t.job.Attempt.Model; m != "" {
+		t.model = modelRef(m)
+	}
+	for _, f := range t.job.Files {
+		if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
+			return fmt.Errorf("write what the brief refers to: %w", err)
+		}
+		if err := os.WriteFile(f.Path, []byte(f.Text), 0o600); err != nil {
+			return fmt.Errorf("write what the brief refers to: %w", err)
+		}
+	}
+	conn, err := t.cfg.Host.Connect(ctx)
+	if err != nil {
+		return fault(err)
+	}
+	t.conn, t.dir = conn, conn.Client.In(t.cfg.Project)
+	return nil
+}

@@ -1,0 +1,85 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// gateOutput is how many characters of a gate's output are kept.
+const gateOutput = 2000
+
+// runGates runs the sub-task's gates one after the other, all of them, so that the agent is told everything that is wrong.
+func (t *turn) runGates(ctx context.Context) ([]boulder.Gate, error) {
+	var gates []boulder.Gate
+	for _, command := range t.job.SubTask.Gates {
+		if err := t.progress("gate: "+clip(command, 100), nil); err != nil {
+			return nil, err
+		}
+		gates = append(gates, runGate(ctx, t.cfg.Project, command, t.cfg.GateTimeout))
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+	return gates, nil
+}
+
+// runGate runs a shell command in its own process group, so that what it started ends with it.
+func runGate(ctx context.Context, dir, command string, timeout time.Duration) boulder.Gate {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var out lastBytes
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second // for a descendant that left the group and holds the pipe
+	began := time.Now()
+	err := cmd.Run()
+	g := boulder.Gate{Command: command, Duration: time.Since(began)}
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		g.ExitCode = exit.ExitCode()
+	} else if err != nil {
+		g.ExitCode = -1
+		out.add([]byte("\nthe gate could not be run: " + err.Error()))
+	}
+	if cmd.Process != nil {
+		// A gate that put something in the background does not leave it behind.
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
+	g.TimedOut = errors.Is(ctx.Err(), context.DeadlineExceeded)
+	g.Output = tail(out.String(), gateOutput)
+	return g
+}
+
+// lastBytes is a writer that keeps the end of what is written, however much that is.
+type lastBytes struct {
+	data    []byte
+	dropped bool
+}
+
+const lastBytesKept = 16 << 10
+
+func (l *lastBytes) Write(p []byte) (int, error) {
+	l.add(p)
+	return len(p), nil
+}
+
+func (l *lastBytes) add(p []byte) {
+	l.data = append(l.data, p...)
+	if over := len(l.data) - lastBytesKept; over > lastBytesKept {
+		l.data = append(l.data[:0], l.data[over:]...)
+		l.dropped = true
+	}
+}
+
+func (l *lastBytes) String() string {
+	if l.dropped {
+		return "[earlier output dropped]\n" + string(l.data)
+	}
+	return string(l.data)
+}

@@ -1,0 +1,176 @@
+package executor
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// progress reports a sign of life. It returns when that is stored.
+func (t *turn) progress(activity string, c *boulder.Checkpoint) error {
+	return t.report(boulder.SubTaskProgress{AttemptRef: t.job.Attempt.AttemptRef, Activity: activity, Checkpoint: c})
+}
+
+// part takes in an update of a message's part: tool calls are counted by their id, since each is reported many times.
+func (t *turn) part(p opencode.Part, own bool) error {
+	call := p.Tool
+	if call == nil {
+		return nil
+	}
+	switch call.State {
+	case opencode.ToolPending, opencode.ToolRunning:
+		setIn(&t.seen.toolsRunning, call.CallID)
+		return nil
+	}
+	delete(t.seen.toolsRunning, call.CallID)
+	if t.seen.toolsDone[call.CallID] {
+		return nil
+	}
+	setIn(&t.seen.toolsDone, call.CallID)
+	for _, file := range editedFiles(call) {
+		setIn(&t.seen.touched, file)
+	}
+	if !own {
+		return nil
+	}
+	return t.progress(t.activity(call), t.checkpoint(call))
+}
+
+func setIn(set *map[string]bool, key string) {
+	if *set == nil {
+		*set = map[string]bool{}
+	}
+	(*set)[key] = true
+}
+
+// activity is one line for people.
+func (t *turn) activity(call *opencode.ToolCall) string {
+	line := call.Tool
+	if title := strings.TrimSpace(firstLine(call.Title)); title != "" {
+		line += " " + title
+	} else if files := editedFiles(call); len(files) > 0 {
+		line += " " + t.relative(files[0])
+	}
+	if call.State == opencode.ToolError {
+		line += " (failed)"
+	}
+	return clip(line, 120)
+}
+
+func (t *turn) todos(todos []opencode.Todo) error {
+	done := 0
+	for _, x := range todos {
+		if x.Status == "completed" || x.Status == "cancelled" {
+			done++
+		}
+	}
+	return t.report(boulder.SubTaskProgress{
+		AttemptRef: t.job.Attempt.AttemptRef, Activity: "todo list", TodosDone: done, TodosTotal: len(todos),
+	})
+}
+
+// editedFiles lists the files that a finished call of an editing tool wrote, as absolute paths.
+func editedFiles(call *opencode.ToolCall) []string {
+	if call.State != opencode.ToolCompleted {
+		return nil
+	}
+	var input struct {
+		FilePath string `json:"filePath"`
+	}
+	var metadata struct {
+		Files []struct {
+			FilePath string `json:"filePath"`
+		} `json:"files"`
+	}
+	switch call.Tool {
+	case "edit", "write":
+		if json.Unmarshal(call.Input, &input) == nil && input.FilePath != "" {
+			return []string{input.FilePath}
+		}
+	case "patch", "apply_patch", "multiedit":
+		_ = json.Unmarshal(call.Input, &input)
+		_ = json.Unmarshal(call.Metadata, &metadata)
+		var files []string
+		for _, f := range metadata.Files {
+			files = append(files, f.FilePath)
+		}
+		if len(files) == 0 && input.FilePath != "" {
+			files = []string{input.FilePath}
+		}
+		return files
+	}
+	return nil
+}
+
+var hunkHeader = regexp.MustCompile(`^@@ -\d+(?:,\d+)? \+(\d+)`)
+
+// checkpoint says where an editing call made its last change: from the diff that OpenCode keeps with the call, or, for a
+// newly written file, its last line.
+func (t *turn) checkpoint(call *opencode.ToolCall) *boulder.Checkpoint {
+	files := editedFiles(call)
+	if len(files) == 0 {
+		return nil
+	}
+	c := &boulder.Checkpoint{File: t.relative(files[len(files)-1]), Line: 1, At: t.cfg.Now().UTC()}
+	var metadata struct {
+		Diff string `json:"diff"`
+	}
+	var input struct {
+		Content string `json:"content"`
+	}
+	if json.Unmarshal(call.Metadata, &metadata) == nil && metadata.Diff != "" {
+		if line, context := lastAdded(metadata.Diff); line > 0 {
+			c.Line, c.Context = line, clip(context, 200)
+			return c
+		}
+	}
+	if json.Unmarshal(call.Input, &input) == nil && input.Content != "" {
+		lines := strings.Split(strings.TrimRight(input.Content, "\n"), "\n")
+		c.Line, c.Context = len(lines), clip(lines[len(lines)-1], 200)
+	}
+	return c
+}
+
+// lastAdded finds the last added line of a unified diff and its number in the new file; 0 if none was added.
+func lastAdded(diff string) (line int, text string) {
+	next := 0
+	for l := range strings.Lines(diff) {
+		l = strings.TrimRight(l, "\r\n")
+		if m := hunkHeader.FindStringSubmatch(l); m != nil {
+			next, _ = strconv.Atoi(m[1])
+			continue
+		}
+		if next == 0 || l == "" {
+			continue
+		}
+		switch l[0] {
+		case '+':
+			line, text = next, l[1:]
+			next++
+		case ' ':
+			next++
+		}
+	}
+	return line, strings.TrimSpace(text)
+}
+
+// relative gives a path as people write it: relative to the project if it is inside.
+func (t *turn) relative(path string) string {
+	if !filepath.IsAbs(path) {
+		return filepath.ToSlash(path)
+	}
+	if rel, err := filepath.Rel(t.cfg.Project, path); err == nil && filepath.IsLocal(rel) {
+		return filepath.ToSlash(rel)
+	}
+	return path
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return s
+}

@@ -1,0 +1,181 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// tagKey is the metadata key under which sessions and prompts carry the attempt's tag, so that the manager's own are never
+// taken for a person's.
+const tagKey = "manager"
+
+// openSession makes sure that the attempt has a session and that its id is stored.
+func (t *turn) openSession(ctx context.Context) error {
+	if t.job.Attempt.SessionID != "" {
+		return nil
+	}
+	snapshot, err := t.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	session, err := t.adoptOrCreate(ctx)
+	if err != nil {
+		return fault(err)
+	}
+	t.job.Attempt.SessionID, t.job.Attempt.Snapshot = session.ID, snapshot
+	return t.report(boulder.SubTaskStart{
+		AttemptRef: t.job.Attempt.AttemptRef, Description: t.job.SubTask.Subject, Model: t.job.Attempt.Model,
+		SessionID: session.ID, Snapshot: snapshot,
+	})
+}
+
+// adoptOrCreate finds the session that an attempt made before a crash, or makes one. Only an attempt that was at this point
+// before can have one.
+func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
+	if t.job.Recovered {
+		found, err := t.dir.FindSessions(ctx, t.job.Attempt.Tag)
+		if err != nil {
+			return opencode.Session{}, err
+		}
+		for _, s := range found {
+			if s.Metadata[tagKey] == t.job.Attempt.Tag {
+				return s, nil
+			}
+		}
+	}
+	return t.dir.CreateSession(ctx, opencode.NewSession{
+		Title:    fmt.Sprintf("%s [%s]", t.job.SubTask.Subject, t.job.Attempt.Tag),
+		Metadata: map[string]any{tagKey: t.job.Attempt.Tag},
+		Agent:    t.job.Attempt.Agent, Model: t.model,
+		// Nobody is there to answer a question: without the tool the agent decides for itself.
+		Rules: []opencode.Rule{{Permission: "question", Pattern: "*", Action: opencode.Deny}},
+	})
+}
+
+func (t *turn) snapshot(ctx context.Context) (string, error) {
+	if t.cfg.Workspace.Unavailable() != "" {
+		return "", nil
+	}
+	s, err := t.cfg.Workspace.Snapshot(ctx)
+	if err != nil {
+		return "", fmt.Errorf("look at the project before the attempt: %w", err)
+	}
+	return s, nil
+}
+
+// send sees to it that the turn's prompt is with the server, exactly once. It reports whether the turn has ended already.
+func (t *turn) send(ctx context.Context) (ended bool, err error) {
+	if t.job.Turn.MessageID == "" {
+		id := opencode.NewMessageID(t.cfg.Now())
+		err := t.report(boulder.TurnSent{
+			AttemptRef: t.job.Attempt.AttemptRef, Turn: t.job.Turn.Number, Kind: t.job.Turn.Kind, MessageID: id,
+		})
+		if err != nil {
+			return false, err
+		}
+		t.job.Turn.MessageID = id
+		return false, t.prompt(ctx, id, t.job.Turn.Prompt)
+	}
+	return t.pickUp(ctx)
+}
+
+// pickUp goes on with a turn whose prompt was sent, perhaps, before a crash or a fault.
+func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
+	p, err := t.position(ctx)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case p.busy:
+		t.seen.busy = true
+		return false, nil
+	case p.answered:
+		return true, nil
+	case !p.arrived:
+		// The prompt never arrived, or never began a turn: sending the same message again is harmless.
+		return false, t.prompt(ctx, t.lastMessageID(), t.lastPrompt())
+	case t.job.Turn.ResumeID == "":
+		id := opencode.NewMessageID(t.cfg.Now())
+		err := t.report(boulder.TurnSent{
+			AttemptRef: t.job.Attempt.AttemptRef, Turn: t.job.Turn.Number, Kind: t.job.Turn.Kind, MessageID: id, Resume: true,
+		})
+		if err != nil {
+			return false, err
+		}
+		t.job.Turn.ResumeID = id
+		return false, t.prompt(ctx, id, t.job.Resume)
+	}
+	// Cut off twice: what is there is judged, and the judge's continuation goes on from it.
+	return true, nil
+}
+
+func (t *turn) lastMessageID() string {
+	if t.job.Turn.ResumeID != "" {
+		return t.job.Turn.ResumeID
+	}
+	return t.job.Turn.MessageID
+}
+
+func (t *turn) lastPrompt() string {
+	if t.job.Turn.ResumeID != "" {
+		return t.job.Resume
+	}
+	return t.job.Turn.Prompt
+}
+
+// position is how far the turn is, as the server's state tells.
+type position struct {
+	busy     bool
+	arrived  bool // the newest prompt of the turn began one
+	answered bool // and the model finished it, well or badly
+}
+
+// position reads the state. Absence from the statuses alone proves nothing, see package opencode.
+func (t *turn) position(ctx context.Context) (position, error) {
+	id := t.job.Attempt.SessionID
+	statuses, err := t.dir.Statuses(ctx)
+	if err != nil {
+		return position{}, fault(err)
+	}
+	if s, ok := statuses[id]; ok && s.Type != opencode.Idle {
+		return position{busy: true}, nil
+	}
+	messages, err := t.dir.Messages(ctx, id, 30)
+	if errors.Is(err, opencode.ErrNotFound) {
+		return position{}, fmt.Errorf("session %s: %w", id, boulder.ErrSessionLost)
+	}
+	if err != nil {
+		return position{}, fault(err)
+	}
+	var p position
+	for _, m := range messages {
+		if m.Info.Role != opencode.RoleAssistant || m.Info.ParentID != t.lastMessageID() {
+			continue
+		}
+		p.arrived = true
+		p.answered = !m.Info.Completed.IsZero() && m.Info.Finish != opencode.FinishToolCalls
+	}
+	return p, nil
+}
+
+// prompt sends a text. An accepted prompt proves nothing about a turn.
+func (t *turn) prompt(ctx context.Context, messageID, text string) error {
+	err := t.dir.Prompt(ctx, t.job.Attempt.SessionID, opencode.Prompt{
+		MessageID: messageID, Agent: t.job.Attempt.Agent, Model: t.model,
+		Parts: []opencode.TextPart{{Text: text, Metadata: map[string]any{tagKey: t.job.Attempt.Tag}}},
+	})
+	if errors.Is(err, opencode.ErrNotFound) {
+		return fmt.Errorf("session %s: %w", t.job.Attempt.SessionID, boulder.ErrSessionLost)
+	}
+	return fault(err)
+}
+
+func modelRef(s string) opencode.ModelRef {
+	provider, model, _ := strings.Cut(s, "/")
+	return opencode.ModelRef{ProviderID: provider, ModelID: model}
+}

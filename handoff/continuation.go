@@ -1,0 +1,136 @@
+package handoff
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+const (
+	maxTargeted   = 4_000 // of the judge's own prompt
+	maxUnmet      = 10    // list items of each kind
+	maxItem       = 500   // of one list item
+	maxGateOutput = 6_000 // of all red gates together
+)
+
+// Continuation writes the prompt that sends an idle session back to work after a turn that was judged incomplete: what
+// the verdict asks for, what is unmet, and the red gates with the tails of their output. Lists and outputs are bounded, so
+// that it stays below 30,000 characters besides the commands themselves. The turn has its evidence and its verdict.
+func Continuation(t boulder.SubTask, turn boulder.Turn) string {
+	v, e := turn.Verdict, turn.Evidence
+	p := prompt{}
+	p.add(fmt.Sprintf("[manager] Sub-task %q is not complete yet. Go on with it in this session.", t.ID))
+	if e.Ended.Finish == "length" {
+		p.add("Your last message was cut off at the output limit. Work in smaller steps and write shorter messages.")
+	}
+	p.add(shortened(clean(v.ContinuationPrompt), maxTargeted))
+	p.list("Not met yet:", unmet(v))
+	p.list("Still to do:", v.Remaining)
+	if t.DoneNeeds(boulder.DoneTodos) {
+		var open []string
+		for _, todo := range e.OpenTodos() {
+			open = append(open, todo.Content)
+		}
+		p.list("Open items of your todo list; finish them, or cancel those that are not needed:", open)
+	}
+	p.gates(e.Red())
+	return p.String()
+}
+
+// unmet lists the criteria that the verdict says are not met, with its reasons.
+func unmet(v *boulder.Verdict) []string {
+	var items []string
+	for _, c := range v.Criteria {
+		switch reason := oneLine(c.Evidence, maxItem/2); {
+		case c.Met:
+		case reason == "":
+			items = append(items, c.Criterion)
+		default:
+			items = append(items, fmt.Sprintf("%s (%s)", c.Criterion, reason))
+		}
+	}
+	return items
+}
+
+// prompt collects paragraphs.
+type prompt struct{ paragraphs []string }
+
+func (p *prompt) add(text string) {
+	if text != "" {
+		p.paragraphs = append(p.paragraphs, text)
+	}
+}
+
+func (p *prompt) list(heading string, items []string) {
+	if len(items) == 0 {
+		return
+	}
+	more := ""
+	if n := len(items) - maxUnmet; n > 0 {
+		items, more = items[:maxUnmet], fmt.Sprintf("\n[cut: %d of %d items]", n, len(items))
+	}
+	lines := []string{heading}
+	for _, item := range items {
+		lines = append(lines, "- "+oneLine(item, maxItem))
+	}
+	p.add(strings.Join(lines, "\n") + more)
+}
+
+// gates shows the end of each output: that is where commands say what failed.
+func (p *prompt) gates(red []boulder.Gate) {
+	if len(red) == 0 {
+		return
+	}
+	p.add("These commands were run and failed. They must exit 0:")
+	if n := len(red) - maxUnmet; n > 0 {
+		p.add(fmt.Sprintf("[cut: %d of %d commands; they are at the end of the list in your brief]", n, len(red)))
+		red = red[:maxUnmet]
+	}
+	room := maxGateOutput / len(red)
+	for _, g := range red {
+		block := indented(g.Command) + "\n\n" + gateEnd(g)
+		if output := clean(g.Output); output != "" {
+			block += ":\n" + indented(ending(output, room))
+		}
+		p.add(block)
+	}
+}
+
+func gateEnd(g boulder.Gate) string {
+	switch {
+	case g.TimedOut:
+		return fmt.Sprintf("was stopped after %s", g.Duration.Round(time.Second))
+	case g.ExitCode < 0:
+		return "could not be run"
+	}
+	return fmt.Sprintf("exit code %d", g.ExitCode)
+}
+
+func (p *prompt) String() string { return strings.Join(p.paragraphs, separator) + "\n" }
+
+// shortened keeps the beginning of a text for which there is no file.
+func shortened(text string, limit int) string {
+	total := utf8.RuneCountInString(text)
+	if total <= limit {
+		return text
+	}
+	note := func(missing int) string { return fmt.Sprintf("\n[cut: %d of %d characters]", missing, total) }
+	kept := max(0, limit-len(note(total)))
+	return head(text, kept) + note(total-kept)
+}
+
+// ending keeps the end of a command's output.
+func ending(text string, limit int) string {
+	total := utf8.RuneCountInString(text)
+	if total <= limit {
+		return text
+	}
+	note := func(missing int) string {
+		return fmt.Sprintf("[cut: %d of %d characters; run the command to see all]\n", missing, total)
+	}
+	kept := max(0, limit-len(note(total)))
+	return note(total-kept) + tail(text, kept)
+}

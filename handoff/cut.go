@@ -1,0 +1,74 @@
+package handoff
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// passage is a text that may be cut, and the file that holds all of it if it is.
+type passage struct {
+	text string
+	path string
+}
+
+// fit gives the passage in at most room characters, or in those of the bare notice if these are more. The file is nil
+// if nothing was cut.
+func (p passage) fit(room int) (string, *boulder.File) {
+	total := utf8.RuneCountInString(p.text)
+	if p.cost(room) == total {
+		return p.text, nil
+	}
+	text := ""
+	kept := max(0, room-p.noticeLen(total)-1)
+	if kept > 0 {
+		text = head(p.text, kept) + "\n"
+	}
+	return text + notice(total-kept, total, p.path), &boulder.File{Path: p.path, Text: p.text}
+}
+
+// cost is an upper bound of the characters that fit gives, and exact if nothing is cut.
+func (p passage) cost(room int) int {
+	total := utf8.RuneCountInString(p.text)
+	return min(total, max(room, p.noticeLen(total)))
+}
+
+// noticeLen is the length of the longest notice, the one of a text that is missing altogether.
+func (p passage) noticeLen(total int) int {
+	return utf8.RuneCountInString(notice(total, total, p.path))
+}
+
+func notice(missing, total int, path string) string {
+	return fmt.Sprintf("[cut: %d of %d characters; full text: %s]", missing, total, path)
+}
+
+// head gives the first n characters.
+func head(text string, n int) string {
+	for i := range text {
+		if n--; n < 0 {
+			return text[:i]
+		}
+	}
+	return text
+}
+
+// tail gives the last n characters.
+func tail(text string, n int) string {
+	return text[len(head(text, utf8.RuneCountInString(text)-n)):]
+}
+
+// clean makes text valid UTF-8 without blank lines around it.
+func clean(text string) string {
+	return strings.TrimRight(strings.TrimLeft(strings.ToValidUTF8(text, "\uFFFD"), "\r\n"), " \t\r\n")
+}
+
+// oneLine folds white space, and cuts visibly at limit characters.
+func oneLine(text string, limit int) string {
+	text = strings.Join(strings.Fields(clean(text)), " ")
+	if utf8.RuneCountInString(text) <= limit {
+		return text
+	}
+	return head(text, limit-1) + "…"
+}

@@ -1,0 +1,315 @@
+package handoff_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/handoff"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares got with testdata/name; -update writes it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got); run with -update if that is meant:\n%s", path, diff)
+	}
+}
+
+func input() handoff.Input {
+	return handoff.Input{
+		BoulderID: "01kboulder",
+		RunsDir:   "/work/shop/.manager/runs",
+		Plan: boulder.Plan{
+			SubTasks:    make([]boulder.Spec, 5),
+			Task:        "Add dark mode to the shop, with a switch in the settings.",
+			Goal:        "The shop has a dark mode that users can switch on.",
+			Constraints: []string{"never touch vendor/", "no new dependencies"},
+			Facts: boulder.Facts{
+				Given: []string{"The shop is written in Go."}, ToFind: []string{"Where colours are defined."},
+				Guesses: []string{"Settings live in settings/."},
+			},
+		},
+		SubTask: boulder.SubTask{
+			ID: "page", Subject: "Use the theme on every page", Content: "Make every page use the stored theme.\n",
+			SuccessCriteria: []string{"Every page has the class of the theme", "The default is light"},
+			Outputs:         []string{"name of the CSS class"}, ExpectsChanges: true,
+			Gates: []string{"go test ./..."}, GateHints: []string{"go vet ./..."},
+			Failures: []string{"Gate `go test ./...` failed.", "Not met: The default is light."},
+		},
+		Dependencies: []boulder.SubTask{
+			{
+				ID: "store", Subject: "Store the theme", Status: boulder.SubTaskCompleted,
+				Summary: "The theme is stored with the user.", Output: "settings key: theme",
+			},
+			{ID: "palette", Subject: "Choose the colours", Status: boulder.SubTaskCompleted, Output: "palette.css"},
+		},
+		Finished: []boulder.SubTask{
+			{ID: "docs", Subject: "Document the switch", Status: boulder.SubTaskCompleted, Summary: "Written.\nAnd read."},
+			{ID: "ads", Subject: "Advertise it", Status: boulder.SubTaskFailed},
+		},
+	}
+}
+
+func TestBuildGolden(t *testing.T) {
+	t.Parallel()
+	b := handoff.Build(input(), handoff.DefaultLimits())
+	if len(b.Files) != 0 {
+		t.Errorf("nothing was cut, and yet there are files: %v", b.Files)
+	}
+	golden(t, "brief.md", b.Text)
+}
+
+func TestBuildGoldenDirect(t *testing.T) {
+	t.Parallel()
+	in := handoff.Input{
+		BoulderID: "b", RunsDir: "/runs", Plan: boulder.Plan{Task: "Fix the typo in README.md"},
+		SubTask: boulder.SubTask{ID: "task", Subject: "Fix the typo", Content: "Fix the typo in README.md", EmptyOK: true},
+	}
+	golden(t, "direct.md", handoff.Build(in, handoff.DefaultLimits()).Text)
+}
+
+func TestBuildGoldenCut(t *testing.T) {
+	t.Parallel()
+	in := input()
+	in.Plan.Task = strings.Repeat("Ümlaut ", 200)
+	in.Dependencies[0].Output = strings.Repeat("line of output\n", 100)
+	in.Dependencies[1].Output = strings.Repeat("palette.css ", 100)
+	limits := handoff.DefaultLimits()
+	limits.Request, limits.Dependencies = 200, 800
+	b := handoff.Build(in, limits)
+	golden(t, "cut.md", b.Text)
+
+	var paths []string
+	for _, f := range b.Files {
+		paths = append(paths, f.Path)
+	}
+	want := []string{
+		"/work/shop/.manager/runs/01kboulder/request.md",
+		"/work/shop/.manager/runs/01kboulder/store/output.md",
+		"/work/shop/.manager/runs/01kboulder/palette/output.md",
+	}
+	if diff := cmp.Diff(want, paths); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if got, want := b.Files[0].Text, strings.TrimSpace(in.Plan.Task); got != want {
+		t.Errorf("the file of a cut does not hold the whole text: %q", got)
+	}
+}
+
+// Two hundred dependencies have no room for a notice each.
+func TestBuildManyDependencies(t *testing.T) {
+	t.Parallel()
+	in := input()
+	in.Dependencies = nil
+	for i := range 200 {
+		in.Dependencies = append(in.Dependencies, boulder.SubTask{
+			ID: fmt.Sprintf("d%d", i), Subject: "Do a part", Output: strings.Repeat("x", 3000),
+		})
+	}
+	in.Finished = nil
+	for i := range 200 {
+		in.Finished = append(in.Finished, boulder.SubTask{
+			ID: fmt.Sprintf("f%d", i), Subject: "Do another part", Summary: strings.Repeat("y ", 300),
+			Status: boulder.SubTaskCompleted,
+		})
+	}
+	b := handoff.Build(in, handoff.DefaultLimits())
+	if n := utf8.RuneCountInString(b.Text); n > 24_000 {
+		t.Errorf("the brief has %d characters", n)
+	}
+	for _, name := range []string{"page/dependencies.md", "page/finished.md"} {
+		if !strings.Contains(b.Text, "/work/shop/.manager/runs/01kboulder/"+name+"]") {
+			t.Errorf("no cut names %s", name)
+		}
+	}
+	all := slices.IndexFunc(b.Files, func(f boulder.File) bool { return strings.HasSuffix(f.Path, "page/dependencies.md") })
+	if all < 0 || strings.Count(b.Files[all].Text, "x") != 200*3000 {
+		t.Error("dependencies.md does not hold all results")
+	}
+}
+
+// A short result is whole although a long one is beside it, and long ones share the room equally.
+func TestBuildSharesRoomFairly(t *testing.T) {
+	t.Parallel()
+	in := input()
+	in.Dependencies = []boulder.SubTask{
+		{ID: "long", Subject: "a", Output: strings.Repeat("l", 9000)},
+		{ID: "short", Subject: "b", Output: strings.Repeat("s", 1000)},
+		{ID: "longer", Subject: "c", Output: strings.Repeat("m", 20_000)},
+		{ID: "longest", Subject: "d", Output: strings.Repeat("n", 30_000)},
+	}
+	text := handoff.Build(in, handoff.DefaultLimits()).Text
+	if got := longestRun(text, 's'); got != 1000 {
+		t.Errorf("the short result has %d of 1000 characters", got)
+	}
+	long, longer, longest := longestRun(text, 'l'), longestRun(text, 'm'), longestRun(text, 'n')
+	if long < 2500 || max(long, longer, longest)-min(long, longer, longest) > 10 {
+		t.Errorf("long results have %d, %d and %d characters", long, longer, longest)
+	}
+}
+
+func longestRun(text string, char rune) int {
+	longest, run := 0, 0
+	for _, c := range text {
+		if c == char {
+			run++
+		} else {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	return longest
+}
+
+// An id from an unchecked plan leads nowhere else.
+func TestBuildKeepsFilesInside(t *testing.T) {
+	t.Parallel()
+	in := input()
+	in.BoulderID = ".."
+	in.Dependencies[0].ID, in.Dependencies[0].Output = "../../etc", strings.Repeat("x", 20_000)
+	in.Dependencies[1].ID, in.Dependencies[1].Output = "request.md", strings.Repeat("x", 20_000)
+	in.Plan.Task = strings.Repeat("x", 20_000)
+	seen := map[string]bool{}
+	for _, f := range handoff.Build(in, handoff.DefaultLimits()).Files {
+		rel, err := filepath.Rel(in.RunsDir, f.Path)
+		if err != nil || !filepath.IsLocal(rel) || rel == filepath.Base(rel) {
+			t.Errorf("file %s is not inside a boulder's directory", f.Path)
+		}
+		for other := range seen {
+			if strings.HasPrefix(other+"/", f.Path+"/") || strings.HasPrefix(f.Path+"/", other+"/") {
+				t.Errorf("%s and %s cannot both be files", f.Path, other)
+			}
+		}
+		seen[f.Path] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("%d files, want 3", len(seen))
+	}
+}
+
+func judgedTurn() boulder.Turn {
+	return boulder.Turn{
+		Number: 2,
+		Evidence: &boulder.Evidence{
+			Ended: boulder.Ended{Finish: "length"},
+			Todos: []boulder.Todo{{Content: "write tests", Status: "pending"}, {Content: "read", Status: "completed"}},
+			Gates: []boulder.Gate{
+				{Command: "go test ./...", ExitCode: 1, Output: "--- FAIL: TestTheme\n    want dark, got light\nFAIL\n"},
+				{Command: "go vet ./...", ExitCode: 0},
+				{Command: "npm test", ExitCode: -1, TimedOut: true, Duration: 5 * time.Minute, Output: "…"},
+			},
+			Transcript: ".manager/runs/01kboulder/page/1.jsonl",
+		},
+		Verdict: &boulder.Verdict{
+			Summary: "The theme is read but not used on the start page.",
+			Criteria: []boulder.Criterion{
+				{Criterion: "Every page has the class of the theme", Evidence: "start.html has no class"},
+				{Criterion: "The default is light", Met: true, Evidence: "theme.go"},
+				{Criterion: "It is documented"},
+			},
+			Remaining:          []string{"start page"},
+			ContinuationPrompt: "Use the class on the start page too.",
+		},
+	}
+}
+
+func TestContinuationGolden(t *testing.T) {
+	t.Parallel()
+	task := input().SubTask
+	task.DoneWhen = []string{boulder.DoneJudge, boulder.DoneTodos}
+	golden(t, "continuation.md", handoff.Continuation(task, judgedTurn()))
+}
+
+func TestContinuationIsBounded(t *testing.T) {
+	t.Parallel()
+	turn := judgedTurn()
+	long := strings.Repeat("é", 20_000)
+	turn.Verdict.ContinuationPrompt = long
+	turn.Evidence.Gates = nil
+	for i := range 50 {
+		gate := boulder.Gate{Command: fmt.Sprint("gate", i), ExitCode: 1, Output: long}
+		turn.Evidence.Gates = append(turn.Evidence.Gates, gate)
+		turn.Verdict.Criteria = append(turn.Verdict.Criteria, boulder.Criterion{Criterion: long, Evidence: long})
+		turn.Verdict.Remaining = append(turn.Verdict.Remaining, long)
+	}
+	got := handoff.Continuation(input().SubTask, turn)
+	if n := utf8.RuneCountInString(got); n > 30_000 {
+		t.Errorf("%d characters", n)
+	}
+	// Fifty, and the unmet and remaining ones of the turn itself.
+	for _, want := range []string{"[cut: 42 of 52 items]", "[cut: 41 of 51 items]", "[cut: 40 of 50 commands"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in the prompt", want)
+		}
+	}
+}
+
+func TestResumeGolden(t *testing.T) {
+	t.Parallel()
+	task := input().SubTask
+	task.ActiveForm = "Using the theme on every page"
+	task.Checkpoint = &boulder.Checkpoint{File: "web/start.html", Line: 45, Context: `<body class="">`}
+	golden(t, "resume.md", handoff.Resume(handoff.ResumeInput{
+		Boulder: boulder.Boulder{ID: "01kboulder", Task: "Add dark mode", Goal: "The shop has a dark mode."},
+		SubTask: task, Completed: 1, Total: 3,
+	}))
+}
+
+func TestDigestGolden(t *testing.T) {
+	t.Parallel()
+	golden(t, "digest.txt", handoff.Digest(judgedTurn()))
+}
+
+func ended(e boulder.Ended) boulder.Turn { return boulder.Turn{Evidence: &boulder.Evidence{Ended: e}} }
+
+func TestDigest(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		turn boulder.Turn
+		want string
+	}{
+		"nothing known": {boulder.Turn{}, "It ended without a result."},
+		"stopped": {
+			ended(boulder.Ended{Stopped: "30 minutes passed", Error: "MessageAbortedError"}),
+			"The manager stopped it: 30 minutes passed.",
+		},
+		"error": {
+			ended(boulder.Ended{Error: "APIError", Message: "no\nsuch model"}),
+			"It ended with APIError: no such model.",
+		},
+		"error without text": {
+			ended(boulder.Ended{Error: "ContextOverflowError"}),
+			"It ended with ContextOverflowError.",
+		},
+		"stuck": {
+			boulder.Turn{Verdict: &boulder.Verdict{StuckReason: "It asks for a password", Summary: "Nothing was done."}},
+			"It asks for a password. Nothing was done.",
+		},
+	} {
+		if got := handoff.Digest(tc.turn); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package handoff_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/handoff"
+)
+
+// text draws texts of all sizes around the limits, with characters of all widths and bytes that are not UTF-8.
+func text(t *rapid.T, label string) string {
+	piece := rapid.SampledFrom([]string{"word ", "é", "界", "🪨", "\xff", "\n", "\r\n", "a", "[cut: 1 of 2 characters]"})
+	unit := strings.Join(rapid.SliceOfN(piece, 0, 6).Draw(t, label), "")
+	return strings.Repeat(unit, rapid.SampledFrom([]int{0, 1, 1, 1, 20, 300, 3000}).Draw(t, label+" times"))
+}
+
+// short draws what a plan says in a line or a few.
+func short(t *rapid.T, label string) string {
+	return rapid.StringOfN(rapid.RuneFrom([]rune("abc \n界🪨")), 0, 40, -1).Draw(t, label)
+}
+
+func subTasks(t *rapid.T, label string) []boulder.SubTask {
+	var all []boulder.SubTask
+	for i := range rapid.SampledFrom([]int{0, 1, 2, 5, 60}).Draw(t, label) {
+		all = append(all, boulder.SubTask{
+			ID: fmt.Sprintf("%s%d", label, i), Subject: short(t, "subject"), Summary: text(t, "summary"), Output: text(t, "output"),
+		})
+	}
+	return all
+}
+
+func drawInput(t *rapid.T) handoff.Input {
+	return handoff.Input{
+		BoulderID: "b", RunsDir: "/p/.manager/runs",
+		Plan: boulder.Plan{
+			Task: text(t, "task"), Goal: short(t, "goal"),
+			Constraints: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string { return short(t, "constraint") }), 0, 5).
+				Draw(t, "constraints"),
+			Facts: boulder.Facts{Given: []string{text(t, "given")}, Guesses: []string{text(t, "guess")}},
+		},
+		SubTask: boulder.SubTask{
+			ID: "me", Subject: short(t, "subject"), Content: short(t, "content"), Gates: []string{short(t, "gate")},
+			SuccessCriteria: []string{short(t, "criterion")}, Failures: []string{text(t, "failure"), text(t, "failure")},
+		},
+		Dependencies: subTasks(t, "dep"),
+		Finished:     subTasks(t, "fin"),
+	}
+}
+
+func drawLimits(t *rapid.T) handoff.Limits {
+	limits := handoff.DefaultLimits()
+	for _, l := range []*int{
+		&limits.Total, &limits.Request, &limits.Dependency, &limits.Dependencies, &limits.Failures, &limits.Facts,
+		&limits.Finished,
+	} {
+		*l = rapid.OneOf(rapid.Just(*l), rapid.IntRange(0, 1500)).Draw(t, "limit")
+	}
+	return limits
+}
+
+var cutNotice = regexp.MustCompile(`\[cut: (\d+) of (\d+) characters; full text: (/[^\]\n]*)\]`)
+
+func TestBuildProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		in, limits := drawInput(t), drawLimits(t)
+		b := handoff.Build(in, limits)
+
+		if !utf8.ValidString(b.Text) {
+			t.Fatal("the brief is not UTF-8")
+		}
+		// With no room at all only what is never cut is left, and the notices.
+		least := utf8.RuneCountInString(handoff.Build(in, handoff.Limits{}).Text)
+		if n := utf8.RuneCountInString(b.Text); n > max(limits.Total, least) {
+			t.Fatalf("the brief has %d characters; the limit is %d, what is never cut has %d", n, limits.Total, least)
+		}
+		for _, c := range in.Plan.Constraints {
+			if strings.TrimSpace(c) != "" && !strings.Contains(b.Text, "- "+c) {
+				t.Fatalf("constraint %q is not in the brief", c)
+			}
+		}
+		if !strings.Contains(b.Text, "1. "+in.SubTask.SuccessCriteria[0]) {
+			t.Fatalf("the criterion is not in the brief")
+		}
+
+		var named, files []string
+		for _, m := range cutNotice.FindAllStringSubmatch(b.Text, -1) {
+			named = append(named, m[3])
+		}
+		for _, f := range b.Files {
+			files = append(files, f.Path)
+			if !utf8.ValidString(f.Text) {
+				t.Fatalf("%s is not UTF-8", f.Path)
+			}
+		}
+		slices.Sort(named)
+		slices.Sort(files)
+		if !slices.Equal(named, files) || len(slices.Compact(files)) != len(b.Files) {
+			t.Fatalf("cuts name %q, the files are %q", named, files)
+		}
+	})
+}
+
+// What a notice counts is what is missing: shown and missing characters make up the whole text.
+func TestNoticeCounts(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		whole := strings.Repeat(rapid.SampledFrom([]string{"ж", "界", "🪨"}).Draw(t, "char"),
+			rapid.IntRange(1, 3000).Draw(t, "length"))
+		limits := handoff.DefaultLimits()
+		limits.Request = rapid.IntRange(0, 2000).Draw(t, "limit")
+		in := handoff.Input{
+			BoulderID: "b", RunsDir: "/r", Plan: boulder.Plan{Task: whole}, SubTask: boulder.SubTask{ID: "a", Content: "c"},
+		}
+		b := handoff.Build(in, limits)
+		m := cutNotice.FindStringSubmatch(b.Text)
+		total := utf8.RuneCountInString(whole)
+		char, _ := utf8.DecodeRuneInString(whole)
+		shown := longestRun(b.Text, char)
+		if m == nil {
+			if shown != total {
+				t.Fatalf("%d of %d characters are shown, and no cut", shown, total)
+			}
+			return
+		}
+		want := fmt.Sprintf("[cut: %d of %d characters; full text: /r/b/request.md]", total-shown, total)
+		if m[0] != want {
+			t.Fatalf("the notice is %s, want %s", m[0], want)
+		}
+		if shown > 0 && shown+1+len(m[0]) > limits.Request {
+			t.Fatalf("%d characters, the limit is %d", shown+1+len(m[0]), limits.Request)
+		}
+		if b.Files[0].Text != whole {
+			t.Fatal("the file does not hold the whole text")
+		}
+	})
+}
+
+func TestDigestProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		turn := judgedTurn()
+		turn.Evidence.Ended = boulder.Ended{Error: text(t, "error"), Message: text(t, "message"), Stopped: text(t, "stopped")}
+		turn.Evidence.Transcript = text(t, "transcript")
+		turn.Evidence.Gates[0].Output = text(t, "output")
+		turn.Verdict.Summary, turn.Verdict.StuckReason = text(t, "summary"), text(t, "stuck")
+		got := handoff.Digest(turn)
+		if n := utf8.RuneCountInString(got); n > handoff.MaxDigest || n == 0 || !utf8.ValidString(got) {
+			t.Fatalf("%d characters: %q", n, got)
+		}
+	})
+}

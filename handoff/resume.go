@@ -1,0 +1,46 @@
+package handoff
+
+import (
+	"fmt"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// ResumeInput is what a resume prompt is made from.
+type ResumeInput struct {
+	Boulder   boulder.Boulder
+	SubTask   boulder.SubTask
+	Completed int // sub-tasks of the boulder
+	Total     int
+}
+
+// Resume writes the one prompt that a session gets when a crash cut its turn off: where it is (the facts that seed 001
+// shows: boulder, sub-task, progress, checkpoint), and how to go on. It has at most some 2,000 characters.
+func Resume(in ResumeInput) string {
+	p := prompt{}
+	p.add("[manager] This session was interrupted from outside and is taken up again.")
+	job := in.Boulder.Goal
+	if job == "" {
+		job = in.Boulder.Task
+	}
+	doing := in.SubTask.ActiveForm
+	if doing == "" {
+		doing = in.SubTask.Subject
+	}
+	p.add(fmt.Sprintf("Job: %s (boulder %s)\nSub-task: %s (%s)\nProgress: %s",
+		oneLine(job, maxItem), in.Boulder.ID, oneLine(doing, maxItem), in.SubTask.ID, progress(in.Completed, in.Total)))
+	if c := in.SubTask.Checkpoint; c != nil {
+		p.add(fmt.Sprintf("Last edit:\n  File: %s\n  Line: %d\n  Context: %s",
+			oneLine(c.File, maxItem), c.Line, oneLine(c.Context, maxItem)))
+	}
+	p.add("A command or an edit may have been cut off half way. Look at the files first: keep what is done, repair what is " +
+		"half done, and then go on with what your brief says is missing.")
+	return p.String()
+}
+
+func progress(completed, total int) string {
+	if total == 0 {
+		return "no sub-task is completed"
+	}
+	return fmt.Sprintf("%d/%d sub-tasks completed (%d%%)", completed, total, 100*completed/total)
+}

@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/taskledger"
+)
+
+// approver shows a plan to a person and lets them change it, agree or decline.
+type approver struct {
+	*deps
+	ask   bool // a person is there
+	edit  bool // open the editor first
+	model string
+}
+
+// approve returns the plan to run. gates says whether its gates may run if nobody is asked; a person who agrees to a plan agrees
+// to its gates. path is the plan's file, where edits are made.
+func (p *approver) approve(
+	ctx context.Context, plan *boulder.Plan, path string, gates bool,
+) (*boulder.Plan, bool, error) {
+	var err error
+	if p.edit {
+		if plan, err = p.editPlan(ctx, plan, path); err != nil {
+			return nil, false, err
+		}
+		gates = true
+	}
+	if p.ask {
+		if plan, err = p.question(ctx, plan, path); err != nil {
+			return nil, false, err
+		}
+		gates = true
+	} else if !p.app.json {
+		p.app.showPlan(plan)
+	}
+	if !gates && hasGates(plan) {
+		p.app.note("The model proposed gates. Nobody has looked at them, so they are told to the agents but not run" +
+			" (allow_model_gates in the configuration changes that).")
+	}
+	return plan, gates, p.checkModels(ctx, plan, p.model)
+}
+
+func hasGates(plan *boulder.Plan) bool {
+	for _, s := range plan.SubTasks {
+		if len(s.Gates) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// question asks yes, edit or no until there is an answer.
+func (p *approver) question(ctx context.Context, plan *boulder.Plan, path string) (*boulder.Plan, error) {
+	p.app.showPlan(plan)
+	lines := bufio.NewScanner(p.app.Stdin)
+	for {
+		fmt.Fprint(p.app.Stderr, "\nRun this plan? [yes / edit / no] ")
+		answer, err := scanLine(ctx, lines)
+		if err != nil {
+			return nil, err
+		}
+		switch strings.ToLower(strings.TrimSpace(answer)) {
+		case "y", "yes":
+			return plan, nil
+		case "n", "no":
+			return nil, orchestrator.ErrDeclined
+		case "e", "edit":
+			edited, err := p.editPlan(ctx, plan, path)
+			var file *taskledger.FileError
+			if errors.As(err, &file) {
+				fmt.Fprintf(p.app.Stderr, "%v\nThe plan was not taken over; edit it again.\n", err)
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			plan = edited
+			p.app.showPlan(plan)
+		}
+	}
+}
+
+// scanLine reads a line of a person, who may also interrupt. An end of input is a no.
+func scanLine(ctx context.Context, lines *bufio.Scanner) (string, error) {
+	type line struct {
+		text string
+		ok   bool
+	}
+	read := make(chan line, 1)
+	go func() { // outlives an interrupt: reading a terminal cannot be cancelled, and the process ends then
+		ok := lines.Scan()
+		read <- line{lines.Text(), ok}
+	}()
+	select {
+	case l := <-read:
+		if !l.ok {
+			return "no", nil
+		}
+		return l.text, nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// editPlan opens the plan's file in the person's editor and reads it back.
+func (p *approver) editPlan(ctx context.Context, plan *boulder.Plan, path string) (*boulder.Plan, error) {
+	if !exists(path) || path == planPath(p.project) && !p.holds(path, plan) {
+		if err := p.app.keepEdited(path); err != nil {
+			return nil, err
+		}
+		if err := taskledger.WriteFile(path, plan); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.runEditor(ctx, path); err != nil {
+		return nil, err
+	}
+	return taskledger.ReadFile(path)
+}
+
+// holds reports whether the file is the plan, or an edit of it that could not be read yet.
+func (p *approver) holds(path string, plan *boulder.Plan) bool {
+	old, err := taskledger.ReadFile(path)
+	if err != nil {
+		return true // a failed edit of a moment ago: let the person go on with it
+	}
+	return old.Hash() == plan.Hash()
+}
+
+func (p *approver) runEditor(ctx context.Context, path string) error {
+	editor := "vi"
+	for _, name := range []string{"VISUAL", "EDITOR"} {
+		if v := p.app.Getenv(name); v != "" {
+			editor = v
+			break
+		}
+	}
+	// $EDITOR may have arguments; the shell splits them, and gets the path as a parameter of its own.
+	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", path)
+	cmd.Env, cmd.Stdin = p.app.Environ, p.app.Stdin
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if terminal(p.app.Stdout) {
+		cmd.Stdout = p.app.Stdout
+	}
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("the editor %q failed: %w: set $EDITOR to one that works, or edit %s yourself and run it",
+			editor, err, path)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+// Package cli is the command line: commands, flags, configuration, the wiring of all other packages, and the views for
+// people and for programs. stdout is data, stderr is progress and diagnostics.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// Env is the world that a command line runs in.
+type Env struct {
+	Args           []string // without the program's name
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Environ        []string
+	// Signals asks to stop: the first politely, the second at once.
+	Signals <-chan os.Signal
+}
+
+// Getenv returns a variable of the environment; the last one of a name counts.
+func (e Env) Getenv(name string) string {
+	value := ""
+	for _, kv := range e.Environ {
+		if k, v, _ := strings.Cut(kv, "="); k == name {
+			value = v
+		}
+	}
+	return value
+}
+
+// app is what all commands share: the environment and the flags that are everywhere.
+type app struct {
+	Env
+	interrupts interrupts
+
+	json, quiet, noColor, verbose bool
+	dir                           string
+	model, ledgerModel            string
+	configFile, opencodeBinary    string
+}
+
+// Main runs one command line and returns its exit code.
+func Main(env Env) int {
+	a := &app{Env: env}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	a.interrupts.watch(env.Signals, func() { cancel(errInterrupted) })
+	root := a.root()
+	root.SetArgs(env.Args)
+	root.SetIn(env.Stdin)
+	root.SetOut(env.Stdout)
+	root.SetErr(env.Stderr)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !errors.Is(err, errSilent) {
+		fmt.Fprintf(env.Stderr, "manager: %s\n", message(err))
+	}
+	return exitCode(err)
+}
+
+// root builds the command tree.
+func (a *app) root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "manager",
+		Short: "Split a task into sub-tasks and get them done by OpenCode sessions",
+		Long: `manager takes a task that is too big for one agent session, has a model split it into dependent sub-tasks, shows
+that plan for editing, runs every sub-task as a fresh OpenCode session, judges each result on evidence that it gathered
+itself, and keeps every step in a database, so that a crash costs nothing.
+
+  manager plan "Add dark mode"     preview: prints the plan and writes .manager/plan.yaml
+  manager run                      executes .manager/plan.yaml, edited or not
+  manager run "Add dark mode"      plans, asks, executes
+  manager resume                   goes on after a crash or an interrupt`,
+		SilenceUsage: true, SilenceErrors: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("there is no command %q: see `manager help`", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usagef("%v: see `%s --help`", err, c.CommandPath())
+	})
+	f := cmd.PersistentFlags()
+	f.StringVarP(&a.dir, "directory", "C", "", "work in `DIR` instead of the current directory")
+	f.BoolVar(&a.json, "json", false, "print one JSON object per line on stdout")
+	f.StringVar(&a.model, "model", "", "`PROVIDER/MODEL` for the sub-tasks")
+	f.StringVar(&a.ledgerModel, "ledger-model", "", "`PROVIDER/MODEL` for planning and judging")
+	f.StringVar(&a.configFile, "config", "", "read the configuration from `FILE` only")
+	f.StringVar(&a.opencodeBinary, "opencode", "", "`PATH` of the OpenCode binary (else $MANAGER_OPENCODE, the configuration, $PATH)")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "no progress on stderr")
+	f.BoolVar(&a.noColor, "no-color", false, "no colours (also with $NO_COLOR)")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "tell more on stderr")
+	cmd.AddCommand(
+		a.newPlanCmd(), a.newRunCmd(), a.newResumeCmd(),
+		a.newStatusCmd(), a.newListCmd(), a.newShowCmd(), a.newLogsCmd(),
+		a.newDoctorCmd(), a.newVersionCmd(), a.newDemoCmd(),
+	)
+	return cmd
+}
+
+// project returns the absolute directory to work in, with symbolic links resolved, as OpenCode and git report it.
+func (a *app) project() (string, error) {
+	dir := a.dir
+	if dir == "" {
+		dir = "."
+	}
+	abs, err := filepath.Abs(dir)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return "", usagef("cannot work in %s: %v", dir, err)
+	}
+	info, err := os.Stat(abs)
+	if err != nil || !info.IsDir() {
+		return "", usagef("cannot work in %s: it is not a directory", dir)
+	}
+	return abs, nil
+}
+
+// terminal reports whether a stream is a terminal.
+func terminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// color reports whether to colour what goes to the stream.
+func (a *app) color(stream io.Writer) bool {
+	return !a.noColor && a.Getenv("NO_COLOR") == "" && a.Getenv("TERM") != "dumb" && terminal(stream)
+}
+
+// logger writes diagnostics to stderr: warnings, and with --verbose everything.
+func (a *app) logger() *slog.Logger {
+	level := slog.LevelError
+	if a.verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// note tells people something on stderr.
+func (a *app) note(format string, args ...any) {
+	if !a.quiet {
+		fmt.Fprintf(a.Stderr, format+"\n", args...)
+	}
+}

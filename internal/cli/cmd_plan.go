@@ -1,0 +1,250 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/taskledger"
+)
+
+// taskFlags are shared by the commands that make a plan.
+type taskFlags struct {
+	from        string
+	constraints []string
+	direct      bool
+	plan        bool
+	attach      string
+}
+
+func (f *taskFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.from, "from", "", "read the task from `FILE`, or from stdin with -")
+	cmd.Flags().StringArrayVar(&f.constraints, "constraint", nil, "`TEXT` that goes verbatim into every brief; repeatable")
+	cmd.Flags().BoolVar(&f.direct, "direct", false, "one sub-task, without a planning call")
+	cmd.Flags().BoolVar(&f.plan, "plan", false, "plan even if the task looks too small to split")
+	cmd.Flags().StringVar(&f.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
+	cmd.MarkFlagsMutuallyExclusive("direct", "plan")
+}
+
+func (f *taskFlags) mode() boulder.PlanMode {
+	switch {
+	case f.direct:
+		return boulder.PlanNever
+	case f.plan:
+		return boulder.PlanAlways
+	}
+	return boulder.PlanAuto
+}
+
+// maxTask bounds a task, in bytes: beyond this it is a file that was given by mistake.
+const maxTask = 1 << 20
+
+// task is the request: the arguments, or what --from names.
+func (f *taskFlags) task(a *app, args []string) (string, error) {
+	text := strings.Join(args, " ")
+	if f.from != "" {
+		if len(args) > 0 {
+			return "", usagef("the task is given twice: as %q and by --from %s", clipText(text, 40), f.from)
+		}
+		data, err := a.read(f.from)
+		if err != nil {
+			return "", err
+		}
+		text = string(data)
+	}
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return "", usagef("no task: say what to do, as in `manager plan \"Add dark mode\"`, or read it with --from FILE")
+	}
+	return strings.ToValidUTF8(text, "\uFFFD"), nil
+}
+
+// read reads a small file, or stdin for "-".
+func (a *app) read(name string) ([]byte, error) {
+	source := a.Stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, usagef("cannot read the task: %v", err)
+		}
+		defer f.Close()
+		source = f
+	}
+	data, err := io.ReadAll(io.LimitReader(source, maxTask+1))
+	switch {
+	case err != nil:
+		return nil, usagef("cannot read the task from %s: %v", name, err)
+	case len(data) > maxTask:
+		return nil, usagef("the task in %s is longer than 1 MiB: put the details into files of the project and name them", name)
+	}
+	return data, nil
+}
+
+type planOptions struct {
+	taskFlags
+	output string
+}
+
+func (a *app) newPlanCmd() *cobra.Command {
+	var o planOptions
+	cmd := &cobra.Command{
+		Use:   "plan [flags] \"TASK\"",
+		Short: "Split a task into sub-tasks and write the plan file",
+		Long: `Asks the ledger model once to split the task, prints the plan, and writes it to a file for editing. Nothing in the
+project is changed. A short task that is one step becomes a plan of one sub-task without asking a model.
+
+Then edit the file as you like and run it with ` + "`manager run`" + `.`,
+		Example: `  manager plan "Add dark mode with a toggle in the settings"
+  manager plan --from issue.md --constraint "never touch vendor/" -o feature.yaml
+  manager plan -o - "Add dark mode" | less`,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runPlan(cmd.Context(), &o, args) },
+	}
+	o.register(cmd)
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "write the plan to `FILE` (default .manager/plan.yaml); - writes YAML to stdout and nothing else")
+	return cmd
+}
+
+func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error {
+	task, err := o.task(a, args)
+	if err != nil {
+		return err
+	}
+	d, err := a.wire(ctx, o.attach)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	path, err := o.prepare(d.project)
+	if err != nil {
+		return err
+	}
+	plan, err := d.makePlan(ctx, boulder.PlanRequest{
+		Task: task, Constraints: o.constraints, Project: d.project, Mode: o.mode(),
+	})
+	if err != nil {
+		return err
+	}
+	if o.output == "-" {
+		data, err := taskledger.Format(plan)
+		if err != nil {
+			return err
+		}
+		_, err = a.Stdout.Write(data)
+		return err
+	}
+	if err := a.keepEdited(path); err != nil {
+		return err
+	}
+	if err := taskledger.WriteFile(path, plan); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printPlanJSON(plan, path)
+	}
+	a.printPlan(a.Stdout, plan)
+	a.note("\nWrote %s. Edit it as you like, then: manager run%s", a.pretty(path), runArgument(d.project, path))
+	return nil
+}
+
+// prepare finds out before the model is asked whether the plan can be written.
+func (o *planOptions) prepare(project string) (string, error) {
+	switch o.output {
+	case "-":
+		return "", nil
+	case "":
+		if _, err := store.EnsureDir(project); err != nil {
+			return "", err
+		}
+		return planPath(project), nil
+	}
+	path := o.output
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return "", usagef("cannot write the plan to %s: it is a directory", path)
+	}
+	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+		return "", usagef("cannot write the plan to %s: there is no directory %s", path, filepath.Dir(path))
+	}
+	return path, nil
+}
+
+// makePlan asks the Task Ledger, and seals what it says with the project's commit.
+func (d *deps) makePlan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, error) {
+	planner, err := d.planner()
+	if err != nil {
+		return nil, err
+	}
+	base, err := d.base(ctx)
+	if err != nil {
+		return nil, err
+	}
+	plan, usage, err := planner.Plan(ctx, req)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	if plan.Seal != nil {
+		plan.Seal.Base = base
+	}
+	if plan.Origin() == boulder.OriginFallback {
+		d.app.note("The model's answers were not usable as a plan, so the whole task is one sub-task. Edit the plan to split it.")
+	}
+	if usage.Calls > 0 {
+		d.app.note("Planned with %s (%s).", ledgerName(d.ledger), usageText(usage))
+	}
+	return plan, nil
+}
+
+func ledgerName(model string) string {
+	if model == "" {
+		return "OpenCode's default model"
+	}
+	return model
+}
+
+// keepEdited moves a plan that a person wrote or changed out of the way of a new one.
+func (a *app) keepEdited(path string) error {
+	old, err := taskledger.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && old.Seal != nil && !old.Edited() {
+		return nil // the model's own; it can be made again
+	}
+	backup := path + ".bak"
+	if err := os.Rename(path, backup); err != nil {
+		return fmt.Errorf("keep the edited plan: %w", err)
+	}
+	a.note("%s held changes of yours: it is kept as %s.", a.pretty(path), a.pretty(backup))
+	return nil
+}
+
+// pretty shows a path relative to the current directory if that is shorter.
+func (a *app) pretty(path string) string {
+	wd, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	if rel, err := filepath.Rel(wd, path); err == nil && len(rel) < len(path) {
+		return rel
+	}
+	return path
+}
+
+// runArgument is what `manager run` has to be told to run this plan.
+func runArgument(project, path string) string {
+	if path == planPath(project) {
+		return ""
+	}
+	return " " + path
+}

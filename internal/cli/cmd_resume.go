@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"iter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+type resumeOptions struct {
+	attach string
+	yes    bool
+}
+
+func (a *app) newResumeCmd() *cobra.Command {
+	var o resumeOptions
+	cmd := &cobra.Command{
+		Use:   "resume [flags] [BOULDER]",
+		Short: "Go on after a crash or an interrupt",
+		Long: `Goes on with a boulder (default: the newest unfinished one) where it was. Finished sub-tasks are not done again;
+sessions that were at work are found and followed, and a prompt that was sent is not sent twice.`,
+		Args: atMostOne("BOULDER"),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), &o, args) },
+	}
+	cmd.Flags().StringVar(&o.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+// atMostOne refuses a second argument.
+func atMostOne(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return usagef("%s takes one %s, not %d", cmd.CommandPath(), name, len(args))
+		}
+		return nil
+	}
+}
+
+func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) error {
+	d, err := a.wire(ctx, o.attach)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	db, err := d.openStore()
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	id, err := unfinished(ctx, db, args)
+	if err != nil {
+		return err
+	}
+	d.host.Warm()
+	model, err := d.model()
+	if err != nil {
+		return err
+	}
+	ask := &approver{deps: d, ask: !o.yes && !a.json && terminal(a.Stdin) && terminal(a.Stderr), model: model}
+	approve := func(ctx context.Context, p *boulder.Plan) (*boulder.Plan, bool, error) {
+		return ask.approve(ctx, p, planPath(d.project), d.config.AllowModelGates)
+	}
+	return d.execute(ctx, db, func(run *orchestrator.Orchestrator, _ runView) iter.Seq2[boulder.Event, error] {
+		return run.Resume(ctx, id, approve)
+	})
+}
+
+// unfinished finds the boulder to resume: the one that is named, or the newest that is not over.
+func unfinished(ctx context.Context, db reader, args []string) (string, error) {
+	if len(args) == 1 {
+		return resolve(ctx, db, args[0])
+	}
+	all, err := db.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, b := range all {
+		if !b.Status.Terminal() {
+			return b.ID, nil
+		}
+	}
+	if len(all) == 0 {
+		return "", usagef("nothing to resume: no boulder was ever run here; start with `manager plan`")
+	}
+	return "", usagef("nothing to resume: all %d boulders here are over; see `manager list`", len(all))
+}

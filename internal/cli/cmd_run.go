@@ -1,0 +1,252 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/taskledger"
+)
+
+type runOptions struct {
+	taskFlags
+	yes, edit, allowStale bool
+}
+
+func (a *app) newRunCmd() *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run [flags] [PLAN.yaml | \"TASK\"]",
+		Short: "Execute a plan file, or plan a task and execute it",
+		Long: `Executes a plan file (default .manager/plan.yaml), or plans the task and executes that. Each sub-task runs as a fresh
+OpenCode session, after those that it depends on and beside those that it does not. On a terminal the plan is shown first,
+and you are asked.
+
+Ctrl-C lets the running turns end and stops there; a second Ctrl-C aborts them. Either way nothing is lost: go on with
+` + "`manager resume`" + `.
+
+Exit codes: 0 all done · 1 error · 2 usage, bad plan file or configuration · 3 finished, but some sub-tasks failed ·
+5 another process holds the state · 130 interrupted.`,
+		Example: `  manager run
+  manager run feature.yaml --yes
+  manager run "Add dark mode" --model anthropic/claude-sonnet-4-5`,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runRun(cmd.Context(), &o, args) },
+	}
+	o.register(cmd)
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&o.edit, "edit", false, "open the plan in $EDITOR first")
+	cmd.Flags().BoolVar(&o.allowStale, "allow-stale", false, "run a plan that was made for another commit")
+	return cmd
+}
+
+// what is to be run: a plan file, or a task.
+type what struct {
+	planPath string
+	task     string
+}
+
+// what decides whether the arguments name a plan file or say a task.
+func (o *runOptions) what(a *app, project string, args []string) (what, error) {
+	if len(args) == 0 && o.from == "" {
+		path := planPath(project)
+		if !exists(path) {
+			return what{}, usagef("no plan and no task: there is no %s; say what to do, as in `manager run \"Add dark mode\"`,"+
+				" or make a plan first with `manager plan`", a.pretty(path))
+		}
+		return what{planPath: path}, nil
+	}
+	if len(args) == 1 && o.from == "" && looksLikePlan(args[0]) {
+		if !exists(args[0]) {
+			return what{}, usagef("there is no plan file %s", args[0])
+		}
+		return what{planPath: args[0]}, nil
+	}
+	task, err := o.task(a, args)
+	return what{task: task}, err
+}
+
+func looksLikePlan(arg string) bool {
+	switch strings.ToLower(filepath.Ext(arg)) {
+	case ".yaml", ".yml", ".json":
+		return !strings.ContainsAny(arg, "\n")
+	}
+	return false
+}
+
+func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
+	d, err := a.wire(ctx, o.attach)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	w, err := o.what(a, d.project, args)
+	if err != nil {
+		return err
+	}
+	var plan *boulder.Plan
+	if w.planPath != "" {
+		if plan, err = taskledger.ReadFile(w.planPath); err != nil {
+			return err
+		}
+	}
+	db, err := d.openStore()
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	d.host.Warm() // boots while the model plans and the person reads
+	req, err := d.request(ctx, o, w, plan)
+	if err != nil {
+		return err
+	}
+	return d.execute(ctx, db, func(run *orchestrator.Orchestrator, view runView) iter.Seq2[boulder.Event, error] {
+		return run.Run(ctx, req)
+	})
+}
+
+// request makes what the orchestrator is asked to run.
+func (d *deps) request(ctx context.Context, o *runOptions, w what, plan *boulder.Plan) (orchestrator.Request, error) {
+	model, err := d.model()
+	if err != nil {
+		return orchestrator.Request{}, err
+	}
+	base, err := d.base(ctx)
+	if err != nil {
+		return orchestrator.Request{}, err
+	}
+	ask := &approver{deps: d, edit: o.edit, ask: !o.yes && !d.app.json && terminal(d.app.Stdin) && terminal(d.app.Stderr), model: model}
+	req := orchestrator.Request{
+		Task: w.task, Constraints: o.constraints, Mode: o.mode(), Base: base, Model: model, LedgerModel: d.ledger,
+	}
+	if plan == nil {
+		req.Approve = func(ctx context.Context, p *boulder.Plan) (*boulder.Plan, bool, error) {
+			return ask.approve(ctx, p, planPath(d.project), d.config.AllowModelGates)
+		}
+		return req, nil
+	}
+	if err := d.checkSeal(plan, base, o.allowStale); err != nil {
+		return req, err
+	}
+	// A plan file was written or seen by a person: its gates may run.
+	req.Plan, req.GatesApproved, err = ask.approve(ctx, plan, w.planPath, true)
+	return req, err
+}
+
+// checkSeal refuses a plan that was made for another state of the project.
+func (d *deps) checkSeal(plan *boulder.Plan, base string, allowStale bool) error {
+	if plan.Edited() {
+		d.app.note("The plan was edited after it was made; it runs as it is written.")
+	}
+	if plan.Seal == nil || plan.Seal.Base == base || plan.Seal.Base == "" {
+		return nil
+	}
+	moved := fmt.Sprintf("the plan was made for commit %s, and the project is at %s",
+		short(plan.Seal.Base), cmp.Or(short(base), "no commit"))
+	if allowStale {
+		d.app.note("Note: %s.", moved)
+		return nil
+	}
+	return usagef("%s: plan again with `manager plan`, or run it all the same with --allow-stale", moved)
+}
+
+func short(commit string) string { return commit[:min(len(commit), 10)] }
+
+// openStore opens the project's database. If another process holds it, the error says who.
+func (d *deps) openStore() (*store.DB, error) {
+	dir, err := store.EnsureDir(d.project)
+	if err != nil {
+		return nil, err
+	}
+	db, err := store.Open(filepath.Join(dir, "manager.db"), store.Options{Logger: d.log})
+	if errors.Is(err, store.ErrHeld) {
+		return nil, fmt.Errorf("%w%s: wait for it, look with `manager status`, or stop it", err, d.holder(dir))
+	}
+	return db, err
+}
+
+// holder says who holds the database, as far as that process tells.
+func (d *deps) holder(dir string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	client, err := control.Dial(filepath.Join(dir, "manager.sock"))
+	if err != nil {
+		return ""
+	}
+	defer client.Close()
+	h, err := client.Holder(ctx)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(": process %d, `%s`, since %s", h.PID, h.Command, h.Since.Local().Format(time.DateTime))
+}
+
+// execute runs or resumes a boulder and shows it.
+func (d *deps) execute(
+	ctx context.Context, db *store.DB, start func(*orchestrator.Orchestrator, runView) iter.Seq2[boulder.Event, error],
+) error {
+	run, err := d.orchestrator(db)
+	if err != nil {
+		return err
+	}
+	ctrl, err := control.Serve(ctx, filepath.Join(d.project, stateDir, "manager.sock"), control.Holder{
+		PID: os.Getpid(), Command: "manager " + strings.Join(d.app.Args, " "), Since: time.Now(),
+	}, db)
+	if err != nil {
+		return err
+	}
+	defer ctrl.Close()
+	view := d.app.newRunView(db)
+	defer view.Close()
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	defer d.app.interrupts.take(func(n int) {
+		if n == 1 {
+			view.Stopping()
+			run.Stop()
+			return
+		}
+		abort(errInterrupted)
+	})()
+	return d.follow(start(run, view), view, ctrl)
+}
+
+// follow shows the events of a run until it ends.
+func (d *deps) follow(events iter.Seq2[boulder.Event, error], view runView, ctrl *control.Server) error {
+	var id string
+	var end *boulder.TaskComplete
+	for e, err := range events {
+		if err != nil {
+			return d.ended(id, err)
+		}
+		id = e.BoulderID
+		if done, ok := e.Body.(boulder.TaskComplete); ok {
+			end = &done
+		}
+		view.Event(e)
+		ctrl.Notify()
+	}
+	if end != nil && !end.AllCompleted {
+		return errPartial
+	}
+	return nil
+}
+
+// ended adds to the error that ended a run how to go on.
+func (d *deps) ended(id string, err error) error {
+	if id == "" || errors.Is(err, orchestrator.ErrDeclined) || errors.Is(err, orchestrator.ErrFinished) {
+		return err
+	}
+	return fmt.Errorf("%w\nNothing is lost. Go on with: manager resume %s", err, id)
+}

@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/taskledger"
+)
+
+// Exit codes of the command line contract.
+const (
+	exitOK          = 0
+	exitError       = 1
+	exitUsage       = 2   // usage, bad plan file or bad configuration
+	exitPartial     = 3   // finished, but some sub-tasks failed
+	exitHeld        = 5   // the state is held by another process
+	exitInterrupted = 130 // a signal stopped it
+)
+
+var (
+	errInterrupted = errors.New("interrupted")
+	// errPartial ends a run in which some sub-tasks failed. The view has told which.
+	errPartial = errors.New("some sub-tasks failed")
+	// errSilent ends a command that has said all there is to say.
+	errSilent = errors.New("failed")
+)
+
+// usageError is a command line, plan file or configuration that cannot be used.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// exitCode is the one place that maps errors to exit codes.
+func exitCode(err error) int {
+	var usage *usageError
+	var file *taskledger.FileError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errInterrupted), errors.Is(err, orchestrator.ErrStopped), errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, store.ErrHeld):
+		return exitHeld
+	case errors.As(err, &usage), errors.As(err, &file):
+		return exitUsage
+	case errors.Is(err, errPartial):
+		return exitPartial
+	}
+	return exitError
+}
+
+// message is an error as a person reads it.
+func message(err error) string { return strings.TrimRight(err.Error(), "\n") }

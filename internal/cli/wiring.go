@@ -1,0 +1,306 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/progressledger"
+	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/openai"
+	ocprovider "github.com/bouldermgr/manager/providers/opencode"
+	"github.com/bouldermgr/manager/taskledger"
+	"github.com/bouldermgr/manager/workspace"
+)
+
+var (
+	_ orchestrator.Planner = (*taskledger.Planner)(nil)
+	_ orchestrator.Judge   = (*progressledger.Judge)(nil)
+	_ orchestrator.Runner  = (*executor.Executor)(nil)
+	_ executor.Workspace   = (*workspace.Workspace)(nil)
+)
+
+// deps is everything that planning and running need, put together for one project.
+type deps struct {
+	app       *app
+	project   string
+	config    *config
+	log       *slog.Logger
+	host      *opencode.Host
+	attached  *opencode.Client // with --attach
+	work      *workspace.Workspace
+	registry  *providers.Registry
+	completer providers.Completer
+	ledger    string // the ledger model, for people and records
+}
+
+// wire puts everything together. Nothing is started yet: the OpenCode server comes with its first use, or with Warm.
+func (a *app) wire(ctx context.Context, attach string) (_ *deps, err error) {
+	d := &deps{app: a, log: a.logger()}
+	if d.project, err = a.project(); err != nil {
+		return nil, err
+	}
+	if d.config, err = a.loadConfig(d.project); err != nil {
+		return nil, err
+	}
+	if d.work, err = workspace.Open(ctx, d.project); err != nil {
+		return nil, err
+	}
+	if err := d.connect(ctx, attach); err != nil {
+		return nil, err
+	}
+	if err := d.openLedger(); err != nil {
+		d.close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// connect prepares the way to an OpenCode server: one that runs, or one of our own.
+func (d *deps) connect(ctx context.Context, attach string) error {
+	if attach != "" {
+		client, err := opencode.Attach(ctx, attach, opencode.AttachConfig{
+			Username: d.app.Getenv("OPENCODE_SERVER_USERNAME"), Password: d.app.Getenv("OPENCODE_SERVER_PASSWORD"), Logger: d.log,
+		})
+		switch {
+		case errors.Is(err, opencode.ErrUnauthorized):
+			return fmt.Errorf("attach: %w: set OPENCODE_SERVER_PASSWORD to the server's password", err)
+		case err != nil:
+			return fmt.Errorf("attach: %w: is `opencode serve` running there?", err)
+		}
+		d.attached, d.host = client, opencode.AttachedHost(client)
+		return nil
+	}
+	d.host = opencode.NewHost(d.startServer)
+	return nil
+}
+
+// binary is the OpenCode to start.
+func (d *deps) binary() string {
+	for _, b := range []string{d.app.opencodeBinary, d.app.Getenv("MANAGER_OPENCODE"), d.config.OpenCode} {
+		if b != "" {
+			return b
+		}
+	}
+	return "opencode"
+}
+
+// startServer starts a server of our own and refuses a version that was not tested.
+func (d *deps) startServer(ctx context.Context) (*opencode.Server, error) {
+	s, err := opencode.Start(ctx, opencode.ServerConfig{
+		Binary: d.binary(), Dir: d.project, Env: d.app.Environ, Logger: d.log,
+		ConfigContent: withLedgerAgent(d.app.Getenv("OPENCODE_CONFIG_CONTENT")),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := opencode.CheckVersion(s.Version()); err != nil {
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		s.Stop(stopCtx)
+		return nil, err
+	}
+	return s, nil
+}
+
+// withLedgerAgent adds the ledgers' agent to the configuration that the user gave in the environment. One that cannot be read is
+// left to OpenCode to complain about.
+func withLedgerAgent(content string) string {
+	merged := map[string]any{}
+	if content != "" && json.Unmarshal([]byte(content), &merged) != nil {
+		return content
+	}
+	agents, ok := merged["agent"].(map[string]any)
+	if !ok {
+		agents = map[string]any{}
+	}
+	for name, agent := range ocprovider.AgentConfig()["agent"].(map[string]any) {
+		agents[name] = agent
+	}
+	merged["agent"] = agents
+	out, err := json.Marshal(merged)
+	if err != nil {
+		return content
+	}
+	return string(out)
+}
+
+// openLedger decides which model plans and judges, and how it is reached: directly where its provider's key is set, else
+// through OpenCode.
+func (d *deps) openLedger() error {
+	var err error
+	if d.registry, err = d.providers(); err != nil {
+		return err
+	}
+	name, err := modelOf(d.app.ledgerModel, d.config.LedgerModel)
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		if ref, ok := d.registry.Default(); ok {
+			name = ref.String()
+		}
+	}
+	if name != "" {
+		ref, err := providers.ParseModel(name)
+		if err != nil {
+			return &usageError{err}
+		}
+		if d.registry.Has(ref.Provider) {
+			d.ledger = name
+			d.completer, err = d.registry.Completer(ref)
+			return err
+		}
+	}
+	// Through OpenCode: the ledger model if one is named, else the model of the sub-tasks, else OpenCode's own choice.
+	if name == "" {
+		if name, err = modelOf(d.app.model, d.config.Model); err != nil {
+			return err
+		}
+	}
+	cfg := ocprovider.Config{Host: d.host, Directory: d.project, Agent: ocprovider.Agent}
+	if name != "" {
+		ref, err := providers.ParseModel(name)
+		if err != nil {
+			return &usageError{err}
+		}
+		cfg.Model = opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}
+	}
+	d.ledger, d.completer = name, ocprovider.New(cfg)
+	return nil
+}
+
+// providers lists the model providers whose keys are in the environment, and the configured endpoints.
+func (d *deps) providers() (*providers.Registry, error) {
+	sources, err := openai.Sources(d.app.Getenv, d.config.Endpoints, openai.Options{Logger: d.log})
+	if err != nil {
+		return nil, usagef("configuration: %v", err)
+	}
+	return providers.NewRegistry(providers.RegistryConfig{
+		Getenv: d.app.Getenv, Retry: providers.RetryPolicy{Logger: d.log},
+	}, sources...)
+}
+
+func (d *deps) planner() (*taskledger.Planner, error) {
+	return taskledger.New(taskledger.Config{Completer: d.completer, Model: d.ledger, Logger: d.log})
+}
+
+// orchestrator puts the parts of a run together.
+func (d *deps) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, error) {
+	planner, err := d.planner()
+	if err != nil {
+		return nil, err
+	}
+	judge, err := progressledger.New(progressledger.Config{Completer: d.completer, Model: d.ledger, Logger: d.log})
+	if err != nil {
+		return nil, err
+	}
+	rules := d.config.rules()
+	runner, err := executor.New(executor.Config{
+		Host: d.host, Project: d.project, Workspace: d.work, Rules: &rules,
+		GateTimeout: time.Duration(d.config.GateTimeout), Logger: d.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	limits, err := d.config.limits()
+	if err != nil {
+		return nil, err
+	}
+	return orchestrator.New(orchestrator.Config{
+		Project: d.project, Planner: planner, Judge: judge, Runner: runner, Store: db, Limits: &limits, Logger: d.log,
+	})
+}
+
+// model is the default model of the sub-tasks; empty leaves it to OpenCode.
+func (d *deps) model() (string, error) { return modelOf(d.app.model, d.config.Model) }
+
+// close ends the OpenCode server, if it is ours.
+func (d *deps) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	d.host.Stop(ctx)
+	if d.attached != nil {
+		d.attached.Close()
+	}
+}
+
+// base is the commit that the project is at; empty outside git.
+func (d *deps) base(ctx context.Context) (string, error) {
+	if d.work.Unavailable() != "" {
+		return "", nil
+	}
+	return d.work.Head(ctx)
+}
+
+// stateDir is where the manager keeps everything in a project.
+const stateDir = ".manager"
+
+func planPath(project string) string { return filepath.Join(project, stateDir, "plan.yaml") }
+
+// exists reports whether a path can be looked at.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// checkModels refuses a plan that names a model OpenCode does not have: better now than after an hour.
+func (d *deps) checkModels(ctx context.Context, plan *boulder.Plan, fallback string) error {
+	conn, err := d.host.Connect(ctx)
+	if err != nil {
+		return startFault(err)
+	}
+	catalogue, err := conn.Client.In(d.project).Catalogue(ctx)
+	if err != nil {
+		return fmt.Errorf("ask OpenCode for its models: %w", err)
+	}
+	wanted := map[string]string{fallback: "--model or the configuration", plan.Model: "the plan's model"}
+	for _, s := range plan.SubTasks {
+		if _, ok := wanted[s.Model]; !ok {
+			wanted[s.Model] = fmt.Sprintf("sub-task %q", s.ID)
+		}
+	}
+	delete(wanted, "")
+	for name, who := range wanted {
+		ref, err := providers.ParseModel(name)
+		if err != nil {
+			return &usageError{fmt.Errorf("%s: %w", who, err)}
+		}
+		if _, ok := catalogue.Model(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}); !ok {
+			return usagef("%s names the model %s, which OpenCode does not offer: %s", who, name, offered(catalogue, ref.Provider))
+		}
+	}
+	return nil
+}
+
+// offered says what could have been meant.
+func offered(c opencode.Catalogue, provider string) string {
+	var connected []string
+	for _, p := range c.Providers {
+		if p.ID == provider {
+			return fmt.Sprintf("`opencode models %s` lists those of %s", provider, provider)
+		}
+		connected = append(connected, p.ID)
+	}
+	if len(connected) == 0 {
+		return "no provider is connected: log in with `opencode auth login`"
+	}
+	return fmt.Sprintf("provider %s is not connected (connected: %v): log in with `opencode auth login`", provider, connected)
+}
+
+// startFault adds what to do to an OpenCode that cannot be started.
+func startFault(err error) error {
+	if errors.Is(err, opencode.ErrNoBinary) {
+		return fmt.Errorf("%w: see `manager doctor`", err)
+	}
+	return err
+}

@@ -1,0 +1,121 @@
+// Package octest is what tests and benchmarks need to use the real OpenCode: the pinned binary, an environment in which
+// it touches nothing of the user's and talks only to a scripted model, and small git repositories to work in.
+//
+// One OpenCode process takes about 600 MB. A package with many tests starts one server in TestMain, out of [Find] and
+// [scriptmodel.OpenCodeEnv], and gives each test a repository of its own; the model's handler tells the tests apart by
+// their prompts.
+package octest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+)
+
+// BinaryVar is the environment variable that names another OpenCode binary to test with.
+const BinaryVar = "MANAGER_TEST_OPENCODE"
+
+// Find returns the absolute path of the OpenCode binary to test with: that of [BinaryVar], or the one pinned in tools/.
+func Find() (string, error) {
+	path := os.Getenv(BinaryVar)
+	if path == "" {
+		_, self, _, ok := runtime.Caller(0)
+		if !ok || !filepath.IsAbs(self) {
+			return "", fmt.Errorf("cannot locate tools/ in a build with -trimpath: set %s to an OpenCode binary", BinaryVar)
+		}
+		path = filepath.Join(filepath.Dir(self), "../../tools/node_modules/.bin/opencode")
+	}
+	path, err := exec.LookPath(path)
+	if err != nil {
+		return "", fmt.Errorf("no OpenCode to test with: run make tools, or set %s: %w", BinaryVar, err)
+	}
+	return filepath.Abs(path)
+}
+
+// Binary is [Find] for one test. A missing binary fails the test: a skipped one would hide that nothing was tested.
+func Binary(tb testing.TB) string {
+	tb.Helper()
+	path, err := Find()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// Env returns the whole environment of a process that may start OpenCode: isolated below a temporary directory of the
+// test, and with the model server at modelURL as the only provider. See [scriptmodel.OpenCodeEnv].
+//
+// The directory is removed when the test ends, so processes have to be stopped in cleanups registered after this call.
+func Env(tb testing.TB, modelURL string) []string {
+	tb.Helper()
+	return scriptmodel.OpenCodeEnv(os.Environ(), tb.TempDir(), modelURL)
+}
+
+// Model starts a scripted model for one test.
+func Model(tb testing.TB, handler scriptmodel.Handler, options ...scriptmodel.Option) *scriptmodel.Server {
+	tb.Helper()
+	server, err := scriptmodel.Start(handler, options...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(server.Close)
+	return server
+}
+
+// Script starts a scripted model that plays the YAML script.
+func Script(tb testing.TB, script string, options ...scriptmodel.Option) *scriptmodel.Server {
+	tb.Helper()
+	parsed, err := scriptmodel.ParseScript([]byte(script))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return Model(tb, parsed.Reply, options...)
+}
+
+// Repo makes a git repository in a temporary directory, with one commit that holds files (content by slash-separated
+// path), and returns its path. The author of further commits is configured in it.
+func Repo(tb testing.TB, files map[string]string) string {
+	tb.Helper()
+	dir, err := filepath.EvalSymlinks(tb.TempDir()) // OpenCode and git report resolved paths; macOS has /tmp behind a link
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for name, content := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			tb.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	Git(tb, dir, "init", "--quiet", "--initial-branch=main")
+	Git(tb, dir, "config", "user.name", "Test")
+	Git(tb, dir, "config", "user.email", "test@example.com")
+	Git(tb, dir, "config", "commit.gpgsign", "false")
+	Git(tb, dir, "add", "--all")
+	Git(tb, dir, "commit", "--quiet", "--allow-empty", "--message", "Start")
+	return dir
+}
+
+// Git runs git in dir and returns what it printed. The configuration of the user and the machine, and the variables of
+// a git hook that may be running the tests, have no say.
+func Git(tb testing.TB, dir string, args ...string) string {
+	tb.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "GIT_") })
+	cmd.Env = append(cmd.Env, "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		tb.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}

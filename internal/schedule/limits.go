@@ -1,0 +1,96 @@
+package schedule
+
+import (
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// Limits bounds what runs at once and how often something is tried. A count is checked before what it limits; 0 means none
+// allowed. Start from [DefaultLimits].
+type Limits struct {
+	// Global is how many attempts hold a slot at once, whatever their model. Defaults to 20.
+	Global int
+	// Providers is the same for all models of one provider. A provider that is not named has no limit of its own.
+	Providers map[string]int
+	// Models is the same for one model; the first pattern that matches counts, for each model by itself. Defaults to
+	// the limits of seed 001: gpt-4o 3, claude sonnet 5, haiku 10, grok 10.
+	Models []ModelLimit
+	// PerModel is for a model that no pattern matches. Defaults to 5.
+	PerModel int
+
+	// Attempts is the number of tries of a sub-task, the first included. Defaults to 3 (seed 002: two retries).
+	Attempts int
+	// Evaluations is the number of judged turns of an attempt. Defaults to 5.
+	Evaluations int
+	// Troubles is how many infrastructure faults in a row an attempt survives, and how many sessions a sub-task may
+	// lose. Defaults to 3.
+	Troubles int
+	// Backoff is the wait after the first fault in a row; it doubles with each further one. Defaults to 500 ms.
+	Backoff time.Duration
+}
+
+// ModelLimit is a limit for the models that a pattern matches. In the pattern, * stands for any characters; it is compared
+// with provider/model without regard to case.
+type ModelLimit struct {
+	Pattern string `json:"pattern" yaml:"pattern"`
+	Limit   int    `json:"limit" yaml:"limit"`
+}
+
+// DefaultLimits returns the documented defaults.
+func DefaultLimits() Limits {
+	return Limits{
+		Global: 20,
+		Models: []ModelLimit{
+			{"*gpt-4o*", 3}, {"*claude*sonnet*", 5}, {"*haiku*", 10}, {"*grok*", 10},
+		},
+		PerModel: 5, Attempts: 3, Evaluations: 5, Troubles: 3, Backoff: 500 * time.Millisecond,
+	}
+}
+
+// Model returns how many attempts with this model may hold a slot.
+func (l Limits) Model(model string) int {
+	for _, m := range l.Models {
+		if matches(strings.ToLower(m.Pattern), strings.ToLower(model)) {
+			return m.Limit
+		}
+	}
+	return l.PerModel
+}
+
+// attempts returns the tries of one sub-task, which its own budget may set.
+func (l Limits) attempts(t *boulder.SubTask) int {
+	if t.Budget != nil && t.Budget.Attempts > 0 {
+		return t.Budget.Attempts
+	}
+	return l.Attempts
+}
+
+// matches compares a text with a pattern in which * stands for any characters, slashes included.
+func matches(pattern, text string) bool {
+	head, rest, star := strings.Cut(pattern, "*")
+	if !star {
+		return pattern == text
+	}
+	if !strings.HasPrefix(text, head) {
+		return false
+	}
+	text = text[len(head):]
+	for {
+		part, next, more := strings.Cut(rest, "*")
+		if !more {
+			return strings.HasSuffix(text, part)
+		}
+		i := strings.Index(text, part)
+		if i < 0 {
+			return false
+		}
+		text, rest = text[i+len(part):], next
+	}
+}
+
+func providerOf(model string) string {
+	provider, _, _ := strings.Cut(model, "/")
+	return provider
+}

@@ -1,0 +1,111 @@
+package schedule
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// slots counts who holds one. Every live attempt holds exactly one, from the event that starts it to the one that ends it, so
+// there is nothing to give back.
+type slots struct {
+	l         Limits
+	global    int
+	providers map[string]int
+	models    map[string]int
+}
+
+func countSlots(s *boulder.State, l Limits) *slots {
+	c := &slots{l: l, providers: map[string]int{}, models: map[string]int{}}
+	for _, o := range s.Live() {
+		c.take(o.Attempt.Model)
+	}
+	return c
+}
+
+func (c *slots) take(model string) {
+	c.global++
+	c.providers[providerOf(model)]++
+	c.models[model]++
+}
+
+// full says why no attempt with the model can start, or returns "".
+func (c *slots) full(model string) string {
+	name := model
+	if name == "" {
+		name = "the default model"
+	}
+	provider := providerOf(model)
+	limit, limited := c.l.Providers[provider]
+	switch {
+	case c.global >= c.l.Global:
+		return fmt.Sprintf("all %d slots are taken", c.l.Global)
+	case limited && c.providers[provider] >= limit:
+		return fmt.Sprintf("all %d slots of provider %s are taken", limit, provider)
+	case c.models[model] >= c.l.Model(model):
+		return fmt.Sprintf("all %d slots of %s are taken", c.l.Model(model), name)
+	}
+	return ""
+}
+
+// dispatch fills the free slots. Within a model: by priority, then first in, first out. Between models that have a free
+// slot, the one whose first attempt is more urgent, or has waited longer, goes first.
+func dispatch(s *boulder.State, l Limits) []Action {
+	c := countSlots(s, l)
+	taken := map[string]int{} // from the head of each model's queue
+	models := s.Models()
+	var actions []Action
+	for {
+		var first *boulder.Open
+		for _, m := range models {
+			head := s.Queued(m, taken[m])
+			if head != nil && c.full(m) == "" && (first == nil || before(head, first)) {
+				first = head
+			}
+		}
+		if first == nil {
+			return actions
+		}
+		actions = append(actions, Start{first})
+		c.take(first.Attempt.Model)
+		taken[first.Attempt.Model]++
+	}
+}
+
+// before orders the heads of two queues.
+func before(a, b *boulder.Open) bool {
+	return cmp.Or(
+		cmp.Compare(a.SubTask.Priority.Rank(), b.SubTask.Priority.Rank()),
+		cmp.Compare(a.Attempt.QueueSeq, b.Attempt.QueueSeq),
+		cmp.Compare(a.SubTask.Position, b.SubTask.Position),
+	) < 0
+}
+
+// Wait is an attempt that waits for a slot, for people to see.
+type Wait struct {
+	SubTaskID string `json:"sub_task_id"`
+	Model     string `json:"model"`
+	Position  int    `json:"position"` // in the queue of its model, from 1
+	Reason    string `json:"reason"`
+}
+
+// Waiting lists the attempts that wait for a slot, with the reason. An attempt that could start now is not in it.
+func Waiting(s *boulder.State, l Limits) []Wait {
+	c := countSlots(s, l)
+	var waits []Wait
+	for _, m := range s.Models() {
+		reason := c.full(m)
+		if reason == "" {
+			continue
+		}
+		for i := 0; ; i++ {
+			o := s.Queued(m, i)
+			if o == nil {
+				break
+			}
+			waits = append(waits, Wait{SubTaskID: o.SubTask.ID, Model: m, Position: i + 1, Reason: reason})
+		}
+	}
+	return waits
+}

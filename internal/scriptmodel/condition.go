@@ -1,0 +1,67 @@
+package scriptmodel
+
+import (
+	"fmt"
+	"strings"
+)
+
+// condition says which requests a rule answers. Everything in it has to hold; an empty one matches everything except
+// title requests, which match only by kind.
+type condition struct {
+	// Kind is agent, structured, title or any. Defaults to any, which does not include title.
+	Kind  Kind   `yaml:"kind"`
+	Model string `yaml:"model"`
+	// The texts have to be contained in the named part of the request, all of them.
+	FirstUser texts `yaml:"first_user"`
+	LastUser  texts `yaml:"last_user"`
+	System    texts `yaml:"system"`
+	Any       texts `yaml:"any"`
+}
+
+// texts is one string or a list of strings.
+type texts []string
+
+// UnmarshalYAML implements the interface of goccy/go-yaml.
+func (t *texts) UnmarshalYAML(unmarshal func(any) error) error {
+	var one string
+	if err := unmarshal(&one); err == nil {
+		*t = texts{one}
+		return nil
+	}
+	return unmarshal((*[]string)(t))
+}
+
+func (c condition) check() error {
+	switch c.Kind {
+	case "", "any", KindAgent, KindStructured, KindTitle:
+		return nil
+	default:
+		return fmt.Errorf("kind %q is unknown: use agent, structured, title or any", c.Kind)
+	}
+}
+
+func (c condition) matches(req Request) bool {
+	kind := req.Kind()
+	if c.Kind == "" || c.Kind == "any" {
+		if kind == KindTitle {
+			return false
+		}
+	} else if c.Kind != kind {
+		return false
+	}
+	return (c.Model == "" || c.Model == req.Model) &&
+		c.FirstUser.in(req.FirstUser()) &&
+		c.LastUser.in(req.LastUser()) &&
+		c.System.in(req.System) &&
+		(len(c.Any) == 0 || c.Any.in(req.Text()))
+}
+
+// in reports whether all of t are in s.
+func (t texts) in(s string) bool {
+	for _, text := range t {
+		if !strings.Contains(s, text) {
+			return false
+		}
+	}
+	return true
+}

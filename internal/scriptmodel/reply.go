@@ -1,0 +1,107 @@
+package scriptmodel
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Reply is the answer to one request. The zero value is an empty message that ends the turn.
+type Reply struct {
+	// Text is what the model says. It may come together with tool calls.
+	Text string
+	// ToolCalls are the tools that the model wants to have run.
+	ToolCalls []ToolCall
+	// JSON is the answer to a structured request. It is delivered the way the request asks for: as a call of
+	// OpenCode's StructuredOutput tool where that is offered, as the text of the message elsewhere.
+	JSON any
+	// Finish is the finish reason. Defaults to tool_calls with tool calls, and to stop without.
+	Finish string
+	// InputTokens and OutputTokens are what the answer is said to have cost. They default to a quarter of the
+	// characters, at least 1.
+	InputTokens, OutputTokens int
+
+	// Delay passes before anything is sent.
+	Delay time.Duration
+	// Wait, when not nil, is received from (or found closed) before anything is sent. Delay and Wait both end
+	// when the caller goes away or the server is closed.
+	Wait <-chan struct{}
+
+	// Status, when not 0, is answered instead of a message, with Header and Body. Body defaults to an error in
+	// the shape that OpenAI uses.
+	Status int
+	Header http.Header
+	Body   string
+	// Cut breaks the connection in the middle of the answer.
+	Cut bool
+}
+
+// ToolCall is one call of a tool.
+type ToolCall struct {
+	Name string
+	// Args is marshalled to JSON; nil means {}. A [json.RawMessage] goes out as it is, valid or not.
+	Args any
+}
+
+// Fault reports whether the reply is an HTTP error or a cut connection instead of a whole answer.
+func (r Reply) Fault() bool { return r.Status != 0 || r.Cut }
+
+// deliverJSON turns JSON into what req asks for, so that only text and tool calls are left to be sent.
+func (r Reply) deliverJSON(req Request) (Reply, error) {
+	if r.JSON == nil {
+		return r, nil
+	}
+	if req.SchemaName == structuredTool {
+		r.ToolCalls = append(r.ToolCalls[:len(r.ToolCalls):len(r.ToolCalls)], ToolCall{Name: structuredTool, Args: r.JSON})
+		return r, nil
+	}
+	data, err := marshalArgs(r.JSON)
+	if err != nil {
+		return r, fmt.Errorf("marshal the JSON of a reply: %w", err)
+	}
+	r.Text += data
+	return r, nil
+}
+
+// Errorf is the reply for a request that cannot be answered: HTTP 400, which no client retries, with an explanation
+// in the place where clients look for one.
+func Errorf(format string, args ...any) Reply {
+	return Reply{Status: http.StatusBadRequest, Body: errorBody(http.StatusBadRequest, fmt.Sprintf(format, args...))}
+}
+
+// errorBody is OpenAI's error shape. Message defaults to the text of the status.
+func errorBody(status int, message string) string {
+	kind, code := "server_error", any(nil)
+	switch {
+	case status == http.StatusUnauthorized:
+		kind, code = "invalid_request_error", "invalid_api_key"
+	case status == http.StatusTooManyRequests:
+		kind, code = "requests", "rate_limit_exceeded"
+	case status < http.StatusInternalServerError:
+		kind = "invalid_request_error"
+	}
+	if message == "" {
+		message = http.StatusText(status)
+	}
+	body, err := json.Marshal(map[string]any{
+		"error": map[string]any{"message": message, "type": kind, "param": nil, "code": code},
+	})
+	if err != nil {
+		panic(err) // strings and nil always marshal
+	}
+	return string(body)
+}
+
+// marshalArgs is [json.Marshal], except that raw JSON is passed through unchecked: broken arguments are a fault that
+// models really show.
+func marshalArgs(v any) (string, error) {
+	if v == nil {
+		return "{}", nil
+	}
+	if raw, ok := v.(json.RawMessage); ok {
+		return string(raw), nil
+	}
+	data, err := json.Marshal(v)
+	return string(data), err
+}

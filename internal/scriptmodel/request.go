@@ -1,0 +1,236 @@
+package scriptmodel
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Names that OpenCode 1.18.33 uses on the wire. All were seen in its requests.
+const (
+	// structuredTool is the tool that OpenCode adds, with tool choice "required", when a prompt asks for a
+	// json_schema format; the tool's parameters are the schema.
+	structuredTool = "StructuredOutput"
+	// titlePrompt starts the system prompt of the request that names a session created without a title. It
+	// goes out next to the first real request, without tools, and its first user message is OpenCode's own.
+	titlePrompt = "You are a title generator"
+	// sessionHeader carries the id of the OpenCode session on every request.
+	sessionHeader = "X-Session-Id"
+)
+
+// Kind is what a request is for, as far as it can be told from outside.
+type Kind string
+
+// The kinds of request.
+const (
+	// KindAgent is a step of an agent, or a plain question: everything that is not one of the other two.
+	KindAgent Kind = "agent"
+	// KindStructured asks for JSON: by response_format, or by OpenCode's StructuredOutput tool.
+	KindStructured Kind = "structured"
+	// KindTitle is OpenCode asking for the title of an untitled session.
+	KindTitle Kind = "title"
+)
+
+// Request is one parsed chat completion request.
+type Request struct {
+	Model string
+	// Key is the bearer token that came with the request.
+	Key string
+	// SessionID is the OpenCode session, or empty when somebody else calls.
+	SessionID string
+	// System is the text of all system and developer messages.
+	System string
+	// Messages is the conversation without the system messages.
+	Messages []Message
+	// Tools are the names of the offered tools.
+	Tools []string
+	// SchemaName and Schema describe the wanted JSON of a structured request. Schema is nil for response_format
+	// json_object.
+	SchemaName string
+	Schema     json.RawMessage
+	Stream     bool
+	// IncludeUsage says that a stream is to end with a chunk that carries the token counts.
+	IncludeUsage bool
+
+	structured bool
+}
+
+// Message is one message of the conversation.
+type Message struct {
+	// Role is user, assistant or tool.
+	Role string
+	// Text joins the text parts of the message with line feeds. OpenCode sends several parts of one prompt as
+	// one user message.
+	Text string
+	// ToolCalls are the calls in an assistant message. Args is a [json.RawMessage].
+	ToolCalls []ToolCall
+	// ToolCallID says which call a tool message answers.
+	ToolCallID string
+}
+
+// Kind reports what r is for.
+func (r Request) Kind() Kind {
+	switch {
+	case r.structured:
+		return KindStructured
+	case len(r.Tools) == 0 && strings.HasPrefix(r.System, titlePrompt):
+		return KindTitle
+	default:
+		return KindAgent
+	}
+}
+
+// FirstUser is the text of the first user message, which in a session of an agent is its task.
+func (r Request) FirstUser() string {
+	for _, m := range r.Messages {
+		if m.Role == "user" {
+			return m.Text
+		}
+	}
+	return ""
+}
+
+// LastUser is the text of the last user message, however many steps the agent has made since.
+func (r Request) LastUser() string {
+	if i := r.lastUser(); i >= 0 {
+		return r.Messages[i].Text
+	}
+	return ""
+}
+
+// AssistantTurns counts the assistant messages in the conversation: 0 in the first request of a session, 1 after the
+// first answer was recorded.
+func (r Request) AssistantTurns() int { return assistantTurns(r.Messages) }
+
+// TurnsSinceUser counts the assistant messages after the last user message.
+func (r Request) TurnsSinceUser() int { return assistantTurns(r.Messages[r.lastUser()+1:]) }
+
+// Text is everything that a model would read: the system prompt and all messages.
+func (r Request) Text() string {
+	var b strings.Builder
+	b.WriteString(r.System)
+	for _, m := range r.Messages {
+		b.WriteByte('\n')
+		b.WriteString(m.Text)
+	}
+	return b.String()
+}
+
+// lastUser is the index of the last user message, or -1.
+func (r Request) lastUser() int {
+	for i := len(r.Messages) - 1; i >= 0; i-- {
+		if r.Messages[i].Role == "user" {
+			return i
+		}
+	}
+	return -1
+}
+
+func assistantTurns(messages []Message) int {
+	n := 0
+	for _, m := range messages {
+		if m.Role == "assistant" {
+			n++
+		}
+	}
+	return n
+}
+
+// wireRequest is the part of a chat completion request that is looked at.
+type wireRequest struct {
+	Model    string        `json:"model"`
+	Messages []wireMessage `json:"messages"`
+	Tools    []struct {
+		Function struct {
+			Name       string          `json:"name"`
+			Parameters json.RawMessage `json:"parameters"`
+		} `json:"function"`
+	} `json:"tools"`
+	ResponseFormat struct {
+		Type       string `json:"type"`
+		JSONSchema struct {
+			Name   string          `json:"name"`
+			Schema json.RawMessage `json:"schema"`
+		} `json:"json_schema"`
+	} `json:"response_format"`
+	Stream        bool `json:"stream"`
+	StreamOptions struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+}
+
+type wireMessage struct {
+	Role       string         `json:"role"`
+	Content    wireContent    `json:"content"`
+	ToolCalls  []wireToolCall `json:"tool_calls"`
+	ToolCallID string         `json:"tool_call_id"`
+}
+
+// wireContent is the text of a message, which comes as a string, as a list of parts, or as null beside tool calls.
+type wireContent string
+
+func (c *wireContent) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) == nil { // null as well
+		*c = wireContent(text)
+		return nil
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	if err := json.Unmarshal(data, &parts); err != nil {
+		return errors.New("content is neither a string nor a list of parts")
+	}
+	texts := make([]string, 0, len(parts))
+	for _, part := range parts {
+		texts = append(texts, part.Text)
+	}
+	*c = wireContent(strings.Join(texts, "\n"))
+	return nil
+}
+
+// parseRequest reads the body of a chat completion request.
+func parseRequest(body []byte) (Request, error) {
+	var wire wireRequest
+	if err := json.Unmarshal(body, &wire); err != nil {
+		return Request{}, fmt.Errorf("parse chat completion request: %w", err)
+	}
+	if len(wire.Messages) == 0 {
+		return Request{}, errors.New("parse chat completion request: it has no messages")
+	}
+	r := Request{Model: wire.Model, Stream: wire.Stream, IncludeUsage: wire.StreamOptions.IncludeUsage}
+	r.addMessages(wire.Messages)
+	switch wire.ResponseFormat.Type {
+	case "json_schema":
+		r.structured = true
+		r.SchemaName, r.Schema = wire.ResponseFormat.JSONSchema.Name, wire.ResponseFormat.JSONSchema.Schema
+	case "json_object":
+		r.structured = true
+	}
+	for _, tool := range wire.Tools {
+		r.Tools = append(r.Tools, tool.Function.Name)
+		if tool.Function.Name == structuredTool {
+			r.structured = true
+			r.SchemaName, r.Schema = structuredTool, tool.Function.Parameters
+		}
+	}
+	return r, nil
+}
+
+func (r *Request) addMessages(messages []wireMessage) {
+	var system []string
+	for _, wire := range messages {
+		if wire.Role == "system" || wire.Role == "developer" {
+			system = append(system, string(wire.Content))
+			continue
+		}
+		m := Message{Role: wire.Role, Text: string(wire.Content), ToolCallID: wire.ToolCallID}
+		for _, call := range wire.ToolCalls {
+			args := json.RawMessage(call.Function.Arguments)
+			m.ToolCalls = append(m.ToolCalls, ToolCall{Name: call.Function.Name, Args: args})
+		}
+		r.Messages = append(r.Messages, m)
+	}
+	r.System = strings.Join(system, "\n")
+}

@@ -1,0 +1,126 @@
+package scriptmodel
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// The requests below have the shape of those that OpenCode 1.18.33 was seen to send.
+
+const titleRequest = `{"model":"agent","stream":true,"stream_options":{"include_usage":true},"messages":[
+	{"role":"system","content":"You are a title generator. You output ONLY a thread title."},
+	{"role":"user","content":"Generate a title for this conversation:\n"},
+	{"role":"user","content":[{"type":"text","text":"first part"},{"type":"text","text":"second part"}]}]}`
+
+const continuedRequest = `{"model":"agent","tool_choice":"auto","stream":true,"tools":[
+	{"type":"function","function":{"name":"bash","parameters":{}}},
+	{"type":"function","function":{"name":"write","parameters":{}}}],"messages":[
+	{"role":"system","content":"You are opencode."},
+	{"role":"user","content":[{"type":"text","text":"first part"},{"type":"text","text":"second part"}]},
+	{"role":"assistant","content":null,"tool_calls":[
+		{"id":"call_2","type":"function","function":{"name":"write","arguments":"{\"filePath\":\"a\"}"}}]},
+	{"role":"tool","tool_call_id":"call_2","content":"Wrote file successfully."},
+	{"role":"assistant","content":"Done"},
+	{"role":"user","content":"go on"},
+	{"role":"assistant","content":"Going"}]}`
+
+const structuredByTool = `{"model":"ledger","tool_choice":"required","stream":true,"tools":[
+	{"type":"function","function":{"name":"StructuredOutput","parameters":{"type":"object"}}}],
+	"messages":[{"role":"user","content":"plan it"}]}`
+
+const structuredByFormat = `{"model":"ledger","messages":[{"role":"user","content":"plan it"}],
+	"response_format":{"type":"json_schema","json_schema":{"name":"plan","schema":{"type":"object"}}}}`
+
+func TestParseRequest(t *testing.T) {
+	t.Parallel()
+	type view struct {
+		Kind                Kind
+		FirstUser, LastUser string
+		Turns, SinceUser    int
+		SchemaName, Schema  string
+		Tools               []string
+		Stream, Usage       bool
+	}
+	for name, test := range map[string]struct {
+		body string
+		want view
+	}{
+		"title": {titleRequest, view{
+			Kind: KindTitle, FirstUser: "Generate a title for this conversation:\n", LastUser: "first part\nsecond part",
+			Stream: true, Usage: true,
+		}},
+		"continued session": {continuedRequest, view{
+			Kind: KindAgent, FirstUser: "first part\nsecond part", LastUser: "go on", Turns: 3, SinceUser: 1,
+			Tools: []string{"bash", "write"}, Stream: true,
+		}},
+		"structured by OpenCode's tool": {structuredByTool, view{
+			Kind: KindStructured, FirstUser: "plan it", LastUser: "plan it",
+			SchemaName: "StructuredOutput", Schema: `{"type":"object"}`, Tools: []string{"StructuredOutput"}, Stream: true,
+		}},
+		"structured by response_format": {structuredByFormat, view{
+			Kind: KindStructured, FirstUser: "plan it", LastUser: "plan it", SchemaName: "plan", Schema: `{"type":"object"}`,
+		}},
+		"any JSON": {`{"messages":[{"role":"developer","content":"d"}],"response_format":{"type":"json_object"}}`, view{
+			Kind: KindStructured,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := parseRequest([]byte(test.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := view{
+				r.Kind(), r.FirstUser(), r.LastUser(), r.AssistantTurns(), r.TurnsSinceUser(),
+				r.SchemaName, string(r.Schema), r.Tools, r.Stream, r.IncludeUsage,
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func FuzzParseRequest(f *testing.F) {
+	for _, seed := range []string{
+		titleRequest, continuedRequest, structuredByTool, structuredByFormat, `{"messages":[{"content":[]}]}`, `null`, ``,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, err := parseRequest(body)
+		if err != nil {
+			return
+		}
+		if r.TurnsSinceUser() > r.AssistantTurns() || r.AssistantTurns() > len(r.Messages) {
+			t.Errorf("turns: %d since the last user message, %d in all, %d messages",
+				r.TurnsSinceUser(), r.AssistantTurns(), len(r.Messages))
+		}
+		if !strings.HasPrefix(r.Text(), r.System) {
+			t.Error("the text does not start with the system prompt")
+		}
+	})
+}
+
+func TestPiecesJoinToTheWhole(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.String().Draw(t, "s")
+		parts := pieces(s)
+		if strings.Join(parts, "") != s {
+			t.Fatalf("%q came out as %q", s, parts)
+		}
+		for _, part := range parts {
+			if part == "" || !utf8.ValidString(part) {
+				t.Fatalf("piece %q of %q", part, s)
+			}
+		}
+		if len(parts) > 5 {
+			t.Fatalf("%d pieces", len(parts))
+		}
+	})
+}

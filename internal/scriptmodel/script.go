@@ -1,0 +1,243 @@
+package scriptmodel
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Script is a declarative [Handler] ([Script.Reply]), read from YAML:
+//
+//	rules:
+//	  - name: the plan                # for error messages; optional
+//	    when: {kind: structured, any: Split the task}
+//	    replies:
+//	      - json: {sub_tasks: [{id: a, description: Write hello.txt}]}
+//	  - when: {first_user: "Sub-task: a"}
+//	    replies:
+//	      - tool_calls: [{name: write, args: {filePath: hello.txt, content: "hello\n"}}]
+//	      - {status: 429, header: {Retry-After: "1"}, times: 2}
+//	      - text: Done.
+//
+// The first rule that matches a request answers it; a request that no rule matches gets HTTP 400 with an explanation.
+// Title requests are answered without a rule.
+//
+// Which of the replies is due:
+//
+//   - For an agent, as many as there are assistant messages in the conversation have been given already. A rule with
+//     last_user counts from that message only. After its last reply a rule says that there is nothing more to do,
+//     or, with repeat, gives the last reply again.
+//   - For a structured request, the rule counts its own answers, because such requests have no conversation. The last
+//     reply is repeated.
+//   - A fault (status or cut) is given `times` times (once by default) in a session and then passed over. It is not
+//     counted: OpenCode throws away what came of such an answer and asks again.
+type Script struct {
+	rules []rule
+
+	mu sync.Mutex
+	// answered counts the answers to structured requests, per rule; faulted the faults that were given.
+	answered map[int]int
+	faulted  map[faultKey]int
+}
+
+// faultKey is one fault in the replies of one rule, as one session sees it.
+type faultKey struct {
+	rule, reply int
+	session     string
+}
+
+type rule struct {
+	Name    string        `yaml:"name"`
+	When    condition     `yaml:"when"`
+	Repeat  bool          `yaml:"repeat"`
+	Replies []scriptReply `yaml:"replies"`
+}
+
+// scriptReply is a [Reply] as it is written in YAML.
+type scriptReply struct {
+	Text         string            `yaml:"text"`
+	ToolCalls    []scriptCall      `yaml:"tool_calls"`
+	JSON         any               `yaml:"json"`
+	Finish       string            `yaml:"finish"`
+	InputTokens  int               `yaml:"input_tokens"`
+	OutputTokens int               `yaml:"output_tokens"`
+	Delay        time.Duration     `yaml:"delay"`
+	Status       int               `yaml:"status"`
+	Header       map[string]string `yaml:"header"`
+	Body         string            `yaml:"body"`
+	Cut          bool              `yaml:"cut"`
+	Times        int               `yaml:"times"`
+}
+
+type scriptCall struct {
+	Name string `yaml:"name"`
+	Args any    `yaml:"args"`
+}
+
+// LoadScript reads the script in the file at path.
+func LoadScript(path string) (*Script, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("load script: %w", err)
+	}
+	script, err := ParseScript(data)
+	if err != nil {
+		return nil, fmt.Errorf("load script %s: %w", path, err)
+	}
+	return script, nil
+}
+
+// ParseScript reads a script. Unknown keys, and rules or replies that could never do anything, are errors.
+func ParseScript(data []byte) (*Script, error) {
+	var file struct {
+		Rules []rule `yaml:"rules"`
+	}
+	if err := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(&file); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, errors.New("the script is empty")
+		}
+		return nil, err
+	}
+	if len(file.Rules) == 0 {
+		return nil, errors.New("the script has no rules")
+	}
+	for i, r := range file.Rules {
+		if err := r.check(); err != nil {
+			return nil, fmt.Errorf("rule %d %q: %w", i+1, r.Name, err)
+		}
+	}
+	return &Script{rules: file.Rules, answered: make(map[int]int), faulted: make(map[faultKey]int)}, nil
+}
+
+func (r rule) check() error {
+	if err := r.When.check(); err != nil {
+		return err
+	}
+	if len(r.Replies) == 0 {
+		return errors.New("it has no replies")
+	}
+	for i, reply := range r.Replies {
+		if err := reply.check(); err != nil {
+			return fmt.Errorf("reply %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+func (s scriptReply) check() error {
+	reply := s.reply()
+	switch {
+	case s.Times < 0:
+		return errors.New("times is negative")
+	case s.Times > 0 && !reply.Fault():
+		return errors.New("times is for faults (status or cut) only")
+	case s.Status != 0 && (s.Status < 400 || s.Status > 599):
+		return fmt.Errorf("status %d is not an HTTP error", s.Status)
+	case slices.ContainsFunc(s.ToolCalls, func(c scriptCall) bool { return c.Name == "" }):
+		return errors.New("a tool call has no name")
+	}
+	if _, err := newAnswer(Request{}, reply, 0, 0); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (s scriptReply) reply() Reply {
+	r := Reply{
+		Text: s.Text, JSON: s.JSON, Finish: s.Finish, InputTokens: s.InputTokens, OutputTokens: s.OutputTokens,
+		Delay: s.Delay, Status: s.Status, Body: s.Body, Cut: s.Cut,
+	}
+	for _, call := range s.ToolCalls {
+		r.ToolCalls = append(r.ToolCalls, ToolCall(call))
+	}
+	if len(s.Header) > 0 {
+		r.Header = make(http.Header)
+		for name, value := range s.Header {
+			r.Header.Set(name, value)
+		}
+	}
+	return r
+}
+
+// Reply answers req from the script. It is a [Handler].
+func (s *Script) Reply(_ context.Context, req Request) Reply {
+	for i, r := range s.rules {
+		if r.When.matches(req) {
+			return s.play(i, req)
+		}
+	}
+	if req.Kind() == KindTitle {
+		return Reply{Text: "Scripted session"}
+	}
+	const shown = 200
+	return Errorf("scripted model: no rule of the script matches this request (kind %s, model %q, last user message: %q)",
+		req.Kind(), req.Model, firstRunes(req.LastUser(), shown))
+}
+
+// play picks the reply of rule i that is due.
+func (s *Script) play(i int, req Request) Reply {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.rules[i]
+	structured := req.Kind() == KindStructured
+	given := s.given(i, req)
+
+	last := -1 // the last reply that is not a fault
+	for n, entry := range r.Replies {
+		reply := entry.reply()
+		if !reply.Fault() {
+			if given == 0 {
+				s.count(i, structured)
+				return reply
+			}
+			given--
+			last = n
+			continue
+		}
+		key := faultKey{i, n, req.SessionID}
+		if given == 0 && s.faulted[key] < max(1, entry.Times) {
+			s.faulted[key]++
+			return reply
+		}
+	}
+	if last >= 0 && (structured || r.Repeat) {
+		s.count(i, structured)
+		return r.Replies[last].reply()
+	}
+	return Reply{Text: "There is nothing more to do."}
+}
+
+// given is how many replies of rule i the caller has had.
+func (s *Script) given(i int, req Request) int {
+	switch {
+	case req.Kind() == KindStructured:
+		return s.answered[i]
+	case len(s.rules[i].When.LastUser) > 0:
+		return req.TurnsSinceUser()
+	default:
+		return req.AssistantTurns()
+	}
+}
+
+func (s *Script) count(i int, structured bool) {
+	if structured {
+		s.answered[i]++
+	}
+}
+
+func firstRunes(s string, n int) string {
+	runes := []rune(s)
+	if len(runes) <= n {
+		return s
+	}
+	return string(runes[:n]) + "…"
+}

@@ -1,0 +1,117 @@
+package opencode
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+const (
+	defaultAskTimeout = 10 * time.Minute
+	tidyTimeout       = 5 * time.Second
+	structuredTool    = "StructuredOutput"
+)
+
+// AskRequest is a question to a model that is answered in one go, without tools.
+type AskRequest struct {
+	// Title of the session that is made for the question. Defaults to "ask".
+	Title string
+	// Agent decides the system prompt; the default agent's has about 9,800
+	// characters, an agent with a prompt of its own brings only that.
+	Agent   string
+	Model   ModelRef
+	Variant string
+	System  string
+	Text    string
+	// Schema is the JSON schema that the answer shall have; without one the answer
+	// is text. OpenCode passes it to the model and does not check the answer.
+	Schema json.RawMessage
+	// Timeout defaults to 10 minutes. On 429 OpenCode itself retries, six requests
+	// in all, within this time.
+	Timeout time.Duration
+}
+
+// Answer of a model, and what it cost. The cost holds also for a failed turn.
+type Answer struct {
+	JSON   json.RawMessage // set if the request had a schema
+	Text   string
+	Finish string
+	Model  ModelRef
+	Tokens Tokens
+	Cost   float64 // US dollars
+}
+
+type wireFormat struct {
+	Type   string          `json:"type"`
+	Schema json.RawMessage `json:"schema"`
+}
+
+// Ask puts one question to a model in a session of its own, waits for the answer
+// and deletes the session. The error is a [*TurnError] if the model or its provider
+// failed, an [*Error] if the call did.
+//
+// The session cannot be kept: once it has had a prompt with a schema, the server
+// answers 400 whenever its messages are listed.
+func (d *Directory) Ask(ctx context.Context, r AskRequest) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.Timeout, defaultAskTimeout))
+	defer cancel()
+	session, err := d.CreateSession(ctx, NewSession{
+		Title: cmp.Or(r.Title, "ask"),
+		Agent: r.Agent,
+		// The structured answer is itself a tool; denied with the others it fails.
+		Rules: []Rule{{"*", "*", Deny}, {structuredTool, "*", Allow}},
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	answer, err := d.askIn(ctx, session.ID, r)
+	d.discard(ctx, session.ID)
+	return answer, err
+}
+
+func (d *Directory) askIn(ctx context.Context, sessionID string, r AskRequest) (Answer, error) {
+	prompt := Prompt{
+		Agent: r.Agent, Model: r.Model, Variant: r.Variant, System: r.System, Parts: []TextPart{{Text: r.Text}},
+	}.wire()
+	if len(r.Schema) > 0 {
+		prompt.Format = &wireFormat{Type: "json_schema", Schema: r.Schema}
+	}
+	var reply Message
+	err := d.call(ctx, request{
+		op: "ask", method: http.MethodPost, path: sessionPath(sessionID, "message"), in: prompt, out: &reply,
+		timeout: cmp.Or(r.Timeout, defaultAskTimeout),
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	return readReply(reply)
+}
+
+// readReply looks at the reply of the synchronous call only, see [Directory.Ask].
+func readReply(m Message) (Answer, error) {
+	answer := Answer{
+		JSON: m.Info.Structured, Text: m.Text(), Finish: m.Info.Finish, Model: m.Info.Model,
+		Tokens: m.Info.Tokens, Cost: m.Info.Cost,
+	}
+	if m.Info.Error != nil {
+		return answer, m.Info.Error
+	}
+	return answer, nil
+}
+
+// discard removes a session whether or not the caller still waits. A failure is
+// logged only: the answer is worth more than a tidy list of sessions.
+func (d *Directory) discard(ctx context.Context, sessionID string) {
+	tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
+	defer cancel()
+	if ctx.Err() != nil {
+		if err := d.Abort(tidy, sessionID); err != nil {
+			d.client.log.Warn("could not stop an abandoned question", "session", sessionID, "error", err)
+		}
+	}
+	if err := d.DeleteSession(tidy, sessionID); err != nil {
+		d.client.log.Warn("could not delete the session of a question", "session", sessionID, "error", err)
+	}
+}

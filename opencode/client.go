@@ -1,0 +1,270 @@
+package opencode
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	defaultUsername     = "opencode" // what the server expects when only a password is set
+	defaultCallTimeout  = 30 * time.Second
+	defaultEventSilence = 30 * time.Second // the server's heartbeat comes every 10 s
+
+	maxBody         = 64 << 20 // a page of messages carries whole tool outputs
+	maxErrorMessage = 600      // characters of a server's answer that are worth showing
+)
+
+// AttachConfig says how to talk to a server.
+type AttachConfig struct {
+	// Username of HTTP basic authentication. Defaults to "opencode".
+	Username string
+	// Password of HTTP basic authentication; empty sends no credentials.
+	Password string
+	// CallTimeout bounds every call, together with the caller's context, except
+	// [Directory.Ask], which waits for a model. Defaults to 30 s.
+	CallTimeout time.Duration
+	// EventSilence is how long the event stream may bring nothing, not even the
+	// server's heartbeat of 10 s, before it counts as dead. Defaults to 30 s.
+	EventSilence time.Duration
+	// Logger gets reconnects and events that could not be read. Defaults to none.
+	Logger *slog.Logger
+}
+
+// Client is a connection to one OpenCode server. It is safe for concurrent use.
+// Close it when done: a subscription keeps a goroutine and a connection open.
+type Client struct {
+	base   *url.URL
+	cfg    AttachConfig
+	log    *slog.Logger
+	http   *http.Client
+	events *hub
+}
+
+// Attach connects to the server at the given address and checks that it answers.
+// The error matches [ErrUnavailable] or [ErrUnauthorized]. The caller closes the
+// client; the server goes on.
+func Attach(ctx context.Context, address string, cfg AttachConfig) (*Client, error) {
+	c, err := newClient(address, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Health(ctx); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("attach to %s: %w", c.base.Redacted(), err)
+	}
+	return c, nil
+}
+
+func newClient(address string, cfg AttachConfig) (*Client, error) {
+	base, err := url.Parse(address)
+	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
+		return nil, fmt.Errorf("opencode: %q is not the address of a server, such as http://127.0.0.1:4096", address)
+	}
+	if base.User != nil {
+		password, _ := base.User.Password()
+		cfg.Username = cmp.Or(cfg.Username, base.User.Username())
+		cfg.Password = cmp.Or(cfg.Password, password)
+		base.User = nil
+	}
+	cfg.Username = cmp.Or(cfg.Username, defaultUsername)
+	cfg.CallTimeout = cmp.Or(cfg.CallTimeout, defaultCallTimeout)
+	cfg.EventSilence = cmp.Or(cfg.EventSilence, defaultEventSilence)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 32 // one per session that is being driven, not the default 2
+	c := &Client{
+		base: base,
+		cfg:  cfg,
+		log:  cfg.Logger,
+		http: &http.Client{
+			Transport: transport,
+			// A redirect would carry the password to wherever it points.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+	c.events = newHub(c.readEvents, cfg.Logger)
+	return c, nil
+}
+
+// URL is the server's address, without credentials.
+func (c *Client) URL() string { return c.base.String() }
+
+// Close ends all subscriptions and idle connections and waits for the goroutine
+// that reads events. It may be called more than once.
+func (c *Client) Close() {
+	c.events.close()
+	c.http.CloseIdleConnections()
+}
+
+// In is the client's view of one working directory (an absolute path).
+func (c *Client) In(path string) *Directory { return &Directory{client: c, path: path} }
+
+// Directory is the part of a server that works in one directory. Its methods are
+// safe for concurrent use. The first call in a directory boots its instance; the
+// first prompt then takes about three seconds, or one after [Directory.Catalogue].
+type Directory struct {
+	client *Client
+	path   string
+}
+
+// Path is the directory, as given to [Client.In].
+func (d *Directory) Path() string { return d.path }
+
+// Client is the client that the view belongs to.
+func (d *Directory) Client() *Client { return d.client }
+
+// Health asks the server for its version. It needs no directory.
+func (c *Client) Health(ctx context.Context) (version string, err error) {
+	var out struct {
+		Healthy bool   `json:"healthy"`
+		Version string `json:"version"`
+	}
+	err = c.call(ctx, request{op: "check health", method: http.MethodGet, path: "/global/health", out: &out})
+	if err == nil && !out.Healthy {
+		err = &Error{Op: "check health", Message: "the server says that it is not healthy", kind: ErrUnavailable}
+	}
+	return out.Version, err
+}
+
+// request is one call of the HTTP API.
+type request struct {
+	op      string
+	method  string
+	path    string
+	query   url.Values
+	in      any           // JSON body, nil for none
+	out     any           // where the JSON answer goes, nil to ignore it
+	timeout time.Duration // 0: the client's CallTimeout
+	header  *http.Header  // where the answer's header goes, nil to ignore it
+}
+
+func (d *Directory) call(ctx context.Context, r request) error {
+	if r.query == nil {
+		r.query = url.Values{}
+	}
+	r.query.Set("directory", d.path)
+	return d.client.call(ctx, r)
+}
+
+func (c *Client) call(ctx context.Context, r request) error {
+	limited, cancel := context.WithTimeout(ctx, cmp.Or(r.timeout, c.cfg.CallTimeout))
+	defer cancel()
+	req, err := c.newRequest(limited, r)
+	if err != nil {
+		return &Error{Op: r.op, cause: err}
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return transportError(ctx, r.op, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	if err != nil {
+		return transportError(ctx, r.op, err)
+	}
+	if r.header != nil {
+		*r.header = resp.Header
+	}
+	return readAnswer(r, resp, body)
+}
+
+func (c *Client) newRequest(ctx context.Context, r request) (*http.Request, error) {
+	var body io.Reader
+	if r.in != nil {
+		encoded, err := json.Marshal(r.in)
+		if err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+		body = bytes.NewReader(encoded)
+	}
+	address := c.base.JoinPath(r.path)
+	address.RawQuery = r.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, r.method, address.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	if r.in != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.cfg.Password != "" {
+		req.SetBasicAuth(c.cfg.Username, c.cfg.Password)
+	}
+	return req, nil
+}
+
+// readAnswer turns an HTTP answer into r.out or an error. OpenCode answers a path
+// that it does not know with 200 and its web page, so the content type decides
+// whether the call was understood at all.
+func readAnswer(r request, resp *http.Response, body []byte) error {
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		name, message := errorBody(body)
+		return &Error{
+			Op: r.op, Status: resp.StatusCode, Name: name, Message: message, kind: statusKind(resp.StatusCode),
+		}
+	}
+	if len(body) > maxBody {
+		return &Error{Op: r.op, Status: resp.StatusCode, Message: fmt.Sprintf("the answer exceeds %d MiB", maxBody>>20)}
+	}
+	if resp.StatusCode == http.StatusNoContent {
+		return nil
+	}
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if media != "application/json" {
+		message := fmt.Sprintf("%s answered %q instead of JSON", r.path, media)
+		return &Error{Op: r.op, Status: resp.StatusCode, Message: message, kind: ErrUnsupported}
+	}
+	if r.out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(body, r.out); err != nil {
+		return &Error{Op: r.op, Status: resp.StatusCode, cause: fmt.Errorf("unexpected answer: %w", err)}
+	}
+	return nil
+}
+
+// errorBody reads the two shapes in which OpenCode reports errors,
+// {name, data: {message}} and {_tag, message}; anything else is shown as it is.
+func errorBody(body []byte) (name, message string) {
+	var shape struct {
+		Name    string `json:"name"`
+		Tag     string `json:"_tag"`
+		Message string `json:"message"`
+		Data    struct {
+			Message string `json:"message"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(body, &shape); err != nil {
+		return "", shorten(string(body))
+	}
+	message = cmp.Or(shape.Data.Message, shape.Message, string(body))
+	return cmp.Or(shape.Name, shape.Tag), shorten(message)
+}
+
+func shorten(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if runes := []rune(s); len(runes) > maxErrorMessage {
+		return string(runes[:maxErrorMessage]) + "…"
+	}
+	return s
+}
+
+// ignoreNotFound is for calls whose aim is that something is gone.
+func ignoreNotFound(err error) error {
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,198 @@
+package opencode
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestDecodeEvent(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, data string
+		want       Event
+	}{
+		{
+			"status", `{"directory":"/r","payload":{"id":"evt_1","type":"session.status","properties":{"sessionID":"s",` +
+				`"status":{"type":"retry","attempt":2,"message":"overloaded","next":1000}}}}`,
+			Event{"/r", "s", StatusChanged{Status{Retry, 2, "overloaded", time.UnixMilli(1000)}}},
+		},
+		{
+			"no directory", `{"directory":"global","payload":{"type":"file.edited","properties":{"file":"/r/a"}}}`,
+			Event{"", "", FileEdited{"/r/a"}},
+		},
+		{
+			"error", `{"payload":{"type":"session.error","properties":{"sessionID":"s","error":{"name":"APIError","data":` +
+				`{"message":"slow down","statusCode":429,"isRetryable":true,"responseHeaders":{"retry-after":"7"}}}}}}`,
+			Event{"", "s", SessionFailed{&TurnError{
+				Name: APIError, Message: "slow down", StatusCode: 429, Retryable: true, RetryAfter: 7 * time.Second,
+			}}},
+		},
+		{
+			"error without reason", `{"payload":{"type":"session.error","properties":{}}}`,
+			Event{"", "", SessionFailed{&TurnError{Name: UnknownError, Message: "no reason given"}}},
+		},
+		{
+			"compaction", `{"payload":{"type":"session.compacted","properties":{"sessionID":"s"}}}`,
+			Event{"", "s", SessionCompacted{}},
+		},
+		{
+			"reply", `{"payload":{"type":"permission.replied","properties":{"sessionID":"s","requestID":"p","reply":"reject"}}}`,
+			Event{"", "s", PermissionReplied{"p", ReplyReject}},
+		},
+		{
+			"rejected question", `{"payload":{"type":"question.rejected","properties":{"sessionID":"s","requestID":"q"}}}`,
+			Event{"", "s", QuestionClosed{"q"}},
+		},
+		{
+			"deleted session", `{"payload":{"type":"session.deleted","properties":{"info":{"id":"s"}}}}`,
+			Event{"", "s", SessionDeleted{Session{ID: "s"}}},
+		},
+		{
+			"type last", `{"payload":{"properties":{"sessionID":"s","x":"\"type\":\"sync\""},"type":"new"}}`,
+			Event{"", "s", Unknown{"new", json.RawMessage(`{"sessionID":"s","x":"\"type\":\"sync\""}`)}},
+		},
+	}
+	for _, test := range tests {
+		got, err := decodeEvent(test.data)
+		if err != nil || !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %+v, %v", test.name, got, err)
+		}
+	}
+}
+
+func TestDecodeEventSkips(t *testing.T) {
+	t.Parallel()
+	for _, eventType := range []string{
+		"message.part.delta", "sync", "session.idle", "server.heartbeat", "server.connected", "session.next.text.delta",
+	} {
+		for _, data := range []string{
+			`{"payload":{"id":"evt_1","type":"` + eventType + `","properties":{}}}`,
+			`{"directory":"/\"payload\":{\"type\":\"x\"","payload":{"type":"` + eventType + `"}}`,
+			`{"payload":{"properties":{},"type":"` + eventType + `"}}`,
+		} {
+			if event, err := decodeEvent(data); !errors.Is(err, errSkip) {
+				t.Errorf("%s became %+v, %v", data, event, err)
+			}
+		}
+	}
+}
+
+// The type that is found without parsing is the one that parsing finds.
+func FuzzDecodeEvent(f *testing.F) {
+	for _, seed := range []string{
+		`{"payload":{"id":"evt_1","type":"sync","properties":{}}}`,
+		`{"directory":"/r","payload":{"type":"message.part.updated","properties":{"part":{"type":"tool","state":{}}}}}`,
+		`{"payload":{"type":"message.updated","properties":{"info":{"role":"user","summary":{"diffs":[]}}}}}`,
+		`{"payload":{"type":"session.created","properties":{"info":{"id":"s","time":{"created":1e300}}}}}`,
+		`{"payload":{"type":"permission.asked","properties":null}}`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, data string) {
+		event, err := decodeEvent(data)
+		if (err == nil) != (event.Payload != nil) {
+			t.Fatalf("%+v, %v", event, err)
+		}
+		if !errors.Is(err, errSkip) || !json.Valid([]byte(data)) {
+			return
+		}
+		var wire struct{ Payload struct{ Type string } }
+		if json.Unmarshal([]byte(data), &wire) == nil && strings.Count(data, `"payload"`) == 1 &&
+			strings.Count(data, `"type"`) == 1 && !skipped(wire.Payload.Type) {
+			t.Fatalf("%s was skipped", wire.Payload.Type)
+		}
+	})
+}
+
+func TestPartsOfUnexpectedShapeAreKept(t *testing.T) {
+	t.Parallel()
+	var message Message
+	err := json.Unmarshal([]byte(`{"info":{"id":"m","role":"assistant","summary":true},"parts":[
+		{"id":"1","type":"hologram","text":{"deep":true}},
+		{"id":"2","type":"text","text":7},
+		{"id":"3","type":"tool","state":[]},
+		{"id":"4","type":"text","text":"still here"},
+		{"id":"5","type":"text","text":"by a program","synthetic":true},
+		{"id":"6","type":"patch","files":["/r/a"]},
+		{"id":"7","type":"step-finish","reason":"stop","cost":0.5,"tokens":{"input":1,"cache":{"read":2,"write":3}}}
+	]}`), &message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(message.Parts) != 7 || message.Text() != "still here" || !message.Info.Compacted {
+		t.Errorf("read as %+v", message)
+	}
+	if got := message.Parts[0]; got.Type != "hologram" || got.ID != "1" {
+		t.Errorf("the unknown part is %+v", got)
+	}
+	if got := message.Parts[5].Files; len(got) != 1 || got[0] != "/r/a" {
+		t.Errorf("the patch is %v", got)
+	}
+	want := StepFinish{Reason: "stop", Cost: 0.5, Tokens: Tokens{Input: 1, CacheRead: 2, CacheWrite: 3}}
+	if got := message.Parts[6].Step; got == nil || *got != want {
+		t.Errorf("the step is %+v", got)
+	}
+}
+
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	format := regexp.MustCompile(`^msg_[0-9a-f]{12}[0-9A-Za-z]{14}$`)
+	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC) // after a wrap of the 48 bits, well before the next
+	rapid.Check(t, func(t *rapid.T) {
+		at := start.Add(time.Duration(rapid.Int64Range(0, int64(365*24*time.Hour)).Draw(t, "at")))
+		later := at.Add(time.Duration(rapid.Int64Range(int64(time.Microsecond), int64(time.Hour)).Draw(t, "later")))
+		a, b := NewMessageID(at), NewMessageID(later)
+		if !format.MatchString(a) || a >= b {
+			t.Fatalf("%s at %v, %s at %v", a, at, b, later)
+		}
+		n := rapid.IntRange(0, 5000).Draw(t, "n")
+		if partID(a, n) >= partID(a, n+1) || partID(a, n) == partID(b, n) {
+			t.Fatalf("the parts %d of %s and %s", n, a, b)
+		}
+	})
+}
+
+// 1.18.33 named the message of a prompt that arrived at 1795251568469 so.
+func TestMessageIDIsOpenCodes(t *testing.T) {
+	t.Parallel()
+	got := NewMessageID(time.UnixMilli(1795251568469))
+	if want := "msg_1fd54ff55000"; !strings.HasPrefix(got, want) {
+		t.Errorf("%s, want %s and 14 characters", got, want)
+	}
+}
+
+func TestTailKeepsTheEnd(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var kept tail
+		var all strings.Builder
+		for _, n := range rapid.SliceOfN(rapid.IntRange(0, 3*tailSize), 0, 5).Draw(t, "sizes") {
+			chunk := strings.Repeat("abcdefg", n/7)
+			kept.write([]byte(chunk))
+			all.WriteString(chunk)
+		}
+		want := all.String()
+		want = want[max(0, len(want)-tailSize):]
+		if got := kept.String(); got != want {
+			t.Fatalf("kept %d bytes, want the last %d", len(got), len(want))
+		}
+	})
+}
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]time.Duration{
+		"0": 0, "12": 12 * time.Second, "-1": 0, "soon": 0, "99999999999999": 0,
+	} {
+		if got := retryAfter(map[string]string{"Retry-After": value}); got != want {
+			t.Errorf("%q: %v", value, got)
+		}
+	}
+}

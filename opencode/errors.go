@@ -1,0 +1,97 @@
+package opencode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+var (
+	// ErrUnavailable says that the server could not do its part: connection
+	// refused or cut, a 5xx answer, or no answer in time. The same call may
+	// succeed later or on a restarted server; whether it had an effect is unknown.
+	ErrUnavailable = errors.New("OpenCode server unavailable")
+	// ErrUnauthorized says that the server wants another user name or password.
+	ErrUnauthorized = errors.New("OpenCode server refused the credentials")
+	// ErrNotFound says that the session, message, permission or question does not
+	// exist in the server's state.
+	ErrNotFound = errors.New("not found on the OpenCode server")
+	// ErrUnsupported says that the server does not know the call: it is another
+	// version of OpenCode, or not OpenCode.
+	ErrUnsupported = errors.New("call not supported by this server")
+	// ErrClosed says that the client or the subscription was closed here.
+	ErrClosed = errors.New("OpenCode client closed")
+)
+
+// Error is a call that did not succeed. It matches one of [ErrUnavailable],
+// [ErrUnauthorized], [ErrNotFound], [ErrUnsupported], or none of them when the
+// server understood the call and refused it, or when the caller's context was
+// canceled (then it matches [context.Canceled]).
+type Error struct {
+	Op      string // the call, for people: "create session"
+	Status  int    // HTTP status, 0 if there was no answer
+	Name    string // OpenCode's name of the error, such as "NotFoundError"; may be empty
+	Message string // what the server said, cut to a readable length
+	kind    error
+	cause   error
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "opencode: %s", e.Op)
+	if e.kind != nil {
+		fmt.Fprintf(&b, ": %v", e.kind)
+	}
+	if e.Status != 0 {
+		fmt.Fprintf(&b, ": HTTP %d", e.Status)
+	}
+	if e.Message != "" {
+		fmt.Fprintf(&b, ": %s", e.Message)
+	}
+	if e.cause != nil {
+		fmt.Fprintf(&b, ": %v", e.cause)
+	}
+	return b.String()
+}
+
+// Unwrap gives [errors.Is] the kind of the error and what caused it.
+func (e *Error) Unwrap() []error {
+	var errs []error
+	for _, err := range []error{e.kind, e.cause} {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// transportError classifies a call that brought no complete answer. A caller who
+// gave up is told so; every other cause, a deadline included, is the server's.
+func transportError(ctx context.Context, op string, err error) *Error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return &Error{Op: op, cause: context.Cause(ctx)}
+	}
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err // the method and address in front of it say nothing more than op
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return &Error{Op: op, kind: ErrUnavailable, cause: err}
+}
+
+func statusKind(status int) error {
+	switch {
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return ErrUnauthorized
+	case status == http.StatusNotFound:
+		return ErrNotFound
+	case status >= http.StatusInternalServerError:
+		return ErrUnavailable
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package opencode
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Event is something that happened on the server, or to the connection to it.
+type Event struct {
+	// Directory in which it happened; empty for events of the server as a whole.
+	Directory string
+	// SessionID of the session it happened to; empty if it belongs to none.
+	SessionID string
+	// Payload says what happened. Never nil.
+	Payload Payload
+}
+
+// Payload is one of the types below that have "of an [Event]" in their comment.
+type Payload interface{ payload() }
+
+type (
+	// Resync of an [Event] says: from here on you are told everything, but what
+	// happened before this point may be missing. Read the state that you depend on.
+	// It is the first event of every subscription and comes again after each
+	// reconnect, and when the subscriber was so slow that events were dropped.
+	Resync struct{ Reason string }
+
+	// Disconnected of an [Event]: the event stream is cut. The client reconnects by
+	// itself, and a Resync follows when it has.
+	Disconnected struct{ Err error }
+
+	// SessionCreated of an [Event]. A sub-agent's session has a ParentID.
+	SessionCreated struct{ Session Session }
+
+	// SessionUpdated of an [Event]: title, cost, tokens and the like; comes often.
+	SessionUpdated struct{ Session Session }
+
+	// SessionDeleted of an [Event].
+	SessionDeleted struct{ Session Session }
+
+	// SessionCompacted of an [Event]: the conversation was replaced by a summary.
+	SessionCompacted struct{}
+
+	// StatusChanged of an [Event]. The same status comes many times in a row: busy
+	// before every call of the model, idle once or, after [Directory.Abort], twice.
+	StatusChanged struct{ Status Status }
+
+	// SessionFailed of an [Event]: a turn, or the attempt to begin one, failed. It
+	// may come twice for one failure, the second time with a stack trace for message.
+	SessionFailed struct{ Err *TurnError }
+
+	// MessageUpdated of an [Event]. Comes several times for every message.
+	MessageUpdated struct{ Message MessageInfo }
+
+	// PartUpdated of an [Event]. Comes several times for every part, but not for
+	// every token: those events are dropped.
+	PartUpdated struct{ Part Part }
+
+	// TodosUpdated of an [Event]: the whole list, as it is now.
+	TodosUpdated struct{ Todos []Todo }
+
+	// PermissionAsked of an [Event].
+	PermissionAsked struct{ Request PermissionRequest }
+
+	// PermissionReplied of an [Event]: the request is settled, by whomever.
+	PermissionReplied struct {
+		RequestID string
+		Reply     PermissionReply
+	}
+
+	// QuestionAsked of an [Event].
+	QuestionAsked struct{ Request QuestionRequest }
+
+	// QuestionClosed of an [Event]: the question was answered or rejected, by whomever.
+	QuestionClosed struct{ RequestID string }
+
+	// FileEdited of an [Event]: a tool wrote the file (absolute path). It belongs to
+	// no session; [PartUpdated] tells which session wrote what.
+	FileEdited struct{ File string }
+
+	// Unknown of an [Event]: any other event, as it came.
+	Unknown struct {
+		Type       string
+		Properties json.RawMessage
+	}
+)
+
+func (Resync) payload()            {}
+func (Disconnected) payload()      {}
+func (SessionCreated) payload()    {}
+func (SessionUpdated) payload()    {}
+func (SessionDeleted) payload()    {}
+func (SessionCompacted) payload()  {}
+func (StatusChanged) payload()     {}
+func (SessionFailed) payload()     {}
+func (MessageUpdated) payload()    {}
+func (PartUpdated) payload()       {}
+func (TodosUpdated) payload()      {}
+func (PermissionAsked) payload()   {}
+func (PermissionReplied) payload() {}
+func (QuestionAsked) payload()     {}
+func (QuestionClosed) payload()    {}
+func (FileEdited) payload()        {}
+func (Unknown) payload()           {}
+
+// errSkip marks an event that nobody needs to see.
+var errSkip = errors.New("event of no interest")
+
+// skipped reports whether events of a type are dropped: those that come for every
+// token, that repeat another event ("sync" does so for nearly every one,
+// "session.idle" for every idle status), or that only concern the connection.
+func skipped(eventType string) bool {
+	switch eventType {
+	case "message.part.delta", "sync", "session.idle", "server.connected", "server.heartbeat":
+		return true
+	}
+	return strings.HasPrefix(eventType, "session.next.")
+}
+
+// peekType finds the type of an event without parsing it, if it stands where
+// OpenCode writes it, right at the beginning of the payload or after an id. More
+// than half of all events are dropped by their type, and the dropped ones are as
+// large as those that are kept. Quotes inside JSON strings are escaped, so the
+// first match cannot be inside one.
+func peekType(data string) (string, bool) {
+	_, payload, ok := strings.Cut(data, `"payload":{`)
+	if !ok {
+		return "", false
+	}
+	if rest, ok := strings.CutPrefix(payload, `"id":"`); ok {
+		if _, payload, ok = strings.Cut(rest, `",`); !ok {
+			return "", false
+		}
+	}
+	rest, ok := strings.CutPrefix(payload, `"type":"`)
+	if !ok {
+		return "", false
+	}
+	eventType, _, ok := strings.Cut(rest, `"`)
+	return eventType, ok
+}
+
+// decodeEvent reads the data of one event of /global/event. The error is errSkip
+// for events that are dropped on purpose.
+func decodeEvent(data string) (Event, error) {
+	if eventType, ok := peekType(data); ok && skipped(eventType) {
+		return Event{}, errSkip
+	}
+	var wire struct {
+		Directory string `json:"directory"`
+		Payload   struct {
+			Type       string          `json:"type"`
+			Properties json.RawMessage `json:"properties"`
+		} `json:"payload"`
+	}
+	if err := json.Unmarshal([]byte(data), &wire); err != nil {
+		return Event{}, err
+	}
+	if wire.Payload.Type == "" {
+		return Event{}, errors.New("event without a type")
+	}
+	if skipped(wire.Payload.Type) {
+		return Event{}, errSkip
+	}
+	sessionID, payload, err := decodePayload(wire.Payload.Type, wire.Payload.Properties)
+	if err != nil {
+		return Event{}, fmt.Errorf("%s: %w", wire.Payload.Type, err)
+	}
+	directory := wire.Directory
+	if directory == "global" { // how the server marks events of no directory
+		directory = ""
+	}
+	return Event{Directory: directory, SessionID: sessionID, Payload: payload}, nil
+}

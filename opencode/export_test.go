@@ -1,0 +1,15 @@
+package opencode
+
+import "testing"
+
+// Through is a client that reaches the server at another address, such as a proxy's.
+func (s *Server) Through(t *testing.T, address string) *Client {
+	t.Helper()
+	cfg := s.client.cfg
+	c, err := Attach(t.Context(), address, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}

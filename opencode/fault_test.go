@@ -1,0 +1,179 @@
+package opencode_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/opencode"
+)
+
+func attach(t *testing.T, url string, cfg opencode.AttachConfig) *opencode.Client {
+	t.Helper()
+	client, err := opencode.Attach(t.Context(), url, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// Each fault is told apart by errors.Is, so that infrastructure trouble never
+// passes for a refusal, nor the other way round.
+func TestFaultsOfACall(t *testing.T) {
+	t.Parallel()
+	kinds := []error{
+		opencode.ErrUnavailable, opencode.ErrUnauthorized, opencode.ErrNotFound, opencode.ErrUnsupported,
+	}
+	tests := map[string]struct {
+		answer http.HandlerFunc
+		want   error // nil: none of the kinds
+		says   string
+	}{
+		"web page": {
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/html;charset=utf-8")
+				_, _ = io.WriteString(w, "<!doctype html>")
+			}, opencode.ErrUnsupported, "text/html",
+		},
+		"refused": {
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = io.WriteString(w, `{"name":"BadRequest","data":{"message":"no such thing"}}`)
+			}, nil, "no such thing",
+		},
+		"not found": {
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = io.WriteString(w, `{"_tag":"PermissionNotFoundError","message":"gone"}`)
+			}, opencode.ErrNotFound, "gone",
+		},
+		"wrong password":  {status5xx(http.StatusUnauthorized), opencode.ErrUnauthorized, "401"},
+		"internal error":  {status5xx(http.StatusInternalServerError), opencode.ErrUnavailable, "500"},
+		"overload":        {status5xx(http.StatusServiceUnavailable), opencode.ErrUnavailable, "503"},
+		"garbage":         {func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, "{{{") }, nil, "unexpected answer"},
+		"hung":            {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, opencode.ErrUnavailable, "deadline"},
+		"connection cut":  {cut, opencode.ErrUnavailable, "EOF"},
+		"answer too long": {endless, nil, "exceeds 64 MiB"},
+		"redirect": {
+			func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
+			}, nil, "302",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fake := newFake(t, map[string]http.HandlerFunc{"GET /session/{id}": test.answer})
+			timeout := patience
+			if name == "hung" {
+				timeout = 50 * time.Millisecond
+			}
+			client := attach(t, fake.URL, opencode.AttachConfig{CallTimeout: timeout})
+			_, err := client.In("/repo").Session(t.Context(), "ses_1")
+			callError, ok := errors.AsType[*opencode.Error](err)
+			if !ok || callError.Op != "get session" || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("the error is %#v: %v", err, err)
+			}
+			for _, kind := range kinds {
+				if got, want := errors.Is(err, kind), kind == test.want; got != want {
+					t.Errorf("errors.Is(%v, %q) = %t", err, kind, got)
+				}
+			}
+		})
+	}
+}
+
+func status5xx(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+func cut(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Length", "1000")
+	_, _ = io.WriteString(w, `{"id":`)
+	panic(http.ErrAbortHandler)
+}
+
+func endless(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	chunk := make([]byte, 1<<20)
+	for r.Context().Err() == nil {
+		if _, err := w.Write(chunk); err != nil {
+			return
+		}
+	}
+}
+
+func TestCallerGivesUp(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("had enough")
+	fake := newFake(t, map[string]http.HandlerFunc{
+		"GET /session/{id}": func(_ http.ResponseWriter, r *http.Request) {
+			cancel(why)
+			<-r.Context().Done()
+		},
+	})
+	client := attach(t, fake.URL, opencode.AttachConfig{})
+	_, err := client.In("/repo").Session(ctx, "ses_1")
+	if !errors.Is(err, why) || errors.Is(err, opencode.ErrUnavailable) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestCallsNameTheirDirectory(t *testing.T) {
+	t.Parallel()
+	got := make(chan string, 1)
+	fake := newFake(t, map[string]http.HandlerFunc{
+		"GET /session/{id}": func(w http.ResponseWriter, r *http.Request) {
+			user, password, _ := r.BasicAuth()
+			got <- user + ":" + password + " " + r.URL.Query().Get("directory")
+			writeJSON(w, "{}")
+		},
+	})
+	client := attach(t, strings.Replace(fake.URL, "http://", "http://me:secret@", 1), opencode.AttachConfig{})
+	if _, err := client.In("/ä dir/&x").Session(t.Context(), "ses_1"); err != nil {
+		t.Fatal(err)
+	}
+	if want := "me:secret /ä dir/&x"; <-got != want {
+		t.Errorf("the server got another user, password or directory than %q", want)
+	}
+	if strings.Contains(client.URL(), "secret") {
+		t.Errorf("the address shows the password: %s", client.URL())
+	}
+}
+
+func TestAttachFails(t *testing.T) {
+	t.Parallel()
+	if err := shared.start(); err != nil {
+		t.Fatal(err)
+	}
+	real := shared.server.Client().URL()
+	gone := newFake(t, nil)
+	gone.Close()
+	page := newFake(t, nil)
+	tests := map[string]struct {
+		url  string
+		want error
+	}{
+		"wrong password": {real, opencode.ErrUnauthorized},
+		"nobody there":   {gone.URL, opencode.ErrUnavailable},
+		"not OpenCode":   {page.URL + "/other", opencode.ErrNotFound},
+	}
+	for name, test := range tests {
+		_, err := opencode.Attach(waiting(t), test.url, opencode.AttachConfig{Password: "wrong"})
+		if !errors.Is(err, test.want) || strings.Contains(err.Error(), "wrong") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, address := range []string{"", "127.0.0.1:4096", "ftp://host", "http://", "http://[::1"} {
+		if _, err := opencode.Attach(t.Context(), address, opencode.AttachConfig{}); err == nil {
+			t.Errorf("attached to %q", address)
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package opencode
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+const (
+	subscriptionBuffer = 512 // events; a turn step is about 20
+	minReconnect       = 100 * time.Millisecond
+	maxReconnect       = 5 * time.Second
+)
+
+// Filter chooses the events of a [Subscription]. The zero value chooses all.
+type Filter struct {
+	// Directory lets only its own events pass, and those of no directory.
+	Directory string
+	// Sessions lets only events of these sessions and of their sub-agents' sessions
+	// pass, and those of no session. Sub-agents are recognised by any event that
+	// names their parent.
+	Sessions []string
+}
+
+// hub spreads the events of one connection over the subscriptions. The connection
+// is made when the first one subscribes and kept until the client closes.
+type hub struct {
+	read   func(ctx context.Context, h *hub) error // one connection; returns why it ended
+	log    *slog.Logger
+	ctx    context.Context
+	cancel context.CancelFunc
+	reader sync.WaitGroup
+
+	mu      sync.Mutex
+	subs    map[*Subscription]struct{}
+	started bool
+	live    bool // connected: events are coming in
+	closed  bool
+}
+
+func newHub(read func(ctx context.Context, h *hub) error, log *slog.Logger) *hub {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &hub{read: read, log: log, ctx: ctx, cancel: cancel, subs: map[*Subscription]struct{}{}}
+}
+
+// Subscribe begins to collect events; the first is a [Resync], as soon as the
+// connection stands. Close the subscription when done. After the client is closed a
+// subscription is born closed.
+func (c *Client) Subscribe(f Filter) *Subscription { return c.events.subscribe(f) }
+
+func (h *hub) subscribe(f Filter) *Subscription {
+	s := &Subscription{hub: h, directory: f.Directory, events: make(chan Event, subscriptionBuffer)}
+	if len(f.Sessions) > 0 {
+		s.sessions = map[string]struct{}{}
+		s.follow(f.Sessions)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		close(s.events)
+		return s
+	}
+	h.subs[s] = struct{}{}
+	if h.live {
+		s.push(Event{Payload: Resync{"subscribed"}})
+	}
+	if !h.started {
+		h.started = true
+		h.reader.Go(h.run)
+	}
+	return s
+}
+
+// run keeps a connection until the hub closes.
+func (h *hub) run() {
+	wait := minReconnect
+	for h.ctx.Err() == nil {
+		err := h.read(h.ctx, h)
+		if h.ctx.Err() != nil {
+			return
+		}
+		if h.disconnected(err) {
+			wait = minReconnect
+		}
+		h.log.Warn("event stream ended, connecting again", "error", err, "in", wait)
+		pause := time.NewTimer(wait/2 + rand.N(wait/2))
+		select {
+		case <-h.ctx.Done():
+			pause.Stop()
+		case <-pause.C:
+		}
+		wait = min(2*wait, maxReconnect)
+	}
+}
+
+// connected marks the point from which on events are complete.
+func (h *hub) connected() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.live = true
+	for s := range h.subs {
+		s.push(Event{Payload: Resync{"connected"}})
+	}
+}
+
+// disconnected reports whether there was a connection to lose.
+func (h *hub) disconnected(err error) (wasLive bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wasLive, h.live = h.live, false
+	for s := range h.subs {
+		if wasLive {
+			s.push(Event{Payload: Disconnected{err}})
+		}
+	}
+	return wasLive
+}
+
+func (h *hub) publish(e Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.subs {
+		if s.wants(e) {
+			s.push(e)
+		}
+	}
+}
+
+func (h *hub) remove(s *Subscription) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.subs[s]; ok {
+		delete(h.subs, s)
+		close(s.events)
+	}
+}
+
+func (h *hub) close() {
+	h.mu.Lock()
+	h.closed = true
+	for s := range h.subs {
+		delete(h.subs, s)
+		close(s.events)
+	}
+	h.mu.Unlock()
+	h.cancel()
+	h.reader.Wait()
+}
+
+// Subscription is a stream of events for one reader.
+type Subscription struct {
+	hub       *hub
+	directory string
+	events    chan Event
+
+	// Guarded by hub.mu:
+
+	sessions map[string]struct{} // nil: all
+}
+
+// C delivers the events in the order in which they happened. It is closed when the
+// subscription or the client is. A reader that falls more than 512 events behind
+// loses those and gets a [Resync] instead; others are not held up.
+func (s *Subscription) C() <-chan Event { return s.events }
+
+// Events delivers the events of [Subscription.C] until the context ends, yielding
+// its cause, or the subscription is closed, yielding [ErrClosed]. It can be ranged
+// over again to go on.
+func (s *Subscription) Events(ctx context.Context) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		for {
+			select {
+			case <-ctx.Done():
+				yield(Event{}, context.Cause(ctx))
+				return
+			case e, ok := <-s.events:
+				if !ok {
+					yield(Event{}, ErrClosed)
+					return
+				}
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Follow lets the events of further sessions pass, from now on. It has no effect on
+// a subscription to all sessions.
+func (s *Subscription) Follow(sessionIDs ...string) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	s.follow(sessionIDs)
+}
+
+// Sessions gives the sessions whose events pass, sub-agents' sessions included, in
+// no order; nil for all.
+func (s *Subscription) Sessions() []string {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	var ids []string
+	for id := range s.sessions {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// Close ends the subscription. It may be called more than once and while the events
+// are being read.
+func (s *Subscription) Close() { s.hub.remove(s) }
+
+func (s *Subscription) follow(sessionIDs []string) {
+	if s.sessions == nil {
+		return
+	}
+	for _, id := range sessionIDs {
+		s.sessions[id] = struct{}{}
+	}
+}
+
+func (s *Subscription) wants(e Event) bool {
+	if s.directory != "" && e.Directory != "" && e.Directory != s.directory {
+		return false
+	}
+	if s.sessions == nil || e.SessionID == "" {
+		return true
+	}
+	switch p := e.Payload.(type) {
+	case SessionCreated:
+		s.adopt(p.Session)
+	case SessionUpdated:
+		s.adopt(p.Session)
+	}
+	_, ok := s.sessions[e.SessionID]
+	return ok
+}
+
+func (s *Subscription) adopt(session Session) {
+	if _, ok := s.sessions[session.ParentID]; ok {
+		s.follow([]string{session.ID})
+	}
+}
+
+// push never blocks: a full buffer is emptied and a Resync takes the place of what
+// was in it. Only the hub sends, under its lock, so there is room afterwards.
+func (s *Subscription) push(e Event) {
+	select {
+	case s.events <- e:
+		return
+	default:
+	}
+	for len(s.events) > 0 {
+		select {
+		case <-s.events:
+		default: // the reader took it
+		}
+	}
+	s.events <- Event{Payload: Resync{"too slow: events were dropped"}}
+	s.events <- e
+}

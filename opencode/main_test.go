@@ -1,0 +1,242 @@
+package opencode_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// patience bounds every wait for the real server, which shares two cores with other tests.
+const patience = 45 * time.Second
+
+// shared is the real server that the tests of sessions use, each in a repository of
+// its own: a process takes 600 MB and a second to start.
+var shared fixture
+
+func TestMain(m *testing.M) {
+	if os.Getenv(orphanVariable) != "" {
+		os.Exit(startAndWait())
+	}
+	code := m.Run()
+	shared.close()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// fixture is a real OpenCode server with a model whose answers each test chooses.
+type fixture struct {
+	once   sync.Once
+	err    error
+	home   string
+	model  *scriptmodel.Server
+	server *opencode.Server
+
+	mu       sync.Mutex
+	handlers map[string]scriptmodel.Handler // by the mark in the first user message
+}
+
+func (f *fixture) start() error {
+	f.once.Do(func() {
+		f.handlers = map[string]scriptmodel.Handler{}
+		if f.home, f.err = os.MkdirTemp("", "opencode-test"); f.err != nil {
+			return
+		}
+		if f.model, f.err = scriptmodel.Start(f.reply); f.err != nil {
+			return
+		}
+		var binary string
+		if binary, f.err = octest.Find(); f.err != nil {
+			return
+		}
+		f.server, f.err = opencode.Start(context.Background(), opencode.ServerConfig{
+			Binary: binary, Dir: f.home, Env: scriptmodel.OpenCodeEnv(os.Environ(), f.home, f.model.URL()),
+			StartTimeout: patience,
+		})
+	})
+	return f.err
+}
+
+func (f *fixture) close() {
+	if f.server != nil {
+		f.server.Stop(context.Background())
+	}
+	if f.model != nil {
+		f.model.Close()
+	}
+	if f.home != "" {
+		os.RemoveAll(f.home)
+	}
+}
+
+func (f *fixture) reply(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for mark, handler := range f.handlers {
+		if strings.Contains(r.FirstUser(), mark) {
+			return handler(ctx, r)
+		}
+	}
+	return scriptmodel.Errorf("no test is waiting for this: %s", r.FirstUser())
+}
+
+// scene is one test's part of the shared server.
+type scene struct {
+	t    *testing.T
+	ctx  context.Context
+	mark string
+	dir  *opencode.Directory
+}
+
+// newScene makes a repository and has the model answer, in conversations that begin
+// with the scene's mark, from handler.
+func newScene(t *testing.T, handler scriptmodel.Handler) *scene {
+	t.Helper()
+	if err := shared.start(); err != nil {
+		t.Fatal(err)
+	}
+	s := &scene{t: t, mark: "[" + t.Name() + "]"}
+	s.ctx = waiting(t)
+	s.dir = shared.server.Client().In(octest.Repo(t, map[string]string{"README.md": "hello\n"}))
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	shared.handlers[s.mark] = handler
+	return s
+}
+
+// calls counts the requests of the scene's conversations that reached the model.
+func (s *scene) calls() int {
+	n := 0
+	for _, r := range shared.model.Requests() {
+		if strings.Contains(r.FirstUser(), s.mark) {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *scene) session(rules ...opencode.Rule) opencode.Session {
+	s.t.Helper()
+	session, err := s.dir.CreateSession(s.ctx, opencode.NewSession{Title: s.mark, Rules: rules})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return session
+}
+
+// follow subscribes and waits until the subscription misses nothing.
+func (s *scene) follow(client *opencode.Client, sessions ...string) *opencode.Subscription {
+	s.t.Helper()
+	sub := client.Subscribe(opencode.Filter{Directory: s.dir.Path(), Sessions: sessions})
+	s.t.Cleanup(sub.Close)
+	events := await(s.ctx, s.t, sub, is[opencode.Resync])
+	if len(events) != 1 {
+		s.t.Fatalf("the first event is %#v, not a Resync", events[0].Payload)
+	}
+	return sub
+}
+
+// send prompts the session with the scene's mark and the text.
+func (s *scene) send(sessionID, text string) (messageID string) {
+	s.t.Helper()
+	messageID = opencode.NewMessageID(time.Now())
+	s.sendAs(messageID, sessionID, text)
+	return messageID
+}
+
+func (s *scene) sendAs(messageID, sessionID, text string) {
+	s.t.Helper()
+	if err := s.dir.Prompt(s.ctx, sessionID, prompt(messageID, s.mark+" "+text)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func prompt(messageID, text string) opencode.Prompt {
+	return opencode.Prompt{
+		MessageID: messageID, Agent: "build", Model: agentModel, Parts: []opencode.TextPart{{Text: text}},
+	}
+}
+
+var agentModel = opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: scriptmodel.ModelAgent}
+
+func waiting(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// await collects events up to the first one that matches.
+func await(
+	ctx context.Context, t *testing.T, sub *opencode.Subscription, match func(opencode.Event) bool,
+) []opencode.Event {
+	t.Helper()
+	var events []opencode.Event
+	for event, err := range sub.Events(ctx) {
+		if err != nil {
+			t.Fatalf("%v; so far:\n%s", err, kinds(events))
+		}
+		events = append(events, event)
+		if match(event) {
+			break
+		}
+	}
+	return events
+}
+
+func is[P opencode.Payload](e opencode.Event) bool { _, ok := e.Payload.(P); return ok }
+
+func status(want opencode.StatusType) func(opencode.Event) bool {
+	return func(e opencode.Event) bool {
+		p, ok := e.Payload.(opencode.StatusChanged)
+		return ok && p.Status.Type == want
+	}
+}
+
+// tool matches a tool call that has come to the state.
+func tool(state opencode.ToolState) func(opencode.Event) bool {
+	return func(e opencode.Event) bool {
+		p, ok := e.Payload.(opencode.PartUpdated)
+		return ok && p.Part.Tool != nil && p.Part.Tool.State == state
+	}
+}
+
+func kinds(events []opencode.Event) string {
+	var b strings.Builder
+	for _, e := range events {
+		fmt.Fprintf(&b, "%.300s @%s/%s\n", fmt.Sprintf("%T%+v", e.Payload, e.Payload), e.Directory, e.SessionID)
+	}
+	return b.String()
+}
+
+// steps answers the nth call of the model in a turn with the nth reply, and says
+// "done" after the last.
+func steps(replies ...scriptmodel.Reply) scriptmodel.Handler {
+	return func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		if n := r.TurnsSinceUser(); n < len(replies) {
+			return replies[n]
+		}
+		return scriptmodel.Reply{Text: "done"}
+	}
+}
+
+func call(name string, args map[string]any) scriptmodel.Reply {
+	return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: name, Args: args}}}
+}
+
+func bash(command string) scriptmodel.Reply {
+	return call("bash", map[string]any{"command": command, "description": "Run it"})
+}

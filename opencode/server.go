@@ -1,0 +1,293 @@
+package opencode
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+var (
+	// ErrNoBinary says that there is no OpenCode to start.
+	ErrNoBinary = errors.New("OpenCode is not installed or not in PATH")
+	// ErrPortTaken says that another program listens on the demanded port.
+	ErrPortTaken = errors.New("port is taken")
+	// ErrStartTimeout says that the server did not get ready in time.
+	ErrStartTimeout = errors.New("OpenCode did not get ready in time")
+)
+
+const (
+	defaultBinary       = "opencode"
+	defaultStartTimeout = 30 * time.Second // 1.5 s on an idle machine of two cores
+	defaultStopGrace    = 5 * time.Second
+	healthTry           = time.Second // requests made during the boot can hang for ever
+	healthPause         = 50 * time.Millisecond
+	loopback            = "127.0.0.1"
+	markVariable        = "MANAGER_OPENCODE_SERVER"
+)
+
+// ServerConfig says how to start a server.
+type ServerConfig struct {
+	// Binary is a path or a name in PATH. Defaults to "opencode".
+	Binary string
+	// Dir is the working directory, an absolute path. Defaults to the caller's.
+	Dir string
+	// Env is the environment. Defaults to os.Environ().
+	Env []string
+	// ConfigContent is OpenCode configuration (JSON) that is laid over the user's
+	// files. Empty leaves OPENCODE_CONFIG_CONTENT in Env as it is.
+	ConfigContent string
+	// Port to listen on, always on 127.0.0.1. Defaults to a free one.
+	Port int
+	// StartTimeout defaults to 30 s.
+	StartTimeout time.Duration
+	// StopGrace is how long [Server.Stop] waits for each gentle step. Defaults to 5 s.
+	StopGrace time.Duration
+	// Output gets what the server prints. It is called from one goroutine. Defaults
+	// to nowhere; the last 8 KiB are kept for errors in any case.
+	Output io.Writer
+	// CallTimeout and EventSilence are passed on to the client, see [AttachConfig].
+	CallTimeout  time.Duration
+	EventSilence time.Duration
+	// Logger defaults to none.
+	Logger *slog.Logger
+}
+
+// Server is an OpenCode server that was started here. It is bound to 127.0.0.1,
+// protected by a random password, and runs in a process group of its own, so that
+// Ctrl-C in the terminal reaches this program only.
+type Server struct {
+	cfg     ServerConfig
+	mark    string
+	process *process
+	client  *Client
+	version string
+	stop    sync.Once
+}
+
+// ExitError says that the server process ended without being asked to.
+type ExitError struct {
+	State  string // such as "exit status 1", "signal: killed"
+	Output string // the end of what it printed
+}
+
+func (e *ExitError) Error() string {
+	if e.Output == "" {
+		return "the OpenCode server ended: " + e.State
+	}
+	return fmt.Sprintf("the OpenCode server ended: %s; its last output:\n%s", e.State, e.Output)
+}
+
+// Start starts a server and waits until it answers. ctx bounds the start only; the
+// server runs until [Server.Stop]. The error matches [ErrNoBinary], [ErrPortTaken]
+// or [ErrStartTimeout], is an [*ExitError] if the process ended, or ctx's; nothing
+// is left running then.
+func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
+	cfg.StartTimeout = cmp.Or(cfg.StartTimeout, defaultStartTimeout)
+	cfg.StopGrace = cmp.Or(cfg.StopGrace, defaultStopGrace)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	path, err := lookUp(cfg.Binary)
+	if err != nil {
+		return nil, err
+	}
+	password := rand.Text()
+	s := &Server{cfg: cfg, mark: markVariable + "=" + rand.Text()}
+	s.process, err = startProcess(s.command(path, password), s.mark, cfg.Output)
+	if err != nil {
+		return nil, fmt.Errorf("opencode: start %s: %w", path, err)
+	}
+	if err := s.getReady(ctx, password); err != nil {
+		s.process.kill()
+		<-s.process.done
+		return nil, fmt.Errorf("opencode: start %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func lookUp(binary string) (string, error) {
+	path, err := exec.LookPath(cmp.Or(binary, defaultBinary))
+	if err != nil {
+		return "", fmt.Errorf("%w: %w; install it with `npm install -g opencode-ai@%s`, or say where it is",
+			ErrNoBinary, err, TestedVersion)
+	}
+	return path, nil
+}
+
+func (s *Server) command(path, password string) *exec.Cmd {
+	cmd := exec.Command(path, "serve", "--hostname", loopback, "--port", strconv.Itoa(s.cfg.Port))
+	cmd.Dir = s.cfg.Dir
+	cmd.Env = s.cfg.Env
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
+	cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)],
+		"OPENCODE_SERVER_USERNAME="+defaultUsername,
+		"OPENCODE_SERVER_PASSWORD="+password,
+		"OPENCODE_DISABLE_AUTOUPDATE=1",
+		s.mark,
+	)
+	if s.cfg.Dir != "" {
+		// OpenCode believes PWD, not the real working directory.
+		cmd.Env = append(cmd.Env, "PWD="+s.cfg.Dir)
+	}
+	if s.cfg.ConfigContent != "" {
+		cmd.Env = append(cmd.Env, "OPENCODE_CONFIG_CONTENT="+s.cfg.ConfigContent)
+	}
+	return cmd
+}
+
+// getReady waits for the line that tells the address, then for a real answer.
+func (s *Server) getReady(ctx context.Context, password string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.StartTimeout, ErrStartTimeout)
+	defer cancel()
+	select {
+	case address := <-s.process.listening:
+		client, err := newClient(address, AttachConfig{
+			Password: password, CallTimeout: s.cfg.CallTimeout, EventSilence: s.cfg.EventSilence, Logger: s.cfg.Logger,
+		})
+		if err != nil {
+			return err
+		}
+		s.client = client
+	case <-s.process.done:
+		return s.earlyExit()
+	case <-ctx.Done():
+		return s.notReady(ctx)
+	}
+	if err := s.awaitHealth(ctx); err != nil {
+		s.client.Close()
+		return err
+	}
+	return nil
+}
+
+func (s *Server) awaitHealth(ctx context.Context) error {
+	pause := time.NewTicker(healthPause)
+	defer pause.Stop()
+	for {
+		try, cancel := context.WithTimeout(ctx, healthTry)
+		version, err := s.client.Health(try)
+		cancel()
+		if err == nil {
+			s.version = version
+			return nil
+		}
+		if errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrUnsupported) {
+			return err
+		}
+		select {
+		case <-pause.C:
+		case <-s.process.done:
+			return s.earlyExit()
+		case <-ctx.Done():
+			return s.notReady(ctx)
+		}
+	}
+}
+
+func (s *Server) notReady(ctx context.Context) error {
+	if output := s.process.output(); output != "" {
+		return fmt.Errorf("%w; its last output:\n%s", context.Cause(ctx), output)
+	}
+	return context.Cause(ctx)
+}
+
+// earlyExit names the one cause that can be found out: OpenCode itself says only
+// "Unexpected error" when its port is taken.
+func (s *Server) earlyExit() error {
+	if s.cfg.Port != 0 {
+		address := net.JoinHostPort(loopback, strconv.Itoa(s.cfg.Port))
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			return fmt.Errorf("%w: %w; choose another port, or end the program that listens there", ErrPortTaken, err)
+		}
+		listener.Close()
+	}
+	return s.process.exitError()
+}
+
+// Client is the connection to the server. It is closed by [Server.Stop].
+func (s *Server) Client() *Client { return s.client }
+
+// Version is what the server says its version is.
+func (s *Server) Version() string { return s.version }
+
+// PID is the id of the server's process, and of its process group.
+func (s *Server) PID() int { return s.process.pid }
+
+// Done is closed when the process has ended, for whatever reason, and everything
+// that it started has been ended too.
+func (s *Server) Done() <-chan struct{} { return s.process.done }
+
+// Err is nil while the server runs and after [Server.Stop], and an [*ExitError]
+// after it ended by itself.
+func (s *Server) Err() error {
+	select {
+	case <-s.process.done:
+		return s.process.unexpected()
+	default:
+		return nil
+	}
+}
+
+// Stop ends the server, its turns and the tools that they run, and waits for that.
+// It first asks the server to end all turns, then kills it; only if the server does
+// not answer is it sent SIGTERM and given time. When ctx ends it is killed at once.
+// Stop may be called more than once and at the same time from several goroutines;
+// each call returns when the process is gone, and the first ctx to end hurries all.
+func (s *Server) Stop(ctx context.Context) {
+	s.process.expectExit()
+	calm := context.AfterFunc(ctx, s.process.kill)
+	defer calm()
+	s.stop.Do(func() {
+		if !s.dispose(ctx) {
+			s.terminate(ctx)
+		}
+		s.process.kill()
+		<-s.process.done
+		s.client.Close()
+	})
+}
+
+// dispose is OpenCode's own way to end everything: turns are aborted and recorded
+// as aborted, tools and language servers are killed. It takes a tenth of a second.
+// SIGTERM does none of this: it takes 1.7 s and leaves tools running, because each
+// runs in a session of its own, outside the process group. After dispose there is
+// nothing left that SIGTERM could save, so the server is killed.
+func (s *Server) dispose(ctx context.Context) bool {
+	err := s.client.call(ctx, request{
+		op: "end all work", method: http.MethodPost, path: "/global/dispose", timeout: s.cfg.StopGrace,
+	})
+	return err == nil
+}
+
+func (s *Server) terminate(ctx context.Context) {
+	s.process.terminate()
+	grace := time.NewTimer(s.cfg.StopGrace)
+	defer grace.Stop()
+	select {
+	case <-s.process.done:
+	case <-grace.C:
+	case <-ctx.Done():
+	}
+}
+
+// listeningAddress finds the address in the line that the server prints when it
+// listens.
+func listeningAddress(line string) (string, bool) {
+	_, address, ok := strings.Cut(line, "opencode server listening on ")
+	return strings.TrimSpace(address), ok
+}

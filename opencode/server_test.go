@@ -1,0 +1,351 @@
+package opencode_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// own is a server that a test starts for itself, to end it one way or another.
+type own struct {
+	*scene
+	cfg    opencode.ServerConfig
+	server *opencode.Server
+}
+
+func startOwn(t *testing.T, handler scriptmodel.Handler) *own {
+	t.Helper()
+	model := octest.Model(t, handler)
+	o := &own{scene: &scene{t: t, mark: "[" + t.Name() + "]", ctx: waiting(t)}}
+	o.cfg = opencode.ServerConfig{
+		Binary: octest.Binary(t), Dir: octest.Repo(t, nil), Env: octest.Env(t, model.URL()), StartTimeout: patience,
+	}
+	o.restart()
+	return o
+}
+
+func (o *own) restart() {
+	o.t.Helper()
+	server, err := opencode.Start(o.ctx, o.cfg)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(func() { server.Stop(context.Background()) })
+	o.server = server
+	o.dir = server.Client().In(o.cfg.Dir)
+}
+
+// runTool prompts until a bash tool, which never ends by itself, really runs.
+func (o *own) runTool() (sessionID, messageID string, pid int) {
+	o.t.Helper()
+	session := o.session()
+	messageID = o.send(session.ID, "sleep")
+	return session.ID, messageID, awaitPID(o.t, filepath.Join(o.cfg.Dir, "pid"))
+}
+
+func TestStopLeavesNothing(t *testing.T) {
+	t.Parallel()
+	o := startOwn(t, steps(bash("echo $$ > pid; exec sleep 600")))
+	sub := o.server.Client().Subscribe(opencode.Filter{})
+	_, _, pid := o.runTool()
+	if o.server.Version() != opencode.TestedVersion {
+		t.Errorf("version %q", o.server.Version())
+	}
+	if err := o.server.Err(); err != nil {
+		t.Errorf("while it runs: %v", err)
+	}
+	began := time.Now()
+	o.server.Stop(o.ctx)
+	o.server.Stop(o.ctx) // nothing more happens
+	t.Logf("stopped in %v", time.Since(began))
+	<-o.server.Done()
+	if err := o.server.Err(); err != nil {
+		t.Errorf("after Stop: %v", err)
+	}
+	if err := syscall.Kill(-o.server.PID(), 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("its process group: %v", err)
+	}
+	if running(pid) {
+		t.Error("the tool still runs")
+	}
+	for _, err := range sub.Events(o.ctx) {
+		if err != nil && !errors.Is(err, opencode.ErrClosed) {
+			t.Errorf("the subscription ended with %v", err)
+		}
+	}
+	if _, err := o.server.Client().Health(o.ctx); !errors.Is(err, opencode.ErrUnavailable) {
+		t.Errorf("a call to a stopped server: %v", err)
+	}
+}
+
+// A server that is killed takes its tools with it, says so, and its sessions are
+// found and go on in the next server.
+func TestKilledServerIsFollowedByAnother(t *testing.T) {
+	t.Parallel()
+	o := startOwn(t, func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		if strings.Contains(r.LastUser(), "go on") {
+			return scriptmodel.Reply{Text: "finished"}
+		}
+		return bash("echo $$ > pid; exec sleep 600")
+	})
+	sessionID, messageID, pid := o.runTool()
+	if err := syscall.Kill(o.server.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-o.server.Done()
+	if exit, ok := errors.AsType[*opencode.ExitError](o.server.Err()); !ok || !strings.Contains(exit.State, "killed") {
+		t.Errorf("its end: %v", o.server.Err())
+	}
+	if runtime.GOOS == "linux" && running(pid) {
+		t.Error("the tool outlived its server")
+	}
+	if _, err := o.dir.Session(o.ctx, sessionID); !errors.Is(err, opencode.ErrUnavailable) {
+		t.Errorf("a call to a dead server: %v", err)
+	}
+
+	o.restart()
+	found, err := o.dir.FindSessions(o.ctx, o.mark)
+	if err != nil || len(found) != 1 || found[0].ID != sessionID {
+		t.Fatalf("found %+v, %v", found, err)
+	}
+	messages, err := o.dir.Messages(o.ctx, sessionID, 0)
+	if err != nil || len(messages) != 2 || messages[0].Info.ID != messageID {
+		t.Fatalf("its messages: %+v, %v", messages, err)
+	}
+	if last := messages[1]; !last.Info.Completed.IsZero() || !slices.ContainsFunc(last.Parts, func(p opencode.Part) bool {
+		return p.Tool != nil && p.Tool.State == opencode.ToolRunning
+	}) {
+		t.Errorf("the interrupted message is %+v", last)
+	}
+	sub := o.follow(o.server.Client(), sessionID)
+	resumed := o.send(sessionID, "go on")
+	await(o.ctx, t, sub, func(e opencode.Event) bool {
+		p, ok := e.Payload.(opencode.MessageUpdated)
+		return ok && p.Message.ParentID == resumed && p.Message.Finish == opencode.FinishStop
+	})
+}
+
+func TestStartWithoutBinary(t *testing.T) {
+	t.Parallel()
+	missing := filepath.Join(t.TempDir(), "opencode")
+	_, err := opencode.Start(t.Context(), opencode.ServerConfig{Binary: missing})
+	if !errors.Is(err, opencode.ErrNoBinary) || !strings.Contains(err.Error(), "npm install") {
+		t.Errorf("Start: %v", err)
+	}
+	if _, err := opencode.Version(t.Context(), missing); !errors.Is(err, opencode.ErrNoBinary) {
+		t.Errorf("Version: %v", err)
+	}
+}
+
+func TestStartOnATakenPort(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, err = opencode.Start(waiting(t), opencode.ServerConfig{
+		Binary: octest.Binary(t), Dir: t.TempDir(), Env: octest.Env(t, "http://127.0.0.1:1"),
+		Port: listener.Addr().(*net.TCPAddr).Port, StartTimeout: patience,
+	})
+	if !errors.Is(err, opencode.ErrPortTaken) {
+		t.Errorf("Start: %v", err)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	got, err := opencode.Version(waiting(t), octest.Binary(t))
+	if err != nil || got != opencode.TestedVersion {
+		t.Errorf("the installed version is %q, %v", got, err)
+	}
+	for version, supported := range map[string]bool{
+		opencode.TestedVersion: true, "1.18.0": true, "v1.18.99": true,
+		"1.19.0": false, "2.18.33": false, "1.18": false, "": false, "local": false,
+	} {
+		err := opencode.CheckVersion(version)
+		if _, refused := errors.AsType[*opencode.VersionError](err); refused == supported {
+			t.Errorf("version %q: %v", version, err)
+		}
+	}
+}
+
+// impostor is a program that behaves as the script says instead of serving.
+func impostor(t *testing.T, script string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "opencode")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestStartFailures(t *testing.T) {
+	t.Parallel()
+	deaf, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deaf.Close()
+	tests := map[string]struct {
+		script string
+		check  func(error) bool
+		says   string
+	}{
+		"ends at once": {
+			script: "echo the disk is full >&2; exit 3",
+			check:  func(err error) bool { _, ok := errors.AsType[*opencode.ExitError](err); return ok },
+			says:   "the disk is full",
+		},
+		"says nothing": {
+			script: "echo thinking; sleep 600",
+			check:  func(err error) bool { return errors.Is(err, opencode.ErrStartTimeout) },
+			says:   "thinking",
+		},
+		"listens and is deaf": {
+			script: "echo opencode server listening on http://" + deaf.Addr().String() + "; sleep 600",
+			check:  func(err error) bool { return errors.Is(err, opencode.ErrStartTimeout) },
+			says:   "listening",
+		},
+		"is not a program": {
+			script: "\x00",
+			check:  func(err error) bool { return err != nil },
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var output bytes.Buffer
+			_, err := opencode.Start(t.Context(), opencode.ServerConfig{
+				Binary: impostor(t, test.script), StartTimeout: 300 * time.Millisecond, Output: &output,
+			})
+			if !test.check(err) || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("Start: %v", err)
+			}
+			if !strings.Contains(output.String(), test.says) {
+				t.Errorf("the output was %q", output.String())
+			}
+		})
+	}
+}
+
+// A server that neither ends its work nor heeds SIGTERM is killed, with its children.
+func TestStopOfAStubbornServer(t *testing.T) {
+	t.Parallel()
+	fake := newFake(t, nil)
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	server, err := opencode.Start(t.Context(), opencode.ServerConfig{
+		Binary: impostor(t, fmt.Sprintf(`trap '' TERM
+setsid sh -c 'echo $$ > %s; exec sleep 600' &
+echo opencode server listening on %s
+while :; do sleep 600; done`, pidFile, fake.URL)),
+		StartTimeout: patience, StopGrace: 50 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := awaitPID(t, pidFile)
+	server.Stop(t.Context())
+	if running(server.PID()) || (runtime.GOOS == "linux" && running(pid)) {
+		t.Error("something still runs")
+	}
+	if err := server.Err(); err != nil {
+		t.Errorf("after Stop: %v", err)
+	}
+}
+
+func TestStopIsHurriedByItsContext(t *testing.T) {
+	t.Parallel()
+	fake := newFake(t, nil)
+	server, err := opencode.Start(t.Context(), opencode.ServerConfig{
+		Binary:       impostor(t, "trap '' TERM\necho opencode server listening on "+fake.URL+"\nwhile :; do sleep 600; done"),
+		StartTimeout: patience, StopGrace: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patient := make(chan struct{})
+	go func() {
+		defer close(patient)
+		server.Stop(context.Background())
+	}()
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	server.Stop(impatient)
+	<-patient
+}
+
+// orphanVariable makes the test binary play a program that starts a server and is
+// then killed; its value is the binary to start.
+const orphanVariable = "OPENCODE_TEST_ORPHAN"
+
+func startAndWait() int {
+	server, err := opencode.Start(context.Background(), opencode.ServerConfig{
+		Binary: os.Getenv(orphanVariable), StartTimeout: patience,
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(server.PID())
+	<-server.Done()
+	return 0
+}
+
+// Breaks without the parent death signal, and when the thread that it is tied to
+// ends early, which would kill the server of a healthy program.
+func TestServerDiesWithItsProgram(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux can tell a child of its parent's death")
+	}
+	t.Parallel()
+	fake := newFake(t, nil)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := exec.Command(self)
+	program.Env = append(os.Environ(), orphanVariable+"="+
+		impostor(t, "echo opencode server listening on "+fake.URL+"\nexec sleep 600"))
+	program.Stderr = os.Stderr
+	out, err := program.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, 32)
+	n, err := out.Read(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(line[:n])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !running(pid) {
+		t.Error("the server died before its program")
+	}
+	if err := program.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = program.Wait() // it was killed
+	eventually(t, "the server is gone", func() bool { return !running(pid) })
+}

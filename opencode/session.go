@@ -1,0 +1,263 @@
+package opencode
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// ModelRef names a model as OpenCode does: provider and model.
+type ModelRef struct {
+	ProviderID string `json:"providerID"`
+	ModelID    string `json:"modelID"`
+}
+
+// IsZero reports whether no model is named; the server then uses its default.
+func (m ModelRef) IsZero() bool { return m == ModelRef{} }
+
+func (m ModelRef) String() string {
+	if m.IsZero() {
+		return ""
+	}
+	return m.ProviderID + "/" + m.ModelID
+}
+
+// Action is what a [Rule] does with a matching tool call.
+type Action string
+
+// The actions of a permission rule.
+const (
+	Allow Action = "allow"
+	Ask   Action = "ask" // waits, for ever if need be, for a reply to the permission request
+	Deny  Action = "deny"
+)
+
+// Rule is one permission rule of a session; the last matching rule wins. A tool
+// denied for every pattern is not offered to the model at all.
+type Rule struct {
+	Permission string `json:"permission"` // such as "bash", "edit", "*"
+	Pattern    string `json:"pattern"`    // such as "*", "git push *"
+	Action     Action `json:"action"`
+}
+
+// NewSession describes a session to create.
+type NewSession struct {
+	// Title should not be empty: an untitled session costs a model call for a title.
+	Title string
+	// ParentID makes the session a child of another one.
+	ParentID string
+	// Metadata is stored with the session and given back.
+	Metadata map[string]any
+	Agent    string
+	// Model and Variant are defaults; pass them with every prompt all the same.
+	Model   ModelRef
+	Variant string
+	Rules   []Rule
+}
+
+// Session is OpenCode's record of a session.
+type Session struct {
+	ID        string         `json:"id"`
+	ParentID  string         `json:"parentID"` // empty for a root session
+	Directory string         `json:"directory"`
+	Title     string         `json:"title"`
+	Agent     string         `json:"agent"`
+	Version   string         `json:"version"` // of the server that created it
+	Metadata  map[string]any `json:"metadata"`
+	Rules     []Rule         `json:"permission"`
+	Cost      float64        `json:"cost"`   // US dollars so far, without children
+	Tokens    Tokens         `json:"tokens"` // so far, without children
+	Created   time.Time      `json:"-"`
+	Updated   time.Time      `json:"-"`
+}
+
+// UnmarshalJSON reads OpenCode's form, whose times are nested milliseconds.
+func (s *Session) UnmarshalJSON(data []byte) error {
+	type plain Session
+	wire := struct {
+		*plain
+		Time struct {
+			Created millis `json:"created"`
+			Updated millis `json:"updated"`
+		} `json:"time"`
+	}{plain: (*plain)(s)}
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return err
+	}
+	s.Created, s.Updated = wire.Time.Created.time(), wire.Time.Updated.time()
+	return nil
+}
+
+// millis is a time in milliseconds since 1970; OpenCode's schema allows fractions.
+type millis float64
+
+func (m millis) time() time.Time {
+	if m == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(m))
+}
+
+// CreateSession makes a session. It is not idempotent: to survive a crash, put a
+// tag of your own into the title and look for it with [Directory.FindSessions].
+func (d *Directory) CreateSession(ctx context.Context, n NewSession) (Session, error) {
+	type model struct {
+		ProviderID string `json:"providerID"`
+		ID         string `json:"id"`
+		Variant    string `json:"variant,omitempty"`
+	}
+	body := struct {
+		Title    string         `json:"title,omitempty"`
+		ParentID string         `json:"parentID,omitempty"`
+		Metadata map[string]any `json:"metadata,omitempty"`
+		Agent    string         `json:"agent,omitempty"`
+		Model    *model         `json:"model,omitempty"`
+		Rules    []Rule         `json:"permission,omitempty"`
+	}{Title: n.Title, ParentID: n.ParentID, Metadata: n.Metadata, Agent: n.Agent, Rules: n.Rules}
+	if !n.Model.IsZero() {
+		body.Model = &model{n.Model.ProviderID, n.Model.ModelID, n.Variant}
+	}
+	var out Session
+	err := d.call(ctx, request{
+		op: "create session", method: http.MethodPost, path: "/session", in: body, out: &out,
+	})
+	return out, err
+}
+
+// FindSessions gives the sessions whose title contains the text, upper and lower
+// case alike, newest first; also those made before the server was last started.
+func (d *Directory) FindSessions(ctx context.Context, title string) ([]Session, error) {
+	var out []Session
+	err := d.call(ctx, request{
+		op: "find sessions", method: http.MethodGet, path: "/session",
+		query: url.Values{"search": {title}}, out: &out,
+	})
+	return out, err
+}
+
+// Session gives one session; the error matches [ErrNotFound] if there is none.
+func (d *Directory) Session(ctx context.Context, sessionID string) (Session, error) {
+	var out Session
+	err := d.call(ctx, request{
+		op: "get session", method: http.MethodGet, path: sessionPath(sessionID), out: &out,
+	})
+	return out, err
+}
+
+// Children gives the sessions that sub-agents of this one work in, one level deep.
+func (d *Directory) Children(ctx context.Context, sessionID string) ([]Session, error) {
+	var out []Session
+	err := d.call(ctx, request{
+		op: "list child sessions", method: http.MethodGet, path: sessionPath(sessionID, "children"), out: &out,
+	})
+	return out, err
+}
+
+// DeleteSession removes a session for good. One that is gone already is no error.
+func (d *Directory) DeleteSession(ctx context.Context, sessionID string) error {
+	return ignoreNotFound(d.call(ctx, request{
+		op: "delete session", method: http.MethodDelete, path: sessionPath(sessionID),
+	}))
+}
+
+// Abort stops the turn of a session, if there is one. It returns before the turn
+// has ended. What follows: [SessionFailed] with [MessageAborted] and the idle status
+// (both missing if the model had not been called yet), the running tool's end, the
+// message's completion with that error, idle again. The second idle can come after
+// the next prompt was taken; do not take it for that prompt's end. A session that
+// does not exist is no error.
+func (d *Directory) Abort(ctx context.Context, sessionID string) error {
+	return d.call(ctx, request{op: "abort session", method: http.MethodPost, path: sessionPath(sessionID, "abort")})
+}
+
+// StatusType is what a session is doing.
+type StatusType string
+
+// What a session is doing.
+const (
+	Idle  StatusType = "idle"
+	Busy  StatusType = "busy"
+	Retry StatusType = "retry" // waiting to call the model again after an error
+)
+
+// Status is what a session is doing, and for [Retry] why and until when.
+type Status struct {
+	Type    StatusType
+	Attempt int       // Retry: the number of the try to come, from 1
+	Message string    // Retry: the error that made it necessary
+	Next    time.Time // Retry: when the model is called again
+}
+
+// UnmarshalJSON reads OpenCode's form.
+func (s *Status) UnmarshalJSON(data []byte) error {
+	var wire struct {
+		Type    StatusType `json:"type"`
+		Attempt int        `json:"attempt"`
+		Message string     `json:"message"`
+		Next    millis     `json:"next"`
+	}
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return err
+	}
+	*s = Status{Type: wire.Type, Attempt: wire.Attempt, Message: wire.Message, Next: wire.Next.time()}
+	return nil
+}
+
+// Statuses gives what the directory's sessions are doing, by session id. Idle
+// sessions are absent, and so is one whose first prompt was admitted a moment ago:
+// absence alone does not prove that a turn is over.
+func (d *Directory) Statuses(ctx context.Context) (map[string]Status, error) {
+	var out map[string]Status
+	err := d.call(ctx, request{
+		op: "get session statuses", method: http.MethodGet, path: "/session/status", out: &out,
+	})
+	return out, err
+}
+
+// Todo is one item of the agent's own list. It has no id and can only be read.
+type Todo struct {
+	Content  string `json:"content"`
+	Status   string `json:"status"` // pending, in_progress, completed, cancelled; agents also write blocked
+	Priority string `json:"priority"`
+}
+
+// Todos gives the session's todo list as the agent last wrote it.
+func (d *Directory) Todos(ctx context.Context, sessionID string) ([]Todo, error) {
+	var out []Todo
+	err := d.call(ctx, request{
+		op: "get todos", method: http.MethodGet, path: sessionPath(sessionID, "todo"), out: &out,
+	})
+	return out, err
+}
+
+// FileDiff is the change of one file.
+type FileDiff struct {
+	File      string `json:"file"` // relative to the repository's root
+	Status    string `json:"status"`
+	Additions int    `json:"additions"`
+	Deletions int    `json:"deletions"`
+	Patch     string `json:"patch"` // unified diff
+}
+
+// Diff gives what changed on disk during the turn of one user message, whoever
+// changed it. Needs a git repository. The server computes it from snapshots after
+// the turn, so it may lag the idle event a little. Without a message id the server
+// always answered with nothing, so the id is required.
+func (d *Directory) Diff(ctx context.Context, sessionID, messageID string) ([]FileDiff, error) {
+	var out []FileDiff
+	err := d.call(ctx, request{
+		op: "get diff", method: http.MethodGet, path: sessionPath(sessionID, "diff"),
+		query: url.Values{"messageID": {messageID}}, out: &out,
+	})
+	return out, err
+}
+
+func sessionPath(sessionID string, rest ...string) string {
+	path := "/session/" + url.PathEscape(sessionID)
+	for _, element := range rest {
+		path += "/" + url.PathEscape(element)
+	}
+	return path
+}

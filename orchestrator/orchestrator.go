@@ -1,0 +1,187 @@
+// Package orchestrator runs boulders: it is the embedding API of manager, and the one loop that everything passes through.
+//
+// A run is a straight line: plan, then again and again: ask [schedule.Compute] what to do, write the decisions as one
+// transaction, act. One goroutine owns the state; the workers that run and judge turns send it messages. What planning,
+// judging, running and storing mean is behind four small interfaces, each of which an embedder can replace.
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/handoff"
+	"github.com/bouldermgr/manager/internal/schedule"
+)
+
+// Limits bounds what runs at once and how often something is tried. Start from [DefaultLimits].
+type Limits = schedule.Limits
+
+// ModelLimit is a limit for the models that a pattern matches.
+type ModelLimit = schedule.ModelLimit
+
+// DefaultLimits returns the documented defaults.
+func DefaultLimits() Limits { return schedule.DefaultLimits() }
+
+// Config is what an Orchestrator works with. Project, Store, Judge and Runner are required; Planner is, to run a task
+// that has no plan.
+type Config struct {
+	// Project is the directory that the sub-tasks work on.
+	Project string
+	Planner Planner
+	Judge   Judge
+	Runner  Runner
+	Store   Store
+
+	// Limits defaults to [DefaultLimits].
+	Limits *Limits
+	// Handoff bounds the briefs. Defaults to [handoff.DefaultLimits].
+	Handoff *handoff.Limits
+	// RunsDir is where transcripts and the full texts of cut outputs are kept. Defaults to .manager/runs in Project.
+	RunsDir string
+	// StopGrace is how long running turns may take to end after [Orchestrator.Stop]; then they are aborted. Defaults to
+	// 10 minutes.
+	StopGrace time.Duration
+	// Logger defaults to none.
+	Logger *slog.Logger
+	// Now defaults to time.Now.
+	Now func() time.Time
+	// NewID makes the id of a boulder. Defaults to a ULID in lower case.
+	NewID func() string
+}
+
+// Orchestrator plans, runs and resumes boulders. Its methods may be called from any goroutine; a boulder may be run by one of
+// them only.
+type Orchestrator struct {
+	cfg    Config
+	limits Limits
+	stop   context.Context // done when Stop was called
+	cancel context.CancelFunc
+}
+
+// New checks the configuration and fills in the defaults.
+func New(cfg Config) (*Orchestrator, error) {
+	switch {
+	case cfg.Project == "":
+		return nil, errors.New("orchestrator: Config.Project is empty")
+	case cfg.Store == nil:
+		return nil, errors.New("orchestrator: Config.Store is nil")
+	case cfg.Judge == nil:
+		return nil, errors.New("orchestrator: Config.Judge is nil")
+	case cfg.Runner == nil:
+		return nil, errors.New("orchestrator: Config.Runner is nil")
+	}
+	project, err := filepath.Abs(cfg.Project)
+	if err != nil {
+		return nil, fmt.Errorf("orchestrator: project %s: %w", cfg.Project, err)
+	}
+	cfg.Project = project
+	if cfg.RunsDir == "" {
+		cfg.RunsDir = filepath.Join(project, ".manager", "runs")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.NewID == nil {
+		cfg.NewID = func() string { return strings.ToLower(ulid.Make().String()) }
+	}
+	if cfg.StopGrace == 0 {
+		cfg.StopGrace = 10 * time.Minute
+	}
+	o := &Orchestrator{cfg: cfg, limits: DefaultLimits()}
+	o.stop, o.cancel = context.WithCancel(context.Background())
+	if cfg.Limits != nil {
+		o.limits = *cfg.Limits
+	}
+	return o, nil
+}
+
+// Request is a task to run. Either Plan is given, or the Planner makes one from Task.
+type Request struct {
+	Task        string
+	Constraints []string
+	Mode        boulder.PlanMode
+	// Plan is run exactly as it is written.
+	Plan *boulder.Plan
+	// Base is the commit the project is at; empty outside git.
+	Base string
+	// Model is used for sub-tasks for which neither they nor the plan name one, provider/model.
+	Model string
+	// LedgerModel is recorded with the boulder.
+	LedgerModel string
+	// Approve is shown a plan that the Planner made, and returns it, changed or not, to go ahead. [ErrDeclined] cancels the
+	// boulder. Defaults to going ahead, without running gates that the model wrote.
+	Approve Approve
+	// GatesApproved lets the gates of a given Plan run, and those of a made one without Approve.
+	GatesApproved bool
+}
+
+// Approve asks a person about a plan. gates says whether the plan's gates may run.
+type Approve func(ctx context.Context, plan *boulder.Plan) (approved *boulder.Plan, gates bool, err error)
+
+var (
+	// ErrDeclined is returned by an [Approve] that said no, and by the run that asked.
+	ErrDeclined = errors.New("the plan was declined")
+	// ErrStopped ends a run that [Orchestrator.Stop] asked to stop: the boulder is paused and can be resumed.
+	ErrStopped = errors.New("stopped")
+	// ErrFinished is returned by Resume for a boulder that is over.
+	ErrFinished = errors.New("nothing to resume")
+)
+
+// Plan makes a plan without running it, and seals it with the commit base that the project is at.
+func (o *Orchestrator) Plan(
+	ctx context.Context, req boulder.PlanRequest, base string,
+) (*boulder.Plan, boulder.Usage, error) {
+	if o.cfg.Planner == nil {
+		return nil, boulder.Usage{}, errors.New("orchestrator: Config.Planner is nil")
+	}
+	if req.Project == "" {
+		req.Project = o.cfg.Project
+	}
+	plan, usage, err := o.cfg.Planner.Plan(ctx, req)
+	if err != nil {
+		return nil, usage, fmt.Errorf("plan: %w", err)
+	}
+	if plan.Seal != nil {
+		plan.Seal.Base = base
+	}
+	return plan, usage, nil
+}
+
+// Run runs a request to its end, on the caller's goroutine, while the caller ranges over its events. Each event is on disk
+// before it is yielded. The last one of a run that came to an end is a [boulder.TaskComplete]; a run that did not yields
+// an error last: [ErrStopped], [ErrDeclined], an error that wraps [boulder.ErrFatal], or what a cancelled ctx gives. In
+// every case the boulder can be resumed unless it is over.
+//
+// Cancelling ctx aborts the turns that are running; [Orchestrator.Stop] lets them end. Breaking out of the loop is the
+// same as cancelling ctx.
+func (o *Orchestrator) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, error] {
+	return func(yield func(boulder.Event, error) bool) {
+		r := newRun(o, ctx, yield)
+		r.finish(r.begin(req))
+	}
+}
+
+// Resume goes on with a boulder after a crash, a stop or a fatal fault, as [Orchestrator.Run] does. Finished sub-tasks are
+// not done again. approve is asked if the boulder was waiting for approval.
+func (o *Orchestrator) Resume(ctx context.Context, boulderID string, approve Approve) iter.Seq2[boulder.Event, error] {
+	return func(yield func(boulder.Event, error) bool) {
+		r := newRun(o, ctx, yield)
+		r.finish(r.resume(boulderID, approve))
+	}
+}
+
+// Stop asks all runs of this Orchestrator to end at the next boundary: no new turn is started, those that run may end,
+// their evidence is stored. It returns at once, may be called more than once, and cannot be taken back.
+func (o *Orchestrator) Stop() { o.cancel() }

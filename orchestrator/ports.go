@@ -1,0 +1,49 @@
+package orchestrator
+
+import (
+	"context"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// Planner is the Task Ledger: it turns a request into a plan.
+type Planner interface {
+	// Plan returns a valid plan with a seal that lacks only the base commit. It may block for minutes and honours ctx.
+	// Unusable answers of a model are its own business: it returns a plan with [boulder.OriginFallback] rather than an
+	// error. An error means that nobody could be asked: it wraps [boulder.ErrFatal] where a retry cannot help. The
+	// usage is valid with an error too.
+	Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error)
+}
+
+// Judge is the Progress Ledger: it says whether an ended turn completed its sub-task.
+type Judge interface {
+	// Judge returns a normalised verdict. It may block for minutes and honours ctx; it may be called again for the same
+	// turn after a crash or after [boulder.ErrTrouble]. Unusable answers of a model are its own business: the verdict
+	// then says JudgeUnavailable. An error means that nobody could be asked: it wraps [boulder.ErrFatal] or
+	// [boulder.ErrTrouble]. The usage is valid with an error too.
+	Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error)
+}
+
+// Runner runs turns of attempts in sessions. The orchestrator never runs two turns of one attempt at once, but turns of
+// different attempts side by side.
+type Runner interface {
+	// Run brings one turn to its end and returns what it left behind. It blocks until then.
+	//
+	// The job says how far the turn is. Without Attempt.SessionID: find a session by Attempt.Tag, or create one. Without
+	// Turn.MessageID: send the prompt. With it: the prompt was sent, perhaps; look, and do not send it twice. Before
+	// every side effect that must not happen twice, Run reports the intent ([boulder.SubTaskStart], [boulder.TurnSent]) and
+	// goes on only when report returns nil: it is then stored. An error from report is returned as it is.
+	// [boulder.SubTaskProgress] is reported the same way.
+	//
+	// Errors wrap [boulder.ErrTrouble], [boulder.ErrSessionLost] or [boulder.ErrFatal]; any other error ends the attempt.
+	// When ctx is cancelled, Run stops the agent's turn and returns context.Cause(ctx).
+	Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error)
+}
+
+// Store keeps boulders. Every method may be called from any goroutine.
+type Store interface {
+	// Commit writes all of it in one transaction, and returns when it is on disk. After an error the disk is as it was.
+	Commit(ctx context.Context, c boulder.Changes) error
+	// Load returns what a run needs to go on, or an error that wraps [boulder.ErrNotFound].
+	Load(ctx context.Context, boulderID string) (boulder.Records, error)
+}

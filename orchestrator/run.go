@@ -1,0 +1,278 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/schedule"
+)
+
+// run is one boulder being run. All fields belong to the loop goroutine; workers reach it through msgs only.
+type run struct {
+	o     *Orchestrator
+	state *boulder.State
+	yield func(boulder.Event, error) bool
+	gone  bool // the consumer stopped ranging
+
+	ctx     context.Context // of the caller
+	workCtx context.Context // of the workers
+	abort   context.CancelCauseFunc
+	workers errgroup.Group
+	msgs    chan message
+	done    chan struct{} // closed when the loop does not listen any more
+
+	inflight map[boulder.AttemptRef]bool // work that was launched and has not handed in its result
+	overlaps map[boulder.AttemptRef]*overlap
+	restored map[boulder.AttemptRef]bool // attempts that held a slot before this process
+	acks     []chan<- error              // of reports that are applied but not yet stored
+	wake     time.Time
+	stopping bool
+	grace    <-chan time.Time // ends the patience with running turns after a stop
+	ended    error            // why the run ends before the boulder does
+}
+
+func newRun(o *Orchestrator, ctx context.Context, yield func(boulder.Event, error) bool) *run {
+	r := &run{
+		o: o, state: boulder.NewState(), yield: yield, ctx: ctx, msgs: make(chan message, 64),
+		done: make(chan struct{}), inflight: map[boulder.AttemptRef]bool{},
+	}
+	r.workCtx, r.abort = context.WithCancelCause(context.WithoutCancel(ctx))
+	return r
+}
+
+// begin creates the boulder, plans it if it has no plan, and runs it.
+func (r *run) begin(req Request) error {
+	id := r.o.cfg.NewID()
+	task := req.Task
+	if req.Plan != nil {
+		task = req.Plan.Task
+	}
+	r.state = boulder.NewState()
+	head := boulder.Boulder{
+		ID: id, Task: task, Project: r.o.cfg.Project, Base: req.Base, Model: req.Model, LedgerModel: req.LedgerModel,
+		Constraints: req.Constraints, PlanMode: req.Mode,
+	}
+	if err := r.applyFor(id, boulder.Created{Boulder: head}); err != nil {
+		return err
+	}
+	if req.Plan != nil {
+		if err := r.adopt(req.Plan, req.Plan, req.GatesApproved); err != nil {
+			return err
+		}
+		return r.loop()
+	}
+	return r.planAndLoop(req.Approve, req.GatesApproved)
+}
+
+// resume takes a stored boulder up where it was.
+func (r *run) resume(id string, approve Approve) error {
+	records, err := r.o.cfg.Store.Load(r.ctx, id)
+	if err != nil {
+		return fmt.Errorf("resume: %w", err)
+	}
+	if records.Boulder.Status.Terminal() {
+		return fmt.Errorf("boulder %s is %s: %w", id, records.Boulder.Status, ErrFinished)
+	}
+	if records.Boulder.Project != r.o.cfg.Project {
+		return fmt.Errorf("boulder %s works on %s, not on %s: run resume there, or with -C",
+			id, records.Boulder.Project, r.o.cfg.Project)
+	}
+	if r.state, err = boulder.Restore(records); err != nil {
+		return fmt.Errorf("resume: %w", err)
+	}
+	r.restored = map[boulder.AttemptRef]bool{}
+	for _, o := range r.state.Live() {
+		r.restored[o.Attempt.AttemptRef] = true
+	}
+	if err := r.unpause(); err != nil {
+		return err
+	}
+	if len(r.state.SubTasks) == 0 {
+		return r.planAndLoop(approve, false)
+	}
+	return r.loop()
+}
+
+// unpause brings a paused boulder back to where it was when it was paused.
+func (r *run) unpause() error {
+	if s := r.state.Boulder.Status; s != boulder.Paused && s != boulder.Synthesizing {
+		return nil
+	}
+	to := boulder.Running
+	switch {
+	case len(r.state.SubTasks) > 0:
+	case r.state.Revision != nil:
+		to = boulder.AwaitingApproval
+	default:
+		to = boulder.Planning
+	}
+	return r.apply(boulder.StatusChanged{Status: to, Reason: "resumed"})
+}
+
+// loop is the one loop: decide, commit, act, wait.
+func (r *run) loop() error {
+	for {
+		if err := r.decide(); err != nil {
+			return err
+		}
+		if err := r.commit(); err != nil {
+			return err
+		}
+		if r.state.Boulder.Status.Terminal() {
+			return nil
+		}
+		if !r.halting() {
+			r.launch()
+		}
+		if r.halting() && len(r.inflight) == 0 {
+			return r.pause()
+		}
+		if err := r.wait(); err != nil {
+			return err
+		}
+	}
+}
+
+// halting reports whether the run ends before the boulder does: nothing new is launched.
+func (r *run) halting() bool { return r.stopping || r.ended != nil }
+
+// pause ends the run at a boundary, with everything stored.
+func (r *run) pause() error {
+	err := r.ended
+	if err == nil {
+		err = ErrStopped
+	}
+	if r.state.Boulder.Status == boulder.Running {
+		if applyErr := r.apply(boulder.StatusChanged{Status: boulder.Paused, Reason: err.Error()}); applyErr != nil {
+			return errors.Join(err, applyErr)
+		}
+		if commitErr := r.commit(); commitErr != nil {
+			return errors.Join(err, commitErr)
+		}
+	}
+	return err
+}
+
+// wait blocks until something arrives, then takes in everything else that has arrived.
+func (r *run) wait() error {
+	var timer <-chan time.Time
+	if !r.wake.IsZero() {
+		t := time.NewTimer(r.wake.Sub(r.o.cfg.Now()))
+		defer t.Stop()
+		timer = t.C
+	}
+	var stop, cancelled <-chan struct{}
+	if !r.stopping {
+		stop = r.o.stop.Done()
+	}
+	if r.ended == nil {
+		cancelled = r.ctx.Done()
+	}
+	select {
+	case m := <-r.msgs:
+		if err := r.receive(m); err != nil {
+			return err
+		}
+	case <-timer:
+	case <-stop:
+		r.stopping = true
+		r.grace = time.After(r.o.cfg.StopGrace)
+	case <-r.grace:
+		r.end(ErrStopped)
+	case <-cancelled:
+		r.end(context.Cause(r.ctx))
+	}
+	for {
+		select {
+		case m := <-r.msgs:
+			if err := r.receive(m); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// end makes the run end now: the workers are told to stop their turns.
+func (r *run) end(cause error) {
+	if r.ended == nil {
+		r.ended = cause
+		r.abort(cause)
+	}
+}
+
+// finish ends the workers, waits for them and yields the error that ended the run, if one did.
+func (r *run) finish(err error) {
+	r.abort(errRunOver)
+	close(r.done)
+	_ = r.workers.Wait() // workers hand in their errors as messages
+	if err != nil && !r.gone {
+		r.yield(boulder.Event{}, err)
+	}
+}
+
+var errRunOver = errors.New("the run is over")
+
+// apply makes an event of the body and applies it.
+func (r *run) apply(b boulder.Body) error { return r.applyFor(r.state.Boulder.ID, b) }
+
+func (r *run) applyFor(id string, b boulder.Body) error {
+	_, err := r.state.Apply(boulder.Event{Time: r.o.cfg.Now().UTC(), BoulderID: id, Body: b})
+	return err
+}
+
+// commit writes what the applied events touched, answers the reports among them, and yields the events. An error leaves the
+// state ahead of the disk, so it ends the run.
+func (r *run) commit() error {
+	changes, any := r.state.TakeChanges()
+	if !any {
+		return nil
+	}
+	err := r.o.cfg.Store.Commit(context.WithoutCancel(r.ctx), changes)
+	for _, a := range r.acks {
+		a <- err
+	}
+	r.acks = nil
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for _, e := range changes.Events {
+		if !r.gone && !r.yield(e, nil) {
+			r.gone = true
+			r.end(errAbandoned)
+		}
+	}
+	return nil
+}
+
+var errAbandoned = errors.New("the events are not read any more")
+
+// decide applies what schedule.Compute decides until only work is left to do, and remembers when to wake up.
+func (r *run) decide() error {
+	for {
+		decided := false
+		r.wake = time.Time{}
+		for _, action := range schedule.Compute(r.state, r.o.limits, r.o.cfg.Now()) {
+			body := r.decision(action)
+			if body == nil {
+				continue
+			}
+			decided = true
+			if err := r.apply(body); err != nil {
+				return fmt.Errorf("the scheduler decided what the state refuses: %w", err)
+			}
+			if f, ok := action.(schedule.Finish); ok {
+				return r.apply(synthesize(r.state, f.Status))
+			}
+		}
+		if !decided {
+			return nil
+		}
+	}
+}

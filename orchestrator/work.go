@@ -1,0 +1,328 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/handoff"
+	"github.com/bouldermgr/manager/internal/schedule"
+)
+
+// workKind is what a worker does for an attempt.
+type workKind string
+
+const (
+	workRun   workKind = "run"
+	workJudge workKind = "judge"
+)
+
+// message is what a worker sends: any number of reports, then exactly one result.
+type message struct {
+	ref    boulder.AttemptRef
+	report boulder.Body // nil in a result
+	ack    chan<- error // for a report
+	result *result
+}
+
+// result is how a worker's job ended.
+type result struct {
+	kind     workKind
+	turn     int
+	evidence boulder.Evidence // of a run
+	verdict  boulder.Verdict  // of a judgement
+	usage    boulder.Usage    // of a judgement
+	err      error
+}
+
+// overlap remembers whether another sub-task ran at any time during an attempt.
+type overlap struct{ shared atomic.Bool }
+
+// launch starts the work that should be under way and is not.
+func (r *run) launch() {
+	for _, action := range schedule.Compute(r.state, r.o.limits, r.o.cfg.Now()) {
+		switch a := action.(type) {
+		case schedule.Run:
+			r.start(a.Open, workRun)
+		case schedule.Judge:
+			r.start(a.Open, workJudge)
+		case schedule.Wake:
+			r.wake = a.At
+		}
+	}
+}
+
+func (r *run) start(o *boulder.Open, kind workKind) {
+	ref := o.Attempt.AttemptRef
+	if r.inflight[ref] {
+		return
+	}
+	r.inflight[ref] = true
+	var work func(context.Context) *result
+	if kind == workRun {
+		work = r.runTurn(o, r.overlapOf(ref))
+	} else {
+		work = r.judgeTurn(o)
+	}
+	r.workers.Go(func() error {
+		r.work(ref, kind, work)
+		return nil
+	})
+}
+
+// overlapOf returns the attempt's overlap record and marks it, and those of all live attempts, if there is more than one.
+func (r *run) overlapOf(ref boulder.AttemptRef) *overlap {
+	live := r.state.Live()
+	seen := map[boulder.AttemptRef]*overlap{}
+	for _, o := range live {
+		id := o.Attempt.AttemptRef
+		if seen[id] = r.overlaps[id]; seen[id] == nil {
+			seen[id] = &overlap{}
+		}
+		if len(live) > 1 {
+			seen[id].shared.Store(true)
+		}
+	}
+	r.overlaps = seen
+	return seen[ref]
+}
+
+// work runs on a worker goroutine. It hands in exactly one result, also if the work panics.
+func (r *run) work(ref boulder.AttemptRef, kind workKind, work func(context.Context) *result) {
+	var res *result
+	defer func() {
+		if p := recover(); p != nil {
+			r.o.cfg.Logger.Error("worker panicked", "sub_task", ref.SubTaskID, "panic", p, "stack", string(debug.Stack()))
+			res = &result{kind: kind, err: fmt.Errorf("internal error: %v", p)}
+		}
+		select {
+		case r.msgs <- message{ref: ref, result: res}:
+		case <-r.done:
+		}
+	}()
+	res = work(r.workCtx)
+}
+
+// runTurn prepares a turn on the loop goroutine; what it returns runs on the worker's.
+func (r *run) runTurn(o *boulder.Open, ov *overlap) func(context.Context) *result {
+	job := boulder.Job{
+		BoulderID: r.state.Boulder.ID, Project: r.state.Boulder.Project,
+		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
+		Resume: r.resumePrompt(o), Recovered: r.restored[o.Attempt.AttemptRef] || o.Attempt.Troubles > 0,
+		Alone: func() bool { return !ov.shared.Load() },
+	}
+	if o.Turn.Kind == boulder.TurnBrief && o.Turn.MessageID == "" {
+		job.Files = r.brief(o).Files
+	}
+	return func(ctx context.Context) *result {
+		evidence, err := r.o.cfg.Runner.Run(ctx, job, r.reporter(ctx, job.Attempt.AttemptRef))
+		return &result{kind: workRun, turn: job.Turn.Number, evidence: evidence, err: err}
+	}
+}
+
+func (r *run) judgeTurn(o *boulder.Open) func(context.Context) *result {
+	req := boulder.JudgeRequest{
+		Goal: r.state.Boulder.Goal, Constraints: r.state.Revision.Plan.Constraints,
+		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
+	}
+	return func(ctx context.Context) *result {
+		verdict, usage, err := r.o.cfg.Judge.Judge(ctx, req)
+		return &result{kind: workJudge, turn: req.Turn.Number, verdict: verdict, usage: usage, err: err}
+	}
+}
+
+// reporter gives a worker the function with which it reports: it returns when the report is stored.
+func (r *run) reporter(ctx context.Context, ref boulder.AttemptRef) func(boulder.Body) error {
+	return func(b boulder.Body) error {
+		reply := make(chan error, 1)
+		select {
+		case r.msgs <- message{ref: ref, report: b, ack: reply}:
+		case <-r.done:
+			return context.Cause(ctx)
+		}
+		select {
+		case err := <-reply:
+			return err
+		case <-r.done:
+			return errors.Join(errRunOver, context.Cause(ctx))
+		}
+	}
+}
+
+// receive takes in one message on the loop goroutine.
+func (r *run) receive(m message) error {
+	if m.result != nil {
+		return r.settle(m.ref, m.result)
+	}
+	if err := r.apply(m.report); err != nil {
+		m.ack <- err // refused; nothing changed
+		return nil
+	}
+	r.acks = append(r.acks, m.ack)
+	return nil
+}
+
+// settle turns a worker's result into events.
+func (r *run) settle(ref boulder.AttemptRef, res *result) error {
+	delete(r.inflight, ref)
+	open := r.state.Open(ref.SubTaskID)
+	if open == nil || open.Attempt.AttemptRef != ref {
+		return fmt.Errorf("a worker handed in a result for attempt %d of %q, which is over", ref.Attempt, ref.SubTaskID)
+	}
+	bodies := r.judgeUsage(ref, res)
+	switch {
+	case res.err == nil && res.kind == workRun:
+		bodies = append(bodies, runEvents(open, res)...)
+	case res.err == nil:
+		bodies = append(bodies, boulder.Judged{AttemptRef: ref, Turn: res.turn, Verdict: res.verdict})
+	default:
+		if b := r.failure(open, res.err); b != nil {
+			bodies = append(bodies, b)
+		}
+	}
+	for _, b := range bodies {
+		if err := r.apply(b); err != nil {
+			return fmt.Errorf("a worker's result: %w", err)
+		}
+	}
+	return nil
+}
+
+func (r *run) judgeUsage(ref boulder.AttemptRef, res *result) []boulder.Body {
+	if res.usage == (boulder.Usage{}) {
+		return nil
+	}
+	return []boulder.Body{boulder.UsageReport{
+		SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: "judge", Model: r.state.Boulder.LedgerModel, Usage: res.usage,
+	}}
+}
+
+// runEvents is what an ended turn tells.
+func runEvents(o *boulder.Open, res *result) []boulder.Body {
+	ref := o.Attempt.AttemptRef
+	e := res.evidence
+	bodies := []boulder.Body{boulder.TurnEnded{AttemptRef: ref, Turn: res.turn, Ended: e.Ended, Evidence: e}}
+	for _, g := range e.Gates {
+		run := boulder.GateRun{
+			AttemptRef: ref, Command: g.Command, Passed: g.Green(), ExitCode: g.ExitCode, Millis: g.Duration.Milliseconds(),
+		}
+		if !run.Passed {
+			run.Output = g.Output
+		}
+		bodies = append(bodies, run)
+	}
+	if e.Usage != (boulder.Usage{}) {
+		bodies = append(bodies, boulder.UsageReport{
+			SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: "attempt", Model: o.Attempt.Model, Usage: e.Usage,
+		})
+	}
+	return bodies
+}
+
+// failure is what follows from an error of a worker. A run that is ending needs no event: the attempt stays where it is, and a
+// resume takes it up.
+func (r *run) failure(o *boulder.Open, err error) boulder.Body {
+	reason := err.Error()
+	switch {
+	case r.ended != nil:
+		return nil
+	case errors.Is(err, boulder.ErrFatal):
+		r.end(err)
+		return nil
+	case errors.Is(err, boulder.ErrTrouble):
+		wait := schedule.Backoff(r.o.limits, o.Attempt.Troubles+1)
+		wait += time.Duration(rand.Int64N(int64(wait)/4 + 1)) // so that parallel attempts do not come back as one
+		return boulder.Trouble{AttemptRef: o.Attempt.AttemptRef, Reason: reason, NotBefore: r.o.cfg.Now().Add(wait).UTC()}
+	case errors.Is(err, boulder.ErrSessionLost):
+		return r.decision(schedule.Lost(o, r.o.limits, reason))
+	}
+	return r.decision(schedule.Broken(o, r.o.limits, reason))
+}
+
+// decision makes the event of a scheduler's decision; nil for actions that are work.
+func (r *run) decision(action schedule.Action) boulder.Body {
+	switch a := action.(type) {
+	case schedule.Start:
+		if r.halting() {
+			return nil
+		}
+		ref := a.Open.Attempt.AttemptRef
+		return boulder.Starting{AttemptRef: ref, Tag: tag(r.state.Boulder.ID, ref), Prompt: r.brief(a.Open).Text}
+	case schedule.Complete:
+		v := a.Open.Turn.Verdict
+		return boulder.SubTaskDone{
+			AttemptRef: a.Open.Attempt.AttemptRef, Completed: true, Summary: v.Summary, Output: v.OutputData,
+			Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted,
+		}
+	case schedule.Continue:
+		return boulder.Continuation{
+			AttemptRef: a.Open.Attempt.AttemptRef, Reason: a.Reason, Remaining: a.Open.Turn.Verdict.Remaining,
+			Turn: a.Open.Turn.Number + 1, Prompt: handoff.Continuation(*a.Open.SubTask, *a.Open.Turn),
+		}
+	case schedule.Retry:
+		return boulder.Retry{
+			AttemptRef: a.Open.Attempt.AttemptRef, Reason: a.Reason, Status: a.Status, Uncounted: a.Uncounted,
+			Next: a.Open.Attempt.Attempt + 1, Digest: digest(a),
+		}
+	case schedule.Fail:
+		return boulder.SubTaskDone{
+			AttemptRef: a.Open.Attempt.AttemptRef, Summary: a.Reason, Status: boulder.SubTaskFailed, AttemptStatus: a.Status,
+		}
+	case schedule.Finish:
+		return boulder.StatusChanged{Status: boulder.Synthesizing}
+	}
+	return nil
+}
+
+// digest tells the next attempt why this one failed. A lost session failed at nothing.
+func digest(a schedule.Retry) string {
+	switch {
+	case a.Uncounted:
+		return ""
+	case a.Open.Turn == nil || a.Open.Turn.Verdict == nil:
+		return a.Reason
+	}
+	return handoff.Digest(*a.Open.Turn)
+}
+
+// tag names an attempt's session, so that it can be found although its id was not stored.
+func tag(boulderID string, ref boulder.AttemptRef) string {
+	return fmt.Sprintf("manager:%s/%s#%d", boulderID, ref.SubTaskID, ref.Attempt)
+}
+
+// briefOthers is how many finished sub-tasks a brief mentions beside its dependencies, the newest ones: in a plan of
+// thousands the list must not grow with the plan.
+const briefOthers = 20
+
+// brief builds the first prompt of an attempt. It depends on stored records only.
+func (r *run) brief(o *boulder.Open) boulder.Brief {
+	in := handoff.Input{
+		BoulderID: r.state.Boulder.ID, RunsDir: r.o.cfg.RunsDir, Plan: r.state.Revision.Plan, SubTask: *o.SubTask,
+	}
+	for _, id := range o.SubTask.DependsOn {
+		in.Dependencies = append(in.Dependencies, *r.state.SubTask(id))
+	}
+	for _, t := range r.state.Completed(briefOthers + len(o.SubTask.DependsOn)) {
+		if !slices.Contains(o.SubTask.DependsOn, t.ID) {
+			in.Finished = append(in.Finished, *t)
+		}
+	}
+	limits := handoff.DefaultLimits()
+	if r.o.cfg.Handoff != nil {
+		limits = *r.o.cfg.Handoff
+	}
+	return handoff.Build(in, limits)
+}
+
+func (r *run) resumePrompt(o *boulder.Open) string {
+	return handoff.Resume(handoff.ResumeInput{
+		Boulder: r.state.Boulder, SubTask: *o.SubTask,
+		Completed: r.state.Count(boulder.SubTaskCompleted), Total: len(r.state.SubTasks),
+	})
+}

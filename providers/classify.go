@@ -1,0 +1,116 @@
+package providers
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Classify makes the [*Error] for a failed call: status as in [Error.Status], the provider's own code and text, the
+// headers of the answer, and the error on this side; each may be zero. It is the one place that maps failures to
+// kinds. The caller adds who was asked, and scrubs text with its own key first.
+//
+// Statuses alone are not enough: vendors report missing credit as 400, 402, 403 and 429, a wrong key as 400, 401 and
+// 403, and a request that is too long as 400, 413 and 429. So code and text are looked at first, the gravest meaning
+// before the milder ones, and nothing that waiting cannot cure is taken for something it can.
+func Classify(status int, code, text string, header http.Header, err error) *Error {
+	e := &Error{
+		Status:     status,
+		Code:       clip(Redact(code), 100),
+		Message:    clip(Redact(strings.TrimSpace(text)), maxMessage),
+		RequestID:  firstHeader(header, "x-request-id", "request-id", "x-goog-request-id"),
+		RetryAfter: retryAfter(header, time.Now),
+		Err:        err,
+	}
+	if e.Message == "" && err != nil {
+		e.Message = clip(Redact(err.Error()), maxMessage)
+	}
+	e.Kind = kindOf(status, strings.ToLower(code), strings.ToLower(text), err)
+	return e
+}
+
+func kindOf(status int, code, text string, err error) Kind {
+	says := func(cues ...string) bool {
+		for _, cue := range cues {
+			if strings.Contains(code, cue) || strings.Contains(text, cue) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return KindCanceled
+	case status == http.StatusPaymentRequired,
+		says("insufficient_quota", "billing_hard_limit", "billing_not_active", "credit balance", "insufficient credit",
+			"insufficient balance", "available credits", "spending limit"):
+		return KindQuota
+	case status == http.StatusUnauthorized,
+		says("invalid_api_key", "api_key_invalid", "incorrect api key", "invalid api key", "api key not valid",
+			"authentication_error", "no auth credentials"):
+		return KindAuth
+	case status == http.StatusRequestEntityTooLarge,
+		says("context_length", "exceed_context_size", "maximum context", "context window", "prompt is too long",
+			"maximum prompt length", "input is too long", "request too large", "request_too_large",
+			"exceeds the available context"):
+		return KindContextLength
+	case says("content_filter", "content_policy", "content management policy", "usage policies", "safety_violation"):
+		return KindContentFilter
+	case status == http.StatusForbidden:
+		return KindAuth
+	case status == http.StatusServiceUnavailable, status == 529, says("overloaded"):
+		return KindOverloaded
+	case status == http.StatusTooManyRequests, says("rate_limit", "resource_exhausted"):
+		return KindRateLimit
+	case status >= 500, status == http.StatusRequestTimeout, status == 0, status < 300:
+		return KindNetwork
+	default:
+		return KindBadRequest
+	}
+}
+
+func firstHeader(header http.Header, names ...string) string {
+	for _, name := range names {
+		if value := header.Get(name); value != "" {
+			return clip(Redact(value), 100)
+		}
+	}
+	return ""
+}
+
+// retryAfter reads how long an answer asks to wait: retry-after-ms, or Retry-After in seconds (fractions are seen in
+// the wild) or as a date. A date is compared with the answer's own Date, so that a wrong clock here does not matter.
+func retryAfter(header http.Header, now func() time.Time) time.Duration {
+	if ms, err := strconv.ParseFloat(header.Get("Retry-After-Ms"), 64); err == nil {
+		return seconds(ms / 1000)
+	}
+	value := header.Get("Retry-After")
+	if value == "" {
+		return 0
+	}
+	if s, err := strconv.ParseFloat(value, 64); err == nil {
+		return seconds(s)
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	from, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		from = now()
+	}
+	return max(at.Sub(from), 0)
+}
+
+// seconds converts without overflow; negative and absurd values come from broken proxies.
+func seconds(s float64) time.Duration {
+	const year = 365 * 24 * time.Hour
+	if math.IsNaN(s) || s <= 0 {
+		return 0
+	}
+	return time.Duration(min(s, year.Seconds()) * float64(time.Second))
+}

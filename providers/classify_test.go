@@ -1,0 +1,125 @@
+package providers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bouldermgr/manager/providers"
+)
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		status     int
+		code, text string
+		err        error
+		want       providers.Kind
+		retryable  bool
+	}{
+		{err: context.Canceled, want: providers.KindCanceled},
+		{status: 500, err: fmt.Errorf("read: %w", context.Canceled), want: providers.KindCanceled},
+		{err: context.DeadlineExceeded, want: providers.KindNetwork, retryable: true},
+		{err: io.ErrUnexpectedEOF, want: providers.KindNetwork, retryable: true},
+		{status: 200, err: io.ErrUnexpectedEOF, want: providers.KindNetwork, retryable: true},
+		{status: 402, want: providers.KindQuota},
+		{status: 429, code: "insufficient_quota", want: providers.KindQuota},
+		{status: 400, text: "Your credit balance is too low", want: providers.KindQuota},
+		{status: 401, want: providers.KindAuth},
+		{status: 403, want: providers.KindAuth},
+		{status: 400, code: "API_KEY_INVALID", want: providers.KindAuth},
+		{status: 400, code: "context_length_exceeded", want: providers.KindContextLength},
+		{status: 413, want: providers.KindContextLength},
+		{status: 400, text: "prompt is too long: 210000 tokens", want: providers.KindContextLength},
+		{status: 400, code: "content_filter", want: providers.KindContentFilter},
+		{status: 529, want: providers.KindOverloaded, retryable: true},
+		{status: 200, code: "overloaded_error", want: providers.KindOverloaded, retryable: true},
+		{status: 503, want: providers.KindOverloaded, retryable: true},
+		{status: 429, want: providers.KindRateLimit, retryable: true},
+		// Gemini words its limits per minute like this; waiting helps.
+		{
+			status: 429, code: "RESOURCE_EXHAUSTED",
+			text: "You exceeded your current quota, please check your plan and billing details.",
+			want: providers.KindRateLimit, retryable: true,
+		},
+		{status: 500, want: providers.KindNetwork, retryable: true},
+		{status: 408, want: providers.KindNetwork, retryable: true},
+		{status: 400, want: providers.KindBadRequest},
+		{status: 404, code: "model_not_found", want: providers.KindBadRequest},
+		{status: 302, want: providers.KindBadRequest},
+	} {
+		t.Run(fmt.Sprint(tt.status, tt.code, tt.text, tt.err), func(t *testing.T) {
+			t.Parallel()
+			got := providers.Classify(tt.status, tt.code, tt.text, nil, tt.err)
+			if got.Kind != tt.want || got.Retryable() != tt.retryable {
+				t.Errorf("kind %s, retryable %t: %v", got.Kind, got.Retryable(), got)
+			}
+			if tt.err != nil && !errors.Is(got, tt.err) {
+				t.Error("the cause is lost")
+			}
+		})
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		header map[string]string
+		want   time.Duration
+	}{
+		"none":             {nil, 0},
+		"seconds":          {map[string]string{"Retry-After": "37"}, 37 * time.Second},
+		"fraction":         {map[string]string{"Retry-After": "0.5"}, 500 * time.Millisecond},
+		"milliseconds win": {map[string]string{"Retry-After": "37", "Retry-After-Ms": "1200"}, 1200 * time.Millisecond},
+		"negative":         {map[string]string{"Retry-After": "-3"}, 0},
+		"nonsense":         {map[string]string{"Retry-After": "soon"}, 0},
+		"not a number":     {map[string]string{"Retry-After": "NaN"}, 0},
+		"absurd":           {map[string]string{"Retry-After": "1e300"}, 365 * 24 * time.Hour},
+		"date, by the server's clock": {map[string]string{
+			"Date": "Sat, 01 Nov 2008 10:00:00 GMT", "Retry-After": "Sat, 01 Nov 2008 10:00:42 GMT",
+		}, 42 * time.Second},
+		"date in the past": {map[string]string{
+			"Date": "Sat, 01 Nov 2008 10:00:00 GMT", "Retry-After": "Sat, 01 Nov 2008 09:00:00 GMT",
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			header := http.Header{}
+			for key, value := range tt.header {
+				header.Set(key, value)
+			}
+			if got := providers.Classify(429, "", "", header, nil).RetryAfter; got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// Whatever a provider sends, a message is short, whole characters, and without keys.
+func TestMessageIsBoundedAndRedacted(t *testing.T) {
+	t.Parallel()
+	got := providers.Classify(500, "", "sk-abcdefgh12345678 "+strings.Repeat("ü", 5000), nil, nil)
+	if n := utf8.RuneCountInString(got.Message); n != 600 || !utf8.ValidString(got.Message) {
+		t.Errorf("%d characters", n)
+	}
+	if strings.Contains(got.Error(), "sk-abc") || !strings.Contains(got.Message, "[cut]") {
+		t.Errorf("message: %s", got.Message)
+	}
+}
+
+func TestErrorTellsWhatToDo(t *testing.T) {
+	t.Parallel()
+	failure := providers.Classify(401, "invalid_api_key", "Incorrect API key provided.", nil, nil)
+	failure.Provider, failure.Model, failure.KeyEnv = "openai", "gpt-4o", "OPENAI_API_KEY"
+	want := "openai/gpt-4o: the key was refused (401 invalid_api_key): Incorrect API key provided; " +
+		"check the key in OPENAI_API_KEY and that it may use this model"
+	if failure.Error() != want {
+		t.Errorf("got  %s\nwant %s", failure, want)
+	}
+}

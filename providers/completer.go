@@ -1,0 +1,94 @@
+package providers
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// Completer asks a model for one answer.
+//
+// Complete makes exactly one attempt: no retries, no waiting for a rate limit to pass; [WithRetry] does that. (An
+// adapter may ask a second time within an attempt when an endpoint refuses a feature, such as a response format, that
+// it can do without.) It blocks until the answer is whole, the attempt fails or ctx ends. It does not change or keep
+// req. It may be called from many goroutines at once.
+//
+// A non-nil error is always an [*Error]; the [*Response] is then nil, and what the failed attempt cost, where the
+// provider told, is in the error's Usage. When ctx was cancelled the kind is [KindCanceled]; when a deadline of ctx
+// passed it is [KindNetwork], because the adapter cannot tell the deadline of one attempt from that of the whole work.
+//
+// With a Schema the provider is asked to constrain its answer as well as it can. That is help, not a promise: callers
+// validate, best through [Structured]. An answer to a request with a Schema that was cut by the output limit is an
+// error of [KindTruncated]; without one it is a Response that stopped with [StopLength]. A refusal is
+// [KindContentFilter].
+type Completer interface {
+	Complete(ctx context.Context, req *Request) (*Response, error)
+}
+
+// Request is one question to a model.
+type Request struct {
+	// Model is the provider's own name of the model, without the provider. Empty: the one that the Completer was opened
+	// for, see [Registry.Completer].
+	Model string
+	// System is the instruction that stands above the conversation. Empty: none.
+	System string
+	// Messages is the conversation, oldest first, ending with a user message. Texts are not empty.
+	Messages []Message
+	// Schema is a JSON Schema of the wanted answer; nil asks for plain text. Vendors agree only on this much: the root
+	// is an object, every property is in "required", optional ones are anyOf with null, additionalProperties is false,
+	// no bounds and no patterns. It is sent byte for byte: the order of properties steers generation, so put the reason
+	// before the verdict.
+	Schema json.RawMessage
+	// SchemaName labels the schema for the provider: letters, digits, - and _, at most 64. Defaults to "answer".
+	SchemaName string
+	// MaxOutputTokens limits the answer, reasoning included. Zero: the provider's own limit.
+	MaxOutputTokens int
+	// Temperature is a wish: adapters drop it for models that refuse it, as reasoning models do. Nil: the provider's
+	// default.
+	Temperature *float64
+	// Effort is the provider's own word for how much to reason ("low", "medium", "high"). Empty: its default.
+	Effort string
+}
+
+// Role says who speaks in a [Message].
+type Role string
+
+// The roles of a conversation; the system instruction is [Request.System].
+const (
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+)
+
+// Message is one turn of a conversation.
+type Message struct {
+	Role Role
+	Text string
+}
+
+// Response is a whole answer.
+type Response struct {
+	// Text is the answer without the model's reasoning, where the provider keeps them apart.
+	Text string
+	// Stop says why the model stopped.
+	Stop Stop
+	// Provider is the name under which the adapter was opened, as in [ModelRef].
+	Provider string
+	// Model is the model that answered, as the provider reports it: often a dated version of the one that was asked.
+	Model string
+	// RequestID is the provider's name for the call, for support requests. Empty: not told.
+	RequestID string
+	// Usage is what the call cost.
+	Usage Usage
+}
+
+// Stop says why a model stopped.
+type Stop string
+
+// A filtered answer is no Response but an [Error] of [KindContentFilter].
+const (
+	// StopEnd: the model finished.
+	StopEnd Stop = "end"
+	// StopLength: the output limit was reached, the text is cut.
+	StopLength Stop = "length"
+	// StopOther: the provider gave another reason or none. Treat the text as whole and check it.
+	StopOther Stop = "other"
+)

@@ -1,0 +1,175 @@
+package providers_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/providers"
+)
+
+// answers is the corpus: answers in the forms that models were seen to give, each with what is to be read in it.
+func answers(t testing.TB) map[string]*txtar.Archive {
+	t.Helper()
+	files, err := filepath.Glob("testdata/answers/*.txtar")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d files in the corpus, %v", len(files), err)
+	}
+	corpus := make(map[string]*txtar.Archive)
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		archive := txtar.Parse(data)
+		if len(archive.Files) != 2 {
+			t.Fatalf("%s: want the parts answer and want, or answer and error", file)
+		}
+		corpus[strings.TrimSuffix(filepath.Base(file), ".txtar")] = archive
+	}
+	return corpus
+}
+
+func TestExtractCorpus(t *testing.T) {
+	t.Parallel()
+	for name, archive := range answers(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := providers.Extract(string(archive.Files[0].Data))
+			expected := archive.Files[1]
+			if expected.Name == "error" {
+				if says := strings.TrimSpace(string(expected.Data)); err == nil || !strings.Contains(err.Error(), says) {
+					t.Errorf("got %s and error %v, want an error that says %q", got, err, says)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(decoded(t, expected.Data), decoded(t, got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func decoded(t testing.TB, raw []byte) any {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal(raw, &value); err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
+	return value
+}
+
+// jsonValue draws any JSON value, with strings that are full of what the search looks for.
+func jsonValue(depth int) *rapid.Generator[any] {
+	text := rapid.OneOf(rapid.String(), rapid.StringMatching("[{}\\[\\]\"'\\\\,/*\n\tTrue<>:`]{0,12}"),
+		rapid.SampledFrom([]string{"</think>", "<think>", "```json", "//", "/*", ",}", `\"`, "None", "True"}))
+	leaf := rapid.OneOf(text.AsAny(), rapid.Bool().AsAny(), rapid.Float64Range(-1e6, 1e6).AsAny(), rapid.Just[any](nil))
+	if depth == 0 {
+		return leaf
+	}
+	return rapid.OneOf(leaf, rapid.SliceOfN(jsonValue(depth-1), 0, 3).AsAny(),
+		rapid.MapOfN(text, jsonValue(depth-1), 0, 3).AsAny())
+}
+
+// Any object that a model writes correctly is found again, whatever its strings contain and whatever stands around it.
+func TestExtractFindsEveryValidObject(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		object := rapid.MapOfN(rapid.String(), jsonValue(2), 0, 4).Draw(t, "object")
+		encoded, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		around := rapid.SampledFrom([][2]string{
+			{"", ""}, {"```json\n", "\n```"}, {"<think>It's {\"a</think>\n", ""}, {"I think it's: ", " — or {so}."},
+			{"{\"draft\": 1}\n", ""}, {"[", "]"},
+		}).Draw(t, "around")
+		got, err := providers.Extract(around[0] + string(encoded) + around[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var value any
+		if err := json.Unmarshal(got, &value); err != nil {
+			t.Fatal(err)
+		}
+		want := any(nil)
+		if err := json.Unmarshal(encoded, &want); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, value); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// No beginning of an object is ever completed into one.
+func TestExtractNeverCompletes(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		object := rapid.MapOfN(rapid.String(), jsonValue(2), 1, 4).Draw(t, "object")
+		encoded, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut := rapid.IntRange(0, len(encoded)-1).Draw(t, "cut")
+		if got, err := providers.Extract(string(encoded[:cut])); err == nil {
+			t.Fatalf("%s became %s", encoded[:cut], got)
+		}
+	})
+}
+
+// Hostile answers take no longer than long ones: in quadratic time each of these would take minutes.
+func TestExtractIsLinear(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{
+		"{", "{\"", "[", "[{", "[{\"", "{}", "[{}]", "{\"a\":", "'", "<think>", "</think>", "<think></think>", "/*", "{/*",
+		"\\", "{'a'}",
+	} {
+		text := strings.Repeat(part, (1<<20)/len(part))
+		start := time.Now()
+		_, _ = providers.Extract(text)
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("1 MiB of %q took %s", part, took)
+		}
+	}
+	if _, err := providers.Extract(strings.Repeat(" ", 2<<20)); err == nil || !strings.Contains(err.Error(), "too long") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func FuzzExtract(f *testing.F) {
+	for _, archive := range answers(f) {
+		f.Add(string(archive.Files[0].Data))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := providers.Extract(text)
+		if err != nil {
+			if got != nil || err.Error() == "" || !utf8.ValidString(err.Error()) {
+				t.Fatalf("got %q with error %q", got, err)
+			}
+			return
+		}
+		var object map[string]any
+		if err := json.Unmarshal(got, &object); err != nil || object == nil {
+			t.Fatalf("%q is not an object: %v", got, err)
+		}
+		again, err := providers.Extract(string(got))
+		if err != nil {
+			t.Fatalf("%q is not found again: %v", got, err)
+		}
+		if diff := cmp.Diff(decoded(t, got), decoded(t, again)); diff != "" {
+			t.Fatalf("reading it twice changes it:\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,99 @@
+// Package transport makes the HTTP client that the adapters hand to their SDKs. It keeps of every answer what SDKs
+// drop: the status, the headers and the raw body. An error inside a 200 answer or a Retry-After header is then not
+// lost, whatever the SDK thinks of it.
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// maxBody bounds an answer in bytes. The largest honest one, 128k tokens with escapes, is below 2 MiB.
+const maxBody = 16 << 20
+
+// ErrRedirect is in the chain of the error of a request that would have been redirected.
+var ErrRedirect = errors.New("redirect refused")
+
+// ErrTooLarge is in the chain of the error of a request whose answer exceeds 16 MiB.
+var ErrTooLarge = fmt.Errorf("answer is larger than %d MiB", maxBody>>20)
+
+// Answer is what the server said last within one context; see [Record]. Zero: it said nothing.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+type answerKey struct{}
+
+// Record gives a context for one attempt. The Answer is filled in while an SDK uses the context, and may be read when
+// the SDK has returned.
+func Record(ctx context.Context) (context.Context, *Answer) {
+	answer := new(Answer)
+	return context.WithValue(ctx, answerKey{}, answer), answer
+}
+
+// Client gives a copy of base that records answers, reads them whole and refuses redirects which would carry the key
+// somewhere else or turn the request into another. Nil base: a client with the default transport. Attempts are bounded
+// by their context, so base should have no Timeout of its own.
+func Client(base *http.Client) *http.Client {
+	if base == nil {
+		base = new(http.Client)
+	}
+	client := *base
+	client.Transport = recorder{next: base.Transport}
+	client.CheckRedirect = checkRedirect
+	return &client
+}
+
+// checkRedirect follows within one server only. It names no more than the host: the rest of a location may be secret.
+func checkRedirect(next *http.Request, via []*http.Request) error {
+	first := via[0]
+	switch {
+	case len(via) >= 3:
+		return fmt.Errorf("%w: %d in a row", ErrRedirect, len(via))
+	case next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host:
+		return fmt.Errorf("%w: %s://%s sends on to %s://%s; use that as the base URL if you trust it",
+			ErrRedirect, first.URL.Scheme, first.URL.Host, next.URL.Scheme, next.URL.Host)
+	case next.Method != first.Method:
+		return fmt.Errorf("%w: %s would turn %s into %s; check the base URL",
+			ErrRedirect, first.URL.Host, first.Method, next.Method)
+	}
+	return nil
+}
+
+type recorder struct{ next http.RoundTripper }
+
+// RoundTrip reads the whole answer before it returns, so that a cut body is an error here, of one kind for all SDKs.
+func (t recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	next := t.next
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	resp, err := next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	body, err := readAll(resp.Body)
+	if answer, ok := req.Context().Value(answerKey{}).(*Answer); ok {
+		*answer = Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read answer (status %d): %w", resp.StatusCode, err)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
+}
+
+func readAll(body io.ReadCloser) ([]byte, error) {
+	read, err := io.ReadAll(io.LimitReader(body, maxBody+1))
+	err = errors.Join(err, body.Close())
+	if err == nil && len(read) > maxBody {
+		return read[:maxBody], ErrTooLarge
+	}
+	return read, err
+}

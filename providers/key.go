@@ -1,0 +1,56 @@
+package providers
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+)
+
+// redacted stands where a secret was.
+const redacted = "[redacted]"
+
+// Key is a provider's secret. However it is printed, logged or marshalled, it reads "[redacted]"; only [Key.Reveal]
+// gives the secret. The zero value is "no key".
+type Key struct {
+	// A function and not a string: fmt reaches unexported fields of an enclosing struct by reflection, past every
+	// String method, and would print a string; of a function it prints the address.
+	reveal func() string
+}
+
+// NewKey wraps a secret. Surrounding white space, which comes along when keys are read from files, is cut off.
+func NewKey(secret string) Key {
+	secret = strings.TrimSpace(secret)
+	if secret == "" {
+		return Key{}
+	}
+	return Key{reveal: func() string { return secret }}
+}
+
+// Reveal gives the secret, for the header of a request and nothing else.
+func (k Key) Reveal() string {
+	if k.reveal == nil {
+		return ""
+	}
+	return k.reveal()
+}
+
+// IsZero reports that there is no key.
+func (k Key) IsZero() bool { return k.reveal == nil }
+
+// Scrub replaces the secret itself in s, whatever it looks like, and then what [Redact] knows. A secret shorter than
+// eight bytes is a placeholder for a server that wants none ("none", "ollama"): replacing it would only mangle words.
+func (k Key) Scrub(s string) string {
+	if secret := k.Reveal(); len(secret) >= 8 {
+		s = strings.ReplaceAll(s, secret, redacted)
+	}
+	return Redact(s)
+}
+
+// Format implements [fmt.Formatter] for every verb.
+func (k Key) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
+
+// LogValue implements [slog.LogValuer].
+func (k Key) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// MarshalText covers JSON and YAML.
+func (k Key) MarshalText() ([]byte, error) { return []byte(redacted), nil }

@@ -1,0 +1,66 @@
+package providers
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxModelRef bounds a reference in bytes; the longest seen in OpenCode's catalogue is below 100.
+const maxModelRef = 256
+
+// ModelRef names a model of a provider, written "provider/model" as OpenCode writes it. The model part may contain
+// slashes ("openrouter/anthropic/claude-sonnet-4.5"). Models are free strings: vendors add and drop them monthly.
+// The zero value means "none named".
+type ModelRef struct {
+	Provider string
+	Model    string
+}
+
+// ParseModel reads "provider/model". Both parts must be there; spaces and control characters are refused, so that a
+// reference can be used in a flag, a log line or a file name's label without quoting.
+func ParseModel(s string) (ModelRef, error) {
+	provider, model, found := strings.Cut(s, "/")
+	switch {
+	case s == "":
+		return ModelRef{}, fmt.Errorf("no model named; write provider/model, for example openai/gpt-4o")
+	case len(s) > maxModelRef:
+		return ModelRef{}, fmt.Errorf("model reference of %d bytes is longer than %d", len(s), maxModelRef)
+	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' }):
+		return ModelRef{}, fmt.Errorf("model reference %q contains spaces or unprintable characters", s)
+	case !found:
+		return ModelRef{}, fmt.Errorf("%q names no provider; write provider/model, for example openai/%s", s, s)
+	case provider == "" || model == "":
+		return ModelRef{}, fmt.Errorf("%q is half a model reference; write provider/model, for example openai/gpt-4o", s)
+	}
+	return ModelRef{Provider: provider, Model: model}, nil
+}
+
+// String gives "provider/model", or "" for the zero value.
+func (r ModelRef) String() string {
+	if r.IsZero() {
+		return ""
+	}
+	return r.Provider + "/" + r.Model
+}
+
+// IsZero reports that no model is named.
+func (r ModelRef) IsZero() bool { return r == ModelRef{} }
+
+// MarshalText writes what [ModelRef.UnmarshalText] reads; JSON and YAML use both.
+func (r ModelRef) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads a reference as [ParseModel] does, and an empty text as the zero value.
+func (r *ModelRef) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*r = ModelRef{}
+		return nil
+	}
+	parsed, err := ParseModel(string(text))
+	if err != nil {
+		return err
+	}
+	*r = parsed
+	return nil
+}

@@ -1,0 +1,38 @@
+package openai_test
+
+import (
+	"net/http"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/openai"
+	"github.com/bouldermgr/manager/providers/providerstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for _, param := range []openai.TokenParam{openai.MaxTokens, openai.MaxCompletionTokens} {
+		t.Run(string(param), func(t *testing.T) {
+			providerstest.Run(t, providerstest.Adapter{
+				Provider: "local",
+				KeyEnv:   "LOCAL_KEY",
+				Wire:     wire,
+				Open: func(t *testing.T, url string, key providers.Key, client *http.Client) providers.Completer {
+					t.Helper()
+					endpoint := openai.Endpoint{
+						Name: "local", BaseURL: url + "/v1", KeyEnv: "LOCAL_KEY", TokenParam: param,
+					}
+					c, err := openai.New(endpoint, key, openai.Options{HTTPClient: client})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return c
+				},
+			})
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package openai
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+)
+
+// Structured says which form of structured output an endpoint offers.
+type Structured string
+
+// From strong to weak. Where an endpoint refuses the stronger form, the adapter steps down by itself and remembers it.
+const (
+	// JSONSchema: the answer is constrained to the schema.
+	JSONSchema Structured = "json_schema"
+	// JSONObject: the answer is some JSON object; the schema is part of the prompt.
+	JSONObject Structured = "json_object"
+	// Prompted: nothing but the schema in the prompt.
+	Prompted Structured = "none"
+)
+
+// TokenParam is the name of the parameter that limits the answer.
+type TokenParam string
+
+// OpenAI and xAI want the newer name; older compatible servers know only the other one and ignore the newer.
+const (
+	MaxTokens           TokenParam = "max_tokens"
+	MaxCompletionTokens TokenParam = "max_completion_tokens"
+)
+
+// Endpoint describes an OpenAI-compatible server; the tags are those of the configuration file.
+type Endpoint struct {
+	// Name is the provider's name in model references; required.
+	Name string `json:"name" yaml:"name"`
+	// BaseURL is the address up to and without "/chat/completions", usually ending in "/v1"; required. It may not
+	// contain a password or a query: addresses are printed, secrets belong into KeyEnv.
+	BaseURL string `json:"base_url" yaml:"base_url"`
+	// KeyEnv names the environment variable with the key. Empty: the server wants none.
+	KeyEnv string `json:"key_env,omitempty" yaml:"key_env,omitempty"`
+	// Model is the ledger model to use when the user named none. Empty: this endpoint is not chosen by default.
+	Model string `json:"model,omitempty" yaml:"model,omitempty"`
+	// Structured is the strongest form of structured output to ask for. Defaults to json_schema.
+	Structured Structured `json:"structured,omitempty" yaml:"structured,omitempty"`
+	// TokenParam defaults to max_tokens.
+	TokenParam TokenParam `json:"token_param,omitempty" yaml:"token_param,omitempty"`
+}
+
+// Validate says what is wrong with a configured endpoint.
+func (e Endpoint) Validate() error {
+	if e.Name == "" {
+		return fmt.Errorf("endpoint %s has no name", e.BaseURL)
+	}
+	u, err := url.Parse(e.BaseURL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("endpoint %s: base_url must be a whole address such as https://host/v1", e.Name)
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("endpoint %s: base_url may not contain a password, query or fragment; put the key into an "+
+			"environment variable and name it in key_env", e.Name)
+	}
+	if !slices.Contains([]Structured{"", JSONSchema, JSONObject, Prompted}, e.Structured) {
+		return fmt.Errorf("endpoint %s: structured is %q; use %s, %s or %s",
+			e.Name, e.Structured, JSONSchema, JSONObject, Prompted)
+	}
+	if !slices.Contains([]TokenParam{"", MaxTokens, MaxCompletionTokens}, e.TokenParam) {
+		return fmt.Errorf("endpoint %s: token_param is %q; use %s or %s",
+			e.Name, e.TokenParam, MaxTokens, MaxCompletionTokens)
+	}
+	return nil
+}
+
+func (e Endpoint) withDefaults() Endpoint {
+	if e.Structured == "" {
+		e.Structured = JSONSchema
+	}
+	if e.TokenParam == "" {
+		e.TokenParam = MaxTokens
+	}
+	return e
+}

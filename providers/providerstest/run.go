@@ -1,0 +1,352 @@
+package providerstest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/providers"
+)
+
+// secret looks like no vendor's key, so that only an adapter that scrubs its own key passes.
+const secret = "conformance.secret.0123456789"
+
+const schema = `{"type":"object","properties":{"zebra":{"type":"string"},"apple":{"type":"string"}},` +
+	`"required":["zebra","apple"],"additionalProperties":false}`
+
+// Run tests an adapter against the contract of [providers.Completer].
+func Run(t *testing.T, a Adapter) {
+	t.Run("success", a.success)
+	t.Run("usage", a.usage)
+	t.Run("structured", a.structured)
+	t.Run("prose is passed on", a.prose)
+	t.Run("length", a.length)
+	t.Run("errors", a.errors)
+	t.Run("refused connection", a.refused)
+	t.Run("cancelled", a.cancelled)
+	t.Run("deadline", a.deadline)
+	t.Run("key stays secret", a.secrecy)
+	t.Run("many at once", a.concurrent)
+}
+
+func (a Adapter) has(f Feature) bool { return !slices.Contains(a.Lacks, f) }
+
+// serve starts a server that answers with respond, and gives a Completer for it.
+func (a Adapter) serve(t *testing.T, respond func(Seen) Reply) providers.Completer {
+	t.Helper()
+	server := httptest.NewServer(a.Wire(respond))
+	t.Cleanup(server.Close)
+	return a.open(t, server.URL)
+}
+
+func (a Adapter) open(t *testing.T, url string) providers.Completer {
+	t.Helper()
+	httpTransport := &http.Transport{}
+	t.Cleanup(httpTransport.CloseIdleConnections)
+	return a.Open(t, url, providers.NewKey(secret), &http.Client{Transport: httpTransport})
+}
+
+func question() *providers.Request {
+	return &providers.Request{
+		Model:           "some-model",
+		System:          "You are a judge.",
+		MaxOutputTokens: 777,
+		Messages: []providers.Message{
+			{Role: providers.RoleUser, Text: "Is it done?"},
+			{Role: providers.RoleAssistant, Text: "Nearly."},
+			{Role: providers.RoleUser, Text: "And now?"},
+		},
+	}
+}
+
+func answer(text string) Reply {
+	return Reply{Text: text, Stop: providers.StopEnd, Usage: providers.Usage{Input: 20, Output: 5}}
+}
+
+func (a Adapter) success(t *testing.T) {
+	t.Parallel()
+	var seen Seen
+	c := a.serve(t, func(s Seen) Reply {
+		seen = s
+		reply := answer("Yes, all of it.")
+		reply.RequestID = "req-42"
+		return reply
+	})
+	req := question()
+	resp, err := c.Complete(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.Text != "Yes, all of it." || resp.Stop != providers.StopEnd {
+		t.Errorf("got %q, stop %q", resp.Text, resp.Stop)
+	}
+	if resp.Provider != a.Provider || resp.Model == "" {
+		t.Errorf("answered by %q/%q", resp.Provider, resp.Model)
+	}
+	if a.has(RequestIDs) && resp.RequestID != "req-42" {
+		t.Errorf("request id %q", resp.RequestID)
+	}
+	want := Seen{Key: seen.Key, Model: req.Model, System: req.System, Messages: req.Messages}
+	if a.has(KeyHeader) {
+		want.Key = secret
+	}
+	if a.has(OutputLimit) {
+		want.MaxOutputTokens = req.MaxOutputTokens
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("the server saw another request (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(question(), req); diff != "" {
+		t.Errorf("the request was changed:\n%s", diff)
+	}
+}
+
+func (a Adapter) usage(t *testing.T) {
+	t.Parallel()
+	want := providers.Usage{Input: 1000, Output: 90}
+	if a.has(CachedTokens) {
+		want.CachedInput = 600
+	}
+	if a.has(ReasoningTokens) {
+		want.Reasoning = 40
+	}
+	c := a.serve(t, func(Seen) Reply {
+		reply := answer("ok")
+		reply.Usage = want
+		return reply
+	})
+	resp, err := c.Complete(t.Context(), question())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := resp.Usage
+	got.Cost = nil // some providers tell it; what it is, is theirs to test
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("usage (-want +got):\n%s", diff)
+	}
+}
+
+func (a Adapter) structured(t *testing.T) {
+	t.Parallel()
+	var seen Seen
+	c := a.serve(t, func(s Seen) Reply {
+		seen = s
+		return answer(`{"zebra":"z","apple":"a"}`)
+	})
+	req := question()
+	req.Schema = json.RawMessage(schema)
+	resp, err := c.Complete(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]string
+	if err := json.Unmarshal([]byte(resp.Text), &got); err != nil || got["apple"] != "a" {
+		t.Errorf("answer %q: %v", resp.Text, err)
+	}
+	// The order of properties steers generation, so a re-encoded schema with sorted keys is a defect.
+	zebra, apple := strings.Index(string(seen.Schema), `"zebra"`), strings.Index(string(seen.Schema), `"apple"`)
+	if zebra < 0 || apple < zebra {
+		t.Errorf("schema on the wire: %s", seen.Schema)
+	}
+}
+
+// prose: whether an answer follows the schema is for the caller to find out, and to repair.
+func (a Adapter) prose(t *testing.T) {
+	t.Parallel()
+	c := a.serve(t, func(Seen) Reply { return answer("I would rather not use JSON.") })
+	req := question()
+	req.Schema = json.RawMessage(schema)
+	resp, err := c.Complete(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.Text != "I would rather not use JSON." {
+		t.Errorf("got %q", resp.Text)
+	}
+}
+
+func (a Adapter) length(t *testing.T) {
+	t.Parallel()
+	c := a.serve(t, func(Seen) Reply {
+		reply := answer("It all began")
+		reply.Stop = providers.StopLength
+		return reply
+	})
+	resp, err := c.Complete(t.Context(), question())
+	if err != nil || resp.Stop != providers.StopLength || resp.Text != "It all began" {
+		t.Errorf("plain text: %+v, %v", resp, err)
+	}
+	req := question()
+	req.Schema = json.RawMessage(schema)
+	failure := failed(t, c, req)
+	if failure.Kind != providers.KindTruncated {
+		t.Errorf("structured: kind %s: %v", failure.Kind, failure)
+	}
+	if failure.Usage.Output != 5 {
+		t.Errorf("a cut answer is billed, got usage %v", failure.Usage)
+	}
+}
+
+func (a Adapter) errors(t *testing.T) {
+	for fault, kind := range map[Fault]providers.Kind{
+		FaultAuth:          providers.KindAuth,
+		FaultQuota:         providers.KindQuota,
+		FaultRateLimit:     providers.KindRateLimit,
+		FaultOverloaded:    providers.KindOverloaded,
+		FaultContextLength: providers.KindContextLength,
+		FaultFiltered:      providers.KindContentFilter,
+		FaultUnknownModel:  providers.KindBadRequest,
+		FaultInternal:      providers.KindNetwork,
+		FaultCut:           providers.KindNetwork,
+	} {
+		t.Run(string(fault), func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int32
+			c := a.serve(t, func(Seen) Reply {
+				calls.Add(1)
+				return Reply{Fault: fault, RetryAfter: 37 * time.Second, Message: "the provider's own words"}
+			})
+			failure := failed(t, c, question())
+			if failure.Kind != kind {
+				t.Errorf("kind %s, want %s: %v", failure.Kind, kind, failure)
+			}
+			if failure.Provider != a.Provider || failure.Model != "some-model" {
+				t.Errorf("about %q/%q", failure.Provider, failure.Model)
+			}
+			if n := calls.Load(); n != 1 {
+				t.Errorf("%d requests in one attempt", n)
+			}
+			if fault == FaultRateLimit && a.has(RetryAfter) && failure.RetryAfter != 37*time.Second {
+				t.Errorf("retry after %s", failure.RetryAfter)
+			}
+			if fault == FaultAuth && !strings.Contains(failure.Error(), a.KeyEnv) {
+				t.Errorf("%q does not name %s", failure, a.KeyEnv)
+			}
+		})
+	}
+}
+
+func (a Adapter) refused(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	url := server.URL
+	server.Close()
+	if failure := failed(t, a.open(t, url), question()); failure.Kind != providers.KindNetwork {
+		t.Errorf("kind %s: %v", failure.Kind, failure)
+	}
+}
+
+// hang makes a server that answers only when the test ends, and tells when it was asked.
+func (a Adapter) hang(t *testing.T) (c providers.Completer, asked <-chan struct{}) {
+	t.Helper()
+	arrived, release := make(chan struct{}, 1), make(chan struct{})
+	c = a.serve(t, func(Seen) Reply {
+		arrived <- struct{}{}
+		<-release
+		return answer("too late")
+	})
+	t.Cleanup(func() { close(release) }) // before the server's Close, which waits for its handlers
+	return c, arrived
+}
+
+func (a Adapter) cancelled(t *testing.T) {
+	t.Parallel()
+	c, asked := a.hang(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	stop := context.AfterFunc(t.Context(), cancel)
+	defer stop()
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Complete(ctx, question())
+		done <- err
+	}()
+	<-asked
+	cancel()
+	err := <-done
+	failure, ok := errors.AsType[*providers.Error](err)
+	if !ok || failure.Kind != providers.KindCanceled || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func (a Adapter) deadline(t *testing.T) {
+	t.Parallel()
+	c, _ := a.hang(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := c.Complete(ctx, question())
+	failure, ok := errors.AsType[*providers.Error](err)
+	if !ok || failure.Kind != providers.KindNetwork || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// secrecy: servers echo keys in their errors, and people print what they have.
+func (a Adapter) secrecy(t *testing.T) {
+	t.Parallel()
+	c := a.serve(t, func(Seen) Reply {
+		return Reply{Fault: FaultAuth, Message: "Incorrect API key provided: " + secret}
+	})
+	_, err := c.Complete(t.Context(), question())
+	for what, printed := range map[string]string{
+		"error":         err.Error(),
+		"error in full": fmt.Sprintf("%+v %#v", err, err),
+		"completer":     fmt.Sprintf("%v %+v %#v", c, c, c),
+	} {
+		if strings.Contains(printed, secret) {
+			t.Errorf("the %s shows the key: %s", what, printed)
+		}
+	}
+	for cause := err; cause != nil; cause = errors.Unwrap(cause) {
+		if strings.Contains(fmt.Sprintf("%+v", cause), secret) {
+			t.Errorf("%T in the chain shows the key", cause)
+		}
+	}
+}
+
+func (a Adapter) concurrent(t *testing.T) {
+	t.Parallel()
+	c := a.serve(t, func(s Seen) Reply { return answer(s.Messages[0].Text) })
+	const callers = 8
+	results := make(chan error, callers)
+	for i := range callers {
+		go func() {
+			req := question()
+			req.Messages = []providers.Message{{Role: providers.RoleUser, Text: fmt.Sprint("caller ", i)}}
+			resp, err := c.Complete(t.Context(), req)
+			if err == nil && resp.Text != req.Messages[0].Text {
+				err = fmt.Errorf("caller %d got %q", i, resp.Text)
+			}
+			results <- err
+		}()
+	}
+	for range callers {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// failed makes a call that has to fail with an *Error and no Response.
+func failed(t *testing.T, c providers.Completer, req *providers.Request) *providers.Error {
+	t.Helper()
+	resp, err := c.Complete(t.Context(), req)
+	failure, ok := errors.AsType[*providers.Error](err)
+	if !ok {
+		t.Fatalf("got %+v and error %v, want a *providers.Error", resp, err)
+	}
+	if resp != nil {
+		t.Errorf("got an answer with the error: %+v", resp)
+	}
+	return failure
+}

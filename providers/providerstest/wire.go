@@ -1,0 +1,91 @@
+// Package providerstest checks that an adapter keeps the contract of [providers.Completer]. Every adapter's test calls
+// [Run] with a [Wire] that speaks its provider's format; the scenarios and what is expected of them are the same for
+// all.
+package providerstest
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/providers"
+)
+
+// Adapter is what [Run] tests.
+type Adapter struct {
+	// Provider is the name that the adapter reports in answers and errors.
+	Provider string
+	// KeyEnv is the variable that an auth error has to name. Empty: the adapter knows of none.
+	KeyEnv string
+	// Open makes the adapter for a server at baseURL. client is to be used for all requests; Run closes its connections.
+	Open func(t *testing.T, baseURL string, key providers.Key, client *http.Client) providers.Completer
+	// Wire makes a server that speaks the provider's format: it decodes each request for a completion, calls respond,
+	// and renders the reply. Whatever else the protocol needs (sessions, catalogues) it answers by itself.
+	Wire func(respond func(Seen) Reply) http.Handler
+	// Lacks names what the provider cannot do; scenarios that need it are skipped, visibly.
+	Lacks []Feature
+}
+
+// Feature is something that not every provider has.
+type Feature string
+
+// The features that [Adapter.Lacks] can name.
+const (
+	KeyHeader       Feature = "sends the key"
+	RequestIDs      Feature = "tells a request id"
+	RetryAfter      Feature = "tells when to come back"
+	OutputLimit     Feature = "limits the answer"
+	CachedTokens    Feature = "tells cached tokens"
+	ReasoningTokens Feature = "tells reasoning tokens"
+)
+
+// Seen is a request as the server read it off the wire.
+type Seen struct {
+	Key             string
+	Model           string
+	System          string
+	Messages        []providers.Message
+	Schema          json.RawMessage
+	MaxOutputTokens int
+}
+
+// Reply is what the server shall answer. With a Fault the other fields say how to fail, without one how to succeed.
+type Reply struct {
+	Text      string
+	Stop      providers.Stop
+	Usage     providers.Usage
+	RequestID string
+
+	Fault      Fault
+	RetryAfter time.Duration
+	// Message is the text of the error.
+	Message string
+}
+
+// Fault is a way to fail.
+type Fault string
+
+// A wire renders each the way its provider does.
+const (
+	FaultNone          Fault = ""
+	FaultAuth          Fault = "wrong key"
+	FaultQuota         Fault = "no credit"
+	FaultRateLimit     Fault = "too many requests"
+	FaultOverloaded    Fault = "overloaded"
+	FaultContextLength Fault = "prompt too long"
+	FaultFiltered      Fault = "filtered"
+	FaultUnknownModel  Fault = "unknown model"
+	FaultInternal      Fault = "internal server error"
+	// FaultCut: the answer breaks off in its middle and the connection is closed.
+	FaultCut Fault = "cut connection"
+)
+
+// Cut sends half of a body that claims to be whole, for wires to render [FaultCut] with.
+func Cut(w http.ResponseWriter, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(body[:len(body)/2])
+	_ = http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler) // the one way in which net/http lets a handler drop the connection
+}

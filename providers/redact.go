@@ -1,0 +1,50 @@
+package providers
+
+import (
+	"regexp"
+	"unicode/utf8"
+)
+
+// maxMessage is the longest text of a provider that is kept in an [Error], in characters. Gateways answer with whole
+// HTML pages.
+const maxMessage = 600
+
+// secrets matches keys by their form. Vendors echo keys partly starred in their errors, hence the * in the classes.
+var secrets = []struct {
+	pattern *regexp.Regexp
+	with    string
+}{
+	{regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=*-]{6,}`), "$1 " + redacted},
+	{regexp.MustCompile(`\b(?:sk|xai|gsk|pk|rk)[-_][A-Za-z0-9_*-]{8,}`), redacted},
+	{regexp.MustCompile(`\bAIza[A-Za-z0-9_*-]{6,}`), redacted},
+	{regexp.MustCompile(`(?i)([?&\s"']|^)((?:api[-_]?)?key|access_token|token)=[^&\s"'<>]+`), "$1$2=" + redacted},
+	{
+		regexp.MustCompile(`(?i)\b((?:x-)?(?:goog-)?api[-_]?key["']?\s*[:=]\s*["']?)[A-Za-z0-9._~+/=*-]{6,}`),
+		"${1}" + redacted,
+	},
+}
+
+// Redact replaces what looks like a key in a text that is about to be logged, stored or shown: sk-…, xai-…, AIza…,
+// "Bearer …", "key=…" and their kin. It knows keys by form only; [Key.Scrub] also knows the key itself.
+func Redact(s string) string {
+	for _, secret := range secrets {
+		s = secret.pattern.ReplaceAllString(s, secret.with)
+	}
+	return s
+}
+
+// clip cuts s to at most limit characters, visibly.
+func clip(s string, limit int) string {
+	const mark = "… [cut]"
+	if utf8.RuneCountInString(s) <= limit {
+		return s
+	}
+	keep := limit - utf8.RuneCountInString(mark)
+	for i := range s {
+		if keep == 0 {
+			return s[:i] + mark
+		}
+		keep--
+	}
+	return s
+}

@@ -1,0 +1,220 @@
+package providers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+)
+
+const (
+	// repairPause grows with each repair: a model that just failed is often one under load.
+	repairPause = 250 * time.Millisecond
+	// maxQuoted bounds how much of a bad answer is shown to the model again, in characters.
+	maxQuoted = 8000
+)
+
+// StructuredOptions tunes [Structured] and [Decode]. The zero value is usable.
+type StructuredOptions[T any] struct {
+	// Repairs is how many times a bad answer is sent back with the reason. Defaults to 3; negative means none.
+	Repairs int
+	// Check judges a decoded answer and may complete it. Its error is shown to the model word for word, so it says what
+	// is wrong and what would be right. Nil: anything that decodes is good. It is called once for each candidate.
+	Check func(*T) error
+	// Strict refuses keys that T does not have. Without it they are ignored: models like to add some.
+	Strict bool
+	// OnUsage, if set, is called after each model call, failed ones included, with what it cost.
+	OnUsage func(Usage)
+}
+
+// Structured asks c until it has an answer that decodes into a T and passes opts.Check, and gives the summed usage of
+// all calls, whether it succeeds or not. T is a struct or a map: the root of the answer is a JSON object.
+//
+// A bad answer goes back to the model with the exact reason, after a pause of 250 ms times the number of the repair. An
+// answer cut by the output limit is asked for again, shorter and with twice the limit the first time. Other errors of c
+// are returned as they are. When the repairs are used up the error is an [*Error] of [KindMalformedOutput], or
+// [KindTruncated] if the last answer was cut. req is not changed.
+func Structured[T any](
+	ctx context.Context, c Completer, req *Request, opts StructuredOptions[T],
+) (T, Usage, error) {
+	var zero T
+	var spent Usage
+	account := func(u Usage) {
+		spent = spent.Add(u)
+		if opts.OnUsage != nil {
+			opts.OnUsage(u)
+		}
+	}
+	dialogue := newRepairDialogue(req)
+	for repair := 0; ; repair++ {
+		reply, failure := dialogue.ask(ctx, c)
+		account(reply.usage)
+		if failure != nil {
+			return zero, spent, failure
+		}
+		var problem *Error
+		if reply.cut {
+			problem = reply.failure(KindTruncated, errCut)
+		} else {
+			value, err := Decode(reply.text, opts)
+			if err == nil {
+				return value, spent, nil
+			}
+			problem = reply.failure(KindMalformedOutput, err)
+		}
+		problem.Usage = spent
+		if repair >= opts.repairs() {
+			return zero, spent, problem
+		}
+		dialogue.object(reply, problem)
+		if !pause(ctx, repairPause*time.Duration(repair+1)) {
+			return zero, spent, canceled(ctx, problem)
+		}
+	}
+}
+
+func (o StructuredOptions[T]) repairs() int {
+	if o.Repairs == 0 {
+		return 3
+	}
+	return o.Repairs
+}
+
+// Decode is the pure part of [Structured]: it gives the last object in a model's answer that decodes into a T and
+// passes opts.Check. The error is about the last object of the answer, in words fit for the model.
+func Decode[T any](text string, opts StructuredOptions[T]) (T, error) {
+	var zero T
+	found, err := candidates(text)
+	if err != nil {
+		return zero, err
+	}
+	var problem error
+	for _, raw := range found {
+		value, err := decodeObject[T](raw, opts.Strict)
+		if err == nil && opts.Check != nil {
+			err = opts.Check(&value)
+		}
+		if err == nil {
+			return value, nil
+		}
+		if problem == nil {
+			problem = err
+		}
+	}
+	return zero, problem
+}
+
+// decodeObject decodes as it is and, if a type does not fit, once more after [coerce].
+func decodeObject[T any](raw json.RawMessage, strict bool) (T, error) {
+	value, err := decodeExact[T](raw, strict)
+	if _, mismatch := errors.AsType[*json.UnmarshalTypeError](err); !mismatch {
+		return value, err
+	}
+	if coerced, coercedErr := decodeExact[T](coerce(raw, reflect.TypeFor[T]()), strict); coercedErr == nil {
+		return coerced, nil
+	}
+	return value, err
+}
+
+func decodeExact[T any](raw json.RawMessage, strict bool) (T, error) {
+	var value T
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	if strict {
+		decoder.DisallowUnknownFields()
+	}
+	err := decoder.Decode(&value)
+	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && mismatch.Field != "" {
+		err = fmt.Errorf("%q must be %s, not %s: %w", mismatch.Field, jsonType(mismatch.Type), mismatch.Value, err)
+	}
+	return value, err
+}
+
+// jsonType names a Go type in the model's terms.
+func jsonType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Pointer:
+		return jsonType(t.Elem())
+	default:
+		return "a number"
+	}
+}
+
+var errCut = errors.New("the answer was cut at the output limit before it was complete")
+
+// repairDialogue is the request and what has been said since.
+type repairDialogue struct {
+	req     Request
+	widened bool
+}
+
+func newRepairDialogue(req *Request) *repairDialogue {
+	own := *req
+	own.Messages = slices.Clone(req.Messages)
+	return &repairDialogue{req: own}
+}
+
+// reply is one answer in a repair dialogue: whole, or cut and then perhaps without its text.
+type reply struct {
+	text  string
+	cut   bool
+	usage Usage
+	// about carries who was asked, for the error.
+	about Error
+}
+
+// ask makes one call. A cut answer is a reply and not a failure, however the Completer reports it.
+func (d *repairDialogue) ask(ctx context.Context, c Completer) (reply, *Error) {
+	resp, err := c.Complete(ctx, &d.req)
+	if err == nil {
+		about := Error{Provider: resp.Provider, Model: resp.Model, RequestID: resp.RequestID}
+		return reply{text: resp.Text, cut: resp.Stop == StopLength, usage: resp.Usage, about: about}, nil
+	}
+	failure, ok := errors.AsType[*Error](err)
+	if !ok {
+		failure = Classify(0, "", "", nil, err)
+	}
+	if failure.Kind == KindTruncated {
+		return reply{cut: true, usage: failure.Usage, about: *failure}, nil
+	}
+	return reply{usage: failure.Usage}, failure
+}
+
+func (r reply) failure(kind Kind, err error) *Error {
+	return &Error{
+		Kind: kind, Provider: r.about.Provider, Model: r.about.Model, RequestID: r.about.RequestID,
+		Message: clip(Redact(err.Error()), maxMessage), Err: err,
+	}
+}
+
+// object adds the bad answer and what is wrong with it to the conversation.
+func (d *repairDialogue) object(r reply, problem *Error) {
+	said := clip(r.text, maxQuoted)
+	if said == "" {
+		said = "(no text)" // providers refuse an empty turn
+	}
+	wish := "Your last answer cannot be used: " + problem.Err.Error() +
+		"\nAnswer again with one complete JSON object that follows the schema, and nothing else."
+	if r.cut {
+		wish = "Your last answer was cut at the output limit. Answer again, much shorter: one complete JSON object " +
+			"that follows the schema, brief texts, and nothing else."
+		// Often it was the reasoning that took the room, and no brevity of the answer helps; once is enough to tell.
+		if !d.widened {
+			d.req.MaxOutputTokens *= 2
+			d.widened = true
+		}
+	}
+	d.req.Messages = append(d.req.Messages,
+		Message{Role: RoleAssistant, Text: said}, Message{Role: RoleUser, Text: wish})
+}

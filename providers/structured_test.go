@@ -1,0 +1,309 @@
+package providers_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/providers"
+)
+
+type verdict struct {
+	Completed bool     `json:"completed"`
+	Summary   string   `json:"summary"`
+	Remaining []string `json:"remaining"`
+	Score     *int     `json:"score"`
+	Criteria  []struct {
+		Met bool   `json:"met"`
+		ID  string `json:"id"`
+	} `json:"criteria"`
+	Notes map[string]bool `json:"notes"`
+	Since time.Time       `json:"since,omitzero"`
+}
+
+func needsSummary(v *verdict) error {
+	if v.Summary == "" {
+		return errors.New(`"summary" is missing; say in one sentence what was done`)
+	}
+	return nil
+}
+
+// script is a Completer that plays answers and records what it was asked.
+type script struct {
+	steps []func() (*providers.Response, error)
+	asked []providers.Request
+	at    []time.Time
+}
+
+func says(text string) func() (*providers.Response, error) {
+	return func() (*providers.Response, error) {
+		return &providers.Response{
+			Text: text, Stop: providers.StopEnd, Provider: "p", Model: "m", Usage: providers.Usage{Input: 10, Output: 1},
+		}, nil
+	}
+}
+
+func fails(failure providers.Error) func() (*providers.Response, error) {
+	return func() (*providers.Response, error) { return nil, &failure }
+}
+
+func (s *script) Complete(_ context.Context, req *providers.Request) (*providers.Response, error) {
+	own := *req
+	own.Messages = append([]providers.Message(nil), req.Messages...)
+	s.asked, s.at = append(s.asked, own), append(s.at, time.Now())
+	if len(s.asked) > len(s.steps) {
+		return nil, &providers.Error{Kind: providers.KindBadRequest, Message: "asked too often"}
+	}
+	return s.steps[len(s.asked)-1]()
+}
+
+func request() *providers.Request {
+	return &providers.Request{
+		Messages: []providers.Message{{Role: providers.RoleUser, Text: "Judge."}}, Schema: json.RawMessage(`{}`),
+		MaxOutputTokens: 500,
+	}
+}
+
+func TestStructuredRepairs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		model := &script{steps: []func() (*providers.Response, error){
+			says("It is done."), says(`{"completed": "maybe"}`), says(`{"completed": true}`),
+			says(`{"completed": true, "summary": "ok"}`),
+		}}
+		var reported []providers.Usage
+		req := request()
+		got, usage, err := providers.Structured(t.Context(), model, req, providers.StructuredOptions[verdict]{
+			Check: needsSummary, OnUsage: func(u providers.Usage) { reported = append(reported, u) },
+		})
+		if err != nil || !got.Completed || got.Summary != "ok" {
+			t.Fatalf("got %+v, %v", got, err)
+		}
+		if usage.Input != 40 || usage.Output != 4 || len(reported) != 4 {
+			t.Errorf("usage %v, reported %v", usage, reported)
+		}
+		if diff := cmp.Diff(request(), req); diff != "" {
+			t.Errorf("the request was changed:\n%s", diff)
+		}
+		// Each bad answer and the exact reason stand in the next request.
+		last := model.asked[3].Messages
+		if len(last) != 7 {
+			t.Fatalf("%d messages in the last request", len(last))
+		}
+		for i, want := range []struct {
+			role providers.Role
+			says string
+		}{
+			{providers.RoleUser, "Judge."},
+			{providers.RoleAssistant, "It is done."},
+			{providers.RoleUser, "contains no JSON object"},
+			{providers.RoleAssistant, `"maybe"`},
+			{providers.RoleUser, `"completed" must be true or false, not string`},
+			{providers.RoleAssistant, `{"completed": true}`},
+			{providers.RoleUser, "say in one sentence what was done"},
+		} {
+			if last[i].Role != want.role || !strings.Contains(last[i].Text, want.says) {
+				t.Errorf("message %d is %s %q, want %s %q", i, last[i].Role, last[i].Text, want.role, want.says)
+			}
+		}
+		for i, want := range []time.Duration{250, 500, 750} {
+			if pause := model.at[i+1].Sub(model.at[i]); pause != want*time.Millisecond {
+				t.Errorf("pause %d is %s, want %d ms", i+1, pause, want)
+			}
+		}
+	})
+}
+
+func TestStructuredGivesUp(t *testing.T) {
+	t.Parallel()
+	for repairs, calls := range map[int]int{0: 4, 1: 2, -1: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			model := &script{}
+			for range 10 {
+				model.steps = append(model.steps, says("no, sk-abcdefgh12345678"))
+			}
+			_, usage, err := providers.Structured(t.Context(), model, request(),
+				providers.StructuredOptions[verdict]{Repairs: repairs})
+			failure, ok := errors.AsType[*providers.Error](err)
+			if !ok || failure.Kind != providers.KindMalformedOutput || !errors.Is(err, providers.ErrNoJSON) {
+				t.Errorf("repairs %d: %v", repairs, err)
+			}
+			if len(model.asked) != calls || usage.Output != int64(calls) || failure.Usage != usage {
+				t.Errorf("repairs %d: %d calls, usage %v and %v", repairs, len(model.asked), usage, failure.Usage)
+			}
+			if failure.Provider != "p" || failure.Model != "m" {
+				t.Errorf("about %s/%s", failure.Provider, failure.Model)
+			}
+		})
+	}
+}
+
+// An answer that was cut is asked for again, shorter, and with more room once. Its usage counts.
+func TestStructuredTruncated(t *testing.T) {
+	t.Parallel()
+	cut := fails(providers.Error{Kind: providers.KindTruncated, Usage: providers.Usage{Input: 10, Output: 500}})
+	cutText := func() (*providers.Response, error) {
+		return &providers.Response{
+			Text: `{"completed": true}`, Stop: providers.StopLength, Usage: providers.Usage{Output: 1},
+		}, nil
+	}
+	synctest.Test(t, func(t *testing.T) {
+		model := &script{steps: []func() (*providers.Response, error){cut, cutText, says(`{"completed": true}`)}}
+		got, usage, err := providers.Structured(t.Context(), model, request(), providers.StructuredOptions[verdict]{})
+		if err != nil || !got.Completed || usage.Output != 502 {
+			t.Fatalf("got %+v, usage %v, %v", got, usage, err)
+		}
+		var limits []int
+		for _, asked := range model.asked {
+			limits = append(limits, asked.MaxOutputTokens)
+		}
+		if diff := cmp.Diff([]int{500, 1000, 1000}, limits); diff != "" {
+			t.Errorf("limits (-want +got):\n%s", diff)
+		}
+		second := model.asked[1].Messages
+		if second[1].Text == "" || !strings.Contains(second[2].Text, "shorter") {
+			t.Errorf("second request: %+v", second)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		model := &script{steps: []func() (*providers.Response, error){cut, cut, cut, cut}}
+		_, _, err := providers.Structured(t.Context(), model, request(), providers.StructuredOptions[verdict]{})
+		if failure, ok := errors.AsType[*providers.Error](err); !ok || failure.Kind != providers.KindTruncated {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Errors of the provider are not answers: nothing is repaired, and what was spent is told.
+func TestStructuredPassesErrorsOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		model := &script{steps: []func() (*providers.Response, error){
+			says("prose"), fails(providers.Error{Kind: providers.KindAuth, Provider: "p"}),
+		}}
+		_, usage, err := providers.Structured(t.Context(), model, request(), providers.StructuredOptions[verdict]{})
+		if failure, ok := errors.AsType[*providers.Error](err); !ok || failure.Kind != providers.KindAuth {
+			t.Errorf("got %v", err)
+		}
+		if len(model.asked) != 2 || usage.Output != 1 {
+			t.Errorf("%d calls, usage %v", len(model.asked), usage)
+		}
+	})
+}
+
+func TestStructuredStopsWithTheContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // ends in the first pause
+		defer cancel()
+		model := &script{steps: []func() (*providers.Response, error){says("prose")}}
+		_, _, err := providers.Structured(ctx, model, request(), providers.StructuredOptions[verdict]{})
+		failure, ok := errors.AsType[*providers.Error](err)
+		if !ok || failure.Kind != providers.KindCanceled || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if len(model.asked) != 1 {
+			t.Errorf("%d calls", len(model.asked))
+		}
+	})
+}
+
+// A long bad answer is not sent back in full with every repair.
+func TestStructuredQuotesBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		model := &script{steps: []func() (*providers.Response, error){
+			says(strings.Repeat("prose ", 100_000)), says(""), says(`{}`),
+		}}
+		_, _, err := providers.Structured(t.Context(), model, request(), providers.StructuredOptions[verdict]{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages := model.asked[2].Messages
+		if n := len(messages[1].Text); n > 9000 || !strings.Contains(messages[1].Text, "[cut]") {
+			t.Errorf("the bad answer is quoted with %d bytes", n)
+		}
+		if messages[3].Text == "" {
+			t.Error("an empty turn, which providers refuse")
+		}
+	})
+}
+
+func TestDecodeToleratesForms(t *testing.T) {
+	t.Parallel()
+	const text = `{"completed": "True", "summary": 42, "remaining": "one thing", "score": "7", "extra": [1],
+		"criteria": {"met": "false", "id": 3}, "notes": {"a": "true"}, "since": "2026-11-01T10:00:00Z"}`
+	got, err := providers.Decode(text, providers.StructuredOptions[verdict]{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := verdict{
+		Completed: true, Summary: "42", Remaining: []string{"one thing"}, Score: new(7),
+		Notes: map[string]bool{"a": true}, Since: time.Date(2026, 11, 1, 10, 0, 0, 0, time.UTC),
+	}
+	want.Criteria = append(want.Criteria, struct {
+		Met bool   `json:"met"`
+		ID  string `json:"id"`
+	}{false, "3"})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDecodeDoesNotInvent(t *testing.T) {
+	t.Parallel()
+	for text, says := range map[string]string{
+		`{"completed": "yes, mostly"}`:    `"completed" must be true or false`,
+		`{"completed": 1}`:                `"completed" must be true or false, not number`,
+		`{"summary": true}`:               `"summary" must be a string`,
+		`{"score": "many"}`:               `"score" must be a number`,
+		`{"criteria": [{"met": "half"}]}`: `"criteria.met" must be true or false`,
+	} {
+		got, err := providers.Decode(text, providers.StructuredOptions[verdict]{})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: got %+v, %v, want an error that says %s", text, got, err, says)
+		}
+	}
+}
+
+func TestDecodeStrict(t *testing.T) {
+	t.Parallel()
+	const text = `{"completed": true, "confidence": 0.9}`
+	if _, err := providers.Decode(text, providers.StructuredOptions[verdict]{}); err != nil {
+		t.Errorf("chatter is tolerated: %v", err)
+	}
+	if _, err := providers.Decode(text, providers.StructuredOptions[verdict]{Strict: true}); err == nil ||
+		!strings.Contains(err.Error(), "confidence") {
+		t.Errorf("strict: %v", err)
+	}
+}
+
+// The last object that passes the check counts, and if none does, what is wrong with the last one.
+func TestDecodePrefersTheLastGoodOne(t *testing.T) {
+	t.Parallel()
+	opts := providers.StructuredOptions[verdict]{Check: needsSummary}
+	got, err := providers.Decode(`{"summary": "a"} {"summary": "b"} {"example": 1}`, opts)
+	if err != nil || got.Summary != "b" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	_, err = providers.Decode(`{"summary": [1, 2]} {"example": 1}`, opts)
+	if err == nil || !strings.Contains(err.Error(), "is missing") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func ExampleDecode() {
+	type answer struct {
+		Done bool `json:"done"`
+	}
+	got, err := providers.Decode("Here you are:\n```json\n{\"done\": True,}\n```", providers.StructuredOptions[answer]{})
+	fmt.Println(got.Done, err)
+	// Output: true <nil>
+}

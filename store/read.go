@@ -1,0 +1,151 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// Detail is one boulder as a view shows it.
+type Detail struct {
+	Boulder  boulder.Boulder       `json:"boulder"`
+	Revision *boulder.PlanRevision `json:"revision,omitempty"` // the current one; nil while planning
+	SubTasks []boulder.SubTask     `json:"sub_tasks"`          // in plan order
+	Attempts []boulder.Attempt     `json:"attempts"`           // in plan order, then by number
+}
+
+// List returns all boulders, the newest first. With a joined error that names the ones that cannot be read as [CorruptError],
+// the others are returned all the same.
+func (db *DB) List(ctx context.Context) (all []boulder.Boulder, err error) {
+	err = db.view(ctx, func(tx *bolt.Tx) (err error) {
+		all, err = collect(heads(ctx, tx))
+		return err
+	})
+	return all, wrap("list boulders", err)
+}
+
+// heads reads the head records, the newest first. It ends early, with an error, when ctx does.
+func heads(ctx context.Context, tx *bolt.Tx) iter.Seq2[boulder.Boulder, error] {
+	return func(yield func(boulder.Boulder, error) bool) {
+		bucket := tx.Bucket(bucketBoulders)
+		for id := range newest(tx) {
+			if ctx.Err() != nil {
+				yield(boulder.Boulder{}, context.Cause(ctx))
+				return
+			}
+			if !yield(decodeHead(id, bucket.Get([]byte(id)))) {
+				return
+			}
+		}
+	}
+}
+
+// newest lists the ids of all boulders, the newest first.
+func newest(tx *bolt.Tx) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		c := tx.Bucket(bucketCreated).Cursor()
+		for k, _ := c.Last(); k != nil; k, _ = c.Prev() {
+			if !yield(createdID(k)) {
+				return
+			}
+		}
+	}
+}
+
+// Get returns a boulder with its plan, sub-tasks and attempts. Errors wrap [boulder.ErrNotFound]; or they name the records
+// that cannot be read as [CorruptError], and what can be read is returned all the same.
+func (db *DB) Get(ctx context.Context, boulderID string) (d Detail, err error) {
+	err = db.view(ctx, func(tx *bolt.Tx) (err error) {
+		d, err = detail(tx, boulderID)
+		return err
+	})
+	return d, wrap("get", err)
+}
+
+func detail(tx *bolt.Tx, id string) (Detail, error) {
+	w, err := openWork(tx, id)
+	if err != nil {
+		return Detail{}, err
+	}
+	var d Detail
+	var headErr, revisionErr, subTaskErr, attemptErr error
+	d.Boulder, headErr = head(tx, id)
+	d.Revision, revisionErr = w.revision(d.Boulder.Revision)
+	d.SubTasks, subTaskErr = collect(scan[boulder.SubTask](w, bucketSubTasks, nil))
+	d.Attempts, attemptErr = collect(scan[boulder.Attempt](w, bucketAttempts, nil))
+	d.sort()
+	return d, errors.Join(headErr, revisionErr, subTaskErr, attemptErr)
+}
+
+// sort puts records that come by id into plan order.
+func (d *Detail) sort() {
+	slices.SortFunc(d.SubTasks, func(a, b boulder.SubTask) int { return cmp.Compare(a.Position, b.Position) })
+	position := make(map[string]int, len(d.SubTasks))
+	for _, t := range d.SubTasks {
+		position[t.ID] = t.Position
+	}
+	slices.SortStableFunc(d.Attempts, func(a, b boulder.Attempt) int {
+		return cmp.Compare(position[a.SubTaskID], position[b.SubTaskID])
+	})
+}
+
+// Turns returns the turns of all attempts of a sub-task, in order: prompts, evidence and verdicts. Errors are those of
+// [DB.Get]; a sub-task without turns, or without a record, has none.
+func (db *DB) Turns(ctx context.Context, boulderID, subTaskID string) (turns []boulder.Turn, err error) {
+	err = db.view(ctx, func(tx *bolt.Tx) error {
+		w, err := openWork(tx, boulderID)
+		if err != nil {
+			return err
+		}
+		turns, err = collect(scan[boulder.Turn](w, bucketTurns, subTaskPrefix(subTaskID)))
+		return err
+	})
+	return turns, wrap("turns of sub-task "+subTaskID, err)
+}
+
+// Events returns the events of a boulder that follow number afterSeq, in order, at most limit of them; limit 0 is all.
+// Errors are those of [DB.Get].
+func (db *DB) Events(
+	ctx context.Context, boulderID string, afterSeq uint64, limit int,
+) (events []boulder.Event, err error) {
+	err = db.view(ctx, func(tx *bolt.Tx) error {
+		w, err := openWork(tx, boulderID)
+		if err != nil || afterSeq+1 == 0 {
+			return err
+		}
+		records := scanFrom[boulder.Event](w, bucketEvents, nil, number64(afterSeq+1))
+		events, err = collect(first(limit, records))
+		return err
+	})
+	return events, wrap("events", err)
+}
+
+// first ends a sequence after n elements, or never if n is 0.
+func first[T any](n int, seq iter.Seq2[T, error]) iter.Seq2[T, error] {
+	if n <= 0 {
+		return seq
+	}
+	return func(yield func(T, error) bool) {
+		i := 0
+		for x, err := range seq {
+			i++
+			if !yield(x, err) || i == n {
+				return
+			}
+		}
+	}
+}
+
+func wrap(what string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+// Package store keeps boulders in one bbolt file: every commit is one transaction that is on disk when it returns,
+// every read is one consistent snapshot.
+//
+// The bucket tree is drawn in schema.go. Only one process can hold the file for writing; package control lets
+// others look at it meanwhile.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+// Options of [Open]. The zero value is ready to use.
+type Options struct {
+	// Timeout is how long to wait while another process holds the file, in steps of 50 ms. Defaults to not waiting.
+	// A command that is about to write should wait a second: one that only looks holds the file for some milliseconds.
+	Timeout time.Duration
+	// ReadOnly opens a file that exists, for reading. Any number of processes may do so at once while none writes.
+	ReadOnly bool
+	// Logger defaults to none.
+	Logger *slog.Logger
+}
+
+// DB is an open database. Its methods may be called from any goroutine.
+type DB struct {
+	bolt *bolt.DB
+	path string
+	log  *slog.Logger
+}
+
+// Open opens the database, and makes it if it is not there. The file is for its owner only, whatever the umask.
+//
+// Errors wrap [ErrHeld], [ErrUnusable], a [VersionError], or what the operating system says. With ReadOnly, a file that is
+// not there, or has nothing in it yet, is [fs.ErrNotExist].
+func Open(path string, opts Options) (*DB, error) {
+	log := opts.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	db, err := open(path, opts, log)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", path, err)
+	}
+	return db, nil
+}
+
+func open(path string, opts Options, log *slog.Logger) (*DB, error) {
+	fresh, err := inspect(path, opts.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	b, err := openBolt(path, opts)
+	if err != nil {
+		return nil, err
+	}
+	db := &DB{bolt: b, path: path, log: log}
+	if err := db.prepare(fresh); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	log.Debug("store opened", "path", path, "read_only", opts.ReadOnly, "took", time.Since(began))
+	return db, nil
+}
+
+// inspect looks at the file before bbolt does. fresh means that it is not there, or empty.
+func inspect(path string, readOnly bool) (fresh bool, err error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !readOnly:
+		return true, nil
+	case err != nil:
+		return false, err
+	case !info.Mode().IsRegular():
+		// A symbolic link would let the files of a project choose where its state is written.
+		return false, fmt.Errorf("%w: it is not a regular file", ErrUnusable)
+	case info.Size() == 0 && readOnly:
+		// Its maker has not come further, or crashed; bbolt would try to write the first pages.
+		return false, fmt.Errorf("nothing is stored yet: %w", fs.ErrNotExist)
+	}
+	return info.Size() == 0, nil
+}
+
+// openBolt opens the file with bbolt and gives its errors our names.
+func openBolt(path string, opts Options) (b *bolt.DB, err error) {
+	var file *os.File
+	// bbolt checks the two meta pages only. Torn pages behind them make it panic, and pages that a cut file does not
+	// have any more are a memory fault; both are properties of the file and no reason to end the process.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // on from here, as it was at the end
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.Join(fmt.Errorf("%w: %v", ErrUnusable, p), file.Close())
+		}
+	}()
+	b, err = bolt.Open(path, 0o600, &bolt.Options{
+		Timeout:  max(opts.Timeout, 1), // 0 would wait for ever
+		ReadOnly: opts.ReadOnly,
+		// The free list is written with every commit, which costs a page: nothing but index keys is ever deleted, so
+		// that it stays short. Leaving it out would save 1 to 3 % of a commit (measured on ext4), and make every
+		// opening read the whole file.
+		NoFreelistSync: false,
+		// A hash map finds a run of free pages without walking the list.
+		FreelistType: bolt.FreelistMapType,
+		NoStatistics: true,
+		OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
+			f, err := os.OpenFile(name, flag, perm)
+			file = f
+			return f, err
+		},
+	})
+	var pathErr *fs.PathError
+	var errno syscall.Errno
+	switch {
+	case err == nil:
+		return b, nil
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return nil, ErrHeld
+	case errors.As(err, &pathErr), errors.As(err, &errno):
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
+}
+
+// prepare makes the schema of a new file and checks that of an old one.
+func (db *DB) prepare(fresh bool) error {
+	var empty bool
+	err := db.view(context.Background(), func(tx *bolt.Tx) (err error) {
+		if err := db.checkSize(tx); err != nil {
+			return err
+		}
+		empty, err = checkSchema(tx)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case db.bolt.IsReadOnly() && empty:
+		return fmt.Errorf("nothing is stored yet: %w", fs.ErrNotExist)
+	case db.bolt.IsReadOnly():
+		return nil
+	}
+	if err := ensurePrivate(db.path); err != nil {
+		return err
+	}
+	if empty {
+		if err := db.update(context.Background(), initSchema); err != nil {
+			return fmt.Errorf("make schema: %w", err)
+		}
+	}
+	if fresh {
+		return syncDir(filepath.Dir(db.path))
+	}
+	return nil
+}
+
+// checkSize refuses a file that was cut: bbolt maps it into memory, and reading behind its end would be a fault.
+func (db *DB) checkSize(tx *bolt.Tx) error {
+	info, err := os.Stat(db.path)
+	if err != nil {
+		return err
+	}
+	if info.Size() < tx.Size() {
+		return fmt.Errorf("%w: it has %d bytes and should have %d", ErrUnusable, info.Size(), tx.Size())
+	}
+	return nil
+}
+
+func ensurePrivate(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() == 0o600 {
+		return err
+	}
+	return os.Chmod(path, 0o600)
+}
+
+// syncDir makes a new file's name durable: syncing the file alone keeps its content only.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" { // a directory cannot be synced there
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Close waits for transactions to end and gives the file up. It may be called again.
+func (db *DB) Close() error {
+	if err := db.bolt.Close(); err != nil {
+		return fmt.Errorf("close store %s: %w", db.path, err)
+	}
+	return nil
+}
+
+// view runs fn on a snapshot. Keys and values that fn sees are memory of the file: they must not leave it undecoded.
+func (db *DB) view(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	defer db.guard(&err)
+	return db.bolt.View(fn)
+}
+
+// update runs fn in a transaction of its own, never in a shared one: db.Batch waits for company, and gives a single
+// writer 95 commits a second.
+func (db *DB) update(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	defer db.guard(&err)
+	return db.bolt.Update(fn)
+}
+
+// guard turns a panic over a damaged page, which bbolt has no other way to report, into an error. By then bbolt has
+// rolled the transaction back.
+func (db *DB) guard(err *error) {
+	if p := recover(); p != nil {
+		db.log.Error("store: transaction panicked", "path", db.path, "panic", p, "stack", string(debug.Stack()))
+		*err = &CorruptError{Bucket: "the file", Key: "page", Err: fmt.Errorf("%v", p)}
+	}
+}

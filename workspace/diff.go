@@ -1,0 +1,166 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+const (
+	// maxPatch is the length of the patch in characters (SEMANTICS: evidence).
+	maxPatch = 12_000
+	// maxFiles is how many changed files are listed; the notice at the end of the patch counts the others.
+	maxFiles = 1_000
+	// maxOwnSpecs is up to how many files the patch is restricted to the attempt's own: they go on a command line.
+	maxOwnSpecs = 200
+)
+
+// ErrSnapshotGone is in the chain of the error for a snapshot that the repository does not have (any more).
+var ErrSnapshotGone = errors.New("the snapshot is not in the repository any more")
+
+// Diff says what changed from one snapshot to another. Paths are relative to the project, with slashes; bytes that are not
+// UTF-8 are U+FFFD in them. A renamed file is one that went and one that came.
+//
+// own says which files this attempt changed, nil: all; it gets the raw path. These are listed first, and the patch shows
+// only them, unless they are more than 200. The patch is cut to 12,000 characters, visibly.
+//
+// Outside of a git work tree, and if a snapshot is missing because it was taken there, the diff is Unavailable, without
+// an error.
+func (w *Workspace) Diff(ctx context.Context, from, to string, own func(path string) bool) (boulder.Diff, error) {
+	switch {
+	case w.reason != "":
+		return boulder.Diff{Unavailable: w.reason}, nil
+	case from == "" || to == "":
+		return boulder.Diff{Unavailable: "there is no snapshot to compare with"}, nil
+	case !isTreeID(from) || !isTreeID(to):
+		return boulder.Diff{}, fmt.Errorf("diff of %s: %q or %q is not a snapshot", w.git.dir, from, to)
+	case from == to:
+		return boulder.Diff{}, nil
+	}
+	d, err := w.diff(ctx, from, to, own)
+	if err != nil {
+		return boulder.Diff{}, fmt.Errorf("diff of %s: %w", w.git.dir, w.explain(ctx, err, from, to))
+	}
+	return d, nil
+}
+
+func isTreeID(id string) bool {
+	isHex := func(c rune) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' }
+	return (len(id) == 40 || len(id) == 64) && !strings.ContainsFunc(id, func(c rune) bool { return !isHex(c) })
+}
+
+// explain adds ErrSnapshotGone where that is the trouble.
+func (w *Workspace) explain(ctx context.Context, err error, ids ...string) error {
+	for _, id := range ids {
+		_, lookErr := w.git.output(ctx, "cat-file", "-e", id+"^{tree}")
+		if _, failed := errors.AsType[*Error](lookErr); failed {
+			return fmt.Errorf("%w (%s): %w", ErrSnapshotGone, id, err)
+		}
+	}
+	return err
+}
+
+func (w *Workspace) diff(ctx context.Context, from, to string, own func(string) bool) (boulder.Diff, error) {
+	stat, err := w.git.output(ctx, diffTree(from, to, "--numstat", "-z", "--", ".", ":(exclude)"+stateDir)...)
+	if err != nil {
+		return boulder.Diff{}, err
+	}
+	files, specs, err := parseStat(stat, own)
+	if err != nil || len(files) == 0 {
+		return boulder.Diff{}, err
+	}
+	if len(specs) == 0 || len(specs) > maxOwnSpecs {
+		specs = []string{".", ":(exclude)" + stateDir}
+	}
+	patch := &limitedText{limit: maxPatch}
+	if err := w.git.run(ctx, nil, patch, diffTree(from, to, append([]string{"-p", "--"}, specs...)...)...); err != nil {
+		return boulder.Diff{}, err
+	}
+	d := boulder.Diff{Files: files, Patch: patch.String()}
+	if n := len(files) - maxFiles; n > 0 {
+		d.Files = files[:maxFiles:maxFiles]
+		d.Patch += fmt.Sprintf("\n[cut: %d of %d changed files are not listed]", n, len(files))
+	}
+	return d, nil
+}
+
+// diffTree is a plumbing command: the user's settings for colours, prefixes and renames do not reach it.
+func diffTree(from, to string, args ...string) []string {
+	return append([]string{
+		"diff-tree", "-r", "--relative", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", from, to,
+	}, args...)
+}
+
+// parseStat reads what --numstat -z printed. The own files come first; specs are the pathspecs of those.
+func parseStat(stat string, own func(string) bool) (files []boulder.FileChange, specs []string, err error) {
+	var others []boulder.FileChange
+	for record := range strings.SplitSeq(strings.TrimSuffix(stat, "\x00"), "\x00") {
+		if record == "" {
+			continue
+		}
+		fields := strings.SplitN(record, "\t", 3)
+		if len(fields) != 3 {
+			return nil, nil, fmt.Errorf("git printed %q, which is no line of a numstat", record)
+		}
+		added, addedErr := lines(fields[0])
+		removed, removedErr := lines(fields[1])
+		if err := errors.Join(addedErr, removedErr); err != nil {
+			return nil, nil, fmt.Errorf("git printed %q, which is no line of a numstat: %w", record, err)
+		}
+		path := fields[2]
+		change := boulder.FileChange{
+			Path: strings.ToValidUTF8(path, "\uFFFD"), Added: added, Removed: removed, Own: own == nil || own(path),
+		}
+		if !change.Own {
+			others = append(others, change)
+			continue
+		}
+		files = append(files, change)
+		specs = append(specs, ":(literal)"+path)
+	}
+	return slices.Concat(files, others), specs, nil
+}
+
+// lines reads a count; git prints "-" for a binary file.
+func lines(field string) (int, error) {
+	if field == "-" {
+		return -1, nil
+	}
+	return strconv.Atoi(field)
+}
+
+// limitedText keeps the first characters of what is written to it, and counts all.
+type limitedText struct {
+	limit int
+	kept  []byte
+	total int // characters; of text that is not UTF-8, about
+}
+
+func (t *limitedText) Write(p []byte) (int, error) {
+	if room := t.limit*utf8.UTFMax - len(t.kept); room > 0 {
+		t.kept = append(t.kept, p[:min(room, len(p))]...)
+	}
+	for _, c := range p {
+		if utf8.RuneStart(c) {
+			t.total++
+		}
+	}
+	return len(p), nil
+}
+
+func (t *limitedText) String() string {
+	text := strings.ToValidUTF8(string(t.kept), "\uFFFD")
+	if t.total <= t.limit && utf8.RuneCountInString(text) <= t.limit {
+		return text
+	}
+	note := func(missing int) string { return fmt.Sprintf("\n[cut: %d of %d characters]", missing, t.total) }
+	kept := []rune(text)
+	kept = kept[:min(len(kept), t.limit-len(note(t.total)))]
+	return string(kept) + note(max(0, t.total-len(kept)))
+}

@@ -1,0 +1,62 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxFile is the largest file whose content is recorded, in bytes. Reading and compressing a data set or a disk image
+// that lies around untracked would take minutes and gigabytes at each snapshot.
+const maxFile = 64 << 20
+
+// largeFile is a new or changed file above [maxFile].
+type largeFile struct {
+	path string // relative to the project
+	info fs.FileInfo
+}
+
+// large finds the files that are not to be read.
+func (x *index) large(ctx context.Context) ([]largeFile, error) {
+	list, err := x.git.output(ctx, "ls-files", "-z", "--others", "--modified", "--exclude-standard",
+		"--", ".", ":(exclude)"+stateDir)
+	if err != nil {
+		return nil, err
+	}
+	var found []largeFile
+	last := ""
+	for path := range strings.SplitSeq(strings.TrimSuffix(list, "\x00"), "\x00") {
+		if path == last { // one in conflict is listed once for each side
+			continue
+		}
+		last = path
+		info, err := os.Lstat(filepath.Join(x.git.dir, path))
+		if err == nil && info.Mode().IsRegular() && info.Size() > maxFile {
+			found = append(found, largeFile{path: path, info: info})
+		}
+	}
+	return found, nil
+}
+
+// standIn records, in place of each file, a few bytes that change whenever the file does. They begin with NUL, so that a
+// diff shows a binary file.
+func (x *index) standIn(ctx context.Context, large []largeFile) error {
+	if len(large) == 0 {
+		return nil
+	}
+	var entries strings.Builder
+	for _, f := range large {
+		content := fmt.Sprintf("\x00%d bytes, changed %d\n", f.info.Size(), f.info.ModTime().UnixNano())
+		var blob strings.Builder
+		if err := x.git.run(ctx, strings.NewReader(content), &blob, "hash-object", "-w", "--stdin"); err != nil {
+			return err
+		}
+		// Unlike other commands this one takes paths from the top of the work tree.
+		fmt.Fprintf(&entries, "100644 %s\t%s\x00", strings.TrimSpace(blob.String()), x.prefix+f.path)
+	}
+	return x.git.run(ctx, strings.NewReader(entries.String()), io.Discard, "update-index", "-z", "--index-info")
+}

@@ -1,0 +1,136 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Snapshot records the state of the project and returns its id, a git tree. It is empty outside of a git work tree.
+// Snapshots may be taken at the same time, and while files change: a file that changes meanwhile is recorded as it was
+// at some moment.
+//
+// In a small repository it takes some 10 ms (four git processes); in a large one, about twice as long as `git status`. New
+// content is stored in the repository, compressed; of files above 64 MiB only size and time of change are.
+func (w *Workspace) Snapshot(ctx context.Context) (id string, err error) {
+	if w.reason != "" {
+		return "", nil
+	}
+	x, err := w.copyIndex()
+	if err != nil {
+		return "", fmt.Errorf("snapshot of %s: %w", w.git.dir, err)
+	}
+	defer func() { err = errors.Join(err, x.remove()) }()
+	if id, err = x.record(ctx); err != nil {
+		return "", fmt.Errorf("snapshot of %s: %w", w.git.dir, err)
+	}
+	return id, nil
+}
+
+// index is a private copy of the user's index.
+type index struct {
+	git    git
+	prefix string
+}
+
+// copyIndex copies the user's index with its time of change. Git compares that time with the times of files: to an entry
+// that is not older it does not trust its stat data. A younger copy would hide changes made right after git wrote the
+// original.
+func (w *Workspace) copyIndex() (*index, error) {
+	dir, err := os.MkdirTemp("", "manager-index-")
+	if err != nil {
+		return nil, err
+	}
+	x := &index{git: w.git, prefix: w.prefix}
+	x.git.index = filepath.Join(dir, "index")
+	if err := copyFile(x.git.index, w.index); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(err, x.remove())
+	}
+	return x, nil
+}
+
+func (x *index) remove() error { return os.RemoveAll(filepath.Dir(x.git.index)) }
+
+// copyFile keeps the time of change. Git replaces its index by renaming, so an open file never changes.
+func copyFile(to, from string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	info, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(dst, src); err != nil {
+		return errors.Join(err, dst.Close())
+	}
+	if err := dst.Close(); err != nil {
+		return err
+	}
+	return os.Chtimes(to, info.ModTime(), info.ModTime())
+}
+
+// record brings the copy up to date with the files and writes its tree.
+func (x *index) record(ctx context.Context) (string, error) {
+	large, err := x.large(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := x.add(ctx, large); err != nil {
+		return "", err
+	}
+	if err := x.standIn(ctx, large); err != nil {
+		return "", err
+	}
+	return x.writeTree(ctx)
+}
+
+// add takes in everything that changed. Files that cannot be read, and embedded repositories without a commit, make git
+// exit with 1 after it has taken in the others.
+func (x *index) add(ctx context.Context, large []largeFile) error {
+	specs := ".\x00:(exclude)" + stateDir + "\x00"
+	for _, f := range large {
+		specs += ":(exclude,literal)" + f.path + "\x00"
+	}
+	err := x.git.run(ctx, strings.NewReader(specs), io.Discard,
+		"add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
+	if failure, ok := errors.AsType[*Error](err); ok && failure.Code == 1 {
+		return nil
+	}
+	return err
+}
+
+// writeTree writes the tree. Conflicts that are not resolved are files like any other within the project; those outside of
+// it would make git refuse, and do not matter.
+func (x *index) writeTree(ctx context.Context) (string, error) {
+	out, err := x.git.output(ctx, "write-tree", "--missing-ok")
+	if failure, ok := errors.AsType[*Error](err); ok && failure.Code == exitFatal {
+		if err := x.dropConflicts(ctx); err != nil {
+			return "", errors.Join(failure, err)
+		}
+		out, err = x.git.output(ctx, "write-tree", "--missing-ok")
+	}
+	return strings.TrimSpace(out), err
+}
+
+func (x *index) dropConflicts(ctx context.Context) error {
+	list, err := x.git.output(ctx, "diff-files", "--name-only", "-z", "--diff-filter=U", "--ignore-submodules=all")
+	if err != nil {
+		return err
+	}
+	var removals strings.Builder
+	for path := range strings.SplitSeq(strings.TrimSuffix(list, "\x00"), "\x00") {
+		fmt.Fprintf(&removals, "0 %040d\t%s\x00", 0, path)
+	}
+	return x.git.run(ctx, strings.NewReader(removals.String()), io.Discard, "update-index", "-z", "--index-info")
+}

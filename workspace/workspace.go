@@ -1,0 +1,96 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// stateDir is the manager's own directory. It is left out of snapshots whether or not git ignores it.
+const stateDir = ".manager"
+
+// Workspace is one project directory. Its methods may be called from many goroutines and processes at once.
+type Workspace struct {
+	git    git
+	root   string // top of the work tree
+	prefix string // of the directory in the work tree, "" or ending with a slash
+	index  string // the user's index file
+	reason string // why there is no git work tree
+}
+
+// Open looks at a directory. That it is in no git work tree is not an error, see [Workspace.Reason]. It blocks for some
+// milliseconds.
+func Open(ctx context.Context, dir string) (*Workspace, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace: %w", err)
+	}
+	switch info, err := os.Stat(dir); {
+	case err != nil:
+		return nil, fmt.Errorf("open workspace: %w", err)
+	case !info.IsDir():
+		return nil, fmt.Errorf("open workspace: %s is not a directory; name the directory of the project", dir)
+	}
+	w := &Workspace{git: git{dir: dir}}
+	if err := w.locate(ctx); err != nil {
+		return nil, fmt.Errorf("open workspace %s: %w", dir, err)
+	}
+	return w, nil
+}
+
+// locate finds the work tree around the directory, or the reason why there is none.
+func (w *Workspace) locate(ctx context.Context) error {
+	out, err := w.git.output(ctx, "rev-parse", "--is-inside-work-tree", "--show-toplevel", "--show-prefix",
+		"--git-path", "index")
+	failure, failed := errors.AsType[*Error](err)
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		w.reason = "git is not installed"
+		return nil
+	case failed && strings.HasPrefix(out, "false\n"):
+		w.reason = "not a git work tree, but the inside of a repository"
+		return nil
+	case failed && failure.Code == exitFatal:
+		w.reason = failure.reason()
+		return nil
+	case err != nil:
+		return err
+	}
+	// rev-parse has no -z: a path with a line break cannot be told from two paths.
+	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+	if len(lines) != 4 {
+		w.reason = "the path of the repository contains a line break"
+		return nil
+	}
+	w.root, w.prefix, w.index = lines[1], lines[2], lines[3]
+	if !filepath.IsAbs(w.index) {
+		w.index = filepath.Join(w.git.dir, w.index)
+	}
+	return nil
+}
+
+// Dir is the project's directory, absolute.
+func (w *Workspace) Dir() string { return w.git.dir }
+
+// Root is the top of the git work tree, absolute and without symbolic links; Dir may be a directory below it. Empty if
+// there is none.
+func (w *Workspace) Root() string { return w.root }
+
+// Reason says why there is no git work tree ("not a git repository", "git is not installed"); empty if there is one.
+func (w *Workspace) Reason() string { return w.reason }
+
+// Head is the commit that is checked out; empty if there is none yet, and outside of git.
+func (w *Workspace) Head(ctx context.Context) (commit string, err error) {
+	if w.reason != "" {
+		return "", nil
+	}
+	out, err := w.git.output(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+	if failure, ok := errors.AsType[*Error](err); ok && failure.Code == 1 {
+		return "", nil
+	}
+	return strings.TrimSpace(out), err
+}
