@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -103,6 +104,26 @@ func (p Plan) Hash() string {
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
+}
+
+// Clone returns a copy that shares nothing with the plan.
+func (p Plan) Clone() Plan {
+	p.Constraints = slices.Clone(p.Constraints)
+	p.Facts.Given, p.Facts.ToFind = slices.Clone(p.Facts.Given), slices.Clone(p.Facts.ToFind)
+	p.Facts.Guesses = slices.Clone(p.Facts.Guesses)
+	p.SubTasks = slices.Clone(p.SubTasks)
+	for i := range p.SubTasks {
+		s := &p.SubTasks[i]
+		s.SuccessCriteria, s.DependsOn = slices.Clone(s.SuccessCriteria), slices.Clone(s.DependsOn)
+		s.Gates, s.Outputs, s.DoneWhen = slices.Clone(s.Gates), slices.Clone(s.Outputs), slices.Clone(s.DoneWhen)
+		if s.Budget != nil {
+			s.Budget = new(*s.Budget)
+		}
+	}
+	if p.Seal != nil {
+		p.Seal = new(*p.Seal)
+	}
+	return p
 }
 
 // Edited reports whether a sealed plan's content differs from what was sealed.

@@ -11,7 +11,8 @@ import (
 // Rules are the deadlines of a turn. A zero deadline is none.
 type Rules struct {
 	// Admission is how long an accepted prompt may show no sign of a turn: an accepted prompt does not prove that one
-	// runs. Defaults to 20 s; the first prompt in a directory takes 3 s.
+	// runs. The first prompt in a directory takes 3 s (measured); one that arrives in the moment in which the turn
+	// before it fails is swallowed (seen). Defaults to 10 s.
 	Admission time.Duration
 	// Silence is how long a busy session may bring no event. Defaults to 5 minutes.
 	Silence time.Duration
@@ -26,7 +27,7 @@ type Rules struct {
 // DefaultRules returns the documented defaults.
 func DefaultRules() Rules {
 	return Rules{
-		Admission: 20 * time.Second, Silence: 5 * time.Minute, ToolSilence: 15 * time.Minute, WallClock: 30 * time.Minute,
+		Admission: 10 * time.Second, Silence: 5 * time.Minute, ToolSilence: 15 * time.Minute, WallClock: 30 * time.Minute,
 		Offline: time.Minute,
 	}
 }

@@ -18,8 +18,8 @@ func TestDecide(t *testing.T) {
 		want Kind
 		next time.Duration // of wait
 	}{
-		{"just prompted", Seen{Began: at(0), LastEvent: at(0)}, time.Second, Wait, 20 * time.Second},
-		{"no turn began", Seen{Began: at(0), LastEvent: at(0)}, 20 * time.Second, Look, 0},
+		{"just prompted", Seen{Began: at(0), LastEvent: at(0)}, time.Second, Wait, 10 * time.Second},
+		{"no turn began", Seen{Began: at(0), LastEvent: at(0)}, 10 * time.Second, Look, 0},
 		{"at work", Seen{Began: at(0), LastEvent: at(time.Minute), Busy: true}, 2 * time.Minute, Wait, 6 * time.Minute},
 		{"silent", Seen{Began: at(0), LastEvent: at(time.Minute), Busy: true}, 6 * time.Minute, Stop, 0},
 		{

@@ -1,11 +1,13 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
@@ -18,12 +20,36 @@ const (
 	toolCallsKept    = 30
 )
 
+// settleTime is how long the last message of an ended turn may take to be completed: that comes a little after the idle event
+// when a turn failed or was aborted (seen: 30 ms).
+const settleTime = 2 * time.Second
+
+// settled reads the session's messages, as soon as the last one is completed.
+func (t *turn) settled(ctx context.Context, sub *opencode.Subscription) ([]opencode.Message, error) {
+	deadline := t.cfg.Now().Add(settleTime)
+	for {
+		messages, err := t.dir.Messages(ctx, t.job.Attempt.SessionID, 0)
+		if err != nil {
+			return nil, fault(err)
+		}
+		now := t.cfg.Now()
+		n := len(messages)
+		if n == 0 || messages[n-1].Info.Role != opencode.RoleAssistant || !messages[n-1].Info.Completed.IsZero() ||
+			!now.Before(deadline) {
+			return messages, nil
+		}
+		if _, err := t.next(ctx, sub, now.Add(settleTime/20)); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // gather collects what the turn left behind.
-func (t *turn) gather(ctx context.Context) (boulder.Evidence, error) {
+func (t *turn) gather(ctx context.Context, sub *opencode.Subscription) (boulder.Evidence, error) {
 	var e boulder.Evidence
-	messages, err := t.dir.Messages(ctx, t.job.Attempt.SessionID, 0)
+	messages, err := t.settled(ctx, sub)
 	if err != nil {
-		return e, fault(err)
+		return e, err
 	}
 	own := t.ofTurn(messages)
 	t.readMessages(&e, own)
@@ -114,7 +140,7 @@ func (t *turn) ending(e *boulder.Evidence, messages []opencode.Message) *opencod
 	for _, m := range slices.Backward(messages) {
 		if m.Info.Role == opencode.RoleAssistant {
 			e.Ended.Finish = m.Info.Finish
-			failed = m.Info.Error
+			failed = cmp.Or(m.Info.Error, failed) // the message is completed a little after the idle event
 			break
 		}
 	}
@@ -155,12 +181,6 @@ func (t *turn) addChildren(ctx context.Context, e *boulder.Evidence) error {
 // diff says what changed in the project since the attempt began. When other sub-tasks ran at the same time, only files that this
 // session was seen to write are its own.
 func (t *turn) diff(ctx context.Context, messages []opencode.Message) (boulder.Diff, error) {
-	if why := t.cfg.Workspace.Unavailable(); why != "" {
-		return boulder.Diff{Unavailable: why}, nil
-	}
-	if t.job.Attempt.Snapshot == "" {
-		return boulder.Diff{Unavailable: "the project was not looked at when the attempt began"}, nil
-	}
 	now, err := t.cfg.Workspace.Snapshot(ctx)
 	if err != nil {
 		return boulder.Diff{}, fmt.Errorf("look at the project after the turn: %w", err)

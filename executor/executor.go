@@ -17,15 +17,13 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// Workspace is where the sub-tasks work.
+// Workspace is where the sub-tasks work. Its methods may be called from many goroutines at once.
 type Workspace interface {
-	// Snapshot names the present content of the workspace. It may be called from many goroutines at once.
+	// Snapshot names the present content of the workspace; empty where there are no snapshots (outside git).
 	Snapshot(ctx context.Context) (string, error)
-	// Diff says what changed between two snapshots. own says whether a changed file (slash-separated, relative to the
-	// project) is the work of the session that is being looked at.
+	// Diff says what changed between two snapshots, or why that cannot be said. own says whether a changed file
+	// (slash-separated, relative to the project) is the work of the session that is being looked at.
 	Diff(ctx context.Context, from, to string, own func(path string) bool) (boulder.Diff, error)
-	// Unavailable says why there are no snapshots and diffs; empty if there are.
-	Unavailable() string
 }
 
 // Config is what an Executor works with. Host, Project and Workspace are required.
@@ -123,7 +121,7 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 			return boulder.Evidence{}, err
 		}
 	}
-	return t.gather(ctx)
+	return t.gather(ctx, sub)
 }
 
 // prepare gets a live server and writes the files that the prompt points to.

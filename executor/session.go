@@ -19,9 +19,9 @@ func (t *turn) openSession(ctx context.Context) error {
 	if t.job.Attempt.SessionID != "" {
 		return nil
 	}
-	snapshot, err := t.snapshot(ctx)
+	snapshot, err := t.cfg.Workspace.Snapshot(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("look at the project before the attempt: %w", err)
 	}
 	session, err := t.adoptOrCreate(ctx)
 	if err != nil {
@@ -57,17 +57,6 @@ func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 	})
 }
 
-func (t *turn) snapshot(ctx context.Context) (string, error) {
-	if t.cfg.Workspace.Unavailable() != "" {
-		return "", nil
-	}
-	s, err := t.cfg.Workspace.Snapshot(ctx)
-	if err != nil {
-		return "", fmt.Errorf("look at the project before the attempt: %w", err)
-	}
-	return s, nil
-}
-
 // send sees to it that the turn's prompt is with the server, exactly once. It reports whether the turn has ended already.
 func (t *turn) send(ctx context.Context) (ended bool, err error) {
 	if t.job.Turn.MessageID == "" {
@@ -94,10 +83,11 @@ func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
 	case p.busy:
 		t.seen.busy = true
 		return false, nil
-	case p.answered:
+	case p.answered && turnFault(p.failed, t.job.Attempt.Model) == nil:
 		return true, nil
-	case !p.arrived:
-		// The prompt never arrived, or never began a turn: sending the same message again is harmless.
+	case p.answered, !p.arrived:
+		// The prompt never arrived, or its turn failed for a reason that may be gone now: sending the same message again
+		// is harmless.
 		return false, t.prompt(ctx, t.lastMessageID(), t.lastPrompt())
 	case t.job.Turn.ResumeID == "":
 		id := opencode.NewMessageID(t.cfg.Now())
@@ -133,6 +123,7 @@ type position struct {
 	busy     bool
 	arrived  bool // the newest prompt of the turn began one
 	answered bool // and the model finished it, well or badly
+	failed   *opencode.TurnError
 }
 
 // position reads the state. Absence from the statuses alone proves nothing, see package opencode.
@@ -158,6 +149,7 @@ func (t *turn) position(ctx context.Context) (position, error) {
 			continue
 		}
 		p.arrived = true
+		p.failed = m.Info.Error
 		p.answered = !m.Info.Completed.IsZero() && m.Info.Finish != opencode.FinishToolCalls
 	}
 	return p, nil

@@ -16,9 +16,10 @@ const (
 	maxGateOutput = 6_000 // of all red gates together
 )
 
-// Continuation writes the prompt that sends an idle session back to work after a turn that was judged incomplete: what
-// the verdict asks for, what is unmet, and the red gates with the tails of their output. Lists and outputs are bounded, so
-// that it stays below 30,000 characters besides the commands themselves. The turn has its evidence and its verdict.
+// Continuation writes the prompt that sends an idle session back to work after a turn that was judged incomplete:
+// what the verdict asks for, what is unmet, and the red gates with the tails of their output. Lists and outputs are
+// bounded, so that it stays below 30,000 characters besides the commands themselves. The turn has its evidence and
+// its verdict.
 func Continuation(t boulder.SubTask, turn boulder.Turn) string {
 	v, e := turn.Verdict, turn.Evidence
 	p := prompt{}

@@ -144,7 +144,9 @@ func TestBuildManyDependencies(t *testing.T) {
 			t.Errorf("no cut names %s", name)
 		}
 	}
-	all := slices.IndexFunc(b.Files, func(f boulder.File) bool { return strings.HasSuffix(f.Path, "page/dependencies.md") })
+	all := slices.IndexFunc(b.Files, func(f boulder.File) bool {
+		return strings.HasSuffix(f.Path, "page/dependencies.md")
+	})
 	if all < 0 || strings.Count(b.Files[all].Text, "x") != 200*3000 {
 		t.Error("dependencies.md does not hold all results")
 	}

@@ -19,8 +19,8 @@ func (b builder) path(subTask, name string) string {
 	return filepath.Join(b.in.RunsDir, dirName(b.in.BoulderID), dirName(subTask), name)
 }
 
-// dirName keeps an id that is not of letters, digits, - and _ from leading out of its directory, or to one of our files: a
-// plan that a program made may not have been checked.
+// dirName keeps an id that is not of letters, digits, - and _ from leading out of its directory, or to one of our
+// files: a plan that a program made may not have been checked.
 func dirName(id string) string {
 	var b strings.Builder
 	for _, c := range []byte(id) {
@@ -49,8 +49,8 @@ func (b builder) opening() *section {
 	t := b.in.SubTask
 	text := fmt.Sprintf("# Sub-task: %s (%s)\n\n", t.ID, oneLine(t.Subject, 200))
 	if len(b.in.Plan.SubTasks) > 1 {
-		text += "A larger job was split into sub-tasks; this one is yours. Do all of it and nothing else: other sessions do " +
-			"the rest, some of them at the same time in the same files. "
+		text += "A larger job was split into sub-tasks; this one is yours. Do all of it and nothing else: other sessions " +
+			"do the rest, some of them at the same time in the same files. "
 	}
 	text += "Nobody is there to answer questions: decide yourself, and say in the end what you decided."
 	return &section{text: text}

@@ -16,9 +16,11 @@ import (
 
 // text draws texts of all sizes around the limits, with characters of all widths and bytes that are not UTF-8.
 func text(t *rapid.T, label string) string {
-	piece := rapid.SampledFrom([]string{"word ", "é", "界", "🪨", "\xff", "\n", "\r\n", "a", "[cut: 1 of 2 characters]"})
+	piece := rapid.SampledFrom([]string{
+		"word ", "é", "界", "🪨", "\xff", "\n", "\r\n", "a", "[cut: 1 of 2 characters]",
+	})
 	unit := strings.Join(rapid.SliceOfN(piece, 0, 6).Draw(t, label), "")
-	return strings.Repeat(unit, rapid.SampledFrom([]int{0, 1, 1, 1, 20, 300, 3000}).Draw(t, label+" times"))
+	return strings.Repeat(unit, rapid.SampledFrom([]int{0, 1, 1, 1, 20, 300, 1500}).Draw(t, label+" times"))
 }
 
 // short draws what a plan says in a line or a few.
@@ -28,9 +30,10 @@ func short(t *rapid.T, label string) string {
 
 func subTasks(t *rapid.T, label string) []boulder.SubTask {
 	var all []boulder.SubTask
-	for i := range rapid.SampledFrom([]int{0, 1, 2, 5, 60}).Draw(t, label) {
+	for i := range rapid.SampledFrom([]int{0, 1, 2, 5, 30}).Draw(t, label) {
 		all = append(all, boulder.SubTask{
-			ID: fmt.Sprintf("%s%d", label, i), Subject: short(t, "subject"), Summary: text(t, "summary"), Output: text(t, "output"),
+			ID: fmt.Sprintf("%s%d", label, i), Subject: short(t, "subject"), Summary: text(t, "summary"),
+			Output: text(t, "output"),
 		})
 	}
 	return all

@@ -33,8 +33,8 @@ func Resume(in ResumeInput) string {
 		p.add(fmt.Sprintf("Last edit:\n  File: %s\n  Line: %d\n  Context: %s",
 			oneLine(c.File, maxItem), c.Line, oneLine(c.Context, maxItem)))
 	}
-	p.add("A command or an edit may have been cut off half way. Look at the files first: keep what is done, repair what is " +
-		"half done, and then go on with what your brief says is missing.")
+	p.add("A command or an edit may have been cut off half way. Look at the files first: keep what is done, repair what " +
+		"is half done, and then go on with what your brief says is missing.")
 	return p.String()
 }
 

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -50,7 +52,7 @@ type wireFormat struct {
 
 // Ask puts one question to a model in a session of its own, waits for the answer
 // and deletes the session. The error is a [*TurnError] if the model or its provider
-// failed, an [*Error] if the call did.
+// failed or is unknown, an [*Error] if the call did.
 //
 // The session cannot be kept: once it has had a prompt with a schema, the server
 // answers 400 whenever its messages are listed.
@@ -84,9 +86,29 @@ func (d *Directory) askIn(ctx context.Context, sessionID string, r AskRequest) (
 		timeout: cmp.Or(r.Timeout, defaultAskTimeout),
 	})
 	if err != nil {
-		return Answer{}, err
+		return Answer{}, d.explain(ctx, r, err)
 	}
 	return readReply(reply)
+}
+
+// explain finds out why the server failed. A synchronous prompt with an unknown model
+// or agent is answered with a bare 500, which would pass for a passing trouble.
+func (d *Directory) explain(ctx context.Context, r AskRequest, err error) error {
+	failed, ok := errors.AsType[*Error](err)
+	if !ok || failed.Status != http.StatusInternalServerError {
+		return err
+	}
+	if catalogue, listErr := d.Catalogue(ctx); listErr == nil && !r.Model.IsZero() {
+		if _, known := catalogue.Model(r.Model); !known {
+			return &TurnError{Name: UnknownError, Message: modelNotFound + r.Model.String()}
+		}
+	}
+	if agents, listErr := d.Agents(ctx); listErr == nil && r.Agent != "" {
+		if !slices.ContainsFunc(agents, func(a Agent) bool { return a.Name == r.Agent }) {
+			return &TurnError{Name: UnknownError, Message: agentNotFound + r.Agent}
+		}
+	}
+	return err
 }
 
 // readReply looks at the reply of the synchronous call only, see [Directory.Ask].

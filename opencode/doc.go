@@ -27,8 +27,9 @@
 // assistant message has the prompt as parent and is completed. A prompt with an
 // unknown agent ends with [SessionFailed] alone: never busy, never idle, no
 // message. One with an unknown model is busy and idle, and [SessionFailed] comes
-// before and after the idle, again without any message. While a directory's
-// instance boots, such a failure may even pass without any event.
+// before and after the idle, again without any message; see [ErrUnknownModel].
+// While a directory's instance boots, such a failure may even pass without any
+// event.
 //
 // So after [Directory.Prompt] wait for a sign of the turn (busy, a message with the
 // prompt as parent, a failure) for some seconds only, and without one send the

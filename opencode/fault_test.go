@@ -53,11 +53,11 @@ func TestFaultsOfACall(t *testing.T) {
 				_, _ = io.WriteString(w, `{"_tag":"PermissionNotFoundError","message":"gone"}`)
 			}, opencode.ErrNotFound, "gone",
 		},
-		"wrong password":  {status5xx(http.StatusUnauthorized), opencode.ErrUnauthorized, "401"},
-		"internal error":  {status5xx(http.StatusInternalServerError), opencode.ErrUnavailable, "500"},
-		"overload":        {status5xx(http.StatusServiceUnavailable), opencode.ErrUnavailable, "503"},
+		"wrong password":  {refuse(http.StatusUnauthorized), opencode.ErrUnauthorized, "401"},
+		"internal error":  {refuse(http.StatusInternalServerError), opencode.ErrUnavailable, "500"},
+		"overload":        {refuse(http.StatusServiceUnavailable), opencode.ErrUnavailable, "503"},
 		"garbage":         {func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, "{{{") }, nil, "unexpected answer"},
-		"hung":            {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, opencode.ErrUnavailable, "deadline"},
+		"hung":            {hang, opencode.ErrUnavailable, "deadline"},
 		"connection cut":  {cut, opencode.ErrUnavailable, "EOF"},
 		"answer too long": {endless, nil, "exceeds 64 MiB"},
 		"redirect": {
@@ -89,9 +89,11 @@ func TestFaultsOfACall(t *testing.T) {
 	}
 }
 
-func status5xx(code int) http.HandlerFunc {
+func refuse(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
+
+func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
 func cut(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Length", "1000")

@@ -19,7 +19,7 @@ const (
 //
 // The format is OpenCode's own: "msg_", the low 48 bits of (milliseconds << 12)
 // as 12 hexadecimal digits, 14 random characters. So ids sort by time, up to the
-// wrap that 48 bits bring every 2.2 years, the last in February 2026. The server
+// wrap that 48 bits bring every 2.2 years, the last in August 2026. The server
 // demands no more than the prefix; 1.18.33 orders messages by their creation time
 // first and answered ids from 100 s before and after its clock correctly, older
 // versions went by the id alone.

@@ -63,7 +63,7 @@ func TestStopLeavesNothing(t *testing.T) {
 	t.Parallel()
 	o := startOwn(t, steps(bash("echo $$ > pid; exec sleep 600")))
 	sub := o.server.Client().Subscribe(opencode.Filter{})
-	_, _, pid := o.runTool()
+	sessionID, _, pid := o.runTool()
 	if o.server.Version() != opencode.TestedVersion {
 		t.Errorf("version %q", o.server.Version())
 	}
@@ -91,6 +91,13 @@ func TestStopLeavesNothing(t *testing.T) {
 	}
 	if _, err := o.server.Client().Health(o.ctx); !errors.Is(err, opencode.ErrUnavailable) {
 		t.Errorf("a call to a stopped server: %v", err)
+	}
+
+	o.restart() // to see that the turn was ended in good order, although the server was killed
+	messages, err := o.dir.Messages(o.ctx, sessionID, 1)
+	if err != nil || len(messages) != 1 || messages[0].Info.Completed.IsZero() ||
+		messages[0].Info.Error == nil || messages[0].Info.Error.Name != opencode.MessageAborted {
+		t.Errorf("the interrupted turn was stored as %+v, %v", messages, err)
 	}
 }
 
@@ -250,11 +257,15 @@ func TestStopOfAStubbornServer(t *testing.T) {
 	t.Parallel()
 	fake := newFake(t, nil)
 	pidFile := filepath.Join(t.TempDir(), "pid")
+	escape := "" // out of the process group, as OpenCode's tools do
+	if runtime.GOOS == "linux" {
+		escape = "setsid"
+	}
 	server, err := opencode.Start(t.Context(), opencode.ServerConfig{
 		Binary: impostor(t, fmt.Sprintf(`trap '' TERM
-setsid sh -c 'echo $$ > %s; exec sleep 600' &
+%s sh -c 'echo $$ > %s; exec sleep 600' &
 echo opencode server listening on %s
-while :; do sleep 600; done`, pidFile, fake.URL)),
+while :; do sleep 600; done`, escape, pidFile, fake.URL)),
 		StartTimeout: patience, StopGrace: 50 * time.Millisecond,
 	})
 	if err != nil {
@@ -262,7 +273,7 @@ while :; do sleep 600; done`, pidFile, fake.URL)),
 	}
 	pid := awaitPID(t, pidFile)
 	server.Stop(t.Context())
-	if running(server.PID()) || (runtime.GOOS == "linux" && running(pid)) {
+	if running(server.PID()) || running(pid) {
 		t.Error("something still runs")
 	}
 	if err := server.Err(); err != nil {
@@ -274,7 +285,9 @@ func TestStopIsHurriedByItsContext(t *testing.T) {
 	t.Parallel()
 	fake := newFake(t, nil)
 	server, err := opencode.Start(t.Context(), opencode.ServerConfig{
-		Binary:       impostor(t, "trap '' TERM\necho opencode server listening on "+fake.URL+"\nwhile :; do sleep 600; done"),
+		Binary: impostor(t, fmt.Sprintf(`trap '' TERM
+echo opencode server listening on %s
+while :; do sleep 600; done`, fake.URL)),
 		StartTimeout: patience, StopGrace: time.Hour,
 	})
 	if err != nil {
@@ -308,8 +321,7 @@ func startAndWait() int {
 	return 0
 }
 
-// Breaks without the parent death signal, and when the thread that it is tied to
-// ends early, which would kill the server of a healthy program.
+// Breaks without the parent death signal.
 func TestServerDiesWithItsProgram(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux can tell a child of its parent's death")

@@ -272,23 +272,29 @@ func TestUnknownModelAndAgentFail(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
-		name   string
-		prompt opencode.Prompt
+		agent string
+		model opencode.ModelRef
+		want  error
 	}{
-		{"agent", opencode.Prompt{Agent: "none", Model: agentModel}},
-		{"model", opencode.Prompt{Model: opencode.ModelRef{ProviderID: "scripted", ModelID: "none"}}},
+		{"none", agentModel, opencode.ErrUnknownAgent},
+		{"build", opencode.ModelRef{ProviderID: "scripted", ModelID: "none"}, opencode.ErrUnknownModel},
 	} {
-		p := test.prompt
 		session := s.session()
 		sub := s.follow(s.dir.Client(), session.ID)
-		p.Parts = []opencode.TextPart{{Text: "go"}}
-		if err := s.dir.Prompt(s.ctx, session.ID, p); err != nil {
+		err := s.dir.Prompt(s.ctx, session.ID, opencode.Prompt{
+			Agent: test.agent, Model: test.model, Parts: []opencode.TextPart{{Text: "go"}},
+		})
+		if err != nil {
 			t.Fatal(err) // the server takes it and fails later
 		}
 		events := await(s.ctx, t, sub, is[opencode.SessionFailed])
 		got := events[len(events)-1].Payload.(opencode.SessionFailed).Err
-		if got.Name != opencode.UnknownError || !strings.Contains(got.Message, "not found") {
-			t.Errorf("%s: %v", test.name, got)
+		if !errors.Is(got, test.want) {
+			t.Errorf("%v is reported as %v", test.want, got)
+		}
+		_, err = s.dir.Ask(s.ctx, opencode.AskRequest{Agent: test.agent, Model: test.model, Text: s.mark})
+		if !errors.Is(err, test.want) || errors.Is(err, opencode.ErrUnavailable) {
+			t.Errorf("%v in a question is reported as %v", test.want, err)
 		}
 	}
 }
@@ -333,6 +339,22 @@ func TestAskForJSON(t *testing.T) {
 	}
 	if left, err := s.dir.FindSessions(s.ctx, s.mark); err != nil || len(left) != 0 {
 		t.Errorf("sessions left behind: %+v, %v", left, err)
+	}
+}
+
+// What a failed question cost must not be lost.
+func TestAskForJSONAnsweredWithProse(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, steps(scriptmodel.Reply{Text: "I would rather talk"}))
+	answer, err := s.dir.Ask(s.ctx, opencode.AskRequest{
+		Model: agentModel, Text: s.mark, Schema: json.RawMessage(`{"type":"object"}`),
+	})
+	failure, ok := errors.AsType[*opencode.TurnError](err)
+	if !ok || failure.Name != opencode.StructuredOutput {
+		t.Errorf("prose instead of JSON is %v", err)
+	}
+	if answer.Text != "I would rather talk" || answer.Cost <= 0 || answer.JSON != nil {
+		t.Errorf("the answer is %+v", answer)
 	}
 }
 

@@ -2,6 +2,7 @@ package opencode
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,6 +19,21 @@ const (
 	ContentFilter       = "ContentFilterError"
 	StructuredOutput    = "StructuredOutputError" // the model did not give the demanded JSON
 	UnknownError        = "UnknownError"          // among others: unknown model, unknown agent
+)
+
+var (
+	// ErrUnknownModel is matched by a [*TurnError] about a model that OpenCode does
+	// not know or whose provider is not connected.
+	ErrUnknownModel = errors.New("unknown model")
+	// ErrUnknownAgent is matched by a [*TurnError] about an agent that is not defined.
+	ErrUnknownAgent = errors.New("unknown agent")
+)
+
+// How OpenCode words the two: there is no other sign, both are an UnknownError.
+const (
+	modelNotFound      = "Model not found: "
+	modelNotFoundTrace = "ProviderModelNotFoundError: "
+	agentNotFound      = "Agent not found: "
 )
 
 // TurnError is how a turn failed: a fact about the model or the agent, not about
@@ -39,6 +55,20 @@ func (e *TurnError) Error() string {
 		return fmt.Sprintf("%s: HTTP %d: %s", e.Name, e.StatusCode, message)
 	}
 	return fmt.Sprintf("%s: %s", e.Name, message)
+}
+
+// Is matches [ErrUnknownModel] and [ErrUnknownAgent].
+func (e *TurnError) Is(target error) bool {
+	if e.Name != UnknownError {
+		return false
+	}
+	switch target {
+	case ErrUnknownModel:
+		return strings.HasPrefix(e.Message, modelNotFound) || strings.HasPrefix(e.Message, modelNotFoundTrace)
+	case ErrUnknownAgent:
+		return strings.HasPrefix(e.Message, agentNotFound)
+	}
+	return false
 }
 
 // UnmarshalJSON reads OpenCode's form.

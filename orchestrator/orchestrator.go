@@ -1,4 +1,5 @@
-// Package orchestrator runs boulders: it is the embedding API of manager, and the one loop that everything passes through.
+// Package orchestrator runs boulders: it is the embedding API of manager, and the one loop that everything passes
+// through.
 //
 // A run is a straight line: plan, then again and again: ask [schedule.Compute] what to do, write the decisions as one
 // transaction, act. One goroutine owns the state; the workers that run and judge turns send it messages. What planning,
@@ -58,8 +59,8 @@ type Config struct {
 	NewID func() string
 }
 
-// Orchestrator plans, runs and resumes boulders. Its methods may be called from any goroutine; a boulder may be run by one of
-// them only.
+// Orchestrator plans, runs and resumes boulders. Its methods may be called from any goroutine; a boulder may be run by
+// one of them only.
 type Orchestrator struct {
 	cfg    Config
 	limits Limits
@@ -104,6 +105,9 @@ func New(cfg Config) (*Orchestrator, error) {
 	if cfg.Limits != nil {
 		o.limits = *cfg.Limits
 	}
+	if err := o.limits.Validate(); err != nil {
+		return nil, fmt.Errorf("orchestrator: Config.Limits: %w", err)
+	}
 	return o, nil
 }
 
@@ -120,14 +124,16 @@ type Request struct {
 	Model string
 	// LedgerModel is recorded with the boulder.
 	LedgerModel string
-	// Approve is shown a plan that the Planner made, and returns it, changed or not, to go ahead. [ErrDeclined] cancels the
-	// boulder. Defaults to going ahead, without running gates that the model wrote.
+	// Approve is shown a plan that the Planner made. Defaults to going ahead, with its gates as GatesApproved says.
 	Approve Approve
-	// GatesApproved lets the gates of a given Plan run, and those of a made one without Approve.
+	// GatesApproved lets the gates of a given Plan run, and those of a made one without Approve. It is not stored:
+	// after a crash before the plan is adopted, [Orchestrator.Resume] without an Approve does not run them.
 	GatesApproved bool
 }
 
-// Approve asks a person about a plan. gates says whether the plan's gates may run.
+// Approve asks a person about a plan, and returns it, changed or not, to go ahead; the plan is a copy of its own. gates
+// says whether its gates may run. [ErrDeclined] cancels the boulder; any other error pauses it, and a resume asks
+// again. ctx is done when the run is to end, also after [Orchestrator.Stop].
 type Approve func(ctx context.Context, plan *boulder.Plan) (approved *boulder.Plan, gates bool, err error)
 
 var (
@@ -153,35 +159,40 @@ func (o *Orchestrator) Plan(
 	if err != nil {
 		return nil, usage, fmt.Errorf("plan: %w", err)
 	}
+	if plan == nil {
+		return nil, usage, errors.New("plan: the planner returned neither a plan nor an error")
+	}
 	if plan.Seal != nil {
 		plan.Seal.Base = base
 	}
 	return plan, usage, nil
 }
 
-// Run runs a request to its end, on the caller's goroutine, while the caller ranges over its events. Each event is on disk
-// before it is yielded. The last one of a run that came to an end is a [boulder.TaskComplete]; a run that did not yields
-// an error last: [ErrStopped], [ErrDeclined], an error that wraps [boulder.ErrFatal], or what a cancelled ctx gives. In
-// every case the boulder can be resumed unless it is over.
+// Run runs a request to its end, on the caller's goroutine, while the caller ranges over its events. Each event is on
+// disk before it is yielded. The last one of a run that came to an end is a [boulder.TaskComplete]; a run that did not
+// yields an error last: [ErrStopped], [ErrDeclined], an error that wraps [boulder.ErrFatal], what a cancelled ctx
+// gives, or what the Store failed with. In every case the boulder can be resumed unless it is over.
 //
 // Cancelling ctx aborts the turns that are running; [Orchestrator.Stop] lets them end. Breaking out of the loop is the
-// same as cancelling ctx.
+// same as cancelling ctx. When the loop ends, however it does, all work has ended.
 func (o *Orchestrator) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, error] {
 	return func(yield func(boulder.Event, error) bool) {
 		r := newRun(o, ctx, yield)
-		r.finish(r.begin(req))
+		r.drive(func() error { return r.begin(req) })
 	}
 }
 
-// Resume goes on with a boulder after a crash, a stop or a fatal fault, as [Orchestrator.Run] does. Finished sub-tasks are
-// not done again. approve is asked if the boulder was waiting for approval.
+// Resume goes on with a boulder after a crash, a stop or a fatal fault, as [Orchestrator.Run] does. Finished sub-tasks
+// are not done again. approve is asked if the boulder was waiting for approval; nil goes ahead without running the
+// gates of a made plan.
 func (o *Orchestrator) Resume(ctx context.Context, boulderID string, approve Approve) iter.Seq2[boulder.Event, error] {
 	return func(yield func(boulder.Event, error) bool) {
 		r := newRun(o, ctx, yield)
-		r.finish(r.resume(boulderID, approve))
+		r.drive(func() error { return r.resume(boulderID, approve) })
 	}
 }
 
 // Stop asks all runs of this Orchestrator to end at the next boundary: no new turn is started, those that run may end,
-// their evidence is stored. It returns at once, may be called more than once, and cannot be taken back.
+// their evidence is stored; planning is cut short. It returns at once, may be called more than once, and cannot be
+// taken back.
 func (o *Orchestrator) Stop() { o.cancel() }

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -14,78 +15,114 @@ func (r *run) planAndLoop(approve Approve, gates bool) error {
 	}
 	if r.state.Revision == nil {
 		if err := r.plan(); err != nil {
-			return r.pausePlanning(err)
+			return r.leave(boulder.Paused, err)
 		}
 	}
-	plan := &r.state.Revision.Plan
-	if approve != nil {
-		approved, ok, err := approve(r.ctx, plan)
-		if errors.Is(err, ErrDeclined) {
-			return r.decline(err)
-		}
-		if err != nil {
-			return r.pausePlanning(err)
-		}
-		plan, gates = approved, ok
+	plan, gates, err := r.approve(approve, gates)
+	switch {
+	case errors.Is(err, ErrDeclined):
+		return r.leave(boulder.Cancelled, err)
+	case err != nil:
+		return r.leave(boulder.Paused, err)
 	}
-	if err := r.adopt(&r.state.Revision.Plan, plan, gates); err != nil {
+	if err := r.adopt(plan, gates); err != nil {
 		return err
 	}
 	return r.loop()
 }
 
-// plan asks the Planner. A stop cancels the call: nothing is lost, and a resume plans again.
+// plan asks the Planner. A stop cancels the call: nothing is lost, and a resume plans again. A plan that comes all the
+// same is kept.
 func (r *run) plan() error {
-	ctx, cancel := context.WithCancelCause(r.ctx)
-	defer cancel(nil)
-	release := context.AfterFunc(r.o.stop, func() { cancel(ErrStopped) })
+	if err := r.interrupted(); err != nil {
+		return err
+	}
+	ctx, release := r.untilStop()
 	defer release()
 	b := r.state.Boulder
 	plan, usage, err := r.o.Plan(ctx, boulder.PlanRequest{
 		Task: b.Task, Constraints: b.Constraints, Project: b.Project, Mode: b.PlanMode,
 	}, b.Base)
 	if usage != (boulder.Usage{}) {
-		if applyErr := r.apply(boulder.UsageReport{Source: "plan", Model: b.LedgerModel, Usage: usage}); applyErr != nil {
-			return applyErr
+		report := boulder.UsageReport{Source: "plan", Model: b.LedgerModel, Usage: usage}
+		if applyErr := r.apply(report); applyErr != nil {
+			return errors.Join(err, applyErr)
 		}
 	}
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	rev := r.revision(plan, 1)
-	if err := r.apply(boulder.Planned{Revision: rev.Number, Origin: rev.Origin, Plan: rev}); err != nil {
+	if err := r.propose(plan); err != nil {
 		return err
 	}
 	return r.commit()
 }
 
-// pausePlanning ends a run whose plan is not there, or not agreed to, and stores why.
-func (r *run) pausePlanning(cause error) error {
-	if err := r.apply(boulder.StatusChanged{Status: boulder.Paused, Reason: cause.Error()}); err != nil {
-		return errors.Join(cause, err)
+// approve asks a person, if there is one to ask.
+func (r *run) approve(ask Approve, gates bool) (*boulder.Plan, bool, error) {
+	if err := r.interrupted(); err != nil {
+		return nil, false, err
 	}
-	return errors.Join(cause, r.commit())
+	proposed := r.state.Revision.Plan.Clone()
+	if ask == nil {
+		return &proposed, gates, nil
+	}
+	ctx, release := r.untilStop()
+	defer release()
+	plan, gates, err := ask(ctx, &proposed)
+	switch {
+	case err != nil && ctx.Err() != nil && !errors.Is(err, ErrDeclined):
+		err = context.Cause(ctx)
+	case err == nil && plan == nil:
+		err = errors.New("the approval returned neither a plan nor an error")
+	}
+	return plan, gates, err
 }
 
-func (r *run) decline(cause error) error {
-	if err := r.apply(boulder.StatusChanged{Status: boulder.Cancelled, Reason: cause.Error()}); err != nil {
-		return errors.Join(cause, err)
+// untilStop is a context for what blocks the loop goroutine: it is done when the run is to end.
+func (r *run) untilStop() (ctx context.Context, release func()) {
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	unhook := context.AfterFunc(r.o.stop, func() { cancel(ErrStopped) })
+	return ctx, func() {
+		unhook()
+		cancel(nil)
 	}
-	return errors.Join(cause, r.commit())
 }
 
-// adopt makes the sub-tasks of a plan. planned is what was proposed: if nothing was stored yet it becomes revision 1, and a
-// plan that differs from it the next one.
-func (r *run) adopt(planned, plan *boulder.Plan, gates bool) error {
-	if r.state.Revision == nil {
-		rev := r.revision(planned, 1)
-		if err := r.apply(boulder.Planned{Revision: 1, Origin: rev.Origin, Plan: rev}); err != nil {
-			return err
-		}
+// interrupted says why a run that has not come to its loop must not go on.
+func (r *run) interrupted() error {
+	r.notice()
+	if r.ended == nil && r.stopping {
+		return ErrStopped
 	}
+	return r.ended
+}
+
+// leave ends a run whose plan is not there, or not agreed to, and stores why.
+func (r *run) leave(status boulder.Status, cause error) error {
+	if r.broken != nil {
+		return cause
+	}
+	if err := r.apply(boulder.StatusChanged{Status: status, Reason: cause.Error()}); err != nil {
+		return errors.Join(cause, err)
+	}
+	if err := r.commit(); err != nil {
+		return errors.Join(cause, err)
+	}
+	return cause
+}
+
+// propose makes a plan the first revision, which nobody has agreed to yet.
+func (r *run) propose(plan *boulder.Plan) error {
+	rev := r.revision(plan, 1)
+	return r.apply(boulder.Planned{Revision: rev.Number, Origin: rev.Origin, Plan: rev})
+}
+
+// adopt makes the sub-tasks of a plan. One that differs from what was proposed is the next revision.
+func (r *run) adopt(plan *boulder.Plan, gates bool) error {
 	rev := *r.state.Revision
 	if plan.Hash() != rev.Hash {
 		rev = r.revision(plan, rev.Number+1)
@@ -96,18 +133,17 @@ func (r *run) adopt(planned, plan *boulder.Plan, gates bool) error {
 		Model: r.state.Boulder.Model,
 	}
 	for _, s := range plan.SubTasks {
-		in := boulder.PlannedIn{ID: s.ID, Subject: s.Subject, DependsOn: s.DependsOn, Model: s.Model}
-		if in.DependsOn == nil {
-			in.DependsOn = []string{}
-		}
-		d.SubTasks = append(d.SubTasks, in)
+		d.SubTasks = append(d.SubTasks, boulder.PlannedIn{
+			ID: s.ID, Subject: s.Subject, DependsOn: append([]string{}, s.DependsOn...),
+			Model: cmp.Or(s.Model, plan.Model, d.Model),
+		})
 	}
 	return r.apply(d)
 }
 
 func (r *run) revision(plan *boulder.Plan, number int) boulder.PlanRevision {
 	return boulder.PlanRevision{
-		Number: number, Plan: *plan, Hash: plan.Hash(), Origin: plan.Origin(), Edited: plan.Edited(),
+		Number: number, Plan: plan.Clone(), Hash: plan.Hash(), Origin: plan.Origin(), Edited: plan.Edited(),
 		AdoptedAt: r.o.cfg.Now().UTC(),
 	}
 }

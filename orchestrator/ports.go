@@ -17,26 +17,28 @@ type Planner interface {
 
 // Judge is the Progress Ledger: it says whether an ended turn completed its sub-task.
 type Judge interface {
-	// Judge returns a normalised verdict. It may block for minutes and honours ctx; it may be called again for the same
-	// turn after a crash or after [boulder.ErrTrouble]. Unusable answers of a model are its own business: the verdict
-	// then says JudgeUnavailable. An error means that nobody could be asked: it wraps [boulder.ErrFatal] or
-	// [boulder.ErrTrouble]. The usage is valid with an error too.
+	// Judge returns a normalised verdict. It may block for minutes and honours ctx; it may be called again for the
+	// same turn after a crash or after [boulder.ErrTrouble]. Unusable answers of a model are its own business: the
+	// verdict then says JudgeUnavailable. An error means that nobody could be asked: it wraps [boulder.ErrFatal] or
+	// [boulder.ErrTrouble]; any other error ends the attempt. The usage is valid with an error too.
 	Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error)
 }
 
-// Runner runs turns of attempts in sessions. The orchestrator never runs two turns of one attempt at once, but turns of
-// different attempts side by side.
+// Runner runs turns of attempts in sessions. The orchestrator never runs two turns of one attempt at once, but turns
+// of different attempts side by side.
 type Runner interface {
 	// Run brings one turn to its end and returns what it left behind. It blocks until then.
 	//
-	// The job says how far the turn is. Without Attempt.SessionID: find a session by Attempt.Tag, or create one. Without
-	// Turn.MessageID: send the prompt. With it: the prompt was sent, perhaps; look, and do not send it twice. Before
-	// every side effect that must not happen twice, Run reports the intent ([boulder.SubTaskStart], [boulder.TurnSent]) and
-	// goes on only when report returns nil: it is then stored. An error from report is returned as it is.
-	// [boulder.SubTaskProgress] is reported the same way.
+	// The job says how far the turn is. Without Attempt.SessionID: find a session by Attempt.Tag, or create one.
+	// Without Turn.MessageID: send the prompt. With it: the prompt was sent, perhaps; look, and do not send it twice.
+	// Before every side effect that must not happen twice, Run reports the intent ([boulder.SubTaskStart], [boulder.TurnSent])
+	// and goes on only when report returns nil: it is then stored. An error from report is returned as it is.
+	// [boulder.SubTaskProgress] is reported the same way; nothing else is. report may be called from any goroutine, but
+	// not after Run has returned.
 	//
-	// Errors wrap [boulder.ErrTrouble], [boulder.ErrSessionLost] or [boulder.ErrFatal]; any other error ends the attempt.
-	// When ctx is cancelled, Run stops the agent's turn and returns context.Cause(ctx).
+	// Errors wrap [boulder.ErrTrouble], [boulder.ErrSessionLost] or [boulder.ErrFatal]; any other error ends the
+	// attempt. When ctx is cancelled, Run stops the agent's turn and returns context.Cause(ctx). The evidence counts
+	// only without an error.
 	Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error)
 }
 

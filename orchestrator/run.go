@@ -34,6 +34,7 @@ type run struct {
 	stopping bool
 	grace    <-chan time.Time // ends the patience with running turns after a stop
 	ended    error            // why the run ends before the boulder does
+	broken   error            // what the store failed with: the state is ahead of the disk, nothing more is written
 }
 
 func newRun(o *Orchestrator, ctx context.Context, yield func(boulder.Event, error) bool) *run {
@@ -45,6 +46,26 @@ func newRun(o *Orchestrator, ctx context.Context, yield func(boulder.Event, erro
 	return r
 }
 
+// drive runs body, ends the workers and waits for them, and yields the error that ended the run, if one did. The
+// workers end too if the consumer's loop body panics or ends its goroutine.
+func (r *run) drive(body func() error) {
+	err := func() error {
+		defer r.endWorkers()
+		return body()
+	}()
+	if err != nil && !r.gone {
+		r.yield(boulder.Event{}, err)
+	}
+}
+
+func (r *run) endWorkers() {
+	r.abort(errRunOver)
+	close(r.done)
+	_ = r.workers.Wait() // workers hand in their errors as messages
+}
+
+var errRunOver = errors.New("the run is over")
+
 // begin creates the boulder, plans it if it has no plan, and runs it.
 func (r *run) begin(req Request) error {
 	id := r.o.cfg.NewID()
@@ -52,7 +73,6 @@ func (r *run) begin(req Request) error {
 	if req.Plan != nil {
 		task = req.Plan.Task
 	}
-	r.state = boulder.NewState()
 	head := boulder.Boulder{
 		ID: id, Task: task, Project: r.o.cfg.Project, Base: req.Base, Model: req.Model, LedgerModel: req.LedgerModel,
 		Constraints: req.Constraints, PlanMode: req.Mode,
@@ -61,7 +81,10 @@ func (r *run) begin(req Request) error {
 		return err
 	}
 	if req.Plan != nil {
-		if err := r.adopt(req.Plan, req.Plan, req.GatesApproved); err != nil {
+		if err := r.propose(req.Plan); err != nil {
+			return err
+		}
+		if err := r.adopt(req.Plan, req.GatesApproved); err != nil {
 			return err
 		}
 		return r.loop()
@@ -85,9 +108,10 @@ func (r *run) resume(id string, approve Approve) error {
 	if r.state, err = boulder.Restore(records); err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
-	r.restored = map[boulder.AttemptRef]bool{}
+	r.restored, r.overlaps = map[boulder.AttemptRef]bool{}, map[boulder.AttemptRef]*overlap{}
 	for _, o := range r.state.Live() {
 		r.restored[o.Attempt.AttemptRef] = true
+		r.overlaps[o.Attempt.AttemptRef] = restoreOverlap(r.state, o)
 	}
 	if err := r.unpause(); err != nil {
 		return err
@@ -116,7 +140,11 @@ func (r *run) unpause() error {
 
 // loop is the one loop: decide, commit, act, wait.
 func (r *run) loop() error {
+	if err := schedule.Startable(r.state, r.o.limits); err != nil {
+		r.end(fmt.Errorf("%w: %w", boulder.ErrFatal, err))
+	}
 	for {
+		r.notice()
 		if err := r.decide(); err != nil {
 			return err
 		}
@@ -126,6 +154,7 @@ func (r *run) loop() error {
 		if r.state.Boulder.Status.Terminal() {
 			return nil
 		}
+		r.notice() // whoever read the events may have asked for a stop
 		if !r.halting() {
 			r.launch()
 		}
@@ -180,12 +209,9 @@ func (r *run) wait() error {
 		}
 	case <-timer:
 	case <-stop:
-		r.stopping = true
-		r.grace = time.After(r.o.cfg.StopGrace)
+	case <-cancelled:
 	case <-r.grace:
 		r.end(ErrStopped)
-	case <-cancelled:
-		r.end(context.Cause(r.ctx))
 	}
 	for {
 		select {
@@ -199,6 +225,17 @@ func (r *run) wait() error {
 	}
 }
 
+// notice takes in a stop and a cancelled ctx without waiting for them, so that nothing is launched after either.
+func (r *run) notice() {
+	if !r.stopping && r.o.stop.Err() != nil {
+		r.stopping = true
+		r.grace = time.After(r.o.cfg.StopGrace)
+	}
+	if r.ctx.Err() != nil {
+		r.end(context.Cause(r.ctx))
+	}
+}
+
 // end makes the run end now: the workers are told to stop their turns.
 func (r *run) end(cause error) {
 	if r.ended == nil {
@@ -206,18 +243,6 @@ func (r *run) end(cause error) {
 		r.abort(cause)
 	}
 }
-
-// finish ends the workers, waits for them and yields the error that ended the run, if one did.
-func (r *run) finish(err error) {
-	r.abort(errRunOver)
-	close(r.done)
-	_ = r.workers.Wait() // workers hand in their errors as messages
-	if err != nil && !r.gone {
-		r.yield(boulder.Event{}, err)
-	}
-}
-
-var errRunOver = errors.New("the run is over")
 
 // apply makes an event of the body and applies it.
 func (r *run) apply(b boulder.Body) error { return r.applyFor(r.state.Boulder.ID, b) }
@@ -227,11 +252,11 @@ func (r *run) applyFor(id string, b boulder.Body) error {
 	return err
 }
 
-// commit writes what the applied events touched, answers the reports among them, and yields the events. An error leaves the
-// state ahead of the disk, so it ends the run.
+// commit writes what the applied events touched, answers the reports among them, and yields the events. An error leaves
+// the state ahead of the disk, so it ends the run.
 func (r *run) commit() error {
-	changes, any := r.state.TakeChanges()
-	if !any {
+	changes, touched := r.state.TakeChanges()
+	if !touched {
 		return nil
 	}
 	err := r.o.cfg.Store.Commit(context.WithoutCancel(r.ctx), changes)
@@ -240,7 +265,8 @@ func (r *run) commit() error {
 	}
 	r.acks = nil
 	if err != nil {
-		return fmt.Errorf("store: %w", err)
+		r.broken = fmt.Errorf("store: %w", err)
+		return r.broken
 	}
 	for _, e := range changes.Events {
 		if !r.gone && !r.yield(e, nil) {

@@ -7,8 +7,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// synthesize puts the answer together from what is stored: what was done, what failed and why, what could not run, and how to go
-// on. It asks no model, so it says nothing that is not on record.
+// synthesize puts the answer together from what is stored: what was done, what failed and why, what could not run, and
+// how to go on. It asks no model, so it says nothing that is not on record.
 func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of %d sub-tasks completed.\n",

@@ -76,7 +76,22 @@ func (r *run) start(o *boulder.Open, kind workKind) {
 	})
 }
 
-// overlapOf returns the attempt's overlap record and marks it, and those of all live attempts, if there is more than one.
+// restoreOverlap tells from stored records whether another sub-task was at work since the attempt got its slot. A retry
+// that waits in line may have been before; then it is better to ask whose a change is than to take it for granted.
+func restoreOverlap(s *boulder.State, o *boulder.Open) *overlap {
+	ov := &overlap{}
+	for _, t := range s.SubTasks {
+		other := s.Open(t.ID)
+		atWork := other != nil && (other.Attempt.Status.Live() || t.Attempts > 1)
+		if t != o.SubTask && (atWork || t.EndSeq > o.Attempt.SlotSeq) {
+			ov.shared.Store(true)
+		}
+	}
+	return ov
+}
+
+// overlapOf returns the attempt's overlap record and marks it, and those of all live attempts, if there is more than
+// one.
 func (r *run) overlapOf(ref boulder.AttemptRef) *overlap {
 	live := r.state.Live()
 	seen := map[boulder.AttemptRef]*overlap{}
@@ -93,13 +108,14 @@ func (r *run) overlapOf(ref boulder.AttemptRef) *overlap {
 	return seen[ref]
 }
 
-// work runs on a worker goroutine. It hands in exactly one result, also if the work panics.
+// work runs on a worker goroutine. It hands in exactly one result, also if the work panics or ends its goroutine.
 func (r *run) work(ref boulder.AttemptRef, kind workKind, work func(context.Context) *result) {
-	var res *result
+	res := &result{kind: kind, err: errors.New("internal error: the worker ended without a result")}
 	defer func() {
 		if p := recover(); p != nil {
-			r.o.cfg.Logger.Error("worker panicked", "sub_task", ref.SubTaskID, "panic", p, "stack", string(debug.Stack()))
-			res = &result{kind: kind, err: fmt.Errorf("internal error: %v", p)}
+			r.o.cfg.Logger.Error("worker panicked",
+				"sub_task", ref.SubTaskID, "attempt", ref.Attempt, "panic", p, "stack", string(debug.Stack()))
+			res.err = fmt.Errorf("internal error: %v", p)
 		}
 		select {
 		case r.msgs <- message{ref: ref, result: res}:
@@ -160,11 +176,36 @@ func (r *run) receive(m message) error {
 	if m.result != nil {
 		return r.settle(m.ref, m.result)
 	}
-	if err := r.apply(m.report); err != nil {
+	err := r.admissible(m)
+	if err == nil {
+		err = r.apply(m.report)
+	}
+	if err != nil {
 		m.ack <- err // refused; nothing changed
 		return nil
 	}
 	r.acks = append(r.acks, m.ack)
+	return nil
+}
+
+// admissible refuses reports that the contract of [Runner] does not have: a runner must not decide, nor speak for
+// another attempt.
+func (r *run) admissible(m message) error {
+	var ref boulder.AttemptRef
+	switch b := m.report.(type) {
+	case boulder.SubTaskStart:
+		ref = b.AttemptRef
+	case boulder.TurnSent:
+		ref = b.AttemptRef
+	case boulder.SubTaskProgress:
+		ref = b.AttemptRef
+	default:
+		return fmt.Errorf("a runner cannot report a %T: %w", m.report, boulder.ErrRefused)
+	}
+	if ref != m.ref || !r.inflight[ref] {
+		return fmt.Errorf("attempt %d of %q reports for attempt %d of %q, or after its end: %w",
+			m.ref.Attempt, m.ref.SubTaskID, ref.Attempt, ref.SubTaskID, boulder.ErrRefused)
+	}
 	return nil
 }
 
@@ -199,7 +240,8 @@ func (r *run) judgeUsage(ref boulder.AttemptRef, res *result) []boulder.Body {
 		return nil
 	}
 	return []boulder.Body{boulder.UsageReport{
-		SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: "judge", Model: r.state.Boulder.LedgerModel, Usage: res.usage,
+		SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: "judge", Model: r.state.Boulder.LedgerModel,
+		Usage: res.usage,
 	}}
 }
 
@@ -210,7 +252,8 @@ func runEvents(o *boulder.Open, res *result) []boulder.Body {
 	bodies := []boulder.Body{boulder.TurnEnded{AttemptRef: ref, Turn: res.turn, Ended: e.Ended, Evidence: e}}
 	for _, g := range e.Gates {
 		run := boulder.GateRun{
-			AttemptRef: ref, Command: g.Command, Passed: g.Green(), ExitCode: g.ExitCode, Millis: g.Duration.Milliseconds(),
+			AttemptRef: ref, Command: g.Command, Passed: g.Green(), ExitCode: g.ExitCode,
+			Millis: g.Duration.Milliseconds(),
 		}
 		if !run.Passed {
 			run.Output = g.Output
@@ -225,8 +268,8 @@ func runEvents(o *boulder.Open, res *result) []boulder.Body {
 	return bodies
 }
 
-// failure is what follows from an error of a worker. A run that is ending needs no event: the attempt stays where it is, and a
-// resume takes it up.
+// failure is what follows from an error of a worker. A run that is ending needs no event: the attempt stays where it
+// is, and a resume takes it up.
 func (r *run) failure(o *boulder.Open, err error) boulder.Body {
 	reason := err.Error()
 	switch {
@@ -238,7 +281,8 @@ func (r *run) failure(o *boulder.Open, err error) boulder.Body {
 	case errors.Is(err, boulder.ErrTrouble):
 		wait := schedule.Backoff(r.o.limits, o.Attempt.Troubles+1)
 		wait += time.Duration(rand.Int64N(int64(wait)/4 + 1)) // so that parallel attempts do not come back as one
-		return boulder.Trouble{AttemptRef: o.Attempt.AttemptRef, Reason: reason, NotBefore: r.o.cfg.Now().Add(wait).UTC()}
+		notBefore := r.o.cfg.Now().Add(wait).UTC()
+		return boulder.Trouble{AttemptRef: o.Attempt.AttemptRef, Reason: reason, NotBefore: notBefore}
 	case errors.Is(err, boulder.ErrSessionLost):
 		return r.decision(schedule.Lost(o, r.o.limits, reason))
 	}
@@ -262,8 +306,9 @@ func (r *run) decision(action schedule.Action) boulder.Body {
 		}
 	case schedule.Continue:
 		return boulder.Continuation{
-			AttemptRef: a.Open.Attempt.AttemptRef, Reason: a.Reason, Remaining: a.Open.Turn.Verdict.Remaining,
-			Turn: a.Open.Turn.Number + 1, Prompt: handoff.Continuation(*a.Open.SubTask, *a.Open.Turn),
+			AttemptRef: a.Open.Attempt.AttemptRef, Reason: a.Reason,
+			Remaining: append([]string{}, a.Open.Turn.Verdict.Remaining...), Turn: a.Open.Turn.Number + 1,
+			Prompt: handoff.Continuation(*a.Open.SubTask, *a.Open.Turn),
 		}
 	case schedule.Retry:
 		return boulder.Retry{
@@ -272,7 +317,8 @@ func (r *run) decision(action schedule.Action) boulder.Body {
 		}
 	case schedule.Fail:
 		return boulder.SubTaskDone{
-			AttemptRef: a.Open.Attempt.AttemptRef, Summary: a.Reason, Status: boulder.SubTaskFailed, AttemptStatus: a.Status,
+			AttemptRef: a.Open.Attempt.AttemptRef, Summary: a.Reason,
+			Status: boulder.SubTaskFailed, AttemptStatus: a.Status,
 		}
 	case schedule.Finish:
 		return boulder.StatusChanged{Status: boulder.Synthesizing}
@@ -308,7 +354,7 @@ func (r *run) brief(o *boulder.Open) boulder.Brief {
 	for _, id := range o.SubTask.DependsOn {
 		in.Dependencies = append(in.Dependencies, *r.state.SubTask(id))
 	}
-	for _, t := range r.state.Completed(briefOthers + len(o.SubTask.DependsOn)) {
+	for _, t := range slices.Backward(r.state.Completed(briefOthers + len(o.SubTask.DependsOn))) {
 		if !slices.Contains(o.SubTask.DependsOn, t.ID) {
 			in.Finished = append(in.Finished, *t)
 		}

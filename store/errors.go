@@ -24,8 +24,8 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("the database was written by a newer manager (schema %d, this one knows up to %d): update manager, "+
-		"or use the newer one in this project", e.Found, e.Known)
+	return fmt.Sprintf("the database was written by a newer manager (schema %d, this one knows up to %d): "+
+		"update manager, or use the newer one in this project", e.Found, e.Known)
 }
 
 // CorruptError names a record that is stored but cannot be read. The records around it are not affected.

@@ -10,9 +10,9 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Load returns what a run needs to go on with a boulder. Its cost grows with the plan, and not with what has been done on it.
-// Errors wrap [boulder.ErrNotFound], or name every record that cannot be read as a [CorruptError]; nothing is
-// returned then, as a run must not go on without them.
+// Load returns what a run needs to go on with a boulder. Its cost grows with the plan, and not with what has been
+// done on it. Errors wrap [boulder.ErrNotFound], or name every record that cannot be read as a [CorruptError];
+// nothing is returned then, as a run must not go on without them.
 func (db *DB) Load(ctx context.Context, boulderID string) (boulder.Records, error) {
 	var r boulder.Records
 	err := db.view(ctx, func(tx *bolt.Tx) (err error) {

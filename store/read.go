@@ -21,8 +21,8 @@ type Detail struct {
 	Attempts []boulder.Attempt     `json:"attempts"`           // in plan order, then by number
 }
 
-// List returns all boulders, the newest first. With a joined error that names the ones that cannot be read as [CorruptError],
-// the others are returned all the same.
+// List returns all boulders, the newest first. With a joined error that names the ones that cannot be read as
+// [CorruptError], the others are returned all the same.
 func (db *DB) List(ctx context.Context) (all []boulder.Boulder, err error) {
 	err = db.view(ctx, func(tx *bolt.Tx) (err error) {
 		all, err = collect(heads(ctx, tx))
@@ -59,8 +59,8 @@ func newest(tx *bolt.Tx) iter.Seq[string] {
 	}
 }
 
-// Get returns a boulder with its plan, sub-tasks and attempts. Errors wrap [boulder.ErrNotFound]; or they name the records
-// that cannot be read as [CorruptError], and what can be read is returned all the same.
+// Get returns a boulder with its plan, sub-tasks and attempts. Errors wrap [boulder.ErrNotFound]; or they name the
+// records that cannot be read as [CorruptError], and what can be read is returned all the same.
 func (db *DB) Get(ctx context.Context, boulderID string) (d Detail, err error) {
 	err = db.view(ctx, func(tx *bolt.Tx) (err error) {
 		d, err = detail(tx, boulderID)

@@ -102,8 +102,8 @@ func (w work) fault(bucket, key []byte, err error) error {
 	return &CorruptError{Bucket: w.name(bucket), Key: readable(bucket, key), Err: err}
 }
 
-// scan reads the records of a bucket whose keys begin with prefix, in key order. One that cannot be read comes as an error,
-// and the next one follows.
+// scan reads the records of a bucket whose keys begin with prefix, in key order. One that cannot be read comes as an
+// error, and the next one follows.
 func scan[T any](w work, bucket, prefix []byte) iter.Seq2[T, error] {
 	return scanFrom[T](w, bucket, prefix, prefix)
 }

@@ -46,8 +46,8 @@ func matches(tx *bolt.Tx, ref string) []string {
 	return found
 }
 
-// NewestUnfinished returns the id of the newest boulder that is not over, or an error that wraps [boulder.ErrNotFound]. Heads
-// that cannot be read are passed over, and named if nothing else is found.
+// NewestUnfinished returns the id of the newest boulder that is not over, or an error that wraps
+// [boulder.ErrNotFound]. Heads that cannot be read are passed over, and named if nothing else is found.
 func (db *DB) NewestUnfinished(ctx context.Context) (string, error) {
 	var id string
 	var faults []error

@@ -10,8 +10,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// The database, as buckets (name/) and keys. Numbers are big-endian, so that their order is the order of the keys; every
-// other value is JSON.
+// The database, as buckets (name/) and keys. Numbers are big-endian, so that their order is the order of the keys;
+// every other value is JSON.
 //
 //	meta/
 //	    schema                            version of this tree, decimal

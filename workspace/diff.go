@@ -24,11 +24,11 @@ const (
 // ErrSnapshotGone is in the chain of the error for a snapshot that the repository does not have (any more).
 var ErrSnapshotGone = errors.New("the snapshot is not in the repository any more")
 
-// Diff says what changed from one snapshot to another. Paths are relative to the project, with slashes; bytes that are not
-// UTF-8 are U+FFFD in them. A renamed file is one that went and one that came.
+// Diff says what changed from one snapshot to another. Paths are relative to the project, with slashes; bytes that
+// are not UTF-8 are U+FFFD in them. A renamed file is one that went and one that came.
 //
-// own says which files this attempt changed, nil: all; it gets the raw path. These are listed first, and the patch shows
-// only them, unless they are more than 200. The patch is cut to 12,000 characters, visibly.
+// own says which files this attempt changed, nil: all; it gets the raw path. These are listed first, and the patch
+// shows only them, unless there are more than 200 or none. The patch is cut to 12,000 characters, visibly.
 //
 // Outside of a git work tree, and if a snapshot is missing because it was taken there, the diff is Unavailable, without
 // an error.

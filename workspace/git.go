@@ -69,8 +69,8 @@ func settings() []string {
 	}
 }
 
-// environ drops every GIT_ variable, GIT_DIR and GIT_INDEX_FILE first of all: a manager that is started by a hook or an alias
-// inherits them. Those that say where git and its configuration are stay.
+// environ drops every GIT_ variable, GIT_DIR and GIT_INDEX_FILE first of all: a manager that is started by a hook or
+// an alias inherits them. Those that say where git and its configuration are stay.
 func (g git) environ() []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")

@@ -42,8 +42,8 @@ func (x *index) large(ctx context.Context) ([]largeFile, error) {
 	return found, nil
 }
 
-// standIn records, in place of each file, a few bytes that change whenever the file does. They begin with NUL, so that a
-// diff shows a binary file.
+// standIn records, in place of each file, a few bytes that change whenever the file does. They begin with NUL, so
+// that a diff shows a binary file.
 func (x *index) standIn(ctx context.Context, large []largeFile) error {
 	if len(large) == 0 {
 		return nil

@@ -236,9 +236,6 @@ func (d *deps) close() {
 
 // base is the commit that the project is at; empty outside git.
 func (d *deps) base(ctx context.Context) (string, error) {
-	if d.work.Unavailable() != "" {
-		return "", nil
-	}
 	return d.work.Head(ctx)
 }
 

@@ -1,14 +1,18 @@
 package schedule
 
 import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Limits bounds what runs at once and how often something is tried. A count is checked before what it limits; 0 means none
-// allowed. Start from [DefaultLimits].
+// Limits bounds what runs at once and how often something is tried. A count is checked before what it limits; 0 means
+// none allowed. Start from [DefaultLimits].
 type Limits struct {
 	// Global is how many attempts hold a slot at once, whatever their model. Defaults to 20.
 	Global int
@@ -24,15 +28,15 @@ type Limits struct {
 	Attempts int
 	// Evaluations is the number of judged turns of an attempt. Defaults to 5.
 	Evaluations int
-	// Troubles is how many infrastructure faults in a row an attempt survives, and how many sessions a sub-task may
-	// lose. Defaults to 3.
+	// Troubles is how many infrastructure faults in a row end an attempt, and how many sessions a sub-task may lose.
+	// Defaults to 3.
 	Troubles int
 	// Backoff is the wait after the first fault in a row; it doubles with each further one. Defaults to 500 ms.
 	Backoff time.Duration
 }
 
-// ModelLimit is a limit for the models that a pattern matches. In the pattern, * stands for any characters; it is compared
-// with provider/model without regard to case.
+// ModelLimit is a limit for the models that a pattern matches. In the pattern, * stands for any characters; it is
+// compared with provider/model without regard to case.
 type ModelLimit struct {
 	Pattern string `json:"pattern" yaml:"pattern"`
 	Limit   int    `json:"limit" yaml:"limit"`
@@ -47,6 +51,32 @@ func DefaultLimits() Limits {
 		},
 		PerModel: 5, Attempts: 3, Evaluations: 5, Troubles: 3, Backoff: 500 * time.Millisecond,
 	}
+}
+
+// Validate refuses limits with which nothing could ever run. The limit of one model or provider may be 0: that forbids
+// it, see [Startable].
+func (l Limits) Validate() error {
+	var errs []error
+	least := func(name string, n, least int) {
+		if n < least {
+			errs = append(errs, fmt.Errorf("limit %s is %d: it must be at least %d", name, n, least))
+		}
+	}
+	least("global", l.Global, 1)
+	least("per_model", l.PerModel, 0)
+	for _, m := range l.Models {
+		least("of models "+m.Pattern, m.Limit, 0)
+	}
+	for _, provider := range slices.Sorted(maps.Keys(l.Providers)) {
+		least("of provider "+provider, l.Providers[provider], 0)
+	}
+	least("attempts", l.Attempts, 1)
+	least("evaluations", l.Evaluations, 1)
+	least("troubles", l.Troubles, 0)
+	if l.Backoff < 0 {
+		errs = append(errs, fmt.Errorf("limit backoff is %s: it must not be negative", l.Backoff))
+	}
+	return errors.Join(errs...)
 }
 
 // Model returns how many attempts with this model may hold a slot.

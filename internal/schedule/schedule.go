@@ -9,8 +9,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Action is something to do. [Start], [Complete], [Continue], [Retry], [Fail] and [Finish] are decisions: each becomes an event,
-// after which Compute is asked again. [Run] and [Judge] are work that should be under way now: whoever drives
+// Action is something to do. [Start], [Complete], [Continue], [Retry], [Fail] and [Finish] are decisions: each becomes
+// an event, after which Compute is asked again. [Run] and [Judge] are work that should be under way now: whoever drives
 // Compute starts what it has not started yet. [Wake] asks to be called again at a time.
 type Action interface{ action() }
 
@@ -63,8 +63,8 @@ func (Judge) action()    {}
 func (Finish) action()   {}
 func (Wake) action()     {}
 
-// Compute returns what to do. It looks at the live attempts and the heads of the queues only, so its cost does not grow with the
-// plan. A boulder that is not running gets no actions.
+// Compute returns what to do. It looks at the live attempts and the heads of the queues only, so its cost does not grow
+// with the plan. A boulder that is not running gets no actions; one that is gets at least one, if it is [Startable].
 func Compute(s *boulder.State, l Limits, now time.Time) []Action {
 	if s.Boulder.Status != boulder.Running {
 		return nil
@@ -153,8 +153,8 @@ func Broken(o *boulder.Open, l Limits, reason string) Action {
 	return again(o, l, reason, boulder.AttemptFailed)
 }
 
-// Lost says what follows when an attempt's session does not exist any more. That is not a try, but a sub-task that loses
-// session after session fails.
+// Lost says what follows when an attempt's session does not exist any more. That is not a try, but a sub-task that
+// loses session after session fails.
 func Lost(o *boulder.Open, l Limits, reason string) Action {
 	if lost := o.SubTask.Attempts - o.SubTask.Tries; lost > l.Troubles {
 		return Fail{o, fmt.Sprintf("lost %d sessions: %s", lost, reason), boulder.AttemptLost}

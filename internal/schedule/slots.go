@@ -2,13 +2,16 @@ package schedule
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// slots counts who holds one. Every live attempt holds exactly one, from the event that starts it to the one that ends it, so
-// there is nothing to give back.
+// slots counts who holds one. Every live attempt holds exactly one, from the event that starts it to the one that ends
+// it, so there is nothing to give back.
 type slots struct {
 	l         Limits
 	global    int
@@ -40,26 +43,33 @@ func (c *slots) full(model string) string {
 	limit, limited := c.l.Providers[provider]
 	switch {
 	case c.global >= c.l.Global:
-		return fmt.Sprintf("all %d slots are taken", c.l.Global)
+		return taken(c.l.Global, "")
 	case limited && c.providers[provider] >= limit:
-		return fmt.Sprintf("all %d slots of provider %s are taken", limit, provider)
+		return taken(limit, " of provider "+provider)
 	case c.models[model] >= c.l.Model(model):
-		return fmt.Sprintf("all %d slots of %s are taken", c.l.Model(model), name)
+		return taken(c.l.Model(model), " of "+name)
 	}
 	return ""
+}
+
+func taken(limit int, of string) string {
+	if limit == 0 {
+		return fmt.Sprintf("no slots%s are allowed (the limit is 0)", of)
+	}
+	return fmt.Sprintf("all %d slots%s are taken", limit, of)
 }
 
 // dispatch fills the free slots. Within a model: by priority, then first in, first out. Between models that have a free
 // slot, the one whose first attempt is more urgent, or has waited longer, goes first.
 func dispatch(s *boulder.State, l Limits) []Action {
 	c := countSlots(s, l)
-	taken := map[string]int{} // from the head of each model's queue
+	started := map[string]int{} // from the head of each model's queue
 	models := s.Models()
 	var actions []Action
 	for {
 		var first *boulder.Open
 		for _, m := range models {
-			head := s.Queued(m, taken[m])
+			head := s.Queued(m, started[m])
 			if head != nil && c.full(m) == "" && (first == nil || before(head, first)) {
 				first = head
 			}
@@ -69,7 +79,7 @@ func dispatch(s *boulder.State, l Limits) []Action {
 		}
 		actions = append(actions, Start{first})
 		c.take(first.Attempt.Model)
-		taken[first.Attempt.Model]++
+		started[first.Attempt.Model]++
 	}
 }
 
@@ -80,6 +90,30 @@ func before(a, b *boulder.Open) bool {
 		cmp.Compare(a.Attempt.QueueSeq, b.Attempt.QueueSeq),
 		cmp.Compare(a.SubTask.Position, b.SubTask.Position),
 	) < 0
+}
+
+// Startable names the sub-tasks that still have to run but never could, because the limit of their model or of its
+// provider is 0. Nothing else keeps an attempt waiting for ever, so a run that asks first cannot hang.
+func Startable(s *boulder.State, l Limits) error {
+	none := &slots{l: l}
+	first := map[string]*boulder.SubTask{}
+	needs := map[string]int{}
+	for _, t := range s.SubTasks {
+		if t.Status != boulder.SubTaskPending && t.Status != boulder.SubTaskInProgress {
+			continue
+		}
+		if needs[t.Model]++; needs[t.Model] == 1 {
+			first[t.Model] = t
+		}
+	}
+	var errs []error
+	for _, m := range slices.Sorted(maps.Keys(needs)) {
+		if reason := none.full(m); reason != "" {
+			errs = append(errs, fmt.Errorf("%s, and %d sub-tasks need one (the first is %q): "+
+				"raise that limit or give them another model", reason, needs[m], first[m].ID))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Wait is an attempt that waits for a slot, for people to see.

@@ -1,0 +1,302 @@
+package boulder
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// started is a running boulder with this plan.
+func started(t *testing.T, plan Plan) *State {
+	t.Helper()
+	s := NewState()
+	rev := PlanRevision{Number: 1, Plan: plan, Hash: plan.Hash()}
+	feed(t, s,
+		Created{Boulder: Boulder{ID: "b1", Task: "task", Project: "/p"}},
+		Planned{Revision: 1, Plan: rev},
+		Decomposed{Revision: 1, Plan: rev},
+	)
+	return s
+}
+
+// feed applies events that must all fit.
+func feed(t *testing.T, s *State, bodies ...Body) {
+	t.Helper()
+	for _, b := range bodies {
+		if _, err := s.Apply(Event{Time: epoch, BoulderID: "b1", Body: b}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(); err != nil {
+			t.Fatalf("after %s: %v", b.EventType(), err)
+		}
+	}
+}
+
+// toVerdict brings an attempt from the queue to a verdict.
+func toVerdict(ref AttemptRef) []Body {
+	return []Body{
+		Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s"},
+		TurnSent{AttemptRef: ref, Turn: 1, MessageID: "m"}, TurnEnded{AttemptRef: ref, Turn: 1},
+		Judged{AttemptRef: ref, Turn: 1, Verdict: Verdict{Completed: true}},
+	}
+}
+
+func completed(ref AttemptRef) Body {
+	return SubTaskDone{AttemptRef: ref, Completed: true, Status: SubTaskCompleted, AttemptStatus: AttemptCompleted}
+}
+
+func diamond() Plan {
+	return Plan{SubTasks: []Spec{
+		{ID: "d", DependsOn: []string{"b", "c"}}, {ID: "a"}, {ID: "b", DependsOn: []string{"a"}},
+		{ID: "c", DependsOn: []string{"a"}}, {ID: "e"},
+	}}
+}
+
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	s := started(t, diamond())
+	ready := func() string {
+		var ids []string
+		for i := 0; s.Queued("", i) != nil; i++ {
+			ids = append(ids, s.Queued("", i).SubTask.ID)
+		}
+		return strings.Join(ids, " ")
+	}
+	if got := ready(); got != "a e" {
+		t.Fatalf("at first %q are ready, want a and e", got)
+	}
+	for _, step := range []struct{ done, ready string }{{"a", "e b c"}, {"b", "e c"}, {"c", "e d"}, {"d", "e"}} {
+		ref := AttemptRef{step.done, 1}
+		feed(t, s, append(toVerdict(ref), completed(ref))...)
+		if got := ready(); got != step.ready {
+			t.Errorf("after %s, %q are ready, want %q", step.done, got, step.ready)
+		}
+	}
+}
+
+func TestBlock(t *testing.T) {
+	t.Parallel()
+	s := started(t, diamond())
+	ref := AttemptRef{"a", 1}
+	feed(t, s, toVerdict(ref)...)
+	e, err := s.Apply(Event{BoulderID: "b1", Time: epoch, Body: SubTaskDone{
+		AttemptRef: ref, Summary: "broken", Status: SubTaskFailed, AttemptStatus: AttemptFailed,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := e.Body.(SubTaskDone).Blocked; !slices.Equal(got, []string{"d", "b", "c"}) {
+		t.Errorf("blocked %v, want d b c: everything behind a, in plan order", got)
+	}
+	for _, id := range []string{"b", "c", "d"} {
+		if st := s.SubTask(id); st.Status != SubTaskBlocked || !strings.Contains(st.Reason, `"a", which failed`) {
+			t.Errorf("%s is %s: %q", id, st.Status, st.Reason)
+		}
+	}
+	if st := s.SubTask("e"); st.Status != SubTaskPending {
+		t.Errorf("e does not depend on a but is %s", st.Status)
+	}
+}
+
+// TestTries: what counts against the limit of a sub-task.
+func TestTries(t *testing.T) {
+	t.Parallel()
+	one, two := AttemptRef{"a", 1}, AttemptRef{"a", 2}
+	tests := map[string]struct {
+		bodies []Body
+		tries  int
+	}{
+		"completed": {append(toVerdict(one), completed(one)), 1},
+		"retried":   {append(toVerdict(one), Retry{AttemptRef: one, Status: AttemptFailed, Next: 2}), 1},
+		"lost":      {append(toVerdict(one), Retry{AttemptRef: one, Status: AttemptLost, Uncounted: true, Next: 2}), 0},
+		"lost for good": {append(toVerdict(one), SubTaskDone{
+			AttemptRef: one, Status: SubTaskFailed, AttemptStatus: AttemptLost,
+		}), 0},
+		"skipped in the queue": {[]Body{SubTaskDone{
+			AttemptRef: one, Status: SubTaskSkipped, AttemptStatus: AttemptCancelled,
+		}}, 0},
+		"failed, then completed": {slices.Concat(toVerdict(one),
+			[]Body{Retry{AttemptRef: one, Status: AttemptFailed, Next: 2}}, toVerdict(two), []Body{completed(two)}), 2},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
+			feed(t, s, test.bodies...)
+			if got := s.SubTask("a").Tries; got != test.tries {
+				t.Errorf("%d tries, want %d", got, test.tries)
+			}
+		})
+	}
+}
+
+// TestTroubleIsForgotten: after a turn that ended, old faults neither count nor delay.
+func TestTroubleIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
+	ref := AttemptRef{"a", 1}
+	feed(t, s, Starting{AttemptRef: ref},
+		Trouble{AttemptRef: ref, Reason: "gone", NotBefore: epoch.Add(time.Hour)},
+		Trouble{AttemptRef: ref, Reason: "gone", NotBefore: epoch.Add(time.Hour)})
+	if a := s.Open("a").Attempt; a.Troubles != 2 || a.Reason != "gone" {
+		t.Fatalf("after two faults: %+v", a)
+	}
+	feed(t, s, TurnEnded{AttemptRef: ref, Turn: 1})
+	if a := s.Open("a").Attempt; a.Troubles != 0 || a.Reason != "" || !a.NotBefore.IsZero() {
+		t.Errorf("faults outlive the turn: %+v", a)
+	}
+}
+
+func TestGatesNeedApproval(t *testing.T) {
+	t.Parallel()
+	for _, approved := range []bool{true, false} {
+		s := NewState()
+		rev := PlanRevision{Number: 1, Plan: Plan{SubTasks: []Spec{{ID: "a", Gates: []string{"make"}}}}}
+		feed(t, s, Created{Boulder: Boulder{ID: "b1"}}, Planned{Plan: rev}, Decomposed{Plan: rev, GatesApproved: approved})
+		st := s.SubTask("a")
+		if (len(st.Gates) == 1) != approved || (len(st.GateHints) == 1) == approved {
+			t.Errorf("approved=%v: gates %q, hints %q", approved, st.Gates, st.GateHints)
+		}
+	}
+}
+
+func TestModelOfASubTask(t *testing.T) {
+	t.Parallel()
+	s := NewState()
+	rev := PlanRevision{Number: 1, Plan: Plan{SubTasks: []Spec{{ID: "own", Model: "p/own"}, {ID: "other"}}}}
+	feed(t, s, Created{Boulder: Boulder{ID: "b1"}}, Planned{Plan: rev}, Decomposed{Plan: rev, Model: "p/run"})
+	if own, other := s.SubTask("own").Model, s.SubTask("other").Model; own != "p/own" || other != "p/run" {
+		t.Errorf("models %q and %q", own, other)
+	}
+}
+
+// TestRefusedPlans: a graph in which something could never run must not become a boulder that waits for it.
+func TestRefusedPlans(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		specs []Spec
+		why   string
+	}{
+		"empty":              {nil, "no sub-tasks"},
+		"no id":              {[]Spec{{}}, "empty or given twice"},
+		"id twice":           {[]Spec{{ID: "a"}, {ID: "a"}}, "empty or given twice"},
+		"unknown dependency": {[]Spec{{ID: "a", DependsOn: []string{"x"}}}, "not in the plan"},
+		"itself":             {[]Spec{{ID: "a", DependsOn: []string{"a"}}}, "cycle"},
+		"dependency twice":   {[]Spec{{ID: "b"}, {ID: "a", DependsOn: []string{"b", "b"}}}, "twice"},
+		"cycle behind a good one": {[]Spec{
+			{ID: "ok"}, {ID: "a", DependsOn: []string{"ok", "c"}}, {ID: "b", DependsOn: []string{"a"}},
+			{ID: "c", DependsOn: []string{"b"}},
+		}, `"a" can never run`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := NewState()
+			rev := PlanRevision{Number: 1, Plan: Plan{SubTasks: test.specs}}
+			feed(t, s, Created{Boulder: Boulder{ID: "b1"}}, Planned{Plan: rev})
+			_, err := s.Apply(Event{BoulderID: "b1", Body: Decomposed{Plan: rev}})
+			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), test.why) {
+				t.Errorf("got %v, want a refusal that says %q", err, test.why)
+			}
+		})
+	}
+}
+
+func TestRefusedEvents(t *testing.T) {
+	t.Parallel()
+	ref := AttemptRef{"a", 1}
+	executing := toVerdict(ref)[:2]
+	sent := toVerdict(ref)[:3]
+	tests := map[string]struct {
+		before []Body
+		body   Body
+		why    string
+	}{
+		"no body":                {nil, nil, "no body"},
+		"late result":            {append(toVerdict(ref), completed(ref)), TurnEnded{AttemptRef: ref, Turn: 1}, "no open attempt"},
+		"result of another try":  {executing, TurnEnded{AttemptRef: AttemptRef{"a", 2}, Turn: 1}, "not open"},
+		"result twice":           {toVerdict(ref)[:4], TurnEnded{AttemptRef: ref, Turn: 1}, "is monitoring"},
+		"result of another turn": {executing, TurnEnded{AttemptRef: ref, Turn: 2}, "turn 2 is not turn 1"},
+		"verdict twice":          {toVerdict(ref), Judged{AttemptRef: ref, Turn: 1}, "not waiting for a verdict"},
+		"prompt twice":           {sent, TurnSent{AttemptRef: ref, Turn: 1, MessageID: "m2"}, "was sent"},
+		"prompt without an id":   {executing, TurnSent{AttemptRef: ref, Turn: 1}, "no message id"},
+		"resume before the prompt": {executing, TurnSent{AttemptRef: ref, Turn: 1, MessageID: "m", Resume: true},
+			"never sent"},
+		"resume twice": {append(sent, TurnSent{AttemptRef: ref, Turn: 1, MessageID: "r", Resume: true}),
+			TurnSent{AttemptRef: ref, Turn: 1, MessageID: "r2", Resume: true}, "one resume prompt"},
+		"complete without a verdict": {executing, completed(ref), "nobody judged"},
+		"start while paused":         {[]Body{StatusChanged{Status: Paused}}, Starting{AttemptRef: ref}, "is paused"},
+		"synthesize while at work":   {executing, StatusChanged{Status: Synthesizing}, "1 open"},
+		"cancel while at work":       {executing, StatusChanged{Status: Cancelled}, "1 open"},
+		"plan again":                 {[]Body{StatusChanged{Status: Paused}}, StatusChanged{Status: Planning}, "cannot be planning"},
+		"end while at work":          {executing, TaskComplete{Status: Completed}, "is running"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
+			feed(t, s, test.before...)
+			_, err := s.Apply(Event{BoulderID: "b1", Body: test.body})
+			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), test.why) {
+				t.Errorf("got %v, want a refusal that says %q", err, test.why)
+			}
+		})
+	}
+}
+
+// TestRestoreNamesTheRecord: records that do not fit are named, not silently dropped.
+func TestRestoreNamesTheRecord(t *testing.T) {
+	t.Parallel()
+	good := func() Records {
+		a := Attempt{AttemptRef: AttemptRef{"a", 1}, Status: AttemptQueued}
+		return Records{
+			Boulder: Boulder{ID: "b1", Status: Running, Revision: 1}, Revision: &PlanRevision{Number: 1},
+			SubTasks: []SubTask{
+				{ID: "a", Position: 1, Status: SubTaskPending, Attempts: 1, Blocks: []string{"b"}},
+				{ID: "b", Position: 2, Status: SubTaskPending, DependsOn: []string{"a"}},
+			},
+			Open: []OpenRecord{{Attempt: a}},
+		}
+	}
+	if _, err := Restore(good()); err != nil {
+		t.Fatalf("sound records are refused: %v", err)
+	}
+	tests := map[string]struct {
+		spoil func(*Records)
+		why   string
+	}{
+		"attempt of nobody":   {func(r *Records) { r.Open[0].Attempt.SubTaskID = "x" }, `"x", which is not stored`},
+		"two open attempts":   {func(r *Records) { r.Open = append(r.Open, r.Open[0]) }, "more than one open attempt"},
+		"sub-task twice":      {func(r *Records) { r.SubTasks[1].ID = "a" }, "stored twice"},
+		"sub-task missing":    {func(r *Records) { r.SubTasks = r.SubTasks[:1] }, `blocks "b"`},
+		"attempt missing":     {func(r *Records) { r.Open = nil }, `"a" is pending, waits for 0 others`},
+		"attempt of long ago": {func(r *Records) { r.SubTasks[0].Attempts = 2 }, "2 is the newest"},
+		"attempt that ended":  {func(r *Records) { r.Open[0].Attempt.Status = AttemptFailed }, "failed but"},
+		"no turn":             {func(r *Records) { r.Open[0].Attempt.Status = AttemptStarting }, "without a turn"},
+		"no evidence": {func(r *Records) {
+			r.SubTasks[0].Status, r.Open[0].Attempt.Status, r.Open[0].Attempt.Turns = SubTaskInProgress, AttemptMonitoring, 1
+			r.Open[0].Turn = &Turn{AttemptRef: AttemptRef{"a", 1}, Number: 1}
+		}, "evidence contradicts"},
+		"turn of long ago": {func(r *Records) {
+			r.SubTasks[0].Status, r.Open[0].Attempt.Status, r.Open[0].Attempt.Turns = SubTaskInProgress, AttemptExecuting, 2
+			r.Open[0].Turn = &Turn{AttemptRef: AttemptRef{"a", 1}, Number: 1}
+		}, "not the newest"},
+		"edge one way":     {func(r *Records) { r.SubTasks[0].Blocks = nil }, `depends on "a", which does not know it`},
+		"revision missing": {func(r *Records) { r.Revision = nil }, "plan revision 1"},
+		"gap in the plan":  {func(r *Records) { r.SubTasks[1].Position = 3 }, "at place 2 but says 3"},
+		"over but at work": {func(r *Records) { r.Boulder.Status = Completed }, "completed with 1 open"},
+		"out of order":     {func(r *Records) { r.SubTasks[1].Status = SubTaskCompleted }, "before its dependencies"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := good()
+			test.spoil(&r)
+			if _, err := Restore(r); err == nil || !strings.Contains(err.Error(), test.why) {
+				t.Errorf("got %v, want an error that says %q", err, test.why)
+			}
+		})
+	}
+}

@@ -1,0 +1,218 @@
+package boulder
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
+
+// fill sets every field that JSON carries to a random value.
+func fill(t *rapid.T, v reflect.Value) {
+	if v.Type() == reflect.TypeFor[time.Time]() {
+		v.Set(reflect.ValueOf(epoch.Add(time.Duration(rapid.Int64Range(0, 1e18).Draw(t, "time")))))
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(rapid.String().Draw(t, "string"))
+	case reflect.Bool:
+		v.SetBool(rapid.Bool().Draw(t, "bool"))
+	case reflect.Int, reflect.Int64:
+		v.SetInt(rapid.Int64().Draw(t, "int"))
+	case reflect.Uint64:
+		v.SetUint(rapid.Uint64().Draw(t, "uint"))
+	case reflect.Float64:
+		v.SetFloat(rapid.Float64Range(0, 1e9).Draw(t, "float"))
+	case reflect.Pointer:
+		if rapid.Bool().Draw(t, "set") {
+			v.Set(reflect.New(v.Type().Elem()))
+			fill(t, v.Elem())
+		}
+	case reflect.Slice:
+		for range rapid.IntRange(0, 2).Draw(t, "items") {
+			item := reflect.New(v.Type().Elem()).Elem()
+			fill(t, item)
+			v.Set(reflect.Append(v, item))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).Tag.Get("json") != "-" {
+				fill(t, v.Field(i))
+			}
+		}
+	default:
+		t.Fatalf("fill does not know %s", v.Type())
+	}
+}
+
+// TestEventRoundTrip: every type of event is one flat object with the documented fields, without a key given twice,
+// and reads back as it was.
+func TestEventRoundTrip(t *testing.T) {
+	t.Parallel()
+	for name, typ := range bodyTypes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				body := reflect.New(typ).Elem()
+				fill(t, body)
+				e := Event{BoulderID: "b1", Seq: 7, Body: body.Interface().(Body)}
+				fill(t, reflect.ValueOf(&e.Time).Elem())
+				data, err := json.Marshal(e)
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkFlat(t, data, name)
+				var back Event
+				if err := json.Unmarshal(data, &back); err != nil {
+					t.Fatalf("%v\n%s", err, data)
+				}
+				if d := cmp.Diff(e, back); d != "" {
+					t.Fatalf("%s\n%s", data, d)
+				}
+			})
+		})
+	}
+}
+
+func checkFlat(t *rapid.T, data []byte, name string) {
+	var head struct {
+		Type      string    `json:"type"`
+		Time      time.Time `json:"time"`
+		BoulderID string    `json:"boulder_id"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		t.Fatal(err)
+	}
+	if head.Type != name || head.Time.IsZero() || head.BoulderID != "b1" {
+		t.Fatalf("required fields are wrong: %s", data)
+	}
+	if bytes.ContainsRune(data, '\n') {
+		t.Fatalf("an event is one line: %s", data)
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if _, err := dec.Token(); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[key.(string)] {
+			t.Fatalf("%q is given twice: %s", key, data)
+		}
+		seen[key.(string)] = true
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestPublicEvents pins the documented stream of `--json`. A difference here is a change of the public schema.
+func TestPublicEvents(t *testing.T) {
+	t.Parallel()
+	ref := AttemptRef{SubTaskID: "api", Attempt: 2}
+	usage := Usage{Input: 1200, CacheRead: 1000, Output: 80, Calls: 2, Cost: 0.0125}
+	var public []string
+	got := ""
+	for i, b := range []Body{
+		Decomposed{
+			Revision: 1, Origin: OriginModel, Edited: true, Goal: "Dark mode", GatesApproved: true, Model: "p/m",
+			SubTasks: []PlannedIn{
+				{ID: "api", Subject: "Add the API", DependsOn: []string{}},
+				{ID: "ui", Subject: "Add the toggle", DependsOn: []string{"api"}, Model: "p/m"},
+			},
+			Plan: PlanRevision{Hash: "not in the log"},
+		},
+		SubTaskStart{AttemptRef: ref, Description: "Add the API", Model: "p/m", SessionID: "ses_1", Snapshot: "not shown"},
+		SubTaskProgress{
+			AttemptRef: ref, Activity: "edit src/app.go", TodosDone: 1, TodosTotal: 3, Usage: usage,
+			Checkpoint: &Checkpoint{File: "src/app.go", Line: 12, Context: "func main() {", At: epoch},
+		},
+		GateRun{AttemptRef: ref, Command: "go test ./...", ExitCode: 1, Output: "FAIL", Millis: 1500},
+		Continuation{AttemptRef: ref, Reason: "tests fail", Remaining: []string{"fix the test"}, Turn: 2, Prompt: "hidden"},
+		Retry{AttemptRef: ref, Reason: "stuck", Status: AttemptFailed, Next: 3, Digest: "hidden"},
+		UsageReport{SubTaskID: "api", Attempt: 2, Source: "judge", Model: "p/ledger", Usage: usage},
+		SubTaskDone{
+			AttemptRef: ref, Completed: true, Summary: "Added", Status: SubTaskCompleted, AttemptStatus: AttemptCompleted,
+			Output: "hidden",
+		},
+		SubTaskDone{
+			AttemptRef: ref, Summary: "gave up", Status: SubTaskFailed, AttemptStatus: AttemptFailed, Blocked: []string{"ui"},
+		},
+		TaskComplete{AllCompleted: true, Summary: "2 of 2", Status: Completed, Usage: usage},
+	} {
+		e := Event{Time: epoch, BoulderID: "b1", Seq: uint64(i + 1), Body: b}
+		if !e.Public() {
+			t.Errorf("%s is not public", b.EventType())
+		}
+		line, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		public = append(public, b.EventType())
+		got += string(line) + "\n"
+	}
+	for name, typ := range bodyTypes {
+		e := Event{Body: reflect.Zero(typ).Interface().(Body)}
+		if listed := strings.Contains(strings.Join(public, " ")+" ", name+" "); e.Public() != listed {
+			t.Errorf("%s: public is %v, but it is in the golden file: %v", name, e.Public(), listed)
+		}
+	}
+	path := filepath.Join("testdata", "public_events.jsonl")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("the public schema changed; if that is meant, run the test with -update (-want +got):\n%s", d)
+	}
+}
+
+// FuzzEvent: stored bytes that were damaged are an error, never a panic; what is read can be written again.
+func FuzzEvent(f *testing.F) {
+	for _, typ := range bodyTypes {
+		data, err := json.Marshal(Event{Time: epoch, BoulderID: "b1", Seq: 1, Body: reflect.Zero(typ).Interface().(Body)})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte(`{"type":"made-up","time":"2026-01-01T00:00:00Z"}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var e Event
+		if json.Unmarshal(data, &e) != nil {
+			return
+		}
+		if e.Body == nil { // encoding/json does not call UnmarshalJSON's body for a null
+			return
+		}
+		again, err := json.Marshal(e)
+		if err != nil {
+			t.Fatalf("%q was read but cannot be written: %v", data, err)
+		}
+		var back Event
+		if err := json.Unmarshal(again, &back); err != nil {
+			t.Fatalf("%q: %v", again, err)
+		}
+	})
+}

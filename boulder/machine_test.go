@@ -1,0 +1,444 @@
+package boulder
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// genPlan draws an acyclic plan: a sub-task depends only on ones that were drawn before it, and the order in the plan
+// is shuffled afterwards.
+func genPlan(t *rapid.T, most int) Plan {
+	n := rapid.IntRange(1, most).Draw(t, "sub-tasks")
+	specs := make([]Spec, n)
+	for i := range specs {
+		s := &specs[i]
+		s.ID = fmt.Sprintf("t%02d", i)
+		s.Subject, s.Description = "Do "+s.ID, "All of "+s.ID
+		s.Priority = rapid.SampledFrom([]Priority{"", High, Medium, Low}).Draw(t, "priority")
+		s.Model = rapid.SampledFrom([]string{"", "p/one", "p/two", "q/three"}).Draw(t, "model")
+		s.Gates = rapid.SampledFrom([][]string{nil, {"true"}}).Draw(t, "gates")
+		for j := range i {
+			if rapid.IntRange(0, i).Draw(t, "edge") < 2 {
+				s.DependsOn = append(s.DependsOn, specs[j].ID)
+			}
+		}
+	}
+	return Plan{Version: PlanVersion, Task: "task", Goal: "goal", SubTasks: rapid.Permutation(specs).Draw(t, "order")}
+}
+
+// picture is all of a state, indexes included, in a form that can be compared and printed.
+type picture struct {
+	Boulder  Boulder
+	Revision *PlanRevision
+	SubTasks []SubTask
+	Open     map[string]OpenRecord
+	Live     []AttemptRef
+	Queues   map[string][]AttemptRef
+	Done     []string
+	Waiting  map[string]int
+	Counts   map[SubTaskStatus]int
+}
+
+func pictureOf(s *State) picture {
+	p := picture{
+		Boulder: s.Boulder, Revision: s.Revision, Open: map[string]OpenRecord{}, Queues: map[string][]AttemptRef{},
+		Waiting: s.waiting, Counts: map[SubTaskStatus]int{},
+	}
+	for _, t := range s.SubTasks {
+		p.SubTasks = append(p.SubTasks, *t)
+	}
+	for id, o := range s.open {
+		p.Open[id] = OpenRecord{Attempt: *o.Attempt, Turn: o.Turn}
+	}
+	for _, o := range s.live {
+		p.Live = append(p.Live, o.Attempt.AttemptRef)
+	}
+	for _, m := range s.Models() {
+		for i := 0; s.Queued(m, i) != nil; i++ {
+			p.Queues[m] = append(p.Queues[m], s.Queued(m, i).Attempt.AttemptRef)
+		}
+	}
+	for _, t := range s.Completed(len(s.SubTasks)) {
+		p.Done = append(p.Done, t.ID)
+	}
+	for status, n := range s.counts {
+		if n != 0 {
+			p.Counts[status] = n
+		}
+	}
+	return p
+}
+
+func (p picture) JSON(t *rapid.T) string {
+	b, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// records keeps what TakeChanges gives, by key and as JSON, as a store does.
+type records struct {
+	boulder  []byte
+	revision map[int][]byte
+	subTasks map[string][]byte
+	attempts map[AttemptRef][]byte
+	turns    map[AttemptRef]map[int][]byte
+	lastSeq  uint64
+}
+
+func newRecords() *records {
+	return &records{
+		revision: map[int][]byte{}, subTasks: map[string][]byte{}, attempts: map[AttemptRef][]byte{},
+		turns: map[AttemptRef]map[int][]byte{},
+	}
+}
+
+func encode[T any](t *rapid.T, v T) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func decode[T any](t *rapid.T, b []byte) T {
+	var v T
+	if err := json.Unmarshal(b, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// merge writes changes, and fails if a record that is over changes its status.
+func (r *records) merge(t *rapid.T, c Changes) {
+	r.boulder = encode(t, c.Boulder)
+	if c.Revision != nil {
+		r.revision[c.Revision.Number] = encode(t, *c.Revision)
+	}
+	for _, st := range c.SubTasks {
+		if old, ok := r.subTasks[st.ID]; ok {
+			if was := decode[SubTask](t, old).Status; was.Terminal() && was != st.Status {
+				t.Fatalf("sub-task %s went from %s to %s", st.ID, was, st.Status)
+			}
+		}
+		r.subTasks[st.ID] = encode(t, st)
+	}
+	for _, a := range c.Attempts {
+		if old, ok := r.attempts[a.AttemptRef]; ok {
+			if was := decode[Attempt](t, old).Status; was.Terminal() && was != a.Status {
+				t.Fatalf("attempt %v went from %s to %s", a.AttemptRef, was, a.Status)
+			}
+		}
+		r.attempts[a.AttemptRef] = encode(t, a)
+	}
+	for _, turn := range c.Turns {
+		if r.turns[turn.AttemptRef] == nil {
+			r.turns[turn.AttemptRef] = map[int][]byte{}
+		}
+		r.turns[turn.AttemptRef][turn.Number] = encode(t, turn)
+	}
+	for _, e := range c.Events {
+		if e.Seq != r.lastSeq+1 {
+			t.Fatalf("event %d follows event %d", e.Seq, r.lastSeq)
+		}
+		r.lastSeq = e.Seq
+	}
+}
+
+// load gives back what a store's Load does.
+func (r *records) load(t *rapid.T) Records {
+	out := Records{Boulder: decode[Boulder](t, r.boulder)}
+	if b, ok := r.revision[out.Boulder.Revision]; ok {
+		out.Revision = new(decode[PlanRevision](t, b))
+	}
+	for _, b := range r.subTasks { // in random order, which Restore must not mind
+		out.SubTasks = append(out.SubTasks, decode[SubTask](t, b))
+	}
+	for ref, b := range r.attempts {
+		a := decode[Attempt](t, b)
+		if a.Status.Terminal() {
+			continue
+		}
+		rec := OpenRecord{Attempt: a}
+		if turns := r.turns[ref]; len(turns) > 0 {
+			rec.Turn = new(decode[Turn](t, turns[slices.Max(slices.Collect(maps.Keys(turns)))]))
+		}
+		out.Open = append(out.Open, rec)
+	}
+	return out
+}
+
+// machine drives a state with events, a twin with those that the state accepted, and a store with what changed.
+type machine struct {
+	state, twin *State
+	stored      *records
+	plan        Plan
+	now         time.Time
+	applied     map[string]int
+	refused     map[string]int
+}
+
+// apply feeds one body to the state, and checks everything that must hold whatever it is.
+func (m *machine) apply(t *rapid.T, e Event) {
+	pending := len(m.state.dirty.events)
+	terminal := m.state.Boulder.Status.Terminal()
+	kind := e.Body.EventType()
+
+	logged, err := m.state.Apply(e)
+	if err != nil {
+		m.refused[kind]++
+		if !errors.Is(err, ErrRefused) {
+			t.Fatalf("%s: %v does not wrap ErrRefused", kind, err)
+		}
+		if d := cmp.Diff(pictureOf(m.twin).JSON(t), pictureOf(m.state).JSON(t)); d != "" {
+			t.Fatalf("%s was refused (%v) but changed the state:\n%s", kind, err, d)
+		}
+		if len(m.state.dirty.events) != pending {
+			t.Fatalf("%s was refused but is in the changes", kind)
+		}
+		return
+	}
+	m.applied[kind]++
+	if _, err := m.twin.Apply(e); err != nil {
+		t.Fatalf("%s fits the state, but not its twin: %v", kind, err)
+	}
+	if terminal {
+		t.Fatalf("%s was applied to a boulder that is over", kind)
+	}
+	if logged.Seq != m.state.Boulder.Seq || len(m.state.dirty.events) != pending+1 {
+		t.Fatalf("%s has number %d, the boulder %d", kind, logged.Seq, m.state.Boulder.Seq)
+	}
+	if err := m.state.Check(); err != nil {
+		t.Fatalf("after %s:\n%v\n%s", kind, err, pictureOf(m.state).JSON(t))
+	}
+}
+
+func (m *machine) event(t *rapid.T, b Body) Event {
+	// Events of one commit often carry the same time, and clocks go backwards.
+	m.now = m.now.Add(time.Duration(rapid.IntRange(-1, 2).Draw(t, "seconds")) * time.Second)
+	return Event{Time: m.now, BoulderID: "b1", Body: b}
+}
+
+// head draws the event that brings a boulder without sub-tasks on, or ends a settled one.
+func (m *machine) head(t *rapid.T) Body {
+	b := m.state.Boulder
+	switch {
+	case b.ID == "":
+		return Created{Boulder: Boulder{ID: "b1", Task: "task", Project: "/p"}}
+	case b.Status == Planning:
+		rev := PlanRevision{Number: b.Revision + 1, Plan: m.plan, Hash: m.plan.Hash()}
+		return Planned{Revision: rev.Number, Plan: rev}
+	case b.Status == AwaitingApproval:
+		number := b.Revision + rapid.IntRange(0, 1).Draw(t, "edited")
+		return Decomposed{
+			Revision: number, Plan: PlanRevision{Number: number, Plan: m.plan, Hash: m.plan.Hash()},
+			GatesApproved: rapid.Bool().Draw(t, "gates approved"), Model: "r/default",
+		}
+	case b.Status == Synthesizing:
+		return TaskComplete{Status: rapid.SampledFrom([]Status{Completed, Partial, Failed, Running}).Draw(t, "end")}
+	case len(m.state.SubTasks) > 0 && m.state.Settled():
+		return StatusChanged{Status: Synthesizing}
+	}
+	return StatusChanged{Status: Running}
+}
+
+// natural draws an event that the attempt's state allows.
+func (m *machine) natural(t *rapid.T, o *Open) Body {
+	ref := o.Attempt.AttemptRef
+	if o.Attempt.Status.Live() {
+		switch rapid.IntRange(0, 15).Draw(t, "aside") {
+		case 0:
+			return Trouble{AttemptRef: ref, Reason: "no server", NotBefore: m.now.Add(time.Second)}
+		case 1:
+			return UsageReport{SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Usage: Usage{Input: 3, Calls: 1}}
+		case 2:
+			return GateRun{AttemptRef: ref, Command: "true"}
+		case 3:
+			return SubTaskProgress{AttemptRef: ref, Activity: "edit", Checkpoint: &Checkpoint{File: "f", Line: 1}}
+		}
+	}
+	switch o.Attempt.Status {
+	case AttemptQueued:
+		return Starting{AttemptRef: ref, Tag: "tag", Prompt: "brief"}
+	case AttemptStarting:
+		return SubTaskStart{AttemptRef: ref, SessionID: "s"}
+	case AttemptExecuting:
+		switch {
+		case o.Turn.MessageID == "":
+			return TurnSent{AttemptRef: ref, Turn: o.Turn.Number, MessageID: "m"}
+		case o.Turn.ResumeID == "" && rapid.IntRange(0, 5).Draw(t, "resume") == 0:
+			return TurnSent{AttemptRef: ref, Turn: o.Turn.Number, MessageID: "r", Resume: true}
+		}
+		return TurnEnded{AttemptRef: ref, Turn: o.Turn.Number, Evidence: Evidence{FinalMessage: "done"}}
+	}
+	if o.Turn.Verdict == nil {
+		done := rapid.Bool().Draw(t, "done")
+		return Judged{AttemptRef: ref, Turn: o.Turn.Number, Verdict: Verdict{Completed: done, Summary: "so far"}}
+	}
+	switch {
+	case o.Turn.Verdict.Completed:
+		return SubTaskDone{
+			AttemptRef: ref, Completed: true, Summary: "did it", Output: "out",
+			Status: SubTaskCompleted, AttemptStatus: AttemptCompleted,
+		}
+	case o.Attempt.Turns < 3:
+		return Continuation{AttemptRef: ref, Turn: o.Turn.Number + 1, Prompt: "go on"}
+	case o.Attempt.Attempt < 3:
+		return Retry{AttemptRef: ref, Reason: "no", Status: AttemptFailed, Next: ref.Attempt + 1, Digest: "digest"}
+	}
+	return SubTaskDone{AttemptRef: ref, Summary: "gave up", Status: SubTaskFailed, AttemptStatus: AttemptFailed}
+}
+
+// wild draws any event for any attempt: most are refused, some are rare but legal.
+func (m *machine) wild(t *rapid.T) Event {
+	ref := AttemptRef{SubTaskID: "zz", Attempt: 1}
+	if n := len(m.state.SubTasks); n > 0 && rapid.IntRange(0, 9).Draw(t, "known") > 0 {
+		st := m.state.SubTasks[rapid.IntRange(0, n-1).Draw(t, "sub-task")]
+		ref = AttemptRef{SubTaskID: st.ID, Attempt: st.Attempts - rapid.SampledFrom([]int{0, 0, 0, 1, -1}).Draw(t, "off")}
+	}
+	turn := rapid.IntRange(0, 3).Draw(t, "turn")
+	attempt := rapid.SampledFrom([]AttemptStatus{
+		AttemptQueued, AttemptExecuting, AttemptCompleted, AttemptFailed, AttemptCancelled, AttemptTimeout, AttemptLost,
+	}).Draw(t, "attempt status")
+	subTask := rapid.SampledFrom([]SubTaskStatus{
+		SubTaskPending, SubTaskInProgress, SubTaskCompleted, SubTaskBlocked, SubTaskFailed, SubTaskSkipped,
+		SubTaskCancelled, SubTaskSuperseded,
+	}).Draw(t, "sub-task status")
+	status := rapid.SampledFrom([]Status{
+		Planning, AwaitingApproval, Running, Paused, Synthesizing, Completed, Partial, Failed, Cancelled,
+	}).Draw(t, "status")
+	bad := Plan{SubTasks: []Spec{{ID: "a", DependsOn: []string{"b"}}, {ID: "b", DependsOn: []string{"a"}}}}
+	e := m.event(t, rapid.SampledFrom([]Body{
+		Created{Boulder: Boulder{ID: "b1"}},
+		Planned{Plan: PlanRevision{Number: m.state.Boulder.Revision + turn}},
+		Decomposed{Plan: PlanRevision{Number: m.state.Boulder.Revision + turn}},
+		Decomposed{Plan: PlanRevision{Number: m.state.Boulder.Revision, Plan: bad}},
+		StatusChanged{Status: status},
+		Starting{AttemptRef: ref},
+		SubTaskStart{AttemptRef: ref, SessionID: "s"},
+		TurnSent{AttemptRef: ref, Turn: turn, MessageID: rapid.SampledFrom([]string{"", "m2"}).Draw(t, "message id")},
+		TurnSent{AttemptRef: ref, Turn: turn, MessageID: "m3", Resume: true},
+		SubTaskProgress{AttemptRef: ref, Activity: "edit", Checkpoint: &Checkpoint{File: "f", Line: turn}},
+		TurnEnded{AttemptRef: ref, Turn: turn},
+		GateRun{AttemptRef: ref, Command: "true"},
+		Judged{AttemptRef: ref, Turn: turn, Verdict: Verdict{Completed: turn == 1}},
+		Continuation{AttemptRef: ref, Turn: turn},
+		Retry{AttemptRef: ref, Status: attempt, Next: ref.Attempt + turn, Uncounted: turn == 2},
+		Trouble{AttemptRef: ref, Reason: "no server", NotBefore: m.now.Add(time.Second)},
+		UsageReport{SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Usage: Usage{Input: 3, Calls: 1}},
+		UsageReport{Usage: Usage{Output: 2, Cost: 0.5}},
+		SubTaskDone{
+			AttemptRef: ref, Completed: subTask == SubTaskCompleted, Status: subTask, AttemptStatus: attempt, Summary: "s",
+		},
+		TaskComplete{Status: status},
+	}).Draw(t, "body"))
+	if rapid.IntRange(0, 30).Draw(t, "stray") == 0 {
+		e.BoulderID = "b2"
+	}
+	return e
+}
+
+// store takes the changes, merges them into the stored records, and restores a state from these.
+func (m *machine) store(t *rapid.T) {
+	c, any := m.state.TakeChanges()
+	if !any {
+		return
+	}
+	if _, again := m.state.TakeChanges(); again {
+		t.Fatal("changes can be taken twice")
+	}
+	m.stored.merge(t, c)
+	restored, err := Restore(m.stored.load(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(pictureOf(m.state).JSON(t), pictureOf(restored).JSON(t)); d != "" {
+		t.Fatalf("restored records differ from the live state (-live +restored):\n%s", d)
+	}
+}
+
+// TestMachine feeds random plans random events, valid and invalid ones. What must hold after every single one is in
+// machine.apply and machine.store.
+func TestMachine(t *testing.T) {
+	t.Parallel()
+	applied, refused := map[string]int{}, map[string]int{}
+	ends := map[Status]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		m := &machine{
+			state: NewState(), twin: NewState(), stored: newRecords(), plan: genPlan(t, rapid.SampledFrom([]int{3, 40}).Draw(t, "size")), now: epoch,
+			applied: applied, refused: refused,
+		}
+		for range rapid.IntRange(1, 300).Draw(t, "events") {
+			switch rapid.IntRange(0, 15).Draw(t, "what") {
+			case 0, 1:
+				m.apply(t, m.wild(t))
+			case 2:
+				m.store(t)
+			default:
+				if len(m.state.open) == 0 || m.state.Boulder.Status != Running {
+					m.apply(t, m.event(t, m.head(t)))
+					continue
+				}
+				ids := slices.Sorted(maps.Keys(m.state.open))
+				id := ids[rapid.IntRange(0, len(ids)-1).Draw(t, "open")]
+				m.apply(t, m.event(t, m.natural(t, m.state.open[id])))
+			}
+		}
+		m.store(t)
+		if d := cmp.Diff(pictureOf(m.state).JSON(t), pictureOf(m.twin).JSON(t)); d != "" {
+			t.Fatalf("two states that were fed the same events differ:\n%s", d)
+		}
+		ends[m.state.Boulder.Status]++
+	})
+	// A property that never saw an event of some type says nothing about it.
+	for kind := range bodyTypes {
+		if applied[kind] == 0 {
+			t.Errorf("no %s event was ever applied", kind)
+		}
+		if refused[kind] == 0 {
+			t.Errorf("no %s event was ever refused", kind)
+		}
+	}
+	for _, status := range []Status{Running, Completed} {
+		if ends[status] == 0 {
+			t.Errorf("no boulder ended up %s: %v", status, ends)
+		}
+	}
+}
+
+// TestTakeChangesAreCopies: what a store was given must not change when the state goes on.
+func TestTakeChangesAreCopies(t *testing.T) {
+	t.Parallel()
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}}})
+	c, _ := s.TakeChanges()
+	before, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := AttemptRef{"a", 1}
+	feed(t, s,
+		Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s"},
+		SubTaskProgress{AttemptRef: ref, Checkpoint: &Checkpoint{File: "f"}},
+		TurnEnded{AttemptRef: ref, Turn: 1},
+		Retry{AttemptRef: ref, Status: AttemptFailed, Next: 2, Digest: "why"},
+	)
+	after, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(before, after) {
+		t.Errorf("changes that were taken changed:\n%s", cmp.Diff(string(before), string(after)))
+	}
+}

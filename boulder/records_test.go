@@ -1,0 +1,116 @@
+package boulder
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestPlanHash(t *testing.T) {
+	t.Parallel()
+	plan := Plan{Task: "t", SubTasks: []Spec{{ID: "a", Description: "d"}}}
+	hash := plan.Hash()
+	plan.Seal = &Seal{Base: "abc", Hash: hash, Origin: OriginModel, CreatedAt: epoch}
+	if plan.Hash() != hash || plan.Edited() || plan.Origin() != OriginModel {
+		t.Errorf("sealing changed the plan: %s, edited %v", plan.Origin(), plan.Edited())
+	}
+	plan.SubTasks[0].Description = "e"
+	if !plan.Edited() {
+		t.Error("an edited plan does not say so")
+	}
+	plan.Seal = nil
+	if plan.Edited() || plan.Origin() != OriginHand {
+		t.Errorf("a plan without a seal is %s, edited %v", plan.Origin(), plan.Edited())
+	}
+}
+
+// TestPlanHashIsStored: a plan that went through the store has the hash it had.
+func TestPlanHashIsStored(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		plan := genPlan(t, 5)
+		plan.SubTasks[0].Budget = &Budget{Attempts: 2, Time: Duration(30 * time.Minute)}
+		if got := decode[Plan](t, encode(t, plan)).Hash(); got != plan.Hash() {
+			t.Fatalf("hash %s became %s", plan.Hash(), got)
+		}
+	})
+}
+
+func TestDuration(t *testing.T) {
+	t.Parallel()
+	var b Budget
+	if err := json.Unmarshal([]byte(`{"time":"1h30m"}`), &b); err != nil || time.Duration(b.Time) != 90*time.Minute {
+		t.Errorf("got %v, %v", time.Duration(b.Time), err)
+	}
+	for _, bad := range []string{`"0s"`, `"-1m"`, `"soon"`, `""`} {
+		if err := json.Unmarshal([]byte(`{"time":`+bad+`}`), &b); err == nil {
+			t.Errorf("%s is accepted", bad)
+		}
+	}
+}
+
+func TestPriorityRank(t *testing.T) {
+	t.Parallel()
+	if High.Rank() >= Medium.Rank() || Medium.Rank() >= Low.Rank() || Priority("").Rank() != Medium.Rank() {
+		t.Errorf("ranks: high %d, medium %d, low %d, none %d",
+			High.Rank(), Medium.Rank(), Low.Rank(), Priority("").Rank())
+	}
+}
+
+func TestDiffEmpty(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		diff  Diff
+		empty bool
+	}{
+		"nothing changed":      {Diff{}, true},
+		"own change":           {Diff{Files: []FileChange{{Path: "f", Own: true}}}, false},
+		"another's change":     {Diff{Files: []FileChange{{Path: "f"}}}, true},
+		"both":                 {Diff{Files: []FileChange{{Path: "f"}, {Path: "g", Own: true}}}, false},
+		"nobody could look":    {Diff{Unavailable: "not a git repository"}, false},
+		"a mode change counts": {Diff{Files: []FileChange{{Path: "f", Added: 0, Removed: 0, Own: true}}}, false},
+	}
+	for name, test := range tests {
+		if got := test.diff.Empty(); got != test.empty {
+			t.Errorf("%s: empty is %v", name, got)
+		}
+	}
+}
+
+func TestEvidence(t *testing.T) {
+	t.Parallel()
+	e := Evidence{
+		Gates: []Gate{{Command: "ok"}, {Command: "red", ExitCode: 1}, {Command: "slow", TimedOut: true}, {Command: "no", ExitCode: -1}},
+		Todos: []Todo{{"a", "pending"}, {"b", "in_progress"}, {"c", "completed"}, {"d", "cancelled"}, {"e", "blocked"}},
+	}
+	if red := e.Red(); len(red) != 3 || red[0].Command != "red" || red[1].Command != "slow" || red[2].Command != "no" {
+		t.Errorf("red gates: %+v", red)
+	}
+	if open := e.OpenTodos(); len(open) != 2 || open[0].Content != "a" || open[1].Content != "b" {
+		t.Errorf("open todos: %+v", open)
+	}
+}
+
+func TestDoneNeeds(t *testing.T) {
+	t.Parallel()
+	def, todos := SubTask{}, SubTask{DoneWhen: []string{DoneTodos}}
+	if !def.DoneNeeds(DoneJudge) || def.DoneNeeds(DoneTodos) {
+		t.Error("by default the judge counts, and only the judge")
+	}
+	if todos.DoneNeeds(DoneJudge) || !todos.DoneNeeds(DoneTodos) {
+		t.Error("done_when replaces the default")
+	}
+}
+
+func TestUsageAdd(t *testing.T) {
+	t.Parallel()
+	a := Usage{1, 2, 3, 4, 5, 6, 7.5, 8}
+	if got, want := a.Add(a), (Usage{2, 4, 6, 8, 10, 12, 15, 16}); got != want {
+		t.Errorf("got %+v", got)
+	}
+	if a.Tokens() != 5 {
+		t.Errorf("tokens %d: input and output together are 5", a.Tokens())
+	}
+}

@@ -1,0 +1,258 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+)
+
+func TestTurnGathersEvidence(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script(t, `
+rules:
+  - when: {first_user: "write it"}
+    replies:
+      - tool_calls: [{name: todowrite, args: {todos: [{content: write, status: in_progress, priority: high}]}}]
+      - tool_calls: [{name: write, args: {filePath: out.txt, content: "a\nb\n"}}]
+      - tool_calls: [{name: edit, args: {filePath: hello.txt, oldString: "two", newString: "zwei"}}]
+      - text: All done.
+`))
+	a := w.newAttempt("write", "write it")
+	a.SubTask.Gates = []string{"test -f out.txt", "echo broken >&2; exit 3"}
+	a.Files = []boulder.File{{Path: filepath.Join(w.project, ".manager/runs/b/up/output.md"), Text: "whole"}}
+	e, err := a.run(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Ended != (boulder.Ended{Finish: "stop"}) || e.FinalMessage != "All done." {
+		t.Errorf("ended %+v with %q", e.Ended, e.FinalMessage)
+	}
+	if e.ToolCount != 3 || len(e.ToolCalls) != 3 || e.ToolCalls[1].Tool != "write" || e.ToolCalls[1].Status != "completed" {
+		t.Errorf("tool calls: %+v", e.ToolCalls)
+	}
+	if len(e.Todos) != 1 || !e.Todos[0].Open() {
+		t.Errorf("todos: %+v", e.Todos)
+	}
+	if len(e.Gates) != 2 || !e.Gates[0].Green() || e.Gates[1].ExitCode != 3 || e.Gates[1].Output != "broken\n" {
+		t.Errorf("gates: %+v", e.Gates)
+	}
+	if e.Usage.Calls != 4 || e.Usage.Output == 0 || e.Usage.Cost == 0 || e.Usage.Unpriced != 0 {
+		t.Errorf("usage: %+v", e.Usage)
+	}
+	var changed []string
+	for _, f := range e.Diff.Files {
+		changed = append(changed, fmt.Sprintf("%s +%d -%d %v", f.Path, f.Added, f.Removed, f.Own))
+	}
+	if want := []string{"hello.txt +1 -1 true", "out.txt +2 -0 true"}; !slices.Equal(changed, want) {
+		t.Errorf("diff: %q (%s), want %q", changed, e.Diff.Unavailable, want)
+	}
+	checkReports(t, a)
+	for _, want := range []string{`"type":"prompt"`, `"tool":"edit"`, `"text":"All done."`} {
+		if !strings.Contains(w.file(e.Transcript), want) {
+			t.Errorf("the transcript lacks %s", want)
+		}
+	}
+	if w.file(".manager/runs/b/up/output.md") != "whole" {
+		t.Error("the file that the brief refers to was not written")
+	}
+}
+
+// checkReports looks at the order of what must be stored before it happens, and at the checkpoints.
+func checkReports(t *testing.T, a *attempt) {
+	t.Helper()
+	if len(a.bodies) < 3 || a.bodies[0].EventType() != "subtask-start" || a.bodies[1].EventType() != "turn-sent" {
+		t.Fatalf("the intents were not reported first: %v", a.bodies)
+	}
+	var at []string
+	for _, p := range reported[boulder.SubTaskProgress](a) {
+		if p.Checkpoint != nil {
+			at = append(at, fmt.Sprintf("%s:%d %s", p.Checkpoint.File, p.Checkpoint.Line, p.Checkpoint.Context))
+		}
+	}
+	if want := []string{"out.txt:2 b", "hello.txt:2 zwei"}; !slices.Equal(at, want) {
+		t.Errorf("checkpoints %q, want %q", at, want)
+	}
+	for _, want := range []string{"write out.txt", "edit hello.txt", "gate: test -f out.txt"} {
+		if !a.saw(want) {
+			t.Errorf("activities %q lack %q", a.activities(), want)
+		}
+	}
+}
+
+// A second turn in the same session counts only what is its own.
+func TestContinuation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script(t, `
+rules:
+  - when: {last_user: "and now the rest"}
+    replies: [{tool_calls: [{name: write, args: {filePath: b.txt, content: "b\n"}}]}, {text: Second.}]
+  - when: {first_user: "begin"}
+    replies: [{tool_calls: [{name: write, args: {filePath: a.txt, content: "a\n"}}]}, {text: First.}]
+`))
+	a := w.newAttempt("go", "begin")
+	first, err := a.run(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Turn = boulder.Turn{AttemptRef: a.Turn.AttemptRef, Number: 2, Kind: boulder.TurnContinuation, Prompt: "and now the rest"}
+	second, err := a.run(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.FinalMessage != "First." || second.FinalMessage != "Second." || second.ToolCount != 1 {
+		t.Errorf("turn 1 said %q, turn 2 %q with %d tool calls", first.FinalMessage, second.FinalMessage, second.ToolCount)
+	}
+	if len(second.Diff.Files) != 2 {
+		t.Errorf("the diff is since the attempt began, but shows %+v", second.Diff.Files)
+	}
+	if n := len(reported[boulder.SubTaskStart](a)); n != 1 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+// When others ran at the same time, a file that this session did not write is not its own.
+func TestOwnChangesBesideOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script(t, `
+rules:
+  - when: {first_user: "mine"}
+    replies: [{tool_calls: [{name: write, args: {filePath: mine.txt, content: "a\n"}}]}, {text: Done.}]
+`))
+	a := w.newAttempt("mine", "mine")
+	a.Alone = func() bool { return false }
+	a.SubTask.Gates = nil
+	a.refuse = func(b boulder.Body) error {
+		if _, ok := b.(boulder.TurnSent); ok {
+			return os.WriteFile(filepath.Join(w.project, "theirs.txt"), []byte("x\n"), 0o600)
+		}
+		return nil
+	}
+	e, err := a.run(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := map[string]bool{}
+	for _, f := range e.Diff.Files {
+		own[f.Path] = f.Own
+	}
+	if len(own) != 2 || !own["mine.txt"] || own["theirs.txt"] {
+		t.Errorf("own files: %v", own)
+	}
+}
+
+func TestPermissionIsRefusedAndTheTurnGoesOn(t *testing.T) {
+	t.Parallel()
+	w := ownWorld(t, script(t, `
+rules:
+  - when: {first_user: "read outside"}
+    replies:
+      - tool_calls: [{name: read, args: {filePath: /etc/hostname}}]
+      - text: I went on without it.
+`), func(env []string) []string {
+		// The scripted configuration gives every permission.
+		return append(env, `OPENCODE_PERMISSION={"external_directory": "ask"}`)
+	})
+	a := w.newAttempt("outside", "read outside")
+	e, err := a.run(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(e.ToolCalls) != 1 || !strings.Contains(e.ToolCalls[0].Output, refusal) || !a.saw("refused permission external_directory") {
+		t.Errorf("the agent was told %+v; activities %q", e.ToolCalls, a.activities())
+	}
+	if e.FinalMessage != "I went on without it." {
+		t.Errorf("the turn ended with %q", e.FinalMessage)
+	}
+}
+
+func TestFaultsOfTheModel(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, replies string
+		model         string
+		want          error
+	}{
+		{"wrong key", `[{status: 401, times: 100}]`, "", boulder.ErrFatal},
+		{"unknown model", `[{text: never}]`, "scripted/nonsense", boulder.ErrFatal},
+		{"bad request", `[{status: 400, times: 100}]`, "", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, script(t, "rules: [{when: {first_user: go}, replies: "+test.replies+"}]"))
+			a := w.newAttempt("x", "go")
+			if test.model != "" {
+				a.Attempt.Model = test.model
+			}
+			e, err := a.run(t.Context(), w)
+			if test.want == nil && err == nil && e.Ended.Error != "" {
+				return // judged on what it did
+			}
+			if !errors.Is(err, test.want) || test.want == nil {
+				t.Errorf("ended %+v, error %v, want %v", e.Ended, err, test.want)
+			}
+		})
+	}
+}
+
+func TestCancelAbortsTheTurn(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 1)
+	w := newWorld(t, func(ctx context.Context, _ scriptmodel.Request) scriptmodel.Reply {
+		asked <- struct{}{}
+		<-ctx.Done()
+		return scriptmodel.Reply{}
+	})
+	a := w.newAttempt("x", "go")
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := a.run(ctx, w)
+		done <- err
+	}()
+	<-asked
+	cancel(cause)
+	if err := <-done; !errors.Is(err, cause) {
+		t.Errorf("got %v", err)
+	}
+	statuses, err := w.dir().Statuses(t.Context())
+	if s := statuses[a.Attempt.SessionID]; err != nil || s.Type == "busy" {
+		t.Errorf("the session is still %q (%v)", s.Type, err)
+	}
+}
+
+func TestSilenceStopsTheTurnAndItIsJudged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		if req.AssistantTurns() == 0 {
+			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
+				{Name: "write", Args: map[string]any{"filePath": "out.txt", "content": "x\n"}},
+			}}
+		}
+		<-ctx.Done()
+		return scriptmodel.Reply{}
+	}, func(c *Config) {
+		c.Rules = new(enforcer.DefaultRules())
+		c.Rules.Silence = 3 * time.Second
+	})
+	e, err := w.newAttempt("x", "go").run(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(e.Ended.Stopped, "no event came for 3s") || e.Ended.Error != "" {
+		t.Errorf("ended %+v", e.Ended)
+	}
+	if e.ToolCount != 1 || len(e.Diff.Files) != 1 {
+		t.Errorf("what was done before is lost: %d calls, diff %+v", e.ToolCount, e.Diff)
+	}
+}

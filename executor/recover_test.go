@@ -1,0 +1,213 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+)
+
+var errCrash = errors.New("crash")
+
+const twoSteps = `
+rules:
+  - when: {first_user: "begin"}
+    replies: [{tool_calls: [{name: write, args: {filePath: a.txt, content: "a\n"}}]}, {text: Done.}]
+`
+
+// The session was created, but the crash came before its id was stored.
+func TestSessionIsAdoptedByItsTag(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script(t, twoSteps))
+	a := w.newAttempt("x", "begin")
+	a.refuse = func(b boulder.Body) error {
+		if _, ok := b.(boulder.SubTaskStart); ok {
+			return errCrash
+		}
+		return nil
+	}
+	if _, err := a.run(t.Context(), w); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	a.refuse = nil
+	if _, err := a.again(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	found, err := w.dir().FindSessions(t.Context(), a.Attempt.Tag)
+	if err != nil || len(found) != 1 || found[0].ID != a.Attempt.SessionID {
+		t.Errorf("%d sessions carry the tag (%v)", len(found), err)
+	}
+	if n := w.prompts("begin"); n != 1 {
+		t.Errorf("the prompt reached the model %d times", n)
+	}
+}
+
+// The message id was stored, but the crash came before the prompt was sent.
+func TestPromptThatWasNotSentIsSent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script(t, twoSteps))
+	a := w.newAttempt("x", "begin")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	a.refuse = func(b boulder.Body) error {
+		if _, ok := b.(boulder.TurnSent); ok {
+			cancel(errCrash)
+		}
+		return nil
+	}
+	if _, err := a.run(ctx, w); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	a.refuse = nil
+	if e, err := a.again(t.Context(), w); err != nil || e.FinalMessage != "Done." {
+		t.Fatalf("%q, %v", e.FinalMessage, err)
+	}
+	if n := w.prompts("begin"); n != 1 {
+		t.Errorf("the prompt reached the model %d times", n)
+	}
+}
+
+// The turn ended while nobody looked.
+func TestEndedTurnIsNotPromptedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script(t, twoSteps))
+	a := w.newAttempt("x", "begin")
+	if _, err := a.run(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	e, err := a.again(t.Context(), w)
+	if err != nil || e.FinalMessage != "Done." || e.ToolCount != 1 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if n := len(w.all); n != 2 {
+		t.Errorf("the model was asked %d times, want 2", n)
+	}
+}
+
+// The turn is still at work: it is followed, not prompted.
+func TestBusyTurnIsFollowed(t *testing.T) {
+	t.Parallel()
+	asked, release := make(chan struct{}, 4), make(chan struct{})
+	w := newWorld(t, func(_ context.Context, _ scriptmodel.Request) scriptmodel.Reply {
+		asked <- struct{}{}
+		return scriptmodel.Reply{Text: "Done.", Wait: release}
+	})
+	a := w.newAttempt("x", "begin")
+	a.refuse = func(b boulder.Body) error { return nil }
+	first := make(chan error, 1)
+	go func() {
+		_, err := a.run(t.Context(), w)
+		first <- err
+	}()
+	<-asked
+	second := make(chan error, 1)
+	go func() {
+		e, err := a.again(t.Context(), w)
+		if err == nil && e.FinalMessage != "Done." {
+			err = errors.New(e.FinalMessage)
+		}
+		second <- err
+	}()
+	close(release)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if err := <-second; err != nil {
+		t.Error(err)
+	}
+	if n := w.prompts("begin"); n != 1 {
+		t.Errorf("the prompt reached the model %d times", n)
+	}
+}
+
+// The key was wrong and is right now: the turn that failed for it is run again, in the same session.
+func TestTurnThatItsProviderRefusedIsRunAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script(t, `
+rules:
+  - when: {first_user: "begin"}
+    replies: [{status: 401}, {tool_calls: [{name: write, args: {filePath: a.txt, content: "a\n"}}]}, {text: Done.}]
+`), func(c *Config) {
+		c.Rules = new(enforcer.DefaultRules())
+		c.Rules.Admission = 2 * time.Second // OpenCode swallows a prompt that comes while the turn before it still fails
+	})
+	a := w.newAttempt("x", "begin")
+	if _, err := a.run(t.Context(), w); !errors.Is(err, boulder.ErrFatal) {
+		t.Fatal(err)
+	}
+	e, err := a.again(t.Context(), w)
+	if err != nil || e.FinalMessage != "Done." || e.Ended.Error != "" || e.ToolCount != 1 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if n := len(reported[boulder.SubTaskStart](a)); n != 1 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+func TestLostSession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script(t, twoSteps))
+	a := w.newAttempt("x", "begin")
+	if _, err := a.run(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.dir().DeleteSession(t.Context(), a.Attempt.SessionID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.again(t.Context(), w); !errors.Is(err, boulder.ErrSessionLost) {
+		t.Errorf("got %v", err)
+	}
+	a.Turn.MessageID = ""
+	if _, err := a.again(t.Context(), w); !errors.Is(err, boulder.ErrSessionLost) {
+		t.Errorf("got %v for a new prompt", err)
+	}
+}
+
+// The server dies in the middle of a tool call: a new one is started, and the same session goes on with one resume prompt.
+func TestServerDiesInMidTurn(t *testing.T) {
+	t.Parallel()
+	inTool := make(chan struct{}, 8)
+	w := ownWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		switch {
+		case strings.Contains(req.LastUser(), "RESUME"):
+			return scriptmodel.Reply{Text: "Went on."}
+		case req.AssistantTurns() == 0:
+			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
+				{Name: "write", Args: map[string]any{"filePath": "a.txt", "content": "a\n"}},
+			}}
+		}
+		inTool <- struct{}{}
+		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
+			{Name: "bash", Args: map[string]any{"command": "sleep 600", "description": "wait"}},
+		}}
+	})
+	a := w.newAttempt("x", "begin")
+	first := make(chan error, 1)
+	go func() {
+		_, err := a.run(t.Context(), w)
+		first <- err
+	}()
+	<-inTool
+	if err := syscall.Kill(w.server.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-first; !errors.Is(err, boulder.ErrTrouble) {
+		t.Fatalf("got %v", err)
+	}
+	session := a.Attempt.SessionID
+	e, err := a.again(t.Context(), w)
+	if err != nil || e.FinalMessage != "Went on." || a.Attempt.SessionID != session {
+		t.Fatalf("%q in session %s, %v", e.FinalMessage, a.Attempt.SessionID, err)
+	}
+	if n := w.prompts("begin"); n != 1 {
+		t.Errorf("the prompt reached the model %d times", n)
+	}
+	if n := w.prompts("RESUME"); n != 1 {
+		t.Errorf("the resume prompt reached the model %d times", n)
+	}
+}

@@ -1,0 +1,214 @@
+package executor
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/workspace"
+)
+
+// world is a project, an executor on the real OpenCode, and a model that plays the test's script.
+type world struct {
+	t       *testing.T
+	project string
+	host    *opencode.Host
+	exec    *Executor
+	server  *opencode.Server // of ownWorld, the newest
+	requests
+}
+
+// requests counts what reached the model.
+type requests struct {
+	mu  sync.Mutex
+	all []scriptmodel.Request
+}
+
+func (r *requests) prompts(text string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, req := range r.all {
+		if req.Kind() == scriptmodel.KindAgent && req.TurnsSinceUser() == 0 && strings.Contains(req.LastUser(), text) {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *requests) watch(h scriptmodel.Handler) scriptmodel.Handler {
+	return func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		r.mu.Lock()
+		r.all = append(r.all, req)
+		r.mu.Unlock()
+		return h(ctx, req)
+	}
+}
+
+// newWorld uses the shared server.
+func newWorld(t *testing.T, handler scriptmodel.Handler, change ...func(*Config)) *world {
+	t.Helper()
+	w := &world{t: t, host: shared.host}
+	shared.mu.Lock()
+	shared.handlers[t.Name()] = w.watch(handler)
+	shared.mu.Unlock()
+	t.Cleanup(func() {
+		shared.mu.Lock()
+		defer shared.mu.Unlock()
+		delete(shared.handlers, t.Name())
+	})
+	w.open(change...)
+	return w
+}
+
+// ownWorld has a server of its own, for a test that harms it.
+func ownWorld(t *testing.T, handler scriptmodel.Handler, change ...func(env []string) []string) *world {
+	t.Helper()
+	w := &world{t: t}
+	model := octest.Model(t, w.watch(handler))
+	env := octest.Env(t, model.URL())
+	for _, c := range change {
+		env = c(env)
+	}
+	home := t.TempDir()
+	w.host = opencode.NewHost(func(ctx context.Context) (*opencode.Server, error) {
+		s, err := opencode.Start(ctx, opencode.ServerConfig{Binary: octest.Binary(t), Dir: home, Env: env})
+		w.server = s
+		return s, err
+	})
+	t.Cleanup(func() { stopHost(w.host) })
+	w.open()
+	return w
+}
+
+func (w *world) open(change ...func(*Config)) {
+	w.t.Helper()
+	w.project = octest.Repo(w.t, map[string]string{"hello.txt": "one\ntwo\nthree\n"})
+	ws, err := workspace.Open(w.t.Context(), w.project)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cfg := Config{Host: w.host, Project: w.project, Workspace: ws}
+	for _, c := range change {
+		c(&cfg)
+	}
+	if w.exec, err = New(cfg); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) file(name string) string {
+	w.t.Helper()
+	data, err := os.ReadFile(filepath.Join(w.project, name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(data)
+}
+
+func (w *world) dir() *opencode.Directory {
+	w.t.Helper()
+	conn, err := w.host.Connect(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return conn.Client.In(w.project)
+}
+
+// attempt is a job together with what was reported of it: what the orchestrator would have stored.
+type attempt struct {
+	boulder.Job
+	mu     sync.Mutex
+	bodies []boulder.Body
+	refuse func(boulder.Body) error
+}
+
+// newAttempt makes a job whose prompt names the test.
+func (w *world) newAttempt(id, prompt string) *attempt {
+	ref := boulder.AttemptRef{SubTaskID: id, Attempt: 1}
+	return &attempt{Job: boulder.Job{
+		BoulderID: "b", Project: w.project,
+		SubTask: boulder.SubTask{ID: id, Subject: "Do " + id},
+		Attempt: boulder.Attempt{AttemptRef: ref, Model: "scripted/agent", Tag: "manager:" + w.t.Name() + "/" + id + "#1"},
+		Turn:    boulder.Turn{AttemptRef: ref, Number: 1, Kind: boulder.TurnBrief, Prompt: w.t.Name() + ": " + prompt},
+		Resume:  "RESUME: go on where you were.",
+		Alone:   func() bool { return true },
+	}}
+}
+
+func (a *attempt) report(b boulder.Body) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.refuse != nil {
+		if err := a.refuse(b); err != nil {
+			return err
+		}
+	}
+	a.bodies = append(a.bodies, b)
+	switch b := b.(type) {
+	case boulder.SubTaskStart:
+		a.Attempt.SessionID, a.Attempt.Snapshot = b.SessionID, b.Snapshot
+	case boulder.TurnSent:
+		if b.Resume {
+			a.Turn.ResumeID = b.MessageID
+		} else {
+			a.Turn.MessageID = b.MessageID
+		}
+	}
+	return nil
+}
+
+// run runs the turn as far as it gets, from what is stored.
+func (a *attempt) run(ctx context.Context, w *world) (boulder.Evidence, error) {
+	a.mu.Lock()
+	job := a.Job
+	a.mu.Unlock()
+	return w.exec.Run(ctx, job, a.report)
+}
+
+// again runs it as after a crash.
+func (a *attempt) again(ctx context.Context, w *world) (boulder.Evidence, error) {
+	a.Recovered = true
+	return a.run(ctx, w)
+}
+
+func reported[T boulder.Body](a *attempt) []T {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []T
+	for _, b := range a.bodies {
+		if x, ok := b.(T); ok {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+func (a *attempt) activities() []string {
+	var s []string
+	for _, p := range reported[boulder.SubTaskProgress](a) {
+		s = append(s, p.Activity)
+	}
+	return s
+}
+
+func (a *attempt) saw(activity string) bool {
+	return slices.ContainsFunc(a.activities(), func(s string) bool { return strings.Contains(s, activity) })
+}
+
+func script(t *testing.T, text string) scriptmodel.Handler {
+	t.Helper()
+	s, err := scriptmodel.ParseScript([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Reply
+}

@@ -1,0 +1,176 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	// maxWait bounds a request that waits for events; the client asks again.
+	maxWait = time.Minute
+	// answerTimeout bounds the reading of a request and the writing of an answer.
+	answerTimeout = 10 * time.Second
+	// closeTimeout is how long Close lets requests end that are being answered.
+	closeTimeout = 2 * time.Second
+)
+
+// Server serves a [Source] on a socket. Its methods may be called from any goroutine.
+type Server struct {
+	path   string
+	file   fs.FileInfo // of the socket
+	source Source
+	log    *slog.Logger
+
+	mu     sync.Mutex
+	holder Holder
+
+	changes broadcast
+	http    http.Server
+	end     context.CancelFunc // ends requests that wait
+	serving sync.WaitGroup
+	closed  func() error
+}
+
+// Serve puts a socket at path and answers on it until [Server.Close]. The directory must exist. A socket that a dead
+// process left is replaced; while a living one serves it, the error wraps [ErrServed]. Requests that wait end when
+// ctx does. logger may be nil.
+func Serve(ctx context.Context, path string, holder Holder, source Source, logger *slog.Logger) (*Server, error) {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	l, file, err := listen(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("control socket %s: %w", path, err)
+	}
+	ctx, end := context.WithCancel(ctx)
+	s := &Server{path: path, file: file, source: source, log: logger, holder: holder, end: end}
+	s.closed = sync.OnceValue(s.close)
+	s.http = http.Server{
+		Handler:           s.routes(),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ReadHeaderTimeout: answerTimeout,
+		ReadTimeout:       answerTimeout,
+		WriteTimeout:      maxWait + answerTimeout,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
+	s.serving.Go(func() {
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.log.Error("control socket failed; other commands cannot look at this run", "path", path, "error", err)
+		}
+	})
+	return s, nil
+}
+
+// SetBoulder says what the holder is running, once it is known.
+func (s *Server) SetBoulder(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holder.BoulderID = id
+}
+
+// Notify wakes requests that wait for events. It is called after each commit, and does not block.
+func (s *Server) Notify() { s.changes.notify() }
+
+// Close removes the socket, ends requests that wait, lets the others end for two seconds, and returns when nothing of
+// the server runs any more. It may be called again.
+func (s *Server) Close() error { return s.closed() }
+
+func (s *Server) close() error {
+	unlinkErr := unlink(s.path, s.file)
+	s.end()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	err := s.http.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = s.http.Close()
+	}
+	s.serving.Wait()
+	if err := errors.Join(unlinkErr, err); err != nil {
+		return fmt.Errorf("close control socket %s: %w", s.path, err)
+	}
+	return nil
+}
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	handle := func(path string, answer func(r *http.Request) (any, error)) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, answer) })
+	}
+	handle(pathHolder, func(*http.Request) (any, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.holder, nil
+	})
+	handle(pathBoulders, func(r *http.Request) (any, error) { return s.source.List(r.Context()) })
+	handle(pathBoulder, func(r *http.Request) (any, error) { return s.source.Get(r.Context(), r.FormValue("id")) })
+	handle(pathTurns, func(r *http.Request) (any, error) {
+		return s.source.Turns(r.Context(), r.FormValue("id"), r.FormValue("sub_task"))
+	})
+	handle(pathEvents, s.events)
+	handle(pathResolve, func(r *http.Request) (any, error) { return s.source.Resolve(r.Context(), r.FormValue("ref")) })
+	handle(pathUnfinished, func(r *http.Request) (any, error) { return s.source.NewestUnfinished(r.Context()) })
+	return mux
+}
+
+// answer writes what a request gets. An error of the source is an answer as well.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, ask func(*http.Request) (any, error)) {
+	result, err := ask(r)
+	body, err := json.Marshal(answer[any]{result, encodeError(err)})
+	if err != nil {
+		s.log.Error("control: answer cannot be written", "path", r.URL.Path, "error", err)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if _, err := w.Write(body); err != nil {
+		s.log.Debug("control: the other side left", "path", r.URL.Path, "error", err)
+	}
+}
+
+// events answers at once if there are events, and otherwise waits for as long as the request allows.
+func (s *Server) events(r *http.Request) (any, error) {
+	q, err := parseEventsQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	timeout := time.NewTimer(min(q.wait, maxWait))
+	defer timeout.Stop()
+	for {
+		changed := s.changes.wait() // before looking, so that nothing is missed in between
+		events, err := s.source.Events(r.Context(), q.id, q.after, q.limit)
+		if len(events) > 0 || err != nil || q.wait <= 0 {
+			return events, err
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return events, nil
+		case <-r.Context().Done(): // the client left, or the server closes
+			return events, nil
+		}
+	}
+}
+
+type eventsQuery struct {
+	id    string
+	after uint64
+	limit int
+	wait  time.Duration
+}
+
+// parseEventsQuery reads the parameters, all of which a client sends.
+func parseEventsQuery(r *http.Request) (eventsQuery, error) {
+	after, afterErr := strconv.ParseUint(r.FormValue("after"), 10, 64)
+	limit, limitErr := strconv.Atoi(r.FormValue("limit"))
+	wait, waitErr := time.ParseDuration(r.FormValue("wait"))
+	return eventsQuery{r.FormValue("id"), after, limit, wait}, errors.Join(afterErr, limitErr, waitErr)
+}

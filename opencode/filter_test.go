@@ -1,0 +1,83 @@
+package opencode_test
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/bouldermgr/manager/opencode"
+)
+
+func rawEvent(directory, eventType, properties string) string {
+	return `data: {"directory":"` + directory + `","payload":{"id":"evt_1","type":"` + eventType + `","properties":` +
+		properties + "}}\n\n"
+}
+
+func compacted(directory, session string) string {
+	return rawEvent(directory, "session.compacted", `{"sessionID":"`+session+`"}`)
+}
+
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	begin := make(chan struct{})
+	fake := newFake(t, map[string]http.HandlerFunc{
+		"GET /global/event": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = w.Write([]byte(hello))
+			_ = http.NewResponseController(w).Flush()
+			<-begin
+			stream(
+				compacted("/a", "root"), compacted("/a", "late"), compacted("/a", "other"), compacted("/b", "foreign"),
+				rawEvent("/a", "session.created", `{"info":{"id":"child","parentID":"root"}}`), compacted("/a", "child"),
+				// The creation of this one was missed; any later news of it will do.
+				rawEvent("/a", "session.updated", `{"info":{"id":"grandchild","parentID":"child"}}`),
+				compacted("/a", "grandchild"),
+				rawEvent("/a", "file.edited", `{"file":"/a/x"}`), rawEvent("/b", "file.edited", `{"file":"/b/x"}`),
+				rawEvent("global", "end", `{}`),
+			)(w, r)
+		},
+	})
+	client := attach(t, fake.URL, opencode.AttachConfig{})
+	t.Cleanup(client.Close)
+	tests := []struct {
+		filter opencode.Filter
+		want   []string // "session" of compactions, or the file
+	}{
+		{opencode.Filter{}, []string{"root", "late", "other", "foreign", "child", "grandchild", "/a/x", "/b/x"}},
+		{opencode.Filter{Directory: "/a"}, []string{"root", "late", "other", "child", "grandchild", "/a/x"}},
+		{
+			opencode.Filter{Directory: "/a", Sessions: []string{"root"}},
+			[]string{"root", "late", "child", "grandchild", "/a/x"},
+		},
+		{opencode.Filter{Sessions: []string{"foreign"}}, []string{"late", "foreign", "/a/x", "/b/x"}},
+	}
+	var subs []*opencode.Subscription
+	for _, test := range tests {
+		sub := client.Subscribe(test.filter)
+		sub.Follow("late")
+		subs = append(subs, sub)
+		await(waiting(t), t, sub, is[opencode.Resync])
+	}
+	close(begin)
+	for i, test := range tests {
+		var got []string
+		for _, e := range await(waiting(t), t, subs[i], is[opencode.Unknown]) {
+			switch p := e.Payload.(type) {
+			case opencode.SessionCompacted:
+				got = append(got, e.SessionID)
+			case opencode.FileEdited:
+				got = append(got, p.File)
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%+v: got %v, want %v", test.filter, got, test.want)
+		}
+	}
+	want := []string{"child", "grandchild", "late", "root"}
+	if got := slices.Sorted(slices.Values(subs[2].Sessions())); !slices.Equal(got, want) {
+		t.Errorf("followed sessions: %v", got)
+	}
+	if got := subs[0].Sessions(); got != nil {
+		t.Errorf("a subscription to all follows %v", got)
+	}
+}

@@ -1,0 +1,115 @@
+package progressledger
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// Answer is what the model says, before [Normalize]. Completed and Summary must be there.
+type Answer struct {
+	Criteria           []Finding `json:"criteria"`
+	Outputs            []Value   `json:"outputs"`
+	OutputData         Text      `json:"output_data"`
+	NewFacts           []string  `json:"new_facts"`
+	IsProgress         bool      `json:"is_progress"`
+	IsInLoop           bool      `json:"is_in_loop"`
+	IsStuck            bool      `json:"is_stuck"`
+	StuckReason        string    `json:"stuck_reason"`
+	BlockedBy          string    `json:"blocked_by"`
+	NeedReplan         bool      `json:"need_replan"`
+	ReplanReason       string    `json:"replan_reason"`
+	Remaining          []string  `json:"remaining"`
+	Summary            string    `json:"summary"`
+	GoalAchieved       bool      `json:"goal_achieved"`
+	Completed          *bool     `json:"completed"`
+	ContinuationPrompt string    `json:"continuation_prompt"`
+}
+
+// Finding is the answer on one success criterion. ID is C1, C2 … as the prompt numbers them; without any ID the
+// findings are taken in the order of the criteria.
+type Finding struct {
+	ID       string `json:"id"`
+	Evidence string `json:"evidence"`
+	Met      bool   `json:"met"`
+}
+
+// Value is the answer on one declared output. ID is O1, O2 … as the prompt numbers them.
+type Value struct {
+	ID    string `json:"id"`
+	Value Text   `json:"value"`
+}
+
+// Text is a string where models like to put objects and lists: those become their JSON.
+type Text string
+
+// UnmarshalJSON takes any JSON value.
+func (t *Text) UnmarshalJSON(data []byte) error {
+	if bytes.Equal(data, []byte("null")) {
+		*t = ""
+		return nil
+	}
+	var s string
+	if json.Unmarshal(data, &s) == nil {
+		*t = Text(s)
+		return nil
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, data); err != nil {
+		return err
+	}
+	*t = Text(b.String())
+	return nil
+}
+
+// check is shown to the model word for word.
+func (a *Answer) check() error {
+	switch {
+	case a.Completed == nil:
+		return errors.New(`"completed" is missing; it must be true or false`)
+	case strings.TrimSpace(a.Summary) == "":
+		return errors.New(`"summary" is missing or empty; say in one to three sentences what the state is`)
+	}
+	return nil
+}
+
+// schema is the JSON Schema of the answer. Models write properties in this order, so evidence comes before findings,
+// and all of them before the verdict. Criteria and outputs are named by labels: an answer cannot be about something
+// else.
+func schema(t boulder.SubTask) json.RawMessage {
+	var properties []property
+	if n := len(t.SuccessCriteria); n > 0 {
+		properties = append(properties, property{"criteria", list(object([]property{
+			{"id", oneOf(labels("C", n))}, {"evidence", text}, {"met", boolean},
+		}))})
+	}
+	if n := len(t.Outputs); n > 0 {
+		properties = append(properties, property{"outputs", list(object([]property{
+			{"id", oneOf(labels("O", n))}, {"value", text},
+		}))})
+	}
+	return json.RawMessage(object(append(properties,
+		property{"output_data", text},
+		property{"new_facts", list(text)},
+		property{"is_progress", boolean},
+		property{"is_in_loop", boolean},
+		property{"is_stuck", boolean},
+		property{"stuck_reason", text},
+		property{"blocked_by", oneOf(obstacles())},
+		property{"need_replan", boolean},
+		property{"replan_reason", text},
+		property{"remaining", list(text)},
+		property{"summary", text},
+		property{"goal_achieved", boolean},
+		property{"completed", boolean},
+		property{"continuation_prompt", text},
+	)))
+}
+
+// obstacles are the values of blocked_by.
+func obstacles() []string {
+	return []string{"none", "missing_info", "permission", "environment", "wrong_plan", "external"}
+}

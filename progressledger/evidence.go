@@ -1,0 +1,136 @@
+package progressledger
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// part is one kind of evidence.
+type part struct {
+	heading string
+	body    string
+	keep    keep
+}
+
+// renderEvidence writes all evidence of a turn in at most limit characters.
+func renderEvidence(turn boulder.Turn, e *boulder.Evidence, limit int) string {
+	parts := []part{
+		{"How the turn ended", ending(e), keepHead},
+		{"Gates: commands that the manager ran itself after the turn", gates(e.Gates), keepHead},
+		{"Todo list of the agent", todos(e.Todos), keepHead},
+		{"Changed files since the attempt began", changedFiles(e.Diff), keepHead},
+		{"Patch", e.Diff.Patch, keepHead},
+		{fmt.Sprintf("Tool calls: the last %d of %d, oldest first", len(e.ToolCalls), max(e.ToolCount, len(e.ToolCalls))),
+			toolCalls(e.ToolCalls), keepTail},
+		{"Last message of the agent: claims, not evidence", message(e.FinalMessage), keepEnds},
+	}
+	if turn.Kind == boulder.TurnContinuation {
+		parts = append([]part{{"What the agent was told before this turn", turn.Prompt, keepHead}}, parts...)
+	}
+	var lengths []int
+	room := limit
+	for i := range parts {
+		parts[i].body = strings.TrimSpace(strings.ToValidUTF8(parts[i].body, "\uFFFD"))
+		lengths = append(lengths, length(parts[i].body))
+		room -= len(parts[i].frame(""))
+	}
+	level := share(lengths, max(0, room))
+	var b strings.Builder
+	for _, p := range parts {
+		if p.body != "" {
+			b.WriteString(p.frame(cut(p.body, level, p.keep)))
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func (p part) frame(body string) string { return "## " + p.heading + "\n\n" + body + "\n\n" }
+
+func ending(e *boulder.Evidence) string {
+	if why := unfinished(e); why != "" {
+		return why + ". By itself that is no completion: what was announced for later has not happened."
+	}
+	return "by itself"
+}
+
+// gates shows all results first, then the outputs, those of red ones first.
+func gates(all []boulder.Gate) string {
+	var results, red, green strings.Builder
+	for _, g := range all {
+		state := "passed"
+		if !g.Green() {
+			state = "FAILED"
+		}
+		fmt.Fprintf(&results, "- %s: %s (%s, %s)\n", state, g.Command, gateEnd(g), g.Duration.Round(time.Millisecond))
+		output := fmt.Sprintf("\nEnd of the output of: %s\n%s\n", g.Command, strings.TrimSpace(g.Output))
+		switch {
+		case strings.TrimSpace(g.Output) == "":
+		case g.Green():
+			green.WriteString(output)
+		default:
+			red.WriteString(output)
+		}
+	}
+	return results.String() + red.String() + green.String()
+}
+
+func gateEnd(g boulder.Gate) string {
+	switch {
+	case g.TimedOut:
+		return "timed out"
+	case g.ExitCode < 0:
+		return "could not be run"
+	}
+	return fmt.Sprintf("exit code %d", g.ExitCode)
+}
+
+func todos(all []boulder.Todo) string {
+	var b strings.Builder
+	for _, t := range all {
+		fmt.Fprintf(&b, "- %s: %s\n", t.Status, t.Content)
+	}
+	return b.String()
+}
+
+func changedFiles(d boulder.Diff) string {
+	switch {
+	case d.Unavailable != "":
+		return "not known: " + d.Unavailable
+	case len(d.Files) == 0:
+		return "none"
+	}
+	var b strings.Builder
+	for _, f := range d.Files {
+		lines := fmt.Sprintf("+%d -%d", f.Added, f.Removed)
+		if f.Added < 0 {
+			lines = "binary"
+		}
+		fmt.Fprintf(&b, "- %s (%s)", f.Path, lines)
+		if !f.Own {
+			b.WriteString(", perhaps by another sub-task that ran at the same time")
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func toolCalls(calls []boulder.ToolCall) string {
+	var b strings.Builder
+	for _, c := range calls {
+		fmt.Fprintf(&b, "- %s (%s) %s\n", c.Tool, c.Status, c.Input)
+		if output := strings.TrimSpace(c.Output); output != "" {
+			fmt.Fprintf(&b, "  gave: %s\n", strings.ReplaceAll(output, "\n", "\n  "))
+		}
+	}
+	return b.String()
+}
+
+func message(text string) string {
+	if strings.TrimSpace(text) == "" {
+		return "none"
+	}
+	return text
+}

@@ -1,0 +1,143 @@
+package progressledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/providers"
+)
+
+// minEvidence is the smallest budget in which every kind of evidence still finds room.
+const minEvidence = 2_000
+
+// Config is what a Judge works with.
+type Config struct {
+	// Completer is asked. It retries by itself ([providers.WithRetry]). Required.
+	Completer providers.Completer
+	// Model is the provider's own name of the model. Defaults to the one that the Completer was opened for.
+	Model string
+	// Limits defaults to [DefaultLimits].
+	Limits *Limits
+	// Logger defaults to none.
+	Logger *slog.Logger
+}
+
+// Limits bounds what a model is shown. Start from [DefaultLimits].
+type Limits struct {
+	// Evidence is the length of the evidence in a prompt, in characters, headings and notices of cuts included; at least
+	// 2,000. Short parts are shown whole; the long ones share what is left. Defaults to 30,000.
+	Evidence int
+}
+
+// DefaultLimits returns the documented defaults.
+func DefaultLimits() Limits { return Limits{Evidence: 30_000} }
+
+// Judge is the Progress Ledger. It keeps nothing between calls and may be used from many goroutines.
+type Judge struct {
+	cfg    Config
+	limits Limits
+}
+
+// New checks the configuration and fills in the defaults.
+func New(cfg Config) (*Judge, error) {
+	if cfg.Completer == nil {
+		return nil, errors.New("progressledger: Config.Completer is nil")
+	}
+	j := &Judge{cfg: cfg, limits: DefaultLimits()}
+	if cfg.Limits != nil {
+		j.limits = *cfg.Limits
+	}
+	if j.limits.Evidence < minEvidence {
+		return nil, fmt.Errorf("progressledger: Limits.Evidence is %d characters; at least %d are needed to show something "+
+			"of each kind of evidence", j.limits.Evidence, minEvidence)
+	}
+	if j.cfg.Logger == nil {
+		j.cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return j, nil
+}
+
+// Judge returns a normalised verdict on a turn that has its evidence. It blocks until the model has answered, minutes
+// perhaps, and may be called again for the same turn. The usage is valid with an error too.
+//
+// The error is the cause of ctx's end; or wraps [boulder.ErrFatal] where every further call would end the same way
+// (key, credit, a request that the provider does not accept); or wraps [boulder.ErrTrouble] where a later one may not
+// (network, overload, rate limit: the [*providers.Error] in the chain may say when). Answers that cannot be used are
+// no error, but a verdict with JudgeUnavailable.
+func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+	if !req.SubTask.DoneNeeds(boulder.DoneJudge) {
+		return withoutJudge(req), boulder.Usage{}, nil
+	}
+	var spent boulder.Usage
+	answer, err := j.ask(ctx, req, j.limits.Evidence, &spent)
+	if tooLong(err) {
+		j.cfg.Logger.InfoContext(ctx, "evidence is too long for the ledger's model, trying with a third of it",
+			"sub_task", req.SubTask.ID, "error", err)
+		answer, err = j.ask(ctx, req, max(minEvidence, j.limits.Evidence/3), &spent)
+	}
+	if err == nil {
+		return Normalize(req, answer), spent, nil
+	}
+	if err := outage(ctx, err); err != nil {
+		return boulder.Verdict{}, spent, fmt.Errorf("judge sub-task %q: %w", req.SubTask.ID, err)
+	}
+	j.cfg.Logger.WarnContext(ctx, "the judge gave no usable answer, gates decide",
+		"sub_task", req.SubTask.ID, "attempt", req.Attempt.Attempt, "turn", req.Turn.Number, "error", err)
+	return withoutAnswer(req), spent, nil
+}
+
+func (j *Judge) ask(
+	ctx context.Context, req boulder.JudgeRequest, evidence int, spent *boulder.Usage,
+) (Answer, error) {
+	question := &providers.Request{
+		Model: j.cfg.Model, System: systemPrompt, Schema: schema(req.SubTask), SchemaName: "verdict",
+		Messages: []providers.Message{{Role: providers.RoleUser, Text: userPrompt(req, evidence)}},
+	}
+	answer, _, err := providers.Structured(ctx, j.cfg.Completer, question, providers.StructuredOptions[Answer]{
+		Check:   (*Answer).check,
+		OnUsage: func(u providers.Usage) { *spent = spent.Add(usage(u)) },
+	})
+	return answer, err
+}
+
+// usage of one call. A call that was never answered costs nothing; one that was, at an unknown price, is unpriced.
+func usage(u providers.Usage) boulder.Usage {
+	sum := boulder.Usage{
+		Input: u.Input, CacheRead: u.CachedInput, CacheWrite: u.CacheWrite, Output: u.Output, Reasoning: u.Reasoning,
+		Calls: 1,
+	}
+	switch {
+	case u.Cost != nil:
+		sum.Cost = *u.Cost
+	case u != providers.Usage{}:
+		sum.Unpriced = 1
+	}
+	return sum
+}
+
+func tooLong(err error) bool {
+	failure, ok := errors.AsType[*providers.Error](err)
+	return ok && failure.Kind == providers.KindContextLength
+}
+
+// outage is the error if nobody could be asked, and nil if there was an answer, but none of use.
+func outage(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	kind := providers.KindNetwork // of a Completer that breaks its contract
+	if failure, ok := errors.AsType[*providers.Error](err); ok {
+		kind = failure.Kind
+	}
+	switch kind {
+	case providers.KindContextLength, providers.KindContentFilter, providers.KindTruncated, providers.KindMalformedOutput:
+		return nil
+	case providers.KindAuth, providers.KindQuota, providers.KindBadRequest:
+		return fmt.Errorf("%w: %w", boulder.ErrFatal, err)
+	default:
+		return fmt.Errorf("%w: %w", boulder.ErrTrouble, err)
+	}
+}

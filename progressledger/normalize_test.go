@@ -1,0 +1,309 @@
+package progressledger_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/progressledger"
+	"github.com/bouldermgr/manager/providers"
+)
+
+func decode(t *testing.T, text string) progressledger.Answer {
+	t.Helper()
+	a, err := providers.Decode(text, providers.StructuredOptions[progressledger.Answer]{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestNormalize(t *testing.T) {
+	t.Parallel()
+	both := `"criteria":[{"met":true,"evidence":"a"},{"met":true,"evidence":"b"}],"outputs":[{"id":"O1","value":"x"}]`
+	for name, tc := range map[string]struct {
+		answer    string
+		change    func(*boulder.JudgeRequest)
+		completed bool
+		overruled int
+		prompt    string // part of the continuation prompt
+	}{
+		"everything is there":     {answer: done, completed: true},
+		"findings without labels": {answer: `{` + both + `,"summary":"s","completed":true}`, completed: true},
+		"veto without a reason": {
+			answer: `{` + both + `,"summary":"Not yet good.","completed":false}`, prompt: "Not yet good.",
+		},
+		"veto with a prompt": {
+			answer: `{` + both + `,"summary":"s","completed":false,"continuation_prompt":"Do better."}`, prompt: "Do better.",
+		},
+		"red gate": {
+			answer: done, change: func(r *boulder.JudgeRequest) { r.Turn.Evidence.Gates[0].ExitCode = 1 },
+			overruled: 1, prompt: "`go test ./...` must exit 0 (exit code 1)",
+		},
+		"gate was not run": {
+			answer: done, change: func(r *boulder.JudgeRequest) { r.Turn.Evidence.Gates = nil },
+			overruled: 1, prompt: "(it was not run)",
+		},
+		"open todos that count": {
+			answer: done, overruled: 1, prompt: "open item: tests",
+			change: func(r *boulder.JudgeRequest) { r.SubTask.DoneWhen = []string{boulder.DoneJudge, boulder.DoneTodos} },
+		},
+		"no changes": {
+			answer: done, change: func(r *boulder.JudgeRequest) { r.Turn.Evidence.Diff.Files[0].Own = false },
+			overruled: 1, prompt: "changes to files are expected",
+		},
+		"no diff to be had": {
+			answer: done, completed: true,
+			change: func(r *boulder.JudgeRequest) {
+				r.Turn.Evidence.Diff = boulder.Diff{Unavailable: "not a git repository"}
+			},
+		},
+		"criterion unmet": {
+			answer:    strings.Replace(done, `"gate","met":true`, `"gate","met":false`, 1),
+			overruled: 1, prompt: "this is not met: The default is light (gate)",
+		},
+		"criterion without evidence": {
+			answer:    strings.Replace(done, `"evidence":"gate"`, `"evidence":" "`, 1),
+			overruled: 1, prompt: "no evidence that this is met: The default is light",
+		},
+		"criterion not mentioned": {
+			answer:    strings.Replace(done, `"C2"`, `"C7"`, 1),
+			overruled: 1, prompt: "no evidence that this is met: The default is light",
+		},
+		"contradicting findings": {
+			answer:    strings.Replace(done, `"criteria":[`, `"criteria":[{"id":"c2","evidence":"e","met":false},`, 1),
+			overruled: 1, prompt: "this is not met: The default is light (e)",
+		},
+		"contradicting findings, the other way round": {
+			answer:    strings.Replace(done, `"met":true}],`, `"met":true},{"id":"2","evidence":"e","met":false}],`, 1),
+			overruled: 1, prompt: "this is not met: The default is light (e)",
+		},
+		"output missing": {
+			answer:    strings.Replace(done, `"O1"`, `"O2"`, 1),
+			overruled: 1, prompt: "output has to be stated: CSS class",
+		},
+		"output blank": {
+			answer:    strings.Replace(done, `"dark"`, `" "`, 1),
+			overruled: 1, prompt: "output has to be stated: CSS class",
+		},
+		"output blank, empty is fine": {
+			answer: strings.Replace(done, `"dark"`, `""`, 1), completed: true,
+			change: func(r *boulder.JudgeRequest) { r.SubTask.EmptyOK = true },
+		},
+		"output missing, empty is fine": {
+			answer: strings.Replace(done, `"O1"`, `"O2"`, 1), overruled: 1, prompt: "CSS class",
+			change: func(r *boulder.JudgeRequest) { r.SubTask.EmptyOK = true },
+		},
+		"output by name": {
+			answer: `{` + strings.Replace(both, "O1", "O2", 1) +
+				`,"summary":"s","completed":true,"output_data":{"CSS class":"dark"}}`,
+			completed: true,
+		},
+		"model's prompt lacks the output": {
+			answer: `{"summary":"s","completed":false,"continuation_prompt":"Do better."}`,
+			prompt: "Do better.\n\nSee to this:\n- the value of this output has to be stated: CSS class",
+		},
+		"no evidence at all": {
+			answer: done, change: func(r *boulder.JudgeRequest) { r.Turn.Evidence = nil }, overruled: 2, prompt: "must exit 0",
+		},
+	} {
+		req := request()
+		if tc.change != nil {
+			tc.change(&req)
+		}
+		v := progressledger.Normalize(req, decode(t, tc.answer))
+		if v.Completed != tc.completed || len(v.Overruled) != tc.overruled {
+			t.Errorf("%s: completed %v, overruled %q", name, v.Completed, v.Overruled)
+		}
+		if !strings.Contains(v.ContinuationPrompt, tc.prompt) || v.Completed && v.ContinuationPrompt != "" {
+			t.Errorf("%s: continuation prompt %q", name, v.ContinuationPrompt)
+		}
+	}
+}
+
+func TestNormalizeOrder(t *testing.T) {
+	t.Parallel()
+	signals := strings.Replace(done, `"completed":true`, `"is_in_loop":true,"is_stuck":true,"stuck_reason":"r",
+		"need_replan":true,"replan_reason":"p","goal_achieved":true,"blocked_by":"odd","remaining":["x",""],
+		"new_facts":["f",""],"continuation_prompt":"go","completed":true`, 1)
+	got := progressledger.Normalize(request(), decode(t, signals))
+	want := boulder.Verdict{
+		Completed: true, Summary: "The pages use the theme.", OutputData: "CSS class: dark", IsProgress: true,
+		BlockedBy: "none", NeedReplan: true, ReplanReason: "p", GoalAchieved: true, NewFacts: []string{"f"},
+		Criteria: []boulder.Criterion{
+			{Criterion: "Every page has the class", Met: true, Evidence: "patch"},
+			{Criterion: "The default is light", Met: true, Evidence: "gate"},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("completed (-want +got):\n%s", diff)
+	}
+
+	req := request()
+	req.Turn.Evidence.Gates[0].ExitCode = 1
+	red := "the command `go test ./...` must exit 0 (exit code 1)"
+	want.Completed, want.IsProgress, want.GoalAchieved = false, false, false
+	want.IsInLoop, want.IsStuck, want.StuckReason = true, true, "r"
+	want.Overruled, want.Remaining = []string{red}, []string{"x", red}
+	want.ContinuationPrompt = "The sub-task is not complete.\n\nSee to this:\n- " + red
+	if diff := cmp.Diff(want, progressledger.Normalize(req, decode(t, signals))); diff != "" {
+		t.Errorf("overruled (-want +got):\n%s", diff)
+	}
+}
+
+func TestOutputData(t *testing.T) {
+	t.Parallel()
+	req := request()
+	req.SubTask.Outputs = []string{"class", "list", "nothing"}
+	req.SubTask.EmptyOK = true
+	v := progressledger.Normalize(req, decode(t, `{"summary":"s","completed":false,"output_data":["extra",1],
+		"outputs":[{"id":"O1","value":"dark"},{"id":"O2","value":"a\nb"},{"id":"O3","value":null}]}`))
+	if want := "class: dark\nlist:\na\nb\nnothing: (nothing)\n[\"extra\",1]"; v.OutputData != want {
+		t.Errorf("output %q, want %q", v.OutputData, want)
+	}
+	long, err := json.Marshal(strings.Repeat("界", progressledger.MaxOutput+1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v = progressledger.Normalize(req, decode(t, `{"summary":"s","completed":false,"output_data":`+string(long)+`}`))
+	n := utf8.RuneCountInString(v.OutputData)
+	if n > progressledger.MaxOutput || !strings.HasSuffix(v.OutputData, "characters]") {
+		t.Errorf("%d characters", n)
+	}
+}
+
+func drawRequest(t *rapid.T) boulder.JudgeRequest {
+	req := request()
+	words := rapid.SliceOfN(rapid.StringN(0, 10, -1), 0, 3)
+	req.SubTask.SuccessCriteria = words.Draw(t, "criteria")
+	req.SubTask.Outputs = words.Draw(t, "outputs")
+	req.SubTask.Gates = nil
+	req.SubTask.ExpectsChanges = rapid.Bool().Draw(t, "expects changes")
+	req.SubTask.EmptyOK = rapid.Bool().Draw(t, "empty ok")
+	req.SubTask.DoneWhen = rapid.SampledFrom([][]string{nil, {"judge"}, {"judge", "todos"}}).Draw(t, "done when")
+	e := req.Turn.Evidence
+	e.Gates = nil
+	for i := range rapid.IntRange(0, 3).Draw(t, "gates") {
+		g := boulder.Gate{Command: fmt.Sprint("gate", i), ExitCode: rapid.IntRange(-1, 1).Draw(t, "code")}
+		g.TimedOut = g.ExitCode == 0 && rapid.IntRange(0, 9).Draw(t, "timed out") == 0
+		e.Gates = append(e.Gates, g)
+		req.SubTask.Gates = append(req.SubTask.Gates, g.Command)
+	}
+	if rapid.Bool().Draw(t, "no diff") {
+		e.Diff = boulder.Diff{}
+	}
+	e.Todos = nil
+	for range rapid.IntRange(0, 2).Draw(t, "todos") {
+		e.Todos = append(e.Todos, boulder.Todo{Content: "t", Status: rapid.SampledFrom(
+			[]string{"pending", "in_progress", "completed", "cancelled", "blocked"}).Draw(t, "status")})
+	}
+	return req
+}
+
+// drawAnswer is mostly favourable, so that many cases come out completed.
+func drawAnswer(t *rapid.T) progressledger.Answer {
+	mostly := func(label string) bool { return rapid.IntRange(0, 9).Draw(t, label) > 0 }
+	a := progressledger.Answer{
+		Summary: "s", ContinuationPrompt: rapid.SampledFrom([]string{"", "go on"}).Draw(t, "prompt"),
+		IsInLoop: rapid.Bool().Draw(t, "loop"), IsStuck: rapid.Bool().Draw(t, "stuck"),
+		GoalAchieved: rapid.Bool().Draw(t, "goal"), NeedReplan: rapid.Bool().Draw(t, "replan"),
+		OutputData: progressledger.Text(rapid.String().Draw(t, "data")),
+		Remaining:  rapid.SliceOfN(rapid.String(), 0, 2).Draw(t, "remaining"),
+	}
+	for i := range rapid.IntRange(2, 4).Draw(t, "findings") {
+		f := progressledger.Finding{ID: fmt.Sprintf("C%d", i+1), Met: mostly("met")}
+		if mostly("evidence") {
+			f.Evidence = "e"
+		}
+		a.Criteria = append(a.Criteria, f)
+		if mostly("output") {
+			a.Outputs = append(a.Outputs, progressledger.Value{ID: fmt.Sprintf("O%d", i+1), Value: "v"})
+		}
+	}
+	if mostly("says") {
+		a.Completed = new(mostly("completed"))
+	}
+	return a
+}
+
+func unproven(c boulder.Criterion) bool { return !c.Met || c.Evidence == "" }
+
+func TestNormalizeProperties(t *testing.T) {
+	t.Parallel()
+	completed := 0
+	rapid.Check(t, func(t *rapid.T) {
+		req, a := drawRequest(t), drawAnswer(t)
+		v := progressledger.Normalize(req, a)
+		e := req.Turn.Evidence
+		claimed := a.Completed != nil && *a.Completed
+
+		switch {
+		case v.Completed && len(e.Red()) > 0:
+			t.Fatal("a red gate completes")
+		case v.Completed && req.SubTask.ExpectsChanges && e.Diff.Empty():
+			t.Fatal("no changes complete where changes are expected")
+		case v.Completed && slices.Contains(req.SubTask.DoneWhen, "todos") && len(e.OpenTodos()) > 0:
+			t.Fatal("open todos complete")
+		case v.Completed && !claimed:
+			t.Fatal("the judge's veto is overruled")
+		case v.Completed && slices.ContainsFunc(v.Criteria, unproven):
+			t.Fatal("a criterion without evidence completes")
+		case len(v.Criteria) != len(req.SubTask.SuccessCriteria):
+			t.Fatalf("%d findings for %d criteria", len(v.Criteria), len(req.SubTask.SuccessCriteria))
+		case v.Completed && (v.IsInLoop || v.IsStuck || v.ContinuationPrompt != "" || len(v.Remaining)+len(v.Overruled) > 0):
+			t.Fatalf("a completed turn is not over: %+v", v)
+		case v.GoalAchieved && !v.Completed:
+			t.Fatal("the goal is achieved without completion")
+		case !v.Completed && strings.TrimSpace(v.ContinuationPrompt) == "":
+			t.Fatal("there is no prompt to continue with")
+		case !v.Completed && claimed != (len(v.Overruled) > 0):
+			t.Fatalf("claimed %v, overruled %q", claimed, v.Overruled)
+		}
+		if again := progressledger.Normalize(req, a); !cmp.Equal(v, again) {
+			t.Fatalf("not deterministic: %s", cmp.Diff(v, again))
+		}
+		if v.Completed {
+			completed++
+		}
+	})
+	if completed == 0 {
+		t.Error("no case came out completed, so the properties say nothing")
+	}
+}
+
+// Whatever a model writes, it decodes to something that Normalize accepts, or is refused.
+func FuzzAnswer(f *testing.F) {
+	for _, seed := range []string{
+		done, "", "prose", "{}", "[]", `{"completed":true}`, `{"completed":"True","summary":["x"]}`,
+		`{"completed":true,"summary":"s","criteria":null,"outputs":{"O1":"x"}}`,
+		`{"completed":true,"summary":"s","output_data":{"CSS class":{"a":[1,2]}},"criteria":[{"id":1}]}`,
+		"<think>{\"completed\":true}</think>```json\n{'completed': True, 'summary': 's',}\n```",
+		`{"completed":true,"summary":"s","output_data":"\ud800"}`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		a, err := providers.Decode(text, providers.StructuredOptions[progressledger.Answer]{})
+		if err != nil {
+			return
+		}
+		req := request()
+		v := progressledger.Normalize(req, a)
+		if v.Completed && (a.Completed == nil || !*a.Completed || len(v.Overruled) > 0) {
+			t.Errorf("completed without the model's word: %+v", v)
+		}
+		if !v.Completed && v.ContinuationPrompt == "" {
+			t.Error("there is no prompt to continue with")
+		}
+		if !utf8.ValidString(v.OutputData) || utf8.RuneCountInString(v.OutputData) > progressledger.MaxOutput {
+			t.Errorf("output of %d bytes", len(v.OutputData))
+		}
+	})
+}

@@ -1,0 +1,73 @@
+package store
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+func TestEnsureDir(t *testing.T) {
+	t.Parallel()
+	project := t.TempDir()
+	ignore := filepath.Join(project, DirName, ".gitignore")
+	for _, content := range []string{"*\n", "*\n!plan.yaml\n"} {
+		dir, err := EnsureDir(project)
+		if err != nil || dir != filepath.Join(project, ".manager") {
+			t.Fatalf("%q, %v", dir, err)
+		}
+		if got, err := os.ReadFile(ignore); string(got) != content {
+			t.Errorf(".gitignore is %q, %v", got, err)
+		}
+		// What a person wrote into it stays, and a mode that somebody opened is closed again.
+		if err := errors.Join(os.WriteFile(ignore, []byte("*\n!plan.yaml\n"), 0o600), os.Chmod(dir, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := EnsureDir(project); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Dir(ignore)); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+func TestEnsureDirRefuses(t *testing.T) {
+	t.Parallel()
+	file, link, elsewhere := t.TempDir(), t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(file, DirName), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, filepath.Join(link, DirName)); err != nil {
+		t.Fatal(err)
+	}
+	for name, project := range map[string]string{"file": file, "link": link, "missing": filepath.Join(file, "none")} {
+		_, err := EnsureDir(project)
+		if err == nil || !strings.Contains(err.Error(), filepath.Join(project, DirName)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if left, err := os.ReadDir(elsewhere); len(left) != 0 || err != nil {
+		t.Errorf("the link was followed: %v, %v", left, err)
+	}
+}
+
+func TestEnsureDirUnwritable(t *testing.T) {
+	t.Parallel()
+	project := t.TempDir()
+	if os.Geteuid() == 0 {
+		if runtime.GOOS != "linux" {
+			t.Skip("root may write everywhere here")
+		}
+		project = "/sys" // refuses even root
+	} else if err := os.Chmod(project, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	_, err := EnsureDir(project)
+	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "choose another with -C") {
+		t.Errorf("%v", err)
+	}
+}

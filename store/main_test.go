@@ -1,0 +1,63 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "write testdata anew")
+
+// roleEnv makes the test binary act as another process: what a umask and a lock do can only be seen from there.
+const roleEnv = "MANAGER_STORE_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	role := os.Getenv(roleEnv)
+	if role == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	if err := play(role, os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// play is the other process.
+func play(role, project string) error {
+	if role == "create-umask-777" {
+		syscall.Umask(0o777)
+	} else {
+		syscall.Umask(0)
+	}
+	dir, err := EnsureDir(project)
+	if err != nil {
+		return err
+	}
+	db, err := Open(filepath.Join(dir, FileName), Options{})
+	if err != nil {
+		return err
+	}
+	if role == "hold" {
+		fmt.Println("held")
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	}
+	_, err = db.List(context.Background())
+	if err == nil {
+		err = db.Close()
+	}
+	return err
+}
+
+// readLine reads the other process's answer.
+func readLine(r io.Reader) (string, error) {
+	return bufio.NewReader(r).ReadString('\n')
+}

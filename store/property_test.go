@@ -1,0 +1,129 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// Any history of a boulder, committed in any portions and with a restart after any of them, comes back as it was. It
+// fails if a record is not written, is written under another's key, or if the open index misses an attempt or keeps
+// one.
+func TestRestoreEqualsLiveState(t *testing.T) {
+	t.Parallel()
+	db := openTemp(t)
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		id := fmt.Sprintf("b%d", n)
+		w := newWorld(rt, id, epoch, drawPlan(rt)...)
+		for range rapid.IntRange(1, 4).Draw(rt, "commits") {
+			for range rapid.IntRange(0, 30).Draw(rt, "events") {
+				step(rt, w)
+			}
+			c, changed := w.TakeChanges()
+			if !changed {
+				continue
+			}
+			if err := db.Commit(t.Context(), c); err != nil {
+				rt.Fatalf("%v", err)
+			}
+			r, err := db.Load(t.Context(), id)
+			if err != nil {
+				rt.Fatalf("%v", err)
+			}
+			restored, err := boulder.Restore(r)
+			if err != nil {
+				rt.Fatalf("%v", err)
+			}
+			if diff := cmp.Diff(picture(rt, w.State), picture(rt, restored)); diff != "" {
+				rt.Fatalf("live (-) and restored (+):\n%s", diff)
+			}
+			if rapid.Bool().Draw(rt, "restart") {
+				w.State = restored
+			}
+		}
+		checkLog(rt, db, t, w)
+	})
+}
+
+// checkLog compares the stored log with what the boulder counted.
+func checkLog(rt *rapid.T, db *DB, t *testing.T, w *world) {
+	events, err := db.Events(t.Context(), w.id, 0, 0)
+	if err != nil {
+		rt.Fatalf("%v", err)
+	}
+	for i, e := range events {
+		if e.Seq != uint64(i+1) || e.BoulderID != w.id || e.Body == nil {
+			rt.Fatalf("event %d of the log is %+v", i+1, e)
+		}
+	}
+	if uint64(len(events)) != w.Boulder.Seq {
+		rt.Fatalf("%d events are stored, %d happened", len(events), w.Boulder.Seq)
+	}
+}
+
+// drawPlan makes up to eight sub-tasks that depend on earlier ones.
+func drawPlan(rt *rapid.T) []boulder.Spec {
+	var plan []boulder.Spec
+	for i := range rapid.IntRange(1, 8).Draw(rt, "sub-tasks") {
+		s := spec(fmt.Sprintf("t%d", i))
+		for j := range i {
+			if rapid.IntRange(0, 3).Draw(rt, "edge") == 0 {
+				s.DependsOn = append(s.DependsOn, fmt.Sprintf("t%d", j))
+			}
+		}
+		s.Priority = rapid.SampledFrom([]boulder.Priority{"", boulder.High, boulder.Low}).Draw(rt, "priority")
+		s.Model = rapid.SampledFrom([]string{"", "a/x", "b/y"}).Draw(rt, "model")
+		s.Gates = rapid.SliceOfN(rapid.String(), 0, 2).Draw(rt, "gates")
+		plan = append(plan, s)
+	}
+	return plan
+}
+
+// step does something that can happen next to a random sub-task; the state refuses what does not fit.
+func step(rt *rapid.T, w *world) {
+	t := rapid.SampledFrom(w.SubTasks).Draw(rt, "sub-task")
+	o := w.Open(t.ID)
+	if o == nil {
+		return
+	}
+	ref, turn := o.Attempt.AttemptRef, o.Attempt.Turns
+	text := rapid.String().Draw(rt, "text")
+	usage := boulder.Usage{
+		Input: rapid.Int64Range(0, 1e9).Draw(rt, "input"),
+		Cost:  rapid.Float64Range(0, 10).Draw(rt, "cost"),
+	}
+	bodies := map[boulder.AttemptStatus][]boulder.Body{
+		boulder.AttemptQueued: {boulder.Starting{AttemptRef: ref, Tag: "tag", Prompt: text}},
+		boulder.AttemptStarting: {
+			boulder.SubTaskStart{AttemptRef: ref, SessionID: "ses", Snapshot: "tree"},
+			boulder.Trouble{AttemptRef: ref, Reason: text, NotBefore: w.now},
+		},
+		boulder.AttemptExecuting: {
+			boulder.TurnSent{AttemptRef: ref, Turn: turn, MessageID: "msg"},
+			boulder.TurnSent{AttemptRef: ref, Turn: turn, MessageID: "again", Resume: true},
+			boulder.SubTaskProgress{AttemptRef: ref, Checkpoint: &boulder.Checkpoint{File: text, Line: 3, At: w.now}},
+			boulder.TurnEnded{AttemptRef: ref, Turn: turn, Evidence: boulder.Evidence{FinalMessage: text, Usage: usage}},
+			boulder.Retry{AttemptRef: ref, Status: boulder.AttemptLost, Uncounted: true, Next: ref.Attempt + 1},
+		},
+		boulder.AttemptMonitoring: {
+			boulder.Judged{AttemptRef: ref, Turn: turn, Verdict: boulder.Verdict{Summary: text, Remaining: []string{text}}},
+			boulder.Continuation{AttemptRef: ref, Turn: turn + 1, Prompt: text},
+			boulder.Retry{AttemptRef: ref, Status: boulder.AttemptFailed, Next: ref.Attempt + 1, Digest: text},
+			boulder.SubTaskDone{
+				AttemptRef: ref, Completed: true, Summary: text, Status: boulder.SubTaskCompleted,
+				AttemptStatus: boulder.AttemptCompleted, Output: text,
+			},
+			boulder.SubTaskDone{
+				AttemptRef: ref, Summary: text, Status: boulder.SubTaskFailed, AttemptStatus: boulder.AttemptFailed,
+			},
+		},
+	}[o.Attempt.Status]
+	bodies = append(bodies, boulder.UsageReport{SubTaskID: t.ID, Attempt: ref.Attempt, Source: "attempt", Usage: usage})
+	_ = w.apply(rapid.SampledFrom(bodies).Draw(rt, "body"))
+}

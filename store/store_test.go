@@ -1,0 +1,392 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+var _ orchestrator.Store = (*DB)(nil)
+
+func TestListIsNewestFirst(t *testing.T) {
+	t.Parallel()
+	db := openTemp(t)
+	// Committed neither in the order of age nor in that of the ids; one is older than 1970, one has no time at all.
+	for id, created := range map[string]time.Time{
+		"c": epoch, "a": epoch.Add(time.Hour), "z": time.Date(1931, 1, 1, 0, 0, 0, 0, time.UTC), "y": {},
+	} {
+		newWorld(t, id, created).commit(t, db)
+	}
+	// A later change of a boulder does not list it twice, nor elsewhere.
+	w := &world{State: restore(t, db, "z"), id: "z", now: epoch.AddDate(1, 0, 0)}
+	w.must(t, boulder.StatusChanged{Status: boulder.Cancelled})
+	w.commit(t, db)
+
+	all, err := db.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, b := range all {
+		ids = append(ids, b.ID)
+	}
+	if got := strings.Join(ids, " "); got != "a c z y" {
+		t.Errorf("listed %s", got)
+	}
+	if id, err := db.NewestUnfinished(t.Context()); id != "a" || err != nil {
+		t.Errorf("newest unfinished is %q, %v", id, err)
+	}
+	if all[2].Status != boulder.Cancelled {
+		t.Errorf("z is %s", all[2].Status)
+	}
+}
+
+func TestGetAndTurns(t *testing.T) {
+	t.Parallel()
+	db := openTemp(t)
+	// Plan order is neither alphabetical nor that of the attempts; "b" begins the id of another.
+	w := newWorld(t, "id", epoch, spec("z"), spec("b"), spec("b-2"), spec("a", "z"))
+	w.start(t, ref("b", 1))
+	w.must(t, boulder.Retry{AttemptRef: ref("b", 1), Status: boulder.AttemptLost, Next: 2})
+	w.commit(t, db)
+	for n := 2; n < 300; n++ { // past one byte: numbers must sort as numbers
+		w.start(t, ref("b", n))
+		w.must(t, boulder.Retry{AttemptRef: ref("b", n), Status: boulder.AttemptLost, Next: n + 1})
+	}
+	w.start(t, ref("b-2", 1))
+	w.commit(t, db)
+
+	d, err := db.Get(t.Context(), "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var subTasks, attempts []string
+	for _, s := range d.SubTasks {
+		subTasks = append(subTasks, s.ID)
+	}
+	for _, a := range d.Attempts {
+		attempts = append(attempts, fmt.Sprintf("%s/%d", a.SubTaskID, a.Attempt))
+	}
+	if got := strings.Join(subTasks, " "); got != "z b b-2 a" {
+		t.Errorf("sub-tasks are %s", got)
+	}
+	want := []string{"z/1"}
+	for n := 1; n <= 300; n++ {
+		want = append(want, fmt.Sprintf("b/%d", n))
+	}
+	if want = append(want, "b-2/1"); !slices.Equal(attempts, want) {
+		t.Errorf("attempts are %v", attempts)
+	}
+	if d.Boulder.Seq != w.Boulder.Seq || d.Revision == nil || d.Revision.Number != 2 {
+		t.Errorf("got %+v with %+v", d.Boulder, d.Revision)
+	}
+
+	turns, err := db.Turns(t.Context(), "id", "b")
+	if err != nil || len(turns) != 299 {
+		t.Fatalf("%d turns, %v", len(turns), err)
+	}
+	for i, turn := range turns {
+		if turn.SubTaskID != "b" || turn.Attempt != i+1 || turn.Prompt != "brief of b" {
+			t.Fatalf("turn %d is %+v", i, turn)
+		}
+	}
+	if turns, err := db.Turns(t.Context(), "id", "nobody"); len(turns) != 0 || err != nil {
+		t.Errorf("%d turns of nobody, %v", len(turns), err)
+	}
+}
+
+func TestEventsPage(t *testing.T) {
+	t.Parallel()
+	db := openTemp(t)
+	w := newWorld(t, "id", epoch, spec("only"))
+	w.start(t, ref("only", 1))
+	for range 400 { // 406 in all: sequence numbers take two bytes, and the log several pages
+		w.must(t, boulder.SubTaskProgress{AttemptRef: ref("only", 1), Activity: "edit"})
+	}
+	w.commit(t, db)
+	for _, tc := range []struct {
+		after       uint64
+		limit       int
+		first, last uint64 // 0: none
+	}{
+		{0, 0, 1, 406}, {0, 3, 1, 3}, {254, 3, 255, 257}, {405, 10, 406, 406}, {406, 0, 0, 0}, {1 << 40, 0, 0, 0},
+		{1<<64 - 1, 0, 0, 0},
+	} {
+		events, err := db.Events(t.Context(), "id", tc.after, tc.limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var first, last uint64
+		if len(events) > 0 {
+			first, last = events[0].Seq, events[len(events)-1].Seq
+		}
+		if first != tc.first || last != tc.last || (last > 0 && uint64(len(events)) != last-first+1) {
+			t.Errorf("after %d, limit %d: %d events, %d to %d", tc.after, tc.limit, len(events), first, last)
+		}
+	}
+}
+
+func TestNotFound(t *testing.T) {
+	t.Parallel()
+	db := openTemp(t)
+	ctx := t.Context()
+	_, loadErr := db.Load(ctx, "x")
+	_, getErr := db.Get(ctx, "x")
+	_, turnsErr := db.Turns(ctx, "x", "y")
+	_, eventsErr := db.Events(ctx, "x", 0, 0)
+	_, resolveErr := db.Resolve(ctx, "x")
+	_, newestErr := db.Resolve(ctx, "")
+	_, unfinishedErr := db.NewestUnfinished(ctx)
+	for i, err := range []error{loadErr, getErr, turnsErr, eventsErr, resolveErr, newestErr, unfinishedErr} {
+		if !errors.Is(err, boulder.ErrNotFound) {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+	if all, err := db.List(ctx); len(all) != 0 || err != nil {
+		t.Errorf("listed %v, %v", all, err)
+	}
+}
+
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	db := openTemp(t)
+	for i, id := range []string{"01aax", "01aay", "01bbx", "01", "x01"} {
+		newWorld(t, id, epoch.Add(time.Duration(i)*time.Hour)).commit(t, db)
+	}
+	for ref, want := range map[string]string{
+		"": "x01", "01aax": "01aax", "01b": "01bbx", "ay": "01aay", "01": "01", "x0": "x01", "bb": "", "01aaxx": "",
+	} {
+		id, err := db.Resolve(t.Context(), ref)
+		if id != want || (want == "") != errors.Is(err, boulder.ErrNotFound) {
+			t.Errorf("%q is %q, %v", ref, id, err)
+		}
+	}
+	_, err := db.Resolve(t.Context(), "x")
+	ambiguous, ok := errors.AsType[*AmbiguousError](err)
+	if !ok || strings.Join(ambiguous.Candidates, " ") != "x01 01bbx 01aax" || ambiguous.Ref != "x" {
+		t.Errorf("x: %v", err)
+	}
+}
+
+// Changes that do not follow what is stored are refused as a whole.
+func TestCommitRefusesWhatDoesNotFollow(t *testing.T) {
+	t.Parallel()
+	db := openTemp(t)
+	w := newWorld(t, "id", epoch, spec("a"), spec("b"))
+	w.commit(t, db)
+	other := &world{State: restore(t, db, "id"), id: "id", now: w.now}
+	other.start(t, ref("b", 1))
+	other.commit(t, db)
+	before := picture(t, restore(t, db, "id"))
+
+	w.start(t, ref("a", 1))
+	late, _ := w.TakeChanges()
+	if err := db.Commit(t.Context(), late); !errors.Is(err, ErrConflict) {
+		t.Errorf("a late writer: %v", err)
+	}
+	if err := db.Commit(t.Context(), boulder.Changes{}); err == nil {
+		t.Error("changes of no boulder were committed")
+	}
+	late.Boulder.ID = "new"
+	if err := db.Commit(t.Context(), late); !errors.Is(err, ErrConflict) {
+		t.Errorf("a log that begins in the middle: %v", err)
+	}
+	if after := picture(t, restore(t, db, "id")); after != before {
+		t.Errorf("a refused commit left traces:\n%s", after)
+	}
+	if all, err := db.List(t.Context()); len(all) != 1 || err != nil {
+		t.Errorf("listed %v, %v", all, err)
+	}
+}
+
+func TestCancelledContext(t *testing.T) {
+	t.Parallel()
+	db := openTemp(t)
+	w := newWorld(t, "id", epoch)
+	c, _ := w.TakeChanges()
+	gone := errors.New("gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(gone)
+	if err := db.Commit(ctx, c); !errors.Is(err, gone) {
+		t.Errorf("commit: %v", err)
+	}
+	if _, err := db.List(ctx); !errors.Is(err, gone) {
+		t.Errorf("list: %v", err)
+	}
+	if all, err := db.List(t.Context()); len(all) != 0 || err != nil {
+		t.Errorf("the cancelled commit was made: %v, %v", all, err)
+	}
+}
+
+// Readers see whole commits, never half of one, while a writer goes on.
+func TestReadWhileWriting(t *testing.T) {
+	t.Parallel()
+	db := openTemp(t)
+	w := newWorld(t, "id", epoch, spec("a"), spec("b", "a"))
+	w.start(t, ref("a", 1))
+	w.commit(t, db)
+
+	done := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for open := true; open; {
+				select {
+				case <-done:
+					open = false
+				default:
+				}
+				d, err := db.Get(t.Context(), "id")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				// Every commit moves both by the same number of calls.
+				if d.Boulder.Usage.Calls != d.SubTasks[0].Usage.Calls {
+					t.Errorf("boulder has %d calls, its sub-task %d", d.Boulder.Usage.Calls, d.SubTasks[0].Usage.Calls)
+					return
+				}
+			}
+		})
+	}
+	for range 100 {
+		w.must(t, boulder.UsageReport{SubTaskID: "a", Attempt: 1, Usage: boulder.Usage{Calls: 1}})
+		w.commit(t, db)
+	}
+	close(done)
+	readers.Wait()
+}
+
+func TestHeldByAnotherHandle(t *testing.T) {
+	t.Parallel()
+	db := openTemp(t)
+	for _, opts := range []Options{{}, {ReadOnly: true}, {Timeout: 60 * time.Millisecond}} {
+		if _, err := Open(db.path, opts); !errors.Is(err, ErrHeld) {
+			t.Errorf("%+v: %v", opts, err)
+		}
+	}
+	newWorld(t, "id", epoch).commit(t, db) // the refused handles took nothing away
+}
+
+func TestReadersShareTheFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), FileName)
+	db, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, "id", epoch)
+	w.commit(t, db)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Errorf("second close: %v", err)
+	}
+	for range 2 {
+		reader, err := Open(path, Options{ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reader.Close()
+		if id, err := reader.Resolve(t.Context(), ""); id != "id" || err != nil {
+			t.Errorf("read %q, %v", id, err)
+		}
+		w.must(t, boulder.StatusChanged{Status: boulder.Paused})
+		c, _ := w.TakeChanges()
+		if err := reader.Commit(t.Context(), c); err == nil {
+			t.Error("a read-only handle wrote")
+		}
+		w.must(t, boulder.StatusChanged{Status: boulder.Planning})
+	}
+}
+
+func TestHeldByAnotherProcess(t *testing.T) {
+	t.Parallel()
+	project := t.TempDir()
+	cmd := otherProcess(t, "hold", project)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := readLine(stdout); line != "held\n" {
+		t.Fatalf("the other process says %q, %v", line, err)
+	}
+	path := filepath.Join(project, DirName, FileName)
+	if _, err := Open(path, Options{}); !errors.Is(err, ErrHeld) {
+		t.Errorf("while it runs: %v", err)
+	}
+	// A waiting Open gets the file as soon as the other process is gone, even if it did not close it.
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = stdin.Close()
+	_ = cmd.Wait()
+	db, err := Open(path, Options{Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFilesArePrivateWhateverTheUmask(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"create-umask-777", "create-umask-0"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			project := t.TempDir()
+			if out, err := otherProcess(t, role, project).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			for name, mode := range map[string]fs.FileMode{"": 0o700, FileName: 0o600, ".gitignore": 0o600} {
+				info, err := os.Stat(filepath.Join(project, DirName, name))
+				if err != nil || info.Mode().Perm() != mode {
+					t.Errorf("%q is %v, %v", name, info.Mode(), err)
+				}
+			}
+		})
+	}
+}
+
+func TestOpenTightensAnOldFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), FileName)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	openAt(t, path)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+func otherProcess(t *testing.T, role, project string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], project)
+	cmd.Env = append(os.Environ(), roleEnv+"="+role)
+	return cmd
+}

@@ -1,0 +1,181 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// tb is what *testing.T and *rapid.T have in common.
+type tb interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// openTemp opens a new database, and checks every page of it when the test ends.
+func openTemp(t testing.TB) *DB {
+	t.Helper()
+	return openAt(t, filepath.Join(t.TempDir(), FileName))
+}
+
+func openAt(t testing.TB, path string) *DB {
+	t.Helper()
+	db, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		checkPages(t, db)
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// checkPages is bbolt's own check: every page is reachable or free, exactly once, and keys are in order.
+func checkPages(t testing.TB, db *DB) {
+	t.Helper()
+	_ = db.bolt.View(func(tx *bolt.Tx) error {
+		for err := range tx.Check() {
+			t.Error("page check: ", err)
+		}
+		return nil
+	})
+}
+
+// world is one boulder that a test drives. Its clock moves a second with each event.
+type world struct {
+	*boulder.State
+	id  string
+	now time.Time
+}
+
+func newWorld(t tb, id string, created time.Time, subTasks ...boulder.Spec) *world {
+	w := &world{State: boulder.NewState(), id: id, now: created}
+	w.must(t, boulder.Created{Boulder: boulder.Boulder{ID: id, Task: "task of " + id, Project: "/project"}})
+	if len(subTasks) > 0 {
+		w.must(t, boulder.Planned{Plan: revision(1, subTasks)})
+		w.must(t, boulder.Decomposed{Plan: revision(2, subTasks), Edited: true})
+	}
+	return w
+}
+
+func revision(number int, subTasks []boulder.Spec) boulder.PlanRevision {
+	plan := boulder.Plan{Version: 1, Task: "task", Goal: fmt.Sprintf("goal %d", number), SubTasks: subTasks}
+	return boulder.PlanRevision{Number: number, Plan: plan, Hash: plan.Hash(), Origin: boulder.OriginModel}
+}
+
+func (w *world) apply(body boulder.Body) error {
+	w.now = w.now.Add(time.Second)
+	_, err := w.Apply(boulder.Event{Time: w.now, BoulderID: w.id, Body: body})
+	return err
+}
+
+func (w *world) must(t tb, body boulder.Body) {
+	t.Helper()
+	if err := w.apply(body); err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+// start brings an attempt to the point where its first prompt is sent.
+func (w *world) start(t tb, ref boulder.AttemptRef) {
+	t.Helper()
+	w.must(t, boulder.Starting{AttemptRef: ref, Tag: "tag", Prompt: "brief of " + ref.SubTaskID})
+	w.must(t, boulder.SubTaskStart{AttemptRef: ref, Description: "d", SessionID: "ses_" + ref.SubTaskID})
+	w.must(t, boulder.TurnSent{AttemptRef: ref, Turn: 1, Kind: boulder.TurnBrief, MessageID: "msg_" + ref.SubTaskID})
+}
+
+// finish completes a sub-task whose attempt was started.
+func (w *world) finish(t tb, ref boulder.AttemptRef) {
+	t.Helper()
+	w.must(t, boulder.TurnEnded{AttemptRef: ref, Turn: 1, Evidence: boulder.Evidence{FinalMessage: "did it"}})
+	w.must(t, boulder.Judged{AttemptRef: ref, Turn: 1, Verdict: boulder.Verdict{Completed: true, Summary: "done"}})
+	w.must(t, boulder.SubTaskDone{
+		AttemptRef: ref, Completed: true, Summary: "done", Output: "out", Status: boulder.SubTaskCompleted,
+		AttemptStatus: boulder.AttemptCompleted,
+	})
+}
+
+func (w *world) commit(t testing.TB, db *DB) {
+	t.Helper()
+	c, _ := w.TakeChanges()
+	if err := db.Commit(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ref(subTaskID string, attempt int) boulder.AttemptRef {
+	return boulder.AttemptRef{SubTaskID: subTaskID, Attempt: attempt}
+}
+
+func spec(id string, dependsOn ...string) boulder.Spec {
+	return boulder.Spec{ID: id, Subject: "Do " + id, Description: "what " + id + " is", DependsOn: dependsOn}
+}
+
+// picture is everything that a state says, as text. Times come out as JSON has them.
+func picture(t tb, s *boulder.State) string {
+	t.Helper()
+	type open struct {
+		SubTask string
+		Attempt *boulder.Attempt
+		Turn    *boulder.Turn
+	}
+	all := struct {
+		Boulder   boulder.Boulder
+		Revision  *boulder.PlanRevision
+		SubTasks  []*boulder.SubTask
+		Open      []open
+		Live      []boulder.AttemptRef
+		Queues    map[string][]boulder.AttemptRef
+		Completed []string
+	}{Boulder: s.Boulder, Revision: s.Revision, SubTasks: s.SubTasks, Queues: map[string][]boulder.AttemptRef{}}
+	for _, st := range s.SubTasks {
+		if o := s.Open(st.ID); o != nil {
+			all.Open = append(all.Open, open{o.SubTask.ID, o.Attempt, o.Turn})
+		}
+	}
+	for _, o := range s.Live() {
+		all.Live = append(all.Live, o.Attempt.AttemptRef)
+	}
+	// Who got a slot first is not stored.
+	slices.SortFunc(all.Live, func(a, b boulder.AttemptRef) int { return strings.Compare(a.SubTaskID, b.SubTaskID) })
+	for _, model := range s.Models() {
+		for i := 0; s.Queued(model, i) != nil; i++ {
+			all.Queues[model] = append(all.Queues[model], s.Queued(model, i).Attempt.AttemptRef)
+		}
+	}
+	for _, st := range s.Completed(len(s.SubTasks)) {
+		all.Completed = append(all.Completed, st.ID)
+	}
+	text, err := json.MarshalIndent(all, "", " ")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return string(text)
+}
+
+// restore loads a boulder and builds its state.
+func restore(t testing.TB, db *DB, id string) *boulder.State {
+	t.Helper()
+	r, err := db.Load(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := boulder.Restore(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 6789, time.UTC)

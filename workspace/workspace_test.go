@@ -1,0 +1,584 @@
+package workspace_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/workspace"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// repo is a git repository in a temporary directory.
+type repo struct {
+	testing.TB
+	dir string
+}
+
+func newRepo(t testing.TB) repo {
+	t.Helper()
+	r := repo{TB: t, dir: t.TempDir()}
+	r.git("init", "-q", "-b", "main")
+	return r
+}
+
+// git runs git as a user with no settings would.
+func (r repo) git(args ...string) string {
+	r.Helper()
+	cmd := exec.Command("git", append([]string{"-c", "user.name=n", "-c", "user.email=e@example.com"}, args...)...)
+	cmd.Dir = r.dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		r.Fatalf("git %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+func (r repo) write(path, content string) {
+	r.Helper()
+	path = filepath.Join(r.dir, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		r.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r repo) remove(path string) {
+	r.Helper()
+	if err := os.RemoveAll(filepath.Join(r.dir, path)); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r repo) commit() {
+	r.Helper()
+	r.git("add", "-A")
+	r.git("commit", "-q", "--allow-empty", "-m", "m")
+}
+
+func (r repo) open(sub string) *workspace.Workspace {
+	r.Helper()
+	w, err := workspace.Open(r.Context(), filepath.Join(r.dir, sub))
+	if err != nil {
+		r.Fatal(err)
+	}
+	return w
+}
+
+func snapshot(t testing.TB, w *workspace.Workspace) string {
+	t.Helper()
+	id, err := w.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// changes is what happened to the files while change ran.
+func changes(t testing.TB, w *workspace.Workspace, change func()) boulder.Diff {
+	t.Helper()
+	before := snapshot(t, w)
+	change()
+	d, err := w.Diff(t.Context(), before, snapshot(t, w), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func wantFiles(t testing.TB, got boulder.Diff, want ...boulder.FileChange) {
+	t.Helper()
+	for i := range want {
+		want[i].Own = true
+	}
+	if diff := cmp.Diff(want, got.Files); diff != "" || got.Unavailable != "" {
+		t.Errorf("unavailable: %q, files (-want +got):\n%s", got.Unavailable, diff)
+	}
+}
+
+func TestOutsideOfGit(t *testing.T) {
+	t.Parallel()
+	r := repo{TB: t, dir: t.TempDir()}
+	w := r.open("")
+	if got := w.Reason(); got != "not a git repository" {
+		t.Errorf("reason %q", got)
+	}
+	head, err := w.Head(t.Context())
+	if head != "" || err != nil || w.Root() != "" || snapshot(t, w) != "" {
+		t.Errorf("head %q, %v, root %q", head, err, w.Root())
+	}
+	d, err := w.Diff(t.Context(), "", "", nil)
+	if err != nil || d.Unavailable != "not a git repository" || d.Empty() {
+		t.Errorf("diff %+v, %v", d, err)
+	}
+}
+
+func TestWithoutGit(t *testing.T) {
+	r := newRepo(t)
+	t.Setenv("PATH", t.TempDir())
+	if got := r.open("").Reason(); got != "git is not installed" {
+		t.Errorf("reason %q", got)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write("file", "")
+	for _, dir := range []string{"missing", "file"} {
+		if _, err := workspace.Open(t.Context(), filepath.Join(r.dir, dir)); err == nil {
+			t.Errorf("%s was opened", dir)
+		}
+	}
+	if got := r.open(".git").Reason(); !strings.Contains(got, "inside of a repository") {
+		t.Errorf("reason for .git: %q", got)
+	}
+}
+
+func TestHead(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	w := r.open("")
+	if head, err := w.Head(t.Context()); head != "" || err != nil {
+		t.Errorf("without a commit: %q, %v", head, err)
+	}
+	r.commit()
+	if head, err := w.Head(t.Context()); head != strings.TrimSpace(r.git("rev-parse", "HEAD")) || err != nil {
+		t.Errorf("with a commit: %q, %v", head, err)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write("changed.txt", "one\ntwo\n")
+	r.write("gone.txt", "one\n")
+	r.write("same.txt", "same\n")
+	r.write(".gitignore", "*.log\n")
+	r.commit()
+	r.write("dirty.txt", "was there before\n")
+	d := changes(t, r.open(""), func() {
+		r.write("changed.txt", "one\n2\n3\n")
+		r.remove("gone.txt")
+		r.write("new dir/new.txt", "new\n")
+		r.write("ignored.log", "x")
+		r.write("bin", "\x00\x01")
+		r.write(".manager/manager.db", "x") // its own .gitignore is missing here
+		r.git("add", "changed.txt")
+		r.git("commit", "-q", "-m", "a commit of the agent does not hide anything")
+	})
+	wantFiles(t, d,
+		boulder.FileChange{Path: "bin", Added: -1, Removed: -1},
+		boulder.FileChange{Path: "changed.txt", Added: 2, Removed: 1},
+		boulder.FileChange{Path: "gone.txt", Removed: 1},
+		boulder.FileChange{Path: "new dir/new.txt", Added: 1},
+	)
+	for _, want := range []string{"-two\n+2\n+3\n", "Binary files", "+new\n"} {
+		if !strings.Contains(d.Patch, want) {
+			t.Errorf("the patch lacks %q:\n%s", want, d.Patch)
+		}
+	}
+}
+
+func TestSameSize(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write("f", "aaa")
+	r.commit()
+	// The content changes within the time stamp's grain, size and time stay: only the index's own time tells that its
+	// entry is not to be trusted.
+	path := filepath.Join(r.dir, "f")
+	index := filepath.Join(r.dir, ".git", "index")
+	moment := time.Now().Add(-time.Hour).Truncate(time.Second)
+	if err := os.Chtimes(path, moment, moment); err != nil {
+		t.Fatal(err)
+	}
+	r.git("update-index", "--refresh")
+	r.git("config", "core.trustctime", "false")
+	w := r.open("")
+	before := snapshot(t, w)
+	r.write("f", "bbb")
+	for _, p := range []string{path, index} {
+		if err := os.Chtimes(p, moment, moment); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := snapshot(t, w); after == before {
+		t.Error("the change was not seen")
+	}
+}
+
+// Neither index, refs nor stash move, whatever state they are in.
+func TestLeavesEverythingAlone(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write("a", "1")
+	r.write("b", "1")
+	r.commit()
+	r.write("a", "2")
+	r.git("stash")
+	r.write("a", "3")
+	r.git("add", "a")
+	r.write("a", "4")
+	r.write("new", "x")
+	r.write(".git/hooks/post-index-change", "#!/bin/sh\ntouch "+filepath.Join(r.dir, "hook-ran")+"\n")
+	if err := os.Chmod(filepath.Join(r.dir, ".git/hooks/post-index-change"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w := r.open("")
+	r.write(".git/index.lock", "held by somebody")
+
+	state := func() map[string]string {
+		files := map[string]string{}
+		err := filepath.WalkDir(r.dir, func(path string, e os.DirEntry, err error) error {
+			if err != nil || e.IsDir() || strings.Contains(path, "/objects/") {
+				return err
+			}
+			content, err := os.ReadFile(path)
+			files[path] = string(content)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	before := state()
+	snapshot(t, w)
+	if diff := cmp.Diff(before, state()); diff != "" {
+		t.Errorf("a snapshot changed files:\n%s", diff)
+	}
+}
+
+func TestSubdirectory(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write("sub/in", "1\n")
+	r.write("out", "1\n")
+	r.commit()
+	w := r.open("sub")
+	if root, err := filepath.EvalSymlinks(r.dir); err != nil || w.Root() != root {
+		t.Errorf("root %q, want %q, %v", w.Root(), root, err)
+	}
+	d := changes(t, w, func() {
+		r.write("sub/in", "2\n")
+		r.write("sub/new", "1\n")
+		r.write("sub/.manager/x", "1\n")
+		r.write("out", "2\n")
+		r.git("add", "out")
+	})
+	if tree := r.git("ls-tree", "-r", "--name-only", snapshot(t, w)); strings.Contains(tree, ".manager") {
+		t.Errorf("the manager's own state is in the snapshot:\n%s", tree)
+	}
+	wantFiles(t, d, boulder.FileChange{Path: "in", Added: 1, Removed: 1}, boulder.FileChange{Path: "new", Added: 1})
+}
+
+func TestEmptySubdirectoryWithoutCommits(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write("sub/.manager/x", "")
+	d := changes(t, r.open("sub"), func() { r.write("sub/first", "1\n") })
+	wantFiles(t, d, boulder.FileChange{Path: "first", Added: 1})
+}
+
+func TestConflicts(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write("sub/in", "1\n")
+	r.write("out file", "1\n")
+	r.commit()
+	r.git("checkout", "-q", "-b", "other")
+	r.write("sub/in", "2\n")
+	r.write("out file", "2\n")
+	r.commit()
+	r.git("checkout", "-q", "main")
+	r.write("sub/in", "3\n")
+	r.write("out file", "3\n")
+	r.commit()
+	cmd := exec.Command("git", "-c", "user.name=n", "-c", "user.email=e", "merge", "other")
+	cmd.Dir = r.dir
+	if err := cmd.Run(); err == nil {
+		t.Fatal("the merge has no conflict")
+	}
+	d := changes(t, r.open("sub"), func() { r.write("sub/in", "resolved\n") })
+	wantFiles(t, d, boulder.FileChange{Path: "in", Added: 1, Removed: 5})
+	if d = changes(t, r.open(""), func() { r.write("out file", "resolved\n") }); len(d.Files) != 1 {
+		t.Errorf("files %+v", d.Files)
+	}
+}
+
+func TestStrangeNames(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.commit()
+	d := changes(t, r.open(""), func() {
+		for _, name := range []string{" spaces ", "new\nline", "\xff\xfe", ":(top)magic", "-n", "tab\tquote\"", "ü*[x]"} {
+			r.write(name, "1\n")
+		}
+	})
+	wantFiles(t, d,
+		boulder.FileChange{Path: " spaces ", Added: 1}, boulder.FileChange{Path: "-n", Added: 1},
+		boulder.FileChange{Path: ":(top)magic", Added: 1}, boulder.FileChange{Path: "new\nline", Added: 1},
+		boulder.FileChange{Path: "tab\tquote\"", Added: 1}, boulder.FileChange{Path: "ü*[x]", Added: 1},
+		boulder.FileChange{Path: "\uFFFD", Added: 1},
+	)
+	if n := strings.Count(d.Patch, "\n+1\n"); n != 7 {
+		t.Errorf("the patch shows %d of 7 files:\n%s", n, d.Patch)
+	}
+}
+
+func TestEmbeddedRepositories(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write("f", "1\n")
+	r.commit()
+	emb := repo{TB: t, dir: filepath.Join(r.dir, "emb")}
+	d := changes(t, r.open(""), func() {
+		r.write("f", "2\n")
+		r.write("zz", "2\n")
+		r.write("empty/x", "")
+		repo{TB: t, dir: filepath.Join(r.dir, "empty")}.git("init", "-q")
+		r.write("emb/x", "1")
+		emb.git("init", "-q")
+		emb.commit()
+	})
+	wantFiles(t, d,
+		boulder.FileChange{Path: "emb", Added: 1}, boulder.FileChange{Path: "f", Added: 1, Removed: 1},
+		boulder.FileChange{Path: "zz", Added: 1})
+	d = changes(t, r.open(""), func() {
+		r.write("emb/x", "2")
+		emb.commit()
+	})
+	wantFiles(t, d, boulder.FileChange{Path: "emb", Added: 1, Removed: 1})
+}
+
+func TestUnreadableFile(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Skip("root can read everything")
+	}
+	r := newRepo(t)
+	r.write("a", "1\n")
+	r.commit()
+	d := changes(t, r.open(""), func() {
+		r.write("secret", "1\n")
+		if err := os.Chmod(filepath.Join(r.dir, "secret"), 0); err != nil {
+			t.Fatal(err)
+		}
+		r.write("z", "1\n")
+	})
+	wantFiles(t, d, boulder.FileChange{Path: "z", Added: 1})
+}
+
+// A large file is not read, but its changes are seen.
+func TestLargeFile(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write("sub/f", "1\n")
+	r.commit()
+	large := filepath.Join(r.dir, "sub", "big [x].bin")
+	grow := func(size int64) {
+		f, err := os.OpenFile(large, os.O_CREATE|os.O_WRONLY, 0o644)
+		if err == nil {
+			err = errors.Join(f.Truncate(size), f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := r.open("sub")
+	binary := boulder.FileChange{Path: "big [x].bin", Added: -1, Removed: -1}
+	wantFiles(t, changes(t, w, func() { grow(65 << 20) }), binary)
+	wantFiles(t, changes(t, w, func() { grow(66 << 20) }), binary)
+	wantFiles(t, changes(t, w, func() {}))
+	if entry := r.git("ls-tree", "-l", snapshot(t, w)+":sub", "big [x].bin"); !strings.Contains(entry, " 45\t") {
+		t.Errorf("the content went into the repository: %s", entry)
+	}
+}
+
+func TestSparseCheckout(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write("in/f", "1\n")
+	r.write("out/f", "1\n")
+	r.commit()
+	r.git("sparse-checkout", "set", "in")
+	d := changes(t, r.open(""), func() {
+		r.write("in/g", "1\n")
+		r.write("in/f", "2\n")
+	})
+	wantFiles(t, d,
+		boulder.FileChange{Path: "in/f", Added: 1, Removed: 1}, boulder.FileChange{Path: "in/g", Added: 1})
+}
+
+func TestLinkedWorktree(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write("f", "1\n")
+	r.commit()
+	linked := filepath.Join(t.TempDir(), "linked")
+	r.git("worktree", "add", "-q", linked)
+	other := repo{TB: t, dir: linked}
+	d := changes(t, other.open(""), func() {
+		other.write("f", "2\n")
+		r.write("f", "not here\n")
+	})
+	wantFiles(t, d, boulder.FileChange{Path: "f", Added: 1, Removed: 1})
+}
+
+func TestTypeChanges(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write("dir/f", "1\n")
+	r.write("file", "1\n")
+	r.commit()
+	d := changes(t, r.open(""), func() {
+		r.remove("dir")
+		r.remove("file")
+		r.write("file/inside", "1\n")
+		if err := os.Symlink("elsewhere", filepath.Join(r.dir, "dir")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	wantFiles(t, d,
+		boulder.FileChange{Path: "dir", Added: 1}, boulder.FileChange{Path: "dir/f", Removed: 1},
+		boulder.FileChange{Path: "file", Removed: 1}, boulder.FileChange{Path: "file/inside", Added: 1})
+}
+
+func TestOwn(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.commit()
+	w := r.open("")
+	before := snapshot(t, w)
+	r.write("a-theirs", "theirs\n")
+	r.write("b-mine", "mine\n")
+	own := func(path string) bool { return path == "b-mine" }
+	d, err := w.Diff(t.Context(), before, snapshot(t, w), own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []boulder.FileChange{{Path: "b-mine", Added: 1, Own: true}, {Path: "a-theirs", Added: 1}}
+	if diff := cmp.Diff(want, d.Files); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if !strings.Contains(d.Patch, "+mine") || strings.Contains(d.Patch, "+theirs") {
+		t.Errorf("patch:\n%s", d.Patch)
+	}
+}
+
+func TestPatchIsCut(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.commit()
+	d := changes(t, r.open(""), func() { r.write("f", strings.Repeat("ü界\n", 10_000)) })
+	runes := []rune(d.Patch)
+	if len(runes) > 12_000 || len(runes) < 11_990 || !strings.Contains(d.Patch, "\n[cut: 281") {
+		t.Errorf("%d characters, ending in %q", len(runes), string(runes[len(runes)-60:]))
+	}
+	d = changes(t, r.open(""), func() { r.write("g", strings.Repeat("\xff\n", 20_000)) })
+	if n := len([]rune(d.Patch)); n > 12_000 {
+		t.Errorf("%d characters", n)
+	}
+}
+
+func TestSnapshotGone(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write("a", "1")
+	w := r.open("")
+	before := snapshot(t, w)
+	r.write("a", "2")
+	after := snapshot(t, w)
+	r.git("prune", "--expire=now")
+	if _, err := w.Diff(t.Context(), before, after, nil); !errors.Is(err, workspace.ErrSnapshotGone) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := w.Diff(t.Context(), "--output=x", after, nil); err == nil {
+		t.Error("an option was taken for a snapshot")
+	}
+	if d, err := w.Diff(t.Context(), "", after, nil); err != nil || d.Unavailable == "" {
+		t.Errorf("diff without a snapshot: %+v, %v", d, err)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	w := r.open("")
+	stop := errors.New("stop")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(stop)
+	if _, err := w.Snapshot(ctx); !errors.Is(err, stop) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestCorruptIndex(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write("a", "1")
+	r.commit()
+	r.write(".git/index", "no index")
+	_, err := r.open("").Snapshot(t.Context())
+	if failure, ok := errors.AsType[*workspace.Error](err); !ok || failure.Stderr == "" {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A manager that was started by a git hook or alias inherits git's variables.
+func TestEnvironment(t *testing.T) {
+	r := newRepo(t)
+	r.write("a", "1\n")
+	r.commit()
+	other := newRepo(t)
+	t.Setenv("GIT_DIR", filepath.Join(other.dir, ".git"))
+	t.Setenv("GIT_INDEX_FILE", filepath.Join(other.dir, ".git", "index"))
+	t.Setenv("GIT_EXTERNAL_DIFF", "false")
+	t.Setenv("GIT_LITERAL_PATHSPECS", "1")
+	t.Setenv("LC_ALL", "de_DE.UTF-8")
+	d := changes(t, r.open(""), func() { r.write("a", "2\n") })
+	wantFiles(t, d, boulder.FileChange{Path: "a", Added: 1, Removed: 1})
+	if entries, err := os.ReadDir(filepath.Join(other.dir, ".git", "objects")); err != nil || len(entries) != 2 {
+		t.Errorf("the other repository was written to: %v, %v", entries, err)
+	}
+}
+
+func TestConcurrentSnapshots(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write("a", "1")
+	r.commit()
+	r.write("b", "1")
+	w := r.open("")
+	const n = 8
+	ids := make(chan string, n)
+	for range n {
+		go func() {
+			id, err := w.Snapshot(t.Context())
+			if err != nil {
+				id = err.Error()
+			}
+			ids <- id
+		}()
+	}
+	first := <-ids
+	for range n - 1 {
+		if id := <-ids; id != first {
+			t.Errorf("snapshots %s and %s differ", first, id)
+		}
+	}
+}
