@@ -194,7 +194,6 @@ type TaskComplete struct {
 	Usage        Usage  `json:"usage"`
 }
 
-// The event types, as `--json` prints them.
 func (Created) EventType() string         { return "created" }
 func (Planned) EventType() string         { return "planned" }
 func (Decomposed) EventType() string      { return "decomposed" }

@@ -99,10 +99,8 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 			return t.status(p.Status)
 		}
 	case opencode.SessionFailed:
-		if own && p.Err != nil {
-			t.seen.failed = p.Err
-			// A turn that could not even begin says nothing more.
-			return !t.seen.busy, nil
+		if own {
+			return t.sessionFailed(p.Err), nil
 		}
 	case opencode.PartUpdated:
 		return false, t.part(p.Part, own)
@@ -116,6 +114,15 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 		return false, fault(ignoreGone(t.dir.RejectQuestion(ctx, p.Request.ID)))
 	}
 	return false, nil
+}
+
+// sessionFailed remembers why a turn failed. One that could not even begin says nothing more.
+func (t *turn) sessionFailed(e *opencode.TurnError) (ended bool) {
+	if e == nil {
+		return false
+	}
+	t.seen.failed = e
+	return !t.seen.busy
 }
 
 func (t *turn) status(s opencode.Status) (ended bool, err error) {

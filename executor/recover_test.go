@@ -98,7 +98,6 @@ func TestBusyTurnIsFollowed(t *testing.T) {
 		return scriptmodel.Reply{Text: "Done.", Wait: release}
 	})
 	a := w.newAttempt("x", "begin")
-	a.refuse = func(b boulder.Body) error { return nil }
 	first := make(chan error, 1)
 	go func() {
 		_, err := a.run(t.Context(), w)

@@ -81,7 +81,7 @@ func TestFaultsOfACall(t *testing.T) {
 				t.Errorf("the error is %#v: %v", err, err)
 			}
 			for _, kind := range kinds {
-				if got, want := errors.Is(err, kind), kind == test.want; got != want {
+				if got, want := errors.Is(err, kind), errors.Is(kind, test.want); got != want {
 					t.Errorf("errors.Is(%v, %q) = %t", err, kind, got)
 				}
 			}
@@ -155,7 +155,7 @@ func TestAttachFails(t *testing.T) {
 	if err := shared.start(); err != nil {
 		t.Fatal(err)
 	}
-	real := shared.server.Client().URL()
+	live := shared.server.Client().URL()
 	gone := newFake(t, nil)
 	gone.Close()
 	page := newFake(t, nil)
@@ -163,7 +163,7 @@ func TestAttachFails(t *testing.T) {
 		url  string
 		want error
 	}{
-		"wrong password": {real, opencode.ErrUnauthorized},
+		"wrong password": {live, opencode.ErrUnauthorized},
 		"nobody there":   {gone.URL, opencode.ErrUnavailable},
 		"not OpenCode":   {page.URL + "/other", opencode.ErrNotFound},
 	}

@@ -32,7 +32,7 @@ func TestRejectedPermissionGoesOn(t *testing.T) {
 	if !strings.Contains(failed.Error, "do it another way") {
 		t.Errorf("the agent was told %q", failed.Error)
 	}
-	events = await(s.ctx, t, sub, status(opencode.Idle))
+	await(s.ctx, t, sub, status(opencode.Idle))
 	if n := s.calls(); n != 2 {
 		t.Errorf("the model was asked %d times: the turn did not go on", n)
 	}

@@ -105,7 +105,7 @@ func TestStopLeavesNothing(t *testing.T) {
 // found and go on in the next server.
 func TestKilledServerIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
-	o := startOwn(t, func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	o := startOwn(t, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		if strings.Contains(r.LastUser(), "go on") {
 			return scriptmodel.Reply{Text: "finished"}
 		}

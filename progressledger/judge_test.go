@@ -261,7 +261,8 @@ func TestJudgeErrors(t *testing.T) {
 		providers.KindCanceled: boulder.ErrTrouble, // the adapter's own doing: the caller's context is alive
 	} {
 		m := fails(kind)
-		m.replies[0].err.(*providers.Error).Usage = providers.Usage{Input: 7}
+		failed, _ := errors.AsType[*providers.Error](m.replies[0].err)
+		failed.Usage = providers.Usage{Input: 7}
 		_, usage, err := judge(t, m, request())
 		if !errors.Is(err, want) || len(m.requests) != 1 {
 			t.Errorf("%s: error %v after %d calls, want %v", kind, err, len(m.requests), want)

@@ -143,11 +143,11 @@ func topLevel(src []byte) ([][]byte, error) {
 // opensValue reports whether src begins like an object, or like a list of objects, and not like prose or a template
 // with braces ("{name}", "{{").
 func opensValue(src []byte) bool {
-	switch {
-	case src[0] == '{':
+	switch src[0] {
+	case '{':
 		inside := bytes.TrimLeft(src[1:min(len(src), 256)], " \t\r\n")
 		return len(inside) > 0 && (inside[0] == '"' || inside[0] == '\'' || inside[0] == '}' || inside[0] == '/')
-	case src[0] == '[':
+	case '[':
 		inside := bytes.TrimLeft(src[1:min(len(src), 256)], " \t\r\n")
 		return len(inside) > 1 && inside[0] == '{' && opensValue(inside)
 	default:

@@ -113,9 +113,9 @@ func TestStructuredRepairs(t *testing.T) {
 				t.Errorf("message %d is %s %q, want %s %q", i, last[i].Role, last[i].Text, want.role, want.says)
 			}
 		}
-		for i, want := range []time.Duration{250, 500, 750} {
-			if pause := model.at[i+1].Sub(model.at[i]); pause != want*time.Millisecond {
-				t.Errorf("pause %d is %s, want %d ms", i+1, pause, want)
+		for i, want := range []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, 750 * time.Millisecond} {
+			if pause := model.at[i+1].Sub(model.at[i]); pause != want {
+				t.Errorf("pause %d is %s, want %s", i+1, pause, want)
 			}
 		}
 	})

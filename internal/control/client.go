@@ -148,7 +148,7 @@ func (c *Client) get(ctx context.Context, uri string) ([]byte, error) {
 	if err != nil {
 		return nil, asNotServed(err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	switch resp.StatusCode {
 	case http.StatusOK:
 	case http.StatusNotFound:

@@ -57,9 +57,9 @@ func Serve(ctx context.Context, path string, holder Holder, source Source, logge
 	s.http = http.Server{
 		Handler:           s.routes(),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ReadHeaderTimeout: answerTimeout,
-		ReadTimeout:       answerTimeout,
+		ReadHeaderTimeout: answerTimeout, // no ReadTimeout: net/http ends the context of a handler that is still at work then
 		WriteTimeout:      maxWait + answerTimeout,
+		IdleTimeout:       maxWait,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
 	s.serving.Go(func() {

@@ -30,7 +30,7 @@ func listen(ctx context.Context, path string) (net.Listener, fs.FileInfo, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer os.RemoveAll(private)
+	defer func() { _ = os.RemoveAll(private) }()
 	if err := os.Chmod(private, 0o700); err != nil { // a umask may have taken the owner's rights
 		return nil, nil, err
 	}
@@ -128,7 +128,7 @@ func withShortPath(path string, use func(short string) error) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp)
+	defer func() { _ = os.RemoveAll(tmp) }()
 	link := filepath.Join(tmp, "d")
 	if err := os.Symlink(dir, link); err != nil {
 		return err

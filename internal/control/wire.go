@@ -58,7 +58,7 @@ func encodeError(err error) *wireError {
 
 // addUnreadable collects every [store.CorruptError] in the tree of an error; errors.As would find the first.
 func (w *wireError) addUnreadable(err error) {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
 	case *store.CorruptError:
 		w.Unreadable = append(w.Unreadable, wireRecord{e.Bucket, e.Key, e.Err.Error()})
 	case interface{ Unwrap() error }:

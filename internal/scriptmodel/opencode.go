@@ -77,6 +77,7 @@ func OpenCodeEnv(environ []string, home, url string) []string {
 	}
 	return append(env,
 		"HOME="+home,
+		"TMPDIR="+home, // OpenCode unpacks 5 MB libraries into it and leaves them there
 		"XDG_DATA_HOME="+filepath.Join(home, "data"),
 		"XDG_CONFIG_HOME="+filepath.Join(home, "config"),
 		"XDG_STATE_HOME="+filepath.Join(home, "state"),

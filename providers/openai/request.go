@@ -21,7 +21,7 @@ func (c *Client) body(req *providers.Request, format Structured) sdk.ChatComplet
 	if c.endpoint.TokenParam == MaxCompletionTokens {
 		body.MaxCompletionTokens = req.MaxOutputTokens
 	} else {
-		body.MaxTokens = req.MaxOutputTokens
+		body.MaxTokens = req.MaxOutputTokens //nolint:staticcheck // the only one that older servers know
 	}
 	if req.Temperature != nil {
 		body.Temperature = temperature(*req.Temperature)
@@ -29,7 +29,7 @@ func (c *Client) body(req *providers.Request, format Structured) sdk.ChatComplet
 
 	validator := sdk.NewReasoningValidator()
 	if errors.Is(validator.Validate(body), sdk.ErrReasoningModelMaxTokensDeprecated) {
-		body.MaxCompletionTokens, body.MaxTokens = body.MaxTokens, 0
+		body.MaxCompletionTokens, body.MaxTokens = body.MaxTokens, 0 //nolint:staticcheck // as above
 	}
 	if err := validator.Validate(body); errors.Is(err, sdk.ErrReasoningModelLimitationsOther) ||
 		errors.Is(err, sdk.ErrReasoningSamplingUnsupported) {

@@ -1,0 +1,58 @@
+# Everything a newcomer needs: `make demo`, `make test`. `make help` lists the rest.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+GO       ?= go
+LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
+OPENCODE := $(CURDIR)/tools/node_modules/.bin/opencode
+# Each test binary may start an OpenCode server of 0.6 GB; two packages at a time suit two cores.
+TESTFLAGS ?= -p 2
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+.PHONY: tools
+tools: ## install the pinned OpenCode under tools/
+	@tools/install-opencode.sh
+
+.PHONY: build
+build: ## build bin/manager
+	$(GO) build -trimpath -o bin/manager ./cmd/manager
+
+.PHONY: demo
+demo: tools build ## the main job, offline: real OpenCode, scripted model, sample repository
+	bin/manager demo --opencode $(OPENCODE)
+
+.PHONY: test
+test: tools ## all tests, end-to-end on the real OpenCode included
+	$(GO) test $(TESTFLAGS) -shuffle=on ./...
+
+.PHONY: race
+race: tools ## all tests with the race detector
+	$(GO) test $(TESTFLAGS) -race -shuffle=on ./...
+
+.PHONY: check
+check: ## formatting, vet, lint, tidy
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
+		test -z "$$unformatted" || { echo "not formatted: $$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(GO) mod tidy -diff
+	$(LINT) run ./...
+
+.PHONY: bench
+bench: tools build ## speed and memory, as ratios (minutes)
+	bench/run.sh
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for 20 s
+	@for pkg in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime 20s $$pkg; \
+		done; \
+	done
+
+.PHONY: clean
+clean: ## remove what was built and installed
+	rm -rf bin tools/node_modules

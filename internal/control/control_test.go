@@ -1,0 +1,287 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/store"
+)
+
+// A view that reads through the socket sees what it would see in the database, errors included.
+func TestClientSeesWhatTheDatabaseHas(t *testing.T) {
+	t.Parallel()
+	db, err := store.Open(filepath.Join(t.TempDir(), store.FileName), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	fill(t, db)
+	_, client := serve(t, db)
+	for name, ask := range map[string]func(Source) (any, error){
+		"list":        func(s Source) (any, error) { return s.List(t.Context()) },
+		"get":         func(s Source) (any, error) { return s.Get(t.Context(), "01 a/b?&%") },
+		"get nothing": func(s Source) (any, error) { return s.Get(t.Context(), "none") },
+		"turns":       func(s Source) (any, error) { return s.Turns(t.Context(), "01 a/b?&%", "../x") },
+		"no turns":    func(s Source) (any, error) { return s.Turns(t.Context(), "01 a/b?&%", "") },
+		"events":      func(s Source) (any, error) { return s.Events(t.Context(), "01 a/b?&%", 2, 2) },
+		"all events":  func(s Source) (any, error) { return s.Events(t.Context(), "01 a/b?&%", 0, 0) },
+		"no events":   func(s Source) (any, error) { return s.Events(t.Context(), "01 a/b?&%", 1<<64-1, 0) },
+		"newest":      func(s Source) (any, error) { return s.Resolve(t.Context(), "") },
+		"suffix":      func(s Source) (any, error) { return s.Resolve(t.Context(), "?&%") },
+		"ambiguous":   func(s Source) (any, error) { return s.Resolve(t.Context(), "0") },
+		"unfinished":  func(s Source) (any, error) { return s.NewestUnfinished(t.Context()) },
+	} {
+		want, wantErr := ask(db)
+		got, gotErr := ask(client)
+		if diff := cmp.Diff(text(t, want), text(t, got)); diff != "" {
+			t.Errorf("%s: database (-) and client (+):\n%s", name, diff)
+		}
+		if fmt.Sprint(wantErr) != fmt.Sprint(gotErr) ||
+			errors.Is(wantErr, boulder.ErrNotFound) != errors.Is(gotErr, boulder.ErrNotFound) {
+			t.Errorf("%s: database says %v, client %v", name, wantErr, gotErr)
+		}
+	}
+	_, err = client.Resolve(t.Context(), "0")
+	if a, ok := errors.AsType[*store.AmbiguousError](err); !ok || len(a.Candidates) != 2 || a.Ref != "0" {
+		t.Errorf("%v", err)
+	}
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// fill stores two boulders. The names need escaping, in a URL above all.
+func fill(t *testing.T, db *store.DB) {
+	t.Helper()
+	for i, id := range []string{"02", "01 a/b?&%"} {
+		s := boulder.NewState()
+		plan := boulder.Plan{Version: 1, SubTasks: []boulder.Spec{{ID: "../x", Subject: "<Do & be>"}, {ID: "y"}}}
+		rev := boulder.PlanRevision{Number: 1, Plan: plan, Hash: plan.Hash()}
+		ref := boulder.AttemptRef{SubTaskID: "../x", Attempt: 1}
+		for _, body := range []boulder.Body{
+			boulder.Created{Boulder: boulder.Boulder{ID: id, Task: "task"}}, boulder.Planned{Plan: rev},
+			boulder.Decomposed{Plan: rev}, boulder.Starting{AttemptRef: ref, Prompt: "brief"},
+		} {
+			e := boulder.Event{Time: since.Add(time.Duration(i) * time.Hour), BoulderID: id, Body: body}
+			if _, err := s.Apply(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, _ := s.TakeChanges()
+		if err := db.Commit(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestHolder(t *testing.T) {
+	t.Parallel()
+	s, c := serve(t, &fake{})
+	want := Holder{PID: os.Getpid(), Command: "manager run", Since: since}
+	if h, err := c.Holder(t.Context()); h != want || err != nil {
+		t.Errorf("%+v, %v", h, err)
+	}
+	s.SetBoulder("01x")
+	want.BoulderID = "01x"
+	if h, err := c.Holder(t.Context()); h != want || err != nil {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
+// Follow brings what is stored, then waits, and gets what comes when the holder says that something came.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	source := &fake{looked: make(chan struct{}, 100)}
+	source.add("one")
+	source.add("two")
+	source.add("three")
+	s, c := serve(t, source)
+
+	got := make(chan string)
+	result := make(chan error, 1)
+	go func() {
+		defer close(got)
+		for e, err := range c.Follow(t.Context(), "id", 1) {
+			if err != nil {
+				result <- err
+				return
+			}
+			got <- fmt.Sprintf("%d %s", e.Seq, e.Body.(boulder.SubTaskProgress).Activity)
+		}
+	}()
+	expect := func(want string) {
+		t.Helper()
+		if e := <-got; e != want {
+			t.Errorf("%q, want %q", e, want)
+		}
+	}
+	<-source.looked
+	expect("2 two")
+	expect("3 three")
+	<-source.looked // it asks again, finds nothing, and waits
+	source.add("four")
+	s.Notify()
+	<-source.looked
+	expect("4 four")
+	<-source.looked
+	s.Notify() // of another boulder's event: it looks, and goes on waiting
+	<-source.looked
+	began := time.Now()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took >= closeTimeout {
+		t.Errorf("a request that waits held Close up for %v", took)
+	}
+	if e, open := <-got; open {
+		t.Errorf("after the end: %q", e)
+	}
+	if err := <-result; !errors.Is(err, ErrNotServed) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+func TestFollowEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	source := &fake{looked: make(chan struct{}, 1)}
+	_, c := serve(t, source)
+	enough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		<-source.looked
+		cancel(enough)
+	}()
+	for e, err := range c.Follow(ctx, "id", 0) {
+		if !errors.Is(err, enough) {
+			t.Errorf("%+v, %v", e, err)
+		}
+	}
+}
+
+// Waiting ends by itself, with nothing.
+func TestWaitForEventsIsBounded(t *testing.T) {
+	t.Parallel()
+	_, c := serve(t, &fake{})
+	if events, err := c.events(t.Context(), "id", 0, 0, time.Millisecond); len(events) != 0 || err != nil {
+		t.Errorf("%v, %v", events, err)
+	}
+}
+
+// A holder that hangs does not hang those who look.
+func TestCallsTimeOut(t *testing.T) {
+	t.Parallel()
+	source := &fake{block: make(chan struct{})}
+	_, c := serve(t, source)
+	c.timeout = 20 * time.Millisecond
+	if id, err := c.Resolve(t.Context(), "x"); !errors.Is(err, errNoAnswer) {
+		t.Errorf("%q, %v", id, err)
+	}
+	c.timeout = callTimeout
+	close(source.block)
+	if id, err := c.Resolve(t.Context(), "x"); id != "x" || err != nil {
+		t.Errorf("afterwards: %q, %v", id, err)
+	}
+}
+
+func TestNotServed(t *testing.T) {
+	t.Parallel()
+	path := socketPath(t)
+	if _, err := Dial(t.Context(), path); !errors.Is(err, ErrNotServed) {
+		t.Errorf("no socket: %v", err)
+	}
+	s, err := Serve(t.Context(), path, Holder{}, &fake{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("the socket is left behind: %v", err)
+	}
+}
+
+// What is not the server of this version gets a clear word, and no wrong result.
+func TestForeignServers(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		handler http.HandlerFunc
+		want    string
+	}{
+		"another version": {http.NotFound, "another version of manager"},
+		"a fault":         {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }, "418"},
+		"prose":           {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }, "invalid character"},
+		"half an answer": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			fmt.Fprint(w, `{"result":`)
+		}, ErrNotServed.Error()},
+	} {
+		path := socketPath(t)
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := httptest.NewUnstartedServer(tc.handler)
+		_ = s.Listener.Close()
+		s.Listener = l
+		s.Start()
+		if _, err := Dial(t.Context(), path); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.Close()
+	}
+}
+
+// Every kind of error is the same on the other side, also in company.
+func TestErrorsCrossTheSocket(t *testing.T) {
+	t.Parallel()
+	corrupt := &store.CorruptError{Bucket: "work/id/turns", Key: "a/1/1", Err: errors.New("half a record")}
+	other := &store.CorruptError{Bucket: "boulders", Key: "x", Err: errors.New("none")}
+	missing := fmt.Errorf("x: %w", boulder.ErrNotFound)
+	err := fmt.Errorf("all: %w", errors.Join(corrupt, missing, fmt.Errorf("y: %w", other)))
+
+	data, jsonErr := json.Marshal(encodeError(err))
+	if jsonErr != nil {
+		t.Fatal(jsonErr)
+	}
+	var w *wireError
+	if err := json.Unmarshal(data, &w); err != nil {
+		t.Fatal(err)
+	}
+	got := w.decode()
+	if got.Error() != err.Error() || !errors.Is(got, boulder.ErrNotFound) {
+		t.Errorf("%v", got)
+	}
+	c, ok := errors.AsType[*store.CorruptError](got)
+	if !ok || c.Error() != corrupt.Error() || c.Bucket != corrupt.Bucket {
+		t.Errorf("%v", c)
+	}
+	if len(w.Unreadable) != 2 || w.Unreadable[1].Key != "x" {
+		t.Errorf("%+v", w.Unreadable)
+	}
+	if err := encodeError(nil).decode(); err != nil {
+		t.Errorf("no error became %v", err)
+	}
+	if _, ok := errors.AsType[*store.AmbiguousError](got); ok {
+		t.Error("an error out of nothing")
+	}
+}

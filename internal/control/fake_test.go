@@ -1,0 +1,100 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/store"
+)
+
+// fake is a source whose log grows as a test wants.
+type fake struct {
+	mu     sync.Mutex
+	events []boulder.Event
+	looked chan struct{} // gets a value after each look at the log, if there is room
+	block  chan struct{} // Resolve returns when it is closed
+}
+
+func (f *fake) add(activity string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = append(f.events, boulder.Event{
+		BoulderID: "id", Seq: uint64(len(f.events) + 1), Body: boulder.SubTaskProgress{Activity: activity},
+	})
+}
+
+func (f *fake) Events(_ context.Context, _ string, after uint64, _ int) ([]boulder.Event, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case f.looked <- struct{}{}:
+	default:
+	}
+	return f.events[min(after, uint64(len(f.events))):], nil
+}
+
+func (f *fake) Resolve(ctx context.Context, ref string) (string, error) {
+	select {
+	case <-f.block:
+		return ref, nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+func (f *fake) List(context.Context) ([]boulder.Boulder, error)               { return nil, nil }
+func (f *fake) NewestUnfinished(context.Context) (string, error)              { return "", nil }
+func (f *fake) Get(context.Context, string) (d store.Detail, err error)       { return d, nil }
+func (f *fake) Turns(context.Context, string, string) ([]boulder.Turn, error) { return nil, nil }
+
+var since = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func serve(t *testing.T, source Source) (*Server, *Client) {
+	t.Helper()
+	path := socketPath(t)
+	s, err := Serve(t.Context(), path, Holder{PID: os.Getpid(), Command: "manager run", Since: since}, source, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Dial(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Close()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, c
+}
+
+// socketPath is short, whatever the name of the test.
+func socketPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ctl") //nolint:usetesting // t.TempDir is as long as the test's name
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, SocketName)
+}
+
+// deepPath is a socket in a directory whose path does not fit into a socket address.
+func deepPath(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := 0; len(dir) < 400; i++ {
+		dir = filepath.Join(dir, fmt.Sprintf("a-rather-long-directory-name-%d", i))
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, SocketName)
+}

@@ -1,0 +1,44 @@
+package dag
+
+// Levels groups nodes by how many steps must come before them: the nodes of level 0 depend on nothing, those of level n on
+// at least one of level n-1 and on none of later levels. Within a level, nodes keep their order. The result holds
+// places in nodes. Nodes that are part of a cycle, or depend on one, are left out; unknown ids do not count.
+func Levels[ID ~string](nodes []Node[ID]) [][]int {
+	graph := edges(nodes)
+	dependents := make([][]int, len(nodes))
+	waiting := make([]int, len(nodes))
+	var level []int
+	for i, dependencies := range graph {
+		waiting[i] = len(dependencies)
+		if waiting[i] == 0 {
+			level = append(level, i)
+		}
+		for _, j := range dependencies {
+			dependents[j] = append(dependents[j], i)
+		}
+	}
+	depth := make([]int, len(nodes))
+	for i := range depth {
+		depth[i] = -1
+	}
+	deepest := -1
+	for ; len(level) > 0; deepest++ {
+		var next []int
+		for _, i := range level {
+			depth[i] = deepest + 1
+			for _, d := range dependents[i] {
+				if waiting[d]--; waiting[d] == 0 {
+					next = append(next, d)
+				}
+			}
+		}
+		level = next
+	}
+	levels := make([][]int, deepest+1)
+	for i, d := range depth { // in the order of the nodes, without sorting
+		if d >= 0 {
+			levels[d] = append(levels[d], i)
+		}
+	}
+	return levels
+}

@@ -1,0 +1,270 @@
+package orchestrator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// crashRig is a run in which everything happens: parallel sub-tasks, a continuation, a retry, a failure that blocks. What
+// comes of a turn depends on its place only, so that every run has to end the same way.
+func crashRig(t *testing.T) (*rig, boulder.Plan) {
+	r := newRig(t)
+	r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+		attempt, turn := req.Attempt.AttemptRef.Attempt, req.Turn.Number
+		verdict, usage, err := agrees(ctx, req)
+		switch req.SubTask.ID {
+		case "b":
+			verdict.Completed = turn == 2
+		case "c":
+			verdict.Completed = attempt == 2
+			verdict.IsStuck = !verdict.Completed
+		case "bad":
+			verdict.Completed, verdict.IsStuck = false, true
+		}
+		return verdict, usage, err
+	})
+	return r, planOf(spec("a"), spec("b", "a"), spec("c", "a"), spec("d", "b", "c"), spec("bad"), spec("behind", "bad"))
+}
+
+// ending is what has to be the same however often a run was cut off.
+type ending struct {
+	Status   boulder.Status
+	SubTasks map[string]string
+	Prompts  map[string]bool
+}
+
+func endingOf(t *testing.T, r *rig) ending {
+	head, subTasks := r.store.load(t)
+	e := ending{Status: head.Status, SubTasks: map[string]string{}, Prompts: map[string]bool{}}
+	for id, st := range subTasks {
+		e.SubTasks[id] = fmt.Sprintf("%s, %d tries, %d attempts, %q", st.Status, st.Tries, st.Attempts, st.Output)
+	}
+	for p := range r.server.prompts {
+		e.Prompts[fmt.Sprintf("%v turn %d", p.ref, p.turn)] = true
+	}
+	return e
+}
+
+// goOn resumes a boulder, or runs it if not even its creation was stored.
+func (r *rig) goOn(plan boulder.Plan) error {
+	_, err := r.resume()
+	if errors.Is(err, boulder.ErrNotFound) {
+		_, err = r.run(plan)
+	}
+	return err
+}
+
+// TestCrashMatrix fails every commit of a run, before and after its write, resumes, and expects the end that a run without
+// faults has, with no prompt sent twice.
+func TestCrashMatrix(t *testing.T) {
+	t.Parallel()
+	undisturbed, plan := crashRig(t)
+	if _, err := undisturbed.run(plan); err != nil {
+		t.Fatal(err)
+	}
+	want := endingOf(t, undisturbed)
+	if want.Status != boulder.Partial || len(want.Prompts) != 1+2+2+1+3 {
+		t.Fatalf("the script is not what the test thinks it is: %+v", want)
+	}
+	for _, written := range []bool{false, true} {
+		crashed := true
+		for k := 1; crashed; k++ {
+			r, plan := crashRig(t)
+			crashed = false
+			r.store.fault = func(commit int, after bool) error {
+				if commit == k && after == written {
+					crashed = true
+					return errDisk
+				}
+				return nil
+			}
+			_, err := r.run(plan)
+			if crashed {
+				if !errors.Is(err, errDisk) {
+					t.Fatalf("commit %d failed, and the run ended with %v", k, err)
+				}
+				if err := r.goOn(plan); err != nil && !errors.Is(err, orchestrator.ErrFinished) {
+					t.Fatalf("after commit %d (written: %v): %v", k, written, err)
+				}
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(want, endingOf(t, r)); d != "" {
+				t.Fatalf("after commit %d (written: %v) (-want +got):\n%s", k, written, d)
+			}
+		}
+	}
+}
+
+// TestManyCrashes cuts one boulder off again and again, at random commits.
+func TestManyCrashes(t *testing.T) {
+	t.Parallel()
+	undisturbed, plan := crashRig(t)
+	if _, err := undisturbed.run(plan); err != nil {
+		t.Fatal(err)
+	}
+	want := endingOf(t, undisturbed)
+	for seed := range uint64(30) {
+		r, plan := crashRig(t)
+		rng := rand.New(rand.NewPCG(seed, 0))
+		r.store.fault = func(_ int, _ bool) error {
+			if rng.IntN(8) == 0 {
+				return errDisk
+			}
+			return nil
+		}
+		_, err := r.run(plan)
+		crashes := 0
+		for ; errors.Is(err, errDisk); crashes++ {
+			err = r.goOn(plan)
+		}
+		if err != nil && !errors.Is(err, orchestrator.ErrFinished) {
+			t.Fatalf("seed %d, after %d crashes: %v", seed, crashes, err)
+		}
+		if d := cmp.Diff(want, endingOf(t, r)); d != "" {
+			t.Fatalf("seed %d, after %d crashes (-want +got):\n%s", seed, crashes, d)
+		}
+	}
+}
+
+// TestCrashWhilePlanning: whatever part of planning was stored, a resume comes to the same end, and a boulder never
+// refers to a plan that is not there.
+func TestCrashWhilePlanning(t *testing.T) {
+	t.Parallel()
+	for _, written := range []bool{false, true} {
+		for k := 1; k <= 6; k++ {
+			r := newRig(t)
+			r.cfg.Planner = plans(diamond())
+			crashed := false
+			r.store.fault = func(commit int, after bool) error {
+				if crashed = crashed || commit == k && after == written; crashed {
+					return errDisk // and it stays full: what follows must not be written either
+				}
+				return nil
+			}
+			req := orchestrator.Request{Task: "the task"}
+			_, err := r.collect(r.orchestrator().Run(t.Context(), req))
+			if !errors.Is(err, errDisk) {
+				t.Fatalf("commit %d: %v", k, err)
+			}
+			r.store.fault = nil
+			events, err := r.resume()
+			if errors.Is(err, boulder.ErrNotFound) {
+				events, err = r.collect(r.orchestrator().Run(t.Context(), req))
+			}
+			r.completes(events, err)
+		}
+	}
+}
+
+// TestOneFailedCommit: a commit that fails once must not be followed by one that succeeds, because the state is ahead
+// of the disk by then.
+func TestOneFailedCommit(t *testing.T) {
+	t.Parallel()
+	for k := 1; k <= 4; k++ {
+		r := newRig(t)
+		r.cfg.Planner = plans(diamond())
+		r.store.fault = func(commit int, _ bool) error {
+			if commit == k {
+				return errDisk
+			}
+			return nil
+		}
+		_, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Task: "the task"}))
+		if !errors.Is(err, errDisk) || r.store.commits != k {
+			t.Errorf("commit %d failed; the run ended with %v after %d commits", k, err, r.store.commits)
+		}
+	}
+}
+
+// TestCommitErrorWaitsForWorkers: the run ends when its turns have ended, and not before.
+func TestCommitErrorWaitsForWorkers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.server.turn = func(ctx context.Context, job boulder.Job) (boulder.Evidence, error) {
+		if job.SubTask.ID == "long" {
+			return until(nil)(ctx, job)
+		}
+		return boulder.Evidence{}, nil
+	}
+	r.store.fault = func(int, bool) error {
+		for _, e := range r.store.events {
+			if e.Body.EventType() == "turn-ended" {
+				return errDisk
+			}
+		}
+		return nil
+	}
+	// collect checks that no turn is at work when the run is over.
+	if _, err := r.run(planOf(spec("long"), spec("short"))); !errors.Is(err, errDisk) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestAloneAfterACrash: after a resume an attempt still knows whether another was at work beside it.
+func TestAloneAfterACrash(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		plan        boulder.Plan
+		sent, ended int // prompts and ended sub-tasks before the crash
+		alone       bool
+	}{
+		"in a chain":                {planOf(spec("a"), spec("watched", "a"), spec("b", "watched")), 2, 1, true},
+		"beside one that has ended": {planOf(spec("a"), spec("watched")), 2, 1, false},
+		"beside one that runs":      {planOf(spec("long"), spec("watched")), 2, 0, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.server.turn = func(ctx context.Context, job boulder.Job) (boulder.Evidence, error) {
+				if job.SubTask.ID == "watched" || job.SubTask.ID == "long" {
+					return until(nil)(ctx, job)
+				}
+				return boulder.Evidence{}, nil
+			}
+			ctx, crash := context.WithCancel(t.Context())
+			defer crash()
+			sent, ended := 0, 0
+			for e := range r.orchestrator().Run(ctx, orchestrator.Request{Plan: &test.plan}) {
+				switch e.Body.(type) {
+				case boulder.TurnSent:
+					sent++
+				case boulder.SubTaskDone:
+					ended++
+				}
+				if sent == test.sent && ended == test.ended {
+					crash()
+				}
+			}
+			alone := make(chan bool, 1)
+			r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
+				if job.SubTask.ID == "watched" {
+					alone <- job.Alone()
+				}
+				return boulder.Evidence{}, nil
+			}
+			r.completes(r.resume())
+			if got := <-alone; got != test.alone {
+				t.Errorf("after the resume the attempt is alone: %v, want %v", got, test.alone)
+			}
+		})
+	}
+}
+
+// plans is a planner that answers with this plan, sealed.
+func plans(plan boulder.Plan) plannerFunc {
+	return func(context.Context, boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+		p := plan.Clone()
+		p.Seal = &boulder.Seal{Hash: plan.Hash(), Origin: boulder.OriginModel}
+		return &p, boulder.Usage{Calls: 1, Input: 100}, nil
+	}
+}

@@ -1,0 +1,420 @@
+package orchestrator_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// Every run of every test waits for what it started.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// memStore keeps one boulder as a real store does: every record as JSON under its key.
+type memStore struct {
+	mu       sync.Mutex
+	head     []byte
+	revision map[int][]byte
+	subTasks map[string][]byte
+	attempts map[boulder.AttemptRef][]byte
+	turns    map[boulder.AttemptRef]map[int][]byte
+	events   []boulder.Event
+	commits  int
+	// fault is asked before and after the write of each commit, numbered from 1.
+	fault func(commit int, written bool) error
+}
+
+func newStore() *memStore {
+	return &memStore{
+		revision: map[int][]byte{}, subTasks: map[string][]byte{}, attempts: map[boulder.AttemptRef][]byte{},
+		turns: map[boulder.AttemptRef]map[int][]byte{},
+	}
+}
+
+func (s *memStore) Commit(_ context.Context, c boulder.Changes) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.commits++
+	if s.fault != nil {
+		if err := s.fault(s.commits, false); err != nil {
+			return err
+		}
+	}
+	s.head = mustEncode(c.Boulder)
+	if c.Revision != nil {
+		s.revision[c.Revision.Number] = mustEncode(c.Revision)
+	}
+	for _, t := range c.SubTasks {
+		s.subTasks[t.ID] = mustEncode(t)
+	}
+	for _, a := range c.Attempts {
+		s.attempts[a.AttemptRef] = mustEncode(a)
+	}
+	for _, t := range c.Turns {
+		if s.turns[t.AttemptRef] == nil {
+			s.turns[t.AttemptRef] = map[int][]byte{}
+		}
+		s.turns[t.AttemptRef][t.Number] = mustEncode(t)
+	}
+	s.events = append(s.events, c.Events...)
+	if s.fault != nil {
+		return s.fault(s.commits, true)
+	}
+	return nil
+}
+
+func (s *memStore) Load(_ context.Context, id string) (boulder.Records, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.head == nil {
+		return boulder.Records{}, fmt.Errorf("%s: %w", id, boulder.ErrNotFound)
+	}
+	r := boulder.Records{Boulder: mustDecode[boulder.Boulder](s.head)}
+	if b, ok := s.revision[r.Boulder.Revision]; ok {
+		r.Revision = new(mustDecode[boulder.PlanRevision](b))
+	}
+	for _, b := range s.subTasks {
+		r.SubTasks = append(r.SubTasks, mustDecode[boulder.SubTask](b))
+	}
+	for ref, b := range s.attempts {
+		rec := boulder.OpenRecord{Attempt: mustDecode[boulder.Attempt](b)}
+		if rec.Attempt.Status.Terminal() {
+			continue
+		}
+		if turns := s.turns[ref]; len(turns) > 0 {
+			rec.Turn = new(mustDecode[boulder.Turn](turns[slices.Max(slices.Collect(maps.Keys(turns)))]))
+		}
+		r.Open = append(r.Open, rec)
+	}
+	return r, nil
+}
+
+func mustEncode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func mustDecode[T any](b []byte) (v T) {
+	if err := json.Unmarshal(b, &v); err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// load is what is stored, by sub-task.
+func (s *memStore) load(t *testing.T) (boulder.Boulder, map[string]boulder.SubTask) {
+	t.Helper()
+	r, err := s.Load(t.Context(), "b1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := boulder.Restore(r); err != nil {
+		t.Fatal(err)
+	}
+	byID := map[string]boulder.SubTask{}
+	for _, st := range r.SubTasks {
+		byID[st.ID] = st
+	}
+	return r.Boulder, byID
+}
+
+// stored reports whether an event of the log fits.
+func (s *memStore) stored(fits func(boulder.Body) bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.events, func(e boulder.Event) bool { return fits(e.Body) })
+}
+
+// server is where sessions live: it outlives the orchestrators that use it. As a Runner it keeps the contract, and
+// notes every way in which the orchestrator does not.
+type server struct {
+	store *memStore
+	// turn is the agent: what comes of a prompt that arrived. Nil ends every turn well.
+	turn func(ctx context.Context, job boulder.Job) (boulder.Evidence, error)
+
+	mu       sync.Mutex
+	sessions map[string]*session // by tag
+	prompts  map[prompt]int      // times sent
+	running  map[boulder.AttemptRef]bool
+	most     int // that ran at once
+	calls    int
+	wrong    []string
+}
+
+type session struct {
+	id       string
+	answered map[string]bool // by message
+}
+
+type prompt struct {
+	ref  boulder.AttemptRef
+	turn int
+	id   string
+}
+
+func newServer(store *memStore) *server {
+	return &server{
+		store: store, sessions: map[string]*session{}, prompts: map[prompt]int{}, running: map[boulder.AttemptRef]bool{},
+	}
+}
+
+func (s *server) blame(format string, args ...any) {
+	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
+}
+
+func (s *server) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
+	defer s.enter(job)()
+	sess, err := s.open(job, report)
+	if err != nil {
+		return boulder.Evidence{}, err
+	}
+	id := job.Turn.MessageID
+	if id == "" {
+		s.mu.Lock()
+		id = fmt.Sprintf("m%d", len(s.prompts)+s.calls)
+		s.mu.Unlock()
+		sent := boulder.TurnSent{AttemptRef: job.Attempt.AttemptRef, Turn: job.Turn.Number, MessageID: id}
+		if err := s.report(report, sent, func(b boulder.Body) bool { return b == boulder.Body(sent) }); err != nil {
+			return boulder.Evidence{}, err
+		}
+	}
+	s.send(sess, prompt{job.Attempt.AttemptRef, job.Turn.Number, id})
+	if s.turn == nil {
+		return boulder.Evidence{FinalMessage: "done"}, nil
+	}
+	return s.turn(ctx, job)
+}
+
+// enter notes that a turn runs, until the function that it returns is called.
+func (s *server) enter(job boulder.Job) (leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ref := job.Attempt.AttemptRef
+	s.calls++
+	if s.running[ref] {
+		s.blame("two turns of %v at once", ref)
+	}
+	if job.Project == "" || job.BoulderID != "b1" || job.Turn.Prompt == "" || job.Resume == "" || job.Alone == nil {
+		s.blame("the job of %v lacks something: %+v", ref, job)
+	}
+	s.running[ref] = true
+	s.most = max(s.most, len(s.running))
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.running, ref)
+	}
+}
+
+// report fails the test if a report that was answered is not on disk.
+func (s *server) report(report func(boulder.Body) error, b boulder.Body, fits func(boulder.Body) bool) error {
+	err := report(b)
+	if err == nil && !s.store.stored(fits) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.blame("%s was acknowledged before it was stored", b.EventType())
+	}
+	return err
+}
+
+func (s *server) open(job boulder.Job, report func(boulder.Body) error) (*session, error) {
+	s.mu.Lock()
+	tag := job.Attempt.Tag
+	sess := s.sessions[tag]
+	switch {
+	case job.Attempt.SessionID != "":
+		s.mu.Unlock()
+		return sess, nil
+	case sess != nil && !job.Recovered:
+		s.blame("%s has a session, but the job does not say that it may", tag)
+	case sess == nil:
+		sess = &session{id: fmt.Sprintf("s%d", len(s.sessions)+1), answered: map[string]bool{}}
+		s.sessions[tag] = sess
+	}
+	s.mu.Unlock()
+	start := boulder.SubTaskStart{AttemptRef: job.Attempt.AttemptRef, SessionID: sess.id, Model: job.Attempt.Model}
+	return sess, s.report(report, start, func(b boulder.Body) bool { return b == boulder.Body(start) })
+}
+
+// send gives the session a prompt that it does not have yet.
+func (s *server) send(sess *session, p prompt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sess.answered[p.id] {
+		return
+	}
+	sess.answered[p.id] = true
+	for other := range s.prompts {
+		if other.ref == p.ref && other.turn == p.turn {
+			s.blame("turn %d of %v was prompted as %s and as %s", p.turn, p.ref, other.id, p.id)
+		}
+	}
+	s.prompts[p]++
+}
+
+// check fails the test for what the orchestrator did wrong.
+func (s *server) check(t *testing.T) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.wrong {
+		t.Error(w)
+	}
+	for p, n := range s.prompts {
+		if n > 1 {
+			t.Errorf("%v was sent %d times", p, n)
+		}
+	}
+	if len(s.running) > 0 {
+		t.Errorf("the run is over, and %v are at work", slices.Collect(maps.Keys(s.running)))
+	}
+}
+
+// sent is how many prompts there were in all.
+func (s *server) sent() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.prompts)
+}
+
+// judgeFunc is a Judge.
+type judgeFunc func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error)
+
+func (f judgeFunc) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+	return f(ctx, req)
+}
+
+// agrees is a judge that finds everything complete.
+func agrees(_ context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+	v := boulder.Verdict{Completed: true, Summary: "did " + req.SubTask.ID, OutputData: "output of " + req.SubTask.ID}
+	return v, boulder.Usage{Calls: 1, Input: 10}, nil
+}
+
+// plannerFunc is a Planner.
+type plannerFunc func(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error)
+
+func (f plannerFunc) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+	return f(ctx, req)
+}
+
+// rig is an orchestrator with everything around it. Its parts can be changed before the first run.
+type rig struct {
+	t      *testing.T
+	store  *memStore
+	server *server
+	cfg    orchestrator.Config
+}
+
+func newRig(t *testing.T) *rig {
+	store := newStore()
+	server := newServer(store)
+	return &rig{t: t, store: store, server: server, cfg: orchestrator.Config{
+		Project: "/project", Store: store, Runner: server, Judge: judgeFunc(agrees),
+		NewID: func() string { return "b1" },
+	}}
+}
+
+// orchestrator makes a new one, as a new process does.
+func (r *rig) orchestrator() *orchestrator.Orchestrator {
+	r.t.Helper()
+	o, err := orchestrator.New(r.cfg)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return o
+}
+
+// run runs a plan, and returns its events and its error.
+func (r *rig) run(plan boulder.Plan) ([]boulder.Event, error) {
+	r.t.Helper()
+	return r.collect(r.orchestrator().Run(r.t.Context(), orchestrator.Request{Plan: &plan}))
+}
+
+// resume goes on in a new orchestrator.
+func (r *rig) resume() ([]boulder.Event, error) {
+	r.t.Helper()
+	return r.collect(r.orchestrator().Resume(r.t.Context(), "b1", nil))
+}
+
+// collect ranges over a run, and checks what holds for every run: events are numbered and stored, an error comes last, and
+// no work is left behind.
+func (r *rig) collect(seq func(func(boulder.Event, error) bool)) (events []boulder.Event, err error) {
+	r.t.Helper()
+	for e, problem := range seq {
+		if err != nil {
+			r.t.Fatalf("after the error %v came %v, %v", err, e, problem)
+		}
+		if err = problem; err != nil {
+			continue
+		}
+		if n := len(events); n > 0 && e.Seq != events[n-1].Seq+1 {
+			r.t.Errorf("event %d follows event %d", e.Seq, events[n-1].Seq)
+		}
+		if !r.store.stored(func(b boulder.Body) bool { return b.EventType() == e.Body.EventType() }) {
+			r.t.Errorf("%s was shown before it was stored", e.Body.EventType())
+		}
+		events = append(events, e)
+	}
+	r.server.check(r.t)
+	return events, err
+}
+
+// completes fails the test unless a run came to its end with everything done.
+func (r *rig) completes(events []boulder.Event, err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	done, ok := events[len(events)-1].Body.(boulder.TaskComplete)
+	if !ok || !done.AllCompleted {
+		r.t.Fatalf("the run ended with %+v", events[len(events)-1])
+	}
+}
+
+func types(events []boulder.Event) []string {
+	var names []string
+	for _, e := range events {
+		names = append(names, e.Body.EventType())
+	}
+	return names
+}
+
+// planOf makes a plan of sub-tasks.
+func planOf(specs ...boulder.Spec) boulder.Plan {
+	for i := range specs {
+		specs[i].Subject, specs[i].Description = "Do "+specs[i].ID, "Do all of "+specs[i].ID
+	}
+	return boulder.Plan{Version: 1, Task: "the task", Goal: "the goal", SubTasks: specs}
+}
+
+func spec(id string, deps ...string) boulder.Spec { return boulder.Spec{ID: id, DependsOn: deps} }
+
+func diamond() boulder.Plan {
+	return planOf(spec("a"), spec("b", "a"), spec("c", "a"), spec("d", "b", "c"))
+}
+
+var errDisk = errors.New("disk full")
+
+// until blocks like a long turn: until release is closed, or ctx ends it.
+func until(release <-chan struct{}) func(context.Context, boulder.Job) (boulder.Evidence, error) {
+	return func(ctx context.Context, _ boulder.Job) (boulder.Evidence, error) {
+		select {
+		case <-release:
+			return boulder.Evidence{FinalMessage: "done"}, nil
+		case <-ctx.Done():
+			return boulder.Evidence{}, context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package orchestrator_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var asked boulder.PlanRequest
+	answer := plans(diamond())
+	r.cfg.Planner = plannerFunc(func(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+		asked = req
+		return answer(ctx, req)
+	})
+	plan, usage, err := r.orchestrator().Plan(t.Context(), boulder.PlanRequest{Task: "x"}, "abc")
+	if err != nil || plan.Seal.Base != "abc" || usage.Calls != 1 || asked.Project != "/project" || plan.Edited() {
+		t.Errorf("plan %+v, usage %+v, %v; asked for %+v", plan, usage, err, asked)
+	}
+	r.cfg.Planner = nil
+	if _, _, err := r.orchestrator().Plan(t.Context(), boulder.PlanRequest{}, ""); err == nil {
+		t.Error("no planner, no error")
+	}
+}
+
+// gated is a plan with a gate that a model wrote.
+func gated() boulder.Plan {
+	plan := planOf(spec("a"), spec("b", "a"))
+	plan.SubTasks[0].Gates = []string{"make test"}
+	return plan
+}
+
+// TestApprove: what a person answers becomes of the boulder.
+func TestApprove(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		edit  func(*boulder.Plan)
+		gates bool
+		err   error
+	}
+	tests := map[string]struct {
+		answer   *answer
+		revision int
+		edited   bool
+		gates    bool
+	}{
+		"nobody is asked":     {nil, 1, false, false},
+		"yes":                 {&answer{gates: true}, 1, false, true},
+		"yes, but not gates":  {&answer{}, 1, false, false},
+		"edit":                {&answer{gates: true, edit: func(p *boulder.Plan) { p.SubTasks[1].Description = "else" }}, 2, true, true},
+		"edit the order":      {&answer{edit: func(p *boulder.Plan) { p.SubTasks[1].DependsOn[0], p.SubTasks[1].ID = "a", "c" }}, 2, true, false},
+		"edit without a seal": {&answer{edit: func(p *boulder.Plan) { p.Goal, p.Seal = "else", nil }}, 2, true, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.cfg.Planner = plans(gated())
+			req := orchestrator.Request{Task: "the task", Base: "abc"}
+			if a := test.answer; a != nil {
+				req.Approve = func(_ context.Context, p *boulder.Plan) (*boulder.Plan, bool, error) {
+					if a.edit != nil {
+						a.edit(p)
+					}
+					return p, a.gates, a.err
+				}
+			}
+			r.completes(r.collect(r.orchestrator().Run(t.Context(), req)))
+			head, subTasks := r.store.load(t)
+			rev := mustDecode[boulder.PlanRevision](r.store.revision[head.Revision])
+			if head.Revision != test.revision || rev.Edited != test.edited {
+				t.Errorf("revision %d, edited %v", head.Revision, rev.Edited)
+			}
+			if a := subTasks["a"]; (len(a.Gates) == 1) != test.gates || (len(a.GateHints) == 1) == test.gates {
+				t.Errorf("gates %q, hints %q", a.Gates, a.GateHints)
+			}
+			// What was proposed is kept as it was proposed, whatever became of it.
+			proposed := mustDecode[boulder.PlanRevision](r.store.revision[1])
+			if proposed.Edited || proposed.Plan.Edited() || proposed.Plan.Seal.Base != "abc" {
+				t.Errorf("revision 1 is not what was proposed: %+v", proposed)
+			}
+			if head.Usage.Calls != 3 {
+				t.Errorf("%d model calls, want the plan's and two judgements", head.Usage.Calls)
+			}
+		})
+	}
+}
+
+func TestDeclined(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.cfg.Planner = plans(gated())
+	approve := func(context.Context, *boulder.Plan) (*boulder.Plan, bool, error) {
+		return nil, false, orchestrator.ErrDeclined
+	}
+	_, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Task: "t", Approve: approve}))
+	if head, _ := r.store.load(t); !errors.Is(err, orchestrator.ErrDeclined) || head.Status != boulder.Cancelled {
+		t.Errorf("got %v, and the boulder is %s", err, head.Status)
+	}
+	if _, err := r.resume(); !errors.Is(err, orchestrator.ErrFinished) {
+		t.Errorf("a declined boulder is resumed: %v", err)
+	}
+}
+
+// TestApprovalIsAskedAgain: a boulder that waits for approval survives whatever cut the question off.
+func TestApprovalIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		answer func(o *orchestrator.Orchestrator, ctx context.Context) error
+		want   error
+	}{
+		"terminal gone": {func(*orchestrator.Orchestrator, context.Context) error { return errSignal }, errSignal},
+		"stop": {func(o *orchestrator.Orchestrator, ctx context.Context) error {
+			o.Stop()
+			<-ctx.Done() // a person who does not answer
+			return ctx.Err()
+		}, orchestrator.ErrStopped},
+		"no answer at all": {func(*orchestrator.Orchestrator, context.Context) error { return nil }, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.cfg.Planner = plans(gated())
+			o := r.orchestrator()
+			req := orchestrator.Request{Task: "t", Approve: func(
+				ctx context.Context, _ *boulder.Plan,
+			) (*boulder.Plan, bool, error) {
+				return nil, false, test.answer(o, ctx)
+			}}
+			_, err := r.collect(o.Run(t.Context(), req))
+			if err == nil || (test.want != nil && !errors.Is(err, test.want)) {
+				t.Fatalf("got %v", err)
+			}
+			if head, _ := r.store.load(t); head.Status != boulder.Paused || head.Reason != err.Error() {
+				t.Errorf("the boulder is %s because %q", head.Status, head.Reason)
+			}
+			r.cfg.Planner = nil // the plan is stored: nobody has to make it again
+			var seen boulder.Plan
+			approve := func(_ context.Context, p *boulder.Plan) (*boulder.Plan, bool, error) {
+				seen = p.Clone()
+				return p, true, nil
+			}
+			r.completes(r.collect(r.orchestrator().Resume(t.Context(), "b1", approve)))
+			want := gated()
+			seen.Seal = nil
+			if d := cmp.Diff(want, seen); d != "" {
+				t.Errorf("the plan that was shown again (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// TestPlannerFails: the boulder is paused with the reason, what the call cost is on record, and a resume plans again.
+func TestPlannerFails(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		err  error
+		want string
+	}{
+		"fatal":   {errors.Join(errors.New("no key: set OPENAI_API_KEY"), boulder.ErrFatal), "OPENAI_API_KEY"},
+		"trouble": {errors.Join(errors.New("503"), boulder.ErrTrouble), "503"},
+		"nothing": {nil, "neither a plan nor an error"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.cfg.Planner = plannerFunc(func(context.Context, boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+				return nil, boulder.Usage{Calls: 2}, test.err
+			})
+			_, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Task: "t"}))
+			if err == nil || !strings.Contains(err.Error(), test.want) || (test.err != nil && !errors.Is(err, test.err)) {
+				t.Fatalf("got %v", err)
+			}
+			head, _ := r.store.load(t)
+			if head.Status != boulder.Paused || head.Usage.Calls != 2 || !strings.Contains(head.Reason, test.want) {
+				t.Errorf("the boulder is %s because %q, and cost %+v", head.Status, head.Reason, head.Usage)
+			}
+			r.cfg.Planner = plans(diamond())
+			r.completes(r.resume())
+		})
+	}
+}
+
+// TestStopWhilePlanning: the call is cut short; a plan that comes all the same is paid for, and kept.
+func TestStopWhilePlanning(t *testing.T) {
+	t.Parallel()
+	for name, honours := range map[string]bool{"planner gives up": true, "planner answers": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			var o *orchestrator.Orchestrator
+			calls := 0
+			r.cfg.Planner = plannerFunc(func(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+				if calls++; calls > 1 {
+					return plans(diamond())(ctx, req)
+				}
+				o.Stop()
+				<-ctx.Done()
+				if honours {
+					return nil, boulder.Usage{}, ctx.Err()
+				}
+				return plans(diamond())(ctx, req)
+			})
+			o = r.orchestrator()
+			_, err := r.collect(o.Run(t.Context(), orchestrator.Request{Task: "t"}))
+			head, _ := r.store.load(t)
+			if !errors.Is(err, orchestrator.ErrStopped) || head.Status != boulder.Paused {
+				t.Fatalf("got %v, and the boulder is %s", err, head.Status)
+			}
+			r.completes(r.resume())
+			if want := map[bool]int{true: 2, false: 1}[honours]; calls != want {
+				t.Errorf("%d planning calls, want %d", calls, want)
+			}
+		})
+	}
+}
+
+// TestPlanFile: a given plan runs as it is written, and an edited one is recorded as such.
+func TestPlanFile(t *testing.T) {
+	t.Parallel()
+	sealed, edited := gated(), gated()
+	sealed.Seal = &boulder.Seal{Hash: sealed.Hash(), Origin: boulder.OriginModel}
+	edited.Seal = sealed.Seal
+	edited.SubTasks[0].Subject = "Something else"
+	for name, test := range map[string]struct {
+		plan   boulder.Plan
+		origin boulder.Origin
+		edited bool
+	}{
+		"as planned": {sealed, boulder.OriginModel, false},
+		"edited":     {edited, boulder.OriginModel, true},
+		"by hand":    {gated(), boulder.OriginHand, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			events, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{
+				Plan: &test.plan, GatesApproved: true, Model: "p/m",
+			}))
+			r.completes(events, err)
+			d := events[2].Body.(boulder.Decomposed)
+			if d.Edited != test.edited || d.Origin != test.origin || d.Revision != 1 || d.SubTasks[0].Model != "p/m" {
+				t.Errorf("decomposed: %+v", d)
+			}
+			_, subTasks := r.store.load(t)
+			if a := subTasks["a"]; a.Model != "p/m" || len(a.Gates) != 1 || a.Subject != test.plan.SubTasks[0].Subject {
+				t.Errorf("sub-task a: %+v", a)
+			}
+		})
+	}
+}

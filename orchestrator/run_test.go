@@ -1,0 +1,363 @@
+package orchestrator_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+func TestEventOrder(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.server.turn = func(context.Context, boulder.Job) (boulder.Evidence, error) {
+		return boulder.Evidence{
+			Gates: []boulder.Gate{{Command: "make"}}, Usage: boulder.Usage{Calls: 3, Output: 7},
+		}, nil
+	}
+	events, err := r.run(planOf(spec("a"), spec("b", "a")))
+	r.completes(events, err)
+	one := []string{
+		"attempt-starting", "subtask-start", "turn-sent", "turn-ended", "gate", "usage", "usage", "judged", "subtask-done",
+	}
+	want := slices.Concat([]string{"created", "planned", "decomposed"}, one, one, []string{"status", "task-complete"})
+	if d := cmp.Diff(want, types(events)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	head, subTasks := r.store.load(t)
+	if want := (boulder.Usage{Calls: 8, Input: 20, Output: 14}); head.Usage != want {
+		t.Errorf("usage of the boulder is %+v, want %+v", head.Usage, want)
+	}
+	if got := subTasks["a"]; got.Output != "output of a" || got.Summary != "did a" || got.Status != boulder.SubTaskCompleted {
+		t.Errorf("sub-task a: %+v", got)
+	}
+	if r.store.events[len(r.store.events)-1].Body.(boulder.TaskComplete).Usage != head.Usage {
+		t.Error("the last event does not have the usage of the boulder")
+	}
+}
+
+// TestHandsOn: what a sub-task found out is in the brief of its dependents.
+func TestHandsOn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	briefs := map[string]string{}
+	var mu sync.Mutex
+	r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		briefs[job.SubTask.ID] = job.Turn.Prompt
+		return boulder.Evidence{}, nil
+	}
+	r.completes(r.run(diamond()))
+	if !strings.Contains(briefs["d"], "output of b") || !strings.Contains(briefs["d"], "output of c") {
+		t.Errorf("the brief of d lacks what it depends on:\n%s", briefs["d"])
+	}
+	if strings.Contains(briefs["b"], "output of c") {
+		t.Errorf("the brief of b has what it does not depend on:\n%s", briefs["b"])
+	}
+}
+
+// TestOverlap: two sub-tasks that need each other to be at work at once come to an end; what depends on them waits.
+func TestOverlap(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var both sync.WaitGroup
+	both.Add(2)
+	alone := map[string]bool{}
+	var mu sync.Mutex
+	r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
+		if job.SubTask.ID == "b" || job.SubTask.ID == "c" {
+			both.Done()
+			both.Wait()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		alone[job.SubTask.ID] = job.Alone()
+		return boulder.Evidence{}, nil
+	}
+	events, err := r.run(diamond())
+	r.completes(events, err)
+	if r.server.most != 2 {
+		t.Errorf("%d turns ran at once, want 2", r.server.most)
+	}
+	if d := cmp.Diff(map[string]bool{"a": true, "b": false, "c": false, "d": true}, alone); d != "" {
+		t.Errorf("who was alone (-want +got):\n%s", d)
+	}
+	var order []string
+	for _, e := range events {
+		switch b := e.Body.(type) {
+		case boulder.Starting:
+			order = append(order, "start "+b.SubTaskID)
+		case boulder.SubTaskDone:
+			order = append(order, "done "+b.SubTaskID)
+		}
+	}
+	if i := slices.Index(order, "start d"); i < slices.Index(order, "done b") || i < slices.Index(order, "done c") {
+		t.Errorf("d did not wait for b and c: %v", order)
+	}
+}
+
+func TestLimitsHold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	limits := orchestrator.DefaultLimits()
+	limits.Global = 2
+	r.cfg.Limits = &limits
+	r.completes(r.run(planOf(spec("a"), spec("b"), spec("c"), spec("d"), spec("e"))))
+	if r.server.most > 2 {
+		t.Errorf("%d turns ran at once, and 2 are allowed", r.server.most)
+	}
+}
+
+// TestContinueRetryFail: the judge's verdicts lead to a continuation in the same session, a fresh session, and the end.
+func TestContinueRetryFail(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+		if req.SubTask.ID == "bad" {
+			v := boulder.Verdict{Summary: "tests are red", IsStuck: req.Turn.Number == 2, StuckReason: "same diff"}
+			return v, boulder.Usage{}, nil
+		}
+		return agrees(ctx, req)
+	})
+	events, err := r.run(planOf(spec("bad"), spec("good"), spec("behind", "bad")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := events[len(events)-1].Body.(boulder.TaskComplete)
+	if end.Status != boulder.Partial || end.AllCompleted {
+		t.Errorf("the boulder is %s", end.Status)
+	}
+	for _, text := range []string{"1 of 3", "stuck: same diff", `depends on "bad", which failed`} {
+		if !strings.Contains(end.Summary, text) {
+			t.Errorf("the summary does not say %q:\n%s", text, end.Summary)
+		}
+	}
+	_, subTasks := r.store.load(t)
+	bad, behind := subTasks["bad"], subTasks["behind"]
+	if bad.Status != boulder.SubTaskFailed || bad.Tries != 3 || bad.Attempts != 3 || len(bad.Failures) != 2 {
+		t.Errorf("the bad one: %s after %d tries, digests %q", bad.Status, bad.Tries, bad.Failures)
+	}
+	if behind.Status != boulder.SubTaskBlocked || behind.Attempts != 0 {
+		t.Errorf("the one behind it: %s after %d attempts", behind.Status, behind.Attempts)
+	}
+	if got := r.server.sent(); got != 3*2+1 {
+		t.Errorf("%d prompts, want 3 attempts of 2 turns and one of 1", got)
+	}
+	if got := len(r.server.sessions); got != 3+1 {
+		t.Errorf("%d sessions, want one for each attempt", got)
+	}
+}
+
+// TestRemainingIsAList: people read --json with tools that expect a list where one is documented.
+func TestRemainingIsAList(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+		v, u, err := agrees(ctx, req)
+		v.Completed = req.Turn.Number == 2
+		return v, u, err
+	})
+	events, err := r.run(planOf(spec("a")))
+	r.completes(events, err)
+	for _, e := range events {
+		line := string(mustEncode(e))
+		if strings.Contains(line, `"remaining":null`) || strings.Contains(line, `"depends_on":null`) {
+			t.Errorf("null instead of a list: %s", line)
+		}
+	}
+}
+
+// TestTroubleBacksOff: faults of the infrastructure wait 0.5 s, then 1 s, up to a quarter more, and are no attempts.
+func TestTroubleBacksOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var at []time.Time
+		r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
+			if at = append(at, time.Now()); len(at) < 3 {
+				return boulder.Evidence{}, errors.Join(errors.New("connection refused"), boulder.ErrTrouble)
+			}
+			if !job.Recovered {
+				t.Error("the job does not say that it was at work before")
+			}
+			return boulder.Evidence{}, nil
+		}
+		r.completes(r.run(planOf(spec("a"))))
+		for i, least := range []time.Duration{500 * time.Millisecond, time.Second} {
+			if got := at[i+1].Sub(at[i]); got < least || got > least+least/4 {
+				t.Errorf("wait %d took %s, want %s and up to a quarter more", i+1, got, least)
+			}
+		}
+		if _, subTasks := r.store.load(t); subTasks["a"].Tries != 1 || subTasks["a"].Attempts != 1 {
+			t.Errorf("trouble counted as an attempt: %+v", subTasks["a"])
+		}
+	})
+}
+
+func TestTroubleGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.cfg.Judge = judgeFunc(func(context.Context, boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+			return boulder.Verdict{}, boulder.Usage{Calls: 1}, errors.Join(errors.New("503"), boulder.ErrTrouble)
+		})
+		_, err := r.run(planOf(spec("a")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, subTasks := r.store.load(t)
+		if head.Status != boulder.Failed || !strings.Contains(subTasks["a"].Reason, "3 faults in a row") {
+			t.Errorf("the boulder is %s because %s", head.Status, subTasks["a"].Reason)
+		}
+		if head.Usage.Calls != 3 || r.server.sent() != 1 {
+			t.Errorf("%d calls of the judge and %d prompts, want 3 and 1", head.Usage.Calls, r.server.sent())
+		}
+	})
+}
+
+func TestLostSession(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
+		if job.Attempt.AttemptRef.Attempt == 1 {
+			return boulder.Evidence{}, boulder.ErrSessionLost
+		}
+		return boulder.Evidence{}, nil
+	}
+	r.completes(r.run(planOf(spec("a"))))
+	_, subTasks := r.store.load(t)
+	if a := subTasks["a"]; a.Attempts != 2 || a.Tries != 1 || len(a.Failures) != 0 {
+		t.Errorf("%d attempts, %d tries, digests %q: a lost session is no try and no failure", a.Attempts, a.Tries, a.Failures)
+	}
+}
+
+// TestWorkerEnds: whatever a runner does, exactly one result comes of it, and the attempt is tried again.
+func TestWorkerEnds(t *testing.T) {
+	t.Parallel()
+	for name, misbehave := range map[string]func(){
+		"panics":             func() { panic("boom") },
+		"ends its goroutine": runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
+				if job.Attempt.AttemptRef.Attempt == 1 {
+					misbehave()
+				}
+				return boulder.Evidence{}, nil
+			}
+			events, err := r.run(planOf(spec("a"), spec("b", "a")))
+			r.completes(events, err)
+			i := slices.IndexFunc(events, func(e boulder.Event) bool { return e.Body.EventType() == "retry" })
+			if i < 0 || !strings.Contains(events[i].Body.(boulder.Retry).Reason, "internal error") {
+				t.Errorf("no retry says what happened: %v", types(events))
+			}
+		})
+	}
+}
+
+// TestRunnerMustNotDecide: reports that the contract does not have are refused, and change nothing.
+func TestRunnerMustNotDecide(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var late func(boulder.Body) error
+	r.cfg.Runner = runnerFunc(func(
+		_ context.Context, job boulder.Job, report func(boulder.Body) error,
+	) (boulder.Evidence, error) {
+		ref, other := job.Attempt.AttemptRef, boulder.AttemptRef{SubTaskID: "b", Attempt: 1}
+		if ref.SubTaskID == "b" {
+			progress := boulder.SubTaskProgress{AttemptRef: boulder.AttemptRef{SubTaskID: "a", Attempt: 1}}
+			if err := late(progress); !errors.Is(err, boulder.ErrRefused) {
+				t.Errorf("a report after the end: %v", err)
+			}
+			return boulder.Evidence{}, nil
+		}
+		late = report
+		for _, b := range []boulder.Body{
+			nil,
+			boulder.SubTaskDone{
+				AttemptRef: ref, Completed: true, Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted,
+			},
+			boulder.StatusChanged{Status: boulder.Paused},
+			boulder.SubTaskStart{AttemptRef: other, SessionID: "s"},
+			&boulder.SubTaskStart{AttemptRef: ref, SessionID: "s"},
+			boulder.TurnSent{AttemptRef: ref, Turn: 2, MessageID: "m"},
+		} {
+			if err := report(b); !errors.Is(err, boulder.ErrRefused) {
+				t.Errorf("%T: got %v, want a refusal", b, err)
+			}
+		}
+		return boulder.Evidence{}, nil
+	})
+	r.completes(r.run(planOf(spec("a"), spec("b", "a"))))
+}
+
+type runnerFunc func(context.Context, boulder.Job, func(boulder.Body) error) (boulder.Evidence, error)
+
+func (f runnerFunc) Run(
+	ctx context.Context, job boulder.Job, report func(boulder.Body) error,
+) (boulder.Evidence, error) {
+	return f(ctx, job, report)
+}
+
+// TestForbiddenModel: a limit of 0 is a clear error at once, not a run that waits for ever; with other limits it goes on.
+func TestForbiddenModel(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	limits := orchestrator.DefaultLimits()
+	limits.Models = []orchestrator.ModelLimit{{Pattern: "*opus*", Limit: 0}}
+	r.cfg.Limits = &limits
+	plan := planOf(spec("a"), spec("b", "a"))
+	plan.SubTasks[1].Model = "p/opus"
+	_, err := r.run(plan)
+	if !errors.Is(err, boulder.ErrFatal) || !strings.Contains(err.Error(), "no slots of p/opus are allowed") {
+		t.Fatalf("got %v", err)
+	}
+	head, _ := r.store.load(t)
+	if head.Status != boulder.Paused || !strings.Contains(head.Reason, "p/opus") || r.server.calls != 0 {
+		t.Errorf("the boulder is %s because %q, after %d turns", head.Status, head.Reason, r.server.calls)
+	}
+	r.cfg.Limits = nil
+	r.completes(r.resume())
+}
+
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	none := orchestrator.DefaultLimits()
+	none.Global = 0
+	for want, spoil := range map[string]func(*orchestrator.Config){
+		"Project is empty":  func(c *orchestrator.Config) { c.Project = "" },
+		"Store is nil":      func(c *orchestrator.Config) { c.Store = nil },
+		"Judge is nil":      func(c *orchestrator.Config) { c.Judge = nil },
+		"Runner is nil":     func(c *orchestrator.Config) { c.Runner = nil },
+		"limit global is 0": func(c *orchestrator.Config) { c.Limits = &none },
+	} {
+		cfg := newRig(t).cfg
+		spoil(&cfg)
+		if _, err := orchestrator.New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+// TestBadPlan: a plan that cannot run is refused before anything is stored.
+func TestBadPlan(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	_, err := r.run(planOf(spec("a", "b"), spec("b", "a")))
+	if !errors.Is(err, boulder.ErrRefused) || !strings.Contains(err.Error(), "cycle") || r.store.commits != 0 {
+		t.Errorf("got %v after %d commits", err, r.store.commits)
+	}
+}

@@ -1,0 +1,276 @@
+package orchestrator_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// TestStop: turns that run may end, their evidence is stored, nothing else begins; a resume judges that evidence and goes
+// on without another prompt.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	release := make(chan struct{})
+	r.server.turn = until(release)
+	judged := 0
+	r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+		judged++
+		return agrees(ctx, req)
+	})
+	o := r.orchestrator()
+	plan := planOf(spec("a"), spec("b", "a"))
+	var events []boulder.Event
+	var err error
+	for e, problem := range o.Run(t.Context(), orchestrator.Request{Plan: &plan}) {
+		if events, err = append(events, e), problem; err == nil && e.Body.EventType() == "turn-sent" {
+			o.Stop()
+			o.Stop()
+			close(release)
+		}
+	}
+	r.server.check(t)
+	if !errors.Is(err, orchestrator.ErrStopped) {
+		t.Fatalf("got %v", err)
+	}
+	head, _ := r.store.load(t)
+	ended := slices.ContainsFunc(r.store.events, func(e boulder.Event) bool { return e.Body.EventType() == "turn-ended" })
+	if head.Status != boulder.Paused || !ended || judged != 0 || r.server.calls != 1 {
+		t.Errorf("the boulder is %s, the turn ended: %v, %d judgements, %d turns", head.Status, ended, judged, r.server.calls)
+	}
+	r.completes(r.resume())
+	if r.server.sent() != 2 || judged != 2 {
+		t.Errorf("%d prompts and %d judgements for two sub-tasks", r.server.sent(), judged)
+	}
+}
+
+// TestStopGrace: a turn that does not end by itself is aborted after the grace, and is no used-up try.
+func TestStopGrace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.server.turn = until(nil)
+		r.cfg.StopGrace = 3 * time.Minute
+		o := r.orchestrator()
+		plan := planOf(spec("a"))
+		var err error
+		var stopped time.Time
+		for e, problem := range o.Run(t.Context(), orchestrator.Request{Plan: &plan}) {
+			if err = problem; err == nil && e.Body.EventType() == "turn-sent" {
+				stopped = time.Now()
+				o.Stop()
+			}
+		}
+		if took := time.Since(stopped); took != 3*time.Minute || !errors.Is(err, orchestrator.ErrStopped) {
+			t.Errorf("the run ended with %v after %s", err, took)
+		}
+		r.server.turn = nil
+		r.completes(r.resume())
+		if _, subTasks := r.store.load(t); subTasks["a"].Attempts != 1 || r.server.sent() != 1 {
+			t.Errorf("%d attempts, %d prompts after the abort, want the one of before",
+				subTasks["a"].Attempts, r.server.sent())
+		}
+	})
+}
+
+// TestStopBeforeTheRun: an orchestrator that was stopped starts nothing, and loses nothing.
+func TestStopBeforeTheRun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	o := r.orchestrator()
+	o.Stop()
+	plan := planOf(spec("a"))
+	_, err := r.collect(o.Run(t.Context(), orchestrator.Request{Plan: &plan}))
+	if !errors.Is(err, orchestrator.ErrStopped) || r.server.calls != 0 {
+		t.Errorf("got %v after %d turns", err, r.server.calls)
+	}
+	r.completes(r.resume())
+}
+
+var errSignal = errors.New("second interrupt")
+
+// TestCancel: the turns are aborted with the cause, the boulder is paused, and a resume does not prompt again.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var cause error
+	r.server.turn = func(ctx context.Context, job boulder.Job) (boulder.Evidence, error) {
+		_, cause = until(nil)(ctx, job)
+		return boulder.Evidence{}, cause
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	plan := planOf(spec("a"))
+	var err error
+	for e, problem := range r.orchestrator().Run(ctx, orchestrator.Request{Plan: &plan}) {
+		if err = problem; err == nil && e.Body.EventType() == "turn-sent" {
+			cancel(errSignal)
+		}
+	}
+	if !errors.Is(err, errSignal) || !errors.Is(cause, errSignal) {
+		t.Errorf("the run ended with %v, the turn with %v", err, cause)
+	}
+	head, subTasks := r.store.load(t)
+	if head.Status != boulder.Paused || subTasks["a"].Tries != 0 {
+		t.Errorf("the boulder is %s, and a has %d tries", head.Status, subTasks["a"].Tries)
+	}
+	r.server.turn = nil
+	r.completes(r.resume())
+	if r.server.sent() != 1 {
+		t.Errorf("%d prompts", r.server.sent())
+	}
+}
+
+// TestBreak leaves the loop at every event of a run; the boulder is resumable each time.
+func TestBreak(t *testing.T) {
+	t.Parallel()
+	for at, whole := 0, false; !whole; at++ {
+		r := newRig(t)
+		r.cfg.Planner = plans(diamond())
+		whole = true
+		n := 0
+		for range r.orchestrator().Run(t.Context(), orchestrator.Request{Task: "the task"}) {
+			if n++; n > at {
+				whole = false
+				break
+			}
+		}
+		r.server.check(t)
+		if !whole {
+			events, err := r.resume()
+			if errors.Is(err, orchestrator.ErrFinished) {
+				continue
+			}
+			r.completes(events, err)
+		}
+		if r.server.sent() != 4 {
+			t.Errorf("left at event %d: %d prompts for 4 sub-tasks", at, r.server.sent())
+		}
+	}
+}
+
+// TestBreakBeforeApproval: nobody is asked about a plan after the events are not read any more.
+func TestBreakBeforeApproval(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.cfg.Planner = plans(diamond())
+	asked := false
+	approve := func(_ context.Context, p *boulder.Plan) (*boulder.Plan, bool, error) {
+		asked = true
+		return p, false, nil
+	}
+	req := orchestrator.Request{Task: "the task", Approve: approve}
+	for e := range r.orchestrator().Run(t.Context(), req) {
+		if e.Body.EventType() == "planned" {
+			break
+		}
+	}
+	if asked {
+		t.Error("a person was asked about a plan of an abandoned run")
+	}
+	r.completes(r.resume())
+}
+
+// TestLoopBodyLeaves: also a panic and a Goexit (t.Fatal) in the consumer's loop end the work.
+func TestLoopBodyLeaves(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(){
+		"panic":  func() { panic("boom") },
+		"goexit": runtime.Goexit,
+	} {
+		r := newRig(t)
+		r.server.turn = until(nil)
+		o := r.orchestrator()
+		plan := planOf(spec("a"))
+		var consumer sync.WaitGroup
+		consumer.Go(func() {
+			defer func() { _ = recover() }()
+			for e := range o.Run(t.Context(), orchestrator.Request{Plan: &plan}) {
+				if e.Body.EventType() == "turn-sent" {
+					leave()
+				}
+			}
+		})
+		consumer.Wait()
+		r.server.check(t) // reports turns that are still at work
+		if r.server.calls != 1 {
+			t.Errorf("%s: %d turns were at work, want 1", name, r.server.calls)
+		}
+		r.server.turn = nil
+		r.completes(r.resume())
+	}
+}
+
+// TestFatal: a wrong key pauses the boulder with the reason and aborts the other turns; a resume goes on.
+func TestFatal(t *testing.T) {
+	t.Parallel()
+	wrongKey := errors.Join(errors.New("wrong key"), boulder.ErrFatal)
+	for name, spoil := range map[string]func(*rig){
+		"runner": func(r *rig) {
+			r.server.turn = func(ctx context.Context, job boulder.Job) (boulder.Evidence, error) {
+				if job.SubTask.ID == "a" {
+					return boulder.Evidence{}, wrongKey
+				}
+				return until(nil)(ctx, job)
+			}
+		},
+		"judge": func(r *rig) {
+			r.cfg.Judge = judgeFunc(func(context.Context, boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+				return boulder.Verdict{}, boulder.Usage{}, wrongKey
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			spoil(r)
+			_, err := r.run(planOf(spec("a"), spec("b")))
+			if !errors.Is(err, boulder.ErrFatal) {
+				t.Fatalf("got %v", err)
+			}
+			head, subTasks := r.store.load(t)
+			if head.Status != boulder.Paused || head.Reason != wrongKey.Error() || subTasks["a"].Tries != 0 {
+				t.Errorf("the boulder is %s because %q; a has %d tries", head.Status, head.Reason, subTasks["a"].Tries)
+			}
+			r.server.turn, r.cfg.Judge = nil, judgeFunc(agrees)
+			r.completes(r.resume())
+			if r.server.sent() != 2 {
+				t.Errorf("%d prompts for two sub-tasks", r.server.sent())
+			}
+		})
+	}
+}
+
+func TestResumeRefuses(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	if _, err := r.resume(); !errors.Is(err, boulder.ErrNotFound) {
+		t.Errorf("unknown boulder: %v", err)
+	}
+	r.completes(r.run(planOf(spec("a"))))
+	if _, err := r.resume(); !errors.Is(err, orchestrator.ErrFinished) {
+		t.Errorf("finished boulder: %v", err)
+	}
+	other := newRig(t)
+	if _, err := other.run(planOf(spec("a", "a"))); err == nil {
+		t.Fatal("a sub-task that waits for itself runs")
+	}
+	stopped := other.orchestrator()
+	stopped.Stop()
+	plan := planOf(spec("a"))
+	if _, err := other.collect(stopped.Run(t.Context(), orchestrator.Request{Plan: &plan})); err == nil {
+		t.Fatal("a stopped orchestrator runs")
+	}
+	other.cfg.Project = "/elsewhere"
+	if _, err := other.resume(); err == nil || errors.Is(err, orchestrator.ErrStopped) {
+		t.Errorf("another project: %v", err)
+	}
+}

@@ -1,0 +1,232 @@
+package taskledger
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/dag"
+	"github.com/bouldermgr/manager/providers"
+)
+
+// maxID is the length of a sub-task's id in bytes: ids become parts of file names and titles.
+const maxID = 64
+
+// finding is one thing that is wrong in a plan, wherever the plan comes from.
+type finding struct {
+	place
+	what, do string
+}
+
+// check gives everything that is wrong in a plan to which [fill] has been applied, in the file's words.
+func check(p *boulder.Plan) []finding {
+	var all []finding
+	for _, one := range []func(*boulder.Plan) []finding{
+		checkVersion, checkSubTasks, checkIDs, checkTexts, checkLists, checkGraph, checkModels, checkWords,
+	} {
+		all = append(all, one(p)...)
+	}
+	return all
+}
+
+// whole is the place of the plan itself.
+func whole(field string) place { return place{wholePlan, field, wholeField} }
+
+// name is how messages call a sub-task.
+func name(p *boulder.Plan, i int) string {
+	if id := p.SubTasks[i].ID; id != "" {
+		return fmt.Sprintf("sub-task %q", id)
+	}
+	return fmt.Sprintf("sub-task %d", i+1)
+}
+
+func checkVersion(p *boulder.Plan) []finding {
+	if p.Version == boulder.PlanVersion {
+		return nil
+	}
+	return []finding{{
+		whole("version"), fmt.Sprintf("this plan has version %d, this manager reads version %d", p.Version, boulder.PlanVersion),
+		"install a newer manager, or plan again with this one",
+	}}
+}
+
+func checkSubTasks(p *boulder.Plan) []finding {
+	if len(p.SubTasks) > 0 {
+		return nil
+	}
+	return []finding{{whole("sub_tasks"), "the plan has no sub-tasks", "add at least one under sub_tasks, with a description"}}
+}
+
+func checkIDs(p *boulder.Plan) []finding {
+	var all []finding
+	for i, s := range p.SubTasks {
+		at := place{i, "id", wholeField}
+		switch {
+		case len(s.ID) > maxID:
+			all = append(all, finding{
+				at, fmt.Sprintf("the id %q is longer than %d characters", clip(s.ID, 30), maxID), "choose a shorter one",
+			})
+		case !isID(s.ID):
+			all = append(all, finding{
+				at, fmt.Sprintf("%q cannot be an id", s.ID), "use letters (a-z, A-Z), digits, - and _",
+			})
+		}
+	}
+	return all
+}
+
+func isID(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !idRune(r) })
+}
+
+func idRune(r rune) bool {
+	return r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+}
+
+func checkTexts(p *boulder.Plan) []finding {
+	var all []finding
+	oneLine := func(at place, value string) {
+		if strings.ContainsAny(value, "\n\r") {
+			all = append(all, finding{at, at.field + " has more than one line", "shorten it; details belong into the description"})
+		}
+	}
+	if blank(p.Task) {
+		all = append(all, finding{whole("task"), "the task is missing", "say under task what the whole is for"})
+	}
+	oneLine(whole("goal"), p.Goal)
+	for i, s := range p.SubTasks {
+		if blank(s.Description) {
+			all = append(all, finding{
+				place{i, "description", wholeField}, name(p, i) + " has no description", "say under description what is to be done",
+			})
+		}
+		oneLine(place{i, "subject", wholeField}, s.Subject)
+		oneLine(place{i, "active_form", wholeField}, s.ActiveForm)
+		oneLine(place{i, "agent", wholeField}, s.Agent)
+	}
+	return all
+}
+
+func blank(s string) bool { return strings.TrimSpace(s) == "" }
+
+func checkLists(p *boulder.Plan) []finding {
+	var all []finding
+	notBlank := func(task int, field string, items []string) {
+		for i, item := range items {
+			if blank(item) {
+				all = append(all, finding{place{task, field, i}, "an entry of " + field + " is empty", "write something, or remove it"})
+			}
+		}
+	}
+	notBlank(wholePlan, "constraints", p.Constraints)
+	notBlank(wholePlan, "given", p.Facts.Given)
+	notBlank(wholePlan, "to_find", p.Facts.ToFind)
+	notBlank(wholePlan, "guesses", p.Facts.Guesses)
+	for i, s := range p.SubTasks {
+		notBlank(i, "success_criteria", s.SuccessCriteria)
+		notBlank(i, "gates", s.Gates)
+		notBlank(i, "outputs", s.Outputs)
+	}
+	return all
+}
+
+func checkGraph(p *boulder.Plan) []finding {
+	var all []finding
+	for _, f := range dag.Check(graph(p)) {
+		s := p.SubTasks[f.Node]
+		who, at := name(p, f.Node), place{f.Node, "depends_on", f.Edge}
+		switch f.Kind {
+		case dag.Duplicate:
+			all = append(all, finding{
+				place{f.Node, "id", wholeField}, fmt.Sprintf("the id %q is taken by an earlier sub-task", s.ID), "give each its own",
+			})
+		case dag.Self:
+			all = append(all, finding{at, who + " depends on itself", "remove it from depends_on"})
+		case dag.Repeated:
+			all = append(all, finding{at, fmt.Sprintf("%s names %q twice", who, s.DependsOn[f.Edge]), "remove one from depends_on"})
+		case dag.Unknown:
+			all = append(all, finding{
+				at, fmt.Sprintf("%s depends on %q, which is not in the plan", who, clip(s.DependsOn[f.Edge], maxID)),
+				"add it or remove it from depends_on" + maybe(s.DependsOn[f.Edge], p),
+			})
+		case dag.Cycle:
+			all = append(all, finding{
+				at, "the sub-tasks depend on each other in a circle: " + shorten(f), "remove one of these dependencies",
+			})
+		}
+	}
+	return all
+}
+
+// graph is the plan's dependencies.
+func graph(p *boulder.Plan) []dag.Node[string] {
+	nodes := make([]dag.Node[string], len(p.SubTasks))
+	for i, s := range p.SubTasks {
+		nodes[i] = dag.Node[string]{ID: s.ID, DependsOn: s.DependsOn}
+	}
+	return nodes
+}
+
+// shorten keeps the path of a long circle readable.
+func shorten(f dag.Fault[string]) string {
+	const shown = 12
+	if len(f.Path) > shown {
+		head := dag.Fault[string]{Path: f.Path[:shown-2]}
+		return fmt.Sprintf("%s → … → %s (%d sub-tasks)", head.PathString(), f.Path[len(f.Path)-1], len(f.Path)-1)
+	}
+	return f.PathString()
+}
+
+// maybe names the sub-task that was probably meant.
+func maybe(id string, p *boulder.Plan) string {
+	ids := make([]string, len(p.SubTasks))
+	for i, s := range p.SubTasks {
+		ids[i] = s.ID
+	}
+	if meant := closest(id, ids); meant != "" {
+		return fmt.Sprintf(" (did you mean %q?)", meant)
+	}
+	return ""
+}
+
+func checkModels(p *boulder.Plan) []finding {
+	var all []finding
+	one := func(task int, model string) {
+		if model == "" {
+			return
+		}
+		if _, err := providers.ParseModel(model); err != nil {
+			all = append(all, finding{
+				place{task, "model", wholeField}, "this is no model: " + err.Error(), "`opencode models` lists those there are",
+			})
+		}
+	}
+	one(wholePlan, p.Model)
+	for i, s := range p.SubTasks {
+		one(i, s.Model)
+	}
+	return all
+}
+
+func checkWords(p *boulder.Plan) []finding {
+	var all []finding
+	for i, s := range p.SubTasks {
+		switch s.Priority {
+		case "", boulder.High, boulder.Medium, boulder.Low:
+		default:
+			all = append(all, finding{
+				place{i, "priority", wholeField}, fmt.Sprintf("the priority %q is not known", clip(string(s.Priority), maxID)),
+				"write high, medium or low",
+			})
+		}
+		for j, word := range s.DoneWhen {
+			if word != boulder.DoneJudge && word != boulder.DoneTodos {
+				all = append(all, finding{
+					place{i, "done_when", j}, fmt.Sprintf("done_when does not know %q", clip(word, maxID)),
+					"use judge or todos; commands that must pass belong under gates",
+				})
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,138 @@
+package taskledger
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// maxSubject bounds a subject that is taken from another text, in characters.
+const maxSubject = 80
+
+// fill completes a plan with what may be left out, and gives what has several forms one, so that the same plan always has
+// the same hash.
+func fill(p *boulder.Plan) {
+	if p.Version == 0 {
+		p.Version = boulder.PlanVersion
+	}
+	for _, list := range []*[]string{&p.Constraints, &p.Facts.Given, &p.Facts.ToFind, &p.Facts.Guesses} {
+		nilIfEmpty(list)
+	}
+	number(p.SubTasks)
+	for i := range p.SubTasks {
+		fillSubTask(&p.SubTasks[i])
+	}
+	if blank(p.Task) {
+		p.Task = p.Goal
+	}
+	if blank(p.Task) {
+		p.Task = subjects(p.SubTasks)
+	}
+}
+
+func fillSubTask(s *boulder.Spec) {
+	if blank(s.Subject) {
+		s.Subject = headline(s.Description)
+	}
+	if blank(s.ActiveForm) {
+		s.ActiveForm = s.Subject
+	}
+	if len(s.SuccessCriteria) == 0 && s.Subject != "" {
+		s.SuccessCriteria = []string{s.Subject}
+	}
+	for _, list := range []*[]string{&s.SuccessCriteria, &s.DependsOn, &s.Gates, &s.Outputs, &s.DoneWhen} {
+		nilIfEmpty(list)
+	}
+	if s.Budget != nil && *s.Budget == (boulder.Budget{}) {
+		s.Budget = nil
+	}
+}
+
+func nilIfEmpty(list *[]string) {
+	if len(*list) == 0 {
+		*list = nil
+	}
+}
+
+// number gives sub-tasks without an id their number in the plan, or, where that is taken, the next free one after the last.
+func number(specs []boulder.Spec) {
+	taken := make(map[string]bool, len(specs))
+	for _, s := range specs {
+		taken[s.ID] = true
+	}
+	taken[""] = true
+	var homeless []int
+	for i := range specs {
+		if specs[i].ID != "" {
+			continue
+		}
+		id := strconv.Itoa(i + 1)
+		if taken[id] {
+			homeless = append(homeless, i)
+			continue
+		}
+		specs[i].ID, taken[id] = id, true
+	}
+	next := len(specs) + 1
+	for _, i := range homeless {
+		for taken[strconv.Itoa(next)] {
+			next++
+		}
+		specs[i].ID = strconv.Itoa(next)
+		next++
+	}
+}
+
+func subjects(specs []boulder.Spec) string {
+	var all []string
+	for _, s := range specs {
+		all = append(all, s.Subject)
+		if len(all) == 5 && len(specs) > 5 {
+			all = append(all, "…")
+			break
+		}
+	}
+	return strings.Trim(strings.Join(all, "; "), "; ")
+}
+
+// headline is the first line that says something.
+func headline(text string) string {
+	for line := range strings.Lines(text) {
+		if line = strings.Join(strings.Fields(line), " "); line != "" {
+			return clip(line, maxSubject)
+		}
+	}
+	return ""
+}
+
+// clip gives at most limit characters of a text, with an ellipsis where something is missing.
+func clip(text string, limit int) string {
+	runes := []rune(text)
+	if len(runes) <= limit {
+		return text
+	}
+	return string(runes[:limit-1]) + "…"
+}
+
+// clone is a copy that shares nothing that fill or a caller may change.
+func clone(p boulder.Plan) *boulder.Plan {
+	for _, list := range []*[]string{&p.Constraints, &p.Facts.Given, &p.Facts.ToFind, &p.Facts.Guesses} {
+		*list = slices.Clone(*list)
+	}
+	p.SubTasks = slices.Clone(p.SubTasks)
+	for i := range p.SubTasks {
+		s := &p.SubTasks[i]
+		for _, list := range []*[]string{&s.SuccessCriteria, &s.DependsOn, &s.Gates, &s.Outputs, &s.DoneWhen} {
+			*list = slices.Clone(*list)
+		}
+		if s.Budget != nil {
+			s.Budget = new(*s.Budget)
+		}
+	}
+	if p.Seal != nil {
+		p.Seal = new(*p.Seal)
+	}
+	return &p
+}

@@ -1,0 +1,174 @@
+package taskledger
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+const fileHeader = `# A plan of manager. Edit it as you like, then execute it with: manager run FILE
+#
+# Sub-tasks may be changed, added, removed and reordered. Only the description is indispensable. A sub-task begins when
+# those under depends_on are done; the others run side by side. gates are commands that manager runs in the project;
+# they must exit with 0 before a sub-task counts as done. Further keys of a sub-task: priority (high, medium, low), model
+# (provider/model), agent, expects_changes, empty_ok, outputs, done_when (judge, todos), budget: {attempts, time}.
+
+`
+
+const sealHeader = `# The seal says what this plan was made for. Leave it as it is: your edits above are noticed by it, recorded as yours and run
+# as written, and a plan that was made for another commit is not run by accident. Without it, the plan is taken as
+# written by hand.
+`
+
+// Format writes a plan as a file for people. What it writes, [Parse] reads as the same plan with the same hash, if the plan
+// comes from Parse, [Seal] or a [Planner]; in other plans, what may be left out is filled in. A plan that Parse would refuse is
+// an error.
+func Format(plan *boulder.Plan) ([]byte, error) {
+	p := clone(*plan)
+	fill(p)
+	if findings := check(p); len(findings) > 0 {
+		return nil, fmt.Errorf("write the plan: %s: %s", findings[0].what, findings[0].do)
+	}
+	w := &writer{}
+	w.WriteString(fileHeader)
+	w.plan(p)
+	if p.Seal != nil {
+		w.WriteString("\n")
+		w.seal(*p.Seal)
+	}
+	if w.Len() > maxFile {
+		return nil, fmt.Errorf("write the plan: it has %.1f MiB, and plan files end at %d MiB: split it",
+			float64(w.Len())/(1<<20), maxFile>>20)
+	}
+	return w.Bytes(), nil
+}
+
+// writer writes the lines of a plan file. Empty values are left out.
+type writer struct{ bytes.Buffer }
+
+func (w *writer) plan(p *boulder.Plan) {
+	w.text("", "version", strconv.Itoa(p.Version))
+	w.prose("", "task", p.Task)
+	w.prose("", "goal", p.Goal)
+	w.list("", "constraints", p.Constraints)
+	if f := p.Facts; len(f.Given)+len(f.ToFind)+len(f.Guesses) > 0 {
+		w.WriteString("facts:\n")
+		w.list("  ", "given", f.Given)
+		w.list("  ", "to_find", f.ToFind)
+		w.list("  ", "guesses", f.Guesses)
+	}
+	if p.Model != "" {
+		w.text("", "model", scalar(p.Model))
+	}
+	w.WriteString("sub_tasks:\n")
+	for i, s := range p.SubTasks {
+		if i > 0 {
+			w.WriteString("\n")
+		}
+		w.subTask(s)
+	}
+}
+
+func (w *writer) subTask(s boulder.Spec) {
+	const in = "    "
+	w.text("  - ", "id", scalar(s.ID))
+	w.prose(in, "subject", s.Subject)
+	w.prose(in, "active_form", s.ActiveForm)
+	w.prose(in, "description", s.Description)
+	w.list(in, "success_criteria", s.SuccessCriteria)
+	w.text(in, "depends_on", flow(s.DependsOn)) // also when empty: people look for it
+	w.prose(in, "priority", string(s.Priority))
+	w.prose(in, "model", s.Model)
+	w.prose(in, "agent", s.Agent)
+	w.list(in, "gates", s.Gates)
+	w.flag(in, "expects_changes", s.ExpectsChanges)
+	w.flag(in, "empty_ok", s.EmptyOK)
+	w.list(in, "outputs", s.Outputs)
+	if len(s.DoneWhen) > 0 {
+		w.text(in, "done_when", flow(s.DoneWhen))
+	}
+	if s.Budget != nil {
+		w.text(in, "budget", budget(*s.Budget))
+	}
+}
+
+func (w *writer) seal(s boulder.Seal) {
+	const in = "  "
+	w.WriteString(sealHeader + "seal:\n")
+	w.prose(in, "base", s.Base)
+	w.prose(in, "hash", s.Hash)
+	w.prose(in, "origin", string(s.Origin))
+	w.prose(in, "model", s.Model)
+	w.text(in, "created_at", s.CreatedAt.UTC().Format(time.RFC3339Nano))
+}
+
+// text writes a value that is YAML already.
+func (w *writer) text(indent, key, value string) { fmt.Fprintf(w, "%s%s: %s\n", indent, key, value) }
+
+// prose writes a text, as a block if it has several lines.
+func (w *writer) prose(indent, key, value string) {
+	switch {
+	case value == "":
+	case isBlock(value):
+		w.block(indent, key+":", value)
+	default:
+		w.text(indent, key, scalar(value))
+	}
+}
+
+func (w *writer) block(indent, head, value string) {
+	mark := "|-"
+	if body, ended := strings.CutSuffix(value, "\n"); ended {
+		mark, value = "|", body
+	}
+	fmt.Fprintf(w, "%s%s %s\n", indent, head, mark)
+	for line := range strings.SplitSeq(value, "\n") {
+		if line != "" {
+			line = indent + "  " + line
+		}
+		w.WriteString(line + "\n")
+	}
+}
+
+func (w *writer) list(indent, key string, items []string) {
+	if len(items) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "%s%s:\n", indent, key)
+	for _, item := range items {
+		if isBlock(item) {
+			w.block(indent+"  ", "-", item)
+		} else {
+			fmt.Fprintf(w, "%s  - %s\n", indent, scalar(item))
+		}
+	}
+}
+
+func (w *writer) flag(indent, key string, on bool) {
+	if on {
+		w.text(indent, key, "true")
+	}
+}
+
+func flow(items []string) string {
+	quoted := make([]string, len(items))
+	for i, item := range items {
+		quoted[i] = scalar(item)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+func budget(b boulder.Budget) string {
+	var parts []string
+	if b.Attempts != 0 {
+		parts = append(parts, "attempts: "+strconv.Itoa(b.Attempts))
+	}
+	if b.Time != 0 {
+		parts = append(parts, "time: "+time.Duration(b.Time).String())
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
