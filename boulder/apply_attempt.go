@@ -117,7 +117,6 @@ func (s *State) continuation(e *Event, b Continuation) error {
 	if o.Turn.Verdict == nil || b.Turn != o.Turn.Number+1 {
 		return fmt.Errorf("turn %d of %q cannot follow turn %d", b.Turn, b.SubTaskID, o.Turn.Number)
 	}
-	s.touch(e, o) // the ended turn, before the new one takes its place
 	o.Attempt.Status, o.Attempt.Turns = AttemptExecuting, b.Turn
 	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Kind: TurnContinuation, Prompt: b.Prompt}
 	s.touch(e, o)

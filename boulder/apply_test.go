@@ -214,8 +214,10 @@ func TestRefusedEvents(t *testing.T) {
 		body   Body
 		why    string
 	}{
-		"no body":                {nil, nil, "no body"},
-		"late result":            {append(toVerdict(ref), completed(ref)), TurnEnded{AttemptRef: ref, Turn: 1}, "no open attempt"},
+		"no body": {nil, nil, "no body"},
+		"late result": {
+			append(toVerdict(ref), completed(ref)), TurnEnded{AttemptRef: ref, Turn: 1}, "no open attempt",
+		},
 		"result of another try":  {executing, TurnEnded{AttemptRef: AttemptRef{"a", 2}, Turn: 1}, "not open"},
 		"result twice":           {toVerdict(ref)[:4], TurnEnded{AttemptRef: ref, Turn: 1}, "is monitoring"},
 		"result of another turn": {executing, TurnEnded{AttemptRef: ref, Turn: 2}, "turn 2 is not turn 1"},
@@ -230,8 +232,10 @@ func TestRefusedEvents(t *testing.T) {
 		"start while paused":         {[]Body{StatusChanged{Status: Paused}}, Starting{AttemptRef: ref}, "is paused"},
 		"synthesize while at work":   {executing, StatusChanged{Status: Synthesizing}, "1 open"},
 		"cancel while at work":       {executing, StatusChanged{Status: Cancelled}, "1 open"},
-		"plan again":                 {[]Body{StatusChanged{Status: Paused}}, StatusChanged{Status: Planning}, "cannot be planning"},
-		"end while at work":          {executing, TaskComplete{Status: Completed}, "is running"},
+		"plan again": {
+			[]Body{StatusChanged{Status: Paused}}, StatusChanged{Status: Planning}, "cannot be planning",
+		},
+		"end while at work": {executing, TaskComplete{Status: Completed}, "is running"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

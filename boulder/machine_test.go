@@ -377,7 +377,8 @@ func TestMachine(t *testing.T) {
 	ends := map[Status]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		m := &machine{
-			state: NewState(), twin: NewState(), stored: newRecords(), plan: genPlan(t, rapid.SampledFrom([]int{3, 40}).Draw(t, "size")), now: epoch,
+			state: NewState(), twin: NewState(), stored: newRecords(), now: epoch,
+			plan:    genPlan(t, rapid.SampledFrom([]int{3, 40}).Draw(t, "size")),
 			applied: applied, refused: refused,
 		}
 		for range rapid.IntRange(1, 300).Draw(t, "events") {

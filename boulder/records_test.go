@@ -2,9 +2,11 @@ package boulder
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -36,6 +38,48 @@ func TestPlanHashIsStored(t *testing.T) {
 			t.Fatalf("hash %s became %s", plan.Hash(), got)
 		}
 	})
+}
+
+// TestClone: a clone is equal, and shares nothing: changing every string of it leaves the plan as it was.
+func TestClone(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var plan Plan
+		fill(t, reflect.ValueOf(&plan).Elem())
+		before := encode(t, plan)
+		clone := plan.Clone()
+		if d := cmp.Diff(plan, clone); d != "" {
+			t.Fatal(d)
+		}
+		spoil(reflect.ValueOf(&clone).Elem())
+		if d := cmp.Diff(string(before), string(encode(t, plan))); d != "" {
+			t.Fatalf("the clone shares with its plan:\n%s", d)
+		}
+	})
+}
+
+// spoil overwrites every string and number that can be reached.
+func spoil(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("spoilt")
+	case reflect.Int, reflect.Int64:
+		v.SetInt(-1)
+	case reflect.Pointer:
+		if !v.IsNil() {
+			spoil(v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			spoil(v.Index(i))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type() != reflect.TypeFor[time.Time]() {
+				spoil(v.Field(i))
+			}
+		}
+	}
 }
 
 func TestDuration(t *testing.T) {
@@ -82,7 +126,9 @@ func TestDiffEmpty(t *testing.T) {
 func TestEvidence(t *testing.T) {
 	t.Parallel()
 	e := Evidence{
-		Gates: []Gate{{Command: "ok"}, {Command: "red", ExitCode: 1}, {Command: "slow", TimedOut: true}, {Command: "no", ExitCode: -1}},
+		Gates: []Gate{
+			{Command: "ok"}, {Command: "red", ExitCode: 1}, {Command: "slow", TimedOut: true}, {Command: "no", ExitCode: -1},
+		},
 		Todos: []Todo{{"a", "pending"}, {"b", "in_progress"}, {"c", "completed"}, {"d", "cancelled"}, {"e", "blocked"}},
 	}
 	if red := e.Red(); len(red) != 3 || red[0].Command != "red" || red[1].Command != "slow" || red[2].Command != "no" {

@@ -91,6 +91,9 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	switch p := e.Payload.(type) {
 	case opencode.Resync:
 		t.seen.offlineSince = time.Time{}
+		if p.Reason == opencode.ResyncSubscribed && !t.job.Recovered {
+			return false, nil // the prompt was sent after that: nothing is missing
+		}
 		return t.resync(ctx)
 	case opencode.Disconnected:
 		t.seen.offlineSince = t.cfg.Now()

@@ -13,8 +13,8 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// crashRig is a run in which everything happens: parallel sub-tasks, a continuation, a retry, a failure that blocks. What
-// comes of a turn depends on its place only, so that every run has to end the same way.
+// crashRig is a run in which everything happens: parallel sub-tasks, a continuation, a retry, a failure that blocks.
+// What comes of a turn depends on its place only, so that every run has to end the same way.
 func crashRig(t *testing.T) (*rig, boulder.Plan) {
 	r := newRig(t)
 	r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
@@ -62,8 +62,8 @@ func (r *rig) goOn(plan boulder.Plan) error {
 	return err
 }
 
-// TestCrashMatrix fails every commit of a run, before and after its write, resumes, and expects the end that a run without
-// faults has, with no prompt sent twice.
+// TestCrashMatrix fails every commit of a run, before and after its write, resumes, and expects the end that a run
+// without faults has, with no prompt sent twice.
 func TestCrashMatrix(t *testing.T) {
 	t.Parallel()
 	undisturbed, plan := crashRig(t)

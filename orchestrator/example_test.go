@@ -11,7 +11,8 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// agent stands for whatever does the work. It has no sessions that could be lost or found again, so it has nothing to report.
+// agent stands for whatever does the work. It has no sessions that could be lost or found again, so it has nothing to
+// report.
 type agent struct{}
 
 func (agent) Run(

@@ -348,8 +348,8 @@ func (r *rig) resume() ([]boulder.Event, error) {
 	return r.collect(r.orchestrator().Resume(r.t.Context(), "b1", nil))
 }
 
-// collect ranges over a run, and checks what holds for every run: events are numbered and stored, an error comes last, and
-// no work is left behind.
+// collect ranges over a run, and checks what holds for every run: events are numbered and stored, an error comes last,
+// and no work is left behind.
 func (r *rig) collect(seq func(func(boulder.Event, error) bool)) (events []boulder.Event, err error) {
 	r.t.Helper()
 	for e, problem := range seq {

@@ -52,11 +52,13 @@ func TestApprove(t *testing.T) {
 		edited   bool
 		gates    bool
 	}{
-		"nobody is asked":     {nil, 1, false, false},
-		"yes":                 {&answer{gates: true}, 1, false, true},
-		"yes, but not gates":  {&answer{}, 1, false, false},
-		"edit":                {&answer{gates: true, edit: func(p *boulder.Plan) { p.SubTasks[1].Description = "else" }}, 2, true, true},
-		"edit the order":      {&answer{edit: func(p *boulder.Plan) { p.SubTasks[1].DependsOn[0], p.SubTasks[1].ID = "a", "c" }}, 2, true, false},
+		"nobody is asked":    {nil, 1, false, false},
+		"yes":                {&answer{gates: true}, 1, false, true},
+		"yes, but not gates": {&answer{}, 1, false, false},
+		"edit": {
+			&answer{gates: true, edit: func(p *boulder.Plan) { p.SubTasks[1].Description = "else" }}, 2, true, true,
+		},
+		"edit an id":          {&answer{edit: func(p *boulder.Plan) { p.SubTasks[1].ID = "c" }}, 2, true, false},
 		"edit without a seal": {&answer{edit: func(p *boulder.Plan) { p.Goal, p.Seal = "else", nil }}, 2, true, false},
 	}
 	for name, test := range tests {
@@ -91,6 +93,47 @@ func TestApprove(t *testing.T) {
 				t.Errorf("%d model calls, want the plan's and two judgements", head.Usage.Calls)
 			}
 		})
+	}
+}
+
+// keeper is a store that keeps what it is given as it is, without encoding it.
+type keeper struct {
+	*memStore
+	revisions []*boulder.PlanRevision
+}
+
+func (k *keeper) Commit(ctx context.Context, c boulder.Changes) error {
+	if c.Revision != nil {
+		k.revisions = append(k.revisions, c.Revision)
+	}
+	return k.memStore.Commit(ctx, c)
+}
+
+// TestPlansAreCopies: neither an approval that edits in place, nor a caller that goes on to use its plan, changes a
+// revision that was committed.
+func TestPlansAreCopies(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	k := &keeper{memStore: r.store}
+	r.cfg.Store, r.cfg.Planner = k, plans(gated())
+	approve := func(_ context.Context, p *boulder.Plan) (*boulder.Plan, bool, error) {
+		p.SubTasks[0].Description, p.SubTasks[1].DependsOn[0] = "else", "a"
+		return p, false, nil
+	}
+	r.completes(r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Task: "t", Approve: approve})))
+	given := gated()
+	r.store, r.server = newStore(), newServer(r.store)
+	r.server.store, r.cfg.Runner, k.memStore = r.store, r.server, r.store
+	for e := range r.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &given}) {
+		given.SubTasks[0].Description = e.Body.EventType()
+	}
+	if len(k.revisions) != 3 { // two of the first boulder, one of the second
+		t.Fatalf("%d revisions were committed", len(k.revisions))
+	}
+	for i, rev := range k.revisions {
+		if rev.Plan.Hash() != rev.Hash {
+			t.Errorf("commit %d: revision %d changed after it was committed", i, rev.Number)
+		}
 	}
 }
 
@@ -200,7 +243,9 @@ func TestStopWhilePlanning(t *testing.T) {
 			r := newRig(t)
 			var o *orchestrator.Orchestrator
 			calls := 0
-			r.cfg.Planner = plannerFunc(func(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+			r.cfg.Planner = plannerFunc(func(
+				ctx context.Context, req boulder.PlanRequest,
+			) (*boulder.Plan, boulder.Usage, error) {
 				if calls++; calls > 1 {
 					return plans(diamond())(ctx, req)
 				}

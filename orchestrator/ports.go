@@ -31,10 +31,10 @@ type Runner interface {
 	//
 	// The job says how far the turn is. Without Attempt.SessionID: find a session by Attempt.Tag, or create one.
 	// Without Turn.MessageID: send the prompt. With it: the prompt was sent, perhaps; look, and do not send it twice.
-	// Before every side effect that must not happen twice, Run reports the intent ([boulder.SubTaskStart], [boulder.TurnSent])
-	// and goes on only when report returns nil: it is then stored. An error from report is returned as it is.
-	// [boulder.SubTaskProgress] is reported the same way; nothing else is. report may be called from any goroutine, but
-	// not after Run has returned.
+	// Before every side effect that must not happen twice, Run reports the intent ([boulder.SubTaskStart],
+	// [boulder.TurnSent]) and goes on only when report returns nil: it is then stored. An error from report is returned
+	// as it is. [boulder.SubTaskProgress] is reported the same way; nothing else is. report may be called from any
+	// goroutine, but not after Run has returned.
 	//
 	// Errors wrap [boulder.ErrTrouble], [boulder.ErrSessionLost] or [boulder.ErrFatal]; any other error ends the
 	// attempt. When ctx is cancelled, Run stops the agent's turn and returns context.Cause(ctx). The evidence counts

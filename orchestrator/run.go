@@ -28,8 +28,9 @@ type run struct {
 
 	inflight map[boulder.AttemptRef]bool // work that was launched and has not handed in its result
 	overlaps map[boulder.AttemptRef]*overlap
-	restored map[boulder.AttemptRef]bool // attempts that held a slot before this process
-	acks     []chan<- error              // of reports that are applied but not yet stored
+	restored map[boulder.AttemptRef]bool           // attempts that held a slot before this process
+	files    map[boulder.AttemptRef][]boulder.File // of briefs that were decided on and not launched yet
+	acks     []chan<- error                        // of reports that are applied but not yet stored
 	wake     time.Time
 	stopping bool
 	grace    <-chan time.Time // ends the patience with running turns after a stop
@@ -41,6 +42,7 @@ func newRun(o *Orchestrator, ctx context.Context, yield func(boulder.Event, erro
 	r := &run{
 		o: o, state: boulder.NewState(), yield: yield, ctx: ctx, msgs: make(chan message, 64),
 		done: make(chan struct{}), inflight: map[boulder.AttemptRef]bool{},
+		files: map[boulder.AttemptRef][]boulder.File{},
 	}
 	r.workCtx, r.abort = context.WithCancelCause(context.WithoutCancel(ctx))
 	return r

@@ -38,8 +38,9 @@ func TestEventOrder(t *testing.T) {
 	if want := (boulder.Usage{Calls: 8, Input: 20, Output: 14}); head.Usage != want {
 		t.Errorf("usage of the boulder is %+v, want %+v", head.Usage, want)
 	}
-	if got := subTasks["a"]; got.Output != "output of a" || got.Summary != "did a" || got.Status != boulder.SubTaskCompleted {
-		t.Errorf("sub-task a: %+v", got)
+	a := subTasks["a"]
+	if a.Output != "output of a" || a.Summary != "did a" || a.Status != boulder.SubTaskCompleted {
+		t.Errorf("sub-task a: %+v", a)
 	}
 	if r.store.events[len(r.store.events)-1].Body.(boulder.TaskComplete).Usage != head.Usage {
 		t.Error("the last event does not have the usage of the boulder")
@@ -238,7 +239,8 @@ func TestLostSession(t *testing.T) {
 	r.completes(r.run(planOf(spec("a"))))
 	_, subTasks := r.store.load(t)
 	if a := subTasks["a"]; a.Attempts != 2 || a.Tries != 1 || len(a.Failures) != 0 {
-		t.Errorf("%d attempts, %d tries, digests %q: a lost session is no try and no failure", a.Attempts, a.Tries, a.Failures)
+		t.Errorf("%d attempts, %d tries, digests %q: a lost session is no try and no failure",
+			a.Attempts, a.Tries, a.Failures)
 	}
 }
 
@@ -312,7 +314,8 @@ func (f runnerFunc) Run(
 	return f(ctx, job, report)
 }
 
-// TestForbiddenModel: a limit of 0 is a clear error at once, not a run that waits for ever; with other limits it goes on.
+// TestForbiddenModel: a limit of 0 is a clear error at once, not a run that waits for ever; with other limits it goes
+// on.
 func TestForbiddenModel(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// TestStop: turns that run may end, their evidence is stored, nothing else begins; a resume judges that evidence and goes
-// on without another prompt.
+// TestStop: turns that run may end, their evidence is stored, nothing else begins; a resume judges that evidence and
+// goes on without another prompt.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -91,6 +91,9 @@ func TestStopBeforeTheRun(t *testing.T) {
 	_, err := r.collect(o.Run(t.Context(), orchestrator.Request{Plan: &plan}))
 	if !errors.Is(err, orchestrator.ErrStopped) || r.server.calls != 0 {
 		t.Errorf("got %v after %d turns", err, r.server.calls)
+	}
+	if r.store.stored(func(b boulder.Body) bool { return b.EventType() == "attempt-starting" }) {
+		t.Error("an attempt got a slot that it will not use")
 	}
 	r.completes(r.resume())
 }

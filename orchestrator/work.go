@@ -134,12 +134,23 @@ func (r *run) runTurn(o *boulder.Open, ov *overlap) func(context.Context) *resul
 		Alone: func() bool { return !ov.shared.Load() },
 	}
 	if o.Turn.Kind == boulder.TurnBrief && o.Turn.MessageID == "" {
-		job.Files = r.brief(o).Files
+		job.Files = r.takeFiles(o)
 	}
 	return func(ctx context.Context) *result {
 		evidence, err := r.o.cfg.Runner.Run(ctx, job, r.reporter(ctx, job.Attempt.AttemptRef))
 		return &result{kind: workRun, turn: job.Turn.Number, evidence: evidence, err: err}
 	}
+}
+
+// takeFiles gives the files that the stored brief of an attempt refers to. After a fault or a crash the brief is built
+// again; then there may be more of them than it names.
+func (r *run) takeFiles(o *boulder.Open) []boulder.File {
+	files, known := r.files[o.Attempt.AttemptRef]
+	if !known {
+		return r.brief(o).Files
+	}
+	delete(r.files, o.Attempt.AttemptRef)
+	return files
 }
 
 func (r *run) judgeTurn(o *boulder.Open) func(context.Context) *result {
@@ -296,8 +307,9 @@ func (r *run) decision(action schedule.Action) boulder.Body {
 		if r.halting() {
 			return nil
 		}
-		ref := a.Open.Attempt.AttemptRef
-		return boulder.Starting{AttemptRef: ref, Tag: tag(r.state.Boulder.ID, ref), Prompt: r.brief(a.Open).Text}
+		ref, brief := a.Open.Attempt.AttemptRef, r.brief(a.Open)
+		r.files[ref] = brief.Files
+		return boulder.Starting{AttemptRef: ref, Tag: tag(r.state.Boulder.ID, ref), Prompt: brief.Text}
 	case schedule.Complete:
 		v := a.Open.Turn.Verdict
 		return boulder.SubTaskDone{
@@ -351,10 +363,13 @@ func (r *run) brief(o *boulder.Open) boulder.Brief {
 	in := handoff.Input{
 		BoulderID: r.state.Boulder.ID, RunsDir: r.o.cfg.RunsDir, Plan: r.state.Revision.Plan, SubTask: *o.SubTask,
 	}
+	others := r.state.Completed(briefOthers + len(o.SubTask.DependsOn))
+	in.Dependencies = make([]boulder.SubTask, 0, len(o.SubTask.DependsOn))
+	in.Finished = make([]boulder.SubTask, 0, len(others))
 	for _, id := range o.SubTask.DependsOn {
 		in.Dependencies = append(in.Dependencies, *r.state.SubTask(id))
 	}
-	for _, t := range slices.Backward(r.state.Completed(briefOthers + len(o.SubTask.DependsOn))) {
+	for _, t := range slices.Backward(others) {
 		if !slices.Contains(o.SubTask.DependsOn, t.ID) {
 			in.Finished = append(in.Finished, *t)
 		}

@@ -32,10 +32,10 @@ func check(p *boulder.Plan) []finding {
 // whole is the place of the plan itself.
 func whole(field string) place { return place{wholePlan, field, wholeField} }
 
-// name is how messages call a sub-task.
-func name(p *boulder.Plan, i int) string {
+// called is how messages call a sub-task.
+func called(p *boulder.Plan, i int) string {
 	if id := p.SubTasks[i].ID; id != "" {
-		return fmt.Sprintf("sub-task %q", id)
+		return fmt.Sprintf("sub-task %q", clip(id, maxID))
 	}
 	return fmt.Sprintf("sub-task %d", i+1)
 }
@@ -45,7 +45,8 @@ func checkVersion(p *boulder.Plan) []finding {
 		return nil
 	}
 	return []finding{{
-		whole("version"), fmt.Sprintf("this plan has version %d, this manager reads version %d", p.Version, boulder.PlanVersion),
+		whole("version"),
+		fmt.Sprintf("this plan has version %d, this manager reads version %d", p.Version, boulder.PlanVersion),
 		"install a newer manager, or plan again with this one",
 	}}
 }
@@ -54,7 +55,9 @@ func checkSubTasks(p *boulder.Plan) []finding {
 	if len(p.SubTasks) > 0 {
 		return nil
 	}
-	return []finding{{whole("sub_tasks"), "the plan has no sub-tasks", "add at least one under sub_tasks, with a description"}}
+	return []finding{{
+		whole("sub_tasks"), "the plan has no sub-tasks", "add at least one under sub_tasks, with a description",
+	}}
 }
 
 func checkIDs(p *boulder.Plan) []finding {
@@ -87,7 +90,9 @@ func checkTexts(p *boulder.Plan) []finding {
 	var all []finding
 	oneLine := func(at place, value string) {
 		if strings.ContainsAny(value, "\n\r") {
-			all = append(all, finding{at, at.field + " has more than one line", "shorten it; details belong into the description"})
+			all = append(all, finding{
+				at, at.field + " has more than one line", "shorten it; details belong into the description",
+			})
 		}
 	}
 	if blank(p.Task) {
@@ -97,7 +102,7 @@ func checkTexts(p *boulder.Plan) []finding {
 	for i, s := range p.SubTasks {
 		if blank(s.Description) {
 			all = append(all, finding{
-				place{i, "description", wholeField}, name(p, i) + " has no description", "say under description what is to be done",
+				place{i, "description", wholeField}, called(p, i) + " has no description", "say under description what is to be done",
 			})
 		}
 		oneLine(place{i, "subject", wholeField}, s.Subject)
@@ -114,7 +119,9 @@ func checkLists(p *boulder.Plan) []finding {
 	notBlank := func(task int, field string, items []string) {
 		for i, item := range items {
 			if blank(item) {
-				all = append(all, finding{place{task, field, i}, "an entry of " + field + " is empty", "write something, or remove it"})
+				all = append(all, finding{
+					place{task, field, i}, "an entry of " + field + " is empty", "write something, or remove it",
+				})
 			}
 		}
 	}
@@ -134,16 +141,19 @@ func checkGraph(p *boulder.Plan) []finding {
 	var all []finding
 	for _, f := range dag.Check(graph(p)) {
 		s := p.SubTasks[f.Node]
-		who, at := name(p, f.Node), place{f.Node, "depends_on", f.Edge}
+		who, at := called(p, f.Node), place{f.Node, "depends_on", f.Edge}
 		switch f.Kind {
 		case dag.Duplicate:
 			all = append(all, finding{
-				place{f.Node, "id", wholeField}, fmt.Sprintf("the id %q is taken by an earlier sub-task", s.ID), "give each its own",
+				place{f.Node, "id", wholeField},
+				fmt.Sprintf("the id %q is taken by an earlier sub-task", clip(s.ID, maxID)), "give each its own",
 			})
 		case dag.Self:
 			all = append(all, finding{at, who + " depends on itself", "remove it from depends_on"})
 		case dag.Repeated:
-			all = append(all, finding{at, fmt.Sprintf("%s names %q twice", who, s.DependsOn[f.Edge]), "remove one from depends_on"})
+			all = append(all, finding{
+				at, fmt.Sprintf("%s names %q twice", who, clip(s.DependsOn[f.Edge], maxID)), "remove one from depends_on",
+			})
 		case dag.Unknown:
 			all = append(all, finding{
 				at, fmt.Sprintf("%s depends on %q, which is not in the plan", who, clip(s.DependsOn[f.Edge], maxID)),

@@ -172,7 +172,8 @@ func knownOrigin(o boulder.Origin) bool {
 func (d *decoder) mapping(what string, n ast.Node, keys []key) {
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
-		d.wrong(n, fmt.Sprintf("%s must be a mapping, not %s", what, kindOf(n)), "write it with keys, as in "+keys[0].name+": …")
+		d.wrong(n, fmt.Sprintf("%s must be a mapping, not %s", what, kindOf(n)),
+			"write it with keys, as in "+keys[0].name+": …")
 		return
 	}
 	seen := make(map[string]int, len(m.Values))
@@ -225,7 +226,8 @@ func (d *decoder) scalar(name string, n ast.Node) (value string, ok bool) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
 		value = n.GetToken().Value
 	default:
-		d.wrong(n, fmt.Sprintf("%s must be a text, not %s", name, kindOf(n)), "write it as one text, between quotes if need be")
+		d.wrong(n, fmt.Sprintf("%s must be a text, not %s", name, kindOf(n)),
+			"write it as one text, between quotes if need be")
 		return "", false
 	}
 	if strings.ContainsRune(value, 0) {
@@ -252,11 +254,11 @@ func (d *decoder) texts(to *[]string) read {
 		}
 		for i, item := range items {
 			d.spots[place{d.task, name, i}] = spotOf(item)
-			if _, empty := item.(*ast.NullNode); empty {
-				*to = append(*to, "") // refused by check, together with ""
-			} else if value, ok := d.scalar("an entry of "+name, item); ok {
-				*to = append(*to, value)
+			value := "" // what is nothing or no text keeps its place; check refuses it
+			if _, empty := item.(*ast.NullNode); !empty {
+				value, _ = d.scalar("an entry of "+name, item)
 			}
+			*to = append(*to, value)
 		}
 	}
 }

@@ -8,11 +8,15 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// maxSubject bounds a subject that is taken from another text, in characters.
-const maxSubject = 80
+const (
+	// maxSubject bounds a subject that is taken from another text, in characters.
+	maxSubject = 80
+	// maxNamed is how many sub-tasks name a task that has no text of its own.
+	maxNamed = 5
+)
 
-// fill completes a plan with what may be left out, and gives what has several forms one, so that the same plan always has
-// the same hash.
+// fill completes a plan with what may be left out, and gives what has several forms one, so that the same plan always
+// has the same hash.
 func fill(p *boulder.Plan) {
 	if p.Version == 0 {
 		p.Version = boulder.PlanVersion
@@ -37,7 +41,7 @@ func fillSubTask(s *boulder.Spec) {
 		s.Subject = headline(s.Description)
 	}
 	if blank(s.ActiveForm) {
-		s.ActiveForm = s.Subject
+		s.ActiveForm = oneLine(s.Subject)
 	}
 	if len(s.SuccessCriteria) == 0 && s.Subject != "" {
 		s.SuccessCriteria = []string{s.Subject}
@@ -56,7 +60,8 @@ func nilIfEmpty(list *[]string) {
 	}
 }
 
-// number gives sub-tasks without an id their number in the plan, or, where that is taken, the next free one after the last.
+// number gives sub-tasks without an id their number in the plan, or, where that is taken, the next free one after the
+// last.
 func number(specs []boulder.Spec) {
 	taken := make(map[string]bool, len(specs))
 	for _, s := range specs {
@@ -85,16 +90,20 @@ func number(specs []boulder.Spec) {
 	}
 }
 
+// subjects puts a task together from what its sub-tasks are.
 func subjects(specs []boulder.Spec) string {
 	var all []string
 	for _, s := range specs {
-		all = append(all, s.Subject)
-		if len(all) == 5 && len(specs) > 5 {
+		if s.Subject == "" {
+			continue
+		}
+		if len(all) == maxNamed {
 			all = append(all, "…")
 			break
 		}
+		all = append(all, s.Subject)
 	}
-	return strings.Trim(strings.Join(all, "; "), "; ")
+	return strings.Join(all, "; ")
 }
 
 // headline is the first line that says something.

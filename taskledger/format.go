@@ -2,6 +2,7 @@ package taskledger
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,21 +13,22 @@ import (
 
 const fileHeader = `# A plan of manager. Edit it as you like, then execute it with: manager run FILE
 #
-# Sub-tasks may be changed, added, removed and reordered. Only the description is indispensable. A sub-task begins when
-# those under depends_on are done; the others run side by side. gates are commands that manager runs in the project;
-# they must exit with 0 before a sub-task counts as done. Further keys of a sub-task: priority (high, medium, low), model
-# (provider/model), agent, expects_changes, empty_ok, outputs, done_when (judge, todos), budget: {attempts, time}.
+# Sub-tasks may be changed, added, removed and reordered; only their description is indispensable. One begins when those
+# under its depends_on are done; the others run side by side. gates are commands that manager runs in the project; they
+# must exit with 0 before the sub-task counts as done. Further keys of a sub-task: priority (high, medium, low),
+# model (provider/model), agent, outputs, expects_changes, empty_ok, done_when (judge, todos),
+# budget: {attempts: 2, time: 30m}.
 
 `
 
-const sealHeader = `# The seal says what this plan was made for. Leave it as it is: your edits above are noticed by it, recorded as yours and run
-# as written, and a plan that was made for another commit is not run by accident. Without it, the plan is taken as
-# written by hand.
+const sealHeader = `# The seal says what this plan was made for. By it, your edits above are noticed and recorded as yours
+# (they run as written), and a plan that was made for another commit is not run by accident. Without it, the
+# plan is taken as written by hand. Leave it as it is, or remove all of it.
 `
 
-// Format writes a plan as a file for people. What it writes, [Parse] reads as the same plan with the same hash, if the plan
-// comes from Parse, [Seal] or a [Planner]; in other plans, what may be left out is filled in. A plan that Parse would refuse is
-// an error.
+// Format writes a plan as a file for people. What it writes, [Parse] reads as the same plan with the same hash, if the
+// plan comes from Parse, [Seal] or a [Planner]; in other plans, what may be left out is filled in. A plan that Parse
+// would refuse is an error.
 func Format(plan *boulder.Plan) ([]byte, error) {
 	p := clone(*plan)
 	fill(p)
@@ -43,6 +45,14 @@ func Format(plan *boulder.Plan) ([]byte, error) {
 	if w.Len() > maxFile {
 		return nil, fmt.Errorf("write the plan: it has %.1f MiB, and plan files end at %d MiB: split it",
 			float64(w.Len())/(1<<20), maxFile>>20)
+	}
+	// What stands in the file is what will be executed: rather no file than one that says something else.
+	back, err := Parse("plan", w.Bytes())
+	if err != nil {
+		return nil, fmt.Errorf("write the plan: %w", err)
+	}
+	if back.Hash() != p.Hash() {
+		return nil, errors.New("write the plan: one of its texts does not survive in YAML: remove unusual characters")
 	}
 	return w.Bytes(), nil
 }
@@ -168,7 +178,19 @@ func budget(b boulder.Budget) string {
 		parts = append(parts, "attempts: "+strconv.Itoa(b.Attempts))
 	}
 	if b.Time != 0 {
-		parts = append(parts, "time: "+time.Duration(b.Time).String())
+		parts = append(parts, "time: "+duration(time.Duration(b.Time)))
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// duration writes 30m, not 30m0s.
+func duration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }

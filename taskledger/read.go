@@ -11,8 +11,8 @@ import (
 // maxFile bounds a plan file, in bytes. 10,000 sub-tasks of a few lines fit well.
 const maxFile = 4 << 20
 
-// ReadFile reads a plan file as [Parse] does. A file that is not there or cannot be read is an error that wraps the one of
-// the file system (fs.ErrNotExist); one that is no plan is a [*FileError].
+// ReadFile reads a plan file as [Parse] does. A file that is not there or cannot be read is an error that wraps the one
+// of the file system (fs.ErrNotExist); one that is no plan is a [*FileError].
 func ReadFile(path string) (*boulder.Plan, error) {
 	data, err := readPlanFile(path)
 	if err != nil {
@@ -44,18 +44,19 @@ func readPlanFile(path string) ([]byte, error) {
 }
 
 func tooLarge(name string, size int64) error {
-	return fileProblem(name, fmt.Sprintf("a plan file of %.1f MiB is too large, the limit is %d MiB", float64(size)/(1<<20), maxFile>>20),
+	return fileProblem(name,
+		fmt.Sprintf("a plan file of %.1f MiB is too large, the limit is %d MiB", float64(size)/(1<<20), maxFile>>20),
 		"check that this is the plan; long material belongs into files of the project that the descriptions name")
 }
 
 // Parse reads a plan from YAML or JSON. name stands for the file in messages. All problems are collected in one
 // [*FileError].
 //
-// Strict: unknown and repeated keys, wrong types, ids that are taken, bad or longer than 64 bytes, dependencies
-// that are missing or circular, more than one document, anchors, aliases, tags. Lenient, because each has only one
-// reading: a single value where a list is wanted is a list of one; any scalar where a text is wanted is that text as it is
-// written (`id: 007` is "007", the gate `true` is "true"); a key without a value counts as absent. What may be left out is
-// filled in, see the package comment; the version is 1 then, the task is the goal, or else the subjects.
+// Strict: unknown and repeated keys, wrong types, ids that are taken, bad or longer than 64 bytes, dependencies that
+// are missing or circular, more than one document, anchors, aliases, tags. Lenient, because each has only one reading:
+// a single value where a list is wanted is a list of one; any scalar where a text is wanted is that text as it is
+// written (`id: 007` is "007", the gate `true` is "true"); a key without a value counts as absent. What may be left out
+// is filled in, see the package comment; the version is 1 then, the task is the goal, or else the subjects.
 func Parse(name string, data []byte) (*boulder.Plan, error) {
 	if len(data) > maxFile {
 		return nil, tooLarge(name, int64(len(data)))

@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// scalar writes a text in one line of YAML: plain where nothing in it has a meaning to YAML, between single quotes where
-// that keeps a command readable, and else between double quotes with escapes, which Go and YAML write alike.
+// scalar writes a text in one line of YAML: plain where nothing in it has a meaning to YAML, between single quotes
+// where that keeps a command readable, and else between double quotes with escapes, which Go and YAML write alike.
 func scalar(s string) string {
 	switch {
 	case isPlain(s):
@@ -35,7 +35,8 @@ func isPlain(s string) bool {
 	if !unicode.IsLetter(first) && s[0] < 0x80 && s[0] != '/' && s[0] != '_' {
 		return false // numbers, dates and indicators begin so
 	}
-	return !slices.Contains([]string{"true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf"}, strings.ToLower(s))
+	words := []string{"true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf"}
+	return !slices.Contains(words, strings.ToLower(s))
 }
 
 // isBlock reports whether a text can be written as a literal block without marks that puzzle people.

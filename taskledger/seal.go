@@ -3,7 +3,6 @@ package taskledger
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -13,8 +12,8 @@ import (
 )
 
 // Seal gives a copy of a plan with a seal: base is the commit that it was made on (empty outside git), model the ledger
-// model that made it (empty if none was asked), now the time. In the copy, what may be left out is filled in, so that it has
-// the hash that [Parse] will find.
+// model that made it (empty if none was asked), now the time. In the copy, what may be left out is filled in, so that
+// it has the hash that [Parse] will find.
 func Seal(plan *boulder.Plan, base string, origin boulder.Origin, model string, now time.Time) *boulder.Plan {
 	p := clone(*plan)
 	fill(p)
@@ -24,8 +23,8 @@ func Seal(plan *boulder.Plan, base string, origin boulder.Origin, model string, 
 	return p
 }
 
-// Reseal gives a plan file with another seal in the place of the one it has, or at its end. Everything else stays byte for
-// byte. A file in JSON or in flow style cannot be resealed, nor one that is no plan ([*FileError]).
+// Reseal gives a plan file with another seal in the place of the one it has, or at its end. Everything else stays byte
+// for byte. A file in JSON or in flow style cannot be resealed, nor one that is no plan ([*FileError]).
 func Reseal(original []byte, seal boulder.Seal) ([]byte, error) {
 	const file = "plan file"
 	before, err := Parse(file, original)
@@ -77,23 +76,21 @@ func cutSeal(data []byte, root *ast.MappingNode) (head, tail []byte) {
 		}
 		at := spotOf(entry.Key)
 		lines := bytes.SplitAfter(data, []byte("\n"))
-		end := at.line // the lines that are indented deeper belong to it
-		for end < len(lines) && indentation(lines[end]) >= at.column {
-			end++
+		end := at.line // the lines that are indented deeper belong to it, and blank ones between them
+		for i := end; i < len(lines) && (isBlank(lines[i]) || indentation(lines[i]) >= at.column); i++ {
+			if !isBlank(lines[i]) {
+				end = i + 1
+			}
 		}
 		return bytes.Join(lines[:at.line-1], nil), bytes.Join(lines[end:], nil)
 	}
-	if end := bytes.LastIndex(data, []byte("\n...")); end >= 0 && blank(string(data[end+len("\n..."):])) {
+	if end := bytes.LastIndex(data, []byte("\n...")); end >= 0 && isBlank(data[end+len("\n..."):]) {
 		return data[:end:end], data[end:] // before the mark that ends the document
 	}
 	return data[:len(data):len(data)], nil
 }
 
-// indentation is the number of spaces before a line's text; a blank line has none.
-func indentation(line []byte) int {
-	text := bytes.TrimLeft(line, " ")
-	if blank(string(text)) {
-		return 0
-	}
-	return len(line) - len(text)
-}
+func isBlank(line []byte) bool { return len(bytes.TrimSpace(line)) == 0 }
+
+// indentation is the number of spaces before a line's text.
+func indentation(line []byte) int { return len(line) - len(bytes.TrimLeft(line, " ")) }

@@ -8,7 +8,7 @@ func closest(word string, candidates []string) string {
 	if len(word) > maxWord {
 		return ""
 	}
-	best, fewest := "", 1+len(word)/3
+	best, fewest := "", len(word)/3
 	for _, c := range candidates {
 		if len(c) > maxWord {
 			continue

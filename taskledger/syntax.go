@@ -30,7 +30,7 @@ func parseSyntax(data []byte, found *problems) ast.Node {
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey()) // the decoder finds those, all of them
 	if err != nil {
-		reportSyntax(err, found)
+		reportSyntax(err, data, found)
 		return nil
 	}
 	return onlyDocument(file, found)
@@ -68,15 +68,30 @@ func firstInvalid(data []byte) int {
 	return -1
 }
 
-func reportSyntax(err error, found *problems) {
-	const do = "correct the YAML there; texts with special characters go between quotes"
+func reportSyntax(err error, data []byte, found *problems) {
+	do := "correct the YAML there; texts with special characters go between quotes"
 	var syntax *yaml.SyntaxError
 	if !errors.As(err, &syntax) || syntax.Token == nil {
 		found.add(spot{}, "this is not YAML", do) // its text may quote the whole file
 		return
 	}
 	message, _, _ := strings.Cut(syntax.Message, "\n")
-	found.add(spot{syntax.Token.Position.Line, syntax.Token.Position.Column}, "this is not YAML: "+message, do)
+	at := spot{syntax.Token.Position.Line, syntax.Token.Position.Column}
+	if bytes.HasPrefix(lineOf(data, at.line), []byte("\t")) {
+		do = "indent with spaces, YAML does not take tabs there"
+	}
+	found.add(at, "this is not YAML: "+message, do)
+}
+
+// lineOf gives a line, or nothing if there is no such line.
+func lineOf(data []byte, number int) []byte {
+	at := 0
+	for line := range bytes.Lines(data) {
+		if at++; at == number {
+			return line
+		}
+	}
+	return nil
 }
 
 // onlyDocument refuses a second document and finds out whether there is a first one.

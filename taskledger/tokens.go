@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/scanner"
 	"github.com/goccy/go-yaml/token"
@@ -48,7 +49,7 @@ func tokenize(source string, found *problems) token.Tokens {
 type guard struct {
 	flow  int          // open brackets and braces
 	block []blockLevel // by growing column
-	key   *token.Token // the token before
+	last  *token.Token // the token before; of a colon, the key
 	line  int
 	items int // list items begun on this line
 }
@@ -56,17 +57,17 @@ type guard struct {
 type blockLevel struct{ column, keys int }
 
 func (g *guard) next(t *token.Token) (what, do string) {
-	before := g.key
-	g.key = t
+	before := g.last
+	g.last = t
 	switch t.Type {
 	case token.AnchorType, token.AliasType, token.MergeKeyType:
-		return "YAML anchors and aliases are not used in plans", "write the value out; a text that begins with & or * goes between quotes"
+		return unused("anchors and aliases", "write the value out", t)
 	case token.TagType:
-		return "YAML tags are not used in plans", "remove the tag; a text that begins with ! goes between quotes"
+		return unused("tags", "remove the tag", t)
 	case token.MappingKeyType:
-		return "complex YAML keys are not used in plans", "write the key as a plain word; a text that begins with ? goes between quotes"
+		return unused("keys with a question mark", "write the key as a plain word", t)
 	case token.DirectiveType:
-		return "YAML directives are not used in plans", "remove the line; a text that begins with % goes between quotes"
+		return unused("directives", "remove the line", t)
 	case token.MappingStartType, token.SequenceStartType:
 		g.flow++
 	case token.MappingEndType, token.SequenceEndType:
@@ -78,13 +79,20 @@ func (g *guard) next(t *token.Token) (what, do string) {
 			g.mappingKey(before.Position.Column)
 		}
 	}
+	const is = "check that this is the plan"
 	switch {
 	case g.flow+len(g.block) > maxNested || g.items > maxNested:
-		return fmt.Sprintf("this is nested more than %d levels deep", maxNested), "a plan is nested four levels deep; check that this is the plan"
+		return fmt.Sprintf("this is nested more than %d levels deep", maxNested), "a plan is nested four levels deep; " + is
 	case len(g.block) > 0 && g.block[len(g.block)-1].keys > maxKeys:
-		return fmt.Sprintf("a mapping has more than %d keys", maxKeys), "a plan has at most 17 in one place; check that this is the plan"
+		return fmt.Sprintf("a mapping has more than %d keys", maxKeys), "a sub-task has at most 15; " + is
 	}
 	return "", ""
+}
+
+func unused(feature, instead string, t *token.Token) (what, do string) {
+	mark, _ := utf8.DecodeRuneInString(t.Value)
+	return "YAML " + feature + " are not used in plans",
+		fmt.Sprintf("%s; a text that begins with %c goes between quotes", instead, mark)
 }
 
 // item begins a mapping of its own: what comes deeper than the dash has nothing to do with what came before.

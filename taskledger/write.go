@@ -10,8 +10,9 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// WriteFile writes a plan as [Format] does. The file is replaced as a whole or not at all, also in a crash. A new file has
-// mode 0644, an old one keeps its own; a symbolic link stays, and what it points to is replaced. The directory must exist.
+// WriteFile writes a plan as [Format] does. The file is replaced as a whole or not at all, also in a crash. A new file
+// has mode 0644, an old one keeps its own; a symbolic link stays, and what it points to is replaced. The directory must
+// exist.
 func WriteFile(path string, plan *boulder.Plan) error {
 	data, err := Format(plan)
 	if err != nil {
@@ -60,17 +61,12 @@ func missing(path string) (target string, mode fs.FileMode, err error) {
 }
 
 // replace puts data under a name by way of a temporary file beside it.
-func replace(path string, data []byte, mode fs.FileMode) (err error) {
+func replace(path string, data []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, ".plan-*.tmp")
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
 	_, err = f.Write(data)
 	if err == nil {
 		err = f.Chmod(mode)
@@ -78,11 +74,12 @@ func replace(path string, data []byte, mode fs.FileMode) (err error) {
 	if err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return syncDir(dir)
 }

@@ -169,7 +169,10 @@ func (d *deps) openStore() (*store.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := store.Open(filepath.Join(dir, "manager.db"), store.Options{Logger: d.log})
+	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{
+		Timeout: time.Second, // a view may hold it for a moment
+		Logger:  d.log,
+	})
 	if errors.Is(err, store.ErrHeld) {
 		return nil, fmt.Errorf("%w%s: wait for it, look with `manager status`, or stop it", err, d.holder(dir))
 	}
@@ -180,7 +183,7 @@ func (d *deps) openStore() (*store.DB, error) {
 func (d *deps) holder(dir string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	client, err := control.Dial(filepath.Join(dir, "manager.sock"))
+	client, err := control.Dial(ctx, filepath.Join(dir, control.SocketName))
 	if err != nil {
 		return ""
 	}
@@ -200,9 +203,9 @@ func (d *deps) execute(
 	if err != nil {
 		return err
 	}
-	ctrl, err := control.Serve(ctx, filepath.Join(d.project, stateDir, "manager.sock"), control.Holder{
+	ctrl, err := control.Serve(ctx, filepath.Join(d.project, store.DirName, control.SocketName), control.Holder{
 		PID: os.Getpid(), Command: "manager " + strings.Join(d.app.Args, " "), Since: time.Now(),
-	}, db)
+	}, db, d.log)
 	if err != nil {
 		return err
 	}
@@ -230,7 +233,10 @@ func (d *deps) follow(events iter.Seq2[boulder.Event, error], view runView, ctrl
 		if err != nil {
 			return d.ended(id, err)
 		}
-		id = e.BoulderID
+		if id == "" {
+			id = e.BoulderID
+			ctrl.SetBoulder(id)
+		}
 		if done, ok := e.Body.(boulder.TaskComplete); ok {
 			end = &done
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/openai"
+	"github.com/bouldermgr/manager/store"
 )
 
 // config is the configuration file. Flags win over it; what neither says has the documented default.
@@ -71,7 +72,7 @@ func (a *app) configPaths(project string) []string {
 	if home != "" {
 		paths = append(paths, filepath.Join(home, "manager", "config.yaml"))
 	}
-	return append(paths, filepath.Join(project, ".manager", "config.yaml"))
+	return append(paths, filepath.Join(project, store.DirName, "config.yaml"))
 }
 
 // readConfig lays a file over c.

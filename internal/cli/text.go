@@ -55,9 +55,13 @@ func indent(s, prefix string) string {
 	return prefix + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n"+prefix)
 }
 
-// elapsed is a duration as people say it: 0.4s, 34s, 1m02s, 3h05m, 2d04h.
+// elapsed is a duration as people say it: <0.1s, 0.4s, 34s, 1m02s, 3h05m, 2d04h.
 func elapsed(d time.Duration) string {
 	switch d = max(d, 0); {
+	case d == 0:
+		return "0s"
+	case d < 100*time.Millisecond:
+		return "<0.1s"
 	case d < time.Second:
 		return fmt.Sprintf("%.1fs", d.Truncate(100*time.Millisecond).Seconds())
 	case d < time.Minute:
@@ -70,7 +74,7 @@ func elapsed(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
-// count is a number with at most four characters and a unit: 950, 12.3k, 4.5M.
+// count is a number in at most five columns up to a billion: 950, 12.3k, 4.5M.
 func count(n int64) string {
 	switch f := float64(n); {
 	case n < 1000:

@@ -21,12 +21,14 @@ func (p paint) style(s string, style ansi.Style) string {
 	return style.Styled(s)
 }
 
-func (p paint) bold(s string) string   { return p.style(s, ansi.NewStyle().Bold()) }
-func (p paint) dim(s string) string    { return p.style(s, ansi.NewStyle().Faint()) }
-func (p paint) green(s string) string  { return p.style(s, ansi.NewStyle().ForegroundColor(ansi.Green)) }
-func (p paint) red(s string) string    { return p.style(s, ansi.NewStyle().ForegroundColor(ansi.Red)) }
-func (p paint) yellow(s string) string { return p.style(s, ansi.NewStyle().ForegroundColor(ansi.Yellow)) }
-func (p paint) cyan(s string) string   { return p.style(s, ansi.NewStyle().ForegroundColor(ansi.Cyan)) }
+func (p paint) bold(s string) string  { return p.style(s, ansi.NewStyle().Bold()) }
+func (p paint) dim(s string) string   { return p.style(s, ansi.NewStyle().Faint()) }
+func (p paint) green(s string) string { return p.style(s, ansi.NewStyle().ForegroundColor(ansi.Green)) }
+func (p paint) red(s string) string   { return p.style(s, ansi.NewStyle().ForegroundColor(ansi.Red)) }
+func (p paint) yellow(s string) string {
+	return p.style(s, ansi.NewStyle().ForegroundColor(ansi.Yellow))
+}
+func (p paint) cyan(s string) string { return p.style(s, ansi.NewStyle().ForegroundColor(ansi.Cyan)) }
 
 // mark is one column that shows the status of a sub-task.
 func (p paint) mark(s boulder.SubTaskStatus) string {

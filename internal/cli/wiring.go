@@ -18,6 +18,7 @@ import (
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/openai"
 	ocprovider "github.com/bouldermgr/manager/providers/opencode"
+	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/taskledger"
 	"github.com/bouldermgr/manager/workspace"
 )
@@ -239,10 +240,8 @@ func (d *deps) base(ctx context.Context) (string, error) {
 	return d.work.Head(ctx)
 }
 
-// stateDir is where the manager keeps everything in a project.
-const stateDir = ".manager"
-
-func planPath(project string) string { return filepath.Join(project, stateDir, "plan.yaml") }
+// planPath is where a plan is written and looked for unless another file is named.
+func planPath(project string) string { return filepath.Join(project, store.DirName, "plan.yaml") }
 
 // exists reports whether a path can be looked at.
 func exists(path string) bool {

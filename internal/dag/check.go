@@ -25,8 +25,8 @@ const (
 type Fault[ID ~string] struct {
 	Kind Kind
 	Node int // place of the node in what was given
-	// Edge is the place in the node's DependsOn: of the id that is wrong, or of the first step of the cycle. It is -1 for a
-	// [Duplicate].
+	// Edge is the place in the node's DependsOn: of the id that is wrong, or of the first step of the cycle. It is -1 for
+	// a [Duplicate].
 	Edge int
 	// Path is set for a [Cycle]: it begins and ends with the node's id, and each id depends on the next one.
 	Path []ID
@@ -41,8 +41,8 @@ func (f Fault[ID]) PathString() string {
 	return strings.Join(names, " → ")
 }
 
-// Check gives everything that is wrong, in the order of the nodes, cycles last. Of nodes that hang together in
-// several cycles it gives one cycle, a shortest one through the first of them: the others may be gone with it. Nodes that
+// Check gives everything that is wrong, in the order of the nodes, cycles last. Of nodes that hang together in several
+// cycles it gives one cycle, a shortest one through the first of them: the others may be gone with it. Nodes that
 // repeat an earlier id are not looked at otherwise for cycles, because nobody can say who is meant.
 func Check[ID ~string](nodes []Node[ID]) []Fault[ID] {
 	var faults []Fault[ID]
@@ -154,7 +154,8 @@ func shortestCycle(graph [][]int, knot []int) []int {
 	}
 }
 
-// wayBack follows the search from its last node to its start, and gives the way in walking order, with start at both ends.
+// wayBack follows the search from its last node to its start, and gives the way in walking order, with start at both
+// ends.
 func wayBack(from map[int]int, start, last int) []int {
 	path := []int{start}
 	for v := last; v != start; v = from[v] {

@@ -19,8 +19,8 @@ func index[ID ~string](nodes []Node[ID]) map[ID]int {
 	return places
 }
 
-// edges gives for each node the places of those that it depends on, without what [Check] calls a fault of the edge itself:
-// unknown ids, self-references and repetitions.
+// edges gives for each node the places of those that it depends on, without what [Check] calls a fault of the edge
+// itself: unknown ids, self-references and repetitions.
 func edges[ID ~string](nodes []Node[ID]) [][]int {
 	places := index(nodes)
 	last := make([]int, len(nodes)) // 1 + the last node that named this one

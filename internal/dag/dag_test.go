@@ -20,15 +20,18 @@ func TestCheck(t *testing.T) {
 		nodes []node
 		want  []string
 	}{
-		"empty":      {nil, nil},
-		"fine":       {[]node{{"a", nil}, {"b", []string{"a"}}}, nil},
-		"any order":  {[]node{{"b", []string{"a"}}, {"a", nil}}, nil},
-		"self":       {[]node{{"a", []string{"a"}}}, []string{"self a.0"}},
-		"unknown":    {[]node{{"a", []string{"x"}}}, []string{"unknown a.0"}},
-		"repeated":   {[]node{{"a", nil}, {"b", []string{"a", "a"}}}, []string{"repeated b.1"}},
-		"duplicate":  {[]node{{"a", nil}, {"a", nil}}, []string{"duplicate a.-1"}},
-		"pair":       {[]node{{"a", []string{"b"}}, {"b", []string{"a"}}}, []string{"cycle a.0 a → b → a"}},
-		"downstream": {[]node{{"z", []string{"a"}}, {"a", []string{"b"}}, {"b", []string{"a"}}}, []string{"cycle a.0 a → b → a"}},
+		"empty":     {nil, nil},
+		"fine":      {[]node{{"a", nil}, {"b", []string{"a"}}}, nil},
+		"any order": {[]node{{"b", []string{"a"}}, {"a", nil}}, nil},
+		"self":      {[]node{{"a", []string{"a"}}}, []string{"self a.0"}},
+		"unknown":   {[]node{{"a", []string{"x"}}}, []string{"unknown a.0"}},
+		"repeated":  {[]node{{"a", nil}, {"b", []string{"a", "a"}}}, []string{"repeated b.1"}},
+		"duplicate": {[]node{{"a", nil}, {"a", nil}}, []string{"duplicate a.-1"}},
+		"pair":      {[]node{{"a", []string{"b"}}, {"b", []string{"a"}}}, []string{"cycle a.0 a → b → a"}},
+		"downstream": {
+			[]node{{"z", []string{"a"}}, {"a", []string{"b"}}, {"b", []string{"a"}}},
+			[]string{"cycle a.0 a → b → a"},
+		},
 		"second step is the one": {
 			[]node{{"a", []string{"c", "b"}}, {"b", []string{"a"}}, {"c", nil}},
 			[]string{"cycle a.1 a → b → a"},

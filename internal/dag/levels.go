@@ -1,7 +1,7 @@
 package dag
 
-// Levels groups nodes by how many steps must come before them: the nodes of level 0 depend on nothing, those of level n on
-// at least one of level n-1 and on none of later levels. Within a level, nodes keep their order. The result holds
+// Levels groups nodes by how many steps must come before them: the nodes of level 0 depend on nothing, those of level n
+// on at least one of level n-1 and on none of later levels. Within a level, nodes keep their order. The result holds
 // places in nodes. Nodes that are part of a cycle, or depend on one, are left out; unknown ids do not count.
 func Levels[ID ~string](nodes []Node[ID]) [][]int {
 	graph := edges(nodes)

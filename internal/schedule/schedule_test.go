@@ -273,7 +273,9 @@ func TestDispatch(t *testing.T) {
 		limits Limits
 		want   []string
 	}{
-		"room for all":      {Limits{Global: 9, PerModel: 9}, []string{"urgent", "first", "second", "other", "low", "low other"}},
+		"room for all": {
+			Limits{Global: 9, PerModel: 9}, []string{"urgent", "first", "second", "other", "low", "low other"},
+		},
 		"room for two":      {Limits{Global: 2, PerModel: 9}, []string{"urgent", "first"}},
 		"one of each model": {Limits{Global: 9, PerModel: 1}, []string{"urgent", "first", "other"}},
 		"a full model does not hold up the others": {
@@ -288,6 +290,43 @@ func TestDispatch(t *testing.T) {
 		if d := cmp.Diff(test.want, starts(begun(t, plan), test.limits)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
+	}
+}
+
+// TestDispatchBetweenModels: who waited longer goes first, wherever it stands in the plan.
+func TestDispatchBetweenModels(t *testing.T) {
+	t.Parallel()
+	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a", Model: "p/one"}, {ID: "b", Model: "q/two"}}})
+	ref := boulder.AttemptRef{SubTaskID: "a", Attempt: 1}
+	for _, b := range []boulder.Body{
+		boulder.Starting{AttemptRef: ref}, boulder.Retry{AttemptRef: ref, Status: boulder.AttemptFailed, Next: 2},
+	} {
+		if _, err := s.Apply(boulder.Event{BoulderID: "b1", Body: b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := cmp.Diff([]string{"b"}, starts(s, Limits{Global: 1, PerModel: 1})); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestWake: the earliest back-off counts.
+func TestWake(t *testing.T) {
+	t.Parallel()
+	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a"}, {ID: "b"}, {ID: "c"}}})
+	for id, wait := range map[string]time.Duration{"a": 3 * time.Second, "b": time.Second, "c": 2 * time.Second} {
+		ref := boulder.AttemptRef{SubTaskID: id, Attempt: 1}
+		for _, b := range []boulder.Body{
+			boulder.Starting{AttemptRef: ref}, boulder.Trouble{AttemptRef: ref, NotBefore: epoch.Add(wait)},
+		} {
+			if _, err := s.Apply(boulder.Event{BoulderID: "b1", Body: b}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got := Compute(s, DefaultLimits(), epoch)
+	if len(got) != 1 || got[0] != (Wake{At: epoch.Add(time.Second)}) {
+		t.Errorf("got %v", got)
 	}
 }
 

@@ -329,8 +329,8 @@ func (w *world) finish(o *boulder.Open, j job) {
 	}
 }
 
-// bound is the number of steps that no run can need more of: every attempt, counted or lost, with every turn run and judged,
-// each after as many faults as are survived, and a wake-up after every fault.
+// bound is the number of steps that no run can need more of: every attempt, counted or lost, with every turn run and
+// judged, each after as many faults as are survived, and a wake-up after every fault.
 func (w *world) bound() int {
 	attempts := w.limits.Attempts + w.limits.Troubles + 1
 	return len(w.state.SubTasks) * attempts * w.limits.Evaluations * 2 * 2 * (w.limits.Troubles + 1)

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// machine says what the numbers were measured on. What cannot be found out is left out.
+func (w *world) machine(ctx context.Context) string {
+	parts := []string{fmt.Sprintf("%d × %s", runtime.NumCPU(), firstMatch("/proc/cpuinfo", `model name\s*: (.*)`, runtime.GOARCH))}
+	if kB, err := strconv.ParseFloat(firstMatch("/proc/meminfo", `MemTotal:\s*(\d+)`, ""), 64); err == nil {
+		parts = append(parts, fmt.Sprintf("%.0f GB", kB*1024/1e9))
+	}
+	parts = append(parts, runtime.GOOS+firstMatch("/proc/version", `version( \d+\.\d+)`, ""), runtime.Version())
+	if out, err := exec.CommandContext(ctx, "git", "version").Output(); err == nil {
+		parts = append(parts, strings.Replace(strings.TrimSpace(string(out)), "version ", "", 1))
+	}
+	p := w.command(ctx, w.root, w.opencode, "--version")
+	if err := p.Cmd.Run(); err == nil {
+		parts = append(parts, "OpenCode "+strings.TrimSpace(p.output.String()))
+	}
+	if load := firstMatch("/proc/loadavg", `(\S+)`, ""); load != "" {
+		parts = append(parts, "load before "+load)
+	}
+	return "Machine: " + strings.Join(parts, ", ")
+}
+
+// firstMatch is the first group of the expression's first match in the file, or the fallback.
+func firstMatch(path, expression, fallback string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fallback
+	}
+	match := regexp.MustCompile(expression).FindSubmatch(data)
+	if match == nil {
+		return fallback
+	}
+	return string(match[1])
+}

@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+)
+
+//go:embed demo
+var demoFiles embed.FS
+
+const demoTask = "Add a greeting and a farewell to the greeter, each in a file of its own, and a command that uses both."
+
+type demoOptions struct{ keep bool }
+
+func (a *app) newDemoCmd() *cobra.Command {
+	var o demoOptions
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show the main job offline, with a scripted model",
+		Long: `Makes a small git repository, plans a task of three sub-tasks in it, and runs them on the real OpenCode: real
+sessions, real tools, real files, real gates. Only the model is scripted, so no key and no network is needed.`,
+		Args: atMostOne("argument"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd.Context(), &o) },
+	}
+	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the sample repository")
+	return cmd
+}
+
+func (a *app) runDemo(ctx context.Context, o *demoOptions) error {
+	data, err := demoFiles.ReadFile("demo/script.yaml")
+	if err != nil {
+		return err
+	}
+	script, err := scriptmodel.ParseScript(data)
+	if err != nil {
+		return err
+	}
+	model, err := scriptmodel.Start(script.Reply)
+	if err != nil {
+		return err
+	}
+	defer model.Close()
+	root, err := os.MkdirTemp("", "manager-demo-")
+	if err != nil {
+		return err
+	}
+	if !o.keep {
+		defer os.RemoveAll(root)
+	}
+	d := &demo{app: a, project: filepath.Join(root, "greeter")}
+	home := filepath.Join(root, "home")
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return err
+	}
+	d.env = scriptmodel.OpenCodeEnv(a.Environ, home, model.URL())
+	return d.play(ctx, o.keep)
+}
+
+// demo plays commands in a sample project.
+type demo struct {
+	app     *app
+	project string
+	env     []string
+}
+
+func (d *demo) play(ctx context.Context, keep bool) error {
+	d.say("This demo runs the real OpenCode on a sample repository, %s.\n"+
+		"The model is scripted: what it says is written down beforehand, and it costs nothing. All else is real:\n"+
+		"the sessions, the files that the agent writes, the gates that manager runs.", d.project)
+	if err := d.makeProject(ctx); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"plan", demoTask}, {"run", "--yes"}, {"status"},
+	} {
+		if err := d.manager(args...); err != nil {
+			return err
+		}
+	}
+	for _, command := range []string{"git status --short", "sh greeter.sh Ada"} {
+		if err := d.shell(ctx, command); err != nil {
+			return err
+		}
+	}
+	if keep {
+		d.say("\nThe repository is kept: %s", d.project)
+	}
+	return nil
+}
+
+func (d *demo) say(format string, args ...any) { fmt.Fprintf(d.app.Stdout, format+"\n", args...) }
+
+// makeProject writes the sample repository and commits it.
+func (d *demo) makeProject(ctx context.Context) error {
+	files, err := fs.Sub(demoFiles, "demo/project")
+	if err != nil {
+		return err
+	}
+	if err := os.CopyFS(d.project, files); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"init", "--quiet"}, {"add", "--all"},
+		{"-c", "user.name=demo", "-c", "user.email=demo@example.com", "commit", "--quiet", "--no-gpg-sign", "--message", "Start"},
+	} {
+		cmd := exec.CommandContext(ctx, "git", args...)
+		cmd.Dir, cmd.Env = d.project, d.env
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("git %s: %w: %s", args[0], err, out)
+		}
+	}
+	return nil
+}
+
+// manager runs this program's own command line, as a person would.
+func (d *demo) manager(args ...string) error {
+	d.say("\n$ manager %s", quoted(args))
+	args = append(args, "-C", d.project)
+	if b := d.app.opencodeBinary; b != "" {
+		args = append(args, "--opencode", b)
+	}
+	if d.app.noColor {
+		args = append(args, "--no-color")
+	}
+	signals := make(chan os.Signal, 2)
+	giveBack := d.app.interrupts.take(func(n int) {
+		if n <= cap(signals) {
+			signals <- os.Interrupt
+		}
+	})
+	defer close(signals)
+	defer giveBack()
+	env := d.app.Env
+	env.Args, env.Environ, env.Signals = args, d.env, signals
+	if code := Main(env); code != exitOK {
+		return fmt.Errorf("the demo's `manager %s` ended with exit code %d", args[0], code)
+	}
+	return nil
+}
+
+// quoted writes arguments as they would be typed.
+func quoted(args []string) string {
+	line := ""
+	for i, arg := range args {
+		if i > 0 {
+			line += " "
+		}
+		if i > 0 && arg[0] != '-' {
+			arg = fmt.Sprintf("%q", arg)
+		}
+		line += arg
+	}
+	return line
+}
+
+func (d *demo) shell(ctx context.Context, command string) error {
+	d.say("\n$ %s", command)
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = d.project, d.env, d.app.Stdout, d.app.Stderr
+	return cmd.Run()
+}

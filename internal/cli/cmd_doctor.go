@@ -1,0 +1,336 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/openai"
+	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/workspace"
+)
+
+func (a *app) newDoctorCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor [flags]",
+		Short: "Check that everything is there, and say what to do if not",
+		Long: `Checks the configuration, git, the state in the project, OpenCode and its models, and the model that plans and
+judges. It starts an OpenCode server for a moment, asks no model anything, and prints names of keys, never their values.
+Exit code 1 if something is in the way of a run.`,
+		Args:              noArguments,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runDoctor(cmd.Context()) },
+	}
+}
+
+// finding is the outcome of a check.
+type finding string
+
+const (
+	fine   finding = "ok"
+	notice finding = "note"   // works, but is worth knowing
+	broken finding = "failed" // in the way of a run
+)
+
+// check is one line of `manager doctor`.
+type check struct {
+	Name    string  `json:"name"`
+	Finding finding `json:"finding"`
+	Detail  string  `json:"detail"`
+	Do      string  `json:"do,omitempty"` // what to do about it
+}
+
+// doctorReport is what `manager doctor --json` prints.
+type doctorReport struct {
+	Type   string  `json:"type"` // doctor
+	OK     bool    `json:"ok"`
+	Checks []check `json:"checks"`
+}
+
+func (a *app) runDoctor(ctx context.Context) error {
+	project, err := a.project()
+	if err != nil {
+		return err
+	}
+	d := &doctor{app: a, deps: &deps{app: a, project: project, config: &config{}, log: a.logger()}}
+	d.checkConfig()
+	d.checkGit(ctx)
+	d.checkState()
+	d.checkDatabase(ctx)
+	d.checkOpenCode(ctx)
+	d.checkLedger()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	report := doctorReport{Type: "doctor", OK: true, Checks: d.checks}
+	report.OK = !slices.ContainsFunc(d.checks, func(c check) bool { return c.Finding == broken })
+	if a.json {
+		err = a.printJSON(report)
+	} else {
+		a.printDoctor(report)
+	}
+	if err == nil && !report.OK {
+		err = errSilent
+	}
+	return err
+}
+
+// doctor collects what it finds.
+type doctor struct {
+	app    *app
+	deps   *deps
+	checks []check
+}
+
+func (d *doctor) add(name string, f finding, do, format string, args ...any) {
+	d.checks = append(d.checks, check{Name: name, Finding: f, Detail: fmt.Sprintf(format, args...), Do: do})
+}
+
+func (d *doctor) checkConfig() {
+	c, err := d.app.loadConfig(d.deps.project)
+	if err == nil {
+		_, err = c.limits()
+	}
+	if err != nil {
+		d.add("config", broken, "correct the file; the keys are described in the documentation", "%v", err)
+		return
+	}
+	d.deps.config = c
+	var files []string
+	for _, path := range append(d.app.configPaths(d.deps.project), d.app.configFile) {
+		if path != "" && exists(path) && (d.app.configFile == "" || path == d.app.configFile) {
+			files = append(files, d.app.pretty(path))
+		}
+	}
+	if len(files) == 0 {
+		d.add("config", fine, "", "none, the defaults apply")
+		return
+	}
+	d.add("config", fine, "", "read from %s", strings.Join(files, ", "))
+}
+
+func (d *doctor) checkGit(ctx context.Context) {
+	w, err := workspace.Open(ctx, d.deps.project)
+	if err != nil {
+		d.add("git", broken, "", "%v", err)
+		return
+	}
+	if w.Reason() != "" {
+		d.add("git", notice, "nothing, if that is meant; with git, results are judged by what changed as well",
+			"no diffs are available: %s", w.Reason())
+		return
+	}
+	head, err := w.Head(ctx)
+	switch {
+	case err != nil:
+		d.add("git", broken, "make `git status` work here", "%v", err)
+	case head == "":
+		d.add("git", fine, "", "repository %s, no commit yet", w.Root())
+	default:
+		d.add("git", fine, "", "repository %s at %s", w.Root(), short(head))
+	}
+}
+
+// checkState looks whether the state can be written, without leaving any.
+func (d *doctor) checkState() {
+	dir := filepath.Join(d.deps.project, store.DirName)
+	where := dir
+	if !exists(dir) {
+		where = d.deps.project
+	}
+	f, err := os.CreateTemp(where, ".manager-doctor-*")
+	if err != nil {
+		d.add("state", broken, "make the directory writable, or work elsewhere with -C", "cannot write: %v", err)
+		return
+	}
+	f.Close()
+	if err := os.Remove(f.Name()); err != nil {
+		d.add("state", broken, "make the directory writable, or work elsewhere with -C", "cannot write: %v", err)
+		return
+	}
+	d.add("state", fine, "", "%s is writable", where)
+}
+
+func (d *doctor) checkDatabase(ctx context.Context) {
+	r, closeReader, err := d.app.openReader(ctx)
+	if errors.Is(err, store.ErrHeld) {
+		d.add("database", broken, "wait a moment, or find that process and end it", "%v", err)
+		return
+	}
+	if err != nil {
+		d.add("database", broken, "", "%v", err)
+		return
+	}
+	defer closeReader()
+	boulders, err := r.List(ctx)
+	for _, b := range boulders {
+		if !b.Status.Terminal() {
+			err = errors.Join(err, consistent(ctx, r, b.ID))
+		}
+	}
+	if err != nil {
+		d.add("database", broken, "the other boulders are not affected; keep a copy of "+store.DirName+
+			" and report this", "%v", err)
+		return
+	}
+	held := ""
+	if h := holderOf(ctx, r); h != nil {
+		held = fmt.Sprintf("; process %d is at work: %s", h.PID, h.Command)
+	}
+	d.add("database", fine, "", "%s%s", plural(len(boulders), "boulder"), held)
+}
+
+// consistent reports records of a boulder that cannot be read, or that contradict each other.
+func consistent(ctx context.Context, r reader, id string) error {
+	detail, err := r.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = restore(detail)
+	return err
+}
+
+// checkOpenCode starts a server: that finds more than looking does.
+func (d *doctor) checkOpenCode(ctx context.Context) {
+	if err := d.deps.connect(ctx, ""); err != nil {
+		d.add("opencode", broken, "", "%v", err)
+		return
+	}
+	defer d.deps.close()
+	d.deps.host.Warm() // it boots while the version is asked for
+	version, err := opencode.Version(ctx, d.deps.binary())
+	if err == nil {
+		err = opencode.CheckVersion(version)
+	}
+	if err != nil {
+		d.add("opencode", broken, "then `manager doctor` again; --opencode PATH names another one", "%v", err)
+		return
+	}
+	conn, err := d.deps.host.Connect(ctx)
+	if err != nil {
+		d.add("opencode", broken, "run `opencode serve` by hand to see what is wrong", "%v", err)
+		return
+	}
+	d.add("opencode", fine, "", "version %s (%s)", version, d.deps.binary())
+	d.checkModels(ctx, conn.Client.In(d.deps.project))
+}
+
+// hosted is OpenCode's own provider. With nothing else connected and no model configured, OpenCode 1.18.33 uses a free
+// model there (opencode/big-pickle) without saying so, and the project's code goes to it.
+const hosted = "opencode"
+
+func (d *doctor) checkModels(ctx context.Context, dir *opencode.Directory) {
+	login := "log in with `opencode auth login`, or choose with --model PROVIDER/MODEL"
+	catalogue, err := dir.Catalogue(ctx)
+	if err != nil {
+		d.add("models", broken, "", "%v", err)
+		return
+	}
+	var names []string
+	models, own := 0, false
+	for _, p := range catalogue.Providers {
+		names = append(names, p.ID)
+		models += len(p.Models)
+		own = own || p.ID != hosted
+	}
+	slices.Sort(names)
+	offer := fmt.Sprintf("%s of %s", plural(models, "model"), strings.Join(names, ", "))
+	chosen, from, err := d.model(ctx, dir)
+	switch {
+	case err != nil:
+		d.add("models", broken, "write it as PROVIDER/MODEL", "%v", err)
+	case models == 0:
+		d.add("models", broken, login, "OpenCode has no model")
+	case chosen == "" && !own:
+		d.add("models", notice, login, "%s; no provider of yours is connected, so OpenCode would send your project "+
+			"to its own hosted free model", offer)
+	case chosen == "":
+		d.add("models", fine, "", "%s; OpenCode chooses for sub-tasks that name none", offer)
+	default:
+		d.checkModel(catalogue, chosen, from, offer)
+	}
+}
+
+func (d *doctor) checkModel(catalogue opencode.Catalogue, chosen, from, offer string) {
+	ref, err := providers.ParseModel(chosen)
+	if err != nil {
+		d.add("models", broken, "write it as PROVIDER/MODEL", "%s: %v", from, err)
+		return
+	}
+	if _, ok := catalogue.Model(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}); !ok {
+		d.add("models", broken, "choose another; "+offered(catalogue, ref.Provider),
+			"%s names %s, which OpenCode does not offer", from, chosen)
+		return
+	}
+	d.add("models", fine, "", "%s; sub-tasks use %s (%s)", offer, chosen, from)
+}
+
+// model is what sub-tasks use that name none, and who says so.
+func (d *doctor) model(ctx context.Context, dir *opencode.Directory) (model, from string, err error) {
+	if model, err = d.deps.model(); err != nil || model != "" {
+		return model, "--model or the configuration", err
+	}
+	ref, err := dir.DefaultModel(ctx)
+	if err != nil || ref.ModelID == "" {
+		return "", "", err
+	}
+	return ref.ProviderID + "/" + ref.ModelID, "OpenCode's configuration", nil
+}
+
+// checkLedger says which model plans and judges, and how it is reached.
+func (d *doctor) checkLedger() {
+	if err := d.deps.openLedger(); err != nil {
+		d.add("ledgers", broken, "set the key of its provider, or choose another with --ledger-model", "%v", err)
+		return
+	}
+	model := ledgerName(d.deps.ledger)
+	how := "through OpenCode"
+	if ref, err := providers.ParseModel(d.deps.ledger); err == nil && d.deps.registry.Has(ref.Provider) {
+		how = "directly"
+	}
+	d.add("ledgers", fine, "", "%s plans and judges, asked %s%s", model, how, d.keys())
+}
+
+// keys names the variables that hold keys, with whether they are set.
+func (d *doctor) keys() string {
+	sources, err := openai.Sources(d.app.Getenv, d.deps.config.Endpoints, openai.Options{})
+	if err != nil {
+		return ""
+	}
+	var keys []string
+	for _, s := range sources {
+		for _, name := range s.KeyEnv {
+			state := "not set"
+			if d.app.Getenv(name) != "" {
+				state = "set"
+			}
+			keys = append(keys, name+" "+state)
+		}
+	}
+	return " (" + strings.Join(keys, ", ") + ")"
+}
+
+func (a *app) printDoctor(report doctorReport) {
+	p := a.paint(a.Stdout)
+	marks := map[finding]string{fine: p.green("✓"), notice: p.yellow("!"), broken: p.red("✗")}
+	for _, c := range report.Checks {
+		fmt.Fprintf(a.Stdout, "%s %s  %s\n", marks[c.Finding], p.bold(fit(c.Name, widthCheck)),
+			strings.TrimSpace(indent(safeText(c.Detail), strings.Repeat(" ", widthCheck+4))))
+		if c.Do != "" {
+			fmt.Fprintf(a.Stdout, "%s→ %s\n", strings.Repeat(" ", widthCheck+4), oneLine(c.Do))
+		}
+	}
+	if !report.OK {
+		fmt.Fprintln(a.Stdout, "\nSomething is in the way of a run; see the lines with "+p.red("✗")+".")
+	}
+}
+
+const widthCheck = 8 // database, opencode

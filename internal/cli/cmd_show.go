@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+func (a *app) newShowCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show [flags] [BOULDER]",
+		Short: "Everything about a boulder: plan, attempts, sessions, verdicts",
+		Long: `Shows everything that is known about a boulder (default: the newest one): the plan that it runs, and of each
+sub-task the attempts with their sessions, each turn's verdict with the evidence, and the gates. BOULDER is an id, or a
+beginning or end of one.`,
+		Args:              atMostOne("BOULDER"),
+		ValidArgsFunction: a.completeBoulder(false),
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.runShow(cmd.Context(), args) },
+	}
+}
+
+func (a *app) runShow(ctx context.Context, args []string) error {
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return err
+	}
+	report, err := readShow(ctx, r, newestOr(args))
+	closeReader() // before anything is printed: a pager must not keep a run from starting
+	if report == nil {
+		return err
+	}
+	if a.json {
+		return errors.Join(a.printJSON(report), err)
+	}
+	a.printShow(report)
+	return err
+}
+
+// showReport is what `manager show --json` prints: one object with the stored records. Fields are added in later
+// versions, never changed.
+type showReport struct {
+	Type     string                `json:"type"` // show
+	Boulder  boulder.Boulder       `json:"boulder"`
+	Revision *boulder.PlanRevision `json:"revision"`  // the plan that it runs; null while planning
+	SubTasks []subTaskShow         `json:"sub_tasks"` // in plan order
+}
+
+// subTaskShow is a sub-task with its history.
+type subTaskShow struct {
+	boulder.SubTask
+	History []attemptShow `json:"history"` // its attempts, from the first
+}
+
+// attemptShow is an attempt with its turns.
+type attemptShow struct {
+	boulder.Attempt
+	History []boulder.Turn `json:"history"` // its turns, from the first: prompt, evidence, verdict
+}
+
+// readShow reads everything. With an error there is a report as well if at least the head could be read.
+func readShow(ctx context.Context, r reader, ref string) (*showReport, error) {
+	id, err := resolve(ctx, r, ref)
+	if err != nil {
+		return nil, err
+	}
+	d, err := r.Get(ctx, id)
+	if d.Boulder.ID == "" {
+		return nil, err
+	}
+	s := &showReport{Type: "show", Boulder: d.Boulder, Revision: d.Revision, SubTasks: []subTaskShow{}}
+	attempts := map[string][]attemptShow{}
+	for _, a := range d.Attempts {
+		attempts[a.SubTaskID] = append(attempts[a.SubTaskID], attemptShow{Attempt: a, History: []boulder.Turn{}})
+	}
+	for _, t := range d.SubTasks {
+		show := subTaskShow{SubTask: t, History: append([]attemptShow{}, attempts[t.ID]...)}
+		if len(show.History) > 0 {
+			turns, turnsErr := r.Turns(ctx, id, t.ID)
+			err = errors.Join(err, turnsErr)
+			show.takeTurns(turns)
+		}
+		s.SubTasks = append(s.SubTasks, show)
+	}
+	return s, err
+}
+
+// takeTurns gives each turn to its attempt.
+func (s *subTaskShow) takeTurns(turns []boulder.Turn) {
+	for _, turn := range turns {
+		for i := range s.History {
+			if s.History[i].Attempt.Attempt == turn.Attempt {
+				s.History[i].History = append(s.History[i].History, turn)
+			}
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/store"
+)
+
+func (a *app) newStatusCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status [flags] [BOULDER]",
+		Short: "How far a boulder is",
+		Long: `Shows how far a boulder is (default: the newest one): each sub-task with its state, what it waits for, what its agent
+does, and what it cost. It also works while another process runs it. BOULDER is an id, or a beginning or end of one.`,
+		Args:              atMostOne("BOULDER"),
+		ValidArgsFunction: a.completeBoulder(false),
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.runStatus(cmd.Context(), args) },
+	}
+}
+
+func (a *app) runStatus(ctx context.Context, args []string) error {
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return err
+	}
+	report, err := a.readStatus(ctx, r, args)
+	closeReader() // before anything is printed: a pager must not keep a run from starting
+	if report == nil {
+		if errors.Is(err, errNothing) && len(args) == 0 {
+			a.note("Nothing has been run here yet. Start with: manager plan \"TASK\"")
+			return nil
+		}
+		return err
+	}
+	if a.json {
+		return errors.Join(a.printJSON(report), err)
+	}
+	a.printStatus(report)
+	return err
+}
+
+// statusReport is what `manager status --json` prints: one object. Fields are added in later versions, never changed.
+type statusReport struct {
+	Type        string         `json:"type"` // status
+	BoulderID   string         `json:"boulder_id"`
+	Task        string         `json:"task"`
+	Goal        string         `json:"goal,omitempty"`
+	Status      boulder.Status `json:"status"`
+	Reason      string         `json:"reason,omitempty"`
+	Project     string         `json:"project"`
+	Base        string         `json:"base,omitempty"` // commit the plan was made on
+	Revision    int            `json:"revision"`       // of the plan; 0 while planning
+	Model       string         `json:"model,omitempty"`
+	LedgerModel string         `json:"ledger_model,omitempty"`
+	// RunBy is the process that runs it; null if none does.
+	RunBy *control.Holder `json:"run_by"`
+	// Resumable: it is not over, and `manager resume` would go on with it now.
+	Resumable bool          `json:"resumable"`
+	Completed int           `json:"completed"` // sub-tasks
+	Total     int           `json:"total"`     // sub-tasks
+	Usage     boulder.Usage `json:"usage"`
+	Summary   string        `json:"summary,omitempty"`
+	CreatedAt time.Time     `json:"created_at"`
+	UpdatedAt time.Time     `json:"updated_at"`
+
+	SubTasks []subTaskStatus `json:"sub_tasks"` // in plan order
+
+	now time.Time
+}
+
+// subTaskStatus is a sub-task in a [statusReport].
+type subTaskStatus struct {
+	ID        string                `json:"id"`
+	Position  int                   `json:"position"` // in the plan, from 1
+	Subject   string                `json:"subject"`
+	Status    boulder.SubTaskStatus `json:"status"`
+	Reason    string                `json:"reason,omitempty"`
+	Priority  boulder.Priority      `json:"priority"`
+	DependsOn []string              `json:"depends_on"`
+	Model     string                `json:"model,omitempty"` // empty: OpenCode's default
+	Agent     string                `json:"agent,omitempty"`
+
+	Attempt       int                   `json:"attempt"`                  // number of the newest; 0 before the first
+	AttemptStatus boulder.AttemptStatus `json:"attempt_status,omitempty"` // of the newest
+	Turn          int                   `json:"turn,omitempty"`           // of the newest attempt
+	SessionID     string                `json:"session_id,omitempty"`     // of the newest attempt
+	// Waiting is its place in line and the reason, while it waits for a slot.
+	Waiting    *schedule.Wait      `json:"waiting,omitempty"`
+	Activity   string              `json:"activity,omitempty"` // last sign of life of the running turn
+	Checkpoint *boulder.Checkpoint `json:"checkpoint,omitempty"`
+	ElapsedMS  int64               `json:"elapsed_ms"` // of all attempts together
+	Usage      boulder.Usage       `json:"usage"`
+	Summary    string              `json:"summary,omitempty"`
+
+	row row
+}
+
+// recentEvents is how many events are searched for what the agents do right now.
+const recentEvents = 200
+
+// readStatus reads everything about a boulder that status shows. With an error there is a report as well if at least its
+// head could be read.
+func (a *app) readStatus(ctx context.Context, r reader, args []string) (*statusReport, error) {
+	id, err := resolve(ctx, r, newestOr(args))
+	if err != nil {
+		return nil, err
+	}
+	d, err := r.Get(ctx, id)
+	if d.Boulder.ID == "" {
+		return nil, err
+	}
+	var recent []boulder.Event
+	if !d.Boulder.Status.Terminal() {
+		var eventsErr error
+		recent, eventsErr = r.Events(ctx, id, d.Boulder.Seq-min(d.Boulder.Seq, recentEvents), 0)
+		err = errors.Join(err, eventsErr)
+	}
+	return newStatusReport(d, recent, holderOf(ctx, r), a.shownLimits(), time.Now()), err
+}
+
+func newStatusReport(
+	d store.Detail, recent []boulder.Event, holder *control.Holder, limits schedule.Limits, now time.Time,
+) *statusReport {
+	b := d.Boulder
+	s := &statusReport{
+		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason,
+		Project: b.Project, Base: b.Base, Revision: b.Revision, Model: b.Model, LedgerModel: b.LedgerModel,
+		Total: len(d.SubTasks), Usage: b.Usage, Summary: b.Summary, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
+		SubTasks: []subTaskStatus{}, now: now,
+	}
+	if runs(holder, b) {
+		s.RunBy = holder
+	}
+	s.Resumable = !b.Status.Terminal() && s.RunBy == nil
+	if s.RunBy == nil {
+		recent = nil // what an agent did when its run ended is not what it does
+	}
+	for r := range rowsOf(d, recent, limits) {
+		if r.task.Status == boulder.SubTaskCompleted {
+			s.Completed++
+		}
+		if s.RunBy == nil && r.attempt != nil {
+			now = r.attempt.UpdatedAt // nobody is at work: the clock stands still
+		}
+		s.SubTasks = append(s.SubTasks, newSubTaskStatus(r, now))
+	}
+	return s
+}
+
+func newSubTaskStatus(r row, now time.Time) subTaskStatus {
+	t := r.task
+	s := subTaskStatus{
+		ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Priority: t.Priority,
+		DependsOn: append([]string{}, t.DependsOn...), Model: t.Model, Agent: t.Agent, Attempt: t.Attempts,
+		Waiting: r.wait, Activity: r.doing.activity, Checkpoint: t.Checkpoint, ElapsedMS: r.took(now).Milliseconds(),
+		Usage: r.usage(), Summary: t.Summary, row: r,
+	}
+	if r.newest != nil {
+		s.AttemptStatus, s.Turn, s.SessionID = r.newest.Status, r.newest.Turns, r.newest.SessionID
+	}
+	return s
+}
+
+// newestOr is the boulder that the arguments name; empty is the newest.
+func newestOr(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// runs reports whether the process that holds the state runs the boulder. One that is about to begin does not say yet
+// what it runs.
+func runs(holder *control.Holder, b boulder.Boulder) bool {
+	return holder != nil && !b.Status.Terminal() && (holder.BoulderID == b.ID || holder.BoulderID == "")
+}

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// versionInfo is what `manager version --json` prints.
+type versionInfo struct {
+	Type     string `json:"type"`    // version
+	Version  string `json:"version"` // of the module; (devel) for a build from a work tree without one
+	Commit   string `json:"commit,omitempty"`
+	Modified bool   `json:"modified,omitempty"` // built from a work tree with changes
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	OpenCode string `json:"opencode"` // the version that this one was tested with
+}
+
+func (a *app) newVersionCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:               "version [flags]",
+		Short:             "The version of manager, and of the OpenCode that it was tested with",
+		Args:              noArguments,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(*cobra.Command, []string) error {
+			build, _ := debug.ReadBuildInfo()
+			return a.printVersion(newVersionInfo(build))
+		},
+	}
+}
+
+// newVersionInfo reads what the Go tool left in the binary; nil if it left nothing.
+func newVersionInfo(build *debug.BuildInfo) versionInfo {
+	v := versionInfo{
+		Type: "version", Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		OpenCode: opencode.TestedVersion,
+	}
+	if build == nil {
+		return v
+	}
+	if build.Main.Version != "" {
+		v.Version = build.Main.Version
+	}
+	for _, s := range build.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Commit = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
+	return v
+}
+
+func (a *app) printVersion(v versionInfo) error {
+	if a.json {
+		return a.printJSON(v)
+	}
+	commit := ""
+	if v.Commit != "" {
+		commit = ", commit " + short(v.Commit)
+		if v.Modified {
+			commit += " with changes"
+		}
+	}
+	fmt.Fprintf(a.Stdout, "manager %s (%s, %s%s)\ntested with OpenCode %s\n", v.Version, v.Go, v.Platform, commit, v.OpenCode)
+	return nil
+}

@@ -1,0 +1,4 @@
+# farewell NAME prints a goodbye.
+farewell() {
+	echo "not written yet"
+}

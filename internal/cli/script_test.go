@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+)
+
+// In scripts and in tests that need a process of its own, this test binary is the manager.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"manager": func() {
+		signals := make(chan os.Signal, 4)
+		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		os.Exit(Main(Env{
+			Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+			Environ: os.Environ(), Signals: signals,
+		}))
+	}})
+}
+
+// Scripts run the command line on the real OpenCode. Besides testscript's own commands they have
+//
+//	model FILE    start a model that plays the script; OpenCode and OPENAI_BASE_URL lead to it
+//	repo          make the current directory a git repository with one commit
+//	exit N CMD …  run a command and check its exit code; stdout and stderr are kept for `stdout` and `stderr`
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	binary, err := octest.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			home := filepath.Join(env.WorkDir, ".home")
+			if err := os.MkdirAll(home, 0o700); err != nil {
+				return err
+			}
+			env.Vars = scriptmodel.OpenCodeEnv(env.Vars, home, "http://127.0.0.1:1/v1")
+			env.Setenv("MANAGER_OPENCODE", binary)
+			env.Setenv("NO_COLOR", "1")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"model": scriptModel, "repo": scriptRepo, "exit": scriptExit,
+		},
+	})
+}
+
+func scriptModel(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: model FILE")
+	}
+	script, err := scriptmodel.LoadScript(ts.MkAbs(args[0]))
+	ts.Check(err)
+	server, err := scriptmodel.Start(script.Reply)
+	ts.Check(err)
+	ts.Defer(server.Close)
+	ts.Setenv("OPENCODE_CONFIG_CONTENT", scriptmodel.OpenCodeConfig(server.URL()))
+	ts.Setenv("OPENAI_BASE_URL", server.URL())
+	ts.Setenv("MODEL_URL", server.URL())
+}
+
+func scriptRepo(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: repo")
+	}
+	for _, line := range []string{
+		"init --quiet --initial-branch=main", "config user.name Test", "config user.email test@example.com",
+		"config commit.gpgsign false", "add --all", "commit --quiet --allow-empty --message Start",
+	} {
+		ts.Check(ts.Exec("git", strings.Fields(line)...))
+	}
+}
+
+func scriptExit(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exit CODE COMMAND [ARG …]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	code := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		code = exit.ExitCode()
+	}
+	if code != want {
+		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}
+
+// testEnv is an isolated environment for a manager process in a test.
+func testEnv(t *testing.T, modelURL string) []string {
+	t.Helper()
+	env := octest.Env(t, modelURL)
+	return append(env, "MANAGER_OPENCODE="+octest.Binary(t), "NO_COLOR=1")
+}
+
+// manager prepares this test binary to run as `manager ARGS` in a directory.
+func manager(t *testing.T, dir string, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := exec.LookPath("manager") // testscript.Main put it there
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), path, args...)
+	cmd.Dir = dir
+	cmd.Env = slices.Concat(env, []string{fmt.Sprintf("GOCOVERDIR=%s", t.TempDir())})
+	return cmd
+}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// runView shows a run while it goes on.
+type runView interface {
+	// Event shows one event. It is called on the loop goroutine of the run, for each event in order, and does not block.
+	Event(e boulder.Event)
+	// Stopping says that the run was asked to stop and lets its turns end. It may be called from any goroutine.
+	Stopping()
+	// Close gives the terminal back. Nothing is shown after it. It may be called again.
+	Close()
+}
+
+// loader reads a boulder that was begun by an earlier process; a *store.DB is one.
+type loader interface {
+	Load(ctx context.Context, boulderID string) (boulder.Records, error)
+}
+
+// newRunView chooses how to show a run: as events for programs, live on a terminal, else as plain lines. With --verbose
+// the diagnostics on stderr would tear a live view, so there are lines as well.
+func (a *app) newRunView(db loader) runView {
+	follow := &progress{load: db, spent: map[string]time.Duration{}, doing: map[string]doing{}}
+	switch {
+	case a.json:
+		return &jsonView{app: a}
+	case a.quiet:
+		return &quietView{app: a}
+	case terminal(a.Stderr) && a.Getenv("TERM") != "dumb" && a.Getenv("TERM") != "" && !a.verbose:
+		return newLiveView(a, follow)
+	}
+	return &linesView{app: a, progress: follow}
+}
+
+// printJSON writes one object on a line of stdout.
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.Stdout)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// jsonView prints the documented events, one object per line, each as soon as it happened.
+type jsonView struct{ app *app }
+
+func (v *jsonView) Event(e boulder.Event) {
+	if e.Public() {
+		_ = v.app.printJSON(e) // a reader that went away is no reason to stop the work
+	}
+}
+
+func (v *jsonView) Stopping() {}
+func (v *jsonView) Close()    {}
+
+// quietView shows nothing but how it ended.
+type quietView struct{ app *app }
+
+func (v *quietView) Event(e boulder.Event) {
+	if end, ok := e.Body.(boulder.TaskComplete); ok {
+		v.app.printSummary(e.BoulderID, end, 0)
+	}
+}
+
+func (v *quietView) Stopping() {}
+func (v *quietView) Close()    {}

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// describe is an event in a sentence, without the sub-task's name. It may hold any text; the caller cleans it.
+func describe(body boulder.Body) string {
+	switch b := body.(type) {
+	case boulder.Created:
+		return "created: " + b.Boulder.Task
+	case boulder.Planned:
+		return fmt.Sprintf("plan revision %d (%s) waits for approval", b.Revision, b.Origin)
+	case boulder.Decomposed:
+		return describePlan(b)
+	case boulder.StatusChanged:
+		return joined(string(b.Status), b.Reason)
+	case boulder.Starting:
+		return fmt.Sprintf("attempt %d has a slot", b.Attempt)
+	case boulder.SubTaskStart:
+		return fmt.Sprintf("attempt %d starts with %s in session %s", b.Attempt, modelName(b.Model), b.SessionID)
+	case boulder.TurnSent:
+		if b.Resume {
+			return fmt.Sprintf("turn %d: the resume prompt is sent", b.Turn)
+		}
+		return fmt.Sprintf("turn %d: the %s is sent", b.Turn, b.Kind)
+	case boulder.SubTaskProgress:
+		return describeProgress(b)
+	case boulder.TurnEnded:
+		return fmt.Sprintf("turn %d ended: %s", b.Turn, describeEnd(b.Ended))
+	case boulder.GateRun:
+		return describeGate(b)
+	case boulder.Judged:
+		return describeVerdict(b)
+	case boulder.Continuation:
+		return fmt.Sprintf("goes on with turn %d: %s", b.Turn, joined(b.Reason, strings.Join(b.Remaining, "; ")))
+	case boulder.Retry:
+		return fmt.Sprintf("attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
+	case boulder.Trouble:
+		return fmt.Sprintf("trouble: %s; next try at %s", b.Reason, clock(b.NotBefore))
+	case boulder.UsageReport:
+		return fmt.Sprintf("usage of %s: %s", joinedBy(", ", b.Source, b.Model), usageText(b.Usage))
+	case boulder.SubTaskDone:
+		text := joined(string(b.Status), b.Summary)
+		if len(b.Blocked) > 0 {
+			text += " (blocks " + strings.Join(b.Blocked, ", ") + ")"
+		}
+		return text
+	case boulder.TaskComplete:
+		first, _, _ := strings.Cut(b.Summary, "\n")
+		return joined(string(b.Status), first)
+	}
+	return body.EventType()
+}
+
+func describePlan(b boulder.Decomposed) string {
+	edited := ""
+	if b.Edited {
+		edited = ", edited"
+	}
+	return fmt.Sprintf("plan revision %d (%s%s): %s", b.Revision, b.Origin, edited, plural(len(b.SubTasks), "sub-task"))
+}
+
+func describeProgress(b boulder.SubTaskProgress) string {
+	text := b.Activity
+	if b.TodosTotal > 0 {
+		text += fmt.Sprintf(" (%d of %d todos)", b.TodosDone, b.TodosTotal)
+	}
+	if c := b.Checkpoint; c != nil {
+		text += fmt.Sprintf(" (%s:%d)", c.File, c.Line)
+	}
+	return text
+}
+
+func describeEnd(e boulder.Ended) string {
+	switch {
+	case e.Stopped != "":
+		return "stopped by the manager, " + e.Stopped
+	case e.Error != "":
+		return joined(e.Error, e.Message)
+	case e.Finish == "length":
+		return "the answer was cut off at the model's limit"
+	}
+	return cmp.Or(e.Finish, "no answer")
+}
+
+func describeGate(b boulder.GateRun) string {
+	took := elapsed(time.Duration(b.Millis) * time.Millisecond)
+	if b.Passed {
+		return fmt.Sprintf("gate passed: %s (%s)", b.Command, took)
+	}
+	return fmt.Sprintf("gate failed with exit code %d: %s (%s)", b.ExitCode, b.Command, took)
+}
+
+func describeVerdict(b boulder.Judged) string {
+	how := "not complete"
+	if b.Verdict.Completed {
+		how = "complete"
+	}
+	if b.Verdict.JudgeUnavailable {
+		how += " (by the gates alone)"
+	}
+	return fmt.Sprintf("turn %d judged %s", b.Turn, joined(how, b.Verdict.Summary))
+}
+
+// refOf names the attempt that an event speaks of; the sub-task is empty if it speaks of the whole boulder.
+func refOf(body boulder.Body) boulder.AttemptRef {
+	switch b := body.(type) {
+	case boulder.Starting:
+		return b.AttemptRef
+	case boulder.SubTaskStart:
+		return b.AttemptRef
+	case boulder.TurnSent:
+		return b.AttemptRef
+	case boulder.SubTaskProgress:
+		return b.AttemptRef
+	case boulder.TurnEnded:
+		return b.AttemptRef
+	case boulder.GateRun:
+		return b.AttemptRef
+	case boulder.Judged:
+		return b.AttemptRef
+	case boulder.Continuation:
+		return b.AttemptRef
+	case boulder.Retry:
+		return b.AttemptRef
+	case boulder.Trouble:
+		return b.AttemptRef
+	case boulder.UsageReport:
+		return boulder.AttemptRef{SubTaskID: b.SubTaskID, Attempt: b.Attempt}
+	case boulder.SubTaskDone:
+		return b.AttemptRef
+	}
+	return boulder.AttemptRef{}
+}
+
+// joined puts a colon between two texts, if there are two.
+func joined(a, b string) string { return joinedBy(": ", a, b) }
+
+func joinedBy(sep, a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + sep + b
+}
+
+// modelName names a model for people; empty is what OpenCode uses when none is named.
+func modelName(model string) string { return cmp.Or(model, "OpenCode's default model") }
+
+// clock is a time of the day, here.
+func clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }

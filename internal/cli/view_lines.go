@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// linesView shows a run as plain lines on stderr, for log files and pipes.
+type linesView struct {
+	app *app
+
+	mu       sync.Mutex // Stopping comes from another goroutine
+	progress *progress
+}
+
+func (v *linesView) Event(e boulder.Event) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if err := v.progress.take(e); err != nil {
+		v.line(e.Time, "this view has lost track: %v", err)
+		return
+	}
+	switch b := e.Body.(type) {
+	case boulder.Created:
+		v.line(e.Time, "boulder %s: %s", e.BoulderID, clipText(b.Boulder.Task, 100))
+	case boulder.SubTaskStart:
+		t := v.progress.state.SubTask(b.SubTaskID)
+		v.line(e.Time, "%s %s  %s%s", v.label(t), clipText(v.progress.row(t).name(), 100), modelName(b.Model), again(b.Attempt))
+	case boulder.SubTaskDone:
+		v.done(e.Time, b)
+	case boulder.TaskComplete:
+		v.app.printSummary(e.BoulderID, b, e.Time.Sub(v.progress.began))
+	case boulder.SubTaskProgress:
+		if v.app.verbose {
+			v.about(e)
+		}
+	case boulder.StatusChanged:
+		if b.Status != boulder.Synthesizing { // what follows at once says more
+			v.about(e)
+		}
+	case boulder.Decomposed, boulder.GateRun, boulder.Continuation, boulder.Retry, boulder.Trouble:
+		v.about(e)
+	}
+}
+
+// again tells that an attempt is not the first.
+func again(attempt int) string {
+	if attempt <= 1 {
+		return ""
+	}
+	return fmt.Sprintf(" (attempt %d)", attempt)
+}
+
+// done is the line of a sub-task that is over: what it was, and what it took.
+func (v *linesView) done(at time.Time, b boulder.SubTaskDone) {
+	t := v.progress.state.SubTask(b.SubTaskID)
+	r := v.progress.row(t)
+	v.line(at, "%s %s %s  %s  %s  %s", v.label(t), paint{}.mark(t.Status), clipText(t.Subject, 100), modelName(t.Model),
+		elapsed(r.took(at)), usageText(t.Usage))
+	if !b.Completed {
+		v.line(at, "%s %s", v.label(t), clipText(describe(b), 400))
+	}
+}
+
+func (v *linesView) about(e boulder.Event) {
+	text := clipText(describe(e.Body), 400)
+	if t := v.progress.state.SubTask(refOf(e.Body).SubTaskID); t != nil {
+		text = v.label(t) + " " + text
+	}
+	v.line(e.Time, "%s", text)
+}
+
+func (v *linesView) label(t *boulder.SubTask) string {
+	return fmt.Sprintf("[%d/%d]", t.Position, v.progress.total())
+}
+
+func (v *linesView) line(at time.Time, format string, args ...any) {
+	fmt.Fprintf(v.app.Stderr, "%s %s\n", clock(at), fmt.Sprintf(format, args...))
+}
+
+func (v *linesView) Stopping() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	fmt.Fprintln(v.app.Stderr, stoppingText)
+}
+
+func (v *linesView) Close() {}

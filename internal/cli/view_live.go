@@ -1,0 +1,315 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/schedule"
+)
+
+// framesPerSecond bounds the drawing: events only change the state, however many come.
+const framesPerSecond = 10
+
+// liveView shows a run on a terminal: sub-tasks that are over scroll away as lines of their own, below them is a picture
+// of what is at work and what waits.
+//
+// The picture stands only while the manager works by itself. While a person is asked about the plan the terminal is
+// theirs.
+type liveView struct {
+	app    *app
+	limits schedule.Limits
+	now    func() time.Time
+
+	mu       sync.Mutex // the fields below are used by the run, by the program that draws, and by Stopping
+	progress *progress
+	printed  []string // lines that scroll away, waiting for the next frame
+	scrolled bool     // there are some above the picture
+	stopping bool
+	lost     error // the state could not be followed
+
+	screen *screen // of the loop goroutine; nil while the terminal is not ours
+}
+
+func newLiveView(a *app, p *progress) *liveView {
+	return &liveView{app: a, limits: a.shownLimits(), now: time.Now, progress: p}
+}
+
+// shownLimits are the limits that explain why something waits. A configuration that cannot be read was refused before.
+func (a *app) shownLimits() schedule.Limits {
+	if project, err := a.project(); err == nil {
+		if c, err := a.loadConfig(project); err == nil {
+			if l, err := c.limits(); err == nil {
+				return l
+			}
+		}
+	}
+	return schedule.DefaultLimits()
+}
+
+func (v *liveView) Event(e boulder.Event) {
+	working := v.take(e)
+	switch {
+	case working && v.screen == nil:
+		v.screen = v.open()
+	case !working:
+		v.Close()
+	}
+	if end, ok := e.Body.(boulder.TaskComplete); ok {
+		v.app.printSummary(e.BoulderID, end, e.Time.Sub(v.progress.began))
+	}
+}
+
+// take follows the event and reports whether the manager is at work after it.
+func (v *liveView) take(e boulder.Event) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.lost = v.progress.take(e); v.lost != nil {
+		return v.screen != nil
+	}
+	v.note(e)
+	switch v.progress.state.Boulder.Status {
+	case boulder.Planning, boulder.Running, boulder.Synthesizing:
+		return true
+	}
+	return false
+}
+
+// note makes the lines that stay.
+func (v *liveView) note(e boulder.Event) {
+	t := v.progress.state.SubTask(refOf(e.Body).SubTaskID)
+	switch b := e.Body.(type) {
+	case boulder.SubTaskDone:
+		table := v.table(v.width(), e.Time)
+		v.printed = append(v.printed, table.line(v.progress.row(t)))
+		if !b.Completed {
+			v.printed = append(v.printed, table.below(b.Summary))
+		}
+	case boulder.Retry:
+		table := v.table(v.width(), e.Time)
+		v.printed = append(v.printed, table.aside("↻", t, describe(b)))
+	case boulder.GateRun:
+		if !b.Passed {
+			v.printed = append(v.printed, v.table(v.width(), e.Time).aside("✗", t, describe(b)))
+		}
+	}
+}
+
+func (v *liveView) width() int {
+	if v.screen != nil {
+		return v.screen.size().width
+	}
+	return terminalSize(v.app.Stderr).width
+}
+
+func (v *liveView) table(width int, now time.Time) *table {
+	s := v.progress.state
+	t := numbered(v.app.paint(v.app.Stderr), width, len(s.SubTasks), func(id string) int { return s.SubTask(id).Position })
+	t.now = now
+	return t
+}
+
+// Stopping shows at the next frame that the run is about to end.
+func (v *liveView) Stopping() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.stopping = true
+}
+
+// Close takes the picture away and leaves the lines.
+func (v *liveView) Close() {
+	if v.screen != nil {
+		v.screen.close()
+		v.screen = nil
+	}
+	for _, line := range v.flush() { // a terminal that could not be drawn on left them
+		fmt.Fprintln(v.app.Stderr, line)
+	}
+}
+
+// frame draws the picture, in at most size.height lines.
+func (v *liveView) frame(size size, tick int) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.progress.state == nil || size.height == 0 {
+		return ""
+	}
+	t := v.table(size.width, v.now())
+	t.spin = spinner(tick)
+	lines := []string{v.head(t)}
+	if v.scrolled {
+		lines = []string{"", v.head(t)} // apart from the lines that stay
+	}
+	if v.stopping {
+		lines = append(lines, t.yellow(clipText(stoppingText, t.width-1)))
+	}
+	if v.lost != nil {
+		lines = append(lines, t.red(clipText("this view has lost track: "+v.lost.Error(), t.width-1)))
+	}
+	lines = append(lines, v.atWork(t, size.height-len(lines)-1)...)
+	lines = append(lines, v.inLine(t, size.height-len(lines)-1)...)
+	return strings.Join(lines[:min(len(lines), max(size.height-1, 0))], "\n")
+}
+
+// head sums the run up.
+func (v *liveView) head(t *table) string {
+	s := v.progress.state
+	took := elapsed(t.now.Sub(v.progress.began).Truncate(time.Second))
+	if s.Boulder.Status == boulder.Planning {
+		return t.cyan(t.spin) + " " + t.bold("Planning") + "  " + t.dim(took)
+	}
+	done := s.Count(boulder.SubTaskCompleted)
+	text := t.bold(fmt.Sprintf("%d/%d", done, len(s.SubTasks))) + " done"
+	if n := s.Count(boulder.SubTaskFailed); n > 0 {
+		text += " · " + t.red(fmt.Sprintf("%d failed", n))
+	}
+	if n := s.Count(boulder.SubTaskBlocked); n > 0 {
+		text += " · " + t.yellow(fmt.Sprintf("%d blocked", n))
+	}
+	rest := " · " + took
+	if t.width >= 50 {
+		rest += " · " + count(v.progress.usage().Tokens()) + " tokens · " + costText(v.progress.usage())
+	}
+	return text + t.dim(rest)
+}
+
+// atWork draws what runs: with its activity, if there is room for that.
+func (v *liveView) atWork(t *table, room int) []string {
+	live := v.progress.state.Live()
+	detailed := 2*len(live) <= room
+	var lines []string
+	for i, o := range live {
+		if !detailed && i == room-1 && len(live) > room {
+			return append(lines, t.below(fmt.Sprintf("and %d more at work", len(live)-i)))
+		}
+		r := v.progress.row(o.SubTask)
+		lines = append(lines, t.line(r))
+		if detailed {
+			lines = append(lines, t.below(t.activity(r)))
+		}
+	}
+	return lines
+}
+
+// inLine draws what waits, as far as there is room.
+func (v *liveView) inLine(t *table, room int) []string {
+	s := v.progress.state
+	pending := s.Count(boulder.SubTaskPending)
+	if pending == 0 || room <= 0 || v.stopping { // a run that stops starts nothing
+		return nil
+	}
+	limit := min(room, waitingShown)
+	if pending > limit {
+		limit--
+	}
+	var lines []string
+	for _, r := range v.progress.waiting(v.limits, limit) {
+		lines = append(lines, t.line(r))
+	}
+	if more := pending - len(lines); more > 0 {
+		lines = append(lines, t.below(fmt.Sprintf("and %d more waiting", more)))
+	}
+	return lines
+}
+
+// waitingShown is how many waiting sub-tasks are drawn at most.
+const waitingShown = 10
+
+// flush hands out the lines that scroll away.
+func (v *liveView) flush() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	lines := v.printed
+	v.printed, v.scrolled = nil, v.scrolled || len(lines) > 0
+	return lines
+}
+
+// aside is a line that tells something about a sub-task.
+func (t *table) aside(mark string, s *boulder.SubTask, text string) string {
+	return t.yellow(mark) + " " + t.dim(fit(t.label(s), t.labels)) + " " + t.dim(clipText(text, t.width-t.labels-4))
+}
+
+// spinner is one column that turns.
+func spinner(tick int) string {
+	const frames = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+	return string([]rune(frames)[tick%10])
+}
+
+// open takes the terminal.
+func (v *liveView) open() *screen {
+	profile := colorprofile.ASCII
+	if v.app.color(v.app.Stderr) {
+		profile = colorprofile.ANSI
+	}
+	return openScreen(v.app.Stderr, v.app.Getenv("TERM"), profile, &picture{view: v})
+}
+
+// picture is the liveView as bubbletea calls it. It is drawn anew at each tick, whatever happens between two.
+type picture struct {
+	view    *liveView
+	size    size
+	tick    int
+	over    bool
+	content string
+}
+
+// tickMsg asks for the next frame, overMsg for the last.
+type (
+	tickMsg struct{}
+	overMsg struct{}
+)
+
+func (p *picture) Init() tea.Cmd { return next() }
+
+func next() tea.Cmd {
+	return tea.Tick(time.Second/framesPerSecond, func(time.Time) tea.Msg { return tickMsg{} })
+}
+
+func (p *picture) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		p.size = size{width: msg.Width, height: msg.Height}
+		p.draw()
+	case tickMsg:
+		if !p.over {
+			p.tick++
+			p.draw()
+			return p, tea.Sequence(p.scroll(), next())
+		}
+	case overMsg:
+		p.over = true
+		return p, tea.Sequence(p.scroll(), clear, tea.Quit)
+	case clearMsg:
+		p.content = ""
+	}
+	return p, nil
+}
+
+// clearMsg takes the picture away, after the last lines were printed above it.
+type clearMsg struct{}
+
+func clear() tea.Msg { return clearMsg{} }
+
+func (p *picture) draw() { p.content = p.view.frame(p.size, p.tick) }
+
+func (p *picture) View() tea.View {
+	return tea.View{Content: p.content, DisableBracketedPasteMode: true}
+}
+
+// scroll prints the lines that stay, in portions: bubbletea makes room for them by scrolling, and more than what fits
+// above the picture would scroll the picture away with them.
+func (p *picture) scroll() tea.Cmd {
+	lines := p.view.flush()
+	portion := max(1, p.size.height-strings.Count(p.content, "\n")-2)
+	var cmds []tea.Cmd
+	for part := range slices.Chunk(lines, portion) {
+		cmds = append(cmds, tea.Println(strings.Join(part, "\n")))
+	}
+	return tea.Sequence(cmds...)
+}

@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/schedule"
+)
+
+// progress follows a run by its events. It has the same state as the run, because it applies the same events, and beside
+// it what the agents are doing right now, which is no part of the state. An event costs the same in a plan of 5 as in one
+// of 5,000. It belongs to one goroutine at a time.
+type progress struct {
+	load  loader
+	state *boulder.State // nil before the first event
+	began time.Time      // time of the first event seen
+
+	doing map[string]doing         // by sub-task: of the turn that runs
+	spent map[string]time.Duration // by sub-task: on attempts that are over
+}
+
+// doing is the newest sign of life of a turn.
+type doing struct {
+	activity              string
+	todosDone, todosTotal int
+	usage                 boulder.Usage // of the turn so far
+}
+
+// take follows one event. An error means that the state could not be read; what is shown is then out of date.
+func (p *progress) take(e boulder.Event) error {
+	if p.began.IsZero() {
+		p.began = e.Time
+	}
+	p.watch(e)
+	if _, first := e.Body.(boulder.Created); first {
+		p.state = boulder.NewState()
+	}
+	if p.state != nil {
+		if e.Seq <= p.state.Boulder.Seq {
+			return nil // was in what was loaded
+		}
+		if applied, err := p.state.Apply(e); err == nil && applied.Seq == e.Seq {
+			p.state.TakeChanges()
+			return nil
+		}
+	}
+	return p.reload(e.BoulderID)
+}
+
+// reload reads the state of a boulder whose beginning was not seen. Events are stored before they are shown, so it holds
+// the one at hand, and perhaps the next ones.
+func (p *progress) reload(id string) error {
+	records, err := p.load.Load(context.Background(), id)
+	if err != nil {
+		return err
+	}
+	state, err := boulder.Restore(records)
+	if err != nil {
+		return err
+	}
+	p.state = state
+	return nil
+}
+
+// watch takes in what the state does not keep. It looks at the state before the event.
+func (p *progress) watch(e boulder.Event) {
+	switch b := e.Body.(type) {
+	case boulder.SubTaskProgress:
+		d := p.doing[b.SubTaskID]
+		d.activity = b.Activity
+		if b.TodosTotal > 0 {
+			d.todosDone, d.todosTotal = b.TodosDone, b.TodosTotal
+		}
+		if b.Usage != (boulder.Usage{}) {
+			d.usage = b.Usage
+		}
+		p.doing[b.SubTaskID] = d
+	case boulder.TurnEnded:
+		delete(p.doing, b.SubTaskID)
+	case boulder.Retry:
+		p.over(b.AttemptRef, e.Time)
+	case boulder.SubTaskDone:
+		p.over(b.AttemptRef, e.Time)
+	}
+}
+
+// over adds up the time of an attempt that ends.
+func (p *progress) over(ref boulder.AttemptRef, at time.Time) {
+	delete(p.doing, ref.SubTaskID)
+	if p.state == nil {
+		return
+	}
+	if o := p.state.Open(ref.SubTaskID); o != nil && !o.Attempt.StartedAt.IsZero() {
+		p.spent[ref.SubTaskID] += at.Sub(o.Attempt.StartedAt)
+	}
+}
+
+// total is how many sub-tasks there are.
+func (p *progress) total() int {
+	if p.state == nil {
+		return 0
+	}
+	return len(p.state.SubTasks)
+}
+
+// usage is that of the whole boulder, running turns included.
+func (p *progress) usage() boulder.Usage {
+	u := p.state.Boulder.Usage
+	for _, d := range p.doing {
+		u = u.Add(d.usage)
+	}
+	return u
+}
+
+// row is what there is to show of a sub-task.
+func (p *progress) row(t *boulder.SubTask) row {
+	r := row{task: t, doing: p.doing[t.ID], spent: p.spent[t.ID]}
+	if o := p.state.Open(t.ID); o != nil {
+		r.attempt = o.Attempt
+	}
+	return r
+}
+
+// waiting lists those that wait, the soonest first, but no more than limit: the ones in line for a slot, then the ones
+// whose dependencies are not done.
+func (p *progress) waiting(limits schedule.Limits, limit int) []row {
+	var rows []row
+	for _, w := range schedule.Waiting(p.state, limits) {
+		if len(rows) == limit {
+			return rows
+		}
+		r := p.row(p.state.SubTask(w.SubTaskID))
+		r.wait = &w
+		rows = append(rows, r)
+	}
+	listed := map[string]bool{}
+	for _, r := range rows {
+		listed[r.task.ID] = true
+	}
+	for _, queued := range []bool{true, false} {
+		for _, t := range p.state.SubTasks {
+			if len(rows) == limit {
+				return rows
+			}
+			if t.Status == boulder.SubTaskPending && !listed[t.ID] && (p.state.Open(t.ID) != nil) == queued {
+				rows = append(rows, p.row(t))
+			}
+		}
+	}
+	return rows
+}
+
+// row is a sub-task as tables show it.
+type row struct {
+	task    *boulder.SubTask
+	attempt *boulder.Attempt // the one that is not over, or nil
+	newest  *boulder.Attempt // whether it is over or not; nil where only live ones are known
+	wait    *schedule.Wait   // why it does not start, or nil
+	doing   doing
+	spent   time.Duration // on attempts that are over
+}
+
+// live reports whether an agent or the judge is at work on it.
+func (r row) live() bool { return r.attempt != nil && r.attempt.Status.Live() }
+
+// name is what is done, or is to be done.
+func (r row) name() string {
+	if r.live() {
+		return cmp.Or(r.task.ActiveForm, r.task.Subject)
+	}
+	return r.task.Subject
+}
+
+// took is how long its attempts ran.
+func (r row) took(now time.Time) time.Duration {
+	if r.live() && !r.attempt.StartedAt.IsZero() {
+		return r.spent + now.Sub(r.attempt.StartedAt)
+	}
+	return r.spent
+}
+
+func (r row) usage() boulder.Usage { return r.task.Usage.Add(r.doing.usage) }

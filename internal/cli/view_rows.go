@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"iter"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/store"
+)
+
+// rowsOf makes the rows of a stored boulder, in plan order. recent are its last events.
+func rowsOf(d store.Detail, recent []boulder.Event, limits schedule.Limits) iter.Seq[row] {
+	p := progress{doing: map[string]doing{}, spent: map[string]time.Duration{}}
+	for _, e := range recent {
+		p.watch(e)
+	}
+	waits := waitsOf(d, limits)
+	newest := map[string]*boulder.Attempt{}
+	for i := range d.Attempts {
+		a := &d.Attempts[i]
+		newest[a.SubTaskID] = a // they come in order
+		if a.Status.Terminal() && !a.StartedAt.IsZero() {
+			p.spent[a.SubTaskID] += a.EndedAt.Sub(a.StartedAt)
+		}
+	}
+	return func(yield func(row) bool) {
+		for i := range d.SubTasks {
+			t := &d.SubTasks[i]
+			r := row{task: t, newest: newest[t.ID], doing: p.doing[t.ID], spent: p.spent[t.ID]}
+			if r.newest != nil && !r.newest.Status.Terminal() {
+				r.attempt = r.newest
+			}
+			if w, ok := waits[t.ID]; ok {
+				r.wait = &w
+			}
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// waitsOf says what waits for a slot. Of a boulder whose records contradict each other nothing can be said; `manager
+// doctor` tells about those.
+func waitsOf(d store.Detail, limits schedule.Limits) map[string]schedule.Wait {
+	waits := map[string]schedule.Wait{}
+	if d.Boulder.Status != boulder.Running {
+		return waits
+	}
+	state, err := restore(d)
+	if err != nil {
+		return waits
+	}
+	for _, w := range schedule.Waiting(state, limits) {
+		waits[w.SubTaskID] = w
+	}
+	return waits
+}
+
+// restore makes the state of a boulder for looking at it. The turns are not read: they hold whole transcripts of
+// evidence, so the state has stand-ins that say no more than that there is one.
+func restore(d store.Detail) (*boulder.State, error) {
+	records := boulder.Records{Boulder: d.Boulder, Revision: d.Revision, SubTasks: d.SubTasks}
+	for _, a := range d.Attempts {
+		if a.Status.Terminal() {
+			continue
+		}
+		open := boulder.OpenRecord{Attempt: a}
+		if a.Turns > 0 {
+			open.Turn = &boulder.Turn{AttemptRef: a.AttemptRef, Number: a.Turns}
+			if a.Status == boulder.AttemptMonitoring {
+				open.Turn.Evidence = &boulder.Evidence{}
+			}
+		}
+		records.Open = append(records.Open, open)
+	}
+	return boulder.Restore(records)
+}

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+	"golang.org/x/term"
+)
+
+// screen is the bottom of a terminal while a bubbletea program draws there. It only writes: the terminal stays in its
+// usual mode, keys and Ctrl-C do what they always do.
+type screen struct {
+	stream  io.Writer
+	program *tea.Program
+	done    chan struct{}
+}
+
+// size of a terminal, in characters.
+type size struct{ width, height int }
+
+func openScreen(stream io.Writer, termType string, profile colorprofile.Profile, model tea.Model) *screen {
+	s := &screen{stream: stream, done: make(chan struct{})}
+	s.program = tea.NewProgram(model,
+		tea.WithOutput(stream), tea.WithInput(nil), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond),
+		tea.WithColorProfile(profile), tea.WithEnvironment(silentTerminal(termType)),
+	)
+	go func() { // close waits for it
+		defer close(s.done)
+		_, _ = s.program.Run() // a picture that cannot be drawn is no reason to stop the work
+	}()
+	return s
+}
+
+// silentTerminal is the environment that bubbletea gets to see. By its own it asks most terminals what they can do (modes
+// 2026 and 2027), also without input; nobody would read the answers, and they would turn up on the next command line.
+// It does not ask over SSH, unless the terminal's type is one of a few that it knows.
+func silentTerminal(termType string) []string {
+	for _, asked := range []string{"ghostty", "wezterm", "alacritty", "kitty", "rio"} {
+		if strings.Contains(termType, asked) {
+			termType = "xterm-256color"
+		}
+	}
+	return []string{"TERM=" + termType, "SSH_TTY=/dev/tty"}
+}
+
+// close takes the picture away and returns when the terminal is as it was.
+func (s *screen) close() {
+	s.program.Send(overMsg{})
+	<-s.done
+}
+
+func (s *screen) size() size { return terminalSize(s.stream) }
+
+// terminalSize is that of a stream, or a common one if it is no terminal.
+func terminalSize(stream any) size {
+	if f, ok := stream.(*os.File); ok {
+		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
+			return size{width: w, height: h}
+		}
+	}
+	return size{width: 100, height: 30}
+}

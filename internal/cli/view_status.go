@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// widestLabel bounds the column of sub-task ids, which may have 64 characters.
+const widestLabel = 20
+
+// printStatus shows a report to people.
+func (a *app) printStatus(s *statusReport) {
+	v := statusView{paint: a.paint(a.Stdout), out: a.Stdout, report: s, width: terminalSize(a.Stdout).width}
+	v.head()
+	v.state()
+	v.subTasks()
+}
+
+type statusView struct {
+	paint
+	out    io.Writer
+	report *statusReport
+	width  int
+}
+
+func (v statusView) head() {
+	s := v.report
+	fmt.Fprintf(v.out, "%s  %s", v.bold(s.BoulderID), v.status(s.Status))
+	if s.Total > 0 {
+		fmt.Fprintf(v.out, "  %d/%d done", s.Completed, s.Total)
+	}
+	fmt.Fprintf(v.out, "%s\n%s\n", v.dim(fmt.Sprintf("  %s  started %s ago", usageText(s.Usage),
+		elapsed(s.now.Sub(s.CreatedAt)))), clipText(s.Task, 2*v.width))
+}
+
+// state says whether it goes on by itself, and if not, why and what to do.
+func (v statusView) state() {
+	s := v.report
+	switch {
+	case s.RunBy != nil:
+		fmt.Fprintln(v.out, v.dim(fmt.Sprintf("run by process %d since %s: %s", s.RunBy.PID,
+			stamp(s.RunBy.Since, s.now), clipText(s.RunBy.Command, v.width))))
+	case s.Status == boulder.Paused:
+		fmt.Fprintf(v.out, "%s\nGo on with: manager resume %s\n", joined("paused", oneLine(s.Reason)), s.BoulderID)
+	case s.Status == boulder.AwaitingApproval:
+		fmt.Fprintf(v.out, "The plan waits for approval. Go on with: manager resume %s\n", s.BoulderID)
+	case s.Resumable:
+		fmt.Fprintf(v.out, "%s: no process runs it. Go on with: manager resume %s\n", v.yellow("interrupted"), s.BoulderID)
+	case s.Reason != "":
+		fmt.Fprintln(v.out, oneLine(s.Reason))
+	}
+}
+
+func (v statusView) subTasks() {
+	if len(v.report.SubTasks) == 0 {
+		return
+	}
+	labels := 0
+	for _, t := range v.report.SubTasks {
+		labels = max(labels, min(ansi.StringWidthWc(t.ID), widestLabel))
+	}
+	t := newTable(v.paint, v.width, labels, func(t *boulder.SubTask) string { return t.ID },
+		func(id string) string { return id })
+	fmt.Fprintln(v.out)
+	for _, s := range v.report.SubTasks {
+		t.now = v.report.now
+		if v.report.RunBy == nil && s.row.attempt != nil {
+			t.now = s.row.attempt.UpdatedAt
+		}
+		fmt.Fprintln(v.out, t.line(s.row))
+		if more := v.more(t, s); more != "" {
+			fmt.Fprintln(v.out, t.below(more))
+		}
+	}
+}
+
+// more is a second line for what did not go well, or is at work.
+func (v statusView) more(t *table, s subTaskStatus) string {
+	switch {
+	case s.row.live():
+		return joinedBy(" · ", t.activity(s.row), checkpointText(s.Checkpoint))
+	case s.Status == boulder.SubTaskFailed, s.Status == boulder.SubTaskCancelled, s.Status == boulder.SubTaskSkipped:
+		return s.Reason
+	}
+	return ""
+}
+
+func checkpointText(c *boulder.Checkpoint) string {
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("last edit %s:%d", c.File, c.Line)
+}
+
+// stamp is a time as people say it: today without the date.
+func stamp(t, now time.Time) string {
+	t, now = t.Local(), now.Local()
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateTime)
+}

@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// Widths of the columns of a table of sub-tasks, in terminal columns.
+const (
+	widthElapsed = 6
+	widthTokens  = 6
+	widthCost    = 8
+	widthLine    = 120 // what is farther apart is hard to read together
+)
+
+// table draws sub-tasks, one line each, in columns that fit the terminal: the narrower it is, the fewer columns there
+// are.
+type table struct {
+	paint
+	width  int // of the terminal
+	now    time.Time
+	spin   string // mark of a sub-task that is at work; empty: the usual one
+	labels int    // width of the labels
+	label  func(t *boulder.SubTask) string
+	named  func(id string) string // how another sub-task is called
+	model  int                    // width of the model column, 0 for none
+}
+
+// newTable sizes the columns. Sub-tasks are called by the given labels, none of which is wider than labels.
+func newTable(p paint, width, labels int, label func(*boulder.SubTask) string, named func(string) string) *table {
+	t := &table{paint: p, width: min(width, widthLine), labels: labels, label: label, named: named}
+	switch {
+	case t.width >= 110:
+		t.model = 26
+	case t.width >= 80:
+		t.model = 18
+	}
+	return t
+}
+
+// numbered calls sub-tasks by their place: [2/3].
+func numbered(p paint, width int, total int, place func(id string) int) *table {
+	label := func(t *boulder.SubTask) string { return fmt.Sprintf("[%d/%d]", t.Position, total) }
+	named := func(id string) string { return fmt.Sprintf("[%d]", place(id)) }
+	return newTable(p, width, len(fmt.Sprintf("[%d/%d]", total, total)), label, named)
+}
+
+// line is a sub-task on one line.
+func (t *table) line(r row) string {
+	mark := t.mark(r.task.Status)
+	if r.live() && t.spin != "" {
+		mark = t.cyan(t.spin)
+	}
+	head := mark + " " + t.dim(fit(t.label(r.task), t.labels)) + " "
+	room := t.width - 1 - t.labels - 3 // the last column stays empty: some terminals wrap when it is used
+	numbers := t.numbers(r)
+	name := room - ansi.StringWidthWc(numbers)
+	if r.task.Status == boulder.SubTaskPending || r.task.Status == boulder.SubTaskBlocked {
+		return head + t.idle(r, name, room-name)
+	}
+	return head + t.strong(r, fit(r.name(), name)) + t.dim(numbers)
+}
+
+func (t *table) strong(r row, s string) string {
+	switch {
+	case r.live():
+		return t.bold(s)
+	case r.task.Status == boulder.SubTaskFailed:
+		return t.red(s)
+	}
+	return s
+}
+
+// numbers are the columns on the right: model, time, tokens, cost.
+func (t *table) numbers(r row) string {
+	var b strings.Builder
+	if t.model > 0 {
+		b.WriteString("  " + fit(shortModel(r.task.Model), t.model))
+	}
+	b.WriteString("  " + fitRight(elapsed(r.took(t.now)), widthElapsed))
+	if t.width >= 60 {
+		b.WriteString("  " + fitRight(count(r.usage().Tokens()), widthTokens))
+	}
+	if t.width >= 50 {
+		b.WriteString(" " + fitRight(costText(r.usage()), widthCost))
+	}
+	return b.String()
+}
+
+// idle is the rest of the line of a sub-task that waits: its name, and in the columns on the right what it waits for. A
+// long reason gets room from the name.
+func (t *table) idle(r row, name, rest int) string {
+	why := "  " + clipText(t.why(r), name+rest)
+	if over := min(ansi.StringWidthWc(why)-rest, name*2/5); over > 0 {
+		name, rest = name-over, rest+over
+	}
+	return fit(r.name(), name) + t.dim(ansi.TruncateWc(why, rest, "…"))
+}
+
+// why says what a sub-task waits for.
+func (t *table) why(r row) string {
+	switch {
+	case r.task.Status == boulder.SubTaskBlocked:
+		return r.task.Reason
+	case r.wait != nil:
+		return fmt.Sprintf("%s in line: %s", ordinal(r.wait.Position), r.wait.Reason)
+	case r.attempt != nil:
+		return "is next"
+	case len(r.task.DependsOn) == 0:
+		return ""
+	}
+	names := make([]string, 0, len(r.task.DependsOn))
+	for _, id := range r.task.DependsOn {
+		names = append(names, t.named(id))
+	}
+	return "after " + strings.Join(names, ", ")
+}
+
+// activity is what is going on in a sub-task that is at work.
+func (t *table) activity(r row) string {
+	a := r.attempt
+	var parts []string
+	if a.Attempt > 1 {
+		parts = append(parts, fmt.Sprintf("attempt %d", a.Attempt))
+	}
+	if a.Turns > 1 {
+		parts = append(parts, fmt.Sprintf("turn %d", a.Turns))
+	}
+	if d := r.doing; d.todosTotal > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d todos", d.todosDone, d.todosTotal))
+	}
+	return strings.Join(append(parts, t.doing(r)), " · ")
+}
+
+func (t *table) doing(r row) string {
+	a := r.attempt
+	switch {
+	case a.NotBefore.After(t.now):
+		return fmt.Sprintf("trouble: %s; next try in %s", oneLine(a.Reason), elapsed(a.NotBefore.Sub(t.now)))
+	case a.Status == boulder.AttemptMonitoring:
+		return "judging the result"
+	case r.doing.activity != "":
+		return oneLine(r.doing.activity)
+	case a.Status == boulder.AttemptStarting:
+		return "starting a session"
+	}
+	return "waiting for the model"
+}
+
+// below is a dimmed line under a sub-task's.
+func (t *table) below(s string) string {
+	return strings.Repeat(" ", t.labels+3) + t.dim(clipText(s, t.width-t.labels-4))
+}
+
+// shortModel leaves the provider out where there is little room.
+func shortModel(model string) string {
+	if i := strings.LastIndexByte(model, '/'); i >= 0 {
+		return model[i+1:]
+	}
+	if model == "" {
+		return "default model"
+	}
+	return model
+}
+
+func ordinal(n int) string {
+	switch {
+	case n%100 >= 11 && n%100 <= 13:
+	case n%10 == 1:
+		return fmt.Sprintf("%dst", n)
+	case n%10 == 2:
+		return fmt.Sprintf("%dnd", n)
+	case n%10 == 3:
+		return fmt.Sprintf("%drd", n)
+	}
+	return fmt.Sprintf("%dth", n)
+}

@@ -1,0 +1,199 @@
+package taskledger
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// answer is what the model says. It is read leniently: see [answer.plan].
+type answer struct {
+	Facts       boulder.Facts   `json:"facts"`
+	Goal        string          `json:"goal"`
+	Constraints []string        `json:"constraints"`
+	Reason      string          `json:"reason"`
+	NeedsPlan   *bool           `json:"needs_plan"` // nil: it did not say; the number of sub-tasks does
+	SubTasks    []answerSubTask `json:"sub_tasks"`
+}
+
+type answerSubTask struct {
+	ID              string   `json:"id"`
+	Subject         string   `json:"subject"`
+	ActiveForm      string   `json:"active_form"`
+	Description     string   `json:"description"`
+	SuccessCriteria []string `json:"success_criteria"`
+	DependsOn       []string `json:"depends_on"`
+	Gates           []string `json:"gates"`
+	ExpectsChanges  bool     `json:"expects_changes"`
+	EmptyOK         bool     `json:"empty_ok"`
+	Outputs         []string `json:"outputs"`
+}
+
+const (
+	// minSplit and maxSplit are how many sub-tasks a model may make. People may make any number.
+	minSplit = 2
+	maxSplit = 5
+	// maxTold bounds the problems of an answer that go back to the model.
+	maxTold = 10
+)
+
+// direct reports whether the model found that the task needs no plan, where that is for it to say.
+func (a *answer) direct(mode boulder.PlanMode) bool {
+	if mode == boulder.PlanAlways {
+		return false
+	}
+	if a.NeedsPlan == nil {
+		return len(a.SubTasks) == 1
+	}
+	return !*a.NeedsPlan
+}
+
+// plan turns an answer into a plan, or says in words for the model why it cannot. Where an answer has only one reading
+// it is taken: ids are made valid or numbered, dependencies may be named by id, number or subject, empty entries are
+// dropped, subjects are brought into one line.
+func (a *answer) plan(req boulder.PlanRequest) (*boulder.Plan, error) {
+	p := a.frame(req)
+	if a.direct(req.Mode) {
+		p.SubTasks = []boulder.Spec{{Description: p.Task}}
+		fill(p)
+		return p, nil
+	}
+	if n := len(a.SubTasks); n < minSplit || n > maxSplit {
+		return nil, fmt.Errorf("there are %d sub_tasks; give %d to %d%s", n, minSplit, maxSplit, a.orNone(req.Mode))
+	}
+	for _, s := range a.SubTasks {
+		p.SubTasks = append(p.SubTasks, s.spec())
+	}
+	fill(p)
+	a.resolve(p.SubTasks)
+	told := a.repetitions()
+	for _, f := range check(p) {
+		told = append(told, fmt.Sprintf("%s: %s", f.what, f.do))
+	}
+	if len(told) > 0 {
+		return nil, errors.New(strings.Join(told[:min(len(told), maxTold)], "\n"))
+	}
+	return p, nil
+}
+
+func (a *answer) orNone(mode boulder.PlanMode) string {
+	if mode == boulder.PlanAlways {
+		return ""
+	}
+	return ", or say needs_plan false"
+}
+
+// frame is the plan without its sub-tasks. The user's constraints come first and verbatim, the model's own after them.
+func (a *answer) frame(req boulder.PlanRequest) *boulder.Plan {
+	p := request(req)
+	p.Goal = oneLine(a.Goal)
+	p.Facts = boulder.Facts{Given: said(a.Facts.Given), ToFind: said(a.Facts.ToFind), Guesses: said(a.Facts.Guesses)}
+	for _, c := range said(a.Constraints) {
+		known := func(other string) bool { return strings.EqualFold(oneLine(other), oneLine(c)) }
+		if !slices.ContainsFunc(p.Constraints, known) {
+			p.Constraints = append(p.Constraints, c)
+		}
+	}
+	return p
+}
+
+// request is a plan that holds nothing but the request.
+func request(req boulder.PlanRequest) *boulder.Plan {
+	p := &boulder.Plan{Task: clean(req.Task)}
+	for _, c := range req.Constraints {
+		if c = clean(c); !blank(c) {
+			p.Constraints = append(p.Constraints, c)
+		}
+	}
+	return p
+}
+
+func (s answerSubTask) spec() boulder.Spec {
+	return boulder.Spec{
+		ID: slug(s.ID), Subject: clip(oneLine(s.Subject), maxSubject), ActiveForm: clip(oneLine(s.ActiveForm), maxSubject),
+		Description: clean(strings.TrimSpace(s.Description)), SuccessCriteria: said(s.SuccessCriteria), Gates: said(s.Gates),
+		ExpectsChanges: s.ExpectsChanges, EmptyOK: s.EmptyOK, Outputs: said(s.Outputs),
+	}
+}
+
+// resolve fills in the dependencies of specs that have their final ids.
+func (a *answer) resolve(specs []boulder.Spec) {
+	for i, s := range a.SubTasks {
+		for _, name := range said(s.DependsOn) {
+			id := a.meant(name, specs)
+			if !slices.Contains(specs[i].DependsOn, id) {
+				specs[i].DependsOn = append(specs[i].DependsOn, id)
+			}
+		}
+	}
+}
+
+// meant gives the id of the sub-task that a model calls name: by id, by number from 1, or by subject. Without a match
+// it is the name itself, which the check then reports.
+func (a *answer) meant(name string, specs []boulder.Spec) string {
+	for _, same := range []func(i int) bool{
+		func(i int) bool { return a.SubTasks[i].ID == name || specs[i].ID == name },
+		func(i int) bool { return strings.EqualFold(strings.TrimSpace(a.SubTasks[i].ID), name) },
+		func(i int) bool { return strings.TrimPrefix(name, "#") == strconv.Itoa(i+1) },
+		func(i int) bool { return strings.EqualFold(oneLine(a.SubTasks[i].Subject), oneLine(name)) },
+		func(i int) bool { return slug(name) == specs[i].ID },
+	} {
+		for i := range specs {
+			if same(i) {
+				return specs[i].ID
+			}
+		}
+	}
+	return name
+}
+
+// repetitions finds sub-tasks that are the same work twice.
+func (a *answer) repetitions() []string {
+	var told []string
+	first := map[string]int{}
+	for i, s := range a.SubTasks {
+		work := strings.ToLower(oneLine(s.Description))
+		if j, twice := first[work]; twice && work != "" {
+			told = append(told, fmt.Sprintf("sub_tasks %d and %d have the same description: merge them", j+1, i+1))
+			continue
+		}
+		first[work] = i
+	}
+	return told
+}
+
+// slug makes an id of what a model took for one; "" if nothing is left.
+func slug(id string) string {
+	id = strings.Map(func(r rune) rune {
+		if idRune(r) {
+			return r
+		}
+		return '-'
+	}, strings.TrimSpace(id))
+	for strings.Contains(id, "--") {
+		id = strings.ReplaceAll(id, "--", "-")
+	}
+	return strings.Trim(id[:min(len(id), maxID)], "-")
+}
+
+// said drops what is empty.
+func said(items []string) []string {
+	var kept []string
+	for _, item := range items {
+		if item = clean(strings.TrimSpace(item)); item != "" {
+			kept = append(kept, item)
+		}
+	}
+	return kept
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(clean(s)), " ") }
+
+// clean removes what no plan file can hold.
+func clean(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}

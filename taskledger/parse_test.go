@@ -1,0 +1,236 @@
+package taskledger_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/taskledger"
+)
+
+// Each message names the place, what is wrong there and what to do, and all of them come at once.
+func TestParseProblems(t *testing.T) {
+	t.Parallel()
+	golden := filepath.Join("testdata", "problems.txtar")
+	cases, err := txtar.ParseFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(cases.Files); i += 2 {
+		in, want := cases.Files[i], &cases.Files[i+1]
+		got := problemsOf(t, in.Name, in.Data)
+		if *update {
+			want.Data = []byte(got)
+		}
+		if diff := cmp.Diff(string(want.Data), got); diff != "" {
+			t.Errorf("%s: %s", in.Name, diff)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(golden, txtar.Format(cases), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func problemsOf(t *testing.T, name string, data []byte) string {
+	t.Helper()
+	plan, err := taskledger.Parse("p", data)
+	var file *taskledger.FileError
+	if !errors.As(err, &file) {
+		t.Fatalf("%s: no problem was found: %v, %+v", name, err, plan)
+	}
+	return err.Error() + "\n"
+}
+
+// What cannot stand in a text file of test cases.
+func TestParseBadCharacters(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"task: é\x00\n":             "p:1:8: there is a NUL character: save the file as plain UTF-8 text\n",
+		"task: x\ngoal: caf\xe9\n":  "p:2:10: this is not valid UTF-8: save the file as plain UTF-8 text\n",
+		"task: caf\xe9\ngoal: \x00": "p:1:10: this is not valid UTF-8: save the file as plain UTF-8 text\n",
+	} {
+		if got := problemsOf(t, want, []byte(in)); got != want {
+			t.Errorf("%q: %s", in, got)
+		}
+	}
+}
+
+func TestParseTellsTwentyProblems(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString("sub_tasks:\n")
+	for i := range 30 {
+		fmt.Fprintf(&b, "  - id: t%d\n", i)
+	}
+	_, err := taskledger.Parse("p", []byte(b.String()))
+	var file *taskledger.FileError
+	if !errors.As(err, &file) || len(file.Problems) != 20 || !strings.HasSuffix(err.Error(), "\nand 11 more") {
+		t.Fatalf("%v", err) // 30 descriptions and the task
+	}
+}
+
+func TestParseFillsIn(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		in   string
+		want boulder.Plan
+	}{
+		"only descriptions": {
+			"sub_tasks:\n- description: |\n\n    Add the   toggle\n    and more\n- description: Wire it up\n  depends_on: [1]\n",
+			boulder.Plan{Version: 1, Task: "Add the toggle; Wire it up", SubTasks: []boulder.Spec{
+				{
+					ID: "1", Subject: "Add the toggle", ActiveForm: "Add the toggle", Description: "\nAdd the   toggle\nand more\n",
+					SuccessCriteria: []string{"Add the toggle"},
+				}, {
+					ID: "2", Subject: "Wire it up", ActiveForm: "Wire it up", Description: "Wire it up",
+					SuccessCriteria: []string{"Wire it up"}, DependsOn: []string{"1"},
+				},
+			}},
+		},
+		"taken numbers": {
+			"goal: g\nsub_tasks:\n- {id: 2, description: x, subject: s}\n- {description: y, subject: s}\n" +
+				"- {id: 4, description: z, subject: s}\n",
+			boulder.Plan{Version: 1, Task: "g", Goal: "g", SubTasks: []boulder.Spec{
+				{ID: "2", Subject: "s", ActiveForm: "s", Description: "x", SuccessCriteria: []string{"s"}},
+				{ID: "5", Subject: "s", ActiveForm: "s", Description: "y", SuccessCriteria: []string{"s"}},
+				{ID: "4", Subject: "s", ActiveForm: "s", Description: "z", SuccessCriteria: []string{"s"}},
+			}},
+		},
+		"scalars as they are written": {
+			"task: 1e3\nconstraints: only one\nsub_tasks:\n- id: 007\n  subject: true\n  description: 1.50\n" +
+				"  gates: true\n  outputs:\n  success_criteria: [0x1F, no, 'it''s']\n  budget: {}\n",
+			boulder.Plan{Version: 1, Task: "1e3", Constraints: []string{"only one"}, SubTasks: []boulder.Spec{{
+				ID: "007", Subject: "true", ActiveForm: "true", Description: "1.50", Gates: []string{"true"},
+				SuccessCriteria: []string{"0x1F", "no", "it's"},
+			}}},
+		},
+		"JSON with tabs": {
+			"{\n\t\"task\":\t\"a\\tb \\ud83d\\ude00 \\/\",\n\t\"sub_tasks\":" +
+				" [\n\t\t{\"description\":\"x\",\t\"budget\":{\"attempts\":2,\"time\":\"30m\"}}\n\t]\n}\n",
+			boulder.Plan{Version: 1, Task: "a\tb 😀 /", SubTasks: []boulder.Spec{{
+				ID: "1", Subject: "x", ActiveForm: "x", Description: "x", SuccessCriteria: []string{"x"},
+				Budget: &boulder.Budget{Attempts: 2, Time: boulder.Duration(30 * time.Minute)},
+			}}},
+		},
+		"byte order mark and CRLF": {
+			"\uFEFFtask: t\r\nsub_tasks:\r\n  - description: |\r\n      a\r\n      b\r\n",
+			boulder.Plan{Version: 1, Task: "t", SubTasks: []boulder.Spec{{
+				ID: "1", Subject: "a", ActiveForm: "a", Description: "a\nb\n", SuccessCriteria: []string{"a"},
+			}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := taskledger.Parse("p", []byte(tc.in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// What would make the YAML library recurse or copy without end is refused first.
+func TestParseHostileFiles(t *testing.T) {
+	t.Parallel()
+	const n = 1 << 20
+	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
+	for c := 'b'; c < 'k'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.Repeat(fmt.Sprintf("*%c,", c-1), 9))
+	}
+	var keys strings.Builder
+	for i := range 50_000 {
+		fmt.Fprintf(&keys, "k%d: 1\n", i)
+	}
+	for name, tc := range map[string]struct{ in, want string }{
+		"brackets":   {strings.Repeat("[", 100_000), "nested more than 32"},
+		"many":       {strings.Repeat("[", n/2), "more than 250000 YAML elements"},
+		"dashes":     {strings.Repeat("- ", 50_000), "nested more than 32"},
+		"braces":     {strings.Repeat("{a: ", 50_000), "nested more than 32"},
+		"colons":     {strings.Repeat("a: ", 50_000), "nested more than 32"},
+		"staircase":  {strings.Repeat("- a:\n", 1) + staircase(200), "nested more than 32"},
+		"bomb":       {bomb, "anchors and aliases"},
+		"keys":       {keys.String(), "more than 256 keys"},
+		"quotes":     {"task: " + strings.Repeat("'' ", 80_000), "not YAML"},
+		"one word":   {strings.Repeat("a", n), "must be a mapping"},
+		"line feeds": {strings.Repeat("\n", n), "file is empty"},
+		"10 MB":      {strings.Repeat("a", 10<<20), "a plan file of 10.0 MiB is too large, the limit is 4 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			_, err := taskledger.Parse("p", []byte(tc.in))
+			if took := time.Since(began); took > 15*time.Second { // a tenth of it in practice
+				t.Errorf("took %v", took)
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.want) || len(err.Error()) > 1000 {
+				t.Errorf("got %.1000v", err)
+			}
+		})
+	}
+}
+
+func staircase(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strings.Repeat(" ", i+4) + "a:\n")
+	}
+	return b.String()
+}
+
+// Thousands of sub-tasks, the last of which closes a circle: everything is linear.
+func TestParseLargePlans(t *testing.T) {
+	t.Parallel()
+	plan := &boulder.Plan{Task: "x"}
+	for i := range 4_000 {
+		s := boulder.Spec{ID: fmt.Sprint("t", i), Description: "do\nit"}
+		if i > 0 {
+			s.DependsOn = []string{fmt.Sprint("t", i-1)}
+		}
+		plan.SubTasks = append(plan.SubTasks, s)
+	}
+	data, err := taskledger.Format(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := strings.Replace(string(data), "depends_on: []", "depends_on: [t3999]", 1)
+	_, err = taskledger.Parse("p", []byte(closed))
+	if want := "t0 → t3999 → t3998"; err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 300 {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestReadFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	large := filepath.Join(dir, "large.yaml")
+	if err := os.WriteFile(large, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(large, 10<<30); err != nil { // sparse: reading it would be noticed
+		t.Fatal(err)
+	}
+	var file *taskledger.FileError
+	if _, err := taskledger.ReadFile(large); !errors.As(err, &file) {
+		t.Errorf("large: %v", err)
+	}
+	if _, err := taskledger.ReadFile(dir); !errors.As(err, &file) || !strings.Contains(err.Error(), "directory") {
+		t.Errorf("directory: %v", err)
+	}
+	_, err := taskledger.ReadFile(filepath.Join(dir, "none"))
+	if !errors.Is(err, fs.ErrNotExist) || errors.As(err, &file) {
+		t.Errorf("missing: %v", err)
+	}
+}

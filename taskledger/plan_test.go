@@ -1,0 +1,190 @@
+package taskledger_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/taskledger"
+)
+
+// nasty draws texts that YAML can get wrong.
+func nasty(t *rapid.T, label string) string {
+	pieces := rapid.SliceOfN(rapid.OneOf(
+		rapid.SampledFrom([]string{
+			": ", ":", " #", "#", "- ", "-", "yes", "true", "null", "~", "1e3", "0x1F", "007", "|", ">", "\t", "\n", "\n\n",
+			"\r\n",
+			" ", "  ", "'", "\"", "\\", "{", "}", "[", "]", ",", "&a", "*a", "!x", "%", "@", "`", "?", "---", "...", "é", "日本語",
+			"😀", "\u2028", "\u0085", "\uFEFF", "\x1b", "\x07", "<<", "=", "word", "Add the toggle",
+			"go test ./...", "$(x)", "\\n",
+		}),
+		rapid.StringN(0, 6, -1),
+	), 1, 8).Draw(t, label)
+	text := strings.ReplaceAll(strings.Join(pieces, ""), "\x00", "0")
+	if strings.TrimSpace(text) == "" {
+		return text + "x"
+	}
+	return text
+}
+
+func nastyLine(t *rapid.T, label string) string {
+	return strings.NewReplacer("\n", " ", "\r", " ").Replace(nasty(t, label))
+}
+
+func nastyList(t *rapid.T, label string) []string {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string { return nasty(t, "item") }), 0, 3).Draw(t, label)
+}
+
+func randomPlan(t *rapid.T) *boulder.Plan {
+	p := &boulder.Plan{
+		Task: nasty(t, "task"), Goal: nastyLine(t, "goal"), Constraints: nastyList(t, "constraints"),
+		Facts: boulder.Facts{Given: nastyList(t, "given"), Guesses: nastyList(t, "guesses")},
+		Model: rapid.SampledFrom([]string{"", "a/b", "openrouter/a/b:free"}).Draw(t, "model"),
+	}
+	for i := range rapid.IntRange(1, 4).Draw(t, "n") {
+		s := boulder.Spec{
+			ID:      fmt.Sprint(rapid.SampledFrom([]string{"", "t", "true", "0", "1e", "-", "_"}).Draw(t, "prefix"), i),
+			Subject: nastyLine(t, "subject"), Description: nasty(t, "description"),
+			SuccessCriteria: nastyList(t, "criteria"), Gates: nastyList(t, "gates"), Outputs: nastyList(t, "outputs"),
+			Priority: rapid.SampledFrom([]boulder.Priority{"", boulder.High, boulder.Low}).Draw(t, "priority"),
+			Agent:    nastyLine(t, "agent"), ExpectsChanges: rapid.Bool().Draw(t, "expects"),
+			EmptyOK:  rapid.Bool().Draw(t, "empty"),
+			DoneWhen: rapid.SampledFrom([][]string{nil, {"judge"}, {"todos", "judge"}}).Draw(t, "done"),
+			Budget: rapid.SampledFrom([]*boulder.Budget{
+				nil, {}, {Attempts: 2}, {Time: boulder.Duration(90 * time.Minute)}, {Attempts: 1, Time: 1},
+				{Time: boulder.Duration(2 * time.Hour)}, {Time: boulder.Duration(90 * time.Second)},
+			}).Draw(t, "budget"),
+		}
+		if i > 0 && rapid.Bool().Draw(t, "depends") {
+			s.DependsOn = []string{p.SubTasks[i-1].ID}
+		}
+		p.SubTasks = append(p.SubTasks, s)
+	}
+	return p
+}
+
+// A text that the file changes on its way is a command or an order that nobody wrote.
+func TestRoundTripProperty(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		plan := randomPlan(t)
+		if !rapid.Bool().Draw(t, "sealed") {
+			plan = taskledger.Seal(plan, "abc123", boulder.OriginModel, "p/m", time.Unix(1_700_000_000, 5))
+		}
+		data, err := taskledger.Format(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := taskledger.Parse("plan.yaml", data)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, data)
+		}
+		if plan.Seal != nil {
+			if diff := cmp.Diff(plan, back); diff != "" {
+				t.Fatalf("%s\n%s", diff, data)
+			}
+			if back.Edited() {
+				t.Fatalf("the hash changed\n%s", data)
+			}
+			return
+		}
+		for i, s := range back.SubTasks { // free texts are as they were, even in a plan that nothing was filled in
+			was := plan.SubTasks[i]
+			if s.Description != was.Description || len(was.Gates) > 0 && !cmp.Equal(s.Gates, was.Gates) {
+				t.Fatalf("%+v became %+v", was, s)
+			}
+		}
+	})
+}
+
+// The new seal is there, and nothing else is different: not in the plan, and not in the file.
+func TestResealProperty(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		plan := randomPlan(t)
+		sealed := rapid.Bool().Draw(t, "sealed")
+		if sealed {
+			plan = taskledger.Seal(plan, "abc123", boulder.OriginModel, "p/m", time.Unix(1_700_000_000, 0))
+		}
+		data, err := taskledger.Format(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(data)
+		tail := rapid.SampledFrom([]string{"", "# the end\n", "\n\n", "# no newline"}).Draw(t, "tail")
+		text += tail
+		if rapid.Bool().Draw(t, "stripped") {
+			text = strings.TrimSuffix(text, "\n")
+		}
+		seal := boulder.Seal{
+			Base: "def", Hash: "0123", Origin: boulder.OriginHand, CreatedAt: time.Unix(1_800_000_000, 0).UTC(),
+		}
+		out, err := taskledger.Reseal([]byte(text), seal)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		back, err := taskledger.Parse("plan.yaml", out)
+		if err != nil || !cmp.Equal(*back.Seal, seal) {
+			t.Fatalf("%v %+v", err, back)
+		}
+		before, _, _ := strings.Cut(text, "\nseal:\n")
+		if !strings.HasPrefix(string(out), strings.TrimSuffix(before, "\n")) {
+			t.Fatalf("the text before the seal changed:\n%s\n----\n%s", text, out)
+		}
+		if sealed && !strings.HasSuffix(strings.TrimSuffix(string(out), "\n"), strings.TrimSuffix(tail, "\n")) {
+			t.Fatalf("the text after the seal changed:\n%s\n----\n%s", text, out)
+		}
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		"", "a", "{", "sub_tasks: [{description: x}]", "- - - - -", "sub_tasks:\n  - description: |\n      x\n", "a: &a [*a]",
+		"{\"sub_tasks\":\t[{\"description\":\"\\ud83d\\ude00\"}]}", "version: 2", "seal: {hash: x}",
+		"? a\n: b", "a: !!str b", "%YAML 1.2\n---\n",
+		"sub_tasks:\n  - id: a\n    description: x\n    depends_on: [b]\n  - id: b\n    description: x\n    depends_on: a\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		began := time.Now()
+		plan, err := taskledger.Parse("plan.yaml", data)
+		if took := time.Since(began); took > 5*time.Second {
+			t.Fatalf("took %v", took)
+		}
+		if err != nil {
+			var file *taskledger.FileError
+			if !errors.As(err, &file) || len(file.Problems) == 0 || !utf8.ValidString(err.Error()) {
+				t.Fatalf("%T %v", err, err)
+			}
+			return
+		}
+		out, err := taskledger.Format(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := taskledger.Parse("plan.yaml", out)
+		if err != nil || back.Hash() != plan.Hash() {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	})
+}
+
+func TestLevels(t *testing.T) {
+	t.Parallel()
+	plan, err := taskledger.Parse("p", []byte("sub_tasks:\n- {id: c, description: x, depends_on: [a, b]}\n"+
+		"- {id: a, description: x}\n- {id: b, description: x}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([][]int{{1, 2}, {0}}, taskledger.Levels(plan)); diff != "" {
+		t.Error(diff)
+	}
+}

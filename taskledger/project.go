@@ -1,0 +1,53 @@
+package taskledger
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// maxEntries is how many names of the project's top directory the planner's model is shown.
+	maxEntries = 100
+	// maxRead bounds what is read of a directory to choose them from.
+	maxRead = 2_000
+)
+
+// projectFiles lists the names in a directory, directories with a slash: enough for a model to tell a Go module from a
+// web page. Nothing is opened and no link followed; a directory that cannot be read has no names.
+func projectFiles(dir string) []string {
+	if dir == "" {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	entries, _ := d.ReadDir(maxRead) // what was read before an error is good
+	var names []string
+	for _, e := range entries {
+		if name := e.Name(); name != ".git" && name != ".manager" {
+			names = append(names, shown(name, e.IsDir()))
+		}
+	}
+	slices.Sort(names)
+	if more := len(names) - maxEntries; more > 0 {
+		names = append(names[:maxEntries], "… and "+strconv.Itoa(more)+" more")
+	}
+	return names
+}
+
+// shown keeps a file name from being more than a name in the prompt.
+func shown(name string, dir bool) string {
+	const longest = 80
+	if strings.ContainsFunc(name, unprintable) {
+		name = strconv.Quote(name)
+	}
+	name = clip(name, longest)
+	if dir {
+		name += "/"
+	}
+	return name
+}

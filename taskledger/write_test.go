@@ -1,0 +1,212 @@
+package taskledger_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/taskledger"
+)
+
+func smallPlan() *boulder.Plan {
+	return &boulder.Plan{Task: "Add dark mode", SubTasks: []boulder.Spec{{Description: "Do it"}}}
+}
+
+func TestWriteFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "plan.yaml")
+	mode := func() os.FileMode {
+		info, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Mode()
+	}
+	if err := taskledger.WriteFile(path, smallPlan()); err != nil {
+		t.Fatal(err)
+	}
+	if mode() != 0o644 {
+		t.Errorf("a new file has mode %v", mode())
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second := smallPlan()
+	second.Task = "Add light mode"
+	if err := taskledger.WriteFile(path, second); err != nil {
+		t.Fatal(err)
+	}
+	if mode() != 0o600 {
+		t.Errorf("the file's mode became %v", mode())
+	}
+	if back, err := taskledger.ReadFile(path); err != nil || back.Task != second.Task {
+		t.Errorf("%v %+v", err, back)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("left behind: %v %v", entries, err)
+	}
+}
+
+func TestWriteFileKeepsALink(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	target, link := filepath.Join(dir, "target.yaml"), filepath.Join(dir, "plan.yaml")
+	if err := os.WriteFile(target, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := taskledger.WriteFile(link, smallPlan()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := taskledger.ReadFile(target); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link is gone: %v", err)
+	}
+}
+
+func TestWriteFileRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dangling := filepath.Join(dir, "dangling")
+	if err := os.Symlink(filepath.Join(dir, "nowhere"), dangling); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		dir:                                  "is a directory: name a file in it",
+		filepath.Join(dir, "none", "p.yaml"): "there is no directory",
+		dangling:                             "leads nowhere",
+		filepath.Join(file, "p.yaml"):        "not a directory",
+		"/dev/null":                          "not a regular file",
+	} {
+		if err := taskledger.WriteFile(path, smallPlan()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if err := taskledger.WriteFile(filepath.Join(dir, "p.yaml"), &boulder.Plan{Task: "x"}); err == nil {
+		t.Error("a plan without sub-tasks was written")
+	}
+}
+
+// What the file cannot hold is said when it is written, and not when it is executed.
+func TestFormatRefusesWhatYAMLCannotHold(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{"NUL": "a\x00b", "invalid UTF-8": "a\xffb"} {
+		p := smallPlan()
+		p.SubTasks[0].Gates = []string{text}
+		if data, err := taskledger.Format(p); err == nil {
+			t.Errorf("%s: %s", name, data)
+		}
+	}
+}
+
+func TestFormatGolden(t *testing.T) {
+	t.Parallel()
+	p := taskledger.Seal(&boulder.Plan{
+		Task: "Add dark mode", Goal: "The app has a dark mode", Constraints: []string{"never touch vendor/"},
+		Facts: boulder.Facts{Given: []string{"there is a settings page"}}, Model: "anthropic/claude-sonnet-4-5",
+		SubTasks: []boulder.Spec{
+			{
+				ID: "toggle", Subject: "Add the settings toggle", ActiveForm: "Adding the settings toggle",
+				Description:     "Add a toggle.\n\n  - off by default\n  - saved\n",
+				SuccessCriteria: []string{"The toggle is saved: and restored"}, Priority: boulder.High,
+				Gates: []string{"go test ./settings/...", `grep -q "dark" settings.go`}, Outputs: []string{"its name"},
+				ExpectsChanges: true,
+			},
+			{
+				ID: "2", Description: "Wire it up", DependsOn: []string{"toggle"}, Model: "a/b:free", Agent: "build",
+				EmptyOK: true, DoneWhen: []string{boulder.DoneJudge, boulder.DoneTodos},
+				Budget: &boulder.Budget{Attempts: 2, Time: boulder.Duration(30 * time.Minute)},
+			},
+		},
+	}, "0123abc", boulder.OriginModel, "openai/gpt", time.Unix(1_700_000_000, 0))
+	got, err := taskledger.Format(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", "plan.golden.yaml")
+	if *update {
+		if err := os.WriteFile(golden, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s\nrun the test with -update if this is meant", diff)
+	}
+}
+
+func TestReseal(t *testing.T) {
+	t.Parallel()
+	seal := boulder.Seal{Base: "new", Hash: "h", Origin: boulder.OriginHand, CreatedAt: time.Unix(1_800_000_000, 0)}
+	const body = "# mine\ntask:   x   # odd\nsub_tasks:\n- description: y\n"
+	const sealed = "seal:\n  base: new\n  hash: h\n  origin: hand\n  created_at: 2027-01-15T08:00:00Z\n"
+	const old = "seal:\n  # old\n  hash: a\n\n  origin: model\n  created_at: 2020-01-01T00:00:00Z\n"
+	indent := func(s string) string {
+		return "  " + strings.ReplaceAll(strings.TrimSuffix(s, "\n"), "\n", "\n  ") + "\n"
+	}
+	for name, tc := range map[string]struct{ in, want string }{
+		"in the middle": {"# top\n" + old + "\n# mine\n" + body, "# top\n" + sealed + "\n# mine\n" + body},
+		"at the end":    {body + "\n" + old + "# end", body + "\n" + sealed + "# end"},
+		"in one line":   {"seal: {hash: a, origin: model, created_at: 2020-01-01T00:00:00Z}\n" + body, sealed + body},
+		"indented": {
+			indent("task: x\n" + old + "sub_tasks:\n- description: y\n"),
+			indent("task: x\n" + sealed + "sub_tasks:\n- description: y\n"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := taskledger.Reseal([]byte(tc.in), seal)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, string(got)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	for name, in := range map[string]string{
+		"none":             body,
+		"no last newline":  strings.TrimSuffix(body, "\n"),
+		"end of document":  body + "...\n",
+		"no newline there": body + "...",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := taskledger.Reseal([]byte(in), seal)
+			if err != nil {
+				t.Fatal(err)
+			}
+			head := strings.TrimRight(strings.TrimSuffix(strings.TrimSpace(in), "..."), "\n")
+			if !strings.HasPrefix(string(got), head) || !strings.Contains(string(got), "\n# The seal") ||
+				!strings.Contains(string(got), sealed) || strings.Contains(in, "...") != strings.Contains(string(got), "\n...") {
+				t.Errorf("%s", got)
+			}
+		})
+	}
+	var file *taskledger.FileError
+	if _, err := taskledger.Reseal([]byte("task: x"), seal); !errors.As(err, &file) {
+		t.Errorf("no plan: %v", err)
+	}
+	_, err := taskledger.Reseal([]byte(`{"sub_tasks":[{"description":"x"}]}`), seal)
+	if err == nil || errors.As(err, &file) {
+		t.Errorf("JSON: %v", err)
+	}
+}
