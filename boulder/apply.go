@@ -264,6 +264,9 @@ func (s *State) enqueue(e *Event, t *SubTask) {
 func (s *State) setSubTask(e *Event, t *SubTask, status SubTaskStatus, reason string) {
 	s.counts[t.Status]--
 	s.counts[status]++
+	if t.Status == SubTaskInProgress {
+		s.working = slices.DeleteFunc(s.working, func(x *SubTask) bool { return x == t })
+	}
 	t.Status, t.Reason, t.UpdatedAt = status, reason, e.Time
 	s.dirty.subTasks.add(t)
 }

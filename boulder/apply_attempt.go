@@ -21,9 +21,24 @@ func (s *State) starting(e *Event, b Starting) error {
 	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: 1, Kind: TurnBrief, Prompt: b.Prompt}
 	if o.SubTask.Status != SubTaskInProgress {
 		s.setSubTask(e, o.SubTask, SubTaskInProgress, "")
+		s.working = append(s.working, o.SubTask)
 	}
+	s.markShared()
 	s.touch(e, o)
 	return nil
+}
+
+// markShared remembers that the sub-tasks in progress work beside each other.
+func (s *State) markShared() {
+	if len(s.working) < 2 {
+		return
+	}
+	for _, t := range s.working {
+		if !t.Shared {
+			t.Shared = true
+			s.dirty.subTasks.add(t)
+		}
+	}
 }
 
 func (s *State) subTaskStart(e *Event, b SubTaskStart) error {
@@ -31,7 +46,11 @@ func (s *State) subTaskStart(e *Event, b SubTaskStart) error {
 	if err != nil {
 		return err
 	}
-	o.Attempt.Status, o.Attempt.SessionID, o.Attempt.Snapshot = AttemptExecuting, b.SessionID, b.Snapshot
+	o.Attempt.Status, o.Attempt.SessionID = AttemptExecuting, b.SessionID
+	if o.SubTask.Snapshot == "" && b.Snapshot != "" {
+		o.SubTask.Snapshot = b.Snapshot
+		s.dirty.subTasks.add(o.SubTask)
+	}
 	s.touch(e, o)
 	return nil
 }
@@ -87,8 +106,30 @@ func (s *State) turnEnded(e *Event, b TurnEnded) error {
 	o.Attempt.recovered()
 	evidence := b.Evidence
 	o.Turn.Evidence, o.Turn.EndedAt = &evidence, e.Time
+	s.addFiles(o.SubTask, evidence.Diff)
 	s.touch(e, o)
 	return nil
+}
+
+// maxFiles bounds [SubTask.Files].
+const maxFiles = 500
+
+// addFiles remembers the files that are a sub-task's own.
+func (s *State) addFiles(t *SubTask, d Diff) {
+	known := map[string]bool{}
+	for _, f := range t.Files {
+		known[f] = true
+	}
+	files := slices.Clip(t.Files)
+	for _, f := range d.Files {
+		if f.Own && !known[f.Path] && len(files) < maxFiles {
+			files = append(files, f.Path)
+		}
+	}
+	if len(files) > len(t.Files) {
+		t.Files = files
+		s.dirty.subTasks.add(t)
+	}
 }
 
 func (s *State) judged(e *Event, b Judged) error {

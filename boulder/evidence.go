@@ -37,7 +37,7 @@ type ToolCall struct {
 	Status string `json:"status"` // completed | error | running (never finished)
 }
 
-// Diff is what changed in the project since the attempt began.
+// Diff is what changed in the project since the sub-task began.
 type Diff struct {
 	// Unavailable says why there is no diff ("not a git repository"); empty when there is one.
 	Unavailable string       `json:"unavailable,omitempty"`

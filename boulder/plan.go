@@ -15,46 +15,46 @@ const PlanVersion = 1
 // Plan is the Task Ledger's document: what the plan file holds. It is data as people and models write it; package
 // taskledger reads, validates and writes it.
 type Plan struct {
-	Version     int      `json:"version" yaml:"version"`
-	Task        string   `json:"task" yaml:"task"`                                   // the request, verbatim
-	Goal        string   `json:"goal,omitempty" yaml:"goal,omitempty"`               // one line
-	Constraints []string `json:"constraints,omitempty" yaml:"constraints,omitempty"` // verbatim into every brief
-	Facts       Facts    `json:"facts,omitzero" yaml:"facts,omitempty"`
-	Model       string   `json:"model,omitempty" yaml:"model,omitempty"` // default model of the sub-tasks
-	SubTasks    []Spec   `json:"sub_tasks" yaml:"sub_tasks"`
-	Seal        *Seal    `json:"seal,omitempty" yaml:"seal,omitempty"` // absent in a plan written by hand
+	Version     int      `json:"version"`
+	Task        string   `json:"task"`                  // the request, verbatim
+	Goal        string   `json:"goal,omitempty"`        // one line
+	Constraints []string `json:"constraints,omitempty"` // verbatim into every brief
+	Facts       Facts    `json:"facts,omitzero"`
+	Model       string   `json:"model,omitempty"` // default model of the sub-tasks
+	SubTasks    []Spec   `json:"sub_tasks"`
+	Seal        *Seal    `json:"seal,omitempty"` // absent in a plan written by hand
 }
 
 // Facts is what the Task Ledger knew, wanted to know and guessed when it planned.
 type Facts struct {
-	Given   []string `json:"given,omitempty" yaml:"given,omitempty"`
-	ToFind  []string `json:"to_find,omitempty" yaml:"to_find,omitempty"`
-	Guesses []string `json:"guesses,omitempty" yaml:"guesses,omitempty"`
+	Given   []string `json:"given,omitempty"`
+	ToFind  []string `json:"to_find,omitempty"`
+	Guesses []string `json:"guesses,omitempty"`
 }
 
 // Spec is one sub-task as a plan describes it.
 type Spec struct {
-	ID              string   `json:"id" yaml:"id"`           // letters, digits, - and _
-	Subject         string   `json:"subject" yaml:"subject"` // imperative: "Add the settings toggle"
-	ActiveForm      string   `json:"active_form,omitempty" yaml:"active_form,omitempty"`
-	Description     string   `json:"description" yaml:"description"`
-	SuccessCriteria []string `json:"success_criteria,omitempty" yaml:"success_criteria,omitempty"`
-	DependsOn       []string `json:"depends_on,omitempty" yaml:"depends_on,omitempty"`
-	Priority        Priority `json:"priority,omitempty" yaml:"priority,omitempty"`
-	Gates           []string `json:"gates,omitempty" yaml:"gates,omitempty"` // shell commands that must exit 0
-	Model           string   `json:"model,omitempty" yaml:"model,omitempty"`
-	Agent           string   `json:"agent,omitempty" yaml:"agent,omitempty"`
-	ExpectsChanges  bool     `json:"expects_changes,omitempty" yaml:"expects_changes,omitempty"`
-	EmptyOK         bool     `json:"empty_ok,omitempty" yaml:"empty_ok,omitempty"`
-	Outputs         []string `json:"outputs,omitempty" yaml:"outputs,omitempty"` // what dependents need from it
-	DoneWhen        []string `json:"done_when,omitempty" yaml:"done_when,omitempty"`
-	Budget          *Budget  `json:"budget,omitempty" yaml:"budget,omitempty"`
+	ID              string   `json:"id"`      // letters, digits, - and _
+	Subject         string   `json:"subject"` // imperative: "Add the settings toggle"
+	ActiveForm      string   `json:"active_form,omitempty"`
+	Description     string   `json:"description"`
+	SuccessCriteria []string `json:"success_criteria,omitempty"`
+	DependsOn       []string `json:"depends_on,omitempty"`
+	Priority        Priority `json:"priority,omitempty"`
+	Gates           []string `json:"gates,omitempty"` // shell commands that must exit 0
+	Model           string   `json:"model,omitempty"`
+	Agent           string   `json:"agent,omitempty"`
+	ExpectsChanges  bool     `json:"expects_changes,omitempty"`
+	EmptyOK         bool     `json:"empty_ok,omitempty"`
+	Outputs         []string `json:"outputs,omitempty"` // what dependents need from it
+	DoneWhen        []string `json:"done_when,omitempty"`
+	Budget          *Budget  `json:"budget,omitempty"`
 }
 
 // Budget bounds one sub-task. Zero values mean the run's defaults.
 type Budget struct {
-	Attempts int      `json:"attempts,omitempty" yaml:"attempts,omitempty"` // tries, the first included
-	Time     Duration `json:"time,omitempty" yaml:"time,omitempty"`         // wall clock of one attempt
+	Attempts int      `json:"attempts,omitempty"` // tries, the first included
+	Time     Duration `json:"time,omitempty"`     // wall clock of one attempt
 }
 
 // Duration is a time.Duration that is written as text ("30m") in JSON and YAML.
@@ -88,11 +88,11 @@ const (
 
 // Seal ties a plan to what it was made for.
 type Seal struct {
-	Base      string    `json:"base,omitempty" yaml:"base,omitempty"` // commit the plan was made on; empty outside git
-	Hash      string    `json:"hash" yaml:"hash"`                     // [Plan.Hash] when it was sealed
-	Origin    Origin    `json:"origin" yaml:"origin"`
-	Model     string    `json:"model,omitempty" yaml:"model,omitempty"` // the ledger model that planned
-	CreatedAt time.Time `json:"created_at" yaml:"created_at"`
+	Base      string    `json:"base,omitempty"` // commit the plan was made on; empty outside git
+	Hash      string    `json:"hash"`           // [Plan.Hash] when it was sealed
+	Origin    Origin    `json:"origin"`
+	Model     string    `json:"model,omitempty"` // the ledger model that planned
+	CreatedAt time.Time `json:"created_at"`
 }
 
 // Hash is the SHA-256, in hex, of the plan's content: everything but the seal, with comments and layout left out.

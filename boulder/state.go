@@ -22,6 +22,7 @@ type State struct {
 	open    map[string]*Open // the attempt of each sub-task that is not over
 	live    []*Open          // those that hold a slot, in the order they got it
 	queues  map[string]*queue
+	working []*SubTask     // in progress: live, or a retry in line
 	done    []*SubTask     // completed, in the order they did
 	waiting map[string]int // per sub-task, dependencies that have not completed
 	counts  map[SubTaskStatus]int
@@ -95,8 +96,11 @@ func Restore(r Records) (*State, error) {
 	}
 	for _, t := range s.SubTasks {
 		s.waiting[t.ID] = s.countWaiting(t)
-		if t.Status == SubTaskCompleted {
+		switch t.Status {
+		case SubTaskCompleted:
 			s.done = append(s.done, t)
+		case SubTaskInProgress:
+			s.working = append(s.working, t)
 		}
 	}
 	slices.SortFunc(s.done, func(a, b *SubTask) int { return cmp.Compare(a.EndSeq, b.EndSeq) })

@@ -71,12 +71,19 @@ type SubTask struct {
 	Tries      int         `json:"tries"`              // attempts that count against the limit
 	Failures   []string    `json:"failures,omitempty"` // digest of each failed attempt, oldest first
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
-	Output     string      `json:"output,omitempty"`  // handed on to dependents
-	Summary    string      `json:"summary,omitempty"` // what was done, or why not
-	Usage      Usage       `json:"usage"`
-	EndSeq     uint64      `json:"end_seq,omitempty"` // event that ended it; 0 before
-	CreatedAt  time.Time   `json:"created_at"`
-	UpdatedAt  time.Time   `json:"updated_at"`
+	// Snapshot is the workspace when the first attempt began. Changes are measured against it in later attempts too: a
+	// retry finds the work of the attempts before it in place, and that is not nothing.
+	Snapshot string `json:"snapshot,omitempty"`
+	// Files of the project that its attempts were found to have changed, relative to it; at most 500.
+	Files []string `json:"files,omitempty"`
+	// Shared: another sub-task was at work at some time since this one began, so a change may be somebody else's.
+	Shared    bool      `json:"shared,omitempty"`
+	Output    string    `json:"output,omitempty"`  // handed on to dependents
+	Summary   string    `json:"summary,omitempty"` // what was done, or why not
+	Usage     Usage     `json:"usage"`
+	EndSeq    uint64    `json:"end_seq,omitempty"` // event that ended it; 0 before
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
 }
 
 // DoneNeeds reports whether a completion criterion counts for this sub-task. With no `done_when` only the judge does.
@@ -152,7 +159,6 @@ type Attempt struct {
 	SlotSeq   uint64        `json:"slot_seq,omitempty"`   // event that gave it its slot; 0 before
 	Tag       string        `json:"tag,omitempty"`        // in the session's title and metadata, before there is an id
 	SessionID string        `json:"session_id,omitempty"` // of the runner
-	Snapshot  string        `json:"snapshot,omitempty"`   // the workspace when the attempt began
 	Turns     int           `json:"turns"`                // turns begun; each that was judged is an evaluation
 	Troubles  int           `json:"troubles,omitempty"`   // infrastructure faults in a row; not tries
 	NotBefore time.Time     `json:"not_before,omitzero"`  // back-off after trouble

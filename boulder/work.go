@@ -38,7 +38,7 @@ type Job struct {
 	// Recovered says that the attempt was at work before, in another process or before a fault: its session and its
 	// prompt may exist although nothing is stored about them.
 	Recovered bool
-	// Alone reports whether no other sub-task ran at any time since the attempt began, so that every change in the
-	// project is this attempt's. It is asked when the turn has ended, from any goroutine.
+	// Alone reports whether no other sub-task was at work since this one began, so that every change in the project since
+	// SubTask.Snapshot is its own. It is asked when the turn has ended, from any goroutine.
 	Alone func() bool
 }

@@ -178,8 +178,8 @@ func (t *turn) addChildren(ctx context.Context, e *boulder.Evidence) error {
 	return nil
 }
 
-// diff says what changed in the project since the attempt began. When other sub-tasks ran at the same time, only files that this
-// session was seen to write are its own.
+// diff says what changed in the project since the sub-task began. When other sub-tasks were at work at the same time, only
+// files that its sessions were seen to write are its own.
 func (t *turn) diff(ctx context.Context, messages []opencode.Message) (boulder.Diff, error) {
 	now, err := t.cfg.Workspace.Snapshot(ctx)
 	if err != nil {
@@ -188,11 +188,11 @@ func (t *turn) diff(ctx context.Context, messages []opencode.Message) (boulder.D
 	own := func(string) bool { return true }
 	if t.job.Alone != nil && !t.job.Alone() {
 		touched := t.touched(messages)
-		own = func(path string) bool { return touched[path] }
+		own = func(path string) bool { return touched[path] || slices.Contains(t.job.SubTask.Files, path) }
 	}
-	d, err := t.cfg.Workspace.Diff(ctx, t.job.Attempt.Snapshot, now, own)
+	d, err := t.cfg.Workspace.Diff(ctx, t.job.SubTask.Snapshot, now, own)
 	if err != nil && ctx.Err() == nil {
-		// A snapshot's objects can be gone after a crash and a garbage collection. Better no diff than no judgement.
+		// A snapshot's objects can be gone after a garbage collection. Better no diff than no judgement.
 		t.cfg.Logger.Warn("no diff", "sub_task", t.job.SubTask.ID, "error", err)
 		return boulder.Diff{Unavailable: clip(err.Error(), 300)}, nil
 	}

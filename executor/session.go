@@ -19,15 +19,18 @@ func (t *turn) openSession(ctx context.Context) error {
 	if t.job.Attempt.SessionID != "" {
 		return nil
 	}
-	snapshot, err := t.cfg.Workspace.Snapshot(ctx)
-	if err != nil {
-		return fmt.Errorf("look at the project before the attempt: %w", err)
+	snapshot := t.job.SubTask.Snapshot
+	if snapshot == "" {
+		var err error
+		if snapshot, err = t.cfg.Workspace.Snapshot(ctx); err != nil {
+			return fmt.Errorf("look at the project before the attempt: %w", err)
+		}
 	}
 	session, err := t.adoptOrCreate(ctx)
 	if err != nil {
 		return fault(err)
 	}
-	t.job.Attempt.SessionID, t.job.Attempt.Snapshot = session.ID, snapshot
+	t.job.Attempt.SessionID, t.job.SubTask.Snapshot = session.ID, snapshot
 	return t.report(boulder.SubTaskStart{
 		AttemptRef: t.job.Attempt.AttemptRef, Description: t.job.SubTask.Subject, Model: t.job.Attempt.Model,
 		SessionID: session.ID, Snapshot: snapshot,

@@ -155,7 +155,7 @@ func (a *attempt) report(b boulder.Body) error {
 	a.bodies = append(a.bodies, b)
 	switch b := b.(type) {
 	case boulder.SubTaskStart:
-		a.Attempt.SessionID, a.Attempt.Snapshot = b.SessionID, b.Snapshot
+		a.Attempt.SessionID, a.SubTask.Snapshot = b.SessionID, b.Snapshot
 	case boulder.TurnSent:
 		if b.Resume {
 			a.Turn.ResumeID = b.MessageID

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,8 +27,8 @@ type run struct {
 	msgs    chan message
 	done    chan struct{} // closed when the loop does not listen any more
 
-	inflight map[boulder.AttemptRef]bool // work that was launched and has not handed in its result
-	overlaps map[boulder.AttemptRef]*overlap
+	inflight map[boulder.AttemptRef]bool           // work that was launched and has not handed in its result
+	shared   map[string]*atomic.Bool               // by sub-task, see shareFlags
 	restored map[boulder.AttemptRef]bool           // attempts that held a slot before this process
 	files    map[boulder.AttemptRef][]boulder.File // of briefs that were decided on and not launched yet
 	acks     []chan<- error                        // of reports that are applied but not yet stored
@@ -110,10 +111,9 @@ func (r *run) resume(id string, approve Approve) error {
 	if r.state, err = boulder.Restore(records); err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
-	r.restored, r.overlaps = map[boulder.AttemptRef]bool{}, map[boulder.AttemptRef]*overlap{}
+	r.restored = map[boulder.AttemptRef]bool{}
 	for _, o := range r.state.Live() {
 		r.restored[o.Attempt.AttemptRef] = true
-		r.overlaps[o.Attempt.AttemptRef] = restoreOverlap(r.state, o)
 	}
 	if err := r.unpause(); err != nil {
 		return err

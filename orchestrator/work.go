@@ -41,11 +41,9 @@ type result struct {
 	err      error
 }
 
-// overlap remembers whether another sub-task ran at any time during an attempt.
-type overlap struct{ shared atomic.Bool }
-
 // launch starts the work that should be under way and is not.
 func (r *run) launch() {
+	r.shareFlags()
 	for _, action := range schedule.Compute(r.state, r.o.limits, r.o.cfg.Now()) {
 		switch a := action.(type) {
 		case schedule.Run:
@@ -58,6 +56,20 @@ func (r *run) launch() {
 	}
 }
 
+// shareFlags mirrors [boulder.SubTask.Shared] of what is at work, for workers that ask when their turn has ended.
+func (r *run) shareFlags() {
+	flags := make(map[string]*atomic.Bool, len(r.shared))
+	for _, o := range r.state.Live() {
+		flag := r.shared[o.SubTask.ID]
+		if flag == nil {
+			flag = &atomic.Bool{}
+		}
+		flag.Store(o.SubTask.Shared)
+		flags[o.SubTask.ID] = flag
+	}
+	r.shared = flags
+}
+
 func (r *run) start(o *boulder.Open, kind workKind) {
 	ref := o.Attempt.AttemptRef
 	if r.inflight[ref] {
@@ -66,7 +78,7 @@ func (r *run) start(o *boulder.Open, kind workKind) {
 	r.inflight[ref] = true
 	var work func(context.Context) *result
 	if kind == workRun {
-		work = r.runTurn(o, r.overlapOf(ref))
+		work = r.runTurn(o)
 	} else {
 		work = r.judgeTurn(o)
 	}
@@ -74,38 +86,6 @@ func (r *run) start(o *boulder.Open, kind workKind) {
 		r.work(ref, kind, work)
 		return nil
 	})
-}
-
-// restoreOverlap tells from stored records whether another sub-task was at work since the attempt got its slot. A retry
-// that waits in line may have been before; then it is better to ask whose a change is than to take it for granted.
-func restoreOverlap(s *boulder.State, o *boulder.Open) *overlap {
-	ov := &overlap{}
-	for _, t := range s.SubTasks {
-		other := s.Open(t.ID)
-		atWork := other != nil && (other.Attempt.Status.Live() || t.Attempts > 1)
-		if t != o.SubTask && (atWork || t.EndSeq > o.Attempt.SlotSeq) {
-			ov.shared.Store(true)
-		}
-	}
-	return ov
-}
-
-// overlapOf returns the attempt's overlap record and marks it, and those of all live attempts, if there is more than
-// one.
-func (r *run) overlapOf(ref boulder.AttemptRef) *overlap {
-	live := r.state.Live()
-	seen := map[boulder.AttemptRef]*overlap{}
-	for _, o := range live {
-		id := o.Attempt.AttemptRef
-		if seen[id] = r.overlaps[id]; seen[id] == nil {
-			seen[id] = &overlap{}
-		}
-		if len(live) > 1 {
-			seen[id].shared.Store(true)
-		}
-	}
-	r.overlaps = seen
-	return seen[ref]
 }
 
 // work runs on a worker goroutine. It hands in exactly one result, also if the work panics or ends its goroutine.
@@ -126,12 +106,13 @@ func (r *run) work(ref boulder.AttemptRef, kind workKind, work func(context.Cont
 }
 
 // runTurn prepares a turn on the loop goroutine; what it returns runs on the worker's.
-func (r *run) runTurn(o *boulder.Open, ov *overlap) func(context.Context) *result {
+func (r *run) runTurn(o *boulder.Open) func(context.Context) *result {
+	shared := r.shared[o.SubTask.ID]
 	job := boulder.Job{
 		BoulderID: r.state.Boulder.ID, Project: r.state.Boulder.Project,
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
 		Resume: r.resumePrompt(o), Recovered: r.restored[o.Attempt.AttemptRef] || o.Attempt.Troubles > 0,
-		Alone: func() bool { return !ov.shared.Load() },
+		Alone: func() bool { return !shared.Load() },
 	}
 	if o.Turn.Kind == boulder.TurnBrief && o.Turn.MessageID == "" {
 		job.Files = r.takeFiles(o)

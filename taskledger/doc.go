@@ -6,6 +6,5 @@
 // [Parse] and [ReadFile] read a plan file, strictly: whatever is wrong is reported with line, column and what to do,
 // all of it at once ([FileError]). What a person may leave out is filled in the same way everywhere: an id is the
 // sub-task's number, the subject is the first line of the description, the active form and the only criterion are the
-// subject. [Format] and [WriteFile] write a file that reads back as the same plan with the same hash; [Reseal] changes
-// nothing but the seal in a file that a person has edited.
+// subject. [Format] and [WriteFile] write a file that reads back as the same plan with the same hash.
 package taskledger

@@ -104,46 +104,6 @@ func TestRoundTripProperty(t *testing.T) {
 	})
 }
 
-// The new seal is there, and nothing else is different: not in the plan, and not in the file.
-func TestResealProperty(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		plan := randomPlan(t)
-		sealed := rapid.Bool().Draw(t, "sealed")
-		if sealed {
-			plan = taskledger.Seal(plan, "abc123", boulder.OriginModel, "p/m", time.Unix(1_700_000_000, 0))
-		}
-		data, err := taskledger.Format(plan)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := string(data)
-		tail := rapid.SampledFrom([]string{"", "# the end\n", "\n\n", "# no newline"}).Draw(t, "tail")
-		text += tail
-		if rapid.Bool().Draw(t, "stripped") {
-			text = strings.TrimSuffix(text, "\n")
-		}
-		seal := boulder.Seal{
-			Base: "def", Hash: "0123", Origin: boulder.OriginHand, CreatedAt: time.Unix(1_800_000_000, 0).UTC(),
-		}
-		out, err := taskledger.Reseal([]byte(text), seal)
-		if err != nil {
-			t.Fatalf("%v\n%s", err, text)
-		}
-		back, err := taskledger.Parse("plan.yaml", out)
-		if err != nil || !cmp.Equal(*back.Seal, seal) {
-			t.Fatalf("%v %+v", err, back)
-		}
-		before, _, _ := strings.Cut(text, "\nseal:\n")
-		if !strings.HasPrefix(string(out), strings.TrimSuffix(before, "\n")) {
-			t.Fatalf("the text before the seal changed:\n%s\n----\n%s", text, out)
-		}
-		if sealed && !strings.HasSuffix(strings.TrimSuffix(string(out), "\n"), strings.TrimSuffix(tail, "\n")) {
-			t.Fatalf("the text after the seal changed:\n%s\n----\n%s", text, out)
-		}
-	})
-}
-
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"", "a", "{", "sub_tasks: [{description: x}]", "- - - - -", "sub_tasks:\n  - description: |\n      x\n", "a: &a [*a]",

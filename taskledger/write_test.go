@@ -1,7 +1,6 @@
 package taskledger_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -150,63 +149,5 @@ func TestFormatGolden(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s\nrun the test with -update if this is meant", diff)
-	}
-}
-
-func TestReseal(t *testing.T) {
-	t.Parallel()
-	seal := boulder.Seal{Base: "new", Hash: "h", Origin: boulder.OriginHand, CreatedAt: time.Unix(1_800_000_000, 0)}
-	const body = "# mine\ntask:   x   # odd\nsub_tasks:\n- description: y\n"
-	const sealed = "seal:\n  base: new\n  hash: h\n  origin: hand\n  created_at: 2027-01-15T08:00:00Z\n"
-	const old = "seal:\n  # old\n  hash: a\n\n  origin: model\n  created_at: 2020-01-01T00:00:00Z\n"
-	indent := func(s string) string {
-		return "  " + strings.ReplaceAll(strings.TrimSuffix(s, "\n"), "\n", "\n  ") + "\n"
-	}
-	for name, tc := range map[string]struct{ in, want string }{
-		"in the middle": {"# top\n" + old + "\n# mine\n" + body, "# top\n" + sealed + "\n# mine\n" + body},
-		"at the end":    {body + "\n" + old + "# end", body + "\n" + sealed + "# end"},
-		"in one line":   {"seal: {hash: a, origin: model, created_at: 2020-01-01T00:00:00Z}\n" + body, sealed + body},
-		"indented": {
-			indent("task: x\n" + old + "sub_tasks:\n- description: y\n"),
-			indent("task: x\n" + sealed + "sub_tasks:\n- description: y\n"),
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := taskledger.Reseal([]byte(tc.in), seal)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, string(got)); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-	for name, in := range map[string]string{
-		"none":             body,
-		"no last newline":  strings.TrimSuffix(body, "\n"),
-		"end of document":  body + "...\n",
-		"no newline there": body + "...",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := taskledger.Reseal([]byte(in), seal)
-			if err != nil {
-				t.Fatal(err)
-			}
-			head := strings.TrimRight(strings.TrimSuffix(strings.TrimSpace(in), "..."), "\n")
-			if !strings.HasPrefix(string(got), head) || !strings.Contains(string(got), "\n# The seal") ||
-				!strings.Contains(string(got), sealed) || strings.Contains(in, "...") != strings.Contains(string(got), "\n...") {
-				t.Errorf("%s", got)
-			}
-		})
-	}
-	var file *taskledger.FileError
-	if _, err := taskledger.Reseal([]byte("task: x"), seal); !errors.As(err, &file) {
-		t.Errorf("no plan: %v", err)
-	}
-	_, err := taskledger.Reseal([]byte(`{"sub_tasks":[{"description":"x"}]}`), seal)
-	if err == nil || errors.As(err, &file) {
-		t.Errorf("JSON: %v", err)
 	}
 }

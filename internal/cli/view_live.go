@@ -133,7 +133,11 @@ func (v *liveView) Close() {
 	}
 }
 
-// frame draws the picture, in at most size.height lines.
+// room is how many lines the picture may have: two thirds of the terminal. The rest is for lines that scroll away: bubbletea
+// moves the picture down to print above it, and what does not fit would push a part of the picture into the scrollback.
+func (s size) room() int { return s.height * 2 / 3 }
+
+// frame draws the picture, in at most size.room lines.
 func (v *liveView) frame(size size, tick int) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -152,9 +156,9 @@ func (v *liveView) frame(size size, tick int) string {
 	if v.lost != nil {
 		lines = append(lines, t.red(clipText("this view has lost track: "+v.lost.Error(), t.width-1)))
 	}
-	lines = append(lines, v.atWork(t, size.height-len(lines)-1)...)
-	lines = append(lines, v.inLine(t, size.height-len(lines)-1)...)
-	return strings.Join(lines[:min(len(lines), max(size.height-1, 0))], "\n")
+	lines = append(lines, v.atWork(t, size.room()-len(lines))...)
+	lines = append(lines, v.inLine(t, size.room()-len(lines))...)
+	return strings.Join(lines[:min(len(lines), size.room())], "\n")
 }
 
 // head sums the run up.
@@ -302,11 +306,10 @@ func (p *picture) View() tea.View {
 	return tea.View{Content: p.content, DisableBracketedPasteMode: true}
 }
 
-// scroll prints the lines that stay, in portions: bubbletea makes room for them by scrolling, and more than what fits
-// above the picture would scroll the picture away with them.
+// scroll prints the lines that stay, in portions that fit above the picture.
 func (p *picture) scroll() tea.Cmd {
 	lines := p.view.flush()
-	portion := max(1, p.size.height-strings.Count(p.content, "\n")-2)
+	portion := max(1, p.size.height-p.size.room()-1)
 	var cmds []tea.Cmd
 	for part := range slices.Chunk(lines, portion) {
 		cmds = append(cmds, tea.Println(strings.Join(part, "\n")))

@@ -201,7 +201,7 @@ func (d *deps) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, 
 	if err != nil {
 		return nil, err
 	}
-	judge, err := progressledger.New(progressledger.Config{Completer: d.completer, Model: d.ledger, Logger: d.log})
+	judge, err := progressledger.New(progressledger.Config{Completer: d.completer, Logger: d.log})
 	if err != nil {
 		return nil, err
 	}
