@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -123,7 +124,8 @@ func lookUp(binary string) (string, error) {
 		return "", fmt.Errorf("%w: %w; install it with `npm install -g opencode-ai@%s`, or say where it is",
 			ErrNoBinary, err, TestedVersion)
 	}
-	return path, nil
+	// The server runs in a directory of its own, from which a relative path would lead elsewhere.
+	return filepath.Abs(path)
 }
 
 func (s *Server) command(path, password string) *exec.Cmd {

@@ -131,10 +131,17 @@ type Request struct {
 	GatesApproved bool
 }
 
-// Approve asks a person about a plan, and returns it, changed or not, to go ahead; the plan is a copy of its own. gates
-// says whether its gates may run. [ErrDeclined] cancels the boulder; any other error pauses it, and a resume asks
-// again. ctx is done when the run is to end, also after [Orchestrator.Stop].
-type Approve func(ctx context.Context, plan *boulder.Plan) (approved *boulder.Plan, gates bool, err error)
+// Approve asks a person about a plan; the plan is a copy of its own. [ErrDeclined] cancels the boulder; any other error
+// pauses it, and a resume asks again. ctx is done when the run is to end, also after [Orchestrator.Stop].
+type Approve func(ctx context.Context, plan *boulder.Plan) (Approval, error)
+
+// Approval is the go-ahead for a plan.
+type Approval struct {
+	Plan  *boulder.Plan // to run, changed or not
+	Gates bool          // its gates may run
+	// Model is used for sub-tasks for which neither they nor the plan name one. Defaults to [Request].Model.
+	Model string
+}
 
 var (
 	// ErrDeclined is returned by an [Approve] that said no, and by the run that asked.

@@ -18,14 +18,14 @@ func (r *run) planAndLoop(approve Approve, gates bool) error {
 			return r.leave(boulder.Paused, err)
 		}
 	}
-	plan, gates, err := r.approve(approve, gates)
+	approved, err := r.approve(approve, gates)
 	switch {
 	case errors.Is(err, ErrDeclined):
 		return r.leave(boulder.Cancelled, err)
 	case err != nil:
 		return r.leave(boulder.Paused, err)
 	}
-	if err := r.adopt(plan, gates); err != nil {
+	if err := r.adopt(approved); err != nil {
 		return err
 	}
 	return r.loop()
@@ -62,24 +62,24 @@ func (r *run) plan() error {
 }
 
 // approve asks a person, if there is one to ask.
-func (r *run) approve(ask Approve, gates bool) (*boulder.Plan, bool, error) {
+func (r *run) approve(ask Approve, gates bool) (Approval, error) {
 	if err := r.interrupted(); err != nil {
-		return nil, false, err
+		return Approval{}, err
 	}
 	proposed := r.state.Revision.Plan.Clone()
 	if ask == nil {
-		return &proposed, gates, nil
+		return Approval{Plan: &proposed, Gates: gates}, nil
 	}
 	ctx, release := r.untilStop()
 	defer release()
-	plan, gates, err := ask(ctx, &proposed)
+	approved, err := ask(ctx, &proposed)
 	switch {
 	case err != nil && ctx.Err() != nil && !errors.Is(err, ErrDeclined):
 		err = context.Cause(ctx)
-	case err == nil && plan == nil:
+	case err == nil && approved.Plan == nil:
 		err = errors.New("the approval returned neither a plan nor an error")
 	}
-	return plan, gates, err
+	return approved, err
 }
 
 // untilStop is a context for what blocks the loop goroutine: it is done when the run is to end.
@@ -122,15 +122,16 @@ func (r *run) propose(plan *boulder.Plan) error {
 }
 
 // adopt makes the sub-tasks of a plan. One that differs from what was proposed is the next revision.
-func (r *run) adopt(plan *boulder.Plan, gates bool) error {
+func (r *run) adopt(a Approval) error {
+	plan := a.Plan
 	rev := *r.state.Revision
 	if plan.Hash() != rev.Hash {
 		rev = r.revision(plan, rev.Number+1)
 		rev.Edited = true
 	}
 	d := boulder.Decomposed{
-		Revision: rev.Number, Origin: rev.Origin, Edited: rev.Edited, Goal: plan.Goal, Plan: rev, GatesApproved: gates,
-		Model: r.state.Boulder.Model,
+		Revision: rev.Number, Origin: rev.Origin, Edited: rev.Edited, Goal: plan.Goal, Plan: rev, GatesApproved: a.Gates,
+		Model: cmp.Or(a.Model, r.state.Boulder.Model),
 	}
 	for _, s := range plan.SubTasks {
 		d.SubTasks = append(d.SubTasks, boulder.PlannedIn{

@@ -68,11 +68,11 @@ func TestApprove(t *testing.T) {
 			r.cfg.Planner = plans(gated())
 			req := orchestrator.Request{Task: "the task", Base: "abc"}
 			if a := test.answer; a != nil {
-				req.Approve = func(_ context.Context, p *boulder.Plan) (*boulder.Plan, bool, error) {
+				req.Approve = func(_ context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
 					if a.edit != nil {
 						a.edit(p)
 					}
-					return p, a.gates, a.err
+					return orchestrator.Approval{Plan: p, Gates: a.gates}, a.err
 				}
 			}
 			r.completes(r.collect(r.orchestrator().Run(t.Context(), req)))
@@ -116,9 +116,9 @@ func TestPlansAreCopies(t *testing.T) {
 	r := newRig(t)
 	k := &keeper{memStore: r.store}
 	r.cfg.Store, r.cfg.Planner = k, plans(gated())
-	approve := func(_ context.Context, p *boulder.Plan) (*boulder.Plan, bool, error) {
+	approve := func(_ context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
 		p.SubTasks[0].Description, p.SubTasks[1].DependsOn[0] = "else", "a"
-		return p, false, nil
+		return orchestrator.Approval{Plan: p}, nil
 	}
 	r.completes(r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Task: "t", Approve: approve})))
 	given := gated()
@@ -141,8 +141,8 @@ func TestDeclined(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.cfg.Planner = plans(gated())
-	approve := func(context.Context, *boulder.Plan) (*boulder.Plan, bool, error) {
-		return nil, false, orchestrator.ErrDeclined
+	approve := func(context.Context, *boulder.Plan) (orchestrator.Approval, error) {
+		return orchestrator.Approval{}, orchestrator.ErrDeclined
 	}
 	_, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Task: "t", Approve: approve}))
 	if head, _ := r.store.load(t); !errors.Is(err, orchestrator.ErrDeclined) || head.Status != boulder.Cancelled {
@@ -176,8 +176,8 @@ func TestApprovalIsAskedAgain(t *testing.T) {
 			o := r.orchestrator()
 			req := orchestrator.Request{Task: "t", Approve: func(
 				ctx context.Context, _ *boulder.Plan,
-			) (*boulder.Plan, bool, error) {
-				return nil, false, test.answer(o, ctx)
+			) (orchestrator.Approval, error) {
+				return orchestrator.Approval{}, test.answer(o, ctx)
 			}}
 			_, err := r.collect(o.Run(t.Context(), req))
 			if err == nil || (test.want != nil && !errors.Is(err, test.want)) {
@@ -188,9 +188,9 @@ func TestApprovalIsAskedAgain(t *testing.T) {
 			}
 			r.cfg.Planner = nil // the plan is stored: nobody has to make it again
 			var seen boulder.Plan
-			approve := func(_ context.Context, p *boulder.Plan) (*boulder.Plan, bool, error) {
+			approve := func(_ context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
 				seen = p.Clone()
-				return p, true, nil
+				return orchestrator.Approval{Plan: p, Gates: true}, nil
 			}
 			r.completes(r.collect(r.orchestrator().Resume(t.Context(), "b1", approve)))
 			want := gated()

@@ -87,7 +87,7 @@ func (r *run) begin(req Request) error {
 		if err := r.propose(req.Plan); err != nil {
 			return err
 		}
-		if err := r.adopt(req.Plan, req.GatesApproved); err != nil {
+		if err := r.adopt(Approval{Plan: req.Plan, Gates: req.GatesApproved}); err != nil {
 			return err
 		}
 		return r.loop()

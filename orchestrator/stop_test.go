@@ -166,9 +166,9 @@ func TestBreakBeforeApproval(t *testing.T) {
 	r := newRig(t)
 	r.cfg.Planner = plans(diamond())
 	asked := false
-	approve := func(_ context.Context, p *boulder.Plan) (*boulder.Plan, bool, error) {
+	approve := func(_ context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
 		asked = true
-		return p, false, nil
+		return orchestrator.Approval{Plan: p}, nil
 	}
 	req := orchestrator.Request{Task: "the task", Approve: approve}
 	for e := range r.orchestrator().Run(t.Context(), req) {

@@ -17,26 +17,24 @@ import (
 // approver shows a plan to a person and lets them change it, agree or decline.
 type approver struct {
 	*deps
-	ask   bool // a person is there
-	edit  bool // open the editor first
-	model string
+	ask  bool // a person is there
+	edit bool // open the editor first
 }
 
-// approve returns the plan to run. gates says whether its gates may run if nobody is asked; a person who agrees to a plan agrees
-// to its gates. path is the plan's file, where edits are made.
+// approve returns the plan to run, with a model for sub-tasks that name none. gates says whether its gates may run if nobody
+// is asked; a person who agrees to a plan agrees to its gates. path is the plan's file, where edits are made.
 func (p *approver) approve(
 	ctx context.Context, plan *boulder.Plan, path string, gates bool,
-) (*boulder.Plan, bool, error) {
-	var err error
+) (a orchestrator.Approval, err error) {
 	if p.edit {
 		if plan, err = p.editPlan(ctx, plan, path); err != nil {
-			return nil, false, err
+			return a, err
 		}
 		gates = true
 	}
 	if p.ask {
 		if plan, err = p.question(ctx, plan, path); err != nil {
-			return nil, false, err
+			return a, err
 		}
 		gates = true
 	} else if !p.app.json {
@@ -46,7 +44,8 @@ func (p *approver) approve(
 		p.app.note("The model proposed gates. Nobody has looked at them, so they are told to the agents but not run" +
 			" (allow_model_gates in the configuration changes that).")
 	}
-	return plan, gates, p.checkModels(ctx, plan, p.model)
+	model, err := p.models(ctx, plan)
+	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err
 }
 
 func hasGates(plan *boulder.Plan) bool {

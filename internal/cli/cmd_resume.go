@@ -56,12 +56,8 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 		return err
 	}
 	d.host.Warm()
-	model, err := d.model()
-	if err != nil {
-		return err
-	}
-	ask := &approver{deps: d, ask: !o.yes && !a.json && terminal(a.Stdin) && terminal(a.Stderr), model: model}
-	approve := func(ctx context.Context, p *boulder.Plan) (*boulder.Plan, bool, error) {
+	ask := &approver{deps: d, ask: !o.yes && !a.json && terminal(a.Stdin) && terminal(a.Stderr)}
+	approve := func(ctx context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
 		return ask.approve(ctx, p, planPath(d.project), d.config.AllowModelGates)
 	}
 	return d.execute(ctx, db, func(run *orchestrator.Orchestrator, _ runView) iter.Seq2[boulder.Event, error] {

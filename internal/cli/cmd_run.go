@@ -118,20 +118,16 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 
 // request makes what the orchestrator is asked to run.
 func (d *deps) request(ctx context.Context, o *runOptions, w what, plan *boulder.Plan) (orchestrator.Request, error) {
-	model, err := d.model()
-	if err != nil {
-		return orchestrator.Request{}, err
-	}
 	base, err := d.base(ctx)
 	if err != nil {
 		return orchestrator.Request{}, err
 	}
-	ask := &approver{deps: d, edit: o.edit, ask: !o.yes && !d.app.json && terminal(d.app.Stdin) && terminal(d.app.Stderr), model: model}
+	ask := &approver{deps: d, edit: o.edit, ask: !o.yes && !d.app.json && terminal(d.app.Stdin) && terminal(d.app.Stderr)}
 	req := orchestrator.Request{
-		Task: w.task, Constraints: o.constraints, Mode: o.mode(), Base: base, Model: model, LedgerModel: d.ledger,
+		Task: w.task, Constraints: o.constraints, Mode: o.mode(), Base: base, LedgerModel: d.ledger,
 	}
 	if plan == nil {
-		req.Approve = func(ctx context.Context, p *boulder.Plan) (*boulder.Plan, bool, error) {
+		req.Approve = func(ctx context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
 			return ask.approve(ctx, p, planPath(d.project), d.config.AllowModelGates)
 		}
 		return req, nil
@@ -140,7 +136,8 @@ func (d *deps) request(ctx context.Context, o *runOptions, w what, plan *boulder
 		return req, err
 	}
 	// A plan file was written or seen by a person: its gates may run.
-	req.Plan, req.GatesApproved, err = ask.approve(ctx, plan, w.planPath, true)
+	approved, err := ask.approve(ctx, plan, w.planPath, true)
+	req.Plan, req.GatesApproved, req.Model = approved.Plan, approved.Gates, approved.Model
 	return req, err
 }
 

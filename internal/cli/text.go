@@ -55,6 +55,15 @@ func indent(s, prefix string) string {
 	return prefix + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n"+prefix)
 }
 
+// wrap breaks the lines of a text between words so that none is wider than n columns. Too little room, as for a stream
+// that is no terminal, leaves them as they are.
+func wrap(s string, n int) string {
+	if n < 20 {
+		return s
+	}
+	return ansi.WrapWc(s, n, "")
+}
+
 // elapsed is a duration as people say it: <0.1s, 0.4s, 34s, 1m02s, 3h05m, 2d04h.
 func elapsed(d time.Duration) string {
 	switch d = max(d, 0); {

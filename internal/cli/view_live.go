@@ -281,14 +281,14 @@ func (p *picture) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		p.size = size{width: msg.Width, height: msg.Height}
 		p.draw()
 	case tickMsg:
-		if !p.over {
-			p.tick++
-			p.draw()
-			return p, tea.Sequence(p.scroll(), next())
+		if p.over {
+			return p, tea.Sequence(p.scroll(), clear, tea.Quit)
 		}
+		p.tick++
+		p.draw()
+		return p, tea.Sequence(p.scroll(), next())
 	case overMsg:
-		p.over = true
-		return p, tea.Sequence(p.scroll(), clear, tea.Quit)
+		p.over = true // at the next tick: only then have all lines been printed that were on their way
 	case clearMsg:
 		p.content = ""
 	}

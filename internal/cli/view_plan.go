@@ -43,6 +43,9 @@ func (a *app) showPlan(plan *boulder.Plan) {
 // printPlan prints a plan for people.
 func (a *app) printPlan(w io.Writer, plan *boulder.Plan) {
 	v := planView{paint: a.paint(w), out: w, plan: plan}
+	if terminal(w) {
+		v.width = min(terminalSize(w).width, widthLine) - 1
+	}
 	v.head()
 	for i, s := range plan.SubTasks {
 		v.subTask(i+1, s)
@@ -52,15 +55,16 @@ func (a *app) printPlan(w io.Writer, plan *boulder.Plan) {
 
 type planView struct {
 	paint
-	out  io.Writer
-	plan *boulder.Plan
+	out   io.Writer
+	plan  *boulder.Plan
+	width int // of lines; 0: as they come
 }
 
 // descriptionShown bounds the lines of a description: the plan file has all of it.
 const descriptionShown = 6
 
 func (v planView) head() {
-	fmt.Fprintf(v.out, "%s\n", v.bold(firstLines(safeText(v.plan.Task), descriptionShown)))
+	fmt.Fprintf(v.out, "%s\n", v.bold(wrap(firstLines(safeText(v.plan.Task), descriptionShown), v.width)))
 	if v.plan.Goal != "" && oneLine(v.plan.Goal) != oneLine(v.plan.Task) {
 		v.field("goal", v.plan.Goal)
 	}
@@ -76,7 +80,7 @@ func (v planView) subTask(n int, s boulder.Spec) {
 	subject := oneLine(s.Subject)
 	fmt.Fprintf(v.out, "\n%s %s %s\n", v.bold(fmt.Sprintf("%d.", n)), v.bold(subject), v.dim("("+oneLine(s.ID)+")"))
 	if text := strings.TrimSpace(safeText(s.Description)); oneLine(text) != subject {
-		fmt.Fprintln(v.out, indent(firstLines(text, descriptionShown), "   "))
+		fmt.Fprintln(v.out, indent(wrap(firstLines(text, descriptionShown), v.width-len("   ")), "   "))
 	}
 	if len(s.DependsOn) > 0 {
 		v.field("after", strings.Join(s.DependsOn, ", "))
@@ -121,9 +125,12 @@ func (v planView) field(name, value string) { v.painted(name, oneLine(value)) }
 
 // painted is field for a value that is clean and may have colours.
 func (v planView) painted(name, value string) {
-	if value != "" {
-		fmt.Fprintf(v.out, "   %s %s\n", v.dim(fit(name+":", 11)), value)
+	if value == "" {
+		return
 	}
+	const margin = "               " // as wide as what stands before the value
+	value = strings.TrimPrefix(indent(wrap(value, v.width-len(margin)), margin), margin)
+	fmt.Fprintf(v.out, "   %s %s\n", v.dim(fit(name+":", len(margin)-4)), value)
 }
 
 // order says what runs side by side.

@@ -164,7 +164,7 @@ func (d *deps) openLedger() error {
 	}
 	// Through OpenCode: the ledger model if one is named, else the model of the sub-tasks, else OpenCode's own choice.
 	if name == "" {
-		if name, err = modelOf(d.app.model, d.config.Model); err != nil {
+		if name, err = d.model(); err != nil {
 			return err
 		}
 	}
@@ -222,7 +222,7 @@ func (d *deps) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, 
 	})
 }
 
-// model is the default model of the sub-tasks; empty leaves it to OpenCode.
+// model is what the user named for sub-tasks that name none; empty if they did not.
 func (d *deps) model() (string, error) { return modelOf(d.app.model, d.config.Model) }
 
 // close ends the OpenCode server, if it is ours.
@@ -249,15 +249,23 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// checkModels refuses a plan that names a model OpenCode does not have: better now than after an hour.
-func (d *deps) checkModels(ctx context.Context, plan *boulder.Plan, fallback string) error {
+// models refuses a plan that names a model OpenCode does not have: better now than after an hour. It returns the model of the
+// sub-tasks that name none: by --model, the configuration, or OpenCode's own; empty leaves the choice to OpenCode.
+func (d *deps) models(ctx context.Context, plan *boulder.Plan) (string, error) {
+	fallback, err := d.model()
+	if err != nil {
+		return "", err
+	}
+	slow := time.AfterFunc(time.Second, func() { d.app.note("Waiting for OpenCode to start …") })
+	defer slow.Stop()
 	conn, err := d.host.Connect(ctx)
 	if err != nil {
-		return startFault(err)
+		return "", startFault(err)
 	}
-	catalogue, err := conn.Client.In(d.project).Catalogue(ctx)
+	dir := conn.Client.In(d.project)
+	catalogue, err := dir.Catalogue(ctx)
 	if err != nil {
-		return fmt.Errorf("ask OpenCode for its models: %w", err)
+		return "", fmt.Errorf("ask OpenCode for its models: %w", err)
 	}
 	wanted := map[string]string{fallback: "--model or the configuration", plan.Model: "the plan's model"}
 	for _, s := range plan.SubTasks {
@@ -267,13 +275,30 @@ func (d *deps) checkModels(ctx context.Context, plan *boulder.Plan, fallback str
 	}
 	delete(wanted, "")
 	for name, who := range wanted {
-		ref, err := providers.ParseModel(name)
-		if err != nil {
-			return &usageError{fmt.Errorf("%s: %w", who, err)}
+		if err := checkModel(catalogue, name, who); err != nil {
+			return "", err
 		}
-		if _, ok := catalogue.Model(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}); !ok {
-			return usagef("%s names the model %s, which OpenCode does not offer: %s", who, name, offered(catalogue, ref.Provider))
-		}
+	}
+	if fallback != "" {
+		return fallback, nil
+	}
+	ref, err := dir.DefaultModel(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask OpenCode for its model: %w", err)
+	}
+	if ref.IsZero() {
+		return "", nil
+	}
+	return ref.String(), nil
+}
+
+func checkModel(catalogue opencode.Catalogue, name, who string) error {
+	ref, err := providers.ParseModel(name)
+	if err != nil {
+		return &usageError{fmt.Errorf("%s: %w", who, err)}
+	}
+	if _, ok := catalogue.Model(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}); !ok {
+		return usagef("%s names the model %s, which OpenCode does not offer: %s", who, name, offered(catalogue, ref.Provider))
 	}
 	return nil
 }

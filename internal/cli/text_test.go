@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
+	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+func TestElapsed(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 0: "0s", time.Millisecond: "<0.1s", 440 * time.Millisecond: "0.4s",
+		999 * time.Millisecond: "0.9s", time.Second: "1s", 59900 * time.Millisecond: "59s",
+		62 * time.Second: "1m02s", time.Hour: "1h00m", 3*time.Hour + 5*time.Minute: "3h05m", 52 * time.Hour: "2d04h",
+	} {
+		if got := elapsed(d); got != want {
+			t.Errorf("elapsed(%v) = %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestCount(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{
+		0: "0", 999: "999", 1000: "1.0k", 12345: "12.3k", 99_949: "99.9k", 99_951: "100k", 999_499: "999k",
+		999_501: "1.0M", 4_500_000: "4.5M",
+	} {
+		if got := count(n); got != want {
+			t.Errorf("count(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestUsageText(t *testing.T) {
+	t.Parallel()
+	for want, u := range map[string]boulder.Usage{
+		"0 tokens, $0.00":                                   {},
+		"12.3k tokens, $0.042":                              {Input: 12000, Output: 345, Cost: 0.042},
+		"10 tokens, $1.50":                                  {Input: 10, Cost: 1.5},
+		"10 tokens, $0.0004":                                {Input: 10, Cost: 0.0004},
+		"10 tokens, <$0.0001":                               {Input: 10, Cost: 0.00001},
+		"10 tokens, cost unknown":                           {Input: 10, Unpriced: 1},
+		"10 tokens, $1.50 and 1 call of unknown price":      {Input: 10, Cost: 1.5, Unpriced: 1},
+		"1.0k tokens, $0.10 and 12 calls of unknown price": {Input: 1000, Cost: 0.1, Unpriced: 12},
+	} {
+		if got := usageText(u); got != want {
+			t.Errorf("usageText(%+v) = %q, want %q", u, got, want)
+		}
+	}
+}
+
+func TestClipText(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		in   string
+		n    int
+		want string
+	}{
+		{"short", 10, "short"},
+		{"two\n lines\tand tabs", 40, "two lines and tabs"},
+		{"a longer text", 8, "a longe…"},
+		{"主题上下文", 10, "主题上下文"},
+		{"主题上下文", 9, "主题上下…"},
+		{"主题上下文", 8, "主题上…"}, // half a character does not fit
+		{"\x1b[31mred\x1b[0m \x1b]0;title\abell\a", 40, "red bell"},
+		{"turned \u202Earound\u202C", 40, "turned around"},
+		{"broken \xff text", 40, "broken \uFFFD text"},
+		{"anything", 0, ""},
+	} {
+		if got := clipText(test.in, test.n); got != test.want {
+			t.Errorf("clipText(%q, %d) = %q, want %q", test.in, test.n, got, test.want)
+		}
+	}
+}
+
+// Nothing that an agent or a model writes may reach the terminal as a command, or break the columns.
+func TestTextIsHarmless(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.Custom(func(t *rapid.T) string {
+			return string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
+		}), rapid.StringMatching(`(\x1b[\[\]P_][0-9;?]*[a-zA-Z\x07]?|[a-z \t]|\x{9b}|\x{1F469}\x{200D}|\x{202E}){0,20}`)).Draw(t, "text")
+		n := rapid.IntRange(1, 40).Draw(t, "columns")
+		checkHarmless(t, safeText(text), "\n")
+		for name, got := range map[string]string{"fit": fit(text, n), "fitRight": fitRight(text, n)} {
+			checkHarmless(t, got, "")
+			if w := ansi.StringWidthWc(got); w != n {
+				t.Fatalf("%s(%q, %d) is %d columns wide: %q", name, text, n, w, got)
+			}
+		}
+	})
+}
+
+func checkHarmless(t interface{ Fatalf(string, ...any) }, s, allowed string) {
+	if !utf8.ValidString(s) {
+		t.Fatalf("invalid UTF-8: %q", s)
+	}
+	for _, r := range s {
+		if (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) && !strings.ContainsRune(allowed, r) {
+			t.Fatalf("%q holds %q", s, r)
+		}
+	}
+}
