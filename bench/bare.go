@@ -30,15 +30,15 @@ func runBare(ctx context.Context, args []string) error {
 // patience bounds a whole chain of sessions.
 const patience = 2 * time.Minute
 
-// bare is the least that a client of OpenCode can be: it makes the calls and believes what it is told. It shares no code with
-// the manager's client.
+// bare is the least that a client of OpenCode can be: it makes the calls and believes what it is told. It shares no code
+// with the manager's client.
 type bare struct {
 	server, dir string
 	events      *bufio.Reader
 }
 
-// drive runs n sessions in dir, one after the other, with the calls that a session needs: create, prompt, wait for the idle event,
-// read the messages, read the todos.
+// drive runs n sessions in dir, one after the other, with the calls that a session needs: create, prompt, wait for the
+// idle event, read the messages, read the todos.
 func drive(ctx context.Context, server, dir string, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

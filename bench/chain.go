@@ -11,8 +11,8 @@ const (
 	chainRounds = 11
 )
 
-// measureChain has five questions answered one after the other on the same warm server, by the manager, which also judges
-// each answer by a model, takes snapshots, hands results on and stores every step, and by a client that does none of that.
+// measureChain has five questions answered one after the other on the same warm server, by the manager, which also has
+// each answer judged, takes snapshots, hands results on and stores every step, and by a client that does none of that.
 func measureChain(ctx context.Context, w *world) ([]comparison, error) {
 	dir, err := w.project(ctx, "chain")
 	if err != nil {
@@ -45,7 +45,6 @@ func measureChain(ctx context.Context, w *world) ([]comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []comparison{{
-		"chain of 5, warm: time", side{"manager run --attach", results[0]}, side{"bare HTTP client", results[1]}, seconds, 1.15,
-	}}, nil
+	manager, client := side{"manager run --attach", results[0]}, side{"bare HTTP client", results[1]}
+	return []comparison{{"chain of 5, warm: time", manager, client, seconds, 1.15}}, nil
 }

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	fanOut             = 5 // sub-tasks
-	fanOutRounds       = 5
-	fanOutRoundsMemory = 3
+	fanOut       = 5 // sub-tasks
+	timeRounds   = 5
+	memoryRounds = 3
 )
 
-// measureFanOut has five questions answered at once: by the manager with a server of its own, by the manager attached to a warm server,
-// and by five processes of `opencode run`. Time and memory come from different rounds: looking at memory takes time.
+// measureFanOut has five questions answered at once: by the manager with a server of its own, by the manager attached to a
+// warm server, and by five processes of `opencode run`.
 func measureFanOut(ctx context.Context, w *world) ([]comparison, error) {
 	dir, err := w.project(ctx, "fanout")
 	if err != nil {
@@ -25,24 +25,19 @@ func measureFanOut(ctx context.Context, w *world) ([]comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	warm, err := w.startServer(ctx, dir)
+	f := fanOutRun{w, dir, plan}
+	time, err := f.time(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer warm.stop()
-	f := fanOutRun{w, dir, plan, warm}
-	wall, err := w.race(ctx, fanOutRounds, f.contenders(f.wall)...)
-	if err != nil {
-		return nil, err
-	}
-	memory, err := w.race(ctx, fanOutRoundsMemory, f.contenders(f.memory)...)
+	memory, err := f.memory(ctx)
 	if err != nil {
 		return nil, err
 	}
 	cold, attached, alone := "manager run", "manager run --attach", "5 × opencode run"
 	return []comparison{
-		{"fan-out of 5, cold: time", side{cold, wall[0]}, side{alone, wall[2]}, seconds, 0.4},
-		{"fan-out of 5, warm: time", side{attached, wall[1]}, side{alone, wall[2]}, seconds, 0.15},
+		{"fan-out of 5, cold: time", side{cold, time[0]}, side{alone, time[2]}, seconds, 0.4},
+		{"fan-out of 5, warm: time", side{attached, time[1]}, side{alone, time[2]}, seconds, 0.15},
 		{"fan-out of 5, cold: peak memory", side{cold, memory[0]}, side{alone, memory[2]}, megabytes, 0.5},
 		{"fan-out of 5, warm: peak memory", side{attached + " + server", memory[1]}, side{alone, memory[2]}, megabytes, 0.5},
 	}, nil
@@ -51,58 +46,80 @@ func measureFanOut(ctx context.Context, w *world) ([]comparison, error) {
 type fanOutRun struct {
 	*world
 	dir, plan string
-	warm      *server
 }
 
-// measurement runs processes to their end and measures them. others are processes that run already and count as well.
-type measurement func(ctx context.Context, processes []*process, others ...int) (float64, error)
-
-func (f fanOutRun) contenders(measure measurement) []contender {
-	return []contender{
-		{"cold", func(ctx context.Context) (float64, error) {
-			return measure(ctx, []*process{f.managerRun(ctx, f.dir, f.plan)})
-		}},
-		{"attached", func(ctx context.Context) (float64, error) {
-			p := f.managerRun(ctx, f.dir, f.plan, "--attach", f.warm.url)
-			return measure(ctx, []*process{p}, f.warm.process.Process.Pid)
-		}},
-		{"opencode run", func(ctx context.Context) (float64, error) {
-			processes := make([]*process, fanOut)
-			for i := range processes {
-				// With a title, or each of them would ask the model for one.
-				processes[i] = f.command(ctx, f.dir, f.opencode, "run", "--model", agentModel,
-					"--title", fmt.Sprintf("Get ready, part %d", i), question)
-			}
-			return measure(ctx, processes)
-		}},
+// time measures how long it takes. Nobody looks at memory meanwhile, which takes time itself.
+func (f fanOutRun) time(ctx context.Context) ([][]float64, error) {
+	warm, err := f.startServer(ctx, f.dir)
+	if err != nil {
+		return nil, err
 	}
+	defer warm.stop()
+	wall := func(processes ...*process) (float64, error) {
+		return timed(func() error { return together(processes) })
+	}
+	return f.race(ctx, timeRounds,
+		contender{"cold", func(ctx context.Context) (float64, error) { return wall(f.cold(ctx)) }},
+		contender{"attached", func(ctx context.Context) (float64, error) { return wall(f.attached(ctx, warm)) }},
+		contender{"opencode run", func(ctx context.Context) (float64, error) { return wall(f.alone(ctx)...) }},
+	)
+}
+
+// memory measures the peak of all processes together. No other OpenCode of ours runs meanwhile, and the warm server is a
+// new one each time: it has had one session, not those of all rounds before.
+func (f fanOutRun) memory(ctx context.Context) ([][]float64, error) {
+	return f.race(ctx, memoryRounds,
+		contender{"cold", func(ctx context.Context) (float64, error) { return peak(ctx, []*process{f.cold(ctx)}) }},
+		contender{"attached", func(ctx context.Context) (float64, error) {
+			warm, err := f.startServer(ctx, f.dir)
+			if err != nil {
+				return 0, err
+			}
+			defer warm.stop()
+			return peak(ctx, []*process{f.attached(ctx, warm)}, warm.process.Process.Pid)
+		}},
+		contender{"opencode run", func(ctx context.Context) (float64, error) { return peak(ctx, f.alone(ctx)) }},
+	)
+}
+
+func (f fanOutRun) cold(ctx context.Context) *process { return f.managerRun(ctx, f.dir, f.plan) }
+
+func (f fanOutRun) attached(ctx context.Context, warm *server) *process {
+	return f.managerRun(ctx, f.dir, f.plan, "--attach", warm.url)
+}
+
+// alone is the way without a manager: a process for each question. They get titles, or each would ask the model for one.
+func (f fanOutRun) alone(ctx context.Context) []*process {
+	processes := make([]*process, fanOut)
+	for i := range processes {
+		processes[i] = f.command(ctx, f.dir, f.opencode, "run", "--model", agentModel,
+			"--title", fmt.Sprintf("Get ready, part %d", i), question)
+	}
+	return processes
 }
 
 func (w *world) managerRun(ctx context.Context, dir, plan string, args ...string) *process {
 	return w.command(ctx, dir, w.manager, append([]string{"run", plan, "--yes"}, args...)...)
 }
 
-func (f fanOutRun) wall(_ context.Context, processes []*process, _ ...int) (float64, error) {
-	return timed(func() error { return together(processes) })
-}
-
-func (f fanOutRun) memory(ctx context.Context, processes []*process, others ...int) (float64, error) {
-	roots := others
+// peak runs the processes at once and gives the most memory that they, what they started, and the others used together.
+func peak(ctx context.Context, processes []*process, others ...int) (float64, error) {
 	if err := startAll(processes); err != nil {
 		return 0, err
 	}
+	roots := others
 	for _, p := range processes {
 		roots = append(roots, p.Process.Pid)
 	}
 	ctx, stop := context.WithCancel(ctx)
-	var peak int64
+	var most int64
 	var watchErr error
 	var watching sync.WaitGroup
-	watching.Go(func() { peak, watchErr = watch(ctx, roots...) })
+	watching.Go(func() { most, watchErr = watch(ctx, roots...) })
 	err := finishAll(processes)
 	stop()
 	watching.Wait()
-	return float64(peak), errors.Join(err, watchErr)
+	return float64(most), errors.Join(err, watchErr)
 }
 
 // together runs processes at once.

@@ -17,8 +17,8 @@ const sampleEvery = 20 * time.Millisecond
 // errNoProc is the answer outside of Linux.
 var errNoProc = errors.New("memory is measured by /proc, which only Linux has")
 
-// sampler watches the memory of process trees. It counts the proportional set size, in which what processes share (here the
-// 180 MB of OpenCode's binary) counts once for all of them.
+// sampler watches the memory of process trees. It counts the proportional set size, in which what processes share (here
+// the 180 MB of OpenCode's binary) counts once for all of them.
 type sampler struct {
 	proc  string // /proc
 	known map[int]string
@@ -62,8 +62,8 @@ func (s *sampler) sample() {
 	s.peak = max(s.peak, sum)
 }
 
-// grow takes in the children of known processes, however deep. Whoever was seen below them once stays, also when its parent
-// ends and it moves to another.
+// grow takes in the children of known processes, however deep. Whoever was seen below them once stays, also when its
+// parent ends and it moves to another.
 func (s *sampler) grow() {
 	dirs, _ := filepath.Glob(s.proc + "/[0-9]*") // the pattern is right
 	procs := make(map[int]proc, len(dirs))

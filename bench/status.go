@@ -26,7 +26,6 @@ func measureStatus(ctx context.Context, w *world) ([]comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []comparison{{
-		"small project, 3 sub-tasks done", side{"manager status", results[0]}, side{"git status", results[1]}, milliseconds, 5,
-	}}, nil
+	manager, git := side{"manager status", results[0]}, side{"git status", results[1]}
+	return []comparison{{"small project, 3 sub-tasks done", manager, git, milliseconds, 5}}, nil
 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -50,15 +52,35 @@ func newWorld(ctx context.Context, o options) (_ *world, err error) {
 	if err := os.Mkdir(home, 0o700); err != nil {
 		return nil, err
 	}
+	if w.opencode, err = w.privateCopy(o.opencode); err != nil {
+		return nil, err
+	}
 	if w.model, err = scriptmodel.Start(instantModel); err != nil {
 		return nil, err
 	}
 	w.env = append(scriptmodel.OpenCodeEnv(os.Environ(), home, w.model.URL()),
 		"GIT_CONFIG_NOSYSTEM=1",
-		"OPENAI_BASE_URL="+w.model.URL(), "OPENAI_API_KEY=scripted", "MANAGER_OPENCODE="+o.opencode,
+		"OPENAI_BASE_URL="+w.model.URL(), "OPENAI_API_KEY=scripted", "MANAGER_OPENCODE="+w.opencode,
 	)
 	// The first OpenCode of a home makes its database, which would count for whoever runs first.
-	return w, w.run(ctx, w.root, o.opencode, "models")
+	return w, w.run(ctx, w.root, w.opencode, "models")
+}
+
+// privateCopy copies OpenCode. Memory that processes share is counted in parts, so a server that somebody else runs from
+// the same file would make ours look smaller.
+func (w *world) privateCopy(opencode string) (path string, err error) {
+	in, err := os.Open(opencode)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	path = filepath.Join(w.root, "opencode")
+	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700)
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(out, in)
+	return path, errors.Join(err, out.Close())
 }
 
 // instantModel says one sentence in sessions, and judges that they are complete.
@@ -116,7 +138,8 @@ func (p *process) killGroup() error { return syscall.Kill(-p.Process.Pid, syscal
 // finish waits for the process to end well.
 func (p *process) finish() error {
 	if err := p.Wait(); err != nil {
-		return fmt.Errorf("%s %s: %w: %s", filepath.Base(p.Path), p.Args[1], err, oneLine(p.output.String()))
+		p.Args[0] = filepath.Base(p.Path)
+		return fmt.Errorf("%s: %w: %s", strings.Join(p.Args, " "), err, oneLine(p.output.String()))
 	}
 	return nil
 }

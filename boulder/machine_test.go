@@ -352,8 +352,8 @@ func (m *machine) wild(t *rapid.T) Event {
 
 // store takes the changes, merges them into the stored records, and restores a state from these.
 func (m *machine) store(t *rapid.T) {
-	c, any := m.state.TakeChanges()
-	if !any {
+	c, changed := m.state.TakeChanges()
+	if !changed {
 		return
 	}
 	if _, again := m.state.TakeChanges(); again {

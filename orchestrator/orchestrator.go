@@ -184,7 +184,7 @@ func (o *Orchestrator) Plan(
 // same as cancelling ctx. When the loop ends, however it does, all work has ended.
 func (o *Orchestrator) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, error] {
 	return func(yield func(boulder.Event, error) bool) {
-		r := newRun(o, ctx, yield)
+		r := newRun(ctx, o, yield)
 		r.drive(func() error { return r.begin(req) })
 	}
 }
@@ -194,7 +194,7 @@ func (o *Orchestrator) Run(ctx context.Context, req Request) iter.Seq2[boulder.E
 // gates of a made plan.
 func (o *Orchestrator) Resume(ctx context.Context, boulderID string, approve Approve) iter.Seq2[boulder.Event, error] {
 	return func(yield func(boulder.Event, error) bool) {
-		r := newRun(o, ctx, yield)
+		r := newRun(ctx, o, yield)
 		r.drive(func() error { return r.resume(boulderID, approve) })
 	}
 }

@@ -39,7 +39,7 @@ type run struct {
 	broken   error            // what the store failed with: the state is ahead of the disk, nothing more is written
 }
 
-func newRun(o *Orchestrator, ctx context.Context, yield func(boulder.Event, error) bool) *run {
+func newRun(ctx context.Context, o *Orchestrator, yield func(boulder.Event, error) bool) *run {
 	r := &run{
 		o: o, state: boulder.NewState(), yield: yield, ctx: ctx, msgs: make(chan message, 64),
 		done: make(chan struct{}), inflight: map[boulder.AttemptRef]bool{},

@@ -168,15 +168,15 @@ func (r *run) receive(m message) error {
 	if m.result != nil {
 		return r.settle(m.ref, m.result)
 	}
-	err := r.admissible(m)
-	if err == nil {
-		err = r.apply(m.report)
+	refused := r.admissible(m)
+	if refused == nil {
+		refused = r.apply(m.report)
 	}
-	if err != nil {
-		m.ack <- err // refused; nothing changed
-		return nil
+	if refused == nil {
+		r.acks = append(r.acks, m.ack)
+	} else {
+		m.ack <- refused // nothing changed; that is the worker's trouble, not the loop's
 	}
-	r.acks = append(r.acks, m.ack)
 	return nil
 }
 

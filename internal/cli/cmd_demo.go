@@ -54,7 +54,7 @@ func (a *app) runDemo(ctx context.Context, o *demoOptions) error {
 		return err
 	}
 	if !o.keep {
-		defer os.RemoveAll(root)
+		defer func() { _ = os.RemoveAll(root) }() // in the system's directory for such things
 	}
 	d := &demo{app: a, project: filepath.Join(root, "greeter")}
 	home := filepath.Join(root, "home")

@@ -46,12 +46,12 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 		return err
 	}
 	defer d.close()
-	db, err := d.openStore()
+	st, err := d.hold(ctx)
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	id, err := unfinished(ctx, db, args)
+	defer st.release(d.log)
+	id, err := unfinished(ctx, st.db, args)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,9 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	approve := func(ctx context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
 		return ask.approve(ctx, p, planPath(d.project), d.config.AllowModelGates)
 	}
-	return d.execute(ctx, db, func(run *orchestrator.Orchestrator, _ runView) iter.Seq2[boulder.Event, error] {
+	return d.execute(ctx, st, func(
+		ctx context.Context, run *orchestrator.Orchestrator,
+	) iter.Seq2[boulder.Event, error] {
 		return run.Resume(ctx, id, approve)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,17 +102,19 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 			return err
 		}
 	}
-	db, err := d.openStore()
+	st, err := d.hold(ctx)
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer st.release(d.log)
 	d.host.Warm() // boots while the model plans and the person reads
 	req, err := d.request(ctx, o, w, plan)
 	if err != nil {
 		return err
 	}
-	return d.execute(ctx, db, func(run *orchestrator.Orchestrator, view runView) iter.Seq2[boulder.Event, error] {
+	return d.execute(ctx, st, func(
+		ctx context.Context, run *orchestrator.Orchestrator,
+	) iter.Seq2[boulder.Event, error] {
 		return run.Run(ctx, req)
 	})
 }
@@ -160,8 +163,14 @@ func (d *deps) checkSeal(plan *boulder.Plan, base string, allowStale bool) error
 
 func short(commit string) string { return commit[:min(len(commit), 10)] }
 
-// openStore opens the project's database. If another process holds it, the error says who.
-func (d *deps) openStore() (*store.DB, error) {
+// state is the project's database, held by this process, and the socket on which others can look at it.
+type state struct {
+	db   *store.DB
+	ctrl *control.Server
+}
+
+// hold opens the project's database. If another process holds it, the error says who.
+func (d *deps) hold(ctx context.Context) (*state, error) {
 	dir, err := store.EnsureDir(d.project)
 	if err != nil {
 		return nil, err
@@ -173,7 +182,23 @@ func (d *deps) openStore() (*store.DB, error) {
 	if errors.Is(err, store.ErrHeld) {
 		return nil, fmt.Errorf("%w%s: wait for it, look with `manager status`, or stop it", err, d.holder(dir))
 	}
-	return db, err
+	if err != nil {
+		return nil, err
+	}
+	ctrl, err := control.Serve(ctx, filepath.Join(dir, control.SocketName), control.Holder{
+		PID: os.Getpid(), Command: "manager " + strings.Join(d.app.Args, " "), Since: time.Now(),
+	}, db, d.log)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &state{db, ctrl}, nil
+}
+
+// release gives the database free. What was committed is on disk already, so an error changes nothing.
+func (s *state) release(log *slog.Logger) {
+	if err := errors.Join(s.ctrl.Close(), s.db.Close()); err != nil {
+		log.Warn("the state was not closed cleanly", "error", err)
+	}
 }
 
 // holder says who holds the database, as far as that process tells.
@@ -192,22 +217,16 @@ func (d *deps) holder(dir string) string {
 	return fmt.Sprintf(": process %d, `%s`, since %s", h.PID, h.Command, h.Since.Local().Format(time.DateTime))
 }
 
-// execute runs or resumes a boulder and shows it.
+// execute runs or resumes a boulder and shows it. The first signal lets running turns end; the second one aborts them.
 func (d *deps) execute(
-	ctx context.Context, db *store.DB, start func(*orchestrator.Orchestrator, runView) iter.Seq2[boulder.Event, error],
+	ctx context.Context, st *state,
+	start func(context.Context, *orchestrator.Orchestrator) iter.Seq2[boulder.Event, error],
 ) error {
-	run, err := d.orchestrator(db)
+	run, err := d.orchestrator(st.db)
 	if err != nil {
 		return err
 	}
-	ctrl, err := control.Serve(ctx, filepath.Join(d.project, store.DirName, control.SocketName), control.Holder{
-		PID: os.Getpid(), Command: "manager " + strings.Join(d.app.Args, " "), Since: time.Now(),
-	}, db, d.log)
-	if err != nil {
-		return err
-	}
-	defer ctrl.Close()
-	view := d.app.newRunView(db)
+	view := d.app.newRunView(st.db)
 	defer view.Close()
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
@@ -219,7 +238,7 @@ func (d *deps) execute(
 		}
 		abort(errInterrupted)
 	})()
-	return d.follow(start(run, view), view, ctrl)
+	return d.follow(start(ctx, run), view, st.ctrl)
 }
 
 // follow shows the events of a run until it ends.

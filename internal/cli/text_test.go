@@ -41,13 +41,13 @@ func TestCount(t *testing.T) {
 func TestUsageText(t *testing.T) {
 	t.Parallel()
 	for want, u := range map[string]boulder.Usage{
-		"0 tokens, $0.00":                                   {},
-		"12.3k tokens, $0.042":                              {Input: 12000, Output: 345, Cost: 0.042},
-		"10 tokens, $1.50":                                  {Input: 10, Cost: 1.5},
-		"10 tokens, $0.0004":                                {Input: 10, Cost: 0.0004},
-		"10 tokens, <$0.0001":                               {Input: 10, Cost: 0.00001},
-		"10 tokens, cost unknown":                           {Input: 10, Unpriced: 1},
-		"10 tokens, $1.50 and 1 call of unknown price":      {Input: 10, Cost: 1.5, Unpriced: 1},
+		"0 tokens, $0.00":                                  {},
+		"12.3k tokens, $0.042":                             {Input: 12000, Output: 345, Cost: 0.042},
+		"10 tokens, $1.50":                                 {Input: 10, Cost: 1.5},
+		"10 tokens, $0.0004":                               {Input: 10, Cost: 0.0004},
+		"10 tokens, <$0.0001":                              {Input: 10, Cost: 0.00001},
+		"10 tokens, cost unknown":                          {Input: 10, Unpriced: 1},
+		"10 tokens, $1.50 and 1 call of unknown price":     {Input: 10, Cost: 1.5, Unpriced: 1},
 		"1.0k tokens, $0.10 and 12 calls of unknown price": {Input: 1000, Cost: 0.1, Unpriced: 12},
 	} {
 		if got := usageText(u); got != want {

@@ -9,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
@@ -180,7 +181,7 @@ func (v *liveView) head(t *table) string {
 	if t.width >= 50 {
 		rest += " · " + count(v.progress.usage().Tokens()) + " tokens · " + costText(v.progress.usage())
 	}
-	return text + t.dim(rest)
+	return ansi.TruncateWc(text+t.dim(rest), t.width-1, "…")
 }
 
 // atWork draws what runs: with its activity, if there is room for that.

@@ -82,6 +82,8 @@ func (v statusView) subTasks() {
 // more is a second line for what did not go well, or is at work.
 func (v statusView) more(t *table, s subTaskStatus) string {
 	switch {
+	case s.row.live() && v.report.RunBy == nil:
+		return joinedBy(" · ", fmt.Sprintf("left in turn %d of attempt %d", s.Turn, s.Attempt), checkpointText(s.Checkpoint))
 	case s.row.live():
 		return joinedBy(" · ", t.activity(s.row), checkpointText(s.Checkpoint))
 	case s.Status == boulder.SubTaskFailed, s.Status == boulder.SubTaskCancelled, s.Status == boulder.SubTaskSkipped:

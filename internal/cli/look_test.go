@@ -1,0 +1,356 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/store"
+)
+
+func TestLookWhereNothingWasRun(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"status"}, exitOK, "Nothing has been run here yet"},
+		{[]string{"status", "--json"}, exitOK, "Nothing has been run here yet"},
+		{[]string{"list"}, exitOK, "Nothing has been run here yet"},
+		{[]string{"list", "--json"}, exitOK, ""},
+		{[]string{"status", "01k"}, exitUsage, "nothing has been run here yet"},
+		{[]string{"show"}, exitUsage, "nothing has been run here yet"},
+		{[]string{"logs", "01k"}, exitUsage, "nothing has been run here yet"},
+	} {
+		project := t.TempDir()
+		stdout, stderr, code := command(project, test.args...)
+		if code != test.code || !strings.Contains(stderr, test.says) || stdout != "" {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q", test.args, code, stdout, stderr)
+		}
+		if entries, err := os.ReadDir(project); err != nil || len(entries) > 0 {
+			t.Errorf("%v left something behind: %v %v", test.args, entries, err)
+		}
+	}
+}
+
+func TestLook(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	project := s.store()
+	for name, args := range map[string][]string{
+		"list.txt": {"list"}, "show.txt": {"show", "01k3"}, "logs.txt": {"logs", "sample"},
+		"logs_subtask.txt": {"logs", sampleID, "toggle"}, "status_stored.txt": {"status"},
+		"list.json": {"list", "--json"}, "show.json": {"show", "--json"}, "logs.json": {"logs", "--json"},
+	} {
+		stdout, stderr, code := command(project, args...)
+		if code != exitOK || stderr != "" {
+			t.Errorf("%v: exit code %d, stderr %q", args, code, stderr)
+		}
+		golden(t, name, stdout)
+	}
+}
+
+func TestLookRefuses(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	project := s.store()
+	for _, test := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"show", "nosuch"}, `no such boulder: "nosuch"`},
+		{[]string{"logs", sampleID, "nosuch"}, `has no sub-task "nosuch": it has toggle, theme, icons`},
+		{[]string{"logs", "a", "b", "c"}, "not 3 arguments"},
+		{[]string{"status", "a", "b"}, "takes one BOULDER, not 2"},
+		{[]string{"list", "a"}, "takes no arguments"},
+		{[]string{"status", "--nosuch"}, "unknown flag"},
+	} {
+		stdout, stderr, code := command(project, test.args...)
+		if code != exitUsage || !strings.Contains(stderr, test.says) || stdout != "" {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q", test.args, code, stdout, stderr)
+		}
+	}
+}
+
+// While a process holds the database, the others see the same through its socket, and who it is.
+func TestLookWhileItRuns(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	project := s.store()
+	before, _, _ := command(project, "show", "--json")
+	dir := filepath.Join(project, store.DirName)
+	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	holder := control.Holder{PID: 42, BoulderID: sampleID, Command: "manager run", Since: sampleStart}
+	server, err := control.Serve(t.Context(), filepath.Join(dir, "manager.sock"), holder, db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	during, _, code := command(project, "show", "--json")
+	if diff := cmp.Diff(before, during); diff != "" || code != exitOK {
+		t.Errorf("exit code %d, what is shown differs (-alone +held):\n%s", code, diff)
+	}
+	stdout, _, _ := command(project, "status")
+	if !strings.Contains(stdout, "run by process 42") || !strings.Contains(stdout, "read theme.css") {
+		t.Errorf("status does not say who runs it and what is done:\n%s", stdout)
+	}
+	stdout, _, _ = command(project, "list", "--json")
+	if !strings.Contains(stdout, `"running":true`) {
+		t.Errorf("the list does not say that it runs: %s", stdout)
+	}
+}
+
+// logs -f prints what is there, then what comes, and ends with the boulder.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	project := s.store()
+	dir := filepath.Join(project, store.DirName)
+	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	server, err := control.Serve(t.Context(), filepath.Join(dir, "manager.sock"), control.Holder{PID: 42}, db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	done := make(chan string)
+	go func() {
+		stdout, _, _ := command(project, "logs", "-f", "--json")
+		done <- stdout
+	}()
+	s.finish()
+	s.commit(db)
+	server.Notify()
+	stdout := <-done
+	if n := strings.Count(stdout, "\n"); n != len(s.events) {
+		t.Errorf("%d events were printed, want %d", n, len(s.events))
+	}
+	if !strings.Contains(stdout, `"task-complete"`) {
+		t.Errorf("the last event is missing:\n%s", stdout)
+	}
+}
+
+// A process that has the database and does not answer is named, with exit code 5.
+func TestLookWhileItIsHeldSilently(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	project := s.store()
+	db, err := store.Open(filepath.Join(project, store.DirName, store.FileName), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, stderr, code := command(project, "status"); code != exitHeld || !strings.Contains(stderr, "another process") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+}
+
+const sampleTranscript = `{"time":"2026-03-04T10:00:10Z","type":"prompt","text":"# Sub-task\nDo it."}
+{"time":"2026-03-04T10:00:11Z","type":"tool","tool":"edit","call_id":"c1","state":"completed","input":{"filePath":"settings.go"},"output":"ok"}
+
+not JSON
+{"time":"2026-03-04T10:00:12Z","type":"text","text":"It is \u001b[31mdone."}
+{"time":"2026-03-04T10:00:12Z","type":"end","finish":"stop"}
+`
+
+func TestLogsWithTranscript(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.t = t
+	project := t.TempDir()
+	s.state.Boulder.Project = project
+	s.play()
+	dir, err := store.EnsureDir(project)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.commit(db)
+	db.Close()
+	writeFile(t, filepath.Join(project, runsDir, sampleID, "toggle", "1.jsonl"), sampleTranscript)
+	stdout, stderr, code := command(project, "logs", sampleID, "toggle", "--verbose")
+	if code != exitOK {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	golden(t, "logs_transcript.txt", stdout)
+	stdout, _, _ = command(project, "logs", sampleID, "toggle", "--json")
+	if n := strings.Count(stdout, `"type":"transcript"`); n != 4 {
+		t.Errorf("%d lines of the transcript were printed, want 4:\n%s", n, stdout)
+	}
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Records may come from anywhere: what they name outside of .manager/runs is not read.
+func TestTranscriptPaths(t *testing.T) {
+	t.Parallel()
+	project := t.TempDir()
+	writeFile(t, filepath.Join(project, "secret.jsonl"), sampleTranscript)
+	writeFile(t, filepath.Join(project, runsDir, "b", "s", "1.jsonl"), sampleTranscript)
+	if err := os.Symlink("../../../../secret.jsonl", filepath.Join(project, runsDir, "b", "s", "2.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int{
+		runsDir + "/b/s/1.jsonl": 4, runsDir + "/b/../b/s/1.jsonl": 4, runsDir + "/b/s/3.jsonl": 0, // gone: no error
+		runsDir + "/b/s/2.jsonl": -1, runsDir + "/../../secret.jsonl": -1, "secret.jsonl": -1, "": -1,
+		filepath.Join(project, "secret.jsonl"): -1, runsDir: -1,
+	} {
+		lines, err := readTranscript(project, name)
+		switch {
+		case want < 0 && (err == nil || len(lines) > 0):
+			t.Errorf("%q was read: %d lines, %v", name, len(lines), err)
+		case want >= 0 && (err != nil || len(lines) != want):
+			t.Errorf("%q: %d lines, %v; want %d", name, len(lines), err, want)
+		}
+	}
+}
+
+func FuzzTranscript(f *testing.F) {
+	f.Add([]byte(sampleTranscript))
+	f.Add([]byte(`{"type":"tool","input":[{}],"text":"\u0000\u202e"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		lines, _ := parseTranscript(bytes.NewReader(data))
+		for _, l := range lines {
+			if !json.Valid(l.raw) {
+				t.Errorf("%q is not JSON", l.raw)
+			}
+			checkHarmless(t, l.describe(false), "\n")
+			checkHarmless(t, l.describe(true), "\n")
+		}
+	})
+}
+
+func TestDoctorWithoutOpenCode(t *testing.T) {
+	t.Parallel()
+	project := t.TempDir()
+	writeFile(t, filepath.Join(project, ".manager", "config.yaml"), "modle: a/b\n")
+	stdout, stderr, code := command(project, "doctor", "--json", "--opencode", filepath.Join(project, "nosuch"))
+	if code != exitError || stderr != "" {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	var report doctorReport
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]finding{}
+	for _, c := range report.Checks {
+		got[c.Name] = c.Finding
+		if c.Finding == broken && c.Do == "" {
+			t.Errorf("%s does not say what to do: %s", c.Name, c.Detail)
+		}
+	}
+	want := map[string]finding{
+		"config": broken, "git": notice, "state": fine, "database": fine, "opencode": broken, "ledgers": fine,
+	}
+	if diff := cmp.Diff(want, got); diff != "" || report.OK {
+		t.Errorf("OK is %v, findings (-want +got):\n%s", report.OK, diff)
+	}
+}
+
+// The names of keys are shown, their values never.
+func TestDoctorKeepsKeys(t *testing.T) {
+	t.Parallel()
+	a, stdout, _ := testApp("OPENAI_API_KEY=sk-secret-secret")
+	d := &doctor{app: a, deps: &deps{app: a, project: t.TempDir(), config: &config{}, log: a.logger()}}
+	d.checkLedger()
+	a.printDoctor(doctorReport{Checks: d.checks})
+	if text := stdout.String(); !strings.Contains(text, "OPENAI_API_KEY set") || !strings.Contains(text, "asked directly") ||
+		!strings.Contains(text, "XAI_API_KEY not set") || strings.Contains(text, "secret") {
+		t.Errorf("doctor says:\n%s", text)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	a, stdout, _ := testApp()
+	build := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
+		{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"},
+	}}
+	v := newVersionInfo(build)
+	v.Go, v.Platform, v.OpenCode = "go1.26", "linux/amd64", "1.18.33"
+	if err := a.printVersion(v); err != nil {
+		t.Fatal(err)
+	}
+	want := "manager v1.2.3 (go1.26, linux/amd64, commit 0123456789 with changes)\ntested with OpenCode 1.18.33\n"
+	if diff := cmp.Diff(want, stdout.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if v := newVersionInfo(nil); v.Version != "(devel)" {
+		t.Errorf("without build information the version is %q", v.Version)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	project := s.store()
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if stdout, stderr, code := command(project, "completion", shell); code != exitOK || !strings.Contains(stdout, "manager") {
+			t.Errorf("completion %s: exit code %d, stderr %q", shell, code, stderr)
+		}
+	}
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"status", ""}, sampleID + "\trunning: Add dark mode with a toggle in the settings\n:36\n"},
+		{[]string{"status", sampleID, ""}, ":4\n"},
+		{[]string{"logs", sampleID, "th"}, "theme\tCreate the theme 主题\n:4\n"},
+	} {
+		var out, errs bytes.Buffer
+		args := append([]string{"__complete", "-C", project}, test.args...)
+		Main(Env{Args: args, Stdout: &out, Stderr: &errs, Environ: os.Environ()})
+		if diff := cmp.Diff(test.want, out.String()); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", test.args, diff)
+		}
+	}
+}
+
+// Every event must be told in words, not by the name of its type.
+func TestDescribeKnowsEveryEvent(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	s.finish()
+	bodies := []boulder.Body{boulder.StatusChanged{Status: boulder.Paused, Reason: "x"}}
+	for _, e := range s.events {
+		bodies = append(bodies, e.Body)
+	}
+	for _, b := range bodies {
+		if describe(b) == b.EventType() {
+			t.Errorf("%s is told as %q", b.EventType(), describe(b))
+		}
+	}
+}

@@ -1,0 +1,362 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/store"
+)
+
+// testApp is an app that writes into buffers.
+func testApp(environ ...string) (a *app, stdout, stderr *bytes.Buffer) {
+	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	return &app{Env: Env{Stdout: stdout, Stderr: stderr, Environ: environ}}, stdout, stderr
+}
+
+func TestPlanView(t *testing.T) {
+	t.Parallel()
+	a, stdout, _ := testApp()
+	plan := samplePlan()
+	a.printPlan(stdout, &plan)
+	golden(t, "plan.txt", stdout.String())
+}
+
+func TestPlanViewOfManySubTasks(t *testing.T) {
+	t.Parallel()
+	a, stdout, _ := testApp()
+	plan := boulder.Plan{Task: "many"}
+	for i := range 21 {
+		plan.SubTasks = append(plan.SubTasks, boulder.Spec{ID: fmt.Sprint("s", i), Subject: "x", Description: "x"})
+	}
+	plan.SubTasks[20].DependsOn = []string{"s0"}
+	a.printPlan(stdout, &plan)
+	if want := "order: 21 sub-tasks in 2 steps, at most 20 side by side\n"; !strings.HasSuffix(stdout.String(), want) {
+		t.Errorf("the plan does not end with %q:\n%s", want, stdout)
+	}
+}
+
+func TestPlanJSON(t *testing.T) {
+	t.Parallel()
+	a, stdout, _ := testApp()
+	plan := samplePlan()
+	plan.Seal = &boulder.Seal{Base: "0123", Hash: plan.Hash(), Origin: boulder.OriginModel, CreatedAt: sampleStart}
+	plan.SubTasks[0].Subject = "Edited"
+	if err := a.printPlanJSON(&plan, ".manager/plan.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "plan.json", stdout.String())
+}
+
+func TestLinesView(t *testing.T) {
+	t.Parallel()
+	a, stdout, stderr := testApp()
+	s := newSample(t)
+	s.play()
+	s.finish()
+	v := a.newRunView(nil)
+	for i, e := range s.events {
+		v.Event(e)
+		if i == 20 {
+			v.Stopping()
+		}
+	}
+	v.Close()
+	golden(t, "run.txt", stderr.String()+"-- stdout --\n"+stdout.String())
+}
+
+func TestQuietView(t *testing.T) {
+	t.Parallel()
+	a, stdout, stderr := testApp()
+	a.quiet = true
+	s := newSample(t)
+	s.play()
+	s.finish()
+	v := a.newRunView(nil)
+	for _, e := range s.events {
+		v.Event(e)
+	}
+	v.Close()
+	if stderr.Len() > 0 || !strings.HasPrefix(stdout.String(), "4 of 6 sub-tasks completed.") {
+		t.Errorf("stdout is %q, stderr is %q", stdout, stderr)
+	}
+}
+
+// With --json there are the documented events and nothing else, on stdout and on stderr.
+func TestJSONView(t *testing.T) {
+	t.Parallel()
+	a, stdout, stderr := testApp()
+	a.json = true
+	s := newSample(t)
+	s.play()
+	s.finish()
+	v := a.newRunView(nil)
+	var want, got []string
+	for _, e := range s.events {
+		v.Event(e)
+		if e.Public() {
+			want = append(want, e.Body.EventType())
+		}
+	}
+	v.Stopping()
+	v.Close()
+	for line := range strings.Lines(stdout.String()) {
+		var head struct {
+			Type      string
+			Time      time.Time
+			BoulderID string `json:"boulder_id"`
+		}
+		if err := json.Unmarshal([]byte(line), &head); err != nil || head.Time.IsZero() || head.BoulderID != sampleID {
+			t.Errorf("line %q has no type, time and boulder_id (%v)", line, err)
+		}
+		got = append(got, head.Type)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if stderr.Len() > 0 {
+		t.Errorf("stderr is %q", stderr)
+	}
+}
+
+// The view applies the events that the run applied, so it must come to the same state, also if it did not see the
+// beginning.
+func TestProgressFollowsTheState(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	s.finish()
+	for begin := range s.events {
+		p := &progress{load: storedAt{s.events, begin}, spent: map[string]time.Duration{}, doing: map[string]doing{}}
+		for _, e := range s.events[begin:] {
+			if err := p.take(e); err != nil {
+				t.Fatalf("from event %d on: event %d: %v", begin+1, e.Seq, err)
+			}
+		}
+		if diff := cmp.Diff(s.state.Boulder, p.state.Boulder); diff != "" {
+			t.Fatalf("from event %d on the boulder differs (-want +got):\n%s", begin+1, diff)
+		}
+		if diff := cmp.Diff(s.state.SubTasks, p.state.SubTasks); diff != "" {
+			t.Fatalf("from event %d on the sub-tasks differ (-want +got):\n%s", begin+1, diff)
+		}
+		if len(p.doing) != 0 {
+			t.Errorf("from event %d on somebody is still at work: %v", begin+1, p.doing)
+		}
+	}
+}
+
+// golden frames of the live view, in the middle of a run.
+func TestLiveFrames(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	var out strings.Builder
+	for _, size := range []size{{130, 30}, {100, 30}, {60, 30}, {44, 30}, {100, 6}} {
+		v := liveSample(t, s)
+		frame := v.frame(size, 3)
+		fmt.Fprintf(&out, "== %d × %d\n%s\n%s\n", size.width, size.height, strings.Join(v.printed, "\n"), frame)
+		lines := strings.Split(frame, "\n")
+		if len(lines) > size.room() {
+			t.Errorf("a frame for %d lines has %d", size.height, len(lines))
+		}
+		for _, line := range lines {
+			if w := ansi.StringWidthWc(line); w >= size.width {
+				t.Errorf("a line for %d columns has %d: %q", size.width, w, line)
+			}
+		}
+	}
+	golden(t, "live.txt", out.String())
+}
+
+func liveSample(t *testing.T, s *sample) *liveView {
+	t.Helper()
+	a, _, _ := testApp()
+	p := &progress{spent: map[string]time.Duration{}, doing: map[string]doing{}}
+	limits := schedule.DefaultLimits()
+	limits.Global = 1
+	v := &liveView{app: a, limits: limits, now: func() time.Time { return s.now }, progress: p}
+	for _, e := range s.events {
+		v.take(e)
+	}
+	return v
+}
+
+func TestLiveFrameWhileStopping(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	v := liveSample(t, s)
+	v.Stopping()
+	frame := v.frame(size{100, 30}, 0)
+	if !strings.Contains(frame, stoppingText) || strings.Contains(frame, "Write it down") {
+		t.Errorf("the frame does not say that nothing new is started:\n%s", frame)
+	}
+}
+
+// A frame must not cost more because the plan is long: events come by the thousand, frames ten times a second.
+func TestLiveFrameIsBounded(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	plan := boulder.Plan{Task: "many"}
+	for i := range 5000 {
+		plan.SubTasks = append(plan.SubTasks, boulder.Spec{ID: fmt.Sprint("s", i), Subject: "x", Description: "x"})
+	}
+	rev := boulder.PlanRevision{Number: 1, Plan: plan}
+	s.apply(boulder.Planned{Revision: 1, Plan: rev})
+	s.apply(boulder.Decomposed{Revision: 1, Plan: rev})
+	for i := range 40 {
+		s.start(boulder.AttemptRef{SubTaskID: fmt.Sprint("s", i), Attempt: 1})
+	}
+	frame := liveSample(t, s).frame(size{100, 30}, 0)
+	if n := strings.Count(frame, "\n") + 1; n != 20 {
+		t.Errorf("the frame has %d lines, want two thirds of 30:\n%s", n, frame)
+	}
+	if !strings.Contains(frame, "and 22 more at work") {
+		t.Errorf("the frame does not say that there are more:\n%s", frame)
+	}
+}
+
+// A program on the terminal that nobody types into must not ask the terminal anything: the answers would be typed on the
+// next command line.
+func TestScreenAsksNothing(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	for _, termType := range []string{"xterm-256color", "xterm-kitty", "xterm-ghostty", "alacritty", "tmux-256color", "linux"} {
+		s := newSample(t)
+		s.play()
+		var out bytes.Buffer
+		v := liveSample(t, s)
+		v.printed = []string{"a line that stays"}
+		v.screen = openScreen(&out, termType, 0, &picture{view: v, size: size{80, 24}})
+		v.Close()
+		for _, question := range []string{"$p", "\x1b[?u", "\x1b[c", "\x1b[>c", "\x1b[6n", "\x1b]1", "\x1bP", "\x1b[?2004h", "\x1b[>4"} {
+			if strings.Contains(out.String(), question) {
+				t.Errorf("on %s the program writes %q: %q", termType, question, out.String())
+			}
+		}
+		if !strings.Contains(out.String(), "a line that stays") {
+			t.Errorf("on %s the last line was not printed: %q", termType, out.String())
+		}
+		if strings.Count(out.String(), ansi.HideCursor) > strings.Count(out.String(), ansi.ShowCursor) {
+			t.Errorf("on %s the cursor stays hidden: %q", termType, out.String())
+		}
+	}
+}
+
+func TestStatusView(t *testing.T) {
+	t.Parallel()
+	holder := &control.Holder{PID: 42, Command: "manager run", Since: sampleStart, BoulderID: sampleID}
+	other := &control.Holder{PID: 43, Command: "manager run", Since: sampleStart, BoulderID: "another"}
+	running := newSample(t)
+	running.play()
+	paused := newSample(t)
+	paused.play()
+	paused.apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "stopped"})
+	over := newSample(t)
+	over.play()
+	over.finish()
+	for name, test := range map[string]struct {
+		sample *sample
+		holder *control.Holder
+	}{
+		"status_planning": {newSample(t), holder}, "status_running": {running, holder},
+		"status_interrupted": {running, other}, "status_paused": {paused, nil}, "status_over": {over, holder},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := test.sample
+			limits := schedule.DefaultLimits()
+			limits.Global = 1
+			report := newStatusReport(s.detail(), s.events, test.holder, limits, s.now.Add(time.Minute))
+			a, stdout, _ := testApp()
+			a.printStatus(report)
+			golden(t, name+".txt", stdout.String())
+			stdout.Reset()
+			if err := a.printJSON(report); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name+".json", pretty(t, stdout.Bytes()))
+		})
+	}
+}
+
+// detail is the sample as a store would give it, from its state and its events.
+func (s *sample) detail() store.Detail {
+	d := store.Detail{Boulder: s.state.Boulder, Revision: s.state.Revision}
+	replay, attempts := boulder.NewState(), map[boulder.AttemptRef]boulder.Attempt{}
+	for _, e := range s.events {
+		if _, err := replay.Apply(e); err != nil {
+			s.t.Fatal(err)
+		}
+		changes, _ := replay.TakeChanges()
+		for _, a := range changes.Attempts {
+			attempts[a.AttemptRef] = a
+		}
+	}
+	for _, t := range s.state.SubTasks {
+		d.SubTasks = append(d.SubTasks, *t)
+		for n := 1; n <= t.Attempts; n++ {
+			d.Attempts = append(d.Attempts, attempts[boulder.AttemptRef{SubTaskID: t.ID, Attempt: n}])
+		}
+	}
+	return d
+}
+
+func pretty(t *testing.T, data []byte) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := json.Indent(&out, data, "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// A status must be shown of what cannot be restored: that is when people look.
+func TestStatusOfContradictoryRecords(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	d := s.detail()
+	d.SubTasks[3].Status = boulder.SubTaskCompleted // its dependencies are not
+	if _, err := restore(d); err == nil {
+		t.Fatal("the records do not contradict each other")
+	}
+	report := newStatusReport(d, nil, nil, schedule.DefaultLimits(), s.now)
+	if len(report.SubTasks) != 6 {
+		t.Errorf("the report has %d sub-tasks", len(report.SubTasks))
+	}
+}
+
+// storedAt is a store as it is when the event at begin is shown: that event and the next one are in it, as a run stores
+// some events at once before it shows them.
+type storedAt struct {
+	events []boulder.Event
+	begin  int
+}
+
+func (l storedAt) Load(context.Context, string) (boulder.Records, error) {
+	s := boulder.NewState()
+	for _, e := range l.events[:min(l.begin+2, len(l.events))] {
+		if _, err := s.Apply(e); err != nil {
+			return boulder.Records{}, err
+		}
+	}
+	r := boulder.Records{Boulder: s.Boulder, Revision: s.Revision}
+	for _, t := range s.SubTasks {
+		r.SubTasks = append(r.SubTasks, *t)
+		if o := s.Open(t.ID); o != nil {
+			r.Open = append(r.Open, boulder.OpenRecord{Attempt: *o.Attempt, Turn: o.Turn})
+		}
+	}
+	return r, nil
+}
