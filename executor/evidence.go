@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
 )
@@ -56,17 +58,7 @@ func (t *turn) gather(ctx context.Context, sub *opencode.Subscription) (boulder.
 	if err := turnFault(t.ending(&e, own), t.modelName(own)); err != nil {
 		return e, err
 	}
-	if err := t.addChildren(ctx, &e); err != nil {
-		return e, err
-	}
-	todos, err := t.dir.Todos(ctx, t.job.Attempt.SessionID)
-	if err != nil {
-		return e, fault(err)
-	}
-	for _, x := range todos {
-		e.Todos = append(e.Todos, boulder.Todo{Content: clip(x.Content, 300), Status: x.Status})
-	}
-	if e.Diff, err = t.diff(ctx, messages); err != nil {
+	if err := t.ask(ctx, &e, messages); err != nil {
 		return e, err
 	}
 	if e.Gates, err = t.runGates(ctx); err != nil {
@@ -74,6 +66,40 @@ func (t *turn) gather(ctx context.Context, sub *opencode.Subscription) (boulder.
 	}
 	e.Transcript, err = t.writeTranscript(messages)
 	return e, err
+}
+
+// ask collects what is read in three independent ways, at the same time: the session's sub-agents, its todo list, and the
+// project's changes. Gates come after that, since they may leave files behind.
+func (t *turn) ask(ctx context.Context, e *boulder.Evidence, messages []opencode.Message) error {
+	var children boulder.Usage
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		children, err = t.children(ctx)
+		return err
+	})
+	g.Go(func() (err error) {
+		e.Todos, err = t.todoList(ctx)
+		return err
+	})
+	g.Go(func() (err error) {
+		e.Diff, err = t.diff(ctx, messages)
+		return err
+	})
+	err := g.Wait()
+	e.Usage = e.Usage.Add(children)
+	return err
+}
+
+func (t *turn) todoList(ctx context.Context) ([]boulder.Todo, error) {
+	list, err := t.dir.Todos(ctx, t.job.Attempt.SessionID)
+	if err != nil {
+		return nil, fault(err)
+	}
+	var todos []boulder.Todo
+	for _, x := range list {
+		todos = append(todos, boulder.Todo{Content: clip(x.Content, 300), Status: x.Status})
+	}
+	return todos, nil
 }
 
 // ofTurn cuts out the messages that follow the turn's own prompt.
@@ -163,19 +189,20 @@ func (t *turn) modelName(messages []opencode.Message) string {
 	return "the default model"
 }
 
-// addChildren adds what sub-agents of the session cost.
-func (t *turn) addChildren(ctx context.Context, e *boulder.Evidence) error {
+// children is what sub-agents of the session cost in this turn.
+func (t *turn) children(ctx context.Context) (boulder.Usage, error) {
+	var sum boulder.Usage
 	children, err := t.dir.Children(ctx, t.job.Attempt.SessionID)
 	if err != nil {
-		return fault(err)
+		return sum, fault(err)
 	}
 	for _, c := range children {
 		if c.Created.Before(t.seen.began) {
 			continue // counted with the turn that made it
 		}
-		e.Usage = e.Usage.Add(usageOf(c.Tokens, c.Cost, 1))
+		sum = sum.Add(usageOf(c.Tokens, c.Cost, 1))
 	}
-	return nil
+	return sum, nil
 }
 
 // diff says what changed in the project since the sub-task began. When other sub-tasks were at work at the same time, only

@@ -139,7 +139,7 @@ func (t *turn) prepare(ctx context.Context) error {
 	}
 	conn, err := t.cfg.Host.Connect(ctx)
 	if err != nil {
-		return fault(err)
+		return startFault(err)
 	}
 	t.conn, t.dir = conn, conn.Client.In(t.cfg.Project)
 	return nil

@@ -15,19 +15,24 @@ func fault(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, opencode.ErrNoBinary), errors.Is(err, opencode.ErrPortTaken),
-		errors.Is(err, opencode.ErrUnauthorized), errors.Is(err, opencode.ErrClosed):
+	case errors.Is(err, opencode.ErrUnauthorized), errors.Is(err, opencode.ErrClosed):
 		return fmt.Errorf("%w: %w", boulder.ErrFatal, err)
 	case errors.Is(err, opencode.ErrNotFound):
 		return fmt.Errorf("%w: %w", boulder.ErrSessionLost, err)
-	case errors.Is(err, opencode.ErrUnavailable), errors.Is(err, opencode.ErrStartTimeout),
-		errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: %w", boulder.ErrTrouble, err)
-	}
-	if _, ok := errors.AsType[*opencode.ExitError](err); ok {
+	case errors.Is(err, opencode.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: %w", boulder.ErrTrouble, err)
 	}
 	return err
+}
+
+// startFault sorts an error of starting a server: one that did not get ready or died may do better next time; a missing binary
+// or a wrong version does not.
+func startFault(err error) error {
+	_, died := errors.AsType[*opencode.ExitError](err)
+	if died || errors.Is(err, opencode.ErrStartTimeout) {
+		return fmt.Errorf("%w: %w", boulder.ErrTrouble, err)
+	}
+	return fmt.Errorf("%w: %w", boulder.ErrFatal, err)
 }
 
 // turnFault sorts what ended a turn: nil if the turn is to be judged on what it did, an error if no judge is needed to

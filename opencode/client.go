@@ -52,8 +52,8 @@ type Client struct {
 }
 
 // Attach connects to the server at the given address and checks that it answers.
-// The error matches [ErrUnavailable] or [ErrUnauthorized]. The caller closes the
-// client; the server goes on.
+// The error matches [ErrBadAddress], [ErrUnavailable] or [ErrUnauthorized]. The
+// caller closes the client; the server goes on.
 func Attach(ctx context.Context, address string, cfg AttachConfig) (*Client, error) {
 	c, err := newClient(address, cfg)
 	if err != nil {
@@ -69,7 +69,7 @@ func Attach(ctx context.Context, address string, cfg AttachConfig) (*Client, err
 func newClient(address string, cfg AttachConfig) (*Client, error) {
 	base, err := url.Parse(address)
 	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
-		return nil, fmt.Errorf("opencode: %q is not the address of a server, such as http://127.0.0.1:4096", address)
+		return nil, fmt.Errorf("opencode: %q %w, such as http://127.0.0.1:4096", address, ErrBadAddress)
 	}
 	if base.User != nil {
 		password, _ := base.User.Password()

@@ -32,7 +32,12 @@ func (f *taskFlags) register(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.direct, "direct", false, "one sub-task, without a planning call")
 	cmd.Flags().BoolVar(&f.plan, "plan", false, "plan even if the task looks too small to split")
 	cmd.Flags().StringVar(&f.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
-	cmd.MarkFlagsMutuallyExclusive("direct", "plan")
+	cmd.PreRunE = func(*cobra.Command, []string) error { // cobra's own check is no usage error
+		if f.direct && f.plan {
+			return usagef("--direct and --plan contradict each other: give one of them, or neither")
+		}
+		return nil
+	}
 }
 
 func (f *taskFlags) mode() boulder.PlanMode {

@@ -51,15 +51,17 @@ type config struct {
 // loadConfig reads --config, or else the user's file and the project's over it.
 func (a *app) loadConfig(project string) (*config, error) {
 	var c config
+	paths, required := a.configPaths(project), false
 	if a.configFile != "" {
-		return &c, readConfig(a.configFile, &c, true)
+		paths, required = []string{a.configFile}, true
 	}
-	for _, path := range a.configPaths(project) {
-		if err := readConfig(path, &c, false); err != nil {
+	for _, path := range paths {
+		if err := readConfig(path, &c, required); err != nil {
 			return nil, err
 		}
 	}
-	return &c, nil
+	_, err := c.limits() // what cannot be run with is told before anything is started
+	return &c, err
 }
 
 // configPaths lists where a configuration is looked for, the later winning over the earlier.
@@ -119,6 +121,9 @@ func (c *config) limits() (orchestrator.Limits, error) {
 	}
 	l.Providers = maps.Clone(c.Limits.Providers)
 	l.Models = append(append([]orchestrator.ModelLimit{}, c.Limits.Models...), l.Models...)
+	if err := l.Validate(); err != nil {
+		return l, usagef("configuration: %v", err)
+	}
 	return l, nil
 }
 

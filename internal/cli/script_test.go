@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -34,6 +35,8 @@ func TestMain(m *testing.M) {
 // Scripts run the command line on the real OpenCode. Besides testscript's own commands they have
 //
 //	model FILE    start a model that plays the script; OpenCode and OPENAI_BASE_URL lead to it
+//	requests N    check how many requests the model got since it was started
+//	serve         start an OpenCode server; SERVER_URL is its address
 //	repo          make the current directory a git repository with one commit
 //	exit N CMD …  run a command and check its exit code; stdout and stderr are kept for `stdout` and `stderr`
 func TestScripts(t *testing.T) {
@@ -43,7 +46,8 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir:             "testdata/script",
+		ContinueOnError: true, // one run tells everything that is wrong
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, ".home")
 			if err := os.MkdirAll(home, 0o700); err != nil {
@@ -52,10 +56,11 @@ func TestScripts(t *testing.T) {
 			env.Vars = scriptmodel.OpenCodeEnv(env.Vars, home, "http://127.0.0.1:1/v1")
 			env.Setenv("MANAGER_OPENCODE", binary)
 			env.Setenv("NO_COLOR", "1")
+			env.Values[modelKey{}] = new(*scriptmodel.Server)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"model": scriptModel, "repo": scriptRepo, "exit": scriptExit,
+			"model": scriptModel, "requests": scriptRequests, "serve": scriptServe, "repo": scriptRepo, "exit": scriptExit,
 		},
 	})
 }
@@ -72,6 +77,55 @@ func scriptModel(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("OPENCODE_CONFIG_CONTENT", scriptmodel.OpenCodeConfig(server.URL()))
 	ts.Setenv("OPENAI_BASE_URL", server.URL())
 	ts.Setenv("MODEL_URL", server.URL())
+	*ts.Value(modelKey{}).(**scriptmodel.Server) = server
+}
+
+// modelKey finds the script's model among its values.
+type modelKey struct{}
+
+func scriptRequests(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: requests N")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	requests := (*ts.Value(modelKey{}).(**scriptmodel.Server)).Requests()
+	if len(requests) == want {
+		return
+	}
+	for _, r := range requests {
+		ts.Logf("%s %s: %.200q", r.Kind(), r.Model, r.LastUser())
+	}
+	ts.Fatalf("the model got %d requests, want %d", len(requests), want)
+}
+
+// scriptServe starts a server as a person would who then attaches to it; it has a password.
+func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: serve")
+	}
+	const password = "of the script"
+	cmd := exec.Command(ts.Getenv("MANAGER_OPENCODE"), "serve", "--hostname", "127.0.0.1", "--port", "0")
+	cmd.Dir = ts.Getenv("HOME")
+	cmd.Env = append(scriptmodel.OpenCodeEnv(os.Environ(), ts.Getenv("HOME"), ts.Getenv("MODEL_URL")),
+		"OPENCODE_SERVER_PASSWORD="+password)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	ts.Defer(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if _, address, ok := strings.Cut(lines.Text(), "listening on "); ok {
+			ts.Setenv("SERVER_URL", strings.TrimSpace(address))
+			ts.Setenv("OPENCODE_SERVER_PASSWORD", password)
+			return
+		}
+	}
+	ts.Fatalf("OpenCode did not start: %v", lines.Err())
 }
 
 func scriptRepo(ts *testscript.TestScript, neg bool, args []string) {

@@ -79,6 +79,14 @@ func (d *deps) connect(ctx context.Context, attach string) error {
 			return fmt.Errorf("attach: %w: is `opencode serve` running there?", err)
 		}
 		d.attached, d.host = client, opencode.AttachedHost(client)
+		version, err := client.Health(ctx)
+		if err == nil {
+			err = opencode.CheckVersion(version)
+		}
+		if err != nil {
+			d.close()
+			return fmt.Errorf("attach: %w", err)
+		}
 		return nil
 	}
 	d.host = opencode.NewHost(d.startServer)
