@@ -30,8 +30,8 @@ func runBare(ctx context.Context, args []string) error {
 // patience bounds a whole chain of sessions.
 const patience = 2 * time.Minute
 
-// bare is the least that a client of OpenCode can be: it makes the calls and believes what it is told. It shares no code
-// with the manager's client.
+// bare is the least that a client of OpenCode can be: it makes the calls and believes what it is told. It shares no
+// code with the manager's client.
 type bare struct {
 	server, dir string
 	events      *bufio.Reader

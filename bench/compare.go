@@ -78,8 +78,8 @@ type contender struct {
 	once func(context.Context) (float64, error)
 }
 
-// race runs all contenders in every round, so that what else happens on the machine hits them alike. Every second round
-// goes the other way round, so that nobody always runs in the warmth of the same other. The results come in the order of
+// race runs all contenders in every round, so that what else happens on the machine hits them alike. Every second
+// round goes backwards, so that nobody always runs in the warmth of the same other. The results come in the order of
 // the contenders.
 func (w *world) race(ctx context.Context, rounds int, contenders ...contender) ([][]float64, error) {
 	results := make([][]float64, len(contenders))

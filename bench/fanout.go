@@ -14,8 +14,8 @@ const (
 	memoryRounds = 3
 )
 
-// measureFanOut has five questions answered at once: by the manager with a server of its own, by the manager attached to a
-// warm server, and by five processes of `opencode run`.
+// measureFanOut has five questions answered at once: by the manager with a server of its own, by the manager attached
+// to a warm server, and by five processes of `opencode run`.
 func measureFanOut(ctx context.Context, w *world) ([]comparison, error) {
 	dir, err := w.project(ctx, "fanout")
 	if err != nil {
@@ -65,8 +65,8 @@ func (f fanOutRun) time(ctx context.Context) ([][]float64, error) {
 	)
 }
 
-// memory measures the peak of all processes together. No other OpenCode of ours runs meanwhile, and the warm server is a
-// new one each time: it has had one session, not those of all rounds before.
+// memory measures the peak of all processes together. No other OpenCode of ours runs meanwhile, and the warm server is
+// a new one each time: it has had one session, not those of all rounds before.
 func (f fanOutRun) memory(ctx context.Context) ([][]float64, error) {
 	return f.race(ctx, memoryRounds,
 		contender{"cold", func(ctx context.Context) (float64, error) { return peak(ctx, []*process{f.cold(ctx)}) }},
@@ -88,7 +88,8 @@ func (f fanOutRun) attached(ctx context.Context, warm *server) *process {
 	return f.managerRun(ctx, f.dir, f.plan, "--attach", warm.url)
 }
 
-// alone is the way without a manager: a process for each question. They get titles, or each would ask the model for one.
+// alone is the way without a manager: a process for each question. They get titles, or each would ask the model for
+// one.
 func (f fanOutRun) alone(ctx context.Context) []*process {
 	processes := make([]*process, fanOut)
 	for i := range processes {

@@ -16,8 +16,8 @@ const (
 	loopLarge  = 5000
 )
 
-// measureLoop runs the benchmark of scheduler, loop and store that stands in package orchestrator: no OpenCode, no model,
-// but the real database on the disk.
+// measureLoop runs the benchmark of scheduler, loop and store that stands in package orchestrator: no OpenCode, no
+// model, but the real database on the disk.
 func measureLoop(ctx context.Context, w *world) ([]comparison, error) {
 	binary := filepath.Join(w.root, "loop.test")
 	// Built with the user's own environment, whose caches hold most of it.

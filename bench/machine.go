@@ -13,7 +13,8 @@ import (
 
 // machine says what the numbers were measured on. What cannot be found out is left out.
 func (w *world) machine(ctx context.Context) string {
-	parts := []string{fmt.Sprintf("%d × %s", runtime.NumCPU(), firstMatch("/proc/cpuinfo", `model name\s*: (.*)`, runtime.GOARCH))}
+	processor := firstMatch("/proc/cpuinfo", `model name\s*: (.*)`, runtime.GOARCH)
+	parts := []string{fmt.Sprintf("%d × %s", runtime.NumCPU(), processor)}
 	if kB, err := strconv.ParseFloat(firstMatch("/proc/meminfo", `MemTotal:\s*(\d+)`, ""), 64); err == nil {
 		parts = append(parts, fmt.Sprintf("%.0f GB", kB*1024/1e9))
 	}

@@ -1,9 +1,9 @@
-// Command bench measures the manager's own cost: time and memory against doing the same with OpenCode alone, and whether
-// the cost of a sub-task stays the same in large plans. Every number is a ratio of medians of one run of this program,
-// in which the two sides took turns on the same machine, so it does not depend on how fast that machine is.
+// Command bench measures the manager's own cost: time and memory against doing the same with OpenCode alone, and
+// whether the cost of a sub-task stays the same in large plans. Every number is a ratio of medians of one run of this
+// program, in which the two sides took turns on the same machine, so it does not depend on how fast that machine is.
 //
-// The model is scripted and answers at once: what is measured is everything except models. OpenCode is the real one. All
-// processes work in a temporary directory with a home of their own, and talk to the loopback interface only.
+// The model is scripted and answers at once: what is measured is everything except models. OpenCode is the real one.
+// All processes work in a temporary directory with a home of their own, and talk to the loopback interface only.
 package main
 
 import (

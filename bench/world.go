@@ -66,8 +66,8 @@ func newWorld(ctx context.Context, o options) (_ *world, err error) {
 	return w, w.run(ctx, w.root, w.opencode, "models")
 }
 
-// privateCopy copies OpenCode. Memory that processes share is counted in parts, so a server that somebody else runs from
-// the same file would make ours look smaller.
+// privateCopy copies OpenCode. Memory that processes share is counted in parts, so a server that somebody else runs
+// from the same file would make ours look smaller.
 func (w *world) privateCopy(opencode string) (path string, err error) {
 	in, err := os.Open(opencode)
 	if err != nil {

@@ -54,7 +54,7 @@ type Spec struct {
 // Budget bounds one sub-task. Zero values mean the run's defaults.
 type Budget struct {
 	Attempts int      `json:"attempts,omitempty"` // tries, the first included
-	Time     Duration `json:"time,omitempty"`     // wall clock of one attempt
+	Time     Duration `json:"time,omitempty"`     // wall clock of one turn
 }
 
 // Duration is a time.Duration that is written as text ("30m") in JSON and YAML.

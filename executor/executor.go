@@ -82,6 +82,7 @@ func New(cfg Config) (*Executor, error) {
 type turn struct {
 	*Executor
 	job    boulder.Job
+	rules  enforcer.Rules
 	report func(boulder.Body) error
 	conn   opencode.Connection
 	dir    *opencode.Directory
@@ -93,7 +94,10 @@ type turn struct {
 func (e *Executor) Run(
 	ctx context.Context, job boulder.Job, report func(boulder.Body) error,
 ) (boulder.Evidence, error) {
-	t := &turn{Executor: e, job: job, report: report}
+	t := &turn{Executor: e, job: job, report: report, rules: e.rules}
+	if b := job.SubTask.Budget; b != nil && b.Time > 0 {
+		t.rules.WallClock = time.Duration(b.Time)
+	}
 	evidence, err := t.run(ctx)
 	if err != nil && ctx.Err() != nil {
 		return evidence, context.Cause(ctx)

@@ -231,25 +231,46 @@ func TestCancelAbortsTheTurn(t *testing.T) {
 	}
 }
 
+// writesAndHangs is a model that has a file written and then says nothing more.
+func writesAndHangs(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	if req.AssistantTurns() == 0 {
+		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
+			{Name: "write", Args: map[string]any{"filePath": "out.txt", "content": "x\n"}},
+		}}
+	}
+	<-ctx.Done()
+	return scriptmodel.Reply{}
+}
+
+// The time that a plan gives a sub-task wins over the rules.
+func TestBudgetedTimeStopsTheTurn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, writesAndHangs)
+	a := w.newAttempt("x", "go")
+	a.SubTask.Budget = &boulder.Budget{Time: boulder.Duration(15 * time.Second)}
+	checkStopped(t, w, a, "the turn ran for 15s")
+}
+
 func TestSilenceStopsTheTurnAndItIsJudged(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
-		if req.AssistantTurns() == 0 {
-			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
-				{Name: "write", Args: map[string]any{"filePath": "out.txt", "content": "x\n"}},
-			}}
-		}
-		<-ctx.Done()
-		return scriptmodel.Reply{}
-	}, func(c *Config) {
+	w := newWorld(t, writesAndHangs, func(c *Config) {
 		c.Rules = new(enforcer.DefaultRules())
-		c.Rules.Silence = 3 * time.Second
+		c.Rules.Silence = 10 * time.Second
 	})
-	e, err := w.newAttempt("x", "go").run(t.Context(), w)
+	checkStopped(t, w, w.newAttempt("x", "go"), "no event came for 10s")
+}
+
+// checkStopped: the turn is ended for the reason, and what it did before is evidence.
+func checkStopped(t *testing.T, w *world, a *attempt, reason string) {
+	t.Helper()
+	if _, err := w.dir().Catalogue(t.Context()); err != nil { // the first prompt in a cold directory is silent for seconds
+		t.Fatal(err)
+	}
+	e, err := a.run(t.Context(), w)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(e.Ended.Stopped, "no event came for 3s") || e.Ended.Error != "" {
+	if !strings.Contains(e.Ended.Stopped, reason) || e.Ended.Error != "" {
 		t.Errorf("ended %+v", e.Ended)
 	}
 	if e.ToolCount != 1 || len(e.Diff.Files) != 1 {

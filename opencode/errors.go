@@ -15,6 +15,8 @@ var (
 	// refused or cut, a 5xx answer, or no answer in time. The same call may
 	// succeed later or on a restarted server; whether it had an effect is unknown.
 	ErrUnavailable = errors.New("OpenCode server unavailable")
+	// ErrBadAddress says that what should be a server's address is none.
+	ErrBadAddress = errors.New("is not the address of a server")
 	// ErrUnauthorized says that the server wants another user name or password.
 	ErrUnauthorized = errors.New("OpenCode server refused the credentials")
 	// ErrNotFound says that the session, message, permission or question does not

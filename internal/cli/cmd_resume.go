@@ -84,5 +84,5 @@ func unfinished(ctx context.Context, db reader, args []string) (string, error) {
 	if len(all) == 0 {
 		return "", usagef("nothing to resume: no boulder was ever run here; start with `manager plan`")
 	}
-	return "", usagef("nothing to resume: all %d boulders here are over; see `manager list`", len(all))
+	return "", usagef("nothing to resume: every boulder here is over; see `manager list`")
 }

@@ -226,6 +226,9 @@ func (d *deps) execute(
 	if err != nil {
 		return err
 	}
+	if reason := d.work.Reason(); reason != "" {
+		d.app.note("Note: %s: there are no diffs here, so the work is judged without them.", reason)
+	}
 	view := d.app.newRunView(st.db)
 	defer view.Close()
 	ctx, abort := context.WithCancelCause(ctx)

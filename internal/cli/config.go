@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -80,7 +81,8 @@ func (a *app) configPaths(project string) []string {
 // readConfig lays a file over c.
 func readConfig(path string, c *config, required bool) error {
 	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) && !required {
+	// A file where .manager should be is no fault of the configuration; the store says what to do about it.
+	if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) && !required {
 		return nil
 	}
 	if err != nil {

@@ -73,6 +73,8 @@ func (d *deps) connect(ctx context.Context, attach string) error {
 			Username: d.app.Getenv("OPENCODE_SERVER_USERNAME"), Password: d.app.Getenv("OPENCODE_SERVER_PASSWORD"), Logger: d.log,
 		})
 		switch {
+		case errors.Is(err, opencode.ErrBadAddress):
+			return usagef("attach: %w", err)
 		case errors.Is(err, opencode.ErrUnauthorized):
 			return fmt.Errorf("attach: %w: set OPENCODE_SERVER_PASSWORD to the server's password", err)
 		case err != nil:
@@ -264,7 +266,7 @@ func (d *deps) models(ctx context.Context, plan *boulder.Plan) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	slow := time.AfterFunc(time.Second, func() { d.app.note("Waiting for OpenCode to start …") })
+	slow := time.AfterFunc(time.Second, func() { d.app.note("Waiting for OpenCode …") })
 	defer slow.Stop()
 	conn, err := d.host.Connect(ctx)
 	if err != nil {

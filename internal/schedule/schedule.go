@@ -4,6 +4,7 @@ package schedule
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -134,10 +135,18 @@ func afterVerdict(o *boulder.Open, l Limits) Action {
 	case v.IsInLoop:
 		return again(o, l, "going in circles: "+v.Summary, boulder.AttemptFailed)
 	case o.Attempt.Turns >= l.Evaluations:
-		reason := fmt.Sprintf("not complete after %d turns: %s", o.Attempt.Turns, v.Summary)
+		reason := fmt.Sprintf("not complete after %d turns: %s", o.Attempt.Turns, shortcoming(v))
 		return again(o, l, reason, boulder.AttemptFailed)
 	}
-	return Continue{o, v.Summary}
+	return Continue{o, shortcoming(v)}
+}
+
+// shortcoming says why a turn did not complete its sub-task. The summary of a judge who was overruled says that it did.
+func shortcoming(v *boulder.Verdict) string {
+	if len(v.Overruled) > 0 {
+		return strings.Join(v.Overruled, "; ")
+	}
+	return v.Summary
 }
 
 // again retries in a fresh session while there are tries left.

@@ -1,0 +1,331 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+)
+
+// content is a judge who believes everything.
+var content = scriptmodel.Reply{JSON: map[string]any{
+	"criteria":  []any{map[string]any{"id": "C1", "evidence": "the final message", "met": true}},
+	"completed": true, "summary": "It is done.",
+}}
+
+// instant answers everything at once.
+func instant(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	if req.Kind() == scriptmodel.KindStructured {
+		return content
+	}
+	return scriptmodel.Reply{Text: "Done."}
+}
+
+// direct has the ledgers ask the model themselves instead of through OpenCode.
+func direct(env []string, model *scriptmodel.Server, key string) []string {
+	return append(env[:len(env):len(env)], "OPENAI_API_KEY="+key, "OPENAI_BASE_URL="+model.URL())
+}
+
+// A plan may have any number of sub-tasks: 200 real sessions, some side by side and some after each other.
+func TestTwoHundredSubTasks(t *testing.T) {
+	t.Parallel()
+	model := octest.Model(t, instant)
+	env := direct(testEnv(t, model.URL()), model, "any")
+	const n, chains = 200, 20
+	var plan strings.Builder
+	plan.WriteString("task: Two hundred small things\nsub_tasks:\n")
+	for i := range n {
+		fmt.Fprintf(&plan, "  - {id: t%d, description: Do thing %d", i, i)
+		if i >= chains {
+			fmt.Fprintf(&plan, ", depends_on: [t%d]", i-chains)
+		}
+		plan.WriteString("}\n")
+	}
+	dir := octest.Repo(t, map[string]string{
+		"plan.yaml": plan.String(), "config.yaml": "limits: {per_model: 20}\n",
+	})
+	code, stdout, stderr := run(t, dir, env, "run", "plan.yaml", "--config", "config.yaml", "--quiet")
+	if code != 0 || !strings.HasPrefix(stdout, "200 of 200 sub-tasks completed") {
+		t.Fatalf("exit code %d\n%.2000s\n%s", code, stdout, stderr)
+	}
+	agents := 0
+	for _, r := range model.Requests() {
+		if r.Kind() == scriptmodel.KindAgent {
+			agents++
+		}
+	}
+	if agents != n {
+		t.Errorf("%d prompts for %d sub-tasks", agents, n)
+	}
+	if code, stdout, _ := run(t, dir, env, "status", "--json"); code != 0 || strings.Count(stdout, `"id":"t`) != n {
+		t.Errorf("status: %d, %d sub-tasks", code, strings.Count(stdout, `"id":"t`))
+	}
+}
+
+// Two sub-tasks of a model with one slot wait for each other, where everybody can see it; one of another model does not.
+func TestLimitOfAModel(t *testing.T) {
+	t.Parallel()
+	model := newGateModel()
+	server := octest.Model(t, model.reply)
+	env := direct(testEnv(t, server.URL()), server, "any")
+	dir := octest.Repo(t, map[string]string{
+		"plan.yaml": `
+task: Three files
+model: scripted/agent-2
+sub_tasks:
+  - {id: one, description: Write one.txt}
+  - {id: two, description: Write two.txt}
+  - {id: three, description: Write three.txt}
+  - {id: other, description: Write other.txt, model: scripted/agent}
+`,
+		"config.yaml": "limits: {models: [{pattern: \"*/agent-2\", limit: 1}]}\n",
+	})
+	p := startManager(t, dir, env, "run", "plan.yaml", "--json", "--config", "config.yaml")
+	atWork := map[string]bool{<-model.asked: true, <-model.asked: true}
+	if !atWork["one"] || !atWork["other"] {
+		t.Errorf("at work: %v", atWork)
+	}
+	var status struct {
+		SubTasks []struct {
+			ID     string
+			Status string
+			Queue  int
+			Reason string
+		} `json:"sub_tasks"`
+	}
+	code, stdout, stderr := run(t, dir, env, "status", "--json", "--config", "config.yaml")
+	if err := json.Unmarshal([]byte(stdout), &status); code != 0 || err != nil {
+		t.Fatalf("status: %d, %v\n%s", code, err, stderr)
+	}
+	t.Logf("%s", stdout)
+	_, text, _ := run(t, dir, env, "status", "--config", "config.yaml")
+	t.Logf("%s", text)
+	close(model.release)
+	if code := p.wait(); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, p.stderr.String())
+	}
+	for _, name := range []string{"one", "two", "three", "other"} {
+		wantFile(t, dir, name+".txt", name+"\n")
+	}
+}
+
+// A long output is cut in the brief of the next sub-task, visibly, and its agent can read all of it.
+func TestHandoffOfALongOutput(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("All that was found. ", 300) + "THE END"
+	var brief atomic.Value
+	server := octest.Model(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		switch {
+		case req.Kind() == scriptmodel.KindStructured && strings.Contains(req.Text(), "# Sub-task: find"):
+			reply := content.JSON.(map[string]any)
+			return scriptmodel.Reply{JSON: map[string]any{
+				"criteria": reply["criteria"], "completed": true, "summary": "Found.",
+				"outputs": []any{map[string]any{"id": "O1", "value": long}},
+			}}
+		case req.Kind() == scriptmodel.KindStructured:
+			return content
+		case subTaskOf(req.FirstUser()) == "find":
+			return scriptmodel.Reply{Text: "Found."}
+		}
+		text := req.FirstUser()
+		brief.Store(text)
+		_, path, _ := strings.Cut(text, "full text: ")
+		path, _, _ = strings.Cut(path, "]")
+		for _, m := range req.Messages {
+			if m.Role != "tool" {
+				continue
+			}
+			if strings.Contains(m.Text, "THE END") {
+				return scriptmodel.Reply{Text: "I have read it all."}
+			}
+			// The read tool cuts lines of more than 2,000 characters; a shell does not.
+			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
+				{Name: "bash", Args: map[string]any{"command": "tail -c 100 '" + path + "' | tee end.txt", "description": "Read the end"}},
+			}}
+		}
+		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: "read", Args: map[string]any{"filePath": path}}}}
+	})
+	env := direct(testEnv(t, server.URL()), server, "any")
+	dir := octest.Repo(t, map[string]string{"plan.yaml": `
+task: Find and use
+sub_tasks:
+  - {id: find, description: Find everything, outputs: [findings]}
+  - {id: use, description: Use it, depends_on: [find]}
+`})
+	if code, stdout, stderr := run(t, dir, env, "run", "plan.yaml"); code != 0 {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	text, _ := brief.Load().(string)
+	if !strings.Contains(text, "findings: All that was found.") || strings.Contains(text, "THE END") ||
+		!strings.Contains(text, fmt.Sprintf(" of %d characters; full text: ", len("findings: ")+len(long))) {
+		t.Errorf("the brief:\n%s", text)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "end.txt"))
+	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(data)), "THE END") {
+		t.Errorf("the agent read %q (%v)", data, err)
+	}
+	files := server.Requests()
+	found := false
+	for _, r := range files {
+		for _, m := range r.Messages {
+			found = found || m.Role == "tool" && strings.Contains(m.Text, "findings: All that was found.")
+		}
+	}
+	if !found {
+		t.Error("the read tool did not give the file")
+	}
+}
+
+// A wrong key ends the run at the first call, says which variable holds it, and a resume with the right one finishes.
+func TestWrongKey(t *testing.T) {
+	t.Parallel()
+	const right, wrong = "sk-planted-right", "sk-planted-wrong"
+	var refused atomic.Int64
+	server := octest.Model(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		if req.Kind() == scriptmodel.KindStructured && req.Key != right {
+			refused.Add(1)
+			return scriptmodel.Reply{Status: http.StatusUnauthorized}
+		}
+		return instant(ctx, req)
+	})
+	env := testEnv(t, server.URL())
+	dir := octest.Repo(t, map[string]string{"plan.yaml": "sub_tasks: [{description: Say hello.}]\n"})
+	var said strings.Builder
+	manager := func(key string, want int, args ...string) string {
+		t.Helper()
+		code, stdout, stderr := run(t, dir, direct(env, server, key), args...)
+		said.WriteString(stdout + stderr)
+		if code != want {
+			t.Errorf("manager %q: exit code %d, want %d\n%s%s", args, code, want, stdout, stderr)
+		}
+		return stdout + stderr
+	}
+	if out := manager(wrong, 1, "plan", "--plan", "Do it"); !strings.Contains(out, "OPENAI_API_KEY") || refused.Load() != 1 {
+		t.Errorf("plan made %d calls and said: %s", refused.Load(), out)
+	}
+	out := manager(wrong, 1, "run", "plan.yaml", "-v")
+	if !strings.Contains(out, "OPENAI_API_KEY") || !strings.Contains(out, "manager resume") || refused.Load() != 2 {
+		t.Errorf("run made %d calls and said: %s", refused.Load()-1, out)
+	}
+	if out := manager(right, 0, "resume"); !strings.Contains(out, "1 of 1") {
+		t.Errorf("resume said: %s", out)
+	}
+	agents := 0
+	for _, r := range server.Requests() {
+		if r.Kind() == scriptmodel.KindAgent {
+			agents++
+		}
+	}
+	if agents != 1 {
+		t.Errorf("the work was done %d times", agents)
+	}
+	said.WriteString(manager(right, 0, "show", "--json") + manager(right, 0, "logs", "--json"))
+	if strings.Contains(said.String(), "sk-planted") {
+		t.Errorf("a key was printed:\n%s", said.String())
+	}
+	noneHolds(t, dir, "sk-planted")
+}
+
+// noneHolds checks all files below a directory.
+func noneHolds(t *testing.T, dir, secret string) {
+	t.Helper()
+	files := 0
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		files++
+		data, err := os.ReadFile(path)
+		if strings.Contains(string(data), secret) {
+			t.Errorf("%s holds the secret", path)
+		}
+		return err
+	})
+	if err != nil || files == 0 {
+		t.Errorf("%d files: %v", files, err)
+	}
+}
+
+// The ledgers through an endpoint of the configuration, and without any key through OpenCode.
+func TestLedgersThroughEndpointAndOpenCode(t *testing.T) {
+	t.Parallel()
+	var judges atomic.Int64
+	endpoint := octest.Model(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		if req.Key != "sk-mine" || req.Model != "judge-1" {
+			return scriptmodel.Errorf("key or model is wrong: %s", req.Model)
+		}
+		judges.Add(1)
+		return content
+	})
+	model := octest.Model(t, instant)
+	env := testEnv(t, model.URL())
+	dir := octest.Repo(t, map[string]string{
+		"plan.yaml": "sub_tasks: [{description: Say hello.}]\n",
+		"config.yaml": fmt.Sprintf("ledger_model: mine/judge-1\nendpoints: [{name: mine, base_url: %q, key_env: MY_KEY}]\n",
+			endpoint.URL()),
+	})
+	code, stdout, stderr := run(t, dir, append(env[:len(env):len(env)], "MY_KEY=sk-mine"),
+		"run", "plan.yaml", "--config", "config.yaml")
+	if code != 0 || judges.Load() != 1 {
+		t.Errorf("through the endpoint: exit code %d, %d calls\n%s%s", code, judges.Load(), stdout, stderr)
+	}
+	for _, r := range model.Requests() {
+		if r.Kind() == scriptmodel.KindStructured {
+			t.Errorf("a ledger call went through OpenCode: %s", r.LastUser())
+		}
+	}
+	code, stdout, stderr = run(t, dir, env, "run", "plan.yaml")
+	if code != 0 || judges.Load() != 1 {
+		t.Errorf("through OpenCode: exit code %d, %d calls to the endpoint\n%s%s", code, judges.Load(), stdout, stderr)
+	}
+	through := 0
+	for _, r := range model.Requests() {
+		if r.Kind() == scriptmodel.KindStructured && r.SessionID != "" {
+			through++
+		}
+	}
+	if through != 1 {
+		t.Errorf("%d ledger calls through OpenCode", through)
+	}
+}
+
+// An OpenCode of another version is refused before it is given work, whether it was started or attached to.
+func TestWrongVersionOfOpenCode(t *testing.T) {
+	t.Parallel()
+	var other atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/global/health" && r.URL.Path != "/global/dispose" {
+			other.Add(1)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"healthy":true,"version":"2.0.1"}`)
+	}))
+	defer server.Close()
+	dir := octest.Repo(t, map[string]string{
+		"plan.yaml": "sub_tasks: [{description: Say hello.}]\n",
+		"opencode":  "#!/bin/sh\necho 'opencode server listening on " + server.URL + "'\nread forever\n",
+	})
+	if err := os.Chmod(filepath.Join(dir, "opencode"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	env := testEnv(t, "http://127.0.0.1:1/v1")
+	for _, args := range [][]string{
+		{"run", "plan.yaml", "--opencode", "./opencode"},
+		{"run", "plan.yaml", "--attach", server.URL},
+	} {
+		code, stdout, stderr := run(t, dir, env, args...)
+		if code != 1 || stdout != "" || !strings.Contains(stderr, "OpenCode 2.0.1 is not supported") ||
+			!strings.Contains(stderr, "npm install -g opencode-ai@1.18.33") || other.Load() != 0 {
+			t.Errorf("manager %q: exit code %d, %d other calls\n%s%s", args, code, other.Load(), stdout, stderr)
+		}
+	}
+}
