@@ -27,19 +27,19 @@ var errMissed = errors.New("a limit was missed")
 const bareCommand = "bare"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	var err error
-	if len(os.Args) > 1 && os.Args[1] == bareCommand {
-		err = runBare(ctx, os.Args[2:])
-	} else {
-		err = runAll(ctx, os.Args[1:], os.Stdout)
-	}
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
+	if err := run(os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		stop()
 		os.Exit(1)
 	}
+}
+
+func run(args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if len(args) > 0 && args[0] == bareCommand {
+		return runBare(ctx, args[1:])
+	}
+	return runAll(ctx, args, os.Stdout)
 }
 
 // options of a run.

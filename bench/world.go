@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -125,7 +126,7 @@ type process struct {
 func (w *world) command(ctx context.Context, dir, name string, args ...string) *process {
 	p := &process{Cmd: exec.CommandContext(ctx, name, args...)}
 	p.Dir = dir
-	p.Env = append(w.env[:len(w.env):len(w.env)], "PWD="+dir) // OpenCode believes PWD
+	p.Env = slices.Concat(w.env, []string{"PWD=" + dir}) // OpenCode believes PWD
 	p.Stdout, p.Stderr = &p.output, &p.output
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.Cancel = p.killGroup

@@ -235,11 +235,11 @@ type envelope struct {
 
 // MarshalJSON writes the flat object.
 func (e Event) MarshalJSON() ([]byte, error) {
-	head, err := json.Marshal(envelope{e.Body.EventType(), e.Time, e.BoulderID, e.Seq})
+	head, err := plainJSON(envelope{e.Body.EventType(), e.Time, e.BoulderID, e.Seq})
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(e.Body)
+	body, err := plainJSON(e.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -248,6 +248,17 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	}
 	head[len(head)-1] = ','
 	return append(head, body[1:]...), nil
+}
+
+// plainJSON leaves it to whoever encodes the event whether <, > and & are escaped.
+func plainJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote. Fields that are kept in records only (a prompt, the evidence) are empty.

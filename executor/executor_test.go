@@ -82,6 +82,9 @@ func checkReports(t *testing.T, a *attempt) {
 	if want := []string{"out.txt:2 b", "hello.txt:2 zwei"}; !slices.Equal(at, want) {
 		t.Errorf("checkpoints %q, want %q", at, want)
 	}
+	if all := reported[boulder.SubTaskProgress](a); all[len(all)-1].Usage.Calls == 0 {
+		t.Error("progress does not say what the turn has cost so far")
+	}
 	for _, want := range []string{"write out.txt", "edit hello.txt", "gate: test -f out.txt"} {
 		if !a.saw(want) {
 			t.Errorf("activities %q lack %q", a.activities(), want)

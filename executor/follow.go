@@ -19,6 +19,8 @@ type observation struct {
 	toolsRunning     map[string]bool // by call id
 	toolsDone        map[string]bool
 	touched          map[string]bool // files, absolute
+	steps            map[string]bool // finished calls of the model, by part
+	usage            boulder.Usage   // of these
 	failed           *opencode.TurnError
 	stopped          string // why the manager ended the turn
 	looks            int    // how often a prompt without a turn was sent again

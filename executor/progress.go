@@ -13,11 +13,17 @@ import (
 
 // progress reports a sign of life. It returns when that is stored.
 func (t *turn) progress(activity string, c *boulder.Checkpoint) error {
-	return t.report(boulder.SubTaskProgress{AttemptRef: t.job.Attempt.AttemptRef, Activity: activity, Checkpoint: c})
+	return t.report(boulder.SubTaskProgress{
+		AttemptRef: t.job.Attempt.AttemptRef, Activity: activity, Checkpoint: c, Usage: t.seen.usage,
+	})
 }
 
 // part takes in an update of a message's part: tool calls are counted by their id, since each is reported many times.
 func (t *turn) part(p opencode.Part, own bool) error {
+	if p.Step != nil && !t.seen.steps[p.ID] {
+		setIn(&t.seen.steps, p.ID)
+		t.seen.usage = t.seen.usage.Add(usageOf(p.Step.Tokens, p.Step.Cost, 1))
+	}
 	call := p.Tool
 	if call == nil {
 		return nil
@@ -71,6 +77,7 @@ func (t *turn) todos(todos []opencode.Todo) error {
 	}
 	return t.report(boulder.SubTaskProgress{
 		AttemptRef: t.job.Attempt.AttemptRef, Activity: "todo list", TodosDone: done, TodosTotal: len(todos),
+		Usage: t.seen.usage,
 	})
 }
 

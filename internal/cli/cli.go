@@ -75,10 +75,10 @@ func (a *app) root() *cobra.Command {
 that plan for editing, runs every sub-task as a fresh OpenCode session, judges each result on evidence that it gathered
 itself, and keeps every step in a database, so that a crash costs nothing.
 
-  manager plan "Add dark mode"     preview: prints the plan and writes .manager/plan.yaml
-  manager run                      executes .manager/plan.yaml, edited or not
-  manager run "Add dark mode"      plans, asks, executes
-  manager resume                   goes on after a crash or an interrupt`,
+  manager plan "TASK"     preview: prints the plan and writes .manager/plan.yaml
+  manager run             executes .manager/plan.yaml, edited or not
+  manager run "TASK"      plans, asks, executes
+  manager resume          goes on after a crash or an interrupt`,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {

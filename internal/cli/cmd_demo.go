@@ -28,7 +28,7 @@ func (a *app) newDemoCmd() *cobra.Command {
 		Short: "Show the main job offline, with a scripted model",
 		Long: `Makes a small git repository, plans a task of three sub-tasks in it, and runs them on the real OpenCode: real
 sessions, real tools, real files, real gates. Only the model is scripted, so no key and no network is needed.`,
-		Args: atMostOne("argument"),
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd.Context(), &o) },
 	}
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the sample repository")

@@ -23,8 +23,9 @@ func (a *app) newLogsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs [flags] [BOULDER [SUBTASK]]",
 		Short: "What happened, event by event",
-		Long: `Prints the events of a boulder (default: the newest one), one line each. With SUBTASK only those of that sub-task, and among them the
-transcripts of its sessions: prompts, answers and tool calls (with --verbose also what the tools gave back).
+		Long: `Prints the events of a boulder (default: the newest one), one line each. With SUBTASK only those of that
+sub-task, and among them the transcripts of its sessions: prompts, answers and tool calls (with --verbose also what
+the tools gave back).
 
 With --json the events are printed as they are stored, all of them; lines of transcripts have the type "transcript".`,
 		Args:              atMostTwo,
@@ -61,7 +62,7 @@ func (a *app) runLogs(ctx context.Context, o *logsOptions, args []string) error 
 	if printErr := l.printAll(); printErr != nil {
 		return printErr
 	}
-	if err != nil || !o.follow {
+	if err != nil || !o.follow || l.over {
 		return err
 	}
 	if !held {
@@ -78,6 +79,7 @@ type logs struct {
 	id      string
 	entries []logEntry
 	last    uint64 // number of the last event
+	over    bool   // the last event ended the boulder: none will follow
 }
 
 // logEntry is an event, or a line of a transcript.
@@ -123,6 +125,12 @@ func subTaskIDs(subTasks []boulder.SubTask) string {
 
 func (l *logs) add(e boulder.Event) {
 	l.last = e.Seq
+	switch b := e.Body.(type) {
+	case boulder.TaskComplete:
+		l.over = true
+	case boulder.StatusChanged:
+		l.over = b.Status.Terminal() // cancelled
+	}
 	if l.subTask == "" || refOf(e.Body).SubTaskID == l.subTask {
 		l.entries = append(l.entries, logEntry{at: e.Time, event: &e})
 	}
@@ -161,7 +169,7 @@ func (l *logs) follow(ctx context.Context, client *control.Client) error {
 		if err := l.printAll(); err != nil {
 			return err
 		}
-		if _, over := e.Body.(boulder.TaskComplete); over {
+		if l.over {
 			return nil
 		}
 	}

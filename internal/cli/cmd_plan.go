@@ -108,7 +108,7 @@ func (a *app) newPlanCmd() *cobra.Command {
 project is changed. A short task that is one step becomes a plan of one sub-task without asking a model.
 
 Then edit the file as you like and run it with ` + "`manager run`" + `.`,
-		Example: `  manager plan "Add dark mode with a toggle in the settings"
+		Example: `  manager plan "Add dark mode: a toggle in the settings, both themes, and tests for them"
   manager plan --from issue.md --constraint "never touch vendor/" -o feature.yaml
   manager plan -o - "Add dark mode" | less`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runPlan(cmd.Context(), &o, args) },

@@ -17,8 +17,9 @@ func (a *app) newStatusCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status [flags] [BOULDER]",
 		Short: "How far a boulder is",
-		Long: `Shows how far a boulder is (default: the newest one): each sub-task with its state, what it waits for, what its agent
-does, and what it cost. It also works while another process runs it. BOULDER is an id, or a beginning or end of one.`,
+		Long: `Shows how far a boulder is (default: the newest one): each sub-task with its state, what it waits for,
+what its agent does, and what it cost. It also works while another process runs it. BOULDER is an id, or a
+beginning or end of one.`,
 		Args:              atMostOne("BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runStatus(cmd.Context(), args) },
@@ -105,8 +106,8 @@ type subTaskStatus struct {
 // recentEvents is how many events are searched for what the agents do right now.
 const recentEvents = 200
 
-// readStatus reads everything about a boulder that status shows. With an error there is a report as well if at least its
-// head could be read.
+// readStatus reads everything about a boulder that status shows. With an error there is a report as well if at least
+// its head could be read.
 func (a *app) readStatus(ctx context.Context, r reader, args []string) (*statusReport, error) {
 	id, err := resolve(ctx, r, newestOr(args))
 	if err != nil {

@@ -68,6 +68,7 @@ func (a *app) printVersion(v versionInfo) error {
 			commit += " with changes"
 		}
 	}
-	fmt.Fprintf(a.Stdout, "manager %s (%s, %s%s)\ntested with OpenCode %s\n", v.Version, v.Go, v.Platform, commit, v.OpenCode)
+	fmt.Fprintf(a.Stdout, "manager %s (%s, %s%s)\n", v.Version, v.Go, v.Platform, commit)
+	fmt.Fprintf(a.Stdout, "tested with OpenCode %s\n", v.OpenCode)
 	return nil
 }

@@ -39,7 +39,8 @@ func newSample(t *testing.T) *sample {
 		ID: sampleID, Task: "Add dark mode\nwith a toggle in the settings", Project: "/project", Base: "0123456789abcdef",
 		Model: "test/small", LedgerModel: "test/judge",
 	}})
-	s.apply(boulder.UsageReport{Source: "plan", Model: "test/judge", Usage: boulder.Usage{Input: 900, Output: 100, Calls: 1, Cost: 0.01}})
+	planning := boulder.Usage{Input: 900, Output: 100, Calls: 1, Cost: 0.01}
+	s.apply(boulder.UsageReport{Source: "plan", Model: "test/judge", Usage: planning})
 	return s
 }
 
@@ -63,9 +64,18 @@ func samplePlan() boulder.Plan {
 				Description: "Add a toggle.\nKeep its state.", SuccessCriteria: []string{"The toggle is saved", "It is restored"},
 				Gates: []string{"go test ./settings"},
 			},
-			{ID: "theme", Subject: "Create the theme 主题", ActiveForm: "Creating the theme 主题", Description: "Create the theme.", Priority: boulder.High},
-			{ID: "icons", Subject: "Draw the icons", ActiveForm: "Drawing the icons", Description: "Draw the icons.", Model: "test/large"},
-			{ID: "docs", Subject: "Write it down", Description: "Write it down", DependsOn: []string{"toggle", "theme"}, Agent: "writer"},
+			{
+				ID: "theme", Subject: "Create the theme 主题", ActiveForm: "Creating the theme 主题",
+				Description: "Create the theme.", Priority: boulder.High,
+			},
+			{
+				ID: "icons", Subject: "Draw the icons", ActiveForm: "Drawing the icons", Description: "Draw the icons.",
+				Model: "test/large",
+			},
+			{
+				ID: "docs", Subject: "Write it down", Description: "Write it down",
+				DependsOn: []string{"toggle", "theme"}, Agent: "writer",
+			},
 			{ID: "site", Subject: "Publish \x1b[31mthe icons", Description: "Publish.", DependsOn: []string{"icons"},
 				Budget: &boulder.Budget{Attempts: 2, Time: boulder.Duration(30 * time.Minute)}},
 			{ID: "lang", Subject: "Translate it", Description: "Translate it into German."},
@@ -75,9 +85,13 @@ func samplePlan() boulder.Plan {
 
 func (s *sample) plan() {
 	plan := samplePlan()
-	rev := boulder.PlanRevision{Number: 1, Plan: plan, Hash: "abcdef0123456789", Origin: boulder.OriginModel, AdoptedAt: s.now}
+	rev := boulder.PlanRevision{
+		Number: 1, Plan: plan, Hash: "abcdef0123456789", Origin: boulder.OriginModel, AdoptedAt: s.now,
+	}
 	s.apply(boulder.Planned{Revision: 1, Origin: boulder.OriginModel, Plan: rev})
-	planned := boulder.Decomposed{Revision: 1, Origin: boulder.OriginModel, Goal: plan.Goal, Plan: rev, GatesApproved: true}
+	planned := boulder.Decomposed{
+		Revision: 1, Origin: boulder.OriginModel, Goal: plan.Goal, Plan: rev, GatesApproved: true,
+	}
 	for _, t := range plan.SubTasks {
 		planned.SubTasks = append(planned.SubTasks, boulder.PlannedIn{ID: t.ID, Subject: t.Subject, DependsOn: t.DependsOn})
 	}
@@ -115,7 +129,8 @@ func (s *sample) end(ref boulder.AttemptRef, turn int, gate *boulder.Gate, v bou
 
 // play brings the sample to its middle.
 func (s *sample) play() {
-	toggle, theme := boulder.AttemptRef{SubTaskID: "toggle", Attempt: 1}, boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
+	toggle := boulder.AttemptRef{SubTaskID: "toggle", Attempt: 1}
+	theme := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
 	icons := boulder.AttemptRef{SubTaskID: "icons", Attempt: 1}
 	s.plan()
 	s.start(theme)
@@ -123,19 +138,30 @@ func (s *sample) play() {
 	s.start(icons)
 	s.apply(boulder.SubTaskProgress{AttemptRef: toggle, Activity: "edit settings.go",
 		Checkpoint: &boulder.Checkpoint{File: "settings.go", Line: 12, Context: "func toggle() {", At: s.now}})
-	red := boulder.Gate{Command: "go test ./settings", ExitCode: 1, Output: "--- FAIL: TestToggle\nFAIL", Duration: 2 * time.Second}
+	red := boulder.Gate{
+		Command: "go test ./settings", ExitCode: 1, Output: "--- FAIL: TestToggle\nFAIL", Duration: 2 * time.Second,
+	}
 	s.end(toggle, 1, &red, boulder.Verdict{Summary: "the tests are red", Overruled: []string{"gate is red"},
-		Criteria: []boulder.Criterion{{Criterion: "The toggle is saved", Met: true, Evidence: "settings.go"}, {Criterion: "It is restored"}}})
-	s.apply(boulder.Continuation{AttemptRef: toggle, Turn: 2, Reason: "the tests are red", Remaining: []string{"make them pass"}, Prompt: "go on"})
+		Criteria: []boulder.Criterion{
+			{Criterion: "The toggle is saved", Met: true, Evidence: "settings.go"}, {Criterion: "It is restored"},
+		}})
+	s.apply(boulder.Continuation{
+		AttemptRef: toggle, Turn: 2, Reason: "the tests are red", Remaining: []string{"make them pass"}, Prompt: "go on",
+	})
 	s.apply(boulder.TurnSent{AttemptRef: toggle, Turn: 2, Kind: boulder.TurnContinuation, MessageID: "msg_2"})
 	green := red
 	green.ExitCode, green.Output = 0, "ok"
-	s.end(toggle, 2, &green, boulder.Verdict{Completed: true, Summary: "the toggle is there", Criteria: []boulder.Criterion{
-		{Criterion: "The toggle is saved", Met: true, Evidence: "settings.go"}, {Criterion: "It is restored", Met: true, Evidence: "the test"}}})
-	s.apply(boulder.SubTaskDone{AttemptRef: toggle, Completed: true, Summary: "the toggle is there", Output: "call Toggle()",
-		Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted})
+	s.end(toggle, 2, &green, boulder.Verdict{Completed: true, Summary: "the toggle is there",
+		Criteria: []boulder.Criterion{
+			{Criterion: "The toggle is saved", Met: true, Evidence: "settings.go"},
+			{Criterion: "It is restored", Met: true, Evidence: "the test"},
+		}})
+	s.apply(boulder.SubTaskDone{AttemptRef: toggle, Completed: true, Summary: "the toggle is there",
+		Output: "call Toggle()", Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted})
 	s.apply(boulder.Trouble{AttemptRef: icons, Reason: "connection refused", NotBefore: s.now.Add(time.Second)})
-	s.apply(boulder.Retry{AttemptRef: icons, Reason: "stuck: the same call 4 times", Status: boulder.AttemptFailed, Next: 2})
+	s.apply(boulder.Retry{
+		AttemptRef: icons, Reason: "stuck: the same call 4 times", Status: boulder.AttemptFailed, Next: 2,
+	})
 	icons.Attempt = 2
 	s.start(icons)
 	s.end(icons, 1, nil, boulder.Verdict{Summary: "there are no icons"})
@@ -158,8 +184,10 @@ func (s *sample) finish() {
 			Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted})
 	}
 	s.apply(boulder.StatusChanged{Status: boulder.Synthesizing})
-	s.apply(boulder.TaskComplete{Status: boulder.Partial, Summary: "4 of 6 sub-tasks completed.\n\n✗ icons: there are none",
-		Usage: s.state.Boulder.Usage})
+	s.apply(boulder.TaskComplete{
+		Status: boulder.Partial, Summary: "4 of 6 sub-tasks completed.\n\n✗ icons: there are none",
+		Usage: s.state.Boulder.Usage,
+	})
 }
 
 // store writes the sample into a new project, and returns the project's directory.
@@ -203,7 +231,7 @@ var varying = []struct {
 }{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`), "DATE TIME"},
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "TIME"},
-	{regexp.MustCompile(`[0-9a-z]+ ago`), "AGE ago"},
+	{regexp.MustCompile(` +[0-9a-z]+ ago`), " AGE ago"},
 }
 
 // golden compares a text with a file of testdata/golden.

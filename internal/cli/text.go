@@ -11,9 +11,9 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Texts come from models, agents and the commands they run. Before any of it reaches a terminal, [safeText] or [oneLine]
-// takes out what would move the cursor, change colours or turn the direction of writing. Widths are those of terminals:
-// a Chinese character or an emoji takes two columns.
+// Texts come from models, agents and the commands they run. Before any of it reaches a terminal, [safeText] or
+// [oneLine] takes out what would move the cursor, change colours or turn the direction of writing. Widths are those of
+// terminals: a Chinese character or an emoji takes two columns.
 
 // safeText keeps the lines of a text and drops everything that is not plain writing.
 func safeText(s string) string {
@@ -36,7 +36,14 @@ func safeText(s string) string {
 func oneLine(s string) string { return strings.Join(strings.Fields(safeText(s)), " ") }
 
 // clipText is oneLine, cut visibly to n columns.
-func clipText(s string, n int) string { return ansi.TruncateWc(oneLine(s), max(n, 0), "…") }
+func clipText(s string, n int) string {
+	s = oneLine(s)
+	// TruncateWc takes a family of emojis for one of them, and keeps too much.
+	for w := max(n, 0); ansi.StringWidthWc(s) > max(n, 0); w-- {
+		s = ansi.TruncateWc(s, w, "…")
+	}
+	return s
+}
 
 // fit is clipText, filled with spaces to exactly n columns.
 func fit(s string, n int) string {
@@ -64,7 +71,7 @@ func wrap(s string, n int) string {
 	return ansi.WrapWc(s, n, "")
 }
 
-// elapsed is a duration as people say it: <0.1s, 0.4s, 34s, 1m02s, 3h05m, 2d04h.
+// elapsed is a duration as people say it: <0.1s, 0.4s, 34s, 1m02s, 3h05m, 2d04h, 90d.
 func elapsed(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d == 0:
@@ -79,8 +86,10 @@ func elapsed(d time.Duration) string {
 		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
 	case d < 24*time.Hour:
 		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d < 10*24*time.Hour:
+		return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 	}
-	return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
 
 // count is a number in at most five columns up to a billion: 950, 12.3k, 4.5M.

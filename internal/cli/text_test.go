@@ -19,6 +19,7 @@ func TestElapsed(t *testing.T) {
 		-time.Second: "0s", 0: "0s", time.Millisecond: "<0.1s", 440 * time.Millisecond: "0.4s",
 		999 * time.Millisecond: "0.9s", time.Second: "1s", 59900 * time.Millisecond: "59s",
 		62 * time.Second: "1m02s", time.Hour: "1h00m", 3*time.Hour + 5*time.Minute: "3h05m", 52 * time.Hour: "2d04h",
+		2160 * time.Hour: "90d",
 	} {
 		if got := elapsed(d); got != want {
 			t.Errorf("elapsed(%v) = %q, want %q", d, got, want)
@@ -80,13 +81,16 @@ func TestClipText(t *testing.T) {
 	}
 }
 
+// hostile makes texts of escape sequences, whole and cut off, control characters, joined emojis and turns of direction.
+const hostile = `(\x1b[\[\]P_][0-9;?]*[a-zA-Z\x07]?|[a-z \t]|\x{9b}|\x{1F469}\x{200D}|\x{202E}){0,20}`
+
 // Nothing that an agent or a model writes may reach the terminal as a command, or break the columns.
 func TestTextIsHarmless(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.Custom(func(t *rapid.T) string {
 			return string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
-		}), rapid.StringMatching(`(\x1b[\[\]P_][0-9;?]*[a-zA-Z\x07]?|[a-z \t]|\x{9b}|\x{1F469}\x{200D}|\x{202E}){0,20}`)).Draw(t, "text")
+		}), rapid.StringMatching(hostile)).Draw(t, "text")
 		n := rapid.IntRange(1, 40).Draw(t, "columns")
 		checkHarmless(t, safeText(text), "\n")
 		for name, got := range map[string]string{"fit": fit(text, n), "fitRight": fitRight(text, n)} {

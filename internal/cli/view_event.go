@@ -140,7 +140,13 @@ func refOf(body boulder.Body) boulder.AttemptRef {
 }
 
 // joined puts a colon between two texts, if there are two.
-func joined(a, b string) string { return joinedBy(": ", a, b) }
+// joined is "a: b", or only one of them if the other says nothing new.
+func joined(a, b string) string {
+	if strings.Contains(a, b) {
+		return a
+	}
+	return joinedBy(": ", a, b)
+}
 
 func joinedBy(sep, a, b string) string {
 	if a == "" || b == "" {

@@ -28,7 +28,8 @@ func (v *linesView) Event(e boulder.Event) {
 		v.line(e.Time, "boulder %s: %s", e.BoulderID, clipText(b.Boulder.Task, 100))
 	case boulder.SubTaskStart:
 		t := v.progress.state.SubTask(b.SubTaskID)
-		v.line(e.Time, "%s %s  %s%s", v.label(t), clipText(v.progress.row(t).name(), 100), modelName(b.Model), again(b.Attempt))
+		name := clipText(v.progress.row(t).name(), 100)
+		v.line(e.Time, "%s %s  %s%s", v.label(t), name, modelName(b.Model), again(b.Attempt))
 	case boulder.SubTaskDone:
 		v.done(e.Time, b)
 	case boulder.TaskComplete:

@@ -2,12 +2,10 @@ package cli
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
 
@@ -18,8 +16,8 @@ import (
 // framesPerSecond bounds the drawing: events only change the state, however many come.
 const framesPerSecond = 10
 
-// liveView shows a run on a terminal: sub-tasks that are over scroll away as lines of their own, below them is a picture
-// of what is at work and what waits.
+// liveView shows a run on a terminal: sub-tasks that are over scroll away as lines of their own, below them is a
+// picture of what is at work and what waits.
 //
 // The picture stands only while the manager works by itself. While a person is asked about the plan the terminal is
 // theirs.
@@ -134,8 +132,9 @@ func (v *liveView) Close() {
 	}
 }
 
-// room is how many lines the picture may have: two thirds of the terminal. The rest is for lines that scroll away: bubbletea
-// moves the picture down to print above it, and what does not fit would push a part of the picture into the scrollback.
+// room is how many lines the picture may have: two thirds of the terminal. The rest is for lines that scroll away:
+// bubbletea moves the picture down to print above it, and what does not fit would push a part of the picture into the
+// scrollback.
 func (s size) room() int { return s.height * 2 / 3 }
 
 // frame draws the picture, in at most size.room lines.
@@ -253,67 +252,4 @@ func (v *liveView) open() *screen {
 		profile = colorprofile.ANSI
 	}
 	return openScreen(v.app.Stderr, v.app.Getenv("TERM"), profile, &picture{view: v})
-}
-
-// picture is the liveView as bubbletea calls it. It is drawn anew at each tick, whatever happens between two.
-type picture struct {
-	view    *liveView
-	size    size
-	tick    int
-	over    bool
-	content string
-}
-
-// tickMsg asks for the next frame, overMsg for the last.
-type (
-	tickMsg struct{}
-	overMsg struct{}
-)
-
-func (p *picture) Init() tea.Cmd { return next() }
-
-func next() tea.Cmd {
-	return tea.Tick(time.Second/framesPerSecond, func(time.Time) tea.Msg { return tickMsg{} })
-}
-
-func (p *picture) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	switch msg := msg.(type) {
-	case tea.WindowSizeMsg:
-		p.size = size{width: msg.Width, height: msg.Height}
-		p.draw()
-	case tickMsg:
-		if p.over {
-			return p, tea.Sequence(p.scroll(), clear, tea.Quit)
-		}
-		p.tick++
-		p.draw()
-		return p, tea.Sequence(p.scroll(), next())
-	case overMsg:
-		p.over = true // at the next tick: only then have all lines been printed that were on their way
-	case clearMsg:
-		p.content = ""
-	}
-	return p, nil
-}
-
-// clearMsg takes the picture away, after the last lines were printed above it.
-type clearMsg struct{}
-
-func clear() tea.Msg { return clearMsg{} }
-
-func (p *picture) draw() { p.content = p.view.frame(p.size, p.tick) }
-
-func (p *picture) View() tea.View {
-	return tea.View{Content: p.content, DisableBracketedPasteMode: true}
-}
-
-// scroll prints the lines that stay, in portions that fit above the picture.
-func (p *picture) scroll() tea.Cmd {
-	lines := p.view.flush()
-	portion := max(1, p.size.height-p.size.room()-1)
-	var cmds []tea.Cmd
-	for part := range slices.Chunk(lines, portion) {
-		cmds = append(cmds, tea.Println(strings.Join(part, "\n")))
-	}
-	return tea.Sequence(cmds...)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/bouldermgr/manager/internal/dag"
 )
 
-// planJSON is what `manager plan --json` prints: one object, the plan as the plan file has it and what is known about it.
+// planJSON is what `manager plan --json` prints: one object, the plan as the plan file has it and what is known about
+// it.
 type planJSON struct {
 	Type   string         `json:"type"` // plan
 	Path   string         `json:"path"` // where the plan file is

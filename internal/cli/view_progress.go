@@ -9,9 +9,9 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// progress follows a run by its events. It has the same state as the run, because it applies the same events, and beside
-// it what the agents are doing right now, which is no part of the state. An event costs the same in a plan of 5 as in one
-// of 5,000. It belongs to one goroutine at a time.
+// progress follows a run by its events. It has the same state as the run, because it applies the same events, and
+// beside it what the agents are doing right now, which is no part of the state. An event costs the same in a plan of 5
+// as in one of 5,000. It belongs to one goroutine at a time.
 type progress struct {
 	load  loader
 	state *boulder.State // nil before the first event
@@ -49,8 +49,8 @@ func (p *progress) take(e boulder.Event) error {
 	return p.reload(e.BoulderID)
 }
 
-// reload reads the state of a boulder whose beginning was not seen. Events are stored before they are shown, so it holds
-// the one at hand, and perhaps the next ones.
+// reload reads the state of a boulder whose beginning was not seen. Events are stored before they are shown, so it
+// holds the one at hand, and perhaps the next ones.
 func (p *progress) reload(id string) error {
 	records, err := p.load.Load(context.Background(), id)
 	if err != nil {

@@ -107,7 +107,8 @@ func (nothing) Resolve(context.Context, string) (string, error) { return "", err
 
 var errNothing = fmt.Errorf("%w: nothing has been run here yet; start with `manager plan`", boulder.ErrNotFound)
 
-// completeBoulder offers the boulders of the project to the shell, and after one its sub-tasks if the command takes one.
+// completeBoulder offers the boulders of the project to the shell, and after one its sub-tasks if the command takes
+// one.
 func (a *app) completeBoulder(subTasks bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		r, closeReader, err := a.openReader(cmd.Context())

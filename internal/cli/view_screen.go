@@ -34,9 +34,9 @@ func openScreen(stream io.Writer, termType string, profile colorprofile.Profile,
 	return s
 }
 
-// silentTerminal is the environment that bubbletea gets to see. By its own it asks most terminals what they can do (modes
-// 2026 and 2027), also without input; nobody would read the answers, and they would turn up on the next command line.
-// It does not ask over SSH, unless the terminal's type is one of a few that it knows.
+// silentTerminal is the environment that bubbletea gets to see. By its own it asks most terminals what they can do
+// (modes 2026 and 2027), also without input; nobody would read the answers, and they would turn up on the next command
+// line. It does not ask over SSH, unless the terminal's type is one of a few that it knows.
 func silentTerminal(termType string) []string {
 	for _, asked := range []string{"ghostty", "wezterm", "alacritty", "kitty", "rio"} {
 		if strings.Contains(termType, asked) {

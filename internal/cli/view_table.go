@@ -92,8 +92,8 @@ func (t *table) numbers(r row) string {
 	return b.String()
 }
 
-// idle is the rest of the line of a sub-task that waits: its name, and in the columns on the right what it waits for. A
-// long reason gets room from the name.
+// idle is the rest of the line of a sub-task that waits: its name, and in the columns on the right what it waits for.
+// A long reason gets room from the name.
 func (t *table) idle(r row, name, rest int) string {
 	why := "  " + clipText(t.why(r), name+rest)
 	if over := min(ansi.StringWidthWc(why)-rest, name*2/5); over > 0 {

@@ -227,11 +227,16 @@ func TestLiveFrameIsBounded(t *testing.T) {
 	}
 }
 
-// A program on the terminal that nobody types into must not ask the terminal anything: the answers would be typed on the
-// next command line.
+// A program on the terminal that nobody types into must not ask the terminal anything: the answers would be typed on
+// the next command line.
 func TestScreenAsksNothing(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	for _, termType := range []string{"xterm-256color", "xterm-kitty", "xterm-ghostty", "alacritty", "tmux-256color", "linux"} {
+	questions := []string{
+		"$p", "\x1b[?u", "\x1b[c", "\x1b[>c", "\x1b[6n", "\x1b]1", "\x1bP", "\x1b[?2004h", "\x1b[>4",
+	}
+	for _, termType := range []string{
+		"xterm-256color", "xterm-kitty", "xterm-ghostty", "alacritty", "tmux-256color", "linux",
+	} {
 		s := newSample(t)
 		s.play()
 		var out bytes.Buffer
@@ -239,7 +244,7 @@ func TestScreenAsksNothing(t *testing.T) {
 		v.printed = []string{"a line that stays"}
 		v.screen = openScreen(&out, termType, 0, &picture{view: v, size: size{80, 24}})
 		v.Close()
-		for _, question := range []string{"$p", "\x1b[?u", "\x1b[c", "\x1b[>c", "\x1b[6n", "\x1b]1", "\x1bP", "\x1b[?2004h", "\x1b[>4"} {
+		for _, question := range questions {
 			if strings.Contains(out.String(), question) {
 				t.Errorf("on %s the program writes %q: %q", termType, question, out.String())
 			}
@@ -337,8 +342,8 @@ func TestStatusOfContradictoryRecords(t *testing.T) {
 	}
 }
 
-// storedAt is a store as it is when the event at begin is shown: that event and the next one are in it, as a run stores
-// some events at once before it shows them.
+// storedAt is a store as it is when the event at begin is shown: that event and the next one are in it, as a run
+// stores some events at once before it shows them.
 type storedAt struct {
 	events []boulder.Event
 	begin  int

@@ -36,8 +36,8 @@ type transcriptLine struct {
 }
 
 // readTranscript reads the transcript that a record names by its path relative to the project. A record is not trusted
-// to name a file elsewhere: what is not below .manager/runs, also by way of a symbolic link, is not opened. A transcript
-// that is gone is empty; lines that cannot be read are left out.
+// to name a file elsewhere: what is not below .manager/runs, also by way of a symbolic link, is not opened. A
+// transcript that is gone is empty; lines that cannot be read are left out.
 func readTranscript(project, name string) ([]transcriptLine, error) {
 	rel, err := filepath.Rel(runsDir, filepath.FromSlash(name))
 	if err != nil || !filepath.IsLocal(rel) {

@@ -8,8 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
@@ -19,12 +20,16 @@ import (
 const Agent = "manager-ledger"
 
 // AgentConfig is OpenCode configuration (JSON) that defines an agent without tools and with a short prompt of its own. A
-// server that was started with it spends some 700 characters of system prompt on a ledger call instead of 9,800.
+// server that was started with it spends some 900 characters of system prompt on a ledger call instead of 9,800.
+//
+// The session of a question denies all tools as well; only denied here, in the agent, do the user's skills disappear from
+// the system prompt too.
 func AgentConfig() map[string]any {
 	return map[string]any{"agent": map[string]any{Agent: map[string]any{
 		"mode": "primary", "hidden": true,
 		"description": "Answers the ledger questions of manager; has no tools.",
 		"prompt":      "You answer one question with the JSON that it asks for. You have no tools beside the one for the answer.",
+		"permission":  map[string]any{"*": "deny", "StructuredOutput": "allow"},
 	}}}
 }
 
@@ -32,14 +37,20 @@ func AgentConfig() map[string]any {
 type Config struct {
 	Host      *opencode.Host
 	Directory string // absolute; OpenCode reads its configuration from there
-	// Model is asked when a request names none. Zero: the one that the user's configuration names, else OpenCode's choice.
+	// Model is asked when a request names none; one that a request names is a model of its provider. Zero: the one that
+	// the user's configuration names, else OpenCode's choice; a request then names provider/model.
 	Model opencode.ModelRef
 	// Agent answers. It is used only if the server knows it; else the default agent answers, with all tools denied.
 	Agent string
+	// Timeout bounds one question, OpenCode's own retries included. Defaults to 10 minutes.
+	Timeout time.Duration
 }
 
-// Completer implements providers.Completer on an OpenCode server. OpenCode itself retries a rate limit (six requests in
-// 12.6 s, measured), so no retries belong on top.
+// Completer implements providers.Completer on an OpenCode server.
+//
+// OpenCode itself repeats a call that its provider refused for the moment: six requests in all, within a minute where the
+// provider does not say when to come back. So no retries belong on top. MaxOutputTokens, Temperature and Effort have no
+// effect: OpenCode has its own settings for them.
 type Completer struct{ cfg Config }
 
 // New returns a Completer.
@@ -49,28 +60,61 @@ var _ providers.Completer = (*Completer)(nil)
 
 // Complete asks in a session of its own, which is deleted afterwards.
 func (c *Completer) Complete(ctx context.Context, req *providers.Request) (*providers.Response, error) {
-	model := c.cfg.Model
-	if req.Model != "" {
-		provider, name, _ := strings.Cut(req.Model, "/")
-		model = opencode.ModelRef{ProviderID: provider, ModelID: name}
+	model, failure := c.model(req.Model)
+	if failure != nil {
+		return nil, failure
 	}
 	conn, err := c.cfg.Host.Connect(ctx)
 	if err != nil {
-		return nil, c.failed(ctx, model, opencode.Answer{}, err)
+		return nil, about(model, providers.Usage{}, startFailed(ctx, err))
 	}
-	dir := conn.Client.In(c.cfg.Directory)
+	answer, spent, err := c.ask(ctx, conn.Client.In(c.cfg.Directory), model, req)
+	stop, failure := outcome(ctx, answer, err, len(req.Schema) > 0)
+	if failure != nil {
+		return nil, about(model, spent, failure)
+	}
+	resp := &providers.Response{
+		Text: answer.Text, Stop: stop, Provider: answer.Model.ProviderID, Model: answer.Model.ModelID, Usage: spent,
+	}
+	if len(req.Schema) > 0 && json.Valid(answer.JSON) {
+		resp.Text = string(answer.JSON)
+	}
+	return resp, nil
+}
+
+// model is the one to ask; zero leaves the choice to OpenCode.
+func (c *Completer) model(name string) (opencode.ModelRef, *providers.Error) {
+	if name == "" {
+		return c.cfg.Model, nil
+	}
+	if provider := c.cfg.Model.ProviderID; provider != "" {
+		return opencode.ModelRef{ProviderID: provider, ModelID: name}, nil
+	}
+	provider, model, _ := strings.Cut(name, "/")
+	if provider == "" || model == "" {
+		return opencode.ModelRef{}, &providers.Error{
+			Kind: providers.KindBadRequest, Provider: unnamedProvider, Model: name,
+			Message: "a model is named as provider/model here, see `opencode models`",
+		}
+	}
+	return opencode.ModelRef{ProviderID: provider, ModelID: model}, nil
+}
+
+// ask puts the question under watch. What it spent holds whatever came of it.
+func (c *Completer) ask(
+	ctx context.Context, dir *opencode.Directory, model opencode.ModelRef, req *providers.Request,
+) (opencode.Answer, providers.Usage, error) {
+	ctx, w := startWatch(ctx, dir, "manager: "+cmp.Or(req.SchemaName, "question"))
 	agent, err := c.agent(ctx, dir)
-	if err != nil {
-		return nil, c.failed(ctx, model, opencode.Answer{}, err)
+	var answer opencode.Answer
+	if err == nil {
+		answer, err = dir.Ask(ctx, opencode.AskRequest{
+			Title: w.title, Agent: agent, Model: model, System: req.System, Text: flatten(req.Messages),
+			Schema: req.Schema, Timeout: c.cfg.Timeout,
+		})
 	}
-	answer, err := dir.Ask(ctx, opencode.AskRequest{
-		Title: "manager: " + cmp.Or(req.SchemaName, "question"), Agent: agent, Model: model,
-		System: req.System, Text: flatten(req.Messages), Schema: req.Schema,
-	})
-	if err != nil {
-		return nil, c.failed(ctx, model, answer, err)
-	}
-	return c.response(model, answer, req)
+	w.end()
+	return answer, w.spent(answer), w.explain(err)
 }
 
 // agent is the configured agent if the server has it. An attached server may not.
@@ -82,36 +126,29 @@ func (c *Completer) agent(ctx context.Context, dir *opencode.Directory) (string,
 	if err != nil {
 		return "", err
 	}
-	for _, a := range agents {
-		if a.Name == c.cfg.Agent {
-			return a.Name, nil
-		}
+	if !slices.ContainsFunc(agents, func(a opencode.Agent) bool { return a.Name == c.cfg.Agent }) {
+		return "", nil
 	}
-	return "", nil
+	return c.cfg.Agent, nil
 }
 
-func (c *Completer) response(
-	asked opencode.ModelRef, a opencode.Answer, req *providers.Request,
-) (*providers.Response, error) {
-	text := a.Text
-	if len(req.Schema) > 0 && json.Valid(a.JSON) {
-		text = string(a.JSON)
+// outcome says why the model stopped, or how the question failed.
+func outcome(
+	ctx context.Context, a opencode.Answer, err error, structured bool,
+) (providers.Stop, *providers.Error) {
+	turn, isTurn := errors.AsType[*opencode.TurnError](err)
+	prose := isTurn && turn.Name == opencode.StructuredOutput // the caller has to look at the text, and to repair
+	switch {
+	case err != nil && !prose:
+		return "", failed(ctx, err)
+	case a.Finish == opencode.FinishLength && structured:
+		return "", &providers.Error{Kind: providers.KindTruncated}
+	case a.Finish == opencode.FinishLength:
+		return providers.StopLength, nil
+	case a.Finish == opencode.FinishStop, a.Finish == opencode.FinishToolCalls:
+		return providers.StopEnd, nil
 	}
-	resp := &providers.Response{
-		Text: text, Stop: providers.StopOther, Provider: a.Model.ProviderID, Model: a.Model.ModelID, Usage: usage(a),
-	}
-	switch a.Finish {
-	case opencode.FinishStop, opencode.FinishToolCalls:
-		resp.Stop = providers.StopEnd
-	case opencode.FinishLength:
-		resp.Stop = providers.StopLength
-		if len(req.Schema) > 0 {
-			return nil, c.failed(context.Background(), asked, a, &opencode.TurnError{
-				Name: opencode.MessageOutputLength, Message: "the answer was cut by the output limit",
-			})
-		}
-	}
-	return resp, nil
+	return providers.StopOther, nil
 }
 
 // flatten makes one text of a conversation: a session of its own has no earlier answers.
@@ -127,54 +164,13 @@ func flatten(messages []providers.Message) string {
 }
 
 // usage leaves the cost unknown where OpenCode knows no price: it then says 0 for what was not free.
-func usage(a opencode.Answer) providers.Usage {
-	t := a.Tokens
+func usage(t opencode.Tokens, cost float64) providers.Usage {
 	u := providers.Usage{
 		Input: t.Input + t.CacheRead + t.CacheWrite, CachedInput: t.CacheRead, CacheWrite: t.CacheWrite,
 		Output: t.Output + t.Reasoning, Reasoning: t.Reasoning,
 	}
-	if a.Cost > 0 {
-		u.Cost = &a.Cost
+	if cost > 0 {
+		u.Cost = &cost
 	}
 	return u
-}
-
-// failed makes the error of an attempt: by OpenCode's own name of it where that says it all, else by the status.
-func (c *Completer) failed(ctx context.Context, model opencode.ModelRef, a opencode.Answer, err error) *providers.Error {
-	var e *providers.Error
-	var turn *opencode.TurnError
-	var call *opencode.Error
-	switch {
-	case errors.Is(ctx.Err(), context.Canceled):
-		e = providers.Classify(0, "", "", nil, context.Canceled)
-	case errors.As(err, &turn):
-		header := http.Header{}
-		if turn.RetryAfter > 0 {
-			header.Set("Retry-After", fmt.Sprint(int(turn.RetryAfter.Seconds())))
-		}
-		e = providers.Classify(turn.StatusCode, turn.Name, turn.Message, header, nil)
-		if kind, ok := kinds[turn.Name]; ok {
-			e.Kind = kind
-		}
-	case errors.As(err, &call) && !errors.Is(err, opencode.ErrUnavailable):
-		e = providers.Classify(call.Status, call.Name, call.Message, nil, err)
-	case errors.Is(err, opencode.ErrNoBinary), errors.Is(err, opencode.ErrUnauthorized):
-		e = &providers.Error{Kind: providers.KindBadRequest, Message: err.Error(), Err: err}
-	default:
-		e = &providers.Error{Kind: providers.KindNetwork, Message: err.Error(), Err: err}
-	}
-	e.Provider, e.Model = cmp.Or(model.ProviderID, "opencode"), model.ModelID
-	e.Usage = usage(a)
-	return e
-}
-
-// kinds of OpenCode's errors whose name says it all.
-var kinds = map[string]providers.Kind{
-	opencode.ProviderAuth:        providers.KindAuth,
-	opencode.ContextOverflow:     providers.KindContextLength,
-	opencode.ContentFilter:       providers.KindContentFilter,
-	opencode.MessageOutputLength: providers.KindTruncated,
-	opencode.StructuredOutput:    providers.KindMalformedOutput,
-	opencode.MessageAborted:      providers.KindCanceled,
-	opencode.UnknownError:        providers.KindBadRequest, // unknown model or agent
 }

@@ -1,0 +1,116 @@
+package opencode
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/providers"
+)
+
+// maxCalls is how many times a model may be called for one answer. A first call of a tool that it was not offered, or one
+// with broken arguments, is mended by most models in the second.
+const maxCalls = 5
+
+var errRunaway = errors.New("the model went on calling tools that it does not have")
+
+// watch follows one question by its events, because the call that asks says nothing before its end:
+//
+//   - OpenCode (1.18.33) tells a model that called an unknown tool, or with broken arguments, that it did, and asks again,
+//     without any bound: 173 calls in 20 s were seen, and the setting "steps" of an agent does not stop it. The watch does.
+//   - The answer tells what its own call cost, not what those before it did.
+//   - A question that runs into its deadline may have been waiting for a provider that is not there.
+type watch struct {
+	title  string // of the session; unique, since the session's id is not told
+	sub    *opencode.Subscription
+	cancel context.CancelCauseFunc
+	reader sync.WaitGroup
+
+	// Belong to the reader until end:
+
+	session string
+	calls   map[string]opencode.MessageInfo // by message id: one message for each call of the model
+	waiting string                          // why OpenCode last repeated a call
+}
+
+// startWatch begins to follow the session with the title that it makes of the given one. The returned ctx ends when the
+// watch stops the question. The caller calls end.
+func startWatch(ctx context.Context, dir *opencode.Directory, title string) (context.Context, *watch) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	w := &watch{
+		title: title + " " + rand.Text(), cancel: cancel, calls: map[string]opencode.MessageInfo{},
+		sub: dir.Client().Subscribe(opencode.Filter{Directory: dir.Path()}),
+	}
+	w.reader.Go(w.follow)
+	return ctx, w
+}
+
+// end stops following; what was seen can be read then.
+func (w *watch) end() {
+	w.sub.Close()
+	w.reader.Wait()
+	w.cancel(nil)
+}
+
+func (w *watch) follow() {
+	for event := range w.sub.C() {
+		switch p := event.Payload.(type) {
+		case opencode.SessionCreated:
+			w.recognise(p.Session)
+		case opencode.SessionUpdated: // the connection may have come up after the session was created
+			w.recognise(p.Session)
+		case opencode.StatusChanged:
+			if w.own(event) && p.Status.Type == opencode.Retry {
+				w.waiting = p.Status.Message
+			}
+		case opencode.MessageUpdated:
+			if w.own(event) && p.Message.Role == opencode.RoleAssistant {
+				w.called(p.Message)
+			}
+		}
+	}
+}
+
+func (w *watch) recognise(s opencode.Session) {
+	if s.Title == w.title {
+		w.session = s.ID
+	}
+}
+
+func (w *watch) own(e opencode.Event) bool { return w.session != "" && e.SessionID == w.session }
+
+func (w *watch) called(m opencode.MessageInfo) {
+	w.calls[m.ID] = m
+	if len(w.calls) > maxCalls {
+		w.cancel(fmt.Errorf("%w: stopped after %d calls", errRunaway, maxCalls))
+	}
+}
+
+// spent is what all calls cost: the last one by the answer, which is sure, the others by their events.
+func (w *watch) spent(a opencode.Answer) providers.Usage {
+	sum := usage(a.Tokens, a.Cost)
+	calls := slices.SortedFunc(maps.Values(w.calls), func(a, b opencode.MessageInfo) int {
+		return strings.Compare(a.ID, b.ID) // ids ascend
+	})
+	if sum != (providers.Usage{}) && len(calls) > 0 {
+		calls = calls[:len(calls)-1]
+	}
+	for _, m := range calls {
+		sum = sum.Add(usage(m.Tokens, m.Cost))
+	}
+	return sum
+}
+
+// explain adds what the server was waiting for when nobody wanted to wait any longer.
+func (w *watch) explain(err error) error {
+	if w.waiting == "" || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("OpenCode was still trying to reach the model (%s): %w", w.waiting, err)
+}
