@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/ledger"
 	"github.com/bouldermgr/manager/providers"
 )
 
@@ -73,7 +74,7 @@ func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Ve
 	}
 	var spent boulder.Usage
 	answer, err := j.ask(ctx, req, j.limits.Evidence, &spent)
-	if tooLong(err) {
+	if ledger.TooLong(err) {
 		j.cfg.Logger.InfoContext(ctx, "evidence is too long for the ledger's model, trying with a third of it",
 			"sub_task", req.SubTask.ID, "error", err)
 		answer, err = j.ask(ctx, req, max(minEvidence, j.limits.Evidence/3), &spent)
@@ -81,7 +82,7 @@ func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Ve
 	if err == nil {
 		return Normalize(req, answer), spent, nil
 	}
-	if err := outage(ctx, err); err != nil {
+	if err := ledger.Outage(ctx, err); err != nil {
 		return boulder.Verdict{}, spent, fmt.Errorf("judge sub-task %q: %w", req.SubTask.ID, err)
 	}
 	j.cfg.Logger.WarnContext(ctx, "the judge gave no usable answer, gates decide",
@@ -98,46 +99,7 @@ func (j *Judge) ask(
 	}
 	answer, _, err := providers.Structured(ctx, j.cfg.Completer, question, providers.StructuredOptions[Answer]{
 		Check:   (*Answer).check,
-		OnUsage: func(u providers.Usage) { *spent = spent.Add(usage(u)) },
+		OnUsage: func(u providers.Usage) { *spent = spent.Add(ledger.Usage(u)) },
 	})
 	return answer, err
-}
-
-// usage of one call. A call that was never answered costs nothing; one that was, at an unknown price, is unpriced.
-func usage(u providers.Usage) boulder.Usage {
-	sum := boulder.Usage{
-		Input: u.Input, CacheRead: u.CachedInput, CacheWrite: u.CacheWrite, Output: u.Output, Reasoning: u.Reasoning,
-		Calls: 1,
-	}
-	switch {
-	case u.Cost != nil:
-		sum.Cost = *u.Cost
-	case u != providers.Usage{}:
-		sum.Unpriced = 1
-	}
-	return sum
-}
-
-func tooLong(err error) bool {
-	failure, ok := errors.AsType[*providers.Error](err)
-	return ok && failure.Kind == providers.KindContextLength
-}
-
-// outage is the error if nobody could be asked, and nil if there was an answer, but none of use.
-func outage(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	kind := providers.KindNetwork // of a Completer that breaks its contract
-	if failure, ok := errors.AsType[*providers.Error](err); ok {
-		kind = failure.Kind
-	}
-	switch kind {
-	case providers.KindContextLength, providers.KindContentFilter, providers.KindTruncated, providers.KindMalformedOutput:
-		return nil
-	case providers.KindAuth, providers.KindQuota, providers.KindBadRequest:
-		return fmt.Errorf("%w: %w", boulder.ErrFatal, err)
-	default:
-		return fmt.Errorf("%w: %w", boulder.ErrTrouble, err)
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/ledger"
 	"github.com/bouldermgr/manager/providers"
 )
 
@@ -74,14 +75,14 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	}
 	var spent boulder.Usage
 	plan, origin, err := p.ask(ctx, req, promptLimits{task: maxPromptTask, files: true}, &spent)
-	if kindOfError(err) == providers.KindContextLength {
+	if ledger.TooLong(err) {
 		p.cfg.Logger.InfoContext(ctx, "the task is too long for the ledger's model, trying with its beginning", "error", err)
 		plan, origin, err = p.ask(ctx, req, promptLimits{task: shortPromptTask}, &spent)
 	}
 	if err == nil {
 		return p.seal(plan, origin, p.cfg.Model), spent, nil
 	}
-	if err := outage(ctx, err); err != nil {
+	if err := ledger.Outage(ctx, err); err != nil {
 		return nil, spent, fmt.Errorf("make a plan: %w", err)
 	}
 	p.cfg.Logger.WarnContext(ctx, "the model gave no usable plan, the task stays whole", "error", err)
@@ -111,7 +112,7 @@ func (p *Planner) ask(
 			_, err := a.plan(req)
 			return err
 		},
-		OnUsage: func(u providers.Usage) { *spent = spent.Add(usage(u)) },
+		OnUsage: func(u providers.Usage) { *spent = spent.Add(ledger.Usage(u)) },
 	})
 	if err != nil {
 		return nil, "", err
@@ -123,42 +124,4 @@ func (p *Planner) ask(
 	}
 	p.cfg.Logger.DebugContext(ctx, "planned", "sub_tasks", len(said.SubTasks), "reason", said.Reason)
 	return plan, origin, err
-}
-
-// usage of one call. A call that was never answered costs nothing; one that was, at an unknown price, is unpriced.
-func usage(u providers.Usage) boulder.Usage {
-	sum := boulder.Usage{
-		Input: u.Input, CacheRead: u.CachedInput, CacheWrite: u.CacheWrite, Output: u.Output, Reasoning: u.Reasoning,
-		Calls: 1,
-	}
-	switch {
-	case u.Cost != nil:
-		sum.Cost = *u.Cost
-	case u != providers.Usage{}:
-		sum.Unpriced = 1
-	}
-	return sum
-}
-
-// kindOfError is that of the provider's error; of one that breaks the Completer's contract it is KindNetwork.
-func kindOfError(err error) providers.Kind {
-	if failure, ok := errors.AsType[*providers.Error](err); ok {
-		return failure.Kind
-	}
-	return providers.KindNetwork
-}
-
-// outage is the error if nobody could be asked, and nil if there was an answer, but none of use.
-func outage(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	switch kindOfError(err) {
-	case providers.KindContextLength, providers.KindContentFilter, providers.KindTruncated, providers.KindMalformedOutput:
-		return nil
-	case providers.KindAuth, providers.KindQuota, providers.KindBadRequest:
-		return fmt.Errorf("%w: %w", boulder.ErrFatal, err)
-	default:
-		return fmt.Errorf("%w: %w", boulder.ErrTrouble, err)
-	}
 }

@@ -8,9 +8,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
@@ -94,21 +98,35 @@ sub_tasks:
 	if !atWork["one"] || !atWork["other"] {
 		t.Errorf("at work: %v", atWork)
 	}
+	type line struct {
+		Position int
+		Reason   string
+	}
 	var status struct {
 		SubTasks []struct {
-			ID     string
-			Status string
-			Queue  int
-			Reason string
+			ID      string
+			Waiting *line
 		} `json:"sub_tasks"`
 	}
-	code, stdout, stderr := run(t, dir, env, "status", "--json", "--config", "config.yaml")
+	code, stdout, stderr := run(t, dir, env, "status", "--json")
 	if err := json.Unmarshal([]byte(stdout), &status); code != 0 || err != nil {
 		t.Fatalf("status: %d, %v\n%s", code, err, stderr)
 	}
-	t.Logf("%s", stdout)
-	_, text, _ := run(t, dir, env, "status", "--config", "config.yaml")
-	t.Logf("%s", text)
+	waiting := map[string]*line{}
+	for _, s := range status.SubTasks {
+		waiting[s.ID] = s.Waiting
+	}
+	const taken = "all 1 slots of scripted/agent-2 are taken"
+	want := map[string]*line{"one": nil, "two": {1, taken}, "three": {2, taken}, "other": nil}
+	if diff := cmp.Diff(want, waiting); diff != "" {
+		t.Errorf("who waits (-want +got):\n%s", diff)
+	}
+	_, stdout, _ = run(t, dir, env, "status")
+	for _, line := range []string{"two .* 1st in line: " + taken, "three .* 2nd in line: " + taken} {
+		if !regexp.MustCompile(line).MatchString(stdout) {
+			t.Errorf("no %q in:\n%s", line, stdout)
+		}
+	}
 	close(model.release)
 	if code := p.wait(); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, p.stderr.String())
@@ -136,23 +154,18 @@ func TestHandoffOfALongOutput(t *testing.T) {
 		case subTaskOf(req.FirstUser()) == "find":
 			return scriptmodel.Reply{Text: "Found."}
 		}
-		text := req.FirstUser()
-		brief.Store(text)
-		_, path, _ := strings.Cut(text, "full text: ")
+		brief.Store(req.FirstUser())
+		_, path, _ := strings.Cut(req.FirstUser(), "full text: ")
 		path, _, _ = strings.Cut(path, "]")
-		for _, m := range req.Messages {
-			if m.Role != "tool" {
-				continue
-			}
-			if strings.Contains(m.Text, "THE END") {
-				return scriptmodel.Reply{Text: "I have read it all."}
-			}
-			// The read tool cuts lines of more than 2,000 characters; a shell does not.
-			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
-				{Name: "bash", Args: map[string]any{"command": "tail -c 100 '" + path + "' | tee end.txt", "description": "Read the end"}},
-			}}
+		calls := []scriptmodel.ToolCall{
+			{Name: "read", Args: map[string]any{"filePath": path}},
+			// The read tool cuts long lines; a shell does not.
+			{Name: "bash", Args: map[string]any{"command": "tail -c 7 '" + path + "' > end.txt", "description": "Read the end"}},
 		}
-		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: "read", Args: map[string]any{"filePath": path}}}}
+		if n := req.AssistantTurns(); n < len(calls) {
+			return scriptmodel.Reply{ToolCalls: calls[n : n+1]}
+		}
+		return scriptmodel.Reply{Text: "I have read it all."}
 	})
 	env := direct(testEnv(t, server.URL()), server, "any")
 	dir := octest.Repo(t, map[string]string{"plan.yaml": `
@@ -165,22 +178,17 @@ sub_tasks:
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	text, _ := brief.Load().(string)
+	whole := "Found.\n\nfindings: " + long
 	if !strings.Contains(text, "findings: All that was found.") || strings.Contains(text, "THE END") ||
-		!strings.Contains(text, fmt.Sprintf(" of %d characters; full text: ", len("findings: ")+len(long))) {
+		!strings.Contains(text, fmt.Sprintf(" of %d characters; full text: %s/.manager/runs/", len(whole), dir)) {
 		t.Errorf("the brief:\n%s", text)
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "end.txt"))
-	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(data)), "THE END") {
-		t.Errorf("the agent read %q (%v)", data, err)
-	}
-	files := server.Requests()
-	found := false
-	for _, r := range files {
-		for _, m := range r.Messages {
-			found = found || m.Role == "tool" && strings.Contains(m.Text, "findings: All that was found.")
-		}
-	}
-	if !found {
+	wantFile(t, dir, "end.txt", "THE END")
+	if !slices.ContainsFunc(server.Requests(), func(r scriptmodel.Request) bool {
+		return slices.ContainsFunc(r.Messages, func(m scriptmodel.Message) bool {
+			return m.Role == "tool" && strings.Contains(m.Text, "findings: All that was found.")
+		})
+	}) {
 		t.Error("the read tool did not give the file")
 	}
 }

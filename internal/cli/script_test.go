@@ -106,26 +106,38 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	const password = "of the script"
 	cmd := exec.Command(ts.Getenv("MANAGER_OPENCODE"), "serve", "--hostname", "127.0.0.1", "--port", "0")
-	cmd.Dir = ts.Getenv("HOME")
-	cmd.Env = append(scriptmodel.OpenCodeEnv(os.Environ(), ts.Getenv("HOME"), ts.Getenv("MODEL_URL")),
+	env := append(scriptmodel.OpenCodeEnv(os.Environ(), ts.Getenv("HOME"), ts.Getenv("MODEL_URL")),
 		"OPENCODE_SERVER_PASSWORD="+password)
+	address, stop, err := listening(cmd, ts.Getenv("HOME"), env)
+	ts.Check(err)
+	ts.Defer(stop)
+	ts.Setenv("SERVER_URL", address)
+	ts.Setenv("OPENCODE_SERVER_PASSWORD", password)
+}
+
+// listening starts `opencode serve` and waits until it says its address.
+func listening(cmd *exec.Cmd, dir string, env []string) (address string, stop func(), err error) {
+	cmd.Dir, cmd.Env = dir, env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
-	ts.Check(err)
-	ts.Check(cmd.Start())
-	ts.Defer(func() {
+	if err != nil {
+		return "", nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", nil, err
+	}
+	stop = func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
-	})
+	}
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if _, address, ok := strings.Cut(lines.Text(), "listening on "); ok {
-			ts.Setenv("SERVER_URL", strings.TrimSpace(address))
-			ts.Setenv("OPENCODE_SERVER_PASSWORD", password)
-			return
+			return strings.TrimSpace(address), stop, nil
 		}
 	}
-	ts.Fatalf("OpenCode did not start: %v", lines.Err())
+	stop()
+	return "", nil, errors.New("OpenCode ended before it listened")
 }
 
 func scriptRepo(ts *testscript.TestScript, neg bool, args []string) {

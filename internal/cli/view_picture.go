@@ -9,12 +9,17 @@ import (
 )
 
 // picture is the liveView as bubbletea calls it. It is drawn anew at each tick, whatever happens between two.
+//
+// It grows but does not shrink: of a picture that became smaller, bubbletea 2.0.9 (ultraviolet, TerminalRenderer.move)
+// takes the cursor for higher up than it is, draws from there, and leaves the first lines standing. The lines that are
+// not needed any more are empty.
 type picture struct {
 	view    *liveView
 	size    size
 	tick    int
 	over    bool
 	content string
+	lines   int // of the content
 }
 
 // tickMsg asks for the next frame, overMsg for the last.
@@ -36,25 +41,23 @@ func (p *picture) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		p.draw()
 	case tickMsg:
 		if p.over {
-			return p, tea.Sequence(p.scroll(), takeAway, tea.Quit)
+			return p, tea.Sequence(p.scroll(), tea.Quit)
 		}
 		p.tick++
 		p.draw()
 		return p, tea.Sequence(p.scroll(), next())
 	case overMsg:
 		p.over = true // at the next tick: only then have all lines been printed that were on their way
-	case clearMsg:
-		p.content = ""
 	}
 	return p, nil
 }
 
-// clearMsg takes the picture away, after the last lines were printed above it.
-type clearMsg struct{}
-
-func takeAway() tea.Msg { return clearMsg{} }
-
-func (p *picture) draw() { p.content = p.view.frame(p.size, p.tick) }
+func (p *picture) draw() {
+	p.content = p.view.frame(p.size, p.tick)
+	n := strings.Count(p.content, "\n") + 1
+	p.lines = max(n, min(p.lines, p.size.room()))
+	p.content += strings.Repeat("\n", p.lines-n)
+}
 
 func (p *picture) View() tea.View {
 	return tea.View{Content: p.content, DisableBracketedPasteMode: true}

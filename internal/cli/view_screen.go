@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
+	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
 )
 
@@ -14,6 +16,7 @@ import (
 // usual mode, keys and Ctrl-C do what they always do.
 type screen struct {
 	stream  io.Writer
+	picture *picture
 	program *tea.Program
 	done    chan struct{}
 }
@@ -21,9 +24,9 @@ type screen struct {
 // size of a terminal, in characters.
 type size struct{ width, height int }
 
-func openScreen(stream io.Writer, termType string, profile colorprofile.Profile, model tea.Model) *screen {
-	s := &screen{stream: stream, done: make(chan struct{})}
-	s.program = tea.NewProgram(model,
+func openScreen(stream io.Writer, termType string, profile colorprofile.Profile, p *picture) *screen {
+	s := &screen{stream: stream, picture: p, done: make(chan struct{})}
+	s.program = tea.NewProgram(p,
 		tea.WithOutput(stream), tea.WithInput(nil), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond),
 		tea.WithColorProfile(profile), tea.WithEnvironment(silentTerminal(termType)),
 	)
@@ -46,10 +49,15 @@ func silentTerminal(termType string) []string {
 	return []string{"TERM=" + termType, "SSH_TTY=/dev/tty"}
 }
 
-// close takes the picture away and returns when the terminal is as it was.
+// close takes the picture away and returns when the terminal is as it was. bubbletea leaves the cursor in the last line of
+// the picture.
 func (s *screen) close() {
 	s.program.Send(overMsg{})
 	<-s.done
+	if up := s.picture.lines - 1; up > 0 {
+		fmt.Fprint(s.stream, ansi.CursorUp(up))
+	}
+	fmt.Fprint(s.stream, "\r", ansi.EraseScreenBelow)
 }
 
 func (s *screen) size() size { return terminalSize(s.stream) }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -364,4 +365,23 @@ func (l storedAt) Load(context.Context, string) (boulder.Records, error) {
 		}
 	}
 	return r, nil
+}
+
+// bubbletea garbles a picture that becomes smaller, so it must keep its height when there is less to show.
+func TestPictureKeepsItsHeight(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	v := liveSample(t, s)
+	p := &picture{view: v}
+	p.Update(tea.WindowSizeMsg{Width: 100, Height: 30})
+	before := strings.Count(p.content, "\n")
+	v.Stopping() // what waits is not shown any more
+	p.Update(tickMsg{})
+	if strings.Contains(p.content, "Translate it") {
+		t.Fatalf("there is not less to show:\n%s", p.content)
+	}
+	if after := strings.Count(p.content, "\n"); after < before {
+		t.Errorf("the picture shrank from %d to %d lines:\n%s", before+1, after+1, p.content)
+	}
 }

@@ -1,0 +1,176 @@
+package opencode_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/providers"
+	ocprovider "github.com/bouldermgr/manager/providers/opencode"
+)
+
+// patience bounds every wait for the real server, which shares two cores with other tests.
+const patience = 45 * time.Second
+
+// shared is the real server that the tests use, each in a project of its own.
+var shared struct {
+	host  *opencode.Host
+	model *scriptmodel.Server
+
+	mu       sync.Mutex
+	handlers map[string]scriptmodel.Handler // by the mark in the user message
+}
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err == nil && code == 0 {
+		err = goleak.Find()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	binary, err := octest.Find()
+	if err != nil {
+		return 1, err
+	}
+	home, err := os.MkdirTemp("", "ocprovider-test-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(home)
+	shared.handlers = map[string]scriptmodel.Handler{}
+	if shared.model, err = scriptmodel.Start(route); err != nil {
+		return 1, err
+	}
+	defer shared.model.Close()
+	config, err := serverConfig(shared.model.URL())
+	if err != nil {
+		return 1, err
+	}
+	shared.host = opencode.NewHost(func(ctx context.Context) (*opencode.Server, error) {
+		return opencode.Start(ctx, opencode.ServerConfig{
+			Binary: binary, Dir: home, Env: scriptmodel.OpenCodeEnv(os.Environ(), home, shared.model.URL()),
+			ConfigContent: config, StartTimeout: patience,
+		})
+	})
+	defer shared.host.Stop(context.Background())
+	return m.Run(), nil
+}
+
+// serverConfig lets projects bring a provider "local" of their own, and adds the ledgers' agent.
+func serverConfig(url string) (string, error) {
+	config := map[string]any{}
+	if err := json.Unmarshal([]byte(scriptmodel.OpenCodeConfig(url)), &config); err != nil {
+		return "", err
+	}
+	config["enabled_providers"] = []string{scriptmodel.ProviderID, "local"}
+	config["agent"] = ocprovider.AgentConfig()["agent"]
+	out, err := json.Marshal(config)
+	return string(out), err
+}
+
+func route(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	shared.mu.Lock()
+	var handler scriptmodel.Handler
+	for mark, h := range shared.handlers {
+		if strings.Contains(req.FirstUser(), mark) {
+			handler = h
+		}
+	}
+	shared.mu.Unlock()
+	if handler == nil {
+		return scriptmodel.Errorf("no test is waiting for %q", req.FirstUser())
+	}
+	return handler(ctx, req)
+}
+
+// scene is one test's part of the shared server.
+type scene struct {
+	t       *testing.T
+	mark    string
+	project string
+}
+
+// newScene makes a project with the files, whose questions the model answers from handler.
+func newScene(t *testing.T, files map[string]string, handler scriptmodel.Handler) *scene {
+	t.Helper()
+	s := &scene{t: t, mark: "[" + t.Name() + "]", project: octest.Repo(t, files)}
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	shared.handlers[s.mark] = handler
+	return s
+}
+
+func (s *scene) config() ocprovider.Config {
+	return ocprovider.Config{
+		Host: shared.host, Directory: s.project, Model: scripted(scriptmodel.ModelAgent), Agent: ocprovider.Agent,
+		Timeout: patience,
+	}
+}
+
+func scripted(model string) opencode.ModelRef {
+	return opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: model}
+}
+
+const schema = `{"type":"object","properties":{"answer":{"type":"string"}},"required":["answer"],"additionalProperties":false}`
+
+// question asks for JSON.
+func (s *scene) question() *providers.Request {
+	return &providers.Request{
+		System: "You are a judge.", Schema: json.RawMessage(schema), SchemaName: "verdict",
+		Messages: []providers.Message{{Role: providers.RoleUser, Text: s.mark + " Is it done?"}},
+	}
+}
+
+// requests are those of the scene that reached the model.
+func (s *scene) requests() []scriptmodel.Request {
+	var own []scriptmodel.Request
+	for _, r := range shared.model.Requests() {
+		if strings.Contains(r.FirstUser(), s.mark) {
+			own = append(own, r)
+		}
+	}
+	return own
+}
+
+// noSessions fails the test if a question left its session behind.
+func (s *scene) noSessions() {
+	s.t.Helper()
+	conn, err := shared.host.Connect(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	left, err := conn.Client.In(s.project).FindSessions(s.t.Context(), "manager")
+	if err != nil || len(left) != 0 {
+		s.t.Errorf("sessions left behind: %+v, %v", left, err)
+	}
+}
+
+func says(replies ...scriptmodel.Reply) scriptmodel.Handler {
+	var mu sync.Mutex
+	next := 0
+	return func(context.Context, scriptmodel.Request) scriptmodel.Reply {
+		mu.Lock()
+		defer mu.Unlock()
+		reply := replies[min(next, len(replies)-1)]
+		next++
+		return reply
+	}
+}
+
+func yes() scriptmodel.Reply { return scriptmodel.Reply{JSON: map[string]any{"answer": "yes"}} }
