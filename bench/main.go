@@ -86,25 +86,30 @@ func runAll(ctx context.Context, args []string, out io.Writer) error {
 	}
 	defer w.close()
 	fmt.Fprintln(out, w.machine(ctx))
-	var all []comparison
-	for _, s := range chosen {
-		w.note("measuring %s …", s.name)
-		comparisons, err := s.measure(ctx, w)
-		if ctx.Err() != nil {
-			return errors.New("interrupted")
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-		all = append(all, comparisons...)
-	}
-	if err := printTable(out, all); err != nil {
+	all, err := w.measure(ctx, chosen)
+	if err := errors.Join(err, printTable(out, all)); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(all, func(c comparison) bool { return !c.pass() }) {
 		return errMissed
 	}
 	return nil
+}
+
+// measure gives what was measured, also if it was interrupted.
+func (w *world) measure(ctx context.Context, chosen []suite) (all []comparison, err error) {
+	for _, s := range chosen {
+		w.note("measuring %s …", s.name)
+		comparisons, err := s.measure(ctx, w)
+		if ctx.Err() != nil {
+			return all, errors.New("interrupted")
+		}
+		if err != nil {
+			return all, fmt.Errorf("%s: %w", s.name, err)
+		}
+		all = append(all, comparisons...)
+	}
+	return all, nil
 }
 
 func choose(only string) ([]suite, error) {

@@ -160,7 +160,7 @@ func TestHostReplacesADeadServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub := first.Client.Subscribe(opencode.Filter{}) // an idle client has no goroutine to leak
+	sub := first.Client.Subscribe(opencode.Filter{})
 	l.server(0).die()
 	<-first.Down
 	conns, errs := connections(t.Context(), h, 4)

@@ -22,8 +22,9 @@ func (a *app) newResumeCmd() *cobra.Command {
 		Short: "Go on after a crash or an interrupt",
 		Long: `Goes on with a boulder (default: the newest unfinished one) where it was. Finished sub-tasks are not done again;
 sessions that were at work are found and followed, and a prompt that was sent is not sent twice.`,
-		Args: atMostOne("BOULDER"),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), &o, args) },
+		Args:              atMostOne("BOULDER"),
+		ValidArgsFunction: a.completeBoulder(false),
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), &o, args) },
 	}
 	cmd.Flags().StringVar(&o.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")

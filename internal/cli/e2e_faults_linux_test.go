@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"bytes"
+	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,9 +23,9 @@ func TestServerIsKilled(t *testing.T) {
 	p := startManager(t, dir, env, "run", "plan.yaml", "--json", "--ledger-model", "scripted/ledger")
 	session := p.until("subtask-start")["session_id"]
 	<-model.asked
-	first := children(t, p.cmd.Process.Pid)
+	first := servers(t, p.cmd.Process.Pid)
 	if len(first) != 1 {
-		t.Fatalf("the manager has %d children", len(first))
+		t.Fatalf("the manager has %d servers", len(first))
 	}
 	if err := syscall.Kill(first[0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -31,7 +35,7 @@ func TestServerIsKilled(t *testing.T) {
 	if done["sub_task_id"] != "first" || done["completed"] != true || done["attempt"] != 1.0 {
 		t.Errorf("%v", done)
 	}
-	if again := children(t, p.cmd.Process.Pid); len(again) != 1 || again[0] == first[0] {
+	if again := servers(t, p.cmd.Process.Pid); len(again) != 1 || again[0] == first[0] {
 		t.Errorf("servers: %v, before %v", again, first)
 	}
 	if code := p.wait(); code != 0 {
@@ -86,6 +90,15 @@ func serve(t *testing.T, dir string, env []string) string {
 	}
 	t.Cleanup(stop)
 	return address
+}
+
+// servers are the children of a process that serve; it has others for moments, such as git.
+func servers(t *testing.T, pid int) []int {
+	t.Helper()
+	return slices.DeleteFunc(children(t, pid), func(child int) bool {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child))
+		return err != nil || !bytes.Contains(line, []byte("\x00serve\x00"))
+	})
 }
 
 // proxy passes connections on, and can break all of them.

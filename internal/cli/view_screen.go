@@ -49,8 +49,8 @@ func silentTerminal(termType string) []string {
 	return []string{"TERM=" + termType, "SSH_TTY=/dev/tty"}
 }
 
-// close takes the picture away and returns when the terminal is as it was. bubbletea leaves the cursor in the last line of
-// the picture.
+// close takes the picture away and returns when the terminal is as it was. bubbletea leaves the cursor in the last
+// line of the picture.
 func (s *screen) close() {
 	s.program.Send(overMsg{})
 	<-s.done

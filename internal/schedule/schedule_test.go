@@ -342,7 +342,7 @@ func TestWaiting(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	full := "all 1 slots of p/one are taken"
+	full := "the one slot of p/one is taken"
 	want := []Wait{{"a", "p/one", 1, full}, {"b", "p/one", 2, full}}
 	if d := cmp.Diff(want, Waiting(s, l)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

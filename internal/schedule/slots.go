@@ -56,6 +56,9 @@ func taken(limit int, of string) string {
 	if limit == 0 {
 		return fmt.Sprintf("no slots%s are allowed (the limit is 0)", of)
 	}
+	if limit == 1 {
+		return fmt.Sprintf("the one slot%s is taken", of)
+	}
 	return fmt.Sprintf("all %d slots%s are taken", limit, of)
 }
 

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
 	ocprovider "github.com/bouldermgr/manager/providers/opencode"
@@ -28,7 +27,7 @@ func TestConformance(t *testing.T) {
 			t.Helper()
 			return ocprovider.New(ocprovider.Config{
 				Host:      shared.host,
-				Directory: octest.Repo(t, map[string]string{"opencode.json": localProvider(base, key.Reveal())}),
+				Directory: project(t, map[string]string{"opencode.json": localProvider(base, key.Reveal())}),
 				Model:     opencode.ModelRef{ProviderID: "local", ModelID: "default-model"},
 				Agent:     ocprovider.Agent,
 				Timeout:   timeout(t, base),

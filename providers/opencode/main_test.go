@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -24,8 +25,9 @@ const patience = 45 * time.Second
 
 // shared is the real server that the tests use, each in a project of its own.
 var shared struct {
-	host  *opencode.Host
-	model *scriptmodel.Server
+	host    *opencode.Host
+	model   *scriptmodel.Server
+	project string
 
 	mu       sync.Mutex
 	handlers map[string]scriptmodel.Handler // by the mark in the user message
@@ -53,6 +55,10 @@ func run(m *testing.M) (int, error) {
 		return 1, err
 	}
 	defer os.RemoveAll(home)
+	shared.project = filepath.Join(home, "project")
+	if err := os.Mkdir(shared.project, 0o755); err != nil {
+		return 1, err
+	}
 	shared.handlers = map[string]scriptmodel.Handler{}
 	if shared.model, err = scriptmodel.Start(route); err != nil {
 		return 1, err
@@ -80,6 +86,7 @@ func serverConfig(url string) (string, error) {
 	}
 	config["enabled_providers"] = []string{scriptmodel.ProviderID, "local"}
 	config["agent"] = ocprovider.AgentConfig()["agent"]
+	config["snapshot"], config["lsp"], config["formatter"] = false, false, false // no question needs them
 	out, err := json.Marshal(config)
 	return string(out), err
 }
@@ -103,17 +110,38 @@ func route(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
 type scene struct {
 	t       *testing.T
 	mark    string
+	schema  string // the name of the questions' schema, from which the titles of their sessions are made
 	project string
 }
 
-// newScene makes a project with the files, whose questions the model answers from handler.
+// newScene has the model answer the scene's questions from handler. They are asked in a project with the files, or, where
+// there are none, in one for all tests: each takes OpenCode a second to open.
 func newScene(t *testing.T, files map[string]string, handler scriptmodel.Handler) *scene {
 	t.Helper()
-	s := &scene{t: t, mark: "[" + t.Name() + "]", project: octest.Repo(t, files)}
+	s := &scene{t: t, mark: "[" + t.Name() + "]", schema: strings.ReplaceAll(t.Name(), "/", "-"), project: shared.project}
+	if files != nil {
+		s.project = project(t, files)
+	}
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	shared.handlers[s.mark] = handler
 	return s
+}
+
+// project makes a directory with the files.
+func project(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 func (s *scene) config() ocprovider.Config {
@@ -132,7 +160,7 @@ const schema = `{"type":"object","properties":{"answer":{"type":"string"}},"requ
 // question asks for JSON.
 func (s *scene) question() *providers.Request {
 	return &providers.Request{
-		System: "You are a judge.", Schema: json.RawMessage(schema), SchemaName: "verdict",
+		System: "You are a judge.", Schema: json.RawMessage(schema), SchemaName: s.schema,
 		Messages: []providers.Message{{Role: providers.RoleUser, Text: s.mark + " Is it done?"}},
 	}
 }
@@ -155,7 +183,7 @@ func (s *scene) noSessions() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	left, err := conn.Client.In(s.project).FindSessions(s.t.Context(), "manager")
+	left, err := conn.Client.In(s.project).FindSessions(s.t.Context(), s.schema)
 	if err != nil || len(left) != 0 {
 		s.t.Errorf("sessions left behind: %+v, %v", left, err)
 	}

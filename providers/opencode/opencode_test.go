@@ -79,7 +79,6 @@ func TestLedgerAgentHasAShortPrompt(t *testing.T) {
 // This is what happens to a person without any key: the model is the one that OpenCode is set to.
 func TestModelIsOpenCodesOwnUnlessNamed(t *testing.T) {
 	t.Parallel()
-	project := map[string]string{"opencode.json": `{"model":"scripted/agent"}`}
 	for name, test := range map[string]struct {
 		configured opencode.ModelRef
 		asked      string
@@ -92,7 +91,7 @@ func TestModelIsOpenCodesOwnUnlessNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, project, says(yes()))
+			s := newScene(t, nil, says(yes()))
 			cfg := s.config()
 			cfg.Model = test.configured
 			req := s.question()
