@@ -119,7 +119,7 @@ sub_tasks:
 	for _, s := range status.SubTasks {
 		waiting[s.ID] = s.Waiting
 	}
-	const taken = "all 1 slots of scripted/agent-2 are taken"
+	const taken = "the one slot of scripted/agent-2 is taken"
 	want := map[string]*line{"one": nil, "two": {1, taken}, "three": {2, taken}, "other": nil}
 	if diff := cmp.Diff(want, waiting); diff != "" {
 		t.Errorf("who waits (-want +got):\n%s", diff)

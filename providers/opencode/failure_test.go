@@ -26,7 +26,7 @@ func TestStartFailures(t *testing.T) {
 	t.Parallel()
 	script := func(text string) string {
 		path := filepath.Join(t.TempDir(), "opencode")
-		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		return path
@@ -46,11 +46,11 @@ func TestStartFailures(t *testing.T) {
 		says  string
 	}{
 		"not installed":   {starting(missing), providers.KindBadRequest, "npm install -g opencode-ai@"},
-		"not a program":   {starting(script("") + "/.."), providers.KindBadRequest, "opencode"},
+		"not a program":   {starting(script("\x7fnonsense")), providers.KindBadRequest, "exec format error"},
 		"another version": {failing(opencode.CheckVersion("2.0.0")), providers.KindBadRequest, "OpenCode 2.0.0 is not supported"},
 		"taken port":      {failing(fmt.Errorf("start: %w", opencode.ErrPortTaken)), providers.KindBadRequest, "port is taken"},
-		"ended at once":   {starting(script("echo the disk is full; exit 3")), providers.KindNetwork, "the disk is full"},
-		"too slow":        {starting(script("sleep 600")), providers.KindNetwork, "did not get ready in time"},
+		"ended at once":   {starting(script("#!/bin/sh\necho the disk is full; exit 3")), providers.KindNetwork, "the disk is full"},
+		"too slow":        {starting(script("#!/bin/sh\nsleep 600")), providers.KindNetwork, "did not get ready in time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
