@@ -48,23 +48,28 @@ func watch(ctx context.Context, roots ...int) (peak int64, err error) {
 }
 
 // sample adds up one moment. Processes come and go meanwhile; one that is gone counts nothing.
+//
+// Nor does a child that has not become a program of its own yet: between vfork and exec it has its parent's memory, all
+// of it, and would double the sum (seen: 660 MB and 1,250 MB for the same work).
 func (s *sampler) sample() {
-	s.grow()
+	procs := s.list()
+	s.grow(procs)
 	var sum int64
 	for pid, started := range s.known {
-		p, err := s.read(pid)
-		if err != nil || p.started != started {
+		p, alive := procs[pid]
+		if !alive || p.started != started {
 			delete(s.known, pid)
 			continue
 		}
-		sum += s.proportional(pid)
+		if parent, ok := procs[p.parent]; !ok || parent.image != p.image {
+			sum += s.proportional(pid)
+		}
 	}
 	s.peak = max(s.peak, sum)
 }
 
-// grow takes in the children of known processes, however deep. Whoever was seen below them once stays, also when its
-// parent ends and it moves to another.
-func (s *sampler) grow() {
+// list gives all processes of the machine.
+func (s *sampler) list() map[int]proc {
 	dirs, _ := filepath.Glob(s.proc + "/[0-9]*") // the pattern is right
 	procs := make(map[int]proc, len(dirs))
 	for _, dir := range dirs {
@@ -76,6 +81,12 @@ func (s *sampler) grow() {
 			procs[pid] = p
 		}
 	}
+	return procs
+}
+
+// grow takes in the children of known processes, however deep. Whoever was seen below them once stays, also when its
+// parent ends and it moves to another.
+func (s *sampler) grow(procs map[int]proc) {
 	for found := true; found; {
 		found = false
 		for pid, p := range procs {
@@ -88,10 +99,11 @@ func (s *sampler) grow() {
 	}
 }
 
-// proc is what tells a process from a later one of the same id, and whose child it is.
+// proc is one process at one moment.
 type proc struct {
 	parent  int
-	started string
+	started string // tells it from a later one of the same id
+	image   string // where the kernel put stack, arguments and environment, by chance: exec changes it, fork does not
 }
 
 func (s *sampler) read(pid int) (proc, error) {
@@ -104,13 +116,14 @@ func (s *sampler) read(pid int) (proc, error) {
 
 // parseStat reads /proc/PID/stat. The second field is a name in brackets that may hold anything, brackets too.
 func parseStat(stat string) (proc, error) {
-	const parent, started = 1, 19 // counted from the state, the first field after the name
+	const parent, started, stack, arguments, environment = 1, 19, 25, 45, 47 // counted from the state, after the name
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	if len(fields) <= started {
+	if len(fields) <= environment {
 		return proc{}, fmt.Errorf("%q is no stat of a process", stat)
 	}
 	ppid, err := strconv.Atoi(fields[parent])
-	return proc{parent: ppid, started: fields[started]}, err
+	image := fields[stack] + " " + fields[arguments] + " " + fields[environment]
+	return proc{parent: ppid, started: fields[started], image: image}, err
 }
 
 // proportional is the process's proportional set size in bytes; 0 of a process that is gone or about to be.

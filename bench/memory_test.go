@@ -3,11 +3,14 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -67,12 +70,41 @@ func TestWatchCountsGrandchildren(t *testing.T) {
 	}
 }
 
+// TestSampleCountsSharedMemoryOnce would fail if a child between vfork and exec counted, which has its parent's memory.
+func TestSampleCountsSharedMemoryOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for pid, p := range map[int]struct {
+		parent int
+		image  string
+	}{2: {1, "image1"}, 3: {2, "image1"}, 4: {2, "image2"}, 5: {1, "image1"}} {
+		sub := filepath.Join(dir, fmt.Sprint(pid))
+		zeros := func(n int) string { return strings.Repeat("0 ", n) }
+		stat := fmt.Sprintf("%d (x) S %d %s1 %s%s %s", pid, p.parent, zeros(17), zeros(5), p.image, zeros(25))
+		if err := errors.Join(
+			os.Mkdir(sub, 0o700),
+			os.WriteFile(filepath.Join(sub, "stat"), []byte(stat), 0o600),
+			os.WriteFile(filepath.Join(sub, "smaps_rollup"), []byte("Pss: 10 kB\n"), 0o600),
+		); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &sampler{proc: dir, known: map[int]string{2: "1", 6: "1"}}
+	s.sample()
+	if want := int64(20 << 10); s.peak != want { // 2 and 4; 3 shares, 5 is somebody else's, 6 is gone
+		t.Errorf("peak %d, want %d", s.peak, want)
+	}
+	if _, kept := s.known[6]; kept || len(s.known) != 3 {
+		t.Errorf("known: %v", s.known)
+	}
+}
+
 func TestParseStat(t *testing.T) {
 	t.Parallel()
-	fields := "S 17 3 3 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0"
+	fields := "S 17 3 3 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0 0 0 0 77" + strings.Repeat(" 0", 19) + " 88 0 99 0 0"
 	for _, name := range []string{"(sh)", "(a b)", "(:) x (S 1 2)"} {
 		got, err := parseStat("42 " + name + " " + fields + "\n")
-		if want := (proc{parent: 17, started: "4711"}); err != nil || got != want {
+		if want := (proc{parent: 17, started: "4711", image: "77 88 99"}); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}

@@ -47,10 +47,10 @@ func turnFault(e *opencode.TurnError, model string) error {
 			" provider's key, then run `manager resume`", boulder.ErrFatal, model, e.Message)
 	case opencode.APIError:
 		return apiFault(e, model)
-	case opencode.UnknownError:
-		// Unknown models and agents end here, without any answer; so does what OpenCode has no name for.
-		return fmt.Errorf("%w: OpenCode cannot run a turn with model %s: %s: see `opencode models`, correct the plan or"+
-			" --model, and run it again", boulder.ErrFatal, model, e.Message)
+	}
+	if errors.Is(e, opencode.ErrUnknownModel) || errors.Is(e, opencode.ErrUnknownAgent) {
+		return fmt.Errorf("%w: OpenCode cannot run a turn with model %s: %s: correct the plan or --model (`opencode models`"+
+			" and `opencode agent list` say what there is), and run it again", boulder.ErrFatal, model, e.Message)
 	}
 	return nil
 }

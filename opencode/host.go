@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Host keeps one server at hand for many users: it starts it when it is first needed, and again when it has died. A Host
-// for an attached server does neither. It is safe for concurrent use.
+// Host keeps one server at hand for many users: it starts it when it is first needed, and again when it has died. A
+// Host for an attached server does neither. It is safe for concurrent use.
 type Host struct {
 	start    func(context.Context) (hosted, error)
 	attached *Client // nil for a host that starts servers
@@ -42,8 +42,8 @@ type Connection struct {
 }
 
 // NewHost returns a host that starts servers with the given function, one at a time. Its ctx ends when the host is
-// stopped, and bounds the start only: the server outlives it. The function then returns soon, and leaves nothing running
-// if it returns an error.
+// stopped, and bounds the start only: the server outlives it. The function then returns soon, and leaves nothing
+// running if it returns an error.
 func NewHost(start func(context.Context) (*Server, error)) *Host {
 	return &Host{start: func(ctx context.Context) (hosted, error) {
 		s, err := start(ctx)
@@ -64,12 +64,12 @@ func (h *Host) Warm() {
 	}
 }
 
-// Connect returns a client of a live server, after starting one if need be. Those who call it at the same time share one
-// start, which goes on for the others when ctx ends. The error is that of the start, matches [ErrClosed] after Stop, or
-// is ctx's cause.
+// Connect returns a client of a live server, after starting one if need be. Those who call it at the same time share
+// one start, which goes on for the others when ctx ends. The error is that of the start, matches [ErrClosed] after
+// Stop, or is ctx's cause.
 //
-// The client of a server that died is closed by the Connect that replaces it: its subscriptions end, its calls fail with
-// [ErrUnavailable].
+// The client of a server that died is closed by the Connect that replaces it: its subscriptions end, its calls fail
+// with [ErrUnavailable].
 func (h *Host) Connect(ctx context.Context) (Connection, error) {
 	if h.attached != nil {
 		return Connection{Client: h.attached}, nil
@@ -142,8 +142,8 @@ func (s *starting) over() bool {
 	}
 }
 
-// Stop ends the server that this host started, also one that is still starting, and waits for that; see [Server.Stop]. No
-// other is started afterwards. An attached server goes on, and so does the host for it.
+// Stop ends the server that this host started, also one that is still starting, and waits for that; see [Server.Stop].
+// No other is started afterwards. An attached server goes on, and so does the host for it.
 func (h *Host) Stop(ctx context.Context) {
 	h.mu.Lock()
 	h.stopped = true

@@ -213,17 +213,20 @@ func TestHostStartGoesOnWithoutACallerWhoLeft(t *testing.T) {
 
 func TestHostStartsNothingForACallerWhoHasLeft(t *testing.T) {
 	t.Parallel()
-	l := &launcher{t: t}
-	h := opencode.NewHostOf(l.start)
-	defer h.Stop(t.Context())
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := h.Connect(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Connect: %v", err)
-	}
-	if n := l.starts.Load(); n != 0 {
-		t.Errorf("%d starts", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l := &launcher{t: t}
+		h := opencode.NewHostOf(l.start)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := h.Connect(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Connect: %v", err)
+		}
+		synctest.Wait()
+		if n := l.starts.Load(); n != 0 {
+			t.Errorf("%d starts", n)
+		}
+		h.Stop(t.Context())
+	})
 }
 
 // Whoever waits for a start is told that the host was stopped, not that a context of no concern to them was cancelled.

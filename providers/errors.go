@@ -33,6 +33,9 @@ const (
 	KindBadRequest Kind = "bad_request"
 	// KindCanceled: the caller's context ended.
 	KindCanceled Kind = "canceled"
+	// KindSetup: the way to the provider cannot be used until a person changes something: a program is missing, is of
+	// another version, or refuses the password. The message says what to do.
+	KindSetup Kind = "setup"
 )
 
 // Error is every error of a [Completer]. Its text is for people: it says what happened, what the provider said and
@@ -128,6 +131,8 @@ func (e *Error) what() string {
 		return "the provider did not accept the request"
 	case KindCanceled:
 		return "cancelled"
+	case KindSetup:
+		return "no way to ask a model"
 	default:
 		return "failed"
 	}

@@ -78,7 +78,7 @@ func TestTwoHundredSubTasks(t *testing.T) {
 	}
 }
 
-// Two sub-tasks of a model with one slot wait for each other, where everybody can see it; one of another model does not.
+// Sub-tasks of a model with one slot wait for each other, where everybody can see it; one of another model does not.
 func TestLimitOfAModel(t *testing.T) {
 	t.Parallel()
 	model := newGateModel()
@@ -220,10 +220,11 @@ func TestWrongKey(t *testing.T) {
 		}
 		return stdout + stderr
 	}
-	if out := manager(wrong, 1, "plan", "--plan", "Do it"); !strings.Contains(out, "OPENAI_API_KEY") || refused.Load() != 1 {
+	out := manager(wrong, 1, "plan", "--plan", "Do it")
+	if !strings.Contains(out, "OPENAI_API_KEY") || refused.Load() != 1 {
 		t.Errorf("plan made %d calls and said: %s", refused.Load(), out)
 	}
-	out := manager(wrong, 1, "run", "plan.yaml", "-v")
+	out = manager(wrong, 1, "run", "plan.yaml", "-v")
 	if !strings.Contains(out, "OPENAI_API_KEY") || !strings.Contains(out, "manager resume") || refused.Load() != 2 {
 		t.Errorf("run made %d calls and said: %s", refused.Load()-1, out)
 	}

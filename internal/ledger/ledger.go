@@ -37,7 +37,7 @@ func Outage(ctx context.Context, err error) error {
 	switch kind(err) {
 	case providers.KindContextLength, providers.KindContentFilter, providers.KindTruncated, providers.KindMalformedOutput:
 		return nil
-	case providers.KindAuth, providers.KindQuota, providers.KindBadRequest:
+	case providers.KindAuth, providers.KindQuota, providers.KindBadRequest, providers.KindSetup:
 		return fmt.Errorf("%w: %w", boulder.ErrFatal, err)
 	}
 	return fmt.Errorf("%w: %w", boulder.ErrTrouble, err)

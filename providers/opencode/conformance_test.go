@@ -15,8 +15,8 @@ import (
 	"github.com/bouldermgr/manager/providers/providerstest"
 )
 
-// The suite's server is the model's provider: between it and the adapter there is the real OpenCode, which keeps the key,
-// has limits of its own for the answer, and passes no headers on.
+// The suite's server is the model's provider: between it and the adapter there is the real OpenCode, which keeps the
+// key, has limits of its own for the answer, and passes no headers on.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	providerstest.Run(t, providerstest.Adapter{

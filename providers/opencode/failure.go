@@ -27,9 +27,9 @@ func failure(kind providers.Kind, err error) *providers.Error {
 	return e
 }
 
-// startFailed sorts the error of [opencode.Host.Connect]. A server that died while it started, or was too slow on a busy
-// machine, may do better next time; nothing else that keeps it from starting (no binary, another version, a taken port)
-// goes away without a person, so it must not pass for something that is worth another try.
+// startFailed sorts the error of [opencode.Host.Connect]. A server that died while it started, or was too slow on a
+// busy machine, may do better next time; nothing else that keeps it from starting (no binary, another version, a taken
+// port) goes away without a person, so it must not pass for something that is worth another try.
 func startFailed(ctx context.Context, err error) *providers.Error {
 	_, died := errors.AsType[*opencode.ExitError](err)
 	switch {
@@ -39,7 +39,7 @@ func startFailed(ctx context.Context, err error) *providers.Error {
 		errors.Is(err, context.DeadlineExceeded):
 		return failure(providers.KindNetwork, err)
 	}
-	return failure(providers.KindBadRequest, err)
+	return failure(providers.KindSetup, err)
 }
 
 // failed sorts the error of a question to a server that runs.
@@ -90,15 +90,16 @@ func turnFailed(turn *opencode.TurnError) *providers.Error {
 	return e
 }
 
-// callFailed sorts what went wrong between here and the OpenCode server. Its 401 is about the server's password and must
-// not pass for a provider's key.
+// callFailed sorts what went wrong between here and the OpenCode server. Its 401 is about the server's password and
+// must not pass for a provider's key.
 func callFailed(err error) *providers.Error {
 	call, ok := errors.AsType[*opencode.Error](err)
 	switch {
 	case errors.Is(err, opencode.ErrUnavailable), errors.Is(err, opencode.ErrNotFound):
 		return failure(providers.KindNetwork, err) // a session that is gone was deleted by somebody
-	case errors.Is(err, opencode.ErrUnauthorized), errors.Is(err, opencode.ErrUnsupported),
-		ok && call.Status >= http.StatusBadRequest:
+	case errors.Is(err, opencode.ErrUnauthorized), errors.Is(err, opencode.ErrUnsupported):
+		return failure(providers.KindSetup, err)
+	case ok && call.Status >= http.StatusBadRequest:
 		return failure(providers.KindBadRequest, err)
 	}
 	return failure(providers.KindNetwork, err)

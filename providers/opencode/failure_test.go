@@ -45,11 +45,11 @@ func TestStartFailures(t *testing.T) {
 		want  providers.Kind
 		says  string
 	}{
-		"not installed":   {starting(missing), providers.KindBadRequest, "npm install -g opencode-ai@"},
-		"not a program":   {starting(script("\x7fnonsense")), providers.KindBadRequest, "exec format error"},
-		"another version": {failing(opencode.CheckVersion("2.0.0")), providers.KindBadRequest, "OpenCode 2.0.0 is not supported"},
-		"taken port":      {failing(fmt.Errorf("start: %w", opencode.ErrPortTaken)), providers.KindBadRequest, "port is taken"},
-		"ended at once":   {starting(script("#!/bin/sh\necho the disk is full; exit 3")), providers.KindNetwork, "the disk is full"},
+		"not installed":   {starting(missing), providers.KindSetup, "npm install -g opencode-ai@"},
+		"not a program":   {starting(script("\x7fnonsense")), providers.KindSetup, "exec format error"},
+		"another version": {failing(opencode.CheckVersion("2.0.0")), providers.KindSetup, "2.0.0 is not supported"},
+		"taken port":      {failing(opencode.ErrPortTaken), providers.KindSetup, "port is taken"},
+		"ended at once":   {starting(script("#!/bin/sh\necho disk full; exit 3")), providers.KindNetwork, "disk full"},
 		"too slow":        {starting(script("#!/bin/sh\nsleep 600")), providers.KindNetwork, "did not get ready in time"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestStoppedHost(t *testing.T) {
 	host := opencode.NewHost(func(context.Context) (*opencode.Server, error) { return nil, errors.New("not reached") })
 	host.Stop(t.Context())
 	failure := fails(t, ocprovider.Config{Host: host, Directory: "/"}, simpleQuestion())
-	if failure.Kind != providers.KindBadRequest || !errors.Is(failure, opencode.ErrClosed) {
+	if failure.Kind != providers.KindSetup || !errors.Is(failure, opencode.ErrClosed) {
 		t.Errorf("kind %s: %v", failure.Kind, failure)
 	}
 }
@@ -123,8 +123,8 @@ func TestFaultsOfTheServer(t *testing.T) {
 		"died": {
 			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, providers.KindNetwork, "unavailable",
 		},
-		"other password":     {answers(401, "text/plain", ""), providers.KindBadRequest, "server refused the credentials"},
-		"other program":      {answers(200, "text/html", "<html>"), providers.KindBadRequest, "not supported by this server"},
+		"other password":     {answers(401, "text/plain", ""), providers.KindSetup, "server refused the credentials"},
+		"other program":      {answers(200, "text/html", "<html>"), providers.KindSetup, "not supported by this server"},
 		"session deleted":    {answers(404, "application/json", `{}`), providers.KindNetwork, "not found"},
 		"call refused":       {answers(400, "application/json", `{"name":"BadRequest"}`), providers.KindBadRequest, "400"},
 		"server's own fault": {answers(500, "application/json", `{}`), providers.KindNetwork, "500"},

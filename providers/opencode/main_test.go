@@ -114,11 +114,13 @@ type scene struct {
 	project string
 }
 
-// newScene has the model answer the scene's questions from handler. They are asked in a project with the files, or, where
-// there are none, in one for all tests: each takes OpenCode a second to open.
+// newScene has the model answer the scene's questions from handler. They are asked in a project with the files, or,
+// where there are none, in one for all tests: each takes OpenCode a second to open.
 func newScene(t *testing.T, files map[string]string, handler scriptmodel.Handler) *scene {
 	t.Helper()
-	s := &scene{t: t, mark: "[" + t.Name() + "]", schema: strings.ReplaceAll(t.Name(), "/", "-"), project: shared.project}
+	s := &scene{
+		t: t, mark: "[" + t.Name() + "]", schema: strings.ReplaceAll(t.Name(), "/", "-"), project: shared.project,
+	}
 	if files != nil {
 		s.project = project(t, files)
 	}
@@ -155,7 +157,8 @@ func scripted(model string) opencode.ModelRef {
 	return opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: model}
 }
 
-const schema = `{"type":"object","properties":{"answer":{"type":"string"}},"required":["answer"],"additionalProperties":false}`
+const schema = `{"type":"object","properties":{"answer":{"type":"string"}},"required":["answer"],` +
+	`"additionalProperties":false}`
 
 // question asks for JSON.
 func (s *scene) question() *providers.Request {

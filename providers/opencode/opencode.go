@@ -1,5 +1,5 @@
-// Package opencode asks models through an OpenCode server, with whatever its user is logged in to: the ledgers' way to a
-// model when no key is set.
+// Package opencode asks models through an OpenCode server, with whatever its user is logged in to: the ledgers' way to
+// a model when no key is set.
 package opencode
 
 import (
@@ -19,17 +19,18 @@ import (
 // Agent is the name of the agent that [AgentConfig] defines.
 const Agent = "manager-ledger"
 
-// AgentConfig is OpenCode configuration (JSON) that defines an agent without tools and with a short prompt of its own. A
-// server that was started with it spends some 900 characters of system prompt on a ledger call instead of 9,800.
+// AgentConfig is OpenCode configuration (JSON) that defines an agent without tools and with a short prompt of its own.
+// A server that was started with it spends some 900 characters of system prompt on a ledger call instead of 9,800.
 //
-// The session of a question denies all tools as well; only denied here, in the agent, do the user's skills disappear from
-// the system prompt too.
+// The session of a question denies all tools as well; only denied here, in the agent, do the user's skills disappear
+// from the system prompt too.
 func AgentConfig() map[string]any {
 	return map[string]any{"agent": map[string]any{Agent: map[string]any{
 		"mode": "primary", "hidden": true,
 		"description": "Answers the ledger questions of manager; has no tools.",
-		"prompt":      "You answer one question with the JSON that it asks for. You have no tools beside the one for the answer.",
-		"permission":  map[string]any{"*": "deny", "StructuredOutput": "allow"},
+		"prompt": "You answer one question with the JSON that it asks for. " +
+			"You have no tools beside the one for the answer.",
+		"permission": map[string]any{"*": "deny", "StructuredOutput": "allow"},
 	}}}
 }
 
@@ -48,9 +49,9 @@ type Config struct {
 
 // Completer implements providers.Completer on an OpenCode server.
 //
-// OpenCode itself repeats a call that its provider refused for the moment: six requests in all, within a minute where the
-// provider does not say when to come back. So no retries belong on top. MaxOutputTokens, Temperature and Effort have no
-// effect: OpenCode has its own settings for them.
+// OpenCode itself repeats a call that its provider refused for the moment: six requests in all, within a minute where
+// the provider does not say when to come back. So no retries belong on top. MaxOutputTokens, Temperature and Effort
+// have no effect: OpenCode has its own settings for them.
 type Completer struct{ cfg Config }
 
 // New returns a Completer.

@@ -14,16 +14,17 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-// maxCalls is how many times a model may be called for one answer. A first call of a tool that it was not offered, or one
-// with broken arguments, is mended by most models in the second.
+// maxCalls is how many times a model may be called for one answer. A first call of a tool that it was not offered, or
+// one with broken arguments, is mended by most models in the second.
 const maxCalls = 5
 
 var errRunaway = errors.New("the model went on calling tools that it does not have")
 
 // watch follows one question by its events, because the call that asks says nothing before its end:
 //
-//   - OpenCode (1.18.33) tells a model that called an unknown tool, or with broken arguments, that it did, and asks again,
-//     without any bound: 173 calls in 20 s were seen, and the setting "steps" of an agent does not stop it. The watch does.
+//   - OpenCode (1.18.33) tells a model that called an unknown tool, or with broken arguments, that it did, and asks
+//     again, without any bound: 173 calls in 20 s were seen, and the setting "steps" of an agent does not stop it. The
+//     watch does.
 //   - The answer tells what its own call cost, not what those before it did.
 //   - A question that runs into its deadline may have been waiting for a provider that is not there.
 type watch struct {

@@ -109,7 +109,8 @@ func (c *content) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ownSystem takes away what OpenCode adds: the agent's prompt and the environment before, the order to use the tool after.
+// ownSystem takes away what OpenCode adds: the agent's prompt and the environment before, the order to use the tool
+// after.
 func ownSystem(text string) string {
 	if _, after, ok := strings.Cut(text, "</env>"); ok {
 		text = after
