@@ -92,7 +92,7 @@ itself, and keeps every step in a database, so that a crash costs nothing.
 		return usagef("%v: see `%s --help`", err, c.CommandPath())
 	})
 	f := cmd.PersistentFlags()
-	f.StringVarP(&a.dir, "directory", "C", "", "work in `DIR` instead of the current directory")
+	f.StringVarP(&a.dir, "directory", "C", "", "work in `DIR`; file arguments are relative to it")
 	f.BoolVar(&a.json, "json", false, "print one JSON object per line on stdout")
 	f.StringVar(&a.model, "model", "", "`PROVIDER/MODEL` for the sub-tasks")
 	f.StringVar(&a.ledgerModel, "ledger-model", "", "`PROVIDER/MODEL` for planning and judging")
@@ -127,6 +127,14 @@ func (a *app) project() (string, error) {
 		return "", usagef("cannot work in %s: it is not a directory", dir)
 	}
 	return abs, nil
+}
+
+// file is where a file argument points to: like everything else, relative to the directory of -C.
+func (a *app) file(name string) string {
+	if a.dir == "" || name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(a.dir, name)
 }
 
 // terminal reports whether a stream is a terminal.

@@ -77,7 +77,7 @@ func (f *taskFlags) task(a *app, args []string) (string, error) {
 func (a *app) read(name string) ([]byte, error) {
 	source := a.Stdin
 	if name != "-" {
-		f, err := os.Open(name)
+		f, err := os.Open(a.file(name))
 		if err != nil {
 			return nil, usagef("cannot read the task: %v", err)
 		}
@@ -128,7 +128,7 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 		return err
 	}
 	defer d.close()
-	path, err := o.prepare(d.project)
+	path, err := o.prepare(a, d.project)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 }
 
 // prepare finds out before the model is asked whether the plan can be written.
-func (o *planOptions) prepare(project string) (string, error) {
+func (o *planOptions) prepare(a *app, project string) (string, error) {
 	switch o.output {
 	case "-":
 		return "", nil
@@ -171,7 +171,7 @@ func (o *planOptions) prepare(project string) (string, error) {
 		}
 		return planPath(project), nil
 	}
-	path := o.output
+	path := a.file(o.output)
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return "", usagef("cannot write the plan to %s: it is a directory", path)
 	}

@@ -69,10 +69,11 @@ func (o *runOptions) what(a *app, project string, args []string) (what, error) {
 		return what{planPath: path}, nil
 	}
 	if len(args) == 1 && o.from == "" && looksLikePlan(args[0]) {
-		if !exists(args[0]) {
-			return what{}, usagef("there is no plan file %s", args[0])
+		path := a.file(args[0])
+		if !exists(path) {
+			return what{}, usagef("there is no plan file %s", path)
 		}
-		return what{planPath: args[0]}, nil
+		return what{planPath: path}, nil
 	}
 	task, err := o.task(a, args)
 	return what{task: task}, err
@@ -171,6 +172,10 @@ type state struct {
 
 // hold opens the project's database. If another process holds it, the error says who.
 func (d *deps) hold(ctx context.Context) (*state, error) {
+	limits, err := d.config.limits()
+	if err != nil {
+		return nil, err
+	}
 	dir, err := store.EnsureDir(d.project)
 	if err != nil {
 		return nil, err
@@ -186,7 +191,7 @@ func (d *deps) hold(ctx context.Context) (*state, error) {
 		return nil, err
 	}
 	ctrl, err := control.Serve(ctx, filepath.Join(dir, control.SocketName), control.Holder{
-		PID: os.Getpid(), Command: "manager " + strings.Join(d.app.Args, " "), Since: time.Now(),
+		PID: os.Getpid(), Command: "manager " + strings.Join(d.app.Args, " "), Since: time.Now(), Limits: &limits,
 	}, db, d.log)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())

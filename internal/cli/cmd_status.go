@@ -123,7 +123,12 @@ func (a *app) readStatus(ctx context.Context, r reader, args []string) (*statusR
 		recent, eventsErr = r.Events(ctx, id, d.Boulder.Seq-min(d.Boulder.Seq, recentEvents), 0)
 		err = errors.Join(err, eventsErr)
 	}
-	return newStatusReport(d, recent, holderOf(ctx, r), a.shownLimits(), time.Now()), err
+	holder := holderOf(ctx, r)
+	limits := a.shownLimits()
+	if holder != nil && holder.Limits != nil {
+		limits = *holder.Limits
+	}
+	return newStatusReport(d, recent, holder, limits, time.Now()), err
 }
 
 func newStatusReport(

@@ -54,7 +54,7 @@ func (a *app) loadConfig(project string) (*config, error) {
 	var c config
 	paths, required := a.configPaths(project), false
 	if a.configFile != "" {
-		paths, required = []string{a.configFile}, true
+		paths, required = []string{a.file(a.configFile)}, true
 	}
 	for _, path := range paths {
 		if err := readConfig(path, &c, required); err != nil {

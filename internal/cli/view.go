@@ -54,7 +54,7 @@ func (v *jsonView) Event(e boulder.Event) {
 	}
 }
 
-func (v *jsonView) Stopping() {}
+func (v *jsonView) Stopping() { v.app.note("%s", stoppingText) }
 func (v *jsonView) Close()    {}
 
 // quietView shows nothing but how it ended.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -39,6 +40,8 @@ type Holder struct {
 	BoulderID string    `json:"boulder_id,omitempty"` // what it is running; empty until that exists
 	Command   string    `json:"command"`              // as a person typed it
 	Since     time.Time `json:"since"`
+	// Limits that it runs with: who looks from outside says why something waits by these, not by its own configuration.
+	Limits *schedule.Limits `json:"limits,omitempty"`
 }
 
 var (

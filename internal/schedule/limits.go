@@ -15,24 +15,24 @@ import (
 // none allowed. Start from [DefaultLimits].
 type Limits struct {
 	// Global is how many attempts hold a slot at once, whatever their model. Defaults to 20.
-	Global int
+	Global int `json:"global"`
 	// Providers is the same for all models of one provider. A provider that is not named has no limit of its own.
-	Providers map[string]int
+	Providers map[string]int `json:"providers"`
 	// Models is the same for one model; the first pattern that matches counts, for each model by itself. Defaults to
 	// the limits of seed 001: gpt-4o 3, claude sonnet 5, haiku 10, grok 10.
-	Models []ModelLimit
+	Models []ModelLimit `json:"models"`
 	// PerModel is for a model that no pattern matches. Defaults to 5.
-	PerModel int
+	PerModel int `json:"per_model"`
 
 	// Attempts is the number of tries of a sub-task, the first included. Defaults to 3 (seed 002: two retries).
-	Attempts int
+	Attempts int `json:"attempts"`
 	// Evaluations is the number of judged turns of an attempt. Defaults to 5.
-	Evaluations int
+	Evaluations int `json:"evaluations"`
 	// Troubles is how many infrastructure faults in a row end an attempt, and how many sessions a sub-task may lose.
 	// Defaults to 3.
-	Troubles int
+	Troubles int `json:"troubles"`
 	// Backoff is the wait after the first fault in a row; it doubles with each further one. Defaults to 500 ms.
-	Backoff time.Duration
+	Backoff time.Duration `json:"backoff"`
 }
 
 // ModelLimit is a limit for the models that a pattern matches. In the pattern, * stands for any characters; it is
