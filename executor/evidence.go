@@ -61,15 +61,12 @@ func (t *turn) gather(ctx context.Context, sub *opencode.Subscription) (boulder.
 	if err := t.ask(ctx, &e, messages); err != nil {
 		return e, err
 	}
-	if e.Gates, err = t.runGates(ctx); err != nil {
-		return e, err
-	}
-	e.Transcript, err = t.writeTranscript(messages)
+	e.Gates, err = t.runGates(ctx)
 	return e, err
 }
 
-// ask collects what is read in three independent ways, at the same time: the session's sub-agents, its todo list, and the
-// project's changes. Gates come after that, since they may leave files behind.
+// ask collects what does not depend on each other at the same time: the session's sub-agents, its todo list, the project's
+// changes; and it writes the transcript. Gates come after that, since they may leave files behind.
 func (t *turn) ask(ctx context.Context, e *boulder.Evidence, messages []opencode.Message) error {
 	var children boulder.Usage
 	g, ctx := errgroup.WithContext(ctx)
@@ -83,6 +80,10 @@ func (t *turn) ask(ctx context.Context, e *boulder.Evidence, messages []opencode
 	})
 	g.Go(func() (err error) {
 		e.Diff, err = t.diff(ctx, messages)
+		return err
+	})
+	g.Go(func() (err error) {
+		e.Transcript, err = t.writeTranscript(messages)
 		return err
 	})
 	err := g.Wait()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
 )
@@ -19,22 +21,38 @@ func (t *turn) openSession(ctx context.Context) error {
 	if t.job.Attempt.SessionID != "" {
 		return nil
 	}
-	snapshot := t.job.SubTask.Snapshot
-	if snapshot == "" {
-		var err error
-		if snapshot, err = t.cfg.Workspace.Snapshot(ctx); err != nil {
-			return fmt.Errorf("look at the project before the attempt: %w", err)
-		}
-	}
-	session, err := t.adoptOrCreate(ctx)
-	if err != nil {
+	var snapshot string
+	var session opencode.Session
+	// Both take some 10 ms, and neither changes what the other sees.
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		snapshot, err = t.firstSnapshot(gctx)
+		return err
+	})
+	g.Go(func() (err error) {
+		session, err = t.adoptOrCreate(gctx)
 		return fault(err)
+	})
+	if err := g.Wait(); err != nil {
+		return err
 	}
 	t.job.Attempt.SessionID, t.job.SubTask.Snapshot = session.ID, snapshot
 	return t.report(boulder.SubTaskStart{
 		AttemptRef: t.job.Attempt.AttemptRef, Description: t.job.SubTask.Subject, Model: t.job.Attempt.Model,
 		SessionID: session.ID, Snapshot: snapshot,
 	})
+}
+
+// firstSnapshot is the project before the sub-task's first attempt.
+func (t *turn) firstSnapshot(ctx context.Context) (string, error) {
+	if s := t.job.SubTask.Snapshot; s != "" {
+		return s, nil
+	}
+	s, err := t.cfg.Workspace.Snapshot(ctx)
+	if err != nil {
+		return "", fmt.Errorf("look at the project before the attempt: %w", err)
+	}
+	return s, nil
 }
 
 // adoptOrCreate finds the session that an attempt made before a crash, or makes one. Only an attempt that was at this point
