@@ -209,6 +209,9 @@ func (t *turn) children(ctx context.Context) (boulder.Usage, error) {
 // diff says what changed in the project since the sub-task began. When other sub-tasks were at work at the same time, only
 // files that its sessions were seen to write are its own.
 func (t *turn) diff(ctx context.Context, messages []opencode.Message) (boulder.Diff, error) {
+	if t.job.SubTask.Snapshot != "" && t.job.Attempt.Attempt == 1 && !usedTools(messages) {
+		return boulder.Diff{}, nil // without a tool an agent changes nothing
+	}
 	now, err := t.cfg.Workspace.Snapshot(ctx)
 	if err != nil {
 		return boulder.Diff{}, fmt.Errorf("look at the project after the turn: %w", err)
@@ -225,6 +228,15 @@ func (t *turn) diff(ctx context.Context, messages []opencode.Message) (boulder.D
 		return boulder.Diff{Unavailable: clip(err.Error(), 300)}, nil
 	}
 	return d, err
+}
+
+func usedTools(messages []opencode.Message) bool {
+	for _, m := range messages {
+		if slices.ContainsFunc(m.Parts, func(p opencode.Part) bool { return p.Tool != nil }) {
+			return true
+		}
+	}
+	return false
 }
 
 // touched are the files that the session wrote, relative to the project, as its messages and its events tell.

@@ -109,13 +109,18 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	if err := t.prepare(ctx); err != nil {
 		return boulder.Evidence{}, err
 	}
+	// The connection for events can come to stand while the session is created, which has no id to ask for yet.
+	sub := t.conn.Client.Subscribe(opencode.Filter{
+		Directory: t.cfg.Project, Sessions: []string{t.job.Attempt.Tag},
+	})
+	defer sub.Close()
 	if err := t.openSession(ctx); err != nil {
 		return boulder.Evidence{}, err
 	}
-	sub := t.conn.Client.Subscribe(opencode.Filter{
-		Directory: t.cfg.Project, Sessions: []string{t.job.Attempt.SessionID},
-	})
-	defer sub.Close()
+	sub.Follow(t.job.Attempt.SessionID)
+	if !t.job.Recovered {
+		t.skip(sub)
+	}
 	ended, err := t.send(ctx)
 	if err != nil {
 		return boulder.Evidence{}, err

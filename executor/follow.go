@@ -84,6 +84,27 @@ func (t *turn) next(ctx context.Context, sub *opencode.Subscription, until time.
 	}
 }
 
+// skip drops what came before the prompt is sent. A [opencode.Resync] among it says that the connection stands: then nothing of
+// the turn will be missing, and there is no need to ask.
+func (t *turn) skip(sub *opencode.Subscription) {
+	for {
+		select {
+		case e, ok := <-sub.C():
+			if !ok {
+				return
+			}
+			switch e.Payload.(type) {
+			case opencode.Resync:
+				t.seen.offlineSince = time.Time{}
+			case opencode.Disconnected:
+				t.seen.offlineSince = t.cfg.Now()
+			}
+		default:
+			return
+		}
+	}
+}
+
 // event takes in one event, and says whether the turn has ended with it.
 func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err error) {
 	own := e.SessionID == t.job.Attempt.SessionID
@@ -93,9 +114,6 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	switch p := e.Payload.(type) {
 	case opencode.Resync:
 		t.seen.offlineSince = time.Time{}
-		if p.Reason == opencode.ResyncSubscribed && !t.job.Recovered {
-			return false, nil // the prompt was sent after that: nothing is missing
-		}
 		return t.resync(ctx)
 	case opencode.Disconnected:
 		t.seen.offlineSince = t.cfg.Now()

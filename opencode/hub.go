@@ -15,11 +15,6 @@ const (
 	maxReconnect       = 5 * time.Second
 )
 
-// ResyncSubscribed is the reason of the first [Resync] of a subscription that found
-// the connection standing: nothing that happens after the call of Subscribe is
-// missing.
-const ResyncSubscribed = "subscribed"
-
 // Filter chooses the events of a [Subscription]. The zero value chooses all.
 type Filter struct {
 	// Directory lets only its own events pass, and those of no directory.
@@ -70,7 +65,7 @@ func (h *hub) subscribe(f Filter) *Subscription {
 	}
 	h.subs[s] = struct{}{}
 	if h.live {
-		s.push(Event{Payload: Resync{ResyncSubscribed}})
+		s.push(Event{Payload: Resync{"subscribed"}})
 	}
 	if !h.started {
 		h.started = true

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -20,26 +21,27 @@ type largeFile struct {
 	info fs.FileInfo
 }
 
-// large finds the files that are not to be read.
-func (x *index) large(ctx context.Context) ([]largeFile, error) {
+// changed lists the files that are not as the index has them: new, changed, gone, or in conflict.
+func (x *index) changed(ctx context.Context) ([]string, error) {
 	list, err := x.git.output(ctx, "ls-files", "-z", "--others", "--modified", "--exclude-standard",
 		"--", ".", ":(exclude)"+stateDir)
-	if err != nil {
+	if err != nil || list == "" {
 		return nil, err
 	}
+	// One in conflict is listed once for each side.
+	return slices.Compact(strings.Split(strings.TrimSuffix(list, "\x00"), "\x00")), nil
+}
+
+// large finds the files that are not to be read.
+func (x *index) large(changed []string) []largeFile {
 	var found []largeFile
-	last := ""
-	for path := range strings.SplitSeq(strings.TrimSuffix(list, "\x00"), "\x00") {
-		if path == last { // one in conflict is listed once for each side
-			continue
-		}
-		last = path
+	for _, path := range changed {
 		info, err := os.Lstat(filepath.Join(x.git.dir, path))
 		if err == nil && info.Mode().IsRegular() && info.Size() > maxFile {
 			found = append(found, largeFile{path: path, info: info})
 		}
 	}
-	return found, nil
+	return found
 }
 
 // standIn records, in place of each file, a few bytes that change whenever the file does. They begin with NUL, so

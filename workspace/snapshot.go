@@ -84,15 +84,18 @@ func copyFile(to, from string) error {
 
 // record brings the copy up to date with the files and writes its tree.
 func (x *index) record(ctx context.Context) (string, error) {
-	large, err := x.large(ctx)
+	changed, err := x.changed(ctx)
 	if err != nil {
 		return "", err
 	}
-	if err := x.add(ctx, large); err != nil {
-		return "", err
-	}
-	if err := x.standIn(ctx, large); err != nil {
-		return "", err
+	if len(changed) > 0 {
+		large := x.large(changed)
+		if err := x.add(ctx, large); err != nil {
+			return "", err
+		}
+		if err := x.standIn(ctx, large); err != nil {
+			return "", err
+		}
 	}
 	return x.writeTree(ctx)
 }
