@@ -70,14 +70,16 @@ func (t *turn) gather(ctx context.Context, sub *opencode.Subscription) (boulder.
 func (t *turn) ask(ctx context.Context, e *boulder.Evidence, messages []opencode.Message) error {
 	var children boulder.Usage
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() (err error) {
-		children, err = t.children(ctx)
-		return err
-	})
-	g.Go(func() (err error) {
-		e.Todos, err = t.todoList(ctx)
-		return err
-	})
+	if usedTools(messages) { // sub-agents and todo lists come about by tools only
+		g.Go(func() (err error) {
+			children, err = t.children(ctx)
+			return err
+		})
+		g.Go(func() (err error) {
+			e.Todos, err = t.todoList(ctx)
+			return err
+		})
+	}
 	g.Go(func() (err error) {
 		e.Diff, err = t.diff(ctx, messages)
 		return err

@@ -49,6 +49,8 @@ type Client struct {
 	log    *slog.Logger
 	http   *http.Client
 	events *hub
+
+	version string
 }
 
 // Attach connects to the server at the given address and checks that it answers.
@@ -59,7 +61,7 @@ func Attach(ctx context.Context, address string, cfg AttachConfig) (*Client, err
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.Health(ctx); err != nil {
+	if c.version, err = c.Health(ctx); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("attach to %s: %w", c.base.Redacted(), err)
 	}
@@ -101,6 +103,9 @@ func newClient(address string, cfg AttachConfig) (*Client, error) {
 
 // URL is the server's address, without credentials.
 func (c *Client) URL() string { return c.base.String() }
+
+// Version is what the server said its version is when the client was made.
+func (c *Client) Version() string { return c.version }
 
 // Close ends all subscriptions and idle connections and waits for the goroutine
 // that reads events. It may be called more than once.

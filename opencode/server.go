@@ -73,7 +73,6 @@ type Server struct {
 	mark    string
 	process *process
 	client  *Client
-	version string
 	stop    sync.Once
 }
 
@@ -184,7 +183,7 @@ func (s *Server) awaitHealth(ctx context.Context) error {
 		version, err := s.client.Health(try)
 		cancel()
 		if err == nil {
-			s.version = version
+			s.client.version = version
 			return nil
 		}
 		if errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrUnsupported) {
@@ -225,7 +224,7 @@ func (s *Server) earlyExit() error {
 func (s *Server) Client() *Client { return s.client }
 
 // Version is what the server says its version is.
-func (s *Server) Version() string { return s.version }
+func (s *Server) Version() string { return s.client.Version() }
 
 // PID is the id of the server's process, and of its process group.
 func (s *Server) PID() int { return s.process.pid }

@@ -187,10 +187,6 @@ func (d *deps) makePlan(ctx context.Context, req boulder.PlanRequest) (*boulder.
 	if err != nil {
 		return nil, err
 	}
-	base, err := d.base(ctx)
-	if err != nil {
-		return nil, err
-	}
 	plan, usage, err := planner.Plan(ctx, req)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
@@ -199,7 +195,7 @@ func (d *deps) makePlan(ctx context.Context, req boulder.PlanRequest) (*boulder.
 		return nil, fmt.Errorf("plan: %w", err)
 	}
 	if plan.Seal != nil {
-		plan.Seal.Base = base
+		plan.Seal.Base = d.base
 	}
 	if plan.Origin() == boulder.OriginFallback {
 		d.app.note("The model's answers were not usable as a plan, so the whole task is one sub-task. Edit the plan to split it.")

@@ -122,13 +122,9 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 
 // request makes what the orchestrator is asked to run.
 func (d *deps) request(ctx context.Context, o *runOptions, w what, plan *boulder.Plan) (orchestrator.Request, error) {
-	base, err := d.base(ctx)
-	if err != nil {
-		return orchestrator.Request{}, err
-	}
 	ask := &approver{deps: d, edit: o.edit, ask: !o.yes && !d.app.json && terminal(d.app.Stdin) && terminal(d.app.Stderr)}
 	req := orchestrator.Request{
-		Task: w.task, Constraints: o.constraints, Mode: o.mode(), Base: base, LedgerModel: d.ledger,
+		Task: w.task, Constraints: o.constraints, Mode: o.mode(), Base: d.base, LedgerModel: d.ledger,
 	}
 	if plan == nil {
 		req.Approve = func(ctx context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
@@ -136,7 +132,7 @@ func (d *deps) request(ctx context.Context, o *runOptions, w what, plan *boulder
 		}
 		return req, nil
 	}
-	if err := d.checkSeal(plan, base, o.allowStale); err != nil {
+	if err := d.checkSeal(plan, o.allowStale); err != nil {
 		return req, err
 	}
 	// A plan file was written or seen by a person: its gates may run.
@@ -146,15 +142,15 @@ func (d *deps) request(ctx context.Context, o *runOptions, w what, plan *boulder
 }
 
 // checkSeal refuses a plan that was made for another state of the project.
-func (d *deps) checkSeal(plan *boulder.Plan, base string, allowStale bool) error {
+func (d *deps) checkSeal(plan *boulder.Plan, allowStale bool) error {
 	if plan.Edited() {
 		d.app.note("The plan was edited after it was made; it runs as it is written.")
 	}
-	if plan.Seal == nil || plan.Seal.Base == base || plan.Seal.Base == "" {
+	if plan.Seal == nil || plan.Seal.Base == d.base || plan.Seal.Base == "" {
 		return nil
 	}
 	moved := fmt.Sprintf("the plan was made for commit %s, and the project is at %s",
-		short(plan.Seal.Base), cmp.Or(short(base), "no commit"))
+		short(plan.Seal.Base), cmp.Or(short(d.base), "no commit"))
 	if allowStale {
 		d.app.note("Note: %s.", moved)
 		return nil

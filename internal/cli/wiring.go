@@ -8,7 +8,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
@@ -39,6 +42,7 @@ type deps struct {
 	host      *opencode.Host
 	attached  *opencode.Client // with --attach
 	work      *workspace.Workspace
+	base      string // the commit that the project is at; empty outside git
 	registry  *providers.Registry
 	completer providers.Completer
 	ledger    string // the ledger model, for people and records
@@ -53,10 +57,13 @@ func (a *app) wire(ctx context.Context, attach string) (_ *deps, err error) {
 	if d.config, err = a.loadConfig(d.project); err != nil {
 		return nil, err
 	}
-	if d.work, err = workspace.Open(ctx, d.project); err != nil {
-		return nil, err
-	}
-	if err := d.connect(ctx, attach); err != nil {
+	var g errgroup.Group
+	g.Go(func() error { return d.connect(ctx, attach) })
+	g.Go(func() error { return d.look(ctx) })
+	if err := g.Wait(); err != nil {
+		if d.host != nil {
+			d.close()
+		}
 		return nil, err
 	}
 	if err := d.openLedger(); err != nil {
@@ -64,6 +71,15 @@ func (a *app) wire(ctx context.Context, attach string) (_ *deps, err error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// look finds out whether the project is in git, and at which commit.
+func (d *deps) look(ctx context.Context) (err error) {
+	if d.work, err = workspace.Open(ctx, d.project); err != nil {
+		return err
+	}
+	d.base, err = d.work.Head(ctx)
+	return err
 }
 
 // connect prepares the way to an OpenCode server: one that runs, or one of our own.
@@ -81,12 +97,7 @@ func (d *deps) connect(ctx context.Context, attach string) error {
 			return fmt.Errorf("attach: %w: is `opencode serve` running there?", err)
 		}
 		d.attached, d.host = client, opencode.AttachedHost(client)
-		version, err := client.Health(ctx)
-		if err == nil {
-			err = opencode.CheckVersion(version)
-		}
-		if err != nil {
-			d.close()
+		if err := opencode.CheckVersion(client.Version()); err != nil {
 			return fmt.Errorf("attach: %w", err)
 		}
 		return nil
@@ -245,11 +256,6 @@ func (d *deps) close() {
 	}
 }
 
-// base is the commit that the project is at; empty outside git.
-func (d *deps) base(ctx context.Context) (string, error) {
-	return d.work.Head(ctx)
-}
-
 // planPath is where a plan is written and looked for unless another file is named.
 func planPath(project string) string { return filepath.Join(project, store.DirName, "plan.yaml") }
 
@@ -289,7 +295,7 @@ func (d *deps) models(ctx context.Context, plan *boulder.Plan) (string, error) {
 			return "", err
 		}
 	}
-	if fallback != "" {
+	if fallback != "" || !slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool { return s.Model == "" && plan.Model == "" }) {
 		return fallback, nil
 	}
 	ref, err := dir.DefaultModel(ctx)
