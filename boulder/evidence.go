@@ -43,6 +43,9 @@ type Diff struct {
 	Unavailable string       `json:"unavailable,omitempty"`
 	Files       []FileChange `json:"files,omitempty"`
 	Patch       string       `json:"patch,omitempty"` // unified, cut to 12,000 characters
+	// Commands: the session ran shell commands beside other sub-tasks, so a change that is not marked as its own may be
+	// its work all the same.
+	Commands bool `json:"commands,omitempty"`
 }
 
 // FileChange is one changed file. Own is false when another sub-task ran at the same time and this session was not seen
@@ -54,9 +57,9 @@ type FileChange struct {
 	Own     bool   `json:"own"`
 }
 
-// Empty reports whether a diff was taken and shows no change of this attempt.
+// Empty reports whether a diff was taken and shows no change that could be this sub-task's.
 func (d Diff) Empty() bool {
-	if d.Unavailable != "" {
+	if d.Unavailable != "" || d.Commands && len(d.Files) > 0 {
 		return false
 	}
 	for _, f := range d.Files {

@@ -219,7 +219,8 @@ func (t *turn) diff(ctx context.Context, messages []opencode.Message) (boulder.D
 		return boulder.Diff{}, fmt.Errorf("look at the project after the turn: %w", err)
 	}
 	own := func(string) bool { return true }
-	if t.job.Alone != nil && !t.job.Alone() {
+	alone := t.job.Alone == nil || t.job.Alone()
+	if !alone {
 		touched := t.touched(messages)
 		own = func(path string) bool { return touched[path] || slices.Contains(t.job.SubTask.Files, path) }
 	}
@@ -229,12 +230,18 @@ func (t *turn) diff(ctx context.Context, messages []opencode.Message) (boulder.D
 		t.cfg.Logger.Warn("no diff", "sub_task", t.job.SubTask.ID, "error", err)
 		return boulder.Diff{Unavailable: clip(err.Error(), 300)}, nil
 	}
+	d.Commands = !alone && used(messages, func(tool string) bool { return tool == "bash" || tool == "task" })
 	return d, err
 }
 
 func usedTools(messages []opencode.Message) bool {
+	return used(messages, func(string) bool { return true })
+}
+
+// used reports whether the session called a tool of the kind.
+func used(messages []opencode.Message, kind func(tool string) bool) bool {
 	for _, m := range messages {
-		if slices.ContainsFunc(m.Parts, func(p opencode.Part) bool { return p.Tool != nil }) {
+		if slices.ContainsFunc(m.Parts, func(p opencode.Part) bool { return p.Tool != nil && kind(p.Tool.Tool) }) {
 			return true
 		}
 	}

@@ -17,6 +17,7 @@ type observation struct {
 	busy             bool
 	offlineSince     time.Time
 	toolsRunning     map[string]bool // by call id
+	toolsBegun       map[string]bool // those that were reported when they began
 	toolsDone        map[string]bool
 	touched          map[string]bool // files, absolute
 	steps            map[string]bool // finished calls of the model, by part

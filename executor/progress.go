@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"encoding/json"
 	"path/filepath"
 	"regexp"
@@ -29,9 +30,12 @@ func (t *turn) part(p opencode.Part, own bool) error {
 		return nil
 	}
 	switch call.State {
-	case opencode.ToolPending, opencode.ToolRunning:
+	case opencode.ToolPending:
 		setIn(&t.seen.toolsRunning, call.CallID)
 		return nil
+	case opencode.ToolRunning:
+		setIn(&t.seen.toolsRunning, call.CallID)
+		return t.begun(call, own)
 	}
 	delete(t.seen.toolsRunning, call.CallID)
 	if t.seen.toolsDone[call.CallID] {
@@ -45,6 +49,22 @@ func (t *turn) part(p opencode.Part, own bool) error {
 		return nil
 	}
 	return t.progress(t.activity(call), t.checkpoint(call))
+}
+
+// begun tells of a tool that may run for long, once: without it a test run of ten minutes looks like a model that hangs.
+func (t *turn) begun(call *opencode.ToolCall, own bool) error {
+	if !own || t.seen.toolsBegun[call.CallID] || call.Tool != "bash" && call.Tool != "task" {
+		return nil
+	}
+	var input struct {
+		Command     string `json:"command"`
+		Description string `json:"description"`
+	}
+	if json.Unmarshal(call.Input, &input) != nil || input.Command+input.Description == "" {
+		return nil // the arguments are not there yet
+	}
+	setIn(&t.seen.toolsBegun, call.CallID)
+	return t.progress("running "+call.Tool+": "+clip(cmp.Or(input.Command, input.Description), 100), nil)
 }
 
 func setIn(set *map[string]bool, key string) {

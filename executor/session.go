@@ -100,13 +100,14 @@ func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	cutOff := p.failed != nil && p.failed.Name == opencode.MessageAborted // by an abort, perhaps this program's own
 	switch {
 	case p.busy:
 		t.seen.busy = true
 		return false, nil
-	case p.answered && turnFault(p.failed, t.job.Attempt.Model) == nil:
+	case p.answered && !cutOff && turnFault(p.failed, t.job.Attempt.Model) == nil:
 		return true, nil
-	case p.answered, !p.arrived:
+	case p.answered && !cutOff, !p.arrived:
 		// The prompt never arrived, or its turn failed for a reason that may be gone now: sending the same message again
 		// is harmless.
 		return false, t.prompt(ctx, t.lastMessageID(), t.lastPrompt())

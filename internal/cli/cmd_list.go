@@ -55,7 +55,7 @@ func (a *app) runList(ctx context.Context) error {
 		return err
 	}
 	if len(items) == 0 && err == nil {
-		a.note("Nothing has been run here yet. Start with: manager plan \"TASK\"")
+		a.note("Nothing has been run here yet. %s", a.firstStep())
 		return nil
 	}
 	a.printList(items, time.Now())

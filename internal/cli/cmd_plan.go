@@ -55,7 +55,14 @@ const maxTask = 1 << 20
 
 // task is the request: the arguments, or what --from names.
 func (f *taskFlags) task(a *app, args []string) (string, error) {
-	text := strings.Join(args, " ")
+	if len(args) > 1 {
+		return "", usagef("there are %d arguments, %q first: put the task into quotes", len(args), clipText(args[0], 40))
+	}
+	text := strings.Join(args, "")
+	if exists(a.file(text)) && text != "" {
+		return "", usagef("%s is a file or directory, not a task; a plan file ends in .yaml, .yml or .json, and --from reads"+
+			" a task from a file", text)
+	}
 	if f.from != "" {
 		if len(args) > 0 {
 			return "", usagef("the task is given twice: as %q and by --from %s", clipText(text, 40), f.from)

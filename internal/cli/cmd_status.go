@@ -34,8 +34,8 @@ func (a *app) runStatus(ctx context.Context, args []string) error {
 	report, err := a.readStatus(ctx, r, args)
 	closeReader() // before anything is printed: a pager must not keep a run from starting
 	if report == nil {
-		if errors.Is(err, errNothing) && len(args) == 0 {
-			a.note("Nothing has been run here yet. Start with: manager plan \"TASK\"")
+		if len(args) == 0 && (errors.Is(err, errNothing) || errors.Is(err, boulder.ErrNotFound)) {
+			a.note("Nothing has been run here yet. %s", a.firstStep())
 			return nil
 		}
 		return err
@@ -45,6 +45,14 @@ func (a *app) runStatus(ctx context.Context, args []string) error {
 	}
 	a.printStatus(report)
 	return err
+}
+
+// firstStep says how to begin in a project in which nothing was run.
+func (a *app) firstStep() string {
+	if project, err := a.project(); err == nil && exists(planPath(project)) {
+		return "There is a plan; run it with: manager run"
+	}
+	return "Start with: manager plan \"TASK\""
 }
 
 // statusReport is what `manager status --json` prints: one object. Fields are added in later versions, never changed.

@@ -46,6 +46,7 @@ type deps struct {
 	registry  *providers.Registry
 	completer providers.Completer
 	ledger    string // the ledger model, for people and records
+	direct    bool   // the ledger's provider is asked directly, not through OpenCode
 }
 
 // wire puts everything together. Nothing is started yet: the OpenCode server comes with its first use, or with Warm.
@@ -178,7 +179,7 @@ func (d *deps) openLedger() error {
 			return &usageError{err}
 		}
 		if d.registry.Has(ref.Provider) {
-			d.ledger = name
+			d.ledger, d.direct = name, true
 			d.completer, err = d.registry.Completer(ref)
 			return err
 		}
@@ -288,6 +289,9 @@ func (d *deps) models(ctx context.Context, plan *boulder.Plan) (string, error) {
 		if _, ok := wanted[s.Model]; !ok {
 			wanted[s.Model] = fmt.Sprintf("sub-task %q", s.ID)
 		}
+	}
+	if !d.direct {
+		wanted[d.ledger] = "--ledger-model or the configuration"
 	}
 	delete(wanted, "")
 	for name, who := range wanted {
