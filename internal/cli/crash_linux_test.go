@@ -243,8 +243,12 @@ func TestInterrupt(t *testing.T) {
 			} else {
 				wantFile(t, dir, "first.txt", "first\n")
 			}
-			if code, stdout, stderr := run(t, dir, env, "resume", "--json"); code != 0 {
+			code, stdout, stderr := run(t, dir, env, "resume", "--json")
+			if code != 0 {
 				t.Fatalf("resume: %d\n%s%s", code, stdout, stderr)
+			}
+			if strings.Contains(stdout, `"type":"retry"`) {
+				t.Errorf("the interrupted attempt was used up:\n%s", stdout)
 			}
 			wantFile(t, dir, "second.txt", "second\n")
 		})
