@@ -60,11 +60,13 @@ func (t *turn) begun(call *opencode.ToolCall, own bool) error {
 		Command     string `json:"command"`
 		Description string `json:"description"`
 	}
-	if json.Unmarshal(call.Input, &input) != nil || input.Command+input.Description == "" {
-		return nil // the arguments are not there yet
+	_ = json.Unmarshal(call.Input, &input) // arguments that are not there yet, or odd, say nothing
+	what := cmp.Or(input.Command, input.Description)
+	if what == "" {
+		return nil
 	}
 	setIn(&t.seen.toolsBegun, call.CallID)
-	return t.progress("running "+call.Tool+": "+clip(cmp.Or(input.Command, input.Description), 100), nil)
+	return t.progress("running "+call.Tool+": "+clip(what, 100), nil)
 }
 
 func setIn(set *map[string]bool, key string) {
