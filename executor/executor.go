@@ -125,8 +125,11 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	if err != nil {
 		return boulder.Evidence{}, err
 	}
-	if !ended {
+	for !ended {
 		if err := t.follow(ctx, sub); err != nil {
+			return boulder.Evidence{}, err
+		}
+		if ended, err = t.confirmed(ctx); err != nil {
 			return boulder.Evidence{}, err
 		}
 	}

@@ -36,7 +36,10 @@ const maxLooks = 3
 // follow reads the events until the turn has ended. It ends the turn itself when the enforcer says so, and when ctx ends.
 func (t *turn) follow(ctx context.Context, sub *opencode.Subscription) error {
 	now := t.cfg.Now()
-	t.seen.began, t.seen.lastEvent = now, now
+	t.seen.lastEvent = now
+	if t.seen.began.IsZero() {
+		t.seen.began = now
+	}
 	for {
 		d := enforcer.Decide(t.asSeen(), t.rules, t.cfg.Now())
 		switch d.Kind {
@@ -56,6 +59,16 @@ func (t *turn) follow(ctx context.Context, sub *opencode.Subscription) error {
 			return err
 		}
 	}
+}
+
+// confirmed reports whether the turn is over indeed. A turn that failed or was aborted gives its last idle event late: one that is
+// run again right after it would be taken for ended by that event (seen).
+func (t *turn) confirmed(ctx context.Context) (bool, error) {
+	if !t.job.Recovered || t.seen.stopped != "" {
+		return true, nil
+	}
+	p, err := t.position(ctx)
+	return !p.busy, err
 }
 
 func (t *turn) asSeen() enforcer.Seen {
