@@ -126,7 +126,7 @@ func TestJSONView(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	if stderr.Len() > 0 {
+	if stderr.String() != stoppingText+"\n" { // and nothing but that, because it was asked to stop
 		t.Errorf("stderr is %q", stderr)
 	}
 }
