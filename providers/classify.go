@@ -47,7 +47,9 @@ func kindOf(status int, code, text string, err error) Kind {
 		return KindCanceled
 	case status == http.StatusPaymentRequired,
 		says("insufficient_quota", "billing_hard_limit", "billing_not_active", "credit balance", "insufficient credit",
-			"insufficient balance", "available credits", "spending limit"):
+			"insufficient balance", "available credits", "spending limit", "specified api usage limits",
+			"credits are depleted", "credits are required", "extra usage is required", "billing_disabled",
+			"requires billing", "enable billing"):
 		return KindQuota
 	case status == http.StatusUnauthorized,
 		says("invalid_api_key", "api_key_invalid", "incorrect api key", "invalid api key", "api key not valid",
@@ -56,9 +58,10 @@ func kindOf(status int, code, text string, err error) Kind {
 	case status == http.StatusRequestEntityTooLarge,
 		says("context_length", "exceed_context_size", "maximum context", "context window", "prompt is too long",
 			"maximum prompt length", "input is too long", "request too large", "request_too_large",
-			"exceeds the available context"):
+			"exceeds the available context", "exceed context limit", "exceeds the maximum number of tokens"):
 		return KindContextLength
-	case says("content_filter", "content_policy", "content management policy", "usage policies", "safety_violation"):
+	case says("content_filter", "content_policy", "content management policy", "content filtering policy",
+		"usage policies", "safety_violation"):
 		return KindContentFilter
 	case status == http.StatusForbidden:
 		return KindAuth

@@ -31,6 +31,8 @@ type RegistryConfig struct {
 	Getenv func(string) string
 	// Retry is the policy for all providers that do not retry themselves.
 	Retry RetryPolicy
+	// Prices give the cost of calls whose provider does not tell it. Defaults to none: such a cost is unknown.
+	Prices Prices
 }
 
 // Registry gives Completers by model reference. It opens an adapter when it is first asked for, so that a missing key
@@ -47,6 +49,9 @@ type Registry struct {
 func NewRegistry(cfg RegistryConfig, sources ...Source) (*Registry, error) {
 	if cfg.Getenv == nil {
 		return nil, errors.New("providers: RegistryConfig.Getenv is required")
+	}
+	if err := cfg.Prices.Validate(); err != nil {
+		return nil, err
 	}
 	r := &Registry{cfg: cfg, opened: make(map[string]Completer)}
 	for _, source := range sources {
@@ -117,6 +122,9 @@ func (r *Registry) Completer(ref ModelRef) (Completer, error) {
 		var err error
 		if adapter, err = source.Open(r.key(*source)); err != nil {
 			return nil, fmt.Errorf("open provider %s: %w", source.Name, err)
+		}
+		if len(r.cfg.Prices) > 0 {
+			adapter = WithPrices(adapter, ModelRef{Provider: source.Name}, r.cfg.Prices)
 		}
 		if !source.RetriesItself {
 			adapter = WithRetry(adapter, r.cfg.Retry)

@@ -3,6 +3,7 @@ package providers_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -112,6 +113,56 @@ func TestRetryPauses(t *testing.T) {
 					}
 				} else if err != nil || resp.Usage.Output != int64(2*len(tt.failures)+1) {
 					t.Errorf("got %+v, %v", resp, err)
+				}
+			})
+		})
+	}
+}
+
+// From what a server says to what is done: only what passes is waited for, as long as it asks, up to a minute.
+func TestRetryByWhatTheServerSaid(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		status     int
+		code       string
+		retryAfter string
+		pause      time.Duration // below 0: none, the error is returned
+	}{
+		"429":                     {429, "rate_limit_error", "60", time.Minute},
+		"429, asks for too much":  {429, "rate_limit_error", "61", -1},
+		"429, does not say":       {429, "rate_limit_error", "", 500 * time.Millisecond},
+		"529":                     {529, "overloaded_error", "20", 20 * time.Second},
+		"529, asks for too much":  {529, "overloaded_error", "3600", -1},
+		"529, does not say":       {529, "overloaded_error", "", 500 * time.Millisecond},
+		"503":                     {503, "UNAVAILABLE", "7", 7 * time.Second},
+		"429, but no credit":      {429, "insufficient_quota", "1", -1},
+		"402":                     {402, "billing_error", "1", -1},
+		"429, but a wrong key":    {429, "invalid_api_key", "1", -1},
+		"429, but never small":    {429, "request_too_large", "1", -1},
+		"500, with a Retry-After": {500, "api_error", "5", 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				header := http.Header{"Retry-After": {tt.retryAfter}}
+				failure := *providers.Classify(tt.status, tt.code, "", header, nil)
+				model := &script{steps: []func() (*providers.Response, error){fails(failure), says("at last")}}
+				policy := providers.RetryPolicy{Random: always(0)}
+				if tt.retryAfter == "" {
+					policy.Random = always(1)
+				}
+				start := time.Now()
+				_, err := providers.WithRetry(model, policy).Complete(t.Context(), request())
+				waited := time.Since(start)
+				if tt.pause >= 0 {
+					if err != nil || waited != tt.pause {
+						t.Errorf("waited %s, want %s: %v", waited, tt.pause, err)
+					}
+					return
+				}
+				surfaced, ok := errors.AsType[*providers.Error](err)
+				if !ok || waited != 0 || surfaced.Kind != failure.Kind || surfaced.RetryAfter != failure.RetryAfter {
+					t.Errorf("waited %s, got %v", waited, err)
 				}
 			})
 		})

@@ -7,14 +7,15 @@ import (
 	sdk "github.com/sashabaranov/go-openai"
 
 	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/internal/failures"
 	"github.com/bouldermgr/manager/providers/internal/transport"
 )
 
 // Client asks one endpoint. It implements [providers.Completer].
 type Client struct {
 	endpoint Endpoint
-	key      providers.Key
 	sdk      *sdk.Client
+	failures *failures.Reporter
 	formats  *formats
 	log      *slog.Logger
 }
@@ -36,10 +37,12 @@ func New(endpoint Endpoint, key providers.Key, opts Options) (*Client, error) {
 	}
 	return &Client{
 		endpoint: endpoint,
-		key:      key,
 		sdk:      sdk.NewClientWithConfig(config),
-		formats:  newFormats(endpoint.Structured),
-		log:      log,
+		failures: &failures.Reporter{
+			Provider: endpoint.Name, KeyEnv: endpoint.KeyEnv, Key: key, Parse: parseError, Content: "choices",
+		},
+		formats: newFormats(endpoint.Structured),
+		log:     log,
 	}, nil
 }
 
@@ -68,7 +71,7 @@ func (c *Client) call(
 	body := c.body(req, format)
 	resp, err := c.sdk.CreateChatCompletion(ctx, body)
 	if err != nil {
-		return nil, c.failure(req, answer, err)
+		return nil, c.failures.Failed(req.Model, answer, err)
 	}
 	return c.response(req, &body, &resp, answer)
 }

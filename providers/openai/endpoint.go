@@ -2,8 +2,9 @@ package openai
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
+
+	"github.com/bouldermgr/manager/providers/internal/transport"
 )
 
 // Structured says which form of structured output an endpoint offers.
@@ -50,13 +51,8 @@ func (e Endpoint) Validate() error {
 	if e.Name == "" {
 		return fmt.Errorf("endpoint %s has no name", e.BaseURL)
 	}
-	u, err := url.Parse(e.BaseURL)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("endpoint %s: base_url must be a whole address such as https://host/v1", e.Name)
-	}
-	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("endpoint %s: base_url may not contain a password, query or fragment; put the key into an "+
-			"environment variable and name it in key_env", e.Name)
+	if err := transport.CheckBaseURL(e.BaseURL); err != nil {
+		return fmt.Errorf("endpoint %s: base_url %w", e.Name, err)
 	}
 	if !slices.Contains([]Structured{"", JSONSchema, JSONObject, Prompted}, e.Structured) {
 		return fmt.Errorf("endpoint %s: structured is %q; use %s, %s or %s",

@@ -7,6 +7,7 @@ import (
 	sdk "github.com/sashabaranov/go-openai"
 
 	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/internal/prompted"
 )
 
 // body translates a request. go-openai refuses some parameters for models whose names look like reasoning models of
@@ -49,11 +50,7 @@ func temperature(t float64) float32 {
 func messages(req *providers.Request, format Structured) []sdk.ChatCompletionMessage {
 	system := req.System
 	if req.Schema != nil && format != JSONSchema {
-		if system != "" {
-			system += "\n\n"
-		}
-		// The word JSON is needed: OpenAI refuses json_object when no message contains it.
-		system += "Answer with one JSON object that follows this JSON Schema, and nothing else:\n" + string(req.Schema)
+		system = prompted.System(req)
 	}
 	out := make([]sdk.ChatCompletionMessage, 0, len(req.Messages)+1)
 	if system != "" {

@@ -15,20 +15,20 @@ func (c *Client) response(
 	req *providers.Request, sent *sdk.ChatCompletionRequest, resp *sdk.ChatCompletionResponse, answer *transport.Answer,
 ) (*providers.Response, *providers.Error) {
 	if len(resp.Choices) == 0 {
-		return nil, c.failure(req, answer, nil)
+		return nil, c.failures.Failed(req.Model, answer, nil)
 	}
 	spent := usage(resp.Usage)
 	if err := promptCut(sent, spent); err != nil {
-		return nil, c.refused(req, answer, providers.KindContextLength, err.Error(), spent)
+		return nil, c.failures.Refused(req.Model, answer, providers.KindContextLength, err.Error(), spent)
 	}
 	choice := resp.Choices[0]
 	switch {
 	case choice.Message.Refusal != "":
-		return nil, c.refused(req, answer, providers.KindContentFilter, choice.Message.Refusal, spent)
+		return nil, c.failures.Refused(req.Model, answer, providers.KindContentFilter, choice.Message.Refusal, spent)
 	case choice.FinishReason == sdk.FinishReasonContentFilter:
-		return nil, c.refused(req, answer, providers.KindContentFilter, "finish_reason content_filter", spent)
+		return nil, c.failures.Refused(req.Model, answer, providers.KindContentFilter, "finish_reason content_filter", spent)
 	case choice.FinishReason == sdk.FinishReasonLength && req.Schema != nil:
-		return nil, c.refused(req, answer, providers.KindTruncated, "", spent)
+		return nil, c.failures.Refused(req.Model, answer, providers.KindTruncated, "", spent)
 	}
 	model := resp.Model
 	if model == "" {

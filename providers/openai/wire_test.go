@@ -81,8 +81,12 @@ func completion(model string, reply providerstest.Reply) []byte {
 }
 
 func fail(w http.ResponseWriter, reply providerstest.Reply) {
-	if reply.Fault == providerstest.FaultCut {
+	switch reply.Fault {
+	case providerstest.FaultCut:
 		providerstest.Cut(w, completion("m", reply))
+	case providerstest.FaultMalformed:
+		_, _ = w.Write([]byte(providerstest.Malformed))
+		return
 	}
 	as := map[providerstest.Fault]struct {
 		status     int

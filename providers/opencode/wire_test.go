@@ -176,10 +176,14 @@ func stream(w http.ResponseWriter, data []string) {
 }
 
 func fail(w http.ResponseWriter, seen providerstest.Seen, reply providerstest.Reply) {
-	if reply.Fault == providerstest.FaultCut {
+	switch reply.Fault {
+	case providerstest.FaultCut:
 		reply.Text = "half of"
 		w.Header().Set("Content-Type", "text/event-stream")
 		providerstest.Cut(w, []byte("data: "+chunks(seen, reply, false)[0]+"\n\n"))
+	case providerstest.FaultMalformed:
+		stream(w, []string{providerstest.Malformed})
+		return
 	}
 	as := map[providerstest.Fault]struct {
 		status int

@@ -208,6 +208,7 @@ func (a Adapter) errors(t *testing.T) {
 		FaultUnknownModel:  providers.KindBadRequest,
 		FaultInternal:      providers.KindNetwork,
 		FaultCut:           providers.KindNetwork,
+		FaultMalformed:     providers.KindNetwork,
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()

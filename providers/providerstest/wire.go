@@ -79,7 +79,12 @@ const (
 	FaultInternal      Fault = "internal server error"
 	// FaultCut: the answer breaks off in its middle and the connection is closed.
 	FaultCut Fault = "cut connection"
+	// FaultMalformed: the answer is whole, has status 200, and is not JSON.
+	FaultMalformed Fault = "malformed answer"
 )
+
+// Malformed is the body for wires to render [FaultMalformed] with.
+const Malformed = `{"answer": <this is no JSON>`
 
 // Cut sends half of a body that claims to be whole, for wires to render [FaultCut] with.
 func Cut(w http.ResponseWriter, body []byte) {

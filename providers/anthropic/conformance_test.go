@@ -1,0 +1,31 @@
+package anthropic_test
+
+import (
+	"net/http"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/anthropic"
+	"github.com/bouldermgr/manager/providers/providerstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	providerstest.Run(t, providerstest.Adapter{
+		Provider: "anthropic",
+		KeyEnv:   "ANTHROPIC_API_KEY",
+		Wire:     wire,
+		Open: func(t *testing.T, url string, key providers.Key, client *http.Client) providers.Completer {
+			t.Helper()
+			c, err := anthropic.New(key, anthropic.Options{BaseURL: url, HTTPClient: client})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		},
+	})
+}

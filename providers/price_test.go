@@ -1,0 +1,254 @@
+package providers_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/providers"
+)
+
+func priceTable() providers.Prices {
+	return providers.Prices{
+		{Model: "anthropic/*sonnet*", Input: new(3.0), CachedInput: new(0.3), CacheWrite: new(3.75), Output: new(15.0)},
+		{Model: "OpenAI/gpt-*", Input: new(1.25), Output: new(10.0)},
+		{Model: "ollama/*", Input: new(0.0), Output: new(0.0)},
+	}
+}
+
+func TestCost(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		model string
+		usage providers.Usage
+		want  float64 // below 0: unknown
+	}{
+		"each kind of token has its price": {
+			"anthropic/claude-sonnet-5-5",
+			providers.Usage{Input: 1000, CachedInput: 600, CacheWrite: 100, Output: 200, Reasoning: 150},
+			(300*3 + 600*0.3 + 100*3.75 + 200*15) / 1e6,
+		},
+		"cached input without a price of its own is input": {
+			"openai/gpt-9", providers.Usage{Input: 1000, CachedInput: 600, Output: 100}, (1000*1.25 + 100*10) / 1e6,
+		},
+		"cache writes without a price are unknown": {"openai/gpt-9", providers.Usage{Input: 9, CacheWrite: 1}, -1},
+		"no pattern":                  {"xai/grok-9", providers.Usage{Input: 9}, -1},
+		"half a name is not the name": {"anthropic/claude", providers.Usage{Input: 9}, -1},
+		"free":                        {"ollama/vendor/qwen", providers.Usage{Input: 9, Output: 1}, 0},
+		"free, whatever was used":     {"ollama/qwen", providers.Usage{}, 0},
+		"no tokens told":              {"openai/gpt-9", providers.Usage{}, -1},
+		"a cache larger than the input, by mistake": {"openai/gpt-9", providers.Usage{Input: 1, CachedInput: 4}, 5e-6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ref, err := providers.ParseModel(tt.model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, known := priceTable().Cost(ref, tt.usage)
+			if known != (tt.want >= 0) || known && math.Abs(got-tt.want) > 1e-12 {
+				t.Errorf("got %v, known %t, want %v", got, known, tt.want)
+			}
+		})
+	}
+}
+
+// The first row that matches counts, also where it knows no cost.
+func TestCostFirstMatchWins(t *testing.T) {
+	t.Parallel()
+	prices := providers.Prices{
+		{Model: "a/big", Input: new(2.0), Output: new(0.0)},
+		{Model: "a/*", Input: new(1.0), CacheWrite: new(1.0), Output: new(0.0)},
+	}
+	for model, want := range map[string]float64{"big": 2, "small": 1} {
+		got, ok := prices.Cost(providers.ModelRef{Provider: "a", Model: model}, providers.Usage{Input: 1e6})
+		if !ok || got != want {
+			t.Errorf("%s: %v, %t", model, got, ok)
+		}
+	}
+	big := providers.ModelRef{Provider: "a", Model: "big"}
+	if _, ok := prices.Cost(big, providers.Usage{Input: 1, CacheWrite: 1}); ok {
+		t.Error("a later row was asked")
+	}
+}
+
+// A cost is never below what the cheapest and never above what the dearest kind of token would make it.
+func TestCostIsBetweenItsPrices(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		price := rapid.Float64Range(0, 100)
+		p := []float64{price.Draw(t, "in"), price.Draw(t, "cached"), price.Draw(t, "write"), price.Draw(t, "out")}
+		n := rapid.Int64Range(0, 1e6)
+		u := providers.Usage{CachedInput: n.Draw(t, "c"), CacheWrite: n.Draw(t, "w"), Output: n.Draw(t, "o") + 1}
+		u.Input = u.CachedInput + u.CacheWrite + n.Draw(t, "fresh")
+		table := providers.Prices{{Model: "*", Input: &p[0], CachedInput: &p[1], CacheWrite: &p[2], Output: &p[3]}}
+		cost, ok := table.Cost(providers.ModelRef{Provider: "p", Model: "m"}, u)
+		low, high := min(p[0], p[1], p[2], p[3]), max(p[0], p[1], p[2], p[3])
+		tokens := float64(u.Total()) / 1e6
+		if !ok || cost < low*tokens-1e-9 || cost > high*tokens+1e-9 {
+			t.Fatalf("cost %v, known %t, of %v tokens between %v and %v", cost, ok, tokens, low, high)
+		}
+	})
+}
+
+func TestPricesValidate(t *testing.T) {
+	t.Parallel()
+	if err := priceTable().Validate(); err != nil {
+		t.Errorf("a good table: %v", err)
+	}
+	row := func(model string) providers.Price {
+		return providers.Price{Model: model, Input: new(1.0), Output: new(1.0)}
+	}
+	for want, prices := range map[string]providers.Prices{
+		"model is missing":        {row("")},
+		"input is missing":        {{Model: "m", Output: new(1.0)}},
+		"output is missing":       {{Model: "m", Input: new(1.0)}},
+		"cached_input is -1":      {{Model: "m", Input: new(1.0), Output: new(1.0), CachedInput: new(-1.0)}},
+		"cache_write is NaN":      {{Model: "m", Input: new(1.0), Output: new(1.0), CacheWrite: new(math.NaN())}},
+		"output is +Inf":          {{Model: "m", Input: new(1.0), Output: new(math.Inf(1))}},
+		`price 2 (model "a/B") n`: {row("a/b"), row("a/B")},
+		`"*" stands above`:        {row("*"), row("a/*")},
+		`price 3`:                 {row("a/x*"), row("b/*"), row("a/x*y")},
+	} {
+		if err := prices.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q: %v", want, err)
+		}
+		_, err := providers.NewRegistry(providers.RegistryConfig{Getenv: func(string) string { return "" }, Prices: prices})
+		if err == nil {
+			t.Errorf("%s: the registry takes it", want)
+		}
+	}
+	if err := (providers.Prices{row("a/xy"), row("a/x*"), row("a/*")}).Validate(); err != nil {
+		t.Errorf("from narrow to wide: %v", err)
+	}
+}
+
+// A row that Validate refuses as unreachable is one: no model that it matches gets past the row above it.
+func TestUnreachableRowsNeverCount(t *testing.T) {
+	t.Parallel()
+	pattern := rapid.StringMatching(`[ab*/]{1,6}`)
+	rapid.Check(t, func(t *rapid.T) {
+		above, below := pattern.Draw(t, "above"), pattern.Draw(t, "below")
+		table := providers.Prices{
+			{Model: above, Input: new(1.0), Output: new(1.0)}, {Model: below, Input: new(2.0), Output: new(2.0)},
+		}
+		if table.Validate() == nil {
+			return
+		}
+		var model strings.Builder // something that below matches
+		for _, r := range below {
+			if r == '*' {
+				model.WriteString(rapid.StringMatching(`[ab/]{0,3}`).Draw(t, "star"))
+			} else {
+				model.WriteRune(r)
+			}
+		}
+		provider, name, _ := strings.Cut(model.String(), "/")
+		ref := providers.ModelRef{Provider: provider, Model: name}
+		if ref.String() != model.String() {
+			return // not written as a reference
+		}
+		if cost, ok := table.Cost(ref, providers.Usage{Input: 1e6}); !ok || cost != 1 {
+			t.Fatalf("%q costs %v, known %t, with %q above %q", ref, cost, ok, above, below)
+		}
+	})
+}
+
+func TestPricesAreConfiguration(t *testing.T) {
+	t.Parallel()
+	want := providers.Prices{
+		{Model: "a/*", Input: new(1.5), CachedInput: new(0.0), CacheWrite: new(2.0), Output: new(3.0)},
+		{Model: "b", Input: new(0.0), Output: new(0.0)},
+	}
+	var fromYAML, fromJSON providers.Prices
+	if err := yaml.UnmarshalWithOptions([]byte(`
+- {model: "a/*", input: 1.5, cached_input: 0, cache_write: 2, output: 3}
+- model: b
+  input: 0
+  output: 0
+`), &fromYAML, yaml.Strict()); err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(encoded, &fromJSON); err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string]providers.Prices{"YAML": fromYAML, "JSON": fromJSON} {
+		if diff := gocmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// The registry prices each attempt, failed ones included, and leaves alone what the provider priced itself.
+func TestRegistryPrices(t *testing.T) {
+	t.Parallel()
+	prices := providers.Prices{{Model: "p/*", Input: new(1e6), Output: new(1e6)}} // a dollar a token
+	spent := func(kind providers.Kind, u providers.Usage) func() (*providers.Response, error) {
+		return fails(providers.Error{Kind: kind, Usage: u})
+	}
+	answered := func(u providers.Usage) func() (*providers.Response, error) {
+		return func() (*providers.Response, error) { return &providers.Response{Usage: u}, nil }
+	}
+	for name, tt := range map[string]struct {
+		steps    []func() (*providers.Response, error)
+		provider string // defaults to p
+		want     *float64
+	}{
+		"answer":                   {steps: list(answered(providers.Usage{Input: 2, Output: 1})), want: new(3.0)},
+		"the provider knows":       {steps: list(answered(providers.Usage{Input: 2, Cost: new(0.5)})), want: new(0.5)},
+		"no usage told":            {steps: list(answered(providers.Usage{}))},
+		"unknown model":            {steps: list(answered(providers.Usage{Input: 2})), provider: "other"},
+		"failure":                  {steps: list(spent(providers.KindTruncated, providers.Usage{Output: 4})), want: new(4.0)},
+		"failure that cost":        {steps: list(spent(providers.KindAuth, providers.Usage{Cost: new(2.0)})), want: new(2.0)},
+		"failure that cost nought": {steps: list(spent(providers.KindAuth, providers.Usage{}))},
+		"with the attempts before": {
+			steps: list(spent(providers.KindOverloaded, providers.Usage{}),
+				spent(providers.KindNetwork, providers.Usage{Output: 4}), answered(providers.Usage{Input: 2})),
+			want: new(6.0),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ref := providers.ModelRef{Provider: cmp.Or(tt.provider, "p"), Model: "m"}
+			r, err := providers.NewRegistry(providers.RegistryConfig{
+				Getenv: func(string) string { return "" }, Prices: prices,
+				Retry: providers.RetryPolicy{Random: always(0), AttemptTimeout: time.Minute},
+			}, source(ref.Provider, func(s *providers.Source) {
+				s.Open = func(providers.Key) (providers.Completer, error) { return &script{steps: tt.steps}, nil }
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := r.Completer(ref)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got providers.Usage
+			resp, err := c.Complete(t.Context(), request())
+			if err != nil {
+				got = err.(*providers.Error).Usage //nolint:errorlint // the contract: nothing else, and not wrapped
+			} else {
+				got = resp.Usage
+			}
+			if diff := gocmp.Diff(tt.want, got.Cost, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+				t.Errorf("cost of %v (-want +got):\n%s", got, diff)
+			}
+		})
+	}
+}
+
+func list(steps ...func() (*providers.Response, error)) []func() (*providers.Response, error) {
+	return steps
+}
