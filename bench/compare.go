@@ -16,7 +16,10 @@ type comparison struct {
 	ours, theirs side
 	format       func(float64) string
 	limit        float64 // the largest ratio of the medians that passes
+	most         float64 // the largest median of ours that passes, or unbounded
 }
+
+const unbounded = 0
 
 // side is one of the two, with every single result.
 type side struct {
@@ -27,7 +30,17 @@ type side struct {
 func (c comparison) ratio() float64 { return median(c.ours.results) / median(c.theirs.results) }
 
 // pass is false also for a ratio that is not a number.
-func (c comparison) pass() bool { return c.ratio() <= c.limit }
+func (c comparison) pass() bool {
+	return c.ratio() <= c.limit && (c.most == unbounded || median(c.ours.results) <= c.most)
+}
+
+func (c comparison) bound() string {
+	bound := fmt.Sprintf("≤ %.2f", c.limit)
+	if c.most != unbounded {
+		bound += " and ≤ " + c.format(c.most)
+	}
+	return bound
+}
 
 // median of the results; the mean of the middle two if their number is even.
 func median(results []float64) float64 {
@@ -48,8 +61,8 @@ func printTable(out io.Writer, comparisons []comparison) error {
 		if !c.pass() {
 			verdict = "MISS"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%.3f\t≤ %.2f\t%s\n", c.name, c.ours.what, c.ours.summary(c.format),
-			c.theirs.what, c.theirs.summary(c.format), len(c.ours.results), c.ratio(), c.limit, verdict)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%.3f\t%s\t%s\n", c.name, c.ours.what, c.ours.summary(c.format),
+			c.theirs.what, c.theirs.summary(c.format), len(c.ours.results), c.ratio(), c.bound(), verdict)
 	}
 	return t.Flush()
 }

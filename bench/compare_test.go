@@ -44,8 +44,8 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	err := printTable(&out, []comparison{
-		{"a", side{"ours", []float64{1, 3, 2}}, side{"theirs", []float64{4, 4, 4}}, seconds, 0.5},
-		{"b", side{"ours", []float64{3e6}}, side{"theirs", []float64{4e6}}, megabytes, 0.5},
+		{"a", side{"ours", []float64{1, 3, 2}}, side{"theirs", []float64{4, 4, 4}}, seconds, 0.5, unbounded},
+		{"b", side{"ours", []float64{3e6}}, side{"theirs", []float64{4e6}}, megabytes, 0.5, unbounded},
 	})
 	want := []string{
 		"median (min–max) median (min–max) n ratio limit",

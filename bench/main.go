@@ -23,8 +23,12 @@ import (
 // errMissed says that a limit was missed. The table tells which.
 var errMissed = errors.New("a limit was missed")
 
-// bareCommand as the first argument makes this program the bare client instead, see [runBare].
-const bareCommand = "bare"
+// As the first argument these make the program something else, see [runBare], [runFake] and [runTurns].
+const (
+	bareCommand  = "bare"
+	fakeCommand  = "fake"
+	turnsCommand = "turns"
+)
 
 func main() {
 	if err := run(os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
@@ -36,8 +40,15 @@ func main() {
 func run(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if len(args) > 0 && args[0] == bareCommand {
-		return runBare(ctx, args[1:])
+	if len(args) > 0 {
+		switch args[0] {
+		case bareCommand:
+			return runBare(ctx, args[1:])
+		case fakeCommand:
+			return runFake(ctx, args[1:])
+		case turnsCommand:
+			return runTurns(ctx, args[1:])
+		}
 	}
 	return runAll(ctx, args, os.Stdout)
 }
@@ -62,6 +73,8 @@ func suites() []suite {
 		{"chain", measureChain},
 		{"loop", measureLoop},
 		{"status", measureStatus},
+		{"judging", measureJudging},
+		{"memory", measureMemory},
 	}
 }
 
@@ -71,7 +84,7 @@ func runAll(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&o.manager, "manager", "bin/manager", "`path` of the manager")
 	flags.StringVar(&o.opencode, "opencode", "tools/node_modules/.bin/opencode", "`path` of OpenCode")
 	flags.StringVar(&o.source, "source", ".", "`path` of the module's root")
-	flags.StringVar(&o.only, "only", "", "measure only these, a `list` out of fanout,chain,loop,status")
+	flags.StringVar(&o.only, "only", "", "measure only these, a `list` out of fanout,chain,loop,status,judging,memory")
 	flags.BoolVar(&o.verbose, "v", false, "print every single result on stderr")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -20,7 +20,19 @@ type server struct {
 // startServer starts a server that works in dir, and warms it up: one session runs in that directory. Being on the
 // loopback interface for some minutes, with a model that can do nothing, it has no password.
 func (w *world) startServer(ctx context.Context, dir string) (*server, error) {
-	p := w.command(ctx, dir, w.opencode, "serve", "--hostname", "127.0.0.1", "--port", "0")
+	s, err := w.listen(w.command(ctx, dir, w.opencode, "serve", "--hostname", "127.0.0.1", "--port", "0"))
+	if err != nil {
+		return nil, err
+	}
+	if err := drive(ctx, s.url, dir, 1); err != nil {
+		s.stop()
+		return nil, fmt.Errorf("warm up the server: %w", err)
+	}
+	return s, nil
+}
+
+// listen starts a server and waits until it says where it listens.
+func (w *world) listen(p *process) (*server, error) {
 	p.Stdout, p.Stderr = nil, nil
 	output, err := p.StdoutPipe()
 	if err != nil {
@@ -40,11 +52,7 @@ func (w *world) startServer(ctx context.Context, dir string) (*server, error) {
 	}()
 	if s.url == "" {
 		s.stop()
-		return nil, errors.New("opencode serve ended before it listened")
-	}
-	if err := drive(ctx, s.url, dir, 1); err != nil {
-		s.stop()
-		return nil, fmt.Errorf("warm up the server: %w", err)
+		return nil, errors.New("the server ended before it listened")
 	}
 	return s, nil
 }

@@ -30,6 +30,13 @@ type world struct {
 	root  string
 	env   []string
 	model *scriptmodel.Server
+	count int // of numbered things, see next
+}
+
+// next is a number that nothing else has.
+func (w *world) next() int {
+	w.count++
+	return w.count
 }
 
 func newWorld(ctx context.Context, o options) (_ *world, err error) {
@@ -89,13 +96,16 @@ func instantModel(_ context.Context, req scriptmodel.Request) scriptmodel.Reply 
 	if req.Kind() != scriptmodel.KindStructured {
 		return scriptmodel.Reply{Text: answer}
 	}
-	return scriptmodel.Reply{JSON: map[string]any{
-		"criteria":    []any{map[string]any{"id": "C1", "evidence": "The last message says it.", "met": true}},
-		"output_data": "", "new_facts": []any{},
-		"is_progress": true, "is_in_loop": false, "is_stuck": false, "stuck_reason": "", "blocked_by": "none",
-		"need_replan": false, "replan_reason": "", "remaining": []any{}, "summary": "The agent is ready.",
-		"goal_achieved": false, "completed": true, "continuation_prompt": "",
-	}}
+	return scriptmodel.Reply{JSON: verdict}
+}
+
+// verdict of the scripted ledger: all is well.
+var verdict = map[string]any{
+	"criteria":    []any{map[string]any{"id": "C1", "evidence": "The last message says it.", "met": true}},
+	"output_data": "", "new_facts": []any{},
+	"is_progress": true, "is_in_loop": false, "is_stuck": false, "stuck_reason": "", "blocked_by": "none",
+	"need_replan": false, "replan_reason": "", "remaining": []any{}, "summary": "The agent is ready.",
+	"goal_achieved": false, "completed": true, "continuation_prompt": "",
 }
 
 func (w *world) close() {

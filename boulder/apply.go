@@ -36,9 +36,14 @@ func (s *State) apply(e *Event) error {
 		return fmt.Errorf("boulder %s is %s", s.Boulder.ID, s.Boulder.Status)
 	}
 	e.Seq = s.Boulder.Seq + 1
+	before := s.Boulder
 	err := s.applyBody(e)
 	if err == nil {
 		s.Boulder.Seq = e.Seq
+		s.Boulder.Worked, s.Boulder.ClockAt = before.WorkedBy(e.Time), e.Time
+		if _, ok := e.Body.(TakenUp); ok {
+			s.Boulder.Worked = before.Worked
+		}
 	}
 	return err
 }
@@ -78,6 +83,35 @@ func (s *State) applyBody(e *Event) error {
 	case TaskComplete:
 		return s.taskComplete(b)
 	}
+	return s.applyMore(e)
+}
+
+// applyMore are the events around the straight line: replans, budgets, cool-downs, people.
+func (s *State) applyMore(e *Event) error {
+	switch b := e.Body.(type) {
+	case TakenUp:
+		return s.takenUp(e)
+	case Nudged:
+		return s.nudged(e, b)
+	case Cooled:
+		return s.cooled(e, b)
+	case ReplanStarted:
+		return s.replanStarted(b)
+	case ReplanTrouble:
+		return s.replanTrouble(b)
+	case Replanned:
+		return s.replanned(e, b)
+	case ReplanRefused:
+		return s.replanRefused(b)
+	case BudgetSet:
+		return s.budgetSet(b)
+	case BudgetWarning:
+		return s.budgetWarning(b)
+	case Parked:
+		return s.parked(e, b)
+	case Unparked:
+		return s.unparked(e, b)
+	}
 	return fmt.Errorf("unknown event type %q", e.Body.EventType())
 }
 
@@ -97,9 +131,13 @@ func (s *State) created(e *Event, b Created) error {
 	if b.Boulder.ID == "" || b.Boulder.ID != e.BoulderID {
 		return fmt.Errorf("boulder id %q does not match the event's %q", b.Boulder.ID, e.BoulderID)
 	}
+	if err := b.Boulder.Budget.Validate(); err != nil {
+		return err
+	}
 	e.Seq = 1
 	s.Boulder = b.Boulder
 	s.Boulder.Seq, s.Boulder.CreatedAt, s.Boulder.Status = 1, e.Time, Planning
+	s.Boulder.ClockAt = e.Time
 	return nil
 }
 
@@ -156,15 +194,32 @@ func (s *State) decomposed(e *Event, b Decomposed) error {
 	if n := b.Plan.Number; n != s.Boulder.Revision && n != s.Boulder.Revision+1 {
 		return fmt.Errorf("plan revision %d does not follow %d", n, s.Boulder.Revision)
 	}
-	subTasks, err := newSubTasks(b, e)
+	approved := func(Spec, string) bool { return b.GatesApproved }
+	subTasks, err := s.newSubTasks(e, b.Plan, b.Plan.Plan.SubTasks, approved, b.Model)
 	if err != nil {
 		return err
 	}
+	if len(subTasks) == 0 {
+		return fmt.Errorf("the plan has no sub-tasks")
+	}
 	s.adopt(b.Plan)
 	s.Boulder.Status, s.Boulder.Reason = Running, ""
+	s.add(e, subTasks)
+	return nil
+}
+
+// add makes new sub-tasks, which [State.newSubTasks] has checked, part of the graph and queues those that are ready.
+func (s *State) add(e *Event, subTasks []*SubTask) {
 	for _, t := range subTasks {
 		s.addSubTask(t)
 		s.dirty.subTasks.add(t)
+	}
+	for _, t := range subTasks {
+		for _, id := range t.DependsOn {
+			d := s.byID[id]
+			d.Blocks = append(d.Blocks, t.ID)
+			s.dirty.subTasks.add(d)
+		}
 	}
 	for _, t := range subTasks {
 		s.waiting[t.ID] = s.countWaiting(t)
@@ -172,69 +227,94 @@ func (s *State) decomposed(e *Event, b Decomposed) error {
 			s.enqueue(e, t)
 		}
 	}
-	return nil
 }
 
-// newSubTasks makes the records of a plan, with the graph's edges both ways.
-func newSubTasks(b Decomposed, e *Event) ([]*SubTask, error) {
-	plan := b.Plan.Plan
-	byID := map[string]*SubTask{}
+// newSubTasks makes the records of new sub-tasks of a plan revision, behind those that there are. It changes nothing.
+// approved says whether a gate may run.
+func (s *State) newSubTasks(
+	e *Event, rev PlanRevision, specs []Spec, approved func(spec Spec, gate string) bool, model string,
+) ([]*SubTask, error) {
+	fresh := map[string]*SubTask{}
 	var all []*SubTask
-	for i, spec := range plan.SubTasks {
-		if spec.ID == "" || byID[spec.ID] != nil {
+	for i, spec := range specs {
+		if spec.ID == "" || fresh[spec.ID] != nil || s.byID[spec.ID] != nil {
 			return nil, fmt.Errorf("sub-task id %q is empty or given twice", spec.ID)
 		}
+		if err := spec.Budget.Validate(); err != nil {
+			return nil, fmt.Errorf("sub-task %q: %w", spec.ID, err)
+		}
 		t := &SubTask{
-			ID: spec.ID, Position: i + 1, Revision: b.Plan.Number,
+			ID: spec.ID, Position: len(s.SubTasks) + i + 1, Revision: rev.Number,
 			Subject: spec.Subject, ActiveForm: spec.ActiveForm, Content: spec.Description,
 			SuccessCriteria: spec.SuccessCriteria, Status: SubTaskPending, Priority: cmp.Or(spec.Priority, Medium),
 			DependsOn: spec.DependsOn, BlockedBy: spec.DependsOn,
 			Agent: spec.Agent, ExpectsChanges: spec.ExpectsChanges, EmptyOK: spec.EmptyOK,
 			Outputs: spec.Outputs, DoneWhen: spec.DoneWhen, Budget: spec.Budget, CreatedAt: e.Time, UpdatedAt: e.Time,
 		}
-		t.Model = cmp.Or(spec.Model, plan.Model, b.Model)
-		if b.GatesApproved {
-			t.Gates = spec.Gates
-		} else {
-			t.GateHints = spec.Gates
-		}
-		byID[t.ID] = t
+		t.Model = cmp.Or(spec.Model, rev.Plan.Model, model)
+		s.setGates(t, spec, approved)
+		fresh[t.ID] = t
 		all = append(all, t)
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("the plan has no sub-tasks")
-	}
-	if err := link(all, byID); err != nil {
-		return nil, err
-	}
-	return all, nil
+	return all, s.checkDependencies(all, fresh)
 }
 
-// link draws the edges from a sub-task to its dependents, and refuses a graph in which something could never run.
-func link(all []*SubTask, byID map[string]*SubTask) error {
-	for _, t := range all {
-		for _, id := range t.DependsOn {
-			d := byID[id]
-			switch {
-			case d == nil:
-				return fmt.Errorf("sub-task %q depends on %q, which is not in the plan", t.ID, id)
-			case len(d.Blocks) > 0 && d.Blocks[len(d.Blocks)-1] == t.ID:
-				return fmt.Errorf("sub-task %q names the dependency %q twice", t.ID, id)
-			}
-			d.Blocks = append(d.Blocks, t.ID)
+// setGates gives a new sub-task its gates: those of the plan that may run, and those of the configuration.
+func (s *State) setGates(t *SubTask, spec Spec, approved func(spec Spec, gate string) bool) {
+	add := func(to *[]string, gate string) {
+		if !slices.Contains(*to, gate) {
+			*to = append(*to, gate)
 		}
 	}
-	waiting := map[string]int{}
-	var ready []*SubTask
+	for _, gate := range spec.Gates {
+		if approved(spec, gate) {
+			add(&t.Gates, gate)
+		} else {
+			add(&t.GateHints, gate)
+		}
+	}
+	for _, gate := range spec.NoWorse {
+		if approved(spec, gate) {
+			add(&t.NoWorse, gate)
+		} else {
+			add(&t.GateHints, gate)
+		}
+	}
+	for _, gate := range s.Boulder.Gates {
+		add(&t.Gates, gate)
+	}
+	for _, gate := range s.Boulder.NoWorse {
+		add(&t.NoWorse, gate)
+	}
+}
+
+// checkDependencies refuses dependencies with which something could never run.
+func (s *State) checkDependencies(all []*SubTask, fresh map[string]*SubTask) error {
+	waiting, blocks := map[string]int{}, map[string][]string{}
+	var ready []string
 	for _, t := range all {
-		if waiting[t.ID] = len(t.DependsOn); waiting[t.ID] == 0 {
-			ready = append(ready, t)
+		for i, id := range t.DependsOn {
+			old := s.byID[id]
+			switch {
+			case slices.Contains(t.DependsOn[:i], id):
+				return fmt.Errorf("sub-task %q names the dependency %q twice", t.ID, id)
+			case fresh[id] != nil:
+				waiting[t.ID]++
+				blocks[id] = append(blocks[id], t.ID)
+			case old == nil:
+				return fmt.Errorf("sub-task %q depends on %q, which is not in the plan", t.ID, id)
+			case old.Status.Terminal() && old.Status != SubTaskCompleted || old.Status == SubTaskBlocked:
+				return fmt.Errorf("sub-task %q depends on %q, which is %s", t.ID, id, old.Status)
+			}
+		}
+		if waiting[t.ID] == 0 {
+			ready = append(ready, t.ID)
 		}
 	}
 	for i := 0; i < len(ready); i++ {
-		for _, id := range ready[i].Blocks {
+		for _, id := range blocks[ready[i]] {
 			if waiting[id]--; waiting[id] == 0 {
-				ready = append(ready, byID[id])
+				ready = append(ready, id)
 			}
 		}
 	}
@@ -316,6 +396,13 @@ func (s *State) usage(e *Event, b UsageReport) error {
 		}
 	}
 	s.Boulder.Usage = s.Boulder.Usage.Add(b.Usage)
+	if b.Source == UsageAttempt {
+		s.Boulder.Turns++
+		s.Boulder.TurnUsage = s.Boulder.TurnUsage.Add(b.Usage)
+		if o := s.open[b.SubTaskID]; o != nil && o.Attempt.Attempt == b.Attempt {
+			o.Attempt.Seen, o.Attempt.Spent = Usage{}, Usage{}
+		}
+	}
 	return nil
 }
 
@@ -327,6 +414,10 @@ func (s *State) taskComplete(b TaskComplete) error {
 		return fmt.Errorf("boulder is %s", s.Boulder.Status)
 	case !s.Settled():
 		return fmt.Errorf("%d attempts are open", len(s.open))
+	case s.parkedCount > 0:
+		return fmt.Errorf("%d sub-tasks wait for a person", s.parkedCount)
+	case s.Boulder.Replan != nil:
+		return fmt.Errorf("replan %d is being made", s.Boulder.Replans)
 	}
 	s.Boulder.Status, s.Boulder.Reason, s.Boulder.Summary = b.Status, "", b.Summary
 	return nil

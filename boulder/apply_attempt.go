@@ -14,8 +14,12 @@ func (s *State) starting(e *Event, b Starting) error {
 	if s.Boulder.Status != Running {
 		return fmt.Errorf("boulder is %s", s.Boulder.Status)
 	}
+	if err := s.replacing(b.SubTaskID); err != nil {
+		return err
+	}
 	s.queueOf(o).remove(o)
 	s.live = append(s.live, o)
+	s.Boulder.Attempts++
 	o.Attempt.Status, o.Attempt.Tag, o.Attempt.Turns = AttemptStarting, b.Tag, 1
 	o.Attempt.SlotSeq, o.Attempt.StartedAt = e.Seq, e.Time
 	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: 1, Kind: TurnBrief, Prompt: b.Prompt}
@@ -49,6 +53,10 @@ func (s *State) subTaskStart(e *Event, b SubTaskStart) error {
 	o.Attempt.Status, o.Attempt.SessionID = AttemptExecuting, b.SessionID
 	if o.SubTask.Snapshot == "" && b.Snapshot != "" {
 		o.SubTask.Snapshot = b.Snapshot
+		s.dirty.subTasks.add(o.SubTask)
+	}
+	if o.SubTask.Baseline == nil && b.Baseline != nil {
+		o.SubTask.Baseline = b.Baseline
 		s.dirty.subTasks.add(o.SubTask)
 	}
 	s.touch(e, o)
@@ -86,6 +94,10 @@ func (s *State) progress(e *Event, b SubTaskProgress) error {
 	if err != nil {
 		return err
 	}
+	if o.Attempt.Seen != b.Usage {
+		o.Attempt.Seen = b.Usage
+		s.dirty.attempts.add(o.Attempt)
+	}
 	if b.Checkpoint != nil {
 		c := *b.Checkpoint
 		o.SubTask.Checkpoint, o.SubTask.UpdatedAt = &c, e.Time
@@ -104,7 +116,15 @@ func (s *State) turnEnded(e *Event, b TurnEnded) error {
 	}
 	o.Attempt.Status = AttemptMonitoring
 	o.Attempt.recovered()
+	s.answered(e, o.Attempt.Model)
 	evidence := b.Evidence
+	o.Attempt.Worked += evidence.Duration
+	o.SubTask.Worked += evidence.Duration
+	s.dirty.subTasks.add(o.SubTask)
+	if o.Attempt.Idle++; evidence.ToolCount > 0 {
+		o.Attempt.Idle = 0
+	}
+	o.Attempt.Result = resultOf(&evidence)
 	o.Turn.Evidence, o.Turn.EndedAt = &evidence, e.Time
 	s.addFiles(o.SubTask, evidence.Diff)
 	s.touch(e, o)
@@ -143,9 +163,17 @@ func (s *State) judged(e *Event, b Judged) error {
 	verdict := b.Verdict
 	o.Turn.Verdict = &verdict
 	o.Attempt.recovered()
+	if !verdict.JudgeUnavailable {
+		s.answered(e, s.Boulder.LedgerModel)
+	}
+	s.countStall(o)
+	s.learn(verdict.NewFacts)
 	s.touch(e, o)
 	return nil
 }
+
+// interrupted carries what a turn was seen to use over to when it is taken up again: whoever runs it counts anew.
+func (a *Attempt) interrupted() { a.Spent, a.Seen = a.Spent.Add(a.Seen), Usage{} }
 
 // recovered ends a row of faults.
 func (a *Attempt) recovered() { a.Troubles, a.Reason, a.NotBefore = 0, "", time.Time{} }
@@ -159,6 +187,7 @@ func (s *State) continuation(e *Event, b Continuation) error {
 		return fmt.Errorf("turn %d of %q cannot follow turn %d", b.Turn, b.SubTaskID, o.Turn.Number)
 	}
 	o.Attempt.Status, o.Attempt.Turns = AttemptExecuting, b.Turn
+	o.Attempt.Asked = hashOf(o.Turn.Verdict.ContinuationPrompt)
 	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Kind: TurnContinuation, Prompt: b.Prompt}
 	s.touch(e, o)
 	return nil
@@ -169,7 +198,10 @@ func (s *State) trouble(e *Event, b Trouble) error {
 	if err != nil {
 		return err
 	}
-	o.Attempt.Troubles++
+	if !b.Uncounted {
+		o.Attempt.Troubles++
+	}
+	o.Attempt.interrupted()
 	o.Attempt.Reason, o.Attempt.NotBefore = b.Reason, b.NotBefore
 	s.touch(e, o)
 	return nil
@@ -195,9 +227,13 @@ func (s *State) retry(e *Event, b Retry) error {
 	if !b.Status.Terminal() || b.Status == AttemptCompleted || b.Next != b.Attempt+1 {
 		return fmt.Errorf("attempt %d cannot become %s with attempt %d next", b.Attempt, b.Status, b.Next)
 	}
+	if err := s.replacing(b.SubTaskID); err != nil {
+		return err
+	}
 	s.finish(e, o, b.Status, b.Reason)
 	if !b.Uncounted {
 		o.SubTask.Tries++
+		o.SubTask.LastResult = o.Attempt.Result
 	}
 	if b.Digest != "" {
 		o.SubTask.Failures = append(slices.Clone(o.SubTask.Failures), b.Digest)
@@ -207,6 +243,9 @@ func (s *State) retry(e *Event, b Retry) error {
 }
 
 func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
+	if b.Status == SubTaskSkipped && b.Attempt == 0 {
+		return s.skipped(e, b)
+	}
 	o, err := s.at(b.AttemptRef, AttemptQueued, AttemptStarting, AttemptExecuting, AttemptMonitoring)
 	if err != nil {
 		return err
@@ -221,6 +260,9 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 			b.Attempt, b.SubTaskID, o.Attempt.Status)
 	}
 	t := o.SubTask
+	if err := s.replacing(t.ID); err != nil {
+		return err
+	}
 	reason := ""
 	if !b.Completed {
 		reason = b.Summary
@@ -232,8 +274,10 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 	t.Summary, t.Output, t.EndSeq = b.Summary, b.Output, e.Seq
 	s.setSubTask(e, t, b.Status, reason)
 	if b.Completed {
+		t.Stalls = 0
 		s.done = append(s.done, t)
 		s.release(e, t)
+		s.wantReplan(o)
 	} else {
 		b.Blocked = s.block(e, t)
 		e.Body = b

@@ -65,8 +65,31 @@ type Boulder struct {
 	Constraints []string `json:"constraints,omitempty"` // of the user, before a plan takes them over
 	PlanMode    PlanMode `json:"plan_mode,omitempty"`
 
+	// Gates and NoWorse are those of every sub-task, besides its own: a person's configuration.
+	Gates   []string `json:"gates,omitempty"`
+	NoWorse []string `json:"no_worse,omitempty"`
+
 	Model       string `json:"model,omitempty"`        // default model of the sub-tasks, provider/model
 	LedgerModel string `json:"ledger_model,omitempty"` // model of the two ledgers, provider/model
+
+	Budget *Budget `json:"budget,omitempty"` // of the run; stored, so a resume does not refill it
+	// Worked is the wall clock of the run so far, nanoseconds: while it was running, and a process was at it.
+	Worked  time.Duration `json:"worked,omitempty"`
+	ClockAt time.Time     `json:"clock_at,omitzero"` // when Worked was last added to
+	// Attempts counts the attempts that were started.
+	Attempts int `json:"attempts,omitempty"`
+
+	// Turns and TurnUsage count the ended turns of agents and what they used: what a turn is expected to use.
+	Turns     int64 `json:"turns,omitempty"`
+	TurnUsage Usage `json:"turn_usage,omitzero"`
+
+	Replans   int                 `json:"replans,omitempty"`   // begun
+	Wanted    *Replanning         `json:"wanted,omitempty"`    // a replan that the judge of a completed sub-task asked for
+	Replan    *Replanning         `json:"replan,omitempty"`    // the one that is being made
+	Tried     []string            `json:"tried,omitempty"`     // [SpecsHash] of every part of a plan that was replaced
+	Cooldowns map[string]Cooldown `json:"cooldowns,omitempty"` // by model
+	NewFacts  []string            `json:"new_facts,omitempty"` // that judges noted, oldest first; at most 30
+	Warned    []string            `json:"warned,omitempty"`    // budgets whose soft warning was given
 
 	Usage     Usage     `json:"usage"` // of everything: attempts and ledger calls
 	Summary   string    `json:"summary,omitempty"`
@@ -74,6 +97,23 @@ type Boulder struct {
 	UpdatedAt time.Time `json:"updated_at"`
 	Seq       uint64    `json:"seq"` // number of the last event
 }
+
+// WorkedBy is the wall clock of the run until now: [Boulder.Worked], and what has passed since if it is at work.
+func (b *Boulder) WorkedBy(now time.Time) time.Duration {
+	switch b.Status {
+	case Planning, Running, Synthesizing:
+		return b.Worked + max(0, now.Sub(b.ClockAt))
+	}
+	return b.Worked
+}
+
+// Sources of a [UsageReport].
+const (
+	UsagePlan    = "plan"
+	UsageReplan  = "replan"
+	UsageJudge   = "judge"
+	UsageAttempt = "attempt"
+)
 
 // Usage is what models were paid for. Tokens are counts; Input includes what was read from a cache, Output includes
 // reasoning.
@@ -101,3 +141,27 @@ func (u Usage) Add(v Usage) Usage {
 
 // Tokens is all input and output together.
 func (u Usage) Tokens() int64 { return u.Input + u.Output }
+
+// Replanning is a replan that was decided on and counted, and is being made. A crash leaves it: a resume asks the Task
+// Ledger again, without counting again.
+type Replanning struct {
+	// AttemptRef is whose failure asks for it; that attempt stays open until the new plan is there. Without an attempt
+	// (0) the sub-task was completed, and what was found makes the rest of the plan wrong.
+	AttemptRef
+	Reason string `json:"reason"`
+	// Replaces are the ids of the sub-tasks that the new ones stand in for, in plan order.
+	Replaces []string `json:"replaces"`
+	Troubles int      `json:"troubles,omitempty"` // faults in a row while asking
+	// NotBefore is the end of the back-off after such a fault.
+	NotBefore time.Time `json:"not_before,omitzero"`
+}
+
+// Cooldown is the state of a model that answered with a rate limit or an overload.
+type Cooldown struct {
+	Until time.Time `json:"until"` // no prompt before
+	// Limit is how many attempts may hold a slot, until it has grown back to what is configured.
+	Limit  int    `json:"limit"`
+	Full   int    `json:"full"` // the configured limit
+	Hits   int    `json:"hits"` // in a row, without an answer between them
+	Reason string `json:"reason"`
+}

@@ -28,6 +28,7 @@ func (s *State) Check() error {
 		}
 	}
 	s.checkBoulder(bad)
+	s.checkReplans(bad)
 	return errors.Join(errs...)
 }
 
@@ -43,13 +44,56 @@ func (s *State) checkBoulder(bad func(string, ...any)) {
 	if b.Revision != stored {
 		bad("boulder is at plan revision %d, but revision %d is stored", b.Revision, stored)
 	}
-	counts := map[SubTaskStatus]int{}
+	counts, parked := map[SubTaskStatus]int{}, 0
 	for _, t := range s.SubTasks {
 		counts[t.Status]++
+		if t.Parked {
+			parked++
+		}
+	}
+	if parked != s.parkedCount {
+		bad("%d sub-tasks wait for a person but %d are counted", parked, s.parkedCount)
+	}
+	for model, c := range b.Cooldowns {
+		if c.Limit < 1 || c.Limit > max(1, c.Full) {
+			bad("model %q cools down with a limit of %d of %d", model, c.Limit, c.Full)
+		}
 	}
 	for status, n := range s.counts {
 		if counts[status] != n {
 			bad("%d sub-tasks are %s but %d are counted", counts[status], status, n)
+		}
+	}
+}
+
+// checkReplans looks at the replan that is being made, and at the one that is wanted. What is replaced stands still: only
+// the attempt that asked for the replan holds a slot.
+func (s *State) checkReplans(bad func(string, ...any)) {
+	if w := s.Boulder.Wanted; w != nil {
+		if t := s.byID[w.SubTaskID]; w.Attempt != 0 || t == nil || t.Status != SubTaskCompleted {
+			bad("a replan is wanted for attempt %d of %q, which did not complete", w.Attempt, w.SubTaskID)
+		}
+	}
+	r := s.Boulder.Replan
+	if r == nil {
+		return
+	}
+	if o := s.open[r.SubTaskID]; r.Attempt != 0 && (o == nil || o.Attempt.AttemptRef != r.AttemptRef) {
+		bad("a replan is being made for attempt %d of %q, which is not open", r.Attempt, r.SubTaskID)
+	}
+	if r.Attempt == 0 && (s.byID[r.SubTaskID] == nil || s.byID[r.SubTaskID].Status != SubTaskCompleted) {
+		bad("a replan is being made for what comes after %q, which did not complete", r.SubTaskID)
+	}
+	if len(r.Replaces) == 0 {
+		bad("the replan for %q replaces nothing", r.SubTaskID)
+	}
+	for _, id := range r.Replaces {
+		t, o := s.byID[id], s.open[id]
+		switch {
+		case t == nil || t.Status.Terminal() || t.Parked:
+			bad("the replan for %q replaces %q, which is not there, is over or waits for a person", r.SubTaskID, id)
+		case o != nil && o.Attempt.Status.Live() && o.Attempt.AttemptRef != r.AttemptRef:
+			bad("attempt %d of %q is %s while a replan replaces it", o.Attempt.Attempt, id, o.Attempt.Status)
 		}
 	}
 }
@@ -129,8 +173,15 @@ func (s *State) checkGraph(bad func(string, ...any)) {
 
 func (s *State) checkSubTask(t *SubTask, bad func(string, ...any)) {
 	waiting, o := s.waiting[t.ID], s.open[t.ID]
+	if t.Parked && t.Status != SubTaskBlocked {
+		bad("sub-task %q waits for a person but is %s", t.ID, t.Status)
+	}
+	if t.Stalls < 0 {
+		bad("sub-task %q has stalled %d times", t.ID, t.Stalls)
+	}
 	switch t.Status {
 	case SubTaskPending:
+		s.checkHope(t, bad)
 		if (waiting == 0) != (o != nil) {
 			bad("sub-task %q is pending, waits for %d others, and has an attempt in line: %v", t.ID, waiting, o != nil)
 		}
@@ -145,5 +196,18 @@ func (s *State) checkSubTask(t *SubTask, bad func(string, ...any)) {
 	}
 	if t.Status == SubTaskCompleted && waiting > 0 {
 		bad("sub-task %q is completed before its dependencies", t.ID)
+	}
+}
+
+// checkHope fails for a pending sub-task that could never run: what it depends on has to be there to complete.
+func (s *State) checkHope(t *SubTask, bad func(string, ...any)) {
+	for _, id := range t.DependsOn {
+		d := s.byID[id]
+		if d == nil || d.Status == SubTaskCompleted {
+			continue
+		}
+		if d.Status.Terminal() || d.Status == SubTaskBlocked && !d.Parked {
+			bad("sub-task %q is pending but depends on %q, which is %s", t.ID, id, d.Status)
+		}
 	}
 }

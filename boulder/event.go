@@ -27,7 +27,8 @@ type Body interface {
 // book-keeping; `manager logs` shows them.
 func (e Event) Public() bool {
 	switch e.Body.(type) {
-	case Created, Planned, StatusChanged, Starting, TurnSent, TurnEnded, Judged, Trouble:
+	case Created, Planned, StatusChanged, TakenUp, Starting, TurnSent, Nudged, TurnEnded, Judged, Trouble, ReplanStarted,
+		ReplanTrouble, ReplanRefused, BudgetSet, Unparked:
 		return false
 	}
 	return true
@@ -78,6 +79,9 @@ type StatusChanged struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// TakenUp says that a process goes on with a boulder that another one left. The time between them is not counted.
+type TakenUp struct{}
+
 // Starting gives a queued attempt its slot. It is committed before the session is created.
 type Starting struct {
 	AttemptRef
@@ -92,6 +96,7 @@ type SubTaskStart struct {
 	Model       string `json:"model"`
 	SessionID   string `json:"session_id"`
 	Snapshot    string `json:"-"`
+	Baseline    []Gate `json:"-"` // see [SubTask.Baseline]; nil where it was not measured now
 }
 
 // TurnSent says that a prompt is about to be sent with this message id. It is committed before it is sent.
@@ -101,6 +106,16 @@ type TurnSent struct {
 	Kind      TurnKind `json:"kind"`
 	MessageID string   `json:"message_id"`
 	Resume    bool     `json:"resume,omitempty"` // the one resume prompt of this turn
+}
+
+// Nudged says that a prompt is about to be sent into the running turn, because it seems to be stuck. It is committed
+// before it is sent.
+type Nudged struct {
+	AttemptRef
+	Turn      int    `json:"turn"`
+	Rule      Rule   `json:"rule"`
+	MessageID string `json:"message_id"`
+	Prompt    string `json:"prompt"`
 }
 
 // SubTaskProgress is a sign of life: a finished tool call, an edit, a change of the todo list, a wait.
@@ -125,9 +140,10 @@ type TurnEnded struct {
 type GateRun struct {
 	AttemptRef
 	Command  string `json:"command"`
-	Passed   bool   `json:"passed"`
+	Passed   bool   `json:"passed"` // or no worse than before, where that is enough
 	ExitCode int    `json:"exit_code"`
-	Output   string `json:"output,omitempty"` // the tail, of a gate that did not pass
+	NoWorse  string `json:"no_worse,omitempty"` // why a red gate counts as passed
+	Output   string `json:"output,omitempty"`   // the tail, of a gate that did not pass
 	Millis   int64  `json:"duration_ms"`
 }
 
@@ -160,8 +176,95 @@ type Retry struct {
 // Trouble is a fault that is not the agent's: the attempt stays where it is and is taken up again at NotBefore.
 type Trouble struct {
 	AttemptRef
+	Kind      TroubleKind `json:"kind,omitempty"`
+	Reason    string      `json:"reason"`
+	NotBefore time.Time   `json:"not_before"`
+	// Uncounted: it is a wait that a provider asked for, and does not count towards giving up.
+	Uncounted bool `json:"uncounted,omitempty"`
+}
+
+// Cooled makes a model wait: no prompt goes to it before Until, and fewer attempts at once use it until answers come
+// again. It does not stop other models.
+type Cooled struct {
+	Model  string    `json:"model"`
+	Until  time.Time `json:"until"`
+	Limit  int       `json:"limit"` // attempts at once from now on; it grows by one with every turn that ends well
+	Full   int       `json:"full"`  // the configured limit, to which it grows back
+	Reason string    `json:"reason"`
+}
+
+// ReplanStarted counts a replan and says for whose failure. It is committed before the Task Ledger is asked.
+type ReplanStarted struct {
+	AttemptRef          // as in [Replanning]
+	Number     int      `json:"number"` // from 1, within the run
+	Reason     string   `json:"reason"`
+	Replaces   []string `json:"replaces"`
+}
+
+// ReplanTrouble is a fault while the Task Ledger was asked for a replan: it is asked again at NotBefore.
+type ReplanTrouble struct {
 	Reason    string    `json:"reason"`
 	NotBefore time.Time `json:"not_before"`
+}
+
+// Replanned adopts a new plan revision for what could not be done: the sub-tasks of Removed and those that Changed
+// names are superseded, new ones take their place. Everything else stays as it is.
+type Replanned struct {
+	AttemptRef             // whose failure asked for it; this ends it
+	Number     int         `json:"number"`
+	Reason     string      `json:"reason"`
+	Revision   int         `json:"revision"`
+	Added      []PlannedIn `json:"added"`
+	Changed    []Change    `json:"changed"`
+	Removed    []string    `json:"removed"` // ids of sub-tasks that nothing took the place of
+
+	// Plan is the revision itself; it is a record of its own and not repeated in the log.
+	Plan PlanRevision `json:"-"`
+	// SubTasks are the new ones.
+	SubTasks []Spec `json:"-"`
+	// GatesApproved: their gates may run.
+	GatesApproved bool `json:"gates_approved"`
+}
+
+// Change is a sub-task that a replan put in the place of another.
+type Change struct {
+	From string    `json:"from"` // id of the superseded one
+	To   PlannedIn `json:"to"`
+}
+
+// ReplanRefused ends a replan without a new plan; the sub-task fails.
+type ReplanRefused struct {
+	AttemptRef
+	Reason string `json:"reason"`
+}
+
+// BudgetSet changes the budget of the run, or of a sub-task.
+type BudgetSet struct {
+	SubTaskID string `json:"sub_task_id,omitempty"` // empty: of the run
+	Budget    Budget `json:"budget"`
+}
+
+// BudgetWarning says that most of a budget is used up. It is given once for each.
+type BudgetWarning struct {
+	SubTaskID string  `json:"sub_task_id,omitempty"` // empty: of the run
+	Dimension string  `json:"dimension"`             // tokens | cost | time | attempts | calls
+	Used      float64 `json:"used"`                  // tokens, US dollars, seconds, attempts, calls
+	Limit     float64 `json:"limit"`
+}
+
+// Parked ends an attempt because the sub-task needs a person: it is blocked, what does not depend on it goes on.
+//
+// The attempt ends as cancelled, and is not a try.
+type Parked struct {
+	AttemptRef
+	Reason string `json:"reason"`
+	Digest string `json:"-"` // for the next brief
+}
+
+// Unparked queues a parked sub-task again.
+type Unparked struct {
+	SubTaskID string `json:"sub_task_id"`
+	Reason    string `json:"reason"`
 }
 
 // UsageReport adds what a ledger call or a finished turn cost.
@@ -210,6 +313,17 @@ func (Retry) EventType() string           { return "retry" }
 func (Trouble) EventType() string         { return "trouble" }
 func (UsageReport) EventType() string     { return "usage" }
 func (SubTaskDone) EventType() string     { return "subtask-done" }
+func (TakenUp) EventType() string         { return "taken-up" }
+func (Nudged) EventType() string          { return "nudge" }
+func (Cooled) EventType() string          { return "cooldown" }
+func (ReplanStarted) EventType() string   { return "replan-started" }
+func (ReplanTrouble) EventType() string   { return "replan-trouble" }
+func (Replanned) EventType() string       { return "replan" }
+func (ReplanRefused) EventType() string   { return "replan-refused" }
+func (BudgetSet) EventType() string       { return "budget-set" }
+func (BudgetWarning) EventType() string   { return "budget" }
+func (Parked) EventType() string          { return "parked" }
+func (Unparked) EventType() string        { return "unparked" }
 func (TaskComplete) EventType() string    { return "task-complete" }
 
 // bodyTypes maps the JSON field "type" to the struct that carries it.
@@ -218,7 +332,8 @@ var bodyTypes = func() map[string]reflect.Type {
 	for _, b := range []Body{
 		Created{}, Planned{}, Decomposed{}, StatusChanged{}, Starting{}, SubTaskStart{}, TurnSent{}, SubTaskProgress{},
 		TurnEnded{}, GateRun{}, Judged{}, Continuation{}, Retry{}, Trouble{}, UsageReport{}, SubTaskDone{},
-		TaskComplete{},
+		TaskComplete{}, TakenUp{}, Nudged{}, Cooled{}, ReplanStarted{}, ReplanTrouble{}, Replanned{}, ReplanRefused{},
+		BudgetSet{}, BudgetWarning{}, Parked{}, Unparked{},
 	} {
 		types[b.EventType()] = reflect.TypeOf(b)
 	}

@@ -23,6 +23,10 @@ func fill(t *rapid.T, v reflect.Value) {
 		v.Set(reflect.ValueOf(epoch.Add(time.Duration(rapid.Int64Range(0, 1e18).Draw(t, "time")))))
 		return
 	}
+	if v.Type() == reflect.TypeFor[Duration]() { // a negative one is refused, by Apply as well
+		v.SetInt(rapid.Int64Range(0, 1e18).Draw(t, "duration"))
+		return
+	}
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(rapid.String().Draw(t, "string"))
@@ -44,6 +48,16 @@ func fill(t *rapid.T, v reflect.Value) {
 			item := reflect.New(v.Type().Elem()).Elem()
 			fill(t, item)
 			v.Set(reflect.Append(v, item))
+		}
+	case reflect.Map:
+		for range rapid.IntRange(0, 2).Draw(t, "entries") {
+			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+			fill(t, key)
+			fill(t, value)
+			if v.IsNil() {
+				v.Set(reflect.MakeMap(v.Type()))
+			}
+			v.SetMapIndex(key, value)
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
@@ -145,6 +159,16 @@ func TestPublicEvents(t *testing.T) {
 		GateRun{AttemptRef: ref, Command: "go test ./...", ExitCode: 1, Output: "FAIL", Millis: 1500},
 		Continuation{AttemptRef: ref, Reason: "tests fail", Remaining: []string{"fix the test"}, Turn: 2, Prompt: "hidden"},
 		Retry{AttemptRef: ref, Reason: "stuck", Status: AttemptFailed, Next: 3, Digest: "hidden"},
+		Cooled{Model: "p/m", Until: epoch.Add(time.Minute), Limit: 2, Full: 5, Reason: "429: slow down"},
+		Replanned{
+			AttemptRef: ref, Number: 1, Reason: "stalled, 2 times: no API", Revision: 2, GatesApproved: true,
+			Added:   []PlannedIn{{ID: "docs", Subject: "Write it down", DependsOn: []string{"ui-2"}}},
+			Changed: []Change{{From: "ui", To: PlannedIn{ID: "ui-2", Subject: "Toggle", DependsOn: []string{}, Model: "p/m"}}},
+			Removed: []string{"api"}, Plan: PlanRevision{Hash: "not in the log"}, SubTasks: []Spec{{ID: "hidden"}},
+		},
+		BudgetWarning{Dimension: "cost", Used: 4.1, Limit: 5},
+		BudgetWarning{SubTaskID: "api", Dimension: "tokens", Used: 80_000, Limit: 100_000},
+		Parked{AttemptRef: ref, Reason: "its budget of $1.00 is used up ($1.02)", Digest: "hidden"},
 		UsageReport{SubTaskID: "api", Attempt: 2, Source: "judge", Model: "p/ledger", Usage: usage},
 		SubTaskDone{
 			AttemptRef: ref, Completed: true, Summary: "Added", Status: SubTaskCompleted, AttemptStatus: AttemptCompleted,

@@ -11,9 +11,13 @@ type Evidence struct {
 	ToolCount    int        `json:"tool_count"`           // all of this turn
 	Diff         Diff       `json:"diff"`
 	Todos        []Todo     `json:"todos,omitempty"`
-	Gates        []Gate     `json:"gates,omitempty"`
-	Usage        Usage      `json:"usage"`                // of this turn
-	Transcript   string     `json:"transcript,omitempty"` // path of the transcript file, relative to the project
+	// Diagnostics are the language server's errors in the files that the session changed, as its last edit of each file
+	// left them; at most 50.
+	Diagnostics []Diagnostic  `json:"diagnostics,omitempty"`
+	Gates       []Gate        `json:"gates,omitempty"`
+	Usage       Usage         `json:"usage"`                // of this turn
+	Duration    time.Duration `json:"duration,omitempty"`   // of this turn at work, nanoseconds; gates not included
+	Transcript  string        `json:"transcript,omitempty"` // path of the transcript file, relative to the project
 }
 
 // Ended says how a turn ended. No field of it means success.
@@ -25,6 +29,35 @@ type Ended struct {
 	Message string `json:"message,omitempty"` // of the error, redacted
 	// Stopped is why the manager itself ended the turn (wall clock, silence); empty if it did not.
 	Stopped string `json:"stopped,omitempty"`
+	// Rule is the rule for which it did; empty if it did not.
+	Rule Rule `json:"rule,omitempty"`
+	// Truncated is why the turn's end is no end of its own although it looks like one: it was cut at the output limit, or
+	// there is next to no output. Such a turn never completes a sub-task. Empty: it is not truncated.
+	Truncated string `json:"truncated,omitempty"`
+}
+
+// Rule names what ended a turn, or an attempt, without asking a model (SEMANTICS §5 and §8).
+type Rule string
+
+const (
+	RuleRepeat     Rule = "repeat"        // the same call with the same output, again and again
+	RuleErrors     Rule = "errors"        // the same call failed in the same way, again and again
+	RuleAlternate  Rule = "alternate"     // two calls in turns: A B A B A B
+	RuleIdle       Rule = "idle"          // messages without a tool call while work is left
+	RuleSilence    Rule = "silence"       // no event
+	RuleWallClock  Rule = "wall_clock"    // the attempt took too long
+	RuleCompaction Rule = "compaction"    // compacted twice without a new successful tool call
+	RuleSameResult Rule = "same_result"   // the same diff and the same failing gates as the attempt before
+	RuleSameAsk    Rule = "same_continue" // the continuation would be equal to the one before
+	RuleBudget     Rule = "budget"        // the sub-task's budget is used up
+)
+
+// Diagnostic is one finding of a language server.
+type Diagnostic struct {
+	File     string `json:"file"`     // relative to the project
+	Line     int    `json:"line"`     // from 1
+	Severity string `json:"severity"` // error | warning
+	Message  string `json:"message"`  // at most 300 characters
 }
 
 // ToolCall is one finished or broken tool call.
@@ -43,6 +76,9 @@ type Diff struct {
 	Unavailable string       `json:"unavailable,omitempty"`
 	Files       []FileChange `json:"files,omitempty"`
 	Patch       string       `json:"patch,omitempty"` // unified, cut to 12,000 characters
+	// Hash names the changes that are not another sub-task's, before any cut: two diffs with the same hash change the
+	// same files in the same way. Empty when there is none.
+	Hash string `json:"hash,omitempty"`
 	// Commands: the session ran shell commands beside other sub-tasks, so a change that is not marked as its own may be
 	// its work all the same.
 	Commands bool `json:"commands,omitempty"`
@@ -86,16 +122,24 @@ type Gate struct {
 	Output   string        `json:"output"`    // tail of stdout and stderr together, 2,000 characters
 	Duration time.Duration `json:"duration"`  // nanoseconds
 	TimedOut bool          `json:"timed_out,omitempty"`
+	// Failing are the tests that the output names as failed, sorted; at most 200. Nil: it names none.
+	Failing []string `json:"failing,omitempty"`
+	// NoWorse says why a gate that is red does not count: it was red before the sub-task began, and is no worse now.
+	// Only gates of [SubTask.NoWorse] have it.
+	NoWorse string `json:"no_worse,omitempty"`
 }
 
-// Green reports whether the gate passed.
+// Green reports whether the command passed.
 func (g Gate) Green() bool { return g.ExitCode == 0 && !g.TimedOut }
 
-// Red returns the gates that did not pass.
+// Holds reports whether the gate lets the sub-task pass: it is green, or no worse than before where that is enough.
+func (g Gate) Holds() bool { return g.Green() || g.NoWorse != "" }
+
+// Red returns the gates that do not hold.
 func (e *Evidence) Red() []Gate {
 	var red []Gate
 	for _, g := range e.Gates {
-		if !g.Green() {
+		if !g.Holds() {
 			red = append(red, g)
 		}
 	}

@@ -48,12 +48,13 @@ type picture struct {
 	Done     []string
 	Waiting  map[string]int
 	Counts   map[SubTaskStatus]int
+	Parked   int
 }
 
 func pictureOf(s *State) picture {
 	p := picture{
 		Boulder: s.Boulder, Revision: s.Revision, Open: map[string]OpenRecord{}, Queues: map[string][]AttemptRef{},
-		Waiting: s.waiting, Counts: map[SubTaskStatus]int{},
+		Waiting: s.waiting, Counts: map[SubTaskStatus]int{}, Parked: s.Parked(),
 	}
 	for _, t := range s.SubTasks {
 		p.SubTasks = append(p.SubTasks, *t)
@@ -188,12 +189,14 @@ type machine struct {
 	now         time.Time
 	applied     map[string]int
 	refused     map[string]int
+
+	ledger ledger
 }
 
 // apply feeds one body to the state, and checks everything that must hold whatever it is.
 func (m *machine) apply(t *rapid.T, e Event) {
 	pending := len(m.state.dirty.events)
-	terminal := m.state.Boulder.Status.Terminal()
+	before := m.state.Boulder
 	kind := e.Body.EventType()
 
 	logged, err := m.state.Apply(e)
@@ -214,7 +217,7 @@ func (m *machine) apply(t *rapid.T, e Event) {
 	if _, err := m.twin.Apply(e); err != nil {
 		t.Fatalf("%s fits the state, but not its twin: %v", kind, err)
 	}
-	if terminal {
+	if before.Status.Terminal() {
 		t.Fatalf("%s was applied to a boulder that is over", kind)
 	}
 	if logged.Seq != m.state.Boulder.Seq || len(m.state.dirty.events) != pending+1 {
@@ -223,6 +226,7 @@ func (m *machine) apply(t *rapid.T, e Event) {
 	if err := m.state.Check(); err != nil {
 		t.Fatalf("after %s:\n%v\n%s", kind, err, pictureOf(m.state).JSON(t))
 	}
+	m.ledger.check(t, m.state, before, e)
 }
 
 func (m *machine) event(t *rapid.T, b Body) Event {
@@ -246,6 +250,9 @@ func (m *machine) head(t *rapid.T) Body {
 			Revision: number, Plan: PlanRevision{Number: number, Plan: m.plan, Hash: m.plan.Hash()},
 			GatesApproved: rapid.Bool().Draw(t, "gates approved"), Model: "r/default",
 		}
+	case m.state.Parked() > 0 && m.state.Settled():
+		i := slices.IndexFunc(m.state.SubTasks, func(st *SubTask) bool { return st.Parked })
+		return Unparked{SubTaskID: m.state.SubTasks[i].ID}
 	case b.Status == Synthesizing:
 		return TaskComplete{Status: rapid.SampledFrom([]Status{Completed, Partial, Failed, Running}).Draw(t, "end")}
 	case len(m.state.SubTasks) > 0 && m.state.Settled():
@@ -258,15 +265,26 @@ func (m *machine) head(t *rapid.T) Body {
 func (m *machine) natural(t *rapid.T, o *Open) Body {
 	ref := o.Attempt.AttemptRef
 	if o.Attempt.Status.Live() {
-		switch rapid.IntRange(0, 15).Draw(t, "aside") {
+		switch rapid.IntRange(0, 29).Draw(t, "aside") {
 		case 0:
 			return Trouble{AttemptRef: ref, Reason: "no server", NotBefore: m.now.Add(time.Second)}
 		case 1:
-			return UsageReport{SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Usage: Usage{Input: 3, Calls: 1}}
+			return UsageReport{
+				SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Usage: Usage{Input: 3, Calls: 1},
+				Source: rapid.SampledFrom([]string{UsageAttempt, UsageJudge}).Draw(t, "source"),
+			}
 		case 2:
 			return GateRun{AttemptRef: ref, Command: "true"}
 		case 3:
-			return SubTaskProgress{AttemptRef: ref, Activity: "edit", Checkpoint: &Checkpoint{File: "f", Line: 1}}
+			return SubTaskProgress{
+				AttemptRef: ref, Activity: "edit", Checkpoint: &Checkpoint{File: "f", Line: 1}, Usage: Usage{Input: 2},
+			}
+		case 4:
+			return Nudged{AttemptRef: ref, Turn: o.Turn.Number, Rule: RuleErrors, MessageID: "n", Prompt: "look"}
+		case 5:
+			return Parked{AttemptRef: ref, Reason: "money", Digest: "stopped"}
+		case 6:
+			return m.replanStarted(ref)
 		}
 	}
 	switch o.Attempt.Status {
@@ -281,11 +299,10 @@ func (m *machine) natural(t *rapid.T, o *Open) Body {
 		case o.Turn.ResumeID == "" && rapid.IntRange(0, 5).Draw(t, "resume") == 0:
 			return TurnSent{AttemptRef: ref, Turn: o.Turn.Number, MessageID: "r", Resume: true}
 		}
-		return TurnEnded{AttemptRef: ref, Turn: o.Turn.Number, Evidence: Evidence{FinalMessage: "done"}}
+		return TurnEnded{AttemptRef: ref, Turn: o.Turn.Number, Evidence: drawEvidence(t)}
 	}
 	if o.Turn.Verdict == nil {
-		done := rapid.Bool().Draw(t, "done")
-		return Judged{AttemptRef: ref, Turn: o.Turn.Number, Verdict: Verdict{Completed: done, Summary: "so far"}}
+		return Judged{AttemptRef: ref, Turn: o.Turn.Number, Verdict: drawVerdict(t)}
 	}
 	switch {
 	case o.Turn.Verdict.Completed:
@@ -293,12 +310,164 @@ func (m *machine) natural(t *rapid.T, o *Open) Body {
 			AttemptRef: ref, Completed: true, Summary: "did it", Output: "out",
 			Status: SubTaskCompleted, AttemptStatus: AttemptCompleted,
 		}
-	case o.Attempt.Turns < 3:
+	case o.Attempt.Turns < 3 && rapid.IntRange(0, 2).Draw(t, "go on") > 0:
 		return Continuation{AttemptRef: ref, Turn: o.Turn.Number + 1, Prompt: "go on"}
 	case o.Attempt.Attempt < 3:
 		return Retry{AttemptRef: ref, Reason: "no", Status: AttemptFailed, Next: ref.Attempt + 1, Digest: "digest"}
 	}
 	return SubTaskDone{AttemptRef: ref, Summary: "gave up", Status: SubTaskFailed, AttemptStatus: AttemptFailed}
+}
+
+func drawEvidence(t *rapid.T) Evidence {
+	e := Evidence{
+		FinalMessage: "done", ToolCount: rapid.IntRange(0, 1).Draw(t, "tools"), Duration: time.Second,
+		Diff: Diff{Hash: rapid.SampledFrom([]string{"", "h1", "h2"}).Draw(t, "diff")},
+	}
+	e.Ended.Rule = rapid.SampledFrom([]Rule{"", "", RuleRepeat, RuleBudget}).Draw(t, "rule")
+	e.Ended.Truncated = rapid.SampledFrom([]string{"", "", "length"}).Draw(t, "truncated")
+	e.Gates = []Gate{{Command: "make", ExitCode: rapid.IntRange(0, 1).Draw(t, "gate")}}
+	return e
+}
+
+func drawVerdict(t *rapid.T) Verdict {
+	flag := func(name string) bool { return rapid.IntRange(0, 3).Draw(t, name) == 0 }
+	return Verdict{
+		Completed: rapid.Bool().Draw(t, "done"), Summary: "so far", IsProgress: rapid.Bool().Draw(t, "progress"),
+		IsInLoop: flag("loop"), NeedReplan: flag("need replan"), JudgeUnavailable: flag("no judge"),
+		ContinuationPrompt: rapid.SampledFrom([]string{"", "go on", "do b"}).Draw(t, "continuation"),
+		NewFacts:           rapid.SampledFrom([][]string{nil, {"fact"}, {"one", "two"}}).Draw(t, "facts"),
+	}
+}
+
+func (m *machine) replanStarted(ref AttemptRef) ReplanStarted {
+	var ids []string
+	for _, st := range m.state.Remainder(ref.SubTaskID) {
+		ids = append(ids, st.ID)
+	}
+	return ReplanStarted{AttemptRef: ref, Number: m.state.Boulder.Replans + 1, Reason: "stalled", Replaces: ids}
+}
+
+// around draws an event that belongs to no attempt: a replan that goes on, a cool-down, a budget, a person, a crash.
+func (m *machine) around(t *rapid.T) Body {
+	b := m.state.Boulder
+	if b.Replan != nil && rapid.Bool().Draw(t, "go on with the replan") {
+		switch rapid.IntRange(0, 5).Draw(t, "replan") {
+		case 0:
+			return ReplanRefused{AttemptRef: b.Replan.AttemptRef, Reason: "none"}
+		case 1:
+			return ReplanTrouble{Reason: "no server", NotBefore: m.now.Add(time.Second)}
+		}
+		return m.replanned(t, b.Replan.AttemptRef)
+	}
+	if b.Wanted != nil && rapid.Bool().Draw(t, "begin the wanted one") {
+		return m.replanStarted(b.Wanted.AttemptRef)
+	}
+	model := rapid.SampledFrom([]string{"p/one", "p/two", "r/default", "q/ledger"}).Draw(t, "model")
+	id := m.someID(t)
+	dimension := rapid.SampledFrom([]string{"tokens", "cost"}).Draw(t, "dimension")
+	return rapid.SampledFrom([]Body{
+		Cooled{
+			Model: model, Until: m.now.Add(time.Duration(rapid.IntRange(-1, 3).Draw(t, "wait")) * time.Second),
+			Limit: rapid.IntRange(0, 4).Draw(t, "limit"), Full: rapid.IntRange(0, 4).Draw(t, "full"), Reason: "429",
+		},
+		BudgetSet{Budget: Budget{Tokens: 10}}, BudgetSet{Budget: Budget{Time: -1}}, BudgetSet{SubTaskID: id, Budget: Budget{Calls: 3}},
+		BudgetWarning{Dimension: dimension}, BudgetWarning{SubTaskID: id, Dimension: dimension},
+		Unparked{SubTaskID: id}, TakenUp{},
+		SubTaskDone{AttemptRef: AttemptRef{SubTaskID: id}, Status: SubTaskSkipped, AttemptStatus: AttemptCancelled},
+	}).Draw(t, "around")
+}
+
+func (m *machine) someID(t *rapid.T) string {
+	if len(m.state.SubTasks) == 0 || rapid.IntRange(0, 9).Draw(t, "stranger") == 0 {
+		return "zz"
+	}
+	return rapid.SampledFrom(m.state.SubTasks).Draw(t, "some").ID
+}
+
+// replanned draws new sub-tasks. What they depend on, and the number of the revision, is sometimes wrong.
+func (m *machine) replanned(t *rapid.T, ref AttemptRef) Replanned {
+	number := m.state.Boulder.Revision + rapid.SampledFrom([]int{1, 1, 1, 1, 1, 0, 2}).Draw(t, "revision")
+	var specs []Spec
+	for i := range rapid.IntRange(0, 3).Draw(t, "new sub-tasks") {
+		s := Spec{ID: fmt.Sprintf("n%03d", len(m.state.SubTasks)+i), Subject: "Do it otherwise", Gates: []string{"true"}}
+		if id := m.someID(t); id != "zz" && rapid.Bool().Draw(t, "on an old one") {
+			s.DependsOn = append(s.DependsOn, id)
+		}
+		if i > 0 && rapid.Bool().Draw(t, "on a new one") {
+			s.DependsOn = append(s.DependsOn, specs[i-1].ID)
+		}
+		specs = append(specs, s)
+	}
+	plan := Plan{Version: PlanVersion, Task: "task", Goal: "goal", SubTasks: slices.Concat(m.plan.SubTasks, specs)}
+	return Replanned{
+		AttemptRef: ref, Number: m.state.Boulder.Replans, Revision: number, SubTasks: specs,
+		Plan: PlanRevision{Number: number, Plan: plan, Hash: plan.Hash()}, GatesApproved: rapid.Bool().Draw(t, "gates"),
+	}
+}
+
+// ledger is what a run must have come to by its events, kept beside the state.
+type ledger struct {
+	worked   time.Duration
+	clock    time.Time
+	attempts int
+	over     map[string]SubTaskStatus // sub-tasks that ended
+}
+
+// check books one applied event, and compares.
+func (l *ledger) check(t *rapid.T, s *State, before Boulder, e Event) {
+	kind := e.Body.EventType()
+	atWork := before.Status == Planning || before.Status == Running || before.Status == Synthesizing
+	if passed := e.Time.Sub(l.clock); atWork && passed > 0 && kind != "taken-up" {
+		l.worked += passed
+	}
+	l.clock = e.Time
+	if kind == "created" {
+		l.worked, l.over = 0, map[string]SubTaskStatus{}
+	}
+	if kind == "attempt-starting" {
+		l.attempts++
+	}
+	if s.Boulder.Worked != l.worked || s.Boulder.Attempts != l.attempts {
+		t.Fatalf("after %s at %s: worked %s with %d attempts, by the events %s with %d",
+			kind, e.Time, s.Boulder.Worked, s.Boulder.Attempts, l.worked, l.attempts)
+	}
+	for _, st := range s.SubTasks {
+		if was, over := l.over[st.ID]; over && was != st.Status {
+			t.Fatalf("%s moved %s from %s to %s", kind, st.ID, was, st.Status)
+		}
+		if st.Status.Terminal() {
+			l.over[st.ID] = st.Status
+		}
+		if st.Tries > st.Attempts {
+			t.Fatalf("%s had %d tries in %d attempts", st.ID, st.Tries, st.Attempts)
+		}
+	}
+	l.checkReplan(t, s, before, e)
+}
+
+// checkReplan: a replan that was begun stays until one of its two ends, and what it replaced is superseded.
+func (l *ledger) checkReplan(t *rapid.T, s *State, before Boulder, e Event) {
+	was, is := before.Replan, s.Boulder.Replan
+	switch e.Body.(type) {
+	case ReplanStarted:
+		if is == nil || s.Boulder.Replans != before.Replans+1 || s.Boulder.Wanted != nil {
+			t.Fatalf("a replan began: %+v, the %d. after the %d.", is, s.Boulder.Replans, before.Replans)
+		}
+		return
+	case Replanned:
+		for _, id := range was.Replaces {
+			if st := s.SubTask(id); st.Status != SubTaskSuperseded || s.Open(id) != nil {
+				t.Fatalf("%s was replaced but is %s, with an open attempt: %v", id, st.Status, s.Open(id) != nil)
+			}
+		}
+		was = nil
+	case ReplanRefused:
+		was = nil
+	}
+	same := is != nil && was != nil && is.AttemptRef == was.AttemptRef && slices.Equal(is.Replaces, was.Replaces)
+	if (was != nil || is != nil) && !same {
+		t.Fatalf("%s turned the replan %+v into %+v", e.Body.EventType(), was, is)
+	}
 }
 
 // wild draws any event for any attempt: most are refused, some are rare but legal.
@@ -339,6 +508,14 @@ func (m *machine) wild(t *rapid.T) Event {
 		Trouble{AttemptRef: ref, Reason: "no server", NotBefore: m.now.Add(time.Second)},
 		UsageReport{SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Usage: Usage{Input: 3, Calls: 1}},
 		UsageReport{Usage: Usage{Output: 2, Cost: 0.5}},
+		Nudged{AttemptRef: ref, Turn: turn, MessageID: rapid.SampledFrom([]string{"", "n2"}).Draw(t, "nudge")},
+		Parked{AttemptRef: ref, Reason: "a question"},
+		m.replanStarted(ref),
+		ReplanStarted{AttemptRef: ref, Number: m.state.Boulder.Replans + turn, Replaces: []string{ref.SubTaskID}},
+		ReplanTrouble{NotBefore: m.now.Add(time.Second)},
+		ReplanRefused{AttemptRef: ref},
+		m.replanned(t, ref),
+		TakenUp{},
 		SubTaskDone{
 			AttemptRef: ref, Completed: subTask == SubTaskCompleted, Status: subTask, AttemptStatus: attempt, Summary: "s",
 		},
@@ -381,15 +558,22 @@ func TestMachine(t *testing.T) {
 			plan:    genPlan(t, rapid.SampledFrom([]int{3, 40}).Draw(t, "size")),
 			applied: applied, refused: refused,
 		}
-		for range rapid.IntRange(1, 300).Draw(t, "events") {
+		least := rapid.SampledFrom([]int{1, 150}).Draw(t, "at least") // rapid prefers small numbers
+		for range rapid.IntRange(least, 300).Draw(t, "events") {
 			switch rapid.IntRange(0, 15).Draw(t, "what") {
 			case 0, 1:
 				m.apply(t, m.wild(t))
 			case 2:
 				m.store(t)
+			case 3, 4:
+				m.apply(t, m.event(t, m.around(t)))
 			default:
 				if len(m.state.open) == 0 || m.state.Boulder.Status != Running {
 					m.apply(t, m.event(t, m.head(t)))
+					continue
+				}
+				if m.state.Boulder.Replan != nil && rapid.IntRange(0, 3).Draw(t, "replan first") == 0 {
+					m.apply(t, m.event(t, m.around(t)))
 					continue
 				}
 				ids := slices.Sorted(maps.Keys(m.state.open))

@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -42,19 +44,33 @@ type Spec struct {
 	DependsOn       []string `json:"depends_on,omitempty"`
 	Priority        Priority `json:"priority,omitempty"`
 	Gates           []string `json:"gates,omitempty"` // shell commands that must exit 0
-	Model           string   `json:"model,omitempty"`
-	Agent           string   `json:"agent,omitempty"`
-	ExpectsChanges  bool     `json:"expects_changes,omitempty"`
-	EmptyOK         bool     `json:"empty_ok,omitempty"`
-	Outputs         []string `json:"outputs,omitempty"` // what dependents need from it
-	DoneWhen        []string `json:"done_when,omitempty"`
-	Budget          *Budget  `json:"budget,omitempty"`
+	// NoWorse are gates that may stay as red as they were before the sub-task began: no test may fail that passed then.
+	NoWorse        []string `json:"no_worse,omitempty"`
+	Model          string   `json:"model,omitempty"`
+	Agent          string   `json:"agent,omitempty"`
+	ExpectsChanges bool     `json:"expects_changes,omitempty"`
+	EmptyOK        bool     `json:"empty_ok,omitempty"`
+	Outputs        []string `json:"outputs,omitempty"` // what dependents need from it
+	DoneWhen       []string `json:"done_when,omitempty"`
+	Budget         *Budget  `json:"budget,omitempty"`
 }
 
-// Budget bounds one sub-task. Zero values mean the run's defaults.
+// Budget bounds a sub-task or a whole run. Zero: no bound; for the attempts of a sub-task, the run's default.
 type Budget struct {
-	Attempts int      `json:"attempts,omitempty"` // tries, the first included
-	Time     Duration `json:"time,omitempty"`     // wall clock of one turn
+	Attempts int      `json:"attempts,omitempty"` // of a sub-task: tries, the first included; of a run: all attempts
+	Time     Duration `json:"time,omitempty"`     // of a sub-task: its turns together; of a run: wall clock, pauses excluded
+	Tokens   int64    `json:"tokens,omitempty"`   // input and output, of agents and ledgers
+	Cost     float64  `json:"cost,omitempty"`     // US dollars
+	Calls    int64    `json:"calls,omitempty"`    // model calls: steps of agents, and ledger calls
+}
+
+// Validate refuses a bound below zero: a record with one could not be read back.
+func (b *Budget) Validate() error {
+	if b == nil || b.Attempts >= 0 && b.Time >= 0 && b.Tokens >= 0 && b.Calls >= 0 && b.Cost >= 0 && b.Cost <= math.MaxFloat64 {
+		return nil
+	}
+	return fmt.Errorf("a budget is not negative: %d attempts, %s, %d tokens, $%v, %d calls",
+		b.Attempts, time.Duration(b.Time), b.Tokens, b.Cost, b.Calls)
 }
 
 // Duration is a time.Duration that is written as text ("30m") in JSON and YAML.
@@ -84,6 +100,8 @@ const (
 	OriginDirect   Origin = "direct"   // too small to split: one sub-task, no planning call
 	OriginFallback Origin = "fallback" // the model's answers were unusable: one sub-task with the raw request
 	OriginHand     Origin = "hand"     // a person wrote it; it came without a seal
+	OriginList     Origin = "list"     // the user's own numbered list
+	OriginReplan   Origin = "replan"   // what remained of an earlier revision was planned anew
 )
 
 // Seal ties a plan to what it was made for.
@@ -106,6 +124,20 @@ func (p Plan) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
+// SpecsHash names sub-tasks by what they ask for: subjects, descriptions and criteria, in order, without ids and without
+// regard to case and white space. Two parts of a plan with the same hash are the same plan, whatever their gates.
+func SpecsHash(specs []Spec) string {
+	h := sha256.New()
+	for _, s := range specs {
+		for _, text := range slices.Concat([]string{s.Subject, s.Description}, s.SuccessCriteria) {
+			h.Write([]byte(strings.ToLower(strings.Join(strings.Fields(text), " "))))
+			h.Write([]byte{0})
+		}
+		h.Write([]byte{1})
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
 // Clone returns a copy that shares nothing with the plan.
 func (p Plan) Clone() Plan {
 	p.Constraints = slices.Clone(p.Constraints)
@@ -116,6 +148,7 @@ func (p Plan) Clone() Plan {
 		s := &p.SubTasks[i]
 		s.SuccessCriteria, s.DependsOn = slices.Clone(s.SuccessCriteria), slices.Clone(s.DependsOn)
 		s.Gates, s.Outputs, s.DoneWhen = slices.Clone(s.Gates), slices.Clone(s.Outputs), slices.Clone(s.DoneWhen)
+		s.NoWorse = slices.Clone(s.NoWorse)
 		if s.Budget != nil {
 			s.Budget = new(*s.Budget)
 		}
@@ -171,4 +204,6 @@ func (p Priority) Rank() int {
 const (
 	DoneJudge = "judge" // the Progress Ledger agrees (the default)
 	DoneTodos = "todos" // the agent's todo list has no open item
+
+	DoneDiagnostics = "diagnostics" // the language server finds no error in the files that were changed
 )

@@ -27,6 +27,8 @@ type State struct {
 	waiting map[string]int // per sub-task, dependencies that have not completed
 	counts  map[SubTaskStatus]int
 
+	parkedCount int // sub-tasks that wait for a person
+
 	dirty changeSet
 }
 
@@ -36,6 +38,9 @@ type Open struct {
 	Attempt *Attempt
 	Turn    *Turn
 }
+
+// Running is what the turn that is at work was seen to use so far. It becomes part of a [UsageReport] when the turn ends.
+func (o *Open) Running() Usage { return o.Attempt.Spent.Add(o.Attempt.Seen) }
 
 // Records is what a store gives back for one boulder: everything that a run needs to go on.
 type Records struct {
@@ -96,6 +101,9 @@ func Restore(r Records) (*State, error) {
 	}
 	for _, t := range s.SubTasks {
 		s.waiting[t.ID] = s.countWaiting(t)
+		if t.Parked {
+			s.parkedCount++
+		}
 		switch t.Status {
 		case SubTaskCompleted:
 			s.done = append(s.done, t)
@@ -147,6 +155,12 @@ func (s *State) Count(status SubTaskStatus) int { return s.counts[status] }
 
 // Completed returns the n sub-tasks that completed last, oldest first. The slice must not be kept or changed.
 func (s *State) Completed(n int) []*SubTask { return s.done[max(0, len(s.done)-n):] }
+
+// Planned reports how many sub-tasks the plan has now: those that a later revision replaced do not count.
+func (s *State) Planned() int { return len(s.SubTasks) - s.counts[SubTaskSuperseded] }
+
+// Parked reports how many sub-tasks wait for a person.
+func (s *State) Parked() int { return s.parkedCount }
 
 // Settled reports whether no attempt is queued or live: nothing more can happen by itself.
 func (s *State) Settled() bool { return len(s.open) == 0 }

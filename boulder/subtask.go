@@ -60,6 +60,7 @@ type SubTask struct {
 	Model          string   `json:"model"` // provider/model; empty: what OpenCode uses by default
 	Agent          string   `json:"agent,omitempty"`
 	Gates          []string `json:"gates,omitempty"`
+	NoWorse        []string `json:"no_worse,omitempty"`   // gates that may stay as red as Baseline was
 	GateHints      []string `json:"gate_hints,omitempty"` // gates nobody approved: told to the agent, never run
 	ExpectsChanges bool     `json:"expects_changes,omitempty"`
 	EmptyOK        bool     `json:"empty_ok,omitempty"`
@@ -67,13 +68,24 @@ type SubTask struct {
 	DoneWhen       []string `json:"done_when,omitempty"`
 	Budget         *Budget  `json:"budget,omitempty"`
 
+	Replaces string `json:"replaces,omitempty"` // the superseded sub-task in whose place a replan put this one
+
 	Attempts   int         `json:"attempts"`           // number of the newest attempt; 0 before the first is queued
 	Tries      int         `json:"tries"`              // attempts that count against the limit
+	Stalls     int         `json:"stalls,omitempty"`   // turns without progress, less those with; see [State.Apply]
 	Failures   []string    `json:"failures,omitempty"` // digest of each failed attempt, oldest first
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 	// Snapshot is the workspace when the first attempt began. Changes are measured against it in later attempts too: a
 	// retry finds the work of the attempts before it in place, and that is not nothing.
 	Snapshot string `json:"snapshot,omitempty"`
+	// Baseline is how the gates of NoWorse went before the first attempt began.
+	Baseline []Gate `json:"baseline,omitempty"`
+	// LastResult names the diff and the failing gates with which the attempt before ended; empty if no gate failed.
+	LastResult string `json:"last_result,omitempty"`
+	// Worked is how long its turns took together, nanoseconds.
+	Worked time.Duration `json:"worked,omitempty"`
+	// Parked: it is blocked until a person does something, which Reason says (not because of a dependency).
+	Parked bool `json:"parked,omitempty"`
 	// Files of the project that its attempts were found to have changed, relative to it; at most 500.
 	Files []string `json:"files,omitempty"`
 	// Shared: another sub-task was at work at some time since this one began, so a change may be somebody else's.
@@ -163,6 +175,17 @@ type Attempt struct {
 	Troubles  int           `json:"troubles,omitempty"`   // infrastructure faults in a row; not tries
 	NotBefore time.Time     `json:"not_before,omitzero"`  // back-off after trouble
 	Usage     Usage         `json:"usage"`
+	// Seen is what the running turn was seen to use since it was last taken up, Spent what it was before that. Both are zero
+	// when no turn is at work.
+	Seen  Usage `json:"seen,omitzero"`
+	Spent Usage `json:"spent,omitzero"`
+	// Idle counts the turns in a row, the newest included, in which the agent called no tool.
+	Idle int `json:"idle,omitempty"`
+	// Asked names the last continuation prompt (a hash), to notice one that says the same again.
+	Asked string `json:"asked,omitempty"`
+	// Result names the diff and the failing gates of its newest ended turn; empty if no gate failed.
+	Result    string        `json:"result,omitempty"`
+	Worked    time.Duration `json:"worked,omitempty"` // of its turns together, nanoseconds
 	QueuedAt  time.Time     `json:"queued_at"`
 	StartedAt time.Time     `json:"started_at,omitzero"`
 	EndedAt   time.Time     `json:"ended_at,omitzero"`
@@ -186,11 +209,21 @@ type Turn struct {
 	MessageID string   `json:"message_id,omitempty"` // of the prompt, stored before it is sent
 	// ResumeID is the message of the one resume prompt that a turn may get after a crash; stored before it is sent,
 	// so that it is never sent twice.
-	ResumeID string    `json:"resume_id,omitempty"`
+	ResumeID string `json:"resume_id,omitempty"`
+	// Nudges are the prompts that were sent into the running turn; each is stored before it is sent.
+	Nudges   []Nudge   `json:"nudges,omitempty"`
 	Evidence *Evidence `json:"evidence,omitempty"`
 	Verdict  *Verdict  `json:"verdict,omitempty"`
 	SentAt   time.Time `json:"sent_at,omitzero"`
 	EndedAt  time.Time `json:"ended_at,omitzero"`
+}
+
+// Nudge is a prompt into a running turn that seems to be stuck: it comes before the turn is stopped.
+type Nudge struct {
+	Rule      Rule      `json:"rule"`
+	MessageID string    `json:"message_id"`
+	Prompt    string    `json:"prompt"`
+	At        time.Time `json:"at"`
 }
 
 // Brief is the first prompt of an attempt and the files that its cuts point to.

@@ -1,5 +1,7 @@
 package boulder
 
+import "time"
+
 // PlanRequest is what a plan is made from.
 type PlanRequest struct {
 	Task        string
@@ -24,6 +26,39 @@ type JudgeRequest struct {
 	SubTask     SubTask
 	Attempt     Attempt
 	Turn        Turn // with Evidence
+	// Rest are the subjects of the other sub-tasks that have not ended, at most 20: what the goal still wants by plan.
+	Rest []string
+}
+
+// ReplanRequest is what a part of a plan is made anew from.
+type ReplanRequest struct {
+	Task        string
+	Goal        string
+	Constraints []string // of the user, verbatim
+	Facts       Facts    // of the plan
+	NewFacts    []string // that judges noted since
+	Project     string   // absolute directory
+	Reason      string   // why a new plan is asked for
+	// Failed is the sub-task that could not be done, with the digests of its failures.
+	Failed SubTask
+	// Replaced are the sub-tasks that the new ones stand in for: Failed, and everything unfinished that depends on it.
+	Replaced []SubTask
+	// Done are completed sub-tasks, with summaries and outputs; the newest 20. They are frozen.
+	Done []SubTask
+	// Kept are unfinished sub-tasks that stay as they are; at most 20. New ones may depend on them.
+	Kept []SubTask
+	// Taken are the ids that exist already, in any state.
+	Taken []string
+	// Earlier are the [SpecsHash] of what was tried before and must not come again.
+	Earlier []string
+}
+
+// Replacement is the answer to a [ReplanRequest]: new sub-tasks with new ids, valid together with what is done and kept.
+type Replacement struct {
+	SubTasks []Spec
+	// Replaces maps the id of a new sub-task to that of the one it is a changed form of, where it is one.
+	Replaces map[string]string
+	Model    string // that made it, provider/model
 }
 
 // Job is one turn to run, or to go on with after a crash.
@@ -41,4 +76,6 @@ type Job struct {
 	// Alone reports whether no other sub-task was at work since this one began, so that every change in the project since
 	// SubTask.Snapshot is its own. It is asked when the turn has ended, from any goroutine.
 	Alone func() bool
+	// TimeLeft is what the sub-task's budget leaves for this turn. Zero: it has no such budget.
+	TimeLeft time.Duration
 }

@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/providers"
 )
 
 // Sizes of what is kept as evidence, in characters.
@@ -22,8 +24,8 @@ const (
 	toolCallsKept    = 30
 )
 
-// settleTime is how long the last message of an ended turn may take to be completed: that comes a little after the idle event
-// when a turn failed or was aborted (seen: 30 ms).
+// settleTime is how long the last message of an ended turn may take to be completed: that comes a little after the idle
+// event when a turn failed or was aborted (seen: 30 ms).
 const settleTime = 2 * time.Second
 
 // settled reads the session's messages, as soon as the last one is completed.
@@ -46,6 +48,9 @@ func (t *turn) settled(ctx context.Context, sub *opencode.Subscription) ([]openc
 	}
 }
 
+// workspaceTimeout bounds one look at the project: a first snapshot of a large one takes a minute.
+const workspaceTimeout = 10 * time.Minute
+
 // gather collects what the turn left behind.
 func (t *turn) gather(ctx context.Context, sub *opencode.Subscription) (boulder.Evidence, error) {
 	var e boulder.Evidence
@@ -58,6 +63,8 @@ func (t *turn) gather(ctx context.Context, sub *opencode.Subscription) (boulder.
 	if err := turnFault(t.ending(&e, own), t.modelName(own)); err != nil {
 		return e, err
 	}
+	e.Duration = t.duration(own)
+	e.Diagnostics = t.diagnostics(messages)
 	if err := t.ask(ctx, &e, messages); err != nil {
 		return e, err
 	}
@@ -65,8 +72,8 @@ func (t *turn) gather(ctx context.Context, sub *opencode.Subscription) (boulder.
 	return e, err
 }
 
-// ask collects what does not depend on each other at the same time: the session's sub-agents, its todo list, the project's
-// changes; and it writes the transcript. Gates come after that, since they may leave files behind.
+// ask collects what does not depend on each other at the same time: the session's sub-agents, its todo list, the
+// project's changes; and it writes the transcript. Gates come after that, since they may leave files behind.
 func (t *turn) ask(ctx context.Context, e *boulder.Evidence, messages []opencode.Message) error {
 	var children boulder.Usage
 	g, ctx := errgroup.WithContext(ctx)
@@ -120,10 +127,10 @@ func (t *turn) readMessages(e *boulder.Evidence, messages []opencode.Message) {
 		if m.Info.Role != opencode.RoleAssistant {
 			continue
 		}
-		if text := m.Text(); text != "" {
+		if text := m.Text(); text != "" && !m.Info.Compacted { // a summary of the conversation is no answer
 			e.FinalMessage = head(text, finalMessageKept)
 		}
-		e.Usage = e.Usage.Add(usageOf(m.Info.Tokens, m.Info.Cost, 1))
+		e.Usage = e.Usage.Add(t.usageOf(m.Info.Model, m.Info.Tokens, m.Info.Cost))
 		for _, p := range m.Parts {
 			if p.Tool != nil {
 				e.ToolCount++
@@ -150,21 +157,31 @@ func toolCall(c *opencode.ToolCall) boulder.ToolCall {
 	}
 }
 
-// usageOf counts the cost as unknown where OpenCode knows no price: it then says 0 for what was not free.
-func usageOf(t opencode.Tokens, cost float64, calls int64) boulder.Usage {
+// usageOf counts one call. Where OpenCode knows no price it says 0 for what was not free; then [Config].Price is asked, and
+// without an answer the cost is unknown.
+func (t *turn) usageOf(model opencode.ModelRef, n opencode.Tokens, cost float64) boulder.Usage {
 	u := boulder.Usage{
-		Input: t.Input + t.CacheRead + t.CacheWrite, CacheRead: t.CacheRead, CacheWrite: t.CacheWrite,
-		Output: t.Output + t.Reasoning, Reasoning: t.Reasoning, Cost: cost, Calls: calls,
+		Input: n.Input + n.CacheRead + n.CacheWrite, CacheRead: n.CacheRead, CacheWrite: n.CacheWrite,
+		Output: n.Output + n.Reasoning, Reasoning: n.Reasoning, Cost: cost, Calls: 1,
 	}
-	if cost == 0 && u.Tokens() > 0 {
-		u.Unpriced = calls
+	if cost > 0 || u.Tokens() == 0 {
+		return u
+	}
+	name := t.job.Attempt.Model
+	if !model.IsZero() {
+		name = model.String()
+	}
+	if price, known := t.cfg.Price(name, u); known {
+		u.Cost = price
+	} else {
+		u.Unpriced = 1
 	}
 	return u
 }
 
 // ending fills in how the turn ended and returns the error that ended it, if one did.
 func (t *turn) ending(e *boulder.Evidence, messages []opencode.Message) *opencode.TurnError {
-	e.Ended.Stopped = t.seen.stopped
+	e.Ended.Stopped, e.Ended.Rule = t.seen.stopped, t.seen.rule
 	failed := t.seen.failed
 	for _, m := range slices.Backward(messages) {
 		if m.Info.Role == opencode.RoleAssistant {
@@ -173,11 +190,59 @@ func (t *turn) ending(e *boulder.Evidence, messages []opencode.Message) *opencod
 			break
 		}
 	}
-	if failed == nil || (failed.Name == opencode.MessageAborted && t.seen.stopped != "") {
-		return nil // an abort of our own is told by Stopped
+	if failed != nil && failed.Name == opencode.MessageAborted && t.seen.stopped != "" {
+		failed = nil // an abort of our own is told by Stopped
 	}
-	e.Ended.Error, e.Ended.Message = failed.Name, clip(failed.Message, 600)
+	if failed != nil {
+		e.Ended.Error, e.Ended.Message = failed.Name, clip(failed.Message, 600)
+		if failed.Name == opencode.APIError && classify(failed).Kind == providers.KindContextLength {
+			e.Ended.Error = opencode.ContextOverflow
+		}
+	}
+	e.Ended.Truncated = t.truncated(e.Ended, messages)
 	return failed
+}
+
+// truncated says why the turn's end is none of its own although it looks like one.
+func (t *turn) truncated(ended boulder.Ended, messages []opencode.Message) string {
+	switch {
+	case ended.Finish == opencode.FinishLength, ended.Error == opencode.MessageOutputLength:
+		return "the turn was cut off at the output limit"
+	case ended.Finish == opencode.FinishUnknown:
+		return "the turn ended for a reason that its provider did not name"
+	case ended.Error != "", ended.Stopped != "", usedTools(messages):
+		return ""
+	}
+	tokens, reported, characters := int64(0), false, 0
+	for _, m := range messages {
+		if m.Info.Role == opencode.RoleAssistant && !m.Info.Compacted {
+			tokens += m.Info.Tokens.Output
+			reported = reported || m.Info.Tokens != opencode.Tokens{}
+			characters += utf8.RuneCountInString(m.Text())
+		}
+	}
+	if !reported {
+		tokens = int64(characters / 4)
+	}
+	if t.rules.MinOutput < 0 || tokens > int64(t.rules.MinOutput) {
+		return ""
+	}
+	return fmt.Sprintf("the turn ended after %d output tokens and no tool call", tokens)
+}
+
+// duration is how long the turn was at work. What it did before it was taken up again is known by its messages.
+func (t *turn) duration(messages []opencode.Message) time.Duration {
+	d := t.seen.ended.Sub(t.seen.began)
+	if t.seen.began.IsZero() {
+		d = 0 // it had ended before anybody looked
+	}
+	for _, m := range messages {
+		if end := m.Info.Completed; m.Info.Role == opencode.RoleAssistant && !end.IsZero() &&
+			(t.seen.began.IsZero() || end.Before(t.seen.began)) {
+			d += end.Sub(m.Info.Created)
+		}
+	}
+	return max(0, d)
 }
 
 func (t *turn) modelName(messages []opencode.Message) string {
@@ -203,17 +268,19 @@ func (t *turn) children(ctx context.Context) (boulder.Usage, error) {
 		if c.Created.Before(t.seen.began) {
 			continue // counted with the turn that made it
 		}
-		sum = sum.Add(usageOf(c.Tokens, c.Cost, 1))
+		sum = sum.Add(t.usageOf(t.model, c.Tokens, c.Cost))
 	}
 	return sum, nil
 }
 
-// diff says what changed in the project since the sub-task began. When other sub-tasks were at work at the same time, only
-// files that its sessions were seen to write are its own.
+// diff says what changed in the project since the sub-task began. When other sub-tasks were at work at the same time,
+// only files that its sessions were seen to write are its own.
 func (t *turn) diff(ctx context.Context, messages []opencode.Message) (boulder.Diff, error) {
 	if t.job.SubTask.Snapshot != "" && t.job.Attempt.Attempt == 1 && !usedTools(messages) {
 		return boulder.Diff{}, nil // without a tool an agent changes nothing
 	}
+	ctx, cancel := context.WithTimeout(ctx, workspaceTimeout)
+	defer cancel()
 	now, err := t.cfg.Workspace.Snapshot(ctx)
 	if err != nil {
 		return boulder.Diff{}, fmt.Errorf("look at the project after the turn: %w", err)

@@ -33,10 +33,15 @@ type Config struct {
 	Workspace Workspace
 	// RunsDir is where transcripts are written. Defaults to .manager/runs in Project.
 	RunsDir string
-	// Rules are the deadlines of a turn. Defaults to [enforcer.DefaultRules].
+	// Rules are the numbers by which a turn is watched. Defaults to [enforcer.DefaultRules].
 	Rules *enforcer.Rules
 	// GateTimeout bounds one gate. Defaults to 10 minutes.
 	GateTimeout time.Duration
+	// Asks is what an agent is told that asks for a permission. Defaults to [AsksReject].
+	Asks Asks
+	// Price says what a call of a model, provider/model, cost in US dollars, where OpenCode knows no price. It may be called
+	// from any goroutine. Defaults to knowing none.
+	Price func(model string, u boulder.Usage) (dollars float64, known bool)
 	// Logger defaults to none.
 	Logger *slog.Logger
 	// Now defaults to time.Now.
@@ -58,12 +63,17 @@ func New(cfg Config) (*Executor, error) {
 		return nil, errors.New("executor: Config.Workspace is nil")
 	case !filepath.IsAbs(cfg.Project):
 		return nil, fmt.Errorf("executor: project %q is not an absolute path", cfg.Project)
+	case cfg.Asks != "" && cfg.Asks != AsksReject && cfg.Asks != AsksAllow:
+		return nil, fmt.Errorf("executor: Config.Asks is %q: use %q or %q", cfg.Asks, AsksReject, AsksAllow)
 	}
 	if cfg.RunsDir == "" {
 		cfg.RunsDir = filepath.Join(cfg.Project, ".manager", "runs")
 	}
 	if cfg.GateTimeout == 0 {
 		cfg.GateTimeout = 10 * time.Minute
+	}
+	if cfg.Price == nil {
+		cfg.Price = func(string, boulder.Usage) (float64, bool) { return 0, false }
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -82,10 +92,10 @@ func New(cfg Config) (*Executor, error) {
 type turn struct {
 	*Executor
 	job    boulder.Job
-	rules  enforcer.Rules
 	report func(boulder.Body) error
 	conn   opencode.Connection
 	dir    *opencode.Directory
+	sub    *opencode.Subscription
 	model  opencode.ModelRef
 	seen   observation
 }
@@ -94,12 +104,12 @@ type turn struct {
 func (e *Executor) Run(
 	ctx context.Context, job boulder.Job, report func(boulder.Body) error,
 ) (boulder.Evidence, error) {
-	t := &turn{Executor: e, job: job, report: report, rules: e.rules}
-	if b := job.SubTask.Budget; b != nil && b.Time > 0 {
-		t.rules.WallClock = time.Duration(b.Time)
-	}
+	t := &turn{Executor: e, job: job, report: report}
 	evidence, err := t.run(ctx)
 	if err != nil && ctx.Err() != nil {
+		if t.dir != nil && t.job.Attempt.SessionID != "" && t.job.Turn.MessageID != "" {
+			t.abort(context.WithoutCancel(ctx)) // wherever it was: an agent that nobody follows does not go on
+		}
 		return evidence, context.Cause(ctx)
 	}
 	return evidence, err
@@ -109,11 +119,11 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	if err := t.prepare(ctx); err != nil {
 		return boulder.Evidence{}, err
 	}
-	// The connection for events can come to stand while the session is created, which has no id to ask for yet.
-	sub := t.conn.Client.Subscribe(opencode.Filter{
-		Directory: t.cfg.Project, Sessions: []string{t.job.Attempt.Tag},
-	})
+	// The connection for events can come to stand while the session is created, which has no id to ask for yet. Sub-agents
+	// may work in other directories: all are listened to.
+	sub := t.conn.Client.Subscribe(opencode.Filter{Sessions: []string{t.job.Attempt.Tag}})
 	defer sub.Close()
+	t.sub = sub
 	if err := t.openSession(ctx); err != nil {
 		return boulder.Evidence{}, err
 	}
@@ -133,6 +143,7 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 			return boulder.Evidence{}, err
 		}
 	}
+	t.seen.ended = t.cfg.Now()
 	return t.gather(ctx, sub)
 }
 

@@ -245,26 +245,26 @@ func writesAndHangs(ctx context.Context, req scriptmodel.Request) scriptmodel.Re
 	return scriptmodel.Reply{}
 }
 
-// The time that a plan gives a sub-task wins over the rules.
+// What the budget leaves of a sub-task's time wins over the rules.
 func TestBudgetedTimeStopsTheTurn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, writesAndHangs)
 	a := w.newAttempt("x", "go")
-	a.SubTask.Budget = &boulder.Budget{Time: boulder.Duration(15 * time.Second)}
-	checkStopped(t, w, a, "the turn ran for 15s")
+	a.TimeLeft = 8 * time.Second
+	checkStopped(t, w, a, boulder.RuleBudget, "the turn ran for 8s")
 }
 
 func TestSilenceStopsTheTurnAndItIsJudged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, writesAndHangs, func(c *Config) {
 		c.Rules = new(enforcer.DefaultRules())
-		c.Rules.Silence = 10 * time.Second
+		c.Rules.Silence = 6 * time.Second
 	})
-	checkStopped(t, w, w.newAttempt("x", "go"), "no event came for 10s")
+	checkStopped(t, w, w.newAttempt("x", "go"), boulder.RuleSilence, "no event came for 6s")
 }
 
 // checkStopped: the turn is ended for the reason, and what it did before is evidence.
-func checkStopped(t *testing.T, w *world, a *attempt, reason string) {
+func checkStopped(t *testing.T, w *world, a *attempt, rule boulder.Rule, reason string) {
 	t.Helper()
 	if _, err := w.dir().Catalogue(t.Context()); err != nil { // the first prompt in a cold directory is silent for seconds
 		t.Fatal(err)
@@ -273,8 +273,11 @@ func checkStopped(t *testing.T, w *world, a *attempt, reason string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(e.Ended.Stopped, reason) || e.Ended.Error != "" {
+	if !strings.Contains(e.Ended.Stopped, reason) || e.Ended.Rule != rule || e.Ended.Error != "" {
 		t.Errorf("ended %+v", e.Ended)
+	}
+	if e.Duration < 5*time.Second || e.Duration > time.Minute {
+		t.Errorf("the turn took %s", e.Duration)
 	}
 	if e.ToolCount != 1 || len(e.Diff.Files) != 1 {
 		t.Errorf("what was done before is lost: %d calls, diff %+v", e.ToolCount, e.Diff)

@@ -1,13 +1,18 @@
 package executor
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/providers"
 )
 
 // fault sorts an error of the server or of the way to it.
@@ -25,8 +30,8 @@ func fault(err error) error {
 	return err
 }
 
-// startFault sorts an error of starting a server: one that did not get ready or died may do better next time; a missing binary
-// or a wrong version does not.
+// startFault sorts an error of starting a server: one that did not get ready or died may do better next time; a missing
+// binary or a wrong version does not.
 func startFault(err error) error {
 	_, died := errors.AsType[*opencode.ExitError](err)
 	if died || errors.Is(err, opencode.ErrStartTimeout) {
@@ -55,16 +60,103 @@ func turnFault(e *opencode.TurnError, model string) error {
 	return nil
 }
 
+// classify gives a provider's error the kind that it has everywhere in the manager.
+func classify(e *opencode.TurnError) *providers.Error {
+	body := parseBody(e.Body)
+	c := providers.Classify(e.StatusCode, body.code(), cmp.Or(body.Error.Message, e.Message), nil, nil)
+	c.RetryAfter = e.RetryAfter
+	return c
+}
+
 func apiFault(e *opencode.TurnError, model string) error {
-	switch {
-	case e.StatusCode == http.StatusUnauthorized, e.StatusCode == http.StatusForbidden:
-		return fmt.Errorf("%w: %s was refused by its provider (HTTP %d): %s: check the key, then run `manager resume`",
-			boulder.ErrFatal, model, e.StatusCode, e.Message)
-	case e.StatusCode == http.StatusPaymentRequired:
-		return fmt.Errorf("%w: the account of %s has no credit left: %s: top it up, then run `manager resume`",
-			boulder.ErrFatal, model, e.Message)
-	case e.Retryable, e.StatusCode == http.StatusTooManyRequests, e.StatusCode >= http.StatusInternalServerError:
-		return fmt.Errorf("%w: %s: HTTP %d: %s", boulder.ErrTrouble, model, e.StatusCode, e.Message)
+	c := classify(e)
+	status := ""
+	if e.StatusCode != 0 {
+		status = fmt.Sprintf(" (HTTP %d)", e.StatusCode)
 	}
-	return nil
+	switch c.Kind {
+	case providers.KindAuth:
+		return fmt.Errorf("%w: %s was refused by its provider%s: %s: check the key, then run `manager resume`",
+			boulder.ErrFatal, model, status, c.Message)
+	case providers.KindQuota:
+		return fmt.Errorf("%w: the account of %s has no credit left, or reached a limit%s: %s: top it up, then run"+
+			" `manager resume`", boulder.ErrFatal, model, status, c.Message)
+	case providers.KindBadRequest:
+		if e.StatusCode == http.StatusNotFound || parseBody(e.Body).code() == "model_not_found" {
+			return fmt.Errorf("%w: the provider does not know %s%s: %s: correct the plan or --model (`opencode models` says"+
+				" what there is), and run it again", boulder.ErrFatal, model, status, c.Message)
+		}
+		if !e.Retryable {
+			return nil
+		}
+	case providers.KindContextLength, providers.KindContentFilter:
+		return nil
+	case providers.KindNetwork:
+		if e.StatusCode == 0 && !e.Retryable {
+			return nil // whatever it is, it is not known to pass
+		}
+	}
+	return &boulder.TroubleError{
+		Kind: troubleOf(c.Kind), RetryAfter: c.RetryAfter, Err: fmt.Errorf("%s%s: %s", model, status, c.Message),
+	}
+}
+
+func troubleOf(k providers.Kind) boulder.TroubleKind {
+	switch k {
+	case providers.KindRateLimit:
+		return boulder.TroubleRateLimit
+	case providers.KindOverloaded:
+		return boulder.TroubleOverloaded
+	}
+	return boulder.TroubleNetwork
+}
+
+// retryFault is the error for a turn that was ended because OpenCode waited for its provider. message is all that
+// OpenCode says of the provider's answer: the status' text or its own wording, mostly without a status or code (seen:
+// "Too Many Requests: {…}", "Provider is overloaded", "Service Unavailable: {…}", "Cannot connect to API: …").
+func retryFault(message, model, reason string, after time.Duration) error {
+	status := 0
+	lower := strings.ToLower(message)
+	for _, word := range []struct {
+		says   string
+		status int
+	}{
+		{"too many requests", http.StatusTooManyRequests}, {"rate limit", http.StatusTooManyRequests},
+		// What passes is called that, too: OpenCode would not try again after a lack of credit that it knows for one.
+		{"current quota", http.StatusTooManyRequests}, {"service unavailable", http.StatusServiceUnavailable},
+	} {
+		if status == 0 && strings.Contains(lower, word.says) {
+			status = word.status
+		}
+	}
+	c := providers.Classify(status, "", message, nil, nil)
+	err := fmt.Errorf("%s: %s (%s)", model, cmp.Or(c.Message, "its provider makes it wait"), reason)
+	switch c.Kind {
+	case providers.KindQuota:
+		return fmt.Errorf("%w: the account of %w: top it up, then run `manager resume`", boulder.ErrFatal, err)
+	case providers.KindAuth:
+		return fmt.Errorf("%w: %w: check the key, then run `manager resume`", boulder.ErrFatal, err)
+	}
+	return &boulder.TroubleError{Kind: troubleOf(c.Kind), RetryAfter: after, Err: err}
+}
+
+// errorBody is what the bodies of providers' errors have in common.
+type errorBody struct {
+	Error struct {
+		Message string `json:"message"`
+		Type    string `json:"type"`
+		Status  string `json:"status"`
+		Code    any    `json:"code"` // a word, or the HTTP status again
+	} `json:"error"`
+}
+
+func parseBody(body string) (b errorBody) {
+	_ = json.Unmarshal([]byte(body), &b) // what is not such a body is known by its text
+	return b
+}
+
+// code is the provider's own word for the error; empty: it has none.
+func (b errorBody) code() string {
+	word, _ := b.Error.Code.(string)
+	return cmp.Or(word, b.Error.Status, b.Error.Type)
 }

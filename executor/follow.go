@@ -14,6 +14,7 @@ import (
 // observation is what was seen of a turn while it ran.
 type observation struct {
 	began, lastEvent time.Time
+	ended            time.Time
 	busy             bool
 	offlineSince     time.Time
 	toolsRunning     map[string]bool // by call id
@@ -23,8 +24,16 @@ type observation struct {
 	steps            map[string]bool // finished calls of the model, by part
 	usage            boulder.Usage   // of these
 	failed           *opencode.TurnError
-	stopped          string // why the manager ended the turn
-	looks            int    // how often a prompt without a turn was sent again
+	stopped          string       // why the manager ended the turn
+	rule             boulder.Rule // for which it did
+	looks            int          // how often a prompt without a turn was sent again
+	looked           bool         // the state was read since the last event, and told nothing
+	prompted         time.Time    // when the newest prompt was sent
+	tree             map[string]*member
+	heard            map[string]bool // messages of the model that answer a nudge, by id
+	calling          map[string]bool // messages of the model that call a tool, by id
+	nudged           bool            // in this run
+	unheard          bool            // the turn ended while a nudge was on its way, which may begin another
 }
 
 // errNoTurn is the answer to a prompt that was accepted again and again and never began a turn.
@@ -33,7 +42,8 @@ var errNoTurn = errors.New("OpenCode accepted the prompt but began no turn")
 // maxLooks bounds how often a prompt that began no turn is sent again.
 const maxLooks = 3
 
-// follow reads the events until the turn has ended. It ends the turn itself when the enforcer says so, and when ctx ends.
+// follow reads the events until the turn has ended. It ends the turn itself when the enforcer says so, and when ctx
+// ends.
 func (t *turn) follow(ctx context.Context, sub *opencode.Subscription) error {
 	now := t.cfg.Now()
 	t.seen.lastEvent = now
@@ -44,8 +54,15 @@ func (t *turn) follow(ctx context.Context, sub *opencode.Subscription) error {
 		d := enforcer.Decide(t.asSeen(), t.rules, t.cfg.Now())
 		switch d.Kind {
 		case enforcer.Stop:
-			t.seen.stopped = d.Reason
+			t.seen.stopped, t.seen.rule = d.Reason, d.Rule
 			return t.stop(ctx, sub)
+		case enforcer.Yield:
+			return t.yield(ctx, sub, d)
+		case enforcer.Nudge:
+			if err := t.nudge(ctx, d); err != nil {
+				return err
+			}
+			continue
 		case enforcer.Lose:
 			return fmt.Errorf("%w: %s", boulder.ErrTrouble, d.Reason)
 		case enforcer.Look:
@@ -61,20 +78,30 @@ func (t *turn) follow(ctx context.Context, sub *opencode.Subscription) error {
 	}
 }
 
-// confirmed reports whether the turn is over indeed. A turn that failed or was aborted gives its last idle event late: one that is
-// run again right after it would be taken for ended by that event (seen).
+// confirmed reports whether the turn is over indeed. A turn that failed or was aborted gives its last idle event late:
+// one that is run again right after it would be taken for ended by that event (seen). And a nudge that came when the
+// turn had ended begins another.
 func (t *turn) confirmed(ctx context.Context) (bool, error) {
-	if !t.job.Recovered || t.seen.stopped != "" {
+	if t.seen.stopped != "" || t.seen.unheard || !t.job.Recovered && !t.seen.nudged {
 		return true, nil
 	}
 	p, err := t.position(ctx)
-	return !p.busy, err
+	if err != nil || p.busy {
+		return false, err
+	}
+	if p.unheard && t.seen.nudged {
+		t.seen.unheard, t.seen.busy, t.seen.prompted = true, false, t.cfg.Now()
+		return false, nil
+	}
+	return true, nil
 }
 
 func (t *turn) asSeen() enforcer.Seen {
 	return enforcer.Seen{
-		Began: t.seen.began, LastEvent: t.seen.lastEvent, Busy: t.seen.busy,
-		ToolsRunning: len(t.seen.toolsRunning), OfflineSince: t.seen.offlineSince,
+		Began: t.seen.began, Prompted: t.seen.prompted, LastEvent: t.seen.lastEvent, Busy: t.seen.busy,
+		ToolsRunning: len(t.seen.toolsRunning), OfflineSince: t.seen.offlineSince, Looked: t.seen.looked,
+		Worked: t.job.Attempt.Worked, TimeLeft: t.job.TimeLeft,
+		Retry: t.retry(), Findings: t.findings(), Nudged: t.nudgedFor(),
 	}
 }
 
@@ -93,13 +120,12 @@ func (t *turn) next(ctx context.Context, sub *opencode.Subscription, until time.
 	case <-t.conn.Down:
 		return false, fmt.Errorf("%w: the OpenCode server died", boulder.ErrTrouble)
 	case <-ctx.Done():
-		t.abort(context.WithoutCancel(ctx))
 		return false, context.Cause(ctx)
 	}
 }
 
-// skip drops what came before the prompt is sent. A [opencode.Resync] among it says that the connection stands: then nothing of
-// the turn will be missing, and there is no need to ask.
+// skip drops what came before the prompt is sent. A [opencode.Resync] among it says that the connection stands: then
+// nothing of the turn will be missing, and there is no need to ask.
 func (t *turn) skip(sub *opencode.Subscription) {
 	for {
 		select {
@@ -123,7 +149,7 @@ func (t *turn) skip(sub *opencode.Subscription) {
 func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err error) {
 	own := e.SessionID == t.job.Attempt.SessionID
 	if e.SessionID != "" {
-		t.seen.lastEvent = t.cfg.Now()
+		t.seen.lastEvent, t.seen.looked = t.cfg.Now(), false
 	}
 	switch p := e.Payload.(type) {
 	case opencode.Resync:
@@ -131,10 +157,16 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 		return t.resync(ctx)
 	case opencode.Disconnected:
 		t.seen.offlineSince = t.cfg.Now()
+	case opencode.SessionCreated:
+		t.join(p.Session)
+	case opencode.SessionUpdated:
+		t.join(p.Session)
 	case opencode.StatusChanged:
-		if own {
-			return t.status(p.Status)
-		}
+		return t.status(e.SessionID, p.Status)
+	case opencode.SessionCompacted:
+		t.member(e.SessionID).window.Compacted()
+	case opencode.MessageUpdated:
+		t.message(p.Message)
 	case opencode.SessionFailed:
 		if own {
 			return t.sessionFailed(p.Err), nil
@@ -146,9 +178,9 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 			return false, t.todos(p.Todos)
 		}
 	case opencode.PermissionAsked:
-		return false, t.answer(ctx, p.Request)
+		return false, t.permission(ctx, t.directory(e.Directory), p.Request)
 	case opencode.QuestionAsked:
-		return false, fault(ignoreGone(t.dir.RejectQuestion(ctx, p.Request.ID)))
+		return false, t.question(ctx, t.directory(e.Directory), p.Request)
 	}
 	return false, nil
 }
@@ -162,84 +194,78 @@ func (t *turn) sessionFailed(e *opencode.TurnError) (ended bool) {
 	return !t.seen.busy
 }
 
-func (t *turn) status(s opencode.Status) (ended bool, err error) {
+func (t *turn) status(session string, s opencode.Status) (ended bool, err error) {
+	m := t.member(session)
+	m.idle, m.retry = s.Type == opencode.Idle, nil
+	own := session == t.job.Attempt.SessionID
 	switch s.Type {
 	case opencode.Busy:
-		t.seen.busy = true
+		t.seen.busy = t.seen.busy || own
 	case opencode.Retry:
-		t.seen.busy = true
+		t.seen.busy = t.seen.busy || own
+		m.retry = &enforcer.Retry{Attempt: s.Attempt, Next: s.Next, Message: s.Message}
 		return false, t.progress(fmt.Sprintf("the model's provider makes it wait (try %d, until %s): %s",
-			s.Attempt, s.Next.Format(time.TimeOnly), s.Message), nil)
+			s.Attempt, s.Next.Format(time.TimeOnly), clip(s.Message, 200)), nil)
 	case opencode.Idle:
-		return t.seen.busy, nil
+		return own && t.seen.busy, nil
 	}
 	return false, nil
 }
 
 // resync reads what may have happened while no events came.
 func (t *turn) resync(ctx context.Context) (ended bool, err error) {
-	requests, err := t.dir.Permissions(ctx)
-	if err != nil {
-		return false, fault(err)
-	}
-	for _, r := range requests {
-		if r.SessionID == t.job.Attempt.SessionID {
-			if err := t.answer(ctx, r); err != nil {
-				return false, err
-			}
-		}
+	if err := t.pendingAsks(ctx); err != nil {
+		return false, err
 	}
 	p, err := t.position(ctx)
 	if err != nil {
 		return false, err
 	}
+	t.missed(p)
 	t.seen.busy = t.seen.busy || p.busy
 	return !p.busy && p.answered, nil
 }
 
-// look finds out why an accepted prompt shows no turn: it may have been missed, or it has to be sent again.
+// look finds out why nothing is heard of a turn. If it is at work, a permission, a question or a provider may be waited
+// for, or an event was missed. If it never began, its prompt has to be sent again.
 func (t *turn) look(ctx context.Context) (ended bool, err error) {
+	t.seen.looked = true // unless there is something to answer
 	ended, err = t.resync(ctx)
 	if ended || err != nil || t.seen.busy {
 		return ended, err
 	}
+	if t.seen.unheard {
+		return true, nil // the turn had ended, and the nudge began no other
+	}
 	if t.seen.looks++; t.seen.looks > maxLooks {
 		return false, fmt.Errorf("%w: %w", boulder.ErrTrouble, errNoTurn)
 	}
-	t.seen.began = t.cfg.Now()
+	t.seen.prompted = t.cfg.Now()
 	return false, t.prompt(ctx, t.lastMessageID(), t.lastPrompt())
-}
-
-// refusal is what the agent is told when it asks for a permission that nobody is there to give.
-const refusal = "Nobody is there to give this permission. Go on without it: find another way, or leave this part out and" +
-	" say so in your final message."
-
-func (t *turn) answer(ctx context.Context, r opencode.PermissionRequest) error {
-	if err := t.progress(fmt.Sprintf("refused permission %s %v", r.Permission, r.Patterns), nil); err != nil {
-		return err
-	}
-	return fault(ignoreGone(t.dir.ReplyPermission(ctx, r.ID, opencode.ReplyReject, refusal)))
-}
-
-func ignoreGone(err error) error {
-	if errors.Is(err, opencode.ErrNotFound) {
-		return nil
-	}
-	return err
 }
 
 // stopGrace is how long an aborted turn may take to become idle.
 const stopGrace = 15 * time.Second
+
+// stopCheck is how long the idle event is waited for before the state is read: there is none if the model had not been
+// called.
+const stopCheck = 2 * time.Second
 
 // stop aborts the turn and waits until the session is idle: what it did until then is judged.
 func (t *turn) stop(ctx context.Context, sub *opencode.Subscription) error {
 	t.abort(ctx)
 	ctx, cancel := context.WithTimeout(ctx, stopGrace)
 	defer cancel()
+	check := t.cfg.Now().Add(stopCheck)
 	for {
-		ended, err := t.next(ctx, sub, t.cfg.Now().Add(stopGrace))
+		ended, err := t.next(ctx, sub, check)
+		if err == nil && !ended && !t.cfg.Now().Before(check) {
+			var p position
+			p, err = t.position(ctx)
+			ended, check = !p.busy, t.cfg.Now().Add(stopCheck)
+		}
 		switch {
-		case errors.Is(err, context.DeadlineExceeded):
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			return fmt.Errorf("%w: the session did not stop within %s of an abort", boulder.ErrTrouble, stopGrace)
 		case ended || err != nil:
 			return err

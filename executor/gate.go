@@ -10,14 +10,29 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// gateOutput is how many characters of a gate's output are kept.
-const gateOutput = 2000
+// gateOutputKept is how many characters of a gate's output are kept.
+const gateOutputKept = 2000
 
 // runGates runs the sub-task's gates one after the other, all of them, so that the agent is told everything that is wrong.
 func (t *turn) runGates(ctx context.Context) ([]boulder.Gate, error) {
+	gates, err := t.gates(ctx, t.job.SubTask.Gates, "gate")
+	if err != nil {
+		return nil, err
+	}
+	more, err := t.gates(ctx, t.job.SubTask.NoWorse, "gate")
+	if err != nil {
+		return nil, err
+	}
+	for i := range more {
+		more[i].NoWorse = noWorse(baselineOf(t.job.SubTask.Baseline, more[i].Command), more[i])
+	}
+	return append(gates, more...), nil
+}
+
+func (t *turn) gates(ctx context.Context, commands []string, what string) ([]boulder.Gate, error) {
 	var gates []boulder.Gate
-	for _, command := range t.job.SubTask.Gates {
-		if err := t.progress("gate: "+clip(command, 100), nil); err != nil {
+	for _, command := range commands {
+		if err := t.progress(what+": "+clip(command, 100), nil); err != nil {
 			return nil, err
 		}
 		gates = append(gates, runGate(ctx, t.cfg.Project, command, t.cfg.GateTimeout))
@@ -32,7 +47,7 @@ func (t *turn) runGates(ctx context.Context) ([]boulder.Gate, error) {
 func runGate(ctx context.Context, dir, command string, timeout time.Duration) boulder.Gate {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var out lastBytes
+	var out gateOutput
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -45,15 +60,29 @@ func runGate(ctx context.Context, dir, command string, timeout time.Duration) bo
 		g.ExitCode = exit.ExitCode()
 	} else if err != nil {
 		g.ExitCode = -1
-		out.add([]byte("\nthe gate could not be run: " + err.Error()))
+		out.last.add([]byte("\nthe gate could not be run: " + err.Error()))
 	}
 	if cmd.Process != nil {
 		// A gate that put something in the background does not leave it behind.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
 	g.TimedOut = errors.Is(ctx.Err(), context.DeadlineExceeded)
-	g.Output = tail(out.String(), gateOutput)
+	g.Output = tail(out.last.String(), gateOutputKept)
+	if !g.Green() {
+		g.Failing = out.failing.list()
+	}
 	return g
+}
+
+// gateOutput reads what a gate prints: the names of failing tests from all of it, and its end.
+type gateOutput struct {
+	last    lastBytes
+	failing failingTests
+}
+
+func (o *gateOutput) Write(p []byte) (int, error) {
+	o.last.add(p)
+	return o.failing.Write(p)
 }
 
 // lastBytes is a writer that keeps the end of what is written, however much that is.
@@ -63,11 +92,6 @@ type lastBytes struct {
 }
 
 const lastBytesKept = 16 << 10
-
-func (l *lastBytes) Write(p []byte) (int, error) {
-	l.add(p)
-	return len(p), nil
-}
 
 func (l *lastBytes) add(p []byte) {
 	l.data = append(l.data, p...)

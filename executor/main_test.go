@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,11 @@ var shared struct {
 
 	mu       sync.Mutex
 	handlers map[string]scriptmodel.Handler
+	// sessions have handlers too: after a compaction the first prompt is not there any more.
+	sessions map[string]scriptmodel.Handler
+
+	// asking is a second server, whose permissions ask; it starts when the first test needs it.
+	asking *opencode.Host
 }
 
 func TestMain(m *testing.M) {
@@ -42,7 +48,7 @@ func runTests(m *testing.M) (int, error) {
 		return 1, err
 	}
 	defer os.RemoveAll(home)
-	shared.handlers = map[string]scriptmodel.Handler{}
+	shared.handlers, shared.sessions = map[string]scriptmodel.Handler{}, map[string]scriptmodel.Handler{}
 	if shared.model, err = scriptmodel.Start(route); err != nil {
 		return 1, err
 	}
@@ -52,6 +58,14 @@ func runTests(m *testing.M) (int, error) {
 		return opencode.Start(ctx, opencode.ServerConfig{Binary: binary, Dir: home, Env: env})
 	})
 	defer stopHost(shared.host)
+	asking := asksForEverything(scriptmodel.OpenCodeEnv(os.Environ(), filepath.Join(home, "asking"), shared.model.URL()))
+	if err := os.MkdirAll(filepath.Join(home, "asking"), 0o700); err != nil {
+		return 1, err
+	}
+	shared.asking = opencode.NewHost(func(ctx context.Context) (*opencode.Server, error) {
+		return opencode.Start(ctx, opencode.ServerConfig{Binary: binary, Dir: home, Env: asking})
+	})
+	defer stopHost(shared.asking)
 	return m.Run(), nil
 }
 
@@ -63,12 +77,13 @@ func stopHost(h *opencode.Host) {
 
 func route(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	shared.mu.Lock()
-	var handler scriptmodel.Handler
+	handler := shared.sessions[req.SessionID]
 	for name, h := range shared.handlers {
-		if strings.Contains(req.FirstUser(), name+":") {
+		if handler == nil && strings.Contains(req.FirstUser(), name+":") {
 			handler = h
 		}
 	}
+	shared.sessions[req.SessionID] = handler
 	shared.mu.Unlock()
 	if handler == nil {
 		return scriptmodel.Errorf("no test claims %q", req.FirstUser())

@@ -23,12 +23,13 @@ func (t *turn) progress(activity string, c *boulder.Checkpoint) error {
 func (t *turn) part(p opencode.Part, own bool) error {
 	if p.Step != nil && !t.seen.steps[p.ID] {
 		setIn(&t.seen.steps, p.ID)
-		t.seen.usage = t.seen.usage.Add(usageOf(p.Step.Tokens, p.Step.Cost, 1))
+		t.seen.usage = t.seen.usage.Add(t.usageOf(t.model, p.Step.Tokens, p.Step.Cost))
 	}
 	call := p.Tool
 	if call == nil {
 		return nil
 	}
+	setIn(&t.seen.calling, p.MessageID)
 	switch call.State {
 	case opencode.ToolPending:
 		setIn(&t.seen.toolsRunning, call.CallID)
@@ -42,6 +43,7 @@ func (t *turn) part(p opencode.Part, own bool) error {
 		return nil
 	}
 	setIn(&t.seen.toolsDone, call.CallID)
+	t.called(p)
 	for _, file := range editedFiles(call) {
 		setIn(&t.seen.touched, file)
 	}

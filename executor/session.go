@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -12,14 +13,19 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// tagKey is the metadata key under which sessions and prompts carry the attempt's tag, so that the manager's own are never
-// taken for a person's.
+// tagKey is the metadata key under which sessions and prompts carry the attempt's tag, so that the manager's own are
+// never taken for a person's.
 const tagKey = "manager"
 
 // openSession makes sure that the attempt has a session and that its id is stored.
 func (t *turn) openSession(ctx context.Context) error {
 	if t.job.Attempt.SessionID != "" {
 		return nil
+	}
+	// Before the snapshot: what a gate leaves behind is not the agent's work.
+	baseline, err := t.baseline(ctx)
+	if err != nil {
+		return err
 	}
 	var snapshot string
 	var session opencode.Session
@@ -37,9 +43,12 @@ func (t *turn) openSession(ctx context.Context) error {
 		return err
 	}
 	t.job.Attempt.SessionID, t.job.SubTask.Snapshot = session.ID, snapshot
+	if baseline != nil {
+		t.job.SubTask.Baseline = baseline
+	}
 	return t.report(boulder.SubTaskStart{
 		AttemptRef: t.job.Attempt.AttemptRef, Description: t.job.SubTask.Subject, Model: t.job.Attempt.Model,
-		SessionID: session.ID, Snapshot: snapshot,
+		SessionID: session.ID, Snapshot: snapshot, Baseline: baseline,
 	})
 }
 
@@ -48,6 +57,8 @@ func (t *turn) firstSnapshot(ctx context.Context) (string, error) {
 	if s := t.job.SubTask.Snapshot; s != "" {
 		return s, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, workspaceTimeout)
+	defer cancel()
 	s, err := t.cfg.Workspace.Snapshot(ctx)
 	if err != nil {
 		return "", fmt.Errorf("look at the project before the attempt: %w", err)
@@ -55,8 +66,8 @@ func (t *turn) firstSnapshot(ctx context.Context) (string, error) {
 	return s, nil
 }
 
-// adoptOrCreate finds the session that an attempt made before a crash, or makes one. Only an attempt that was at this point
-// before can have one.
+// adoptOrCreate finds the session that an attempt made before a crash, or makes one. Only an attempt that was at this
+// point before can have one.
 func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 	if t.job.Recovered {
 		found, err := t.dir.FindSessions(ctx, t.job.Attempt.Tag)
@@ -78,7 +89,8 @@ func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 	})
 }
 
-// send sees to it that the turn's prompt is with the server, exactly once. It reports whether the turn has ended already.
+// send sees to it that the turn's prompt is with the server, exactly once. It reports whether the turn has ended
+// already.
 func (t *turn) send(ctx context.Context) (ended bool, err error) {
 	if t.job.Turn.MessageID == "" {
 		id := opencode.NewMessageID(t.cfg.Now())
@@ -101,6 +113,7 @@ func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
 		return false, err
 	}
 	cutOff := p.failed != nil && p.failed.Name == opencode.MessageAborted // by an abort, perhaps this program's own
+	t.missed(p)
 	switch {
 	case p.busy:
 		t.seen.busy = true
@@ -121,6 +134,10 @@ func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
 		}
 		t.job.Turn.ResumeID = id
 		return false, t.prompt(ctx, id, t.job.Resume)
+	case !p.begun:
+		// Cut off while the model had not said a word, as when a provider makes it wait: nothing is lost, and nothing that
+		// was done can be to blame.
+		return false, t.prompt(ctx, t.lastMessageID(), t.lastPrompt())
 	}
 	// Cut off twice: what is there is judged, and the judge's continuation goes on from it.
 	return true, nil
@@ -143,9 +160,14 @@ func (t *turn) lastPrompt() string {
 // position is how far the turn is, as the server's state tells.
 type position struct {
 	busy     bool
+	status   opencode.Status
 	arrived  bool // the newest prompt of the turn began one
 	answered bool // and the model finished it, well or badly
+	unheard  bool // the newest message is a prompt that the model has not begun to answer
+	begun    bool // the model's newest answer has content
 	failed   *opencode.TurnError
+	// messages that followed the newest prompt, of the newest 30; none while it is busy.
+	messages []opencode.Message
 }
 
 // position reads the state. Absence from the statuses alone proves nothing, see package opencode.
@@ -156,35 +178,75 @@ func (t *turn) position(ctx context.Context) (position, error) {
 		return position{}, fault(err)
 	}
 	if s, ok := statuses[id]; ok && s.Type != opencode.Idle {
-		return position{busy: true}, nil
-	}
-	messages, err := t.dir.Messages(ctx, id, 30)
-	if errors.Is(err, opencode.ErrNotFound) {
-		return position{}, fmt.Errorf("session %s: %w", id, boulder.ErrSessionLost)
-	}
-	if err != nil {
-		return position{}, fault(err)
+		return position{busy: true, status: s}, nil
 	}
 	var p position
-	for _, m := range messages {
-		if m.Info.Role != opencode.RoleAssistant || m.Info.ParentID != t.lastMessageID() {
+	if p.messages, err = t.answers(ctx); err != nil {
+		return position{}, err
+	}
+	for _, m := range p.messages {
+		p.unheard = m.Info.Role != opencode.RoleAssistant
+		if p.unheard {
 			continue
 		}
-		p.arrived = true
-		p.failed = m.Info.Error
-		p.answered = !m.Info.Completed.IsZero() && m.Info.Finish != opencode.FinishToolCalls
+		p.arrived, p.failed = true, m.Info.Error
+		p.answered = answered(m.Info)
+		p.begun = m.Text() != "" || usedTools([]opencode.Message{m})
 	}
 	return p, nil
 }
 
+// answered reports whether a message ends its turn. A summary of the conversation does not: the turn goes on after it.
+// Nor does one without a finish and an error, which is what an abort leaves behind while OpenCode waits for a provider
+// (seen).
+func answered(m opencode.MessageInfo) bool {
+	ended := m.Error != nil || m.Finish != "" && m.Finish != opencode.FinishToolCalls
+	return ended && !m.Completed.IsZero() && !m.Compacted
+}
+
+// answers gives the newest messages that followed the newest prompt of the turn. Not every one has it for its parent:
+// OpenCode puts prompts of its own in between (after a compaction), and so do nudges.
+func (t *turn) answers(ctx context.Context) ([]opencode.Message, error) {
+	const newest = 30
+	id := t.job.Attempt.SessionID
+	messages, err := t.dir.Messages(ctx, id, newest)
+	if errors.Is(err, opencode.ErrNotFound) {
+		return nil, fmt.Errorf("session %s: %w", id, boulder.ErrSessionLost)
+	}
+	if err != nil {
+		return nil, fault(err)
+	}
+	if i := slices.IndexFunc(messages, func(m opencode.Message) bool { return m.Info.ID == t.lastMessageID() }); i >= 0 {
+		return messages[i+1:], nil
+	}
+	if len(messages) < newest {
+		return nil, nil
+	}
+	switch _, err := t.dir.Message(ctx, id, t.lastMessageID()); {
+	case errors.Is(err, opencode.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fault(err)
+	}
+	return messages, nil
+}
+
 // prompt sends a text. An accepted prompt proves nothing about a turn.
 func (t *turn) prompt(ctx context.Context, messageID, text string) error {
-	err := t.dir.Prompt(ctx, t.job.Attempt.SessionID, opencode.Prompt{
-		MessageID: messageID, Agent: t.job.Attempt.Agent, Model: t.model,
-		Parts: []opencode.TextPart{{Text: text, Metadata: map[string]any{tagKey: t.job.Attempt.Tag}}},
+	return t.promptSession(ctx, t.dir, t.job.Attempt.SessionID, opencode.Prompt{
+		MessageID: messageID, Agent: t.job.Attempt.Agent, Model: t.model, Parts: t.tagged(text),
 	})
+}
+
+// tagged is a text that is known to be the manager's.
+func (t *turn) tagged(text string) []opencode.TextPart {
+	return []opencode.TextPart{{Text: text, Metadata: map[string]any{tagKey: t.job.Attempt.Tag}}}
+}
+
+func (t *turn) promptSession(ctx context.Context, dir *opencode.Directory, session string, p opencode.Prompt) error {
+	err := dir.Prompt(ctx, session, p)
 	if errors.Is(err, opencode.ErrNotFound) {
-		return fmt.Errorf("session %s: %w", t.job.Attempt.SessionID, boulder.ErrSessionLost)
+		return fmt.Errorf("session %s: %w", session, boulder.ErrSessionLost)
 	}
 	return fault(err)
 }

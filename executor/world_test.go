@@ -72,6 +72,13 @@ func newWorld(t *testing.T, handler scriptmodel.Handler, change ...func(*Config)
 // ownWorld has a server of its own, for a test that harms it.
 func ownWorld(t *testing.T, handler scriptmodel.Handler, change ...func(env []string) []string) *world {
 	t.Helper()
+	return ownWorldWith(t, handler, func(*Config) {}, change...)
+}
+
+func ownWorldWith(
+	t *testing.T, handler scriptmodel.Handler, config func(*Config), change ...func(env []string) []string,
+) *world {
+	t.Helper()
 	w := &world{t: t}
 	model := octest.Model(t, w.watch(handler))
 	env := octest.Env(t, model.URL())
@@ -85,7 +92,7 @@ func ownWorld(t *testing.T, handler scriptmodel.Handler, change ...func(env []st
 		return s, err
 	})
 	t.Cleanup(func() { stopHost(w.host) })
-	w.open()
+	w.open(config)
 	return w
 }
 
@@ -100,6 +107,7 @@ func (w *world) open(change ...func(*Config)) {
 	for _, c := range change {
 		c(&cfg)
 	}
+	w.host = cfg.Host
 	if w.exec, err = New(cfg); err != nil {
 		w.t.Fatal(err)
 	}
@@ -155,7 +163,9 @@ func (a *attempt) report(b boulder.Body) error {
 	a.bodies = append(a.bodies, b)
 	switch b := b.(type) {
 	case boulder.SubTaskStart:
-		a.Attempt.SessionID, a.SubTask.Snapshot = b.SessionID, b.Snapshot
+		a.Attempt.SessionID, a.SubTask.Snapshot, a.SubTask.Baseline = b.SessionID, b.Snapshot, b.Baseline
+	case boulder.Nudged:
+		a.Turn.Nudges = append(slices.Clone(a.Turn.Nudges), boulder.Nudge{Rule: b.Rule, MessageID: b.MessageID, Prompt: b.Prompt})
 	case boulder.TurnSent:
 		if b.Resume {
 			a.Turn.ResumeID = b.MessageID
@@ -190,6 +200,13 @@ func reported[T boulder.Body](a *attempt) []T {
 		}
 	}
 	return out
+}
+
+// session may be asked for while the turn runs.
+func (a *attempt) session() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.Attempt.SessionID
 }
 
 func (a *attempt) activities() []string {

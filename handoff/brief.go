@@ -15,6 +15,8 @@ type Input struct {
 	SubTask   boulder.SubTask
 	// Dependencies are the direct ones, all completed. When there is not room for every one, the first ones win.
 	Dependencies []boulder.SubTask
+	// NewFacts are what judges noted since the plan was made, oldest first.
+	NewFacts []string
 	// Finished are other sub-tasks that are over. When there is not room for every one, the first ones win.
 	Finished []boulder.SubTask
 }
@@ -24,13 +26,15 @@ type Input struct {
 // of several sub-tasks name has the same text in all of them, so it does not matter which one writes it.
 func Build(in Input, limits Limits) boulder.Brief {
 	b := builder{in: in, limits: limits}
-	request, results, failures, finished, facts := b.request(), b.results(), b.failures(), b.finished(), b.facts()
+	request, results, failures := b.request(), b.results(), b.failures()
+	learned, finished, facts := b.learned(), b.finished(), b.facts()
 	brief := layout{
 		sections: []*section{
-			b.opening(), b.goal(), b.constraints(), request, b.work(), results, failures, finished, facts, b.closing(),
+			b.opening(), b.goal(), b.constraints(), request, b.work(), results, failures, learned, finished, facts,
+			b.closing(),
 		},
 		// Without what it builds on an attempt cannot succeed; without the list of what else was done it usually can.
-		urgency: []*section{results, failures, request, facts, finished},
+		urgency: []*section{results, failures, request, learned, facts, finished},
 	}
 	return brief.write(limits.Total)
 }

@@ -2,6 +2,7 @@ package handoff
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -14,18 +15,25 @@ const (
 	maxUnmet      = 10    // list items of each kind
 	maxItem       = 500   // of one list item
 	maxGateOutput = 6_000 // of all red gates together
+	// idleTurns in a row without a tool call are told to the agent (SEMANTICS §5).
+	idleTurns = 3
 )
 
 // Continuation writes the prompt that sends an idle session back to work after a turn that was judged incomplete:
 // what the verdict asks for, what is unmet, and the red gates with the tails of their output. Lists and outputs are
-// bounded, so that it stays below 30,000 characters besides the commands themselves. The turn has its evidence and
-// its verdict.
-func Continuation(t boulder.SubTask, turn boulder.Turn) string {
+// bounded, so that it stays below 40,000 characters besides the commands themselves. The turn has its evidence and
+// its verdict. idle is how many turns in a row, this one included, came without a tool call: from the third on the
+// agent is told to act, or to say what is in the way.
+func Continuation(t boulder.SubTask, turn boulder.Turn, idle int) string {
 	v, e := turn.Verdict, turn.Evidence
 	p := prompt{}
 	p.add(fmt.Sprintf("[manager] Sub-task %q is not complete yet. Go on with it in this session.", t.ID))
 	if e.Ended.Finish == "length" {
-		p.add("Your last message was cut off at the output limit. Work in smaller steps and write shorter messages.")
+		p.add("You reached the output limit. Work in smaller steps and write shorter messages.")
+	}
+	if idle >= idleTurns {
+		p.add(fmt.Sprintf("Your last %d messages in a row came without a tool call, and words alone finish nothing. Act "+
+			"now, with tools. If you cannot, say exactly what is in the way.", idle))
 	}
 	p.add(shortened(clean(v.ContinuationPrompt), maxTargeted))
 	p.list("Not met yet:", unmet(v))
@@ -37,7 +45,21 @@ func Continuation(t boulder.SubTask, turn boulder.Turn) string {
 		}
 		p.list("Open items of your todo list; finish them, or cancel those that are not needed:", open)
 	}
-	p.gates(e.Red())
+	if t.DoneNeeds(boulder.DoneDiagnostics) {
+		p.list("Errors that the language server finds in files you changed:", diagnostics(e))
+	}
+	var red, worse []boulder.Gate
+	for _, g := range e.Red() {
+		if slices.Contains(t.NoWorse, g.Command) && !slices.Contains(t.Gates, g.Command) {
+			worse = append(worse, g)
+		} else {
+			red = append(red, g)
+		}
+	}
+	room := maxGateOutput / max(1, min(len(red), maxUnmet)+min(len(worse), maxUnmet))
+	p.gates("These commands were run and failed. They must exit 0:", red, room)
+	p.gates("These commands were run and fail in more ways than before you began. They may fail as they did, and no more:",
+		worse, room)
 	return p.String()
 }
 
@@ -51,6 +73,16 @@ func unmet(v *boulder.Verdict) []string {
 			items = append(items, c.Criterion)
 		default:
 			items = append(items, fmt.Sprintf("%s (%s)", c.Criterion, reason))
+		}
+	}
+	return items
+}
+
+func diagnostics(e *boulder.Evidence) []string {
+	var items []string
+	for _, d := range e.Diagnostics {
+		if d.Severity != "warning" {
+			items = append(items, fmt.Sprintf("%s:%d: %s", d.File, d.Line, d.Message))
 		}
 	}
 	return items
@@ -81,16 +113,15 @@ func (p *prompt) list(heading string, items []string) {
 }
 
 // gates shows the end of each output: that is where commands say what failed.
-func (p *prompt) gates(red []boulder.Gate) {
+func (p *prompt) gates(heading string, red []boulder.Gate, room int) {
 	if len(red) == 0 {
 		return
 	}
-	p.add("These commands were run and failed. They must exit 0:")
+	p.add(heading)
 	if n := len(red) - maxUnmet; n > 0 {
 		p.add(fmt.Sprintf("[cut: %d of %d commands; they are at the end of the list in your brief]", n, len(red)))
 		red = red[:maxUnmet]
 	}
-	room := maxGateOutput / len(red)
 	for _, g := range red {
 		block := indented(g.Command) + "\n\n" + gateEnd(g)
 		if output := clean(g.Output); output != "" {

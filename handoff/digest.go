@@ -12,8 +12,8 @@ import (
 const MaxDigest = 600
 
 // Digest says in one paragraph of at most [MaxDigest] characters why an attempt failed, judging by its last turn: what
-// cut it off, which gates were red, what was unmet, what the judge made of it. It names the transcript, if there is
-// one. The turn may lack its evidence or its verdict.
+// cut it off, by which rule, which gates were red, what was unmet, what the judge made of it. It names the transcript,
+// if there is one. The turn may lack its evidence or its verdict.
 func Digest(turn boulder.Turn) string {
 	var causes []string
 	where := ""
@@ -38,10 +38,14 @@ func Digest(turn boulder.Turn) string {
 
 func cutOff(e boulder.Ended) []string {
 	switch {
+	case e.Stopped != "" && e.Rule != "":
+		return []string{fmt.Sprintf("The manager stopped it (rule %s): %s", e.Rule, sentence(e.Stopped))}
 	case e.Stopped != "":
 		return []string{"The manager stopped it: " + sentence(e.Stopped)}
 	case e.Error != "":
 		return []string{"It ended with " + sentence(strings.TrimSuffix(e.Error+": "+oneLine(e.Message, 150), ": "))}
+	case e.Truncated != "":
+		return []string{"Its last turn was cut off: " + sentence(e.Truncated)}
 	case e.Finish == "length":
 		return []string{"Its last message was cut off at the output limit."}
 	}

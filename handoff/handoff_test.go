@@ -55,9 +55,10 @@ func input() handoff.Input {
 			ID: "page", Subject: "Use the theme on every page", Content: "Make every page use the stored theme.\n",
 			SuccessCriteria: []string{"Every page has the class of the theme", "The default is light"},
 			Outputs:         []string{"name of the CSS class"}, ExpectsChanges: true,
-			Gates: []string{"go test ./..."}, GateHints: []string{"go vet ./..."},
+			Gates: []string{"go test ./..."}, NoWorse: []string{"npm test"}, GateHints: []string{"go vet ./..."},
 			Failures: []string{"Gate `go test ./...` failed.", "Not met: The default is light."},
 		},
+		NewFacts: []string{"CI runs Node 22.", "The tests need a display."},
 		Dependencies: []boulder.SubTask{
 			{
 				ID: "store", Subject: "Store the theme", Status: boulder.SubTaskCompleted,
@@ -215,12 +216,17 @@ func judgedTurn() boulder.Turn {
 	return boulder.Turn{
 		Number: 2,
 		Evidence: &boulder.Evidence{
-			Ended: boulder.Ended{Finish: "length"},
+			Ended: boulder.Ended{Finish: "length", Truncated: "it was cut at the output limit"},
 			Todos: []boulder.Todo{{Content: "write tests", Status: "pending"}, {Content: "read", Status: "completed"}},
 			Gates: []boulder.Gate{
 				{Command: "go test ./...", ExitCode: 1, Output: "--- FAIL: TestTheme\n    want dark, got light\nFAIL\n"},
 				{Command: "go vet ./...", ExitCode: 0},
 				{Command: "npm test", ExitCode: -1, TimedOut: true, Duration: 5 * time.Minute, Output: "…"},
+				{Command: "make lint", ExitCode: 2, NoWorse: "red before too"},
+			},
+			Diagnostics: []boulder.Diagnostic{
+				{File: "web/start.go", Line: 7, Severity: "error", Message: "undefined: theme"},
+				{File: "web/start.go", Line: 9, Severity: "warning", Message: "unused"},
 			},
 			Transcript: ".manager/runs/01kboulder/page/1.jsonl",
 		},
@@ -240,8 +246,20 @@ func judgedTurn() boulder.Turn {
 func TestContinuationGolden(t *testing.T) {
 	t.Parallel()
 	task := input().SubTask
-	task.DoneWhen = []string{boulder.DoneJudge, boulder.DoneTodos}
-	golden(t, "continuation.md", handoff.Continuation(task, judgedTurn()))
+	task.DoneWhen = []string{boulder.DoneJudge, boulder.DoneTodos, boulder.DoneDiagnostics}
+	golden(t, "continuation.md", handoff.Continuation(task, judgedTurn(), 2))
+}
+
+// The idle rule: an agent that only talks is told so from the third message on.
+func TestContinuationNudgesIdleAgents(t *testing.T) {
+	t.Parallel()
+	for idle, want := range map[int]bool{0: false, 2: false, 3: true, 4: true} {
+		got := handoff.Continuation(input().SubTask, judgedTurn(), idle)
+		nudge := fmt.Sprintf("Your last %d messages in a row came without a tool call", idle)
+		if strings.Contains(got, nudge) != want || strings.Contains(got, "what is in the way") != want {
+			t.Errorf("%d turns without a tool call:\n%s", idle, got)
+		}
+	}
 }
 
 func TestContinuationIsBounded(t *testing.T) {
@@ -249,19 +267,28 @@ func TestContinuationIsBounded(t *testing.T) {
 	turn := judgedTurn()
 	long := strings.Repeat("é", 20_000)
 	turn.Verdict.ContinuationPrompt = long
-	turn.Evidence.Gates = nil
+	turn.Evidence.Gates, turn.Evidence.Diagnostics = nil, nil
+	task := input().SubTask
+	task.NoWorse, task.DoneWhen = nil, []string{boulder.DoneTodos, boulder.DoneDiagnostics}
 	for i := range 50 {
+		worse := fmt.Sprint("worse", i)
+		task.NoWorse = append(task.NoWorse, worse)
+		turn.Evidence.Gates = append(turn.Evidence.Gates, boulder.Gate{Command: worse, ExitCode: 1, Output: long})
+		turn.Evidence.Diagnostics = append(turn.Evidence.Diagnostics, boulder.Diagnostic{File: "f", Line: i, Message: long})
+		turn.Evidence.Todos = append(turn.Evidence.Todos, boulder.Todo{Content: long, Status: "pending"})
 		gate := boulder.Gate{Command: fmt.Sprint("gate", i), ExitCode: 1, Output: long}
 		turn.Evidence.Gates = append(turn.Evidence.Gates, gate)
 		turn.Verdict.Criteria = append(turn.Verdict.Criteria, boulder.Criterion{Criterion: long, Evidence: long})
 		turn.Verdict.Remaining = append(turn.Verdict.Remaining, long)
 	}
-	got := handoff.Continuation(input().SubTask, turn)
-	if n := utf8.RuneCountInString(got); n > 30_000 {
+	got := handoff.Continuation(task, turn, 3)
+	if n := utf8.RuneCountInString(got); n > 40_000 {
 		t.Errorf("%d characters", n)
 	}
 	// Fifty, and the unmet and remaining ones of the turn itself.
-	for _, want := range []string{"[cut: 42 of 52 items]", "[cut: 41 of 51 items]", "[cut: 40 of 50 commands"} {
+	for _, want := range []string{
+		"[cut: 42 of 52 items]", "[cut: 41 of 51 items]", "[cut: 40 of 50 items]", "[cut: 40 of 50 commands",
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in the prompt", want)
 		}
@@ -296,6 +323,14 @@ func TestDigest(t *testing.T) {
 		"stopped": {
 			ended(boulder.Ended{Stopped: "30 minutes passed", Error: "MessageAbortedError"}),
 			"The manager stopped it: 30 minutes passed.",
+		},
+		"stopped by a rule": {
+			ended(boulder.Ended{Stopped: "the same call 4 times", Rule: boulder.RuleRepeat}),
+			"The manager stopped it (rule repeat): the same call 4 times.",
+		},
+		"truncated": {
+			ended(boulder.Ended{Finish: "stop", Truncated: "two tokens of output"}),
+			"Its last turn was cut off: two tokens of output.",
 		},
 		"error": {
 			ended(boulder.Ended{Error: "APIError", Message: "no\nsuch model"}),

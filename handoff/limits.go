@@ -19,6 +19,8 @@ type Limits struct {
 	Failures int
 	// Facts is for what the Task Ledger knew when it planned. Defaults to 2,000.
 	Facts int
+	// NewFacts is for what was found out since, the newest first. Defaults to 2,000.
+	NewFacts int
 	// Finished is for the list of other finished sub-tasks. Defaults to 2,000: some twenty lines.
 	Finished int
 }
@@ -27,6 +29,6 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Total: 24_000, Request: 8_000, Dependency: 4_000, Dependencies: 10_000, Failures: 2_500, Facts: 2_000,
-		Finished: 2_000,
+		NewFacts: 2_000, Finished: 2_000,
 	}
 }

@@ -50,8 +50,10 @@ func drawInput(t *rapid.T) handoff.Input {
 		},
 		SubTask: boulder.SubTask{
 			ID: "me", Subject: short(t, "subject"), Content: short(t, "content"), Gates: []string{short(t, "gate")},
+			NoWorse: []string{"npm  test"}, DoneWhen: []string{boulder.DoneDiagnostics},
 			SuccessCriteria: []string{short(t, "criterion")}, Failures: []string{text(t, "failure"), text(t, "failure")},
 		},
+		NewFacts:     []string{text(t, "new fact"), text(t, "new fact")},
 		Dependencies: subTasks(t, "dep"),
 		Finished:     subTasks(t, "fin"),
 	}
@@ -61,7 +63,7 @@ func drawLimits(t *rapid.T) handoff.Limits {
 	limits := handoff.DefaultLimits()
 	for _, l := range []*int{
 		&limits.Total, &limits.Request, &limits.Dependency, &limits.Dependencies, &limits.Failures, &limits.Facts,
-		&limits.Finished,
+		&limits.Finished, &limits.NewFacts,
 	} {
 		*l = rapid.OneOf(rapid.Just(*l), rapid.IntRange(0, 1500)).Draw(t, "limit")
 	}
@@ -91,6 +93,9 @@ func TestBuildProperties(t *testing.T) {
 		}
 		if !strings.Contains(b.Text, "1. "+in.SubTask.SuccessCriteria[0]) {
 			t.Fatalf("the criterion is not in the brief")
+		}
+		if !strings.Contains(b.Text, "\n    npm  test\n") {
+			t.Fatalf("the gate that must not get worse is not in the brief")
 		}
 
 		var named, files []string

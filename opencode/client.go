@@ -21,7 +21,8 @@ const (
 	defaultCallTimeout  = 30 * time.Second
 	defaultEventSilence = 30 * time.Second // the server's heartbeat comes every 10 s
 
-	maxBody         = 64 << 20 // a page of messages carries whole tool outputs
+	maxBody         = 64 << 20 // of an answer that is held whole, and of one text of a scanned answer
+	maxScanned      = 1 << 30  // of an answer that is read as it comes in
 	maxErrorMessage = 600      // characters of a server's answer that are worth showing
 )
 
@@ -87,6 +88,7 @@ func newClient(address string, cfg AttachConfig) (*Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 32 // one per session that is being driven, not the default 2
+	transport.ReadBufferSize = scanWindow
 	c := &Client{
 		base: base,
 		cfg:  cfg,
@@ -154,6 +156,8 @@ type request struct {
 	out     any           // where the JSON answer goes, nil to ignore it
 	timeout time.Duration // 0: the client's CallTimeout
 	header  *http.Header  // where the answer's header goes, nil to ignore it
+	// scan, if not nil, takes a JSON answer while it comes in, in the place of out.
+	scan func(*scanner) error
 }
 
 func (d *Directory) call(ctx context.Context, r request) error {
@@ -176,14 +180,41 @@ func (c *Client) call(ctx context.Context, r request) error {
 		return transportError(ctx, r.op, err)
 	}
 	defer resp.Body.Close()
+	if r.header != nil {
+		*r.header = resp.Header
+	}
+	if r.scan != nil && resp.StatusCode == http.StatusOK && isJSON(resp) {
+		return scanAnswer(ctx, r, resp)
+	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	if err != nil {
 		return transportError(ctx, r.op, err)
 	}
-	if r.header != nil {
-		*r.header = resp.Header
-	}
 	return readAnswer(r, resp, body)
+}
+
+func scanAnswer(ctx context.Context, r request, resp *http.Response) error {
+	body := &io.LimitedReader{R: resp.Body, N: maxScanned}
+	err := r.scan(newScanner(body))
+	if err == nil {
+		return nil
+	}
+	if failed, ok := errors.AsType[readError](err); ok {
+		return transportError(ctx, r.op, failed.error)
+	}
+	if body.N <= 0 {
+		return tooLong(r.op, resp.StatusCode, maxScanned)
+	}
+	return &Error{Op: r.op, Status: resp.StatusCode, cause: fmt.Errorf("unexpected answer: %w", err)}
+}
+
+func tooLong(op string, status, limit int) *Error {
+	return &Error{Op: op, Status: status, Message: fmt.Sprintf("the answer exceeds %d MiB", limit>>20)}
+}
+
+func isJSON(resp *http.Response) bool {
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return media == "application/json"
 }
 
 func (c *Client) newRequest(ctx context.Context, r request) (*http.Request, error) {
@@ -221,13 +252,13 @@ func readAnswer(r request, resp *http.Response, body []byte) error {
 		}
 	}
 	if len(body) > maxBody {
-		return &Error{Op: r.op, Status: resp.StatusCode, Message: fmt.Sprintf("the answer exceeds %d MiB", maxBody>>20)}
+		return tooLong(r.op, resp.StatusCode, maxBody)
 	}
 	if resp.StatusCode == http.StatusNoContent {
 		return nil
 	}
-	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if media != "application/json" {
+	if !isJSON(resp) {
+		media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 		message := fmt.Sprintf("%s answered %q instead of JSON", r.path, media)
 		return &Error{Op: r.op, Status: resp.StatusCode, Message: message, kind: ErrUnsupported}
 	}

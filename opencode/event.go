@@ -1,11 +1,6 @@
 package opencode
 
-import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"strings"
-)
+import "encoding/json"
 
 // Event is something that happened on the server, or to the connection to it.
 type Event struct {
@@ -55,7 +50,12 @@ type (
 	MessageUpdated struct{ Message MessageInfo }
 
 	// PartUpdated of an [Event]. Comes several times for every part, but not for
-	// every token: those events are dropped.
+	// every token: those events are dropped. A bash call that prints is updated
+	// with every piece of its output.
+	//
+	// Texts that a model or a tool wrote are cut at 64 KiB, those inside of Input
+	// and Metadata too; Part.Cut says so, and [Directory.Message] has the whole.
+	// Other events are cut in the same way.
 	PartUpdated struct{ Part Part }
 
 	// TodosUpdated of an [Event]: the whole list, as it is now.
@@ -104,73 +104,3 @@ func (QuestionAsked) payload()     {}
 func (QuestionClosed) payload()    {}
 func (FileEdited) payload()        {}
 func (Unknown) payload()           {}
-
-// errSkip marks an event that nobody needs to see.
-var errSkip = errors.New("event of no interest")
-
-// skipped reports whether events of a type are dropped: those that come for every
-// token, that repeat another event ("sync" does so for nearly every one,
-// "session.idle" for every idle status), or that only concern the connection.
-func skipped(eventType string) bool {
-	switch eventType {
-	case "message.part.delta", "sync", "session.idle", "server.connected", "server.heartbeat":
-		return true
-	}
-	return strings.HasPrefix(eventType, "session.next.")
-}
-
-// peekType finds the type of an event without parsing it, if it stands where
-// OpenCode writes it, right at the beginning of the payload or after an id. More
-// than half of all events are dropped by their type, and the dropped ones are as
-// large as those that are kept. Quotes inside JSON strings are escaped, so the
-// first match cannot be inside one.
-func peekType(data string) (string, bool) {
-	_, payload, ok := strings.Cut(data, `"payload":{`)
-	if !ok {
-		return "", false
-	}
-	if rest, ok := strings.CutPrefix(payload, `"id":"`); ok {
-		if _, payload, ok = strings.Cut(rest, `",`); !ok {
-			return "", false
-		}
-	}
-	rest, ok := strings.CutPrefix(payload, `"type":"`)
-	if !ok {
-		return "", false
-	}
-	eventType, _, ok := strings.Cut(rest, `"`)
-	return eventType, ok
-}
-
-// decodeEvent reads the data of one event of /global/event. The error is errSkip
-// for events that are dropped on purpose.
-func decodeEvent(data string) (Event, error) {
-	if eventType, ok := peekType(data); ok && skipped(eventType) {
-		return Event{}, errSkip
-	}
-	var wire struct {
-		Directory string `json:"directory"`
-		Payload   struct {
-			Type       string          `json:"type"`
-			Properties json.RawMessage `json:"properties"`
-		} `json:"payload"`
-	}
-	if err := json.Unmarshal([]byte(data), &wire); err != nil {
-		return Event{}, err
-	}
-	if wire.Payload.Type == "" {
-		return Event{}, errors.New("event without a type")
-	}
-	if skipped(wire.Payload.Type) {
-		return Event{}, errSkip
-	}
-	sessionID, payload, err := decodePayload(wire.Payload.Type, wire.Payload.Properties)
-	if err != nil {
-		return Event{}, fmt.Errorf("%s: %w", wire.Payload.Type, err)
-	}
-	directory := wire.Directory
-	if directory == "global" { // how the server marks events of no directory
-		directory = ""
-	}
-	return Event{Directory: directory, SessionID: sessionID, Payload: payload}, nil
-}

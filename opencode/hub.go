@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	subscriptionBuffer = 512 // events; a turn step is about 20
+	subscriptionBuffer = 512     // events; a turn step is about 20
+	subscriptionBytes  = 1 << 20 // of what they carry; a running bash call can send 30 KB with each line it prints
 	minReconnect       = 100 * time.Millisecond
 	maxReconnect       = 5 * time.Second
 )
@@ -65,7 +66,7 @@ func (h *hub) subscribe(f Filter) *Subscription {
 	}
 	h.subs[s] = struct{}{}
 	if h.live {
-		s.push(Event{Payload: Resync{"subscribed"}})
+		s.push(Event{Payload: Resync{"subscribed"}}, 0)
 	}
 	if !h.started {
 		h.started = true
@@ -102,7 +103,7 @@ func (h *hub) connected() {
 	defer h.mu.Unlock()
 	h.live = true
 	for s := range h.subs {
-		s.push(Event{Payload: Resync{"connected"}})
+		s.push(Event{Payload: Resync{"connected"}}, 0)
 	}
 }
 
@@ -113,18 +114,19 @@ func (h *hub) disconnected(err error) (wasLive bool) {
 	wasLive, h.live = h.live, false
 	for s := range h.subs {
 		if wasLive {
-			s.push(Event{Payload: Disconnected{err}})
+			s.push(Event{Payload: Disconnected{err}}, 0)
 		}
 	}
 	return wasLive
 }
 
-func (h *hub) publish(e Event) {
+// publish gives an event that carries so many bytes to whoever wants it.
+func (h *hub) publish(e Event, size int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.subs {
 		if s.wants(e) {
-			s.push(e)
+			s.push(e, size)
 		}
 	}
 }
@@ -159,11 +161,13 @@ type Subscription struct {
 	// Guarded by hub.mu:
 
 	sessions map[string]struct{} // nil: all
+	sizes    []int               // what the newest events carry; at least those that wait are among them
+	size     int                 // the sum
 }
 
 // C delivers the events in the order in which they happened. It is closed when the
-// subscription or the client is. A reader that falls more than 512 events behind
-// loses those and gets a [Resync] instead; others are not held up.
+// subscription or the client is. A reader that falls more than 512 events or 1 MiB
+// behind loses those and gets a [Resync] instead; others are not held up.
 func (s *Subscription) C() <-chan Event { return s.events }
 
 // Events delivers the events of [Subscription.C] until the context ends, yielding
@@ -245,20 +249,34 @@ func (s *Subscription) adopt(session Session) {
 	}
 }
 
-// push never blocks: a full buffer is emptied and a Resync takes the place of what
-// was in it. Only the hub sends, under its lock, so there is room afterwards.
-func (s *Subscription) push(e Event) {
-	select {
-	case s.events <- e:
-		return
-	default:
+// push never blocks: a buffer that is full, or too large with the event, is emptied
+// and a Resync takes the place of what was in it. Only the hub sends, under its lock,
+// so there is room afterwards.
+func (s *Subscription) push(e Event, size int) {
+	waiting := len(s.events)
+	for len(s.sizes) > waiting { // the reader took the others
+		s.size -= s.sizes[0]
+		s.sizes = s.sizes[1:]
 	}
+	if waiting == cap(s.events) || waiting > 0 && s.size+size > subscriptionBytes {
+		s.empty()
+		s.add(Event{Payload: Resync{"too slow: events were dropped"}}, 0)
+	}
+	s.add(e, size)
+}
+
+func (s *Subscription) add(e Event, size int) {
+	s.events <- e
+	s.sizes = append(s.sizes, size)
+	s.size += size
+}
+
+func (s *Subscription) empty() {
 	for len(s.events) > 0 {
 		select {
 		case <-s.events:
 		default: // the reader took it
 		}
 	}
-	s.events <- Event{Payload: Resync{"too slow: events were dropped"}}
-	s.events <- e
+	s.sizes, s.size = nil, 0
 }

@@ -31,6 +31,10 @@ type Part struct {
 	Synthetic bool           // written by a program, not by a person or the model
 	Metadata  map[string]any // as given with the prompt
 
+	// Cut says that Text, or a text in Tool, is longer than what is here, see
+	// [PartUpdated].
+	Cut bool
+
 	Tool *ToolCall   // of PartTool
 	Step *StepFinish // of PartStepFinish
 	// Files of PartPatch: absolute paths that the step changed.
@@ -53,14 +57,17 @@ const (
 // ToolCall is a call of a tool by the model. Count calls by CallID: each is
 // reported many times.
 type ToolCall struct {
-	CallID   string
-	Tool     string
-	State    ToolState
-	Input    json.RawMessage // the arguments, an object
-	Output   string          // of ToolCompleted
-	Error    string          // of ToolError
-	Title    string
-	Metadata json.RawMessage // depends on the tool: bash has exit, edit and write have diagnostics
+	CallID string
+	Tool   string
+	State  ToolState
+	Input  json.RawMessage // the arguments, an object
+	Output string          // of ToolCompleted
+	Error  string          // of ToolError
+	Title  string
+	// Metadata depends on the tool: bash has exit, edit and write have diagnostics,
+	// task has the sessionId of its sub-agent. Its "output" is left out, it repeats
+	// Output.
+	Metadata json.RawMessage
 	Start    time.Time
 	End      time.Time
 }
@@ -76,84 +83,105 @@ type StepFinish struct {
 // right; content of an unexpected shape is left out, because one odd part must not
 // make the rest of a session unreadable.
 func (p *Part) UnmarshalJSON(data []byte) error {
-	var head struct {
-		ID        string   `json:"id"`
-		SessionID string   `json:"sessionID"`
-		MessageID string   `json:"messageID"`
-		Type      PartType `json:"type"`
+	s := scanBytes(data)
+	*p = readPart(s, whole)
+	return s.finish()
+}
+
+// readPart takes the fields of all types together, since the type may come last.
+func readPart(s *scanner, b bounds) Part {
+	var p Part
+	var call ToolCall
+	var step StepFinish
+	var files []string
+	if s.peek() != '{' {
+		s.fail("a part is no object")
 	}
-	if err := json.Unmarshal(data, &head); err != nil {
-		return err
+	for key := range s.object() {
+		switch key {
+		case "id":
+			p.ID = s.id()
+		case "sessionID":
+			p.SessionID = s.id()
+		case "messageID":
+			p.MessageID = s.id()
+		case "type":
+			p.Type = PartType(s.id())
+		case "text":
+			p.Text, p.Cut = s.text(b.text)
+		case "synthetic":
+			p.Synthetic = s.isTrue()
+		case "metadata":
+			p.Metadata = s.anyObject(b)
+		case "callID":
+			call.CallID, _ = s.text(maxKey)
+		case "tool":
+			call.Tool, _ = s.text(maxKey)
+		case "state":
+			p.Cut = call.readState(s, b) || p.Cut
+		case "reason":
+			step.Reason, _ = s.text(maxKey)
+		case "cost":
+			step.Cost = s.number()
+		case "tokens":
+			step.Tokens = readTokens(s)
+		case "files":
+			files = s.texts(b)
+		}
 	}
-	*p = Part{ID: head.ID, SessionID: head.SessionID, MessageID: head.MessageID, Type: head.Type}
-	switch head.Type {
+	switch p.Type {
 	case PartText, PartReasoning:
-		p.readText(data)
 	case PartTool:
-		p.readTool(data)
+		p.Text, p.Synthetic, p.Metadata, p.Tool = "", false, nil, &call
 	case PartStepFinish:
-		p.readStep(data)
+		p = Part{ID: p.ID, SessionID: p.SessionID, MessageID: p.MessageID, Type: p.Type, Step: &step}
 	case PartPatch:
-		p.readPatch(data)
+		p = Part{ID: p.ID, SessionID: p.SessionID, MessageID: p.MessageID, Type: p.Type, Files: files}
+	default:
+		p = Part{ID: p.ID, SessionID: p.SessionID, MessageID: p.MessageID, Type: p.Type}
 	}
-	return nil
+	return p
 }
 
-func (p *Part) readText(data []byte) {
-	var wire struct {
-		Text      string         `json:"text"`
-		Synthetic bool           `json:"synthetic"`
-		Metadata  map[string]any `json:"metadata"`
+// readState reports whether it left something out.
+func (c *ToolCall) readState(s *scanner, b bounds) (cut bool) {
+	for key := range s.object() {
+		var more bool
+		switch key {
+		case "status":
+			state, _ := s.text(maxKey)
+			c.State = ToolState(state)
+		case "input":
+			c.Input, more = s.raw(b, nil)
+		case "output":
+			c.Output, more = s.text(b.text)
+		case "error":
+			c.Error, more = s.text(b.text)
+		case "title":
+			c.Title, more = s.text(b.text)
+		case "metadata":
+			c.Metadata, more = s.raw(b, repeatsOutput)
+		case "time":
+			c.Start, c.End = readSpan(s, "start", "end")
+		}
+		cut = cut || more
 	}
-	if json.Unmarshal(data, &wire) == nil {
-		p.Text, p.Synthetic, p.Metadata = wire.Text, wire.Synthetic, wire.Metadata
-	}
+	return cut
 }
 
-func (p *Part) readTool(data []byte) {
-	var wire struct {
-		CallID string `json:"callID"`
-		Tool   string `json:"tool"`
-		State  struct {
-			Status   ToolState       `json:"status"`
-			Input    json.RawMessage `json:"input"`
-			Output   string          `json:"output"`
-			Error    string          `json:"error"`
-			Title    string          `json:"title"`
-			Metadata json.RawMessage `json:"metadata"`
-			Time     struct {
-				Start millis `json:"start"`
-				End   millis `json:"end"`
-			} `json:"time"`
-		} `json:"state"`
-	}
-	if json.Unmarshal(data, &wire) != nil {
-		return
-	}
-	state := wire.State
-	p.Tool = &ToolCall{
-		CallID: wire.CallID, Tool: wire.Tool, State: state.Status, Input: state.Input, Output: state.Output,
-		Error: state.Error, Title: state.Title, Metadata: state.Metadata,
-		Start: state.Time.Start.time(), End: state.Time.End.time(),
-	}
-}
+// repeatsOutput names what the metadata of a bash call has twice: its output once
+// more, or, with every update while it runs, the last 30,000 characters so far.
+func repeatsOutput(key string) bool { return key == "output" }
 
-func (p *Part) readStep(data []byte) {
-	var wire struct {
-		Reason string  `json:"reason"`
-		Cost   float64 `json:"cost"`
-		Tokens Tokens  `json:"tokens"`
+// readSpan reads two times out of an object.
+func readSpan(s *scanner, first, second string) (a, b time.Time) {
+	for key := range s.object() {
+		switch key {
+		case first:
+			a = millis(s.number()).time()
+		case second:
+			b = millis(s.number()).time()
+		}
 	}
-	if json.Unmarshal(data, &wire) == nil {
-		p.Step = &StepFinish{Reason: wire.Reason, Cost: wire.Cost, Tokens: wire.Tokens}
-	}
-}
-
-func (p *Part) readPatch(data []byte) {
-	var wire struct {
-		Files []string `json:"files"`
-	}
-	if json.Unmarshal(data, &wire) == nil {
-		p.Files = wire.Files
-	}
+	return a, b
 }

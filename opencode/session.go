@@ -2,7 +2,6 @@ package opencode
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"time"
@@ -75,19 +74,64 @@ type Session struct {
 
 // UnmarshalJSON reads OpenCode's form, whose times are nested milliseconds.
 func (s *Session) UnmarshalJSON(data []byte) error {
-	type plain Session
-	wire := struct {
-		*plain
-		Time struct {
-			Created millis `json:"created"`
-			Updated millis `json:"updated"`
-		} `json:"time"`
-	}{plain: (*plain)(s)}
-	if err := json.Unmarshal(data, &wire); err != nil {
-		return err
+	in := scanBytes(data)
+	*s = readSession(in, whole)
+	return in.finish()
+}
+
+func readSession(in *scanner, b bounds) Session {
+	var s Session
+	if in.peek() != '{' {
+		in.fail("a session is no object")
 	}
-	s.Created, s.Updated = wire.Time.Created.time(), wire.Time.Updated.time()
-	return nil
+	for key := range in.object() {
+		switch key {
+		case "id":
+			s.ID = in.id()
+		case "parentID":
+			s.ParentID = in.id()
+		case "directory":
+			s.Directory, _ = in.text(b.text)
+		case "title":
+			s.Title, _ = in.text(b.text)
+		case "agent":
+			s.Agent, _ = in.text(maxKey)
+		case "version":
+			s.Version, _ = in.text(maxKey)
+		case "metadata":
+			s.Metadata = in.anyObject(b)
+		case "permission":
+			s.Rules = readRules(in)
+		case "cost":
+			s.Cost = in.number()
+		case "tokens":
+			s.Tokens = readTokens(in)
+		case "time":
+			s.Created, s.Updated = readSpan(in, "created", "updated")
+		}
+	}
+	return s
+}
+
+func readRules(in *scanner) []Rule {
+	var rules []Rule
+	for range in.array() {
+		var r Rule
+		var action string
+		for key := range in.object() {
+			switch key {
+			case "permission":
+				r.Permission, _ = in.text(maxKey)
+			case "pattern":
+				r.Pattern, _ = in.text(maxKey)
+			case "action":
+				action, _ = in.text(maxKey)
+			}
+		}
+		r.Action = Action(action)
+		rules = append(rules, r)
+	}
+	return rules
 }
 
 // millis is a time in milliseconds since 1970; OpenCode's schema allows fractions.
@@ -182,6 +226,9 @@ const (
 	Retry StatusType = "retry" // waiting to call the model again after an error
 )
 
+// maxStatus bounds the error in a [Status], in bytes. It holds the provider's whole answer.
+const maxStatus = 4 << 10
+
 // Status is what a session is doing, and for [Retry] why and until when.
 type Status struct {
 	Type    StatusType
@@ -192,17 +239,29 @@ type Status struct {
 
 // UnmarshalJSON reads OpenCode's form.
 func (s *Status) UnmarshalJSON(data []byte) error {
-	var wire struct {
-		Type    StatusType `json:"type"`
-		Attempt int        `json:"attempt"`
-		Message string     `json:"message"`
-		Next    millis     `json:"next"`
+	in := scanBytes(data)
+	*s = readStatus(in)
+	return in.finish()
+}
+
+func readStatus(in *scanner) Status {
+	var s Status
+	if in.peek() != '{' {
+		in.fail("a status is no object")
 	}
-	if err := json.Unmarshal(data, &wire); err != nil {
-		return err
+	for key := range in.object() {
+		switch key {
+		case "type":
+			s.Type = StatusType(in.id())
+		case "attempt":
+			s.Attempt = int(in.number())
+		case "message":
+			s.Message, _ = in.text(maxStatus)
+		case "next":
+			s.Next = millis(in.number()).time()
+		}
 	}
-	*s = Status{Type: wire.Type, Attempt: wire.Attempt, Message: wire.Message, Next: wire.Next.time()}
-	return nil
+	return s
 }
 
 // Statuses gives what the directory's sessions are doing, by session id. Idle
@@ -221,6 +280,28 @@ type Todo struct {
 	Content  string `json:"content"`
 	Status   string `json:"status"` // pending, in_progress, completed, cancelled; agents also write blocked
 	Priority string `json:"priority"`
+}
+
+func readTodos(s *scanner, b bounds) []Todo {
+	if c := s.peek(); c != '[' && c != 'n' {
+		s.fail("the todos are no list")
+	}
+	var todos []Todo
+	for range s.array() {
+		var t Todo
+		for key := range s.object() {
+			switch key {
+			case "content":
+				t.Content, _ = s.text(b.text)
+			case "status":
+				t.Status, _ = s.text(maxKey)
+			case "priority":
+				t.Priority, _ = s.text(maxKey)
+			}
+		}
+		todos = append(todos, t)
+	}
+	return todos
 }
 
 // Todos gives the session's todo list as the agent last wrote it.

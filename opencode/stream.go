@@ -8,20 +8,10 @@ import (
 	"mime"
 	"net/http"
 	"time"
-
-	"github.com/tmaxmax/go-sse"
 )
-
-// maxEvent bounds one event; a part carries a tool's whole output. A larger one
-// cuts the connection, and since nothing is replayed the next one gets past it.
-const maxEvent = 64 << 20
 
 // readEvents reads /global/event over one connection and publishes what comes. It
 // returns why the connection ended, never nil.
-//
-// go-sse only parses here. Its own client reconnects with Last-Event-ID, which
-// OpenCode does not support, and could neither announce a gap to the subscribers
-// nor notice a connection that has gone silent.
 func (c *Client) readEvents(ctx context.Context, h *hub) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -35,25 +25,26 @@ func (c *Client) readEvents(ctx context.Context, h *hub) error {
 	}
 	defer body.Close()
 	source := &watchedReader{r: body, heard: func() { silence.Reset(c.cfg.EventSilence) }}
-	connected := false
-	for raw, err := range sse.Read(source, &sse.ReadConfig{MaxEventSize: maxEvent}) {
-		if err != nil {
+	stream, in := newEventStream(source), newScanner(nil)
+	for connected := false; ; {
+		if err := stream.next(); err != nil {
 			return streamError(ctx, err)
 		}
 		if !connected { // the first is server.connected, and from then on nothing is missed
 			connected = true
 			h.connected()
 		}
-		event, err := decodeEvent(raw.Data)
+		in.reset(stream)
+		event, err := readEvent(in)
 		switch {
 		case errors.Is(err, errSkip):
+		case errors.As(err, &readError{}): // the next try to read says what it is
 		case err != nil:
-			c.log.Warn("could not read an event of the server", "error", err, "event", shorten(raw.Data))
+			c.log.Warn("could not read an event of the server", "error", err)
 		default:
-			h.publish(event)
+			h.publish(event, in.kept)
 		}
 	}
-	return streamError(ctx, io.ErrUnexpectedEOF)
 }
 
 func (c *Client) openEvents(ctx context.Context) (io.ReadCloser, error) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -45,7 +46,7 @@ type TurnError struct {
 
 	StatusCode int           // the provider's HTTP status, 0 if unknown
 	Retryable  bool          // by OpenCode's reckoning; it has retried already
-	RetryAfter time.Duration // what the provider asked for in seconds, 0 if nothing
+	RetryAfter time.Duration // what the provider asked for, 0 if nothing
 	Body       string        // the provider's answer
 }
 
@@ -94,14 +95,43 @@ func (e *TurnError) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// readTurnError never loses that there was an error; nil is null.
+func readTurnError(s *scanner, b bounds) *TurnError {
+	raw, _ := s.raw(b, nil)
+	if string(raw) == "null" {
+		return nil
+	}
+	e := &TurnError{}
+	if json.Unmarshal(raw, e) != nil {
+		*e = TurnError{Name: UnknownError, Message: "OpenCode gave a reason that could not be read"}
+	}
+	return e
+}
+
+// retryAfter reads the three forms in use: seconds, a date, and milliseconds under a name
+// of their own. A date is taken against the one of the answer, so that clocks need not
+// agree; without that it is not taken.
 func retryAfter(header map[string]string) time.Duration {
+	var wait, sent string
 	for name, value := range header {
-		if !strings.EqualFold(name, "retry-after") {
-			continue
-		}
-		if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-			return time.Duration(seconds) * time.Second
+		switch strings.ToLower(name) {
+		case "retry-after-ms":
+			if ms, err := strconv.ParseUint(value, 10, 31); err == nil {
+				return time.Duration(ms) * time.Millisecond
+			}
+		case "retry-after":
+			wait = value
+		case "date":
+			sent = value
 		}
 	}
-	return 0
+	if seconds, err := strconv.ParseUint(wait, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	until, err := http.ParseTime(wait)
+	now, nowErr := http.ParseTime(sent)
+	if err != nil || nowErr != nil {
+		return 0
+	}
+	return max(0, until.Sub(now))
 }

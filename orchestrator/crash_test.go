@@ -13,7 +13,8 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
-// crashRig is a run in which everything happens: parallel sub-tasks, a continuation, a retry, a failure that blocks.
+// crashRig is a run in which everything happens: parallel sub-tasks, a continuation, a retry, a failure that blocks, a
+// failure that is planned anew.
 // What comes of a turn depends on its place only, so that every run has to end the same way.
 func crashRig(t *testing.T) (*rig, boulder.Plan) {
 	r := newRig(t)
@@ -25,11 +26,19 @@ func crashRig(t *testing.T) (*rig, boulder.Plan) {
 			verdict.Completed = turn == 2
 		case "c":
 			verdict.Completed = attempt == 2
-			verdict.IsStuck = !verdict.Completed
-		case "bad":
-			verdict.Completed, verdict.IsStuck = false, true
+			verdict.IsStuck, verdict.IsProgress = !verdict.Completed, true
+		case "bad", "bad-2", "bad-3":
+			verdict.Completed, verdict.IsStuck, verdict.NewFacts = false, true, []string{"it is hard"}
 		}
 		return verdict, usage, err
+	})
+	r.cfg.Planner = replanner(func(
+		_ context.Context, req boulder.ReplanRequest,
+	) (boulder.Replacement, boulder.Usage, error) {
+		bad := fmt.Sprintf("bad-%d", 2+len(req.Earlier)/3)
+		specs := planOf(spec(bad), spec("behind-"+bad, bad), spec("extra-"+bad)).SubTasks
+		return boulder.Replacement{SubTasks: specs, Replaces: map[string]string{bad: req.Failed.ID}},
+			boulder.Usage{Calls: 1}, nil
 	})
 	return r, planOf(spec("a"), spec("b", "a"), spec("c", "a"), spec("d", "b", "c"), spec("bad"), spec("behind", "bad"))
 }
@@ -71,7 +80,8 @@ func TestCrashMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := endingOf(t, undisturbed)
-	if want.Status != boulder.Partial || len(want.Prompts) != 1+2+2+1+3 {
+	// a, b twice, c twice, d; bad twice, stalled; in its place bad-2 twice and extra; then bad-3 three times and extra
+	if want.Status != boulder.Partial || len(want.Prompts) != 1+2+2+1+2+3+4 {
 		t.Fatalf("the script is not what the test thinks it is: %+v", want)
 	}
 	for _, written := range []bool{false, true} {

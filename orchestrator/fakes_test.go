@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -186,7 +187,7 @@ func (s *server) Run(ctx context.Context, job boulder.Job, report func(boulder.B
 		id = fmt.Sprintf("m%d", len(s.prompts)+s.calls)
 		s.mu.Unlock()
 		sent := boulder.TurnSent{AttemptRef: job.Attempt.AttemptRef, Turn: job.Turn.Number, MessageID: id}
-		if err := s.report(report, sent, func(b boulder.Body) bool { return b == boulder.Body(sent) }); err != nil {
+		if err := s.report(report, sent, func(b boulder.Body) bool { return reflect.DeepEqual(b, boulder.Body(sent)) }); err != nil {
 			return boulder.Evidence{}, err
 		}
 	}
@@ -245,7 +246,7 @@ func (s *server) open(job boulder.Job, report func(boulder.Body) error) (*sessio
 	}
 	s.mu.Unlock()
 	start := boulder.SubTaskStart{AttemptRef: job.Attempt.AttemptRef, SessionID: sess.id, Model: job.Attempt.Model}
-	return sess, s.report(report, start, func(b boulder.Body) bool { return b == boulder.Body(start) })
+	return sess, s.report(report, start, func(b boulder.Body) bool { return reflect.DeepEqual(b, boulder.Body(start)) })
 }
 
 // send gives the session a prompt that it does not have yet.
@@ -309,6 +310,24 @@ func (f plannerFunc) Plan(ctx context.Context, req boulder.PlanRequest) (*boulde
 	return f(ctx, req)
 }
 
+// Replan has no other plan.
+func (f plannerFunc) Replan(context.Context, boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
+	return boulder.Replacement{}, boulder.Usage{}, boulder.ErrNoNewPlan
+}
+
+// replanner is a Planner that is asked for replans only.
+type replanner func(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error)
+
+func (f replanner) Plan(context.Context, boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+	return nil, boulder.Usage{}, errors.New("not expected to plan")
+}
+
+func (f replanner) Replan(
+	ctx context.Context, req boulder.ReplanRequest,
+) (boulder.Replacement, boulder.Usage, error) {
+	return f(ctx, req)
+}
+
 // rig is an orchestrator with everything around it. Its parts can be changed before the first run.
 type rig struct {
 	t      *testing.T
@@ -345,7 +364,7 @@ func (r *rig) run(plan boulder.Plan) ([]boulder.Event, error) {
 // resume goes on in a new orchestrator.
 func (r *rig) resume() ([]boulder.Event, error) {
 	r.t.Helper()
-	return r.collect(r.orchestrator().Resume(r.t.Context(), "b1", nil))
+	return r.collect(r.orchestrator().Resume(r.t.Context(), "b1", orchestrator.ResumeRequest{}))
 }
 
 // collect ranges over a run, and checks what holds for every run: events are numbered and stored, an error comes last,

@@ -105,6 +105,9 @@ func New(cfg Config) (*Orchestrator, error) {
 	if cfg.Limits != nil {
 		o.limits = *cfg.Limits
 	}
+	if cfg.Planner == nil {
+		o.limits.Replans = 0
+	}
 	if err := o.limits.Validate(); err != nil {
 		return nil, fmt.Errorf("orchestrator: Config.Limits: %w", err)
 	}
@@ -120,6 +123,10 @@ type Request struct {
 	Plan *boulder.Plan
 	// Base is the commit the project is at; empty outside git.
 	Base string
+	// Gates and NoWorse are commands of a person's configuration: gates of every sub-task, besides its own.
+	Gates, NoWorse []string
+	// Budget bounds the run. It is stored with the boulder, and a resume does not refill it. Nil: no bound.
+	Budget *boulder.Budget
 	// Model is used for sub-tasks for which neither they nor the plan name one, provider/model.
 	Model string
 	// LedgerModel is recorded with the boulder.
@@ -129,6 +136,35 @@ type Request struct {
 	// GatesApproved lets the gates of a given Plan run, and those of a made one without Approve. It is not stored:
 	// after a crash before the plan is adopted, [Orchestrator.Resume] without an Approve does not run them.
 	GatesApproved bool
+	// ApproveReplan is asked about every replan. Nil: replans go ahead; gates that nobody approved do not run.
+	ApproveReplan ApproveReplan
+}
+
+// ResumeRequest says how to go on with a boulder. The zero value goes on as before.
+type ResumeRequest struct {
+	// Approve is asked if the boulder was waiting for approval; nil goes ahead without running the gates of a made plan.
+	Approve Approve
+	// ApproveReplan is as in [Request].
+	ApproveReplan ApproveReplan
+	// Budget replaces the run's budget; what was spent stays spent. Nil: it stays as it is.
+	Budget *boulder.Budget
+	// SubTaskBudgets replaces those of sub-tasks, by id. A sub-task that was parked because its budget was used up goes
+	// on if the new one leaves something.
+	SubTaskBudgets map[string]boulder.Budget
+}
+
+// ApproveReplan asks a person about a replan. [ErrDeclined] refuses it: the sub-task fails. Any other error leaves the
+// replan open, ends the run and is its error; a resume asks the Task Ledger again. gates says whether the gates that the
+// model wrote may run. ctx is done when the run is to end, also after [Orchestrator.Stop].
+type ApproveReplan func(ctx context.Context, p ReplanProposal) (gates bool, err error)
+
+// ReplanProposal is a replan as a person sees it, before it is adopted.
+type ReplanProposal struct {
+	Number   int               // of the replan within the run, from 1
+	Reason   string            // why
+	Replaced []boulder.SubTask // what it does away with, in plan order
+	SubTasks []boulder.Spec    // what comes instead
+	Replaces map[string]string // id of a new sub-task → id of the one that it is a changed form of
 }
 
 // Approve asks a person about a plan; the plan is a copy of its own. [ErrDeclined] cancels the boulder; any other error
@@ -150,6 +186,9 @@ var (
 	ErrStopped = errors.New("stopped")
 	// ErrFinished is returned by Resume for a boulder that is over.
 	ErrFinished = errors.New("nothing to resume")
+	// ErrWaiting ends a run that cannot go on without a person: a budget is used up, or everything that is left waits for an
+	// answer. The boulder is paused and can be resumed.
+	ErrWaiting = errors.New("waiting for a person")
 )
 
 // Plan makes a plan without running it, and seals it with the commit base that the project is at.
@@ -177,7 +216,7 @@ func (o *Orchestrator) Plan(
 
 // Run runs a request to its end, on the caller's goroutine, while the caller ranges over its events. Each event is on
 // disk before it is yielded. The last one of a run that came to an end is a [boulder.TaskComplete]; a run that did not
-// yields an error last: [ErrStopped], [ErrDeclined], an error that wraps [boulder.ErrFatal], what a cancelled ctx
+// yields an error last: [ErrStopped], [ErrDeclined], [ErrWaiting], an error that wraps [boulder.ErrFatal], what a cancelled ctx
 // gives, or what the Store failed with. In every case the boulder can be resumed unless it is over.
 //
 // Cancelling ctx aborts the turns that are running; [Orchestrator.Stop] lets them end. Breaking out of the loop is the
@@ -190,12 +229,13 @@ func (o *Orchestrator) Run(ctx context.Context, req Request) iter.Seq2[boulder.E
 }
 
 // Resume goes on with a boulder after a crash, a stop or a fatal fault, as [Orchestrator.Run] does. Finished sub-tasks
-// are not done again. approve is asked if the boulder was waiting for approval; nil goes ahead without running the
-// gates of a made plan.
-func (o *Orchestrator) Resume(ctx context.Context, boulderID string, approve Approve) iter.Seq2[boulder.Event, error] {
+// are not done again.
+func (o *Orchestrator) Resume(
+	ctx context.Context, boulderID string, req ResumeRequest,
+) iter.Seq2[boulder.Event, error] {
 	return func(yield func(boulder.Event, error) bool) {
 		r := newRun(ctx, o, yield)
-		r.drive(func() error { return r.resume(boulderID, approve) })
+		r.drive(func() error { return r.resume(boulderID, req) })
 	}
 }
 

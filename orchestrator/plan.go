@@ -44,7 +44,7 @@ func (r *run) plan() error {
 		Task: b.Task, Constraints: b.Constraints, Project: b.Project, Mode: b.PlanMode,
 	}, b.Base)
 	if usage != (boulder.Usage{}) {
-		report := boulder.UsageReport{Source: "plan", Model: b.LedgerModel, Usage: usage}
+		report := boulder.UsageReport{Source: boulder.UsagePlan, Model: b.LedgerModel, Usage: usage}
 		if applyErr := r.apply(report); applyErr != nil {
 			return errors.Join(err, applyErr)
 		}
@@ -134,10 +134,7 @@ func (r *run) adopt(a Approval) error {
 		Model: cmp.Or(a.Model, r.state.Boulder.Model),
 	}
 	for _, s := range plan.SubTasks {
-		d.SubTasks = append(d.SubTasks, boulder.PlannedIn{
-			ID: s.ID, Subject: s.Subject, DependsOn: append([]string{}, s.DependsOn...),
-			Model: cmp.Or(s.Model, plan.Model, d.Model),
-		})
+		d.SubTasks = append(d.SubTasks, plannedIn(s, plan.Model, d.Model))
 	}
 	return r.apply(d)
 }

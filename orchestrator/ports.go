@@ -13,6 +13,12 @@ type Planner interface {
 	// error. An error means that nobody could be asked: it wraps [boulder.ErrFatal] where a retry cannot help. The
 	// usage is valid with an error too.
 	Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error)
+	// Replan makes anew what remains of a plan. It may block for minutes and honours ctx; it may be called again for the
+	// same replan after a crash or after [boulder.ErrTrouble]. It returns sub-tasks that are valid beside what is done and
+	// kept, or an error: one that wraps [boulder.ErrNoNewPlan] if nothing new came, [boulder.ErrTrouble] or
+	// [boulder.ErrFatal] if nobody could be asked; any other error counts as ErrNoNewPlan. The usage is valid with an
+	// error too.
+	Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error)
 }
 
 // Judge is the Progress Ledger: it says whether an ended turn completed its sub-task.
@@ -32,9 +38,9 @@ type Runner interface {
 	// The job says how far the turn is. Without Attempt.SessionID: find a session by Attempt.Tag, or create one.
 	// Without Turn.MessageID: send the prompt. With it: the prompt was sent, perhaps; look, and do not send it twice.
 	// Before every side effect that must not happen twice, Run reports the intent ([boulder.SubTaskStart],
-	// [boulder.TurnSent]) and goes on only when report returns nil: it is then stored. An error from report is returned
-	// as it is. [boulder.SubTaskProgress] is reported the same way; nothing else is. report may be called from any
-	// goroutine, but not after Run has returned.
+	// [boulder.TurnSent], [boulder.Nudged]) and goes on only when report returns nil: it is then stored. An error from
+	// report is returned as it is. [boulder.SubTaskProgress] is reported the same way; nothing else is. report may be
+	// called from any goroutine, but not after Run has returned.
 	//
 	// Errors wrap [boulder.ErrTrouble], [boulder.ErrSessionLost] or [boulder.ErrFatal]; any other error ends the
 	// attempt. When ctx is cancelled, Run stops the agent's turn and returns context.Cause(ctx). The evidence counts

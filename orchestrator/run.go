@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +29,9 @@ type run struct {
 	msgs    chan message
 	done    chan struct{} // closed when the loop does not listen any more
 
+	approveReplan ApproveReplan
+	cancels       map[boulder.AttemptRef]context.CancelCauseFunc // of turns that are at work
+
 	inflight map[boulder.AttemptRef]bool           // work that was launched and has not handed in its result
 	shared   map[string]*atomic.Bool               // by sub-task, see shareFlags
 	restored map[boulder.AttemptRef]bool           // attempts that held a slot before this process
@@ -43,7 +48,7 @@ func newRun(ctx context.Context, o *Orchestrator, yield func(boulder.Event, erro
 	r := &run{
 		o: o, state: boulder.NewState(), yield: yield, ctx: ctx, msgs: make(chan message, 64),
 		done: make(chan struct{}), inflight: map[boulder.AttemptRef]bool{},
-		files: map[boulder.AttemptRef][]boulder.File{},
+		files: map[boulder.AttemptRef][]boulder.File{}, cancels: map[boulder.AttemptRef]context.CancelCauseFunc{},
 	}
 	r.workCtx, r.abort = context.WithCancelCause(context.WithoutCancel(ctx))
 	return r
@@ -78,8 +83,10 @@ func (r *run) begin(req Request) error {
 	}
 	head := boulder.Boulder{
 		ID: id, Task: task, Project: r.o.cfg.Project, Base: req.Base, Model: req.Model, LedgerModel: req.LedgerModel,
-		Constraints: req.Constraints, PlanMode: req.Mode,
+		Constraints: req.Constraints, PlanMode: req.Mode, Budget: req.Budget,
+		Gates: req.Gates, NoWorse: req.NoWorse,
 	}
+	r.approveReplan = req.ApproveReplan
 	if err := r.applyFor(id, boulder.Created{Boulder: head}); err != nil {
 		return err
 	}
@@ -96,7 +103,7 @@ func (r *run) begin(req Request) error {
 }
 
 // resume takes a stored boulder up where it was.
-func (r *run) resume(id string, approve Approve) error {
+func (r *run) resume(id string, req ResumeRequest) error {
 	records, err := r.o.cfg.Store.Load(r.ctx, id)
 	if err != nil {
 		return fmt.Errorf("resume: %w", err)
@@ -115,13 +122,42 @@ func (r *run) resume(id string, approve Approve) error {
 	for _, o := range r.state.Live() {
 		r.restored[o.Attempt.AttemptRef] = true
 	}
-	if err := r.unpause(); err != nil {
+	r.approveReplan = req.ApproveReplan
+	if err := r.takeUp(req); err != nil {
 		return err
 	}
 	if len(r.state.SubTasks) == 0 {
-		return r.planAndLoop(approve, false)
+		return r.planAndLoop(req.Approve, false)
 	}
 	return r.loop()
+}
+
+// takeUp brings a stored boulder to where it goes on, with the budgets that it may have got.
+func (r *run) takeUp(req ResumeRequest) error {
+	if err := r.apply(boulder.TakenUp{}); err != nil {
+		return err
+	}
+	if err := r.unpause(); err != nil {
+		return err
+	}
+	if req.Budget != nil {
+		if err := r.apply(boulder.BudgetSet{Budget: *req.Budget}); err != nil {
+			return err
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(req.SubTaskBudgets)) {
+		if err := r.apply(boulder.BudgetSet{SubTaskID: id, Budget: req.SubTaskBudgets[id]}); err != nil {
+			return fmt.Errorf("resume: %w", err)
+		}
+	}
+	for _, t := range r.state.SubTasks {
+		if t.Parked && schedule.Affordable(r.state, t) {
+			if err := r.apply(boulder.Unparked{SubTaskID: t.ID, Reason: "resumed"}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // unpause brings a paused boulder back to where it was when it was paused.
@@ -287,20 +323,33 @@ func (r *run) decide() error {
 		decided := false
 		r.wake = time.Time{}
 		for _, action := range schedule.Compute(r.state, r.o.limits, r.o.cfg.Now()) {
-			body := r.decision(action)
-			if body == nil {
-				continue
+			bodies := r.decision(action)
+			for _, body := range bodies {
+				if err := r.apply(body); err != nil {
+					return fmt.Errorf("the scheduler decided what the state refuses: %w", err)
+				}
 			}
-			decided = true
-			if err := r.apply(body); err != nil {
-				return fmt.Errorf("the scheduler decided what the state refuses: %w", err)
-			}
-			if f, ok := action.(schedule.Finish); ok {
-				return r.apply(synthesize(r.state, f.Status))
+			decided = decided || len(bodies) > 0
+			switch a := action.(type) {
+			case schedule.Finish:
+				return r.apply(synthesize(r.state, a.Status))
+			case schedule.Stop:
+				r.end(stopError(a))
+				return nil
+			case schedule.Await:
+				r.end(fmt.Errorf("%w: %s", ErrWaiting, a.Reason))
+				return nil
 			}
 		}
 		if !decided {
 			return nil
 		}
 	}
+}
+
+func stopError(a schedule.Stop) error {
+	if a.Budget {
+		return fmt.Errorf("%w: %s", ErrWaiting, a.Reason)
+	}
+	return fmt.Errorf("%w: %s", boulder.ErrFatal, a.Reason)
 }

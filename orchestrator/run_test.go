@@ -126,7 +126,9 @@ func TestContinueRetryFail(t *testing.T) {
 	r := newRig(t)
 	r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
 		if req.SubTask.ID == "bad" {
-			v := boulder.Verdict{Summary: "tests are red", IsStuck: req.Turn.Number == 2, StuckReason: "same diff"}
+			v := boulder.Verdict{
+				Summary: "tests are red", IsProgress: true, IsStuck: req.Turn.Number == 2, StuckReason: "same diff",
+			}
 			return v, boulder.Usage{}, nil
 		}
 		return agrees(ctx, req)
@@ -206,7 +208,9 @@ func TestTroubleBacksOff(t *testing.T) {
 	})
 }
 
-func TestTroubleGivesUp(t *testing.T) {
+// TestJudgeGivesUp: a judge that cannot be asked is no fault of the work, so nothing fails: the run stops there, and a
+// resume asks again.
+func TestJudgeGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -214,15 +218,37 @@ func TestTroubleGivesUp(t *testing.T) {
 			return boulder.Verdict{}, boulder.Usage{Calls: 1}, errors.Join(errors.New("503"), boulder.ErrTrouble)
 		})
 		_, err := r.run(planOf(spec("a")))
-		if err != nil {
+		if !errors.Is(err, boulder.ErrFatal) || !strings.Contains(err.Error(), "503") {
+			t.Fatalf("the run ended with %v", err)
+		}
+		head, subTasks := r.store.load(t)
+		if head.Status != boulder.Paused || subTasks["a"].Status != boulder.SubTaskInProgress {
+			t.Errorf("the boulder is %s, the sub-task %s", head.Status, subTasks["a"].Status)
+		}
+		if head.Usage.Calls != 3 || r.server.sent() != 1 {
+			t.Errorf("%d calls of the judge and %d prompts, want 3 and 1", head.Usage.Calls, r.server.sent())
+		}
+		r.cfg.Judge = judgeFunc(agrees)
+		r.completes(r.resume())
+		if r.server.sent() != 1 {
+			t.Errorf("%d prompts: the work was done again", r.server.sent())
+		}
+	})
+}
+
+func TestTroubleGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.server.turn = func(context.Context, boulder.Job) (boulder.Evidence, error) {
+			return boulder.Evidence{}, errors.Join(errors.New("connection refused"), boulder.ErrTrouble)
+		}
+		if _, err := r.run(planOf(spec("a"))); err != nil {
 			t.Fatal(err)
 		}
 		head, subTasks := r.store.load(t)
 		if head.Status != boulder.Failed || !strings.Contains(subTasks["a"].Reason, "3 faults in a row") {
 			t.Errorf("the boulder is %s because %s", head.Status, subTasks["a"].Reason)
-		}
-		if head.Usage.Calls != 3 || r.server.sent() != 1 {
-			t.Errorf("%d calls of the judge and %d prompts, want 3 and 1", head.Usage.Calls, r.server.sent())
 		}
 	})
 }

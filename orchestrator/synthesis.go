@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -12,8 +13,11 @@ import (
 func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of %d sub-tasks completed.\n",
-		s.Count(boulder.SubTaskCompleted), len(s.SubTasks))
+		s.Count(boulder.SubTaskCompleted), s.Planned())
 	for _, t := range s.SubTasks {
+		if t.Status == boulder.SubTaskSuperseded {
+			continue // what took its place is listed
+		}
 		fmt.Fprintf(&b, "\n%s %s: %s", mark(t.Status), t.ID, t.Subject)
 		if t.Status != boulder.SubTaskCompleted {
 			fmt.Fprintf(&b, " (%s)", t.Status)
@@ -21,8 +25,8 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 		if text := outcomeText(t); text != "" {
 			fmt.Fprintf(&b, "\n  %s", strings.ReplaceAll(text, "\n", "\n  "))
 		}
-		if len(t.Gates) > 0 && t.Status == boulder.SubTaskCompleted {
-			fmt.Fprintf(&b, "\n  verified by: %s", strings.Join(t.Gates, "; "))
+		if gates := slices.Concat(t.Gates, t.NoWorse); len(gates) > 0 && t.Status == boulder.SubTaskCompleted {
+			fmt.Fprintf(&b, "\n  verified by: %s", strings.Join(gates, "; "))
 		}
 	}
 	if status != boulder.Completed {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
@@ -19,8 +18,9 @@ import (
 type workKind string
 
 const (
-	workRun   workKind = "run"
-	workJudge workKind = "judge"
+	workRun    workKind = "run"
+	workJudge  workKind = "judge"
+	workReplan workKind = "replan"
 )
 
 // message is what a worker sends: any number of reports, then exactly one result.
@@ -37,7 +37,9 @@ type result struct {
 	turn     int
 	evidence boulder.Evidence // of a run
 	verdict  boulder.Verdict  // of a judgement
-	usage    boulder.Usage    // of a judgement
+	replan   *replacement     // of a replan
+	asked    bool             // a person was asked about it
+	usage    boulder.Usage    // of a judgement or a replan
 	err      error
 }
 
@@ -50,6 +52,8 @@ func (r *run) launch() {
 			r.start(a.Open, workRun)
 		case schedule.Judge:
 			r.start(a.Open, workJudge)
+		case schedule.AskReplan:
+			r.startReplan()
 		case schedule.Wake:
 			r.wake = a.At
 		}
@@ -75,21 +79,26 @@ func (r *run) start(o *boulder.Open, kind workKind) {
 	if r.inflight[ref] {
 		return
 	}
-	r.inflight[ref] = true
-	var work func(context.Context) *result
 	if kind == workRun {
-		work = r.runTurn(o)
+		r.launchWork(ref, kind, r.runTurn(o))
 	} else {
-		work = r.judgeTurn(o)
+		r.launchWork(ref, kind, r.judgeTurn(o))
 	}
+}
+
+func (r *run) launchWork(ref boulder.AttemptRef, kind workKind, work func(context.Context) *result) {
+	ctx, cancel := context.WithCancelCause(r.workCtx)
+	r.inflight[ref], r.cancels[ref] = true, cancel
 	r.workers.Go(func() error {
-		r.work(ref, kind, work)
+		r.work(ctx, ref, kind, work)
 		return nil
 	})
 }
 
 // work runs on a worker goroutine. It hands in exactly one result, also if the work panics or ends its goroutine.
-func (r *run) work(ref boulder.AttemptRef, kind workKind, work func(context.Context) *result) {
+func (r *run) work(
+	ctx context.Context, ref boulder.AttemptRef, kind workKind, work func(context.Context) *result,
+) {
 	res := &result{kind: kind, err: errors.New("internal error: the worker ended without a result")}
 	defer func() {
 		if p := recover(); p != nil {
@@ -102,7 +111,7 @@ func (r *run) work(ref boulder.AttemptRef, kind workKind, work func(context.Cont
 		case <-r.done:
 		}
 	}()
-	res = work(r.workCtx)
+	res = work(ctx)
 }
 
 // runTurn prepares a turn on the loop goroutine; what it returns runs on the worker's.
@@ -113,6 +122,9 @@ func (r *run) runTurn(o *boulder.Open) func(context.Context) *result {
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
 		Resume: r.resumePrompt(o), Recovered: r.restored[o.Attempt.AttemptRef] || o.Attempt.Troubles > 0,
 		Alone: func() bool { return !shared.Load() },
+	}
+	if b := o.SubTask.Budget; b != nil && b.Time > 0 {
+		job.TimeLeft = max(time.Duration(b.Time)-o.SubTask.Worked, time.Nanosecond)
 	}
 	if o.Turn.Kind == boulder.TurnBrief && o.Turn.MessageID == "" {
 		job.Files = r.takeFiles(o)
@@ -137,12 +149,28 @@ func (r *run) takeFiles(o *boulder.Open) []boulder.File {
 func (r *run) judgeTurn(o *boulder.Open) func(context.Context) *result {
 	req := boulder.JudgeRequest{
 		Goal: r.state.Boulder.Goal, Constraints: r.state.Revision.Plan.Constraints,
-		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
+		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn, Rest: r.rest(o),
 	}
 	return func(ctx context.Context) *result {
 		verdict, usage, err := r.o.cfg.Judge.Judge(ctx, req)
 		return &result{kind: workJudge, turn: req.Turn.Number, verdict: verdict, usage: usage, err: err}
 	}
+}
+
+// rest are the subjects of what the plan still has beside this sub-task.
+func (r *run) rest(o *boulder.Open) []string {
+	if r.state.Count(boulder.SubTaskCompleted)+1 == len(r.state.SubTasks) {
+		return nil
+	}
+	var subjects []string
+	for _, t := range r.state.SubTasks {
+		if t != o.SubTask && (t.Status == boulder.SubTaskPending || t.Status == boulder.SubTaskInProgress) {
+			if subjects = append(subjects, t.Subject); len(subjects) == maxListed {
+				break
+			}
+		}
+	}
+	return subjects
 }
 
 // reporter gives a worker the function with which it reports: it returns when the report is stored.
@@ -189,6 +217,8 @@ func (r *run) admissible(m message) error {
 		ref = b.AttemptRef
 	case boulder.TurnSent:
 		ref = b.AttemptRef
+	case boulder.Nudged:
+		ref = b.AttemptRef
 	case boulder.SubTaskProgress:
 		ref = b.AttemptRef
 	default:
@@ -204,6 +234,13 @@ func (r *run) admissible(m message) error {
 // settle turns a worker's result into events.
 func (r *run) settle(ref boulder.AttemptRef, res *result) error {
 	delete(r.inflight, ref)
+	if cancel := r.cancels[ref]; cancel != nil {
+		cancel(nil)
+		delete(r.cancels, ref)
+	}
+	if res.kind == workReplan {
+		return r.settleReplan(res)
+	}
 	open := r.state.Open(ref.SubTaskID)
 	if open == nil || open.Attempt.AttemptRef != ref {
 		return fmt.Errorf("a worker handed in a result for attempt %d of %q, which is over", ref.Attempt, ref.SubTaskID)
@@ -215,10 +252,12 @@ func (r *run) settle(ref boulder.AttemptRef, res *result) error {
 	case res.err == nil:
 		bodies = append(bodies, boulder.Judged{AttemptRef: ref, Turn: res.turn, Verdict: res.verdict})
 	default:
-		if b := r.failure(open, res.err); b != nil {
-			bodies = append(bodies, b)
-		}
+		bodies = append(bodies, r.failure(open, res.kind, res.err)...)
 	}
+	return r.applyAll(bodies)
+}
+
+func (r *run) applyAll(bodies []boulder.Body) error {
 	for _, b := range bodies {
 		if err := r.apply(b); err != nil {
 			return fmt.Errorf("a worker's result: %w", err)
@@ -232,8 +271,19 @@ func (r *run) judgeUsage(ref boulder.AttemptRef, res *result) []boulder.Body {
 		return nil
 	}
 	return []boulder.Body{boulder.UsageReport{
-		SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: "judge", Model: r.state.Boulder.LedgerModel,
+		SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: boulder.UsageJudge, Model: r.state.Boulder.LedgerModel,
 		Usage: res.usage,
+	}}
+}
+
+// brokenOff books what a turn used that will not be taken up again.
+func brokenOff(o *boulder.Open) []boulder.Body {
+	if o.Running() == (boulder.Usage{}) {
+		return nil
+	}
+	return []boulder.Body{boulder.UsageReport{
+		SubTaskID: o.SubTask.ID, Attempt: o.Attempt.Attempt, Source: boulder.UsageAttempt, Model: o.Attempt.Model,
+		Usage: o.Running(),
 	}}
 }
 
@@ -244,17 +294,18 @@ func runEvents(o *boulder.Open, res *result) []boulder.Body {
 	bodies := []boulder.Body{boulder.TurnEnded{AttemptRef: ref, Turn: res.turn, Ended: e.Ended, Evidence: e}}
 	for _, g := range e.Gates {
 		run := boulder.GateRun{
-			AttemptRef: ref, Command: g.Command, Passed: g.Green(), ExitCode: g.ExitCode,
+			AttemptRef: ref, Command: g.Command, Passed: g.Holds(), ExitCode: g.ExitCode, NoWorse: g.NoWorse,
 			Millis: g.Duration.Milliseconds(),
 		}
-		if !run.Passed {
+		if !g.Green() {
 			run.Output = g.Output
 		}
 		bodies = append(bodies, run)
 	}
-	if e.Usage != (boulder.Usage{}) {
+	if e.Usage != (boulder.Usage{}) || o.Running() != (boulder.Usage{}) {
 		bodies = append(bodies, boulder.UsageReport{
-			SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: "attempt", Model: o.Attempt.Model, Usage: e.Usage,
+			SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: boulder.UsageAttempt, Model: o.Attempt.Model,
+			Usage: e.Usage,
 		})
 	}
 	return bodies
@@ -262,27 +313,36 @@ func runEvents(o *boulder.Open, res *result) []boulder.Body {
 
 // failure is what follows from an error of a worker. A run that is ending needs no event: the attempt stays where it
 // is, and a resume takes it up.
-func (r *run) failure(o *boulder.Open, err error) boulder.Body {
+func (r *run) failure(o *boulder.Open, kind workKind, err error) []boulder.Body {
 	reason := err.Error()
+	park, parking := errors.AsType[*parkError](err)
 	switch {
 	case r.ended != nil:
 		return nil
+	case parking:
+		return append(brokenOff(o), parked(o, park.reason))
 	case errors.Is(err, boulder.ErrFatal):
 		r.end(err)
 		return nil
 	case errors.Is(err, boulder.ErrTrouble):
-		wait := schedule.Backoff(r.o.limits, o.Attempt.Troubles+1)
-		wait += time.Duration(rand.Int64N(int64(wait)/4 + 1)) // so that parallel attempts do not come back as one
-		notBefore := r.o.cfg.Now().Add(wait).UTC()
-		return boulder.Trouble{AttemptRef: o.Attempt.AttemptRef, Reason: reason, NotBefore: notBefore}
+		return r.trouble(o, kind, err)
 	case errors.Is(err, boulder.ErrSessionLost):
-		return r.decision(schedule.Lost(o, r.o.limits, reason))
+		return append(brokenOff(o), r.decision(schedule.Lost(o, r.o.limits, reason))...)
 	}
-	return r.decision(schedule.Broken(o, r.o.limits, reason))
+	return append(brokenOff(o), r.decision(schedule.Broken(r.state, o, r.o.limits, reason))...)
 }
 
-// decision makes the event of a scheduler's decision; nil for actions that are work.
-func (r *run) decision(action schedule.Action) boulder.Body {
+// parkError stops a turn whose sub-task needs a person.
+type parkError struct{ reason string }
+
+func (e *parkError) Error() string { return e.reason }
+
+func parked(o *boulder.Open, reason string) boulder.Body {
+	return boulder.Parked{AttemptRef: o.Attempt.AttemptRef, Reason: reason, Digest: "The attempt was stopped: " + reason}
+}
+
+// decision makes the events of a scheduler's decision; none for actions that are work.
+func (r *run) decision(action schedule.Action) []boulder.Body {
 	switch a := action.(type) {
 	case schedule.Start:
 		if r.halting() {
@@ -290,33 +350,67 @@ func (r *run) decision(action schedule.Action) boulder.Body {
 		}
 		ref, brief := a.Open.Attempt.AttemptRef, r.brief(a.Open)
 		r.files[ref] = brief.Files
-		return boulder.Starting{AttemptRef: ref, Tag: tag(r.state.Boulder.ID, ref), Prompt: brief.Text}
+		return one(boulder.Starting{AttemptRef: ref, Tag: tag(r.state.Boulder.ID, ref), Prompt: brief.Text})
 	case schedule.Complete:
-		v := a.Open.Turn.Verdict
-		return boulder.SubTaskDone{
-			AttemptRef: a.Open.Attempt.AttemptRef, Completed: true, Summary: v.Summary, Output: v.OutputData,
-			Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted,
-		}
+		return r.complete(a)
 	case schedule.Continue:
-		return boulder.Continuation{
+		return one(boulder.Continuation{
 			AttemptRef: a.Open.Attempt.AttemptRef, Reason: a.Reason,
 			Remaining: append([]string{}, a.Open.Turn.Verdict.Remaining...), Turn: a.Open.Turn.Number + 1,
-			Prompt: handoff.Continuation(*a.Open.SubTask, *a.Open.Turn),
-		}
+			Prompt: handoff.Continuation(*a.Open.SubTask, *a.Open.Turn, a.Open.Attempt.Idle),
+		})
 	case schedule.Retry:
-		return boulder.Retry{
+		return one(boulder.Retry{
 			AttemptRef: a.Open.Attempt.AttemptRef, Reason: a.Reason, Status: a.Status, Uncounted: a.Uncounted,
 			Next: a.Open.Attempt.Attempt + 1, Digest: digest(a),
-		}
+		})
+	case schedule.Replan:
+		return one(boulder.ReplanStarted{
+			AttemptRef: a.Ref, Number: r.state.Boulder.Replans + 1, Reason: a.Reason, Replaces: a.Replaces,
+		})
+	case schedule.RefuseReplan:
+		return r.refuse(a.Reason)
+	case schedule.Park:
+		return r.park(a)
+	case schedule.Warn:
+		return one(a.Warning)
 	case schedule.Fail:
-		return boulder.SubTaskDone{
+		return one(boulder.SubTaskDone{
 			AttemptRef: a.Open.Attempt.AttemptRef, Summary: a.Reason,
 			Status: boulder.SubTaskFailed, AttemptStatus: a.Status,
-		}
+		})
 	case schedule.Finish:
-		return boulder.StatusChanged{Status: boulder.Synthesizing}
+		return one(boulder.StatusChanged{Status: boulder.Synthesizing})
 	}
 	return nil
+}
+
+func one(b boulder.Body) []boulder.Body { return []boulder.Body{b} }
+
+func (r *run) complete(a schedule.Complete) []boulder.Body {
+	v := a.Open.Turn.Verdict
+	bodies := one(boulder.SubTaskDone{
+		AttemptRef: a.Open.Attempt.AttemptRef, Completed: true, Summary: v.Summary, Output: v.OutputData,
+		Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted,
+	})
+	for _, t := range a.Skip {
+		bodies = append(bodies, boulder.SubTaskDone{
+			AttemptRef: boulder.AttemptRef{SubTaskID: t.ID}, Status: boulder.SubTaskSkipped,
+			AttemptStatus: boulder.AttemptCancelled,
+			Summary:       fmt.Sprintf("not needed any more: the goal was achieved with %q", a.Open.SubTask.ID),
+		})
+	}
+	return bodies
+}
+
+// park ends an attempt whose sub-task needs a person. A turn that is at work is stopped first; its result parks it.
+func (r *run) park(a schedule.Park) []boulder.Body {
+	ref := a.Open.Attempt.AttemptRef
+	if r.inflight[ref] {
+		r.cancels[ref](&parkError{a.Reason})
+		return nil
+	}
+	return append(brokenOff(a.Open), parked(a.Open, a.Reason))
 }
 
 // digest tells the next attempt why this one failed. A lost session failed at nothing.
@@ -335,6 +429,9 @@ func tag(boulderID string, ref boulder.AttemptRef) string {
 	return fmt.Sprintf("manager:%s/%s#%d", boulderID, ref.SubTaskID, ref.Attempt)
 }
 
+// maxListed is how many sub-tasks a prompt lists beside those that it is about.
+const maxListed = 20
+
 // briefOthers is how many finished sub-tasks a brief mentions beside its dependencies, the newest ones: in a plan of
 // thousands the list must not grow with the plan.
 const briefOthers = 20
@@ -343,6 +440,7 @@ const briefOthers = 20
 func (r *run) brief(o *boulder.Open) boulder.Brief {
 	in := handoff.Input{
 		BoulderID: r.state.Boulder.ID, RunsDir: r.o.cfg.RunsDir, Plan: r.state.Revision.Plan, SubTask: *o.SubTask,
+		NewFacts: r.state.Boulder.NewFacts,
 	}
 	others := r.state.Completed(briefOthers + len(o.SubTask.DependsOn))
 	in.Dependencies = make([]boulder.SubTask, 0, len(o.SubTask.DependsOn))

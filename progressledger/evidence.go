@@ -2,6 +2,7 @@ package progressledger
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,10 +17,14 @@ type part struct {
 }
 
 // renderEvidence writes all evidence of a turn in at most limit characters.
-func renderEvidence(turn boulder.Turn, e *boulder.Evidence, limit int) string {
+func renderEvidence(req boulder.JudgeRequest, limit int) string {
+	t, turn, e := req.SubTask, req.Turn, evidence(req)
 	parts := []part{
 		{"How the turn ended", ending(e), keepHead},
-		{"Gates: commands that the manager ran itself after the turn", gates(e.Gates), keepHead},
+		{"What the manager told the agent during the turn, because it seemed stuck", nudges(turn.Nudges), keepTail},
+		{"Gates: commands that the manager ran itself after the turn", gates(t, e.Gates), keepHead},
+		{"Errors that the language server found in changed files, after the last edit of each",
+			bulleted(faults(e)), keepHead},
 		{"Todo list of the agent", todos(e.Todos), keepHead},
 		{"Changed files since the attempt began", changedFiles(e.Diff), keepHead},
 		{"Patch", e.Diff.Patch, keepHead},
@@ -51,24 +56,49 @@ func (p part) frame(body string) string { return "## " + p.heading + "\n\n" + bo
 
 func ending(e *boulder.Evidence) string {
 	if why := unfinished(e); why != "" {
+		if e.Ended.Rule != "" {
+			why += fmt.Sprintf(" (rule %s)", e.Ended.Rule)
+		}
 		return why + ". By itself that is no completion: what was announced for later has not happened."
 	}
 	return "by itself"
 }
 
+func nudges(all []boulder.Nudge) string {
+	var b strings.Builder
+	for _, n := range all {
+		fmt.Fprintf(&b, "- rule %s: %s\n", n.Rule, strings.Join(strings.Fields(n.Prompt), " "))
+	}
+	return b.String()
+}
+
+func bulleted(items []string) string {
+	var b strings.Builder
+	for _, item := range items {
+		fmt.Fprintf(&b, "- %s\n", item)
+	}
+	return b.String()
+}
+
 // gates shows all results first, then the outputs, those of red ones first.
-func gates(all []boulder.Gate) string {
+func gates(t boulder.SubTask, all []boulder.Gate) string {
 	var results, red, green strings.Builder
 	for _, g := range all {
-		state := "passed"
-		if !g.Green() {
+		state, end := "passed", gateEnd(g)
+		switch {
+		case g.Green():
+		case g.Holds():
+			state, end = "red before too, no worse now", end+"; "+g.NoWorse
+		case slices.Contains(t.NoWorse, g.Command):
+			state, end = "FAILED, worse than before", worse(t, g)
+		default:
 			state = "FAILED"
 		}
-		fmt.Fprintf(&results, "- %s: %s (%s, %s)\n", state, g.Command, gateEnd(g), g.Duration.Round(time.Millisecond))
+		fmt.Fprintf(&results, "- %s: %s (%s, took %s)\n", state, g.Command, end, g.Duration.Round(time.Millisecond))
 		output := fmt.Sprintf("\nEnd of the output of: %s\n%s\n", g.Command, strings.TrimSpace(g.Output))
 		switch {
 		case strings.TrimSpace(g.Output) == "":
-		case g.Green():
+		case g.Holds():
 			green.WriteString(output)
 		default:
 			red.WriteString(output)

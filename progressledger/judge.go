@@ -66,8 +66,11 @@ func New(cfg Config) (*Judge, error) {
 //
 // The error is the cause of ctx's end; or wraps [boulder.ErrFatal] where every further call would end the same way
 // (key, credit, a request that the provider does not accept); or wraps [boulder.ErrTrouble] where a later one may not
-// (network, overload, rate limit: the [*providers.Error] in the chain may say when). Answers that cannot be used are
-// no error, but a verdict with JudgeUnavailable.
+// (network, overload, rate limit: the [*boulder.TroubleError] says when).
+//
+// When no answer can be used, the rules decide alone, and the verdict says JudgeUnavailable: completed, if all gates
+// hold and one of them is green; not completed, if anything forbids it. Where neither is so, nothing is claimed: the
+// error is a [*boulder.TroubleError] of [boulder.TroubleJudge], and the same turn may be judged again later.
 func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
 	if !req.SubTask.DoneNeeds(boulder.DoneJudge) {
 		return withoutJudge(req), boulder.Usage{}, nil
@@ -85,9 +88,14 @@ func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Ve
 	if err := ledger.Outage(ctx, err); err != nil {
 		return boulder.Verdict{}, spent, fmt.Errorf("judge sub-task %q: %w", req.SubTask.ID, err)
 	}
-	j.cfg.Logger.WarnContext(ctx, "the judge gave no usable answer, gates decide",
+	j.cfg.Logger.WarnContext(ctx, "the judge gave no usable answer, the rules decide alone",
 		"sub_task", req.SubTask.ID, "attempt", req.Attempt.Attempt, "turn", req.Turn.Number, "error", err)
-	return withoutAnswer(req), spent, nil
+	v, ok := withoutAnswer(req)
+	if !ok {
+		return boulder.Verdict{}, spent, fmt.Errorf("judge sub-task %q: no gate shows whether it is complete: %w",
+			req.SubTask.ID, &boulder.TroubleError{Kind: boulder.TroubleJudge, Err: err})
+	}
+	return v, spent, nil
 }
 
 func (j *Judge) ask(

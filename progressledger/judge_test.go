@@ -104,6 +104,7 @@ func request() boulder.JudgeRequest {
 			SuccessCriteria: []string{"Every page has the class", "The default is light"},
 			Outputs:         []string{"CSS class"}, Gates: []string{"go test ./..."}, ExpectsChanges: true,
 		},
+		Rest:    []string{"Document the dark mode"},
 		Attempt: boulder.Attempt{AttemptRef: boulder.AttemptRef{SubTaskID: "page", Attempt: 1}},
 		Turn: boulder.Turn{
 			Number: 1, Kind: boulder.TurnBrief,
@@ -159,13 +160,26 @@ func TestPromptGoldenContinuation(t *testing.T) {
 	t.Parallel()
 	req := request()
 	req.SubTask.SuccessCriteria, req.SubTask.Outputs, req.SubTask.ExpectsChanges = nil, nil, false
-	req.SubTask.EmptyOK, req.SubTask.DoneWhen = true, []string{boulder.DoneJudge, boulder.DoneTodos}
+	req.SubTask.EmptyOK = true
+	req.SubTask.DoneWhen = []string{boulder.DoneJudge, boulder.DoneTodos, boulder.DoneDiagnostics}
+	req.SubTask.NoWorse = []string{"npm test", "npm run lint"}
+	req.SubTask.Baseline = []boulder.Gate{
+		{Command: "npm test", ExitCode: 1, Failing: []string{"menu"}}, {Command: "npm run lint", ExitCode: 1},
+	}
+	req.Turn.Nudges = []boulder.Nudge{{Rule: boulder.RuleErrors, Prompt: "You have made the same call 3 times.\nStop."}}
 	req.Turn.Kind, req.Turn.Number, req.Turn.Prompt = boulder.TurnContinuation, 2, "Go on with the start page."
 	req.Turn.Evidence = &boulder.Evidence{
-		Ended: boulder.Ended{Finish: "length"}, Diff: boulder.Diff{Unavailable: "not a git repository"},
+		Ended: boulder.Ended{Stopped: "the same call failed 4 times", Rule: boulder.RuleErrors},
+		Diff:  boulder.Diff{Unavailable: "not a git repository"},
 		Gates: []boulder.Gate{
 			{Command: "true", Output: "fine"}, {Command: "make", ExitCode: 2, Output: "make: no rule"},
 			{Command: "sleep 900", ExitCode: -1, TimedOut: true}, {Command: "missing", ExitCode: -1},
+			{Command: "npm test", ExitCode: 1, Output: "2 failed", Failing: []string{"menu", "theme"}},
+			{Command: "npm run lint", ExitCode: 1, NoWorse: "the same 3 findings", Output: "3 findings"},
+		},
+		Diagnostics: []boulder.Diagnostic{
+			{File: "web/start.go", Line: 7, Severity: "error", Message: "undefined: theme"},
+			{File: "web/start.go", Line: 8, Severity: "warning", Message: "unused"},
 		},
 	}
 	m := says(done)
@@ -221,7 +235,7 @@ func TestJudgeRepairs(t *testing.T) {
 	}
 }
 
-// When no answer can be used, gates decide.
+// When no answer can be used, the rules decide; where they say nothing, nothing is claimed.
 func TestJudgeUnavailable(t *testing.T) {
 	t.Parallel()
 	red := request()
@@ -230,22 +244,44 @@ func TestJudgeUnavailable(t *testing.T) {
 	bare.SubTask.Gates, bare.Turn.Evidence.Gates = nil, nil
 	unchanged := request()
 	unchanged.Turn.Evidence.Diff = boulder.Diff{}
+	cut := request()
+	cut.Turn.Evidence.Ended.Truncated = "2 tokens"
+	cutBare := request()
+	cutBare.SubTask.Gates, cutBare.Turn.Evidence.Gates = nil, nil
+	cutBare.Turn.Evidence.Ended.Truncated = "2 tokens"
+	asBefore := request()
+	asBefore.SubTask.NoWorse = asBefore.SubTask.Gates
+	asBefore.SubTask.Gates = nil
+	asBefore.Turn.Evidence.Gates[0].ExitCode, asBefore.Turn.Evidence.Gates[0].NoWorse = 1, "the same test fails"
+	both := request()
+	both.SubTask.NoWorse = []string{"npm test"}
+	both.Turn.Evidence.Gates = append(both.Turn.Evidence.Gates,
+		boulder.Gate{Command: "npm test", ExitCode: 1, NoWorse: "the same test fails"})
+	const completed, not, unknown = "completed", "not completed", "unknown"
 	for name, tc := range map[string]struct {
 		req  boulder.JudgeRequest
-		want bool
+		want string
 	}{
-		"green": {request(), true}, "red": {red, false}, "none": {bare, false},
-		"green without changes": {unchanged, false},
+		"green": {request(), completed}, "red": {red, not}, "none": {bare, unknown},
+		"green without changes": {unchanged, not}, "green but cut off": {cut, not}, "none and cut off": {cutBare, not},
+		"only as red as before": {asBefore, unknown}, "green, and one as red as before": {both, completed},
 	} {
 		for _, m := range []*model{
 			says("prose"), fails(providers.KindContentFilter), fails(providers.KindTruncated),
 			fails(providers.KindContextLength),
 		} {
 			v, _, err := judge(t, m, tc.req)
-			if err != nil || v.Completed != tc.want || !v.JudgeUnavailable || v.Summary == "" {
+			if tc.want == unknown {
+				trouble, ok := errors.AsType[*boulder.TroubleError](err)
+				if !ok || trouble.Kind != boulder.TroubleJudge || v.Completed || v.Summary != "" {
+					t.Errorf("%s: verdict %+v, error %v", name, v, err)
+				}
+				continue
+			}
+			if err != nil || v.Completed != (tc.want == completed) || !v.JudgeUnavailable || v.Summary == "" {
 				t.Errorf("%s: verdict %+v, error %v", name, v, err)
 			}
-			if !tc.want && (v.ContinuationPrompt == "" || v.IsProgress || len(v.Remaining) == 0) {
+			if !v.Completed && (v.ContinuationPrompt == "" || v.IsProgress || len(v.Remaining) == 0) {
 				t.Errorf("%s: verdict %+v", name, v)
 			}
 		}
@@ -262,13 +298,17 @@ func TestJudgeErrors(t *testing.T) {
 	} {
 		m := fails(kind)
 		failed, _ := errors.AsType[*providers.Error](m.replies[0].err)
-		failed.Usage = providers.Usage{Input: 7}
+		failed.Usage, failed.RetryAfter = providers.Usage{Input: 7}, 9*time.Second
 		_, usage, err := judge(t, m, request())
 		if !errors.Is(err, want) || len(m.requests) != 1 {
 			t.Errorf("%s: error %v after %d calls, want %v", kind, err, len(m.requests), want)
 		}
 		if failure, ok := errors.AsType[*providers.Error](err); !ok || failure.Kind != kind {
 			t.Errorf("%s: the provider's error is not in the chain of %v", kind, err)
+		}
+		trouble, ok := errors.AsType[*boulder.TroubleError](err)
+		if ok != errors.Is(err, boulder.ErrTrouble) || ok && trouble.RetryAfter != 9*time.Second {
+			t.Errorf("%s: it is not said when to ask again: %+v", kind, trouble)
 		}
 		if usage.Input != 7 || usage.Unpriced != 1 {
 			t.Errorf("%s: usage %+v", kind, usage)
@@ -324,9 +364,24 @@ func TestWithoutJudge(t *testing.T) {
 		}, false},
 		"gate not run": {func(_ *boulder.SubTask, e *boulder.Evidence) { e.Todos, e.Gates = nil, nil }, false},
 		"no changes":   {func(_ *boulder.SubTask, e *boulder.Evidence) { e.Todos, e.Diff = nil, boulder.Diff{} }, false},
-		"cut off, but gates are green": {func(_ *boulder.SubTask, e *boulder.Evidence) {
+		"cut off, with green gates": {func(_ *boulder.SubTask, e *boulder.Evidence) {
 			e.Todos, e.Ended.Finish = nil, "length"
+		}, false},
+		"next to no output, with green gates": {func(_ *boulder.SubTask, e *boulder.Evidence) {
+			e.Todos, e.Ended.Truncated = nil, "2 tokens"
+		}, false},
+		"stopped, with green gates": {func(_ *boulder.SubTask, e *boulder.Evidence) {
+			e.Todos, e.Ended.Stopped = nil, "30 minutes passed"
 		}, true},
+		"stopped, with a gate as red as before": {func(s *boulder.SubTask, e *boulder.Evidence) {
+			e.Todos, e.Ended.Stopped = nil, "30 minutes passed"
+			s.Gates, s.NoWorse = nil, s.Gates
+			e.Gates[0].ExitCode, e.Gates[0].NoWorse = 1, "as before"
+		}, false},
+		"errors of the language server": {func(s *boulder.SubTask, e *boulder.Evidence) {
+			s.DoneWhen, e.Todos = []string{boulder.DoneDiagnostics}, nil
+			e.Diagnostics = []boulder.Diagnostic{{File: "a.go", Line: 1, Severity: "error", Message: "undefined: x"}}
+		}, false},
 		"cut off, no gates": {func(s *boulder.SubTask, e *boulder.Evidence) {
 			s.Gates, e.Gates, e.Todos, e.Ended.Finish = nil, nil, nil, "length"
 		}, false},

@@ -13,76 +13,77 @@ import (
 // MaxOutput is the greatest length of a verdict's OutputData, in characters; what is cut is said at its end.
 const MaxOutput = 64 << 10
 
+// Bounds of a verdict's other texts, in characters: they are stored with every turn and shown in prompts.
+const (
+	maxSummary = 2_000
+	maxReason  = 1_000 // of a finding's evidence, and of why it is stuck or needs another plan
+	maxPrompt  = 8_000 // of a continuation
+	maxItems   = 30    // of what remains
+	maxItem    = 500
+	maxFacts   = 10
+	maxFact    = 300
+)
+
 // Normalize makes the verdict from a model's answer, by these rules in this order:
 //
-//  1. A gate that is red or was not run, open todos (where done_when names them), or no changes where changes are
-//     expected mean: not completed.
+//  1. Not completed, if a gate is red or was not run (one that was red before must be no worse); if todos are open or
+//     the language server finds errors, where done_when names these; if there are no changes where changes are
+//     expected; or if the turn was truncated. A turn that the manager stopped may be complete.
 //  2. Completed requires every criterion to be met, with evidence: one that the answer does not mention is not. It also
 //     requires every declared output. An output is there if the answer's outputs hold its label (O1), or its
 //     output_data is an object with its name as a key, with a value that is not blank; where an empty result is fine
 //     (empty_ok), a blank value will do, but not its absence.
-//  3. need_replan is recorded and changes nothing about completion.
+//  3. need_replan, blocked_by and new_facts (at most 10, of 300 characters) are recorded and change nothing about
+//     completion.
 //  4. A completed turn is not in a loop, and not stuck.
 //  5. goal_achieved counts only with completion.
-//  6. Not completed without a continuation prompt: one is built from what is missing.
+//  6. Not completed without a continuation prompt: one is built from what is missing. After a truncated turn it says
+//     so.
 //
-// It is pure. What forced completed to false although the model said true is in Overruled.
+// It is pure. What forced completed to false although the model said true is in Overruled. A goal that is achieved
+// makes what remains superfluous only as far as the scheduler allows it: sub-tasks with gates are not skipped.
 func Normalize(req boulder.JudgeRequest, a Answer) boulder.Verdict {
 	claimed := a.Completed != nil && *a.Completed
 	criteria := findings(req.SubTask, a.Criteria)
 	outputs := declared(req.SubTask, a)
 
-	missing := vetoes(req)
-	missing = append(missing, unmet(criteria)...)
-	missing = append(missing, outputs.missing()...)
+	missing := slices.Concat(vetoes(req), unmet(criteria), outputs.missing())
+	cutOff := truncated(evidence(req))
 	v := boulder.Verdict{
-		Completed: claimed && len(missing) == 0,
-		Summary:   strings.TrimSpace(a.Summary), Criteria: criteria, OutputData: limited(outputs.data(), MaxOutput),
-		IsProgress: a.IsProgress, BlockedBy: obstacle(a.BlockedBy),
-		NeedReplan: a.NeedReplan, ReplanReason: a.ReplanReason, NewFacts: filled(a.NewFacts),
+		Completed: claimed && len(missing) == 0 && cutOff == "",
+		Summary:   limited(strings.TrimSpace(a.Summary), maxSummary), Criteria: criteria,
+		OutputData: limited(outputs.data(), MaxOutput), IsProgress: a.IsProgress, BlockedBy: obstacle(a.BlockedBy),
+		NeedReplan: a.NeedReplan, ReplanReason: limited(a.ReplanReason, maxReason),
+		NewFacts: few(a.NewFacts, maxFacts, maxFact),
 	}
 	if v.Completed {
 		v.IsProgress, v.GoalAchieved = true, a.GoalAchieved
 		return v
 	}
 	if claimed {
-		v.Overruled = missing
+		v.Overruled = slices.Concat(missing, rest(cutOff))
 	}
-	v.IsInLoop, v.IsStuck, v.StuckReason = a.IsInLoop, a.IsStuck, a.StuckReason
-	v.Remaining = remaining(filled(a.Remaining), vetoes(req), outputs.missing())
-	v.ContinuationPrompt = continuation(a, claimed, missing, outputs.missing())
+	v.IsInLoop, v.IsStuck, v.StuckReason = a.IsInLoop, a.IsStuck, limited(a.StuckReason, maxReason)
+	v.Remaining = remaining(few(a.Remaining, maxItems, maxItem), vetoes(req), outputs.missing(), rest(cutOff))
+	v.ContinuationPrompt = limited(goOn(cutOff, continuation(a, claimed, missing, outputs.missing())), maxPrompt)
 	return v
 }
 
-// vetoes lists what forbids completion whatever a model says (rule 1).
-func vetoes(req boulder.JudgeRequest) []string {
-	e := evidence(req)
-	var reasons []string
-	for _, g := range e.Red() {
-		reasons = append(reasons, fmt.Sprintf("the command `%s` must exit 0 (%s)", g.Command, gateEnd(g)))
+// rest of a truncated turn.
+func rest(cutOff string) []string {
+	if cutOff == "" {
+		return nil
 	}
-	for _, command := range req.SubTask.Gates {
-		if !slices.ContainsFunc(e.Gates, func(g boulder.Gate) bool { return g.Command == command }) {
-			reasons = append(reasons, fmt.Sprintf("the command `%s` must exit 0 (it was not run)", command))
-		}
-	}
-	if req.SubTask.DoneNeeds(boulder.DoneTodos) {
-		for _, todo := range e.OpenTodos() {
-			reasons = append(reasons, "the todo list has an open item: "+todo.Content)
-		}
-	}
-	if req.SubTask.ExpectsChanges && e.Diff.Empty() {
-		reasons = append(reasons, "changes to files are expected, and there are none")
-	}
-	return reasons
+	return []string{"the turn was cut off (" + cutOff + "), so its end is missing"}
 }
 
-// evidence of a turn; nothing, if it has none.
-func evidence(req boulder.JudgeRequest) *boulder.Evidence {
-	if req.Turn.Evidence == nil {
-		return &boulder.Evidence{}
+// goOn tells an agent whose turn was truncated about it, before whatever else there is to say.
+func goOn(cutOff, prompt string) string {
+	if cutOff == "" {
+		return prompt
 	}
-	return req.Turn.Evidence
+	return strings.TrimSpace("Your last turn was cut off (" + cutOff + "). Go on where you stopped; at the end say in " +
+		"two sentences what you did.\n\n" + prompt)
 }
 
 // findings gives one entry for each criterion of the sub-task. Of contradicting findings the unfavourable one counts.
@@ -99,7 +100,7 @@ func findings(t boulder.SubTask, answers []Finding) []boulder.Criterion {
 		}
 		c := boulder.Criterion{Criterion: criterion}
 		if found != nil {
-			c.Met, c.Evidence = found.shown(), strings.TrimSpace(found.Evidence)
+			c.Met, c.Evidence = found.shown(), limited(strings.TrimSpace(found.Evidence), maxReason)
 		}
 		all = append(all, c)
 	}
@@ -230,13 +231,26 @@ func filled(items []string) []string {
 	return slices.DeleteFunc(slices.Clone(items), func(s string) bool { return strings.TrimSpace(s) == "" })
 }
 
+// few keeps the first items, each within its limit.
+func few(items []string, most, limit int) []string {
+	kept := filled(items)
+	kept = kept[:min(len(kept), most)]
+	for i := range kept {
+		kept[i] = limited(strings.TrimSpace(kept[i]), limit)
+	}
+	return kept
+}
+
 // continuation is the model's prompt where it has one for an incomplete turn, and otherwise a list of what is missing
-// (rule 6). Outputs are asked for in either case: the model may take them for granted.
+// (rule 6); nothing, if the model found nothing missing. Outputs are asked for in any case: the model may take them for
+// granted.
 func continuation(a Answer, claimed bool, missing, outputs []string) string {
 	prompt := strings.TrimSpace(a.ContinuationPrompt)
 	switch {
 	case prompt != "" && !claimed:
 		missing = outputs
+	case len(missing) == 0 && claimed:
+		prompt = ""
 	case len(missing) == 0:
 		prompt = "The sub-task is not complete: " + strings.TrimSpace(a.Summary)
 		missing = filled(a.Remaining)

@@ -110,6 +110,69 @@ func TestNormalize(t *testing.T) {
 			answer: `{"summary":"s","completed":false,"continuation_prompt":"Do better."}`,
 			prompt: "Do better.\n\nSee to this:\n- the value of this output has to be stated: CSS class",
 		},
+		"errors of the language server that count": {
+			answer: done, overruled: 1, prompt: "a.go:3: undefined: x",
+			change: func(r *boulder.JudgeRequest) {
+				r.SubTask.DoneWhen = []string{boulder.DoneJudge, boulder.DoneDiagnostics}
+				r.Turn.Evidence.Diagnostics = []boulder.Diagnostic{
+					{File: "a.go", Line: 3, Severity: "error", Message: "undefined: x"},
+				}
+			},
+		},
+		"warnings of the language server": {
+			answer: done, completed: true,
+			change: func(r *boulder.JudgeRequest) {
+				r.SubTask.DoneWhen = []string{boulder.DoneJudge, boulder.DoneDiagnostics}
+				r.Turn.Evidence.Diagnostics = []boulder.Diagnostic{{File: "a.go", Line: 3, Severity: "warning"}}
+			},
+		},
+		"errors of the language server that do not count": {
+			answer: done, completed: true,
+			change: func(r *boulder.JudgeRequest) { r.Turn.Evidence.Diagnostics = []boulder.Diagnostic{{File: "a.go"}} },
+		},
+		"as red as before": {
+			answer: done, completed: true,
+			change: func(r *boulder.JudgeRequest) {
+				r.SubTask.NoWorse = []string{"npm test"}
+				r.Turn.Evidence.Gates = append(r.Turn.Evidence.Gates,
+					boulder.Gate{Command: "npm test", ExitCode: 1, NoWorse: "the same test fails"})
+			},
+		},
+		"worse than before": {
+			answer: done, overruled: 1,
+			prompt: "`npm test` must be no worse than before (exit code 1; before: exit code 1; newly failing: theme)",
+			change: func(r *boulder.JudgeRequest) {
+				r.SubTask.NoWorse = []string{"npm test"}
+				r.SubTask.Baseline = []boulder.Gate{{Command: "npm test", ExitCode: 1, Failing: []string{"menu"}}}
+				r.Turn.Evidence.Gates = append(r.Turn.Evidence.Gates,
+					boulder.Gate{Command: "npm test", ExitCode: 1, Failing: []string{"menu", "theme"}})
+			},
+		},
+		"not known whether it is worse": {
+			answer: done, change: func(r *boulder.JudgeRequest) { r.SubTask.NoWorse = []string{"npm test"} },
+			overruled: 1, prompt: "`npm test` must exit 0 (it was not run)",
+		},
+		"cut off": {
+			answer: done, change: func(r *boulder.JudgeRequest) { r.Turn.Evidence.Ended.Truncated = "2 tokens" },
+			overruled: 1, prompt: "Your last turn was cut off (2 tokens). Go on where you stopped",
+		},
+		"at the output limit": {
+			answer: done, change: func(r *boulder.JudgeRequest) { r.Turn.Evidence.Ended.Finish = "length" },
+			overruled: 1, prompt: "Your last turn was cut off (it reached the output limit).",
+		},
+		"cut off, and the judge asks for more": {
+			answer: strings.Replace(done, `"completed":true`, `"completed":false,"continuation_prompt":"Add a test."`, 1),
+			change: func(r *boulder.JudgeRequest) { r.Turn.Evidence.Ended.Truncated = "2 tokens" },
+			prompt: "in two sentences what you did.\n\nAdd a test.",
+		},
+		"stopped by the manager": {
+			answer: done, completed: true,
+			change: func(r *boulder.JudgeRequest) {
+				r.Turn.Evidence.Ended = boulder.Ended{
+					Stopped: "30 minutes passed", Rule: boulder.RuleWallClock, Error: "MessageAbortedError",
+				}
+			},
+		},
 		"no evidence at all": {
 			answer: done, change: func(r *boulder.JudgeRequest) { r.Turn.Evidence = nil }, overruled: 2, prompt: "must exit 0",
 		},
@@ -187,7 +250,8 @@ func drawRequest(t *rapid.T) boulder.JudgeRequest {
 	req.SubTask.Gates = nil
 	req.SubTask.ExpectsChanges = rapid.Bool().Draw(t, "expects changes")
 	req.SubTask.EmptyOK = rapid.Bool().Draw(t, "empty ok")
-	req.SubTask.DoneWhen = rapid.SampledFrom([][]string{nil, {"judge"}, {"judge", "todos"}}).Draw(t, "done when")
+	req.SubTask.DoneWhen = rapid.SampledFrom([][]string{nil, {"judge"}, {"judge", "todos"}, {"judge", "diagnostics"}}).
+		Draw(t, "done when")
 	e := req.Turn.Evidence
 	e.Gates = nil
 	for i := range rapid.IntRange(0, 3).Draw(t, "gates") {
@@ -195,6 +259,28 @@ func drawRequest(t *rapid.T) boulder.JudgeRequest {
 		g.TimedOut = g.ExitCode == 0 && rapid.IntRange(0, 9).Draw(t, "timed out") == 0
 		e.Gates = append(e.Gates, g)
 		req.SubTask.Gates = append(req.SubTask.Gates, g.Command)
+	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "gates that may stay red") {
+		g := boulder.Gate{Command: fmt.Sprint("no worse", i), ExitCode: rapid.IntRange(-1, 1).Draw(t, "code")}
+		if g.ExitCode != 0 && rapid.Bool().Draw(t, "as before") {
+			g.NoWorse = "as before"
+		}
+		e.Gates = append(e.Gates, g)
+		req.SubTask.NoWorse = append(req.SubTask.NoWorse, g.Command)
+	}
+	if len(e.Gates) > 0 && rapid.IntRange(0, 9).Draw(t, "not run") == 0 {
+		e.Gates = e.Gates[1:]
+	}
+	e.Ended = rapid.SampledFrom([]boulder.Ended{
+		{Finish: "stop"}, {Finish: "stop"}, {Finish: "tool-calls"}, {Stopped: "silence", Rule: boulder.RuleSilence},
+		{Finish: "length"}, {Finish: "stop", Truncated: "2 tokens"}, {Finish: "unknown", Truncated: "unknown"},
+		{Error: "APIError"}, {Stopped: "wall clock", Finish: "length"},
+	}).Draw(t, "ended")
+	e.Diagnostics = nil
+	for range rapid.IntRange(0, 1).Draw(t, "diagnostics") {
+		e.Diagnostics = append(e.Diagnostics, boulder.Diagnostic{
+			File: "a.go", Severity: rapid.SampledFrom([]string{"error", "warning"}).Draw(t, "severity"),
+		})
 	}
 	if rapid.Bool().Draw(t, "no diff") {
 		e.Diff = boulder.Diff{}
@@ -214,6 +300,7 @@ func drawAnswer(t *rapid.T) progressledger.Answer {
 		Summary: "s", ContinuationPrompt: rapid.SampledFrom([]string{"", "go on"}).Draw(t, "prompt"),
 		IsInLoop: rapid.Bool().Draw(t, "loop"), IsStuck: rapid.Bool().Draw(t, "stuck"),
 		GoalAchieved: rapid.Bool().Draw(t, "goal"), NeedReplan: rapid.Bool().Draw(t, "replan"),
+		NewFacts:   rapid.SliceOfN(rapid.StringN(0, 400, -1), 0, 15).Draw(t, "new facts"),
 		OutputData: progressledger.Text(rapid.String().Draw(t, "data")),
 		Remaining:  rapid.SliceOfN(rapid.String(), 0, 2).Draw(t, "remaining"),
 	}
@@ -233,6 +320,10 @@ func drawAnswer(t *rapid.T) progressledger.Answer {
 	return a
 }
 
+func isError(d boulder.Diagnostic) bool { return d.Severity == "error" }
+
+func tooLongFact(f string) bool { return utf8.RuneCountInString(f) > 300 || strings.TrimSpace(f) == "" }
+
 func unproven(c boulder.Criterion) bool { return !c.Met || c.Evidence == "" }
 
 func TestNormalizeProperties(t *testing.T) {
@@ -251,6 +342,19 @@ func TestNormalizeProperties(t *testing.T) {
 			t.Fatal("no changes complete where changes are expected")
 		case v.Completed && slices.Contains(req.SubTask.DoneWhen, "todos") && len(e.OpenTodos()) > 0:
 			t.Fatal("open todos complete")
+		case v.Completed && len(e.Gates) < len(req.SubTask.Gates)+len(req.SubTask.NoWorse):
+			t.Fatal("a gate that was not run completes")
+		case v.Completed && slices.Contains(req.SubTask.DoneWhen, "diagnostics") &&
+			slices.ContainsFunc(e.Diagnostics, isError):
+			t.Fatal("errors of the language server complete")
+		case v.Completed && (e.Ended.Truncated != "" || e.Ended.Finish == "length" && e.Ended.Stopped == ""):
+			t.Fatal("a truncated turn completes")
+		case e.Ended.Truncated != "" && !strings.Contains(v.ContinuationPrompt, "was cut off"):
+			t.Fatalf("an agent that was cut off is told %q", v.ContinuationPrompt)
+		case len(v.NewFacts) > 10 || slices.ContainsFunc(v.NewFacts, tooLongFact):
+			t.Fatalf("new facts are not bounded: %q", v.NewFacts)
+		case v.NeedReplan != a.NeedReplan:
+			t.Fatal("the wish for another plan is lost")
 		case v.Completed && !claimed:
 			t.Fatal("the judge's veto is overruled")
 		case v.Completed && slices.ContainsFunc(v.Criteria, unproven):

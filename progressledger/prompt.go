@@ -18,8 +18,10 @@ How to judge
   tool result, the patch or a changed file shows it; name what shows it. A claim without evidence is unmet. Only
   where the criterion asks for nothing but words (an answer, a report, a decision) is the agent's last message
   itself the evidence.
-- A gate that failed means not completed. Gates that passed do not make a criterion met that they do not test.
-- A turn that was cut off or stopped is not complete for that reason alone; it is if the evidence shows all of it.
+- A gate that failed means not completed. Gates that passed do not make a criterion met that they do not test. One
+  that was red before too, and is no worse now, counts neither against nor for it.
+- A turn that was stopped is complete all the same if the evidence shows all of it. The agent of a turn that was cut
+  off is told to go on in any case: judge what is there.
 - "[cut: ...]" marks text that was left out for length. Do not guess what it said, and do not hold it against the
   agent if the rest shows enough.
 - Files that another sub-task may have changed are no proof of this one's work; what they say now counts all the same.
@@ -32,14 +34,16 @@ What to answer
 - outputs: for each declared output, by its label, the value exactly as dependents need it, taken from the evidence.
   Leave one out whose value is nowhere in the evidence; do not make it up.
 - output_data: whatever else later sub-tasks need to know to build on this one; empty if nothing.
-- new_facts: facts about the project that were found out and matter beyond this sub-task.
+- new_facts: facts about the project that were found out and matter beyond this sub-task; at most 10, one sentence
+  each. Empty if none.
 - is_progress: this turn brought the sub-task closer to its end. is_in_loop: it repeats itself without getting
   further. is_stuck: it cannot get further by itself; stuck_reason says why, blocked_by what kind of thing is in the
   way.
 - need_replan: the plan itself is wrong or lacks something; replan_reason says what.
 - remaining: what is still to be done, each item something that can be acted on. Empty if completed.
 - summary: one to three sentences on the state: what is there, how that was checked, what is not.
-- goal_achieved: the goal of the whole job, not only this sub-task, is reached already.
+- goal_achieved: the goal of the whole job, not only this sub-task, is reached already, so that the sub-tasks that
+  are still to come are not needed. False if in doubt.
 - completed: every criterion is met, nothing that was asked for is missing, and no constraint was broken.
 - continuation_prompt: if not completed, what to tell the agent so that it does exactly what is missing: concrete,
   without repeating what it knows. Empty if completed.`
@@ -56,14 +60,15 @@ func userPrompt(req boulder.JudgeRequest, limit int) string {
 	}
 	fmt.Fprintf(&b, "# Sub-task: %s (%s)\n\n", t.ID, strings.ToValidUTF8(t.Subject, "\uFFFD"))
 	paragraph("Goal of the whole job", req.Goal)
-	paragraph("Constraints that hold for every sub-task", enumerated(req.Constraints, func(int) string { return "-" }))
+	paragraph("Constraints that hold for every sub-task", bulleted(req.Constraints))
 	paragraph("What was to be done", t.Content)
 	paragraph("Success criteria", enumerated(t.SuccessCriteria, func(i int) string { return label("C", i) + ":" }))
 	paragraph("Declared outputs", enumerated(t.Outputs, func(i int) string { return label("O", i) + ":" }))
 	paragraph("What counts", whatCounts(t))
+	paragraph("Other sub-tasks that are still to come, or at work", bulleted(req.Rest))
 	paragraph("Where it stands", fmt.Sprintf("Attempt %d, turn %d.", req.Attempt.Attempt, req.Turn.Number))
 
-	data := renderEvidence(req.Turn, evidence(req), limit)
+	data := renderEvidence(req, limit)
 	mark := fmt.Sprintf("EVIDENCE %.8x", sha256.Sum256([]byte(data)))
 	fmt.Fprintf(&b, "<<<%s\n%s\n%s>>>\n\nJudge the sub-task by the evidence between the marks.", mark, data, mark)
 	return b.String()
@@ -88,6 +93,13 @@ func whatCounts(t boulder.SubTask) string {
 	}
 	if t.DoneNeeds(boulder.DoneTodos) {
 		rules = append(rules, "- It is not complete while the agent's todo list has open items.")
+	}
+	if t.DoneNeeds(boulder.DoneDiagnostics) {
+		rules = append(rules, "- It is not complete while the language server finds errors in the files that it changed.")
+	}
+	if len(t.NoWorse) > 0 {
+		rules = append(rules, "- Gates that may stay as red as they were before, but not get worse: "+
+			strings.Join(t.NoWorse, "; "))
 	}
 	return strings.Join(rules, "\n")
 }

@@ -2,21 +2,22 @@ package progressledger
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// maxSummary is the length of a summary that is taken from the agent's own last message, in characters.
-const maxSummary = 600
+// maxQuote is the length of a summary that is taken from the agent's own last message, in characters.
+const maxQuote = 600
 
-// withoutJudge is the verdict on a sub-task whose done_when does not name the judge. Without gates the turn must at
-// least have come to an end of its own: a truncated one never completes by itself. Declared outputs cannot be told
-// apart, so the last message is handed on whole.
+// withoutJudge is the verdict on a sub-task whose done_when does not name the judge. Without a green gate the turn must
+// at least have come to an end of its own. Declared outputs cannot be told apart, so the last message is handed on
+// whole.
 func withoutJudge(req boulder.JudgeRequest) boulder.Verdict {
 	e := evidence(req)
 	missing := vetoes(req)
-	if why := unfinished(e); why != "" && len(e.Gates) == 0 {
+	if why := unfinished(e); why != "" && !shown(e) && truncated(e) == "" {
 		missing = append(missing, why)
 	}
 	v := unaided(req, missing)
@@ -25,29 +26,38 @@ func withoutJudge(req boulder.JudgeRequest) boulder.Verdict {
 }
 
 // withoutAnswer is the verdict when the model's answers could not be used: only gates can then make a turn complete. It
-// claims no progress; whoever counts stalls leaves it out, by JudgeUnavailable.
-func withoutAnswer(req boulder.JudgeRequest) boulder.Verdict {
+// claims no progress; whoever counts stalls leaves it out, by JudgeUnavailable. ok is false if nothing forbids
+// completion and no gate shows it: then nothing can be said.
+func withoutAnswer(req boulder.JudgeRequest) (v boulder.Verdict, ok bool) {
 	missing := vetoes(req)
-	if len(missing) == 0 && len(evidence(req).Gates) == 0 {
-		missing = []string{"it could not be judged, and there are no gates that could show that it is complete"}
+	if e := evidence(req); len(missing) == 0 && truncated(e) == "" && !shown(e) {
+		return boulder.Verdict{}, false
 	}
-	v := unaided(req, missing)
+	v = unaided(req, missing)
 	v.IsProgress, v.JudgeUnavailable = v.Completed, true
-	return v
+	return v, true
 }
+
+// shown reports whether a gate is green. One that is merely as red as before shows nothing.
+func shown(e *boulder.Evidence) bool { return slices.ContainsFunc(e.Gates, boulder.Gate.Green) }
 
 func unaided(req boulder.JudgeRequest, missing []string) boulder.Verdict {
 	e := evidence(req)
-	if len(missing) > 0 {
+	cutOff := truncated(e)
+	if all := slices.Concat(missing, rest(cutOff)); len(all) > 0 {
+		prompt := ""
+		if len(missing) > 0 {
+			prompt = continuation(Answer{}, false, missing, nil)
+		}
 		return boulder.Verdict{
-			Summary: "Not completed: " + strings.Join(missing, "; ") + ".", BlockedBy: "none", Remaining: missing,
-			ContinuationPrompt: continuation(Answer{}, false, missing, nil),
+			Summary:   limited("Not completed: "+strings.Join(all, "; ")+".", maxSummary),
+			BlockedBy: "none", Remaining: all, ContinuationPrompt: limited(goOn(cutOff, prompt), maxPrompt),
 		}
 	}
 	message := strings.TrimSpace(e.FinalMessage)
-	summary := limited(message, maxSummary)
-	if n := len(e.Gates); n > 0 {
-		summary = strings.TrimSpace(fmt.Sprintf("All %d gates passed. %s", n, summary))
+	summary := limited(message, maxQuote)
+	if len(e.Gates) > 0 {
+		summary = strings.TrimSpace(passed(e.Gates) + " " + summary)
 	}
 	if summary == "" {
 		summary = "The turn came to its end."
@@ -55,6 +65,19 @@ func unaided(req boulder.JudgeRequest, missing []string) boulder.Verdict {
 	return boulder.Verdict{
 		Completed: true, Summary: summary, OutputData: limited(message, MaxOutput), BlockedBy: "none",
 	}
+}
+
+func passed(gates []boulder.Gate) string {
+	asBefore := 0
+	for _, g := range gates {
+		if !g.Green() {
+			asBefore++
+		}
+	}
+	if asBefore > 0 {
+		return fmt.Sprintf("%d of %d gates passed, and the others are no worse than before.", len(gates)-asBefore, len(gates))
+	}
+	return fmt.Sprintf("All %d gates passed.", len(gates))
 }
 
 // unfinished says why a turn's end is none of its own; empty if it is. OpenCode ends a turn that is done with "stop";
@@ -65,6 +88,8 @@ func unfinished(e *boulder.Evidence) string {
 		return "the turn was stopped: " + end.Stopped
 	case end.Error != "":
 		return strings.TrimSuffix("the turn ended with "+end.Error+": "+end.Message, ": ")
+	case end.Truncated != "":
+		return "the turn was cut off: " + end.Truncated
 	case end.Finish == "":
 		return "the turn ended without an answer"
 	case end.Finish == "length":

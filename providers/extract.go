@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
@@ -56,7 +58,11 @@ func candidates(text string) ([]json.RawMessage, error) {
 	return found, err
 }
 
-var reasoningTags = [...]string{"think", "thinking", "reasoning", "thought"}
+// reasoning are the marks between which models think aloud; of Magistral the brackets, of Kimi the triangles.
+var reasoning = [...]struct{ opening, closing string }{
+	{"<think>", "</think>"}, {"<thinking>", "</thinking>"}, {"<reasoning>", "</reasoning>"}, {"<thought>", "</thought>"},
+	{"[THINK]", "[/THINK]"}, {"◁think▷", "◁/think▷"},
+}
 
 // afterReasoning cuts reasoning blocks off the beginning of an answer. A block that is never closed is all there is.
 func afterReasoning(text string) string {
@@ -71,9 +77,9 @@ func afterReasoning(text string) string {
 }
 
 func cutLeadingBlock(text string) (rest string, cut bool) {
-	for _, tag := range reasoningTags {
-		if body, ok := strings.CutPrefix(text, "<"+tag+">"); ok {
-			_, rest, _ = strings.Cut(body, "</"+tag+">")
+	for _, mark := range reasoning {
+		if body, ok := strings.CutPrefix(text, mark.opening); ok {
+			_, rest, _ = strings.Cut(body, mark.closing)
 			return rest, true
 		}
 	}
@@ -82,10 +88,9 @@ func cutLeadingBlock(text string) (rest string, cut bool) {
 
 func cutLastClosingTag(text string) (before, after string, found bool) {
 	last, width := -1, 0
-	for _, tag := range reasoningTags {
-		closing := "</" + tag + ">"
-		if i := strings.LastIndex(text, closing); i > last {
-			last, width = i, len(closing)
+	for _, mark := range reasoning {
+		if i := strings.LastIndex(text, mark.closing); i > last {
+			last, width = i, len(mark.closing)
 		}
 	}
 	if last < 0 {
@@ -117,7 +122,30 @@ func scan(src []byte) ([]json.RawMessage, error) {
 	case problem != nil:
 		return nil, problem
 	default:
-		return nil, ErrNoJSON
+		return nil, noJSON(src)
+	}
+}
+
+// almost matches what was meant to be an object, but does not begin like one.
+var almost = regexp.MustCompile(`\{\s*(?:(“|”|„|«|\\")|([A-Za-z_][A-Za-z0-9_]*)\s*:)`)
+
+// maxHint is how much of an answer without an object is searched for what was meant to be one, in bytes.
+const maxHint = 16 << 10
+
+// noJSON says what keeps the answer from being read, if it can be told.
+func noJSON(src []byte) error {
+	src = src[:min(len(src), maxHint)]
+	switch m := almost.FindSubmatchIndex(src); {
+	case m == nil:
+		return ErrNoJSON
+	case m[2] >= 0 && src[m[2]] == '\\':
+		return fmt.Errorf("%w: the quotation marks of %s are escaped; write them without the backslash",
+			ErrNoJSON, quoteHead(src[m[0]:]))
+	case m[2] >= 0:
+		return fmt.Errorf("%w: %s has typographic quotation marks; write straight ones (\")",
+			ErrNoJSON, quoteHead(src[m[0]:]))
+	default:
+		return fmt.Errorf("%w: the key %s is not in quotation marks", ErrNoJSON, src[m[4]:min(m[5], m[4]+40)])
 	}
 }
 
@@ -145,13 +173,28 @@ func topLevel(src []byte) ([][]byte, error) {
 func opensValue(src []byte) bool {
 	switch src[0] {
 	case '{':
-		inside := bytes.TrimLeft(src[1:min(len(src), 256)], " \t\r\n")
-		return len(inside) > 0 && (inside[0] == '"' || inside[0] == '\'' || inside[0] == '}' || inside[0] == '/')
+		inside := trimSpace(src[1:min(len(src), 256)])
+		return len(inside) > 0 && (inside[0] == '"' || inside[0] == '\'' || inside[0] == '}' || inside[0] == '/' ||
+			inside[0] == '#')
 	case '[':
-		inside := bytes.TrimLeft(src[1:min(len(src), 256)], " \t\r\n")
+		inside := trimSpace(src[1:min(len(src), 256)])
 		return len(inside) > 1 && inside[0] == '{' && opensValue(inside)
 	default:
 		return false
+	}
+}
+
+func trimSpace(src []byte) []byte {
+	for {
+		src = bytes.TrimLeft(src, " \t\r\n")
+		if len(src) == 0 || src[0] < utf8.RuneSelf {
+			return src
+		}
+		r, n := utf8.DecodeRune(src)
+		if !isForeignSpace(r) {
+			return src
+		}
+		src = src[n:]
 	}
 }
 
@@ -167,7 +210,7 @@ func balancedLen(src []byte) int {
 				return -1
 			}
 			i += end - 1
-		case '/':
+		case '/', '#':
 			i += max(commentLen(src[i:]), 1) - 1
 		case '{', '[':
 			depth++
@@ -196,7 +239,7 @@ func stringLen(src []byte) int {
 // commentLen gives the length of the comment that src begins with, or 0 if it begins with none.
 func commentLen(src []byte) int {
 	switch {
-	case bytes.HasPrefix(src, []byte("//")):
+	case src[0] == '#', bytes.HasPrefix(src, []byte("//")):
 		if n := bytes.IndexByte(src, '\n'); n >= 0 {
 			return n
 		}
@@ -225,13 +268,49 @@ func single(src []byte) (json.RawMessage, error) {
 		if len(list) != 1 || list[0][0] != '{' {
 			return nil, fmt.Errorf("the answer is a list of %d values, wanted is one JSON object", len(list))
 		}
-		return list[0], nil
+		value = list[0]
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(value, &object); err != nil {
 		return nil, invalid(src, value, err)
 	}
+	if key := repeatedKey(value); key != "" {
+		return nil, fmt.Errorf("the key %s is there twice in one object; give it once", key)
+	}
 	return value, nil
+}
+
+// repeatedKey gives a key that an object inside of value, or value itself, has twice: nobody can tell which one is
+// meant, and a decoder would take the last. value is valid JSON.
+func repeatedKey(value []byte) string {
+	var open []map[string]bool // the keys of each open object; nil for a list
+	for i := 0; i < len(value); i++ {
+		switch value[i] {
+		case '{':
+			open = append(open, map[string]bool{})
+		case '[':
+			open = append(open, nil)
+		case '}', ']':
+			open = open[:len(open)-1]
+		case '"':
+			text := value[i : i+stringLen(value[i:])]
+			i += len(text) - 1
+			if keys := open[len(open)-1]; keys != nil && isKey(value[i+1:]) {
+				var key string
+				if json.Unmarshal(text, &key) != nil || keys[key] {
+					return quoteHead([]byte(key))
+				}
+				keys[key] = true
+			}
+		}
+	}
+	return ""
+}
+
+// isKey reports whether a colon comes next.
+func isKey(behind []byte) bool {
+	behind = bytes.TrimLeft(behind, " \t\r\n")
+	return len(behind) > 0 && behind[0] == ':'
 }
 
 // invalid describes a syntax error with the text before it, which a model finds more easily than an offset.

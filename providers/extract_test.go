@@ -2,6 +2,7 @@ package providers_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,7 +21,7 @@ import (
 func answers(t testing.TB) map[string]*txtar.Archive {
 	t.Helper()
 	files, err := filepath.Glob("testdata/answers/*.txtar")
-	if err != nil || len(files) < 20 {
+	if err != nil || len(files) < 60 {
 		t.Fatalf("%d files in the corpus, %v", len(files), err)
 	}
 	corpus := make(map[string]*txtar.Archive)
@@ -134,7 +135,9 @@ func TestExtractIsLinear(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{
 		"{", "{\"", "[", "[{", "[{\"", "{}", "[{}]", "{\"a\":", "'", "<think>", "</think>", "<think></think>", "/*", "{/*",
-		"\\", "{'a'}",
+		"\\", "{'a'}", "#", "{#", "{#\n", "{\u00a0",
+		"\u200b", "：", "{a:", "{“", "{\"a\":1}", "{\"a\":1,", "[THINK]", "```{\n",
+		"{\"a\":[", "<html>", "\xff", "\x00",
 	} {
 		text := strings.Repeat(part, (1<<20)/len(part))
 		start := time.Now()
@@ -143,8 +146,41 @@ func TestExtractIsLinear(t *testing.T) {
 			t.Errorf("1 MiB of %q took %s", part, took)
 		}
 	}
+	// All keys of one object are looked at for repetitions.
+	var object strings.Builder
+	object.WriteString(`{"a":0`)
+	for i := range 70_000 {
+		fmt.Fprintf(&object, `,"k%d":{}`, i)
+	}
+	start := time.Now()
+	if _, err := providers.Extract(object.String() + "}"); err != nil || time.Since(start) > 10*time.Second {
+		t.Errorf("an object with many keys took %s: %v", time.Since(start), err)
+	}
 	if _, err := providers.Extract(strings.Repeat(" ", 2<<20)); err == nil || !strings.Contains(err.Error(), "too long") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Megabytes of garbage, and nesting that would need megabytes of stack, are an answer that cannot be used.
+func TestExtractRefusesGarbage(t *testing.T) {
+	t.Parallel()
+	noise := make([]byte, 5<<20)
+	for i := range noise {
+		noise[i] = byte(i * i >> 3)
+	}
+	for name, text := range map[string]string{
+		"5 MB":               string(noise),
+		"1 MB":               string(noise[:1<<20]),
+		"5 MB with an end":   string(noise) + `{"completed": true}`,
+		"deep objects":       strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000),
+		"deep lists":         `{"a":` + strings.Repeat("[", 400_000) + strings.Repeat("]", 400_000) + "}",
+		"deep, not closed":   strings.Repeat(`{"a":[`, 100_000),
+		"deep, other quotes": strings.Repeat(`{'a':`, 100_000) + "None" + strings.Repeat("}", 100_000),
+	} {
+		got, err := providers.Extract(text)
+		if err == nil || len(err.Error()) > 500 || !utf8.ValidString(err.Error()) {
+			t.Errorf("%s: got %.100s and error %.600v", name, got, err)
+		}
 	}
 }
 

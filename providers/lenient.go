@@ -3,11 +3,14 @@ package providers
 import (
 	"bytes"
 	"fmt"
+	"unicode"
+	"unicode/utf8"
 )
 
 // lenient rewrites a balanced value so that slips which have exactly one reading become JSON: trailing commas,
-// comments, Python's True, False, None and single-quoted strings, raw line breaks and tabs inside of strings, escapes
-// that JSON does not know. Everything else is left as it is, for the decoder to refuse. Valid JSON keeps its meaning.
+// comments, other languages' words for true, false and null, single-quoted strings, raw line breaks and tabs inside of
+// strings, escapes that JSON does not know, typographic blanks and full-width colons and commas outside of strings.
+// Everything else is left as it is, for the decoder to refuse. Valid JSON keeps its meaning.
 func lenient(src []byte) []byte {
 	out := make([]byte, 0, len(src)+16)
 	for i := 0; i < len(src); {
@@ -28,8 +31,13 @@ func lenient(src []byte) []byte {
 		if c == '}' || c == ']' {
 			out = dropTrailingComma(out)
 		}
-		if word, n := pythonConstant(src[i:]); n > 0 {
+		if word, n := constant(src[i:]); n > 0 && (i == 0 || !isWord(src[i-1])) {
 			out = append(out, word...)
+			i += n
+			continue
+		}
+		if mark, n := foreignMark(src[i:]); n > 0 {
+			out = append(out, mark)
 			i += n
 			continue
 		}
@@ -120,14 +128,41 @@ func dropTrailingComma(out []byte) []byte {
 	return head
 }
 
-// pythonConstant gives the JSON word for the Python constant that src begins with, and the constant's length.
-func pythonConstant(src []byte) (word string, length int) {
-	for _, c := range [...]struct{ python, json string }{{"True", "true"}, {"False", "false"}, {"None", "null"}} {
-		if rest, ok := bytes.CutPrefix(src, []byte(c.python)); ok && (len(rest) == 0 || !isWord(rest[0])) {
-			return c.json, len(c.python)
+// constant gives the JSON word for the constant of Python, SQL or a shout that src begins with, and its length.
+func constant(src []byte) (word string, length int) {
+	for _, c := range [...]struct{ other, json string }{
+		{"True", "true"}, {"False", "false"}, {"None", "null"}, {"TRUE", "true"}, {"FALSE", "false"}, {"NULL", "null"},
+	} {
+		if rest, ok := bytes.CutPrefix(src, []byte(c.other)); ok && (len(rest) == 0 || !isWord(rest[0])) {
+			return c.json, len(c.other)
 		}
 	}
 	return "", 0
+}
+
+// foreignMark gives the JSON mark for the one that src begins with, if it is typed on another keyboard, and its length.
+func foreignMark(src []byte) (mark byte, length int) {
+	if src[0] < utf8.RuneSelf {
+		return 0, 0
+	}
+	switch r, n := utf8.DecodeRune(src); {
+	case r == '\uFF1A': // :
+		return ':', n
+	case r == '\uFF0C' || r == '\u3001': // , and the enumeration comma
+		return ',', n
+	case isForeignSpace(r):
+		return ' ', n
+	}
+	return 0, 0
+}
+
+// isForeignSpace reports whether r is invisible outside of strings, and still nothing that JSON knows.
+func isForeignSpace(r rune) bool {
+	switch r {
+	case '\u200B', '\u200C', '\u200D', '\u2060', '\uFEFF':
+		return true
+	}
+	return r >= utf8.RuneSelf && unicode.IsSpace(r)
 }
 
 func isWord(c byte) bool {

@@ -9,8 +9,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/bouldermgr/manager/providers"
 )
@@ -297,6 +299,36 @@ func TestDecodePrefersTheLastGoodOne(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "is missing") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// A decoded answer says what its JSON says, whatever was put right; and what is refused is refused in words.
+func FuzzDecode(f *testing.F) {
+	for _, archive := range answers(f) {
+		f.Add(string(archive.Files[0].Data))
+	}
+	f.Add(`{"completed": "True", "remaining": {"a": [1]}, "score": "1e2",
+		"criteria": {"met": "false"}, "notes": {"": "true"}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		opts := providers.StructuredOptions[verdict]{Check: needsSummary}
+		got, err := providers.Decode(text, opts)
+		if err != nil {
+			if !utf8.ValidString(err.Error()) || len(err.Error()) > 2_000 && len(text) < 1_000 {
+				t.Fatalf("error %q", err)
+			}
+			return
+		}
+		encoded, err := json.Marshal(got)
+		if err != nil {
+			t.Skip(err) // a time that JSON cannot hold
+		}
+		again, err := providers.Decode(string(encoded), opts)
+		if err != nil {
+			t.Fatalf("%s is not read again: %v", encoded, err)
+		}
+		if diff := cmp.Diff(got, again, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
+		}
+	})
 }
 
 func ExampleDecode() {

@@ -2,6 +2,7 @@ package taskledger
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -22,7 +23,8 @@ type finding struct {
 func check(p *boulder.Plan) []finding {
 	var all []finding
 	for _, one := range []func(*boulder.Plan) []finding{
-		checkVersion, checkSubTasks, checkIDs, checkTexts, checkLists, checkGraph, checkModels, checkWords,
+		checkVersion, checkSubTasks, checkIDs, checkTexts, checkLists, checkGates, checkGraph, checkModels, checkWords,
+		checkBudgets,
 	} {
 		all = append(all, one(p)...)
 	}
@@ -132,7 +134,37 @@ func checkLists(p *boulder.Plan) []finding {
 	for i, s := range p.SubTasks {
 		notBlank(i, "success_criteria", s.SuccessCriteria)
 		notBlank(i, "gates", s.Gates)
+		notBlank(i, "no_worse", s.NoWorse)
 		notBlank(i, "outputs", s.Outputs)
+	}
+	return all
+}
+
+// checkGates refuses a command that shall pass, and may fail.
+func checkGates(p *boulder.Plan) []finding {
+	var all []finding
+	for i, s := range p.SubTasks {
+		for j, gate := range s.NoWorse {
+			if slices.Contains(s.Gates, gate) {
+				all = append(all, finding{
+					place{i, "no_worse", j},
+					fmt.Sprintf("%s has the command %q under gates and under no_worse", called(p, i), clip(gate, maxID)),
+					"keep it under gates if it must pass, or under no_worse if it may stay as red as it was",
+				})
+			}
+		}
+	}
+	return all
+}
+
+func checkBudgets(p *boulder.Plan) []finding {
+	var all []finding
+	for i, s := range p.SubTasks {
+		if s.Budget != nil && !bounds(*s.Budget) { // a file's values were looked at one by one
+			all = append(all, finding{
+				place{i, "budget", wholeField}, called(p, i) + " has a budget below zero", "write amounts above 0, or none",
+			})
+		}
 	}
 	return all
 }
@@ -230,10 +262,10 @@ func checkWords(p *boulder.Plan) []finding {
 			})
 		}
 		for j, word := range s.DoneWhen {
-			if word != boulder.DoneJudge && word != boulder.DoneTodos {
+			if word != boulder.DoneJudge && word != boulder.DoneTodos && word != boulder.DoneDiagnostics {
 				all = append(all, finding{
 					place{i, "done_when", j}, fmt.Sprintf("done_when does not know %q", clip(word, maxID)),
-					"use judge or todos; commands that must pass belong under gates",
+					"use judge, todos or diagnostics; commands that must pass belong under gates",
 				})
 			}
 		}

@@ -2,7 +2,6 @@ package taskledger
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -118,6 +117,7 @@ func (d *decoder) subTask(s *boulder.Spec, n ast.Node) {
 		{"model", d.text(&s.Model)},
 		{"agent", d.text(&s.Agent)},
 		{"gates", d.texts(&s.Gates)},
+		{"no_worse", d.texts(&s.NoWorse)},
 		{"expects_changes", d.boolean(&s.ExpectsChanges)},
 		{"empty_ok", d.boolean(&s.EmptyOK)},
 		{"outputs", d.texts(&s.Outputs)},
@@ -127,6 +127,9 @@ func (d *decoder) subTask(s *boulder.Spec, n ast.Node) {
 			d.mapping(name, n, []key{
 				{"attempts", d.count(&s.Budget.Attempts)},
 				{"time", d.duration(&s.Budget.Time)},
+				{"tokens", d.tokens(&s.Budget.Tokens)},
+				{"cost", d.cost(&s.Budget.Cost)},
+				{"calls", d.calls(&s.Budget.Calls)},
 			})
 		}},
 	})
@@ -153,7 +156,7 @@ func (d *decoder) seal(n ast.Node) *boulder.Seal {
 	case s.Hash == "":
 		d.wrong(n, "the seal has no hash", do)
 	case !knownOrigin(s.Origin):
-		d.wrong(n, fmt.Sprintf("the seal's origin is %q, not model, direct, fallback or hand", origin), do)
+		d.wrong(n, fmt.Sprintf("the seal's origin is %q, not model, direct, fallback, list, replan or hand", origin), do)
 	case err != nil:
 		d.wrong(n, fmt.Sprintf("the seal's created_at is %q, not a time like 2026-01-31T12:00:00Z", created), do)
 	}
@@ -162,7 +165,8 @@ func (d *decoder) seal(n ast.Node) *boulder.Seal {
 
 func knownOrigin(o boulder.Origin) bool {
 	switch o {
-	case boulder.OriginModel, boulder.OriginDirect, boulder.OriginFallback, boulder.OriginHand:
+	case boulder.OriginModel, boulder.OriginDirect, boulder.OriginFallback, boulder.OriginHand, boulder.OriginList,
+		boulder.OriginReplan:
 		return true
 	}
 	return false
@@ -276,9 +280,49 @@ func (d *decoder) boolean(to *bool) read {
 
 func (d *decoder) count(to *int) read {
 	return func(name string, n ast.Node) {
-		value, err := strconv.Atoi(n.GetToken().Value)
-		if _, ok := n.(*ast.IntegerNode); !ok || err != nil || value < 1 || value > math.MaxInt32 {
+		var value int64
+		d.calls(&value)(name, n)
+		*to = int(value)
+	}
+}
+
+func (d *decoder) calls(to *int64) read {
+	return func(name string, n ast.Node) {
+		value, err := strconv.ParseInt(n.GetToken().Value, 10, 32)
+		if _, ok := n.(*ast.IntegerNode); !ok || err != nil || value < 1 {
 			d.wrong(n, name+" must be a whole number from 1", "write the number, or remove the key for the default")
+			return
+		}
+		*to = value
+	}
+}
+
+func (d *decoder) tokens(to *int64) read {
+	return func(name string, n ast.Node) {
+		value, ok := d.scalar(name, n)
+		if !ok {
+			return
+		}
+		count, ok := parseTokens(value)
+		if !ok {
+			d.wrong(n, fmt.Sprintf("%s is %q, not a number of tokens", name, clip(value, maxID)),
+				"write a whole number from 1, as in 150000, 150k or 2M")
+			return
+		}
+		*to = count
+	}
+}
+
+func (d *decoder) cost(to *float64) read {
+	return func(name string, n ast.Node) {
+		value, err := strconv.ParseFloat(n.GetToken().Value, 64)
+		switch n.(type) {
+		case *ast.IntegerNode, *ast.FloatNode:
+		default:
+			err = strconv.ErrSyntax
+		}
+		if err != nil || !(value > 0 && value <= maxCost) {
+			d.wrong(n, name+" must be an amount of US dollars above 0", "write a number, as in 2.50")
 			return
 		}
 		*to = value

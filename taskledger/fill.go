@@ -1,7 +1,6 @@
 package taskledger
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -46,7 +45,7 @@ func fillSubTask(s *boulder.Spec) {
 	if len(s.SuccessCriteria) == 0 && s.Subject != "" {
 		s.SuccessCriteria = []string{s.Subject}
 	}
-	for _, list := range []*[]string{&s.SuccessCriteria, &s.DependsOn, &s.Gates, &s.Outputs, &s.DoneWhen} {
+	for _, list := range []*[]string{&s.SuccessCriteria, &s.DependsOn, &s.Gates, &s.NoWorse, &s.Outputs, &s.DoneWhen} {
 		nilIfEmpty(list)
 	}
 	if s.Budget != nil && *s.Budget == (boulder.Budget{}) {
@@ -123,25 +122,4 @@ func clip(text string, limit int) string {
 		return text
 	}
 	return string(runes[:limit-1]) + "…"
-}
-
-// clone is a copy that shares nothing that fill or a caller may change.
-func clone(p boulder.Plan) *boulder.Plan {
-	for _, list := range []*[]string{&p.Constraints, &p.Facts.Given, &p.Facts.ToFind, &p.Facts.Guesses} {
-		*list = slices.Clone(*list)
-	}
-	p.SubTasks = slices.Clone(p.SubTasks)
-	for i := range p.SubTasks {
-		s := &p.SubTasks[i]
-		for _, list := range []*[]string{&s.SuccessCriteria, &s.DependsOn, &s.Gates, &s.Outputs, &s.DoneWhen} {
-			*list = slices.Clone(*list)
-		}
-		if s.Budget != nil {
-			s.Budget = new(*s.Budget)
-		}
-	}
-	if p.Seal != nil {
-		p.Seal = new(*p.Seal)
-	}
-	return &p
 }

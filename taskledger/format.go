@@ -16,8 +16,8 @@ const fileHeader = `# A plan of manager. Edit it as you like, then execute it wi
 # Sub-tasks may be changed, added, removed and reordered; only their description is indispensable. One begins when those
 # under its depends_on are done; the others run side by side. gates are commands that manager runs in the project; they
 # must exit with 0 before the sub-task counts as done. Further keys of a sub-task: priority (high, medium, low),
-# model (provider/model), agent, outputs, expects_changes, empty_ok, done_when (judge, todos),
-# budget: {attempts: 2, time: 30m}.
+# model (provider/model), agent, outputs, expects_changes, empty_ok, no_worse (commands that may stay as red as they
+# were), done_when (judge, todos, diagnostics), budget: {attempts: 2, time: 30m, tokens: 500k, cost: 2.50, calls: 100}.
 
 `
 
@@ -30,7 +30,7 @@ const sealHeader = `# The seal says what this plan was made for. By it, your edi
 // plan comes from Parse, [Seal] or a [Planner]; in other plans, what may be left out is filled in. A plan that Parse
 // would refuse is an error.
 func Format(plan *boulder.Plan) ([]byte, error) {
-	p := clone(*plan)
+	p := new(plan.Clone())
 	fill(p)
 	if findings := check(p); len(findings) > 0 {
 		return nil, fmt.Errorf("write the plan: %s: %s", findings[0].what, findings[0].do)
@@ -95,6 +95,7 @@ func (w *writer) subTask(s boulder.Spec) {
 	w.prose(in, "model", s.Model)
 	w.prose(in, "agent", s.Agent)
 	w.list(in, "gates", s.Gates)
+	w.list(in, "no_worse", s.NoWorse)
 	w.flag(in, "expects_changes", s.ExpectsChanges)
 	w.flag(in, "empty_ok", s.EmptyOK)
 	w.list(in, "outputs", s.Outputs)
@@ -179,6 +180,15 @@ func budget(b boulder.Budget) string {
 	}
 	if b.Time != 0 {
 		parts = append(parts, "time: "+duration(time.Duration(b.Time)))
+	}
+	if b.Tokens != 0 {
+		parts = append(parts, "tokens: "+tokens(b.Tokens))
+	}
+	if b.Cost != 0 {
+		parts = append(parts, "cost: "+strconv.FormatFloat(b.Cost, 'f', -1, 64))
+	}
+	if b.Calls != 0 {
+		parts = append(parts, "calls: "+strconv.FormatInt(b.Calls, 10))
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
 }

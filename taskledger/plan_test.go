@@ -3,6 +3,7 @@ package taskledger_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,15 +57,22 @@ func randomPlan(t *rapid.T) *boulder.Plan {
 			Priority: rapid.SampledFrom([]boulder.Priority{"", boulder.High, boulder.Low}).Draw(t, "priority"),
 			Agent:    nastyLine(t, "agent"), ExpectsChanges: rapid.Bool().Draw(t, "expects"),
 			EmptyOK:  rapid.Bool().Draw(t, "empty"),
-			DoneWhen: rapid.SampledFrom([][]string{nil, {"judge"}, {"todos", "judge"}}).Draw(t, "done"),
+			DoneWhen: rapid.SampledFrom([][]string{nil, {"judge"}, {"todos", "judge"}, {"diagnostics"}}).Draw(t, "done"),
 			Budget: rapid.SampledFrom([]*boulder.Budget{
 				nil, {}, {Attempts: 2}, {Time: boulder.Duration(90 * time.Minute)}, {Attempts: 1, Time: 1},
 				{Time: boulder.Duration(2 * time.Hour)}, {Time: boulder.Duration(90 * time.Second)},
+				{
+					Tokens:   rapid.Int64Range(1, 1<<62).Draw(t, "tokens") / rapid.SampledFrom([]int64{1, 1 << 40}).Draw(t, "less"),
+					Attempts: 1,
+				},
+				{Tokens: 150_000, Cost: rapid.Float64Range(1e-12, 1e9).Draw(t, "cost"), Calls: 7}, {Tokens: 3_000_000},
 			}).Draw(t, "budget"),
 		}
 		if i > 0 && rapid.Bool().Draw(t, "depends") {
 			s.DependsOn = []string{p.SubTasks[i-1].ID}
 		}
+		mayPass := func(gate string) bool { return slices.Contains(s.Gates, gate) }
+		s.NoWorse = slices.DeleteFunc(nastyList(t, "no worse"), mayPass)
 		p.SubTasks = append(p.SubTasks, s)
 	}
 	return p
@@ -106,6 +114,10 @@ func TestRoundTripProperty(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
+		"sub_tasks:\n- description: x\n  no_worse: [make, 'npm test']\n  done_when: [judge, diagnostics]\n" +
+			"  budget: {attempts: 2, time: 30m, tokens: 1.5M, cost: 2.50, calls: 100}\n",
+		"sub_tasks: [{description: x, budget: {tokens: 200k, cost: .5}, gates: a, no_worse: a}]",
+		"sub_tasks: [{description: x, budget: {tokens: 9999999999999999999M, cost: 1e308, calls: 1_0}}]",
 		"", "a", "{", "sub_tasks: [{description: x}]", "- - - - -", "sub_tasks:\n  - description: |\n      x\n", "a: &a [*a]",
 		"{\"sub_tasks\":\t[{\"description\":\"\\ud83d\\ude00\"}]}", "version: 2", "seal: {hash: x}",
 		"? a\n: b", "a: !!str b", "%YAML 1.2\n---\n",

@@ -2,6 +2,7 @@ package taskledger
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -64,8 +65,8 @@ func New(cfg Config) (*Planner, error) {
 //
 // The error is the cause of ctx's end; or wraps [boulder.ErrFatal] where every further call would end the same way
 // (key, credit, a request that the provider does not accept); or wraps [boulder.ErrTrouble] where a later one may not
-// (network, overload, rate limit: the [*providers.Error] in the chain may say when). The usage is valid with an
-// error too. The gates in the plan are the model's: whether they may run is decided elsewhere.
+// (network, overload, rate limit: the [*boulder.TroubleError] says when). The usage is valid with an error too. The
+// gates in the plan are the model's: whether they may run is decided elsewhere.
 func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
 	if blank(req.Task) {
 		return nil, boulder.Usage{}, errors.New("make a plan: there is no task: say what to do")
@@ -89,6 +90,17 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	return p.seal(single(req), boulder.OriginFallback, p.cfg.Model), spent, nil
 }
 
+func question(system, user string, schema json.RawMessage) *providers.Request {
+	return &providers.Request{
+		System: system, Schema: schema, SchemaName: schemaName, MaxOutputTokens: maxAnswer,
+		Messages: []providers.Message{{Role: providers.RoleUser, Text: user}},
+	}
+}
+
+func account(spent *boulder.Usage) func(providers.Usage) {
+	return func(u providers.Usage) { *spent = spent.Add(ledger.Usage(u)) }
+}
+
 func (p *Planner) seal(plan *boulder.Plan, origin boulder.Origin, model string) *boulder.Plan {
 	return Seal(plan, "", origin, model, p.cfg.Now())
 }
@@ -103,16 +115,13 @@ func single(req boulder.PlanRequest) *boulder.Plan {
 func (p *Planner) ask(
 	ctx context.Context, req boulder.PlanRequest, limits promptLimits, spent *boulder.Usage,
 ) (*boulder.Plan, boulder.Origin, error) {
-	question := &providers.Request{
-		System: systemPrompt, Schema: answerSchema(), SchemaName: schemaName, MaxOutputTokens: maxAnswer,
-		Messages: []providers.Message{{Role: providers.RoleUser, Text: userPrompt(req, limits)}},
-	}
+	question := question(systemPrompt, userPrompt(req, limits), answerSchema())
 	said, _, err := providers.Structured(ctx, p.cfg.Completer, question, providers.StructuredOptions[answer]{
 		Check: func(a *answer) error {
 			_, err := a.plan(req)
 			return err
 		},
-		OnUsage: func(u providers.Usage) { *spent = spent.Add(ledger.Usage(u)) },
+		OnUsage: account(spent),
 	})
 	if err != nil {
 		return nil, "", err

@@ -25,7 +25,13 @@ func answerSchema() json.RawMessage {
 		`"constraints":{"type":"array","items":{"type":"string"}},` +
 		`"reason":{"type":"string"},` +
 		`"needs_plan":{"type":"boolean"},` +
-		`"sub_tasks":{"type":"array","items":{"type":"object","properties":{` +
+		`"sub_tasks":` + subTasksSchema("", "") + `},` +
+		`"required":["facts","goal","constraints","reason","needs_plan","sub_tasks"],"additionalProperties":false}`)
+}
+
+// subTasksSchema is that of a list of [answerSubTask], with more properties in front of them.
+func subTasksSchema(properties, required string) string {
+	return `{"type":"array","items":{"type":"object","properties":{` + properties +
 		`"id":{"type":"string"},` +
 		`"subject":{"type":"string"},` +
 		`"active_form":{"type":"string"},` +
@@ -36,24 +42,16 @@ func answerSchema() json.RawMessage {
 		`"expects_changes":{"type":"boolean"},` +
 		`"empty_ok":{"type":"boolean"},` +
 		`"outputs":{"type":"array","items":{"type":"string"}}},` +
-		`"required":["id","subject","active_form","description","success_criteria","depends_on","gates",` +
-		`"expects_changes","empty_ok","outputs"],"additionalProperties":false}}},` +
-		`"required":["facts","goal","constraints","reason","needs_plan","sub_tasks"],"additionalProperties":false}`)
+		`"required":[` + required + `"id","subject","active_form","description","success_criteria","depends_on","gates",` +
+		`"expects_changes","empty_ok","outputs"],"additionalProperties":false}}`
 }
 
 const systemPrompt = `You are the Task Ledger of a manager that has work done by coding agents. You split one task into
-2 to 5 sub-tasks. Each sub-task is given to a fresh agent that sees the goal, the constraints, its own sub-task and the
-declared outputs of the sub-tasks it depends on, and nothing else: not this conversation, not the other sub-tasks. It
-works in the project's directory with a shell and can read and change files. You see only the task and some file names:
+2 to 5 sub-tasks. ` + agentsPrompt + ` You see only the task and some file names:
 do not pretend to know what is in the files.
 
 How to split
-- Each sub-task is one piece of work that an agent can finish in one sitting and that can be checked by itself. Few
-  large pieces are better than many small ones. Do not make sub-tasks for reading, planning or reporting alone,
-  unless that is what was asked for.
-- depends_on lists the ids of the sub-tasks whose results are needed, and no others: sub-tasks that do not depend on
-  each other run at the same time in the same directory, so two of them must not change the same files. Where they
-  would, let one depend on the other. No circles.
+` + splitPrompt + `
 - The sub-tasks together are the whole task: nothing that was asked for is missing, nothing is added.
 
 What to answer
@@ -62,7 +60,22 @@ What to answer
 - constraints: what the task demands or forbids throughout, in its own words. Empty if nothing.
 - reason: one or two sentences on why this split, or why none.
 - needs_plan: false if one agent does the whole task in one sitting just as well; sub_tasks is then empty.
-- id: a short word in lower case with - between words.
+` + fieldsPrompt
+
+// What plans and replans have in common: whom sub-tasks are for, how to cut them, and what they consist of.
+const (
+	agentsPrompt = `Each sub-task is given to a fresh agent that sees the goal, the constraints, its own sub-task and the
+declared outputs of the sub-tasks it depends on, and nothing else: not this conversation, not the other sub-tasks. It
+works in the project's directory with a shell and can read and change files.`
+
+	splitPrompt = `- Each sub-task is one piece of work that an agent can finish in one sitting and that can be checked
+  by itself. Few large pieces are better than many small ones. Do not make sub-tasks for reading, planning or
+  reporting alone, unless that is what was asked for.
+- depends_on lists the ids of the sub-tasks whose results are needed, and no others: sub-tasks that do not depend on
+  each other run at the same time in the same directory, so two of them must not change the same files. Where they
+  would, let one depend on the other. No circles.`
+
+	fieldsPrompt = `- id: a short word in lower case with - between words.
 - subject: imperative, one line: "Add the settings toggle". active_form: the same while it is under way: "Adding the
   settings toggle".
 - description: what to do, where, and what to leave alone, complete for someone who knows nothing else.
@@ -73,6 +86,7 @@ What to answer
 - empty_ok: true if to have found nothing is a good result.
 - outputs: names of what dependents need to be told: "name of the new setting". Empty if none depends on it, or the
   files say it all.`
+)
 
 // promptLimits bounds the task in the prompt.
 type promptLimits struct {

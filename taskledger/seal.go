@@ -10,7 +10,7 @@ import (
 // model that made it (empty if none was asked), now the time. In the copy, what may be left out is filled in, so that
 // it has the hash that [Parse] will find.
 func Seal(plan *boulder.Plan, base string, origin boulder.Origin, model string, now time.Time) *boulder.Plan {
-	p := clone(*plan)
+	p := new(plan.Clone())
 	fill(p)
 	p.Seal = &boulder.Seal{
 		Base: base, Hash: p.Hash(), Origin: origin, Model: model, CreatedAt: now.UTC().Truncate(time.Second),

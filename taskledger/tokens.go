@@ -84,7 +84,7 @@ func (g *guard) next(t *token.Token) (what, do string) {
 	case g.flow+len(g.block) > maxNested || g.items > maxNested:
 		return fmt.Sprintf("this is nested more than %d levels deep", maxNested), "a plan is nested four levels deep; " + is
 	case len(g.block) > 0 && g.block[len(g.block)-1].keys > maxKeys:
-		return fmt.Sprintf("a mapping has more than %d keys", maxKeys), "a sub-task has at most 15; " + is
+		return fmt.Sprintf("a mapping has more than %d keys", maxKeys), "a sub-task has at most 16; " + is
 	}
 	return "", ""
 }

@@ -123,13 +123,16 @@ func TestFormatGolden(t *testing.T) {
 				ID: "toggle", Subject: "Add the settings toggle", ActiveForm: "Adding the settings toggle",
 				Description:     "Add a toggle.\n\n  - off by default\n  - saved\n",
 				SuccessCriteria: []string{"The toggle is saved: and restored"}, Priority: boulder.High,
-				Gates: []string{"go test ./settings/...", `grep -q "dark" settings.go`}, Outputs: []string{"its name"},
+				Gates: []string{"go test ./settings/...", `grep -q "dark" settings.go`}, NoWorse: []string{"npm test"},
+				Outputs:        []string{"its name"},
 				ExpectsChanges: true,
 			},
 			{
 				ID: "2", Description: "Wire it up", DependsOn: []string{"toggle"}, Model: "a/b:free", Agent: "build",
 				EmptyOK: true, DoneWhen: []string{boulder.DoneJudge, boulder.DoneTodos},
-				Budget: &boulder.Budget{Attempts: 2, Time: boulder.Duration(30 * time.Minute)},
+				Budget: &boulder.Budget{
+					Attempts: 2, Time: boulder.Duration(30 * time.Minute), Tokens: 500_000, Cost: 2.5, Calls: 100,
+				},
 			},
 		},
 	}, "0123abc", boulder.OriginModel, "openai/gpt", time.Unix(1_700_000_000, 0))

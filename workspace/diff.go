@@ -2,6 +2,8 @@ package workspace
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -67,7 +69,12 @@ func (w *Workspace) explain(ctx context.Context, err error, ids ...string) error
 }
 
 func (w *Workspace) diff(ctx context.Context, from, to string, own func(string) bool) (boulder.Diff, error) {
-	stat, err := w.git.output(ctx, diffTree(from, to, "--numstat", "-z", "--", ".", ":(exclude)"+stateDir)...)
+	out, err := w.git.output(ctx,
+		diffTree(from, to, "--raw", "--no-abbrev", "--numstat", "-z", "--", ".", ":(exclude)"+stateDir)...)
+	if err != nil {
+		return boulder.Diff{}, err
+	}
+	hash, stat, err := hashOwn(out, own)
 	if err != nil {
 		return boulder.Diff{}, err
 	}
@@ -82,7 +89,7 @@ func (w *Workspace) diff(ctx context.Context, from, to string, own func(string) 
 	if err := w.git.run(ctx, nil, patch, diffTree(from, to, append([]string{"-p", "--"}, specs...)...)...); err != nil {
 		return boulder.Diff{}, err
 	}
-	d := boulder.Diff{Files: files, Patch: patch.String()}
+	d := boulder.Diff{Files: files, Patch: patch.String(), Hash: hash}
 	if n := len(files) - maxFiles; n > 0 {
 		d.Files = files[:maxFiles:maxFiles]
 		d.Patch += fmt.Sprintf("\n[cut: %d of %d changed files are not listed]", n, len(files))
@@ -95,6 +102,28 @@ func diffTree(from, to string, args ...string) []string {
 	return append([]string{
 		"diff-tree", "-r", "--relative", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", from, to,
 	}, args...)
+}
+
+// hashOwn reads what --raw -z printed, and returns the rest. A record is ":<mode> <mode> <blob> <blob>
+// <status>\0<path>\0": the blobs name the contents, so equal hashes are equal changes, of binary files and of those
+// past every cut too. Empty: none of the files is the attempt's own.
+func hashOwn(out string, own func(string) bool) (hash, rest string, err error) {
+	sum, found := sha256.New(), false
+	for strings.HasPrefix(out, ":") {
+		change, after, ok := strings.Cut(out, "\x00")
+		path, next, ok2 := strings.Cut(after, "\x00")
+		if !ok || !ok2 {
+			return "", "", fmt.Errorf("git printed %.200q, which is no raw diff", out)
+		}
+		if out = next; own == nil || own(path) {
+			fmt.Fprintf(sum, "%s\x00%s\x00", change, path)
+			found = true
+		}
+	}
+	if !found {
+		return "", out, nil
+	}
+	return hex.EncodeToString(sum.Sum(nil)), out, nil
 }
 
 // parseStat reads what --numstat -z printed. The own files come first; specs are the pathspecs of those.

@@ -48,6 +48,38 @@ func (p *approver) approve(
 	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err
 }
 
+// replans asks about every replan, if that is wanted and a person is there; otherwise replans go ahead, and their gates run if
+// the configuration allows gates that nobody has looked at.
+func (p *approver) replans(wanted bool) orchestrator.ApproveReplan {
+	return func(ctx context.Context, r orchestrator.ReplanProposal) (gates bool, err error) {
+		if !wanted {
+			return p.config.AllowModelGates, nil
+		}
+		if !terminal(p.app.Stdin) || !terminal(p.app.Stderr) {
+			return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask on:"+
+				" go on with `manager resume` on one, or without the flag", orchestrator.ErrWaiting)
+		}
+		if p.view != nil {
+			defer p.view.Pause()()
+		}
+		p.app.showReplan(r)
+		lines := bufio.NewScanner(p.app.Stdin)
+		for {
+			fmt.Fprint(p.app.Stderr, "\nGo on with this plan? [yes / no] ")
+			answer, err := scanLine(ctx, lines)
+			if err != nil {
+				return false, err
+			}
+			switch strings.ToLower(strings.TrimSpace(answer)) {
+			case "y", "yes":
+				return true, nil
+			case "n", "no":
+				return false, orchestrator.ErrDeclined
+			}
+		}
+	}
+}
+
 func hasGates(plan *boulder.Plan) bool {
 	for _, s := range plan.SubTasks {
 		if len(s.Gates) > 0 {

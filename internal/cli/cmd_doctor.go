@@ -13,7 +13,6 @@ import (
 
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
-	"github.com/bouldermgr/manager/providers/openai"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/workspace"
 )
@@ -22,9 +21,9 @@ func (a *app) newDoctorCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor [flags]",
 		Short: "Check that everything is there, and say what to do if not",
-		Long: `Checks the configuration, git, the state in the project, OpenCode and its models, and the model that plans and
-judges. It starts an OpenCode server for a moment, asks no model anything, and prints names of keys, never their values.
-Exit code 1 if something is in the way of a run.`,
+		Long: `Checks the configuration, git, the state in the project, OpenCode and its models, the keys of all providers, the
+model that plans and judges, and whether its price is known. It starts an OpenCode server for a moment, asks no model
+anything, and prints names of keys, never their values. Exit code 1 if something is in the way of a run.`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runDoctor(cmd.Context()) },
@@ -66,7 +65,9 @@ func (a *app) runDoctor(ctx context.Context) error {
 	d.checkState()
 	d.checkDatabase(ctx)
 	d.checkOpenCode(ctx)
+	d.checkKeys()
 	d.checkLedger()
+	d.checkPrices()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -96,11 +97,8 @@ func (d *doctor) add(name string, f finding, do, format string, args ...any) {
 
 func (d *doctor) checkConfig() {
 	c, err := d.app.loadConfig(d.deps.project)
-	if err == nil {
-		_, err = c.limits()
-	}
 	if err != nil {
-		d.add("config", broken, "correct the file; the keys are described in the documentation", "%v", err)
+		d.add("config", broken, "correct the file; the keys are described in docs/cli.md", "%v", err)
 		return
 	}
 	d.deps.config = c
@@ -285,37 +283,92 @@ func (d *doctor) model(ctx context.Context, dir *opencode.Directory) (model, fro
 	return ref.ProviderID + "/" + ref.ModelID, "OpenCode's configuration", nil
 }
 
+// checkKeys says for each provider whether its key is set. Without any the ledgers go through OpenCode.
+func (d *doctor) checkKeys() {
+	sources, err := d.deps.sources()
+	if err != nil {
+		d.add("keys", broken, "correct the endpoints in the configuration", "%v", err)
+		return
+	}
+	var all []string
+	for _, s := range sources {
+		all = append(all, s.Name+": "+d.keysOf(s))
+	}
+	d.add("keys", fine, "", "%s", strings.Join(all, "\n"))
+}
+
+// keysOf names the variables that may hold a provider's key, with whether they do.
+func (d *doctor) keysOf(s providers.Source) string {
+	if len(s.KeyEnv) == 0 {
+		return "needs none"
+	}
+	if name := d.keyOf(s); name != "" {
+		return name + " set"
+	}
+	return strings.Join(s.KeyEnv, " and ") + " not set"
+}
+
+// keyOf is the variable that a provider's key is taken from; empty if there is none.
+func (d *doctor) keyOf(s providers.Source) string {
+	for _, name := range s.KeyEnv {
+		if !providers.NewKey(d.app.Getenv(name)).IsZero() {
+			return name
+		}
+	}
+	return ""
+}
+
 // checkLedger says which model plans and judges, and how it is reached.
 func (d *doctor) checkLedger() {
 	if err := d.deps.openLedger(); err != nil {
 		d.add("ledgers", broken, "set the key of its provider, or choose another with --ledger-model", "%v", err)
 		return
 	}
-	model := ledgerName(d.deps.ledger)
 	how := "through OpenCode"
-	if ref, err := providers.ParseModel(d.deps.ledger); err == nil && d.deps.registry.Has(ref.Provider) {
-		how = "directly"
+	if source, ok := d.direct(); ok {
+		how = joinedBy(" with ", "directly", d.keyOf(source))
 	}
-	d.add("ledgers", fine, "", "%s plans and judges, asked %s%s", model, how, d.keys())
+	d.add("ledgers", fine, "", "%s plans and judges, asked %s", ledgerName(d.deps.ledger), how)
 }
 
-// keys names the variables that hold keys, with whether they are set.
-func (d *doctor) keys() string {
-	sources, err := openai.Sources(d.app.Getenv, d.deps.config.Endpoints, openai.Options{})
-	if err != nil {
-		return ""
+// direct is the provider of the ledgers, if it is asked directly.
+func (d *doctor) direct() (providers.Source, bool) {
+	ref, err := providers.ParseModel(d.deps.ledger)
+	if err != nil || !d.deps.direct {
+		return providers.Source{}, false
 	}
-	var keys []string
-	for _, s := range sources {
-		for _, name := range s.KeyEnv {
-			state := "not set"
-			if d.app.Getenv(name) != "" {
-				state = "set"
-			}
-			keys = append(keys, name+" "+state)
-		}
+	sources, err := d.deps.sources()
+	i := slices.IndexFunc(sources, func(s providers.Source) bool { return s.Name == ref.Provider })
+	if err != nil || i < 0 {
+		return providers.Source{}, false
 	}
-	return " (" + strings.Join(keys, ", ") + ")"
+	return sources[i], true
+}
+
+// checkPrices says whether it will be known what the ledgers cost: providers that are asked directly do not tell.
+func (d *doctor) checkPrices() {
+	prices := d.deps.config.Prices
+	text := "none configured"
+	if n := len(prices); n > 0 {
+		text = plural(n, "price") + " configured"
+	}
+	source, direct := d.direct()
+	if !direct {
+		d.add("prices", fine, "", "%s; OpenCode tells what its models cost, where it knows", text)
+		return
+	}
+	ref, err := providers.ParseModel(d.deps.ledger)
+	if _, known := prices.Cost(ref, providers.Usage{Input: 1, Output: 1}); err == nil && known {
+		d.add("prices", fine, "", "%s, that of %s among them", text, ref)
+		return
+	}
+	do := fmt.Sprintf("add it to prices in the configuration: {model: %q, input: …, output: …}", d.deps.ledger)
+	text += fmt.Sprintf("; %s does not tell what %s costs, so that counts as unknown", source.Name, d.deps.ledger)
+	if d.deps.config.Budget.Cost > 0 {
+		d.add("prices", broken, do+", or limit tokens instead", "%s, and a budget of cost cannot be kept", text)
+		return
+	}
+	d.add("prices", notice, do, "%s", text)
 }
 
 func (a *app) printDoctor(report doctorReport) {

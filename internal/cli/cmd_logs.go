@@ -14,6 +14,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/store"
 )
 
 type logsOptions struct{ follow bool }
@@ -21,11 +22,12 @@ type logsOptions struct{ follow bool }
 func (a *app) newLogsCmd() *cobra.Command {
 	var o logsOptions
 	cmd := &cobra.Command{
-		Use:   "logs [flags] [BOULDER [SUBTASK]]",
-		Short: "What happened, event by event",
+		Use:   "logs [flags] [BOULDER [SUBTASK] | SUBTASK]",
+		Short: "What happened, event by event; of a sub-task also what was said",
 		Long: `Prints the events of a boulder (default: the newest one), one line each. With SUBTASK only those of that
-sub-task, and among them the transcripts of its sessions: prompts, answers and tool calls (with --verbose also what
-the tools gave back).
+sub-task, and among them the transcripts of its sessions: prompts and who sent them, what the agent said, tool calls with
+the end of what they gave back. Long texts are cut, and the cut says where all of it is; --verbose shows more. A SUBTASK
+alone is one of the newest boulder.
 
 With --json the events are printed as they are stored, all of them; lines of transcripts have the type "transcript".`,
 		Args:              atMostTwo,
@@ -45,14 +47,11 @@ func atMostTwo(cmd *cobra.Command, args []string) error {
 
 func (a *app) runLogs(ctx context.Context, o *logsOptions, args []string) error {
 	l := &logs{app: a}
-	if len(args) == 2 {
-		l.subTask = args[1]
-	}
 	r, closeReader, err := a.openReader(ctx)
 	if err != nil {
 		return err
 	}
-	err = l.read(ctx, r, newestOr(args))
+	err = l.read(ctx, r, args)
 	client, held := r.(*control.Client)
 	if !held {
 		closeReader() // before anything is printed: a pager must not keep a run from starting
@@ -69,7 +68,10 @@ func (a *app) runLogs(ctx context.Context, o *logsOptions, args []string) error 
 		a.note("No process is at work here, so nothing more will come.")
 		return nil
 	}
-	return l.follow(ctx, client)
+	if err := l.follow(ctx, client); ctx.Err() == nil {
+		return err
+	}
+	return errInterrupted // that is how to leave it, and no fault of the way it was read
 }
 
 // logs collects what is to be printed.
@@ -88,30 +90,95 @@ type logEntry struct {
 	event   *boulder.Event
 	attempt boulder.AttemptRef // of the line
 	line    transcriptLine
+	view    *transcriptView // of the line's attempt
 }
 
 // read collects what is stored. With an error there is what could be read.
-func (l *logs) read(ctx context.Context, r reader, ref string) error {
-	id, err := resolve(ctx, r, ref)
-	if err != nil {
+func (l *logs) read(ctx context.Context, r reader, args []string) error {
+	d, err := l.find(ctx, r, args)
+	if l.id == "" {
 		return err
 	}
-	d, err := r.Get(ctx, id)
+	var turns []boulder.Turn
 	if l.subTask != "" {
-		if !slices.ContainsFunc(d.SubTasks, func(t boulder.SubTask) bool { return t.ID == l.subTask }) {
-			return cmp.Or(err, usagef("boulder %s has no sub-task %q: it has %s", id, l.subTask, subTaskIDs(d.SubTasks)))
+		var turnsErr error
+		turns, turnsErr = r.Turns(ctx, l.id, l.subTask)
+		err = errors.Join(err, turnsErr, l.readTranscripts(turns, d.Boulder.Project))
+	}
+	for e, eventErr := range eventsOf(ctx, r, l.id, 0) {
+		err = errors.Join(err, eventErr)
+		if eventErr == nil {
+			l.add(e)
+		}
+	}
+	l.leaveOut(turns)
+	return err
+}
+
+// find says which boulder is meant, and which sub-task. With an error there is a boulder as well if its head could be
+// read and the sub-task is there.
+func (l *logs) find(ctx context.Context, r reader, args []string) (store.Detail, error) {
+	id, err := resolve(ctx, r, newestOr(args))
+	if len(args) == 1 && errors.Is(err, boulder.ErrNotFound) {
+		return l.findSubTask(ctx, r, args[0], err)
+	}
+	if err != nil {
+		return store.Detail{}, err
+	}
+	d, err := r.Get(ctx, id)
+	if len(args) == 2 {
+		if l.subTask = args[1]; !hasSubTask(d, l.subTask) {
+			return d, cmp.Or(err, noSubTask(id, l.subTask, d.SubTasks))
 		}
 	}
 	l.id = id
-	events, eventsErr := r.Events(ctx, id, 0, 0)
-	for _, e := range events {
-		l.add(e)
+	return d, err
+}
+
+// findSubTask takes an argument that names no boulder for a sub-task of the newest one.
+func (l *logs) findSubTask(ctx context.Context, r reader, subTask string, noBoulder error) (store.Detail, error) {
+	id, err := resolve(ctx, r, "")
+	if err != nil {
+		return store.Detail{}, noBoulder
 	}
-	err = errors.Join(err, eventsErr)
-	if l.subTask != "" {
-		err = errors.Join(err, l.readTranscripts(ctx, r, d.Boulder.Project))
+	d, err := r.Get(ctx, id)
+	if !hasSubTask(d, subTask) {
+		return d, cmp.Or(err, usagef("%w; and the newest one, %s, has no such sub-task: it has %s",
+			noBoulder, id, subTaskIDs(d.SubTasks)))
 	}
-	return err
+	l.id, l.subTask = id, subTask
+	return d, err
+}
+
+func hasSubTask(d store.Detail, id string) bool {
+	return slices.ContainsFunc(d.SubTasks, func(t boulder.SubTask) bool { return t.ID == id })
+}
+
+// leaveOut drops events that say less than the transcripts that are printed with them.
+func (l *logs) leaveOut(turns []boulder.Turn) {
+	if l.app.json || l.app.verbose {
+		return
+	}
+	written := map[turnRef]bool{}
+	for _, t := range turns {
+		written[turnRef{t.Attempt, t.Number}] = t.Evidence != nil && t.Evidence.Transcript != ""
+	}
+	told := map[int]uint64{} // by attempt: the last event of which the transcript tells
+	for _, e := range l.entries {
+		if e.event == nil {
+			continue
+		}
+		if b, ok := e.event.Body.(boulder.TurnEnded); ok && written[turnRef{b.Attempt, b.Turn}] {
+			told[b.Attempt] = e.event.Seq
+		}
+	}
+	l.entries = slices.DeleteFunc(l.entries, func(e logEntry) bool {
+		if e.event == nil {
+			return false
+		}
+		b, ok := e.event.Body.(boulder.SubTaskProgress)
+		return ok && e.event.Seq < told[b.Attempt]
+	})
 }
 
 // subTaskIDs lists what could have been meant.
@@ -137,20 +204,28 @@ func (l *logs) add(e boulder.Event) {
 }
 
 // readTranscripts collects the lines of each attempt's newest transcript, which has the whole session.
-func (l *logs) readTranscripts(ctx context.Context, r reader, project string) error {
-	turns, err := r.Turns(ctx, l.id, l.subTask)
+func (l *logs) readTranscripts(turns []boulder.Turn, project string) error {
 	names := map[int]string{} // by attempt; a later turn's holds the earlier ones
 	for _, t := range turns {
 		if t.Evidence != nil && t.Evidence.Transcript != "" {
 			names[t.Attempt] = t.Evidence.Transcript
 		}
 	}
+	width := 0
+	if terminal(l.app.Stdout) {
+		width = min(terminalSize(l.app.Stdout).width, widthLine) - 1
+	}
+	var err error
 	for attempt, name := range names {
 		lines, readErr := readTranscript(project, name)
 		err = errors.Join(err, readErr)
+		view := &transcriptView{
+			paint: l.app.paint(l.app.Stdout), verbose: l.app.verbose, width: width, path: name,
+			prompts: promptsOf(turns, attempt),
+		}
 		for _, line := range lines {
 			ref := boulder.AttemptRef{SubTaskID: l.subTask, Attempt: attempt}
-			l.entries = append(l.entries, logEntry{at: line.Time, attempt: ref, line: line})
+			l.entries = append(l.entries, logEntry{at: line.Time, attempt: ref, line: line, view: view})
 		}
 	}
 	return err
@@ -219,8 +294,12 @@ func (l *logs) print(e logEntry) error {
 		return l.app.printJSON(transcriptJSON{"transcript", e.at, l.id, e.attempt, e.line.raw})
 	}
 	p := l.app.paint(l.app.Stdout)
-	text := e.line.describe(l.app.verbose)
-	if e.event != nil {
+	var text string
+	if e.event == nil {
+		if text = e.view.tell(e.line); text == "" {
+			return nil
+		}
+	} else {
 		text = oneLine(describe(e.event.Body))
 		if id := refOf(e.event.Body).SubTaskID; id != "" && l.subTask == "" {
 			text = p.cyan(oneLine(id)) + " " + text

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +24,7 @@ type taskFlags struct {
 	constraints []string
 	direct      bool
 	plan        bool
+	list        bool
 	attach      string
 }
 
@@ -31,13 +33,26 @@ func (f *taskFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.constraints, "constraint", nil, "`TEXT` that goes verbatim into every brief; repeatable")
 	cmd.Flags().BoolVar(&f.direct, "direct", false, "one sub-task, without a planning call")
 	cmd.Flags().BoolVar(&f.plan, "plan", false, "plan even if the task looks too small to split")
+	cmd.Flags().BoolVar(&f.list, "from-list", false, "take the task's own numbered list of 2 to 5 steps as the plan, without a model")
 	cmd.Flags().StringVar(&f.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
 	cmd.PreRunE = func(*cobra.Command, []string) error { // cobra's own check is no usage error
 		if f.direct && f.plan {
 			return usagef("--direct and --plan contradict each other: give one of them, or neither")
 		}
+		if f.list && (f.direct || f.plan) {
+			return usagef("--from-list takes the plan from the task, so --direct and --plan do not go with it")
+		}
 		return nil
 	}
+}
+
+// fromList is the plan that the task itself is, with --from-list.
+func (f *taskFlags) fromList(req boulder.PlanRequest) (*boulder.Plan, error) {
+	plan, err := taskledger.FromList(req, time.Now())
+	if errors.Is(err, taskledger.ErrNoList) {
+		return nil, &usageError{err}
+	}
+	return plan, err
 }
 
 func (f *taskFlags) mode() boulder.PlanMode {
@@ -139,11 +154,18 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	plan, err := d.makePlan(ctx, boulder.PlanRequest{
-		Task: task, Constraints: o.constraints, Project: d.project, Mode: o.mode(),
-	})
+	req := boulder.PlanRequest{Task: task, Constraints: o.constraints, Project: d.project, Mode: o.mode()}
+	var plan *boulder.Plan
+	if o.list {
+		plan, err = o.fromList(req)
+	} else {
+		plan, err = d.makePlan(ctx, req)
+	}
 	if err != nil {
 		return err
+	}
+	if plan.Seal != nil {
+		plan.Seal.Base = d.base
 	}
 	if o.output == "-" {
 		data, err := taskledger.Format(plan)
@@ -200,9 +222,6 @@ func (d *deps) makePlan(ctx context.Context, req boulder.PlanRequest) (*boulder.
 			return nil, cause
 		}
 		return nil, fmt.Errorf("plan: %w", err)
-	}
-	if plan.Seal != nil {
-		plan.Seal.Base = d.base
 	}
 	if plan.Origin() == boulder.OriginFallback {
 		d.app.note("The model's answers were not usable as a plan, so the whole task is one sub-task. Edit the plan to split it.")

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"iter"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,8 +14,10 @@ import (
 )
 
 type resumeOptions struct {
-	attach string
-	yes    bool
+	attach         string
+	yes            bool
+	budget         budgetFlag
+	approveReplans bool
 }
 
 func (a *app) newResumeCmd() *cobra.Command {
@@ -21,13 +26,19 @@ func (a *app) newResumeCmd() *cobra.Command {
 		Use:   "resume [flags] [BOULDER]",
 		Short: "Go on after a crash or an interrupt",
 		Long: `Goes on with a boulder (default: the newest unfinished one) where it was. Finished sub-tasks are not done again;
-sessions that were at work are found and followed, and a prompt that was sent is not sent twice.`,
+sessions that were at work are found and followed, and a prompt that was sent is not sent twice.
+
+A run that stopped because a budget was used up goes on when it gets a larger one: what was spent stays spent.`,
+		Example: `  manager resume
+  manager resume --budget cost=10 --budget toggle:tokens=500k`,
 		Args:              atMostOne("BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), &o, args) },
 	}
 	cmd.Flags().StringVar(&o.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().Var(&o.budget, "budget", budgetUsage)
+	cmd.Flags().BoolVar(&o.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
 	return cmd
 }
 
@@ -56,6 +67,9 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	if err != nil {
 		return err
 	}
+	if err := o.checkBudgets(ctx, st.db, id); err != nil {
+		return err
+	}
 	d.host.Warm()
 	ask := &approver{deps: d, ask: !o.yes && !a.json && terminal(a.Stdin) && terminal(a.Stderr)}
 	approve := func(ctx context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
@@ -64,8 +78,35 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	return d.execute(ctx, st, func(
 		ctx context.Context, run *orchestrator.Orchestrator,
 	) iter.Seq2[boulder.Event, error] {
-		return run.Resume(ctx, id, approve)
+		return run.Resume(ctx, id, orchestrator.ResumeRequest{
+			Approve: approve, ApproveReplan: ask.replans(o.approveReplans), Budget: o.budget.run,
+			SubTaskBudgets: o.budget.subTasks,
+		})
 	})
+}
+
+// checkBudgets refuses budgets for sub-tasks that cannot use them.
+func (o *resumeOptions) checkBudgets(ctx context.Context, db reader, id string) error {
+	if len(o.budget.subTasks) == 0 {
+		return nil
+	}
+	detail, err := db.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	var open []string
+	for _, t := range detail.SubTasks {
+		if !t.Status.Terminal() {
+			open = append(open, t.ID)
+		}
+	}
+	for name := range o.budget.subTasks {
+		if !slices.Contains(open, name) {
+			return usagef("boulder %s has no unfinished sub-task %q to give a budget to; unfinished: %s",
+				id, name, cmp.Or(strings.Join(open, ", "), "none"))
+		}
+	}
+	return nil
 }
 
 // unfinished finds the boulder to resume: the one that is named, or the newest that is not over.

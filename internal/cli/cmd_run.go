@@ -24,6 +24,8 @@ import (
 type runOptions struct {
 	taskFlags
 	yes, edit, allowStale bool
+	approveReplans        bool
+	budget                budgetFlag
 }
 
 func (a *app) newRunCmd() *cobra.Command {
@@ -39,15 +41,18 @@ Ctrl-C lets the running turns end and stops there; a second Ctrl-C aborts them. 
 ` + "`manager resume`" + `.
 
 Exit codes: 0 all done · 1 error · 2 usage, bad plan file or configuration · 3 finished, but some sub-tasks failed ·
-5 another process holds the state · 130 interrupted.`,
+4 stopped, waiting for a person (a budget is used up) · 5 another process holds the state · 130 interrupted.`,
 		Example: `  manager run
   manager run feature.yaml --yes
-  manager run "Add dark mode" --model anthropic/claude-sonnet-4-5`,
+  manager run "Add dark mode" --model anthropic/claude-sonnet-4-5
+  manager run feature.yaml --yes --budget cost=5,time=8h`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runRun(cmd.Context(), &o, args) },
 	}
 	o.register(cmd)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&o.edit, "edit", false, "open the plan in $EDITOR first")
+	cmd.Flags().Var(&o.budget, "budget", budgetUsage)
+	cmd.Flags().BoolVar(&o.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
 	cmd.Flags().BoolVar(&o.allowStale, "allow-stale", false, "run a plan that was made for another commit")
 	return cmd
 }
@@ -98,10 +103,19 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 		return err
 	}
 	var plan *boulder.Plan
-	if w.planPath != "" {
-		if plan, err = taskledger.ReadFile(w.planPath); err != nil {
-			return err
+	switch {
+	case w.planPath != "" && o.list:
+		return usagef("--from-list needs a task, not a plan file")
+	case w.planPath != "":
+		plan, err = taskledger.ReadFile(w.planPath)
+	case o.list:
+		plan, err = o.fromList(boulder.PlanRequest{Task: w.task, Constraints: o.constraints, Project: d.project})
+		if err == nil {
+			plan.Seal.Base, w.planPath = d.base, planPath(d.project) // where it can be edited
 		}
+	}
+	if err != nil {
+		return err
 	}
 	st, err := d.hold(ctx)
 	if err != nil {
@@ -125,6 +139,8 @@ func (d *deps) request(ctx context.Context, o *runOptions, w what, plan *boulder
 	ask := &approver{deps: d, edit: o.edit, ask: !o.yes && !d.app.json && terminal(d.app.Stdin) && terminal(d.app.Stderr)}
 	req := orchestrator.Request{
 		Task: w.task, Constraints: o.constraints, Mode: o.mode(), Base: d.base, LedgerModel: d.ledger,
+		Budget: d.budget(o.budget.run), ApproveReplan: ask.replans(o.approveReplans),
+		Gates: d.config.Gates, NoWorse: d.config.NoWorse,
 	}
 	if plan == nil {
 		req.Approve = func(ctx context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
@@ -232,6 +248,7 @@ func (d *deps) execute(
 	}
 	view := d.app.newRunView(st.db)
 	defer view.Close()
+	d.view = view
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	defer d.app.interrupts.take(func(n int) {
@@ -242,16 +259,32 @@ func (d *deps) execute(
 		}
 		abort(errInterrupted)
 	})()
-	return d.follow(start(ctx, run), view, st.ctrl)
+	id, err := d.follow(start(ctx, run), view, st.ctrl)
+	if errors.Is(err, orchestrator.ErrWaiting) && !d.app.quiet && !d.app.json { // else: manager show --receipt
+		view.Close()
+		d.showReceipt(ctx, st, id)
+	}
+	return err
+}
+
+// showReceipt tells on stderr where a run that a person has to decide about has spent what it has.
+func (d *deps) showReceipt(ctx context.Context, st *state, id string) {
+	detail, err := st.db.Get(context.WithoutCancel(ctx), id)
+	if err != nil {
+		d.log.Warn("no receipt", "error", err)
+		return
+	}
+	d.app.printReceipt(d.app.Stderr, newReceipt(detail, time.Now()))
 }
 
 // follow shows the events of a run until it ends.
-func (d *deps) follow(events iter.Seq2[boulder.Event, error], view runView, ctrl *control.Server) error {
-	var id string
+func (d *deps) follow(
+	events iter.Seq2[boulder.Event, error], view runView, ctrl *control.Server,
+) (id string, err error) {
 	var end *boulder.TaskComplete
 	for e, err := range events {
 		if err != nil {
-			return d.ended(id, err)
+			return id, d.ended(id, err)
 		}
 		if id == "" {
 			id = e.BoulderID
@@ -264,9 +297,9 @@ func (d *deps) follow(events iter.Seq2[boulder.Event, error], view runView, ctrl
 		ctrl.Notify()
 	}
 	if end != nil && !end.AllCompleted {
-		return errPartial
+		return id, errPartial
 	}
-	return nil
+	return id, nil
 }
 
 // ended adds to the error that ended a run how to go on.
@@ -274,5 +307,9 @@ func (d *deps) ended(id string, err error) error {
 	if id == "" || errors.Is(err, orchestrator.ErrDeclined) || errors.Is(err, orchestrator.ErrFinished) {
 		return err
 	}
-	return fmt.Errorf("%w\nNothing is lost. Go on with: manager resume %s", err, id)
+	more := ""
+	if errors.Is(err, orchestrator.ErrWaiting) {
+		more = " (see --budget in `manager resume --help`)"
+	}
+	return fmt.Errorf("%w\nNothing is lost. Go on with: manager resume %s%s", err, id, more)
 }

@@ -9,17 +9,56 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
+type showOptions struct {
+	why     string
+	receipt bool
+}
+
 func (a *app) newShowCmd() *cobra.Command {
-	return &cobra.Command{
+	var o showOptions
+	cmd := &cobra.Command{
 		Use:   "show [flags] [BOULDER]",
 		Short: "Everything about a boulder: plan, attempts, sessions, verdicts",
 		Long: `Shows everything that is known about a boulder (default: the newest one): the plan that it runs, and of each
 sub-task the attempts with their sessions, each turn's verdict with the evidence, and the gates. BOULDER is an id, or a
-beginning or end of one.`,
+beginning or end of one.
+
+With --why SUBTASK it shows why that sub-task came to be where it is: what was sent to its sessions, what was seen, how it
+was judged, and what was decided, in order of time. It also works while another process runs the boulder.`,
 		Args:              atMostOne("BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.runShow(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("why") {
+				return a.runWhy(cmd.Context(), args, o.why)
+			}
+			if o.receipt {
+				return a.runReceipt(cmd.Context(), args)
+			}
+			return a.runShow(cmd.Context(), args)
+		},
 	}
+	cmd.Flags().StringVar(&o.why, "why", "", "only the chain of decisions of `SUBTASK`, with the evidence")
+	cmd.Flags().BoolVar(&o.receipt, "receipt", false, "only where tokens, money and time went")
+	_ = cmd.RegisterFlagCompletionFunc("why", a.completeSubTask) // fails only for a flag that is not there
+	return cmd
+}
+
+// runWhy shows the chain of decisions of one sub-task.
+func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return err
+	}
+	report, err := readWhy(ctx, r, newestOr(args), subTask)
+	closeReader() // before anything is printed: a pager must not keep a run from starting
+	if report == nil {
+		return err
+	}
+	if a.json {
+		return errors.Join(a.printJSON(report), err)
+	}
+	a.printWhy(report)
+	return err
 }
 
 func (a *app) runShow(ctx context.Context, args []string) error {

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"syscall"
 	"time"
 
@@ -14,13 +17,14 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/openai"
 	"github.com/bouldermgr/manager/store"
 )
 
-// config is the configuration file. Flags win over it; what neither says has the documented default.
+// config is the configuration file. Flags win over it; what neither says has the documented default (docs/rules.md).
 type config struct {
 	Model       string `yaml:"model"`        // for sub-tasks that name none
 	LedgerModel string `yaml:"ledger_model"` // for planning and judging
@@ -28,25 +32,76 @@ type config struct {
 
 	// AllowModelGates runs the gates of a plan that a model wrote and nobody looked at. Defaults to false: they are told
 	// to the agent as hints.
-	AllowModelGates bool             `yaml:"allow_model_gates"`
-	GateTimeout     boulder.Duration `yaml:"gate_timeout"`
+	AllowModelGates bool     `yaml:"allow_model_gates"`
+	Gates           []string `yaml:"gates"`    // of every sub-task, besides its own
+	NoWorse         []string `yaml:"no_worse"` // the same, for gates that may stay as red as they were
+	GateTimeout     period   `yaml:"gate_timeout"`
+	// OnAsk is what an agent is told that asks for a permission: reject, which is the default, or allow.
+	OnAsk string `yaml:"on_ask"`
 
-	Limits struct {
-		Global      *int                      `yaml:"global"`
-		PerModel    *int                      `yaml:"per_model"`
-		Providers   map[string]int            `yaml:"providers"`
-		Models      []orchestrator.ModelLimit `yaml:"models"` // looked at before the defaults
-		Attempts    *int                      `yaml:"attempts"`
-		Evaluations *int                      `yaml:"evaluations"`
-		Troubles    *int                      `yaml:"troubles"`
-	} `yaml:"limits"`
-	Turn struct {
-		WallClock   boulder.Duration `yaml:"wall_clock"`
-		Silence     boulder.Duration `yaml:"silence"`
-		ToolSilence boulder.Duration `yaml:"tool_silence"`
-	} `yaml:"turn"`
+	Limits limitsConfig `yaml:"limits"`
+	Rules  rulesConfig  `yaml:"rules"`
+	Budget budgetConfig `yaml:"budget"` // of a run
+
+	// Prices are for calls of which neither the provider nor OpenCode tells what they cost.
+	Prices providers.Prices `yaml:"prices"`
 	// Endpoints are further OpenAI-compatible servers for the ledgers.
 	Endpoints []openai.Endpoint `yaml:"endpoints"`
+}
+
+// limitsConfig overwrites [orchestrator.Limits].
+type limitsConfig struct {
+	Global    number            `yaml:"global"`
+	PerModel  number            `yaml:"per_model"`
+	Providers map[string]number `yaml:"providers"`
+	Models    []struct {        // looked at before the defaults
+		Pattern string `yaml:"pattern"`
+		Limit   number `yaml:"limit"`
+	} `yaml:"models"`
+	Attempts    number `yaml:"attempts"`
+	Evaluations number `yaml:"evaluations"`
+	Troubles    number `yaml:"troubles"`
+	Backoff     period `yaml:"backoff"`
+	Stalls      number `yaml:"stalls"`
+	Replans     number `yaml:"replans"`
+	IdleTurns   number `yaml:"idle_turns"`
+	Cooldowns   number `yaml:"cooldowns"`
+	CoolBase    period `yaml:"cool_base"`
+	CoolMax     period `yaml:"cool_max"`
+	Warn        share  `yaml:"warn"`
+}
+
+// rulesConfig overwrites [enforcer.Rules].
+type rulesConfig struct {
+	Admission   deadline `yaml:"admission"`
+	Silence     deadline `yaml:"silence"`
+	ToolSilence deadline `yaml:"tool_silence"`
+	WallClock   deadline `yaml:"wall_clock"`
+	Offline     deadline `yaml:"offline"`
+
+	ProviderRetries threshold `yaml:"provider_retries"`
+	ProviderWait    deadline  `yaml:"provider_wait"`
+
+	Window        number    `yaml:"window"`
+	SameOutput    threshold `yaml:"same_output"`
+	SamePolling   threshold `yaml:"same_polling"`
+	Polling       []pattern `yaml:"polling"`
+	SameError     threshold `yaml:"same_error"`
+	SameErrorStop threshold `yaml:"same_error_stop"`
+	Idle          threshold `yaml:"idle"`
+	IdleStop      threshold `yaml:"idle_stop"`
+	Alternate     threshold `yaml:"alternate"`
+	Compactions   threshold `yaml:"compactions"`
+	MinOutput     threshold `yaml:"min_output"`
+}
+
+// budgetConfig is a [boulder.Budget].
+type budgetConfig struct {
+	Tokens   quantity `yaml:"tokens"`
+	Cost     dollars  `yaml:"cost"`
+	Time     period   `yaml:"time"`
+	Attempts quantity `yaml:"attempts"`
+	Calls    quantity `yaml:"calls"`
 }
 
 // loadConfig reads --config, or else the user's file and the project's over it.
@@ -61,8 +116,26 @@ func (a *app) loadConfig(project string) (*config, error) {
 			return nil, err
 		}
 	}
-	_, err := c.limits() // what cannot be run with is told before anything is started
-	return &c, err
+	return &c, c.check() // what cannot be run with is told before anything is started
+}
+
+// check refuses values that are well-formed and make no sense.
+func (c *config) check() error {
+	if _, err := c.limits(); err != nil {
+		return err
+	}
+	if c.Rules.Window.set && c.Rules.Window.n < 1 {
+		return usagef("configuration: rules.window must be at least 1: without a call there is nothing to compare")
+	}
+	if err := c.Prices.Validate(); err != nil {
+		return usagef("configuration: prices: %w", err)
+	}
+	switch executor.Asks(c.OnAsk) {
+	case "", executor.AsksReject, executor.AsksAllow:
+	default:
+		return usagef("configuration: on_ask is %q: use reject or allow", c.OnAsk)
+	}
+	return nil
 }
 
 // configPaths lists where a configuration is looked for, the later winning over the earlier.
@@ -88,8 +161,12 @@ func readConfig(path string, c *config, required bool) error {
 	if err != nil {
 		return usagef("configuration: %v", err)
 	}
+	return parseConfig(path, data, c)
+}
+
+func parseConfig(path string, data []byte, c *config) error {
 	if err := yaml.UnmarshalWithOptions(data, c, yaml.Strict()); err != nil {
-		return usagef("configuration %s: %s", path, yaml.FormatError(err, false, true))
+		return configFault(path, err)
 	}
 	for _, ref := range []string{c.Model, c.LedgerModel} {
 		if ref == "" {
@@ -104,44 +181,103 @@ func readConfig(path string, c *config, required bool) error {
 
 // limits are the defaults with what the configuration changes.
 func (c *config) limits() (orchestrator.Limits, error) {
-	l := orchestrator.DefaultLimits()
-	for name, set := range map[string]struct {
-		from *int
+	l, from := orchestrator.DefaultLimits(), &c.Limits
+	for _, x := range []struct {
+		from number
 		to   *int
 	}{
-		"global": {c.Limits.Global, &l.Global}, "per_model": {c.Limits.PerModel, &l.PerModel},
-		"attempts": {c.Limits.Attempts, &l.Attempts}, "evaluations": {c.Limits.Evaluations, &l.Evaluations},
-		"troubles": {c.Limits.Troubles, &l.Troubles},
+		{from.Global, &l.Global}, {from.PerModel, &l.PerModel}, {from.Attempts, &l.Attempts},
+		{from.Evaluations, &l.Evaluations}, {from.Troubles, &l.Troubles}, {from.Stalls, &l.Stalls},
+		{from.Replans, &l.Replans}, {from.IdleTurns, &l.IdleTurns}, {from.Cooldowns, &l.Cooldowns},
 	} {
-		if set.from == nil {
-			continue
-		}
-		if *set.from < 1 {
-			return l, usagef("configuration: limits.%s is %d: with less than 1 nothing could run", name, *set.from)
-		}
-		*set.to = *set.from
+		x.from.into(x.to)
 	}
-	l.Providers = maps.Clone(c.Limits.Providers)
-	l.Models = append(append([]orchestrator.ModelLimit{}, c.Limits.Models...), l.Models...)
+	from.Backoff.into(&l.Backoff)
+	from.CoolBase.into(&l.CoolBase)
+	from.CoolMax.into(&l.CoolMax)
+	from.Warn.into(&l.Warn)
+	if err := from.perModel(&l); err != nil {
+		return l, err
+	}
 	if err := l.Validate(); err != nil {
 		return l, usagef("configuration: %v", err)
 	}
 	return l, nil
 }
 
-// rules are the deadlines of a turn.
-func (c *config) rules() enforcer.Rules {
-	r := enforcer.DefaultRules()
-	for _, set := range []struct {
-		from boulder.Duration
-		to   *time.Duration
-	}{{c.Turn.WallClock, &r.WallClock}, {c.Turn.Silence, &r.Silence}, {c.Turn.ToolSilence, &r.ToolSilence}} {
-		if set.from > 0 {
-			*set.to = time.Duration(set.from)
+// perModel adds the limits of providers and models.
+func (from *limitsConfig) perModel(l *orchestrator.Limits) error {
+	for _, name := range slices.Sorted(maps.Keys(from.Providers)) {
+		if !from.Providers[name].set {
+			return usagef("configuration: limits.providers.%s has no number", name)
 		}
+		if l.Providers == nil {
+			l.Providers = map[string]int{}
+		}
+		l.Providers[name] = from.Providers[name].n
+	}
+	var models []orchestrator.ModelLimit
+	for _, m := range from.Models {
+		if !m.Limit.set || m.Pattern == "" {
+			return usagef("configuration: limits.models needs a pattern and a limit, as in " +
+				`{pattern: "*opus*", limit: 2}`)
+		}
+		models = append(models, orchestrator.ModelLimit{Pattern: m.Pattern, Limit: m.Limit.n})
+	}
+	l.Models = append(models, l.Models...)
+	return nil
+}
+
+// rules are the defaults with what the configuration changes.
+func (c *config) rules() enforcer.Rules {
+	r, from := enforcer.DefaultRules(), &c.Rules
+	for _, x := range []struct {
+		from deadline
+		to   *time.Duration
+	}{
+		{from.Admission, &r.Admission}, {from.Silence, &r.Silence}, {from.ToolSilence, &r.ToolSilence},
+		{from.WallClock, &r.WallClock}, {from.Offline, &r.Offline}, {from.ProviderWait, &r.ProviderWait},
+	} {
+		x.from.into(x.to)
+	}
+	for _, x := range []struct {
+		from threshold
+		to   *int
+	}{
+		{from.ProviderRetries, &r.ProviderRetries}, {from.SameOutput, &r.SameOutput}, {from.SamePolling, &r.SamePolling},
+		{from.SameError, &r.SameError}, {from.SameErrorStop, &r.SameErrorStop}, {from.Idle, &r.Idle},
+		{from.IdleStop, &r.IdleStop}, {from.Alternate, &r.Alternate}, {from.Compactions, &r.Compactions},
+		{from.MinOutput, &r.MinOutput},
+	} {
+		x.from.into(x.to)
+	}
+	from.Window.into(&r.Window)
+	if from.Polling != nil {
+		r.Polling = []*regexp.Regexp{matchesNothing} // with no pattern at all the defaults would count
+	}
+	for _, p := range from.Polling {
+		r.Polling = append(r.Polling, p.Regexp)
 	}
 	return r
 }
+
+var matchesNothing = regexp.MustCompile(`[^\s\S]`)
+
+// budget is that of a run; nil if none is configured.
+func (c *config) budget() *boulder.Budget {
+	from := c.Budget
+	b := boulder.Budget{
+		Tokens: int64(from.Tokens), Cost: float64(from.Cost), Time: boulder.Duration(from.Time),
+		Attempts: int(min(from.Attempts, math.MaxInt32)), Calls: int64(from.Calls),
+	}
+	if b == (boulder.Budget{}) {
+		return nil
+	}
+	return &b
+}
+
+// asks is the policy for permissions that an agent asks for; empty is the default.
+func (c *config) asks() executor.Asks { return executor.Asks(c.OnAsk) }
 
 // modelOf returns the first model that is named, checked.
 func modelOf(refs ...string) (string, error) {

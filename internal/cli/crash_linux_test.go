@@ -63,7 +63,7 @@ func (g *gateModel) reply(_ context.Context, req scriptmodel.Request) scriptmode
 		g.mu.Unlock()
 	}
 	if wrote(req) {
-		return scriptmodel.Reply{Text: "Done."}
+		return scriptmodel.Reply{Text: "All of it is done now."}
 	}
 	g.asked <- id
 	return scriptmodel.Reply{Wait: g.release, ToolCalls: []scriptmodel.ToolCall{

@@ -31,7 +31,7 @@ func instant(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	if req.Kind() == scriptmodel.KindStructured {
 		return content
 	}
-	return scriptmodel.Reply{Text: "Done."}
+	return scriptmodel.Reply{Text: "All of it is done now."}
 }
 
 // direct has the ledgers ask the model themselves instead of through OpenCode.
@@ -155,7 +155,7 @@ func TestHandoffOfALongOutput(t *testing.T) {
 		case req.Kind() == scriptmodel.KindStructured:
 			return content
 		case subTaskOf(req.FirstUser()) == "find":
-			return scriptmodel.Reply{Text: "Found."}
+			return scriptmodel.Reply{Text: "I have found all of it now."}
 		}
 		brief.Store(req.FirstUser())
 		_, path, _ := strings.Cut(req.FirstUser(), "full text: ")
@@ -168,7 +168,7 @@ func TestHandoffOfALongOutput(t *testing.T) {
 		if n := req.AssistantTurns(); n < len(calls) {
 			return scriptmodel.Reply{ToolCalls: calls[n : n+1]}
 		}
-		return scriptmodel.Reply{Text: "I have read it all."}
+		return scriptmodel.Reply{Text: "I have read it all to the end."}
 	})
 	env := direct(testEnv(t, server.URL()), server, "any")
 	dir := octest.Repo(t, map[string]string{"plan.yaml": `

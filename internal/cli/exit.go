@@ -17,6 +17,7 @@ const (
 	exitError       = 1
 	exitUsage       = 2   // usage, bad plan file or bad configuration
 	exitPartial     = 3   // finished, but some sub-tasks failed
+	exitWaiting     = 4   // stopped, waiting for a person
 	exitHeld        = 5   // the state is held by another process
 	exitInterrupted = 130 // a signal stopped it
 )
@@ -50,6 +51,8 @@ func exitCode(err error) int {
 		return exitHeld
 	case errors.As(err, &usage), errors.As(err, &file):
 		return exitUsage
+	case errors.Is(err, orchestrator.ErrWaiting):
+		return exitWaiting
 	case errors.Is(err, errPartial):
 		return exitPartial
 	}

@@ -92,6 +92,7 @@ func TestLookWhileItRuns(t *testing.T) {
 	s.play()
 	project := s.store()
 	before, _, _ := command(project, "show", "--json")
+	whyBefore, _, _ := command(project, "show", "--why", "theme")
 	dir := filepath.Join(project, store.DirName)
 	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
 	if err != nil {
@@ -107,6 +108,11 @@ func TestLookWhileItRuns(t *testing.T) {
 	during, _, code := command(project, "show", "--json")
 	if diff := cmp.Diff(before, during); diff != "" || code != exitOK {
 		t.Errorf("exit code %d, what is shown differs (-alone +held):\n%s", code, diff)
+	}
+	why, _, code := command(project, "show", "--why", "theme")
+	now := "now: left at work: read theme.css; no process runs it: manager resume " + sampleID
+	if diff := cmp.Diff(strings.Replace(whyBefore, now, "now: at work: read theme.css", 1), why); diff != "" || code != exitOK {
+		t.Errorf("exit code %d, the chain differs (-alone +held):\n%s", code, diff)
 	}
 	stdout, _, _ := command(project, "status")
 	if !strings.Contains(stdout, "run by process 42") || !strings.Contains(stdout, "read theme.css") {
@@ -283,8 +289,8 @@ func FuzzTranscript(f *testing.F) {
 			if !json.Valid(l.raw) {
 				t.Errorf("%q is not JSON", l.raw)
 			}
-			checkHarmless(t, l.describe(false), "\n")
-			checkHarmless(t, l.describe(true), "\n")
+			checkHarmless(t, (&transcriptView{}).tell(l), "\n")
+			checkHarmless(t, (&transcriptView{verbose: true}).tell(l), "\n")
 		}
 	})
 }
@@ -310,6 +316,7 @@ func TestDoctorWithoutOpenCode(t *testing.T) {
 	}
 	want := map[string]finding{
 		"config": broken, "git": notice, "state": fine, "database": fine, "opencode": broken, "ledgers": fine,
+		"keys": fine, "prices": fine,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || report.OK {
 		t.Errorf("OK is %v, findings (-want +got):\n%s", report.OK, diff)
@@ -319,18 +326,50 @@ func TestDoctorWithoutOpenCode(t *testing.T) {
 // The names of keys are shown, their values never.
 func TestDoctorKeepsKeys(t *testing.T) {
 	t.Parallel()
-	a, stdout, _ := testApp("OPENAI_API_KEY=sk-secret-secret")
-	d := &doctor{app: a, deps: &deps{app: a, project: t.TempDir(), config: &config{}, log: a.logger()}}
-	d.checkLedger()
-	a.printDoctor(doctorReport{Checks: d.checks})
-	text := stdout.String()
-	for _, want := range []string{"OPENAI_API_KEY set", "XAI_API_KEY not set", "asked directly"} {
+	text := doctorText(t, "endpoints: [{name: mine, base_url: 'http://127.0.0.1:1/v1'}]",
+		"OPENAI_API_KEY=sk-secret-secret", "GOOGLE_API_KEY=secret-too", "ANTHROPIC_API_KEY= ")
+	for _, want := range []string{
+		"anthropic: ANTHROPIC_API_KEY not set\n", "openai: OPENAI_API_KEY set\n", "google: GOOGLE_API_KEY set\n",
+		"xai: XAI_API_KEY not set\n", "mine: needs none\n",
+		"asked directly with OPENAI_API_KEY", "! prices", "openai does not tell what openai/",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("doctor does not say %q:\n%s", want, text)
 		}
 	}
 	if strings.Contains(text, "secret") {
 		t.Errorf("doctor tells a key:\n%s", text)
+	}
+}
+
+// doctorText is what doctor says of the ledgers with a configuration and an environment.
+func doctorText(t *testing.T, configuration string, environ ...string) string {
+	t.Helper()
+	c, err := configOf(t, configuration)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, stdout, _ := testApp(environ...)
+	d := &doctor{app: a, deps: &deps{app: a, project: t.TempDir(), config: c, log: a.logger()}}
+	d.checkKeys()
+	d.checkLedger()
+	d.checkPrices()
+	a.printDoctor(doctorReport{Checks: d.checks})
+	return stdout.String()
+}
+
+func TestDoctorOnPrices(t *testing.T) {
+	t.Parallel()
+	const key = "OPENAI_API_KEY=sk-secret-secret"
+	for _, test := range []struct{ config, environ, want string }{
+		{"", "", "✓ prices    none configured; OpenCode tells"},
+		{`prices: [{model: "openai/*", input: 1, output: 2}]`, key, "✓ prices    1 price configured, that of openai/"},
+		{`prices: [{model: "other/*", input: 1, output: 2}]`, key, "! prices    1 price configured; openai does not tell"},
+		{`budget: {cost: 5}`, key, "✗ prices    none configured; openai does not tell"},
+	} {
+		if text := doctorText(t, test.config, test.environ); !strings.Contains(text, test.want) {
+			t.Errorf("%s: doctor does not say %q:\n%s", test.config, test.want, text)
+		}
 	}
 }
 

@@ -14,6 +14,9 @@ type runView interface {
 	Event(e boulder.Event)
 	// Stopping says that the run was asked to stop and lets its turns end. It may be called from any goroutine.
 	Stopping()
+	// Pause gives the terminal to somebody else, until the function that it returns is called. It may be called from any
+	// goroutine.
+	Pause() (resume func())
 	// Close gives the terminal back. Nothing is shown after it. It may be called again.
 	Close()
 }
@@ -54,8 +57,9 @@ func (v *jsonView) Event(e boulder.Event) {
 	}
 }
 
-func (v *jsonView) Stopping() { v.app.note("%s", stoppingText) }
-func (v *jsonView) Close()    {}
+func (v *jsonView) Stopping()     { v.app.note("%s", stoppingText) }
+func (v *jsonView) Pause() func() { return func() {} }
+func (v *jsonView) Close()        {}
 
 // quietView shows nothing but how it ended.
 type quietView struct{ app *app }
@@ -66,5 +70,6 @@ func (v *quietView) Event(e boulder.Event) {
 	}
 }
 
-func (v *quietView) Stopping() {}
-func (v *quietView) Close()    {}
+func (v *quietView) Stopping()     {}
+func (v *quietView) Pause() func() { return func() {} }
+func (v *quietView) Close()        {}

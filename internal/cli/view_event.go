@@ -41,8 +41,32 @@ func describe(body boulder.Body) string {
 		return fmt.Sprintf("goes on with turn %d: %s", b.Turn, joined(b.Reason, strings.Join(b.Remaining, "; ")))
 	case boulder.Retry:
 		return fmt.Sprintf("attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
+	case boulder.Nudged:
+		return fmt.Sprintf("turn %d is nudged (%s)", b.Turn, b.Rule)
 	case boulder.Trouble:
 		return fmt.Sprintf("trouble: %s; next try at %s", b.Reason, clock(b.NotBefore))
+	case boulder.Cooled:
+		return fmt.Sprintf("%s cools down until %s, then %s at once: %s",
+			modelName(b.Model), clock(b.Until), plural(b.Limit, "attempt"), b.Reason)
+	case boulder.ReplanStarted:
+		return fmt.Sprintf("replan %d: %s", b.Number, b.Reason)
+	case boulder.ReplanTrouble:
+		return fmt.Sprintf("trouble while planning anew: %s; next try at %s", b.Reason, clock(b.NotBefore))
+	case boulder.Replanned:
+		return describeReplan(b)
+	case boulder.ReplanRefused:
+		return "no new plan: " + b.Reason
+	case boulder.BudgetSet:
+		return "budget: " + cmp.Or(budgetText(b.Budget), "none")
+	case boulder.BudgetWarning:
+		return fmt.Sprintf("%.0f%% of the %s budget is used: %s of %s", 100*b.Used/b.Limit, b.Dimension,
+			amountText(b.Dimension, b.Used), amountText(b.Dimension, b.Limit))
+	case boulder.Parked:
+		return "waits for a person: " + b.Reason
+	case boulder.Unparked:
+		return "goes on: " + b.Reason
+	case boulder.TakenUp:
+		return "taken up again"
 	case boulder.UsageReport:
 		return fmt.Sprintf("usage of %s: %s", joinedBy(", ", b.Source, b.Model), usageText(b.Usage))
 	case boulder.SubTaskDone:
@@ -66,6 +90,34 @@ func describePlan(b boulder.Decomposed) string {
 	return fmt.Sprintf("plan revision %d (%s%s): %s", b.Revision, b.Origin, edited, plural(len(b.SubTasks), "sub-task"))
 }
 
+// describeReplan names what a replan changes: + new, ~ in place of another, - dropped.
+func describeReplan(b boulder.Replanned) string {
+	var parts []string
+	for _, c := range b.Changed {
+		parts = append(parts, fmt.Sprintf("~ %s → %s", c.From, c.To.ID))
+	}
+	for _, t := range b.Added {
+		parts = append(parts, "+ "+t.ID)
+	}
+	for _, id := range b.Removed {
+		parts = append(parts, "- "+id)
+	}
+	return fmt.Sprintf("replan %d, plan revision %d: %s", b.Number, b.Revision, strings.Join(parts, ", "))
+}
+
+// amountText is an amount of a budget's dimension.
+func amountText(dimension string, n float64) string {
+	switch dimension {
+	case "cost":
+		return fmt.Sprintf("$%.2f", n)
+	case "time":
+		return elapsed(time.Duration(n * float64(time.Second)))
+	case "tokens":
+		return count(int64(n))
+	}
+	return fmt.Sprintf("%.0f", n)
+}
+
 func describeProgress(b boulder.SubTaskProgress) string {
 	text := b.Activity
 	if b.TodosTotal > 0 {
@@ -83,15 +135,18 @@ func describeEnd(e boulder.Ended) string {
 		return "stopped by the manager, " + e.Stopped
 	case e.Error != "":
 		return joined(e.Error, e.Message)
-	case e.Finish == "length":
-		return "the answer was cut off at the model's limit"
+	case e.Truncated != "":
+		return e.Truncated
 	}
 	return cmp.Or(e.Finish, "no answer")
 }
 
 func describeGate(b boulder.GateRun) string {
 	took := elapsed(time.Duration(b.Millis) * time.Millisecond)
-	if b.Passed {
+	switch {
+	case b.NoWorse != "":
+		return fmt.Sprintf("gate no worse than before: %s (%s): %s", b.Command, took, b.NoWorse)
+	case b.Passed:
 		return fmt.Sprintf("gate passed: %s (%s)", b.Command, took)
 	}
 	return fmt.Sprintf("gate failed with exit code %d: %s (%s)", b.ExitCode, b.Command, took)
@@ -121,6 +176,22 @@ func refOf(body boulder.Body) boulder.AttemptRef {
 		return b.AttemptRef
 	case boulder.TurnEnded:
 		return b.AttemptRef
+	case boulder.Nudged:
+		return b.AttemptRef
+	case boulder.ReplanStarted:
+		return b.AttemptRef
+	case boulder.Replanned:
+		return b.AttemptRef
+	case boulder.ReplanRefused:
+		return b.AttemptRef
+	case boulder.Parked:
+		return b.AttemptRef
+	case boulder.Unparked:
+		return boulder.AttemptRef{SubTaskID: b.SubTaskID}
+	case boulder.BudgetSet:
+		return boulder.AttemptRef{SubTaskID: b.SubTaskID}
+	case boulder.BudgetWarning:
+		return boulder.AttemptRef{SubTaskID: b.SubTaskID}
 	case boulder.GateRun:
 		return b.AttemptRef
 	case boulder.Judged:

@@ -42,7 +42,14 @@ func (v *linesView) Event(e boulder.Event) {
 		if b.Status != boulder.Synthesizing { // what follows at once says more
 			v.about(e)
 		}
-	case boulder.Decomposed, boulder.GateRun, boulder.Continuation, boulder.Retry, boulder.Trouble:
+	case boulder.Replanned:
+		v.about(e)
+		for _, line := range replanLines(v.progress.state, b) {
+			v.line(e.Time, "  %s", line)
+		}
+	case boulder.Decomposed, boulder.GateRun, boulder.Continuation, boulder.Retry, boulder.Trouble, boulder.Cooled,
+		boulder.Nudged, boulder.ReplanStarted, boulder.ReplanTrouble, boulder.ReplanRefused, boulder.BudgetWarning,
+		boulder.Parked, boulder.Unparked:
 		v.about(e)
 	}
 }
@@ -86,6 +93,11 @@ func (v *linesView) Stopping() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	fmt.Fprintln(v.app.Stderr, stoppingText)
+}
+
+func (v *linesView) Pause() func() {
+	v.mu.Lock() // nothing is printed into a question
+	return v.mu.Unlock
 }
 
 func (v *linesView) Close() {}

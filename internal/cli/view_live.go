@@ -33,7 +33,9 @@ type liveView struct {
 	stopping bool
 	lost     error // the state could not be followed
 
-	screen *screen // of the loop goroutine; nil while the terminal is not ours
+	term   sync.Mutex // guards the fields below; taken before mu
+	screen *screen    // nil while the terminal is not ours
+	paused bool       // a person is asked something
 }
 
 func newLiveView(a *app, p *progress) *liveView {
@@ -53,12 +55,14 @@ func (a *app) shownLimits() schedule.Limits {
 }
 
 func (v *liveView) Event(e boulder.Event) {
+	v.term.Lock()
+	defer v.term.Unlock()
 	working := v.take(e)
 	switch {
-	case working && v.screen == nil:
+	case working && v.screen == nil && !v.paused:
 		v.screen = v.open()
 	case !working:
-		v.Close()
+		v.close()
 	}
 	if end, ok := e.Body.(boulder.TaskComplete); ok {
 		v.app.printSummary(e.BoulderID, end, e.Time.Sub(v.progress.began))
@@ -93,6 +97,16 @@ func (v *liveView) note(e boulder.Event) {
 	case boulder.Retry:
 		table := v.table(v.width(), e.Time)
 		v.printed = append(v.printed, table.aside("↻", t, describe(b)))
+	case boulder.Replanned:
+		table := v.table(v.width(), e.Time)
+		v.printed = append(v.printed, table.aside("↻", t, describe(b)))
+		for _, line := range replanLines(v.progress.state, b) {
+			v.printed = append(v.printed, table.below(line))
+		}
+	case boulder.Nudged, boulder.ReplanStarted, boulder.ReplanRefused, boulder.Parked, boulder.Unparked:
+		v.printed = append(v.printed, v.table(v.width(), e.Time).aside("↻", t, describe(b)))
+	case boulder.Cooled, boulder.BudgetWarning, boulder.ReplanTrouble:
+		v.printed = append(v.printed, v.app.paint(v.app.Stderr).yellow(clipText("! "+describe(b), v.width()-1)))
 	case boulder.GateRun:
 		if !b.Passed {
 			v.printed = append(v.printed, v.table(v.width(), e.Time).aside("✗", t, describe(b)))
@@ -121,8 +135,28 @@ func (v *liveView) Stopping() {
 	v.stopping = true
 }
 
+// Pause takes the picture away; the first event after the pause brings it back.
+func (v *liveView) Pause() func() {
+	v.term.Lock()
+	defer v.term.Unlock()
+	v.paused = true
+	v.close()
+	return func() {
+		v.term.Lock()
+		defer v.term.Unlock()
+		v.paused = false
+	}
+}
+
 // Close takes the picture away and leaves the lines.
 func (v *liveView) Close() {
+	v.term.Lock()
+	defer v.term.Unlock()
+	v.close()
+}
+
+// close is Close for whoever holds term.
+func (v *liveView) close() {
 	if v.screen != nil {
 		v.screen.close()
 		v.screen = nil
@@ -169,7 +203,7 @@ func (v *liveView) head(t *table) string {
 		return t.cyan(t.spin) + " " + t.bold("Planning") + "  " + t.dim(took)
 	}
 	done := s.Count(boulder.SubTaskCompleted)
-	text := t.bold(fmt.Sprintf("%d/%d", done, len(s.SubTasks))) + " done"
+	text := t.bold(fmt.Sprintf("%d/%d", done, s.Planned())) + " done"
 	if n := s.Count(boulder.SubTaskFailed); n > 0 {
 		text += " · " + t.red(fmt.Sprintf("%d failed", n))
 	}
@@ -213,7 +247,7 @@ func (v *liveView) inLine(t *table, room int) []string {
 		limit--
 	}
 	var lines []string
-	for _, r := range v.progress.waiting(v.limits, limit) {
+	for _, r := range v.progress.waiting(v.limits, t.now, limit) {
 		lines = append(lines, t.line(r))
 	}
 	if more := pending - len(lines); more > 0 {

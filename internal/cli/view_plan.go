@@ -80,21 +80,7 @@ func (v planView) head() {
 func (v planView) subTask(n int, s boulder.Spec) {
 	subject := oneLine(s.Subject)
 	fmt.Fprintf(v.out, "\n%s %s %s\n", v.bold(fmt.Sprintf("%d.", n)), v.bold(subject), v.dim("("+oneLine(s.ID)+")"))
-	if text := strings.TrimSpace(safeText(s.Description)); oneLine(text) != subject {
-		fmt.Fprintln(v.out, indent(wrap(firstLines(text, descriptionShown), v.width-len("   ")), "   "))
-	}
-	if len(s.DependsOn) > 0 {
-		v.field("after", strings.Join(s.DependsOn, ", "))
-	}
-	for _, c := range s.SuccessCriteria {
-		if oneLine(c) != subject {
-			v.field("done when", c)
-		}
-	}
-	for _, g := range s.Gates {
-		v.painted("gate", v.cyan("$ ")+oneLine(g))
-	}
-	v.field("with", v.with(s))
+	v.details(s)
 }
 
 // with lists how a sub-task differs from the others.

@@ -125,9 +125,9 @@ func (p *progress) row(t *boulder.SubTask) row {
 
 // waiting lists those that wait, the soonest first, but no more than limit: the ones in line for a slot, then the ones
 // whose dependencies are not done.
-func (p *progress) waiting(limits schedule.Limits, limit int) []row {
+func (p *progress) waiting(limits schedule.Limits, now time.Time, limit int) []row {
 	var rows []row
-	for _, w := range schedule.Waiting(p.state, limits) {
+	for _, w := range schedule.Waiting(p.state, limits, now) {
 		if len(rows) == limit {
 			return rows
 		}

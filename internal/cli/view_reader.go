@@ -126,6 +126,16 @@ func (a *app) completeBoulder(subTasks bool) cobra.CompletionFunc {
 	}
 }
 
+// completeSubTask offers the sub-tasks of the boulder that the arguments name.
+func (a *app) completeSubTask(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	r, closeReader, err := a.openReader(cmd.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer closeReader()
+	return completeSubTasks(cmd.Context(), r, newestOr(args)), cobra.ShellCompDirectiveNoFileComp
+}
+
 func completeIDs(ctx context.Context, r reader) []cobra.Completion {
 	var all []cobra.Completion
 	boulders, _ := r.List(ctx) // those that can be read

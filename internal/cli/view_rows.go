@@ -52,7 +52,7 @@ func waitsOf(d store.Detail, limits schedule.Limits) map[string]schedule.Wait {
 	if err != nil {
 		return waits
 	}
-	for _, w := range schedule.Waiting(state, limits) {
+	for _, w := range schedule.Waiting(state, limits, time.Now()) {
 		waits[w.SubTaskID] = w
 	}
 	return waits

@@ -115,11 +115,15 @@ func (v showView) evidence(e *boulder.Evidence) {
 	v.field(3, "saw", saw(e))
 	for _, g := range e.Gates {
 		mark, code := v.green("✓"), ""
-		if !g.Green() {
+		switch {
+		case g.Green():
+		case g.Holds():
+			mark, code = v.yellow("~"), fmt.Sprintf(" (exit code %d, %s)", g.ExitCode, oneLine(g.NoWorse))
+		default:
 			mark, code = v.red("✗"), fmt.Sprintf(" (exit code %d)", g.ExitCode)
 		}
 		fmt.Fprintf(v.out, "      %s gate %s%s %s\n", mark, oneLine(g.Command), code, v.dim(elapsed(g.Duration)))
-		if out := strings.TrimSpace(safeText(g.Output)); !g.Green() && out != "" {
+		if out := strings.TrimSpace(safeText(g.Output)); !g.Holds() && out != "" {
 			fmt.Fprintln(v.out, v.dim(indent(lastLines(out, gateLinesShown), "          ")))
 		}
 	}

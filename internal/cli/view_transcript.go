@@ -9,16 +9,18 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
 // runsDir is where the transcripts are, relative to the project.
 const runsDir = ".manager/runs"
 
-// longestLine bounds one line of a transcript file, in bytes: it has a tool's output of 64 Ki characters at most, and
-// what is longer is not of our making.
-const longestLine = 8 << 20
+// longestLine bounds one line of a transcript file, in bytes. A tool's output has 64 Ki characters at most there; what an
+// agent wrote is not cut.
+const longestLine = 16 << 20
+
+// lineTooLong is the type of what stands for a line that is longer.
+const lineTooLong = "too-long"
 
 // transcriptLine is one line of a transcript file; package executor writes and documents them.
 type transcriptLine struct {
@@ -66,45 +68,44 @@ func readTranscript(project, name string) ([]transcriptLine, error) {
 	return lines, nil
 }
 
+// parseTranscript reads the lines that can be read; one that is too long to be is told in its place.
 func parseTranscript(r io.Reader) ([]transcriptLine, error) {
 	var lines []transcriptLine
-	s := bufio.NewScanner(r)
-	s.Buffer(nil, longestLine)
-	for s.Scan() {
+	in := bufio.NewReaderSize(r, 64<<10)
+	for {
+		data, size, err := readLine(in)
 		var l transcriptLine
-		if json.Unmarshal(s.Bytes(), &l) != nil || l.Type == "" {
-			continue
+		switch {
+		case size > longestLine:
+			l = transcriptLine{Type: lineTooLong, Text: fmt.Sprintf("a line of %d bytes is not shown", size)}
+			l.raw, _ = json.Marshal(map[string]any{"type": l.Type, "bytes": size})
+			if n := len(lines); n > 0 {
+				l.Time = lines[n-1].Time
+			}
+			lines = append(lines, l)
+		case json.Unmarshal(data, &l) == nil && l.Type != "":
+			l.raw = data
+			lines = append(lines, l)
 		}
-		l.raw = append(l.raw, s.Bytes()...)
-		lines = append(lines, l)
+		if errors.Is(err, io.EOF) {
+			return lines, nil
+		}
+		if err != nil {
+			return lines, err
+		}
 	}
-	return lines, s.Err()
 }
 
-// describe is the line as people read it; a prompt or an answer has more than one line.
-func (l transcriptLine) describe(verbose bool) string {
-	switch l.Type {
-	case "prompt", "text", "reasoning":
-		return l.Type + ":\n" + indent(strings.TrimSpace(safeText(l.Text)), "    ")
-	case "tool":
-		return l.describeTool(verbose)
-	case "end":
-		return "end: " + oneLine(joinedBy(", ", l.Finish, l.Error))
+// readLine reads up to a line's end, and keeps no more of a line than may be. size is that of the whole line.
+func readLine(in *bufio.Reader) (line []byte, size int, err error) {
+	for {
+		part, err := in.ReadSlice('\n')
+		size += len(part)
+		if size <= longestLine {
+			line = append(line, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, size, err
+		}
 	}
-	return oneLine(l.Type + " " + l.Text)
-}
-
-// toolShown is how much of a tool's input and error is shown, in columns.
-const toolShown = 160
-
-func (l transcriptLine) describeTool(verbose bool) string {
-	text := oneLine(fmt.Sprintf("tool %s (%s)", l.Tool, l.State)) + " "
-	if !verbose {
-		return text + clipText(string(l.Input)+" "+l.Error, toolShown)
-	}
-	text += oneLine(string(l.Input))
-	if out := strings.TrimSpace(safeText(joinedBy("\n", l.Output, l.Error))); out != "" {
-		text += "\n" + indent(out, "    ")
-	}
-	return text
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +20,6 @@ import (
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/progressledger"
 	"github.com/bouldermgr/manager/providers"
-	"github.com/bouldermgr/manager/providers/openai"
 	ocprovider "github.com/bouldermgr/manager/providers/opencode"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/taskledger"
@@ -45,8 +45,9 @@ type deps struct {
 	base      string // the commit that the project is at; empty outside git
 	registry  *providers.Registry
 	completer providers.Completer
-	ledger    string // the ledger model, for people and records
-	direct    bool   // the ledger's provider is asked directly, not through OpenCode
+	ledger    string  // the ledger model, for people and records
+	direct    bool    // the ledger's provider is asked directly, not through OpenCode
+	view      runView // of the run; nil before it begins
 }
 
 // wire puts everything together. Nothing is started yet: the OpenCode server comes with its first use, or with Warm.
@@ -121,7 +122,7 @@ func (d *deps) binary() string {
 func (d *deps) startServer(ctx context.Context) (*opencode.Server, error) {
 	s, err := opencode.Start(ctx, opencode.ServerConfig{
 		Binary: d.binary(), Dir: d.project, Env: d.app.Environ, Logger: d.log,
-		ConfigContent: withLedgerAgent(d.app.Getenv("OPENCODE_CONFIG_CONTENT")),
+		ConfigContent: withOwnConfig(d.app.Getenv("OPENCODE_CONFIG_CONTENT")),
 	})
 	if err != nil {
 		return nil, err
@@ -135,9 +136,9 @@ func (d *deps) startServer(ctx context.Context) (*opencode.Server, error) {
 	return s, nil
 }
 
-// withLedgerAgent adds the ledgers' agent to the configuration that the user gave in the environment. One that cannot be read is
-// left to OpenCode to complain about.
-func withLedgerAgent(content string) string {
+// withOwnConfig adds the ledgers' agent, and that a refused permission does not end a turn, to the configuration that the user
+// gave in the environment. One that cannot be read is left to OpenCode to complain about.
+func withOwnConfig(content string) string {
 	merged := map[string]any{}
 	if content != "" && json.Unmarshal([]byte(content), &merged) != nil {
 		return content
@@ -150,6 +151,14 @@ func withLedgerAgent(content string) string {
 		agents[name] = agent
 	}
 	merged["agent"] = agents
+	experimental, ok := merged["experimental"].(map[string]any)
+	if !ok {
+		experimental = map[string]any{}
+	}
+	if _, said := experimental["continue_loop_on_deny"]; !said {
+		experimental["continue_loop_on_deny"] = true // else one of several refusals ends the turn (seen)
+	}
+	merged["experimental"] = experimental
 	out, err := json.Marshal(merged)
 	if err != nil {
 		return content
@@ -191,25 +200,25 @@ func (d *deps) openLedger() error {
 		}
 	}
 	cfg := ocprovider.Config{Host: d.host, Directory: d.project, Agent: ocprovider.Agent}
+	var ref providers.ModelRef
 	if name != "" {
-		ref, err := providers.ParseModel(name)
-		if err != nil {
+		if ref, err = providers.ParseModel(name); err != nil {
 			return &usageError{err}
 		}
 		cfg.Model = opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}
 	}
-	d.ledger, d.completer = name, ocprovider.New(cfg)
+	d.ledger, d.completer = name, providers.WithPrices(ocprovider.New(cfg), ref, d.config.Prices)
 	return nil
 }
 
 // providers lists the model providers whose keys are in the environment, and the configured endpoints.
 func (d *deps) providers() (*providers.Registry, error) {
-	sources, err := openai.Sources(d.app.Getenv, d.config.Endpoints, openai.Options{Logger: d.log})
+	sources, err := d.sources()
 	if err != nil {
-		return nil, usagef("configuration: %v", err)
+		return nil, err
 	}
 	return providers.NewRegistry(providers.RegistryConfig{
-		Getenv: d.app.Getenv, Retry: providers.RetryPolicy{Logger: d.log},
+		Getenv: d.app.Getenv, Retry: providers.RetryPolicy{Logger: d.log}, Prices: d.config.Prices,
 	}, sources...)
 }
 
@@ -230,7 +239,8 @@ func (d *deps) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, 
 	rules := d.config.rules()
 	runner, err := executor.New(executor.Config{
 		Host: d.host, Project: d.project, Workspace: d.work, Rules: &rules,
-		GateTimeout: time.Duration(d.config.GateTimeout), Logger: d.log,
+		GateTimeout: time.Duration(d.config.GateTimeout), Asks: d.config.asks(), Price: d.price,
+		Logger: d.log,
 	})
 	if err != nil {
 		return nil, err
@@ -242,6 +252,30 @@ func (d *deps) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, 
 	return orchestrator.New(orchestrator.Config{
 		Project: d.project, Planner: planner, Judge: judge, Runner: runner, Store: db, Limits: &limits, Logger: d.log,
 	})
+}
+
+// price is what the configuration says about a model of which OpenCode knows no price.
+func (d *deps) price(model string, u boulder.Usage) (float64, bool) {
+	ref, err := providers.ParseModel(model)
+	if err != nil {
+		return 0, false
+	}
+	return d.config.Prices.Cost(ref, providers.Usage{
+		Input: u.Input, CachedInput: u.CacheRead, CacheWrite: u.CacheWrite, Output: u.Output, Reasoning: u.Reasoning,
+	})
+}
+
+// budget is that of the run: what the command line says, and for the rest the configuration.
+func (d *deps) budget(flag *boulder.Budget) *boulder.Budget {
+	configured := d.config.budget()
+	if flag == nil || configured == nil {
+		return cmp.Or(flag, configured)
+	}
+	return &boulder.Budget{
+		Tokens: cmp.Or(flag.Tokens, configured.Tokens), Cost: cmp.Or(flag.Cost, configured.Cost),
+		Time: cmp.Or(flag.Time, configured.Time), Attempts: cmp.Or(flag.Attempts, configured.Attempts),
+		Calls: cmp.Or(flag.Calls, configured.Calls),
+	}
 }
 
 // model is what the user named for sub-tasks that name none; empty if they did not.

@@ -28,8 +28,9 @@ func Usage(u providers.Usage) boulder.Usage {
 // TooLong reports whether the question did not fit into the model's context.
 func TooLong(err error) bool { return kind(err) == providers.KindContextLength }
 
-// Outage is the error if nobody could be asked, and nil if there was an answer, but none of use. It is the cause of ctx's
-// end, or wraps [boulder.ErrFatal] where every further call would end the same way, or [boulder.ErrTrouble].
+// Outage is the error if nobody could be asked, and nil if there was an answer, but none of use. It is the cause of
+// ctx's end, or wraps [boulder.ErrFatal] where every further call would end the same way, or is a
+// [*boulder.TroubleError] that says when to ask again.
 func Outage(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -40,7 +41,17 @@ func Outage(ctx context.Context, err error) error {
 	case providers.KindAuth, providers.KindQuota, providers.KindBadRequest, providers.KindSetup:
 		return fmt.Errorf("%w: %w", boulder.ErrFatal, err)
 	}
-	return fmt.Errorf("%w: %w", boulder.ErrTrouble, err)
+	trouble := &boulder.TroubleError{Kind: boulder.TroubleNetwork, Err: err}
+	if failure, ok := errors.AsType[*providers.Error](err); ok {
+		trouble.RetryAfter = failure.RetryAfter
+		switch failure.Kind {
+		case providers.KindRateLimit:
+			trouble.Kind = boulder.TroubleRateLimit
+		case providers.KindOverloaded:
+			trouble.Kind = boulder.TroubleOverloaded
+		}
+	}
+	return trouble
 }
 
 // kind is that of the provider's error. A Completer that breaks its contract by another error counts as the network.

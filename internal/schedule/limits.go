@@ -33,6 +33,24 @@ type Limits struct {
 	Troubles int `json:"troubles"`
 	// Backoff is the wait after the first fault in a row; it doubles with each further one. Defaults to 500 ms.
 	Backoff time.Duration `json:"backoff"`
+
+	// Stalls is how many turns without progress, less those with, make a sub-task's plan suspect. Defaults to 2.
+	Stalls int `json:"stalls"`
+	// Replans is how often in a run what remains of a plan may be made anew. 0: never. Defaults to 2.
+	Replans int `json:"replans"`
+	// IdleTurns is how many turns in a row without a tool call bring a nudge; one more is stuck. Defaults to 3.
+	IdleTurns int `json:"idle_turns"`
+
+	// Cooldowns is how often in a row a model may answer with a rate limit or an overload before its attempts fail.
+	// Defaults to 10.
+	Cooldowns int `json:"cooldowns"`
+	// CoolBase is the first wait of a model whose provider names no time; it doubles up to CoolMax. Defaults to 5 s.
+	CoolBase time.Duration `json:"cool_base"`
+	// CoolMax bounds that doubling, not what a provider asks for. Defaults to 5 minutes.
+	CoolMax time.Duration `json:"cool_max"`
+
+	// Warn is the part of a budget at which the soft warning comes. Defaults to 0.8; 0: no warning.
+	Warn float64 `json:"warn"`
 }
 
 // ModelLimit is a limit for the models that a pattern matches. In the pattern, * stands for any characters; it is
@@ -50,6 +68,7 @@ func DefaultLimits() Limits {
 			{"*gpt-4o*", 3}, {"*claude*sonnet*", 5}, {"*haiku*", 10}, {"*grok*", 10},
 		},
 		PerModel: 5, Attempts: 3, Evaluations: 5, Troubles: 3, Backoff: 500 * time.Millisecond,
+		Stalls: 2, Replans: 2, IdleTurns: 3, Cooldowns: 10, CoolBase: 5 * time.Second, CoolMax: 5 * time.Minute, Warn: 0.8,
 	}
 }
 
@@ -73,8 +92,17 @@ func (l Limits) Validate() error {
 	least("attempts", l.Attempts, 1)
 	least("evaluations", l.Evaluations, 1)
 	least("troubles", l.Troubles, 0)
-	if l.Backoff < 0 {
-		errs = append(errs, fmt.Errorf("limit backoff is %s: it must not be negative", l.Backoff))
+	least("stalls", l.Stalls, 1)
+	least("replans", l.Replans, 0)
+	least("idle_turns", l.IdleTurns, 1)
+	least("cooldowns", l.Cooldowns, 0)
+	for name, d := range map[string]time.Duration{"backoff": l.Backoff, "cool_base": l.CoolBase, "cool_max": l.CoolMax} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("limit %s is %s: it must not be negative", name, d))
+		}
+	}
+	if !(l.Warn >= 0 && l.Warn <= 1) {
+		errs = append(errs, fmt.Errorf("limit warn is %v: it must be between 0 and 1", l.Warn))
 	}
 	return errors.Join(errs...)
 }

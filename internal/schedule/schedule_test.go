@@ -1,75 +1,132 @@
 package schedule
 
 import (
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/bouldermgr/manager/boulder"
 )
 
+// TestAfterVerdict is SEMANTICS §4, line by line.
 func TestAfterVerdict(t *testing.T) {
 	t.Parallel()
-	limits := DefaultLimits() // 3 tries, 5 turns
+	done, stuck := boulder.Verdict{Completed: true}, boulder.Verdict{IsStuck: true}
 	tests := map[string]struct {
 		verdict boulder.Verdict
 		ended   boulder.Ended
 		turns   int
 		tries   int // before this attempt
-		budget  int
+		stalls  int
+		idle    int
+		same    bool // as the attempt before: the diff and the failing gates
+		budget  *boulder.Budget
+		replans int // begun before
 		want    string
 	}{
-		"complete":                  {verdict: boulder.Verdict{Completed: true}, want: "complete"},
-		"complete wins over a loop": {verdict: boulder.Verdict{Completed: true, IsInLoop: true}, want: "complete"},
-		"complete wins over a broken end": {
-			verdict: boulder.Verdict{Completed: true}, ended: boulder.Ended{Error: "APIError"}, want: "complete",
+		"complete":                          {verdict: done, want: "complete"},
+		"complete wins over a loop":         {verdict: boulder.Verdict{Completed: true, IsInLoop: true}, want: "complete"},
+		"complete wins over a broken end":   {verdict: done, ended: boulder.Ended{Error: "APIError"}, want: "complete"},
+		"complete wins over the wall clock": {verdict: done, ended: stopped(boulder.RuleWallClock), want: "complete"},
+		"complete wins over a used-up budget": {
+			verdict: done, ended: stopped(boulder.RuleBudget), budget: &boulder.Budget{Tokens: 1}, want: "complete",
 		},
-		"complete wins over the wall clock": {
-			verdict: boulder.Verdict{Completed: true}, ended: boulder.Ended{Stopped: "30m"}, want: "complete",
+		"complete in the last turn of the last try": {verdict: done, turns: 5, tries: 2, want: "complete"},
+		"complete comes before a wish to replan": {
+			verdict: boulder.Verdict{Completed: true, NeedReplan: true}, want: "complete",
 		},
-		"complete in the last turn of the last try": {
-			verdict: boulder.Verdict{Completed: true}, turns: 5, tries: 2, want: "complete",
+
+		"incomplete":       {want: "continue"},
+		"truncated":        {ended: boulder.Ended{Finish: "length", Truncated: "length"}, want: "continue"},
+		"truncated, error": {ended: boulder.Ended{Error: "MessageOutputLengthError", Truncated: "length"}, want: "continue"},
+		"not judged":       {verdict: boulder.Verdict{JudgeUnavailable: true}, want: "continue"},
+		"one stall":        {stalls: 1, want: "continue"},
+		"fourth turn":      {turns: 4, want: "continue"},
+		"third turn without a tool call: the nudge": {idle: 3, want: "continue"},
+		"blocked by something else":                 {verdict: boulder.Verdict{BlockedBy: "permission"}, want: "continue"},
+
+		"fifth turn":                         {turns: 5, want: "retry failed"},
+		"fourth turn without a tool call":    {idle: 4, want: "retry failed"},
+		"stuck":                              {verdict: stuck, want: "retry failed"},
+		"loop":                               {verdict: boulder.Verdict{IsInLoop: true}, want: "retry failed"},
+		"stopped by a rule":                  {ended: stopped(boulder.RuleRepeat), want: "retry failed"},
+		"stopped by silence":                 {ended: stopped(boulder.RuleSilence), want: "retry failed"},
+		"stopped by the wall clock":          {ended: stopped(boulder.RuleWallClock), want: "retry timeout"},
+		"broken":                             {ended: boulder.Ended{Error: "ContextOverflowError"}, want: "retry failed"},
+		"second try":                         {verdict: stuck, tries: 1, want: "retry failed"},
+		"own budget of four":                 {verdict: stuck, tries: 2, budget: &boulder.Budget{Attempts: 4}, want: "retry failed"},
+		"the same result, but it was judged": {same: true, want: "continue"},
+
+		"third try":           {verdict: stuck, tries: 2, want: "replan"},
+		"third try timed out": {ended: stopped(boulder.RuleWallClock), tries: 2, want: "replan"},
+		"own budget of one":   {verdict: stuck, budget: &boulder.Budget{Attempts: 1}, want: "replan"},
+		"the same result":     {verdict: stuck, same: true, want: "replan"},
+		"two stalls":          {stalls: 2, want: "replan"},
+		"wrong plan":          {verdict: boulder.Verdict{BlockedBy: "wrong_plan"}, want: "replan"},
+		"a wish to replan":    {verdict: boulder.Verdict{NeedReplan: true}, want: "replan"},
+		"last replan":         {stalls: 2, replans: 1, want: "replan"},
+
+		"third try, no replan left":           {verdict: stuck, tries: 2, replans: 2, want: "fail failed"},
+		"third try timed out, no replan left": {ended: stopped(boulder.RuleWallClock), tries: 2, replans: 2, want: "fail timeout"},
+		"the same result, no replan left":     {verdict: stuck, same: true, replans: 2, want: "fail failed"},
+		"two stalls, no replan left":          {stalls: 2, replans: 2, want: "retry failed"},
+		"two stalls in the last try, no replan left": {
+			stalls: 2, tries: 2, replans: 2, want: "fail failed",
 		},
-		"incomplete":         {want: "continue"},
-		"truncated":          {ended: boulder.Ended{Finish: "length"}, want: "continue"},
-		"fourth turn":        {turns: 4, want: "continue"},
-		"fifth turn":         {turns: 5, want: "retry failed"},
-		"stuck":              {verdict: boulder.Verdict{IsStuck: true}, want: "retry failed"},
-		"loop":               {verdict: boulder.Verdict{IsInLoop: true}, want: "retry failed"},
-		"stopped":            {ended: boulder.Ended{Stopped: "silence"}, want: "retry timeout"},
-		"broken":             {ended: boulder.Ended{Error: "ContextOverflowError"}, want: "retry failed"},
-		"second try":         {verdict: boulder.Verdict{IsStuck: true}, tries: 1, want: "retry failed"},
-		"third try":          {verdict: boulder.Verdict{IsStuck: true}, tries: 2, want: "fail failed"},
-		"third try stopped":  {ended: boulder.Ended{Stopped: "silence"}, tries: 2, want: "fail timeout"},
-		"own budget of one":  {verdict: boulder.Verdict{IsStuck: true}, budget: 1, want: "fail failed"},
-		"own budget of four": {verdict: boulder.Verdict{IsStuck: true}, tries: 2, budget: 4, want: "retry failed"},
+		"wrong plan, no replan left": {
+			verdict: boulder.Verdict{BlockedBy: "wrong_plan"}, replans: 2, want: "retry failed",
+		},
+
+		"stopped by its budget":       {ended: stopped(boulder.RuleBudget), want: "park"},
+		"its budget is used up":       {budget: &boulder.Budget{Tokens: 100}, want: "park"},
+		"its budget is not used up":   {budget: &boulder.Budget{Tokens: 101}, want: "continue"},
+		"its calls are used up":       {budget: &boulder.Budget{Calls: 4}, want: "park"},
+		"its time is used up":         {budget: &boulder.Budget{Time: boulder.Duration(time.Minute)}, want: "park"},
+		"its money is used up":        {budget: &boulder.Budget{Cost: 0.5}, want: "park"},
+		"out of budget, also stalled": {ended: stopped(boulder.RuleBudget), stalls: 2, want: "park"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := &boulder.Open{
-				SubTask: &boulder.SubTask{ID: "a", Tries: test.tries},
-				Attempt: &boulder.Attempt{Status: boulder.AttemptMonitoring, Turns: max(test.turns, 1)},
-				Turn:    &boulder.Turn{Verdict: &test.verdict, Evidence: &boulder.Evidence{Ended: test.ended}},
+				SubTask: &boulder.SubTask{
+					ID: "a", Tries: test.tries, Stalls: test.stalls, Budget: test.budget, LastResult: "of the attempt before",
+					Usage: boulder.Usage{Input: 90, Output: 10, Calls: 4, Cost: 0.5}, Worked: time.Minute,
+				},
+				Attempt: &boulder.Attempt{
+					Status: boulder.AttemptMonitoring, Turns: max(test.turns, 1), Idle: test.idle, Result: "another",
+				},
+				Turn: &boulder.Turn{Verdict: &test.verdict, Evidence: &boulder.Evidence{Ended: test.ended}},
 			}
-			if test.budget > 0 {
-				o.SubTask.Budget = &boulder.Budget{Attempts: test.budget}
+			if test.same {
+				o.Attempt.Result = o.SubTask.LastResult
 			}
-			if got := kindOf(afterVerdict(o, limits)); got != test.want {
+			c := computingFor(DefaultLimits()) // 3 tries, 5 turns, 2 stalls, 2 replans, 3 idle turns
+			c.s.Boulder.Replans = test.replans
+			if got := kindOf(c.afterVerdict(o)); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})
 	}
 }
 
+func stopped(rule boulder.Rule) boulder.Ended {
+	return boulder.Ended{Stopped: "by " + string(rule), Rule: rule}
+}
+
+// computingFor is a computation on a state without sub-tasks.
+func computingFor(l Limits) *computing {
+	s := boulder.NewState()
+	return &computing{s: s, l: l, now: epoch, budget: newBudget(s, l, epoch)}
+}
+
 func kindOf(a Action) string {
 	switch a := a.(type) {
-	case Complete:
-		return "complete"
-	case Continue:
-		return "continue"
 	case Retry:
 		if a.Uncounted {
 			return "retry uncounted " + string(a.Status)
@@ -77,44 +134,95 @@ func kindOf(a Action) string {
 		return "retry " + string(a.Status)
 	case Fail:
 		return "fail " + string(a.Status)
-	case Run:
-		return "run"
-	case Judge:
-		return "judge"
-	case Wake:
-		return "wake"
+	case nil:
+		return "nothing"
 	}
-	return "?"
+	return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", a), "schedule."))
+}
+
+func kindsOf(actions []Action) string {
+	var kinds []string
+	for _, a := range actions {
+		kinds = append(kinds, kindOf(a))
+	}
+	return strings.Join(kinds, ", ")
 }
 
 func TestNext(t *testing.T) {
 	t.Parallel()
-	limits := DefaultLimits()
+	const starting, executing, monitoring = boulder.AttemptStarting, boulder.AttemptExecuting, boulder.AttemptMonitoring
 	later := epoch.Add(time.Second)
+	cooling := map[string]boulder.Cooldown{"p/m": {Until: later, Hits: 10, Limit: 1}}
+	refusing := map[string]boulder.Cooldown{"p/m": {Until: later, Hits: 11, Limit: 1}}
+	over := map[string]boulder.Cooldown{"p/m": {Until: epoch, Hits: 11, Limit: 1}}
 	tests := map[string]struct {
 		attempt boulder.Attempt
 		turn    boulder.Turn
+		cooling map[string]boulder.Cooldown // of p/m, the model of agents and ledgers alike
+		budget  int64
 		want    string
 	}{
-		"starting":          {attempt: boulder.Attempt{Status: boulder.AttemptStarting}, want: "run"},
-		"executing":         {attempt: boulder.Attempt{Status: boulder.AttemptExecuting}, want: "run"},
-		"monitoring":        {attempt: boulder.Attempt{Status: boulder.AttemptMonitoring}, want: "judge"},
-		"after two faults":  {attempt: boulder.Attempt{Status: boulder.AttemptExecuting, Troubles: 2}, want: "run"},
-		"after three":       {attempt: boulder.Attempt{Status: boulder.AttemptExecuting, Troubles: 3}, want: "fail failed"},
-		"backing off":       {attempt: boulder.Attempt{Status: boulder.AttemptExecuting, NotBefore: later}, want: "wake"},
-		"judge backing off": {attempt: boulder.Attempt{Status: boulder.AttemptMonitoring, NotBefore: later}, want: "wake"},
-		"back-off is over":  {attempt: boulder.Attempt{Status: boulder.AttemptExecuting, NotBefore: epoch}, want: "run"},
+		"starting":          {attempt: boulder.Attempt{Status: starting}, want: "run"},
+		"executing":         {attempt: boulder.Attempt{Status: executing}, want: "run"},
+		"monitoring":        {attempt: boulder.Attempt{Status: monitoring}, want: "judge"},
+		"after two faults":  {attempt: boulder.Attempt{Status: executing, Troubles: 2}, want: "run"},
+		"after three":       {attempt: boulder.Attempt{Status: executing, Troubles: 3}, want: "fail failed"},
+		"judge after two":   {attempt: boulder.Attempt{Status: monitoring, Troubles: 2}, want: "judge"},
+		"judge after three": {attempt: boulder.Attempt{Status: monitoring, Troubles: 3}, want: "stop"},
+		"backing off":       {attempt: boulder.Attempt{Status: executing, NotBefore: later}, want: "wake"},
+		"judge backing off": {attempt: boulder.Attempt{Status: monitoring, NotBefore: later}, want: "wake"},
+		"back-off is over":  {attempt: boulder.Attempt{Status: executing, NotBefore: epoch}, want: "run"},
 		"judged, whatever the back-off": {
-			attempt: boulder.Attempt{Status: boulder.AttemptMonitoring, NotBefore: later, Turns: 1},
+			attempt: boulder.Attempt{Status: monitoring, NotBefore: later, Turns: 1},
 			turn:    boulder.Turn{Verdict: &boulder.Verdict{Completed: true}, Evidence: &boulder.Evidence{}},
 			want:    "complete",
 		},
+		"not sent, its model cools down": {attempt: boulder.Attempt{Status: executing}, cooling: cooling, want: "wake"},
+		"sent: look after it all the same": {
+			attempt: boulder.Attempt{Status: executing}, turn: boulder.Turn{MessageID: "m"}, cooling: cooling, want: "run",
+		},
+		"judge, its model cools down": {attempt: boulder.Attempt{Status: monitoring}, cooling: cooling, want: "wake"},
+		"ten rate limits in a row": {
+			attempt: boulder.Attempt{Status: executing, Reason: "429", NotBefore: later}, cooling: cooling, want: "wake",
+		},
+		"eleven": {
+			attempt: boulder.Attempt{Status: executing, Reason: "429", NotBefore: later}, cooling: refusing, want: "fail failed",
+		},
+		"eleven, but it met none": {
+			attempt: boulder.Attempt{Status: executing}, turn: boulder.Turn{MessageID: "m"}, cooling: refusing, want: "run",
+		},
+		"eleven, and once more": {attempt: boulder.Attempt{Status: executing, Reason: "429"}, cooling: over, want: "run"},
+		"eleven, of which others met the last ones while it was at work again": {
+			attempt: boulder.Attempt{Status: executing, Reason: "429", NotBefore: epoch},
+			turn:    boulder.Turn{MessageID: "m"}, cooling: refusing, want: "run",
+		},
+		"judge after eleven": {
+			attempt: boulder.Attempt{Status: monitoring, Reason: "429", NotBefore: later}, cooling: refusing, want: "stop",
+		},
+		"within its budget":     {attempt: boulder.Attempt{Status: executing}, budget: 101, want: "run"},
+		"its budget is used up": {attempt: boulder.Attempt{Status: executing}, budget: 100, want: "park"},
+		"used up by what is seen of the turn": {
+			attempt: boulder.Attempt{Status: executing, Seen: boulder.Usage{Input: 20}, Spent: boulder.Usage{Output: 30}},
+			budget:  150, want: "park",
+		},
+		"judging is not held back": {attempt: boulder.Attempt{Status: monitoring}, budget: 100, want: "judge"},
 	}
 	for name, test := range tests {
-		o := &boulder.Open{SubTask: &boulder.SubTask{}, Attempt: &test.attempt, Turn: &test.turn}
-		if got := kindOf(next(o, limits, epoch)); got != test.want {
-			t.Errorf("%s: got %s, want %s", name, got, test.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.attempt.Model = "p/m"
+			o := &boulder.Open{
+				SubTask: &boulder.SubTask{Usage: boulder.Usage{Input: 100}}, Attempt: &test.attempt, Turn: &test.turn,
+			}
+			if test.budget > 0 {
+				o.SubTask.Budget = &boulder.Budget{Tokens: test.budget}
+			}
+			c := computingFor(DefaultLimits())
+			c.s.Boulder.LedgerModel, c.s.Boulder.Cooldowns = "p/m", test.cooling
+			if got := kindOf(c.next(o)); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
 	}
 }
 
@@ -147,6 +255,32 @@ func TestBackoff(t *testing.T) {
 			t.Errorf("after fault %d: %s, want %s", n, got, want)
 		}
 	}
+}
+
+// TestCool: the wait doubles up to its maximum, for any limits and any number of hits.
+func TestCool(t *testing.T) {
+	t.Parallel()
+	l := DefaultLimits()
+	for n, want := range map[int]time.Duration{
+		0: 5 * time.Second, 1: 5 * time.Second, 2: 10 * time.Second, 6: 160 * time.Second, 7: 5 * time.Minute,
+		1000: 5 * time.Minute,
+	} {
+		if got := Cool(l, n); got != want {
+			t.Errorf("after hit %d: %s, want %s", n, got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		l.CoolBase = time.Duration(rapid.Int64Min(0).Draw(t, "base"))
+		l.CoolMax = time.Duration(rapid.Int64Min(0).Draw(t, "max"))
+		last := time.Duration(0)
+		for n := range 70 {
+			wait := Cool(l, n)
+			if wait < last || wait > l.CoolMax || n == 69 && l.CoolBase > 0 && wait != l.CoolMax {
+				t.Fatalf("hit %d waits %s after %s, of at most %s", n, wait, last, l.CoolMax)
+			}
+			last = wait
+		}
+	})
 }
 
 func TestModelPatterns(t *testing.T) {
@@ -204,6 +338,15 @@ func TestValidate(t *testing.T) {
 		"evaluations is 0":    func(l *Limits) { l.Evaluations = 0 },
 		"troubles is -1":      func(l *Limits) { l.Troubles = -1 },
 		"backoff is -1s":      func(l *Limits) { l.Backoff = -time.Second },
+		"stalls is 0":         func(l *Limits) { l.Stalls = 0 },
+		"replans is -1":       func(l *Limits) { l.Replans = -1 },
+		"idle_turns is 0":     func(l *Limits) { l.IdleTurns = 0 },
+		"cooldowns is -1":     func(l *Limits) { l.Cooldowns = -1 },
+		"cool_base is -1s":    func(l *Limits) { l.CoolBase = -time.Second },
+		"cool_max is -1s":     func(l *Limits) { l.CoolMax = -time.Second },
+		"warn is -0.1":        func(l *Limits) { l.Warn = -0.1 },
+		"warn is 1.1":         func(l *Limits) { l.Warn = 1.1 },
+		"warn is NaN":         func(l *Limits) { l.Warn = math.NaN() },
 	}
 	for want, spoil := range tests {
 		l := DefaultLimits()
@@ -343,18 +486,20 @@ func TestWaiting(t *testing.T) {
 		}
 	}
 	full := "the one slot of p/one is taken"
-	want := []Wait{{"a", "p/one", 1, full}, {"b", "p/one", 2, full}}
-	if d := cmp.Diff(want, Waiting(s, l)); d != "" {
+	want := []Wait{
+		{SubTaskID: "a", Model: "p/one", Position: 1, Reason: full}, {SubTaskID: "b", Model: "p/one", Position: 2, Reason: full},
+	}
+	if d := cmp.Diff(want, Waiting(s, l, epoch)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	l.Global = 2
-	for _, w := range Waiting(s, l) {
+	for _, w := range Waiting(s, l, epoch) {
 		if w.Reason != "all 2 slots are taken" {
 			t.Errorf("%s waits because %s", w.SubTaskID, w.Reason)
 		}
 	}
 	l = Limits{Global: 9, PerModel: 9}
-	if w := Waiting(s, l); len(w) != 0 {
+	if w := Waiting(s, l, epoch); len(w) != 0 {
 		t.Errorf("with room for all, %v wait", w)
 	}
 }

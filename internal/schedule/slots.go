@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 )
@@ -14,13 +15,17 @@ import (
 // it, so there is nothing to give back.
 type slots struct {
 	l         Limits
+	now       time.Time
+	cooling   map[string]boulder.Cooldown
 	global    int
 	providers map[string]int
 	models    map[string]int
 }
 
-func countSlots(s *boulder.State, l Limits) *slots {
-	c := &slots{l: l, providers: map[string]int{}, models: map[string]int{}}
+func countSlots(s *boulder.State, l Limits, now time.Time) *slots {
+	c := &slots{
+		l: l, now: now, cooling: s.Boulder.Cooldowns, providers: map[string]int{}, models: map[string]int{},
+	}
 	for _, o := range s.Live() {
 		c.take(o.Attempt.Model)
 	}
@@ -41,7 +46,12 @@ func (c *slots) full(model string) string {
 	}
 	provider := providerOf(model)
 	limit, limited := c.l.Providers[provider]
+	cool, cooling := c.cooling[model]
 	switch {
+	case cooling && c.now.Before(cool.Until):
+		return fmt.Sprintf("%s cools down until %s: %s", name, cool.Until.Local().Format(time.TimeOnly), cool.Reason)
+	case cooling && c.models[model] >= cool.Limit:
+		return taken(cool.Limit, " of "+name+" (less than usual after: "+cool.Reason+")")
 	case c.global >= c.l.Global:
 		return taken(c.l.Global, "")
 	case limited && c.providers[provider] >= limit:
@@ -64,26 +74,62 @@ func taken(limit int, of string) string {
 
 // dispatch fills the free slots. Within a model: by priority, then first in, first out. Between models that have a free
 // slot, the one whose first attempt is more urgent, or has waited longer, goes first.
-func dispatch(s *boulder.State, l Limits) []Action {
-	c := countSlots(s, l)
+//
+// What a replan is about to replace is held back. The time is when a model that has attempts waiting has cooled down;
+// zero: none has to.
+func dispatch(s *boulder.State, l Limits, now time.Time) (actions []Action, cooled time.Time) {
+	c := countSlots(s, l, now)
+	held := held(s, l)
 	started := map[string]int{} // from the head of each model's queue
 	models := s.Models()
-	var actions []Action
 	for {
 		var first *boulder.Open
 		for _, m := range models {
+			for head := s.Queued(m, started[m]); head != nil && held[head.SubTask.ID]; head = s.Queued(m, started[m]) {
+				started[m]++
+			}
 			head := s.Queued(m, started[m])
 			if head != nil && c.full(m) == "" && (first == nil || before(head, first)) {
 				first = head
 			}
 		}
 		if first == nil {
-			return actions
+			break
 		}
 		actions = append(actions, Start{first})
 		c.take(first.Attempt.Model)
 		started[first.Attempt.Model]++
 	}
+	for _, m := range models {
+		if cool := s.Boulder.Cooldowns[m]; s.Queued(m, started[m]) != nil && now.Before(cool.Until) {
+			cooled = earlier(cooled, cool.Until)
+		}
+	}
+	return actions, cooled
+}
+
+// held are the sub-tasks that a replan replaces, or is about to.
+func held(s *boulder.State, l Limits) map[string]bool {
+	held := map[string]bool{}
+	if r := s.Boulder.Replan; r != nil {
+		for _, id := range r.Replaces {
+			held[id] = true
+		}
+	}
+	if w := s.Boulder.Wanted; w != nil && s.Boulder.Replans < l.Replans {
+		for _, t := range s.Remainder(w.SubTaskID) {
+			held[t.ID] = true
+		}
+	}
+	return held
+}
+
+// earlier of two times; zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // before orders the heads of two queues.
@@ -125,11 +171,13 @@ type Wait struct {
 	Model     string `json:"model"`
 	Position  int    `json:"position"` // in the queue of its model, from 1
 	Reason    string `json:"reason"`
+	// Until is when the wait is over at the latest, if that is known: the end of a cool-down.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // Waiting lists the attempts that wait for a slot, with the reason. An attempt that could start now is not in it.
-func Waiting(s *boulder.State, l Limits) []Wait {
-	c := countSlots(s, l)
+func Waiting(s *boulder.State, l Limits, now time.Time) []Wait {
+	c := countSlots(s, l, now)
 	var waits []Wait
 	for _, m := range s.Models() {
 		reason := c.full(m)
@@ -141,7 +189,11 @@ func Waiting(s *boulder.State, l Limits) []Wait {
 			if o == nil {
 				break
 			}
-			waits = append(waits, Wait{SubTaskID: o.SubTask.ID, Model: m, Position: i + 1, Reason: reason})
+			w := Wait{SubTaskID: o.SubTask.ID, Model: m, Position: i + 1, Reason: reason}
+			if until := s.Boulder.Cooldowns[m].Until; now.Before(until) {
+				w.Until = until
+			}
+			waits = append(waits, w)
 		}
 	}
 	return waits

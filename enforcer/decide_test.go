@@ -5,7 +5,13 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/boulder"
 )
+
+func nudgeFor(r boulder.Rule) Finding {
+	return Finding{Kind: Nudge, Rule: r, Reason: "again and again"}
+}
 
 func at(d time.Duration) time.Time { return time.Unix(1_000_000, 0).Add(d) }
 
@@ -21,12 +27,57 @@ func TestDecide(t *testing.T) {
 		{"just prompted", Seen{Began: at(0), LastEvent: at(0)}, time.Second, Wait, 10 * time.Second},
 		{"no turn began", Seen{Began: at(0), LastEvent: at(0)}, 10 * time.Second, Look, 0},
 		{"at work", Seen{Began: at(0), LastEvent: at(time.Minute), Busy: true}, 2 * time.Minute, Wait, 6 * time.Minute},
-		{"silent", Seen{Began: at(0), LastEvent: at(time.Minute), Busy: true}, 6 * time.Minute, Stop, 0},
+		{"silent: why?", Seen{Began: at(0), LastEvent: at(time.Minute), Busy: true}, 6 * time.Minute, Look, 0},
+		{"silent", Seen{Began: at(0), LastEvent: at(time.Minute), Busy: true, Looked: true}, 6 * time.Minute, Stop, 0},
 		{
 			"silent with a tool", Seen{Began: at(0), LastEvent: at(time.Minute), Busy: true, ToolsRunning: 1},
 			6 * time.Minute, Wait, 16 * time.Minute,
 		},
 		{"wall clock", Seen{Began: at(0), LastEvent: at(30 * time.Minute), Busy: true}, 30 * time.Minute, Stop, 0},
+		{
+			"wall clock of an attempt", Seen{Began: at(0), LastEvent: at(time.Minute), Busy: true, Worked: 29 * time.Minute},
+			time.Minute, Stop, 0,
+		},
+		{
+			"budget", Seen{Began: at(0), LastEvent: at(time.Minute), Busy: true, TimeLeft: time.Minute},
+			time.Minute, Stop, 0,
+		},
+		{
+			"waiting for a provider is not silence", Seen{
+				Began: at(0), LastEvent: at(0), Busy: true, Retry: &Retry{Attempt: 5, Next: at(50 * time.Second)},
+			},
+			5 * time.Minute, Wait, 5*time.Minute + 50*time.Second,
+		},
+		{
+			"one retry too many", Seen{
+				Began: at(0), LastEvent: at(0), Busy: true, Retry: &Retry{Attempt: 6, Next: at(50 * time.Second)},
+			},
+			0, Yield, 0,
+		},
+		{
+			"a long wait", Seen{
+				Began: at(0), LastEvent: at(0), Busy: true, Retry: &Retry{Attempt: 1, Next: at(61 * time.Second)},
+			},
+			0, Yield, 0,
+		},
+		{
+			"nudge", Seen{Began: at(0), LastEvent: at(0), Busy: true, Findings: []Finding{nudgeFor(boulder.RuleErrors)}},
+			0, Nudge, 0,
+		},
+		{
+			"nudged already", Seen{
+				Began: at(0), LastEvent: at(0), Busy: true, Findings: []Finding{nudgeFor(boulder.RuleErrors)},
+				Nudged: []boulder.Rule{boulder.RuleErrors},
+			},
+			0, Wait, 5 * time.Minute,
+		},
+		{
+			"stop before nudge", Seen{
+				Began: at(0), LastEvent: at(0), Busy: true,
+				Findings: []Finding{nudgeFor(boulder.RuleErrors), {Kind: Stop, Rule: boulder.RuleRepeat, Reason: "again"}},
+			},
+			0, Stop, 0,
+		},
 		{
 			"offline is not silence", Seen{Began: at(0), LastEvent: at(0), Busy: true, OfflineSince: at(5 * time.Minute)},
 			5*time.Minute + 59*time.Second, Wait, 6 * time.Minute,
@@ -58,9 +109,17 @@ func TestDecideMakesProgress(t *testing.T) {
 		seen := Seen{
 			Began: at(0), LastEvent: at(time.Duration(minutes.Draw(t, "last")) * time.Minute),
 			Busy: rapid.Bool().Draw(t, "busy"), ToolsRunning: rapid.IntRange(0, 2).Draw(t, "tools"),
+			Looked: rapid.Bool().Draw(t, "looked"), Worked: time.Duration(minutes.Draw(t, "worked")) * time.Minute,
+			TimeLeft: time.Duration(minutes.Draw(t, "left")) * time.Minute,
 		}
 		if rapid.Bool().Draw(t, "offline") {
 			seen.OfflineSince = at(time.Duration(minutes.Draw(t, "since")) * time.Minute)
+		}
+		if rapid.Bool().Draw(t, "retry") {
+			seen.Retry = &Retry{
+				Attempt: rapid.IntRange(1, 7).Draw(t, "attempt"),
+				Next:    at(time.Duration(minutes.Draw(t, "next")) * time.Minute),
+			}
 		}
 		now := at(time.Duration(minutes.Draw(t, "now")) * time.Minute)
 		d := Decide(seen, DefaultRules(), now)

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// runFake is a process of its own: fake EVENTS MESSAGES TURNS. It plays an OpenCode. A turn ends when its client has
+// taken so many bytes of events, its session holds so many bytes of messages, and so many turns are ready to end: the
+// worst moment for whoever reads them all. The real OpenCode, with a model, takes hours for that. It prints its
+// address.
+func runFake(ctx context.Context, args []string) error {
+	if len(args) != 3 {
+		return errors.New("fake: want the bytes of events of a turn, the bytes of messages, and how many turns end together")
+	}
+	var numbers [3]int
+	for i, arg := range args {
+		var err error
+		if numbers[i], err = strconv.Atoi(arg); err != nil {
+			return err
+		}
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	f := &fakeServer{
+		ctx: ctx, events: numbers[0], messages: numbers[1], together: numbers[2],
+		ready: make(chan struct{}), sessions: map[string]*fakeSession{},
+	}
+	server := &http.Server{Handler: f.routes(), ReadHeaderTimeout: patience}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	fmt.Println("fake server listening on http://" + listener.Addr().String())
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// fakeServer keeps sessions in memory. What it sends looks like what OpenCode 1.18.33 sends, see docs/opencode.md.
+type fakeServer struct {
+	ctx              context.Context
+	events, messages int
+	together         int
+
+	mu       sync.Mutex // also of what is written to streams: a client that reads slowly makes the turns slow
+	streams  []*fakeStream
+	sessions map[string]*fakeSession
+	ids      int
+	waiting  int           // turns that are ready to end
+	ready    chan struct{} // closed when there are enough of them
+}
+
+// gather returns when enough turns are ready to end.
+func (f *fakeServer) gather() {
+	f.mu.Lock()
+	ready := f.ready
+	if f.waiting++; f.waiting == f.together {
+		close(ready)
+		f.waiting, f.ready = 0, make(chan struct{})
+	}
+	f.mu.Unlock()
+	select {
+	case <-ready:
+	case <-f.ctx.Done():
+	}
+}
+
+type fakeStream struct {
+	w    http.ResponseWriter
+	gone bool
+}
+
+type fakeSession struct {
+	info     map[string]any
+	messages [][]byte
+	busy     bool
+}
+
+func (f *fakeServer) routes() http.Handler {
+	mux := http.NewServeMux()
+	answer := func(pattern string, value any) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, value) })
+	}
+	answer("GET /global/health", map[string]any{"healthy": true, "version": opencode.TestedVersion})
+	answer("GET /config", map[string]any{"model": agentModel})
+	answer("GET /agent", []any{map[string]any{"name": "build", "mode": "primary"}})
+	answer("GET /session/{id}/todo", []any{})
+	answer("GET /session/{id}/children", []any{})
+	answer("GET /permission", []any{})
+	answer("GET /question", []any{})
+	provider, model, _ := strings.Cut(agentModel, "/")
+	answer("GET /config/providers", map[string]any{"default": map[string]any{}, "providers": []any{map[string]any{
+		"id": provider, "name": provider, "models": map[string]any{model: map[string]any{
+			"id": model, "providerID": provider, "name": model, "status": "active",
+			"cost": map[string]any{"input": 1, "output": 2}, "limit": map[string]any{"context": 200000, "output": 8000},
+		}},
+	}}})
+	mux.HandleFunc("GET /global/event", f.stream)
+	mux.HandleFunc("POST /session", f.create)
+	mux.HandleFunc("GET /session/status", f.statuses)
+	mux.HandleFunc("GET /session/{id}/message", f.list)
+	mux.HandleFunc("POST /session/{id}/prompt_async", f.prompt)
+	return mux
+}
+
+func writeJSON(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(encode(value)) // a client that went away is the client's business
+}
+
+// encode leaves < and > as they are, as JavaScript does.
+func encode(value any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		panic(err) // maps of strings and numbers always marshal
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// stream stays until the client goes.
+func (f *fakeServer) stream(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	s := &fakeStream{w: w}
+	f.mu.Lock()
+	s.write(event("", "server.connected", map[string]any{}))
+	f.streams = append(f.streams, s)
+	f.mu.Unlock()
+	heartbeat := time.NewTicker(10 * time.Second)
+	defer heartbeat.Stop()
+	for {
+		select {
+		case <-heartbeat.C:
+			f.send(event("", "server.heartbeat", map[string]any{}))
+		case <-r.Context().Done():
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.streams = slices.DeleteFunc(f.streams, func(other *fakeStream) bool { return other == s })
+			return
+		}
+	}
+}
+
+func (s *fakeStream) write(data []byte) {
+	if s.gone {
+		return
+	}
+	if _, err := s.w.Write(data); err != nil {
+		s.gone = true
+		return
+	}
+	s.gone = http.NewResponseController(s.w).Flush() != nil
+}
+
+func (f *fakeServer) send(data []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.streams {
+		s.write(data)
+	}
+}
+
+func (f *fakeServer) create(w http.ResponseWriter, r *http.Request) {
+	var body map[string]any
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	f.mu.Lock()
+	id := f.id("ses")
+	s := &fakeSession{info: map[string]any{
+		"id": id, "title": body["title"], "metadata": body["metadata"], "directory": r.URL.Query().Get("directory"),
+		"version": opencode.TestedVersion,
+	}}
+	f.sessions[id] = s
+	f.mu.Unlock()
+	writeJSON(w, s.info)
+}
+
+// id is called with the lock held. Ids ascend.
+func (f *fakeServer) id(kind string) string {
+	f.ids++
+	return fmt.Sprintf("%s_%026d", kind, f.ids)
+}
+
+func (f *fakeServer) statuses(w http.ResponseWriter, _ *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	busy := map[string]any{}
+	for id, s := range f.sessions {
+		if s.busy {
+			busy[id] = map[string]any{"type": "busy"}
+		}
+	}
+	writeJSON(w, busy)
+}
+
+// list gives the newest messages, in pages if they are asked for, as OpenCode does.
+func (f *fakeServer) list(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	s := f.sessions[r.PathValue("id")]
+	if s == nil {
+		f.mu.Unlock()
+		http.Error(w, `{"name":"NotFoundError"}`, http.StatusNotFound)
+		return
+	}
+	all := s.messages
+	f.mu.Unlock()
+	end, start := len(all), 0
+	if before, err := strconv.Atoi(r.URL.Query().Get("before")); err == nil {
+		end = before
+	}
+	if limit, err := strconv.Atoi(r.URL.Query().Get("limit")); err == nil {
+		start = max(0, end-limit)
+	}
+	if start > 0 {
+		w.Header().Set("X-Next-Cursor", strconv.Itoa(start))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	body := slices.Concat([]byte("["), bytes.Join(all[start:end], []byte(",")), []byte("]"))
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // a client that went away is the client's business
+}
+
+func (f *fakeServer) prompt(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		MessageID string           `json:"messageID"`
+		Parts     []map[string]any `json:"parts"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	id := r.PathValue("id")
+	f.mu.Lock()
+	s := f.sessions[id]
+	f.mu.Unlock()
+	if s == nil {
+		http.Error(w, `{"name":"NotFoundError"}`, http.StatusNotFound)
+		return
+	}
+	for i, p := range body.Parts {
+		p["id"], p["sessionID"], p["messageID"] = fmt.Sprintf("prt_%d", i), id, body.MessageID
+	}
+	info := map[string]any{"id": body.MessageID, "sessionID": id, "role": "user", "time": map[string]any{"created": now()}}
+	f.mu.Lock()
+	s.messages = append(s.messages, encode(map[string]any{"info": info, "parts": body.Parts}))
+	s.busy = true
+	f.mu.Unlock()
+	w.WriteHeader(http.StatusNoContent)
+	t := &fakeTurn{fakeServer: f, session: s, id: id, prompt: body.MessageID, dir: fmt.Sprint(s.info["directory"])}
+	go t.run() // ends with the process
+}
+
+func now() int64 { return time.Now().UnixMilli() }
+
+// event is one server-sent event of /global/event, with its keys in OpenCode's order.
+func event(dir, eventType string, properties any) []byte {
+	return enveloped(dir, fmt.Appendf(nil, `{"id":%q,"type":%q,"properties":%s}`, fakeEvent, eventType, encode(properties)))
+}
+
+// repeated is how OpenCode sends nearly every event once more.
+func repeated(dir, eventType string, properties any) []byte {
+	return enveloped(dir, fmt.Appendf(nil, `{"type":"sync","syncEvent":{"type":%q,"data":%s},"id":%q}`,
+		eventType+".1", encode(properties), fakeEvent))
+}
+
+func enveloped(dir string, payload []byte) []byte {
+	return fmt.Appendf(nil, "data: {\"directory\":%q,\"project\":%q,\"payload\":%s}\n\n", dir, fakeProject, payload)
+}
+
+// Ids as long as real ones. Nobody looks at them.
+const (
+	fakeEvent   = "evt_1fe046a53001a20xDqajsUPH07"
+	fakeProject = "020f09b88cadfa82a47fa534b22347c09178194d"
+)

@@ -1,0 +1,170 @@
+package boulder
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// takenUp forgets the faults of the process before: whoever resumes has seen to their cause.
+func (s *State) takenUp(e *Event) error {
+	for _, o := range s.live {
+		o.Attempt.recovered()
+		o.Attempt.interrupted()
+		s.touch(e, o)
+	}
+	if r := s.Boulder.Replan; r != nil && r.Troubles > 0 {
+		fresh := *r
+		fresh.Troubles, fresh.NotBefore = 0, time.Time{}
+		s.Boulder.Replan = &fresh
+	}
+	return nil
+}
+
+func (s *State) nudged(e *Event, b Nudged) error {
+	o, err := s.at(b.AttemptRef, AttemptExecuting)
+	if err != nil {
+		return err
+	}
+	if o.Turn.Number != b.Turn || b.MessageID == "" {
+		return fmt.Errorf("a nudge for turn %d of %q, which is at turn %d, with message id %q",
+			b.Turn, b.SubTaskID, o.Turn.Number, b.MessageID)
+	}
+	nudge := Nudge{Rule: b.Rule, MessageID: b.MessageID, Prompt: b.Prompt, At: e.Time}
+	o.Turn.Nudges = append(slices.Clone(o.Turn.Nudges), nudge)
+	s.touch(e, o)
+	return nil
+}
+
+// cooled counts one hit for all the attempts that the same limit meets at once: those that come while the model cools
+// down already say nothing about whether the wait was long enough.
+func (s *State) cooled(e *Event, b Cooled) error {
+	if b.Limit < 1 || b.Limit > max(1, b.Full) {
+		return fmt.Errorf("model %q cannot cool down with a limit of %d of %d", b.Model, b.Limit, b.Full)
+	}
+	c := s.Boulder.Cooldowns[b.Model]
+	if !e.Time.Before(c.Until) {
+		c.Hits++
+	}
+	c.Until, c.Limit, c.Full, c.Reason = b.Until, b.Limit, b.Full, b.Reason
+	s.setCooldown(b.Model, c)
+	return nil
+}
+
+func (s *State) setCooldown(model string, c Cooldown) {
+	all := maps.Clone(s.Boulder.Cooldowns) // records that were handed out share it
+	if all == nil {
+		all = map[string]Cooldown{}
+	}
+	all[model] = c
+	s.Boulder.Cooldowns = all
+}
+
+// answered lets the limit of a model grow back after a turn, or a judgement, that came to an end.
+func (s *State) answered(e *Event, model string) {
+	c, cooling := s.Boulder.Cooldowns[model]
+	if !cooling || e.Time.Before(c.Until) {
+		return
+	}
+	c.Limit++
+	c.Hits = 0
+	if c.Limit < c.Full {
+		s.setCooldown(model, c)
+		return
+	}
+	s.Boulder.Cooldowns = maps.Clone(s.Boulder.Cooldowns)
+	delete(s.Boulder.Cooldowns, model)
+}
+
+func (s *State) budgetSet(b BudgetSet) error {
+	budget := b.Budget
+	if err := budget.Validate(); err != nil {
+		return err
+	}
+	if b.SubTaskID == "" {
+		s.Boulder.Budget = &budget
+	} else {
+		t := s.byID[b.SubTaskID]
+		if t == nil || t.Status.Terminal() {
+			return fmt.Errorf("there is no unfinished sub-task %q", b.SubTaskID)
+		}
+		t.Budget = &budget
+		s.dirty.subTasks.add(t)
+	}
+	prefix := b.SubTaskID + "/"
+	s.Boulder.Warned = slices.DeleteFunc(slices.Clone(s.Boulder.Warned), func(key string) bool {
+		return strings.HasPrefix(key, prefix)
+	})
+	return nil
+}
+
+// Key names a warning in [Boulder.Warned].
+func (b BudgetWarning) Key() string { return b.SubTaskID + "/" + b.Dimension }
+
+func (s *State) budgetWarning(b BudgetWarning) error {
+	if slices.Contains(s.Boulder.Warned, b.Key()) {
+		return fmt.Errorf("the warning %q was given", b.Key())
+	}
+	if b.SubTaskID != "" {
+		if err := s.known(b.SubTaskID); err != nil {
+			return err
+		}
+	}
+	s.Boulder.Warned = append(slices.Clone(s.Boulder.Warned), b.Key())
+	return nil
+}
+
+func (s *State) parked(e *Event, b Parked) error {
+	o, err := s.at(b.AttemptRef, AttemptQueued, AttemptStarting, AttemptExecuting, AttemptMonitoring)
+	if err != nil {
+		return err
+	}
+	t := o.SubTask
+	if err := s.replacing(t.ID); err != nil {
+		return err
+	}
+	if b.Digest != "" {
+		t.Failures = append(slices.Clone(t.Failures), b.Digest)
+	}
+	s.finish(e, o, AttemptCancelled, b.Reason)
+	s.setSubTask(e, t, SubTaskBlocked, b.Reason)
+	t.Parked = true
+	s.parkedCount++
+	return nil
+}
+
+func (s *State) unparked(e *Event, b Unparked) error {
+	t := s.byID[b.SubTaskID]
+	if t == nil || !t.Parked {
+		return fmt.Errorf("sub-task %q does not wait for a person", b.SubTaskID)
+	}
+	t.Parked = false
+	s.parkedCount--
+	s.setSubTask(e, t, SubTaskPending, "")
+	s.enqueue(e, t)
+	return nil
+}
+
+// skipped ends a sub-task that has not begun and is not needed any more. Nothing that could still run may depend on it.
+func (s *State) skipped(e *Event, b SubTaskDone) error {
+	t := s.byID[b.SubTaskID]
+	if t == nil || t.Status != SubTaskPending {
+		return fmt.Errorf("there is no pending sub-task %q", b.SubTaskID)
+	}
+	if err := s.replacing(t.ID); err != nil {
+		return err
+	}
+	for _, id := range t.Blocks {
+		if d := s.byID[id]; !d.Status.Terminal() && d.Status != SubTaskBlocked {
+			return fmt.Errorf("sub-task %q depends on %q", id, t.ID)
+		}
+	}
+	if o := s.open[t.ID]; o != nil {
+		s.finish(e, o, AttemptCancelled, b.Summary)
+	}
+	t.Summary, t.EndSeq = b.Summary, e.Seq
+	s.setSubTask(e, t, SubTaskSkipped, b.Summary)
+	return nil
+}

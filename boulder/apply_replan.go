@@ -1,0 +1,189 @@
+package boulder
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Remainder are the sub-tasks that a replan for the given one replaces, in plan order: itself unless it is completed, and
+// everything unfinished that depends on it, near or far. What does not depend on it is not its business.
+func (s *State) Remainder(id string) []*SubTask {
+	t := s.byID[id]
+	if t == nil {
+		return nil
+	}
+	var all []*SubTask
+	if t.Status != SubTaskCompleted {
+		all = append(all, t)
+	}
+	seen := map[string]bool{}
+	todo := []*SubTask{t}
+	for len(todo) > 0 {
+		next := todo[0]
+		todo = todo[1:]
+		for _, id := range next.Blocks {
+			if d := s.byID[id]; d.Status == SubTaskPending && !seen[id] {
+				seen[id] = true
+				all = append(all, d)
+				todo = append(todo, d)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *SubTask) int { return a.Position - b.Position })
+	return all
+}
+
+// wantReplan notes that the judge of a completed sub-task found the rest of the plan wrong.
+func (s *State) wantReplan(o *Open) {
+	v := o.Turn.Verdict
+	if v == nil || !v.NeedReplan || s.Boulder.Wanted != nil || len(s.Remainder(o.SubTask.ID)) == 0 {
+		return
+	}
+	s.Boulder.Wanted = &Replanning{AttemptRef: AttemptRef{SubTaskID: o.SubTask.ID}, Reason: v.ReplanReason}
+}
+
+func (s *State) replanStarted(b ReplanStarted) error {
+	switch {
+	case s.Boulder.Status != Running:
+		return fmt.Errorf("boulder is %s", s.Boulder.Status)
+	case s.Boulder.Replan != nil:
+		return fmt.Errorf("replan %d is being made", s.Boulder.Replans)
+	case b.Number != s.Boulder.Replans+1:
+		return fmt.Errorf("replan %d does not follow %d", b.Number, s.Boulder.Replans)
+	}
+	if b.Attempt != 0 {
+		if _, err := s.at(b.AttemptRef, AttemptStarting, AttemptExecuting, AttemptMonitoring); err != nil {
+			return err
+		}
+	} else if t := s.byID[b.SubTaskID]; t == nil || t.Status != SubTaskCompleted {
+		return fmt.Errorf("a replan without an attempt is for a completed sub-task, which %q is not", b.SubTaskID)
+	}
+	var ids []string
+	for _, t := range s.Remainder(b.SubTaskID) {
+		if o := s.open[t.ID]; o != nil && o.Attempt.Status.Live() && o.Attempt.AttemptRef != b.AttemptRef {
+			return fmt.Errorf("sub-task %q is at work", t.ID)
+		}
+		ids = append(ids, t.ID)
+	}
+	if len(ids) == 0 || !slices.Equal(ids, b.Replaces) {
+		return fmt.Errorf("a replan for %q replaces %v, not %v", b.SubTaskID, ids, b.Replaces)
+	}
+	s.Boulder.Replans++
+	s.Boulder.Wanted = nil
+	s.Boulder.Replan = &Replanning{AttemptRef: b.AttemptRef, Reason: b.Reason, Replaces: b.Replaces}
+	return nil
+}
+
+func (s *State) replanTrouble(b ReplanTrouble) error {
+	if s.Boulder.Replan == nil {
+		return fmt.Errorf("no replan is being made")
+	}
+	r := *s.Boulder.Replan
+	r.Troubles++
+	r.NotBefore = b.NotBefore
+	s.Boulder.Replan = &r
+	return nil
+}
+
+// replacing refuses to move a sub-task that the replan that is being made replaces: it stays as it is, its attempt open or
+// in line, until the new plan is there or is refused.
+func (s *State) replacing(id string) error {
+	if r := s.Boulder.Replan; r != nil && slices.Contains(r.Replaces, id) {
+		return fmt.Errorf("a replan that replaces %q is being made", id)
+	}
+	return nil
+}
+
+// replanning finds the replan that an event speaks of.
+func (s *State) replanning(ref AttemptRef) (*Replanning, error) {
+	r := s.Boulder.Replan
+	if r == nil || r.AttemptRef != ref {
+		return nil, fmt.Errorf("no replan for attempt %d of %q is being made", ref.Attempt, ref.SubTaskID)
+	}
+	return r, nil
+}
+
+func (s *State) replanRefused(b ReplanRefused) error {
+	if _, err := s.replanning(b.AttemptRef); err != nil {
+		return err
+	}
+	s.Boulder.Replan = nil
+	return nil
+}
+
+func (s *State) replanned(e *Event, b Replanned) error {
+	r, err := s.replanning(b.AttemptRef)
+	switch {
+	case err != nil:
+		return err
+	case b.Plan.Number != s.Boulder.Revision+1:
+		return fmt.Errorf("plan revision %d does not follow %d", b.Plan.Number, s.Boulder.Revision)
+	case len(b.SubTasks) == 0:
+		return fmt.Errorf("the new plan has no sub-tasks")
+	}
+	fresh, err := s.newSubTasks(e, b.Plan, b.SubTasks, s.approvedBefore(r, b.GatesApproved), s.Boulder.Model)
+	if err != nil {
+		return err
+	}
+	for _, t := range fresh {
+		for _, id := range t.DependsOn {
+			if slices.Contains(r.Replaces, id) {
+				return fmt.Errorf("sub-task %q depends on %q, which is replaced", t.ID, id)
+			}
+		}
+		for _, c := range b.Changed {
+			if c.To.ID == t.ID {
+				t.Replaces = c.From
+			}
+		}
+	}
+	s.supersede(e, r, b.Plan.Number)
+	s.Boulder.Tried = append(slices.Clone(s.Boulder.Tried), SpecsHash(b.SubTasks))
+	s.Boulder.Replan = nil
+	s.adopt(b.Plan)
+	s.add(e, fresh)
+	return nil
+}
+
+// approvedBefore lets a gate run that a person approved for what is replaced, besides those that are approved now.
+func (s *State) approvedBefore(r *Replanning, all bool) func(Spec, string) bool {
+	approved := map[string]bool{}
+	for _, id := range r.Replaces {
+		t := s.byID[id]
+		for _, gate := range slices.Concat(t.Gates, t.NoWorse) {
+			approved[gate] = true
+		}
+	}
+	return func(_ Spec, gate string) bool { return all || approved[gate] }
+}
+
+// supersede ends everything that a replan replaces.
+func (s *State) supersede(e *Event, r *Replanning, revision int) {
+	var specs []Spec
+	for _, id := range r.Replaces {
+		t := s.byID[id]
+		specs = append(specs, t.Spec())
+		if o := s.open[id]; o != nil {
+			status := AttemptFailed
+			if o.Attempt.Status == AttemptQueued {
+				status = AttemptCancelled
+			} else {
+				t.Tries++
+			}
+			s.finish(e, o, status, r.Reason)
+		}
+		t.EndSeq = e.Seq
+		s.setSubTask(e, t, SubTaskSuperseded, fmt.Sprintf("replaced by plan revision %d: %s", revision, r.Reason))
+	}
+	s.Boulder.Tried = append(slices.Clone(s.Boulder.Tried), SpecsHash(specs))
+}
+
+// Spec is the sub-task as a plan describes it, with the gates that the configuration added.
+func (t *SubTask) Spec() Spec {
+	return Spec{
+		ID: t.ID, Subject: t.Subject, ActiveForm: t.ActiveForm, Description: t.Content,
+		SuccessCriteria: t.SuccessCriteria, DependsOn: t.DependsOn, Priority: t.Priority,
+		Gates: slices.Concat(t.Gates, t.GateHints), NoWorse: t.NoWorse, Model: t.Model, Agent: t.Agent,
+		ExpectsChanges: t.ExpectsChanges, EmptyOK: t.EmptyOK, Outputs: t.Outputs, DoneWhen: t.DoneWhen, Budget: t.Budget,
+	}
+}

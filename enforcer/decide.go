@@ -1,0 +1,196 @@
+package enforcer
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// Seen is what is known of a turn that has not ended.
+type Seen struct {
+	Began        time.Time // the first prompt was accepted, or the turn was taken up again
+	Prompted     time.Time // the newest prompt was accepted; zero: no other than the first
+	LastEvent    time.Time // of the session or a child of it
+	Busy         bool      // the session was seen at work since Began
+	ToolsRunning int
+	OfflineSince time.Time // zero: connected
+	// Looked: the session's state was read since LastEvent, and did not say why it is silent.
+	Looked bool
+	// Worked is how long the attempt's earlier turns took.
+	Worked time.Duration
+	// TimeLeft is what the budget leaves for this turn; zero: there is no such budget.
+	TimeLeft time.Duration
+	// Retry is the retry of a provider that OpenCode waits for, in any session of the tree; nil: none.
+	Retry *Retry
+	// Findings are those of all windows.
+	Findings []Finding
+	// Nudged are the rules for which the turn was nudged already: it is done once for each.
+	Nudged []boulder.Rule
+}
+
+// Retry is OpenCode's waiting for a provider that refused or could not be reached.
+type Retry struct {
+	Attempt int // from 1
+	Next    time.Time
+	Message string
+}
+
+// Kind is what to do about a session.
+type Kind string
+
+const (
+	Wait  Kind = "wait"  // until Decision.At, unless something happens before
+	Look  Kind = "look"  // read the session's state: what was seen may not be all
+	Nudge Kind = "nudge" // tell the agent what was seen, in the running turn
+	Stop  Kind = "stop"  // end the turn; what it did is judged all the same
+	Yield Kind = "yield" // end the turn and give its slot back: the provider needs time
+	Lose  Kind = "lose"  // the server cannot be reached: that is nobody's fault
+)
+
+// Decision is the arbiter's answer.
+type Decision struct {
+	Kind    Kind
+	Rule    boulder.Rule // of Nudge and Stop
+	Reason  string       // for people; empty for Wait
+	Session string       // of Nudge: whom to tell
+	At      time.Time    // of Wait: ask again then
+	// RetryAfter is how long OpenCode would have waited; of Yield.
+	RetryAfter time.Duration
+}
+
+// Decide applies the rules, the hardest first.
+func Decide(s Seen, r Rules, now time.Time) Decision {
+	limits := deadlines(s, r)
+	for _, l := range limits {
+		if d := l.decision; d.Kind != Look && !now.Before(l.due) {
+			return d
+		}
+	}
+	if d, ok := yield(s.Retry, r, now); ok {
+		return d
+	}
+	if d, ok := stuck(s); ok {
+		return d
+	}
+	next := now.Add(time.Hour) // with every deadline switched off there is no harm in asking again
+	for _, l := range limits {
+		if !now.Before(l.due) {
+			return l.decision
+		}
+		if l.due.Before(next) {
+			next = l.due
+		}
+	}
+	return Decision{Kind: Wait, At: next}
+}
+
+type deadline struct {
+	due      time.Time
+	decision Decision
+}
+
+// deadlines lists the rules of time that apply.
+func deadlines(s Seen, r Rules) []deadline {
+	var list []deadline
+	add := func(since time.Time, limit time.Duration, d Decision) {
+		list = append(list, deadline{since.Add(limit), d})
+	}
+	if s.TimeLeft > 0 {
+		add(s.Began, s.TimeLeft, Decision{
+			Kind: Stop, Rule: boulder.RuleBudget,
+			Reason: fmt.Sprintf("the sub-task's time is used up: the turn ran for %s", round(s.TimeLeft)),
+		})
+	}
+	if r.WallClock > 0 {
+		reason := fmt.Sprintf("the turn ran for %s", round(r.WallClock))
+		if s.Worked > 0 {
+			reason = fmt.Sprintf("the turns of the attempt ran for %s", round(r.WallClock))
+		}
+		add(s.Began, max(0, r.WallClock-s.Worked), Decision{Kind: Stop, Rule: boulder.RuleWallClock, Reason: reason})
+	}
+	switch {
+	case !s.OfflineSince.IsZero():
+		if r.Offline > 0 {
+			add(s.OfflineSince, r.Offline, Decision{
+				Kind: Lose, Reason: fmt.Sprintf("the connection to OpenCode was gone for %s", round(r.Offline)),
+			})
+		}
+	case s.Busy:
+		if silence, d := silence(s, r); silence > 0 {
+			add(s.awake(), silence, d)
+		}
+	case r.Admission > 0:
+		since := s.Began
+		if s.Prompted.After(since) {
+			since = s.Prompted
+		}
+		add(since, r.Admission, Decision{
+			Kind: Look, Reason: fmt.Sprintf("no turn began for %s", round(r.Admission)),
+		})
+	}
+	return list
+}
+
+// awake is the time from which a session is silent: waiting for a retry at a known time is no silence.
+func (s Seen) awake() time.Time {
+	if s.Retry != nil && s.Retry.Next.After(s.LastEvent) {
+		return s.Retry.Next
+	}
+	return s.LastEvent
+}
+
+// silence finds out why first, and stops then.
+func silence(s Seen, r Rules) (time.Duration, Decision) {
+	limit, what := r.Silence, "no event"
+	if s.ToolsRunning > 0 {
+		limit, what = r.ToolSilence, "a tool is running, but no event"
+	}
+	d := Decision{Kind: Look, Reason: fmt.Sprintf("%s came for %s", what, round(limit))}
+	if s.Looked {
+		d.Kind, d.Rule = Stop, boulder.RuleSilence
+	}
+	return limit, d
+}
+
+// yield says whether OpenCode's own waiting for a provider has to end.
+func yield(retry *Retry, r Rules, now time.Time) (Decision, bool) {
+	if retry == nil {
+		return Decision{}, false
+	}
+	wait := max(0, retry.Next.Sub(now))
+	d := Decision{Kind: Yield, RetryAfter: wait}
+	switch {
+	case r.ProviderRetries >= 0 && retry.Attempt > r.ProviderRetries:
+		d.Reason = fmt.Sprintf("OpenCode has tried again %d times", r.ProviderRetries)
+	case r.ProviderWait > 0 && wait > r.ProviderWait:
+		d.Reason = fmt.Sprintf("OpenCode would wait for %s", round(wait))
+	default:
+		return Decision{}, false
+	}
+	return d, true
+}
+
+// stuck takes up what the windows found: a reason to stop before one to nudge.
+func stuck(s Seen) (Decision, bool) {
+	for _, f := range s.Findings {
+		if f.Kind == Stop {
+			return Decision{Kind: Stop, Rule: f.Rule, Reason: f.Reason, Session: f.Session}, true
+		}
+	}
+	for _, f := range s.Findings {
+		if f.Kind == Nudge && !slices.Contains(s.Nudged, f.Rule) {
+			return Decision{Kind: Nudge, Rule: f.Rule, Reason: f.Reason, Session: f.Session}, true
+		}
+	}
+	return Decision{}, false
+}
+
+// round leaves out what nobody wants to read.
+func round(d time.Duration) time.Duration {
+	if d >= time.Second {
+		return d.Round(time.Second)
+	}
+	return d.Round(time.Millisecond)
+}

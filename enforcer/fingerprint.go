@@ -1,0 +1,105 @@
+package enforcer
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"regexp"
+	"strings"
+)
+
+// fingerprint names a call and what came of it.
+type fingerprint [sha256.Size]byte
+
+// fingerprintOf makes two calls alike when they ask for the same and get the same but for what changes by itself.
+func fingerprintOf(c Call) fingerprint {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(c.Tool), canonical(c.Tool, c.Input), {outcome(c.Failed)}} {
+		h.Write(part)
+		h.Write([]byte{0})
+	}
+	// The ends of an output hold what changes by itself; what lies between them is compared as it is.
+	const end = 64 << 10
+	first, middle, last := c.Output, "", ""
+	if len(first) > 2*end {
+		first, middle, last = first[:end], first[end:len(first)-end], first[len(first)-end:]
+	}
+	for _, part := range []string{Normalize(first), middle, Normalize(last)} {
+		h.Write([]byte(part))
+		h.Write([]byte{0})
+	}
+	return fingerprint(h.Sum(nil))
+}
+
+func outcome(failed bool) byte {
+	if failed {
+		return 1
+	}
+	return 0
+}
+
+// canonical writes arguments with sorted keys and without white space. A command's description is left out: it is
+// prose.
+func canonical(tool string, input json.RawMessage) []byte {
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(input))
+	decoder.UseNumber()
+	if decoder.Decode(&value) != nil {
+		return bytes.TrimSpace(input)
+	}
+	if args, ok := value.(map[string]any); ok && tool == "bash" {
+		delete(args, "description")
+	}
+	out, err := json.Marshal(value)
+	if err != nil {
+		return bytes.TrimSpace(input)
+	}
+	return out
+}
+
+// noise is what changes from run to run by itself, and what stands in for it. The order matters: an escape sequence can
+// stand inside of anything, a date contains a time.
+var noise = []struct {
+	pattern *regexp.Regexp
+	by      string
+}{
+	{regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]`), ""},
+	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d` +
+		`(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)?`), "<time>"},
+	{regexp.MustCompile(`\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]* +\d{1,2}(?:,? +\d{4})?` +
+		`(?: +\d{1,2}:\d\d(?::\d\d)?)?\b`), "<time>"},
+	{regexp.MustCompile(`\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b`), "<day>"},
+	{regexp.MustCompile(`\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?(?: ?[AP]M)?\b`), "<time>"},
+	{regexp.MustCompile(`\b1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?\b`), "<time>"}, // seconds or milliseconds since 1970
+	{regexp.MustCompile(`(?:\b\d+(?:\.\d+)?|\.\d+) ?` +
+		`(?:(?:nano|micro|milli)?seconds?|secs?|minutes?|mins?|hours?|hrs?)\b`), "<duration>"},
+	{regexp.MustCompile(`(?:\b|\.)(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+\b`), "<duration>"},
+	{regexp.MustCompile(`(?i)\b(pid|process|goroutine|thread)([ =:#(]+)\d+`), "$1$2<n>"},
+	{regexp.MustCompile(`(?m)\[\d{3,}\]|^\[\d+\] +\d+`), "[<n>]"},
+	{regexp.MustCompile(`\b0x[0-9a-fA-F]{6,}\b`), "<address>"},
+	{regexp.MustCompile(`\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`), "<uuid>"},
+}
+
+const pathElement = `[^/\s"'` + "`" + `:;,()<>\[\]]+`
+
+var (
+	// tempPath has in its first group what is always there; the name after it is made up for each run.
+	tempPath = regexp.MustCompile(`((?:/private)?(?:/tmp|/var/tmp|/dev/shm|/var/folders/[^/\s]+/[^/\s]+/T)/)` +
+		pathElement + `((?:/` + pathElement + `)*)`)
+	digits = regexp.MustCompile(`\d+`)
+)
+
+// Normalize removes from an output what changes from run to run by itself: colours, times, durations, process ids,
+// names of temporary files and addresses. Two outputs that are equal after that say the same.
+func Normalize(s string) string {
+	for _, n := range noise {
+		s = n.pattern.ReplaceAllString(s, n.by)
+	}
+	if !strings.Contains(s, "/") {
+		return s
+	}
+	return tempPath.ReplaceAllStringFunc(s, func(path string) string {
+		m := tempPath.FindStringSubmatch(path)
+		return m[1] + "<temp>" + digits.ReplaceAllString(m[2], "<n>")
+	})
+}

@@ -1,0 +1,231 @@
+package enforcer
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// Call is one tool call that has ended.
+type Call struct {
+	ID     string
+	Tool   string
+	Input  json.RawMessage // the arguments
+	Output string          // or the error's text
+	Failed bool
+	// Edited: it is a call of an editing tool that succeeded, so that a command that is run again after it looks at
+	// something else.
+	Edited bool
+	// Heard: the model knew of the nudge, if there was one, when it made the call.
+	Heard bool
+}
+
+// Message is one answer of the model that has ended.
+type Message struct {
+	ID    string
+	Tools bool // it calls one
+	Heard bool // as in [Call]
+}
+
+// Finding is a rule that fired. It stays.
+type Finding struct {
+	Kind    Kind // Nudge or Stop
+	Rule    boulder.Rule
+	Reason  string // for people
+	Session string // of the window
+}
+
+// Window is what one session did lately. It lives as long as a turn; the zero value is not usable.
+type Window struct {
+	session string
+	rules   Rules
+
+	known  map[string]bool // ids of calls and messages that were taken in: each is reported many times
+	calls  []record        // the newest, oldest first
+	edited int             // index in calls of the newest edit that was not there before; what is older does not count
+
+	idle        int  // messages without a tool call, in a row
+	compactions int  // without a new successful call between them
+	fresh       bool // there was one since the last compaction
+
+	findings []Finding // at most one of each kind and rule
+}
+
+type record struct {
+	mark    fingerprint
+	polling bool
+}
+
+// NewWindow begins to watch a session.
+func NewWindow(session string, r Rules) *Window {
+	if r.Polling == nil {
+		r.Polling = defaultPolling
+	}
+	if r.Window < 1 {
+		r.Window = DefaultRules().Window
+	}
+	return &Window{session: session, rules: r, known: map[string]bool{}}
+}
+
+// Findings are the rules that fired, in the order in which they did.
+func (w *Window) Findings() []Finding { return w.findings }
+
+// Call takes in a call that ended. One that is known is passed over.
+func (w *Window) Call(c Call) {
+	if w.known[c.ID] {
+		return
+	}
+	w.known[c.ID] = true
+	r := record{mark: fingerprintOf(c), polling: waits(c.Input, w.rules.Polling)}
+	isNew := !slices.ContainsFunc(w.calls, func(old record) bool { return old.mark == r.mark })
+	w.add(r)
+	if isNew && !c.Failed {
+		w.fresh = true
+		if c.Edited {
+			w.edited = len(w.calls) - 1
+		}
+	}
+	w.repeated(c, r)
+	w.alternating()
+}
+
+func (w *Window) add(r record) {
+	w.calls = append(w.calls, r)
+	if over := len(w.calls) - w.rules.Window; over > 0 {
+		w.calls = slices.Delete(w.calls, 0, over)
+		w.edited = max(0, w.edited-over)
+	}
+}
+
+// repeated looks for calls that are like the newest.
+func (w *Window) repeated(c Call, newest record) {
+	n := 0
+	for _, old := range w.calls[w.edited:] {
+		if old.mark == newest.mark {
+			n++
+		}
+	}
+	switch {
+	case newest.polling:
+		if reached(n, w.rules.SamePolling) {
+			w.found(Stop, boulder.RuleRepeat, "%s was run %d times and gave the same output each time", c.brief(), n)
+		}
+	case c.Failed:
+		w.told(told{
+			rule: boulder.RuleErrors, n: n, nudge: w.rules.SameError, stop: w.rules.SameErrorStop, heard: c.Heard,
+			reason: fmt.Sprintf("%s failed %d times in the same way", c.brief(), n),
+		})
+	default:
+		if reached(n, w.rules.SameOutput) {
+			w.found(Stop, boulder.RuleRepeat, "%s was called %d times and gave the same output each time", c.brief(), n)
+		}
+	}
+}
+
+// told is a rule that nudges before it stops.
+type told struct {
+	rule           boulder.Rule
+	n, nudge, stop int
+	heard          bool
+	reason         string
+}
+
+func (w *Window) told(t told) {
+	if reached(t.n, t.nudge) {
+		w.found(Nudge, t.rule, "%s", t.reason)
+	}
+	// What was under way when the nudge came is not held against the agent, within limits.
+	if reached(t.n, t.stop) && (t.heard || t.nudge < 0 || t.n >= 2*t.stop) {
+		w.found(Stop, t.rule, "%s", t.reason)
+	}
+}
+
+// alternating looks for A B A B at the end. Waiting for something between two looks at it is not that.
+func (w *Window) alternating() {
+	n := max(4, w.rules.Alternate)
+	last := w.calls[w.edited:]
+	if w.rules.Alternate < 0 || len(last) < n {
+		return
+	}
+	last = last[len(last)-n:]
+	for i, r := range last {
+		if r.polling || i > 0 && r.mark == last[i-1].mark || i > 1 && r.mark != last[i-2].mark {
+			return
+		}
+	}
+	w.found(Stop, boulder.RuleAlternate, "the last %d calls are the same two in turns, with the same outputs", n)
+}
+
+// Message takes in an answer of the model that ended. One that is known is passed over.
+func (w *Window) Message(m Message) {
+	if w.known[m.ID] {
+		return
+	}
+	w.known[m.ID] = true
+	if m.Tools {
+		w.idle = 0
+		return
+	}
+	w.idle++
+	w.told(told{
+		rule: boulder.RuleIdle, n: w.idle, nudge: w.rules.Idle, stop: w.rules.IdleStop, heard: m.Heard,
+		reason: fmt.Sprintf("%d messages in a row called no tool, and the turn went on", w.idle),
+	})
+}
+
+// Compacted takes in that the conversation was replaced by a summary.
+func (w *Window) Compacted() {
+	if w.fresh {
+		w.compactions = 0
+	}
+	w.compactions++
+	w.fresh = false
+	if reached(w.compactions, w.rules.Compactions) {
+		w.found(Stop, boulder.RuleCompaction,
+			"the conversation was compacted %d times without a new successful tool call between", w.compactions)
+	}
+}
+
+func (w *Window) found(kind Kind, rule boulder.Rule, format string, args ...any) {
+	if slices.ContainsFunc(w.findings, func(f Finding) bool { return f.Kind == kind && f.Rule == rule }) {
+		return
+	}
+	reason := fmt.Sprintf(format, args...)
+	w.findings = append(w.findings, Finding{Kind: kind, Rule: rule, Reason: reason, Session: w.session})
+}
+
+// brief is the call as people know it.
+func (c Call) brief() string {
+	const kept = 100
+	what := strings.ToValidUTF8(string(c.Input), "\uFFFD")
+	if command := commandOf(c.Input); command != "" {
+		what = command
+	}
+	what = strings.Join(strings.Fields(what), " ")
+	if utf8.RuneCountInString(what) > kept {
+		what = string([]rune(what)[:kept-1]) + "…"
+	}
+	return strings.TrimSpace("`" + c.Tool + "` " + what)
+}
+
+// commandOf is the shell command of a call, if it has one.
+func commandOf(input json.RawMessage) string {
+	var args struct {
+		Command string `json:"command"`
+	}
+	if json.Unmarshal(input, &args) != nil {
+		return ""
+	}
+	return args.Command
+}
+
+// waits reports whether a call is a command that waits for something.
+func waits(input json.RawMessage, patterns []*regexp.Regexp) bool {
+	command := commandOf(input)
+	return command != "" && slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(command) })
+}

@@ -1,0 +1,194 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+const everythingAsks = `OPENCODE_PERMISSION={"bash": "ask", "external_directory": "ask", "doom_loop": "ask", "question": "allow"}`
+
+func shell(command string) scriptmodel.ToolCall {
+	return call("bash", map[string]any{"command": command, "description": "Run"})
+}
+
+// asker plays the agent that each prompt names; every one of them asks for something, and then says that it went on.
+func asker(t *testing.T) scriptmodel.Handler {
+	same := readFile("hello.txt")
+	question := call("question", map[string]any{"questions": []any{map[string]any{
+		"question": "Which colour?", "header": "Colour", "options": []any{map[string]any{"label": "red", "description": "red"}},
+	}}})
+	task := call("task", map[string]any{"description": "Ask", "prompt": t.Name() + ": CHILD", "subagent_type": "general"})
+	first := map[string][]scriptmodel.ToolCall{
+		"ONE": {shell("echo one")}, "PARALLEL": {shell("echo one"), shell("echo two")}, "DOOM": {same, same, same},
+		"QUESTION": {question}, "TASK": {task}, "CHILD": {shell("echo child"), shell("echo child two")},
+	}
+	return func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		for name, c := range first {
+			if strings.Contains(req.FirstUser(), name) && req.AssistantTurns() == 0 {
+				return calls(c...)
+			}
+		}
+		return scriptmodel.Reply{Text: "I went on, and this is the end of it."}
+	}
+}
+
+// asksForEverything also lets a turn go on after a rejection without a message, which parallel asks get.
+func asksForEverything(env []string) []string {
+	for i, v := range env {
+		if content, ok := strings.CutPrefix(v, "OPENCODE_CONFIG_CONTENT={"); ok {
+			env[i] = `OPENCODE_CONFIG_CONTENT={"experimental": {"continue_loop_on_deny": true}, ` + content
+		}
+	}
+	return append(env, everythingAsks)
+}
+
+func onAskingServer(c *Config) { c.Host = shared.asking }
+
+// Nothing that asks waits for a person, and nothing that is refused ends the turn.
+func TestAsks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, asker(t), onAskingServer)
+	for _, test := range []struct{ prompt, told, saw string }{
+		{"ONE", refusal, "refused permission bash [echo one]"},
+		{"PARALLEL", refusal, "refused permission bash [echo two]"},
+		{"DOOM", "three", "allowed permission doom_loop"},
+		{"TASK", "", "refused permission bash [echo child two]"},
+	} {
+		a := w.newAttempt(test.prompt, test.prompt)
+		e, err := a.run(t.Context(), w)
+		if err != nil || e.FinalMessage != "I went on, and this is the end of it." || e.Ended.Error != "" {
+			t.Fatalf("%s: ended %+v with %q, %v", test.prompt, e.Ended, e.FinalMessage, err)
+		}
+		if !a.saw(test.saw) || !strings.Contains(e.ToolCalls[0].Output, test.told) {
+			t.Errorf("%s: activities %q, told %q", test.prompt, a.activities(), e.ToolCalls[0].Output)
+		}
+	}
+}
+
+// The process dies between the ask of a sub-agent and the answer: the next one finds the ask and answers it.
+func TestAskThatNobodyAnsweredBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, asker(t), onAskingServer)
+	a := w.newAttempt("x", "TASK")
+	a.refuse = func(b boulder.Body) error {
+		if p, ok := b.(boulder.SubTaskProgress); ok && strings.HasPrefix(p.Activity, "refused permission") {
+			return errCrash
+		}
+		return nil
+	}
+	if _, err := a.run(t.Context(), w); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	a.refuse = nil
+	e, err := a.again(t.Context(), w)
+	if err != nil || e.Ended != (boulder.Ended{Finish: "stop"}) || !a.saw("refused permission bash [echo child") {
+		t.Errorf("ended %+v, activities %q, %v", e.Ended, a.activities(), err)
+	}
+	if n := w.prompts("RESUME"); n != 0 {
+		t.Errorf("a turn that was at work got %d resume prompts", n)
+	}
+}
+
+// The turn is cancelled while it asks. The ask stays listed; the turn that follows is not harmed by it.
+func TestAskOfAnAbortedTurn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		switch {
+		case req.AssistantTurns() == 0:
+			return calls(shell("echo one"))
+		case strings.Contains(req.LastUser(), "RESUME") && req.TurnsSinceUser() == 0:
+			return calls(shell("echo two"))
+		}
+		return scriptmodel.Reply{Text: "I went on, and this is the end of it."}
+	}, onAskingServer)
+	a := w.newAttempt("x", "go")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	a.refuse = func(b boulder.Body) error {
+		if p, ok := b.(boulder.SubTaskProgress); ok && strings.HasPrefix(p.Activity, "refused permission") {
+			cancel(errCrash)
+		}
+		return nil
+	}
+	if _, err := a.run(ctx, w); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	a.refuse = nil
+	e, err := a.again(t.Context(), w)
+	if err != nil || e.FinalMessage != "I went on, and this is the end of it." || !a.saw("refused permission bash [echo two]") {
+		t.Fatalf("ended %+v with %q, activities %q, %v", e.Ended, e.FinalMessage, a.activities(), err)
+	}
+	if last := e.ToolCalls[len(e.ToolCalls)-1]; !strings.Contains(last.Output, refusal) {
+		t.Errorf("the agent was told %q", last.Output)
+	}
+}
+
+// A session of the tree that works in another directory, and one that may ask questions, wait for nobody either.
+func TestAsksElsewhere(t *testing.T) {
+	t.Parallel()
+	rootAsked, release, childDone := make(chan struct{}, 1), make(chan struct{}), make(chan struct{}, 4)
+	ask := asker(t)
+	w := newWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		if !strings.Contains(req.FirstUser(), "ROOT") {
+			if req.AssistantTurns() > 0 {
+				childDone <- struct{}{}
+			}
+			return ask(ctx, req)
+		}
+		rootAsked <- struct{}{}
+		return scriptmodel.Reply{Text: "The root is done with all of it.", Wait: release}
+	}, onAskingServer)
+	a := w.newAttempt("x", "ROOT")
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.run(t.Context(), w)
+		done <- err
+	}()
+	<-rootAsked
+	elsewhere := w.dir().Client().In(octest.Repo(t, map[string]string{"hello.txt": "x\n"}))
+	for _, prompt := range []string{"ONE", "QUESTION"} {
+		child, err := elsewhere.CreateSession(t.Context(), opencode.NewSession{Title: "child", ParentID: a.session()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = elsewhere.Prompt(t.Context(), child.ID, opencode.Prompt{
+			Model: modelRef("scripted/agent"), Parts: []opencode.TextPart{{Text: t.Name() + ": " + prompt}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-childDone:
+		case err := <-done:
+			t.Fatalf("%s: the turn ended: %v", prompt, err)
+		case <-time.After(time.Minute): // a bound for a machine that is busy; an answer takes milliseconds
+			t.Fatalf("%s: nobody answered: %q", prompt, a.activities())
+		}
+	}
+	close(release)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if !a.saw("refused permission bash [echo one]") || !a.saw("nobody answers the question: Which colour?") {
+		t.Errorf("activities %q", a.activities())
+	}
+}
+
+func TestAsksAllowed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, asker(t), onAskingServer, func(c *Config) { c.Asks = AsksAllow })
+	for _, prompt := range []string{"PARALLEL", "TASK"} {
+		a := w.newAttempt(prompt, prompt)
+		e, err := a.run(t.Context(), w)
+		if err != nil || !a.saw("allowed permission bash") || e.ToolCalls[0].Status != "completed" {
+			t.Errorf("%s: %+v, activities %q, %v", prompt, e.ToolCalls, a.activities(), err)
+		}
+	}
+}

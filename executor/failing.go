@@ -1,0 +1,226 @@
+package executor
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	failingKept  = 200
+	failingName  = 300     // characters
+	failingLine  = 4 << 10 // bytes; what follows on a line says nothing about a name
+	pendingTests = 1000
+)
+
+// failingTests is a writer that finds out which tests an output names as failed, however long the output is. It knows
+// go test (also -json), pytest, unittest, TAP, jest, vitest, mocha, node --test, cargo, nextest, rspec, PHPUnit,
+// surefire, ctest, dotnet test and everything that says "name FAILED".
+type failingTests struct {
+	line  []byte
+	names map[string]bool
+	// go test names the package after its tests.
+	goTests []string
+	// A numbered list is a list of failures only if mocha says how many there are.
+	mocha     []string
+	mochaSays bool
+}
+
+func (f *failingTests) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		head, tail, ended := bytes.Cut(rest, []byte("\n"))
+		if room := failingLine - len(f.line); room > 0 {
+			f.line = append(f.line, head[:min(room, len(head))]...)
+		}
+		if ended {
+			f.take()
+		}
+		rest = tail
+	}
+	return len(p), nil
+}
+
+// list ends the output and gives the names, sorted; at most 200.
+func (f *failingTests) list() []string {
+	f.take()
+	for _, name := range f.goTests {
+		f.add(name)
+	}
+	if f.mochaSays {
+		for _, name := range f.mocha {
+			f.add(name)
+		}
+	}
+	var names []string
+	for name := range f.names {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names[:min(len(names), failingKept)]
+}
+
+func (f *failingTests) add(name string) {
+	name = clip(strings.TrimSpace(name), failingName)
+	// One more than is kept shows that there were more.
+	if name == "" || len(f.names) > failingKept {
+		return
+	}
+	setIn(&f.names, name)
+}
+
+var colour = regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]`)
+
+func (f *failingTests) take() {
+	line := f.line
+	f.line = f.line[:0]
+	if len(bytes.TrimSpace(line)) == 0 {
+		return
+	}
+	text := string(line)
+	if bytes.IndexByte(line, 0x1b) >= 0 {
+		text = colour.ReplaceAllString(text, "")
+	}
+	text = strings.TrimRight(text, " \t\r")
+	switch {
+	case strings.HasPrefix(text, "{"):
+		f.goEvent(text)
+		return
+	case !mayName(text), f.goLine(text), f.mochaLine(text), f.tapLine(text):
+		return
+	}
+	for _, format := range formats {
+		if m := format.FindStringSubmatch(text); m != nil {
+			f.add(strings.Join(strings.Fields(strings.Join(m[1:], " ")), " "))
+			return
+		}
+	}
+}
+
+var (
+	cues = []string{
+		"FAIL", "fail", "Fail", "ERROR", "not ok", "●", "✖", "SIG", "TIMEOUT", "Timeout", "could not compile", "rspec",
+	}
+	numbers = regexp.MustCompile(`^\s*\d+(?:\)| - )`)
+)
+
+// mayName leaves out nearly every line of an output, of which there may be millions.
+func mayName(text string) bool {
+	inText := func(cue string) bool { return strings.Contains(text, cue) }
+	return slices.ContainsFunc(cues, inText) || numbers.MatchString(text)
+}
+
+var (
+	goTest    = regexp.MustCompile(`^\s*--- FAIL: (\S+)`)
+	goPackage = regexp.MustCompile(`^FAIL\t(\S+)(?:\t[\d.]+s| (\[.+\])|\t(\[.+\]))?$`)
+)
+
+// goLine reads plain go test. A package that fails without naming a test (it does not build, it panics) is a name
+// itself.
+func (f *failingTests) goLine(text string) bool {
+	if m := goTest.FindStringSubmatch(text); m != nil {
+		if len(f.goTests) < pendingTests {
+			f.goTests = append(f.goTests, m[1])
+		}
+		return true
+	}
+	m := goPackage.FindStringSubmatch(text)
+	if m == nil {
+		return false
+	}
+	for _, test := range f.goTests {
+		f.add(m[1] + "." + test)
+	}
+	if len(f.goTests) == 0 || m[2]+m[3] != "" {
+		f.add(m[1] + " " + m[2] + m[3])
+	}
+	f.goTests = nil
+	return true
+}
+
+// goEvent reads go test -json.
+func (f *failingTests) goEvent(text string) {
+	var e struct{ Action, Package, Test, ImportPath string }
+	if json.Unmarshal([]byte(text), &e) != nil {
+		return
+	}
+	switch {
+	case e.Action == "build-fail":
+		f.add(e.ImportPath + " [build failed]")
+	case e.Action == "fail" && e.Test != "":
+		f.add(e.Package + "." + e.Test)
+	case e.Action == "fail" && e.Package != "":
+		f.add(e.Package)
+	}
+}
+
+var (
+	mochaItem  = regexp.MustCompile(`^\s+\d+\) (\S.*?):?$`)
+	mochaCount = regexp.MustCompile(`^\s+\d+ failing$`)
+)
+
+func (f *failingTests) mochaLine(text string) bool {
+	if mochaCount.MatchString(text) {
+		f.mochaSays = true
+		return true
+	}
+	m := mochaItem.FindStringSubmatch(text)
+	if m != nil && len(f.mocha) < pendingTests {
+		f.mocha = append(f.mocha, m[1])
+	}
+	return m != nil && !exunit.MatchString(text)
+}
+
+var tapTest = regexp.MustCompile(`^\s*not ok\b(?:\s+\d+)?(?:\s+-)?\s+([^#]*)(?:#\s*(.*))?$`)
+
+// tapLine reads TAP: not ok 3 - adds. A directive says that the test may fail.
+func (f *failingTests) tapLine(text string) bool {
+	m := tapTest.FindStringSubmatch(text)
+	if m == nil {
+		return false
+	}
+	if directive := strings.ToLower(m[2]); !strings.HasPrefix(directive, "todo") && !strings.HasPrefix(directive, "skip") {
+		f.add(m[1])
+	}
+	return true
+}
+
+// exunit has a name that mocha's numbered list would swallow.
+var exunit = regexp.MustCompile(`^\s+\d+\) (test .+ \([\w.]+\))$`)
+
+// formats are tried in this order; a name is what the groups say, joined by a space.
+var formats = []*regexp.Regexp{
+	exunit,
+	// pytest: FAILED tests/test_a.py::test_x[1 2] - assert 1 == 2; also files that cannot be collected
+	regexp.MustCompile(`^(?:FAILED|ERROR) (\S+\.py(?:::.+?)?)(?: - .*)?$`),
+	regexp.MustCompile(`^(\S+\.py::.+?) (?:FAILED|ERROR)(?:\s+\[\s*\d+%\])?$`),
+	// unittest: FAIL: test_x (tests.test_a.TestA.test_x)
+	regexp.MustCompile(`^(?:FAIL|ERROR): (\w+ \([\w.]+\))`),
+	// vitest: FAIL  src/a.test.ts > suite > test
+	regexp.MustCompile(`^\s*FAIL\s+(?:\|\S+\|\s+)?(\S+\.[cm]?[jt]sx? > .+)$`),
+	// jest: FAIL src/a.test.js (5.2 s), then ● suite › test
+	regexp.MustCompile(`^\s*FAIL\s+(?:\S+\s+)?(\S+\.(?:[cm]?[jt]sx?|vue|svelte))(?:\s+(?:\([\d.]+ m?s\)|\[.*\]))?$`),
+	regexp.MustCompile(`^\s{0,4}● ([^›]+ › .+)$`),
+	// node --test: ✖ adds (1.5ms)
+	regexp.MustCompile(`^\s*✖ (.+?) \([\d.]+ms\)$`),
+	// nextest: FAIL [   0.004s] crate tests::adds
+	regexp.MustCompile(`^\s*(?:FAIL|SIGABRT|SIGSEGV|TIMEOUT) \[\s*[\d.]+s\] (?:\(\s*\d+/\d+\) )?(.+)$`),
+	// cargo: test tests::adds ... FAILED; a crate that does not build
+	regexp.MustCompile(`^test (\S.*?) \.\.\. FAILED$`),
+	regexp.MustCompile("^error: (could not compile `[^`]+`)"),
+	// rspec: rspec ./spec/a_spec.rb:12 # Adder adds (the line moves with edits)
+	regexp.MustCompile(`^rspec '?(\./[^\s:\[']+)\S* (# .+)$`),
+	// PHPUnit: 1) FooTest::testBar
+	regexp.MustCompile(`^\d+\) ([\w\\]+::\w+.*)$`),
+	// surefire: [ERROR]   FooTest.testBar:23 expected …; [ERROR] FooTest.testBar -- Time elapsed: 0.1 s <<< FAILURE!
+	regexp.MustCompile(`^\[ERROR\]\s+([\w.$]+\.[\w$]+)(?:\(.*?\))?(?::\d+| -- .*<<< (?:FAILURE|ERROR)!$)`),
+	// ctest: 3 - adder (Failed)
+	regexp.MustCompile(`^\s*\d+ - (\S+) \((?:Failed|Timeout|SEGFAULT|Subprocess .*|Not Run|Exception.*)\)`),
+	// dotnet test: Failed Namespace.Test [12 ms]
+	regexp.MustCompile(`^\s+Failed (\S.*?) \[`),
+	// XCTest
+	regexp.MustCompile(`^Test Case '(.+)' failed`),
+	// gradle and others: FooTest > testBar FAILED
+	regexp.MustCompile(`^\s*(\S.*?)(?: \.{2,})? FAILED$`),
+}

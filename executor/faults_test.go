@@ -1,0 +1,119 @@
+package executor
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// Bodies as the providers send them; OpenCode hands them on.
+func TestProvidersErrors(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		status int
+		body   string
+		after  time.Duration
+		want   boulder.TroubleKind // or below
+		fatal  bool
+	}{
+		{"openai rate limit", 429, `{"error":{"message":"Rate limit reached for gpt-4o","type":"requests","code":"rate_limit_exceeded"}}`, 7 * time.Second, boulder.TroubleRateLimit, false},
+		{"openai without credit", 429, `{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}`, 0, "", true},
+		{"anthropic overloaded", 529, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, 0, boulder.TroubleOverloaded, false},
+		{"anthropic without credit", 400, `{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API."}}`, 0, "", true},
+		{"anthropic wrong key", 401, `{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}`, 0, "", true},
+		{"google rate limit", 429, `{"error":{"code":429,"message":"Resource has been exhausted","status":"RESOURCE_EXHAUSTED"}}`, 0, boulder.TroubleRateLimit, false},
+		{"google wrong key", 400, `{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}`, 0, "", true},
+		{"unknown model", 404, `{"error":{"message":"The model gpt-9 does not exist","type":"invalid_request_error","code":"model_not_found"}}`, 0, "", true},
+		{"bad gateway", 502, `<html>bad gateway</html>`, 0, boulder.TroubleNetwork, false},
+		{"too long", 400, `{"error":{"message":"maximum context length is 8192 tokens","code":"context_length_exceeded"}}`, 0, "", false},
+		{"bad request", 400, `{"error":{"message":"Unknown parameter: foo","type":"invalid_request_error"}}`, 0, "", false},
+		{"filtered", 400, `{"error":{"message":"The response was filtered","code":"content_filter"}}`, 0, "", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := turnFault(&opencode.TurnError{
+				Name: opencode.APIError, Message: "it failed", StatusCode: test.status, Body: test.body, RetryAfter: test.after,
+			}, "p/m")
+			trouble, _ := errors.AsType[*boulder.TroubleError](err)
+			switch {
+			case test.fatal:
+				if !errors.Is(err, boulder.ErrFatal) || trouble != nil {
+					t.Errorf("got %v", err)
+				}
+			case test.want == "":
+				if err != nil {
+					t.Errorf("not judged: %v", err)
+				}
+			case trouble == nil || trouble.Kind != test.want || trouble.RetryAfter != test.after:
+				t.Errorf("got %+v (%v), want %s", trouble, err, test.want)
+			}
+			if err != nil && !strings.Contains(err.Error(), "p/m") {
+				t.Errorf("nobody knows which model: %v", err)
+			}
+		})
+	}
+}
+
+// Both are how an overflow is told; whoever decides about the session knows one name.
+func TestOverflowHasOneName(t *testing.T) {
+	turn := turn{Executor: &Executor{}}
+	turn.seen.failed = &opencode.TurnError{
+		Name: opencode.APIError, StatusCode: 400, Body: `{"error":{"message":"prompt is too long: 210000 tokens","type":"invalid_request_error"}}`,
+	}
+	var e boulder.Evidence
+	turn.ending(&e, nil)
+	if e.Ended.Error != opencode.ContextOverflow {
+		t.Errorf("ended %+v", e.Ended)
+	}
+}
+
+// What OpenCode says of a provider that it waits for, as seen on 1.18.33.
+func TestRetryMessages(t *testing.T) {
+	for message, want := range map[string]boulder.TroubleKind{
+		`Too Many Requests: {"error":{"code":"rate_limit_exceeded","message":"Too Many Requests"}}`: boulder.TroubleRateLimit,
+		"You exceeded your current quota, please check your plan and billing details.":              boulder.TroubleRateLimit,
+		"Provider is overloaded": boulder.TroubleOverloaded,
+		`Service Unavailable: {"error":{"message":"Service Unavailable","type":"server_error"}}`:     boulder.TroubleOverloaded,
+		`Internal Server Error: {"error":{"message":"Internal Server Error","type":"server_error"}}`: boulder.TroubleNetwork,
+		"Cannot connect to API: The socket connection was closed unexpectedly.":                      boulder.TroubleNetwork,
+		"Connection reset by server": boulder.TroubleNetwork,
+		"":                           boulder.TroubleNetwork,
+	} {
+		err := retryFault(message, "p/m", "why", time.Minute)
+		trouble, ok := errors.AsType[*boulder.TroubleError](err)
+		if !ok || trouble.Kind != want || trouble.RetryAfter != time.Minute {
+			t.Errorf("%q: got %v, want %s", message, err, want)
+		}
+	}
+}
+
+func TestDiagnostics(t *testing.T) {
+	edit := func(file, diagnostics string) opencode.Part {
+		return opencode.Part{Tool: &opencode.ToolCall{
+			Tool: "edit", State: opencode.ToolCompleted, Input: json.RawMessage(`{"filePath":"` + file + `"}`),
+			Metadata: json.RawMessage(`{"diagnostics":` + diagnostics + `}`),
+		}}
+	}
+	finding := func(line, severity, message string) string {
+		return `{"severity":` + severity + `,"message":"` + message + `","range":{"start":{"line":` + line + `,"character":2}}}`
+	}
+	turn := turn{Executor: &Executor{cfg: Config{Project: "/p"}}}
+	got := turn.diagnostics([]opencode.Message{{Parts: []opencode.Part{
+		edit("/p/a.go", `{"/p/a.go":[`+finding("1", "1", "gone by the next edit")+`]}`),
+		edit("/p/b.go", `{"/p/b.go":[`+finding("6", "1", "undefined: x")+`,`+finding("2", "2", "a warning")+`],`+
+			`"/p/other.go":[`+finding("3", "1", "not touched")+`],"/p/a.go":[`+finding("0", "1", `no\nsuch`)+`]}`),
+		{Tool: &opencode.ToolCall{Tool: "bash", State: opencode.ToolCompleted, Metadata: json.RawMessage(`{"exit":1}`)}},
+		edit("/p/c.go", `"odd"`),
+	}}})
+	want := []boulder.Diagnostic{
+		{File: "a.go", Line: 1, Severity: "error", Message: "no such"}, {File: "b.go", Line: 7, Severity: "error", Message: "undefined: x"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}

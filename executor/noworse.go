@@ -1,0 +1,77 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
+)
+
+// baseline measures how the gates go that may stay red, before the sub-task's first attempt begins. Nil: there is
+// nothing to measure, or it is too late.
+func (t *turn) baseline(ctx context.Context) ([]boulder.Gate, error) {
+	s := t.job.SubTask
+	if len(s.NoWorse) == 0 || s.Baseline != nil || t.job.Attempt.Attempt != 1 || t.job.Turn.MessageID != "" {
+		return nil, nil
+	}
+	return t.gates(ctx, s.NoWorse, "gate, before the work begins")
+}
+
+func baselineOf(gates []boulder.Gate, command string) *boulder.Gate {
+	i := slices.IndexFunc(gates, func(g boulder.Gate) bool { return g.Command == command })
+	if i < 0 {
+		return nil
+	}
+	return &gates[i]
+}
+
+// lastOrdinaryExit is the highest status with which a command ends by its own choice; shells give 126 and more to what
+// could not be run, or was killed.
+const lastOrdinaryExit = 125
+
+// noWorse says why a gate that is red does not count, or nothing if it is green or counts: it was red before for no
+// other tests than now. Where neither run names a test, both have to say the same.
+func noWorse(before *boulder.Gate, after boulder.Gate) string {
+	switch {
+	case before == nil, before.Green(), after.Green():
+		return ""
+	case !ordinary(*before), !ordinary(after):
+		return ""
+	case len(before.Failing) == 0 && len(after.Failing) == 0:
+		if stable(before.Output) == stable(after.Output) {
+			return "red before too, with the same output"
+		}
+		return ""
+	case len(after.Failing) == 0, len(after.Failing) >= failingKept:
+		return "" // it broke in another way, or there may be more than were kept
+	}
+	for _, name := range after.Failing {
+		if !slices.Contains(before.Failing, name) {
+			return ""
+		}
+	}
+	const named = 5
+	names := after.Failing[:min(len(after.Failing), named)]
+	more := ""
+	if n := len(after.Failing) - len(names); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return "red before too: " + strings.Join(names, ", ") + more
+}
+
+func ordinary(g boulder.Gate) bool {
+	return !g.TimedOut && 0 < g.ExitCode && g.ExitCode <= lastOrdinaryExit
+}
+
+// stable is an output without what changes by itself. Of one that was cut, the first lines are left out: where the cut
+// falls depends on the length of what was normalised away.
+func stable(output string) string {
+	if strings.HasPrefix(output, "[cut: ") {
+		lines := strings.SplitAfterN(output, "\n", 4)
+		output = lines[len(lines)-1]
+	}
+	return enforcer.Normalize(output)
+}

@@ -1,0 +1,412 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+)
+
+func call(name string, args map[string]any) scriptmodel.ToolCall {
+	return scriptmodel.ToolCall{Name: name, Args: args}
+}
+
+func readFile(name string) scriptmodel.ToolCall {
+	return call("read", map[string]any{"filePath": name})
+}
+
+func calls(c ...scriptmodel.ToolCall) scriptmodel.Reply { return scriptmodel.Reply{ToolCalls: c} }
+
+// atMost plays a model that would go on for ever; it fails the test long before.
+func atMost(t *testing.T, n int, next func(req scriptmodel.Request) scriptmodel.Reply) scriptmodel.Handler {
+	return func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		if req.AssistantTurns() >= n {
+			t.Errorf("the model was asked %d times", req.AssistantTurns()+1)
+			return scriptmodel.Reply{Text: "That is enough of it, so this is the end."}
+		}
+		return next(req)
+	}
+}
+
+// wantStopped: the turn was ended for the rule, and is judged on what it did.
+func wantStopped(t *testing.T, e boulder.Evidence, err error, rule boulder.Rule, reason string) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Ended.Rule != rule || !strings.Contains(e.Ended.Stopped, reason) || e.Ended.Error != "" {
+		t.Errorf("ended %+v, want %s: %s", e.Ended, rule, reason)
+	}
+	if e.Transcript == "" || e.Duration == 0 {
+		t.Errorf("no evidence of it: %+v", e)
+	}
+}
+
+func TestSameCallAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, atMost(t, 12, func(scriptmodel.Request) scriptmodel.Reply { return calls(readFile("hello.txt")) }))
+	a := w.newAttempt("x", "go")
+	a.SubTask.Gates = []string{"true"}
+	e, err := a.run(t.Context(), w)
+	wantStopped(t, e, err, boulder.RuleRepeat, "hello.txt\"} was called 4 times")
+	if len(e.Gates) != 1 || e.ToolCount < 4 {
+		t.Errorf("not judged on what it did: %+v", e)
+	}
+	if statuses, err := w.dir().Statuses(t.Context()); err != nil || statuses[a.Attempt.SessionID].Type != "" {
+		t.Errorf("the session is %+v (%v)", statuses[a.Attempt.SessionID], err)
+	}
+}
+
+func TestTwoCallsInTurns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, atMost(t, 12, func(req scriptmodel.Request) scriptmodel.Reply {
+		if req.AssistantTurns()%2 == 0 {
+			return calls(readFile("hello.txt"))
+		}
+		return calls(call("bash", map[string]any{"command": "date; echo nothing new", "description": "Look"}))
+	}))
+	e, err := w.newAttempt("x", "go").run(t.Context(), w)
+	wantStopped(t, e, err, boulder.RuleAlternate, "the last 6 calls")
+}
+
+// The agent is told once, in the running turn, and finds another way.
+func TestNudgeIsObeyed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, atMost(t, 12, func(req scriptmodel.Request) scriptmodel.Reply {
+		switch {
+		case !strings.Contains(req.LastUser(), "You seem to be stuck"):
+			return calls(readFile("missing.txt"))
+		case req.TurnsSinceUser() == 0:
+			return calls(readFile("hello.txt"))
+		}
+		return scriptmodel.Reply{Text: "There was no such file, so I read another one."}
+	}))
+	a := w.newAttempt("x", "go")
+	e, err := a.run(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Ended != (boulder.Ended{Finish: "stop"}) || !strings.HasPrefix(e.FinalMessage, "There was no such file") {
+		t.Errorf("ended %+v with %q", e.Ended, e.FinalMessage)
+	}
+	nudges := reported[boulder.Nudged](a)
+	if len(nudges) != 1 || nudges[0].Rule != boulder.RuleErrors || !strings.Contains(nudges[0].Prompt, "failed 3 times in the same way") {
+		t.Fatalf("nudges: %+v", nudges)
+	}
+	checkNudgeIsTagged(t, w, a, nudges[0])
+
+	// A crash between the end of the turn and its judgement: nothing is prompted again.
+	asked := len(w.all)
+	again, err := a.again(t.Context(), w)
+	if err != nil || again.FinalMessage != e.FinalMessage || again.ToolCount != e.ToolCount || len(w.all) != asked {
+		t.Errorf("after a crash: %q, %d calls, the model was asked %d times more (%v)",
+			again.FinalMessage, again.ToolCount, len(w.all)-asked, err)
+	}
+	if again.Duration <= 0 {
+		t.Errorf("after a crash the turn took %s", again.Duration)
+	}
+}
+
+func checkNudgeIsTagged(t *testing.T, w *world, a *attempt, n boulder.Nudged) {
+	t.Helper()
+	m, err := w.dir().Message(t.Context(), a.Attempt.SessionID, n.MessageID)
+	if err != nil || len(m.Parts) != 1 || m.Parts[0].Metadata[tagKey] != a.Attempt.Tag || m.Parts[0].Text != n.Prompt {
+		t.Errorf("the nudge in the session: %+v (%v)", m, err)
+	}
+}
+
+func TestNudgeIsIgnored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, atMost(t, 12, func(scriptmodel.Request) scriptmodel.Reply { return calls(readFile("missing.txt")) }))
+	a := w.newAttempt("x", "go")
+	e, err := a.run(t.Context(), w)
+	wantStopped(t, e, err, boulder.RuleErrors, "missing.txt\"} failed")
+	if n := len(reported[boulder.Nudged](a)); n != 1 {
+		t.Errorf("%d nudges", n)
+	}
+	if w.heardOf("You seem to be stuck") == 0 {
+		t.Error("it was stopped before the model could hear the nudge")
+	}
+}
+
+// heardOf counts the requests in which the model could read a text.
+func (r *requests) heardOf(text string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, req := range r.all {
+		if strings.Contains(req.Text(), text) {
+			n++
+		}
+	}
+	return n
+}
+
+// The nudge was stored, and the process died before it was sent: it is not given again, and the rule stops the turn.
+func TestNudgeIsGivenOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, atMost(t, 20, func(scriptmodel.Request) scriptmodel.Reply { return calls(readFile("missing.txt")) }))
+	a := w.newAttempt("x", "go")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	a.refuse = func(b boulder.Body) error {
+		if _, ok := b.(boulder.Nudged); ok {
+			cancel(errCrash)
+		}
+		return nil
+	}
+	if _, err := a.run(ctx, w); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	a.refuse = nil
+	e, err := a.again(t.Context(), w)
+	wantStopped(t, e, err, boulder.RuleErrors, "failed")
+	if n := len(reported[boulder.Nudged](a)); n != 1 {
+		t.Errorf("%d nudges", n)
+	}
+}
+
+// A finish reason that OpenCode does not know makes it ask the model again, without end.
+func TestMessagesWithoutEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, atMost(t, 30, func(scriptmodel.Request) scriptmodel.Reply {
+		return scriptmodel.Reply{Text: "I am thinking about what to do.", Finish: "no_such_reason"}
+	}))
+	a := w.newAttempt("x", "go")
+	e, err := a.run(t.Context(), w)
+	wantStopped(t, e, err, boulder.RuleIdle, "messages in a row called no tool")
+	if n := reported[boulder.Nudged](a); len(n) != 1 || n[0].Rule != boulder.RuleIdle {
+		t.Errorf("nudges: %+v", n)
+	}
+}
+
+func TestCompactedAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		if len(req.Tools) == 0 {
+			return scriptmodel.Reply{Text: "## Summary\nThe file was read, and nothing else was done."}
+		}
+		c := calls(readFile("hello.txt"))
+		c.InputTokens = 199_000 // of 200,000: OpenCode compacts
+		return c
+	})
+	e, err := w.newAttempt("x", "go").run(t.Context(), w)
+	wantStopped(t, e, err, boulder.RuleCompaction, "compacted 2 times")
+	if strings.Contains(e.FinalMessage, "Summary") {
+		t.Errorf("a summary of the conversation is taken for an answer: %q", e.FinalMessage)
+	}
+}
+
+// After a compaction the answers follow a prompt of OpenCode's own.
+func TestCompactedTurnThatEndedIsNotPromptedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		switch {
+		case len(req.Tools) == 0:
+			return scriptmodel.Reply{Text: "## Summary\nThe file was read, and nothing else was done."}
+		case req.AssistantTurns() == 0:
+			c := calls(readFile("hello.txt"))
+			c.InputTokens = 199_000
+			return c
+		}
+		return scriptmodel.Reply{Text: "The file says one, two and three."}
+	})
+	a := w.newAttempt("x", "go")
+	for _, run := range []func(context.Context, *world) (boulder.Evidence, error){a.run, a.again} {
+		e, err := run(t.Context(), w)
+		if err != nil || e.Ended != (boulder.Ended{Finish: "stop"}) || e.FinalMessage != "The file says one, two and three." {
+			t.Fatalf("%+v, %q, %v", e.Ended, e.FinalMessage, err)
+		}
+	}
+	if n := len(w.all); n != 3 {
+		t.Errorf("the model was asked %d times, want 3", n)
+	}
+}
+
+func TestStuckSubAgent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, atMost(t, 12, func(req scriptmodel.Request) scriptmodel.Reply {
+		if strings.Contains(req.FirstUser(), "CHILD") {
+			return calls(readFile("hello.txt"))
+		}
+		return calls(call("task", map[string]any{
+			"description": "Read", "prompt": t.Name() + ": CHILD", "subagent_type": "general",
+		}))
+	}))
+	e, err := w.newAttempt("x", "go").run(t.Context(), w)
+	wantStopped(t, e, err, boulder.RuleRepeat, "was called 4 times")
+}
+
+func TestNudgeReachesASubAgent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, atMost(t, 12, func(req scriptmodel.Request) scriptmodel.Reply {
+		child := strings.Contains(req.FirstUser(), "CHILD")
+		switch {
+		case child && strings.Contains(req.LastUser(), "You seem to be stuck"):
+			return scriptmodel.Reply{Text: "There is no such file, says the sub-agent."}
+		case child:
+			return calls(readFile("missing.txt"))
+		case req.AssistantTurns() == 0:
+			return calls(call("task", map[string]any{
+				"description": "Read", "prompt": t.Name() + ": CHILD", "subagent_type": "general",
+			}))
+		}
+		return scriptmodel.Reply{Text: "The sub-agent found no such file."}
+	}))
+	a := w.newAttempt("x", "go")
+	e, err := a.run(t.Context(), w)
+	if err != nil || e.Ended != (boulder.Ended{Finish: "stop"}) || len(reported[boulder.Nudged](a)) != 1 {
+		t.Errorf("ended %+v with %d nudges, %v", e.Ended, len(reported[boulder.Nudged](a)), err)
+	}
+}
+
+func TestTruncatedTurns(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		reply scriptmodel.Reply
+		want  string
+	}{
+		"length":          {scriptmodel.Reply{Text: "I was about to say that", Finish: "length"}, "cut off at the output limit"},
+		"two tokens":      {scriptmodel.Reply{Text: "I will", OutputTokens: 2}, "the turn ended after 2 output tokens and no tool call"},
+		"nothing":         {scriptmodel.Reply{}, "the turn ended after 1 output tokens and no tool call"},
+		"a short answer":  {scriptmodel.Reply{Text: "There is nothing to do.", OutputTokens: 4}, ""},
+		"a word and work": {scriptmodel.Reply{Text: "Done.", ToolCalls: []scriptmodel.ToolCall{readFile("hello.txt")}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+				if req.AssistantTurns() > 0 {
+					return scriptmodel.Reply{Text: "Done."}
+				}
+				return test.reply
+			})
+			e, err := w.newAttempt("x", "go").run(t.Context(), w)
+			if err != nil || !strings.Contains(e.Ended.Truncated, test.want) || (e.Ended.Truncated == "") != (test.want == "") {
+				t.Errorf("truncated %q, want %q (%v)", e.Ended.Truncated, test.want, err)
+			}
+		})
+	}
+}
+
+func TestProviderThatMakesItWait(t *testing.T) {
+	t.Parallel()
+	retries := func(n int) func(*Config) {
+		return func(c *Config) {
+			c.Rules = new(enforcer.DefaultRules())
+			c.Rules.ProviderRetries = n
+		}
+	}
+	after := http.Header{"Retry-After": {"90"}}
+	for name, test := range map[string]struct {
+		reply   scriptmodel.Reply
+		retries int
+		kind    boulder.TroubleKind
+		least   time.Duration
+	}{
+		"rate limit":      {scriptmodel.Reply{Status: 429}, 0, boulder.TroubleRateLimit, time.Second},
+		"retry after":     {scriptmodel.Reply{Status: 429, Header: after}, 5, boulder.TroubleRateLimit, 80 * time.Second},
+		"overloaded":      {scriptmodel.Reply{Status: 529, Body: `{"error":{"type":"overloaded_error","message":"Overloaded"}}`}, 0, boulder.TroubleOverloaded, time.Second},
+		"unavailable":     {scriptmodel.Reply{Status: 503}, 0, boulder.TroubleOverloaded, time.Second},
+		"one retry more":  {scriptmodel.Reply{Status: 500}, 1, boulder.TroubleNetwork, time.Second},
+		"cut connections": {scriptmodel.Reply{Text: strings.Repeat("some text ", 20), Cut: true}, 0, boulder.TroubleNetwork, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(context.Context, scriptmodel.Request) scriptmodel.Reply { return test.reply }, retries(test.retries))
+			a := w.newAttempt("x", "go")
+			_, err := a.run(t.Context(), w)
+			trouble, ok := errors.AsType[*boulder.TroubleError](err)
+			if !ok || trouble.Kind != test.kind || trouble.RetryAfter < test.least || !errors.Is(err, boulder.ErrTrouble) {
+				t.Fatalf("got %+v (%v), want %s", trouble, err, test.kind)
+			}
+			if !strings.HasPrefix(err.Error(), "scripted/agent: ") {
+				t.Errorf("nobody knows which model: %v", err)
+			}
+			if !a.saw("makes it wait (try 1") {
+				t.Errorf("the waiting was not shown: %q", a.activities())
+			}
+		})
+	}
+}
+
+// However often its provider makes a turn wait, the turn goes on in the end, and is not taken for one that was cut off at work.
+func TestTurnGoesOnAfterRateLimits(t *testing.T) {
+	t.Parallel()
+	open := make(chan struct{})
+	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		select {
+		case <-open:
+			return scriptmodel.Reply{Text: fmt.Sprintf("Now I could work, with %d answers before.", req.AssistantTurns())}
+		default:
+			return scriptmodel.Reply{Status: 429}
+		}
+	}, func(c *Config) {
+		c.Rules = new(enforcer.DefaultRules())
+		c.Rules.ProviderRetries = 0
+		c.Rules.Admission = 2 * time.Second // OpenCode swallows a prompt that comes while the turn before it still ends
+	})
+	a := w.newAttempt("x", "go")
+	if _, err := a.run(t.Context(), w); !errors.Is(err, boulder.ErrTrouble) {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if e, err := a.again(t.Context(), w); !errors.Is(err, boulder.ErrTrouble) {
+			t.Fatalf("%+v, %v", e.Ended, err)
+		}
+	}
+	close(open)
+	e, err := a.again(t.Context(), w)
+	if err != nil || e.Ended != (boulder.Ended{Finish: "stop"}) || !strings.HasPrefix(e.FinalMessage, "Now I could work") {
+		t.Errorf("ended %+v with %q, %v", e.Ended, e.FinalMessage, err)
+	}
+}
+
+// OpenCode tries for ever to reach an address at which nothing listens.
+func TestProviderThatCannotBeReached(t *testing.T) {
+	t.Parallel()
+	w := ownWorldWith(t, nil, func(c *Config) {
+		c.Rules = new(enforcer.DefaultRules())
+		c.Rules.ProviderRetries = 0
+	}, func(env []string) []string {
+		return append(env, "OPENCODE_CONFIG_CONTENT="+scriptmodel.OpenCodeConfig("http://127.0.0.1:1/v1"))
+	})
+	_, err := w.newAttempt("x", "go").run(t.Context(), w)
+	if trouble, ok := errors.AsType[*boulder.TroubleError](err); !ok || trouble.Kind != boulder.TroubleNetwork {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A gate that was red before may stay red, for the same tests; a plain one may not.
+func TestGatesThatWereRedBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script(t, `
+rules:
+  - when: {first_user: "begin"}
+    replies: [{tool_calls: [{name: write, args: {filePath: broken.txt, content: "x\n"}}]}, {text: "I wrote the file, as was asked."}]
+`))
+	old, broken := "echo 'not ok 1 - old'; exit 1", "echo 'not ok 1 - old'; test ! -f broken.txt || echo 'not ok 2 - new'; exit 1"
+	a := w.newAttempt("x", "begin")
+	a.SubTask.Gates, a.SubTask.NoWorse = []string{old}, []string{old, broken, "touch litter; true"}
+	e, err := a.run(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := a.SubTask.Baseline; len(b) != 3 || b[0].Failing[0] != "old" || !b[2].Green() {
+		t.Errorf("before: %+v", b)
+	}
+	if len(e.Gates) != 4 || e.Gates[0].Holds() || e.Gates[1].NoWorse != "red before too: old" || e.Gates[2].Holds() || !e.Gates[3].Green() {
+		t.Errorf("gates: %+v", e.Gates)
+	}
+	if !a.saw("gate, before the work begins: echo") || len(e.Diff.Files) != 1 {
+		t.Errorf("activities %q, diff %+v: what a gate leaves behind is not the agent's", a.activities(), e.Diff.Files)
+	}
+	if len(e.Diff.Hash) != 64 {
+		t.Errorf("hash %q", e.Diff.Hash)
+	}
+}

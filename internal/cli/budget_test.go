@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+func TestBudgetFlag(t *testing.T) {
+	var f budgetFlag
+	for _, text := range []string{"tokens=2M, cost=5", "time=8h,attempts=20", "toggle:tokens=1.5k", "calls=500"} {
+		if err := f.Set(text); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	want := boulder.Budget{Tokens: 2_000_000, Cost: 5, Time: boulder.Duration(8 * time.Hour), Attempts: 20, Calls: 500}
+	if f.run == nil || *f.run != want {
+		t.Errorf("the run's budget is %+v, want %+v", f.run, want)
+	}
+	if got := f.subTasks["toggle"]; got != (boulder.Budget{Tokens: 1500}) {
+		t.Errorf("the sub-task's budget is %+v", got)
+	}
+	if got := budgetText(want); got != "2.0M tokens, $5.00, 8h00m, 20 attempts, 500 model calls" {
+		t.Errorf("in words: %q", got)
+	}
+}
+
+func TestBudgetFlagRefuses(t *testing.T) {
+	for text, why := range map[string]string{
+		"":            "is not NAME=LIMIT",
+		"5":           "is not NAME=LIMIT",
+		"money=5":     `no budget "money"`,
+		"cost=0":      "more than 0",
+		"cost=NaN":    "more than 0",
+		"cost=-1":     "more than 0",
+		"tokens=0":    "at least 1",
+		"tokens=-3":   "at least 1",
+		"tokens=many": "at least 1",
+		"tokens=1e30": "at least 1",
+		"time=8":      "missing unit",
+		"time=-1h":    "not positive",
+		":cost=5":     "names no sub-task",
+	} {
+		var f budgetFlag
+		if err := f.Set(text); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: got %v, want an error with %q", text, err, why)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// configOf reads a configuration file with this text.
+func configOf(t *testing.T, text string) (*config, error) {
+	t.Helper()
+	a, _, _ := testApp()
+	a.configFile = filepath.Join(t.TempDir(), "config.yaml")
+	writeFile(t, a.configFile, text)
+	return a.loadConfig(t.TempDir())
+}
+
+func TestConfigReaches(t *testing.T) {
+	t.Parallel()
+	c, err := configOf(t, `
+gates: [go vet ./...]
+no_worse: [go test ./...]
+gate_timeout: 90s
+on_ask: allow
+budget: {tokens: 2M, cost: 5, time: 8h, attempts: 20, calls: 1.5k}
+prices: [{model: "local/*", input: 0, output: 0}]
+limits: {providers: {openai: 0}, models: [{pattern: "*opus*", limit: 2}], warn: off, replans: 0, backoff: 2s}
+rules: {silence: off, same_output: off, same_error: 0, polling: ["make wait"], wall_clock: 1h}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &boulder.Budget{Tokens: 2e6, Cost: 5, Time: boulder.Duration(8 * time.Hour), Attempts: 20, Calls: 1500}
+	if diff := cmp.Diff(want, c.budget()); diff != "" {
+		t.Errorf("budget (-want +got):\n%s", diff)
+	}
+	limits, err := c.limits()
+	if err != nil || limits.Providers["openai"] != 0 || limits.Model("x/opus-5") != 2 || limits.Warn != 0 ||
+		limits.Replans != 0 || limits.Backoff != 2*time.Second || limits.Attempts != 3 {
+		t.Errorf("limits: %+v, %v", limits, err)
+	}
+	r := c.rules()
+	if r.Silence != 0 || r.SameOutput >= 0 || r.SameError != 0 || r.WallClock != time.Hour || r.Window != 30 ||
+		len(r.Polling) != 2 || !r.Polling[1].MatchString("make wait") || r.Polling[0].MatchString("sleep 1") {
+		t.Errorf("rules: %+v", r)
+	}
+	if c.asks() != executor.AsksAllow || len(c.Gates) != 1 || len(c.NoWorse) != 1 || len(c.Prices) != 1 ||
+		time.Duration(c.GateTimeout) != 90*time.Second {
+		t.Errorf("%+v", c)
+	}
+}
+
+// With an empty file everything is as documented.
+func TestConfigDefaults(t *testing.T) {
+	t.Parallel()
+	c, err := configOf(t, "rules: {}\nlimits:\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits, err := c.limits()
+	if diff := cmp.Diff(orchestrator.DefaultLimits(), limits); diff != "" || err != nil {
+		t.Errorf("limits: %v (-want +got):\n%s", err, diff)
+	}
+	if diff := cmp.Diff(enforcer.DefaultRules(), c.rules()); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+	if c.budget() != nil || c.asks() != "" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A rule or a limit that is added to the code has to become a key: each key on its own changes one field, and together
+// they change all.
+func TestEveryRuleAndLimitHasAKey(t *testing.T) {
+	t.Parallel()
+	values := map[reflect.Type]string{
+		reflect.TypeFor[number](): "7", reflect.TypeFor[threshold](): "7", reflect.TypeFor[period](): "7s",
+		reflect.TypeFor[deadline](): "7s", reflect.TypeFor[share](): "0.7", reflect.TypeFor[[]pattern](): "[x]",
+		reflect.TypeFor[map[string]number](): "{x: 7}",
+	}
+	limits := func(c *config) any {
+		l, err := c.limits()
+		if err != nil {
+			t.Error(err)
+		}
+		return l
+	}
+	for group, test := range map[string]struct {
+		keys     any
+		defaults any
+		of       func(*config) any
+	}{
+		"rules":  {rulesConfig{}, enforcer.DefaultRules(), func(c *config) any { return c.rules() }},
+		"limits": {limitsConfig{}, orchestrator.DefaultLimits(), limits},
+	} {
+		changed := map[string]string{} // field: key
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(test.keys)) {
+			value, known := values[f.Type]
+			if !known {
+				value = `[{pattern: x, limit: 7}]`
+			}
+			key := f.Tag.Get("yaml")
+			c, err := configOf(t, group+": {"+key+": "+value+"}")
+			if err != nil {
+				t.Fatalf("%s.%s: %v", group, key, err)
+			}
+			if fields := differing(test.defaults, test.of(c)); len(fields) != 1 || changed[fields[0]] != "" {
+				t.Errorf("%s.%s changes %v", group, key, fields)
+			} else {
+				changed[fields[0]] = key
+			}
+		}
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(test.defaults)) {
+			if changed[f.Name] == "" {
+				t.Errorf("no key of %s changes %s", group, f.Name)
+			}
+		}
+	}
+}
+
+// differing names the fields in which two structs differ.
+func differing(a, b any) (names []string) {
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(a)) {
+		x, y := reflect.ValueOf(a).FieldByIndex(f.Index), reflect.ValueOf(b).FieldByIndex(f.Index)
+		if !reflect.DeepEqual(x.Interface(), y.Interface()) {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// What cannot be used is refused with its place and in words for people, not for Go.
+func TestConfigRefuses(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"mode: a/b":                         `[1:1] there is no key "mode" here`,
+		"turn: {silence: 5m}":               `[1:1] there is no key "turn" here`,
+		"limits: {atempts: 3}":              `[1:10] there is no key "atempts" here`,
+		"limits: {attempts: many}":          `[1:20] this must be a whole number of 0 or more, not "many"`,
+		"limits: {attempts: 1.5}":           `[1:20] this must be a whole number of 0 or more, not "1.5"`,
+		"limits: {attempts: -1}":            `a whole number of 0 or more, not "-1"`,
+		"limits: {attempts: off}":           `a whole number of 0 or more, not "off"`,
+		"limits: {attempts: [3]}":           `[1:20] this must be a whole number of 0 or more, not a list`,
+		"limits: {attempts: 0}":             `limit attempts is 0: it must be at least 1`,
+		"limits: {attempts: 99999999999}":   `a whole number of 0 or more, not "99999999999"`,
+		"limits: {stalls: 0}":               `limit stalls is 0: it must be at least 1`,
+		"limits: {warn: 80}":                `a number from 0 to 1 as 0.8, not "80"`,
+		"limits: {providers: {a: x}}":       `a whole number of 0 or more, not "x"`,
+		"limits: {providers: {a: }}":        `limits.providers.a has no number`,
+		"limits: {models: [{limit: 2}]}":    `limits.models needs a pattern and a limit`,
+		"limits: 3":                         `[1:9] this must be keys and values, not "3"`,
+		"limits: [a]":                       `[1:9] this must be keys and values, not a list`,
+		"rules: {silence: 5}":               `[1:18] this must be a duration of more than 0 as 90s, 10m or 1h30m, or off`,
+		"rules: {silence: 0s}":              `a duration of more than 0`,
+		"rules: {silence: -5m}":             `a duration of more than 0`,
+		"rules: {silence: {a: b}}":          `not keys and values`,
+		"rules: {same_output: never}":       `a whole number of 0 or more, or off, not "never"`,
+		"rules: {window: 0}":                `rules.window must be at least 1`,
+		"rules: {window: off}":              `a whole number of 0 or more, not "off"`,
+		"rules: {polling: ['(']}":           `this must be a regular expression of Go: error parsing regexp: missing closing )`,
+		"rules: {polling: x}":               `[1:18] this must be a list, not "x"`,
+		"gate_timeout: off":                 `a duration of more than 0 as 90s, 10m or 1h30m, not "off"`,
+		"gates: go vet":                     `[1:8] this must be a list, not "go vet"`,
+		"gates: [{a: b}]":                   `this must be a text, not keys and values`,
+		"allow_model_gates: on":             `[1:20] this must be true or false, not "on"`,
+		"model: [a/b]":                      `[1:8] this must be a text, not a list`,
+		"model: small":                      `small`,
+		"on_ask: ask":                       `on_ask is "ask": use reject or allow`,
+		"budget: {cost: free}":              `an amount of US dollars of more than 0 as 5 or 0.50, not "free"`,
+		"budget: {cost: 0}":                 `an amount of US dollars of more than 0`,
+		"budget: {tokens: 0}":               `a number of at least 1 as 1500, 200k or 2M, not "0"`,
+		"budget: {time: off}":               `a duration of more than 0`,
+		"prices: [{model: a/*}]":            `prices: price 1 (model "a/*"): input is missing`,
+		"prices: [{model: a, input: dear}]": `this must be a number, not "dear"`,
+		"- model":                           `[1:1] this must be keys and values, not a list`,
+		"model: a/b\nmodel: a/c":            `mapping key "model" already defined at [1:1]`,
+		"gates: [":                          `sequence end token ']' not found`,
+	} {
+		_, err := configOf(t, text)
+		if err == nil {
+			t.Errorf("%s: it is taken", text)
+			continue
+		}
+		if !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "configuration") || exitCode(err) != exitUsage {
+			t.Errorf("%s: exit code %d, it is said: %v\nand not: %s", text, exitCode(err), err, want)
+		}
+		for _, foreign := range []string{"unmarshal", "Go struct", "interface {}", "uint64"} {
+			if strings.Contains(err.Error(), foreign) {
+				t.Errorf("%s: it speaks Go: %v", text, err)
+			}
+		}
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add("rules: {silence: off, polling: [x]}\nlimits: {warn: 0.5}\nbudget: {tokens: 2M}")
+	f.Add("limits: &a {models: [{pattern: 'x', limit: 1}]}\nrules: *a")
+	f.Fuzz(func(t *testing.T, text string) {
+		var c config
+		err := parseConfig("config.yaml", []byte(text), &c)
+		if err == nil {
+			c.rules()
+			c.budget()
+			err = c.check()
+		}
+		if err != nil && exitCode(err) != exitUsage {
+			t.Errorf("%q is the user's mistake, and is told as %v", text, err)
+		}
+	})
+}
+
+// The project's file wins over the user's key by key, also over what is off there; lists are taken as a whole.
+func TestConfigLayers(t *testing.T) {
+	t.Parallel()
+	var c config
+	for _, text := range []string{
+		"rules: {silence: off, same_output: off, wall_clock: 1h}\ngates: [a, b]\nlimits: {replans: 0}",
+		"rules: {silence: 9m, same_output: 7}\ngates: [c]",
+	} {
+		if err := parseConfig("config.yaml", []byte(text), &c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limits, err := c.limits()
+	r := c.rules()
+	if err != nil || r.Silence != 9*time.Minute || r.SameOutput != 7 || r.WallClock != time.Hour || limits.Replans != 0 {
+		t.Errorf("rules %+v, limits %+v, %v", r, limits, err)
+	}
+	if diff := cmp.Diff([]string{"c"}, c.Gates); diff != "" {
+		t.Errorf("gates (-want +got):\n%s", diff)
+	}
+}

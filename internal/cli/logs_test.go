@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/store"
+)
+
+// transcriptSample stores the sample in a project of its own, with transcripts of its sub-task toggle.
+func transcriptSample(t *testing.T, play func(*sample), transcript string) (project string) {
+	t.Helper()
+	s := newSample(t)
+	project = t.TempDir()
+	s.state.Boulder.Project = project
+	play(s)
+	dir, err := store.EnsureDir(project)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	s.commit(db)
+	writeFile(t, filepath.Join(project, runsDir, sampleID, "toggle", "1.jsonl"), transcript)
+	return project
+}
+
+// longTranscript has everything that a transcript can have: prompts of the manager and of somebody else, thoughts, calls
+// that ended well, badly and not at all, long texts, an answer that broke off.
+func longTranscript() string {
+	var lines []string
+	add := func(second int, fields map[string]any) {
+		fields["time"] = sampleStart.Add(time.Duration(second) * time.Second)
+		line, err := json.Marshal(fields)
+		if err != nil {
+			panic(err)
+		}
+		lines = append(lines, string(line))
+	}
+	many := func(n int, what string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "%s %d\n", what, i+1)
+		}
+		return b.String()
+	}
+	add(8, map[string]any{"type": "prompt", "text": "the brief\n"})
+	add(9, map[string]any{"type": "reasoning", "text": many(25, "thought")})
+	add(9, map[string]any{"type": "tool", "tool": "bash", "state": "completed", "output": many(20, "line"),
+		"input": map[string]any{"command": "go test ./...", "description": "Run the tests"}})
+	add(9, map[string]any{"type": "tool", "tool": "edit", "state": "error", "error": "no such file",
+		"input": map[string]any{"filePath": "settings.go", "oldString": "x"}})
+	add(10, map[string]any{"type": "prompt", "text": "You are being nudged."})
+	add(10, map[string]any{"type": "tool", "tool": "task", "state": "running", "input": []int{1}})
+	add(10, map[string]any{"type": "text", "text": "It is \x1b[31mdone\x00\u202e.\n" + strings.Repeat("w", 1000)})
+	add(10, map[string]any{"type": "end", "finish": "stop"})
+	add(14, map[string]any{"type": "prompt", "text": "[manager] This session was interrupted from outside."})
+	add(14, map[string]any{"type": "prompt", "text": "do something else"})
+	add(15, map[string]any{"type": "end", "error": "APIError: gone"})
+	add(15, map[string]any{"type": "new", "text": "of a later version"})
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func playNudged(s *sample) {
+	ref := boulder.AttemptRef{SubTaskID: "toggle", Attempt: 1}
+	s.plan()
+	s.start(ref)
+	s.apply(boulder.Nudged{
+		AttemptRef: ref, Turn: 1, Rule: boulder.RuleErrors, MessageID: "msg_n", Prompt: "You are being nudged.",
+	})
+	s.apply(boulder.SubTaskProgress{AttemptRef: ref, Activity: "this is in the transcript"})
+	s.end(ref, 1, nil, boulder.Verdict{Summary: "not yet"})
+	s.apply(boulder.Continuation{AttemptRef: ref, Turn: 2, Reason: "not yet", Prompt: "go on"})
+	s.apply(boulder.TurnSent{AttemptRef: ref, Turn: 2, Kind: boulder.TurnContinuation, MessageID: "msg_2"})
+	s.apply(boulder.SubTaskProgress{AttemptRef: ref, Activity: "this is not in it yet"})
+}
+
+func TestLogsTellASession(t *testing.T) {
+	t.Parallel()
+	project := transcriptSample(t, playNudged, longTranscript())
+	stdout, stderr, code := command(project, "logs", sampleID, "toggle")
+	if code != exitOK || stderr != "" {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	golden(t, "logs_session.txt", stdout)
+	checkHarmless(t, stdout, "\n")
+	for _, want := range []string{
+		"manager: brief of turn 1", "manager: nudge in turn 1 (rule errors)", "manager: resume prompt",
+		"prompt that the manager did not send", "the last 8 of 20 lines; all of it is in .manager/runs/",
+		"long lines; all of it is in .manager/runs/", "this is not in it yet",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("the log does not say %q", want)
+		}
+	}
+	if strings.Contains(stdout, "this is in the transcript") {
+		t.Error("the log says twice what was done")
+	}
+	verbose, _, _ := command(project, "logs", sampleID, "toggle", "--verbose")
+	if !strings.Contains(verbose, "line 1\n") || !strings.Contains(verbose, "this is in the transcript") {
+		t.Errorf("--verbose leaves something out:\n%s", verbose)
+	}
+}
+
+// A SUBTASK alone is one of the newest boulder; what is neither is told to be neither.
+func TestLogsOfASubTaskAlone(t *testing.T) {
+	t.Parallel()
+	project := transcriptSample(t, playNudged, longTranscript())
+	both, _, _ := command(project, "logs", sampleID, "toggle")
+	alone, stderr, code := command(project, "logs", "toggle")
+	if code != exitOK || alone != both || alone == "" {
+		t.Errorf("exit code %d, stderr %q, stdout:\n%s", code, stderr, alone)
+	}
+	_, stderr, code = command(project, "logs", "nosuch")
+	want := "(see `manager list`); and the newest one, " + sampleID + `, has no such sub-task: it has toggle, theme`
+	if code != exitUsage || !strings.Contains(stderr, want) {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+}
+
+// A line that is too long to be read is told in its place; the ones behind it are not lost.
+func TestTranscriptWithAHugeLine(t *testing.T) {
+	t.Parallel()
+	huge := `{"type":"text","text":"` + strings.Repeat("x", longestLine) + `"}`
+	short := `{"time":"2026-03-04T10:00:10Z","type":"text","text":"short"}`
+	project := transcriptSample(t, playNudged, short+"\n"+huge+"\n"+short)
+	stdout, stderr, code := command(project, "logs", "toggle")
+	want := fmt.Sprintf("[cut: a line of %d bytes is not shown; it is in .manager/runs/", len(huge)+1)
+	if code != exitOK || !strings.Contains(stdout, want) || strings.Count(stdout, "short") != 2 {
+		t.Errorf("exit code %d, stderr %q, stdout:\n%.3000s", code, stderr, stdout)
+	}
+	stdout, _, _ = command(project, "logs", "toggle", "--json")
+	for line := range strings.Lines(stdout) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("%.200q is not JSON", line)
+		}
+	}
+}
+
+// What is shown of a text is bounded, says that it is, and is the text itself where it is not.
+func TestSomeLines(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		all := rapid.SliceOfN(rapid.StringMatching(`[a-z]{1,60}`), 1, 30).Draw(t, "lines")
+		limit, fromEnd := rapid.IntRange(1, 40).Draw(t, "limit"), rapid.Bool().Draw(t, "from the end")
+		lines, cut := someLines(strings.Join(all, "\n"), limit, 40, fromEnd)
+		if len(lines) != min(len(all), limit) {
+			t.Fatalf("%d lines of %d, with a limit of %d", len(lines), len(all), limit)
+		}
+		want, whole := all[:len(lines)], len(lines) == len(all)
+		if fromEnd {
+			want = all[len(all)-len(lines):]
+		}
+		for i, line := range lines {
+			if len(want[i]) <= 40 && line != want[i] || len(want[i]) > 40 && line != want[i][:39]+"…" {
+				t.Fatalf("line %d is %q, want %q", i, line, want[i])
+			}
+			whole = whole && len(want[i]) <= 40
+		}
+		if whole != (cut == "") {
+			t.Fatalf("of %d lines %d are shown, and it is said: %q", len(all), len(lines), cut)
+		}
+	})
+}
+
+// Ctrl-C is how to leave `logs -f`: it is told as nothing but that.
+func TestFollowEndsByInterrupt(t *testing.T) {
+	t.Parallel()
+	project := transcriptSample(t, playNudged, longTranscript())
+	dir := filepath.Join(project, store.DirName)
+	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	server, err := control.Serve(t.Context(), filepath.Join(dir, "manager.sock"), control.Holder{PID: 42}, db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	printed, signals, done := newLineCounter(), make(chan os.Signal, 1), make(chan int)
+	defer close(signals)
+	var stderr strings.Builder
+	go func() {
+		done <- Main(Env{Args: []string{"logs", "-f", "-C", project}, Stdout: printed, Stderr: &stderr, Signals: signals})
+	}()
+	printed.wait(1) // it follows now, or is about to
+	signals <- os.Interrupt
+	if code := <-done; code != exitInterrupted || stderr.String() != "manager: interrupted\n" {
+		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+	}
+}

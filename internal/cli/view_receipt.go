@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/store"
+)
+
+// receipt says where tokens, money and time of a boulder went. It is what `manager show --receipt --json` prints: one
+// object. Fields are added in later versions, never changed.
+type receipt struct {
+	Type      string          `json:"type"` // receipt
+	BoulderID string          `json:"boulder_id"`
+	Status    boulder.Status  `json:"status"`
+	Budget    *boulder.Budget `json:"budget"` // of the run; null: none
+	spending
+	Attempts int `json:"attempts"`
+	Replans  int `json:"replans"`
+	// Planning is what the Task Ledger used: the plan, and replans.
+	Planning boulder.Usage    `json:"planning"`
+	SubTasks []subTaskReceipt `json:"sub_tasks"` // in plan order
+}
+
+// spending is what something used, with the turns that are at work or were cut off.
+type spending struct {
+	Usage    boulder.Usage `json:"usage"`
+	WorkedMS int64         `json:"worked_ms"` // of a run: wall clock without pauses; else of its turns together
+}
+
+type subTaskReceipt struct {
+	ID      string                `json:"id"`
+	Subject string                `json:"subject"`
+	Status  boulder.SubTaskStatus `json:"status"`
+	Budget  *boulder.Budget       `json:"budget"` // null: none
+	spending
+	Attempts []attemptReceipt `json:"attempts"`
+}
+
+type attemptReceipt struct {
+	Attempt int                   `json:"attempt"`
+	Status  boulder.AttemptStatus `json:"status"`
+	Model   string                `json:"model"`
+	spending
+}
+
+// newReceipt adds up what is stored. now is for a run that is at work.
+func newReceipt(d store.Detail, now time.Time) *receipt {
+	b := d.Boulder
+	r := &receipt{
+		Type: "receipt", BoulderID: b.ID, Status: b.Status, Budget: b.Budget, Attempts: b.Attempts, Replans: b.Replans,
+		spending: spending{b.Usage, b.WorkedBy(now).Milliseconds()}, Planning: b.Usage, SubTasks: []subTaskReceipt{},
+	}
+	place := map[string]int{}
+	for i, t := range d.SubTasks {
+		place[t.ID] = i
+		r.SubTasks = append(r.SubTasks, subTaskReceipt{
+			ID: t.ID, Subject: t.Subject, Status: t.Status, Budget: t.Budget, Attempts: []attemptReceipt{},
+			spending: spending{t.Usage, t.Worked.Milliseconds()},
+		})
+		r.Planning = less(r.Planning, t.Usage)
+	}
+	for _, a := range d.Attempts {
+		if a.Status == boulder.AttemptQueued {
+			continue // it has not begun
+		}
+		running := a.Spent.Add(a.Seen)
+		t := &r.SubTasks[place[a.SubTaskID]]
+		t.Usage, r.Usage = t.Usage.Add(running), r.Usage.Add(running)
+		t.Attempts = append(t.Attempts, attemptReceipt{
+			Attempt: a.Attempt, Status: a.Status, Model: a.Model,
+			spending: spending{a.Usage.Add(running), a.Worked.Milliseconds()},
+		})
+	}
+	return r
+}
+
+func less(a, b boulder.Usage) boulder.Usage {
+	return boulder.Usage{
+		Input: a.Input - b.Input, CacheRead: a.CacheRead - b.CacheRead, CacheWrite: a.CacheWrite - b.CacheWrite,
+		Output: a.Output - b.Output, Reasoning: a.Reasoning - b.Reasoning, Calls: a.Calls - b.Calls,
+		Cost: a.Cost - b.Cost, Unpriced: a.Unpriced - b.Unpriced,
+	}
+}
+
+// runReceipt prints the receipt of a boulder.
+func (a *app) runReceipt(ctx context.Context, args []string) error {
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return err
+	}
+	id, err := resolve(ctx, r, newestOr(args))
+	if err != nil {
+		closeReader()
+		return err
+	}
+	d, err := r.Get(ctx, id)
+	closeReader() // before anything is printed: a pager must not keep a run from starting
+	if d.Boulder.ID == "" {
+		return err
+	}
+	if a.json {
+		return errors.Join(a.printJSON(newReceipt(d, time.Now())), err)
+	}
+	a.printReceipt(a.Stdout, newReceipt(d, time.Now()))
+	return err
+}
+
+// printReceipt draws the receipt as a table.
+func (a *app) printReceipt(w io.Writer, r *receipt) {
+	p := a.paint(w)
+	const name = 36
+	line := func(style func(string) string, margin, text string, s spending, note string) {
+		fmt.Fprintf(w, "%s%s %s %s %s %s%s\n", margin, style(fit(text, name-len(margin))), fitRight(count(s.Usage.Tokens()), 8),
+			fitRight(costText(s.Usage), 10), fitRight(count(s.Usage.Calls), 6),
+			fitRight(elapsed(time.Duration(s.WorkedMS)*time.Millisecond), 8), p.dim(note))
+	}
+	plain := func(s string) string { return s }
+	fmt.Fprintln(w, p.dim(fit("where it went", name)+"   tokens       cost  calls     time"))
+	if r.Planning.Calls > 0 {
+		line(plain, "", "planning", spending{Usage: r.Planning}, "")
+	}
+	for _, t := range r.SubTasks {
+		if len(t.Attempts) == 0 {
+			continue
+		}
+		line(plain, "", t.ID+": "+t.Subject, t.spending, "  "+string(t.Status)+ofBudget(t.Budget))
+		for _, at := range t.Attempts {
+			line(p.dim, "  ", fmt.Sprintf("attempt %d, %s", at.Attempt, at.Status), at.spending, "")
+		}
+	}
+	line(p.bold, "", "in all", r.spending, ofBudget(r.Budget))
+}
+
+func ofBudget(b *boulder.Budget) string {
+	if b == nil || budgetText(*b) == "" {
+		return ""
+	}
+	return "  of " + budgetText(*b)
+}

@@ -1,0 +1,194 @@
+package schedule
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// finish ends a piece of work in a random way, or lets it give a sign of life.
+func (w *world) finish(ref boulder.AttemptRef) {
+	j := w.due[ref]
+	delete(w.due, ref)
+	if j.kind == "replan" {
+		w.finishReplan()
+		return
+	}
+	o := w.state.Open(ref.SubTaskID)
+	if j.kind == "judge" {
+		w.finishJudge(o)
+		return
+	}
+	if o.Attempt.Status == boulder.AttemptStarting {
+		w.apply(boulder.SubTaskStart{AttemptRef: ref, SessionID: "s"})
+	}
+	if o.Turn.MessageID == "" {
+		w.apply(boulder.TurnSent{AttemptRef: ref, Turn: o.Turn.Number, MessageID: "m"})
+	}
+	switch {
+	case j.parked != "":
+		w.applyAll(w.park(o, j.parked))
+	case j.signs > 0:
+		w.apply(boulder.SubTaskProgress{AttemptRef: ref, Usage: o.Attempt.Seen.Add(w.aBit())})
+		j.signs--
+		j.at = w.after(5 * time.Second)
+		w.due[ref] = j
+	default:
+		w.finishTurn(o)
+	}
+}
+
+func (w *world) applyAll(bodies []boulder.Body) {
+	for _, b := range bodies {
+		w.apply(b)
+	}
+}
+
+func (w *world) aBit() boulder.Usage {
+	return boulder.Usage{Input: int64(w.rng.IntN(100)), Output: 1, Calls: 1, Cost: 0.0625}
+}
+
+func (w *world) finishTurn(o *boulder.Open) {
+	ref := o.Attempt.AttemptRef
+	switch {
+	case w.happens(w.odds.limited):
+		w.coolDown(o, o.Attempt.Model)
+		return
+	case w.happens(w.odds.trouble):
+		w.trouble(o)
+		return
+	case w.happens(w.odds.lost):
+		w.applyAll(append(w.brokenOff(o), w.decision(Lost(o, w.limits, "no such session"))...))
+		return
+	case w.happens(w.odds.broken):
+		w.applyAll(append(w.brokenOff(o), w.decision(Broken(w.state, o, w.limits, "broken"))...))
+		return
+	}
+	w.turns[ref]++
+	used := o.Running().Add(w.aBit())
+	e := w.evidence(used)
+	w.apply(boulder.TurnEnded{AttemptRef: ref, Turn: o.Turn.Number, Ended: e.Ended, Evidence: e})
+	w.apply(w.usage(o, boulder.UsageAttempt, used))
+}
+
+func (w *world) evidence(used boulder.Usage) boulder.Evidence {
+	e := boulder.Evidence{
+		Usage: used, Duration: time.Duration(w.rng.IntN(5000)) * time.Millisecond,
+		Diff: boulder.Diff{Hash: fmt.Sprint(w.rng.IntN(3))},
+	}
+	if !w.happens(w.odds.idle) {
+		e.ToolCount = 3
+	}
+	if w.happens(w.odds.red) {
+		e.Gates = []boulder.Gate{{Command: "make", ExitCode: 1}}
+	}
+	if w.happens(w.odds.stopped) {
+		rules := []boulder.Rule{
+			boulder.RuleRepeat, boulder.RuleErrors, boulder.RuleAlternate, boulder.RuleIdle, boulder.RuleSilence,
+			boulder.RuleWallClock, boulder.RuleWallClock, boulder.RuleWallClock, boulder.RuleCompaction, boulder.RuleBudget,
+		}
+		e.Ended = stopped(oneOf(w.rng, rules...))
+	}
+	if w.happens(w.odds.errored) {
+		e.Ended.Error = "APIError"
+		if w.happens(50) {
+			e.Ended.Truncated = "length"
+		}
+	}
+	return e
+}
+
+func (w *world) finishJudge(o *boulder.Open) {
+	switch {
+	case w.happens(w.odds.limited):
+		w.coolDown(o, ledgerModel)
+		return
+	case w.happens(w.odds.trouble):
+		w.trouble(o)
+		return
+	}
+	w.apply(w.usage(o, boulder.UsageJudge, w.aBit()))
+	v := boulder.Verdict{
+		Completed: w.happens(w.odds.done), IsProgress: w.happens(w.odds.progress), IsStuck: w.happens(w.odds.stuck),
+		IsInLoop: w.happens(w.odds.loop), NeedReplan: w.happens(w.odds.needReplan), GoalAchieved: w.happens(w.odds.goal),
+		JudgeUnavailable:   w.happens(w.odds.noJudge),
+		ContinuationPrompt: fmt.Sprint("do ", w.rng.IntN(3)),
+	}
+	if w.happens(w.odds.wrongPlan) {
+		v.BlockedBy = "wrong_plan"
+	}
+	w.apply(boulder.Judged{AttemptRef: o.Attempt.AttemptRef, Turn: o.Turn.Number, Verdict: v})
+}
+
+// trouble is a fault that is nobody's work.
+func (w *world) trouble(o *boulder.Open) {
+	wait := Backoff(w.limits, o.Attempt.Troubles+1)
+	w.apply(boulder.Trouble{AttemptRef: o.Attempt.AttemptRef, Reason: "no server", NotBefore: w.now.Add(wait)})
+}
+
+// coolDown is a rate limit, as the orchestrator takes it.
+func (w *world) coolDown(o *boulder.Open, model string) {
+	w.seen["cool-down"]++
+	before, full := w.state.Boulder.Cooldowns[model], w.limits.Model(model)
+	limit := full
+	if before.Limit > 0 {
+		limit = min(limit, before.Limit)
+	}
+	until := w.now.Add(Cool(w.limits, before.Hits+1))
+	if before.Until.After(until) {
+		until = before.Until
+	}
+	w.apply(boulder.Cooled{Model: model, Until: until, Limit: max(1, limit/2), Full: full, Reason: "429"})
+	w.apply(boulder.Trouble{AttemptRef: o.Attempt.AttemptRef, Reason: "429", NotBefore: until, Uncounted: true})
+}
+
+// finishReplan ends what the Task Ledger was asked for.
+func (w *world) finishReplan() {
+	r := w.state.Boulder.Replan
+	switch {
+	case w.happens(w.odds.trouble), w.happens(w.odds.limited):
+		w.apply(boulder.ReplanTrouble{Reason: "no server", NotBefore: w.now.Add(Backoff(w.limits, r.Troubles+1))})
+	case w.happens(w.odds.newPlan):
+		w.seen["new plan"]++
+		if r.Attempt == 0 {
+			w.seen["after completion"]++
+		}
+		w.apply(w.newPlan(r))
+	default:
+		w.applyAll(w.refuse())
+	}
+}
+
+// newPlan is a chain of new sub-tasks, each of which may also depend on what is done or kept.
+func (w *world) newPlan(r *boulder.Replanning) boulder.Body {
+	var can []string
+	replaced := map[string]bool{}
+	for _, id := range r.Replaces {
+		replaced[id] = true
+	}
+	for _, t := range w.state.SubTasks {
+		switch t.Status {
+		case boulder.SubTaskPending, boulder.SubTaskInProgress, boulder.SubTaskCompleted:
+			if !replaced[t.ID] {
+				can = append(can, t.ID)
+			}
+		}
+	}
+	var specs []boulder.Spec
+	for i := range 1 + w.rng.IntN(3) {
+		s := boulder.Spec{ID: fmt.Sprintf("n%03d", len(w.state.SubTasks)+i), Subject: "Do it otherwise", Model: "p/two"}
+		if len(can) > 0 && w.happens(50) {
+			s.DependsOn = append(s.DependsOn, oneOf(w.rng, can...))
+		}
+		if i > 0 && w.happens(50) {
+			s.DependsOn = append(s.DependsOn, specs[i-1].ID)
+		}
+		specs = append(specs, s)
+	}
+	number := w.state.Boulder.Revision + 1
+	return boulder.Replanned{
+		AttemptRef: r.AttemptRef, Revision: number, SubTasks: specs,
+		Plan: boulder.PlanRevision{Number: number, Plan: boulder.Plan{SubTasks: specs}},
+	}
+}

@@ -1,0 +1,266 @@
+package orchestrator_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// thousand is an agent that uses a thousand tokens for every turn.
+func thousand(context.Context, boulder.Job) (boulder.Evidence, error) {
+	return boulder.Evidence{
+		FinalMessage: "done", Usage: boulder.Usage{Input: 900, Output: 100, Calls: 2, Cost: 0.5}, Duration: time.Minute,
+	}, nil
+}
+
+// TestRunBudget: at the limit no further prompt goes out, the run waits for a person, and a resume does not refill it.
+func TestRunBudget(t *testing.T) {
+	t.Parallel()
+	chain := planOf(spec("a"), spec("b", "a"), spec("c", "b"), spec("d", "c"))
+	for name, test := range map[string]struct {
+		budget, more boulder.Budget
+		reason       string
+		prompts      int
+	}{
+		"tokens":   {boulder.Budget{Tokens: 2000}, boulder.Budget{Tokens: 9000}, "2000 tokens", 2},
+		"cost":     {boulder.Budget{Cost: 1.5}, boulder.Budget{Cost: 9}, "$1.50", 3},
+		"calls":    {boulder.Budget{Calls: 5}, boulder.Budget{Calls: 99}, "5 model calls", 2},
+		"attempts": {boulder.Budget{Attempts: 3}, boulder.Budget{Attempts: 99}, "3 attempts", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.server.turn = thousand
+			events, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &chain, Budget: &test.budget}))
+			if !errors.Is(err, orchestrator.ErrWaiting) || !strings.Contains(err.Error(), test.reason) {
+				t.Fatalf("the run ended with %v", err)
+			}
+			warned := 0
+			for _, e := range events {
+				if _, ok := e.Body.(boulder.BudgetWarning); ok {
+					warned++
+				}
+			}
+			head, _ := r.store.load(t)
+			if warned != 1 || head.Status != boulder.Paused || r.server.sent() != test.prompts {
+				t.Errorf("%d warnings, %s, %d prompts, want %d", warned, head.Status, r.server.sent(), test.prompts)
+			}
+			if _, err := r.resume(); !errors.Is(err, orchestrator.ErrWaiting) || r.server.sent() != test.prompts {
+				t.Errorf("a resume gave %v and %d prompts", err, r.server.sent())
+			}
+			r.completes(r.collect(r.orchestrator().Resume(t.Context(), "b1", orchestrator.ResumeRequest{Budget: &test.more})))
+			if r.server.sent() != 4 {
+				t.Errorf("%d prompts in all, want 4", r.server.sent())
+			}
+		})
+	}
+}
+
+// TestBudgetEndsRunningTurn: what a running turn is seen to use counts at once. It is ended, not lost: with a larger
+// budget it goes on.
+func TestBudgetEndsRunningTurn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.cfg.Runner = runnerFunc(func(
+		ctx context.Context, job boulder.Job, report func(boulder.Body) error,
+	) (boulder.Evidence, error) {
+		progress := func(tokens int64) error {
+			return report(boulder.SubTaskProgress{
+				AttemptRef: job.Attempt.AttemptRef, Activity: "working", Usage: boulder.Usage{Input: tokens, Calls: 1},
+			})
+		}
+		if job.Recovered {
+			return boulder.Evidence{FinalMessage: "done", Usage: boulder.Usage{Input: 700, Calls: 2}}, nil
+		}
+		for _, err := range []error{
+			report(boulder.SubTaskStart{AttemptRef: job.Attempt.AttemptRef, SessionID: "s"}),
+			report(boulder.TurnSent{AttemptRef: job.Attempt.AttemptRef, Turn: 1, MessageID: "m"}),
+			progress(100), progress(600),
+		} {
+			if err != nil {
+				return boulder.Evidence{}, err
+			}
+		}
+		<-ctx.Done()
+		return boulder.Evidence{}, context.Cause(ctx)
+	})
+	plan := planOf(spec("a"))
+	_, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{
+		Plan: &plan, Budget: &boulder.Budget{Tokens: 500},
+	}))
+	if !errors.Is(err, orchestrator.ErrWaiting) {
+		t.Fatalf("the run ended with %v", err)
+	}
+	if _, err := r.resume(); !errors.Is(err, orchestrator.ErrWaiting) {
+		t.Fatalf("a resume forgot what the turn had used: %v", err)
+	}
+	r.completes(r.collect(r.orchestrator().Resume(t.Context(), "b1", orchestrator.ResumeRequest{
+		Budget: &boulder.Budget{Tokens: 5000},
+	})))
+	head, subTasks := r.store.load(t)
+	if subTasks["a"].Tries != 1 || head.Usage.Input != 710 {
+		t.Errorf("%d tries, %d tokens", subTasks["a"].Tries, head.Usage.Input)
+	}
+}
+
+// TestUnknownCost: a budget in dollars cannot be kept where a price is not known, and nobody guesses.
+func TestUnknownCost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.server.turn = func(context.Context, boulder.Job) (boulder.Evidence, error) {
+		return boulder.Evidence{Usage: boulder.Usage{Input: 5, Calls: 1, Unpriced: 1}}, nil
+	}
+	plan := planOf(spec("a"))
+	_, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &plan, Budget: &boulder.Budget{Cost: 5}}))
+	if !errors.Is(err, orchestrator.ErrWaiting) || !strings.Contains(err.Error(), "not known") {
+		t.Errorf("the run ended with %v", err)
+	}
+}
+
+// TestSubTaskBudget: a sub-task whose own budget is used up waits for a person; what does not depend on it goes on.
+func TestSubTaskBudget(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.server.turn = thousand
+	r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+		v, u, err := agrees(ctx, req)
+		if req.SubTask.ID == "greedy" && req.Attempt.AttemptRef.Attempt == 1 {
+			v.Completed, v.IsProgress = false, true
+		}
+		return v, u, err
+	})
+	plan := planOf(spec("greedy"), spec("behind", "greedy"), spec("modest"), spec("after", "modest"))
+	plan.SubTasks[0].Budget = &boulder.Budget{Tokens: 1500}
+	_, err := r.run(plan)
+	if !errors.Is(err, orchestrator.ErrWaiting) || !strings.Contains(err.Error(), `"greedy"`) {
+		t.Fatalf("the run ended with %v", err)
+	}
+	head, subTasks := r.store.load(t)
+	greedy := subTasks["greedy"]
+	if greedy.Status != boulder.SubTaskBlocked || !greedy.Parked || greedy.Tries != 0 || head.Status != boulder.Paused ||
+		subTasks["after"].Status != boulder.SubTaskCompleted || subTasks["behind"].Status != boulder.SubTaskPending {
+		t.Fatalf("%s: %+v", head.Status, greedy)
+	}
+	if _, err := r.resume(); !errors.Is(err, orchestrator.ErrWaiting) {
+		t.Errorf("a resume gave %v", err)
+	}
+	r.completes(r.collect(r.orchestrator().Resume(t.Context(), "b1", orchestrator.ResumeRequest{
+		SubTaskBudgets: map[string]boulder.Budget{"greedy": {Tokens: 9000}},
+	})))
+}
+
+// TestTimeBudget counts the clock of the run, without the pauses.
+func TestTimeBudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.server.turn = func(ctx context.Context, _ boulder.Job) (boulder.Evidence, error) {
+			select {
+			case <-time.After(40 * time.Minute):
+				return boulder.Evidence{}, nil
+			case <-ctx.Done():
+				return boulder.Evidence{}, context.Cause(ctx)
+			}
+		}
+		plan := planOf(spec("a"), spec("b", "a"), spec("c", "b"))
+		began := time.Now()
+		_, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{
+			Plan: &plan, Budget: &boulder.Budget{Time: boulder.Duration(time.Hour)},
+		}))
+		if took := time.Since(began); !errors.Is(err, orchestrator.ErrWaiting) || took != time.Hour {
+			t.Fatalf("after %s: %v", took, err)
+		}
+		time.Sleep(24 * time.Hour) // the night, in the bubble's own time
+		_, err = r.collect(r.orchestrator().Resume(t.Context(), "b1", orchestrator.ResumeRequest{
+			Budget: &boulder.Budget{Time: boulder.Duration(3 * time.Hour)},
+		}))
+		r.completes([]boulder.Event{{Body: boulder.TaskComplete{AllCompleted: true}}}, err)
+		if head, _ := r.store.load(t); head.Worked < 2*time.Hour || head.Worked > 3*time.Hour {
+			t.Errorf("the run worked for %s", head.Worked)
+		}
+	})
+}
+
+// TestCooldown: a rate limit makes its model wait as long as the provider says, with fewer attempts at once after that;
+// other models go on, and no try is used up.
+func TestCooldown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		began := time.Now()
+		var limited []time.Duration // when turns of the limited model began
+		var free time.Duration
+		r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
+			r.server.mu.Lock()
+			defer r.server.mu.Unlock()
+			if job.Attempt.Model == "b/free" {
+				free = time.Since(began)
+				return boulder.Evidence{}, nil
+			}
+			if limited = append(limited, time.Since(began)); len(limited) <= 2 {
+				return boulder.Evidence{}, &boulder.TroubleError{
+					Kind: boulder.TroubleRateLimit, RetryAfter: 10 * time.Minute, Err: errors.New("429"),
+				}
+			}
+			return boulder.Evidence{}, nil
+		}
+		limits := orchestrator.DefaultLimits()
+		limits.PerModel, limits.Troubles = 2, 1
+		r.cfg.Limits = &limits
+		plan := planOf(spec("a"), spec("b"), spec("c"), spec("d"), spec("e"))
+		for i := range plan.SubTasks {
+			plan.SubTasks[i].Model = "a/limited"
+		}
+		plan.SubTasks[4].Model = "b/free"
+		events, err := r.run(plan)
+		r.completes(events, err)
+		if free > time.Second {
+			t.Errorf("the other model waited for %s", free)
+		}
+		for i, at := range limited[2:] {
+			if at < 10*time.Minute {
+				t.Errorf("turn %d began after %s", i+3, at)
+			}
+		}
+		head, subTasks := r.store.load(t)
+		if len(limited) != 6 || subTasks["a"].Tries != 1 || len(head.Cooldowns) != 0 {
+			t.Errorf("%d turns, %d tries, cool-downs %v", len(limited), subTasks["a"].Tries, head.Cooldowns)
+		}
+		var least int
+		for _, e := range events {
+			if b, ok := e.Body.(boulder.Cooled); ok {
+				least = b.Limit
+			}
+		}
+		if least != 1 {
+			t.Errorf("the limit shrank to %d, want 1", least)
+		}
+	})
+}
+
+// TestOverloadGivesUp: a model that never answers fails its sub-task in the end.
+func TestOverloadGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		turns := 0
+		r.server.turn = func(context.Context, boulder.Job) (boulder.Evidence, error) {
+			turns++
+			return boulder.Evidence{}, &boulder.TroubleError{Kind: boulder.TroubleOverloaded, Err: errors.New("529")}
+		}
+		began := time.Now()
+		if _, err := r.run(planOf(spec("a"))); err != nil {
+			t.Fatal(err)
+		}
+		_, subTasks := r.store.load(t)
+		if subTasks["a"].Status != boulder.SubTaskFailed || turns != 11 || time.Since(began) < 20*time.Minute {
+			t.Errorf("%s after %d turns in %s: %s", subTasks["a"].Status, turns, time.Since(began), subTasks["a"].Reason)
+		}
+	})
+}

@@ -1,0 +1,180 @@
+package orchestrator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/schedule"
+)
+
+// replacement is a replan that was made and, where somebody is asked, agreed to.
+type replacement struct {
+	boulder.Replacement
+	gates bool // that the model wrote may run
+}
+
+// replanRef is under what a replan is in flight; no attempt has it.
+var replanRef = boulder.AttemptRef{}
+
+// startReplan asks the Task Ledger for the replan that was begun.
+func (r *run) startReplan() {
+	if r.inflight[replanRef] {
+		return
+	}
+	req := r.replanRequest()
+	proposal := ReplanProposal{Number: r.state.Boulder.Replans, Reason: req.Reason, Replaced: req.Replaced}
+	r.launchWork(replanRef, workReplan, func(ctx context.Context) *result {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		// A stop cuts it short: nothing is lost, and a resume asks again.
+		defer context.AfterFunc(r.o.stop, func() { cancel(ErrStopped) })()
+		replan, usage, err := r.o.cfg.Planner.Replan(ctx, req)
+		res := &result{kind: workReplan, usage: usage, err: err, replan: &replacement{Replacement: replan}}
+		if err == nil && r.approveReplan != nil {
+			proposal.SubTasks, proposal.Replaces = replan.SubTasks, replan.Replaces
+			res.replan.gates, res.err = r.approveReplan(ctx, proposal)
+			res.asked = true
+		}
+		if res.err != nil && ctx.Err() != nil && !errors.Is(res.err, ErrDeclined) {
+			res.err = context.Cause(ctx)
+		}
+		return res
+	})
+}
+
+func (r *run) replanRequest() boulder.ReplanRequest {
+	b, plan := r.state.Boulder, r.state.Revision.Plan
+	req := boulder.ReplanRequest{
+		Task: b.Task, Goal: b.Goal, Constraints: plan.Constraints, Facts: plan.Facts, NewFacts: b.NewFacts,
+		Project: b.Project, Reason: b.Replan.Reason, Failed: *r.state.SubTask(b.Replan.SubTaskID),
+	}
+	if o := r.state.Open(b.Replan.SubTaskID); o != nil && o.Turn != nil && o.Turn.Verdict != nil {
+		last := digest(schedule.Retry{Open: o, Reason: b.Replan.Reason})
+		req.Failed.Failures = append(slices.Clone(req.Failed.Failures), last)
+	}
+	var specs []boulder.Spec
+	for _, id := range b.Replan.Replaces {
+		t := r.state.SubTask(id)
+		req.Replaced = append(req.Replaced, *t)
+		specs = append(specs, t.Spec())
+	}
+	req.Earlier = append(slices.Clone(b.Tried), boulder.SpecsHash(specs))
+	for _, t := range r.state.Completed(maxListed) {
+		req.Done = append(req.Done, *t)
+	}
+	for _, t := range r.state.SubTasks {
+		req.Taken = append(req.Taken, t.ID)
+		open := t.Status == boulder.SubTaskPending || t.Status == boulder.SubTaskInProgress
+		if open && len(req.Kept) < maxListed && !slices.Contains(b.Replan.Replaces, t.ID) {
+			req.Kept = append(req.Kept, *t)
+		}
+	}
+	return req
+}
+
+// settleReplan turns the answer of the Task Ledger into events.
+func (r *run) settleReplan(res *result) error {
+	var bodies []boulder.Body
+	if res.usage != (boulder.Usage{}) {
+		bodies = one(boulder.UsageReport{
+			SubTaskID: r.state.Boulder.Replan.SubTaskID, Attempt: r.state.Boulder.Replan.Attempt,
+			Source: boulder.UsageReplan, Model: r.state.Boulder.LedgerModel, Usage: res.usage,
+		})
+	}
+	if err := r.applyAll(bodies); err != nil {
+		return err
+	}
+	if res.err == nil {
+		if err := r.apply(r.replanned(res.replan)); !errors.Is(err, boulder.ErrRefused) {
+			return err
+		} else {
+			res.err = err // a planner that does not keep its contract costs this sub-task, not the run
+		}
+	}
+	return r.applyAll(r.replanFailure(res))
+}
+
+func (r *run) replanFailure(res *result) []boulder.Body {
+	err := res.err
+	switch {
+	case r.ended != nil:
+		return nil
+	case errors.Is(err, ErrStopped) && r.o.stop.Err() != nil:
+		return nil // the next look at the stop ends the run
+	case errors.Is(err, ErrDeclined):
+		return r.refuse("the new plan was declined")
+	case errors.Is(err, boulder.ErrFatal), res.asked:
+		r.end(err)
+		return nil
+	case errors.Is(err, boulder.ErrTrouble):
+		wait := jitter(schedule.Backoff(r.o.limits, r.state.Boulder.Replan.Troubles+1))
+		if t, ok := errors.AsType[*boulder.TroubleError](err); ok {
+			wait = max(wait, t.RetryAfter)
+		}
+		return one(boulder.ReplanTrouble{Reason: err.Error(), NotBefore: r.o.cfg.Now().Add(wait).UTC()})
+	}
+	return r.refuse("no new plan came: " + err.Error())
+}
+
+// refuse ends a replan without a new plan: the sub-task that asked for it fails. One that is completed stays that, and
+// the old plan goes on.
+func (r *run) refuse(why string) []boulder.Body {
+	ref, reason := r.state.Boulder.Replan.AttemptRef, r.state.Boulder.Replan.Reason
+	bodies := one(boulder.ReplanRefused{AttemptRef: ref, Reason: why})
+	open := r.state.Open(ref.SubTaskID)
+	if ref.Attempt == 0 || open == nil {
+		return bodies
+	}
+	bodies = append(bodies, brokenOff(open)...)
+	return append(bodies, boulder.SubTaskDone{
+		AttemptRef: ref, Summary: fmt.Sprintf("%s (%s)", reason, why),
+		Status: boulder.SubTaskFailed, AttemptStatus: boulder.AttemptFailed,
+	})
+}
+
+// replanned makes the event of a new plan: what stays as it is, with the new sub-tasks behind it.
+func (r *run) replanned(n *replacement) boulder.Body {
+	b, old := r.state.Boulder, r.state.Revision
+	plan := old.Plan.Clone()
+	replaced := func(id string) bool { return slices.Contains(b.Replan.Replaces, id) }
+	plan.SubTasks = slices.DeleteFunc(plan.SubTasks, func(s boulder.Spec) bool { return replaced(s.ID) })
+	plan.SubTasks = append(plan.SubTasks, n.SubTasks...)
+	now := r.o.cfg.Now().UTC()
+	plan.Seal = &boulder.Seal{Base: b.Base, Origin: boulder.OriginReplan, Model: cmp.Or(n.Model, b.LedgerModel), CreatedAt: now}
+	plan.Seal.Hash = plan.Hash()
+	rev := boulder.PlanRevision{
+		Number: old.Number + 1, Plan: plan, Hash: plan.Seal.Hash, Origin: boulder.OriginReplan, AdoptedAt: now,
+	}
+	e := boulder.Replanned{
+		AttemptRef: b.Replan.AttemptRef, Number: b.Replans, Reason: b.Replan.Reason, Revision: rev.Number, Plan: rev,
+		SubTasks: n.SubTasks, GatesApproved: n.gates,
+		Added: []boulder.PlannedIn{}, Changed: []boulder.Change{}, Removed: []string{},
+	}
+	changed := map[string]bool{}
+	for _, s := range n.SubTasks {
+		in := plannedIn(s, plan.Model, b.Model)
+		if from := n.Replaces[s.ID]; replaced(from) && !changed[from] {
+			changed[from] = true
+			e.Changed = append(e.Changed, boulder.Change{From: from, To: in})
+		} else {
+			e.Added = append(e.Added, in)
+		}
+	}
+	for _, id := range b.Replan.Replaces {
+		if !changed[id] {
+			e.Removed = append(e.Removed, id)
+		}
+	}
+	return e
+}
+
+func plannedIn(s boulder.Spec, models ...string) boulder.PlannedIn {
+	return boulder.PlannedIn{
+		ID: s.ID, Subject: s.Subject, DependsOn: append([]string{}, s.DependsOn...),
+		Model: cmp.Or(append([]string{s.Model}, models...)...),
+	}
+}

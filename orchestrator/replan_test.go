@@ -1,0 +1,280 @@
+package orchestrator_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// stalling is a judge that sees no progress in the named sub-tasks, and completes everything else.
+func stalling(ids ...string) judgeFunc {
+	return func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+		if slices.Contains(ids, req.SubTask.ID) {
+			return boulder.Verdict{Summary: "nothing was done"}, boulder.Usage{}, nil
+		}
+		return agrees(ctx, req)
+	}
+}
+
+// replaces answers every replan with one new sub-task for the failed one and one for what was behind it.
+func replaces(asked *[]boulder.ReplanRequest) replanner {
+	return func(_ context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
+		*asked = append(*asked, req)
+		specs := planOf(spec("smaller"), spec("rest", "smaller", "done")).SubTasks
+		specs[0].Gates = []string{"make check", "rm -rf /"}
+		return boulder.Replacement{SubTasks: specs, Replaces: map[string]string{"smaller": "hard"}},
+			boulder.Usage{Calls: 1, Input: 7}, nil
+	}
+}
+
+func hardPlan() boulder.Plan {
+	plan := planOf(spec("done"), spec("hard", "done"), spec("behind", "hard"), spec("beside"))
+	plan.SubTasks[1].Gates = []string{"make check"}
+	return plan
+}
+
+// TestReplan: a sub-task that makes no progress twice is planned anew together with what depends on it; what is done and
+// what is beside it stay; gates that a person approved stay approved, those of the model do not run.
+func TestReplan(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var asked []boulder.ReplanRequest
+	r.cfg.Judge, r.cfg.Planner = stalling("hard"), replaces(&asked)
+	plan := hardPlan()
+	events, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &plan, GatesApproved: true}))
+	r.completes(events, err)
+
+	if len(asked) != 1 {
+		t.Fatalf("%d replans", len(asked))
+	}
+	req := asked[0]
+	if req.Failed.ID != "hard" || len(req.Replaced) != 2 || len(req.Done) < 1 || !strings.Contains(req.Reason, "stalled") ||
+		len(req.Failed.Failures) != 1 || !strings.Contains(req.Failed.Failures[0], "nothing was done") ||
+		!slices.Contains(req.Earlier, boulder.SpecsHash(plan.SubTasks[1:3])) {
+		t.Errorf("the Task Ledger was asked with %+v", req)
+	}
+	var replan boulder.Replanned
+	for _, e := range events {
+		if b, ok := e.Body.(boulder.Replanned); ok {
+			replan = b
+		}
+	}
+	if len(replan.Changed) != 1 || replan.Changed[0].From != "hard" || replan.Changed[0].To.ID != "smaller" ||
+		len(replan.Added) != 1 || replan.Added[0].ID != "rest" || !slices.Equal(replan.Removed, []string{"behind"}) {
+		t.Errorf("the difference is %+v", replan)
+	}
+	head, subTasks := r.store.load(t)
+	statuses := map[string]boulder.SubTaskStatus{}
+	for id, st := range subTasks {
+		statuses[id] = st.Status
+	}
+	want := map[string]boulder.SubTaskStatus{
+		"done": boulder.SubTaskCompleted, "beside": boulder.SubTaskCompleted, "hard": boulder.SubTaskSuperseded,
+		"behind": boulder.SubTaskSuperseded, "smaller": boulder.SubTaskCompleted, "rest": boulder.SubTaskCompleted,
+	}
+	if d := cmp.Diff(want, statuses); d != "" {
+		t.Errorf("statuses (-want +got):\n%s", d)
+	}
+	small := subTasks["smaller"]
+	if !slices.Equal(small.Gates, []string{"make check"}) || !slices.Equal(small.GateHints, []string{"rm -rf /"}) {
+		t.Errorf("gates %q, hints %q", small.Gates, small.GateHints)
+	}
+	if small.Replaces != "hard" || head.Revision != 2 || head.Replans != 1 || head.Replan != nil || head.Usage.Input < 7 {
+		t.Errorf("replaces %q, head %+v", small.Replaces, head)
+	}
+}
+
+// TestReplansExhausted: with no replan left a stalled sub-task uses its tries, then fails, and what depends on it is
+// blocked.
+func TestReplansExhausted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var asked []boulder.ReplanRequest
+	r.cfg.Judge, r.cfg.Planner = stalling("hard", "smaller"), replaces(&asked)
+	limits := orchestrator.DefaultLimits()
+	limits.Replans = 1
+	r.cfg.Limits = &limits
+	if _, err := r.run(hardPlan()); err != nil {
+		t.Fatal(err)
+	}
+	head, subTasks := r.store.load(t)
+	if head.Status != boulder.Partial || len(asked) != 1 || subTasks["smaller"].Status != boulder.SubTaskFailed ||
+		subTasks["smaller"].Tries != 3 || subTasks["rest"].Status != boulder.SubTaskBlocked {
+		t.Errorf("%s after %d replans: %+v", head.Status, len(asked), subTasks["smaller"])
+	}
+}
+
+// TestReplanRefused: without another plan the sub-task fails, and says so.
+func TestReplanRefused(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func() (boulder.Replacement, error){
+		"no other plan": func() (boulder.Replacement, error) {
+			return boulder.Replacement{}, errors.Join(errors.New("the same again"), boulder.ErrNoNewPlan)
+		},
+		"a plan that contradicts itself": func() (boulder.Replacement, error) {
+			return boulder.Replacement{SubTasks: planOf(spec("x", "hard")).SubTasks}, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.cfg.Judge = stalling("hard")
+			r.cfg.Planner = replanner(func(
+				context.Context, boulder.ReplanRequest,
+			) (boulder.Replacement, boulder.Usage, error) {
+				replacement, err := answer()
+				return replacement, boulder.Usage{}, err
+			})
+			if _, err := r.run(hardPlan()); err != nil {
+				t.Fatal(err)
+			}
+			head, subTasks := r.store.load(t)
+			if head.Status != boulder.Partial || subTasks["hard"].Status != boulder.SubTaskFailed ||
+				!strings.Contains(subTasks["hard"].Reason, "no new plan came") ||
+				subTasks["behind"].Status != boulder.SubTaskBlocked {
+				t.Errorf("%s: %+v", head.Status, subTasks["hard"])
+			}
+		})
+	}
+}
+
+// TestReplanAfterCompletion: completion is committed first; only then is need_replan looked at. What depends on the
+// completed sub-task does not start in between.
+func TestReplanAfterCompletion(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+		v, u, err := agrees(ctx, req)
+		v.NeedReplan, v.ReplanReason = req.SubTask.ID == "done", "there is no such module"
+		return v, u, err
+	})
+	r.cfg.Planner = replanner(func(
+		_ context.Context, req boulder.ReplanRequest,
+	) (boulder.Replacement, boulder.Usage, error) {
+		if req.Failed.ID != "done" || req.Reason != "there is no such module" || len(req.Replaced) != 2 {
+			t.Errorf("asked with %+v", req)
+		}
+		return boulder.Replacement{SubTasks: planOf(spec("other", "done")).SubTasks}, boulder.Usage{}, nil
+	})
+	r.completes(r.run(hardPlan()))
+	_, subTasks := r.store.load(t)
+	if subTasks["hard"].Status != boulder.SubTaskSuperseded || subTasks["done"].Status != boulder.SubTaskCompleted ||
+		subTasks["other"].Status != boulder.SubTaskCompleted {
+		t.Errorf("%+v", subTasks)
+	}
+	for p := range r.server.prompts {
+		if p.ref.SubTaskID == "hard" {
+			t.Error("hard began although it was about to be replaced")
+		}
+	}
+}
+
+// TestApproveReplan: who wants to be asked is; a no fails the sub-task, an interrupt leaves the question for a resume.
+func TestApproveReplan(t *testing.T) {
+	t.Parallel()
+	run := func(t *testing.T, answer orchestrator.ApproveReplan) (*rig, error) {
+		r := newRig(t)
+		var asked []boulder.ReplanRequest
+		r.cfg.Judge, r.cfg.Planner = stalling("hard"), replaces(&asked)
+		plan := hardPlan()
+		_, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &plan, ApproveReplan: answer}))
+		return r, err
+	}
+	t.Run("yes", func(t *testing.T) {
+		t.Parallel()
+		r, err := run(t, func(_ context.Context, p orchestrator.ReplanProposal) (bool, error) {
+			if p.Number != 1 || len(p.Replaced) != 2 || len(p.SubTasks) != 2 || p.Replaces["smaller"] != "hard" {
+				t.Errorf("asked about %+v", p)
+			}
+			return true, nil
+		})
+		_, subTasks := r.store.load(t)
+		if err != nil || len(subTasks["smaller"].Gates) != 2 {
+			t.Errorf("%v: %+v", err, subTasks["smaller"])
+		}
+	})
+	t.Run("no", func(t *testing.T) {
+		t.Parallel()
+		r, err := run(t, func(context.Context, orchestrator.ReplanProposal) (bool, error) {
+			return false, orchestrator.ErrDeclined
+		})
+		_, subTasks := r.store.load(t)
+		if err != nil || !strings.Contains(subTasks["hard"].Reason, "declined") {
+			t.Errorf("%v: %+v", err, subTasks["hard"])
+		}
+	})
+	t.Run("nobody there", func(t *testing.T) {
+		t.Parallel()
+		r, err := run(t, func(context.Context, orchestrator.ReplanProposal) (bool, error) {
+			return false, orchestrator.ErrWaiting
+		})
+		head, _ := r.store.load(t)
+		if !errors.Is(err, orchestrator.ErrWaiting) || head.Status != boulder.Paused || head.Replan == nil {
+			t.Fatalf("%v: %+v", err, head)
+		}
+		r.completes(r.resume())
+		if head, _ := r.store.load(t); head.Replans != 1 {
+			t.Errorf("%d replans are counted for one", head.Replans)
+		}
+	})
+}
+
+// TestReplanTrouble: a Task Ledger that cannot be reached is asked again; after three times the sub-task fails.
+func TestReplanTrouble(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var at []time.Time
+		r.cfg.Judge = stalling("hard")
+		r.cfg.Planner = replanner(func(
+			context.Context, boulder.ReplanRequest,
+		) (boulder.Replacement, boulder.Usage, error) {
+			at = append(at, time.Now())
+			return boulder.Replacement{}, boulder.Usage{}, &boulder.TroubleError{
+				Kind: boulder.TroubleNetwork, RetryAfter: time.Minute, Err: errors.New("no route"),
+			}
+		})
+		if _, err := r.run(hardPlan()); err != nil {
+			t.Fatal(err)
+		}
+		_, subTasks := r.store.load(t)
+		if len(at) != 3 || subTasks["hard"].Status != boulder.SubTaskFailed || at[1].Sub(at[0]) < time.Minute {
+			t.Errorf("asked at %v: %+v", at, subTasks["hard"])
+		}
+	})
+}
+
+// TestGoalAchieved: what is left is skipped, unless it has gates.
+func TestGoalAchieved(t *testing.T) {
+	t.Parallel()
+	for _, gated := range []bool{false, true} {
+		r := newRig(t)
+		r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+			v, u, err := agrees(ctx, req)
+			v.GoalAchieved = req.SubTask.ID == "a"
+			return v, u, err
+		})
+		plan := planOf(spec("a"), spec("b", "a"), spec("c", "b"))
+		if gated {
+			plan.SubTasks[2].Gates = []string{"true"}
+		}
+		r.completes(r.run(plan))
+		_, subTasks := r.store.load(t)
+		want := boulder.SubTaskSkipped
+		if gated {
+			want = boulder.SubTaskCompleted
+		}
+		if subTasks["b"].Status != want || subTasks["c"].Status != want {
+			t.Errorf("with gates %v: b is %s, c is %s", gated, subTasks["b"].Status, subTasks["c"].Status)
+		}
+	}
+}

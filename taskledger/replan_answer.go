@@ -1,0 +1,278 @@
+package taskledger
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// replanAnswer is what the model says when it is asked for a new part of a plan. It is read leniently, as [answer] is.
+type replanAnswer struct {
+	Reason   string          `json:"reason"`
+	SubTasks []replanSubTask `json:"sub_tasks"`
+}
+
+type replanSubTask struct {
+	Replaces string `json:"replaces"`
+	answerSubTask
+}
+
+// replacement turns an answer into new sub-tasks, or says in words for the model why it cannot.
+func (a *replanAnswer) replacement(req boulder.ReplanRequest) (boulder.Replacement, error) {
+	if n := len(a.SubTasks); n < 1 || n > maxSplit {
+		return boulder.Replacement{}, fmt.Errorf("there are %d sub_tasks; give 1 to %d", n, maxSplit)
+	}
+	r := newReplanner(req, a)
+	told := a.plain().repetitions()
+	for _, stage := range []func() []string{r.findReplaced, r.findDependencies, r.check} {
+		told = append(told, stage()...)
+	}
+	if len(told) == 0 {
+		r.rename()
+		r.inherit()
+		told = r.repeats()
+	}
+	if len(told) > 0 {
+		return boulder.Replacement{}, errors.New(strings.Join(told[:min(len(told), maxTold)], "\n"))
+	}
+	return r.result(), nil
+}
+
+// plain is the answer as one to a first plan.
+func (a *replanAnswer) plain() *answer {
+	var plain answer
+	for _, s := range a.SubTasks {
+		plain.SubTasks = append(plain.SubTasks, s.answerSubTask)
+	}
+	return &plain
+}
+
+// replanner works one answer out. Sub-tasks of the answer go by their place in it until their ids are final.
+type replanner struct {
+	req      boulder.ReplanRequest
+	said     *replanAnswer
+	plain    *answer
+	specs    []boulder.Spec
+	replaces []*boulder.SubTask // of each spec; nil: none
+	own      [][]int            // dependencies of each spec on others of the answer
+	old      map[string]string  // ids of what a new sub-task may depend on: done or kept; to their subjects
+}
+
+func newReplanner(req boulder.ReplanRequest, said *replanAnswer) *replanner {
+	p := &boulder.Plan{}
+	for _, s := range said.SubTasks {
+		p.SubTasks = append(p.SubTasks, s.spec())
+	}
+	fill(p)
+	return &replanner{
+		req: req, said: said, plain: said.plain(), specs: p.SubTasks, old: dependables(req),
+		replaces: make([]*boulder.SubTask, len(p.SubTasks)), own: make([][]int, len(p.SubTasks)),
+	}
+}
+
+// dependables are the done and kept sub-tasks that can still be waited for. What a replaced one depends on is either
+// done or kept, also where the request does not list it.
+func dependables(req boulder.ReplanRequest) map[string]string {
+	ids := map[string]string{}
+	for _, t := range req.Replaced {
+		for _, id := range t.DependsOn {
+			ids[id] = ""
+		}
+	}
+	for _, t := range slices.Concat(req.Done, req.Kept, []boulder.SubTask{req.Failed}) {
+		delete(ids, t.ID)
+		if t.ID != "" && dependable(t) {
+			ids[t.ID] = t.Subject
+		}
+	}
+	for _, t := range req.Replaced {
+		delete(ids, t.ID)
+	}
+	return ids
+}
+
+func dependable(t boulder.SubTask) bool {
+	return t.Status == boulder.SubTaskCompleted || !t.Status.Terminal() && t.Status != boulder.SubTaskBlocked
+}
+
+// findReplaced finds out what each new sub-task is a changed form of.
+func (r *replanner) findReplaced() []string {
+	var told []string
+	for i, s := range r.said.SubTasks {
+		name := strings.TrimSpace(s.Replaces)
+		if name == "" || slices.Contains([]string{"none", "null", "-"}, strings.ToLower(name)) {
+			continue
+		}
+		meant := slices.IndexFunc(r.req.Replaced, func(t boulder.SubTask) bool {
+			return strings.EqualFold(t.ID, name) || strings.EqualFold(oneLine(t.Subject), oneLine(name))
+		})
+		if meant < 0 {
+			told = append(told, fmt.Sprintf("sub-task %q replaces %q, which is not replaced: name one of %s, or leave it empty",
+				r.specs[i].ID, clip(name, maxID), r.replacedIDs()))
+			continue
+		}
+		r.replaces[i] = &r.req.Replaced[meant]
+	}
+	return told
+}
+
+func (r *replanner) replacedIDs() string {
+	var ids []string
+	for _, t := range r.req.Replaced {
+		ids = append(ids, t.ID)
+	}
+	return clip(strings.Join(ids, ", "), maxNote)
+}
+
+// findDependencies resolves what each new sub-task depends on.
+func (r *replanner) findDependencies() []string {
+	var told []string
+	for i, s := range r.said.SubTasks {
+		for _, name := range said(s.DependsOn) {
+			own, old, ok := r.meant(i, name)
+			if !ok {
+				told = append(told, r.unknown(i, name))
+			}
+			for _, j := range own {
+				if !slices.Contains(r.own[i], j) {
+					r.own[i] = append(r.own[i], j)
+				}
+			}
+			if old != "" && !slices.Contains(r.specs[i].DependsOn, old) {
+				r.specs[i].DependsOn = append(r.specs[i].DependsOn, old)
+			}
+		}
+	}
+	return told
+}
+
+// meant gives what sub-task i calls name: new sub-tasks, or an old one. An id goes before a number or a subject. Who
+// depends on something that is replaced means what takes its place.
+func (r *replanner) meant(i int, name string) (own []int, old string, ok bool) {
+	given := func(j int) bool { return strings.TrimSpace(r.said.SubTasks[j].ID) == name }
+	if j := r.other(i, given); j >= 0 {
+		return []int{j}, "", true
+	}
+	if _, known := r.old[name]; known {
+		return nil, name, true
+	}
+	for j, t := range r.replaces {
+		if j != i && t != nil && t.ID == name {
+			own = append(own, j)
+		}
+	}
+	if own != nil {
+		return own, "", true
+	}
+	id := r.plain.meant(name, r.specs)
+	if j := r.other(i, func(j int) bool { return r.specs[j].ID == id }); j >= 0 {
+		return []int{j}, "", true
+	}
+	for _, id := range r.oldIDs() {
+		if subject := r.old[id]; subject != "" && strings.EqualFold(oneLine(subject), oneLine(name)) {
+			return nil, id, true
+		}
+	}
+	return nil, "", false
+}
+
+func (r *replanner) oldIDs() []string { return slices.Sorted(maps.Keys(r.old)) }
+
+// other finds the first sub-task of the answer that is not i and fits, or -1.
+func (r *replanner) other(i int, fits func(j int) bool) int {
+	for j := range r.specs {
+		if j != i && fits(j) {
+			return j
+		}
+	}
+	return -1
+}
+
+func (r *replanner) unknown(i int, name string) string {
+	if r.plain.meant(name, r.specs) == r.specs[i].ID {
+		return fmt.Sprintf("sub-task %q depends on itself: remove it from depends_on", r.specs[i].ID)
+	}
+	if old := r.replaces[i]; old != nil && old.ID == name {
+		return fmt.Sprintf("sub-task %q depends on %q, which it replaces: remove it from depends_on", r.specs[i].ID, name)
+	}
+	may := "name new sub-tasks only"
+	if len(r.old) > 0 {
+		may = "name new sub-tasks, or of the old ones " + clip(strings.Join(r.oldIDs(), ", "), maxNote)
+	}
+	return fmt.Sprintf("sub-task %q depends on %q, which is neither new nor done nor kept: %s",
+		r.specs[i].ID, clip(name, maxID), may)
+}
+
+// check looks at the new sub-tasks as at a plan of their own.
+func (r *replanner) check() []string {
+	p := &boulder.Plan{Version: boulder.PlanVersion, Task: "-", SubTasks: slices.Clone(r.specs)}
+	for i := range p.SubTasks {
+		p.SubTasks[i].DependsOn = nil
+		for _, j := range r.own[i] {
+			p.SubTasks[i].DependsOn = append(p.SubTasks[i].DependsOn, r.specs[j].ID)
+		}
+	}
+	var told []string
+	for _, f := range check(p) {
+		told = append(told, fmt.Sprintf("%s: %s", f.what, f.do))
+	}
+	return told
+}
+
+// rename gives new ids where the model's own are taken.
+func (r *replanner) rename() {
+	taken := map[string]bool{}
+	for _, id := range r.req.Taken {
+		taken[id] = true
+	}
+	for _, t := range slices.Concat(r.req.Replaced, r.req.Done, r.req.Kept) {
+		taken[t.ID] = true
+	}
+	var clashes []int
+	for i, s := range r.specs {
+		if taken[s.ID] {
+			clashes = append(clashes, i)
+		}
+	}
+	for _, s := range r.specs {
+		taken[s.ID] = true
+	}
+	for _, i := range clashes {
+		id := freeID(r.specs[i].ID, taken)
+		r.specs[i].ID, taken[id] = id, true
+	}
+}
+
+var numbered = regexp.MustCompile(`^(.+)-\d{1,4}$`)
+
+// freeID puts the first free number from 2 behind an id, in place of one that it has.
+func freeID(id string, taken map[string]bool) string {
+	if m := numbered.FindStringSubmatch(id); m != nil {
+		id = m[1]
+	}
+	for n := 2; ; n++ {
+		number := "-" + strconv.Itoa(n)
+		if fresh := id[:min(len(id), maxID-len(number))] + number; !taken[fresh] {
+			return fresh
+		}
+	}
+}
+
+func (r *replanner) result() boulder.Replacement {
+	made := boulder.Replacement{SubTasks: r.specs, Replaces: map[string]string{}}
+	for i := range r.specs {
+		for _, j := range r.own[i] {
+			r.specs[i].DependsOn = append(r.specs[i].DependsOn, r.specs[j].ID)
+		}
+		if old := r.replaces[i]; old != nil {
+			made.Replaces[r.specs[i].ID] = old.ID
+		}
+	}
+	return made
+}

@@ -1,0 +1,114 @@
+package taskledger
+
+import (
+	"slices"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// inherit keeps in force what a person may have written into the replaced sub-tasks.
+func (r *replanner) inherit() {
+	all := make([]int, len(r.specs))
+	for i := range all {
+		all[i] = i
+		if old := r.replaces[i]; old != nil {
+			s := &r.specs[i]
+			s.Model, s.Agent, s.Priority, s.DoneWhen = old.Model, old.Agent, old.Priority, slices.Clone(old.DoneWhen)
+			if old.Budget != nil {
+				s.Budget = new(*old.Budget)
+			}
+		}
+	}
+	mayStayRed, mustPass := map[string]bool{}, map[string]bool{}
+	for i := range r.req.Replaced {
+		old := &r.req.Replaced[i]
+		for _, gate := range old.NoWorse {
+			mayStayRed[gate] = true
+		}
+		for _, gate := range old.Gates {
+			mustPass[gate] = true
+		}
+		if len(old.Gates)+len(old.NoWorse) == 0 {
+			continue
+		}
+		heirs := slices.DeleteFunc(slices.Clone(all), func(j int) bool { return r.replaces[j] != old })
+		if len(heirs) == 0 {
+			heirs = all
+		}
+		heir := &r.specs[r.last(heirs)]
+		heir.Gates = united(old.Gates, heir.Gates)
+		heir.NoWorse = united(heir.NoWorse, old.NoWorse)
+	}
+	for i := range r.specs {
+		s := &r.specs[i]
+		// A command that may stay red by a person's word does not become one that must pass by the model's.
+		for _, gate := range s.Gates {
+			if mayStayRed[gate] && !mustPass[gate] {
+				s.NoWorse = united(s.NoWorse, []string{gate})
+			}
+		}
+		s.Gates = slices.DeleteFunc(s.Gates, func(gate string) bool { return mayStayRed[gate] && !mustPass[gate] })
+		s.NoWorse = slices.DeleteFunc(s.NoWorse, func(gate string) bool { return slices.Contains(s.Gates, gate) })
+		nilIfEmpty(&s.Gates)
+		nilIfEmpty(&s.NoWorse)
+	}
+}
+
+// last gives the one of some new sub-tasks after which all of them are done: the last on which no other one depends. It
+// waits for those that nothing else makes it wait for, because its gates can hold only when they are done too.
+func (r *replanner) last(some []int) int {
+	ends := slices.DeleteFunc(slices.Clone(some), func(i int) bool {
+		return slices.ContainsFunc(some, func(j int) bool { return i != j && r.dependsOn(j, i) })
+	})
+	end := ends[len(ends)-1]
+	r.own[end] = append(r.own[end], ends[:len(ends)-1]...)
+	return end
+}
+
+// dependsOn reports whether i waits for j, if only by way of others. The graph has no circle.
+func (r *replanner) dependsOn(i, j int) bool {
+	return slices.ContainsFunc(r.own[i], func(k int) bool { return k == j || r.dependsOn(k, j) })
+}
+
+func united(first, second []string) []string {
+	all := slices.Clone(first)
+	for _, item := range second {
+		if !slices.Contains(all, item) {
+			all = append(all, item)
+		}
+	}
+	return all
+}
+
+// repeats refuses what was tried before. A plan is not another one because its gates are: those are inherited, or
+// suggestions.
+func (r *replanner) repeats() []string {
+	const told = "this is a plan that was tried before and did not work: find another way"
+	var replaced []boulder.Spec
+	for i := range r.req.Replaced {
+		replaced = append(replaced, r.req.Replaced[i].Spec())
+	}
+	if boulder.SpecsHash(ungated(r.specs)) == boulder.SpecsHash(ungated(replaced)) {
+		return []string{told}
+	}
+	asOld := slices.Clone(r.specs)
+	for i, old := range r.replaces {
+		if old != nil {
+			asOld[i].Gates, asOld[i].NoWorse = old.Spec().Gates, old.NoWorse
+		}
+	}
+	for _, specs := range [][]boulder.Spec{r.specs, asOld, ungated(r.specs)} {
+		if slices.Contains(r.req.Earlier, boulder.SpecsHash(specs)) {
+			return []string{told}
+		}
+	}
+	return nil
+}
+
+func ungated(specs []boulder.Spec) []boulder.Spec {
+	bare := slices.Clone(specs)
+	for i := range bare {
+		bare[i].Gates, bare[i].NoWorse = nil, nil
+	}
+	return bare
+}
