@@ -176,7 +176,7 @@ func TestTimeBudget(t *testing.T) {
 		if took := time.Since(began); !errors.Is(err, orchestrator.ErrWaiting) || took != time.Hour {
 			t.Fatalf("after %s: %v", took, err)
 		}
-		time.Sleep(24 * time.Hour) // the night, in the bubble's own time
+		<-time.After(24 * time.Hour) // the night, in the bubble's own time
 		_, err = r.collect(r.orchestrator().Resume(t.Context(), "b1", orchestrator.ResumeRequest{
 			Budget: &boulder.Budget{Time: boulder.Duration(3 * time.Hour)},
 		}))

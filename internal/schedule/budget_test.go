@@ -1,0 +1,276 @@
+package schedule
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// feed applies events at a time; all must fit.
+func feed(t *testing.T, s *boulder.State, now time.Time, bodies ...boulder.Body) {
+	t.Helper()
+	for _, b := range bodies {
+		if _, err := s.Apply(boulder.Event{Time: now, BoulderID: "b1", Body: b}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(); err != nil {
+			t.Fatalf("after %s: %v", b.EventType(), err)
+		}
+	}
+}
+
+func ref(id string, attempt int) boulder.AttemptRef {
+	return boulder.AttemptRef{SubTaskID: id, Attempt: attempt}
+}
+
+// running brings the first attempt of a sub-task to work.
+func running(id string) []boulder.Body {
+	r := ref(id, 1)
+	return []boulder.Body{
+		boulder.Starting{AttemptRef: r}, boulder.SubTaskStart{AttemptRef: r, SessionID: "s"},
+		boulder.TurnSent{AttemptRef: r, Turn: 1, MessageID: "m"},
+	}
+}
+
+// judged brings the first attempt of a sub-task to a verdict on its first turn.
+func judged(id string, v boulder.Verdict) []boulder.Body {
+	r := ref(id, 1)
+	return append(running(id), boulder.TurnEnded{AttemptRef: r, Turn: 1, Evidence: boulder.Evidence{ToolCount: 1}},
+		boulder.Judged{AttemptRef: r, Turn: 1, Verdict: v})
+}
+
+func use(id string, u boulder.Usage) boulder.Body {
+	return boulder.UsageReport{SubTaskID: id, Attempt: 1, Source: boulder.UsageAttempt, Usage: u}
+}
+
+func seen(id string, u boulder.Usage) boulder.Body {
+	return boulder.SubTaskProgress{AttemptRef: ref(id, 1), Usage: u}
+}
+
+func abc() boulder.Plan {
+	return boulder.Plan{SubTasks: []boulder.Spec{{ID: "a"}, {ID: "b"}, {ID: "c"}}}
+}
+
+// TestRunBudget is SEMANTICS §8 for the run: what may still begin, and what ends the run.
+func TestRunBudget(t *testing.T) {
+	t.Parallel()
+	tokens := func(n int64) boulder.Usage { return boulder.Usage{Input: n} }
+	going := boulder.Verdict{IsProgress: true}
+	minute := boulder.Budget{Time: boulder.Duration(time.Minute)}
+	none := Limits{} // with it no slot is free, so that a test looks at what is at work
+	tests := map[string]struct {
+		budget boulder.Budget
+		before []boulder.Body
+		full   bool // no free slot
+		after  time.Duration
+		want   string
+		why    string // of a stop
+	}{
+		"no limit":     {want: "start, start, start"},
+		"not used up":  {budget: boulder.Budget{Tokens: 101}, before: []boulder.Body{use("", tokens(100))}, want: "start, start, start"},
+		"tokens":       {budget: boulder.Budget{Tokens: 100}, before: []boulder.Body{use("", tokens(100))}, want: "stop", why: "100 tokens"},
+		"calls":        {budget: boulder.Budget{Calls: 2}, before: []boulder.Body{use("", boulder.Usage{Calls: 2})}, want: "stop", why: "2 model calls"},
+		"money":        {budget: boulder.Budget{Cost: 0.5}, before: []boulder.Body{use("", boulder.Usage{Cost: 0.5})}, want: "stop", why: "$0.50"},
+		"time":         {budget: minute, after: time.Minute, want: "stop", why: "1m0s"},
+		"time is left": {budget: minute, after: time.Minute - 1, want: "start, start, start, wake"},
+		"unknown cost": {
+			budget: boulder.Budget{Cost: 5}, before: []boulder.Body{use("", boulder.Usage{Calls: 1, Unpriced: 1})},
+			want: "stop", why: "cost of 1 model calls is not known",
+		},
+		"unknown cost, but no budget of money": {
+			budget: boulder.Budget{Tokens: 5}, before: []boulder.Body{use("", boulder.Usage{Calls: 1, Unpriced: 1})},
+			want: "start, start, start",
+		},
+
+		"attempts left":    {budget: boulder.Budget{Attempts: 2}, want: "start, start"},
+		"one attempt left": {budget: boulder.Budget{Attempts: 2}, before: running("a"), want: "run, start"},
+		"no attempt left: what is at work goes on": {
+			budget: boulder.Budget{Attempts: 1}, before: running("a"), want: "run",
+		},
+		"no attempt left, a turn more": {budget: boulder.Budget{Attempts: 1}, before: judged("a", going), want: "continue"},
+		"no attempt left at all": {
+			budget: boulder.Budget{Attempts: 1},
+			before: append(judged("a", boulder.Verdict{Completed: true}), boulder.SubTaskDone{
+				AttemptRef: ref("a", 1), Completed: true, Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted,
+			}),
+			want: "stop", why: "1 attempt is used up",
+		},
+
+		"what is seen of a running turn counts": {
+			budget: boulder.Budget{Tokens: 100}, before: append(running("a"), seen("a", tokens(100))), want: "stop",
+			why: "100 tokens",
+		},
+		"also what it had used before a fault": {
+			budget: boulder.Budget{Tokens: 100},
+			before: append(running("a"), seen("a", tokens(60)), boulder.Trouble{AttemptRef: ref("a", 1)}, seen("a", tokens(40))),
+			want:   "stop", why: "100 tokens",
+		},
+		// A turn was found to use 50, so that is what each that begins is expected to use.
+		"running turns are reserved for": {
+			budget: boulder.Budget{Tokens: 100}, before: append([]boulder.Body{use("", tokens(50))}, running("a")...), want: "run",
+		},
+		"less what was seen of them": {
+			budget: boulder.Budget{Tokens: 101},
+			before: append(append([]boulder.Body{use("", tokens(50))}, running("a")...), seen("a", tokens(30))),
+			want:   "run, start",
+		},
+		"turns that begin at the same time too": {
+			budget: boulder.Budget{Tokens: 120}, before: []boulder.Body{use("", tokens(50))}, want: "start, start",
+		},
+		"a continuation as well": {
+			budget: boulder.Budget{Tokens: 120}, before: append(judged("a", going), use("a", tokens(50))), want: "continue, start",
+		},
+		"a continuation waits for what is running": {
+			budget: boulder.Budget{Tokens: 100},
+			before: append(append(judged("a", going), use("a", tokens(50))), running("b")...), full: true, want: "run",
+		},
+		"what remains is enough for one": {
+			budget: boulder.Budget{Tokens: 51}, before: append(judged("a", going), use("a", tokens(50))), full: true,
+			want: "continue",
+		},
+		"the work of before is not judged any more": {
+			budget: boulder.Budget{Tokens: 100},
+			before: append(running("a"), boulder.TurnEnded{AttemptRef: ref("a", 1), Turn: 1}, use("a", tokens(100))),
+			want:   "stop", why: "100 tokens",
+		},
+		"but what was judged is handed on first": {
+			budget: boulder.Budget{Tokens: 100},
+			before: append(judged("a", boulder.Verdict{Completed: true}), use("a", tokens(100))), want: "complete",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := begun(t, abc())
+			feed(t, s, epoch, boulder.BudgetSet{Budget: test.budget})
+			feed(t, s, epoch, test.before...)
+			l := DefaultLimits()
+			l.Warn = 0
+			if test.full {
+				l.Global = none.Global
+			}
+			got := Compute(s, l, epoch.Add(test.after))
+			if kinds := kindsOf(got); kinds != test.want {
+				t.Fatalf("got %s, want %s", kinds, test.want)
+			}
+			if stop, ok := got[len(got)-1].(Stop); ok && (!stop.Budget || !strings.Contains(stop.Reason, test.why)) {
+				t.Errorf("stopped because %q, want %q", stop.Reason, test.why)
+			}
+		})
+	}
+}
+
+// TestTimeBudgetWakes: nothing has to happen for a run to end when its time is used up. A pause does not use it up.
+func TestTimeBudgetWakes(t *testing.T) {
+	t.Parallel()
+	s := begun(t, abc())
+	feed(t, s, epoch, boulder.BudgetSet{Budget: boulder.Budget{Time: boulder.Duration(time.Minute)}})
+	feed(t, s, epoch.Add(10*time.Second), boulder.StatusChanged{Status: boulder.Paused})
+	resumed := epoch.Add(time.Hour)
+	feed(t, s, resumed, boulder.TakenUp{}, boulder.StatusChanged{Status: boulder.Running})
+	got := Compute(s, DefaultLimits(), resumed)
+	if want := (Wake{At: resumed.Add(50 * time.Second)}); got[len(got)-1] != want {
+		t.Errorf("got %v, want %v at its end", got, want)
+	}
+}
+
+// TestBudgetWaitsForNothing: a run that may not begin anything does not wait for a model to cool down first.
+func TestBudgetWaitsForNothing(t *testing.T) {
+	t.Parallel()
+	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a", Model: "p/a"}, {ID: "b", Model: "p/b"}}})
+	feed(t, s, epoch, judged("a", boulder.Verdict{Completed: true})...)
+	feed(t, s, epoch, event(Complete{Open: s.Open("a")}), boulder.BudgetSet{Budget: boulder.Budget{Attempts: 1}},
+		boulder.Cooled{Model: "p/b", Until: epoch.Add(time.Hour), Limit: 1, Full: 5, Reason: "429"})
+	l := DefaultLimits()
+	l.Warn = 0
+	if got := kindsOf(Compute(s, l, epoch)); got != "stop" {
+		t.Errorf("got %s, want stop", got)
+	}
+}
+
+// TestBudgetWarning: once for each limit, at 80 %; again only after a person changed the budget.
+func TestBudgetWarning(t *testing.T) {
+	t.Parallel()
+	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a", Budget: &boulder.Budget{Calls: 10}}, {ID: "b"}}})
+	warnings := func() (all []boulder.BudgetWarning) {
+		for range 10 {
+			w, ok := Compute(s, DefaultLimits(), epoch)[0].(Warn)
+			if !ok {
+				return all
+			}
+			all = append(all, w.Warning)
+			feed(t, s, epoch, w.Warning)
+		}
+		t.Fatal("there is no end of warnings")
+		return nil
+	}
+	expect := func(when string, want ...boulder.BudgetWarning) {
+		t.Helper()
+		if d := cmp.Diff(want, warnings()); d != "" {
+			t.Errorf("%s (-want +got):\n%s", when, d)
+		}
+	}
+	feed(t, s, epoch, boulder.BudgetSet{Budget: boulder.Budget{Tokens: 100, Attempts: 5}})
+	feed(t, s, epoch, running("a")...)
+	feed(t, s, epoch, seen("a", boulder.Usage{Input: 79, Calls: 7}))
+	expect("below all")
+	feed(t, s, epoch, seen("a", boulder.Usage{Input: 80, Calls: 8}))
+	expect("at 80 %", boulder.BudgetWarning{Dimension: "tokens", Used: 80, Limit: 100},
+		boulder.BudgetWarning{SubTaskID: "a", Dimension: "calls", Used: 8, Limit: 10})
+	feed(t, s, epoch, seen("a", boulder.Usage{Input: 90, Calls: 9}))
+	expect("after it was given")
+	feed(t, s, epoch, boulder.BudgetSet{Budget: boulder.Budget{Tokens: 110}})
+	expect("with another budget", boulder.BudgetWarning{Dimension: "tokens", Used: 90, Limit: 110})
+}
+
+// TestPark: a sub-task whose own budget is used up waits for a person; the others go on, and the run ends when nothing
+// else is left.
+func TestPark(t *testing.T) {
+	t.Parallel()
+	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{
+		{ID: "a", Budget: &boulder.Budget{Tokens: 100}}, {ID: "b"}, {ID: "c", DependsOn: []string{"a"}},
+	}})
+	l := DefaultLimits()
+	l.Warn = 0
+	feed(t, s, epoch, append(running("a"), seen("a", boulder.Usage{Output: 120}))...)
+	got := Compute(s, l, epoch)
+	if kinds := kindsOf(got); kinds != "park, start" {
+		t.Fatalf("got %s, want park and the start of b", kinds)
+	}
+	why := "its budget of 100 tokens is used up (120 tokens)"
+	if reason := got[0].(Park).Reason; reason != why {
+		t.Errorf("parked because %q", reason)
+	}
+	feed(t, s, epoch, use("a", boulder.Usage{Output: 120}), boulder.Parked{AttemptRef: ref("a", 1), Reason: why})
+	feed(t, s, epoch, judged("b", boulder.Verdict{Completed: true})...)
+	feed(t, s, epoch, event(Compute(s, l, epoch)[0]))
+	if got := Compute(s, l, epoch); len(got) != 1 || got[0] != (Await{`sub-task "a": ` + why}) {
+		t.Errorf("with a parked sub-task left, got %v", got)
+	}
+	if Affordable(s, s.SubTask("a")) {
+		t.Error("a can go on although its budget is used up")
+	}
+	feed(t, s, epoch, boulder.BudgetSet{SubTaskID: "a", Budget: boulder.Budget{Tokens: 200}})
+	if !Affordable(s, s.SubTask("a")) {
+		t.Error("a cannot go on although its budget was raised")
+	}
+	feed(t, s, epoch, boulder.Unparked{SubTaskID: "a"})
+	if got := kindsOf(Compute(s, l, epoch)); got != "start" {
+		t.Errorf("after a person raised the budget, got %s", got)
+	}
+}
+
+// TestUnknownCostParks: a budget of money says nothing about calls without a price.
+func TestUnknownCostParks(t *testing.T) {
+	t.Parallel()
+	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a", Budget: &boulder.Budget{Cost: 9}}}})
+	feed(t, s, epoch, append(judged("a", boulder.Verdict{}), use("a", boulder.Usage{Calls: 3, Unpriced: 3}))...)
+	got, ok := Compute(s, DefaultLimits(), epoch)[0].(Park)
+	if !ok || !strings.Contains(got.Reason, "cost of 3 model calls is not known") {
+		t.Errorf("got %+v", got)
+	}
+}

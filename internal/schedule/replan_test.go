@@ -1,0 +1,368 @@
+package schedule
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+var (
+	wrong   = boulder.Verdict{NeedReplan: true, ReplanReason: "there is no API"}
+	done    = boulder.Verdict{Completed: true}
+	newPlan = boulder.PlanRevision{Number: 2}
+)
+
+// vee is c behind both a and b, and d behind c; e stands alone.
+func vee() boulder.Plan {
+	return boulder.Plan{SubTasks: []boulder.Spec{
+		{ID: "a"}, {ID: "b"}, {ID: "c", DependsOn: []string{"a", "b"}}, {ID: "d", DependsOn: []string{"c"}}, {ID: "e"},
+	}}
+}
+
+// applyAll applies all decisions of one answer, one after the other, as the orchestrator does.
+func applyAll(t *testing.T, s *boulder.State, now time.Time, actions []Action) {
+	t.Helper()
+	for _, action := range actions {
+		var bodies []boulder.Body
+		switch a := action.(type) {
+		case Replan:
+			bodies = append(bodies, boulder.ReplanStarted{
+				AttemptRef: a.Ref, Number: s.Boulder.Replans + 1, Reason: a.Reason, Replaces: a.Replaces,
+			})
+		case Complete:
+			bodies = append(bodies, event(a))
+			for _, st := range a.Skip {
+				bodies = append(bodies, boulder.SubTaskDone{AttemptRef: ref(st.ID, 0), Status: boulder.SubTaskSkipped})
+			}
+		default:
+			if b := event(a); b != nil {
+				bodies = append(bodies, b)
+			}
+		}
+		feed(t, s, now, bodies...)
+	}
+}
+
+// TestReplanReplaces: a replan stands in for the sub-task and for all that waits for it; nothing else is held up.
+func TestReplanReplaces(t *testing.T) {
+	t.Parallel()
+	s := begun(t, vee())
+	feed(t, s, epoch, judged("a", wrong)...)
+	got := Compute(s, DefaultLimits(), epoch)
+	if kinds := kindsOf(got); kinds != "replan, start, start" {
+		t.Fatalf("got %s", kinds)
+	}
+	want := Replan{Ref: ref("a", 1), Reason: "the plan is wrong: there is no API", Replaces: []string{"a", "c", "d"}}
+	if d := cmp.Diff(want, got[0]); d != "" {
+		t.Error(d)
+	}
+	applyAll(t, s, epoch, got)
+	if kinds := kindsOf(Compute(s, DefaultLimits(), epoch)); kinds != "askreplan, run, run" {
+		t.Errorf("while the replan is made, got %s", kinds)
+	}
+}
+
+// TestOneReplanAtATime: whoever wants another one waits for it, also if both want it in the same moment.
+func TestOneReplanAtATime(t *testing.T) {
+	t.Parallel()
+	s := begun(t, abc())
+	for _, id := range []string{"a", "b", "c"} {
+		feed(t, s, epoch, judged(id, wrong)...)
+	}
+	l := DefaultLimits()
+	for i, id := range []string{"a", "b"} {
+		got := Compute(s, l, epoch)
+		if len(got) != 1 || got[0].(Replan).Ref != ref(id, 1) {
+			t.Fatalf("replan %d: got %v, want the one for %s and nothing else", i+1, got, id)
+		}
+		applyAll(t, s, epoch, got)
+		if kinds := kindsOf(Compute(s, l, epoch)); kinds != "askreplan" {
+			t.Fatalf("while replan %d is made, got %s", i+1, kinds)
+		}
+		feed(t, s, epoch, boulder.Replanned{
+			AttemptRef: ref(id, 1), SubTasks: []boulder.Spec{{ID: id + "-2", DependsOn: []string{"c"}}},
+			Plan: boulder.PlanRevision{Number: i + 2},
+		})
+	}
+	// Both are used up. The third has its tries left, and then fails.
+	if kinds := kindsOf(Compute(s, l, epoch)); kinds != "retry failed" {
+		t.Fatalf("without a replan left, got %s", kinds)
+	}
+	s.SubTask("c").Tries = 2
+	if kinds := kindsOf(Compute(s, l, epoch)); kinds != "fail failed" {
+		t.Fatalf("without a replan and a try left, got %s", kinds)
+	}
+}
+
+// TestReplanBesideAFailure: in one answer, the failure of b must not make the replan of a impossible that was decided on
+// before it: it blocks c, which that replan says it replaces.
+func TestReplanBesideAFailure(t *testing.T) {
+	t.Parallel()
+	s := begun(t, vee())
+	feed(t, s, epoch, running("b")...)
+	feed(t, s, epoch, judged("a", wrong)...)
+	for range 3 {
+		feed(t, s, epoch, boulder.Trouble{AttemptRef: ref("b", 1), Reason: "no server"})
+	}
+	got := Compute(s, DefaultLimits(), epoch)
+	if kinds := kindsOf(got); kinds != "replan, fail failed, start" {
+		t.Fatalf("got %s", kinds)
+	}
+	applyAll(t, s, epoch, got)
+	if st := s.SubTask("c"); st.Status != boulder.SubTaskBlocked {
+		t.Fatalf("c is %s", st.Status)
+	}
+	feed(t, s, epoch, boulder.Replanned{AttemptRef: ref("a", 1), SubTasks: []boulder.Spec{{ID: "x"}}, Plan: newPlan})
+	if st := s.SubTask("c"); st.Status != boulder.SubTaskSuperseded {
+		t.Errorf("after the replan, c is %s", st.Status)
+	}
+}
+
+// TestReplanAfterCompletion: completion is committed first; then what waits for the sub-task is held until the new plan is
+// there, and everything else goes on.
+func TestReplanAfterCompletion(t *testing.T) {
+	t.Parallel()
+	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{
+		{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}, {ID: "c", DependsOn: []string{"b"}}, {ID: "d", DependsOn: []string{"e"}},
+		{ID: "e"},
+	}})
+	feed(t, s, epoch, running("e")...)
+	feed(t, s, epoch, judged("a", boulder.Verdict{Completed: true, NeedReplan: true, ReplanReason: "a was odd"})...)
+	got := Compute(s, DefaultLimits(), epoch)
+	if kinds := kindsOf(got); kinds != "run, complete" {
+		t.Fatalf("got %s", kinds)
+	}
+	applyAll(t, s, epoch, got)
+	got = Compute(s, DefaultLimits(), epoch)
+	want := Replan{Ref: ref("a", 0), Reason: "a was odd", Replaces: []string{"b", "c"}}
+	if d := cmp.Diff([]Action{want, Run{s.Open("e")}}, got, cmp.Comparer(func(a, b *boulder.Open) bool { return a == b })); d != "" {
+		t.Fatalf("b, which waits for a, is ready (-want +got):\n%s", d)
+	}
+	applyAll(t, s, epoch, got)
+	if kinds := kindsOf(Compute(s, DefaultLimits(), epoch)); kinds != "askreplan, run" {
+		t.Fatalf("while the replan is made, got %s", kinds)
+	}
+	feed(t, s, epoch, boulder.ReplanRefused{AttemptRef: ref("a", 0)})
+	if kinds := kindsOf(Compute(s, DefaultLimits(), epoch)); kinds != "run, start" {
+		t.Errorf("without a new plan the old one goes on: got %s", kinds)
+	}
+}
+
+// TestReplanAfterCompletionExhausted: no replan is left, so nothing is held.
+func TestReplanAfterCompletionExhausted(t *testing.T) {
+	t.Parallel()
+	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}}})
+	feed(t, s, epoch, judged("a", boulder.Verdict{Completed: true, NeedReplan: true})...)
+	feed(t, s, epoch, event(Complete{Open: s.Open("a")}))
+	l := DefaultLimits()
+	l.Replans = 0
+	if kinds := kindsOf(Compute(s, l, epoch)); kinds != "start" {
+		t.Errorf("got %s", kinds)
+	}
+}
+
+// TestAskReplan: faults of whoever is asked are waited for, and then the replan is given up.
+func TestAskReplan(t *testing.T) {
+	t.Parallel()
+	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a"}}})
+	feed(t, s, epoch, judged("a", wrong)...)
+	applyAll(t, s, epoch, Compute(s, DefaultLimits(), epoch))
+	for i, want := range []string{"wake", "wake", "refusereplan"} {
+		if kinds := kindsOf(Compute(s, DefaultLimits(), epoch)); kinds != "askreplan" {
+			t.Fatalf("before fault %d, got %s", i+1, kinds)
+		}
+		feed(t, s, epoch, boulder.ReplanTrouble{NotBefore: epoch.Add(time.Second)})
+		if kinds := kindsOf(Compute(s, DefaultLimits(), epoch)); kinds != want {
+			t.Fatalf("after fault %d, got %s, want %s", i+1, kinds, want)
+		}
+		if i == 0 { // a resume forgets the wait, and the fault
+			feed(t, s, epoch, boulder.TakenUp{})
+			feed(t, s, epoch, boulder.ReplanTrouble{NotBefore: epoch})
+		} else {
+			r := *s.Boulder.Replan
+			r.NotBefore = epoch
+			s.Boulder.Replan = &r
+		}
+	}
+	feed(t, s, epoch, boulder.TakenUp{},
+		boulder.Cooled{Model: ledgerModel, Until: epoch.Add(time.Second), Limit: 1, Full: 5, Reason: "429"})
+	if kinds := kindsOf(Compute(s, DefaultLimits(), epoch)); kinds != "wake" {
+		t.Errorf("while the ledger's model cools down, got %s", kinds)
+	}
+}
+
+// TestBroken: a turn that ended in an error takes the same ways as one that was judged; it cannot wait for a replan of
+// somebody else.
+func TestBroken(t *testing.T) {
+	t.Parallel()
+	s := begun(t, abc())
+	feed(t, s, epoch, running("a")...)
+	l := DefaultLimits()
+	o := s.Open("a")
+	for tries, want := range []string{"retry failed", "retry failed", "replan"} {
+		o.SubTask.Tries = tries
+		if got := kindOf(Broken(s, o, l, "broken")); got != want {
+			t.Errorf("after %d tries: %s, want %s", tries, got, want)
+		}
+	}
+	feed(t, s, epoch, judged("b", wrong)...)
+	feed(t, s, epoch, boulder.ReplanStarted{AttemptRef: ref("b", 1), Number: 1, Replaces: []string{"b"}})
+	if got := kindOf(Broken(s, o, l, "broken")); got != "fail failed" {
+		t.Errorf("while another replan is made: %s", got)
+	}
+}
+
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		verdict boulder.Verdict
+		spoil   func(*boulder.Open)
+		want    string
+	}{
+		"overruled": {
+			verdict: boulder.Verdict{Summary: "all done", Overruled: []string{"gate `make` is red"}}, want: "gate `make` is red",
+		},
+		"stalled": {
+			verdict: boulder.Verdict{Summary: "nothing new"}, spoil: func(o *boulder.Open) { o.SubTask.Stalls = 2 },
+			want: "stalled, 2 times: nothing new",
+		},
+		"wrong plan": {
+			verdict: boulder.Verdict{BlockedBy: "wrong_plan", StuckReason: "no such module"}, want: "the plan is wrong: no such module",
+		},
+		"the same result": {
+			verdict: boulder.Verdict{IsStuck: true, StuckReason: "no way"},
+			spoil:   func(o *boulder.Open) { o.Attempt.Result, o.SubTask.LastResult = "x", "x" },
+			want:    "stuck: no way (with the same changes and the same failing gates as the attempt before)",
+		},
+		"idle": {
+			spoil: func(o *boulder.Open) { o.Attempt.Idle = 4 }, want: "stuck: 4 messages in a row without a tool call",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a"}}})
+			feed(t, s, epoch, judged("a", test.verdict)...)
+			if test.spoil != nil {
+				test.spoil(s.Open("a"))
+			}
+			reason := ""
+			switch a := Compute(s, DefaultLimits(), epoch)[0].(type) {
+			case Continue:
+				reason = a.Reason
+			case Retry:
+				reason = a.Reason
+			case Replan:
+				reason = a.Reason
+			}
+			if reason != test.want {
+				t.Errorf("got %q", reason)
+			}
+		})
+	}
+}
+
+// TestSkip: what is left is skipped when the goal is achieved, but only if nothing of it has to show something by itself.
+func TestSkip(t *testing.T) {
+	t.Parallel()
+	achieved := boulder.Verdict{Completed: true, GoalAchieved: true}
+	chain := func(last boulder.Spec) boulder.Plan {
+		last.ID, last.DependsOn = "d", []string{"c"}
+		return boulder.Plan{SubTasks: []boulder.Spec{last, {ID: "c", DependsOn: []string{"b"}}, {ID: "b", DependsOn: []string{"a"}}, {ID: "a"}, {ID: "e"}}}
+	}
+	tests := map[string]struct {
+		plan    boulder.Plan
+		verdict boulder.Verdict
+		before  []boulder.Body
+		want    []string
+	}{
+		"all that is left, dependents first": {chain(boulder.Spec{}), achieved, nil, []string{"e", "d", "c", "b"}},
+		"the goal is not achieved":           {chain(boulder.Spec{}), done, nil, nil},
+		"not completed":                      {chain(boulder.Spec{}), boulder.Verdict{GoalAchieved: true, IsProgress: true}, nil, nil},
+		"one has a gate":                     {chain(boulder.Spec{Gates: []string{"make"}}), achieved, nil, nil},
+		"one has a gate that must not get worse": {
+			chain(boulder.Spec{NoWorse: []string{"make"}}), achieved, nil, nil,
+		},
+		"another is at work": {chain(boulder.Spec{}), achieved, running("e"), nil},
+		"another is between two tries": {
+			chain(boulder.Spec{}), achieved,
+			append(running("e"), boulder.Retry{AttemptRef: ref("e", 1), Status: boulder.AttemptFailed, Next: 2}), nil,
+		},
+		"what failed and what it blocks stay as they are": {
+			boulder.Plan{SubTasks: []boulder.Spec{
+				{ID: "a"}, {ID: "e"}, {ID: "f"}, {ID: "g", DependsOn: []string{"e", "f"}},
+			}}, achieved,
+			append(running("e"), boulder.SubTaskDone{
+				AttemptRef: ref("e", 1), Status: boulder.SubTaskFailed, AttemptStatus: boulder.AttemptFailed,
+			}), []string{"f"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := begun(t, test.plan)
+			feed(t, s, epoch, test.before...)
+			feed(t, s, epoch, judged("a", test.verdict)...)
+			actions := Compute(s, DefaultLimits(), epoch)
+			var skip []string
+			for _, action := range actions {
+				if c, ok := action.(Complete); ok {
+					for _, st := range c.Skip {
+						skip = append(skip, st.ID)
+					}
+				}
+			}
+			if d := cmp.Diff(test.want, skip); d != "" {
+				t.Fatalf("(-want +got):\n%s", d)
+			}
+			// Nothing may be started that is skipped in the same answer.
+			applyAll(t, s, epoch, actions)
+			if len(test.want) == 0 {
+				return
+			}
+			if kinds := kindsOf(Compute(s, DefaultLimits(), epoch)); kinds != "finish" {
+				t.Errorf("with nothing left, got %s", kinds)
+			}
+		})
+	}
+}
+
+// TestNoSkipDuringAReplan: what a replan is about to replace is not also skipped.
+func TestNoSkipDuringAReplan(t *testing.T) {
+	t.Parallel()
+	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}, {ID: "e"}}})
+	feed(t, s, epoch, judged("a", boulder.Verdict{Completed: true, NeedReplan: true})...)
+	feed(t, s, epoch, event(Complete{Open: s.Open("a")}))
+	feed(t, s, epoch, judged("e", boulder.Verdict{Completed: true, GoalAchieved: true})...)
+	got := Compute(s, DefaultLimits(), epoch) // the replan of b is wanted, and e has achieved the goal
+	i := slices.IndexFunc(got, func(a Action) bool { _, ok := a.(Complete); return ok })
+	if kinds := kindsOf(got); kinds != "replan, complete" || len(got[i].(Complete).Skip) > 0 {
+		t.Errorf("got %s: %+v", kinds, got)
+	}
+	applyAll(t, s, epoch, got)
+}
+
+// TestJudgeStops: when nobody can judge, the work that is there is not thrown away: the run stops, to be resumed.
+func TestJudgeStops(t *testing.T) {
+	t.Parallel()
+	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a"}, {ID: "b"}}})
+	feed(t, s, epoch, running("b")...)
+	feed(t, s, epoch, judged("a", done)[:4]...)
+	for range 3 {
+		feed(t, s, epoch, boulder.Trouble{AttemptRef: ref("a", 1), Reason: "no usable answer", NotBefore: epoch})
+	}
+	got := Compute(s, DefaultLimits(), epoch)
+	stop, ok := got[len(got)-1].(Stop)
+	if !ok || stop.Budget || !strings.Contains(stop.Reason, `"a" could not be judged, 3 times in a row: no usable answer`) {
+		t.Fatalf("got %+v", got)
+	}
+	feed(t, s, epoch, boulder.TakenUp{})
+	if kinds := kindsOf(Compute(s, DefaultLimits(), epoch)); kinds != "run, judge" {
+		t.Errorf("after a resume, got %s", kinds)
+	}
+}

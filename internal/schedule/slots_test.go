@@ -1,0 +1,106 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// TestCooldown: no attempt starts before the model has cooled down, fewer start after that, and other models go on.
+func TestCooldown(t *testing.T) {
+	t.Parallel()
+	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{
+		{ID: "a", Model: "p/hot"}, {ID: "b", Model: "p/hot"}, {ID: "c", Model: "p/hot"}, {ID: "d", Model: "q/other"},
+	}})
+	until := epoch.Add(20 * time.Second)
+	feed(t, s, epoch, boulder.Cooled{Model: "p/hot", Until: until, Limit: 2, Full: 5, Reason: "429: slow down"})
+	l := DefaultLimits()
+
+	got := Compute(s, l, epoch)
+	if d := cmp.Diff("start, wake", kindsOf(got)); d != "" || got[0].(Start).Open.SubTask.ID != "d" || got[1] != (Wake{until}) {
+		t.Errorf("while it cools down: %v", got)
+	}
+	why := fmt.Sprintf("p/hot cools down until %s: 429: slow down", until.Local().Format(time.TimeOnly))
+	want := []Wait{
+		{SubTaskID: "a", Model: "p/hot", Position: 1, Reason: why, Until: until},
+		{SubTaskID: "b", Model: "p/hot", Position: 2, Reason: why, Until: until},
+		{SubTaskID: "c", Model: "p/hot", Position: 3, Reason: why, Until: until},
+	}
+	if d := cmp.Diff(want, Waiting(s, l, epoch)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+
+	if kinds := kindsOf(Compute(s, l, until)); kinds != "start, start, start" { // a, b and d
+		t.Errorf("after it: %s", kinds)
+	}
+	applyAll(t, s, until, Compute(s, l, until))
+	why = "all 2 slots of p/hot (less than usual after: 429: slow down) are taken"
+	want = []Wait{{SubTaskID: "c", Model: "p/hot", Position: 1, Reason: why}}
+	if d := cmp.Diff(want, Waiting(s, l, until)); d != "" {
+		t.Errorf("with two at work (-want +got):\n%s", d)
+	}
+	feed(t, s, until, boulder.TurnEnded{AttemptRef: ref("a", 1), Turn: 1}) // an answer: the limit grows to 3
+	if kinds := kindsOf(Compute(s, l, until)); kinds != "judge, run, run, start" {
+		t.Errorf("after an answer: %s", kinds)
+	}
+}
+
+// TestHeldIsSkipped: what a replan is about to replace does not stand in the way of what is behind it in the queue.
+func TestHeldIsSkipped(t *testing.T) {
+	t.Parallel()
+	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{
+		{ID: "a", Model: "q/m"}, {ID: "b", Model: "p/m", DependsOn: []string{"a"}, Priority: boulder.High},
+		{ID: "c", Model: "p/m"}, {ID: "d", Model: "p/m"}, {ID: "x", Model: "p/m", DependsOn: []string{"a"}},
+	}})
+	feed(t, s, epoch, judged("a", boulder.Verdict{Completed: true, NeedReplan: true})...)
+	feed(t, s, epoch, event(Complete{Open: s.Open("a")}))
+	l := DefaultLimits()
+	l.PerModel = 1
+	if d := cmp.Diff([]string{"c"}, starts(s, l)); d != "" {
+		t.Errorf("with one slot (-want +got):\n%s", d)
+	}
+	l.PerModel = 5
+	if d := cmp.Diff([]string{"c", "d"}, starts(s, l)); d != "" {
+		t.Errorf("with room for all (-want +got):\n%s", d)
+	}
+}
+
+// BenchmarkCompute: in the usual path (no budget, nothing parked, no replan) a decision looks at what is at work and at
+// the heads of the queues, so 5,000 sub-tasks must cost what 100 do.
+func BenchmarkCompute(b *testing.B) {
+	for _, n := range []int{100, 5000} {
+		for _, shape := range []string{"waiting", "ready"} {
+			plan := boulder.Plan{SubTasks: make([]boulder.Spec, n)}
+			for i := range plan.SubTasks {
+				plan.SubTasks[i].ID = fmt.Sprint("t", i)
+				if shape == "waiting" && i > 0 {
+					plan.SubTasks[i].DependsOn = []string{"t0"}
+				}
+			}
+			s := boulder.NewState()
+			rev := boulder.PlanRevision{Number: 1, Plan: plan}
+			for _, body := range []boulder.Body{
+				boulder.Created{Boulder: boulder.Boulder{ID: "b1"}}, boulder.Planned{Plan: rev}, boulder.Decomposed{Plan: rev},
+			} {
+				if _, err := s.Apply(boulder.Event{Time: epoch, BoulderID: "b1", Body: body}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for _, a := range Compute(s, DefaultLimits(), epoch) {
+				if _, err := s.Apply(boulder.Event{Time: epoch, BoulderID: "b1", Body: event(a)}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.Run(fmt.Sprintf("%s/%d", shape, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					Compute(s, DefaultLimits(), epoch)
+				}
+			})
+		}
+	}
+}
