@@ -231,7 +231,9 @@ func (s *State) retry(e *Event, b Retry) error {
 		return err
 	}
 	s.finish(e, o, b.Status, b.Reason)
-	if !b.Uncounted {
+	if b.Uncounted {
+		o.SubTask.Lost++
+	} else {
 		o.SubTask.Tries++
 		o.SubTask.LastResult = o.Attempt.Result
 	}

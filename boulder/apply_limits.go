@@ -84,11 +84,19 @@ func (s *State) budgetSet(b BudgetSet) error {
 		return err
 	}
 	if b.SubTaskID == "" {
+		budget.Unpriced = s.Boulder.Usage.Unpriced
+		for _, o := range s.live {
+			budget.Unpriced += o.Running().Unpriced
+		}
 		s.Boulder.Budget = &budget
 	} else {
 		t := s.byID[b.SubTaskID]
 		if t == nil || t.Status.Terminal() {
 			return fmt.Errorf("there is no unfinished sub-task %q", b.SubTaskID)
+		}
+		budget.Unpriced = t.Usage.Unpriced
+		if o := s.open[t.ID]; o != nil {
+			budget.Unpriced += o.Running().Unpriced
 		}
 		t.Budget = &budget
 		s.dirty.subTasks.add(t)

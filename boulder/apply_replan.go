@@ -36,8 +36,11 @@ func (s *State) Remainder(id string) []*SubTask {
 // wantReplan notes that the judge of a completed sub-task found the rest of the plan wrong.
 func (s *State) wantReplan(o *Open) {
 	v := o.Turn.Verdict
-	if v == nil || !v.NeedReplan || s.Boulder.Wanted != nil || len(s.Remainder(o.SubTask.ID)) == 0 {
+	if v == nil || !v.NeedReplan || len(s.Remainder(o.SubTask.ID)) == 0 {
 		return
+	}
+	if w := s.Boulder.Wanted; w != nil && len(s.Remainder(w.SubTaskID)) > 0 {
+		return // the first wish comes first
 	}
 	s.Boulder.Wanted = &Replanning{AttemptRef: AttemptRef{SubTaskID: o.SubTask.ID}, Reason: v.ReplanReason}
 }
@@ -79,7 +82,9 @@ func (s *State) replanTrouble(b ReplanTrouble) error {
 		return fmt.Errorf("no replan is being made")
 	}
 	r := *s.Boulder.Replan
-	r.Troubles++
+	if !b.Uncounted {
+		r.Troubles++
+	}
 	r.NotBefore = b.NotBefore
 	s.Boulder.Replan = &r
 	return nil

@@ -287,11 +287,45 @@ func TestRestoreNamesTheRecord(t *testing.T) {
 			r.SubTasks[0].Status, r.Open[0].Attempt.Status, r.Open[0].Attempt.Turns = SubTaskInProgress, AttemptExecuting, 2
 			r.Open[0].Turn = &Turn{AttemptRef: AttemptRef{"a", 1}, Number: 1}
 		}, "not the newest"},
-		"edge one way":     {func(r *Records) { r.SubTasks[0].Blocks = nil }, `depends on "a", which does not know it`},
-		"revision missing": {func(r *Records) { r.Revision = nil }, "plan revision 1"},
-		"gap in the plan":  {func(r *Records) { r.SubTasks[1].Position = 3 }, "at place 2 but says 3"},
-		"over but at work": {func(r *Records) { r.Boulder.Status = Completed }, "completed with 1 open"},
-		"out of order":     {func(r *Records) { r.SubTasks[1].Status = SubTaskCompleted }, "before its dependencies"},
+		"edge one way":       {func(r *Records) { r.SubTasks[0].Blocks = nil }, `depends on "a", which does not know it`},
+		"revision missing":   {func(r *Records) { r.Revision = nil }, "plan revision 1"},
+		"gap in the plan":    {func(r *Records) { r.SubTasks[1].Position = 3 }, "at place 2 but says 3"},
+		"over but at work":   {func(r *Records) { r.Boulder.Status = Completed }, "completed with 1 open"},
+		"parked but pending": {func(r *Records) { r.SubTasks[1].Parked = true }, `"b" waits for a person but is pending`},
+		"less than no stall": {func(r *Records) { r.SubTasks[1].Stalls = -1 }, `"b" has stalled -1 times`},
+		"no hope": {func(r *Records) {
+			r.SubTasks[0].Status, r.Open = SubTaskFailed, nil
+		}, `"b" is pending but depends on "a", which is failed`},
+		"cools down without a slot": {func(r *Records) {
+			r.Boulder.Cooldowns = map[string]Cooldown{"m": {Limit: 0, Full: 5}}
+		}, `"m" cools down with a limit of 0 of 5`},
+		"cools down with too many": {func(r *Records) {
+			r.Boulder.Cooldowns = map[string]Cooldown{"m": {Limit: 6, Full: 5}}
+		}, "a limit of 6 of 5"},
+		"wanted for what is not done": {func(r *Records) {
+			r.Boulder.Wanted = &Replanning{AttemptRef: AttemptRef{SubTaskID: "a"}}
+		}, `wanted for attempt 0 of "a"`},
+		"replan of an attempt that is over": {func(r *Records) {
+			r.Boulder.Replan = &Replanning{AttemptRef: AttemptRef{"a", 2}, Replaces: []string{"a", "b"}}
+		}, `attempt 2 of "a", which is not open`},
+		"replan after what is not done": {func(r *Records) {
+			r.Boulder.Replan = &Replanning{AttemptRef: AttemptRef{SubTaskID: "a"}, Replaces: []string{"b"}}
+		}, `what comes after "a", which did not complete`},
+		"replan of nothing": {func(r *Records) {
+			r.Boulder.Replan = &Replanning{AttemptRef: AttemptRef{"a", 1}}
+		}, "replaces nothing"},
+		"replan of nobody": {func(r *Records) {
+			r.Boulder.Replan = &Replanning{AttemptRef: AttemptRef{"a", 1}, Replaces: []string{"x"}}
+		}, `replaces "x", which is not there`},
+		"replan of somebody at work": {func(r *Records) {
+			r.SubTasks = append(r.SubTasks, SubTask{ID: "c", Position: 3, Status: SubTaskInProgress, Attempts: 1})
+			r.Open = append(r.Open, OpenRecord{
+				Attempt: Attempt{AttemptRef: AttemptRef{"c", 1}, Status: AttemptStarting, Turns: 1},
+				Turn:    &Turn{AttemptRef: AttemptRef{"c", 1}, Number: 1},
+			})
+			r.Boulder.Replan = &Replanning{AttemptRef: AttemptRef{"a", 1}, Replaces: []string{"a", "c"}}
+		}, `attempt 1 of "c" is starting while a replan replaces it`},
+		"out of order": {func(r *Records) { r.SubTasks[1].Status = SubTaskCompleted }, "before its dependencies"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

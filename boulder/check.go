@@ -66,8 +66,8 @@ func (s *State) checkBoulder(bad func(string, ...any)) {
 	}
 }
 
-// checkReplans looks at the replan that is being made, and at the one that is wanted. What is replaced stands still: only
-// the attempt that asked for the replan holds a slot.
+// checkReplans looks at the replan that is being made, and at the one that is wanted. What is replaced stands still:
+// only the attempt that asked for the replan holds a slot.
 func (s *State) checkReplans(bad func(string, ...any)) {
 	if w := s.Boulder.Wanted; w != nil {
 		if t := s.byID[w.SubTaskID]; w.Attempt != 0 || t == nil || t.Status != SubTaskCompleted {

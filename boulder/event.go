@@ -205,6 +205,7 @@ type ReplanStarted struct {
 type ReplanTrouble struct {
 	Reason    string    `json:"reason"`
 	NotBefore time.Time `json:"not_before"`
+	Uncounted bool      `json:"uncounted,omitempty"` // as in [Trouble]
 }
 
 // Replanned adopts a new plan revision for what could not be done: the sub-tasks of Removed and those that Changed

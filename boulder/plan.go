@@ -62,14 +62,20 @@ type Budget struct {
 	Tokens   int64    `json:"tokens,omitempty"`   // input and output, of agents and ledgers
 	Cost     float64  `json:"cost,omitempty"`     // US dollars
 	Calls    int64    `json:"calls,omitempty"`    // model calls: steps of agents, and ledger calls
+	// Unpriced are calls of unknown cost that a person accepted: those before the budget was set anew ([BudgetSet]).
+	Unpriced int64 `json:"unpriced,omitempty"`
 }
 
-// Validate refuses a bound below zero: a record with one could not be read back.
+// Validate refuses a bound that is below zero or no number: a record with one could not be read back. Nil is valid.
 func (b *Budget) Validate() error {
-	if b == nil || b.Attempts >= 0 && b.Time >= 0 && b.Tokens >= 0 && b.Calls >= 0 && b.Cost >= 0 && b.Cost <= math.MaxFloat64 {
+	if b == nil {
 		return nil
 	}
-	return fmt.Errorf("a budget is not negative: %d attempts, %s, %d tokens, $%v, %d calls",
+	money := b.Cost >= 0 && b.Cost <= math.MaxFloat64 // not NaN either
+	if money && b.Attempts >= 0 && b.Time >= 0 && b.Tokens >= 0 && b.Calls >= 0 {
+		return nil
+	}
+	return fmt.Errorf("a budget cannot be negative or infinite: %d attempts, %s, %d tokens, $%v, %d calls",
 		b.Attempts, time.Duration(b.Time), b.Tokens, b.Cost, b.Calls)
 }
 

@@ -72,6 +72,7 @@ type SubTask struct {
 
 	Attempts   int         `json:"attempts"`           // number of the newest attempt; 0 before the first is queued
 	Tries      int         `json:"tries"`              // attempts that count against the limit
+	Lost       int         `json:"lost,omitempty"`     // attempts whose session was lost; no tries
 	Stalls     int         `json:"stalls,omitempty"`   // turns without progress, less those with; see [State.Apply]
 	Failures   []string    `json:"failures,omitempty"` // digest of each failed attempt, oldest first
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`

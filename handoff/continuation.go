@@ -15,15 +15,13 @@ const (
 	maxUnmet      = 10    // list items of each kind
 	maxItem       = 500   // of one list item
 	maxGateOutput = 6_000 // of all red gates together
-	// idleTurns in a row without a tool call are told to the agent (SEMANTICS §5).
-	idleTurns = 3
 )
 
 // Continuation writes the prompt that sends an idle session back to work after a turn that was judged incomplete:
 // what the verdict asks for, what is unmet, and the red gates with the tails of their output. Lists and outputs are
 // bounded, so that it stays below 40,000 characters besides the commands themselves. The turn has its evidence and
-// its verdict. idle is how many turns in a row, this one included, came without a tool call: from the third on the
-// agent is told to act, or to say what is in the way.
+// its verdict. idle is how many turns in a row, this one included, came without a tool call, once that is too many; 0: it
+// is not. The agent is then told to act, or to say what is in the way.
 func Continuation(t boulder.SubTask, turn boulder.Turn, idle int) string {
 	v, e := turn.Verdict, turn.Evidence
 	p := prompt{}
@@ -31,7 +29,7 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, idle int) string {
 	if e.Ended.Finish == "length" {
 		p.add("You reached the output limit. Work in smaller steps and write shorter messages.")
 	}
-	if idle >= idleTurns {
+	if idle > 0 {
 		p.add(fmt.Sprintf("Your last %d messages in a row came without a tool call, and words alone finish nothing. Act "+
 			"now, with tools. If you cannot, say exactly what is in the way.", idle))
 	}

@@ -247,13 +247,13 @@ func TestContinuationGolden(t *testing.T) {
 	t.Parallel()
 	task := input().SubTask
 	task.DoneWhen = []string{boulder.DoneJudge, boulder.DoneTodos, boulder.DoneDiagnostics}
-	golden(t, "continuation.md", handoff.Continuation(task, judgedTurn(), 2))
+	golden(t, "continuation.md", handoff.Continuation(task, judgedTurn(), 0))
 }
 
-// The idle rule: an agent that only talks is told so from the third message on.
+// The idle rule: an agent that only talks is told so when it was too often.
 func TestContinuationNudgesIdleAgents(t *testing.T) {
 	t.Parallel()
-	for idle, want := range map[int]bool{0: false, 2: false, 3: true, 4: true} {
+	for idle, want := range map[int]bool{0: false, 3: true, 4: true} {
 		got := handoff.Continuation(input().SubTask, judgedTurn(), idle)
 		nudge := fmt.Sprintf("Your last %d messages in a row came without a tool call", idle)
 		if strings.Contains(got, nudge) != want || strings.Contains(got, "what is in the way") != want {

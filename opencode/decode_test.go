@@ -206,7 +206,8 @@ func TestRetryAfterOtherForms(t *testing.T) {
 		header map[string]string
 		want   time.Duration
 	}{
-		"milliseconds":   {map[string]string{"retry-after-ms": "1500", "retry-after": "2"}, 1500 * time.Millisecond},
+		"milliseconds":   {map[string]string{"Retry-After-Ms": "1500"}, 1500 * time.Millisecond},
+		"the longer":     {map[string]string{"retry-after-ms": "1500", "retry-after": "2"}, 2 * time.Second},
 		"no number":      {map[string]string{"retry-after-ms": "soon", "retry-after": "2"}, 2 * time.Second},
 		"date":           {map[string]string{"retry-after": until, "date": sent}, 90 * time.Second},
 		"date gone by":   {map[string]string{"retry-after": sent, "date": until}, 0},

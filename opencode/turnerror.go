@@ -108,16 +108,17 @@ func readTurnError(s *scanner, b bounds) *TurnError {
 	return e
 }
 
-// retryAfter reads the three forms in use: seconds, a date, and milliseconds under a name
-// of their own. A date is taken against the one of the answer, so that clocks need not
-// agree; without that it is not taken.
+// retryAfter reads the three forms in use: seconds, a date, and milliseconds under a
+// name of their own; the longest counts. A date is taken against the one of the answer,
+// so that clocks need not agree; without that it is not taken.
 func retryAfter(header map[string]string) time.Duration {
 	var wait, sent string
+	var longest time.Duration
 	for name, value := range header {
 		switch strings.ToLower(name) {
 		case "retry-after-ms":
 			if ms, err := strconv.ParseUint(value, 10, 31); err == nil {
-				return time.Duration(ms) * time.Millisecond
+				longest = time.Duration(ms) * time.Millisecond
 			}
 		case "retry-after":
 			wait = value
@@ -126,12 +127,12 @@ func retryAfter(header map[string]string) time.Duration {
 		}
 	}
 	if seconds, err := strconv.ParseUint(wait, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
+		return max(longest, time.Duration(seconds)*time.Second)
 	}
 	until, err := http.ParseTime(wait)
 	now, nowErr := http.ParseTime(sent)
 	if err != nil || nowErr != nil {
-		return 0
+		return longest
 	}
-	return max(0, until.Sub(now))
+	return max(longest, until.Sub(now))
 }

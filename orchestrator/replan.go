@@ -89,11 +89,15 @@ func (r *run) settleReplan(res *result) error {
 		return err
 	}
 	if res.err == nil {
-		if err := r.apply(r.replanned(res.replan)); !errors.Is(err, boulder.ErrRefused) {
-			return err
-		} else {
-			res.err = err // a planner that does not keep its contract costs this sub-task, not the run
+		err := r.apply(r.replanned(res.replan))
+		if err == nil {
+			r.startable()
+			return nil
 		}
+		if !errors.Is(err, boulder.ErrRefused) {
+			return err
+		}
+		res.err = err // a planner that does not keep its contract costs this sub-task, not the run
 	}
 	return r.applyAll(r.replanFailure(res))
 }
@@ -111,8 +115,15 @@ func (r *run) replanFailure(res *result) []boulder.Body {
 		r.end(err)
 		return nil
 	case errors.Is(err, boulder.ErrTrouble):
+		t, known := errors.AsType[*boulder.TroubleError](err)
+		if known && cools(t) {
+			cool := r.coolDown(cmp.Or(t.Model, r.state.Boulder.LedgerModel), t, err)
+			return []boulder.Body{
+				cool, boulder.ReplanTrouble{Reason: err.Error(), NotBefore: cool.Until, Uncounted: true},
+			}
+		}
 		wait := jitter(schedule.Backoff(r.o.limits, r.state.Boulder.Replan.Troubles+1))
-		if t, ok := errors.AsType[*boulder.TroubleError](err); ok {
+		if known {
 			wait = max(wait, t.RetryAfter)
 		}
 		return one(boulder.ReplanTrouble{Reason: err.Error(), NotBefore: r.o.cfg.Now().Add(wait).UTC()})

@@ -253,6 +253,52 @@ func TestReplanTrouble(t *testing.T) {
 	})
 }
 
+// TestReplanRateLimit: a rate limit makes the ledger's model cool down, and is no fault that counts.
+func TestReplanRateLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var at []time.Time
+		var asked []boulder.ReplanRequest
+		r.cfg.Judge = stalling("hard")
+		r.cfg.Planner = replanner(func(
+			ctx context.Context, req boulder.ReplanRequest,
+		) (boulder.Replacement, boulder.Usage, error) {
+			if at = append(at, time.Now()); len(at) <= 4 {
+				return boulder.Replacement{}, boulder.Usage{}, &boulder.TroubleError{
+					Kind: boulder.TroubleRateLimit, RetryAfter: time.Minute, Err: errors.New("429"),
+				}
+			}
+			return replaces(&asked)(ctx, req)
+		})
+		events, err := r.run(hardPlan())
+		r.completes(events, err)
+		if len(at) != 5 || at[4].Sub(at[0]) < 4*time.Minute || !slices.Contains(types(events), "cooldown") {
+			t.Errorf("asked at %v: %v", at, types(events))
+		}
+	})
+}
+
+// TestReplanWithAForbiddenModel: a new sub-task that could never start ends the run at once, and says so.
+func TestReplanWithAForbiddenModel(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.cfg.Judge = stalling("hard")
+	r.cfg.Planner = replanner(func(
+		context.Context, boulder.ReplanRequest,
+	) (boulder.Replacement, boulder.Usage, error) {
+		specs := planOf(spec("other")).SubTasks
+		specs[0].Model = "p/forbidden"
+		return boulder.Replacement{SubTasks: specs}, boulder.Usage{}, nil
+	})
+	limits := orchestrator.DefaultLimits()
+	limits.Models = []orchestrator.ModelLimit{{Pattern: "p/forbidden", Limit: 0}}
+	r.cfg.Limits = &limits
+	if _, err := r.run(hardPlan()); !errors.Is(err, boulder.ErrFatal) || !strings.Contains(err.Error(), "p/forbidden") {
+		t.Errorf("the run ended with %v", err)
+	}
+}
+
 // TestGoalAchieved: what is left is skipped, unless it has gates.
 func TestGoalAchieved(t *testing.T) {
 	t.Parallel()

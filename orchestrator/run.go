@@ -178,9 +178,7 @@ func (r *run) unpause() error {
 
 // loop is the one loop: decide, commit, act, wait.
 func (r *run) loop() error {
-	if err := schedule.Startable(r.state, r.o.limits); err != nil {
-		r.end(fmt.Errorf("%w: %w", boulder.ErrFatal, err))
-	}
+	r.startable()
 	for {
 		r.notice()
 		if err := r.decide(); err != nil {
@@ -202,6 +200,13 @@ func (r *run) loop() error {
 		if err := r.wait(); err != nil {
 			return err
 		}
+	}
+}
+
+// startable ends the run if a sub-task could never start: it would wait for ever.
+func (r *run) startable() {
+	if err := schedule.Startable(r.state, r.o.limits); err != nil {
+		r.end(fmt.Errorf("%w: %w", boulder.ErrFatal, err))
 	}
 }
 

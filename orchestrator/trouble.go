@@ -18,7 +18,7 @@ func (r *run) trouble(o *boulder.Open, kind workKind, err error) []boulder.Body 
 	if !known {
 		t = &boulder.TroubleError{Kind: boulder.TroubleServer}
 	}
-	if t.Kind != boulder.TroubleRateLimit && t.Kind != boulder.TroubleOverloaded {
+	if !cools(t) {
 		wait := max(jitter(schedule.Backoff(r.o.limits, o.Attempt.Troubles+1)), t.RetryAfter)
 		return one(boulder.Trouble{
 			AttemptRef: ref, Kind: t.Kind, Reason: err.Error(), NotBefore: now.Add(wait).UTC(),
@@ -37,6 +37,11 @@ func (r *run) trouble(o *boulder.Open, kind workKind, err error) []boulder.Body 
 	}
 }
 
+// cools reports whether a fault makes its model wait.
+func cools(t *boulder.TroubleError) bool {
+	return t.Kind == boulder.TroubleRateLimit || t.Kind == boulder.TroubleOverloaded
+}
+
 // coolDown is the pause of a model, and with how many attempts at once it goes on after that: half as many.
 func (r *run) coolDown(model string, t *boulder.TroubleError, err error) boulder.Cooled {
 	now := r.o.cfg.Now()
@@ -46,12 +51,13 @@ func (r *run) coolDown(model string, t *boulder.TroubleError, err error) boulder
 	if before.Limit > 0 {
 		limit = min(limit, before.Limit)
 	}
+	hits := max(before.Hits, 1)
 	if !now.Before(before.Until) { // else another attempt has just halved it
-		limit = max(1, limit/2)
+		limit, hits = max(1, limit/2), before.Hits+1
 	}
 	wait := t.RetryAfter
 	if wait <= 0 {
-		wait = schedule.Cool(r.o.limits, before.Hits+1)
+		wait = schedule.Cool(r.o.limits, hits)
 	}
 	until := now.Add(jitter(wait))
 	if before.Until.After(until) {

@@ -357,7 +357,7 @@ func (r *run) decision(action schedule.Action) []boulder.Body {
 		return one(boulder.Continuation{
 			AttemptRef: a.Open.Attempt.AttemptRef, Reason: a.Reason,
 			Remaining: append([]string{}, a.Open.Turn.Verdict.Remaining...), Turn: a.Open.Turn.Number + 1,
-			Prompt: handoff.Continuation(*a.Open.SubTask, *a.Open.Turn, a.Open.Attempt.Idle),
+			Prompt: handoff.Continuation(*a.Open.SubTask, *a.Open.Turn, r.idle(a.Open)),
 		})
 	case schedule.Retry:
 		return one(boulder.Retry{
@@ -383,6 +383,14 @@ func (r *run) decision(action schedule.Action) []boulder.Body {
 		return one(boulder.StatusChanged{Status: boulder.Synthesizing})
 	}
 	return nil
+}
+
+// idle is how many turns in a row were without a tool call, once that is too many; before, 0.
+func (r *run) idle(o *boulder.Open) int {
+	if o.Attempt.Idle < r.o.limits.IdleTurns {
+		return 0
+	}
+	return o.Attempt.Idle
 }
 
 func one(b boulder.Body) []boulder.Body { return []boulder.Body{b} }

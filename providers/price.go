@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
+
+	"github.com/bouldermgr/manager/internal/wildcard"
 )
 
 // Price is what the models that a pattern matches cost, in US dollars per million tokens. A price of 0 is a known
@@ -42,7 +43,7 @@ func (p Prices) Validate() error {
 		// Each star of a later pattern falls under a star of an earlier one that matches its text, so what the later one
 		// matches is matched by the earlier one.
 		for _, earlier := range p[:i] {
-			if matches(earlier.Model, price.Model) {
+			if wildcard.Match(earlier.Model, price.Model) {
 				errs = append(errs, fmt.Errorf("price %d (model %q) never counts: %q stands above it and matches first; "+
 					"move it up", i+1, price.Model, earlier.Model))
 				break
@@ -82,7 +83,7 @@ func (p Price) validate() error {
 // lacks a price that the usage needs, or the provider told no tokens while they are not free.
 func (p Prices) Cost(ref ModelRef, u Usage) (float64, bool) {
 	for _, price := range p {
-		if matches(price.Model, ref.String()) {
+		if wildcard.Match(price.Model, ref.String()) {
 			return price.cost(u)
 		}
 	}
@@ -109,31 +110,6 @@ func (p Price) cost(u Usage) (float64, bool) {
 		cost += float64(u.CacheWrite) * *p.CacheWrite
 	}
 	return cost / million, true
-}
-
-// matches compares a model with a pattern in which * stands for any characters, slashes included, without regard to
-// case; the patterns of limits are read the same way.
-func matches(pattern, model string) bool {
-	head, rest, star := strings.Cut(strings.ToLower(pattern), "*")
-	text := strings.ToLower(model)
-	if !star {
-		return head == text
-	}
-	if !strings.HasPrefix(text, head) {
-		return false
-	}
-	text = text[len(head):]
-	for {
-		part, next, more := strings.Cut(rest, "*")
-		if !more {
-			return strings.HasSuffix(text, part)
-		}
-		i := strings.Index(text, part)
-		if i < 0 {
-			return false
-		}
-		text, rest = text[i+len(part):], next
-	}
 }
 
 // WithPrices gives a Completer that fills in [Usage.Cost] from the table where c leaves it unknown. ref is the model of

@@ -8,8 +8,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// budget is what a run, and its sub-tasks, may still spend (SEMANTICS §8). It is looked at before every prompt, and while
-// turns are at work: what they were seen to use counts at once.
+// budget is what a run, and its sub-tasks, may still spend (SEMANTICS §8). It is looked at before every prompt, and
+// while turns are at work: what they were seen to use counts at once.
 type budget struct {
 	s        *boulder.State
 	warn     float64
@@ -17,6 +17,7 @@ type budget struct {
 	tight    string    // why no further turn may begin, with what the running ones will probably use
 	attempts string    // why no further attempt may begin
 	timeOut  time.Time // when the time is used up; zero: it is not limited
+	timeWarn time.Time // when most of it is, if that has not been told
 	run      []dimension
 
 	used, reserved boulder.Usage // of the run: booked or seen, and what turns will probably use besides
@@ -48,6 +49,11 @@ func newBudget(s *boulder.State, l Limits, now time.Time) *budget {
 	b.look()
 	if limit.Time > 0 && b.exceeded == "" {
 		b.timeOut = s.Boulder.ClockAt.Add(time.Duration(limit.Time) - s.Boulder.Worked)
+		most := time.Duration(l.Warn * float64(limit.Time))
+		if l.Warn > 0 && !slices.Contains(s.Boulder.Warned, boulder.BudgetWarning{Dimension: "time"}.Key()) {
+			// A moment later, so that rounding does not make it wake up too early, again and again.
+			b.timeWarn = s.Boulder.ClockAt.Add(most - s.Boulder.Worked + time.Millisecond)
+		}
 	}
 	return b
 }
@@ -65,9 +71,9 @@ func (b *budget) look() {
 				d.unit(d.limit), d.unit(d.used))
 		}
 	}
-	if limit.Cost > 0 && b.used.Unpriced > 0 {
-		b.exceeded = fmt.Sprintf("there is a budget of %s, but the cost of %d model calls is not known: give the model"+
-			" a price in the configuration, or limit tokens instead", dollars(limit.Cost), b.used.Unpriced)
+	if n := b.used.Unpriced - limit.Unpriced; limit.Cost > 0 && n > 0 {
+		b.exceeded = fmt.Sprintf("there is a budget of %s, but the cost of %s is not known: give the model a price in the"+
+			" configuration and set the budget again, or limit tokens instead", dollars(limit.Cost), count("model call")(float64(n)))
 	}
 	if n := limit.Attempts; n > 0 {
 		started := b.s.Boulder.Attempts
@@ -162,9 +168,9 @@ func (b *budget) subTask(t *boulder.SubTask, o *boulder.Open) string {
 			return fmt.Sprintf("its budget of %s is used up (%s)", d.unit(d.limit), d.unit(d.used))
 		}
 	}
-	if t.Budget.Cost > 0 && t.Usage.Unpriced > 0 {
-		return fmt.Sprintf("it has a budget of %s, but the cost of %d model calls is not known",
-			dollars(t.Budget.Cost), t.Usage.Unpriced)
+	if n := t.Usage.Unpriced - t.Budget.Unpriced; t.Budget.Cost > 0 && n > 0 {
+		return fmt.Sprintf("it has a budget of %s, but the cost of %s is not known",
+			dollars(t.Budget.Cost), count("model call")(float64(n)))
 	}
 	return ""
 }

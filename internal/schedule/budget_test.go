@@ -61,7 +61,6 @@ func TestRunBudget(t *testing.T) {
 	tokens := func(n int64) boulder.Usage { return boulder.Usage{Input: n} }
 	going := boulder.Verdict{IsProgress: true}
 	minute := boulder.Budget{Time: boulder.Duration(time.Minute)}
-	none := Limits{} // with it no slot is free, so that a test looks at what is at work
 	tests := map[string]struct {
 		budget boulder.Budget
 		before []boulder.Body
@@ -71,15 +70,23 @@ func TestRunBudget(t *testing.T) {
 		why    string // of a stop
 	}{
 		"no limit":     {want: "start, start, start"},
-		"not used up":  {budget: boulder.Budget{Tokens: 101}, before: []boulder.Body{use("", tokens(100))}, want: "start, start, start"},
-		"tokens":       {budget: boulder.Budget{Tokens: 100}, before: []boulder.Body{use("", tokens(100))}, want: "stop", why: "100 tokens"},
-		"calls":        {budget: boulder.Budget{Calls: 2}, before: []boulder.Body{use("", boulder.Usage{Calls: 2})}, want: "stop", why: "2 model calls"},
-		"money":        {budget: boulder.Budget{Cost: 0.5}, before: []boulder.Body{use("", boulder.Usage{Cost: 0.5})}, want: "stop", why: "$0.50"},
+		"a token left": {budget: boulder.Budget{Tokens: 101}, before: []boulder.Body{use("", tokens(100))}, want: "start"},
+		"tokens": {
+			budget: boulder.Budget{Tokens: 100}, before: []boulder.Body{use("", tokens(100))}, want: "stop", why: "100 tokens",
+		},
+		"calls": {
+			budget: boulder.Budget{Calls: 2}, before: []boulder.Body{use("", boulder.Usage{Calls: 2})},
+			want: "stop", why: "2 model calls",
+		},
+		"money": {
+			budget: boulder.Budget{Cost: 0.5}, before: []boulder.Body{use("", boulder.Usage{Cost: 0.5})},
+			want: "stop", why: "$0.50",
+		},
 		"time":         {budget: minute, after: time.Minute, want: "stop", why: "1m0s"},
 		"time is left": {budget: minute, after: time.Minute - 1, want: "start, start, start, wake"},
 		"unknown cost": {
 			budget: boulder.Budget{Cost: 5}, before: []boulder.Body{use("", boulder.Usage{Calls: 1, Unpriced: 1})},
-			want: "stop", why: "cost of 1 model calls is not known",
+			want: "stop", why: "cost of 1 model call is not known",
 		},
 		"unknown cost, but no budget of money": {
 			budget: boulder.Budget{Tokens: 5}, before: []boulder.Body{use("", boulder.Usage{Calls: 1, Unpriced: 1})},
@@ -111,7 +118,8 @@ func TestRunBudget(t *testing.T) {
 		},
 		// A turn was found to use 50, so that is what each that begins is expected to use.
 		"running turns are reserved for": {
-			budget: boulder.Budget{Tokens: 100}, before: append([]boulder.Body{use("", tokens(50))}, running("a")...), want: "run",
+			budget: boulder.Budget{Tokens: 100}, before: append([]boulder.Body{use("", tokens(50))}, running("a")...),
+			want: "run",
 		},
 		"less what was seen of them": {
 			budget: boulder.Budget{Tokens: 101},
@@ -122,7 +130,8 @@ func TestRunBudget(t *testing.T) {
 			budget: boulder.Budget{Tokens: 120}, before: []boulder.Body{use("", tokens(50))}, want: "start, start",
 		},
 		"a continuation as well": {
-			budget: boulder.Budget{Tokens: 120}, before: append(judged("a", going), use("a", tokens(50))), want: "continue, start",
+			budget: boulder.Budget{Tokens: 120}, before: append(judged("a", going), use("a", tokens(50))),
+			want: "continue, start",
 		},
 		"a continuation waits for what is running": {
 			budget: boulder.Budget{Tokens: 100},
@@ -151,7 +160,7 @@ func TestRunBudget(t *testing.T) {
 			l := DefaultLimits()
 			l.Warn = 0
 			if test.full {
-				l.Global = none.Global
+				l.Global = 0
 			}
 			got := Compute(s, l, epoch.Add(test.after))
 			if kinds := kindsOf(got); kinds != test.want {
@@ -173,8 +182,38 @@ func TestTimeBudgetWakes(t *testing.T) {
 	resumed := epoch.Add(time.Hour)
 	feed(t, s, resumed, boulder.TakenUp{}, boulder.StatusChanged{Status: boulder.Running})
 	got := Compute(s, DefaultLimits(), resumed)
+	if want := (Wake{At: resumed.Add(38*time.Second + time.Millisecond)}); got[len(got)-1] != want {
+		t.Errorf("got %v, want %v at its end: the warning at 80 %%", got, want)
+	}
+	feed(t, s, resumed, boulder.BudgetWarning{Dimension: "time", Used: 48, Limit: 60})
+	got = Compute(s, DefaultLimits(), resumed)
 	if want := (Wake{At: resumed.Add(50 * time.Second)}); got[len(got)-1] != want {
 		t.Errorf("got %v, want %v at its end", got, want)
+	}
+}
+
+// TestUnknownCostIsAccepted: a budget that is set anew leaves out the calls of unknown cost before it; later ones count.
+func TestUnknownCostIsAccepted(t *testing.T) {
+	t.Parallel()
+	s := begun(t, abc())
+	feed(t, s, epoch, boulder.BudgetSet{Budget: boulder.Budget{Cost: 5}})
+	unknown := boulder.UsageReport{Source: boulder.UsagePlan, Usage: boulder.Usage{Calls: 1, Input: 1, Unpriced: 1}}
+	stops := func() bool {
+		actions := Compute(s, DefaultLimits(), epoch)
+		_, stopped := actions[0].(Stop)
+		return stopped
+	}
+	feed(t, s, epoch, unknown)
+	if !stops() {
+		t.Error("a call of unknown cost did not stop it")
+	}
+	feed(t, s, epoch, boulder.BudgetSet{Budget: boulder.Budget{Cost: 5}})
+	if stops() {
+		t.Error("it stops although the budget was set anew")
+	}
+	feed(t, s, epoch, unknown)
+	if !stops() {
+		t.Error("a later call of unknown cost did not stop it")
 	}
 }
 

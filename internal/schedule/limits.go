@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/wildcard"
 )
 
 // Limits bounds what runs at once and how often something is tried. A count is checked before what it limits; 0 means
@@ -110,7 +111,7 @@ func (l Limits) Validate() error {
 // Model returns how many attempts with this model may hold a slot.
 func (l Limits) Model(model string) int {
 	for _, m := range l.Models {
-		if matches(strings.ToLower(m.Pattern), strings.ToLower(model)) {
+		if wildcard.Match(m.Pattern, model) {
 			return m.Limit
 		}
 	}
@@ -123,29 +124,6 @@ func (l Limits) attempts(t *boulder.SubTask) int {
 		return t.Budget.Attempts
 	}
 	return l.Attempts
-}
-
-// matches compares a text with a pattern in which * stands for any characters, slashes included.
-func matches(pattern, text string) bool {
-	head, rest, star := strings.Cut(pattern, "*")
-	if !star {
-		return pattern == text
-	}
-	if !strings.HasPrefix(text, head) {
-		return false
-	}
-	text = text[len(head):]
-	for {
-		part, next, more := strings.Cut(rest, "*")
-		if !more {
-			return strings.HasSuffix(text, part)
-		}
-		i := strings.Index(text, part)
-		if i < 0 {
-			return false
-		}
-		text, rest = text[i+len(part):], next
-	}
 }
 
 func providerOf(model string) string {

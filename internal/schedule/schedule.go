@@ -3,114 +3,12 @@
 package schedule
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 )
-
-// Action is something to do. [Run], [Judge] and [AskReplan] are work that should be under way now: whoever drives Compute
-// starts what it has not started yet. [Wake] asks to be called again at a time; [Stop] and [Await] end the run. All the
-// others are decisions: each becomes an event, after which Compute is asked again.
-type Action interface{ action() }
-
-// Start gives a queued attempt a slot.
-type Start struct{ Open *boulder.Open }
-
-// Complete ends a sub-task whose newest turn was judged complete.
-type Complete struct {
-	Open *boulder.Open
-	// Skip are the sub-tasks that are not needed any more, because the goal is achieved; dependents come first.
-	Skip []*boulder.SubTask
-}
-
-// Continue tells the attempt's session to go on.
-type Continue struct {
-	Open   *boulder.Open
-	Reason string
-}
-
-// Retry ends an attempt and queues the next one.
-type Retry struct {
-	Open      *boulder.Open
-	Reason    string
-	Status    boulder.AttemptStatus // what the ended attempt becomes
-	Uncounted bool                  // the ended attempt is not a try
-}
-
-// Replan begins to make anew what remains of the plan.
-type Replan struct {
-	Ref      boulder.AttemptRef // attempt 0: the sub-task is completed
-	Reason   string
-	Replaces []string
-}
-
-// Park ends an attempt because its sub-task needs a person. A turn that is at work is stopped first.
-type Park struct {
-	Open   *boulder.Open
-	Reason string
-}
-
-// Warn gives the soft warning of a budget.
-type Warn struct{ Warning boulder.BudgetWarning }
-
-// Fail ends a sub-task without success.
-type Fail struct {
-	Open   *boulder.Open
-	Reason string
-	Status boulder.AttemptStatus // what the attempt becomes
-}
-
-// Run says that the attempt's newest turn should be running.
-type Run struct{ Open *boulder.Open }
-
-// Judge says that the attempt's newest turn should be being judged.
-type Judge struct{ Open *boulder.Open }
-
-// AskReplan says that the Task Ledger should be being asked for a replan.
-type AskReplan struct{ Replan *boulder.Replanning }
-
-// RefuseReplan gives up a replan: nobody could be asked.
-type RefuseReplan struct {
-	Replan *boulder.Replanning
-	Reason string
-}
-
-// Finish says that nothing is ready or live any more.
-type Finish struct{ Status boulder.Status }
-
-// Stop ends the run because it must not, or cannot, go on as it is. Turns that are at work are ended; they can be taken
-// up again.
-type Stop struct {
-	Reason string
-	Budget bool // a budget is used up; otherwise a fault that meets every sub-task
-}
-
-// Await says that everything that is left waits for a person.
-type Await struct{ Reason string }
-
-// Wake asks for another Compute at this time; the earliest one is given.
-type Wake struct{ At time.Time }
-
-func (Start) action()        {}
-func (Complete) action()     {}
-func (Continue) action()     {}
-func (Retry) action()        {}
-func (Replan) action()       {}
-func (Park) action()         {}
-func (Warn) action()         {}
-func (Fail) action()         {}
-func (Run) action()          {}
-func (Judge) action()        {}
-func (AskReplan) action()    {}
-func (RefuseReplan) action() {}
-func (Finish) action()       {}
-func (Stop) action()         {}
-func (Await) action()        {}
-func (Wake) action()         {}
 
 // Compute returns what to do. It looks at the live attempts and the heads of the queues only, so its cost does not grow
 // with the plan. A boulder that is not running gets no actions; one that is gets at least one, if it is [Startable].
@@ -118,7 +16,7 @@ func Compute(s *boulder.State, l Limits, now time.Time) []Action {
 	if s.Boulder.Status != boulder.Running {
 		return nil
 	}
-	c := &computing{s: s, l: l, now: now, budget: newBudget(s, l, now), replanning: s.Boulder.Replan != nil}
+	c := newComputing(s, l, now)
 	c.replan()
 	if s.Settled() && s.Boulder.Replan == nil && len(c.actions) == 0 {
 		return []Action{c.settled()}
@@ -144,16 +42,24 @@ type computing struct {
 	wake    time.Time
 	held    string // why a prompt was held back for a budget
 
+	working map[string]int // by model: live attempts that need it, as they were gone through
+
 	replanning bool // a replan is being made, or begins with this call
 	skipping   bool // what is left of the plan is skipped with this call
+}
+
+func newComputing(s *boulder.State, l Limits, now time.Time) *computing {
+	return &computing{
+		s: s, l: l, now: now, budget: newBudget(s, l, now), replanning: s.Boulder.Replan != nil, working: map[string]int{},
+	}
 }
 
 func (c *computing) wakeAt(t time.Time) { c.wake = earlier(c.wake, t) }
 
 // do takes an action in, unless it needs a prompt that no budget allows.
 //
-// All actions of one answer are decided on the same state, and are applied one after the other: none may undo what another
-// needs. A replan comes first, because the failure of another sub-task can block what it says that it replaces.
+// All actions of one answer are decided on the same state, and are applied one after the other: none may undo what
+// another needs. A replan comes first, because the failure of another sub-task can block what it says that it replaces.
 func (c *computing) do(a Action) {
 	if why := c.budget.forbids(a); why != "" {
 		c.held = why
@@ -204,6 +110,7 @@ func (c *computing) end() []Action {
 		return []Action{Stop{Reason: c.held, Budget: true}}
 	}
 	c.wakeAt(c.budget.timeOut)
+	c.wakeAt(c.budget.timeWarn)
 	if !c.wake.IsZero() {
 		c.actions = append(c.actions, Wake{At: c.wake})
 	}
@@ -225,14 +132,16 @@ func decisions(actions []Action) []Action {
 
 // replan says what a replan needs that is being made, or begins one that the judge of a completed sub-task wants.
 func (c *computing) replan() {
-	r, w := c.s.Boulder.Replan, c.s.Boulder.Wanted
+	r, w, ledger := c.s.Boulder.Replan, c.s.Boulder.Wanted, c.s.Boulder.LedgerModel
 	switch {
 	case r != nil && r.Troubles > 0 && r.Troubles >= c.l.Troubles:
 		c.do(RefuseReplan{r, fmt.Sprintf("the Task Ledger could not be asked, %d times in a row", r.Troubles)})
+	case r != nil && c.now.Before(r.NotBefore) && c.cooling(ledger) && c.s.Boulder.Cooldowns[ledger].Hits > c.l.Cooldowns:
+		c.do(Stop{Reason: "the Task Ledger could not be asked for a new plan: " + c.s.Boulder.Cooldowns[ledger].Reason})
 	case r != nil && c.now.Before(r.NotBefore):
 		c.wakeAt(r.NotBefore)
-	case r != nil && c.cooling(c.s.Boulder.LedgerModel):
-		c.wakeAt(c.s.Boulder.Cooldowns[c.s.Boulder.LedgerModel].Until)
+	case r != nil && c.cooling(ledger):
+		c.wakeAt(c.s.Boulder.Cooldowns[ledger].Until)
 	case r != nil:
 		c.do(AskReplan{r})
 	case w != nil && c.s.Boulder.Replans < c.l.Replans:
@@ -305,136 +214,28 @@ func (c *computing) next(o *boulder.Open) Action {
 		return Wake{At: c.s.Boulder.Cooldowns[model].Until}
 	case judging:
 		return Judge{o}
+	case c.crowded(a):
+		return nil
 	}
 	return Run{o}
+}
+
+// crowded reports whether an attempt that was turned away by its model has to let others go first: after a cool-down only
+// as many come back at once as the limit allows that has shrunk.
+func (c *computing) crowded(a *boulder.Attempt) bool {
+	c.working[a.Model]++
+	cool, shrunk := c.s.Boulder.Cooldowns[a.Model]
+	return shrunk && a.Reason != "" && c.working[a.Model] > cool.Limit
 }
 
 func (c *computing) cooling(model string) bool {
 	return c.now.Before(c.s.Boulder.Cooldowns[model].Until)
 }
 
-// refused reports whether an attempt waits for a model that has cooled down too often in a row. One that is at work again
-// may still get its answer, and must not be ended under the hands of whoever runs it.
+// refused reports whether an attempt waits for a model that has cooled down too often in a row. One that is at work
+// again may still get its answer, and must not be ended under the hands of whoever runs it.
 func (c *computing) refused(a *boulder.Attempt, model string) bool {
 	return c.now.Before(a.NotBefore) && c.cooling(model) && c.s.Boulder.Cooldowns[model].Hits > c.l.Cooldowns
-}
-
-// afterVerdict is SEMANTICS §4: hand on, continue the same session, try a fresh one, plan anew, or give up.
-func (c *computing) afterVerdict(o *boulder.Open) Action {
-	v, ended := o.Turn.Verdict, o.Turn.Evidence.Ended
-	failed := boulder.AttemptFailed
-	switch {
-	case v.Completed:
-		return Complete{Open: o, Skip: c.notNeeded(o)}
-	case ended.Rule == boulder.RuleBudget:
-		return Park{o, cmp.Or(c.budget.subTask(o.SubTask, o), ended.Stopped)}
-	case v.NeedReplan, v.BlockedBy == "wrong_plan":
-		return c.anew(o, "the plan is wrong: "+cmp.Or(v.ReplanReason, v.StuckReason, shortcoming(v)), failed, c.again)
-	case o.SubTask.Stalls >= c.l.Stalls:
-		return c.anew(o, fmt.Sprintf("stalled, %d times: %s", o.SubTask.Stalls, shortcoming(v)), failed, c.again)
-	case ended.Rule == boulder.RuleWallClock:
-		return c.again(o, "the turn was stopped: "+ended.Stopped, boulder.AttemptTimeout)
-	case ended.Stopped != "":
-		return c.again(o, "the turn was stopped: "+ended.Stopped, failed)
-	case ended.Error != "" && ended.Truncated == "":
-		return c.again(o, fmt.Sprintf("the session broke: %s: %s", ended.Error, ended.Message), failed)
-	case v.IsStuck:
-		return c.again(o, "stuck: "+v.StuckReason, failed)
-	case v.IsInLoop:
-		return c.again(o, "going in circles: "+v.Summary, failed)
-	case o.Attempt.Idle > c.l.IdleTurns:
-		return c.again(o, fmt.Sprintf("stuck: %d messages in a row without a tool call", o.Attempt.Idle), failed)
-	case o.Attempt.Turns >= c.l.Evaluations:
-		return c.again(o, fmt.Sprintf("not complete after %d turns: %s", o.Attempt.Turns, shortcoming(v)), failed)
-	case c.budget.subTask(o.SubTask, o) != "":
-		return Park{o, c.budget.subTask(o.SubTask, o)}
-	}
-	return Continue{o, shortcoming(v)}
-}
-
-// notNeeded are the sub-tasks to skip because the goal is achieved: all that are left, dependents first. None if one of
-// them has gates, which only its own work can turn green, or is at work already, or while a replan is being made.
-func (c *computing) notNeeded(done *boulder.Open) []*boulder.SubTask {
-	if !done.Turn.Verdict.GoalAchieved || len(c.s.Live()) > 1 || c.replanning {
-		return nil
-	}
-	var rest []*boulder.SubTask
-	for _, t := range slices.Backward(c.s.SubTasks) {
-		switch {
-		case t == done.SubTask || t.Status.Terminal() || t.Status == boulder.SubTaskBlocked:
-		case t.Status != boulder.SubTaskPending, len(t.Gates)+len(t.NoWorse)+len(t.GateHints) > 0:
-			return nil
-		default:
-			rest = append(rest, t)
-		}
-	}
-	return dependentsFirst(rest)
-}
-
-// dependentsFirst orders sub-tasks so that none comes before one that depends on it.
-func dependentsFirst(all []*boulder.SubTask) []*boulder.SubTask {
-	in, seen := map[string]*boulder.SubTask{}, map[string]bool{}
-	for _, t := range all {
-		in[t.ID] = t
-	}
-	var ordered []*boulder.SubTask
-	var visit func(t *boulder.SubTask)
-	visit = func(t *boulder.SubTask) {
-		if seen[t.ID] {
-			return
-		}
-		seen[t.ID] = true
-		for _, id := range t.Blocks {
-			if d := in[id]; d != nil {
-				visit(d)
-			}
-		}
-		ordered = append(ordered, t)
-	}
-	for _, t := range all {
-		visit(t)
-	}
-	return ordered
-}
-
-// shortcoming says why a turn did not complete its sub-task. The summary of a judge who was overruled says that it did.
-func shortcoming(v *boulder.Verdict) string {
-	if len(v.Overruled) > 0 {
-		return strings.Join(v.Overruled, "; ")
-	}
-	return v.Summary
-}
-
-// again retries in a fresh session while there are tries left, and then plans anew. An attempt that ends with the same
-// changes and the same failing gates as the one before makes further tries pointless.
-func (c *computing) again(o *boulder.Open, reason string, status boulder.AttemptStatus) Action {
-	same := o.Attempt.Result != "" && o.Attempt.Result == o.SubTask.LastResult
-	if same {
-		reason += " (with the same changes and the same failing gates as the attempt before)"
-	}
-	if same || o.SubTask.Tries+1 >= c.l.attempts(o.SubTask) {
-		return c.anew(o, reason, status, fail)
-	}
-	return Retry{Open: o, Reason: reason, Status: status}
-}
-
-// way is what an unfinished attempt comes to.
-type way func(o *boulder.Open, reason string, status boulder.AttemptStatus) Action
-
-// anew replans while that is allowed, and otherwise goes the other way. Only one replan is made at a time; whoever wants
-// another waits for it.
-func (c *computing) anew(o *boulder.Open, reason string, status boulder.AttemptStatus, otherwise way) Action {
-	switch {
-	case c.s.Boulder.Replans >= c.l.Replans:
-		return otherwise(o, reason, status)
-	case c.replanning:
-		return nil
-	}
-	return Replan{Ref: o.Attempt.AttemptRef, Reason: reason, Replaces: idsOf(c.s.Remainder(o.SubTask.ID))}
-}
-
-func fail(o *boulder.Open, reason string, status boulder.AttemptStatus) Action {
-	return Fail{o, reason, status}
 }
 
 // Broken says what follows when an attempt's turn ended in an error that is neither trouble nor fatal.
@@ -449,7 +250,7 @@ func Broken(s *boulder.State, o *boulder.Open, l Limits, reason string) Action {
 // Lost says what follows when an attempt's session does not exist any more. That is not a try, but a sub-task that
 // loses session after session fails.
 func Lost(o *boulder.Open, l Limits, reason string) Action {
-	if lost := o.SubTask.Attempts - o.SubTask.Tries; lost > l.Troubles {
+	if lost := o.SubTask.Lost + 1; lost > l.Troubles {
 		return Fail{o, fmt.Sprintf("lost %d sessions: %s", lost, reason), boulder.AttemptLost}
 	}
 	return Retry{Open: o, Reason: reason, Status: boulder.AttemptLost, Uncounted: true}

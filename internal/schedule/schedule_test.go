@@ -59,8 +59,10 @@ func TestAfterVerdict(t *testing.T) {
 		"stopped by the wall clock":          {ended: stopped(boulder.RuleWallClock), want: "retry timeout"},
 		"broken":                             {ended: boulder.Ended{Error: "ContextOverflowError"}, want: "retry failed"},
 		"second try":                         {verdict: stuck, tries: 1, want: "retry failed"},
-		"own budget of four":                 {verdict: stuck, tries: 2, budget: &boulder.Budget{Attempts: 4}, want: "retry failed"},
 		"the same result, but it was judged": {same: true, want: "continue"},
+		"own budget of four": {
+			verdict: stuck, tries: 2, budget: &boulder.Budget{Attempts: 4}, want: "retry failed",
+		},
 
 		"third try":           {verdict: stuck, tries: 2, want: "replan"},
 		"third try timed out": {ended: stopped(boulder.RuleWallClock), tries: 2, want: "replan"},
@@ -71,10 +73,12 @@ func TestAfterVerdict(t *testing.T) {
 		"a wish to replan":    {verdict: boulder.Verdict{NeedReplan: true}, want: "replan"},
 		"last replan":         {stalls: 2, replans: 1, want: "replan"},
 
-		"third try, no replan left":           {verdict: stuck, tries: 2, replans: 2, want: "fail failed"},
-		"third try timed out, no replan left": {ended: stopped(boulder.RuleWallClock), tries: 2, replans: 2, want: "fail timeout"},
-		"the same result, no replan left":     {verdict: stuck, same: true, replans: 2, want: "fail failed"},
-		"two stalls, no replan left":          {stalls: 2, replans: 2, want: "retry failed"},
+		"third try, no replan left":       {verdict: stuck, tries: 2, replans: 2, want: "fail failed"},
+		"the same result, no replan left": {verdict: stuck, same: true, replans: 2, want: "fail failed"},
+		"two stalls, no replan left":      {stalls: 2, replans: 2, want: "retry failed"},
+		"third try timed out, no replan left": {
+			ended: stopped(boulder.RuleWallClock), tries: 2, replans: 2, want: "fail timeout",
+		},
 		"two stalls in the last try, no replan left": {
 			stalls: 2, tries: 2, replans: 2, want: "fail failed",
 		},
@@ -122,7 +126,7 @@ func stopped(rule boulder.Rule) boulder.Ended {
 // computingFor is a computation on a state without sub-tasks.
 func computingFor(l Limits) *computing {
 	s := boulder.NewState()
-	return &computing{s: s, l: l, now: epoch, budget: newBudget(s, l, epoch)}
+	return newComputing(s, l, epoch)
 }
 
 func kindOf(a Action) string {
@@ -229,17 +233,13 @@ func TestNext(t *testing.T) {
 func TestLost(t *testing.T) {
 	t.Parallel()
 	limits := DefaultLimits()
-	for attempts, want := range map[int]string{
-		1: "retry uncounted lost", 3: "retry uncounted lost", 4: "fail lost",
+	for lost, want := range map[int]string{
+		0: "retry uncounted lost", 2: "retry uncounted lost", 3: "fail lost",
 	} {
-		o := &boulder.Open{SubTask: &boulder.SubTask{Attempts: attempts}, Attempt: &boulder.Attempt{}}
+		// Tries that failed by themselves, and attempts that were parked, are not lost sessions.
+		o := &boulder.Open{SubTask: &boulder.SubTask{Lost: lost, Tries: 2, Attempts: 9}, Attempt: &boulder.Attempt{}}
 		if got := kindOf(Lost(o, limits, "gone")); got != want {
-			t.Errorf("session %d lost: %s, want %s", attempts, got, want)
-		}
-		// Tries that failed by themselves are not lost sessions.
-		o.SubTask.Tries, o.SubTask.Attempts = 2, attempts+2
-		if got := kindOf(Lost(o, limits, "gone")); got != want {
-			t.Errorf("session %d lost after two tries: %s, want %s", attempts, got, want)
+			t.Errorf("another session lost after %d: %s, want %s", lost, got, want)
 		}
 	}
 }
@@ -301,25 +301,6 @@ func TestModelPatterns(t *testing.T) {
 	for model, want := range map[string]int{"p/special": 1, "p/special2": 2, "q/special": 3} {
 		if got := first.Model(model); got != want {
 			t.Errorf("%q: %d slots, want %d: the first pattern that matches counts", model, got, want)
-		}
-	}
-}
-
-func TestMatches(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		pattern, text string
-		want          bool
-	}{
-		{"a/b", "a/b", true}, {"a/b", "a/bc", false}, {"", "", true}, {"", "a", false}, {"*", "", true}, {"*", "a/b", true},
-		{"a*", "abc", true}, {"a*", "ba", false}, {"*c", "abc", true}, {"*c", "cab", false}, {"a*c", "abc", true},
-		{"a*a", "a", false}, {"a*a", "aa", true}, {"*b*", "abc", true}, {"*b*", "ac", false}, {"a**c", "ac", true},
-		{"*ab*ab", "ab", false}, {"*ab*ab", "abab", true}, {"*a*b*c", "xaybzc", true}, {"*a*b*c", "xbyazc", false},
-		{"a*bc", "abcbc", true},
-	}
-	for _, test := range tests {
-		if got := matches(test.pattern, test.text); got != test.want {
-			t.Errorf("%q matches %q: %v", test.pattern, test.text, got)
 		}
 	}
 }
@@ -487,7 +468,8 @@ func TestWaiting(t *testing.T) {
 	}
 	full := "the one slot of p/one is taken"
 	want := []Wait{
-		{SubTaskID: "a", Model: "p/one", Position: 1, Reason: full}, {SubTaskID: "b", Model: "p/one", Position: 2, Reason: full},
+		{SubTaskID: "a", Model: "p/one", Position: 1, Reason: full},
+		{SubTaskID: "b", Model: "p/one", Position: 2, Reason: full},
 	}
 	if d := cmp.Diff(want, Waiting(s, l, epoch)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

@@ -43,8 +43,8 @@ func (w *world) modelLimit(model string) int {
 	return w.limits.PerModel
 }
 
-// checkAllowed looks at an event that is about to begin a turn: the model must not cool down, and with what is at work the
-// budget must not be used up.
+// checkAllowed looks at an event that is about to begin a turn: the model must not cool down, and with what is at work
+// the budget must not be used up.
 func (w *world) checkAllowed(b boulder.Body) {
 	switch b := b.(type) {
 	case boulder.Starting:
@@ -100,23 +100,28 @@ func (w *world) checkLaunch(kind string, o *boulder.Open) {
 	if o != nil && w.now.Before(o.Attempt.NotBefore) {
 		w.t.Fatalf("a %s of %s begins before its back-off is over", kind, o.SubTask.ID)
 	}
-	if l := b.Budget; l != nil && (l.Tokens > 0 && b.Usage.Tokens() >= l.Tokens || l.Calls > 0 && b.Usage.Calls >= l.Calls ||
-		l.Cost > 0 && b.Usage.Cost >= l.Cost) {
-		w.t.Fatalf("a %s begins with %+v used of %+v", kind, b.Usage, *l)
+	if usedUp(b.Budget, b.Usage) {
+		w.t.Fatalf("a %s begins with %+v used of %+v", kind, b.Usage, *b.Budget)
 	}
-	if kind != "run" || o.SubTask.Budget == nil {
-		return
+	if kind == "run" && usedUp(o.SubTask.Budget, o.SubTask.Usage) {
+		w.t.Fatalf("a turn of %s begins with %+v used of %+v", o.SubTask.ID, o.SubTask.Usage, *o.SubTask.Budget)
 	}
-	t, l := o.SubTask, o.SubTask.Budget
-	if l.Tokens > 0 && t.Usage.Tokens() >= l.Tokens || l.Calls > 0 && t.Usage.Calls >= l.Calls {
-		w.t.Fatalf("a turn of %s begins with %+v used of %+v", t.ID, t.Usage, *l)
+}
+
+func usedUp(l *boulder.Budget, u boulder.Usage) bool {
+	switch {
+	case l == nil:
+		return false
+	case l.Tokens > 0 && u.Input+u.Output >= l.Tokens, l.Calls > 0 && u.Calls >= l.Calls:
+		return true
 	}
+	return l.Cost > 0 && u.Cost >= l.Cost
 }
 
 // checkFull fails if an attempt waits although there is room for it, and nothing else holds it back.
 func (w *world) checkFull() {
 	b := w.state.Boulder
-	if len(w.state.Live()) == w.limits.Global || b.Budget != nil || b.Wanted != nil && b.Replans < w.limits.Replans {
+	if len(w.state.Live()) == w.limits.Global || b.Budget != nil {
 		return
 	}
 	used := map[string]int{}
@@ -131,8 +136,7 @@ func (w *world) checkFull() {
 			room = false
 		}
 		for i := 0; room && w.state.Queued(m, i) != nil; i++ {
-			id := w.state.Queued(m, i).SubTask.ID
-			if b.Replan == nil || !slices.Contains(b.Replan.Replaces, id) {
+			if id := w.state.Queued(m, i).SubTask.ID; !w.held(id) {
 				w.t.Fatalf("%s waits for %q, which has room: %v of %+v", id, m, used, w.limits)
 			}
 		}
@@ -157,8 +161,12 @@ func (w *world) checkOrder(o *boulder.Open) {
 
 // held reports whether a replan is about to replace the sub-task.
 func (w *world) held(id string) bool {
-	r := w.state.Boulder.Replan
-	return r != nil && slices.Contains(r.Replaces, id)
+	b := w.state.Boulder
+	if b.Replan != nil && slices.Contains(b.Replan.Replaces, id) {
+		return true
+	}
+	return b.Wanted != nil && b.Replans < w.limits.Replans &&
+		slices.Contains(w.state.Remainder(b.Wanted.SubTaskID), w.state.SubTask(id))
 }
 
 // checkStop: a run is only stopped for a budget that there is, or because nobody can judge.

@@ -23,12 +23,12 @@ const ledgerModel = "q/ledger"
 type odds struct {
 	done, progress, stuck, loop, wrongPlan, needReplan, goal, noJudge int // of a judgement
 	trouble, limited, lost, broken, stopped, errored, idle, red       int // of a turn
-	newPlan, crash, resume                                            int
+	ledgerLimited, newPlan, crash, resume                             int
 }
 
 // world is a scripted run without sessions, goroutines or a clock of its own: what Compute asks for takes a random time
-// and ends in a random way. It applies decisions as the orchestrator does: all of one answer, one after the other. After
-// every event it checks what must hold at every moment.
+// and ends in a random way. It applies decisions as the orchestrator does: all of one answer, one after the other.
+// After every event it checks what must hold at every moment.
 type world struct {
 	t       *rapid.T
 	rng     *rand.Rand
@@ -118,8 +118,8 @@ func begun(tb rapid.TB, plan boulder.Plan) *boulder.State {
 	return s
 }
 
-// newWorld draws a world. What rapid draws by itself is nearly always small, and a world of one sub-task in which nothing
-// goes wrong shows nothing; so all of it comes from a seed.
+// newWorld draws a world. What rapid draws by itself is nearly always small, and a world of one sub-task in which
+// nothing goes wrong shows nothing; so all of it comes from a seed.
 func newWorld(t *rapid.T, rng *rand.Rand, seen map[string]int) *world {
 	chance := func(most int) int { // in every other world this never happens
 		return rng.IntN(2) * rng.IntN(most+1)
@@ -131,7 +131,8 @@ func newWorld(t *rapid.T, rng *rand.Rand, seen map[string]int) *world {
 			needReplan: chance(40), goal: chance(30), noJudge: chance(20),
 			trouble: chance(40), limited: oneOf(rng, 0, 0, 5, 20, 100), lost: chance(30), broken: chance(30),
 			stopped: chance(20), errored: chance(20), idle: chance(60), red: chance(60),
-			newPlan: 30 + rng.IntN(71), crash: chance(5), resume: rng.IntN(101),
+			ledgerLimited: oneOf(rng, 0, 0, 0, 5, 20, 100),
+			newPlan:       30 + rng.IntN(71), crash: chance(5), resume: rng.IntN(101),
 		},
 		state: begun(t, drawPlan(rng, 1+rng.IntN(oneOf(rng, 3, 12, 40)))), limits: drawLimits(rng), now: epoch,
 		due: map[boulder.AttemptRef]job{}, turns: map[boulder.AttemptRef]int{}, seen: seen, own: map[string]int{},
@@ -450,8 +451,8 @@ func (w *world) resumed() bool {
 	return true
 }
 
-// enough is a number of steps that no run comes near to. Worlds in which nothing but rate limits and overloads come back
-// must be ended by the scheduler; the others end by themselves.
+// enough is a number of steps that no run comes near to. Worlds in which nothing but rate limits and overloads come
+// back must be ended by the scheduler; the others end by themselves.
 const enough = 50_000
 
 // live runs a world to its end.
@@ -472,8 +473,8 @@ func (w *world) live() {
 	w.checkEnd()
 }
 
-// TestEveryRunEnds drives random plans through random worlds to their end. What is checked on the way is in world and in
-// its rules.
+// TestEveryRunEnds drives random plans through random worlds to their end. What is checked on the way is in world and
+// in its rules.
 func TestEveryRunEnds(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}

@@ -101,7 +101,7 @@ func (w *world) evidence(used boulder.Usage) boulder.Evidence {
 
 func (w *world) finishJudge(o *boulder.Open) {
 	switch {
-	case w.happens(w.odds.limited):
+	case w.happens(w.odds.ledgerLimited):
 		w.coolDown(o, ledgerModel)
 		return
 	case w.happens(w.odds.trouble):
@@ -147,7 +147,7 @@ func (w *world) coolDown(o *boulder.Open, model string) {
 func (w *world) finishReplan() {
 	r := w.state.Boulder.Replan
 	switch {
-	case w.happens(w.odds.trouble), w.happens(w.odds.limited):
+	case w.happens(w.odds.trouble), w.happens(w.odds.ledgerLimited):
 		w.apply(boulder.ReplanTrouble{Reason: "no server", NotBefore: w.now.Add(Backoff(w.limits, r.Troubles+1))})
 	case w.happens(w.odds.newPlan):
 		w.seen["new plan"]++

@@ -1,0 +1,248 @@
+package boulder
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+)
+
+// feedAt applies events at a time; all must fit.
+func feedAt(t *testing.T, s *State, at time.Time, bodies ...Body) {
+	t.Helper()
+	for _, b := range bodies {
+		if _, err := s.Apply(Event{Time: at, BoulderID: "b1", Body: b}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(); err != nil {
+			t.Fatalf("after %s: %v", b.EventType(), err)
+		}
+	}
+}
+
+// refused checks that an event is refused.
+func refused(t *testing.T, s *State, b Body) {
+	t.Helper()
+	if _, err := s.Apply(Event{Time: epoch, BoulderID: "b1", Body: b}); !errors.Is(err, ErrRefused) {
+		t.Errorf("%s %+v: got %v, want a refusal", b.EventType(), b, err)
+	}
+}
+
+// TestWorked: the clock of a run counts while it is at work, not in a pause, nor while no process was there.
+func TestWorked(t *testing.T) {
+	t.Parallel()
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
+	at := epoch
+	for _, step := range []struct {
+		passed time.Duration
+		body   Body
+		worked time.Duration
+	}{
+		{2 * time.Second, GateRun{AttemptRef: AttemptRef{"a", 1}}, 2 * time.Second},
+		{-time.Second, GateRun{AttemptRef: AttemptRef{"a", 1}}, 2 * time.Second}, // clocks go backwards
+		{3 * time.Second, StatusChanged{Status: Paused}, 5 * time.Second},
+		{time.Hour, StatusChanged{Status: Running}, 5 * time.Second},
+		{time.Hour, TakenUp{}, 5 * time.Second}, // after a crash
+		{time.Second, StatusChanged{Status: Paused}, 6 * time.Second},
+		{time.Hour, TakenUp{}, 6 * time.Second},
+	} {
+		at = at.Add(step.passed)
+		feedAt(t, s, at, step.body)
+		if s.Boulder.Worked != step.worked {
+			t.Fatalf("after %s for %s: %s, want %s", step.body.EventType(), step.passed, s.Boulder.Worked, step.worked)
+		}
+	}
+	if got := s.Boulder.WorkedBy(at.Add(time.Minute)); got != 6*time.Second {
+		t.Errorf("while paused: %s", got)
+	}
+	feedAt(t, s, at, StatusChanged{Status: Running})
+	if got := s.Boulder.WorkedBy(at.Add(time.Minute)); got != time.Minute+6*time.Second {
+		t.Errorf("while running: %s", got)
+	}
+}
+
+// TestCooldownGrowsBack: hits are counted once for all who meet the same limit; answers let the limit grow back.
+func TestCooldownGrowsBack(t *testing.T) {
+	t.Parallel()
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a", Model: "p/m"}}})
+	first, second := epoch.Add(5*time.Second), epoch.Add(20*time.Second)
+	cool := func(at, until time.Time, limit, hits int) {
+		t.Helper()
+		feedAt(t, s, at, Cooled{Model: "p/m", Until: until, Limit: limit, Full: 4, Reason: "429"})
+		if c := s.Boulder.Cooldowns["p/m"]; c.Hits != hits || c.Limit != limit {
+			t.Errorf("after a hit at %s: %+v, want the %d.", at, c, hits)
+		}
+	}
+	cool(epoch, first, 2, 1)
+	cool(epoch.Add(time.Second), first, 2, 1) // another attempt, which was at work already
+	cool(first, second, 1, 2)
+
+	ref := AttemptRef{"a", 1}
+	feed(t, s, Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s"})
+	turn := 0
+	answer := func(at time.Time) Cooldown {
+		turn++
+		feedAt(t, s, at, judgedTurn(ref, turn, Evidence{}, Verdict{})...)
+		feedAt(t, s, at, Continuation{AttemptRef: ref, Turn: turn + 1})
+		return s.Boulder.Cooldowns["p/m"]
+	}
+	if c := answer(second.Add(-1)); c.Limit != 1 || c.Hits != 2 {
+		t.Errorf("an answer to what was asked before lets it grow: %+v", c)
+	}
+	for want := 2; want <= 3; want++ {
+		if c := answer(second); c.Limit != want || c.Hits != 0 {
+			t.Errorf("after an answer: %+v, want limit %d", c, want)
+		}
+	}
+	if answer(second); len(s.Boulder.Cooldowns) != 0 {
+		t.Errorf("grown back, but still there: %+v", s.Boulder.Cooldowns)
+	}
+	// A model without slots of its own, such as a ledger's, cools down too. A wait that is over already is none.
+	feedAt(t, s, second, Cooled{Model: "q/ledger", Until: first, Limit: 1, Full: 0})
+	for _, limit := range []int{0, 5, -1} {
+		refused(t, s, Cooled{Model: "p/m", Until: second, Limit: limit, Full: 4})
+	}
+}
+
+// TestLedgerModelCools: a verdict is an answer of the ledger's model, unless the model could not be used.
+func TestLedgerModelCools(t *testing.T) {
+	t.Parallel()
+	for _, unavailable := range []bool{true, false} {
+		s := started(t, Plan{SubTasks: []Spec{{ID: "a", Model: "p/m"}}})
+		s.Boulder.LedgerModel = "q/l"
+		ref := AttemptRef{"a", 1}
+		feed(t, s, Cooled{Model: "q/l", Until: epoch, Limit: 1, Full: 5}, Starting{AttemptRef: ref},
+			TurnEnded{AttemptRef: ref, Turn: 1},
+			Judged{AttemptRef: ref, Turn: 1, Verdict: Verdict{JudgeUnavailable: unavailable}})
+		if grown := s.Boulder.Cooldowns["q/l"].Limit == 2; grown == unavailable {
+			t.Errorf("judge unavailable: %v, and the limit has grown: %v", unavailable, grown)
+		}
+	}
+}
+
+// TestSeenUsage: what a turn was seen to use is kept over faults and crashes until it is booked.
+func TestSeenUsage(t *testing.T) {
+	t.Parallel()
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
+	ref := AttemptRef{"a", 1}
+	sees := func(n int64) Body { return SubTaskProgress{AttemptRef: ref, Usage: Usage{Input: n}} }
+	feed(t, s, Starting{AttemptRef: ref}, sees(3), sees(5), Trouble{AttemptRef: ref}, sees(2), TakenUp{}, sees(1))
+	if got := s.Open("a").Running().Input; got != 5+2+1 {
+		t.Errorf("%d were seen, want 8", got)
+	}
+	feed(t, s, TurnEnded{AttemptRef: ref, Turn: 1}, UsageReport{
+		SubTaskID: "a", Attempt: 1, Source: UsageAttempt, Usage: Usage{Input: 9},
+	}, UsageReport{SubTaskID: "a", Attempt: 1, Source: UsageJudge, Usage: Usage{Input: 4}})
+	o := s.Open("a")
+	if o.Running() != (Usage{}) || o.Attempt.Usage.Input != 13 || s.Boulder.Usage.Input != 13 {
+		t.Errorf("after the turn: running %+v, attempt %+v, boulder %+v", o.Running(), o.Attempt.Usage, s.Boulder.Usage)
+	}
+	if b := s.Boulder; b.Turns != 1 || b.TurnUsage.Input != 9 {
+		t.Errorf("a turn is expected to use %+v / %d: a judgement is none", b.TurnUsage, b.Turns)
+	}
+}
+
+// TestTakenUp: who resumes has seen to what went wrong.
+func TestTakenUp(t *testing.T) {
+	t.Parallel()
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b"}}})
+	later := epoch.Add(time.Hour)
+	other, ref := AttemptRef{"a", 1}, AttemptRef{"b", 1}
+	feed(t, s, Starting{AttemptRef: other}, Trouble{AttemptRef: other, Reason: "x", NotBefore: later})
+	feed(t, s, toVerdict(ref)...)
+	feed(t, s, ReplanStarted{AttemptRef: ref, Number: 1, Replaces: []string{"b"}}, ReplanTrouble{NotBefore: later})
+	if r := s.Boulder.Replan; r.Troubles != 1 || !r.NotBefore.Equal(later) {
+		t.Fatalf("after a fault: %+v", r)
+	}
+	feed(t, s, TakenUp{})
+	if a := s.Open("a").Attempt; a.Troubles != 0 || a.Reason != "" || !a.NotBefore.IsZero() {
+		t.Errorf("the attempt still waits: %+v", a)
+	}
+	if r := s.Boulder.Replan; r.Troubles != 0 || !r.NotBefore.IsZero() {
+		t.Errorf("the replan still waits: %+v", r)
+	}
+}
+
+// TestBudgetSet: another budget brings its warnings again, and those of no other.
+func TestBudgetSet(t *testing.T) {
+	t.Parallel()
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b"}}})
+	feed(t, s, BudgetWarning{Dimension: "tokens"}, BudgetWarning{SubTaskID: "a", Dimension: "tokens"},
+		BudgetWarning{SubTaskID: "b", Dimension: "cost"})
+	refused(t, s, BudgetWarning{Dimension: "tokens"})
+	refused(t, s, BudgetWarning{SubTaskID: "x", Dimension: "tokens"})
+	refused(t, s, BudgetSet{SubTaskID: "x"})
+	refused(t, s, BudgetSet{Budget: Budget{Time: -1}})
+	feed(t, s, BudgetSet{SubTaskID: "a", Budget: Budget{Tokens: 5}})
+	if !slices.Equal(s.Boulder.Warned, []string{"/tokens", "b/cost"}) || s.SubTask("a").Budget.Tokens != 5 {
+		t.Errorf("warned %q", s.Boulder.Warned)
+	}
+	feed(t, s, BudgetSet{Budget: Budget{Calls: 7}})
+	if !slices.Equal(s.Boulder.Warned, []string{"b/cost"}) || s.Boulder.Budget.Calls != 7 {
+		t.Errorf("warned %q, budget %+v", s.Boulder.Warned, s.Boulder.Budget)
+	}
+	// A sub-task that is over spends nothing any more; its warnings stay.
+	feed(t, s, SubTaskDone{AttemptRef: AttemptRef{"b", 1}, Status: SubTaskSkipped, AttemptStatus: AttemptCancelled})
+	refused(t, s, BudgetSet{SubTaskID: "b"})
+	if !slices.Equal(s.Boulder.Warned, []string{"b/cost"}) {
+		t.Errorf("a refused budget took the warnings: %q", s.Boulder.Warned)
+	}
+}
+
+// TestNegativeBudgets: a record that could not be read back must not come to be.
+func TestNegativeBudgets(t *testing.T) {
+	t.Parallel()
+	refused(t, NewState(), Created{Boulder: Boulder{ID: "b1", Budget: &Budget{Time: -1}}})
+	s := NewState()
+	rev := PlanRevision{Number: 1, Plan: Plan{SubTasks: []Spec{{ID: "a", Budget: &Budget{Tokens: -1}}}}}
+	feed(t, s, Created{Boulder: Boulder{ID: "b1"}}, Planned{Plan: rev})
+	refused(t, s, Decomposed{Plan: rev})
+}
+
+// TestParked: the attempt ends without being a try; what depends on the sub-task waits, and does not end with it.
+func TestParked(t *testing.T) {
+	t.Parallel()
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}}})
+	ref := AttemptRef{"a", 1}
+	feed(t, s, toVerdict(ref)...)
+	feed(t, s, Parked{AttemptRef: ref, Reason: "no money", Digest: "stopped"})
+	a, b := s.SubTask("a"), s.SubTask("b")
+	if a.Status != SubTaskBlocked || !a.Parked || a.Reason != "no money" || a.Tries != 0 || b.Status != SubTaskPending {
+		t.Fatalf("a %+v, b is %s", *a, b.Status)
+	}
+	if s.Parked() != 1 || !s.Settled() {
+		t.Errorf("%d parked, settled: %v", s.Parked(), s.Settled())
+	}
+	feed(t, s, StatusChanged{Status: Synthesizing})
+	refused(t, s, TaskComplete{Status: Partial})
+	feed(t, s, StatusChanged{Status: Running}, Unparked{SubTaskID: "a"})
+	refused(t, s, Unparked{SubTaskID: "a"})
+	if o := s.Open("a"); o == nil || o.Attempt.Attempt != 2 || a.Parked || a.Reason != "" || s.Parked() != 0 {
+		t.Errorf("after a person helped: %+v", *a)
+	}
+	if !slices.Equal(a.Failures, []string{"stopped"}) {
+		t.Errorf("the next brief hears of %q", a.Failures)
+	}
+}
+
+// TestSkipped: a sub-task that has not begun can be skipped when nothing that could still run waits for it.
+func TestSkipped(t *testing.T) {
+	t.Parallel()
+	skip := func(id string) Body {
+		return SubTaskDone{AttemptRef: AttemptRef{SubTaskID: id}, Status: SubTaskSkipped, Summary: "not needed"}
+	}
+	s := started(t, Plan{SubTasks: []Spec{
+		{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}, {ID: "c"}, {ID: "d", DependsOn: []string{"a", "c"}},
+	}})
+	feed(t, s, Starting{AttemptRef: AttemptRef{"c", 1}})
+	refused(t, s, skip("x"))
+	refused(t, s, skip("c")) // at work
+	refused(t, s, skip("a")) // b waits for it
+	feed(t, s, SubTaskDone{AttemptRef: AttemptRef{"c", 1}, Status: SubTaskFailed, AttemptStatus: AttemptFailed})
+	feed(t, s, skip("b"), skip("a")) // d is blocked by c, and could not run any more
+	refused(t, s, skip("a"))
+	st := s.SubTask("a")
+	if st.Status != SubTaskSkipped || st.Summary != "not needed" || st.EndSeq == 0 || s.Open("a") != nil {
+		t.Errorf("a is %+v", *st)
+	}
+}

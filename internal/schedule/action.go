@@ -1,0 +1,107 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// Action is something to do. [Run], [Judge] and [AskReplan] are work that should be under way now: whoever drives
+// Compute starts what it has not started yet. [Wake] asks to be called again at a time; [Stop] and [Await] end the run.
+// All the others are decisions: each becomes an event, after which Compute is asked again.
+type Action interface{ action() }
+
+// Start gives a queued attempt a slot.
+type Start struct{ Open *boulder.Open }
+
+// Complete ends a sub-task whose newest turn was judged complete.
+type Complete struct {
+	Open *boulder.Open
+	// Skip are the sub-tasks that are not needed any more, because the goal is achieved; dependents come first.
+	Skip []*boulder.SubTask
+}
+
+// Continue tells the attempt's session to go on.
+type Continue struct {
+	Open   *boulder.Open
+	Reason string
+}
+
+// Retry ends an attempt and queues the next one.
+type Retry struct {
+	Open      *boulder.Open
+	Reason    string
+	Status    boulder.AttemptStatus // what the ended attempt becomes
+	Uncounted bool                  // the ended attempt is not a try
+}
+
+// Replan begins to make anew what remains of the plan.
+type Replan struct {
+	Ref      boulder.AttemptRef // attempt 0: the sub-task is completed
+	Reason   string
+	Replaces []string
+}
+
+// Park ends an attempt because its sub-task needs a person. A turn that is at work is stopped first.
+type Park struct {
+	Open   *boulder.Open
+	Reason string
+}
+
+// Warn gives the soft warning of a budget.
+type Warn struct{ Warning boulder.BudgetWarning }
+
+// Fail ends a sub-task without success.
+type Fail struct {
+	Open   *boulder.Open
+	Reason string
+	Status boulder.AttemptStatus // what the attempt becomes
+}
+
+// Run says that the attempt's newest turn should be running.
+type Run struct{ Open *boulder.Open }
+
+// Judge says that the attempt's newest turn should be being judged.
+type Judge struct{ Open *boulder.Open }
+
+// AskReplan says that the Task Ledger should be being asked for a replan.
+type AskReplan struct{ Replan *boulder.Replanning }
+
+// RefuseReplan gives up a replan: nobody could be asked.
+type RefuseReplan struct {
+	Replan *boulder.Replanning
+	Reason string
+}
+
+// Finish says that nothing is ready or live any more.
+type Finish struct{ Status boulder.Status }
+
+// Stop ends the run because it must not, or cannot, go on as it is. Turns that are at work are ended; they can be taken
+// up again.
+type Stop struct {
+	Reason string
+	Budget bool // a budget is used up; otherwise a fault that meets every sub-task
+}
+
+// Await says that everything that is left waits for a person.
+type Await struct{ Reason string }
+
+// Wake asks for another Compute at this time; the earliest one is given.
+type Wake struct{ At time.Time }
+
+func (Start) action()        {}
+func (Complete) action()     {}
+func (Continue) action()     {}
+func (Retry) action()        {}
+func (Replan) action()       {}
+func (Park) action()         {}
+func (Warn) action()         {}
+func (Fail) action()         {}
+func (Run) action()          {}
+func (Judge) action()        {}
+func (AskReplan) action()    {}
+func (RefuseReplan) action() {}
+func (Finish) action()       {}
+func (Stop) action()         {}
+func (Await) action()        {}
+func (Wake) action()         {}

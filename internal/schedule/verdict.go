@@ -1,0 +1,126 @@
+package schedule
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// afterVerdict is SEMANTICS §4: hand on, continue the same session, try a fresh one, plan anew, or give up.
+func (c *computing) afterVerdict(o *boulder.Open) Action {
+	v, ended := o.Turn.Verdict, o.Turn.Evidence.Ended
+	failed := boulder.AttemptFailed
+	switch {
+	case v.Completed:
+		return Complete{Open: o, Skip: c.notNeeded(o)}
+	case ended.Rule == boulder.RuleBudget, c.budget.subTask(o.SubTask, o) != "":
+		return Park{o, cmp.Or(c.budget.subTask(o.SubTask, o), ended.Stopped)}
+	case v.NeedReplan, v.BlockedBy == "wrong_plan":
+		return c.anew(o, "the plan is wrong: "+cmp.Or(v.ReplanReason, v.StuckReason, shortcoming(v)), failed, c.again)
+	case o.SubTask.Stalls >= c.l.Stalls:
+		return c.anew(o, fmt.Sprintf("stalled, %d times: %s", o.SubTask.Stalls, shortcoming(v)), failed, c.again)
+	case ended.Rule == boulder.RuleWallClock:
+		return c.again(o, "the turn was stopped: "+ended.Stopped, boulder.AttemptTimeout)
+	case ended.Stopped != "":
+		return c.again(o, "the turn was stopped: "+ended.Stopped, failed)
+	case ended.Error != "" && ended.Truncated == "":
+		return c.again(o, fmt.Sprintf("the session broke: %s: %s", ended.Error, ended.Message), failed)
+	case v.IsStuck:
+		return c.again(o, "stuck: "+v.StuckReason, failed)
+	case v.IsInLoop:
+		return c.again(o, "going in circles: "+v.Summary, failed)
+	case o.Attempt.Idle > c.l.IdleTurns:
+		return c.again(o, fmt.Sprintf("stuck: %d messages in a row without a tool call", o.Attempt.Idle), failed)
+	case o.Attempt.Turns >= c.l.Evaluations:
+		return c.again(o, fmt.Sprintf("not complete after %d turns: %s", o.Attempt.Turns, shortcoming(v)), failed)
+	}
+	return Continue{o, shortcoming(v)}
+}
+
+// notNeeded are the sub-tasks to skip because the goal is achieved: all that are left, dependents first. None if one of
+// them has gates, which only its own work can turn green, or is at work already, or while a replan is being made.
+func (c *computing) notNeeded(done *boulder.Open) []*boulder.SubTask {
+	if !done.Turn.Verdict.GoalAchieved || len(c.s.Live()) > 1 || c.replanning {
+		return nil
+	}
+	var rest []*boulder.SubTask
+	for _, t := range slices.Backward(c.s.SubTasks) {
+		switch {
+		case t == done.SubTask || t.Status.Terminal() || t.Status == boulder.SubTaskBlocked:
+		case t.Status != boulder.SubTaskPending, len(t.Gates)+len(t.NoWorse)+len(t.GateHints) > 0:
+			return nil
+		default:
+			rest = append(rest, t)
+		}
+	}
+	return dependentsFirst(rest)
+}
+
+// dependentsFirst orders sub-tasks so that none comes before one that depends on it.
+func dependentsFirst(all []*boulder.SubTask) []*boulder.SubTask {
+	in, seen := map[string]*boulder.SubTask{}, map[string]bool{}
+	for _, t := range all {
+		in[t.ID] = t
+	}
+	var ordered []*boulder.SubTask
+	var visit func(t *boulder.SubTask)
+	visit = func(t *boulder.SubTask) {
+		if seen[t.ID] {
+			return
+		}
+		seen[t.ID] = true
+		for _, id := range t.Blocks {
+			if d := in[id]; d != nil {
+				visit(d)
+			}
+		}
+		ordered = append(ordered, t)
+	}
+	for _, t := range all {
+		visit(t)
+	}
+	return ordered
+}
+
+// shortcoming says why a turn did not complete its sub-task. The summary of a judge who was overruled says that it did.
+func shortcoming(v *boulder.Verdict) string {
+	if len(v.Overruled) > 0 {
+		return strings.Join(v.Overruled, "; ")
+	}
+	return v.Summary
+}
+
+// again retries in a fresh session while there are tries left, and then plans anew. An attempt that ends with the same
+// changes and the same failing gates as the one before makes further tries pointless.
+func (c *computing) again(o *boulder.Open, reason string, status boulder.AttemptStatus) Action {
+	same := o.Attempt.Result != "" && o.Attempt.Result == o.SubTask.LastResult
+	if same {
+		reason += " (with the same changes and the same failing gates as the attempt before)"
+	}
+	if same || o.SubTask.Tries+1 >= c.l.attempts(o.SubTask) {
+		return c.anew(o, reason, status, fail)
+	}
+	return Retry{Open: o, Reason: reason, Status: status}
+}
+
+// way is what an unfinished attempt comes to.
+type way func(o *boulder.Open, reason string, status boulder.AttemptStatus) Action
+
+// anew replans while that is allowed, and otherwise goes the other way. Only one replan is made at a time; whoever
+// wants another waits for it.
+func (c *computing) anew(o *boulder.Open, reason string, status boulder.AttemptStatus, otherwise way) Action {
+	switch {
+	case c.s.Boulder.Replans >= c.l.Replans:
+		return otherwise(o, reason, status)
+	case c.replanning:
+		return nil
+	}
+	return Replan{Ref: o.Attempt.AttemptRef, Reason: reason, Replaces: idsOf(c.s.Remainder(o.SubTask.ID))}
+}
+
+func fail(o *boulder.Open, reason string, status boulder.AttemptStatus) Action {
+	return Fail{o, reason, status}
+}
