@@ -90,7 +90,7 @@ func (s *State) applyBody(e *Event) error {
 func (s *State) applyMore(e *Event) error {
 	switch b := e.Body.(type) {
 	case TakenUp:
-		return s.takenUp(e)
+		return s.takenUp(e, b)
 	case Nudged:
 		return s.nudged(e, b)
 	case Cooled:
@@ -203,6 +203,7 @@ func (s *State) decomposed(e *Event, b Decomposed) error {
 		return fmt.Errorf("the plan has no sub-tasks")
 	}
 	s.adopt(b.Plan)
+	s.Boulder.Model = cmp.Or(b.Model, s.Boulder.Model) // also for what a replan adds
 	s.Boulder.Status, s.Boulder.Reason = Running, ""
 	s.add(e, subTasks)
 	return nil

@@ -23,6 +23,9 @@ func (s *State) starting(e *Event, b Starting) error {
 	o.Attempt.Status, o.Attempt.Tag, o.Attempt.Turns = AttemptStarting, b.Tag, 1
 	o.Attempt.SlotSeq, o.Attempt.StartedAt = e.Seq, e.Time
 	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: 1, Kind: TurnBrief, Prompt: b.Prompt}
+	if o.Attempt.Attempt == 1 {
+		s.giveBaseline(o.SubTask)
+	}
 	if o.SubTask.Status != SubTaskInProgress {
 		s.setSubTask(e, o.SubTask, SubTaskInProgress, "")
 		s.working = append(s.working, o.SubTask)
@@ -55,10 +58,7 @@ func (s *State) subTaskStart(e *Event, b SubTaskStart) error {
 		o.SubTask.Snapshot = b.Snapshot
 		s.dirty.subTasks.add(o.SubTask)
 	}
-	if o.SubTask.Baseline == nil && b.Baseline != nil {
-		o.SubTask.Baseline = b.Baseline
-		s.dirty.subTasks.add(o.SubTask)
-	}
+	s.measured(o.SubTask, b.Baseline)
 	s.touch(e, o)
 	return nil
 }
@@ -84,6 +84,9 @@ func (s *State) turnSent(e *Event, b TurnSent) error {
 		o.Turn.ResumeID = b.MessageID
 	} else {
 		o.Turn.MessageID, o.Turn.SentAt = b.MessageID, e.Time
+	}
+	if o.Attempt.TakenAt.IsZero() {
+		o.Attempt.TakenAt = e.Time
 	}
 	s.touch(e, o)
 	return nil
@@ -118,9 +121,8 @@ func (s *State) turnEnded(e *Event, b TurnEnded) error {
 	o.Attempt.recovered()
 	s.answered(e, o.Attempt.Model)
 	evidence := b.Evidence
-	o.Attempt.Worked += evidence.Duration
-	o.SubTask.Worked += evidence.Duration
-	s.dirty.subTasks.add(o.SubTask)
+	o.Attempt.TakenAt = time.Time{}
+	s.worked(o, evidence.Duration)
 	if o.Attempt.Idle++; evidence.ToolCount > 0 {
 		o.Attempt.Idle = 0
 	}
@@ -172,8 +174,22 @@ func (s *State) judged(e *Event, b Judged) error {
 	return nil
 }
 
-// interrupted carries what a turn was seen to use over to when it is taken up again: whoever runs it counts anew.
-func (a *Attempt) interrupted() { a.Spent, a.Seen = a.Spent.Add(a.Seen), Usage{} }
+// interrupted books the time for which a turn was at work, and carries what it was seen to use over to when it is taken up
+// again: whoever runs it counts anew.
+func (s *State) interrupted(o *Open, at time.Time) {
+	a := o.Attempt
+	a.Spent, a.Seen = a.Spent.Add(a.Seen), Usage{}
+	if !a.TakenAt.IsZero() {
+		s.worked(o, max(0, at.Sub(a.TakenAt)))
+		a.TakenAt = time.Time{}
+	}
+}
+
+func (s *State) worked(o *Open, d time.Duration) {
+	o.Attempt.Worked += d
+	o.SubTask.Worked += d
+	s.dirty.subTasks.add(o.SubTask)
+}
 
 // recovered ends a row of faults.
 func (a *Attempt) recovered() { a.Troubles, a.Reason, a.NotBefore = 0, "", time.Time{} }
@@ -201,7 +217,7 @@ func (s *State) trouble(e *Event, b Trouble) error {
 	if !b.Uncounted {
 		o.Attempt.Troubles++
 	}
-	o.Attempt.interrupted()
+	s.interrupted(o, e.Time)
 	o.Attempt.Reason, o.Attempt.NotBefore = b.Reason, b.NotBefore
 	s.touch(e, o)
 	return nil
@@ -277,6 +293,7 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 	s.setSubTask(e, t, b.Status, reason)
 	if b.Completed {
 		t.Stalls = 0
+		s.improved(t, o.Turn.Evidence)
 		s.done = append(s.done, t)
 		s.release(e, t)
 		s.wantReplan(o)

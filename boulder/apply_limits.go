@@ -1,6 +1,7 @@
 package boulder
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,10 +10,19 @@ import (
 )
 
 // takenUp forgets the faults of the process before: whoever resumes has seen to their cause.
-func (s *State) takenUp(e *Event) error {
+func (s *State) takenUp(e *Event, b TakenUp) error {
+	s.Boulder.LedgerModel = cmp.Or(b.LedgerModel, s.Boulder.LedgerModel)
 	for _, o := range s.live {
-		o.Attempt.recovered()
-		o.Attempt.interrupted()
+		a := o.Attempt
+		waits := a.Status != AttemptMonitoring && e.Time.Before(a.NotBefore) &&
+			e.Time.Before(s.Boulder.Cooldowns[a.Model].Until) // its model still cools down
+		if a.Troubles = 0; !waits {
+			a.recovered()
+		}
+		s.interrupted(o, s.Boulder.ClockAt) // the last sign of life of the process before
+		if !waits && a.Status == AttemptExecuting && o.Turn.MessageID != "" {
+			o.Attempt.TakenAt = e.Time
+		}
 		s.touch(e, o)
 	}
 	if r := s.Boulder.Replan; r != nil && r.Troubles > 0 {

@@ -39,10 +39,8 @@ func (s *State) wantReplan(o *Open) {
 	if v == nil || !v.NeedReplan || len(s.Remainder(o.SubTask.ID)) == 0 {
 		return
 	}
-	if w := s.Boulder.Wanted; w != nil && len(s.Remainder(w.SubTaskID)) > 0 {
-		return // the first wish comes first
-	}
-	s.Boulder.Wanted = &Replanning{AttemptRef: AttemptRef{SubTaskID: o.SubTask.ID}, Reason: v.ReplanReason}
+	wish := Replanning{AttemptRef: AttemptRef{SubTaskID: o.SubTask.ID}, Reason: v.ReplanReason}
+	s.Boulder.Wanted = append(slices.Clone(s.Boulder.Wanted), wish)
 }
 
 func (s *State) replanStarted(b ReplanStarted) error {
@@ -72,7 +70,9 @@ func (s *State) replanStarted(b ReplanStarted) error {
 		return fmt.Errorf("a replan for %q replaces %v, not %v", b.SubTaskID, ids, b.Replaces)
 	}
 	s.Boulder.Replans++
-	s.Boulder.Wanted = nil
+	s.Boulder.Wanted = slices.DeleteFunc(slices.Clone(s.Boulder.Wanted), func(w Replanning) bool {
+		return w.SubTaskID == b.SubTaskID
+	})
 	s.Boulder.Replan = &Replanning{AttemptRef: b.AttemptRef, Reason: b.Reason, Replaces: b.Replaces}
 	return nil
 }
@@ -85,7 +85,7 @@ func (s *State) replanTrouble(b ReplanTrouble) error {
 	if !b.Uncounted {
 		r.Troubles++
 	}
-	r.NotBefore = b.NotBefore
+	r.Fault, r.NotBefore = b.Reason, b.NotBefore
 	s.Boulder.Replan = &r
 	return nil
 }

@@ -303,7 +303,7 @@ func TestRestoreNamesTheRecord(t *testing.T) {
 			r.Boulder.Cooldowns = map[string]Cooldown{"m": {Limit: 6, Full: 5}}
 		}, "a limit of 6 of 5"},
 		"wanted for what is not done": {func(r *Records) {
-			r.Boulder.Wanted = &Replanning{AttemptRef: AttemptRef{SubTaskID: "a"}}
+			r.Boulder.Wanted = []Replanning{{AttemptRef: AttemptRef{SubTaskID: "a"}}}
 		}, `wanted for attempt 0 of "a"`},
 		"replan of an attempt that is over": {func(r *Records) {
 			r.Boulder.Replan = &Replanning{AttemptRef: AttemptRef{"a", 2}, Replaces: []string{"a", "b"}}

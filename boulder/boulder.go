@@ -65,9 +65,14 @@ type Boulder struct {
 	Constraints []string `json:"constraints,omitempty"` // of the user, before a plan takes them over
 	PlanMode    PlanMode `json:"plan_mode,omitempty"`
 
+	AskReplans bool `json:"ask_replans,omitempty"` // a person is to be asked before a replan is adopted
+
 	// Gates and NoWorse are those of every sub-task, besides its own: a person's configuration.
 	Gates   []string `json:"gates,omitempty"`
 	NoWorse []string `json:"no_worse,omitempty"`
+
+	// Baseline is how commands of no_worse went at their best in this run, from before the first sub-task that has them.
+	Baseline []Gate `json:"baseline,omitempty"`
 
 	Model       string `json:"model,omitempty"`        // default model of the sub-tasks, provider/model
 	LedgerModel string `json:"ledger_model,omitempty"` // model of the two ledgers, provider/model
@@ -84,7 +89,7 @@ type Boulder struct {
 	TurnUsage Usage `json:"turn_usage,omitzero"`
 
 	Replans   int                 `json:"replans,omitempty"`   // begun
-	Wanted    *Replanning         `json:"wanted,omitempty"`    // a replan that the judge of a completed sub-task asked for
+	Wanted    []Replanning        `json:"wanted,omitempty"`    // replans that judges of completed sub-tasks asked for
 	Replan    *Replanning         `json:"replan,omitempty"`    // the one that is being made
 	Tried     []string            `json:"tried,omitempty"`     // [SpecsHash] of every part of a plan that was replaced
 	Cooldowns map[string]Cooldown `json:"cooldowns,omitempty"` // by model
@@ -152,6 +157,7 @@ type Replanning struct {
 	// Replaces are the ids of the sub-tasks that the new ones stand in for, in plan order.
 	Replaces []string `json:"replaces"`
 	Troubles int      `json:"troubles,omitempty"` // faults in a row while asking
+	Fault    string   `json:"fault,omitempty"`    // the newest of them
 	// NotBefore is the end of the back-off after such a fault.
 	NotBefore time.Time `json:"not_before,omitzero"`
 }

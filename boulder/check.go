@@ -69,7 +69,7 @@ func (s *State) checkBoulder(bad func(string, ...any)) {
 // checkReplans looks at the replan that is being made, and at the one that is wanted. What is replaced stands still:
 // only the attempt that asked for the replan holds a slot.
 func (s *State) checkReplans(bad func(string, ...any)) {
-	if w := s.Boulder.Wanted; w != nil {
+	for _, w := range s.Boulder.Wanted {
 		if t := s.byID[w.SubTaskID]; w.Attempt != 0 || t == nil || t.Status != SubTaskCompleted {
 			bad("a replan is wanted for attempt %d of %q, which did not complete", w.Attempt, w.SubTaskID)
 		}

@@ -80,7 +80,10 @@ type StatusChanged struct {
 }
 
 // TakenUp says that a process goes on with a boulder that another one left. The time between them is not counted.
-type TakenUp struct{}
+type TakenUp struct {
+	// LedgerModel is that of the process that goes on; empty: the same.
+	LedgerModel string `json:"ledger_model,omitempty"`
+}
 
 // Starting gives a queued attempt its slot. It is committed before the session is created.
 type Starting struct {
@@ -126,6 +129,8 @@ type SubTaskProgress struct {
 	TodosDone  int         `json:"todos_done,omitempty"`
 	TodosTotal int         `json:"todos_total,omitempty"`
 	Usage      Usage       `json:"usage"` // of this turn so far
+	// Notice: somebody should see it who does not look at every step: a wait for a provider, a refused permission.
+	Notice bool `json:"notice,omitempty"`
 }
 
 // TurnEnded hands in what a turn left behind. It is committed before the turn is judged.

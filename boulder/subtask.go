@@ -79,7 +79,7 @@ type SubTask struct {
 	// Snapshot is the workspace when the first attempt began. Changes are measured against it in later attempts too: a
 	// retry finds the work of the attempts before it in place, and that is not nothing.
 	Snapshot string `json:"snapshot,omitempty"`
-	// Baseline is how the gates of NoWorse went before the first attempt began.
+	// Baseline is how the gates of NoWorse went at their best in this run before the first attempt began.
 	Baseline []Gate `json:"baseline,omitempty"`
 	// LastResult names the diff and the failing gates with which the attempt before ended; empty if no gate failed.
 	LastResult string `json:"last_result,omitempty"`
@@ -186,7 +186,8 @@ type Attempt struct {
 	Asked string `json:"asked,omitempty"`
 	// Result names the diff and the failing gates of its newest ended turn; empty if no gate failed.
 	Result    string        `json:"result,omitempty"`
-	Worked    time.Duration `json:"worked,omitempty"` // of its turns together, nanoseconds
+	Worked    time.Duration `json:"worked,omitempty"`  // of its turns together, nanoseconds
+	TakenAt   time.Time     `json:"taken_at,omitzero"` // when the running turn was last taken up; zero: none is at work
 	QueuedAt  time.Time     `json:"queued_at"`
 	StartedAt time.Time     `json:"started_at,omitzero"`
 	EndedAt   time.Time     `json:"ended_at,omitzero"`

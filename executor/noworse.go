@@ -10,14 +10,20 @@ import (
 	"github.com/bouldermgr/manager/enforcer"
 )
 
-// baseline measures how the gates go that may stay red, before the sub-task's first attempt begins. Nil: there is
-// nothing to measure, or it is too late.
+// baseline measures how the gates go that may stay red, before the sub-task's first attempt begins: those of which this run
+// does not know it yet. Nil: there is nothing to measure, or it is too late.
 func (t *turn) baseline(ctx context.Context) ([]boulder.Gate, error) {
 	s := t.job.SubTask
-	if len(s.NoWorse) == 0 || s.Baseline != nil || t.job.Attempt.Attempt != 1 || t.job.Turn.MessageID != "" {
+	if t.job.Attempt.Attempt != 1 || t.job.Turn.MessageID != "" {
 		return nil, nil
 	}
-	return t.gates(ctx, s.NoWorse, "gate, before the work begins")
+	unknown := slices.DeleteFunc(slices.Clone(s.NoWorse), func(command string) bool {
+		return baselineOf(s.Baseline, command) != nil
+	})
+	if len(unknown) == 0 {
+		return nil, nil
+	}
+	return t.gates(ctx, unknown, "gate, before the work begins")
 }
 
 func baselineOf(gates []boulder.Gate, command string) *boulder.Gate {

@@ -43,9 +43,7 @@ func (t *turn) openSession(ctx context.Context) error {
 		return err
 	}
 	t.job.Attempt.SessionID, t.job.SubTask.Snapshot = session.ID, snapshot
-	if baseline != nil {
-		t.job.SubTask.Baseline = baseline
-	}
+	t.job.SubTask.Baseline = append(slices.Clip(t.job.SubTask.Baseline), baseline...)
 	return t.report(boulder.SubTaskStart{
 		AttemptRef: t.job.Attempt.AttemptRef, Description: t.job.SubTask.Subject, Model: t.job.Attempt.Model,
 		SessionID: session.ID, Snapshot: snapshot, Baseline: baseline,
@@ -93,17 +91,21 @@ func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 // already.
 func (t *turn) send(ctx context.Context) (ended bool, err error) {
 	if t.job.Turn.MessageID == "" {
-		id := opencode.NewMessageID(t.cfg.Now())
+		sent := t.cfg.Now()
+		id := opencode.NewMessageID(sent)
 		err := t.report(boulder.TurnSent{
 			AttemptRef: t.job.Attempt.AttemptRef, Turn: t.job.Turn.Number, Kind: t.job.Turn.Kind, MessageID: id,
 		})
 		if err != nil {
 			return false, err
 		}
-		t.job.Turn.MessageID = id
+		t.job.Turn.MessageID, t.job.Turn.SentAt = id, sent
 		return false, t.prompt(ctx, id, t.job.Turn.Prompt)
 	}
-	return t.pickUp(ctx)
+	if ended, err = t.pickUp(ctx); ended || err != nil {
+		return ended, err
+	}
+	return false, t.recount(ctx)
 }
 
 // pickUp goes on with a turn whose prompt was sent, perhaps, before a crash or a fault.

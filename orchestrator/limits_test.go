@@ -155,6 +155,26 @@ func TestSubTaskBudget(t *testing.T) {
 	})))
 }
 
+// TestSubTaskBudgetsOfTheRequest come before those of the plan; one for a sub-task that is not there ends the run.
+func TestSubTaskBudgetsOfTheRequest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.server.turn = thousand
+	plan := planOf(spec("a"), spec("b"))
+	plan.SubTasks[0].Budget = &boulder.Budget{Tokens: 1}
+	events, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{
+		Plan: &plan, SubTaskBudgets: map[string]boulder.Budget{"a": {Tokens: 5000}},
+	}))
+	r.completes(events, err)
+	r = newRig(t)
+	_, err = r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{
+		Plan: &plan, SubTaskBudgets: map[string]boulder.Budget{"x": {Tokens: 5000}},
+	}))
+	if err == nil || !strings.Contains(err.Error(), `no sub-task "x"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestTimeBudget counts the clock of the run, without the pauses.
 func TestTimeBudget(t *testing.T) {
 	t.Parallel()
@@ -244,7 +264,7 @@ func TestCooldown(t *testing.T) {
 	})
 }
 
-// TestOverloadGivesUp: a model that never answers fails its sub-task in the end.
+// TestOverloadGivesUp: a model that never answers leaves its sub-task to a person in the end.
 func TestOverloadGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -255,11 +275,11 @@ func TestOverloadGivesUp(t *testing.T) {
 			return boulder.Evidence{}, &boulder.TroubleError{Kind: boulder.TroubleOverloaded, Err: errors.New("529")}
 		}
 		began := time.Now()
-		if _, err := r.run(planOf(spec("a"))); err != nil {
+		if _, err := r.run(planOf(spec("a"))); !errors.Is(err, orchestrator.ErrWaiting) {
 			t.Fatal(err)
 		}
 		_, subTasks := r.store.load(t)
-		if subTasks["a"].Status != boulder.SubTaskFailed || turns != 11 || time.Since(began) < 20*time.Minute {
+		if !subTasks["a"].Parked || turns != 11 || time.Since(began) < 20*time.Minute {
 			t.Errorf("%s after %d turns in %s: %s", subTasks["a"].Status, turns, time.Since(began), subTasks["a"].Reason)
 		}
 	})

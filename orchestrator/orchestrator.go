@@ -127,6 +127,11 @@ type Request struct {
 	Gates, NoWorse []string
 	// Budget bounds the run. It is stored with the boulder, and a resume does not refill it. Nil: no bound.
 	Budget *boulder.Budget
+	// SubTaskBudgets replaces those that the plan gives to sub-tasks, by id. A run whose plan has no such sub-task ends
+	// before it begins.
+	SubTaskBudgets map[string]boulder.Budget
+	// AskReplans is recorded with the boulder, for whoever resumes it: replans are to be approved.
+	AskReplans bool
 	// Model is used for sub-tasks for which neither they nor the plan name one, provider/model.
 	Model string
 	// LedgerModel is recorded with the boulder.
@@ -146,6 +151,8 @@ type ResumeRequest struct {
 	Approve Approve
 	// ApproveReplan is as in [Request].
 	ApproveReplan ApproveReplan
+	// LedgerModel is recorded from now on. Empty: it stays as it is.
+	LedgerModel string
 	// Budget replaces the run's budget; what was spent stays spent. Nil: it stays as it is.
 	Budget *boulder.Budget
 	// SubTaskBudgets replaces those of sub-tasks, by id. A sub-task that was parked because its budget was used up goes
@@ -190,6 +197,14 @@ var (
 	// answer. The boulder is paused and can be resumed.
 	ErrWaiting = errors.New("waiting for a person")
 )
+
+// BudgetError is in the chain of an [ErrWaiting] for a budget that is used up.
+type BudgetError struct {
+	SubTaskID string // whose budget it is; empty: the run's
+	Reason    string
+}
+
+func (e *BudgetError) Error() string { return e.Reason }
 
 // Plan makes a plan without running it, and seals it with the commit base that the project is at.
 func (o *Orchestrator) Plan(

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/schedule"
 )
 
 // planAndLoop gets a boulder without sub-tasks to the point where it has them, and runs it.
@@ -36,6 +39,9 @@ func (r *run) planAndLoop(approve Approve, gates bool) error {
 func (r *run) plan() error {
 	if err := r.interrupted(); err != nil {
 		return err
+	}
+	if why := schedule.Exceeded(r.state, r.o.limits, r.o.cfg.Now()); why != "" {
+		return fmt.Errorf("%w: %w", ErrWaiting, &BudgetError{Reason: why})
 	}
 	ctx, release := r.untilStop()
 	defer release()
@@ -136,7 +142,15 @@ func (r *run) adopt(a Approval) error {
 	for _, s := range plan.SubTasks {
 		d.SubTasks = append(d.SubTasks, plannedIn(s, plan.Model, d.Model))
 	}
-	return r.apply(d)
+	for id := range r.budgets {
+		if !slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool { return s.ID == id }) {
+			return fmt.Errorf("%w: the plan has no sub-task %q to give a budget to", boulder.ErrFatal, id)
+		}
+	}
+	if err := r.apply(d); err != nil {
+		return err
+	}
+	return r.setBudgets()
 }
 
 func (r *run) revision(plan *boulder.Plan, number int) boulder.PlanRevision {

@@ -97,7 +97,9 @@ func (r *run) settleReplan(res *result) error {
 		if !errors.Is(err, boulder.ErrRefused) {
 			return err
 		}
-		res.err = err // a planner that does not keep its contract costs this sub-task, not the run
+		// What it builds on may have failed in the meantime: it is asked again, with the state as it is now. A planner that
+		// does not keep its contract costs this sub-task, not the run.
+		return r.apply(boulder.ReplanTrouble{Reason: err.Error(), NotBefore: r.o.cfg.Now().UTC()})
 	}
 	return r.applyAll(r.replanFailure(res))
 }

@@ -30,6 +30,7 @@ type run struct {
 	done    chan struct{} // closed when the loop does not listen any more
 
 	approveReplan ApproveReplan
+	budgets       map[string]boulder.Budget                      // of sub-tasks, to be set when they are there
 	cancels       map[boulder.AttemptRef]context.CancelCauseFunc // of turns that are at work
 
 	inflight map[boulder.AttemptRef]bool           // work that was launched and has not handed in its result
@@ -86,7 +87,8 @@ func (r *run) begin(req Request) error {
 		Constraints: req.Constraints, PlanMode: req.Mode, Budget: req.Budget,
 		Gates: req.Gates, NoWorse: req.NoWorse,
 	}
-	r.approveReplan = req.ApproveReplan
+	head.AskReplans = req.AskReplans
+	r.approveReplan, r.budgets = req.ApproveReplan, req.SubTaskBudgets
 	if err := r.applyFor(id, boulder.Created{Boulder: head}); err != nil {
 		return err
 	}
@@ -134,7 +136,7 @@ func (r *run) resume(id string, req ResumeRequest) error {
 
 // takeUp brings a stored boulder to where it goes on, with the budgets that it may have got.
 func (r *run) takeUp(req ResumeRequest) error {
-	if err := r.apply(boulder.TakenUp{}); err != nil {
+	if err := r.apply(boulder.TakenUp{LedgerModel: req.LedgerModel}); err != nil {
 		return err
 	}
 	if err := r.unpause(); err != nil {
@@ -145,8 +147,9 @@ func (r *run) takeUp(req ResumeRequest) error {
 			return err
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(req.SubTaskBudgets)) {
-		if err := r.apply(boulder.BudgetSet{SubTaskID: id, Budget: req.SubTaskBudgets[id]}); err != nil {
+	r.budgets = req.SubTaskBudgets
+	if len(r.state.SubTasks) > 0 {
+		if err := r.setBudgets(); err != nil {
 			return fmt.Errorf("resume: %w", err)
 		}
 	}
@@ -174,6 +177,19 @@ func (r *run) unpause() error {
 		to = boulder.Planning
 	}
 	return r.apply(boulder.StatusChanged{Status: to, Reason: "resumed"})
+}
+
+// setBudgets gives sub-tasks the budgets that the request has for them.
+func (r *run) setBudgets() error {
+	for _, id := range slices.Sorted(maps.Keys(r.budgets)) {
+		if r.state.SubTask(id) == nil {
+			return fmt.Errorf("there is no sub-task %q to give a budget to", id)
+		}
+		if err := r.apply(boulder.BudgetSet{SubTaskID: id, Budget: r.budgets[id]}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // loop is the one loop: decide, commit, act, wait.
@@ -342,7 +358,7 @@ func (r *run) decide() error {
 				r.end(stopError(a))
 				return nil
 			case schedule.Await:
-				r.end(fmt.Errorf("%w: %s", ErrWaiting, a.Reason))
+				r.end(awaitError(a))
 				return nil
 			}
 		}
@@ -352,9 +368,16 @@ func (r *run) decide() error {
 	}
 }
 
+func awaitError(a schedule.Await) error {
+	if a.Budget {
+		return fmt.Errorf("%w: %w", ErrWaiting, &BudgetError{SubTaskID: a.SubTaskID, Reason: a.Reason})
+	}
+	return fmt.Errorf("%w: %s", ErrWaiting, a.Reason)
+}
+
 func stopError(a schedule.Stop) error {
 	if a.Budget {
-		return fmt.Errorf("%w: %s", ErrWaiting, a.Reason)
+		return fmt.Errorf("%w: %w", ErrWaiting, &BudgetError{Reason: a.Reason})
 	}
 	return fmt.Errorf("%w: %s", boulder.ErrFatal, a.Reason)
 }

@@ -236,19 +236,28 @@ func TestJudgeGivesUp(t *testing.T) {
 	})
 }
 
+// TestTroubleGivesUp: faults that do not end are nobody's work. Nothing fails for them: the sub-task waits for a person,
+// others go on, and a resume takes it up again.
 func TestTroubleGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.server.turn = func(context.Context, boulder.Job) (boulder.Evidence, error) {
+		r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
+			if job.SubTask.ID == "b" {
+				return boulder.Evidence{}, nil
+			}
 			return boulder.Evidence{}, errors.Join(errors.New("connection refused"), boulder.ErrTrouble)
 		}
-		if _, err := r.run(planOf(spec("a"))); err != nil {
-			t.Fatal(err)
-		}
+		_, err := r.run(planOf(spec("a"), spec("b"), spec("behind", "a")))
 		head, subTasks := r.store.load(t)
-		if head.Status != boulder.Failed || !strings.Contains(subTasks["a"].Reason, "3 faults in a row") {
-			t.Errorf("the boulder is %s because %s", head.Status, subTasks["a"].Reason)
+		if !errors.Is(err, orchestrator.ErrWaiting) || head.Status != boulder.Paused || !subTasks["a"].Parked ||
+			!strings.Contains(subTasks["a"].Reason, "3 faults in a row") || subTasks["b"].Status != boulder.SubTaskCompleted {
+			t.Fatalf("%v: the boulder is %s because %s", err, head.Status, subTasks["a"].Reason)
+		}
+		r.server.turn = nil
+		r.completes(r.resume())
+		if _, subTasks := r.store.load(t); subTasks["a"].Tries != 1 {
+			t.Errorf("the faults counted as tries: %+v", subTasks["a"])
 		}
 	})
 }

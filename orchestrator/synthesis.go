@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -25,8 +24,13 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 		if text := outcomeText(t); text != "" {
 			fmt.Fprintf(&b, "\n  %s", strings.ReplaceAll(text, "\n", "\n  "))
 		}
-		if gates := slices.Concat(t.Gates, t.NoWorse); len(gates) > 0 && t.Status == boulder.SubTaskCompleted {
-			fmt.Fprintf(&b, "\n  verified by: %s", strings.Join(gates, "; "))
+		if t.Status == boulder.SubTaskCompleted {
+			if len(t.Gates) > 0 {
+				fmt.Fprintf(&b, "\n  verified by: %s", strings.Join(t.Gates, "; "))
+			}
+			if len(t.NoWorse) > 0 {
+				fmt.Fprintf(&b, "\n  no worse than before: %s", strings.Join(t.NoWorse, "; "))
+			}
 		}
 	}
 	if status != boulder.Completed {

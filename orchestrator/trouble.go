@@ -66,5 +66,7 @@ func (r *run) coolDown(model string, t *boulder.TroubleError, err error) boulder
 	return boulder.Cooled{Model: model, Until: until.UTC(), Limit: max(1, limit), Full: full, Reason: err.Error()}
 }
 
-// jitter adds up to a quarter, so that parallel attempts do not come back as one.
-func jitter(d time.Duration) time.Duration { return d + time.Duration(rand.Int64N(int64(d)/4+1)) }
+// jitter adds up to a quarter, and no more than 10 s, so that parallel attempts do not come back as one.
+func jitter(d time.Duration) time.Duration {
+	return d + time.Duration(rand.Int64N(min(int64(d)/4, int64(10*time.Second))+1))
+}

@@ -131,23 +131,36 @@ type priced struct {
 func (p priced) Complete(ctx context.Context, req *Request) (*Response, error) {
 	resp, err := p.next.Complete(ctx, req)
 	if err == nil {
-		resp.Usage = p.price(req, resp.Usage)
+		resp.Usage = p.price(p.model(req, resp), resp.Usage)
 		return resp, nil
 	}
 	// The zero Usage of a failure stands for an attempt that was not billed, and changes no sum.
 	if failure, ok := errors.AsType[*Error](err); ok && failure.Usage != (Usage{}) {
 		own := *failure
-		own.Usage = p.price(req, own.Usage)
+		own.Usage = p.price(p.model(req, nil), own.Usage)
 		return nil, &own
 	}
 	return nil, err
 }
 
-func (p priced) price(req *Request, u Usage) Usage {
+// model is the one that was asked. Where the request and the Completer leave the choice to the other side, it is the one
+// that answered.
+func (p priced) model(req *Request, resp *Response) ModelRef {
+	ref := ModelRef{Provider: p.ref.Provider, Model: cmp.Or(req.Model, p.ref.Model)}
+	if resp != nil && ref.Provider == "" {
+		ref.Provider = resp.Provider
+	}
+	if resp != nil && ref.Model == "" {
+		ref.Model = resp.Model
+	}
+	return ref
+}
+
+func (p priced) price(ref ModelRef, u Usage) Usage {
 	if u.Cost != nil {
 		return u
 	}
-	if cost, ok := p.prices.Cost(ModelRef{Provider: p.ref.Provider, Model: cmp.Or(req.Model, p.ref.Model)}, u); ok {
+	if cost, ok := p.prices.Cost(ref, u); ok {
 		u.Cost = &cost
 	}
 	return u

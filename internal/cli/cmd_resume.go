@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -67,7 +66,8 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	if err != nil {
 		return err
 	}
-	if err := o.checkBudgets(ctx, st.db, id); err != nil {
+	stored, err := o.mergeBudgets(ctx, st.db, id)
+	if err != nil {
 		return err
 	}
 	d.host.Warm()
@@ -79,34 +79,49 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 		ctx context.Context, run *orchestrator.Orchestrator,
 	) iter.Seq2[boulder.Event, error] {
 		return run.Resume(ctx, id, orchestrator.ResumeRequest{
-			Approve: approve, ApproveReplan: ask.replans(o.approveReplans), Budget: o.budget.run,
-			SubTaskBudgets: o.budget.subTasks,
+			Approve: approve, ApproveReplan: ask.replans(o.approveReplans || stored.AskReplans), Budget: o.budget.run,
+			SubTaskBudgets: o.budget.subTasks, LedgerModel: d.ledger,
 		})
 	})
 }
 
-// checkBudgets refuses budgets for sub-tasks that cannot use them.
-func (o *resumeOptions) checkBudgets(ctx context.Context, db reader, id string) error {
-	if len(o.budget.subTasks) == 0 {
-		return nil
-	}
+// mergeBudgets lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot use
+// them. It returns the boulder's head.
+func (o *resumeOptions) mergeBudgets(ctx context.Context, db reader, id string) (boulder.Boulder, error) {
 	detail, err := db.Get(ctx, id)
 	if err != nil {
-		return err
+		return detail.Boulder, err
 	}
-	var open []string
+	if old := detail.Boulder.Budget; old != nil && o.budget.run != nil {
+		*o.budget.run = overlay(*old, *o.budget.run)
+	}
+	open := map[string]*boulder.Budget{}
+	var names []string
 	for _, t := range detail.SubTasks {
 		if !t.Status.Terminal() {
-			open = append(open, t.ID)
+			open[t.ID] = t.Budget
+			names = append(names, t.ID)
 		}
 	}
-	for name := range o.budget.subTasks {
-		if !slices.Contains(open, name) {
-			return usagef("boulder %s has no unfinished sub-task %q to give a budget to; unfinished: %s",
-				id, name, cmp.Or(strings.Join(open, ", "), "none"))
+	for name, b := range o.budget.subTasks {
+		old, ok := open[name]
+		if !ok && len(detail.SubTasks) > 0 {
+			return detail.Boulder, usagef("boulder %s has no unfinished sub-task %q to give a budget to; unfinished: %s",
+				id, name, cmp.Or(strings.Join(names, ", "), "none"))
+		}
+		if old != nil {
+			o.budget.subTasks[name] = overlay(*old, b)
 		}
 	}
-	return nil
+	return detail.Boulder, nil
+}
+
+// overlay replaces the limits of a budget that another one names.
+func overlay(b, over boulder.Budget) boulder.Budget {
+	return boulder.Budget{
+		Tokens: cmp.Or(over.Tokens, b.Tokens), Cost: cmp.Or(over.Cost, b.Cost), Time: cmp.Or(over.Time, b.Time),
+		Attempts: cmp.Or(over.Attempts, b.Attempts), Calls: cmp.Or(over.Calls, b.Calls),
+	}
 }
 
 // unfinished finds the boulder to resume: the one that is named, or the newest that is not over.

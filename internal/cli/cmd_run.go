@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,7 +42,8 @@ Ctrl-C lets the running turns end and stops there; a second Ctrl-C aborts them. 
 ` + "`manager resume`" + `.
 
 Exit codes: 0 all done · 1 error · 2 usage, bad plan file or configuration · 3 finished, but some sub-tasks failed ·
-4 stopped, waiting for a person (a budget is used up) · 5 another process holds the state · 130 interrupted.`,
+4 stopped, waiting for a person (a budget is used up, a new plan has to be approved, or faults do not end) ·
+5 another process holds the state · 130 interrupted.`,
 		Example: `  manager run
   manager run feature.yaml --yes
   manager run "Add dark mode" --model anthropic/claude-sonnet-4-5
@@ -139,7 +141,8 @@ func (d *deps) request(ctx context.Context, o *runOptions, w what, plan *boulder
 	ask := &approver{deps: d, edit: o.edit, ask: !o.yes && !d.app.json && terminal(d.app.Stdin) && terminal(d.app.Stderr)}
 	req := orchestrator.Request{
 		Task: w.task, Constraints: o.constraints, Mode: o.mode(), Base: d.base, LedgerModel: d.ledger,
-		Budget: d.budget(o.budget.run), ApproveReplan: ask.replans(o.approveReplans),
+		Budget: d.budget(o.budget.run), SubTaskBudgets: o.budget.subTasks,
+		ApproveReplan: ask.replans(o.approveReplans), AskReplans: o.approveReplans,
 		Gates: d.config.Gates, NoWorse: d.config.NoWorse,
 	}
 	if plan == nil {
@@ -150,6 +153,11 @@ func (d *deps) request(ctx context.Context, o *runOptions, w what, plan *boulder
 	}
 	if err := d.checkSeal(plan, o.allowStale); err != nil {
 		return req, err
+	}
+	for id := range o.budget.subTasks {
+		if !slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool { return s.ID == id }) {
+			return req, usagef("the plan has no sub-task %q to give a budget to", id)
+		}
 	}
 	// A plan file was written or seen by a person: its gates may run.
 	approved, err := ask.approve(ctx, plan, w.planPath, true)
@@ -307,9 +315,17 @@ func (d *deps) ended(id string, err error) error {
 	if id == "" || errors.Is(err, orchestrator.ErrDeclined) || errors.Is(err, orchestrator.ErrFinished) {
 		return err
 	}
-	more := ""
-	if errors.Is(err, orchestrator.ErrWaiting) {
-		more = " (see --budget in `manager resume --help`)"
+	return fmt.Errorf("%w\nNothing is lost. Go on with: manager resume %s%s", err, id, moreOf(err))
+}
+
+// moreOf is the flag that a resume needs when a budget is used up.
+func moreOf(err error) string {
+	used, ok := errors.AsType[*orchestrator.BudgetError](err)
+	switch {
+	case !ok:
+		return ""
+	case used.SubTaskID != "":
+		return " --budget " + used.SubTaskID + ":tokens=… (or what it needs more of)"
 	}
-	return fmt.Errorf("%w\nNothing is lost. Go on with: manager resume %s%s", err, id, more)
+	return " --budget tokens=… (or what it needs more of)"
 }

@@ -271,11 +271,8 @@ func (d *deps) budget(flag *boulder.Budget) *boulder.Budget {
 	if flag == nil || configured == nil {
 		return cmp.Or(flag, configured)
 	}
-	return &boulder.Budget{
-		Tokens: cmp.Or(flag.Tokens, configured.Tokens), Cost: cmp.Or(flag.Cost, configured.Cost),
-		Time: cmp.Or(flag.Time, configured.Time), Attempts: cmp.Or(flag.Attempts, configured.Attempts),
-		Calls: cmp.Or(flag.Calls, configured.Calls),
-	}
+	merged := overlay(*configured, *flag)
+	return &merged
 }
 
 // model is what the user named for sub-tasks that name none; empty if they did not.

@@ -84,7 +84,11 @@ type Stop struct {
 }
 
 // Await says that everything that is left waits for a person.
-type Await struct{ Reason string }
+type Await struct {
+	Reason    string
+	SubTaskID string // the first one that waits
+	Budget    bool   // for a larger budget
+}
 
 // Wake asks for another Compute at this time; the earliest one is given.
 type Wake struct{ At time.Time }

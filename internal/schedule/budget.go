@@ -22,7 +22,8 @@ type budget struct {
 
 	used, reserved boulder.Usage // of the run: booked or seen, and what turns will probably use besides
 	worked         time.Duration
-	starts         int // decided on in this computation
+	starts         int   // decided on in this computation
+	judges         int64 // that should be asked, by this computation
 }
 
 // dimension is one thing that is limited.
@@ -93,6 +94,9 @@ func (b *budget) take(a Action) {
 	case Start:
 		b.starts++
 	case Continue:
+	case Judge:
+		b.judges++
+		return
 	default:
 		return
 	}
@@ -143,10 +147,21 @@ func (b *budget) forbids(a Action) string {
 		return first(b.exceeded, b.attempts, b.tight)
 	case Continue:
 		return first(b.exceeded, b.tight)
-	case Run, Judge, AskReplan:
+	case Judge:
+		return first(b.exceeded, b.calls())
+	case Run, AskReplan:
 		return b.exceeded
 	}
 	return ""
+}
+
+// calls says why no further judge may be asked, besides those that are being asked.
+func (b *budget) calls() string {
+	limit := b.s.Boulder.Budget
+	if limit == nil || limit.Calls == 0 || b.used.Calls+b.judges < limit.Calls {
+		return ""
+	}
+	return fmt.Sprintf("the run's budget of %s is used up by what is running", count("model call")(float64(limit.Calls)))
 }
 
 func first(texts ...string) string {
@@ -216,3 +231,6 @@ func (b *budget) due(subTask string, dimensions []dimension) *boulder.BudgetWarn
 func Affordable(s *boulder.State, t *boulder.SubTask) bool {
 	return (&budget{s: s}).subTask(t, nil) == ""
 }
+
+// Exceeded says why nothing more may be spent; empty while something may.
+func Exceeded(s *boulder.State, l Limits, now time.Time) string { return newBudget(s, l, now).exceeded }

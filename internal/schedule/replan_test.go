@@ -100,9 +100,8 @@ func TestOneReplanAtATime(t *testing.T) {
 	}
 }
 
-// TestReplanBesideAFailure: in one answer, the failure of b must not make the replan of a impossible that was decided
-// on before it: it blocks c, which that replan says it replaces.
-func TestReplanBesideAFailure(t *testing.T) {
+// TestReplanBesideAFault: in one answer, what ends b must not make the replan of a impossible, which replaces c behind both.
+func TestReplanBesideAFault(t *testing.T) {
 	t.Parallel()
 	s := begun(t, vee())
 	feed(t, s, epoch, running("b")...)
@@ -111,11 +110,11 @@ func TestReplanBesideAFailure(t *testing.T) {
 		feed(t, s, epoch, boulder.Trouble{AttemptRef: ref("b", 1), Reason: "no server"})
 	}
 	got := Compute(s, DefaultLimits(), epoch)
-	if kinds := kindsOf(got); kinds != "replan, fail failed, start" {
+	if kinds := kindsOf(got); kinds != "replan, park, start" {
 		t.Fatalf("got %s", kinds)
 	}
 	applyAll(t, s, epoch, got)
-	if st := s.SubTask("c"); st.Status != boulder.SubTaskBlocked {
+	if st := s.SubTask("c"); st.Status != boulder.SubTaskPending {
 		t.Fatalf("c is %s", st.Status)
 	}
 	feed(t, s, epoch, boulder.Replanned{AttemptRef: ref("a", 1), SubTasks: []boulder.Spec{{ID: "x"}}, Plan: newPlan})

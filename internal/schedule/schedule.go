@@ -82,7 +82,7 @@ func (c *computing) do(a Action) {
 
 // dispatch gives out the free slots. It waits for a model to cool down only if a budget allows to go on then.
 func (c *computing) dispatch() {
-	starts, cooled := dispatch(c.s, c.l, c.now)
+	starts, cooled := dispatch(c.s, c.l, c.now, c.heldBack())
 	for _, a := range starts {
 		c.do(a)
 	}
@@ -94,6 +94,33 @@ func (c *computing) dispatch() {
 		return
 	}
 	c.wakeAt(cooled)
+}
+
+// heldBack are the sub-tasks that a replan replaces: one that is being made, one that begins with this call, or one that is
+// wanted and can still be had.
+func (c *computing) heldBack() map[string]bool {
+	held := map[string]bool{}
+	hold := func(ids []string) {
+		for _, id := range ids {
+			held[id] = true
+		}
+	}
+	replans := c.s.Boulder.Replans
+	if r := c.s.Boulder.Replan; r != nil {
+		hold(r.Replaces)
+	}
+	for _, a := range c.actions {
+		if r, ok := a.(Replan); ok {
+			replans++
+			hold(r.Replaces)
+		}
+	}
+	if replans < c.l.Replans {
+		for _, w := range c.s.Boulder.Wanted {
+			hold(idsOf(c.s.Remainder(w.SubTaskID)))
+		}
+	}
+	return held
 }
 
 // end closes the list: a used-up budget ends the run as soon as nothing else can happen, and at once if it is exceeded.
@@ -132,10 +159,10 @@ func decisions(actions []Action) []Action {
 
 // replan says what a replan needs that is being made, or begins one that the judge of a completed sub-task wants.
 func (c *computing) replan() {
-	r, w, ledger := c.s.Boulder.Replan, c.s.Boulder.Wanted, c.s.Boulder.LedgerModel
+	r, ledger := c.s.Boulder.Replan, c.s.Boulder.LedgerModel
 	switch {
 	case r != nil && r.Troubles > 0 && r.Troubles >= c.l.Troubles:
-		c.do(RefuseReplan{r, fmt.Sprintf("the Task Ledger could not be asked, %d times in a row", r.Troubles)})
+		c.do(RefuseReplan{r, fmt.Sprintf("no new plan came, %d times in a row: %s", r.Troubles, r.Fault)})
 	case r != nil && c.now.Before(r.NotBefore) && c.cooling(ledger) && c.s.Boulder.Cooldowns[ledger].Hits > c.l.Cooldowns:
 		c.do(Stop{Reason: "the Task Ledger could not be asked for a new plan: " + c.s.Boulder.Cooldowns[ledger].Reason})
 	case r != nil && c.now.Before(r.NotBefore):
@@ -144,9 +171,12 @@ func (c *computing) replan() {
 		c.wakeAt(c.s.Boulder.Cooldowns[ledger].Until)
 	case r != nil:
 		c.do(AskReplan{r})
-	case w != nil && c.s.Boulder.Replans < c.l.Replans:
-		if ids := idsOf(c.s.Remainder(w.SubTaskID)); len(ids) > 0 {
-			c.do(Replan{Ref: w.AttemptRef, Reason: w.Reason, Replaces: ids})
+	case c.s.Boulder.Replans < c.l.Replans:
+		for _, w := range c.s.Boulder.Wanted {
+			if ids := idsOf(c.s.Remainder(w.SubTaskID)); len(ids) > 0 {
+				c.do(Replan{Ref: w.AttemptRef, Reason: w.Reason, Replaces: ids})
+				return
+			}
 		}
 	}
 }
@@ -164,7 +194,9 @@ func (c *computing) settled() Action {
 	if n := c.s.Parked(); n > 0 {
 		for _, t := range c.s.SubTasks {
 			if t.Parked {
-				return Await{fmt.Sprintf("sub-task %q: %s", t.ID, t.Reason)}
+				return Await{
+					Reason: fmt.Sprintf("sub-task %q: %s", t.ID, t.Reason), SubTaskID: t.ID, Budget: !Affordable(c.s, t),
+				}
 			}
 		}
 	}
@@ -203,14 +235,14 @@ func (c *computing) next(o *boulder.Open) Action {
 	case c.refused(a, model) && judging:
 		return Stop{Reason: fmt.Sprintf("the work of %q could not be judged: %s", a.SubTaskID, a.Reason)}
 	case a.Troubles > 0 && a.Troubles >= c.l.Troubles:
-		return Fail{o, fmt.Sprintf("gave up after %d faults in a row: %s", a.Troubles, a.Reason), boulder.AttemptFailed}
+		return Park{o, fmt.Sprintf("%d faults in a row: %s", a.Troubles, a.Reason)}
 	case c.refused(a, model):
-		return Fail{o, "gave up: " + a.Reason, boulder.AttemptFailed}
+		return Park{o, a.Reason}
 	case !judging && c.budget.subTask(o.SubTask, o) != "":
 		return Park{o, c.budget.subTask(o.SubTask, o)}
 	case c.now.Before(a.NotBefore):
 		return Wake{At: a.NotBefore}
-	case c.cooling(model) && (judging || o.Turn.MessageID == ""):
+	case c.cooling(model) && (judging || o.Turn.MessageID == "" || a.Reason != ""):
 		return Wake{At: c.s.Boulder.Cooldowns[model].Until}
 	case judging:
 		return Judge{o}

@@ -170,7 +170,7 @@ func TestNext(t *testing.T) {
 		"executing":         {attempt: boulder.Attempt{Status: executing}, want: "run"},
 		"monitoring":        {attempt: boulder.Attempt{Status: monitoring}, want: "judge"},
 		"after two faults":  {attempt: boulder.Attempt{Status: executing, Troubles: 2}, want: "run"},
-		"after three":       {attempt: boulder.Attempt{Status: executing, Troubles: 3}, want: "fail failed"},
+		"after three":       {attempt: boulder.Attempt{Status: executing, Troubles: 3}, want: "park"},
 		"judge after two":   {attempt: boulder.Attempt{Status: monitoring, Troubles: 2}, want: "judge"},
 		"judge after three": {attempt: boulder.Attempt{Status: monitoring, Troubles: 3}, want: "stop"},
 		"backing off":       {attempt: boulder.Attempt{Status: executing, NotBefore: later}, want: "wake"},
@@ -190,7 +190,7 @@ func TestNext(t *testing.T) {
 			attempt: boulder.Attempt{Status: executing, Reason: "429", NotBefore: later}, cooling: cooling, want: "wake",
 		},
 		"eleven": {
-			attempt: boulder.Attempt{Status: executing, Reason: "429", NotBefore: later}, cooling: refusing, want: "fail failed",
+			attempt: boulder.Attempt{Status: executing, Reason: "429", NotBefore: later}, cooling: refusing, want: "park",
 		},
 		"eleven, but it met none": {
 			attempt: boulder.Attempt{Status: executing}, turn: boulder.Turn{MessageID: "m"}, cooling: refusing, want: "run",
@@ -198,7 +198,7 @@ func TestNext(t *testing.T) {
 		"eleven, and once more": {attempt: boulder.Attempt{Status: executing, Reason: "429"}, cooling: over, want: "run"},
 		"eleven, of which others met the last ones while it was at work again": {
 			attempt: boulder.Attempt{Status: executing, Reason: "429", NotBefore: epoch},
-			turn:    boulder.Turn{MessageID: "m"}, cooling: refusing, want: "run",
+			turn:    boulder.Turn{MessageID: "m"}, cooling: refusing, want: "wake",
 		},
 		"judge after eleven": {
 			attempt: boulder.Attempt{Status: monitoring, Reason: "429", NotBefore: later}, cooling: refusing, want: "stop",

@@ -77,9 +77,8 @@ func taken(limit int, of string) string {
 //
 // What a replan is about to replace is held back. The time is when a model that has attempts waiting has cooled down;
 // zero: none has to.
-func dispatch(s *boulder.State, l Limits, now time.Time) (actions []Action, cooled time.Time) {
+func dispatch(s *boulder.State, l Limits, now time.Time, held map[string]bool) (actions []Action, cooled time.Time) {
 	c := countSlots(s, l, now)
-	held := held(s, l)
 	started := map[string]int{} // from the head of each model's queue
 	models := s.Models()
 	for {
@@ -106,22 +105,6 @@ func dispatch(s *boulder.State, l Limits, now time.Time) (actions []Action, cool
 		}
 	}
 	return actions, cooled
-}
-
-// held are the sub-tasks that a replan replaces, or is about to.
-func held(s *boulder.State, l Limits) map[string]bool {
-	held := map[string]bool{}
-	if r := s.Boulder.Replan; r != nil {
-		for _, id := range r.Replaces {
-			held[id] = true
-		}
-	}
-	if w := s.Boulder.Wanted; w != nil && s.Boulder.Replans < l.Replans {
-		for _, t := range s.Remainder(w.SubTaskID) {
-			held[t.ID] = true
-		}
-	}
-	return held
 }
 
 // earlier of two times; zero is none.

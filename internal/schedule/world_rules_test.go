@@ -165,8 +165,9 @@ func (w *world) held(id string) bool {
 	if b.Replan != nil && slices.Contains(b.Replan.Replaces, id) {
 		return true
 	}
-	return b.Wanted != nil && b.Replans < w.limits.Replans &&
-		slices.Contains(w.state.Remainder(b.Wanted.SubTaskID), w.state.SubTask(id))
+	return b.Replans < w.limits.Replans && slices.ContainsFunc(b.Wanted, func(wish boulder.Replanning) bool {
+		return slices.Contains(w.state.Remainder(wish.SubTaskID), w.state.SubTask(id))
+	})
 }
 
 // checkStop: a run is only stopped for a budget that there is, or because nobody can judge.
