@@ -17,9 +17,9 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// runFake is a process of its own: fake EVENTS MESSAGES TURNS. It plays an OpenCode. A turn ends when its client has
-// taken so many bytes of events, its session holds so many bytes of messages, and so many turns are ready to end: the
-// worst moment for whoever reads them all. The real OpenCode, with a model, takes hours for that. It prints its
+// runFake is a process of its own: fake EVENTS MESSAGES TURNS. It plays an OpenCode. A session's first turn ends when its
+// client has taken so many bytes of events, it has so many bytes of messages, and so many turns are ready to end: the
+// worst moment for whoever reads them all. Later turns have messages of ordinary size. The real OpenCode, with a model, takes hours for that. It prints its
 // address.
 func runFake(ctx context.Context, args []string) error {
 	if len(args) != 3 {
@@ -259,11 +259,17 @@ func (f *fakeServer) prompt(w http.ResponseWriter, r *http.Request) {
 	}
 	info := map[string]any{"id": body.MessageID, "sessionID": id, "role": "user", "time": map[string]any{"created": now()}}
 	f.mu.Lock()
+	t := &fakeTurn{
+		fakeServer: f, session: s, id: id, prompt: body.MessageID, dir: fmt.Sprint(s.info["directory"]),
+		later: len(s.messages) > 0, size: f.messages,
+	}
+	if t.later {
+		t.size = min(t.size, ordinary)
+	}
 	s.messages = append(s.messages, encode(map[string]any{"info": info, "parts": body.Parts}))
 	s.busy = true
 	f.mu.Unlock()
 	w.WriteHeader(http.StatusNoContent)
-	t := &fakeTurn{fakeServer: f, session: s, id: id, prompt: body.MessageID, dir: fmt.Sprint(s.info["directory"])}
 	go t.run() // ends with the process
 }
 

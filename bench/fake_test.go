@@ -18,19 +18,31 @@ func TestTurnsOnTheFake(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := turns.once(t.Context(), 1); err != nil {
+		if err := turns.first(t.Context(), 1); err != nil {
 			t.Errorf("%+v: %v", test, err)
+		}
+		first := held(f, turns)
+		if err := turns.next(t.Context()); err != nil {
+			t.Errorf("%+v, next turn: %v", test, err)
 		}
 		turns.client.Close()
 		server.Close()
-		size := 0
-		for _, m := range f.sessions[turns.session].messages {
-			size += len(m)
-		}
-		if size < test.messages {
-			t.Errorf("%+v: %d bytes of messages", test, size)
+		next := held(f, turns) - first
+		if first < test.messages || next < min(test.messages, ordinary) || next > 3*ordinary {
+			t.Errorf("%+v: %d bytes of messages, then %d", test, first, next)
 		}
 	}
+}
+
+// held is the size of the session's messages.
+func held(f *fakeServer, t *turns) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	size := 0
+	for _, m := range f.sessions[t.job.Attempt.SessionID].messages {
+		size += len(m)
+	}
+	return size
 }
 
 func TestBothLimits(t *testing.T) {

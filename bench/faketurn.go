@@ -12,7 +12,9 @@ type fakeTurn struct {
 	*fakeServer
 	session         *fakeSession
 	id, prompt, dir string
-	sent, held      int // bytes of events and of messages
+	later           bool // not its session's first
+	size            int  // of messages, in bytes
+	sent, held      int  // bytes of events and of messages
 	step            int
 	parts           []any
 	message         string
@@ -26,12 +28,13 @@ const (
 	output     = 16_000
 	outputStep = 2_000 // printed at a time
 	preview    = 30_000
+	ordinary   = 64 << 10 // messages of every turn of a session but the first
 )
 
 func (t *fakeTurn) run() {
 	t.status("busy")
 	for t.ctx.Err() == nil {
-		last := t.sent >= t.events && t.held >= t.messages
+		last := t.sent >= t.events && t.held >= t.size
 		t.work(last)
 		if last {
 			break
@@ -73,7 +76,7 @@ func (t *fakeTurn) work(last bool) {
 	}
 	t.part(map[string]any{"type": "step-finish", "reason": finish, "cost": 0.002, "tokens": tokens}, true)
 	info["finish"], info["time"] = finish, map[string]any{"created": now(), "completed": now()}
-	t.emit("message.updated", map[string]any{"sessionID": t.id, "info": info}, last)
+	t.emit("message.updated", map[string]any{"sessionID": t.id, "info": info}, last || t.later)
 	data := encode(map[string]any{"info": info, "parts": t.parts})
 	t.held += len(data)
 	t.mu.Lock()
@@ -137,7 +140,8 @@ func (t *fakeTurn) part(p map[string]any, final bool) map[string]any {
 	return p
 }
 
-// emit sends an event and its repetition; one that is not always sent is left out when no events are wanted.
+// emit sends an event and its repetition; one that is not always sent is left out when no events are wanted: then only
+// what ends a turn is told, and by which messages a later one can be found.
 func (t *fakeTurn) emit(eventType string, properties any, always bool) {
 	if t.events == 0 && !always {
 		return

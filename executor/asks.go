@@ -43,7 +43,14 @@ func (t *turn) permission(ctx context.Context, dir *opencode.Directory, r openco
 		reply, message, done = opencode.ReplyOnce, "", "allowed"
 	}
 	activity := fmt.Sprintf("%s permission %s %s", done, r.Permission, clip(fmt.Sprint(r.Patterns), 200))
-	if err := t.progress(activity, nil); err != nil {
+	if r.SessionID != t.job.Attempt.SessionID {
+		activity += " (sub-agent)"
+	}
+	tell := t.notice
+	if reply == opencode.ReplyOnce { // as the configuration has it
+		tell = func(activity string) error { return t.progress(activity, nil) }
+	}
+	if err := tell(activity); err != nil {
 		return err
 	}
 	t.seen.lastEvent, t.seen.looked = t.cfg.Now(), false
@@ -59,7 +66,7 @@ func (t *turn) question(ctx context.Context, dir *opencode.Directory, r opencode
 	for i, q := range r.Questions {
 		asked, answers[i] = append(asked, q.Question), []string{ownAnswer}
 	}
-	if err := t.progress("nobody answers the question: "+clip(strings.Join(asked, " / "), 200), nil); err != nil {
+	if err := t.notice("nobody answers the question: " + clip(strings.Join(asked, " / "), 200)); err != nil {
 		return err
 	}
 	t.seen.lastEvent, t.seen.looked = t.cfg.Now(), false

@@ -3,9 +3,7 @@ package executor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -28,22 +26,21 @@ const (
 // event when a turn failed or was aborted (seen: 30 ms).
 const settleTime = 2 * time.Second
 
-// settled reads the session's messages, as soon as the last one is completed.
-func (t *turn) settled(ctx context.Context, sub *opencode.Subscription) ([]opencode.Message, error) {
+// settle waits until the last message is completed.
+func (t *turn) settle(ctx context.Context, sub *opencode.Subscription) error {
 	deadline := t.cfg.Now().Add(settleTime)
 	for {
-		messages, err := t.dir.Messages(ctx, t.job.Attempt.SessionID, 0)
+		newest, err := t.dir.Messages(ctx, t.job.Attempt.SessionID, 1)
 		if err != nil {
-			return nil, fault(err)
+			return fault(err)
 		}
 		now := t.cfg.Now()
-		n := len(messages)
-		if n == 0 || messages[n-1].Info.Role != opencode.RoleAssistant || !messages[n-1].Info.Completed.IsZero() ||
+		if len(newest) == 0 || newest[0].Info.Role != opencode.RoleAssistant || !newest[0].Info.Completed.IsZero() ||
 			!now.Before(deadline) {
-			return messages, nil
+			return nil
 		}
 		if _, err := t.next(ctx, sub, now.Add(settleTime/20)); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
@@ -54,18 +51,19 @@ const workspaceTimeout = 10 * time.Minute
 // gather collects what the turn left behind.
 func (t *turn) gather(ctx context.Context, sub *opencode.Subscription) (boulder.Evidence, error) {
 	var e boulder.Evidence
-	messages, err := t.settled(ctx, sub)
+	if err := t.settle(ctx, sub); err != nil {
+		return e, err
+	}
+	r, err := t.read(ctx, &e)
 	if err != nil {
 		return e, err
 	}
-	own := t.ofTurn(messages)
-	t.readMessages(&e, own)
-	if err := turnFault(t.ending(&e, own), t.modelName(own)); err != nil {
+	if err := turnFault(t.ending(&e, r.own), t.modelName(r.own)); err != nil {
+		r.transcript.discard()
 		return e, err
 	}
-	e.Duration = t.duration(own)
-	e.Diagnostics = t.diagnostics(messages)
-	if err := t.ask(ctx, &e, messages); err != nil {
+	e.Duration = t.duration()
+	if err := t.ask(ctx, &e, r); err != nil {
 		return e, err
 	}
 	e.Gates, err = t.runGates(ctx)
@@ -74,10 +72,12 @@ func (t *turn) gather(ctx context.Context, sub *opencode.Subscription) (boulder.
 
 // ask collects what does not depend on each other at the same time: the session's sub-agents, its todo list, the
 // project's changes; and it writes the transcript. Gates come after that, since they may leave files behind.
-func (t *turn) ask(ctx context.Context, e *boulder.Evidence, messages []opencode.Message) error {
+func (t *turn) ask(ctx context.Context, e *boulder.Evidence, r *reading) error {
 	var children boulder.Usage
+	session := r.session()
+	e.Diagnostics = t.diagnostics(session)
 	g, ctx := errgroup.WithContext(ctx)
-	if usedTools(messages) { // sub-agents and todo lists come about by tools only
+	if session.tools { // sub-agents and todo lists come about by tools only
 		g.Go(func() (err error) {
 			children, err = t.children(ctx)
 			return err
@@ -88,12 +88,12 @@ func (t *turn) ask(ctx context.Context, e *boulder.Evidence, messages []opencode
 		})
 	}
 	g.Go(func() (err error) {
-		e.Diff, err = t.diff(ctx, messages)
+		e.Diff, err = t.diff(ctx, session)
 		return err
 	})
-	g.Go(func() (err error) {
-		e.Transcript, err = t.writeTranscript(messages)
-		return err
+	g.Go(func() error {
+		e.Transcript = t.relative(r.transcript.path)
+		return t.keep(r)
 	})
 	err := g.Wait()
 	e.Usage = e.Usage.Add(children)
@@ -112,35 +112,25 @@ func (t *turn) todoList(ctx context.Context) ([]boulder.Todo, error) {
 	return todos, nil
 }
 
-// ofTurn cuts out the messages that follow the turn's own prompt.
-func (t *turn) ofTurn(messages []opencode.Message) []opencode.Message {
-	i := slices.IndexFunc(messages, func(m opencode.Message) bool { return m.Info.ID == t.job.Turn.MessageID })
-	if i < 0 {
-		return nil // the prompt never arrived
+// readMessage takes in what the agent said, called and cost, and gives the message without the bulk.
+func (t *turn) readMessage(e *boulder.Evidence, m opencode.Message) opencode.Message {
+	if m.Info.Role != opencode.RoleAssistant {
+		return slim(m)
 	}
-	return messages[i+1:]
-}
-
-// readMessages takes in what the agent said, called and cost.
-func (t *turn) readMessages(e *boulder.Evidence, messages []opencode.Message) {
-	for _, m := range messages {
-		if m.Info.Role != opencode.RoleAssistant {
-			continue
-		}
-		if text := m.Text(); text != "" && !m.Info.Compacted { // a summary of the conversation is no answer
-			e.FinalMessage = head(text, finalMessageKept)
-		}
-		e.Usage = e.Usage.Add(t.usageOf(m.Info.Model, m.Info.Tokens, m.Info.Cost))
-		for _, p := range m.Parts {
-			if p.Tool != nil {
-				e.ToolCount++
-				e.ToolCalls = append(e.ToolCalls, toolCall(p.Tool))
-			}
+	if text := m.Text(); text != "" && !m.Info.Compacted { // a summary of the conversation is no answer
+		e.FinalMessage = head(text, finalMessageKept)
+	}
+	e.Usage = e.Usage.Add(t.usageOf(m.Info.Model, m.Info.Tokens, m.Info.Cost))
+	for _, p := range m.Parts {
+		if p.Tool != nil {
+			e.ToolCount++
+			e.ToolCalls = append(e.ToolCalls, toolCall(p.Tool))
 		}
 	}
 	if n := len(e.ToolCalls); n > toolCallsKept {
-		e.ToolCalls = slices.Clone(e.ToolCalls[n-toolCallsKept:])
+		e.ToolCalls = slices.Delete(e.ToolCalls, 0, n-toolCallsKept)
 	}
+	return slim(m)
 }
 
 func toolCall(c *opencode.ToolCall) boulder.ToolCall {
@@ -230,19 +220,12 @@ func (t *turn) truncated(ended boulder.Ended, messages []opencode.Message) strin
 	return fmt.Sprintf("the turn ended after %d output tokens and no tool call", tokens)
 }
 
-// duration is how long the turn was at work. What it did before it was taken up again is known by its messages.
-func (t *turn) duration(messages []opencode.Message) time.Duration {
-	d := t.seen.ended.Sub(t.seen.began)
+// duration is how long the turn was at work since it was taken up: what it did before is booked when that is.
+func (t *turn) duration() time.Duration {
 	if t.seen.began.IsZero() {
-		d = 0 // it had ended before anybody looked
+		return 0 // it had ended before anybody looked
 	}
-	for _, m := range messages {
-		if end := m.Info.Completed; m.Info.Role == opencode.RoleAssistant && !end.IsZero() &&
-			(t.seen.began.IsZero() || end.Before(t.seen.began)) {
-			d += end.Sub(m.Info.Created)
-		}
-	}
-	return max(0, d)
+	return max(0, t.seen.ended.Sub(t.seen.began))
 }
 
 func (t *turn) modelName(messages []opencode.Message) string {
@@ -257,26 +240,10 @@ func (t *turn) modelName(messages []opencode.Message) string {
 	return "the default model"
 }
 
-// children is what sub-agents of the session cost in this turn.
-func (t *turn) children(ctx context.Context) (boulder.Usage, error) {
-	var sum boulder.Usage
-	children, err := t.dir.Children(ctx, t.job.Attempt.SessionID)
-	if err != nil {
-		return sum, fault(err)
-	}
-	for _, c := range children {
-		if c.Created.Before(t.seen.began) {
-			continue // counted with the turn that made it
-		}
-		sum = sum.Add(t.usageOf(t.model, c.Tokens, c.Cost))
-	}
-	return sum, nil
-}
-
 // diff says what changed in the project since the sub-task began. When other sub-tasks were at work at the same time,
 // only files that its sessions were seen to write are its own.
-func (t *turn) diff(ctx context.Context, messages []opencode.Message) (boulder.Diff, error) {
-	if t.job.SubTask.Snapshot != "" && t.job.Attempt.Attempt == 1 && !usedTools(messages) {
+func (t *turn) diff(ctx context.Context, session account) (boulder.Diff, error) {
+	if t.job.SubTask.Snapshot != "" && t.job.Attempt.Attempt == 1 && !session.tools {
 		return boulder.Diff{}, nil // without a tool an agent changes nothing
 	}
 	ctx, cancel := context.WithTimeout(ctx, workspaceTimeout)
@@ -288,7 +255,7 @@ func (t *turn) diff(ctx context.Context, messages []opencode.Message) (boulder.D
 	own := func(string) bool { return true }
 	alone := t.job.Alone == nil || t.job.Alone()
 	if !alone {
-		touched := t.touched(messages)
+		touched := t.touched(session)
 		own = func(path string) bool { return touched[path] || slices.Contains(t.job.SubTask.Files, path) }
 	}
 	d, err := t.cfg.Workspace.Diff(ctx, t.job.SubTask.Snapshot, now, own)
@@ -297,18 +264,14 @@ func (t *turn) diff(ctx context.Context, messages []opencode.Message) (boulder.D
 		t.cfg.Logger.Warn("no diff", "sub_task", t.job.SubTask.ID, "error", err)
 		return boulder.Diff{Unavailable: clip(err.Error(), 300)}, nil
 	}
-	d.Commands = !alone && used(messages, func(tool string) bool { return tool == "bash" || tool == "task" })
+	d.Commands = !alone && session.commands
 	return d, err
 }
 
+// usedTools reports whether a tool was called.
 func usedTools(messages []opencode.Message) bool {
-	return used(messages, func(string) bool { return true })
-}
-
-// used reports whether the session called a tool of the kind.
-func used(messages []opencode.Message, kind func(tool string) bool) bool {
 	for _, m := range messages {
-		if slices.ContainsFunc(m.Parts, func(p opencode.Part) bool { return p.Tool != nil && kind(p.Tool.Tool) }) {
+		if slices.ContainsFunc(m.Parts, func(p opencode.Part) bool { return p.Tool != nil }) {
 			return true
 		}
 	}
@@ -316,32 +279,12 @@ func used(messages []opencode.Message, kind func(tool string) bool) bool {
 }
 
 // touched are the files that the session wrote, relative to the project, as its messages and its events tell.
-func (t *turn) touched(messages []opencode.Message) map[string]bool {
+func (t *turn) touched(session account) map[string]bool {
 	files := map[string]bool{}
-	for _, m := range messages {
-		for _, p := range m.Parts {
-			if p.Tool != nil {
-				for _, f := range editedFiles(p.Tool) {
-					files[t.relative(f)] = true
-				}
-			}
+	for _, paths := range []map[string]bool{session.edited, t.seen.touched} {
+		for f := range paths {
+			files[t.relative(f)] = true
 		}
 	}
-	for f := range t.seen.touched {
-		files[t.relative(f)] = true
-	}
 	return files
-}
-
-// errTranscript wraps a transcript that could not be written: without it the record of the attempt would be incomplete.
-var errTranscript = errors.New("the transcript could not be written")
-
-// writeTranscript keeps the whole session so far, and returns the file's path relative to the project.
-func (t *turn) writeTranscript(messages []opencode.Message) (string, error) {
-	a := t.job.Attempt
-	path := filepath.Join(t.cfg.RunsDir, t.job.BoulderID, a.SubTaskID, fmt.Sprintf("%d.jsonl", a.Attempt))
-	if err := saveTranscript(path, messages); err != nil {
-		return "", fmt.Errorf("%w: %w: %w", boulder.ErrTrouble, errTranscript, err)
-	}
-	return t.relative(path), nil
 }

@@ -52,6 +52,7 @@ type Config struct {
 type Executor struct {
 	cfg   Config
 	rules enforcer.Rules
+	marks marks
 }
 
 // New checks the configuration and fills in the defaults.
@@ -131,6 +132,7 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	if !t.job.Recovered {
 		t.skip(sub)
 	}
+	t.seen.activity = "" // what was reported up to here is not the turn's
 	ended, err := t.send(ctx)
 	if err != nil {
 		return boulder.Evidence{}, err

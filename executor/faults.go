@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
 )
@@ -74,13 +76,10 @@ func apiFault(e *opencode.TurnError, model string) error {
 	if e.StatusCode != 0 {
 		status = fmt.Sprintf(" (HTTP %d)", e.StatusCode)
 	}
+	if err := refusedFault(c, model, status); err != nil {
+		return err
+	}
 	switch c.Kind {
-	case providers.KindAuth:
-		return fmt.Errorf("%w: %s was refused by its provider%s: %s: check the key, then run `manager resume`",
-			boulder.ErrFatal, model, status, c.Message)
-	case providers.KindQuota:
-		return fmt.Errorf("%w: the account of %s has no credit left, or reached a limit%s: %s: top it up, then run"+
-			" `manager resume`", boulder.ErrFatal, model, status, c.Message)
 	case providers.KindBadRequest:
 		if e.StatusCode == http.StatusNotFound || parseBody(e.Body).code() == "model_not_found" {
 			return fmt.Errorf("%w: the provider does not know %s%s: %s: correct the plan or --model (`opencode models` says"+
@@ -101,6 +100,19 @@ func apiFault(e *opencode.TurnError, model string) error {
 	}
 }
 
+// refusedFault is the error for what neither waiting nor trying again can cure; nil for everything else.
+func refusedFault(c *providers.Error, model, status string) error {
+	switch c.Kind {
+	case providers.KindAuth:
+		return fmt.Errorf("%w: %s was refused by its provider%s: %s: check the key, then run `manager resume`",
+			boulder.ErrFatal, model, status, c.Message)
+	case providers.KindQuota:
+		return fmt.Errorf("%w: the account of %s has no credit left, or reached a limit%s: %s: top it up, then run"+
+			" `manager resume`", boulder.ErrFatal, model, status, c.Message)
+	}
+	return nil
+}
+
 func troubleOf(k providers.Kind) boulder.TroubleKind {
 	switch k {
 	case providers.KindRateLimit:
@@ -111,32 +123,41 @@ func troubleOf(k providers.Kind) boulder.TroubleKind {
 	return boulder.TroubleNetwork
 }
 
-// retryFault is the error for a turn that was ended because OpenCode waited for its provider. message is all that
-// OpenCode says of the provider's answer: the status' text or its own wording, mostly without a status or code (seen:
-// "Too Many Requests: {…}", "Provider is overloaded", "Service Unavailable: {…}", "Cannot connect to API: …").
-func retryFault(message, model, reason string, after time.Duration) error {
-	status := 0
+// classifyRetry gives the kind of what OpenCode waits for. message is all that it says of the provider's answer: the
+// status' text or its own wording, mostly without a status or code (seen: "Too Many Requests: {…}", "Provider is
+// overloaded", "Service Unavailable: {…}", "Cannot connect to API: …").
+func classifyRetry(message string) *providers.Error {
+	status, code := 0, ""
 	lower := strings.ToLower(message)
-	for _, word := range []struct {
-		says   string
-		status int
-	}{
-		{"too many requests", http.StatusTooManyRequests}, {"rate limit", http.StatusTooManyRequests},
-		// What passes is called that, too: OpenCode would not try again after a lack of credit that it knows for one.
-		{"current quota", http.StatusTooManyRequests}, {"service unavailable", http.StatusServiceUnavailable},
-	} {
-		if status == 0 && strings.Contains(lower, word.says) {
-			status = word.status
+	says := func(cue string) bool { return strings.Contains(lower, cue) }
+	switch {
+	case says("exceeded your current quota"):
+		status = http.StatusTooManyRequests
+		// So OpenAI words a lack of credit, without the code for it; and so Gemini words every limit, also one per minute, but
+		// goes on to say which limit it is and when to try again.
+		if !slices.ContainsFunc([]string{"quota exceeded for metric", "retry in", "rate-limits"}, says) {
+			code = "insufficient_quota"
 		}
+	case says("too many requests"), says("rate limit"), says("current quota"):
+		status = http.StatusTooManyRequests
+	case says("service unavailable"):
+		status = http.StatusServiceUnavailable
 	}
-	c := providers.Classify(status, "", message, nil, nil)
+	return providers.Classify(status, code, message, nil, nil)
+}
+
+// hopeless reports whether it is in vain to wait for a provider, which OpenCode does all the same.
+func hopeless(r *enforcer.Retry) bool {
+	return r != nil && refusedFault(classifyRetry(r.Message), "", "") != nil
+}
+
+// retryFault is the error for a turn that was ended because OpenCode waited for its provider.
+func retryFault(message, model, reason string, after time.Duration) error {
+	c := classifyRetry(message)
+	if err := refusedFault(c, model, ""); err != nil {
+		return err
+	}
 	err := fmt.Errorf("%s: %s (%s)", model, cmp.Or(c.Message, "its provider makes it wait"), reason)
-	switch c.Kind {
-	case providers.KindQuota:
-		return fmt.Errorf("%w: the account of %w: top it up, then run `manager resume`", boulder.ErrFatal, err)
-	case providers.KindAuth:
-		return fmt.Errorf("%w: %w: check the key, then run `manager resume`", boulder.ErrFatal, err)
-	}
 	return &boulder.TroubleError{Kind: troubleOf(c.Kind), RetryAfter: after, Err: err}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -72,11 +73,46 @@ func TestOverflowHasOneName(t *testing.T) {
 	}
 }
 
+// As providers word it. OpenCode waits for both alike.
+const (
+	openAIWithoutCredit = "You exceeded your current quota, please check your plan and billing details. For more information on" +
+		" this error, read the docs: https://platform.openai.com/docs/guides/error-codes/api-errors."
+	geminiPerMinute = "You exceeded your current quota, please check your plan and billing details. For more information on" +
+		" this error, head to: https://ai.google.dev/gemini-api/docs/rate-limits.\n* Quota exceeded for metric:" +
+		" generativelanguage.googleapis.com/generate_content_free_tier_requests, limit: 5\nPlease retry in 41.9s."
+)
+
+// What waiting does not cure ends the turn with the first try, and the run with it; what it cures does not.
+func TestHopelessRetries(t *testing.T) {
+	for message, todo := range map[string]string{
+		openAIWithoutCredit: "top it up",
+		`Too Many Requests: {"error":{"message":"No more.","type":"insufficient_quota","code":"insufficient_quota"}}`: "top it up",
+		"Your credit balance is too low to access the Anthropic API.":                                                 "top it up",
+		`Too Many Requests: {"error":{"message":"Incorrect API key provided","code":"invalid_api_key"}}`:              "check the key",
+		geminiPerMinute: "",
+		`Too Many Requests: {"error":{"code":"rate_limit_exceeded","message":"Rate limit reached for gpt-4o"}}`: "",
+		"Provider is overloaded": "",
+		"":                       "",
+	} {
+		err := retryFault(message, "p/m", "why", time.Minute)
+		fatal := errors.Is(err, boulder.ErrFatal)
+		if h := hopeless(&enforcer.Retry{Message: message}); h != (todo != "") || fatal != h {
+			t.Errorf("%q: hopeless %v, error %v", message, h, err)
+		}
+		if !strings.Contains(err.Error(), todo) || !strings.Contains(err.Error(), "p/m") {
+			t.Errorf("%q: nobody knows what to do: %v", message, err)
+		}
+	}
+	if hopeless(nil) {
+		t.Error("nobody waits, and it is hopeless")
+	}
+}
+
 // What OpenCode says of a provider that it waits for, as seen on 1.18.33.
 func TestRetryMessages(t *testing.T) {
 	for message, want := range map[string]boulder.TroubleKind{
 		`Too Many Requests: {"error":{"code":"rate_limit_exceeded","message":"Too Many Requests"}}`: boulder.TroubleRateLimit,
-		"You exceeded your current quota, please check your plan and billing details.":              boulder.TroubleRateLimit,
+		geminiPerMinute:          boulder.TroubleRateLimit,
 		"Provider is overloaded": boulder.TroubleOverloaded,
 		`Service Unavailable: {"error":{"message":"Service Unavailable","type":"server_error"}}`:     boulder.TroubleOverloaded,
 		`Internal Server Error: {"error":{"message":"Internal Server Error","type":"server_error"}}`: boulder.TroubleNetwork,
@@ -103,13 +139,15 @@ func TestDiagnostics(t *testing.T) {
 		return `{"severity":` + severity + `,"message":"` + message + `","range":{"start":{"line":` + line + `,"character":2}}}`
 	}
 	turn := turn{Executor: &Executor{cfg: Config{Project: "/p"}}}
-	got := turn.diagnostics([]opencode.Message{{Parts: []opencode.Part{
+	var session account
+	session.add(opencode.Message{Parts: []opencode.Part{
 		edit("/p/a.go", `{"/p/a.go":[`+finding("1", "1", "gone by the next edit")+`]}`),
 		edit("/p/b.go", `{"/p/b.go":[`+finding("6", "1", "undefined: x")+`,`+finding("2", "2", "a warning")+`],`+
 			`"/p/other.go":[`+finding("3", "1", "not touched")+`],"/p/a.go":[`+finding("0", "1", `no\nsuch`)+`]}`),
 		{Tool: &opencode.ToolCall{Tool: "bash", State: opencode.ToolCompleted, Metadata: json.RawMessage(`{"exit":1}`)}},
 		edit("/p/c.go", `"odd"`),
-	}}})
+	}})
+	got := turn.diagnostics(session)
 	want := []boulder.Diagnostic{
 		{File: "a.go", Line: 1, Severity: "error", Message: "no such"}, {File: "b.go", Line: 7, Severity: "error", Message: "undefined: x"},
 	}

@@ -23,6 +23,7 @@ type observation struct {
 	touched          map[string]bool // files, absolute
 	steps            map[string]bool // finished calls of the model, by part
 	usage            boulder.Usage   // of these
+	activity         string          // the newest that was reported
 	failed           *opencode.TurnError
 	stopped          string       // why the manager ended the turn
 	rule             boulder.Rule // for which it did
@@ -30,6 +31,7 @@ type observation struct {
 	looked           bool         // the state was read since the last event, and told nothing
 	prompted         time.Time    // when the newest prompt was sent
 	tree             map[string]*member
+	messages         map[string]bool // of the session, by id
 	heard            map[string]bool // messages of the model that answer a nudge, by id
 	calling          map[string]bool // messages of the model that call a tool, by id
 	nudged           bool            // in this run
@@ -51,6 +53,9 @@ func (t *turn) follow(ctx context.Context, sub *opencode.Subscription) error {
 		t.seen.began = now
 	}
 	for {
+		if m := t.refused(); m != nil {
+			return t.giveUp(ctx, sub, m)
+		}
 		d := enforcer.Decide(t.asSeen(), t.rules, t.cfg.Now())
 		switch d.Kind {
 		case enforcer.Stop:
@@ -166,6 +171,9 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	case opencode.SessionCompacted:
 		t.member(e.SessionID).window.Compacted()
 	case opencode.MessageUpdated:
+		if own {
+			setIn(&t.seen.messages, p.Message.ID)
+		}
 		t.message(p.Message)
 	case opencode.SessionFailed:
 		if own {
@@ -204,12 +212,24 @@ func (t *turn) status(session string, s opencode.Status) (ended bool, err error)
 	case opencode.Retry:
 		t.seen.busy = t.seen.busy || own
 		m.retry = &enforcer.Retry{Attempt: s.Attempt, Next: s.Next, Message: s.Message}
-		return false, t.progress(fmt.Sprintf("the model's provider makes it wait (try %d, until %s): %s",
-			s.Attempt, s.Next.Format(time.TimeOnly), clip(s.Message, 200)), nil)
+		if hopeless(m.retry) {
+			return false, nil // nobody waits for it
+		}
+		// The end comes first: lines are cut on narrow terminals.
+		return false, t.notice(fmt.Sprintf("until %s the model's provider makes it wait (try %d): %s",
+			s.Next.Local().Format(time.TimeOnly), s.Attempt, clip(s.Message, 200)))
 	case opencode.Idle:
 		return own && t.seen.busy, nil
 	}
 	return false, nil
+}
+
+// notice is [turn.progress] for what somebody should see who does not look at every step.
+func (t *turn) notice(activity string) error {
+	t.seen.activity = activity
+	return t.report(boulder.SubTaskProgress{
+		AttemptRef: t.job.Attempt.AttemptRef, Activity: activity, Usage: t.seen.usage, Notice: true,
+	})
 }
 
 // resync reads what may have happened while no events came.
@@ -223,7 +243,10 @@ func (t *turn) resync(ctx context.Context) (ended bool, err error) {
 	}
 	t.missed(p)
 	t.seen.busy = t.seen.busy || p.busy
-	return !p.busy && p.answered, nil
+	if p.busy {
+		return false, t.recount(ctx)
+	}
+	return p.answered, nil
 }
 
 // look finds out why nothing is heard of a turn. If it is at work, a permission, a question or a provider may be waited

@@ -14,6 +14,7 @@ import (
 
 // progress reports a sign of life. It returns when that is stored.
 func (t *turn) progress(activity string, c *boulder.Checkpoint) error {
+	t.seen.activity = activity
 	return t.report(boulder.SubTaskProgress{
 		AttemptRef: t.job.Attempt.AttemptRef, Activity: activity, Checkpoint: c, Usage: t.seen.usage,
 	})
@@ -21,9 +22,8 @@ func (t *turn) progress(activity string, c *boulder.Checkpoint) error {
 
 // part takes in an update of a message's part: tool calls are counted by their id, since each is reported many times.
 func (t *turn) part(p opencode.Part, own bool) error {
-	if p.Step != nil && !t.seen.steps[p.ID] {
-		setIn(&t.seen.steps, p.ID)
-		t.seen.usage = t.seen.usage.Add(t.usageOf(t.model, p.Step.Tokens, p.Step.Cost))
+	if p.Step != nil {
+		return t.step(p, own)
 	}
 	call := p.Tool
 	if call == nil {
@@ -48,6 +48,7 @@ func (t *turn) part(p opencode.Part, own bool) error {
 		setIn(&t.seen.touched, file)
 	}
 	if !own {
+		t.member(p.SessionID).activity = t.activity(call) // is reported with the step, which ends after its calls
 		return nil
 	}
 	return t.progress(t.activity(call), t.checkpoint(call))

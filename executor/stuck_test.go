@@ -109,8 +109,8 @@ func TestNudgeIsObeyed(t *testing.T) {
 		t.Errorf("after a crash: %q, %d calls, the model was asked %d times more (%v)",
 			again.FinalMessage, again.ToolCount, len(w.all)-asked, err)
 	}
-	if again.Duration <= 0 {
-		t.Errorf("after a crash the turn took %s", again.Duration)
+	if again.Duration != 0 {
+		t.Errorf("after a crash the turn took %s, but it had ended by then: its time is booked already", again.Duration)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -28,40 +30,102 @@ type line struct {
 // toolOutputKept bounds one tool's output in a transcript, in characters.
 const toolOutputKept = 64 << 10
 
-// saveTranscript replaces the file with the session as it is now. It returns when the file is on disk.
-func saveTranscript(path string, messages []opencode.Message) (err error) {
+// transcript is a transcript that is being written: anew, beside an earlier one whose place it takes when it is saved; or
+// the end of one.
+type transcript struct {
+	path string
+	size int64 // bytes, with what is not written yet
+	anew bool
+	file *os.File
+	w    *bufio.Writer
+	enc  *json.Encoder
+}
+
+func newTranscript(path string) (*transcript, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
+		return nil, err
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".transcript-*") // 0600
 	if err != nil {
-		return err
+		return nil, err
 	}
+	return transcriptIn(path, f, 0, true), nil
+}
+
+// continueTranscript writes over the marked message and what follows it. Most often these are the very bytes that are there
+// already, so nothing is cut off before: a crash on the way takes nothing away. It gives nil if the file is not as the mark's turn left it.
+func continueTranscript(m mark) *transcript {
+	f, err := os.OpenFile(m.path, os.O_RDWR, 0)
+	if err != nil {
+		return nil // the whole is written anew, and says what is wrong if that fails, too
+	}
+	now, err := f.Stat()
+	same := err == nil && os.SameFile(now, m.file) && now.Size() == m.file.Size() && now.ModTime().Equal(m.file.ModTime())
+	if same {
+		_, err = f.Seek(m.lastAt, io.SeekStart)
+	}
+	if !same || err != nil {
+		_ = f.Close()
+		return nil
+	}
+	return transcriptIn(m.path, f, m.lastAt, false)
+}
+
+func transcriptIn(path string, f *os.File, size int64, anew bool) *transcript {
+	t := &transcript{path: path, size: size, anew: anew, file: f, w: bufio.NewWriterSize(f, 64<<10)}
+	t.enc = json.NewEncoder(t)
+	t.enc.SetEscapeHTML(false) // people read it
+	return t
+}
+
+// Write is for the encoder.
+func (t *transcript) Write(p []byte) (int, error) {
+	t.size += int64(len(p))
+	return t.w.Write(p)
+}
+
+func (t *transcript) add(m opencode.Message) error {
+	for _, l := range linesOf(m) {
+		if err := t.enc.Encode(l); err != nil {
+			return fmt.Errorf("message %s: %w", m.Info.ID, err)
+		}
+	}
+	return nil
+}
+
+// save returns when the file is on disk, and says what it is then. Whatever it returns, nothing else is left behind.
+func (t *transcript) save() (info fs.FileInfo, err error) {
 	defer func() {
 		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
+			t.discard()
 		}
 	}()
-	w := bufio.NewWriter(f)
-	enc := json.NewEncoder(w)
-	for _, m := range messages {
-		for _, l := range linesOf(m) {
-			if err := enc.Encode(l); err != nil {
-				return fmt.Errorf("message %s: %w", m.Info.ID, err)
-			}
-		}
+	if err := t.w.Flush(); err != nil {
+		return nil, err
 	}
-	if err := w.Flush(); err != nil {
-		return err
+	if err := t.file.Truncate(t.size); err != nil {
+		return nil, err
 	}
-	if err := f.Sync(); err != nil {
-		return err
+	if err := t.file.Sync(); err != nil {
+		return nil, err
 	}
-	if err := f.Close(); err != nil {
-		return err
+	if info, err = t.file.Stat(); err != nil {
+		return nil, err
 	}
-	return os.Rename(f.Name(), path)
+	if err := t.file.Close(); err != nil {
+		return nil, err
+	}
+	if t.anew {
+		return info, os.Rename(t.file.Name(), t.path)
+	}
+	return info, nil
+}
+
+func (t *transcript) discard() {
+	_ = t.file.Close()
+	if t.anew {
+		_ = os.Remove(t.file.Name())
+	}
 }
 
 func linesOf(m opencode.Message) []line {
@@ -71,10 +135,8 @@ func linesOf(m opencode.Message) []line {
 		switch {
 		case p.Tool != nil:
 			l.Type, l.Tool, l.CallID, l.State = "tool", p.Tool.Tool, p.Tool.CallID, string(p.Tool.State)
-			l.Output, l.Error = head(p.Tool.Output, toolOutputKept), p.Tool.Error
-			if json.Valid(p.Tool.Input) {
-				l.Input = p.Tool.Input
-			}
+			l.Error, l.Input = p.Tool.Error, p.Tool.Input
+			l.Output = head(p.Tool.Output, toolOutputKept)
 		case p.Type == opencode.PartReasoning:
 			l.Type = "reasoning"
 		case p.Type != opencode.PartText:

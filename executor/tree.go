@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -16,6 +17,15 @@ type member struct {
 	directory string // empty: the project
 	idle      bool
 	retry     *enforcer.Retry
+	title     string // what a sub-agent is to do
+	activity  string // its newest
+	answer    answer // its model's newest
+}
+
+// answer names an answer and the model that gives it, which its steps do not.
+type answer struct {
+	ID    string
+	Model opencode.ModelRef
 }
 
 func (t *turn) member(session string) *member {
@@ -32,8 +42,13 @@ func (t *turn) member(session string) *member {
 
 // join takes in that a session of the tree exists.
 func (t *turn) join(s opencode.Session) {
-	if s.ID != "" && s.Directory != t.cfg.Project {
-		t.member(s.ID).directory = s.Directory
+	if s.ID == "" {
+		return
+	}
+	m := t.member(s.ID)
+	m.title = titleOf(s)
+	if s.Directory != t.cfg.Project {
+		m.directory = s.Directory
 	}
 }
 
@@ -45,32 +60,15 @@ func (t *turn) directory(path string) *opencode.Directory {
 	return t.conn.Client.In(path)
 }
 
-// maxDepth bounds how deep sub-agents of sub-agents are looked for.
-const maxDepth = 5
-
 // findChildren reads which sessions the tree has, since an event that told so may have been missed.
 func (t *turn) findChildren(ctx context.Context) error {
-	level := []string{t.job.Attempt.SessionID}
-	for range maxDepth {
-		var next []string
-		for _, id := range level {
-			children, err := t.directory(t.member(id).directory).Children(ctx, id)
-			if err != nil {
-				return fault(ignoreGone(err))
-			}
-			for _, c := range children {
-				t.join(c)
-				t.member(c.ID)
-				t.sub.Follow(c.ID)
-				next = append(next, c.ID)
-			}
-		}
-		if len(next) == 0 {
-			return nil
-		}
-		level = next
+	t.member(t.job.Attempt.SessionID)
+	children, err := t.descendants(ctx)
+	for _, c := range children {
+		t.join(c)
+		t.sub.Follow(c.ID)
 	}
-	return nil
+	return fault(ignoreGone(err))
 }
 
 // message takes in an answer of the model.
@@ -78,6 +76,7 @@ func (t *turn) message(m opencode.MessageInfo) {
 	if m.Role != opencode.RoleAssistant {
 		return
 	}
+	t.member(m.SessionID).answer = answer{m.ID, m.Model}
 	if t.isNudge(m.ParentID) {
 		setIn(&t.seen.heard, m.ID)
 	}
@@ -204,4 +203,23 @@ func (t *turn) yield(ctx context.Context, sub *opencode.Subscription, d enforcer
 	}
 	after := max(0, d.RetryAfter-t.cfg.Now().Sub(began)).Round(time.Millisecond)
 	return retryFault(message, t.modelName(nil), d.Reason, after)
+}
+
+// refused is a member whose provider refuses it for good; nil if there is none.
+func (t *turn) refused() *member {
+	for _, m := range t.seen.tree {
+		if hopeless(m.retry) {
+			return m
+		}
+	}
+	return nil
+}
+
+// giveUp ends the turn because of that: what OpenCode's tries would cost in time is only lost.
+func (t *turn) giveUp(ctx context.Context, sub *opencode.Subscription, m *member) error {
+	message, model := m.retry.Message, cmp.Or(m.answer.Model.String(), t.modelName(nil))
+	if err := t.stop(ctx, sub); err != nil {
+		return err
+	}
+	return retryFault(message, model, "", 0)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/octest"
@@ -170,8 +171,10 @@ func (a *attempt) report(b boulder.Body) error {
 		if b.Resume {
 			a.Turn.ResumeID = b.MessageID
 		} else {
-			a.Turn.MessageID = b.MessageID
+			a.Turn.MessageID, a.Turn.SentAt = b.MessageID, time.Now()
 		}
+	case boulder.SubTaskProgress:
+		a.Attempt.Seen = b.Usage
 	}
 	return nil
 }
@@ -186,7 +189,10 @@ func (a *attempt) run(ctx context.Context, w *world) (boulder.Evidence, error) {
 
 // again runs it as after a crash.
 func (a *attempt) again(ctx context.Context, w *world) (boulder.Evidence, error) {
+	a.mu.Lock()
 	a.Recovered = true
+	a.Attempt.Spent, a.Attempt.Seen = a.Attempt.Spent.Add(a.Attempt.Seen), boulder.Usage{}
+	a.mu.Unlock()
 	return a.run(ctx, w)
 }
 

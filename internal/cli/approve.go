@@ -56,6 +56,9 @@ func (p *approver) replans(wanted bool) orchestrator.ApproveReplan {
 			return p.config.AllowModelGates, nil
 		}
 		if !terminal(p.app.Stdin) || !terminal(p.app.Stderr) {
+			if !p.app.quiet {
+				p.app.showReplan(r) // it is not stored: a resume asks for a new one
+			}
 			return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask on:"+
 				" go on with `manager resume` on one, or without the flag", orchestrator.ErrWaiting)
 		}

@@ -38,7 +38,7 @@ type listItem struct {
 	Reason    string         `json:"reason,omitempty"`
 	Running   bool           `json:"running"`   // a process is at it
 	Completed int            `json:"completed"` // sub-tasks
-	Total     int            `json:"total"`     // sub-tasks
+	Total     int            `json:"total"`     // sub-tasks of the plan, without superseded ones
 	Usage     boulder.Usage  `json:"usage"`
 	CreatedAt time.Time      `json:"created_at"`
 	UpdatedAt time.Time      `json:"updated_at"`
@@ -79,7 +79,7 @@ func (a *app) readList(ctx context.Context) ([]listItem, error) {
 		}
 		items = append(items, listItem{
 			Type: "boulder", BoulderID: b.ID, Task: b.Task, Status: b.Status, Reason: b.Reason,
-			Running: runs(holder, b), Completed: completed(d), Total: len(d.SubTasks), Usage: b.Usage,
+			Running: runs(holder, b), Completed: completed(d), Total: planned(d), Usage: b.Usage,
 			CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
 		})
 	}
@@ -90,6 +90,17 @@ func completed(d store.Detail) int {
 	n := 0
 	for i := range d.SubTasks {
 		if d.SubTasks[i].Status == boulder.SubTaskCompleted {
+			n++
+		}
+	}
+	return n
+}
+
+// planned is how many sub-tasks the plan has: what a replan put something else in the place of is not of it any more.
+func planned(d store.Detail) int {
+	n := 0
+	for i := range d.SubTasks {
+		if d.SubTasks[i].Status != boulder.SubTaskSuperseded {
 			n++
 		}
 	}

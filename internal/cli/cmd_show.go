@@ -28,10 +28,13 @@ was judged, and what was decided, in order of time. It also works while another 
 		Args:              atMostOne("BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("why") {
+			switch {
+			case cmd.Flags().Changed("why") && o.receipt:
+				return usagef("--why and --receipt cannot be used together: --why is about one sub-task, --receipt about the whole" +
+					" boulder")
+			case cmd.Flags().Changed("why"):
 				return a.runWhy(cmd.Context(), args, o.why)
-			}
-			if o.receipt {
+			case o.receipt:
 				return a.runReceipt(cmd.Context(), args)
 			}
 			return a.runShow(cmd.Context(), args)

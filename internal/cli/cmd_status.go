@@ -73,7 +73,7 @@ type statusReport struct {
 	// Resumable: it is not over, and `manager resume` would go on with it now.
 	Resumable bool          `json:"resumable"`
 	Completed int           `json:"completed"` // sub-tasks
-	Total     int           `json:"total"`     // sub-tasks
+	Total     int           `json:"total"`     // sub-tasks of the plan, without superseded ones
 	Usage     boulder.Usage `json:"usage"`
 	Summary   string        `json:"summary,omitempty"`
 	CreatedAt time.Time     `json:"created_at"`
@@ -146,7 +146,7 @@ func newStatusReport(
 	s := &statusReport{
 		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason,
 		Project: b.Project, Base: b.Base, Revision: b.Revision, Model: b.Model, LedgerModel: b.LedgerModel,
-		Total: len(d.SubTasks), Usage: b.Usage, Summary: b.Summary, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
+		Total: planned(d), Usage: b.Usage, Summary: b.Summary, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
 		SubTasks: []subTaskStatus{}, now: now,
 	}
 	if runs(holder, b) {
@@ -156,7 +156,7 @@ func newStatusReport(
 	if s.RunBy == nil {
 		recent = nil // what an agent did when its run ended is not what it does
 	}
-	for r := range rowsOf(d, recent, limits) {
+	for r := range rowsOf(d, recent, limits, now) {
 		if r.task.Status == boulder.SubTaskCompleted {
 			s.Completed++
 		}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -116,7 +117,7 @@ func (a *app) loadConfig(project string) (*config, error) {
 			return nil, err
 		}
 	}
-	return &c, c.check() // what cannot be run with is told before anything is started
+	return &c, nil
 }
 
 // check refuses values that are well-formed and make no sense.
@@ -125,15 +126,26 @@ func (c *config) check() error {
 		return err
 	}
 	if c.Rules.Window.set && c.Rules.Window.n < 1 {
-		return usagef("configuration: rules.window must be at least 1: without a call there is nothing to compare")
+		return errors.New("rules.window must be at least 1: without a call there is nothing to compare")
+	}
+	for _, command := range c.NoWorse {
+		if slices.Contains(c.Gates, command) {
+			return fmt.Errorf("the command %q is in gates and in no_worse: one of gates must be green, one of no_worse may"+
+				" stay as red as it was; keep it in one of them", command)
+		}
 	}
 	if err := c.Prices.Validate(); err != nil {
-		return usagef("configuration: prices: %w", err)
+		return fmt.Errorf("prices: %w", err)
+	}
+	for _, e := range c.Endpoints {
+		if err := e.Validate(); err != nil {
+			return err
+		}
 	}
 	switch executor.Asks(c.OnAsk) {
 	case "", executor.AsksReject, executor.AsksAllow:
 	default:
-		return usagef("configuration: on_ask is %q: use reject or allow", c.OnAsk)
+		return fmt.Errorf("on_ask is %q: use reject or allow", c.OnAsk)
 	}
 	return nil
 }
@@ -151,7 +163,7 @@ func (a *app) configPaths(project string) []string {
 	return append(paths, filepath.Join(project, store.DirName, "config.yaml"))
 }
 
-// readConfig lays a file over c.
+// readConfig lays a file over c. What cannot be run with is told before anything is started, with the file that says it.
 func readConfig(path string, c *config, required bool) error {
 	data, err := os.ReadFile(path)
 	// A file where .manager should be is no fault of the configuration; the store says what to do about it.
@@ -161,19 +173,25 @@ func readConfig(path string, c *config, required bool) error {
 	if err != nil {
 		return usagef("configuration: %v", err)
 	}
-	return parseConfig(path, data, c)
+	if err := parseConfig(path, data, c); err != nil {
+		return err
+	}
+	if err := c.check(); err != nil {
+		return usagef("configuration %s: %w", path, err)
+	}
+	return nil
 }
 
 func parseConfig(path string, data []byte, c *config) error {
 	if err := yaml.UnmarshalWithOptions(data, c, yaml.Strict()); err != nil {
-		return configFault(path, err)
+		return configFault(path, data, err)
 	}
-	for _, ref := range []string{c.Model, c.LedgerModel} {
-		if ref == "" {
+	for _, m := range []struct{ key, ref string }{{"model", c.Model}, {"ledger_model", c.LedgerModel}} {
+		if m.ref == "" {
 			continue
 		}
-		if _, err := providers.ParseModel(ref); err != nil {
-			return usagef("configuration %s: %v", path, err)
+		if _, err := providers.ParseModel(m.ref); err != nil {
+			return usagef("configuration %s: %s: %v", path, m.key, err)
 		}
 	}
 	return nil
@@ -200,7 +218,7 @@ func (c *config) limits() (orchestrator.Limits, error) {
 		return l, err
 	}
 	if err := l.Validate(); err != nil {
-		return l, usagef("configuration: %v", err)
+		return l, fmt.Errorf("limits: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return l, nil
 }
@@ -209,7 +227,7 @@ func (c *config) limits() (orchestrator.Limits, error) {
 func (from *limitsConfig) perModel(l *orchestrator.Limits) error {
 	for _, name := range slices.Sorted(maps.Keys(from.Providers)) {
 		if !from.Providers[name].set {
-			return usagef("configuration: limits.providers.%s has no number", name)
+			return fmt.Errorf("limits.providers.%s has no number", name)
 		}
 		if l.Providers == nil {
 			l.Providers = map[string]int{}
@@ -219,8 +237,7 @@ func (from *limitsConfig) perModel(l *orchestrator.Limits) error {
 	var models []orchestrator.ModelLimit
 	for _, m := range from.Models {
 		if !m.Limit.set || m.Pattern == "" {
-			return usagef("configuration: limits.models needs a pattern and a limit, as in " +
-				`{pattern: "*opus*", limit: 2}`)
+			return errors.New("limits.models needs a pattern and a limit, as in " + `{pattern: "*opus*", limit: 2}`)
 		}
 		models = append(models, orchestrator.ModelLimit{Pattern: m.Pattern, Limit: m.Limit.n})
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -116,7 +117,7 @@ func (x *pattern) UnmarshalYAML(node ast.Node) error {
 	}
 	compiled, err := regexp.Compile(text)
 	if err != nil {
-		return &valueError{fmt.Sprintf("this must be a regular expression of Go: %v", err), node.GetToken()}
+		return &valueError{fmt.Sprintf("must be a regular expression of Go: %v", err), node.GetToken()}
 	}
 	x.Regexp = compiled
 	return nil
@@ -188,14 +189,14 @@ func scalarText(node ast.Node) (string, bool) {
 
 // valueError is a value of the wrong kind, and where it stands.
 type valueError struct {
-	what string
+	what string // without the name of the key: "must be …"
 	at   *token.Token
 }
 
-func (e *valueError) Error() string { return e.what }
+func (e *valueError) Error() string { return "this " + e.what }
 
 func wrongValue(node ast.Node, wanted string) error {
-	return &valueError{fmt.Sprintf("this must be %s, not %s", wanted, found(node.GetToken(), node.Type())), node.GetToken()}
+	return &valueError{fmt.Sprintf("must be %s, not %s", wanted, found(node.GetToken(), node.Type())), node.GetToken()}
 }
 
 // found says what stands where something else is wanted.
@@ -213,8 +214,9 @@ func found(at *token.Token, kind ast.NodeType) string {
 
 // configFault tells what is wrong with a configuration file, where, and with the lines around it, in words for people who
 // write YAML and not Go.
-func configFault(path string, err error) error {
+func configFault(path string, data []byte, err error) error {
 	what, at := "", (*token.Token)(nil)
+	named := func() string { return cmp.Or(keyAt(data, at), "this") + " " }
 	var value *valueError
 	var wrongType *yaml.TypeError
 	var wrongNode *yaml.UnexpectedNodeTypeError
@@ -222,18 +224,20 @@ func configFault(path string, err error) error {
 	var overflow *yaml.OverflowError
 	switch {
 	case errors.As(err, &value):
-		what, at = value.what, value.at
+		at = value.at
+		what = named() + value.what
 	case errors.As(err, &wrongType):
 		at = wrongType.Token
-		what = fmt.Sprintf("this must be %s, not %s", kindWords(wrongType.DstType), foundType(at, wrongType.SrcType))
+		what = named() + fmt.Sprintf("must be %s, not %s", kindWords(wrongType.DstType), foundType(at, wrongType.SrcType))
 	case errors.As(err, &wrongNode):
 		at = wrongNode.Token
-		what = fmt.Sprintf("this must be %s, not %s", nodeWords(wrongNode.Expected), found(at, wrongNode.Actual))
+		what = named() + fmt.Sprintf("must be %s, not %s", nodeWords(wrongNode.Expected), found(at, wrongNode.Actual))
 	case errors.As(err, &unknown):
 		at = unknown.Token
-		what = fmt.Sprintf("there is no key %q here: see docs/cli.md#configuration-file", at.Value)
+		what = unknownKey(keyAt(data, at), at.Value)
 	case errors.As(err, &overflow):
-		what, at = "this number is too large", overflow.Token
+		at = overflow.Token
+		what = named() + "is too large"
 	default:
 		return usagef("configuration %s: %s", path, yaml.FormatError(err, false, true))
 	}

@@ -44,6 +44,14 @@ func TestLookWhereNothingWasRun(t *testing.T) {
 	}
 }
 
+func TestShowTakesOneView(t *testing.T) {
+	t.Parallel()
+	stdout, stderr, code := command(t.TempDir(), "show", "--why", "x", "--receipt")
+	if code != exitUsage || stdout != "" || !strings.Contains(stderr, "--why and --receipt cannot be used together") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
 func TestLook(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)

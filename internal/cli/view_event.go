@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -59,8 +60,7 @@ func describe(body boulder.Body) string {
 	case boulder.BudgetSet:
 		return "budget: " + cmp.Or(budgetText(b.Budget), "none")
 	case boulder.BudgetWarning:
-		return fmt.Sprintf("%.0f%% of the %s budget is used: %s of %s", 100*b.Used/b.Limit, b.Dimension,
-			amountText(b.Dimension, b.Used), amountText(b.Dimension, b.Limit))
+		return describeWarning(b)
 	case boulder.Parked:
 		return "waits for a person: " + b.Reason
 	case boulder.Unparked:
@@ -103,6 +103,14 @@ func describeReplan(b boulder.Replanned) string {
 		parts = append(parts, "- "+id)
 	}
 	return fmt.Sprintf("replan %d, plan revision %d: %s", b.Number, b.Revision, strings.Join(parts, ", "))
+}
+
+func describeWarning(b boulder.BudgetWarning) string {
+	of := amountText(b.Dimension, b.Used) + " of " + amountText(b.Dimension, b.Limit)
+	if b.Used >= b.Limit {
+		return fmt.Sprintf("the %s budget is used up: %s", b.Dimension, of)
+	}
+	return fmt.Sprintf("%.0f%% of the %s budget is used: %s", math.Floor(100*b.Used/b.Limit), b.Dimension, of)
 }
 
 // amountText is an amount of a budget's dimension.

@@ -35,7 +35,7 @@ func (v *linesView) Event(e boulder.Event) {
 	case boulder.TaskComplete:
 		v.app.printSummary(e.BoulderID, b, e.Time.Sub(v.progress.began))
 	case boulder.SubTaskProgress:
-		if v.app.verbose {
+		if v.app.verbose || v.progress.news {
 			v.about(e)
 		}
 	case boulder.StatusChanged:
@@ -66,8 +66,12 @@ func again(attempt int) string {
 func (v *linesView) done(at time.Time, b boulder.SubTaskDone) {
 	t := v.progress.state.SubTask(b.SubTaskID)
 	r := v.progress.row(t)
-	v.line(at, "%s %s %s  %s  %s  %s", v.label(t), paint{}.mark(t.Status), clipText(t.Subject, 100), modelName(t.Model),
-		elapsed(r.took(at)), usageText(t.Usage))
+	how := ""
+	if b.Completed && v.progress.alone[t.ID] {
+		how = "  (by the gates alone)"
+	}
+	v.line(at, "%s %s %s  %s  %s  %s%s", v.label(t), paint{}.mark(t.Status), clipText(t.Subject, 100), modelName(t.Model),
+		elapsed(r.took(at)), usageText(t.Usage), how)
 	if !b.Completed {
 		v.line(at, "%s %s", v.label(t), clipText(describe(b), 400))
 	}

@@ -91,8 +91,15 @@ func (v *liveView) note(e boulder.Event) {
 	case boulder.SubTaskDone:
 		table := v.table(v.width(), e.Time)
 		v.printed = append(v.printed, table.line(v.progress.row(t)))
-		if !b.Completed {
+		switch {
+		case !b.Completed:
 			v.printed = append(v.printed, table.below(b.Summary))
+		case v.progress.alone[t.ID]:
+			v.printed = append(v.printed, table.below("by the gates alone: no usable answer came from the judge"))
+		}
+	case boulder.SubTaskProgress:
+		if v.progress.news {
+			v.printed = append(v.printed, v.table(v.width(), e.Time).aside("!", t, describe(b)))
 		}
 	case boulder.Retry:
 		table := v.table(v.width(), e.Time)
@@ -105,13 +112,24 @@ func (v *liveView) note(e boulder.Event) {
 		}
 	case boulder.Nudged, boulder.ReplanStarted, boulder.ReplanRefused, boulder.Parked, boulder.Unparked:
 		v.printed = append(v.printed, v.table(v.width(), e.Time).aside("↻", t, describe(b)))
-	case boulder.Cooled, boulder.BudgetWarning, boulder.ReplanTrouble:
-		v.printed = append(v.printed, v.app.paint(v.app.Stderr).yellow(clipText("! "+describe(b), v.width()-1)))
+	case boulder.BudgetWarning:
+		if t != nil {
+			v.printed = append(v.printed, v.table(v.width(), e.Time).aside("!", t, describe(b)))
+		} else {
+			v.printed = append(v.printed, v.warning(b))
+		}
+	case boulder.Cooled, boulder.ReplanTrouble:
+		v.printed = append(v.printed, v.warning(b))
 	case boulder.GateRun:
 		if !b.Passed {
 			v.printed = append(v.printed, v.table(v.width(), e.Time).aside("✗", t, describe(b)))
 		}
 	}
+}
+
+// warning is a line that stays, about the whole run.
+func (v *liveView) warning(b boulder.Body) string {
+	return v.app.paint(v.app.Stderr).yellow(clipText("! "+describe(b), v.width()-1))
 }
 
 func (v *liveView) width() int {
@@ -238,7 +256,7 @@ func (v *liveView) atWork(t *table, room int) []string {
 // inLine draws what waits, as far as there is room.
 func (v *liveView) inLine(t *table, room int) []string {
 	s := v.progress.state
-	pending := s.Count(boulder.SubTaskPending)
+	pending := s.Count(boulder.SubTaskPending) + s.Count(boulder.SubTaskInProgress) - len(s.Live())
 	if pending == 0 || room <= 0 || v.stopping { // a run that stops starts nothing
 		return nil
 	}

@@ -97,18 +97,11 @@ func (v *transcriptView) tell(l transcriptLine) string {
 }
 
 func (v *transcriptView) tool(l transcriptLine) string {
-	mark := v.dim("…")
-	switch l.State {
-	case "completed":
-		mark = v.green("✓")
-	case "error":
-		mark = v.red("✗")
-	}
 	room := inputShown
 	if v.verbose {
 		room = lineShown
 	}
-	text := mark + " " + v.bold(clipText(l.Tool, inputShown)) + " " + clipText(toolInput(l.Input), room)
+	text := v.call(l.Tool, l.State) + " " + v.bold(clipText(l.Tool, inputShown)) + " " + clipText(toolInput(l.Input), room)
 	if l.State != "completed" && l.State != "error" {
 		text += v.dim(" (" + oneLine(cmp.Or(l.State, "never ended")) + ")")
 	}

@@ -47,6 +47,20 @@ func (p paint) mark(s boulder.SubTaskStatus) string {
 	return p.dim("-")
 }
 
+// call is one column that shows how a tool call ended. A shell command that OpenCode calls completed may have failed all
+// the same: what is stored of it says that it ended, and not with which exit code.
+func (p paint) call(tool, state string) string {
+	switch {
+	case state == "error":
+		return p.red("✗")
+	case state != "completed":
+		return p.dim("…")
+	case tool == "bash":
+		return p.dim("·")
+	}
+	return p.green("✓")
+}
+
 // status colours the word for the status of a boulder.
 func (p paint) status(s boulder.Status) string {
 	switch s {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/dag"
@@ -95,14 +94,6 @@ func (v planView) with(s boulder.Spec) string {
 	add("agent", s.Agent)
 	if cmp.Or(s.Priority, boulder.Medium) != boulder.Medium {
 		parts = append(parts, string(s.Priority)+" priority")
-	}
-	if b := s.Budget; b != nil {
-		if b.Attempts > 0 {
-			parts = append(parts, plural(b.Attempts, "attempt"))
-		}
-		if b.Time > 0 {
-			parts = append(parts, elapsed(time.Duration(b.Time))+" for each attempt")
-		}
 	}
 	return strings.Join(parts, ", ")
 }

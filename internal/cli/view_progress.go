@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -19,6 +20,8 @@ type progress struct {
 
 	doing map[string]doing         // by sub-task: of the turn that runs
 	spent map[string]time.Duration // by sub-task: on attempts that are over
+	alone map[string]bool          // sub-tasks whose last verdict came from the gates alone, without a judge
+	news  bool                     // the newest event is a notice that its turn has not given before
 }
 
 // doing is the newest sign of life of a turn.
@@ -26,6 +29,7 @@ type doing struct {
 	activity              string
 	todosDone, todosTotal int
 	usage                 boulder.Usage // of the turn so far
+	notice                string        // the newest one: a wait may be reported more than once
 }
 
 // take follows one event. An error means that the state could not be read; what is shown is then out of date.
@@ -66,9 +70,13 @@ func (p *progress) reload(id string) error {
 
 // watch takes in what the state does not keep. It looks at the state before the event.
 func (p *progress) watch(e boulder.Event) {
+	p.news = false
 	switch b := e.Body.(type) {
 	case boulder.SubTaskProgress:
 		d := p.doing[b.SubTaskID]
+		if b.Notice {
+			p.news, d.notice = b.Activity != d.notice, b.Activity
+		}
 		d.activity = b.Activity
 		if b.TodosTotal > 0 {
 			d.todosDone, d.todosTotal = b.TodosDone, b.TodosTotal
@@ -79,6 +87,11 @@ func (p *progress) watch(e boulder.Event) {
 		p.doing[b.SubTaskID] = d
 	case boulder.TurnEnded:
 		delete(p.doing, b.SubTaskID)
+	case boulder.Judged:
+		if p.alone == nil {
+			p.alone = map[string]bool{}
+		}
+		p.alone[b.SubTaskID] = b.Verdict.JudgeUnavailable
 	case boulder.Retry:
 		p.over(b.AttemptRef, e.Time)
 	case boulder.SubTaskDone:
@@ -116,11 +129,16 @@ func (p *progress) usage() boulder.Usage {
 
 // row is what there is to show of a sub-task.
 func (p *progress) row(t *boulder.SubTask) row {
-	r := row{task: t, doing: p.doing[t.ID], spent: p.spent[t.ID]}
+	r := row{task: t, doing: p.doing[t.ID], spent: p.spent[t.ID], replan: inReplan(&p.state.Boulder, t.ID)}
 	if o := p.state.Open(t.ID); o != nil {
 		r.attempt = o.Attempt
 	}
 	return r
+}
+
+// inReplan reports whether a new plan is being made that takes the place of the sub-task.
+func inReplan(b *boulder.Boulder, subTask string) bool {
+	return b.Replan != nil && (b.Replan.SubTaskID == subTask || slices.Contains(b.Replan.Replaces, subTask))
 }
 
 // waiting lists those that wait, the soonest first, but no more than limit: the ones in line for a slot, then the ones
@@ -132,7 +150,7 @@ func (p *progress) waiting(limits schedule.Limits, now time.Time, limit int) []r
 			return rows
 		}
 		r := p.row(p.state.SubTask(w.SubTaskID))
-		r.wait = &w
+		r.waits(&p.state.Boulder, w)
 		rows = append(rows, r)
 	}
 	listed := map[string]bool{}
@@ -144,7 +162,11 @@ func (p *progress) waiting(limits schedule.Limits, now time.Time, limit int) []r
 			if len(rows) == limit {
 				return rows
 			}
-			if t.Status == boulder.SubTaskPending && !listed[t.ID] && (p.state.Open(t.ID) != nil) == queued {
+			o := p.state.Open(t.ID)
+			if (o != nil) != queued || listed[t.ID] {
+				continue
+			}
+			if t.Status == boulder.SubTaskPending || queued && !o.Attempt.Status.Live() {
 				rows = append(rows, p.row(t))
 			}
 		}
@@ -158,12 +180,31 @@ type row struct {
 	attempt *boulder.Attempt // the one that is not over, or nil
 	newest  *boulder.Attempt // whether it is over or not; nil where only live ones are known
 	wait    *schedule.Wait   // why it does not start, or nil
+	cooling string           // why the model that it waits for cools down
+	replan  bool             // it waits for a new plan, which stands in its place
 	doing   doing
 	spent   time.Duration // on attempts that are over
 }
 
+// waits notes what it waits for.
+func (r *row) waits(b *boulder.Boulder, w schedule.Wait) {
+	r.wait = &w
+	if !w.Until.IsZero() {
+		r.cooling = b.Cooldowns[w.Model].Reason
+	}
+}
+
 // live reports whether an agent or the judge is at work on it.
 func (r row) live() bool { return r.attempt != nil && r.attempt.Status.Live() }
+
+// idle reports whether it waits, be it for its first attempt or for a further one.
+func (r row) idle() bool {
+	switch r.task.Status {
+	case boulder.SubTaskPending, boulder.SubTaskBlocked:
+		return true
+	}
+	return r.attempt != nil && !r.live()
+}
 
 // name is what is done, or is to be done.
 func (r row) name() string {
@@ -171,6 +212,15 @@ func (r row) name() string {
 		return cmp.Or(r.task.ActiveForm, r.task.Subject)
 	}
 	return r.task.Subject
+}
+
+// unused reports whether it is over without anything having been done for it.
+func (r row) unused() bool {
+	switch r.task.Status {
+	case boulder.SubTaskSuperseded, boulder.SubTaskSkipped, boulder.SubTaskCancelled:
+		return r.spent == 0 && r.usage() == boulder.Usage{}
+	}
+	return false
 }
 
 // took is how long its attempts ran.

@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/store"
 )
@@ -24,6 +26,8 @@ type receipt struct {
 	// Planning is what the Task Ledger used: the plan, and replans.
 	Planning boulder.Usage    `json:"planning"`
 	SubTasks []subTaskReceipt `json:"sub_tasks"` // in plan order
+
+	running bool // a process is at it
 }
 
 // spending is what something used, with the turns that are at work or were cut off.
@@ -99,46 +103,88 @@ func (a *app) runReceipt(ctx context.Context, args []string) error {
 		return err
 	}
 	d, err := r.Get(ctx, id)
+	holder := holderOf(ctx, r)
 	closeReader() // before anything is printed: a pager must not keep a run from starting
 	if d.Boulder.ID == "" {
 		return err
 	}
+	report := newReceipt(d, time.Now())
+	report.running = runs(holder, d.Boulder)
 	if a.json {
-		return errors.Join(a.printJSON(newReceipt(d, time.Now())), err)
+		return errors.Join(a.printJSON(report), err)
 	}
-	a.printReceipt(a.Stdout, newReceipt(d, time.Now()))
+	a.printReceipt(a.Stdout, report)
 	return err
 }
 
-// printReceipt draws the receipt as a table.
+// Widths of the columns of a receipt besides the first, which gets what is left.
+const (
+	widthReceiptName   = 36                                          // at most
+	widthReceiptNumber = len("   tokens       cost  calls     time") // all numbers
+	widthReceiptNote   = len("  in_progress")
+)
+
+// receiptView draws a receipt as a table.
+type receiptView struct {
+	paint
+	out  io.Writer
+	name int // width of the first column
+	room int // width of a line, at most
+}
+
 func (a *app) printReceipt(w io.Writer, r *receipt) {
-	p := a.paint(w)
-	const name = 36
-	line := func(style func(string) string, margin, text string, s spending, note string) {
-		fmt.Fprintf(w, "%s%s %s %s %s %s%s\n", margin, style(fit(text, name-len(margin))), fitRight(count(s.Usage.Tokens()), 8),
-			fitRight(costText(s.Usage), 10), fitRight(count(s.Usage.Calls), 6),
-			fitRight(elapsed(time.Duration(s.WorkedMS)*time.Millisecond), 8), p.dim(note))
-	}
+	receiptView{paint: a.paint(w), out: w, room: terminalSize(w).width - 1}.table(r)
+}
+
+func (v receiptView) table(r *receipt) {
+	v.name = max(16, min(widthReceiptName, v.room-widthReceiptNumber-widthReceiptNote))
+	fmt.Fprintln(v.out, v.dim(fit("where it went", v.name)+"   tokens       cost  calls     time"))
 	plain := func(s string) string { return s }
-	fmt.Fprintln(w, p.dim(fit("where it went", name)+"   tokens       cost  calls     time"))
 	if r.Planning.Calls > 0 {
-		line(plain, "", "planning", spending{Usage: r.Planning}, "")
+		v.line(plain, "", "planning", spending{Usage: r.Planning}, "", nil)
 	}
 	for _, t := range r.SubTasks {
 		if len(t.Attempts) == 0 {
 			continue
 		}
-		line(plain, "", t.ID+": "+t.Subject, t.spending, "  "+string(t.Status)+ofBudget(t.Budget))
+		v.line(plain, "", t.ID+": "+t.Subject, t.spending, string(t.Status), t.Budget)
 		for _, at := range t.Attempts {
-			line(p.dim, "  ", fmt.Sprintf("attempt %d, %s", at.Attempt, at.Status), at.spending, "")
+			v.line(v.dim, "  ", fmt.Sprintf("attempt %d, %s", at.Attempt, r.attemptWord(at.Status)), at.spending, "", nil)
 		}
 	}
-	line(p.bold, "", "in all", r.spending, ofBudget(r.Budget))
+	v.line(v.bold, "", "in all", r.spending, "", r.Budget)
 }
 
-func ofBudget(b *boulder.Budget) string {
-	if b == nil || budgetText(*b) == "" {
-		return ""
+// line is a row of numbers. The budget is told beside them if there is room, else below.
+func (v receiptView) line(
+	style func(string) string, margin, text string, s spending, note string, budget *boulder.Budget,
+) {
+	note, below := prefixed("  ", note), ""
+	if budget != nil && budgetText(*budget) != "" {
+		of := "of " + budgetText(*budget)
+		if v.name+widthReceiptNumber+ansi.StringWidthWc(note+"  "+of) <= v.room {
+			note += "  " + of
+		} else {
+			below = indent(wrap(of, v.room-2), "  ")
+		}
 	}
-	return "  of " + budgetText(*b)
+	fmt.Fprintf(v.out, "%s%s %s %s %s %s%s\n", margin, style(fit(text, v.name-len(margin))),
+		fitRight(count(s.Usage.Tokens()), 8), fitRight(costText(s.Usage), 10), fitRight(count(s.Usage.Calls), 6),
+		fitRight(elapsed(time.Duration(s.WorkedMS)*time.Millisecond), 8), v.dim(note))
+	if below != "" {
+		fmt.Fprintln(v.out, v.dim(below))
+	}
+}
+
+// attemptWord says how an attempt ended, or what it is about.
+func (r *receipt) attemptWord(s boulder.AttemptStatus) string {
+	switch {
+	case s.Terminal():
+		return string(s)
+	case r.running:
+		return "at work"
+	case r.Status == boulder.Paused:
+		return "paused"
+	}
+	return "interrupted"
 }

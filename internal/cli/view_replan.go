@@ -76,5 +76,16 @@ func (v planView) details(s boulder.Spec) {
 	for _, g := range s.NoWorse {
 		v.painted("no worse", v.cyan("$ ")+oneLine(g))
 	}
+	if s.ExpectsChanges {
+		v.field("expects", "a change to files")
+	}
+	if s.EmptyOK {
+		v.field("empty ok", "to have found nothing is a good result")
+	}
+	v.field("outputs", strings.Join(s.Outputs, ", "))
+	v.field("decided by", strings.Join(s.DoneWhen, ", "))
 	v.field("with", v.with(s))
+	if s.Budget != nil {
+		v.field("budget", budgetText(*s.Budget))
+	}
 }

@@ -10,12 +10,12 @@ import (
 )
 
 // rowsOf makes the rows of a stored boulder, in plan order. recent are its last events.
-func rowsOf(d store.Detail, recent []boulder.Event, limits schedule.Limits) iter.Seq[row] {
+func rowsOf(d store.Detail, recent []boulder.Event, limits schedule.Limits, now time.Time) iter.Seq[row] {
 	p := progress{doing: map[string]doing{}, spent: map[string]time.Duration{}}
 	for _, e := range recent {
 		p.watch(e)
 	}
-	waits := waitsOf(d, limits)
+	waits := waitsOf(d, limits, now)
 	newest := map[string]*boulder.Attempt{}
 	for i := range d.Attempts {
 		a := &d.Attempts[i]
@@ -27,12 +27,12 @@ func rowsOf(d store.Detail, recent []boulder.Event, limits schedule.Limits) iter
 	return func(yield func(row) bool) {
 		for i := range d.SubTasks {
 			t := &d.SubTasks[i]
-			r := row{task: t, newest: newest[t.ID], doing: p.doing[t.ID], spent: p.spent[t.ID]}
+			r := row{task: t, newest: newest[t.ID], doing: p.doing[t.ID], spent: p.spent[t.ID], replan: inReplan(&d.Boulder, t.ID)}
 			if r.newest != nil && !r.newest.Status.Terminal() {
 				r.attempt = r.newest
 			}
 			if w, ok := waits[t.ID]; ok {
-				r.wait = &w
+				r.waits(&d.Boulder, w)
 			}
 			if !yield(r) {
 				return
@@ -43,7 +43,7 @@ func rowsOf(d store.Detail, recent []boulder.Event, limits schedule.Limits) iter
 
 // waitsOf says what waits for a slot. Of a boulder whose records contradict each other nothing can be said; `manager
 // doctor` tells about those.
-func waitsOf(d store.Detail, limits schedule.Limits) map[string]schedule.Wait {
+func waitsOf(d store.Detail, limits schedule.Limits, now time.Time) map[string]schedule.Wait {
 	waits := map[string]schedule.Wait{}
 	if d.Boulder.Status != boulder.Running {
 		return waits
@@ -52,7 +52,7 @@ func waitsOf(d store.Detail, limits schedule.Limits) map[string]schedule.Wait {
 	if err != nil {
 		return waits
 	}
-	for _, w := range schedule.Waiting(state, limits, time.Now()) {
+	for _, w := range schedule.Waiting(state, limits, now) {
 		waits[w.SubTaskID] = w
 	}
 	return waits

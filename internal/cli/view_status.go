@@ -30,29 +30,37 @@ type statusView struct {
 
 func (v statusView) head() {
 	s := v.report
-	fmt.Fprintf(v.out, "%s  %s", v.bold(s.BoulderID), v.status(s.Status))
+	head := v.bold(s.BoulderID) + "  " + v.status(s.Status)
 	if s.Total > 0 {
-		fmt.Fprintf(v.out, "  %d/%d done", s.Completed, s.Total)
+		head += fmt.Sprintf("  %d/%d done", s.Completed, s.Total)
 	}
-	fmt.Fprintf(v.out, "%s\n%s\n", v.dim(fmt.Sprintf("  %s  started %s ago", usageText(s.Usage),
-		elapsed(s.now.Sub(s.CreatedAt)))), clipText(s.Task, 2*v.width))
+	sep := "  "
+	rest := fmt.Sprintf("%s  started %s ago", usageText(s.Usage), elapsed(s.now.Sub(s.CreatedAt)))
+	if ansi.StringWidthWc(head+sep+rest) >= v.width {
+		sep = "\n"
+	}
+	v.say(head + sep + v.dim(rest))
+	v.say(clipText(s.Task, 2*v.width))
 }
+
+// say prints a text with its lines broken between words.
+func (v statusView) say(text string) { fmt.Fprintln(v.out, wrap(text, v.width-1)) }
 
 // state says whether it goes on by itself, and if not, why and what to do.
 func (v statusView) state() {
 	s := v.report
 	switch {
 	case s.RunBy != nil:
-		fmt.Fprintln(v.out, v.dim(fmt.Sprintf("run by process %d since %s: %s", s.RunBy.PID,
-			stamp(s.RunBy.Since, s.now), clipText(s.RunBy.Command, v.width))))
+		v.say(v.dim(fmt.Sprintf("run by process %d since %s: %s", s.RunBy.PID, stamp(s.RunBy.Since, s.now),
+			clipText(s.RunBy.Command, v.width))))
 	case s.Status == boulder.Paused:
-		fmt.Fprintf(v.out, "%s\nGo on with: manager resume %s\n", joined("paused", oneLine(s.Reason)), s.BoulderID)
+		v.say(joined("paused", oneLine(s.Reason)) + "\nGo on with: manager resume " + s.BoulderID)
 	case s.Status == boulder.AwaitingApproval:
-		fmt.Fprintf(v.out, "The plan waits for approval. Go on with: manager resume %s\n", s.BoulderID)
+		v.say("The plan waits for approval. Go on with: manager resume " + s.BoulderID)
 	case s.Resumable:
-		fmt.Fprintf(v.out, "%s: no process runs it. Go on with: manager resume %s\n", v.yellow("interrupted"), s.BoulderID)
+		v.say(v.yellow("interrupted") + ": no process runs it. Go on with: manager resume " + s.BoulderID)
 	case s.Reason != "":
-		fmt.Fprintln(v.out, oneLine(s.Reason))
+		v.say(oneLine(s.Reason))
 	}
 }
 
@@ -83,13 +91,28 @@ func (v statusView) subTasks() {
 func (v statusView) more(t *table, s subTaskStatus) string {
 	switch {
 	case s.row.live() && v.report.RunBy == nil:
-		return joinedBy(" · ", fmt.Sprintf("left in turn %d of attempt %d", s.Turn, s.Attempt), checkpointText(s.Checkpoint))
+		return joinedBy(" · ", left(s), checkpointText(s.Checkpoint))
 	case s.row.live():
 		return joinedBy(" · ", t.activity(s.row), checkpointText(s.Checkpoint))
-	case s.Status == boulder.SubTaskFailed, s.Status == boulder.SubTaskCancelled, s.Status == boulder.SubTaskSkipped:
+	case s.Status == boulder.SubTaskFailed, s.Status == boulder.SubTaskCancelled, s.Status == boulder.SubTaskSkipped,
+		s.Status == boulder.SubTaskSuperseded:
 		return s.Reason
 	}
 	return ""
+}
+
+// left says where a sub-task is that nobody is at.
+func left(s subTaskStatus) string {
+	where := fmt.Sprintf("in turn %d", s.Turn)
+	switch {
+	case s.row.replan:
+		return "waits for a new plan"
+	case s.Turn == 0:
+		where = "before the first turn"
+	case s.AttemptStatus == boulder.AttemptMonitoring:
+		where = fmt.Sprintf("after turn %d", s.Turn)
+	}
+	return fmt.Sprintf("left %s of attempt %d", where, s.Attempt)
 }
 
 func checkpointText(c *boulder.Checkpoint) string {

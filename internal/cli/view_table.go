@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -58,9 +59,12 @@ func (t *table) line(r row) string {
 	}
 	head := mark + " " + t.dim(fit(t.label(r.task), t.labels)) + " "
 	room := t.width - 1 - t.labels - 3 // the last column stays empty: some terminals wrap when it is used
+	if r.unused() {
+		return head + clipText(r.name(), room)
+	}
 	numbers := t.numbers(r)
 	name := room - ansi.StringWidthWc(numbers)
-	if r.task.Status == boulder.SubTaskPending || r.task.Status == boulder.SubTaskBlocked {
+	if r.idle() {
 		return head + t.idle(r, name, room-name)
 	}
 	return head + t.strong(r, fit(r.name(), name)) + t.dim(numbers)
@@ -107,6 +111,10 @@ func (t *table) why(r row) string {
 	switch {
 	case r.task.Status == boulder.SubTaskBlocked:
 		return r.task.Reason
+	case r.replan:
+		return "waits for a new plan"
+	case r.wait != nil && !r.wait.Until.IsZero(): // the end first: the rest may be cut
+		return fmt.Sprintf("until %s: %s", clock(r.wait.Until), cmp.Or(r.cooling, r.wait.Reason))
 	case r.wait != nil:
 		return fmt.Sprintf("%s in line: %s", ordinal(r.wait.Position), r.wait.Reason)
 	case r.attempt != nil:
@@ -141,7 +149,9 @@ func (t *table) doing(r row) string {
 	a := r.attempt
 	switch {
 	case a.NotBefore.After(t.now):
-		return fmt.Sprintf("trouble: %s; next try in %s", oneLine(a.Reason), elapsed(a.NotBefore.Sub(t.now)))
+		return fmt.Sprintf("until %s: %s", clock(a.NotBefore), oneLine(a.Reason)) // the end first: the rest may be cut
+	case r.replan:
+		return "a new plan is being made"
 	case a.Status == boulder.AttemptMonitoring:
 		return "judging the result"
 	case r.doing.activity != "":

@@ -34,6 +34,30 @@ func TestPlanView(t *testing.T) {
 	golden(t, "plan.txt", stdout.String())
 }
 
+// Who says yes to a plan says yes to what decides about its results.
+func TestPlanViewShowsWhatDecides(t *testing.T) {
+	t.Parallel()
+	a, stdout, _ := testApp()
+	a.printPlan(stdout, &boulder.Plan{Task: "x", SubTasks: []boulder.Spec{{
+		ID: "x", Subject: "x", Description: "x", NoWorse: []string{"make unit"}, ExpectsChanges: true, EmptyOK: true,
+		Outputs: []string{"port", "host"}, DoneWhen: []string{"judge", "todos"}, Budget: &boulder.Budget{
+			Tokens: 5e5, Cost: 2.5, Time: boulder.Duration(45 * time.Minute), Attempts: 2, Calls: 1,
+		},
+	}}})
+	want := `
+1. x (x)
+   no worse:   $ make unit
+   expects:    a change to files
+   empty ok:   to have found nothing is a good result
+   outputs:    port, host
+   decided by: judge, todos
+   budget:     500k tokens, $2.50, 45m00s, 2 attempts, 1 model call
+`
+	if !strings.HasSuffix(stdout.String(), want) {
+		t.Errorf("got:\n%s\nwant:\n%s", stdout, want)
+	}
+}
+
 func TestPlanViewOfManySubTasks(t *testing.T) {
 	t.Parallel()
 	a, stdout, _ := testApp()

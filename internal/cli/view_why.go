@@ -212,17 +212,13 @@ func (v whyView) calls(e *boulder.Evidence) {
 	}
 	v.detail("tools:", text)
 	for _, c := range shown {
-		mark := v.green("✓")
-		if c.Status != "completed" {
-			mark = v.red("✗")
-		}
 		line := clipText(c.Tool+" "+cmp.Or(c.Title, toolInput(json.RawMessage(c.Input))), callShown)
 		if c.Status == "error" {
-			line += v.dim(" " + clipText(c.Output, callShown))
+			line += v.dim(" error: " + clipText(c.Output, callShown))
 		} else if c.Status != "completed" {
-			line += v.dim(" never ended")
+			line += v.dim(" (never ended)")
 		}
-		v.say(depthMore, mark, line)
+		v.say(depthMore, v.call(c.Tool, c.Status), line)
 	}
 }
 

@@ -315,13 +315,16 @@ func (d *deps) models(ctx context.Context, plan *boulder.Plan) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("ask OpenCode for its models: %w", err)
 	}
+	if err := checkAgents(ctx, dir, plan); err != nil {
+		return "", err
+	}
 	wanted := map[string]string{fallback: "--model or the configuration", plan.Model: "the plan's model"}
 	for _, s := range plan.SubTasks {
 		if _, ok := wanted[s.Model]; !ok {
 			wanted[s.Model] = fmt.Sprintf("sub-task %q", s.ID)
 		}
 	}
-	if !d.direct {
+	if _, named := wanted[d.ledger]; !d.direct && !named {
 		wanted[d.ledger] = "--ledger-model or the configuration"
 	}
 	delete(wanted, "")
@@ -341,6 +344,25 @@ func (d *deps) models(ctx context.Context, plan *boulder.Plan) (string, error) {
 		return "", nil
 	}
 	return ref.String(), nil
+}
+
+// checkAgents refuses a plan that names an agent OpenCode does not have.
+func checkAgents(ctx context.Context, dir *opencode.Directory, plan *boulder.Plan) error {
+	named := func(s boulder.Spec) bool { return s.Agent != "" }
+	if !slices.ContainsFunc(plan.SubTasks, named) {
+		return nil
+	}
+	agents, err := dir.Agents(ctx)
+	if err != nil {
+		return fmt.Errorf("ask OpenCode for its agents: %w", err)
+	}
+	for _, s := range plan.SubTasks {
+		has := slices.ContainsFunc(agents, func(a opencode.Agent) bool { return a.Name == s.Agent })
+		if s.Agent != "" && !has {
+			return usagef("sub-task %q names the agent %s, which OpenCode does not have: `opencode agent list` lists them", s.ID, s.Agent)
+		}
+	}
+	return nil
 }
 
 func checkModel(catalogue opencode.Catalogue, name, who string) error {

@@ -1,0 +1,46 @@
+package executor
+
+import (
+	"maps"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// account is what evidence needs to know of all messages of a session, and not of its newest turn alone. It is small
+// whatever was said, so it can stand for messages that are not read again.
+type account struct {
+	tools    bool                            // a tool was called
+	commands bool                            // by one that may write files without saying which
+	edited   map[string]bool                 // files that editing tools wrote, as the calls name them
+	failing  map[string][]boulder.Diagnostic // the newest word of the language servers: errors by file, without its name
+}
+
+// add takes in a message. The order matters: the newest diagnostics win.
+func (a *account) add(m opencode.Message) {
+	for _, p := range m.Parts {
+		if p.Tool == nil {
+			continue
+		}
+		a.tools = true
+		a.commands = a.commands || p.Tool.Tool == "bash" || p.Tool.Tool == "task"
+		files := editedFiles(p.Tool)
+		for _, f := range files {
+			setIn(&a.edited, f)
+		}
+		if len(files) == 0 {
+			continue
+		}
+		if byFile, known := reportedErrors(p.Tool); known {
+			a.failing = byFile
+		}
+	}
+}
+
+// with is a copy to which the message is added.
+func (a *account) with(m opencode.Message) account {
+	b := *a
+	b.edited = maps.Clone(a.edited) // what fails is replaced as a whole
+	b.add(m)
+	return b
+}

@@ -1,0 +1,152 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// step takes in the end of a call of the model, by the agent or a sub-agent, once. It is reported at once: a budget is kept
+// by what is reported, and a sub-agent can make many calls within one of its parent's.
+func (t *turn) step(p opencode.Part, own bool) error {
+	if t.seen.steps[p.ID] {
+		return nil
+	}
+	m := t.member(p.SessionID)
+	model := t.model
+	if m.answer.ID == p.MessageID {
+		model = m.answer.Model
+	}
+	t.count(p, model)
+	activity := t.seen.activity
+	if !own {
+		activity = "sub-agent: " + cmp.Or(m.activity, m.title, "at work")
+	}
+	return t.progress(cmp.Or(activity, "the model answered"), nil)
+}
+
+func (t *turn) count(p opencode.Part, model opencode.ModelRef) {
+	setIn(&t.seen.steps, p.ID)
+	t.seen.usage = t.seen.usage.Add(t.usageOf(model, p.Step.Tokens, p.Step.Cost))
+}
+
+// recount reads what the turn has used so far, because events that told so may have been missed, or come while nobody
+// followed it. What was reported of it before it was taken up is booked already.
+func (t *turn) recount(ctx context.Context) error {
+	before := t.seen.usage
+	t.seen.usage, t.seen.steps = boulder.Usage{}, nil
+	err := t.eachAnswer(ctx, func(m opencode.Message) {
+		t.member(m.Info.SessionID).answer = answer{m.Info.ID, m.Info.Model}
+		for _, p := range m.Parts {
+			if p.Step != nil {
+				t.count(p, m.Info.Model)
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if t.seen.usage = beyond(t.seen.usage, t.job.Attempt.Spent); t.seen.usage == before {
+		return nil
+	}
+	return t.progress(cmp.Or(t.seen.activity, "took the turn up again"), nil)
+}
+
+// beyond is what is used of a more than of b, which is a part of it unless messages were deleted.
+func beyond(a, b boulder.Usage) boulder.Usage {
+	return boulder.Usage{
+		Input: max(0, a.Input-b.Input), CacheRead: max(0, a.CacheRead-b.CacheRead),
+		CacheWrite: max(0, a.CacheWrite-b.CacheWrite), Output: max(0, a.Output-b.Output),
+		Reasoning: max(0, a.Reasoning-b.Reasoning), Cost: max(0, a.Cost-b.Cost),
+		Calls: max(0, a.Calls-b.Calls), Unpriced: max(0, a.Unpriced-b.Unpriced),
+	}
+}
+
+// eachAnswer goes through what models answered in the turn: the agent, and then its sub-agents.
+func (t *turn) eachAnswer(ctx context.Context, take func(opencode.Message)) error {
+	own := false
+	for m, err := range t.dir.EachMessage(ctx, t.job.Attempt.SessionID) {
+		if err != nil {
+			return fault(err)
+		}
+		if own && m.Info.Role == opencode.RoleAssistant {
+			take(m)
+		}
+		own = own || m.Info.ID == t.job.Turn.MessageID
+	}
+	return t.eachChildAnswer(ctx, take)
+}
+
+// children is what sub-agents used in this turn. Each answer is one call, at the price of its own model.
+func (t *turn) children(ctx context.Context) (boulder.Usage, error) {
+	var sum boulder.Usage
+	err := t.eachChildAnswer(ctx, func(m opencode.Message) {
+		sum = sum.Add(t.usageOf(m.Info.Model, m.Info.Tokens, m.Info.Cost))
+	})
+	return sum, err
+}
+
+// eachChildAnswer goes through what the sub-agents' models answered in the turn. A sub-agent can be taken up again by a
+// later turn, so what counts is when the answer began, and not when its session did. It changes nothing of the turn.
+func (t *turn) eachChildAnswer(ctx context.Context, take func(opencode.Message)) error {
+	sessions, err := t.descendants(ctx)
+	if err != nil {
+		return fault(err)
+	}
+	sent := t.sentAt()
+	for _, s := range sessions {
+		if s.Updated.Before(sent) {
+			continue // each prompt updates it (seen)
+		}
+		for m, err := range t.directory(s.Directory).EachMessage(ctx, s.ID) {
+			if err != nil && !errors.Is(err, opencode.ErrNotFound) {
+				return fault(err)
+			}
+			if err == nil && m.Info.Role == opencode.RoleAssistant && !m.Info.Created.Before(sent) {
+				take(m)
+			}
+		}
+	}
+	return nil
+}
+
+// sentAt is when the turn's prompt was sent, on the clock that OpenCode shares and as exactly as it tells the time.
+func (t *turn) sentAt() time.Time {
+	at := t.job.Turn.SentAt
+	if at.IsZero() {
+		at = t.seen.began
+	}
+	return at.Truncate(time.Millisecond)
+}
+
+// maxDepth bounds how deep sub-agents of sub-agents are looked for.
+const maxDepth = 5
+
+// descendants are the sessions of sub-agents, and of theirs.
+func (t *turn) descendants(ctx context.Context) ([]opencode.Session, error) {
+	var all []opencode.Session
+	level := []opencode.Session{{ID: t.job.Attempt.SessionID}}
+	for depth := 0; depth < maxDepth && len(level) > 0; depth++ {
+		var next []opencode.Session
+		for _, s := range level {
+			children, err := t.directory(s.Directory).Children(ctx, s.ID)
+			if err != nil && (depth == 0 || !errors.Is(err, opencode.ErrNotFound)) {
+				return nil, err
+			}
+			next = append(next, children...)
+		}
+		all, level = append(all, next...), next
+	}
+	return all, nil
+}
+
+// titleOf is what a sub-agent is to do, without the name that OpenCode adds: "Read (@general subagent)".
+func titleOf(s opencode.Session) string {
+	title, _, _ := strings.Cut(s.Title, " (@")
+	return clip(title, 100)
+}

@@ -1,0 +1,248 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+func delegate(t *testing.T, what, prompt string) scriptmodel.ToolCall {
+	return call("task", map[string]any{
+		"description": what, "prompt": t.Name() + ": " + prompt, "subagent_type": "general",
+	})
+}
+
+// busyChild plays an agent that delegates, and a sub-agent that looks at other lines n-1 times and then answers.
+func busyChild(t *testing.T, n int) scriptmodel.Handler {
+	return func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		switch done := req.AssistantTurns(); {
+		case strings.Contains(req.FirstUser(), "CHILD") && done < n-1:
+			return calls(call("glob", map[string]any{"pattern": fmt.Sprintf("%d.*", done)}))
+		case strings.Contains(req.FirstUser(), "CHILD"):
+			return scriptmodel.Reply{Text: "The sub-agent has looked at everything."}
+		case done == 0:
+			return calls(delegate(t, "Look around", "CHILD"))
+		}
+		return scriptmodel.Reply{Text: "My sub-agent has looked at everything."}
+	}
+}
+
+// asked counts the requests that reached the model.
+func (r *requests) asked() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return int64(len(r.all))
+}
+
+func (a *attempt) running() boulder.Usage {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.Attempt.Spent.Add(a.Attempt.Seen)
+}
+
+// sameUsage compares sums that were added up in another order.
+func sameUsage(a, b boulder.Usage) bool {
+	costs := math.Abs(a.Cost-b.Cost) < 1e-9
+	a.Cost, b.Cost = 0, 0
+	return a == b && costs
+}
+
+// Each call of a sub-agent is reported when it ends, and not with its parent's next.
+func TestSubAgentsCallsAreReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	const calls = 20
+	w := newWorld(t, busyChild(t, calls))
+	a := w.newAttempt("x", "go")
+	e, err := a.run(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Usage.Calls != calls+2 || e.Usage.Calls != w.asked() {
+		t.Errorf("%d calls are counted, the model was asked %d times", e.Usage.Calls, w.asked())
+	}
+	if !sameUsage(a.running(), e.Usage) {
+		t.Errorf("the reports end with %+v, the turn with %+v", a.running(), e.Usage)
+	}
+	if !a.saw("sub-agent: glob") {
+		t.Errorf("activities %q", a.activities())
+	}
+	last := int64(0)
+	for _, p := range reported[boulder.SubTaskProgress](a) {
+		if p.Usage.Calls > last+1 {
+			t.Errorf("%d calls were reported together (%s)", p.Usage.Calls-last, p.Activity)
+		}
+		last = p.Usage.Calls
+	}
+}
+
+// Whoever keeps a budget can end the turn as soon as it is used up, although the agent itself has heard nothing yet.
+func TestBudgetIsUsedUpByASubAgent(t *testing.T) {
+	t.Parallel()
+	const budget = 5
+	var w *world
+	play := busyChild(t, 20)
+	w = newWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		reply := play(ctx, req)
+		if w.asked() > budget+1 { // the agent's own call ends when its sub-agent does
+			reply.Wait = make(chan struct{}) // until the turn is ended
+		}
+		return reply
+	})
+	a := w.newAttempt("x", "go")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	usedUp := errors.New("the budget is used up")
+	a.refuse = func(b boulder.Body) error {
+		if p, ok := b.(boulder.SubTaskProgress); ok && p.Usage.Calls >= budget {
+			cancel(usedUp)
+		}
+		return nil
+	}
+	timer := time.AfterFunc(time.Minute, func() { cancel(errors.New("nobody was told that the budget is used up")) })
+	defer timer.Stop()
+	if _, err := a.run(ctx, w); !errors.Is(err, usedUp) {
+		t.Error(err)
+	}
+	if n := w.asked(); n > budget+2 || a.running().Calls != budget {
+		t.Errorf("%d calls were reported, the model was asked %d times", a.running().Calls, n)
+	}
+}
+
+// The process dies while a sub-agent is at work. What is taken up again counts all of it, what was missed too, and nothing
+// twice.
+func TestUsageSurvivesAResume(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, busyChild(t, 8))
+	a := w.newAttempt("x", "go")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	a.refuse = func(b boulder.Body) error {
+		if p, ok := b.(boulder.SubTaskProgress); ok && p.Usage.Calls >= 4 {
+			cancel(errCrash)
+			return errCrash // the fourth call is not stored
+		}
+		return nil
+	}
+	if _, err := a.run(ctx, w); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	a.refuse = nil
+	if n := a.running().Calls; n != 3 {
+		t.Fatalf("%d calls are stored", n)
+	}
+	e, err := a.again(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Usage.Calls != w.asked() {
+		t.Errorf("%d calls are counted, the model was asked %d times", e.Usage.Calls, w.asked())
+	}
+	found := slices.ContainsFunc(reported[boulder.SubTaskProgress](a), func(p boulder.SubTaskProgress) bool {
+		return p.Activity == "took the turn up again" && p.Usage.Calls > 0
+	})
+	if !found {
+		t.Errorf("the call that was not stored was not reported afterwards: %q", a.activities())
+	}
+	// The call that was cut off has no step; and a turn can end before its last step is heard of.
+	if r := a.running(); r.Calls > e.Usage.Calls || r.Tokens() > e.Usage.Tokens() || r.Cost > e.Usage.Cost+1e-9 {
+		t.Errorf("the reports end with %+v, the turn with %+v", r, e.Usage)
+	}
+
+	again, err := a.again(t.Context(), w)
+	if err != nil || !sameUsage(again.Usage, e.Usage) {
+		t.Errorf("looked at once more, the turn used %+v, not %+v (%v)", again.Usage, e.Usage, err)
+	}
+}
+
+// A later turn sends the same sub-agent to work again: each turn counts its own calls.
+func TestSubAgentOfTwoTurns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		switch {
+		case strings.Contains(req.FirstUser(), "CHILD"):
+			return scriptmodel.Reply{Text: "The sub-agent has looked at everything."}
+		case req.TurnsSinceUser() == 0:
+			task := delegate(t, "Look around", "CHILD")
+			for _, m := range req.Messages {
+				if _, rest, found := strings.Cut(m.Text, `<task id="`); found { // the result of the first turn's call
+					id, _, _ := strings.Cut(rest, `"`)
+					task.Args.(map[string]any)["task_id"] = id
+				}
+			}
+			return calls(task)
+		}
+		return scriptmodel.Reply{Text: "My sub-agent has looked at everything."}
+	})
+	a := w.newAttempt("x", "go")
+	for turn := 1; turn <= 2; turn++ {
+		a.Turn = boulder.Turn{AttemptRef: a.Turn.AttemptRef, Number: turn, Prompt: w.t.Name() + ": go"}
+		before := w.asked()
+		e, err := a.run(t.Context(), w)
+		if err != nil || e.Usage.Calls != 3 || w.asked()-before != 3 {
+			t.Errorf("turn %d: %d calls are counted, the model was asked %d times (%v)",
+				turn, e.Usage.Calls, w.asked()-before, err)
+		}
+	}
+	if children, err := w.dir().Children(t.Context(), a.session()); err != nil || len(children) != 1 {
+		t.Errorf("%d sub-agents (%v): the test shows nothing", len(children), err)
+	}
+}
+
+func TestBeyond(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.Int64Range(0, 1<<40)
+		usage := func(name string) boulder.Usage {
+			d := func(what string) int64 { return n.Draw(t, name+" "+what) }
+			return boulder.Usage{
+				Input: d("input"), CacheRead: d("cache read"), CacheWrite: d("cache write"), Output: d("output"),
+				Reasoning: d("reasoning"), Cost: float64(d("cost")), Calls: d("calls"), Unpriced: d("unpriced"),
+			}
+		}
+		booked, since := usage("booked"), usage("since")
+		if got := beyond(booked.Add(since), booked); got != since {
+			t.Fatalf("got %+v", got)
+		}
+		if got := beyond(booked, booked.Add(since)); got != (boulder.Usage{}) {
+			t.Fatalf("something is used up by less than nothing: %+v", got)
+		}
+	})
+}
+
+// Without a model of the attempt's own its steps have the price of the model that OpenCode chose.
+func TestStepsArePricedByTheModelThatTookThem(t *testing.T) {
+	var asked []string
+	turn := turn{
+		Executor: &Executor{cfg: Config{Price: func(model string, _ boulder.Usage) (float64, bool) {
+			asked = append(asked, model)
+			return 0.5, true
+		}}},
+		report: func(boulder.Body) error { return nil },
+	}
+	for _, m := range []string{"one", "two"} {
+		turn.message(opencode.MessageInfo{
+			ID: "msg_" + m, SessionID: "ses_" + m, Role: opencode.RoleAssistant, Model: modelRef("p/" + m),
+		})
+	}
+	for _, m := range []string{"one", "two", "one"} { // the last one is an update of the first
+		err := turn.part(opencode.Part{
+			ID: "prt_" + m, SessionID: "ses_" + m, MessageID: "msg_" + m, Type: opencode.PartStepFinish,
+			Step: &opencode.StepFinish{Tokens: opencode.Tokens{Input: 10, Output: 1}},
+		}, m == "one")
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := boulder.Usage{Input: 20, Output: 2, Cost: 1, Calls: 2}
+	if fmt.Sprint(asked) != "[p/one p/two]" || turn.seen.usage != want {
+		t.Errorf("asked for %v, used %+v", asked, turn.seen.usage)
+	}
+}
