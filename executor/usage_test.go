@@ -23,12 +23,12 @@ func delegate(t *testing.T, what, prompt string) scriptmodel.ToolCall {
 	})
 }
 
-// busyChild plays an agent that delegates, and a sub-agent that looks at other lines n-1 times and then answers.
+// busyChild plays an agent that delegates, and a sub-agent that writes n-1 files and then answers.
 func busyChild(t *testing.T, n int) scriptmodel.Handler {
 	return func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		switch done := req.AssistantTurns(); {
 		case strings.Contains(req.FirstUser(), "CHILD") && done < n-1:
-			return calls(call("glob", map[string]any{"pattern": fmt.Sprintf("%d.*", done)}))
+			return calls(call("write", map[string]any{"filePath": fmt.Sprintf("%d.txt", done), "content": "x\n"}))
 		case strings.Contains(req.FirstUser(), "CHILD"):
 			return scriptmodel.Reply{Text: "The sub-agent has looked at everything."}
 		case done == 0:
@@ -74,7 +74,7 @@ func TestSubAgentsCallsAreReportedAtOnce(t *testing.T) {
 	if !sameUsage(a.running(), e.Usage) {
 		t.Errorf("the reports end with %+v, the turn with %+v", a.running(), e.Usage)
 	}
-	if !a.saw("sub-agent: glob") {
+	if !a.saw("sub-agent: write 7.txt") {
 		t.Errorf("activities %q", a.activities())
 	}
 	last := int64(0)

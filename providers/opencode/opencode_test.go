@@ -264,7 +264,7 @@ func TestDeadlineTellsWhatWasWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, map[string]string{"opencode.json": localProvider("http://127.0.0.1:1", "key")}, nil)
 	cfg := s.config()
-	cfg.Model, cfg.Timeout = opencode.ModelRef{ProviderID: "local", ModelID: "some-model"}, 8*time.Second
+	cfg.Model, cfg.Timeout = opencode.ModelRef{ProviderID: "local", ModelID: "some-model"}, 20*time.Second
 	failure := fails(t, cfg, s.question())
 	if failure.Kind != providers.KindNetwork || !errors.Is(failure, context.DeadlineExceeded) ||
 		!strings.Contains(failure.Error(), "still trying to reach the model (") {
