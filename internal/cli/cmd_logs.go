@@ -177,7 +177,7 @@ func (l *logs) leaveOut(turns []boulder.Turn) {
 			return false
 		}
 		b, ok := e.event.Body.(boulder.SubTaskProgress)
-		return ok && e.event.Seq < told[b.Attempt]
+		return ok && !b.Notice && e.event.Seq < told[b.Attempt]
 	})
 }
 
