@@ -1,7 +1,6 @@
 package boulder
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 )
@@ -18,14 +17,17 @@ func (s *State) Apply(e Event) (Event, error) {
 	if err := s.apply(&e); err != nil {
 		return Event{}, fmt.Errorf("%s: %w: %w", e.Body.EventType(), ErrRefused, err)
 	}
-	s.Boulder.UpdatedAt = e.Time
+	s.Boulder.UpdatedAt, s.Boulder.Tally = e.Time, TallyOf(s.counts)
 	s.dirty.events = append(s.dirty.events, e)
 	return e, nil
 }
 
 func (s *State) apply(e *Event) error {
-	if body, ok := e.Body.(Created); ok {
+	switch body := e.Body.(type) {
+	case Created:
 		return s.created(e, body)
+	case Archived:
+		return s.archived(e, body)
 	}
 	switch {
 	case s.Boulder.ID == "":
@@ -111,6 +113,10 @@ func (s *State) applyMore(e *Event) error {
 		return s.parked(e, b)
 	case Unparked:
 		return s.unparked(e, b)
+	case Noted:
+		return s.noted(e, b)
+	case Reopened:
+		return s.reopened(e, b)
 	}
 	return fmt.Errorf("unknown event type %q", e.Body.EventType())
 }
@@ -120,25 +126,8 @@ var transitions = map[Status][]Status{
 	Planning:         {Paused, Failed, Cancelled},
 	AwaitingApproval: {Paused, Cancelled},
 	Running:          {Paused, Synthesizing, Cancelled},
-	Paused:           {Planning, AwaitingApproval, Running, Cancelled},
+	Paused:           {Planning, AwaitingApproval, Running, Synthesizing, Cancelled},
 	Synthesizing:     {Running, Paused},
-}
-
-func (s *State) created(e *Event, b Created) error {
-	if s.Boulder.ID != "" {
-		return fmt.Errorf("boulder %s exists", s.Boulder.ID)
-	}
-	if b.Boulder.ID == "" || b.Boulder.ID != e.BoulderID {
-		return fmt.Errorf("boulder id %q does not match the event's %q", b.Boulder.ID, e.BoulderID)
-	}
-	if err := b.Boulder.Budget.Validate(); err != nil {
-		return err
-	}
-	e.Seq = 1
-	s.Boulder = b.Boulder
-	s.Boulder.Seq, s.Boulder.CreatedAt, s.Boulder.Status = 1, e.Time, Planning
-	s.Boulder.ClockAt = e.Time
-	return nil
 }
 
 func (s *State) statusChanged(b StatusChanged) error {
@@ -168,160 +157,6 @@ func (s *State) fits(status Status) error {
 	if !fits {
 		return fmt.Errorf("boulder cannot be %s with plan revision %d, %d sub-tasks and %d open attempts",
 			status, s.Boulder.Revision, len(s.SubTasks), len(s.open))
-	}
-	return nil
-}
-
-func (s *State) planned(b Planned) error {
-	if s.Boulder.Status != Planning || b.Plan.Number != s.Boulder.Revision+1 {
-		return fmt.Errorf("boulder is %s with plan revision %d", s.Boulder.Status, s.Boulder.Revision)
-	}
-	s.Boulder.Status, s.Boulder.Reason = AwaitingApproval, ""
-	s.adopt(b.Plan)
-	return nil
-}
-
-func (s *State) adopt(p PlanRevision) {
-	s.Revision = &p
-	s.Boulder.Revision, s.Boulder.Goal = p.Number, p.Plan.Goal
-	s.dirty.revision = s.Revision
-}
-
-func (s *State) decomposed(e *Event, b Decomposed) error {
-	if s.Boulder.Status != AwaitingApproval || len(s.SubTasks) > 0 {
-		return fmt.Errorf("boulder is %s with %d sub-tasks", s.Boulder.Status, len(s.SubTasks))
-	}
-	if n := b.Plan.Number; n != s.Boulder.Revision && n != s.Boulder.Revision+1 {
-		return fmt.Errorf("plan revision %d does not follow %d", n, s.Boulder.Revision)
-	}
-	approved := func(Spec, string) bool { return b.GatesApproved }
-	subTasks, err := s.newSubTasks(e, b.Plan, b.Plan.Plan.SubTasks, approved, b.Model)
-	if err != nil {
-		return err
-	}
-	if len(subTasks) == 0 {
-		return fmt.Errorf("the plan has no sub-tasks")
-	}
-	s.adopt(b.Plan)
-	s.Boulder.Model = cmp.Or(b.Model, s.Boulder.Model) // also for what a replan adds
-	s.Boulder.Status, s.Boulder.Reason = Running, ""
-	s.add(e, subTasks)
-	return nil
-}
-
-// add makes new sub-tasks, which [State.newSubTasks] has checked, part of the graph and queues those that are ready.
-func (s *State) add(e *Event, subTasks []*SubTask) {
-	for _, t := range subTasks {
-		s.addSubTask(t)
-		s.dirty.subTasks.add(t)
-	}
-	for _, t := range subTasks {
-		for _, id := range t.DependsOn {
-			d := s.byID[id]
-			d.Blocks = append(d.Blocks, t.ID)
-			s.dirty.subTasks.add(d)
-		}
-	}
-	for _, t := range subTasks {
-		s.waiting[t.ID] = s.countWaiting(t)
-		if s.waiting[t.ID] == 0 {
-			s.enqueue(e, t)
-		}
-	}
-}
-
-// newSubTasks makes the records of new sub-tasks of a plan revision, behind those that there are. It changes nothing.
-// approved says whether a gate may run.
-func (s *State) newSubTasks(
-	e *Event, rev PlanRevision, specs []Spec, approved func(spec Spec, gate string) bool, model string,
-) ([]*SubTask, error) {
-	fresh := map[string]*SubTask{}
-	var all []*SubTask
-	for i, spec := range specs {
-		if spec.ID == "" || fresh[spec.ID] != nil || s.byID[spec.ID] != nil {
-			return nil, fmt.Errorf("sub-task id %q is empty or given twice", spec.ID)
-		}
-		if err := spec.Budget.Validate(); err != nil {
-			return nil, fmt.Errorf("sub-task %q: %w", spec.ID, err)
-		}
-		t := &SubTask{
-			ID: spec.ID, Position: len(s.SubTasks) + i + 1, Revision: rev.Number,
-			Subject: spec.Subject, ActiveForm: spec.ActiveForm, Content: spec.Description,
-			SuccessCriteria: spec.SuccessCriteria, Status: SubTaskPending, Priority: cmp.Or(spec.Priority, Medium),
-			DependsOn: spec.DependsOn, BlockedBy: spec.DependsOn,
-			Agent: spec.Agent, ExpectsChanges: spec.ExpectsChanges, EmptyOK: spec.EmptyOK,
-			Outputs: spec.Outputs, DoneWhen: spec.DoneWhen, Budget: spec.Budget, CreatedAt: e.Time, UpdatedAt: e.Time,
-		}
-		t.Model = cmp.Or(spec.Model, rev.Plan.Model, model)
-		s.setGates(t, spec, approved)
-		fresh[t.ID] = t
-		all = append(all, t)
-	}
-	return all, s.checkDependencies(all, fresh)
-}
-
-// setGates gives a new sub-task its gates: those of the plan that may run, and those of the configuration.
-func (s *State) setGates(t *SubTask, spec Spec, approved func(spec Spec, gate string) bool) {
-	add := func(to *[]string, gate string) {
-		if !slices.Contains(*to, gate) {
-			*to = append(*to, gate)
-		}
-	}
-	for _, gate := range spec.Gates {
-		if approved(spec, gate) {
-			add(&t.Gates, gate)
-		} else {
-			add(&t.GateHints, gate)
-		}
-	}
-	for _, gate := range spec.NoWorse {
-		if approved(spec, gate) {
-			add(&t.NoWorse, gate)
-		} else {
-			add(&t.GateHints, gate)
-		}
-	}
-	for _, gate := range s.Boulder.Gates {
-		add(&t.Gates, gate)
-	}
-	for _, gate := range s.Boulder.NoWorse {
-		add(&t.NoWorse, gate)
-	}
-}
-
-// checkDependencies refuses dependencies with which something could never run.
-func (s *State) checkDependencies(all []*SubTask, fresh map[string]*SubTask) error {
-	waiting, blocks := map[string]int{}, map[string][]string{}
-	var ready []string
-	for _, t := range all {
-		for i, id := range t.DependsOn {
-			old := s.byID[id]
-			switch {
-			case slices.Contains(t.DependsOn[:i], id):
-				return fmt.Errorf("sub-task %q names the dependency %q twice", t.ID, id)
-			case fresh[id] != nil:
-				waiting[t.ID]++
-				blocks[id] = append(blocks[id], t.ID)
-			case old == nil:
-				return fmt.Errorf("sub-task %q depends on %q, which is not in the plan", t.ID, id)
-			case old.Status.Terminal() && old.Status != SubTaskCompleted || old.Status == SubTaskBlocked:
-				return fmt.Errorf("sub-task %q depends on %q, which is %s", t.ID, id, old.Status)
-			}
-		}
-		if waiting[t.ID] == 0 {
-			ready = append(ready, t.ID)
-		}
-	}
-	for i := 0; i < len(ready); i++ {
-		for _, id := range blocks[ready[i]] {
-			if waiting[id]--; waiting[id] == 0 {
-				ready = append(ready, id)
-			}
-		}
-	}
-	if len(ready) < len(all) {
-		i := slices.IndexFunc(all, func(t *SubTask) bool { return waiting[t.ID] > 0 })
-		return fmt.Errorf("sub-task %q can never run: its dependencies form a cycle", all[i].ID)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func (s *State) starting(e *Event, b Starting) error {
 	s.Boulder.Attempts++
 	o.Attempt.Status, o.Attempt.Tag, o.Attempt.Turns = AttemptStarting, b.Tag, 1
 	o.Attempt.SlotSeq, o.Attempt.StartedAt = e.Seq, e.Time
-	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: 1, Kind: TurnBrief, Prompt: b.Prompt}
+	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: 1, Seq: e.Seq, Kind: TurnBrief, Prompt: b.Prompt}
 	if o.Attempt.Attempt == 1 {
 		s.giveBaseline(o.SubTask)
 	}
@@ -204,7 +204,7 @@ func (s *State) continuation(e *Event, b Continuation) error {
 	}
 	o.Attempt.Status, o.Attempt.Turns = AttemptExecuting, b.Turn
 	o.Attempt.Asked = hashOf(o.Turn.Verdict.ContinuationPrompt)
-	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Kind: TurnContinuation, Prompt: b.Prompt}
+	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Seq: e.Seq, Kind: TurnContinuation, Prompt: b.Prompt}
 	s.touch(e, o)
 	return nil
 }
@@ -246,12 +246,14 @@ func (s *State) retry(e *Event, b Retry) error {
 	if err := s.replacing(b.SubTaskID); err != nil {
 		return err
 	}
+	s.interrupted(o, e.Time)
 	s.finish(e, o, b.Status, b.Reason)
-	if b.Uncounted {
-		o.SubTask.Lost++
-	} else {
+	switch {
+	case !b.Uncounted:
 		o.SubTask.Tries++
 		o.SubTask.LastResult = o.Attempt.Result
+	case b.Status == AttemptLost:
+		o.SubTask.Lost++
 	}
 	if b.Digest != "" {
 		o.SubTask.Failures = append(slices.Clone(o.SubTask.Failures), b.Digest)
@@ -261,8 +263,8 @@ func (s *State) retry(e *Event, b Retry) error {
 }
 
 func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
-	if b.Status == SubTaskSkipped && b.Attempt == 0 {
-		return s.skipped(e, b)
+	if b.Status == SubTaskSkipped || b.Status == SubTaskCancelled {
+		return s.dropped(e, b)
 	}
 	o, err := s.at(b.AttemptRef, AttemptQueued, AttemptStarting, AttemptExecuting, AttemptMonitoring)
 	if err != nil {

@@ -9,9 +9,16 @@ import (
 	"time"
 )
 
-// takenUp forgets the faults of the process before: whoever resumes has seen to their cause.
+// takenUp forgets the faults of the process before: whoever resumes has seen to their cause. Where the clock was set
+// back since, no wait of the old clock counts.
 func (s *State) takenUp(e *Event, b TakenUp) error {
 	s.Boulder.LedgerModel = cmp.Or(b.LedgerModel, s.Boulder.LedgerModel)
+	if e.Time.Before(s.Boulder.UpdatedAt) {
+		for model, c := range s.Boulder.Cooldowns {
+			c.Until = e.Time
+			s.setCooldown(model, c)
+		}
+	}
 	for _, o := range s.live {
 		a := o.Attempt
 		waits := a.Status != AttemptMonitoring && e.Time.Before(a.NotBefore) &&
@@ -25,7 +32,7 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 		}
 		s.touch(e, o)
 	}
-	if r := s.Boulder.Replan; r != nil && r.Troubles > 0 {
+	if r := s.Boulder.Replan; r != nil && (r.Troubles > 0 || !r.NotBefore.IsZero()) {
 		fresh := *r
 		fresh.Troubles, fresh.NotBefore = 0, time.Time{}
 		s.Boulder.Replan = &fresh
@@ -158,31 +165,8 @@ func (s *State) unparked(e *Event, b Unparked) error {
 	if t == nil || !t.Parked {
 		return fmt.Errorf("sub-task %q does not wait for a person", b.SubTaskID)
 	}
-	t.Parked = false
-	s.parkedCount--
+	s.unpark(t)
 	s.setSubTask(e, t, SubTaskPending, "")
 	s.enqueue(e, t)
-	return nil
-}
-
-// skipped ends a sub-task that has not begun and is not needed any more. Nothing that could still run may depend on it.
-func (s *State) skipped(e *Event, b SubTaskDone) error {
-	t := s.byID[b.SubTaskID]
-	if t == nil || t.Status != SubTaskPending {
-		return fmt.Errorf("there is no pending sub-task %q", b.SubTaskID)
-	}
-	if err := s.replacing(t.ID); err != nil {
-		return err
-	}
-	for _, id := range t.Blocks {
-		if d := s.byID[id]; !d.Status.Terminal() && d.Status != SubTaskBlocked {
-			return fmt.Errorf("sub-task %q depends on %q", id, t.ID)
-		}
-	}
-	if o := s.open[t.ID]; o != nil {
-		s.finish(e, o, AttemptCancelled, b.Summary)
-	}
-	t.Summary, t.EndSeq = b.Summary, e.Seq
-	s.setSubTask(e, t, SubTaskSkipped, b.Summary)
 	return nil
 }

@@ -229,7 +229,10 @@ func TestParked(t *testing.T) {
 func TestSkipped(t *testing.T) {
 	t.Parallel()
 	skip := func(id string) Body {
-		return SubTaskDone{AttemptRef: AttemptRef{SubTaskID: id}, Status: SubTaskSkipped, Summary: "not needed"}
+		return SubTaskDone{
+			AttemptRef: AttemptRef{SubTaskID: id}, Status: SubTaskSkipped, AttemptStatus: AttemptCancelled,
+			Summary: "not needed",
+		}
 	}
 	s := started(t, Plan{SubTasks: []Spec{
 		{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}, {ID: "c"}, {ID: "d", DependsOn: []string{"a", "c"}},

@@ -256,7 +256,8 @@ func TestRestoreNamesTheRecord(t *testing.T) {
 	good := func() Records {
 		a := Attempt{AttemptRef: AttemptRef{"a", 1}, Status: AttemptQueued}
 		return Records{
-			Boulder: Boulder{ID: "b1", Status: Running, Revision: 1}, Revision: &PlanRevision{Number: 1},
+			Boulder:  Boulder{ID: "b1", Status: Running, Revision: 1, Tally: Tally{Planned: 2}},
+			Revision: &PlanRevision{Number: 1},
 			SubTasks: []SubTask{
 				{ID: "a", Position: 1, Status: SubTaskPending, Attempts: 1, Blocks: []string{"b"}},
 				{ID: "b", Position: 2, Status: SubTaskPending, DependsOn: []string{"a"}},

@@ -25,8 +25,9 @@ const (
 	// Running: sub-tasks are dispatched. Entered by [Decomposed], and by [StatusChanged] on a resume. A crash leaves
 	// live attempts, which a resume picks up where they were.
 	Running Status = "running"
-	// Paused: nothing is dispatched until somebody resumes; Reason says why. Entered by [StatusChanged] after an
-	// interrupt or a fault that ends the run without ending the work (a wrong key).
+	// Paused: nothing is dispatched until somebody resumes; Reason says why. Entered by [StatusChanged] when a person
+	// pauses, after an interrupt, or after a fault that ends the run without ending the work (a wrong key). Turns that
+	// are at work may end meanwhile. A crash leaves it paused.
 	Paused Status = "paused"
 	// Synthesizing: no sub-task is ready or live; the answer is being put together. Entered by [StatusChanged]. A
 	// crash loses nothing: the answer is built from stored records.
@@ -95,6 +96,12 @@ type Boulder struct {
 	Cooldowns map[string]Cooldown `json:"cooldowns,omitempty"` // by model
 	NewFacts  []string            `json:"new_facts,omitempty"` // that judges noted, oldest first; at most 30
 	Warned    []string            `json:"warned,omitempty"`    // budgets whose soft warning was given
+
+	Notes  []Note `json:"notes,omitempty"` // of people, oldest first; at most 30
+	Tally  Tally  `json:"tally"`           // of the sub-tasks
+	ForkOf *Fork  `json:"fork_of,omitempty"`
+	// ArchivedAt is when it was put out of sight of `manager list`; zero: it is not.
+	ArchivedAt time.Time `json:"archived_at,omitzero"`
 
 	Usage     Usage     `json:"usage"` // of everything: attempts and ledger calls
 	Summary   string    `json:"summary,omitempty"`

@@ -51,6 +51,9 @@ func (s *State) checkBoulder(bad func(string, ...any)) {
 			parked++
 		}
 	}
+	if b.Tally != TallyOf(counts) {
+		bad("the sub-tasks count %+v but the boulder says %+v", TallyOf(counts), b.Tally)
+	}
 	if parked != s.parkedCount {
 		bad("%d sub-tasks wait for a person but %d are counted", parked, s.parkedCount)
 	}
@@ -202,11 +205,7 @@ func (s *State) checkSubTask(t *SubTask, bad func(string, ...any)) {
 // checkHope fails for a pending sub-task that could never run: what it depends on has to be there to complete.
 func (s *State) checkHope(t *SubTask, bad func(string, ...any)) {
 	for _, id := range t.DependsOn {
-		d := s.byID[id]
-		if d == nil || d.Status == SubTaskCompleted {
-			continue
-		}
-		if d.Status.Terminal() || d.Status == SubTaskBlocked && !d.Parked {
+		if d := s.byID[id]; d != nil && d.hopeless() {
 			bad("sub-task %q is pending but depends on %q, which is %s", t.ID, id, d.Status)
 		}
 	}

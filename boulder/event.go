@@ -1,12 +1,6 @@
 package boulder
 
-import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-	"reflect"
-	"time"
-)
+import "time"
 
 // Event is one thing that happened to a boulder. Events change a [State] ([State.Apply]), are stored in order, and are
 // what `--json` prints. In JSON an event is one flat object: type, time, boulder_id, seq, and the fields of its body.
@@ -28,7 +22,7 @@ type Body interface {
 func (e Event) Public() bool {
 	switch e.Body.(type) {
 	case Created, Planned, StatusChanged, TakenUp, Starting, TurnSent, Nudged, TurnEnded, Judged, Trouble, ReplanStarted,
-		ReplanTrouble, ReplanRefused, BudgetSet, Unparked:
+		ReplanTrouble, ReplanRefused, BudgetSet, Unparked, Archived:
 		return false
 	}
 	return true
@@ -63,6 +57,10 @@ type Decomposed struct {
 	GatesApproved bool `json:"gates_approved"`
 	// Model is for sub-tasks for which neither they nor the plan name one.
 	Model string `json:"model,omitempty"`
+	// Inherited are the sub-tasks of a fork that the original completed, with what depends on none but such.
+	Inherited []string `json:"inherited,omitempty"`
+	// Results are what they came to.
+	Results map[string]Inherited `json:"-"`
 }
 
 // PlannedIn is a sub-task as the event log shows it.
@@ -273,6 +271,23 @@ type Unparked struct {
 	Reason    string `json:"reason"`
 }
 
+// Noted is a note of a person.
+type Noted struct {
+	SubTaskID string `json:"sub_task_id,omitempty"` // empty: for all
+	Text      string `json:"text"`
+}
+
+// Reopened takes the end of a sub-task back, or its wait for a person: a person wants it tried again, with all its tries.
+type Reopened struct {
+	SubTaskID string `json:"sub_task_id"`
+	Reason    string `json:"reason"`
+}
+
+// Archived puts a boulder that is over out of sight, or back. It is the only event after the end.
+type Archived struct {
+	Archived bool `json:"archived"`
+}
+
 // UsageReport adds what a ledger call or a finished turn cost.
 type UsageReport struct {
 	SubTaskID string `json:"sub_task_id,omitempty"`
@@ -291,6 +306,7 @@ type SubTaskDone struct {
 	// AttemptStatus is what the attempt becomes.
 	AttemptStatus AttemptStatus `json:"attempt_status"`
 	Output        string        `json:"-"`
+	ByPerson      bool          `json:"by_person,omitempty"` // a person skipped or cancelled it
 	// Blocked are the sub-tasks that can no longer run because of this one. Apply fills it in.
 	Blocked []string `json:"blocked,omitempty"`
 }
@@ -301,101 +317,4 @@ type TaskComplete struct {
 	Summary      string `json:"summary"`
 	Status       Status `json:"status"`
 	Usage        Usage  `json:"usage"`
-}
-
-func (Created) EventType() string         { return "created" }
-func (Planned) EventType() string         { return "planned" }
-func (Decomposed) EventType() string      { return "decomposed" }
-func (StatusChanged) EventType() string   { return "status" }
-func (Starting) EventType() string        { return "attempt-starting" }
-func (SubTaskStart) EventType() string    { return "subtask-start" }
-func (TurnSent) EventType() string        { return "turn-sent" }
-func (SubTaskProgress) EventType() string { return "subtask-progress" }
-func (TurnEnded) EventType() string       { return "turn-ended" }
-func (GateRun) EventType() string         { return "gate" }
-func (Judged) EventType() string          { return "judged" }
-func (Continuation) EventType() string    { return "continuation" }
-func (Retry) EventType() string           { return "retry" }
-func (Trouble) EventType() string         { return "trouble" }
-func (UsageReport) EventType() string     { return "usage" }
-func (SubTaskDone) EventType() string     { return "subtask-done" }
-func (TakenUp) EventType() string         { return "taken-up" }
-func (Nudged) EventType() string          { return "nudge" }
-func (Cooled) EventType() string          { return "cooldown" }
-func (ReplanStarted) EventType() string   { return "replan-started" }
-func (ReplanTrouble) EventType() string   { return "replan-trouble" }
-func (Replanned) EventType() string       { return "replan" }
-func (ReplanRefused) EventType() string   { return "replan-refused" }
-func (BudgetSet) EventType() string       { return "budget-set" }
-func (BudgetWarning) EventType() string   { return "budget" }
-func (Parked) EventType() string          { return "parked" }
-func (Unparked) EventType() string        { return "unparked" }
-func (TaskComplete) EventType() string    { return "task-complete" }
-
-// bodyTypes maps the JSON field "type" to the struct that carries it.
-var bodyTypes = func() map[string]reflect.Type {
-	types := map[string]reflect.Type{}
-	for _, b := range []Body{
-		Created{}, Planned{}, Decomposed{}, StatusChanged{}, Starting{}, SubTaskStart{}, TurnSent{}, SubTaskProgress{},
-		TurnEnded{}, GateRun{}, Judged{}, Continuation{}, Retry{}, Trouble{}, UsageReport{}, SubTaskDone{},
-		TaskComplete{}, TakenUp{}, Nudged{}, Cooled{}, ReplanStarted{}, ReplanTrouble{}, Replanned{}, ReplanRefused{},
-		BudgetSet{}, BudgetWarning{}, Parked{}, Unparked{},
-	} {
-		types[b.EventType()] = reflect.TypeOf(b)
-	}
-	return types
-}()
-
-// envelope is the part of an event that all types share.
-type envelope struct {
-	Type      string    `json:"type"`
-	Time      time.Time `json:"time"`
-	BoulderID string    `json:"boulder_id"`
-	Seq       uint64    `json:"seq"`
-}
-
-// MarshalJSON writes the flat object.
-func (e Event) MarshalJSON() ([]byte, error) {
-	head, err := plainJSON(envelope{e.Body.EventType(), e.Time, e.BoulderID, e.Seq})
-	if err != nil {
-		return nil, err
-	}
-	body, err := plainJSON(e.Body)
-	if err != nil {
-		return nil, err
-	}
-	if bytes.Equal(body, []byte("{}")) {
-		return head, nil
-	}
-	head[len(head)-1] = ','
-	return append(head, body[1:]...), nil
-}
-
-// plainJSON leaves it to whoever encodes the event whether <, > and & are escaped.
-func plainJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimRight(b.Bytes(), "\n"), nil
-}
-
-// UnmarshalJSON reads what MarshalJSON wrote. Fields that are kept in records only (a prompt, the evidence) are empty.
-func (e *Event) UnmarshalJSON(data []byte) error {
-	var head envelope
-	if err := json.Unmarshal(data, &head); err != nil {
-		return err
-	}
-	typ, ok := bodyTypes[head.Type]
-	if !ok {
-		return fmt.Errorf("unknown event type %q", head.Type)
-	}
-	body := reflect.New(typ)
-	if err := json.Unmarshal(data, body.Interface()); err != nil {
-		return fmt.Errorf("event %q: %w", head.Type, err)
-	}
-	*e = Event{Time: head.Time, BoulderID: head.BoulderID, Seq: head.Seq, Body: body.Elem().Interface().(Body)}
-	return nil
 }

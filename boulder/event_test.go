@@ -177,6 +177,12 @@ func TestPublicEvents(t *testing.T) {
 		SubTaskDone{
 			AttemptRef: ref, Summary: "gave up", Status: SubTaskFailed, AttemptStatus: AttemptFailed, Blocked: []string{"ui"},
 		},
+		SubTaskDone{
+			AttemptRef: ref, Summary: "skipped by a person", Status: SubTaskSkipped, AttemptStatus: AttemptCancelled,
+			ByPerson: true,
+		},
+		Noted{SubTaskID: "ui", Text: "Use the old icon"},
+		Reopened{SubTaskID: "api", Reason: "a person wants it tried again"},
 		TaskComplete{AllCompleted: true, Summary: "2 of 2", Status: Completed, Usage: usage},
 	} {
 		e := Event{Time: epoch, BoulderID: "b1", Seq: uint64(i + 1), Body: b}

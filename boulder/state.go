@@ -24,7 +24,7 @@ type State struct {
 	queues  map[string]*queue
 	working []*SubTask     // in progress: live, or a retry in line
 	done    []*SubTask     // completed, in the order they did
-	waiting map[string]int // per sub-task, dependencies that have not completed
+	waiting map[string]int // per sub-task, dependencies that are neither completed nor skipped
 	counts  map[SubTaskStatus]int
 
 	parkedCount int // sub-tasks that wait for a person
@@ -134,7 +134,7 @@ func (s *State) addSubTask(t *SubTask) {
 func (s *State) countWaiting(t *SubTask) int {
 	n := 0
 	for _, id := range t.DependsOn {
-		if d := s.byID[id]; d == nil || d.Status != SubTaskCompleted {
+		if d := s.byID[id]; d == nil || !d.Status.satisfies() {
 			n++
 		}
 	}

@@ -13,21 +13,26 @@ const (
 	SubTaskPending SubTaskStatus = "pending"
 	// SubTaskInProgress: an attempt holds a slot, or the next one waits for it. Entered by [Starting].
 	SubTaskInProgress SubTaskStatus = "in_progress"
-	// SubTaskCompleted: its result was judged complete. Entered by [SubTaskDone]. Terminal.
+	// SubTaskCompleted: its result was judged complete. Entered by [SubTaskDone]; in a fork by [Decomposed], for what the
+	// original completed. Terminal.
 	SubTaskCompleted SubTaskStatus = "completed"
-	// SubTaskBlocked: something it depends on failed; Reason names it. Entered as a consequence of [SubTaskDone].
+	// SubTaskBlocked: something it depends on failed, or it is parked; Reason says which. Entered as a consequence of
+	// [SubTaskDone], or by [Parked]. Left by [Unparked], and by [Reopened] or a skip of what is in its way.
 	SubTaskBlocked SubTaskStatus = "blocked"
-	// SubTaskFailed: its attempts are exhausted. Entered by [SubTaskDone]. Terminal.
+	// SubTaskFailed: its attempts are exhausted. Entered by [SubTaskDone]. Terminal; while the boulder is not over, a
+	// person can take it back ([Reopened]), or declare it needless (skipped).
 	SubTaskFailed SubTaskStatus = "failed"
-	// SubTaskSkipped: not needed any more. Terminal.
+	// SubTaskSkipped: not needed any more, because the goal is achieved or a person said so; what depends on it goes on
+	// without it. Entered by [SubTaskDone]. Terminal.
 	SubTaskSkipped SubTaskStatus = "skipped"
-	// SubTaskCancelled: a person ended it. Terminal.
+	// SubTaskCancelled: a person ended it; what depends on it is blocked. Entered by [SubTaskDone]. Terminal, with the
+	// exceptions of SubTaskFailed.
 	SubTaskCancelled SubTaskStatus = "cancelled"
 	// SubTaskSuperseded: a later plan revision replaced it. Terminal.
 	SubTaskSuperseded SubTaskStatus = "superseded"
 )
 
-// Terminal reports whether the status never changes again.
+// Terminal reports whether the status never changes again by itself.
 func (s SubTaskStatus) Terminal() bool {
 	switch s {
 	case SubTaskCompleted, SubTaskFailed, SubTaskSkipped, SubTaskCancelled, SubTaskSuperseded:
@@ -206,6 +211,7 @@ const (
 type Turn struct {
 	AttemptRef
 	Number    int      `json:"number"` // from 1
+	Seq       uint64   `json:"seq"`    // event that began it: notes that came later are news for the next prompt
 	Kind      TurnKind `json:"kind"`
 	Prompt    string   `json:"prompt"`
 	MessageID string   `json:"message_id,omitempty"` // of the prompt, stored before it is sent

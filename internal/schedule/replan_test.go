@@ -37,7 +37,9 @@ func applyAll(t *testing.T, s *boulder.State, now time.Time, actions []Action) {
 		case Complete:
 			bodies = append(bodies, event(a))
 			for _, st := range a.Skip {
-				bodies = append(bodies, boulder.SubTaskDone{AttemptRef: ref(st.ID, 0), Status: boulder.SubTaskSkipped})
+				bodies = append(bodies, boulder.SubTaskDone{
+					AttemptRef: ref(st.ID, 0), Status: boulder.SubTaskSkipped, AttemptStatus: boulder.AttemptCancelled,
+				})
 			}
 		default:
 			if b := event(a); b != nil {

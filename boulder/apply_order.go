@@ -1,0 +1,178 @@
+package boulder
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+)
+
+func (s *State) noted(e *Event, b Noted) error {
+	if b.Text == "" || utf8.RuneCountInString(b.Text) > maxNote {
+		return fmt.Errorf("a note has 1 to %d characters", maxNote)
+	}
+	if b.SubTaskID != "" {
+		if t := s.byID[b.SubTaskID]; t == nil || t.Status.Terminal() {
+			return fmt.Errorf("there is no unfinished sub-task %q", b.SubTaskID)
+		}
+	}
+	notes := append(slices.Clone(s.Boulder.Notes), Note{Seq: e.Seq, SubTaskID: b.SubTaskID, Text: b.Text, At: e.Time})
+	s.Boulder.Notes = notes[max(0, len(notes)-maxNotes):]
+	return nil
+}
+
+// archived is the one event after the end.
+func (s *State) archived(e *Event, b Archived) error {
+	switch {
+	case s.Boulder.ID == "" || e.BoulderID != s.Boulder.ID:
+		return fmt.Errorf("it belongs to boulder %q", e.BoulderID)
+	case !s.Boulder.Status.Terminal():
+		return fmt.Errorf("boulder %s is %s: only what is over can be archived", s.Boulder.ID, s.Boulder.Status)
+	case b.Archived == !s.Boulder.ArchivedAt.IsZero():
+		return errors.New("nothing changes")
+	}
+	e.Seq = s.Boulder.Seq + 1
+	s.Boulder.Seq, s.Boulder.ArchivedAt = e.Seq, time.Time{}
+	if b.Archived {
+		s.Boulder.ArchivedAt = e.Time
+	}
+	return nil
+}
+
+// reopened is a person's exception from the rule that an end is final: only within a boulder that is not over, and only
+// where nothing has been built on the end.
+func (s *State) reopened(e *Event, b Reopened) error {
+	t := s.byID[b.SubTaskID]
+	switch {
+	case t == nil:
+		return fmt.Errorf("there is no sub-task %q", b.SubTaskID)
+	case !t.Parked && t.Status != SubTaskFailed && t.Status != SubTaskCancelled:
+		return fmt.Errorf("sub-task %q is %s", t.ID, t.Status)
+	}
+	if err := s.undoable(t); err != nil {
+		return err
+	}
+	for _, id := range t.DependsOn {
+		if d := s.byID[id]; !d.Status.satisfies() {
+			return fmt.Errorf("sub-task %q depends on %q, which is %s", t.ID, id, d.Status)
+		}
+	}
+	s.unpark(t)
+	t.Tries, t.Lost, t.Stalls, t.LastResult, t.Summary, t.EndSeq = 0, 0, 0, "", "", 0
+	s.setSubTask(e, t, SubTaskPending, "")
+	s.enqueue(e, t)
+	s.unblock(e, t)
+	return nil
+}
+
+// undoable refuses to take the end of a sub-task back while a replan is being made: what that lets go on may depend on what
+// is being replaced.
+func (s *State) undoable(t *SubTask) error {
+	if t.Status.Terminal() && s.Boulder.Replan != nil {
+		return fmt.Errorf("sub-task %q is %s, and a replan is being made", t.ID, t.Status)
+	}
+	return nil
+}
+
+func (s *State) unpark(t *SubTask) {
+	if t.Parked {
+		t.Parked = false
+		s.parkedCount--
+	}
+}
+
+// unblock takes back what the end of a sub-task did to those that depend on it, near or far, where nothing else is in
+// their way.
+func (s *State) unblock(e *Event, t *SubTask) {
+	todo := []*SubTask{t}
+	for len(todo) > 0 {
+		next := todo[0]
+		todo = todo[1:]
+		for _, id := range next.Blocks {
+			d := s.byID[id]
+			if d.Status != SubTaskBlocked || d.Parked || !s.hopeful(d) {
+				continue
+			}
+			s.setSubTask(e, d, SubTaskPending, "")
+			if s.waiting[id] == 0 {
+				s.enqueue(e, d)
+			}
+			todo = append(todo, d)
+		}
+	}
+}
+
+// hopeful reports whether everything that a sub-task depends on has completed or still can.
+func (s *State) hopeful(t *SubTask) bool {
+	return !slices.ContainsFunc(t.DependsOn, func(id string) bool { return s.byID[id].hopeless() })
+}
+
+// hopeless reports whether what depends on the sub-task can never run, as things are.
+func (t *SubTask) hopeless() bool {
+	switch t.Status {
+	case SubTaskFailed, SubTaskCancelled, SubTaskSuperseded:
+		return true
+	case SubTaskBlocked:
+		return !t.Parked
+	}
+	return false
+}
+
+// satisfies reports whether a dependency with this status is no reason to wait.
+func (s SubTaskStatus) satisfies() bool { return s == SubTaskCompleted || s == SubTaskSkipped }
+
+// dropped ends a sub-task that the goal that is achieved makes needless, or a person: skipped lets go on what depends on
+// it, cancelled blocks that. Only a person ends what has begun, or what something that can still run depends on.
+func (s *State) dropped(e *Event, b SubTaskDone) error {
+	t := s.byID[b.SubTaskID]
+	if t == nil {
+		return fmt.Errorf("there is no sub-task %q", b.SubTaskID)
+	}
+	if err := s.droppable(t, b); err != nil {
+		return err
+	}
+	if err := s.replacing(t.ID); err != nil {
+		return err
+	}
+	if o := s.open[t.ID]; o != nil {
+		s.interrupted(o, e.Time)
+		s.finish(e, o, AttemptCancelled, b.Summary)
+	}
+	s.unpark(t)
+	t.Summary, t.EndSeq = b.Summary, e.Seq
+	s.setSubTask(e, t, b.Status, b.Summary)
+	if b.Status == SubTaskSkipped {
+		s.release(e, t)
+		s.unblock(e, t)
+		return nil
+	}
+	b.Blocked = s.block(e, t)
+	e.Body = b
+	return nil
+}
+
+func (s *State) droppable(t *SubTask, b SubTaskDone) error {
+	switch {
+	case b.Completed || b.AttemptStatus != AttemptCancelled:
+		return fmt.Errorf("sub-task %q cannot be %s with an attempt that is %s", t.ID, b.Status, b.AttemptStatus)
+	case b.ByPerson && b.Status == SubTaskSkipped:
+		if t.Status.satisfies() || t.Status == SubTaskSuperseded {
+			return fmt.Errorf("sub-task %q is %s", t.ID, t.Status)
+		}
+		return s.undoable(t)
+	case b.ByPerson:
+		if t.Status.Terminal() {
+			return fmt.Errorf("sub-task %q is %s", t.ID, t.Status)
+		}
+		return nil
+	case t.Status != SubTaskPending || b.Status != SubTaskSkipped:
+		return fmt.Errorf("sub-task %q is %s, and only a person can make it %s", t.ID, t.Status, b.Status)
+	}
+	for _, id := range t.Blocks {
+		if d := s.byID[id]; !d.Status.Terminal() && d.Status != SubTaskBlocked {
+			return fmt.Errorf("sub-task %q depends on %q", id, t.ID)
+		}
+	}
+	return nil
+}

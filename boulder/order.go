@@ -1,0 +1,121 @@
+package boulder
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// OrderKind is what a person can tell a boulder to do.
+type OrderKind string
+
+const (
+	OrderPause  OrderKind = "pause"  // start nothing new; with Now, stop what is at work
+	OrderResume OrderKind = "resume" // take a pause back
+	OrderCancel OrderKind = "cancel" // end the sub-task, or without one the boulder, for good
+	OrderRetry  OrderKind = "retry"  // give a sub-task a fresh session, with all its tries
+	OrderSkip   OrderKind = "skip"   // go on as if the sub-task were done
+	OrderNote   OrderKind = "note"   // tell the agents and the judge something
+)
+
+// Order is a person's word, from this terminal or another one. What it does is written into the boulder's log by whoever
+// holds the database; it is done when it is on disk.
+type Order struct {
+	Do        OrderKind `json:"do"`
+	SubTaskID string    `json:"sub_task_id,omitempty"` // of cancel, retry and skip; a note may have one
+	Text      string    `json:"text,omitempty"`        // of a note
+	Now       bool      `json:"now,omitempty"`         // of a pause
+}
+
+// maxNote is the longest note, in characters: a person's aside. A longer text belongs into a file that it names.
+const maxNote = 4_000
+
+// maxNotes is how many notes a boulder keeps at hand, the newest; all of them stay in its log.
+const maxNotes = 30
+
+// Validate refuses an order that means nothing.
+func (o Order) Validate() error {
+	needs := func(subTask, text bool) error {
+		switch {
+		case subTask && o.SubTaskID == "":
+			return fmt.Errorf("%s needs a sub-task", o.Do)
+		case !text && o.Text != "":
+			return fmt.Errorf("%s takes no text", o.Do)
+		case text && strings.TrimSpace(o.Text) == "":
+			return fmt.Errorf("a %s needs a text", o.Do)
+		case utf8.RuneCountInString(o.Text) > maxNote:
+			return fmt.Errorf("the text has more than %d characters: put it into a file of the project and name that", maxNote)
+		case o.Now && o.Do != OrderPause:
+			return fmt.Errorf("%s is never put off, so it has no \"now\"", o.Do)
+		}
+		return nil
+	}
+	switch o.Do {
+	case OrderPause, OrderResume:
+		if o.SubTaskID != "" {
+			return fmt.Errorf("%s is for the whole boulder, not for a sub-task", o.Do)
+		}
+		return needs(false, false)
+	case OrderCancel:
+		return needs(false, false)
+	case OrderRetry, OrderSkip:
+		return needs(true, false)
+	case OrderNote:
+		return needs(false, true)
+	}
+	return fmt.Errorf("there is no order %q", o.Do)
+}
+
+// Note is what a person told the agents and the judge. It counts from the next prompt and the next judgement on.
+type Note struct {
+	Seq       uint64    `json:"seq"` // of the event
+	SubTaskID string    `json:"sub_task_id,omitempty"`
+	Text      string    `json:"text"`
+	At        time.Time `json:"at"`
+}
+
+// NotesFor are the notes that concern a sub-task and were made after the event with the number afterSeq, oldest first.
+func (b *Boulder) NotesFor(subTaskID string, afterSeq uint64) []string {
+	var texts []string
+	for _, n := range b.Notes {
+		if n.Seq > afterSeq && (n.SubTaskID == "" || n.SubTaskID == subTaskID) {
+			texts = append(texts, n.Text)
+		}
+	}
+	return texts
+}
+
+// Tally counts the sub-tasks of a boulder by status, so that a list needs no other record. Superseded ones do not count.
+type Tally struct {
+	Planned    int `json:"planned"`
+	InProgress int `json:"in_progress,omitempty"`
+	Completed  int `json:"completed,omitempty"`
+	Skipped    int `json:"skipped,omitempty"`
+	Failed     int `json:"failed,omitempty"`
+	Blocked    int `json:"blocked,omitempty"`
+	Cancelled  int `json:"cancelled,omitempty"`
+}
+
+// TallyOf counts.
+func TallyOf(counts map[SubTaskStatus]int) Tally {
+	t := Tally{
+		InProgress: counts[SubTaskInProgress], Completed: counts[SubTaskCompleted], Skipped: counts[SubTaskSkipped],
+		Failed: counts[SubTaskFailed], Blocked: counts[SubTaskBlocked], Cancelled: counts[SubTaskCancelled],
+	}
+	t.Planned = counts[SubTaskPending] + t.InProgress + t.Completed + t.Skipped + t.Failed + t.Blocked + t.Cancelled
+	return t
+}
+
+// Fork says of which boulder another one is a copy that goes another way.
+type Fork struct {
+	BoulderID string `json:"boulder_id"`
+	SubTaskID string `json:"sub_task_id"` // from which on it is done anew
+}
+
+// Inherited is what a sub-task of a fork takes over from the original, in which it was completed.
+type Inherited struct {
+	Summary string
+	Output  string
+	Files   []string
+}
