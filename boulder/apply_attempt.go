@@ -97,6 +97,10 @@ func (s *State) progress(e *Event, b SubTaskProgress) error {
 	if err != nil {
 		return err
 	}
+	if o.Attempt.TakenAt.IsZero() && o.Turn.MessageID != "" { // taken up again without a prompt
+		o.Attempt.TakenAt = e.Time
+		s.dirty.attempts.add(o.Attempt)
+	}
 	if o.Attempt.Seen != b.Usage {
 		o.Attempt.Seen = b.Usage
 		s.dirty.attempts.add(o.Attempt)

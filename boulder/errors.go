@@ -8,6 +8,8 @@ import (
 var (
 	// ErrNotFound is what a store returns for a boulder that it does not have.
 	ErrNotFound = errors.New("no such boulder")
+	// ErrFinished is returned for what cannot be done with a boulder that is over.
+	ErrFinished = errors.New("nothing to resume")
 	// ErrTrouble marks a fault that is nobody's work (server gone, connection refused, 5xx, rate limit): it is tried
 	// again, and is not an attempt.
 	ErrTrouble = errors.New("infrastructure trouble")

@@ -379,8 +379,11 @@ func (m *machine) around(t *rapid.T) Body {
 // order draws what a person may say at any time. What has failed is dear to people.
 func (m *machine) order(t *rapid.T, id string) Body {
 	failed := slices.IndexFunc(m.state.SubTasks, func(st *SubTask) bool { return st.Status == SubTaskFailed })
-	if failed >= 0 && rapid.Bool().Draw(t, "the failed one") {
+	if failed >= 0 && rapid.IntRange(0, 3).Draw(t, "the failed one") > 0 {
 		id = m.state.SubTasks[failed].ID
+		if rapid.Bool().Draw(t, "again") {
+			return Reopened{SubTaskID: id, Reason: "retry"}
+		}
 	}
 	drop := func(status SubTaskStatus) Body {
 		return SubTaskDone{
@@ -591,7 +594,7 @@ func TestMachine(t *testing.T) {
 		least := rapid.SampledFrom([]int{1, 150}).Draw(t, "at least") // rapid prefers small numbers
 		for range rapid.IntRange(least, 300).Draw(t, "events") {
 			switch rapid.IntRange(0, 31).Draw(t, "what") {
-			case 31:
+			case 29, 30, 31:
 				m.apply(t, m.event(t, m.order(t, m.someID(t))))
 			case 0, 1, 2, 3:
 				m.apply(t, m.wild(t))

@@ -13,10 +13,12 @@ type Input struct {
 	RunsDir   string // absolute; the files of cuts go below it
 	Plan      boulder.Plan
 	SubTask   boulder.SubTask
-	// Dependencies are the direct ones, all completed. When there is not room for every one, the first ones win.
+	// Dependencies are the direct ones, all completed, or skipped by a person. When there is not room for every one, the first ones win.
 	Dependencies []boulder.SubTask
 	// NewFacts are what judges noted since the plan was made, oldest first.
 	NewFacts []string
+	// Notes are what people noted while the job was under way, oldest first.
+	Notes []string
 	// Finished are other sub-tasks that are over. When there is not room for every one, the first ones win.
 	Finished []boulder.SubTask
 }
@@ -27,14 +29,14 @@ type Input struct {
 func Build(in Input, limits Limits) boulder.Brief {
 	b := builder{in: in, limits: limits}
 	request, results, failures := b.request(), b.results(), b.failures()
-	learned, finished, facts := b.learned(), b.finished(), b.facts()
+	notes, learned, finished, facts := b.notes(), b.learned(), b.finished(), b.facts()
 	brief := layout{
 		sections: []*section{
-			b.opening(), b.goal(), b.constraints(), request, b.work(), results, failures, learned, finished, facts,
+			b.opening(), b.goal(), b.constraints(), request, b.work(), notes, results, failures, learned, finished, facts,
 			b.closing(),
 		},
 		// Without what it builds on an attempt cannot succeed; without the list of what else was done it usually can.
-		urgency: []*section{results, failures, request, learned, facts, finished},
+		urgency: []*section{notes, results, failures, request, learned, facts, finished},
 	}
 	return brief.write(limits.Total)
 }

@@ -19,10 +19,10 @@ const (
 
 // Continuation writes the prompt that sends an idle session back to work after a turn that was judged incomplete:
 // what the verdict asks for, what is unmet, and the red gates with the tails of their output. Lists and outputs are
-// bounded, so that it stays below 40,000 characters besides the commands themselves. The turn has its evidence and
+// bounded, so that it stays below 40,000 characters besides the commands themselves and the notes. The turn has its evidence and
 // its verdict. idle is how many turns in a row, this one included, came without a tool call, once that is too many; 0: it
-// is not. The agent is then told to act, or to say what is in the way.
-func Continuation(t boulder.SubTask, turn boulder.Turn, idle int) string {
+// is not. The agent is then told to act, or to say what is in the way. notes are what people noted since the turn began.
+func Continuation(t boulder.SubTask, turn boulder.Turn, idle int, notes []string) string {
 	v, e := turn.Verdict, turn.Evidence
 	p := prompt{}
 	p.add(fmt.Sprintf("[manager] Sub-task %q is not complete yet. Go on with it in this session.", t.ID))
@@ -33,6 +33,7 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, idle int) string {
 		p.add(fmt.Sprintf("Your last %d messages in a row came without a tool call, and words alone finish nothing. Act "+
 			"now, with tools. If you cannot, say exactly what is in the way.", idle))
 	}
+	p.notes(notes)
 	p.add(shortened(clean(v.ContinuationPrompt), maxTargeted))
 	p.list("Not met yet:", unmet(v))
 	p.list("Still to do:", v.Remaining)
@@ -92,6 +93,17 @@ type prompt struct{ paragraphs []string }
 func (p *prompt) add(text string) {
 	if text != "" {
 		p.paragraphs = append(p.paragraphs, text)
+	}
+}
+
+// notes adds what people noted since the last prompt, the newest ones.
+func (p *prompt) notes(notes []string) {
+	if len(notes) == 0 {
+		return
+	}
+	p.add("The person whose job this is noted meanwhile; it takes precedence over the brief:")
+	for _, n := range notes[max(0, len(notes)-maxUnmet):] {
+		p.add(clean(n))
 	}
 }
 

@@ -1,9 +1,7 @@
 package handoff_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,27 +13,8 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/handoff"
+	"github.com/bouldermgr/manager/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares got with testdata/name; -update writes it.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got); run with -update if that is meant:\n%s", path, diff)
-	}
-}
 
 func input() handoff.Input {
 	return handoff.Input{
@@ -79,7 +58,7 @@ func TestBuildGolden(t *testing.T) {
 	if len(b.Files) != 0 {
 		t.Errorf("nothing was cut, and yet there are files: %v", b.Files)
 	}
-	golden(t, "brief.md", b.Text)
+	golden.Compare(t, "brief.md", b.Text)
 }
 
 func TestBuildGoldenDirect(t *testing.T) {
@@ -88,7 +67,7 @@ func TestBuildGoldenDirect(t *testing.T) {
 		BoulderID: "b", RunsDir: "/runs", Plan: boulder.Plan{Task: "Fix the typo in README.md"},
 		SubTask: boulder.SubTask{ID: "task", Subject: "Fix the typo", Content: "Fix the typo in README.md", EmptyOK: true},
 	}
-	golden(t, "direct.md", handoff.Build(in, handoff.DefaultLimits()).Text)
+	golden.Compare(t, "direct.md", handoff.Build(in, handoff.DefaultLimits()).Text)
 }
 
 func TestBuildGoldenCut(t *testing.T) {
@@ -100,7 +79,7 @@ func TestBuildGoldenCut(t *testing.T) {
 	limits := handoff.DefaultLimits()
 	limits.Request, limits.Dependencies = 200, 800
 	b := handoff.Build(in, limits)
-	golden(t, "cut.md", b.Text)
+	golden.Compare(t, "cut.md", b.Text)
 
 	var paths []string
 	for _, f := range b.Files {
@@ -247,14 +226,14 @@ func TestContinuationGolden(t *testing.T) {
 	t.Parallel()
 	task := input().SubTask
 	task.DoneWhen = []string{boulder.DoneJudge, boulder.DoneTodos, boulder.DoneDiagnostics}
-	golden(t, "continuation.md", handoff.Continuation(task, judgedTurn(), 0))
+	golden.Compare(t, "continuation.md", handoff.Continuation(task, judgedTurn(), 0, nil))
 }
 
 // The idle rule: an agent that only talks is told so when it was too often.
 func TestContinuationNudgesIdleAgents(t *testing.T) {
 	t.Parallel()
 	for idle, want := range map[int]bool{0: false, 3: true, 4: true} {
-		got := handoff.Continuation(input().SubTask, judgedTurn(), idle)
+		got := handoff.Continuation(input().SubTask, judgedTurn(), idle, nil)
 		nudge := fmt.Sprintf("Your last %d messages in a row came without a tool call", idle)
 		if strings.Contains(got, nudge) != want || strings.Contains(got, "what is in the way") != want {
 			t.Errorf("%d turns without a tool call:\n%s", idle, got)
@@ -281,7 +260,7 @@ func TestContinuationIsBounded(t *testing.T) {
 		turn.Verdict.Criteria = append(turn.Verdict.Criteria, boulder.Criterion{Criterion: long, Evidence: long})
 		turn.Verdict.Remaining = append(turn.Verdict.Remaining, long)
 	}
-	got := handoff.Continuation(task, turn, 3)
+	got := handoff.Continuation(task, turn, 3, nil)
 	if n := utf8.RuneCountInString(got); n > 40_000 {
 		t.Errorf("%d characters", n)
 	}
@@ -300,7 +279,7 @@ func TestResumeGolden(t *testing.T) {
 	task := input().SubTask
 	task.ActiveForm = "Using the theme on every page"
 	task.Checkpoint = &boulder.Checkpoint{File: "web/start.html", Line: 45, Context: `<body class="">`}
-	golden(t, "resume.md", handoff.Resume(handoff.ResumeInput{
+	golden.Compare(t, "resume.md", handoff.Resume(handoff.ResumeInput{
 		Boulder: boulder.Boulder{ID: "01kboulder", Task: "Add dark mode", Goal: "The shop has a dark mode."},
 		SubTask: task, Completed: 1, Total: 3,
 	}))
@@ -308,7 +287,7 @@ func TestResumeGolden(t *testing.T) {
 
 func TestDigestGolden(t *testing.T) {
 	t.Parallel()
-	golden(t, "digest.txt", handoff.Digest(judgedTurn()))
+	golden.Compare(t, "digest.txt", handoff.Digest(judgedTurn()))
 }
 
 func ended(e boulder.Ended) boulder.Turn { return boulder.Turn{Evidence: &boulder.Evidence{Ended: e}} }

@@ -15,6 +15,9 @@ type Limits struct {
 	// Dependencies is for the results of all direct dependencies together. Defaults to 10,000. Short results are given
 	// whole; the long ones share what is left.
 	Dependencies int
+	// Notes is for what people noted while the job was under way, the newest first. Defaults to 4,000: at least the newest
+	// one whole.
+	Notes int
 	// Failures is for the digests of earlier attempts, the newest first. Defaults to 2,500: four digests of full length.
 	Failures int
 	// Facts is for what the Task Ledger knew when it planned. Defaults to 2,000.
@@ -28,7 +31,7 @@ type Limits struct {
 // DefaultLimits returns the documented defaults.
 func DefaultLimits() Limits {
 	return Limits{
-		Total: 24_000, Request: 8_000, Dependency: 4_000, Dependencies: 10_000, Failures: 2_500, Facts: 2_000,
-		NewFacts: 2_000, Finished: 2_000,
+		Total: 24_000, Request: 8_000, Dependency: 4_000, Dependencies: 10_000, Notes: 4_000, Failures: 2_500,
+		Facts: 2_000, NewFacts: 2_000, Finished: 2_000,
 	}
 }

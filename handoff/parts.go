@@ -125,6 +125,8 @@ func (b builder) results() *section {
 func outcome(t boulder.SubTask) string {
 	summary, output := clean(t.Summary), clean(t.Output)
 	switch {
+	case t.Status == boulder.SubTaskSkipped:
+		return "(it was skipped, so there is no result; do without it, or look at what is there)"
 	case output == "" && summary == "":
 		return "(no result was recorded)"
 	case output == "" || output == summary:
@@ -133,6 +135,14 @@ func outcome(t boulder.SubTask) string {
 		return output
 	}
 	return summary + separator + output
+}
+
+func (b builder) notes() *section {
+	newestFirst := slices.Clone(b.in.Notes)
+	slices.Reverse(newestFirst)
+	heading := "## Notes of the person whose job this is\n\n" +
+		"They came while the job was under way and take precedence over the rest of this brief. The newest comes first."
+	return b.passage(heading, bullets(newestFirst), b.limits.Notes, b.in.SubTask.ID, "notes.md")
 }
 
 func (b builder) failures() *section {

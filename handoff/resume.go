@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/plural"
 )
 
 // ResumeInput is what a resume prompt is made from.
@@ -12,10 +13,12 @@ type ResumeInput struct {
 	SubTask   boulder.SubTask
 	Completed int // sub-tasks of the boulder
 	Total     int
+	Notes     []string // of people, since the turn began
 }
 
 // Resume writes the one prompt that a session gets when a crash cut its turn off: where it is (the facts that seed 001
-// shows: boulder, sub-task, progress, checkpoint), and how to go on. It has at most some 2,000 characters.
+// shows: boulder, sub-task, progress, checkpoint), and how to go on. It has at most some 2,000 characters
+// besides the notes.
 func Resume(in ResumeInput) string {
 	p := prompt{}
 	p.add("[manager] This session was interrupted from outside and is taken up again.")
@@ -33,6 +36,7 @@ func Resume(in ResumeInput) string {
 		p.add(fmt.Sprintf("Last edit:\n  File: %s\n  Line: %d\n  Context: %s",
 			oneLine(c.File, maxItem), c.Line, oneLine(c.Context, maxItem)))
 	}
+	p.notes(in.Notes)
 	p.add("A command or an edit may have been cut off half way. Look at the files first: keep what is done, repair what " +
 		"is half done, and then go on with what your brief says is missing.")
 	return p.String()
@@ -42,5 +46,5 @@ func progress(completed, total int) string {
 	if total == 0 {
 		return "no sub-task is completed"
 	}
-	return fmt.Sprintf("%d/%d sub-tasks completed (%d%%)", completed, total, 100*completed/total)
+	return fmt.Sprintf("%d/%s completed (%d%%)", completed, plural.Of(total, "sub-task"), 100*completed/total)
 }

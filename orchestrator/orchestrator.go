@@ -59,13 +59,15 @@ type Config struct {
 	NewID func() string
 }
 
-// Orchestrator plans, runs and resumes boulders. Its methods may be called from any goroutine; a boulder may be run by
-// one of them only.
+// Orchestrator plans, runs and resumes boulders. Its methods may be called from any goroutine, also to run several
+// boulders at the same time: these share the limits, and the one that has waited longer for a slot goes first. A boulder
+// may be run by one of them only.
 type Orchestrator struct {
 	cfg    Config
 	limits Limits
 	stop   context.Context // done when Stop was called
 	cancel context.CancelFunc
+	runs   runs
 }
 
 // New checks the configuration and fills in the defaults.
@@ -101,6 +103,7 @@ func New(cfg Config) (*Orchestrator, error) {
 		cfg.StopGrace = 10 * time.Minute
 	}
 	o := &Orchestrator{cfg: cfg, limits: DefaultLimits()}
+	o.runs.byID, o.runs.shares = map[string]*run{}, map[*run]schedule.Share{}
 	o.stop, o.cancel = context.WithCancel(context.Background())
 	if cfg.Limits != nil {
 		o.limits = *cfg.Limits
@@ -114,13 +117,18 @@ func New(cfg Config) (*Orchestrator, error) {
 	return o, nil
 }
 
-// Request is a task to run. Either Plan is given, or the Planner makes one from Task.
+// Request is a task to run. Either Plan is given, or Fork, or the Planner makes a plan from Task.
 type Request struct {
 	Task        string
 	Constraints []string
 	Mode        boulder.PlanMode
 	// Plan is run exactly as it is written.
 	Plan *boulder.Plan
+	// Fork runs the plan of another boulder of this project again, from a sub-task on: that one, what depends on it and
+	// what was not completed is done anew; the rest is taken over with its outputs. The files of the project stay as they
+	// are. Task, Constraints, Mode and Plan do not count then; a Model that is empty is that of the original. An error
+	// wraps [ErrNoFork] or [boulder.ErrNotFound], and no boulder is made.
+	Fork *boulder.Fork
 	// Base is the commit the project is at; empty outside git.
 	Base string
 	// Gates and NoWorse are commands of a person's configuration: gates of every sub-task, besides its own.
@@ -191,8 +199,10 @@ var (
 	ErrDeclined = errors.New("the plan was declined")
 	// ErrStopped ends a run that [Orchestrator.Stop] asked to stop: the boulder is paused and can be resumed.
 	ErrStopped = errors.New("stopped")
-	// ErrFinished is returned by Resume for a boulder that is over.
-	ErrFinished = errors.New("nothing to resume")
+	// ErrFinished is returned by Resume, and for an order, if the boulder is over. It is that of package boulder.
+	ErrFinished = boulder.ErrFinished
+	// ErrCancelled ends a run whose boulder a person cancelled ([Orchestrator.Order]).
+	ErrCancelled = errors.New("cancelled by a person")
 	// ErrWaiting ends a run that cannot go on without a person: a budget is used up, or everything that is left waits for an
 	// answer. The boulder is paused and can be resumed.
 	ErrWaiting = errors.New("waiting for a person")

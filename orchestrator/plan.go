@@ -5,37 +5,54 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"runtime/debug"
 	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// planAndLoop gets a boulder without sub-tasks to the point where it has them, and runs it.
+// planAndLoop gets a boulder without sub-tasks to the point where it has them, and runs it. While it is paused by an
+// order, it stands still here.
 func (r *run) planAndLoop(approve Approve, gates bool) error {
 	if err := r.commit(); err != nil {
 		return err
 	}
-	if r.state.Revision == nil {
-		if err := r.plan(); err != nil {
+	for {
+		approved, err := r.prepare(approve, gates)
+		if errors.Is(err, errSuspended) {
+			if err = r.standStill(); err == nil {
+				continue
+			}
+		}
+		switch {
+		case errors.Is(err, ErrCancelled):
+			return err
+		case errors.Is(err, ErrDeclined):
+			return r.leave(boulder.Cancelled, err)
+		case err != nil:
 			return r.leave(boulder.Paused, err)
 		}
+		if err := r.adopt(approved); err != nil {
+			return err
+		}
+		return r.loop()
 	}
-	approved, err := r.approve(approve, gates)
-	switch {
-	case errors.Is(err, ErrDeclined):
-		return r.leave(boulder.Cancelled, err)
-	case err != nil:
-		return r.leave(boulder.Paused, err)
-	}
-	if err := r.adopt(approved); err != nil {
-		return err
-	}
-	return r.loop()
 }
 
-// plan asks the Planner. A stop cancels the call: nothing is lost, and a resume plans again. A plan that comes all the
-// same is kept.
+// prepare plans what has no plan, and asks for approval.
+func (r *run) prepare(approve Approve, gates bool) (Approval, error) {
+	if r.state.Revision == nil {
+		if err := r.plan(); err != nil {
+			return Approval{}, err
+		}
+	}
+	return r.approve(approve, gates)
+}
+
+// plan asks the Planner. A stop, a pause and a cancel end the call: nothing is lost, and a resume plans again. A plan that
+// comes all the same is kept.
 func (r *run) plan() error {
 	if err := r.interrupted(); err != nil {
 		return err
@@ -43,20 +60,20 @@ func (r *run) plan() error {
 	if why := schedule.Exceeded(r.state, r.o.limits, r.o.cfg.Now()); why != "" {
 		return fmt.Errorf("%w: %w", ErrWaiting, &BudgetError{Reason: why})
 	}
-	ctx, release := r.untilStop()
-	defer release()
 	b := r.state.Boulder
-	plan, usage, err := r.o.Plan(ctx, boulder.PlanRequest{
-		Task: b.Task, Constraints: b.Constraints, Project: b.Project, Mode: b.PlanMode,
-	}, b.Base)
-	if usage != (boulder.Usage{}) {
+	var plan *boulder.Plan
+	var usage boulder.Usage
+	err := r.during(func(ctx context.Context) (err error) {
+		plan, usage, err = r.o.Plan(ctx, boulder.PlanRequest{
+			Task: b.Task, Constraints: b.Constraints, Project: b.Project, Mode: b.PlanMode,
+		}, b.Base)
+		return err
+	})
+	if usage != (boulder.Usage{}) && !r.state.Boulder.Status.Terminal() {
 		report := boulder.UsageReport{Source: boulder.UsagePlan, Model: b.LedgerModel, Usage: usage}
 		if applyErr := r.apply(report); applyErr != nil {
 			return errors.Join(err, applyErr)
 		}
-	}
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
 	}
 	if err != nil {
 		return err
@@ -76,16 +93,86 @@ func (r *run) approve(ask Approve, gates bool) (Approval, error) {
 	if ask == nil {
 		return Approval{Plan: &proposed, Gates: gates}, nil
 	}
+	var approved Approval
+	err := r.during(func(ctx context.Context) (err error) {
+		approved, err = ask(ctx, &proposed)
+		if err == nil && approved.Plan == nil {
+			err = errors.New("the approval returned neither a plan nor an error")
+		}
+		return err
+	})
+	return approved, err
+}
+
+// during runs what blocks on a goroutine of its own, until the run is to end, and carries out orders meanwhile. When one
+// of them pauses or cancels the boulder, what blocks is ended: [errSuspended], [ErrCancelled].
+func (r *run) during(what func(ctx context.Context) error) error {
 	ctx, release := r.untilStop()
 	defer release()
-	approved, err := ask(ctx, &proposed)
-	switch {
-	case err != nil && ctx.Err() != nil && !errors.Is(err, ErrDeclined):
-		err = context.Cause(ctx)
-	case err == nil && approved.Plan == nil:
-		err = errors.New("the approval returned neither a plan nor an error")
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan error, 1)
+	r.workers.Go(func() error {
+		err := errors.New("internal error: the goroutine ended without a result")
+		defer func() {
+			if p := recover(); p != nil {
+				r.o.cfg.Logger.Error("planning or approval panicked", "panic", p, "stack", string(debug.Stack()))
+				err = fmt.Errorf("internal error: %v", p)
+			}
+			done <- err
+		}()
+		err = what(ctx)
+		return nil
+	})
+	for {
+		select {
+		case err := <-done:
+			if err != nil && ctx.Err() != nil && !errors.Is(err, ErrDeclined) {
+				return context.Cause(ctx)
+			}
+			return err
+		case o := <-r.orders:
+			err := r.heed(o)
+			if err == nil {
+				err = r.halted()
+			}
+			if err != nil {
+				cancel(err)
+				<-done
+				return err
+			}
+		}
 	}
-	return approved, err
+}
+
+// halted says what an order did to a boulder that is not running yet; nil: it goes on.
+func (r *run) halted() error {
+	switch r.state.Boulder.Status {
+	case boulder.Paused:
+		return errSuspended
+	case boulder.Cancelled:
+		return ErrCancelled
+	}
+	return nil
+}
+
+// standStill waits until an order takes the pause back.
+func (r *run) standStill() error {
+	for {
+		if err := r.halted(); !errors.Is(err, errSuspended) {
+			return err
+		}
+		select {
+		case o := <-r.orders:
+			if err := r.heed(o); err != nil {
+				return err
+			}
+		case <-r.o.stop.Done():
+			return ErrStopped
+		case <-r.ctx.Done():
+			return context.Cause(r.ctx)
+		}
+	}
 }
 
 // untilStop is a context for what blocks the loop goroutine: it is done when the run is to end.
@@ -109,7 +196,7 @@ func (r *run) interrupted() error {
 
 // leave ends a run whose plan is not there, or not agreed to, and stores why.
 func (r *run) leave(status boulder.Status, cause error) error {
-	if r.broken != nil {
+	if r.broken != nil || r.state.Boulder.Status == status {
 		return cause
 	}
 	if err := r.apply(boulder.StatusChanged{Status: status, Reason: cause.Error()}); err != nil {
@@ -128,7 +215,10 @@ func (r *run) propose(plan *boulder.Plan) error {
 }
 
 // adopt makes the sub-tasks of a plan. One that differs from what was proposed is the next revision.
-func (r *run) adopt(a Approval) error {
+func (r *run) adopt(a Approval) error { return r.adoptWith(a, nil) }
+
+// adoptWith is adopt for a plan of which some sub-tasks are done, with these results.
+func (r *run) adoptWith(a Approval, results map[string]boulder.Inherited) error {
 	plan := a.Plan
 	rev := *r.state.Revision
 	if plan.Hash() != rev.Hash {
@@ -137,7 +227,8 @@ func (r *run) adopt(a Approval) error {
 	}
 	d := boulder.Decomposed{
 		Revision: rev.Number, Origin: rev.Origin, Edited: rev.Edited, Goal: plan.Goal, Plan: rev, GatesApproved: a.Gates,
-		Model: cmp.Or(a.Model, r.state.Boulder.Model),
+		Model: cmp.Or(a.Model, r.state.Boulder.Model), Results: results,
+		Inherited: slices.Sorted(maps.Keys(results)),
 	}
 	for _, s := range plan.SubTasks {
 		d.SubTasks = append(d.SubTasks, plannedIn(s, plan.Model, d.Model))

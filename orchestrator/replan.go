@@ -52,6 +52,9 @@ func (r *run) replanRequest() boulder.ReplanRequest {
 		Task: b.Task, Goal: b.Goal, Constraints: plan.Constraints, Facts: plan.Facts, NewFacts: b.NewFacts,
 		Project: b.Project, Reason: b.Replan.Reason, Failed: *r.state.SubTask(b.Replan.SubTaskID),
 	}
+	for _, note := range b.NotesFor(b.Replan.SubTaskID, 0) {
+		req.NewFacts = append(slices.Clip(req.NewFacts), "The person whose task this is noted: "+note)
+	}
 	if o := r.state.Open(b.Replan.SubTaskID); o != nil && o.Turn != nil && o.Turn.Verdict != nil {
 		last := digest(schedule.Retry{Open: o, Reason: b.Replan.Reason})
 		req.Failed.Failures = append(slices.Clone(req.Failed.Failures), last)

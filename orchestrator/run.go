@@ -15,9 +15,11 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// run is one boulder being run. All fields belong to the loop goroutine; workers reach it through msgs only.
+// run is one boulder being run. All fields belong to the loop goroutine; workers reach it through msgs only, others through
+// orders and nudge.
 type run struct {
 	o     *Orchestrator
+	id    string // of the boulder, once it is known; guarded by o.runs.mu
 	state *boulder.State
 	yield func(boulder.Event, error) bool
 	gone  bool // the consumer stopped ranging
@@ -27,7 +29,10 @@ type run struct {
 	abort   context.CancelCauseFunc
 	workers errgroup.Group
 	msgs    chan message
+	orders  chan order
+	nudge   chan struct{} // other boulders hold or wait for something else now
 	done    chan struct{} // closed when the loop does not listen any more
+	over    chan struct{} // closed when all work has ended, and somebody else may have the boulder
 
 	approveReplan ApproveReplan
 	budgets       map[string]boulder.Budget                      // of sub-tasks, to be set when they are there
@@ -35,7 +40,8 @@ type run struct {
 
 	inflight map[boulder.AttemptRef]bool           // work that was launched and has not handed in its result
 	shared   map[string]*atomic.Bool               // by sub-task, see shareFlags
-	restored map[boulder.AttemptRef]bool           // attempts that held a slot before this process
+	leftover map[boulder.AttemptRef]bool           // of inflight: its attempt was ended by an order
+	restored map[boulder.AttemptRef]bool           // attempts whose work was broken off, here or in an earlier process
 	files    map[boulder.AttemptRef][]boulder.File // of briefs that were decided on and not launched yet
 	acks     []chan<- error                        // of reports that are applied but not yet stored
 	wake     time.Time
@@ -48,8 +54,10 @@ type run struct {
 func newRun(ctx context.Context, o *Orchestrator, yield func(boulder.Event, error) bool) *run {
 	r := &run{
 		o: o, state: boulder.NewState(), yield: yield, ctx: ctx, msgs: make(chan message, 64),
-		done: make(chan struct{}), inflight: map[boulder.AttemptRef]bool{},
-		files: map[boulder.AttemptRef][]boulder.File{}, cancels: map[boulder.AttemptRef]context.CancelCauseFunc{},
+		orders: make(chan order), nudge: make(chan struct{}, 1), done: make(chan struct{}), over: make(chan struct{}),
+		inflight: map[boulder.AttemptRef]bool{}, leftover: map[boulder.AttemptRef]bool{},
+		restored: map[boulder.AttemptRef]bool{},
+		files:    map[boulder.AttemptRef][]boulder.File{}, cancels: map[boulder.AttemptRef]context.CancelCauseFunc{},
 	}
 	r.workCtx, r.abort = context.WithCancelCause(context.WithoutCancel(ctx))
 	return r
@@ -59,6 +67,7 @@ func newRun(ctx context.Context, o *Orchestrator, yield func(boulder.Event, erro
 // workers end too if the consumer's loop body panics or ends its goroutine.
 func (r *run) drive(body func() error) {
 	err := func() error {
+		defer r.o.leave(r)
 		defer r.endWorkers()
 		return body()
 	}()
@@ -77,35 +86,50 @@ var errRunOver = errors.New("the run is over")
 
 // begin creates the boulder, plans it if it has no plan, and runs it.
 func (r *run) begin(req Request) error {
-	id := r.o.cfg.NewID()
+	r.approveReplan, r.budgets = req.ApproveReplan, req.SubTaskBudgets
+	if req.Fork != nil {
+		return r.beginFork(req)
+	}
+	if err := r.create(r.head(req)); err != nil {
+		return err
+	}
+	if req.Plan == nil {
+		return r.planAndLoop(req.Approve, req.GatesApproved)
+	}
+	if err := r.propose(req.Plan); err != nil {
+		return err
+	}
+	if err := r.adopt(Approval{Plan: req.Plan, Gates: req.GatesApproved}); err != nil {
+		return err
+	}
+	return r.loop()
+}
+
+// head is the head record of a request.
+func (r *run) head(req Request) boulder.Boulder {
 	task := req.Task
 	if req.Plan != nil {
 		task = req.Plan.Task
 	}
-	head := boulder.Boulder{
-		ID: id, Task: task, Project: r.o.cfg.Project, Base: req.Base, Model: req.Model, LedgerModel: req.LedgerModel,
-		Constraints: req.Constraints, PlanMode: req.Mode, Budget: req.Budget,
-		Gates: req.Gates, NoWorse: req.NoWorse,
+	return boulder.Boulder{
+		ID: r.o.cfg.NewID(), Task: task, Project: r.o.cfg.Project, Base: req.Base, Model: req.Model,
+		LedgerModel: req.LedgerModel, Constraints: req.Constraints, PlanMode: req.Mode, Budget: req.Budget,
+		Gates: req.Gates, NoWorse: req.NoWorse, AskReplans: req.AskReplans,
 	}
-	head.AskReplans = req.AskReplans
-	r.approveReplan, r.budgets = req.ApproveReplan, req.SubTaskBudgets
-	if err := r.applyFor(id, boulder.Created{Boulder: head}); err != nil {
+}
+
+func (r *run) create(head boulder.Boulder) error {
+	if err := r.o.enter(head.ID, r); err != nil {
 		return err
 	}
-	if req.Plan != nil {
-		if err := r.propose(req.Plan); err != nil {
-			return err
-		}
-		if err := r.adopt(Approval{Plan: req.Plan, Gates: req.GatesApproved}); err != nil {
-			return err
-		}
-		return r.loop()
-	}
-	return r.planAndLoop(req.Approve, req.GatesApproved)
+	return r.applyFor(head.ID, boulder.Created{Boulder: head})
 }
 
 // resume takes a stored boulder up where it was.
 func (r *run) resume(id string, req ResumeRequest) error {
+	if err := r.o.enter(id, r); err != nil {
+		return fmt.Errorf("resume: %w", err)
+	}
 	records, err := r.o.cfg.Store.Load(r.ctx, id)
 	if err != nil {
 		return fmt.Errorf("resume: %w", err)
@@ -120,7 +144,6 @@ func (r *run) resume(id string, req ResumeRequest) error {
 	if r.state, err = boulder.Restore(records); err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
-	r.restored = map[boulder.AttemptRef]bool{}
 	for _, o := range r.state.Live() {
 		r.restored[o.Attempt.AttemptRef] = true
 	}
@@ -153,6 +176,11 @@ func (r *run) takeUp(req ResumeRequest) error {
 			return fmt.Errorf("resume: %w", err)
 		}
 	}
+	return r.unparkAffordable()
+}
+
+// unparkAffordable lets sub-tasks go on that wait for a person, unless it is for a larger budget.
+func (r *run) unparkAffordable() error {
 	for _, t := range r.state.SubTasks {
 		if t.Parked && schedule.Affordable(r.state, t) {
 			if err := r.apply(boulder.Unparked{SubTaskID: t.ID, Reason: "resumed"}); err != nil {
@@ -168,15 +196,7 @@ func (r *run) unpause() error {
 	if s := r.state.Boulder.Status; s != boulder.Paused && s != boulder.Synthesizing {
 		return nil
 	}
-	to := boulder.Running
-	switch {
-	case len(r.state.SubTasks) > 0:
-	case r.state.Revision != nil:
-		to = boulder.AwaitingApproval
-	default:
-		to = boulder.Planning
-	}
-	return r.apply(boulder.StatusChanged{Status: to, Reason: "resumed"})
+	return resumed(r.state, r.apply)
 }
 
 // setBudgets gives sub-tasks the budgets that the request has for them.
@@ -203,7 +223,10 @@ func (r *run) loop() error {
 		if err := r.commit(); err != nil {
 			return err
 		}
-		if r.state.Boulder.Status.Terminal() {
+		switch status := r.state.Boulder.Status; {
+		case status == boulder.Cancelled:
+			return ErrCancelled
+		case status.Terminal():
 			return nil
 		}
 		r.notice() // whoever read the events may have asked for a stop
@@ -266,6 +289,11 @@ func (r *run) wait() error {
 		if err := r.receive(m); err != nil {
 			return err
 		}
+	case o := <-r.orders:
+		if err := r.obey(o); err != nil {
+			return err
+		}
+	case <-r.nudge:
 	case <-timer:
 	case <-stop:
 	case <-cancelled:
@@ -339,11 +367,13 @@ func (r *run) commit() error {
 var errAbandoned = errors.New("the events are not read any more")
 
 // decide applies what schedule.Compute decides until only work is left to do, and remembers when to wake up.
-func (r *run) decide() error {
+func (r *run) decide() error { return r.beside(r.decideBeside) }
+
+func (r *run) decideBeside(others []schedule.Share) error {
 	for {
 		decided := false
 		r.wake = time.Time{}
-		for _, action := range schedule.Compute(r.state, r.o.limits, r.o.cfg.Now()) {
+		for _, action := range schedule.ComputeBeside(r.state, r.o.limits, r.o.cfg.Now(), others) {
 			bodies := r.decision(action)
 			for _, body := range bodies {
 				if err := r.apply(body); err != nil {

@@ -76,8 +76,8 @@ func (r *run) shareFlags() {
 
 func (r *run) start(o *boulder.Open, kind workKind) {
 	ref := o.Attempt.AttemptRef
-	if r.inflight[ref] {
-		return
+	if r.inflight[ref] || kind == workRun && len(r.leftover) > 0 {
+		return // what an order ended gives its slot back when its work has ended
 	}
 	if kind == workRun {
 		r.launchWork(ref, kind, r.runTurn(o))
@@ -150,6 +150,7 @@ func (r *run) judgeTurn(o *boulder.Open) func(context.Context) *result {
 	req := boulder.JudgeRequest{
 		Goal: r.state.Boulder.Goal, Constraints: r.state.Revision.Plan.Constraints,
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn, Rest: r.rest(o),
+		Notes: r.state.Boulder.NotesFor(o.SubTask.ID, 0),
 	}
 	return func(ctx context.Context) *result {
 		verdict, usage, err := r.o.cfg.Judge.Judge(ctx, req)
@@ -241,6 +242,10 @@ func (r *run) settle(ref boulder.AttemptRef, res *result) error {
 	if res.kind == workReplan {
 		return r.settleReplan(res)
 	}
+	if r.leftover[ref] {
+		delete(r.leftover, ref)
+		return r.applyAll(r.judgeUsage(ref, res)) // what an order ended stays ended
+	}
 	open := r.state.Open(ref.SubTaskID)
 	if open == nil || open.Attempt.AttemptRef != ref {
 		return fmt.Errorf("a worker handed in a result for attempt %d of %q, which is over", ref.Attempt, ref.SubTaskID)
@@ -278,7 +283,7 @@ func (r *run) judgeUsage(ref boulder.AttemptRef, res *result) []boulder.Body {
 
 // brokenOff books what a turn used that will not be taken up again.
 func brokenOff(o *boulder.Open) []boulder.Body {
-	if o.Running() == (boulder.Usage{}) {
+	if o == nil || o.Running() == (boulder.Usage{}) {
 		return nil
 	}
 	return []boulder.Body{boulder.UsageReport{
@@ -321,6 +326,11 @@ func (r *run) failure(o *boulder.Open, kind workKind, err error) []boulder.Body 
 		return nil
 	case parking:
 		return append(brokenOff(o), parked(o, park.reason))
+	case errors.Is(err, errSuspended):
+		r.restored[o.Attempt.AttemptRef] = true
+		return one(boulder.Trouble{
+			AttemptRef: o.Attempt.AttemptRef, Reason: pausedByPerson, NotBefore: r.o.cfg.Now().UTC(), Uncounted: true,
+		})
 	case errors.Is(err, boulder.ErrFatal):
 		r.end(err)
 		return nil
@@ -357,7 +367,8 @@ func (r *run) decision(action schedule.Action) []boulder.Body {
 		return one(boulder.Continuation{
 			AttemptRef: a.Open.Attempt.AttemptRef, Reason: a.Reason,
 			Remaining: append([]string{}, a.Open.Turn.Verdict.Remaining...), Turn: a.Open.Turn.Number + 1,
-			Prompt: handoff.Continuation(*a.Open.SubTask, *a.Open.Turn, r.idle(a.Open)),
+			Prompt: handoff.Continuation(*a.Open.SubTask, *a.Open.Turn, r.idle(a.Open),
+				r.state.Boulder.NotesFor(a.Open.SubTask.ID, a.Open.Turn.Seq)),
 		})
 	case schedule.Retry:
 		return one(boulder.Retry{
@@ -448,7 +459,7 @@ const briefOthers = 20
 func (r *run) brief(o *boulder.Open) boulder.Brief {
 	in := handoff.Input{
 		BoulderID: r.state.Boulder.ID, RunsDir: r.o.cfg.RunsDir, Plan: r.state.Revision.Plan, SubTask: *o.SubTask,
-		NewFacts: r.state.Boulder.NewFacts,
+		NewFacts: r.state.Boulder.NewFacts, Notes: r.state.Boulder.NotesFor(o.SubTask.ID, 0),
 	}
 	others := r.state.Completed(briefOthers + len(o.SubTask.DependsOn))
 	in.Dependencies = make([]boulder.SubTask, 0, len(o.SubTask.DependsOn))
@@ -472,5 +483,6 @@ func (r *run) resumePrompt(o *boulder.Open) string {
 	return handoff.Resume(handoff.ResumeInput{
 		Boulder: r.state.Boulder, SubTask: *o.SubTask,
 		Completed: r.state.Count(boulder.SubTaskCompleted), Total: len(r.state.SubTasks),
+		Notes: r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq),
 	})
 }

@@ -4,43 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/golden"
 	"github.com/bouldermgr/manager/progressledger"
 	"github.com/bouldermgr/manager/providers"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got); run with -update if that is meant:\n%s", path, diff)
-	}
-}
 
 // model is a Completer that gives one reply after the other, the last one again and again, and keeps the requests.
 type model struct {
@@ -147,13 +126,13 @@ func TestJudgeAsks(t *testing.T) {
 	if len(m.requests) != 1 || asked.Model != "judge-1" {
 		t.Errorf("%d calls, model %q", len(m.requests), asked.Model)
 	}
-	golden(t, "system.md", asked.System)
-	golden(t, "user.md", asked.Messages[0].Text)
+	golden.Compare(t, "system.md", asked.System)
+	golden.Compare(t, "user.md", asked.Messages[0].Text)
 	var schema any
 	if err := json.Unmarshal(asked.Schema, &schema); err != nil {
 		t.Fatalf("the schema is no JSON: %v", err)
 	}
-	golden(t, "schema.json", string(asked.Schema))
+	golden.Compare(t, "schema.json", string(asked.Schema))
 }
 
 func TestPromptGoldenContinuation(t *testing.T) {
@@ -186,8 +165,8 @@ func TestPromptGoldenContinuation(t *testing.T) {
 	if _, _, err := judge(t, m, req); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "continuation.md", m.requests[0].Messages[0].Text)
-	golden(t, "continuation-schema.json", string(m.requests[0].Schema))
+	golden.Compare(t, "continuation.md", m.requests[0].Messages[0].Text)
+	golden.Compare(t, "continuation-schema.json", string(m.requests[0].Schema))
 }
 
 // Whatever the agent writes stays between the marks, and all of it within the limit.
@@ -410,6 +389,36 @@ func TestWithoutJudge(t *testing.T) {
 		}
 		if v.Completed == (v.ContinuationPrompt != "") {
 			t.Errorf("%s: continuation prompt %q", name, v.ContinuationPrompt)
+		}
+	}
+}
+
+// Without the judge's words a summary says how the gates went.
+func TestSummaryCountsGates(t *testing.T) {
+	t.Parallel()
+	for gates, want := range map[string]string{ // +: green, =: as red as before
+		"+":    "The gate passed. ",
+		"+++":  "All 3 gates passed. ",
+		"=":    "The gate did not pass, and is no worse than before. ",
+		"++=":  "2 of 3 gates passed, and the other is no worse than before. ",
+		"+===": "1 of 4 gates passed, and the others are no worse than before. ",
+	} {
+		req := request()
+		req.SubTask.DoneWhen, req.Turn.Evidence.Todos = []string{boulder.DoneTodos}, nil
+		req.SubTask.Gates, req.Turn.Evidence.Gates = nil, nil
+		for i, how := range gates {
+			g := boulder.Gate{Command: fmt.Sprint("gate ", i)}
+			if how == '=' {
+				g.ExitCode, g.NoWorse = 1, "as before"
+				req.SubTask.NoWorse = append(req.SubTask.NoWorse, g.Command)
+			} else {
+				req.SubTask.Gates = append(req.SubTask.Gates, g.Command)
+			}
+			req.Turn.Evidence.Gates = append(req.Turn.Evidence.Gates, g)
+		}
+		v, _, err := newJudge(t, nobody{}).Judge(t.Context(), req)
+		if err != nil || !v.Completed || v.Summary != want+"All done. The class is `dark`." {
+			t.Errorf("%s: error %v, completed %v, summary %q", gates, err, v.Completed, v.Summary)
 		}
 	}
 }

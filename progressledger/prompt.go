@@ -62,6 +62,8 @@ func userPrompt(req boulder.JudgeRequest, limit int) string {
 	paragraph("Goal of the whole job", req.Goal)
 	paragraph("Constraints that hold for every sub-task", bulleted(req.Constraints))
 	paragraph("What was to be done", t.Content)
+	paragraph("Notes of the person whose job this is, which change what was to be done; the last one is the newest",
+		bulleted(req.Notes))
 	paragraph("Success criteria", enumerated(t.SuccessCriteria, func(i int) string { return label("C", i) + ":" }))
 	paragraph("Declared outputs", enumerated(t.Outputs, func(i int) string { return label("O", i) + ":" }))
 	paragraph("What counts", whatCounts(t))

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/plural"
 )
 
 // maxQuote is the length of a summary that is taken from the agent's own last message, in characters.
@@ -74,10 +75,18 @@ func passed(gates []boulder.Gate) string {
 			asBefore++
 		}
 	}
-	if asBefore > 0 {
-		return fmt.Sprintf("%d of %d gates passed, and the others are no worse than before.", len(gates)-asBefore, len(gates))
+	all := plural.Of(len(gates), "gate")
+	switch {
+	case asBefore == 0 && len(gates) == 1:
+		return "The gate passed."
+	case asBefore == 0:
+		return fmt.Sprintf("All %s passed.", all)
+	case len(gates) == 1:
+		return "The gate did not pass, and is no worse than before."
+	case asBefore == 1:
+		return fmt.Sprintf("%d of %s passed, and the other is no worse than before.", len(gates)-1, all)
 	}
-	return fmt.Sprintf("All %d gates passed.", len(gates))
+	return fmt.Sprintf("%d of %s passed, and the others are no worse than before.", len(gates)-asBefore, all)
 }
 
 // unfinished says why a turn's end is none of its own; empty if it is. OpenCode ends a turn that is done with "stop";

@@ -13,10 +13,16 @@ import (
 // Compute returns what to do. It looks at the live attempts and the heads of the queues only, so its cost does not grow
 // with the plan. A boulder that is not running gets no actions; one that is gets at least one, if it is [Startable].
 func Compute(s *boulder.State, l Limits, now time.Time) []Action {
+	return ComputeBeside(s, l, now, nil)
+}
+
+// ComputeBeside is [Compute] for a boulder that shares the limits with others that run at the same time.
+func ComputeBeside(s *boulder.State, l Limits, now time.Time, others []Share) []Action {
 	if s.Boulder.Status != boulder.Running {
 		return nil
 	}
 	c := newComputing(s, l, now)
+	c.others = others
 	c.replan()
 	if s.Settled() && s.Boulder.Replan == nil && len(c.actions) == 0 {
 		return []Action{c.settled()}
@@ -41,6 +47,7 @@ type computing struct {
 	actions []Action
 	wake    time.Time
 	held    string // why a prompt was held back for a budget
+	others  []Share
 
 	working map[string]int // by model: live attempts that need it, as they were gone through
 
@@ -82,7 +89,7 @@ func (c *computing) do(a Action) {
 
 // dispatch gives out the free slots. It waits for a model to cool down only if a budget allows to go on then.
 func (c *computing) dispatch() {
-	starts, cooled := dispatch(c.s, c.l, c.now, c.heldBack())
+	starts, cooled := dispatch(c.s, c.l, c.now, c.heldBack(), c.others)
 	for _, a := range starts {
 		c.do(a)
 	}

@@ -20,14 +20,23 @@ type slots struct {
 	global    int
 	providers map[string]int
 	models    map[string]int
+	others    []Share // of boulders that share the limits
 }
 
-func countSlots(s *boulder.State, l Limits, now time.Time) *slots {
+func countSlots(s *boulder.State, l Limits, now time.Time, others []Share) *slots {
 	c := &slots{
 		l: l, now: now, cooling: s.Boulder.Cooldowns, providers: map[string]int{}, models: map[string]int{},
+		others: others,
 	}
 	for _, o := range s.Live() {
 		c.take(o.Attempt.Model)
+	}
+	for _, share := range others {
+		for model, n := range share.Held {
+			for range n {
+				c.take(model)
+			}
+		}
 	}
 	return c
 }
@@ -76,9 +85,19 @@ func taken(limit int, of string) string {
 // slot, the one whose first attempt is more urgent, or has waited longer, goes first.
 //
 // What a replan is about to replace is held back. The time is when a model that has attempts waiting has cooled down;
-// zero: none has to.
-func dispatch(s *boulder.State, l Limits, now time.Time, held map[string]bool) (actions []Action, cooled time.Time) {
-	c := countSlots(s, l, now)
+// zero: none has to. Boulders that share the limits have their turn by the age of their tickets.
+func dispatch(
+	s *boulder.State, l Limits, now time.Time, held map[string]bool, others []Share,
+) (actions []Action, cooled time.Time) {
+	c := countSlots(s, l, now, others)
+	given := map[string]int{} // attempts started, by model
+	yields := func(m string) bool {
+		if len(others) == 0 {
+			return false
+		}
+		mine := tickets(s, m, held, l.Global)
+		return given[m] < len(mine) && c.yields(m, mine[given[m]])
+	}
 	started := map[string]int{} // from the head of each model's queue
 	models := s.Models()
 	for {
@@ -88,7 +107,7 @@ func dispatch(s *boulder.State, l Limits, now time.Time, held map[string]bool) (
 				started[m]++
 			}
 			head := s.Queued(m, started[m])
-			if head != nil && c.full(m) == "" && (first == nil || before(head, first)) {
+			if head != nil && c.full(m) == "" && (first == nil || before(head, first)) && !yields(m) {
 				first = head
 			}
 		}
@@ -98,6 +117,7 @@ func dispatch(s *boulder.State, l Limits, now time.Time, held map[string]bool) (
 		actions = append(actions, Start{first})
 		c.take(first.Attempt.Model)
 		started[first.Attempt.Model]++
+		given[first.Attempt.Model]++
 	}
 	for _, m := range models {
 		if cool := s.Boulder.Cooldowns[m]; s.Queued(m, started[m]) != nil && now.Before(cool.Until) {
@@ -160,7 +180,7 @@ type Wait struct {
 
 // Waiting lists the attempts that wait for a slot, with the reason. An attempt that could start now is not in it.
 func Waiting(s *boulder.State, l Limits, now time.Time) []Wait {
-	c := countSlots(s, l, now)
+	c := countSlots(s, l, now, nil)
 	var waits []Wait
 	for _, m := range s.Models() {
 		reason := c.full(m)

@@ -1,0 +1,85 @@
+package schedule
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// Share is what one of several boulders that share the limits holds, and what it waits for.
+type Share struct {
+	Held    map[string]int // by model: attempts that hold a slot
+	Waiting []Ticket       // attempts that would start if there were a slot, the oldest of each model first
+}
+
+// Ticket is the place of a boulder in the line for a model: the boulder whose ticket is older goes first. Which of its own
+// attempts then starts is its own business.
+type Ticket struct {
+	Model string
+	Since time.Time
+}
+
+// Equal reports whether both say the same.
+func (s Share) Equal(other Share) bool {
+	return maps.Equal(s.Held, other.Held) && slices.EqualFunc(s.Waiting, other.Waiting, func(a, b Ticket) bool {
+		return a.Model == b.Model && a.Since.Equal(b.Since)
+	})
+}
+
+// ShareOf is the share of a boulder. One that halts, or does not run, waits for nothing: it keeps nobody waiting.
+func ShareOf(s *boulder.State, l Limits, now time.Time, halting bool) Share {
+	share := Share{Held: map[string]int{}}
+	for _, o := range s.Live() {
+		share.Held[o.Attempt.Model]++
+	}
+	if halting || s.Boulder.Status != boulder.Running {
+		return share
+	}
+	c := newComputing(s, l, now)
+	held := c.heldBack()
+	for _, m := range s.Models() {
+		if now.Before(s.Boulder.Cooldowns[m].Until) {
+			continue
+		}
+		for _, since := range tickets(s, m, held, l.Global) {
+			share.Waiting = append(share.Waiting, Ticket{m, since})
+		}
+	}
+	return share
+}
+
+// tickets are since when the first attempts in the line of a model wait, the oldest first; at most n of them: more than
+// there are slots say nothing.
+func tickets(s *boulder.State, model string, held map[string]bool, n int) []time.Time {
+	var all []time.Time
+	for i := 0; len(all) < n; i++ {
+		o := s.Queued(model, i)
+		if o == nil {
+			break
+		}
+		if !held[o.SubTask.ID] {
+			all = append(all, o.Attempt.QueuedAt)
+		}
+	}
+	slices.SortFunc(all, time.Time.Compare)
+	return all
+}
+
+// yields reports whether an attempt with the model whose ticket is of the given time has to let attempts of other
+// boulders go first, so that no slot is left for it.
+func (c *slots) yields(model string, since time.Time) bool {
+	before := slots{l: c.l, now: c.now, cooling: c.cooling, global: c.global}
+	before.providers, before.models = maps.Clone(c.providers), maps.Clone(c.models)
+	earlier := false
+	for _, share := range c.others {
+		for _, t := range share.Waiting {
+			if t.Since.Before(since) && before.full(t.Model) == "" {
+				before.take(t.Model)
+				earlier = true
+			}
+		}
+	}
+	return earlier && before.full(model) != ""
+}

@@ -1,0 +1,82 @@
+package orchestrator
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/bouldermgr/manager/internal/schedule"
+)
+
+// runs are the boulders that one Orchestrator runs at the same time. They share its limits: each tells the others what it
+// holds and what it waits for.
+type runs struct {
+	mu     sync.Mutex
+	byID   map[string]*run
+	shares map[*run]schedule.Share
+}
+
+// enter makes the run known under the id of its boulder.
+func (o *Orchestrator) enter(id string, r *run) error {
+	o.runs.mu.Lock()
+	defer o.runs.mu.Unlock()
+	if o.runs.byID[id] != nil {
+		return fmt.Errorf("boulder %s is being run already", id)
+	}
+	o.runs.byID[id], r.id = r, id
+	return nil
+}
+
+// leave forgets the run; what it held is free for the others.
+func (o *Orchestrator) leave(r *run) {
+	o.runs.mu.Lock()
+	defer o.runs.mu.Unlock()
+	if o.runs.byID[r.id] == r {
+		delete(o.runs.byID, r.id)
+	}
+	delete(o.runs.shares, r)
+	o.runs.nudge(r)
+	close(r.over)
+}
+
+func (o *Orchestrator) running(id string) *run {
+	o.runs.mu.Lock()
+	defer o.runs.mu.Unlock()
+	return o.runs.byID[id]
+}
+
+// nudge makes the others look again. Its caller holds mu.
+func (rs *runs) nudge(except *run) {
+	for _, other := range rs.byID {
+		if other == except {
+			continue
+		}
+		select {
+		case other.nudge <- struct{}{}:
+		default: // it is going to look
+		}
+	}
+}
+
+// beside calls decide with what the other boulders hold and wait for. No other one decides meanwhile, so that no slot is
+// given out twice.
+func (r *run) beside(decide func(others []schedule.Share) error) error {
+	rs := &r.o.runs
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	var others []schedule.Share
+	for other, share := range rs.shares {
+		if other != r {
+			others = append(others, share)
+		}
+	}
+	err := decide(others)
+	mine := schedule.Share{}
+	if err == nil {
+		mine = schedule.ShareOf(r.state, r.o.limits, r.o.cfg.Now(), r.halting())
+	}
+	if !mine.Equal(rs.shares[r]) {
+		rs.shares[r] = mine
+		rs.nudge(r)
+	}
+	return err
+}

@@ -1,0 +1,102 @@
+package orchestrator
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// original is what a fork takes over.
+type original struct {
+	head boulder.Boulder
+	plan boulder.Plan
+	// gates: those that the plan names may run, as they might in the original.
+	gates   bool
+	results map[string]boulder.Inherited
+}
+
+// fork reads the boulder to fork from, and works out what stays: what was completed there, and neither is the sub-task
+// from which on it is done anew nor depends on it, or on anything else that is done anew.
+func (r *run) fork(f boulder.Fork) (*original, error) {
+	records, err := r.o.cfg.Store.Load(r.ctx, f.BoulderID)
+	if err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
+	switch {
+	case records.Boulder.Project != r.o.cfg.Project:
+		return nil, fmt.Errorf("%w: boulder %s works on %s, not on %s", ErrNoFork,
+			f.BoulderID, records.Boulder.Project, r.o.cfg.Project)
+	case records.Revision == nil || len(records.SubTasks) == 0:
+		return nil, fmt.Errorf("%w: boulder %s has no plan that was run: run its task again", ErrNoFork, f.BoulderID)
+	}
+	o := &original{
+		head: records.Boulder, plan: records.Revision.Plan.Clone(), gates: true, results: map[string]boulder.Inherited{},
+	}
+	subTasks := map[string]boulder.SubTask{}
+	for _, t := range records.SubTasks {
+		subTasks[t.ID] = t
+		o.gates = o.gates && len(t.GateHints) == 0
+	}
+	if !slices.ContainsFunc(o.plan.SubTasks, func(s boulder.Spec) bool { return s.ID == f.SubTaskID }) {
+		return nil, fmt.Errorf("%w: the plan of boulder %s has no sub-task %q; it has %s", ErrNoFork,
+			f.BoulderID, f.SubTaskID, idList(o.plan.SubTasks))
+	}
+	o.inherit(f.SubTaskID, subTasks)
+	return o, nil
+}
+
+// ErrNoFork is in the chain of errors about a [Request].Fork that cannot be made.
+var ErrNoFork = errors.New("it cannot be forked")
+
+func idList(specs []boulder.Spec) string {
+	var ids []string
+	for _, s := range specs {
+		ids = append(ids, s.ID)
+	}
+	return strings.Join(ids, ", ")
+}
+
+// inherit collects results, in rounds, because a plan may name a sub-task before what it depends on.
+func (o *original) inherit(from string, subTasks map[string]boulder.SubTask) {
+	for grown := true; grown; {
+		grown = false
+		for _, s := range o.plan.SubTasks {
+			t := subTasks[s.ID]
+			_, has := o.results[s.ID]
+			if has || s.ID == from || t.Status != boulder.SubTaskCompleted {
+				continue
+			}
+			anew := func(id string) bool { _, ok := o.results[id]; return !ok }
+			if !slices.ContainsFunc(s.DependsOn, anew) {
+				o.results[s.ID] = boulder.Inherited{Summary: t.Summary, Output: t.Output, Files: t.Files}
+				grown = true
+			}
+		}
+	}
+}
+
+// beginFork runs the plan of another boulder, with the results that it takes over.
+func (r *run) beginFork(req Request) error {
+	from, err := r.fork(*req.Fork)
+	if err != nil {
+		return err
+	}
+	head := r.head(req)
+	head.Task, head.PlanMode, head.ForkOf = from.head.Task, from.head.PlanMode, req.Fork
+	if head.Model == "" {
+		head.Model = from.head.Model
+	}
+	if err := r.create(head); err != nil {
+		return err
+	}
+	if err := r.propose(&from.plan); err != nil {
+		return err
+	}
+	if err := r.adoptWith(Approval{Plan: &from.plan, Gates: from.gates}, from.results); err != nil {
+		return err
+	}
+	return r.loop()
+}

@@ -1,0 +1,284 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// order is a person's order on its way to the loop goroutine.
+type order struct {
+	boulder.Order
+	reply chan<- error
+}
+
+// Order carries out what a person says: in the loop of the boulder, if this Orchestrator runs it, else as [Obey] does.
+// It returns when that is on disk, and with the errors of Obey; a resume is for a boulder that is being run only. If ctx
+// ends before, the order may still be carried out.
+func (o *Orchestrator) Order(ctx context.Context, boulderID string, what boulder.Order) error {
+	for {
+		r := o.running(boulderID)
+		if r == nil {
+			return Obey(ctx, o.cfg.Store, boulderID, what, o.cfg.Now())
+		}
+		reply := make(chan error, 1)
+		select {
+		case r.orders <- order{what, reply}:
+		case <-r.done:
+			<-r.over
+			continue
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		select {
+		case err := <-reply:
+			return err
+		case <-r.done:
+			<-r.over
+			select {
+			case err := <-reply: // it was the last thing that the run did
+				return err
+			default:
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Obey carries an order out on a boulder that nothing runs, and returns when that is on disk. Errors wrap
+// [boulder.ErrRefused] for what cannot be done as things are, [boulder.ErrNotFound], [ErrFinished] for a boulder that is
+// over, or say what the store failed with. Nothing may run the boulder meanwhile.
+func Obey(ctx context.Context, store Store, boulderID string, what boulder.Order, now time.Time) error {
+	records, err := store.Load(ctx, boulderID)
+	if err != nil {
+		return err
+	}
+	if what.Do == boulder.OrderResume && !records.Boulder.Status.Terminal() {
+		return refusal("nothing runs boulder %s, so there is no pause to take back", boulderID)
+	}
+	s, err := boulder.Restore(records)
+	if err != nil {
+		return err
+	}
+	err = carryOut(s, what, func(b boulder.Body) error {
+		_, err := s.Apply(boulder.Event{Time: now.UTC(), BoulderID: boulderID, Body: b})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if changes, touched := s.TakeChanges(); touched {
+		return store.Commit(ctx, changes)
+	}
+	return nil
+}
+
+func refusal(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", boulder.ErrRefused, fmt.Errorf(format, args...))
+}
+
+// carryOut applies the events that an order comes to. An order that cannot be carried out changes nothing, and its error
+// wraps [boulder.ErrRefused] or [ErrFinished]; any other error is a fault of ours.
+func carryOut(s *boulder.State, o boulder.Order, apply func(boulder.Body) error) error {
+	if err := o.Validate(); err != nil {
+		return refusal("%w", err)
+	}
+	b := &s.Boulder
+	if b.Status.Terminal() {
+		return fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, ErrFinished)
+	}
+	switch o.Do {
+	case boulder.OrderPause:
+		if b.Status == boulder.Paused {
+			return refusal("boulder %s is paused already", b.ID)
+		}
+		return apply(boulder.StatusChanged{Status: boulder.Paused, Reason: pausedByPerson})
+	case boulder.OrderResume:
+		if b.Status != boulder.Paused {
+			return refusal("boulder %s is not paused: it is %s", b.ID, b.Status)
+		}
+		return resumed(s, apply)
+	case boulder.OrderNote:
+		return apply(boulder.Noted{SubTaskID: o.SubTaskID, Text: o.Text})
+	case boulder.OrderCancel:
+		if o.SubTaskID == "" {
+			return cancelAll(s, apply)
+		}
+		return drop(s, o.SubTaskID, boulder.SubTaskCancelled, cancelledByPerson, apply)
+	case boulder.OrderSkip:
+		return drop(s, o.SubTaskID, boulder.SubTaskSkipped, "skipped by a person", apply)
+	}
+	return again(s, o.SubTaskID, apply)
+}
+
+const pausedByPerson = "paused by a person"
+
+// resumed brings a paused boulder back to where it was when it was paused.
+func resumed(s *boulder.State, apply func(boulder.Body) error) error {
+	to := boulder.Running
+	switch {
+	case len(s.SubTasks) > 0:
+	case s.Revision != nil:
+		to = boulder.AwaitingApproval
+	default:
+		to = boulder.Planning
+	}
+	return apply(boulder.StatusChanged{Status: to, Reason: "resumed"})
+}
+
+// drop ends a sub-task without success.
+func drop(
+	s *boulder.State, id string, status boulder.SubTaskStatus, why string, apply func(boulder.Body) error,
+) error {
+	if err := movable(s, id); err != nil {
+		return err
+	}
+	t, open := s.SubTask(id), s.Open(id)
+	undo := status == boulder.SubTaskSkipped && (t.Status == boulder.SubTaskFailed || t.Status == boulder.SubTaskCancelled)
+	if t.Status.Terminal() && !undo {
+		return refusal("sub-task %q is %s", id, t.Status)
+	}
+	done := boulder.SubTaskDone{
+		AttemptRef: boulder.AttemptRef{SubTaskID: id}, Summary: why, Status: status,
+		AttemptStatus: boulder.AttemptCancelled, ByPerson: true,
+	}
+	if open != nil {
+		done.AttemptRef = open.Attempt.AttemptRef
+	}
+	return applyEach(append(brokenOff(open), done), apply)
+}
+
+// movable refuses a sub-task that is not there, or that a replan is about to replace.
+func movable(s *boulder.State, id string) error {
+	t, r := s.SubTask(id), s.Boulder.Replan
+	switch {
+	case t == nil:
+		return refusal("boulder %s has no sub-task %q", s.Boulder.ID, id)
+	case r != nil && (slices.Contains(r.Replaces, id) || t.Status.Terminal()):
+		return refusal("a new plan is being made, and %q may be part of what it replaces: try again when it is there", id)
+	}
+	return nil
+}
+
+// again gives a sub-task a fresh session.
+func again(s *boulder.State, id string, apply func(boulder.Body) error) error {
+	if err := movable(s, id); err != nil {
+		return err
+	}
+	t, open := s.SubTask(id), s.Open(id)
+	switch {
+	case t.Parked, t.Status == boulder.SubTaskFailed, t.Status == boulder.SubTaskCancelled:
+		return apply(boulder.Reopened{SubTaskID: id, Reason: triedAgain})
+	case open != nil && open.Attempt.Status.Live():
+		return applyEach(append(brokenOff(open), boulder.Retry{
+			AttemptRef: open.Attempt.AttemptRef, Reason: triedAgain, Status: boulder.AttemptCancelled, Uncounted: true,
+			Next: open.Attempt.Attempt + 1,
+		}), apply)
+	case open != nil:
+		return refusal("sub-task %q waits for a free slot: it begins by itself", id)
+	case t.Status == boulder.SubTaskPending:
+		return refusal("sub-task %q has not begun: it waits for what it depends on", id)
+	case t.Status == boulder.SubTaskBlocked:
+		return refusal("sub-task %q is blocked: it %s; retry or skip that", id, t.Reason)
+	}
+	return refusal("sub-task %q is %s, and others may have built on that: `manager run --fork %s --from %s` "+
+		"does it and what follows from it again", id, t.Status, s.Boulder.ID, id)
+}
+
+const triedAgain = "a person wants it tried again"
+
+// cancelAll ends everything that is not over, and the boulder.
+func cancelAll(s *boulder.State, apply func(boulder.Body) error) error {
+	if r := s.Boulder.Replan; r != nil {
+		if err := apply(boulder.ReplanRefused{AttemptRef: r.AttemptRef, Reason: cancelledByPerson}); err != nil {
+			return err
+		}
+	}
+	for i := len(s.SubTasks) - 1; i >= 0; i-- {
+		t := s.SubTasks[i]
+		if t.Status.Terminal() {
+			continue
+		}
+		if err := drop(s, t.ID, boulder.SubTaskCancelled, cancelledByPerson, apply); err != nil {
+			return err
+		}
+	}
+	if len(s.SubTasks) == 0 {
+		return apply(boulder.StatusChanged{Status: boulder.Cancelled, Reason: cancelledByPerson})
+	}
+	if err := apply(boulder.StatusChanged{Status: boulder.Synthesizing}); err != nil {
+		return err
+	}
+	return apply(synthesize(s, boulder.Cancelled))
+}
+
+const cancelledByPerson = "cancelled by a person"
+
+func applyEach(bodies []boulder.Body, apply func(boulder.Body) error) error {
+	for _, b := range bodies {
+		if err := apply(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// obey carries an order out on the loop goroutine. It is answered when it is on disk.
+func (r *run) obey(o order) error {
+	before := r.state.Boulder.Seq
+	err := carryOut(r.state, o.Order, r.apply)
+	switch {
+	case err != nil && r.state.Boulder.Seq != before:
+		o.reply <- err
+		return fmt.Errorf("an order was carried out by half: %w", err) // the disk has nothing of it
+	case err != nil:
+		o.reply <- err
+		return nil
+	}
+	r.acks = append(r.acks, o.reply)
+	r.takeAway()
+	if o.Do == boulder.OrderPause && o.Now {
+		r.suspend()
+	}
+	if o.Do == boulder.OrderResume {
+		return r.unparkAffordable()
+	}
+	return nil
+}
+
+// takeAway stops work whose attempt an order ended. What it still hands in is not taken.
+func (r *run) takeAway() {
+	for ref := range r.inflight {
+		open := r.state.Open(ref.SubTaskID)
+		if ref != replanRef && (open == nil || open.Attempt.AttemptRef != ref) {
+			r.leftover[ref] = true
+			r.cancels[ref](errTakenAway)
+		}
+	}
+}
+
+var errTakenAway = errors.New("a person ended it")
+
+// suspend stops the turns that are at work. They are taken up again when the pause is over.
+func (r *run) suspend() {
+	for ref := range r.inflight {
+		if !r.leftover[ref] {
+			r.cancels[ref](errSuspended)
+		}
+	}
+}
+
+var errSuspended = errors.New(pausedByPerson)
+
+// heed takes in the orders that have arrived, and stores what they come to.
+func (r *run) heed(o order) error {
+	if err := r.obey(o); err != nil {
+		return err
+	}
+	return r.commit()
+}

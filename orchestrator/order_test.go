@@ -1,0 +1,422 @@
+package orchestrator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// held is an agent whose turns wait to be let go, by sub-task and attempt.
+type held struct {
+	mu   sync.Mutex
+	gate map[boulder.AttemptRef]chan struct{}
+	jobs map[boulder.AttemptRef]boulder.Job // the newest of each attempt
+}
+
+func newHeld() *held {
+	return &held{gate: map[boulder.AttemptRef]chan struct{}{}, jobs: map[boulder.AttemptRef]boulder.Job{}}
+}
+
+func (h *held) at(ref boulder.AttemptRef) chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.gate[ref] == nil {
+		h.gate[ref] = make(chan struct{})
+	}
+	return h.gate[ref]
+}
+
+func (h *held) turn(ctx context.Context, job boulder.Job) (boulder.Evidence, error) {
+	gate := h.at(job.Attempt.AttemptRef)
+	h.mu.Lock()
+	h.jobs[job.Attempt.AttemptRef] = job
+	h.mu.Unlock()
+	return until(gate)(ctx, job)
+}
+
+func (h *held) job(ref boulder.AttemptRef) boulder.Job {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.jobs[ref]
+}
+
+// ordered runs a plan while do gives orders, in a bubble: [synctest.Wait] is when nothing more happens by itself.
+func ordered(t *testing.T, plan boulder.Plan, do func(r *rig, o *orchestrator.Orchestrator, h *held)) ([]boulder.Event, error, *rig) {
+	t.Helper()
+	r, h := newRig(t), newHeld()
+	r.server.turn = h.turn
+	o := r.orchestrator()
+	var events []boulder.Event
+	var err error
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for e, problem := range o.Run(t.Context(), orchestrator.Request{Plan: &plan}) {
+			if err = problem; err == nil {
+				events = append(events, e)
+			}
+		}
+	}()
+	synctest.Wait()
+	do(r, o, h)
+	<-over
+	r.server.check(t)
+	return events, err, r
+}
+
+func obey(t *testing.T, o *orchestrator.Orchestrator, what boulder.Order) {
+	t.Helper()
+	if err := o.Order(t.Context(), "b1", what); err != nil {
+		t.Fatalf("%+v: %v", what, err)
+	}
+	synctest.Wait()
+}
+
+func at(id string, attempt int) boulder.AttemptRef {
+	return boulder.AttemptRef{SubTaskID: id, Attempt: attempt}
+}
+
+// TestOrderPause: what is at work may end, nothing new begins, the run goes on waiting; a resume goes on with it.
+func TestOrderPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, err, r := ordered(t, planOf(spec("a"), spec("b", "a")), func(r *rig, o *orchestrator.Orchestrator, h *held) {
+			obey(t, o, boulder.Order{Do: boulder.OrderPause})
+			if err := o.Order(t.Context(), "b1", boulder.Order{Do: boulder.OrderPause}); !errors.Is(err, boulder.ErrRefused) {
+				t.Errorf("a second pause: %v", err)
+			}
+			close(h.at(at("a", 1)))
+			synctest.Wait()
+			head, subTasks := r.store.load(t)
+			if head.Status != boulder.Paused || subTasks["a"].Status != boulder.SubTaskInProgress || r.server.sent() != 1 {
+				t.Errorf("while paused: boulder %s, a %s, %d prompts", head.Status, subTasks["a"].Status, r.server.sent())
+			}
+			obey(t, o, boulder.Order{Do: boulder.OrderResume})
+			close(h.at(at("b", 1)))
+		})
+		head, _ := r.store.load(t)
+		if err != nil || head.Status != boulder.Completed || r.server.sent() != 2 {
+			t.Errorf("%v: boulder %s, %d prompts", err, head.Status, r.server.sent())
+		}
+	})
+}
+
+// TestOrderPauseNow: what is at work is stopped, and taken up again without being prompted twice; the pause is not
+// working time, and no used-up try.
+func TestOrderPauseNow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, err, r := ordered(t, planOf(spec("a")), func(r *rig, o *orchestrator.Orchestrator, h *held) {
+			obey(t, o, boulder.Order{Do: boulder.OrderPause, Now: true})
+			if h.job(at("a", 1)).Recovered || len(r.server.running) > 0 {
+				t.Errorf("a is still at work after pause --now")
+			}
+			time.Sleep(time.Hour)
+			obey(t, o, boulder.Order{Do: boulder.OrderResume})
+			if !h.job(at("a", 1)).Recovered {
+				t.Error("the turn was not taken up as one that was broken off")
+			}
+			close(h.at(at("a", 1)))
+		})
+		head, subTasks := r.store.load(t)
+		if a := subTasks["a"]; err != nil || head.Status != boulder.Completed || a.Attempts != 1 || a.Tries != 1 ||
+			a.Worked > time.Minute || head.Worked > time.Minute || r.server.sent() != 1 {
+			t.Errorf("%v: %s, %+v, %d prompts, worked %s", err, head.Status, a, r.server.sent(), head.Worked)
+		}
+	})
+}
+
+// TestOrderCancel: everything ends, the boulder is cancelled for good, and the run says so.
+func TestOrderCancel(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		events, err, r := ordered(t, planOf(spec("a"), spec("b", "a"), spec("c")), func(r *rig, o *orchestrator.Orchestrator, h *held) {
+			close(h.at(at("c", 1)))
+			synctest.Wait()
+			obey(t, o, boulder.Order{Do: boulder.OrderCancel})
+			if err := o.Order(t.Context(), "b1", boulder.Order{Do: boulder.OrderPause}); !errors.Is(err, orchestrator.ErrFinished) {
+				t.Errorf("an order after the end: %v", err)
+			}
+		})
+		head, subTasks := r.store.load(t)
+		if !errors.Is(err, orchestrator.ErrCancelled) || head.Status != boulder.Cancelled ||
+			subTasks["a"].Status != boulder.SubTaskCancelled || subTasks["b"].Status != boulder.SubTaskCancelled ||
+			subTasks["c"].Status != boulder.SubTaskCompleted {
+			t.Errorf("%v: boulder %s, %v", err, head.Status, subTasks)
+		}
+		if last := events[len(events)-1].Body; last.EventType() != "task-complete" ||
+			!strings.Contains(last.(boulder.TaskComplete).Summary, "1 of 3") {
+			t.Errorf("the last event is %+v", last)
+		}
+	})
+}
+
+// TestOrderSubTask: skip, cancel and retry of a sub-task that is at work stop its turn; what they hand in is not taken, and
+// nothing of the sub-task begins before that turn has ended.
+func TestOrderSubTask(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, err, r := ordered(t, planOf(spec("a"), spec("b", "a"), spec("c"), spec("d", "c")),
+			func(r *rig, o *orchestrator.Orchestrator, h *held) {
+				obey(t, o, boulder.Order{Do: boulder.OrderRetry, SubTaskID: "a"})
+				if h.job(at("a", 2)).Turn.Number != 1 {
+					t.Error("a was not tried again")
+				}
+				obey(t, o, boulder.Order{Do: boulder.OrderSkip, SubTaskID: "a"})
+				obey(t, o, boulder.Order{Do: boulder.OrderCancel, SubTaskID: "c"})
+				for _, refused := range []boulder.Order{
+					{Do: boulder.OrderSkip, SubTaskID: "a"}, {Do: boulder.OrderRetry, SubTaskID: "d"},
+					{Do: boulder.OrderRetry, SubTaskID: "x"}, {Do: boulder.OrderRetry, SubTaskID: "a"},
+				} {
+					if err := o.Order(t.Context(), "b1", refused); !errors.Is(err, boulder.ErrRefused) {
+						t.Errorf("%+v: %v", refused, err)
+					}
+				}
+				obey(t, o, boulder.Order{Do: boulder.OrderRetry, SubTaskID: "c"})
+				close(h.at(at("b", 1)))
+				close(h.at(at("c", 2)))
+				close(h.at(at("d", 1)))
+			})
+		head, subTasks := r.store.load(t)
+		if err != nil || head.Status != boulder.Completed || subTasks["a"].Status != boulder.SubTaskSkipped ||
+			subTasks["c"].Tries != 1 || subTasks["c"].Attempts != 2 || subTasks["d"].Status != boulder.SubTaskCompleted {
+			t.Errorf("%v: boulder %s, %v", err, head.Status, subTasks)
+		}
+	})
+}
+
+// TestOrderNote: a note is in the next prompt of whom it concerns, and before the judge.
+func TestOrderNote(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var judged []string
+		r, h := newRig(t), newHeld()
+		r.server.turn = h.turn
+		r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+			judged = append(judged, fmt.Sprint(req.SubTask.ID, req.Notes))
+			if req.SubTask.ID == "a" && req.Turn.Number == 1 {
+				return boulder.Verdict{ContinuationPrompt: "go on", IsProgress: true}, boulder.Usage{}, nil
+			}
+			return agrees(ctx, req)
+		})
+		o := r.orchestrator()
+		plan := planOf(spec("a"), spec("b", "a"))
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			r.completes(r.collect(o.Run(t.Context(), orchestrator.Request{Plan: &plan})))
+		}()
+		synctest.Wait()
+		obey(t, o, boulder.Order{Do: boulder.OrderNote, Text: "keep the old icon"})
+		obey(t, o, boulder.Order{Do: boulder.OrderNote, Text: "only for b", SubTaskID: "b"})
+		close(h.at(at("a", 1)))
+		close(h.at(at("b", 1)))
+		<-over
+		again, b := h.job(at("a", 1)), h.job(at("b", 1))
+		if again.Turn.Number != 2 || !strings.Contains(again.Turn.Prompt, "keep the old icon") ||
+			strings.Contains(again.Turn.Prompt, "only for b") {
+			t.Errorf("the continuation of a:\n%s", again.Turn.Prompt)
+		}
+		if !strings.Contains(b.Turn.Prompt, "keep the old icon") || !strings.Contains(b.Turn.Prompt, "only for b") {
+			t.Errorf("the brief of b:\n%s", b.Turn.Prompt)
+		}
+		want := []string{"a[keep the old icon]", "a[keep the old icon]", "b[keep the old icon only for b]"}
+		if !slices.Equal(judged, want) {
+			t.Errorf("the judge was told %q", judged)
+		}
+	})
+}
+
+// TestOrderWhilePlanning: a pause ends the planning call and a resume makes another one; a cancel ends it for good.
+func TestOrderWhilePlanning(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		calls := 0
+		r.cfg.Planner = plannerFunc(func(ctx context.Context, _ boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+			calls++
+			<-ctx.Done()
+			return nil, boulder.Usage{Calls: 1}, context.Cause(ctx)
+		})
+		o := r.orchestrator()
+		over := make(chan error)
+		go func() {
+			_, err := r.collect(o.Run(t.Context(), orchestrator.Request{Task: "the task"}))
+			over <- err
+		}()
+		synctest.Wait()
+		obey(t, o, boulder.Order{Do: boulder.OrderPause})
+		if head, _ := r.store.load(t); head.Status != boulder.Paused || calls != 1 {
+			t.Errorf("paused while planning: %s after %d calls", head.Status, calls)
+		}
+		obey(t, o, boulder.Order{Do: boulder.OrderResume})
+		if head, _ := r.store.load(t); head.Status != boulder.Planning || calls != 2 {
+			t.Errorf("resumed: %s after %d calls", head.Status, calls)
+		}
+		obey(t, o, boulder.Order{Do: boulder.OrderCancel})
+		if err := <-over; !errors.Is(err, orchestrator.ErrCancelled) {
+			t.Errorf("the run ended with %v", err)
+		}
+		if head, _ := r.store.load(t); head.Status != boulder.Cancelled || head.Usage.Calls != 1 {
+			t.Errorf("cancelled: %s with %d calls on the books", head.Status, head.Usage.Calls)
+		}
+	})
+}
+
+// TestObey: orders for a boulder that nothing runs change the records.
+func TestObey(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.server.turn = until(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	plan := planOf(spec("a"), spec("b", "a"))
+	for e, err := range r.orchestrator().Run(ctx, orchestrator.Request{Plan: &plan}) {
+		if err == nil && e.Body.EventType() == "turn-sent" {
+			cancel()
+		}
+	}
+	do := func(what boulder.Order) error {
+		return orchestrator.Obey(t.Context(), r.store, "b1", what, time.Now())
+	}
+	for _, what := range []boulder.Order{
+		{Do: boulder.OrderNote, Text: "x"}, {Do: boulder.OrderSkip, SubTaskID: "a"}, {Do: boulder.OrderCancel, SubTaskID: "b"},
+		{Do: boulder.OrderRetry, SubTaskID: "b"},
+	} {
+		if err := do(what); err != nil {
+			t.Fatalf("%+v: %v", what, err)
+		}
+	}
+	for _, what := range []boulder.Order{{Do: boulder.OrderPause}, {Do: boulder.OrderResume}, {Do: "dance"}} {
+		if err := do(what); !errors.Is(err, boulder.ErrRefused) {
+			t.Errorf("%+v: %v", what, err)
+		}
+	}
+	r.server.turn = nil
+	r.completes(r.resume())
+	if err := do(boulder.Order{Do: boulder.OrderNote, Text: "late"}); !errors.Is(err, orchestrator.ErrFinished) {
+		t.Errorf("a note after the end: %v", err)
+	}
+}
+
+// manyStores keeps several boulders.
+type manyStores struct {
+	mu   sync.Mutex
+	byID map[string]*memStore
+}
+
+func (m *manyStores) of(id string) *memStore {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.byID[id] == nil {
+		m.byID[id] = newStore()
+	}
+	return m.byID[id]
+}
+
+func (m *manyStores) Commit(ctx context.Context, c boulder.Changes) error {
+	return m.of(c.Boulder.ID).Commit(ctx, c)
+}
+
+func (m *manyStores) Load(ctx context.Context, id string) (boulder.Records, error) {
+	return m.of(id).Load(ctx, id)
+}
+
+// busy is a Runner whose turns take a minute; it notes who was at work when.
+type busy struct {
+	mu    sync.Mutex
+	now   map[string]int // by model
+	most  map[string]int
+	order []string // boulders, as their turns began
+}
+
+func (b *busy) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
+	ref := job.Attempt.AttemptRef
+	if err := report(boulder.SubTaskStart{AttemptRef: ref, SessionID: "s"}); err != nil {
+		return boulder.Evidence{}, err
+	}
+	if err := report(boulder.TurnSent{AttemptRef: ref, Turn: 1, MessageID: "m"}); err != nil {
+		return boulder.Evidence{}, err
+	}
+	enter := func(n int) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, key := range []string{job.Attempt.Model, "all"} {
+			b.now[key] += n
+			b.most[key] = max(b.most[key], b.now[key])
+		}
+		if n > 0 {
+			b.order = append(b.order, job.BoulderID)
+		}
+	}
+	enter(1)
+	defer enter(-1)
+	select {
+	case <-time.After(time.Minute):
+		return boulder.Evidence{FinalMessage: "done"}, nil
+	case <-ctx.Done():
+		return boulder.Evidence{}, context.Cause(ctx)
+	}
+}
+
+// TestSharedLimits: boulders of one orchestrator share its limits, and the one that has waited longer goes first.
+func TestSharedLimits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		runner := &busy{now: map[string]int{}, most: map[string]int{}}
+		r.cfg.Runner, r.cfg.Store = runner, &manyStores{byID: map[string]*memStore{}}
+		limits := orchestrator.DefaultLimits()
+		limits.Global, limits.Models = 3, []orchestrator.ModelLimit{{Pattern: "p/one", Limit: 2}}
+		r.cfg.Limits = &limits
+		ids := make(chan string, 2)
+		r.cfg.NewID = func() string { return <-ids }
+		o := r.orchestrator()
+		var done sync.WaitGroup
+		start := func(id string, plan boulder.Plan) {
+			ids <- id
+			done.Go(func() {
+				for _, err := range o.Run(t.Context(), orchestrator.Request{Plan: &plan}) {
+					if err != nil {
+						t.Errorf("%s: %v", id, err)
+					}
+				}
+			})
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		many := func(model string, n int) boulder.Plan {
+			var specs []boulder.Spec
+			for i := range n {
+				s := spec(fmt.Sprint("t", i))
+				s.Model = model
+				specs = append(specs, s)
+			}
+			return planOf(specs...)
+		}
+		start("first", many("p/one", 6))
+		start("second", many("p/one", 2))
+		start("third", many("p/two", 4))
+		done.Wait()
+		if runner.most["p/one"] != 2 || runner.most["all"] != 3 {
+			t.Errorf("at once: %v, want 2 of p/one and 3 in all", runner.most)
+		}
+		// Four of the first waited before the second one came.
+		last := slices.Index(runner.order, "second")
+		if n := len(slices.DeleteFunc(slices.Clone(runner.order[:last]), func(id string) bool { return id != "first" })); n != 6 {
+			t.Errorf("the second boulder began after %d of the first: %v", n, runner.order)
+		}
+		if third := slices.Index(runner.order, "third"); third > 2 {
+			t.Errorf("the third boulder waited for a model that it does not use: %v", runner.order)
+		}
+	})
+}
