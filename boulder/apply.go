@@ -43,8 +43,11 @@ func (s *State) apply(e *Event) error {
 	if err == nil {
 		s.Boulder.Seq = e.Seq
 		s.Boulder.Worked, s.Boulder.ClockAt = before.WorkedBy(e.Time), e.Time
-		if _, ok := e.Body.(TakenUp); ok {
+		switch b := e.Body.(type) {
+		case TakenUp:
 			s.Boulder.Worked = before.Worked
+		case ClockMoved:
+			s.Boulder.Worked = before.WorkedBy(e.Time.Add(-b.By))
 		}
 	}
 	return err
@@ -93,6 +96,9 @@ func (s *State) applyMore(e *Event) error {
 	switch b := e.Body.(type) {
 	case TakenUp:
 		return s.takenUp(e, b)
+	case ClockMoved:
+		s.clockMoved(b)
+		return nil
 	case Nudged:
 		return s.nudged(e, b)
 	case Cooled:

@@ -40,6 +40,35 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 	return nil
 }
 
+// clockMoved keeps a jump of the clock out of the working times. What waits for a time waits no longer than it was to; time
+// that passed while the machine slept is time for a provider.
+func (s *State) clockMoved(b ClockMoved) {
+	for _, o := range s.live {
+		if !o.Attempt.TakenAt.IsZero() {
+			o.Attempt.TakenAt = o.Attempt.TakenAt.Add(b.By)
+		}
+		o.Attempt.NotBefore = setBack(o.Attempt.NotBefore, b.By)
+		s.dirty.attempts.add(o.Attempt)
+	}
+	for model, c := range s.Boulder.Cooldowns {
+		c.Until = setBack(c.Until, b.By)
+		s.setCooldown(model, c)
+	}
+	if r := s.Boulder.Replan; r != nil {
+		moved := *r
+		moved.NotBefore = setBack(r.NotBefore, b.By)
+		s.Boulder.Replan = &moved
+	}
+}
+
+// setBack moves a time with a clock that was set back.
+func setBack(t time.Time, by time.Duration) time.Time {
+	if t.IsZero() || by >= 0 {
+		return t
+	}
+	return t.Add(by)
+}
+
 func (s *State) nudged(e *Event, b Nudged) error {
 	o, err := s.at(b.AttemptRef, AttemptExecuting)
 	if err != nil {

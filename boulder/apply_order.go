@@ -69,7 +69,7 @@ func (s *State) reopened(e *Event, b Reopened) error {
 // undoable refuses to take the end of a sub-task back while a replan is being made: what that lets go on may depend on what
 // is being replaced.
 func (s *State) undoable(t *SubTask) error {
-	if t.Status.Terminal() && s.Boulder.Replan != nil {
+	if t.hopeless() && s.Boulder.Replan != nil {
 		return fmt.Errorf("sub-task %q is %s, and a replan is being made", t.ID, t.Status)
 	}
 	return nil

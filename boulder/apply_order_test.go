@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func byHand(id string, status SubTaskStatus) Body {
@@ -186,5 +187,34 @@ func TestOrders(t *testing.T) {
 		if err := o.Validate(); err != nil {
 			t.Errorf("%+v: %v", o, err)
 		}
+	}
+}
+
+// TestClockMoved: a night in a closed laptop is no working time, and a clock that was set back makes nobody wait.
+func TestClockMoved(t *testing.T) {
+	t.Parallel()
+	s := chainOf(t)
+	ref := AttemptRef{"a", 1}
+	feed(t, s, Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s"},
+		TurnSent{AttemptRef: ref, Turn: 1, MessageID: "m"},
+		Cooled{Model: "p/m", Until: epoch.Add(time.Minute), Limit: 1, Full: 2, Reason: "429"})
+	night := 8 * time.Hour
+	at := func(d time.Duration, b Body) {
+		t.Helper()
+		if _, err := s.Apply(Event{Time: epoch.Add(d), BoulderID: "b1", Body: b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at(night+time.Second, ClockMoved{By: night})
+	at(night+2*time.Second, Trouble{AttemptRef: ref, Reason: "no server", NotBefore: epoch.Add(night + time.Minute)})
+	if s.Boulder.Worked != 2*time.Second || s.SubTask("a").Worked != 2*time.Second {
+		t.Errorf("the boulder worked %s, a %s, want 2s", s.Boulder.Worked, s.SubTask("a").Worked)
+	}
+	at(3*time.Second, ClockMoved{By: -night})
+	if wait := s.Open("a").Attempt.NotBefore.Sub(epoch); wait != time.Minute {
+		t.Errorf("a waits until %s after the clock was set back", wait)
+	}
+	if s.Boulder.Worked != 3*time.Second {
+		t.Errorf("the boulder worked %s, want 3s", s.Boulder.Worked)
 	}
 }

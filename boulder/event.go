@@ -22,7 +22,7 @@ type Body interface {
 func (e Event) Public() bool {
 	switch e.Body.(type) {
 	case Created, Planned, StatusChanged, TakenUp, Starting, TurnSent, Nudged, TurnEnded, Judged, Trouble, ReplanStarted,
-		ReplanTrouble, ReplanRefused, BudgetSet, Unparked, Archived:
+		ReplanTrouble, ReplanRefused, BudgetSet, Unparked, Archived, ClockMoved:
 		return false
 	}
 	return true
@@ -81,6 +81,12 @@ type StatusChanged struct {
 type TakenUp struct {
 	// LedgerModel is that of the process that goes on; empty: the same.
 	LedgerModel string `json:"ledger_model,omitempty"`
+}
+
+// ClockMoved says that the wall clock went on by more, or by less, than time has passed for the process: the machine slept,
+// or somebody set its clock.
+type ClockMoved struct {
+	By time.Duration `json:"by"` // nanoseconds; below zero: it was set back
 }
 
 // Starting gives a queued attempt its slot. It is committed before the session is created.

@@ -35,6 +35,7 @@ func (BudgetSet) EventType() string       { return "budget-set" }
 func (BudgetWarning) EventType() string   { return "budget" }
 func (Parked) EventType() string          { return "parked" }
 func (Unparked) EventType() string        { return "unparked" }
+func (ClockMoved) EventType() string      { return "clock" }
 func (Noted) EventType() string           { return "note" }
 func (Reopened) EventType() string        { return "reopened" }
 func (Archived) EventType() string        { return "archived" }
@@ -48,6 +49,7 @@ var bodyTypes = func() map[string]reflect.Type {
 		TurnEnded{}, GateRun{}, Judged{}, Continuation{}, Retry{}, Trouble{}, UsageReport{}, SubTaskDone{},
 		TaskComplete{}, TakenUp{}, Nudged{}, Cooled{}, ReplanStarted{}, ReplanTrouble{}, Replanned{}, ReplanRefused{},
 		BudgetSet{}, BudgetWarning{}, Parked{}, Unparked{}, Noted{}, Reopened{}, Archived{},
+		ClockMoved{},
 	} {
 		types[b.EventType()] = reflect.TypeOf(b)
 	}

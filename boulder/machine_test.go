@@ -372,6 +372,7 @@ func (m *machine) around(t *rapid.T) Body {
 		BudgetSet{SubTaskID: id, Budget: Budget{Calls: 3}},
 		BudgetWarning{Dimension: dimension}, BudgetWarning{SubTaskID: id, Dimension: dimension},
 		Unparked{SubTaskID: id}, TakenUp{},
+		ClockMoved{By: time.Duration(rapid.IntRange(-1, 1).Draw(t, "clock")) * time.Hour},
 		SubTaskDone{AttemptRef: AttemptRef{SubTaskID: id}, Status: SubTaskSkipped, AttemptStatus: AttemptCancelled},
 	}).Draw(t, "around")
 }
@@ -437,7 +438,11 @@ type ledger struct {
 func (l *ledger) check(t *rapid.T, s *State, before Boulder, e Event) {
 	kind := e.Body.EventType()
 	atWork := before.Status == Planning || before.Status == Running || before.Status == Synthesizing
-	if passed := e.Time.Sub(l.clock); atWork && passed > 0 && kind != "taken-up" {
+	passed := e.Time.Sub(l.clock)
+	if moved, ok := e.Body.(ClockMoved); ok {
+		passed -= moved.By
+	}
+	if atWork && passed > 0 && kind != "taken-up" {
 		l.worked += passed
 	}
 	l.clock = e.Time

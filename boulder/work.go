@@ -25,7 +25,7 @@ type JudgeRequest struct {
 	Constraints []string
 	SubTask     SubTask
 	Attempt     Attempt
-	Turn        Turn // with Evidence
+	Turn        Turn     // with Evidence
 	Notes       []string // of people, on this sub-task or on all, oldest first
 	// Rest are the subjects of the other sub-tasks that have not ended, at most 20: what the goal still wants by plan.
 	Rest []string

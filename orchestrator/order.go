@@ -159,7 +159,7 @@ func movable(s *boulder.State, id string) error {
 	switch {
 	case t == nil:
 		return refusal("boulder %s has no sub-task %q", s.Boulder.ID, id)
-	case r != nil && (slices.Contains(r.Replaces, id) || t.Status.Terminal()):
+	case r != nil && (slices.Contains(r.Replaces, id) || t.Status.Terminal() || t.Status == boulder.SubTaskBlocked):
 		return refusal("a new plan is being made, and %q may be part of what it replaces: try again when it is there", id)
 	}
 	return nil

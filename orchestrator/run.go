@@ -45,6 +45,7 @@ type run struct {
 	files    map[boulder.AttemptRef][]boulder.File // of briefs that were decided on and not launched yet
 	acks     []chan<- error                        // of reports that are applied but not yet stored
 	wake     time.Time
+	looked   time.Time // at the clock, with the newest event
 	stopping bool
 	grace    <-chan time.Time // ends the patience with running turns after a stop
 	ended    error            // why the run ends before the boulder does
@@ -335,8 +336,33 @@ func (r *run) end(cause error) {
 func (r *run) apply(b boulder.Body) error { return r.applyFor(r.state.Boulder.ID, b) }
 
 func (r *run) applyFor(id string, b boulder.Body) error {
-	_, err := r.state.Apply(boulder.Event{Time: r.o.cfg.Now().UTC(), BoulderID: id, Body: b})
+	now := r.o.cfg.Now()
+	if moved := clockMoved(r.looked, now); moved != 0 && r.state.Boulder.ID == id && !r.state.Boulder.Status.Terminal() {
+		e := boulder.Event{Time: now.UTC(), BoulderID: id, Body: boulder.ClockMoved{By: moved}}
+		if _, err := r.state.Apply(e); err != nil {
+			return err
+		}
+	}
+	r.looked = now
+	_, err := r.state.Apply(boulder.Event{Time: now.UTC(), BoulderID: id, Body: b})
 	return err
+}
+
+// clockSlack is how far the wall clock may run apart from the monotonic one between two events before it counts as moved:
+// more than a time server corrects.
+const clockSlack = 10 * time.Second
+
+// clockMoved is by how much the wall clock went on without time passing: while the machine slept, the monotonic clock
+// stands still (Linux, macOS).
+func clockMoved(before, now time.Time) time.Duration {
+	if before.IsZero() {
+		return 0
+	}
+	moved := now.Round(0).Sub(before.Round(0)) - now.Sub(before)
+	if moved.Abs() < clockSlack {
+		return 0
+	}
+	return moved
 }
 
 // commit writes what the applied events touched, answers the reports among them, and yields the events. An error leaves
