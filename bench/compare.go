@@ -15,8 +15,9 @@ type comparison struct {
 	name         string
 	ours, theirs side
 	format       func(float64) string
-	limit        float64 // the largest ratio of the medians that passes
+	limit        float64 // the largest ratio of the medians that passes, or unbounded
 	most         float64 // the largest median of ours that passes, or unbounded
+	least        float64 // the smallest ratio that passes, where more is better; or unbounded
 }
 
 const unbounded = 0
@@ -31,15 +32,23 @@ func (c comparison) ratio() float64 { return median(c.ours.results) / median(c.t
 
 // pass is false also for a ratio that is not a number.
 func (c comparison) pass() bool {
-	return c.ratio() <= c.limit && (c.most == unbounded || median(c.ours.results) <= c.most)
+	ratio := c.ratio()
+	return ratio > 0 && (c.limit == unbounded || ratio <= c.limit) && ratio >= c.least &&
+		(c.most == unbounded || median(c.ours.results) <= c.most)
 }
 
 func (c comparison) bound() string {
-	bound := fmt.Sprintf("≤ %.2f", c.limit)
-	if c.most != unbounded {
-		bound += " and ≤ " + c.format(c.most)
+	var bounds []string
+	if c.limit != unbounded {
+		bounds = append(bounds, fmt.Sprintf("≤ %.2f", c.limit))
 	}
-	return bound
+	if c.least != unbounded {
+		bounds = append(bounds, fmt.Sprintf("≥ %.2f", c.least))
+	}
+	if c.most != unbounded {
+		bounds = append(bounds, "≤ "+c.format(c.most))
+	}
+	return strings.Join(bounds, " and ")
 }
 
 // median of the results; the mean of the middle two if their number is even.
@@ -82,6 +91,8 @@ func seconds(s float64) string { return fmt.Sprintf("%.2f s", s) }
 func milliseconds(s float64) string { return fmt.Sprintf("%.1f ms", s*1e3) }
 
 func microseconds(s float64) string { return fmt.Sprintf("%.0f µs", s*1e6) }
+
+func perSecond(n float64) string { return fmt.Sprintf("%.0f/s", n) }
 
 func megabytes(b float64) string { return fmt.Sprintf("%.0f MB", b/1e6) }
 

@@ -44,13 +44,23 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	err := printTable(&out, []comparison{
-		{"a", side{"ours", []float64{1, 3, 2}}, side{"theirs", []float64{4, 4, 4}}, seconds, 0.5, unbounded},
-		{"b", side{"ours", []float64{3e6}}, side{"theirs", []float64{4e6}}, megabytes, 0.5, unbounded},
+		{
+			name: "a", ours: side{"ours", []float64{1, 3, 2}}, theirs: side{"theirs", []float64{4, 4, 4}},
+			format: seconds, limit: 0.5,
+		},
+		{
+			name: "b", ours: side{"ours", []float64{3e6}}, theirs: side{"theirs", []float64{4e6}},
+			format: megabytes, limit: 0.5,
+		},
+		{name: "c", ours: side{"ours", []float64{3}}, theirs: side{"theirs", []float64{4}}, format: perSecond, least: 0.75},
+		{name: "d", ours: side{"ours", []float64{3}}, theirs: side{"theirs", []float64{5}}, format: perSecond, least: 0.75},
 	})
 	want := []string{
 		"median (min–max) median (min–max) n ratio limit",
 		"a ours 2.00 s (1.00 s–3.00 s) theirs 4.00 s (4.00 s–4.00 s) 3 0.500 ≤ 0.50 pass",
 		"b ours 3 MB (3 MB–3 MB) theirs 4 MB (4 MB–4 MB) 1 0.750 ≤ 0.50 MISS",
+		"c ours 3/s (3/s–3/s) theirs 4/s (4/s–4/s) 1 0.750 ≥ 0.75 pass",
+		"d ours 3/s (3/s–3/s) theirs 5/s (5/s–5/s) 1 0.600 ≥ 0.75 MISS",
 	}
 	for i, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {
 		if got := oneLine(line); i >= len(want) || got != want[i] {

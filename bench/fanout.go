@@ -35,14 +35,16 @@ func measureFanOut(ctx context.Context, w *world) ([]comparison, error) {
 		return nil, err
 	}
 	cold, attached, alone := "manager run", "manager run --attach", "5 × opencode run"
+	line := func(name, what string, ours, theirs []float64, format func(float64) string, limit float64) comparison {
+		return comparison{
+			name: "fan-out of 5, " + name, ours: side{what, ours}, theirs: side{alone, theirs}, format: format, limit: limit,
+		}
+	}
 	return []comparison{
-		{"fan-out of 5, cold: time", side{cold, time[0]}, side{alone, time[2]}, seconds, 0.4, unbounded},
-		{"fan-out of 5, warm: time", side{attached, time[1]}, side{alone, time[2]}, seconds, 0.15, unbounded},
-		{"fan-out of 5, cold: peak memory", side{cold, memory[0]}, side{alone, memory[2]}, megabytes, 0.5, unbounded},
-		{
-			"fan-out of 5, warm: peak memory", side{attached + " + server", memory[1]}, side{alone, memory[2]}, megabytes,
-			0.5, unbounded,
-		},
+		line("cold: time", cold, time[0], time[2], seconds, 0.4),
+		line("warm: time", attached, time[1], time[2], seconds, 0.15),
+		line("cold: peak memory", cold, memory[0], memory[2], megabytes, 0.5),
+		line("warm: peak memory", attached+" + server", memory[1], memory[2], megabytes, 0.5),
 	}, nil
 }
 

@@ -62,10 +62,15 @@ func measureJudging(ctx context.Context, w *world) ([]comparison, error) {
 		plain = append(plain, result.Plain)
 	}
 	decode := side{"json.Unmarshal of 2 MB", plain}
-	return []comparison{
-		{"judging a turn of 64 KB after 2 MB", side{"gather and judge", next}, decode, milliseconds, 0.25, mostPerTurn},
-		{"judging a turn of 2 MB", side{"gather and judge", first}, decode, milliseconds, 1, unbounded},
-	}, nil
+	small := comparison{
+		name: "judging a turn of 64 KB after 2 MB", ours: side{"gather and judge", next}, theirs: decode,
+		format: milliseconds, limit: 0.25, most: mostPerTurn,
+	}
+	large := comparison{
+		name: "judging a turn of 2 MB", ours: side{"gather and judge", first}, theirs: decode,
+		format: milliseconds, limit: 1,
+	}
+	return []comparison{small, large}, nil
 }
 
 // turnsResult is in seconds per turn.

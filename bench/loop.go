@@ -36,8 +36,8 @@ func measureLoop(ctx context.Context, w *world) ([]comparison, error) {
 			return nil, err
 		}
 		comparisons = append(comparisons, comparison{
-			"cost of a sub-task, " + shape, side{"of 5,000", results[0]}, side{"of 100", results[1]}, microseconds,
-			1.3, unbounded,
+			name: "cost of a sub-task, " + shape, ours: side{"of 5,000", results[0]},
+			theirs: side{"of 100", results[1]}, format: microseconds, limit: 1.3,
 		})
 	}
 	return comparisons, nil

@@ -23,11 +23,14 @@ import (
 // errMissed says that a limit was missed. The table tells which.
 var errMissed = errors.New("a limit was missed")
 
-// As the first argument these make the program something else, see [runBare], [runFake] and [runTurns].
+// As the first argument these make the program something else, see [runBare], [runFake], [runTurns], [runSteps] and
+// [runList].
 const (
 	bareCommand  = "bare"
 	fakeCommand  = "fake"
 	turnsCommand = "turns"
+	stepsCommand = "steps"
+	listCommand  = "list"
 )
 
 func main() {
@@ -48,6 +51,10 @@ func run(args []string) error {
 			return runFake(ctx, args[1:])
 		case turnsCommand:
 			return runTurns(ctx, args[1:])
+		case stepsCommand:
+			return runSteps(ctx, args[1:])
+		case listCommand:
+			return runList(ctx, args[1:])
 		}
 	}
 	return runAll(ctx, args, os.Stdout)
@@ -75,7 +82,17 @@ func suites() []suite {
 		{"status", measureStatus},
 		{"judging", measureJudging},
 		{"memory", measureMemory},
+		{"steps", measureSteps},
+		{"list", measureList},
 	}
+}
+
+func suiteNames() string {
+	var names []string
+	for _, s := range suites() {
+		names = append(names, s.name)
+	}
+	return strings.Join(names, ",")
 }
 
 func runAll(ctx context.Context, args []string, out io.Writer) error {
@@ -84,7 +101,7 @@ func runAll(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&o.manager, "manager", "bin/manager", "`path` of the manager")
 	flags.StringVar(&o.opencode, "opencode", "tools/node_modules/.bin/opencode", "`path` of OpenCode")
 	flags.StringVar(&o.source, "source", ".", "`path` of the module's root")
-	flags.StringVar(&o.only, "only", "", "measure only these, a `list` out of fanout,chain,loop,status,judging,memory")
+	flags.StringVar(&o.only, "only", "", "measure only these, a `list` out of "+suiteNames())
 	flags.BoolVar(&o.verbose, "v", false, "print every single result on stderr")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -100,7 +117,7 @@ func runAll(ctx context.Context, args []string, out io.Writer) error {
 	defer w.close()
 	fmt.Fprintln(out, w.machine(ctx))
 	all, err := w.measure(ctx, chosen)
-	if err := errors.Join(err, printTable(out, all)); err != nil {
+	if err := errors.Join(err, printTable(out, all), w.printReports(out)); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(all, func(c comparison) bool { return !c.pass() }) {

@@ -27,5 +27,7 @@ func measureStatus(ctx context.Context, w *world) ([]comparison, error) {
 		return nil, err
 	}
 	manager, git := side{"manager status", results[0]}, side{"git status", results[1]}
-	return []comparison{{"small project, 3 sub-tasks done", manager, git, milliseconds, 5, unbounded}}, nil
+	return []comparison{{
+		name: "small project, 3 sub-tasks done", ours: manager, theirs: git, format: milliseconds, limit: 5,
+	}}, nil
 }

@@ -30,7 +30,8 @@ type world struct {
 	root  string
 	env   []string
 	model *scriptmodel.Server
-	count int // of numbered things, see next
+	count int      // of numbered things, see next
+	said  []string // see report
 }
 
 // next is a number that nothing else has.
@@ -115,6 +116,20 @@ func (w *world) close() {
 	if err := os.RemoveAll(w.root); err != nil {
 		w.note("could not remove %s: %v", w.root, err)
 	}
+}
+
+// report keeps a text to be printed below the table.
+func (w *world) report(format string, args ...any) {
+	w.said = append(w.said, fmt.Sprintf(format, args...))
+}
+
+func (w *world) printReports(out io.Writer) error {
+	for _, text := range w.said {
+		if _, err := fmt.Fprintf(out, "\n%s\n", text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // note tells the person who waits how far it is.

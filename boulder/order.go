@@ -17,6 +17,9 @@ const (
 	OrderRetry  OrderKind = "retry"  // give a sub-task a fresh session, with all its tries
 	OrderSkip   OrderKind = "skip"   // go on as if the sub-task were done
 	OrderNote   OrderKind = "note"   // tell the agents and the judge something
+
+	OrderArchive   OrderKind = "archive"   // put what is over out of sight
+	OrderUnarchive OrderKind = "unarchive" // bring it back
 )
 
 // Order is a person's word, from this terminal or another one. What it does is written into the boulder's log by whoever
@@ -52,7 +55,7 @@ func (o Order) Validate() error {
 		return nil
 	}
 	switch o.Do {
-	case OrderPause, OrderResume:
+	case OrderPause, OrderResume, OrderArchive, OrderUnarchive:
 		if o.SubTaskID != "" {
 			return fmt.Errorf("%s is for the whole boulder, not for a sub-task", o.Do)
 		}

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/plural"
 )
 
 // Call is one tool call that has ended.
@@ -113,16 +114,18 @@ func (w *Window) repeated(c Call, newest record) {
 	switch {
 	case newest.polling:
 		if reached(n, w.rules.SamePolling) {
-			w.found(Stop, boulder.RuleRepeat, "%s was run %d times and gave the same output each time", c.brief(), n)
+			w.found(Stop, boulder.RuleRepeat, "%s was run %s and gave the same output each time", c.brief(),
+				plural.Of(n, "time"))
 		}
 	case c.Failed:
 		w.told(told{
 			rule: boulder.RuleErrors, n: n, nudge: w.rules.SameError, stop: w.rules.SameErrorStop, heard: c.Heard,
-			reason: fmt.Sprintf("%s failed %d times in the same way", c.brief(), n),
+			reason: fmt.Sprintf("%s failed %s in the same way", c.brief(), plural.Of(n, "time")),
 		})
 	default:
 		if reached(n, w.rules.SameOutput) {
-			w.found(Stop, boulder.RuleRepeat, "%s was called %d times and gave the same output each time", c.brief(), n)
+			w.found(Stop, boulder.RuleRepeat, "%s was called %s and gave the same output each time", c.brief(),
+				plural.Of(n, "time"))
 		}
 	}
 }
@@ -174,7 +177,7 @@ func (w *Window) Message(m Message) {
 	w.idle++
 	w.told(told{
 		rule: boulder.RuleIdle, n: w.idle, nudge: w.rules.Idle, stop: w.rules.IdleStop, heard: m.Heard,
-		reason: fmt.Sprintf("%d messages in a row called no tool, and the turn went on", w.idle),
+		reason: plural.Of(w.idle, "message") + " in a row called no tool, and the turn went on",
 	})
 }
 
@@ -187,7 +190,7 @@ func (w *Window) Compacted() {
 	w.fresh = false
 	if reached(w.compactions, w.rules.Compactions) {
 		w.found(Stop, boulder.RuleCompaction,
-			"the conversation was compacted %d times without a new successful tool call between", w.compactions)
+			"the conversation was compacted %s without a new successful tool call between", plural.Of(w.compactions, "time"))
 	}
 }
 

@@ -42,7 +42,7 @@ func (t *turn) permission(ctx context.Context, dir *opencode.Directory, r openco
 	if t.cfg.Asks == AsksAllow || r.Permission == doomLoop {
 		reply, message, done = opencode.ReplyOnce, "", "allowed"
 	}
-	activity := fmt.Sprintf("%s permission %s %s", done, r.Permission, clip(fmt.Sprint(r.Patterns), 200))
+	activity := fmt.Sprintf("%s permission %s %s", done, r.Permission, clip(t.cfg.Redact.Text(fmt.Sprint(r.Patterns)), 200))
 	if r.SessionID != t.job.Attempt.SessionID {
 		activity += " (sub-agent)"
 	}
@@ -66,7 +66,7 @@ func (t *turn) question(ctx context.Context, dir *opencode.Directory, r opencode
 	for i, q := range r.Questions {
 		asked, answers[i] = append(asked, q.Question), []string{ownAnswer}
 	}
-	if err := t.notice("nobody answers the question: " + clip(strings.Join(asked, " / "), 200)); err != nil {
+	if err := t.notice("nobody answers the question: " + clip(t.cfg.Redact.Text(strings.Join(asked, " / ")), 200)); err != nil {
 		return err
 	}
 	t.seen.lastEvent, t.seen.looked = t.cfg.Now(), false

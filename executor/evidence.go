@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -92,7 +93,7 @@ func (t *turn) ask(ctx context.Context, e *boulder.Evidence, r *reading) error {
 		return err
 	})
 	g.Go(func() error {
-		e.Transcript = t.relative(r.transcript.path)
+		e.Transcript = t.relative(filepath.Join(t.cfg.RunsDir, r.transcript.name))
 		return t.keep(r)
 	})
 	err := g.Wait()
@@ -107,7 +108,7 @@ func (t *turn) todoList(ctx context.Context) ([]boulder.Todo, error) {
 	}
 	var todos []boulder.Todo
 	for _, x := range list {
-		todos = append(todos, boulder.Todo{Content: clip(x.Content, 300), Status: x.Status})
+		todos = append(todos, boulder.Todo{Content: clip(t.cfg.Redact.Text(x.Content), 300), Status: x.Status})
 	}
 	return todos, nil
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -37,11 +36,15 @@ type Config struct {
 	Rules *enforcer.Rules
 	// GateTimeout bounds one gate. Defaults to 10 minutes.
 	GateTimeout time.Duration
+	// Env is the environment of gates. Defaults to os.Environ().
+	Env []string
 	// Asks is what an agent is told that asks for a permission. Defaults to [AsksReject].
 	Asks Asks
 	// Price says what a call of a model, provider/model, cost in US dollars, where OpenCode knows no price. It may be called
 	// from any goroutine. Defaults to knowing none.
 	Price func(model string, u boulder.Usage) (dollars float64, known bool)
+	// Redact takes secrets out of everything that is written, reported or handed over. Defaults to leaving it as it is.
+	Redact Redactor
 	// Logger defaults to none.
 	Logger *slog.Logger
 	// Now defaults to time.Now.
@@ -76,6 +79,9 @@ func New(cfg Config) (*Executor, error) {
 	if cfg.Price == nil {
 		cfg.Price = func(string, boulder.Usage) (float64, bool) { return 0, false }
 	}
+	if cfg.Redact == nil {
+		cfg.Redact = asItIs{}
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -105,15 +111,16 @@ type turn struct {
 func (e *Executor) Run(
 	ctx context.Context, job boulder.Job, report func(boulder.Body) error,
 ) (boulder.Evidence, error) {
-	t := &turn{Executor: e, job: job, report: report}
+	t := &turn{Executor: e, job: job, report: e.reporting(report)}
 	evidence, err := t.run(ctx)
+	evidence = handOver(e, evidence)
 	if err != nil && ctx.Err() != nil {
 		if t.dir != nil && t.job.Attempt.SessionID != "" && t.job.Turn.MessageID != "" {
 			t.abort(context.WithoutCancel(ctx)) // wherever it was: an agent that nobody follows does not go on
 		}
 		return evidence, context.Cause(ctx)
 	}
-	return evidence, err
+	return evidence, e.fault(err)
 }
 
 func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
@@ -154,13 +161,11 @@ func (t *turn) prepare(ctx context.Context) error {
 	if m := t.job.Attempt.Model; m != "" {
 		t.model = modelRef(m)
 	}
-	for _, f := range t.job.Files {
-		if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
-			return fmt.Errorf("write what the brief refers to: %w", err)
-		}
-		if err := os.WriteFile(f.Path, []byte(f.Text), 0o600); err != nil {
-			return fmt.Errorf("write what the brief refers to: %w", err)
-		}
+	if err := checkIDs(t.job.BoulderID, t.job.Attempt.SubTaskID); err != nil {
+		return err
+	}
+	if err := t.writeFiles(); err != nil {
+		return err
 	}
 	conn, err := t.cfg.Host.Connect(ctx)
 	if err != nil {

@@ -32,10 +32,10 @@ func (t *turn) runGates(ctx context.Context) ([]boulder.Gate, error) {
 func (t *turn) gates(ctx context.Context, commands []string, what string) ([]boulder.Gate, error) {
 	var gates []boulder.Gate
 	for _, command := range commands {
-		if err := t.progress(what+": "+clip(command, 100), nil); err != nil {
+		if err := t.progress(what+": "+clip(t.cfg.Redact.Text(command), 100), nil); err != nil {
 			return nil, err
 		}
-		gates = append(gates, runGate(ctx, t.cfg.Project, command, t.cfg.GateTimeout))
+		gates = append(gates, runGate(ctx, t.cfg.Project, t.cfg.Env, command, t.cfg.GateTimeout, t.cfg.Redact.Text))
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -44,12 +44,14 @@ func (t *turn) gates(ctx context.Context, commands []string, what string) ([]bou
 }
 
 // runGate runs a shell command in its own process group, so that what it started ends with it.
-func runGate(ctx context.Context, dir, command string, timeout time.Duration) boulder.Gate {
+func runGate(
+	ctx context.Context, dir string, env []string, command string, timeout time.Duration, redact func(string) string,
+) boulder.Gate {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var out gateOutput
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, env, &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second // for a descendant that left the group and holds the pipe
@@ -67,7 +69,7 @@ func runGate(ctx context.Context, dir, command string, timeout time.Duration) bo
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
 	g.TimedOut = errors.Is(ctx.Err(), context.DeadlineExceeded)
-	g.Output = tail(out.last.String(), gateOutputKept)
+	g.Output = tail(redact(out.last.String()), gateOutputKept)
 	if !g.Green() {
 		g.Failing = out.failing.list()
 	}

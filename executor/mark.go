@@ -16,7 +16,7 @@ type mark struct {
 	last   string
 	lastAt int64   // where its lines begin in the transcript, in bytes
 	before account // of the messages before it
-	path   string  // of the transcript
+	name   string  // of the transcript, in the directory of all
 	file   fs.FileInfo
 }
 

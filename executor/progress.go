@@ -25,7 +25,8 @@ func (t *turn) part(p opencode.Part, own bool) error {
 	if p.Step != nil {
 		return t.step(p, own)
 	}
-	call := p.Tool
+	call := t.cleanCall(p.Tool)
+	p.Tool = call
 	if call == nil {
 		return nil
 	}

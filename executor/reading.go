@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -41,7 +40,7 @@ func (t *turn) read(ctx context.Context, e *boulder.Evidence) (*reading, error) 
 			return nil, err
 		}
 		if messages != nil {
-			if w := continueTranscript(m); w != nil {
+			if w := t.continueTranscript(m); w != nil {
 				return t.readOn(e, messages, m, w)
 			}
 		}
@@ -50,13 +49,14 @@ func (t *turn) read(ctx context.Context, e *boulder.Evidence) (*reading, error) 
 }
 
 func (t *turn) readAll(ctx context.Context, e *boulder.Evidence) (*reading, error) {
-	w, err := newTranscript(t.transcriptPath())
+	w, err := t.newTranscript(t.transcriptName())
 	if err != nil {
 		return nil, transcriptFault(err)
 	}
 	r := &reading{transcript: w}
 	own := false
 	for m, err := range t.dir.EachMessage(ctx, t.job.Attempt.SessionID) {
+		m = t.clean(m)
 		if err != nil {
 			err = fault(err)
 		} else {
@@ -103,6 +103,9 @@ func (t *turn) since(ctx context.Context, m mark) ([]opencode.Message, error) {
 		}
 		switch m.in(messages, t.job.Turn.MessageID) {
 		case markFits:
+			for i := range messages {
+				messages[i] = t.clean(messages[i])
+			}
 			return messages, nil
 		case markIsOff:
 			return nil, nil
@@ -126,7 +129,7 @@ func (t *turn) keep(r *reading) error {
 	}
 	t.marks.put(t.job.Attempt.SessionID, mark{
 		turn: t.job.Turn.MessageID, last: r.last.Info.ID, lastAt: r.lastAt, before: r.before,
-		path: r.transcript.path, file: file,
+		name: r.transcript.name, file: file,
 	})
 	return nil
 }
@@ -154,9 +157,4 @@ func transcriptFault(err error) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %w: %w", boulder.ErrTrouble, errTranscript, err)
-}
-
-func (t *turn) transcriptPath() string {
-	a := t.job.Attempt
-	return filepath.Join(t.cfg.RunsDir, t.job.BoulderID, a.SubTaskID, fmt.Sprintf("%d.jsonl", a.Attempt))
 }

@@ -110,7 +110,7 @@ func checkDamage(t *testing.T, w *world, a *attempt, path, want string) {
 			t.Error("an undamaged transcript was written anew")
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".transcript-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*.tmp")); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
 }
@@ -121,16 +121,17 @@ func TestReadingOnGivesTheWhole(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
-		tu := &turn{Executor: &Executor{}}
-		path := filepath.Join(dir, "t.jsonl")
+		tu := &turn{Executor: &Executor{cfg: Config{Project: dir, RunsDir: dir, Redact: asItIs{}}}}
+		const name = "t.jsonl"
+		path := filepath.Join(dir, name)
 		tu.job.Attempt.SessionID = "s"
 		var session []opencode.Message
-		readAll := func(path string) *reading {
-			w, err := newTranscript(path)
+		readAll := func(name string) *reading {
+			w, err := tu.newTranscript(name)
 			must(t, err)
 			return takeAll(t, &reading{transcript: w}, session)
 		}
-		must(t, tu.keep(readAll(path)))
+		must(t, tu.keep(readAll(name)))
 		for range rapid.IntRange(1, 6).Draw(t, "turns") {
 			n, late := len(session), rapid.Bool().Draw(t, "late")
 			if n > 0 && late {
@@ -142,13 +143,13 @@ func TestReadingOnGivesTheWhole(t *testing.T) {
 			r := (*reading)(nil)
 			m, ok := tu.marks.take("s")
 			if ok && m.last != "" {
-				w := continueTranscript(m)
+				w := tu.continueTranscript(m)
 				if w == nil {
 					t.Fatal("the file is as it was left, and was not taken for it")
 				}
 				r = takeAll(t, &reading{transcript: w, before: m.before}, session[index(session, m.last):])
 			} else {
-				r = readAll(path)
+				r = readAll(name)
 			}
 			if rapid.IntRange(0, 3).Draw(t, "crash") == 0 {
 				was := content(t, path)
@@ -164,10 +165,10 @@ func TestReadingOnGivesTheWhole(t *testing.T) {
 				continue
 			}
 			must(t, tu.keep(r))
-			whole := readAll(filepath.Join(dir, "whole.jsonl"))
+			whole := readAll("whole.jsonl")
 			_, err := whole.transcript.save()
 			must(t, err)
-			if got, want := content(t, path), content(t, whole.transcript.path); got != want {
+			if got, want := content(t, path), content(t, filepath.Join(dir, "whole.jsonl")); got != want {
 				t.Fatalf("turn by turn:\n%s\nas a whole:\n%s", got, want)
 			}
 			if got, want := r.session(), whole.session(); !reflect.DeepEqual(got, want) {

@@ -7,9 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -33,31 +33,42 @@ const toolOutputKept = 64 << 10
 // transcript is a transcript that is being written: anew, beside an earlier one whose place it takes when it is saved; or
 // the end of one.
 type transcript struct {
-	path string
-	size int64 // bytes, with what is not written yet
-	anew bool
-	file *os.File
-	w    *bufio.Writer
-	enc  *json.Encoder
+	name   string // in the directory of all
+	size   int64  // bytes, with what is not written yet
+	runs   *statedir.Dir
+	anew   *statedir.File // nil: it is the end of one
+	file   *os.File
+	w      *bufio.Writer
+	enc    *json.Encoder
+	redact func([]byte) []byte
 }
 
-func newTranscript(path string) (*transcript, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".transcript-*") // 0600
+func (e *Executor) newTranscript(name string) (*transcript, error) {
+	runs, err := e.openRuns()
 	if err != nil {
 		return nil, err
 	}
-	return transcriptIn(path, f, 0, true), nil
+	f, err := runs.Create(name)
+	if err != nil {
+		runs.Close()
+		return nil, err
+	}
+	t := e.transcriptIn(runs, name, f.File, 0)
+	t.anew = f
+	return t, nil
 }
 
 // continueTranscript writes over the marked message and what follows it. Most often these are the very bytes that are there
 // already, so nothing is cut off before: a crash on the way takes nothing away. It gives nil if the file is not as the mark's turn left it.
-func continueTranscript(m mark) *transcript {
-	f, err := os.OpenFile(m.path, os.O_RDWR, 0)
+func (e *Executor) continueTranscript(m mark) *transcript {
+	runs, err := e.openRuns()
 	if err != nil {
 		return nil // the whole is written anew, and says what is wrong if that fails, too
+	}
+	f, err := runs.OpenFile(m.name)
+	if err != nil {
+		runs.Close()
+		return nil
 	}
 	now, err := f.Stat()
 	same := err == nil && os.SameFile(now, m.file) && now.Size() == m.file.Size() && now.ModTime().Equal(m.file.ModTime())
@@ -66,22 +77,29 @@ func continueTranscript(m mark) *transcript {
 	}
 	if !same || err != nil {
 		_ = f.Close()
+		runs.Close()
 		return nil
 	}
-	return transcriptIn(m.path, f, m.lastAt, false)
+	return e.transcriptIn(runs, m.name, f, m.lastAt)
 }
 
-func transcriptIn(path string, f *os.File, size int64, anew bool) *transcript {
-	t := &transcript{path: path, size: size, anew: anew, file: f, w: bufio.NewWriterSize(f, 64<<10)}
+func (e *Executor) transcriptIn(runs *statedir.Dir, name string, f *os.File, size int64) *transcript {
+	t := &transcript{
+		name: name, size: size, runs: runs, file: f, w: bufio.NewWriterSize(f, 64<<10), redact: e.cfg.Redact.JSON,
+	}
 	t.enc = json.NewEncoder(t)
 	t.enc.SetEscapeHTML(false) // people read it
 	return t
 }
 
-// Write is for the encoder.
+// Write is for the encoder, which gives it one line at a time.
 func (t *transcript) Write(p []byte) (int, error) {
-	t.size += int64(len(p))
-	return t.w.Write(p)
+	clean := t.redact(p)
+	t.size += int64(len(clean))
+	if _, err := t.w.Write(clean); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 func (t *transcript) add(m opencode.Message) error {
@@ -112,20 +130,24 @@ func (t *transcript) save() (info fs.FileInfo, err error) {
 	if info, err = t.file.Stat(); err != nil {
 		return nil, err
 	}
-	if err := t.file.Close(); err != nil {
-		return nil, err
+	if t.anew != nil {
+		err = t.anew.Publish()
+	} else {
+		err = t.file.Close()
 	}
-	if t.anew {
-		return info, os.Rename(t.file.Name(), t.path)
+	if err == nil {
+		t.runs.Close()
 	}
-	return info, nil
+	return info, err
 }
 
 func (t *transcript) discard() {
-	_ = t.file.Close()
-	if t.anew {
-		_ = os.Remove(t.file.Name())
+	if t.anew != nil {
+		t.anew.Discard()
+	} else {
+		_ = t.file.Close()
 	}
+	t.runs.Close()
 }
 
 func linesOf(m opencode.Message) []line {

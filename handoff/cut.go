@@ -2,6 +2,7 @@ package handoff
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -37,8 +38,11 @@ func (p passage) cost(room int) int {
 
 // noticeLen is the length of the longest notice, the one of a text that is missing altogether.
 func (p passage) noticeLen(total int) int {
-	return utf8.RuneCountInString(notice(total, total, p.path))
+	return len(noticeFrame) + 2*len(strconv.Itoa(total)) + utf8.RuneCountInString(p.path)
 }
+
+// noticeFrame is what a [notice] has besides its numbers and its path.
+const noticeFrame = "[cut:  of  characters; full text: ]"
 
 func notice(missing, total int, path string) string {
 	return fmt.Sprintf("[cut: %d of %d characters; full text: %s]", missing, total, path)

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/bouldermgr/manager/internal/orphan"
 )
 
 const (
@@ -72,7 +74,9 @@ func (p *process) run(cmd *exec.Cmd, mark string, r, w *os.File, output io.Write
 	_ = cmd.Wait() // how it ended is in ProcessState
 	p.state = cmd.ProcessState.String()
 	p.signal(syscall.SIGKILL) // what is left of the group
-	killMarked(mark)
+	// OpenCode starts each tool in a session of its own; these live on, outside of the group, with no parent to find them
+	// by. What cannot be ended now has the mark of this program's own registration, too, if it has one.
+	_, _ = orphan.End(mark)
 	// A process that escaped both may hold the pipe open.
 	_ = r.SetReadDeadline(time.Now().Add(drainAfter))
 	reader.Wait()

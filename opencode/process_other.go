@@ -9,7 +9,3 @@ import "syscall"
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
-
-// killMarked does nothing: other processes' environments cannot be read here. Tools
-// end with the server's orderly stop; they outlive it only if it crashes.
-func killMarked(string) {}

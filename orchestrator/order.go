@@ -89,6 +89,9 @@ func carryOut(s *boulder.State, o boulder.Order, apply func(boulder.Body) error)
 		return refusal("%w", err)
 	}
 	b := &s.Boulder
+	if o.Do == boulder.OrderArchive || o.Do == boulder.OrderUnarchive {
+		return archive(b, o.Do == boulder.OrderArchive, apply)
+	}
 	if b.Status.Terminal() {
 		return fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, ErrFinished)
 	}
@@ -114,6 +117,19 @@ func carryOut(s *boulder.State, o boulder.Order, apply func(boulder.Body) error)
 		return drop(s, o.SubTaskID, boulder.SubTaskSkipped, "skipped by a person", apply)
 	}
 	return again(s, o.SubTaskID, apply)
+}
+
+// archive puts a boulder out of sight, or brings it back.
+func archive(b *boulder.Boulder, archived bool, apply func(boulder.Body) error) error {
+	switch {
+	case !b.Status.Terminal():
+		return refusal("boulder %s is %s, and only what is over can be archived", b.ID, b.Status)
+	case archived && !b.ArchivedAt.IsZero():
+		return refusal("boulder %s is archived already", b.ID)
+	case !archived && b.ArchivedAt.IsZero():
+		return refusal("boulder %s is not archived", b.ID)
+	}
+	return apply(boulder.Archived{Archived: archived})
 }
 
 const pausedByPerson = "paused by a person"
@@ -230,15 +246,18 @@ func applyEach(bodies []boulder.Body, apply func(boulder.Body) error) error {
 
 // obey carries an order out on the loop goroutine. It is answered when it is on disk.
 func (r *run) obey(o order) error {
-	before := r.state.Boulder.Seq
-	err := carryOut(r.state, o.Order, r.apply)
-	switch {
-	case err != nil && r.state.Boulder.Seq != before:
-		o.reply <- err
-		return fmt.Errorf("an order was carried out by half: %w", err) // the disk has nothing of it
-	case err != nil:
-		o.reply <- err
+	if o.Do == boulder.OrderPause && o.Now && r.state.Boulder.Status == boulder.Paused && len(r.inflight) > 0 {
+		r.suspend() // it was paused, and what is at work shall stop all the same
+		o.reply <- nil
 		return nil
+	}
+	before := r.state.Boulder.Seq
+	if err := carryOut(r.state, o.Order, r.apply); err != nil {
+		o.reply <- err
+		if r.state.Boulder.Seq != before {
+			return fmt.Errorf("an order was carried out by half: %w", err) // the disk has nothing of it
+		}
+		return nil // nothing changed: that is for whoever gave the order
 	}
 	r.acks = append(r.acks, o.reply)
 	r.takeAway()

@@ -50,7 +50,9 @@ func (h *held) job(ref boulder.AttemptRef) boulder.Job {
 }
 
 // ordered runs a plan while do gives orders, in a bubble: [synctest.Wait] is when nothing more happens by itself.
-func ordered(t *testing.T, plan boulder.Plan, do func(r *rig, o *orchestrator.Orchestrator, h *held)) ([]boulder.Event, error, *rig) {
+func ordered(
+	t *testing.T, plan boulder.Plan, do func(r *rig, o *orchestrator.Orchestrator, h *held),
+) ([]boulder.Event, *rig, error) {
 	t.Helper()
 	r, h := newRig(t), newHeld()
 	r.server.turn = h.turn
@@ -70,7 +72,7 @@ func ordered(t *testing.T, plan boulder.Plan, do func(r *rig, o *orchestrator.Or
 	do(r, o, h)
 	<-over
 	r.server.check(t)
-	return events, err, r
+	return events, r, err
 }
 
 func obey(t *testing.T, o *orchestrator.Orchestrator, what boulder.Order) {
@@ -89,7 +91,7 @@ func at(id string, attempt int) boulder.AttemptRef {
 func TestOrderPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, err, r := ordered(t, planOf(spec("a"), spec("b", "a")), func(r *rig, o *orchestrator.Orchestrator, h *held) {
+		_, r, err := ordered(t, planOf(spec("a"), spec("b", "a")), func(r *rig, o *orchestrator.Orchestrator, h *held) {
 			obey(t, o, boulder.Order{Do: boulder.OrderPause})
 			if err := o.Order(t.Context(), "b1", boulder.Order{Do: boulder.OrderPause}); !errors.Is(err, boulder.ErrRefused) {
 				t.Errorf("a second pause: %v", err)
@@ -115,12 +117,13 @@ func TestOrderPause(t *testing.T) {
 func TestOrderPauseNow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, err, r := ordered(t, planOf(spec("a")), func(r *rig, o *orchestrator.Orchestrator, h *held) {
+		_, r, err := ordered(t, planOf(spec("a")), func(r *rig, o *orchestrator.Orchestrator, h *held) {
+			obey(t, o, boulder.Order{Do: boulder.OrderPause})
 			obey(t, o, boulder.Order{Do: boulder.OrderPause, Now: true})
 			if h.job(at("a", 1)).Recovered || len(r.server.running) > 0 {
 				t.Errorf("a is still at work after pause --now")
 			}
-			time.Sleep(time.Hour)
+			<-time.After(time.Hour)
 			obey(t, o, boulder.Order{Do: boulder.OrderResume})
 			if !h.job(at("a", 1)).Recovered {
 				t.Error("the turn was not taken up as one that was broken off")
@@ -139,7 +142,7 @@ func TestOrderPauseNow(t *testing.T) {
 func TestOrderCancel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		events, err, r := ordered(t, planOf(spec("a"), spec("b", "a"), spec("c")), func(r *rig, o *orchestrator.Orchestrator, h *held) {
+		events, r, err := ordered(t, planOf(spec("a"), spec("b", "a"), spec("c")), func(_ *rig, o *orchestrator.Orchestrator, h *held) {
 			close(h.at(at("c", 1)))
 			synctest.Wait()
 			obey(t, o, boulder.Order{Do: boulder.OrderCancel})
@@ -165,8 +168,8 @@ func TestOrderCancel(t *testing.T) {
 func TestOrderSubTask(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, err, r := ordered(t, planOf(spec("a"), spec("b", "a"), spec("c"), spec("d", "c")),
-			func(r *rig, o *orchestrator.Orchestrator, h *held) {
+		_, r, err := ordered(t, planOf(spec("a"), spec("b", "a"), spec("c"), spec("d", "c")),
+			func(_ *rig, o *orchestrator.Orchestrator, h *held) {
 				obey(t, o, boulder.Order{Do: boulder.OrderRetry, SubTaskID: "a"})
 				if h.job(at("a", 2)).Turn.Number != 1 {
 					t.Error("a was not tried again")
@@ -392,7 +395,7 @@ func TestSharedLimits(t *testing.T) {
 				}
 			})
 			synctest.Wait()
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 		}
 		many := func(model string, n int) boulder.Plan {
 			var specs []boulder.Spec

@@ -111,8 +111,9 @@ func (r *run) during(what func(ctx context.Context) error) error {
 	defer release()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	done := make(chan error, 1)
+	done, ended := make(chan error, 1), make(chan struct{})
 	r.workers.Go(func() error {
+		defer close(ended)
 		err := errors.New("internal error: the goroutine ended without a result")
 		defer func() {
 			if p := recover(); p != nil {
@@ -138,7 +139,7 @@ func (r *run) during(what func(ctx context.Context) error) error {
 			}
 			if err != nil {
 				cancel(err)
-				<-done
+				<-ended // what it says does not count any more
 				return err
 			}
 		}

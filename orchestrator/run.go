@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -221,6 +222,11 @@ func (r *run) loop() error {
 		if err := r.decide(); err != nil {
 			return err
 		}
+		if arrived, err := r.judgeAhead(); err != nil {
+			return err
+		} else if arrived {
+			continue
+		}
 		if err := r.commit(); err != nil {
 			return err
 		}
@@ -301,16 +307,48 @@ func (r *run) wait() error {
 	case <-r.grace:
 		r.end(ErrStopped)
 	}
-	for {
+	_, err := r.drain()
+	return err
+}
+
+// drain takes in everything that has arrived, and reports whether anything had. Workers that are ready to hand something in
+// get their turn first, so that one commit serves them all.
+func (r *run) drain() (arrived bool, err error) {
+	for yielded := false; ; {
 		select {
 		case m := <-r.msgs:
+			arrived, yielded = true, false
 			if err := r.receive(m); err != nil {
-				return err
+				return arrived, err
 			}
 		default:
-			return nil
+			if yielded {
+				return arrived, nil
+			}
+			yielded = true
+			runtime.Gosched()
 		}
 	}
+}
+
+// judgeAhead begins to judge turns whose evidence is about to be committed. A judgement is nothing that must not happen
+// twice: after a crash the session is asked again for what the turn left behind. It reports whether more is there to be
+// written now; a judge that answers at once costs no commit of its own.
+func (r *run) judgeAhead() (arrived bool, err error) {
+	if r.halting() {
+		return false, nil
+	}
+	begun := false
+	for _, action := range schedule.Compute(r.state, r.o.limits, r.o.cfg.Now()) {
+		if j, ok := action.(schedule.Judge); ok && !r.inflight[j.Open.Attempt.AttemptRef] {
+			r.start(j.Open, workJudge)
+			begun = true
+		}
+	}
+	if !begun {
+		return false, nil
+	}
+	return r.drain()
 }
 
 // notice takes in a stop and a cancelled ctx without waiting for them, so that nothing is launched after either.

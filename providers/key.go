@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+
+	"github.com/bouldermgr/manager/internal/secret"
 )
 
 // redacted stands where a secret was.
-const redacted = "[redacted]"
+const redacted = secret.Redacted
 
 // Key is a provider's secret. However it is printed, logged or marshalled, it reads "[redacted]"; only [Key.Reveal]
 // gives the secret. The zero value is "no key".
@@ -18,12 +20,12 @@ type Key struct {
 }
 
 // NewKey wraps a secret. Surrounding white space, which comes along when keys are read from files, is cut off.
-func NewKey(secret string) Key {
-	secret = strings.TrimSpace(secret)
-	if secret == "" {
+func NewKey(key string) Key {
+	key = strings.TrimSpace(key)
+	if key == "" {
 		return Key{}
 	}
-	return Key{reveal: func() string { return secret }}
+	return Key{reveal: func() string { return key }}
 }
 
 // Reveal gives the secret, for the header of a request and nothing else.
@@ -40,8 +42,8 @@ func (k Key) IsZero() bool { return k.reveal == nil }
 // Scrub replaces the secret itself in s, whatever it looks like, and then what [Redact] knows. A secret shorter than
 // eight bytes is a placeholder for a server that wants none ("none", "ollama"): replacing it would only mangle words.
 func (k Key) Scrub(s string) string {
-	if secret := k.Reveal(); len(secret) >= 8 {
-		s = strings.ReplaceAll(s, secret, redacted)
+	if key := k.Reveal(); len(key) >= 8 {
+		s = strings.ReplaceAll(s, key, redacted)
 	}
 	return Redact(s)
 }

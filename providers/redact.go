@@ -3,14 +3,17 @@ package providers
 import (
 	"regexp"
 	"unicode/utf8"
+
+	"github.com/bouldermgr/manager/internal/secret"
 )
 
 // maxMessage is the longest text of a provider that is kept in an [Error], in characters. Gateways answer with whole
 // HTML pages.
 const maxMessage = 600
 
-// secrets matches keys by their form. Vendors echo keys partly starred in their errors, hence the * in the classes.
-var secrets = []struct {
+// loose matches what is a key in the error of a provider, and may be none elsewhere. Vendors echo keys partly starred, hence
+// the * in the classes; what is a key anywhere is known to package secret.
+var loose = []struct {
 	pattern *regexp.Regexp
 	with    string
 }{
@@ -24,11 +27,15 @@ var secrets = []struct {
 	},
 }
 
+// byForm knows no values: a provider's own key is known to its [Key].
+var byForm *secret.Redactor
+
 // Redact replaces what looks like a key in a text that is about to be logged, stored or shown: sk-…, xai-…, AIza…,
 // "Bearer …", "key=…" and their kin. It knows keys by form only; [Key.Scrub] also knows the key itself.
 func Redact(s string) string {
-	for _, secret := range secrets {
-		s = secret.pattern.ReplaceAllString(s, secret.with)
+	s = byForm.Text(s)
+	for _, l := range loose {
+		s = l.pattern.ReplaceAllString(s, l.with)
 	}
 	return s
 }

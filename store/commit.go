@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -12,8 +11,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// fillAppend is how full pages of the event log are left when they split. Its keys only ever grow, so no page
-// but the last gets another one, and bbolt's default would leave half of each empty (8 % of a whole file, measured).
+// fillAppend is how full pages of the event log and of the list are left when they split. Their keys only ever grow, so no
+// page but the last gets another one, and bbolt's default would leave half of each empty (8 % of a whole file, measured).
 const fillAppend = 0.95
 
 // Commit writes all of c in one transaction and returns when it is on disk. After an error the disk is as it was.
@@ -22,7 +21,12 @@ const fillAppend = 0.95
 func (db *DB) Commit(ctx context.Context, c boulder.Changes) error {
 	err := errors.New("the boulder has no id")
 	if c.Boulder.ID != "" {
-		err = db.update(ctx, func(tx *bolt.Tx) error { return write(tx, &c) })
+		err = db.update(ctx, func(tx *bolt.Tx) error {
+			if err := write(tx, &c, db.redact); err != nil {
+				return err
+			}
+			return follow(tx, &c)
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("commit boulder %q: %w", c.Boulder.ID, err)
@@ -30,12 +34,13 @@ func (db *DB) Commit(ctx context.Context, c boulder.Changes) error {
 	return nil
 }
 
-func write(tx *bolt.Tx, c *boulder.Changes) error {
+func write(tx *bolt.Tx, c *boulder.Changes, redact func([]byte) []byte) error {
 	w, isNew, err := makeWork(tx, c.Boulder.ID)
 	if err != nil {
 		return err
 	}
-	if err := writeHead(tx, &c.Boulder, isNew); err != nil {
+	w.redact = redact
+	if err := writeHead(tx, &c.Boulder, isNew, redact); err != nil {
 		return err
 	}
 	if err := w.writeEvents(c.Events); err != nil {
@@ -65,14 +70,25 @@ func write(tx *bolt.Tx, c *boulder.Changes) error {
 	return nil
 }
 
-func writeHead(tx *bolt.Tx, b *boulder.Boulder, isNew bool) error {
+func writeHead(tx *bolt.Tx, b *boulder.Boulder, isNew bool, redact func([]byte) []byte) error {
 	if isNew {
-		if err := tx.Bucket(bucketCreated).Put(createdKey(b), nil); err != nil {
+		if _, err := tx.Bucket(bucketCreated).NextSequence(); err != nil {
 			return err
 		}
 	}
-	value, err := json.Marshal(b)
+	value, err := encode(b, redact)
 	if err != nil {
+		return err
+	}
+	item := ItemOf(b)
+	if redact != nil {
+		if err := item.redacted(value); err != nil {
+			return err
+		}
+	}
+	created := tx.Bucket(bucketCreated)
+	created.FillPercent = fillAppend
+	if err := created.Put(createdKey(b), item.encode()); err != nil {
 		return err
 	}
 	return tx.Bucket(bucketBoulders).Put([]byte(b.ID), value)

@@ -104,10 +104,10 @@ func TestOpenRefusesWithoutHarm(t *testing.T) {
 	for n := 1; n < usedPages(t, whole); n++ {
 		refused(t, fmt.Sprintf("cut to %d pages", n), whole[:n*page], Options{ReadOnly: n%2 == 0}, unusable)
 	}
-	newer := rewrite(t, whole, setVersion("2"))
+	newer := rewrite(t, whole, setVersion("3"))
 	refused(t, "newer", newer, Options{}, func(err error) bool {
 		v, ok := errors.AsType[*VersionError](err)
-		return ok && v.Found == 2 && v.Known == 1 && strings.Contains(err.Error(), "update manager")
+		return ok && v.Found == 3 && v.Known == 2 && strings.Contains(err.Error(), "update manager")
 	})
 }
 
@@ -341,6 +341,13 @@ func usedPages(t testing.TB, data []byte) (n int) {
 		return nil
 	})
 	return n
+}
+
+// damage makes a record of a boulder unreadable.
+func damage(id string, bucket, key []byte) func(*bolt.Tx) error {
+	return func(tx *bolt.Tx) error {
+		return tx.Bucket(bucketWork).Bucket([]byte(id)).Bucket(bucket).Put(key, []byte(`{"id":`))
+	}
 }
 
 func setVersion(text string) func(*bolt.Tx) error {

@@ -57,5 +57,8 @@ func ignoreInGit(path string) error {
 		return err
 	}
 	_, err = f.WriteString("*\n")
-	return errors.Join(err, f.Chmod(0o600), f.Close())
+	if err := errors.Join(err, f.Chmod(0o600), f.Close()); err != nil {
+		return errors.Join(explain(err), os.Remove(path)) // an empty one would be left as it is, and ignore nothing
+	}
+	return nil
 }

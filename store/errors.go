@@ -12,6 +12,10 @@ var (
 	// ErrUnusable is returned by [Open] for a file that is damaged or not manager's. Nothing was written to it.
 	ErrUnusable = errors.New("the file is damaged or not a database of manager; nothing was changed: " +
 		"move it away to start afresh, or put a copy in its place")
+	// ErrFull is returned by [Open] and [DB.Commit] when there is no room. The disk is as it was: what was committed before
+	// is all there, and the same handle can commit again once there is room.
+	ErrFull = errors.New("the disk is full, or a quota is used up (nothing that was stored before is lost): " +
+		"free some space, then go on")
 	// ErrConflict is returned by [DB.Commit] for changes that do not follow what is stored: the boulder was changed by
 	// somebody else since it was loaded. The remedy is to load it again.
 	ErrConflict = errors.New("the boulder was changed by somebody else in the meantime; resume it to go on")

@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 
 // play is the other process.
 func play(role, project string) error {
+	if play := faultyRoles()[role]; play != nil {
+		return play(project)
+	}
 	if role == "create-umask-777" {
 		syscall.Umask(0o777)
 	} else {

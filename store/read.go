@@ -34,13 +34,16 @@ func (db *DB) List(ctx context.Context) (all []boulder.Boulder, err error) {
 // heads reads the head records, the newest first. It ends early, with an error, when ctx does.
 func heads(ctx context.Context, tx *bolt.Tx) iter.Seq2[boulder.Boulder, error] {
 	return func(yield func(boulder.Boulder, error) bool) {
-		bucket := tx.Bucket(bucketBoulders)
 		for id := range newest(tx) {
 			if ctx.Err() != nil {
 				yield(boulder.Boulder{}, context.Cause(ctx))
 				return
 			}
-			if !yield(decodeHead(id, bucket.Get([]byte(id)))) {
+			b, err := head(tx, id)
+			if errors.Is(err, boulder.ErrNotFound) { // its place in the list is there
+				err = &CorruptError{Bucket: string(bucketBoulders), Key: id, Err: errMissing}
+			}
+			if !yield(b, err) {
 				return
 			}
 		}
@@ -50,9 +53,20 @@ func heads(ctx context.Context, tx *bolt.Tx) iter.Seq2[boulder.Boulder, error] {
 // newest lists the ids of all boulders, the newest first.
 func newest(tx *bolt.Tx) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		c := tx.Bucket(bucketCreated).Cursor()
-		for k, _ := c.Last(); k != nil; k, _ = c.Prev() {
+		for k := range keysOf(tx.Bucket(bucketCreated)) {
 			if !yield(createdID(k)) {
+				return
+			}
+		}
+	}
+}
+
+// keysOf gives the keys of a bucket, the last one first. They are memory of the file.
+func keysOf(bucket *bolt.Bucket) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		c := bucket.Cursor()
+		for k, _ := c.Last(); k != nil; k, _ = c.Prev() {
+			if !yield(k) {
 				return
 			}
 		}
@@ -87,12 +101,17 @@ func detail(tx *bolt.Tx, id string) (Detail, error) {
 // sort puts records that come by id into plan order.
 func (d *Detail) sort() {
 	slices.SortFunc(d.SubTasks, func(a, b boulder.SubTask) int { return cmp.Compare(a.Position, b.Position) })
-	position := make(map[string]int, len(d.SubTasks))
-	for _, t := range d.SubTasks {
-		position[t.ID] = t.Position
+	sortByPlan(d.Attempts, d.SubTasks, func(a *boulder.Attempt) string { return a.SubTaskID })
+}
+
+// sortByPlan puts records of sub-tasks into plan order; those of one sub-task keep theirs.
+func sortByPlan[T any](records []T, plan []boulder.SubTask, subTaskID func(*T) string) {
+	position := make(map[string]int, len(plan))
+	for i := range plan {
+		position[plan[i].ID] = plan[i].Position
 	}
-	slices.SortStableFunc(d.Attempts, func(a, b boulder.Attempt) int {
-		return cmp.Compare(position[a.SubTaskID], position[b.SubTaskID])
+	slices.SortStableFunc(records, func(a, b T) int {
+		return cmp.Compare(position[subTaskID(&a)], position[subTaskID(&b)])
 	})
 }
 

@@ -15,7 +15,8 @@ import (
 // work is the bucket of one boulder.
 type work struct {
 	*bolt.Bucket
-	id string
+	id     string
+	redact func([]byte) []byte // see [Options]
 }
 
 // head reads the head record of a boulder.
@@ -24,7 +25,11 @@ func head(tx *bolt.Tx, id string) (boulder.Boulder, error) {
 	if value == nil {
 		return boulder.Boulder{}, fmt.Errorf("boulder %q: %w", id, boulder.ErrNotFound)
 	}
-	return decodeHead(id, value)
+	b, err := decodeHead(id, value)
+	if err == nil && versionOf(tx) < tallied {
+		b.Tally = countSubTasks(tx, id)
+	}
+	return b, err
 }
 
 func decodeHead(id string, value []byte) (boulder.Boulder, error) {
@@ -37,7 +42,7 @@ func decodeHead(id string, value []byte) (boulder.Boulder, error) {
 
 // openWork finds the bucket of a boulder and those in it.
 func openWork(tx *bolt.Tx, id string) (work, error) {
-	w := work{tx.Bucket(bucketWork).Bucket([]byte(id)), id}
+	w := work{Bucket: tx.Bucket(bucketWork).Bucket([]byte(id)), id: id}
 	if w.Bucket == nil {
 		return work{}, fmt.Errorf("boulder %q: %w", id, boulder.ErrNotFound)
 	}
@@ -65,7 +70,7 @@ func makeWork(tx *bolt.Tx, id string) (w work, isNew bool, err error) {
 			return work{}, false, err
 		}
 	}
-	return work{b, id}, true, nil
+	return work{Bucket: b, id: id}, true, nil
 }
 
 func workBuckets() [][]byte {
@@ -78,7 +83,7 @@ func (w work) name(bucket []byte) string {
 
 // put writes one record.
 func (w work) put(bucket, key []byte, record any) error {
-	value, err := json.Marshal(record)
+	value, err := encode(record, w.redact)
 	if err == nil {
 		err = w.Bucket.Bucket(bucket).Put(key, value)
 	}
@@ -86,6 +91,15 @@ func (w work) put(bucket, key []byte, record any) error {
 		return fmt.Errorf("write record %s in %s: %w", readable(bucket, key), w.name(bucket), err)
 	}
 	return nil
+}
+
+// encode gives a record as it is stored: without secrets, if redact is not nil.
+func encode(record any, redact func([]byte) []byte) ([]byte, error) {
+	value, err := json.Marshal(record)
+	if err == nil && redact != nil {
+		value = redact(value)
+	}
+	return value, err
 }
 
 // get reads one record, which must be there.
@@ -124,7 +138,7 @@ func scanFrom[T any](w work, bucket, prefix, from []byte) iter.Seq2[T, error] {
 // decode reads a value while its transaction is open; what it returns does not point into the file.
 func decode[T any](value []byte) (record T, err error) {
 	if value == nil {
-		return record, errors.New("it is missing")
+		return record, errMissing
 	}
 	if err := json.Unmarshal(value, &record); err != nil {
 		var none T
@@ -132,6 +146,8 @@ func decode[T any](value []byte) (record T, err error) {
 	}
 	return record, nil
 }
+
+var errMissing = errors.New("it is missing")
 
 // collect gathers the records that can be read, and the errors of those that cannot.
 func collect[T any](records iter.Seq2[T, error]) ([]T, error) {

@@ -15,10 +15,11 @@ import (
 //
 //	meta/
 //	    schema                            version of this tree, decimal
+//	    active                            id of the boulder that was begun or taken up last; absent before the first
 //	boulders/
 //	    <boulder id>                      boulder.Boulder, the head
 //	created/
-//	    <created, µs, 8 bytes><boulder id>  nothing; read backwards it lists the newest boulder first
+//	    <created, µs, 8 bytes><boulder id>  Item, in binary; read backwards it lists the newest boulder first
 //	work/
 //	    <boulder id>/
 //	        revisions/
@@ -34,10 +35,13 @@ import (
 //	        events/
 //	            <seq, 8 bytes>            boulder.Event
 //
-// Every record is a key of its own, so that a commit costs what it changes and not what the plan holds. Heads are
-// apart from the rest, so that listing reads nothing else. The open index lets [DB.Load] find the few attempts that are
-// not over without reading those that are.
-const schemaVersion = 1
+// Every record is a key of its own, so that a commit costs what it changes and not what the plan holds. Heads are apart
+// from the rest, and what a list shows of them is kept beside the order of the list, so that listing reads nothing else.
+// The sequence of the bucket created is the number of boulders. The open index lets [DB.Load] find the few attempts that
+// are not over without reading those that are.
+//
+// Version 1 had no active boulder, no items, and heads without a tally.
+const schemaVersion = 2
 
 var (
 	bucketMeta     = []byte("meta")
@@ -53,6 +57,7 @@ var (
 	bucketEvents    = []byte("events")
 
 	keySchema = []byte("schema")
+	keyActive = []byte("active")
 )
 
 // initSchema makes the tree of an empty database.
@@ -65,30 +70,30 @@ func initSchema(tx *bolt.Tx) error {
 	return tx.Bucket(bucketMeta).Put(keySchema, []byte(strconv.Itoa(schemaVersion)))
 }
 
-// checkSchema refuses a tree that this code does not know. empty is true for a database without any bucket: a new
-// one, or one whose maker crashed before [initSchema].
-func checkSchema(tx *bolt.Tx) (empty bool, err error) {
+// checkSchema gives the version of the tree, and refuses one that this code does not know. 0 is a database without any
+// bucket: a new one, or one whose maker crashed before [initSchema].
+func checkSchema(tx *bolt.Tx) (version int, err error) {
 	if name, _ := tx.Cursor().First(); name == nil {
-		return true, nil
+		return 0, nil
 	}
 	meta := tx.Bucket(bucketMeta)
 	if meta == nil || meta.Get(keySchema) == nil {
-		return false, fmt.Errorf("%w: it belongs to another program", ErrUnusable)
+		return 0, fmt.Errorf("%w: it belongs to another program", ErrUnusable)
 	}
 	text := string(meta.Get(keySchema))
-	version, err := strconv.Atoi(text)
+	version, err = strconv.Atoi(text)
 	if err != nil || version < 1 {
-		return false, fmt.Errorf("%w: its schema version is %q", ErrUnusable, text)
+		return 0, fmt.Errorf("%w: its schema version is %q", ErrUnusable, text)
 	}
 	if version > schemaVersion {
-		return false, &VersionError{Found: version, Known: schemaVersion}
+		return 0, &VersionError{Found: version, Known: schemaVersion}
 	}
 	for _, name := range [][]byte{bucketBoulders, bucketCreated, bucketWork} {
 		if tx.Bucket(name) == nil {
-			return false, fmt.Errorf("%w: bucket %s is missing", ErrUnusable, name)
+			return 0, fmt.Errorf("%w: bucket %s is missing", ErrUnusable, name)
 		}
 	}
-	return false, nil
+	return version, nil
 }
 
 // createdKey orders boulders by age. Microseconds keep every time that JSON can hold, the zero time included, within 63

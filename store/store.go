@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,15 +31,27 @@ type Options struct {
 	Timeout time.Duration
 	// ReadOnly opens a file that exists, for reading. Any number of processes may do so at once while none writes.
 	ReadOnly bool
+	// Redact takes secrets out of a record, which is JSON, before it is stored; what it returns has to decode as the same
+	// type. Keys of records are ids and not given to it. Defaults to storing records as they are.
+	Redact func(record []byte) []byte
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
 
 // DB is an open database. Its methods may be called from any goroutine.
 type DB struct {
-	bolt *bolt.DB
-	path string
-	log  *slog.Logger
+	bolt   *bolt.DB
+	path   string
+	file   *os.File // that bbolt has open
+	log    *slog.Logger
+	redact func([]byte) []byte
+
+	mu    sync.Mutex
+	ended error // why nothing can be written any more; guarded by mu
+
+	stuck bool // bbolt may hold its own locks for ever; guarded by mu
+
+	closed atomic.Bool
 }
 
 // Open opens the database, and makes it if it is not there. The file is for its owner only, whatever the umask.
@@ -57,16 +71,20 @@ func Open(path string, opts Options) (*DB, error) {
 }
 
 func open(path string, opts Options, log *slog.Logger) (*DB, error) {
+	path, err := filepath.Abs(path) // the working directory may change, and the file's place is looked at later
+	if err != nil {
+		return nil, err
+	}
 	fresh, err := inspect(path, opts.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	b, err := openBolt(path, opts)
+	b, file, err := openBolt(path, opts)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(explain(err), discard(path, fresh, err))
 	}
-	db := &DB{bolt: b, path: path, log: log}
+	db := &DB{bolt: b, path: path, file: file, log: log, redact: opts.Redact}
 	if err := db.prepare(fresh); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -92,9 +110,16 @@ func inspect(path string, readOnly bool) (fresh bool, err error) {
 	return info.Size() == 0, nil
 }
 
+// discard removes what a failed write left of a new file: without its first pages it would be taken for a damaged one.
+func discard(path string, fresh bool, err error) error {
+	if wrote, ok := errors.AsType[*fs.PathError](err); !fresh || !ok || wrote.Op != "write" {
+		return nil
+	}
+	return os.Remove(path)
+}
+
 // openBolt opens the file with bbolt and gives its errors our names.
-func openBolt(path string, opts Options) (b *bolt.DB, err error) {
-	var file *os.File
+func openBolt(path string, opts Options) (b *bolt.DB, file *os.File, err error) {
 	// bbolt checks the two meta pages only. Torn pages behind them make it panic, and pages that a cut file does not
 	// have any more are a memory fault; both are properties of the file and no reason to end the process.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // on from here, as it was at the end
@@ -124,23 +149,24 @@ func openBolt(path string, opts Options) (b *bolt.DB, err error) {
 	var errno syscall.Errno
 	switch {
 	case err == nil:
-		return b, nil
+		return b, file, nil
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, ErrHeld
+		return nil, nil, ErrHeld
 	case errors.As(err, &pathErr), errors.As(err, &errno):
-		return nil, err
+		return nil, nil, err
 	}
-	return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
+	return nil, nil, fmt.Errorf("%w: %w", ErrUnusable, err)
 }
 
-// prepare makes the schema of a new file and checks that of an old one.
+// prepare makes the schema of a new file, and checks that of an old one or brings it up to date. A file that is opened for
+// reading stays at an old schema, which the reads know: to look must neither wait nor write.
 func (db *DB) prepare(fresh bool) error {
-	var empty bool
+	var version int
 	err := db.view(context.Background(), func(tx *bolt.Tx) (err error) {
 		if err := db.checkSize(tx); err != nil {
 			return err
 		}
-		empty, err = checkSchema(tx)
+		version, err = checkSchema(tx)
 		return err
 	})
 	if _, damaged := errors.AsType[*CorruptError](err); damaged {
@@ -149,7 +175,7 @@ func (db *DB) prepare(fresh bool) error {
 	switch {
 	case err != nil:
 		return err
-	case db.bolt.IsReadOnly() && empty:
+	case db.bolt.IsReadOnly() && version == 0:
 		return fmt.Errorf("nothing is stored yet: %w", fs.ErrNotExist)
 	case db.bolt.IsReadOnly():
 		return nil
@@ -157,9 +183,14 @@ func (db *DB) prepare(fresh bool) error {
 	if err := ensurePrivate(db.path); err != nil {
 		return err
 	}
-	if empty {
+	switch {
+	case version == 0:
 		if err := db.update(context.Background(), initSchema); err != nil {
 			return fmt.Errorf("make schema: %w", err)
+		}
+	case version < schemaVersion:
+		if err := db.migrate(version); err != nil {
+			return err
 		}
 	}
 	if fresh {
@@ -201,11 +232,34 @@ func syncDir(dir string) error {
 }
 
 // Close waits for transactions to end and gives the file up. It may be called again.
+//
+// A file that has lost its place is written back as for [DB.Commit], and the error says so.
 func (db *DB) Close() error {
-	if err := db.bolt.Close(); err != nil {
+	if db.closed.Swap(true) {
+		return nil
+	}
+	var moved error
+	if !db.bolt.IsReadOnly() && db.whyEnded() == nil {
+		moved = db.checkPlace()
+	}
+	if err := errors.Join(moved, db.closeFile()); err != nil {
 		return fmt.Errorf("close store %s: %w", db.path, err)
 	}
 	return nil
+}
+
+// closeFile gives the file up. Where bbolt panicked its Close might wait for ever, so its mapping of the file is left.
+func (db *DB) closeFile() error {
+	if db.isStuck() {
+		return errors.Join(unlock(db.file), db.file.Close())
+	}
+	return db.bolt.Close()
+}
+
+func (db *DB) isStuck() bool {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.stuck
 }
 
 // view runs fn on a snapshot. Keys and values that fn sees are memory of the file: they must not leave it undecoded.
@@ -213,8 +267,15 @@ func (db *DB) view(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	defer db.guard(&err)
-	return db.bolt.View(fn)
+	if db.isStuck() {
+		return db.whyEnded()
+	}
+	begun := false
+	defer db.guard(&err, func() bool { return begun })()
+	return db.bolt.View(func(tx *bolt.Tx) error {
+		begun = true
+		return fn(tx)
+	})
 }
 
 // update runs fn in a transaction of its own, never in a shared one: db.Batch waits for company, and gives a single
@@ -223,15 +284,43 @@ func (db *DB) update(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	defer db.guard(&err)
-	return db.bolt.Update(fn)
+	if err := db.whyEnded(); err != nil {
+		return err
+	}
+	if err := db.checkPlace(); err != nil {
+		return err
+	}
+	defer db.guard(&err, func() bool { return false })() // rolling back reads pages as well, and may have panicked itself
+	written := false
+	err = db.bolt.Update(func(tx *bolt.Tx) error {
+		err := fn(tx)
+		written = err == nil
+		return err
+	})
+	if err != nil && written {
+		return db.notCommitted(err)
+	}
+	return err
 }
 
-// guard turns a panic over a damaged page, which bbolt has no other way to report, into an error. By then bbolt has
-// rolled the transaction back.
-func (db *DB) guard(err *error) {
-	if p := recover(); p != nil {
+// guard turns a panic over a damaged page, which bbolt has no other way to report, into an error; and a fault over a page
+// that is not there, because somebody has cut the file, into such a panic. It is deferred as a call of what it returns.
+// unwound says whether bbolt has certainly rolled the transaction back, and given its locks free.
+func (db *DB) guard(err *error, unwound func() bool) func() {
+	before := debug.SetPanicOnFault(true)
+	return func() {
+		debug.SetPanicOnFault(before)
+		p := recover()
+		if p == nil {
+			return
+		}
 		db.log.Error("store: transaction panicked", "path", db.path, "panic", p, "stack", string(debug.Stack()))
 		*err = &CorruptError{Bucket: "the file", Key: "page", Err: fmt.Errorf("%v", p)}
+		if !unwound() {
+			db.end(*err)
+			db.mu.Lock()
+			db.stuck = true
+			db.mu.Unlock()
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -34,6 +36,7 @@ func openAt(t testing.TB, path string) *DB {
 	}
 	t.Cleanup(func() {
 		checkPages(t, db)
+		checkItems(t, db)
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
@@ -47,6 +50,32 @@ func checkPages(t testing.TB, db *DB) {
 	_ = db.bolt.View(func(tx *bolt.Tx) error {
 		for err := range tx.Check() {
 			t.Error("page check: ", err)
+		}
+		return nil
+	})
+}
+
+// checkItems compares the items of the list with the heads that can be read: each has one, and it says the same.
+func checkItems(t testing.TB, db *DB) {
+	t.Helper()
+	_ = db.view(context.Background(), func(tx *bolt.Tx) error {
+		bucket, n := tx.Bucket(bucketCreated), uint64(0)
+		for k := range keysOf(bucket) {
+			n++
+			b, err := head(tx, createdID(k))
+			if err != nil {
+				continue
+			}
+			var item Item
+			if err := item.decode(b.ID, bucket.Get(k)); err != nil {
+				t.Errorf("boulder %s: %v", b.ID, err)
+			}
+			if diff := cmp.Diff(ItemOf(&b), item); diff != "" {
+				t.Errorf("boulder %s: head (-) and item (+):\n%s", b.ID, diff)
+			}
+		}
+		if n != bucket.Sequence() {
+			t.Errorf("%d boulders are listed and %d counted", n, bucket.Sequence())
 		}
 		return nil
 	})

@@ -2,11 +2,13 @@ package taskledger
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/dag"
+	"github.com/bouldermgr/manager/internal/nearest"
 	"github.com/bouldermgr/manager/providers"
 )
 
@@ -169,6 +171,11 @@ func checkBudgets(p *boulder.Plan) []finding {
 	return all
 }
 
+// bounds reports whether a budget holds nothing but bounds: no amount is below zero, or no number.
+func bounds(b boulder.Budget) bool {
+	return b.Attempts >= 0 && b.Time >= 0 && b.Tokens >= 0 && b.Calls >= 0 && b.Cost >= 0 && !math.IsInf(b.Cost, 0)
+}
+
 func checkGraph(p *boulder.Plan) []finding {
 	var all []finding
 	for _, f := range dag.Check(graph(p)) {
@@ -225,7 +232,7 @@ func maybe(id string, p *boulder.Plan) string {
 	for i, s := range p.SubTasks {
 		ids[i] = s.ID
 	}
-	if meant := closest(id, ids); meant != "" {
+	if meant := nearest.Word(id, ids); meant != "" {
 		return fmt.Sprintf(" (did you mean %q?)", meant)
 	}
 	return ""

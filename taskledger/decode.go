@@ -9,6 +9,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/nearest"
+	"github.com/bouldermgr/manager/internal/shorthand"
 )
 
 // place names a value of a plan independently of how it is written.
@@ -214,7 +216,7 @@ func instead(name string, keys []key) string {
 	for i, k := range keys {
 		names[i] = k.name
 	}
-	if meant := closest(name, names); meant != "" {
+	if meant := nearest.Word(name, names); meant != "" {
 		return fmt.Sprintf("did you mean %q?", meant)
 	}
 	return "remove it, or use one of " + strings.Join(names, ", ")
@@ -303,7 +305,7 @@ func (d *decoder) tokens(to *int64) read {
 		if !ok {
 			return
 		}
-		count, ok := parseTokens(value)
+		count, ok := shorthand.Parse(value)
 		if !ok {
 			d.wrong(n, fmt.Sprintf("%s is %q, not a number of tokens", name, clip(value, maxID)),
 				"write a whole number from 1, as in 150000, 150k or 2M")
@@ -312,6 +314,9 @@ func (d *decoder) tokens(to *int64) read {
 		*to = count
 	}
 }
+
+// maxCost bounds a cost in US dollars: more is a slip, and would not survive being written and read.
+const maxCost = 1e9
 
 func (d *decoder) cost(to *float64) read {
 	return func(name string, n ast.Node) {

@@ -14,32 +14,22 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/golden"
 	"github.com/bouldermgr/manager/taskledger"
 )
 
 // Each message names the place, what is wrong there and what to do, and all of them come at once.
 func TestParseProblems(t *testing.T) {
 	t.Parallel()
-	golden := filepath.Join("testdata", "problems.txtar")
-	cases, err := txtar.ParseFile(golden)
+	cases, err := txtar.ParseFile(filepath.Join("testdata", "problems.txtar"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := 0; i+1 < len(cases.Files); i += 2 {
-		in, want := cases.Files[i], &cases.Files[i+1]
-		got := problemsOf(t, in.Name, in.Data)
-		if *update {
-			want.Data = []byte(got)
-		}
-		if diff := cmp.Diff(string(want.Data), got); diff != "" {
-			t.Errorf("%s: %s", in.Name, diff)
-		}
+		in, problems := cases.Files[i], &cases.Files[i+1]
+		problems.Data = []byte(problemsOf(t, in.Name, in.Data))
 	}
-	if *update {
-		if err := os.WriteFile(golden, txtar.Format(cases), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	golden.Compare(t, "problems.txtar", string(txtar.Format(cases)))
 }
 
 func problemsOf(t *testing.T, name string, data []byte) string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,11 +16,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/golden"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/taskledger"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // model answers with texts or errors, one after the other, and keeps what it was asked.
 type model struct {
@@ -338,19 +336,7 @@ func TestPromptGolden(t *testing.T) {
 	})
 	req := m.asked[0]
 	got := req.System + "\n\n======== user\n\n" + req.Messages[0].Text + "\n"
-	golden := filepath.Join("testdata", "prompt.golden")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s\nrun the test with -update if this is meant", diff)
-	}
+	golden.Compare(t, "prompt.golden", got)
 }
 
 // All vendors' strict modes demand this of a schema.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/dag"
+	"github.com/bouldermgr/manager/internal/golden"
 	"github.com/bouldermgr/manager/providers"
 )
 
@@ -266,19 +265,7 @@ func TestReplanPromptGolden(t *testing.T) {
 	asked := m.asked[0]
 	got := asked.System + "\n\n======== user\n\n" + asked.Messages[0].Text + "\n\n======== schema\n\n" +
 		string(asked.Schema) + "\n"
-	golden := filepath.Join("testdata", "replan.golden")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s\nrun the test with -update if this is meant", diff)
-	}
+	golden.Compare(t, "replan.golden", got)
 }
 
 // Nothing that agents left behind can end the block of records.

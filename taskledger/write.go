@@ -11,7 +11,7 @@ import (
 )
 
 // WriteFile writes a plan as [Format] does. The file is replaced as a whole or not at all, also in a crash. A new file
-// has mode 0644, an old one keeps its own; a symbolic link stays, and what it points to is replaced. The directory must
+// is for its owner only, an old one keeps its mode; a symbolic link stays, and what it points to is replaced. The directory must
 // exist.
 func WriteFile(path string, plan *boulder.Plan) error {
 	data, err := Format(plan)
@@ -57,7 +57,7 @@ func missing(path string) (target string, mode fs.FileMode, err error) {
 	if info, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
 		return "", 0, fmt.Errorf("there is no directory %s: create it or name another file", dir)
 	}
-	return path, 0o644, nil
+	return path, 0o600, nil
 }
 
 // replace puts data under a name by way of a temporary file beside it.

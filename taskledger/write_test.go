@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/golden"
 	"github.com/bouldermgr/manager/taskledger"
 )
 
@@ -31,7 +30,7 @@ func TestWriteFile(t *testing.T) {
 	if err := taskledger.WriteFile(path, smallPlan()); err != nil {
 		t.Fatal(err)
 	}
-	if mode() != 0o644 {
+	if mode() != 0o600 {
 		t.Errorf("a new file has mode %v", mode())
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
@@ -140,17 +139,5 @@ func TestFormatGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden := filepath.Join("testdata", "plan.golden.yaml")
-	if *update {
-		if err := os.WriteFile(golden, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s\nrun the test with -update if this is meant", diff)
-	}
+	golden.Compare(t, "plan.golden.yaml", string(got))
 }

@@ -10,12 +10,14 @@ import (
 )
 
 func main() {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	// A reader of stdout or stderr that goes away (`manager run | head`) must not take the run with it.
 	signal.Ignore(syscall.SIGPIPE)
+	program, err := os.Executable()
+	if err != nil {
+		program = "" // then nothing can be started in the background, and that says so
+	}
 	os.Exit(cli.Main(cli.Env{
 		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Environ: os.Environ(), Signals: signals,
+		Environ: os.Environ(), Signals: cli.Signals(), Executable: program,
 	}))
 }

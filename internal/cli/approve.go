@@ -151,14 +151,14 @@ func (p *approver) editPlan(ctx context.Context, plan *boulder.Plan, path string
 		if err := p.app.keepEdited(path); err != nil {
 			return nil, err
 		}
-		if err := taskledger.WriteFile(path, plan); err != nil {
+		if err := writePlan(p.project, path, plan); err != nil {
 			return nil, err
 		}
 	}
 	if err := p.runEditor(ctx, path); err != nil {
 		return nil, err
 	}
-	return taskledger.ReadFile(path)
+	return p.app.readPlan(path)
 }
 
 // holds reports whether the file is the plan, or an edit of it that could not be read yet.
@@ -183,7 +183,7 @@ func (p *approver) runEditor(ctx context.Context, path string) error {
 	cmd.Env, cmd.Stdin = p.app.Environ, p.app.Stdin
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if terminal(p.app.Stdout) {
-		cmd.Stdout = p.app.Stdout
+		cmd.Stdout = bare(p.app.Stdout)
 	}
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("the editor %q failed: %w: set $EDITOR to one that works, or edit %s yourself and run it",

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/shorthand"
 )
 
 // budgetFlag is --budget: `cost=5,time=8h` for the run, `SUBTASK:tokens=200k` for one sub-task; repeatable.
@@ -88,19 +89,11 @@ func parseBudget(text string, b *boulder.Budget) error {
 
 // amount reads a number of things: 1500, 200k, 2M.
 func amount(text string) (int64, error) {
-	factor := int64(1)
-	digits := text
-	switch {
-	case strings.HasSuffix(text, "k"), strings.HasSuffix(text, "K"):
-		factor, digits = 1_000, text[:len(text)-1]
-	case strings.HasSuffix(text, "M"), strings.HasSuffix(text, "m"):
-		factor, digits = 1_000_000, text[:len(text)-1]
+	n, ok := shorthand.Parse(text)
+	if !ok {
+		return 0, fmt.Errorf("%q is not a whole number of at least 1, as 1500, 200k or 2M", text)
 	}
-	n, err := strconv.ParseFloat(digits, 64)
-	if err != nil || !(n > 0) || n*float64(factor) > 1e15 || n*float64(factor) < 1 {
-		return 0, fmt.Errorf("%q is not a number of at least 1, as 1500, 200k or 2M", text)
-	}
-	return int64(n * float64(factor)), nil
+	return n, nil
 }
 
 // budgetText is a budget in words: "2.0M tokens, $5.00, 8h".

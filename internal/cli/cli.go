@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/bouldermgr/manager/internal/secret"
 )
 
 // Env is the world that a command line runs in.
@@ -24,6 +26,8 @@ type Env struct {
 	Environ        []string
 	// Signals asks to stop: the first politely, the second at once.
 	Signals <-chan os.Signal
+	// Executable is the path of the program, to start it in the background.
+	Executable string
 }
 
 // Getenv returns a variable of the environment; the last one of a name counts.
@@ -41,6 +45,8 @@ func (e Env) Getenv(name string) string {
 type app struct {
 	Env
 	interrupts interrupts
+	secrets    *secret.Redactor // nil: known by their form only
+	processes  processes
 
 	json, quiet, noColor, verbose bool
 	dir                           string
@@ -50,18 +56,20 @@ type app struct {
 
 // Main runs one command line and returns its exit code.
 func Main(env Env) int {
-	a := &app{Env: env}
+	a := &app{Env: env, secrets: secret.New(env.Environ)}
+	a.Stdout, a.Stderr = guarded{env.Stdout, a.secrets}, guarded{env.Stderr, a.secrets}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	a.interrupts.watch(env.Signals, func() { cancel(errInterrupted) })
 	root := a.root()
 	root.SetArgs(env.Args)
 	root.SetIn(env.Stdin)
-	root.SetOut(env.Stdout)
-	root.SetErr(env.Stderr)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	defer a.release() // whatever the end
 	err := root.ExecuteContext(ctx)
 	if err != nil && !errors.Is(err, errSilent) {
-		fmt.Fprintf(env.Stderr, "manager: %s\n", message(err))
+		fmt.Fprintf(a.Stderr, "manager: %s\n", message(err))
 	}
 	return exitCode(err)
 }
@@ -78,7 +86,9 @@ itself, and keeps every step in a database, so that a crash costs nothing.
   manager plan "TASK"     preview: prints the plan and writes .manager/plan.yaml
   manager run             executes .manager/plan.yaml, edited or not
   manager run "TASK"      plans, asks, executes
-  manager resume          goes on after a crash or an interrupt`,
+  manager resume          goes on after a crash or an interrupt
+
+While it runs, from any terminal: status, logs -f, pause, resume, note, retry, skip, cancel, wait.`,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -86,7 +96,8 @@ itself, and keeps every step in a database, so that a crash costs nothing.
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { a.sweep(cmd) },
+		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v: see `%s --help`", err, c.CommandPath())
@@ -102,8 +113,10 @@ itself, and keeps every step in a database, so that a crash costs nothing.
 	f.BoolVar(&a.noColor, "no-color", false, "no colours (also with $NO_COLOR)")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "tell more on stderr")
 	cmd.AddCommand(
-		a.newPlanCmd(), a.newRunCmd(), a.newResumeCmd(),
-		a.newStatusCmd(), a.newListCmd(), a.newShowCmd(), a.newLogsCmd(),
+		a.newPlanCmd(), a.newRunCmd(), a.newResumeCmd(), a.newServeCmd(),
+		a.newPauseCmd(), a.newCancelCmd(), a.newRetryCmd(), a.newSkipCmd(), a.newNoteCmd(), a.newWaitCmd(),
+		a.newStatusCmd(), a.newListCmd(), a.newShowCmd(), a.newLogsCmd(), a.newGraphCmd(),
+		a.newArchiveCmd(), a.newExportCmd(), a.newImportCmd(),
 		a.newDoctorCmd(), a.newVersionCmd(), a.newDemoCmd(),
 	)
 	return cmd
@@ -139,7 +152,7 @@ func (a *app) file(name string) string {
 
 // terminal reports whether a stream is a terminal.
 func terminal(stream any) bool {
-	f, ok := stream.(*os.File)
+	f, ok := fileOf(stream)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

@@ -165,6 +165,6 @@ func quoted(args []string) string {
 func (d *demo) shell(ctx context.Context, command string) error {
 	d.say("\n$ %s", command)
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = d.project, d.env, d.app.Stdout, d.app.Stderr
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = d.project, d.env, bare(d.app.Stdout), bare(d.app.Stderr)
 	return cmd.Run()
 }

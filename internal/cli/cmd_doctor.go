@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,8 +142,12 @@ func (d *doctor) checkGit(ctx context.Context) {
 func (d *doctor) checkState() {
 	dir := filepath.Join(d.deps.project, store.DirName)
 	where := dir
-	if !exists(dir) {
+	switch info, err := os.Lstat(dir); {
+	case errors.Is(err, fs.ErrNotExist):
 		where = d.deps.project
+	case err == nil && !info.IsDir():
+		d.add("state", broken, "move it away", "%s is a link or a file and not a directory", dir)
+		return
 	}
 	f, err := os.CreateTemp(where, ".manager-doctor-*")
 	if err != nil {
@@ -168,10 +173,10 @@ func (d *doctor) checkDatabase(ctx context.Context) {
 		return
 	}
 	defer closeReader()
-	boulders, err := r.List(ctx)
+	boulders, err := r.Listing(ctx)
 	for _, b := range boulders {
 		if !b.Status.Terminal() {
-			err = errors.Join(err, consistent(ctx, r, b.ID))
+			err = errors.Join(err, consistent(ctx, r, b.BoulderID))
 		}
 	}
 	if err != nil {

@@ -154,6 +154,7 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 	if err != nil {
 		return err
 	}
+	task, o.constraints = a.cleanRequest(task, o.constraints)
 	req := boulder.PlanRequest{Task: task, Constraints: o.constraints, Project: d.project, Mode: o.mode()}
 	var plan *boulder.Plan
 	if o.list {
@@ -178,7 +179,7 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 	if err := a.keepEdited(path); err != nil {
 		return err
 	}
-	if err := taskledger.WriteFile(path, plan); err != nil {
+	if err := writePlan(d.project, path, plan); err != nil {
 		return err
 	}
 	if a.json {

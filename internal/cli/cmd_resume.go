@@ -3,13 +3,19 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
+	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/store"
 )
 
 type resumeOptions struct {
@@ -17,15 +23,18 @@ type resumeOptions struct {
 	yes            bool
 	budget         budgetFlag
 	approveReplans bool
+	lockTimeout    time.Duration
 }
 
 func (a *app) newResumeCmd() *cobra.Command {
 	var o resumeOptions
 	cmd := &cobra.Command{
 		Use:   "resume [flags] [BOULDER]",
-		Short: "Go on after a crash or an interrupt",
-		Long: `Goes on with a boulder (default: the newest unfinished one) where it was. Finished sub-tasks are not done again;
-sessions that were at work are found and followed, and a prompt that was sent is not sent twice.
+		Short: "Go on after a crash, an interrupt or a pause",
+		Long: `Goes on with a boulder (default: the newest unfinished one) where it was. Finished sub-tasks are not done
+again; sessions that were at work are found and followed, and a prompt that was sent is not sent twice.
+
+If a process runs it already and it is paused there, the pause is taken back, and that process goes on.
 
 A run that stopped because a budget was used up goes on when it gets a larger one: what was spent stays spent.`,
 		Example: `  manager resume
@@ -37,6 +46,7 @@ A run that stopped because a budget was used up goes on when it gets a larger on
 	cmd.Flags().StringVar(&o.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().Var(&o.budget, "budget", budgetUsage)
+	lockFlag(cmd, &o.lockTimeout)
 	cmd.Flags().BoolVar(&o.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
 	return cmd
 }
@@ -52,11 +62,15 @@ func atMostOne(name string) cobra.PositionalArgs {
 }
 
 func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) error {
+	if sent, err := a.resumeThere(ctx, o, newestOr(args)); sent || err != nil {
+		return err
+	}
 	d, err := a.wire(ctx, o.attach)
 	if err != nil {
 		return err
 	}
 	defer d.close()
+	d.lockTimeout = o.lockTimeout
 	st, err := d.hold(ctx)
 	if err != nil {
 		return err
@@ -85,8 +99,43 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	})
 }
 
-// mergeBudgets lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot use
-// them. It returns the boulder's head.
+// resumeThere takes the pause of a boulder back that another process runs. It reports whether it did.
+func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (sent bool, err error) {
+	project, err := a.project()
+	if err != nil {
+		return false, err
+	}
+	client, err := control.Dial(ctx, filepath.Join(project, store.DirName, control.SocketName))
+	if err != nil {
+		return false, nil // nobody runs anything, or hold says what is wrong with who does
+	}
+	there, err := deskOf(ctx, client)
+	if err != nil {
+		return false, nil
+	}
+	defer there.close()
+	id, err := there.find(ctx, ref)
+	if err != nil {
+		return false, nil
+	}
+	detail, err := there.Get(ctx, id)
+	paused := detail.Boulder.Status == boulder.Paused && slices.Contains(running(there.holder), id)
+	if err != nil || !paused && !there.holder.Serves {
+		return false, nil
+	}
+	if o.attach != "" || o.approveReplans || o.budget.run != nil || len(o.budget.subTasks) > 0 {
+		return false, usagef("process %d runs boulder %s: it goes on as it was begun. Resume it without flags,"+
+			" or end that process and resume it here", there.holder.PID, id)
+	}
+	err = a.steer(ctx, id, boulder.Order{Do: boulder.OrderResume})
+	if errors.Is(err, boulder.ErrRefused) && !there.holder.Serves {
+		return false, nil // that process has ended meanwhile, or goes on already
+	}
+	return true, err
+}
+
+// mergeBudgets lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot
+// use them. It returns the boulder's head.
 func (o *resumeOptions) mergeBudgets(ctx context.Context, db reader, id string) (boulder.Boulder, error) {
 	detail, err := db.Get(ctx, id)
 	if err != nil {
@@ -124,21 +173,20 @@ func overlay(b, over boulder.Budget) boulder.Budget {
 	}
 }
 
-// unfinished finds the boulder to resume: the one that is named, or the newest that is not over.
+// unfinished finds the boulder to resume: the one that is named, or the active one, or the newest that is not over.
 func unfinished(ctx context.Context, db reader, args []string) (string, error) {
 	if len(args) == 1 {
 		return resolve(ctx, db, args[0])
 	}
-	all, err := db.List(ctx)
-	if err != nil {
+	id, err := db.NewestUnfinished(ctx)
+	if !errors.Is(err, boulder.ErrNotFound) {
+		return id, err
+	}
+	all, err := db.Listing(ctx)
+	switch {
+	case err != nil:
 		return "", err
-	}
-	for _, b := range all {
-		if !b.Status.Terminal() {
-			return b.ID, nil
-		}
-	}
-	if len(all) == 0 {
+	case len(all) == 0:
 		return "", usagef("nothing to resume: no boulder was ever run here; start with `manager plan`")
 	}
 	return "", usagef("nothing to resume: every boulder here is over; see `manager list`")

@@ -19,7 +19,6 @@ import (
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
-	"github.com/bouldermgr/manager/taskledger"
 )
 
 type runOptions struct {
@@ -27,6 +26,9 @@ type runOptions struct {
 	yes, edit, allowStale bool
 	approveReplans        bool
 	budget                budgetFlag
+	lockTimeout           time.Duration
+	detach                bool
+	fork                  string
 }
 
 func (a *app) newRunCmd() *cobra.Command {
@@ -43,11 +45,13 @@ Ctrl-C lets the running turns end and stops there; a second Ctrl-C aborts them. 
 
 Exit codes: 0 all done · 1 error · 2 usage, bad plan file or configuration · 3 finished, but some sub-tasks failed ·
 4 stopped, waiting for a person (a budget is used up, a new plan has to be approved, or faults do not end) ·
-5 another process holds the state · 130 interrupted.`,
+5 another process holds the state · 130 interrupted, or cancelled from another terminal.`,
 		Example: `  manager run
   manager run feature.yaml --yes
   manager run "Add dark mode" --model anthropic/claude-sonnet-4-5
-  manager run feature.yaml --yes --budget cost=5,time=8h`,
+  manager run feature.yaml --yes --budget cost=5,time=8h
+  manager run feature.yaml --detach
+  manager run --fork 01kakq --from docs`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runRun(cmd.Context(), &o, args) },
 	}
 	o.register(cmd)
@@ -55,6 +59,12 @@ Exit codes: 0 all done · 1 error · 2 usage, bad plan file or configuration · 
 	cmd.Flags().BoolVar(&o.edit, "edit", false, "open the plan in $EDITOR first")
 	cmd.Flags().Var(&o.budget, "budget", budgetUsage)
 	cmd.Flags().BoolVar(&o.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
+	lockFlag(cmd, &o.lockTimeout)
+	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false,
+		"hand it to `manager serve`, which is started if need be, and leave; a task is planned and run without asking")
+	cmd.Flags().StringVar(&o.fork, "fork", "", "run the plan of `BOULDER` again, as a new one: from the sub-task of --from on; "+
+		"what does not follow from that is taken over with its outputs")
+	_ = cmd.RegisterFlagCompletionFunc("fork", a.completeBoulder(false)) // fails only for a flag that is not there
 	cmd.Flags().BoolVar(&o.allowStale, "allow-stale", false, "run a plan that was made for another commit")
 	return cmd
 }
@@ -63,6 +73,7 @@ Exit codes: 0 all done · 1 error · 2 usage, bad plan file or configuration · 
 type what struct {
 	planPath string
 	task     string
+	fork     *boulder.Fork
 }
 
 // what decides whether the arguments name a plan file or say a task.
@@ -100,50 +111,78 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 		return err
 	}
 	defer d.close()
-	w, err := o.what(a, d.project, args)
+	w, plan, err := o.read(d, args)
 	if err != nil {
 		return err
 	}
-	var plan *boulder.Plan
-	switch {
-	case w.planPath != "" && o.list:
-		return usagef("--from-list needs a task, not a plan file")
-	case w.planPath != "":
-		plan, err = taskledger.ReadFile(w.planPath)
-	case o.list:
-		plan, err = o.fromList(boulder.PlanRequest{Task: w.task, Constraints: o.constraints, Project: d.project})
-		if err == nil {
-			plan.Seal.Base, w.planPath = d.base, planPath(d.project) // where it can be edited
-		}
-	}
-	if err != nil {
-		return err
+	d.lockTimeout = o.lockTimeout
+	if o.detach {
+		return d.detachRun(ctx, o, w, plan)
 	}
 	st, err := d.hold(ctx)
 	if err != nil {
 		return err
 	}
 	defer st.release(d.log)
+	if w.fork, err = o.forked(ctx, st.db); err != nil {
+		return err
+	}
 	d.host.Warm() // boots while the model plans and the person reads
 	req, err := d.request(ctx, o, w, plan)
 	if err != nil {
 		return err
 	}
-	return d.execute(ctx, st, func(
+	err = d.execute(ctx, st, func(
 		ctx context.Context, run *orchestrator.Orchestrator,
 	) iter.Seq2[boulder.Event, error] {
 		return run.Run(ctx, req)
 	})
+	if errors.Is(err, orchestrator.ErrNoFork) {
+		return &usageError{err}
+	}
+	return err
+}
+
+// read finds out what is to be run, and reads the plan if there is one.
+func (o *runOptions) read(d *deps, args []string) (w what, plan *boulder.Plan, err error) {
+	if o.fork != "" {
+		return w, nil, o.checkFork(args)
+	}
+	if w, err = o.what(d.app, d.project, args); err != nil {
+		return w, nil, err
+	}
+	w.task, o.constraints = d.app.cleanRequest(w.task, o.constraints)
+	switch {
+	case w.planPath != "" && o.list:
+		return w, nil, usagef("--from-list needs a task, not a plan file")
+	case w.planPath != "":
+		plan, err = d.app.readPlan(w.planPath)
+	case o.list:
+		plan, err = o.fromList(boulder.PlanRequest{Task: w.task, Constraints: o.constraints, Project: d.project})
+		if err == nil {
+			plan.Seal.Base, w.planPath = d.base, planPath(d.project) // where it can be edited
+		}
+	}
+	return w, plan, err
+}
+
+// approver asks a person, if there is one.
+func (o *runOptions) approver(d *deps) *approver {
+	return &approver{deps: d, edit: o.edit, ask: !o.yes && !d.app.json && terminal(d.app.Stdin) && terminal(d.app.Stderr)}
 }
 
 // request makes what the orchestrator is asked to run.
 func (d *deps) request(ctx context.Context, o *runOptions, w what, plan *boulder.Plan) (orchestrator.Request, error) {
-	ask := &approver{deps: d, edit: o.edit, ask: !o.yes && !d.app.json && terminal(d.app.Stdin) && terminal(d.app.Stderr)}
+	ask := o.approver(d)
 	req := orchestrator.Request{
 		Task: w.task, Constraints: o.constraints, Mode: o.mode(), Base: d.base, LedgerModel: d.ledger,
 		Budget: d.budget(o.budget.run), SubTaskBudgets: o.budget.subTasks,
 		ApproveReplan: ask.replans(o.approveReplans), AskReplans: o.approveReplans,
 		Gates: d.config.Gates, NoWorse: d.config.NoWorse,
+	}
+	if w.fork != nil {
+		req.Fork, req.Model = w.fork, d.app.model
+		return req, nil
 	}
 	if plan == nil {
 		req.Approve = func(ctx context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
@@ -151,18 +190,24 @@ func (d *deps) request(ctx context.Context, o *runOptions, w what, plan *boulder
 		}
 		return req, nil
 	}
+	approved, err := d.agreed(ctx, o, ask, plan, w.planPath)
+	req.Plan, req.GatesApproved, req.Model = approved.Plan, approved.Gates, approved.Model
+	return req, err
+}
+
+// agreed checks a given plan, and has it approved. It was written or seen by a person: its gates may run.
+func (d *deps) agreed(
+	ctx context.Context, o *runOptions, ask *approver, plan *boulder.Plan, path string,
+) (orchestrator.Approval, error) {
 	if err := d.checkSeal(plan, o.allowStale); err != nil {
-		return req, err
+		return orchestrator.Approval{}, err
 	}
 	for id := range o.budget.subTasks {
 		if !slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool { return s.ID == id }) {
-			return req, usagef("the plan has no sub-task %q to give a budget to", id)
+			return orchestrator.Approval{}, usagef("the plan has no sub-task %q to give a budget to", id)
 		}
 	}
-	// A plan file was written or seen by a person: its gates may run.
-	approved, err := ask.approve(ctx, plan, w.planPath, true)
-	req.Plan, req.GatesApproved, req.Model = approved.Plan, approved.Gates, approved.Model
-	return req, err
+	return ask.approve(ctx, plan, path, true)
 }
 
 // checkSeal refuses a plan that was made for another state of the project.
@@ -191,7 +236,10 @@ type state struct {
 }
 
 // hold opens the project's database. If another process holds it, the error says who.
-func (d *deps) hold(ctx context.Context) (*state, error) {
+func (d *deps) hold(ctx context.Context) (*state, error) { return d.holdAs(ctx, control.Holder{}) }
+
+// holdAs is hold for one who says more about itself.
+func (d *deps) holdAs(ctx context.Context, who control.Holder) (*state, error) {
 	limits, err := d.config.limits()
 	if err != nil {
 		return nil, err
@@ -200,19 +248,13 @@ func (d *deps) hold(ctx context.Context) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{
-		Timeout: time.Second, // a view may hold it for a moment
-		Logger:  d.log,
-	})
-	if errors.Is(err, store.ErrHeld) {
-		return nil, fmt.Errorf("%w%s: wait for it, look with `manager status`, or stop it", err, d.holder(dir))
-	}
+	db, err := d.openState(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	ctrl, err := control.Serve(ctx, filepath.Join(dir, control.SocketName), control.Holder{
-		PID: os.Getpid(), Command: "manager " + strings.Join(d.app.Args, " "), Since: time.Now(), Limits: &limits,
-	}, db, d.log)
+	who.PID, who.Since, who.Limits = os.Getpid(), time.Now(), &limits
+	who.Command = d.app.secrets.Text("manager " + strings.Join(d.app.Args, " "))
+	ctrl, err := control.Serve(ctx, filepath.Join(dir, control.SocketName), who, db, d.log)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -224,22 +266,6 @@ func (s *state) release(log *slog.Logger) {
 	if err := errors.Join(s.ctrl.Close(), s.db.Close()); err != nil {
 		log.Warn("the state was not closed cleanly", "error", err)
 	}
-}
-
-// holder says who holds the database, as far as that process tells.
-func (d *deps) holder(dir string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	client, err := control.Dial(ctx, filepath.Join(dir, control.SocketName))
-	if err != nil {
-		return ""
-	}
-	defer client.Close()
-	h, err := client.Holder(ctx)
-	if err != nil {
-		return ""
-	}
-	return fmt.Sprintf(": process %d, `%s`, since %s", h.PID, h.Command, h.Since.Local().Format(time.DateTime))
 }
 
 // execute runs or resumes a boulder and shows it. The first signal lets running turns end; the second one aborts them.
@@ -267,6 +293,7 @@ func (d *deps) execute(
 		}
 		abort(errInterrupted)
 	})()
+	st.ctrl.SetSteerer(run)
 	id, err := d.follow(start(ctx, run), view, st.ctrl)
 	if errors.Is(err, orchestrator.ErrWaiting) && !d.app.quiet && !d.app.json { // else: manager show --receipt
 		view.Close()
@@ -298,6 +325,7 @@ func (d *deps) follow(
 			id = e.BoulderID
 			ctrl.SetBoulder(id)
 		}
+		e = d.app.cleanEvent(e)
 		if done, ok := e.Body.(boulder.TaskComplete); ok {
 			end = &done
 		}
@@ -312,7 +340,9 @@ func (d *deps) follow(
 
 // ended adds to the error that ended a run how to go on.
 func (d *deps) ended(id string, err error) error {
-	if id == "" || errors.Is(err, orchestrator.ErrDeclined) || errors.Is(err, orchestrator.ErrFinished) {
+	over := errors.Is(err, orchestrator.ErrDeclined) || errors.Is(err, orchestrator.ErrFinished) ||
+		errors.Is(err, orchestrator.ErrCancelled)
+	if id == "" || over {
 		return err
 	}
 	return fmt.Errorf("%w\nNothing is lost. Go on with: manager resume %s%s", err, id, moreOf(err))

@@ -152,7 +152,7 @@ func newStatusReport(
 	if runs(holder, b) {
 		s.RunBy = holder
 	}
-	s.Resumable = !b.Status.Terminal() && s.RunBy == nil
+	s.Resumable = !b.Status.Terminal() && (s.RunBy == nil || b.Status == boulder.Paused)
 	if s.RunBy == nil {
 		recent = nil // what an agent did when its run ended is not what it does
 	}
@@ -193,5 +193,5 @@ func newestOr(args []string) string {
 // runs reports whether the process that holds the state runs the boulder. One that is about to begin does not say yet
 // what it runs.
 func runs(holder *control.Holder, b boulder.Boulder) bool {
-	return holder != nil && !b.Status.Terminal() && (holder.BoulderID == b.ID || holder.BoulderID == "")
+	return holder != nil && !b.Status.Terminal() && holder.Runs(b.ID)
 }

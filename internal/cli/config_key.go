@@ -9,6 +9,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/bouldermgr/manager/internal/nearest"
 )
 
 // keyAt names what stands at a place of a configuration file as people write it: limits.attempts, gates[0]. It is empty
@@ -63,7 +65,7 @@ func unknownKey(path, key string) string {
 		}
 	}
 	meant := strings.Join(elsewhere, " or ")
-	if near := closest(key, beside); near != "" {
+	if near := nearest.Word(key, beside); near != "" {
 		meant = fmt.Sprintf("%q", near)
 	}
 	if meant == "" {
@@ -110,44 +112,4 @@ func keysOf(t reflect.Type) []string {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-// longestKey bounds what is looked up: the distance of long texts costs much and says nothing.
-const longestKey = 64
-
-// closest gives the candidate that a word was probably meant to be, or "".
-func closest(word string, candidates []string) string {
-	if len(word) > longestKey {
-		return ""
-	}
-	best, fewest := "", len(word)/3
-	for _, c := range candidates {
-		if n := distance(strings.ToLower(word), c); n < fewest || n == fewest && best == "" {
-			best, fewest = c, n
-		}
-	}
-	return best
-}
-
-// distance is how many bytes must be added, removed, changed or swapped with the next one to turn a into b.
-func distance(a, b string) int {
-	d := make([][]int, len(a)+1) // of the first i bytes of a from the first j of b
-	for i := range d {
-		d[i] = make([]int, len(b)+1)
-		for j := range d[i] {
-			switch {
-			case i == 0 || j == 0:
-				d[i][j] = i + j
-				continue
-			case a[i-1] == b[j-1]:
-				d[i][j] = d[i-1][j-1]
-				continue
-			}
-			d[i][j] = 1 + min(d[i-1][j-1], d[i-1][j], d[i][j-1])
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				d[i][j] = min(d[i][j], 1+d[i-2][j-2])
-			}
-		}
-	}
-	return d[len(a)][len(b)]
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/taskledger"
@@ -19,13 +20,15 @@ const (
 	exitPartial     = 3   // finished, but some sub-tasks failed
 	exitWaiting     = 4   // stopped, waiting for a person
 	exitHeld        = 5   // the state is held by another process
-	exitInterrupted = 130 // a signal stopped it
+	exitInterrupted = 130 // a signal stopped it, or a person cancelled it
 )
 
 var (
 	errInterrupted = errors.New("interrupted")
 	// errPartial ends a run in which some sub-tasks failed. The view has told which.
 	errPartial = errors.New("some sub-tasks failed")
+	// errCancelled ends a wait for a boulder that a person ended.
+	errCancelled = errors.New("it was cancelled")
 	// errSilent ends a command that has said all there is to say.
 	errSilent = errors.New("failed")
 )
@@ -45,9 +48,10 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errInterrupted), errors.Is(err, orchestrator.ErrStopped), errors.Is(err, context.Canceled):
+	case errors.Is(err, errInterrupted), errors.Is(err, orchestrator.ErrStopped), errors.Is(err, context.Canceled),
+		errors.Is(err, errCancelled), errors.Is(err, orchestrator.ErrCancelled):
 		return exitInterrupted
-	case errors.Is(err, store.ErrHeld):
+	case errors.Is(err, store.ErrHeld), errors.Is(err, control.ErrNotReady):
 		return exitHeld
 	case errors.As(err, &usage), errors.As(err, &file):
 		return exitUsage

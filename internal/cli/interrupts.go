@@ -2,14 +2,37 @@ package cli
 
 import (
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
+	"time"
 )
+
+// Signals delivers what asks the program to stop: Ctrl-C, SIGTERM, and the closing of its terminal. One that was
+// ignored when the program was started, as nohup and `&` in a script do, stays ignored.
+func Signals() <-chan os.Signal {
+	signals := make(chan os.Signal, 4)
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+	return signals
+}
+
+// hurryAfter is how long after a second signal everything that was started may still end in good order. Ending a
+// turn and the tools that it runs takes OpenCode a tenth of a second; one that hangs would take until several calls
+// time out.
+const hurryAfter = 2 * time.Second
 
 // interrupts hands signals to whoever is responsible for them now. By default the first one ends the command.
 type interrupts struct {
 	mu      sync.Mutex
 	handler func(n int)
-	seen    int
+	seen    int // since the handler became responsible
+
+	all   int      // signals
+	hurry []func() // called some time after the second of them
 }
 
 // watch starts to listen; fallback is called for signals that nobody takes. It listens until the process ends.
@@ -19,17 +42,46 @@ func (i *interrupts) watch(signals <-chan os.Signal, fallback func()) {
 		return
 	}
 	go func() {
-		for range signals {
+		for s := range signals {
 			i.mu.Lock()
-			i.seen++
-			i.handler(i.seen)
+			// A terminal that is closed sends SIGHUP twice, by itself and through its shell, and nobody is there to be in a
+			// hurry: it is never more than the first signal.
+			if s != syscall.SIGHUP || i.all == 0 {
+				i.count()
+			}
 			i.mu.Unlock()
 		}
 	}()
 }
 
-// take makes handler responsible from now on; it is called with 1 for the first signal, and must not block. The returned
-// function gives the responsibility back.
+// count passes a signal on.
+func (i *interrupts) count() {
+	i.all++
+	i.seen++
+	i.handler(i.seen)
+	if i.all == 2 {
+		time.AfterFunc(hurryAfter, i.rush)
+	}
+}
+
+// onHurry has something killed that is not gone some time after a second signal. kill may be called when it is, too.
+func (i *interrupts) onHurry(kill func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.hurry = append(i.hurry, kill)
+}
+
+func (i *interrupts) rush() {
+	i.mu.Lock()
+	all := i.hurry
+	i.mu.Unlock()
+	for _, kill := range all {
+		kill()
+	}
+}
+
+// take makes handler responsible from now on; it is called with 1 for the first signal, and must not block. The
+// returned function gives the responsibility back.
 func (i *interrupts) take(handler func(n int)) (giveBack func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -194,6 +194,12 @@ func (s *sample) finish() {
 func (s *sample) store() string {
 	s.t.Helper()
 	project := s.t.TempDir()
+	s.storeIn(project)
+	return project
+}
+
+func (s *sample) storeIn(project string) {
+	s.t.Helper()
 	dir, err := store.EnsureDir(project)
 	if err != nil {
 		s.t.Fatal(err)
@@ -204,7 +210,6 @@ func (s *sample) store() string {
 	}
 	defer db.Close()
 	s.commit(db)
-	return project
 }
 
 func (s *sample) commit(db *store.DB) {

@@ -22,12 +22,16 @@ import (
 
 // In scripts and in tests that need a process of its own, this test binary is the manager.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"manager": func() {
+	testscript.Main(m, map[string]func(){"hold": holdMain, "manager": func() {
 		signals := make(chan os.Signal, 4)
 		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		program, err := exec.LookPath("manager")
+		if err != nil {
+			panic(err)
+		}
 		os.Exit(Main(Env{
 			Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-			Environ: os.Environ(), Signals: signals,
+			Environ: os.Environ(), Signals: signals, Executable: program,
 		}))
 	}})
 }
@@ -37,6 +41,7 @@ func TestMain(m *testing.M) {
 //	model FILE    start a model that plays the script; OpenCode and OPENAI_BASE_URL lead to it
 //	requests N    check how many requests the model got since it was started
 //	serve         start an OpenCode server; SERVER_URL is its address
+//	sample        make a boulder that was interrupted: toggle done, theme at work, icons failed, so that site is blocked
 //	repo          make the current directory a git repository with one commit
 //	exit N CMD …  run a command and check its exit code; stdout and stderr are kept for `stdout` and `stderr`
 func TestScripts(t *testing.T) {
@@ -60,6 +65,11 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"sample": func(ts *testscript.TestScript, _ bool, _ []string) {
+				s := newSample(t)
+				s.play()
+				s.storeIn(ts.MkAbs("."))
+			},
 			"model": scriptModel, "requests": scriptRequests, "serve": scriptServe, "repo": scriptRepo, "exit": scriptExit,
 		},
 	})

@@ -29,7 +29,7 @@ type loader interface {
 // newRunView chooses how to show a run: as events for programs, live on a terminal, else as plain lines. With --verbose
 // the diagnostics on stderr would tear a live view, so there are lines as well.
 func (a *app) newRunView(db loader) runView {
-	follow := &progress{load: db, spent: map[string]time.Duration{}, doing: map[string]doing{}}
+	follow := newProgress(db)
 	switch {
 	case a.json:
 		return &jsonView{app: a}
@@ -39,6 +39,18 @@ func (a *app) newRunView(db loader) runView {
 		return newLiveView(a, follow)
 	}
 	return &linesView{app: a, progress: follow}
+}
+
+// newServeView shows one of several runs that go on at the same time.
+func (a *app) newServeView(db loader) runView {
+	if a.json || a.quiet {
+		return a.newRunView(db)
+	}
+	return &linesView{app: a, progress: newProgress(db)}
+}
+
+func newProgress(db loader) *progress {
+	return &progress{load: db, spent: map[string]time.Duration{}, doing: map[string]doing{}}
 }
 
 // printJSON writes one object on a line of stdout.

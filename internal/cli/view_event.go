@@ -20,7 +20,7 @@ func describe(body boulder.Body) string {
 	case boulder.Decomposed:
 		return describePlan(b)
 	case boulder.StatusChanged:
-		return joined(string(b.Status), b.Reason)
+		return stated(string(b.Status), b.Reason)
 	case boulder.Starting:
 		return fmt.Sprintf("attempt %d has a slot", b.Attempt)
 	case boulder.SubTaskStart:
@@ -67,10 +67,19 @@ func describe(body boulder.Body) string {
 		return "goes on: " + b.Reason
 	case boulder.TakenUp:
 		return "taken up again"
+	case boulder.Noted:
+		return "note: " + b.Text
+	case boulder.Reopened:
+		return "begins anew: " + b.Reason
+	case boulder.Archived:
+		if b.Archived {
+			return "archived"
+		}
+		return "taken back from the archive"
 	case boulder.UsageReport:
 		return fmt.Sprintf("usage of %s: %s", joinedBy(", ", b.Source, b.Model), usageText(b.Usage))
 	case boulder.SubTaskDone:
-		text := joined(string(b.Status), b.Summary)
+		text := stated(string(b.Status), b.Summary)
 		if len(b.Blocked) > 0 {
 			text += " (blocks " + strings.Join(b.Blocked, ", ") + ")"
 		}
@@ -196,6 +205,10 @@ func refOf(body boulder.Body) boulder.AttemptRef {
 		return b.AttemptRef
 	case boulder.Unparked:
 		return boulder.AttemptRef{SubTaskID: b.SubTaskID}
+	case boulder.Noted:
+		return boulder.AttemptRef{SubTaskID: b.SubTaskID}
+	case boulder.Reopened:
+		return boulder.AttemptRef{SubTaskID: b.SubTaskID}
 	case boulder.BudgetSet:
 		return boulder.AttemptRef{SubTaskID: b.SubTaskID}
 	case boulder.BudgetWarning:
@@ -218,7 +231,14 @@ func refOf(body boulder.Body) boulder.AttemptRef {
 	return boulder.AttemptRef{}
 }
 
-// joined puts a colon between two texts, if there are two.
+// stated is a status and the reason for it, which often begins with the same word: "paused by a person".
+func stated(status, reason string) string {
+	if strings.HasPrefix(reason, status) {
+		return reason
+	}
+	return joined(status, reason)
+}
+
 // joined is "a: b", or only one of them if the other says nothing new.
 func joined(a, b string) string {
 	if strings.Contains(a, b) {

@@ -10,7 +10,8 @@ import (
 
 // linesView shows a run as plain lines on stderr, for log files and pipes.
 type linesView struct {
-	app *app
+	app    *app
+	prefix string // of each line, where there are several boulders
 
 	mu       sync.Mutex // Stopping comes from another goroutine
 	progress *progress
@@ -49,7 +50,7 @@ func (v *linesView) Event(e boulder.Event) {
 		}
 	case boulder.Decomposed, boulder.GateRun, boulder.Continuation, boulder.Retry, boulder.Trouble, boulder.Cooled,
 		boulder.Nudged, boulder.ReplanStarted, boulder.ReplanTrouble, boulder.ReplanRefused, boulder.BudgetWarning,
-		boulder.Parked, boulder.Unparked:
+		boulder.Parked, boulder.Unparked, boulder.Noted, boulder.Reopened:
 		v.about(e)
 	}
 }
@@ -90,7 +91,7 @@ func (v *linesView) label(t *boulder.SubTask) string {
 }
 
 func (v *linesView) line(at time.Time, format string, args ...any) {
-	fmt.Fprintf(v.app.Stderr, "%s %s\n", clock(at), fmt.Sprintf(format, args...))
+	fmt.Fprintf(v.app.Stderr, "%s %s%s\n", clock(at), v.prefix, fmt.Sprintf(format, args...))
 }
 
 func (v *linesView) Stopping() {

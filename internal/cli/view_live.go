@@ -80,6 +80,8 @@ func (v *liveView) take(e boulder.Event) bool {
 	switch v.progress.state.Boulder.Status {
 	case boulder.Planning, boulder.Running, boulder.Synthesizing:
 		return true
+	case boulder.Paused: // by an order, and turns may be at work; or for good, and the picture is closed at once
+		return v.screen != nil
 	}
 	return false
 }
@@ -110,6 +112,8 @@ func (v *liveView) note(e boulder.Event) {
 		for _, line := range replanLines(v.progress.state, b) {
 			v.printed = append(v.printed, table.below(line))
 		}
+	case boulder.Noted, boulder.Reopened:
+		v.printed = append(v.printed, v.said(t, b, e.Time))
 	case boulder.Nudged, boulder.ReplanStarted, boulder.ReplanRefused, boulder.Parked, boulder.Unparked:
 		v.printed = append(v.printed, v.table(v.width(), e.Time).aside("↻", t, describe(b)))
 	case boulder.BudgetWarning:
@@ -125,6 +129,14 @@ func (v *liveView) note(e boulder.Event) {
 			v.printed = append(v.printed, v.table(v.width(), e.Time).aside("✗", t, describe(b)))
 		}
 	}
+}
+
+// said is a line that stays, about what a person said.
+func (v *liveView) said(t *boulder.SubTask, b boulder.Body, at time.Time) string {
+	if t != nil {
+		return v.table(v.width(), at).aside("✎", t, describe(b))
+	}
+	return v.app.paint(v.app.Stderr).yellow(clipText("✎ "+describe(b), v.width()-1))
 }
 
 // warning is a line that stays, about the whole run.
@@ -204,6 +216,10 @@ func (v *liveView) frame(size size, tick int) string {
 	}
 	if v.stopping {
 		lines = append(lines, t.yellow(clipText(stoppingText, t.width-1)))
+	}
+	if b := v.progress.state.Boulder; b.Status == boulder.Paused && !v.stopping {
+		text := stated(string(b.Status), b.Reason) + "; go on, from any terminal, with: manager resume " + b.ID
+		lines = append(lines, t.yellow(clipText(text, t.width-1)))
 	}
 	if v.lost != nil {
 		lines = append(lines, t.red(clipText("this view has lost track: "+v.lost.Error(), t.width-1)))
@@ -303,5 +319,5 @@ func (v *liveView) open() *screen {
 	if v.app.color(v.app.Stderr) {
 		profile = colorprofile.ANSI
 	}
-	return openScreen(v.app.Stderr, v.app.Getenv("TERM"), profile, &picture{view: v})
+	return openScreen(bare(v.app.Stderr), v.app.Getenv("TERM"), profile, &picture{view: v})
 }

@@ -130,6 +130,7 @@ func (p *progress) usage() boulder.Usage {
 // row is what there is to show of a sub-task.
 func (p *progress) row(t *boulder.SubTask) row {
 	r := row{task: t, doing: p.doing[t.ID], spent: p.spent[t.ID], replan: inReplan(&p.state.Boulder, t.ID)}
+	r.paused = p.state.Boulder.Status == boulder.Paused
 	if o := p.state.Open(t.ID); o != nil {
 		r.attempt = o.Attempt
 	}
@@ -181,6 +182,7 @@ type row struct {
 	newest  *boulder.Attempt // whether it is over or not; nil where only live ones are known
 	wait    *schedule.Wait   // why it does not start, or nil
 	cooling string           // why the model that it waits for cools down
+	paused  bool             // the boulder is
 	replan  bool             // it waits for a new plan, which stands in its place
 	doing   doing
 	spent   time.Duration // on attempts that are over

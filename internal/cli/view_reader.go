@@ -17,11 +17,13 @@ import (
 
 // reader is what the looking commands read from: the database, or the process that holds it.
 type reader interface {
-	List(ctx context.Context) ([]boulder.Boulder, error)
+	Listing(ctx context.Context) ([]store.Item, error)
 	Get(ctx context.Context, boulderID string) (store.Detail, error)
 	Turns(ctx context.Context, boulderID, subTaskID string) ([]boulder.Turn, error)
 	Events(ctx context.Context, boulderID string, afterSeq uint64, limit int) ([]boulder.Event, error)
+	Export(ctx context.Context, boulderID string) (store.Export, error)
 	Resolve(ctx context.Context, ref string) (string, error)
+	NewestUnfinished(ctx context.Context) (string, error)
 }
 
 var (
@@ -93,7 +95,13 @@ func resolve(ctx context.Context, r reader, ref string) (string, error) {
 // nothing is the state of a project in which nothing was run.
 type nothing struct{}
 
-func (nothing) List(context.Context) ([]boulder.Boulder, error) { return nil, nil }
+func (nothing) Listing(context.Context) ([]store.Item, error) { return nil, nil }
+
+func (nothing) Export(context.Context, string) (store.Export, error) {
+	return store.Export{}, errNothing
+}
+
+func (nothing) NewestUnfinished(context.Context) (string, error) { return "", errNothing }
 
 func (nothing) Get(context.Context, string) (store.Detail, error) { return store.Detail{}, errNothing }
 
@@ -138,9 +146,9 @@ func (a *app) completeSubTask(cmd *cobra.Command, args []string, _ string) ([]co
 
 func completeIDs(ctx context.Context, r reader) []cobra.Completion {
 	var all []cobra.Completion
-	boulders, _ := r.List(ctx) // those that can be read
-	for _, b := range boulders {
-		all = append(all, cobra.CompletionWithDesc(b.ID, string(b.Status)+": "+clipText(b.Task, 50)))
+	items, _ := r.Listing(ctx) // those that can be read
+	for _, b := range items {
+		all = append(all, cobra.CompletionWithDesc(b.BoulderID, string(b.Status)+": "+clipText(b.Task, 50)))
 	}
 	return all
 }

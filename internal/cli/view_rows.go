@@ -28,6 +28,7 @@ func rowsOf(d store.Detail, recent []boulder.Event, limits schedule.Limits, now 
 		for i := range d.SubTasks {
 			t := &d.SubTasks[i]
 			r := row{task: t, newest: newest[t.ID], doing: p.doing[t.ID], spent: p.spent[t.ID], replan: inReplan(&d.Boulder, t.ID)}
+			r.paused = d.Boulder.Status == boulder.Paused
 			if r.newest != nil && !r.newest.Status.Terminal() {
 				r.attempt = r.newest
 			}

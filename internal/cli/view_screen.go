@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -64,7 +63,7 @@ func (s *screen) size() size { return terminalSize(s.stream) }
 
 // terminalSize is that of a stream, or a common one if it is no terminal.
 func terminalSize(stream any) size {
-	if f, ok := stream.(*os.File); ok {
+	if f, ok := fileOf(stream); ok {
 		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
 			return size{width: w, height: h}
 		}

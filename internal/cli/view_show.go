@@ -37,6 +37,12 @@ func (v showView) head(s *showReport) {
 	v.field(1, "model", b.Model)
 	v.field(1, "ledgers", b.LedgerModel)
 	v.field(1, "usage", usageText(b.Usage))
+	if b.Status == boulder.Paused {
+		v.field(1, "go on with", "manager resume "+b.ID)
+	}
+	for _, n := range b.Notes {
+		v.field(1, joinedBy(" for ", stampFull(n.At)+" note", oneLine(n.SubTaskID)), n.Text)
+	}
 	if r := s.Revision; r != nil {
 		edited := ""
 		if r.Edited {

@@ -53,8 +53,11 @@ func (v statusView) state() {
 	case s.RunBy != nil:
 		v.say(v.dim(fmt.Sprintf("run by process %d since %s: %s", s.RunBy.PID, stamp(s.RunBy.Since, s.now),
 			clipText(s.RunBy.Command, v.width))))
+		if s.Status == boulder.Paused {
+			v.say(v.yellow(stated("paused", oneLine(s.Reason))) + ". Go on with: manager resume " + s.BoulderID)
+		}
 	case s.Status == boulder.Paused:
-		v.say(joined("paused", oneLine(s.Reason)) + "\nGo on with: manager resume " + s.BoulderID)
+		v.say(stated("paused", oneLine(s.Reason)) + "\nGo on with: manager resume " + s.BoulderID)
 	case s.Status == boulder.AwaitingApproval:
 		v.say("The plan waits for approval. Go on with: manager resume " + s.BoulderID)
 	case s.Resumable:

@@ -152,6 +152,8 @@ func (t *table) doing(r row) string {
 		return fmt.Sprintf("until %s: %s", clock(a.NotBefore), oneLine(a.Reason)) // the end first: the rest may be cut
 	case r.replan:
 		return "a new plan is being made"
+	case a.Status == boulder.AttemptMonitoring && r.paused:
+		return "its result is to be judged"
 	case a.Status == boulder.AttemptMonitoring:
 		return "judging the result"
 	case r.doing.activity != "":

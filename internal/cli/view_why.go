@@ -95,6 +95,8 @@ func (v whyView) step(s whyStep) {
 		v.at(s, v.yellow("nudge")+" by the rule "+string(s.Rule)+":", firstLines(strings.TrimSpace(s.Text), nudgeShown))
 	case stepFault:
 		v.at(s, v.yellow("fault"), joinedBy(" ", faultName(s.Fault), s.Reason)+"; next try at "+clock(s.Until))
+	case stepNote:
+		v.at(s, v.yellow("note:"), s.Text)
 	case stepWarning:
 		v.at(s, v.yellow("warning:"), s.Reason)
 	case stepEnded:
@@ -384,6 +386,8 @@ func (v whyView) decision(s whyStep) {
 		what = "wait for a person"
 	case decidedUnparked:
 		what = "go on"
+	case decidedReopened:
+		what = "begin anew"
 	}
 	if s.By != "" && s.Decision != string(boulder.SubTaskBlocked) {
 		what += fmt.Sprintf(" because of %q", s.By)

@@ -35,6 +35,7 @@ const (
 	stepEnded    = "ended"    // a turn ended: ended, evidence
 	stepGate     = "gate"     // a gate of a turn whose evidence cannot be read: gate
 	stepVerdict  = "verdict"  // a turn was judged: verdict
+	stepNote     = "note"     // a person said something: text
 	stepWarning  = "warning"  // most of its budget is used up: reason
 	stepDecision = "decision" // what followed: decision, reason, remaining, next, uncounted, by, replaced_by
 )
@@ -47,6 +48,7 @@ const (
 	decidedNoReplan     = "replan-refused"
 	decidedParked       = "parked"   // it waits for a person
 	decidedUnparked     = "unparked" // it does not any more
+	decidedReopened     = "reopened" // a person has it tried again
 )
 
 // promptResume is the prompt of a [whyStep] besides the [boulder.TurnKind]s.
@@ -189,6 +191,9 @@ func (w *whyMaker) take(e boulder.Event) {
 	if b, ok := e.Body.(boulder.BudgetWarning); ok && b.SubTaskID == w.report.SubTask.ID {
 		w.add(e, whyStep{Step: stepWarning, Reason: describe(b)})
 	}
+	if b, ok := e.Body.(boulder.Noted); ok && (b.SubTaskID == "" || b.SubTaskID == w.report.SubTask.ID) {
+		w.add(e, whyStep{Step: stepNote, Text: b.Text})
+	}
 	if !w.decision(e) && refOf(e.Body).SubTaskID == w.report.SubTask.ID {
 		w.seen(e)
 	}
@@ -294,6 +299,8 @@ func (w *whyMaker) decision(e boulder.Event) bool {
 		of, s.Attempt, s.Decision, s.Reason = b.SubTaskID, b.Attempt, decidedParked, b.Reason
 	case boulder.Unparked:
 		of, s.Decision, s.Reason = b.SubTaskID, decidedUnparked, b.Reason
+	case boulder.Reopened:
+		of, s.Decision, s.Reason = b.SubTaskID, decidedReopened, b.Reason
 	case boulder.ReplanStarted:
 		of, s.Attempt, s.Decision, s.Reason = b.SubTaskID, b.Attempt, decidedReplan, b.Reason
 		if of != id && slices.Contains(b.Replaces, id) {

@@ -48,6 +48,8 @@ type deps struct {
 	ledger    string  // the ledger model, for people and records
 	direct    bool    // the ledger's provider is asked directly, not through OpenCode
 	view      runView // of the run; nil before it begins
+
+	lockTimeout time.Duration // how long to wait for the state, if not just a moment
 }
 
 // wire puts everything together. Nothing is started yet: the OpenCode server comes with its first use, or with Warm.
@@ -57,6 +59,9 @@ func (a *app) wire(ctx context.Context, attach string) (_ *deps, err error) {
 		return nil, err
 	}
 	if d.config, err = a.loadConfig(d.project); err != nil {
+		return nil, err
+	}
+	if err := a.learnSecrets(d.config); err != nil {
 		return nil, err
 	}
 	var g errgroup.Group
@@ -105,6 +110,7 @@ func (d *deps) connect(ctx context.Context, attach string) error {
 		return nil
 	}
 	d.host = opencode.NewHost(d.startServer)
+	d.app.interrupts.onHurry(d.kill)
 	return nil
 }
 
@@ -120,8 +126,12 @@ func (d *deps) binary() string {
 
 // startServer starts a server of our own and refuses a version that was not tested.
 func (d *deps) startServer(ctx context.Context) (*opencode.Server, error) {
+	env, err := d.app.marked(d.project)
+	if err != nil {
+		return nil, err
+	}
 	s, err := opencode.Start(ctx, opencode.ServerConfig{
-		Binary: d.binary(), Dir: d.project, Env: d.app.Environ, Logger: d.log,
+		Binary: d.binary(), Dir: d.project, Env: env, Logger: d.log,
 		ConfigContent: withOwnConfig(d.app.Getenv("OPENCODE_CONFIG_CONTENT")),
 	})
 	if err != nil {
@@ -222,8 +232,9 @@ func (d *deps) providers() (*providers.Registry, error) {
 	}, sources...)
 }
 
-func (d *deps) planner() (*taskledger.Planner, error) {
-	return taskledger.New(taskledger.Config{Completer: d.completer, Model: d.ledger, Logger: d.log})
+func (d *deps) planner() (orchestrator.Planner, error) {
+	planner, err := taskledger.New(taskledger.Config{Completer: d.completer, Model: d.ledger, Logger: d.log})
+	return cleanPlanner{planner, d.app.secrets}, err
 }
 
 // orchestrator puts the parts of a run together.
@@ -236,10 +247,15 @@ func (d *deps) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, 
 	if err != nil {
 		return nil, err
 	}
+	env, err := d.app.marked(d.project)
+	if err != nil {
+		return nil, err
+	}
 	rules := d.config.rules()
 	runner, err := executor.New(executor.Config{
 		Host: d.host, Project: d.project, Workspace: d.work, Rules: &rules,
-		GateTimeout: time.Duration(d.config.GateTimeout), Asks: d.config.asks(), Price: d.price,
+		GateTimeout: time.Duration(d.config.GateTimeout), Env: env, Asks: d.config.asks(), Price: d.price,
+		Redact: d.app.secrets,
 		Logger: d.log,
 	})
 	if err != nil {
@@ -250,7 +266,7 @@ func (d *deps) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, 
 		return nil, err
 	}
 	return orchestrator.New(orchestrator.Config{
-		Project: d.project, Planner: planner, Judge: judge, Runner: runner, Store: db, Limits: &limits, Logger: d.log,
+		Project: d.project, Planner: planner, Judge: cleanJudge{judge, d.app.secrets}, Runner: runner, Store: db, Limits: &limits, Logger: d.log,
 	})
 }
 
@@ -286,6 +302,13 @@ func (d *deps) close() {
 	if d.attached != nil {
 		d.attached.Close()
 	}
+}
+
+// kill ends the OpenCode server without asking it, if it is ours.
+func (d *deps) kill() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	d.host.Stop(ctx)
 }
 
 // planPath is where a plan is written and looked for unless another file is named.

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func TestClientSeesWhatTheDatabaseHas(t *testing.T) {
 	fill(t, db)
 	_, client := serve(t, db)
 	for name, ask := range map[string]func(Source) (any, error){
-		"list":        func(s Source) (any, error) { return s.List(t.Context()) },
+		"list":        func(s Source) (any, error) { return s.Listing(t.Context()) },
 		"get":         func(s Source) (any, error) { return s.Get(t.Context(), "01 a/b?&%") },
 		"get nothing": func(s Source) (any, error) { return s.Get(t.Context(), "none") },
 		"turns":       func(s Source) (any, error) { return s.Turns(t.Context(), "01 a/b?&%", "../x") },
@@ -97,12 +98,12 @@ func TestHolder(t *testing.T) {
 	t.Parallel()
 	s, c := serve(t, &fake{})
 	want := Holder{PID: os.Getpid(), Command: "manager run", Since: since}
-	if h, err := c.Holder(t.Context()); h != want || err != nil {
+	if h, err := c.Holder(t.Context()); !reflect.DeepEqual(h, want) || err != nil {
 		t.Errorf("%+v, %v", h, err)
 	}
 	s.SetBoulder("01x")
 	want.BoulderID = "01x"
-	if h, err := c.Holder(t.Context()); h != want || err != nil {
+	if h, err := c.Holder(t.Context()); !reflect.DeepEqual(h, want) || err != nil {
 		t.Errorf("%+v, %v", h, err)
 	}
 }

@@ -48,7 +48,8 @@ func (f *fake) Resolve(ctx context.Context, ref string) (string, error) {
 	}
 }
 
-func (f *fake) List(context.Context) ([]boulder.Boulder, error)               { return nil, nil }
+func (f *fake) Listing(context.Context) ([]store.Item, error)                 { return nil, nil }
+func (f *fake) Export(context.Context, string) (store.Export, error)          { return store.Export{}, nil }
 func (f *fake) NewestUnfinished(context.Context) (string, error)              { return "", nil }
 func (f *fake) Get(context.Context, string) (d store.Detail, err error)       { return d, nil }
 func (f *fake) Turns(context.Context, string, string) ([]boulder.Turn, error) { return nil, nil }

@@ -19,6 +19,8 @@ const (
 	maxWait = time.Minute
 	// answerTimeout bounds the reading of a request and the writing of an answer.
 	answerTimeout = 10 * time.Second
+	// orderPatience is how long an order may take; less than what the client waits, so that it gets an answer.
+	orderPatience = 20 * time.Second
 	// closeTimeout is how long Close lets requests end that are being answered.
 	closeTimeout = 2 * time.Second
 )
@@ -30,8 +32,14 @@ type Server struct {
 	source Source
 	log    *slog.Logger
 
-	mu     sync.Mutex
-	holder Holder
+	mu      sync.Mutex
+	holder  Holder
+	steerer Steerer // nil until there is one
+	closing bool    // no further order is taken
+
+	orders  sync.WaitGroup          // those that are being carried out
+	abandon context.CancelCauseFunc // ends their patience
+	patient context.Context         // theirs
 
 	changes broadcast
 	http    http.Server
@@ -53,6 +61,7 @@ func Serve(ctx context.Context, path string, holder Holder, source Source, logge
 	}
 	ctx, end := context.WithCancel(ctx)
 	s := &Server{path: path, file: file, source: source, log: logger, holder: holder, end: end}
+	s.patient, s.abandon = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.closed = sync.OnceValue(s.close)
 	s.http = http.Server{
 		Handler:           s.routes(),
@@ -77,11 +86,25 @@ func (s *Server) SetBoulder(id string) {
 	s.holder.BoulderID = id
 }
 
+// SetRunning says what the holder runs for others.
+func (s *Server) SetRunning(ids []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holder.Running = ids
+}
+
+// SetSteerer says who carries out orders from now on. Until then they are refused with [ErrNotReady].
+func (s *Server) SetSteerer(steerer Steerer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.steerer = steerer
+}
+
 // Notify wakes requests that wait for events. It is called after each commit, and does not block.
 func (s *Server) Notify() { s.changes.notify() }
 
 // Close removes the socket, ends requests that wait, lets the others end for two seconds, and returns when nothing of
-// the server runs any more. It may be called again.
+// the server runs any more: no order touches the state after it. It may be called again.
 func (s *Server) Close() error { return s.closed() }
 
 func (s *Server) close() error {
@@ -94,6 +117,11 @@ func (s *Server) close() error {
 		err = s.http.Close()
 	}
 	s.serving.Wait()
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	s.abandon(errClosing)
+	s.orders.Wait()
 	if err := errors.Join(unlinkErr, err); err != nil {
 		return fmt.Errorf("close control socket %s: %w", s.path, err)
 	}
@@ -110,13 +138,16 @@ func (s *Server) routes() http.Handler {
 		defer s.mu.Unlock()
 		return s.holder, nil
 	})
-	handle(pathBoulders, func(r *http.Request) (any, error) { return s.source.List(r.Context()) })
+	handle(pathBoulders, func(r *http.Request) (any, error) { return s.source.Listing(r.Context()) })
+	handle(pathExport, func(r *http.Request) (any, error) { return s.source.Export(r.Context(), r.FormValue("id")) })
 	handle(pathBoulder, func(r *http.Request) (any, error) { return s.source.Get(r.Context(), r.FormValue("id")) })
 	handle(pathTurns, func(r *http.Request) (any, error) {
 		return s.source.Turns(r.Context(), r.FormValue("id"), r.FormValue("sub_task"))
 	})
 	handle(pathEvents, s.events)
 	handle(pathResolve, func(r *http.Request) (any, error) { return s.source.Resolve(r.Context(), r.FormValue("ref")) })
+	mux.HandleFunc("POST "+pathOrder, s.order)
+	mux.HandleFunc("POST "+pathSubmit, s.submit)
 	handle(pathUnfinished, func(r *http.Request) (any, error) { return s.source.NewestUnfinished(r.Context()) })
 	return mux
 }

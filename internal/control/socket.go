@@ -129,6 +129,9 @@ func withShortPath(path string, use func(short string) error) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
+	if err := os.Chmod(tmp, 0o700); err != nil { // a umask may have taken the owner's rights
+		return err
+	}
 	link := filepath.Join(tmp, "d")
 	if err := os.Symlink(dir, link); err != nil {
 		return err

@@ -14,9 +14,21 @@ const (
 	pathBoulder    = "/v1/boulder"    // ?id
 	pathTurns      = "/v1/turns"      // ?id &sub_task
 	pathEvents     = "/v1/events"     // ?id &after &limit &wait
+	pathExport     = "/v1/export"     // ?id
 	pathResolve    = "/v1/resolve"    // ?ref
 	pathUnfinished = "/v1/unfinished" // the newest
+	pathOrder      = "/v1/order"      // POST, an [orderRequest]
+	pathSubmit     = "/v1/submit"     // POST, a [Submission]
 )
+
+// maxOrder bounds the body of an order, in bytes. A note of 4,000 characters has at most 48,000, each of them escaped.
+const maxOrder = 64 << 10
+
+// orderRequest is the body of an order.
+type orderRequest struct {
+	BoulderID string        `json:"boulder_id"`
+	Order     boulder.Order `json:"order"`
+}
 
 // answer is the body of every response. Both parts are there when some records could be read and others not.
 type answer[T any] struct {
@@ -24,10 +36,16 @@ type answer[T any] struct {
 	Error  *wireError `json:"error,omitempty"`
 }
 
-// wireError carries an error of a [Source] so that errors.Is and errors.As find the same on the other side.
+// wireError carries an error of a [Source] or a [Steerer] so that errors.Is and errors.As find the same on the other
+// side.
 type wireError struct {
 	Message    string       `json:"message"`
 	NotFound   bool         `json:"not_found,omitempty"`
+	Refused    bool         `json:"refused,omitempty"`
+	Finished   bool         `json:"finished,omitempty"`
+	NotReady   bool         `json:"not_ready,omitempty"`
+	Unanswered bool         `json:"unanswered,omitempty"`
+	NoFurther  bool         `json:"no_further,omitempty"`
 	Ambiguous  *wireChoice  `json:"ambiguous,omitempty"`
 	Unreadable []wireRecord `json:"unreadable,omitempty"`
 }
@@ -48,12 +66,23 @@ func encodeError(err error) *wireError {
 	if err == nil {
 		return nil
 	}
-	w := &wireError{Message: err.Error(), NotFound: errors.Is(err, boulder.ErrNotFound)}
+	w := &wireError{Message: err.Error()}
+	for sentinel, said := range w.sentinels() {
+		*said = errors.Is(err, sentinel)
+	}
 	if a, ok := errors.AsType[*store.AmbiguousError](err); ok {
 		w.Ambiguous = &wireChoice{a.Ref, a.Candidates}
 	}
 	w.addUnreadable(err)
 	return w
+}
+
+// sentinels are the errors that are told by a flag each.
+func (w *wireError) sentinels() map[error]*bool {
+	return map[error]*bool{
+		boulder.ErrNotFound: &w.NotFound, boulder.ErrRefused: &w.Refused, boulder.ErrFinished: &w.Finished,
+		ErrNotReady: &w.NotReady, ErrUnanswered: &w.Unanswered, ErrNoSubmitter: &w.NoFurther,
+	}
 }
 
 // addUnreadable collects every [store.CorruptError] in the tree of an error; errors.As would find the first.
@@ -76,8 +105,10 @@ func (w *wireError) decode() error {
 		return nil
 	}
 	e := &remoteError{message: w.Message}
-	if w.NotFound {
-		e.causes = append(e.causes, boulder.ErrNotFound)
+	for sentinel, said := range w.sentinels() {
+		if *said {
+			e.causes = append(e.causes, sentinel)
+		}
 	}
 	if w.Ambiguous != nil {
 		e.causes = append(e.causes, &store.AmbiguousError{Ref: w.Ambiguous.Ref, Candidates: w.Ambiguous.Candidates})

@@ -3,7 +3,7 @@ package anthropic
 import (
 	"context"
 	"fmt"
-	"log/slog"
+	"net/http"
 	"time"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -19,8 +19,7 @@ import (
 type Client struct {
 	messages sdk.MessageService
 	failures *failures.Reporter
-	refused  *refusals.Memory[feature]
-	log      *slog.Logger
+	asker    *refusals.Asker[feature]
 }
 
 var _ providers.Completer = (*Client)(nil)
@@ -44,33 +43,23 @@ func New(key providers.Key, opts Options) (*Client, error) {
 	if !key.IsZero() {
 		options = append(options, option.WithAPIKey(key.Reveal()))
 	}
-	return &Client{
+	c := &Client{
 		messages: sdk.NewMessageService(options...),
 		failures: &failures.Reporter{
 			Provider: name, KeyEnv: keyEnv, Key: key, Parse: parseError, Content: "message",
 		},
-		refused: new(refusals.Memory[feature]),
-		log:     opts.Logger,
-	}, nil
+	}
+	c.asker = &refusals.Asker[feature]{
+		Provider: name, Logger: opts.Logger, Statuses: []int{http.StatusBadRequest, http.StatusUnprocessableEntity},
+		Cues: cues, Plan: plan, Call: c.call,
+	}
+	return c, nil
 }
 
 // Complete implements [providers.Completer]. What the model refuses and can do without is left out at once, and
 // remembered for the model.
 func (c *Client) Complete(ctx context.Context, req *providers.Request) (*providers.Response, error) {
-	for {
-		ask := c.plan(req)
-		resp, failure := c.call(ctx, req, ask)
-		if failure == nil {
-			return resp, nil
-		}
-		refused, ok := ask.refusedBy(failure)
-		if !ok {
-			return nil, failure
-		}
-		c.refused.Add(req.Model, refused)
-		c.log.WarnContext(ctx, "model refuses a parameter, doing without from now on",
-			"provider", name, "model", req.Model, "parameter", string(refused), "error", failure)
-	}
+	return c.asker.Complete(ctx, req)
 }
 
 // call is one HTTP request.

@@ -3,57 +3,17 @@ package anthropic_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/providers"
-	"github.com/bouldermgr/manager/providers/anthropic"
+	"github.com/bouldermgr/manager/providers/internal/adaptertest"
 )
-
-// at gives a client for a server that runs handler.
-func at(t *testing.T, handler http.HandlerFunc) *anthropic.Client {
-	t.Helper()
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	c, err := anthropic.New(providers.NewKey("not-a-real-key"),
-		anthropic.Options{BaseURL: server.URL + "/", HTTPClient: httpClient(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func httpClient(t *testing.T) *http.Client {
-	t.Helper()
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
-}
-
-func ask() *providers.Request {
-	return &providers.Request{
-		Model:    "m",
-		Messages: []providers.Message{{Role: providers.RoleUser, Text: "Is it done?"}},
-	}
-}
-
-func failing(t *testing.T, c providers.Completer, req *providers.Request) *providers.Error {
-	t.Helper()
-	_, err := c.Complete(t.Context(), req)
-	failure, ok := errors.AsType[*providers.Error](err)
-	if !ok {
-		t.Fatalf("error is %T: %v", err, err)
-	}
-	return failure
-}
 
 // says is an answer with the given content blocks.
 func says(stop, content string) string {
@@ -61,158 +21,83 @@ func says(stop, content string) string {
 		"usage":{"input_tokens":7,"output_tokens":3}}`, content, stop)
 }
 
-// a picky server refuses requests that its rules name, in order, and keeps what it was asked.
-type picky struct {
-	mu     sync.Mutex
-	bodies []map[string]any
-	rules  []rule
-}
-
-type rule struct {
-	refuses func(body map[string]any) bool
-	text    string
-}
-
-func (p *picky) handle(w http.ResponseWriter, r *http.Request) {
-	var body map[string]any
-	_ = json.NewDecoder(r.Body).Decode(&body)
-	p.mu.Lock()
-	p.bodies = append(p.bodies, body)
-	p.mu.Unlock()
-	w.Header().Set("Content-Type", "application/json")
-	for _, rule := range p.rules {
-		if rule.refuses(body) {
-			w.WriteHeader(http.StatusBadRequest)
-			_, _ = fmt.Fprintf(w, `{"type":"error","error":{"type":"invalid_request_error","message":%q}}`, rule.text)
-			return
+var api = adaptertest.API{
+	Refusal: func(text string) string {
+		return fmt.Sprintf(`{"type":"error","error":{"type":"invalid_request_error","message":%q}}`, text)
+	},
+	Answer: func(asked map[string]any) string {
+		if asked["tools"] != nil {
+			return says("end_turn", `{"type":"tool_use","id":"t","name":"answer","input":{"from":"tool"}}`)
 		}
-	}
-	content := `{"type":"text","text":"{}"}`
-	if body["tools"] != nil {
-		content = `{"type":"tool_use","id":"t","name":"answer","input":{"from":"tool"}}`
-	}
-	_, _ = w.Write([]byte(says("end_turn", content)))
-}
-
-// sent names the features of each request.
-func (p *picky) sent() []string {
-	var out []string
-	for _, body := range p.bodies {
-		config, _ := body["output_config"].(map[string]any)
+		return says("end_turn", `{"type":"text","text":"{}"}`)
+	},
+	Features: func(asked map[string]any) string {
 		var features []string
-		for name, present := range map[string]bool{
-			"1 schema": config["format"] != nil, "2 tool": body["tools"] != nil, "3 effort": config["effort"] != nil,
-			"4 temperature": body["temperature"] != nil, "5 room": body["max_tokens"] == 16000.0,
-			"6 prompted": strings.Contains(fmt.Sprint(body["system"]), "JSON Schema"),
-		} {
-			if present {
+		add := func(name string, wanted bool) {
+			if wanted {
 				features = append(features, name)
 			}
 		}
-		out = append(out, join(features))
-	}
-	return out
+		add("schema", adaptertest.Has("output_config", "format")(asked))
+		add("tool", asked["tools"] != nil)
+		add("effort", adaptertest.Has("output_config", "effort")(asked))
+		add("temperature", asked["temperature"] != nil)
+		add("room", asked["max_tokens"] == 16000.0)
+		add("prompted", strings.Contains(fmt.Sprint(asked["system"]), "JSON Schema"))
+		return strings.Join(features, " ")
+	},
 }
 
-func join(features []string) string {
-	var out []string
-	for n := '1'; n <= '6'; n++ {
-		for _, f := range features {
-			if rune(f[0]) == n {
-				out = append(out, f[2:])
-			}
-		}
-	}
-	return strings.Join(out, " ")
-}
-
-func has(path ...string) func(map[string]any) bool {
-	return func(body map[string]any) bool {
-		for _, key := range path[:len(path)-1] {
-			body, _ = body[key].(map[string]any)
-		}
-		return body[path[len(path)-1]] != nil
-	}
-}
-
-// What a model refuses is left out at once and never sent to it again; each model learns by itself. The texts are those
-// of the API and its imitations.
+// The texts are those of the API and its imitations.
 func TestStepsDownAndRemembers(t *testing.T) {
 	t.Parallel()
-	everything := "schema effort temperature room"
-	for name, tt := range map[string]struct {
-		rules []rule
-		sent  []string // by the first two requests
-	}{
-		"takes all": {nil, []string{everything, everything}},
+	const everything = "schema effort temperature room"
+	req := *adaptertest.Ask()
+	req.Schema, req.Effort, req.Temperature = json.RawMessage(`{"type":"object"}`), "low", new(0.0)
+	adaptertest.StepsDown(t, open, api, req, map[string]adaptertest.StepDown{
+		"takes all": {Sent: []string{everything, everything}},
 		"no structured output": {
-			[]rule{{has("output_config", "format"), "output_config.format: Extra inputs are not permitted"}},
-			[]string{everything, "tool effort temperature room", "tool effort temperature room"},
+			Rules: []adaptertest.Rule{
+				adaptertest.Refusing("output_config.format: Extra inputs are not permitted", "output_config", "format"),
+			},
+			Sent: []string{everything, "tool effort temperature room", "tool effort temperature room"},
 		},
 		"nothing but text": {
-			[]rule{
-				{has("output_config", "format"), "'m' does not support output format"},
-				{has("tools"), "tools: Extra inputs are not permitted"},
+			Rules: []adaptertest.Rule{
+				adaptertest.Refusing("'m' does not support output format", "output_config", "format"),
+				adaptertest.Refusing("tools: Extra inputs are not permitted", "tools"),
 			},
-			[]string{everything, "tool effort temperature room", "effort temperature room prompted",
+			Sent: []string{everything, "tool effort temperature room", "effort temperature room prompted",
 				"effort temperature room prompted"},
 		},
 		"no output_config at all": {
-			[]rule{{has("output_config"), "output_config: Extra inputs are not permitted"}},
-			[]string{everything, "tool effort temperature room", "tool temperature room", "tool temperature room"},
+			Rules: []adaptertest.Rule{adaptertest.Refusing("output_config: Extra inputs are not permitted", "output_config")},
+			Sent:  []string{everything, "tool effort temperature room", "tool temperature room", "tool temperature room"},
 		},
 		"no temperature": {
-			[]rule{{has("temperature"), "`temperature` is deprecated for this model."}},
-			[]string{everything, "schema effort room", "schema effort room"},
+			Rules: []adaptertest.Rule{adaptertest.Refusing("`temperature` is deprecated for this model.", "temperature")},
+			Sent:  []string{everything, "schema effort room", "schema effort room"},
 		},
 		"no effort": {
-			[]rule{{has("output_config", "effort"), "This model does not support the effort parameter."}},
-			[]string{everything, "schema temperature room", "schema temperature room"},
+			Rules: []adaptertest.Rule{
+				adaptertest.Refusing("This model does not support the effort parameter.", "output_config", "effort"),
+			},
+			Sent: []string{everything, "schema temperature room", "schema temperature room"},
 		},
 		"small answers": {
-			[]rule{{
-				func(body map[string]any) bool { return body["max_tokens"].(float64) > 8192 },
-				"max_tokens: 16000 > 8192, which is the maximum allowed number of output tokens for m",
+			Rules: []adaptertest.Rule{{
+				Refuses: func(asked map[string]any) bool { return asked["max_tokens"].(float64) > 8192 },
+				Text:    "max_tokens: 16000 > 8192, which is the maximum allowed number of output tokens for m",
 			}},
-			[]string{everything, "schema effort temperature", "schema effort temperature"},
+			Sent: []string{everything, "schema effort temperature", "schema effort temperature"},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := &picky{rules: tt.rules}
-			c := at(t, server.handle)
-			req := ask()
-			req.Schema, req.Effort, req.Temperature = json.RawMessage(`{"type":"object"}`), "low", new(0.0)
-			for range 2 {
-				if _, err := c.Complete(t.Context(), req); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(tt.sent, server.sent()); diff != "" {
-				t.Errorf("sent (-want +got):\n%s", diff)
-			}
-			req.Model = "another"
-			if _, err := c.Complete(t.Context(), req); err != nil {
-				t.Fatal(err)
-			}
-			if got := server.sent()[len(tt.sent)]; got != everything {
-				t.Errorf("another model was first asked with %s", got)
-			}
-		})
-	}
+	})
 }
 
 func TestOther400sDoNotStepDown(t *testing.T) {
 	t.Parallel()
-	server := &picky{rules: []rule{{has("messages"), "messages: roles must alternate"}}}
-	req := ask()
-	req.Schema = json.RawMessage(`{}`)
-	if failure := failing(t, at(t, server.handle), req); failure.Kind != providers.KindBadRequest {
-		t.Errorf("kind %s", failure.Kind)
-	}
-	if len(server.bodies) != 1 {
-		t.Errorf("%d requests", len(server.bodies))
-	}
+	adaptertest.DoesNotStepDown(t, open, api.Picky(t,
+		adaptertest.Refusing("messages: roles must alternate", "messages")))
 }
 
 // The schema goes out byte for byte, whichever way, and the tool's argument comes back as it is.
@@ -221,7 +106,7 @@ func TestSchemaAndToolVerbatim(t *testing.T) {
 	const schema = `{"type":"object","properties":{"reason":{"type":"string"},"done":{"type":"boolean"}},` +
 		`"required":["reason","done"],"additionalProperties":false}`
 	var bodies [][]byte
-	c := at(t, func(w http.ResponseWriter, r *http.Request) {
+	c := adaptertest.At(t, open, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		bodies = append(bodies, body)
 		w.Header().Set("Content-Type", "application/json")
@@ -232,8 +117,8 @@ func TestSchemaAndToolVerbatim(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(says("tool_use", `{"type":"text","text":"Here: "},
 			{"type":"tool_use","id":"t","name":"verdict","input":{"reason":"r","done":true}}`)))
-	})
-	req := ask()
+	}))
+	req := adaptertest.Ask()
 	req.Schema, req.SchemaName = json.RawMessage(schema), "verdict"
 	resp, err := c.Complete(t.Context(), req)
 	if err != nil {
@@ -258,26 +143,24 @@ func TestSchemaAndToolVerbatim(t *testing.T) {
 // The SDK refuses high limits for calls that are not streamed, unless told how long to wait.
 func TestHighOutputLimitIsSent(t *testing.T) {
 	t.Parallel()
-	server := &picky{}
-	req := ask()
+	server := api.Picky(t)
+	req := adaptertest.Ask()
 	req.MaxOutputTokens = 64_000
-	if _, err := at(t, server.handle).Complete(t.Context(), req); err != nil {
+	if _, err := adaptertest.At(t, open, server).Complete(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
-	if got := server.bodies[0]["max_tokens"]; got != 64000.0 {
+	if got := server.Asked()[0]["max_tokens"]; got != 64000.0 {
 		t.Errorf("max_tokens %v", got)
 	}
 }
 
 func TestUsageIncludesTheCache(t *testing.T) {
 	t.Parallel()
-	c := at(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"x"}],
-			"stop_reason":"end_turn","usage":{"input_tokens":5,"cache_read_input_tokens":100,
-			"cache_creation_input_tokens":20,"output_tokens":9,"output_tokens_details":{"thinking_tokens":4}}}`))
-	})
-	resp, err := c.Complete(t.Context(), ask())
+	c := adaptertest.At(t, open, adaptertest.JSON(`{"type":"message","role":"assistant","model":"m",
+		"content":[{"type":"text","text":"x"}],"stop_reason":"end_turn",
+		"usage":{"input_tokens":5,"cache_read_input_tokens":100,"cache_creation_input_tokens":20,"output_tokens":9,
+		"output_tokens_details":{"thinking_tokens":4}}}`))
+	resp, err := c.Complete(t.Context(), adaptertest.Ask())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,6 @@
 package anthropic
 
 import (
-	"encoding/json"
-	"errors"
 	"net/http"
 
 	"github.com/bouldermgr/manager/providers/internal/failures"
@@ -28,9 +26,7 @@ func parseError(body []byte) failures.Said {
 	var envelope struct {
 		Error struct{ Type, Message string }
 	}
-	// A field of another type than expected costs that field only.
-	err := json.Unmarshal(body, &envelope)
-	if _, mismatch := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !mismatch {
+	if !failures.Unmarshal(body, &envelope) {
 		return failures.Said{}
 	}
 	kind := envelope.Error.Type

@@ -1,11 +1,8 @@
 package anthropic
 
 import (
-	"net/http"
-	"slices"
-	"strings"
-
 	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/internal/refusals"
 )
 
 // feature is a part of a request that not every model or endpoint takes, and that a request can do without.
@@ -25,15 +22,13 @@ const (
 )
 
 // features are the ones that a request uses.
-type features []feature
-
-func (f features) has(one feature) bool { return slices.Contains(f, one) }
+type features = refusals.Features[feature]
 
 // plan gives the features that req wants, without those that its model is known to refuse.
-func (c *Client) plan(req *providers.Request) features {
+func plan(req *providers.Request, refused func(feature) bool) features {
 	var out features
 	add := func(wanted bool, one feature) bool {
-		if wanted = wanted && !c.refused.Has(req.Model, one); wanted {
+		if wanted = wanted && !refused(one); wanted {
 			out = append(out, one)
 		}
 		return wanted
@@ -48,33 +43,14 @@ func (c *Client) plan(req *providers.Request) features {
 }
 
 // cues are the words by which refusals name a feature, the narrowest feature first: a word of one must not stand for
-// another that was asked for as well. There are no codes for it.
-var cues = []struct {
-	feature feature
-	words   []string
-}{
-	{temperature, []string{"temperature"}},
-	{roomy, []string{"max_tokens"}},
-	{structured, []string{
+// another that was asked for as well.
+var cues = []refusals.Cue[feature]{
+	{Feature: temperature, Words: []string{"temperature"}},
+	{Feature: roomy, Words: []string{"max_tokens"}},
+	{Feature: structured, Words: []string{
 		"output_config.format", "output_format", "output format", "json_schema", "structured output", "output_config: ",
 	}},
-	{effort, []string{"effort", "output_config"}},
-	{structured, []string{"output_config"}},
-	{forcedTool, []string{"tool", "strict"}},
-}
-
-// refusedBy tells which of the used features the endpoint did not take.
-func (f features) refusedBy(failure *providers.Error) (feature, bool) {
-	if failure.Kind != providers.KindBadRequest ||
-		failure.Status != http.StatusBadRequest && failure.Status != http.StatusUnprocessableEntity {
-		return "", false
-	}
-	text := strings.ToLower(failure.Message)
-	for _, cue := range cues {
-		named := slices.ContainsFunc(cue.words, func(word string) bool { return strings.Contains(text, word) })
-		if named && f.has(cue.feature) {
-			return cue.feature, true
-		}
-	}
-	return "", false
+	{Feature: effort, Words: []string{"effort", "output_config"}},
+	{Feature: structured, Words: []string{"output_config"}},
+	{Feature: forcedTool, Words: []string{"tool", "strict"}},
 }

@@ -28,18 +28,18 @@ func params(req *providers.Request, ask features) sdk.MessageNewParams {
 	}
 	system := req.System
 	switch {
-	case ask.has(forcedTool):
+	case ask.Has(forcedTool):
 		out.Tools, out.ToolChoice = answerTool(req)
-	case req.Schema != nil && !ask.has(structured):
+	case req.Schema != nil && !ask.Has(structured):
 		system = prompted.System(req)
 	}
 	if system != "" {
 		out.System = []sdk.TextBlockParam{{Text: system}}
 	}
-	if ask.has(structured) || ask.has(effort) {
+	if ask.Has(structured) || ask.Has(effort) {
 		out.OutputConfig = param.Override[sdk.OutputConfigParam](outputConfig(req, ask))
 	}
-	if ask.has(temperature) {
+	if ask.Has(temperature) {
 		out.Temperature = param.NewOpt(*req.Temperature)
 	}
 	return out
@@ -49,7 +49,7 @@ func maxTokens(req *providers.Request, ask features) int64 {
 	switch {
 	case req.MaxOutputTokens > 0:
 		return int64(req.MaxOutputTokens)
-	case ask.has(roomy):
+	case ask.Has(roomy):
 		return defaultMaxTokens
 	default:
 		return fewestMaxTokens
@@ -82,10 +82,10 @@ type formatObject struct {
 
 func outputConfig(req *providers.Request, ask features) outputConfigObject {
 	var out outputConfigObject
-	if ask.has(effort) {
+	if ask.Has(effort) {
 		out.Effort = req.Effort
 	}
-	if ask.has(structured) {
+	if ask.Has(structured) {
 		out.Format = &formatObject{Type: "json_schema", Schema: req.Schema}
 	}
 	return out

@@ -4,35 +4,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/providerstest"
 )
 
-// wire speaks Anthropic's Messages API, written from the wire format and not with the SDK's types, so that a mistake
-// there cannot cancel itself out.
-func wire(respond func(providerstest.Seen) providerstest.Reply) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost || r.URL.Path != "/v1/messages" || r.Header.Get("Anthropic-Version") == "" {
-			http.NotFound(w, r)
-			return
-		}
-		seen, err := decode(r)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		reply := respond(seen)
-		w.Header().Set("Request-Id", reply.RequestID)
-		w.Header().Set("Content-Type", "application/json")
-		if reply.Fault == providerstest.FaultNone {
-			_, _ = w.Write(message(seen.Model, reply))
-			return
-		}
-		fail(w, reply)
-	})
-}
+// wire speaks Anthropic's Messages API.
+var wire = providerstest.Protocol{
+	Asks: func(r *http.Request) bool {
+		return r.Method == http.MethodPost && r.URL.Path == "/v1/messages" && r.Header.Get("Anthropic-Version") != ""
+	},
+	Decode: decode, RequestID: "Request-Id", Answer: message, Fail: fail,
+}.Wire
 
 func decode(r *http.Request) (providerstest.Seen, error) {
 	type block struct{ Type, Text string }
@@ -80,13 +63,6 @@ func message(model string, reply providerstest.Reply) []byte {
 }
 
 func fail(w http.ResponseWriter, reply providerstest.Reply) {
-	switch reply.Fault {
-	case providerstest.FaultCut:
-		providerstest.Cut(w, message("m", reply))
-	case providerstest.FaultMalformed:
-		_, _ = w.Write([]byte(providerstest.Malformed))
-		return
-	}
 	as := map[providerstest.Fault]struct {
 		status     int
 		kind, text string
@@ -101,9 +77,7 @@ func fail(w http.ResponseWriter, reply providerstest.Reply) {
 		providerstest.FaultUnknownModel:  {404, "not_found_error", "model: some-model"},
 		providerstest.FaultInternal:      {500, "api_error", ""},
 	}[reply.Fault]
-	if reply.RetryAfter > 0 {
-		w.Header().Set("Retry-After", fmt.Sprint(int(reply.RetryAfter/time.Second)))
-	}
+	providerstest.SetRetryAfter(w.Header(), reply)
 	if as.text == "" {
 		as.text = reply.Message
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"net/http"
 
 	"google.golang.org/genai"
 
@@ -18,8 +18,7 @@ import (
 type Client struct {
 	sdk      *genai.Client
 	failures *failures.Reporter
-	refused  *refusals.Memory[feature]
-	log      *slog.Logger
+	asker    *refusals.Asker[feature]
 }
 
 var _ providers.Completer = (*Client)(nil)
@@ -45,33 +44,23 @@ func New(key providers.Key, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, errors.New("google: " + key.Scrub(err.Error())) // the SDK prints its configuration, key included
 	}
-	return &Client{
+	c := &Client{
 		sdk: client,
 		failures: &failures.Reporter{
 			Provider: name, KeyEnv: opts.KeyEnv, Key: key, Parse: parseError, Content: "candidates",
 		},
-		refused: new(refusals.Memory[feature]),
-		log:     opts.Logger,
-	}, nil
+	}
+	c.asker = &refusals.Asker[feature]{
+		Provider: name, Logger: opts.Logger, Statuses: []int{http.StatusBadRequest},
+		Cues: cues, Plan: plan, Call: c.call,
+	}
+	return c, nil
 }
 
 // Complete implements [providers.Completer]. What the model refuses and can do without is left out at once, and
 // remembered for the model.
 func (c *Client) Complete(ctx context.Context, req *providers.Request) (*providers.Response, error) {
-	for {
-		ask := c.plan(req)
-		resp, failure := c.call(ctx, req, ask)
-		if failure == nil {
-			return resp, nil
-		}
-		refused, ok := ask.refusedBy(failure)
-		if !ok {
-			return nil, failure
-		}
-		c.refused.Add(req.Model, refused)
-		c.log.WarnContext(ctx, "model refuses a parameter, doing without from now on",
-			"provider", name, "model", req.Model, "parameter", string(refused), "error", failure)
-	}
+	return c.asker.Complete(ctx, req)
 }
 
 // call is one HTTP request.

@@ -3,58 +3,18 @@ package gemini_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/providers"
-	"github.com/bouldermgr/manager/providers/gemini"
+	"github.com/bouldermgr/manager/providers/internal/adaptertest"
 )
-
-// at gives a client for a server that runs handler.
-func at(t *testing.T, handler http.HandlerFunc) *gemini.Client {
-	t.Helper()
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	c, err := gemini.New(providers.NewKey("not-a-real-key"),
-		gemini.Options{BaseURL: server.URL + "/", HTTPClient: httpClient(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func httpClient(t *testing.T) *http.Client {
-	t.Helper()
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
-}
-
-func ask() *providers.Request {
-	return &providers.Request{
-		Model:    "m",
-		Messages: []providers.Message{{Role: providers.RoleUser, Text: "Is it done?"}},
-	}
-}
-
-func failing(t *testing.T, c providers.Completer, req *providers.Request) *providers.Error {
-	t.Helper()
-	_, err := c.Complete(t.Context(), req)
-	failure, ok := errors.AsType[*providers.Error](err)
-	if !ok {
-		t.Fatalf("error is %T: %v", err, err)
-	}
-	return failure
-}
 
 // says is an answer with the given parts.
 func says(finish, parts string) string {
@@ -62,114 +22,56 @@ func says(finish, parts string) string {
 		"usageMetadata":{"promptTokenCount":7,"candidatesTokenCount":3,"totalTokenCount":10}}`, parts, finish)
 }
 
-// fixed gives a client for a server that always answers with body.
-func fixed(t *testing.T, body string) *gemini.Client {
-	t.Helper()
-	return at(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(body))
-	})
-}
-
-// a picky server refuses parameters of generationConfig with the text given for them, and keeps what it was asked.
-type picky struct {
-	mu     sync.Mutex
-	bodies []map[string]any
-	texts  map[string]string
-}
-
-func (p *picky) handle(w http.ResponseWriter, r *http.Request) {
-	var body map[string]any
-	_ = json.NewDecoder(r.Body).Decode(&body)
-	p.mu.Lock()
-	p.bodies = append(p.bodies, body)
-	p.mu.Unlock()
-	w.Header().Set("Content-Type", "application/json")
-	generation, _ := body["generationConfig"].(map[string]any)
-	for name, text := range p.texts {
-		if generation[name] != nil {
-			w.WriteHeader(http.StatusBadRequest)
-			_, _ = fmt.Fprintf(w, `{"error":{"code":400,"message":%q,"status":"INVALID_ARGUMENT"}}`, text)
-			return
-		}
-	}
-	_, _ = w.Write([]byte(says("STOP", `{"text":"{}"}`)))
-}
-
-func (p *picky) sent() []string {
-	var out []string
-	for _, body := range p.bodies {
-		generation, _ := body["generationConfig"].(map[string]any)
+var api = adaptertest.API{
+	Refusal: func(text string) string {
+		return fmt.Sprintf(`{"error":{"code":400,"message":%q,"status":"INVALID_ARGUMENT"}}`, text)
+	},
+	Answer: func(map[string]any) string { return says("STOP", `{"text":"{}"}`) },
+	Features: func(asked map[string]any) string {
 		var names []string
 		for _, name := range []string{"responseJsonSchema", "responseMimeType", "thinkingConfig"} {
-			if generation[name] != nil {
+			if adaptertest.Has("generationConfig", name)(asked) {
 				names = append(names, name)
 			}
 		}
-		if strings.Contains(fmt.Sprint(body["systemInstruction"]), "JSON Schema") {
+		if strings.Contains(fmt.Sprint(asked["systemInstruction"]), "JSON Schema") {
 			names = append(names, "prompted")
 		}
-		out = append(out, strings.Join(names, " "))
-	}
-	return out
+		return strings.Join(names, " ")
+	},
 }
 
-// What a model refuses is left out at once and never sent to it again; each model learns by itself.
+// refusing refuses a parameter of generationConfig.
+func refusing(text, name string) []adaptertest.Rule {
+	return []adaptertest.Rule{adaptertest.Refusing(text, "generationConfig", name)}
+}
+
 func TestStepsDownAndRemembers(t *testing.T) {
 	t.Parallel()
 	const everything = "responseJsonSchema responseMimeType thinkingConfig"
-	for name, tt := range map[string]struct {
-		texts map[string]string
-		sent  []string // by the first two requests
-	}{
-		"takes all": {nil, []string{everything, everything}},
+	req := *adaptertest.Ask()
+	req.Schema, req.Effort = json.RawMessage(`{"type":"object"}`), "low"
+	adaptertest.StepsDown(t, open, api, req, map[string]adaptertest.StepDown{
+		"takes all": {Sent: []string{everything, everything}},
 		"no level of thinking": {
-			map[string]string{"thinkingConfig": "Thinking level is not supported for this model."},
-			[]string{everything, "responseJsonSchema responseMimeType", "responseJsonSchema responseMimeType"},
+			Rules: refusing("Thinking level is not supported for this model.", "thinkingConfig"),
+			Sent:  []string{everything, "responseJsonSchema responseMimeType", "responseJsonSchema responseMimeType"},
 		},
 		"no schema": {
-			map[string]string{"responseJsonSchema": `Unknown name "responseJsonSchema" at 'generation_config'`},
-			[]string{everything, "responseMimeType thinkingConfig prompted", "responseMimeType thinkingConfig prompted"},
+			Rules: refusing(`Unknown name "responseJsonSchema" at 'generation_config'`, "responseJsonSchema"),
+			Sent:  []string{everything, "responseMimeType thinkingConfig prompted", "responseMimeType thinkingConfig prompted"},
 		},
 		"Gemma": {
-			map[string]string{"responseMimeType": "JSON mode is not enabled for models/gemma-3-27b-it"},
-			[]string{everything, "thinkingConfig prompted", "thinkingConfig prompted"},
+			Rules: refusing("JSON mode is not enabled for models/gemma-3-27b-it", "responseMimeType"),
+			Sent:  []string{everything, "thinkingConfig prompted", "thinkingConfig prompted"},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := &picky{texts: tt.texts}
-			c := at(t, server.handle)
-			req := ask()
-			req.Schema, req.Effort = json.RawMessage(`{"type":"object"}`), "low"
-			for range 2 {
-				if _, err := c.Complete(t.Context(), req); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(tt.sent, server.sent()); diff != "" {
-				t.Errorf("sent (-want +got):\n%s", diff)
-			}
-			req.Model = "another"
-			if _, err := c.Complete(t.Context(), req); err != nil {
-				t.Fatal(err)
-			}
-			if got := server.sent()[len(tt.sent)]; got != everything {
-				t.Errorf("another model was first asked with %s", got)
-			}
-		})
-	}
+	})
 }
 
 func TestOther400sDoNotStepDown(t *testing.T) {
 	t.Parallel()
-	server := &picky{texts: map[string]string{"responseMimeType": "Request contains an invalid argument."}}
-	req := ask()
-	req.Schema = json.RawMessage(`{}`)
-	failure := failing(t, at(t, server.handle), req)
-	if failure.Kind != providers.KindBadRequest || len(server.bodies) != 1 {
-		t.Errorf("%d requests: %v", len(server.bodies), failure)
-	}
+	adaptertest.DoesNotStepDown(t, open,
+		api.Picky(t, refusing("Request contains an invalid argument.", "responseMimeType")...))
 }
 
 // The SDK would sort the properties of the schema; their order is the one in which the model answers.
@@ -196,12 +98,11 @@ func TestParametersOnTheWire(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var body []byte
-			c := at(t, func(w http.ResponseWriter, r *http.Request) {
+			c := adaptertest.At(t, open, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, _ = io.ReadAll(r.Body)
-				w.Header().Set("Content-Type", "application/json")
-				_, _ = w.Write([]byte(says("STOP", `{"text":"{}"}`)))
-			})
-			req := ask()
+				adaptertest.JSON(says("STOP", `{"text":"{}"}`))(w, r)
+			}))
+			req := adaptertest.Ask()
 			tt.change(req)
 			if _, err := c.Complete(t.Context(), req); err != nil {
 				t.Fatal(err)
@@ -219,10 +120,10 @@ func TestTextWithoutThoughts(t *testing.T) {
 	var printed bytes.Buffer
 	log.SetOutput(&printed)
 	t.Cleanup(func() { log.SetOutput(io.Discard) })
-	c := fixed(t, says("STOP", `{"text":"I wonder","thought":true},{"text":"{\"a\":"},
+	c := adaptertest.At(t, open, adaptertest.JSON(says("STOP", `{"text":"I wonder","thought":true},{"text":"{\"a\":"},
 		{"functionCall":{"name":"f","args":{}}},{"text":"1}","thoughtSignature":"c2ln"},{"thoughtSignature":"c2ln"},
-		{"fromTomorrow":{"x":1}}`))
-	resp, err := c.Complete(t.Context(), ask())
+		{"fromTomorrow":{"x":1}}`)))
+	resp, err := c.Complete(t.Context(), adaptertest.Ask())
 	if err != nil || resp.Text != `{"a":1}` {
 		t.Errorf("got %+v, %v", resp, err)
 	}
@@ -233,10 +134,11 @@ func TestTextWithoutThoughts(t *testing.T) {
 
 func TestUsageIncludesThoughts(t *testing.T) {
 	t.Parallel()
-	c := fixed(t, `{"candidates":[{"content":{"parts":[{"text":"x"}]},"finishReason":"STOP"}],"usageMetadata":
-		{"promptTokenCount":100,"cachedContentTokenCount":40,"toolUsePromptTokenCount":5,"candidatesTokenCount":32,
-		"thoughtsTokenCount":50,"totalTokenCount":187}}`)
-	resp, err := c.Complete(t.Context(), ask())
+	c := adaptertest.At(t, open, adaptertest.JSON(`{
+		"candidates":[{"content":{"parts":[{"text":"x"}]},"finishReason":"STOP"}],
+		"usageMetadata":{"promptTokenCount":100,"cachedContentTokenCount":40,"toolUsePromptTokenCount":5,
+		"candidatesTokenCount":32,"thoughtsTokenCount":50,"totalTokenCount":187}}`))
+	resp, err := c.Complete(t.Context(), adaptertest.Ask())
 	if err != nil {
 		t.Fatal(err)
 	}

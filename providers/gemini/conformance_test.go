@@ -16,16 +16,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	providerstest.Run(t, providerstest.Adapter{
-		Provider: "google",
-		KeyEnv:   "GEMINI_API_KEY",
-		Wire:     wire,
-		Open: func(t *testing.T, url string, key providers.Key, client *http.Client) providers.Completer {
-			t.Helper()
-			c, err := gemini.New(key, gemini.Options{BaseURL: url, HTTPClient: client})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		},
+		Provider: "google", KeyEnv: "GEMINI_API_KEY", Wire: wire, Open: open,
 	})
+}
+
+// open makes the adapter for a server.
+func open(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer {
+	t.Helper()
+	c, err := gemini.New(key, gemini.Options{BaseURL: baseURL, HTTPClient: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

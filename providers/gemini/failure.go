@@ -2,8 +2,6 @@ package gemini
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -28,14 +26,8 @@ type rpcError struct {
 
 // parseError reads {"error":{"code","message","status","details":[…]}}, also with a list around it.
 func parseError(body []byte) failures.Said {
-	var list []json.RawMessage
-	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
-		body = list[0]
-	}
 	var envelope struct{ Error rpcError }
-	// A field of another type than expected costs that field only: details come in many forms.
-	err := json.Unmarshal(body, &envelope)
-	if _, mismatch := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !mismatch {
+	if !failures.Unmarshal(failures.First(body), &envelope) { // details come in many forms
 		return failures.Said{}
 	}
 	return envelope.Error.said()

@@ -1,11 +1,8 @@
 package gemini
 
 import (
-	"net/http"
-	"slices"
-	"strings"
-
 	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/internal/refusals"
 )
 
 // feature is a part of a request that not every model takes, and that a request can do without.
@@ -21,46 +18,26 @@ const (
 )
 
 // features are the ones that a request uses.
-type features []feature
-
-func (f features) has(one feature) bool { return slices.Contains(f, one) }
+type features = refusals.Features[feature]
 
 // plan gives the features that req wants, without those that its model is known to refuse.
-func (c *Client) plan(req *providers.Request) features {
+func plan(req *providers.Request, refused func(feature) bool) features {
 	var out features
-	if req.Schema != nil && !c.refused.Has(req.Model, jsonMode) {
+	if req.Schema != nil && !refused(jsonMode) {
 		out = append(out, jsonMode)
-		if !c.refused.Has(req.Model, structured) {
+		if !refused(structured) {
 			out = append(out, structured)
 		}
 	}
-	if req.Effort != "" && !c.refused.Has(req.Model, thinking) {
+	if req.Effort != "" && !refused(thinking) {
 		out = append(out, thinking)
 	}
 	return out
 }
 
-// cues are the words by which refusals name a feature. There are no codes for it.
-var cues = []struct {
-	feature feature
-	words   []string
-}{
-	{thinking, []string{"thinking"}},
-	{jsonMode, []string{"json mode", "responsemimetype", "response_mime_type", "response mime type"}},
-	{structured, []string{"schema"}},
-}
-
-// refusedBy tells which of the used features the model did not take.
-func (f features) refusedBy(failure *providers.Error) (feature, bool) {
-	if failure.Kind != providers.KindBadRequest || failure.Status != http.StatusBadRequest {
-		return "", false
-	}
-	text := strings.ToLower(failure.Message)
-	for _, cue := range cues {
-		named := slices.ContainsFunc(cue.words, func(word string) bool { return strings.Contains(text, word) })
-		if named && f.has(cue.feature) {
-			return cue.feature, true
-		}
-	}
-	return "", false
+// cues are the words by which refusals name a feature.
+var cues = []refusals.Cue[feature]{
+	{Feature: thinking, Words: []string{"thinking"}},
+	{Feature: jsonMode, Words: []string{"json mode", "responsemimetype", "response_mime_type", "response mime type"}},
+	{Feature: structured, Words: []string{"schema"}},
 }

@@ -29,7 +29,7 @@ func config(req *providers.Request, ask features) *genai.GenerateContentConfig {
 		AutomaticContinuation: new(false), // one request for each attempt
 	}
 	system := req.System
-	if req.Schema != nil && !ask.has(structured) {
+	if req.Schema != nil && !ask.Has(structured) {
 		system = prompted.System(req)
 	}
 	if system != "" {
@@ -38,13 +38,13 @@ func config(req *providers.Request, ask features) *genai.GenerateContentConfig {
 	if req.Temperature != nil {
 		out.Temperature = new(float32(*req.Temperature))
 	}
-	if ask.has(thinking) {
+	if ask.Has(thinking) {
 		out.ThinkingConfig = thinkingConfig(req.Effort)
 	}
-	if ask.has(jsonMode) {
+	if ask.Has(jsonMode) {
 		out.ResponseMIMEType = "application/json"
 	}
-	if ask.has(structured) {
+	if ask.Has(structured) {
 		out.HTTPOptions = &genai.HTTPOptions{ExtrasRequestProvider: addSchema(req)}
 	}
 	return out

@@ -11,29 +11,19 @@ import (
 	"github.com/bouldermgr/manager/providers/providerstest"
 )
 
-// wire speaks Google's generateContent, written from the wire format and not with the SDK's types, so that a mistake
-// there cannot cancel itself out.
-func wire(respond func(providerstest.Seen) providerstest.Reply) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		model, method, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1beta/models/"), ":")
-		if r.Method != http.MethodPost || method != "generateContent" || r.URL.RawQuery != "" {
-			http.NotFound(w, r)
-			return
-		}
-		seen, err := decode(r)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		seen.Model = model
-		reply := respond(seen)
-		w.Header().Set("Content-Type", "application/json")
-		if reply.Fault == providerstest.FaultNone {
-			_, _ = w.Write(answer(model, reply))
-			return
-		}
-		fail(w, reply)
-	})
+// wire speaks Google's generateContent.
+var wire = providerstest.Protocol{
+	Asks: func(r *http.Request) bool {
+		_, method := called(r)
+		return r.Method == http.MethodPost && method == "generateContent" && r.URL.RawQuery == ""
+	},
+	Decode: decode, Answer: answer, Fail: fail,
+}.Wire
+
+// called reads a path: /v1beta/models/MODEL:METHOD.
+func called(r *http.Request) (model, method string) {
+	model, method, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1beta/models/"), ":")
+	return model, method
 }
 
 type content struct {
@@ -54,8 +44,9 @@ func decode(r *http.Request) (providerstest.Seen, error) {
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		return providerstest.Seen{}, err
 	}
+	model, _ := called(r)
 	seen := providerstest.Seen{
-		Key: r.Header.Get("X-Goog-Api-Key"), MaxOutputTokens: body.GenerationConfig.MaxOutputTokens,
+		Model: model, Key: r.Header.Get("X-Goog-Api-Key"), MaxOutputTokens: body.GenerationConfig.MaxOutputTokens,
 		Schema: body.GenerationConfig.ResponseJSONSchema,
 	}
 	for _, part := range body.SystemInstruction.Parts {
@@ -81,13 +72,7 @@ func answer(model string, reply providerstest.Reply) []byte {
 }
 
 func fail(w http.ResponseWriter, reply providerstest.Reply) {
-	switch reply.Fault {
-	case providerstest.FaultCut:
-		providerstest.Cut(w, answer("m", reply))
-	case providerstest.FaultMalformed:
-		_, _ = w.Write([]byte(providerstest.Malformed))
-		return
-	case providerstest.FaultFiltered:
+	if reply.Fault == providerstest.FaultFiltered { // no error on the wire
 		_, _ = w.Write([]byte(`{"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"},
 			"usageMetadata":{"promptTokenCount":9,"totalTokenCount":9}}`))
 		return

@@ -3,96 +3,54 @@ package openai_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/internal/adaptertest"
 	"github.com/bouldermgr/manager/providers/openai"
 )
 
 const fine = `{"model":"m","choices":[{"message":{"role":"assistant","content":"{}"},"finish_reason":"stop"}],` +
 	`"usage":{"prompt_tokens":10,"completion_tokens":2,"total_tokens":12}}`
 
-// recorded keeps the request bodies that a server got.
-type recorded struct {
-	mu     sync.Mutex
-	bodies []map[string]any
+var api = adaptertest.API{
+	Refusal: func(text string) string { return fmt.Sprintf(`{"error":{"message":%q}}`, text) },
+	Answer:  func(map[string]any) string { return fine },
+	Features: func(asked map[string]any) string {
+		format, _ := asked["response_format"].(map[string]any)
+		form := fmt.Sprint(format["type"])
+		if strings.Contains(fmt.Sprint(asked["messages"]), "verdict") {
+			form += " prompted"
+		}
+		return form
+	},
 }
 
-func (r *recorded) add(t *testing.T, body io.Reader) map[string]any {
-	t.Helper()
-	var m map[string]any
-	if err := json.NewDecoder(body).Decode(&m); err != nil {
-		t.Error(err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.bodies = append(r.bodies, m)
-	return m
-}
-
-func (r *recorded) formats() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var out []string
-	for _, body := range r.bodies {
-		format, _ := body["response_format"].(map[string]any)
-		out = append(out, fmt.Sprint(format["type"]))
-	}
-	return out
-}
-
-// Servers that know neither form cost three requests once and one from then on; each model learns by itself.
+// Servers that know neither form cost three requests once and one from then on. Where the endpoint does not know the
+// schema, the model has to.
 func TestStepsDownAndRemembers(t *testing.T) {
 	t.Parallel()
-	var got recorded
-	c := at(t, func(w http.ResponseWriter, r *http.Request) {
-		body := got.add(t, r.Body)
-		if body["response_format"] != nil && body["model"] == "old" {
-			w.WriteHeader(http.StatusBadRequest)
-			_, _ = w.Write([]byte(`{"error":{"message":"Unrecognized request argument: response_format"}}`))
-			return
-		}
-		_, _ = w.Write([]byte(fine))
-	}, nil)
-	for _, model := range []string{"old", "old", "new"} {
-		req := ask()
-		req.Model, req.Schema = model, json.RawMessage(`{"type":"object","title":"verdict"}`)
-		if _, err := c.Complete(t.Context(), req); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := []string{"json_schema", "json_object", "<nil>", "<nil>", "json_schema"}
-	if diff := cmp.Diff(want, got.formats()); diff != "" {
-		t.Errorf("formats asked for (-want +got):\n%s", diff)
-	}
-	// Where the endpoint does not know the schema, the model has to.
-	for i, wantSchema := range []bool{false, true, true, true, false} {
-		text := fmt.Sprint(got.bodies[i]["messages"])
-		if strings.Contains(text, "verdict") != wantSchema {
-			t.Errorf("request %d: schema in the prompt is %t: %s", i, !wantSchema, text)
-		}
-	}
+	req := *adaptertest.Ask()
+	req.Schema = json.RawMessage(`{"type":"object","title":"verdict"}`)
+	adaptertest.StepsDown(t, open, api, req, map[string]adaptertest.StepDown{
+		"takes all": {Sent: []string{"json_schema", "json_schema"}},
+		"old": {
+			Rules: []adaptertest.Rule{
+				adaptertest.Refusing("Unrecognized request argument: response_format", "response_format"),
+			},
+			Sent: []string{"json_schema", "json_object prompted", "<nil> prompted", "<nil> prompted"},
+		},
+	})
 }
 
 func TestOther400sDoNotStepDown(t *testing.T) {
 	t.Parallel()
-	var got recorded
-	c := at(t, func(w http.ResponseWriter, r *http.Request) {
-		got.add(t, r.Body)
-		w.WriteHeader(http.StatusBadRequest)
-		_, _ = w.Write([]byte(`{"error":{"message":"unknown parameter: messages"}}`))
-	}, nil)
-	req := ask()
-	req.Schema = json.RawMessage(`{}`)
-	if failure := failing(t, c, req); failure.Kind != providers.KindBadRequest || len(got.bodies) != 1 {
-		t.Errorf("%d requests: %v", len(got.bodies), failure)
-	}
+	adaptertest.DoesNotStepDown(t, open,
+		api.Picky(t, adaptertest.Refusing("unknown parameter: messages", "messages")))
 }
 
 // go-openai refuses parameters by model name before it sends anything; a wish must not become an error.
@@ -112,19 +70,16 @@ func TestParametersByModelName(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var got recorded
-			c := at(t, func(w http.ResponseWriter, r *http.Request) {
-				got.add(t, r.Body)
-				_, _ = w.Write([]byte(fine))
-			}, func(e *openai.Endpoint) { e.TokenParam = tt.param })
-			req := ask()
+			server := api.Picky(t)
+			c := adaptertest.At(t, opening(func(e *openai.Endpoint) { e.TokenParam = tt.param }), server)
+			req := adaptertest.Ask()
 			req.Model, req.MaxOutputTokens, req.Temperature = tt.model, 100, new(0.5)
 			if _, err := c.Complete(t.Context(), req); err != nil {
 				t.Fatal(err)
 			}
 			var sent []string
 			for _, name := range []string{"max_tokens", "max_completion_tokens", "temperature"} {
-				value, ok := got.bodies[0][name]
+				value, ok := server.Asked()[0][name]
 				if ok {
 					sent = append(sent, name)
 				}
@@ -141,18 +96,14 @@ func TestParametersByModelName(t *testing.T) {
 
 func TestTemperatureZeroIsSent(t *testing.T) {
 	t.Parallel()
-	var got recorded
-	c := at(t, func(w http.ResponseWriter, r *http.Request) {
-		got.add(t, r.Body)
-		_, _ = w.Write([]byte(fine))
-	}, nil)
-	req := ask()
+	server := api.Picky(t)
+	req := adaptertest.Ask()
 	req.Temperature = new(0.0)
-	if _, err := c.Complete(t.Context(), req); err != nil {
+	if _, err := adaptertest.At(t, open, server).Complete(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
-	if value, ok := got.bodies[0]["temperature"].(float64); !ok || value > 1e-30 {
-		t.Errorf("temperature on the wire: %v", got.bodies[0]["temperature"])
+	if value, ok := server.Asked()[0]["temperature"].(float64); !ok || value > 1e-30 {
+		t.Errorf("temperature on the wire: %v", server.Asked()[0]["temperature"])
 	}
 }
 
@@ -181,11 +132,9 @@ func TestUsageOfReasoning(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := at(t, func(w http.ResponseWriter, _ *http.Request) {
-				_, _ = fmt.Fprintf(w,
-					`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":%s}`, tt.usage)
-			}, nil)
-			resp, err := c.Complete(t.Context(), ask())
+			c := adaptertest.At(t, open, adaptertest.JSON(
+				`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":`+tt.usage+`}`))
+			resp, err := c.Complete(t.Context(), adaptertest.Ask())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -210,14 +159,13 @@ func TestSilentlyCutPrompt(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d counted %d", tt.letters, tt.counted), func(t *testing.T) {
 			t.Parallel()
-			c := at(t, func(w http.ResponseWriter, _ *http.Request) {
-				_, _ = fmt.Fprintf(w, `{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],
-					"usage":{"prompt_tokens":%d,"completion_tokens":1,"total_tokens":%d}}`, tt.counted, tt.counted+1)
-			}, nil)
-			req := ask()
+			c := adaptertest.At(t, open, adaptertest.JSON(fmt.Sprintf(
+				`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],
+				"usage":{"prompt_tokens":%d,"completion_tokens":1,"total_tokens":%d}}`, tt.counted, tt.counted+1)))
+			req := adaptertest.Ask()
 			req.Messages[0].Text = strings.Repeat("word ", tt.letters/4)
 			if tt.kind != "" {
-				if failure := failing(t, c, req); failure.Kind != tt.kind {
+				if failure := adaptertest.Fails(t, c, req); failure.Kind != tt.kind {
 					t.Errorf("kind %s: %v", failure.Kind, failure)
 				}
 			} else if _, err := c.Complete(t.Context(), req); err != nil {
@@ -227,16 +175,17 @@ func TestSilentlyCutPrompt(t *testing.T) {
 	}
 }
 
-// A base URL often comes with a slash at its end.
+// A base URL often comes with a slash at its end. That this server labels its answer a plain text does not matter.
 func TestBaseURLWithSlash(t *testing.T) {
 	t.Parallel()
-	c := at(t, func(w http.ResponseWriter, r *http.Request) {
+	slashed := opening(func(e *openai.Endpoint) { e.BaseURL += "/" })
+	c := adaptertest.At(t, slashed, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/chat/completions" {
 			t.Errorf("path %s", r.URL.Path)
 		}
 		_, _ = w.Write([]byte(fine))
-	}, func(e *openai.Endpoint) { e.BaseURL += "/" })
-	if _, err := c.Complete(t.Context(), ask()); err != nil {
+	}))
+	if _, err := c.Complete(t.Context(), adaptertest.Ask()); err != nil {
 		t.Error(err)
 	}
 }

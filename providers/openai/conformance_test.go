@@ -7,6 +7,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/internal/adaptertest"
 	"github.com/bouldermgr/manager/providers/openai"
 	"github.com/bouldermgr/manager/providers/providerstest"
 )
@@ -18,21 +19,26 @@ func TestConformance(t *testing.T) {
 	for _, param := range []openai.TokenParam{openai.MaxTokens, openai.MaxCompletionTokens} {
 		t.Run(string(param), func(t *testing.T) {
 			providerstest.Run(t, providerstest.Adapter{
-				Provider: "local",
-				KeyEnv:   "LOCAL_KEY",
-				Wire:     wire,
-				Open: func(t *testing.T, url string, key providers.Key, client *http.Client) providers.Completer {
-					t.Helper()
-					endpoint := openai.Endpoint{
-						Name: "local", BaseURL: url + "/v1", KeyEnv: "LOCAL_KEY", TokenParam: param,
-					}
-					c, err := openai.New(endpoint, key, openai.Options{HTTPClient: client})
-					if err != nil {
-						t.Fatal(err)
-					}
-					return c
-				},
+				Provider: "local", KeyEnv: "LOCAL_KEY", Wire: wire,
+				Open: opening(func(e *openai.Endpoint) { e.TokenParam = param }),
 			})
 		})
+	}
+}
+
+// open makes the adapter for a server.
+var open = opening(func(*openai.Endpoint) {})
+
+// opening makes the adapter for an endpoint that differs.
+func opening(change func(*openai.Endpoint)) adaptertest.Open {
+	return func(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer {
+		t.Helper()
+		endpoint := openai.Endpoint{Name: "local", BaseURL: baseURL + "/v1", KeyEnv: "LOCAL_KEY"}
+		change(&endpoint)
+		c, err := openai.New(endpoint, key, openai.Options{HTTPClient: client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
 	}
 }

@@ -10,12 +10,8 @@ import (
 // parseError reads the forms in use: {"error":{"message","type","code"}} (OpenAI, most others), {"error":"text",
 // "code":"text"} (xAI), {"object":"error","message",…} and {"detail":…} (vLLM, FastAPI), and a list around any of them.
 func parseError(body []byte) failures.Said {
-	var list []json.RawMessage
-	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
-		body = list[0]
-	}
 	var flat map[string]json.RawMessage
-	if json.Unmarshal(body, &flat) != nil {
+	if json.Unmarshal(failures.First(body), &flat) != nil {
 		return failures.Said{}
 	}
 	fields := flat

@@ -4,25 +4,23 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/internal/adaptertest"
 	"github.com/bouldermgr/manager/providers/openai"
 )
 
-func environment(pairs map[string]string) func(string) string {
-	return func(name string) string { return pairs[name] }
-}
-
 func registry(t *testing.T, env map[string]string, endpoints ...openai.Endpoint) *providers.Registry {
 	t.Helper()
-	sources, err := openai.Sources(environment(env), endpoints, openai.Options{})
+	sources, err := openai.Sources(adaptertest.Env(env), endpoints, openai.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := providers.NewRegistry(providers.RegistryConfig{Getenv: environment(env)}, sources...)
+	r, err := providers.NewRegistry(providers.RegistryConfig{Getenv: adaptertest.Env(env)}, sources...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,20 +77,20 @@ func TestMissingKeyNamesTheVariable(t *testing.T) {
 func TestRegistryToWire(t *testing.T) {
 	t.Parallel()
 	var path, auth, model string
-	server := at(t, func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body struct{ Model string }
 		_ = json.NewDecoder(r.Body).Decode(&body)
 		path, auth, model = r.URL.Path, r.Header.Get("Authorization"), body.Model
-		_, _ = w.Write([]byte(fine))
-	}, nil)
-	env := map[string]string{"OPENAI_API_KEY": "key-from-env\n", "OPENAI_BASE_URL": openai.BaseURL(server)}
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	sources, err := openai.Sources(environment(env), nil, openai.Options{HTTPClient: &http.Client{Transport: transport}})
+		adaptertest.JSON(fine)(w, r)
+	}))
+	t.Cleanup(server.Close)
+	env := map[string]string{"OPENAI_API_KEY": "key-from-env\n", "OPENAI_BASE_URL": server.URL + "/v1"}
+	options := openai.Options{HTTPClient: adaptertest.HTTPClient(t)}
+	sources, err := openai.Sources(adaptertest.Env(env), nil, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := providers.NewRegistry(providers.RegistryConfig{Getenv: environment(env)}, sources...)
+	r, err := providers.NewRegistry(providers.RegistryConfig{Getenv: adaptertest.Env(env)}, sources...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +98,7 @@ func TestRegistryToWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Complete(t.Context(), &providers.Request{Messages: ask().Messages}); err != nil {
+	if _, err := c.Complete(t.Context(), &providers.Request{Messages: adaptertest.Ask().Messages}); err != nil {
 		t.Fatal(err)
 	}
 	if path != "/v1/chat/completions" || auth != "Bearer key-from-env" || model != "vendor/model" {
@@ -130,7 +128,7 @@ func TestEndpointValidation(t *testing.T) {
 			if err := endpoint.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v", err)
 			}
-			if _, err := openai.Sources(environment(nil), []openai.Endpoint{endpoint}, openai.Options{}); err == nil {
+			if _, err := openai.Sources(adaptertest.Env(nil), []openai.Endpoint{endpoint}, openai.Options{}); err == nil {
 				t.Error("Sources takes it")
 			}
 		})

@@ -5,35 +5,18 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/providerstest"
 )
 
-// wire speaks OpenAI's chat completions, written from the wire format and not with go-openai's types, so that a mistake
-// there cannot cancel itself out.
-func wire(respond func(providerstest.Seen) providerstest.Reply) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost || r.URL.Path != "/v1/chat/completions" {
-			http.NotFound(w, r)
-			return
-		}
-		seen, err := decode(r)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		reply := respond(seen)
-		w.Header().Set("X-Request-Id", reply.RequestID)
-		w.Header().Set("Content-Type", "application/json")
-		if reply.Fault == providerstest.FaultNone {
-			_, _ = w.Write(completion(seen.Model, reply))
-			return
-		}
-		fail(w, reply)
-	})
-}
+// wire speaks OpenAI's chat completions.
+var wire = providerstest.Protocol{
+	Asks: func(r *http.Request) bool {
+		return r.Method == http.MethodPost && r.URL.Path == "/v1/chat/completions"
+	},
+	Decode: decode, RequestID: "X-Request-Id", Answer: completion, Fail: fail,
+}.Wire
 
 func decode(r *http.Request) (providerstest.Seen, error) {
 	var body struct {
@@ -81,13 +64,6 @@ func completion(model string, reply providerstest.Reply) []byte {
 }
 
 func fail(w http.ResponseWriter, reply providerstest.Reply) {
-	switch reply.Fault {
-	case providerstest.FaultCut:
-		providerstest.Cut(w, completion("m", reply))
-	case providerstest.FaultMalformed:
-		_, _ = w.Write([]byte(providerstest.Malformed))
-		return
-	}
 	as := map[providerstest.Fault]struct {
 		status     int
 		kind, code string
@@ -101,9 +77,7 @@ func fail(w http.ResponseWriter, reply providerstest.Reply) {
 		providerstest.FaultUnknownModel:  {404, "invalid_request_error", "model_not_found"},
 		providerstest.FaultInternal:      {500, "server_error", ""},
 	}[reply.Fault]
-	if reply.RetryAfter > 0 {
-		w.Header().Set("Retry-After", fmt.Sprint(int(reply.RetryAfter/time.Second)))
-	}
+	providerstest.SetRetryAfter(w.Header(), reply)
 	code := "null"
 	if as.code != "" {
 		code = fmt.Sprintf("%q", as.code)

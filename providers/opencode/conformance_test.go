@@ -23,7 +23,7 @@ func TestConformance(t *testing.T) {
 		Provider: "local",
 		Wire:     wire,
 		Lacks:    []providerstest.Feature{providerstest.RequestIDs, providerstest.OutputLimit},
-		Open: func(t *testing.T, base string, key providers.Key, _ *http.Client) providers.Completer {
+		Open: func(t testing.TB, base string, key providers.Key, _ *http.Client) providers.Completer {
 			t.Helper()
 			return ocprovider.New(ocprovider.Config{
 				Host:      shared.host,
@@ -37,7 +37,7 @@ func TestConformance(t *testing.T) {
 }
 
 // timeout is short for a server that is not there: OpenCode tries to reach it for longer than a test should take.
-func timeout(t *testing.T, base string) time.Duration {
+func timeout(t testing.TB, base string) time.Duration {
 	t.Helper()
 	address, err := url.Parse(base)
 	if err != nil {

@@ -131,7 +131,7 @@ func newScene(t *testing.T, files map[string]string, handler scriptmodel.Handler
 }
 
 // project makes a directory with the files.
-func project(t *testing.T, files map[string]string) string {
+func project(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/providerstest"
@@ -200,9 +199,7 @@ func fail(w http.ResponseWriter, seen providerstest.Seen, reply providerstest.Re
 	}[reply.Fault]
 	// OpenCode waits for the milliseconds, and passes both on; only the seconds are of interest to the suite.
 	w.Header().Set("Retry-After-Ms", "1")
-	if reply.RetryAfter > 0 {
-		w.Header().Set("Retry-After", fmt.Sprint(int(reply.RetryAfter/time.Second)))
-	}
+	providerstest.SetRetryAfter(w.Header(), reply)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(as.status)
 	// The key is OpenCode's, so the adapter cannot know and remove it: here, as in most providers' answers, it is masked.

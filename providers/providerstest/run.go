@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/internal/adaptertest"
 )
 
 // secret looks like no vendor's key, so that only an adapter that scrubs its own key passes.
@@ -51,9 +52,7 @@ func (a Adapter) serve(t *testing.T, respond func(Seen) Reply) providers.Complet
 
 func (a Adapter) open(t *testing.T, url string) providers.Completer {
 	t.Helper()
-	httpTransport := &http.Transport{}
-	t.Cleanup(httpTransport.CloseIdleConnections)
-	return a.Open(t, url, providers.NewKey(secret), &http.Client{Transport: httpTransport})
+	return a.Open(t, url, providers.NewKey(secret), adaptertest.HTTPClient(t))
 }
 
 func question() *providers.Request {
@@ -188,7 +187,7 @@ func (a Adapter) length(t *testing.T) {
 	}
 	req := question()
 	req.Schema = json.RawMessage(schema)
-	failure := failed(t, c, req)
+	failure := adaptertest.Fails(t, c, req)
 	if failure.Kind != providers.KindTruncated {
 		t.Errorf("structured: kind %s: %v", failure.Kind, failure)
 	}
@@ -217,7 +216,7 @@ func (a Adapter) errors(t *testing.T) {
 				calls.Add(1)
 				return Reply{Fault: fault, RetryAfter: 37 * time.Second, Message: "the provider's own words"}
 			})
-			failure := failed(t, c, question())
+			failure := adaptertest.Fails(t, c, question())
 			if failure.Kind != kind {
 				t.Errorf("kind %s, want %s: %v", failure.Kind, kind, failure)
 			}
@@ -242,7 +241,7 @@ func (a Adapter) refused(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	url := server.URL
 	server.Close()
-	if failure := failed(t, a.open(t, url), question()); failure.Kind != providers.KindNetwork {
+	if failure := adaptertest.Fails(t, a.open(t, url), question()); failure.Kind != providers.KindNetwork {
 		t.Errorf("kind %s: %v", failure.Kind, failure)
 	}
 }
@@ -336,18 +335,4 @@ func (a Adapter) concurrent(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-// failed makes a call that has to fail with an *Error and no Response.
-func failed(t *testing.T, c providers.Completer, req *providers.Request) *providers.Error {
-	t.Helper()
-	resp, err := c.Complete(t.Context(), req)
-	failure, ok := errors.AsType[*providers.Error](err)
-	if !ok {
-		t.Fatalf("got %+v and error %v, want a *providers.Error", resp, err)
-	}
-	if resp != nil {
-		t.Errorf("got an answer with the error: %+v", resp)
-	}
-	return failure
 }

@@ -19,9 +19,10 @@ type Adapter struct {
 	// KeyEnv is the variable that an auth error has to name. Empty: the adapter knows of none.
 	KeyEnv string
 	// Open makes the adapter for a server at baseURL. client is to be used for all requests; Run closes its connections.
-	Open func(t *testing.T, baseURL string, key providers.Key, client *http.Client) providers.Completer
+	Open func(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer
 	// Wire makes a server that speaks the provider's format: it decodes each request for a completion, calls respond,
-	// and renders the reply. Whatever else the protocol needs (sessions, catalogues) it answers by itself.
+	// and renders the reply. Whatever else the protocol needs (sessions, catalogues) it answers by itself. [Protocol]
+	// makes one for a provider with a single kind of request.
 	Wire func(respond func(Seen) Reply) http.Handler
 	// Lacks names what the provider cannot do; scenarios that need it are skipped, visibly.
 	Lacks []Feature

@@ -1,0 +1,63 @@
+package executor
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/statedir"
+)
+
+// openRuns opens the directory of the transcripts, which is made if it is not there. Of the way to it only what lies
+// above the project is trusted: an agent may put links anywhere below.
+func (e *Executor) openRuns() (*statedir.Dir, error) {
+	if rel, err := filepath.Rel(e.cfg.Project, e.cfg.RunsDir); err == nil && filepath.IsLocal(rel) {
+		return statedir.Open(e.cfg.Project, strings.Split(rel, string(filepath.Separator))...)
+	}
+	if err := os.MkdirAll(e.cfg.RunsDir, 0o700); err != nil {
+		return nil, err
+	}
+	return statedir.Open(e.cfg.RunsDir)
+}
+
+// checkIDs refuses ids that cannot be names of directories. Plans and imports are checked where they are read; this is
+// for what a program made.
+func checkIDs(ids ...string) error {
+	for _, id := range ids {
+		if id == "" || id == "." || !filepath.IsLocal(id) || strings.ContainsAny(id, "/\\\x00") {
+			return fmt.Errorf("%w: the id %q cannot be the name of a directory: use letters, digits, - and _",
+				boulder.ErrFatal, id)
+		}
+	}
+	return nil
+}
+
+// transcriptName is the transcript's path in the directory of all.
+func (t *turn) transcriptName() string {
+	a := t.job.Attempt
+	return filepath.Join(t.job.BoulderID, a.SubTaskID, fmt.Sprintf("%d.jsonl", a.Attempt))
+}
+
+// writeFiles writes the files that the prompt points to.
+func (t *turn) writeFiles() error {
+	if len(t.job.Files) == 0 {
+		return nil
+	}
+	runs, err := t.openRuns()
+	if err != nil {
+		return fmt.Errorf("write what the brief refers to: %w", err)
+	}
+	defer runs.Close()
+	for _, f := range t.job.Files {
+		name, err := filepath.Rel(t.cfg.RunsDir, f.Path)
+		if err == nil {
+			err = runs.Write(name, []byte(t.cfg.Redact.Text(f.Text)))
+		}
+		if err != nil {
+			return fmt.Errorf("write what the brief refers to: %w", err)
+		}
+	}
+	return nil
+}

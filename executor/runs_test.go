@@ -1,0 +1,149 @@
+package executor
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// A project whose .manager leads elsewhere gets nothing written there: no transcript, no file of a brief.
+func TestPlantedLinks(t *testing.T) {
+	t.Parallel()
+	for _, planted := range []string{".manager", ".manager/runs", ".manager/runs/b", ".manager/runs/b/x"} {
+		project, outside := t.TempDir(), t.TempDir()
+		link := filepath.Join(project, planted)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o700), os.Symlink(outside, link)); err != nil {
+			t.Fatal(err)
+		}
+		tu := plainTurn(project, "b", "x")
+		tu.job.Files = []boulder.File{{Path: filepath.Join(project, ".manager/runs/b/x/output.md"), Text: "whole"}}
+		if err := tu.writeFiles(); err == nil {
+			t.Errorf("%s: the brief's file was written", planted)
+		}
+		if _, err := tu.newTranscript(tu.transcriptName()); err == nil {
+			t.Errorf("%s: a transcript was begun", planted)
+		}
+		if left, err := os.ReadDir(outside); len(left) > 0 || err != nil {
+			t.Errorf("%s was followed: %v, %v", planted, left, err)
+		}
+	}
+}
+
+// A link in the place of the transcript itself, or of a brief's file, is replaced; what it points to stays.
+func TestPlantedLinksOfFiles(t *testing.T) {
+	t.Parallel()
+	project, outside := t.TempDir(), t.TempDir()
+	precious := filepath.Join(outside, "passwd")
+	dir := filepath.Join(project, ".manager/runs/b/x")
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(precious, []byte("mine"), 0o600),
+		os.Symlink(precious, filepath.Join(dir, "1.jsonl")), os.Symlink(precious, filepath.Join(dir, "output.md"))); err != nil {
+		t.Fatal(err)
+	}
+	tu := plainTurn(project, "b", "x")
+	tu.job.Files = []boulder.File{{Path: filepath.Join(dir, "output.md"), Text: "whole"}}
+	if err := tu.writeFiles(); err != nil {
+		t.Fatal(err)
+	}
+	w, err := tu.newTranscript(tu.transcriptName())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tu.keep(&reading{transcript: w}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"1.jsonl": "", "output.md": "whole"} {
+		info, err := os.Lstat(filepath.Join(dir, name))
+		if err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+		if got, _ := os.ReadFile(filepath.Join(dir, name)); string(got) != want {
+			t.Errorf("%s holds %q", name, got)
+		}
+	}
+	// Put back between two turns, it is not written through.
+	path := filepath.Join(dir, "1.jsonl")
+	if err := errors.Join(os.Remove(path), os.Symlink(precious, path)); err != nil {
+		t.Fatal(err)
+	}
+	m, _ := tu.marks.take("")
+	if tu.continueTranscript(m) != nil {
+		t.Error("the link was taken for the transcript")
+	}
+	if got, _ := os.ReadFile(precious); string(got) != "mine" {
+		t.Errorf("the file behind the links is %q", got)
+	}
+}
+
+// Files of a brief that are not below the directory of all, and ids that are no names, are refused.
+func TestPathTricks(t *testing.T) {
+	t.Parallel()
+	project := t.TempDir()
+	for _, path := range []string{
+		"/etc/manager-test", filepath.Join(project, "hello.txt"), filepath.Join(project, ".manager/plan.yaml"),
+		project + "/.manager/runs/b/../../x.md", project + "/.manager/runs", "",
+	} {
+		tu := plainTurn(project, "b", "x")
+		tu.job.Files = []boulder.File{{Path: path, Text: "whole"}}
+		if err := tu.writeFiles(); err == nil {
+			t.Errorf("%q was written", path)
+		}
+	}
+	for _, id := range []string{"", ".", "..", "../x", "a/b", "/x", "a\x00b", `a\b`} {
+		for _, ids := range [][]string{{id, "x"}, {"b", id}} {
+			if err := checkIDs(ids...); !errors.Is(err, boulder.ErrFatal) {
+				t.Errorf("%q: %v", ids, err)
+			}
+		}
+	}
+	if err := checkIDs("01k5zj8q4m7v3x2n6t9r1b0c5d", "a-b_C9"); err != nil {
+		t.Error(err)
+	}
+}
+
+func plainTurn(project, boulderID, subTask string) *turn {
+	tu := &turn{Executor: &Executor{cfg: Config{
+		Project: project, RunsDir: filepath.Join(project, ".manager", "runs"), Redact: asItIs{},
+	}}}
+	tu.job.BoulderID = boulderID
+	tu.job.Attempt.AttemptRef = boulder.AttemptRef{SubTaskID: subTask, Attempt: 1}
+	return tu
+}
+
+// What was said goes through the redactor before it is cut, so that no half of a secret is left at a cut.
+func TestMessagesAreCleanBeforeTheyAreCut(t *testing.T) {
+	t.Parallel()
+	const key = "planted/key+of 40 characters in length!!"
+	tu := plainTurn(t.TempDir(), "b", "x")
+	tu.cfg.Redact = secret.New([]string{"MY_TOKEN=" + key})
+	long := func(n int) string { return strings.Repeat("x", n) }
+	m := tu.clean(opencode.Message{
+		Info: opencode.MessageInfo{Role: opencode.RoleAssistant, Error: &opencode.TurnError{Message: key, Body: key}},
+		Parts: []opencode.Part{
+			{Type: opencode.PartText, Text: long(finalMessageKept-20) + key},
+			{Type: opencode.PartTool, Tool: &opencode.ToolCall{
+				Title: long(180) + key, Input: []byte(`{"command":"` + long(480) + key + `"}`), Error: key,
+				Output: key + long(toolTextKept-20), Metadata: []byte(`{"diff":"` + key + `"}`), State: opencode.ToolCompleted,
+			}},
+		},
+	})
+	var e boulder.Evidence
+	tu.readMessage(&e, m)
+	all := e.FinalMessage + e.ToolCalls[0].Title + e.ToolCalls[0].Input + e.ToolCalls[0].Output + m.Info.Error.Message +
+		m.Info.Error.Body + string(m.Parts[1].Tool.Metadata) + m.Parts[1].Tool.Error
+	if strings.Contains(all, "planted") || strings.Contains(all, "length") {
+		t.Errorf("left: %q", strings.ReplaceAll(all, "xxxxxxxxxx", ""))
+	}
+	if n := strings.Count(all, "[redacted]"); n < 4 {
+		t.Errorf("%d marks", n)
+	}
+	err := tu.fault(errors.Join(boulder.ErrTrouble, errors.New("refused: "+key)))
+	if !errors.Is(err, boulder.ErrTrouble) || strings.Contains(err.Error(), "planted") {
+		t.Errorf("%v", err)
+	}
+}

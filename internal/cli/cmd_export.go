@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/store"
+)
+
+type exportOptions struct{ output string }
+
+func (a *app) newExportCmd() *cobra.Command {
+	var o exportOptions
+	cmd := &cobra.Command{
+		Use:   "export [flags] [BOULDER]",
+		Short: "Write a boulder as one JSON document",
+		Long: `Writes everything that is stored about a boulder (default: the active one) as one JSON document, to stdout or to a
+file: ` + "`manager import`" + ` reads it, here or elsewhere. Transcripts and the files of briefs in .manager/runs are not part of it.`,
+		Example: `  manager export > boulder.json
+  manager export 01k3 -o boulder.json`,
+		Args:              atMostOne("BOULDER"),
+		ValidArgsFunction: a.completeBoulder(false),
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.runExport(cmd.Context(), &o, args) },
+	}
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "write to a new `FILE` instead of stdout")
+	return cmd
+}
+
+// exportReport is what `manager export --json -o FILE` prints.
+type exportReport struct {
+	Type      string `json:"type"` // export
+	BoulderID string `json:"boulder_id"`
+	File      string `json:"file"`
+	SubTasks  int    `json:"sub_tasks"`
+	Events    int    `json:"events"`
+}
+
+func (a *app) runExport(ctx context.Context, o *exportOptions, args []string) error {
+	x, err := a.readExport(ctx, newestOr(args))
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.output == "" && a.json:
+		return a.printJSON(&x)
+	case o.output == "":
+		return x.Write(a.Stdout)
+	}
+	file := a.file(o.output)
+	if err := writeNew(file, &x); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(exportReport{
+			Type: "export", BoulderID: x.Boulder.ID, File: file, SubTasks: len(x.SubTasks), Events: len(x.Events),
+		})
+	}
+	a.note("Exported %s with %s and %s to %s. Transcripts are not part of it.", x.Boulder.ID,
+		plural(len(x.SubTasks), "sub-task"), plural(len(x.Events), "event"), file)
+	return nil
+}
+
+func (a *app) readExport(ctx context.Context, ref string) (store.Export, error) {
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return store.Export{}, err
+	}
+	defer closeReader()
+	id, err := resolve(ctx, r, ref)
+	if err != nil {
+		return store.Export{}, err
+	}
+	return r.Export(ctx, id)
+}
+
+// writeNew writes an export to a file that is not there yet: what is there may be the only copy of something.
+func writeNew(file string, x *store.Export) (err error) {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return usagef("%s is there already, and is not overwritten: choose another name, or remove it first", file)
+	}
+	if err != nil {
+		return fmt.Errorf("write the export: %w", err)
+	}
+	if err := errors.Join(x.Write(f), f.Sync(), f.Close()); err != nil {
+		return errors.Join(fmt.Errorf("write the export: %w", err), os.Remove(file))
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/store"
+)
+
+func (a *app) newImportCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "import [flags] FILE|-",
+		Short: "Take over a boulder that was exported",
+		Long: `Reads what ` + "`manager export`" + ` wrote, from a file or with - from stdin, and stores it in this project. A boulder that is not
+over becomes paused: ` + "`manager resume`" + ` goes on with it, in fresh sessions, and runs its gates, which are shell commands. Take over
+only what you would run.
+
+What contradicts itself is refused with the record's name, and so is a boulder that is here already; then nothing is stored.`,
+		Example: `  manager import boulder.json
+  ssh host manager -C work export | manager import -`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("%s takes one FILE, or - for stdin, not %d arguments", cmd.CommandPath(), len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runImport(cmd.Context(), args[0]) },
+	}
+}
+
+// importReport is what `manager import --json` prints.
+type importReport struct {
+	Type      string         `json:"type"` // import
+	BoulderID string         `json:"boulder_id"`
+	Status    boulder.Status `json:"status"`
+	Completed int            `json:"completed"` // sub-tasks
+	Total     int            `json:"total"`
+	Project   string         `json:"project"`         // that it belongs to now
+	From      string         `json:"from"`            // the project that it comes from
+	Gates     []string       `json:"gates,omitempty"` // commands that a resume will run
+}
+
+func (a *app) runImport(ctx context.Context, name string) error {
+	project, err := a.project()
+	if err != nil {
+		return err
+	}
+	x, err := a.readImport(name)
+	if err != nil {
+		return badImport(name, err)
+	}
+	from, err := x.Adopt(project, time.Now().UTC())
+	if err != nil {
+		return badImport(name, err)
+	}
+	if err := a.importTo(ctx, project, x); err != nil {
+		return badImport(name, err)
+	}
+	return a.printImported(newImportReport(&x, from))
+}
+
+func (a *app) readImport(name string) (store.Export, error) {
+	if name == "-" {
+		return store.ReadExport(a.Stdin)
+	}
+	f, err := os.Open(a.file(name))
+	if err != nil {
+		return store.Export{}, &usageError{err}
+	}
+	defer f.Close()
+	return store.ReadExport(io.Reader(f))
+}
+
+func (a *app) importTo(ctx context.Context, project string, x store.Export) error {
+	dir, err := store.EnsureDir(project)
+	if err != nil {
+		return err
+	}
+	db, err := a.openToWrite(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(db.Import(ctx, x), db.Close())
+}
+
+// badImport says of which file an error is, and makes what is wrong with it the person's business.
+func badImport(name string, err error) error {
+	err = fmt.Errorf("%s: %w", name, err)
+	if errors.Is(err, store.ErrBadExport) || errors.Is(err, store.ErrExists) {
+		return &usageError{err}
+	}
+	return err
+}
+
+func newImportReport(x *store.Export, from string) importReport {
+	b := &x.Boulder
+	r := importReport{
+		Type: "import", BoulderID: b.ID, Status: b.Status, Completed: b.Tally.Completed, Total: b.Tally.Planned,
+		Project: b.Project, From: from,
+	}
+	if b.Status.Terminal() {
+		return r
+	}
+	for i := range x.SubTasks {
+		if t := &x.SubTasks[i]; !t.Status.Terminal() {
+			r.Gates = append(append(r.Gates, t.Gates...), t.NoWorse...)
+		}
+	}
+	slices.Sort(r.Gates)
+	r.Gates = slices.Compact(r.Gates)
+	return r
+}
+
+func (a *app) printImported(r importReport) error {
+	if a.json {
+		return a.printJSON(r)
+	}
+	fmt.Fprintf(a.Stdout, "Imported %s: %s, %d of %s done.\n", r.BoulderID, r.Status, r.Completed, plural(r.Total, "sub-task"))
+	if r.From != r.Project {
+		a.note("It comes from %s and belongs to %s now.", oneLine(r.From), r.Project)
+	}
+	for _, gate := range r.Gates {
+		a.note("A resume will run this gate: %s", oneLine(gate))
+	}
+	if !r.Status.Terminal() {
+		a.note("Go on with: manager resume %s", r.BoulderID)
+	}
+	return nil
+}

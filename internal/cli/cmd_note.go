@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// noteRead bounds what is read of a note, in bytes; what is too long for one is refused with how long it may be.
+const noteRead = 64 << 10
+
+func (a *app) newNoteCmd() *cobra.Command {
+	var o steerOptions
+	var subTask string
+	cmd := &cobra.Command{
+		Use:   "note [flags] \"TEXT\" | -",
+		Short: "Tell the agents and the judge something",
+		Long: `Tells the agents and the judge of a boulder something: it goes into the next prompt of every sub-task, or
+of one with --sub-task, and into the next judgement. A turn that is at work is not disturbed. With - the text is read
+from stdin. It may have 4,000 characters.`,
+		Example: `  manager note "The staging database is down; use the fixtures in testdata/"
+  manager note --sub-task toggle "Keep the old key for one release"
+  git diff --stat | manager note -`,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := a.noteText(args)
+			if err != nil {
+				return err
+			}
+			if kinds := a.secrets.Kinds(text); len(kinds) > 0 {
+				a.warnOfSecret("The note", kinds)
+				text = a.secrets.Text(text)
+			}
+			return a.steer(cmd.Context(), o.boulder, boulder.Order{Do: boulder.OrderNote, SubTaskID: subTask, Text: text})
+		},
+	}
+	a.steerFlags(cmd, &o)
+	cmd.Flags().StringVar(&subTask, "sub-task", "", "only for `SUBTASK`")
+	_ = cmd.RegisterFlagCompletionFunc("sub-task", func(
+		cmd *cobra.Command, _ []string, word string,
+	) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return a.completeSubTaskOf(&o)(cmd, nil, word)
+	})
+	return cmd
+}
+
+// noteText is what the arguments say: one text, however the shell has split it.
+func (a *app) noteText(args []string) (string, error) {
+	if len(args) != 1 || args[0] != "-" {
+		return strings.TrimSpace(strings.Join(args, " ")), nil
+	}
+	data, err := io.ReadAll(io.LimitReader(a.Stdin, noteRead))
+	if err != nil {
+		return "", fmt.Errorf("read the note from stdin: %w", err)
+	}
+	return strings.TrimSpace(string(data)), nil
+}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/store"
+)
+
+type serveOptions struct {
+	attach      string
+	untilIdle   time.Duration
+	lockTimeout time.Duration
+	stop        bool
+}
+
+func (a *app) newServeCmd() *cobra.Command {
+	var o serveOptions
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Hold the state, and run what other terminals hand over",
+		Long: `Holds the project's state and runs boulders that are handed over with ` + "`manager run --detach`" + `, several at the same
+time and under the same limits; the one that has waited longer for a free slot goes first. What a crashed process left
+running is taken up at once; what is paused waits for ` + "`manager resume`" + `.
+
+Ctrl-C, or ` + "`manager serve --stop`" + ` in another terminal, lets the running turns end, pauses all boulders and ends; a second
+one aborts the turns.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("%s takes no arguments: hand a task over with `manager run --detach`", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.stop {
+				return a.stopServing(cmd.Context())
+			}
+			return a.runServe(cmd.Context(), &o)
+		},
+	}
+	cmd.Flags().StringVar(&o.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
+	cmd.Flags().DurationVar(&o.untilIdle, "until-idle", 0, "end when nothing was at work for `TIME`")
+	cmd.Flags().BoolVar(&o.stop, "stop", false, "stop the server of this project, and wait until it has ended")
+	lockFlag(cmd, &o.lockTimeout)
+	return cmd
+}
+
+// stopServing does what Ctrl-C does where the server runs.
+func (a *app) stopServing(ctx context.Context) error {
+	project, err := a.project()
+	if err != nil {
+		return err
+	}
+	client, err := control.Dial(ctx, filepath.Join(project, store.DirName, control.SocketName))
+	if errors.Is(err, control.ErrNotServed) {
+		return usagef("no server runs here")
+	}
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	holder, err := client.Holder(ctx)
+	if err != nil {
+		return err
+	}
+	if !holder.Serves {
+		return usagef("process %d runs a boulder of its own, `%s`: pause it with `manager pause`, or stop it where it runs",
+			holder.PID, holder.Command)
+	}
+	if err := syscall.Kill(holder.PID, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop process %d: %w", holder.PID, err)
+	}
+	a.note("Process %d lets its turns end. Once more aborts them.", holder.PID)
+	look := time.NewTicker(serverLook)
+	defer look.Stop()
+	for {
+		if _, err := client.Holder(ctx); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return nil
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (a *app) runServe(ctx context.Context, o *serveOptions) error {
+	d, err := a.wire(ctx, o.attach)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	d.lockTimeout = o.lockTimeout
+	st, err := d.holdAs(ctx, control.Holder{Serves: true})
+	if err != nil {
+		return err
+	}
+	defer st.release(d.log)
+	run, err := d.orchestrator(st.db)
+	if err != nil {
+		return err
+	}
+	work, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	stopped := make(chan struct{})
+	defer a.interrupts.take(func(n int) {
+		if n == 1 {
+			a.note("%s", stoppingText)
+			run.Stop()
+			close(stopped)
+			return
+		}
+		abort(errInterrupted)
+	})()
+	s := &service{deps: d, st: st, run: run, ctx: work, patient: o.untilIdle, empty: make(chan struct{})}
+	defer s.close()
+	if err := s.takeUp(ctx); err != nil {
+		fmt.Fprintf(a.Stderr, "manager: %s\n", message(err))
+	}
+	st.ctrl.SetSteerer(s)
+	a.note("Serving %s. Hand a task over with: manager run --detach", d.project)
+	s.mu.Lock()
+	s.rest()
+	s.mu.Unlock()
+	select {
+	case <-s.empty:
+		return nil
+	case <-stopped:
+	case <-work.Done():
+	}
+	return errInterrupted
+}

@@ -1,0 +1,26 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+func (a *app) newSkipCmd() *cobra.Command {
+	var o steerOptions
+	cmd := &cobra.Command{
+		Use:   "skip [flags] SUBTASK",
+		Short: "Go on without a sub-task, as if it were done",
+		Long: `Ends a sub-task as skipped, whether it has begun or not: what depends on it goes on without it.
+Use it for what is not needed, or what you have done yourself (say so with ` + "`manager note`" + `). One that is at
+work is stopped.`,
+		Example:           `  manager skip docs`,
+		Args:              oneSubTask,
+		ValidArgsFunction: a.completeSubTaskOf(&o),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.steer(cmd.Context(), o.boulder, boulder.Order{Do: boulder.OrderSkip, SubTaskID: args[0]})
+		},
+	}
+	a.steerFlags(cmd, &o)
+	return cmd
+}

@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// checkFork refuses what does not go with --fork.
+func (o *runOptions) checkFork(args []string) error {
+	switch {
+	case len(args) > 0:
+		return usagef("--fork runs the plan of a boulder, so it takes no task and no plan file")
+	case o.from == "":
+		return usagef("--fork needs the sub-task from which on the work is done anew: --from SUBTASK")
+	case o.list || o.direct || o.plan || o.edit || len(o.constraints) > 0:
+		return usagef("a fork runs the plan of the original as it is: --from-list, --direct, --plan, --edit and --constraint do not" +
+			" go with it")
+	}
+	return nil
+}
+
+// forked finds the boulder and the sub-task that a person means with --fork and --from; nil without --fork.
+func (o *runOptions) forked(ctx context.Context, r reader) (*boulder.Fork, error) {
+	if o.fork == "" {
+		return nil, nil
+	}
+	id, err := resolve(ctx, r, o.fork)
+	if err != nil {
+		return nil, err
+	}
+	detail, err := r.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !hasSubTask(detail, o.from) {
+		return nil, noSubTask(id, o.from, detail.SubTasks)
+	}
+	return &boulder.Fork{BoulderID: id, SubTaskID: o.from}, nil
+}

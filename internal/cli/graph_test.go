@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/store"
+)
+
+func TestGraph(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	project := s.store()
+	for name, args := range map[string][]string{
+		"graph.txt": {"graph"}, "graph.mmd": {"graph", "01k3", "-f", "mermaid"}, "graph.dot": {"graph", "--format=dot"},
+		"graph.json": {"graph", "--json", sampleID},
+	} {
+		stdout, stderr, code := command(project, args...)
+		if code != exitOK || stderr != "" {
+			t.Errorf("%v: exit code %d, stderr %q", args, code, stderr)
+		}
+		golden(t, name, stdout)
+	}
+	out := filepath.Join(project, "out.svg")
+	stdout, stderr, code := command(project, "graph", "-o", "out.svg")
+	picture, err := os.ReadFile(out)
+	if code != exitOK || stdout != "" || err != nil || !strings.HasPrefix(string(picture), "<svg ") {
+		t.Errorf("exit code %d, stdout %q, stderr %q, %v: %.100s", code, stdout, stderr, err, picture)
+	}
+	if stdout, _, _ := command(project, "graph", "--format", "svg"); stdout != string(picture) {
+		t.Error("stdout gets another picture than the file")
+	}
+}
+
+// While a process holds the database, the picture is the same, with the limits of that process.
+func TestGraphWhileItRuns(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	project := s.store()
+	before, _, _ := command(project, "graph")
+	dir := filepath.Join(project, store.DirName)
+	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	limits := schedule.DefaultLimits()
+	limits.Attempts = 7
+	server, err := control.Serve(t.Context(), filepath.Join(dir, "manager.sock"),
+		control.Holder{PID: 42, BoulderID: sampleID, Limits: &limits}, db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	during, _, code := command(project, "graph")
+	want := strings.Replace(before, "attempt 2 of 3", "attempt 2 of 7", 1)
+	if diff := cmp.Diff(want, during); diff != "" || code != exitOK || want == before {
+		t.Errorf("exit code %d, the picture differs (-alone +held):\n%s", code, diff)
+	}
+}
+
+func TestGraphReport(t *testing.T) {
+	t.Parallel()
+	d := store.Detail{Boulder: boulder.Boulder{ID: "b", Task: "T", Status: boulder.Running}, SubTasks: []boulder.SubTask{
+		{ID: "a", Status: boulder.SubTaskCompleted, Attempts: 2},
+		{ID: "old", Status: boulder.SubTaskSuperseded, DependsOn: []string{"a"}, Attempts: 3},
+		{ID: "gone", Status: boulder.SubTaskSuperseded, DependsOn: []string{"old"}},
+		{ID: "new", Status: boulder.SubTaskInProgress, DependsOn: []string{"a"}, Replaces: "old", Attempts: 2, Lost: 1},
+		{ID: "more", Status: boulder.SubTaskPending, DependsOn: []string{"new"}, Attempts: 2,
+			Budget: &boulder.Budget{Attempts: 5}},
+	}}
+	for _, test := range []struct {
+		all          bool
+		notes, edges string
+	}{
+		{false, "a: attempt 2 of 3, new: attempt 2, more: attempt 2 of 5", "a>new new>more"},
+		{true, "a: attempt 2 of 3, old: replaced by new, gone: , new: attempt 2, more: attempt 2 of 5",
+			"a>old old>gone a>new new>more"},
+	} {
+		r := newBoulderGraph(d, schedule.DefaultLimits(), test.all)
+		var notes, edges []string
+		for _, s := range r.SubTasks {
+			notes = append(notes, s.ID+": "+s.note)
+		}
+		for _, e := range r.Edges {
+			edges = append(edges, e.From+">"+e.To)
+		}
+		if got := strings.Join(notes, ", "); got != test.notes {
+			t.Errorf("all %v: sub-tasks are %q, want %q", test.all, got, test.notes)
+		}
+		if got := strings.Join(edges, " "); got != test.edges {
+			t.Errorf("all %v: edges are %q, want %q", test.all, got, test.edges)
+		}
+	}
+}
+
+// A boulder without a plan is a picture without boxes, not an error.
+func TestGraphOfNoPlan(t *testing.T) {
+	t.Parallel()
+	project := newSample(t).store()
+	for _, format := range []string{"text", "mermaid", "dot", "svg"} {
+		stdout, stderr, code := command(project, "graph", "-f", format)
+		if code != exitOK || stdout == "" || !strings.Contains(stderr, "no sub-tasks yet") {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q", format, code, stdout, stderr)
+		}
+	}
+	stdout, _, code := command(project, "graph", "--json")
+	var report map[string]any
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitOK {
+		t.Fatalf("exit code %d, %v: %s", code, err, stdout)
+	}
+	for _, key := range []string{"sub_tasks", "edges"} {
+		if list, ok := report[key].([]any); !ok || len(list) != 0 {
+			t.Errorf("%s is %v, want an empty list", key, report[key])
+		}
+	}
+}
+
+// What has ANSI colours on a terminal has none anywhere else, whatever a record says.
+func TestGraphIsHarmless(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	project := s.store()
+	for _, format := range []string{"text", "mermaid", "dot", "svg"} {
+		stdout, _, _ := command(project, "graph", "-f", format)
+		checkHarmless(t, stdout, "\n")
+	}
+}
+
+func TestGraphCompletion(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	project := s.store()
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"graph", ""}, sampleID + "\trunning: "},
+		{[]string{"graph", "--format", ""}, "text\nmermaid\ndot\nsvg\n"},
+	} {
+		var out, errs bytes.Buffer
+		args := append([]string{"__complete", "-C", project}, test.args...)
+		code := Main(Env{Args: args, Stdout: &out, Stderr: &errs, Environ: os.Environ()})
+		if code != exitOK || !strings.HasPrefix(out.String(), test.want) {
+			t.Errorf("%v: exit code %d, %q", test.args, code, out.String())
+		}
+	}
+}

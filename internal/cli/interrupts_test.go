@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A terminal that is closed sends SIGHUP twice; that is one polite request. Only another kind of signal makes a second.
+func TestHangUpIsNeverASecondSignal(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		signals []os.Signal
+		seen    string
+	}{
+		{[]os.Signal{syscall.SIGHUP, syscall.SIGHUP, syscall.SIGHUP}, "[1]"},
+		{[]os.Signal{os.Interrupt, syscall.SIGHUP}, "[1]"},
+		{[]os.Signal{syscall.SIGHUP, syscall.SIGTERM}, "[1 2]"},
+		{[]os.Signal{os.Interrupt, os.Interrupt, syscall.SIGHUP, os.Interrupt}, "[1 2 3]"},
+	} {
+		var i interrupts
+		var seen []int
+		signals := make(chan os.Signal)
+		i.watch(signals, func() {})
+		i.take(func(n int) { seen = append(seen, n) })
+		for _, s := range test.signals {
+			signals <- s
+		}
+		signals <- syscall.SIGHUP // taken when the one before has been dealt with
+		close(signals)
+		i.mu.Lock()
+		if got := fmt.Sprint(seen); got != test.seen {
+			t.Errorf("%v: handled as %s, want %s", test.signals, got, test.seen)
+		}
+		i.mu.Unlock()
+	}
+}
+
+// asNohup makes this test binary print which signals it lets ask it to stop.
+const asNohup = "MANAGER_TEST_NOHUP"
+
+// What nohup and a shell's `&` have switched off stays off: otherwise a night's work would end with the terminal.
+func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	if os.Getenv(asNohup) != "" {
+		_ = Signals()
+		status, err := os.ReadFile("/proc/self/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, caught, _ := strings.Cut(string(status), "SigIgn:")
+		_, _ = io.WriteString(os.Stdout, "ignored:"+strings.Fields(caught)[0]+"\n")
+		return
+	}
+	t.Parallel()
+	if _, err := os.Stat("/proc/self/status"); err != nil {
+		t.Skip("there is no /proc here to see it by")
+	}
+	for trap, want := range map[string]uint64{
+		"": 0, "trap '' HUP;": 1 << (syscall.SIGHUP - 1), "trap '' HUP INT;": 1<<(syscall.SIGHUP-1) | 1<<(syscall.SIGINT-1),
+	} {
+		cmd := exec.Command("sh", "-c", trap+` exec "$0" -test.run=^TestIgnoredSignalsStayIgnored$`, os.Args[0])
+		cmd.Env = append(os.Environ(), asNohup+"=1")
+		out, err := cmd.Output()
+		_, hex, _ := strings.Cut(string(out), "ignored:")
+		var mask uint64
+		if _, scanErr := fmt.Sscanf(hex, "%x", &mask); err != nil || scanErr != nil {
+			t.Fatalf("%v, %v: %s", err, scanErr, out)
+		}
+		const asked = 1<<(syscall.SIGHUP-1) | 1<<(syscall.SIGINT-1) | 1<<(syscall.SIGTERM-1)
+		if mask&asked != want {
+			t.Errorf("after %q it ignores %x, want %x", trap, mask&asked, want)
+		}
+	}
+}

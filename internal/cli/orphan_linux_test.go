@@ -1,0 +1,439 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/orphan"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+)
+
+// daemons start processes that get out of sight in every way: a session of their own, a second fork, a clean
+// environment below a shell that stays. TOKEN is how long they sleep, and how they are found.
+const daemons = `#!/bin/sh
+setsid sleep TOKEN > /dev/null 2>&1 &
+(setsid sh -c 'sleep TOKEN & exit' > /dev/null 2>&1 &)
+setsid sh -c 'env -i sleep TOKEN & wait' > /dev/null 2>&1 &
+`
+
+const daemonCount = 3
+
+const orphanPlan = `
+task: Leave processes behind
+model: scripted/agent
+sub_tasks:
+  - {id: messy, description: Start daemons, gates: ["sh ./gate.sh"]}
+  - {id: after, description: Write after.txt, depends_on: [messy]}
+`
+
+// After any end of the manager nothing of what it, its OpenCode server, the agent's tools or the gates have started
+// is left: at once if it could clean up, else after the next command, whatever that is. One boulder goes through all
+// of it.
+func TestNothingIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	w := newOrphanWorld(t)
+
+	// kill -9 of the manager's whole group while a tool runs, and a look beside it before.
+	m := w.start("run", "plan.yaml", "--yes", "--ledger-model", "scripted/ledger")
+	w.awaitSleeps(daemonCount + 1) // the tool itself, too
+	m.look()
+	if code, _, stderr := run(t, w.dir, w.env, "status"); code != 0 || strings.Contains(stderr, "killed") {
+		t.Errorf("status beside the run: %d\n%s", code, stderr)
+	}
+	if n := len(w.sleeps()); n != daemonCount+1 {
+		t.Errorf("a command beside a live manager left it %d of its processes", n)
+	}
+	if err := syscall.Kill(-m.cmd.Process.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	m.end(-1)
+	if n := len(w.sleeps()); n < daemonCount {
+		t.Errorf("%d daemons outlived the manager: nothing to test", n)
+	}
+	if m.terminal.cursor() {
+		t.Error("the live view had not hidden the cursor: nothing to test")
+	}
+	status := w.start("status")
+	status.end(0)
+	m.nothingLeft("after kill -9 and status")
+	if text := status.terminal.text(); !status.terminal.cursor() || !strings.Contains(text, "A manager was killed here") {
+		t.Errorf("status on the terminal after the crash:\n%q", text)
+	}
+
+	// Two signals while a tool runs: nothing is left without any other command.
+	m = w.start("resume", "--yes")
+	w.awaitSleeps(daemonCount + 1)
+	m.look()
+	m.signal(syscall.SIGINT, syscall.SIGTERM)
+	m.end(exitInterrupted)
+	m.nothingLeft("after two signals")
+	if !m.terminal.cursor() || !m.terminal.sane() {
+		t.Errorf("the terminal was left without a cursor, or in another mode:\n%q", m.terminal.text())
+	}
+
+	// kill -9 while a gate runs; the next command is another one.
+	m = w.start("resume", "--yes")
+	w.awaitSleeps(daemonCount)
+	m.look()
+	m.signal(syscall.SIGKILL)
+	m.end(-1)
+	if code, _, stderr := run(t, w.dir, w.env, "list"); code != 0 {
+		t.Errorf("list: %d\n%s", code, stderr)
+	}
+	m.nothingLeft("after kill -9 in a gate and list")
+
+	// Two signals while a gate runs and OpenCode hangs. That ends by itself only after several calls have timed out.
+	m = w.start("resume", "--yes")
+	w.awaitSleeps(daemonCount)
+	m.look()
+	for _, server := range servers(t, m.cmd.Process.Pid) {
+		if err := syscall.Kill(server, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.signal(syscall.SIGTERM, syscall.SIGINT)
+	m.end(exitInterrupted)
+	m.nothingLeft("after two signals and with a server that hangs")
+
+	// The terminal is closed: both signals that this brings are one polite request, so the gate may end.
+	m = w.start("resume", "--yes")
+	w.awaitSleeps(daemonCount)
+	m.look()
+	m.terminal.close()
+	m.signal(syscall.SIGHUP)
+	m.awaitNoSignal(syscall.SIGHUP)
+	m.signal(syscall.SIGHUP)
+	m.awaitNoSignal(syscall.SIGHUP)
+	w.write("go", "")
+	m.end(exitInterrupted)
+	m.nothingLeft("after the terminal was closed")
+	code, stdout, stderr := run(t, w.dir, w.env, "status")
+	if code != 0 || !strings.Contains(stdout, "paused: stopped") { // else: interrupted
+		t.Errorf("the turn was not allowed to end: %d\n%s%s", code, stdout, stderr)
+	}
+}
+
+// orphanWorld is a project whose agents and gates start daemons.
+type orphanWorld struct {
+	t     *testing.T
+	dir   string
+	env   []string
+	token string
+}
+
+func newOrphanWorld(t *testing.T) *orphanWorld {
+	t.Helper()
+	w := &orphanWorld{t: t, token: fmt.Sprintf("3000.%d", time.Now().UnixNano())}
+	model := octest.Model(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		switch {
+		case req.Kind() == scriptmodel.KindStructured:
+			return content
+		case subTaskOf(req.FirstUser()) == "messy" && req.TurnsSinceUser() == 0:
+			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{
+				Name: "bash", Args: map[string]any{"command": "sh ./tool.sh", "description": "Start daemons"},
+			}}}
+		}
+		return scriptmodel.Reply{Text: "All of it is done now."}
+	})
+	w.env = append(testEnv(t, model.URL()), "TERM=xterm-256color")
+	wait := "while ! test -e go; do sleep 0.02; done\n"
+	w.dir = octest.Repo(t, map[string]string{
+		"plan.yaml": orphanPlan,
+		"tool.sh":   strings.ReplaceAll(daemons+"sleep TOKEN\n", "TOKEN", w.token),
+		"gate.sh":   strings.ReplaceAll(daemons+wait, "TOKEN", w.token),
+	})
+	t.Cleanup(func() { // what a failed test leaves
+		for _, pid := range w.sleeps() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return w
+}
+
+func (w *orphanWorld) write(name, text string) {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// sleeps are the daemons, by their command line: some have no environment left to be found by.
+func (w *orphanWorld) sleeps() []int {
+	return w.running(func(pid int) bool {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		return bytes.HasPrefix(line, []byte("sleep\x00"+w.token))
+	})
+}
+
+// running lists the processes that match and have not ended.
+func (w *orphanWorld) running(matches func(pid int) bool) []int {
+	w.t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var pids []int
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err == nil && matches(pid) && startOf(pid) != "" {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func (w *orphanWorld) awaitSleeps(n int) {
+	w.t.Helper()
+	began := time.Now()
+	w.await(func() bool { return len(w.sleeps()) == n })
+	w.t.Logf("%d processes ran after %v", n, time.Since(began).Round(time.Millisecond))
+}
+
+// await ends with the whole test at the latest.
+func (w *orphanWorld) await(condition func() bool) {
+	w.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-w.t.Context().Done():
+			w.t.Fatal("the test is over")
+		}
+	}
+}
+
+// startOf is when a process was started; empty if it has ended, or is past its last instruction and only gives its
+// memory back, as a killed server does for a while.
+func startOf(pid int) string {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	if err != nil || len(fields) < 20 || strings.ContainsAny(fields[0], "ZX") {
+		return ""
+	}
+	const exiting = 4 // PF_EXITING of the kernel's sched.h, in the flags: field 9 of proc_pid_stat(5)
+	if flags, err := strconv.ParseUint(fields[9-3], 10, 64); err != nil || flags&exiting != 0 {
+		return ""
+	}
+	return fields[22-3]
+}
+
+// messy is a manager on a terminal of its own.
+type messy struct {
+	*orphanWorld
+	cmd      *exec.Cmd
+	terminal *pty
+	marks    []string       // of records that were there
+	seen     map[int]string // what ran under it, with when it was started
+}
+
+func (w *orphanWorld) start(args ...string) *messy {
+	w.t.Helper()
+	m := &messy{orphanWorld: w, cmd: manager(w.t, w.dir, w.env, args...), terminal: openPTY(w.t), seen: map[int]string{}}
+	m.cmd.Stderr = m.terminal.slave
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := m.cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	return m
+}
+
+// look remembers what runs: descendants of the manager, those with its mark, and the daemons.
+func (m *messy) look() {
+	m.t.Helper()
+	entries, err := os.ReadDir(filepath.Join(m.dir, ".manager", orphan.DirName))
+	if err != nil || len(entries) != 1 {
+		m.t.Fatalf("records: %v, %v", entries, err)
+	}
+	m.marks = append(m.marks, entries[0].Name())
+	under := m.marked()
+	for todo := []int{m.cmd.Process.Pid}; len(todo) > 0; todo = todo[1:] {
+		under = append(under, children(m.t, todo[0])...)
+		todo = append(todo, children(m.t, todo[0])...)
+	}
+	for _, pid := range append(under, m.sleeps()...) {
+		if start := startOf(pid); start != "" {
+			m.seen[pid] = start
+		}
+	}
+	if len(servers(m.t, m.cmd.Process.Pid)) != 1 || len(m.seen) < daemonCount+2 {
+		m.t.Fatalf("there is no server, or too little runs: %v", m.seen)
+	}
+}
+
+func (m *messy) marked() []int {
+	return m.running(func(pid int) bool {
+		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		return slices.ContainsFunc(m.marks, func(mark string) bool {
+			return bytes.Contains(environ, []byte(orphan.Variable+"="+mark))
+		})
+	})
+}
+
+// nothingLeft checks that all that was seen is gone, and all that came after it, and the record too.
+func (m *messy) nothingLeft(when string) {
+	m.t.Helper()
+	for pid, start := range m.seen {
+		if startOf(pid) == start {
+			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			m.t.Errorf("%s: process %d is left: %q", when, pid, line)
+		}
+	}
+	if left := append(m.marked(), m.sleeps()...); len(left) > 0 {
+		m.t.Errorf("%s: processes %v are left", when, left)
+	}
+	if left, err := os.ReadDir(filepath.Join(m.dir, ".manager", orphan.DirName)); err != nil || len(left) > 0 {
+		m.t.Errorf("%s: records are left: %v, %v", when, left, err)
+	}
+}
+
+func (m *messy) signal(all ...syscall.Signal) {
+	m.t.Helper()
+	for _, s := range all {
+		if err := m.cmd.Process.Signal(s); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+}
+
+// awaitNoSignal returns when the process has taken the signal, so that the next of its kind is one more.
+func (m *messy) awaitNoSignal(s syscall.Signal) {
+	m.t.Helper()
+	m.await(func() bool {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.cmd.Process.Pid))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(status), "\nShdPnd:\t")
+		pending, err := strconv.ParseUint(strings.Fields(rest)[0], 16, 64)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		return pending&(1<<(s-1)) == 0
+	})
+}
+
+func (m *messy) end(code int) {
+	m.t.Helper()
+	began := time.Now()
+	_ = m.cmd.Wait() // the exit code tells
+	m.t.Logf("`manager %s` ended after %v", m.cmd.Args[1], time.Since(began).Round(time.Millisecond))
+	m.terminal.drain()
+	if got := m.cmd.ProcessState.ExitCode(); got != code {
+		m.t.Fatalf("exit code %d, want %d:\n%s", got, code, m.terminal.text())
+	}
+}
+
+// pty is a terminal, as far as the one who writes to it can tell.
+type pty struct {
+	t             *testing.T
+	master, slave *os.File
+	before        unix.Termios
+	read          chan struct{} // closed when all was read
+
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func openPTY(t *testing.T) *pty {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	p := &pty{t: t, master: master, read: make(chan struct{})}
+	raw, err := master.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	var ioErr error
+	err = raw.Control(func(fd uintptr) {
+		if ioErr = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); ioErr == nil {
+			n, ioErr = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+		}
+	})
+	if err != nil || ioErr != nil {
+		t.Fatal(err, ioErr)
+	}
+	if p.slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.slave.Close() })
+	if err := unix.IoctlSetWinsize(int(p.slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: 100}); err != nil {
+		t.Fatal(err)
+	}
+	p.before = p.mode()
+	go func() { // ends when the master is closed, or the last slave is
+		defer close(p.read)
+		_, _ = io.Copy(lockedWriter{p}, master)
+	}()
+	return p
+}
+
+type lockedWriter struct{ p *pty }
+
+func (w lockedWriter) Write(b []byte) (int, error) {
+	w.p.mu.Lock()
+	defer w.p.mu.Unlock()
+	return w.p.out.Write(b)
+}
+
+func (p *pty) mode() unix.Termios {
+	p.t.Helper()
+	mode, err := unix.IoctlGetTermios(int(p.slave.Fd()), unix.TCGETS)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return *mode
+}
+
+// sane reports whether the terminal is in the mode that it was opened in.
+func (p *pty) sane() bool { return p.mode() == p.before }
+
+// drain waits until all that was written has been read: it writes an end of its own.
+func (p *pty) drain() {
+	const end = "THE END\r\n"
+	if _, err := p.slave.WriteString(strings.TrimSpace(end) + "\n"); err != nil {
+		return // it was closed
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !strings.HasSuffix(p.text(), end) {
+		<-tick.C
+	}
+}
+
+// close is what happens when a terminal's window is closed: writing fails from now on.
+func (p *pty) close() {
+	p.master.Close()
+	<-p.read
+}
+
+func (p *pty) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.String()
+}
+
+// cursor reports whether the cursor is to be seen.
+func (p *pty) cursor() bool {
+	text := p.text()
+	return strings.LastIndex(text, "\x1b[?25h") >= strings.LastIndex(text, "\x1b[?25l")
+}

@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+)
+
+// The keys that are planted in a run, in two parts each: scanners of repositories would take them for real.
+const (
+	keyInEnviron = "planted+known/" + "value=77"              // of DEPLOY_TOKEN; without any form
+	keyInFile    = "sk_live_" + "51H8xY2eZvKYlo2C9plantedAAA" // in .env
+	keyNamed     = "planted-dotenv-99"                        // in .env, by its name only
+	keySaid      = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+	keyInTask    = "glpat-" + "aB3dE5fG7hI9jK1lM3nO"
+)
+
+// leakyModel plays an agent that prints every key it can get at, and a judge that repeats what it is shown.
+func leakyModel(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	if req.Kind() == scriptmodel.KindStructured {
+		return scriptmodel.Reply{JSON: map[string]any{
+			"criteria":  []any{map[string]any{"id": "C1", "evidence": "it printed " + keySaid, "met": true}},
+			"completed": true, "summary": "It uses the key " + keySaid + ".",
+		}}
+	}
+	command := "env; cat .env; printenv DEPLOY_TOKEN | base64; echo \"x$DEPLOY_TOKEN\" | base64"
+	switch {
+	case subTaskOf(req.FirstUser()) != "leak":
+	case req.AssistantTurns() == 0:
+		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
+			{Name: "bash", Args: map[string]any{"command": command, "description": "Look at " + keyInEnviron}},
+		}}
+	case req.AssistantTurns() == 2: // the gate was red
+		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
+			{Name: "write", Args: map[string]any{"filePath": "done.txt", "content": "TOKEN=" + keyInFile + "\n"}},
+		}}
+	}
+	return scriptmodel.Reply{Text: "I used " + keySaid + " and " + keyInEnviron + " and it is all done now."}
+}
+
+// Whatever is printed by an agent, a gate or a model, or stands in the task: none of it is in a file below .manager,
+// in the database, on stdout or stderr, in what the judge was shown, or in the brief of the next sub-task.
+func TestPlantedKeysAreNowhere(t *testing.T) {
+	t.Parallel()
+	server := octest.Model(t, leakyModel)
+	env := append(direct(testEnv(t, server.URL()), server, "any"), "DEPLOY_TOKEN="+keyInEnviron)
+	dir := octest.Repo(t, map[string]string{
+		".env":       "# of the project\nSTRIPE=" + keyInFile + "\nDB_PASSWORD=" + keyNamed + "\n",
+		".gitignore": "/.env\n/plan.yaml\n",
+		"plan.yaml": `
+task: Use the key ` + keyInTask + ` to deploy
+sub_tasks:
+  - {id: leak, description: "Deploy with ` + keyInTask + `", gates: ["env; cat .env >&2; test -e done.txt"]}
+  - {id: next, description: Go on, depends_on: [leak]}
+`,
+	})
+	said := map[string]string{}
+	manager := func(want int, args ...string) {
+		t.Helper()
+		code, stdout, stderr := run(t, dir, env, args...)
+		name := "manager " + strings.Join(args, " ")
+		said[name+" (stdout)"], said[name+" (stderr)"] = stdout, stderr
+		if code != want {
+			t.Errorf("%s: exit code %d, want %d\n%s%s", name, code, want, stdout, stderr)
+		}
+	}
+	manager(0, "run", "plan.yaml", "--json", "-v")
+	for line := range strings.Lines(said["manager run plan.yaml --json -v (stdout)"]) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("not JSON: %s", line)
+		}
+	}
+	warned := said["manager run plan.yaml --json -v (stderr)"]
+	if !strings.Contains(warned, "The plan plan.yaml holds a GitLab token.") {
+		t.Errorf("no warning: %s", warned)
+	}
+	manager(0, "show", "--json")
+	manager(0, "logs", "-v", "leak")
+	manager(0, "logs", "--json", "leak")
+	manager(0, "status")
+	if err := os.Remove(filepath.Join(dir, "done.txt")); err != nil {
+		t.Fatal(err)
+	}
+	manager(0, "run", "plan.yaml")
+	manager(0, "plan", "--direct", "Deploy with "+keyInTask)
+
+	noSecretsIn(t, said)
+	files := contents(t, filepath.Join(dir, ".manager"))
+	noSecretsIn(t, files)
+	asked := map[string]string{}
+	for _, r := range server.Requests() {
+		if r.Kind() == scriptmodel.KindStructured || r.AssistantTurns() == 0 {
+			asked["a request to the model"] += r.Text()
+		}
+	}
+	noSecretsIn(t, asked)
+	// A test that plants nothing would find nothing.
+	all := strings.Join(values(files), "")
+	marks := strings.Count(all, "[redacted]")
+	if !strings.Contains(all, "OPENCODE_SERVER_PASSWORD=[redacted]") {
+		t.Error("the agent's tools do not see the password of the OpenCode server any more: say so in docs/security.md")
+	}
+	if marks < 20 || !strings.Contains(asked["a request to the model"], "It uses the key [redacted]") {
+		t.Errorf("%d marks", marks)
+	}
+	if !strings.Contains(said["manager logs -v leak (stdout)"], "DEPLOY_TOKEN=[redacted]") {
+		t.Errorf("the agent did not print its environment:\n%s", said["manager logs -v leak (stdout)"])
+	}
+}
+
+var serverPassword = regexp.MustCompile(`OPENCODE_SERVER_PASSWORD=[^\[]`)
+
+func noSecretsIn(t *testing.T, texts map[string]string) {
+	t.Helper()
+	for name, text := range texts {
+		for _, key := range []string{keyInEnviron, keyInFile, keyNamed, keySaid, keyInTask} {
+			inBase64 := base64.StdEncoding.EncodeToString([]byte(key))
+			for _, form := range []string{key, inBase64[:len(inBase64)-4]} {
+				if at := strings.Index(text, form); at >= 0 {
+					t.Errorf("%s holds %s: …%s", name, form, text[max(0, at-100):at+len(form)])
+				}
+			}
+		}
+		if found := serverPassword.FindString(text); found != "" {
+			t.Errorf("%s holds the password of the OpenCode server", name)
+		}
+	}
+}
+
+// contents are all files below a directory; they have to be for their owner only.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		files[path] = string(data)
+		return err
+	})
+	if err != nil || len(files) < 5 {
+		t.Errorf("%d files: %v", len(files), err)
+	}
+	return files
+}
+
+func values(m map[string]string) []string {
+	var all []string
+	for _, v := range m {
+		all = append(all, v)
+	}
+	return all
+}

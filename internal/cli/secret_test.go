@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/taskledger"
+)
+
+const plantedKey = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+
+// secretApp is an app whose stderr is guarded, in a project of its own.
+func secretApp(t *testing.T, environ ...string) (a *app, project string, stderr *bytes.Buffer) {
+	t.Helper()
+	stderr = &bytes.Buffer{}
+	a = &app{Env: Env{Stdout: &bytes.Buffer{}, Environ: environ}, secrets: secret.New(environ)}
+	a.Stderr = guarded{stderr, a.secrets}
+	return a, t.TempDir(), stderr
+}
+
+func TestGuardedStream(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	g := guarded{&out, secret.New([]string{`MY_TOKEN=with "quotes" & 12`, "N_TOKEN=123456789012"})}
+	if n, err := fmt.Fprintf(g, "error: %s\n", plantedKey); n != len("error: \n")+len(plantedKey) || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	enc := json.NewEncoder(g)
+	if err := enc.Encode(map[string]any{"a": `with "quotes" & 12`, "n": 123456789012}); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(g, "nothing secret\n")
+	want := "error: [redacted]\n{\"a\":\"[redacted]\",\"n\":123456789012}\nnothing secret\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// A terminal behind it is still found.
+	twice := guarded{guarded{os.Stderr, nil}, nil} // as in `demo`
+	if f, ok := fileOf(twice); !ok || f != os.Stderr || bare(twice) != os.Stderr {
+		t.Error("the file behind the guard is not found")
+	}
+}
+
+// A key in a task or a plan is taken out before anything is made of it, and the person is told what to do.
+func TestSecretInRequest(t *testing.T) {
+	t.Parallel()
+	a, project, stderr := secretApp(t, "MY_API_KEY=planted.value.9")
+	task, constraints := a.cleanRequest("deploy with "+plantedKey, []string{"use planted.value.9", "be nice"})
+	if task != "deploy with [redacted]" || strings.Join(constraints, "|") != "use [redacted]|be nice" {
+		t.Errorf("%q, %q", task, constraints)
+	}
+	for _, want := range []string{"a GitHub token and the value of MY_API_KEY", "environment variable"} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("no %q in the warning: %s", want, stderr)
+		}
+	}
+	stderr.Reset()
+	if task, none := a.cleanRequest("nothing", nil); task != "nothing" || len(none) != 0 || stderr.Len() > 0 {
+		t.Errorf("%q, %q, %s", task, none, stderr)
+	}
+
+	path := filepath.Join(project, "plan.yaml")
+	text := "task: use " + plantedKey + "\nsub_tasks: [{id: a, description: 'it is planted.value.9', gates: ['test -e x']}]\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plan, err := a.readPlan(path)
+	if err != nil || plan.Task != "use [redacted]" || plan.SubTasks[0].Description != "it is [redacted]" ||
+		!strings.Contains(stderr.String(), "holds a GitHub token and the value of MY_API_KEY. It reads [redacted]") {
+		t.Errorf("%+v, %v, %s", plan, err, stderr)
+	}
+}
+
+// What is run or is a name cannot do without its text: it is refused, and the refusal does not repeat it.
+func TestSecretInCommandIsRefused(t *testing.T) {
+	t.Parallel()
+	a, project, _ := secretApp(t)
+	path := filepath.Join(project, "plan.yaml")
+	for _, field := range []string{
+		"gates: ['curl -H \"PRIVATE-TOKEN: KEY\" example.org']",
+		"no_worse: ['deploy KEY']", "agent: KEY", "model: x/KEY", "id: KEY",
+	} {
+		text := "task: t\nsub_tasks:\n  - {description: d, " + strings.ReplaceAll(field, "KEY", plantedKey) + "}\n"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := a.readPlan(path)
+		if err == nil || exitCode(err) != 2 || !strings.Contains(err.Error(), "a GitHub token") ||
+			strings.Contains(err.Error(), plantedKey) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	err := a.learnSecrets(&config{NoWorse: []string{"true", "deploy " + plantedKey}})
+	if err == nil || !strings.Contains(err.Error(), "no_worse[1] holds a GitHub token") {
+		t.Errorf("%v", err)
+	}
+}
+
+// ledgers say what they like.
+type ledgers struct{ plan *boulder.Plan }
+
+func (l ledgers) Plan(context.Context, boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+	if l.plan == nil {
+		return nil, boulder.Usage{Calls: 1}, errors.New("no plan")
+	}
+	return l.plan, boulder.Usage{Calls: 1}, nil
+}
+
+func (ledgers) Replan(context.Context, boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
+	return boulder.Replacement{SubTasks: []boulder.Spec{{ID: "a", Description: plantedKey}}}, boulder.Usage{}, nil
+}
+
+func (ledgers) Judge(context.Context, boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+	return boulder.Verdict{Summary: plantedKey, Completed: true}, boulder.Usage{Calls: 2}, nil
+}
+
+// The run gets what ledgers say without secrets, and a plan that is taken up again is not taken for an edited one.
+func TestLedgersAreCleaned(t *testing.T) {
+	t.Parallel()
+	r := &secret.Redactor{}
+	raw := taskledger.Seal(&boulder.Plan{
+		Version: 1, Task: "t", SubTasks: []boulder.Spec{{ID: "a", Description: "use " + plantedKey}},
+	}, "", boulder.OriginModel, "m", sampleStart)
+	plan, usage, err := cleanPlanner{ledgers{raw}, r}.Plan(t.Context(), boulder.PlanRequest{})
+	if err != nil || usage.Calls != 1 || plan.SubTasks[0].Description != "use [redacted]" || plan.Edited() {
+		t.Errorf("%+v, %v, %v", plan, usage, err)
+	}
+	if raw.SubTasks[0].Description != "use "+plantedKey {
+		t.Error("the planner's own plan was changed")
+	}
+	plan, usage, err = cleanPlanner{ledgers{}, r}.Plan(t.Context(), boulder.PlanRequest{})
+	if plan != nil || usage.Calls != 1 || err == nil {
+		t.Errorf("%v, %v, %v", plan, usage, err)
+	}
+	replan, _, err := cleanPlanner{ledgers{}, r}.Replan(t.Context(), boulder.ReplanRequest{})
+	if err != nil || replan.SubTasks[0].Description != "[redacted]" {
+		t.Errorf("%+v, %v", replan, err)
+	}
+	v, usage, err := cleanJudge{ledgers{}, r}.Judge(t.Context(), boulder.JudgeRequest{})
+	if err != nil || v.Summary != "[redacted]" || !v.Completed || usage.Calls != 2 {
+		t.Errorf("%+v, %v, %v", v, usage, err)
+	}
+}
+
+var (
+	_ orchestrator.Planner = cleanPlanner{}
+	_ orchestrator.Judge   = cleanJudge{}
+)
+
+// A repository may bring links in .manager along: none is written through.
+func TestPlanFileIsNoWayOut(t *testing.T) {
+	t.Parallel()
+	plan := &boulder.Plan{Version: 1, Task: "t", SubTasks: []boulder.Spec{{ID: "a", Subject: "a", Description: "d"}}}
+	project, outside := t.TempDir(), t.TempDir()
+	precious := filepath.Join(outside, "bashrc")
+	if err := errors.Join(os.WriteFile(precious, []byte("mine"), 0o644), os.Mkdir(filepath.Join(project, ".manager"), 0o700),
+		os.Symlink(precious, planPath(project))); err != nil {
+		t.Fatal(err)
+	}
+	if err := writePlan(project, planPath(project), plan); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Lstat(planPath(project)); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if got, _ := os.ReadFile(precious); string(got) != "mine" {
+		t.Errorf("the link was written through: %q", got)
+	}
+	state := filepath.Join(project, ".manager")
+	if err := errors.Join(os.RemoveAll(state), os.Symlink(outside, state)); err != nil {
+		t.Fatal(err)
+	}
+	if err := writePlan(project, planPath(project), plan); err == nil {
+		t.Error("a .manager that is a link was written to")
+	}
+	// Where a person named the file, their link is theirs.
+	link, target := filepath.Join(project, "link.yaml"), filepath.Join(outside, "target.yaml")
+	if err := errors.Join(os.WriteFile(target, nil, 0o640), os.Symlink(target, link), writePlan(project, link, plan)); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(target); err != nil || info.Size() == 0 || info.Mode() != 0o640 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// Both nets behind everything else are hung up: the streams of a command line, and the database of a run.
+func TestNetsAreHungUp(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	code := Main(Env{Args: []string{"no-such-" + plantedKey}, Stdout: &stdout, Stderr: &stderr})
+	if code != 2 || !strings.Contains(stderr.String(), `"no-such-[redacted]"`) || stdout.Len() > 0 {
+		t.Errorf("exit code %d\n%s%s", code, stdout.String(), stderr.String())
+	}
+
+	a, project, _ := secretApp(t)
+	a.Args = []string{"run", plantedKey}
+	d := &deps{app: a, project: project, config: &config{}, log: a.logger()}
+	st, err := d.hold(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := boulder.NewState()
+	if _, err := state.Apply(boulder.Event{Time: sampleStart, BoulderID: "b", Body: boulder.Created{
+		Boulder: boulder.Boulder{ID: "b", Task: "use " + plantedKey, Project: project, CreatedAt: sampleStart},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	changes, _ := state.TakeChanges()
+	if err := st.db.Commit(t.Context(), changes); err != nil {
+		t.Fatal(err)
+	}
+	client, err := control.Dial(t.Context(), filepath.Join(project, ".manager", control.SocketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h, err := client.Holder(t.Context()); err != nil || h.Command != "manager run [redacted]" {
+		t.Errorf("the socket tells %+v, %v", h, err)
+	}
+	if all, err := client.Listing(t.Context()); err != nil || len(all) != 1 || all[0].Task != "use [redacted]" {
+		t.Errorf("the socket tells %+v, %v", all, err)
+	}
+	client.Close()
+	st.release(d.log)
+	data, err := os.ReadFile(filepath.Join(project, ".manager", "manager.db"))
+	if err != nil || bytes.Contains(data, []byte(plantedKey)) || !bytes.Contains(data, []byte("use [redacted]")) {
+		t.Errorf("the database holds the key, or not the task: %v", err)
+	}
+}

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// service holds the state of a project and runs boulders for others, under the same limits. Its methods may be called
+// from any goroutine.
+type service struct {
+	deps *deps
+	st   *state
+	run  *orchestrator.Orchestrator
+	ctx  context.Context // of the boulders
+
+	work sync.WaitGroup // a goroutine for each boulder
+
+	mu      sync.Mutex
+	running []string // boulders, as they were begun
+	begun   int      // boulders that are being begun, or at work
+	closed  bool     // nothing further is begun
+	idle    *time.Timer
+	patient time.Duration // how long to stay with nothing to do; 0: for ever
+	empty   chan struct{} // closed when that time is over
+}
+
+var (
+	_ control.Steerer   = (*service)(nil)
+	_ control.Submitter = (*service)(nil)
+)
+
+// Order carries an order out. A resume of what nothing runs runs it.
+func (s *service) Order(ctx context.Context, boulderID string, o boulder.Order) error {
+	if o.Do == boulder.OrderResume && !s.runs(boulderID) {
+		return s.resume(ctx, boulderID)
+	}
+	return s.run.Order(ctx, boulderID, o)
+}
+
+// Submit begins to run what was handed over.
+func (s *service) Submit(ctx context.Context, what control.Submission) (string, error) {
+	d := s.deps
+	if what.LedgerModel != "" && what.LedgerModel != d.ledger {
+		return "", fmt.Errorf("%w: the server plans and judges with %s, not with %s: stop it, and start it with --ledger-model",
+			boulder.ErrRefused, cmp.Or(d.ledger, "the default model"), what.LedgerModel)
+	}
+	gates := what.GatesApproved
+	if what.Plan == nil {
+		gates = d.config.AllowModelGates
+	}
+	model, err := d.model()
+	if err != nil {
+		return "", err
+	}
+	req := orchestrator.Request{
+		Task: what.Task, Constraints: what.Constraints, Mode: what.Mode, Plan: what.Plan, Fork: what.Fork, Base: what.Base,
+		GatesApproved: gates, Model: cmp.Or(what.Model, model), LedgerModel: d.ledger, Budget: d.budget(what.Budget),
+		SubTaskBudgets: what.SubTasks, Gates: d.config.Gates, NoWorse: d.config.NoWorse,
+	}
+	return s.begin(ctx, func(ctx context.Context) iter.Seq2[boulder.Event, error] { return s.run.Run(ctx, req) })
+}
+
+func (s *service) resume(ctx context.Context, boulderID string) error {
+	_, err := s.begin(ctx, func(ctx context.Context) iter.Seq2[boulder.Event, error] {
+		return s.run.Resume(ctx, boulderID, orchestrator.ResumeRequest{LedgerModel: s.deps.ledger})
+	})
+	return err
+}
+
+// takeUp resumes what a process left that did not come to stop it: the boulders that are running by the records.
+func (s *service) takeUp(ctx context.Context) error {
+	all, err := s.st.db.Listing(ctx)
+	for _, b := range all {
+		if b.Status != boulder.Running && b.Status != boulder.Synthesizing {
+			continue
+		}
+		if resumeErr := s.resume(ctx, b.BoulderID); resumeErr != nil {
+			err = errors.Join(err, fmt.Errorf("resume %s: %w", b.BoulderID, resumeErr))
+		}
+	}
+	return err
+}
+
+// begin runs a boulder on a goroutine of its own, and returns when the first of it is on disk.
+func (s *service) begin(
+	ctx context.Context, events func(context.Context) iter.Seq2[boulder.Event, error],
+) (string, error) {
+	if !s.enter() {
+		return "", fmt.Errorf("%w: the server is stopping", boulder.ErrRefused)
+	}
+	first := make(chan error, 1)
+	var id string
+	s.work.Go(func() {
+		defer s.leave()
+		view := s.deps.app.newServeView(s.st.db)
+		defer view.Close()
+		began := ""
+		for e, err := range events(s.ctx) {
+			switch {
+			case err != nil && began == "":
+				first <- err
+				return
+			case err != nil:
+				s.ended(began, err)
+				continue
+			case began == "":
+				began, id = e.BoulderID, e.BoulderID
+				s.add(began)
+				defer s.remove(began)
+				first <- nil
+			}
+			view.Event(s.deps.app.cleanEvent(e))
+			s.st.ctrl.Notify()
+		}
+	})
+	select {
+	case err := <-first:
+		return id, err
+	case <-ctx.Done():
+		return "", context.Cause(ctx) // it may have begun: the list of boulders tells
+	}
+}
+
+// ended tells on stderr what ended a run, as there is nobody whom it could be returned to.
+func (s *service) ended(id string, err error) {
+	if !errors.Is(err, orchestrator.ErrCancelled) {
+		fmt.Fprintf(s.deps.app.Stderr, "%s boulder %s: %s\n", clock(time.Now()), id, message(s.deps.ended(id, err)))
+	}
+}
+
+func (s *service) runs(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.running, id)
+}
+
+// enter counts a boulder that is about to begin; false: none begins any more.
+func (s *service) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.begun++
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	return true
+}
+
+// leave is called when a boulder's run has ended.
+func (s *service) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun--
+	s.rest()
+}
+
+// rest begins to count the time with nothing to do. Its caller holds mu.
+func (s *service) rest() {
+	if s.begun > 0 || s.patient == 0 || s.closed {
+		return
+	}
+	s.idle = time.AfterFunc(s.patient, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.begun == 0 && !s.closed {
+			s.closed = true
+			close(s.empty)
+		}
+	})
+}
+
+func (s *service) add(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = append(slices.Clone(s.running), id)
+	s.st.ctrl.SetRunning(s.running)
+}
+
+func (s *service) remove(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = slices.DeleteFunc(slices.Clone(s.running), func(other string) bool { return other == id })
+	s.st.ctrl.SetRunning(s.running)
+}
+
+// close begins nothing further and waits until every run has ended.
+func (s *service) close() {
+	s.mu.Lock()
+	s.closed = true
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	s.mu.Unlock()
+	s.work.Wait()
+}

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/nearest"
+	"github.com/bouldermgr/manager/store"
+)
+
+// steerOptions are those of the commands that tell a boulder something.
+type steerOptions struct{ boulder string }
+
+func (a *app) steerFlags(cmd *cobra.Command, o *steerOptions) {
+	cmd.Flags().StringVarP(&o.boulder, "boulder", "b", "",
+		"the `BOULDER` that is meant (default: the one that is at work, or the newest unfinished one)")
+	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completeBoulder(false)) // fails only for a flag that is not there
+}
+
+// completeSubTaskOf offers the sub-tasks of the boulder that the flag names, for the first argument.
+func (a *app) completeSubTaskOf(o *steerOptions) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		r, closeReader, err := a.openReader(cmd.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer closeReader()
+		return completeSubTasks(cmd.Context(), r, o.boulder), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// oneSubTask takes exactly one argument.
+func oneSubTask(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("%s takes one SUBTASK, not %d arguments: `manager status` lists them", cmd.CommandPath(), len(args))
+	}
+	return nil
+}
+
+// beginWait is how long an order waits for a process that has the database and has not begun its work.
+const beginWait = 10 * time.Second
+
+// steer has an order carried out and tells what follows from it.
+func (a *app) steer(ctx context.Context, ref string, o boulder.Order) error {
+	if err := o.Validate(); err != nil {
+		return &usageError{err}
+	}
+	report, err := a.order(ctx, ref, o)
+	for giveUp := time.Now().Add(beginWait); errors.Is(err, control.ErrNotReady) && time.Now().Before(giveUp); {
+		select { // OpenCode is starting there, or a person is being asked about the plan
+		case <-time.After(deskStep):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		report, err = a.order(ctx, ref, o)
+	}
+	for range 2 { // the process that took orders has ended since: now the database does, or the next process
+		if !errors.Is(err, control.ErrNotServed) || errors.Is(err, control.ErrUnanswered) {
+			break
+		}
+		report, err = a.order(ctx, ref, o)
+	}
+	if err != nil {
+		return refusal(err)
+	}
+	if a.json {
+		return a.printJSON(report)
+	}
+	a.tell(report.text())
+	return nil
+}
+
+// tell prints a sentence on stdout: broken between words on a terminal, and one line elsewhere.
+func (a *app) tell(text string) {
+	if terminal(a.Stdout) {
+		text = wrap(text, terminalSize(a.Stdout).width-1)
+	}
+	fmt.Fprintln(a.Stdout, text)
+}
+
+// order hands an order in, once.
+func (a *app) order(ctx context.Context, ref string, o boulder.Order) (*orderReport, error) {
+	d, err := a.openDesk(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	id, err := d.find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	before, err := d.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := makesSense(ctx, d, before, o); err != nil {
+		return nil, err
+	}
+	if err := d.orders.Order(ctx, id, o); err != nil {
+		return nil, err
+	}
+	after, err := d.Get(ctx, id)
+	if errors.Is(err, control.ErrNotServed) { // a cancel ends the process as well
+		r, closeReader, openErr := a.openReader(ctx)
+		if openErr != nil {
+			return nil, fmt.Errorf("the order was carried out, but what came of it cannot be read: %w", openErr)
+		}
+		after, err = r.Get(ctx, id)
+		closeReader()
+		d.holder = nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the order was carried out, but what came of it cannot be read: %w", err)
+	}
+	return newOrderReport(before, after, d.holder, o), nil
+}
+
+// makesSense refuses what can only be a slip, and says what was probably meant.
+func makesSense(ctx context.Context, r reader, d store.Detail, o boulder.Order) error {
+	b := d.Boulder
+	switch {
+	case b.Status.Terminal():
+		return usagef("boulder %s is %s: there is nothing left to %s", b.ID, b.Status, o.Do)
+	case o.SubTaskID == "" || hasSubTask(d, o.SubTaskID):
+		return nil
+	}
+	var ids []string
+	for _, t := range d.SubTasks {
+		ids = append(ids, t.ID)
+	}
+	if near := nearest.Word(o.SubTaskID, ids); near != "" {
+		return usagef("boulder %s has no sub-task %q: did you mean %q?", b.ID, o.SubTaskID, near)
+	}
+	if other, err := r.Resolve(ctx, o.SubTaskID); err == nil && o.Do == boulder.OrderCancel {
+		return usagef("%q is a boulder, not a sub-task: end it with `manager cancel -b %s`", o.SubTaskID, other)
+	}
+	return noSubTask(b.ID, o.SubTaskID, d.SubTasks)
+}
+
+// refusal says an order that cannot be carried out in words for people.
+func refusal(err error) error {
+	if !errors.Is(err, boulder.ErrRefused) {
+		return err
+	}
+	_, why, ok := strings.Cut(err.Error(), boulder.ErrRefused.Error()+": ")
+	if !ok {
+		return err
+	}
+	return &refusedError{why, err}
+}
+
+// refusedError is an order that cannot be carried out as things are.
+type refusedError struct {
+	why string
+	err error
+}
+
+func (e *refusedError) Error() string { return e.why }
+func (e *refusedError) Unwrap() error { return e.err }

@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/store"
+)
+
+// orderReport is what an order prints with --json: one object. Fields are added in later versions, never changed.
+type orderReport struct {
+	Type      string `json:"type"` // order
+	BoulderID string `json:"boulder_id"`
+	boulder.Order
+	Status boulder.Status `json:"status"` // of the boulder, afterwards
+	// RunBy is the process that runs it, and carried the order out; null if none does.
+	RunBy *control.Holder `json:"run_by"`
+	// AtWork are the sub-tasks that an agent or the judge is at; after "now" those that a resume takes up again.
+	AtWork  []string `json:"at_work"`
+	Blocked []string `json:"blocked"` // sub-tasks that this order blocked
+	Freed   []string `json:"freed"`   // sub-tasks that this order let go on: dependents, and what is tried again
+
+	done, total int
+}
+
+func newOrderReport(before, after store.Detail, holder *control.Holder, o boulder.Order) *orderReport {
+	b := after.Boulder
+	r := &orderReport{
+		Type: "order", BoulderID: b.ID, Order: o, Status: b.Status, AtWork: []string{}, Blocked: []string{},
+		Freed: []string{}, done: completed(after), total: planned(after),
+	}
+	if runs(holder, b) {
+		r.RunBy = holder
+		for _, t := range after.Attempts {
+			if t.Status.Live() {
+				r.AtWork = append(r.AtWork, t.SubTaskID)
+			}
+		}
+	}
+	was := map[string]boulder.SubTaskStatus{}
+	for _, t := range before.SubTasks {
+		was[t.ID] = t.Status
+	}
+	for _, t := range after.SubTasks {
+		switch old := was[t.ID]; {
+		case t.Status == boulder.SubTaskBlocked && old != t.Status:
+			r.Blocked = append(r.Blocked, t.ID)
+		case t.Status == boulder.SubTaskPending && old == boulder.SubTaskBlocked:
+			r.Freed = append(r.Freed, t.ID)
+		}
+	}
+	return r
+}
+
+// text is the report for people, on one line.
+func (r *orderReport) text() string {
+	switch r.Do {
+	case boulder.OrderPause:
+		return fmt.Sprintf("Paused. %s Go on with: manager resume %s", r.left(), r.BoulderID)
+	case boulder.OrderResume:
+		return "Resumed." + r.goesOn()
+	case boulder.OrderCancel:
+		if r.SubTaskID == "" {
+			return fmt.Sprintf("Cancelled boulder %s, with %d of %s done. What they changed in the project stays.",
+				r.BoulderID, r.done, plural(r.total, "sub-task"))
+		}
+		text := fmt.Sprintf("Cancelled %q.", r.SubTaskID)
+		if len(r.Blocked) > 0 {
+			text += fmt.Sprintf(" Blocked, because of that: %s.", listed(r.Blocked))
+		}
+		return text + r.goesOn()
+	case boulder.OrderSkip:
+		return fmt.Sprintf("Skipped %q: what depends on it goes on without it.%s", r.SubTaskID, r.goesOn())
+	case boulder.OrderRetry:
+		return fmt.Sprintf("%q is tried again in a fresh session, with all its tries.%s", r.SubTaskID, r.goesOn())
+	}
+	whom := "all sub-tasks"
+	if r.SubTaskID != "" {
+		whom = fmt.Sprintf("sub-task %q", r.SubTaskID)
+	}
+	return fmt.Sprintf("Noted for %s: it goes into the next prompt and the next judgement.%s", whom, r.goesOn())
+}
+
+// left says what is still at work after a pause.
+func (r *orderReport) left() string {
+	switch n := len(r.AtWork); {
+	case r.RunBy == nil:
+		return "No process runs it."
+	case n == 0:
+		return "Nothing is at work, and nothing starts."
+	case r.Now:
+		return fmt.Sprintf("Stopped, to be taken up again: %s.", listed(r.AtWork))
+	case n == 1:
+		return fmt.Sprintf("%q is still at work, to the end of its turn; nothing new starts.", r.AtWork[0])
+	}
+	return fmt.Sprintf("%s are still at work, to the end of their turns; nothing new starts.", listed(r.AtWork))
+}
+
+// goesOn says what has to be done for the order to have an effect, if anything has.
+func (r *orderReport) goesOn() string {
+	switch {
+	case r.RunBy == nil:
+		return fmt.Sprintf(" No process runs the boulder; go on with: manager resume %s", r.BoulderID)
+	case r.Status == boulder.Paused:
+		return fmt.Sprintf(" The boulder is paused; go on with: manager resume %s", r.BoulderID)
+	case r.Do == boulder.OrderResume:
+		return fmt.Sprintf(" Process %d goes on with boulder %s.", r.RunBy.PID, r.BoulderID)
+	}
+	return ""
+}
+
+// listed is names in a row: "a", "b".
+func listed(names []string) string {
+	var all []string
+	for _, name := range names {
+		all = append(all, fmt.Sprintf("%q", name))
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,433 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/store"
+)
+
+// hold opens a project's database as a run does, and serves it.
+func hold(t *testing.T, project string, steered bool) (*store.DB, *control.Server) {
+	t.Helper()
+	dir := filepath.Join(project, store.DirName)
+	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	holder := control.Holder{PID: 42, BoulderID: sampleID, Command: "manager run", Since: sampleStart}
+	server, err := control.Serve(t.Context(), filepath.Join(dir, control.SocketName), holder, db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if steered {
+		server.SetSteerer(onDisk{db})
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(server.Close(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return db, server
+}
+
+func interrupted(t *testing.T) (project string) {
+	t.Helper()
+	s := newSample(t)
+	s.play()
+	return s.store()
+}
+
+// An order comes to the same whether a process holds the database or none does; only who carried it out differs.
+func TestOrdersWhileItRunsAndWhileNot(t *testing.T) {
+	t.Parallel()
+	alone, held := interrupted(t), interrupted(t)
+	hold(t, held, true)
+	for _, test := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"pause"}, exitOK},
+		{[]string{"pause"}, exitError},
+		{[]string{"note", "Mind the gap"}, exitOK},
+		{[]string{"note", "--sub-task", "theme", "Dark", "is", "dark"}, exitOK},
+		{[]string{"note", "--sub-task", "toggle", "it is over"}, exitError},
+		{[]string{"note", strings.Repeat("x", 4_001)}, exitUsage},
+		{[]string{"retry", "icons"}, exitOK},
+		{[]string{"skip", "site"}, exitOK},
+		{[]string{"cancel", "theme"}, exitOK},
+		{[]string{"cancel", "theme"}, exitError},
+		{[]string{"skip", "tehme"}, exitUsage},
+		{[]string{"retry", "docs"}, exitError},
+		{[]string{"wait"}, exitWaiting},
+		{[]string{"cancel"}, exitOK},
+		{[]string{"cancel", "-b", sampleID}, exitUsage},
+	} {
+		var printed [2]map[string]any
+		var said [2]string
+		for i, project := range []string{alone, held} {
+			stdout, stderr, code := command(project, append(test.args, "--json")...)
+			if code != test.code {
+				t.Errorf("%q in %s: exit code %d, want %d: %s", test.args, project, code, test.code, stderr)
+			}
+			if err := json.Unmarshal([]byte(stdout), &printed[i]); err != nil && code == exitOK {
+				t.Errorf("%q prints %q: %v", test.args, stdout, err)
+			}
+			said[i] = stderr
+		}
+		whose := cmpopts.IgnoreMapEntries(func(k string, _ any) bool { return k == "run_by" || k == "at_work" })
+		if diff := cmp.Diff(printed[0], printed[1], whose); diff != "" || said[0] != said[1] {
+			t.Errorf("%q: alone (-), held (+):\n%s%s%s", test.args, diff, said[0], said[1])
+		}
+		by, _ := printed[1]["run_by"].(map[string]any)
+		over := printed[1]["status"] == string(boulder.Cancelled)
+		if printed[1]["type"] == "order" && (printed[0]["run_by"] != nil || by["pid"] != 42.0 && !over) {
+			t.Errorf("%q was carried out by %v and %v", test.args, printed[0]["run_by"], by)
+		}
+	}
+}
+
+// While a process runs the boulder, a pause says what is still at work, and a resume is an order to that process.
+func TestPauseAndResumeThere(t *testing.T) {
+	t.Parallel()
+	project := interrupted(t)
+	_, server := hold(t, project, true)
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"resume"}, exitHeld, "process 42, `manager run`"}, // it is not paused
+		{[]string{"pause"}, exitOK, "Paused. \"theme\" is still at work, to the end of its turn; nothing new starts. " +
+			"Go on with: manager resume " + sampleID + "\n"},
+		{[]string{"status"}, exitOK, "paused by a person. Go on with: manager resume " + sampleID + "\n"},
+		{[]string{"skip", "docs"}, exitOK, "The boulder is paused; go on with: manager resume " + sampleID + "\n"},
+		{[]string{"resume", "--budget", "cost=1"}, exitUsage, "process 42 runs boulder " + sampleID},
+	} {
+		stdout, stderr, code := command(project, test.args...)
+		if code != test.code || !strings.Contains(stdout+stderr, test.says) {
+			t.Errorf("%q: exit code %d, %s%s; want %d, %s", test.args, code, stdout, stderr, test.code, test.says)
+		}
+	}
+	resumes := &resumer{}
+	server.SetSteerer(resumes)
+	stdout, stderr, code := command(project, "resume", "--json")
+	want := []boulder.Order{{Do: boulder.OrderResume}}
+	if diff := cmp.Diff(want, resumes.orders); diff != "" || code != exitOK || !strings.Contains(stdout, `"do":"resume"`) {
+		t.Errorf("resume: exit code %d, %s%s, orders (-want +got):\n%s", code, stdout, stderr, diff)
+	}
+}
+
+// resumer takes orders and does nothing: what a resume comes to needs a process that runs something.
+type resumer struct{ orders []boulder.Order }
+
+func (r *resumer) Order(_ context.Context, _ string, o boulder.Order) error {
+	r.orders = append(r.orders, o)
+	return nil
+}
+
+// Who has the database and takes no orders is named, with exit code 5.
+func TestOrdersAreNotTaken(t *testing.T) {
+	t.Parallel()
+	t.Run("not begun", func(t *testing.T) {
+		t.Parallel()
+		project := interrupted(t)
+		hold(t, project, false)
+		_, stderr, code := command(project, "pause")
+		if code != exitHeld || !strings.Contains(stderr, "try again") {
+			t.Errorf("exit code %d, %s", code, stderr)
+		}
+	})
+	t.Run("about to begin something else", func(t *testing.T) {
+		t.Parallel()
+		project := interrupted(t)
+		_, server := hold(t, project, true)
+		server.SetBoulder("")
+		_, stderr, code := command(project, "cancel")
+		if code != exitHeld || !strings.Contains(stderr, "try again") {
+			t.Errorf("exit code %d, %s", code, stderr)
+		}
+		if _, stderr, code := command(project, "cancel", "-b", sampleID); code != exitOK {
+			t.Errorf("by its name: exit code %d, %s", code, stderr)
+		}
+	})
+	t.Run("no socket", func(t *testing.T) {
+		t.Parallel()
+		project := interrupted(t)
+		db, err := store.Open(filepath.Join(project, store.DirName, store.FileName), store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		_, stderr, code := command(project, "pause")
+		who := ""
+		if runtime.GOOS == "linux" {
+			who = fmt.Sprintf("process %d, ", os.Getpid())
+		}
+		held := strings.Contains(stderr, "the state is held by another process")
+		if code != exitHeld || !held || !strings.Contains(stderr, who) {
+			t.Errorf("exit code %d, %s", code, stderr)
+		}
+	})
+}
+
+// What a killed process leaves, its socket and its lock, is in nobody's way.
+func TestKilledHolderIsNoObstacle(t *testing.T) {
+	t.Parallel()
+	project := interrupted(t)
+	path, err := exec.LookPath("hold") // see TestMain
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), path, filepath.Join(project, store.DirName))
+	cmd.Env = append(os.Environ(), "GOCOVERDIR="+t.TempDir())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "held\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	stdout, stderr, code := command(project, "note", "while it lives")
+	if code != exitOK || strings.Contains(stdout, "No process") {
+		t.Errorf("while it lives: exit code %d, %s%s", code, stdout, stderr)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if _, err := os.Lstat(filepath.Join(project, store.DirName, control.SocketName)); err != nil {
+		t.Fatalf("there is no dead socket: %v", err)
+	}
+	stdout, stderr, code = command(project, "pause")
+	if code != exitOK || !strings.Contains(stdout, "No process runs it") {
+		t.Errorf("pause: exit code %d, %s%s", code, stdout, stderr)
+	}
+	if stdout, stderr, code := command(project, "show"); code != exitOK || !strings.Contains(stdout, "while it lives") {
+		t.Errorf("show: exit code %d, %s%s", code, stdout, stderr)
+	}
+	hold(t, project, true) // the next one finds the place free
+}
+
+// holdMain is a process that has a database, until it is killed.
+func holdMain() {
+	db, err := store.Open(filepath.Join(os.Args[1], store.FileName), store.Options{})
+	if err == nil {
+		var s *control.Server
+		holder := control.Holder{PID: os.Getpid(), BoulderID: sampleID}
+		s, err = control.Serve(context.Background(), filepath.Join(os.Args[1], control.SocketName), holder, db, nil)
+		if err == nil {
+			s.SetSteerer(onDisk{db})
+			fmt.Println("held")
+			select {}
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+func TestWaitByState(t *testing.T) {
+	t.Parallel()
+	ours := &control.Holder{BoulderID: sampleID}
+	other := &control.Holder{BoulderID: "other"}
+	starting := &control.Holder{}
+	server := &control.Holder{Serves: true}
+	serving := &control.Holder{Serves: true, Running: []string{sampleID}}
+	for _, test := range []struct {
+		status  boulder.Status
+		holder  *control.Holder
+		blocked bool // a sub-task is
+		done    int  // exit code of --for done; -1: it goes on waiting
+		block   int  // exit code of --for blocked
+	}{
+		{boulder.Planning, ours, false, -1, -1},
+		{boulder.Planning, nil, false, -1, -1},
+		{boulder.Running, ours, false, -1, -1},
+		{boulder.Running, nil, false, -1, -1}, // interrupted: whoever resumes it is waited for
+		{boulder.Running, ours, true, -1, exitOK},
+		{boulder.Synthesizing, ours, false, -1, -1},
+		{boulder.Paused, ours, false, exitWaiting, exitOK},
+		{boulder.Paused, nil, false, exitWaiting, exitOK},
+		{boulder.Paused, other, false, exitWaiting, exitOK},
+		{boulder.Paused, serving, false, exitWaiting, exitOK},
+		{boulder.Paused, server, false, exitWaiting, exitOK},
+		{boulder.Paused, starting, false, -1, -1}, // it may be what goes on with it
+		{boulder.AwaitingApproval, ours, false, -1, -1},
+		{boulder.AwaitingApproval, serving, false, -1, -1},
+		{boulder.AwaitingApproval, server, false, exitWaiting, exitOK},
+		{boulder.AwaitingApproval, nil, false, exitWaiting, exitOK},
+		{boulder.Completed, nil, false, exitOK, exitError},
+		{boulder.Partial, nil, false, exitPartial, exitError},
+		{boulder.Partial, nil, true, exitPartial, exitOK},
+		{boulder.Failed, ours, true, exitPartial, exitOK},
+		{boulder.Cancelled, nil, false, exitInterrupted, exitError},
+	} {
+		d := store.Detail{Boulder: boulder.Boulder{ID: sampleID, Status: test.status}}
+		if test.blocked {
+			d.SubTasks = []boulder.SubTask{{ID: "x", Status: boulder.SubTaskBlocked}}
+		}
+		for what, want := range map[string]int{waitDone: test.done, waitBlocked: test.block} {
+			w := &waiting{report: waitReport{For: what}}
+			arrived, err := w.judge(d, test.holder)
+			got := -1
+			if arrived || err != nil {
+				got = exitCode(err)
+			}
+			if got != want {
+				t.Errorf("for %s: %s, holder %+v, blocked %v: %d (%v), want %d", what, test.status, test.holder, test.blocked, got,
+					err, want)
+			}
+		}
+	}
+}
+
+// A wait ends with the boulder, whether its process tells of the end or dies before.
+func TestWaitEnds(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		end  func(db *store.DB, server *control.Server, s *sample)
+		want int
+	}{
+		{"told", func(db *store.DB, server *control.Server, s *sample) {
+			s.finish()
+			s.commit(db)
+			server.Notify()
+		}, exitPartial},
+		{"gone", func(db *store.DB, server *control.Server, s *sample) {
+			s.apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "stopped"})
+			s.commit(db)
+			server.Close()
+			db.Close()
+		}, exitWaiting},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSample(t)
+			s.play()
+			project := s.store()
+			db, server := hold(t, project, false)
+			done := make(chan int)
+			go func() {
+				done <- Main(Env{Args: []string{"wait", "-C", project}, Stdout: io.Discard, Stderr: io.Discard})
+			}()
+			test.end(db, server, s)
+			if code := <-done; code != test.want {
+				t.Errorf("exit code %d, want %d", code, test.want)
+			}
+		})
+	}
+}
+
+// A boulder that goes on and on is not waited for longer than was said.
+func TestWaitTimesOut(t *testing.T) {
+	t.Parallel()
+	for _, held := range []bool{false, true} {
+		project := interrupted(t)
+		if held {
+			hold(t, project, false)
+		}
+		stdout, stderr, code := command(project, "wait", "--timeout", "300ms", "--json")
+		says := "the time is up: after 300ms boulder " + sampleID + " is running, 1/6 done"
+		if code != exitError || !strings.Contains(stderr, says) || !strings.Contains(stdout, `"status":"running"`) {
+			t.Errorf("held %v: exit code %d, %s%s", held, code, stdout, stderr)
+		}
+	}
+}
+
+// Whoever is asked and says no has cancelled nothing; nothing is held while the question stands.
+func TestCancelAsks(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]error{"yes\n": nil, "what?\nno\n": errKept, "": errKept} {
+		project := interrupted(t)
+		a, _, _ := testApp()
+		a.dir = project
+		look := &lookingReader{Reader: strings.NewReader(answer), t: t, project: project}
+		a.Stdin = look
+		id, err := a.confirmCancel(t.Context(), "")
+		if !errors.Is(err, want) || err == nil && id != sampleID {
+			t.Errorf("%q: %q, %v", answer, id, err)
+		}
+		if !look.looked {
+			t.Error("nobody was asked")
+		}
+	}
+}
+
+// lookingReader checks, before a person answers, that the database is free.
+type lookingReader struct {
+	io.Reader
+	t       *testing.T
+	project string
+	looked  bool
+}
+
+func (r *lookingReader) Read(p []byte) (int, error) {
+	r.looked = true
+	db, err := store.Open(filepath.Join(r.project, store.DirName, store.FileName), store.Options{})
+	if err != nil {
+		r.t.Errorf("while a person is asked: %v", err)
+	} else {
+		db.Close()
+	}
+	return r.Reader.Read(p)
+}
+
+// What a person says is told where the run is shown.
+func TestOrdersInTheViews(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.plan()
+	ref := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
+	s.start(ref)
+	s.apply(boulder.Noted{Text: "Mind the gap"})
+	s.apply(boulder.Noted{SubTaskID: "theme", Text: "Dark is dark"})
+	s.apply(boulder.SubTaskDone{AttemptRef: ref, Status: boulder.SubTaskCancelled, AttemptStatus: boulder.AttemptCancelled,
+		Summary: "cancelled by a person", ByPerson: true})
+	s.apply(boulder.Reopened{SubTaskID: "theme", Reason: "a person wants it tried again"})
+	s.apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"})
+
+	a, _, stderr := testApp()
+	lines := a.newRunView(nil)
+	for _, e := range s.events {
+		lines.Event(e)
+	}
+	live := liveSample(t, s)
+	for name, text := range map[string]string{
+		"lines": stderr.String(), "live": strings.Join(live.printed, "\n") + live.frame(size{120, 30}, 0),
+	} {
+		for _, want := range []string{
+			"note: Mind the gap", "[2/6] note: Dark is dark", "cancelled by a person",
+			"[2/6] begins anew: a person wants it tried again", "paused by a person",
+		} {
+			if n := strings.Count(text, want); n != 1 {
+				t.Errorf("%s: %q is there %d times, want once:\n%s", name, want, n, text)
+			}
+		}
+	}
+	if frame := live.frame(size{120, 30}, 0); !strings.Contains(frame, "manager resume "+sampleID) {
+		t.Errorf("the live picture does not say how to go on:\n%s", frame)
+	}
+	live.Stopping()
+	if frame := live.frame(size{120, 30}, 0); strings.Contains(frame, "manager resume") {
+		t.Errorf("a run that stops is said to be paused:\n%s", frame)
+	}
+}

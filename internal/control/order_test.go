@@ -1,0 +1,261 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// fakeSteerer records orders. With a gate each waits there, and says that it has come.
+type fakeSteerer struct {
+	err  error
+	come chan struct{}
+	gate chan struct{}
+
+	mu   sync.Mutex
+	done []string
+}
+
+func (f *fakeSteerer) Order(ctx context.Context, boulderID string, o boulder.Order) error {
+	if f.gate != nil {
+		f.come <- struct{}{}
+		select {
+		case <-f.gate:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if f.err != nil {
+		return f.err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.done = append(f.done, fmt.Sprintf("%s: %+v", boulderID, o))
+	return nil
+}
+
+func (f *fakeSteerer) orders() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]string{}, f.done...)
+}
+
+// An order arrives as it was given, whatever is in it.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	s, c := serve(t, &fake{})
+	steerer := &fakeSteerer{}
+	s.SetSteerer(steerer)
+	const id = "01 a/b?&%"
+	var want []string
+	for _, o := range []boulder.Order{
+		{Do: boulder.OrderPause, Now: true},
+		{Do: boulder.OrderSkip, SubTaskID: "../x"},
+		{Do: boulder.OrderNote, Text: "<b>\"do\"</b> & \u2028 主题\nnext"},
+		{Do: boulder.OrderNote, Text: strings.Repeat("\u0001", 4_000)}, // the longest body that there can be
+	} {
+		want = append(want, fmt.Sprintf("%s: %+v", id, o))
+		if err := c.Order(t.Context(), id, o); err != nil {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if diff := cmp.Diff(want, steerer.orders()); diff != "" {
+		t.Errorf("given (-) and carried out (+):\n%s", diff)
+	}
+}
+
+// Each reason why an order is not carried out can be told from the others on this side.
+func TestOrderIsNotCarriedOut(t *testing.T) {
+	t.Parallel()
+	s, c := serve(t, &fake{})
+	pause := boulder.Order{Do: boulder.OrderPause}
+	kinds := []error{
+		boulder.ErrRefused, boulder.ErrNotFound, boulder.ErrFinished, ErrNotReady, ErrNotServed, ErrUnanswered,
+	}
+	expect := func(name string, err, kind error, text string) {
+		t.Helper()
+		for _, k := range kinds {
+			if errors.Is(err, k) != errors.Is(kind, k) {
+				t.Errorf("%s: %v is %q: %v", name, err, k, errors.Is(err, k))
+			}
+		}
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	expect("too early", c.Order(t.Context(), "id", pause), ErrNotReady, "try again")
+	for _, test := range []struct {
+		err, kind error
+		text      string
+	}{
+		{fmt.Errorf("%w: it is paused already", boulder.ErrRefused), boulder.ErrRefused, "it is paused already"},
+		{fmt.Errorf("%w: id", boulder.ErrNotFound), boulder.ErrNotFound, "id"},
+		{fmt.Errorf("boulder id is failed: %w", boulder.ErrFinished), boulder.ErrFinished, "boulder id is failed"},
+		{errors.New("the disk is full"), nil, "the disk is full"},
+	} {
+		s.SetSteerer(&fakeSteerer{err: test.err})
+		expect(test.text, c.Order(t.Context(), "id", pause), test.kind, test.text)
+	}
+	steerer := &fakeSteerer{}
+	s.SetSteerer(steerer)
+	expect("means nothing", c.Order(t.Context(), "id", boulder.Order{Do: "sing"}), boulder.ErrRefused, "sing")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	expect("nobody is there", c.Order(t.Context(), "id", pause), ErrNotServed, c.path)
+	if done := steerer.orders(); len(done) > 0 {
+		t.Errorf("carried out: %q", done)
+	}
+}
+
+// What is not exactly an order does nothing.
+func TestOrdersAreReadStrictly(t *testing.T) {
+	t.Parallel()
+	s, c := serve(t, &fake{})
+	steerer := &fakeSteerer{}
+	s.SetSteerer(steerer)
+	for _, test := range []struct {
+		method, uri, body string
+		want              int
+	}{
+		{http.MethodPost, pathOrder, `{"boulder_id":"x","order":{"do":"pause"}}`, http.StatusOK},
+		{http.MethodPost, pathOrder, ``, http.StatusBadRequest},
+		{http.MethodPost, pathOrder, `{"boulder_id":"x","order":{"do":"pause"},"force":true}`, http.StatusBadRequest},
+		{http.MethodPost, pathOrder, `{"boulder_id":"x","order":{"do":"pause","later":true}}`, http.StatusBadRequest},
+		{http.MethodPost, pathOrder, `{"boulder_id":"x","order":{"do":"pause"}} {}`, http.StatusBadRequest},
+		{http.MethodPost, pathOrder, `{"boulder_id":"x","order":{"do":"pause"}`, http.StatusBadRequest},
+		{http.MethodPost, pathOrder, `{"boulder_id":"` + strings.Repeat("x", maxOrder) + `"}`, http.StatusBadRequest},
+		{http.MethodGet, pathOrder, ``, http.StatusMethodNotAllowed},
+		{http.MethodPut, pathOrder, `{"boulder_id":"x","order":{"do":"pause"}}`, http.StatusMethodNotAllowed},
+		{http.MethodPost, pathBoulders, ``, http.StatusMethodNotAllowed},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), test.method, "http://manager"+test.uri,
+			strings.NewReader(test.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.http.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != test.want {
+			t.Errorf("%s %s %.60s: %s, want %d: %s", test.method, test.uri, test.body, resp.Status, test.want, text)
+		}
+	}
+	if done := steerer.orders(); len(done) != 1 {
+		t.Errorf("carried out: %q", done)
+	}
+}
+
+// An order is carried out although its client is gone.
+func TestOrderOutlivesItsClient(t *testing.T) {
+	t.Parallel()
+	s, c := serve(t, &fake{})
+	steerer := &fakeSteerer{come: make(chan struct{}), gate: make(chan struct{})}
+	s.SetSteerer(steerer)
+	ctx, leave := context.WithCancelCause(t.Context())
+	gone := errors.New("gone")
+	result := make(chan error)
+	go func() { result <- c.Order(ctx, "id", boulder.Order{Do: boulder.OrderPause}) }()
+	<-steerer.come
+	leave(gone)
+	if err := <-result; !errors.Is(err, gone) || !errors.Is(err, ErrUnanswered) {
+		t.Errorf("the client got %v", err)
+	}
+	c.Close()
+	close(steerer.gate)
+	if err := s.Close(); err != nil { // waits for it
+		t.Error(err)
+	}
+	if done := steerer.orders(); len(done) != 1 {
+		t.Errorf("carried out: %q", done)
+	}
+}
+
+// A server that closes does not wait for ever for an order, and the client learns that nobody knows.
+func TestCloseEndsOrders(t *testing.T) {
+	t.Parallel()
+	s, c := serve(t, &fake{})
+	steerer := &fakeSteerer{come: make(chan struct{}), gate: make(chan struct{})}
+	s.SetSteerer(steerer)
+	result := make(chan error)
+	go func() { result <- c.Order(t.Context(), "id", boulder.Order{Do: boulder.OrderPause}) }()
+	<-steerer.come
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-result; !errors.Is(err, ErrUnanswered) {
+		t.Errorf("%v", err)
+	}
+	if done := steerer.orders(); len(done) > 0 {
+		t.Errorf("carried out after all: %q", done)
+	}
+}
+
+// A holder that dies with the order in its hands leaves it open whether it was carried out; one that answers nothing
+// that can be read as well. One that says that it does not know the request has not.
+func TestOrderToForeignServers(t *testing.T) {
+	t.Parallel()
+	for answer, unanswered := range map[string]bool{
+		"": true,
+		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello":              true,
+		"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{":                true,
+		"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n":                   true,
+		"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n":            false,
+		"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n":   false,
+		"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n":          false,
+		"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{\"result\":null}": false,
+	} {
+		path := socketPath(t)
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan error)
+		go func() { served <- answerOnce(l, answer) }()
+		c := &Client{path: path, timeout: callTimeout}
+		c.connect()
+		err = c.Order(t.Context(), "id", boulder.Order{Do: boulder.OrderPause})
+		if errors.Is(err, ErrUnanswered) != unanswered {
+			t.Errorf("%q: %v", answer, err)
+		}
+		c.Close()
+		l.Close()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// answerOnce answers one request with the bytes, and hangs up.
+func answerOnce(l net.Listener, answer string) error {
+	conn, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var got []byte
+	for buf := make([]byte, 1<<10); !bytes.HasSuffix(got, []byte("}}")); {
+		n, err := conn.Read(buf)
+		if err != nil {
+			return err
+		}
+		got = append(got, buf[:n]...)
+	}
+	_, err = io.WriteString(conn, answer)
+	return err
+}

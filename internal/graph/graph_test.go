@@ -1,0 +1,137 @@
+package graph_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/graph"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// Look at the pictures when these change: `go test ./internal/graph -update`, then the .svg in a browser.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]*shape{
+		"chain": chain(), "diamond": diamond(), "statuses": statuses(), "layers": layers(3, 4, 2), "fan": fan(9),
+		"empty": {title: "Nothing yet"},
+	} {
+		g := s.graph()
+		golden(t, name+".mmd", g.Mermaid())
+		golden(t, name+".dot", g.DOT())
+		golden(t, name+".svg", g.SVG())
+		golden(t, name+".txt", g.Text(graph.TextOptions{Width: 120}))
+	}
+	golden(t, "diamond_narrow.txt", diamond().graph().Text(graph.TextOptions{Width: 40}))
+	golden(t, "statuses_list.txt", statuses().graph().Text(graph.TextOptions{Width: 60}))
+	golden(t, "many.txt", layers(3, 20, 3).graph().Text(graph.TextOptions{}))
+}
+
+// golden compares a text with a file of testdata/golden.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", "golden", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s is not what it was (-want +got); -update takes it over:\n%s", path, diff)
+	}
+}
+
+// A status that is added to the machine and not here would be drawn with a question mark.
+func TestKnowsEveryStatus(t *testing.T) {
+	t.Parallel()
+	for _, s := range []boulder.SubTaskStatus{
+		boulder.SubTaskPending, boulder.SubTaskInProgress, boulder.SubTaskCompleted, boulder.SubTaskBlocked,
+		boulder.SubTaskFailed, boulder.SubTaskSkipped, boulder.SubTaskCancelled, boulder.SubTaskSuperseded,
+	} {
+		if !graph.Known(string(s)) {
+			t.Errorf("the status %q has no sign and no colour", s)
+		}
+	}
+	if graph.Known("") || graph.Known("nosuch") {
+		t.Error("what is no status is known")
+	}
+}
+
+// Paint gets every sign and every word for a status, and nothing else is coloured.
+func TestPaint(t *testing.T) {
+	t.Parallel()
+	got := map[string]bool{}
+	text := statuses().graph().Text(graph.TextOptions{Width: 120, Paint: func(status, text string) string {
+		got[status+": "+text] = true
+		return "<" + text + ">"
+	}})
+	for _, want := range []string{
+		"completed: ✓", "completed: completed", "in_progress: in progress", "failed: ✗", "blocked: blocked", "pending: ○",
+		"superseded: -",
+	} {
+		if !got[want] {
+			t.Errorf("not painted: %q; painted was %v", want, got)
+		}
+	}
+	if strings.Contains(text, "<Load") || strings.Contains(text, "<seeds") {
+		t.Errorf("a title or an id is coloured:\n%s", text)
+	}
+}
+
+// What a checked plan cannot have: it must not hang or crash a drawing of damaged records.
+func TestOddGraphs(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]*shape{
+		"circle":      (&shape{}).add("a", "", "", "", "b").add("b", "", "", "", "a").add("c", "", "", "", "b"),
+		"self":        (&shape{}).add("a", "", "", "", "a"),
+		"unknown":     (&shape{}).add("a", "", "", "", "nosuch"),
+		"same id":     (&shape{}).add("a", "", "", "").add("a", "", "", "").add("b", "", "", "", "a"),
+		"twice":       (&shape{}).add("a", "", "", "").add("b", "", "", "", "a", "a"),
+		"no id":       (&shape{}).add("", "", "", "").add("b", "", "", "", ""),
+		"no nodes":    {},
+		"status only": (&shape{}).add("a", "", "pending", "x"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checkAll(t, s)
+			if edges := strings.Count(s.graph().DOT(), "->"); edges > 3 || name == "twice" && edges != 1 {
+				t.Errorf("%d edges", edges)
+			}
+		})
+	}
+}
+
+// Far larger than what people draw: code that is quadratic in lanes or levels takes minutes and gigabytes here.
+func TestLargeGraphs(t *testing.T) {
+	t.Parallel()
+	const n = 4_000
+	long := &shape{}
+	for i := range n {
+		id := name(i)
+		switch i {
+		case 0:
+			long.add(id, "", "pending", "")
+		default:
+			long.add(id, "", "pending", "", name(i-1), name(0), name(i/2))
+		}
+	}
+	for _, s := range []*shape{long, fan(n), layers(50, 40, 3)} {
+		g := s.graph()
+		for _, text := range []string{g.Mermaid(), g.DOT(), g.SVG(), g.Text(graph.TextOptions{})} {
+			if strings.Count(text, "\n") < len(s.nodes) {
+				t.Errorf("%d lines for %d nodes", strings.Count(text, "\n"), len(s.nodes))
+			}
+		}
+	}
+}

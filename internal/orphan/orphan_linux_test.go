@@ -1,0 +1,557 @@
+package orphan
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// asManager makes this test binary a process that registers in the directory, runs a shell command with its mark, says
+// so, and waits to be killed.
+const asManager = "ORPHAN_TEST_MANAGER"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(asManager); dir != "" {
+		if err := beManager(dir, os.Args[1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func beManager(dir, script string) error {
+	r, err := Register(dir)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("sh", "-c", script)
+	cmd.Env = append(os.Environ(), r.Env())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	fmt.Println(r.Env())
+	_, _ = os.Stdin.Read(make([]byte, 1)) // until it is closed: then in good order
+	return r.Release()
+}
+
+// manager is a process that has registered and started others.
+type manager struct {
+	t     *testing.T
+	dir   string
+	token string // in the command line of all that it starts, whatever their environment
+	cmd   *exec.Cmd
+	stdin interface{ Close() error }
+}
+
+// startManager starts a manager whose script gets a number of seconds, by which its `sleep`s are found, as $1.
+func startManager(t *testing.T, dir, script string, sleeps int) *manager {
+	t.Helper()
+	m := &manager{t: t, dir: dir, token: fmt.Sprintf("1000.%d", time.Now().UnixNano())}
+	m.cmd = exec.Command(os.Args[0], strings.ReplaceAll(script, "$1", m.token))
+	m.cmd.Env = append(os.Environ(), asManager+"="+dir)
+	m.cmd.Stderr = os.Stderr
+	stdin, err := m.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.stdin = stdin
+	stdout, err := m.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // what a failed test leaves
+		_ = m.cmd.Process.Kill()
+		_ = m.cmd.Wait()
+		for _, pid := range m.matching(func(line []byte) bool { return bytes.Contains(line, []byte(m.token)) }) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	await(t, func() bool { return len(m.running()) == sleeps })
+	return m
+}
+
+// running lists the sleeps that the manager's script has started, by their command lines.
+func (m *manager) running() []int {
+	return m.matching(func(line []byte) bool { return bytes.HasPrefix(line, []byte("sleep\x00"+m.token)) })
+}
+
+// matching lists processes by their command lines.
+func (m *manager) matching(matches func(line []byte) bool) []int {
+	var pids []int
+	all, err := processes(Variable)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, p := range all {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+		if matches(line) {
+			pids = append(pids, p.pid)
+		}
+	}
+	return pids
+}
+
+func (m *manager) kill() {
+	m.t.Helper()
+	if err := m.cmd.Process.Kill(); err != nil {
+		m.t.Fatal(err)
+	}
+	_ = m.cmd.Wait() // it was killed
+}
+
+// await looks until the condition holds. A test that waits for what never comes ends with the test binary's timeout.
+func await(t *testing.T, condition func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-t.Context().Done():
+			t.Fatal("the test is over")
+		}
+	}
+}
+
+func sweep(t *testing.T, dir string) Swept {
+	t.Helper()
+	s, err := Sweep(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// escapes are all the ways in which programs get out of sight: a session of their own, a second fork, and a clean
+// environment below a shell that still runs. Four sleeps.
+const escapes = `
+setsid sleep $1 &
+(setsid sh -c 'sleep $1 & exit' &)
+setsid sh -c 'env -i sleep $1 & wait' &
+(setsid sh -c 'env -i setsid sleep $1 & wait' &)
+`
+
+func TestSweepAfterKill(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	m := startManager(t, dir, escapes, 4)
+	bystander := startManager(t, dir, escapes, 4)
+	elsewhere := startManager(t, t.TempDir(), escapes, 4)
+	if s := sweep(t, dir); s != (Swept{}) {
+		t.Errorf("while all are alive: %+v", s)
+	}
+	m.kill()
+	if n := len(m.running()); n != 4 {
+		t.Fatalf("%d processes outlived the manager: nothing to test", n)
+	}
+	// At least the four sleeps and the two shells that wait.
+	if s := sweep(t, dir); s.Managers != 1 || s.Processes < 6 {
+		t.Errorf("%+v", s)
+	}
+	if left := m.running(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	for _, other := range []*manager{bystander, elsewhere} {
+		if n := len(other.running()); n != 4 {
+			t.Errorf("another manager has %d of its processes left", n)
+		}
+	}
+	if s := sweep(t, dir); s != (Swept{}) {
+		t.Errorf("the second time: %+v", s)
+	}
+	if names := list(t, dir); len(names) != 1 {
+		t.Errorf("records: %v, want that of the other manager", names)
+	}
+}
+
+// A manager that ends in good order leaves neither processes nor a record.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	m := startManager(t, dir, escapes, 4)
+	m.stdin.Close()
+	if err := m.cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if left := m.running(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if names := list(t, dir); len(names) > 0 {
+		t.Errorf("records: %v", names)
+	}
+}
+
+// An agent may start a manager of its own, which then carries two marks' worth of history: it ends with the outer one,
+// and what it had started is found by its own record.
+func TestManagerInsideOfAManager(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner := fmt.Sprintf("setsid env %s=%s %s 'setsid sleep $1 & wait' 3<>fifo <&3 > /dev/null &",
+		asManager, dir, program)
+	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := startManager(t, dir, "cd "+dir+"; "+inner+" setsid sleep $1 &", 2)
+	m.kill()
+	if s := sweep(t, dir); s.Managers != 2 || s.Processes < 3 {
+		t.Errorf("%+v", s)
+	}
+	if left := m.running(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// Two commands at once share the work; none takes what is not there any more for an error.
+func TestSweepAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	m := startManager(t, dir, escapes, 4)
+	m.kill()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var total Swept
+	for range 8 {
+		all.Go(func() {
+			s, err := Sweep(dir)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Error(err)
+			}
+			total.Managers += s.Managers
+		})
+	}
+	all.Wait()
+	if total.Managers != 1 || len(m.running()) > 0 {
+		t.Errorf("%d took it over, left: %v", total.Managers, m.running())
+	}
+}
+
+// A sweep that comes while another process registers never takes its record away.
+func TestRegisterBesideSweep(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 50 {
+				r, err := Register(dir)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := Sweep(dir); err != nil {
+					t.Error(err)
+				}
+				mark := strings.TrimPrefix(r.Env(), Variable+"=")
+				if _, err := os.Lstat(filepath.Join(dir, DirName, mark)); err != nil {
+					t.Error(err)
+				}
+				r.records.Remove(mark) // without the look at all processes that Release takes
+				r.file.file.Close()
+				r.records.Close()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// victim is a process that a record names or marks, and that must or must not be ended by it.
+func victim(t *testing.T, mark string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	cmd.Env = append(os.Environ(), Variable+"="+mark)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	await(t, func() bool { // its environment can be seen
+		data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", cmd.Process.Pid))
+		return markOf(data, Variable) == mark
+	})
+	return cmd
+}
+
+func write(t *testing.T, dir, mark string, content any) {
+	t.Helper()
+	data, ok := content.(string)
+	if !ok {
+		encoded, err := json.Marshal(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = string(encoded)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, DirName), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, DirName, mark), []byte(data), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func list(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(dir, DirName))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// What a record says decides only whether its owner lives. The marked process goes or stays, a named one always stays.
+func TestRecords(t *testing.T) {
+	t.Parallel()
+	named := victim(t, newMark()) // another manager's
+	alive, err := identify(named.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reused, before, ended := alive, alive, alive
+	reused.Start--
+	before.Boot = "another"
+	ended.PID = 1 << 22 // the largest id that Linux gives is one less
+	for name, test := range map[string]struct {
+		content any
+		ends    bool // the marked process
+		stays   bool // the record
+	}{
+		"of a live process, its lock lost": {content: alive, stays: true},
+		"of a process id used again":       {content: reused, ends: true},
+		"of a process that ended":          {content: ended, ends: true},
+		"of before the machine's start":    {content: before},
+		"torn":                             {content: `{"pid": 12`, ends: true},
+		"empty":                            {content: "", ends: true},
+		"nonsense":                         {content: `{"pid": -1, "start": "x"}`, ends: true},
+		"huge":                             {content: strings.Repeat("x", 3*maxRecord), ends: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, mark := t.TempDir(), newMark()
+			marked := victim(t, mark)
+			write(t, dir, mark, test.content)
+			want := Swept{Managers: 1}
+			if test.ends {
+				want.Processes = 1
+			}
+			if test.stays {
+				want = Swept{}
+			}
+			if got := sweep(t, dir); got != want {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+			if _, err := identify(marked.Process.Pid); (err != nil) != test.ends {
+				t.Errorf("the marked process: %v", err)
+			}
+			if left := len(list(t, dir)) == 1; left != test.stays {
+				t.Errorf("the record is left: %v", left)
+			}
+		})
+	}
+	t.Cleanup(func() { // after the parallel ones
+		if now, err := identify(named.Process.Pid); err != nil || now != alive {
+			t.Errorf("the process that records name: %v, %v", now, err)
+		}
+	})
+}
+
+// Entries that are no records of ours are left as they are, and end nothing.
+func TestForeignEntries(t *testing.T) {
+	t.Parallel()
+	dir, mark := t.TempDir(), newMark()
+	marked := victim(t, mark)
+	outside := filepath.Join(t.TempDir(), mark)
+	if err := os.WriteFile(outside, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "notes.txt", "mine")
+	write(t, dir, strings.ToLower(mark), "")
+	records := filepath.Join(dir, DirName)
+	link := newMark()
+	err := errors.Join(
+		os.Symlink(outside, filepath.Join(records, mark)),
+		os.Symlink("notes.txt", filepath.Join(records, link)),
+		os.Mkdir(filepath.Join(records, newMark()), 0o700),
+		syscall.Mkfifo(filepath.Join(records, newMark()), 0o600),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 { // only root can give files away
+		theirs := newMark()
+		write(t, dir, theirs, "")
+		if err := os.Chown(filepath.Join(records, theirs), 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := list(t, dir)
+	if s := sweep(t, dir); s != (Swept{}) {
+		t.Errorf("%+v", s)
+	}
+	if after := list(t, dir); len(after) != len(before) {
+		t.Errorf("before %v, after %v", before, after)
+	}
+	if _, err := os.Stat(outside); err != nil {
+		t.Error(err)
+	}
+	if _, err := identify(marked.Process.Pid); err != nil {
+		t.Errorf("a link named it, and it was ended: %v", err)
+	}
+}
+
+// A state directory that is a link may lead to another project's.
+func TestLinksInPlaceOfDirectories(t *testing.T) {
+	t.Parallel()
+	elsewhere, mark := t.TempDir(), newMark()
+	marked := victim(t, mark)
+	write(t, elsewhere, mark, "")
+	link := filepath.Join(t.TempDir(), ".manager")
+	if err := os.Symlink(elsewhere, link); err != nil {
+		t.Fatal(err)
+	}
+	if s := sweep(t, link); s != (Swept{}) {
+		t.Errorf("%+v", s)
+	}
+	inside := t.TempDir()
+	if err := os.Symlink(filepath.Join(elsewhere, DirName), filepath.Join(inside, DirName)); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Sweep(inside); s != (Swept{}) || err == nil || !strings.Contains(err.Error(), "move it away") {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if _, err := Register(inside); err == nil || !strings.Contains(err.Error(), "move it away") {
+		t.Errorf("Register: %v", err)
+	}
+	if _, err := identify(marked.Process.Pid); err != nil {
+		t.Errorf("it was ended: %v", err)
+	}
+}
+
+func TestRegisterIsPrivate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r, err := Register(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(dir, DirName))
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory: %v, %v", info.Mode(), err)
+	}
+	mark := strings.TrimPrefix(r.Env(), Variable+"=")
+	if info, err = os.Stat(filepath.Join(dir, DirName, mark)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the record: %v, %v", info.Mode(), err)
+	}
+	if err := errors.Join(r.Release(), r.Release()); err != nil {
+		t.Error(err)
+	}
+	if names := list(t, dir); len(names) > 0 {
+		t.Errorf("records: %v", names)
+	}
+	_, err = Register(filepath.Join(dir, "missing"))
+	if err == nil || !strings.Contains(err.Error(), "choose another with -C") {
+		t.Errorf("without a directory: %v", err)
+	}
+}
+
+func TestIsMark(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		if mark := newMark(); !isMark(mark) {
+			t.Errorf("%q is made and not taken", mark)
+		}
+	}
+	good := newMark()
+	for _, name := range []string{
+		"", ".", "..", good[1:], good + "A", strings.ToLower(good), good[:25] + "/",
+		good[:25] + "\x00", good[:25] + "1", others,
+	} {
+		if isMark(name) {
+			t.Errorf("%q passes for a mark", name)
+		}
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	t.Parallel()
+	const tail = " S 10 20 30 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654321 9 10"
+	want := process{pid: 7, parent: 10, group: 20, session: 30, start: 987654321}
+	for _, name := range []string{"sleep", "a b", ") S 1 1 1 1", "\n", "", "((("} {
+		got, err := parseStat(7, []byte("7 ("+name+")"+tail))
+		if err != nil || got != want {
+			t.Errorf("%q: %+v, %v", name, got, err)
+		}
+	}
+	for _, data := range []string{"", "7 (sleep) S 1", "7 (sleep) S x 20 30 0 -1 0 0 0 0 0 0 0 0 0 0 0 0 0 1"} {
+		if p, err := parseStat(7, []byte(data)); err == nil {
+			t.Errorf("%q: %+v", data, p)
+		}
+	}
+	if _, err := parseStat(7, []byte("7 (x)"+strings.Replace(tail, "S", "Z", 1))); !errors.Is(err, errEnded) {
+		t.Errorf("a zombie: %v", err)
+	}
+	threads := strings.NewReplacer("S", "Z", "20 0 1 0", "20 0 3 0").Replace(tail)
+	if got, err := parseStat(7, []byte("7 (x)"+threads)); err != nil || got != want {
+		t.Errorf("a zombie with threads that run: %+v, %v", got, err)
+	}
+}
+
+func BenchmarkSweepOfNothing(b *testing.B) {
+	dir := b.TempDir()
+	for name, prepare := range map[string]func() error{
+		"no directory":    func() error { return nil },
+		"empty directory": func() error { return os.Mkdir(filepath.Join(dir, DirName), 0o700) },
+	} {
+		if err := prepare(); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Sweep(dir); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		_ = os.Remove(filepath.Join(dir, DirName))
+	}
+}
+
+func BenchmarkProcesses(b *testing.B) {
+	for b.Loop() {
+		if _, err := processes(Variable); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

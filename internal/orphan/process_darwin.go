@@ -1,0 +1,64 @@
+package orphan
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// bootID is another one after each start of the machine.
+var bootID = sync.OnceValues(func() (string, error) { return unix.Sysctl("kern.bootsessionuuid") })
+
+const zombie = 5 // SZOMB of sys/proc.h
+
+// identify says who has a process id now. The start is in microseconds since 1970.
+func identify(pid int) (owner, error) {
+	boot, err := bootID()
+	if err != nil {
+		return owner{}, err
+	}
+	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
+	if err != nil {
+		return owner{}, err
+	}
+	if int(info.Proc.P_pid) != pid || info.Proc.P_stat == zombie {
+		return owner{}, fmt.Errorf("process %d has ended", pid)
+	}
+	return owner{PID: pid, Start: started(info), Boot: boot}, nil
+}
+
+func started(info *unix.KinfoProc) uint64 {
+	t := info.Proc.P_starttime
+	return uint64(t.Sec)*1e6 + uint64(t.Usec)
+}
+
+// processes lists what runs, with the mark that is in that variable of its environment; dead processes that nobody
+// has waited for do not.
+func processes(variable string) ([]process, error) {
+	infos, err := unix.SysctlKinfoProcSlice("kern.proc.all")
+	if err != nil {
+		return nil, err
+	}
+	var all []process
+	for i := range infos {
+		info := &infos[i]
+		if info.Proc.P_stat == zombie {
+			continue
+		}
+		p := process{
+			pid: int(info.Proc.P_pid), parent: int(info.Eproc.Ppid), group: int(info.Eproc.Pgid), start: started(info),
+		}
+		if session, err := unix.Getsid(p.pid); err == nil {
+			p.session = session
+		}
+		if int(info.Eproc.Ucred.Uid) != os.Geteuid() {
+			p.mark = others
+		} else if data, err := unix.SysctlRaw("kern.procargs2", p.pid); err == nil {
+			p.mark = markOf(environOf(data), variable)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}

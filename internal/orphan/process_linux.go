@@ -1,0 +1,91 @@
+package orphan
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// bootID is another one after each start of the machine.
+var bootID = sync.OnceValues(func() (string, error) {
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(data)), err
+})
+
+// identify says who has a process id now. The start is in clock ticks since the machine was started.
+func identify(pid int) (owner, error) {
+	boot, err := bootID()
+	if err != nil {
+		return owner{}, err
+	}
+	p, err := stat(pid)
+	return owner{PID: pid, Start: p.start, Boot: boot}, err
+}
+
+// processes lists what runs, with the mark that is in that variable of its environment; dead processes that nobody
+// has waited for do not.
+func processes(variable string) ([]process, error) {
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer proc.Close()
+	names, err := proc.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var all []process
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		p, err := stat(pid)
+		if err != nil {
+			continue // it has ended
+		}
+		info, err := os.Lstat("/proc/" + name)
+		if err != nil || !mine(info) {
+			p.mark = others
+		} else if environ, err := os.ReadFile("/proc/" + name + "/environ"); err == nil {
+			p.mark = markOf(environ, variable)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+var errEnded = errors.New("the process has ended")
+
+// stat reads /proc/PID/stat. Its second field is the program's name in brackets, which may hold anything.
+func stat(pid int) (process, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return process{}, err
+	}
+	return parseStat(pid, data)
+}
+
+func parseStat(pid int, data []byte) (process, error) {
+	// Counted from the one behind the name, which is number 3 in proc_pid_stat(5).
+	const state, parent, group, session, threads, start = 0, 1, 2, 3, 17, 19
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	if len(fields) <= start {
+		return process{}, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+	}
+	// Dead, and not waited for. Its first thread can be that while others still run and hold its files and locks.
+	if strings.ContainsAny(fields[state], "ZXx") && (fields[threads] == "1" || fields[threads] == "0") {
+		return process{}, errEnded
+	}
+	p := process{pid: pid}
+	var errs [4]error
+	p.parent, errs[0] = strconv.Atoi(fields[parent])
+	p.group, errs[1] = strconv.Atoi(fields[group])
+	p.session, errs[2] = strconv.Atoi(fields[session])
+	p.start, errs[3] = strconv.ParseUint(fields[start], 10, 64)
+	return p, errors.Join(errs[:]...)
+}

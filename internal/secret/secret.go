@@ -1,0 +1,106 @@
+// Package secret takes keys, tokens and passwords out of text before it is stored, shown or handed on.
+//
+// A [Redactor] knows secrets in two ways: by their value, which it was told or found in the environment, together
+// with the forms in which programs print values (base64, URL and JSON escapes); and by their form, for those that it
+// was never told (sk-…, ghp_…, a private key, a password in an address, API_KEY=…). It errs on the side of leaving
+// text alone: hashes, ids, encoded pictures and prose come out as they went in, so that a transcript stays worth
+// reading.
+//
+// What it cannot know: a secret without a form that is in no variable whose name says so, one that is cut in two, and
+// one that was changed on purpose (reversed, encrypted, in hexadecimal). It guards against accidents, not against an
+// agent that wants to leak.
+package secret
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// Redacted stands where a secret was. It needs no escape in JSON, YAML, a URL's query or a shell.
+const Redacted = "[redacted]"
+
+// Redactor takes secrets out of text. Its methods may be called from any goroutine. The zero value and nil know
+// secrets by their form only.
+type Redactor struct {
+	mu    sync.Mutex // for writers
+	known []known
+	index atomic.Pointer[index]
+}
+
+// known is a secret and what people call it.
+type known struct{ value, kind string }
+
+// New makes a Redactor that knows the secrets of an environment, NAME=value each: the values of variables whose names
+// say that they are secret (see docs/security.md for the list), such values inside of variables that hold JSON, and
+// passwords in addresses. Values that might as well be words, switches, numbers or paths are left out.
+func New(environ []string) *Redactor {
+	r := &Redactor{}
+	r.add(inEnviron(environ))
+	return r
+}
+
+// Add makes further values known. Those that are too weak to be told from ordinary text are left out, see [New].
+func (r *Redactor) Add(kind string, values ...string) {
+	var more []known
+	for _, v := range values {
+		if v = strings.TrimSpace(v); strong(v) {
+			more = append(more, known{v, kind})
+		}
+	}
+	r.add(more)
+}
+
+func (r *Redactor) add(more []known) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range more {
+		if !slices.ContainsFunc(r.known, func(old known) bool { return old.value == k.value }) {
+			r.known = append(r.known, k)
+		}
+	}
+	r.index.Store(newIndex(slices.Concat(valueNeedles(r.known), formNeedles())))
+}
+
+// formsOnly is the index of a Redactor that was told nothing.
+var formsOnly = sync.OnceValue(func() *index { return newIndex(formNeedles()) })
+
+func (r *Redactor) needles() *index {
+	if r != nil {
+		if ix := r.index.Load(); ix != nil {
+			return ix
+		}
+	}
+	return formsOnly()
+}
+
+// Text replaces each secret in s by [Redacted]. Text without any is returned as it is, without a copy. A second pass
+// changes nothing. Invalid UTF-8 is no fault and stays.
+func (r *Redactor) Text(s string) string {
+	spans := r.needles().find(s)
+	if len(spans) == 0 {
+		return s
+	}
+	var out strings.Builder
+	last := 0
+	for _, sp := range spans {
+		out.WriteString(s[last:sp.from])
+		out.WriteString(Redacted)
+		last = sp.to
+	}
+	out.WriteString(s[last:])
+	return out.String()
+}
+
+// Kinds says what secrets a text holds, in words that follow "it holds": "the value of OPENAI_API_KEY", "a GitHub
+// token". Each is told once, in the order of the text.
+func (r *Redactor) Kinds(s string) []string {
+	var kinds []string
+	for _, sp := range r.needles().find(s) {
+		if !slices.Contains(kinds, sp.kind) {
+			kinds = append(kinds, sp.kind)
+		}
+	}
+	return kinds
+}

@@ -1,0 +1,185 @@
+// Package statedir writes files below a project's .manager, for their owner only whatever the umask, and nowhere else.
+//
+// What lies in a project may come from anybody: a repository can bring a .manager along, and an agent that works in
+// the project can put symbolic links there while a run goes on. So no path is followed by name: each directory down
+// to the one that is written to is opened in the one above it and must be a directory, and everything below that is
+// reached through an [os.Root], which does not leave it by links, "..", or absolute names.
+package statedir
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+const (
+	dirMode  = 0o700
+	fileMode = 0o600
+)
+
+// Dir is an open directory. Whoever opened it closes it; files that were opened in it stay open.
+type Dir struct {
+	root *os.Root
+	path string
+}
+
+// Open opens the directory that is reached from base, which must exist and is trusted, by way of names; what is not
+// there is made. A name that is there and is no directory, or is a symbolic link, is an error.
+func Open(base string, names ...string) (*Dir, error) {
+	root, err := os.OpenRoot(base)
+	if err != nil {
+		return nil, err
+	}
+	path := base
+	for _, name := range names {
+		path = filepath.Join(path, name)
+		next, err := enter(root, name)
+		root.Close()
+		if err != nil {
+			return nil, fmt.Errorf("open state directory %s: %w", path, err)
+		}
+		root = next
+	}
+	return &Dir{root, path}, nil
+}
+
+// enter opens a directory in another one, and makes it if it is not there.
+func enter(in *os.Root, name string) (*os.Root, error) {
+	if err := mkdir(in, name); err != nil {
+		return nil, err
+	}
+	info, err := in.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, errors.New("it is a link or a file and not a directory: move it away, since state is kept nowhere else")
+	}
+	root, err := in.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	// A link that was put there since is followed by OpenRoot; what was opened must be what was looked at.
+	opened, err := root.Stat(".")
+	if err == nil && !os.SameFile(info, opened) {
+		err = errors.New("it was replaced while it was being opened")
+	}
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return root, nil
+}
+
+// mkdir makes a directory whose mode no umask has a say in.
+func mkdir(in *os.Root, name string) error {
+	err := in.Mkdir(name, dirMode)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return in.Chmod(name, dirMode)
+}
+
+// Close gives the directory up. Nothing that was written depends on it.
+func (d *Dir) Close() { d.root.Close() }
+
+// Path is the directory's path, as it was when it was opened. It is for messages.
+func (d *Dir) Path() string { return d.path }
+
+// OpenFile opens a file that is there, for reading and writing. The name is relative to the directory.
+func (d *Dir) OpenFile(name string) (*os.File, error) { return d.root.OpenFile(name, os.O_RDWR, 0) }
+
+// Rename gives a file another name in the directory, in the place of one that has it.
+func (d *Dir) Rename(from, to string) error { return d.root.Rename(from, to) }
+
+// Write replaces a file as a whole or not at all, also in a crash; it is on disk when Write returns. A link of that
+// name is replaced, and not followed. Directories on the way are made.
+func (d *Dir) Write(name string, data []byte) error {
+	f, err := d.Create(name)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(data); err != nil {
+		f.Discard()
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		f.Discard()
+		return err
+	}
+	if err := f.Publish(); err != nil {
+		return err
+	}
+	return d.sync(filepath.Dir(name))
+}
+
+// sync makes a rename survive a power failure.
+func (d *Dir) sync(name string) error {
+	if runtime.GOOS == "windows" { // a directory cannot be synced there
+		return nil
+	}
+	dir, err := d.root.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// File is a new file that has no name yet. Exactly one of Publish and Discard is called in the end, while the
+// directory is open.
+type File struct {
+	*os.File
+	dir        *Dir
+	temp, name string
+}
+
+// Create begins a file that will have the name, which is relative to the directory. Directories on the way are made.
+func (d *Dir) Create(name string) (*File, error) {
+	if !filepath.IsLocal(name) {
+		return nil, fmt.Errorf("write in %s: %q leads out of it", d.path, name)
+	}
+	parent := filepath.Dir(name)
+	for i, c := range parent + "/" {
+		if c == '/' || c == filepath.Separator {
+			if err := mkdir(d.root, parent[:i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	temp := filepath.Join(parent, "."+strings.TrimLeft(filepath.Base(name), ".")+"-"+rand.Text()+".tmp")
+	f, err := d.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
+	if err != nil {
+		return nil, err
+	}
+	file := &File{File: f, dir: d, temp: temp, name: name}
+	if err := f.Chmod(fileMode); err != nil { // a umask may have taken the owner's rights
+		file.Discard()
+		return nil, err
+	}
+	return file, nil
+}
+
+// Publish closes the file and gives it its name, in the place of what has it. After an error nothing is left behind.
+func (f *File) Publish() error {
+	err := f.Close()
+	if err == nil {
+		err = f.dir.root.Rename(f.temp, f.name)
+	}
+	if err != nil {
+		_ = f.dir.root.Remove(f.temp)
+	}
+	return err
+}
+
+// Discard removes the file.
+func (f *File) Discard() {
+	_ = f.Close()
+	_ = f.dir.root.Remove(f.temp)
+}

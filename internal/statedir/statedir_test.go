@@ -1,0 +1,168 @@
+package statedir_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bouldermgr/manager/internal/statedir"
+)
+
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	project := t.TempDir()
+	d, err := statedir.Open(project, ".manager", "runs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for _, text := range []string{"one", "two"} {
+		if err := d.Write("b/x/request.md", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(project, ".manager/runs/b/x/request.md")); string(got) != text {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	f, err := d.Create("b/x/1.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Discard()
+	only(t, filepath.Join(project, ".manager/runs/b/x"), "request.md")
+	if f, err = d.Create("b/x"); err != nil { // is a directory
+		t.Fatal(err)
+	}
+	if err := f.Publish(); err == nil {
+		t.Error("a file took the place of a directory")
+	}
+	only(t, filepath.Join(project, ".manager/runs/b"), "x")
+}
+
+func only(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("%s holds %v, want %v", dir, got, want)
+	}
+}
+
+// Links lead nowhere, wherever on the way they are: to another directory, to a file, to nothing, and within the
+// project.
+func TestLinksAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	for _, planted := range []string{".manager", ".manager/runs", ".manager/runs/b", ".manager/runs/b/x"} {
+		for _, target := range []string{"outside", "missing", "inside"} {
+			project, outside := t.TempDir(), t.TempDir()
+			to := map[string]string{
+				"outside": outside, "missing": filepath.Join(outside, "none"), "inside": filepath.Join(project, "src"),
+			}[target]
+			link := filepath.Join(project, planted)
+			if err := errors.Join(os.Mkdir(filepath.Join(project, "src"), 0o700), os.MkdirAll(filepath.Dir(link), 0o700),
+				os.Symlink(to, link)); err != nil {
+				t.Fatal(err)
+			}
+			d, err := statedir.Open(project, ".manager", "runs")
+			if err == nil {
+				err = d.Write("b/x/1.jsonl", []byte("written"))
+				d.Close()
+			}
+			if err == nil {
+				t.Errorf("%s -> %s was followed", planted, target)
+			}
+			only(t, outside)
+			only(t, filepath.Join(project, "src"))
+		}
+	}
+}
+
+// A link that has a file's name is replaced; what it points to stays as it is.
+func TestLinkOfAFileIsReplaced(t *testing.T) {
+	t.Parallel()
+	project, outside := t.TempDir(), t.TempDir()
+	precious := filepath.Join(outside, "bashrc")
+	if err := os.WriteFile(precious, []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d, err := statedir.Open(project, ".manager")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	name := filepath.Join(project, ".manager", "plan.yaml")
+	for _, target := range []string{precious, filepath.Join(outside, "none")} {
+		_ = os.Remove(name)
+		if err := os.Symlink(target, name); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.OpenFile("plan.yaml"); err == nil {
+			t.Error("the link was opened")
+		}
+		if err := d.Write("plan.yaml", []byte("plan")); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Lstat(name); err != nil || !info.Mode().IsRegular() {
+			t.Errorf("%v, %v", info, err)
+		}
+	}
+	if got, _ := os.ReadFile(precious); string(got) != "mine" {
+		t.Errorf("the file behind the link is %q", got)
+	}
+	only(t, outside, "bashrc")
+}
+
+func TestNamesThatLeadOut(t *testing.T) {
+	t.Parallel()
+	project := t.TempDir()
+	d, err := statedir.Open(project, ".manager", "runs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for _, name := range []string{
+		"../x", "b/../../x", "/tmp/x", "", ".", "..", "b/x\x00y/1.jsonl", strings.Repeat("long", 100) + "/1.jsonl",
+	} {
+		if err := d.Write(name, []byte("x")); err == nil {
+			t.Errorf("%q was written", name)
+		}
+	}
+	only(t, project, ".manager")
+	only(t, filepath.Join(project, ".manager"), "runs")
+}
+
+// The directory stays the one that was opened, whatever is put in its place.
+func TestReplacedWhileOpen(t *testing.T) {
+	t.Parallel()
+	project, outside := t.TempDir(), t.TempDir()
+	d, err := statedir.Open(project, ".manager", "runs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	runs := filepath.Join(project, ".manager", "runs")
+	if err := errors.Join(os.Rename(runs, runs+".old"), os.Symlink(outside, runs)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Write("b/1.jsonl", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	only(t, outside)
+	only(t, runs+".old/b", "1.jsonl")
+}
+
+func TestNoProject(t *testing.T) {
+	t.Parallel()
+	if _, err := statedir.Open(filepath.Join(t.TempDir(), "none"), ".manager"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,106 @@
+package adaptertest
+
+import (
+	"cmp"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/providers"
+)
+
+// ErrorForm is a form in which a server reports an error, and what the adapter has to make of it.
+type ErrorForm struct {
+	Status int
+	Type   string // of the content; defaults to application/json
+	Header map[string]string
+	Body   string
+
+	Kind       providers.Kind
+	WantStatus int    // defaults to Status
+	WantText   string // is in the error's text
+	RetryAfter time.Duration
+}
+
+// webPages come from what is not the provider, so from any address.
+var webPages = map[string]ErrorForm{
+	"proxy: HTML 502": {
+		Status: 502, Type: "text/html", Body: `<html><h1>Bad gateway</h1></html>`,
+		Kind: providers.KindNetwork, WantText: "web page",
+	},
+	"base URL of a web site: HTML 200 is not worth a retry": {
+		Status: 200, Type: "text/html", Body: `<!doctype html><title>Console</title>`,
+		Kind: providers.KindBadRequest, WantText: "web page",
+	},
+}
+
+// ErrorForms runs a test for each form of the provider, and for those that do not depend on it.
+func ErrorForms(t *testing.T, open Open, forms map[string]ErrorForm) {
+	all := maps.Clone(webPages)
+	maps.Copy(all, forms)
+	for name, form := range all {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			failure := Fails(t, At(t, open, form), Ask())
+			if failure.Kind != form.Kind || failure.Status != cmp.Or(form.WantStatus, form.Status) ||
+				failure.RetryAfter != form.RetryAfter {
+				t.Errorf("kind %s, status %d, retry after %s: %v",
+					failure.Kind, failure.Status, failure.RetryAfter, failure)
+			}
+			if !strings.Contains(failure.Error(), form.WantText) {
+				t.Errorf("%q does not contain %q", failure, form.WantText)
+			}
+		})
+	}
+}
+
+// ServeHTTP reports the error.
+func (f ErrorForm) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", cmp.Or(f.Type, "application/json"))
+	for key, value := range f.Header {
+		w.Header().Set(key, value)
+	}
+	w.WriteHeader(f.Status)
+	_, _ = io.WriteString(w, f.Body)
+}
+
+// End is an answer that came and was billed with ten tokens, and what the adapter has to make of it.
+type End struct {
+	Body string
+	// Plain and Structured are the kinds of the errors, without and with a schema. Empty: it is an answer.
+	Plain, Structured providers.Kind
+	// Stop is that of the answer.
+	Stop providers.Stop
+}
+
+// Ends runs a test for each end.
+func Ends(t *testing.T, open Open, ends map[string]End) {
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := At(t, open, JSON(end.Body))
+			for _, question := range []struct {
+				schema json.RawMessage
+				want   providers.Kind
+			}{
+				{nil, end.Plain},
+				{json.RawMessage(`{"type":"object"}`), end.Structured},
+			} {
+				req := Ask()
+				req.Schema = question.schema
+				if question.want != "" {
+					failure := Fails(t, c, req)
+					if failure.Kind != question.want || failure.Usage.Total() != 10 {
+						t.Errorf("schema %s: kind %s, usage %v: %v", req.Schema, failure.Kind, failure.Usage, failure)
+					}
+				} else if resp, err := c.Complete(t.Context(), req); err != nil || resp.Stop != end.Stop {
+					t.Errorf("schema %s: got %+v, %v", req.Schema, resp, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package adaptertest
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/providers"
+)
+
+// API is how a provider refuses and answers.
+type API struct {
+	// Refusal is the body of a 400 with this text.
+	Refusal func(text string) string
+	// Answer is the body of a success.
+	Answer func(asked map[string]any) string
+	// Features names what a request asks for, in a fixed order.
+	Features func(asked map[string]any) string
+}
+
+// Rule refuses some requests.
+type Rule struct {
+	Refuses func(asked map[string]any) bool
+	Text    string
+}
+
+// Refusing refuses requests with a value at a path of keys.
+func Refusing(text string, path ...string) Rule { return Rule{Refuses: Has(path...), Text: text} }
+
+// Has is for requests with a value at a path of keys.
+func Has(path ...string) func(asked map[string]any) bool {
+	return func(asked map[string]any) bool {
+		for _, key := range path[:len(path)-1] {
+			asked, _ = asked[key].(map[string]any)
+		}
+		return asked[path[len(path)-1]] != nil
+	}
+}
+
+// Picky is a server that refuses what its rules say, in their order, and keeps what it was asked.
+type Picky struct {
+	t     testing.TB
+	api   API
+	rules []Rule
+
+	mu    sync.Mutex
+	asked []map[string]any
+}
+
+// Picky makes one.
+func (a API) Picky(t testing.TB, rules ...Rule) *Picky { return &Picky{t: t, api: a, rules: rules} }
+
+// ServeHTTP implements [http.Handler].
+func (p *Picky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var asked map[string]any
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+		p.t.Error(err)
+	}
+	p.mu.Lock()
+	p.asked = append(p.asked, asked)
+	p.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	for _, rule := range p.rules {
+		if rule.Refuses(asked) {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, p.api.Refusal(rule.Text))
+			return
+		}
+	}
+	_, _ = io.WriteString(w, p.api.Answer(asked))
+}
+
+// Asked gives the bodies of all requests.
+func (p *Picky) Asked() []map[string]any {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.asked)
+}
+
+func (p *Picky) features() []string {
+	var out []string
+	for _, asked := range p.Asked() {
+		out = append(out, p.api.Features(asked))
+	}
+	return out
+}
+
+// StepDown is what a model refuses, and the features of the requests that two calls then make.
+type StepDown struct {
+	Rules []Rule
+	Sent  []string
+}
+
+// StepsDown tests that what a model refuses is left out at once and never sent to it again, and that each model learns
+// by itself. req wants every feature.
+func StepsDown(t *testing.T, open Open, api API, req providers.Request, steps map[string]StepDown) {
+	for name, step := range steps {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := api.Picky(t, step.Rules...)
+			c := At(t, open, server)
+			for range 2 {
+				if _, err := c.Complete(t.Context(), &req); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(step.Sent, server.features()); diff != "" {
+				t.Errorf("sent (-want +got):\n%s", diff)
+			}
+			another := req
+			another.Model = "another"
+			if _, err := c.Complete(t.Context(), &another); err != nil {
+				t.Fatal(err)
+			}
+			if got := server.features()[len(step.Sent)]; got != step.Sent[0] {
+				t.Errorf("another model was first asked with %s", got)
+			}
+		})
+	}
+}
+
+// DoesNotStepDown tests that a request with a schema which is refused for another reason is not made again.
+func DoesNotStepDown(t testing.TB, open Open, server *Picky) {
+	t.Helper()
+	req := Ask()
+	req.Schema = json.RawMessage(`{}`)
+	failure := Fails(t, At(t, open, server), req)
+	if n := len(server.Asked()); n != 1 || failure.Kind != providers.KindBadRequest {
+		t.Errorf("%d requests: kind %s: %v", n, failure.Kind, failure)
+	}
+}

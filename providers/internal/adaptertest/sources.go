@@ -1,0 +1,77 @@
+package adaptertest
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/bouldermgr/manager/providers"
+)
+
+// Env reads from a map instead of the process's environment.
+func Env(env map[string]string) func(string) string {
+	return func(name string) string { return env[name] }
+}
+
+// Trap is the address of a server that nobody may ask.
+func Trap(t testing.TB) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("the request was led away, headers %v", r.Header)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// ByDefault asks the model that a registry of the sources chooses by itself; that has to be want.
+func ByDefault(
+	t testing.TB, getenv func(string) string, want string, sources ...providers.Source,
+) *providers.Response {
+	t.Helper()
+	r, err := providers.NewRegistry(providers.RegistryConfig{Getenv: getenv}, sources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, ok := r.Default()
+	if !ok || ref.String() != want {
+		t.Errorf("default %s, want %s", ref, want)
+	}
+	c, err := r.Completer(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.Complete(t.Context(), &providers.Request{Messages: Ask().Messages})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// BadBaseURLs tests that addresses which are none, or hold a secret, are refused without the secret.
+func BadBaseURLs(t testing.TB, open func(address string) error) {
+	t.Helper()
+	for _, address := range []string{"localhost:8080", "https://user:pw@host", "https://host?key=1"} {
+		err := open(address)
+		if err == nil || !strings.Contains(err.Error(), "base URL") || strings.Contains(err.Error(), "pw") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// BaseURLWithSlash tests that an address may end with a slash, as many do: requests go to path all the same.
+func BaseURLWithSlash(t testing.TB, open Open, path, answer string) {
+	t.Helper()
+	slashed := func(t testing.TB, baseURL string, key providers.Key, client *http.Client) providers.Completer {
+		return open(t, baseURL+"/", key, client)
+	}
+	c := At(t, slashed, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != path {
+			t.Errorf("path %s", r.URL.Path)
+		}
+		JSON(answer)(w, r)
+	}))
+	if _, err := c.Complete(t.Context(), Ask()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,134 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// faultyRoles are the roles of processes that have little room.
+func faultyRoles() map[string]func(string) error {
+	return map[string]func(string) error{"full-disk": playFullDisk, "file-limit": playFileLimit}
+}
+
+// A disk that is full for once: the run ends with what to do, nothing that was stored is lost, views work, and when there is
+// room again a resume brings it to its end. The disk is a tmpfs in a namespace of the process, which most systems allow
+// everybody; where they do not, TestFileLimit shows the same with another errno.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	cmd := actor(t, "full-disk")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, fs.ErrPermission) || strings.Contains(string(out), "mount: operation not permitted") {
+		t.Skip("this system does not let a process have a file system of its own: ", err)
+	}
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// A limit on the size of files (`ulimit -f`) is a full disk to this process only.
+func TestFileLimit(t *testing.T) {
+	t.Parallel()
+	if out, err := actor(t, "file-limit").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// actor prepares this test binary to play a role in an empty directory.
+func actor(t *testing.T, role string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, t.TempDir())
+	cmd.Env = append(os.Environ(), roleEnv+"="+role)
+	return cmd
+}
+
+func playFullDisk(dir string) error {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=768k"); err != nil {
+		return fmt.Errorf("mount: %w", err)
+	}
+	fill, err := ballast(dir, 1<<20)
+	if !errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("the disk is larger than it should be: %w", err)
+	}
+	if err := noRoomForANewOne(dir, ErrFull); err != nil {
+		return err
+	}
+	ignored := filepath.Join(dir, DirName, ".gitignore")
+	if _, err := EnsureDir(dir); !errors.Is(err, ErrFull) || exists(ignored) {
+		return fmt.Errorf("a state directory without room is left unfinished, %w", err)
+	}
+	if err := fill(); err != nil {
+		return err
+	}
+	if _, err := EnsureDir(dir); err != nil || !exists(ignored) {
+		return fmt.Errorf("the state directory is not finished later, %w", err)
+	}
+	free, err := ballast(dir, 400<<10)
+	if err != nil {
+		return err
+	}
+	return runUntilFull(limited{
+		dir: dir, full: func(err error) bool { return errors.Is(err, ErrFull) },
+		room: func() error { return errors.Join(free(), syscall.Mount("", dir, "", syscall.MS_REMOUNT, "size=64m")) },
+	})
+}
+
+func playFileLimit(dir string) error {
+	limit := func(bytes uint64) error {
+		var l syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &l); err != nil {
+			return err
+		}
+		l.Cur = min(bytes, l.Max)
+		return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &l)
+	}
+	if err := limit(8 << 10); err != nil {
+		return err
+	}
+	if err := noRoomForANewOne(dir, syscall.EFBIG); err != nil {
+		return err
+	}
+	if err := limit(300 << 10); err != nil {
+		return err
+	}
+	return runUntilFull(limited{
+		dir: dir, full: func(err error) bool { return errors.Is(err, errUnsure) },
+		room: func() error { return limit(1 << 40) },
+	})
+}
+
+// noRoomForANewOne tries to make a database. What could not be made whole is not left for the next try to stumble over.
+func noRoomForANewOne(dir string, want error) error {
+	path := filepath.Join(dir, FileName)
+	db, err := Open(path, Options{})
+	if err == nil {
+		return errors.Join(errors.New("a database was made without room for it"), db.Close())
+	}
+	if !errors.Is(err, want) {
+		return fmt.Errorf("open without room: %w", err)
+	}
+	if exists(path) {
+		return errors.New("something was left of a database that could not be made")
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

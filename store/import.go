@@ -1,0 +1,145 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// ErrExists is returned by [DB.Import] for a boulder whose id is taken.
+var ErrExists = errors.New("a boulder with this id is here already; nothing was imported")
+
+// Import stores a boulder as it is in an export, in one transaction; [DB.Export] then gives the same again. It does not
+// become the active one. Errors wrap [ErrExists], or [ErrBadExport] with every record that is wrong.
+func (db *DB) Import(ctx context.Context, x Export) error {
+	if err := x.Check(); err != nil {
+		return fmt.Errorf("import boulder %q: %w", x.Boulder.ID, err)
+	}
+	err := db.update(ctx, func(tx *bolt.Tx) error { return putExport(tx, &x, db.redact) })
+	if err != nil {
+		return fmt.Errorf("import boulder %s: %w", x.Boulder.ID, err)
+	}
+	return nil
+}
+
+func putExport(tx *bolt.Tx, x *Export, redact func([]byte) []byte) error {
+	id := x.Boulder.ID
+	if tx.Bucket(bucketBoulders).Get([]byte(id)) != nil || tx.Bucket(bucketWork).Bucket([]byte(id)) != nil {
+		return ErrExists
+	}
+	err := write(tx, &boulder.Changes{
+		Boulder: x.Boulder, SubTasks: x.SubTasks, Attempts: x.Attempts, Turns: x.Turns, Events: x.Events,
+	}, redact)
+	if err != nil {
+		return err
+	}
+	w, err := openWork(tx, id)
+	if err != nil {
+		return err
+	}
+	w.redact = redact
+	for i := range x.Revisions {
+		if err := w.put(bucketRevisions, number32(x.Revisions[i].Number), &x.Revisions[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Adopt makes the boulder of an export one of the project that it is imported into, and returns the project it comes from.
+// One that is not over becomes paused; its attempts that are at work end as lost, since nobody follows their sessions from
+// here: a resume gives each a fresh session, and does not count the lost one as a try.
+//
+// project is an absolute directory, now the time of the events that say so. The export is unchanged after an error, which
+// wraps [ErrBadExport].
+func (x *Export) Adopt(project string, now time.Time) (from string, err error) {
+	if err := x.Check(); err != nil {
+		return "", err
+	}
+	from = x.Boulder.Project
+	if x.Boulder.Status.Terminal() {
+		x.Boulder.Project = project
+		return from, nil
+	}
+	s, err := x.restore()
+	if err != nil {
+		return "", err
+	}
+	apply := func(body boulder.Body) {
+		if err == nil {
+			_, err = s.Apply(boulder.Event{Time: now, BoulderID: x.Boulder.ID, Body: body})
+		}
+	}
+	s.Boulder.Project = project
+	apply(boulder.TakenUp{}) // the time since it was left is nobody's work
+	for _, body := range lost(s) {
+		apply(body)
+	}
+	if s.Boulder.Status != boulder.Paused {
+		apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "imported"})
+	}
+	if err != nil {
+		return "", badExport("boulder %s cannot be paused: %w", x.Boulder.ID, err)
+	}
+	changes, _ := s.TakeChanges()
+	x.merge(&changes)
+	return from, nil
+}
+
+// lost ends the attempts that hold a slot, and books what their turns were seen to use. One that has asked for a replan
+// stays: its turn is over.
+func lost(s *boulder.State) []boulder.Body {
+	var bodies []boulder.Body
+	for _, o := range s.Live() {
+		ref := o.Attempt.AttemptRef
+		if r := s.Boulder.Replan; r != nil && r.AttemptRef == ref {
+			continue
+		}
+		if used := o.Running(); used != (boulder.Usage{}) {
+			bodies = append(bodies, boulder.UsageReport{
+				SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: boulder.UsageAttempt, Model: o.Attempt.Model, Usage: used,
+			})
+		}
+		bodies = append(bodies, boulder.Retry{
+			AttemptRef: ref, Status: boulder.AttemptLost, Uncounted: true, Next: ref.Attempt + 1,
+			Reason: "imported: its session stayed where it was",
+		})
+	}
+	return bodies
+}
+
+// merge lays changed records over those of the export, which keeps its order.
+func (x *Export) merge(c *boulder.Changes) {
+	x.Boulder = c.Boulder
+	x.Events = append(x.Events, c.Events...)
+	x.SubTasks = overlay(x.SubTasks, c.SubTasks, func(t *boulder.SubTask) string { return t.ID })
+	x.Attempts = overlay(x.Attempts, c.Attempts, func(a *boulder.Attempt) boulder.AttemptRef { return a.AttemptRef })
+	type turn struct {
+		boulder.AttemptRef
+		number int
+	}
+	x.Turns = overlay(x.Turns, c.Turns, func(t *boulder.Turn) turn { return turn{t.AttemptRef, t.Number} })
+	d := Detail{SubTasks: x.SubTasks, Attempts: x.Attempts}
+	d.sort()
+}
+
+// overlay replaces the records of all that have the key of one of fresh, and adds the rest of fresh.
+func overlay[T any, K comparable](all, fresh []T, key func(*T) K) []T {
+	places := make(map[K]int, len(all))
+	for i := range all {
+		places[key(&all[i])] = i
+	}
+	for i := range fresh {
+		if at, ok := places[key(&fresh[i])]; ok {
+			all[at] = fresh[i]
+		} else {
+			all = append(all, fresh[i])
+		}
+	}
+	return all
+}

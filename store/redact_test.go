@@ -1,0 +1,57 @@
+package store
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/secret"
+)
+
+// With Redact, no byte of the file holds a secret, whichever record it came in; the records decode, and a run can go on
+// from them. Without, they are stored as they are.
+func TestRedact(t *testing.T) {
+	t.Parallel()
+	const key = `planted "key" of <40> characters & more`
+	path := filepath.Join(t.TempDir(), FileName)
+	db, err := Open(path, Options{Redact: secret.New([]string{"MY_TOKEN=" + key}).JSON})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := "it said " + key
+	s := spec("a")
+	s.Description = said
+	w := newWorld(t, "id", epoch, s)
+	w.start(t, ref("a", 1))
+	w.must(t, boulder.TurnEnded{AttemptRef: ref("a", 1), Turn: 1, Evidence: boulder.Evidence{
+		FinalMessage: said, Gates: []boulder.Gate{{Command: "true", Output: key}},
+		ToolCalls: []boulder.ToolCall{{Input: `{"command":"echo ` + key + `"}`}},
+	}})
+	w.must(t, boulder.Judged{AttemptRef: ref("a", 1), Turn: 1, Verdict: boulder.Verdict{Summary: said, Completed: true}})
+	w.must(t, boulder.StatusChanged{Status: boulder.Paused, Reason: said})
+	w.commit(t, db)
+
+	turns, err := db.Turns(t.Context(), "id", "a")
+	if err != nil || len(turns) != 1 || turns[0].Evidence == nil {
+		t.Fatalf("%+v, %v", turns, err)
+	}
+	want := []string{"it said [redacted]", "[redacted]", `{"command":"echo [redacted]"}`}
+	got := []string{turns[0].Evidence.FinalMessage, turns[0].Evidence.Gates[0].Output, turns[0].Evidence.ToolCalls[0].Input}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := restore(t, db, "id").Check(); err != nil {
+		t.Error(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil || bytes.Contains(data, []byte("planted")) || !bytes.Contains(data, []byte("it said [redacted]")) {
+		t.Errorf("the file holds the key, or not what was said: %v", err)
+	}
+}
