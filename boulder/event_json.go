@@ -64,32 +64,26 @@ type envelope struct {
 	Seq       uint64    `json:"seq"`
 }
 
-// MarshalJSON writes the flat object.
+// MarshalJSON writes the flat object. It leaves it to whoever encodes the event whether <, > and & are escaped.
 func (e Event) MarshalJSON() ([]byte, error) {
-	head, err := plainJSON(envelope{e.Body.EventType(), e.Time, e.BoulderID, e.Seq})
-	if err != nil {
-		return nil, err
-	}
-	body, err := plainJSON(e.Body)
-	if err != nil {
-		return nil, err
-	}
-	if bytes.Equal(body, []byte("{}")) {
-		return head, nil
-	}
-	head[len(head)-1] = ','
-	return append(head, body[1:]...), nil
-}
-
-// plainJSON leaves it to whoever encodes the event whether <, > and & are escaped.
-func plainJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	if err := enc.Encode(envelope{e.Body.EventType(), e.Time, e.BoulderID, e.Seq}); err != nil {
 		return nil, err
 	}
-	return bytes.TrimRight(b.Bytes(), "\n"), nil
+	seam := b.Len()
+	if err := enc.Encode(e.Body); err != nil {
+		return nil, err
+	}
+	// Two objects, each with a line feed behind it, become one: "…}\n{…}\n".
+	text := b.Bytes()
+	if string(text[seam:]) == "{}\n" {
+		return text[:seam-1], nil
+	}
+	text[seam-2] = ','
+	copy(text[seam-1:], text[seam+1:])
+	return text[:len(text)-3], nil
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote. Fields that are kept in records only (a prompt, the evidence) are empty.

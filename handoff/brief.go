@@ -20,7 +20,7 @@ type Input struct {
 	// Notes are what people noted while the job was under way, oldest first.
 	Notes []string
 	// Finished are other sub-tasks that are over. When there is not room for every one, the first ones win.
-	Finished []boulder.SubTask
+	Finished []*boulder.SubTask
 }
 
 // Build writes the brief of an attempt. Its Files are those that the cuts in its text name, and no others. They lie in

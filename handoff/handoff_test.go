@@ -45,7 +45,7 @@ func input() handoff.Input {
 			},
 			{ID: "palette", Subject: "Choose the colours", Status: boulder.SubTaskCompleted, Output: "palette.css"},
 		},
-		Finished: []boulder.SubTask{
+		Finished: []*boulder.SubTask{
 			{ID: "docs", Subject: "Document the switch", Status: boulder.SubTaskCompleted, Summary: "Written.\nAnd read."},
 			{ID: "ads", Subject: "Advertise it", Status: boulder.SubTaskFailed},
 		},
@@ -110,7 +110,7 @@ func TestBuildManyDependencies(t *testing.T) {
 	}
 	in.Finished = nil
 	for i := range 200 {
-		in.Finished = append(in.Finished, boulder.SubTask{
+		in.Finished = append(in.Finished, &boulder.SubTask{
 			ID: fmt.Sprintf("f%d", i), Subject: "Do another part", Summary: strings.Repeat("y ", 300),
 			Status: boulder.SubTaskCompleted,
 		})

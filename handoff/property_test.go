@@ -39,6 +39,14 @@ func subTasks(t *rapid.T, label string) []boulder.SubTask {
 	return all
 }
 
+func pointers(all []boulder.SubTask) []*boulder.SubTask {
+	var to []*boulder.SubTask
+	for i := range all {
+		to = append(to, &all[i])
+	}
+	return to
+}
+
 func drawInput(t *rapid.T) handoff.Input {
 	return handoff.Input{
 		BoulderID: "b", RunsDir: "/p/.manager/runs",
@@ -55,7 +63,7 @@ func drawInput(t *rapid.T) handoff.Input {
 		},
 		NewFacts:     []string{text(t, "new fact"), text(t, "new fact")},
 		Dependencies: subTasks(t, "dep"),
-		Finished:     subTasks(t, "fin"),
+		Finished:     pointers(subTasks(t, "fin")),
 	}
 }
 

@@ -463,13 +463,13 @@ func (r *run) brief(o *boulder.Open) boulder.Brief {
 	}
 	others := r.state.Completed(briefOthers + len(o.SubTask.DependsOn))
 	in.Dependencies = make([]boulder.SubTask, 0, len(o.SubTask.DependsOn))
-	in.Finished = make([]boulder.SubTask, 0, len(others))
+	in.Finished = make([]*boulder.SubTask, 0, len(others))
 	for _, id := range o.SubTask.DependsOn {
 		in.Dependencies = append(in.Dependencies, *r.state.SubTask(id))
 	}
 	for _, t := range slices.Backward(others) {
 		if !slices.Contains(o.SubTask.DependsOn, t.ID) {
-			in.Finished = append(in.Finished, *t)
+			in.Finished = append(in.Finished, t)
 		}
 	}
 	limits := handoff.DefaultLimits()

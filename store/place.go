@@ -19,12 +19,8 @@ var ErrMoved = errors.New("the database was deleted, moved or replaced while it 
 
 // checkPlace fails if the path does not lead to the open file any more, and saves what is in it.
 func (db *DB) checkPlace() error {
-	open, err := db.file.Stat()
-	if err != nil {
-		return explain(err)
-	}
 	info, err := os.Lstat(db.path)
-	if err == nil && os.SameFile(info, open) {
+	if err == nil && os.SameFile(info, db.place) {
 		return nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -95,7 +95,13 @@ func (w work) put(bucket, key []byte, record any) error {
 
 // encode gives a record as it is stored: without secrets, if redact is not nil.
 func encode(record any, redact func([]byte) []byte) ([]byte, error) {
-	value, err := json.Marshal(record)
+	var value []byte
+	var err error
+	if e, ok := record.(boulder.Event); ok {
+		value, err = e.MarshalJSON() // json.Marshal would go through what comes of it once more
+	} else {
+		value, err = json.Marshal(record)
+	}
 	if err == nil && redact != nil {
 		value = redact(value)
 	}

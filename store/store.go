@@ -43,6 +43,7 @@ type DB struct {
 	bolt   *bolt.DB
 	path   string
 	file   *os.File // that bbolt has open
+	place  fs.FileInfo
 	log    *slog.Logger
 	redact func([]byte) []byte
 
@@ -84,7 +85,11 @@ func open(path string, opts Options, log *slog.Logger) (*DB, error) {
 	if err != nil {
 		return nil, errors.Join(explain(err), discard(path, fresh, err))
 	}
-	db := &DB{bolt: b, path: path, file: file, log: log, redact: opts.Redact}
+	place, err := file.Stat()
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	db := &DB{bolt: b, path: path, file: file, place: place, log: log, redact: opts.Redact}
 	if err := db.prepare(fresh); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
