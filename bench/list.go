@@ -17,7 +17,7 @@ const (
 )
 
 // measureList compares printing the list of a database of 10,000 boulders with opening the bare file and reading the
-// same heads, both within a process of this program. Whole commands are there to be seen, without a limit.
+// same keys, both within a process of this program. Whole commands are there to be seen, without a limit.
 func measureList(ctx context.Context, w *world) ([]comparison, error) {
 	dir, err := w.project(ctx, "list")
 	if err != nil {

@@ -74,7 +74,8 @@ func (n *newlines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// listByBolt opens the same file with nothing but bbolt, and reads the heads: every byte of them, and decodes none.
+// listByBolt opens the same file with nothing but bbolt, and reads the keys that the list reads, every byte of them and of
+// their values; it decodes none.
 func listByBolt(dir string, boulders int) error {
 	path := filepath.Join(dir, store.DirName, store.FileName)
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second, NoStatistics: true})
@@ -83,18 +84,18 @@ func listByBolt(dir string, boulders int) error {
 	}
 	n := 0
 	err = db.View(func(tx *bolt.Tx) error {
-		bucket := tx.Bucket([]byte("boulders"))
+		bucket := tx.Bucket([]byte("created"))
 		if bucket == nil {
-			return errors.New("there is no bucket of heads")
+			return errors.New("there is no bucket of boulders by age")
 		}
-		return bucket.ForEach(func(_, v []byte) error {
+		return bucket.ForEach(func(k, v []byte) error {
 			n++
-			_, err := io.Discard.Write(append(make([]byte, 0, len(v)), v...))
+			_, err := io.Discard.Write(append(append(make([]byte, 0, len(k)+len(v)), k...), v...))
 			return err
 		})
 	})
 	if err == nil && n != boulders {
-		err = fmt.Errorf("%d heads instead of %d", n, boulders)
+		err = fmt.Errorf("%d boulders instead of %d", n, boulders)
 	}
 	return errors.Join(err, db.Close())
 }

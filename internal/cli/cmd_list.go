@@ -62,7 +62,11 @@ type listItem struct {
 func (a *app) runList(ctx context.Context, o *listOptions) error {
 	all, holder, err := a.readList(ctx)
 	total := len(all)
-	shown := slices.DeleteFunc(all, func(item store.Item) bool { return item.ArchivedAt.IsZero() == o.archived })
+	hidden := func(item store.Item) bool { return item.ArchivedAt.IsZero() == o.archived }
+	shown := all
+	if slices.ContainsFunc(all, hidden) {
+		shown = slices.DeleteFunc(all, hidden)
+	}
 	if a.json {
 		for i := range shown {
 			if err := a.printJSON(newListItem(&shown[i], holder)); err != nil {
@@ -137,6 +141,7 @@ func (a *app) printList(items []store.Item, holder *control.Holder, now time.Tim
 	p := a.paint(a.Stdout)
 	width := terminalSize(a.Stdout).width
 	var out strings.Builder
+	out.Grow(len(items) * (width + 1))
 	for i := range items {
 		item := &items[i]
 		status, mark := string(item.Status), "  "

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -81,16 +82,21 @@ func elapsed(d time.Duration) string {
 	case d < time.Second:
 		return fmt.Sprintf("%.1fs", d.Truncate(100*time.Millisecond).Seconds())
 	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
+		return whole(d, time.Second) + "s"
 	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+		return whole(d, time.Minute) + "m" + two(d%time.Minute/time.Second) + "s"
 	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+		return whole(d, time.Hour) + "h" + two(d%time.Hour/time.Minute) + "m"
 	case d < 10*24*time.Hour:
-		return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+		return whole(d, 24*time.Hour) + "d" + two(d%(24*time.Hour)/time.Hour) + "h"
 	}
-	return fmt.Sprintf("%dd", d/(24*time.Hour))
+	return whole(d, 24*time.Hour) + "d"
 }
+
+func whole(d, unit time.Duration) string { return strconv.FormatInt(int64(d/unit), 10) }
+
+// two writes a number below 100 with two digits.
+func two(n time.Duration) string { return string([]byte{byte('0' + n/10), byte('0' + n%10)}) }
 
 // count is a number in at most five columns up to a billion: 950, 12.3k, 4.5M.
 func count(n int64) string {
