@@ -1,0 +1,312 @@
+package simulate
+
+import (
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// committed looks at what a commit brought, and at what the disk has now. The caller holds mu, as do those of all
+// checks.
+func (w *world) committed(p *process, c boulder.Changes) {
+	if w.commits++; w.commits > maxCommits {
+		w.violate("every run ends", "%d commits have not brought it to its end", w.commits)
+	}
+	if d := time.Since(w.epoch); d > maxTime {
+		w.violate("every run ends", "%s have not brought it to its end", d)
+	}
+	w.checkAttempts(c)
+	w.since = c.Events[0].Seq
+	for _, e := range c.Events {
+		w.noteEvent(e)
+		w.checkEvent(p, e)
+		before := w.statuses()
+		if _, err := w.disk.Apply(e); err != nil {
+			w.violate("what is stored agrees with itself", "the disk's state refuses %T: %v", e.Body, err)
+			return
+		}
+		w.checkFinal(e, before)
+		w.checkApplied(p, e)
+		w.events = append(w.events, e)
+	}
+	_, _ = w.disk.TakeChanges()
+	if w.sc.thorough || w.disk.Boulder.Status.Terminal() {
+		w.checkStored(p)
+	} else if err := w.disk.Check(); err != nil {
+		w.violate("what is stored agrees with itself", "%v", err)
+	}
+}
+
+// More than any world needs.
+const (
+	maxCommits = 20_000
+	maxTime    = 365 * 24 * time.Hour
+)
+
+// checkAttempts: an attempt that is over stays as it is.
+func (w *world) checkAttempts(c boulder.Changes) {
+	for _, a := range c.Attempts {
+		if old := w.attempts[a.AttemptRef]; old.Terminal() && old != a.Status {
+			w.violate("ends are final", "attempt %v was %s and is %s", a.AttemptRef, old, a.Status)
+		}
+		w.attempts[a.AttemptRef] = a.Status
+	}
+}
+
+func (w *world) statuses() []boulder.SubTaskStatus {
+	all := make([]boulder.SubTaskStatus, len(w.disk.SubTasks))
+	for i, t := range w.disk.SubTasks {
+		all[i] = t.Status
+	}
+	return all
+}
+
+// checkFinal: a sub-task that is over stays as it is, but for a person's retry, or skip of what did not complete.
+func (w *world) checkFinal(e boulder.Event, before []boulder.SubTaskStatus) {
+	for i, old := range before {
+		t := w.disk.SubTasks[i]
+		if t.Status == old || !old.Terminal() {
+			continue
+		}
+		again, isAgain := e.Body.(boulder.Reopened)
+		skip, isSkip := e.Body.(boulder.SubTaskDone)
+		switch {
+		case isAgain && again.SubTaskID == t.ID && old != boulder.SubTaskCompleted:
+		case isSkip && skip.SubTaskID == t.ID && skip.ByPerson && t.Status == boulder.SubTaskSkipped &&
+			(old == boulder.SubTaskFailed || old == boulder.SubTaskCancelled):
+		default:
+			w.violate("ends are final", "sub-task %s was %s and is %s after %T", t.ID, old, t.Status, e.Body)
+		}
+	}
+}
+
+// checkEvent looks at an event before it is applied.
+func (w *world) checkEvent(p *process, e boulder.Event) {
+	if e.Seq != w.disk.Boulder.Seq+1 {
+		w.violate("the log has no gaps", "event %d follows %d", e.Seq, w.disk.Boulder.Seq)
+	}
+	switch b := e.Body.(type) {
+	case boulder.Starting:
+		w.checkQueue(b.AttemptRef)
+		w.checkBudget(e)
+		w.checkNotes(b.SubTaskID, 0, b.Prompt)
+		if !p.stopped.IsZero() && time.Now().After(p.stopped) {
+			w.violate("a stop is heeded", "attempt %v starts after it", b.AttemptRef)
+		}
+	case boulder.Continuation:
+		w.checkBudget(e)
+		w.checkNotes(b.SubTaskID, w.disk.Open(b.SubTaskID).Turn.Seq, b.Prompt)
+		if b.Turn > w.sc.limits.Evaluations {
+			w.violate("attempts and budgets are within bounds", "turn %d of %v begins, %d are allowed",
+				b.Turn, b.AttemptRef, w.sc.limits.Evaluations)
+		}
+	case boulder.ReplanStarted:
+		if w.replans++; w.replans > w.sc.limits.Replans || b.Number != w.replans {
+			w.violate("attempts and budgets are within bounds", "replan %d begins as number %d, %d are allowed",
+				w.replans, b.Number, w.sc.limits.Replans)
+		}
+	case boulder.SubTaskDone:
+		w.checkDone(b)
+	}
+}
+
+// checkApplied looks at the state that an event made.
+func (w *world) checkApplied(p *process, e boulder.Event) {
+	b := &w.disk.Boulder
+	spent := b.Usage.Tokens() + b.Usage.Calls
+	if spent < w.spent || b.Worked < w.worked {
+		w.violate("attempts and budgets are within bounds", "%T takes back what was used", e.Body)
+	}
+	w.spent, w.worked = spent, b.Worked
+	switch b := e.Body.(type) {
+	case boulder.Starting:
+		w.checkDependencies(b.SubTaskID)
+		w.checkLimits(e, b.SubTaskID)
+		t := w.disk.SubTask(b.SubTaskID)
+		if most := w.tries(t); t.Tries >= most {
+			w.violate("attempts and budgets are within bounds", "%v starts after %d tries of %d", b.AttemptRef, t.Tries, most)
+		}
+	case boulder.StatusChanged:
+		if b.Status != boulder.Paused {
+			p.paused = time.Time{}
+		}
+	case boulder.TaskComplete:
+		w.checkOutcome(b)
+	}
+}
+
+// tries is how many a sub-task may have.
+func (w *world) tries(t *boulder.SubTask) int {
+	if t.Budget != nil && t.Budget.Attempts > 0 {
+		return t.Budget.Attempts
+	}
+	return w.sc.limits.Attempts
+}
+
+// checkDependencies: no sub-task runs before what it depends on is completed or skipped.
+func (w *world) checkDependencies(id string) {
+	t := w.disk.SubTask(id)
+	if t == nil {
+		w.violate("dependencies come first", "%q is at work and not in the plan", id)
+		return
+	}
+	for _, on := range t.DependsOn {
+		if d := w.disk.SubTask(on); d.Status != boulder.SubTaskCompleted && d.Status != boulder.SubTaskSkipped {
+			w.violate("dependencies come first", "%s is at work, and %s is %s", id, on, d.Status)
+		}
+	}
+}
+
+// checkLimits: the attempt that starts has a slot of every limit, those that a cool-down has shrunk included.
+func (w *world) checkLimits(e boulder.Event, id string) {
+	model := w.disk.Open(id).Attempt.Model
+	var all, ofProvider, ofModel int
+	for _, o := range w.disk.Live() {
+		all++
+		if provider(o.Attempt.Model) == provider(model) {
+			ofProvider++
+		}
+		if o.Attempt.Model == model {
+			ofModel++
+		}
+	}
+	l := w.sc.limits
+	if all > l.Global {
+		w.violate("limits hold", "%d attempts hold a slot, %d may", all, l.Global)
+	}
+	if most, limited := l.Providers[provider(model)]; limited && ofProvider > most {
+		w.violate("limits hold", "%d attempts of provider %s hold a slot, %d may", ofProvider, provider(model), most)
+	}
+	if most := w.ofModel(model); ofModel > most {
+		w.violate("limits hold", "%d attempts of %s hold a slot, %d may", ofModel, model, most)
+	}
+	cool, cooling := w.disk.Boulder.Cooldowns[model]
+	if cooling && e.Time.Before(cool.Until) {
+		w.violate("limits hold", "an attempt of %s starts at %s, which cools down until %s", model, e.Time, cool.Until)
+	}
+	if cooling && ofModel > cool.Limit {
+		w.violate("limits hold", "%d attempts of %s hold a slot, %d may after a cool-down", ofModel, model, cool.Limit)
+	}
+}
+
+// ofModel is the limit of a model; the scenario's patterns are prefixes.
+func (w *world) ofModel(model string) int {
+	for _, m := range w.sc.limits.Models {
+		if strings.HasPrefix(model, strings.TrimSuffix(m.Pattern, "*")) {
+			return m.Limit
+		}
+	}
+	return w.sc.limits.PerModel
+}
+
+func provider(model string) string {
+	name, _, _ := strings.Cut(model, "/")
+	return name
+}
+
+// checkQueue: within a model, the more urgent attempt starts first, and of equally urgent ones the one that has waited
+// longer. What a replan is about to replace stands aside, and so does what came into the line with the same commit: the
+// slot was given before.
+func (w *world) checkQueue(ref boulder.AttemptRef) {
+	o := w.disk.Open(ref.SubTaskID)
+	if o == nil || o.Attempt.AttemptRef != ref {
+		w.violate("one live attempt each", "%v starts, and is not the open one", ref)
+		return
+	}
+	aside := map[string]bool{}
+	if r := w.disk.Boulder.Replan; r != nil {
+		for _, id := range r.Replaces {
+			aside[id] = true
+		}
+	}
+	for _, wish := range w.disk.Boulder.Wanted {
+		for _, t := range w.disk.Remainder(wish.SubTaskID) {
+			aside[t.ID] = true
+		}
+	}
+	for _, t := range w.disk.SubTasks {
+		other := w.disk.Open(t.ID)
+		if other == nil || other == o || other.Attempt.Status != boulder.AttemptQueued || aside[t.ID] ||
+			other.Attempt.Model != o.Attempt.Model || other.Attempt.QueueSeq >= w.since {
+			continue
+		}
+		mine, its := o.SubTask.Priority.Rank(), t.Priority.Rank()
+		if its < mine || its == mine && other.Attempt.QueueSeq < o.Attempt.QueueSeq {
+			w.violate("the queue is kept", "%v starts before %v", ref, other.Attempt.AttemptRef)
+		}
+	}
+}
+
+// checkBudget: no turn begins when the run's budget is used up.
+func (w *world) checkBudget(e boulder.Event) {
+	limit, b := w.disk.Boulder.Budget, &w.disk.Boulder
+	if limit == nil {
+		return
+	}
+	used := b.Usage
+	for _, o := range w.disk.Live() {
+		used = used.Add(o.Running())
+	}
+	over := limit.Tokens > 0 && used.Tokens() >= limit.Tokens || limit.Cost > 0 && used.Cost >= limit.Cost ||
+		limit.Calls > 0 && used.Calls >= limit.Calls || limit.Time > 0 && b.WorkedBy(e.Time) >= time.Duration(limit.Time)
+	_, starts := e.Body.(boulder.Starting)
+	if over || starts && limit.Attempts > 0 && b.Attempts >= limit.Attempts {
+		w.violate("attempts and budgets are within bounds", "%T with %+v used in %s, %d attempts, of %+v",
+			e.Body, used, b.WorkedBy(e.Time), b.Attempts, *limit)
+	}
+}
+
+// checkNotes: what a person noted is in the next prompt.
+func (w *world) checkNotes(id string, after uint64, prompt string) {
+	for _, text := range w.disk.Boulder.NotesFor(id, after) {
+		if !strings.Contains(prompt, text) {
+			w.violate("orders are carried out", "%q is not in the prompt of %s:\n%s", text, id, prompt)
+		}
+	}
+}
+
+// checkDone: what completes was judged complete, with no red gate, and no sub-task completes twice.
+func (w *world) checkDone(b boulder.SubTaskDone) {
+	if !b.Completed {
+		return
+	}
+	if w.done[b.SubTaskID] {
+		w.violate("nothing is done twice", "%s completes again", b.SubTaskID)
+	}
+	w.done[b.SubTaskID] = true
+	o := w.disk.Open(b.SubTaskID)
+	if o == nil || o.Turn == nil || o.Turn.Verdict == nil || !o.Turn.Verdict.Completed || len(o.Turn.Evidence.Red()) > 0 {
+		w.violate("only what is judged complete completes", "%v", b.AttemptRef)
+	}
+}
+
+// checkOutcome: the end of the boulder says what became of its sub-tasks.
+func (w *world) checkOutcome(b boulder.TaskComplete) {
+	all, good, bad := 0, 0, 0
+	for _, t := range w.disk.SubTasks {
+		switch t.Status {
+		case boulder.SubTaskSuperseded:
+			continue
+		case boulder.SubTaskCompleted, boulder.SubTaskSkipped:
+			good++
+		case boulder.SubTaskFailed, boulder.SubTaskBlocked, boulder.SubTaskCancelled:
+			bad++
+		}
+		all++
+	}
+	fits := good+bad == all
+	switch b.Status {
+	case boulder.Completed:
+		fits = fits && bad == 0
+	case boulder.Partial:
+		fits = fits && good > 0 && bad > 0
+	case boulder.Failed:
+		fits = fits && good == 0
+	case boulder.Cancelled:
+		fits = fits && w.cancelled
+	}
+	if !fits {
+		w.violate("the end says what became of it", "%s with %d of %d good and %d bad", b.Status, good, all, bad)
+	}
+}

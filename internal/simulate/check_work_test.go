@@ -1,0 +1,177 @@
+package simulate
+
+import (
+	"slices"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// checkRun: a turn is run only while the boulder is running, of an attempt that is live on disk, after its
+// dependencies, not twice at once, within the limits, and not before a wait is over.
+func (w *world) checkRun(c *call) {
+	w.checkWorks(c.process)
+	ref, model := c.job.Attempt.AttemptRef, c.job.Attempt.Model
+	o := w.disk.Open(ref.SubTaskID)
+	if o == nil || o.Attempt.AttemptRef != ref || !o.Attempt.Status.Live() || o.Turn.Number != c.job.Turn.Number ||
+		o.Turn.Evidence != nil || o.Turn.Prompt != c.job.Turn.Prompt {
+		w.violate("intent before effect", "turn %d of %v runs, of which the disk knows nothing", c.job.Turn.Number, ref)
+		return
+	}
+	w.checkDependencies(ref.SubTaskID)
+	if d := c.now(); d.Before(o.Attempt.NotBefore) {
+		w.violate("waits are waited out", "%v runs at %s, and not before %s", ref, d, o.Attempt.NotBefore)
+	}
+	if cool := w.disk.Boulder.Cooldowns[model]; c.job.Turn.MessageID == "" && c.now().Before(cool.Until) {
+		w.violate("waits are waited out", "%v runs at %s, and %s cools down until %s", ref, c.now(), model, cool.Until)
+	}
+	if !c.job.Recovered && w.mayHaveSession(c, ref) {
+		w.violate("sessions are adopted by their tag", "%v runs and is not told that it may have a session", ref)
+	}
+	w.checkNotes(ref.SubTaskID, o.Turn.Seq, c.job.Resume)
+	w.checkCalls(c, ref, model)
+}
+
+// mayHaveSession reports whether an attempt without a stored session has one.
+func (w *world) mayHaveSession(c *call, ref boulder.AttemptRef) bool {
+	return c.job.Attempt.SessionID == "" && w.find(func(s *session) bool { return s.ref == ref }) != nil
+}
+
+// checkCalls: what runs at once, as the world sees it.
+func (w *world) checkCalls(c *call, ref boulder.AttemptRef, model string) {
+	all, ofProvider, ofModel := 1, 1, 1
+	for _, r := range c.calls {
+		if r.ctx == nil || r.ctx.Err() != nil {
+			continue
+		}
+		if r.ref.SubTaskID == ref.SubTaskID {
+			w.violate("one live attempt each", "%v runs beside %v", ref, r.ref)
+		}
+		all++
+		if provider(r.model) == provider(model) {
+			ofProvider++
+		}
+		if r.model == model {
+			ofModel++
+		}
+	}
+	l := w.sc.limits
+	most, limited := l.Providers[provider(model)]
+	if all > l.Global || limited && ofProvider > most || ofModel > w.ofModel(model) {
+		w.violate("limits hold", "%d turns run at once, %d of the provider and %d of the model of %v",
+			all, ofProvider, ofModel, ref)
+	}
+}
+
+// checkWorks: work begins only in a boulder that is running, and not after a stop or a pause.
+func (w *world) checkWorks(p *process) {
+	if s := w.disk.Boulder.Status; s != boulder.Running {
+		w.violate("a stop is heeded", "work begins in a boulder that is %s", s)
+	}
+	w.checkStopped(p)
+}
+
+func (w *world) checkStopped(p *process) {
+	if !p.stopped.IsZero() && time.Now().After(p.stopped) {
+		w.violate("a stop is heeded", "work begins %s after it", time.Since(p.stopped))
+	}
+}
+
+// checkPrompt: what a session is told was stored before, and is told by the one who has it, while it is not at work.
+func (w *world) checkPrompt(s *session, id string, resume bool, job boulder.Job) {
+	ref := job.Attempt.AttemptRef
+	o := w.disk.Open(ref.SubTaskID)
+	switch {
+	case o == nil || o.Attempt.AttemptRef != ref || o.Attempt.SessionID != s.id:
+		if !w.ended(ref) {
+			w.violate("intent before effect", "session %s is prompted, of which the disk knows nothing", s.id)
+		}
+	case resume && o.Turn.ResumeID != id, !resume && o.Turn.MessageID != id:
+		w.violate("intent before effect", "%s is sent (resume: %v); the disk has %q and %q",
+			id, resume, o.Turn.MessageID, o.Turn.ResumeID)
+	}
+	if m := s.newest; m != nil && m.state == working && m.id != id {
+		w.violate("one prompt in flight for each session", "%s is sent to session %s while %s is at work", id, s.id, m.id)
+	}
+	if t := w.disk.SubTask(ref.SubTaskID); t.Status == boulder.SubTaskCompleted {
+		w.violate("nothing is done twice", "%v is prompted after it completed", ref)
+	}
+}
+
+// ended reports whether a person ended an attempt, under the hands of the one who runs it.
+func (w *world) ended(ref boulder.AttemptRef) bool {
+	return w.attempts[ref] == boulder.AttemptCancelled
+}
+
+// count: a turn has one prompt, and at most one resume prompt.
+func (w *world) count(job boulder.Job, id string, resume bool) {
+	turn := turnRef{job.Attempt.AttemptRef, job.Turn.Number}
+	n := w.prompts[turn]
+	if n == nil {
+		n = &promptCount{}
+		w.prompts[turn] = n
+	}
+	if resume {
+		n.resume = append(n.resume, id)
+	} else {
+		n.own = append(n.own, id)
+	}
+	if len(n.own) > 1 || len(n.resume) > 1 {
+		w.violate("each prompt reaches the model once", "%v was prompted with %v, and resumed with %v", turn, n.own, n.resume)
+	}
+}
+
+// checkTold: a report that was acknowledged is on disk.
+func (w *world) checkTold(b boulder.Body) {
+	for i := len(w.events) - 1; i >= max(0, len(w.events)-50); i-- {
+		if w.events[i].Body.EventType() == b.EventType() {
+			return
+		}
+	}
+	w.violate("intent before effect", "a report of %s is acknowledged, and not on disk", b.EventType())
+}
+
+// checkJudge: what is judged is the turn that the disk has, and was not judged before. Its evidence may be about to be
+// stored: a judgement is nothing that must not happen twice.
+func (w *world) checkJudge(req boulder.JudgeRequest) {
+	w.checkStopped(w.process)
+	ref := req.Attempt.AttemptRef
+	o := w.disk.Open(ref.SubTaskID)
+	if o == nil || o.Attempt.AttemptRef != ref || o.Turn.Number != req.Turn.Number || o.Turn.Verdict != nil ||
+		req.Turn.Evidence == nil {
+		w.violate("intent before effect", "turn %d of %v is judged, and is not the one to judge", req.Turn.Number, ref)
+		return
+	}
+	if notes := w.disk.Boulder.NotesFor(ref.SubTaskID, 0); !slices.Equal(notes, req.Notes) {
+		w.violate("orders are carried out", "the judge of %v gets the notes %q, not %q", ref, req.Notes, notes)
+	}
+}
+
+// checkReplan: a replan that is asked for was counted before.
+func (w *world) checkReplan(req boulder.ReplanRequest) {
+	w.checkWorks(w.process)
+	if r := w.disk.Boulder.Replan; r == nil || r.SubTaskID != req.Failed.ID {
+		w.violate("intent before effect", "a replan for %s is asked for, of which the disk knows nothing", req.Failed.ID)
+	}
+}
+
+// checkYielded: an event is on disk before it is shown.
+func (w *world) checkYielded(e boulder.Event) {
+	if e.Seq > w.disk.Boulder.Seq {
+		w.violate("events are shown after they are stored", "event %d is shown, and %d is stored", e.Seq, w.disk.Boulder.Seq)
+	}
+}
+
+// checkEnded: when a run is over no work of it is left, and a stop does not take longer than it may.
+func (w *world) checkEnded(p *process) {
+	for _, r := range p.calls {
+		if r.ctx != nil {
+			w.violate("who starts work waits for it", "%v is at work when the run is over", r.ref)
+		}
+	}
+	if !p.stopped.IsZero() && !p.dead {
+		if took := time.Since(p.stopped); took > w.sc.grace+time.Minute {
+			w.violate("a stop is heeded", "it took %s", took)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package simulate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// ending is what has to be the same however often a run was cut off.
+type ending struct {
+	Status   boulder.Status
+	Plan     string
+	Replans  int
+	SubTasks []string
+	Prompts  []string
+	Agents   boulder.Usage
+}
+
+func (w *world) ending() ending {
+	b := w.disk.Boulder
+	e := ending{Status: b.Status, Replans: b.Replans}
+	for _, t := range w.disk.SubTasks {
+		e.SubTasks = append(e.SubTasks, fmt.Sprintf(
+			"%s: %s, %d tries, %d attempts, %d lost, %d stalls, %d failures, %q, for %q",
+			t.ID, t.Status, t.Tries, t.Attempts, t.Lost, t.Stalls, len(t.Failures), t.Output, t.Replaces))
+	}
+	if w.disk.Revision != nil {
+		e.Plan = fmt.Sprintf("revision %d, %s", w.disk.Revision.Number, w.disk.Revision.Plan.Goal)
+	}
+	for turn := range maps.Keys(w.prompts) {
+		e.Prompts = append(e.Prompts, fmt.Sprint(turn))
+	}
+	slices.Sort(e.Prompts)
+	if !w.inexact {
+		e.Agents = b.TurnUsage
+	}
+	return e
+}
+
+func lines(w *world) []string { return strings.Split(w.log.String(), "\n") }

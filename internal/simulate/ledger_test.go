@@ -1,0 +1,178 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// Judge implements orchestrator.Judge.
+func (p *process) Judge(ctx context.Context, req boulder.JudgeRequest) (v boulder.Verdict, u boulder.Usage, err error) {
+	at := placeOf(req.SubTask, req.Turn)
+	d := throw(p.w.sc.seed, "judge delays", at)
+	p.w.mu.Lock()
+	lane := p.w.lane(req.Attempt.AttemptRef, 1)
+	if !p.dead {
+		p.w.checkJudge(req)
+	}
+	p.w.mu.Unlock()
+	if err := p.w.nap(ctx, lane, d.span(time.Second, time.Minute)); err != nil {
+		return p.late(lane, err)
+	}
+	err = p.alive(func() error {
+		u = boulder.Usage{Input: int64(d.from(100, 900)), Output: 50, Calls: 1, Cost: 0.125}
+		if f := p.w.next("judge", at, p.w.sc.judgeFaults(at)); f != nil {
+			p.w.over("judge", at)
+			return f.err
+		}
+		v, err = p.w.sc.verdict(req)
+		return err
+	})
+	return v, u, err
+}
+
+// late is a judge that was told to stop: its answer, too, comes at a moment of its own.
+func (p *process) late(lane int, err error) (boulder.Verdict, boulder.Usage, error) {
+	_ = p.w.nap(p.gone, lane, time.Millisecond)
+	return boulder.Verdict{}, boulder.Usage{}, err
+}
+
+// Plan implements orchestrator.Planner.
+func (p *process) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
+	d := throw(p.w.sc.seed, "plan", p.number)
+	u := boulder.Usage{Input: 500, Output: 100, Calls: 1, Cost: 0.25}
+	if err := p.w.nap(ctx, lanePlanner, d.span(time.Second, 5*time.Minute)); err != nil {
+		_ = p.w.nap(p.gone, lanePlanner, time.Second)
+		return nil, boulder.Usage{}, err
+	}
+	plan := p.w.sc.plan.Clone()
+	plan.Task, plan.Constraints = req.Task, req.Constraints
+	err := p.alive(func() error {
+		if !p.w.sc.calm && p.number < maxDisturbed && d.is(p.w.sc.trouble) {
+			return pick(d, boulder.ErrTrouble, boulder.ErrFatal)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, u, err
+	}
+	plan.Seal = &boulder.Seal{Hash: plan.Hash(), Origin: boulder.OriginModel, Model: ledger}
+	return &plan, u, nil
+}
+
+var errLater = errors.New("not now")
+
+// approve is the person who is asked about the plan.
+func (p *process) approve(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {
+	d := throw(p.w.sc.seed, "approval", p.number)
+	if err := p.w.nap(ctx, laneApproval, d.span(time.Second, time.Hour)); err != nil {
+		_ = p.w.nap(p.gone, laneApproval, time.Second)
+		return orchestrator.Approval{}, err
+	}
+	if err := p.alive(func() error { return nil }); err != nil {
+		return orchestrator.Approval{}, err
+	}
+	switch p.w.sc.approval {
+	case "no":
+		return orchestrator.Approval{}, orchestrator.ErrDeclined
+	case "later":
+		if p.number < 3 {
+			return orchestrator.Approval{}, errLater
+		}
+	case "edit":
+		plan.Goal = "another goal"
+	}
+	return orchestrator.Approval{Plan: plan, Gates: true}, nil
+}
+
+// approveReplan is the person who is asked about a replan.
+func (p *process) approveReplan(ctx context.Context, r orchestrator.ReplanProposal) (bool, error) {
+	d := throw(p.w.sc.seed, "replan approval", r.Number, p.number)
+	if err := p.w.nap(ctx, laneReplan, d.span(time.Second, 2*time.Hour)); err != nil {
+		_ = p.w.nap(p.gone, laneReplan, time.Second)
+		return false, err
+	}
+	if err := p.alive(func() error { return nil }); err != nil {
+		return false, err
+	}
+	switch {
+	case d.is(0.2):
+		return false, orchestrator.ErrDeclined
+	case d.is(0.2) && p.number < maxDisturbed:
+		return false, errLater
+	}
+	return d.is(0.5), nil
+}
+
+// Replan implements orchestrator.Planner. It may come late, bring nothing, or not fit any more.
+func (p *process) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
+	at := place{req.Failed.ID, req.Failed.Tries, len(req.Earlier)}
+	d := throw(p.w.sc.seed, "replan", at)
+	u := boulder.Usage{Input: 700, Output: 200, Calls: 1, Cost: 0.5}
+	if err := p.alive(func() error { p.w.checkReplan(req); return nil }); err != nil {
+		return boulder.Replacement{}, boulder.Usage{}, err
+	}
+	if err := p.w.nap(ctx, laneReplan, d.span(time.Second, 5*time.Hour)); err != nil {
+		_ = p.w.nap(p.gone, laneReplan, time.Second)
+		return boulder.Replacement{}, boulder.Usage{}, err
+	}
+	var r boulder.Replacement
+	err := p.alive(func() error {
+		faults := p.w.sc.judgeFaults(at)
+		if p.w.sc.class.same() && len(faults) >= p.w.sc.limits.Troubles {
+			faults = faults[:p.w.sc.limits.Troubles-1] // else it is given up, or not, as crashes make it forget earlier ones
+		}
+		if f := p.w.next("replan", at, faults); f != nil {
+			p.w.over("replan", at)
+			return f.err
+		}
+		switch x := d.Float64(); {
+		case x < 0.15:
+			return fmt.Errorf("it is the same again: %w", boulder.ErrNoNewPlan)
+		case x < 0.2:
+			return errors.New("the planner failed for good")
+		}
+		r = p.w.replacement(d, req)
+		return nil
+	})
+	return r, u, err
+}
+
+// replacement makes new sub-tasks. Where several are at work at once, some depend on what may end meanwhile. The caller
+// holds mu.
+func (w *world) replacement(d dice, req boulder.ReplanRequest) boulder.Replacement {
+	r := boulder.Replacement{Replaces: map[string]string{}, Model: ledger}
+	number := w.disk.Boulder.Replans
+	for i := range d.from(1, 3) {
+		s := drawSpec(d, fmt.Sprintf("r%dx%d", number, i+1), w.sc.class)
+		for j := range i {
+			if d.is(0.4) {
+				s.DependsOn = append(s.DependsOn, fmt.Sprintf("r%dx%d", number, j+1))
+			}
+		}
+		if n := len(req.Failed.DependsOn); n > 0 && d.is(0.4) && w.settled(req.Failed.DependsOn[0]) {
+			s.DependsOn = append(s.DependsOn, req.Failed.DependsOn[0])
+		}
+		if n := len(req.Kept); w.sc.class == anything && n > 0 && d.is(0.4) {
+			s.DependsOn = append(s.DependsOn, req.Kept[d.IntN(n)].ID)
+		}
+		if w.sc.class == anything && d.is(0.05) {
+			s.DependsOn = append(s.DependsOn, pick(d, req.Failed.ID, "nowhere"))
+		}
+		if n := len(req.Replaced); d.is(0.5) {
+			r.Replaces[s.ID] = req.Replaced[d.IntN(n)].ID
+		}
+		w.lanes[s.ID] = 100 + number*10 + i
+		r.SubTasks = append(r.SubTasks, s)
+	}
+	return r
+}
+
+func (w *world) settled(id string) bool {
+	t := w.disk.SubTask(id)
+	return t != nil && (t.Status == boulder.SubTaskCompleted || t.Status == boulder.SubTaskSkipped)
+}

@@ -1,0 +1,180 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// place is where in a boulder something happens. What comes of a turn depends on it alone: not on time, nor on the
+// number of the attempt, which a lost session raises.
+type place struct {
+	subTask     string
+	tries, turn int
+}
+
+func placeOf(t boulder.SubTask, turn boulder.Turn) place { return place{t.ID, t.Tries, turn.Number} }
+
+// fault is what comes in the way of a turn or a judgement. It happens once: the next time it is over.
+type fault struct {
+	kind  faultKind
+	err   error
+	cut   bool // the turn is cut off with it
+	early bool // before the session is looked for
+}
+
+type faultKind string
+
+const (
+	faultTrouble faultKind = "trouble"
+	faultFatal   faultKind = "fatal"
+	faultLost    faultKind = "lost"
+)
+
+// turnFaults are those that a turn meets, one after the other.
+func (sc *scenario) turnFaults(at place) []fault {
+	d := throw(sc.seed, "faults", at)
+	var all []fault
+	if d.is(sc.trouble / 4) { // the first one: a kind world may pass over those that follow
+		all = append(all, fault{kind: faultLost})
+	}
+	most := len(all) + 5
+	if sc.class.same() {
+		// Else the sub-task is parked, or not, as crashes make it forget earlier faults.
+		most = len(all) + sc.limits.Troubles - 1
+	}
+	for len(all) < most && d.is(sc.trouble) {
+		f := fault{kind: faultTrouble, err: drawTrouble(d, "the turn met trouble"), cut: d.is(0.25)}
+		f.early = !f.cut && d.is(0.3)
+		if f.cut || f.early {
+			f.err = fmt.Errorf("%w: the server is gone", boulder.ErrTrouble)
+		}
+		all = append(all, f)
+	}
+	if sc.class != parallel && d.is(sc.trouble/8) {
+		all = append(all, fault{kind: faultFatal, err: fmt.Errorf("%w: the key is wrong", boulder.ErrFatal)})
+	}
+	return all
+}
+
+// judgeFaults are those that a judgement meets.
+func (sc *scenario) judgeFaults(at place) []fault {
+	d := throw(sc.seed, "judge faults", at)
+	var all []fault
+	most := 5
+	if sc.class == parallel {
+		most = sc.limits.Troubles - 1 // else the run ends, and cuts off the others
+	}
+	for len(all) < most && d.is(sc.trouble) {
+		all = append(all, fault{kind: faultTrouble, err: drawTrouble(d, "the judge met trouble")})
+	}
+	if sc.class != parallel && d.is(sc.trouble/8) {
+		all = append(all, fault{kind: faultFatal, err: fmt.Errorf("%w: the judge's key is wrong", boulder.ErrFatal)})
+	}
+	return all
+}
+
+func drawTrouble(d dice, text string) error {
+	if d.is(0.2) {
+		return fmt.Errorf("%w: %s", boulder.ErrTrouble, text)
+	}
+	t := &boulder.TroubleError{
+		Kind: pick(d, boulder.TroubleServer, boulder.TroubleNetwork, boulder.TroubleRateLimit, boulder.TroubleRateLimit,
+			boulder.TroubleOverloaded, boulder.TroubleJudge),
+		Err: errors.New(text),
+	}
+	if d.is(0.5) {
+		t.RetryAfter = d.span(time.Second, time.Hour).Truncate(time.Millisecond) + 560_029
+	}
+	if d.is(0.2) {
+		t.Model = pick(d, models[1:]...)
+	}
+	return t
+}
+
+// work is what an agent does in a turn that nothing comes in the way of.
+type work struct {
+	takes    time.Duration
+	broken   error // the runner fails with it, for good
+	evidence boulder.Evidence
+}
+
+func (sc *scenario) workOf(t boulder.SubTask, at place) work {
+	d := throw(sc.seed, "work", at)
+	w := work{takes: d.span(time.Second, 20*time.Minute)}
+	if d.is(sc.brittle) {
+		w.broken = errors.New("the diff could not be taken")
+	}
+	e := boulder.Evidence{
+		Ended: boulder.Ended{Finish: "stop"}, FinalMessage: fmt.Sprintf("did %v", at), ToolCount: d.IntN(7),
+		Diff: boulder.Diff{Hash: fmt.Sprintf("diff %d of %s", d.IntN(3), at.subTask)},
+		Usage: boulder.Usage{
+			Input: int64(d.from(100, 2_000)), Output: int64(d.from(10, 500)), Calls: int64(d.from(1, 9)),
+			Cost: float64(d.IntN(64)) / 64,
+		},
+	}
+	if d.is(0.03) {
+		e.Usage.Unpriced, e.Usage.Cost = 1, 0
+	}
+	switch x := d.Float64(); {
+	case x < 0.05:
+		e.Ended = boulder.Ended{Finish: "length", Truncated: "it was cut at the output limit"}
+	case x < 0.08:
+		e.Ended = boulder.Ended{Error: "APIError", Message: "bad request"}
+	case x < 0.12:
+		rule := pick(d, boulder.RuleRepeat, boulder.RuleErrors, boulder.RuleSilence, boulder.RuleWallClock)
+		e.Ended = boulder.Ended{Stopped: "stopped for " + string(rule), Rule: rule}
+		if rule == boulder.RuleWallClock {
+			w.takes = 30 * time.Minute
+		}
+	}
+	for _, command := range t.Gates {
+		g := boulder.Gate{Command: command, Duration: time.Second}
+		if d.is(0.2) {
+			g.ExitCode, g.Output = 1, "red"
+		}
+		e.Gates = append(e.Gates, g)
+	}
+	w.evidence = e
+	return w
+}
+
+// verdict is a normalised one: a red gate and a truncated turn are never complete.
+func (sc *scenario) verdict(req boulder.JudgeRequest) (boulder.Verdict, error) {
+	at := placeOf(req.SubTask, req.Turn)
+	d := throw(sc.seed, "verdict", at)
+	evidence := req.Turn.Evidence
+	if d.is(0.02) {
+		return boulder.Verdict{}, errors.New("the judge failed for good")
+	}
+	v := boulder.Verdict{Summary: fmt.Sprintf("judged %v", at), IsProgress: d.is(0.7), Remaining: []string{"the rest"}}
+	v.ContinuationPrompt = pick(d, "go on", fmt.Sprintf("go on with %v", at))
+	if d.is(0.1) {
+		v.NewFacts = []string{fmt.Sprintf("a fact from %v", at)}
+	}
+	whole := len(evidence.Red()) == 0 && evidence.Ended.Truncated == ""
+	switch {
+	case d.is(0.06):
+		v.JudgeUnavailable, v.IsProgress = true, false
+		v.Completed = whole && len(evidence.Gates) > 0
+	case d.is(sc.good):
+		v.Completed = whole
+	case d.is(0.25):
+		v.IsStuck, v.StuckReason = true, "stuck"
+	case d.is(0.1):
+		v.IsInLoop = true
+	case d.is(0.2):
+		v.ReplanReason = "it cannot be done like that"
+		if v.NeedReplan = d.is(0.5); !v.NeedReplan {
+			v.BlockedBy = "wrong_plan"
+		}
+	}
+	if v.Completed {
+		v.Remaining, v.ContinuationPrompt, v.OutputData = nil, "", fmt.Sprintf("output of %v", at)
+		v.NeedReplan = d.is(0.1)
+		v.GoalAchieved = sc.class != parallel && d.is(0.05)
+	}
+	return v, nil
+}

@@ -1,0 +1,135 @@
+package simulate
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// person gives orders to a process that runs, and takes pauses back in the end.
+func (p *process) person() {
+	for i := range p.fate.orders {
+		d := throw(p.w.sc.seed, "order", p.number, i)
+		if p.w.nap(p.gone, lanePerson, d.span(time.Second, time.Hour)) != nil {
+			return
+		}
+		o := p.w.drawOrder(d)
+		p.order(o)
+		if d.is(0.05) {
+			p.w.mu.Lock()
+			p.die() // right after an order was answered
+			p.w.mu.Unlock()
+		}
+	}
+	for range 2_000 {
+		if p.w.nap(p.gone, lanePerson, 2*time.Hour) != nil {
+			return
+		}
+		p.w.mu.Lock()
+		paused := p.w.disk.Boulder.Status == boulder.Paused
+		p.w.mu.Unlock()
+		if paused {
+			p.order(boulder.Order{Do: boulder.OrderResume})
+		}
+	}
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.w.violate("every run ends", "process %d has not come to an end for months", p.number)
+}
+
+// drawOrder draws one of those that leave the end as it is where that must be, and else of all.
+func (w *world) drawOrder(d dice) boulder.Order {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id := "s1"
+	if n := len(w.disk.SubTasks); n > 0 {
+		id = w.disk.SubTasks[d.IntN(n)].ID
+	}
+	kinds := 12
+	if w.sc.class.same() {
+		kinds = 6
+	}
+	switch d.IntN(kinds) {
+	case 0, 1:
+		return boulder.Order{Do: boulder.OrderPause, Now: d.is(0.5)}
+	case 2, 3:
+		return boulder.Order{Do: boulder.OrderResume}
+	case 11:
+		if d.is(0.3) {
+			id = ""
+		}
+		return boulder.Order{Do: boulder.OrderCancel, SubTaskID: id}
+	case 6, 7:
+		return boulder.Order{Do: boulder.OrderSkip, SubTaskID: id}
+	case 8, 9, 10:
+		return boulder.Order{Do: boulder.OrderRetry, SubTaskID: id}
+	}
+	w.ids++
+	o := boulder.Order{Do: boulder.OrderNote, Text: "note " + time.Since(w.epoch).String()}
+	if d.is(0.4) {
+		o.SubTaskID = id
+	}
+	return o
+}
+
+// order gives one, and looks whether what is answered is true.
+func (p *process) order(o boulder.Order) {
+	p.w.mu.Lock()
+	seq := p.w.disk.Boulder.Seq
+	p.w.note("order %+v", o)
+	p.w.cancelled = p.w.cancelled || o == boulder.Order{Do: boulder.OrderCancel}
+	p.w.mu.Unlock()
+	err := p.orch.Order(p.gone, boulderID, o)
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.w.note("order %+v: %v", o, err)
+	if err == nil && !p.dead {
+		p.w.seen["order "+string(o.Do)]++
+		p.w.checkObeyed(o, seq)
+	}
+}
+
+// checkObeyed: an order that was answered well is on disk.
+func (w *world) checkObeyed(o boulder.Order, seq uint64) {
+	obeyed := slices.ContainsFunc(w.events[seq:], func(e boulder.Event) bool {
+		switch b := e.Body.(type) {
+		case boulder.StatusChanged:
+			return o.Do == boulder.OrderPause && b.Status == boulder.Paused ||
+				o.Do == boulder.OrderResume && b.Status != boulder.Paused ||
+				o.Do == boulder.OrderCancel && o.SubTaskID == "" && b.Status == boulder.Cancelled
+		case boulder.TaskComplete:
+			return o.Do == boulder.OrderCancel && o.SubTaskID == "" && b.Status == boulder.Cancelled
+		case boulder.SubTaskDone:
+			return b.ByPerson && b.SubTaskID == o.SubTaskID &&
+				(o.Do == boulder.OrderCancel && b.Status == boulder.SubTaskCancelled ||
+					o.Do == boulder.OrderSkip && b.Status == boulder.SubTaskSkipped)
+		case boulder.Reopened:
+			return o.Do == boulder.OrderRetry && b.SubTaskID == o.SubTaskID
+		case boulder.Retry:
+			return o.Do == boulder.OrderRetry && b.SubTaskID == o.SubTaskID && b.Status == boulder.AttemptCancelled
+		case boulder.Noted:
+			return o.Do == boulder.OrderNote && b.Text == o.Text
+		}
+		return false
+	})
+	again := o.Do == boulder.OrderPause && o.Now && w.disk.Boulder.Status == boulder.Paused // only ends what is at work
+	if !obeyed && !again {
+		w.violate("orders are carried out", "%+v was answered well, and is not on disk", o)
+	}
+}
+
+// obeyBetween gives an order while no process runs the boulder.
+func (w *world) obeyBetween(dir string, number int, d dice) {
+	if w.sc.calm || !d.is(w.sc.orders/2) {
+		return
+	}
+	p, err := w.start(dir, -number, false)
+	if err != nil {
+		w.violate("a crash leaves a database that opens", "%v", err)
+		return
+	}
+	p.order(w.drawOrder(d))
+	p.close(context.Canceled)
+}

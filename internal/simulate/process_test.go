@@ -1,0 +1,377 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/store"
+)
+
+// process is one life of the manager: from opening the database to its end, of whatever kind.
+type process struct {
+	w      *world
+	number int
+	fate   fate
+	offset time.Duration // of its clock
+
+	db    *store.DB
+	orch  *orchestrator.Orchestrator
+	store disk
+	gone  context.Context // done when the process is
+	end   context.CancelFunc
+	ctx   context.Context // of the run
+	leave context.CancelCauseFunc
+
+	others sync.WaitGroup // fate and person
+
+	asked atomic.Int64 // of the time, since the last commit
+
+	// guarded by w.mu
+	dead    bool
+	commits int
+	stopped time.Time
+	paused  time.Time // when an order said so; zero: it does not hold
+	calls   []running
+}
+
+// running is a call of Run; ctx is nil when it is over.
+type running struct {
+	ref   boulder.AttemptRef
+	model string
+	ctx   context.Context
+}
+
+var (
+	errCrash     = errors.New("the process has crashed")
+	errDiskFull  = errors.New("no space left on device")
+	errInterrupt = errors.New("interrupted")
+)
+
+// fate is what ends a process early.
+type fate struct {
+	kind    string // "", crash, full, kill, stop, cancel, abandon
+	commit  int    // of crash and full: which one
+	written bool   // of a crash: whether it came after the write
+	after   time.Duration
+	events  int  // of abandon
+	server  bool // the OpenCode server ends with it
+	orders  int  // of a person
+}
+
+// maxDisturbed is up to which process fate strikes: every run has to end.
+const maxDisturbed = 5
+
+func (sc *scenario) fateOf(number int, crashed bool) fate {
+	d := throw(sc.seed, "fate", number)
+	var f fate
+	if sc.calm || number >= maxDisturbed {
+		return f
+	}
+	if d.is(sc.orders) {
+		f.orders = d.from(1, 6)
+	}
+	f.server = d.is(0.3)
+	switch x := d.Float64(); {
+	case x < 0.55:
+		f.kind, f.written, f.commit = "crash", d.is(0.5), 1
+		for !d.is(sc.crash) && f.commit < 200 {
+			f.commit++
+		}
+		if crashed && d.is(0.4) {
+			f.commit = d.from(1, 2) // while it recovers
+		}
+	case x < 0.62:
+		f.kind, f.commit = "full", d.from(1, 20)
+	case x < 0.85:
+		f.kind, f.after = pick(d, "kill", "kill", "stop", "cancel"), d.span(time.Second, 2*time.Hour)
+	case x < 0.9:
+		f.kind, f.events = "abandon", d.from(1, 40)
+	}
+	return f
+}
+
+// die ends the process as kill -9 does: nothing that it goes on to do has an effect. The caller holds w.mu.
+func (p *process) die() {
+	if p.dead {
+		return
+	}
+	p.dead = true
+	p.w.seen["fate "+p.fate.kind]++
+	p.w.note("process %d is dead", p.number)
+	if p.fate.server && p.fate.kind != "" {
+		p.w.cutAll()
+	}
+	p.leave(errCrash)
+	p.end()
+}
+
+func (p *process) now() time.Time { return time.Now().Add(p.offset) }
+
+// clock is that of the orchestrator. Whoever looks at it for ever while time stands still goes in circles.
+func (p *process) clock() time.Time {
+	const forEver = 100_000
+	if p.asked.Add(1) > forEver {
+		panic("every run ends: the loop goes in circles")
+	}
+	return p.now()
+}
+
+// disk is the store of a process: the real one, until the process is dead.
+type disk struct{ p *process }
+
+func (s disk) Commit(ctx context.Context, c boulder.Changes) error {
+	p := s.p
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	if p.dead {
+		return errCrash
+	}
+	p.commits++
+	p.asked.Store(0)
+	p.w.note("process %d commits %d", p.number, p.commits)
+	hit := p.commits == p.fate.commit
+	if hit && p.fate.kind == "full" {
+		p.w.seen["fate full"]++
+		return errDiskFull
+	}
+	if hit && p.fate.kind == "crash" && !p.fate.written {
+		p.die()
+		return errCrash
+	}
+	if err := p.db.Commit(ctx, c); err != nil {
+		p.w.violate("the store takes what the loop commits", "%v", err)
+		return err
+	}
+	p.w.committed(p, c)
+	if hit && p.fate.kind == "crash" {
+		p.die()
+	}
+	if p.dead {
+		return errCrash
+	}
+	return nil
+}
+
+func (s disk) Load(ctx context.Context, id string) (boulder.Records, error) {
+	s.p.w.mu.Lock()
+	defer s.p.w.mu.Unlock()
+	if s.p.dead {
+		return boulder.Records{}, errCrash
+	}
+	return s.p.db.Load(ctx, id)
+}
+
+// start opens the database and makes an orchestrator.
+func (w *world) start(dir string, number int, crashed bool) (*process, error) {
+	p := &process{w: w, number: number, fate: w.sc.fateOf(number, crashed)}
+	d := throw(w.sc.seed, "clock", number)
+	if !w.sc.calm && number > 1 && d.is(0.3) {
+		p.offset = pick(d, -time.Hour, 24*time.Hour, 10*time.Minute, -time.Second)
+	}
+	p.gone, p.end = context.WithCancel(context.Background())
+	p.ctx, p.leave = context.WithCancelCause(context.Background())
+	db, err := store.Open(filepath.Join(dir, "manager.db"), store.Options{})
+	if err != nil {
+		return nil, err
+	}
+	p.db, p.store = db, disk{p}
+	limits := w.sc.limits
+	p.orch, err = orchestrator.New(orchestrator.Config{
+		Project: "/project", Planner: p, Judge: p, Runner: p, Store: p.store, Limits: &limits, StopGrace: w.sc.grace,
+		Now: p.clock, NewID: func() string { return boulderID },
+	})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.process = p
+	w.note("process %d starts, clock %s, fate %+v", number, p.offset, p.fate)
+	w.seen["processes"]++
+	switch {
+	case p.offset > 0:
+		w.seen["clock forward"]++
+	case p.offset < 0:
+		w.seen["clock back"]++
+	}
+	w.checkReopened(p)
+	return p, nil
+}
+
+// live runs or resumes the boulder, and returns how that ended.
+func (p *process) live(budgets orchestrator.ResumeRequest) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			p.w.mu.Lock()
+			p.w.violate("nothing panics", "%v", r)
+			p.w.mu.Unlock()
+			err = errCrash
+		}
+	}()
+	p.begin()
+	seq := p.orch.Resume(p.ctx, boulderID, budgets)
+	if p.w.disk.Boulder.ID == "" {
+		seq = p.orch.Run(p.ctx, p.w.sc.request(p))
+	}
+	events := 0
+	for e, problem := range seq {
+		if problem != nil {
+			err = problem
+			continue
+		}
+		p.w.mu.Lock()
+		p.w.checkYielded(e)
+		p.w.mu.Unlock()
+		if events++; p.fate.kind == "abandon" && events == p.fate.events {
+			p.w.seen["fate abandon"]++
+			break
+		}
+	}
+	return err
+}
+
+// close ends what is left of the process.
+func (p *process) close(err error) {
+	p.end()
+	p.leave(errCrash)
+	p.others.Wait()
+	p.w.mu.Lock()
+	p.w.note("process %d is over: %v", p.number, err)
+	p.w.checkEnded(p)
+	p.w.process = nil
+	p.w.mu.Unlock()
+	if err := p.db.Close(); err != nil {
+		panic(err)
+	}
+}
+
+// begin starts what comes from outside: fate, and a person.
+func (p *process) begin() {
+	if p.fate.after > 0 {
+		p.others.Go(p.strike)
+	}
+	if p.fate.orders > 0 {
+		p.others.Go(p.person)
+	}
+}
+
+func (p *process) strike() {
+	if p.w.nap(p.gone, laneFate, p.fate.after) != nil {
+		return
+	}
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.w.note("fate: %s", p.fate.kind)
+	switch p.fate.kind {
+	case "kill":
+		p.die()
+	case "stop":
+		p.w.seen["fate stop"]++
+		p.stopped = time.Now()
+		p.orch.Stop()
+	case "cancel":
+		p.w.seen["fate cancel"]++
+		p.leave(errInterrupt)
+	}
+}
+
+func (sc *scenario) request(p *process) orchestrator.Request {
+	req := orchestrator.Request{
+		Task: sc.plan.Task, Constraints: sc.plan.Constraints, Budget: sc.budget, LedgerModel: ledger,
+		GatesApproved: !sc.planned, AskReplans: sc.asked, // of a plan that is made, a crash would forget it
+	}
+	if sc.asked {
+		req.ApproveReplan = p.approveReplan
+	}
+	if !sc.planned {
+		plan := sc.plan.Clone()
+		req.Plan = &plan
+	} else if sc.approval != "" {
+		req.Approve = p.approve
+	}
+	return req
+}
+
+// live runs a boulder to its end, through as many processes as that takes.
+func (w *world) live(dir string) {
+	crashed := false
+	var budgets orchestrator.ResumeRequest
+	for number := 1; ; number++ {
+		if number > maxProcesses {
+			w.violate("every run ends", "%d processes have not brought it to its end", number-1)
+			return
+		}
+		p, err := w.start(dir, number, crashed)
+		if err != nil {
+			w.violate("a crash leaves a database that opens", "%v", err)
+			return
+		}
+		budgets.ApproveReplan, budgets.Approve = nil, nil
+		if w.sc.asked {
+			budgets.ApproveReplan = p.approveReplan
+		}
+		if w.sc.approval != "" {
+			budgets.Approve = p.approve
+		}
+		for id := range budgets.SubTaskBudgets {
+			if t := w.disk.SubTask(id); t.Status.Terminal() {
+				delete(budgets.SubTaskBudgets, id) // somebody has ended it meanwhile
+			}
+		}
+		err = p.live(budgets)
+		p.close(err)
+		if len(w.broken) > 0 || w.disk.Boulder.Status.Terminal() {
+			return
+		}
+		crashed = p.dead
+		if budgets, err = w.goOn(p, err); err != nil {
+			w.violate("a run ends for a reason that is known", "%v", err)
+			return
+		}
+		d := throw(w.sc.seed, "between", number)
+		_ = w.nap(context.Background(), laneBetween, d.span(time.Second, 3*time.Hour))
+		w.obeyBetween(dir, number, d)
+	}
+}
+
+// maxProcesses is more than any world needs: faults that end a run happen once at each place.
+const maxProcesses = 150
+
+// goOn says with what the next process goes on, or that a run must not end like that.
+func (w *world) goOn(p *process, err error) (orchestrator.ResumeRequest, error) {
+	var req orchestrator.ResumeRequest
+	used, short := errors.AsType[*orchestrator.BudgetError](err)
+	switch {
+	case p.dead, err == nil && p.fate.kind == "abandon":
+	case short && used.SubTaskID != "":
+		b := boulder.Budget{Attempts: 20} // not less than it had
+		req.SubTaskBudgets = map[string]boulder.Budget{used.SubTaskID: b}
+	case short:
+		req.Budget = new(larger(*w.disk.Boulder.Budget, p.number))
+	case errors.Is(err, boulder.ErrFatal), errors.Is(err, boulder.ErrTrouble), errors.Is(err, orchestrator.ErrWaiting),
+		errors.Is(err, errLater):
+	case errors.Is(err, errDiskFull) && p.fate.kind == "full":
+	case errors.Is(err, orchestrator.ErrStopped) && !p.stopped.IsZero():
+	case errors.Is(err, errInterrupt) && p.fate.kind == "cancel":
+	default:
+		return req, fmt.Errorf("process %d with fate %+v: %w", p.number, p.fate, errors.Join(err, errors.New("unexpected")))
+	}
+	return req, nil
+}
+
+// larger is the budget that a person gives next: twice as much, and in the end no bound.
+func larger(b boulder.Budget, number int) boulder.Budget {
+	if number > maxDisturbed {
+		return boulder.Budget{}
+	}
+	return boulder.Budget{
+		Attempts: 2 * b.Attempts, Tokens: 2 * b.Tokens, Cost: 2 * b.Cost, Calls: 2 * b.Calls, Time: 2 * b.Time,
+	}
+}

@@ -1,0 +1,156 @@
+package simulate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// class says what a world may hold, see docs/simulation.md.
+type class string
+
+const (
+	// anything: whatever can happen. How it ends may depend on when a crash came.
+	anything class = "anything"
+	// serial: one attempt at a time, so that what competes for replans does so in one order. It has to end as it would
+	// without crashes.
+	serial class = "serial"
+	// parallel: many attempts at once and nothing for which they compete but slots. It has to end as it would without
+	// crashes.
+	parallel class = "parallel"
+)
+
+// same reports whether a boulder of the class has to end as it would without crashes.
+func (c class) same() bool { return c != anything }
+
+// scenario is everything about a world that is drawn beforehand.
+type scenario struct {
+	seed   uint64
+	class  class
+	plan   boulder.Plan
+	limits orchestrator.Limits
+	grace  time.Duration // of a polite stop
+
+	planned  bool   // a Planner makes the plan; else a person gave it
+	approval string // what a person says to it: "" (nobody is asked), yes, edit, no, later
+	asked    bool   // a person is asked about replans
+
+	budget   *boulder.Budget
+	trouble  float64 // how likely a turn meets a fault that is not the agent's
+	brittle  float64 // how likely a turn cannot be looked at in the end
+	good     float64 // how likely a turn completes its sub-task
+	crash    float64 // how likely a commit is the last one of its process
+	orders   float64 // how likely a process is steered
+	thorough bool    // what is stored is read back after every commit, not only by every process
+	calm     bool    // no process is disturbed: the run to compare with
+}
+
+var models = []string{"", "a/one", "a/two", "b/one"}
+
+// ledger is the model of the two ledgers; sub-tasks use it too.
+const ledger = "b/one"
+
+func newScenario(seed uint64) scenario {
+	d := throw(seed, "scenario")
+	sc := scenario{
+		seed: seed, class: pick(d, anything, anything, anything, serial, parallel),
+		trouble: pick(d, 0, 0.05, 0.2), good: pick(d, 0.3, 0.5, 0.7, 0.95), crash: pick(d, 0.02, 0.1, 0.3),
+		brittle: pick(d, 0.02, 0.02, 0.02, 0.2), thorough: d.is(0.15), planned: d.is(0.3),
+		approval: pick(d, "", "yes", "edit"),
+	}
+	sc.limits = drawLimits(d, sc.class)
+	sc.plan = drawPlan(d, sc.class)
+	sc.grace = pick(d, 10*time.Second, 2*time.Minute, 30*time.Minute)
+	sc.orders = pick(d, 0, 0, 0.3, 0.8)
+	if sc.class == anything {
+		sc.approval = pick(d, "", "yes", "edit", "later", "no")
+		sc.asked = d.is(0.2)
+		if d.is(0.25) {
+			sc.budget = drawBudget(d, len(sc.plan.SubTasks))
+		}
+	}
+	return sc
+}
+
+func drawLimits(d dice, c class) orchestrator.Limits {
+	l := orchestrator.DefaultLimits()
+	l.Global, l.PerModel = pick(d, 1, 2, 3, 20), pick(d, 1, 2, 5)
+	l.Models = nil
+	if d.is(0.4) {
+		l.Models = append(l.Models, orchestrator.ModelLimit{Pattern: "a/*", Limit: d.from(1, 3)})
+	}
+	if d.is(0.4) {
+		l.Providers = map[string]int{"a": d.from(1, 3)}
+	}
+	l.Attempts, l.Evaluations, l.Stalls, l.IdleTurns = d.from(1, 3), d.from(1, 5), d.from(1, 3), d.from(1, 3)
+	l.Replans, l.Troubles, l.Cooldowns = d.from(0, 2), d.from(1, 3), pick(d, 0, 1, 3, 10)
+	// Waits of the scheduler end at moments of their own.
+	l.Backoff, l.CoolBase, l.CoolMax = 500*time.Millisecond+510_007, 5*time.Second+520_011, 5*time.Minute+530_017
+	switch c {
+	case serial:
+		l.Global, l.Troubles, l.Cooldowns = 1, 3, 1_000
+	case parallel:
+		l.Replans, l.Troubles, l.Cooldowns = 0, 3, 1_000
+	}
+	return l
+}
+
+func drawPlan(d dice, c class) boulder.Plan {
+	n := d.from(1, 3) // many small worlds find more than a few large ones
+	if d.is(0.3) {
+		n = d.from(3, 6)
+	}
+	if d.is(0.04) {
+		n = d.from(7, 12)
+	}
+	p := boulder.Plan{Version: 1, Task: "the task", Goal: "the goal", Constraints: []string{"never touch vendor/"}}
+	shape := pick(d, 0, 0.2, 0.5, 0.9) // how likely an edge is
+	for i := range n {
+		s := drawSpec(d, fmt.Sprintf("s%d", i+1), c)
+		for j := range i {
+			if d.is(shape / float64(max(1, min(i, 4)))) {
+				s.DependsOn = append(s.DependsOn, fmt.Sprintf("s%d", j+1))
+			}
+		}
+		p.SubTasks = append(p.SubTasks, s)
+	}
+	// What comes first in the plan need not come first in the graph.
+	d.Shuffle(n, func(i, j int) { p.SubTasks[i], p.SubTasks[j] = p.SubTasks[j], p.SubTasks[i] })
+	return p
+}
+
+func drawSpec(d dice, id string, c class) boulder.Spec {
+	s := boulder.Spec{
+		ID: id, Subject: "Do " + id, Description: "Do all of " + id, SuccessCriteria: []string{id + " is done"},
+		Priority: pick(d, "", boulder.High, boulder.Medium, boulder.Low), Model: pick(d, models...),
+	}
+	if d.is(0.25) {
+		s.Gates = []string{"check " + id}
+	}
+	if c == anything && d.is(0.08) {
+		s.Budget = &boulder.Budget{Attempts: d.from(0, 4), Tokens: int64(d.from(0, 2)) * 4_000}
+		if d.is(0.3) {
+			s.Budget.Time = boulder.Duration(time.Duration(d.from(1, 30))*time.Minute + 540_023)
+		}
+	}
+	return s
+}
+
+func drawBudget(d dice, n int) *boulder.Budget {
+	b := &boulder.Budget{}
+	switch d.IntN(5) {
+	case 0:
+		b.Attempts = d.from(1, 2*n)
+	case 1:
+		b.Tokens = int64(d.from(1, 3*n)) * 1_500
+	case 2:
+		b.Cost = float64(d.from(1, 4*n)) * 0.25
+	case 3:
+		b.Calls = int64(d.from(1, 12*n))
+	case 4:
+		b.Time = boulder.Duration(d.span(time.Minute, 10*time.Hour).Truncate(time.Millisecond) + 550_027)
+	}
+	return b
+}

@@ -1,0 +1,76 @@
+package simulate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// census counts what happened in all worlds: what never does is not tested, whatever the invariants say.
+type census struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (c *census) add(w *world) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = map[string]int{}
+	}
+	c.counts["world "+string(w.sc.class)]++
+	c.counts["end "+string(w.disk.Boulder.Status)]++
+	c.counts["commits"] += w.commits
+	for what, n := range w.seen {
+		c.counts[what] += n
+	}
+	for _, e := range w.events {
+		c.counts["event "+e.Body.EventType()]++
+	}
+	for _, n := range w.prompts {
+		c.counts["resume prompts"] += len(n.resume)
+	}
+}
+
+// check fails the test for what never happened.
+func (c *census) check(t *testing.T) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var lines []string
+	for _, what := range slices.Sorted(maps.Keys(c.counts)) {
+		lines = append(lines, fmt.Sprintf("%9d %s", c.counts[what], what))
+	}
+	t.Log("\n" + strings.Join(lines, "\n"))
+	for _, what := range []string{
+		"fate crash", "fate full", "fate kill", "fate stop", "fate cancel", "fate abandon", "resume prompts",
+		"order pause", "order resume", "order cancel", "order skip", "order retry", "order note", "clock back",
+		"clock forward",
+		"end completed", "end partial", "end failed", "end cancelled",
+	} {
+		if c.counts[what] == 0 {
+			t.Errorf("it never came to: %s", what)
+		}
+	}
+	for _, b := range bodies {
+		if c.counts["event "+b.EventType()] == 0 {
+			t.Errorf("there never was an event %s", b.EventType())
+		}
+	}
+}
+
+// bodies are the events that a run makes.
+var bodies = []boulder.Body{
+	boulder.Created{}, boulder.Planned{}, boulder.Decomposed{}, boulder.StatusChanged{}, boulder.TakenUp{},
+	boulder.Starting{}, boulder.SubTaskStart{}, boulder.TurnSent{}, boulder.Nudged{}, boulder.SubTaskProgress{},
+	boulder.TurnEnded{}, boulder.GateRun{}, boulder.Judged{}, boulder.Continuation{}, boulder.Retry{}, boulder.Trouble{},
+	boulder.Cooled{}, boulder.ReplanStarted{}, boulder.ReplanTrouble{}, boulder.Replanned{}, boulder.ReplanRefused{},
+	boulder.BudgetSet{}, boulder.BudgetWarning{}, boulder.Parked{}, boulder.Unparked{}, boulder.Noted{},
+	boulder.Reopened{},
+	boulder.UsageReport{}, boulder.SubTaskDone{}, boulder.TaskComplete{},
+}

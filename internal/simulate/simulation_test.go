@@ -1,0 +1,141 @@
+package simulate
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var (
+	oneSeed = flag.Uint64("seed", 0, "replay this one world, and print its log with -v")
+	runs    = flag.Int("runs", 10_000, "how many worlds to simulate")
+	fresh   = flag.Bool("fresh", false, "begin with a random seed instead of 1")
+)
+
+// TestMain gives the collector less to do: worlds are small and short.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
+
+// TestSimulation runs boulders in random worlds. `make simulate` runs many more, from a fresh seed.
+func TestSimulation(t *testing.T) {
+	t.Parallel()
+	if *oneSeed != 0 {
+		w := simulate(t, scratch(t), *oneSeed, true)
+		t.Log("\n" + w.log.String())
+		return
+	}
+	n, first := *runs, uint64(1)
+	if testing.Short() {
+		n = min(n, 500)
+	}
+	if *fresh {
+		first = rand.Uint64N(1 << 53)
+		fmt.Printf("simulate: %d worlds from seed %d\n", n, first)
+	}
+	var seen census
+	var next, failed atomic.Int64
+	if n >= 5_000 {
+		t.Cleanup(func() {
+			if !t.Failed() {
+				seen.check(t)
+			}
+		})
+	}
+	for range runtime.GOMAXPROCS(0) {
+		t.Run("shard", func(t *testing.T) {
+			t.Parallel()
+			dir := scratch(t)
+			for i := next.Add(1) - 1; i < int64(n) && failed.Load() < 5; i = next.Add(1) - 1 {
+				w := simulate(t, dir, first+uint64(i), false)
+				seen.add(w)
+				if len(w.broken) > 0 {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+}
+
+// TestDeterminism: the same seed gives the same log, byte for byte, crashes included. What would break it: an order
+// that is that of a map, a random number, a look at the real clock.
+func TestDeterminism(t *testing.T) {
+	t.Parallel()
+	n := uint64(300)
+	if testing.Short() {
+		n = 30
+	}
+	dir := scratch(t)
+	for seed := range n {
+		first, second := simulate(t, dir, seed+1, true), simulate(t, dir, seed+1, true)
+		if first.log.String() != second.log.String() {
+			t.Fatalf("seed %d: two logs (-first +second):\n%s", seed+1, cmp.Diff(lines(first), lines(second)))
+		}
+	}
+}
+
+// scratch is a directory for databases, in memory where there is such a file system: there a commit costs no disk.
+func scratch(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "simulate") //nolint:usetesting // t.TempDir may be on a disk
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// simulate runs one world, and where it has to end like one without crashes that one too. It reports what it finds.
+func simulate(t *testing.T, dir string, seed uint64, logging bool) *world {
+	t.Helper()
+	sc := newScenario(seed)
+	w := bubble(t, dir, sc, logging)
+	if sc.class.same() && len(w.broken) == 0 {
+		sc.calm, sc.thorough = true, false
+		calm := bubble(t, dir, sc, false)
+		if d := cmp.Diff(calm.ending(), w.ending()); d != "" || len(calm.broken) > 0 {
+			w.broken = append(w.broken, calm.broken...)
+			w.broken = append(w.broken, "the same end as without crashes: (-without +with)\n"+d)
+		}
+	}
+	for _, b := range w.broken {
+		t.Errorf("seed %d (%s): %s\nreplay it: go test ./internal/simulate -run TestSimulation -seed=%d -v",
+			seed, sc.class, b, seed)
+	}
+	return w
+}
+
+// bubble runs one world in a bubble of its own, with a clock of its own. That it ends says that no goroutine is left.
+func bubble(t *testing.T, dir string, sc scenario, logging bool) (w *world) {
+	t.Helper()
+	dir, err := os.MkdirTemp(dir, "") //nolint:usetesting // see scratch
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			w.broken = append(w.broken, fmt.Sprintf("no goroutine is left: %v", r))
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	}()
+	synctest.Test(t, func(*testing.T) {
+		w = newWorld(sc, logging)
+		w.live(dir)
+	})
+	return w
+}
