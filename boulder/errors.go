@@ -30,6 +30,7 @@ const (
 	TroubleNetwork    TroubleKind = "network"    // the way to a model, or a 5xx of it
 	TroubleRateLimit  TroubleKind = "rate_limit" // too many requests: the model has to cool down
 	TroubleOverloaded TroubleKind = "overloaded" // no capacity: the model has to cool down
+	TroublePaused     TroubleKind = "paused"     // no fault: a person stopped it for now
 	TroubleJudge      TroubleKind = "judge"      // the judge answered, but not in a usable way
 )
 

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/taskledger"
 )
 
 type graphOptions struct {
@@ -122,7 +121,7 @@ func (a *app) readGraph(ctx context.Context, o *graphOptions, args []string) (*g
 		if !exists(path) {
 			return nil, usagef("there is no plan file %s", path)
 		}
-		return readPlanGraph(path)
+		return a.readPlanGraph(path)
 	}
 	r, closeReader, err := a.openReader(ctx)
 	if err != nil {
@@ -132,14 +131,14 @@ func (a *app) readGraph(ctx context.Context, o *graphOptions, args []string) (*g
 	closeReader() // before anything is printed: a pager must not keep a run from starting
 	if len(args) == 0 && errors.Is(err, boulder.ErrNotFound) {
 		if project, projectErr := a.project(); projectErr == nil && exists(planPath(project)) {
-			return readPlanGraph(planPath(project))
+			return a.readPlanGraph(planPath(project))
 		}
 	}
 	return report, err
 }
 
-func readPlanGraph(path string) (*graphReport, error) {
-	plan, err := taskledger.ReadFile(path)
+func (a *app) readPlanGraph(path string) (*graphReport, error) {
+	plan, err := a.readPlan(path)
 	if err != nil {
 		return nil, err
 	}

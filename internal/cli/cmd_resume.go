@@ -123,6 +123,9 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 	if err != nil || !paused && !there.holder.Serves {
 		return false, nil
 	}
+	if there.holder.Serves && !slices.Contains(running(there.holder), id) {
+		return true, a.resumeServed(ctx, o, client, there, id)
+	}
 	if o.attach != "" || o.approveReplans || o.budget.run != nil || len(o.budget.subTasks) > 0 {
 		return false, usagef("process %d runs boulder %s: it goes on as it was begun. Resume it without flags,"+
 			" or end that process and resume it here", there.holder.PID, id)
@@ -132,6 +135,29 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 		return false, nil // that process has ended meanwhile, or goes on already
 	}
 	return true, err
+}
+
+// resumeServed hands a boulder to the server of the project.
+func (a *app) resumeServed(ctx context.Context, o *resumeOptions, client *control.Client, there *desk, id string) error {
+	if o.attach != "" || o.approveReplans {
+		return usagef("process %d serves this project, with an OpenCode server of its own choice and nobody at its terminal: "+
+			"leave --attach and --approve-replans out, or stop it with `manager serve --stop`", there.holder.PID)
+	}
+	detail, err := there.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if detail.Revision != nil && len(detail.SubTasks) == 0 && !o.yes {
+		return usagef("the plan of boulder %s waits for approval, and the server cannot ask: stop it with `manager serve --stop`"+
+			" and resume here, or run the plan without asking with --yes", id)
+	}
+	if _, err := o.mergeBudgets(ctx, there, id); err != nil {
+		return err
+	}
+	if _, err := client.Submit(ctx, control.Submission{Resume: id, Budget: o.budget.run, SubTasks: o.budget.subTasks}); err != nil {
+		return refusal(err)
+	}
+	return a.detached(id, there.holder.PID)
 }
 
 // mergeBudgets lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot

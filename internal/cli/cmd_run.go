@@ -55,13 +55,14 @@ Exit codes: 0 all done · 1 error · 2 usage, bad plan file or configuration · 
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runRun(cmd.Context(), &o, args) },
 	}
 	o.register(cmd)
+	cmd.Flags().Lookup("from").Usage += "; with --fork, the sub-task from which on it is done anew"
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&o.edit, "edit", false, "open the plan in $EDITOR first")
 	cmd.Flags().Var(&o.budget, "budget", budgetUsage)
 	cmd.Flags().BoolVar(&o.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
 	lockFlag(cmd, &o.lockTimeout)
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false,
-		"hand it to `manager serve`, which is started if need be, and leave; a task is planned and run without asking")
+		"hand it to a server in the background, started if need be, and leave; a task is planned and run without asking")
 	cmd.Flags().StringVar(&o.fork, "fork", "", "run the plan of `BOULDER` again, as a new one: from the sub-task of --from on; "+
 		"what does not follow from that is taken over with its outputs")
 	_ = cmd.RegisterFlagCompletionFunc("fork", a.completeBoulder(false)) // fails only for a flag that is not there

@@ -50,16 +50,21 @@ func (d *deps) detach(ctx context.Context, o *runOptions, what control.Submissio
 	case err != nil:
 		return refusal(err)
 	}
-	if d.app.json {
-		return d.app.printJSON(struct {
+	return d.app.detached(id, holder.PID)
+}
+
+// detached says that a boulder runs in the background.
+func (a *app) detached(id string, pid int) error {
+	if a.json {
+		return a.printJSON(struct {
 			Type      string `json:"type"`
 			BoulderID string `json:"boulder_id"`
 			PID       int    `json:"pid"`
-		}{"detached", id, holder.PID})
+		}{"detached", id, pid})
 	}
-	fmt.Fprintf(d.app.Stdout, "Boulder %s runs in the background (process %d).\n"+
+	fmt.Fprintf(a.Stdout, "Boulder %s runs in the background (process %d).\n"+
 		"Look: manager status %s · follow: manager logs -f %s · wait: manager wait %s · end: manager cancel -b %s\n",
-		id, holder.PID, id, id, id, id)
+		id, pid, id, id, id, id)
 	return nil
 }
 
@@ -185,6 +190,9 @@ func logEnd(path string) string {
 
 // detachRun hands over what `manager run` was asked for. A plan is checked, and approved, here.
 func (d *deps) detachRun(ctx context.Context, o *runOptions, w what, plan *boulder.Plan) error {
+	if o.edit && plan == nil {
+		return usagef("--edit is for a plan, and with --detach a task is planned later: make the plan first, with `manager plan`")
+	}
 	task := control.Submission{
 		Task: w.task, Constraints: o.constraints, Mode: o.mode(), Base: d.base, Model: d.app.model, Budget: o.budget.run,
 		SubTasks: o.budget.subTasks,

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
 )
@@ -33,8 +34,11 @@ func (o *runOptions) forked(ctx context.Context, r reader) (*boulder.Fork, error
 	if err != nil {
 		return nil, err
 	}
-	if !hasSubTask(detail, o.from) {
-		return nil, noSubTask(id, o.from, detail.SubTasks)
+	planned := slices.DeleteFunc(slices.Clone(detail.SubTasks), func(t boulder.SubTask) bool {
+		return t.Status == boulder.SubTaskSuperseded
+	})
+	if !slices.ContainsFunc(planned, func(t boulder.SubTask) bool { return t.ID == o.from }) {
+		return nil, noSubTask(id, o.from, planned)
 	}
 	return &boulder.Fork{BoulderID: id, SubTaskID: o.from}, nil
 }

@@ -42,7 +42,7 @@ var (
 // Order carries an order out. A resume of what nothing runs runs it.
 func (s *service) Order(ctx context.Context, boulderID string, o boulder.Order) error {
 	if o.Do == boulder.OrderResume && !s.runs(boulderID) {
-		return s.resume(ctx, boulderID)
+		return s.resume(ctx, boulderID, orchestrator.ResumeRequest{})
 	}
 	return s.run.Order(ctx, boulderID, o)
 }
@@ -50,6 +50,10 @@ func (s *service) Order(ctx context.Context, boulderID string, o boulder.Order) 
 // Submit begins to run what was handed over.
 func (s *service) Submit(ctx context.Context, what control.Submission) (string, error) {
 	d := s.deps
+	if what.Resume != "" {
+		req := orchestrator.ResumeRequest{Budget: what.Budget, SubTaskBudgets: what.SubTasks}
+		return what.Resume, s.resume(ctx, what.Resume, req)
+	}
 	if what.LedgerModel != "" && what.LedgerModel != d.ledger {
 		return "", fmt.Errorf("%w: the server plans and judges with %s, not with %s: stop it, and start it with --ledger-model",
 			boulder.ErrRefused, cmp.Or(d.ledger, "the default model"), what.LedgerModel)
@@ -70,9 +74,10 @@ func (s *service) Submit(ctx context.Context, what control.Submission) (string, 
 	return s.begin(ctx, func(ctx context.Context) iter.Seq2[boulder.Event, error] { return s.run.Run(ctx, req) })
 }
 
-func (s *service) resume(ctx context.Context, boulderID string) error {
+func (s *service) resume(ctx context.Context, boulderID string, req orchestrator.ResumeRequest) error {
+	req.LedgerModel = s.deps.ledger
 	_, err := s.begin(ctx, func(ctx context.Context) iter.Seq2[boulder.Event, error] {
-		return s.run.Resume(ctx, boulderID, orchestrator.ResumeRequest{LedgerModel: s.deps.ledger})
+		return s.run.Resume(ctx, boulderID, req)
 	})
 	return err
 }
@@ -84,7 +89,7 @@ func (s *service) takeUp(ctx context.Context) error {
 		if b.Status != boulder.Running && b.Status != boulder.Synthesizing {
 			continue
 		}
-		if resumeErr := s.resume(ctx, b.BoulderID); resumeErr != nil {
+		if resumeErr := s.resume(ctx, b.BoulderID, orchestrator.ResumeRequest{}); resumeErr != nil {
 			err = errors.Join(err, fmt.Errorf("resume %s: %w", b.BoulderID, resumeErr))
 		}
 	}
@@ -102,8 +107,7 @@ func (s *service) begin(
 	var id string
 	s.work.Go(func() {
 		defer s.leave()
-		view := s.deps.app.newServeView(s.st.db)
-		defer view.Close()
+		var view runView
 		began := ""
 		for e, err := range events(s.ctx) {
 			switch {
@@ -115,6 +119,8 @@ func (s *service) begin(
 				continue
 			case began == "":
 				began, id = e.BoulderID, e.BoulderID
+				view = s.deps.app.newServeView(s.st.db, began)
+				defer view.Close()
 				s.add(began)
 				defer s.remove(began)
 				first <- nil

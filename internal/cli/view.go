@@ -41,12 +41,12 @@ func (a *app) newRunView(db loader) runView {
 	return &linesView{app: a, progress: follow}
 }
 
-// newServeView shows one of several runs that go on at the same time.
-func (a *app) newServeView(db loader) runView {
+// newServeView shows one of several runs that go on at the same time: its lines begin with the end of its id.
+func (a *app) newServeView(db loader, id string) runView {
 	if a.json || a.quiet {
 		return a.newRunView(db)
 	}
-	return &linesView{app: a, progress: newProgress(db)}
+	return &linesView{app: a, progress: newProgress(db), prefix: id[max(0, len(id)-6):] + " "}
 }
 
 func newProgress(db loader) *progress {

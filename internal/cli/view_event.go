@@ -45,6 +45,9 @@ func describe(body boulder.Body) string {
 	case boulder.Nudged:
 		return fmt.Sprintf("turn %d is nudged (%s)", b.Turn, b.Rule)
 	case boulder.Trouble:
+		if b.Kind == boulder.TroublePaused {
+			return "stopped for now: " + b.Reason
+		}
 		return fmt.Sprintf("trouble: %s; next try at %s", b.Reason, clock(b.NotBefore))
 	case boulder.Cooled:
 		return fmt.Sprintf("%s cools down until %s, then %s at once: %s",
@@ -67,6 +70,11 @@ func describe(body boulder.Body) string {
 		return "goes on: " + b.Reason
 	case boulder.TakenUp:
 		return "taken up again"
+	case boulder.ClockMoved:
+		if b.By < 0 {
+			return "the clock was set back by " + elapsed(-b.By)
+		}
+		return "the clock went on by " + elapsed(b.By) + " at once: the machine slept, or it was set"
 	case boulder.Noted:
 		return "note: " + b.Text
 	case boulder.Reopened:

@@ -37,6 +37,9 @@ func (v showView) head(s *showReport) {
 	v.field(1, "model", b.Model)
 	v.field(1, "ledgers", b.LedgerModel)
 	v.field(1, "usage", usageText(b.Usage))
+	if f := b.ForkOf; f != nil {
+		v.field(1, "fork of", f.BoulderID+", from "+f.SubTaskID+" on")
+	}
 	if b.Status == boulder.Paused {
 		v.field(1, "go on with", "manager resume "+b.ID)
 	}

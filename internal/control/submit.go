@@ -12,6 +12,9 @@ import (
 // Submission is a task that is handed to a process which runs boulders for others. What it leaves out is as that process
 // was configured.
 type Submission struct {
+	// Resume is a boulder to go on with, with the budgets that it gets; nothing else counts then.
+	Resume string `json:"resume,omitempty"`
+
 	Task        string           `json:"task,omitempty"`
 	Constraints []string         `json:"constraints,omitempty"`
 	Mode        boulder.PlanMode `json:"mode,omitempty"`
