@@ -45,7 +45,7 @@ func (s *State) wantReplan(o *Open) {
 
 func (s *State) replanStarted(b ReplanStarted) error {
 	switch {
-	case s.Boulder.Status != Running:
+	case s.Boulder.Status != Running && s.Boulder.Status != Paused: // a turn that ended during a pause may want one
 		return fmt.Errorf("boulder is %s", s.Boulder.Status)
 	case s.Boulder.Replan != nil:
 		return fmt.Errorf("replan %d is being made", s.Boulder.Replans)
