@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/handoff"
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
@@ -349,140 +347,4 @@ func (e *parkError) Error() string { return e.reason }
 
 func parked(o *boulder.Open, reason string) boulder.Body {
 	return boulder.Parked{AttemptRef: o.Attempt.AttemptRef, Reason: reason, Digest: "The attempt was stopped: " + reason}
-}
-
-// decision makes the events of a scheduler's decision; none for actions that are work.
-func (r *run) decision(action schedule.Action) []boulder.Body {
-	switch a := action.(type) {
-	case schedule.Start:
-		if r.halting() {
-			return nil
-		}
-		ref, brief := a.Open.Attempt.AttemptRef, r.brief(a.Open)
-		r.files[ref] = brief.Files
-		return one(boulder.Starting{AttemptRef: ref, Tag: tag(r.state.Boulder.ID, ref), Prompt: brief.Text})
-	case schedule.Complete:
-		return r.complete(a)
-	case schedule.Continue:
-		return one(boulder.Continuation{
-			AttemptRef: a.Open.Attempt.AttemptRef, Reason: a.Reason,
-			Remaining: append([]string{}, a.Open.Turn.Verdict.Remaining...), Turn: a.Open.Turn.Number + 1,
-			Prompt: handoff.Continuation(*a.Open.SubTask, *a.Open.Turn, r.idle(a.Open),
-				r.state.Boulder.NotesFor(a.Open.SubTask.ID, a.Open.Turn.Seq)),
-		})
-	case schedule.Retry:
-		return one(boulder.Retry{
-			AttemptRef: a.Open.Attempt.AttemptRef, Reason: a.Reason, Status: a.Status, Uncounted: a.Uncounted,
-			Next: a.Open.Attempt.Attempt + 1, Digest: digest(a),
-		})
-	case schedule.Replan:
-		return one(boulder.ReplanStarted{
-			AttemptRef: a.Ref, Number: r.state.Boulder.Replans + 1, Reason: a.Reason, Replaces: a.Replaces,
-		})
-	case schedule.RefuseReplan:
-		return r.refuse(a.Reason)
-	case schedule.Park:
-		return r.park(a)
-	case schedule.Warn:
-		return one(a.Warning)
-	case schedule.Fail:
-		return one(boulder.SubTaskDone{
-			AttemptRef: a.Open.Attempt.AttemptRef, Summary: a.Reason,
-			Status: boulder.SubTaskFailed, AttemptStatus: a.Status,
-		})
-	case schedule.Finish:
-		return one(boulder.StatusChanged{Status: boulder.Synthesizing})
-	}
-	return nil
-}
-
-// idle is how many turns in a row were without a tool call, once that is too many; before, 0.
-func (r *run) idle(o *boulder.Open) int {
-	if o.Attempt.Idle < r.o.limits.IdleTurns {
-		return 0
-	}
-	return o.Attempt.Idle
-}
-
-func one(b boulder.Body) []boulder.Body { return []boulder.Body{b} }
-
-func (r *run) complete(a schedule.Complete) []boulder.Body {
-	v := a.Open.Turn.Verdict
-	bodies := one(boulder.SubTaskDone{
-		AttemptRef: a.Open.Attempt.AttemptRef, Completed: true, Summary: v.Summary, Output: v.OutputData,
-		Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted,
-	})
-	for _, t := range a.Skip {
-		bodies = append(bodies, boulder.SubTaskDone{
-			AttemptRef: boulder.AttemptRef{SubTaskID: t.ID}, Status: boulder.SubTaskSkipped,
-			AttemptStatus: boulder.AttemptCancelled,
-			Summary:       fmt.Sprintf("not needed any more: the goal was achieved with %q", a.Open.SubTask.ID),
-		})
-	}
-	return bodies
-}
-
-// park ends an attempt whose sub-task needs a person. A turn that is at work is stopped first; its result parks it.
-func (r *run) park(a schedule.Park) []boulder.Body {
-	ref := a.Open.Attempt.AttemptRef
-	if r.inflight[ref] {
-		r.cancels[ref](&parkError{a.Reason})
-		return nil
-	}
-	return append(brokenOff(a.Open), parked(a.Open, a.Reason))
-}
-
-// digest tells the next attempt why this one failed. A lost session failed at nothing.
-func digest(a schedule.Retry) string {
-	switch {
-	case a.Uncounted:
-		return ""
-	case a.Open.Turn == nil || a.Open.Turn.Verdict == nil:
-		return a.Reason
-	}
-	return handoff.Digest(*a.Open.Turn)
-}
-
-// tag names an attempt's session, so that it can be found although its id was not stored.
-func tag(boulderID string, ref boulder.AttemptRef) string {
-	return fmt.Sprintf("manager:%s/%s#%d", boulderID, ref.SubTaskID, ref.Attempt)
-}
-
-// maxListed is how many sub-tasks a prompt lists beside those that it is about.
-const maxListed = 20
-
-// briefOthers is how many finished sub-tasks a brief mentions beside its dependencies, the newest ones: in a plan of
-// thousands the list must not grow with the plan.
-const briefOthers = 20
-
-// brief builds the first prompt of an attempt. It depends on stored records only.
-func (r *run) brief(o *boulder.Open) boulder.Brief {
-	in := handoff.Input{
-		BoulderID: r.state.Boulder.ID, RunsDir: r.o.cfg.RunsDir, Plan: r.state.Revision.Plan, SubTask: *o.SubTask,
-		NewFacts: r.state.Boulder.NewFacts, Notes: r.state.Boulder.NotesFor(o.SubTask.ID, 0),
-	}
-	others := r.state.Completed(briefOthers + len(o.SubTask.DependsOn))
-	in.Dependencies = make([]boulder.SubTask, 0, len(o.SubTask.DependsOn))
-	in.Finished = make([]*boulder.SubTask, 0, len(others))
-	for _, id := range o.SubTask.DependsOn {
-		in.Dependencies = append(in.Dependencies, *r.state.SubTask(id))
-	}
-	for _, t := range slices.Backward(others) {
-		if !slices.Contains(o.SubTask.DependsOn, t.ID) {
-			in.Finished = append(in.Finished, t)
-		}
-	}
-	limits := handoff.DefaultLimits()
-	if r.o.cfg.Handoff != nil {
-		limits = *r.o.cfg.Handoff
-	}
-	return handoff.Build(in, limits)
-}
-
-func (r *run) resumePrompt(o *boulder.Open) string {
-	return handoff.Resume(handoff.ResumeInput{
-		Boulder: r.state.Boulder, SubTask: *o.SubTask,
-		Completed: r.state.Count(boulder.SubTaskCompleted), Total: len(r.state.SubTasks),
-		Notes: r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq),
-	})
 }

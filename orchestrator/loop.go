@@ -1,0 +1,274 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/schedule"
+)
+
+// loop is the one loop: decide, commit, act, wait.
+func (r *run) loop() error {
+	r.startable()
+	for {
+		r.notice()
+		if err := r.decide(); err != nil {
+			return err
+		}
+		if arrived, err := r.judgeAhead(); err != nil {
+			return err
+		} else if arrived {
+			continue
+		}
+		if err := r.commit(); err != nil {
+			return err
+		}
+		switch status := r.state.Boulder.Status; {
+		case status == boulder.Cancelled:
+			return ErrCancelled
+		case status.Terminal():
+			return nil
+		}
+		r.notice() // whoever read the events may have asked for a stop
+		if !r.halting() {
+			r.launch()
+		}
+		if r.halting() && len(r.inflight) == 0 {
+			return r.pause()
+		}
+		if err := r.wait(); err != nil {
+			return err
+		}
+	}
+}
+
+// startable ends the run if a sub-task could never start: it would wait for ever.
+func (r *run) startable() {
+	if err := schedule.Startable(r.state, r.o.limits); err != nil {
+		r.end(fmt.Errorf("%w: %w", boulder.ErrFatal, err))
+	}
+}
+
+// halting reports whether the run ends before the boulder does: nothing new is launched.
+func (r *run) halting() bool { return r.stopping || r.ended != nil }
+
+// pause ends the run at a boundary, with everything stored.
+func (r *run) pause() error {
+	err := r.ended
+	if err == nil {
+		err = ErrStopped
+	}
+	if r.state.Boulder.Status == boulder.Running {
+		if applyErr := r.apply(boulder.StatusChanged{Status: boulder.Paused, Reason: err.Error()}); applyErr != nil {
+			return errors.Join(err, applyErr)
+		}
+		if commitErr := r.commit(); commitErr != nil {
+			return errors.Join(err, commitErr)
+		}
+	}
+	return err
+}
+
+// wait blocks until something arrives, then takes in everything else that has arrived.
+func (r *run) wait() error {
+	var timer <-chan time.Time
+	if !r.wake.IsZero() {
+		t := time.NewTimer(r.wake.Sub(r.o.cfg.Now()))
+		defer t.Stop()
+		timer = t.C
+	}
+	var stop, cancelled <-chan struct{}
+	if !r.stopping {
+		stop = r.o.stop.Done()
+	}
+	if r.ended == nil {
+		cancelled = r.ctx.Done()
+	}
+	select {
+	case m := <-r.msgs:
+		if err := r.receive(m); err != nil {
+			return err
+		}
+	case o := <-r.orders:
+		if err := r.obey(o); err != nil {
+			return err
+		}
+	case <-r.nudge:
+	case <-timer:
+	case <-stop:
+	case <-cancelled:
+	case <-r.grace:
+		r.end(ErrStopped)
+	}
+	_, err := r.drain()
+	return err
+}
+
+// drain takes in everything that has arrived, and reports whether anything had. Workers that are ready to hand something in
+// get their turn first, so that one commit serves them all.
+func (r *run) drain() (arrived bool, err error) {
+	for yielded := false; ; {
+		select {
+		case m := <-r.msgs:
+			arrived, yielded = true, false
+			if err := r.receive(m); err != nil {
+				return arrived, err
+			}
+		default:
+			if yielded {
+				return arrived, nil
+			}
+			yielded = true
+			runtime.Gosched()
+		}
+	}
+}
+
+// judgeAhead begins to judge turns whose evidence is about to be committed. A judgement is nothing that must not happen
+// twice: after a crash the session is asked again for what the turn left behind. It reports whether more is there to be
+// written now; a judge that answers at once costs no commit of its own.
+func (r *run) judgeAhead() (arrived bool, err error) {
+	if r.halting() {
+		return false, nil
+	}
+	begun := false
+	for _, action := range schedule.Compute(r.state, r.o.limits, r.o.cfg.Now()) {
+		if j, ok := action.(schedule.Judge); ok && !r.inflight[j.Open.Attempt.AttemptRef] {
+			r.start(j.Open, workJudge)
+			begun = true
+		}
+	}
+	if !begun {
+		return false, nil
+	}
+	return r.drain()
+}
+
+// notice takes in a stop and a cancelled ctx without waiting for them, so that nothing is launched after either.
+func (r *run) notice() {
+	if !r.stopping && r.o.stop.Err() != nil {
+		r.stopping = true
+		r.grace = time.After(r.o.cfg.StopGrace)
+	}
+	if r.ctx.Err() != nil {
+		r.end(context.Cause(r.ctx))
+	}
+}
+
+// end makes the run end now: the workers are told to stop their turns.
+func (r *run) end(cause error) {
+	if r.ended == nil {
+		r.ended = cause
+		r.abort(cause)
+	}
+}
+
+// apply makes an event of the body and applies it.
+func (r *run) apply(b boulder.Body) error { return r.applyFor(r.state.Boulder.ID, b) }
+
+func (r *run) applyFor(id string, b boulder.Body) error {
+	now := r.o.cfg.Now()
+	if moved := clockMoved(r.looked, now); moved != 0 && r.state.Boulder.ID == id && !r.state.Boulder.Status.Terminal() {
+		e := boulder.Event{Time: now.UTC(), BoulderID: id, Body: boulder.ClockMoved{By: moved}}
+		if _, err := r.state.Apply(e); err != nil {
+			return err
+		}
+	}
+	r.looked = now
+	_, err := r.state.Apply(boulder.Event{Time: now.UTC(), BoulderID: id, Body: b})
+	return err
+}
+
+// clockSlack is how far the wall clock may run apart from the monotonic one between two events before it counts as moved:
+// more than a time server corrects.
+const clockSlack = 10 * time.Second
+
+// clockMoved is by how much the wall clock went on without time passing: while the machine slept, the monotonic clock
+// stands still (Linux, macOS).
+func clockMoved(before, now time.Time) time.Duration {
+	if before.IsZero() {
+		return 0
+	}
+	moved := now.Round(0).Sub(before.Round(0)) - now.Sub(before)
+	if moved.Abs() < clockSlack {
+		return 0
+	}
+	return moved
+}
+
+// commit writes what the applied events touched, answers the reports among them, and yields the events. An error leaves
+// the state ahead of the disk, so it ends the run.
+func (r *run) commit() error {
+	changes, touched := r.state.TakeChanges()
+	if !touched {
+		return nil
+	}
+	err := r.o.cfg.Store.Commit(context.WithoutCancel(r.ctx), changes)
+	for _, a := range r.acks {
+		a <- err
+	}
+	r.acks = nil
+	if err != nil {
+		r.broken = fmt.Errorf("store: %w", err)
+		return r.broken
+	}
+	for _, e := range changes.Events {
+		if !r.gone && !r.yield(e, nil) {
+			r.gone = true
+			r.end(errAbandoned)
+		}
+	}
+	return nil
+}
+
+var errAbandoned = errors.New("the events are not read any more")
+
+// decide applies what schedule.Compute decides until only work is left to do, and remembers when to wake up.
+func (r *run) decide() error { return r.beside(r.decideBeside) }
+
+func (r *run) decideBeside(others []schedule.Share) error {
+	for {
+		decided := false
+		r.wake = time.Time{}
+		for _, action := range schedule.ComputeBeside(r.state, r.o.limits, r.o.cfg.Now(), others) {
+			bodies := r.decision(action)
+			for _, body := range bodies {
+				if err := r.apply(body); err != nil {
+					return fmt.Errorf("the scheduler decided what the state refuses: %w", err)
+				}
+			}
+			decided = decided || len(bodies) > 0
+			switch a := action.(type) {
+			case schedule.Finish:
+				return r.apply(synthesize(r.state, a.Status))
+			case schedule.Stop:
+				r.end(stopError(a))
+				return nil
+			case schedule.Await:
+				r.end(awaitError(a))
+				return nil
+			}
+		}
+		if !decided {
+			return nil
+		}
+	}
+}
+
+func awaitError(a schedule.Await) error {
+	if a.Budget {
+		return fmt.Errorf("%w: %w", ErrWaiting, &BudgetError{SubTaskID: a.SubTaskID, Reason: a.Reason})
+	}
+	return fmt.Errorf("%w: %s", ErrWaiting, a.Reason)
+}
+
+func stopError(a schedule.Stop) error {
+	if a.Budget {
+		return fmt.Errorf("%w: %w", ErrWaiting, &BudgetError{Reason: a.Reason})
+	}
+	return fmt.Errorf("%w: %s", boulder.ErrFatal, a.Reason)
+}
