@@ -33,6 +33,12 @@ test: tools ## all tests, end-to-end on the real OpenCode included
 race: tools ## all tests with the race detector
 	$(GO) test $(TESTFLAGS) -race -shuffle=on ./...
 
+N ?= 200000
+
+.PHONY: simulate
+simulate: ## N (200,000) boulders in random worlds with crashes, from a fresh seed (15 min on two free cores)
+	$(GO) test ./internal/simulate -run TestSimulation -count=1 -timeout 0 -v -fresh -runs=$(N)
+
 .PHONY: check
 check: ## formatting, vet, lint, tidy
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \

@@ -137,7 +137,7 @@ type SubTaskProgress struct {
 	Notice bool `json:"notice,omitempty"`
 }
 
-// TurnEnded hands in what a turn left behind. It is committed before the turn is judged.
+// TurnEnded hands in what a turn left behind. It is committed before anything follows from the verdict.
 type TurnEnded struct {
 	AttemptRef
 	Turn     int      `json:"turn"`

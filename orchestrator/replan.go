@@ -114,6 +114,8 @@ func (r *run) replanFailure(res *result) []boulder.Body {
 		return nil
 	case errors.Is(err, ErrStopped) && r.o.stop.Err() != nil:
 		return nil // the next look at the stop ends the run
+	case errors.Is(err, errSuspended):
+		return nil // it is asked for again when the pause is over
 	case errors.Is(err, ErrDeclined):
 		return r.refuse("the new plan was declined")
 	case errors.Is(err, boulder.ErrFatal), res.asked:
@@ -127,7 +129,8 @@ func (r *run) replanFailure(res *result) []boulder.Body {
 				cool, boulder.ReplanTrouble{Reason: err.Error(), NotBefore: cool.Until, Uncounted: true},
 			}
 		}
-		wait := jitter(schedule.Backoff(r.o.limits, r.state.Boulder.Replan.Troubles+1))
+		wait := schedule.Backoff(r.o.limits, r.state.Boulder.Replan.Troubles+1)
+		wait = r.jitter(wait, "replan", r.state.Boulder.Replans<<8+r.state.Boulder.Replan.Troubles)
 		if known {
 			wait = max(wait, t.RetryAfter)
 		}

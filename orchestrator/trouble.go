@@ -2,7 +2,8 @@ package orchestrator
 
 import (
 	"errors"
-	"math/rand/v2"
+	"fmt"
+	"hash/fnv"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -19,7 +20,8 @@ func (r *run) trouble(o *boulder.Open, kind workKind, err error) []boulder.Body 
 		t = &boulder.TroubleError{Kind: boulder.TroubleServer}
 	}
 	if !cools(t) {
-		wait := max(jitter(schedule.Backoff(r.o.limits, o.Attempt.Troubles+1)), t.RetryAfter)
+		wait := schedule.Backoff(r.o.limits, o.Attempt.Troubles+1)
+		wait = max(r.jitter(wait, ref.SubTaskID, ref.Attempt<<8+o.Attempt.Troubles), t.RetryAfter)
 		return one(boulder.Trouble{
 			AttemptRef: ref, Kind: t.Kind, Reason: err.Error(), NotBefore: now.Add(wait).UTC(),
 		})
@@ -59,14 +61,17 @@ func (r *run) coolDown(model string, t *boulder.TroubleError, err error) boulder
 	if wait <= 0 {
 		wait = schedule.Cool(r.o.limits, hits)
 	}
-	until := now.Add(jitter(wait))
+	until := now.Add(r.jitter(wait, model, hits))
 	if before.Until.After(until) {
 		until = before.Until
 	}
 	return boulder.Cooled{Model: model, Until: until.UTC(), Limit: max(1, limit), Full: full, Reason: err.Error()}
 }
 
-// jitter adds up to a quarter, and no more than 10 s, so that parallel attempts do not come back as one.
-func jitter(d time.Duration) time.Duration {
-	return d + time.Duration(rand.Int64N(min(int64(d)/4, int64(10*time.Second))+1))
+// jitter adds up to a quarter, and no more than 10 s, so that parallel attempts do not come back as one. How much follows
+// from who waits, in which boulder, and for the how-many-th time: what happened once can be replayed.
+func (r *run) jitter(d time.Duration, who string, n int) time.Duration {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%s %s %d", r.state.Boulder.ID, who, n) // a hash takes everything
+	return d + time.Duration(h.Sum64()%(uint64(min(d/4, 10*time.Second))+1))
 }

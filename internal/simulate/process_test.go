@@ -226,15 +226,23 @@ func (p *process) live(budgets orchestrator.ResumeRequest) (err error) {
 			err = problem
 			continue
 		}
-		p.w.mu.Lock()
-		p.w.checkYielded(e)
-		p.w.mu.Unlock()
-		if events++; p.fate.kind == "abandon" && events == p.fate.events {
-			p.w.seen["fate abandon"]++
+		if events++; p.watch(e, events) {
 			break
 		}
 	}
 	return err
+}
+
+// watch looks at the n-th event that the run shows, and reports whether it is the last one that is read.
+func (p *process) watch(e boulder.Event, n int) (enough bool) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.w.checkYielded(e)
+	if p.fate.kind != "abandon" || n != p.fate.events {
+		return false
+	}
+	p.w.seen["fate abandon"]++
+	return true
 }
 
 // close ends what is left of the process.

@@ -35,8 +35,11 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	n, first := *runs, uint64(1)
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		n = min(n, 500)
+	case raced:
+		n = min(n, 1_000)
 	}
 	if *fresh {
 		first = rand.Uint64N(1 << 53)
