@@ -39,6 +39,12 @@ N ?= 200000
 simulate: ## N (200,000) boulders in random worlds with crashes, from a fresh seed (15 min on two free cores)
 	$(GO) test ./internal/simulate -run TestSimulation -count=1 -timeout 0 -v -fresh -runs=$(N)
 
+KILLS ?= 60
+
+.PHONY: torture
+torture: tools ## kill -9 of manager and OpenCode at KILLS (60) random moments of real runs (about 12 s each)
+	$(GO) test ./internal/cli -run 'TestKill9$$' -kills=$(KILLS) -timeout 2h -v
+
 .PHONY: check
 check: ## formatting, vet, lint, tidy
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \

@@ -54,14 +54,16 @@ func (s *State) reopened(e *Event, b Reopened) error {
 		return err
 	}
 	for _, id := range t.DependsOn {
-		if d := s.byID[id]; !d.Status.satisfies() {
+		if d := s.byID[id]; d.hopeless() {
 			return fmt.Errorf("sub-task %q depends on %q, which is %s", t.ID, id, d.Status)
 		}
 	}
 	s.unpark(t)
 	t.Tries, t.Lost, t.Stalls, t.LastResult, t.Summary, t.EndSeq = 0, 0, 0, "", "", 0
 	s.setSubTask(e, t, SubTaskPending, "")
-	s.enqueue(e, t)
+	if s.waiting[t.ID] == 0 { // else it was cancelled before its turn came
+		s.enqueue(e, t)
+	}
 	s.unblock(e, t)
 	return nil
 }

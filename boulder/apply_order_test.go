@@ -63,6 +63,10 @@ func TestCancelRetrySkip(t *testing.T) {
 	if got := statuses(s); got != "a=pending b=pending c=pending d=pending" {
 		t.Errorf("after a retry of a: %s", got)
 	}
+	feed(t, s, byHand("b", SubTaskCancelled), Reopened{SubTaskID: "b"}) // before a was done
+	if got := statuses(s); got != "a=pending b=pending c=pending d=pending" || s.Open("b") != nil {
+		t.Errorf("after taking the cancel of b back: %s", got)
+	}
 	feed(t, s, byHand("b", SubTaskCancelled), byHand("b", SubTaskSkipped))
 	if got := statuses(s); got != "a=pending b=skipped c=pending d=pending" || s.Open("c") == nil {
 		t.Errorf("after skipping the cancelled b: %s", got)

@@ -197,6 +197,8 @@ func (t *turn) ending(e *boulder.Evidence, messages []opencode.Message) *opencod
 // truncated says why the turn's end is none of its own although it looks like one.
 func (t *turn) truncated(ended boulder.Ended, messages []opencode.Message) string {
 	switch {
+	case t.seen.cutOff:
+		return "the turn was cut off from outside twice"
 	case ended.Finish == opencode.FinishLength, ended.Error == opencode.MessageOutputLength:
 		return "the turn was cut off at the output limit"
 	case ended.Finish == opencode.FinishUnknown:

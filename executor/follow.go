@@ -25,6 +25,7 @@ type observation struct {
 	usage            boulder.Usage   // of these
 	activity         string          // the newest that was reported
 	failed           *opencode.TurnError
+	cutOff           bool         // from outside, and so was its resume prompt
 	stopped          string       // why the manager ended the turn
 	rule             boulder.Rule // for which it did
 	looks            int          // how often a prompt without a turn was sent again

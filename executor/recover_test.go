@@ -167,6 +167,43 @@ func TestLostSession(t *testing.T) {
 	}
 }
 
+// A turn that was broken off at work, and its resume prompt too: what is there is evidence of an agent that was not done,
+// whatever it had done.
+func TestTurnThatWasCutOffTwiceIsTruncated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		if req.TurnsSinceUser() == 0 {
+			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
+				{Name: "write", Args: map[string]any{"filePath": "a.txt", "content": req.LastUser()}},
+			}}
+		}
+		return scriptmodel.Reply{Text: "Now the long part.", ToolCalls: []scriptmodel.ToolCall{
+			{Name: "bash", Args: map[string]any{"command": "sleep 600", "description": "wait"}},
+		}}
+	})
+	a := w.newAttempt("x", "begin")
+	for _, run := range []func(context.Context, *world) (boulder.Evidence, error){a.run, a.again} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		a.refuse = func(b boulder.Body) error {
+			if p, ok := b.(boulder.SubTaskProgress); ok && strings.Contains(p.Activity, "sleep 600") {
+				cancel(errCrash)
+			}
+			return nil
+		}
+		if _, err := run(ctx, w); !errors.Is(err, errCrash) {
+			t.Fatal(err)
+		}
+	}
+	a.refuse = nil
+	e, err := a.again(t.Context(), w)
+	if err != nil || e.ToolCount == 0 || e.Ended.Truncated == "" {
+		t.Errorf("%d tool calls, ended %+v, %v", e.ToolCount, e.Ended, err)
+	}
+	if n := w.prompts("RESUME"); n != 1 {
+		t.Errorf("the resume prompt reached the model %d times", n)
+	}
+}
+
 // The server dies in the middle of a tool call: a new one is started, and the same session goes on with one resume prompt.
 func TestServerDiesInMidTurn(t *testing.T) {
 	t.Parallel()

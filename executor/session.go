@@ -141,7 +141,8 @@ func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
 		// was done can be to blame.
 		return false, t.prompt(ctx, t.lastMessageID(), t.lastPrompt())
 	}
-	// Cut off twice: what is there is judged, and the judge's continuation goes on from it.
+	// Cut off twice: what is there is judged, as of an agent that was not done, and the judge's continuation goes on from it.
+	t.seen.cutOff = true
 	return true, nil
 }
 

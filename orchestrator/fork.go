@@ -11,10 +11,8 @@ import (
 
 // original is what a fork takes over.
 type original struct {
-	head boulder.Boulder
-	plan boulder.Plan
-	// gates: those that the plan names may run, as they might in the original.
-	gates   bool
+	head    boulder.Boulder
+	plan    boulder.Plan
 	results map[string]boulder.Inherited
 }
 
@@ -33,19 +31,32 @@ func (r *run) fork(f boulder.Fork) (*original, error) {
 		return nil, fmt.Errorf("%w: boulder %s has no plan that was run: run its task again", ErrNoFork, f.BoulderID)
 	}
 	o := &original{
-		head: records.Boulder, plan: records.Revision.Plan.Clone(), gates: true, results: map[string]boulder.Inherited{},
+		head: records.Boulder, plan: records.Revision.Plan.Clone(), results: map[string]boulder.Inherited{},
 	}
 	subTasks := map[string]boulder.SubTask{}
 	for _, t := range records.SubTasks {
 		subTasks[t.ID] = t
-		o.gates = o.gates && len(t.GateHints) == 0
 	}
+	o.keepGates(subTasks)
 	if !slices.ContainsFunc(o.plan.SubTasks, func(s boulder.Spec) bool { return s.ID == f.SubTaskID }) {
 		return nil, fmt.Errorf("%w: the plan of boulder %s has no sub-task %q; it has %s", ErrNoFork,
 			f.BoulderID, f.SubTaskID, idList(o.plan.SubTasks))
 	}
 	o.inherit(f.SubTaskID, subTasks)
 	return o, nil
+}
+
+// keepGates leaves the gates that might run in the original: those may in the fork, and nobody is asked about others.
+func (o *original) keepGates(subTasks map[string]boulder.SubTask) {
+	sealed := o.plan.Seal != nil && !o.plan.Edited()
+	for i := range o.plan.SubTasks {
+		s := &o.plan.SubTasks[i]
+		hint := func(gate string) bool { return slices.Contains(subTasks[s.ID].GateHints, gate) }
+		s.Gates, s.NoWorse = slices.DeleteFunc(s.Gates, hint), slices.DeleteFunc(s.NoWorse, hint)
+	}
+	if sealed {
+		o.plan.Seal.Hash = o.plan.Hash() // nobody has edited it
+	}
 }
 
 // ErrNoFork is in the chain of errors about a [Request].Fork that cannot be made.
@@ -95,7 +106,7 @@ func (r *run) beginFork(req Request) error {
 	if err := r.propose(&from.plan); err != nil {
 		return err
 	}
-	if err := r.adoptWith(Approval{Plan: &from.plan, Gates: from.gates}, from.results); err != nil {
+	if err := r.adoptWith(Approval{Plan: &from.plan, Gates: true}, from.results); err != nil {
 		return err
 	}
 	return r.loop()

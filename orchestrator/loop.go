@@ -112,6 +112,9 @@ func (r *run) wait() error {
 // get their turn first, so that one commit serves them all.
 func (r *run) drain() (arrived bool, err error) {
 	for yielded := false; ; {
+		if r.state.Boulder.Status.Terminal() {
+			return arrived, nil // an order has ended it: what is still handed in does not count any more
+		}
 		select {
 		case m := <-r.msgs:
 			arrived, yielded = true, false

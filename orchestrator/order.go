@@ -21,15 +21,17 @@ type order struct {
 // ends before, the order may still be carried out.
 func (o *Orchestrator) Order(ctx context.Context, boulderID string, what boulder.Order) error {
 	for {
-		r := o.running(boulderID)
+		r, err := o.runningOrObey(ctx, boulderID, what)
 		if r == nil {
-			return Obey(ctx, o.cfg.Store, boulderID, what, o.cfg.Now())
+			return err
 		}
 		reply := make(chan error, 1)
 		select {
 		case r.orders <- order{what, reply}:
 		case <-r.done:
-			<-r.over
+			if err := r.awaitOver(ctx); err != nil {
+				return err
+			}
 			continue
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -38,7 +40,9 @@ func (o *Orchestrator) Order(ctx context.Context, boulderID string, what boulder
 		case err := <-reply:
 			return err
 		case <-r.done:
-			<-r.over
+			if err := r.awaitOver(ctx); err != nil {
+				return err
+			}
 			select {
 			case err := <-reply: // it was the last thing that the run did
 				return err
@@ -48,6 +52,27 @@ func (o *Orchestrator) Order(ctx context.Context, boulderID string, what boulder
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// awaitOver returns when all work of a run has ended: turns that are being stopped may take their time.
+func (r *run) awaitOver(ctx context.Context) error {
+	select {
+	case <-r.over:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// runningOrObey carries an order out at once if nothing runs the boulder. Nothing begins to run it meanwhile, and no two
+// orders are carried out so at the same time: the second one has to see what the first did.
+func (o *Orchestrator) runningOrObey(ctx context.Context, boulderID string, what boulder.Order) (*run, error) {
+	o.runs.idle.Lock()
+	defer o.runs.idle.Unlock()
+	if r := o.running(boulderID); r != nil {
+		return r, nil
+	}
+	return nil, Obey(ctx, o.cfg.Store, boulderID, what, o.cfg.Now())
 }
 
 // Obey carries an order out on a boulder that nothing runs, and returns when that is on disk. Errors wrap

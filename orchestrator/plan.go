@@ -197,11 +197,13 @@ func (r *run) interrupted() error {
 
 // leave ends a run whose plan is not there, or not agreed to, and stores why.
 func (r *run) leave(status boulder.Status, cause error) error {
-	if r.broken != nil || r.state.Boulder.Status == status {
+	if r.broken != nil {
 		return cause
 	}
-	if err := r.apply(boulder.StatusChanged{Status: status, Reason: cause.Error()}); err != nil {
-		return errors.Join(cause, err)
+	if r.state.Boulder.Status != status {
+		if err := r.apply(boulder.StatusChanged{Status: status, Reason: cause.Error()}); err != nil {
+			return errors.Join(cause, err)
+		}
 	}
 	if err := r.commit(); err != nil {
 		return errors.Join(cause, err)

@@ -39,6 +39,7 @@ type run struct {
 	cancels       map[boulder.AttemptRef]context.CancelCauseFunc // of turns that are at work
 
 	inflight map[boulder.AttemptRef]bool           // work that was launched and has not handed in its result
+	slots    map[boulder.AttemptRef]string         // that attempts hold, with their models
 	shared   map[string]*atomic.Bool               // by sub-task, see shareFlags
 	leftover map[boulder.AttemptRef]bool           // of inflight: its attempt was ended by an order
 	restored map[boulder.AttemptRef]bool           // attempts whose work was broken off, here or in an earlier process
@@ -56,7 +57,7 @@ func newRun(ctx context.Context, o *Orchestrator, yield func(boulder.Event, erro
 	r := &run{
 		o: o, state: boulder.NewState(), yield: yield, ctx: ctx, msgs: make(chan message, 64),
 		orders: make(chan order), nudge: make(chan struct{}, 1), done: make(chan struct{}), over: make(chan struct{}),
-		inflight: map[boulder.AttemptRef]bool{}, leftover: map[boulder.AttemptRef]bool{},
+		inflight: map[boulder.AttemptRef]bool{}, slots: map[boulder.AttemptRef]string{}, leftover: map[boulder.AttemptRef]bool{},
 		restored: map[boulder.AttemptRef]bool{},
 		files:    map[boulder.AttemptRef][]boulder.File{}, cancels: map[boulder.AttemptRef]context.CancelCauseFunc{},
 	}
@@ -149,6 +150,9 @@ func (r *run) resume(id string, req ResumeRequest) error {
 		r.restored[o.Attempt.AttemptRef] = true
 	}
 	r.approveReplan = req.ApproveReplan
+	if r.approveReplan == nil && r.state.Boulder.AskReplans {
+		r.approveReplan = nobodyToAsk
+	}
 	if err := r.takeUp(req); err != nil {
 		return err
 	}
@@ -156,6 +160,12 @@ func (r *run) resume(id string, req ResumeRequest) error {
 		return r.planAndLoop(req.Approve, false)
 	}
 	return r.loop()
+}
+
+// nobodyToAsk is for a boulder whose replans a person wants to see, where there is none: in a server.
+func nobodyToAsk(context.Context, ReplanProposal) (bool, error) {
+	return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and nobody is here to ask: go on with"+
+		" `manager resume` on a terminal, without a server", ErrWaiting)
 }
 
 // takeUp brings a stored boulder to where it goes on, with the budgets that it may have got.

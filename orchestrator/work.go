@@ -77,6 +77,9 @@ func (r *run) start(o *boulder.Open, kind workKind) {
 	if r.inflight[ref] || kind == workRun && len(r.leftover) > 0 {
 		return // what an order ended gives its slot back when its work has ended
 	}
+	if _, has := r.slots[ref]; kind == workRun && !has {
+		return // other boulders hold them all: their next change nudges this one
+	}
 	if kind == workRun {
 		r.launchWork(ref, kind, r.runTurn(o))
 	} else {

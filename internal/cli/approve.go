@@ -66,10 +66,9 @@ func (p *approver) replans(wanted bool) orchestrator.ApproveReplan {
 			defer p.view.Pause()()
 		}
 		p.app.showReplan(r)
-		lines := bufio.NewScanner(p.app.Stdin)
 		for {
 			fmt.Fprint(p.app.Stderr, "\nGo on with this plan? [yes / no] ")
-			answer, err := scanLine(ctx, lines)
+			answer, err := p.app.answer(ctx)
 			if err != nil {
 				return false, err
 			}
@@ -95,10 +94,9 @@ func hasGates(plan *boulder.Plan) bool {
 // question asks yes, edit or no until there is an answer.
 func (p *approver) question(ctx context.Context, plan *boulder.Plan, path string) (*boulder.Plan, error) {
 	p.app.showPlan(plan)
-	lines := bufio.NewScanner(p.app.Stdin)
 	for {
 		fmt.Fprint(p.app.Stderr, "\nRun this plan? [yes / edit / no] ")
-		answer, err := scanLine(ctx, lines)
+		answer, err := p.app.answer(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -123,19 +121,35 @@ func (p *approver) question(ctx context.Context, plan *boulder.Plan, path string
 	}
 }
 
-// scanLine reads a line of a person, who may also interrupt. An end of input is a no.
-func scanLine(ctx context.Context, lines *bufio.Scanner) (string, error) {
-	type line struct {
-		text string
-		ok   bool
+// answers are the lines that a person types. The zero value is ready to use.
+type answers struct {
+	lines *bufio.Scanner
+	next  chan answered // not nil: a line is being read
+}
+
+type answered struct {
+	text string
+	ok   bool
+}
+
+// answer reads a line of a person, who may also interrupt. An end of input is a no. Reading a terminal cannot be
+// cancelled: the line that an ended question waited for is the answer to the next one. One question at a time.
+func (a *app) answer(ctx context.Context) (string, error) {
+	in := &a.answers
+	if in.lines == nil {
+		in.lines = bufio.NewScanner(a.Stdin)
 	}
-	read := make(chan line, 1)
-	go func() { // outlives an interrupt: reading a terminal cannot be cancelled, and the process ends then
-		ok := lines.Scan()
-		read <- line{lines.Text(), ok}
-	}()
+	if in.next == nil {
+		next := make(chan answered, 1)
+		in.next = next
+		go func() {
+			ok := in.lines.Scan()
+			next <- answered{in.lines.Text(), ok}
+		}()
+	}
 	select {
-	case l := <-read:
+	case l := <-in.next:
+		in.next = nil
 		if !l.ok {
 			return "no", nil
 		}

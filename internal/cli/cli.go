@@ -47,6 +47,7 @@ type app struct {
 	interrupts interrupts
 	secrets    *secret.Redactor // nil: known by their form only
 	processes  processes
+	answers    answers
 
 	json, quiet, noColor, verbose bool
 	dir                           string

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -69,10 +68,9 @@ func (a *app) confirmCancel(ctx context.Context, ref string) (string, error) {
 	}
 	fmt.Fprintf(a.Stderr, "%s  %s\n%s\n%d of %s done.\n", d.Boulder.ID, d.Boulder.Status, clipText(d.Boulder.Task, 200),
 		completed(d), plural(planned(d), "sub-task"))
-	lines := bufio.NewScanner(a.Stdin)
 	for {
 		fmt.Fprint(a.Stderr, "\nEnd it for good? [yes / no] ")
-		answer, err := scanLine(ctx, lines)
+		answer, err := a.answer(ctx)
 		if err != nil {
 			return "", err
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"path/filepath"
 	"slices"
@@ -154,10 +155,33 @@ func (a *app) resumeServed(ctx context.Context, o *resumeOptions, client *contro
 	if _, err := o.mergeBudgets(ctx, there, id); err != nil {
 		return err
 	}
-	if _, err := client.Submit(ctx, control.Submission{Resume: id, Budget: o.budget.run, SubTasks: o.budget.subTasks}); err != nil {
+	if _, err := submit(ctx, client, control.Submission{Resume: id, Budget: o.budget.run, SubTasks: o.budget.subTasks}); err != nil {
 		return refusal(err)
 	}
+	if err := stands(ctx, there, id); err != nil {
+		return err
+	}
 	return a.detached(id, there.holder.PID)
+}
+
+// resumeLook is how long to look whether a boulder that was handed over goes on: one that cannot stops at once.
+const resumeLook = time.Second
+
+// stands says why a boulder that was handed over stands still again.
+func stands(ctx context.Context, r reader, id string) error {
+	for giveUp := time.Now().Add(resumeLook); time.Now().Before(giveUp); {
+		if err := rest(ctx, deskStep); err != nil {
+			return err
+		}
+		d, err := r.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		if d.Boulder.Status == boulder.Paused {
+			return fmt.Errorf("%w: boulder %s: %s", orchestrator.ErrWaiting, id, d.Boulder.Reason)
+		}
+	}
+	return nil
 }
 
 // mergeBudgets lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot

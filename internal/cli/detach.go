@@ -43,7 +43,7 @@ func (d *deps) detach(ctx context.Context, o *runOptions, what control.Submissio
 		return err
 	}
 	defer client.Close()
-	id, err := client.Submit(ctx, what)
+	id, err := submit(ctx, client, what)
 	switch {
 	case errors.Is(err, control.ErrNoSubmitter):
 		return fmt.Errorf("%w: %w: process %d, `%s`", store.ErrHeld, err, holder.PID, holder.Command)
@@ -51,6 +51,19 @@ func (d *deps) detach(ctx context.Context, o *runOptions, what control.Submissio
 		return refusal(err)
 	}
 	return d.app.detached(id, holder.PID)
+}
+
+// submit hands a task over. A server takes tasks when it has taken up what a crash left, some moments after it is there.
+func submit(ctx context.Context, client *control.Client, what control.Submission) (id string, err error) {
+	for giveUp := time.Now().Add(beginWait); ; {
+		id, err = client.Submit(ctx, what)
+		if !errors.Is(err, control.ErrNotReady) || time.Now().After(giveUp) {
+			return id, err
+		}
+		if err := rest(ctx, deskStep); err != nil {
+			return "", err
+		}
+	}
 }
 
 // detached says that a boulder runs in the background.

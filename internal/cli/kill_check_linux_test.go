@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
+
+	"github.com/bouldermgr/manager/opencode"
 )
 
 // check looks at what has come of it all.
@@ -15,6 +17,7 @@ func (w *killWorld) check() {
 		wantFile(w.t, w.dir, id+".log", id+"\n")
 	}
 	w.checkStatus()
+	w.checkSessions()
 	sent, resumes := w.checkLog()
 	w.checkPrompts(sent, resumes)
 }
@@ -43,6 +46,28 @@ func (w *killWorld) checkStatus() {
 	for _, s := range status.SubTasks {
 		if s.Status != "completed" || s.Attempt != 1 || !slices.Equal(w.seen[s.ID], []string{s.SessionID}) {
 			w.t.Errorf("status of %q, whose sessions at the model were %q: %+v", s.ID, w.seen[s.ID], s)
+		}
+	}
+}
+
+// checkSessions asks OpenCode for the sessions of attempts, also those that nobody ever prompted: a kill between the
+// creation of one and the commit of its id must not lead to a second.
+func (w *killWorld) checkSessions() {
+	w.t.Helper()
+	address := w.attach
+	if address == "" {
+		address = serve(w.t, w.dir, w.env)
+	}
+	client, err := opencode.Attach(w.t.Context(), address, opencode.AttachConfig{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer client.Close()
+	found, err := client.In(w.dir).FindSessions(w.t.Context(), "[manager:")
+	if err != nil || len(found) != len(killIDs) {
+		w.t.Errorf("%d sessions for %d attempts (%v)", len(found), len(killIDs), err)
+		for _, s := range found {
+			w.t.Logf("  session %s: %s", s.ID, s.Title)
 		}
 	}
 }
@@ -98,13 +123,14 @@ func (w *killWorld) checkPrompts(sent, resumes map[sentTurn]int) {
 	again := map[int]int{} // resume prompts that the model was asked to answer more than once, by how often it did
 	for key, seen := range w.prompts {
 		prompts[key.resume()][key.session]++
-		if len(seen.lives) == 1 {
+		if len(seen.servers) == 1 {
 			continue
 		}
 		again[seen.answered]++
 		// The one resume prompt of a turn is sent again if its server was killed before it kept a word of the answer.
-		if !key.resume() || len(slices.Compact(seen.lives)) != len(seen.lives) {
-			w.t.Errorf("a prompt reached the model %d times:\n%.300s", len(seen.lives), key.text)
+		slices.Sort(seen.servers)
+		if !key.resume() || len(slices.Compact(slices.Clone(seen.servers))) != len(seen.servers) {
+			w.t.Errorf("a prompt reached the model %d times, from %q:\n%.300s", len(seen.servers), seen.servers, key.text)
 		}
 	}
 	turns, resumed := perSubTask(sent), perSubTask(resumes)

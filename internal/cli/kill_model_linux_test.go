@@ -27,28 +27,24 @@ type promptKey struct {
 
 // promptSeen is what came of a prompt at the model.
 type promptSeen struct {
-	lives    []int // of the server, in which requests began a turn with it
-	answered int   // of these requests, those that got the whole answer
+	servers  []string // that asked for an answer to it, by the names that namedServer gives them
+	answered int      // of these requests, those that got the whole answer
 }
 
 func (k promptKey) resume() bool {
 	return strings.HasPrefix(k.text, "[manager] This session was interrupted")
 }
 
-// reply is a good agent, which goes by what its conversation says is done, and a fair judge.
+// reply is a good agent, which goes by what its conversation says is done, and a judge who believes everything: that a
+// turn was cut off has to be seen without it.
 func (w *killWorld) reply(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	if req.Kind() == scriptmodel.KindStructured {
 		id := subTaskOf(req.Text())
 		w.asked("the judge", id)
-		completed := strings.Contains(req.Text(), "Finished with "+id+".txt.")
-		reply := map[string]any{
-			"criteria":  []any{map[string]any{"id": "C1", "evidence": "the final message", "met": completed}},
-			"completed": completed, "summary": "The file is looked at.", "is_progress": true,
-		}
-		if !completed {
-			reply["remaining"] = []any{"Finish the work"}
-		}
-		return scriptmodel.Reply{JSON: reply}
+		return scriptmodel.Reply{JSON: map[string]any{
+			"criteria":  []any{map[string]any{"id": "C1", "evidence": "the file", "met": true}},
+			"completed": true, "summary": "The file is written.",
+		}}
 	}
 	id := subTaskOf(req.FirstUser())
 	w.begins(id, req)
@@ -107,7 +103,7 @@ func (w *killWorld) begins(id string, req scriptmodel.Request) {
 		seen = &promptSeen{}
 		w.prompts[key] = seen
 	}
-	seen.lives = append(seen.lives, w.lives)
+	seen.servers = append(seen.servers, req.Key)
 	w.current[req.SessionID] = seen
 }
 
@@ -167,7 +163,7 @@ func (m moment) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// listen lets tools and gates say that they run.
+// listen lets tools and gates say that they run, and go on when what happens then has happened.
 func (w *killWorld) listen() (address string) {
 	w.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -183,20 +179,7 @@ func (w *killWorld) listen() (address string) {
 			}
 			conns.Go(func() {
 				defer c.Close()
-				line := make([]byte, 64)
-				n, err := c.Read(line)
-				if err != nil {
-					return // it was killed before it said anything
-				}
-				id := strings.TrimSpace(string(line[:n]))
-				w.mu.Lock()
-				w.steps[id]++
-				if w.done[id] {
-					w.t.Errorf("a tool runs for %q, which is done", id)
-				}
-				w.mu.Unlock()
-				w.happens("tool or gate: " + id)
-				_, _ = io.WriteString(c, "go\n")
+				w.tells(c)
 			})
 		}
 	})
@@ -205,4 +188,34 @@ func (w *killWorld) listen() (address string) {
 		conns.Wait()
 	})
 	return l.Addr().String()
+}
+
+// tells takes in what a tool or a gate says. One whose server or manager is killed right then goes on for ever, unless
+// it is ended.
+func (w *killWorld) tells(c net.Conn) {
+	line := make([]byte, 64)
+	n, err := c.Read(line)
+	if err != nil {
+		return // it was killed before it said anything
+	}
+	id := strings.TrimSpace(string(line[:n]))
+	w.mu.Lock()
+	w.steps[id]++
+	pid, ends := w.pid, w.ends
+	if w.done[id] {
+		w.t.Errorf("a tool runs for %q, which is done", id)
+	}
+	w.mu.Unlock()
+	w.happens("tool or gate: " + id)
+	w.mu.Lock()
+	orphaned := w.ends != ends
+	if id == "gate" {
+		orphaned = w.pid != pid
+	}
+	w.mu.Unlock()
+	if orphaned {
+		_, _ = c.Read(line) // its end
+		return
+	}
+	_, _ = io.WriteString(c, "go\n")
 }

@@ -62,5 +62,9 @@ func holderText(dir string) string {
 	if err != nil {
 		return lockOwner(filepath.Join(dir, store.FileName))
 	}
-	return fmt.Sprintf(": process %d, `%s`, since %s", h.PID, h.Command, h.Since.Local().Format(time.DateTime))
+	also := ""
+	if h.Serves {
+		also = " (a server: hand it the task with `manager run --detach`)"
+	}
+	return fmt.Sprintf(": process %d, `%s`, since %s%s", h.PID, h.Command, h.Since.Local().Format(time.DateTime), also)
 }

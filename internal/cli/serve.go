@@ -105,7 +105,8 @@ func (s *service) begin(
 	}
 	first := make(chan error, 1)
 	var id string
-	s.work.Go(func() {
+	go func() { // enter counted it
+		defer s.work.Done()
 		defer s.leave()
 		var view runView
 		began := ""
@@ -128,7 +129,7 @@ func (s *service) begin(
 			view.Event(s.deps.app.cleanEvent(e))
 			s.st.ctrl.Notify()
 		}
-	})
+	}()
 	select {
 	case err := <-first:
 		return id, err
@@ -158,6 +159,7 @@ func (s *service) enter() bool {
 		return false
 	}
 	s.begun++
+	s.work.Add(1) // here, so that close waits for it
 	if s.idle != nil {
 		s.idle.Stop()
 	}

@@ -98,7 +98,11 @@ func (d *desk) find(ctx context.Context, ref string) (string, error) {
 	case ref != "":
 		return resolve(ctx, d, ref)
 	}
-	return unfinished(ctx, d, nil)
+	id, err := unfinished(ctx, d, nil)
+	if _, none := errors.AsType[*usageError](err); none {
+		return "", usagef("no boulder is unfinished here, so there is nothing to steer: see `manager list`")
+	}
+	return id, err
 }
 
 // meant is the boulder that a person means who names none: the one that is at work. It is empty if none is, and

@@ -28,16 +28,17 @@ func (s Share) Equal(other Share) bool {
 	})
 }
 
-// ShareOf is the share of a boulder. One that halts, or does not run, waits for nothing: it keeps nobody waiting.
+// ShareOf is what a boulder waits for; what it holds is known to whoever runs it. One that halts, or does not run, waits
+// for nothing: it keeps nobody waiting.
 func ShareOf(s *boulder.State, l Limits, now time.Time, halting bool) Share {
-	share := Share{Held: map[string]int{}}
-	for _, o := range s.Live() {
-		share.Held[o.Attempt.Model]++
-	}
+	var share Share
 	if halting || s.Boulder.Status != boulder.Running {
 		return share
 	}
 	c := newComputing(s, l, now)
+	if c.budget.forbids(Start{}) != "" {
+		return share
+	}
 	held := c.heldBack()
 	for _, m := range s.Models() {
 		if now.Before(s.Boulder.Cooldowns[m].Until) {
@@ -48,6 +49,13 @@ func ShareOf(s *boulder.State, l Limits, now time.Time, halting bool) Share {
 		}
 	}
 	return share
+}
+
+// Room reports whether there is a slot for an attempt with the model besides what is held.
+func Room(l Limits, model string, held []Share) bool {
+	c := &slots{l: l, providers: map[string]int{}, models: map[string]int{}}
+	c.takeAll(held)
+	return c.full(model) == ""
 }
 
 // tickets are since when the first attempts in the line of a model wait, the oldest first; at most n of them: more than

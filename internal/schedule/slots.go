@@ -31,14 +31,18 @@ func countSlots(s *boulder.State, l Limits, now time.Time, others []Share) *slot
 	for _, o := range s.Live() {
 		c.take(o.Attempt.Model)
 	}
-	for _, share := range others {
+	c.takeAll(others)
+	return c
+}
+
+func (c *slots) takeAll(shares []Share) {
+	for _, share := range shares {
 		for model, n := range share.Held {
 			for range n {
 				c.take(model)
 			}
 		}
 	}
-	return c
 }
 
 func (c *slots) take(model string) {

@@ -1,0 +1,384 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/orphan"
+)
+
+var (
+	kills    = flag.Int("kills", 10, "how many kills TestKill9 makes")
+	killSeed = flag.Uint64("kill-seed", 0, "the seed of TestKill9's first run; 0: a random one")
+)
+
+// In a run of killPlan that nobody disturbs, about 130 things happen, see [killWorld.happens].
+const (
+	killsPerRun = 6
+	maxGap      = 40 // things from one kill to the next, at most
+	// A sub-task waits for a person after three faults in a row of one process.
+	maxServerKills = 2
+	killDeadline   = 5 * time.Minute // of one process, which needs half a minute if it is alone: what takes longer hangs
+)
+
+// killPlan is a diamond with a tail.
+const killPlan = `
+task: Six files, some of them side by side
+model: scripted/agent
+sub_tasks:
+  - {id: base, description: Write base.txt, expects_changes: true}
+  - {id: left, description: Write left.txt, depends_on: [base], expects_changes: true}
+  - {id: middle, description: Write middle.txt, depends_on: [base], expects_changes: true}
+  - {id: right, description: Write right.txt, depends_on: [base], expects_changes: true}
+  - id: join
+    description: Write join.txt
+    depends_on: [left, middle, right]
+    expects_changes: true
+    gates: [bash ./gate.sh]
+  - {id: tail, description: Write tail.txt, depends_on: [join], expects_changes: true}
+`
+
+var killIDs = []string{"base", "left", "middle", "right", "join", "tail"}
+
+// tellScript begins a script that tells the test that it runs, and goes on when the test lets it.
+const tellScript = `
+exec 3<>/dev/tcp/ADDRESS
+echo "$1" >&3
+read -r go <&3
+`
+
+// namedServer starts OpenCode with a key for the model that names its process.
+const namedServer = `#!/bin/sh
+config=$(printf %s "$OPENCODE_CONFIG_CONTENT" | sed "s/\"apiKey\":\"[a-z]*\"/\"apiKey\":\"process-$$\"/")
+export OPENCODE_CONFIG_CONTENT="$config"
+exec OPENCODE "$@"
+`
+
+// kill -9 of the manager, of OpenCode, or of both, again and again at random moments of a run, until the boulder is
+// complete: nothing is done twice, no prompt reaches the model twice, and nothing is left. A seed draws the same
+// victims at the same distances, but does not replay exactly: what happens side by side races.
+//
+// Every third boulder works on a server that is not the manager's own and outlives it: turns go on while nobody looks.
+func TestKill9(t *testing.T) {
+	t.Parallel()
+	seed := *killSeed
+	if seed == 0 {
+		seed = rand.Uint64N(1 << 32)
+	}
+	for left := *kills; left > 0 && !t.Failed(); seed++ {
+		n := min(left, killsPerRun)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("the same again: go test ./internal/cli -run 'TestKill9$' -kills=%d -kill-seed=%d -v", n, seed)
+				}
+			})
+			w := newKillWorld(t, seed, n)
+			w.toTheEnd()
+			w.check()
+			left -= w.struck
+		})
+	}
+}
+
+// victim is who is killed.
+type victim string
+
+const (
+	theManager victim = "manager"
+	theServer  victim = "OpenCode"
+	bothOfThem victim = "both"
+)
+
+// kill is one that is to come.
+type kill struct {
+	after  int // things
+	delay  time.Duration
+	victim victim
+}
+
+// killWorld is a boulder that is disturbed.
+type killWorld struct {
+	t         *testing.T
+	dir, home string
+	env       []string
+	attach    string     // address of a server that is not killed; empty: the manager has its own
+	looks     *rand.Rand // of the main goroutine
+	stored    bool       // the boulder is known to be
+	began     time.Time
+
+	mu      sync.Mutex
+	kills   *rand.Rand
+	delays  *rand.Rand // of the model's answers
+	pid     int        // of the manager; 0: none is to be killed
+	next    kill
+	armed   bool // a delayed kill is on its way
+	left    int
+	struck  int
+	servers int             // kills of the server alone, since the manager was started
+	ends    int             // of servers
+	over    bool            // the boulder's last event was seen
+	done    map[string]bool // sub-tasks of which it is known that their end is stored
+	prompts map[promptKey]*promptSeen
+	current map[string]*promptSeen // by session
+	seen    map[string][]string    // sessions by sub-task
+	steps   map[string]int         // tool calls that ran, by sub-task
+}
+
+func newKillWorld(t *testing.T, seed uint64, kills int) *killWorld {
+	t.Helper()
+	w := &killWorld{
+		t: t, left: kills, began: time.Now(),
+		kills: rand.New(rand.NewPCG(seed, 1)), looks: rand.New(rand.NewPCG(seed, 2)),
+		delays: rand.New(rand.NewPCG(seed, 3)),
+		done:   map[string]bool{}, prompts: map[promptKey]*promptSeen{}, current: map[string]*promptSeen{},
+		seen: map[string][]string{}, steps: map[string]int{},
+	}
+	model := octest.Model(t, w.reply)
+	proxied := w.proxy(model.URL())
+	w.env = testEnv(t, proxied)
+	for _, entry := range w.env {
+		if home, ok := strings.CutPrefix(entry, "HOME="); ok {
+			w.home = home
+		}
+	}
+	if seed%2 == 1 { // else the ledgers go through OpenCode, too
+		w.env = append(w.env, "OPENAI_API_KEY=any", "OPENAI_BASE_URL="+proxied)
+	}
+	tell := strings.ReplaceAll(tellScript, "ADDRESS", strings.ReplaceAll(w.listen(), ":", "/"))
+	w.dir = octest.Repo(t, map[string]string{
+		"plan.yaml": killPlan,
+		"step.sh":   tell + "echo $1 > $1.log\necho \"The step of $1 is done.\"\n",
+		"gate.sh":   strings.ReplaceAll(tell, "$1", "gate") + "test -s left.log && test -s right.log && test -s join.txt\n",
+	})
+	if seed%3 == 0 {
+		w.attach = serve(t, w.dir, w.env)
+	} else {
+		path := filepath.Join(t.TempDir(), "opencode")
+		script := strings.ReplaceAll(namedServer, "OPENCODE \"", octest.Binary(t)+" \"")
+		if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		w.env = append(w.env, "MANAGER_OPENCODE="+path)
+	}
+	w.draw()
+	t.Cleanup(func() { // what a failed test leaves
+		for _, pid := range w.ours() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return w
+}
+
+// draw chooses the next kill. The caller holds the lock.
+func (w *killWorld) draw() {
+	victims := []victim{theManager, bothOfThem, theServer}
+	switch {
+	case w.attach != "":
+		victims = victims[:1]
+	case w.servers == maxServerKills:
+		victims = victims[:2]
+	}
+	w.next = kill{after: 1 + w.kills.IntN(maxGap), victim: victims[w.kills.IntN(len(victims))]}
+	if w.kills.IntN(2) == 0 { // between what can be seen
+		w.next.delay = time.Duration(w.kills.Int64N(int64(150 * time.Millisecond)))
+	}
+}
+
+// happens is called when something happens that can be seen: the manager was started or printed an event; a request
+// reached the model, half of its answer was sent, or all of it; a tool or a gate runs. It kills if it is time to. What
+// happens goes on when it returns.
+func (w *killWorld) happens(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pid == 0 || w.left == 0 || w.armed {
+		return
+	}
+	if w.next.after--; w.next.after > 0 {
+		return
+	}
+	if w.next.delay == 0 {
+		w.strike(what)
+		return
+	}
+	w.armed = true
+	time.AfterFunc(w.next.delay, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.armed = false
+		if w.pid != 0 && w.left > 0 {
+			w.strike(fmt.Sprintf("%v after: %s", w.next.delay.Round(time.Millisecond), what))
+		}
+	})
+}
+
+// strike kills, unless the victim is not there: then the next thing that happens is as good. The caller holds the lock.
+func (w *killWorld) strike(when string) {
+	servers := servers(w.t, w.pid)
+	if len(servers) == 0 && w.next.victim != theManager {
+		return
+	}
+	if w.next.victim != theManager {
+		for _, pid := range servers {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		w.servers++
+	}
+	if w.next.victim != theServer {
+		_ = syscall.Kill(w.pid, syscall.SIGKILL)
+		w.pid, w.servers = 0, 0
+	}
+	if w.attach == "" {
+		w.ends++ // the server ends with its manager
+	}
+	w.struck++
+	w.left--
+	w.t.Logf("%6.1fs kill %d: %s; %s", time.Since(w.began).Seconds(), w.struck, w.next.victim, when)
+	w.draw()
+}
+
+// toTheEnd runs the boulder, and resumes it after each kill.
+func (w *killWorld) toTheEnd() {
+	w.t.Helper()
+	for {
+		args := []string{"resume", "--json"}
+		if !w.stored {
+			args = []string{"run", "plan.yaml", "--json"}
+		}
+		if w.attach != "" {
+			args = append(args, "--attach", w.attach)
+		}
+		switch killed, code, stderr := w.manage(args); {
+		case code == 0:
+			return
+		case !killed:
+			w.t.Fatalf("manager %s: exit code %d\n%s", args[0], code, stderr)
+		case w.ended():
+			return
+		}
+	}
+}
+
+// manage runs a manager until its end, and reports whether it was killed.
+func (w *killWorld) manage(args []string) (killed bool, code int, stderr string) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), killDeadline)
+	defer cancel()
+	p := startManager(w.t, w.dir, w.env, args...)
+	defer context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() })()
+	w.mu.Lock()
+	w.pid, w.servers = p.cmd.Process.Pid, 0
+	w.mu.Unlock()
+	w.happens("manager " + args[0] + " was started")
+	for p.events.Scan() {
+		var e storedEvent
+		if err := json.Unmarshal(p.events.Bytes(), &e); err != nil {
+			break // the last line of one that was killed
+		}
+		w.stored = true
+		w.mu.Lock()
+		w.note(e)
+		w.mu.Unlock()
+		w.happens(fmt.Sprintf("event %d: %s %s", e.Seq, e.Type, e.SubTaskID))
+	}
+	w.mu.Lock()
+	killed, w.pid = w.pid == 0, 0
+	w.mu.Unlock()
+	code = p.wait()
+	if ctx.Err() != nil {
+		w.t.Fatalf("manager %s did not end within %v\n%s", args[0], killDeadline, p.stderr.String())
+	}
+	return killed, code, p.stderr.String()
+}
+
+// storedEvent is what is checked of an event.
+type storedEvent struct {
+	Type         string
+	Seq          int
+	SubTaskID    string `json:"sub_task_id"`
+	Turn         int
+	Resume       bool
+	Completed    bool
+	AllCompleted bool `json:"all_completed"`
+	Reason       string
+}
+
+// note remembers what is over. The caller holds the lock.
+func (w *killWorld) note(e storedEvent) {
+	w.done[e.SubTaskID] = w.done[e.SubTaskID] || e.Type == "subtask-done"
+	w.over = w.over || e.Type == "task-complete"
+}
+
+// ended looks at what a killed manager has left, but not always: the next command may as well be the resume. It reports
+// whether the boulder is complete.
+func (w *killWorld) ended() bool {
+	w.t.Helper()
+	if w.stored && !w.over && w.looks.IntN(2) == 0 {
+		return false
+	}
+	code, stdout, stderr := run(w.t, w.dir, w.env, "list", "--json")
+	if code != 0 {
+		w.t.Fatalf("list: exit code %d\n%s", code, stderr)
+	}
+	w.nothingLeft("after a kill and `manager list`")
+	if stdout == "" {
+		return false
+	}
+	w.stored = true
+	events := w.events()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range events {
+		w.note(e)
+	}
+	return w.over
+}
+
+// events are all that are stored.
+func (w *killWorld) events() []storedEvent {
+	w.t.Helper()
+	code, stdout, stderr := run(w.t, w.dir, w.env, "logs", "--json")
+	if code != 0 {
+		w.t.Fatalf("logs: exit code %d\n%s", code, stderr)
+	}
+	var all []storedEvent
+	for line := range strings.Lines(stdout) {
+		var e storedEvent
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			w.t.Fatalf("%v: %s", err, line)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// ours are the processes that belong to this boulder: they have its home, and, if the server is somebody else's, the
+// manager's mark as well.
+func (w *killWorld) ours() []int {
+	o := &orphanWorld{t: w.t}
+	return o.running(func(pid int) bool {
+		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		return slices.Contains(strings.Split(string(environ), "\x00"), "HOME="+w.home) &&
+			(w.attach == "" || strings.Contains(string(environ), "\x00"+orphan.Variable+"="))
+	})
+}
+
+func (w *killWorld) nothingLeft(when string) {
+	w.t.Helper()
+	for _, pid := range w.ours() {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		w.t.Errorf("%s: process %d is left: %q", when, pid, line)
+	}
+}
