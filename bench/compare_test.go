@@ -109,14 +109,3 @@ func TestChoose(t *testing.T) {
 		t.Error("nonsense was chosen")
 	}
 }
-
-func TestCostOf(t *testing.T) {
-	t.Parallel()
-	output := "BenchmarkLoop/chain/100-2  20  31415926 ns/op  512 B/sub-task  4.5 allocs/sub-task  314.2 µs/sub-task\n"
-	if got, err := costOf(output); err != nil || math.Abs(got-314.2e-6) > 1e-9 {
-		t.Errorf("cost %v, %v", got, err)
-	}
-	if _, err := costOf("PASS\n"); err == nil {
-		t.Error("a benchmark that did not run has a cost")
-	}
-}

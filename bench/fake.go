@@ -17,10 +17,10 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// runFake is a process of its own: fake EVENTS MESSAGES TURNS. It plays an OpenCode. A session's first turn ends when its
-// client has taken so many bytes of events, it has so many bytes of messages, and so many turns are ready to end: the
-// worst moment for whoever reads them all. Later turns have messages of ordinary size. The real OpenCode, with a model, takes hours for that. It prints its
-// address.
+// runFake is a process of its own: fake EVENTS MESSAGES TURNS. It plays an OpenCode. A session's first turn ends when
+// its client has taken so many bytes of events, it has so many bytes of messages, and so many turns are ready to end:
+// the worst moment for whoever reads them all. Later turns have messages of ordinary size. The real OpenCode, with a
+// model, takes hours for that. It prints its address.
 func runFake(ctx context.Context, args []string) error {
 	if len(args) != 3 {
 		return errors.New("fake: want the bytes of events of a turn, the bytes of messages, and how many turns end together")
@@ -277,7 +277,8 @@ func now() int64 { return time.Now().UnixMilli() }
 
 // event is one server-sent event of /global/event, with its keys in OpenCode's order.
 func event(dir, eventType string, properties any) []byte {
-	return enveloped(dir, fmt.Appendf(nil, `{"id":%q,"type":%q,"properties":%s}`, fakeEvent, eventType, encode(properties)))
+	const format = `{"id":%q,"type":%q,"properties":%s}`
+	return enveloped(dir, fmt.Appendf(nil, format, fakeEvent, eventType, encode(properties)))
 }
 
 // repeated is how OpenCode sends nearly every event once more.

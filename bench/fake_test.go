@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestTurnsOnTheFake would fail if the fake were no OpenCode to the manager, or ended a turn with less than it was told.
+// TestTurnsOnTheFake would fail if the fake were no OpenCode to the manager, or ended a turn with less than it was
+// told.
 func TestTurnsOnTheFake(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ events, messages int }{{0, 1}, {0, 200_000}, {1_000_000, 0}} {

@@ -167,7 +167,8 @@ func (t *fakeTurn) emitOnce(eventType string, properties any) {
 func prose(n, seed int) string {
 	var b strings.Builder
 	for line := 0; b.Len() < n; line++ {
-		fmt.Fprintf(&b, "\tpart%d/file%d.go:%d: %q is not what it says, naïvely <%d>\n", seed, line%7, line, "value", line*seed)
+		fmt.Fprintf(&b, "\tpart%d/file%d.go:%d: %q is not what it says, naïvely <%d>\n",
+			seed, line%7, line, "value", line*seed)
 	}
 	return b.String()[:n]
 }

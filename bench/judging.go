@@ -29,9 +29,9 @@ const (
 	mostPerTurn    = 5e-3 // seconds
 )
 
-// measureJudging has turns run and judged whose sessions hold a transcript of 2 MB: turns of ordinary size that go on with
-// such a session, and turns that have the 2 MB themselves. Only the processor time of the manager's own code counts: server
-// and model are played by others, and answer at once.
+// measureJudging has turns run and judged whose sessions hold a transcript of 2 MB: turns of ordinary size that go on
+// with such a session, and turns that have the 2 MB themselves. Only the processor time of the manager's own code
+// counts: server and model are played by others, and answer at once.
 func measureJudging(ctx context.Context, w *world) ([]comparison, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -185,7 +185,8 @@ func (t *turns) run(ctx context.Context) error {
 
 // plain decodes the last session's messages in the plainest way.
 func (t *turns) plain(ctx context.Context, n int) (float64, error) {
-	body, err := send(ctx, http.MethodGet, t.url+"/session/"+t.job.Attempt.SessionID+"/message?directory="+url.QueryEscape(t.dir), nil)
+	messages := t.url + "/session/" + t.job.Attempt.SessionID + "/message?directory=" + url.QueryEscape(t.dir)
+	body, err := send(ctx, http.MethodGet, messages, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -74,8 +74,8 @@ func (n *newlines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// listByBolt opens the same file with nothing but bbolt, and reads the keys that the list reads, every byte of them and of
-// their values; it decodes none.
+// listByBolt opens the same file with nothing but bbolt, and reads the keys that the list reads, every byte of them and
+// of their values; it decodes none.
 func listByBolt(dir string, boulders int) error {
 	path := filepath.Join(dir, store.DirName, store.FileName)
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second, NoStatistics: true})

@@ -63,7 +63,7 @@ func run(args []string) error {
 // options of a run.
 type options struct {
 	manager, opencode string // paths of the binaries
-	source            string // the module's root, for the benchmark of the loop
+	source            string // the module's root, where LangGraph is
 	only              string
 	verbose           bool
 }

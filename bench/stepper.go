@@ -80,15 +80,15 @@ func stepOnce(
 	defer func() { err = errors.Join(err, os.Remove(path)) }()
 	switch kind {
 	case stepLoop:
-		return loopSteps(ctx, shape, steps, path, silent{}, func(int) {})
+		return storedSteps(ctx, shape, steps, path, silent{}, func(int) {})
 	case stepMemory:
-		return loopSteps(ctx, shape, steps, path, silent{}, func(done int) {
+		return storedSteps(ctx, shape, steps, path, silent{}, func(done int) {
 			if done%(steps/10) == 0 {
 				*live = max(*live, liveHeap())
 			}
 		})
 	case stepSessions:
-		return loopSteps(ctx, shape, steps, path, reporting{}, func(int) {})
+		return storedSteps(ctx, shape, steps, path, reporting{}, func(int) {})
 	case stepUpdate:
 		return updateSteps(steps, path)
 	case stepRaw:
@@ -104,8 +104,8 @@ func liveHeap() float64 {
 	return float64(memory.HeapAlloc)
 }
 
-// loopSteps runs a plan by the orchestrator, with the database that the manager has. after is told how many are done.
-func loopSteps(
+// storedSteps is [loopSteps] with the database that the manager has.
+func storedSteps(
 	ctx context.Context, shape string, steps int, path string, runner orchestrator.Runner, after func(done int),
 ) (took float64, err error) {
 	db, err := store.Open(path, store.Options{})
@@ -113,6 +113,13 @@ func loopSteps(
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	return loopSteps(ctx, shape, steps, db, runner, after)
+}
+
+// loopSteps runs a plan by the orchestrator. after is told how many sub-tasks are done.
+func loopSteps(
+	ctx context.Context, shape string, steps int, db orchestrator.Store, runner orchestrator.Runner, after func(done int),
+) (took float64, err error) {
 	limits := orchestrator.DefaultLimits()
 	limits.PerModel, limits.Global = slots, slots
 	o, err := orchestrator.New(orchestrator.Config{

@@ -51,8 +51,8 @@ type stepper struct {
 // measureSteps has the loop run sub-tasks that do nothing, and others make as many steps durable in the same directory:
 // bbolt alone, the disk alone, and LangGraph JS if it is installed.
 func measureSteps(ctx context.Context, w *world) ([]comparison, error) {
-	m := &stepsMeasure{world: w, dir: filepath.Join(w.root, "steps"), seconds: map[stepKey][]float64{}}
-	if err := os.Mkdir(m.dir, 0o700); err != nil {
+	m, err := newStepsMeasure(w, "steps")
+	if err != nil {
 		return nil, err
 	}
 	fileSystem, err := disk(m.dir)
@@ -90,6 +90,11 @@ type stepsMeasure struct {
 	versions map[string]string
 }
 
+func newStepsMeasure(w *world, dir string) (*stepsMeasure, error) {
+	m := &stepsMeasure{world: w, dir: filepath.Join(w.root, dir), seconds: map[stepKey][]float64{}}
+	return m, os.Mkdir(m.dir, 0o700)
+}
+
 // Names of the columns.
 const (
 	nameLoop     = "manager"
@@ -100,20 +105,26 @@ const (
 
 // steppers are those that take turns; the loop comes first.
 func (m *stepsMeasure) steppers() ([]stepper, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	own := func(name, kind string) stepper {
-		return stepper{name: name, most: stepsMany, args: func(shape string, steps, times int) []string {
-			return []string{self, stepsCommand, kind, shape, strconv.Itoa(steps), strconv.Itoa(times), m.dir}
-		}}
-	}
-	all := []stepper{
-		own(nameLoop, stepLoop), own(nameSessions, stepSessions), own(nameUpdate, stepUpdate), own(nameRaw, stepRaw),
+	var all []stepper
+	for _, kind := range [][2]string{
+		{nameLoop, stepLoop}, {nameSessions, stepSessions}, {nameUpdate, stepUpdate}, {nameRaw, stepRaw},
+	} {
+		s, err := m.own(kind[0], kind[1])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
 	}
 	all[0].most = stepsHuge
 	return append(all, m.langGraph()...), nil
+}
+
+// own is this program as a process of its own.
+func (m *stepsMeasure) own(name, kind string) (stepper, error) {
+	self, err := os.Executable()
+	return stepper{name: name, most: stepsMany, args: func(shape string, steps, times int) []string {
+		return []string{self, stepsCommand, kind, shape, strconv.Itoa(steps), strconv.Itoa(times), m.dir}
+	}}, err
 }
 
 // langGraph are the peers: both APIs, with SQLite safe against a loss of power and as its checkpointer opens it.

@@ -3,6 +3,7 @@ package boulder
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Apply changes the state by one event and returns it as it was logged, with its number. An event that does not fit is
@@ -38,19 +39,24 @@ func (s *State) apply(e *Event) error {
 		return fmt.Errorf("boulder %s is %s", s.Boulder.ID, s.Boulder.Status)
 	}
 	e.Seq = s.Boulder.Seq + 1
-	before := s.Boulder
+	worked := s.workedBy(e)
 	err := s.applyBody(e)
 	if err == nil {
 		s.Boulder.Seq = e.Seq
-		s.Boulder.Worked, s.Boulder.ClockAt = before.WorkedBy(e.Time), e.Time
-		switch b := e.Body.(type) {
-		case TakenUp:
-			s.Boulder.Worked = before.Worked
-		case ClockMoved:
-			s.Boulder.Worked = before.WorkedBy(e.Time.Add(-b.By))
-		}
+		s.Boulder.Worked, s.Boulder.ClockAt = worked, e.Time
 	}
 	return err
+}
+
+// workedBy is the wall clock of the run until an event, in the status that the event finds.
+func (s *State) workedBy(e *Event) time.Duration {
+	switch b := e.Body.(type) {
+	case TakenUp:
+		return s.Boulder.Worked
+	case ClockMoved:
+		return s.Boulder.WorkedBy(e.Time.Add(-b.By))
+	}
+	return s.Boulder.WorkedBy(e.Time)
 }
 
 func (s *State) applyBody(e *Event) error {
@@ -184,6 +190,7 @@ func (s *State) enqueue(e *Event, t *SubTask) {
 
 // setSubTask moves a sub-task.
 func (s *State) setSubTask(e *Event, t *SubTask, status SubTaskStatus, reason string) {
+	s.rested(t, status)
 	s.counts[t.Status]--
 	s.counts[status]++
 	if t.Status == SubTaskInProgress {

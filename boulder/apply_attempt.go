@@ -1,6 +1,7 @@
 package boulder
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -84,6 +85,9 @@ func (s *State) turnSent(e *Event, b TurnSent) error {
 		o.Turn.ResumeID = b.MessageID
 	} else {
 		o.Turn.MessageID, o.Turn.SentAt = b.MessageID, e.Time
+		if o.Attempt.Troubles == 0 { // a wait before a continuation is over
+			o.Attempt.Reason, o.Attempt.NotBefore = "", time.Time{}
+		}
 	}
 	if o.Attempt.TakenAt.IsZero() {
 		o.Attempt.TakenAt = e.Time
@@ -142,6 +146,9 @@ const maxFiles = 500
 
 // addFiles remembers the files that are a sub-task's own.
 func (s *State) addFiles(t *SubTask, d Diff) {
+	if len(d.Files) == 0 {
+		return
+	}
 	known := map[string]bool{}
 	for _, f := range t.Files {
 		known[f] = true
@@ -209,6 +216,10 @@ func (s *State) continuation(e *Event, b Continuation) error {
 	o.Attempt.Status, o.Attempt.Turns = AttemptExecuting, b.Turn
 	o.Attempt.Asked = hashOf(o.Turn.Verdict.ContinuationPrompt)
 	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Seq: e.Seq, Kind: TurnContinuation, Prompt: b.Prompt}
+	if !b.NotBefore.IsZero() {
+		o.Attempt.NotBefore, o.Attempt.Reason = b.NotBefore, "a pause after turns without progress"
+	}
+	s.track(o.SubTask, b.Track)
 	s.touch(e, o)
 	return nil
 }
@@ -225,6 +236,13 @@ func (s *State) trouble(e *Event, b Trouble) error {
 	o.Attempt.Reason, o.Attempt.NotBefore = b.Reason, b.NotBefore
 	s.touch(e, o)
 	return nil
+}
+
+func (s *State) track(t *SubTask, track json.RawMessage) {
+	if len(track) > 0 {
+		t.Track = track
+		s.dirty.subTasks.add(t)
+	}
 }
 
 // finish takes an open attempt off the books.
@@ -262,6 +280,7 @@ func (s *State) retry(e *Event, b Retry) error {
 	if b.Digest != "" {
 		o.SubTask.Failures = append(slices.Clone(o.SubTask.Failures), b.Digest)
 	}
+	s.track(o.SubTask, b.Track)
 	s.enqueue(e, o.SubTask)
 	return nil
 }

@@ -5,7 +5,7 @@ import "slices"
 // giveBaseline tells a sub-task how its commands of no_worse went at their best in this run, as far as that was measured.
 // What an earlier sub-task broke is then no excuse for a later one.
 func (s *State) giveBaseline(t *SubTask) {
-	for _, command := range t.NoWorse {
+	for _, command := range slices.Concat(t.NoWorse, t.Lint) {
 		if g := gateOf(s.Boulder.Baseline, command); g != nil && gateOf(t.Baseline, command) == nil {
 			t.Baseline = append(slices.Clip(t.Baseline), *g)
 			s.dirty.subTasks.add(t)
@@ -33,7 +33,7 @@ func (s *State) measured(t *SubTask, gates []Gate) {
 func (s *State) improved(t *SubTask, e *Evidence) {
 	for _, g := range e.Gates {
 		i := slices.IndexFunc(s.Boulder.Baseline, func(old Gate) bool { return old.Command == g.Command })
-		if i < 0 || !slices.Contains(t.NoWorse, g.Command) || !better(g, s.Boulder.Baseline[i]) {
+		if i < 0 || !t.MayStayRed(g.Command) || !better(g, s.Boulder.Baseline[i]) {
 			continue
 		}
 		g.Output, g.NoWorse = "", ""

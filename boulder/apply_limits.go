@@ -195,6 +195,7 @@ func (s *State) unparked(e *Event, b Unparked) error {
 		return fmt.Errorf("sub-task %q does not wait for a person", b.SubTaskID)
 	}
 	s.unpark(t)
+	t.Track = nil
 	s.setSubTask(e, t, SubTaskPending, "")
 	s.enqueue(e, t)
 	return nil

@@ -59,7 +59,7 @@ func (s *State) reopened(e *Event, b Reopened) error {
 		}
 	}
 	s.unpark(t)
-	t.Tries, t.Lost, t.Stalls, t.LastResult, t.Summary, t.EndSeq = 0, 0, 0, "", "", 0
+	t.Tries, t.Lost, t.Stalls, t.LastResult, t.Summary, t.EndSeq, t.Track = 0, 0, 0, "", "", 0, nil
 	s.setSubTask(e, t, SubTaskPending, "")
 	if s.waiting[t.ID] == 0 { // else it was cancelled before its turn came
 		s.enqueue(e, t)

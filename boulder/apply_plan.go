@@ -2,6 +2,7 @@ package boulder
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -13,7 +14,7 @@ func (s *State) created(e *Event, b Created) error {
 	if b.Boulder.ID == "" || b.Boulder.ID != e.BoulderID {
 		return fmt.Errorf("boulder id %q does not match the event's %q", b.Boulder.ID, e.BoulderID)
 	}
-	if err := b.Boulder.Budget.Validate(); err != nil {
+	if err := errors.Join(b.Boulder.Budget.Validate(), b.Boulder.Loop.Validate()); err != nil {
 		return err
 	}
 	e.Seq = 1
@@ -142,6 +143,9 @@ func (s *State) newSubTasks(
 		}
 		t.Model = cmp.Or(spec.Model, rev.Plan.Model, model)
 		s.setGates(t, spec, approved)
+		if err := s.setDone(t, &rev.Plan); err != nil {
+			return nil, err
+		}
 		fresh[t.ID] = t
 		all = append(all, t)
 	}
@@ -180,12 +184,14 @@ func (s *State) setGates(t *SubTask, spec Spec, approved func(spec Spec, gate st
 // checkDependencies refuses dependencies with which something could never run.
 func (s *State) checkDependencies(all []*SubTask, fresh map[string]*SubTask) error {
 	waiting, blocks := map[string]int{}, map[string][]string{}
+	named := map[string]*SubTask{} // by whom an id was last named
 	var ready []string
 	for _, t := range all {
-		for i, id := range t.DependsOn {
-			old := s.byID[id]
+		for _, id := range t.DependsOn {
+			old, twice := s.byID[id], named[id] == t
+			named[id] = t
 			switch {
-			case slices.Contains(t.DependsOn[:i], id):
+			case twice:
 				return fmt.Errorf("sub-task %q names the dependency %q twice", t.ID, id)
 			case fresh[id] != nil:
 				waiting[t.ID]++

@@ -72,6 +72,12 @@ type Boulder struct {
 	Gates   []string `json:"gates,omitempty"`
 	NoWorse []string `json:"no_worse,omitempty"`
 
+	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any.
+	DoneWhen []string `json:"done_when,omitempty"`
+	Checks   Checks   `json:"checks,omitzero"`
+	// Loop bounds a boulder that is one session, kept going; nil: it is none.
+	Loop *Loop `json:"loop,omitempty"`
+
 	// Baseline is how commands of no_worse went at their best in this run, from before the first sub-task that has them.
 	Baseline []Gate `json:"baseline,omitempty"`
 

@@ -1,5 +1,7 @@
 package boulder
 
+import "slices"
+
 // Changes is what a number of events touched: whole records, to be written in one transaction.
 type Changes struct {
 	Boulder  Boulder       // always
@@ -22,17 +24,25 @@ type changeSet struct {
 // list is a set that keeps its order.
 type list[T comparable] struct {
 	items []T
-	has   map[T]bool
+	has   map[T]bool // nil while there are few
 }
 
+// few is how many items are looked through faster than a map is made for them.
+const few = 16
+
 func (l *list[T]) add(x T) {
-	if l.has[x] {
+	switch {
+	case l.has != nil && l.has[x], l.has == nil && slices.Contains(l.items, x):
 		return
+	case l.has != nil:
+		l.has[x] = true
+	case len(l.items) == few:
+		l.has = make(map[T]bool, 2*few)
+		for _, y := range l.items {
+			l.has[y] = true
+		}
+		l.has[x] = true
 	}
-	if l.has == nil {
-		l.has = map[T]bool{}
-	}
-	l.has[x] = true
 	l.items = append(l.items, x)
 }
 
@@ -44,15 +54,19 @@ func (s *State) TakeChanges() (Changes, bool) {
 		return Changes{}, false
 	}
 	s.dirty = changeSet{}
-	c := Changes{Boulder: s.Boulder, Revision: d.revision, Events: d.events}
-	for _, t := range d.subTasks.items {
-		c.SubTasks = append(c.SubTasks, *t)
+	return Changes{
+		Boulder: s.Boulder, Revision: d.revision, Events: d.events,
+		SubTasks: copies(d.subTasks), Attempts: copies(d.attempts), Turns: copies(d.turns),
+	}, true
+}
+
+func copies[T any](l list[*T]) []T {
+	if len(l.items) == 0 {
+		return nil
 	}
-	for _, a := range d.attempts.items {
-		c.Attempts = append(c.Attempts, *a)
+	all := make([]T, len(l.items))
+	for i, x := range l.items {
+		all[i] = *x
 	}
-	for _, t := range d.turns.items {
-		c.Turns = append(c.Turns, *t)
-	}
-	return c, true
+	return all
 }

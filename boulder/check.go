@@ -3,6 +3,7 @@ package boulder
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Check reports every way in which the records contradict each other. It reads the whole state: for tests, for a
@@ -27,9 +28,22 @@ func (s *State) Check() error {
 			checkOpen(o, bad)
 		}
 	}
+	s.checkRest(bad)
 	s.checkBoulder(bad)
 	s.checkReplans(bad)
 	return errors.Join(errs...)
+}
+
+func (s *State) checkRest(bad func(string, ...any)) {
+	var rest []*SubTask
+	for _, t := range s.SubTasks {
+		if t.Status.unfinished() {
+			rest = append(rest, t)
+		}
+	}
+	if !slices.Equal(rest, s.rest) {
+		bad("%d sub-tasks are not finished, but others are listed as such, %d of them", len(rest), len(s.rest))
+	}
 }
 
 func (s *State) checkBoulder(bad func(string, ...any)) {

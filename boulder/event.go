@@ -1,6 +1,9 @@
 package boulder
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Event is one thing that happened to a boulder. Events change a [State] ([State.Apply]), are stored in order, and are
 // what `--json` prints. In JSON an event is one flat object: type, time, boulder_id, seq, and the fields of its body.
@@ -170,6 +173,10 @@ type Continuation struct {
 	Remaining []string `json:"remaining"`
 	Turn      int      `json:"turn"` // the one that this begins
 	Prompt    string   `json:"-"`
+	// Track becomes that of the sub-task; empty: it stays as it is.
+	Track json.RawMessage `json:"-"`
+	// NotBefore is the end of a wait before the prompt, if there is one.
+	NotBefore time.Time `json:"not_before,omitzero"`
 }
 
 // Retry ends an attempt without success and queues the next one in a fresh session.
@@ -180,6 +187,8 @@ type Retry struct {
 	Uncounted  bool          `json:"uncounted"` // the ended attempt is not a try (lost)
 	Next       int           `json:"next"`      // number of the queued attempt
 	Digest     string        `json:"-"`         // of the failure, for the next brief
+	// Track is as in [Continuation].
+	Track json.RawMessage `json:"-"`
 }
 
 // Trouble is a fault that is not the agent's: the attempt stays where it is and is taken up again at NotBefore.

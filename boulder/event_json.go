@@ -1,7 +1,6 @@
 package boulder
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -65,26 +64,7 @@ type envelope struct {
 }
 
 // MarshalJSON writes the flat object. It leaves it to whoever encodes the event whether <, > and & are escaped.
-func (e Event) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(envelope{e.Body.EventType(), e.Time, e.BoulderID, e.Seq}); err != nil {
-		return nil, err
-	}
-	seam := b.Len()
-	if err := enc.Encode(e.Body); err != nil {
-		return nil, err
-	}
-	// Two objects, each with a line feed behind it, become one: "…}\n{…}\n".
-	text := b.Bytes()
-	if string(text[seam:]) == "{}\n" {
-		return text[:seam-1], nil
-	}
-	text[seam-2] = ','
-	copy(text[seam-1:], text[seam+1:])
-	return text[:len(text)-3], nil
-}
+func (e Event) MarshalJSON() ([]byte, error) { return e.appendJSON(nil) }
 
 // UnmarshalJSON reads what MarshalJSON wrote. Fields that are kept in records only (a prompt, the evidence) are empty.
 func (e *Event) UnmarshalJSON(data []byte) error {

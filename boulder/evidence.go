@@ -13,7 +13,14 @@ type Evidence struct {
 	Todos        []Todo     `json:"todos,omitempty"`
 	// Diagnostics are the language server's errors in the files that the session changed, as its last edit of each file
 	// left them; at most 50.
-	Diagnostics []Diagnostic  `json:"diagnostics,omitempty"`
+	Diagnostics []Diagnostic `json:"diagnostics,omitempty"`
+	// NoServer says that no language server ran for the session's files, so that nothing is known of errors in them. Gates
+	// has [SubTask.Lint] then.
+	NoServer bool `json:"no_server,omitempty"`
+	// Promised: the agent's own text has [Promise], since the attempt began.
+	Promised bool `json:"promised,omitempty"`
+	// Compactions of the session in this turn.
+	Compactions int           `json:"compactions,omitempty"`
 	Gates       []Gate        `json:"gates,omitempty"`
 	Usage       Usage         `json:"usage"`                // of this turn
 	Duration    time.Duration `json:"duration,omitempty"`   // of this turn at work, nanoseconds; gates not included
@@ -35,6 +42,12 @@ type Ended struct {
 	// there is next to no output. Such a turn never completes a sub-task. Empty: it is not truncated.
 	Truncated string `json:"truncated,omitempty"`
 }
+
+// Errors of [Ended] that something particular follows from.
+const (
+	ErrorAborted  = "MessageAbortedError"  // by a person, or by a server that was stopped
+	ErrorOverflow = "ContextOverflowError" // the conversation does not fit the model any more
+)
 
 // Rule names what ended a turn, or an attempt, without asking a model (SEMANTICS §5 and §8).
 type Rule string

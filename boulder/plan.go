@@ -23,8 +23,10 @@ type Plan struct {
 	Constraints []string `json:"constraints,omitempty"` // verbatim into every brief
 	Facts       Facts    `json:"facts,omitzero"`
 	Model       string   `json:"model,omitempty"` // default model of the sub-tasks
-	SubTasks    []Spec   `json:"sub_tasks"`
-	Seal        *Seal    `json:"seal,omitempty"` // absent in a plan written by hand
+	// DoneWhen are the criteria of sub-tasks that name none.
+	DoneWhen []string `json:"done_when,omitempty"`
+	SubTasks []Spec   `json:"sub_tasks"`
+	Seal     *Seal    `json:"seal,omitempty"` // absent in a plan written by hand
 }
 
 // Facts is what the Task Ledger knew, wanted to know and guessed when it planned.
@@ -149,6 +151,7 @@ func (p Plan) Clone() Plan {
 	p.Constraints = slices.Clone(p.Constraints)
 	p.Facts.Given, p.Facts.ToFind = slices.Clone(p.Facts.Given), slices.Clone(p.Facts.ToFind)
 	p.Facts.Guesses = slices.Clone(p.Facts.Guesses)
+	p.DoneWhen = slices.Clone(p.DoneWhen)
 	p.SubTasks = slices.Clone(p.SubTasks)
 	for i := range p.SubTasks {
 		s := &p.SubTasks[i]
@@ -205,11 +208,3 @@ func (p Priority) Rank() int {
 	}
 	return 1
 }
-
-// Criteria that `done_when` can name. Gates always count.
-const (
-	DoneJudge = "judge" // the Progress Ledger agrees (the default)
-	DoneTodos = "todos" // the agent's todo list has no open item
-
-	DoneDiagnostics = "diagnostics" // the language server finds no error in the files that were changed
-)

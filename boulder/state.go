@@ -22,6 +22,7 @@ type State struct {
 	open    map[string]*Open // the attempt of each sub-task that is not over
 	live    []*Open          // those that hold a slot, in the order they got it
 	queues  map[string]*queue
+	rest    []*SubTask     // pending or in progress, in plan order
 	working []*SubTask     // in progress: live, or a retry in line
 	done    []*SubTask     // completed, in the order they did
 	waiting map[string]int // per sub-task, dependencies that are neither completed nor skipped
@@ -129,6 +130,26 @@ func (s *State) addSubTask(t *SubTask) {
 	s.SubTasks = append(s.SubTasks, t)
 	s.byID[t.ID] = t
 	s.counts[t.Status]++
+	if t.Status.unfinished() {
+		s.rest = append(s.rest, t)
+	}
+}
+
+// rested keeps rest up to date with a sub-task that moves to a status. Nearly always the first one leaves it.
+func (s *State) rested(t *SubTask, status SubTaskStatus) {
+	if t.Status.unfinished() == status.unfinished() {
+		return
+	}
+	i, has := slices.BinarySearchFunc(s.rest, t.Position, func(x *SubTask, at int) int { return cmp.Compare(x.Position, at) })
+	switch {
+	case !has:
+		s.rest = slices.Insert(s.rest, i, t)
+	case i == 0:
+		s.rest[0] = nil
+		s.rest = s.rest[1:]
+	default:
+		s.rest = slices.Delete(s.rest, i, i+1)
+	}
 }
 
 func (s *State) countWaiting(t *SubTask) int {
@@ -155,6 +176,9 @@ func (s *State) Count(status SubTaskStatus) int { return s.counts[status] }
 
 // Completed returns the n sub-tasks that completed last, oldest first. The slice must not be kept or changed.
 func (s *State) Completed(n int) []*SubTask { return s.done[max(0, len(s.done)-n):] }
+
+// Unfinished returns the sub-tasks that are pending or in progress, in plan order. The slice must not be kept or changed.
+func (s *State) Unfinished() []*SubTask { return s.rest }
 
 // Planned reports how many sub-tasks the plan has now: those that a later revision replaced do not count.
 func (s *State) Planned() int { return len(s.SubTasks) - s.counts[SubTaskSuperseded] }

@@ -1,7 +1,7 @@
 package boulder
 
 import (
-	"slices"
+	"encoding/json"
 	"time"
 )
 
@@ -41,6 +41,9 @@ func (s SubTaskStatus) Terminal() bool {
 	return false
 }
 
+// unfinished reports whether the sub-task can be worked on without anybody's help.
+func (s SubTaskStatus) unfinished() bool { return s == SubTaskPending || s == SubTaskInProgress }
+
 // SubTask is one record of the graph.
 type SubTask struct {
 	ID       string `json:"id"`
@@ -71,7 +74,9 @@ type SubTask struct {
 	EmptyOK        bool     `json:"empty_ok,omitempty"`
 	Outputs        []string `json:"outputs,omitempty"`
 	DoneWhen       []string `json:"done_when,omitempty"`
-	Budget         *Budget  `json:"budget,omitempty"`
+	// Lint are commands that stand in for a language server where none runs; they may stay as red as Baseline was.
+	Lint   []string `json:"lint,omitempty"`
+	Budget *Budget  `json:"budget,omitempty"`
 
 	Replaces string `json:"replaces,omitempty"` // the superseded sub-task in whose place a replan put this one
 
@@ -90,6 +95,8 @@ type SubTask struct {
 	LastResult string `json:"last_result,omitempty"`
 	// Worked is how long its turns took together, nanoseconds.
 	Worked time.Duration `json:"worked,omitempty"`
+	// Track is what the arbiter of sessions remembers of a [Loop]. It is package enforcer's, and nothing is read in it here.
+	Track json.RawMessage `json:"track,omitempty"`
 	// Parked: it is blocked until a person does something, which Reason says (not because of a dependency).
 	Parked bool `json:"parked,omitempty"`
 	// Files of the project that its attempts were found to have changed, relative to it; at most 500.
@@ -102,14 +109,6 @@ type SubTask struct {
 	EndSeq    uint64    `json:"end_seq,omitempty"` // event that ended it; 0 before
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
-}
-
-// DoneNeeds reports whether a completion criterion counts for this sub-task. With no `done_when` only the judge does.
-func (t *SubTask) DoneNeeds(criterion string) bool {
-	if len(t.DoneWhen) == 0 {
-		return criterion == DoneJudge
-	}
-	return slices.Contains(t.DoneWhen, criterion)
 }
 
 // Checkpoint is where the last edit of a sub-task was made.

@@ -27,6 +27,9 @@ type JudgeRequest struct {
 	Attempt     Attempt
 	Turn        Turn     // with Evidence
 	Notes       []string // of people, on this sub-task or on all, oldest first
+	// RulesFirst: no model needs to be asked about a turn that the rules alone find incomplete. That is so for a loop, which
+	// has many turns and goes on in any case.
+	RulesFirst bool
 	// Rest are the subjects of the other sub-tasks that have not ended, at most 20: what the goal still wants by plan.
 	Rest []string
 }
@@ -70,13 +73,17 @@ type Job struct {
 	Attempt   Attempt
 	Turn      Turn
 	Files     []File // that the prompt refers to; to be written before it is sent
-	Resume    string // the prompt to send if the turn was cut off by a crash and its session went idle
+	// Resume is the prompt to send if the turn was cut off by a crash and its session went idle. Empty for a turn that begins:
+	// neither Recovered nor Turn.MessageID is set.
+	Resume string
 	// Recovered says that the attempt was at work before, in another process or before a fault: its session and its
 	// prompt may exist although nothing is stored about them.
 	Recovered bool
 	// Alone reports whether no other sub-task was at work since this one began, so that every change in the project since
 	// SubTask.Snapshot is its own. It is asked when the turn has ended, from any goroutine.
 	Alone func() bool
+	// PerTurn: the wall clock bounds each turn by itself, not those of the attempt together. That is so for a loop.
+	PerTurn bool
 	// TimeLeft is what the sub-task's budget leaves for this turn. Zero: it has no such budget.
 	TimeLeft time.Duration
 }

@@ -41,6 +41,7 @@ type Retry struct {
 // Kind is what to do about a session.
 type Kind string
 
+// What to do about a running turn ([Decide]).
 const (
 	Wait  Kind = "wait"  // until Decision.At, unless something happens before
 	Look  Kind = "look"  // read the session's state: what was seen may not be all
@@ -50,15 +51,28 @@ const (
 	Lose  Kind = "lose"  // the server cannot be reached: that is nobody's fault
 )
 
+// What to do about a session whose turn has ended ([Continue]), besides Wait and Look.
+const (
+	Check     Kind = "check"     // look at the costly criteria now, and ask again with Situation.Checked
+	Countdown Kind = "countdown" // show Decision.Toast, and ask again at Decision.At
+	Send      Kind = "send"      // send one continuation
+	Fresh     Kind = "fresh"     // go on in a fresh session: this one forgets what it does
+	Finish    Kind = "finish"    // everything holds
+	LetGo     Kind = "let_go"    // leave it to a person
+)
+
 // Decision is the arbiter's answer.
 type Decision struct {
 	Kind    Kind
 	Rule    boulder.Rule // of Nudge and Stop
-	Reason  string       // for people; empty for Wait
+	Reason  string       // for people; of Decide empty for Wait
 	Session string       // of Nudge: whom to tell
-	At      time.Time    // of Wait: ask again then
+	// At is when to ask again: of Wait, and of Countdown. Zero, which only Continue says: not before something happens.
+	At time.Time
 	// RetryAfter is how long OpenCode would have waited; of Yield.
 	RetryAfter time.Duration
+	Gate       Gate   // of Continue: the one that decided
+	Toast      *Toast // of Continue: what to show people; nil: nothing
 }
 
 // Decide applies the rules, the hardest first.

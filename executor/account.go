@@ -4,12 +4,14 @@ import (
 	"maps"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
 )
 
 // account is what evidence needs to know of all messages of a session, and not of its newest turn alone. It is small
 // whatever was said, so it can stand for messages that are not read again.
 type account struct {
+	promised bool                            // the agent said that everything is done, see [boulder.Promise]
 	tools    bool                            // a tool was called
 	commands bool                            // by one that may write files without saying which
 	edited   map[string]bool                 // files that editing tools wrote, as the calls name them
@@ -18,6 +20,9 @@ type account struct {
 
 // add takes in a message. The order matters: the newest diagnostics win.
 func (a *account) add(m opencode.Message) {
+	if m.Info.Role == opencode.RoleAssistant && !m.Info.Compacted && enforcer.Promised(m.Text()) {
+		a.promised = true
+	}
 	for _, p := range m.Parts {
 		if p.Tool == nil {
 			continue

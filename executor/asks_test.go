@@ -151,7 +151,7 @@ func TestAsksElsewhere(t *testing.T) {
 		_, err := a.run(t.Context(), w)
 		done <- err
 	}()
-	<-rootAsked
+	await(t, rootAsked, done)
 	elsewhere := w.dir().Client().In(octest.Repo(t, map[string]string{"hello.txt": "x\n"}))
 	for _, prompt := range []string{"ONE", "QUESTION"} {
 		child, err := elsewhere.CreateSession(t.Context(), opencode.NewSession{Title: "child", ParentID: a.session()})

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -66,6 +67,19 @@ func (t *turn) diagnostics(a account) []boulder.Diagnostic {
 		return a.Line - b.Line
 	})
 	return list[:min(len(list), diagnosticsKept)]
+}
+
+// unanalysed reports whether diagnostics count, and no language server is there to find any.
+func (t *turn) unanalysed(ctx context.Context) (bool, error) {
+	if !t.job.SubTask.DoneNeeds(boulder.DoneDiagnostics) {
+		return false, nil
+	}
+	servers, err := t.dir.LanguageServers(ctx)
+	if err != nil {
+		return false, fault(err)
+	}
+	works := func(s opencode.LanguageServer) bool { return s.Status == opencode.ServerConnected }
+	return !slices.ContainsFunc(servers, works), nil
 }
 
 // exitCode is how a shell command ended; 0 for every other tool.

@@ -67,7 +67,7 @@ func (t *turn) gather(ctx context.Context, sub *opencode.Subscription) (boulder.
 	if err := t.ask(ctx, &e, r); err != nil {
 		return e, err
 	}
-	e.Gates, err = t.runGates(ctx)
+	e.Gates, err = t.runGates(ctx, e.NoServer)
 	return e, err
 }
 
@@ -76,7 +76,7 @@ func (t *turn) gather(ctx context.Context, sub *opencode.Subscription) (boulder.
 func (t *turn) ask(ctx context.Context, e *boulder.Evidence, r *reading) error {
 	var children boulder.Usage
 	session := r.session()
-	e.Diagnostics = t.diagnostics(session)
+	e.Diagnostics, e.Promised = t.diagnostics(session), session.promised
 	g, ctx := errgroup.WithContext(ctx)
 	if session.tools { // sub-agents and todo lists come about by tools only
 		g.Go(func() (err error) {
@@ -85,6 +85,10 @@ func (t *turn) ask(ctx context.Context, e *boulder.Evidence, r *reading) error {
 		})
 		g.Go(func() (err error) {
 			e.Todos, err = t.todoList(ctx)
+			return err
+		})
+		g.Go(func() (err error) {
+			e.NoServer, err = t.unanalysed(ctx)
 			return err
 		})
 	}
@@ -120,6 +124,9 @@ func (t *turn) readMessage(e *boulder.Evidence, m opencode.Message) opencode.Mes
 	}
 	if text := m.Text(); text != "" && !m.Info.Compacted { // a summary of the conversation is no answer
 		e.FinalMessage = head(text, finalMessageKept)
+	}
+	if m.Info.Compacted {
+		e.Compactions++
 	}
 	e.Usage = e.Usage.Add(t.usageOf(m.Info.Model, m.Info.Tokens, m.Info.Cost))
 	for _, p := range m.Parts {

@@ -74,7 +74,7 @@ func New(cfg Config) (*Executor, error) {
 		cfg.RunsDir = filepath.Join(cfg.Project, ".manager", "runs")
 	}
 	if cfg.GateTimeout == 0 {
-		cfg.GateTimeout = 10 * time.Minute
+		cfg.GateTimeout = DefaultGateTimeout
 	}
 	if cfg.Price == nil {
 		cfg.Price = func(string, boulder.Usage) (float64, bool) { return 0, false }

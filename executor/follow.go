@@ -37,6 +37,32 @@ type observation struct {
 	calling          map[string]bool // messages of the model that call a tool, by id
 	nudged           bool            // in this run
 	unheard          bool            // the turn ended while a nudge was on its way, which may begin another
+	doubted          doubt
+}
+
+// doubt is about a state that says busy. OpenCode announces that a session is idle before its statuses say so (1.18.33,
+// SessionStatus.set): who asks in between waits for an event that was there already, until it counts as silence.
+type doubt struct {
+	due  time.Time // to ask again; zero: no doubt
+	wait time.Duration
+}
+
+// firstDoubt is how soon a state that says busy is read again; each time after that takes twice as long.
+const firstDoubt = time.Second
+
+func (d *doubt) raise(now time.Time) {
+	d.wait = max(firstDoubt, 2*d.wait)
+	d.due = now.Add(d.wait)
+}
+
+func (d *doubt) raised(now time.Time) bool { return !d.due.IsZero() && !now.Before(d.due) }
+
+// orBefore is the moment, or the one at which to ask again if that comes before.
+func (d *doubt) orBefore(at time.Time) time.Time {
+	if d.due.IsZero() || at.Before(d.due) {
+		return at
+	}
+	return d.due
 }
 
 // errNoTurn is the answer to a prompt that was accepted again and again and never began a turn.
@@ -56,6 +82,11 @@ func (t *turn) follow(ctx context.Context, sub *opencode.Subscription) error {
 	for {
 		if m := t.refused(); m != nil {
 			return t.giveUp(ctx, sub, m)
+		}
+		if t.seen.doubted.raised(t.cfg.Now()) {
+			if ended, err := t.askAgain(ctx); ended || err != nil {
+				return err
+			}
 		}
 		d := enforcer.Decide(t.asSeen(), t.rules, t.cfg.Now())
 		switch d.Kind {
@@ -77,11 +108,25 @@ func (t *turn) follow(ctx context.Context, sub *opencode.Subscription) error {
 			}
 			continue
 		}
-		ended, err := t.next(ctx, sub, d.At)
+		ended, err := t.next(ctx, sub, t.seen.doubted.orBefore(d.At))
 		if ended || err != nil {
 			return err
 		}
 	}
+}
+
+// askAgain settles a [doubt]: a turn whose answer is complete has ended, whatever was said before.
+func (t *turn) askAgain(ctx context.Context) (ended bool, err error) {
+	p, err := t.position(ctx)
+	if err != nil {
+		return false, err
+	}
+	if p.busy {
+		t.seen.doubted.raise(t.cfg.Now())
+		return false, nil
+	}
+	t.seen.doubted = doubt{}
+	return p.answered, nil
 }
 
 // confirmed reports whether the turn is over indeed. A turn that failed or was aborted gives its last idle event late:
@@ -92,8 +137,12 @@ func (t *turn) confirmed(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	p, err := t.position(ctx)
-	if err != nil || p.busy {
+	if err != nil {
 		return false, err
+	}
+	if p.busy {
+		t.seen.doubted.raise(t.cfg.Now())
+		return false, nil
 	}
 	if p.unheard && t.seen.nudged {
 		t.seen.unheard, t.seen.busy, t.seen.prompted = true, false, t.cfg.Now()
@@ -103,10 +152,14 @@ func (t *turn) confirmed(ctx context.Context) (bool, error) {
 }
 
 func (t *turn) asSeen() enforcer.Seen {
+	worked := t.job.Attempt.Worked
+	if t.job.PerTurn {
+		worked = 0
+	}
 	return enforcer.Seen{
 		Began: t.seen.began, Prompted: t.seen.prompted, LastEvent: t.seen.lastEvent, Busy: t.seen.busy,
 		ToolsRunning: len(t.seen.toolsRunning), OfflineSince: t.seen.offlineSince, Looked: t.seen.looked,
-		Worked: t.job.Attempt.Worked, TimeLeft: t.job.TimeLeft,
+		Worked: worked, TimeLeft: t.job.TimeLeft,
 		Retry: t.retry(), Findings: t.findings(), Nudged: t.nudgedFor(),
 	}
 }

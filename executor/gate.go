@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os/exec"
+	"slices"
 	"syscall"
 	"time"
 
@@ -13,13 +14,18 @@ import (
 // gateOutputKept is how many characters of a gate's output are kept.
 const gateOutputKept = 2000
 
-// runGates runs the sub-task's gates one after the other, all of them, so that the agent is told everything that is wrong.
-func (t *turn) runGates(ctx context.Context) ([]boulder.Gate, error) {
+// runGates runs the sub-task's gates one after the other, all of them, so that the agent is told everything that is wrong;
+// lint says whether those among them that stand in for a language server.
+func (t *turn) runGates(ctx context.Context, lint bool) ([]boulder.Gate, error) {
 	gates, err := t.gates(ctx, t.job.SubTask.Gates, "gate")
 	if err != nil {
 		return nil, err
 	}
-	more, err := t.gates(ctx, t.job.SubTask.NoWorse, "gate")
+	mayStayRed := t.job.SubTask.NoWorse
+	if lint {
+		mayStayRed = slices.Concat(mayStayRed, t.job.SubTask.Lint)
+	}
+	more, err := t.gates(ctx, mayStayRed, "gate")
 	if err != nil {
 		return nil, err
 	}

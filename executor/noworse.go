@@ -17,7 +17,7 @@ func (t *turn) baseline(ctx context.Context) ([]boulder.Gate, error) {
 	if t.job.Attempt.Attempt != 1 || t.job.Turn.MessageID != "" {
 		return nil, nil
 	}
-	unknown := slices.DeleteFunc(slices.Clone(s.NoWorse), func(command string) bool {
+	unknown := slices.DeleteFunc(slices.Concat(s.NoWorse, s.Lint), func(command string) bool {
 		return baselineOf(s.Baseline, command) != nil
 	})
 	if len(unknown) == 0 {

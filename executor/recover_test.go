@@ -103,7 +103,7 @@ func TestBusyTurnIsFollowed(t *testing.T) {
 		_, err := a.run(t.Context(), w)
 		first <- err
 	}()
-	<-asked
+	await(t, asked, first)
 	second := make(chan error, 1)
 	go func() {
 		e, err := a.again(t.Context(), w)
@@ -228,7 +228,7 @@ func TestServerDiesInMidTurn(t *testing.T) {
 		_, err := a.run(t.Context(), w)
 		first <- err
 	}()
-	<-inTool
+	await(t, inTool, first)
 	if err := syscall.Kill(w.server.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

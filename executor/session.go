@@ -119,6 +119,7 @@ func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
 	switch {
 	case p.busy:
 		t.seen.busy = true
+		t.seen.doubted.raise(t.cfg.Now())
 		return false, nil
 	case p.answered && !cutOff && turnFault(p.failed, t.job.Attempt.Model) == nil:
 		return true, nil

@@ -196,6 +196,16 @@ func (a *attempt) again(ctx context.Context, w *world) (boulder.Evidence, error)
 	return a.run(ctx, w)
 }
 
+// await waits for a sign of the model, and fails the test if the turn ends without one: it would never come.
+func await(t *testing.T, sign <-chan struct{}, turn <-chan error) {
+	t.Helper()
+	select {
+	case <-sign:
+	case err := <-turn:
+		t.Fatalf("the turn ended before the model was asked: %v", err)
+	}
+}
+
 func reported[T boulder.Body](a *attempt) []T {
 	a.mu.Lock()
 	defer a.mu.Unlock()

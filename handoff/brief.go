@@ -1,6 +1,7 @@
 package handoff
 
 import (
+	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
@@ -13,8 +14,9 @@ type Input struct {
 	RunsDir   string // absolute; the files of cuts go below it
 	Plan      boulder.Plan
 	SubTask   boulder.SubTask
-	// Dependencies are the direct ones, all completed, or skipped by a person. When there is not room for every one, the first ones win.
-	Dependencies []boulder.SubTask
+	// Dependencies are the direct ones, all completed, or skipped by a person. When there is not room for every one, the
+	// first ones win.
+	Dependencies []*boulder.SubTask
 	// NewFacts are what judges noted since the plan was made, oldest first.
 	NewFacts []string
 	// Notes are what people noted while the job was under way, oldest first.
@@ -27,7 +29,7 @@ type Input struct {
 // RunsDir/BoulderID; what belongs to a sub-task, in a directory of its id there (api/output.md). A path that the briefs
 // of several sub-tasks name has the same text in all of them, so it does not matter which one writes it.
 func Build(in Input, limits Limits) boulder.Brief {
-	b := builder{in: in, limits: limits}
+	b := builder{in: in, limits: limits, dir: filepath.Join(in.RunsDir, dirName(in.BoulderID))}
 	request, results, failures := b.request(), b.results(), b.failures()
 	notes, learned, finished, facts := b.notes(), b.learned(), b.finished(), b.facts()
 	brief := layout{
@@ -50,18 +52,37 @@ type section struct {
 	files   []boulder.File
 }
 
-// String gives the section as it stands in the brief; nothing, if it has nothing to say.
-func (s *section) String() string {
-	switch {
-	case s.text == "":
-		return ""
-	case s.heading == "":
-		return s.text + separator
+// writeTo writes the section as it stands in the brief; nothing, if it has nothing to say.
+func (s *section) writeTo(brief *strings.Builder) {
+	if s.text == "" {
+		return
 	}
-	return s.heading + separator + s.text + separator
+	if s.heading != "" {
+		brief.WriteString(s.heading)
+		brief.WriteString(separator)
+	}
+	brief.WriteString(s.text)
+	brief.WriteString(separator)
 }
 
-func (s *section) render(room int) { s.text, s.files = s.fit(min(room, s.limit)) }
+// size is how many characters that has.
+func (s *section) size() int {
+	switch {
+	case s.text == "":
+		return 0
+	case s.heading == "":
+		return utf8.RuneCountInString(s.text) + len(separator)
+	}
+	return utf8.RuneCountInString(s.heading) + utf8.RuneCountInString(s.text) + 2*len(separator)
+}
+
+// render fits the section into the room that there is, and returns the characters of its text.
+func (s *section) render(room int) int {
+	if s.fit != nil {
+		s.text, s.files = s.fit(min(room, s.limit))
+	}
+	return utf8.RuneCountInString(s.text)
+}
 
 // layout is a brief whose sections have still to agree on the room.
 type layout struct {
@@ -69,26 +90,55 @@ type layout struct {
 	urgency  []*section // those that can be cut; the first gets room first
 }
 
-// write gives every section the least it needs, and what is left to the most urgent ones.
+// write lays the brief out in at most total characters, or in as many as cannot be cut.
 func (l layout) write(total int) boulder.Brief {
-	for _, s := range l.urgency {
-		s.render(0)
+	if !l.fits(total) {
+		l.share(total)
 	}
-	spare := total
+	return l.text()
+}
+
+// text is the brief of sections that have their room.
+func (l layout) text() boulder.Brief {
+	size := 0
 	for _, s := range l.sections {
-		spare -= utf8.RuneCountInString(s.String())
-	}
-	for _, s := range l.urgency {
-		least := utf8.RuneCountInString(s.text)
-		s.render(least + max(0, spare))
-		spare -= utf8.RuneCountInString(s.text) - least
+		size += len(s.heading) + len(s.text) + 2*len(separator)
 	}
 	var text strings.Builder
+	text.Grow(size)
 	var brief boulder.Brief
 	for _, s := range l.sections {
-		text.WriteString(s.String())
+		s.writeTo(&text)
 		brief.Files = append(brief.Files, s.files...)
 	}
 	brief.Text = strings.TrimSuffix(text.String(), "\n")
 	return brief
+}
+
+// fits gives every section all the room that it may have, and reports whether there is that much: nearly always.
+func (l layout) fits(total int) bool {
+	for _, s := range l.urgency {
+		if size := s.render(s.limit); len(s.files) > 0 {
+			total -= max(0, s.limit-size) // what was cut may take all of it
+		}
+	}
+	for _, s := range l.sections {
+		total -= s.size()
+	}
+	return total >= 0
+}
+
+// share gives every section the least it needs, and what is left to the most urgent ones.
+func (l layout) share(total int) {
+	least := make([]int, len(l.urgency))
+	for i, s := range l.urgency {
+		least[i] = s.render(0)
+	}
+	spare := total
+	for _, s := range l.sections {
+		spare -= s.size()
+	}
+	for i, s := range l.urgency {
+		spare -= s.render(least[i]+max(0, spare)) - least[i]
+	}
 }

@@ -2,7 +2,6 @@ package handoff
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -47,9 +46,10 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, idle int, notes []string
 	if t.DoneNeeds(boulder.DoneDiagnostics) {
 		p.list("Errors that the language server finds in files you changed:", diagnostics(e))
 	}
+	p.add(promiseAgain(t, e))
 	var red, worse []boulder.Gate
 	for _, g := range e.Red() {
-		if slices.Contains(t.NoWorse, g.Command) && !slices.Contains(t.Gates, g.Command) {
+		if t.MayStayRed(g.Command) {
 			worse = append(worse, g)
 		} else {
 			red = append(red, g)

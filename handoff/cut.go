@@ -11,34 +11,40 @@ import (
 
 // passage is a text that may be cut, and the file that holds all of it if it is.
 type passage struct {
-	text string
-	path string
+	text  string
+	total int // characters
+	path  string
 }
+
+func newPassage(text, path string) passage { return passage{text, utf8.RuneCountInString(text), path} }
 
 // fit gives the passage in at most room characters, or in those of the bare notice if these are more. The file is nil
 // if nothing was cut.
 func (p passage) fit(room int) (string, *boulder.File) {
-	total := utf8.RuneCountInString(p.text)
-	if p.cost(room) == total {
+	if p.cost(room) == p.total {
 		return p.text, nil
 	}
 	text := ""
-	kept := max(0, room-p.noticeLen(total)-1)
+	kept := max(0, room-p.noticeLen()-1)
 	if kept > 0 {
 		text = head(p.text, kept) + "\n"
 	}
-	return text + notice(total-kept, total, p.path), &boulder.File{Path: p.path, Text: p.text}
+	return text + notice(p.total-kept, p.total, p.path), &boulder.File{Path: p.path, Text: p.text}
 }
 
 // cost is an upper bound of the characters that fit gives, and exact if nothing is cut.
 func (p passage) cost(room int) int {
-	total := utf8.RuneCountInString(p.text)
-	return min(total, max(room, p.noticeLen(total)))
+	if p.total <= room {
+		return p.total
+	}
+	return min(p.total, max(room, p.noticeLen()))
 }
 
 // noticeLen is the length of the longest notice, the one of a text that is missing altogether.
-func (p passage) noticeLen(total int) int {
-	return len(noticeFrame) + 2*len(strconv.Itoa(total)) + utf8.RuneCountInString(p.path)
+func (p passage) noticeLen() int { return noticeLen(p.total, p.path) }
+
+func noticeLen(total int, path string) int {
+	return len(noticeFrame) + 2*len(strconv.Itoa(total)) + utf8.RuneCountInString(path)
 }
 
 // noticeFrame is what a [notice] has besides its numbers and its path.
@@ -70,9 +76,25 @@ func clean(text string) string {
 
 // oneLine folds white space, and cuts visibly at limit characters.
 func oneLine(text string, limit int) string {
+	if len(text) <= limit && folded(text) {
+		return text
+	}
 	text = strings.Join(strings.Fields(clean(text)), " ")
 	if utf8.RuneCountInString(text) <= limit {
 		return text
 	}
 	return head(text, limit-1) + "…"
+}
+
+// folded reports whether a text is one line of plain ASCII already, as most subjects and summaries are.
+func folded(text string) bool {
+	space := true // before it
+	for i := range len(text) {
+		c := text[i]
+		if c < ' ' || c >= utf8.RuneSelf || c == ' ' && space {
+			return false
+		}
+		space = c == ' '
+	}
+	return !space || text == ""
 }

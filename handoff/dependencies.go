@@ -24,28 +24,26 @@ type result struct {
 	body    passage
 }
 
-// least is the cost of the result with nothing but a notice for a body.
-func (r result) least() int {
-	return utf8.RuneCountInString(r.heading) + 1 + r.body.cost(0) + len(separator)
+// cost is that of the result in the brief, with so much room for its body.
+func (r result) cost(room int) int {
+	return utf8.RuneCountInString(r.heading) + 1 + r.body.cost(room) + len(separator)
 }
 
 func (d dependencies) fit(room int) (string, []boulder.File) {
 	if len(d.results) == 0 {
 		return "", nil
 	}
-	rest := passage{text: d.join(d.results), path: d.path}
-	shown := d.shown(room, rest)
-	var parts []string
+	var rest []string
 	var files []boulder.File
+	shown := d.shown(room)
 	if shown < len(d.results) {
-		total := utf8.RuneCountInString(rest.text)
-		missing := utf8.RuneCountInString(d.join(d.results[shown:]))
-		parts = append(parts, notice(missing, total, d.path))
-		files = append(files, boulder.File{Path: d.path, Text: rest.text})
-		room -= rest.noticeLen(total) + len(separator)
+		total := characters(d.results)
+		rest = append(rest, notice(characters(d.results[shown:]), total, d.path))
+		files = append(files, boulder.File{Path: d.path, Text: join(d.results)})
+		room -= noticeLen(total, d.path) + len(separator)
 	}
 	level := d.level(room, d.results[:shown])
-	var texts []string
+	texts := make([]string, 0, shown+len(rest))
 	for _, r := range d.results[:shown] {
 		body, file := r.body.fit(level)
 		texts = append(texts, r.heading+"\n"+body)
@@ -53,16 +51,25 @@ func (d dependencies) fit(room int) (string, []boulder.File) {
 			files = append(files, *file)
 		}
 	}
-	return strings.Join(append(texts, parts...), separator), files
+	return strings.Join(append(texts, rest...), separator), files
+}
+
+// characters are those of the results as they are joined.
+func characters(results []result) int {
+	sum := -len(separator)
+	for _, r := range results {
+		sum += r.cost(r.body.total)
+	}
+	return sum
 }
 
 // shown is how many results find room, if only with a notice.
-func (d dependencies) shown(room int, rest passage) int {
-	collective := rest.noticeLen(utf8.RuneCountInString(rest.text))
+func (d dependencies) shown(room int) int {
+	collective := noticeLen(characters(d.results), d.path)
 	sum := -len(separator)
 	fits := 0
 	for i, r := range d.results {
-		sum += r.least()
+		sum += r.cost(0)
 		if sum+len(separator)+collective <= room {
 			fits = i + 1
 		}
@@ -78,17 +85,20 @@ func (d dependencies) level(room int, results []result) int {
 	overflows := func(level int) bool {
 		sum := -len(separator)
 		for _, r := range results {
-			sum += r.least() - r.body.cost(0) + r.body.cost(level)
+			sum += r.cost(level)
 		}
 		return sum > room
+	}
+	if !overflows(d.each) {
+		return d.each
 	}
 	return max(0, sort.Search(d.each, func(level int) bool { return overflows(level + 1) }))
 }
 
-func (d dependencies) join(results []result) string {
-	var texts []string
-	for _, r := range results {
-		texts = append(texts, r.heading+"\n"+r.body.text)
+func join(results []result) string {
+	texts := make([]string, len(results))
+	for i, r := range results {
+		texts[i] = r.heading + "\n" + r.body.text
 	}
 	return strings.Join(texts, separator)
 }

@@ -38,7 +38,7 @@ func input() handoff.Input {
 			Failures: []string{"Gate `go test ./...` failed.", "Not met: The default is light."},
 		},
 		NewFacts: []string{"CI runs Node 22.", "The tests need a display."},
-		Dependencies: []boulder.SubTask{
+		Dependencies: []*boulder.SubTask{
 			{
 				ID: "store", Subject: "Store the theme", Status: boulder.SubTaskCompleted,
 				Summary: "The theme is stored with the user.", Output: "settings key: theme",
@@ -104,7 +104,7 @@ func TestBuildManyDependencies(t *testing.T) {
 	in := input()
 	in.Dependencies = nil
 	for i := range 200 {
-		in.Dependencies = append(in.Dependencies, boulder.SubTask{
+		in.Dependencies = append(in.Dependencies, &boulder.SubTask{
 			ID: fmt.Sprintf("d%d", i), Subject: "Do a part", Output: strings.Repeat("x", 3000),
 		})
 	}
@@ -136,7 +136,7 @@ func TestBuildManyDependencies(t *testing.T) {
 func TestBuildSharesRoomFairly(t *testing.T) {
 	t.Parallel()
 	in := input()
-	in.Dependencies = []boulder.SubTask{
+	in.Dependencies = []*boulder.SubTask{
 		{ID: "long", Subject: "a", Output: strings.Repeat("l", 9000)},
 		{ID: "short", Subject: "b", Output: strings.Repeat("s", 1000)},
 		{ID: "longer", Subject: "c", Output: strings.Repeat("m", 20_000)},

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
 )
@@ -13,19 +14,23 @@ import (
 type builder struct {
 	in     Input
 	limits Limits
+	dir    string // of the boulder's files
 }
 
 // path names a file for a text of a sub-task, or of the boulder if subTask is empty.
-func (b builder) path(subTask, name string) string {
-	return filepath.Join(b.in.RunsDir, dirName(b.in.BoulderID), dirName(subTask), name)
+func (b *builder) path(subTask, name string) string {
+	return filepath.Join(b.dir, dirName(subTask), name)
 }
 
 // dirName keeps an id that is not of letters, digits, - and _ from leading out of its directory, or to one of our
 // files: a plan that a program made may not have been checked.
 func dirName(id string) string {
+	if !strings.ContainsFunc(id, func(r rune) bool { return r >= utf8.RuneSelf || !inDirName(byte(r)) }) {
+		return id
+	}
 	var b strings.Builder
 	for _, c := range []byte(id) {
-		if c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' {
+		if inDirName(c) {
 			b.WriteByte(c)
 		} else {
 			fmt.Fprintf(&b, "%%%02X", c)
@@ -34,8 +39,15 @@ func dirName(id string) string {
 	return b.String()
 }
 
-func (b builder) passage(heading, text string, limit int, subTask, name string) *section {
-	p := passage{text: text, path: b.path(subTask, name)}
+func inDirName(c byte) bool {
+	return c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+}
+
+func (b *builder) passage(heading, text string, limit int, subTask, name string) *section {
+	if text == "" {
+		return &section{}
+	}
+	p := newPassage(text, b.path(subTask, name))
 	fit := func(room int) (string, []boulder.File) {
 		shown, file := p.fit(room)
 		if file == nil {
@@ -46,9 +58,9 @@ func (b builder) passage(heading, text string, limit int, subTask, name string) 
 	return &section{heading: heading, fit: fit, limit: limit}
 }
 
-func (b builder) opening() *section {
-	t := b.in.SubTask
-	text := fmt.Sprintf("# Sub-task: %s (%s)\n\n", t.ID, oneLine(t.Subject, 200))
+func (b *builder) opening() *section {
+	t := &b.in.SubTask
+	text := "# Sub-task: " + t.ID + " (" + oneLine(t.Subject, 200) + ")\n\n"
 	if len(b.in.Plan.SubTasks) > 1 {
 		text += "A larger job was split into sub-tasks; this one is yours. Do all of it and nothing else: other sessions " +
 			"do the rest, some of them at the same time in the same files. "
@@ -57,17 +69,17 @@ func (b builder) opening() *section {
 	return &section{text: text}
 }
 
-func (b builder) goal() *section {
+func (b *builder) goal() *section {
 	return &section{heading: "## Goal of the whole job", text: clean(b.in.Plan.Goal)}
 }
 
-func (b builder) constraints() *section {
+func (b *builder) constraints() *section {
 	heading := "## Constraints\n\nThey hold for everything you do."
 	return &section{heading: heading, text: bullets(b.in.Plan.Constraints)}
 }
 
 // request leaves the request out where it is the sub-task itself.
-func (b builder) request() *section {
+func (b *builder) request() *section {
 	text := clean(b.in.Plan.Task)
 	if text == clean(b.in.SubTask.Content) {
 		text = ""
@@ -75,8 +87,8 @@ func (b builder) request() *section {
 	return b.passage("## The request that the whole job comes from", text, b.limits.Request, "", "request.md")
 }
 
-func (b builder) work() *section {
-	t := b.in.SubTask
+func (b *builder) work() *section {
+	t := &b.in.SubTask
 	content := clean(t.Content)
 	if content == "" {
 		content = clean(t.Subject)
@@ -99,20 +111,25 @@ func (b builder) work() *section {
 	add("### Checks\n\nThese commands will be run; they must exit 0.", commands(t.Gates))
 	add("### Checks that may fail as before\n\nThese commands will be run too. What failed in them before you began may "+
 		"still fail; nothing else may.", commands(t.NoWorse))
-	if t.DoneNeeds(boulder.DoneDiagnostics) {
-		add("### Diagnostics", "The language server must find no error in the files that you change.")
-	}
+	add(diagnosed(t))
+	add(promised(t))
 	add("### Suggested checks\n\nThese commands will not be run for you; use them if they help.", commands(t.GateHints))
 	return &section{heading: "## Your sub-task", text: text}
 }
 
-func (b builder) results() *section {
-	d := dependencies{each: b.limits.Dependency, path: b.path(b.in.SubTask.ID, "dependencies.md")}
-	for _, dep := range b.in.Dependencies {
-		d.results = append(d.results, result{
-			heading: fmt.Sprintf("### %s: %s", dep.ID, oneLine(dep.Subject, 200)),
-			body:    passage{text: outcome(dep), path: b.path(dep.ID, "output.md")},
-		})
+func (b *builder) results() *section {
+	if len(b.in.Dependencies) == 0 {
+		return &section{}
+	}
+	d := dependencies{
+		results: make([]result, len(b.in.Dependencies)), each: b.limits.Dependency,
+		path: b.path(b.in.SubTask.ID, "dependencies.md"),
+	}
+	for i, dep := range b.in.Dependencies {
+		d.results[i] = result{
+			heading: "### " + dep.ID + ": " + oneLine(dep.Subject, 200),
+			body:    newPassage(outcome(dep), b.path(dep.ID, "output.md")),
+		}
 	}
 	return &section{
 		heading: "## Results this sub-task builds on\n\n" +
@@ -122,7 +139,7 @@ func (b builder) results() *section {
 }
 
 // outcome is all that a finished sub-task hands on.
-func outcome(t boulder.SubTask) string {
+func outcome(t *boulder.SubTask) string {
 	summary, output := clean(t.Summary), clean(t.Output)
 	switch {
 	case t.Status == boulder.SubTaskSkipped:
@@ -137,7 +154,7 @@ func outcome(t boulder.SubTask) string {
 	return summary + separator + output
 }
 
-func (b builder) notes() *section {
+func (b *builder) notes() *section {
 	newestFirst := slices.Clone(b.in.Notes)
 	slices.Reverse(newestFirst)
 	heading := "## Notes of the person whose job this is\n\n" +
@@ -145,7 +162,7 @@ func (b builder) notes() *section {
 	return b.passage(heading, bullets(newestFirst), b.limits.Notes, b.in.SubTask.ID, "notes.md")
 }
 
-func (b builder) failures() *section {
+func (b *builder) failures() *section {
 	var digests []string
 	for i := len(b.in.SubTask.Failures) - 1; i >= 0; i-- {
 		if digest := clean(b.in.SubTask.Failures[i]); digest != "" {
@@ -157,7 +174,7 @@ func (b builder) failures() *section {
 	return b.passage(heading, strings.Join(digests, "\n"), b.limits.Failures, b.in.SubTask.ID, "failures.md")
 }
 
-func (b builder) learned() *section {
+func (b *builder) learned() *section {
 	newestFirst := slices.Clone(b.in.NewFacts)
 	slices.Reverse(newestFirst)
 	heading := "## Found out by other sub-tasks\n\n" +
@@ -165,23 +182,29 @@ func (b builder) learned() *section {
 	return b.passage(heading, bullets(newestFirst), b.limits.NewFacts, b.in.SubTask.ID, "new-facts.md")
 }
 
-func (b builder) finished() *section {
-	var lines []string
-	for _, t := range b.in.Finished {
-		line := fmt.Sprintf("- %s: %s", t.ID, oneLine(t.Subject, 200))
+func (b *builder) finished() *section {
+	var lines strings.Builder
+	for i, t := range b.in.Finished {
+		if i > 0 {
+			lines.WriteByte('\n')
+		}
+		lines.WriteString("- ")
+		lines.WriteString(t.ID)
+		lines.WriteString(": ")
+		lines.WriteString(oneLine(t.Subject, 200))
 		if t.Status != boulder.SubTaskCompleted {
-			line += fmt.Sprintf(" (%s)", t.Status)
+			lines.WriteString(" (" + string(t.Status) + ")")
 		}
 		if summary := oneLine(t.Summary, 200); summary != "" {
-			line += ": " + summary
+			lines.WriteString(": ")
+			lines.WriteString(summary)
 		}
-		lines = append(lines, line)
 	}
-	return b.passage("## Other sub-tasks that are over", strings.Join(lines, "\n"), b.limits.Finished,
+	return b.passage("## Other sub-tasks that are over", lines.String(), b.limits.Finished,
 		b.in.SubTask.ID, "finished.md")
 }
 
-func (b builder) facts() *section {
+func (b *builder) facts() *section {
 	f := b.in.Plan.Facts
 	var text []string
 	for _, group := range []struct {
@@ -195,7 +218,7 @@ func (b builder) facts() *section {
 	return b.passage("## Facts from the planning", strings.Join(text, separator), b.limits.Facts, "", "facts.md")
 }
 
-func (b builder) closing() *section {
+func (b *builder) closing() *section {
 	text := "End with a short message: what you did, how you checked it"
 	if len(b.in.SubTask.Outputs) > 0 {
 		text += ", the value of each output"

@@ -62,7 +62,7 @@ func drawInput(t *rapid.T) handoff.Input {
 			SuccessCriteria: []string{short(t, "criterion")}, Failures: []string{text(t, "failure"), text(t, "failure")},
 		},
 		NewFacts:     []string{text(t, "new fact"), text(t, "new fact")},
-		Dependencies: subTasks(t, "dep"),
+		Dependencies: pointers(subTasks(t, "dep")),
 		Finished:     pointers(subTasks(t, "fin")),
 	}
 }

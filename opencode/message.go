@@ -75,6 +75,7 @@ type MessageInfo struct {
 	Role      string
 	Agent     string
 	Model     ModelRef
+	Variant   string // of the model, such as "high"; empty: its default
 	Created   time.Time
 
 	// Of assistant messages only:
@@ -123,6 +124,8 @@ func readInfo(s *scanner, b bounds) MessageInfo {
 			m.Model.ProviderID, _ = s.text(maxKey)
 		case "modelID":
 			m.Model.ModelID, _ = s.text(maxKey)
+		case "variant":
+			m.Variant, _ = s.text(maxKey)
 		case "model":
 			m.readModel(s)
 		case "finish":
@@ -152,6 +155,8 @@ func (m *MessageInfo) readModel(s *scanner) {
 			m.Model.ProviderID, _ = s.text(maxKey)
 		case "modelID":
 			m.Model.ModelID, _ = s.text(maxKey)
+		case "variant":
+			m.Variant, _ = s.text(maxKey)
 		}
 	}
 }

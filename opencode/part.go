@@ -16,6 +16,7 @@ const (
 	PartTool       PartType = "tool"
 	PartStepFinish PartType = "step-finish"
 	PartPatch      PartType = "patch"
+	PartCompaction PartType = "compaction" // the whole of a user message that asks for a summary of what came before
 )
 
 // Part is a piece of a message.
@@ -75,8 +76,11 @@ type ToolCall struct {
 // StepFinish ends one call of the model.
 type StepFinish struct {
 	Reason string // as [MessageInfo.Finish]
-	Cost   float64
-	Tokens Tokens
+	// Snapshot names the state of the work tree after the call: the hash of a git tree. Empty without git, or where the
+	// configuration switches snapshots off.
+	Snapshot string
+	Cost     float64
+	Tokens   Tokens
 }
 
 // UnmarshalJSON reads OpenCode's form. Only the fields that every part has must be
@@ -121,6 +125,8 @@ func readPart(s *scanner, b bounds) Part {
 			p.Cut = call.readState(s, b) || p.Cut
 		case "reason":
 			step.Reason, _ = s.text(maxKey)
+		case "snapshot":
+			step.Snapshot, _ = s.text(maxKey)
 		case "cost":
 			step.Cost = s.number()
 		case "tokens":

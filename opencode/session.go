@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -177,6 +178,32 @@ func (d *Directory) FindSessions(ctx context.Context, title string) ([]Session, 
 	err := d.call(ctx, request{
 		op: "find sessions", method: http.MethodGet, path: "/session",
 		query: url.Values{"search": {title}}, out: &out,
+	})
+	return out, err
+}
+
+// SessionFilter chooses sessions of a directory. The zero value chooses the newest 100.
+type SessionFilter struct {
+	Roots        bool      // leaves out the sessions of sub-agents
+	UpdatedSince time.Time // leaves out those that nothing has happened in since
+	Limit        int       // at most so many. Defaults to the server's 100
+}
+
+// Sessions gives the directory's sessions, those that something happened in last first.
+func (d *Directory) Sessions(ctx context.Context, f SessionFilter) ([]Session, error) {
+	query := url.Values{}
+	if f.Roots {
+		query.Set("roots", "true")
+	}
+	if !f.UpdatedSince.IsZero() {
+		query.Set("start", strconv.FormatInt(f.UpdatedSince.UnixMilli(), 10))
+	}
+	if f.Limit > 0 {
+		query.Set("limit", strconv.Itoa(f.Limit))
+	}
+	var out []Session
+	err := d.call(ctx, request{
+		op: "list sessions", method: http.MethodGet, path: "/session", query: query, out: &out,
 	})
 	return out, err
 }

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/handoff"
@@ -25,13 +26,14 @@ func (r *run) decision(action schedule.Action) []boulder.Body {
 		return one(boulder.Continuation{
 			AttemptRef: a.Open.Attempt.AttemptRef, Reason: a.Reason,
 			Remaining: append([]string{}, a.Open.Turn.Verdict.Remaining...), Turn: a.Open.Turn.Number + 1,
+			Track: a.Track, NotBefore: a.NotBefore,
 			Prompt: handoff.Continuation(*a.Open.SubTask, *a.Open.Turn, r.idle(a.Open),
 				r.state.Boulder.NotesFor(a.Open.SubTask.ID, a.Open.Turn.Seq)),
 		})
 	case schedule.Retry:
 		return one(boulder.Retry{
 			AttemptRef: a.Open.Attempt.AttemptRef, Reason: a.Reason, Status: a.Status, Uncounted: a.Uncounted,
-			Next: a.Open.Attempt.Attempt + 1, Digest: digest(a),
+			Next: a.Open.Attempt.Attempt + 1, Digest: digest(a), Track: a.Track,
 		})
 	case schedule.Replan:
 		return one(boulder.ReplanStarted{
@@ -103,7 +105,7 @@ func digest(a schedule.Retry) string {
 
 // tag names an attempt's session, so that it can be found although its id was not stored.
 func tag(boulderID string, ref boulder.AttemptRef) string {
-	return fmt.Sprintf("manager:%s/%s#%d", boulderID, ref.SubTaskID, ref.Attempt)
+	return "manager:" + boulderID + "/" + ref.SubTaskID + "#" + strconv.Itoa(ref.Attempt)
 }
 
 // maxListed is how many sub-tasks a prompt lists beside those that it is about.
@@ -120,13 +122,15 @@ func (r *run) brief(o *boulder.Open) boulder.Brief {
 		NewFacts: r.state.Boulder.NewFacts, Notes: r.state.Boulder.NotesFor(o.SubTask.ID, 0),
 	}
 	others := r.state.Completed(briefOthers + len(o.SubTask.DependsOn))
-	in.Dependencies = make([]boulder.SubTask, 0, len(o.SubTask.DependsOn))
+	in.Dependencies = make([]*boulder.SubTask, 0, len(o.SubTask.DependsOn))
 	in.Finished = make([]*boulder.SubTask, 0, len(others))
+	needed := make(map[string]bool, len(o.SubTask.DependsOn)) // a join can need all others
 	for _, id := range o.SubTask.DependsOn {
-		in.Dependencies = append(in.Dependencies, *r.state.SubTask(id))
+		needed[id] = true
+		in.Dependencies = append(in.Dependencies, r.state.SubTask(id))
 	}
 	for _, t := range slices.Backward(others) {
-		if !slices.Contains(o.SubTask.DependsOn, t.ID) {
+		if !needed[t.ID] {
 			in.Finished = append(in.Finished, t)
 		}
 	}

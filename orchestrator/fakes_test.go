@@ -207,7 +207,8 @@ func (s *server) enter(job boulder.Job) (leave func()) {
 	if s.running[ref] {
 		s.blame("two turns of %v at once", ref)
 	}
-	if job.Project == "" || job.BoulderID != "b1" || job.Turn.Prompt == "" || job.Resume == "" || job.Alone == nil {
+	if job.Project == "" || job.BoulderID != "b1" || job.Turn.Prompt == "" || job.Alone == nil ||
+		(job.Resume != "") != (job.Recovered || job.Turn.MessageID != "") {
 		s.blame("the job of %v lacks something: %+v", ref, job)
 	}
 	s.running[ref] = true

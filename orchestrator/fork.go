@@ -97,6 +97,7 @@ func (r *run) beginFork(req Request) error {
 	}
 	head := r.head(req)
 	head.Task, head.PlanMode, head.ForkOf = from.head.Task, from.head.PlanMode, req.Fork
+	head.DoneWhen, head.Checks, head.Loop = from.head.DoneWhen, from.head.Checks, from.head.Loop
 	if head.Model == "" {
 		head.Model = from.head.Model
 	}

@@ -139,7 +139,7 @@ func (r *run) judgeAhead() (arrived bool, err error) {
 		return false, nil
 	}
 	begun := 0
-	for _, action := range schedule.Compute(r.state, r.o.limits, r.o.cfg.Now()) {
+	for _, action := range r.todo {
 		if j, ok := action.(schedule.Judge); ok && !r.inflight[j.Open.Attempt.AttemptRef] {
 			r.start(j.Open, workJudge)
 			begun++
@@ -252,14 +252,15 @@ func (r *run) commit() error {
 
 var errAbandoned = errors.New("the events are not read any more")
 
-// decide applies what schedule.Compute decides until only work is left to do, and remembers when to wake up.
+// decide applies what schedule.Compute decides until only work is left to do, and remembers that.
 func (r *run) decide() error { return r.beside(r.decideBeside) }
 
 func (r *run) decideBeside(others []schedule.Share) error {
 	for {
 		decided := false
-		r.wake = time.Time{}
-		for _, action := range schedule.ComputeBeside(r.state, r.o.limits, r.o.cfg.Now(), others) {
+		r.wake, r.todo = time.Time{}, nil
+		actions := schedule.ComputeBeside(r.state, r.o.limits, r.o.cfg.Now(), others)
+		for _, action := range actions {
 			bodies := r.decision(action)
 			for _, body := range bodies {
 				if err := r.apply(body); err != nil {
@@ -279,6 +280,7 @@ func (r *run) decideBeside(others []schedule.Share) error {
 			}
 		}
 		if !decided {
+			r.todo = actions
 			return nil
 		}
 	}

@@ -133,6 +133,15 @@ type Request struct {
 	Base string
 	// Gates and NoWorse are commands of a person's configuration: gates of every sub-task, besides its own.
 	Gates, NoWorse []string
+	// DoneWhen are the criteria of sub-tasks for which neither they nor the plan name any ([boulder.DoneWords]). Empty: the
+	// judge alone. A fork has those of the original, and its Checks and Loop.
+	DoneWhen []string
+	// Checks are the commands behind the criteria tests and diagnostics. Without Tests, a sub-task that is done when tests
+	// pass is refused.
+	Checks boulder.Checks
+	// Loop keeps the session of each sub-task going until its criteria hold, within these bounds. It is meant for a Plan of
+	// one sub-task; there are no replans then, and a fresh session only where the old one is of no use any more.
+	Loop *boulder.Loop
 	// Budget bounds the run. It is stored with the boulder, and a resume does not refill it. Nil: no bound.
 	Budget *boulder.Budget
 	// SubTaskBudgets replaces those that the plan gives to sub-tasks, by id. A run whose plan has no such sub-task ends

@@ -45,6 +45,7 @@ type run struct {
 	restored map[boulder.AttemptRef]bool           // attempts whose work was broken off, here or in an earlier process
 	files    map[boulder.AttemptRef][]boulder.File // of briefs that were decided on and not launched yet
 	acks     []chan<- error                        // of reports that are applied but not yet stored
+	todo     []schedule.Action                     // decided: the work that should be under way when all is stored
 	wake     time.Time
 	looked   time.Time // at the clock, with the newest event
 	stopping bool
@@ -117,6 +118,7 @@ func (r *run) head(req Request) boulder.Boulder {
 		ID: r.o.cfg.NewID(), Task: task, Project: r.o.cfg.Project, Base: req.Base, Model: req.Model,
 		LedgerModel: req.LedgerModel, Constraints: req.Constraints, PlanMode: req.Mode, Budget: req.Budget,
 		Gates: req.Gates, NoWorse: req.NoWorse, AskReplans: req.AskReplans,
+		DoneWhen: req.DoneWhen, Checks: req.Checks, Loop: req.Loop,
 	}
 }
 

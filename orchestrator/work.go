@@ -41,10 +41,11 @@ type result struct {
 	err      error
 }
 
-// launch starts the work that should be under way and is not.
+// launch starts the work that should be under way and is not. Nothing has changed since it was decided on but what is
+// stored.
 func (r *run) launch() {
 	r.shareFlags()
-	for _, action := range schedule.Compute(r.state, r.o.limits, r.o.cfg.Now()) {
+	for _, action := range r.todo {
 		switch a := action.(type) {
 		case schedule.Run:
 			r.start(a.Open, workRun)
@@ -100,12 +101,15 @@ func (r *run) launchWork(ref boulder.AttemptRef, kind workKind, work func(contex
 func (r *run) work(
 	ctx context.Context, ref boulder.AttemptRef, kind workKind, work func(context.Context) *result,
 ) {
-	res := &result{kind: kind, err: errors.New("internal error: the worker ended without a result")}
+	var res *result
 	defer func() {
 		if p := recover(); p != nil {
 			r.o.cfg.Logger.Error("worker panicked",
 				"sub_task", ref.SubTaskID, "attempt", ref.Attempt, "panic", p, "stack", string(debug.Stack()))
-			res.err = fmt.Errorf("internal error: %v", p)
+			res = &result{kind: kind, err: fmt.Errorf("internal error: %v", p)}
+		}
+		if res == nil {
+			res = &result{kind: kind, err: errors.New("internal error: the worker ended without a result")}
 		}
 		select {
 		case r.msgs <- message{ref: ref, result: res}:
@@ -121,8 +125,12 @@ func (r *run) runTurn(o *boulder.Open) func(context.Context) *result {
 	job := boulder.Job{
 		BoulderID: r.state.Boulder.ID, Project: r.state.Boulder.Project,
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
-		Resume: r.resumePrompt(o), Recovered: r.restored[o.Attempt.AttemptRef] || o.Attempt.Troubles > 0,
-		Alone: func() bool { return !shared.Load() },
+		Recovered: r.restored[o.Attempt.AttemptRef] || o.Attempt.Troubles > 0,
+		Alone:     func() bool { return !shared.Load() },
+		PerTurn:   r.state.Boulder.Loop != nil,
+	}
+	if job.Recovered || o.Turn.MessageID != "" {
+		job.Resume = r.resumePrompt(o)
 	}
 	if b := o.SubTask.Budget; b != nil && b.Time > 0 {
 		job.TimeLeft = max(time.Duration(b.Time)-o.SubTask.Worked, time.Nanosecond)
@@ -151,7 +159,7 @@ func (r *run) judgeTurn(o *boulder.Open) func(context.Context) *result {
 	req := boulder.JudgeRequest{
 		Goal: r.state.Boulder.Goal, Constraints: r.state.Revision.Plan.Constraints,
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn, Rest: r.rest(o),
-		Notes: r.state.Boulder.NotesFor(o.SubTask.ID, 0),
+		Notes: r.state.Boulder.NotesFor(o.SubTask.ID, 0), RulesFirst: r.state.Boulder.Loop != nil,
 	}
 	return func(ctx context.Context) *result {
 		verdict, usage, err := r.o.cfg.Judge.Judge(ctx, req)
@@ -161,15 +169,12 @@ func (r *run) judgeTurn(o *boulder.Open) func(context.Context) *result {
 
 // rest are the subjects of what the plan still has beside this sub-task.
 func (r *run) rest(o *boulder.Open) []string {
-	if r.state.Count(boulder.SubTaskCompleted)+1 == len(r.state.SubTasks) {
-		return nil
-	}
-	var subjects []string
-	for _, t := range r.state.SubTasks {
-		if t != o.SubTask && (t.Status == boulder.SubTaskPending || t.Status == boulder.SubTaskInProgress) {
-			if subjects = append(subjects, t.Subject); len(subjects) == maxListed {
-				break
-			}
+	rest := r.state.Unfinished()
+	rest = rest[:min(len(rest), maxListed+1)]
+	subjects := make([]string, 0, len(rest))
+	for _, t := range rest {
+		if t != o.SubTask && len(subjects) < maxListed {
+			subjects = append(subjects, t.Subject)
 		}
 	}
 	return subjects

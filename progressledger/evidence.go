@@ -2,7 +2,6 @@ package progressledger
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +23,8 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 		{"What the manager told the agent during the turn, because it seemed stuck", nudges(turn.Nudges), keepTail},
 		{"Gates: commands that the manager ran itself after the turn", gates(t, e.Gates), keepHead},
 		{"Errors that the language server found in changed files, after the last edit of each",
-			bulleted(faults(e)), keepHead},
+			analysed(e), keepHead},
+		{"The promise of the agent that everything is done", promise(t, e), keepHead},
 		{"Todo list of the agent", todos(e.Todos), keepHead},
 		{"Changed files since the attempt began", changedFiles(e.Diff), keepHead},
 		{"Patch", e.Diff.Patch, keepHead},
@@ -64,6 +64,24 @@ func ending(e *boulder.Evidence) string {
 	return "by itself"
 }
 
+func analysed(e *boulder.Evidence) string {
+	if e.NoServer && len(e.Diagnostics) == 0 {
+		return "not known: no language server ran"
+	}
+	return bulleted(faults(e))
+}
+
+// promise tells of a claim, where one is asked for.
+func promise(t boulder.SubTask, e *boulder.Evidence) string {
+	switch {
+	case !t.DoneNeeds(boulder.DonePromise):
+		return ""
+	case e.Promised:
+		return "given, which is a claim and no evidence"
+	}
+	return "not given"
+}
+
 func nudges(all []boulder.Nudge) string {
 	var b strings.Builder
 	for _, n := range all {
@@ -89,7 +107,7 @@ func gates(t boulder.SubTask, all []boulder.Gate) string {
 		case g.Green():
 		case g.Holds():
 			state, end = "red before too, no worse now", end+"; "+g.NoWorse
-		case slices.Contains(t.NoWorse, g.Command):
+		case t.MayStayRed(g.Command):
 			state, end = "FAILED, worse than before", worse(t, g)
 		default:
 			state = "FAILED"

@@ -68,12 +68,19 @@ func New(cfg Config) (*Judge, error) {
 // (key, credit, a request that the provider does not accept); or wraps [boulder.ErrTrouble] where a later one may not
 // (network, overload, rate limit: the [*boulder.TroubleError] says when).
 //
+// Where the request says RulesFirst, and a rule forbids completion, no model is asked.
+//
 // When no answer can be used, the rules decide alone, and the verdict says JudgeUnavailable: completed, if all gates
 // hold and one of them is green; not completed, if anything forbids it. Where neither is so, nothing is claimed: the
 // error is a [*boulder.TroubleError] of [boulder.TroubleJudge], and the same turn may be judged again later.
 func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
 	if !req.SubTask.DoneNeeds(boulder.DoneJudge) {
 		return withoutJudge(req), boulder.Usage{}, nil
+	}
+	if req.RulesFirst {
+		if v, forbidden := byRules(req); forbidden {
+			return v, boulder.Usage{}, nil
+		}
 	}
 	var spent boulder.Usage
 	answer, err := j.ask(ctx, req, j.limits.Evidence, &spent)

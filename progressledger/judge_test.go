@@ -140,7 +140,9 @@ func TestPromptGoldenContinuation(t *testing.T) {
 	req := request()
 	req.SubTask.SuccessCriteria, req.SubTask.Outputs, req.SubTask.ExpectsChanges = nil, nil, false
 	req.SubTask.EmptyOK = true
-	req.SubTask.DoneWhen = []string{boulder.DoneJudge, boulder.DoneTodos, boulder.DoneDiagnostics}
+	req.SubTask.DoneWhen = []string{
+		boulder.DoneJudge, boulder.DoneTodos, boulder.DoneDiagnostics, boulder.DonePromise,
+	}
 	req.SubTask.NoWorse = []string{"npm test", "npm run lint"}
 	req.SubTask.Baseline = []boulder.Gate{
 		{Command: "npm test", ExitCode: 1, Failing: []string{"menu"}}, {Command: "npm run lint", ExitCode: 1},
@@ -360,6 +362,15 @@ func TestWithoutJudge(t *testing.T) {
 		"errors of the language server": {func(s *boulder.SubTask, e *boulder.Evidence) {
 			s.DoneWhen, e.Todos = []string{boulder.DoneDiagnostics}, nil
 			e.Diagnostics = []boulder.Diagnostic{{File: "a.go", Line: 1, Severity: "error", Message: "undefined: x"}}
+		}, false},
+		"no promise, with green gates": {func(s *boulder.SubTask, e *boulder.Evidence) {
+			s.DoneWhen, e.Todos = []string{boulder.DonePromise}, nil
+		}, false},
+		"a promise, and nothing else asked for": {func(s *boulder.SubTask, e *boulder.Evidence) {
+			s.DoneWhen, s.Gates, e.Gates, e.Todos, e.Promised = []string{boulder.DonePromise}, nil, nil, nil, true
+		}, true},
+		"a promise, with a red gate": {func(s *boulder.SubTask, e *boulder.Evidence) {
+			s.DoneWhen, e.Todos, e.Promised, e.Gates[0].ExitCode = []string{boulder.DonePromise}, nil, true, 1
 		}, false},
 		"cut off, no gates": {func(s *boulder.SubTask, e *boulder.Evidence) {
 			s.Gates, e.Gates, e.Todos, e.Ended.Finish = nil, nil, nil, "length"

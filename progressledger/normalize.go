@@ -26,9 +26,9 @@ const (
 
 // Normalize makes the verdict from a model's answer, by these rules in this order:
 //
-//  1. Not completed, if a gate is red or was not run (one that was red before must be no worse); if todos are open or
-//     the language server finds errors, where done_when names these; if there are no changes where changes are
-//     expected; or if the turn was truncated. A turn that the manager stopped may be complete.
+//  1. Not completed, if a gate is red or was not run (one that was red before must be no worse); if todos are open, the
+//     language server finds errors or the promise was not given, where done_when names these; if there are no changes
+//     where changes are expected; or if the turn was truncated. A turn that the manager stopped may be complete.
 //  2. Completed requires every criterion to be met, with evidence: one that the answer does not mention is not. It also
 //     requires every declared output. An output is there if the answer's outputs hold its label (O1), or its
 //     output_data is an object with its name as a key, with a value that is not blank; where an empty result is fine
@@ -47,10 +47,11 @@ func Normalize(req boulder.JudgeRequest, a Answer) boulder.Verdict {
 	criteria := findings(req.SubTask, a.Criteria)
 	outputs := declared(req.SubTask, a)
 
-	missing := slices.Concat(vetoes(req), unmet(criteria), outputs.missing())
+	missing := slices.Concat(undone(req), unmet(criteria), outputs.missing())
+	silent := unpromised(req)
 	cutOff := truncated(evidence(req))
 	v := boulder.Verdict{
-		Completed: claimed && len(missing) == 0 && cutOff == "",
+		Completed: claimed && len(missing) == 0 && len(silent) == 0 && cutOff == "",
 		Summary:   limited(strings.TrimSpace(a.Summary), maxSummary), Criteria: criteria,
 		OutputData: limited(outputs.data(), MaxOutput), IsProgress: a.IsProgress, BlockedBy: obstacle(a.BlockedBy),
 		NeedReplan: a.NeedReplan, ReplanReason: limited(a.ReplanReason, maxReason),
@@ -61,11 +62,15 @@ func Normalize(req boulder.JudgeRequest, a Answer) boulder.Verdict {
 		return v
 	}
 	if claimed {
-		v.Overruled = slices.Concat(missing, rest(cutOff))
+		v.Overruled = slices.Concat(missing, silent, rest(cutOff))
 	}
 	v.IsInLoop, v.IsStuck, v.StuckReason = a.IsInLoop, a.IsStuck, limited(a.StuckReason, maxReason)
-	v.Remaining = remaining(few(a.Remaining, maxItems, maxItem), vetoes(req), outputs.missing(), rest(cutOff))
-	v.ContinuationPrompt = limited(goOn(cutOff, continuation(a, claimed, missing, outputs.missing())), maxPrompt)
+	v.Remaining = remaining(few(a.Remaining, maxItems, maxItem), undone(req), outputs.missing(), rest(cutOff))
+	prompt := continuation(a, claimed, missing, outputs.missing())
+	if prompt == "" && len(silent) > 0 {
+		prompt = lookAgain
+	}
+	v.ContinuationPrompt = limited(goOn(cutOff, prompt), maxPrompt)
 	return v
 }
 

@@ -130,6 +130,42 @@ func TestNormalize(t *testing.T) {
 			answer: done, completed: true,
 			change: func(r *boulder.JudgeRequest) { r.Turn.Evidence.Diagnostics = []boulder.Diagnostic{{File: "a.go"}} },
 		},
+		"the promise was not given": {
+			answer: done, overruled: 1, prompt: "Look whether all that your brief asks for is done",
+			change: func(r *boulder.JudgeRequest) { r.SubTask.DoneWhen = []string{boulder.DoneJudge, boulder.DonePromise} },
+		},
+		"the promise was given": {
+			answer: done, completed: true,
+			change: func(r *boulder.JudgeRequest) {
+				r.SubTask.DoneWhen, r.Turn.Evidence.Promised = []string{boulder.DoneJudge, boulder.DonePromise}, true
+			},
+		},
+		"a promise where none is asked for": {
+			answer: strings.Replace(done, `"gate","met":true`, `"gate","met":false`, 1),
+			change: func(r *boulder.JudgeRequest) { r.Turn.Evidence.Promised = true }, overruled: 1,
+			prompt: "this is not met: The default is light (gate)",
+		},
+		"instead of the language server, worse than before": {
+			answer: done, overruled: 1, prompt: "`go vet` must be no worse than before (exit code 1)",
+			change: func(r *boulder.JudgeRequest) {
+				r.SubTask.DoneWhen, r.SubTask.Lint = []string{boulder.DoneJudge, boulder.DoneDiagnostics}, []string{"go vet"}
+				r.Turn.Evidence.NoServer = true
+				r.Turn.Evidence.Gates = append(r.Turn.Evidence.Gates, boulder.Gate{Command: "go vet", ExitCode: 1})
+			},
+		},
+		"instead of the language server, not run": {
+			answer: done, overruled: 1, prompt: "`go vet` must exit 0 (it was not run)",
+			change: func(r *boulder.JudgeRequest) {
+				r.SubTask.DoneWhen, r.SubTask.Lint = []string{boulder.DoneJudge, boulder.DoneDiagnostics}, []string{"go vet"}
+				r.Turn.Evidence.NoServer = true
+			},
+		},
+		"a language server runs": {
+			answer: done, completed: true,
+			change: func(r *boulder.JudgeRequest) {
+				r.SubTask.DoneWhen, r.SubTask.Lint = []string{boulder.DoneJudge, boulder.DoneDiagnostics}, []string{"go vet"}
+			},
+		},
 		"as red as before": {
 			answer: done, completed: true,
 			change: func(r *boulder.JudgeRequest) {
@@ -250,9 +286,11 @@ func drawRequest(t *rapid.T) boulder.JudgeRequest {
 	req.SubTask.Gates = nil
 	req.SubTask.ExpectsChanges = rapid.Bool().Draw(t, "expects changes")
 	req.SubTask.EmptyOK = rapid.Bool().Draw(t, "empty ok")
-	req.SubTask.DoneWhen = rapid.SampledFrom([][]string{nil, {"judge"}, {"judge", "todos"}, {"judge", "diagnostics"}}).
-		Draw(t, "done when")
+	req.SubTask.DoneWhen = rapid.SampledFrom([][]string{
+		nil, {"judge"}, {"judge", "todos"}, {"judge", "diagnostics"}, {"judge", "promise"},
+	}).Draw(t, "done when")
 	e := req.Turn.Evidence
+	e.Promised = rapid.Bool().Draw(t, "promised")
 	e.Gates = nil
 	for i := range rapid.IntRange(0, 3).Draw(t, "gates") {
 		g := boulder.Gate{Command: fmt.Sprint("gate", i), ExitCode: rapid.IntRange(-1, 1).Draw(t, "code")}
@@ -349,6 +387,8 @@ func TestNormalizeProperties(t *testing.T) {
 			t.Fatal("no changes complete where changes are expected")
 		case v.Completed && slices.Contains(req.SubTask.DoneWhen, "todos") && len(e.OpenTodos()) > 0:
 			t.Fatal("open todos complete")
+		case v.Completed && slices.Contains(req.SubTask.DoneWhen, "promise") && !e.Promised:
+			t.Fatal("completed without the promise")
 		case v.Completed && len(e.Gates) < len(req.SubTask.Gates)+len(req.SubTask.NoWorse):
 			t.Fatal("a gate that was not run completes")
 		case v.Completed && slices.Contains(req.SubTask.DoneWhen, "diagnostics") &&

@@ -99,6 +99,9 @@ func whatCounts(t boulder.SubTask) string {
 	if t.DoneNeeds(boulder.DoneDiagnostics) {
 		rules = append(rules, "- It is not complete while the language server finds errors in the files that it changed.")
 	}
+	if t.DoneNeeds(boulder.DonePromise) {
+		rules = append(rules, "- It is not complete before the agent has promised that everything is done.")
+	}
 	if len(t.NoWorse) > 0 {
 		rules = append(rules, "- Gates that may stay as red as they were before, but not get worse: "+
 			strings.Join(t.NoWorse, "; "))

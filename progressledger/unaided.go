@@ -17,7 +17,7 @@ const maxQuote = 600
 // whole.
 func withoutJudge(req boulder.JudgeRequest) boulder.Verdict {
 	e := evidence(req)
-	missing := vetoes(req)
+	missing := undone(req)
 	if why := unfinished(e); why != "" && !shown(e) && truncated(e) == "" {
 		missing = append(missing, why)
 	}
@@ -26,15 +26,24 @@ func withoutJudge(req boulder.JudgeRequest) boulder.Verdict {
 	return v
 }
 
+// byRules is the verdict where a rule forbids completion whatever a model would say; forbidden is false if none does.
+func byRules(req boulder.JudgeRequest) (v boulder.Verdict, forbidden bool) {
+	if len(vetoes(req)) == 0 && truncated(evidence(req)) == "" {
+		return boulder.Verdict{}, false
+	}
+	v = unaided(req, undone(req))
+	v.IsProgress = !evidence(req).Diff.Empty()
+	return v, true
+}
+
 // withoutAnswer is the verdict when the model's answers could not be used: only gates can then make a turn complete. It
 // claims no progress; whoever counts stalls leaves it out, by JudgeUnavailable. ok is false if nothing forbids
 // completion and no gate shows it: then nothing can be said.
 func withoutAnswer(req boulder.JudgeRequest) (v boulder.Verdict, ok bool) {
-	missing := vetoes(req)
-	if e := evidence(req); len(missing) == 0 && truncated(e) == "" && !shown(e) {
+	if e := evidence(req); len(vetoes(req)) == 0 && truncated(e) == "" && !shown(e) {
 		return boulder.Verdict{}, false
 	}
-	v = unaided(req, missing)
+	v = unaided(req, undone(req))
 	v.IsProgress, v.JudgeUnavailable = v.Completed, true
 	return v, true
 }
@@ -42,17 +51,22 @@ func withoutAnswer(req boulder.JudgeRequest) (v boulder.Verdict, ok bool) {
 // shown reports whether a gate is green. One that is merely as red as before shows nothing.
 func shown(e *boulder.Evidence) bool { return slices.ContainsFunc(e.Gates, boulder.Gate.Green) }
 
+// unaided is a verdict without a model. missing is what work can still do about it.
 func unaided(req boulder.JudgeRequest, missing []string) boulder.Verdict {
 	e := evidence(req)
 	cutOff := truncated(e)
-	if all := slices.Concat(missing, rest(cutOff)); len(all) > 0 {
+	if all := slices.Concat(missing, unpromised(req), rest(cutOff)); len(all) > 0 {
 		prompt := ""
-		if len(missing) > 0 {
+		switch {
+		case len(missing) > 0:
 			prompt = continuation(Answer{}, false, missing, nil)
+		case cutOff == "":
+			prompt = lookAgain
 		}
 		return boulder.Verdict{
 			Summary:   limited("Not completed: "+strings.Join(all, "; ")+".", maxSummary),
-			BlockedBy: "none", Remaining: all, ContinuationPrompt: limited(goOn(cutOff, prompt), maxPrompt),
+			BlockedBy: "none", Remaining: slices.Concat(missing, rest(cutOff)),
+			ContinuationPrompt: limited(goOn(cutOff, prompt), maxPrompt),
 		}
 	}
 	message := strings.TrimSpace(e.FinalMessage)

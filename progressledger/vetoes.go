@@ -12,7 +12,22 @@ import (
 const maxTold = 5
 
 // vetoes lists what forbids completion whatever a model says (rule 1), but for a truncation, see [truncated].
-func vetoes(req boulder.JudgeRequest) []string {
+func vetoes(req boulder.JudgeRequest) []string { return slices.Concat(undone(req), unpromised(req)) }
+
+// unpromised says that the agent has not said that everything is done, where it has to. An agent is not told of that as
+// of something to be done: it would write the promise instead of doing the work.
+func unpromised(req boulder.JudgeRequest) []string {
+	if !req.SubTask.DoneNeeds(boulder.DonePromise) || evidence(req).Promised {
+		return nil
+	}
+	return []string{"the promise was not given that everything is done"}
+}
+
+// lookAgain is what an agent is told that has nothing to do by the rules, and does not say that it is done.
+const lookAgain = "Look whether all that your brief asks for is done, and do what is not."
+
+// undone lists the vetoes that work can lift.
+func undone(req boulder.JudgeRequest) []string {
 	t, e := req.SubTask, evidence(req)
 	reasons := gateVetoes(t, e)
 	if t.DoneNeeds(boulder.DoneTodos) {
@@ -34,13 +49,17 @@ func vetoes(req boulder.JudgeRequest) []string {
 func gateVetoes(t boulder.SubTask, e *boulder.Evidence) []string {
 	var reasons []string
 	for _, g := range e.Red() {
-		if slices.Contains(t.NoWorse, g.Command) {
+		if t.MayStayRed(g.Command) {
 			reasons = append(reasons, fmt.Sprintf("the command `%s` must be no worse than before (%s)", g.Command, worse(t, g)))
 		} else {
 			reasons = append(reasons, fmt.Sprintf("the command `%s` must exit 0 (%s)", g.Command, gateEnd(g)))
 		}
 	}
-	for _, command := range slices.Concat(t.Gates, t.NoWorse) {
+	wanted := slices.Concat(t.Gates, t.NoWorse)
+	if e.NoServer {
+		wanted = append(wanted, t.Lint...)
+	}
+	for _, command := range wanted {
 		if !slices.ContainsFunc(e.Gates, func(g boulder.Gate) bool { return g.Command == command }) {
 			reasons = append(reasons, fmt.Sprintf("the command `%s` must exit 0 (it was not run)", command))
 		}

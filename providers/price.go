@@ -40,8 +40,8 @@ func (p Prices) Validate() error {
 		if err := price.validate(); err != nil {
 			errs = append(errs, fmt.Errorf("price %d (model %q): %w", i+1, price.Model, err))
 		}
-		// Each star of a later pattern falls under a star of an earlier one that matches its text, so what the later one
-		// matches is matched by the earlier one.
+		// Each star of a later pattern falls under a star of an earlier one that matches its text, so what the later
+		// one matches is matched by the earlier one.
 		for _, earlier := range p[:i] {
 			if wildcard.Match(earlier.Model, price.Model) {
 				errs = append(errs, fmt.Errorf("price %d (model %q) never counts: %q stands above it and matches first; "+
@@ -143,8 +143,8 @@ func (p priced) Complete(ctx context.Context, req *Request) (*Response, error) {
 	return nil, err
 }
 
-// model is the one that was asked. Where the request and the Completer leave the choice to the other side, it is the one
-// that answered.
+// model is the one that was asked. Where the request and the Completer leave the choice to the other side, it is the
+// one that answered.
 func (p priced) model(req *Request, resp *Response) ModelRef {
 	ref := ModelRef{Provider: p.ref.Provider, Model: cmp.Or(req.Model, p.ref.Model)}
 	if resp != nil && ref.Provider == "" {

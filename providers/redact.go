@@ -11,8 +11,8 @@ import (
 // HTML pages.
 const maxMessage = 600
 
-// loose matches what is a key in the error of a provider, and may be none elsewhere. Vendors echo keys partly starred, hence
-// the * in the classes; what is a key anywhere is known to package secret.
+// loose matches what is a key in the error of a provider, and may be none elsewhere. Vendors echo keys partly starred,
+// hence the * in the classes; what is a key anywhere is known to package secret.
 var loose = []struct {
 	pattern *regexp.Regexp
 	with    string

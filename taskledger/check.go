@@ -106,7 +106,8 @@ func checkTexts(p *boulder.Plan) []finding {
 	for i, s := range p.SubTasks {
 		if blank(s.Description) {
 			all = append(all, finding{
-				place{i, "description", wholeField}, called(p, i) + " has no description", "say under description what is to be done",
+				place{i, "description", wholeField}, called(p, i) + " has no description",
+				"say under description what is to be done",
 			})
 		}
 		oneLine(place{i, "subject", wholeField}, s.Subject)
@@ -268,14 +269,27 @@ func checkWords(p *boulder.Plan) []finding {
 				"write high, medium or low",
 			})
 		}
-		for j, word := range s.DoneWhen {
-			if word != boulder.DoneJudge && word != boulder.DoneTodos && word != boulder.DoneDiagnostics {
-				all = append(all, finding{
-					place{i, "done_when", j}, fmt.Sprintf("done_when does not know %q", clip(word, maxID)),
-					"use judge, todos or diagnostics; commands that must pass belong under gates",
-				})
-			}
+		all = append(all, checkDoneWhen(i, s.DoneWhen)...)
+	}
+	return append(all, checkDoneWhen(wholePlan, p.DoneWhen)...)
+}
+
+func checkDoneWhen(task int, words []string) []finding {
+	var all []finding
+	for i, word := range words {
+		if !boulder.IsDoneWord(word) {
+			all = append(all, finding{
+				place{task, "done_when", i}, fmt.Sprintf("done_when does not know %q", clip(word, maxID)),
+				"use " + doneWords() + "; commands that must pass belong under gates",
+			})
 		}
 	}
 	return all
+}
+
+// doneWords lists the criteria in a sentence: "todos, diagnostics or judge".
+func doneWords() string {
+	words := boulder.DoneWords()
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }

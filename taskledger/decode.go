@@ -85,6 +85,7 @@ func (d *decoder) plan(root ast.Node) *boulder.Plan {
 			})
 		}},
 		{"model", d.text(&p.Model)},
+		{"done_when", d.texts(&p.DoneWhen)},
 		{"sub_tasks", func(_ string, n ast.Node) { p.SubTasks = d.subTasks(n) }},
 		{"seal", func(_ string, n ast.Node) { p.Seal = d.seal(n) }},
 	})

@@ -20,7 +20,7 @@ func fill(p *boulder.Plan) {
 	if p.Version == 0 {
 		p.Version = boulder.PlanVersion
 	}
-	for _, list := range []*[]string{&p.Constraints, &p.Facts.Given, &p.Facts.ToFind, &p.Facts.Guesses} {
+	for _, list := range []*[]string{&p.Constraints, &p.Facts.Given, &p.Facts.ToFind, &p.Facts.Guesses, &p.DoneWhen} {
 		nilIfEmpty(list)
 	}
 	number(p.SubTasks)

@@ -18,7 +18,8 @@ const fileHeader = `# A plan of manager. Edit it as you like, then execute it wi
 # under its depends_on are done; the others run side by side. gates are commands that manager runs in the project; they
 # must exit with 0 before the sub-task counts as done. Further keys of a sub-task: priority (high, medium, low),
 # model (provider/model), agent, outputs, expects_changes, empty_ok, no_worse (commands that may stay as red as they
-# were), done_when (judge, todos, diagnostics), budget: {attempts: 2, time: 30m, tokens: 500k, cost: 2.50, calls: 100}.
+# were), done_when (todos, diagnostics, tests, promise, judge; also of the plan, for all sub-tasks that name none),
+# budget: {attempts: 2, time: 30m, tokens: 500k, cost: 2.50, calls: 100}.
 
 `
 
@@ -74,6 +75,9 @@ func (w *writer) plan(p *boulder.Plan) {
 	}
 	if p.Model != "" {
 		w.text("", "model", scalar(p.Model))
+	}
+	if len(p.DoneWhen) > 0 {
+		w.text("", "done_when", flow(p.DoneWhen))
 	}
 	w.WriteString("sub_tasks:\n")
 	for i, s := range p.SubTasks {

@@ -57,7 +57,7 @@ func randomPlan(t *rapid.T) *boulder.Plan {
 			Priority: rapid.SampledFrom([]boulder.Priority{"", boulder.High, boulder.Low}).Draw(t, "priority"),
 			Agent:    nastyLine(t, "agent"), ExpectsChanges: rapid.Bool().Draw(t, "expects"),
 			EmptyOK:  rapid.Bool().Draw(t, "empty"),
-			DoneWhen: rapid.SampledFrom([][]string{nil, {"judge"}, {"todos", "judge"}, {"diagnostics"}}).Draw(t, "done"),
+			DoneWhen: rapid.SampledFrom([][]string{nil, {"judge"}, {"todos", "judge"}, {"diagnostics", "tests", "promise"}}).Draw(t, "done"),
 			Budget: rapid.SampledFrom([]*boulder.Budget{
 				nil, {}, {Attempts: 2}, {Time: boulder.Duration(90 * time.Minute)}, {Attempts: 1, Time: 1},
 				{Time: boulder.Duration(2 * time.Hour)}, {Time: boulder.Duration(90 * time.Second)},

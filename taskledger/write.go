@@ -11,8 +11,8 @@ import (
 )
 
 // WriteFile writes a plan as [Format] does. The file is replaced as a whole or not at all, also in a crash. A new file
-// is for its owner only, an old one keeps its mode; a symbolic link stays, and what it points to is replaced. The directory must
-// exist.
+// is for its owner only, an old one keeps its mode; a symbolic link stays, and what it points to is replaced. The
+// directory must exist.
 func WriteFile(path string, plan *boulder.Plan) error {
 	data, err := Format(plan)
 	if err != nil {

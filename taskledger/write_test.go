@@ -117,6 +117,7 @@ func TestFormatGolden(t *testing.T) {
 	p := taskledger.Seal(&boulder.Plan{
 		Task: "Add dark mode", Goal: "The app has a dark mode", Constraints: []string{"never touch vendor/"},
 		Facts: boulder.Facts{Given: []string{"there is a settings page"}}, Model: "anthropic/claude-sonnet-4-5",
+		DoneWhen: []string{boulder.DoneTests, boulder.DoneJudge},
 		SubTasks: []boulder.Spec{
 			{
 				ID: "toggle", Subject: "Add the settings toggle", ActiveForm: "Adding the settings toggle",

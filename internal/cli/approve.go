@@ -21,8 +21,8 @@ type approver struct {
 	edit bool // open the editor first
 }
 
-// approve returns the plan to run, with a model for sub-tasks that name none. gates says whether its gates may run if nobody
-// is asked; a person who agrees to a plan agrees to its gates. path is the plan's file, where edits are made.
+// approve returns the plan to run, with a model for sub-tasks that name none. gates says whether its gates may run if
+// nobody is asked; a person who agrees to a plan agrees to its gates. path is the plan's file, where edits are made.
 func (p *approver) approve(
 	ctx context.Context, plan *boulder.Plan, path string, gates bool,
 ) (a orchestrator.Approval, err error) {
@@ -48,8 +48,8 @@ func (p *approver) approve(
 	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err
 }
 
-// replans asks about every replan, if that is wanted and a person is there; otherwise replans go ahead, and their gates run if
-// the configuration allows gates that nobody has looked at.
+// replans asks about every replan, if that is wanted and a person is there; otherwise replans go ahead, and their gates
+// run if the configuration allows gates that nobody has looked at.
 func (p *approver) replans(wanted bool) orchestrator.ApproveReplan {
 	return func(ctx context.Context, r orchestrator.ReplanProposal) (gates bool, err error) {
 		if !wanted {
@@ -59,8 +59,8 @@ func (p *approver) replans(wanted bool) orchestrator.ApproveReplan {
 			if !p.app.quiet {
 				p.app.showReplan(r) // it is not stored: a resume asks for a new one
 			}
-			return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask on:"+
-				" go on with `manager resume` on one, or without the flag", orchestrator.ErrWaiting)
+			return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask"+
+				" on: go on with `manager resume` on one, or without the flag", orchestrator.ErrWaiting)
 		}
 		if p.view != nil {
 			defer p.view.Pause()()

@@ -136,8 +136,8 @@ func TestClipPlain(t *testing.T) {
 	})
 }
 
-// `manager list` of 10,000 boulders, all of the command, beside what bare bbolt takes for opening the file and reading the
-// same keys and values. To reach: at most three times as long.
+// `manager list` of 10,000 boulders, all of the command, beside what bare bbolt takes for opening the file and reading
+// the same keys and values. To reach: at most three times as long.
 func BenchmarkList10000(b *testing.B) {
 	const n = 10_000
 	if _, err := os.Stat("/dev/shm"); err == nil { // to make it takes 10,000 commits

@@ -18,8 +18,8 @@ type budgetFlag struct {
 }
 
 // budgetUsage is the flag's help.
-const budgetUsage = "`LIMITS` of the run as tokens=2M,cost=5,time=8h,attempts=20,calls=500 (cost in US dollars), or of one" +
-	" sub-task as ID:tokens=200k; repeatable"
+const budgetUsage = "`LIMITS` of the run as tokens=2M,cost=5,time=8h,attempts=20,calls=500 (cost in US dollars)," +
+	" or of one sub-task as ID:tokens=200k; repeatable"
 
 func (f *budgetFlag) String() string { return "" }
 func (f *budgetFlag) Type() string   { return "LIMITS" }

@@ -80,9 +80,9 @@ func (a *app) root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "manager",
 		Short: "Split a task into sub-tasks and get them done by OpenCode sessions",
-		Long: `manager takes a task that is too big for one agent session, has a model split it into dependent sub-tasks, shows
-that plan for editing, runs every sub-task as a fresh OpenCode session, judges each result on evidence that it gathered
-itself, and keeps every step in a database, so that a crash costs nothing.
+		Long: `manager takes a task that is too big for one agent session, has a model split it into dependent
+sub-tasks, shows that plan for editing, runs every sub-task as a fresh OpenCode session, judges each result on
+evidence that it gathered itself, and keeps every step in a database, so that a crash costs nothing.
 
   manager plan "TASK"     preview: prints the plan and writes .manager/plan.yaml
   manager run             executes .manager/plan.yaml, edited or not
@@ -109,13 +109,15 @@ While it runs, from any terminal: status, logs -f, pause, resume, note, retry, s
 	f.StringVar(&a.model, "model", "", "`PROVIDER/MODEL` for the sub-tasks")
 	f.StringVar(&a.ledgerModel, "ledger-model", "", "`PROVIDER/MODEL` for planning and judging")
 	f.StringVar(&a.configFile, "config", "", "read the configuration from `FILE` only")
-	f.StringVar(&a.opencodeBinary, "opencode", "", "`PATH` of the OpenCode binary (else $MANAGER_OPENCODE, the configuration, $PATH)")
+	f.StringVar(&a.opencodeBinary, "opencode", "",
+		"`PATH` of the OpenCode binary (else $MANAGER_OPENCODE, the configuration, $PATH)")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no progress on stderr")
 	f.BoolVar(&a.noColor, "no-color", false, "no colours (also with $NO_COLOR)")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "tell more on stderr")
 	cmd.AddCommand(
-		a.newPlanCmd(), a.newRunCmd(), a.newResumeCmd(), a.newServeCmd(),
+		a.newPlanCmd(), a.newRunCmd(), a.newLoopCmd(), a.newResumeCmd(), a.newServeCmd(),
 		a.newPauseCmd(), a.newCancelCmd(), a.newRetryCmd(), a.newSkipCmd(), a.newNoteCmd(), a.newWaitCmd(),
+		a.newWatchCmd(),
 		a.newStatusCmd(), a.newListCmd(), a.newShowCmd(), a.newLogsCmd(), a.newGraphCmd(),
 		a.newArchiveCmd(), a.newExportCmd(), a.newImportCmd(),
 		a.newDoctorCmd(), a.newVersionCmd(), a.newDemoCmd(),

@@ -19,8 +19,9 @@ func (a *app) newArchiveCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "archive [flags] [BOULDER …]",
 		Short: "Put boulders that are over out of sight",
-		Long: `Takes boulders that are over out of ` + "`manager list`" + ` (default: the active one). Nothing is deleted: they are listed with
-` + "`manager list --archived`" + `, can be looked at as before, and come back with --undo.`,
+		Long: `Takes boulders that are over out of ` + "`manager list`" + ` (default: the active one). Nothing is
+deleted: they are listed with ` + "`manager list --archived`" + `, can be looked at as before, and come back with
+--undo.`,
 		Example: `  manager archive
   manager archive 01k3 01k4
   manager archive --undo 01k3`,
@@ -32,7 +33,9 @@ func (a *app) newArchiveCmd() *cobra.Command {
 }
 
 // completeBoulders offers boulders for every argument.
-func (a *app) completeBoulders(cmd *cobra.Command, _ []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (a *app) completeBoulders(
+	cmd *cobra.Command, _ []string, toComplete string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return a.completeBoulder(false)(cmd, nil, toComplete)
 }
 
@@ -78,8 +81,8 @@ func archive(ctx context.Context, d *desk, o *archiveOptions, args []string) ([]
 			return nil, err
 		}
 		if status := found.Boulder.Status; !status.Terminal() {
-			return nil, usagef("boulder %s is %s, and only what is over can be archived: bring it to its end with `manager resume %s`, "+
-				"or end it with `manager cancel -b %s`", id, status, id, id)
+			return nil, usagef("boulder %s is %s, and only what is over can be archived: bring it to its end with"+
+				" `manager resume %s`, or end it with `manager cancel -b %s`", id, status, id, id)
 		}
 		changes := found.Boulder.ArchivedAt.IsZero() != o.undo
 		reports = append(reports, archiveReport{Type: "archive", BoulderID: id, Archived: !o.undo, Changed: changes})

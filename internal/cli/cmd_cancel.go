@@ -22,8 +22,8 @@ func (a *app) newCancelCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel [flags] [SUBTASK]",
 		Short: "End a boulder, or one of its sub-tasks, for good",
-		Long: `Ends a boulder for good: what is at work is stopped, nothing else starts, and the process that runs it ends
-with exit code 130. What was changed in the project stays. On a terminal it asks first.
+		Long: `Ends a boulder for good: what is at work is stopped, nothing else starts, and the process that runs
+it ends with exit code 130. What was changed in the project stays. On a terminal it asks first.
 
 With SUBTASK only that one ends; what depends on it is blocked, the rest goes on. As long as the boulder is
 not over, ` + "`manager retry`" + ` takes that back.`,

@@ -17,7 +17,8 @@ import (
 //go:embed demo
 var demoFiles embed.FS
 
-const demoTask = "Add a greeting and a farewell to the greeter, each in a file of its own, and a command that uses both."
+const demoTask = "Add a greeting and a farewell to the greeter, each in a file of its own," +
+	" and a command that uses both."
 
 type demoOptions struct{ keep bool }
 
@@ -26,8 +27,9 @@ func (a *app) newDemoCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the main job offline, with a scripted model",
-		Long: `Makes a small git repository, plans a task of three sub-tasks in it, and runs them on the real OpenCode: real
-sessions, real tools, real files, real gates. Only the model is scripted, so no key and no network is needed.`,
+		Long: `Makes a small git repository, plans a task of three sub-tasks in it, and runs them on the real
+OpenCode: real sessions, real tools, real files, real gates. Only the model is scripted, so no key and no network is
+needed.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd.Context(), &o) },
 	}
@@ -110,7 +112,8 @@ func (d *demo) makeProject(ctx context.Context) error {
 	}
 	for _, args := range [][]string{
 		{"init", "--quiet"}, {"add", "--all"},
-		{"-c", "user.name=demo", "-c", "user.email=demo@example.com", "commit", "--quiet", "--no-gpg-sign", "--message", "Start"},
+		{"-c", "user.name=demo", "-c", "user.email=demo@example.com", "commit", "--quiet", "--no-gpg-sign",
+			"--message", "Start"},
 	} {
 		cmd := exec.CommandContext(ctx, "git", args...)
 		cmd.Dir, cmd.Env = d.project, d.env

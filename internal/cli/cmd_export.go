@@ -19,8 +19,9 @@ func (a *app) newExportCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [flags] [BOULDER]",
 		Short: "Write a boulder as one JSON document",
-		Long: `Writes everything that is stored about a boulder (default: the active one) as one JSON document, to stdout or to a
-file: ` + "`manager import`" + ` reads it, here or elsewhere. Transcripts and the files of briefs in .manager/runs are not part of it.`,
+		Long: `Writes everything that is stored about a boulder (default: the active one) as one JSON document, to
+stdout or to a file: ` + "`manager import`" + ` reads it, here or elsewhere. Transcripts and the files of briefs in
+.manager/runs are not part of it.`,
 		Example: `  manager export > boulder.json
   manager export 01k3 -o boulder.json`,
 		Args:              atMostOne("BOULDER"),

@@ -38,11 +38,12 @@ func (a *app) newGraphCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph [flags] [BOULDER | PLAN.yaml]",
 		Short: "Draw a boulder or a plan: what comes after what",
-		Long: `Draws what comes after what in a boulder (default: the newest one, or the plan in .manager/plan.yaml if nothing was
-run), with how far each sub-task is. It also works while another process runs the boulder. BOULDER is an id, or a beginning
-or end of one; an argument that ends in .yaml, .yml or .json is a plan file.
+		Long: `Draws what comes after what in a boulder (default: the newest one, or the plan in .manager/plan.yaml
+if nothing was run), with how far each sub-task is. It also works while another process runs the boulder. BOULDER is
+an id, or a beginning or end of one; an argument that ends in .yaml, .yml or .json is a plan file.
 
-As text, boxes are drawn if they fit on the terminal, else a list that says of each sub-task after which others it comes.`,
+As text, boxes are drawn if they fit on the terminal, else a list that says of each sub-task after which others it
+comes.`,
 		Example: `  manager graph
   manager graph feature.yaml
   manager graph -o plan.svg
@@ -161,8 +162,8 @@ func (a *app) readBoulderGraph(ctx context.Context, r reader, ref string, all bo
 	return newBoulderGraph(d, limits, all), err
 }
 
-// writeGraph writes the picture to its file, which is written anew if it is there, or to stdout. With --json, stdout gets
-// the object in any case.
+// writeGraph writes the picture to its file, which is written anew if it is there, or to stdout. With --json, stdout
+// gets the object in any case.
 func (a *app) writeGraph(report *graphReport, o *graphOptions) error {
 	if len(report.SubTasks) == 0 {
 		a.note("There are no sub-tasks yet.")

@@ -19,11 +19,12 @@ func (a *app) newImportCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "import [flags] FILE|-",
 		Short: "Take over a boulder that was exported",
-		Long: `Reads what ` + "`manager export`" + ` wrote, from a file or with - from stdin, and stores it in this project. A boulder that is not
-over becomes paused: ` + "`manager resume`" + ` goes on with it, in fresh sessions, and runs its gates, which are shell commands. Take over
-only what you would run.
+		Long: `Reads what ` + "`manager export`" + ` wrote, from a file or with - from stdin, and stores it in this
+project. A boulder that is not over becomes paused: ` + "`manager resume`" + ` goes on with it, in fresh sessions,
+and runs its gates, which are shell commands. Take over only what you would run.
 
-What contradicts itself is refused with the record's name, and so is a boulder that is here already; then nothing is stored.`,
+What contradicts itself is refused with the record's name, and so is a boulder that is here already; then nothing is
+stored.`,
 		Example: `  manager import boulder.json
   ssh host manager -C work export | manager import -`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -123,7 +124,8 @@ func (a *app) printImported(r importReport) error {
 	if a.json {
 		return a.printJSON(r)
 	}
-	fmt.Fprintf(a.Stdout, "Imported %s: %s, %d of %s done.\n", r.BoulderID, r.Status, r.Completed, plural(r.Total, "sub-task"))
+	fmt.Fprintf(a.Stdout, "Imported %s: %s, %d of %s done.\n", r.BoulderID, r.Status, r.Completed,
+		plural(r.Total, "sub-task"))
 	if r.From != r.Project {
 		a.note("It comes from %s and belongs to %s now.", oneLine(r.From), r.Project)
 	}

@@ -22,8 +22,8 @@ func (a *app) newListCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [flags]",
 		Short: "The boulders of the project, the newest first",
-		Long: `Lists the boulders of the project, the newest first, without those that are archived. The active one, which is marked
-with *, was begun or taken up last: it is the one that is meant where a command is given none.`,
+		Long: `Lists the boulders of the project, the newest first, without those that are archived. The active one,
+which is marked with *, was begun or taken up last: it is the one that is meant where a command is given none.`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runList(cmd.Context(), &o) },
@@ -167,8 +167,8 @@ func (a *app) printList(items []store.Item, holder *control.Holder, now time.Tim
 
 func blanks(n int) string { return strings.Repeat(" ", max(n, 1)) }
 
-// clipPlain is [clipText], which takes 40 µs for a long text, at a hundredth of that for what begins with n characters of
-// plain writing, as most requests do.
+// clipPlain is [clipText], which takes 40 µs for a long text, at a hundredth of that for what begins with n characters
+// of plain writing, as most requests do.
 func clipPlain(s string, n int) string {
 	if n < 1 {
 		return clipText(s, n)

@@ -26,6 +26,7 @@ type taskFlags struct {
 	plan        bool
 	list        bool
 	attach      string
+	doneWhen    doneFlag
 }
 
 func (f *taskFlags) register(cmd *cobra.Command) {
@@ -33,7 +34,9 @@ func (f *taskFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.constraints, "constraint", nil, "`TEXT` that goes verbatim into every brief; repeatable")
 	cmd.Flags().BoolVar(&f.direct, "direct", false, "one sub-task, without a planning call")
 	cmd.Flags().BoolVar(&f.plan, "plan", false, "plan even if the task looks too small to split")
-	cmd.Flags().BoolVar(&f.list, "from-list", false, "take the task's own numbered list of 2 to 5 steps as the plan, without a model")
+	cmd.Flags().BoolVar(&f.list, "from-list", false,
+		"take the task's own numbered list of 2 to 5 steps as the plan, without a model")
+	cmd.Flags().Var(&f.doneWhen, "done-when", doneUsage+"; default the judge")
 	cmd.Flags().StringVar(&f.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
 	cmd.PreRunE = func(*cobra.Command, []string) error { // cobra's own check is no usage error
 		if f.direct && f.plan {
@@ -111,7 +114,8 @@ func (a *app) read(name string) ([]byte, error) {
 	case err != nil:
 		return nil, usagef("cannot read the task from %s: %v", name, err)
 	case len(data) > maxTask:
-		return nil, usagef("the task in %s is longer than 1 MiB: put the details into files of the project and name them", name)
+		return nil, usagef("the task in %s is longer than 1 MiB: put the details into files of the project and name them",
+			name)
 	}
 	return data, nil
 }
@@ -126,8 +130,9 @@ func (a *app) newPlanCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [flags] \"TASK\"",
 		Short: "Split a task into sub-tasks and write the plan file",
-		Long: `Asks the ledger model once to split the task, prints the plan, and writes it to a file for editing. Nothing in the
-project is changed. A short task that is one step becomes a plan of one sub-task without asking a model.
+		Long: `Asks the ledger model once to split the task, prints the plan, and writes it to a file for editing.
+Nothing in the project is changed. A short task that is one step becomes a plan of one sub-task without asking a
+model.
 
 Then edit the file as you like and run it with ` + "`manager run`" + `.`,
 		Example: `  manager plan "Add dark mode: a toggle in the settings, both themes, and tests for them"
@@ -136,7 +141,8 @@ Then edit the file as you like and run it with ` + "`manager run`" + `.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runPlan(cmd.Context(), &o, args) },
 	}
 	o.register(cmd)
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "write the plan to `FILE` (default .manager/plan.yaml); - writes YAML to stdout and nothing else")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "",
+		"write the plan to `FILE` (default .manager/plan.yaml); - writes YAML to stdout and nothing else")
 	return cmd
 }
 
@@ -154,6 +160,11 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 	if err != nil {
 		return err
 	}
+	if len(o.doneWhen) > 0 {
+		if err := d.doneness(o.doneWhen).check(nil); err != nil {
+			return err
+		}
+	}
 	task, o.constraints = a.cleanRequest(task, o.constraints)
 	req := boulder.PlanRequest{Task: task, Constraints: o.constraints, Project: d.project, Mode: o.mode()}
 	var plan *boulder.Plan
@@ -167,6 +178,12 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 	}
 	if plan.Seal != nil {
 		plan.Seal.Base = d.base
+	}
+	if len(o.doneWhen) > 0 {
+		plan.DoneWhen = o.doneWhen
+		if plan.Seal != nil {
+			plan.Seal.Hash = plan.Hash()
+		}
 	}
 	if o.output == "-" {
 		data, err := taskledger.Format(plan)
@@ -225,7 +242,8 @@ func (d *deps) makePlan(ctx context.Context, req boulder.PlanRequest) (*boulder.
 		return nil, fmt.Errorf("plan: %w", err)
 	}
 	if plan.Origin() == boulder.OriginFallback {
-		d.app.note("The model's answers were not usable as a plan, so the whole task is one sub-task. Edit the plan to split it.")
+		d.app.note("The model's answers were not usable as a plan, so the whole task is one sub-task." +
+			" Edit the plan to split it.")
 	}
 	if usage.Calls > 0 {
 		d.app.note("Planned with %s (%s).", ledgerName(d.ledger), usageText(usage))

@@ -139,23 +139,26 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 }
 
 // resumeServed hands a boulder to the server of the project.
-func (a *app) resumeServed(ctx context.Context, o *resumeOptions, client *control.Client, there *desk, id string) error {
+func (a *app) resumeServed(
+	ctx context.Context, o *resumeOptions, client *control.Client, there *desk, id string,
+) error {
 	if o.attach != "" || o.approveReplans {
-		return usagef("process %d serves this project, with an OpenCode server of its own choice and nobody at its terminal: "+
-			"leave --attach and --approve-replans out, or stop it with `manager serve --stop`", there.holder.PID)
+		return usagef("process %d serves this project, with an OpenCode server of its own choice and nobody at its"+
+			" terminal: leave --attach and --approve-replans out, or stop it with `manager serve --stop`", there.holder.PID)
 	}
 	detail, err := there.Get(ctx, id)
 	if err != nil {
 		return err
 	}
 	if detail.Revision != nil && len(detail.SubTasks) == 0 && !o.yes {
-		return usagef("the plan of boulder %s waits for approval, and the server cannot ask: stop it with `manager serve --stop`"+
-			" and resume here, or run the plan without asking with --yes", id)
+		return usagef("the plan of boulder %s waits for approval, and the server cannot ask: stop it with"+
+			" `manager serve --stop` and resume here, or run the plan without asking with --yes", id)
 	}
 	if _, err := o.mergeBudgets(ctx, there, id); err != nil {
 		return err
 	}
-	if _, err := submit(ctx, client, control.Submission{Resume: id, Budget: o.budget.run, SubTasks: o.budget.subTasks}); err != nil {
+	resumption := control.Submission{Resume: id, Budget: o.budget.run, SubTasks: o.budget.subTasks}
+	if _, err := submit(ctx, client, resumption); err != nil {
 		return refusal(err)
 	}
 	if err := stands(ctx, there, id); err != nil {

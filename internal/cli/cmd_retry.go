@@ -11,9 +11,9 @@ func (a *app) newRetryCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry [flags] SUBTASK",
 		Short: "Give a sub-task a fresh session, with all its tries",
-		Long: `Has a sub-task done again in a fresh session, with all its tries: one that failed, was cancelled, or waits
-for a person, and also one that is at work, whose session is stopped. What was blocked because of it can go on. What it
-changed in the project stays, and its new session finds it.
+		Long: `Has a sub-task done again in a fresh session, with all its tries: one that failed, was cancelled, or
+waits for a person, and also one that is at work, whose session is stopped. What was blocked because of it can go
+on. What it changed in the project stays, and its new session finds it.
 
 A sub-task that is completed is not done again: others may have built on it.`,
 		Example: `  manager retry toggle

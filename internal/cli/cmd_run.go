@@ -36,9 +36,9 @@ func (a *app) newRunCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] [PLAN.yaml | \"TASK\"]",
 		Short: "Execute a plan file, or plan a task and execute it",
-		Long: `Executes a plan file (default .manager/plan.yaml), or plans the task and executes that. Each sub-task runs as a fresh
-OpenCode session, after those that it depends on and beside those that it does not. On a terminal the plan is shown first,
-and you are asked.
+		Long: `Executes a plan file (default .manager/plan.yaml), or plans the task and executes that. Each sub-task
+runs as a fresh OpenCode session, after those that it depends on and beside those that it does not. On a terminal
+the plan is shown first, and you are asked.
 
 Ctrl-C lets the running turns end and stops there; a second Ctrl-C aborts them. Either way nothing is lost: go on with
 ` + "`manager resume`" + `.
@@ -63,8 +63,9 @@ Exit codes: 0 all done · 1 error · 2 usage, bad plan file or configuration · 
 	lockFlag(cmd, &o.lockTimeout)
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false,
 		"hand it to a server in the background, started if need be, and leave; a task is planned and run without asking")
-	cmd.Flags().StringVar(&o.fork, "fork", "", "run the plan of `BOULDER` again, as a new one: from the sub-task of --from on; "+
-		"what does not follow from that is taken over with its outputs")
+	cmd.Flags().StringVar(&o.fork, "fork", "",
+		"run the plan of `BOULDER` again, as a new one: from the sub-task of --from on; "+
+			"what does not follow from that is taken over with its outputs")
 	_ = cmd.RegisterFlagCompletionFunc("fork", a.completeBoulder(false)) // fails only for a flag that is not there
 	cmd.Flags().BoolVar(&o.allowStale, "allow-stale", false, "run a plan that was made for another commit")
 	return cmd
@@ -181,17 +182,26 @@ func (d *deps) request(ctx context.Context, o *runOptions, w what, plan *boulder
 		ApproveReplan: ask.replans(o.approveReplans), AskReplans: o.approveReplans,
 		Gates: d.config.Gates, NoWorse: d.config.NoWorse,
 	}
+	done := d.doneness(o.doneWhen)
+	req.DoneWhen, req.Checks = done.words, done.checks
 	if w.fork != nil {
 		req.Fork, req.Model = w.fork, d.app.model
 		return req, nil
 	}
 	if plan == nil {
 		req.Approve = func(ctx context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
-			return ask.approve(ctx, p, planPath(d.project), d.config.AllowModelGates)
+			a, err := ask.approve(ctx, p, planPath(d.project), d.config.AllowModelGates)
+			if err == nil {
+				err = done.check(a.Plan)
+			}
+			return a, err
 		}
-		return req, nil
+		return req, done.check(nil)
 	}
 	approved, err := d.agreed(ctx, o, ask, plan, w.planPath)
+	if err == nil {
+		err = done.check(approved.Plan)
+	}
 	req.Plan, req.GatesApproved, req.Model = approved.Plan, approved.Gates, approved.Model
 	return req, err
 }

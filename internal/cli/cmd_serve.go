@@ -26,12 +26,13 @@ func (a *app) newServeCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Hold the state, and run what other terminals hand over",
-		Long: `Holds the project's state and runs boulders that are handed over with ` + "`manager run --detach`" + `, several at the same
-time and under the same limits; the one that has waited longer for a free slot goes first. What a crashed process left
-running is taken up at once; what is paused waits for ` + "`manager resume`" + `.
+		Long: `Holds the project's state and runs boulders that are handed over with
+` + "`manager run --detach`" + `, several at the same time and under the same limits; the one that has waited longer
+for a free slot goes first. What a crashed process left running is taken up at once; what is paused waits for
+` + "`manager resume`" + `.
 
-Ctrl-C, or ` + "`manager serve --stop`" + ` in another terminal, lets the running turns end, pauses all boulders and ends; a second
-one aborts the turns.`,
+Ctrl-C, or ` + "`manager serve --stop`" + ` in another terminal, lets the running turns end, pauses all boulders and
+ends; a second one aborts the turns.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("%s takes no arguments: hand a task over with `manager run --detach`", cmd.CommandPath())
@@ -58,12 +59,13 @@ func (a *app) stopServing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client, err := control.Dial(ctx, filepath.Join(project, store.DirName, control.SocketName))
+	dir := filepath.Join(project, store.DirName)
+	client, err := control.Dial(ctx, filepath.Join(dir, control.SocketName))
 	if errors.Is(err, control.ErrNotServed) {
 		return usagef("no server runs here")
 	}
 	if err != nil {
-		return err
+		return unanswering(ctx, dir, err)
 	}
 	defer client.Close()
 	holder, err := client.Holder(ctx)

@@ -19,19 +19,22 @@ func (a *app) newShowCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [flags] [BOULDER]",
 		Short: "Everything about a boulder: plan, attempts, sessions, verdicts",
-		Long: `Shows everything that is known about a boulder (default: the newest one): the plan that it runs, and of each
-sub-task the attempts with their sessions, each turn's verdict with the evidence, and the gates. BOULDER is an id, or a
-beginning or end of one.
+		Long: `Shows everything that is known about a boulder (default: the newest one): the plan that it runs, and
+of each sub-task the attempts with their sessions, each turn's verdict with the evidence, and the gates. BOULDER is
+an id, or a beginning or end of one.
 
-With --why SUBTASK it shows why that sub-task came to be where it is: what was sent to its sessions, what was seen, how it
-was judged, and what was decided, in order of time. It also works while another process runs the boulder.`,
+With --why SUBTASK it shows why that sub-task came to be where it is: what was sent to its sessions, what was seen,
+how it was judged, and what was decided, in order of time. It also works while another process runs the boulder. With the id of
+an OpenCode session, ses_…, it shows every decision of ` + "`manager watch`" + ` about that one.`,
 		Args:              atMostOne("BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case cmd.Flags().Changed("why") && o.receipt:
-				return usagef("--why and --receipt cannot be used together: --why is about one sub-task, --receipt about the whole" +
-					" boulder")
+				return usagef("--why and --receipt cannot be used together: --why is about one sub-task," +
+					" --receipt about the whole boulder")
+			case isSession(o.why):
+				return a.runWhySession(cmd.Context(), o.why)
 			case cmd.Flags().Changed("why"):
 				return a.runWhy(cmd.Context(), args, o.why)
 			case o.receipt:
@@ -40,7 +43,7 @@ was judged, and what was decided, in order of time. It also works while another 
 			return a.runShow(cmd.Context(), args)
 		},
 	}
-	cmd.Flags().StringVar(&o.why, "why", "", "only the chain of decisions of `SUBTASK`, with the evidence")
+	cmd.Flags().StringVar(&o.why, "why", "", "only the chain of decisions of `SUBTASK`, or of a watched session")
 	cmd.Flags().BoolVar(&o.receipt, "receipt", false, "only where tokens, money and time went")
 	_ = cmd.RegisterFlagCompletionFunc("why", a.completeSubTask) // fails only for a flag that is not there
 	return cmd
@@ -48,37 +51,15 @@ was judged, and what was decided, in order of time. It also works while another 
 
 // runWhy shows the chain of decisions of one sub-task.
 func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
-	r, closeReader, err := a.openReader(ctx)
-	if err != nil {
-		return err
-	}
-	report, err := readWhy(ctx, r, newestOr(args), subTask)
-	closeReader() // before anything is printed: a pager must not keep a run from starting
-	if report == nil {
-		return err
-	}
-	if a.json {
-		return errors.Join(a.printJSON(report), err)
-	}
-	a.printWhy(report)
-	return err
+	return look(ctx, a, func(r reader) (*whyReport, error) {
+		return readWhy(ctx, r, newestOr(args), subTask)
+	}, a.printWhy)
 }
 
 func (a *app) runShow(ctx context.Context, args []string) error {
-	r, closeReader, err := a.openReader(ctx)
-	if err != nil {
-		return err
-	}
-	report, err := readShow(ctx, r, newestOr(args))
-	closeReader() // before anything is printed: a pager must not keep a run from starting
-	if report == nil {
-		return err
-	}
-	if a.json {
-		return errors.Join(a.printJSON(report), err)
-	}
-	a.printShow(report)
-	return err
+	return look(ctx, a, func(r reader) (*showReport, error) {
+		return readShow(ctx, r, newestOr(args))
+	}, a.printShow)
 }
 
 // showReport is what `manager show --json` prints: one object with the stored records. Fields are added in later

@@ -101,7 +101,9 @@ type subTaskStatus struct {
 	Turn          int                   `json:"turn,omitempty"`           // of the newest attempt
 	SessionID     string                `json:"session_id,omitempty"`     // of the newest attempt
 	// Waiting is its place in line and the reason, while it waits for a slot.
-	Waiting    *schedule.Wait      `json:"waiting,omitempty"`
+	Waiting *schedule.Wait `json:"waiting,omitempty"`
+	// Stopped: its turn was broken off, and is taken up again when the pause is over.
+	Stopped    bool                `json:"stopped,omitempty"`
 	Activity   string              `json:"activity,omitempty"` // last sign of life of the running turn
 	Checkpoint *boulder.Checkpoint `json:"checkpoint,omitempty"`
 	ElapsedMS  int64               `json:"elapsed_ms"` // of all attempts together
@@ -136,11 +138,12 @@ func (a *app) readStatus(ctx context.Context, r reader, args []string) (*statusR
 	if holder != nil && holder.Limits != nil {
 		limits = *holder.Limits
 	}
-	return newStatusReport(d, recent, holder, limits, time.Now()), err
+	return newStatusReport(d, recent, holder, limits, neighboursOf(ctx, r, holder, d), time.Now()), err
 }
 
 func newStatusReport(
-	d store.Detail, recent []boulder.Event, holder *control.Holder, limits schedule.Limits, now time.Time,
+	d store.Detail, recent []boulder.Event, holder *control.Holder, limits schedule.Limits, beside []neighbour,
+	now time.Time,
 ) *statusReport {
 	b := d.Boulder
 	s := &statusReport{
@@ -156,7 +159,7 @@ func newStatusReport(
 	if s.RunBy == nil {
 		recent = nil // what an agent did when its run ended is not what it does
 	}
-	for r := range rowsOf(d, recent, limits, now) {
+	for r := range rowsOf(d, recent, limits, beside, now) {
 		if r.task.Status == boulder.SubTaskCompleted {
 			s.Completed++
 		}
@@ -173,8 +176,11 @@ func newSubTaskStatus(r row, now time.Time) subTaskStatus {
 	s := subTaskStatus{
 		ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Priority: t.Priority,
 		DependsOn: append([]string{}, t.DependsOn...), Model: t.Model, Agent: t.Agent, Attempt: t.Attempts,
-		Waiting: r.wait, Activity: r.doing.activity, Checkpoint: t.Checkpoint, ElapsedMS: r.took(now).Milliseconds(),
-		Usage: r.usage(), Summary: t.Summary, row: r,
+		Waiting: r.wait, Stopped: r.stopped(), Activity: r.doing.activity, Checkpoint: t.Checkpoint,
+		ElapsedMS: r.took(now).Milliseconds(), Usage: r.usage(), Summary: t.Summary, row: r,
+	}
+	if s.Stopped {
+		s.Activity = "" // no turn runs
 	}
 	if r.newest != nil {
 		s.AttemptStatus, s.Turn, s.SessionID = r.newest.Status, r.newest.Turns, r.newest.SessionID

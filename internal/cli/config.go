@@ -31,17 +31,26 @@ type config struct {
 	LedgerModel string `yaml:"ledger_model"` // for planning and judging
 	OpenCode    string `yaml:"opencode"`     // path of the binary
 
-	// AllowModelGates runs the gates of a plan that a model wrote and nobody looked at. Defaults to false: they are told
-	// to the agent as hints.
+	// AllowModelGates runs the gates of a plan that a model wrote and nobody looked at. Defaults to false: they are
+	// told to the agent as hints.
 	AllowModelGates bool     `yaml:"allow_model_gates"`
 	Gates           []string `yaml:"gates"`    // of every sub-task, besides its own
 	NoWorse         []string `yaml:"no_worse"` // the same, for gates that may stay as red as they were
 	GateTimeout     period   `yaml:"gate_timeout"`
+
+	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any. Defaults to the judge.
+	DoneWhen []string `yaml:"done_when"`
+	// Tests and Lint are the commands behind the criteria tests and diagnostics. Default to what is found in the project.
+	Tests commands   `yaml:"tests"`
+	Lint  commands   `yaml:"lint"`
+	Loop  loopConfig `yaml:"loop"`
+
 	// OnAsk is what an agent is told that asks for a permission: reject, which is the default, or allow.
 	OnAsk string `yaml:"on_ask"`
 
 	Limits limitsConfig `yaml:"limits"`
 	Rules  rulesConfig  `yaml:"rules"`
+	Watch  watchConfig  `yaml:"watch"`
 	Budget budgetConfig `yaml:"budget"` // of a run
 
 	// Prices are for calls of which neither the provider nor OpenCode tells what they cost.
@@ -96,6 +105,23 @@ type rulesConfig struct {
 	MinOutput     threshold `yaml:"min_output"`
 }
 
+// loopConfig overwrites the bounds of `manager loop`.
+type loopConfig struct {
+	Iterations number   `yaml:"iterations"`
+	Failures   number   `yaml:"failures"`
+	Cooldown   deadline `yaml:"cooldown"`
+}
+
+// loop is the defaults with what the configuration changes.
+func (c *config) loop() boulder.Loop {
+	p, from := enforcer.LoopPolicy(), c.Loop
+	l := boulder.Loop{Iterations: p.MaxIterations, Failures: p.MaxFailures, Cooldown: p.Cooldown}
+	from.Iterations.into(&l.Iterations)
+	from.Failures.into(&l.Failures)
+	from.Cooldown.into(&l.Cooldown)
+	return l
+}
+
 // budgetConfig is a [boulder.Budget].
 type budgetConfig struct {
 	Tokens   quantity `yaml:"tokens"`
@@ -137,6 +163,10 @@ func (c *config) check() error {
 	if err := c.Prices.Validate(); err != nil {
 		return fmt.Errorf("prices: %w", err)
 	}
+	loop := c.loop()
+	if err := errors.Join(checkDoneWhen(c.DoneWhen), loop.Validate(), c.Watch.check()); err != nil {
+		return err
+	}
 	for _, e := range c.Endpoints {
 		if err := e.Validate(); err != nil {
 			return err
@@ -163,7 +193,8 @@ func (a *app) configPaths(project string) []string {
 	return append(paths, filepath.Join(project, store.DirName, "config.yaml"))
 }
 
-// readConfig lays a file over c. What cannot be run with is told before anything is started, with the file that says it.
+// readConfig lays a file over c. What cannot be run with is told before anything is started, with the file that says
+// it.
 func readConfig(path string, c *config, required bool) error {
 	data, err := os.ReadFile(path)
 	// A file where .manager should be is no fault of the configuration; the store says what to do about it.

@@ -195,7 +195,8 @@ func TestConfigRefuses(t *testing.T) {
 			t.Errorf("%s: it is taken", text)
 			continue
 		}
-		if !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "configuration") || exitCode(err) != exitUsage {
+		told := strings.HasPrefix(err.Error(), "configuration") && strings.Contains(err.Error(), want)
+		if !told || exitCode(err) != exitUsage {
 			t.Errorf("%s: exit code %d, it is said: %v\nand not: %s", text, exitCode(err), err, want)
 		}
 		for _, foreign := range []string{"unmarshal", "Go struct", "interface {}", "uint64"} {

@@ -58,6 +58,29 @@ func (x *threshold) UnmarshalYAML(node ast.Node) error {
 	return nil
 }
 
+// commands are shell commands: one, or a list. An empty list says that there are none.
+type commands struct {
+	set  bool
+	list []string
+}
+
+// UnmarshalYAML reads them.
+func (x *commands) UnmarshalYAML(node ast.Node) error {
+	items := []ast.Node{node}
+	if list, ok := node.(*ast.SequenceNode); ok {
+		items = list.Values
+	}
+	*x = commands{set: true}
+	for _, item := range items {
+		text, ok := scalarText(item)
+		if !ok || strings.TrimSpace(text) == "" {
+			return wrongValue(node, "a command as `go test ./...`, or a list of them")
+		}
+		x.list = append(x.list, text)
+	}
+	return nil
+}
+
 // period is a duration of the configuration, more than 0.
 type period time.Duration
 
@@ -212,8 +235,8 @@ func found(at *token.Token, kind ast.NodeType) string {
 	return strconv.Quote(clipText(at.Value, 60))
 }
 
-// configFault tells what is wrong with a configuration file, where, and with the lines around it, in words for people who
-// write YAML and not Go.
+// configFault tells what is wrong with a configuration file, where, and with the lines around it, in words for people
+// who write YAML and not Go.
 func configFault(path string, data []byte, err error) error {
 	what, at := "", (*token.Token)(nil)
 	named := func() string { return cmp.Or(keyAt(data, at), "this") + " " }

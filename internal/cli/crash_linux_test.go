@@ -32,7 +32,8 @@ sub_tasks:
   - {id: second, description: Write second.txt, depends_on: [first], expects_changes: true}
 `
 
-// gateModel answers like a good agent and a fair judge, but holds each sub-task's first answer back until it is released.
+// gateModel answers like a good agent and a fair judge, but holds each sub-task's first answer back until it is
+// released.
 type gateModel struct {
 	mu      sync.Mutex
 	prompts map[string]int // by sub-task: agent prompts that reached the model

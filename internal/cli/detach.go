@@ -53,7 +53,8 @@ func (d *deps) detach(ctx context.Context, o *runOptions, what control.Submissio
 	return d.app.detached(id, holder.PID)
 }
 
-// submit hands a task over. A server takes tasks when it has taken up what a crash left, some moments after it is there.
+// submit hands a task over. A server takes tasks when it has taken up what a crash left, some moments after it is
+// there.
 func submit(ctx context.Context, client *control.Client, what control.Submission) (id string, err error) {
 	for giveUp := time.Now().Add(beginWait); ; {
 		id, err = client.Submit(ctx, what)
@@ -96,11 +97,12 @@ func (d *deps) server(ctx context.Context, attach string) (*control.Client, cont
 		}
 		client, err = awaitServer(ctx, socket, died)
 		if err != nil {
-			return nil, control.Holder{}, fmt.Errorf("start a server: %w; it says:\n%s", err, logEnd(filepath.Join(dir, serverLog)))
+			return nil, control.Holder{}, fmt.Errorf("start a server: %w; it says:\n%s", err,
+				logEnd(filepath.Join(dir, serverLog)))
 		}
 	}
 	if err != nil {
-		return nil, control.Holder{}, err
+		return nil, control.Holder{}, unanswering(ctx, dir, err)
 	}
 	holder, err := client.Holder(ctx)
 	if err != nil {
@@ -157,7 +159,8 @@ func (d *deps) serveArgs(attach string) []string {
 	return args
 }
 
-// absolute makes a path that is relative to the working directory good for another one; a bare name is looked up in PATH.
+// absolute makes a path that is relative to the working directory good for another one; a bare name is looked up in
+// PATH.
 func absolute(path string) string {
 	if path == "" || !strings.ContainsRune(path, filepath.Separator) && !exists(path) {
 		return path
@@ -204,12 +207,15 @@ func logEnd(path string) string {
 // detachRun hands over what `manager run` was asked for. A plan is checked, and approved, here.
 func (d *deps) detachRun(ctx context.Context, o *runOptions, w what, plan *boulder.Plan) error {
 	if o.edit && plan == nil {
-		return usagef("--edit is for a plan, and with --detach a task is planned later: make the plan first, with `manager plan`")
+		return usagef("--edit is for a plan, and with --detach a task is planned later:" +
+			" make the plan first, with `manager plan`")
 	}
 	task := control.Submission{
 		Task: w.task, Constraints: o.constraints, Mode: o.mode(), Base: d.base, Model: d.app.model, Budget: o.budget.run,
 		SubTasks: o.budget.subTasks,
 	}
+	done := d.doneness(o.doneWhen)
+	task.DoneWhen, task.Checks = done.words, done.checks
 	var err error
 	switch {
 	case o.fork != "":
@@ -224,6 +230,11 @@ func (d *deps) detachRun(ctx context.Context, o *runOptions, w what, plan *bould
 		approved, err = d.agreed(ctx, o, o.approver(d), plan, w.planPath)
 		task.Task, task.Constraints = "", nil
 		task.Plan, task.GatesApproved, task.Model = approved.Plan, approved.Gates, cmp.Or(approved.Model, d.app.model)
+		if err == nil {
+			err = done.check(task.Plan)
+		}
+	default:
+		err = done.check(nil)
 	}
 	if err != nil {
 		return err

@@ -14,9 +14,11 @@ func (o *runOptions) checkFork(args []string) error {
 		return usagef("--fork runs the plan of a boulder, so it takes no task and no plan file")
 	case o.from == "":
 		return usagef("--fork needs the sub-task from which on the work is done anew: --from SUBTASK")
+	case len(o.doneWhen) > 0:
+		return usagef("a fork is done when the original was, so --done-when does not go with it")
 	case o.list || o.direct || o.plan || o.edit || len(o.constraints) > 0:
-		return usagef("a fork runs the plan of the original as it is: --from-list, --direct, --plan, --edit and --constraint do not" +
-			" go with it")
+		return usagef("a fork runs the plan of the original as it is: --from-list, --direct, --plan, --edit and" +
+			" --constraint do not go with it")
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -21,16 +20,10 @@ func TestGraph(t *testing.T) {
 	s := newSample(t)
 	s.play()
 	project := s.store()
-	for name, args := range map[string][]string{
+	checkLooks(t, project, map[string][]string{
 		"graph.txt": {"graph"}, "graph.mmd": {"graph", "01k3", "-f", "mermaid"}, "graph.dot": {"graph", "--format=dot"},
 		"graph.json": {"graph", "--json", sampleID},
-	} {
-		stdout, stderr, code := command(project, args...)
-		if code != exitOK || stderr != "" {
-			t.Errorf("%v: exit code %d, stderr %q", args, code, stderr)
-		}
-		golden(t, name, stdout)
-	}
+	})
 	out := filepath.Join(project, "out.svg")
 	stdout, stderr, code := command(project, "graph", "-o", "out.svg")
 	picture, err := os.ReadFile(out)
@@ -49,20 +42,9 @@ func TestGraphWhileItRuns(t *testing.T) {
 	s.play()
 	project := s.store()
 	before, _, _ := command(project, "graph")
-	dir := filepath.Join(project, store.DirName)
-	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
 	limits := schedule.DefaultLimits()
 	limits.Attempts = 7
-	server, err := control.Serve(t.Context(), filepath.Join(dir, "manager.sock"),
-		control.Holder{PID: 42, BoulderID: sampleID, Limits: &limits}, db, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
+	holdAs(t, project, control.Holder{PID: 42, BoulderID: sampleID, Limits: &limits})
 	during, _, code := command(project, "graph")
 	want := strings.Replace(before, "attempt 2 of 3", "attempt 2 of 7", 1)
 	if diff := cmp.Diff(want, during); diff != "" || code != exitOK || want == before {
@@ -151,11 +133,8 @@ func TestGraphCompletion(t *testing.T) {
 		{[]string{"graph", ""}, sampleID + "\trunning: "},
 		{[]string{"graph", "--format", ""}, "text\nmermaid\ndot\nsvg\n"},
 	} {
-		var out, errs bytes.Buffer
-		args := append([]string{"__complete", "-C", project}, test.args...)
-		code := Main(Env{Args: args, Stdout: &out, Stderr: &errs, Environ: os.Environ()})
-		if code != exitOK || !strings.HasPrefix(out.String(), test.want) {
-			t.Errorf("%v: exit code %d, %q", test.args, code, out.String())
+		if got := completion(t, project, test.args...); !strings.HasPrefix(got, test.want) {
+			t.Errorf("%v: %q", test.args, got)
 		}
 	}
 }

@@ -49,6 +49,15 @@ func (d *deps) openState(ctx context.Context, dir string) (*store.DB, error) {
 	}
 }
 
+// unanswering is the error of a process that has the state and does not answer as it should: it hangs, or was stopped,
+// or is another version.
+func unanswering(ctx context.Context, dir string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w%s: %w", store.ErrHeld, lockOwner(filepath.Join(dir, store.FileName)), err)
+}
+
 // holderText says who holds the database, as far as that process tells, or the kernel.
 func holderText(dir string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

@@ -37,8 +37,8 @@ func transcriptSample(t *testing.T, play func(*sample), transcript string) (proj
 	return project
 }
 
-// longTranscript has everything that a transcript can have: prompts of the manager and of somebody else, thoughts, calls
-// that ended well, badly and not at all, long texts, an answer that broke off.
+// longTranscript has everything that a transcript can have: prompts of the manager and of somebody else, thoughts,
+// calls that ended well, badly and not at all, long texts, an answer that broke off.
 func longTranscript() string {
 	var lines []string
 	add := func(second int, fields map[string]any) {
@@ -179,17 +179,7 @@ func TestSomeLines(t *testing.T) {
 func TestFollowEndsByInterrupt(t *testing.T) {
 	t.Parallel()
 	project := transcriptSample(t, playNudged, longTranscript())
-	dir := filepath.Join(project, store.DirName)
-	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	server, err := control.Serve(t.Context(), filepath.Join(dir, "manager.sock"), control.Holder{PID: 42}, db, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
+	holdAs(t, project, control.Holder{PID: 42})
 	printed, signals, done := newLineCounter(), make(chan os.Signal, 1), make(chan int)
 	defer close(signals)
 	var stderr strings.Builder

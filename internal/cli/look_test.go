@@ -57,11 +57,17 @@ func TestLook(t *testing.T) {
 	s := newSample(t)
 	s.play()
 	project := s.store()
-	for name, args := range map[string][]string{
+	checkLooks(t, project, map[string][]string{
 		"list.txt": {"list"}, "show.txt": {"show", "01k3"}, "logs.txt": {"logs", "sample"},
 		"logs_subtask.txt": {"logs", sampleID, "toggle"}, "status_stored.txt": {"status"},
 		"list.json": {"list", "--json"}, "show.json": {"show", "--json"}, "logs.json": {"logs", "--json"},
-	} {
+	})
+}
+
+// checkLooks compares what command lines print with golden files.
+func checkLooks(t *testing.T, project string, all map[string][]string) {
+	t.Helper()
+	for name, args := range all {
 		stdout, stderr, code := command(project, args...)
 		if code != exitOK || stderr != "" {
 			t.Errorf("%v: exit code %d, stderr %q", args, code, stderr)
@@ -74,18 +80,26 @@ func TestLookRefuses(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
 	s.play()
-	project := s.store()
-	for _, test := range []struct {
-		args []string
-		says string
-	}{
+	checkRefusals(t, s.store(), []refusedLine{
 		{[]string{"show", "nosuch"}, `no such boulder: "nosuch"`},
 		{[]string{"logs", sampleID, "nosuch"}, `has no sub-task "nosuch": it has toggle, theme, icons`},
 		{[]string{"logs", "a", "b", "c"}, "not 3 arguments"},
 		{[]string{"status", "a", "b"}, "takes one BOULDER, not 2"},
 		{[]string{"list", "a"}, "takes no arguments"},
 		{[]string{"status", "--nosuch"}, "unknown flag"},
-	} {
+	})
+}
+
+// refusedLine is a command line that cannot be carried out, and what is said about it.
+type refusedLine struct {
+	args []string
+	says string
+}
+
+// checkRefusals checks that command lines print nothing but why they cannot be carried out.
+func checkRefusals(t *testing.T, project string, all []refusedLine) {
+	t.Helper()
+	for _, test := range all {
 		stdout, stderr, code := command(project, test.args...)
 		if code != exitUsage || !strings.Contains(stderr, test.says) || stdout != "" {
 			t.Errorf("%v: exit code %d, stdout %q, stderr %q", test.args, code, stdout, stderr)
@@ -101,25 +115,15 @@ func TestLookWhileItRuns(t *testing.T) {
 	project := s.store()
 	before, _, _ := command(project, "show", "--json")
 	whyBefore, _, _ := command(project, "show", "--why", "theme")
-	dir := filepath.Join(project, store.DirName)
-	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	holder := control.Holder{PID: 42, BoulderID: sampleID, Command: "manager run", Since: sampleStart}
-	server, err := control.Serve(t.Context(), filepath.Join(dir, "manager.sock"), holder, db, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
+	hold(t, project, false)
 	during, _, code := command(project, "show", "--json")
 	if diff := cmp.Diff(before, during); diff != "" || code != exitOK {
 		t.Errorf("exit code %d, what is shown differs (-alone +held):\n%s", code, diff)
 	}
 	why, _, code := command(project, "show", "--why", "theme")
 	now := "now: left at work: read theme.css; no process runs it: manager resume " + sampleID
-	if diff := cmp.Diff(strings.Replace(whyBefore, now, "now: at work: read theme.css", 1), why); diff != "" || code != exitOK {
+	want := strings.Replace(whyBefore, now, "now: at work: read theme.css", 1)
+	if diff := cmp.Diff(want, why); diff != "" || code != exitOK {
 		t.Errorf("exit code %d, the chain differs (-alone +held):\n%s", code, diff)
 	}
 	stdout, _, _ := command(project, "status")
@@ -138,17 +142,7 @@ func TestFollow(t *testing.T) {
 	s := newSample(t)
 	s.play()
 	project := s.store()
-	dir := filepath.Join(project, store.DirName)
-	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	server, err := control.Serve(t.Context(), filepath.Join(dir, "manager.sock"), control.Holder{PID: 42}, db, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
+	db, server := holdAs(t, project, control.Holder{PID: 42})
 	printed := newLineCounter()
 	done := make(chan int)
 	go func() {
@@ -303,84 +297,6 @@ func FuzzTranscript(f *testing.F) {
 	})
 }
 
-func TestDoctorWithoutOpenCode(t *testing.T) {
-	t.Parallel()
-	project := t.TempDir()
-	writeFile(t, filepath.Join(project, ".manager", "config.yaml"), "nosuch: a/b\n")
-	stdout, stderr, code := command(project, "doctor", "--json", "--opencode", filepath.Join(project, "nosuch"))
-	if code != exitError || stderr != "" {
-		t.Errorf("exit code %d, stderr %q", code, stderr)
-	}
-	var report doctorReport
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]finding{}
-	for _, c := range report.Checks {
-		got[c.Name] = c.Finding
-		if c.Finding == broken && c.Do == "" {
-			t.Errorf("%s does not say what to do: %s", c.Name, c.Detail)
-		}
-	}
-	want := map[string]finding{
-		"config": broken, "git": notice, "state": fine, "database": fine, "opencode": broken, "ledgers": fine,
-		"keys": fine, "prices": fine,
-	}
-	if diff := cmp.Diff(want, got); diff != "" || report.OK {
-		t.Errorf("OK is %v, findings (-want +got):\n%s", report.OK, diff)
-	}
-}
-
-// The names of keys are shown, their values never.
-func TestDoctorKeepsKeys(t *testing.T) {
-	t.Parallel()
-	text := doctorText(t, "endpoints: [{name: mine, base_url: 'http://127.0.0.1:1/v1'}]",
-		"OPENAI_API_KEY=sk-secret-secret", "GOOGLE_API_KEY=secret-too", "ANTHROPIC_API_KEY= ")
-	for _, want := range []string{
-		"anthropic: ANTHROPIC_API_KEY not set\n", "openai: OPENAI_API_KEY set\n", "google: GOOGLE_API_KEY set\n",
-		"xai: XAI_API_KEY not set\n", "mine: needs none\n",
-		"asked directly with OPENAI_API_KEY", "! prices", "openai does not tell what openai/",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("doctor does not say %q:\n%s", want, text)
-		}
-	}
-	if strings.Contains(text, "secret") {
-		t.Errorf("doctor tells a key:\n%s", text)
-	}
-}
-
-// doctorText is what doctor says of the ledgers with a configuration and an environment.
-func doctorText(t *testing.T, configuration string, environ ...string) string {
-	t.Helper()
-	c, err := configOf(t, configuration)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, stdout, _ := testApp(environ...)
-	d := &doctor{app: a, deps: &deps{app: a, project: t.TempDir(), config: c, log: a.logger()}}
-	d.checkKeys()
-	d.checkLedger()
-	d.checkPrices()
-	a.printDoctor(doctorReport{Checks: d.checks})
-	return stdout.String()
-}
-
-func TestDoctorOnPrices(t *testing.T) {
-	t.Parallel()
-	const key = "OPENAI_API_KEY=sk-secret-secret"
-	for _, test := range []struct{ config, environ, want string }{
-		{"", "", "✓ prices    none configured; OpenCode tells"},
-		{`prices: [{model: "openai/*", input: 1, output: 2}]`, key, "✓ prices    1 price configured, that of openai/"},
-		{`prices: [{model: "other/*", input: 1, output: 2}]`, key, "! prices    1 price configured; openai does not tell"},
-		{`budget: {cost: 5}`, key, "✗ prices    none configured; openai does not tell"},
-	} {
-		if text := doctorText(t, test.config, test.environ); !strings.Contains(text, test.want) {
-			t.Errorf("%s: doctor does not say %q:\n%s", test.config, test.want, text)
-		}
-	}
-}
-
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	a, stdout, _ := testApp()
@@ -418,16 +334,25 @@ func TestCompletion(t *testing.T) {
 	}{
 		{[]string{"status", ""}, sampleID + "\trunning: Add dark mode with a toggle in the settings\n:36\n"},
 		{[]string{"status", sampleID, ""}, ":4\n"},
+		// All of them: it is the shell that compares.
 		{[]string{"logs", sampleID, "th"}, "toggle\tAdd the settings toggle\ntheme\tCreate the theme 主题\n" +
-			"icons\tDraw the icons\ndocs\tWrite it down\nsite\tPublish the icons\nlang\tTranslate it\n:4\n"}, // the shell compares
+			"icons\tDraw the icons\ndocs\tWrite it down\nsite\tPublish the icons\nlang\tTranslate it\n:4\n"},
 	} {
-		var out, errs bytes.Buffer
-		args := append([]string{"__complete", "-C", project}, test.args...)
-		Main(Env{Args: args, Stdout: &out, Stderr: &errs, Environ: os.Environ()})
-		if diff := cmp.Diff(test.want, out.String()); diff != "" {
+		if diff := cmp.Diff(test.want, completion(t, project, test.args...)); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", test.args, diff)
 		}
 	}
+}
+
+// completion is what a shell is told to offer for the last of the arguments.
+func completion(t *testing.T, project string, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	args = append([]string{"__complete", "-C", project}, args...)
+	if code := Main(Env{Args: args, Stdout: &out, Stderr: &errs, Environ: os.Environ()}); code != exitOK {
+		t.Errorf("%v: exit code %d, %s", args, code, errs.String())
+	}
+	return out.String()
 }
 
 // Every event must be told in words, not by the name of its type.

@@ -23,7 +23,8 @@ func ruleRows(t *testing.T) map[string]ruleRow {
 		t.Fatal(err)
 	}
 	rows := map[string]ruleRow{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| ([^|]*) \\| ([^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
+	tableRow := regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| ([^|]*) \\| ([^|]*) \\|")
+	for _, m := range tableRow.FindAllStringSubmatch(string(text), -1) {
 		if _, twice := rows[m[1]]; twice {
 			t.Errorf("%s is there twice", m[1])
 		}
@@ -32,7 +33,8 @@ func ruleRows(t *testing.T) map[string]ruleRow {
 	return rows
 }
 
-// The tables name every key of the groups, each with the default that the code has, and say truly whether it can be off.
+// The tables name every key of the groups, each with the default that the code has, and say truly whether it can be
+// off.
 func TestRulesAreDocumented(t *testing.T) {
 	t.Parallel()
 	rows := ruleRows(t)

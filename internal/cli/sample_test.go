@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,13 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/bouldermgr/manager/boulder"
+	goldenfile "github.com/bouldermgr/manager/internal/golden"
 	"github.com/bouldermgr/manager/store"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // sampleStart is when the sample boulder was created. Each of its events comes a second after the one before.
 var sampleStart = time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
@@ -25,6 +21,7 @@ var sampleStart = time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
 // sub-tasks, a second turn, a retry, gates, trouble.
 type sample struct {
 	t      *testing.T
+	id     string
 	state  *boulder.State
 	now    time.Time
 	events []boulder.Event
@@ -34,9 +31,14 @@ const sampleID = "01k3sample"
 
 func newSample(t *testing.T) *sample {
 	t.Helper()
-	s := &sample{t: t, state: boulder.NewState(), now: sampleStart}
+	return newSampleOf(t, sampleID)
+}
+
+func newSampleOf(t *testing.T, id string) *sample {
+	t.Helper()
+	s := &sample{t: t, id: id, state: boulder.NewState(), now: sampleStart}
 	s.apply(boulder.Created{Boulder: boulder.Boulder{
-		ID: sampleID, Task: "Add dark mode\nwith a toggle in the settings", Project: "/project", Base: "0123456789abcdef",
+		ID: id, Task: "Add dark mode\nwith a toggle in the settings", Project: "/project", Base: "0123456789abcdef",
 		Model: "test/small", LedgerModel: "test/judge",
 	}})
 	planning := boulder.Usage{Input: 900, Output: 100, Calls: 1, Cost: 0.01}
@@ -46,7 +48,7 @@ func newSample(t *testing.T) *sample {
 
 func (s *sample) apply(body boulder.Body) {
 	s.t.Helper()
-	e, err := s.state.Apply(boulder.Event{Time: s.now, BoulderID: sampleID, Body: body})
+	e, err := s.state.Apply(boulder.Event{Time: s.now, BoulderID: s.id, Body: body})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -245,18 +247,5 @@ func golden(t *testing.T, name, got string) {
 	for _, v := range varying {
 		got = v.what.ReplaceAllString(got, v.with)
 	}
-	path := filepath.Join("testdata", "golden", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s is not what it was (-want +got); -update takes it over:\n%s", path, diff)
-	}
+	goldenfile.Compare(t, filepath.Join("golden", name), got)
 }

@@ -63,7 +63,9 @@ func (a *app) learnSecrets(c *config) error {
 			a.secrets.Add("the value of "+e.KeyEnv, a.Getenv(e.KeyEnv))
 		}
 	}
-	for name, commands := range map[string][]string{"gates": c.Gates, "no_worse": c.NoWorse} {
+	for name, commands := range map[string][]string{
+		"gates": c.Gates, "no_worse": c.NoWorse, "tests": c.Tests.list, "lint": c.Lint.list,
+	} {
 		for i, command := range commands {
 			if err := a.refuseSecret(fmt.Sprintf("configuration: %s[%d]", name, i), command); err != nil {
 				return err

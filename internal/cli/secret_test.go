@@ -73,7 +73,8 @@ func TestSecretInRequest(t *testing.T) {
 	}
 
 	path := filepath.Join(project, "plan.yaml")
-	text := "task: use " + plantedKey + "\nsub_tasks: [{id: a, description: 'it is planted.value.9', gates: ['test -e x']}]\n"
+	text := "task: use " + plantedKey + "\n" +
+		"sub_tasks: [{id: a, description: 'it is planted.value.9', gates: ['test -e x']}]\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +167,8 @@ func TestPlanFileIsNoWayOut(t *testing.T) {
 	plan := &boulder.Plan{Version: 1, Task: "t", SubTasks: []boulder.Spec{{ID: "a", Subject: "a", Description: "d"}}}
 	project, outside := t.TempDir(), t.TempDir()
 	precious := filepath.Join(outside, "bashrc")
-	if err := errors.Join(os.WriteFile(precious, []byte("mine"), 0o644), os.Mkdir(filepath.Join(project, ".manager"), 0o700),
+	if err := errors.Join(
+		os.WriteFile(precious, []byte("mine"), 0o644), os.Mkdir(filepath.Join(project, ".manager"), 0o700),
 		os.Symlink(precious, planPath(project))); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +190,8 @@ func TestPlanFileIsNoWayOut(t *testing.T) {
 	}
 	// Where a person named the file, their link is theirs.
 	link, target := filepath.Join(project, "link.yaml"), filepath.Join(outside, "target.yaml")
-	if err := errors.Join(os.WriteFile(target, nil, 0o640), os.Symlink(target, link), writePlan(project, link, plan)); err != nil {
+	err := errors.Join(os.WriteFile(target, nil, 0o640), os.Symlink(target, link), writePlan(project, link, plan))
+	if err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(target); err != nil || info.Size() == 0 || info.Mode() != 0o640 {

@@ -55,7 +55,8 @@ func (s *service) Submit(ctx context.Context, what control.Submission) (string, 
 		return what.Resume, s.resume(ctx, what.Resume, req)
 	}
 	if what.LedgerModel != "" && what.LedgerModel != d.ledger {
-		return "", fmt.Errorf("%w: the server plans and judges with %s, not with %s: stop it, and start it with --ledger-model",
+		return "", fmt.Errorf("%w: the server plans and judges with %s, not with %s:"+
+			" stop it, and start it with --ledger-model",
 			boulder.ErrRefused, cmp.Or(d.ledger, "the default model"), what.LedgerModel)
 	}
 	gates := what.GatesApproved
@@ -70,6 +71,7 @@ func (s *service) Submit(ctx context.Context, what control.Submission) (string, 
 		Task: what.Task, Constraints: what.Constraints, Mode: what.Mode, Plan: what.Plan, Fork: what.Fork, Base: what.Base,
 		GatesApproved: gates, Model: cmp.Or(what.Model, model), LedgerModel: d.ledger, Budget: d.budget(what.Budget),
 		SubTaskBudgets: what.SubTasks, Gates: d.config.Gates, NoWorse: d.config.NoWorse,
+		DoneWhen: what.DoneWhen, Checks: what.Checks, Loop: what.Loop,
 	}
 	return s.begin(ctx, func(ctx context.Context) iter.Seq2[boulder.Event, error] { return s.run.Run(ctx, req) })
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/bouldermgr/manager/providers/openai"
 )
 
-// preferred is the order in which providers whose keys are set are taken for the ledgers; endpoints of the configuration
-// come after these, in their own order.
+// preferred is the order in which providers whose keys are set are taken for the ledgers; endpoints of the
+// configuration come after these, in their own order.
 var preferred = []string{"anthropic", "openai", "google", "xai"}
 
-// sources lists all providers that the ledgers can ask directly, in order of preference. An endpoint of the configuration
-// takes the place of the built-in provider whose name it has.
+// sources lists all providers that the ledgers can ask directly, in order of preference. An endpoint of the
+// configuration takes the place of the built-in provider whose name it has.
 func (d *deps) sources() ([]providers.Source, error) {
 	getenv := d.app.Getenv
 	all, err := openai.Sources(getenv, d.config.Endpoints, openai.Options{Logger: d.log})

@@ -47,7 +47,7 @@ func (a *app) openDesk(ctx context.Context) (*desk, error) {
 			return deskOf(ctx, client)
 		}
 		if !errors.Is(err, control.ErrNotServed) {
-			return nil, fmt.Errorf("%w: %w", store.ErrHeld, err)
+			return nil, unanswering(ctx, dir, err)
 		}
 		db, err := store.Open(path, store.Options{Timeout: deskStep, Redact: a.secrets.JSON, Logger: a.logger()})
 		if err == nil {

@@ -34,7 +34,8 @@ func newOrderReport(before, after store.Detail, holder *control.Holder, o boulde
 	if runs(holder, b) {
 		r.RunBy = holder
 		for _, t := range after.Attempts {
-			if t.Status.Live() {
+			left := !o.Now && stopped(b.Status == boulder.Paused, &t)
+			if t.Status.Live() && !left {
 				r.AtWork = append(r.AtWork, t.SubTaskID)
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,18 +27,25 @@ import (
 // hold opens a project's database as a run does, and serves it.
 func hold(t *testing.T, project string, steered bool) (*store.DB, *control.Server) {
 	t.Helper()
+	db, server := holdAs(t, project, control.Holder{
+		PID: 42, BoulderID: sampleID, Command: "manager run", Since: sampleStart,
+	})
+	if steered {
+		server.SetSteerer(onDisk{db})
+	}
+	return db, server
+}
+
+func holdAs(t *testing.T, project string, holder control.Holder) (*store.DB, *control.Server) {
+	t.Helper()
 	dir := filepath.Join(project, store.DirName)
 	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	holder := control.Holder{PID: 42, BoulderID: sampleID, Command: "manager run", Since: sampleStart}
 	server, err := control.Serve(t.Context(), filepath.Join(dir, control.SocketName), holder, db, nil)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if steered {
-		server.SetSteerer(onDisk{db})
 	}
 	t.Cleanup(func() {
 		if err := errors.Join(server.Close(), db.Close()); err != nil {
@@ -166,6 +175,31 @@ func TestOrdersAreNotTaken(t *testing.T) {
 			t.Errorf("by its name: exit code %d, %s", code, stderr)
 		}
 	})
+	t.Run("no answer", func(t *testing.T) {
+		t.Parallel()
+		project := interrupted(t)
+		dir := filepath.Join(project, store.DirName)
+		db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		l, err := net.Listen("unix", filepath.Join(dir, control.SocketName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		broken := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+		})}
+		go broken.Serve(l)
+		defer broken.Close()
+		for _, args := range [][]string{{"pause"}, {"status"}, {"list"}, {"serve", "--stop"}} {
+			_, stderr, code := command(project, args...)
+			if code != exitHeld || !strings.Contains(stderr, "the state is held by another process") {
+				t.Errorf("%q: exit code %d, %s", args, code, stderr)
+			}
+		}
+	})
 	t.Run("no socket", func(t *testing.T) {
 		t.Parallel()
 		project := interrupted(t)
@@ -244,115 +278,6 @@ func holdMain() {
 	os.Exit(1)
 }
 
-func TestWaitByState(t *testing.T) {
-	t.Parallel()
-	ours := &control.Holder{BoulderID: sampleID}
-	other := &control.Holder{BoulderID: "other"}
-	starting := &control.Holder{}
-	server := &control.Holder{Serves: true}
-	serving := &control.Holder{Serves: true, Running: []string{sampleID}}
-	for _, test := range []struct {
-		status  boulder.Status
-		holder  *control.Holder
-		blocked bool // a sub-task is
-		done    int  // exit code of --for done; -1: it goes on waiting
-		block   int  // exit code of --for blocked
-	}{
-		{boulder.Planning, ours, false, -1, -1},
-		{boulder.Planning, nil, false, -1, -1},
-		{boulder.Running, ours, false, -1, -1},
-		{boulder.Running, nil, false, -1, -1}, // interrupted: whoever resumes it is waited for
-		{boulder.Running, ours, true, -1, exitOK},
-		{boulder.Synthesizing, ours, false, -1, -1},
-		{boulder.Paused, ours, false, exitWaiting, exitOK},
-		{boulder.Paused, nil, false, exitWaiting, exitOK},
-		{boulder.Paused, other, false, exitWaiting, exitOK},
-		{boulder.Paused, serving, false, exitWaiting, exitOK},
-		{boulder.Paused, server, false, exitWaiting, exitOK},
-		{boulder.Paused, starting, false, -1, -1}, // it may be what goes on with it
-		{boulder.AwaitingApproval, ours, false, -1, -1},
-		{boulder.AwaitingApproval, serving, false, -1, -1},
-		{boulder.AwaitingApproval, server, false, exitWaiting, exitOK},
-		{boulder.AwaitingApproval, nil, false, exitWaiting, exitOK},
-		{boulder.Completed, nil, false, exitOK, exitError},
-		{boulder.Partial, nil, false, exitPartial, exitError},
-		{boulder.Partial, nil, true, exitPartial, exitOK},
-		{boulder.Failed, ours, true, exitPartial, exitOK},
-		{boulder.Cancelled, nil, false, exitInterrupted, exitError},
-	} {
-		d := store.Detail{Boulder: boulder.Boulder{ID: sampleID, Status: test.status}}
-		if test.blocked {
-			d.SubTasks = []boulder.SubTask{{ID: "x", Status: boulder.SubTaskBlocked}}
-		}
-		for what, want := range map[string]int{waitDone: test.done, waitBlocked: test.block} {
-			w := &waiting{report: waitReport{For: what}}
-			arrived, err := w.judge(d, test.holder)
-			got := -1
-			if arrived || err != nil {
-				got = exitCode(err)
-			}
-			if got != want {
-				t.Errorf("for %s: %s, holder %+v, blocked %v: %d (%v), want %d", what, test.status, test.holder, test.blocked, got,
-					err, want)
-			}
-		}
-	}
-}
-
-// A wait ends with the boulder, whether its process tells of the end or dies before.
-func TestWaitEnds(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name string
-		end  func(db *store.DB, server *control.Server, s *sample)
-		want int
-	}{
-		{"told", func(db *store.DB, server *control.Server, s *sample) {
-			s.finish()
-			s.commit(db)
-			server.Notify()
-		}, exitPartial},
-		{"gone", func(db *store.DB, server *control.Server, s *sample) {
-			s.apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "stopped"})
-			s.commit(db)
-			server.Close()
-			db.Close()
-		}, exitWaiting},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newSample(t)
-			s.play()
-			project := s.store()
-			db, server := hold(t, project, false)
-			done := make(chan int)
-			go func() {
-				done <- Main(Env{Args: []string{"wait", "-C", project}, Stdout: io.Discard, Stderr: io.Discard})
-			}()
-			test.end(db, server, s)
-			if code := <-done; code != test.want {
-				t.Errorf("exit code %d, want %d", code, test.want)
-			}
-		})
-	}
-}
-
-// A boulder that goes on and on is not waited for longer than was said.
-func TestWaitTimesOut(t *testing.T) {
-	t.Parallel()
-	for _, held := range []bool{false, true} {
-		project := interrupted(t)
-		if held {
-			hold(t, project, false)
-		}
-		stdout, stderr, code := command(project, "wait", "--timeout", "300ms", "--json")
-		says := "the time is up: after 300ms boulder " + sampleID + " is running, 1/6 done"
-		if code != exitError || !strings.Contains(stderr, says) || !strings.Contains(stdout, `"status":"running"`) {
-			t.Errorf("held %v: exit code %d, %s%s", held, code, stdout, stderr)
-		}
-	}
-}
-
 // Whoever is asked and says no has cancelled nothing; nothing is held while the question stands.
 func TestCancelAsks(t *testing.T) {
 	t.Parallel()
@@ -405,15 +330,9 @@ func TestOrdersInTheViews(t *testing.T) {
 	s.apply(boulder.Reopened{SubTaskID: "theme", Reason: "a person wants it tried again"})
 	s.apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"})
 
-	a, _, stderr := testApp()
-	lines := a.newRunView(nil)
-	for _, e := range s.events {
-		lines.Event(e)
-	}
-	live := liveSample(t, s)
-	for name, text := range map[string]string{
-		"lines": stderr.String(), "live": strings.Join(live.printed, "\n") + live.frame(size{120, 30}, 0),
-	} {
+	live, texts := liveSample(t, s), linesOf(t, s)
+	texts["live"] += live.frame(size{120, 30}, 0)
+	for name, text := range texts {
 		for _, want := range []string{
 			"note: Mind the gap", "[2/6] note: Dark is dark", "cancelled by a person",
 			"[2/6] begins anew: a person wants it tried again", "paused by a person",

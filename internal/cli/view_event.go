@@ -12,6 +12,19 @@ import (
 
 // describe is an event in a sentence, without the sub-task's name. It may hold any text; the caller cleans it.
 func describe(body boulder.Body) string {
+	if b, ok := body.(boulder.SubTaskProgress); ok {
+		return describeProgress(b) // which may have nothing to say
+	}
+	for _, about := range []func(boulder.Body) string{ofBoulder, ofTurn, ofAttempt, ofReplan, ofPerson, ofBudget} {
+		if text := about(body); text != "" {
+			return text
+		}
+	}
+	return body.EventType()
+}
+
+// ofBoulder tells what happens to the whole boulder; it is empty for other events, as are those below.
+func ofBoulder(body boulder.Body) string {
 	switch b := body.(type) {
 	case boulder.Created:
 		return "created: " + b.Boulder.Task
@@ -21,29 +34,51 @@ func describe(body boulder.Body) string {
 		return describePlan(b)
 	case boulder.StatusChanged:
 		return stated(string(b.Status), b.Reason)
-	case boulder.Starting:
-		return fmt.Sprintf("attempt %d has a slot", b.Attempt)
-	case boulder.SubTaskStart:
-		return fmt.Sprintf("attempt %d starts with %s in session %s", b.Attempt, modelName(b.Model), b.SessionID)
+	case boulder.TakenUp:
+		return "taken up again"
+	case boulder.ClockMoved:
+		if b.By < 0 {
+			return "the clock was set back by " + elapsed(-b.By)
+		}
+		return "the clock went on by " + elapsed(b.By) + " at once: the machine slept, or it was set"
+	case boulder.TaskComplete:
+		first, _, _ := strings.Cut(b.Summary, "\n")
+		return joined(string(b.Status), first)
+	}
+	return ""
+}
+
+// ofTurn tells what goes on in a session.
+func ofTurn(body boulder.Body) string {
+	switch b := body.(type) {
 	case boulder.TurnSent:
 		if b.Resume {
 			return fmt.Sprintf("turn %d: the resume prompt is sent", b.Turn)
 		}
 		return fmt.Sprintf("turn %d: the %s is sent", b.Turn, b.Kind)
-	case boulder.SubTaskProgress:
-		return describeProgress(b)
+	case boulder.Nudged:
+		return fmt.Sprintf("turn %d is nudged (%s)", b.Turn, b.Rule)
 	case boulder.TurnEnded:
 		return fmt.Sprintf("turn %d ended: %s", b.Turn, describeEnd(b.Ended))
 	case boulder.GateRun:
 		return describeGate(b)
 	case boulder.Judged:
 		return describeVerdict(b)
+	}
+	return ""
+}
+
+// ofAttempt tells how an attempt begins, goes on and ends.
+func ofAttempt(body boulder.Body) string {
+	switch b := body.(type) {
+	case boulder.Starting:
+		return fmt.Sprintf("attempt %d has a slot", b.Attempt)
+	case boulder.SubTaskStart:
+		return fmt.Sprintf("attempt %d starts with %s in session %s", b.Attempt, modelName(b.Model), b.SessionID)
 	case boulder.Continuation:
 		return fmt.Sprintf("goes on with turn %d: %s", b.Turn, joined(b.Reason, strings.Join(b.Remaining, "; ")))
 	case boulder.Retry:
 		return fmt.Sprintf("attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
-	case boulder.Nudged:
-		return fmt.Sprintf("turn %d is nudged (%s)", b.Turn, b.Rule)
 	case boulder.Trouble:
 		if b.Kind == boulder.TroublePaused {
 			return "stopped for now: " + b.Reason
@@ -52,6 +87,19 @@ func describe(body boulder.Body) string {
 	case boulder.Cooled:
 		return fmt.Sprintf("%s cools down until %s, then %s at once: %s",
 			modelName(b.Model), clock(b.Until), plural(b.Limit, "attempt"), b.Reason)
+	case boulder.SubTaskDone:
+		text := stated(string(b.Status), b.Summary)
+		if len(b.Blocked) > 0 {
+			text += " (blocks " + strings.Join(b.Blocked, ", ") + ")"
+		}
+		return text
+	}
+	return ""
+}
+
+// ofReplan tells how a new plan comes about.
+func ofReplan(body boulder.Body) string {
+	switch b := body.(type) {
 	case boulder.ReplanStarted:
 		return fmt.Sprintf("replan %d: %s", b.Number, b.Reason)
 	case boulder.ReplanTrouble:
@@ -59,22 +107,18 @@ func describe(body boulder.Body) string {
 	case boulder.Replanned:
 		return describeReplan(b)
 	case boulder.ReplanRefused:
-		return "no new plan: " + b.Reason
-	case boulder.BudgetSet:
-		return "budget: " + cmp.Or(budgetText(b.Budget), "none")
-	case boulder.BudgetWarning:
-		return describeWarning(b)
+		return stated("no new plan", b.Reason)
+	}
+	return ""
+}
+
+// ofPerson tells what a person is waited for, or has said.
+func ofPerson(body boulder.Body) string {
+	switch b := body.(type) {
 	case boulder.Parked:
 		return "waits for a person: " + b.Reason
 	case boulder.Unparked:
 		return "goes on: " + b.Reason
-	case boulder.TakenUp:
-		return "taken up again"
-	case boulder.ClockMoved:
-		if b.By < 0 {
-			return "the clock was set back by " + elapsed(-b.By)
-		}
-		return "the clock went on by " + elapsed(b.By) + " at once: the machine slept, or it was set"
 	case boulder.Noted:
 		return "note: " + b.Text
 	case boulder.Reopened:
@@ -84,19 +128,21 @@ func describe(body boulder.Body) string {
 			return "archived"
 		}
 		return "taken back from the archive"
+	}
+	return ""
+}
+
+// ofBudget tells what was used, and how much may be.
+func ofBudget(body boulder.Body) string {
+	switch b := body.(type) {
+	case boulder.BudgetSet:
+		return "budget: " + cmp.Or(budgetText(b.Budget), "none")
+	case boulder.BudgetWarning:
+		return describeWarning(b)
 	case boulder.UsageReport:
 		return fmt.Sprintf("usage of %s: %s", joinedBy(", ", b.Source, b.Model), usageText(b.Usage))
-	case boulder.SubTaskDone:
-		text := stated(string(b.Status), b.Summary)
-		if len(b.Blocked) > 0 {
-			text += " (blocks " + strings.Join(b.Blocked, ", ") + ")"
-		}
-		return text
-	case boulder.TaskComplete:
-		first, _, _ := strings.Cut(b.Summary, "\n")
-		return joined(string(b.Status), first)
 	}
-	return body.EventType()
+	return ""
 }
 
 func describePlan(b boulder.Decomposed) string {
@@ -238,32 +284,3 @@ func refOf(body boulder.Body) boulder.AttemptRef {
 	}
 	return boulder.AttemptRef{}
 }
-
-// stated is a status and the reason for it, which often begins with the same word: "paused by a person".
-func stated(status, reason string) string {
-	if strings.HasPrefix(reason, status) {
-		return reason
-	}
-	return joined(status, reason)
-}
-
-// joined is "a: b", or only one of them if the other says nothing new.
-func joined(a, b string) string {
-	if strings.Contains(a, b) {
-		return a
-	}
-	return joinedBy(": ", a, b)
-}
-
-func joinedBy(sep, a, b string) string {
-	if a == "" || b == "" {
-		return a + b
-	}
-	return a + sep + b
-}
-
-// modelName names a model for people; empty is what OpenCode uses when none is named.
-func modelName(model string) string { return cmp.Or(model, "OpenCode's default model") }
-
-// clock is a time of the day, here.
-func clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }

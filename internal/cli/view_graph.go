@@ -100,8 +100,8 @@ func attemptNote(t *boulder.SubTask, limits schedule.Limits) string {
 	return fmt.Sprintf("attempt %d of %d", t.Attempts, most)
 }
 
-// drawGraph gives the picture in a format. Text is as wide as the stream that it is for, and has its colours; a file has
-// none.
+// drawGraph gives the picture in a format. Text is as wide as the stream that it is for, and has its colours; a file
+// has none.
 func (a *app) drawGraph(r *graphReport, format string, stream io.Writer) string {
 	var nodes []graph.Node
 	for _, s := range r.SubTasks {

@@ -47,8 +47,8 @@ func (p paint) mark(s boulder.SubTaskStatus) string {
 	return p.dim("-")
 }
 
-// call is one column that shows how a tool call ended. A shell command that OpenCode calls completed may have failed all
-// the same: what is stored of it says that it ended, and not with which exit code.
+// call is one column that shows how a tool call ended. A shell command that OpenCode calls completed may have failed
+// all the same: what is stored of it says that it ended, and not with which exit code.
 func (p paint) call(tool, state string) string {
 	switch {
 	case state == "error":

@@ -199,6 +199,16 @@ func (r *row) waits(b *boulder.Boulder, w schedule.Wait) {
 // live reports whether an agent or the judge is at work on it.
 func (r row) live() bool { return r.attempt != nil && r.attempt.Status.Live() }
 
+// stopped reports whether its turn was broken off and stays that until the pause is over.
+func (r row) stopped() bool { return r.attempt != nil && stopped(r.paused, r.attempt) }
+
+// stopped reports whether nobody is at work on a live attempt of a boulder that is paused: it was stopped with the
+// pause, or by a fault before, and nothing takes it up meanwhile. Only of an attempt that was taken up after a fault,
+// and whose session is just being looked for, the record does not tell.
+func stopped(paused bool, a *boulder.Attempt) bool {
+	return paused && a.Status.Live() && a.TakenAt.IsZero() && !a.NotBefore.IsZero()
+}
+
 // idle reports whether it waits, be it for its first attempt or for a further one.
 func (r row) idle() bool {
 	switch r.task.Status {
@@ -210,7 +220,7 @@ func (r row) idle() bool {
 
 // name is what is done, or is to be done.
 func (r row) name() string {
-	if r.live() {
+	if r.live() && !r.stopped() {
 		return cmp.Or(r.task.ActiveForm, r.task.Subject)
 	}
 	return r.task.Subject
@@ -227,10 +237,13 @@ func (r row) unused() bool {
 
 // took is how long its attempts ran.
 func (r row) took(now time.Time) time.Duration {
-	if r.live() && !r.attempt.StartedAt.IsZero() {
-		return r.spent + now.Sub(r.attempt.StartedAt)
+	switch {
+	case !r.live() || r.attempt.StartedAt.IsZero():
+		return r.spent
+	case r.stopped():
+		now = r.attempt.UpdatedAt // since then the clock stands still
 	}
-	return r.spent
+	return r.spent + now.Sub(r.attempt.StartedAt)
 }
 
 func (r row) usage() boulder.Usage { return r.task.Usage.Add(r.doing.usage) }

@@ -16,21 +16,30 @@ import (
 )
 
 // reader is what the looking commands read from: the database, or the process that holds it.
-type reader interface {
-	Listing(ctx context.Context) ([]store.Item, error)
-	Get(ctx context.Context, boulderID string) (store.Detail, error)
-	Turns(ctx context.Context, boulderID, subTaskID string) ([]boulder.Turn, error)
-	Events(ctx context.Context, boulderID string, afterSeq uint64, limit int) ([]boulder.Event, error)
-	Export(ctx context.Context, boulderID string) (store.Export, error)
-	Resolve(ctx context.Context, ref string) (string, error)
-	NewestUnfinished(ctx context.Context) (string, error)
-}
+type reader = control.Source
 
-var (
-	_ reader = (*store.DB)(nil)
-	_ reader = (*control.Client)(nil)
-	_ reader = nothing{}
-)
+var _ reader = nothing{}
+
+// look reads a report, gives the state free again, and prints what there is of the report. With an error there may be
+// one as well.
+func look[T any](
+	ctx context.Context, a *app, read func(r reader) (*T, error), show func(report *T),
+) error {
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return err
+	}
+	report, err := read(r)
+	closeReader() // before anything is printed: a pager must not keep a run from starting
+	if report == nil {
+		return err
+	}
+	if a.json {
+		return errors.Join(a.printJSON(report), err)
+	}
+	show(report)
+	return err
+}
 
 // holderWait is how long to wait for a process that has the database but does not answer yet, or not any more.
 const holderWait = 2 * time.Second
@@ -47,12 +56,12 @@ func (a *app) openReader(ctx context.Context) (_ reader, closeReader func(), err
 	dir := filepath.Join(project, store.DirName)
 	db, err := openToRead(dir, 0)
 	if errors.Is(err, store.ErrHeld) {
-		client, dialErr := control.Dial(ctx, filepath.Join(dir, "manager.sock"))
+		client, dialErr := control.Dial(ctx, filepath.Join(dir, control.SocketName))
 		if dialErr == nil {
 			return client, client.Close, nil
 		}
 		if !errors.Is(dialErr, control.ErrNotServed) {
-			return nil, nil, dialErr
+			return nil, nil, unanswering(ctx, dir, dialErr)
 		}
 		db, err = openToRead(dir, holderWait) // it is about to begin, or to end
 	}
@@ -135,7 +144,9 @@ func (a *app) completeBoulder(subTasks bool) cobra.CompletionFunc {
 }
 
 // completeSubTask offers the sub-tasks of the boulder that the arguments name.
-func (a *app) completeSubTask(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (a *app) completeSubTask(
+	cmd *cobra.Command, args []string, _ string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	r, closeReader, err := a.openReader(cmd.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -50,6 +49,8 @@ type attemptReceipt struct {
 	Status  boulder.AttemptStatus `json:"status"`
 	Model   string                `json:"model"`
 	spending
+
+	stopped bool // by a pause
 }
 
 // newReceipt adds up what is stored. now is for a run that is at work.
@@ -78,6 +79,7 @@ func newReceipt(d store.Detail, now time.Time) *receipt {
 		t.Attempts = append(t.Attempts, attemptReceipt{
 			Attempt: a.Attempt, Status: a.Status, Model: a.Model,
 			spending: spending{a.Usage.Add(running), a.Worked.Milliseconds()},
+			stopped:  stopped(b.Status == boulder.Paused, &a),
 		})
 	}
 	return r
@@ -93,28 +95,19 @@ func less(a, b boulder.Usage) boulder.Usage {
 
 // runReceipt prints the receipt of a boulder.
 func (a *app) runReceipt(ctx context.Context, args []string) error {
-	r, closeReader, err := a.openReader(ctx)
-	if err != nil {
-		return err
-	}
-	id, err := resolve(ctx, r, newestOr(args))
-	if err != nil {
-		closeReader()
-		return err
-	}
-	d, err := r.Get(ctx, id)
-	holder := holderOf(ctx, r)
-	closeReader() // before anything is printed: a pager must not keep a run from starting
-	if d.Boulder.ID == "" {
-		return err
-	}
-	report := newReceipt(d, time.Now())
-	report.running = runs(holder, d.Boulder)
-	if a.json {
-		return errors.Join(a.printJSON(report), err)
-	}
-	a.printReceipt(a.Stdout, report)
-	return err
+	return look(ctx, a, func(r reader) (*receipt, error) {
+		id, err := resolve(ctx, r, newestOr(args))
+		if err != nil {
+			return nil, err
+		}
+		d, err := r.Get(ctx, id)
+		if d.Boulder.ID == "" {
+			return nil, err
+		}
+		report := newReceipt(d, time.Now())
+		report.running = runs(holderOf(ctx, r), d.Boulder)
+		return report, err
+	}, func(report *receipt) { a.printReceipt(a.Stdout, report) })
 }
 
 // Widths of the columns of a receipt besides the first, which gets what is left.
@@ -149,7 +142,7 @@ func (v receiptView) table(r *receipt) {
 		}
 		v.line(plain, "", t.ID+": "+t.Subject, t.spending, string(t.Status), t.Budget)
 		for _, at := range t.Attempts {
-			v.line(v.dim, "  ", fmt.Sprintf("attempt %d, %s", at.Attempt, r.attemptWord(at.Status)), at.spending, "", nil)
+			v.line(v.dim, "  ", fmt.Sprintf("attempt %d, %s", at.Attempt, r.attemptWord(at)), at.spending, "", nil)
 		}
 	}
 	v.line(v.bold, "", "in all", r.spending, "", r.Budget)
@@ -177,11 +170,11 @@ func (v receiptView) line(
 }
 
 // attemptWord says how an attempt ended, or what it is about.
-func (r *receipt) attemptWord(s boulder.AttemptStatus) string {
+func (r *receipt) attemptWord(a attemptReceipt) string {
 	switch {
-	case s.Terminal():
-		return string(s)
-	case r.running:
+	case a.Status.Terminal():
+		return string(a.Status)
+	case r.running && !a.stopped:
 		return "at work"
 	case r.Status == boulder.Paused:
 		return "paused"

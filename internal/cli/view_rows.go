@@ -9,13 +9,16 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// rowsOf makes the rows of a stored boulder, in plan order. recent are its last events.
-func rowsOf(d store.Detail, recent []boulder.Event, limits schedule.Limits, now time.Time) iter.Seq[row] {
+// rowsOf makes the rows of a stored boulder, in plan order. recent are its last events, beside the boulders that share
+// its limits.
+func rowsOf(
+	d store.Detail, recent []boulder.Event, limits schedule.Limits, beside []neighbour, now time.Time,
+) iter.Seq[row] {
 	p := progress{doing: map[string]doing{}, spent: map[string]time.Duration{}}
 	for _, e := range recent {
 		p.watch(e)
 	}
-	waits := waitsOf(d, limits, now)
+	waits := waitsOf(d, limits, beside, now)
 	newest := map[string]*boulder.Attempt{}
 	for i := range d.Attempts {
 		a := &d.Attempts[i]
@@ -27,8 +30,10 @@ func rowsOf(d store.Detail, recent []boulder.Event, limits schedule.Limits, now 
 	return func(yield func(row) bool) {
 		for i := range d.SubTasks {
 			t := &d.SubTasks[i]
-			r := row{task: t, newest: newest[t.ID], doing: p.doing[t.ID], spent: p.spent[t.ID], replan: inReplan(&d.Boulder, t.ID)}
-			r.paused = d.Boulder.Status == boulder.Paused
+			r := row{
+				task: t, newest: newest[t.ID], doing: p.doing[t.ID], spent: p.spent[t.ID],
+				replan: inReplan(&d.Boulder, t.ID), paused: d.Boulder.Status == boulder.Paused,
+			}
 			if r.newest != nil && !r.newest.Status.Terminal() {
 				r.attempt = r.newest
 			}
@@ -44,7 +49,9 @@ func rowsOf(d store.Detail, recent []boulder.Event, limits schedule.Limits, now 
 
 // waitsOf says what waits for a slot. Of a boulder whose records contradict each other nothing can be said; `manager
 // doctor` tells about those.
-func waitsOf(d store.Detail, limits schedule.Limits, now time.Time) map[string]schedule.Wait {
+func waitsOf(
+	d store.Detail, limits schedule.Limits, beside []neighbour, now time.Time,
+) map[string]schedule.Wait {
 	waits := map[string]schedule.Wait{}
 	if d.Boulder.Status != boulder.Running {
 		return waits
@@ -56,6 +63,7 @@ func waitsOf(d store.Detail, limits schedule.Limits, now time.Time) map[string]s
 	for _, w := range schedule.Waiting(state, limits, now) {
 		waits[w.SubTaskID] = w
 	}
+	waitsBeside(waits, state, limits, beside)
 	return waits
 }
 

@@ -54,7 +54,7 @@ func numbered(p paint, width int, total int, place func(id string) int) *table {
 // line is a sub-task on one line.
 func (t *table) line(r row) string {
 	mark := t.mark(r.task.Status)
-	if r.live() && t.spin != "" {
+	if r.live() && t.spin != "" && !r.stopped() {
 		mark = t.cyan(t.spin)
 	}
 	head := mark + " " + t.dim(fit(t.label(r.task), t.labels)) + " "
@@ -72,7 +72,7 @@ func (t *table) line(r row) string {
 
 func (t *table) strong(r row, s string) string {
 	switch {
-	case r.live():
+	case r.live() && !r.stopped():
 		return t.bold(s)
 	case r.task.Status == boulder.SubTaskFailed:
 		return t.red(s)
@@ -150,6 +150,8 @@ func (t *table) doing(r row) string {
 	switch {
 	case a.NotBefore.After(t.now):
 		return fmt.Sprintf("until %s: %s", clock(a.NotBefore), oneLine(a.Reason)) // the end first: the rest may be cut
+	case r.stopped():
+		return "stopped, to be taken up again"
 	case r.replan:
 		return "a new plan is being made"
 	case a.Status == boulder.AttemptMonitoring && r.paused:

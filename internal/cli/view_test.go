@@ -9,10 +9,7 @@ import (
 	"testing"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
@@ -108,11 +105,7 @@ func TestQuietView(t *testing.T) {
 	s := newSample(t)
 	s.play()
 	s.finish()
-	v := a.newRunView(nil)
-	for _, e := range s.events {
-		v.Event(e)
-	}
-	v.Close()
+	s.playTo(a).Close()
 	if stderr.Len() > 0 || !strings.HasPrefix(stdout.String(), "4 of 6 sub-tasks completed.") {
 		t.Errorf("stdout is %q, stderr is %q", stdout, stderr)
 	}
@@ -181,108 +174,6 @@ func TestProgressFollowsTheState(t *testing.T) {
 	}
 }
 
-// golden frames of the live view, in the middle of a run.
-func TestLiveFrames(t *testing.T) {
-	t.Parallel()
-	s := newSample(t)
-	s.play()
-	var out strings.Builder
-	for _, size := range []size{{130, 30}, {100, 30}, {60, 30}, {44, 30}, {100, 6}} {
-		v := liveSample(t, s)
-		frame := v.frame(size, 3)
-		fmt.Fprintf(&out, "== %d × %d\n%s\n%s\n", size.width, size.height, strings.Join(v.printed, "\n"), frame)
-		lines := strings.Split(frame, "\n")
-		if len(lines) > size.room() {
-			t.Errorf("a frame for %d lines has %d", size.height, len(lines))
-		}
-		for _, line := range lines {
-			if w := ansi.StringWidthWc(line); w >= size.width {
-				t.Errorf("a line for %d columns has %d: %q", size.width, w, line)
-			}
-		}
-	}
-	golden(t, "live.txt", out.String())
-}
-
-func liveSample(t *testing.T, s *sample) *liveView {
-	t.Helper()
-	a, _, _ := testApp()
-	p := &progress{spent: map[string]time.Duration{}, doing: map[string]doing{}}
-	limits := schedule.DefaultLimits()
-	limits.Global = 1
-	v := &liveView{app: a, limits: limits, now: func() time.Time { return s.now }, progress: p}
-	for _, e := range s.events {
-		v.take(e)
-	}
-	return v
-}
-
-func TestLiveFrameWhileStopping(t *testing.T) {
-	t.Parallel()
-	s := newSample(t)
-	s.play()
-	v := liveSample(t, s)
-	v.Stopping()
-	frame := v.frame(size{100, 30}, 0)
-	if !strings.Contains(frame, stoppingText) || strings.Contains(frame, "Write it down") {
-		t.Errorf("the frame does not say that nothing new is started:\n%s", frame)
-	}
-}
-
-// A frame must not cost more because the plan is long: events come by the thousand, frames ten times a second.
-func TestLiveFrameIsBounded(t *testing.T) {
-	t.Parallel()
-	s := newSample(t)
-	plan := boulder.Plan{Task: "many"}
-	for i := range 5000 {
-		plan.SubTasks = append(plan.SubTasks, boulder.Spec{ID: fmt.Sprint("s", i), Subject: "x", Description: "x"})
-	}
-	rev := boulder.PlanRevision{Number: 1, Plan: plan}
-	s.apply(boulder.Planned{Revision: 1, Plan: rev})
-	s.apply(boulder.Decomposed{Revision: 1, Plan: rev})
-	for i := range 40 {
-		s.start(boulder.AttemptRef{SubTaskID: fmt.Sprint("s", i), Attempt: 1})
-	}
-	frame := liveSample(t, s).frame(size{100, 30}, 0)
-	if n := strings.Count(frame, "\n") + 1; n != 20 {
-		t.Errorf("the frame has %d lines, want two thirds of 30:\n%s", n, frame)
-	}
-	if !strings.Contains(frame, "and 22 more at work") {
-		t.Errorf("the frame does not say that there are more:\n%s", frame)
-	}
-}
-
-// A program on the terminal that nobody types into must not ask the terminal anything: the answers would be typed on
-// the next command line.
-func TestScreenAsksNothing(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	questions := []string{
-		"$p", "\x1b[?u", "\x1b[c", "\x1b[>c", "\x1b[6n", "\x1b]1", "\x1bP", "\x1b[?2004h", "\x1b[>4",
-	}
-	for _, termType := range []string{
-		"xterm-256color", "xterm-kitty", "xterm-ghostty", "alacritty", "tmux-256color", "linux",
-	} {
-		s := newSample(t)
-		s.play()
-		var out bytes.Buffer
-		v := liveSample(t, s)
-		v.printed = []string{"a line that stays"}
-		v.screen = openScreen(&out, termType, 0, &picture{view: v, size: size{80, 24}})
-		v.Close()
-		for _, question := range questions {
-			if strings.Contains(out.String(), question) {
-				t.Errorf("on %s the program writes %q: %q", termType, question, out.String())
-			}
-		}
-		if !strings.Contains(out.String(), "a line that stays") {
-			t.Errorf("on %s the last line was not printed: %q", termType, out.String())
-		}
-		if strings.Count(out.String(), ansi.HideCursor) > strings.Count(out.String(), ansi.ShowCursor) {
-			t.Errorf("on %s the cursor stays hidden: %q", termType, out.String())
-		}
-	}
-}
-
 func TestStatusView(t *testing.T) {
 	t.Parallel()
 	holder := &control.Holder{PID: 42, Command: "manager run", Since: sampleStart, BoulderID: sampleID}
@@ -307,7 +198,7 @@ func TestStatusView(t *testing.T) {
 			s := test.sample
 			limits := schedule.DefaultLimits()
 			limits.Global = 1
-			report := newStatusReport(s.detail(), s.events, test.holder, limits, s.now.Add(time.Minute))
+			report := newStatusReport(s.detail(), s.events, test.holder, limits, nil, s.now.Add(time.Minute))
 			a, stdout, _ := testApp()
 			a.printStatus(report)
 			golden(t, name+".txt", stdout.String())
@@ -361,7 +252,7 @@ func TestStatusOfContradictoryRecords(t *testing.T) {
 	if _, err := restore(d); err == nil {
 		t.Fatal("the records do not contradict each other")
 	}
-	report := newStatusReport(d, nil, nil, schedule.DefaultLimits(), s.now)
+	report := newStatusReport(d, nil, nil, schedule.DefaultLimits(), nil, s.now)
 	if len(report.SubTasks) != 6 {
 		t.Errorf("the report has %d sub-tasks", len(report.SubTasks))
 	}
@@ -389,23 +280,4 @@ func (l storedAt) Load(context.Context, string) (boulder.Records, error) {
 		}
 	}
 	return r, nil
-}
-
-// bubbletea garbles a picture that becomes smaller, so it must keep its height when there is less to show.
-func TestPictureKeepsItsHeight(t *testing.T) {
-	t.Parallel()
-	s := newSample(t)
-	s.play()
-	v := liveSample(t, s)
-	p := &picture{view: v}
-	p.Update(tea.WindowSizeMsg{Width: 100, Height: 30})
-	before := strings.Count(p.content, "\n")
-	v.Stopping() // what waits is not shown any more
-	p.Update(tickMsg{})
-	if strings.Contains(p.content, "Translate it") {
-		t.Fatalf("there is not less to show:\n%s", p.content)
-	}
-	if after := strings.Count(p.content, "\n"); after < before {
-		t.Errorf("the picture shrank from %d to %d lines:\n%s", before+1, after+1, p.content)
-	}
 }

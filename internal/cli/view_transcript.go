@@ -15,8 +15,8 @@ import (
 // runsDir is where the transcripts are, relative to the project.
 const runsDir = ".manager/runs"
 
-// longestLine bounds one line of a transcript file, in bytes. A tool's output has 64 Ki characters at most there; what an
-// agent wrote is not cut.
+// longestLine bounds one line of a transcript file, in bytes. A tool's output has 64 Ki characters at most there; what
+// an agent wrote is not cut.
 const longestLine = 16 << 20
 
 // lineTooLong is the type of what stands for a line that is longer.

@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -94,7 +91,7 @@ func (v whyView) step(s whyStep) {
 	case stepNudge:
 		v.at(s, v.yellow("nudge")+" by the rule "+string(s.Rule)+":", firstLines(strings.TrimSpace(s.Text), nudgeShown))
 	case stepFault:
-		v.at(s, v.yellow("fault"), joinedBy(" ", faultName(s.Fault), s.Reason)+"; next try at "+clock(s.Until))
+		v.fault(s)
 	case stepNote:
 		v.at(s, v.yellow("note:"), s.Text)
 	case stepWarning:
@@ -116,6 +113,14 @@ func promptText(s whyStep) string {
 		return "the resume prompt is sent, because " + s.Reason
 	}
 	return "the " + s.Prompt + " is sent"
+}
+
+func (v whyView) fault(s whyStep) {
+	if s.Fault == boulder.TroublePaused { // nobody's fault, and it ends when a person says so
+		v.at(s, v.yellow("stopped for now:"), s.Reason)
+		return
+	}
+	v.at(s, v.yellow("fault"), joinedBy(" ", faultName(s.Fault), s.Reason)+"; next try at "+clock(s.Until))
 }
 
 // faultName is the kind of a fault in front of its reason; a plain one needs no name.
@@ -165,243 +170,4 @@ func (v whyView) detail(label, text string) {
 	if text = oneLine(text); text != "" {
 		v.say(depthDetail, v.dim(label), text)
 	}
-}
-
-func (v whyView) ended(s whyStep) {
-	how := describeEnd(*s.Ended)
-	if s.Ended.Rule != "" {
-		how += fmt.Sprintf(" (rule %s)", s.Ended.Rule)
-	}
-	e := s.Evidence
-	if e == nil {
-		v.at(s, fmt.Sprintf("turn %d ended:", s.Turn), how)
-		v.detail("evidence:", "none is stored")
-		return
-	}
-	if e.Duration > 0 {
-		how = "after " + elapsed(e.Duration) + ", " + how
-	}
-	v.at(s, fmt.Sprintf("turn %d ended:", s.Turn), how)
-	if t := s.Ended.Truncated; !strings.Contains(how, t) {
-		v.detail("truncated:", t)
-	}
-	v.detail("said:", clipText(e.FinalMessage, 3*callShown))
-	v.calls(e)
-	v.changes(e.Diff)
-	v.todos(e)
-	v.diagnostics(e.Diagnostics)
-	for _, g := range e.Gates {
-		v.gate(depthDetail, "", g)
-	}
-	v.detail("transcript:", e.Transcript)
-}
-
-func (v whyView) calls(e *boulder.Evidence) {
-	if e.ToolCount == 0 {
-		v.detail("tools:", "no call")
-		return
-	}
-	shown := e.ToolCalls[max(0, len(e.ToolCalls)-callsShown):]
-	text := plural(e.ToolCount, "call")
-	switch {
-	case len(shown) == 0:
-		v.detail("tools:", text)
-		return
-	case len(shown) < e.ToolCount:
-		text += fmt.Sprintf(", the last %d:", len(shown))
-	default:
-		text += ":"
-	}
-	v.detail("tools:", text)
-	for _, c := range shown {
-		line := clipText(c.Tool+" "+cmp.Or(c.Title, toolInput(json.RawMessage(c.Input))), callShown)
-		if c.Status == "error" {
-			line += v.dim(" error: " + clipText(c.Output, callShown))
-		} else if c.Status != "completed" {
-			line += v.dim(" (never ended)")
-		}
-		v.say(depthMore, v.call(c.Tool, c.Status), line)
-	}
-}
-
-func (v whyView) changes(d boulder.Diff) {
-	if d.Unavailable != "" {
-		v.detail("changes:", "not known: "+d.Unavailable)
-		return
-	}
-	if len(d.Files) == 0 {
-		v.detail("changes:", "none")
-		return
-	}
-	var files []string
-	for _, f := range d.Files[:min(len(d.Files), filesShown)] {
-		text := f.Path + " (binary)"
-		if f.Added >= 0 {
-			text = fmt.Sprintf("%s +%d −%d", f.Path, f.Added, f.Removed)
-		}
-		if !f.Own {
-			text += " (perhaps another sub-task's)"
-		}
-		files = append(files, text)
-	}
-	if more := len(d.Files) - len(files); more > 0 {
-		files = append(files, fmt.Sprintf("and %d more", more))
-	}
-	v.detail("changes:", strings.Join(files, ", "))
-}
-
-func (v whyView) todos(e *boulder.Evidence) {
-	open := e.OpenTodos()
-	if len(e.Todos) == 0 {
-		return
-	}
-	text := fmt.Sprintf("%d of %d open", len(open), len(e.Todos))
-	if len(open) > 0 {
-		text += ": " + open[0].Content
-	}
-	v.detail("todos:", text)
-}
-
-func (v whyView) diagnostics(all []boulder.Diagnostic) {
-	for i, d := range all {
-		if i == diagnosticsShown {
-			v.detail("diagnostic:", fmt.Sprintf("and %d more", len(all)-i))
-			return
-		}
-		v.detail("diagnostic:", fmt.Sprintf("%s:%d: %s: %s", d.File, d.Line, d.Severity, d.Message))
-	}
-}
-
-// gate is a run of a gate, with the end of its output if it did not pass.
-func (v whyView) gate(depth int, label string, g boulder.Gate) {
-	mark := v.green("✓")
-	how := ""
-	switch {
-	case g.Green():
-	case g.NoWorse != "":
-		mark, how = v.yellow("~"), fmt.Sprintf("exit code %d, but no worse than before: %s", g.ExitCode, g.NoWorse)
-	case g.TimedOut:
-		mark, how = v.red("✗"), "did not end in time"
-	default:
-		mark, how = v.red("✗"), fmt.Sprintf("exit code %d", g.ExitCode)
-	}
-	end := v.dim("(" + joinedBy(", ", oneLine(how), elapsed(g.Duration)) + ")")
-	v.say(depth, mark, joinedBy(" ", label, "gate "+oneLine(g.Command)+" "+end))
-	out := strings.TrimSpace(safeText(g.Output))
-	if g.Green() || g.NoWorse != "" || out == "" {
-		return
-	}
-	for line := range strings.Lines(lastLines(out, gateLinesShown)) {
-		fmt.Fprintln(v.out, strings.Repeat(" ", depth+4)+v.dim(clipLine(strings.TrimRight(line, "\n"), v.width-depth-4)))
-	}
-}
-
-// clipLine cuts a safe line to a width, if there is one; unlike [clipText] it keeps white space.
-func clipLine(s string, n int) string {
-	if n < 20 {
-		return s
-	}
-	return ansi.TruncateWc(s, n, "…")
-}
-
-func (v whyView) verdict(s whyStep) {
-	verdict := s.Verdict
-	how := v.yellow("not complete:")
-	if verdict.Completed {
-		how = v.green("complete:")
-	}
-	v.at(s, "judged "+how, oneLine(verdict.Summary))
-	if verdict.JudgeUnavailable {
-		v.detail("note:", "no usable answer came from the judge: the gates alone decided")
-	}
-	for _, c := range verdict.Criteria {
-		mark := v.red("✗")
-		if c.Met {
-			mark = v.green("✓")
-		}
-		v.say(depthDetail, mark, oneLine(c.Criterion)+v.dim(prefixed(" — ", oneLine(c.Evidence))))
-	}
-	for _, o := range verdict.Overruled {
-		v.say(depthDetail, v.red("overruled:"), oneLine(o))
-	}
-	for _, r := range verdict.Remaining {
-		if !slices.Contains(verdict.Overruled, r) {
-			v.detail("remaining:", r)
-		}
-	}
-	v.detail("the judge saw:", strings.Join(noticed(verdict), "; "))
-}
-
-// noticed is what the judge found besides the criteria.
-func noticed(verdict *boulder.Verdict) []string {
-	var all []string
-	for _, n := range []struct {
-		on   bool
-		what string
-	}{
-		{verdict.IsStuck, "stuck" + prefixed(": ", verdict.StuckReason)},
-		{verdict.IsInLoop && !verdict.Completed, "a loop"},
-		{!verdict.IsProgress && !verdict.Completed && !verdict.JudgeUnavailable, "no progress"},
-		{verdict.NeedReplan, "a new plan is needed" + prefixed(": ", verdict.ReplanReason)},
-		{
-			verdict.BlockedBy != "" && verdict.BlockedBy != "none",
-			"blocked by " + strings.ReplaceAll(verdict.BlockedBy, "_", " "),
-		},
-		{verdict.GoalAchieved, "the whole goal achieved"},
-	} {
-		if n.on {
-			all = append(all, n.what)
-		}
-	}
-	return all
-}
-
-// prefixed puts something in front of a text that is not empty.
-func prefixed(prefix, text string) string {
-	if text == "" {
-		return ""
-	}
-	return prefix + text
-}
-
-func (v whyView) decision(s whyStep) {
-	what, text := s.Decision, s.Reason
-	switch s.Decision {
-	case decidedContinuation:
-		what = fmt.Sprintf("continue the session with turn %d", s.Next)
-	case decidedRetry:
-		what = fmt.Sprintf("retry with attempt %d", s.Next)
-		if s.Uncounted {
-			what += ", which does not count"
-		}
-	case decidedReplan:
-		what = "make a new plan"
-	case decidedNoReplan:
-		what = "no new plan"
-	case string(boulder.SubTaskSuperseded):
-		what = joinedBy(" by ", "superseded", s.ReplacedBy)
-	case string(boulder.SubTaskBlocked):
-		text = fmt.Sprintf("%q cannot be had: %s", s.By, s.Reason)
-	case decidedParked:
-		what = "wait for a person"
-	case decidedUnparked:
-		what = "go on"
-	case decidedReopened:
-		what = "begin anew"
-	}
-	if s.By != "" && s.Decision != string(boulder.SubTaskBlocked) {
-		what += fmt.Sprintf(" because of %q", s.By)
-	}
-	v.at(s, v.bold("→ "+v.decided(s.Decision, oneLine(what))+":"), oneLine(text))
-}
-
-// decided colours a decision.
-func (v whyView) decided(decision, text string) string {
-	switch decision {
-	case string(boulder.SubTaskCompleted), decidedUnparked:
-		return v.green(text)
-	case string(boulder.SubTaskFailed), string(boulder.SubTaskCancelled):
-		return v.red(text)
-	}
-	return v.yellow(text)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
@@ -20,21 +21,15 @@ func TestNoticesAreShownOnce(t *testing.T) {
 	s.plan()
 	ref := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
 	s.start(ref)
-	first, second := "until 10:05:00 the provider makes it wait (try 1)", "until 10:06:00 the provider makes it wait (try 2)"
+	first := "until 10:05:00 the provider makes it wait (try 1)"
+	second := "until 10:06:00 the provider makes it wait (try 2)"
 	refused := "refused permission bash [rm]"
 	for _, text := range []string{first, first, second, refused} {
 		s.apply(boulder.SubTaskProgress{AttemptRef: ref, Activity: text, Notice: true})
 	}
 	s.apply(boulder.SubTaskProgress{AttemptRef: ref, Activity: "read theme.css"})
 
-	a, _, stderr := testApp()
-	lines := a.newRunView(nil)
-	for _, e := range s.events {
-		lines.Event(e)
-	}
-	for name, text := range map[string]string{
-		"lines": stderr.String(), "live": strings.Join(liveSample(t, s).printed, "\n"),
-	} {
+	for name, text := range linesOf(t, s) {
 		for _, want := range []string{first, second, refused} {
 			if n := strings.Count(text, want); n != 1 || !strings.Contains(text, "[2/6] "+want) {
 				t.Errorf("%s: %q is there %d times, want once, and of sub-task 2:\n%s", name, want, n, text)
@@ -46,11 +41,28 @@ func TestNoticesAreShownOnce(t *testing.T) {
 	}
 }
 
+// linesOf is what stays of a run in each of the views that people see it in.
+func linesOf(t *testing.T, s *sample) map[string]string {
+	t.Helper()
+	a, _, stderr := testApp()
+	s.playTo(a)
+	return map[string]string{"lines": stderr.String(), "live": strings.Join(liveSample(t, s).printed, "\n")}
+}
+
+// playTo shows what has happened in the view of an app.
+func (s *sample) playTo(a *app) runView {
+	v := a.newRunView(nil)
+	for _, e := range s.events {
+		v.Event(e)
+	}
+	return v
+}
+
 // statusText is what status shows on a terminal of 80 columns.
 func statusText(t *testing.T, s *sample, holder *control.Holder) string {
 	t.Helper()
 	a, stdout, _ := testApp()
-	report := newStatusReport(s.detail(), s.events, holder, schedule.DefaultLimits(), s.now)
+	report := newStatusReport(s.detail(), s.events, holder, schedule.DefaultLimits(), nil, s.now)
 	if report.Total != s.state.Planned() {
 		t.Errorf("the report counts %d sub-tasks, the plan has %d", report.Total, s.state.Planned())
 	}
@@ -104,6 +116,112 @@ func TestStatusWhileReplanning(t *testing.T) {
 	}
 }
 
+// A turn that `pause --now` stopped is told as stopped wherever people look; what goes on to its end is not.
+func TestStoppedTurns(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.plan()
+	theme, icons := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}, boulder.AttemptRef{SubTaskID: "icons", Attempt: 1}
+	s.start(theme)
+	s.start(icons)
+	for _, ref := range []boulder.AttemptRef{theme, icons} {
+		s.apply(boulder.SubTaskProgress{AttemptRef: ref, Activity: "edit " + ref.SubTaskID})
+	}
+	s.apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"})
+	s.apply(boulder.Trouble{AttemptRef: theme, Kind: boulder.TroublePaused, Reason: "paused by a person",
+		NotBefore: s.now, Uncounted: true})
+	stoppedAt := s.now
+	s.now = s.now.Add(time.Hour)
+	const says = "stopped, to be taken up again"
+	holder := &control.Holder{PID: 42, Command: "manager run", Since: sampleStart, BoulderID: sampleID}
+
+	text := statusText(t, s, holder)
+	if got := lineOf(t, text, "theme"); !strings.Contains(got, says) || strings.Contains(got, "Creating") ||
+		strings.Contains(got, "1h") {
+		t.Errorf("what was stopped is said to be at work, at %s:\n%s", clock(stoppedAt), got)
+	}
+	if got := lineOf(t, text, "icons"); !strings.Contains(got, "Drawing") || !strings.Contains(got, "edit icons") {
+		t.Errorf("what goes on to the end of its turn says:\n%s", got)
+	}
+	for _, r := range newStatusReport(s.detail(), s.events, holder, schedule.DefaultLimits(), nil, s.now).SubTasks {
+		if want := r.ID == "theme"; r.Stopped != want || want && (r.Activity != "" || r.ElapsedMS > 60_000) {
+			t.Errorf("%s: stopped %v, %q, %d ms", r.ID, r.Stopped, r.Activity, r.ElapsedMS)
+		}
+	}
+	frame := liveSample(t, s).frame(size{100, 30}, 0)
+	if strings.Count(frame, says) != 1 || strings.Contains(frame, "edit theme") || !strings.Contains(frame, "edit icons") {
+		t.Errorf("the live picture shows:\n%s", frame)
+	}
+	a, out, _ := testApp()
+	receipt := newReceipt(s.detail(), s.now)
+	receipt.running = true
+	a.printReceipt(out, receipt)
+	for _, want := range []string{"attempt 1, paused", "attempt 1, at work"} {
+		if strings.Count(out.String(), want) != 1 {
+			t.Errorf("the receipt does not say %q once:\n%s", want, out)
+		}
+	}
+	for now, want := range map[bool][]string{true: {"theme", "icons"}, false: {"icons"}} {
+		report := newOrderReport(s.detail(), s.detail(), holder, boulder.Order{Do: boulder.OrderPause, Now: now})
+		if diff := cmp.Diff(want, report.AtWork); diff != "" {
+			t.Errorf("after a pause, now %v, at work (-want +got):\n%s", now, diff)
+		}
+	}
+	w := newWhy(s.detail(), *s.state.SubTask("theme"), nil)
+	for _, e := range s.events {
+		w.take(e)
+	}
+	w.report.Running = true
+	w.report.Now = w.now()
+	out.Reset()
+	a.printWhy(&w.report)
+	if text := out.String(); !strings.Contains(text, "now: "+says+": paused by a person") ||
+		!strings.Contains(text, "stopped for now: paused by a person\n") || strings.Contains(text, "fault") {
+		t.Errorf("the reasons are:\n%s", text)
+	}
+
+	s.apply(boulder.StatusChanged{Status: boulder.Running, Reason: "resumed"})
+	s.apply(boulder.SubTaskProgress{AttemptRef: theme, Activity: "edit theme.css"})
+	s.apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"})
+	if got := lineOf(t, statusText(t, s, holder), "theme"); !strings.Contains(got, "edit theme.css") {
+		t.Errorf("taken up again, and paused without --now, it says:\n%s", got)
+	}
+}
+
+// What waits only because another boulder of the same server has the slots says so.
+func TestStatusBesideOtherBoulders(t *testing.T) {
+	t.Parallel()
+	const first, second, third = "01kfirst", "01ksecond", "01kthird"
+	project := t.TempDir()
+	for _, id := range []string{first, second, third} {
+		s := newSampleOf(t, id)
+		s.plan()
+		if id == first {
+			s.start(boulder.AttemptRef{SubTaskID: "theme", Attempt: 1})
+		}
+		s.storeIn(project)
+	}
+	limits := schedule.DefaultLimits()
+	limits.Models = []schedule.ModelLimit{{Pattern: "test/small", Limit: 1}}
+	holdAs(t, project, control.Holder{
+		PID: 42, Command: "manager serve", Since: sampleStart, Serves: true, Running: []string{first, second},
+		Limits: &limits,
+	})
+	for id, want := range map[string]string{
+		first:  "2nd in line: the one slot of test/small is taken",
+		second: "3rd in line: boulder " + first + " has the slots",
+		third:  "is next", // nobody runs it
+	} {
+		stdout, stderr, code := command(project, "status", id)
+		if code != exitOK || !strings.Contains(lineOf(t, stdout, "lang"), want) {
+			t.Errorf("%s: exit code %d, %s, want %q:\n%s", id, code, stderr, want, stdout)
+		}
+		if strings.Contains(lineOf(t, stdout, "icons"), "in line") {
+			t.Errorf("%s: test/large has slots:\n%s", id, stdout)
+		}
+	}
+}
+
 // A replan that is over: what it replaced is not counted, and costs nothing if it never began.
 func TestStatusAfterReplan(t *testing.T) {
 	t.Parallel()
@@ -113,7 +231,8 @@ func TestStatusAfterReplan(t *testing.T) {
 	if !strings.Contains(text, "0/5 done") {
 		t.Errorf("of 6 sub-tasks 2 were replaced by 1, and it says:\n%s", text)
 	}
-	if got := lineOf(t, text, "docs"); strings.Contains(got, "$") || !strings.Contains(got, "replaced by plan revision 2") {
+	got := lineOf(t, text, "docs")
+	if strings.Contains(got, "$") || !strings.Contains(got, "replaced by plan revision 2") {
 		t.Errorf("a sub-task that never began and was replaced says:\n%s", got)
 	}
 	stdout, stderr, code := command(s.store(), "list")
@@ -187,14 +306,7 @@ func TestVerdictOfTheGatesAlone(t *testing.T) {
 		s.apply(boulder.SubTaskDone{AttemptRef: ref, Completed: true, Status: boulder.SubTaskCompleted,
 			AttemptStatus: boulder.AttemptCompleted})
 	}
-	a, _, stderr := testApp()
-	v := a.newRunView(nil)
-	for _, e := range s.events {
-		v.Event(e)
-	}
-	for name, text := range map[string]string{
-		"lines": stderr.String(), "live": strings.Join(liveSample(t, s).printed, "\n"),
-	} {
+	for name, text := range linesOf(t, s) {
 		if n := strings.Count(text, "by the gates alone"); n != 1 {
 			t.Errorf("%s: it is said %d times, want of one sub-task:\n%s", name, n, text)
 		}

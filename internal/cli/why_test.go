@@ -116,33 +116,30 @@ func TestWhyRefuses(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
 	s.play()
-	project := s.store()
-	for _, test := range []struct {
-		args []string
-		says string
-	}{
+	checkRefusals(t, s.store(), []refusedLine{
 		{[]string{"show", "--why", "nosuch"}, `has no sub-task "nosuch": it has toggle, theme, icons`},
 		{[]string{"show", "--why", ""}, `has no sub-task ""`},
 		{[]string{"show", "nosuch", "--why", "toggle"}, `no such boulder: "nosuch"`},
-	} {
-		stdout, stderr, code := command(project, test.args...)
-		if code != exitUsage || !strings.Contains(stderr, test.says) || stdout != "" {
-			t.Errorf("%v: exit code %d, stdout %q, stderr %q", test.args, code, stdout, stderr)
-		}
+	})
+}
+
+// whyOf is the chain of a sub-task of the sample in which everything goes wrong.
+func whyOf(t *testing.T, subTask string) (report whyReport) {
+	t.Helper()
+	s := newSample(t)
+	s.misbehave()
+	stdout, stderr, _ := command(s.store(), "show", "--why", subTask, "--json")
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatalf("%v: %s", err, stderr)
 	}
+	return report
 }
 
 // Whatever the log is read from, and in pages or not, the chain has every event of the sub-task that it is made of, in
 // order.
 func TestWhyIsWholeAndInOrder(t *testing.T) {
 	t.Parallel()
-	s := newSample(t)
-	s.misbehave()
-	stdout, _, _ := command(s.store(), "show", "--why", "toggle", "--json")
-	var report whyReport
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
-		t.Fatal(err)
-	}
+	report := whyOf(t, "toggle")
 	var steps []string
 	for _, step := range report.Chain {
 		steps = append(steps, strings.TrimSpace(step.Step+" "+step.Prompt+step.Decision))
@@ -195,13 +192,7 @@ func TestWhyWithoutEvidence(t *testing.T) {
 // On a terminal no line is wider than it.
 func TestWhyFitsTheTerminal(t *testing.T) {
 	t.Parallel()
-	s := newSample(t)
-	s.misbehave()
-	stdout, _, _ := command(s.store(), "show", "--why", "toggle", "--json")
-	var report whyReport
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
-		t.Fatal(err)
-	}
+	report := whyOf(t, "toggle")
 	for _, width := range []int{50, 79, 119} {
 		var out strings.Builder
 		v := whyView{out: &out, width: width}

@@ -3,13 +3,9 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -89,95 +85,8 @@ func (d *deps) look(ctx context.Context) (err error) {
 	return err
 }
 
-// connect prepares the way to an OpenCode server: one that runs, or one of our own.
-func (d *deps) connect(ctx context.Context, attach string) error {
-	if attach != "" {
-		client, err := opencode.Attach(ctx, attach, opencode.AttachConfig{
-			Username: d.app.Getenv("OPENCODE_SERVER_USERNAME"), Password: d.app.Getenv("OPENCODE_SERVER_PASSWORD"), Logger: d.log,
-		})
-		switch {
-		case errors.Is(err, opencode.ErrBadAddress):
-			return usagef("attach: %w", err)
-		case errors.Is(err, opencode.ErrUnauthorized):
-			return fmt.Errorf("attach: %w: set OPENCODE_SERVER_PASSWORD to the server's password", err)
-		case err != nil:
-			return fmt.Errorf("attach: %w: is `opencode serve` running there?", err)
-		}
-		d.attached, d.host = client, opencode.AttachedHost(client)
-		if err := opencode.CheckVersion(client.Version()); err != nil {
-			return fmt.Errorf("attach: %w", err)
-		}
-		return nil
-	}
-	d.host = opencode.NewHost(d.startServer)
-	d.app.interrupts.onHurry(d.kill)
-	return nil
-}
-
-// binary is the OpenCode to start.
-func (d *deps) binary() string {
-	for _, b := range []string{d.app.opencodeBinary, d.app.Getenv("MANAGER_OPENCODE"), d.config.OpenCode} {
-		if b != "" {
-			return b
-		}
-	}
-	return "opencode"
-}
-
-// startServer starts a server of our own and refuses a version that was not tested.
-func (d *deps) startServer(ctx context.Context) (*opencode.Server, error) {
-	env, err := d.app.marked(d.project)
-	if err != nil {
-		return nil, err
-	}
-	s, err := opencode.Start(ctx, opencode.ServerConfig{
-		Binary: d.binary(), Dir: d.project, Env: env, Logger: d.log,
-		ConfigContent: withOwnConfig(d.app.Getenv("OPENCODE_CONFIG_CONTENT")),
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := opencode.CheckVersion(s.Version()); err != nil {
-		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		s.Stop(stopCtx)
-		return nil, err
-	}
-	return s, nil
-}
-
-// withOwnConfig adds the ledgers' agent, and that a refused permission does not end a turn, to the configuration that the user
-// gave in the environment. One that cannot be read is left to OpenCode to complain about.
-func withOwnConfig(content string) string {
-	merged := map[string]any{}
-	if content != "" && json.Unmarshal([]byte(content), &merged) != nil {
-		return content
-	}
-	agents, ok := merged["agent"].(map[string]any)
-	if !ok {
-		agents = map[string]any{}
-	}
-	for name, agent := range ocprovider.AgentConfig()["agent"].(map[string]any) {
-		agents[name] = agent
-	}
-	merged["agent"] = agents
-	experimental, ok := merged["experimental"].(map[string]any)
-	if !ok {
-		experimental = map[string]any{}
-	}
-	if _, said := experimental["continue_loop_on_deny"]; !said {
-		experimental["continue_loop_on_deny"] = true // else one of several refusals ends the turn (seen)
-	}
-	merged["experimental"] = experimental
-	out, err := json.Marshal(merged)
-	if err != nil {
-		return content
-	}
-	return string(out)
-}
-
-// openLedger decides which model plans and judges, and how it is reached: directly where its provider's key is set, else
-// through OpenCode.
+// openLedger decides which model plans and judges, and how it is reached: directly where its provider's key is set,
+// else through OpenCode.
 func (d *deps) openLedger() error {
 	var err error
 	if d.registry, err = d.providers(); err != nil {
@@ -266,18 +175,8 @@ func (d *deps) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, 
 		return nil, err
 	}
 	return orchestrator.New(orchestrator.Config{
-		Project: d.project, Planner: planner, Judge: cleanJudge{judge, d.app.secrets}, Runner: runner, Store: db, Limits: &limits, Logger: d.log,
-	})
-}
-
-// price is what the configuration says about a model of which OpenCode knows no price.
-func (d *deps) price(model string, u boulder.Usage) (float64, bool) {
-	ref, err := providers.ParseModel(model)
-	if err != nil {
-		return 0, false
-	}
-	return d.config.Prices.Cost(ref, providers.Usage{
-		Input: u.Input, CachedInput: u.CacheRead, CacheWrite: u.CacheWrite, Output: u.Output, Reasoning: u.Reasoning,
+		Project: d.project, Planner: planner, Judge: cleanJudge{judge, d.app.secrets}, Runner: runner, Store: db,
+		Limits: &limits, Logger: d.log,
 	})
 }
 
@@ -291,26 +190,6 @@ func (d *deps) budget(flag *boulder.Budget) *boulder.Budget {
 	return &merged
 }
 
-// model is what the user named for sub-tasks that name none; empty if they did not.
-func (d *deps) model() (string, error) { return modelOf(d.app.model, d.config.Model) }
-
-// close ends the OpenCode server, if it is ours.
-func (d *deps) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
-	defer cancel()
-	d.host.Stop(ctx)
-	if d.attached != nil {
-		d.attached.Close()
-	}
-}
-
-// kill ends the OpenCode server without asking it, if it is ours.
-func (d *deps) kill() {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	d.host.Stop(ctx)
-}
-
 // planPath is where a plan is written and looked for unless another file is named.
 func planPath(project string) string { return filepath.Join(project, store.DirName, "plan.yaml") }
 
@@ -318,106 +197,4 @@ func planPath(project string) string { return filepath.Join(project, store.DirNa
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-// models refuses a plan that names a model OpenCode does not have: better now than after an hour. It returns the model of the
-// sub-tasks that name none: by --model, the configuration, or OpenCode's own; empty leaves the choice to OpenCode.
-func (d *deps) models(ctx context.Context, plan *boulder.Plan) (string, error) {
-	fallback, err := d.model()
-	if err != nil {
-		return "", err
-	}
-	slow := time.AfterFunc(time.Second, func() { d.app.note("Waiting for OpenCode …") })
-	defer slow.Stop()
-	conn, err := d.host.Connect(ctx)
-	if err != nil {
-		return "", startFault(err)
-	}
-	dir := conn.Client.In(d.project)
-	catalogue, err := dir.Catalogue(ctx)
-	if err != nil {
-		return "", fmt.Errorf("ask OpenCode for its models: %w", err)
-	}
-	if err := checkAgents(ctx, dir, plan); err != nil {
-		return "", err
-	}
-	wanted := map[string]string{fallback: "--model or the configuration", plan.Model: "the plan's model"}
-	for _, s := range plan.SubTasks {
-		if _, ok := wanted[s.Model]; !ok {
-			wanted[s.Model] = fmt.Sprintf("sub-task %q", s.ID)
-		}
-	}
-	if _, named := wanted[d.ledger]; !d.direct && !named {
-		wanted[d.ledger] = "--ledger-model or the configuration"
-	}
-	delete(wanted, "")
-	for name, who := range wanted {
-		if err := checkModel(catalogue, name, who); err != nil {
-			return "", err
-		}
-	}
-	if fallback != "" || !slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool { return s.Model == "" && plan.Model == "" }) {
-		return fallback, nil
-	}
-	ref, err := dir.DefaultModel(ctx)
-	if err != nil {
-		return "", fmt.Errorf("ask OpenCode for its model: %w", err)
-	}
-	if ref.IsZero() {
-		return "", nil
-	}
-	return ref.String(), nil
-}
-
-// checkAgents refuses a plan that names an agent OpenCode does not have.
-func checkAgents(ctx context.Context, dir *opencode.Directory, plan *boulder.Plan) error {
-	named := func(s boulder.Spec) bool { return s.Agent != "" }
-	if !slices.ContainsFunc(plan.SubTasks, named) {
-		return nil
-	}
-	agents, err := dir.Agents(ctx)
-	if err != nil {
-		return fmt.Errorf("ask OpenCode for its agents: %w", err)
-	}
-	for _, s := range plan.SubTasks {
-		has := slices.ContainsFunc(agents, func(a opencode.Agent) bool { return a.Name == s.Agent })
-		if s.Agent != "" && !has {
-			return usagef("sub-task %q names the agent %s, which OpenCode does not have: `opencode agent list` lists them", s.ID, s.Agent)
-		}
-	}
-	return nil
-}
-
-func checkModel(catalogue opencode.Catalogue, name, who string) error {
-	ref, err := providers.ParseModel(name)
-	if err != nil {
-		return &usageError{fmt.Errorf("%s: %w", who, err)}
-	}
-	if _, ok := catalogue.Model(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}); !ok {
-		return usagef("%s names the model %s, which OpenCode does not offer: %s", who, name, offered(catalogue, ref.Provider))
-	}
-	return nil
-}
-
-// offered says what could have been meant.
-func offered(c opencode.Catalogue, provider string) string {
-	var connected []string
-	for _, p := range c.Providers {
-		if p.ID == provider {
-			return fmt.Sprintf("`opencode models %s` lists those of %s", provider, provider)
-		}
-		connected = append(connected, p.ID)
-	}
-	if len(connected) == 0 {
-		return "no provider is connected: log in with `opencode auth login`"
-	}
-	return fmt.Sprintf("provider %s is not connected (connected: %v): log in with `opencode auth login`", provider, connected)
-}
-
-// startFault adds what to do to an OpenCode that cannot be started.
-func startFault(err error) error {
-	if errors.Is(err, opencode.ErrNoBinary) {
-		return fmt.Errorf("%w: see `manager doctor`", err)
-	}
-	return err
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/unixsock"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -54,7 +55,7 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 func (c *Client) connect() {
 	c.http.Transport = &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			conn, err := dial(ctx, c.path)
+			conn, err := unixsock.Dial(ctx, c.path)
 			if err != nil {
 				return nil, &unreachedError{err}
 			}

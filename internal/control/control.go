@@ -18,6 +18,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/internal/unixsock"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -72,9 +73,9 @@ type Holder struct {
 var (
 	// ErrNotServed is returned when no process serves the socket, or the one that did is gone: the state can be read
 	// from the database.
-	ErrNotServed = errors.New("no process serves this project")
+	ErrNotServed = unixsock.ErrNotServed
 	// ErrServed is returned by [Serve] while another process serves the socket.
-	ErrServed = errors.New("another process serves this project")
+	ErrServed = unixsock.ErrServed
 	// ErrNotReady is returned for an order that comes before the holder has begun to run anything, as while a person is
 	// asked about the plan. It was not carried out.
 	ErrNotReady = errors.New("the process that holds the state has not begun its work: try again in a moment")

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/bouldermgr/manager/internal/unixsock"
 )
 
 const (
@@ -55,7 +57,7 @@ func Serve(ctx context.Context, path string, holder Holder, source Source, logge
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	l, file, err := listen(ctx, path)
+	l, file, err := unixsock.Listen(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("control socket %s: %w", path, err)
 	}
@@ -108,7 +110,7 @@ func (s *Server) Notify() { s.changes.notify() }
 func (s *Server) Close() error { return s.closed() }
 
 func (s *Server) close() error {
-	unlinkErr := unlink(s.path, s.file)
+	unlinkErr := unixsock.Unlink(s.path, s.file)
 	s.end()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Submission is a task that is handed to a process which runs boulders for others. What it leaves out is as that process
-// was configured.
+// Submission is a task that is handed to a process which runs boulders for others. What it leaves out is as that
+// process was configured.
 type Submission struct {
 	// Resume is a boulder to go on with, with the budgets that it gets; nothing else counts then.
 	Resume string `json:"resume,omitempty"`
@@ -27,6 +27,10 @@ type Submission struct {
 	LedgerModel   string                    `json:"ledger_model,omitempty"`
 	Budget        *boulder.Budget           `json:"budget,omitempty"`
 	SubTasks      map[string]boulder.Budget `json:"sub_task_budgets,omitempty"`
+	// DoneWhen, Checks and Loop are as in orchestrator.Request.
+	DoneWhen []string       `json:"done_when,omitempty"`
+	Checks   boulder.Checks `json:"checks,omitzero"`
+	Loop     *boulder.Loop  `json:"loop,omitempty"`
 }
 
 // Submitter runs boulders for others. A [Steerer] that is one takes submissions.

@@ -42,8 +42,8 @@ func (c *canvas) at(row, column int) *cell {
 	return &c.rows[row][column]
 }
 
-// line draws a piece of a net's line in a cell. Pieces of the same net join; of two nets that cross, the vertical one is
-// seen, so that a crossing is not taken for a joint.
+// line draws a piece of a net's line in a cell. Pieces of the same net join; of two nets that cross, the vertical one
+// is seen, so that a crossing is not taken for a joint.
 func (c *canvas) line(row, column, net int, sides uint8) {
 	at := c.at(row, column)
 	if at.lines != 0 && at.net != net {

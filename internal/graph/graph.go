@@ -37,9 +37,9 @@ type Graph struct {
 // edge is an [Edge] between places in nodes.
 type edge struct{ from, to int }
 
-// New makes a graph. Of nodes with the same id, edges mean the first. An edge that names no node or a node twice, and one
-// that is given again, is left out. A circle is not refused: those in it and behind it share the last level, and the
-// drawings with a layout of their own leave out the edges that do not lead to a later level.
+// New makes a graph. Of nodes with the same id, edges mean the first. An edge that names no node or a node twice, and
+// one that is given again, is left out. A circle is not refused: those in it and behind it share the last level, and
+// the drawings with a layout of their own leave out the edges that do not lead to a later level.
 func New(title string, nodes []Node, edges []Edge) *Graph {
 	g := &Graph{title: clean(title)}
 	places := make(map[string]int, len(nodes))
@@ -96,8 +96,8 @@ type place string
 
 func placeOf(i int) place { return place(strconv.Itoa(i)) }
 
-// clean puts a text on one line and takes out what is no plain writing: control characters and sequences, marks that turn
-// the direction of writing, and what XML cannot hold.
+// clean puts a text on one line and takes out what is no plain writing: control characters and sequences, marks that
+// turn the direction of writing, and what XML cannot hold.
 func clean(s string) string {
 	s = ansi.Strip(strings.ToValidUTF8(s, "\uFFFD"))
 	s = strings.Map(func(r rune) rune {

@@ -6,8 +6,8 @@ import (
 )
 
 // layout gives each node a place in its level, after Sugiyama: an edge that passes levels gets a lane through each of
-// them, the order within a level is chosen so that few edges cross, and then the coordinates so that edges are short and
-// lanes straight. "Across" is the direction of a level, whatever that is on the page.
+// them, the order within a level is chosen so that few edges cross, and then the coordinates so that edges are short
+// and lanes straight. "Across" is the direction of a level, whatever that is on the page.
 type layout struct {
 	items  []item
 	levels [][]int // places in items, in the order in which they stand

@@ -45,7 +45,8 @@ func mermaidText(s string) string {
 	var b strings.Builder
 	for _, r := range s {
 		switch {
-		case r >= 0x80, r >= '0' && r <= '9', r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', strings.ContainsRune(" .,-/()?!'", r):
+		case r >= 0x80, r >= '0' && r <= '9', r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z',
+			strings.ContainsRune(" .,-/()?!'", r):
 			b.WriteRune(r)
 		default:
 			fmt.Fprintf(&b, "#%d;", r)

@@ -69,9 +69,9 @@ func (n *net) sides(column int) uint8 {
 	return sides
 }
 
-// route gives each net that is not straight a track on which it overlaps no other. It reports how many tracks there are,
-// and fails if lines would have to lie on each other: a net that leaves in the column in which another one enters has to
-// turn above that, and a circle of such pairs cannot.
+// route gives each net that is not straight a track on which it overlaps no other. It reports how many tracks there
+// are, and fails if lines would have to lie on each other: a net that leaves in the column in which another one enters
+// has to turn above that, and a circle of such pairs cannot.
 func route(nets []*net) (tracks int, ok bool) {
 	var open []*net
 	for _, n := range nets {

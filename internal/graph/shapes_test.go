@@ -43,8 +43,8 @@ func diamond() *shape {
 
 // statuses has each of them, long titles, and an edge that passes two levels.
 func statuses() *shape {
-	s := &shape{title: "A task whose title is so long that it does not fit on one line, whatever is done, and which goes on" +
-		" and on after that as if there was no end to it"}
+	s := &shape{title: "A task whose title is so long that it does not fit on one line, whatever is done, and which goes" +
+		" on and on after that as if there was no end to it"}
 	return s.add("schema", "Write the schema", "completed", "").
 		add("a-sub-task-with-an-id-of-the-greatest-length-that-a-plan-allows-ok", "Migrate every table of the old database"+
 			" to the new one, table by table, with a check of the number of rows before and after each", "in_progress",

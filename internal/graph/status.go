@@ -19,7 +19,8 @@ type look struct {
 // colours of a box, as #rrggbb.
 type colours struct{ fill, line string }
 
-// looks are in the order of a legend. The lines keep a contrast of 3:1 and more with their fill and with the background.
+// looks are in the order of a legend. The lines keep a contrast of 3:1 and more with their fill and with the
+// background.
 var looks = []look{
 	{
 		status: "completed", word: "completed", sign: "✓", class: "completed",

@@ -7,8 +7,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// What fonts a viewer has is not known, so texts are measured by a rough table that leans to the wide side (DejaVu Sans,
-// the widest of the usual ones), in parts of the font's size.
+// What fonts a viewer has is not known, so texts are measured by a rough table that leans to the wide side (DejaVu
+// Sans, the widest of the usual ones), in parts of the font's size.
 const (
 	narrow  = 0.38 // i, l, dots
 	usual   = 0.66

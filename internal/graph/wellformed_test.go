@@ -130,10 +130,12 @@ func checkText(t failer, text string, width int) {
 var nasty = []string{
 	`"`, `'`, "`", `\`, `\"`, `\N`, "]", `"]`, `"]:::x`, "<", ">", "</text>", "<script>alert(1)</script>", "]]>",
 	"<!--", "-->",
-	"&", "&amp;", "&#34;", "#quot;", "#", ";", "%%", "%%{init: {}}%%", "\n", "\r\n", "\t", "\x00", "\x1b[31m", "\x1b]0;x\a",
+	"&", "&amp;", "&#34;", "#quot;", "#", ";", "%%", "%%{init: {}}%%",
+	"\n", "\r\n", "\t", "\x00", "\x1b[31m", "\x1b]0;x\a",
 	"\u202e", "\u2066", "\u2028", "\ufffe", "\uffff", "\xff", "\xed\xa0\x80",
 	"style a:#1;", "end", "click n1", "---", "}", "{",
-	"主题", "👩‍👩‍👧", "e\u0301", "\u200b", "\u0301", "word ", "a-very-long-word-without-any-place-to-break-it-at-all", "1. ", "- ",
+	"主题", "👩‍👩‍👧", "e\u0301", "\u200b", "\u0301", "word ", "a-very-long-word-without-any-place-to-break-it-at-all",
+	"1. ", "- ",
 	"=",
 	"subgraph", "n1 --> n2", "url(http://x)", " ", "",
 }

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -25,6 +26,9 @@ type Complete struct {
 type Continue struct {
 	Open   *boulder.Open
 	Reason string
+	// Track and NotBefore are those of a loop, see [boulder.Continuation].
+	Track     json.RawMessage
+	NotBefore time.Time
 }
 
 // Retry ends an attempt and queues the next one.
@@ -33,6 +37,7 @@ type Retry struct {
 	Reason    string
 	Status    boulder.AttemptStatus // what the ended attempt becomes
 	Uncounted bool                  // the ended attempt is not a try
+	Track     json.RawMessage       // of a loop, see [boulder.Continuation]
 }
 
 // Replan begins to make anew what remains of the plan.

@@ -49,7 +49,7 @@ type computing struct {
 	held    string // why a prompt was held back for a budget
 	others  []Share
 
-	working map[string]int // by model: live attempts that need it, as they were gone through
+	working map[string]int // by model that cooled down: live attempts that need it, as they were gone through
 
 	replanning bool // a replan is being made, or begins with this call
 	skipping   bool // what is left of the plan is skipped with this call
@@ -57,7 +57,7 @@ type computing struct {
 
 func newComputing(s *boulder.State, l Limits, now time.Time) *computing {
 	return &computing{
-		s: s, l: l, now: now, budget: newBudget(s, l, now), replanning: s.Boulder.Replan != nil, working: map[string]int{},
+		s: s, l: l, now: now, budget: newBudget(s, l, now), replanning: s.Boulder.Replan != nil,
 	}
 }
 
@@ -106,8 +106,11 @@ func (c *computing) dispatch() {
 // heldBack are the sub-tasks that a replan replaces: one that is being made, one that begins with this call, or one that is
 // wanted and can still be had.
 func (c *computing) heldBack() map[string]bool {
-	held := map[string]bool{}
+	var held map[string]bool
 	hold := func(ids []string) {
+		if held == nil && len(ids) > 0 {
+			held = make(map[string]bool, len(ids))
+		}
 		for _, id := range ids {
 			held[id] = true
 		}
@@ -262,9 +265,15 @@ func (c *computing) next(o *boulder.Open) Action {
 // crowded reports whether an attempt that was turned away by its model has to let others go first: after a cool-down only
 // as many come back at once as the limit allows that has shrunk.
 func (c *computing) crowded(a *boulder.Attempt) bool {
-	c.working[a.Model]++
 	cool, shrunk := c.s.Boulder.Cooldowns[a.Model]
-	return shrunk && a.Reason != "" && c.working[a.Model] > cool.Limit
+	if !shrunk {
+		return false
+	}
+	if c.working == nil {
+		c.working = map[string]int{}
+	}
+	c.working[a.Model]++
+	return a.Reason != "" && c.working[a.Model] > cool.Limit
 }
 
 func (c *computing) cooling(model string) bool {

@@ -32,7 +32,8 @@ func (s Share) Equal(other Share) bool {
 // for nothing: it keeps nobody waiting.
 func ShareOf(s *boulder.State, l Limits, now time.Time, halting bool) Share {
 	var share Share
-	if halting || s.Boulder.Status != boulder.Running {
+	models := s.Models()
+	if halting || s.Boulder.Status != boulder.Running || len(models) == 0 {
 		return share
 	}
 	c := newComputing(s, l, now)
@@ -40,7 +41,7 @@ func ShareOf(s *boulder.State, l Limits, now time.Time, halting bool) Share {
 		return share
 	}
 	held := c.heldBack()
-	for _, m := range s.Models() {
+	for _, m := range models {
 		if now.Before(s.Boulder.Cooldowns[m].Until) {
 			continue
 		}

@@ -93,6 +93,10 @@ func taken(limit int, of string) string {
 func dispatch(
 	s *boulder.State, l Limits, now time.Time, held map[string]bool, others []Share,
 ) (actions []Action, cooled time.Time) {
+	models := s.Models()
+	if len(models) == 0 {
+		return nil, time.Time{}
+	}
 	c := countSlots(s, l, now, others)
 	given := map[string]int{} // attempts started, by model
 	yields := func(m string) bool {
@@ -103,7 +107,6 @@ func dispatch(
 		return given[m] < len(mine) && c.yields(m, mine[given[m]])
 	}
 	started := map[string]int{} // from the head of each model's queue
-	models := s.Models()
 	for {
 		var first *boulder.Open
 		for _, m := range models {

@@ -18,6 +18,8 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 		return Complete{Open: o, Skip: c.notNeeded(o)}
 	case ended.Rule == boulder.RuleBudget, c.budget.subTask(o.SubTask, o) != "":
 		return Park{o, cmp.Or(c.budget.subTask(o.SubTask, o), ended.Stopped)}
+	case c.s.Boulder.Loop != nil:
+		return c.goOn(o)
 	case v.NeedReplan, v.BlockedBy == "wrong_plan":
 		return c.anew(o, "the plan is wrong: "+cmp.Or(v.ReplanReason, v.StuckReason, shortcoming(v)), failed, c.again)
 	case o.SubTask.Stalls >= c.l.Stalls:
@@ -37,7 +39,7 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	case o.Attempt.Turns >= c.l.Evaluations:
 		return c.again(o, fmt.Sprintf("not complete after %d turns: %s", o.Attempt.Turns, shortcoming(v)), failed)
 	}
-	return Continue{o, shortcoming(v)}
+	return Continue{Open: o, Reason: shortcoming(v)}
 }
 
 // notNeeded are the sub-tasks to skip because the goal is achieved: all that are left, dependents first. None if one of
@@ -113,7 +115,7 @@ type way func(o *boulder.Open, reason string, status boulder.AttemptStatus) Acti
 // wants another waits for it.
 func (c *computing) anew(o *boulder.Open, reason string, status boulder.AttemptStatus, otherwise way) Action {
 	switch {
-	case c.s.Boulder.Replans >= c.l.Replans:
+	case c.s.Boulder.Replans >= c.l.Replans, c.s.Boulder.Loop != nil:
 		return otherwise(o, reason, status)
 	case c.replanning:
 		return nil

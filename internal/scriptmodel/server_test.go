@@ -258,7 +258,8 @@ func TestMalformedAndUnknownRequests(t *testing.T) {
 		{"/chat/completions", `{"messages":[{"content":3}]}`, http.StatusBadRequest},
 		{"/responses", `{}`, http.StatusNotFound},
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL()+test.path, strings.NewReader(test.body))
+		sent := strings.NewReader(test.body)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL()+test.path, sent)
 		if err != nil {
 			t.Fatal(err)
 		}

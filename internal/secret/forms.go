@@ -35,10 +35,11 @@ var (
 
 // token is a form that begins with a prefix of its maker's: what follows is of some bytes and of some length.
 type token struct {
-	kind, prefix string
-	chars        *class
-	min, max     int               // of what follows the prefix; max 0: any
-	ok           func(string) bool // of what follows, at most lookMost of it; nil: all
+	kind     string
+	prefixes string // one or more, with blanks between them
+	chars    *class
+	min, max int               // of what follows the prefix; max 0: any
+	ok       func(string) bool // of what follows, at most lookMost of it; nil: all
 }
 
 // lookMost bounds what is looked at before a form is taken for one, so that text that is full of prefixes costs little.
@@ -47,40 +48,31 @@ const lookMost = 256
 // tokens are the forms that vendors document or that their keys have; lengths are lower bounds, since vendors lengthen
 // keys. Google's, GitHub's, GitLab's, Slack's and AWS' are as published by them for secret scanning.
 var tokens = []token{
-	{kind: "a model provider's key (sk-…)", prefix: "sk-", chars: base64url, min: 20, ok: keyLike},
-	{kind: "a Stripe key", prefix: "sk_live_", chars: alnum, min: 16},
-	{kind: "a Stripe key", prefix: "sk_test_", chars: alnum, min: 16},
-	{kind: "a Stripe key", prefix: "rk_live_", chars: alnum, min: 16},
-	{kind: "an xAI key", prefix: "xai-", chars: base64url, min: 20, ok: keyLike},
-	{kind: "a Groq key", prefix: "gsk_", chars: alnum, min: 20, ok: hasDigit},
-	{kind: "a Google API key", prefix: "AIza", chars: base64url, min: 30},
-	{kind: "a Google OAuth secret", prefix: "GOCSPX-", chars: base64url, min: 20},
-	{kind: "a Google OAuth token", prefix: "ya29.", chars: base64url, min: 30},
-	{kind: "a GitHub token", prefix: "ghp_", chars: alnum, min: 30},
-	{kind: "a GitHub token", prefix: "gho_", chars: alnum, min: 30},
-	{kind: "a GitHub token", prefix: "ghu_", chars: alnum, min: 30},
-	{kind: "a GitHub token", prefix: "ghs_", chars: dotted, min: 30, ok: hasDigit},
-	{kind: "a GitHub token", prefix: "ghr_", chars: alnum, min: 30},
-	{kind: "a GitHub token", prefix: "github_pat_", chars: word, min: 30},
-	{kind: "a GitLab token", prefix: "glpat-", chars: dotted, min: 20},
-	{kind: "an AWS access key id", prefix: "AKIA", chars: upperAlnum, min: 16, max: 16},
-	{kind: "an AWS access key id", prefix: "ASIA", chars: upperAlnum, min: 16, max: 16},
-	{kind: "a Slack token", prefix: "xoxb-", chars: base64url, min: 10, ok: hasDigit},
-	{kind: "a Slack token", prefix: "xoxp-", chars: base64url, min: 10, ok: hasDigit},
-	{kind: "a Slack token", prefix: "xoxa-", chars: base64url, min: 10, ok: hasDigit},
-	{kind: "a Slack token", prefix: "xoxr-", chars: base64url, min: 10, ok: hasDigit},
-	{kind: "a Slack token", prefix: "xoxs-", chars: base64url, min: 10, ok: hasDigit},
-	{kind: "a Slack token", prefix: "xoxe-", chars: base64url, min: 10, ok: hasDigit},
-	{kind: "a Slack token", prefix: "xoxc-", chars: base64url, min: 10, ok: hasDigit},
-	{kind: "a Slack token", prefix: "xoxd-", chars: credential, min: 10, ok: hasDigit},
-	{kind: "a Slack token", prefix: "xapp-", chars: base64url, min: 20, ok: hasDigit},
-	{kind: "a Slack webhook", prefix: "hooks.slack.com/services/", chars: slashed, min: 30},
-	{kind: "an npm token", prefix: "npm_", chars: alnum, min: 36},
-	{kind: "a Hugging Face token", prefix: "hf_", chars: letters, min: 30},
-	{kind: "a PyPI token", prefix: "pypi-AgEI", chars: base64url, min: 30},
-	{kind: "a SendGrid key", prefix: "SG.", chars: dotted, min: 60},
-	{kind: "a DigitalOcean token", prefix: "dop_v1_", chars: alnum, min: 60},
-	{kind: "an age key", prefix: "AGE-SECRET-KEY-1", chars: upperAlnum, min: 50},
+	{kind: "a model provider's key (sk-…)", prefixes: "sk-", chars: base64url, min: 20, ok: keyLike},
+	{kind: "a Stripe key", prefixes: "sk_live_ sk_test_ rk_live_", chars: alnum, min: 16},
+	{kind: "an xAI key", prefixes: "xai-", chars: base64url, min: 20, ok: keyLike},
+	{kind: "a Groq key", prefixes: "gsk_", chars: alnum, min: 20, ok: hasDigit},
+	{kind: "a Google API key", prefixes: "AIza", chars: base64url, min: 30},
+	{kind: "a Google OAuth secret", prefixes: "GOCSPX-", chars: base64url, min: 20},
+	{kind: "a Google OAuth token", prefixes: "ya29.", chars: base64url, min: 30},
+	{kind: "a GitHub token", prefixes: "ghp_ gho_ ghu_ ghr_", chars: alnum, min: 30},
+	{kind: "a GitHub token", prefixes: "ghs_", chars: dotted, min: 30, ok: hasDigit},
+	{kind: "a GitHub token", prefixes: "github_pat_", chars: word, min: 30},
+	{kind: "a GitLab token", prefixes: "glpat-", chars: dotted, min: 20},
+	{kind: "an AWS access key id", prefixes: "AKIA ASIA", chars: upperAlnum, min: 16, max: 16},
+	{
+		kind: "a Slack token", prefixes: "xoxb- xoxp- xoxa- xoxr- xoxs- xoxe- xoxc-", chars: base64url, min: 10,
+		ok: hasDigit,
+	},
+	{kind: "a Slack token", prefixes: "xoxd-", chars: credential, min: 10, ok: hasDigit},
+	{kind: "a Slack token", prefixes: "xapp-", chars: base64url, min: 20, ok: hasDigit},
+	{kind: "a Slack webhook", prefixes: "hooks.slack.com/services/", chars: slashed, min: 30},
+	{kind: "an npm token", prefixes: "npm_", chars: alnum, min: 36},
+	{kind: "a Hugging Face token", prefixes: "hf_", chars: letters, min: 30},
+	{kind: "a PyPI token", prefixes: "pypi-AgEI", chars: base64url, min: 30},
+	{kind: "a SendGrid key", prefixes: "SG.", chars: dotted, min: 60},
+	{kind: "a DigitalOcean token", prefixes: "dop_v1_", chars: alnum, min: 60},
+	{kind: "an age key", prefixes: "AGE-SECRET-KEY-1", chars: upperAlnum, min: 50},
 }
 
 // formNeedles are the needles of all forms.
@@ -93,7 +85,9 @@ func formNeedles() []needle {
 		{text: "://", kind: "a password in an address", rank: byForm, find: findUserinfo},
 	}
 	for _, t := range tokens {
-		needles = append(needles, needle{text: t.prefix, kind: t.kind, rank: byForm, find: t.find})
+		for prefix := range strings.FieldsSeq(t.prefixes) {
+			needles = append(needles, needle{text: prefix, kind: t.kind, rank: byForm, find: t.after(len(prefix))})
+		}
 	}
 	for _, last := range []string{"key", "token", "secret", "password", "passwd", "passphrase", "credentials"} {
 		needles = append(needles, needle{
@@ -103,16 +97,19 @@ func formNeedles() []needle {
 	return needles
 }
 
-func (t token) find(s string, at int) (from, to int) {
-	start := at + len(t.prefix)
-	if !begins(s, at) {
-		return 0, 0
+// after finds the form by its prefix, which has that many bytes.
+func (t token) after(prefix int) func(s string, at int) (from, to int) {
+	return func(s string, at int) (from, to int) {
+		start := at + prefix
+		if !begins(s, at) {
+			return 0, 0
+		}
+		n := t.chars.run(s, start, max(lookMost, t.max+1))
+		if n < t.min || t.max > 0 && n > t.max || t.ok != nil && !t.ok(s[start:start+n]) {
+			return 0, 0
+		}
+		return at, start + t.chars.run(s, start, len(s))
 	}
-	n := t.chars.run(s, start, max(lookMost, t.max+1))
-	if n < t.min || t.max > 0 && n > t.max || t.ok != nil && !t.ok(s[start:start+n]) {
-		return 0, 0
-	}
-	return at, start + t.chars.run(s, start, len(s))
 }
 
 // run is how many bytes of the class follow, at most limit.

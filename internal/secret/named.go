@@ -75,7 +75,9 @@ func entropy(v string) float64 {
 // placeholder reports whether somebody wrote a value that stands for a secret.
 func placeholder(v string) bool {
 	lower := strings.ToLower(v)
-	for _, sign := range []string{"your", "example", "changeme", "placeholder", "redacted", "dummy", "xxxx", "****", "..."} {
+	for _, sign := range []string{
+		"your", "example", "changeme", "placeholder", "redacted", "dummy", "xxxx", "****", "...",
+	} {
 		if strings.Contains(lower, sign) {
 			return true
 		}

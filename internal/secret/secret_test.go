@@ -26,8 +26,10 @@ var (
 	anthropicKey = planted("sk-ant-", "api03-", "Zx9Kq2Lw8Rt5Yp1Nv7Bm3Cd6Fg4Hj0Ks_QwErTy-AA")
 	openaiKey    = planted("sk-", "proj-", "T3blbkFJa9Bc2De4Fg6Hi8Jk0Lm1No3Pq5Rs7")
 	githubToken  = planted("ghp_", "16C7e42F292c6912E7710c838347Ae178B4a")
-	jwt          = planted("eyJhbGciOiJIUzI1NiJ9.", "eyJzdWIiOiIxMjM0NTY3ODkwIn0.", "dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U")
-	pem          = planted("-----BEGIN RSA PRIVATE", " KEY-----\nMIIEowIBAAKCAQEAx1y2z3a4b5c6d7e8f9g0h1i2j3k4l5m6n7o8p9q0\n",
+	jwt          = planted("eyJhbGciOiJIUzI1NiJ9.", "eyJzdWIiOiIxMjM0NTY3ODkwIn0.",
+		"dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U")
+	pem = planted("-----BEGIN RSA PRIVATE", " KEY-----\n"+
+		"MIIEowIBAAKCAQEAx1y2z3a4b5c6d7e8f9g0h1i2j3k4l5m6n7o8p9q0\n",
 		"r1s2t3u4v5w6x7y8z9\n-----END RSA PRIVATE", " KEY-----")
 )
 
@@ -92,7 +94,8 @@ func TestHarmless(t *testing.T) {
 		"HOME=/root/1234567890", "API_KEY=https://keys.example.org/v1",
 	})
 	for _, text := range []string{
-		"", "k", "the task-list has 3 entries", "risk-averse planning", "disk-full-error", "key is missing", "token count: 12",
+		"", "k", "the task-list has 3 entries", "risk-averse planning", "disk-full-error", "key is missing",
+		"token count: 12",
 		"primary key in monkey=banana", "bearer of news", "sk-8 of the plan", "sk-learn-compatible-v2-estimators",
 		"subtask-start", "password: at least 8 characters", "the password is postgres, true, 1, 12345678",
 		"commit 3940ee9d0c5f0a2b8f7e6d5c4b3a29181706f5e4", "01K5ZJ8Q4M7V3X2N6T9R1B0C5D",
@@ -342,7 +345,8 @@ func TestPlantedIsGone(t *testing.T) {
 
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{
-		`{"a":"` + githubToken + `","b":[1,2.5e3,"\ud83d\ude00"]}`, `"\\"`, `{"password":"q7Zp-2mXv9Lk4Tn8","n":123456789012}`,
+		`{"a":"` + githubToken + `","b":[1,2.5e3,"\ud83d\ude00"]}`, `"\\"`,
+		`{"password":"q7Zp-2mXv9Lk4Tn8","n":123456789012}`,
 		`["a\",\"b","c9\\"]`, `{"\u0070assword":"x\ty"}`, `null`, `"://u:hunter2hunter@"`, "\"\\n" + anthropicKey + "\"",
 		`{"k":"-----BEGIN PRIVATE KEY-----\nMIIEowIBAAKCAQEAx1y2z3a4b5c6d7e8f9\n-----END PRIVATE KEY-----\n"}`,
 	} {
@@ -435,7 +439,8 @@ func BenchmarkText(b *testing.B) {
 	for i := range 30 {
 		environ = append(environ, strings.Repeat("A", i+1)+"_TOKEN="+githubToken[4+i/8:]+strings.Repeat("z", i))
 	}
-	prose := strings.Repeat("The task-list has entries; the token count and the key of each page are stored beside it. ", 40)
+	prose := strings.Repeat("The task-list has entries; the token count and the key of each page are stored beside it. ",
+		40)
 	for name, text := range map[string]string{
 		"source": string(source), "record": record, "prose": prose, "prefixes": strings.Repeat("sk-", 2000),
 	} {

@@ -16,14 +16,21 @@ func (w *world) checkStored(p *process) {
 		w.violate("what is stored agrees with itself", "%v", err)
 		return
 	}
-	restored, err := boulder.Restore(records)
+	w.restored(records, "what is stored is all there is")
+}
+
+// restored makes the state of records, and checks that it is the one that was stored last; ok is false if there is
+// none.
+func (w *world) restored(records boulder.Records, rule string) (s *boulder.State, ok bool) {
+	s, err := boulder.Restore(records)
 	if err != nil {
 		w.violate("what is stored agrees with itself", "%v", err)
-		return
+		return nil, false
 	}
-	if want, got := image(w.disk), image(restored); want != got {
-		w.violate("what is stored is all there is", "%s", difference(want, got))
+	if want, got := image(w.disk), image(s); want != got {
+		w.violate(rule, "%s", difference(want, got))
 	}
+	return s, true
 }
 
 // image is a state as text: its records, and the order of those that hold a slot or wait for one.
@@ -83,13 +90,9 @@ func (w *world) checkReopened(p *process) {
 		w.violate("what was stored is still there", "%v", err)
 		return
 	}
-	restored, err := boulder.Restore(records)
-	if err != nil {
-		w.violate("what is stored agrees with itself", "%v", err)
+	restored, ok := w.restored(records, "what was stored is still there")
+	if !ok {
 		return
-	}
-	if want, got := image(w.disk), image(restored); want != got {
-		w.violate("what was stored is still there", "%s", difference(want, got))
 	}
 	last, err := p.db.Events(context.Background(), boulderID, uint64(len(w.events)-1), 0)
 	if err != nil || len(last) != 1 {

@@ -82,10 +82,14 @@ func (p *process) order(o boulder.Order) {
 	p.w.cancelled = p.w.cancelled || o == boulder.Order{Do: boulder.OrderCancel}
 	p.w.mu.Unlock()
 	err := p.orch.Order(p.gone, boulderID, o)
+	_ = p.w.nap(p.gone, lanePerson, 0) // the loop goes on as it answers: what it does at this instant is seen first
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
+	if p.dead {
+		return // both the answer and the end of the process were there: which one is heard of is chance
+	}
 	p.w.note("order %+v: %v", o, err)
-	if err == nil && !p.dead {
+	if err == nil {
 		p.w.seen["order "+string(o.Do)]++
 		p.w.checkObeyed(o, seq)
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"testing/synctest"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -247,10 +248,14 @@ func (p *process) watch(e boulder.Event, n int) (enough bool) {
 
 // close ends what is left of the process.
 func (p *process) close(err error) {
+	synctest.Wait() // an order that is under way gets its answer: to end it now would leave it to chance what it did
 	p.end()
 	p.leave(errCrash)
 	p.others.Wait()
 	p.w.mu.Lock()
+	if p.dead {
+		err = errCrash // whether the loop heard of it from its context or from the store is chance
+	}
 	p.w.note("process %d is over: %v", p.number, err)
 	p.w.checkEnded(p)
 	p.w.process = nil

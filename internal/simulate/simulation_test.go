@@ -34,17 +34,14 @@ func TestSimulation(t *testing.T) {
 		t.Log("\n" + w.log.String())
 		return
 	}
-	n, first := *runs, uint64(1)
+	n := *runs
 	switch {
 	case testing.Short():
 		n = min(n, 500)
 	case raced:
 		n = min(n, 1_000)
 	}
-	if *fresh {
-		first = rand.Uint64N(1 << 53)
-		fmt.Printf("simulate: %d worlds from seed %d\n", n, first)
-	}
+	first := firstSeed(n)
 	var seen census
 	var next, failed atomic.Int64
 	if n >= 5_000 {
@@ -69,19 +66,29 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
+// firstSeed of n worlds.
+func firstSeed(n int) uint64 {
+	if !*fresh {
+		return 1
+	}
+	first := rand.Uint64N(1 << 53)
+	fmt.Printf("simulate: %d worlds from seed %d\n", n, first)
+	return first
+}
+
 // TestDeterminism: the same seed gives the same log, byte for byte, crashes included. What would break it: an order
 // that is that of a map, a random number, a look at the real clock.
 func TestDeterminism(t *testing.T) {
 	t.Parallel()
-	n := uint64(300)
+	n := 300
 	if testing.Short() {
 		n = 30
 	}
-	dir := scratch(t)
-	for seed := range n {
-		first, second := simulate(t, dir, seed+1, true), simulate(t, dir, seed+1, true)
+	dir, from := scratch(t), firstSeed(n)
+	for seed := from; seed < from+uint64(n); seed++ {
+		first, second := simulate(t, dir, seed, true), simulate(t, dir, seed, true)
 		if first.log.String() != second.log.String() {
-			t.Fatalf("seed %d: two logs (-first +second):\n%s", seed+1, cmp.Diff(lines(first), lines(second)))
+			t.Fatalf("seed %d: two logs (-first +second):\n%s", seed, cmp.Diff(lines(first), lines(second)))
 		}
 	}
 }

@@ -3,8 +3,8 @@ package wildcard
 
 import "strings"
 
-// Match reports whether a pattern, in which * stands for any characters, slashes included, matches all of a text. Case does
-// not matter.
+// Match reports whether a pattern, in which * stands for any characters, slashes included, matches all of a text. Case
+// does not matter.
 func Match(pattern, text string) bool {
 	head, rest, star := strings.Cut(strings.ToLower(pattern), "*")
 	text = strings.ToLower(text)

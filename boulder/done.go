@@ -1,0 +1,109 @@
+package boulder
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Criteria that `done_when` can name. Gates always count.
+const (
+	DoneJudge = "judge" // the Progress Ledger agrees (the default)
+	DoneTodos = "todos" // the agent's todo list has no open item
+	// DoneDiagnostics: the language server finds no error in the files that were changed. Where none runs, the commands of
+	// [Checks].Lint stand in for it.
+	DoneDiagnostics = "diagnostics"
+	// DoneTests: the commands of [Checks].Tests pass, or are no worse than before the sub-task began.
+	DoneTests = "tests"
+	// DonePromise: the agent's own text has [Promise], since the attempt began.
+	DonePromise = "promise"
+)
+
+// Promise is what an agent writes when everything is done (seed 001: the completion promise of a Ralph loop).
+const Promise = "<promise>DONE</promise>"
+
+// DoneWords are the criteria that there are, in the order in which people are told about them.
+func DoneWords() []string {
+	return []string{DoneTodos, DoneDiagnostics, DoneTests, DonePromise, DoneJudge}
+}
+
+// IsDoneWord reports whether `done_when` can name it.
+func IsDoneWord(word string) bool { return slices.Contains(DoneWords(), word) }
+
+// DoneNeeds reports whether a completion criterion counts for this sub-task. With no `done_when` only the judge does.
+func (t *SubTask) DoneNeeds(criterion string) bool { return doneNeeds(t.DoneWhen, criterion) }
+
+func doneNeeds(words []string, criterion string) bool {
+	if len(words) == 0 {
+		return criterion == DoneJudge
+	}
+	return slices.Contains(words, criterion)
+}
+
+// Checks are the commands behind words of `done_when`. They are found out when a boulder is created, and stored: a
+// resume and a fork check the same.
+type Checks struct {
+	// Tests are gates of every sub-task that is done when tests pass. They may stay as red as they were.
+	Tests []string `json:"tests,omitempty"`
+	// Lint are the same for diagnostics, after turns in which no language server ran.
+	Lint []string `json:"lint,omitempty"`
+}
+
+// setDone gives a new sub-task the criteria by which it is done, its own before those of its plan and of the run, and
+// the commands behind them.
+func (s *State) setDone(t *SubTask, p *Plan) error {
+	for _, words := range [][]string{p.DoneWhen, s.Boulder.DoneWhen} {
+		if len(t.DoneWhen) == 0 {
+			t.DoneWhen = words
+		}
+	}
+	for _, word := range t.DoneWhen {
+		if !IsDoneWord(word) {
+			return fmt.Errorf("sub-task %q is done when %q, which is none of %s", t.ID, word,
+				strings.Join(DoneWords(), ", "))
+		}
+	}
+	add := func(to *[]string, commands []string) {
+		for _, c := range commands {
+			if !slices.Contains(t.Gates, c) && !slices.Contains(t.NoWorse, c) && !slices.Contains(*to, c) {
+				*to = append(slices.Clip(*to), c)
+			}
+		}
+	}
+	if t.DoneNeeds(DoneTests) {
+		if len(s.Boulder.Checks.Tests) == 0 {
+			return fmt.Errorf("sub-task %q is done when tests pass, and no command is known that runs them", t.ID)
+		}
+		add(&t.NoWorse, s.Boulder.Checks.Tests)
+	}
+	if t.DoneNeeds(DoneDiagnostics) {
+		add(&t.Lint, s.Boulder.Checks.Lint)
+	}
+	return nil
+}
+
+// MayStayRed reports whether a gate of this sub-task holds if it is as red as before.
+func (t *SubTask) MayStayRed(command string) bool {
+	return !slices.Contains(t.Gates, command) && (slices.Contains(t.NoWorse, command) || slices.Contains(t.Lint, command))
+}
+
+// Loop bounds a boulder that is one session, kept going until its criteria hold (`manager loop`).
+type Loop struct {
+	// Iterations is how many prompts the sub-task gets, the brief included, over all its sessions; at least 1.
+	Iterations int `json:"iterations"`
+	// Failures is how many continuations in a row may bring no progress: with that many it ends. 0: the first one does.
+	Failures int `json:"failures"`
+	// Cooldown is the wait before a continuation after one that brought no progress, nanoseconds. It doubles with each
+	// further one.
+	Cooldown time.Duration `json:"cooldown"`
+}
+
+// Validate refuses bounds that are below zero. Nil is valid.
+func (l *Loop) Validate() error {
+	if l == nil || l.Iterations >= 1 && l.Failures >= 0 && l.Cooldown >= 0 {
+		return nil
+	}
+	return fmt.Errorf("a loop needs at least one iteration, and no bound below zero: %d iterations, %d failures, a "+
+		"cool-down of %s", l.Iterations, l.Failures, l.Cooldown)
+}

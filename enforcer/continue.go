@@ -1,0 +1,130 @@
+package enforcer
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/plural"
+)
+
+// Situation is what is known of a session that may have to go on. The caller gathers it; the arbiter does not look.
+type Situation struct {
+	// Owned: this manager has the session, or a person asked to have it watched. NotOwned says why not (a sub-agent's, one
+	// of a run, another directory), for people.
+	Owned    bool
+	NotOwned string
+	// Busy: a turn of the session or of one of its children is at work, or waits for a provider.
+	Busy bool
+	// Background are children at work, and results of theirs that were not delivered; empty: none.
+	Background []string
+	// Asks are questions and permissions that wait for an answer in the tree; empty: none.
+	Asks []string
+	// Compacting: the newest message is the marker of a compaction that has not ended.
+	Compacting bool
+	// Unmet is what is missing, one line for each criterion or open item ([OpenItems]); empty: everything that was looked
+	// at holds. Blocked items are not in it. Where Checked is false, the criteria that cost something (tests, the judge)
+	// were not looked at since the newest turn; without such criteria it is always true.
+	Unmet   []string
+	Checked bool
+	// Blocked counts the items that only somebody else can close.
+	Blocked int
+	// Broken is the error with which the newest turn ended; empty: none. Work that broke off is incomplete, even without
+	// a todo list. Hopeless: no continuation heals it (an unknown model, a wrong key, no credit). Overflow: the
+	// conversation does not fit the model any more.
+	Broken   string
+	Hopeless bool
+	Overflow bool
+	// Overspent says which budget is used up; empty: none.
+	Overspent string
+}
+
+// Toast is a short message on the screen of whoever sits before OpenCode.
+type Toast struct {
+	Variant Variant
+	Title   string
+	Message string
+}
+
+// Variant is the colour of a [Toast], in OpenCode's words.
+type Variant string
+
+const (
+	Success Variant = "success"
+	Warning Variant = "warning" // layer one: it says that it is done, and is not (seed 000)
+	Error   Variant = "error"   // layer two: it is idle (seed 000)
+)
+
+// Continue decides about a session whose turn has ended: it asks the gates in order, and the first that is shut decides.
+// With all open the answer is [Send] or [Fresh]. Ask after every [Apply], and again at [Decision.At].
+//
+// What a caller does with the answer: it stores Apply(t, Decided{...}) first, then acts. A Wait, a Look or a Check
+// changes no track. After [Look], which is about the continuation [Track.Pending], it reads the session: at work →
+// [Activity]; ended → [TurnEnded]; no trace of it → send it again under the same id, or [NotSent]. After [Check] it
+// gives [Verified], and Situation.Checked until the next turn.
+func Continue(t Track, s Situation, p Policy, now time.Time) Decision {
+	v := view{t, s, p, now}
+	for _, g := range gates {
+		if d, shut := g.ask(v); shut {
+			d.Gate = g.name
+			return d
+		}
+	}
+	kind := Send
+	if v.forgets() {
+		kind = Fresh
+	}
+	return Decision{Kind: kind, Gate: GateOpen, Reason: v.cause()}
+}
+
+// view is what the gates look at.
+type view struct {
+	Track
+	Situation
+	Policy
+
+	now time.Time
+}
+
+// failures are those that count: the last of too many is forgotten after a while, so that an outage is survived. Not
+// when the agent only says the same again.
+func (v view) failures() int {
+	if reached(v.FailureCount, v.MaxFailures) && v.mayForget() && !v.now.Before(v.forgottenAt()) {
+		return 0
+	}
+	return v.FailureCount
+}
+
+func (v view) mayForget() bool {
+	return v.MaxFailures > 0 && v.FailureReset > 0 && !reached(v.Track.Resets, v.Policy.Resets) && !v.repeats()
+}
+
+// repeats reports whether the agent says the same again and again and does nothing.
+func (v view) repeats() bool { return v.Same > 1 && reached(v.Same, v.MaxFailures) }
+
+func (v view) forgottenAt() time.Time { return v.LastFailure.Add(v.FailureReset) }
+
+// incomplete reports whether work is known to be left.
+func (v view) incomplete() bool { return len(v.Unmet) > 0 || v.Broken != "" }
+
+// forgets reports whether the session is better left behind.
+func (v view) forgets() bool { return v.Overflow || reached(v.Track.Compactions, v.Policy.Compactions) }
+
+// cause is why the session has to go on, for people.
+func (v view) cause() string {
+	if !v.incomplete() {
+		return "everything holds; it goes on improving"
+	}
+	missing := "an error at the end of the turn: " + v.Broken
+	if n := len(v.Unmet); n > 0 {
+		missing = plural.Of(n, "thing") + " left to do, such as: " + v.Unmet[0]
+	}
+	switch {
+	case v.forgets():
+		return "the session forgets what it does; " + missing
+	case v.Claimed:
+		return "it says that it is done, but there is " + missing
+	case v.Idle > 0 && !v.LastActivity.IsZero():
+		return fmt.Sprintf("idle for %s with %s", round(v.now.Sub(v.LastActivity)), missing)
+	}
+	return missing
+}

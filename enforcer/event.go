@@ -1,0 +1,260 @@
+package enforcer
+
+import (
+	"slices"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// Event is something that happened to a session, for [Apply]: one of the types below that have an At.
+type Event interface{ happen(t *Track, p Policy) }
+
+type (
+	// Activity is a sign of life of the session or of a child: it is busy, a part came, something is asked or answered. It
+	// ends a countdown.
+	Activity struct{ At time.Time }
+
+	// Listed is the agent's todo list as it has just written it. It is a sign of life too.
+	Listed struct {
+		At    time.Time
+		Todos []boulder.Todo
+	}
+
+	// Prompted is a new message of a person: everything is counted anew. Stop: it says nothing but stop ([SaysStop]).
+	Prompted struct {
+		At   time.Time
+		Stop bool
+	}
+
+	// Aborted is the end of a turn by an abort that was not the manager's own. It stops the session.
+	Aborted struct{ At time.Time }
+
+	// StopAsked is a person's stop in so many words, as `manager watch stop` gives it.
+	StopAsked struct{ At time.Time }
+
+	// Started is a person's start, as `manager watch start` gives it: everything is counted anew.
+	Started struct{ At time.Time }
+
+	// TurnEnded is the end of a turn, well or badly, whoever began it. The first look at an idle session is one too. With
+	// the Message of the turn before it is passed over: OpenCode reports the end of a turn more than once.
+	TurnEnded struct {
+		At      time.Time
+		Message string // id of the newest assistant message; empty: the turn brought none
+		Reached Reached
+	}
+
+	// Verified is that the costly criteria were looked at, as a [Check] asks.
+	Verified struct {
+		At    time.Time
+		Green []string // the commands that passed
+	}
+
+	// Compacted is that the conversation was replaced by a summary.
+	Compacted struct{ At time.Time }
+
+	// Decided is what [Continue] answered. Store the track that comes of it before anything is done about the answer.
+	Decided struct {
+		At        time.Time
+		Decision  Decision
+		MessageID string // of Send and Fresh: the id under which the prompt will be sent
+	}
+
+	// NotSent is that the continuation Pending was refused, or showed no sign of a turn and is not to be found. It counts
+	// as a failure.
+	NotSent struct {
+		At  time.Time
+		Why string
+	}
+
+	// Replaced is that the work goes on in the session By; give that one the track from before this event.
+	Replaced struct {
+		At time.Time
+		By string
+	}
+
+	// TakenUp is that the program was started again. Nobody saw a countdown that ran when it ended.
+	TakenUp struct{ At time.Time }
+)
+
+// Reached is what is there at the end of a turn.
+type Reached struct {
+	Todos    []boulder.Todo // the agent's list as it is now
+	Diff     string         // names the state of the work tree; empty: unknown
+	Gates    []string       // commands that are known to be green
+	Tools    bool           // the turn called a tool, or a child did
+	Answer   string         // the assistant's own last text
+	Promised bool           // the promise stands in the assistant's own text of the turn, see [Promised]
+}
+
+// Apply gives the track after an event. It is deterministic and does not change t.
+func Apply(t Track, e Event, p Policy) Track {
+	t.Progress = t.Progress.clone()
+	t.Open = slices.Clone(t.Open)
+	if t.Status == "" {
+		t.Status = Watching
+	}
+	e.happen(&t, p)
+	return t
+}
+
+func (e Activity) happen(t *Track, _ Policy) { t.alive(e.At) }
+
+func (e Listed) happen(t *Track, _ Policy) {
+	t.alive(e.At)
+	t.Open = OpenItems(*t, e.Todos)
+}
+
+func (e Prompted) happen(t *Track, _ Policy) {
+	t.alive(e.At)
+	t.begin(e.At)
+	switch {
+	case e.Stop:
+		t.stop("a person wrote that it is to stop")
+	case !t.StopRequested:
+		t.Status, t.Reason = Watching, ""
+	}
+	// What was there before is seen at the end of the turn that begins, and is no progress of a continuation.
+	t.Progress = Progress{}
+}
+
+func (e Aborted) happen(t *Track, _ Policy) {
+	t.alive(e.At)
+	t.Pending, t.AbortedAt = "", later(t.AbortedAt, e.At)
+	if t.Status != Stopped {
+		t.stop("a person aborted the turn")
+	}
+}
+
+func (e StopAsked) happen(t *Track, _ Policy) {
+	t.alive(e.At)
+	t.StopRequested = true
+	t.stop("a person stopped it")
+}
+
+func (e Started) happen(t *Track, _ Policy) {
+	t.StopRequested, t.CountdownAt = false, time.Time{}
+	t.Status, t.Reason = Watching, ""
+	t.begin(e.At)
+}
+
+func (e TurnEnded) happen(t *Track, _ Policy) {
+	if e.Message != "" && e.Message == t.Turn {
+		return
+	}
+	t.alive(e.At)
+	continued := t.Pending != ""
+	t.Turn, t.Pending = e.Message, ""
+	if t.Began.IsZero() {
+		t.Began = e.At
+	}
+	if t.Status == Complete {
+		t.Status, t.Reason = Watching, ""
+	}
+	t.Acted, t.Claimed = e.Reached.Tools, Claims(e.Reached.Answer)
+	t.Promised = t.Promised || e.Reached.Promised
+	t.said(e.Reached)
+	isNew := t.Progress.add(e.Reached)
+	switch {
+	case isNew && e.Reached.Tools:
+		t.progressed()
+	case continued:
+		// Whatever changed during a turn that called no tool was somebody else's work.
+		t.failed(e.At)
+	}
+	t.Open = OpenItems(*t, e.Reached.Todos)
+}
+
+func (e Verified) happen(t *Track, _ Policy) {
+	if t.Progress.add(Reached{Gates: e.Green}) && t.Acted {
+		t.progressed()
+	}
+}
+
+func (e Compacted) happen(t *Track, _ Policy) {
+	t.alive(e.At)
+	t.Compactions++
+	t.Compacted = true
+}
+
+func (e Decided) happen(t *Track, p Policy) {
+	switch d := e.Decision; d.Kind {
+	case Countdown:
+		t.CountdownAt = d.At
+	case Send, Fresh:
+		if reached(t.FailureCount, p.MaxFailures) { // and forgotten, or nothing would be sent
+			t.FailureCount = 0
+			t.Resets++
+		}
+		t.Iteration++
+		t.LastEnforcement, t.Pending, t.CountdownAt = e.At, e.MessageID, time.Time{}
+		if d.Kind == Fresh {
+			t.Compactions = 0
+		}
+	case Finish:
+		t.Status, t.Reason, t.CountdownAt = Complete, d.Reason, time.Time{}
+	case LetGo:
+		t.Status, t.Reason, t.CountdownAt = Exhausted, d.Reason, time.Time{}
+	}
+}
+
+func (e NotSent) happen(t *Track, _ Policy) {
+	if t.Pending == "" {
+		return
+	}
+	t.Pending = ""
+	t.failed(e.At)
+}
+
+func (e Replaced) happen(t *Track, _ Policy) {
+	t.Pending, t.CountdownAt = "", time.Time{}
+	t.stop("the work goes on in session " + e.By)
+}
+
+func (e TakenUp) happen(t *Track, _ Policy) { t.CountdownAt = time.Time{} }
+
+// alive takes in a sign of life.
+func (t *Track) alive(at time.Time) {
+	t.LastActivity, t.CountdownAt = later(t.LastActivity, at), time.Time{}
+	if t.Began.IsZero() {
+		t.Began = at
+	}
+}
+
+// begin counts everything anew.
+func (t *Track) begin(at time.Time) {
+	t.Began, t.Pending = at, ""
+	t.Iteration, t.FailureCount, t.Resets, t.Compactions, t.Same = 0, 0, 0, 0, 0
+	t.Promised, t.Claimed, t.Compacted, t.Answer = false, false, false, ""
+	t.Open = nil
+}
+
+func (t *Track) stop(why string) { t.Status, t.Reason = Stopped, why }
+
+func (t *Track) progressed() { t.FailureCount, t.Resets, t.Compactions = 0, 0, 0 }
+
+func (t *Track) failed(at time.Time) {
+	t.FailureCount++
+	t.LastFailure = at
+}
+
+// said counts answers that are the same.
+func (t *Track) said(r Reached) {
+	name := nameOf(Normalize(r.Answer))
+	switch {
+	case r.Tools:
+		t.Same = 0
+	case name == t.Answer:
+		t.Same++
+	default:
+		t.Same = 1
+	}
+	t.Answer = name
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

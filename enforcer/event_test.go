@@ -1,0 +1,261 @@
+package enforcer
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// after applies events to a session that was told to go on.
+func after(events ...Event) Track {
+	p := WatchPolicy()
+	t, _ := due()
+	for i, e := range events {
+		if _, ok := e.(TurnEnded); ok && t.Pending == "" {
+			t = Apply(t, Decided{At: at(time.Duration(i)), Decision: Decision{Kind: Send}, MessageID: "p"}, p)
+		}
+		t = Apply(t, e, p)
+	}
+	return t
+}
+
+func turn(message string, r Reached) TurnEnded { return TurnEnded{At: at(time.Minute), Message: message, Reached: r} }
+
+func todo(content, status string) boulder.Todo { return boulder.Todo{Content: content, Status: status} }
+
+// A failure is a continuation without progress, and each thing is progress once.
+func TestFailures(t *testing.T) {
+	tools := func(r Reached) Reached { r.Tools = true; return r }
+	item := tools(Reached{Todos: []boulder.Todo{todo("Write a", "completed")}})
+	again := tools(Reached{Todos: []boulder.Todo{todo("  write A ", "completed")}})
+	for _, test := range []struct {
+		name   string
+		events []Event
+		want   int
+	}{
+		{"an item", []Event{turn("1", item)}, 0},
+		{"an item after failures", []Event{turn("1", tools(Reached{})), turn("2", tools(Reached{})), turn("3", item)}, 0},
+		{"the same item", []Event{turn("1", item), turn("2", item)}, 1},
+		{"the same item in other letters", []Event{turn("1", item), turn("2", again)}, 1},
+		{"an item that flips", []Event{
+			turn("1", item), turn("2", tools(Reached{Todos: []boulder.Todo{todo("Write a", "in_progress")}})), turn("3", item),
+		}, 2},
+		{"statuses that churn", []Event{
+			turn("1", tools(Reached{Todos: []boulder.Todo{todo("Write a", "in_progress")}})),
+			turn("2", tools(Reached{Todos: []boulder.Todo{todo("Write a", "pending")}})),
+			turn("3", tools(Reached{Todos: []boulder.Todo{todo("Write a", "cancelled")}})),
+		}, 3},
+		{"a diff", []Event{turn("1", tools(Reached{Diff: "x"}))}, 0},
+		{"a diff to and fro", []Event{
+			turn("1", tools(Reached{Diff: "x"})), turn("2", tools(Reached{Diff: "y"})), turn("3", tools(Reached{Diff: "x"})),
+			turn("4", tools(Reached{Diff: "y"})),
+		}, 2},
+		{"a diff that somebody else made", []Event{turn("1", Reached{Diff: "x", Answer: "I am done."})}, 1},
+		{"a gate", []Event{turn("1", tools(Reached{})), Verified{at(0), []string{"go test"}}}, 0},
+		{"a gate again", []Event{
+			turn("1", tools(Reached{})), Verified{at(0), []string{"go test"}}, turn("2", tools(Reached{})), Verified{at(0), nil},
+			turn("3", tools(Reached{})), Verified{at(0), []string{"go test"}},
+		}, 2},
+		{"a gate after a chat", []Event{turn("1", Reached{}), Verified{at(0), []string{"go test"}}}, 1},
+		{"chatter", []Event{turn("1", Reached{Answer: "a"}), turn("2", Reached{Answer: "b"})}, 2},
+		{"one turn reported twice", []Event{turn("1", tools(Reached{})), TurnEnded{At: at(0), Message: "1"}}, 1},
+		{"turns without any message", []Event{turn("", Reached{}), turn("", Reached{})}, 2},
+		{"not sent", []Event{
+			turn("1", item), Decided{Decision: Decision{Kind: Send}, MessageID: "q"}, NotSent{At: at(0)}, NotSent{At: at(0)},
+		}, 1},
+		{"a person's prompt", []Event{turn("1", tools(Reached{})), Prompted{At: at(0)}}, 0},
+		{"a person's start", []Event{turn("1", tools(Reached{})), Started{at(0)}}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := after(test.events...).FailureCount; got != test.want {
+				t.Errorf("%d failures, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+// The end of a person's own turn fails nothing, and what it reached is no progress of the turns after it.
+func TestTurnOfAPerson(t *testing.T) {
+	p := WatchPolicy()
+	reached := Reached{Tools: true, Diff: "x", Todos: []boulder.Todo{todo("Write a", "completed")}}
+	track := Apply(after(turn("1", reached)), Prompted{At: at(0)}, p)
+	track = Apply(track, turn("2", reached), p)
+	if track.FailureCount != 0 {
+		t.Fatalf("%d failures", track.FailureCount)
+	}
+	track = Apply(track, Decided{At: at(0), Decision: Decision{Kind: Send}, MessageID: "p"}, p)
+	if track = Apply(track, turn("3", reached), p); track.FailureCount != 1 {
+		t.Errorf("what a person's turn had reached counts as progress")
+	}
+}
+
+func TestSameAnswers(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		answers []Reached
+		want    int
+	}{
+		{"the same", []Reached{{Answer: "Shall I go on?"}, {Answer: "Shall I go on?"}, {Answer: "Shall I go on?"}}, 3},
+		{"at another time", []Reached{{Answer: "It is 12:03:11, all done."}, {Answer: "It is 12:04:59, all done."}}, 2},
+		{"something else", []Reached{{Answer: "a"}, {Answer: "a"}, {Answer: "b"}}, 1},
+		{"with a tool", []Reached{{Answer: "a"}, {Answer: "a"}, {Answer: "a", Tools: true}}, 0},
+		{"after a tool", []Reached{{Answer: "a", Tools: true}, {Answer: "a"}}, 1},
+		{"nothing at all", []Reached{{}, {}}, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var events []Event
+			for i, r := range test.answers {
+				events = append(events, turn(string(rune('1'+i)), r))
+			}
+			if got := after(events...).Same; got != test.want {
+				t.Errorf("%d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+// A person is obeyed at once, and it stays so.
+func TestStopStays(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		events []Event
+		want   Status
+	}{
+		{"stop", []Event{StopAsked{at(0)}}, Stopped},
+		{"stop, and the turn ends", []Event{StopAsked{at(0)}, done(1, "m", "Write a")}, Stopped},
+		{"stop, and a person prompts", []Event{StopAsked{at(0)}, Prompted{At: at(1)}, done(1, "m")}, Stopped},
+		{"stop and start", []Event{StopAsked{at(0)}, Started{at(1)}}, Watching},
+		{"abort", []Event{Aborted{at(0)}}, Stopped},
+		{"abort, and the program starts again", []Event{Aborted{at(0)}, TakenUp{at(1)}, Activity{at(2)}}, Stopped},
+		{"abort, and a person prompts", []Event{Aborted{at(0)}, Prompted{At: at(1)}}, Watching},
+		{"abort and start", []Event{Aborted{at(0)}, Started{at(1)}}, Watching},
+		{"stop, abort, prompt", []Event{StopAsked{at(0)}, Aborted{at(1)}, Prompted{At: at(2)}}, Stopped},
+		{"a person writes stop", []Event{Prompted{At: at(0), Stop: true}, done(1, "m")}, Stopped},
+		{"and then something else", []Event{Prompted{At: at(0), Stop: true}, Prompted{At: at(1)}}, Watching},
+		{"moved away", []Event{Replaced{At: at(0), By: "ses_2"}}, Stopped},
+		{"moved away, and a person prompts", []Event{Replaced{At: at(0), By: "ses_2"}, Prompted{At: at(1)}}, Watching},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			track := after(test.events...)
+			if track.Status != test.want {
+				t.Errorf("%s (%s), want %s", track.Status, track.Reason, test.want)
+			}
+			if (track.Status == Stopped) != (track.Reason != "") {
+				t.Errorf("%s for the reason %q", track.Status, track.Reason)
+			}
+			if track.Status == Stopped && track.CountdownAt != (time.Time{}) {
+				t.Errorf("the countdown runs on")
+			}
+		})
+	}
+}
+
+func TestAnySignOfLifeEndsTheCountdown(t *testing.T) {
+	p := WatchPolicy()
+	for _, e := range []Event{
+		Activity{at(1)}, Listed{At: at(1)}, Prompted{At: at(1)}, Aborted{at(1)}, StopAsked{at(1)}, Started{at(1)}, done(1, "m2"),
+		Compacted{at(1)}, TakenUp{at(1)}, Replaced{At: at(1)},
+	} {
+		track, _ := due()
+		track = Apply(track, Decided{At: at(0), Decision: Decision{Kind: Countdown, At: at(2 * time.Second)}}, p)
+		if track.CountdownAt.IsZero() {
+			t.Fatal("no countdown runs")
+		}
+		if track = Apply(track, e, p); !track.CountdownAt.IsZero() {
+			t.Errorf("%T: the countdown runs on", e)
+		}
+	}
+}
+
+func TestComplete(t *testing.T) {
+	p := WatchPolicy()
+	track, _ := due()
+	track = Apply(track, Decided{At: at(0), Decision: Decision{Kind: Finish, Reason: "all holds"}}, p)
+	if track.Status != Complete || track.Reason != "all holds" {
+		t.Fatalf("%+v", track)
+	}
+	if again := Apply(track, TurnEnded{At: at(1), Message: track.Turn}, p); again.Status != Complete {
+		t.Errorf("the same turn, reported again, makes it %s", again.Status)
+	}
+	if next := Apply(track, done(1, "next"), p); next.Status != Watching {
+		t.Errorf("after another turn it is %s", next.Status)
+	}
+}
+
+// Failures are forgotten once: an outage is survived, a dead session is left.
+func TestForgottenOnce(t *testing.T) {
+	p := WatchPolicy()
+	track, s := due()
+	now, sent := at(0), 0
+	for range 1000 {
+		d := Continue(track, s, p, now)
+		track = Apply(track, Decided{At: now, Decision: d, MessageID: "m"}, p)
+		switch d.Kind {
+		case Send:
+			sent++
+			now = now.Add(time.Second)
+			track = Apply(track, TurnEnded{At: now, Reached: Reached{Tools: true}}, p)
+		case LetGo:
+			if sent != 10 || now.Sub(at(0)) > 45*time.Minute {
+				t.Errorf("let go after %d prompts and %v", sent, now.Sub(at(0)))
+			}
+			return
+		default:
+			if !d.At.After(now) {
+				t.Fatalf("%s by %s at %v", d.Kind, d.Gate, now.Sub(at(0)))
+			}
+			now = d.At
+		}
+	}
+	t.Error("it is never left")
+}
+
+// What a compaction makes the agent forget is not forgotten here.
+func TestOpenItems(t *testing.T) {
+	a, b := todo("Write a", "pending"), todo("Write b", "in_progress")
+	closed, blocked := todo("write  B", "completed"), todo("Ask about c", "blocked")
+	list := func(todos ...boulder.Todo) Event { return Listed{At: at(0), Todos: todos} }
+	for _, test := range []struct {
+		name   string
+		events []Event
+		now    []boulder.Todo
+		want   string
+	}{
+		{"as it is", []Event{list(a, b)}, []boulder.Todo{a, blocked}, "Write a"},
+		{"lost in a compaction", []Event{list(a, b), Compacted{at(0)}}, nil, "Write a,Write b"},
+		{"lost, a new list", []Event{list(a, b), Compacted{at(0)}, list(a)}, []boulder.Todo{a}, "Write a,Write b"},
+		{"closed since", []Event{list(a, b), Compacted{at(0)}}, []boulder.Todo{closed}, "Write a"},
+		{"the record outlives progress", []Event{
+			list(a, b), Compacted{at(0)}, turn("1", Reached{Tools: true, Todos: []boulder.Todo{closed}}),
+		}, []boulder.Todo{closed}, "Write a"},
+		{"a person begins something else", []Event{list(a, b), Compacted{at(0)}, Prompted{At: at(0)}}, nil, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			track := Track{}
+			for _, e := range test.events {
+				track = Apply(track, e, WatchPolicy())
+			}
+			if got := strings.Join(OpenItems(track, test.now), ","); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+	many := slices.Repeat([]boulder.Todo{a}, 100)
+	if got := len(OpenItems(Track{}, many)); got != maxOpen {
+		t.Errorf("%d items", got)
+	}
+}
+
+func TestApplyLeavesItsArgument(t *testing.T) {
+	p := WatchPolicy()
+	track := after(done(1, "1", "Write a"))
+	track.Progress.Items = slices.Grow(track.Progress.Items, 10)
+	one := Apply(track, done(2, "2", "Write b"), p)
+	Apply(track, done(2, "3", "Write c"), p)
+	if slices.Contains(one.Progress.Items, nameOf("write c")) || len(track.Progress.Items) != 1 {
+		t.Error("two tracks share their memory")
+	}
+}

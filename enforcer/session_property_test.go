@@ -1,0 +1,305 @@
+package enforcer
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// somePolicy has small numbers, so that every bound is met within a few steps.
+func somePolicy(t *rapid.T) Policy {
+	seconds := func(label string, most int) time.Duration {
+		return time.Duration(rapid.IntRange(0, most).Draw(t, label)) * time.Second
+	}
+	return Policy{
+		Idle: seconds("idle", 30), AbortWindow: seconds("abort window", 3), Cooldown: seconds("cool-down", 30),
+		MaxFailures: rapid.IntRange(0, 5).Draw(t, "failures"), FailureReset: seconds("reset", 300),
+		Resets: rapid.IntRange(0, 2).Draw(t, "resets"), Countdown: seconds("countdown", 2),
+		MaxIterations: rapid.IntRange(0, 40).Draw(t, "iterations"), Compactions: rapid.IntRange(-1, 2).Draw(t, "compactions"),
+		Admission: seconds("admission", 10), Continuous: rapid.Bool().Draw(t, "continuous"),
+	}
+}
+
+func someReached(t *rapid.T) Reached {
+	r := Reached{
+		Tools: rapid.Bool().Draw(t, "tools"), Answer: rapid.SampledFrom([]string{"", "Done.", "Shall I?"}).Draw(t, "answer"),
+		Diff: rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "diff"), Promised: rapid.Bool().Draw(t, "promised"),
+	}
+	for _, content := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "A", "c"}), 0, 3).Draw(t, "items") {
+		status := rapid.SampledFrom([]string{"completed", "pending", "in_progress", "blocked"}).Draw(t, "status")
+		r.Todos = append(r.Todos, boulder.Todo{Content: content, Status: status})
+	}
+	return r
+}
+
+func someSituation(t *rapid.T) Situation {
+	some := func(label string) []string {
+		return rapid.SampledFrom([][]string{nil, nil, nil, {"one"}, {"one", "two"}}).Draw(t, label)
+	}
+	rare := func(label string) bool { return rapid.IntRange(0, 5).Draw(t, label) == 0 }
+	s := Situation{
+		Owned: !rare("not owned"), Busy: rare("busy"), Background: some("background"), Asks: some("asks"),
+		Compacting: rare("compacting"), Unmet: some("unmet"), Checked: rapid.Bool().Draw(t, "checked"),
+		Blocked: rapid.IntRange(0, 1).Draw(t, "blocked"), Hopeless: rare("hopeless"), Overflow: rare("overflow"),
+	}
+	if rare("broken") {
+		s.Broken = "HTTP 503"
+	}
+	if rare("overspent") {
+		s.Overspent = "2 of 2 dollars"
+	}
+	return s
+}
+
+func someEvent(t *rapid.T, now time.Time) Event {
+	switch rapid.IntRange(0, 19).Draw(t, "event") {
+	case 0, 1, 2:
+		return Activity{now}
+	case 3:
+		return Prompted{At: now, Stop: rapid.Bool().Draw(t, "stop")}
+	case 4:
+		return Aborted{now}
+	case 5:
+		return StopAsked{now}
+	case 6:
+		return Started{now}
+	case 7:
+		return Compacted{now}
+	case 8:
+		return NotSent{At: now, Why: "refused"}
+	case 9:
+		return TakenUp{now}
+	case 10:
+		return Verified{now, rapid.SliceOfN(rapid.SampledFrom([]string{"go vet", "go test"}), 0, 2).Draw(t, "green")}
+	case 11:
+		return Listed{now, someReached(t).Todos}
+	}
+	return TurnEnded{now, fmt.Sprint("m", rapid.IntRange(0, 9).Draw(t, "message")), someReached(t)}
+}
+
+// ledger is what a suspicious person writes down, without knowing how the arbiter counts.
+type ledger struct {
+	stopped  bool // by a person: in so many words
+	resting  bool // by a person: by an abort, or a word in the conversation
+	inFlight bool
+	useless  int // prompts since the newest progress, or the newest word of a person
+	since    int // prompts since the newest word of a person
+	seen     map[string]bool
+	acted    bool
+	turn     string
+}
+
+func (l *ledger) note(e Event) {
+	switch e := e.(type) {
+	case Prompted:
+		l.resting, l.inFlight, l.useless, l.since, l.seen = e.Stop, false, 0, 0, map[string]bool{}
+	case Started:
+		l.stopped, l.resting, l.inFlight, l.useless, l.since = false, false, false, 0, 0
+	case StopAsked:
+		l.stopped = true
+	case Aborted:
+		l.resting, l.inFlight = true, false
+	case NotSent:
+		l.inFlight = false
+	case Verified:
+		for _, g := range e.Green {
+			l.reach("gate "+g, l.acted)
+		}
+	case TurnEnded:
+		if e.Message == l.turn {
+			return
+		}
+		l.turn, l.inFlight, l.acted = e.Message, false, e.Reached.Tools
+		l.reach("diff "+e.Reached.Diff, l.acted && e.Reached.Diff != "")
+		for _, todo := range e.Reached.Todos {
+			if todo.Status == "completed" {
+				l.reach("item "+strings.ToLower(todo.Content), l.acted)
+			}
+		}
+	}
+}
+
+func (l *ledger) reach(what string, counts bool) {
+	if !l.seen[what] && counts {
+		l.useless = 0
+	}
+	l.seen[what] = true
+}
+
+// Whatever happens, in whatever order: at most one prompt is on its way, none is sent against a person or into
+// something that is under way, and the prompts that bring nothing are bounded.
+func TestNeverALoop(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := somePolicy(t)
+		track, s, now := Track{}, someSituation(t), at(0)
+		l := ledger{seen: map[string]bool{}}
+		for range rapid.IntRange(1, 150).Draw(t, "steps") {
+			d := Continue(track, s, p, now)
+			if d.Reason == "" || d.Gate == "" {
+				t.Fatalf("%s without a reason or a gate", d.Kind)
+			}
+			if d.Kind == Send || d.Kind == Fresh {
+				switch {
+				case l.stopped || l.resting:
+					t.Fatalf("%s against a person", d.Kind)
+				case l.inFlight:
+					t.Fatalf("%s while one is in flight", d.Kind)
+				case !s.Owned || s.Busy || s.Compacting || len(s.Background)+len(s.Asks) > 0 || s.Overspent != "" || s.Hopeless:
+					t.Fatalf("%s into %+v", d.Kind, s)
+				case len(s.Unmet) == 0 && s.Broken == "" && !(p.Continuous && s.Checked):
+					t.Fatalf("%s although nothing is known to be left", d.Kind)
+				case now.Before(track.CountdownAt) || p.Countdown > 0 && track.CountdownAt.IsZero():
+					t.Fatalf("%s without a countdown", d.Kind)
+				}
+			}
+			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			case 0:
+				s = someSituation(t)
+			case 1:
+				e := someEvent(t, now)
+				l.note(e)
+				track = Apply(track, e, p)
+			default: // the answer is acted on
+				track = Apply(track, Decided{At: now, Decision: d, MessageID: "p"}, p)
+				if d.Kind == Send || d.Kind == Fresh {
+					l.inFlight = true
+					l.useless++
+					l.since++
+				}
+				if d.At.After(now) {
+					now = d.At
+				}
+			}
+			now = now.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "later")) * time.Second)
+			if most := p.MaxFailures * (1 + p.Resets); l.useless > most {
+				t.Fatalf("%d prompts brought nothing, %d are allowed", l.useless, most)
+			}
+			if l.since > p.MaxIterations {
+				t.Fatalf("%d prompts, %d are allowed", l.since, p.MaxIterations)
+			}
+		}
+	})
+}
+
+// anyTrack is one that events have led to.
+func anyTrack(t *rapid.T, p Policy, s Situation) (Track, time.Time) {
+	track, now := Track{}, at(0)
+	for range rapid.IntRange(0, 30).Draw(t, "events") {
+		if rapid.Bool().Draw(t, "decide") {
+			track = Apply(track, Decided{At: now, Decision: Continue(track, s, p, now), MessageID: "p"}, p)
+		} else {
+			track = Apply(track, someEvent(t, now), p)
+		}
+		now = now.Add(time.Duration(rapid.IntRange(0, 60).Draw(t, "later")) * time.Second)
+	}
+	return track, now
+}
+
+// A Wait says when it ends: not before, and then something else is said; or time alone never ends it.
+func TestWaitEnds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p, s := somePolicy(t), someSituation(t)
+		track, now := anyTrack(t, p, s)
+		d := Continue(track, s, p, now)
+		if d.Kind == Countdown && d.At.Before(now) || d.Kind == Wait && !d.At.IsZero() && !d.At.After(now) {
+			t.Fatalf("%s by %s until %v, which is over", d.Kind, d.Gate, d.At.Sub(now))
+		}
+		if d.Kind != Wait {
+			return
+		}
+		if d.At.IsZero() {
+			later := Continue(track, s, p, now.Add(time.Duration(rapid.IntRange(0, 1e6).Draw(t, "seconds"))*time.Second))
+			if later.Kind != Wait || later.Gate != d.Gate || !later.At.IsZero() {
+				t.Fatalf("%s waits for an event, and became %s by %s", d.Gate, later.Kind, later.Gate)
+			}
+			return
+		}
+		between := now.Add(time.Duration(rapid.Int64Range(0, int64(d.At.Sub(now))-1).Draw(t, "between")))
+		if still := Continue(track, s, p, between); still.Kind != Wait || still.Gate != d.Gate || !still.At.Equal(d.At) {
+			t.Fatalf("%s waits until %v, but after %v it is %s by %s", d.Gate, d.At.Sub(now), between.Sub(now), still.Kind, still.Gate)
+		}
+		if then := Continue(track, s, p, d.At); then.Kind == Wait && then.Gate == d.Gate {
+			t.Fatalf("%s waited until its time, and waits on", d.Gate)
+		}
+	})
+}
+
+// A track that was stored is the same one.
+func TestTrackRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p, s := somePolicy(t), someSituation(t)
+		track, now := anyTrack(t, p, s)
+		data, err := json.Marshal(track)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Track
+		if err := json.Unmarshal(data, &back); err != nil {
+			t.Fatal(err)
+		}
+		e := someEvent(t, now)
+		one, _ := json.Marshal(Apply(track, e, p))
+		two, _ := json.Marshal(Apply(back, e, p))
+		if string(one) != string(two) {
+			t.Fatalf("after %T\n%s\nbecame\n%s", e, one, two)
+		}
+		a, b := Continue(track, s, p, now), Continue(back, s, p, now)
+		if a.Kind != b.Kind || a.Gate != b.Gate || a.Reason != b.Reason || !a.At.Equal(b.At) {
+			t.Fatalf("%+v became %+v", a, b)
+		}
+		if after, _ := json.Marshal(track); string(after) != string(data) {
+			t.Fatalf("Apply or Continue changed its argument:\n%s\nbecame\n%s", data, after)
+		}
+	})
+}
+
+// An agent that gets somewhere now and then is brought to the end, by nothing but the arbiter's answers.
+func TestEverySessionEnds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := rapid.SampledFrom([]Policy{WatchPolicy(), LoopPolicy(), RunPolicy()}).Draw(t, "policy")
+		left := rapid.IntRange(1, 20).Draw(t, "items")
+		track, now, failures := Track{}, at(0), 0
+		s := Situation{Owned: true, Unmet: make([]string, left)}
+		track = Apply(track, TurnEnded{At: now, Message: "m", Reached: Reached{Tools: true}}, p)
+		for step := range 1000 {
+			d := Continue(track, s, p, now)
+			track = Apply(track, Decided{At: now, Decision: d, MessageID: "p"}, p)
+			switch d.Kind {
+			case Finish:
+				if left > 0 {
+					t.Fatalf("finished with %d items left", left)
+				}
+				return
+			case LetGo:
+				if failures < p.MaxFailures && track.Iteration < p.MaxIterations {
+					t.Fatalf("let go after %d failures: %s", failures, d.Reason)
+				}
+				return
+			case Check:
+				s.Checked = true
+			case Send:
+				e := TurnEnded{At: now, Message: fmt.Sprint(step), Reached: Reached{Tools: true}}
+				failures++
+				if rapid.Bool().Draw(t, "progress") {
+					failures = 0
+					left--
+					e.Reached.Todos = []boulder.Todo{{Content: fmt.Sprint("item", left), Status: "completed"}}
+				}
+				s.Unmet, s.Checked = make([]string, left), false
+				track = Apply(track, e, p)
+			default:
+				if !d.At.After(now) {
+					t.Fatalf("nothing will ever happen: %s by %s (%s)", d.Kind, d.Gate, d.Reason)
+				}
+				now = d.At
+			}
+		}
+		t.Fatal("it does not end")
+	})
+}

@@ -1,0 +1,85 @@
+package enforcer
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// Claims reports whether a text of the assistant says that the work is done: it has a completion word that is not
+// negated, and no work word (seed 000). Code and quotations do not count. Only English is understood; it makes a look
+// at the evidence come sooner, and decides nothing.
+func Claims(text string) bool {
+	words := prose(text)
+	if workWords.MatchString(words) {
+		return false
+	}
+	for _, s := range sentences(words) {
+		for _, at := range doneWords.FindAllStringIndex(s, -1) {
+			if !notYet.MatchString(s[max(0, at[0]-reach):at[0]]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// reach is how far before a completion word what negates it is looked for, in bytes. More than three words seldom take;
+// with all of a text for each of its words a text of nothing but such words would take minutes.
+const reach = 120
+
+var (
+	doneWords = regexp.MustCompile(`(?i)\b(?:done|finished|completed?|all set|good to go|wrapped up|` +
+		`nothing (?:more|else|left) to do|ready for review)\b`)
+	workWords = regexp.MustCompile(`(?i)\b(?:implement|implementing|working on|in progress|next,? (?:i|we)(?:['’]ll)?\b|` +
+		`(?:i|we)(?:['’]ll| will| am going to| are going to) (?:now|then|next|continue|proceed|start|begin)|let me|` +
+		`now (?:i|we)(?:['’]ll)?\b|(?:i|we) (?:still )?(?:need|have) to|still (?:need|to do|missing)|` +
+		`continuing (?:with|to)|remaining (?:steps?|tasks?|items?|work))\b`)
+	// notYet is what makes a completion word say something else when it stands before it, with at most three words
+	// between.
+	notYet = regexp.MustCompile(`(?i)(?:\b(?:not|never|cannot|almost|nearly|half|partly|partially|once|when|until|till|if|` +
+		`unless|to|will|would|should|must|can|could|before|be|get|far from|how|what)|n['’]t|['’]ll)` +
+		`(?:[\s,]+[\w'’-]+){0,3}[\s,]+$`)
+)
+
+// Promised reports whether a text of the assistant gives the promise, [boulder.Promise]. It does not count in code, in a
+// quotation, or in a sentence that only speaks about it.
+func Promised(text string) bool {
+	for _, s := range sentences(prose(text)) {
+		if promise.MatchString(s) && !aboutPromise.MatchString(promise.ReplaceAllString(s, " ")) {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	promise      = regexp.MustCompile(`(?i)` + strings.Replace(boulder.Promise, "DONE", `\s*DONE\s*`, 1))
+	aboutPromise = regexp.MustCompile(`(?i)\b(?:will|would|shall|should|must|can|cannot|when|once|until|till|if|unless|not|` +
+		`yet|later|after|before|write|say|give|print|output|emit|add|tag)\b|n['’]t\b|['’]ll\b`)
+)
+
+// SaysStop reports whether a message of a person says nothing but stop.
+func SaysStop(text string) bool { return stopWords.MatchString(strings.TrimSpace(text)) }
+
+var stopWords = regexp.MustCompile(`(?i)^(?:please[\s,]+)?/?(?:stop|halt|pause|cancel|abort|wait|enough|that['’]?s enough)` +
+	`(?:[\s,]+(?:it|now|here|please|this|that|everything|working|right now))*[\s.!]*$`)
+
+var (
+	fence = regexp.MustCompile("(?ms)^[ \t]*(?:```|~~~).*?(?:^[ \t]*(?:```|~~~)[ \t]*$|\\z)")
+	code  = regexp.MustCompile("``[^\n]*?``|`[^`\n]*`")
+	cited = regexp.MustCompile(`(?m)^[ \t]*>.*$`)
+	quote = regexp.MustCompile(`"[^"\n]*"|“[^”\n]*”|„[^“”\n]*[“”]|«[^»\n]*»`)
+	stops = regexp.MustCompile(`[.!?:;](?:\s|$)|\n+`)
+)
+
+// prose is a text without what it only shows: code and quotations.
+func prose(text string) string {
+	for _, shown := range []*regexp.Regexp{fence, code, cited, quote} {
+		text = shown.ReplaceAllString(text, " … ")
+	}
+	return text
+}
+
+func sentences(text string) []string { return stops.Split(text, -1) }

@@ -1,0 +1,102 @@
+package enforcer
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+func TestClaims(t *testing.T) {
+	for _, text := range []string{
+		"Done.", "I am done", "All done!", "The task is complete.", "Everything is finished now.", "All set.",
+		"I have completed the migration; all tests pass.", "It's done: the toggle is saved and restored.",
+		"I implemented the toggle and added tests.\n\nThe work is complete.", "Task completed successfully ✅",
+		"There is nothing left to do.", "DONE", "**Done** — see `main.go`.", "It would not compile. Now it does. Done.",
+		"I did not touch vendor/. All work is finished.",
+	} {
+		if !Claims(text) {
+			t.Errorf("no claim: %q", text)
+		}
+	}
+	for _, text := range []string{
+		"", "I looked at the files.", "Let me complete the function.", "This is not done.", "It isn't finished yet.",
+		"I am almost done.", "The first half is done, I am working on the second.", "In progress: two of three are complete.",
+		"Next I will add the tests; the rest is done.", "Once this is done, the tests can run.", "To be completed.",
+		"When everything is finished I will say so.", "I'll now finish it. The parser is done.", "The list is incomplete.",
+		"He condoned it.", "It can't be done.", "This is never done by hand.", "It will be complete tomorrow.",
+		"```\nprintln(\"done\")\n```", "It prints `done` at the end.", "The reviewer wrote:\n> This is done.\nI disagree.",
+		"The button says \"Finished\".", "Now I implement the second part; the first is done.",
+		"I still need to write the tests. The code is complete.", "~~~\nall set\n", "How this is done: see the docs",
+	} {
+		if Claims(text) {
+			t.Errorf("taken for a claim: %q", text)
+		}
+	}
+}
+
+func TestPromised(t *testing.T) {
+	for _, text := range []string{
+		boulder.Promise, "All tests pass.\n\n" + boulder.Promise, "All of it is there. " + boulder.Promise + "\n",
+		"<promise> DONE </promise>", "<PROMISE>done</PROMISE>", "I ran `go test`:\n```\nok\n```\n" + boulder.Promise,
+		"I could not find any other use.\n" + boulder.Promise,
+	} {
+		if !Promised(text) {
+			t.Errorf("no promise: %q", text)
+		}
+	}
+	for _, text := range []string{
+		"", "DONE", "<promise>NOT DONE</promise>", "<promise></promise>", "```\n" + boulder.Promise + "\n```",
+		"I will write " + boulder.Promise + " when all is done", "> end with " + boulder.Promise,
+		"You asked me to say \"" + boulder.Promise + "\".", "`" + boulder.Promise + "`",
+		"I cannot give " + boulder.Promise + " yet", "I don't think that " + boulder.Promise + " is right",
+		boulder.Promise + " comes later", "~~~\n" + boulder.Promise,
+	} {
+		if Promised(text) {
+			t.Errorf("taken for the promise: %q", text)
+		}
+	}
+}
+
+func TestSaysStop(t *testing.T) {
+	for _, text := range []string{"stop", " Stop! ", "STOP NOW", "please stop", "/stop", "Stop it.", "wait", "that's enough"} {
+		if !SaysStop(text) {
+			t.Errorf("no stop: %q", text)
+		}
+	}
+	for _, text := range []string{
+		"", "stop the server when the tests are over", "Do not stop.", "stopwatch", "Add a stop button", "wait for the build",
+	} {
+		if SaysStop(text) {
+			t.Errorf("taken for a stop: %q", text)
+		}
+	}
+}
+
+// What comes from a model may be anything.
+func FuzzWords(f *testing.F) {
+	for _, text := range []string{"Done.", "```\nopen", "> \"", boulder.Promise, "\xff\xfe", strings.Repeat("\"`", 50)} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if Claims("```\n"+strings.ReplaceAll(text, "```", "")+"\n```") && !strings.Contains(text, "~~~") {
+			t.Errorf("what stands in a code block is a claim: %q", text)
+		}
+		if Promised(text) && !strings.Contains(strings.ToLower(text), "<promise>") {
+			t.Errorf("a promise without one: %q", text)
+		}
+		SaysStop(text)
+	})
+}
+
+// A text of nothing but claims is looked at once, not once for each word: it would take minutes.
+func TestLongTexts(t *testing.T) {
+	for _, text := range []string{
+		strings.Repeat("not done ", 10_000), strings.Repeat("`", 50_000), strings.Repeat("\"", 50_001),
+		strings.Repeat("```\n", 10_001), strings.Repeat("> done\n", 10_000),
+	} {
+		if Claims(text) || Promised(text) {
+			t.Errorf("%.20q… is taken for a claim", text)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// The idle event came before the turn was taken up again, and the statuses are late. No rule ends the turn here: who
+// believes them waits for ever. A fake, because the real server is late by less than can be hit.
+func TestStatusesThatAreLate(t *testing.T) {
+	t.Parallel()
+	const late = 5 // answers
+	var asked atomic.Int64
+	mux := http.NewServeMux()
+	answer := func(pattern string, body func() string) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, body())
+		})
+	}
+	answer("GET /global/health", func() string { return `{"healthy":true,"version":"1.18.33"}` })
+	answer("GET /session/status", func() string {
+		if asked.Add(1) <= late {
+			return `{"ses_1":{"type":"busy"}}`
+		}
+		return `{}`
+	})
+	answer("GET /session/ses_1/message", func() string {
+		return `[{"info":{"id":"msg_1","role":"user","sessionID":"ses_1","time":{"created":1}},"parts":[]},
+			{"info":{"id":"msg_2","role":"assistant","sessionID":"ses_1","parentID":"msg_1","finish":"stop",
+				"time":{"created":2,"completed":3}},"parts":[{"id":"prt_1","type":"text","text":"Done."}]}]`
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	client, err := opencode.Attach(t.Context(), server.URL, opencode.AttachConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+
+	now := time.Now()
+	tick := func() time.Time { now = now.Add(time.Minute); return now } // nobody waits for the clock
+	sub := client.Subscribe(opencode.Filter{Sessions: []string{"ses_1"}})
+	defer sub.Close()
+	tu := &turn{
+		Executor: &Executor{cfg: Config{Now: tick, Redact: asItIs{}}, rules: enforcer.Rules{ProviderRetries: -1}},
+		conn:     opencode.Connection{Client: client}, dir: client.In(t.TempDir()), sub: sub,
+	}
+	tu.job.Recovered, tu.job.Attempt.SessionID, tu.job.Turn.MessageID = true, "ses_1", "msg_1"
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a bound for the failure
+	defer cancel()
+	if ended, err := tu.pickUp(ctx); ended || err != nil {
+		t.Fatalf("taken up: ended %v, %v", ended, err)
+	}
+	if err := tu.follow(ctx, sub); err != nil {
+		t.Fatal(err)
+	}
+	if ended, err := tu.confirmed(ctx); !ended || err != nil {
+		t.Errorf("confirmed: %v, %v", ended, err)
+	}
+	if n := asked.Load(); n != late+2 {
+		t.Errorf("the statuses were read %d times, want %d", n, late+2)
+	}
+}
+
+// A turn that is at work for long is not asked about all the time.
+func TestDoubtFades(t *testing.T) {
+	t.Parallel()
+	var d doubt
+	n, now := 0, at(0)
+	for ; now.Before(at(30 * time.Minute)); n++ {
+		d.raise(now)
+		if d.raised(d.due.Add(-1)) || !d.raised(d.due) || d.orBefore(d.due.Add(1)) != d.due || d.orBefore(now) != now {
+			t.Fatalf("raised at %s: %+v", now, d)
+		}
+		now = d.due
+	}
+	if n > 11 {
+		t.Errorf("asked %d times in half an hour", n)
+	}
+	if d = (doubt{}); d.raised(now) || d.orBefore(now) != now {
+		t.Error("there is a doubt that nobody raised")
+	}
+}
+
+func at(d time.Duration) time.Time { return time.Unix(1_000_000, 0).Add(d) }

@@ -1,0 +1,31 @@
+package handoff_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/handoff"
+	"github.com/bouldermgr/manager/internal/golden"
+)
+
+// What the criteria of a loop say in a brief and in continuations; without them nothing of it is said.
+func TestCriteriaGolden(t *testing.T) {
+	t.Parallel()
+	in := input()
+	in.SubTask.DoneWhen, in.SubTask.Lint = boulder.DoneWords(), []string{"go vet ./..."}
+	in.SubTask.NoWorse = []string{"go test ./..."}
+	turn := judgedTurn()
+	brief := handoff.Build(in, handoff.DefaultLimits()).Text
+	missing := handoff.Continuation(in.SubTask, turn, 0, nil)
+	turn.Evidence.Promised, turn.Evidence.NoServer, turn.Evidence.Diagnostics = true, true, nil
+	turn.Evidence.Gates = []boulder.Gate{{Command: "go vet ./...", ExitCode: 1, Output: "a.go:3: unreachable code"}}
+	given := handoff.Continuation(in.SubTask, turn, 0, nil)
+	golden.Compare(t, "criteria.md", strings.Join([]string{brief, missing, given}, "\n======\n\n"))
+
+	in.SubTask.DoneWhen = []string{boulder.DoneTests, boulder.DoneJudge}
+	plain := handoff.Build(in, handoff.DefaultLimits()).Text + handoff.Continuation(in.SubTask, turn, 0, nil)
+	if strings.Contains(plain, "promise") || strings.Contains(plain, "language server") {
+		t.Errorf("criteria that do not count are told of:\n%s", plain)
+	}
+}

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// loopOptions are those of a run, as far as a loop has them.
+type loopOptions struct {
+	runOptions
+	iterations int
+}
+
+func (a *app) newLoopCmd() *cobra.Command {
+	var o loopOptions
+	cmd := &cobra.Command{
+		Use:   "loop [flags] \"TASK\"",
+		Short: "Keep one session at a task until it is done",
+		Long: `Gives the task to one OpenCode session, without planning, and tells it to go on until everything holds that
+--done-when names: no open item on its todo list, no errors in the files that it changed, the project's tests (they
+pass, or are no worse than before), its own promise that all is done, and the judge's agreement. Tests that nobody
+named, and that are not found, do not count.
+
+It ends without success when the limit of turns is reached, or when 5 continuations in a row brought nothing new: no
+item completed, no new change to files, no check turned green. After each of these it waits longer.
+
+A loop is a run of one sub-task: status, show, logs, pause, resume, note and cancel work as with any other.
+
+Exit codes: those of ` + "`manager run`" + `; 3 if it ended without success, 4 if all that is left is blocked, or a
+person stopped it in OpenCode.`,
+		Example: `  manager loop "Make all tests of the parser pass"
+  manager loop --from task.md --done-when tests,promise --max-iterations 30
+  manager loop "Port the CLI to cobra" --budget cost=5,time=8h --detach`,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runLoop(cmd.Context(), &o, args) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.from, "from", "", "read the task from `FILE`, or from stdin with -")
+	f.StringArrayVar(&o.constraints, "constraint", nil, "`TEXT` that goes verbatim into the brief; repeatable")
+	f.Var(&o.doneWhen, "done-when",
+		"`CRITERIA` that all have to hold: todos, diagnostics, tests, promise, judge; default all of them")
+	f.IntVar(&o.iterations, "max-iterations", 0, "at most `N` turns (default 100)")
+	f.StringVar(&o.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
+	f.Var(&o.budget, "budget", budgetUsage)
+	f.BoolVarP(&o.detach, "detach", "d", false, "hand it to a server in the background, started if need be, and leave")
+	lockFlag(cmd, &o.lockTimeout)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("max-iterations") && o.iterations < 1 {
+			return usagef("--max-iterations is %d: it must be at least 1", o.iterations)
+		}
+		return nil
+	}
+	return cmd
+}
+
+func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error {
+	d, err := a.wire(ctx, o.attach)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	req, err := d.loopRequest(ctx, o, args)
+	if err != nil {
+		return err
+	}
+	d.lockTimeout = o.lockTimeout
+	if o.detach {
+		return d.detachLoop(ctx, o, req)
+	}
+	st, err := d.hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer st.release(d.log)
+	if err := d.approveLoop(ctx, &req); err != nil {
+		return err
+	}
+	return d.execute(ctx, st, func(
+		ctx context.Context, run *orchestrator.Orchestrator,
+	) iter.Seq2[boulder.Event, error] {
+		return run.Run(ctx, req)
+	})
+}
+
+// loopRequest makes what the orchestrator is asked to run: a plan of one sub-task, and the bounds of the loop.
+func (d *deps) loopRequest(ctx context.Context, o *loopOptions, args []string) (orchestrator.Request, error) {
+	task, err := o.task(d.app, args)
+	if err != nil {
+		return orchestrator.Request{}, err
+	}
+	task, o.constraints = d.app.cleanRequest(task, o.constraints)
+	plan, err := d.makePlan(ctx, boulder.PlanRequest{
+		Task: task, Constraints: o.constraints, Project: d.project, Mode: boulder.PlanNever,
+	})
+	if err != nil {
+		return orchestrator.Request{}, err
+	}
+	plan.Seal.Base = d.base
+	for id := range o.budget.subTasks {
+		if id != plan.SubTasks[0].ID {
+			return orchestrator.Request{}, usagef("a loop has one sub-task, %q, and none named %q to give a budget to",
+				plan.SubTasks[0].ID, id)
+		}
+	}
+	done, err := d.loopDone(o.doneWhen)
+	if err != nil {
+		return orchestrator.Request{}, err
+	}
+	loop := d.config.loop()
+	if o.iterations > 0 {
+		loop.Iterations = o.iterations
+	}
+	return orchestrator.Request{
+		Plan: plan, GatesApproved: true, Base: d.base, LedgerModel: d.ledger, Loop: &loop,
+		DoneWhen: done.words, Checks: done.checks, Gates: d.config.Gates, NoWorse: d.config.NoWorse,
+		Budget: d.budget(o.budget.run), SubTaskBudgets: o.budget.subTasks,
+	}, nil
+}
+
+// loopDone is every criterion, unless a person named some. One that nobody named and nothing can check is left out,
+// with a word about it.
+func (d *deps) loopDone(flag doneFlag) (doneness, error) {
+	done := d.doneness(flag)
+	if len(done.words) > 0 {
+		return done, done.check(nil)
+	}
+	done.words = boulder.DoneWords()
+	if len(done.checks.Tests) == 0 {
+		d.app.note("Note: tests do not decide here: %s.", done.noTests)
+		done.words = slices.DeleteFunc(done.words, func(w string) bool { return w == boulder.DoneTests })
+	}
+	return done, nil
+}
+
+// approveLoop looks whether OpenCode has the model, and says what is about to happen. There is no plan to agree to.
+func (d *deps) approveLoop(ctx context.Context, req *orchestrator.Request) error {
+	d.host.Warm()
+	model, err := d.models(ctx, req.Plan)
+	if err != nil {
+		return err
+	}
+	req.Model = model
+	if !d.app.json {
+		d.app.note("%s", loopText(*req))
+	}
+	return nil
+}
+
+// loopText says in a line or two when a loop ends.
+func loopText(req orchestrator.Request) string {
+	text := fmt.Sprintf("Goes on until these hold: %s; at most %s.",
+		strings.Join(req.DoneWhen, ", "), plural(req.Loop.Iterations, "turn"))
+	if slices.Contains(req.DoneWhen, boulder.DoneTests) {
+		text += "\n   tests:        $ " + oneLine(strings.Join(req.Checks.Tests, "; "))
+	}
+	if slices.Contains(req.DoneWhen, boulder.DoneDiagnostics) && len(req.Checks.Lint) > 0 {
+		text += "\n   diagnostics:  $ " + oneLine(strings.Join(req.Checks.Lint, "; ")) + ", where no language server runs"
+	}
+	return text
+}
+
+// detachLoop hands a loop to the server of the project.
+func (d *deps) detachLoop(ctx context.Context, o *loopOptions, req orchestrator.Request) error {
+	if err := d.approveLoop(ctx, &req); err != nil {
+		return err
+	}
+	return d.detach(ctx, &o.runOptions, control.Submission{
+		Plan: req.Plan, GatesApproved: true, Base: req.Base, Model: req.Model, Budget: o.budget.run,
+		SubTasks: o.budget.subTasks, DoneWhen: req.DoneWhen, Checks: req.Checks, Loop: req.Loop,
+	})
+}

@@ -1,0 +1,297 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/watch"
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/store"
+)
+
+// defaultServer is where OpenCode listens if it is not told a port and nobody else does.
+const defaultServer = "http://127.0.0.1:4096"
+
+type watchOptions struct {
+	attach     string
+	doneWhen   doneFlag
+	tests      []string
+	iterations int
+	budget     budgetFlag
+	since      time.Duration
+
+	once, dryRun, continuous, all, status bool
+}
+
+func (a *app) newWatchCmd() *cobra.Command {
+	var o watchOptions
+	cmd := &cobra.Command{
+		Use:   "watch [flags]",
+		Short: "Keep your own OpenCode sessions going",
+		Long: `Attaches to an OpenCode that you work in, the terminal interface with a port or a server, and keeps the project's
+sessions going: one that is left idle with open items on its todo list is told to go on, after a countdown on your screen.
+Sessions of runs and of sub-agents are left alone.
+
+You are obeyed: what you write counts everything anew, and an abort or a "stop" ends it for that session until you write
+there again or say ` + "`manager watch start SESSION`" + `. It stops by itself after 5 continuations without progress, or 100 in all.
+
+  opencode --port 4096     in one terminal
+  manager watch            in another
+
+docs/sessions.md says when a session is told to go on, and docs/watch.md has everything else about this command.`,
+		Example: `  manager watch --dry-run --once         what would be done now, and why
+  manager watch --attach http://127.0.0.1:5000 --done-when todos,tests
+  manager watch --continuous --budget cost=5,time=8h
+  manager watch --status
+  manager watch stop                     every session; with an id, that one
+  manager show --why ses_…               all decisions about one session`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.status {
+				return a.runWatchStatus(cmd.Context())
+			}
+			return a.runWatch(cmd.Context(), &o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.attach, "attach", "", "the OpenCode server at `URL` (default "+defaultServer+")")
+	f.Var(&o.doneWhen, "done-when", "`CRITERIA` that all have to hold: todos, diagnostics, tests, promise, judge; default todos")
+	f.StringArrayVar(&o.tests, "test-command", nil, "`COMMAND` of the criterion tests, which it switches on; repeatable")
+	f.BoolVar(&o.continuous, "continuous", false, "go on improving when everything holds, until a bound is reached")
+	f.IntVar(&o.iterations, "max-iterations", 0, "at most `N` continuations after each prompt of yours (default 100)")
+	f.Var(&o.budget, "budget", "`LIMITS` of a session as tokens=2M,cost=5,time=8h (cost in US dollars), counted from your newest prompt")
+	f.DurationVar(&o.since, "since", time.Hour, "leave sessions alone that rested for more than `TIME` when it begins")
+	f.BoolVar(&o.all, "all", false, "sessions of sub-agents as well")
+	f.BoolVar(&o.once, "once", false, "look at each session once, do what is due, and end")
+	f.BoolVar(&o.dryRun, "dry-run", false, "say what would be done and why; do and store nothing")
+	f.BoolVar(&o.status, "status", false, "how the sessions are; also while a watch runs, and without OpenCode")
+	cmd.AddCommand(
+		a.newWatchOrderCmd(watch.OrderStop, "Send nothing to sessions any more, until they are started again"),
+		a.newWatchOrderCmd(watch.OrderStart, "Watch sessions again, and count everything anew"),
+	)
+	return cmd
+}
+
+// runWatch watches until it is interrupted, or once.
+func (a *app) runWatch(ctx context.Context, o *watchOptions) error {
+	p, err := a.watchProject()
+	if err != nil {
+		return err
+	}
+	cfg, closeWiring, err := p.config(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer closeWiring()
+	if o.dryRun {
+		if cfg.Records, err = p.records(ctx); err != nil {
+			return err
+		}
+		w, err := watch.New(cfg)
+		if err != nil {
+			return err
+		}
+		return watchEnd(w.Run(ctx), p.address(o))
+	}
+	if cfg.Store, err = p.hold(ctx); err != nil {
+		return err
+	}
+	defer closeStore(cfg.Store, p.log)
+	w, err := watch.New(cfg)
+	if err != nil {
+		return err
+	}
+	stop, err := w.Serve(ctx, p.socket(), watch.Holder{
+		PID: os.Getpid(), Command: strings.Join(append([]string{"manager"}, a.Args...), " "), URL: p.address(o), Since: time.Now(),
+	})
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if !o.once {
+		a.note("Watching the sessions of %s at %s. Ctrl-C ends it; the sessions stay as they are.", p.project, p.address(o))
+	}
+	return watchEnd(w.Run(ctx), p.address(o))
+}
+
+// watchEnd adds what to do to the error that ended a watch.
+func watchEnd(err error, address string) error {
+	switch {
+	case errors.Is(err, opencode.ErrBadAddress):
+		return usagef("attach: %w", err)
+	case errors.Is(err, opencode.ErrUnauthorized):
+		return fmt.Errorf("attach: %w: set OPENCODE_SERVER_PASSWORD to the server's password", err)
+	case errors.Is(err, opencode.ErrUnavailable):
+		return fmt.Errorf("attach: %w: run `opencode --port 4096` in the project, or say with --attach where OpenCode listens, not at %s",
+			err, address)
+	}
+	return err
+}
+
+func closeStore(s *watch.Store, log interface{ Error(string, ...any) }) {
+	if err := s.Close(); err != nil {
+		log.Error("close the state of the watch", "error", err)
+	}
+}
+
+// address is where OpenCode is.
+func (p *watchProject) address(o *watchOptions) string {
+	for _, address := range []string{o.attach, p.deps.config.Watch.Attach} {
+		if address != "" {
+			return address
+		}
+	}
+	return defaultServer
+}
+
+// config makes a watch's configuration of flags and configuration files.
+func (p *watchProject) config(ctx context.Context, o *watchOptions) (_ watch.Config, closeWiring func(), err error) {
+	closeWiring = func() {}
+	a, d := p.deps.app, p.deps
+	if o.iterations < 0 || o.since <= 0 {
+		return watch.Config{}, nil, usagef("--max-iterations takes a number of at least 1, and --since a time of more than 0")
+	}
+	if len(o.budget.subTasks) > 0 || o.budget.run != nil && (o.budget.run.Attempts > 0 || o.budget.run.Calls > 0) {
+		return watch.Config{}, nil, usagef("--budget of a watch has tokens, cost and time only, and no sub-tasks")
+	}
+	policy := d.config.Watch.policy()
+	policy.Continuous = o.continuous
+	if o.iterations > 0 {
+		policy.MaxIterations = o.iterations
+	}
+	words, tests, err := p.criteria(o)
+	if err != nil {
+		return watch.Config{}, nil, err
+	}
+	cfg := watch.Config{
+		Project: d.project, Policy: &policy, DoneWhen: words, Tests: tests, Budget: o.budget.run, Since: o.since, All: o.all,
+		Once: o.once, DryRun: o.dryRun, Redact: a.secrets.Text, Logger: d.log,
+		Attach: func(ctx context.Context) (*opencode.Client, error) { return p.attach(ctx, p.address(o)) },
+		Show:   a.newWatchView(o), Note: func(text string) { a.note("%s %s", clock(time.Now()), text) },
+		Run: func(ctx context.Context, command string) boulder.Gate { return p.run(ctx, command) },
+	}
+	if slices.Contains(words, boulder.DoneJudge) {
+		cfg.Judge, closeWiring, err = p.judge(ctx, p.address(o))
+	}
+	return cfg, closeWiring, err
+}
+
+// criteria are the words of completion, and the commands behind tests. A person's own session is not held up by tests that
+// nobody asked for, so that what the configuration says of runs does not count here.
+func (p *watchProject) criteria(o *watchOptions) (words, tests []string, err error) {
+	words = o.doneWhen
+	if len(words) == 0 {
+		words = p.deps.config.Watch.DoneWhen
+	}
+	if len(words) == 0 {
+		words = []string{boulder.DoneTodos}
+	}
+	if len(o.tests) > 0 && !slices.Contains(words, boulder.DoneTests) {
+		words = append(slices.Clip(words), boulder.DoneTests)
+	}
+	if !slices.Contains(words, boulder.DoneTests) {
+		return words, nil, nil
+	}
+	if len(o.tests) > 0 {
+		return words, o.tests, nil
+	}
+	done := p.deps.doneness(words)
+	if len(done.checks.Tests) == 0 {
+		return nil, nil, usagef("no command is known that runs the tests (%s): say it with --test-command, or with tests: in the"+
+			" configuration", done.noTests)
+	}
+	return words, done.checks.Tests, nil
+}
+
+// attach connects to OpenCode.
+func (p *watchProject) attach(ctx context.Context, address string) (*opencode.Client, error) {
+	a := p.deps.app
+	client, err := opencode.Attach(ctx, address, opencode.AttachConfig{
+		Username: a.Getenv("OPENCODE_SERVER_USERNAME"), Password: a.Getenv("OPENCODE_SERVER_PASSWORD"), Logger: p.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := opencode.CheckVersion(client.Version()); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return client, nil
+}
+
+// newWatchOrderCmd is `manager watch stop` and `manager watch start`.
+func (a *app) newWatchOrderCmd(order watch.Order, short string) *cobra.Command {
+	return &cobra.Command{
+		Use:   string(order) + " [SESSION]",
+		Short: short,
+		Long: short + `.
+
+SESSION is the id of a session, or its end; without one it is about all sessions that are known. It is stored, and counts
+at once if a watch runs.`,
+		Args:              atMostOne("SESSION"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.runWatchOrder(cmd.Context(), order, strings.Join(args, ""))
+		},
+	}
+}
+
+func (a *app) runWatchOrder(ctx context.Context, order watch.Order, ref string) error {
+	p, err := a.watchProject()
+	if err != nil {
+		return err
+	}
+	ids, err := p.order(ctx, order, ref)
+	if errors.Is(err, watch.ErrUnknownSession) {
+		return &usageError{err}
+	}
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(watchOrderReport{Type: "watch-" + string(order), Sessions: append([]string{}, ids...)})
+	}
+	if len(ids) == 0 {
+		a.note("No session is known here.")
+	}
+	for _, id := range ids {
+		switch order {
+		case watch.OrderStop:
+			a.tell(fmt.Sprintf("Session %s is stopped. Go on with: manager watch start %s", id, id))
+		default:
+			a.tell(fmt.Sprintf("Session %s is watched.", id))
+		}
+	}
+	return nil
+}
+
+// watchOrderReport is what `manager watch stop --json` and `start --json` print. Fields are added in later versions, never
+// changed.
+type watchOrderReport struct {
+	Type     string   `json:"type"` // watch-stop | watch-start
+	Sessions []string `json:"sessions"`
+}
+
+func (p *watchProject) path() string   { return filepath.Join(p.dir, watch.FileName) }
+func (p *watchProject) socket() string { return filepath.Join(p.dir, watch.SocketName) }
+
+// heldBy says who watches, as far as that process tells, or the kernel.
+func (p *watchProject) heldBy(ctx context.Context) error {
+	who := lockOwner(p.path())
+	if client, err := watch.Dial(ctx, p.socket()); err == nil {
+		if r, err := client.Report(ctx); err == nil {
+			who = fmt.Sprintf(": process %d, `%s`, since %s", r.Holder.PID, r.Holder.Command, r.Holder.Since.Local().Format(time.DateTime))
+		}
+	}
+	return fmt.Errorf("this project is watched already%s: look with `manager watch --status`, or end that one first (%w)", who,
+		store.ErrHeld)
+}

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDoctorWithoutOpenCode(t *testing.T) {
+	t.Parallel()
+	project := t.TempDir()
+	writeFile(t, filepath.Join(project, ".manager", "config.yaml"), "nosuch: a/b\n")
+	stdout, stderr, code := command(project, "doctor", "--json", "--opencode", filepath.Join(project, "nosuch"))
+	if code != exitError || stderr != "" {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	var report doctorReport
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]finding{}
+	for _, c := range report.Checks {
+		got[c.Name] = c.Finding
+		if c.Finding == broken && c.Do == "" {
+			t.Errorf("%s does not say what to do: %s", c.Name, c.Detail)
+		}
+	}
+	want := map[string]finding{
+		"config": broken, "git": notice, "state": fine, "database": fine, "opencode": broken, "ledgers": fine,
+		"keys": fine, "prices": fine,
+	}
+	if diff := cmp.Diff(want, got); diff != "" || report.OK {
+		t.Errorf("OK is %v, findings (-want +got):\n%s", report.OK, diff)
+	}
+}
+
+// The names of keys are shown, their values never.
+func TestDoctorKeepsKeys(t *testing.T) {
+	t.Parallel()
+	text := doctorText(t, "endpoints: [{name: mine, base_url: 'http://127.0.0.1:1/v1'}]",
+		"OPENAI_API_KEY=sk-secret-secret", "GOOGLE_API_KEY=secret-too", "ANTHROPIC_API_KEY= ")
+	for _, want := range []string{
+		"anthropic: ANTHROPIC_API_KEY not set\n", "openai: OPENAI_API_KEY set\n", "google: GOOGLE_API_KEY set\n",
+		"xai: XAI_API_KEY not set\n", "mine: needs none\n",
+		"asked directly with OPENAI_API_KEY", "! prices", "openai does not tell what openai/",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("doctor does not say %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "secret") {
+		t.Errorf("doctor tells a key:\n%s", text)
+	}
+}
+
+// doctorText is what doctor says of the ledgers with a configuration and an environment.
+func doctorText(t *testing.T, configuration string, environ ...string) string {
+	t.Helper()
+	c, err := configOf(t, configuration)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, stdout, _ := testApp(environ...)
+	d := &doctor{app: a, deps: &deps{app: a, project: t.TempDir(), config: c, log: a.logger()}}
+	d.checkKeys()
+	d.checkLedger()
+	d.checkPrices()
+	a.printDoctor(doctorReport{Checks: d.checks})
+	return stdout.String()
+}
+
+func TestDoctorOnPrices(t *testing.T) {
+	t.Parallel()
+	const key = "OPENAI_API_KEY=sk-secret-secret"
+	for _, test := range []struct{ config, environ, want string }{
+		{"", "", "✓ prices    none configured; OpenCode tells"},
+		{`prices: [{model: "openai/*", input: 1, output: 2}]`, key, "✓ prices    1 price configured, that of openai/"},
+		{`prices: [{model: "other/*", input: 1, output: 2}]`, key, "! prices    1 price configured; openai does not tell"},
+		{`budget: {cost: 5}`, key, "✗ prices    none configured; openai does not tell"},
+	} {
+		if text := doctorText(t, test.config, test.environ); !strings.Contains(text, test.want) {
+			t.Errorf("%s: doctor does not say %q:\n%s", test.config, test.want, text)
+		}
+	}
+}

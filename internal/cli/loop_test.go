@@ -1,0 +1,233 @@
+package cli
+
+import (
+	"context"
+	"net/http"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+)
+
+const promised = "All of it is done and checked.\n\n<promise>DONE</promise>"
+
+func says(text string) []scriptmodel.Reply { return []scriptmodel.Reply{{Text: text}} }
+
+func writes(file, content string) scriptmodel.Reply {
+	return calls("write", map[string]any{"filePath": file, "content": content})
+}
+
+func shell(command string) scriptmodel.Reply {
+	return calls("bash", map[string]any{"command": command, "description": "Do it"})
+}
+
+func todos(statuses ...string) scriptmodel.Reply {
+	var items []any
+	for i, s := range statuses {
+		items = append(items, map[string]any{"content": "Item " + string(rune('A'+i)), "status": s, "priority": "high"})
+	}
+	return calls("todowrite", map[string]any{"todos": items})
+}
+
+func calls(tool string, args map[string]any) scriptmodel.Reply {
+	return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: tool, Args: args}}}
+}
+
+// then is a turn: some calls, and a text at the end.
+func then(text string, calls ...scriptmodel.Reply) []scriptmodel.Reply {
+	return append(calls, scriptmodel.Reply{Text: text})
+}
+
+// loopCase is a session of a model that plays turns, one for each prompt; the last one again for further prompts.
+type loopCase struct {
+	args   []string
+	config string
+	files  map[string]string
+	turns  [][]scriptmodel.Reply
+	turn   func(n int) []scriptmodel.Reply // instead of turns
+	judge  []bool                          // what it says, one after the other; at the end it is content
+
+	code     int
+	prompts  int    // that reached the model
+	says     string // a pattern in what the command prints
+	prompted string // a pattern in the last prompt
+	judged   int    // how often the judge was asked
+}
+
+var loopCases = map[string]loopCase{
+	"the promise is missing, then given": {
+		turns: [][]scriptmodel.Reply{then("I have written it as you asked.", writes("a.txt", "a\n")), says(promised)},
+		code:  0, prompts: 2, judged: 1, prompted: `You have not written <promise>DONE</promise>`,
+	},
+	"promised, but the tests are red": {
+		files: map[string]string{"Makefile": "test:\n\ttest ! -f broken.txt\n"},
+		turns: [][]scriptmodel.Reply{
+			then(promised, writes("broken.txt", "x\n")), then("It is mended and works now.", shell("rm broken.txt; date > done.txt")),
+		},
+		code: 0, prompts: 2, judged: 1, prompted: `(?s)You wrote <promise>DONE</promise>, and yet.*make test`,
+	},
+	"open items": {
+		turns: [][]scriptmodel.Reply{
+			then(promised, todos("completed", "pending")), then("Both of them are ready now.", todos("completed", "completed")),
+		},
+		code: 0, prompts: 2, judged: 1, prompted: `Open items of your todo list(?s).*- Item B`,
+	},
+	"no language server": {
+		files:  map[string]string{"lint.sh": "test ! -f bad.txt"},
+		config: "lint: sh lint.sh\n",
+		turns: [][]scriptmodel.Reply{
+			then(promised, writes("bad.txt", "x\n")), then("It is mended and works now.", shell("rm bad.txt; date > done.txt")),
+		},
+		code: 0, prompts: 2, judged: 1, prompted: `(?s)fail in more ways than before.*sh lint.sh`,
+	},
+	"the judge disagrees": {
+		turns: [][]scriptmodel.Reply{then(promised, writes("a.txt", "a\n")), then("It has the rest now too.", writes("b.txt", "b\n"))},
+		judge: []bool{false}, code: 0, prompts: 2, judged: 2, prompted: `Write b.txt as well`,
+	},
+	"only what was named counts": {
+		args:  []string{"--done-when", "todos"},
+		turns: [][]scriptmodel.Reply{then("I have written it as you asked.", todos("completed"))},
+		code:  0, prompts: 1, judged: 0,
+	},
+	"equal answers": {
+		turns: [][]scriptmodel.Reply{says("I am still thinking about it, please wait.")},
+		code:  3, prompts: 5, says: `it said the same 5 times and called no tool`,
+	},
+	"chat only": {
+		turn: func(n int) []scriptmodel.Reply { return says("Here is my thought number " + strings.Repeat("x", n+1)) },
+		code: 3, prompts: 6, says: `5 continuations in a row brought no progress.*the promise was not given`,
+	},
+	"flipping statuses": {
+		turn: func(n int) []scriptmodel.Reply {
+			return then("I have looked at my list again, for the time "+strings.Repeat("x", n+1),
+				todos([]string{"pending", "in_progress", "completed", "cancelled"}[n%4], "pending"))
+		},
+		code: 3, prompts: 8, says: `5 continuations in a row brought no progress`, // the third turn completes an item, once
+	},
+	"the same file to and fro": {
+		turn: func(n int) []scriptmodel.Reply {
+			return then("I have changed the file again, for the time "+strings.Repeat("x", n+1),
+				writes("a.txt", []string{"one\n", "two\n"}[n%2]))
+		},
+		code: 3, prompts: 7, says: `5 continuations in a row brought no progress`,
+	},
+	"all that is left is blocked": {
+		turns: [][]scriptmodel.Reply{then("I cannot go on without the password.", todos("completed", "blocked"))},
+		code:  4, prompts: 1, says: `nothing is left that the agent can do: 1 item is blocked: Item B`,
+	},
+	"a limit of turns": {
+		args: []string{"--max-iterations", "3"},
+		turn: func(n int) []scriptmodel.Reply {
+			return then("One more file is there, and more to come.", writes(strings.Repeat("x", n+1), "x\n"))
+		},
+		code: 3, prompts: 3, says: `it was told to go on 2 times, which is the limit`,
+	},
+	"a model that breaks": {
+		turns: [][]scriptmodel.Reply{{{Status: http.StatusBadRequest}}},
+		code:  3, prompts: 5, says: `it said the same 5 times and called no tool; the turn ended with APIError`,
+	},
+	"a model that does not answer": {
+		config: "rules: {provider_retries: 0}\nlimits: {cool_base: 1ms, cool_max: 1ms, cooldowns: 2, backoff: 1ms}\n",
+		turns:  [][]scriptmodel.Reply{{{Status: http.StatusServiceUnavailable}}},
+		code:   4, prompts: 0, says: `manager resume`,
+	},
+}
+
+// loopModel plays all cases at once; a request belongs to the case that its prompt names.
+type loopModel struct {
+	mu      sync.Mutex
+	prompts map[string][]string
+	judged  map[string]int
+}
+
+func (m *loopModel) reply(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	text := req.Text()
+	for name, c := range loopCases {
+		if strings.Contains(text, "Case: "+name+".") {
+			return m.replyTo(name, c, req)
+		}
+	}
+	return scriptmodel.Errorf("no case claims %q", text)
+}
+
+func (m *loopModel) replyTo(name string, c loopCase, req scriptmodel.Request) scriptmodel.Reply {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if req.Kind() == scriptmodel.KindStructured {
+		m.judged[name]++
+		if n := m.judged[name]; n <= len(c.judge) && !c.judge[n-1] {
+			return scriptmodel.Reply{JSON: map[string]any{
+				"completed": false, "summary": "Something is missing.", "continuation_prompt": "Write b.txt as well.",
+				"criteria": []any{map[string]any{"id": "C1", "evidence": "there is no b.txt", "met": false}},
+			}}
+		}
+		return content
+	}
+	prompts, step := 0, 0
+	for _, x := range req.Messages {
+		switch x.Role {
+		case "user":
+			prompts, step = prompts+1, 0
+		case "assistant":
+			step++
+		}
+	}
+	var turn []scriptmodel.Reply
+	if c.turn != nil {
+		turn = c.turn(prompts - 1)
+	} else {
+		turn = c.turns[min(prompts, len(c.turns))-1]
+	}
+	reply := turn[min(step, len(turn)-1)]
+	if step == 0 && reply.Status < http.StatusInternalServerError {
+		m.prompts[name] = append(m.prompts[name], req.LastUser())
+	}
+	return reply
+}
+
+// Each of these sessions ends within its bound, with the reason; a loop never goes on for ever, and never ends early.
+func TestLoop(t *testing.T) {
+	t.Parallel()
+	m := &loopModel{prompts: map[string][]string{}, judged: map[string]int{}}
+	model := octest.Model(t, m.reply)
+	home := t.TempDir()
+	url, stop, err := listening(exec.Command(octest.Binary(t), "serve", "--hostname", "127.0.0.1", "--port", "0"), home,
+		octest.Env(t, model.URL()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	env := direct(testEnv(t, model.URL()), model, "any")
+	for name, c := range loopCases {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			files := map[string]string{".manager/config.yaml": "loop: {cooldown: 1ms}\n" + c.config}
+			for file, text := range c.files {
+				files[file] = text
+			}
+			dir := octest.Repo(t, files)
+			args := append([]string{"loop", "--attach", url, "Case: " + name + ". Do all of it."}, c.args...)
+			code, stdout, stderr := run(t, dir, env, args...)
+			m.mu.Lock()
+			prompts, judged := m.prompts[name], m.judged[name]
+			m.mu.Unlock()
+			if code != c.code || len(prompts) != c.prompts || judged != c.judged {
+				t.Errorf("exit code %d, %d prompts, judged %d times; want %d, %d and %d",
+					code, len(prompts), judged, c.code, c.prompts, c.judged)
+			}
+			if !regexp.MustCompile(c.says).MatchString(stdout + stderr) {
+				t.Errorf("it does not say %q", c.says)
+			}
+			if c.prompted != "" && (len(prompts) == 0 || !regexp.MustCompile(c.prompted).MatchString(prompts[len(prompts)-1])) {
+				t.Errorf("the last prompt does not say %q:\n%s", c.prompted, strings.Join(prompts, "\n----\n"))
+			}
+			if t.Failed() {
+				t.Logf("%s%s", stdout, stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/internal/unixsock"
+	"github.com/bouldermgr/manager/internal/watch"
+	"github.com/bouldermgr/manager/progressledger"
+	"github.com/bouldermgr/manager/store"
+)
+
+// watchProject is what the commands of `manager watch` know of a project. No server is needed for it.
+type watchProject struct {
+	deps    *deps
+	project string
+	dir     string // of the state
+	log     *slog.Logger
+}
+
+func (a *app) watchProject() (*watchProject, error) {
+	project, err := a.project()
+	if err != nil {
+		return nil, err
+	}
+	d := &deps{app: a, project: project, log: a.logger()}
+	if d.config, err = a.loadConfig(project); err != nil {
+		return nil, err
+	}
+	if err := a.learnSecrets(d.config); err != nil {
+		return nil, err
+	}
+	return &watchProject{deps: d, project: project, dir: filepath.Join(project, store.DirName), log: d.log}, nil
+}
+
+// hold opens the state for a watch. While another one has it, the error says who.
+func (p *watchProject) hold(ctx context.Context) (*watch.Store, error) {
+	if _, err := store.EnsureDir(p.project); err != nil {
+		return nil, err
+	}
+	db, err := watch.OpenStore(p.path(), false, lockWait)
+	if errors.Is(err, store.ErrHeld) {
+		return nil, p.heldBy(ctx)
+	}
+	return db, err
+}
+
+// read gives what is known of the sessions, by the process that watches or from the file. Without either there is nothing.
+// The report has no holder if nobody watches.
+func (p *watchProject) read(ctx context.Context) (watch.Report, error) {
+	client, err := watch.Dial(ctx, p.socket())
+	if err == nil {
+		return client.Report(ctx)
+	}
+	if !errors.Is(err, unixsock.ErrNotServed) {
+		return watch.Report{}, err
+	}
+	db, err := watch.OpenStore(p.path(), true, lockWait)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return watch.Report{}, nil
+	case errors.Is(err, store.ErrHeld):
+		return watch.Report{}, p.heldBy(ctx)
+	case err != nil:
+		return watch.Report{}, err
+	}
+	defer closeStore(db, p.log)
+	all, err := watch.Stored(db)
+	return watch.Report{Sessions: all}, err
+}
+
+func (p *watchProject) records(ctx context.Context) ([]watch.Record, error) {
+	report, err := p.read(ctx)
+	var records []watch.Record
+	for _, s := range report.Sessions {
+		records = append(records, s.Record)
+	}
+	return records, err
+}
+
+// history gives the decisions about a session, the oldest first.
+func (p *watchProject) history(ctx context.Context, sessionID string) ([]watch.Entry, error) {
+	client, err := watch.Dial(ctx, p.socket())
+	if err == nil {
+		return client.History(ctx, sessionID)
+	}
+	if !errors.Is(err, unixsock.ErrNotServed) {
+		return nil, err
+	}
+	db, err := watch.OpenStore(p.path(), true, lockWait)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer closeStore(db, p.log)
+	return db.History(sessionID)
+}
+
+// order has the process that watches carry an order out, or does so itself.
+func (p *watchProject) order(ctx context.Context, order watch.Order, ref string) ([]string, error) {
+	client, err := watch.Dial(ctx, p.socket())
+	if err == nil {
+		return client.Order(ctx, ref, order)
+	}
+	if !errors.Is(err, unixsock.ErrNotServed) {
+		return nil, err
+	}
+	db, err := p.hold(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer closeStore(db, p.log)
+	return watch.Steer(db, ref, order, time.Now())
+}
+
+// run runs a command of the criterion tests.
+func (p *watchProject) run(ctx context.Context, command string) boulder.Gate {
+	env, err := p.deps.app.marked(p.project)
+	if err != nil {
+		p.log.Warn("what a killed manager leaves behind will not be found", "error", err)
+		env = p.deps.app.Environ
+	}
+	timeout := time.Duration(p.deps.config.GateTimeout)
+	if timeout == 0 {
+		timeout = executor.DefaultGateTimeout
+	}
+	return executor.RunCommand(ctx, p.project, env, command, timeout, p.deps.app.secrets.Text)
+}
+
+// judge asks the Progress Ledger about a session as it would about a sub-task that has the person's request for content.
+func (p *watchProject) judge(
+	ctx context.Context, address string,
+) (ask func(context.Context, watch.Question) ([]string, error), closeWiring func(), err error) {
+	d, err := p.deps.app.wire(ctx, address)
+	if err != nil {
+		return nil, nil, err
+	}
+	judge, err := progressledger.New(progressledger.Config{Completer: d.completer, Logger: d.log})
+	if err != nil {
+		d.close()
+		return nil, nil, err
+	}
+	clean := cleanJudge{judge, d.app.secrets}
+	return func(ctx context.Context, q watch.Question) ([]string, error) {
+		verdict, _, err := clean.Judge(ctx, judgeRequest(q))
+		if err != nil || verdict.Completed {
+			return nil, err
+		}
+		if len(verdict.Remaining) > 0 {
+			return verdict.Remaining, nil
+		}
+		return []string{"the judge does not agree: " + verdict.Summary}, nil
+	}, d.close, nil
+}
+
+func judgeRequest(q watch.Question) boulder.JudgeRequest {
+	t := boulder.SubTask{
+		ID: "session", Subject: clipText(q.Request, 200), Content: q.Request,
+		SuccessCriteria: []string{"What was asked for is done"}, DoneWhen: []string{boulder.DoneJudge},
+	}
+	return boulder.JudgeRequest{
+		Goal: q.Request, SubTask: t,
+		Turn: boulder.Turn{Number: 1, Evidence: &boulder.Evidence{FinalMessage: q.Answer, Todos: q.Todos, Gates: q.Gates}},
+	}
+}
+
+// watchConfig overwrites [enforcer.WatchPolicy], and has defaults of the flags of `manager watch`.
+type watchConfig struct {
+	Attach   string   `yaml:"attach"`
+	DoneWhen []string `yaml:"done_when"`
+
+	Idle         deadline  `yaml:"idle"`
+	AbortWindow  deadline  `yaml:"abort_window"`
+	Cooldown     deadline  `yaml:"cooldown"`
+	Countdown    deadline  `yaml:"countdown"`
+	Failures     threshold `yaml:"failures"`
+	FailureReset deadline  `yaml:"failure_reset"`
+	Resets       threshold `yaml:"resets"`
+	Iterations   number    `yaml:"iterations"`
+	Compactions  threshold `yaml:"compactions"`
+}
+
+func (c *watchConfig) policy() enforcer.Policy {
+	p := enforcer.WatchPolicy()
+	for _, x := range []struct {
+		from deadline
+		to   *time.Duration
+	}{
+		{c.Idle, &p.Idle}, {c.AbortWindow, &p.AbortWindow}, {c.Cooldown, &p.Cooldown}, {c.Countdown, &p.Countdown},
+		{c.FailureReset, &p.FailureReset},
+	} {
+		x.from.into(x.to)
+	}
+	c.Failures.into(&p.MaxFailures)
+	c.Resets.into(&p.Resets)
+	c.Iterations.into(&p.MaxIterations)
+	c.Compactions.into(&p.Compactions)
+	return p
+}
+
+// check refuses what is well-formed and makes no sense.
+func (c *watchConfig) check() error {
+	for _, word := range c.DoneWhen {
+		if !boulder.IsDoneWord(word) {
+			return fmt.Errorf("watch.done_when: there is no criterion %q", word)
+		}
+	}
+	return nil
+}

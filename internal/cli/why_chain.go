@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"slices"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/store"
+)
+
+// whyMaker puts the chain together from records and events.
+type whyMaker struct {
+	report   whyReport
+	detail   store.Detail
+	turns    map[turnRef]*boulder.Turn
+	reason   string // of the continuation that the next prompt carries
+	activity string // last sign of life of the running turn
+}
+
+type turnRef struct{ attempt, turn int }
+
+func newWhy(d store.Detail, t boulder.SubTask, turns []boulder.Turn) *whyMaker {
+	w := &whyMaker{
+		detail: d, turns: map[turnRef]*boulder.Turn{},
+		report: whyReport{
+			Type: "why", BoulderID: d.Boulder.ID, BoulderStatus: d.Boulder.Status, SubTask: t, Chain: []whyStep{},
+		},
+	}
+	for _, turn := range turns {
+		w.turns[turnRef{turn.Attempt, turn.Number}] = &turn
+	}
+	return w
+}
+
+// take adds what an event says about the sub-task, if it says anything.
+func (w *whyMaker) take(e boulder.Event) {
+	if b, ok := e.Body.(boulder.BudgetWarning); ok && b.SubTaskID == w.report.SubTask.ID {
+		w.add(e, whyStep{Step: stepWarning, Reason: describe(b)})
+	}
+	if b, ok := e.Body.(boulder.Noted); ok && (b.SubTaskID == "" || b.SubTaskID == w.report.SubTask.ID) {
+		w.add(e, whyStep{Step: stepNote, Text: b.Text})
+	}
+	if !w.decision(e) && refOf(e.Body).SubTaskID == w.report.SubTask.ID {
+		w.seen(e)
+	}
+}
+
+func (w *whyMaker) add(e boulder.Event, s whyStep) {
+	s.Time = e.Time
+	w.report.Chain = append(w.report.Chain, s)
+}
+
+// seen adds what an attempt of the sub-task was told and did, and what came of that.
+func (w *whyMaker) seen(e boulder.Event) {
+	switch b := e.Body.(type) {
+	case boulder.Starting:
+		w.add(e, w.begun(b.Attempt, e.Time))
+	case boulder.SubTaskStart:
+		w.started(b)
+	case boulder.TurnSent:
+		s := whyStep{Step: stepPrompt, Attempt: b.Attempt, Turn: b.Turn, Prompt: string(b.Kind), Reason: w.reason}
+		if b.Resume {
+			s.Prompt, s.Reason = promptResume, "the turn was cut off, and its session was idle"
+		}
+		w.add(e, s)
+		w.reason, w.activity = "", ""
+	case boulder.Nudged:
+		w.add(e, whyStep{Step: stepNudge, Attempt: b.Attempt, Turn: b.Turn, Rule: b.Rule, Text: b.Prompt})
+	case boulder.SubTaskProgress:
+		w.activity = b.Activity
+	case boulder.Trouble:
+		w.add(e, whyStep{Step: stepFault, Attempt: b.Attempt, Fault: b.Kind, Reason: b.Reason, Until: b.NotBefore})
+	case boulder.TurnEnded:
+		s := whyStep{Step: stepEnded, Attempt: b.Attempt, Turn: b.Turn, Ended: &b.Ended}
+		if t := w.turns[turnRef{b.Attempt, b.Turn}]; t != nil {
+			s.Evidence = t.Evidence
+		}
+		w.add(e, s)
+		w.activity = ""
+	case boulder.GateRun:
+		w.gate(e, b)
+	case boulder.Judged:
+		w.add(e, whyStep{Step: stepVerdict, Attempt: b.Attempt, Turn: b.Turn, Verdict: &b.Verdict})
+	}
+}
+
+// begun is the step of an attempt that got its slot.
+func (w *whyMaker) begun(attempt int, at time.Time) whyStep {
+	s := whyStep{Step: stepAttempt, Attempt: attempt}
+	for _, a := range w.detail.Attempts {
+		if a.SubTaskID == w.report.SubTask.ID && a.Attempt == attempt {
+			s.Model, s.Agent, s.WaitedMS = a.Model, a.Agent, max(0, at.Sub(a.QueuedAt).Milliseconds())
+		}
+	}
+	return s
+}
+
+// started notes the session of an attempt, and the model that it has in fact.
+func (w *whyMaker) started(b boulder.SubTaskStart) {
+	for i := range w.report.Chain {
+		if s := &w.report.Chain[i]; s.Step == stepAttempt && s.Attempt == b.Attempt {
+			s.SessionID, s.Model = b.SessionID, b.Model
+		}
+	}
+}
+
+// gate adds a gate that the evidence does not have, because it cannot be read.
+func (w *whyMaker) gate(e boulder.Event, b boulder.GateRun) {
+	last := whyStep{}
+	for _, s := range w.report.Chain {
+		if s.Step == stepEnded {
+			last = s
+		}
+	}
+	if last.Evidence == nil {
+		w.add(e, whyStep{Step: stepGate, Attempt: b.Attempt, Turn: last.Turn, Gate: &boulder.Gate{
+			Command: b.Command, ExitCode: b.ExitCode, Output: b.Output, NoWorse: b.NoWorse,
+			Duration: time.Duration(b.Millis) * time.Millisecond,
+		}})
+	}
+}
+
+// decision adds what was decided about the sub-task, also because of another one. It reports whether the event is a
+// decision.
+func (w *whyMaker) decision(e boulder.Event) bool {
+	id := w.report.SubTask.ID
+	s := whyStep{Step: stepDecision}
+	of := "" // sub-task that the event is about
+	switch b := e.Body.(type) {
+	case boulder.Continuation:
+		of, s.Attempt, s.Turn = b.SubTaskID, b.Attempt, b.Turn-1
+		s.Decision, s.Reason, s.Remaining, s.Next = decidedContinuation, b.Reason, b.Remaining, b.Turn
+		if of == id {
+			w.reason = b.Reason
+		}
+	case boulder.Retry:
+		of, s.Attempt = b.SubTaskID, b.Attempt
+		s.Decision, s.Reason, s.Next, s.Uncounted = decidedRetry, b.Reason, b.Next, b.Uncounted
+	case boulder.SubTaskDone:
+		of, s.Attempt, s.Decision, s.Reason = b.SubTaskID, b.Attempt, string(b.Status), b.Summary
+		if of != id && slices.Contains(b.Blocked, id) {
+			s.By, s.Attempt, s.Decision = of, 0, string(boulder.SubTaskBlocked)
+		}
+	case boulder.Parked:
+		of, s.Attempt, s.Decision, s.Reason = b.SubTaskID, b.Attempt, decidedParked, b.Reason
+	case boulder.Unparked:
+		of, s.Decision, s.Reason = b.SubTaskID, decidedUnparked, b.Reason
+	case boulder.Reopened:
+		of, s.Decision, s.Reason = b.SubTaskID, decidedReopened, b.Reason
+	case boulder.ReplanStarted:
+		of, s.Attempt, s.Decision, s.Reason = b.SubTaskID, b.Attempt, decidedReplan, b.Reason
+		if of != id && slices.Contains(b.Replaces, id) {
+			s.By, s.Attempt = of, 0
+		}
+	case boulder.ReplanTrouble:
+		w.replanFault(e, b)
+		return true
+	case boulder.ReplanRefused:
+		of, s.Attempt, s.Decision, s.Reason = b.SubTaskID, b.Attempt, decidedNoReplan, b.Reason
+	case boulder.Replanned:
+		of = w.replanned(b, &s)
+	default:
+		return false
+	}
+	if of == id || s.By != "" {
+		w.add(e, s)
+	}
+	return true
+}
+
+// replanFault adds a fault of a replan that was asked for this sub-task.
+func (w *whyMaker) replanFault(e boulder.Event, b boulder.ReplanTrouble) {
+	if n := len(w.report.Chain); n > 0 && w.report.Chain[n-1].inReplan() {
+		w.add(e, whyStep{Step: stepFault, Reason: b.Reason, Until: b.NotBefore})
+	}
+}
+
+// inReplan reports whether a replan is being made after this step.
+func (s whyStep) inReplan() bool {
+	return s.Decision == decidedReplan || s.Step == stepFault && s.Attempt == 0
+}
+
+// replanned fills in how a new plan put an end to the sub-task, and returns whose it is; empty if it is not touched.
+func (w *whyMaker) replanned(b boulder.Replanned, s *whyStep) string {
+	id := w.report.SubTask.ID
+	gone := slices.Contains(b.Removed, id)
+	s.Decision, s.Reason = string(boulder.SubTaskSuperseded), b.Reason
+	for _, c := range b.Changed {
+		if c.From == id {
+			gone, s.ReplacedBy = true, c.To.ID
+		}
+	}
+	if !gone {
+		return ""
+	}
+	if b.SubTaskID != id {
+		s.By = b.SubTaskID
+	}
+	return id
+}

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+const atWork = "at work"
+
+// now says what the sub-task does or waits for.
+func (w *whyMaker) now() string {
+	t := &w.report.SubTask
+	if t.Status.Terminal() || w.report.BoulderStatus.Terminal() {
+		return ""
+	}
+	var open *boulder.Attempt
+	for i := range w.detail.Attempts {
+		if a := &w.detail.Attempts[i]; a.SubTaskID == t.ID && !a.Status.Terminal() {
+			open = a
+		}
+	}
+	text := w.doing(open)
+	if !w.report.Running {
+		if strings.HasPrefix(text, atWork) {
+			text = "left " + text
+		}
+		return text + "; no process runs it: manager resume " + w.report.BoulderID
+	}
+	return text
+}
+
+// doing says it while the boulder is run; open is nil if no attempt is.
+func (w *whyMaker) doing(open *boulder.Attempt) string {
+	t, replan := &w.report.SubTask, w.detail.Boulder.Replan
+	switch {
+	case t.Status == boulder.SubTaskBlocked:
+		return "blocked: " + t.Reason
+	case replan != nil && slices.Contains(replan.Replaces, t.ID):
+		return "waits for a new plan: " + replan.Reason
+	case open == nil:
+		return "waits for " + strings.Join(w.unfinished(), ", ")
+	case open.Status == boulder.AttemptQueued:
+		return "waits for a slot"
+	case stopped(w.report.BoulderStatus == boulder.Paused, open):
+		return "stopped, to be taken up again: " + open.Reason
+	case open.Reason != "" && !open.NotBefore.IsZero():
+		return "waits until " + clock(open.NotBefore) + ": " + open.Reason
+	case open.Status == boulder.AttemptMonitoring:
+		return "is being judged"
+	}
+	return joinedBy(": ", atWork, w.activity)
+}
+
+// unfinished are the sub-tasks that it still waits for.
+func (w *whyMaker) unfinished() []string {
+	var ids []string
+	for _, t := range w.detail.SubTasks {
+		if t.Status != boulder.SubTaskCompleted && slices.Contains(w.report.SubTask.DependsOn, t.ID) {
+			ids = append(ids, fmt.Sprintf("%q", t.ID))
+		}
+	}
+	return ids
+}

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/providers"
+)
+
+// models refuses a plan that names a model OpenCode does not have: better now than after an hour. It returns the model
+// of the sub-tasks that name none: by --model, the configuration, or OpenCode's own; empty leaves the choice to
+// OpenCode.
+func (d *deps) models(ctx context.Context, plan *boulder.Plan) (string, error) {
+	fallback, err := d.model()
+	if err != nil {
+		return "", err
+	}
+	slow := time.AfterFunc(time.Second, func() { d.app.note("Waiting for OpenCode …") })
+	defer slow.Stop()
+	conn, err := d.host.Connect(ctx)
+	if err != nil {
+		return "", startFault(err)
+	}
+	dir := conn.Client.In(d.project)
+	catalogue, err := dir.Catalogue(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask OpenCode for its models: %w", err)
+	}
+	if err := checkAgents(ctx, dir, plan); err != nil {
+		return "", err
+	}
+	wanted := map[string]string{fallback: "--model or the configuration", plan.Model: "the plan's model"}
+	for _, s := range plan.SubTasks {
+		if _, ok := wanted[s.Model]; !ok {
+			wanted[s.Model] = fmt.Sprintf("sub-task %q", s.ID)
+		}
+	}
+	if _, named := wanted[d.ledger]; !d.direct && !named {
+		wanted[d.ledger] = "--ledger-model or the configuration"
+	}
+	delete(wanted, "")
+	for name, who := range wanted {
+		if err := checkModel(catalogue, name, who); err != nil {
+			return "", err
+		}
+	}
+	unnamed := func(s boulder.Spec) bool { return s.Model == "" && plan.Model == "" }
+	if fallback != "" || !slices.ContainsFunc(plan.SubTasks, unnamed) {
+		return fallback, nil
+	}
+	ref, err := dir.DefaultModel(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask OpenCode for its model: %w", err)
+	}
+	if ref.IsZero() {
+		return "", nil
+	}
+	return ref.String(), nil
+}
+
+// checkAgents refuses a plan that names an agent OpenCode does not have.
+func checkAgents(ctx context.Context, dir *opencode.Directory, plan *boulder.Plan) error {
+	named := func(s boulder.Spec) bool { return s.Agent != "" }
+	if !slices.ContainsFunc(plan.SubTasks, named) {
+		return nil
+	}
+	agents, err := dir.Agents(ctx)
+	if err != nil {
+		return fmt.Errorf("ask OpenCode for its agents: %w", err)
+	}
+	for _, s := range plan.SubTasks {
+		has := slices.ContainsFunc(agents, func(a opencode.Agent) bool { return a.Name == s.Agent })
+		if s.Agent != "" && !has {
+			return usagef("sub-task %q names the agent %s, which OpenCode does not have: `opencode agent list` lists them",
+				s.ID, s.Agent)
+		}
+	}
+	return nil
+}
+
+func checkModel(catalogue opencode.Catalogue, name, who string) error {
+	ref, err := providers.ParseModel(name)
+	if err != nil {
+		return &usageError{fmt.Errorf("%s: %w", who, err)}
+	}
+	if _, ok := catalogue.Model(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}); !ok {
+		return usagef("%s names the model %s, which OpenCode does not offer: %s", who, name, offered(catalogue, ref.Provider))
+	}
+	return nil
+}
+
+// offered says what could have been meant.
+func offered(c opencode.Catalogue, provider string) string {
+	var connected []string
+	for _, p := range c.Providers {
+		if p.ID == provider {
+			return fmt.Sprintf("`opencode models %s` lists those of %s", provider, provider)
+		}
+		connected = append(connected, p.ID)
+	}
+	if len(connected) == 0 {
+		return "no provider is connected: log in with `opencode auth login`"
+	}
+	return fmt.Sprintf("provider %s is not connected (connected: %v): log in with `opencode auth login`",
+		provider, connected)
+}
+
+// model is what the user named for sub-tasks that name none; empty if they did not.
+func (d *deps) model() (string, error) { return modelOf(d.app.model, d.config.Model) }
+
+// price is what the configuration says about a model of which OpenCode knows no price.
+func (d *deps) price(model string, u boulder.Usage) (float64, bool) {
+	ref, err := providers.ParseModel(model)
+	if err != nil {
+		return 0, false
+	}
+	return d.config.Prices.Cost(ref, providers.Usage{
+		Input: u.Input, CachedInput: u.CacheRead, CacheWrite: u.CacheWrite, Output: u.Output, Reasoning: u.Reasoning,
+	})
+}

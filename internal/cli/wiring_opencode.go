@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bouldermgr/manager/opencode"
+	ocprovider "github.com/bouldermgr/manager/providers/opencode"
+)
+
+// connect prepares the way to an OpenCode server: one that runs, or one of our own.
+func (d *deps) connect(ctx context.Context, attach string) error {
+	if attach != "" {
+		client, err := opencode.Attach(ctx, attach, opencode.AttachConfig{
+			Username: d.app.Getenv("OPENCODE_SERVER_USERNAME"), Password: d.app.Getenv("OPENCODE_SERVER_PASSWORD"),
+			Logger: d.log,
+		})
+		switch {
+		case errors.Is(err, opencode.ErrBadAddress):
+			return usagef("attach: %w", err)
+		case errors.Is(err, opencode.ErrUnauthorized):
+			return fmt.Errorf("attach: %w: set OPENCODE_SERVER_PASSWORD to the server's password", err)
+		case err != nil:
+			return fmt.Errorf("attach: %w: is `opencode serve` running there?", err)
+		}
+		d.attached, d.host = client, opencode.AttachedHost(client)
+		if err := opencode.CheckVersion(client.Version()); err != nil {
+			return fmt.Errorf("attach: %w", err)
+		}
+		return nil
+	}
+	d.host = opencode.NewHost(d.startServer)
+	d.app.interrupts.onHurry(d.kill)
+	return nil
+}
+
+// binary is the OpenCode to start.
+func (d *deps) binary() string {
+	for _, b := range []string{d.app.opencodeBinary, d.app.Getenv("MANAGER_OPENCODE"), d.config.OpenCode} {
+		if b != "" {
+			return b
+		}
+	}
+	return "opencode"
+}
+
+// startServer starts a server of our own and refuses a version that was not tested.
+func (d *deps) startServer(ctx context.Context) (*opencode.Server, error) {
+	env, err := d.app.marked(d.project)
+	if err != nil {
+		return nil, err
+	}
+	s, err := opencode.Start(ctx, opencode.ServerConfig{
+		Binary: d.binary(), Dir: d.project, Env: env, Logger: d.log,
+		ConfigContent: withOwnConfig(d.app.Getenv("OPENCODE_CONFIG_CONTENT")),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := opencode.CheckVersion(s.Version()); err != nil {
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		s.Stop(stopCtx)
+		return nil, err
+	}
+	return s, nil
+}
+
+// withOwnConfig adds the ledgers' agent, and that a refused permission does not end a turn, to the configuration that
+// the user gave in the environment. One that cannot be read is left to OpenCode to complain about.
+func withOwnConfig(content string) string {
+	merged := map[string]any{}
+	if content != "" && json.Unmarshal([]byte(content), &merged) != nil {
+		return content
+	}
+	agents, ok := merged["agent"].(map[string]any)
+	if !ok {
+		agents = map[string]any{}
+	}
+	for name, agent := range ocprovider.AgentConfig()["agent"].(map[string]any) {
+		agents[name] = agent
+	}
+	merged["agent"] = agents
+	experimental, ok := merged["experimental"].(map[string]any)
+	if !ok {
+		experimental = map[string]any{}
+	}
+	if _, said := experimental["continue_loop_on_deny"]; !said {
+		experimental["continue_loop_on_deny"] = true // else one of several refusals ends the turn (seen)
+	}
+	merged["experimental"] = experimental
+	out, err := json.Marshal(merged)
+	if err != nil {
+		return content
+	}
+	return string(out)
+}
+
+// startFault adds what to do to an OpenCode that cannot be started.
+func startFault(err error) error {
+	if errors.Is(err, opencode.ErrNoBinary) {
+		return fmt.Errorf("%w: see `manager doctor`", err)
+	}
+	return err
+}
+
+// close ends the OpenCode server, if it is ours.
+func (d *deps) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	d.host.Stop(ctx)
+	if d.attached != nil {
+		d.attached.Close()
+	}
+}
+
+// kill ends the OpenCode server without asking it, if it is ours.
+func (d *deps) kill() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	d.host.Stop(ctx)
+}

@@ -1,0 +1,170 @@
+// Package detect tells from the files of a project which commands run its tests, and which ones find errors in its source
+// where no language server does. It looks at names and at a few small files in the project's own directory, and runs
+// nothing.
+package detect
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Command is a command of a project.
+type Command struct {
+	Run     string // for `sh -c`, in the project's directory
+	Why     string // what in the project speaks for it, for people: "there is a go.mod"
+	Program string // what it needs to have installed
+}
+
+// Tests gives the commands that run the tests of the project: one for each of Go, npm, Cargo and pytest that it has, or
+// else `make test`. None: it has no tests that are known here. A file that cannot be read, or is not what its name says,
+// counts as absent.
+func Tests(project fs.FS) []Command {
+	return find(project, goTests, npmTests, cargoTests, pytest, makeTests)
+}
+
+// Lint gives the commands that find errors in the source without running it, for Go, npm and Cargo.
+func Lint(project fs.FS) []Command { return find(project, goVet, npmLint, cargoCheck) }
+
+type detector func(project fs.FS, found []Command) (c Command, ok bool)
+
+func find(project fs.FS, detectors ...detector) []Command {
+	var found []Command
+	for _, detect := range detectors {
+		if c, ok := detect(project, found); ok {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+func goTests(project fs.FS, _ []Command) (Command, bool) {
+	return Command{"go test ./...", "there is a go.mod", "go"}, isFile(project, "go.mod")
+}
+
+func goVet(project fs.FS, _ []Command) (Command, bool) {
+	return Command{"go vet ./...", "there is a go.mod", "go"}, isFile(project, "go.mod")
+}
+
+// npmDefault is what `npm init` writes: a script that fails.
+const npmDefault = "no test specified"
+
+func npmTests(project fs.FS, _ []Command) (Command, bool) {
+	script := npmScript(project, "test")
+	return Command{"npm test", "package.json has the script \"test\"", "npm"}, script != "" && !strings.Contains(script, npmDefault)
+}
+
+func npmLint(project fs.FS, _ []Command) (Command, bool) {
+	return Command{"npm run lint", "package.json has the script \"lint\"", "npm"}, npmScript(project, "lint") != ""
+}
+
+func npmScript(project fs.FS, name string) string {
+	var manifest struct {
+		Scripts map[string]any `json:"scripts"`
+	}
+	if json.Unmarshal(read(project, "package.json"), &manifest) != nil {
+		return ""
+	}
+	script, _ := manifest.Scripts[name].(string)
+	return strings.TrimSpace(script)
+}
+
+func cargoTests(project fs.FS, _ []Command) (Command, bool) { return cargo(project, "cargo test") }
+func cargoCheck(project fs.FS, _ []Command) (Command, bool) { return cargo(project, "cargo check") }
+
+// cargo asks for all members of a workspace: without it only the package of the directory counts, if there is one.
+func cargo(project fs.FS, run string) (Command, bool) {
+	c := Command{run, "there is a Cargo.toml", "cargo"}
+	if workspace.Match(read(project, "Cargo.toml")) {
+		c.Run, c.Why = run+" --workspace", "Cargo.toml has a workspace"
+	}
+	return c, isFile(project, "Cargo.toml")
+}
+
+var workspace = regexp.MustCompile(`(?m)^[ \t]*\[workspace\]`)
+
+// pytestConfigs are the files in which pytest looks for its configuration, and what stands in them then.
+var pytestConfigs = []struct {
+	name string
+	has  *regexp.Regexp // nil: the file itself is enough
+}{
+	{"pytest.ini", nil},
+	{"pyproject.toml", regexp.MustCompile(`(?m)^[ \t]*\[tool\.pytest(\.ini_options)?\]`)},
+	{"tox.ini", regexp.MustCompile(`(?m)^\[pytest\]`)},
+	{"setup.cfg", regexp.MustCompile(`(?m)^\[tool:pytest\]`)},
+}
+
+// pytestFiles match what pytest collects, where most projects have it.
+var pytestFiles = []string{"conftest.py", "test_*.py", "*_test.py"}
+
+func pytest(project fs.FS, _ []Command) (Command, bool) {
+	for _, config := range pytestConfigs {
+		if isFile(project, config.name) && (config.has == nil || config.has.Match(read(project, config.name))) {
+			return Command{"pytest", config.name + " configures pytest", "pytest"}, true
+		}
+	}
+	for _, dir := range []string{".", "tests", "test"} {
+		for _, pattern := range pytestFiles {
+			files, err := fs.Glob(project, path.Join(dir, pattern))
+			if err == nil && len(files) > 0 {
+				return Command{"pytest", "there is " + files[0], "pytest"}, true
+			}
+		}
+	}
+	return Command{}, false
+}
+
+// makeTests is for projects that say it in no other way: what a Makefile calls test may be anything.
+func makeTests(project fs.FS, found []Command) (Command, bool) {
+	if len(found) > 0 {
+		return Command{}, false
+	}
+	for _, name := range []string{"GNUmakefile", "makefile", "Makefile"} { // make takes the first
+		if isFile(project, name) {
+			return Command{"make test", fmt.Sprintf("%s has the target \"test\"", name), "make"}, makesTest(read(project, name))
+		}
+	}
+	return Command{}, false
+}
+
+// rule is the head of a rule of make: targets, one or two colons, and no assignment.
+var rule = regexp.MustCompile(`(?m)^([^\s:=#][^:=#\n]*?)[ \t]*::?(?:[^:=\n]|$)`)
+
+func makesTest(makefile []byte) bool {
+	for _, m := range rule.FindAllSubmatch(makefile, -1) {
+		if slices.Contains(strings.Fields(string(m[1])), "test") {
+			return true
+		}
+	}
+	return false
+}
+
+// maxRead bounds what is read of one file: manifests are small.
+const maxRead = 1 << 20
+
+// read gives the beginning of a regular file; nothing, if it is none. A pipe would never end.
+func read(project fs.FS, name string) []byte {
+	if !isFile(project, name) {
+		return nil
+	}
+	f, err := project.Open(name)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	data, err := io.ReadAll(io.LimitReader(f, maxRead))
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+func isFile(project fs.FS, name string) bool {
+	info, err := fs.Stat(project, name)
+	return err == nil && info.Mode().IsRegular()
+}

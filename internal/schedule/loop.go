@@ -1,0 +1,141 @@
+package schedule
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
+)
+
+// goOn decides about a turn of a loop that was judged incomplete. The arbiter of all sessions does, package enforcer;
+// here its answer becomes an action. Nobody else prompts the session, so what it would say after a wait is known now.
+func (c *computing) goOn(o *boulder.Open) Action {
+	track, err := trackOf(o.SubTask)
+	if err != nil { // counted from nothing, the bounds would not hold
+		return Fail{o, fmt.Sprintf("what is stored of the loop cannot be read: %v", err), boulder.AttemptFailed}
+	}
+	p := loopPolicy(c.s.Boulder.Loop)
+	for _, e := range turnOf(o) {
+		track = enforcer.Apply(track, e, p)
+	}
+	s, at := situationOf(o), c.now
+	d := enforcer.Continue(track, s, p, at)
+	for d.Kind == enforcer.Wait && d.At.After(at) {
+		at = d.At
+		d = enforcer.Continue(track, s, p, at)
+	}
+	track = enforcer.Apply(track, enforcer.Decided{At: at, Decision: d, MessageID: "next"}, p)
+	missing := shortcoming(o.Turn.Verdict)
+	if s.Broken != "" {
+		missing = "the turn ended with " + s.Broken + "; " + missing
+	}
+	switch {
+	case d.Kind == enforcer.Send && at.After(c.now):
+		return Continue{Open: o, Reason: missing, Track: encode(track), NotBefore: at}
+	case d.Kind == enforcer.Send:
+		return Continue{Open: o, Reason: missing, Track: encode(track)}
+	case d.Kind == enforcer.Fresh && at.After(c.now):
+		return Wake{At: at}
+	case d.Kind == enforcer.Fresh:
+		return Retry{Open: o, Reason: d.Reason, Status: boulder.AttemptFailed, Track: encode(track)}
+	case d.Kind == enforcer.LetGo && d.Gate != enforcer.GateWork:
+		return Fail{o, d.Reason + "; " + missing, boulder.AttemptFailed}
+	}
+	return Park{o, d.Reason + blockedItems(o.Turn.Evidence)} // only a person can close these, or lift a stop
+}
+
+func loopPolicy(l *boulder.Loop) enforcer.Policy {
+	p := enforcer.LoopPolicy()
+	p.MaxIterations = l.Iterations - 1 // the brief is one, and no continuation
+	p.MaxFailures, p.Cooldown = l.Failures, l.Cooldown
+	return p
+}
+
+func trackOf(t *boulder.SubTask) (track enforcer.Track, err error) {
+	if len(t.Track) == 0 {
+		return track, nil
+	}
+	err = json.Unmarshal(t.Track, &track)
+	return track, err
+}
+
+func encode(track enforcer.Track) json.RawMessage {
+	b, err := json.Marshal(track)
+	if err != nil {
+		panic(err) // texts, numbers and times of this era always marshal
+	}
+	return b
+}
+
+// turnOf is the newest turn as the arbiter sees it.
+func turnOf(o *boulder.Open) []enforcer.Event {
+	e, at := o.Turn.Evidence, o.Turn.EndedAt
+	var events []enforcer.Event
+	for range e.Compactions {
+		events = append(events, enforcer.Compacted{At: at})
+	}
+	reached := enforcer.Reached{
+		Todos: e.Todos, Diff: e.Diff.Hash, Tools: e.ToolCount > 0, Answer: e.FinalMessage, Promised: e.Promised,
+	}
+	for _, g := range e.Gates {
+		if g.Green() {
+			reached.Gates = append(reached.Gates, g.Command)
+		}
+	}
+	events = append(events, enforcer.TurnEnded{
+		At: at, Message: fmt.Sprintf("%d.%d", o.Attempt.Attempt, o.Turn.Number), Reached: reached,
+	})
+	if e.Ended.Error == boulder.ErrorAborted && e.Ended.Stopped == "" && e.Ended.Truncated == "" {
+		events = append(events, enforcer.Aborted{At: at}) // by whoever sits before OpenCode
+	}
+	return events
+}
+
+func situationOf(o *boulder.Open) enforcer.Situation {
+	e := o.Turn.Evidence
+	s := enforcer.Situation{
+		Owned: true, Checked: true, Unmet: []string{shortcoming(o.Turn.Verdict)}, Blocked: len(blocked(e)),
+		Overflow: e.Ended.Error == boulder.ErrorOverflow || e.Ended.Rule == boulder.RuleCompaction,
+	}
+	switch {
+	case e.Ended.Error != "" && !s.Overflow && e.Ended.Truncated == "":
+		s.Broken = strings.TrimSuffix(e.Ended.Error+": "+e.Ended.Message, ": ")
+	case s.Blocked > 0 && !doable(o.SubTask, e):
+		s.Unmet = nil
+	}
+	return s
+}
+
+// doable reports whether there is anything left that an agent can do although it says of some items that it cannot.
+// That the promise is missing, and that the judge does not agree, is then no wonder.
+func doable(t *boulder.SubTask, e *boulder.Evidence) bool {
+	return len(e.OpenTodos()) > 0 || len(e.Red()) > 0 || t.ExpectsChanges && e.Diff.Empty() ||
+		e.Ended.Truncated != "" || e.Ended.Stopped != "" ||
+		t.DoneNeeds(boulder.DoneDiagnostics) && len(e.Diagnostics) > 0
+}
+
+func blocked(e *boulder.Evidence) []string {
+	var items []string
+	for _, t := range e.Todos {
+		if t.Status == "blocked" {
+			items = append(items, t.Content)
+		}
+	}
+	return items
+}
+
+// blockedItems names what a person has to look after.
+func blockedItems(e *boulder.Evidence) string {
+	items := blocked(e)
+	if len(items) == 0 {
+		return ""
+	}
+	const named = 5
+	text := ": " + strings.Join(items[:min(len(items), named)], "; ")
+	if more := len(items) - named; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}

@@ -1,0 +1,367 @@
+package schedule
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
+)
+
+// loopRun is a loop whose turns end as a test says.
+type loopRun struct {
+	t       rapid.TB
+	s       *boulder.State
+	now     time.Time
+	prompts int
+}
+
+func newLoopRun(t rapid.TB, l boulder.Loop, doneWhen ...string) *loopRun {
+	r := &loopRun{t: t, s: boulder.NewState(), now: epoch}
+	rev := boulder.PlanRevision{Number: 1, Plan: boulder.Plan{DoneWhen: doneWhen, SubTasks: []boulder.Spec{{ID: "1"}}}}
+	r.apply(boulder.Created{Boulder: boulder.Boulder{ID: "b1", LedgerModel: ledgerModel, Loop: &l}})
+	r.apply(boulder.Planned{Plan: rev})
+	r.apply(boulder.Decomposed{Plan: rev, GatesApproved: true})
+	return r
+}
+
+func (r *loopRun) apply(b boulder.Body) {
+	if _, err := r.s.Apply(boulder.Event{Time: r.now, BoulderID: "b1", Body: b}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// turn ends the next turn of the session, after the wait that was decided on, and carries out what follows from it.
+func (r *loopRun) turn(e boulder.Evidence, v boulder.Verdict) Action {
+	a, ok := r.decide().(Start)
+	if ok {
+		ref := a.Open.Attempt.AttemptRef
+		r.apply(boulder.Starting{AttemptRef: ref})
+		r.apply(boulder.SubTaskStart{AttemptRef: ref, SessionID: fmt.Sprint("ses_", ref.Attempt)})
+	}
+	o := r.s.Open("1")
+	ref := o.Attempt.AttemptRef
+	if wake, waits := r.decide().(Wake); waits {
+		r.now = wake.At
+	}
+	if got := r.decide(); kindOf(got) != "run" {
+		r.t.Fatalf("%s, want the next turn", kindOf(got))
+	}
+	r.prompts++
+	r.apply(boulder.TurnSent{AttemptRef: ref, Turn: o.Turn.Number, MessageID: fmt.Sprint("msg_", r.prompts)})
+	r.now = r.now.Add(time.Second)
+	r.apply(boulder.TurnEnded{AttemptRef: ref, Turn: o.Turn.Number, Evidence: e, Ended: e.Ended})
+	r.apply(boulder.Judged{AttemptRef: ref, Turn: o.Turn.Number, Verdict: v})
+	next := r.decide()
+	if wake, waits := next.(Wake); waits { // before a fresh session
+		r.now = wake.At
+		next = r.decide()
+	}
+	switch a := next.(type) {
+	case Continue:
+		r.apply(boulder.Continuation{
+			AttemptRef: ref, Turn: o.Turn.Number + 1, Prompt: "go on", Reason: a.Reason, Track: a.Track, NotBefore: a.NotBefore,
+		})
+	case Retry:
+		r.apply(boulder.Retry{
+			AttemptRef: ref, Reason: a.Reason, Status: a.Status, Next: ref.Attempt + 1, Uncounted: a.Uncounted, Track: a.Track,
+		})
+	case Fail:
+		r.apply(boulder.SubTaskDone{
+			AttemptRef: ref, Summary: a.Reason, Status: boulder.SubTaskFailed, AttemptStatus: a.Status,
+		})
+	case Park:
+		r.apply(boulder.Parked{AttemptRef: ref, Reason: a.Reason})
+	case Complete:
+		r.apply(boulder.SubTaskDone{
+			AttemptRef: ref, Completed: true, Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted,
+		})
+	}
+	if err := r.s.Check(); err != nil {
+		r.t.Fatal(err)
+	}
+	return next
+}
+
+func (r *loopRun) decide() Action {
+	actions := Compute(r.s, DefaultLimits(), r.now)
+	if len(actions) == 0 {
+		return nil
+	}
+	return actions[0]
+}
+
+// acted is evidence of a turn in which a tool left the project like this.
+func acted(diff string) boulder.Evidence {
+	return boulder.Evidence{
+		Ended: boulder.Ended{Finish: "stop"}, ToolCount: 1, Diff: boulder.Diff{Hash: diff}, FinalMessage: "Changed to " + diff,
+	}
+}
+
+var unfinished = boulder.Verdict{Summary: "Something is missing."}
+
+func TestLoop(t *testing.T) {
+	t.Parallel()
+	five := boulder.Loop{Iterations: 100, Failures: 5, Cooldown: 30 * time.Second}
+	with := func(e boulder.Evidence, change func(*boulder.Evidence)) boulder.Evidence {
+		change(&e)
+		return e
+	}
+	chat := func(n int) boulder.Evidence {
+		return boulder.Evidence{Ended: boulder.Ended{Finish: "stop"}, FinalMessage: "Thought " + strings.Repeat("x", n)}
+	}
+	todos := func(statuses ...string) []boulder.Todo {
+		var list []boulder.Todo
+		for i, s := range statuses {
+			list = append(list, boulder.Todo{Content: fmt.Sprint("item ", i), Status: s})
+		}
+		return list
+	}
+	for name, test := range map[string]struct {
+		loop   boulder.Loop
+		turn   func(n int) boulder.Evidence // from 1
+		want   string                       // the last action
+		turns  int
+		reason string
+		waits  []time.Duration // before the second turn, the third …
+	}{
+		"progress in every turn, up to the limit": {
+			loop: boulder.Loop{Iterations: 7, Failures: 1}, turn: func(n int) boulder.Evidence { return acted(fmt.Sprint(n)) },
+			want: "fail failed", turns: 7, reason: "it was told to go on 6 times, which is the limit; Something is missing.",
+		},
+		"one turn only": {
+			loop: boulder.Loop{Iterations: 1, Failures: 5}, turn: func(int) boulder.Evidence { return acted("x") },
+			want: "fail failed", turns: 1,
+		},
+		"chat, and the pauses grow": {
+			loop: five, turn: chat, want: "fail failed", turns: 6,
+			reason: "5 continuations in a row brought no progress; Something is missing.",
+			// From when a continuation was sent; a turn takes a second here.
+			waits: []time.Duration{0, 59 * time.Second, 119 * time.Second, 239 * time.Second, 479 * time.Second},
+		},
+		"the same words": {
+			loop: five, turn: func(int) boulder.Evidence { return chat(1) }, want: "fail failed", turns: 5,
+			reason: "it said the same 5 times and called no tool",
+		},
+		"the same diff to and fro": {
+			loop: five, turn: func(n int) boulder.Evidence { return acted(fmt.Sprint(n % 3)) }, want: "fail failed", turns: 8,
+		},
+		"a gate that turns green is progress, once": {
+			loop: five, want: "fail failed", turns: 9,
+			turn: func(n int) boulder.Evidence {
+				return with(acted("x"), func(e *boulder.Evidence) { e.Gates = []boulder.Gate{{Command: "make", ExitCode: max(0, 4-n)}} })
+			},
+		},
+		"statuses that flip": {
+			loop: five, want: "fail failed", turns: 6,
+			turn: func(n int) boulder.Evidence {
+				return with(acted(""), func(e *boulder.Evidence) {
+					e.Todos = todos([]string{"pending", "completed", "in_progress"}[n%3], "pending")
+				})
+			},
+		},
+		"all that is left is blocked": {
+			loop: five, want: "park", turns: 1, reason: "nothing is left that the agent can do: 2 items are blocked: item 1; item 2",
+			turn: func(int) boulder.Evidence {
+				return with(acted("x"), func(e *boulder.Evidence) { e.Todos = todos("completed", "blocked", "blocked") })
+			},
+		},
+		"blocked items beside a red gate": {
+			loop: five, want: "fail failed", turns: 6,
+			turn: func(int) boulder.Evidence {
+				return with(acted("x"), func(e *boulder.Evidence) {
+					e.Todos, e.Gates = todos("blocked"), []boulder.Gate{{Command: "make", ExitCode: 1}}
+				})
+			},
+		},
+		"a person stops it in OpenCode": {
+			loop: five, want: "park", turns: 1, reason: "stopped: a person aborted the turn",
+			turn: func(int) boulder.Evidence {
+				return with(acted("x"), func(e *boulder.Evidence) { e.Ended.Error = boulder.ErrorAborted })
+			},
+		},
+		"an error that comes again and again": {
+			loop: five, want: "fail failed", turns: 6, reason: "the turn ended with APIError: no",
+			turn: func(n int) boulder.Evidence {
+				return with(chat(n), func(e *boulder.Evidence) { e.Ended = boulder.Ended{Error: "APIError", Message: "no"} })
+			},
+		},
+		"stopped by a rule, again and again": {
+			loop: five, want: "fail failed", turns: 6,
+			turn: func(int) boulder.Evidence {
+				return with(acted("x"), func(e *boulder.Evidence) { e.Ended = stopped(boulder.RuleRepeat) })
+			},
+		},
+		"its budget": {
+			loop: five, want: "park", turns: 1,
+			turn: func(int) boulder.Evidence {
+				return with(acted("x"), func(e *boulder.Evidence) { e.Ended = stopped(boulder.RuleBudget) })
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newLoopRun(t, test.loop)
+			var last Action
+			for n := 1; ; n++ {
+				last = r.turn(test.turn(n), unfinished)
+				if kindOf(last) != "continue" {
+					break
+				}
+				wait := max(0, last.(Continue).NotBefore.Sub(r.now))
+				if i := n - 1; test.waits != nil && i < len(test.waits) && wait != test.waits[i] {
+					t.Errorf("%s before turn %d, want %s", wait, n+1, test.waits[i])
+				}
+			}
+			reason := ""
+			switch a := last.(type) {
+			case Fail:
+				reason = a.Reason
+			case Park:
+				reason = a.Reason
+			}
+			if kindOf(last) != test.want || r.prompts != test.turns || !strings.Contains(reason, test.reason) {
+				t.Errorf("%s after %d turns (%s), want %s after %d (%s)",
+					kindOf(last), r.prompts, reason, test.want, test.turns, test.reason)
+			}
+		})
+	}
+}
+
+// A fresh session only where the old one is of no use any more, and its turns count on.
+func TestLoopInAFreshSession(t *testing.T) {
+	t.Parallel()
+	for name, e := range map[string]boulder.Evidence{
+		"the context is used up": {Ended: boulder.Ended{Error: boulder.ErrorOverflow}, ToolCount: 1},
+		"it forgets in a turn":   {Ended: stopped(boulder.RuleCompaction), ToolCount: 1},
+		"compacted twice":        {Ended: boulder.Ended{Finish: "stop"}, Compactions: 2, ToolCount: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newLoopRun(t, boulder.Loop{Iterations: 4, Failures: 9})
+			var kinds []string
+			for range 4 {
+				kinds = append(kinds, kindOf(r.turn(e, unfinished)))
+			}
+			const want = "retry failed, retry failed, retry failed, fail failed"
+			if got := strings.Join(kinds, ", "); got != want || r.s.SubTask("1").Attempts != 4 {
+				t.Errorf("%s in %d sessions, want %s", got, r.s.SubTask("1").Attempts, want)
+			}
+		})
+	}
+}
+
+// What a person takes up again is counted anew.
+func TestLoopTakenUpByAPerson(t *testing.T) {
+	t.Parallel()
+	r := newLoopRun(t, boulder.Loop{Iterations: 2, Failures: 9})
+	r.turn(acted("1"), unfinished)
+	stopped := acted("2")
+	stopped.Ended.Error = boulder.ErrorAborted
+	if got := kindOf(r.turn(stopped, unfinished)); got != "park" {
+		t.Fatal(got)
+	}
+	r.apply(boulder.Unparked{SubTaskID: "1", Reason: "resumed"})
+	if got := kindOf(r.turn(acted("3"), unfinished)); got != "continue" {
+		t.Error(got)
+	}
+}
+
+func TestLoopThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	r := newLoopRun(t, boulder.Loop{Iterations: 9, Failures: 9})
+	r.turn(acted("1"), unfinished)
+	r.s.SubTask("1").Track = json.RawMessage(`{"iteration": "many"}`)
+	if got := kindOf(r.turn(acted("2"), unfinished)); got != "fail failed" {
+		t.Error(got)
+	}
+}
+
+// Whatever the turns are: the loop ends within its bounds; without anything new it ends after Failures continuations, and
+// as long as there is something new it does not end for that.
+func TestLoopEnds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		l := boulder.Loop{
+			Iterations: rapid.IntRange(1, 30).Draw(t, "iterations"), Failures: rapid.IntRange(1, 6).Draw(t, "failures"),
+			Cooldown: rapid.SampledFrom([]time.Duration{0, time.Second, time.Hour}).Draw(t, "cooldown"),
+		}
+		r := newLoopRun(t, l)
+		known := map[string]bool{}
+		failures := 0
+		for {
+			e, reached := drawTurn(t)
+			isNew := false
+			for _, x := range reached {
+				isNew = isNew || !known[x]
+				known[x] = true
+			}
+			if isNew && e.ToolCount > 0 {
+				failures = 0
+			} else if r.prompts > 0 {
+				failures++
+			}
+			got := r.turn(e, unfinished)
+			kind := kindOf(got)
+			goesOn := kind == "continue" || strings.HasPrefix(kind, "retry")
+			switch {
+			case r.prompts > l.Iterations || failures > l.Failures:
+				t.Fatalf("%d of %d prompts, %d of %d failures", r.prompts, l.Iterations, failures, l.Failures)
+			case goesOn && (r.prompts == l.Iterations || failures == l.Failures):
+				t.Fatalf("%s after %d of %d prompts and %d of %d failures", kind, r.prompts, l.Iterations, failures, l.Failures)
+			case kind == "fail failed" && r.prompts < l.Iterations && failures < l.Failures && !repeats(r, l):
+				t.Fatalf("%s after %d of %d prompts and %d of %d failures", kind, r.prompts, l.Iterations, failures, l.Failures)
+			}
+			if c, ok := got.(Continue); ok && !c.NotBefore.IsZero() && !c.NotBefore.After(r.now) {
+				t.Fatalf("a wait until %s at %s", c.NotBefore, r.now)
+			}
+			if !goesOn {
+				return
+			}
+		}
+	})
+}
+
+// repeats reports whether the agent has said the same too often: a bound of its own.
+func repeats(r *loopRun, l boulder.Loop) bool {
+	var track enforcer.Track
+	if err := json.Unmarshal(r.s.SubTask("1").Track, &track); err != nil {
+		return false
+	}
+	return track.Same+1 >= l.Failures
+}
+
+// drawTurn draws a turn from a small world, and names what it reached.
+func drawTurn(t *rapid.T) (e boulder.Evidence, reached []string) {
+	e = boulder.Evidence{
+		Ended: boulder.Ended{Finish: "stop"}, ToolCount: rapid.IntRange(0, 1).Draw(t, "tools"),
+		FinalMessage: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "answer"),
+		Diff:         boulder.Diff{Hash: rapid.SampledFrom([]string{"", "x", "y", "z"}).Draw(t, "diff")},
+		Compactions:  max(0, rapid.IntRange(-4, 2).Draw(t, "compactions")),
+		Promised:     rapid.Bool().Draw(t, "promised"),
+	}
+	e.Ended.Error = rapid.SampledFrom([]string{"", "", "", "", "APIError", boulder.ErrorOverflow}).Draw(t, "error")
+	if e.Diff.Hash != "" {
+		reached = append(reached, "diff "+e.Diff.Hash)
+	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "todos") {
+		status := rapid.SampledFrom([]string{"pending", "in_progress", "completed", "cancelled"}).Draw(t, "status")
+		e.Todos = append(e.Todos, boulder.Todo{Content: fmt.Sprint("item ", i), Status: status})
+		if status == "completed" {
+			reached = append(reached, fmt.Sprint("item ", i))
+		}
+	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "gates") {
+		g := boulder.Gate{Command: fmt.Sprint("make ", i), ExitCode: rapid.IntRange(0, 1).Draw(t, "code")}
+		e.Gates = append(e.Gates, g)
+		if g.Green() {
+			reached = append(reached, "gate "+g.Command)
+		}
+	}
+	return e, reached
+}
