@@ -219,6 +219,41 @@ func TestCommitErrorWaitsForWorkers(t *testing.T) {
 	}
 }
 
+// TestFailedCommitTellsTheRunnerThatTheRunIsOver: whoever hears that his report was not stored finds his ctx ended, so that
+// he ends the agent's turn. It would be chance if the reports were answered first.
+func TestFailedCommitTellsTheRunnerThatTheRunIsOver(t *testing.T) {
+	t.Parallel()
+	for range 300 {
+		r := newRig(t)
+		r.cfg.Runner = watchful{r.server, t}
+		r.store.fault = func(commit int, _ bool) error {
+			if commit == 3 {
+				return errDisk
+			}
+			return nil
+		}
+		if _, err := r.run(planOf(spec("a"))); !errors.Is(err, errDisk) {
+			t.Fatalf("got %v", err)
+		}
+	}
+}
+
+// watchful looks at its ctx when a report fails.
+type watchful struct {
+	*server
+	t *testing.T
+}
+
+func (w watchful) Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error) {
+	return w.server.Run(ctx, job, func(b boulder.Body) error {
+		err := report(b)
+		if err != nil && ctx.Err() == nil {
+			w.t.Errorf("%s was not stored (%v), and the turn goes on", b.EventType(), err)
+		}
+		return err
+	})
+}
+
 // TestAloneAfterACrash: after a resume an attempt still knows whether another was at work beside it.
 func TestAloneAfterACrash(t *testing.T) {
 	t.Parallel()

@@ -233,12 +233,15 @@ func (r *run) commit() error {
 		return nil
 	}
 	err := r.o.cfg.Store.Commit(context.WithoutCancel(r.ctx), changes)
+	if err != nil {
+		r.broken = fmt.Errorf("store: %w", err)
+		r.abort(r.broken) // first: a worker that is told must see that the run is over, and end its agent's turn
+	}
 	for _, a := range r.acks {
 		a <- err
 	}
 	r.acks = nil
 	if err != nil {
-		r.broken = fmt.Errorf("store: %w", err)
 		return r.broken
 	}
 	for _, e := range changes.Events {

@@ -40,13 +40,13 @@ func (o *Orchestrator) Order(ctx context.Context, boulderID string, what boulder
 		case err := <-reply:
 			return err
 		case <-r.done:
-			if err := r.awaitOver(ctx); err != nil {
-				return err
-			}
 			select {
 			case err := <-reply: // it was the last thing that the run did
 				return err
-			default:
+			default: // the loop broke before: no answer comes any more
+			}
+			if err := r.awaitOver(ctx); err != nil {
+				return err
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -423,3 +423,33 @@ func TestSharedLimits(t *testing.T) {
 		}
 	})
 }
+
+// TestOrderIsAnsweredBeforeTheTurnsHaveEnded: the order that ends a boulder is answered when that is on disk, also if its
+// turns take their time to end. Twenty times, because it would be chance.
+func TestOrderIsAnsweredBeforeTheTurnsHaveEnded(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.server.turn = func(ctx context.Context, _ boulder.Job) (boulder.Evidence, error) {
+				<-ctx.Done()
+				<-time.After(time.Hour)
+				return boulder.Evidence{}, context.Cause(ctx)
+			}
+			o, plan := r.orchestrator(), planOf(spec("a"))
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				for range o.Run(t.Context(), orchestrator.Request{Plan: &plan}) {
+				}
+			}()
+			synctest.Wait()
+			before := time.Now()
+			obey(t, o, boulder.Order{Do: boulder.OrderCancel})
+			if took := time.Since(before); took != 0 {
+				t.Errorf("the answer took %s", took)
+			}
+			<-over
+		})
+	}
+}

@@ -1,0 +1,175 @@
+package executor
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+)
+
+// languageServerVar makes this test binary a language server: it finds an error in every line that says BAD.
+const languageServerVar = "EXECUTOR_TEST_LANGUAGE_SERVER"
+
+// Where no language server runs, what stands in for it runs, and is measured before; where one runs, it does not. The
+// promise counts for the attempt, in the turn in which it is given and after it.
+func TestPromiseAndLanguageServer(t *testing.T) {
+	t.Parallel()
+	for name, served := range map[string]bool{"served": true, "alone": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+				switch {
+				case req.TurnsSinceUser() > 0 && strings.Contains(req.LastUser(), "first"):
+					return scriptmodel.Reply{Text: "I will write <promise>DONE</promise> when it is done."}
+				case req.TurnsSinceUser() > 0:
+					return scriptmodel.Reply{Text: "Now it is done and checked.\n\n" + boulder.Promise}
+				case strings.Contains(req.LastUser(), "third"):
+					return scriptmodel.Reply{Text: "There is nothing more to be said about it."}
+				}
+				return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{
+					Name: "write", Args: map[string]any{"filePath": "a.foo", "content": "good\nBAD\n"},
+				}}}
+			})
+			if served {
+				w.configureLanguageServer()
+			}
+			a := w.newAttempt("a", "first")
+			a.SubTask.DoneWhen = []string{boulder.DoneDiagnostics, boulder.DonePromise}
+			a.SubTask.Lint = []string{"! grep BAD a.foo"}
+			var promised, alone, linted []bool
+			for n := range 3 {
+				if n > 0 {
+					a.Turn = boulder.Turn{
+						AttemptRef: a.Attempt.AttemptRef, Number: n + 1, Kind: boulder.TurnContinuation,
+						Prompt: []string{"second", "third"}[n-1],
+					}
+				}
+				e, err := a.run(t.Context(), w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				promised, alone, linted = append(promised, e.Promised), append(alone, e.NoServer), append(linted, len(e.Red()) > 0)
+				if found := len(e.Diagnostics) == 1 && e.Diagnostics[0].Line == 2; found != served {
+					t.Errorf("turn %d: diagnostics %v", n+1, e.Diagnostics)
+				}
+			}
+			if got := fmt.Sprint(promised); got != "[false true true]" {
+				t.Errorf("promised: %s", got)
+			}
+			want := fmt.Sprint([]bool{!served, !served, !served})
+			if fmt.Sprint(alone) != want || fmt.Sprint(linted) != want {
+				t.Errorf("without a server: %v, red lint: %v, want %s", alone, linted, want)
+			}
+			if b := a.SubTask.Baseline; len(b) != 1 || !b[0].Green() {
+				t.Errorf("before the work: %+v", b)
+			}
+		})
+	}
+}
+
+// configureLanguageServer gives the project a language server for *.foo.
+func (w *world) configureLanguageServer() {
+	w.t.Helper()
+	config, err := json.Marshal(map[string]any{"lsp": map[string]any{"foo": map[string]any{
+		"command": []string{os.Args[0]}, "extensions": []string{".foo"}, "env": map[string]string{languageServerVar: "1"},
+	}}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(w.project, "opencode.json"), config, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// serveLanguage speaks as much of the protocol as OpenCode needs.
+func serveLanguage(in io.Reader, out io.Writer) error {
+	reader := bufio.NewReader(in)
+	for {
+		var m struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+			Params struct {
+				TextDocument struct {
+					URI  string `json:"uri"`
+					Text string `json:"text"`
+				} `json:"textDocument"`
+				ContentChanges []struct {
+					Text string `json:"text"`
+				} `json:"contentChanges"`
+			} `json:"params"`
+		}
+		if err := readFrame(reader, &m); err != nil {
+			return err
+		}
+		p := m.Params
+		switch {
+		case m.Method == "initialize":
+			writeFrame(out, map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": map[string]any{
+				"capabilities": map[string]any{"textDocumentSync": 1},
+			}})
+		case strings.HasPrefix(m.Method, "textDocument/did"):
+			text := p.TextDocument.Text
+			for _, c := range p.ContentChanges {
+				text = c.Text
+			}
+			writeFrame(out, map[string]any{"jsonrpc": "2.0", "method": "textDocument/publishDiagnostics", "params": map[string]any{
+				"uri": p.TextDocument.URI, "diagnostics": badLines(text),
+			}})
+		case m.ID != nil && m.Method != "":
+			writeFrame(out, map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": nil})
+		}
+	}
+}
+
+func badLines(text string) []any {
+	found := []any{}
+	for i, line := range strings.Split(text, "\n") {
+		if strings.Contains(line, "BAD") {
+			at := map[string]int{"line": i, "character": 0}
+			found = append(found, map[string]any{
+				"range": map[string]any{"start": at, "end": at}, "severity": 1, "message": "this is bad",
+			})
+		}
+	}
+	return found
+}
+
+func readFrame(r *bufio.Reader, into any) error {
+	length := 0
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		if line = strings.TrimSpace(line); line == "" {
+			break
+		}
+		if value, ok := strings.CutPrefix(line, "Content-Length:"); ok {
+			if length, err = strconv.Atoi(strings.TrimSpace(value)); err != nil {
+				return err
+			}
+		}
+	}
+	data := make([]byte, length)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+func writeFrame(w io.Writer, m any) {
+	data, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // maps of strings and numbers always marshal
+	}
+	fmt.Fprintf(w, "Content-Length: %d\r\n\r\n%s", len(data), data)
+}
