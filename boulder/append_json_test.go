@@ -36,8 +36,8 @@ func thin(t *rapid.T, v reflect.Value) {
 	}
 }
 
-// TestAppendJSON: every record has the bytes that encoding/json gives it. A new kind of field that is written in another
-// way makes it fail.
+// TestAppendJSON: every record has the bytes that encoding/json gives it. A new kind of field that is written in
+// another way makes it fail.
 func TestAppendJSON(t *testing.T) {
 	t.Parallel()
 	for _, typ := range []reflect.Type{
@@ -148,7 +148,9 @@ func TestAppendOddities(t *testing.T) {
 	} {
 		checkAppend(t, record)
 	}
-	for _, record := range []any{&Boulder{Usage: Usage{Cost: math.NaN()}}, &Turn{EndedAt: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}} {
+	for _, record := range []any{
+		&Boulder{Usage: Usage{Cost: math.NaN()}}, &Turn{EndedAt: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)},
+	} {
 		if got, err := AppendJSON(nil, record); err == nil {
 			t.Errorf("%s has no JSON", got)
 		}

@@ -81,7 +81,7 @@ func timeIn(v reflect.Value) time.Time {
 	return v.Interface().(time.Time)
 }
 
-// appendFloat knows zero, which is what nearly all costs are that are not priced; the format of others is its own subject.
+// appendFloat knows zero, which costs are that have no price; the format of others is a subject of its own.
 func appendFloat(w writer, to []byte, v reflect.Value) ([]byte, error) {
 	if v.IsZero() {
 		return append(to, '0'), nil
@@ -124,7 +124,8 @@ type field struct {
 	plan  *plan
 }
 
-// fieldsOf lists the fields of a struct, those of embedded ones in their place. It gives up on tags that records do not have.
+// fieldsOf lists the fields of a struct, those of embedded ones in their place. It gives up on tags that records do not
+// have.
 func fieldsOf(t reflect.Type, at []int) (all []field, ok bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)

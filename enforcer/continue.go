@@ -54,8 +54,8 @@ const (
 	Error   Variant = "error"   // layer two: it is idle (seed 000)
 )
 
-// Continue decides about a session whose turn has ended: it asks the gates in order, and the first that is shut decides.
-// With all open the answer is [Send] or [Fresh]. Ask after every [Apply], and again at [Decision.At].
+// Continue decides about a session whose turn has ended: it asks the gates in order, and the first that is shut
+// decides. With all open the answer is [Send] or [Fresh]. Ask after every [Apply], and again at [Decision.At].
 //
 // What a caller does with the answer: it stores Apply(t, Decided{...}) first, then acts. A Wait, a Look or a Check
 // changes no track. After [Look], which is about the continuation [Track.Pending], it reads the session: at work →
@@ -85,8 +85,7 @@ type view struct {
 	now time.Time
 }
 
-// failures are those that count: the last of too many is forgotten after a while, so that an outage is survived. Not
-// when the agent only says the same again.
+// failures are those that count: too many are forgotten a while after the last, so that an outage is survived.
 func (v view) failures() int {
 	if reached(v.FailureCount, v.MaxFailures) && v.mayForget() && !v.now.Before(v.forgottenAt()) {
 		return 0
@@ -95,7 +94,7 @@ func (v view) failures() int {
 }
 
 func (v view) mayForget() bool {
-	return v.MaxFailures > 0 && v.FailureReset > 0 && !reached(v.Track.Resets, v.Policy.Resets) && !v.repeats()
+	return v.MaxFailures > 0 && v.FailureReset > 0 && !reached(v.Track.Resets, v.Policy.Resets)
 }
 
 // repeats reports whether the agent says the same again and again and does nothing.

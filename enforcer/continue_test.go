@@ -122,6 +122,9 @@ func TestGates(t *testing.T) {
 		{GateFailures, "the same answer", func(t *Track, _ *Situation, _ *Policy) {
 			t.FailureCount, t.Same = 4, 5
 		}, LetGo, 0, "said the same 5 times and called no tool"},
+		{GateFailures, "the same answer, long ago", func(t *Track, _ *Situation, _ *Policy) {
+			t.FailureCount, t.Same, t.LastFailure = 5, 5, at(-time.Hour)
+		}, LetGo, 0, "said the same 5 times"},
 		{GateFailures, "none allowed", func(_ *Track, _ *Situation, p *Policy) { p.MaxFailures = 0 }, LetGo, 0, "allowed"},
 
 		{GateIterations, "the last was the last", func(t *Track, _ *Situation, _ *Policy) { t.Iteration = 100 }, LetGo, 0, "100 times"},
@@ -132,6 +135,7 @@ func TestGates(t *testing.T) {
 		{GateCheck, "costly criteria", func(_ *Track, s *Situation, _ *Policy) {
 			s.Unmet, s.Checked = nil, false
 		}, Check, 0, "the checks that take time"},
+		{GateOpen, "known to be incomplete", func(_ *Track, s *Situation, _ *Policy) { s.Checked = false }, Send, 0, "Write"},
 		{GateCountdown, "to be started", func(t *Track, _ *Situation, _ *Policy) {
 			t.CountdownAt = time.Time{}
 		}, Countdown, 42 * time.Second, "idle for 40s"},

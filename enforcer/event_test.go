@@ -22,7 +22,9 @@ func after(events ...Event) Track {
 	return t
 }
 
-func turn(message string, r Reached) TurnEnded { return TurnEnded{At: at(time.Minute), Message: message, Reached: r} }
+func turn(message string, r Reached) TurnEnded {
+	return TurnEnded{At: at(time.Minute), Message: message, Reached: r}
+}
 
 func todo(content, status string) boulder.Todo { return boulder.Todo{Content: content, Status: status} }
 
@@ -92,6 +94,18 @@ func TestTurnOfAPerson(t *testing.T) {
 	}
 }
 
+// A new prompt is a new job: an item of the same name is to be done again.
+func TestProgressIsOfOneJob(t *testing.T) {
+	p := WatchPolicy()
+	item := Reached{Tools: true, Todos: []boulder.Todo{todo("Run the tests", "completed")}}
+	track := Apply(after(turn("1", item)), Prompted{At: at(0)}, p)
+	track = Apply(track, turn("2", Reached{Tools: true}), p)
+	track = Apply(track, Decided{At: at(0), Decision: Decision{Kind: Send}, MessageID: "p"}, p)
+	if track = Apply(track, turn("3", item), p); track.FailureCount != 0 {
+		t.Error("an item of the job before stands in for one of this job")
+	}
+}
+
 func TestSameAnswers(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -150,6 +164,13 @@ func TestStopStays(t *testing.T) {
 				t.Errorf("the countdown runs on")
 			}
 		})
+	}
+}
+
+// Why it was stopped first is why it is stopped.
+func TestReasonOfAStopStays(t *testing.T) {
+	if got := after(Replaced{At: at(0), By: "ses_2"}, Aborted{at(1)}).Reason; !strings.Contains(got, "ses_2") {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -178,7 +178,7 @@ func idle(v view) (Decision, bool) {
 	switch {
 	case v.Busy:
 		return forEvent("it is at work")
-	case v.Claimed || v.Idle <= 0: // words trigger; evidence decides
+	case v.Claimed: // words trigger; evidence decides
 		return Decision{}, false
 	}
 	return v.until(v.LastActivity.Add(v.Idle), "not idle for %s yet", round(v.Idle))

@@ -55,7 +55,8 @@ func LoopPolicy() Policy {
 }
 
 // RunPolicy is for an attempt of a run: it goes on at once, and gives up early, because a fresh session or a new plan
-// may do better. Two turns without progress are the stalls of SEMANTICS §4; four continuations make its five evaluations.
+// may do better. Two turns without progress are the stalls of SEMANTICS §4; four continuations make its five
+// evaluations.
 func RunPolicy() Policy {
 	return Policy{
 		AbortWindow: 3 * time.Second, MaxFailures: 2, MaxIterations: 4, Compactions: 2, Admission: 10 * time.Second,

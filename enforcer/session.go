@@ -20,9 +20,9 @@ const (
 	Exhausted Status = "exhausted"
 )
 
-// Track is what the arbiter remembers of a session. The zero value is a session of which nothing is known. [Apply] alone
-// changes it; it is stored after every change, so that a restart counts on. The names of the first six fields are those
-// of seed 000.
+// Track is what the arbiter remembers of a session. The zero value is a session of which nothing is known. [Apply]
+// alone changes it; it is stored after every change, so that a restart counts on. The names of the first six fields are
+// those of seed 000.
 type Track struct {
 	Iteration       int       `json:"iteration"`                 // continuations since Began
 	LastActivity    time.Time `json:"last_activity,omitzero"`    // newest sign of life of the session or of a child

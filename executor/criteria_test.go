@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
@@ -73,6 +74,17 @@ func TestPromiseAndLanguageServer(t *testing.T) {
 				t.Errorf("before the work: %+v", b)
 			}
 		})
+	}
+}
+
+// The turns of a loop are many: the wall clock is for each of them, and not for all together.
+func TestWallClockOfALoop(t *testing.T) {
+	t.Parallel()
+	for perTurn, want := range map[bool]time.Duration{true: 0, false: time.Hour} {
+		turn := &turn{Executor: &Executor{}, job: boulder.Job{PerTurn: perTurn, Attempt: boulder.Attempt{Worked: time.Hour}}}
+		if got := turn.asSeen().Worked; got != want {
+			t.Errorf("per turn %v: %s of earlier turns count", perTurn, got)
+		}
 	}
 }
 

@@ -87,6 +87,8 @@ func (t *turn) ask(ctx context.Context, e *boulder.Evidence, r *reading) error {
 			e.Todos, err = t.todoList(ctx)
 			return err
 		})
+	}
+	if session.tools || t.job.Attempt.Attempt > 1 { // an earlier attempt may have left something behind
 		g.Go(func() (err error) {
 			e.NoServer, err = t.unanalysed(ctx)
 			return err

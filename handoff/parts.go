@@ -111,6 +111,7 @@ func (b *builder) work() *section {
 	add("### Checks\n\nThese commands will be run; they must exit 0.", commands(t.Gates))
 	add("### Checks that may fail as before\n\nThese commands will be run too. What failed in them before you began may "+
 		"still fail; nothing else may.", commands(t.NoWorse))
+	add(listed(t))
 	add(diagnosed(t))
 	add(promised(t))
 	add("### Suggested checks\n\nThese commands will not be run for you; use them if they help.", commands(t.GateHints))

@@ -28,7 +28,7 @@ func (r *run) decision(action schedule.Action) []boulder.Body {
 			Remaining: append([]string{}, a.Open.Turn.Verdict.Remaining...), Turn: a.Open.Turn.Number + 1,
 			Track: a.Track, NotBefore: a.NotBefore,
 			Prompt: handoff.Continuation(*a.Open.SubTask, *a.Open.Turn, r.idle(a.Open),
-				r.state.Boulder.NotesFor(a.Open.SubTask.ID, a.Open.Turn.Seq)),
+				r.state.Boulder.NotesFor(a.Open.SubTask.ID, a.Open.Turn.Seq)) + handoff.Forgotten(a.Forgotten),
 		})
 	case schedule.Retry:
 		return one(boulder.Retry{

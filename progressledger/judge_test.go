@@ -435,6 +435,22 @@ func TestSummaryCountsGates(t *testing.T) {
 }
 
 // nobody must not be asked.
+// A loop does not pay for a model's opinion on a turn that the rules find incomplete.
+func TestRulesFirst(t *testing.T) {
+	t.Parallel()
+	req := request()
+	req.SubTask.DoneWhen, req.RulesFirst = []string{boulder.DoneTodos, boulder.DoneJudge}, true
+	v, usage, err := newJudge(t, nobody{}).Judge(t.Context(), req)
+	if err != nil || v.Completed || usage != (boulder.Usage{}) || !strings.Contains(v.ContinuationPrompt, "tests") {
+		t.Errorf("with an open item: %+v, %+v, %v", v, usage, err)
+	}
+	req.Turn.Evidence.Todos = nil
+	m := says(done)
+	if v, _, err := judge(t, m, req); err != nil || !v.Completed || len(m.requests) != 1 {
+		t.Errorf("with nothing in the way: %+v, %v, %d requests", v, err, len(m.requests))
+	}
+}
+
 type nobody struct{ providers.Completer }
 
 func TestNewRefuses(t *testing.T) {

@@ -4,16 +4,14 @@ import (
 	"context"
 	"fmt"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/bouldermgr/manager/boulder"
 )
 
 // Active returns the id of the active boulder: the one that was begun or taken up last, whether it is over or not. The
 // error wraps [boulder.ErrNotFound] if there is none: nothing was run here yet.
 func (db *DB) Active(ctx context.Context) (id string, err error) {
-	err = db.view(ctx, func(tx *bolt.Tx) error {
-		id = activeID(tx)
+	err = db.view(ctx, func(s *snapshot) error {
+		id = activeID(s)
 		return nil
 	})
 	if err == nil && id == "" {
@@ -23,21 +21,21 @@ func (db *DB) Active(ctx context.Context) (id string, err error) {
 }
 
 // activeID is empty if there is no active boulder.
-func activeID(tx *bolt.Tx) string {
-	id := string(tx.Bucket(bucketMeta).Get(keyActive))
-	if id != "" && tx.Bucket(bucketBoulders).Get([]byte(id)) == nil {
+func activeID(s *snapshot) string {
+	id := string(s.table(inMeta).get(keyActive))
+	if id != "" && s.table(inBoulders).get([]byte(id)) == nil {
 		return ""
 	}
 	return id
 }
 
-// follow makes a boulder the active one if a process has begun it, or taken it up.
-func follow(tx *bolt.Tx, c *boulder.Changes) error {
-	for _, e := range c.Events {
-		switch e.Body.(type) {
+// takesUp reports whether a process has begun a boulder, or taken it up, which makes it the active one.
+func takesUp(events []boulder.Event) bool {
+	for i := range events {
+		switch events[i].Body.(type) {
 		case boulder.Created, boulder.TakenUp:
-			return tx.Bucket(bucketMeta).Put(keyActive, []byte(c.Boulder.ID))
+			return true
 		}
 	}
-	return nil
+	return false
 }

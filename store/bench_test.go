@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -13,7 +14,7 @@ import (
 func BenchmarkCommit(b *testing.B) {
 	for _, n := range []int{100, 5000} {
 		b.Run(fmt.Sprintf("plan=%d", n), func(b *testing.B) {
-			db := openTemp(b)
+			db := openAt(b, filepath.Join(b.TempDir(), FileName))
 			w := bigWorld(b, db, n)
 			b.ReportAllocs()
 			i := 0
@@ -49,7 +50,7 @@ func bigWorld(b *testing.B, db *DB, n int) *world {
 }
 
 func BenchmarkList(b *testing.B) {
-	db := openTemp(b)
+	db := openAt(b, filepath.Join(b.TempDir(), FileName))
 	for i := range 1000 {
 		c, _ := newWorld(b, fmt.Sprintf("b%d", i), epoch).TakeChanges()
 		if err := db.Commit(b.Context(), c); err != nil {

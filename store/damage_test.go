@@ -13,11 +13,13 @@ import (
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/bouldermgr/manager/boulder"
 )
 
 func openBytes(t testing.TB, data []byte) *DB {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), FileName)
+	path := filepath.Join(scratch(t), FileName)
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -25,50 +27,76 @@ func openBytes(t testing.TB, data []byte) *DB {
 }
 
 // A crash at any point leaves the last commit: the file is copied after each one, as it stands, and opened elsewhere.
-// Two crashes inside of the second commit are played as well: before its meta page was written, and while it was.
+// Crashes inside of a commit are played as well: of its pages all but one reach the disk, or of that one a part.
 func TestCrashLeavesTheLastCommit(t *testing.T) {
 	t.Parallel()
 	db := openTemp(t)
 	w := newWorld(t, "id", epoch, spec("a"), spec("b", "a"), spec("c", "b"))
-	var copies [][]byte
-	var pictures []string
-	keep := func() {
-		w.commit(t, db)
-		data, err := os.ReadFile(db.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		copies, pictures = append(copies, data), append(pictures, picture(t, w.State))
-	}
-	keep()
-	for _, id := range []string{"a", "b", "c"} {
-		w.start(t, ref(id, 1))
-		keep()
-		w.finish(t, ref(id, 1))
-		keep()
-	}
-	page := os.Getpagesize()
-	for i, data := range copies {
-		if got := picture(t, restore(t, openBytes(t, data), "id")); got != pictures[i] {
-			t.Errorf("after commit %d:\n%s", i, got)
-		}
-		if i == 0 || len(data) != len(copies[i-1]) {
+	w.commit(t, db)
+	last, was := onDisk(t, db), picture(t, w.State)
+	for i, step := range []func(){
+		func() { w.start(t, ref("a", 1)) },
+		func() { w.finish(t, ref("a", 1)) },
+		func() {
+			for range 4 { // an entry of several pages
+				w.must(t, boulder.Noted{Text: strings.Repeat("a long story ", 300)})
+			}
+		},
+		func() { w.start(t, ref("b", 1)) },
+		func() { db.journal.end = journalSize }, // full
+		func() { w.finish(t, ref("b", 1)) },
+		func() { w.start(t, ref("c", 1)) },
+		func() { db.journal.end = journalSize },
+		func() { w.finish(t, ref("c", 1)) },
+	} {
+		step()
+		c, changed := w.TakeChanges()
+		if !changed {
 			continue
 		}
-		unwritten := slices.Concat(copies[i-1][:2*page], data[2*page:])
-		if got := picture(t, restore(t, openBytes(t, unwritten), "id")); got != pictures[i-1] {
-			t.Errorf("commit %d without its meta page:\n%s", i, got)
+		if err := db.Commit(t.Context(), c); err != nil {
+			t.Fatal(err)
 		}
-		torn := slices.Clone(data)
-		for _, off := range []int{0, page} {
-			if !bytes.Equal(data[off:off+page], copies[i-1][off:off+page]) {
-				clear(torn[off+40 : off+page])
+		data, is := onDisk(t, db), picture(t, w.State)
+		expect := func(how string, data []byte, want string) {
+			t.Helper()
+			if got := picture(t, restore(t, openBytes(t, data), "id")); got != want {
+				t.Errorf("commit %d, %s: there is\n%s\nwanted was\n%s", i, how, got, want)
 			}
 		}
-		if got := picture(t, restore(t, openBytes(t, torn), "id")); got != pictures[i-1] {
-			t.Errorf("commit %d with a torn meta page:\n%s", i, got)
+		expect("after it", data, is)
+		for at, name := range partsOf(last, data) {
+			torn := slices.Clone(data)
+			page := torn[at : at+os.Getpagesize()]
+			copy(page, last[at:])
+			expect("without "+name, torn, was)
+			copy(page[:512], data[at:])
+			if name == "a page of an entry" && !bytes.Equal(page, data[at:at+len(page)]) {
+				expect("with the beginning of "+name, torn, was)
+			}
+		}
+		last, was = data, is
+	}
+}
+
+// partsOf finds the pages without which a commit has not happened, by their places: the meta page that it wrote, or if it
+// wrote none all pages of its entry in the journal.
+func partsOf(before, after []byte) map[int]string {
+	meta, entry := map[int]string{}, map[int]string{}
+	page := os.Getpagesize()
+	for at := 0; at+page <= min(len(before), len(after)); at += page {
+		switch {
+		case bytes.Equal(before[at:at+page], after[at:at+page]):
+		case at < 2*page:
+			meta[at] = "its meta page"
+		default:
+			entry[at] = "a page of an entry"
 		}
 	}
+	if len(meta) > 0 {
+		return meta
+	}
+	return entry
 }
 
 // A file that cannot be used is refused with the reason, and stays as it is.
@@ -82,6 +110,10 @@ func TestOpenRefusesWithoutHarm(t *testing.T) {
 	for i := 2 * page; i < len(noise); i++ {
 		noise[i] = byte(i * i >> 3)
 	}
+	source := openTemp(t)
+	newWorld(t, "id", epoch).commit(t, source)
+	newWorld(t, "in the journal", epoch).commit(t, source)
+	journaled := onDisk(t, source)
 	dropped := func(bucket []byte) []byte {
 		return rewrite(t, whole, func(tx *bolt.Tx) error { return tx.DeleteBucket(bucket) })
 	}
@@ -96,6 +128,11 @@ func TestOpenRefusesWithoutHarm(t *testing.T) {
 		"without its version": rewrite(t, whole, setVersion("")),
 		"version zero":        rewrite(t, whole, setVersion("0")),
 		"version text":        rewrite(t, whole, setVersion("one")),
+		"without its journal": rewrite(t, journaled, func(tx *bolt.Tx) error { return tx.DeleteBucket(bucketJournal) }),
+		"journal closed":      rewrite(t, journaled, journalFlag(0)),
+		"journal elsewhere": rewrite(t, journaled, func(tx *bolt.Tx) error {
+			return tx.Bucket(bucketJournal).Put(keyRoom, make([]byte, journalSize))
+		}),
 	} {
 		for _, readOnly := range []bool{false, true} {
 			refused(t, name, data, Options{ReadOnly: readOnly}, unusable)
@@ -104,10 +141,10 @@ func TestOpenRefusesWithoutHarm(t *testing.T) {
 	for n := 1; n < usedPages(t, whole); n++ {
 		refused(t, fmt.Sprintf("cut to %d pages", n), whole[:n*page], Options{ReadOnly: n%2 == 0}, unusable)
 	}
-	newer := rewrite(t, whole, setVersion("3"))
+	newer := rewrite(t, whole, setVersion("4"))
 	refused(t, "newer", newer, Options{}, func(err error) bool {
 		v, ok := errors.AsType[*VersionError](err)
-		return ok && v.Found == 3 && v.Known == 2 && strings.Contains(err.Error(), "update manager")
+		return ok && v.Found == 4 && v.Known == 3 && strings.Contains(err.Error(), "update manager")
 	})
 }
 
@@ -316,7 +353,7 @@ func databaseBytes(t testing.TB) []byte {
 // rewrite changes a closed database with bbolt alone.
 func rewrite(t testing.TB, data []byte, change func(*bolt.Tx) error) []byte {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "rewrite.db")
+	path := filepath.Join(scratch(t), "rewrite.db")
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -347,6 +384,15 @@ func usedPages(t testing.TB, data []byte) (n int) {
 func damage(id string, bucket, key []byte) func(*bolt.Tx) error {
 	return func(tx *bolt.Tx) error {
 		return tx.Bucket(bucketWork).Bucket([]byte(id)).Bucket(bucket).Put(key, []byte(`{"id":`))
+	}
+}
+
+// journalFlag overwrites what the tree says of the journal besides its number.
+func journalFlag(flag byte) func(*bolt.Tx) error {
+	return func(tx *bolt.Tx) error {
+		value := bytes.Clone(tx.Bucket(bucketMeta).Get(keyJournal))
+		value[8] = flag
+		return tx.Bucket(bucketMeta).Put(keyJournal, value)
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/bouldermgr/manager/boulder"
 )
 
@@ -35,8 +33,8 @@ type Export struct {
 // Export returns a boulder with all its records. Errors wrap [boulder.ErrNotFound], or name every record that cannot be
 // read as a [CorruptError]: half a boulder is not exported.
 func (db *DB) Export(ctx context.Context, boulderID string) (x Export, err error) {
-	err = db.view(ctx, func(tx *bolt.Tx) (err error) {
-		x, err = export(tx, boulderID)
+	err = db.view(ctx, func(s *snapshot) (err error) {
+		x, err = export(s, boulderID)
 		return err
 	})
 	if err != nil {
@@ -45,20 +43,20 @@ func (db *DB) Export(ctx context.Context, boulderID string) (x Export, err error
 	return x, nil
 }
 
-func export(tx *bolt.Tx, id string) (Export, error) {
-	d, err := detail(tx, id)
+func export(s *snapshot, id string) (Export, error) {
+	d, err := detail(s, id)
 	if err != nil {
 		return Export{}, err
 	}
-	w, err := openWork(tx, id)
+	w, err := openWork(s, id)
 	if err != nil {
 		return Export{}, err
 	}
 	x := Export{Version: ExportVersion, Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts}
 	var revisionErr, turnErr, eventErr error
-	x.Revisions, revisionErr = collect(scan[boulder.PlanRevision](w, bucketRevisions, nil))
-	x.Turns, turnErr = collect(scan[boulder.Turn](w, bucketTurns, nil))
-	x.Events, eventErr = collect(scan[boulder.Event](w, bucketEvents, nil))
+	x.Revisions, revisionErr = collect(scan[boulder.PlanRevision](w, inRevisions, nil))
+	x.Turns, turnErr = collect(scan[boulder.Turn](w, inTurns, nil))
+	x.Events, eventErr = collect(scan[boulder.Event](w, inEvents, nil))
 	sortByPlan(x.Turns, d.SubTasks, func(t *boulder.Turn) string { return t.SubTaskID })
 	x.Revisions, x.SubTasks, x.Attempts = list(x.Revisions), list(x.SubTasks), list(x.Attempts)
 	x.Turns, x.Events = list(x.Turns), list(x.Events)

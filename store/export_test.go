@@ -18,17 +18,13 @@ import (
 )
 
 // drawWorld is a boulder with some history, stored in portions.
-func drawWorld(rt *rapid.T, t *testing.T, db *DB, id string) *world {
+func drawWorld(rt *rapid.T, db *DB, id string) *world {
 	w := newWorld(rt, id, epoch, drawPlan(rt)...)
 	for range rapid.IntRange(1, 3).Draw(rt, "commits") {
 		for range rapid.IntRange(0, 25).Draw(rt, "events") {
 			step(rt, w)
 		}
-		if c, changed := w.TakeChanges(); changed {
-			if err := db.Commit(t.Context(), c); err != nil {
-				rt.Fatalf("%v", err)
-			}
-		}
+		w.commit(rt, db)
 	}
 	return w
 }
@@ -64,7 +60,7 @@ func TestExportIsComplete(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		id := fmt.Sprintf("b%d", n)
-		w := drawWorld(rt, t, here, id)
+		w := drawWorld(rt, here, id)
 		text := exported(rt, here, id)
 		if err := there.Import(t.Context(), read(rt, text)); err != nil {
 			rt.Fatalf("%v", err)
@@ -72,15 +68,7 @@ func TestExportIsComplete(t *testing.T) {
 		if diff := cmp.Diff(text, exported(rt, there, id)); diff != "" {
 			rt.Fatalf("exported (-) and exported again (+):\n%s", diff)
 		}
-		r, err := there.Load(t.Context(), id)
-		if err != nil {
-			rt.Fatalf("%v", err)
-		}
-		s, err := boulder.Restore(r)
-		if err != nil {
-			rt.Fatalf("%v", err)
-		}
-		if diff := cmp.Diff(picture(rt, w.State), picture(rt, s)); diff != "" {
+		if diff := cmp.Diff(picture(rt, w.State), picture(rt, restore(rt, there, id))); diff != "" {
 			rt.Fatalf("here (-) and there (+):\n%s", diff)
 		}
 		if err := there.Import(t.Context(), read(rt, text)); !errors.Is(err, ErrExists) {
@@ -97,14 +85,11 @@ func TestAdopt(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		id := fmt.Sprintf("b%d", n)
-		w := drawWorld(rt, t, here, id)
+		w := drawWorld(rt, here, id)
 		was := w.Boulder
 		if rapid.Bool().Draw(rt, "paused") {
 			w.must(rt, boulder.StatusChanged{Status: boulder.Paused, Reason: "a break"})
-			c, _ := w.TakeChanges()
-			if err := here.Commit(t.Context(), c); err != nil {
-				rt.Fatalf("%v", err)
-			}
+			w.commit(rt, here)
 		}
 		x := read(rt, exported(rt, here, id))
 		from, err := x.Adopt("/elsewhere", w.now.Add(time.Hour))
@@ -114,14 +99,7 @@ func TestAdopt(t *testing.T) {
 		if err := there.Import(t.Context(), x); err != nil {
 			rt.Fatalf("%v", err)
 		}
-		r, err := there.Load(t.Context(), id)
-		if err != nil {
-			rt.Fatalf("%v", err)
-		}
-		s, err := boulder.Restore(r)
-		if err != nil {
-			rt.Fatalf("%v", err)
-		}
+		s := restore(rt, there, id)
 		b := s.Boulder
 		if b.Status != boulder.Paused || len(s.Live()) > 0 || b.Project != "/elsewhere" {
 			rt.Fatalf("it is %s in %s with %d attempts at work", b.Status, b.Project, len(s.Live()))
@@ -129,8 +107,8 @@ func TestAdopt(t *testing.T) {
 		if b.Worked > was.Worked+time.Minute || b.Usage.Tokens() < was.Usage.Tokens() {
 			rt.Fatalf("it worked for %s and used %+v; before it was %s and %+v", b.Worked, b.Usage, was.Worked, was.Usage)
 		}
-		for _, open := range r.Open {
-			if open.Attempt.Status != boulder.AttemptQueued {
+		for _, t := range s.SubTasks {
+			if open := s.Open(t.ID); open != nil && open.Attempt.Status != boulder.AttemptQueued {
 				rt.Fatalf("attempt %+v is open", open.Attempt)
 			}
 		}

@@ -40,7 +40,7 @@ func (db *DB) notCommitted(err error) error {
 var errUnsure = errors.New("the disk failed while a commit was made, and it is not known whether it holds it; " +
 	"nothing more is written until the database is opened again")
 
-// end makes err the answer to every later write. The first one stays.
+// end makes err the answer to every later write, if it is not nil. The first one stays.
 func (db *DB) end(err error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()

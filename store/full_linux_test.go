@@ -58,10 +58,10 @@ func actor(t *testing.T, role string) *exec.Cmd {
 }
 
 func playFullDisk(dir string) error {
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=768k"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2560k"); err != nil {
 		return fmt.Errorf("mount: %w", err)
 	}
-	fill, err := ballast(dir, 1<<20)
+	fill, err := ballast(dir, 3<<20)
 	if !errors.Is(err, syscall.ENOSPC) {
 		return fmt.Errorf("the disk is larger than it should be: %w", err)
 	}
@@ -103,7 +103,7 @@ func playFileLimit(dir string) error {
 	if err := noRoomForANewOne(dir, syscall.EFBIG); err != nil {
 		return err
 	}
-	if err := limit(300 << 10); err != nil {
+	if err := limit(2 << 20); err != nil {
 		return err
 	}
 	return runUntilFull(limited{

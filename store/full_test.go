@@ -34,9 +34,12 @@ func runUntilFull(l limited) error {
 	if worker.late > 0 {
 		return fmt.Errorf("%d commits were tried after the one that failed", worker.late)
 	}
-	done, err := completedIn(path, id)
+	done, unfolded, err := completedIn(path, id)
 	if err != nil {
 		return fmt.Errorf("look at what is left: %w", err)
+	}
+	if unfolded == 0 {
+		return errors.New("the journal was empty when it was full: no fold has failed")
 	}
 	if len(done) == 0 || len(done) == subTasksOfBigPlan {
 		return fmt.Errorf("%d sub-tasks were completed when it was full", len(done))
@@ -54,7 +57,7 @@ func runUntilFull(l limited) error {
 			return fmt.Errorf("sub-task %s, which was completed when it was full, was done %d times", id, n)
 		}
 	}
-	if done, err := completedIn(path, id); err != nil || len(done) != subTasksOfBigPlan {
+	if done, _, err := completedIn(path, id); err != nil || len(done) != subTasksOfBigPlan {
 		return fmt.Errorf("at the end %d sub-tasks are completed, %w", len(done), err)
 	}
 	return nil
@@ -62,7 +65,7 @@ func runUntilFull(l limited) error {
 
 const subTasksOfBigPlan = 60
 
-// bigPlan is a chain. Each of its sub-tasks leaves some 8 KiB.
+// bigPlan is a chain. Each of its sub-tasks leaves some 36 KiB: all of it is several times what the journal holds.
 func bigPlan() *boulder.Plan {
 	plan := &boulder.Plan{Version: boulder.PlanVersion, Task: "Fill the disk"}
 	for i := range subTasksOfBigPlan {
@@ -89,7 +92,7 @@ func (w *worker) Run(_ context.Context, job boulder.Job, _ func(boulder.Body) er
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.runs[job.SubTask.ID]++
-	return boulder.Evidence{FinalMessage: strings.Repeat("done. ", 1300)}, nil
+	return boulder.Evidence{FinalMessage: strings.Repeat("done. ", 6000)}, nil
 }
 
 func (w *worker) Judge(context.Context, boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
@@ -131,25 +134,26 @@ func outcome(events func(func(boulder.Event, error) bool)) (id string, err error
 	return id, nil
 }
 
-// completedIn lists the completed sub-tasks of a boulder, whose records have to fit together.
-func completedIn(path, id string) (done []string, err error) {
+// completedIn lists the completed sub-tasks of a boulder, whose records have to fit together, and counts the entries of the
+// journal.
+func completedIn(path, id string) (done []string, unfolded int, err error) {
 	db, err := Open(path, Options{ReadOnly: true})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	r, err := db.Load(context.Background(), id)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	s, err := boulder.Restore(r)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	for _, t := range s.Completed(subTasksOfBigPlan) {
 		done = append(done, t.ID)
 	}
-	return done, nil
+	return done, len(db.unfolded.Load().entries), nil
 }
 
 // ballast takes up room that can be given back.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/bouldermgr/manager/boulder"
 )
 
@@ -20,35 +18,40 @@ func (db *DB) Import(ctx context.Context, x Export) error {
 	if err := x.Check(); err != nil {
 		return fmt.Errorf("import boulder %q: %w", x.Boulder.ID, err)
 	}
-	err := db.update(ctx, func(tx *bolt.Tx) error { return putExport(tx, &x, db.redact) })
-	if err != nil {
+	if err := db.putExport(ctx, &x); err != nil {
 		return fmt.Errorf("import boulder %s: %w", x.Boulder.ID, err)
 	}
 	return nil
 }
 
-func putExport(tx *bolt.Tx, x *Export, redact func([]byte) []byte) error {
+func (db *DB) putExport(ctx context.Context, x *Export) error {
 	id := x.Boulder.ID
-	if tx.Bucket(bucketBoulders).Get([]byte(id)) != nil || tx.Bucket(bucketWork).Bucket([]byte(id)) != nil {
-		return ErrExists
-	}
-	err := write(tx, &boulder.Changes{
-		Boulder: x.Boulder, SubTasks: x.SubTasks, Attempts: x.Attempts, Turns: x.Turns, Events: x.Events,
-	}, redact)
-	if err != nil {
-		return err
-	}
-	w, err := openWork(tx, id)
-	if err != nil {
-		return err
-	}
-	w.redact = redact
+	w := writer{id: id, redact: db.redact}
 	for i := range x.Revisions {
-		if err := w.put(bucketRevisions, number32(x.Revisions[i].Number), &x.Revisions[i]); err != nil {
-			return err
-		}
+		w.put(inRevisions, number32(x.Revisions[i].Number), &x.Revisions[i])
 	}
-	return nil
+	records, err := recordsOf(&boulder.Changes{
+		Boulder: x.Boulder, SubTasks: x.SubTasks, Attempts: x.Attempts, Turns: x.Turns, Events: x.Events,
+	}, db.redact)
+	if err := errors.Join(w.err, err); err != nil {
+		return err
+	}
+	db.writing.Lock()
+	defer db.writing.Unlock()
+	if err := db.writable(); err != nil {
+		return err
+	}
+	err = db.view(ctx, func(s *snapshot) error {
+		_, err := openWork(s, id)
+		if errors.Is(err, boulder.ErrNotFound) && s.table(inBoulders).get([]byte(id)) == nil {
+			return nil
+		}
+		return ErrExists
+	})
+	if err != nil {
+		return err
+	}
+	return db.fold(ctx, &entry{id: id, records: append(records, w.records...)}, db.journal.open)
 }
 
 // Adopt makes the boulder of an export one of the project that it is imported into, and returns the project it comes from.

@@ -88,16 +88,24 @@ func manyBoulders(b *testing.B, n int) string {
 	}
 	tally := boulder.Tally{Planned: 5, Completed: 5}
 	task := strings.Repeat("Add dark mode to the settings page. ", 5)
+	var all []*entry
+	for i := range n {
+		at := epoch.Add(time.Duration(i) * time.Minute)
+		c := boulder.Changes{Boulder: boulder.Boulder{
+			ID: fmt.Sprintf("01k%023d", i*7919%n), Task: task, Goal: "The settings page has a dark mode",
+			Status: boulder.Completed, Project: "/home/somebody/project", Revision: 1, Model: "anthropic/claude-sonnet-4-5",
+			Tally: tally, Usage: boulder.Usage{Input: 123456, Output: 7890, Calls: 42, Cost: 1.25}, Summary: task,
+			CreatedAt: at, UpdatedAt: at, ClockAt: at, Attempts: 5, Turns: 7,
+		}}
+		records, err := recordsOf(&c, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		all = append(all, &entry{id: c.Boulder.ID, records: records})
+	}
 	err = db.update(b.Context(), func(tx *bolt.Tx) error {
-		for i := range n {
-			at := epoch.Add(time.Duration(i) * time.Minute)
-			c := boulder.Changes{Boulder: boulder.Boulder{
-				ID: fmt.Sprintf("01k%023d", i*7919%n), Task: task, Goal: "The settings page has a dark mode",
-				Status: boulder.Completed, Project: "/home/somebody/project", Revision: 1, Model: "anthropic/claude-sonnet-4-5",
-				Tally: tally, Usage: boulder.Usage{Input: 123456, Output: 7890, Calls: 42, Cost: 1.25}, Summary: task,
-				CreatedAt: at, UpdatedAt: at, ClockAt: at, Attempts: 5, Turns: 7,
-			}}
-			if err := write(tx, &c, nil); err != nil {
+		for i := range all {
+			if err := fold(tx, &unfolded{entries: all[i : i+1]}); err != nil {
 				return err
 			}
 		}

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math"
+	"strings"
 	"time"
 	"unicode/utf8"
-
-	bolt "go.etcd.io/bbolt"
 
 	"github.com/bouldermgr/manager/boulder"
 )
@@ -58,38 +58,68 @@ func firstChars(s string, n int) string {
 // Listing returns all boulders as a list shows them, the newest first, without reading their heads: for 10,000 of them
 // it takes a twentieth of the time (BenchmarkListOf10000). Errors are those of [DB.List].
 func (db *DB) Listing(ctx context.Context) (all []Item, err error) {
-	err = db.view(ctx, func(tx *bolt.Tx) (err error) {
-		all, err = listing(ctx, tx)
+	err = db.view(ctx, func(s *snapshot) (err error) {
+		all, err = listing(ctx, s)
 		return err
 	})
 	return all, wrap("list boulders", err)
 }
 
-func listing(ctx context.Context, tx *bolt.Tx) ([]Item, error) {
-	bucket := tx.Bucket(bucketCreated)
+func listing(ctx context.Context, s *snapshot) ([]Item, error) {
+	created := s.table(inCreated)
 	// The sequence counts the boulders. A damaged one must not ask for all memory.
-	all := make([]Item, 0, min(bucket.Sequence(), 1<<16))
-	active := activeID(tx)
+	all := make([]Item, 0, min(created.file.Sequence(), 1<<16))
+	active := activeID(s)
+	heads := s.table(inBoulders)
+	var kept texts
 	var faults []error
-	c := bucket.Cursor()
-	for k, v := c.Last(); k != nil; k, v = c.Prev() {
+	for k, v := range created.backwards() {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		all = append(all, Item{})
 		item := &all[len(all)-1]
-		if err := item.decode(createdID(k), v); err != nil {
-			// Schema 1 has no items, and in a damaged file the head may be readable where its item is not.
-			b, err := head(tx, createdID(k))
-			if err != nil {
-				faults, all = append(faults, err), all[:len(all)-1]
-				continue
-			}
-			*item = ItemOf(&b)
+		err := item.decode(k, v, &kept)
+		if err != nil || v[0] == itemWithoutSum && heads.get([]byte(item.BoulderID)) == nil {
+			*item, err = itemOfHead(s, createdID(k))
+		}
+		if err != nil {
+			faults, all = append(faults, err), all[:len(all)-1]
+			continue
 		}
 		item.Active = item.BoulderID == active
 	}
-	return all, errors.Join(faults...)
+	return all, errors.Join(append(faults, s.damageOf(""))...)
+}
+
+// itemOfHead makes an item where there is none that can be read: schema 1 has none, and in a damaged file the head may be
+// readable where its item is not.
+func itemOfHead(s *snapshot, id string) (Item, error) {
+	b, err := head(s, id)
+	if errors.Is(err, boulder.ErrNotFound) { // but something is in the list
+		err = &CorruptError{Bucket: string(bucketCreated), Key: id, Err: errors.New("there is no boulder with this id")}
+	}
+	return ItemOf(&b), err
+}
+
+// texts copies bytes into strings. Many of them share one piece of memory, which is kept as long as any of them is.
+type texts struct{ strings.Builder }
+
+func (t *texts) copy(parts ...[]byte) string {
+	const piece = 16 << 10
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	if t.Cap()-t.Len() < n {
+		t.Reset()
+		t.Grow(max(piece, n))
+	}
+	at := t.Len()
+	for _, p := range parts {
+		t.Write(p)
+	}
+	return t.String()[at:]
 }
 
 // redacted takes over the texts of the head as it is stored: secrets were taken out of that, and must not come in again
@@ -103,13 +133,16 @@ func (it *Item) redacted(head []byte) error {
 	return nil
 }
 
-// itemFormat begins an encoded item. An item of another format is read from the head instead.
-const itemFormat = 2
+// What an encoded item begins with. An item of another format is read from the head instead.
+const (
+	itemWithoutSum = 2 // of schema 2
+	itemFormat     = 3
+)
 
-// encode writes an item in binary: numbers as varints, texts with their lengths before them. Decoding that takes 0.2 µs,
-// a twentieth of what JSON takes.
-func (it *Item) encode() []byte {
-	out := []byte{itemFormat}
+// encode writes an item in binary: numbers as varints, texts with their lengths before them, and a checksum of the key and
+// of all that. Decoding it takes 0.2 µs, a twentieth of what JSON takes.
+func (it *Item) encode(key []byte) []byte {
+	out := append(make([]byte, 0, 160+len(it.Task)+len(it.Reason)), itemFormat)
 	for _, s := range []string{it.Task, string(it.Status), it.Reason} {
 		out = append(binary.AppendUvarint(out, uint64(len(s))), s...)
 	}
@@ -124,7 +157,11 @@ func (it *Item) encode() []byte {
 		out = binary.AppendVarint(out, t.Unix())
 		out = binary.AppendUvarint(out, uint64(t.Nanosecond()))
 	}
-	return out
+	return binary.BigEndian.AppendUint32(out, itemSum(key, out))
+}
+
+func itemSum(key, item []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, item)
 }
 
 func (it *Item) numbers() [7]*int64 {
@@ -143,13 +180,25 @@ func (it *Item) times() [3]*time.Time {
 
 var errItem = errors.New("it is not an item of a list")
 
-// decode reads an encoded item. What it keeps does not point into value.
-func (it *Item) decode(id string, value []byte) error {
-	if len(value) == 0 || value[0] != itemFormat {
+// decode reads an encoded item. What it keeps is in kept, and does not point into key or value.
+func (it *Item) decode(key, value []byte, kept *texts) error {
+	end := len(value)
+	switch {
+	case end == 0:
 		return errItem
+	case value[0] == itemWithoutSum:
+	case value[0] != itemFormat || end < 5:
+		return errItem
+	default:
+		end -= 4
+		if binary.BigEndian.Uint32(value[end:]) != itemSum(key, value[:end]) {
+			return errItem
+		}
 	}
-	r := itemReader{rest: string(value[1:])}
-	it.BoulderID = id
+	id := key[min(8, len(key)):]
+	all := kept.copy(id, value[1:end])
+	it.BoulderID = all[:len(id)]
+	r := itemReader{data: all[len(id):]}
 	it.Task, it.Status, it.Reason = r.text(), boulder.Status(r.text()), r.text()
 	for _, n := range it.numbers() {
 		*n = r.varint()
@@ -163,7 +212,7 @@ func (it *Item) decode(id string, value []byte) error {
 			*t = time.Unix(sec, int64(nsec)).UTC()
 		}
 	}
-	if r.bad || r.rest != "" {
+	if r.bad || r.at < len(r.data) {
 		return errItem
 	}
 	return nil
@@ -174,28 +223,29 @@ var zeroUnix = time.Time{}.Unix()
 
 // itemReader takes an encoded item apart. After a fault it gives zeros.
 type itemReader struct {
-	rest string
+	data string
+	at   int
 	bad  bool
 }
 
 func (r *itemReader) text() string {
 	n := r.uvarint()
-	if n > uint64(len(r.rest)) {
+	if n > uint64(len(r.data)-r.at) {
 		r.bad = true
 		return ""
 	}
-	s := r.rest[:n]
-	r.rest = r.rest[n:]
-	return s
+	from := r.at
+	r.at += int(n)
+	return r.data[from:r.at]
 }
 
 func (r *itemReader) uvarint() uint64 {
 	var n uint64
-	for i, shift := 0, 0; i < len(r.rest) && i < binary.MaxVarintLen64; i, shift = i+1, shift+7 {
-		b := r.rest[i]
+	for i, shift := r.at, 0; i < len(r.data) && shift < 7*binary.MaxVarintLen64; i, shift = i+1, shift+7 {
+		b := r.data[i]
 		n |= uint64(b&0x7f) << shift
 		if b < 0x80 {
-			r.rest = r.rest[i+1:]
+			r.at = i + 1
 			return n
 		}
 	}
@@ -209,11 +259,10 @@ func (r *itemReader) varint() int64 {
 }
 
 func (r *itemReader) bits() uint64 {
-	if len(r.rest) < 8 {
+	if len(r.data)-r.at < 8 {
 		r.bad = true
 		return 0
 	}
-	n := binary.BigEndian.Uint64([]byte(r.rest[:8]))
-	r.rest = r.rest[8:]
-	return n
+	r.at += 8
+	return binary.BigEndian.Uint64([]byte(r.data[r.at-8 : r.at]))
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/bouldermgr/manager/boulder"
 )
 
@@ -15,8 +13,8 @@ import (
 // nothing is returned then, as a run must not go on without them.
 func (db *DB) Load(ctx context.Context, boulderID string) (boulder.Records, error) {
 	var r boulder.Records
-	err := db.view(ctx, func(tx *bolt.Tx) (err error) {
-		r, err = load(tx, boulderID)
+	err := db.view(ctx, func(s *snapshot) (err error) {
+		r, err = load(s, boulderID)
 		return err
 	})
 	if err != nil {
@@ -25,18 +23,18 @@ func (db *DB) Load(ctx context.Context, boulderID string) (boulder.Records, erro
 	return r, nil
 }
 
-func load(tx *bolt.Tx, id string) (boulder.Records, error) {
-	w, err := openWork(tx, id)
+func load(s *snapshot, id string) (boulder.Records, error) {
+	w, err := openWork(s, id)
 	if err != nil {
 		return boulder.Records{}, err
 	}
 	var r boulder.Records
 	var headErr, revisionErr, subTaskErr, openErr error
-	r.Boulder, headErr = head(tx, id)
+	r.Boulder, headErr = head(s, id)
 	r.Revision, revisionErr = w.revision(r.Boulder.Revision)
-	r.SubTasks, subTaskErr = collect(scan[boulder.SubTask](w, bucketSubTasks, nil))
+	r.SubTasks, subTaskErr = collect(scan[boulder.SubTask](w, inSubTasks, nil))
 	r.Open, openErr = w.openAttempts()
-	return r, errors.Join(headErr, revisionErr, subTaskErr, openErr)
+	return r, errors.Join(w.damage, headErr, revisionErr, subTaskErr, openErr)
 }
 
 // revision reads a plan revision; 0 has none.
@@ -44,15 +42,14 @@ func (w work) revision(number int) (*boulder.PlanRevision, error) {
 	if number == 0 {
 		return nil, nil
 	}
-	r, err := get[*boulder.PlanRevision](w, bucketRevisions, number32(number))
+	r, err := get[*boulder.PlanRevision](w, inRevisions, number32(number))
 	return r, err
 }
 
 // openAttempts reads the attempts that are not over, each with its newest turn.
 func (w work) openAttempts() ([]boulder.OpenRecord, error) {
 	return collect(func(yield func(boulder.OpenRecord, error) bool) {
-		c := w.Bucket.Bucket(bucketOpen).Cursor()
-		for k, _ := c.First(); k != nil; k, _ = c.Next() {
+		for k := range w.tables[inOpen].from(nil) {
 			if !yield(w.openAttempt(k)) {
 				return
 			}
@@ -61,10 +58,10 @@ func (w work) openAttempts() ([]boulder.OpenRecord, error) {
 }
 
 func (w work) openAttempt(key []byte) (boulder.OpenRecord, error) {
-	a, err := get[boulder.Attempt](w, bucketAttempts, key)
+	a, err := get[boulder.Attempt](w, inAttempts, key)
 	if err != nil || a.Turns == 0 {
 		return boulder.OpenRecord{Attempt: a}, err
 	}
-	t, err := get[*boulder.Turn](w, bucketTurns, turnKey(a.AttemptRef, a.Turns))
+	t, err := get[*boulder.Turn](w, inTurns, turnKey(a.AttemptRef, a.Turns))
 	return boulder.OpenRecord{Attempt: a, Turn: t}, err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
@@ -18,7 +19,10 @@ const tallied = 2
 
 // migrations[i] brings a tree from version i+1 to the next one. A record that cannot be read stays as it is: it is named
 // by whoever asks for it, and must not keep the others from being used.
-var migrations = []func(*bolt.Tx) error{addTallies}
+var migrations = []func(*bolt.Tx) error{
+	addTallies,
+	addSums, // and there may be a journal
+}
 
 // migrate brings a tree of an older version up to date, in one transaction: a crash leaves the old tree or the new one.
 // The file as it was is kept beside it.
@@ -36,9 +40,13 @@ func (db *DB) migrate(version int) error {
 		}
 		return tx.Bucket(bucketMeta).Put(keySchema, []byte(strconv.Itoa(schemaVersion)))
 	})
-	if err != nil {
-		return fmt.Errorf("bring the database from schema %d to %d (it is as it was; a copy is in %s): %w",
+	switch {
+	case errors.Is(err, errUnsure):
+		return fmt.Errorf("bring the database from schema %d to %d (a copy of it as it was is in %s): %w",
 			version, schemaVersion, backup, err)
+	case err != nil: // each try would leave another copy
+		return fmt.Errorf("bring the database from schema %d to %d; nothing was changed: %w", version, schemaVersion,
+			errors.Join(err, os.Remove(backup)))
 	}
 	db.log.Info("store migrated", "path", db.path, "from", version, "to", schemaVersion, "backup", backup)
 	return nil
@@ -47,7 +55,7 @@ func (db *DB) migrate(version int) error {
 // backup copies the file as it is to a new one beside it, and returns its path.
 func (db *DB) backup(version int) (path string, err error) {
 	path = fmt.Sprintf("%s.v%d-%s.bak", db.path, version, stamp(time.Now()))
-	return path, db.view(context.Background(), func(tx *bolt.Tx) error { return copyTo(tx, path) })
+	return path, db.view(context.Background(), func(s *snapshot) error { return copyTo(s.Tx, path) })
 }
 
 // versionOf is 0 for a text that is no version; [checkSchema] has refused that.
@@ -58,14 +66,15 @@ func versionOf(tx *bolt.Tx) int {
 
 // addTallies is the way from version 1 to 2: heads get their tally, the list its items, and there is an active boulder.
 func addTallies(tx *bolt.Tx) error {
+	s := &snapshot{Tx: tx}
 	created := tx.Bucket(bucketCreated)
 	var keys [][]byte // first: the bucket must not change under a cursor
-	for k := range keysOf(created) {
+	for k := range (table{file: created}).backwards() {
 		keys = append(keys, bytes.Clone(k))
 	}
 	var active boulder.Boulder
 	for _, key := range keys {
-		b, err := head(tx, createdID(key)) // which counts, as long as the tree is of version 1
+		b, err := head(s, createdID(key)) // which counts, as long as the tree is of version 1
 		if err != nil {
 			continue
 		}
@@ -79,7 +88,7 @@ func addTallies(tx *bolt.Tx) error {
 			return err
 		}
 		item := ItemOf(&b)
-		if err := errors.Join(tx.Bucket(bucketBoulders).Put([]byte(b.ID), value), created.Put(key, item.encode())); err != nil {
+		if err := errors.Join(tx.Bucket(bucketBoulders).Put([]byte(b.ID), value), created.Put(key, item.encode(key))); err != nil {
 			return err
 		}
 	}
@@ -91,11 +100,29 @@ func addTallies(tx *bolt.Tx) error {
 	return created.SetSequence(uint64(len(keys)))
 }
 
+// addSums is the way from version 2 to 3: the items of the list get checksums. One that is of no boulder stays as it is.
+func addSums(tx *bolt.Tx) error {
+	created := tx.Bucket(bucketCreated)
+	items := map[string]*Item{}
+	for k, v := range (table{file: created}).backwards() {
+		item := &Item{}
+		if item.decode(k, v, &texts{}) == nil && tx.Bucket(bucketBoulders).Get([]byte(item.BoulderID)) != nil {
+			items[string(k)] = item
+		}
+	}
+	for key, item := range items {
+		if err := created.Put([]byte(key), item.encode([]byte(key))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // countSubTasks counts the sub-tasks of a boulder that can be read.
-func countSubTasks(tx *bolt.Tx, id string) boulder.Tally {
+func countSubTasks(s *snapshot, id string) boulder.Tally {
 	counts := map[boulder.SubTaskStatus]int{}
-	if w, err := openWork(tx, id); err == nil {
-		for t, err := range scan[boulder.SubTask](w, bucketSubTasks, nil) {
+	if w, err := openWork(s, id); err == nil {
+		for t, err := range scan[boulder.SubTask](w, inSubTasks, nil) {
 			if err == nil {
 				counts[t.Status]++
 			}

@@ -141,3 +141,40 @@ func TestMigrationPassesDamage(t *testing.T) {
 	}
 	restore(t, db, "01run")
 }
+
+// A migration that fails leaves the file as it was, and no copies of it, however often it is tried.
+func TestFailedMigrationLeavesNothing(t *testing.T) {
+	t.Parallel()
+	path, _ := writeOld(t)
+	data := rewrite(t, oldDatabase(t), func(tx *bolt.Tx) error {
+		created := tx.Bucket(bucketCreated)
+		key, _ := created.Cursor().Last()
+		key = bytes.Clone(key)
+		if err := created.Delete(key); err != nil {
+			return err
+		}
+		_, err := created.CreateBucket(key) // where an item should be
+		return err
+	})
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := Open(path, Options{}); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
+			t.Fatalf("%v", err)
+		}
+	}
+	after, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(after, data) {
+		t.Errorf("the file was changed, %v", err)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(path)); len(entries) != 1 || err != nil {
+		t.Errorf("there are %v, %v", entries, err)
+	}
+	db, err := Open(path, Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	restore(t, db, "01wait")
+}

@@ -17,11 +17,15 @@ import (
 // written back beside or at that place, as far as the disk allows; the error says where it is.
 var ErrMoved = errors.New("the database was deleted, moved or replaced while it was in use")
 
-// checkPlace fails if the path does not lead to the open file any more, and saves what is in it.
+// checkPlace fails if the path does not lead to the open file any more, and saves what is in it; or if the file was cut, which
+// writing into the journal would not notice.
 func (db *DB) checkPlace() error {
 	info, err := os.Lstat(db.path)
 	if err == nil && os.SameFile(info, db.place) {
-		return nil
+		if info.Size() < db.least {
+			db.end(&CorruptError{Bucket: "the file", Key: "page", Err: fmt.Errorf("it was cut to %d bytes", info.Size())})
+		}
+		return db.whyEnded()
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return explain(err)
@@ -43,7 +47,7 @@ func (db *DB) rescue(taken bool) error {
 		err = ignoreInGit(filepath.Join(dir, ".gitignore"))
 	}
 	if err == nil {
-		err = db.view(context.Background(), func(tx *bolt.Tx) error { return copyTo(tx, path) })
+		err = db.view(context.Background(), func(s *snapshot) error { return copyTo(s.Tx, path) })
 	}
 	if err != nil {
 		return fmt.Errorf("%w, and could not be written back: %w", ErrMoved, explain(err))

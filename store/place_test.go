@@ -38,7 +38,10 @@ func TestDatabaseIsTakenAway(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				db.journal.plain = 0
 				w := newWorld(t, "id", epoch, spec("a"))
+				w.commit(t, db)
+				w.must(t, boulder.Noted{Text: "this is in the journal"})
 				w.commit(t, db)
 				want := picture(t, w.State)
 				if err := tc.take(path); err != nil {
@@ -126,14 +129,23 @@ func TestFileIsCutWhileOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	db.journal.plain = 0
+	w := newWorld(t, "x", epoch)
+	w.commit(t, db)
+	w.must(t, boulder.Noted{Text: "this is in the journal"})
+	w.commit(t, db)
+	w.must(t, boulder.Noted{Text: "this is nowhere"})
+	c, _ := w.TakeChanges()
 	if err := os.Truncate(path, int64(2*os.Getpagesize())); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := errors.AsType[*CorruptError](second(db.List(t.Context()))); !err {
 		t.Error("the list was read from a file that is cut")
 	}
-	if err := db.Commit(t.Context(), boulder.Changes{Boulder: boulder.Boulder{ID: "x"}}); err == nil {
-		t.Error("a commit went through on a file that is cut")
+	for range 2 {
+		if err := db.Commit(t.Context(), c); err == nil {
+			t.Error("a commit went through on a file that is cut")
+		}
 	}
 	if err := db.Close(); err != nil {
 		t.Error(err)
@@ -146,7 +158,10 @@ func second[T any](_ T, err error) error { return err }
 func TestReadOnlyPlaces(t *testing.T) {
 	t.Parallel()
 	asPlainUser(t, func(t *testing.T) {
-		whole := databaseBytes(t)
+		source := openTemp(t)
+		newWorld(t, "one", epoch).commit(t, source)
+		newWorld(t, "two", epoch).commit(t, source)
+		whole := onDisk(t, source) // as a crash leaves it: the second one is in the journal
 		dir := filepath.Join(t.TempDir(), DirName)
 		path := filepath.Join(dir, FileName)
 		if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(path, whole, 0o644), os.Chmod(path, 0o444),

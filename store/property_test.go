@@ -32,14 +32,7 @@ func TestRestoreEqualsLiveState(t *testing.T) {
 			if err := db.Commit(t.Context(), c); err != nil {
 				rt.Fatalf("%v", err)
 			}
-			r, err := db.Load(t.Context(), id)
-			if err != nil {
-				rt.Fatalf("%v", err)
-			}
-			restored, err := boulder.Restore(r)
-			if err != nil {
-				rt.Fatalf("%v", err)
-			}
+			restored := restore(rt, db, id)
 			if diff := cmp.Diff(picture(rt, w.State), picture(rt, restored)); diff != "" {
 				rt.Fatalf("live (-) and restored (+):\n%s", diff)
 			}

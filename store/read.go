@@ -8,8 +8,6 @@ import (
 	"iter"
 	"slices"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/bouldermgr/manager/boulder"
 )
 
@@ -24,22 +22,22 @@ type Detail struct {
 // List returns all boulders, the newest first. With a joined error that names the ones that cannot be read as
 // [CorruptError], the others are returned all the same.
 func (db *DB) List(ctx context.Context) (all []boulder.Boulder, err error) {
-	err = db.view(ctx, func(tx *bolt.Tx) (err error) {
-		all, err = collect(heads(ctx, tx))
-		return err
+	err = db.view(ctx, func(s *snapshot) (err error) {
+		all, err = collect(heads(ctx, s))
+		return errors.Join(s.damageOf(""), err)
 	})
 	return all, wrap("list boulders", err)
 }
 
 // heads reads the head records, the newest first. It ends early, with an error, when ctx does.
-func heads(ctx context.Context, tx *bolt.Tx) iter.Seq2[boulder.Boulder, error] {
+func heads(ctx context.Context, s *snapshot) iter.Seq2[boulder.Boulder, error] {
 	return func(yield func(boulder.Boulder, error) bool) {
-		for id := range newest(tx) {
+		for id := range newest(s) {
 			if ctx.Err() != nil {
 				yield(boulder.Boulder{}, context.Cause(ctx))
 				return
 			}
-			b, err := head(tx, id)
+			b, err := head(s, id)
 			if errors.Is(err, boulder.ErrNotFound) { // its place in the list is there
 				err = &CorruptError{Bucket: string(bucketBoulders), Key: id, Err: errMissing}
 			}
@@ -51,22 +49,10 @@ func heads(ctx context.Context, tx *bolt.Tx) iter.Seq2[boulder.Boulder, error] {
 }
 
 // newest lists the ids of all boulders, the newest first.
-func newest(tx *bolt.Tx) iter.Seq[string] {
+func newest(s *snapshot) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for k := range keysOf(tx.Bucket(bucketCreated)) {
+		for k := range s.table(inCreated).backwards() {
 			if !yield(createdID(k)) {
-				return
-			}
-		}
-	}
-}
-
-// keysOf gives the keys of a bucket, the last one first. They are memory of the file.
-func keysOf(bucket *bolt.Bucket) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		c := bucket.Cursor()
-		for k, _ := c.Last(); k != nil; k, _ = c.Prev() {
-			if !yield(k) {
 				return
 			}
 		}
@@ -76,26 +62,26 @@ func keysOf(bucket *bolt.Bucket) iter.Seq[[]byte] {
 // Get returns a boulder with its plan, sub-tasks and attempts. Errors wrap [boulder.ErrNotFound]; or they name the
 // records that cannot be read as [CorruptError], and what can be read is returned all the same.
 func (db *DB) Get(ctx context.Context, boulderID string) (d Detail, err error) {
-	err = db.view(ctx, func(tx *bolt.Tx) (err error) {
-		d, err = detail(tx, boulderID)
+	err = db.view(ctx, func(s *snapshot) (err error) {
+		d, err = detail(s, boulderID)
 		return err
 	})
 	return d, wrap("get", err)
 }
 
-func detail(tx *bolt.Tx, id string) (Detail, error) {
-	w, err := openWork(tx, id)
+func detail(s *snapshot, id string) (Detail, error) {
+	w, err := openWork(s, id)
 	if err != nil {
 		return Detail{}, err
 	}
 	var d Detail
 	var headErr, revisionErr, subTaskErr, attemptErr error
-	d.Boulder, headErr = head(tx, id)
+	d.Boulder, headErr = head(s, id)
 	d.Revision, revisionErr = w.revision(d.Boulder.Revision)
-	d.SubTasks, subTaskErr = collect(scan[boulder.SubTask](w, bucketSubTasks, nil))
-	d.Attempts, attemptErr = collect(scan[boulder.Attempt](w, bucketAttempts, nil))
+	d.SubTasks, subTaskErr = collect(scan[boulder.SubTask](w, inSubTasks, nil))
+	d.Attempts, attemptErr = collect(scan[boulder.Attempt](w, inAttempts, nil))
 	d.sort()
-	return d, errors.Join(headErr, revisionErr, subTaskErr, attemptErr)
+	return d, errors.Join(w.damage, headErr, revisionErr, subTaskErr, attemptErr)
 }
 
 // sort puts records that come by id into plan order.
@@ -118,13 +104,13 @@ func sortByPlan[T any](records []T, plan []boulder.SubTask, subTaskID func(*T) s
 // Turns returns the turns of all attempts of a sub-task, in order: prompts, evidence and verdicts. Errors are those of
 // [DB.Get]; a sub-task without turns, or without a record, has none.
 func (db *DB) Turns(ctx context.Context, boulderID, subTaskID string) (turns []boulder.Turn, err error) {
-	err = db.view(ctx, func(tx *bolt.Tx) error {
-		w, err := openWork(tx, boulderID)
+	err = db.view(ctx, func(s *snapshot) error {
+		w, err := openWork(s, boulderID)
 		if err != nil {
 			return err
 		}
-		turns, err = collect(scan[boulder.Turn](w, bucketTurns, subTaskPrefix(subTaskID)))
-		return err
+		turns, err = collect(scan[boulder.Turn](w, inTurns, subTaskPrefix(subTaskID)))
+		return errors.Join(w.damage, err)
 	})
 	return turns, wrap("turns of sub-task "+subTaskID, err)
 }
@@ -134,14 +120,14 @@ func (db *DB) Turns(ctx context.Context, boulderID, subTaskID string) (turns []b
 func (db *DB) Events(
 	ctx context.Context, boulderID string, afterSeq uint64, limit int,
 ) (events []boulder.Event, err error) {
-	err = db.view(ctx, func(tx *bolt.Tx) error {
-		w, err := openWork(tx, boulderID)
+	err = db.view(ctx, func(s *snapshot) error {
+		w, err := openWork(s, boulderID)
 		if err != nil || afterSeq+1 == 0 {
 			return err
 		}
-		records := scanFrom[boulder.Event](w, bucketEvents, nil, number64(afterSeq+1))
+		records := scanFrom[boulder.Event](w, inEvents, nil, number64(afterSeq+1))
 		events, err = collect(first(limit, records))
-		return err
+		return errors.Join(w.damage, err)
 	})
 	return events, wrap("events", err)
 }

@@ -2,32 +2,32 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
-
-	bolt "go.etcd.io/bbolt"
+	"sync"
 
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// work is the bucket of one boulder.
+// work is what is stored of one boulder, apart from its head.
 type work struct {
-	*bolt.Bucket
 	id     string
-	redact func([]byte) []byte // see [Options]
+	tables tables
+	damage error // names entries of the journal that cannot be read
 }
 
 // head reads the head record of a boulder.
-func head(tx *bolt.Tx, id string) (boulder.Boulder, error) {
-	value := tx.Bucket(bucketBoulders).Get([]byte(id))
+func head(s *snapshot, id string) (boulder.Boulder, error) {
+	value := s.table(inBoulders).get([]byte(id))
 	if value == nil {
 		return boulder.Boulder{}, fmt.Errorf("boulder %q: %w", id, boulder.ErrNotFound)
 	}
 	b, err := decodeHead(id, value)
-	if err == nil && versionOf(tx) < tallied {
-		b.Tally = countSubTasks(tx, id)
+	if err == nil && versionOf(s.Tx) < tallied {
+		b.Tally = countSubTasks(s, id)
 	}
 	return b, err
 }
@@ -40,101 +40,91 @@ func decodeHead(id string, value []byte) (boulder.Boulder, error) {
 	return b, err
 }
 
-// openWork finds the bucket of a boulder and those in it.
-func openWork(tx *bolt.Tx, id string) (work, error) {
-	w := work{Bucket: tx.Bucket(bucketWork).Bucket([]byte(id)), id: id}
-	if w.Bucket == nil {
-		return work{}, fmt.Errorf("boulder %q: %w", id, boulder.ErrNotFound)
-	}
-	for _, name := range workBuckets() {
-		if w.Bucket.Bucket(name) == nil {
-			return work{}, &CorruptError{Bucket: w.name(nil), Key: string(name), Err: errors.New("the bucket is missing")}
+// openWork finds the buckets of a boulder.
+func openWork(s *snapshot, id string) (work, error) {
+	w := work{id: id, damage: s.damageOf(id)}
+	fresh := latest(s.entries, func(in place, of string) bool { return in >= inRevisions && of == id })
+	file, found := s.Bucket(bucketWork).Bucket([]byte(id)), false
+	for in := inRevisions; in < places; in++ {
+		t := table{fresh: fresh[in]}
+		if file != nil {
+			if t.file = file.Bucket(bucketOf[in]); t.file == nil {
+				return work{}, missingBucket(id, in)
+			}
 		}
+		w.tables[in], found = t, found || t.file != nil || len(t.fresh) > 0
+	}
+	if !found {
+		return work{}, cmp.Or(w.damage, fmt.Errorf("boulder %q: %w", id, boulder.ErrNotFound))
 	}
 	return w, nil
 }
 
-// makeWork is openWork for a boulder that may be new.
-func makeWork(tx *bolt.Tx, id string) (w work, isNew bool, err error) {
-	all := tx.Bucket(bucketWork)
-	if all.Bucket([]byte(id)) != nil {
-		w, err = openWork(tx, id)
-		return w, false, err
+func missingBucket(id string, in place) error {
+	return &CorruptError{
+		Bucket: workName(id, 0), Key: string(bucketOf[in]), Err: errors.New("the bucket is missing"),
 	}
-	b, err := all.CreateBucket([]byte(id))
-	if err != nil {
-		return work{}, false, err
-	}
-	for _, name := range workBuckets() {
-		if _, err := b.CreateBucket(name); err != nil {
-			return work{}, false, err
-		}
-	}
-	return work{Bucket: b, id: id}, true, nil
 }
 
-func workBuckets() [][]byte {
-	return [][]byte{bucketRevisions, bucketSubTasks, bucketAttempts, bucketOpen, bucketTurns, bucketEvents}
-}
-
-func (w work) name(bucket []byte) string {
-	return string(bytes.TrimSuffix(bytes.Join([][]byte{bucketWork, []byte(w.id), bucket}, []byte("/")), []byte("/")))
-}
-
-// put writes one record.
-func (w work) put(bucket, key []byte, record any) error {
-	value, err := encode(record, w.redact)
-	if err == nil {
-		err = w.Bucket.Bucket(bucket).Put(key, value)
+// workName is the path of a bucket of a boulder, or of them all if in is 0.
+func workName(id string, in place) string {
+	switch {
+	case in == 0:
+		return string(bucketWork) + "/" + id
+	case in < inRevisions:
+		return string(bucketOf[in])
 	}
-	if err != nil {
-		return fmt.Errorf("write record %s in %s: %w", readable(bucket, key), w.name(bucket), err)
-	}
-	return nil
+	return string(bucketWork) + "/" + id + "/" + string(bucketOf[in])
 }
 
 // encode gives a record as it is stored: without secrets, if redact is not nil.
 func encode(record any, redact func([]byte) []byte) ([]byte, error) {
-	var value []byte
-	var err error
-	if e, ok := record.(boulder.Event); ok {
-		value, err = e.MarshalJSON() // json.Marshal would go through what comes of it once more
-	} else {
-		value, err = json.Marshal(record)
+	scratch := scratches.Get().(*[]byte)
+	defer scratches.Put(scratch)
+	text, err := boulder.AppendJSON((*scratch)[:0], record)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil && redact != nil {
+	*scratch = text
+	value := bytes.Clone(text)
+	if redact != nil {
 		value = redact(value)
 	}
-	return value, err
+	return value, nil
 }
 
+// scratches are buffers that have grown to the size of records.
+var scratches = sync.Pool{New: func() any { return new([]byte) }}
+
 // get reads one record, which must be there.
-func get[T any](w work, bucket, key []byte) (T, error) {
-	record, err := decode[T](w.Bucket.Bucket(bucket).Get(key))
-	return record, w.fault(bucket, key, err)
+func get[T any](w work, in place, key []byte) (T, error) {
+	record, err := decode[T](w.tables[in].get(key))
+	return record, w.fault(in, key, err)
 }
 
 // fault names the record that an error is about.
-func (w work) fault(bucket, key []byte, err error) error {
+func (w work) fault(in place, key []byte, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &CorruptError{Bucket: w.name(bucket), Key: readable(bucket, key), Err: err}
+	return &CorruptError{Bucket: workName(w.id, in), Key: readable(bucketOf[in], key), Err: err}
 }
 
 // scan reads the records of a bucket whose keys begin with prefix, in key order. One that cannot be read comes as an
 // error, and the next one follows.
-func scan[T any](w work, bucket, prefix []byte) iter.Seq2[T, error] {
-	return scanFrom[T](w, bucket, prefix, prefix)
+func scan[T any](w work, in place, prefix []byte) iter.Seq2[T, error] {
+	return scanFrom[T](w, in, prefix, prefix)
 }
 
 // scanFrom is scan that begins at a key.
-func scanFrom[T any](w work, bucket, prefix, from []byte) iter.Seq2[T, error] {
+func scanFrom[T any](w work, in place, prefix, from []byte) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		c := w.Bucket.Bucket(bucket).Cursor()
-		for k, v := c.Seek(from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
+		for k, v := range w.tables[in].from(from) {
+			if !bytes.HasPrefix(k, prefix) {
+				return
+			}
 			record, err := decode[T](v)
-			if !yield(record, w.fault(bucket, k, err)) {
+			if !yield(record, w.fault(in, k, err)) {
 				return
 			}
 		}

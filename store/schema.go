@@ -16,6 +16,8 @@ import (
 //	meta/
 //	    schema                            version of this tree, decimal
 //	    active                            id of the boulder that was begun or taken up last; absent before the first
+//	    journal                           number of the newest entry of the journal that is in the tree, 8 bytes; 1 if
+//	                                      there may be later ones, or 0; a checksum, 4 bytes; absent before the first
 //	boulders/
 //	    <boulder id>                      boulder.Boulder, the head
 //	created/
@@ -34,20 +36,26 @@ import (
 //	            <sub-task id> 00 <attempt, 4 bytes><turn, 4 bytes>  boulder.Turn
 //	        events/
 //	            <seq, 8 bytes>            boulder.Event
+//	journal/
+//	    room                              entries that are not in the tree yet; see journal.go
+//	damaged/
+//	    <number, 8 bytes><boulder id>     what was there instead of an entry of the journal that could not be read
 //
 // Every record is a key of its own, so that a commit costs what it changes and not what the plan holds. Heads are apart
 // from the rest, and what a list shows of them is kept beside the order of the list, so that listing reads nothing else.
 // The sequence of the bucket created is the number of boulders. The open index lets [DB.Load] find the few attempts that
 // are not over without reading those that are.
 //
-// Version 1 had no active boulder, no items, and heads without a tally.
-const schemaVersion = 2
+// Version 2 had no journal. Version 1 had no active boulder, no items, and heads without a tally.
+const schemaVersion = 3
 
 var (
 	bucketMeta     = []byte("meta")
 	bucketBoulders = []byte("boulders")
 	bucketCreated  = []byte("created")
 	bucketWork     = []byte("work")
+	bucketJournal  = []byte("journal")
+	bucketDamaged  = []byte("damaged")
 
 	bucketRevisions = []byte("revisions")
 	bucketSubTasks  = []byte("sub_tasks")
@@ -56,8 +64,10 @@ var (
 	bucketTurns     = []byte("turns")
 	bucketEvents    = []byte("events")
 
-	keySchema = []byte("schema")
-	keyActive = []byte("active")
+	keySchema  = []byte("schema")
+	keyActive  = []byte("active")
+	keyJournal = []byte("journal")
+	keyRoom    = []byte("room")
 )
 
 // initSchema makes the tree of an empty database.

@@ -44,8 +44,13 @@ type DB struct {
 	path   string
 	file   *os.File // that bbolt has open
 	place  fs.FileInfo
+	least  int64 // size in bytes that the file has at least; guarded by writing
 	log    *slog.Logger
 	redact func([]byte) []byte
+
+	writing  sync.Mutex // held by whoever changes what is stored
+	journal  journal    // guarded by writing
+	unfolded atomic.Pointer[unfolded]
 
 	mu    sync.Mutex
 	ended error // why nothing can be written any more; guarded by mu
@@ -90,6 +95,7 @@ func open(path string, opts Options, log *slog.Logger) (*DB, error) {
 		return nil, errors.Join(err, b.Close())
 	}
 	db := &DB{bolt: b, path: path, file: file, place: place, log: log, redact: opts.Redact}
+	db.unfolded.Store(&unfolded{})
 	if err := db.prepare(fresh); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -167,14 +173,18 @@ func openBolt(path string, opts Options) (b *bolt.DB, file *os.File, err error) 
 // reading stays at an old schema, which the reads know: to look must neither wait nor write.
 func (db *DB) prepare(fresh bool) error {
 	var version int
-	err := db.view(context.Background(), func(tx *bolt.Tx) (err error) {
-		if err := db.checkSize(tx); err != nil {
+	ctx := context.Background()
+	err := db.view(ctx, func(s *snapshot) (err error) {
+		if err := db.checkSize(s.Tx); err != nil {
 			return err
 		}
-		version, err = checkSchema(tx)
+		version, err = checkSchema(s.Tx)
 		return err
 	})
-	if _, damaged := errors.AsType[*CorruptError](err); damaged {
+	if err == nil && version > 0 {
+		err = db.loadJournal(ctx)
+	}
+	if _, damaged := errors.AsType[*CorruptError](err); damaged || errors.Is(err, errNoJournal) {
 		return fmt.Errorf("%w: %w", ErrUnusable, err)
 	}
 	switch {
@@ -190,8 +200,11 @@ func (db *DB) prepare(fresh bool) error {
 	}
 	switch {
 	case version == 0:
-		if err := db.update(context.Background(), initSchema); err != nil {
+		if err := db.update(ctx, initSchema); err != nil {
 			return fmt.Errorf("make schema: %w", err)
+		}
+		if err := db.loadJournal(ctx); err != nil {
+			return err
 		}
 	case version < schemaVersion:
 		if err := db.migrate(version); err != nil {
@@ -243,14 +256,29 @@ func (db *DB) Close() error {
 	if db.closed.Swap(true) {
 		return nil
 	}
-	var moved error
-	if !db.bolt.IsReadOnly() && db.whyEnded() == nil {
-		moved = db.checkPlace()
-	}
-	if err := errors.Join(moved, db.closeFile()); err != nil {
+	db.writing.Lock()
+	defer db.writing.Unlock()
+	if err := errors.Join(db.finish(), db.closeFile()); err != nil {
 		return fmt.Errorf("close store %s: %w", db.path, err)
 	}
 	return nil
+}
+
+// finish leaves the journal empty, so that nobody who opens the file has to look into it.
+func (db *DB) finish() (err error) {
+	ended := db.whyEnded() != nil
+	switch {
+	case ended, db.bolt.IsReadOnly():
+	case !db.journal.open:
+		err = db.checkPlace()
+	default:
+		err = db.fold(context.Background(), nil, false)
+	}
+	if err != nil && !errors.Is(err, ErrMoved) {
+		db.log.Warn("store: journal not folded", "path", db.path, "error", err)
+		err = nil // the journal is on disk, and is read together with the tree
+	}
+	return err
 }
 
 // closeFile gives the file up. Where bbolt panicked its Close might wait for ever, so its mapping of the file is left.
@@ -268,7 +296,7 @@ func (db *DB) isStuck() bool {
 }
 
 // view runs fn on a snapshot. Keys and values that fn sees are memory of the file: they must not leave it undecoded.
-func (db *DB) view(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
+func (db *DB) view(ctx context.Context, fn func(*snapshot) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
@@ -277,22 +305,28 @@ func (db *DB) view(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
 	}
 	begun := false
 	defer db.guard(&err, func() bool { return begun })()
+	u := db.unfolded.Load() // before the transaction: what is folded in between is passed over, and nothing is missed
 	return db.bolt.View(func(tx *bolt.Tx) error {
 		begun = true
-		return fn(tx)
+		return fn(snapshotOf(tx, u))
 	})
 }
 
-// update runs fn in a transaction of its own, never in a shared one: db.Batch waits for company, and gives a single
-// writer 95 commits a second.
-func (db *DB) update(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
+// ready fails if nothing can be written.
+func (db *DB) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
 	if err := db.whyEnded(); err != nil {
 		return err
 	}
-	if err := db.checkPlace(); err != nil {
+	return db.checkPlace()
+}
+
+// update runs fn in a transaction of its own, never in a shared one: db.Batch waits for company, and gives a single
+// writer 95 commits a second.
+func (db *DB) update(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
+	if err := db.ready(ctx); err != nil {
 		return err
 	}
 	defer db.guard(&err, func() bool { return false })() // rolling back reads pages as well, and may have panicked itself

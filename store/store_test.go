@@ -24,10 +24,12 @@ func TestListIsNewestFirst(t *testing.T) {
 	t.Parallel()
 	db := openTemp(t)
 	// Committed neither in the order of age nor in that of the ids; one is older than 1970, one has no time at all.
-	for id, created := range map[string]time.Time{
-		"c": epoch, "a": epoch.Add(time.Hour), "z": time.Date(1931, 1, 1, 0, 0, 0, 0, time.UTC), "y": {},
-	} {
-		newWorld(t, id, created).commit(t, db)
+	// The last one is the active one.
+	for _, b := range []struct {
+		id      string
+		created time.Time
+	}{{"c", epoch}, {"a", epoch.Add(time.Hour)}, {"y", time.Time{}}, {"z", time.Date(1931, 1, 1, 0, 0, 0, 0, time.UTC)}} {
+		newWorld(t, b.id, b.created).commit(t, db)
 	}
 	// A later change of a boulder does not list it twice, nor elsewhere.
 	w := &world{State: restore(t, db, "z"), id: "z", now: epoch.AddDate(1, 0, 0)}
@@ -230,18 +232,20 @@ func TestCancelledContext(t *testing.T) {
 	}
 }
 
-// Readers see whole commits, never half of one, while a writer goes on.
+// Readers see whole commits, never half of one, and none of them goes back in time, while a writer goes on.
 func TestReadWhileWriting(t *testing.T) {
 	t.Parallel()
 	db := openTemp(t)
 	w := newWorld(t, "id", epoch, spec("a"), spec("b", "a"))
 	w.start(t, ref("a", 1))
 	w.commit(t, db)
+	entries := 0
 
 	done := make(chan struct{})
 	var readers sync.WaitGroup
 	for range 2 {
 		readers.Go(func() {
+			seen := int64(0)
 			for open := true; open; {
 				select {
 				case <-done:
@@ -253,6 +257,11 @@ func TestReadWhileWriting(t *testing.T) {
 					t.Error(err)
 					return
 				}
+				if d.Boulder.Usage.Calls < seen {
+					t.Errorf("boulder had %d calls before, and has %d", seen, d.Boulder.Usage.Calls)
+					return
+				}
+				seen = d.Boulder.Usage.Calls
 				// Every commit moves both by the same number of calls.
 				if d.Boulder.Usage.Calls != d.SubTasks[0].Usage.Calls {
 					t.Errorf("boulder has %d calls, its sub-task %d", d.Boulder.Usage.Calls, d.SubTasks[0].Usage.Calls)
@@ -261,12 +270,16 @@ func TestReadWhileWriting(t *testing.T) {
 			}
 		})
 	}
-	for range 100 {
+	for range 2 * journalSize / entryPage { // it is folded while they read
 		w.must(t, boulder.UsageReport{SubTaskID: "a", Attempt: 1, Usage: boulder.Usage{Calls: 1}})
 		w.commit(t, db)
+		entries = max(entries, len(db.unfolded.Load().entries))
 	}
 	close(done)
 	readers.Wait()
+	if left := len(db.unfolded.Load().entries); entries < 2 || left >= entries {
+		t.Errorf("the journal had %d entries, and has %d: it was not folded", entries, left)
+	}
 }
 
 func TestHeldByAnotherHandle(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,10 +23,22 @@ type tb interface {
 	Fatalf(format string, args ...any)
 }
 
-// openTemp opens a new database, and checks every page of it when the test ends.
+// openTemp opens a new database, whose journal is used from the first commit on, and checks every page of it when the test
+// ends.
 func openTemp(t testing.TB) *DB {
 	t.Helper()
-	return openAt(t, filepath.Join(t.TempDir(), FileName))
+	return openAt(t, filepath.Join(scratch(t), FileName))
+}
+
+// scratch is a directory in memory, if the system has that: what a disk does is not tested with it, and takes time.
+func scratch(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "store") //nolint:usetesting // t.TempDir may be on a disk
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 func openAt(t testing.TB, path string) *DB {
@@ -34,9 +47,11 @@ func openAt(t testing.TB, path string) *DB {
 	if err != nil {
 		t.Fatal(err)
 	}
+	db.journal.plain = 0
 	t.Cleanup(func() {
-		checkPages(t, db)
 		checkItems(t, db)
+		checkFold(t, db)
+		checkPages(t, db)
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
@@ -55,27 +70,107 @@ func checkPages(t testing.TB, db *DB) {
 	})
 }
 
+// checkFold looks at everything before and after the journal is folded: there must be no difference.
+func checkFold(t testing.TB, db *DB) {
+	t.Helper()
+	if db.whyEnded() != nil || db.closed.Load() {
+		return
+	}
+	before := everything(t, db)
+	if err := foldNow(db); err != nil {
+		t.Error("fold: ", err)
+	}
+	if diff := cmp.Diff(before, everything(t, db)); diff != "" {
+		t.Errorf("before (-) and after (+) it was folded:\n%s", diff)
+	}
+	if n := len(db.unfolded.Load().entries); n > 0 {
+		t.Errorf("%d entries are left in the journal", n)
+	}
+}
+
+// foldNow folds the journal as if it were full.
+func foldNow(db *DB) error {
+	db.writing.Lock()
+	defer db.writing.Unlock()
+	return db.fold(context.Background(), nil, db.journal.open)
+}
+
+// everything is what can be read of a database, and what cannot, as text.
+func everything(t testing.TB, db *DB) string {
+	t.Helper()
+	var all []any
+	add := func(value any, err error) {
+		all = append(all, value, fmt.Sprint(err))
+	}
+	ctx := context.Background()
+	items, err := db.Listing(ctx)
+	add(items, err)
+	heads, err := db.List(ctx)
+	add(heads, err)
+	active, err := db.Active(ctx)
+	add(active, err)
+	for _, b := range heads {
+		r, err := db.Load(ctx, b.ID)
+		add(r, err)
+		x, err := db.Export(ctx, b.ID)
+		add(x, err)
+		d, err := db.Get(ctx, b.ID)
+		add(d, err)
+		for _, s := range d.SubTasks {
+			turns, err := db.Turns(ctx, b.ID, s.ID)
+			add(turns, err)
+		}
+		for _, after := range []uint64{0, b.Seq / 2, b.Seq} {
+			events, err := db.Events(ctx, b.ID, after, 3)
+			add(events, err)
+		}
+	}
+	text, err := json.MarshalIndent(all, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// crashed opens a copy of the database as it is on disk at this moment, which is what a crash would leave.
+func crashed(t testing.TB, db *DB) *DB {
+	t.Helper()
+	return openBytes(t, onDisk(t, db))
+}
+
+func onDisk(t testing.TB, db *DB) []byte {
+	t.Helper()
+	data, err := os.ReadFile(db.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
 // checkItems compares the items of the list with the heads that can be read: each has one, and it says the same.
 func checkItems(t testing.TB, db *DB) {
 	t.Helper()
-	_ = db.view(context.Background(), func(tx *bolt.Tx) error {
-		bucket, n := tx.Bucket(bucketCreated), uint64(0)
-		for k := range keysOf(bucket) {
-			n++
-			b, err := head(tx, createdID(k))
+	_ = db.view(context.Background(), func(s *snapshot) error {
+		created := s.table(inCreated)
+		for k, v := range created.backwards() {
+			b, err := head(s, createdID(k))
 			if err != nil {
 				continue
 			}
 			var item Item
-			if err := item.decode(b.ID, bucket.Get(k)); err != nil {
+			if err := item.decode(k, v, &texts{}); err != nil {
 				t.Errorf("boulder %s: %v", b.ID, err)
 			}
 			if diff := cmp.Diff(ItemOf(&b), item); diff != "" {
 				t.Errorf("boulder %s: head (-) and item (+):\n%s", b.ID, diff)
 			}
 		}
-		if n != bucket.Sequence() {
-			t.Errorf("%d boulders are listed and %d counted", n, bucket.Sequence())
+		n := uint64(0)
+		for range (table{file: created.file}).backwards() {
+			n++
+		}
+		if n != created.file.Sequence() {
+			t.Errorf("%d boulders are listed in the tree and %d counted", n, created.file.Sequence())
 		}
 		return nil
 	})
@@ -135,11 +230,15 @@ func (w *world) finish(t tb, ref boulder.AttemptRef) {
 	})
 }
 
-func (w *world) commit(t testing.TB, db *DB) {
+// commit stores what has happened since the last one, if anything has.
+func (w *world) commit(t tb, db *DB) {
 	t.Helper()
-	c, _ := w.TakeChanges()
-	if err := db.Commit(t.Context(), c); err != nil {
-		t.Fatal(err)
+	c, changed := w.TakeChanges()
+	if !changed {
+		return
+	}
+	if err := db.Commit(context.Background(), c); err != nil {
+		t.Fatalf("%v", err)
 	}
 }
 
@@ -194,15 +293,15 @@ func picture(t tb, s *boulder.State) string {
 }
 
 // restore loads a boulder and builds its state.
-func restore(t testing.TB, db *DB, id string) *boulder.State {
+func restore(t tb, db *DB, id string) *boulder.State {
 	t.Helper()
-	r, err := db.Load(t.Context(), id)
+	r, err := db.Load(context.Background(), id)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 	s, err := boulder.Restore(r)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 	return s
 }

@@ -112,8 +112,11 @@ func newImportReport(x *store.Export, from string) importReport {
 	}
 	for i := range x.SubTasks {
 		if t := &x.SubTasks[i]; !t.Status.Terminal() {
-			r.Gates = append(append(r.Gates, t.Gates...), t.NoWorse...)
+			r.Gates = slices.Concat(r.Gates, t.Gates, t.NoWorse, t.Lint)
 		}
+	}
+	if len(x.SubTasks) == 0 { // those that its plan will give to all of them
+		r.Gates = slices.Concat(b.Gates, b.NoWorse, b.Checks.Tests, b.Checks.Lint)
 	}
 	slices.Sort(r.Gates)
 	r.Gates = slices.Compact(r.Gates)

@@ -28,7 +28,7 @@ func (a *app) newLoopCmd() *cobra.Command {
 		Long: `Gives the task to one OpenCode session, without planning, and tells it to go on until everything holds that
 --done-when names: no open item on its todo list, no errors in the files that it changed, the project's tests (they
 pass, or are no worse than before), its own promise that all is done, and the judge's agreement. Tests that nobody
-named, and that are not found, do not count.
+named, and that are not found, do not count. Where red tests have to turn green, make their command a gate.
 
 It ends without success when the limit of turns is reached, or when 5 continuations in a row brought nothing new: no
 item completed, no new change to files, no check turned green. After each of these it waits longer.
@@ -37,7 +37,7 @@ A loop is a run of one sub-task: status, show, logs, pause, resume, note and can
 
 Exit codes: those of ` + "`manager run`" + `; 3 if it ended without success, 4 if all that is left is blocked, or a
 person stopped it in OpenCode.`,
-		Example: `  manager loop "Make all tests of the parser pass"
+		Example: `  manager loop "Move the parser into a package of its own, with tests for it"
   manager loop --from task.md --done-when tests,promise --max-iterations 30
   manager loop "Port the CLI to cobra" --budget cost=5,time=8h --detach`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runLoop(cmd.Context(), &o, args) },

@@ -198,9 +198,12 @@ func (d *deps) request(ctx context.Context, o *runOptions, w what, plan *boulder
 		}
 		return req, done.check(nil)
 	}
+	if err := done.check(plan); err != nil {
+		return req, err
+	}
 	approved, err := d.agreed(ctx, o, ask, plan, w.planPath)
 	if err == nil {
-		err = done.check(approved.Plan)
+		err = done.check(approved.Plan) // it may have been edited
 	}
 	req.Plan, req.GatesApproved, req.Model = approved.Plan, approved.Gates, approved.Model
 	return req, err

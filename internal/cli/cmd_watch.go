@@ -37,12 +37,13 @@ func (a *app) newWatchCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [flags]",
 		Short: "Keep your own OpenCode sessions going",
-		Long: `Attaches to an OpenCode that you work in, the terminal interface with a port or a server, and keeps the project's
-sessions going: one that is left idle with open items on its todo list is told to go on, after a countdown on your screen.
-Sessions of runs and of sub-agents are left alone.
+		Long: `Attaches to an OpenCode that you work in, the terminal interface with a port or a server, and keeps the
+project's sessions going: one that is left idle with open items on its todo list is told to go on, after a countdown on
+your screen. Sessions of runs and of sub-agents are left alone.
 
 You are obeyed: what you write counts everything anew, and an abort or a "stop" ends it for that session until you write
-there again or say ` + "`manager watch start SESSION`" + `. It stops by itself after 5 continuations without progress, or 100 in all.
+there again or say ` + "`manager watch start SESSION`" + `. It stops by itself after 5 continuations without progress,
+or 100 in all.
 
   opencode --port 4096     in one terminal
   manager watch            in another
@@ -64,12 +65,15 @@ docs/sessions.md says when a session is told to go on, and docs/watch.md has eve
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.attach, "attach", "", "the OpenCode server at `URL` (default "+defaultServer+")")
-	f.Var(&o.doneWhen, "done-when", "`CRITERIA` that all have to hold: todos, diagnostics, tests, promise, judge; default todos")
+	f.Var(&o.doneWhen, "done-when",
+		"`CRITERIA` that all have to hold: todos, diagnostics, tests, promise, judge; default todos")
 	f.StringArrayVar(&o.tests, "test-command", nil, "`COMMAND` of the criterion tests, which it switches on; repeatable")
 	f.BoolVar(&o.continuous, "continuous", false, "go on improving when everything holds, until a bound is reached")
 	f.IntVar(&o.iterations, "max-iterations", 0, "at most `N` continuations after each prompt of yours (default 100)")
-	f.Var(&o.budget, "budget", "`LIMITS` of a session as tokens=2M,cost=5,time=8h (cost in US dollars), counted from your newest prompt")
-	f.DurationVar(&o.since, "since", time.Hour, "leave sessions alone that rested for more than `TIME` when it begins")
+	f.Var(&o.budget, "budget",
+		"`LIMITS` of a session as tokens=2M,cost=5,time=8h (cost in US dollars), counted from your newest prompt")
+	f.DurationVar(&o.since, "since", watch.DefaultSince,
+		"leave sessions alone that rested for more than `TIME` when it begins")
 	f.BoolVar(&o.all, "all", false, "sessions of sub-agents as well")
 	f.BoolVar(&o.once, "once", false, "look at each session once, do what is due, and end")
 	f.BoolVar(&o.dryRun, "dry-run", false, "say what would be done and why; do and store nothing")
@@ -111,7 +115,8 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) error {
 		return err
 	}
 	stop, err := w.Serve(ctx, p.socket(), watch.Holder{
-		PID: os.Getpid(), Command: strings.Join(append([]string{"manager"}, a.Args...), " "), URL: p.address(o), Since: time.Now(),
+		PID: os.Getpid(), Command: strings.Join(append([]string{"manager"}, a.Args...), " "), URL: p.address(o),
+		Since: time.Now(),
 	})
 	if err != nil {
 		return err
@@ -131,8 +136,8 @@ func watchEnd(err error, address string) error {
 	case errors.Is(err, opencode.ErrUnauthorized):
 		return fmt.Errorf("attach: %w: set OPENCODE_SERVER_PASSWORD to the server's password", err)
 	case errors.Is(err, opencode.ErrUnavailable):
-		return fmt.Errorf("attach: %w: run `opencode --port 4096` in the project, or say with --attach where OpenCode listens, not at %s",
-			err, address)
+		return fmt.Errorf("attach: %w: run `opencode --port 4096` in the project, or say with --attach where OpenCode"+
+			" listens, not at %s", err, address)
 	}
 	return err
 }
@@ -185,8 +190,8 @@ func (p *watchProject) config(ctx context.Context, o *watchOptions) (_ watch.Con
 	return cfg, closeWiring, err
 }
 
-// criteria are the words of completion, and the commands behind tests. A person's own session is not held up by tests that
-// nobody asked for, so that what the configuration says of runs does not count here.
+// criteria are the words of completion, and the commands behind tests. A person's own session is not held up by tests
+// that nobody asked for, so that what the configuration says of runs does not count here.
 func (p *watchProject) criteria(o *watchOptions) (words, tests []string, err error) {
 	words = o.doneWhen
 	if len(words) == 0 {
@@ -206,8 +211,8 @@ func (p *watchProject) criteria(o *watchOptions) (words, tests []string, err err
 	}
 	done := p.deps.doneness(words)
 	if len(done.checks.Tests) == 0 {
-		return nil, nil, usagef("no command is known that runs the tests (%s): say it with --test-command, or with tests: in the"+
-			" configuration", done.noTests)
+		return nil, nil, usagef("no command is known that runs the tests (%s): say it with --test-command, or with tests: in"+
+			" the configuration", done.noTests)
 	}
 	return words, done.checks.Tests, nil
 }
@@ -235,8 +240,8 @@ func (a *app) newWatchOrderCmd(order watch.Order, short string) *cobra.Command {
 		Short: short,
 		Long: short + `.
 
-SESSION is the id of a session, or its end; without one it is about all sessions that are known. It is stored, and counts
-at once if a watch runs.`,
+SESSION is the id of a session, or its end; without one it is about all sessions that are known. It is stored, and
+counts at once if a watch runs.`,
 		Args:              atMostOne("SESSION"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -274,8 +279,8 @@ func (a *app) runWatchOrder(ctx context.Context, order watch.Order, ref string) 
 	return nil
 }
 
-// watchOrderReport is what `manager watch stop --json` and `start --json` print. Fields are added in later versions, never
-// changed.
+// watchOrderReport is what `manager watch stop --json` and `start --json` print. Fields are added in later versions,
+// never changed.
 type watchOrderReport struct {
 	Type     string   `json:"type"` // watch-stop | watch-start
 	Sessions []string `json:"sessions"`
@@ -289,9 +294,10 @@ func (p *watchProject) heldBy(ctx context.Context) error {
 	who := lockOwner(p.path())
 	if client, err := watch.Dial(ctx, p.socket()); err == nil {
 		if r, err := client.Report(ctx); err == nil {
-			who = fmt.Sprintf(": process %d, `%s`, since %s", r.Holder.PID, r.Holder.Command, r.Holder.Since.Local().Format(time.DateTime))
+			since := r.Holder.Since.Local().Format(time.DateTime)
+			who = fmt.Sprintf(": process %d, `%s`, since %s", r.Holder.PID, r.Holder.Command, since)
 		}
 	}
-	return fmt.Errorf("this project is watched already%s: look with `manager watch --status`, or end that one first (%w)", who,
-		store.ErrHeld)
+	return fmt.Errorf("this project is watched already%s: look with `manager watch --status`, or end that one first (%w)",
+		who, store.ErrHeld)
 }

@@ -226,6 +226,9 @@ func (d *deps) detachRun(ctx context.Context, o *runOptions, w what, plan *bould
 		task.Fork, err = o.forked(ctx, r)
 		closeReader()
 	case plan != nil:
+		if err := done.check(plan); err != nil {
+			return err
+		}
 		var approved orchestrator.Approval
 		approved, err = d.agreed(ctx, o, o.approver(d), plan, w.planPath)
 		task.Task, task.Constraints = "", nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -47,6 +48,7 @@ type loopCase struct {
 	args   []string
 	config string
 	files  map[string]string
+	git    bool // what the turns do to files is part of the case; without git a turn costs half as much
 	turns  [][]scriptmodel.Reply
 	turn   func(n int) []scriptmodel.Reply // instead of turns
 	judge  []bool                          // what it says, one after the other; at the end it is content
@@ -109,17 +111,19 @@ var loopCases = map[string]loopCase{
 		code: 3, prompts: 8, says: `5 continuations in a row brought no progress`, // the third turn completes an item, once
 	},
 	"the same file to and fro": {
+		git: true, config: "loop: {cooldown: 1ms, failures: 2}\n",
 		turn: func(n int) []scriptmodel.Reply {
 			return then("I have changed the file again, for the time "+strings.Repeat("x", n+1),
 				writes("a.txt", []string{"one\n", "two\n"}[n%2]))
 		},
-		code: 3, prompts: 7, says: `5 continuations in a row brought no progress`,
+		code: 3, prompts: 4, says: `2 continuations in a row brought no progress`,
 	},
 	"all that is left is blocked": {
 		turns: [][]scriptmodel.Reply{then("I cannot go on without the password.", todos("completed", "blocked"))},
 		code:  4, prompts: 1, says: `nothing is left that the agent can do: 1 item is blocked: Item B`,
 	},
 	"a limit of turns": {
+		git:  true,
 		args: []string{"--max-iterations", "3"},
 		turn: func(n int) []scriptmodel.Reply {
 			return then("One more file is there, and more to come.", writes(strings.Repeat("x", n+1), "x\n"))
@@ -205,11 +209,20 @@ func TestLoop(t *testing.T) {
 	for name, c := range loopCases {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
-			files := map[string]string{".manager/config.yaml": "loop: {cooldown: 1ms}\n" + c.config}
+			files := map[string]string{".manager/config.yaml": c.config}
+			if !strings.HasPrefix(c.config, "loop:") {
+				files[".manager/config.yaml"] += "loop: {cooldown: 1ms}\n"
+			}
 			for file, text := range c.files {
 				files[file] = text
 			}
-			dir := octest.Repo(t, files)
+			dir := t.TempDir()
+			if c.git {
+				dir = octest.Repo(t, files)
+			}
+			for file, text := range files {
+				writeFile(t, filepath.Join(dir, file), text)
+			}
 			args := append([]string{"loop", "--attach", url, "Case: " + name + ". Do all of it."}, c.args...)
 			code, stdout, stderr := run(t, dir, env, args...)
 			m.mu.Lock()

@@ -76,7 +76,11 @@ func ofAttempt(body boulder.Body) string {
 	case boulder.SubTaskStart:
 		return fmt.Sprintf("attempt %d starts with %s in session %s", b.Attempt, modelName(b.Model), b.SessionID)
 	case boulder.Continuation:
-		return fmt.Sprintf("goes on with turn %d: %s", b.Turn, joined(b.Reason, strings.Join(b.Remaining, "; ")))
+		next := fmt.Sprintf("goes on with turn %d", b.Turn)
+		if !b.NotBefore.IsZero() {
+			next += ", not before " + clock(b.NotBefore)
+		}
+		return next + ": " + joined(b.Reason, strings.Join(b.Remaining, "; "))
 	case boulder.Retry:
 		return fmt.Sprintf("attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
 	case boulder.Trouble:

@@ -71,6 +71,7 @@ func (v planView) head() {
 	for _, c := range v.plan.Constraints {
 		v.field("constraint", c)
 	}
+	v.field("decided by", strings.Join(v.plan.DoneWhen, ", "))
 	if v.plan.Model != "" {
 		v.field("model", v.plan.Model)
 	}

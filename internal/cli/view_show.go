@@ -40,6 +40,11 @@ func (v showView) head(s *showReport) {
 	if f := b.ForkOf; f != nil {
 		v.field(1, "fork of", f.BoulderID+", from "+f.SubTaskID+" on")
 	}
+	v.field(1, "done when", strings.Join(b.DoneWhen, ", "))
+	if l := b.Loop; l != nil {
+		v.field(1, "loop", fmt.Sprintf("at most %s, ends after %s without progress",
+			plural(l.Iterations, "turn"), plural(l.Failures, "continuation")))
+	}
 	if b.Status == boulder.Paused {
 		v.field(1, "go on with", "manager resume "+b.ID)
 	}

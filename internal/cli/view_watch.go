@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -17,7 +16,7 @@ func (a *app) newWatchView(o *watchOptions) func(watch.Entry) {
 	if a.json {
 		return func(e watch.Entry) { _ = a.printJSON(e) } // a reader that went away is no reason to stop
 	}
-	var out io.Writer = a.Stderr
+	out := a.Stderr
 	if o.dryRun || o.once {
 		out = a.Stdout // it is what was asked for
 	}
@@ -93,7 +92,8 @@ func (a *app) runWatchStatus(ctx context.Context) error {
 	case report.Holder.PID == 0:
 		a.note("Nobody watches here now.")
 	case report.Online:
-		a.note("Process %d watches, at %s, since %s.", report.Holder.PID, report.Holder.URL, report.Holder.Since.Local().Format(time.DateTime))
+		a.note("Process %d watches, at %s, since %s.", report.Holder.PID, report.Holder.URL,
+			report.Holder.Since.Local().Format(time.DateTime))
 	default:
 		a.note("Process %d watches, and waits for OpenCode at %s.", report.Holder.PID, report.Holder.URL)
 	}
@@ -197,7 +197,7 @@ func (a *app) runWhySession(ctx context.Context, id string) error {
 	h.Decisions = append([]watch.Entry{}, history...)
 	switch {
 	case err == nil && h.Session == nil && len(history) == 0:
-		return usagef("nothing is known of session %s here: `manager watch --status` lists the sessions that are or were watched", id)
+		return usagef("nothing is known of session %s here: `manager watch --status` lists those that are or were watched", id)
 	case a.json:
 		if printErr := a.printJSON(h); printErr != nil {
 			return printErr

@@ -65,6 +65,9 @@ func (v whyView) decision(s whyStep) {
 	switch s.Decision {
 	case decidedContinuation:
 		what = fmt.Sprintf("continue the session with turn %d", s.Next)
+		if !s.Until.IsZero() {
+			what += ", not before " + clock(s.Until)
+		}
 	case decidedRetry:
 		what = fmt.Sprintf("retry with attempt %d", s.Next)
 		if s.Uncounted {

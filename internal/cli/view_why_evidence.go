@@ -34,6 +34,12 @@ func (v whyView) ended(s whyStep) {
 	v.changes(e.Diff)
 	v.todos(e)
 	v.diagnostics(e.Diagnostics)
+	if e.NoServer {
+		v.detail("diagnostics:", "no language server ran")
+	}
+	if e.Promised {
+		v.detail("promise:", "given")
+	}
 	for _, g := range e.Gates {
 		v.gate(depthDetail, "", g)
 	}

@@ -50,11 +50,15 @@ func (p *watchProject) hold(ctx context.Context) (*watch.Store, error) {
 	if errors.Is(err, store.ErrHeld) {
 		return nil, p.heldBy(ctx)
 	}
-	return db, err
+	if err != nil {
+		return nil, err
+	}
+	db.Clean = p.deps.app.secrets.JSON
+	return db, nil
 }
 
-// read gives what is known of the sessions, by the process that watches or from the file. Without either there is nothing.
-// The report has no holder if nobody watches.
+// read gives what is known of the sessions, by the process that watches or from the file. Without either there is
+// nothing. The report has no holder if nobody watches.
 func (p *watchProject) read(ctx context.Context) (watch.Report, error) {
 	client, err := watch.Dial(ctx, p.socket())
 	if err == nil {
@@ -137,7 +141,8 @@ func (p *watchProject) run(ctx context.Context, command string) boulder.Gate {
 	return executor.RunCommand(ctx, p.project, env, command, timeout, p.deps.app.secrets.Text)
 }
 
-// judge asks the Progress Ledger about a session as it would about a sub-task that has the person's request for content.
+// judge asks the Progress Ledger about a session as it would about a sub-task that has the person's request for
+// content.
 func (p *watchProject) judge(
 	ctx context.Context, address string,
 ) (ask func(context.Context, watch.Question) ([]string, error), closeWiring func(), err error) {

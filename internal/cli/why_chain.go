@@ -130,6 +130,7 @@ func (w *whyMaker) decision(e boulder.Event) bool {
 	case boulder.Continuation:
 		of, s.Attempt, s.Turn = b.SubTaskID, b.Attempt, b.Turn-1
 		s.Decision, s.Reason, s.Remaining, s.Next = decidedContinuation, b.Reason, b.Remaining, b.Turn
+		s.Until = b.NotBefore
 		if of == id {
 			w.reason = b.Reason
 		}

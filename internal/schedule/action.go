@@ -26,9 +26,11 @@ type Complete struct {
 type Continue struct {
 	Open   *boulder.Open
 	Reason string
-	// Track and NotBefore are those of a loop, see [boulder.Continuation].
+	// Track and NotBefore are those of a loop, see [boulder.Continuation]. Forgotten are open items that a compaction
+	// took off the agent's list.
 	Track     json.RawMessage
 	NotBefore time.Time
+	Forgotten []string
 }
 
 // Retry ends an attempt and queues the next one.

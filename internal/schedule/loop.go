@@ -3,6 +3,7 @@ package schedule
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -32,10 +33,12 @@ func (c *computing) goOn(o *boulder.Open) Action {
 		missing = "the turn ended with " + s.Broken + "; " + missing
 	}
 	switch {
-	case d.Kind == enforcer.Send && at.After(c.now):
-		return Continue{Open: o, Reason: missing, Track: encode(track), NotBefore: at}
 	case d.Kind == enforcer.Send:
-		return Continue{Open: o, Reason: missing, Track: encode(track)}
+		a := Continue{Open: o, Reason: missing, Track: encode(track), Forgotten: forgotten(track, o.Turn.Evidence)}
+		if at.After(c.now) {
+			a.NotBefore = at
+		}
+		return a
 	case d.Kind == enforcer.Fresh && at.After(c.now):
 		return Wake{At: at}
 	case d.Kind == enforcer.Fresh:
@@ -114,6 +117,13 @@ func doable(t *boulder.SubTask, e *boulder.Evidence) bool {
 	return len(e.OpenTodos()) > 0 || len(e.Red()) > 0 || t.ExpectsChanges && e.Diff.Empty() ||
 		e.Ended.Truncated != "" || e.Ended.Stopped != "" ||
 		t.DoneNeeds(boulder.DoneDiagnostics) && len(e.Diagnostics) > 0
+}
+
+// forgotten are the items that the record has open and the agent's list does not know any more.
+func forgotten(track enforcer.Track, e *boulder.Evidence) []string {
+	return slices.DeleteFunc(slices.Clone(track.Open), func(item string) bool {
+		return slices.ContainsFunc(e.Todos, func(t boulder.Todo) bool { return t.Content == item })
+	})
 }
 
 func blocked(e *boulder.Evidence) []string {

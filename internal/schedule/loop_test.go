@@ -3,6 +3,7 @@ package schedule
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -256,6 +257,27 @@ func TestLoopInAFreshSession(t *testing.T) {
 	}
 }
 
+// What a compaction took off the agent's list is told to it again, until the list has it.
+func TestLoopRemembersItems(t *testing.T) {
+	t.Parallel()
+	r := newLoopRun(t, boulder.Loop{Iterations: 9, Failures: 9})
+	open := []boulder.Todo{{Content: "write", Status: "pending"}, {Content: "read", Status: "completed"}}
+	for n, turn := range []struct {
+		todos       []boulder.Todo
+		compactions int
+		want        []string
+	}{
+		{todos: open}, {compactions: 1, want: []string{"write"}}, {want: []string{"write"}}, {todos: open},
+	} {
+		e := acted("x")
+		e.Todos, e.Compactions = turn.todos, turn.compactions
+		a, ok := r.turn(e, unfinished).(Continue)
+		if !ok || !slices.Equal(a.Forgotten, turn.want) {
+			t.Errorf("turn %d: %v, want %v", n+1, a.Forgotten, turn.want)
+		}
+	}
+}
+
 // What a person takes up again is counted anew.
 func TestLoopTakenUpByAPerson(t *testing.T) {
 	t.Parallel()
@@ -364,4 +386,20 @@ func drawTurn(t *rapid.T) (e boulder.Evidence, reached []string) {
 		}
 	}
 	return e, reached
+}
+
+// What is not the agent's fault has the tries of any sub-task, and no new plan.
+func TestLoopThatBreaksOutside(t *testing.T) {
+	t.Parallel()
+	r := newLoopRun(t, boulder.Loop{Iterations: 9, Failures: 9})
+	r.turn(acted("1"), unfinished)
+	o, l := r.s.Open("1"), DefaultLimits()
+	var kinds []string
+	for tries := range l.Attempts {
+		o.SubTask.Tries = tries
+		kinds = append(kinds, kindOf(Broken(r.s, o, l, "the disk is full")))
+	}
+	if got := strings.Join(kinds, ", "); got != "retry failed, retry failed, fail failed" {
+		t.Error(got)
+	}
 }

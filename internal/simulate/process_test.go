@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ type process struct {
 	fate   fate
 	offset time.Duration // of its clock
 
+	path  string
 	db    *store.DB
 	orch  *orchestrator.Orchestrator
 	store disk
@@ -178,7 +180,8 @@ func (w *world) start(dir string, number int, crashed bool) (*process, error) {
 	}
 	p.gone, p.end = context.WithCancel(context.Background())
 	p.ctx, p.leave = context.WithCancelCause(context.Background())
-	db, err := store.Open(filepath.Join(dir, "manager.db"), store.Options{})
+	p.path = filepath.Join(dir, "manager.db")
+	db, err := store.Open(p.path, store.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +263,7 @@ func (p *process) close(err error) {
 	p.w.checkEnded(p)
 	p.w.process = nil
 	p.w.mu.Unlock()
-	if err := p.db.Close(); err != nil {
+	if err := p.leaveFile(); err != nil {
 		panic(err)
 	}
 }
@@ -387,4 +390,17 @@ func larger(b boulder.Budget, number int) boulder.Budget {
 	return boulder.Budget{
 		Attempts: 2 * b.Attempts, Tokens: 2 * b.Tokens, Cost: 2 * b.Cost, Calls: 2 * b.Calls, Time: 2 * b.Time,
 	}
+}
+
+// leaveFile closes the database. After a crash the file is what it was before that: a dead process folds no journal.
+func (p *process) leaveFile() error {
+	if !p.dead {
+		return p.db.Close()
+	}
+	p.w.seen["journal left by a crash"]++
+	data, err := os.ReadFile(p.path)
+	if err := errors.Join(err, p.db.Close()); err != nil {
+		return err
+	}
+	return os.WriteFile(p.path, data, 0o600)
 }

@@ -20,9 +20,12 @@ func TestCriteriaGolden(t *testing.T) {
 	missing := handoff.Continuation(in.SubTask, turn, 0, nil)
 	turn.Evidence.Promised, turn.Evidence.NoServer, turn.Evidence.Diagnostics = true, true, nil
 	turn.Evidence.Gates = []boulder.Gate{{Command: "go vet ./...", ExitCode: 1, Output: "a.go:3: unreachable code"}}
-	given := handoff.Continuation(in.SubTask, turn, 0, nil)
+	given := handoff.Continuation(in.SubTask, turn, 0, nil) + handoff.Forgotten([]string{"write tests"})
 	golden.Compare(t, "criteria.md", strings.Join([]string{brief, missing, given}, "\n======\n\n"))
 
+	if text := handoff.Forgotten(nil); text != "" {
+		t.Errorf("nothing was forgotten: %q", text)
+	}
 	in.SubTask.DoneWhen = []string{boulder.DoneTests, boulder.DoneJudge}
 	plain := handoff.Build(in, handoff.DefaultLimits()).Text + handoff.Continuation(in.SubTask, turn, 0, nil)
 	if strings.Contains(plain, "promise") || strings.Contains(plain, "language server") {

@@ -6,6 +6,15 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
+// listed tells an agent what is looked for on its todo list, where that counts.
+func listed(t *boulder.SubTask) (heading, text string) {
+	if !t.DoneNeeds(boulder.DoneTodos) {
+		return "", ""
+	}
+	return "### Todo list", "No item may be open on your todo list in the end. Cancel those that are not needed, and mark " +
+		"as blocked those that only somebody else can close."
+}
+
 // promised tells an agent about the promise, where its sub-task is not done without it.
 func promised(t *boulder.SubTask) (heading, text string) {
 	if !t.DoneNeeds(boulder.DonePromise) {
@@ -40,4 +49,16 @@ func diagnosed(t *boulder.SubTask) (heading, text string) {
 			"nothing else may:" + separator + commands(t.Lint)
 	}
 	return "### Diagnostics", text
+}
+
+// Forgotten adds to a continuation the items of the manager's own record that the agent's todo list has lost when the
+// conversation was replaced by a summary; nothing, if there are none.
+func Forgotten(items []string) string {
+	p := prompt{}
+	p.list("These items were open on your todo list before the conversation was summarised, and it has lost them. Put back "+
+		"those that are still to be done:", items)
+	if len(p.paragraphs) == 0 {
+		return ""
+	}
+	return "\n" + p.String()
 }

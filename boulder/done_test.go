@@ -1,0 +1,110 @@
+package boulder
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// decomposeDone begins a boulder whose two sub-tasks say these things about when they are done.
+func decomposeDone(b Boulder, plan []string, first, second Spec) (*State, error) {
+	s := NewState()
+	b.ID = "b1"
+	first.ID, second.ID = "first", "second"
+	rev := PlanRevision{Number: 1, Plan: Plan{DoneWhen: plan, SubTasks: []Spec{first, second}}}
+	for _, body := range []Body{Created{Boulder: b}, Planned{Plan: rev}, Decomposed{Plan: rev, GatesApproved: true}} {
+		if _, err := s.Apply(Event{Time: epoch, BoulderID: "b1", Body: body}); err != nil {
+			return s, err
+		}
+	}
+	return s, s.Check()
+}
+
+// What a sub-task says goes before what its plan says, and that before what the run says; the commands behind a criterion
+// become gates of those that have it, once.
+func TestDoneWhen(t *testing.T) {
+	t.Parallel()
+	checks := Checks{Tests: []string{"go test ./...", "npm test"}, Lint: []string{"go vet ./...", "make lint"}}
+	for name, test := range map[string]struct {
+		run, plan, own []string
+		spec           Spec
+		want           []string
+		noWorse, lint  []string
+	}{
+		"nothing said": {},
+		"the run":      {run: []string{"tests"}, want: []string{"tests"}, noWorse: checks.Tests},
+		"the plan":     {run: []string{"tests"}, plan: []string{"todos"}, want: []string{"todos"}},
+		"the sub-task": {
+			run: []string{"tests"}, plan: []string{"todos"}, own: []string{"diagnostics", "judge"},
+			want: []string{"diagnostics", "judge"}, lint: checks.Lint,
+		},
+		"commands that are gates already": {
+			own: []string{"tests", "diagnostics"}, want: []string{"tests", "diagnostics"},
+			spec:    Spec{Gates: []string{"npm test"}, NoWorse: []string{"make lint"}},
+			noWorse: []string{"make lint", "go test ./..."}, lint: []string{"go vet ./..."},
+		},
+	} {
+		test.spec.DoneWhen = test.own
+		s, err := decomposeDone(Boulder{DoneWhen: test.run, Checks: checks}, test.plan, test.spec, Spec{DoneWhen: []string{"judge"}})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got, other := s.SubTask("first"), s.SubTask("second")
+		if !slices.Equal(got.DoneWhen, test.want) || !slices.Equal(got.NoWorse, test.noWorse) || !slices.Equal(got.Lint, test.lint) {
+			t.Errorf("%s: done when %v, no worse %v, lint %v", name, got.DoneWhen, got.NoWorse, got.Lint)
+		}
+		if len(other.NoWorse)+len(other.Lint) > 0 {
+			t.Errorf("%s: one that only the judge decides about has %v and %v", name, other.NoWorse, other.Lint)
+		}
+	}
+}
+
+func TestDoneWhenRefuses(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		boulder Boulder
+		words   []string
+		want    string
+	}{
+		"tests without a command": {words: []string{"tests"}, want: "no command is known"},
+		"an unknown word":         {words: []string{"green"}, want: `"green"`},
+		"a loop without a turn":   {boulder: Boulder{Loop: &Loop{}}, want: "at least one iteration"},
+		"a loop with bounds below zero": {
+			boulder: Boulder{Loop: &Loop{Iterations: 1, Cooldown: -time.Second}}, want: "below zero",
+		},
+	} {
+		_, err := decomposeDone(test.boulder, nil, Spec{DoneWhen: test.words}, Spec{})
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Gates of the criteria are measured before the work like those of no_worse, and the bar rises with what is completed.
+func TestLintHasABaseline(t *testing.T) {
+	t.Parallel()
+	s, err := decomposeDone(Boulder{Checks: Checks{Lint: []string{"go vet"}}}, []string{DoneDiagnostics}, Spec{},
+		Spec{DependsOn: []string{"first"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := AttemptRef{SubTaskID: "first", Attempt: 1}
+	feed(t, s,
+		Starting{AttemptRef: ref},
+		SubTaskStart{AttemptRef: ref, SessionID: "ses", Baseline: []Gate{{Command: "go vet", ExitCode: 1}}},
+		TurnSent{AttemptRef: ref, Turn: 1, MessageID: "msg"},
+		TurnEnded{AttemptRef: ref, Turn: 1, Evidence: Evidence{NoServer: true, Gates: []Gate{{Command: "go vet"}}}},
+		Judged{AttemptRef: ref, Turn: 1, Verdict: Verdict{Completed: true}},
+		SubTaskDone{AttemptRef: ref, Completed: true, Status: SubTaskCompleted, AttemptStatus: AttemptCompleted},
+		Starting{AttemptRef: AttemptRef{SubTaskID: "second", Attempt: 1}},
+	)
+	if b := s.SubTask("first").Baseline; len(b) != 1 || b[0].Green() {
+		t.Errorf("of the first: %+v", b)
+	}
+	if b := s.SubTask("second").Baseline; len(b) != 1 || !b[0].Green() {
+		t.Errorf("of the second: %+v", b)
+	}
+}

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/watch"
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/store"
+)
+
+const watchScript = `
+rules:
+  - when: {first_user: "Write a and b"}
+    replies:
+      - tool_calls: [{name: todowrite, args: {todos: [{content: Write b, status: pending, priority: high}]}}]
+      - text: I look at b next.
+      - tool_calls: [{name: todowrite, args: {todos: [{content: Write b, status: completed, priority: high}]}}]
+      - text: b is there.
+`
+
+// TestWatchCommand drives the command as people do: it watches, a second one is told who does, orders and views work
+// beside it and after it, and Ctrl-C ends it.
+func TestWatchCommand(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	model := octest.Script(t, watchScript)
+	home := t.TempDir()
+	env := append(testEnv(t, model.URL()), "OPENCODE_SERVER_PASSWORD=secret-of-the-server")
+	address, stopServer, err := listening(
+		exec.Command(octest.Binary(t), "serve", "--hostname", "127.0.0.1", "--port", "0"), home, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stopServer)
+	client, err := opencode.Attach(ctx, address, opencode.AttachConfig{Password: "secret-of-the-server"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	project := octest.Repo(t, nil)
+	if err := os.MkdirAll(filepath.Join(project, store.DirName), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	config := "watch: {idle: 200ms, countdown: 50ms, cooldown: 50ms, attach: \"" + address + "\"}\n"
+	if err := os.WriteFile(filepath.Join(project, store.DirName, "config.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	watching := manager(t, project, env, "watch", "--json")
+	out, err := watching.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var diagnostics strings.Builder
+	watching.Stderr = &diagnostics
+	if err := watching.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dir := client.In(project)
+	session, err := dir.CreateSession(ctx, opencode.NewSession{Title: "two files"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = dir.Prompt(ctx, session.ID, opencode.Prompt{
+		Agent: "build", Model: opencode.ModelRef{ProviderID: "scripted", ModelID: "agent"},
+		Parts: []opencode.TextPart{{Text: "Write a and b"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, complete := 0, false
+	lines := bufio.NewScanner(out)
+	for !complete && lines.Scan() {
+		var e watch.Entry
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || e.Type != "decision" || e.SessionID != session.ID {
+			t.Fatalf("%s: %v", lines.Text(), err)
+		}
+		if e.Decision == "send" {
+			sent++
+		}
+		complete = e.Decision == "finish"
+	}
+	if sent != 1 || !complete {
+		t.Fatalf("%d continuations, complete: %v; %s", sent, complete, diagnostics.String())
+	}
+	run := func(want int, args ...string) string {
+		t.Helper()
+		cmd := manager(t, project, env, args...)
+		text, err := cmd.CombinedOutput()
+		code := 0
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			code = exit.ExitCode()
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if code != want {
+			t.Errorf("manager %s: exit code %d, want %d: %s", strings.Join(args, " "), code, want, text)
+		}
+		return string(text)
+	}
+	contains := func(text, part string) {
+		t.Helper()
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is missing in: %s", part, text)
+		}
+	}
+	contains(run(5, "watch"), "watched already: process")
+	contains(run(0, "watch", "--status"), "complete")
+	contains(run(0, "watch", "stop", session.ID[len(session.ID)-6:]), "is stopped")
+	contains(run(0, "show", "--why", session.ID), "goes on (1)")
+	contains(run(0, "watch", "--dry-run", "--once"), "waits (stopped)")
+	if err := watching.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() { // Wait must not close it before everything is read
+	}
+	if err := watching.Wait(); watching.ProcessState.ExitCode() != exitInterrupted {
+		t.Errorf("after Ctrl-C: %v: %s", err, diagnostics.String())
+	}
+	contains(run(0, "watch", "--status", "--json"), `"status":"stopped"`)
+	contains(run(0, "watch", "start"), "is watched")
+	contains(run(0, "watch", "--once"), "complete: everything")
+}

@@ -1,0 +1,355 @@
+package watch_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/internal/watch"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// Items of the todo lists that the scripted agents keep.
+var (
+	half  = list("Write a", "completed", "Write b", "pending")
+	whole = list("Write a", "completed", "Write b", "completed")
+)
+
+// chat never does anything, in other words each time.
+func chat(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	if r.AssistantTurns() == 0 {
+		return half
+	}
+	return say(strings.Repeat("I think about b. ", r.AssistantTurns()))
+}
+
+// refuse answers every request with an error that OpenCode does not try again by itself.
+func refuse(status int, message string) scriptmodel.Handler {
+	return func(context.Context, scriptmodel.Request) scriptmodel.Reply {
+		return scriptmodel.Reply{Status: status, Body: fmt.Sprintf(`{"error":{"message":%q}}`, message)}
+	}
+}
+
+// A watchCase is a session on the real OpenCode, and how the watch of it has to end.
+type watchCase struct {
+	name   string
+	model  scriptmodel.Handler
+	rules  []opencode.Rule
+	change func(*watch.Config)
+	// want are decisions that have to be made, in this order, among others.
+	want []string
+	// reason has to be in the reason of the last of them.
+	reason string
+	// sent is how many continuations the session has then.
+	sent int
+	// alone has a project for itself: it writes files, which others would take for their own progress.
+	alone bool
+}
+
+// never is an idle time, or a window, that no test lives to see the end of.
+const never = time.Hour
+
+var watchCases = []watchCase{
+	{
+		name: "no list", model: steps(say("The answer is 42.")),
+		want: []string{"finish work", "wait work"},
+	},
+	{
+		name: "complete", model: steps(whole, say("Both are there.")),
+		want: []string{"wait idle", "finish work"},
+	},
+	{
+		name:  "cancelled items are not open",
+		model: steps(list("Write a", "completed", "Write b", "cancelled"), say("b is not needed.")),
+		want:  []string{"finish work"},
+	},
+	{
+		name:  "all blocked",
+		model: steps(list("Write a", "completed", "Ask the owner", "blocked"), say("The rest is not mine.")),
+		want:  []string{"let_go work", "wait let_go"},
+	},
+	{
+		name: "some blocked", model: steps(list("Ask the owner", "blocked", "Write b", "pending"), say("a needs the owner."),
+			list("Ask the owner", "blocked", "Write b", "completed"), say("b is there.")),
+		want: []string{"send open", "let_go work"}, sent: 1,
+	},
+	{
+		name: "only chats", model: chat,
+		want: []string{"send open", "let_go failures"}, reason: "5 continuations in a row brought no progress", sent: 5,
+	},
+	{
+		name: "says the same",
+		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+			if r.AssistantTurns() == 0 {
+				return half
+			}
+			return say("Now I will write b.")
+		},
+		want: []string{"send open", "let_go failures"}, reason: "the same 5 times", sent: 5,
+	},
+	{
+		name: "flips its list",
+		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+			switch n := r.AssistantTurns(); {
+			case r.TurnsSinceUser() > 0:
+				return say(fmt.Sprint("That is how it stands, for the time ", n))
+			case n%4 == 0:
+				return half
+			}
+			return list("Write a", "pending", "Write b", "pending")
+		},
+		want: []string{"let_go failures"}, sent: 5,
+	},
+	{
+		name: "file to and fro",
+		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+			switch n := r.AssistantTurns(); {
+			case n == 0:
+				return half
+			case r.TurnsSinceUser() > 0:
+				return say(fmt.Sprint("I wrote it, for the time ", n))
+			case n%4 == 0:
+				return bash("echo one > b.txt")
+			}
+			return bash("echo two > b.txt")
+		},
+		want: []string{"let_go failures"}, sent: 7, alone: true, // two states of the file are new, and then none
+	},
+	{
+		name: "progress goes on",
+		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+			n := r.AssistantTurns()
+			if r.TurnsSinceUser() > 0 {
+				return say(fmt.Sprint("One more is there: ", n))
+			}
+			var items []string
+			for i := range 8 {
+				status := "pending"
+				if i <= n/2 {
+					status = "completed"
+				}
+				items = append(items, fmt.Sprint("Write file ", i), status)
+			}
+			return list(items...)
+		},
+		want: []string{"finish work"}, sent: 7, // more than failures would allow
+	},
+	{
+		name: "claims to be done", model: steps(half, say("All done. Everything works."), whole, say("Now it is.")),
+		change: func(c *watch.Config) { c.Policy.Idle = never },
+		want:   []string{"countdown countdown", "send open", "wait in_flight"}, sent: 1,
+	},
+	{
+		name: "idle is waited for", model: steps(half, say("I look at b next.")),
+		change: func(c *watch.Config) { c.Policy.Idle = never },
+		want:   []string{"wait idle"},
+	},
+	{
+		name: "countdown is waited for", model: steps(half, say("I look at b next.")),
+		change: func(c *watch.Config) { c.Policy.Countdown = never },
+		want:   []string{"countdown countdown"},
+	},
+	{
+		name: "cool-down is waited for", model: chat,
+		change: func(c *watch.Config) { c.Policy.Cooldown = never },
+		want:   []string{"send open", "wait cooldown"}, sent: 1,
+	},
+	{
+		name: "iterations", model: chat,
+		change: func(c *watch.Config) { c.Policy.MaxIterations, c.Policy.MaxFailures = 2, -1 },
+		want:   []string{"let_go iterations"}, sent: 2,
+	},
+	{
+		name: "budget", model: chat,
+		change: func(c *watch.Config) { c.Budget = &boulder.Budget{Tokens: 1} },
+		want:   []string{"let_go budget"},
+	},
+	{
+		name: "wrong key", model: refuse(http.StatusUnauthorized, "Incorrect API key provided."),
+		want: []string{"let_go broken", "wait let_go"},
+	},
+	{
+		name: "no credit", model: refuse(http.StatusPaymentRequired, "No credit is left."),
+		want: []string{"let_go broken"},
+	},
+	{
+		name: "dead model", model: refuse(http.StatusUnprocessableEntity, "the prompt could not be processed"),
+		want: []string{"send open", "let_go failures"}, sent: 4,
+	},
+	{
+		name: "an error is survived",
+		model: func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
+			if r.AssistantTurns() == 0 && !strings.Contains(r.LastUser(), "[manager]") {
+				return refuse(http.StatusUnprocessableEntity, "the prompt could not be processed")(ctx, r)
+			}
+			return say("Here I am again; the answer is 42.")
+		},
+		want: []string{"send open", "finish work"}, sent: 1,
+	},
+	{
+		name: "question", model: steps(half, use("question", map[string]any{"questions": []map[string]any{{
+			"question": "Which colour?", "header": "Colour",
+			"options": []map[string]any{{"label": "Red", "description": "Like a rose"}},
+		}}})),
+		want: []string{"wait asks"}, reason: "Which colour?",
+	},
+	{
+		name: "permission", model: steps(half, bash("true")),
+		rules: []opencode.Rule{{Permission: "bash", Pattern: "*", Action: opencode.Ask}},
+		want:  []string{"wait asks"}, reason: "permission to bash true",
+	},
+	{
+		name: "promise",
+		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+			if strings.Contains(r.LastUser(), "<promise>DONE</promise>") {
+				return say("Everything is there.\n\n<promise>DONE</promise>")
+			}
+			return say("I wrote both.")
+		},
+		change: func(c *watch.Config) { c.DoneWhen = []string{boulder.DoneTodos, boulder.DonePromise} },
+		want:   []string{"send open", "finish work"}, sent: 1,
+	},
+	{
+		name: "tests", model: steps(say("I wrote it."), bash("touch fixed"), say("Now it passes.")),
+		change: func(c *watch.Config) {
+			var ran atomic.Int32
+			c.DoneWhen, c.Tests = []string{boulder.DoneTodos, boulder.DoneTests}, []string{"make check"}
+			c.Run = func(context.Context, string) boulder.Gate {
+				if ran.Add(1) == 1 {
+					return boulder.Gate{Command: "make check", ExitCode: 1, Output: "FAIL: b is missing"}
+				}
+				return boulder.Gate{Command: "make check"}
+			}
+		},
+		want: []string{"check check", "send open", "check check", "finish work"}, sent: 1,
+	},
+	{
+		name: "judge", model: steps(say("I wrote it."), bash("touch fixed"), say("Now it is better.")),
+		change: func(c *watch.Config) {
+			c.DoneWhen = []string{boulder.DoneJudge}
+			c.Judge = func(_ context.Context, q watch.Question) ([]string, error) {
+				if q.Answer == "I wrote it." && strings.Contains(q.Request, "Write a and b.") {
+					return []string{"b is missing"}, nil
+				}
+				return nil, nil
+			}
+		},
+		want: []string{"check check", "send open", "finish work"}, sent: 1,
+	},
+	{
+		name: "continuous",
+		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+			if r.TurnsSinceUser() > 0 {
+				return say("I made it better.")
+			}
+			return bash(fmt.Sprintf("echo %d > better.txt", r.AssistantTurns()))
+		},
+		change: func(c *watch.Config) { c.Policy.Continuous, c.Policy.MaxIterations = true, 3 },
+		want:   []string{"send open", "let_go iterations"}, sent: 3,
+	},
+	{
+		name: "compaction goes on with the same agent",
+		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+			switch {
+			case len(r.Tools) == 0:
+				return say("Summary: a is written, b is not.")
+			case strings.Contains(r.LastUser(), "[manager]") && r.TurnsSinceUser() == 0:
+				return whole
+			case r.AssistantTurns() == 0 && !strings.Contains(r.Text(), "Summary"):
+				return half
+			case strings.Contains(r.Text(), "Summary"):
+				return say("I looked at it.")
+			}
+			reply := say("I wrote a.")
+			reply.InputTokens = 199_000 // of 200,000: OpenCode compacts
+			return reply
+		},
+		want: []string{"send open", "finish work"}, sent: 1,
+	},
+}
+
+// TestCases plays each case to its end, and then looks whether nothing more was sent. Those that need nothing special
+// are sessions of one project with one watch. In each project every other person writes before the watch begins: events
+// and what is read have to tell the same.
+func TestCases(t *testing.T) {
+	t.Parallel()
+	var together []watchCase
+	for i, c := range watchCases {
+		if c.change == nil && !c.alone {
+			together = append(together, c)
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			if i%2 == 0 {
+				r := w.watch(c.change)
+				c.play(t, r, w.begin(t, c.model, c.rules...))
+				return
+			}
+			k := w.begin(t, c.model, c.rules...)
+			c.play(t, w.watch(c.change), k)
+		})
+	}
+	t.Run("together", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		talks := make([]*talk, len(together))
+		begin := func(i int) {
+			c := together[i]
+			talks[i] = w.talk(t, opencode.NewSession{Title: c.name, Rules: c.rules}, c.model)
+			talks[i].person("Write a and b.")
+		}
+		for i := 0; i < len(together); i += 2 {
+			begin(i)
+		}
+		r := w.watch()
+		for i := 1; i < len(together); i += 2 {
+			begin(i)
+		}
+		for i, c := range together {
+			t.Run(c.name, func(t *testing.T) {
+				talks[i].t = t
+				c.play(t, r, talks[i])
+			})
+		}
+	})
+}
+
+func (c *watchCase) play(t *testing.T, r *running, k *talk) {
+	t.Helper()
+	var last watch.Entry
+	for _, want := range c.want {
+		last = k.until(r, want)
+	}
+	if !strings.Contains(last.Reason, c.reason) {
+		t.Errorf("the reason is %q, want %q in it", last.Reason, c.reason)
+	}
+	all := k.continuations()
+	if len(all) != c.sent {
+		t.Errorf("%d continuations, want %d:\n%s", len(all), c.sent, r.said(k.id))
+	}
+	for _, m := range all {
+		if m.Info.Agent != "build" || m.Info.Model != agentModel {
+			t.Errorf("a continuation went to %s with %s", m.Info.Agent, m.Info.Model)
+		}
+	}
+	entries, err := r.store.History(k.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range c.want[:len(c.want)-1] { // the last one may not be stored yet
+		i := slices.IndexFunc(entries, func(e watch.Entry) bool { return named(e) == want })
+		if i < 0 {
+			t.Fatalf("%q is not stored, in its place", want)
+		}
+		entries = entries[i+1:]
+	}
+}

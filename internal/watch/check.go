@@ -1,0 +1,81 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
+)
+
+// checks is what the costly criteria said.
+type checks struct {
+	missing []string       // one line each, for the arbiter
+	lines   []string       // those among them that are no commands, for the agent
+	red     []boulder.Gate // commands that failed
+	green   []string
+}
+
+// check looks at the costly criteria, until it has the answer or the session shows life.
+func (w *Watch) check(ctx context.Context, s *session) {
+	ctx, s.end = context.WithCancel(ctx)
+	q := Question{Request: s.rec.Request, Todos: s.tree.todos}
+	_, reached := s.tree.reached()
+	q.Answer = reached.Answer
+	findings := s.tree.faults
+	end := s.end
+	turn := s.rec.Track.Turn
+	w.background(ctx, func() func() {
+		c, err := w.verify(ctx, q, findings)
+		return func() {
+			ended := ctx.Err() != nil
+			end()
+			if ended || s.rec.Track.Turn != turn {
+				return
+			}
+			s.end = nil
+			if err != nil {
+				c.missing = append(c.missing, "it could not be checked: "+err.Error())
+			}
+			s.checks = &c
+			w.apply(s, enforcer.Verified{At: w.cfg.Now(), Green: c.green})
+		}
+	})
+}
+
+// verify runs the checks, the cheapest first; the judge is asked only where all others hold.
+func (w *Watch) verify(ctx context.Context, q Question, findings []string) (checks, error) {
+	var c checks
+	if w.needs(boulder.DoneDiagnostics) {
+		c.miss(findings...)
+	}
+	if w.needs(boulder.DoneTests) {
+		for _, command := range w.cfg.Tests {
+			g := w.cfg.Run(ctx, command)
+			if ctx.Err() != nil {
+				return c, context.Cause(ctx)
+			}
+			q.Gates = append(q.Gates, g)
+			if g.Green() {
+				c.green = append(c.green, command)
+				continue
+			}
+			c.red = append(c.red, g)
+			c.missing = append(c.missing, fmt.Sprintf("`%s` fails", command))
+		}
+	}
+	if w.needs(boulder.DoneJudge) && len(c.missing) == 0 {
+		missing, err := w.cfg.Judge(ctx, q)
+		if err != nil {
+			return c, errors.Join(errors.New("the judge did not answer"), err)
+		}
+		c.miss(missing...)
+	}
+	return c, nil
+}
+
+func (c *checks) miss(lines ...string) {
+	c.missing = append(c.missing, lines...)
+	c.lines = append(c.lines, lines...)
+}

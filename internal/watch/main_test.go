@@ -1,0 +1,139 @@
+package watch_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+)
+
+// patience bounds every wait for the real server, which shares two cores with other tests.
+const patience = 3 * time.Minute
+
+// shared is the real server of the tests, each of which has a repository of its own in it.
+var shared fixture
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	shared.close()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// fixture is a model whose answers each test chooses, and a server that uses it.
+type fixture struct {
+	once   sync.Once
+	err    error
+	home   string
+	model  *scriptmodel.Server
+	server *server
+
+	mu       sync.Mutex
+	handlers map[string]scriptmodel.Handler // by mark, and by session once it is known
+}
+
+func (f *fixture) start() error {
+	f.once.Do(func() {
+		f.handlers = map[string]scriptmodel.Handler{}
+		if f.home, f.err = os.MkdirTemp("", "watch-test"); f.err != nil {
+			return
+		}
+		if f.model, f.err = scriptmodel.Start(f.reply); f.err == nil {
+			f.server, f.err = serve(f.home, f.model.URL(), "0")
+		}
+	})
+	return f.err
+}
+
+func (f *fixture) close() {
+	if f.server != nil {
+		f.server.kill()
+	}
+	if f.model != nil {
+		f.model.Close()
+	}
+	if f.home != "" {
+		os.RemoveAll(f.home)
+	}
+}
+
+func (f *fixture) reply(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	f.mu.Lock()
+	handler := f.handlers[r.SessionID]
+	for mark, h := range f.handlers {
+		if handler == nil && strings.Contains(r.Text(), mark) {
+			handler = h
+			f.handlers[r.SessionID] = h // after a compaction the first prompt is not there any more
+		}
+	}
+	f.mu.Unlock()
+	if handler == nil {
+		return scriptmodel.Errorf("no test is waiting for this: %s", r.FirstUser())
+	}
+	return handler(ctx, r)
+}
+
+// server is `opencode serve`, as a person runs it.
+type server struct {
+	url  string
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+func serve(home, modelURL, port string) (*server, error) {
+	binary, err := octest.Find()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(binary, "serve", "--hostname", "127.0.0.1", "--port", port)
+	cmd.Dir, cmd.Env = home, scriptmodel.OpenCodeEnv(os.Environ(), home, modelURL)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &server{cmd: cmd, done: make(chan struct{})}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if _, url, ok := strings.Cut(lines.Text(), "listening on "); ok {
+			s.url = strings.TrimSpace(url)
+			break
+		}
+	}
+	go func() {
+		defer close(s.done)
+		for lines.Scan() { // or it would wait for a reader
+		}
+		_ = cmd.Wait()
+	}()
+	if s.url == "" {
+		s.kill()
+		return nil, errors.New("OpenCode ended before it listened")
+	}
+	return s, nil
+}
+
+func (s *server) kill() {
+	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
+	<-s.done
+}

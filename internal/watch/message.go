@@ -1,0 +1,189 @@
+package watch
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// TagKey is the metadata key of text parts, and of sessions, that are the manager's own. OpenCode 1.18.33 stores it,
+// gives it back with every listing and every event, and shows the text in its terminal interface like any other (seen).
+const TagKey = "manager"
+
+// maxKept is how much of a text is kept, in bytes: enough to say what it claims. OpenCode's events cut at 64 KiB.
+const maxKept = 16 << 10
+
+// message is what is kept of a message of the main session.
+type message struct {
+	info  opencode.MessageInfo
+	texts []text
+	tools map[string]uint64 // by call id: a hash of what an editing tool did; 0 for others
+	tree  string            // the work tree after the newest step, by OpenCode's snapshot
+
+	// Of user messages:
+
+	person bool   // somebody wrote something in it
+	own    string // the manager's tag
+	marker bool   // of a compaction
+}
+
+// text is a text part.
+type text struct {
+	id        string
+	text      string
+	synthetic bool
+}
+
+// part takes in a part as it is now.
+func (m *message) part(p opencode.Part) {
+	switch p.Type {
+	case opencode.PartText:
+		m.text(p)
+	case opencode.PartTool:
+		m.tool(*p.Tool)
+	case opencode.PartStepFinish:
+		if p.Step.Snapshot != "" {
+			m.tree = p.Step.Snapshot
+		}
+	case opencode.PartCompaction:
+		m.marker = true
+	default:
+		// A file, an agent that is named, a sub-task of a command: of a user message, a person's.
+		m.person = m.person || m.info.Role == opencode.RoleUser
+	}
+}
+
+func (m *message) text(p opencode.Part) {
+	if tag, ok := p.Metadata[TagKey].(string); ok && m.info.Role == opencode.RoleUser {
+		m.own = tag
+	} else if m.info.Role == opencode.RoleUser && !p.Synthetic {
+		m.person = true
+	}
+	// The end of a long text says what it comes to.
+	kept := text{p.ID, strings.ToValidUTF8(p.Text[max(0, len(p.Text)-maxKept):], ""), p.Synthetic}
+	if i := slices.IndexFunc(m.texts, func(t text) bool { return t.id == p.ID }); i >= 0 {
+		if !strings.HasPrefix(m.texts[i].text, kept.text) { // what was read a moment ago may be older than its events
+			m.texts[i] = kept
+		}
+		return
+	}
+	m.texts = append(m.texts, kept)
+}
+
+func (m *message) tool(c opencode.ToolCall) {
+	if m.tools == nil {
+		m.tools = map[string]uint64{}
+	}
+	var did uint64
+	if edits(c.Tool) && c.State == opencode.ToolCompleted {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(c.CallID))
+		_, _ = h.Write(c.Input)
+		did = h.Sum64()
+	}
+	m.tools[c.CallID] = did
+}
+
+// edits reports whether a tool changes files. Shell commands do as well, and are seen in snapshots only.
+func edits(tool string) bool {
+	return slices.Contains([]string{"edit", "write", "multiedit", "patch", "apply_patch"}, tool)
+}
+
+// says is what the author wrote.
+func (m *message) says() string {
+	var b strings.Builder
+	for _, t := range m.texts {
+		if !t.synthetic {
+			b.WriteString(t.text)
+		}
+	}
+	return b.String()
+}
+
+// begins reports whether the message begins a turn: a person's or the manager's. What OpenCode writes itself, as after
+// a compaction or when a background task has ended, belongs to the turn that runs.
+func (m *message) begins() bool {
+	return m.info.Role == opencode.RoleUser && (m.person || m.own != "")
+}
+
+func (m *message) assistant() bool { return m.info.Role == opencode.RoleAssistant }
+
+// diff names the state of the work tree after the message, or what was edited where there are no snapshots; empty:
+// unknown.
+func (m *message) diff() string {
+	var all uint64
+	for _, did := range m.tools {
+		all ^= did // in any order
+	}
+	if m.tree == "" && all != 0 {
+		return "edits:" + strconv.FormatUint(all, 16)
+	}
+	return m.tree
+}
+
+// delegated is what a call of the tool task says of its sub-agent's session.
+type delegated struct {
+	SessionID  string `json:"sessionId"`
+	Background bool   `json:"background"` // it goes on after the call has ended; its result comes as a message
+}
+
+func readDelegated(c opencode.ToolCall) (d delegated) {
+	if c.Tool == "task" && len(c.Metadata) > 0 && json.Unmarshal(c.Metadata, &d) != nil {
+		return delegated{}
+	}
+	return d
+}
+
+// delivers gives the session whose background result a synthetic text of OpenCode brings; empty: none. It begins with
+// `<task id="ses_…" state="completed">` or `state="error"`.
+func delivers(p opencode.Part) string {
+	rest, ok := strings.CutPrefix(p.Text, `<task id="`)
+	if !ok || !p.Synthetic {
+		return ""
+	}
+	id, rest, _ := strings.Cut(rest, `"`)
+	if strings.HasPrefix(rest, ` state="running"`) {
+		return ""
+	}
+	return id
+}
+
+// severityError is the language server protocol's number for an error; 2 to 4 are warnings, information and hints.
+const severityError = 1
+
+// maxFindings is how many errors of language servers are kept.
+const maxFindings = 10
+
+// findings are the errors that language servers told of with an editing call, one line each: all that they know of all
+// files, so that the newest call has the last word. ok is false for other calls.
+func findings(c opencode.ToolCall) (lines []string, ok bool) {
+	var metadata struct {
+		Diagnostics map[string][]struct {
+			Severity int    `json:"severity"`
+			Message  string `json:"message"`
+			Range    struct {
+				Start struct {
+					Line int `json:"line"` // from 0
+				} `json:"start"`
+			} `json:"range"`
+		} `json:"diagnostics"`
+	}
+	if !edits(c.Tool) || c.State != opencode.ToolCompleted || json.Unmarshal(c.Metadata, &metadata) != nil ||
+		metadata.Diagnostics == nil {
+		return nil, false
+	}
+	for _, file := range slices.Sorted(maps.Keys(metadata.Diagnostics)) {
+		for _, f := range metadata.Diagnostics[file] {
+			if f.Severity == severityError && len(lines) < maxFindings {
+				lines = append(lines, fmt.Sprintf("%s:%d: %s", file, f.Range.Start.Line+1, clip(f.Message, 200)))
+			}
+		}
+	}
+	return lines, true
+}

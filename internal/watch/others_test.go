@@ -1,0 +1,225 @@
+package watch_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/internal/watch"
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/store"
+)
+
+// Sessions of a run are never told anything, whatever is open in them.
+func TestRunsAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	model := steps(half, say("I wrote a."))
+	tagged := w.talk(t, opencode.NewSession{Title: "one", Metadata: map[string]any{"manager": "manager:b/a#1"}}, model)
+	titled := w.talk(t, opencode.NewSession{Title: "two [manager:b/a#1]"}, model)
+	own := w.talk(t, opencode.NewSession{Title: "three"}, model)
+	r := w.watch()
+	for _, k := range []*talk{tagged, titled, own} {
+		k.person("Write a and b.")
+	}
+	own.until(r, "send open")
+	for _, k := range []*talk{tagged, titled} {
+		if e := k.until(r, "wait owned"); !strings.Contains(e.Reason, "run") {
+			t.Error(e.Reason)
+		}
+	}
+	own.until(r, "let_go failures") // by then the others would have been sent something long ago
+	for _, k := range []*talk{tagged, titled} {
+		if n := len(k.continuations()); n != 0 {
+			t.Errorf("%d continuations in a run's session:\n%s", n, r.said(k.id))
+		}
+	}
+}
+
+// While a sub-agent is at work nothing is sent, and the sub-agent's own session is not watched.
+func TestSubAgentAtWork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	release := make(chan struct{})
+	var k *talk
+	model := func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		if r.SessionID != k.id {
+			return scriptmodel.Reply{Text: "It is used in two places.", Wait: release}
+		}
+		return steps(half, use("task", map[string]any{
+			"description": "Find uses", "prompt": k.mark + " Where is a used?", "subagent_type": "general",
+		}), say("I know it now."), whole, say("Both are there."))(ctx, r)
+	}
+	k = w.talk(t, opencode.NewSession{Title: "parent"}, model)
+	r := w.watch()
+	k.person("Write a and b.")
+	k.until(r, "wait background")
+	children, err := w.dir.Children(w.ctx, k.id)
+	if err != nil || len(children) != 1 {
+		t.Fatal(children, err)
+	}
+	close(release)
+	k.until(r, "send open")
+	k.until(r, "finish work")
+	if said := r.said(children[0].ID); said != "" && !strings.HasPrefix(said, "note") {
+		t.Errorf("about the sub-agent's session:\n%s", said)
+	}
+	if n := len(k.continuations()); n != 1 {
+		t.Errorf("%d continuations:\n%s", n, r.said(k.id))
+	}
+}
+
+// A session that was compacted twice without progress is left for a fresh one, which is told what the work is, is
+// watched with the counters of the old one, and finishes it.
+func TestFreshSessionAfterCompactions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	k := w.talk(t, opencode.NewSession{Title: "long"}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		switch {
+		case len(r.Tools) == 0:
+			return say("Summary: a is written, b is not.")
+		case strings.Contains(r.FirstUser(), "another one"):
+			if r.TurnsSinceUser() == 0 {
+				return whole
+			}
+			return say("Both are there.")
+		case r.AssistantTurns() == 0 && !strings.Contains(r.Text(), "Summary"):
+			return half
+		case strings.HasPrefix(r.LastUser(), "Continue"):
+			return say("I look at it.")
+		}
+		reply := say("I look at it once more.")
+		reply.InputTokens = 199_000 // of 200,000: OpenCode compacts
+		return reply
+	})
+	r := w.watch()
+	k.person("Write a and b.")
+	sent := k.until(r, "fresh open")
+	k.until(r, "wait stopped")
+	var fresh *talk
+	r.wait(t, "a decision about the fresh session", func() bool {
+		for _, e := range r.log {
+			if e.SessionID != k.id {
+				fresh = &talk{t: t, w: w, id: e.SessionID}
+			}
+		}
+		return fresh != nil
+	})
+	done := fresh.until(r, "finish work")
+	all := fresh.continuations()
+	if len(all) != 1 || all[0].Info.ID != sent.MessageID || all[0].Info.Agent != "build" ||
+		all[0].Info.Model != agentModel {
+		t.Fatalf("%d continuations:\n%s", len(all), r.said(""))
+	}
+	for _, want := range []string{"Write a and b.", "Summary: a is written, b is not.", "- Write b"} {
+		if !strings.Contains(all[0].Text(), want) {
+			t.Errorf("the fresh session is not told %q: %s", want, all[0].Text())
+		}
+	}
+	if done.Iteration != sent.Iteration {
+		t.Errorf("iteration %d after %d", done.Iteration, sent.Iteration)
+	}
+}
+
+// A dry run says what would be done, and neither does nor stores anything; one look does what is due.
+func TestDryRunAndOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	k := w.begin(t, steps(half, say("I wrote a.")))
+	r := w.watch()
+	k.until(r, "countdown countdown") // it is idle by then
+	r.end()
+	r = w.watch(func(c *watch.Config) { c.Once, c.DryRun = true, true })
+	k.next = 0
+	e := k.until(r, "send open")
+	<-r.done
+	if r.err != nil || !e.DryRun || !strings.Contains(e.Prompt, "- Write b") {
+		t.Errorf("%+v, %v", e, r.err)
+	}
+	if n := len(k.continuations()); n > 1 {
+		t.Errorf("%d continuations", n)
+	}
+	before := len(k.continuations())
+	r = w.watch(func(c *watch.Config) { c.Once = true })
+	k.next = 0
+	k.until(r, "send open")
+	<-r.done
+	if n := len(k.continuations()); r.err != nil || n != before+1 {
+		t.Errorf("%d continuations after %d, %v:\n%s", n, before, r.err, r.said(k.id))
+	}
+}
+
+// Stop and start reach a watch that runs, and stay; a second watch is refused and told who has the state.
+func TestStopAndStart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	k := w.begin(t, steps(half, say("I wrote a."), whole, say("Both are there.")))
+	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
+	socket := filepath.Join(t.TempDir(), watch.SocketName)
+	stop, err := r.watch.Serve(t.Context(), socket, watch.Holder{PID: 42, Command: "manager watch"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	k.until(r, "countdown countdown")
+	if _, err := watch.OpenStore(w.db, false, time.Millisecond); !errors.Is(err, store.ErrHeld) {
+		t.Errorf("a second watch: %v", err)
+	}
+	c, err := watch.Dial(w.ctx, socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := c.Order(w.ctx, k.id[len(k.id)-6:], watch.OrderStop); err != nil || len(ids) != 1 || ids[0] != k.id {
+		t.Fatal(ids, err)
+	}
+	k.until(r, "wait stopped")
+	k.person("Is it blue?") // does not lift a stop in so many words
+	report, err := c.Report(w.ctx)
+	if err != nil || report.Holder.PID != 42 || !report.Online || len(report.Sessions) != 1 ||
+		report.Sessions[0].Track.Status != enforcer.Stopped {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if _, err := c.Order(w.ctx, "nobody", watch.OrderStop); !errors.Is(err, watch.ErrUnknownSession) {
+		t.Errorf("an order for nobody: %v", err)
+	}
+	stop()
+	r.end()
+	r = w.watch()
+	k.next = 0
+	k.until(r, "wait stopped")
+	if stop, err = r.watch.Serve(t.Context(), socket, watch.Holder{}); err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if ids, err := c.Order(w.ctx, "", watch.OrderStart); err != nil || len(ids) != 1 {
+		t.Fatal(ids, err)
+	}
+	k.until(r, "finish work")
+	history, err := c.History(w.ctx, k.id)
+	if err != nil || len(history) < 4 {
+		t.Errorf("%d decisions, %v", len(history), err)
+	}
+}
+
+// A session that is deleted is forgotten.
+func TestDeletedSession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	k := w.begin(t, chat)
+	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
+	k.until(r, "countdown countdown")
+	if err := w.dir.DeleteSession(w.ctx, k.id); err != nil {
+		t.Fatal(err)
+	}
+	other := w.begin(t, chat)
+	other.until(r, "countdown countdown")
+	records, err := r.store.Records()
+	if err != nil || len(records) != 1 || records[0].SessionID != other.id {
+		t.Errorf("%+v, %v", records, err)
+	}
+}

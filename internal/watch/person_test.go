@@ -1,0 +1,110 @@
+package watch_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/internal/watch"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// A person who writes ends a countdown, and everything is counted anew: the manager's own prompts are never taken for
+// one's.
+func TestPersonInBetween(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	k := w.begin(t, chat)
+	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = time.Minute })
+	k.until(r, "countdown countdown")
+	k.person("By the way, why is the sky blue?")
+	k.until(r, "wait idle")
+	k.until(r, "countdown countdown")
+	r.end()
+	if n := len(k.continuations()); n != 0 {
+		t.Errorf("%d continuations in spite of the person:\n%s", n, r.said(k.id))
+	}
+	r = w.watch(func(c *watch.Config) { c.Policy.MaxIterations = 1 })
+	k.next = 0
+	k.until(r, "let_go iterations")
+	k.person("Go on, please.")
+	if e := k.until(r, "send open"); e.Iteration != 1 {
+		t.Errorf("after the person's prompt it is iteration %d", e.Iteration)
+	}
+	k.until(r, "let_go iterations")
+	if n := len(k.continuations()); n != 2 {
+		t.Errorf("%d continuations:\n%s", n, r.said(k.id))
+	}
+}
+
+// waiting answers the second call of a tool-less model when it is released.
+func waiting(release <-chan struct{}, replies ...scriptmodel.Reply) scriptmodel.Handler {
+	return func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		reply := steps(replies...)(ctx, r)
+		if r.AssistantTurns() == 1 {
+			reply.Wait = release
+		}
+		return reply
+	}
+}
+
+// An abort stops the session, through a restart of the watch and against a start within the window; a person's prompt
+// lifts it.
+func TestAbortIsObeyed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	release := make(chan struct{})
+	defer close(release)
+	k := w.begin(t, waiting(release, half, say("late"), say("I look at b."), say("I still look at b.")))
+	r := w.watch()
+	k.until(r, "wait idle") // at work
+	events := w.client.Subscribe(opencode.Filter{Sessions: []string{k.id}})
+	defer events.Close()
+	for {
+		todos, err := w.dir.Todos(w.ctx, k.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(todos) > 0 {
+			break
+		}
+		<-events.C()
+	}
+	if err := w.dir.Abort(w.ctx, k.id); err != nil {
+		t.Fatal(err)
+	}
+	if e := k.until(r, "wait stopped"); !strings.Contains(e.Reason, "aborted") {
+		t.Error(e.Reason)
+	}
+	r.end()
+	r = w.watch()
+	k.next = 0
+	k.until(r, "wait stopped")
+	r.end()
+	if n := len(k.continuations()); n != 0 {
+		t.Fatalf("%d continuations after an abort:\n%s", n, r.said(k.id))
+	}
+	w.steer(t, k.id, watch.OrderStart)
+	r = w.watch(func(c *watch.Config) { c.Policy.AbortWindow = never })
+	k.next = 0
+	k.until(r, "wait abort")
+	r.end()
+	r = w.watch()
+	k.next = 0
+	k.until(r, "send open")
+}
+
+// steer gives an order while no watch runs.
+func (w *world) steer(t *testing.T, ref string, o watch.Order) {
+	t.Helper()
+	db, err := watch.OpenStore(w.db, false, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if ids, err := watch.Steer(db, ref, o, time.Now()); err != nil || len(ids) != 1 {
+		t.Fatal(ids, err)
+	}
+}

@@ -1,0 +1,84 @@
+package watch
+
+import (
+	"time"
+
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// Record is what is stored of a watched session.
+type Record struct {
+	SessionID string         `json:"session_id"`
+	Title     string         `json:"title,omitempty"`
+	Track     enforcer.Track `json:"track"`
+	Cursor    Cursor         `json:"cursor"`
+	// Intent is the continuation that Track.Pending names; nil: none.
+	Intent *Intent `json:"intent,omitempty"`
+	// Request is what the person asked for last, for a session that has to go on in a fresh one; at most 8,000 bytes.
+	Request string `json:"request,omitempty"`
+	// Asked: a person started it by its id, so that it is watched however long it rested.
+	Asked bool `json:"asked,omitempty"`
+	// Spent is what the session had cost when the loop began that Track.Began names. Budgets count from there.
+	Spent     Spent     `json:"spent"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// resting is how long a session may have rested that was watched before and is not finished.
+const resting = 24 * time.Hour
+
+// unfinished reports whether the session was watched not long ago, and was not done: a watch that is started again goes
+// on with it.
+func (r *Record) unfinished(now time.Time) bool {
+	return r.Track.Status == enforcer.Watching && (r.Track.Pending != "" || len(r.Track.Open) > 0) &&
+		now.Sub(r.Track.LastActivity) < resting
+}
+
+// Spent is an amount of work of models.
+type Spent struct {
+	Since  time.Time `json:"since,omitzero"` // the Track.Began that it belongs to
+	Tokens int64     `json:"tokens,omitempty"`
+	Cost   float64   `json:"cost,omitempty"` // US dollars
+}
+
+// Intent is a continuation that was decided on. It is on disk before anything is sent, so that a crash between the two
+// sends it once all the same: the server takes a message id once.
+type Intent struct {
+	MessageID string            `json:"message_id"`
+	Text      string            `json:"text"`
+	Agent     string            `json:"agent,omitempty"`
+	Model     opencode.ModelRef `json:"model"`
+	Variant   string            `json:"variant,omitempty"`
+	// Fresh: it is to begin a session of its own, which carries the message id in its metadata.
+	Fresh bool `json:"fresh,omitempty"`
+}
+
+// Entry is one decision about a session, as it is stored, shown and printed. Fields are added in later versions, never
+// changed.
+type Entry struct {
+	Type      string        `json:"type"` // decision
+	Time      time.Time     `json:"time"`
+	SessionID string        `json:"session_id"`
+	Title     string        `json:"title,omitempty"`
+	Decision  enforcer.Kind `json:"decision"`
+	Gate      enforcer.Gate `json:"gate"`
+	Reason    string        `json:"reason"`
+	// Iteration counts the continuations since the loop began, with this one.
+	Iteration int `json:"iteration"`
+	// Failures counts those among them, in a row, that brought no progress.
+	Failures  int       `json:"failures,omitempty"`
+	Until     time.Time `json:"until,omitzero"`       // when it is decided again; absent: when something happens
+	MessageID string    `json:"message_id,omitempty"` // of send and fresh
+	Prompt    string    `json:"prompt,omitempty"`     // of send and fresh
+	// DryRun: nothing was done about it.
+	DryRun bool `json:"dry_run,omitempty"`
+}
+
+// TypeDecision is the Type of every [Entry].
+const TypeDecision = "decision"
+
+// same reports whether two decisions say the same thing. Reasons that count seconds do not.
+func (e Entry) same(other Entry) bool {
+	return e.Decision == other.Decision && e.Gate == other.Gate && e.MessageID == other.MessageID &&
+		e.Iteration == other.Iteration && e.Failures == other.Failures
+}

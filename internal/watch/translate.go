@@ -1,0 +1,415 @@
+package watch
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// What is told of a message at most once, see [Tree.tell].
+const (
+	toldPrompt    = "prompt"
+	toldAbort     = "abort"
+	toldCompacted = "compacted"
+)
+
+// Take takes in an event that came at the given time, and says what has happened by it. Events of other sessions are
+// passed over.
+//
+// Not everything is a sign of life: after a turn OpenCode still counts, names and compares, and says so.
+func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
+	switch p := e.Payload.(type) {
+	case opencode.SessionCreated:
+		return t.join(p.Session, at)
+	case opencode.SessionUpdated:
+		return t.join(p.Session, at)
+	case opencode.SessionDeleted:
+		t.leave(p.Session.ID)
+		return nil
+	}
+	m, ok := t.members[e.SessionID]
+	if !ok {
+		return nil
+	}
+	own := e.SessionID == t.root
+	t.touched = at
+	switch p := e.Payload.(type) {
+	case opencode.StatusChanged:
+		m.turned = at
+		return t.status(m, own, p.Status, at)
+	case opencode.SessionFailed:
+		if own {
+			return t.fail(p.Err, at)
+		}
+	case opencode.MessageUpdated:
+		if own {
+			return t.heard(p.Message, at)
+		}
+		return t.alive(m, at)
+	case opencode.PartUpdated:
+		if own {
+			return t.part(p.Part, at)
+		}
+		return t.alive(m, at)
+	case opencode.TodosUpdated:
+		if own {
+			t.todos, t.listed = todos(p.Todos), at
+			// Not at the end of the turn only: a compaction in between makes the agent forget what it had listed (seen).
+			return append(t.alive(m, at), enforcer.Listed{At: at, Todos: slices.Clone(t.todos)})
+		}
+		return t.alive(m, at)
+	case opencode.PermissionAsked:
+		return t.ask(m, p.Request.ID, permission(p.Request), at)
+	case opencode.QuestionAsked:
+		return t.ask(m, p.Request.ID, question(p.Request), at)
+	case opencode.PermissionReplied:
+		return t.ask(m, p.RequestID, "", at)
+	case opencode.QuestionClosed:
+		return t.ask(m, p.RequestID, "", at)
+	}
+	return nil
+}
+
+// ask takes in that somebody is asked something, or with no words that it is settled.
+func (t *Tree) ask(m *member, id, words string, at time.Time) []enforcer.Event {
+	m.asked = at
+	if words == "" {
+		delete(m.asks, id)
+	} else {
+		m.asks[id] = words
+	}
+	return t.now(m, at)
+}
+
+// join takes in what is told of a session: a sub-agent's becomes one of the tree.
+func (t *Tree) join(s opencode.Session, at time.Time) []enforcer.Event {
+	s.Rules = nil
+	if m, ok := t.members[s.ID]; ok {
+		m.session = s
+		return nil
+	}
+	if !t.Has(s.ParentID) || s.ID == "" {
+		return nil
+	}
+	m := &member{session: s, asks: map[string]string{}}
+	t.members[s.ID] = m
+	return t.now(m, at)
+}
+
+func (t *Tree) leave(sessionID string) {
+	if sessionID == t.root {
+		t.deleted = true
+		return
+	}
+	delete(t.members, sessionID)
+	delete(t.background, sessionID)
+}
+
+// now passes a sign of life on.
+func (t *Tree) now(m *member, at time.Time) []enforcer.Event {
+	m.life, t.beat = later(m.life, at), at
+	return []enforcer.Event{enforcer.Activity{At: at}}
+}
+
+// alive passes a sign of life on, unless one was a moment ago and the tree is busy.
+func (t *Tree) alive(m *member, at time.Time) []enforcer.Event {
+	if t.Busy() && at.Sub(t.beat) < quiet {
+		m.life = later(m.life, at)
+		return nil
+	}
+	return t.now(m, at)
+}
+
+func (t *Tree) status(m *member, own bool, s opencode.Status, at time.Time) []enforcer.Event {
+	was := m.busy()
+	m.status = s
+	switch {
+	case m.busy() && !was:
+		return t.now(m, at)
+	case m.busy():
+		return t.alive(m, at)
+	case !was:
+		return nil // idle is said twice, and the second one may be late
+	}
+	clear(m.asks) // those that are left are dead
+	events := t.now(m, at)
+	if !own {
+		return events
+	}
+	asked := t.newest()
+	if asked != nil && asked.begins() && t.failed == nil {
+		// Nothing came of it, and nothing failed: it was aborted before the model was called, which has no other sign.
+		return append(events, t.abort(asked, at)...)
+	}
+	events = append(events, t.broke(at)...)
+	return append(events, t.ended(at)...)
+}
+
+// broke tells of an abort between two calls of the model, which has no other sign than that the second one is missing
+// (seen). Whoever rejects a permission or a question without a word ends the turn in the same way, and means it.
+func (t *Tree) broke(at time.Time) []enforcer.Event {
+	m := t.newest()
+	if m == nil || !m.assistant() || m.info.Finish != opencode.FinishToolCalls || m.info.Completed.IsZero() ||
+		m.info.Error != nil || t.failed != nil {
+		return nil
+	}
+	return t.abort(m, at)
+}
+
+// ended tells of the end of the root's newest turn.
+func (t *Tree) ended(at time.Time) []enforcer.Event {
+	id, reached := t.reached()
+	return []enforcer.Event{enforcer.TurnEnded{At: at, Message: id, Reached: reached}}
+}
+
+// fail takes in that a turn of the root failed. An abort is a person's: the manager never aborts a session that it
+// watches.
+func (t *Tree) fail(err *opencode.TurnError, at time.Time) []enforcer.Event {
+	if err == nil {
+		return nil
+	}
+	if err.Name != opencode.MessageAborted {
+		t.failed = err
+		return t.alive(t.members[t.root], at)
+	}
+	return t.abort(t.newest(), at)
+}
+
+// abort tells of an abort once, by whichever of its signs comes first: the session's error, or the message's.
+func (t *Tree) abort(m *message, at time.Time) []enforcer.Event {
+	if m == nil {
+		return []enforcer.Event{enforcer.Aborted{At: at}}
+	}
+	prompt := m
+	if asked := t.known(m.info.ParentID); asked != nil {
+		prompt = asked
+	}
+	isNew := t.tell(toldAbort, m)
+	if prompt != m {
+		isNew = t.tell(toldAbort, prompt) && isNew
+	}
+	if !isNew {
+		return nil
+	}
+	return []enforcer.Event{enforcer.Aborted{At: at}}
+}
+
+// heard takes in a message of the root as it is now.
+func (t *Tree) heard(info opencode.MessageInfo, at time.Time) []enforcer.Event {
+	info.Diffs, info.Structured = nil, nil
+	m, isNew := t.message(info)
+	before := m.info
+	if before.Completed.IsZero() || !info.Completed.IsZero() { // what was read a moment ago may be older than its events
+		m.info = info
+	}
+	root := t.members[t.root]
+	var events []enforcer.Event
+	if isNew || m.assistant() && before.Completed.IsZero() {
+		events = t.alive(root, at)
+	}
+	if isNew && !m.assistant() {
+		t.failed = nil
+	}
+	if info.Error != nil && info.Error.Name == opencode.MessageAborted {
+		events = append(events, t.abort(m, at)...)
+	}
+	if info.Compacted && info.Error == nil && !info.Completed.IsZero() && t.tell(toldCompacted, m) {
+		events = append(events, enforcer.Compacted{At: at})
+	}
+	return events
+}
+
+// part takes in a part of a message of the root as it is now.
+func (t *Tree) part(p opencode.Part, at time.Time) []enforcer.Event {
+	m := t.known(p.MessageID)
+	if m == nil {
+		return nil // the message itself was missed; the state is about to be read
+	}
+	m.part(p)
+	events := t.alive(t.members[t.root], at)
+	if p.Tool != nil {
+		if found, ok := findings(*p.Tool); ok {
+			t.faults = found
+		}
+		if d := readDelegated(*p.Tool); d.Background && d.SessionID != "" && t.tell(p.Tool.CallID, m) {
+			t.background[d.SessionID] = at
+		}
+	}
+	if id := delivers(p); id != "" && m.info.Role == opencode.RoleUser {
+		delete(t.background, id)
+	}
+	if m.info.Role == opencode.RoleUser && m.person && m.own == "" && t.tell(toldPrompt, m) {
+		events = append(events, enforcer.Prompted{At: at, Stop: enforcer.SaysStop(m.says())})
+	}
+	return events
+}
+
+// Reading is the server's state of one tree.
+type Reading struct {
+	At       time.Time          // when the reading began
+	Sessions []opencode.Session // the root first, then everything below it, parents before children
+	Statuses map[string]opencode.Status
+	Messages []opencode.Message // the root's newest, oldest first
+	Todos    []opencode.Todo    // the root's
+	// Of the directory:
+
+	Permissions []opencode.PermissionRequest
+	Questions   []opencode.QuestionRequest
+}
+
+// Load takes in the server's state, and says what has happened that no event told of. What events told since the
+// reading began stays. A session that is seen for the first time begins with the newest prompt of a person that is
+// among the messages.
+func (t *Tree) Load(r Reading) []enforcer.Event {
+	for _, s := range r.Sessions {
+		t.loadMember(s, r)
+	}
+	for _, p := range r.Permissions {
+		t.loadAsk(p.SessionID, p.ID, permission(p), r.At)
+	}
+	for _, q := range r.Questions {
+		t.loadAsk(q.SessionID, q.ID, question(q), r.At)
+	}
+	if !t.listed.After(r.At) {
+		t.todos = todos(r.Todos)
+	}
+	if t.horizon.IsZero() {
+		t.horizon = firstSight(r.Messages)
+	}
+	var events []enforcer.Event
+	for _, m := range r.Messages {
+		events = append(events, t.recount(m)...)
+	}
+	life := t.lived(r)
+	root := t.members[t.root]
+	if life.After(t.life()) {
+		events = append(events, t.now(root, life)...)
+	}
+	if root.busy() {
+		return events
+	}
+	events = append(events, t.broke(life)...)
+	if id, reached := t.reached(); id != "" {
+		events = append(events, enforcer.TurnEnded{At: life, Message: id, Reached: reached})
+	}
+	return events
+}
+
+func (t *Tree) loadMember(s opencode.Session, r Reading) {
+	m, ok := t.members[s.ID]
+	if !ok {
+		m = &member{asks: map[string]string{}}
+		t.members[s.ID] = m
+	}
+	m.session = s
+	if !m.turned.After(r.At) {
+		m.status = r.Statuses[s.ID]
+	}
+	if !m.asked.After(r.At) {
+		clear(m.asks)
+	}
+}
+
+func (t *Tree) loadAsk(sessionID, id, words string, at time.Time) {
+	if m, ok := t.members[sessionID]; ok && !m.asked.After(at) {
+		m.asks[id] = words
+	}
+}
+
+// lived is the newest sign of life that a reading tells of.
+func (t *Tree) lived(r Reading) time.Time {
+	life := t.life()
+	if m := t.newest(); m != nil {
+		life = later(life, later(m.info.Created, m.info.Completed))
+	}
+	for _, s := range r.Sessions {
+		if s.ID != t.root {
+			life = later(life, s.Created) // what else happens to a session may be no life
+		}
+	}
+	if t.Busy() {
+		life = later(life, r.At)
+	}
+	return life
+}
+
+// firstSight is the time of the newest prompt of a person.
+func firstSight(messages []opencode.Message) time.Time {
+	for _, m := range slices.Backward(messages) {
+		known := message{info: m.Info}
+		for _, p := range m.Parts {
+			known.part(p)
+		}
+		if m.Info.Role == opencode.RoleUser && known.person && known.own == "" {
+			return m.Info.Created
+		}
+	}
+	if len(messages) > 0 {
+		return messages[0].Info.Created
+	}
+	return time.Time{}
+}
+
+// recount tells of a message as its events would have. What was told of it is not told again.
+func (t *Tree) recount(m opencode.Message) []enforcer.Event {
+	at := later(m.Info.Created, m.Info.Completed)
+	var events []enforcer.Event
+	add := func(more []enforcer.Event) {
+		for _, e := range more {
+			if _, life := e.(enforcer.Activity); !life { // all of it is told at once, with the newest
+				events = append(events, e)
+			}
+		}
+	}
+	// First without its end, as it came: of a message that was aborted or compacted the parts are known by then.
+	begun := m.Info
+	begun.Error, begun.Completed = nil, time.Time{}
+	add(t.heard(begun, m.Info.Created))
+	for _, p := range m.Parts {
+		add(t.part(p, m.Info.Created))
+	}
+	add(t.heard(m.Info, at))
+	return events
+}
+
+// situation is what is known now, besides what only the owner of the session knows: see [enforcer.Situation].
+func (t *Tree) situation(now time.Time) enforcer.Situation {
+	s := enforcer.Situation{
+		Busy: t.Busy(), Background: t.working(now), Asks: t.asks(), Compacting: t.compacting(now),
+	}
+	s.Broken, s.Hopeless, s.Overflow = t.broken()
+	for _, item := range t.todos {
+		if item.Status == statusBlocked {
+			s.Blocked++
+		}
+	}
+	return s
+}
+
+// statusBlocked is what agents write of an item that they can do nothing about; OpenCode does not know it.
+const statusBlocked = "blocked"
+
+func todos(list []opencode.Todo) []boulder.Todo {
+	var all []boulder.Todo
+	for _, x := range list {
+		all = append(all, boulder.Todo{Content: clip(x.Content, maxItem), Status: x.Status})
+	}
+	return all
+}
+
+func permission(r opencode.PermissionRequest) string {
+	return clip("permission to "+r.Permission+" "+strings.Join(r.Patterns, ", "), 200)
+}
+
+func question(r opencode.QuestionRequest) string {
+	text := "a question"
+	if len(r.Questions) > 0 {
+		text = "the question " + cmp.Or(r.Questions[0].Question, r.Questions[0].Header)
+	}
+	return clip(text, 200)
+}

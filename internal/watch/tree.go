@@ -1,0 +1,379 @@
+package watch
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+const (
+	// maxMessages is how many of the newest messages of a main session are kept, and read after a gap.
+	maxMessages = 60
+	// maxTold is how many of the things that were told are remembered: more than maxMessages can bring.
+	maxTold = 3 * maxMessages
+	// maxItem is how much of a todo item is kept, in bytes. What an agent writes there is a line.
+	maxItem = 300
+	// delivery is how long the result of a background task may be on its way. OpenCode delivers it in milliseconds
+	// (seen); one that was lost with a server that died never comes.
+	delivery = time.Minute
+	// quiet is how often signs of life are passed on while a session is busy: some tools print a thousand times a second.
+	quiet = time.Second
+)
+
+// Tree is what is known of a main session and of the sessions of its sub-agents. It is fed with OpenCode's events
+// ([Tree.Take]) and, wherever events may be missing, with the server's state ([Tree.Load]); both answer with what has
+// happened, in the arbiter's words, and neither tells anything twice. It is pure: no clock, no I/O.
+//
+// It holds at most 60 messages of the main session, with at most 16 KiB of each text.
+type Tree struct {
+	root       string
+	members    map[string]*member // by session id, the root's included
+	messages   []*message         // of the root, oldest first
+	todos      []boulder.Todo
+	background map[string]time.Time // sub-agents whose result comes as a message, and when they were last heard of
+	told       []string             // what was told already, the newest last, see [Cursor]
+	horizon    time.Time            // what happened before is history
+	failed     *opencode.TurnError  // of the newest turn, where no message says so
+	beat       time.Time            // the newest sign of life that was passed on
+	touched    time.Time            // the newest event, whatever it was about
+	listed     time.Time            // the newest event that brought the todo list
+	faults     []string             // what language servers found, by the newest editing call
+	deleted    bool
+}
+
+// member is a session of the tree.
+type member struct {
+	session opencode.Session
+	status  opencode.Status
+	asks    map[string]string // pending, by request id, in words
+	life    time.Time         // newest sign of life
+	turned  time.Time         // newest event about the status
+	asked   time.Time         // newest event about the asks
+}
+
+func (m *member) busy() bool {
+	return m.status.Type == opencode.Busy || m.status.Type == opencode.Retry
+}
+
+// Cursor is how far a session's history was told to the arbiter. It is stored with the track that came of it.
+type Cursor struct {
+	Told    []string  `json:"told,omitempty"`   // message ids with what was told of them
+	Horizon time.Time `json:"horizon,omitzero"` // older messages are not looked at
+}
+
+// NewTree begins with what was told before; the zero cursor is a session that is seen for the first time.
+func NewTree(root string, c Cursor) *Tree {
+	return &Tree{
+		root: root, members: map[string]*member{root: {asks: map[string]string{}}}, background: map[string]time.Time{},
+		told: slices.Clone(c.Told), horizon: c.Horizon,
+	}
+}
+
+// Cursor is what to store.
+func (t *Tree) Cursor() Cursor { return Cursor{Told: slices.Clone(t.told), Horizon: t.horizon} }
+
+// Has reports whether a session belongs to the tree.
+func (t *Tree) Has(sessionID string) bool { _, ok := t.members[sessionID]; return ok }
+
+// Session is the main session as the server last told it.
+func (t *Tree) Session() opencode.Session { return t.members[t.root].session }
+
+// Deleted reports whether the main session was deleted.
+func (t *Tree) Deleted() bool { return t.deleted }
+
+// Busy reports whether anything of the tree is at work, or waits for a provider or an answer.
+func (t *Tree) Busy() bool {
+	for _, m := range t.members {
+		if m.busy() {
+			return true
+		}
+	}
+	return false
+}
+
+// changedSince reports whether an event came later than that.
+func (t *Tree) changedSince(at time.Time) bool { return t.touched.After(at) }
+
+// request is what a person wrote last, as far as it is known.
+func (t *Tree) request() string {
+	for _, m := range slices.Backward(t.messages) {
+		if m.begins() && m.own == "" {
+			return m.says()
+		}
+	}
+	return ""
+}
+
+// summary is the newest summary of the conversation; empty: it was not compacted lately.
+func (t *Tree) summary() string {
+	for _, m := range slices.Backward(t.messages) {
+		if m.info.Compacted {
+			return m.says()
+		}
+	}
+	return ""
+}
+
+// tell reports whether something about a message was not told before, and remembers that it is now.
+func (t *Tree) tell(what string, m *message) bool {
+	key := what + " " + m.info.ID
+	if m.info.Created.Before(t.horizon) || slices.Contains(t.told, key) {
+		return false
+	}
+	t.told = append(t.told, key)
+	if over := len(t.told) - maxTold; over > 0 {
+		t.told = slices.Delete(t.told, 0, over)
+	}
+	return true
+}
+
+// message finds or makes the record of a message of the root. isNew: it was not known.
+func (t *Tree) message(info opencode.MessageInfo) (m *message, isNew bool) {
+	for _, m := range slices.Backward(t.messages) {
+		if m.info.ID == info.ID {
+			return m, false
+		}
+	}
+	m = &message{info: info}
+	t.messages = append(t.messages, m)
+	slices.SortStableFunc(t.messages, func(a, b *message) int {
+		return cmp.Or(a.info.Created.Compare(b.info.Created), strings.Compare(a.info.ID, b.info.ID))
+	})
+	if over := len(t.messages) - maxMessages; over > 0 {
+		t.messages = slices.Delete(t.messages, 0, over)
+	}
+	return m, true
+}
+
+func (t *Tree) known(messageID string) *message {
+	for _, m := range slices.Backward(t.messages) {
+		if m.info.ID == messageID {
+			return m
+		}
+	}
+	return nil
+}
+
+func (t *Tree) newest() *message {
+	if len(t.messages) == 0 {
+		return nil
+	}
+	return t.messages[len(t.messages)-1]
+}
+
+// Spoke returns the newest message that was answered or is to be answered with an agent and a model of the person's
+// choice: a summary is written by an agent of its own.
+func (t *Tree) spoke() *message {
+	for _, m := range slices.Backward(t.messages) {
+		if !m.info.Compacted && !m.info.Model.IsZero() && m.info.Agent != "compaction" {
+			return m
+		}
+	}
+	return nil
+}
+
+// turn are the messages of the newest turn, its prompt first, as far as they are known.
+func (t *Tree) turn() []*message {
+	for i, m := range slices.Backward(t.messages) {
+		if m.begins() {
+			return t.messages[i:]
+		}
+	}
+	return t.messages
+}
+
+// reached is what is there at the end of the newest turn.
+func (t *Tree) reached() (newestID string, r enforcer.Reached) {
+	r.Todos = slices.Clone(t.todos)
+	for _, m := range t.turn() {
+		if !m.assistant() || m.info.Compacted {
+			continue
+		}
+		newestID = m.info.ID
+		r.Tools = r.Tools || len(m.tools) > 0
+		if d := m.diff(); d != "" {
+			r.Diff = d
+		}
+		if says := m.says(); says != "" {
+			r.Answer = says
+			r.Promised = r.Promised || enforcer.Promised(says)
+		}
+	}
+	return newestID, r
+}
+
+// compacting reports whether a compaction has begun and not ended. A marker that a server left behind that died does
+// not hold the session up for ever: OpenCode compacts with the next prompt then.
+func (t *Tree) compacting(now time.Time) bool {
+	m := t.newest()
+	summing := m != nil && m.info.Compacted && m.info.Completed.IsZero()
+	if m == nil || !m.marker && !summing {
+		return false
+	}
+	return t.members[t.root].busy() || now.Before(t.life().Add(delivery))
+}
+
+// asks are the questions and permissions that somebody waits for. One of a session that is not at work is dead:
+// OpenCode goes on listing it after an abort (seen).
+func (t *Tree) asks() []string {
+	var all []string
+	for _, m := range t.members {
+		if !m.busy() {
+			continue
+		}
+		for _, words := range m.asks {
+			all = append(all, words)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// working are the sub-agents at work, and those whose result is on its way.
+func (t *Tree) working(now time.Time) []string {
+	var all []string
+	for id, m := range t.members {
+		since, inBackground := t.background[id]
+		switch {
+		case id == t.root:
+		case m.busy():
+			all = append(all, name(m.session)+" is at work")
+		case inBackground && now.Before(later(since, m.life).Add(delivery)):
+			all = append(all, "the result of "+name(m.session)+" is not delivered yet")
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// lapses is when the answer of working changes although nothing happens; zero: it does not.
+func (t *Tree) lapses(now time.Time) time.Time {
+	var first time.Time
+	if at := t.life().Add(delivery); t.compacting(now) && at.After(now) {
+		first = at
+	}
+	for id, since := range t.background {
+		m, ok := t.members[id]
+		if !ok || m.busy() {
+			continue
+		}
+		if at := later(since, m.life).Add(delivery); at.After(now) && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+func name(s opencode.Session) string {
+	if s.Title != "" {
+		return fmt.Sprintf("%q", clip(s.Title, 60))
+	}
+	return s.ID
+}
+
+// broken is the error with which the newest turn ended, in words; empty: none, or an abort. hopeless: nothing that is
+// sent will heal it. overflow: the conversation does not fit the model any more.
+func (t *Tree) broken() (words string, hopeless, overflow bool) {
+	err := t.failed
+	for _, m := range slices.Backward(t.turn()) {
+		if m.assistant() {
+			// The session's error comes first, the message's up to a second after the idle status (seen).
+			err = cmp.Or(m.info.Error, err)
+			break
+		}
+	}
+	if err == nil && t.cutOff() {
+		return "OpenCode ended while the agent was at work", false, false
+	}
+	if err == nil || err.Name == opencode.MessageAborted {
+		return "", false, false
+	}
+	return clip(err.Error(), 300), isHopeless(err), err.Name == opencode.ContextOverflow
+}
+
+// cutOff reports whether nobody is at work on the newest message although it is not complete.
+func (t *Tree) cutOff() bool {
+	m := t.newest()
+	if m == nil || t.members[t.root].busy() {
+		return false
+	}
+	return m.assistant() && m.info.Completed.IsZero() || m.begins() && m.own == ""
+}
+
+// isHopeless recognises what only a person can put right: the model, the agent, the key or the account.
+func isHopeless(err *opencode.TurnError) bool {
+	switch {
+	case errors.Is(err, opencode.ErrUnknownModel), errors.Is(err, opencode.ErrUnknownAgent),
+		err.Name == opencode.ProviderAuth:
+		return true
+	case err.Name != opencode.APIError:
+		return false
+	}
+	return slices.Contains([]int{
+		http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
+	}, err.StatusCode)
+}
+
+// life is the newest sign of life of the tree.
+func (t *Tree) life() time.Time {
+	var newest time.Time
+	for _, m := range t.members {
+		newest = later(newest, m.life)
+	}
+	return newest
+}
+
+// spent is what the tree has cost since it began, with its sub-agents.
+func (t *Tree) spent() (tokens int64, dollars float64) {
+	for _, m := range t.members {
+		tokens += total(m.session.Tokens)
+		dollars += m.session.Cost
+	}
+	return tokens, dollars
+}
+
+// spentBefore is what the tree had cost when the newest turn began: a session may be seen for the first time after it.
+func (t *Tree) spentBefore() (tokens int64, dollars float64) {
+	tokens, dollars = t.spent()
+	for _, m := range t.turn() {
+		tokens -= total(m.info.Tokens)
+		dollars -= m.info.Cost
+	}
+	return max(0, tokens), max(0, dollars)
+}
+
+func total(c opencode.Tokens) int64 {
+	return c.Input + c.Output + c.Reasoning + c.CacheRead + c.CacheWrite
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// clip is a text on one line, cut visibly after n bytes.
+func clip(text string, n int) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + "…"
+}
+
+// cut keeps the first n bytes of a text, with its lines.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + "…"
+}

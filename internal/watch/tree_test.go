@@ -1,0 +1,208 @@
+package watch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+const root, child = "ses_root", "ses_child"
+
+var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// story feeds a tree with events that are a second apart.
+type story struct {
+	tree *Tree
+	at   time.Time
+	all  []enforcer.Event
+}
+
+func newStory() *story { return &story{tree: NewTree(root, Cursor{}), at: began} }
+
+func (s *story) take(sessionID string, p opencode.Payload) []enforcer.Event {
+	s.at = s.at.Add(time.Second)
+	events := s.tree.Take(opencode.Event{SessionID: sessionID, Payload: p}, s.at)
+	s.all = append(s.all, events...)
+	return events
+}
+
+func (s *story) status(sessionID string, st opencode.StatusType) {
+	s.take(sessionID, opencode.StatusChanged{Status: opencode.Status{Type: st}})
+}
+
+func (s *story) message(id, role string) {
+	info := opencode.MessageInfo{ID: id, SessionID: root, Role: role, Created: s.at}
+	s.take(root, opencode.MessageUpdated{Message: info})
+}
+
+func (s *story) part(p opencode.Part) {
+	p.SessionID = root
+	s.take(root, opencode.PartUpdated{Part: p})
+}
+
+// A task in the background: its call ends at once, and its result comes as a message of OpenCode's own, later. Until
+// then there is open work; a result that never comes, because the server died, does not hold the session up for ever.
+// OpenCode 1.18.33 offers it only with OPENCODE_EXPERIMENTAL_BACKGROUND_SUBAGENTS; the forms are those of its source.
+func TestBackgroundTask(t *testing.T) {
+	t.Parallel()
+	waiting := []string{`the result of "Find uses" is not delivered yet`}
+	for _, test := range []struct {
+		name      string
+		delivered string
+		want      []string // what is at work after the sub-agent has ended
+	}{
+		{"delivered", `<task id="ses_child" state="completed">`, nil},
+		{"failed", `<task id="ses_child" state="error">`, nil},
+		{"still running", `<task id="ses_child" state="running">`, waiting},
+		{"not delivered", "", waiting},
+	} {
+		s := newStory()
+		s.message("m1", opencode.RoleUser)
+		s.part(opencode.Part{ID: "p1", MessageID: "m1", Type: opencode.PartText, Text: "Write a."})
+		s.status(root, opencode.Busy)
+		s.message("m2", opencode.RoleAssistant)
+		s.take(child, opencode.SessionCreated{Session: opencode.Session{ID: child, ParentID: root, Title: "Find uses"}})
+		s.status(child, opencode.Busy)
+		metadata, err := json.Marshal(map[string]any{"sessionId": child, "background": true, "jobId": child})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.part(opencode.Part{ID: "p2", MessageID: "m2", Type: opencode.PartTool, Tool: &opencode.ToolCall{
+			CallID: "c", Tool: "task", State: opencode.ToolCompleted, Metadata: metadata,
+		}})
+		s.status(root, opencode.Idle)
+		if got := s.tree.working(s.at); !slices.Equal(got, []string{`"Find uses" is at work`}) || !s.tree.Busy() {
+			t.Errorf("%s: while it works: %q", test.name, got)
+		}
+		s.status(child, opencode.Idle)
+		if test.delivered != "" {
+			s.message("m3", opencode.RoleUser)
+			s.part(opencode.Part{
+				ID: "p3", MessageID: "m3", Type: opencode.PartText, Synthetic: true, Text: test.delivered + "\nx",
+			})
+		}
+		if got := s.tree.working(s.at); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+		if test.want != nil && !s.tree.lapses(s.at).After(s.at) {
+			t.Errorf("%s: nobody would ask again", test.name)
+		}
+		if got := s.tree.working(s.at.Add(2 * delivery)); got != nil {
+			t.Errorf("%s: much later: %q", test.name, got)
+		}
+		if n := prompts(s.all); n != 1 {
+			t.Errorf("%s: %d prompts of a person", test.name, n)
+		}
+	}
+}
+
+func prompts(events []enforcer.Event) int {
+	n := 0
+	for _, e := range events {
+		if _, ok := e.(enforcer.Prompted); ok {
+			n++
+		}
+	}
+	return n
+}
+
+// What is told by events is not told again by a reading of the same, nor after a restart; and a reading that began
+// before an event does not undo it.
+func TestReadingTellsNothingTwice(t *testing.T) {
+	t.Parallel()
+	s := newStory()
+	s.message("m1", opencode.RoleUser)
+	s.part(opencode.Part{ID: "p1", MessageID: "m1", Type: opencode.PartText, Text: "Write a."})
+	s.status(root, opencode.Busy)
+	s.message("m2", opencode.RoleAssistant)
+	begun := s.at
+	s.take(root, opencode.SessionFailed{Err: &opencode.TurnError{Name: opencode.MessageAborted}})
+	s.status(root, opencode.Idle)
+	if n := aborts(s.all); n != 1 {
+		t.Fatalf("%d aborts in %#v", n, s.all)
+	}
+	aborted := opencode.Message{Info: opencode.MessageInfo{
+		ID: "m2", ParentID: "m1", SessionID: root, Role: opencode.RoleAssistant, Created: began.Add(4 * time.Second),
+		Completed: s.at, Error: &opencode.TurnError{Name: opencode.MessageAborted},
+	}}
+	r := Reading{
+		At: begun, Sessions: []opencode.Session{{ID: root}},
+		Statuses: map[string]opencode.Status{root: {Type: opencode.Busy}},
+		Messages: []opencode.Message{{
+			Info:  opencode.MessageInfo{ID: "m1", SessionID: root, Role: opencode.RoleUser, Created: began.Add(time.Second)},
+			Parts: []opencode.Part{{ID: "p1", MessageID: "m1", Type: opencode.PartText, Text: "Write a."}},
+		}, aborted},
+	}
+	if events := s.tree.Load(r); aborts(events) != 0 || prompts(events) != 0 || s.tree.Busy() {
+		t.Errorf("busy: %v, and told %#v", s.tree.Busy(), events)
+	}
+	r.At, r.Statuses = s.at.Add(time.Second), nil
+	again := NewTree(root, s.tree.Cursor())
+	if events := again.Load(r); aborts(events) != 0 || prompts(events) != 0 {
+		t.Errorf("after a restart: %#v", events)
+	}
+	fresh := NewTree(root, Cursor{})
+	if events := fresh.Load(r); aborts(events) != 1 || prompts(events) != 1 {
+		t.Errorf("seen for the first time: %#v", events)
+	}
+}
+
+func aborts(events []enforcer.Event) int {
+	n := 0
+	for _, e := range events {
+		if _, ok := e.(enforcer.Aborted); ok {
+			n++
+		}
+	}
+	return n
+}
+
+// BenchmarkHour is an hour of a busy session: five events a second, and a turn's end every minute.
+func BenchmarkHour(b *testing.B) {
+	for b.Loop() {
+		db, err := OpenStore(b.TempDir()+"/"+FileName, false, time.Second)
+		if err != nil {
+			b.Fatal(err)
+		}
+		now := began
+		w, err := New(Config{
+			Project: "/p", Store: db, Now: func() time.Time { return now },
+			Attach: func(context.Context) (*opencode.Client, error) { return nil, opencode.ErrUnavailable },
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		w.watch(opencode.Session{ID: root, Directory: "/p"})
+		s := w.sessions[root]
+		s.loaded, w.online = true, true
+		take := func(p opencode.Payload) {
+			now = now.Add(200 * time.Millisecond)
+			w.event(b.Context(), opencode.Event{SessionID: root, Payload: p})
+			s.due = time.Time{}
+			if err := w.settle(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for minute := range 60 {
+			id := fmt.Sprint("m", minute)
+			take(opencode.StatusChanged{Status: opencode.Status{Type: opencode.Busy}})
+			take(opencode.MessageUpdated{Message: opencode.MessageInfo{ID: id, Role: opencode.RoleAssistant, Created: now}})
+			for i := range 297 {
+				take(opencode.PartUpdated{Part: opencode.Part{
+					ID: fmt.Sprint("p", i/20), MessageID: id, Type: opencode.PartText, Text: strings.Repeat("x", 1000),
+				}})
+			}
+			take(opencode.StatusChanged{Status: opencode.Status{Type: opencode.Idle}})
+		}
+		if err := db.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
