@@ -29,6 +29,9 @@ func (db *DB) commit(ctx context.Context, c *boulder.Changes) error {
 	if err != nil {
 		return err
 	}
+	if takesUp(c.Events) {
+		records = append(records, record{inMeta, keyActive, []byte(c.Boulder.ID)})
+	}
 	db.writing.Lock()
 	defer db.writing.Unlock()
 	if err := db.writable(); err != nil {
@@ -111,9 +114,6 @@ func recordsOf(c *boulder.Changes, redact func([]byte) []byte) ([]record, error)
 	for i := range c.Turns {
 		t := &c.Turns[i]
 		w.put(inTurns, turnKey(t.AttemptRef, t.Number), t)
-	}
-	if takesUp(c.Events) {
-		w.add(inMeta, keyActive, []byte(c.Boulder.ID))
 	}
 	return w.records, w.err
 }

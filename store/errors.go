@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
 )
 
 var (
@@ -19,6 +21,10 @@ var (
 	// ErrConflict is returned by [DB.Commit] for changes that do not follow what is stored: the boulder was changed by
 	// somebody else since it was loaded. The remedy is to load it again.
 	ErrConflict = errors.New("the boulder was changed by somebody else in the meantime; resume it to go on")
+	// ErrAllArchived is returned by [DB.Resolve] where no boulder is named and all are archived. It is a
+	// [boulder.ErrNotFound].
+	ErrAllArchived = fmt.Errorf("%w: everything that was run here is archived (see `manager list --archived`)",
+		boulder.ErrNotFound)
 )
 
 // VersionError is returned by [Open] for a database that a newer manager wrote. Nothing was written to it.

@@ -61,7 +61,7 @@ func unnamed(ctx context.Context, s *snapshot) (string, error) {
 	case err != nil:
 		return "", err
 	case len(all) > 0:
-		return "", fmt.Errorf("%w: everything that was run here is archived (see `manager list --archived`)", boulder.ErrNotFound)
+		return "", ErrAllArchived
 	}
 	return "", fmt.Errorf("%w: nothing has been run here yet", boulder.ErrNotFound)
 }

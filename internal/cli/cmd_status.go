@@ -34,6 +34,10 @@ func (a *app) runStatus(ctx context.Context, args []string) error {
 	report, err := a.readStatus(ctx, r, args)
 	closeReader() // before anything is printed: a pager must not keep a run from starting
 	if report == nil {
+		if errors.Is(err, store.ErrAllArchived) {
+			a.note("Everything that was run here is archived; see: manager list --archived")
+			return nil
+		}
 		if len(args) == 0 && (errors.Is(err, errNothing) || errors.Is(err, boulder.ErrNotFound)) {
 			a.note("Nothing has been run here yet. %s", a.firstStep())
 			return nil
