@@ -55,10 +55,10 @@ func LoopPolicy() Policy {
 }
 
 // RunPolicy is for an attempt of a run: it goes on at once, and gives up early, because a fresh session or a new plan
-// may do better. Two turns without progress are the stalls of SEMANTICS §4; four continuations make its five
-// evaluations.
+// may do better. Failures are turns in a row without a tool call: the third is told to act, a fourth is stuck
+// (SEMANTICS §5); progress itself is judged. Four continuations make the five evaluations of SEMANTICS §4.
 func RunPolicy() Policy {
 	return Policy{
-		AbortWindow: 3 * time.Second, MaxFailures: 2, MaxIterations: 4, Compactions: 2, Admission: 10 * time.Second,
+		AbortWindow: 3 * time.Second, MaxFailures: 4, MaxIterations: 4, Compactions: 2, Admission: 10 * time.Second,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
 )
 
 // afterVerdict is SEMANTICS §4: hand on, continue the same session, try a fresh one, plan anew, or give up.
@@ -34,12 +35,25 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 		return c.again(o, "stuck: "+v.StuckReason, failed)
 	case v.IsInLoop:
 		return c.again(o, "going in circles: "+v.Summary, failed)
-	case o.Attempt.Idle > c.l.IdleTurns:
-		return c.again(o, fmt.Sprintf("stuck: %d messages in a row without a tool call", o.Attempt.Idle), failed)
-	case o.Attempt.Turns >= c.l.Evaluations:
-		return c.again(o, fmt.Sprintf("not complete after %d turns: %s", o.Attempt.Turns, shortcoming(v)), failed)
 	}
-	return Continue{Open: o, Reason: shortcoming(v)}
+	return c.keepOn(o)
+}
+
+// keepOn asks the arbiter of all sessions, package enforcer, whether this one is told to go on.
+func (c *computing) keepOn(o *boulder.Open) Action {
+	missing, p := shortcoming(o.Turn.Verdict), enforcer.RunPolicy()
+	p.MaxFailures, p.MaxIterations = c.l.IdleTurns+1, c.l.Evaluations-1 // the brief is no continuation
+	track := enforcer.Track{Iteration: o.Attempt.Turns - 1, FailureCount: o.Attempt.Idle}
+	d := enforcer.Continue(track, enforcer.Situation{Owned: true, Checked: true, Unmet: []string{missing}}, p, c.now)
+	switch {
+	case d.Kind == enforcer.Send:
+		return Continue{Open: o, Reason: missing}
+	case d.Gate == enforcer.GateFailures:
+		d.Reason = fmt.Sprintf("stuck: %d messages in a row without a tool call", o.Attempt.Idle)
+	case d.Gate == enforcer.GateIterations:
+		d.Reason = fmt.Sprintf("not complete after %d turns: %s", o.Attempt.Turns, missing)
+	}
+	return c.again(o, d.Reason, boulder.AttemptFailed)
 }
 
 // notNeeded are the sub-tasks to skip because the goal is achieved: all that are left, dependents first. None if one of
