@@ -88,6 +88,8 @@ evidence that it gathered itself, and keeps every step in a database, so that a 
   manager run             executes .manager/plan.yaml, edited or not
   manager run "TASK"      plans, asks, executes
   manager resume          goes on after a crash or an interrupt
+  manager loop "TASK"     keeps one session at a task until everything asked for holds
+  manager watch           keeps your own OpenCode sessions from stopping early
 
 While it runs, from any terminal: status, logs -f, pause, resume, note, retry, skip, cancel, wait.`,
 		SilenceUsage: true, SilenceErrors: true,

@@ -24,7 +24,7 @@ func (a *app) newLogsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs [flags] [BOULDER [SUBTASK] | SUBTASK]",
 		Short: "What happened, event by event; of a sub-task also what was said",
-		Long: `Prints the events of a boulder (default: the newest one), one line each. With SUBTASK only those of that
+		Long: `Prints the events of a boulder (default: the active one), one line each. With SUBTASK only those of that
 sub-task, and among them the transcripts of its sessions: prompts and who sent them, what the agent said, tool calls
 with the end of what they gave back. Long texts are cut, and the cut says where all of it is; --verbose shows more.
 A SUBTASK alone is one of the newest boulder.

@@ -19,13 +19,13 @@ func (a *app) newShowCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [flags] [BOULDER]",
 		Short: "Everything about a boulder: plan, attempts, sessions, verdicts",
-		Long: `Shows everything that is known about a boulder (default: the newest one): the plan that it runs, and
+		Long: `Shows everything that is known about a boulder (default: the active one): the plan that it runs, and
 of each sub-task the attempts with their sessions, each turn's verdict with the evidence, and the gates. BOULDER is
 an id, or a beginning or end of one.
 
 With --why SUBTASK it shows why that sub-task came to be where it is: what was sent to its sessions, what was seen,
-how it was judged, and what was decided, in order of time. It also works while another process runs the boulder. With the id of
-an OpenCode session, ses_…, it shows every decision of ` + "`manager watch`" + ` about that one.`,
+how it was judged, and what was decided, in order of time. It also works while another process runs the boulder. With
+the id of an OpenCode session, ses_…, it shows every decision of ` + "`manager watch`" + ` about that one.`,
 		Args:              atMostOne("BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -102,3 +102,33 @@ func TestModelLimitsAreDocumented(t *testing.T) {
 		}
 	}
 }
+
+// The table of a loop names every key of its group, each with the default that the code has, and says truly whether it
+// can be off.
+func TestLoopBoundsAreDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/rules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]ruleRow{}
+	tableRow := regexp.MustCompile("(?m)^\\| [a-z]+ \\| `(loop\\.[a-z_]+)`[^|]* \\| ([^|]*) \\| ([^|]*) \\|")
+	for _, m := range tableRow.FindAllStringSubmatch(string(text), -1) {
+		rows[m[1]] = ruleRow{strings.TrimSpace(m[2]), strings.TrimSpace(m[3])}
+	}
+	defaults := reflect.ValueOf((&config{}).loop())
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[loopConfig]()) {
+		key := "loop." + f.Tag.Get("yaml")
+		want := ruleRow{fallback: fallbackText(defaults.FieldByName(f.Name).Interface()), off: "no"}
+		if _, err := configOf(t, "loop: {"+f.Tag.Get("yaml")+": off}"); err == nil {
+			want.off = "yes"
+		}
+		if rows[key] != want {
+			t.Errorf("docs/rules.md says of %s: %+v; it is %+v", key, rows[key], want)
+		}
+		delete(rows, key)
+	}
+	for key := range rows {
+		t.Errorf("docs/rules.md has the key %s, which is not there", key)
+	}
+}
