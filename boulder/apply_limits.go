@@ -23,6 +23,7 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 		a := o.Attempt
 		waits := a.Status != AttemptMonitoring && e.Time.Before(a.NotBefore) &&
 			e.Time.Before(s.Boulder.Cooldowns[a.Model].Until) // its model still cools down
+		waits = waits || s.pauses(o, e.Time)
 		if a.Troubles = 0; !waits {
 			a.recovered()
 		}
@@ -38,6 +39,13 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 		s.Boulder.Replan = &fresh
 	}
 	return nil
+}
+
+// pauses reports whether a loop waits before its next prompt: that is no fault of the process before.
+func (s *State) pauses(o *Open, at time.Time) bool {
+	a := o.Attempt
+	return s.Boulder.Loop != nil && a.Status == AttemptExecuting && o.Turn.MessageID == "" && a.Troubles == 0 &&
+		at.Before(a.NotBefore) && !at.Before(s.Boulder.UpdatedAt)
 }
 
 // clockMoved keeps a jump of the clock out of the working times. What waits for a time waits no longer than it was to; time

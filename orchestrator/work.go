@@ -344,6 +344,8 @@ func (r *run) failure(o *boulder.Open, kind workKind, err error) []boulder.Body 
 		return r.trouble(o, kind, err)
 	case errors.Is(err, boulder.ErrSessionLost):
 		return append(brokenOff(o), r.decision(schedule.Lost(o, r.o.limits, reason))...)
+	case r.state.Boulder.Loop != nil: // it has no tries that such faults could use up over a night
+		return r.trouble(o, kind, err)
 	}
 	return append(brokenOff(o), r.decision(schedule.Broken(r.state, o, r.o.limits, reason))...)
 }

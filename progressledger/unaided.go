@@ -18,7 +18,7 @@ const maxQuote = 600
 func withoutJudge(req boulder.JudgeRequest) boulder.Verdict {
 	e := evidence(req)
 	missing := undone(req)
-	if why := unfinished(e); why != "" && !shown(e) && truncated(e) == "" {
+	if why := unfinished(e); why != "" && !shown(req) && truncated(e) == "" {
 		missing = append(missing, why)
 	}
 	v := unaided(req, missing)
@@ -40,7 +40,7 @@ func byRules(req boulder.JudgeRequest) (v boulder.Verdict, forbidden bool) {
 // claims no progress; whoever counts stalls leaves it out, by JudgeUnavailable. ok is false if nothing forbids
 // completion and no gate shows it: then nothing can be said.
 func withoutAnswer(req boulder.JudgeRequest) (v boulder.Verdict, ok bool) {
-	if e := evidence(req); len(vetoes(req)) == 0 && truncated(e) == "" && !shown(e) {
+	if e := evidence(req); len(vetoes(req)) == 0 && truncated(e) == "" && !shown(req) {
 		return boulder.Verdict{}, false
 	}
 	v = unaided(req, undone(req))
@@ -48,8 +48,15 @@ func withoutAnswer(req boulder.JudgeRequest) (v boulder.Verdict, ok bool) {
 	return v, true
 }
 
-// shown reports whether a gate is green. One that is merely as red as before shows nothing.
-func shown(e *boulder.Evidence) bool { return slices.ContainsFunc(e.Gates, boulder.Gate.Green) }
+// shown reports whether a gate shows that the work is done: one that has to be green and is, or that was red before and
+// is not any more. One that is merely as it was, red or green, shows nothing.
+func shown(req boulder.JudgeRequest) bool {
+	return slices.ContainsFunc(evidence(req).Gates, func(g boulder.Gate) bool {
+		wasRed := func(b boulder.Gate) bool { return b.Command == g.Command && !b.Green() }
+		return g.Green() &&
+			(!req.SubTask.MayStayRed(g.Command) || slices.ContainsFunc(req.SubTask.Baseline, wasRed))
+	})
+}
 
 // unaided is a verdict without a model. missing is what work can still do about it.
 func unaided(req boulder.JudgeRequest, missing []string) boulder.Verdict {

@@ -92,7 +92,7 @@ func (x *Export) checkWords() error {
 			boulder.AttemptQueued, boulder.AttemptStarting, boulder.AttemptExecuting, boulder.AttemptMonitoring,
 		}, a.Status), nameOf(a.AttemptRef), a.Status)
 	}
-	if err := x.Boulder.Budget.Validate(); err != nil {
+	if err := errors.Join(x.Boulder.Budget.Validate(), x.Boulder.Loop.Validate()); err != nil {
 		faults = append(faults, fmt.Errorf("the boulder: %w", err))
 	}
 	return errors.Join(faults...)

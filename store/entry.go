@@ -56,7 +56,8 @@ type badEntry struct {
 func (d badEntry) err() error {
 	return &CorruptError{
 		Bucket: string(bucketJournal), Key: fmt.Sprintf("%d/%s", d.number, d.id),
-		Err: errors.New("its bytes are not those that were written; the newest changes of the boulder are missing"),
+		Err: errors.New("its bytes are not those that were written; the newest changes of the boulder are missing: " +
+			"put a copy of the database in its place, or begin the boulder anew (the others are not concerned)"),
 	}
 }
 
@@ -190,7 +191,11 @@ func cut(data []byte, more uint64) (text, rest []byte, isNil, ok bool) {
 //
 // What cannot be read is the end, unless a later entry follows: then it is damaged. The last entry of all may so be
 // taken for one that a crash tore. It is the one of which nobody can tell, as with a meta page of bbolt.
-func readEntries(data []byte, last uint64) (entries []*entry, damaged []badEntry, end int) {
+//
+// tree gives the boulders that are not over. It is asked where nobody can tell whose an entry was.
+func readEntries(
+	data []byte, last uint64, tree func() []string,
+) (entries []*entry, damaged []badEntry, end int) {
 	var ids []string
 	for end < len(data) {
 		h, ok := readHeader(data[end:])
@@ -199,8 +204,8 @@ func readEntries(data []byte, last uint64) (entries []*entry, damaged []badEntry
 			end += pages(h.size())
 			continue
 		}
-		later, at := nextEntry(data, end+entryPage, last+2)
-		if at == 0 {
+		later, at := nextEntry(data, end, last+2) // from here on: it may have taken the place of what is missing
+		if at < 0 {
 			break
 		}
 		d := badEntry{number: last + 1, raw: bytes.Clone(data[end:at])}
@@ -209,20 +214,23 @@ func readEntries(data []byte, last uint64) (entries []*entry, damaged []badEntry
 		}
 		damaged, ids, last, end = append(damaged, d), append(ids, later.before), later.number-1, at
 	}
+	if slices.ContainsFunc(damaged, func(d badEntry) bool { return d.id == "" }) {
+		ids = append(ids, tree()...)
+	}
 	return entries, owned(damaged, ids), end
 }
 
-// nextEntry looks for an entry whose number is at least that, from a place on. Without one, at is 0.
+// nextEntry looks for an entry whose number is at least that, from a place on. Without one, at is -1.
 func nextEntry(data []byte, from int, number uint64) (h header, at int) {
 	for ; from < len(data); from += entryPage {
 		if h, ok := readHeader(data[from:]); ok && h.number >= number {
 			return h, from
 		}
 	}
-	return header{}, 0
+	return header{}, -1
 }
 
-// owned gives what nobody can tell the boulder of to all boulders that the journal knows: none of them may go on as if
+// owned gives what nobody can tell the boulder of to all boulders of which it may have been: none of them may go on as if
 // nothing were missing.
 func owned(damaged []badEntry, ids []string) (all []badEntry) {
 	slices.Sort(ids)

@@ -91,11 +91,16 @@ func room(tx *bolt.Tx) (entries []byte, at int64, err error) {
 
 var errNoJournal = errors.New("its journal is damaged")
 
-// makeRoom makes the journal if there is none.
+// makeRoom makes the journal if there is none; and anew if nothing can be written into the one that is there, as in a file
+// that was copied key by key on a machine with other pages. The transaction folds: nothing in it is needed any more.
 func makeRoom(tx *bolt.Tx) error {
 	if tx.Bucket(bucketJournal) != nil {
-		_, _, err := room(tx)
-		return err
+		if _, _, err := room(tx); err == nil {
+			return nil
+		}
+		if err := tx.DeleteBucket(bucketJournal); err != nil {
+			return err
+		}
 	}
 	b, err := tx.CreateBucket(bucketJournal)
 	if err != nil {
@@ -127,7 +132,7 @@ func (db *DB) loadJournal(ctx context.Context) error {
 		if data, _, err = room(s.Tx); err != nil {
 			return err
 		}
-		u.entries, u.damaged, j.end = readEntries(data, state.folded)
+		u.entries, u.damaged, j.end = readEntries(data, state.folded, func() []string { return unfinished(s) })
 		return nil
 	})
 	if err != nil {
@@ -141,6 +146,16 @@ func (db *DB) loadJournal(ctx context.Context) error {
 		return db.locate(ctx)
 	}
 	return nil
+}
+
+// unfinished are the boulders of the tree that are not over, or cannot be read.
+func unfinished(s *snapshot) (ids []string) {
+	for id := range newest(s) {
+		if b, err := head(s, id); err != nil || !b.Status.Terminal() {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // save makes an entry durable: in the journal, or in the tree. The caller holds db.writing.
@@ -184,8 +199,12 @@ func (db *DB) append(ctx context.Context, e *entry) error {
 // used after that. The caller holds db.writing.
 func (db *DB) fold(ctx context.Context, e *entry, open bool) error {
 	j, u := &db.journal, *db.unfolded.Load()
+	number := j.number
 	if e != nil {
 		u.entries = append(slices.Clip(u.entries), e)
+		if open {
+			number++ // or the next entry would fit the tree before as well, and a copy of the file may have just those
+		}
 	}
 	err := db.update(ctx, func(tx *bolt.Tx) error {
 		if err := fold(tx, &u); err != nil {
@@ -199,15 +218,16 @@ func (db *DB) fold(ctx context.Context, e *entry, open bool) error {
 		if !open && !j.open {
 			return nil // as it was
 		}
-		return journalState{folded: j.number, open: open}.put(tx)
+		return journalState{folded: number, open: open}.put(tx)
 	})
 	if err != nil {
 		return err
 	}
 	db.unfolded.Store(&unfolded{})
-	j.end, j.open = 0, open
+	j.number, j.end, j.open = number, 0, open
 	if open {
-		db.end(db.locate(ctx))
+		// The commit is on disk: who gives up now must not end the handle for everybody else.
+		db.end(db.locate(context.WithoutCancel(ctx)))
 	}
 	return nil
 }

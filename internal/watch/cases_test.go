@@ -82,7 +82,7 @@ var watchCases = []watchCase{
 	},
 	{
 		name: "only chats", model: chat,
-		want: []string{"send open", "let_go failures"}, reason: "5 continuations in a row brought no progress", sent: 5,
+		want: []string{"send open", "let_go failures"}, reason: "3 continuations in a row brought no progress", sent: 3,
 	},
 	{
 		name: "says the same",
@@ -92,7 +92,7 @@ var watchCases = []watchCase{
 			}
 			return say("Now I will write b.")
 		},
-		want: []string{"send open", "let_go failures"}, reason: "the same 5 times", sent: 5,
+		want: []string{"send open", "let_go failures"}, reason: "the same 3 times", sent: 3,
 	},
 	{
 		name: "flips its list",
@@ -105,7 +105,7 @@ var watchCases = []watchCase{
 			}
 			return list("Write a", "pending", "Write b", "pending")
 		},
-		want: []string{"let_go failures"}, sent: 5,
+		want: []string{"let_go failures"}, sent: 3,
 	},
 	{
 		name: "file to and fro",
@@ -120,7 +120,7 @@ var watchCases = []watchCase{
 			}
 			return bash("echo two > b.txt")
 		},
-		want: []string{"let_go failures"}, sent: 7, alone: true, // two states of the file are new, and then none
+		want: []string{"let_go failures"}, sent: 5, alone: true, // two states of the file are new, and then none
 	},
 	{
 		name: "progress goes on",
@@ -181,7 +181,7 @@ var watchCases = []watchCase{
 	},
 	{
 		name: "dead model", model: refuse(http.StatusUnprocessableEntity, "the prompt could not be processed"),
-		want: []string{"send open", "let_go failures"}, sent: 4,
+		want: []string{"send open", "let_go failures"}, reason: "the prompt could not be processed", sent: 3,
 	},
 	{
 		name: "an error is survived",

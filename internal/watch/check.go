@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/opencode"
 )
 
 // checks is what the costly criteria said.
@@ -47,23 +49,25 @@ func (w *Watch) check(ctx context.Context, s *session) {
 // verify runs the checks, the cheapest first; the judge is asked only where all others hold.
 func (w *Watch) verify(ctx context.Context, q Question, findings []string) (checks, error) {
 	var c checks
+	commands, err := w.commands(ctx)
+	if err != nil {
+		return c, err
+	}
 	if w.needs(boulder.DoneDiagnostics) {
 		c.miss(findings...)
 	}
-	if w.needs(boulder.DoneTests) {
-		for _, command := range w.cfg.Tests {
-			g := w.cfg.Run(ctx, command)
-			if ctx.Err() != nil {
-				return c, context.Cause(ctx)
-			}
-			q.Gates = append(q.Gates, g)
-			if g.Green() {
-				c.green = append(c.green, command)
-				continue
-			}
-			c.red = append(c.red, g)
-			c.missing = append(c.missing, fmt.Sprintf("`%s` fails", command))
+	for _, command := range commands {
+		g := w.cfg.Run(ctx, command)
+		if ctx.Err() != nil {
+			return c, context.Cause(ctx)
 		}
+		q.Gates = append(q.Gates, g)
+		if g.Green() {
+			c.green = append(c.green, command)
+			continue
+		}
+		c.red = append(c.red, g)
+		c.missing = append(c.missing, fmt.Sprintf("`%s` fails", command))
 	}
 	if w.needs(boulder.DoneJudge) && len(c.missing) == 0 {
 		missing, err := w.cfg.Judge(ctx, q)
@@ -73,6 +77,24 @@ func (w *Watch) verify(ctx context.Context, q Question, findings []string) (chec
 		c.miss(missing...)
 	}
 	return c, nil
+}
+
+// commands are those that the criteria need: tests, and what stands in for a language server where none works.
+func (w *Watch) commands(ctx context.Context) (all []string, err error) {
+	if w.needs(boulder.DoneDiagnostics) && len(w.cfg.Lint) > 0 {
+		servers, err := w.dir.LanguageServers(ctx)
+		if err != nil {
+			return nil, err
+		}
+		works := func(s opencode.LanguageServer) bool { return s.Status == opencode.ServerConnected }
+		if !slices.ContainsFunc(servers, works) {
+			all = append(all, w.cfg.Lint...)
+		}
+	}
+	if w.needs(boulder.DoneTests) {
+		all = append(all, w.cfg.Tests...)
+	}
+	return all, nil
 }
 
 func (c *checks) miss(lines ...string) {

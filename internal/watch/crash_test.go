@@ -82,7 +82,7 @@ func TestOpenCodeRestarts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := worldOn(t, s.url)
+	w := worldOn(t, s.url, octest.Repo(t, nil))
 	k := w.begin(t, nil)
 	r := w.watch()
 	k.until(r, "wait idle") // at work

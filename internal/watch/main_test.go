@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,7 +23,7 @@ import (
 // patience bounds every wait for the real server, which shares two cores with other tests.
 const patience = 3 * time.Minute
 
-// shared is the real server of the tests, each of which has a repository of its own in it.
+// shared is the real server of the tests, each of which has a repository for itself while it runs.
 var shared fixture
 
 func TestMain(m *testing.M) {
@@ -47,12 +48,39 @@ type fixture struct {
 
 	mu       sync.Mutex
 	handlers map[string]scriptmodel.Handler // by mark, and by session once it is known
+	made     int                            // repositories
+	free     []string                       // those among them that no test uses now
+}
+
+// repository gives a test a repository that no other test uses at the same time. OpenCode takes two seconds of a
+// processor for the first session in one: they are used again, see [world.leave].
+func (f *fixture) repository(t *testing.T) string {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := len(f.free); n > 0 {
+		dir := f.free[n-1]
+		f.free = f.free[:n-1]
+		return dir
+	}
+	f.made++
+	dir := filepath.Join(f.home, fmt.Sprint("project", f.made))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	octest.Git(t, dir, "init", "--quiet", "--initial-branch=main")
+	octest.Git(t, dir, "-c", "user.name=Test", "-c", "user.email=test@example.com", "commit", "--quiet", "--allow-empty",
+		"--message", "Start")
+	return dir
 }
 
 func (f *fixture) start() error {
 	f.once.Do(func() {
 		f.handlers = map[string]scriptmodel.Handler{}
 		if f.home, f.err = os.MkdirTemp("", "watch-test"); f.err != nil {
+			return
+		}
+		if f.home, f.err = filepath.EvalSymlinks(f.home); f.err != nil { // as OpenCode reports it
 			return
 		}
 		if f.model, f.err = scriptmodel.Start(f.reply); f.err == nil {

@@ -39,7 +39,10 @@ type Config struct {
 	DoneWhen []string
 	// Tests are the commands of the criterion tests. They are run with Run.
 	Tests []string
-	// Run runs a command in the project, as a gate is run. Needed with Tests.
+	// Lint are commands that stand in for a language server, for the criterion diagnostics. They are run with Run, and only
+	// where OpenCode has no language server that works.
+	Lint []string
+	// Run runs a command in the project, as a gate is run. Needed with Tests and Lint.
 	Run func(ctx context.Context, command string) boulder.Gate
 	// Judge asks a model whether the work is complete, and gives what is missing; nothing: it is. Needed with the
 	// criterion judge.
@@ -135,6 +138,8 @@ func New(cfg Config) (*Watch, error) {
 			return nil, fmt.Errorf("watch: there is no criterion %q", word)
 		case word == boulder.DoneTests && (len(cfg.Tests) == 0 || cfg.Run == nil):
 			return nil, errors.New("watch: the criterion tests needs a command")
+		case word == boulder.DoneDiagnostics && len(cfg.Lint) > 0 && cfg.Run == nil:
+			return nil, errors.New("watch: the criterion diagnostics has commands, and nothing to run them with")
 		case word == boulder.DoneJudge && cfg.Judge == nil:
 			return nil, errors.New("watch: the criterion judge needs a judge")
 		}

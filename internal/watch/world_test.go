@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/enforcer"
-	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
@@ -35,10 +34,32 @@ func newWorld(t *testing.T) *world {
 	if err := shared.start(); err != nil {
 		t.Fatal(err)
 	}
-	return worldOn(t, shared.server.url)
+	w := worldOn(t, shared.server.url, shared.repository(t))
+	t.Cleanup(w.leave)
+	return w
 }
 
-func worldOn(t *testing.T, url string) *world {
+// leave deletes the sessions, so that the repository can be used by another test.
+func (w *world) leave() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), patience)
+	defer cancel()
+	all, err := w.dir.Sessions(ctx, opencode.SessionFilter{})
+	for _, s := range all {
+		err = errors.Join(err, w.dir.Abort(ctx, s.ID))
+		if deleteErr := w.dir.DeleteSession(ctx, s.ID); !errors.Is(deleteErr, opencode.ErrNotFound) { // with its parent
+			err = errors.Join(err, deleteErr)
+		}
+	}
+	if err != nil {
+		w.t.Errorf("cannot clear the repository: %v", err)
+		return
+	}
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	shared.free = append(shared.free, w.dir.Path())
+}
+
+func worldOn(t *testing.T, url, repository string) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
@@ -48,7 +69,7 @@ func worldOn(t *testing.T, url string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.client.Close)
-	w.dir = w.client.In(octest.Repo(t, map[string]string{"README.md": "hello\n"}))
+	w.dir = w.client.In(repository)
 	return w
 }
 
@@ -117,12 +138,12 @@ func (k *talk) continuations() []opencode.Message {
 	return all
 }
 
-// policy has the times of people divided by a hundred or so.
+// policy has the times of people divided by a hundred or so, and 3 failures in the place of 5.
 func policy() enforcer.Policy {
 	p := enforcer.WatchPolicy()
 	p.Idle, p.AbortWindow = 300*time.Millisecond, 50*time.Millisecond
 	p.Cooldown, p.Countdown = 20*time.Millisecond, 50*time.Millisecond
-	p.FailureReset, p.Admission = 0, 5*time.Second
+	p.FailureReset, p.Admission, p.MaxFailures = 0, 5*time.Second, 3
 	return p
 }
 
