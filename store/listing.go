@@ -195,11 +195,15 @@ func (it *Item) decode(key, value []byte, kept *texts) error {
 			return errItem
 		}
 	}
-	id := key[min(8, len(key)):]
-	all := kept.copy(id, value[1:end])
-	it.BoulderID = all[:len(id)]
-	r := itemReader{data: all[len(id):]}
-	it.Task, it.Status, it.Reason = r.text(), boulder.Status(r.text()), r.text()
+	id, r := key[min(8, len(key)):], itemReader{data: value[1:end]}
+	task, status, reason := r.text(), r.text(), r.text()
+	all := kept.copy(id, task, status, reason)
+	next := func(n int) (text string) {
+		text, all = all[:n], all[n:]
+		return text
+	}
+	it.BoulderID, it.Task = next(len(id)), next(len(task))
+	it.Status, it.Reason = boulder.Status(next(len(status))), next(len(reason))
 	for _, n := range it.numbers() {
 		*n = r.varint()
 	}
@@ -223,16 +227,16 @@ var zeroUnix = time.Time{}.Unix()
 
 // itemReader takes an encoded item apart. After a fault it gives zeros.
 type itemReader struct {
-	data string
+	data []byte
 	at   int
 	bad  bool
 }
 
-func (r *itemReader) text() string {
+func (r *itemReader) text() []byte {
 	n := r.uvarint()
 	if n > uint64(len(r.data)-r.at) {
 		r.bad = true
-		return ""
+		return nil
 	}
 	from := r.at
 	r.at += int(n)
@@ -264,5 +268,5 @@ func (r *itemReader) bits() uint64 {
 		return 0
 	}
 	r.at += 8
-	return binary.BigEndian.Uint64([]byte(r.data[r.at-8 : r.at]))
+	return binary.BigEndian.Uint64(r.data[r.at-8:])
 }

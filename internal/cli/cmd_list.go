@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"bytes"
 	"context"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -136,12 +136,14 @@ func planned(d store.Detail) int {
 	return n
 }
 
-// printList writes the list in one piece: there may be thousands of lines.
+// listPiece is how much of a list is written at once, in bytes: there may be thousands of lines.
+const listPiece = 32 << 10
+
+// printList writes the list in pieces that end with a line: a secret is found within one write.
 func (a *app) printList(items []store.Item, holder *control.Holder, now time.Time) error {
-	p := a.paint(a.Stdout)
+	dim, plain, _ := strings.Cut(a.paint(a.Stdout).dim("|"), "|") // once, and not for each line
 	width := terminalSize(a.Stdout).width
-	var out strings.Builder
-	out.Grow(len(items) * (width + 1))
+	var out bytes.Buffer
 	for i := range items {
 		item := &items[i]
 		status, mark := string(item.Status), "  "
@@ -154,15 +156,21 @@ func (a *app) printList(items []store.Item, holder *control.Holder, now time.Tim
 		done := strconv.Itoa(item.Tally.Completed) + "/" + strconv.Itoa(item.Tally.Planned)
 		age := elapsed(now.Sub(item.CreatedAt)) + " ago"
 		status = clipPlain(status, widthStatus)
-		head := mark + item.BoulderID + "  " + status + blanks(widthStatus-len(status)+2+widthDone-len(done)) + done +
-			blanks(2+widthAge-len(age)) + age + "  "
 		room := max(20, width-1-len(item.BoulderID)-widthStatus-widthDone-widthAge-10)
-		out.WriteString(p.dim(head))
-		out.WriteString(clipPlain(item.Task, room))
-		out.WriteByte('\n')
+		for _, s := range [...]string{
+			dim, mark, item.BoulderID, "  ", status, blanks(widthStatus - len(status) + 2 + widthDone - len(done)), done,
+			blanks(2 + widthAge - len(age)), age, "  ", plain, clipPlain(item.Task, room), "\n",
+		} {
+			out.WriteString(s)
+		}
+		if out.Len() < listPiece && i+1 < len(items) {
+			continue
+		}
+		if _, err := out.WriteTo(a.Stdout); err != nil {
+			return err
+		}
 	}
-	_, err := io.WriteString(a.Stdout, out.String())
-	return err
+	return nil
 }
 
 func blanks(n int) string { return strings.Repeat(" ", max(n, 1)) }
