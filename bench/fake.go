@@ -17,15 +17,17 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// runFake is a process of its own: fake EVENTS MESSAGES TURNS. It plays an OpenCode. A session's first turn ends when
-// its client has taken so many bytes of events, it has so many bytes of messages, and so many turns are ready to end:
-// the worst moment for whoever reads them all. Later turns have messages of ordinary size. The real OpenCode, with a
-// model, takes hours for that. It prints its address.
+// runFake is a process of its own: fake EVENTS MESSAGES TURNS PAUSE. It plays an OpenCode. A session's first turn ends
+// when its client has taken so many bytes of events, it has so many bytes of messages, and so many turns are ready to
+// end: the worst moment for whoever reads them all. Later turns have messages of ordinary size. Between two events
+// there is a pause of so many microseconds. The real OpenCode, with a model, takes hours for that. It prints its
+// address.
 func runFake(ctx context.Context, args []string) error {
-	if len(args) != 3 {
-		return errors.New("fake: want the bytes of events of a turn, the bytes of messages, and how many turns end together")
+	if len(args) != 4 {
+		return errors.New("fake: want the bytes of events of a turn, the bytes of messages, how many turns end together," +
+			" and the microseconds between two events")
 	}
-	var numbers [3]int
+	var numbers [4]int
 	for i, arg := range args {
 		var err error
 		if numbers[i], err = strconv.Atoi(arg); err != nil {
@@ -38,6 +40,7 @@ func runFake(ctx context.Context, args []string) error {
 	}
 	f := &fakeServer{
 		ctx: ctx, events: numbers[0], messages: numbers[1], together: numbers[2],
+		pause: time.Duration(numbers[3]) * time.Microsecond,
 		ready: make(chan struct{}), sessions: map[string]*fakeSession{},
 	}
 	server := &http.Server{Handler: f.routes(), ReadHeaderTimeout: patience}
@@ -55,6 +58,7 @@ type fakeServer struct {
 	ctx              context.Context
 	events, messages int
 	together         int
+	pause            time.Duration // between two events
 
 	mu       sync.Mutex // also of what is written to streams: a client that reads slowly makes the turns slow
 	streams  []*fakeStream
@@ -102,6 +106,7 @@ func (f *fakeServer) routes() http.Handler {
 	answer("GET /session/{id}/children", []any{})
 	answer("GET /permission", []any{})
 	answer("GET /question", []any{})
+	answer("POST /tui/show-toast", true)
 	provider, model, _ := strings.Cut(agentModel, "/")
 	answer("GET /config/providers", map[string]any{"default": map[string]any{}, "providers": []any{map[string]any{
 		"id": provider, "name": provider, "models": map[string]any{model: map[string]any{
@@ -111,6 +116,8 @@ func (f *fakeServer) routes() http.Handler {
 	}}})
 	mux.HandleFunc("GET /global/event", f.stream)
 	mux.HandleFunc("POST /session", f.create)
+	mux.HandleFunc("GET /session", f.all)
+	mux.HandleFunc("GET /session/{id}", f.one)
 	mux.HandleFunc("GET /session/status", f.statuses)
 	mux.HandleFunc("GET /session/{id}/message", f.list)
 	mux.HandleFunc("POST /session/{id}/prompt_async", f.prompt)
@@ -185,10 +192,31 @@ func (f *fakeServer) create(w http.ResponseWriter, r *http.Request) {
 	id := f.id("ses")
 	s := &fakeSession{info: map[string]any{
 		"id": id, "title": body["title"], "metadata": body["metadata"], "directory": r.URL.Query().Get("directory"),
-		"version": opencode.TestedVersion,
+		"version": opencode.TestedVersion, "time": map[string]any{"created": now(), "updated": now()},
 	}}
 	f.sessions[id] = s
 	f.mu.Unlock()
+	writeJSON(w, s.info)
+}
+
+func (f *fakeServer) all(w http.ResponseWriter, _ *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	infos := []any{}
+	for _, s := range f.sessions {
+		infos = append(infos, s.info)
+	}
+	writeJSON(w, infos)
+}
+
+func (f *fakeServer) one(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.sessions[r.PathValue("id")]
+	if s == nil {
+		http.Error(w, `{"name":"NotFoundError"}`, http.StatusNotFound)
+		return
+	}
 	writeJSON(w, s.info)
 }
 

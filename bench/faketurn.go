@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // fakeTurn is one turn of an agent that thinks, says something and runs a command, again and again. The mixture is
@@ -161,6 +162,12 @@ func (t *fakeTurn) emitOnce(eventType string, properties any) {
 	data := event(t.dir, eventType, properties)
 	t.sent += len(data)
 	t.send(data)
+	if t.pause > 0 {
+		select {
+		case <-time.After(t.pause):
+		case <-t.ctx.Done():
+		}
+	}
 }
 
 // prose is n bytes of lines that look like the output of tools: quotes and tabs, now and then a letter beyond ASCII.

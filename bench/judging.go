@@ -37,7 +37,7 @@ func measureJudging(ctx context.Context, w *world) ([]comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	fake, err := w.startFake(ctx, 0, transcriptSize, 1)
+	fake, err := w.startFake(ctx, 0, transcriptSize, 1, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -82,6 +82,7 @@ func suites() []suite {
 		{"status", measureStatus},
 		{"judging", measureJudging},
 		{"memory", measureMemory},
+		{"watch", measureWatch},
 		{"steps", measureSteps},
 		{"list", measureList},
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 const (
@@ -51,7 +52,7 @@ func measureMemory(ctx context.Context, w *world) ([]comparison, error) {
 // stream is one run with so many bytes of events in all.
 func (w *world) stream(plan, config string, size int) contender {
 	return contender{fmt.Sprintf("%d MB", size>>20), func(ctx context.Context) (float64, error) {
-		fake, err := w.startFake(ctx, size/streams, 0, streams)
+		fake, err := w.startFake(ctx, size/streams, 0, streams, 0)
 		if err != nil {
 			return 0, err
 		}
@@ -79,11 +80,13 @@ func (w *world) highWater(p *process) (float64, error) {
 }
 
 // startFake starts a server that only plays OpenCode, see [runFake].
-func (w *world) startFake(ctx context.Context, events, messages, together int) (*server, error) {
+func (w *world) startFake(
+	ctx context.Context, events, messages, together int, pause time.Duration,
+) (*server, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	return w.listen(w.command(ctx, w.root, self, fakeCommand,
-		fmt.Sprint(events), fmt.Sprint(messages), fmt.Sprint(together)))
+		fmt.Sprint(events), fmt.Sprint(messages), fmt.Sprint(together), fmt.Sprint(pause.Microseconds())))
 }

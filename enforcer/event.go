@@ -238,8 +238,11 @@ func (t *Track) failed(at time.Time) {
 	t.LastFailure = at
 }
 
-// said counts answers that are the same.
+// said counts answers that are the same. A turn that ended without a word said nothing: its error tells more.
 func (t *Track) said(r Reached) {
+	if r.Answer == "" && !r.Tools {
+		return
+	}
 	name := nameOf(Normalize(r.Answer))
 	switch {
 	case r.Tools:

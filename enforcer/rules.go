@@ -2,6 +2,7 @@ package enforcer
 
 import (
 	"regexp"
+	"sync"
 	"time"
 )
 
@@ -81,29 +82,32 @@ func DefaultRules() Rules {
 // reached compares a count with a rule's number.
 func reached(count, number int) bool { return number >= 0 && count >= number }
 
-var defaultPolling = compile(
-	`\bsleep\s+["'$]*\d`,
-	`(?:^|[;&|]\s*)(?:wait|jobs)\b`,
-	`\btail\s(?:.*\s)?(?:-[a-zA-Z]*[fF]|--follow)`,
-	`(?:^|[;&|]\s*)watch\s`,
-	`\b(?:kubectl|oc|helm)\s+(?:.*\s)?(?:get|rollout|wait|describe|logs|status|top)\b`,
-	`\b(?:docker|podman)(?:[- ]compose)?\s+(?:container\s+)?(?:ps|logs|inspect|wait|stats|top)\b`,
-	`\bgh\s+(?:run|pr|workflow|release)\s+(?:watch|view|list|checks|status)\b`,
-	`\bglab\s+(?:ci|pipeline)\s+(?:status|view|list)\b`,
-	`\b(?:curl|wget)\b.*(?:health|ready|live|status|ping)`,
-	`\bsystemctl\s+(?:.*\s)?(?:status|is-active)\b`,
-	`\b(?:pgrep|pg_isready|lsof|netstat|squeue|nvidia-smi)\b`,
-	`\bps\s+(?:aux|-)`,
-	`\bnc\s+-\w*z`,
-	`\bredis-cli\s+.*ping\b`,
-	`\baws\s+\S+\s+(?:wait|describe-\S+|get-\S+)\b`,
-	`\bgcloud\s.*\b(?:describe|list)\b`,
-)
+// Compiled when they are first used: most commands start without them.
+var defaultPolling = sync.OnceValue(func() []*regexp.Regexp {
+	return compile(
+		`\bsleep\s+["'$]*\d`,
+		`(?:^|[;&|]\s*)(?:wait|jobs)\b`,
+		`\btail\s(?:.*\s)?(?:-[a-zA-Z]*[fF]|--follow)`,
+		`(?:^|[;&|]\s*)watch\s`,
+		`\b(?:kubectl|oc|helm)\s+(?:.*\s)?(?:get|rollout|wait|describe|logs|status|top)\b`,
+		`\b(?:docker|podman)(?:[- ]compose)?\s+(?:container\s+)?(?:ps|logs|inspect|wait|stats|top)\b`,
+		`\bgh\s+(?:run|pr|workflow|release)\s+(?:watch|view|list|checks|status)\b`,
+		`\bglab\s+(?:ci|pipeline)\s+(?:status|view|list)\b`,
+		`\b(?:curl|wget)\b.*(?:health|ready|live|status|ping)`,
+		`\bsystemctl\s+(?:.*\s)?(?:status|is-active)\b`,
+		`\b(?:pgrep|pg_isready|lsof|netstat|squeue|nvidia-smi)\b`,
+		`\bps\s+(?:aux|-)`,
+		`\bnc\s+-\w*z`,
+		`\bredis-cli\s+.*ping\b`,
+		`\baws\s+\S+\s+(?:wait|describe-\S+|get-\S+)\b`,
+		`\bgcloud\s.*\b(?:describe|list)\b`,
+	)
+})
 
 // DefaultPolling are the shell commands that are made to be run again with the same answer until something is ready:
 // sleep, wait, tail -f, watch, ps, and the status commands of kubectl, docker, gh, systemd, clouds, and health checks
 // by curl.
-func DefaultPolling() []*regexp.Regexp { return defaultPolling }
+func DefaultPolling() []*regexp.Regexp { return defaultPolling() }
 
 func compile(patterns ...string) []*regexp.Regexp {
 	var out []*regexp.Regexp

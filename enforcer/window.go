@@ -65,7 +65,7 @@ type record struct {
 // NewWindow begins to watch a session.
 func NewWindow(session string, r Rules) *Window {
 	if r.Polling == nil {
-		r.Polling = defaultPolling
+		r.Polling = defaultPolling()
 	}
 	if r.Window < 1 {
 		r.Window = DefaultRules().Window

@@ -124,6 +124,9 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) error {
 	defer stop()
 	if !o.once {
 		a.note("Watching the sessions of %s at %s. Ctrl-C ends it; the sessions stay as they are.", p.project, p.address(o))
+		if err := releaseProgram(); err != nil {
+			p.log.Warn("the program's start stays in memory", "error", err)
+		}
 	}
 	return watchEnd(w.Run(ctx), p.address(o))
 }
@@ -173,26 +176,30 @@ func (p *watchProject) config(ctx context.Context, o *watchOptions) (_ watch.Con
 	if o.iterations > 0 {
 		policy.MaxIterations = o.iterations
 	}
-	words, tests, err := p.criteria(o)
+	words, checks, err := p.criteria(o)
 	if err != nil {
 		return watch.Config{}, nil, err
 	}
 	cfg := watch.Config{
-		Project: d.project, Policy: &policy, DoneWhen: words, Tests: tests, Budget: o.budget.run, Since: o.since, All: o.all,
-		Once: o.once, DryRun: o.dryRun, Redact: a.secrets.Text, Logger: d.log,
+		Project: d.project, Policy: &policy, DoneWhen: words, Tests: checks.Tests, Lint: checks.Lint,
+		Budget: o.budget.run, Since: o.since, All: o.all, Once: o.once, DryRun: o.dryRun, Redact: a.secrets.Text, Logger: d.log,
 		Attach: func(ctx context.Context) (*opencode.Client, error) { return p.attach(ctx, p.address(o)) },
 		Show:   a.newWatchView(o), Note: func(text string) { a.note("%s %s", clock(time.Now()), text) },
 		Run: func(ctx context.Context, command string) boulder.Gate { return p.run(ctx, command) },
 	}
 	if slices.Contains(words, boulder.DoneJudge) {
-		cfg.Judge, closeWiring, err = p.judge(ctx, p.address(o))
+		judge, err := p.judge(ctx, p.address(o))
+		if err != nil {
+			return watch.Config{}, nil, err
+		}
+		cfg.Judge, closeWiring = judge.ask, judge.close
 	}
-	return cfg, closeWiring, err
+	return cfg, closeWiring, nil
 }
 
-// criteria are the words of completion, and the commands behind tests. A person's own session is not held up by tests
-// that nobody asked for, so that what the configuration says of runs does not count here.
-func (p *watchProject) criteria(o *watchOptions) (words, tests []string, err error) {
+// criteria are the words of completion, and the commands behind tests and diagnostics. A person's own session is not held
+// up by tests that nobody asked for, so that what the configuration says of runs does not count here.
+func (p *watchProject) criteria(o *watchOptions) (words []string, checks boulder.Checks, err error) {
 	words = o.doneWhen
 	if len(words) == 0 {
 		words = p.deps.config.Watch.DoneWhen
@@ -203,18 +210,21 @@ func (p *watchProject) criteria(o *watchOptions) (words, tests []string, err err
 	if len(o.tests) > 0 && !slices.Contains(words, boulder.DoneTests) {
 		words = append(slices.Clip(words), boulder.DoneTests)
 	}
-	if !slices.Contains(words, boulder.DoneTests) {
-		return words, nil, nil
-	}
-	if len(o.tests) > 0 {
-		return words, o.tests, nil
-	}
 	done := p.deps.doneness(words)
-	if len(done.checks.Tests) == 0 {
-		return nil, nil, usagef("no command is known that runs the tests (%s): say it with --test-command, or with tests: in"+
-			" the configuration", done.noTests)
+	if slices.Contains(words, boulder.DoneDiagnostics) {
+		checks.Lint = done.checks.Lint
 	}
-	return words, done.checks.Tests, nil
+	if !slices.Contains(words, boulder.DoneTests) {
+		return words, checks, nil
+	}
+	if checks.Tests = done.checks.Tests; len(o.tests) > 0 {
+		checks.Tests = o.tests
+	}
+	if len(checks.Tests) == 0 {
+		return nil, checks, usagef("no command is known that runs the tests (%s): say it with --test-command, or with tests:"+
+			" in the configuration", done.noTests)
+	}
+	return words, checks, nil
 }
 
 // attach connects to OpenCode.

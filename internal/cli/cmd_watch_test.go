@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/store"
@@ -27,6 +30,18 @@ rules:
       - text: I look at b next.
       - tool_calls: [{name: todowrite, args: {todos: [{content: Write b, status: completed, priority: high}]}}]
       - text: b is there.
+  - when: {kind: agent, first_user: "Write c"}
+    replies:
+      - text: I wrote c.
+      - tool_calls: [{name: bash, args: {command: touch c.txt, description: Write c}}]
+      - text: Now c is written.
+      - tool_calls: [{name: bash, args: {command: echo c > c.txt, description: Fill c}}]
+      - text: It has a line now.
+  - when: {kind: structured}
+    replies:
+      - json:
+          {criteria: [{id: C1, evidence: c is empty, met: false}], completed: false, remaining: [Fill c], summary: It is empty}
+      - json: {criteria: [{id: C1, evidence: the final message, met: true}], completed: true, summary: c is there}
 `
 
 // TestWatchCommand drives the command as people do: it watches, a second one is told who does, orders and views work
@@ -131,4 +146,78 @@ func TestWatchCommand(t *testing.T) {
 	contains(run(0, "watch", "--status", "--json"), `"status":"stopped"`)
 	contains(run(0, "watch", "start"), "is watched")
 	contains(run(0, "watch", "--once"), "complete: everything")
+	watchWithCriteria(t, env, client, address)
+	var evidence []string
+	for _, r := range model.Requests() {
+		if r.Kind() == scriptmodel.KindStructured {
+			evidence = append(evidence, r.Text())
+		}
+	}
+	if len(evidence) != 2 {
+		t.Fatalf("the judge was asked %d times", len(evidence))
+	}
+	_, shown, _ := strings.Cut(evidence[0], "<<<EVIDENCE")
+	for _, part := range []string{"touch c.txt", "passed: test -f c.txt", "Now c is written.", "c.txt (+0 -0)"} {
+		contains(shown, part)
+	}
+}
+
+// watchWithCriteria has a session go on until the command that stands in for a language server passes and the judge,
+// who is asked through the watched server, agrees. The judge's own sessions are nobody's work.
+func watchWithCriteria(t *testing.T, env []string, client *opencode.Client, address string) {
+	project := octest.Repo(t, map[string]string{
+		"manager.yaml": "lint: test -f c.txt\nwatch: {idle: 200ms, countdown: 50ms, cooldown: 50ms}\n",
+	})
+	watching := manager(t, project, env, "watch", "--json", "--attach", address, "--config", "manager.yaml",
+		"--done-when", "diagnostics,judge", "--ledger-model", "scripted/ledger")
+	out, err := watching.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var diagnostics strings.Builder
+	watching.Stderr = &diagnostics
+	if err := watching.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dir := client.In(project)
+	session, err := dir.CreateSession(t.Context(), opencode.NewSession{Title: "one file"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = dir.Prompt(t.Context(), session.ID, opencode.Prompt{
+		Agent: "build", Model: opencode.ModelRef{ProviderID: "scripted", ModelID: "agent"},
+		Parts: []opencode.TextPart{{Text: "Write c"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	complete := false
+	for lines := bufio.NewScanner(out); !complete && lines.Scan(); {
+		var e watch.Entry
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			t.Fatalf("%s: %v", lines.Text(), err)
+		}
+		if e.SessionID != session.ID && e.Gate != enforcer.GateOwned {
+			t.Errorf("about another session: %s", lines.Text())
+		}
+		if e.SessionID == session.ID && (e.Decision == enforcer.Send || e.Decision == enforcer.Check) {
+			said = append(said, string(e.Decision)+" "+e.Reason)
+		}
+		complete = e.Decision == enforcer.Finish
+	}
+	want := []string{"check", "test -f c.txt", "check", "Fill c", "check"}
+	for i, part := range want {
+		if i >= len(said) || !strings.Contains(said[i], part) {
+			t.Errorf("%q, want %q in them: %s", said, want, diagnostics.String())
+		}
+	}
+	if !complete {
+		t.Errorf("it was not complete: %s", diagnostics.String())
+	}
+	if err := watching.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, out) // Wait must not close it before everything is read
+	_ = watching.Wait()             // its exit code is looked at above
 }

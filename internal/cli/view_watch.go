@@ -21,28 +21,58 @@ func (a *app) newWatchView(o *watchOptions) func(watch.Entry) {
 		out = a.Stdout // it is what was asked for
 	}
 	p := a.paint(out)
+	before := map[string]watch.Entry{}
 	return func(e watch.Entry) {
 		// A run makes a session for each attempt: that they are left alone is not worth a line each.
-		quiet := e.Gate == enforcer.GateOwned && !o.dryRun
+		quiet := e.Gate == enforcer.GateOwned && !o.dryRun || follows(before[e.SessionID], e)
+		before[e.SessionID] = e
 		if !a.verbose && (a.quiet || quiet) {
 			return
 		}
-		fmt.Fprintln(out, watchLine(p, e))
+		width := 0 // a file has lines of any length
+		if terminal(out) {
+			width = terminalSize(out).width
+		}
+		fmt.Fprintln(out, watchLine(p, e, width))
 		if o.dryRun && e.Prompt != "" {
 			fmt.Fprintln(out, indent(safeText(e.Prompt), "    "))
 		}
 	}
 }
 
-// watchLine is a decision on one line: when, about which session, what, and why.
-func watchLine(p paint, e watch.Entry) string {
-	head := clock(e.Time) + " " + fit(shortSession(e.SessionID), widthSession) + " " + fit(e.Title, widthTitle)
-	return p.dim(head) + " " + watchWord(p, e) + " " + clipText(e.Reason, 300)
+// follows reports whether a decision says nothing that the one before did not say: that what was sent is on its way, and
+// that a session rests which was complete or let go.
+func follows(before, e watch.Entry) bool {
+	if e.Decision != enforcer.Wait {
+		return false
+	}
+	switch before.Decision {
+	case enforcer.Send, enforcer.Fresh:
+		return e.Gate == enforcer.GateInFlight
+	case enforcer.Finish:
+		return e.Gate == enforcer.GateWork
+	case enforcer.LetGo:
+		return e.Gate == enforcer.GateLetGo
+	}
+	return false
+}
+
+// watchLine is a decision: when, about which session, what, and why. It is one line, unless a terminal is too narrow.
+func watchLine(p paint, e watch.Entry, width int) string {
+	title := fit(e.Title, widthTitle)
+	if width > 0 && width < roomyTerminal {
+		title = fit(e.Title, widthNarrowTitle)
+	}
+	head := clock(e.Time) + " " + fit(shortSession(e.SessionID), widthSession) + " "
+	text := wrap(p.dim(title)+" "+watchWord(p, e)+" "+clipText(e.Reason, 300), width-1-len(head))
+	return p.dim(head) + strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", len(head)))
 }
 
 const (
-	widthSession = 6
-	widthTitle   = 24
+	widthSession     = 6
+	widthTitle       = 24
+	widthNarrowTitle = 14 // on a terminal below roomyTerminal
+	roomyTerminal    = 100
 )
 
 // shortSession is the end of a session's id, by which people can name it.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -14,6 +15,7 @@ import (
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/unixsock"
 	"github.com/bouldermgr/manager/internal/watch"
+	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/progressledger"
 	"github.com/bouldermgr/manager/store"
 )
@@ -141,41 +143,89 @@ func (p *watchProject) run(ctx context.Context, command string) boulder.Gate {
 	return executor.RunCommand(ctx, p.project, env, command, timeout, p.deps.app.secrets.Text)
 }
 
-// judge asks the Progress Ledger about a session as it would about a sub-task that has the person's request for
-// content.
-func (p *watchProject) judge(
-	ctx context.Context, address string,
-) (ask func(context.Context, watch.Question) ([]string, error), closeWiring func(), err error) {
-	d, err := p.deps.app.wire(ctx, address)
+// sessionJudge asks the Progress Ledger about a session as it would about a sub-task that has the person's request for
+// content. It may be asked from any goroutine.
+type sessionJudge struct {
+	project *watchProject
+	address string
+
+	mu    sync.Mutex
+	wired *deps
+	judge cleanJudge // once it is wired
+}
+
+// judge prepares the judge. A server that is not there yet is no fault: the watch waits for it.
+func (p *watchProject) judge(ctx context.Context, address string) (*sessionJudge, error) {
+	j := &sessionJudge{project: p, address: address}
+	if _, _, err := j.connect(ctx); err != nil && !errors.Is(err, opencode.ErrUnavailable) {
+		return nil, err
+	}
+	return j, nil
+}
+
+func (j *sessionJudge) connect(ctx context.Context) (*deps, cleanJudge, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.wired != nil {
+		return j.wired, j.judge, nil
+	}
+	d, err := j.project.deps.app.wire(ctx, j.address)
 	if err != nil {
-		return nil, nil, err
+		return nil, cleanJudge{}, err
 	}
 	judge, err := progressledger.New(progressledger.Config{Completer: d.completer, Logger: d.log})
 	if err != nil {
 		d.close()
-		return nil, nil, err
+		return nil, cleanJudge{}, err
 	}
-	clean := cleanJudge{judge, d.app.secrets}
-	return func(ctx context.Context, q watch.Question) ([]string, error) {
-		verdict, _, err := clean.Judge(ctx, judgeRequest(q))
-		if err != nil || verdict.Completed {
-			return nil, err
-		}
-		if len(verdict.Remaining) > 0 {
-			return verdict.Remaining, nil
-		}
-		return []string{"the judge does not agree: " + verdict.Summary}, nil
-	}, d.close, nil
+	j.wired, j.judge = d, cleanJudge{judge, d.app.secrets}
+	return j.wired, j.judge, nil
 }
 
-func judgeRequest(q watch.Question) boulder.JudgeRequest {
+// ask gives what is missing; nothing: the work is complete.
+func (j *sessionJudge) ask(ctx context.Context, q watch.Question) (missing []string, err error) {
+	d, judge, err := j.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, err := d.work.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Against the commit that was there when the watch began: what the agent commits is its work as well.
+	changes, err := d.work.Diff(ctx, d.base, now, nil)
+	if err != nil {
+		return nil, err
+	}
+	verdict, _, err := judge.Judge(ctx, judgeRequest(q, changes))
+	switch {
+	case err != nil || verdict.Completed:
+		return nil, err
+	case len(verdict.Remaining) > 0:
+		return verdict.Remaining, nil
+	}
+	return []string{"the judge does not agree: " + verdict.Summary}, nil
+}
+
+func (j *sessionJudge) close() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.wired != nil {
+		j.wired.close()
+	}
+}
+
+func judgeRequest(q watch.Question, changes boulder.Diff) boulder.JudgeRequest {
 	t := boulder.SubTask{
 		ID: "session", Subject: clipText(q.Request, 200), Content: q.Request,
 		SuccessCriteria: []string{"What was asked for is done"}, DoneWhen: []string{boulder.DoneJudge},
 	}
 	return boulder.JudgeRequest{
 		Goal: q.Request, SubTask: t,
-		Turn: boulder.Turn{Number: 1, Evidence: &boulder.Evidence{FinalMessage: q.Answer, Todos: q.Todos, Gates: q.Gates}},
+		Turn: boulder.Turn{AttemptRef: boulder.AttemptRef{SubTaskID: t.ID, Attempt: 1}, Number: 1, Evidence: &boulder.Evidence{
+			Ended: boulder.Ended{Finish: q.Finish}, FinalMessage: q.Answer, Todos: q.Todos, Gates: q.Gates,
+			ToolCalls: q.Tools, ToolCount: q.Called, Diff: changes,
+		}},
 	}
 }
 

@@ -1,10 +1,12 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
@@ -25,15 +27,22 @@ func (w *Watch) check(ctx context.Context, s *session) {
 	q := Question{Request: s.rec.Request, Todos: s.tree.todos}
 	_, reached := s.tree.reached()
 	q.Answer = reached.Answer
+	var turn []string
+	for _, m := range s.tree.turn() {
+		if m.assistant() {
+			turn, q.Finish = append(turn, m.info.ID), m.info.Finish
+		}
+	}
 	findings := s.tree.faults
 	end := s.end
-	turn := s.rec.Track.Turn
+	newest, id := s.rec.Track.Turn, s.rec.SessionID
+	evidence := func(ctx context.Context, q *Question) error { return w.calls(ctx, id, turn, q) }
 	w.background(ctx, func() func() {
-		c, err := w.verify(ctx, q, findings)
+		c, err := w.verify(ctx, q, findings, evidence)
 		return func() {
 			ended := ctx.Err() != nil
 			end()
-			if ended || s.rec.Track.Turn != turn {
+			if ended || s.rec.Track.Turn != newest {
 				return
 			}
 			s.end = nil
@@ -46,8 +55,10 @@ func (w *Watch) check(ctx context.Context, s *session) {
 	})
 }
 
-// verify runs the checks, the cheapest first; the judge is asked only where all others hold.
-func (w *Watch) verify(ctx context.Context, q Question, findings []string) (checks, error) {
+// verify runs the checks, the cheapest first; the judge is asked only where all others hold, with more evidence.
+func (w *Watch) verify(
+	ctx context.Context, q Question, findings []string, evidence func(context.Context, *Question) error,
+) (checks, error) {
 	var c checks
 	commands, err := w.commands(ctx)
 	if err != nil {
@@ -70,6 +81,9 @@ func (w *Watch) verify(ctx context.Context, q Question, findings []string) (chec
 		c.missing = append(c.missing, fmt.Sprintf("`%s` fails", command))
 	}
 	if w.needs(boulder.DoneJudge) && len(c.missing) == 0 {
+		if err := evidence(ctx, &q); err != nil {
+			return c, err
+		}
 		missing, err := w.cfg.Judge(ctx, q)
 		if err != nil {
 			return c, errors.Join(errors.New("the judge did not answer"), err)
@@ -77,6 +91,41 @@ func (w *Watch) verify(ctx context.Context, q Question, findings []string) (chec
 		c.miss(missing...)
 	}
 	return c, nil
+}
+
+const (
+	maxCalls    = 30  // that a judge is shown
+	maxCallText = 500 // bytes of an input and of an output
+)
+
+// calls reads the tool calls of a turn, which are not kept.
+func (w *Watch) calls(ctx context.Context, sessionID string, turn []string, q *Question) error {
+	messages, err := w.dir.Messages(ctx, sessionID, maxMessages)
+	if err != nil {
+		return err
+	}
+	for _, m := range messages {
+		if !slices.Contains(turn, m.Info.ID) {
+			continue
+		}
+		for _, p := range m.Parts {
+			if p.Tool != nil {
+				q.Tools = append(q.Tools, toolCall(p.Tool))
+			}
+		}
+	}
+	q.Called = len(q.Tools)
+	q.Tools = q.Tools[max(0, q.Called-maxCalls):]
+	return nil
+}
+
+// toolCall keeps the end of what came of it: there it says what it comes to.
+func toolCall(c *opencode.ToolCall) boulder.ToolCall {
+	output := cmp.Or(c.Error, c.Output)
+	return boulder.ToolCall{
+		ID: c.CallID, Tool: c.Tool, Title: clip(c.Title, 200), Input: cut(string(c.Input), maxCallText),
+		Output: strings.ToValidUTF8(output[max(0, len(output)-maxCallText):], ""), Status: string(c.State),
+	}
 }
 
 // commands are those that the criteria need: tests, and what stands in for a language server where none works.

@@ -156,11 +156,17 @@ func (w *Watch) watch(info opencode.Session) {
 	}
 }
 
+// ledgerTitle begins the titles of the sessions in which the ledgers ask through OpenCode, see providers/opencode. The
+// judge of a watch does so itself, and must not be asked about its own question.
+const ledgerTitle = "manager: "
+
 // notOwned says why a session is none that a person works in here; empty: it is one.
 func (w *Watch) notOwned(s opencode.Session) string {
 	switch tag, _ := s.Metadata[TagKey].(string); {
 	case tag != "", strings.Contains(s.Title, "["+TagKey+":"):
 		return "it belongs to a run of manager"
+	case strings.HasPrefix(s.Title, ledgerTitle):
+		return "manager asks a model something in it"
 	case s.Directory != w.cfg.Project:
 		return "it works in " + s.Directory
 	}

@@ -74,10 +74,64 @@ func TestSubAgentAtWork(t *testing.T) {
 	}
 }
 
+// A sub-agent of a sub-agent counts as well, and after a restart too, when no event tells of it.
+func TestGrandchildAtWork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	release := make(chan struct{})
+	model := func(context.Context, scriptmodel.Request) scriptmodel.Reply {
+		return scriptmodel.Reply{Text: "It is used in two places.", Wait: release}
+	}
+	k := w.begin(t, steps(half, say("I wrote a."), whole, say("Both are there.")))
+	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
+	k.until(r, "countdown countdown")
+	child := w.talk(t, opencode.NewSession{Title: "child", ParentID: k.id}, model)
+	grandchild := w.talk(t, opencode.NewSession{Title: "grandchild", ParentID: child.id}, model)
+	grandchild.person("Where is a used?")
+	k.until(r, "wait background")
+	r.end()
+	r = w.watch()
+	k.next = 0
+	if e := k.until(r, "wait background"); !strings.Contains(e.Reason, `"grandchild" is at work`) {
+		t.Error(e.Reason)
+	}
+	close(release)
+	k.until(r, "finish work")
+	if n := len(k.continuations()); n != 1 {
+		t.Errorf("%d continuations:\n%s", n, r.said(k.id))
+	}
+}
+
+// With All the session of a sub-agent is watched for itself, and told to go on when it leaves its own list undone.
+func TestAll(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	parent := w.talk(t, opencode.NewSession{Title: "parent"}, chat)
+	child := w.talk(t, opencode.NewSession{Title: "child", ParentID: parent.id},
+		steps(half, say("I wrote a."), whole, say("Both are there.")))
+	r := w.watch(func(c *watch.Config) { c.All = true })
+	child.person("Write a and b.")
+	child.until(r, "send open")
+	child.until(r, "finish work")
+	if n := len(child.continuations()); n != 1 {
+		t.Errorf("%d continuations:\n%s", n, r.said(child.id))
+	}
+}
+
 // A session that was compacted twice without progress is left for a fresh one, which is told what the work is, is
-// watched with the counters of the old one, and finishes it.
+// watched with the counters of the old one, and finishes it. So it is after a crash that has left an empty one behind.
 func TestFreshSessionAfterCompactions(t *testing.T) {
 	t.Parallel()
+	for name, crash := range map[string]bool{"switched": false, "crashed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			goesOnAfresh(t, crash)
+		})
+	}
+}
+
+func goesOnAfresh(t *testing.T, crash bool) {
+	t.Helper()
 	w := newWorld(t)
 	k := w.talk(t, opencode.NewSession{Title: "long"}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		switch {
@@ -97,9 +151,27 @@ func TestFreshSessionAfterCompactions(t *testing.T) {
 		reply.InputTokens = 199_000 // of 200,000: OpenCode compacts
 		return reply
 	})
-	r := w.watch()
+	r := w.watch(func(c *watch.Config) {
+		c.OnStored(func(i watch.Intent) error {
+			if i.Fresh && crash {
+				return errCrash
+			}
+			return nil
+		})
+	})
 	k.person("Write a and b.")
 	sent := k.until(r, "fresh open")
+	if crash {
+		<-r.done
+		_, err := w.dir.CreateSession(w.ctx, opencode.NewSession{
+			Title: "left behind", Metadata: map[string]any{"manager_continues": sent.MessageID},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r = w.watch(func(c *watch.Config) { c.Policy.Admission /= 50 })
+		k.next = 0
+	}
 	k.until(r, "wait stopped")
 	var fresh *talk
 	r.wait(t, "a decision about the fresh session", func() bool {
@@ -120,6 +192,10 @@ func TestFreshSessionAfterCompactions(t *testing.T) {
 		if !strings.Contains(all[0].Text(), want) {
 			t.Errorf("the fresh session is not told %q: %s", want, all[0].Text())
 		}
+	}
+	sessions, err := w.dir.Sessions(w.ctx, opencode.SessionFilter{})
+	if err != nil || len(sessions) != 2 {
+		t.Errorf("%d sessions, %v", len(sessions), err)
 	}
 	if done.Iteration != sent.Iteration {
 		t.Errorf("iteration %d after %d", done.Iteration, sent.Iteration)

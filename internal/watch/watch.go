@@ -80,6 +80,11 @@ type Question struct {
 	Answer  string         // what the agent said last
 	Todos   []boulder.Todo // its list
 	Gates   []boulder.Gate // commands that were run
+	// Of the newest turn:
+
+	Finish string             // OpenCode's reason for its end, such as stop
+	Tools  []boulder.ToolCall // the last 30, the oldest first, inputs and outputs cut to 500 bytes
+	Called int                // all of them
 }
 
 // DefaultSince is the default of [Config].Since.
@@ -280,7 +285,8 @@ func (w *Watch) lost(err error) {
 	w.online, w.listed = false, false
 	if !w.told {
 		w.told = true
-		w.cfg.Note(fmt.Sprintf("OpenCode does not answer; waiting for it (%v).", err))
+		w.cfg.Note("OpenCode does not answer; waiting for it.")
+		w.log.Info("no connection", "error", err)
 	}
 }
 

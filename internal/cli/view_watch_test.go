@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/watch"
+)
+
+// A line of a watch is broken between words on a narrow terminal, below its own text, and nowhere else.
+func TestWatchLine(t *testing.T) {
+	t.Parallel()
+	e := watch.Entry{
+		Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local), SessionID: "ses_0123456789XrrvZu", Title: "Two files of the settings",
+		Decision: enforcer.Send, Gate: enforcer.GateOpen, Iteration: 2,
+		Reason: "idle for 32s with 1 thing left to do, such as: Write b in the directory that the settings name",
+	}
+	for width, want := range map[int]string{
+		0: "03:04:05 XrrvZu Two files of the settin… goes on (2): idle for 32s with 1 thing left to do, such as: " +
+			"Write b in the directory that the settings name",
+		80: "03:04:05 XrrvZu Two files of … goes on (2): idle for 32s with 1 thing left to\n" +
+			"                do, such as: Write b in the directory that the settings name",
+	} {
+		if got := watchLine(paint{}, e, width); got != want {
+			t.Errorf("width %d:\n%s\nwant\n%s", width, got, want)
+		}
+	}
+}
+
+// What only repeats the line before is left out: would fail if a session that waits for another reason were silent.
+func TestFollows(t *testing.T) {
+	t.Parallel()
+	wait := func(g enforcer.Gate) watch.Entry { return watch.Entry{Decision: enforcer.Wait, Gate: g} }
+	for _, test := range []struct {
+		before enforcer.Kind
+		next   watch.Entry
+		want   bool
+	}{
+		{enforcer.Send, wait(enforcer.GateInFlight), true},
+		{enforcer.Fresh, wait(enforcer.GateInFlight), true},
+		{enforcer.Finish, wait(enforcer.GateWork), true},
+		{enforcer.LetGo, wait(enforcer.GateLetGo), true},
+		{enforcer.Send, wait(enforcer.GateStopped), false},
+		{enforcer.Finish, wait(enforcer.GateIdle), false},
+		{enforcer.LetGo, wait(enforcer.GateStopped), false},
+		{"", wait(enforcer.GateWork), false},
+		{enforcer.Send, watch.Entry{Decision: enforcer.Look, Gate: enforcer.GateInFlight}, false},
+	} {
+		if got := follows(watch.Entry{Decision: test.before}, test.next); got != test.want {
+			t.Errorf("%+v: %v", test, got)
+		}
+	}
+	if strings.Contains(watchLine(paint{}, wait(enforcer.GateIdle), 0), "\n") {
+		t.Error("one line for no terminal")
+	}
+}
