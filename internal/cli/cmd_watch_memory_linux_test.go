@@ -26,6 +26,12 @@ func TestReleaseProgram(t *testing.T) {
 			t.Errorf("mapping(%q) = %x, %x, %v", line, from, length, ours)
 		}
 	}
+	const smaps = "00400000-00401000 r-xp 00000000 00:2a 1 /m\nSize: 4 kB\nAnonymous:             0 kB\nVmFlags: rd ex mr\n" +
+		"00401000-00402000 r--p 00001000 00:2a 1 /m\nSize: 4 kB\nAnonymous:             4 kB\nVmFlags: rd mr\n" +
+		"00402000-00403000 r--p 00002000 00:2a 1 /lib/c.so\nSize: 4 kB\nAnonymous:             0 kB\nVmFlags: rd mr\n"
+	if got := releasable(smaps, "/m"); len(got) != 1 || got[0].from != 0x400000 {
+		t.Errorf("given up: %x; the second mapping has pages that the file does not", got)
+	}
 	before := programPages(t)
 	if err := releaseProgram(); err != nil {
 		t.Fatal(err)
