@@ -93,7 +93,7 @@ func (f *taskFlags) task(a *app, args []string) (string, error) {
 	}
 	text = strings.TrimSpace(text)
 	if text == "" {
-		return "", usagef("no task: say what to do, as in `manager plan \"Add dark mode\"`, or read it with --from FILE")
+		return "", usagef("no task: say what to do, as in \"Add dark mode\", or read it with --from FILE")
 	}
 	return strings.ToValidUTF8(text, "\uFFFD"), nil
 }

@@ -57,8 +57,13 @@ docs/sessions.md says when a session is told to go on, and docs/watch.md has eve
   manager show --why ses_…               all decisions about one session`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.status {
+			switch {
+			case o.status && (o.once || o.dryRun || o.continuous):
+				return usagef("--status only looks: it goes with none of --once, --dry-run and --continuous")
+			case o.status:
 				return a.runWatchStatus(cmd.Context())
+			case o.iterations < 1 && cmd.Flags().Changed("max-iterations"):
+				return usagef("--max-iterations is %d: it must be at least 1", o.iterations)
 			}
 			return a.runWatch(cmd.Context(), &o)
 		},
@@ -165,8 +170,8 @@ func (p *watchProject) address(o *watchOptions) string {
 func (p *watchProject) config(ctx context.Context, o *watchOptions) (_ watch.Config, closeWiring func(), err error) {
 	closeWiring = func() {}
 	a, d := p.deps.app, p.deps
-	if o.iterations < 0 || o.since <= 0 {
-		return watch.Config{}, nil, usagef("--max-iterations takes a number of at least 1, and --since a time of more than 0")
+	if o.since <= 0 {
+		return watch.Config{}, nil, usagef("--since is %s: it must be more than 0", o.since)
 	}
 	if len(o.budget.subTasks) > 0 || o.budget.run != nil && (o.budget.run.Attempts > 0 || o.budget.run.Calls > 0) {
 		return watch.Config{}, nil, usagef("--budget of a watch has tokens, cost and time only, and no sub-tasks")

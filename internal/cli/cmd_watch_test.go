@@ -52,7 +52,8 @@ func TestWatchCommand(t *testing.T) {
 	defer cancel()
 	model := octest.Script(t, watchScript)
 	home := t.TempDir()
-	env := append(testEnv(t, model.URL()), "OPENCODE_SERVER_PASSWORD=secret-of-the-server")
+	const word = "secret-of-the-server"
+	env := append(testEnv(t, model.URL()), "OPENCODE_SERVER_PASSWORD="+word)
 	address, stopServer, err := listening(
 		exec.Command(octest.Binary(t), "serve", "--hostname", "127.0.0.1", "--port", "0"), home, env)
 	if err != nil {

@@ -122,6 +122,11 @@ var loopCases = map[string]loopCase{
 		turns: [][]scriptmodel.Reply{then("I cannot go on without the password.", todos("completed", "blocked"))},
 		code:  4, prompts: 1, says: `nothing is left that the agent can do: 1 item is blocked: Item B`,
 	},
+	"all that is left is blocked, and everything else holds": {
+		args:  []string{"--done-when", "todos,promise"},
+		turns: [][]scriptmodel.Reply{then(promised, todos("completed", "blocked"))},
+		code:  4, prompts: 1, says: `all that can be done is done: Item B`,
+	},
 	"a limit of turns": {
 		git:  true,
 		args: []string{"--max-iterations", "3"},
@@ -132,7 +137,7 @@ var loopCases = map[string]loopCase{
 	},
 	"a model that breaks": {
 		turns: [][]scriptmodel.Reply{{{Status: http.StatusBadRequest}}},
-		code:  3, prompts: 5, says: `it said the same 5 times and called no tool; the turn ended with APIError`,
+		code:  3, prompts: 6, says: `5 continuations in a row brought no progress; the last one ended with: APIError`,
 	},
 	"a model that does not answer": {
 		config: "rules: {provider_retries: 0}\nlimits: {cool_base: 1ms, cool_max: 1ms, cooldowns: 2, backoff: 1ms}\n",

@@ -106,6 +106,23 @@ func acted(diff string) boulder.Evidence {
 
 var unfinished = boulder.Verdict{Summary: "Something is missing."}
 
+// A list with blocked items is no work for the agent, and not done either.
+func TestLoopWithBlockedItems(t *testing.T) {
+	t.Parallel()
+	e := acted("x")
+	e.Todos = []boulder.Todo{{Content: "get the key", Status: "blocked"}, {Content: "write", Status: "completed"}}
+	for criterion, want := range map[string]string{boulder.DoneTodos: "park", boulder.DoneJudge: "complete"} {
+		r := newLoopRun(t, boulder.Loop{Iterations: 100, Failures: 5}, criterion)
+		next := r.turn(e, boulder.Verdict{Completed: true, Summary: "All is done."})
+		if got := kindOf(next); got != want {
+			t.Errorf("%s: %s, want %s", criterion, got, want)
+		}
+		if p, ok := next.(Park); ok && p.Reason != "all that can be done is done: get the key" {
+			t.Errorf("the reason is %q", p.Reason)
+		}
+	}
+}
+
 func TestLoop(t *testing.T) {
 	t.Parallel()
 	five := boulder.Loop{Iterations: 100, Failures: 5, Cooldown: 30 * time.Second}

@@ -15,6 +15,8 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	v, ended := o.Turn.Verdict, o.Turn.Evidence.Ended
 	failed := boulder.AttemptFailed
 	switch {
+	case v.Completed && c.s.Boulder.Loop != nil && leftBlocked(o):
+		return Park{o, "all that can be done is done" + blockedItems(o.Turn.Evidence)}
 	case v.Completed:
 		return Complete{Open: o, Skip: c.notNeeded(o)}
 	case ended.Rule == boulder.RuleBudget, c.budget.subTask(o.SubTask, o) != "":

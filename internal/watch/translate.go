@@ -146,16 +146,21 @@ func (t *Tree) status(m *member, own bool, s opencode.Status, at time.Time) []en
 		// Nothing came of it, and nothing failed: it was aborted before the model was called, which has no other sign.
 		return append(events, t.abort(asked, at)...)
 	}
-	events = append(events, t.broke(at)...)
+	events = append(events, t.broke(at, true)...)
 	return append(events, t.ended(at)...)
 }
 
 // broke tells of an abort between two calls of the model, which has no other sign than that the second one is missing
-// (seen). Whoever rejects a permission or a question without a word ends the turn in the same way, and means it.
-func (t *Tree) broke(at time.Time) []enforcer.Event {
+// (seen), or that it was begun and is left as it is: who was there when the session became idle knows that it was not the
+// server's end that cut it off. Whoever rejects a permission or a question without a word ends the turn in the same way,
+// and means it.
+func (t *Tree) broke(at time.Time, there bool) []enforcer.Event {
 	m := t.newest()
-	if m == nil || !m.assistant() || m.info.Finish != opencode.FinishToolCalls || m.info.Completed.IsZero() ||
-		m.info.Error != nil || t.failed != nil {
+	if m == nil || !m.assistant() || m.info.Error != nil || t.failed != nil {
+		return nil
+	}
+	left := m.info.Completed.IsZero()
+	if left && !there || !left && m.info.Finish != opencode.FinishToolCalls {
 		return nil
 	}
 	return t.abort(m, at)
@@ -293,7 +298,7 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 	if root.busy() {
 		return events
 	}
-	events = append(events, t.broke(life)...)
+	events = append(events, t.broke(life, false)...)
 	if id, reached := t.reached(); id != "" {
 		events = append(events, enforcer.TurnEnded{At: life, Message: id, Reached: reached})
 	}

@@ -299,6 +299,8 @@ func (w *Watch) found(ctx context.Context) {
 	}
 	clear(w.strange)
 	for _, s := range w.sessions {
+		// Who was asked something before the gap may not know that the question is gone: idleness begins anew.
+		w.apply(s, enforcer.Activity{At: w.cfg.Now()})
 		s.fresh = false
 		w.read(ctx, s)
 	}
