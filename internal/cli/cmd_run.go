@@ -369,7 +369,7 @@ func moreOf(err error) string {
 	case !ok:
 		return ""
 	case used.SubTaskID != "":
-		return " --budget " + used.SubTaskID + ":… with more of what is used up (tokens, cost, time, attempts or calls)"
+		return " --budget " + used.SubTaskID + ":tokens=… (or what it needs more of)"
 	}
-	return " --budget … with more of what is used up (tokens, cost, time, attempts or calls)"
+	return " --budget tokens=… (or what it needs more of)"
 }
