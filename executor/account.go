@@ -3,7 +3,6 @@ package executor
 import (
 	"maps"
 
-	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
 )
@@ -11,11 +10,11 @@ import (
 // account is what evidence needs to know of all messages of a session, and not of its newest turn alone. It is small
 // whatever was said, so it can stand for messages that are not read again.
 type account struct {
-	promised bool                            // the agent said that everything is done, see [boulder.Promise]
-	tools    bool                            // a tool was called
-	commands bool                            // by one that may write files without saying which
-	edited   map[string]bool                 // files that editing tools wrote, as the calls name them
-	failing  map[string][]boulder.Diagnostic // the newest word of the language servers: errors by file, without its name
+	promised bool                                // the agent said that everything is done, see [boulder.Promise]
+	tools    bool                                // a tool was called
+	commands bool                                // by one that may write files without saying which
+	edited   map[string]bool                     // files that editing tools wrote, as the calls name them
+	failing  map[string][]opencode.LanguageError // the newest word of the language servers, by file
 }
 
 // add takes in a message. The order matters: the newest diagnostics win.
@@ -29,14 +28,14 @@ func (a *account) add(m opencode.Message) {
 		}
 		a.tools = true
 		a.commands = a.commands || p.Tool.Tool == "bash" || p.Tool.Tool == "task"
-		files := editedFiles(p.Tool)
+		files := p.Tool.EditedFiles()
 		for _, f := range files {
 			setIn(&a.edited, f)
 		}
 		if len(files) == 0 {
 			continue
 		}
-		if byFile, known := reportedErrors(p.Tool); known {
+		if byFile, known := p.Tool.LanguageErrors(); known {
 			a.failing = byFile
 		}
 	}

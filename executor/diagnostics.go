@@ -15,38 +15,6 @@ const (
 	diagnosticText  = 300 // characters
 )
 
-// severityError is the language server protocol's number for an error; 2 to 4 are warnings, information and hints.
-const severityError = 1
-
-// reportedErrors are the errors that language servers told of with an editing call, by file.
-func reportedErrors(call *opencode.ToolCall) (byFile map[string][]boulder.Diagnostic, known bool) {
-	var metadata struct {
-		Diagnostics map[string][]struct {
-			Severity int    `json:"severity"`
-			Message  string `json:"message"`
-			Range    struct {
-				Start struct {
-					Line int `json:"line"` // from 0
-				} `json:"start"`
-			} `json:"range"`
-		} `json:"diagnostics"`
-	}
-	if json.Unmarshal(call.Metadata, &metadata) != nil || metadata.Diagnostics == nil {
-		return nil, false
-	}
-	byFile = map[string][]boulder.Diagnostic{}
-	for file, findings := range metadata.Diagnostics {
-		for _, f := range findings {
-			if f.Severity == severityError {
-				byFile[file] = append(byFile[file], boulder.Diagnostic{
-					Line: f.Range.Start.Line + 1, Severity: "error", Message: clip(f.Message, diagnosticText),
-				})
-			}
-		}
-	}
-	return byFile, true
-}
-
 // diagnostics are the errors in the files that the session changed. Each editing call brings what the language servers
 // know by then of all files, so the newest call has the last word.
 func (t *turn) diagnostics(a account) []boulder.Diagnostic {
@@ -55,9 +23,10 @@ func (t *turn) diagnostics(a account) []boulder.Diagnostic {
 		if !a.edited[file] && !a.edited[t.relative(file)] {
 			continue
 		}
-		for _, d := range found {
-			d.File = t.relative(file)
-			list = append(list, d)
+		for _, e := range found {
+			list = append(list, boulder.Diagnostic{
+				File: t.relative(file), Line: e.Line, Severity: "error", Message: clip(e.Message, diagnosticText),
+			})
 		}
 	}
 	slices.SortFunc(list, func(a, b boulder.Diagnostic) int {

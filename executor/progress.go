@@ -45,7 +45,7 @@ func (t *turn) part(p opencode.Part, own bool) error {
 	}
 	setIn(&t.seen.toolsDone, call.CallID)
 	t.called(p)
-	for _, file := range editedFiles(call) {
+	for _, file := range call.EditedFiles() {
 		setIn(&t.seen.touched, file)
 	}
 	if !own {
@@ -85,7 +85,7 @@ func (t *turn) activity(call *opencode.ToolCall) string {
 	line := call.Tool
 	if title := strings.TrimSpace(firstLine(call.Title)); title != "" {
 		line += " " + title
-	} else if files := editedFiles(call); len(files) > 0 {
+	} else if files := call.EditedFiles(); len(files) > 0 {
 		line += " " + t.relative(files[0])
 	}
 	if call.State == opencode.ToolError {
@@ -107,45 +107,12 @@ func (t *turn) todos(todos []opencode.Todo) error {
 	})
 }
 
-// editedFiles lists the files that a finished call of an editing tool wrote, as absolute paths.
-func editedFiles(call *opencode.ToolCall) []string {
-	if call.State != opencode.ToolCompleted {
-		return nil
-	}
-	var input struct {
-		FilePath string `json:"filePath"`
-	}
-	var metadata struct {
-		Files []struct {
-			FilePath string `json:"filePath"`
-		} `json:"files"`
-	}
-	switch call.Tool {
-	case "edit", "write":
-		if json.Unmarshal(call.Input, &input) == nil && input.FilePath != "" {
-			return []string{input.FilePath}
-		}
-	case "patch", "apply_patch", "multiedit":
-		_ = json.Unmarshal(call.Input, &input)
-		_ = json.Unmarshal(call.Metadata, &metadata)
-		var files []string
-		for _, f := range metadata.Files {
-			files = append(files, f.FilePath)
-		}
-		if len(files) == 0 && input.FilePath != "" {
-			files = []string{input.FilePath}
-		}
-		return files
-	}
-	return nil
-}
-
 var hunkHeader = regexp.MustCompile(`^@@ -\d+(?:,\d+)? \+(\d+)`)
 
 // checkpoint says where an editing call made its last change: from the diff that OpenCode keeps with the call, or, for a
 // newly written file, its last line.
 func (t *turn) checkpoint(call *opencode.ToolCall) *boulder.Checkpoint {
-	files := editedFiles(call)
+	files := call.EditedFiles()
 	if len(files) == 0 {
 		return nil
 	}

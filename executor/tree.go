@@ -98,7 +98,7 @@ func (t *turn) called(p opencode.Part) {
 	}
 	t.member(p.SessionID).window.Call(enforcer.Call{
 		ID: c.CallID, Tool: c.Tool, Input: c.Input, Output: output, Failed: failed,
-		Edited: len(editedFiles(c)) > 0, Heard: t.hears(p.MessageID),
+		Edited: len(c.EditedFiles()) > 0, Heard: t.hears(p.MessageID),
 	})
 }
 

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
@@ -29,13 +27,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	shared.close()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	os.Exit(octest.CheckLeaks(code))
 }
 
 // fixture is a real OpenCode server with a model whose answers each test chooses.

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
@@ -118,4 +120,16 @@ func Git(tb testing.TB, dir string, args ...string) string {
 		tb.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return string(out)
+}
+
+// CheckLeaks is the exit code of a TestMain: that of its tests, or 1 if goroutines are left although they passed.
+func CheckLeaks(code int) int {
+	if code != 0 {
+		return code
+	}
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }

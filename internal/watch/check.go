@@ -33,7 +33,7 @@ func (w *Watch) check(ctx context.Context, s *session) {
 			turn, q.Finish = append(turn, m.info.ID), m.info.Finish
 		}
 	}
-	findings := s.tree.faults
+	findings := s.tree.findings.lines
 	end := s.end
 	newest, id := s.rec.Track.Turn, s.rec.SessionID
 	evidence := func(ctx context.Context, q *Question) error { return w.calls(ctx, id, turn, q) }

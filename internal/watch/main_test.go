@@ -2,7 +2,6 @@ package watch_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,8 +12,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
@@ -29,13 +26,7 @@ var shared fixture
 func TestMain(m *testing.M) {
 	code := m.Run()
 	shared.close()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	os.Exit(octest.CheckLeaks(code))
 }
 
 // fixture is a model whose answers each test chooses, and a server that uses it.
@@ -46,10 +37,11 @@ type fixture struct {
 	model  *scriptmodel.Server
 	server *server
 
-	mu       sync.Mutex
-	handlers map[string]scriptmodel.Handler // by mark, and by session once it is known
-	made     int                            // repositories
-	free     []string                       // those among them that no test uses now
+	cast octest.Cast
+
+	mu   sync.Mutex
+	made int      // repositories
+	free []string // those among them that no test uses now
 }
 
 // repository gives a test a repository that no other test uses at the same time. OpenCode takes two seconds of a
@@ -76,14 +68,13 @@ func (f *fixture) repository(t *testing.T) string {
 
 func (f *fixture) start() error {
 	f.once.Do(func() {
-		f.handlers = map[string]scriptmodel.Handler{}
 		if f.home, f.err = os.MkdirTemp("", "watch-test"); f.err != nil {
 			return
 		}
 		if f.home, f.err = filepath.EvalSymlinks(f.home); f.err != nil { // as OpenCode reports it
 			return
 		}
-		if f.model, f.err = scriptmodel.Start(f.reply); f.err == nil {
+		if f.model, f.err = scriptmodel.Start(f.cast.Reply); f.err == nil {
 			f.server, f.err = serve(f.home, f.model.URL(), "0")
 		}
 	})
@@ -100,22 +91,6 @@ func (f *fixture) close() {
 	if f.home != "" {
 		os.RemoveAll(f.home)
 	}
-}
-
-func (f *fixture) reply(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
-	f.mu.Lock()
-	handler := f.handlers[r.SessionID]
-	for mark, h := range f.handlers {
-		if handler == nil && strings.Contains(r.Text(), mark) {
-			handler = h
-			f.handlers[r.SessionID] = h // after a compaction the first prompt is not there any more
-		}
-	}
-	f.mu.Unlock()
-	if handler == nil {
-		return scriptmodel.Errorf("no test is waiting for this: %s", r.FirstUser())
-	}
-	return handler(ctx, r)
 }
 
 // server is `opencode serve`, as a person runs it.

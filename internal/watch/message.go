@@ -2,9 +2,7 @@ package watch
 
 import (
 	"encoding/json"
-	"fmt"
 	"hash/fnv"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,18 +79,13 @@ func (m *message) tool(c opencode.ToolCall) {
 		m.tools = map[string]uint64{}
 	}
 	var did uint64
-	if edits(c.Tool) && c.State == opencode.ToolCompleted {
+	if len(c.EditedFiles()) > 0 {
 		h := fnv.New64a()
 		_, _ = h.Write([]byte(c.CallID))
 		_, _ = h.Write(c.Input)
 		did = h.Sum64()
 	}
 	m.tools[c.CallID] = did
-}
-
-// edits reports whether a tool changes files. Shell commands do as well, and are seen in snapshots only.
-func edits(tool string) bool {
-	return slices.Contains([]string{"edit", "write", "multiedit", "patch", "apply_patch"}, tool)
 }
 
 // says is what the author wrote.
@@ -152,38 +145,4 @@ func delivers(p opencode.Part) string {
 		return ""
 	}
 	return id
-}
-
-// severityError is the language server protocol's number for an error; 2 to 4 are warnings, information and hints.
-const severityError = 1
-
-// maxFindings is how many errors of language servers are kept.
-const maxFindings = 10
-
-// findings are the errors that language servers told of with an editing call, one line each: all that they know of all
-// files, so that the newest call has the last word. ok is false for other calls.
-func findings(c opencode.ToolCall) (lines []string, ok bool) {
-	var metadata struct {
-		Diagnostics map[string][]struct {
-			Severity int    `json:"severity"`
-			Message  string `json:"message"`
-			Range    struct {
-				Start struct {
-					Line int `json:"line"` // from 0
-				} `json:"start"`
-			} `json:"range"`
-		} `json:"diagnostics"`
-	}
-	if !edits(c.Tool) || c.State != opencode.ToolCompleted || json.Unmarshal(c.Metadata, &metadata) != nil ||
-		metadata.Diagnostics == nil {
-		return nil, false
-	}
-	for _, file := range slices.Sorted(maps.Keys(metadata.Diagnostics)) {
-		for _, f := range metadata.Diagnostics[file] {
-			if f.Severity == severityError && len(lines) < maxFindings {
-				lines = append(lines, fmt.Sprintf("%s:%d: %s", file, f.Range.Start.Line+1, clip(f.Message, 200)))
-			}
-		}
-	}
-	return lines, true
 }

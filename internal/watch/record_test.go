@@ -47,16 +47,17 @@ func TestRecordStreams(t *testing.T) {
 type recorder struct {
 	client *opencode.Client
 
-	mu       sync.Mutex
-	handlers map[string]scriptmodel.Handler // by mark, and by session id once it is known
-	lines    []line
-	began    time.Time
-	more     chan struct{} // closed and made anew with each line
+	cast octest.Cast
+
+	mu    sync.Mutex
+	lines []line
+	began time.Time
+	more  chan struct{} // closed and made anew with each line
 }
 
 func newRecorder(t *testing.T) *recorder {
-	r := &recorder{handlers: map[string]scriptmodel.Handler{}, more: make(chan struct{})}
-	model := octest.Model(t, r.reply)
+	r := &recorder{more: make(chan struct{})}
+	model := octest.Model(t, r.cast.Reply)
 	home := t.TempDir()
 	// The client keeps the server's password to itself; the wrapper tells it.
 	secret := filepath.Join(home, "password")
@@ -133,22 +134,6 @@ func typeOf(event json.RawMessage) string {
 	return e.Payload.Type
 }
 
-func (r *recorder) reply(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
-	r.mu.Lock()
-	handler := r.handlers[req.SessionID]
-	for mark, h := range r.handlers {
-		if handler == nil && strings.Contains(req.FirstUser(), mark) {
-			handler = h
-			r.handlers[req.SessionID] = h // after a compaction the first prompt is not there any more
-		}
-	}
-	r.mu.Unlock()
-	if handler == nil {
-		return scriptmodel.Errorf("no scene is waiting for this: %s", req.FirstUser())
-	}
-	return handler(ctx, req)
-}
-
 // stage is where a scene is played.
 type stage struct {
 	*recorder
@@ -165,9 +150,7 @@ func (r *recorder) scene(t *testing.T, s scene) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	st := &stage{recorder: r, t: t, ctx: ctx, mark: "[" + s.name + "]", release: make(chan struct{})}
-	r.mu.Lock()
-	r.handlers[st.mark] = func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply { return s.model(st, req) }
-	r.mu.Unlock()
+	r.cast.Play(st.mark, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply { return s.model(st, req) })
 	st.dir = r.client.In(octest.Repo(t, map[string]string{"README.md": "hello\n"}))
 	if _, err := st.dir.Catalogue(ctx); err != nil { // boots the instance
 		t.Fatal(err)

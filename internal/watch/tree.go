@@ -45,7 +45,7 @@ type Tree struct {
 	beat       time.Time            // the newest sign of life that was passed on
 	touched    time.Time            // the newest event, whatever it was about
 	listed     time.Time            // the newest event that brought the todo list
-	faults     []string             // what language servers found, by the newest editing call
+	findings   findings
 	deleted    bool
 }
 

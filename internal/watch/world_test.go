@@ -94,9 +94,7 @@ func (w *world) begin(t *testing.T, model scriptmodel.Handler, rules ...opencode
 func (w *world) talk(t *testing.T, n opencode.NewSession, model scriptmodel.Handler) *talk {
 	t.Helper()
 	k := &talk{t: t, w: w, mark: "[" + t.Name() + "/" + n.Title + "]"}
-	shared.mu.Lock()
-	shared.handlers[k.mark] = model
-	shared.mu.Unlock()
+	shared.cast.Play(k.mark, model)
 	s, err := w.dir.CreateSession(w.ctx, n)
 	if err != nil {
 		t.Fatal(err)

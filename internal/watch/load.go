@@ -1,0 +1,137 @@
+package watch
+
+import (
+	"slices"
+	"time"
+
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// Reading is the server's state of one tree.
+type Reading struct {
+	At       time.Time          // when the reading began
+	Sessions []opencode.Session // the root first, then everything below it, parents before children
+	Statuses map[string]opencode.Status
+	Messages []opencode.Message // the root's newest, oldest first
+	Todos    []opencode.Todo    // the root's
+	// Of the directory:
+
+	Permissions []opencode.PermissionRequest
+	Questions   []opencode.QuestionRequest
+}
+
+// Load takes in the server's state, and says what has happened that no event told of. What events told since the
+// reading began stays. A session that is seen for the first time begins with the newest prompt of a person that is
+// among the messages.
+func (t *Tree) Load(r Reading) []enforcer.Event {
+	for _, s := range r.Sessions {
+		t.loadMember(s, r)
+	}
+	for _, p := range r.Permissions {
+		t.loadAsk(p.SessionID, p.ID, permission(p), r.At)
+	}
+	for _, q := range r.Questions {
+		t.loadAsk(q.SessionID, q.ID, question(q), r.At)
+	}
+	if !t.listed.After(r.At) {
+		t.todos = todos(r.Todos)
+	}
+	if t.horizon.IsZero() {
+		t.horizon = firstSight(r.Messages)
+	}
+	var events []enforcer.Event
+	for _, m := range r.Messages {
+		events = append(events, t.recount(m)...)
+	}
+	life := t.lived(r)
+	root := t.members[t.root]
+	if life.After(t.life()) {
+		events = append(events, t.now(root, life)...)
+	}
+	if root.busy() {
+		return events
+	}
+	events = append(events, t.broke(life, false)...)
+	if id, reached := t.reached(); id != "" {
+		events = append(events, enforcer.TurnEnded{At: life, Message: id, Reached: reached})
+	}
+	return events
+}
+
+func (t *Tree) loadMember(s opencode.Session, r Reading) {
+	m, ok := t.members[s.ID]
+	if !ok {
+		m = &member{asks: map[string]string{}}
+		t.members[s.ID] = m
+	}
+	m.session = s
+	if !m.turned.After(r.At) {
+		m.status = r.Statuses[s.ID]
+	}
+	if !m.asked.After(r.At) {
+		clear(m.asks)
+	}
+}
+
+func (t *Tree) loadAsk(sessionID, id, words string, at time.Time) {
+	if m, ok := t.members[sessionID]; ok && !m.asked.After(at) {
+		m.asks[id] = words
+	}
+}
+
+// lived is the newest sign of life that a reading tells of.
+func (t *Tree) lived(r Reading) time.Time {
+	life := t.life()
+	if m := t.newest(); m != nil {
+		life = later(life, later(m.info.Created, m.info.Completed))
+	}
+	for _, s := range r.Sessions {
+		if s.ID != t.root {
+			life = later(life, s.Created) // what else happens to a session may be no life
+		}
+	}
+	if t.Busy() {
+		life = later(life, r.At)
+	}
+	return life
+}
+
+// firstSight is the time of the newest prompt of a person.
+func firstSight(messages []opencode.Message) time.Time {
+	for _, m := range slices.Backward(messages) {
+		known := message{info: m.Info}
+		for _, p := range m.Parts {
+			known.part(p)
+		}
+		if m.Info.Role == opencode.RoleUser && known.person && known.own == "" {
+			return m.Info.Created
+		}
+	}
+	if len(messages) > 0 {
+		return messages[0].Info.Created
+	}
+	return time.Time{}
+}
+
+// recount tells of a message as its events would have. What was told of it is not told again.
+func (t *Tree) recount(m opencode.Message) []enforcer.Event {
+	at := later(m.Info.Created, m.Info.Completed)
+	var events []enforcer.Event
+	add := func(more []enforcer.Event) {
+		for _, e := range more {
+			if _, life := e.(enforcer.Activity); !life { // all of it is told at once, with the newest
+				events = append(events, e)
+			}
+		}
+	}
+	// First without its end, as it came: of a message that was aborted or compacted the parts are known by then.
+	begun := m.Info
+	begun.Error, begun.Completed = nil, time.Time{}
+	add(t.heard(begun, m.Info.Created))
+	for _, p := range m.Parts {
+		add(t.part(p, m.Info.Created))
+	}
+	add(t.heard(m.Info, at))
+	return events
+}
