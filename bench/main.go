@@ -85,6 +85,7 @@ func suites() []suite {
 		{"watch", measureWatch},
 		{"steps", measureSteps},
 		{"list", measureList},
+		{"blockers", measureBlockers},
 	}
 }
 

@@ -129,6 +129,10 @@ func (s *State) applyMore(e *Event) error {
 		return s.noted(e, b)
 	case Reopened:
 		return s.reopened(e, b)
+	case BlockerRaised:
+		return s.blockerRaised(e, b)
+	case BlockerSettled:
+		return s.blockerSettled(e, b)
 	}
 	return fmt.Errorf("unknown event type %q", e.Body.EventType())
 }

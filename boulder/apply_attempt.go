@@ -81,6 +81,9 @@ func (s *State) turnSent(e *Event, b TurnSent) error {
 	case !b.Resume && o.Turn.MessageID != "":
 		return fmt.Errorf("turn %d of %q was sent", b.Turn, b.SubTaskID)
 	}
+	if err := unanswered(o); err != nil {
+		return err
+	}
 	if b.Resume {
 		o.Turn.ResumeID = b.MessageID
 	} else {
@@ -213,6 +216,9 @@ func (s *State) continuation(e *Event, b Continuation) error {
 	if o.Turn.Verdict == nil || b.Turn != o.Turn.Number+1 {
 		return fmt.Errorf("turn %d of %q cannot follow turn %d", b.Turn, b.SubTaskID, o.Turn.Number)
 	}
+	if err := unanswered(o); err != nil {
+		return err
+	}
 	o.Attempt.Status, o.Attempt.Turns = AttemptExecuting, b.Turn
 	o.Attempt.Asked = hashOf(o.Turn.Verdict.ContinuationPrompt)
 	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Seq: e.Seq, Kind: TurnContinuation, Prompt: b.Prompt}
@@ -268,6 +274,9 @@ func (s *State) retry(e *Event, b Retry) error {
 	if err := s.replacing(b.SubTaskID); err != nil {
 		return err
 	}
+	if err := unanswered(o); err != nil && b.Status != AttemptCancelled { // a person may want it all the same
+		return err
+	}
 	s.interrupted(o, e.Time)
 	s.finish(e, o, b.Status, b.Reason)
 	switch {
@@ -301,6 +310,9 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 	case b.Completed && o.Attempt.Status != AttemptMonitoring:
 		return fmt.Errorf("attempt %d of %q is %s: nobody judged it complete",
 			b.Attempt, b.SubTaskID, o.Attempt.Status)
+	}
+	if err := unanswered(o); err != nil && b.Completed {
+		return err
 	}
 	t := o.SubTask
 	if err := s.replacing(t.ID); err != nil {

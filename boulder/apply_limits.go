@@ -13,6 +13,7 @@ import (
 // back since, no wait of the old clock counts.
 func (s *State) takenUp(e *Event, b TakenUp) error {
 	s.Boulder.LedgerModel = cmp.Or(b.LedgerModel, s.Boulder.LedgerModel)
+	s.Boulder.Diverted = s.Boulder.Diverted || b.Diverted
 	if e.Time.Before(s.Boulder.UpdatedAt) {
 		for model, c := range s.Boulder.Cooldowns {
 			c.Until = e.Time
@@ -201,6 +202,9 @@ func (s *State) unparked(e *Event, b Unparked) error {
 	t := s.byID[b.SubTaskID]
 	if t == nil || !t.Parked {
 		return fmt.Errorf("sub-task %q does not wait for a person", b.SubTaskID)
+	}
+	if awaited := t.AwaitedBy(t.Attempts); len(awaited) > 0 {
+		return fmt.Errorf("sub-task %q waits for an answer to %s", b.SubTaskID, awaited[0].ID)
 	}
 	s.unpark(t)
 	t.Track = nil

@@ -68,6 +68,10 @@ type Boulder struct {
 
 	AskReplans bool `json:"ask_replans,omitempty"` // a person is to be asked before a replan is adopted
 
+	// Diverted: what only a person can answer is taken down, and the agents go on without. It was asked for when the boulder
+	// was begun or taken up; a person's switch goes before it.
+	Diverted bool `json:"diverted,omitempty"`
+
 	// Gates and NoWorse are those of every sub-task, besides its own: a person's configuration.
 	Gates   []string `json:"gates,omitempty"`
 	NoWorse []string `json:"no_worse,omitempty"`

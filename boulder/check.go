@@ -193,6 +193,7 @@ func (s *State) checkSubTask(t *SubTask, bad func(string, ...any)) {
 	if t.Parked && t.Status != SubTaskBlocked {
 		bad("sub-task %q waits for a person but is %s", t.ID, t.Status)
 	}
+	s.checkBlockers(t, bad)
 	if t.Stalls < 0 {
 		bad("sub-task %q has stalled %d times", t.ID, t.Stalls)
 	}
@@ -213,6 +214,29 @@ func (s *State) checkSubTask(t *SubTask, bad func(string, ...any)) {
 	}
 	if t.Status == SubTaskCompleted && waiting > 0 {
 		bad("sub-task %q is completed before its dependencies", t.ID)
+	}
+}
+
+// checkBlockers looks at what a sub-task asked a person. An attempt that left something open is followed by another one
+// only by a person's word: until then the sub-task is parked, or over.
+func (s *State) checkBlockers(t *SubTask, bad func(string, ...any)) {
+	o := s.open[t.ID]
+	known := map[string]bool{}
+	for _, b := range t.Blockers {
+		switch {
+		case b.ID == "" || b.Question == "" || known[b.ID]:
+			bad("blocker %q of sub-task %q asks nothing, or is there twice", b.ID, t.ID)
+		case b.Attempt < 1 || b.Attempt > t.Attempts:
+			bad("blocker %s of sub-task %q came up in attempt %d of %d", b.ID, t.ID, b.Attempt, t.Attempts)
+		case b.Status.Settled() != (b.Seq > 0) || b.Seq > s.Boulder.Seq:
+			bad("blocker %s of sub-task %q is %s by event %d of %d", b.ID, t.ID, b.Status, b.Seq, s.Boulder.Seq)
+		case o != nil && b.Attempt == o.Attempt.Attempt && (o.Turn == nil || o.Attempt.Status == AttemptStarting):
+			bad("blocker %s of sub-task %q came up in attempt %d, which is %s", b.ID, t.ID, b.Attempt, o.Attempt.Status)
+		}
+		known[b.ID] = true
+	}
+	if awaited := t.AwaitedBy(t.Attempts); len(awaited) > 0 && o == nil && !t.Parked && !t.Status.Terminal() {
+		bad("sub-task %q waits for an answer to %s, and is %s", t.ID, awaited[0].ID, t.Status)
 	}
 }
 

@@ -16,12 +16,16 @@ const (
 	DoneDiagnostics = "diagnostics"
 	// DoneTests: the commands of [Checks].Tests pass, or are no worse than before the sub-task began.
 	DoneTests = "tests"
-	// DonePromise: the agent's own text has [Promise], since the attempt began.
+	// DonePromise: the agent's own text has [Promise], or the [DoneMarker] where that counts, since the attempt began.
 	DonePromise = "promise"
 )
 
 // Promise is what an agent writes when everything is done (seed 001: the completion promise of a Ralph loop).
 const Promise = "<promise>DONE</promise>"
+
+// DoneMarker is what an agent is asked to write when it is done and has a tool for blockers (seed 003, FR-015). Where that is
+// so it counts as the [Promise].
+const DoneMarker = "BLOCKER_DIVERTER_DONE!"
 
 // DoneWords are the criteria that there are, in the order in which people are told about them.
 func DoneWords() []string {

@@ -84,6 +84,8 @@ type StatusChanged struct {
 type TakenUp struct {
 	// LedgerModel is that of the process that goes on; empty: the same.
 	LedgerModel string `json:"ledger_model,omitempty"`
+	// Diverted makes it a diverted one from now on, see [Boulder.Diverted].
+	Diverted bool `json:"diverted,omitempty"`
 }
 
 // ClockMoved says that the wall clock went on by more, or by less, than time has passed for the process: the machine slept,

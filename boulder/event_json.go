@@ -38,6 +38,8 @@ func (ClockMoved) EventType() string      { return "clock" }
 func (Noted) EventType() string           { return "note" }
 func (Reopened) EventType() string        { return "reopened" }
 func (Archived) EventType() string        { return "archived" }
+func (BlockerRaised) EventType() string   { return "blocker" }
+func (BlockerSettled) EventType() string  { return "blocker-settled" }
 func (TaskComplete) EventType() string    { return "task-complete" }
 
 // bodyTypes maps the JSON field "type" to the struct that carries it.
@@ -48,7 +50,7 @@ var bodyTypes = func() map[string]reflect.Type {
 		TurnEnded{}, GateRun{}, Judged{}, Continuation{}, Retry{}, Trouble{}, UsageReport{}, SubTaskDone{},
 		TaskComplete{}, TakenUp{}, Nudged{}, Cooled{}, ReplanStarted{}, ReplanTrouble{}, Replanned{}, ReplanRefused{},
 		BudgetSet{}, BudgetWarning{}, Parked{}, Unparked{}, Noted{}, Reopened{}, Archived{},
-		ClockMoved{},
+		ClockMoved{}, BlockerRaised{}, BlockerSettled{},
 	} {
 		types[b.EventType()] = reflect.TypeOf(b)
 	}

@@ -17,7 +17,7 @@ type Evidence struct {
 	// NoServer says that no language server ran for the session's files, so that nothing is known of errors in them. Gates
 	// has [SubTask.Lint] then.
 	NoServer bool `json:"no_server,omitempty"`
-	// Promised: the agent's own text has [Promise], since the attempt began.
+	// Promised: the agent's own text has [Promise], or the [DoneMarker] where that counts, since the attempt began.
 	Promised bool `json:"promised,omitempty"`
 	// Compactions of the session in this turn.
 	Compactions int           `json:"compactions,omitempty"`

@@ -250,7 +250,11 @@ func (m *machine) head(t *rapid.T) Body {
 		}
 	case m.state.Parked() > 0 && m.state.Settled():
 		i := slices.IndexFunc(m.state.SubTasks, func(st *SubTask) bool { return st.Parked })
-		return Unparked{SubTaskID: m.state.SubTasks[i].ID}
+		st := m.state.SubTasks[i]
+		if awaited := st.AwaitedBy(st.Attempts); len(awaited) > 0 {
+			return m.settled(t, st.ID, awaited[0].ID)
+		}
+		return Unparked{SubTaskID: st.ID}
 	case b.Status == Synthesizing:
 		return TaskComplete{Status: rapid.SampledFrom([]Status{Completed, Partial, Failed, Running}).Draw(t, "end")}
 	case len(m.state.SubTasks) > 0 && m.state.Settled():
@@ -283,7 +287,12 @@ func (m *machine) natural(t *rapid.T, o *Open) Body {
 			return Parked{AttemptRef: ref, Reason: "money", Digest: "stopped"}
 		case 6:
 			return m.replanStarted(ref)
+		case 7, 8:
+			return m.raised(t, ref)
 		}
+	}
+	if o.Attempt.Status == AttemptMonitoring && len(o.SubTask.AwaitedBy(ref.Attempt)) > 0 {
+		return Parked{AttemptRef: ref, Reason: "an answer", Digest: "it waits"}
 	}
 	switch o.Attempt.Status {
 	case AttemptQueued:
@@ -314,6 +323,29 @@ func (m *machine) natural(t *rapid.T, o *Open) Body {
 		return Retry{AttemptRef: ref, Reason: "no", Status: AttemptFailed, Next: ref.Attempt + 1, Digest: "digest"}
 	}
 	return SubTaskDone{AttemptRef: ref, Summary: "gave up", Status: SubTaskFailed, AttemptStatus: AttemptFailed}
+}
+
+// raised draws a blocker. Some are known already, and some were answered before they were reported.
+func (m *machine) raised(t *rapid.T, ref AttemptRef) Body {
+	b := Blocker{
+		ID: fmt.Sprint("B", rapid.IntRange(1, 20).Draw(t, "blocker")), Question: "?",
+		Hard: rapid.Bool().Draw(t, "hard"), Category: BlockerOther, CreatedAt: m.now,
+	}
+	if b.Status = rapid.SampledFrom([]BlockerStatus{
+		"", BlockerPending, BlockerPending, BlockerAnswered, BlockerSkipped,
+	}).Draw(t, "raised as"); b.Status == BlockerAnswered {
+		b.Answer = "yes"
+	}
+	return BlockerRaised{AttemptRef: ref, Blocker: b}
+}
+
+// settled draws a person's word on a blocker.
+func (m *machine) settled(t *rapid.T, subTask, blocker string) Body {
+	return rapid.SampledFrom([]Body{
+		BlockerSettled{SubTaskID: subTask, BlockerID: blocker, Status: BlockerAnswered, Answer: "this one"},
+		BlockerSettled{SubTaskID: subTask, BlockerID: blocker, Status: BlockerAnswered, Allowed: true},
+		BlockerSettled{SubTaskID: subTask, BlockerID: blocker, Status: BlockerSkipped},
+	}).Draw(t, "settled")
 }
 
 func drawEvidence(t *rapid.T) Evidence {
@@ -386,6 +418,9 @@ func (m *machine) order(t *rapid.T, id string) Body {
 			return Reopened{SubTaskID: id, Reason: "retry"}
 		}
 	}
+	if st := m.state.SubTask(id); st != nil && len(st.Blockers) > 0 && rapid.Bool().Draw(t, "answer") {
+		return m.settled(t, id, rapid.SampledFrom(st.Blockers).Draw(t, "which").ID)
+	}
 	drop := func(status SubTaskStatus) Body {
 		return SubTaskDone{
 			AttemptRef: AttemptRef{SubTaskID: id}, Status: status, AttemptStatus: AttemptCancelled, ByPerson: true,
@@ -432,6 +467,7 @@ type ledger struct {
 	clock    time.Time
 	attempts int
 	over     map[string]SubTaskStatus // sub-tasks that ended
+	settled  map[string]RaisedBlocker // by sub-task and id
 }
 
 // check books one applied event, and compares.
@@ -447,7 +483,7 @@ func (l *ledger) check(t *rapid.T, s *State, before Boulder, e Event) {
 	}
 	l.clock = e.Time
 	if kind == "created" {
-		l.worked, l.over = 0, map[string]SubTaskStatus{}
+		l.worked, l.over, l.settled = 0, map[string]SubTaskStatus{}, map[string]RaisedBlocker{}
 	}
 	if kind == "attempt-starting" {
 		l.attempts++
@@ -468,6 +504,36 @@ func (l *ledger) check(t *rapid.T, s *State, before Boulder, e Event) {
 		}
 	}
 	l.checkReplan(t, s, before, e)
+	l.checkBlockers(t, s, e)
+}
+
+// checkBlockers: what was settled stays as it was settled, and an attempt that awaits an answer is told nothing.
+func (l *ledger) checkBlockers(t *rapid.T, s *State, e Event) {
+	awaiting := map[string]bool{}
+	for _, st := range s.SubTasks {
+		for _, b := range st.Blockers {
+			key := st.ID + " " + b.ID
+			if was, settled := l.settled[key]; settled && was != b {
+				t.Fatalf("%s turned %+v into %+v", e.Body.EventType(), was, b)
+			}
+			if b.Status.Settled() {
+				l.settled[key] = b
+			}
+			if b.Hard && b.Attempt == st.Attempts && !b.Status.Settled() {
+				awaiting[st.ID] = true
+			}
+		}
+	}
+	told := ""
+	switch b := e.Body.(type) {
+	case TurnSent:
+		told = b.SubTaskID
+	case Continuation:
+		told = b.SubTaskID
+	}
+	if awaiting[told] {
+		t.Fatalf("%s for %s, which awaits an answer", e.Body.EventType(), told)
+	}
 }
 
 // byPerson reports whether an event is one of the two with which a person takes back the end of a sub-task.
@@ -548,6 +614,8 @@ func (m *machine) wild(t *rapid.T) Event {
 		UsageReport{Usage: Usage{Output: 2, Cost: 0.5}},
 		Nudged{AttemptRef: ref, Turn: turn, MessageID: rapid.SampledFrom([]string{"", "n2"}).Draw(t, "nudge")},
 		Parked{AttemptRef: ref, Reason: "a question"},
+		m.raised(t, ref), m.settled(t, ref.SubTaskID, "B1"),
+		BlockerSettled{SubTaskID: ref.SubTaskID, BlockerID: "B2", Status: BlockerAnswered},
 		m.replanStarted(ref),
 		ReplanStarted{AttemptRef: ref, Number: m.state.Boulder.Replans + turn, Replaces: []string{ref.SubTaskID}},
 		ReplanTrouble{NotBefore: m.now.Add(time.Second)},

@@ -18,6 +18,8 @@ const (
 	OrderSkip   OrderKind = "skip"   // go on as if the sub-task were done
 	OrderNote   OrderKind = "note"   // tell the agents and the judge something
 
+	OrderSettle OrderKind = "settle" // answer a blocker of a sub-task, or say that there will be no answer
+
 	OrderArchive   OrderKind = "archive"   // put what is over out of sight
 	OrderUnarchive OrderKind = "unarchive" // bring it back
 )
@@ -26,9 +28,11 @@ const (
 // holds the database; it is done when it is on disk.
 type Order struct {
 	Do        OrderKind `json:"do"`
-	SubTaskID string    `json:"sub_task_id,omitempty"` // of cancel, retry and skip; a note may have one
-	Text      string    `json:"text,omitempty"`        // of a note
+	SubTaskID string    `json:"sub_task_id,omitempty"` // of cancel, retry, skip and settle; a note may have one
+	Text      string    `json:"text,omitempty"`        // of a note; of a settle the answer, none: go on without
 	Now       bool      `json:"now,omitempty"`         // of a pause
+	BlockerID string    `json:"blocker_id,omitempty"`  // of a settle
+	Allowed   bool      `json:"allowed,omitempty"`     // of a settle: the permission that was asked for is given
 }
 
 // maxNote is the longest note, in characters: a person's aside. A longer text belongs into a file that it names.
@@ -49,6 +53,8 @@ func (o Order) Validate() error {
 			return fmt.Errorf("a %s needs a text", o.Do)
 		case utf8.RuneCountInString(o.Text) > maxNote:
 			return fmt.Errorf("the text has more than %d characters: put it into a file of the project and name that", maxNote)
+		case o.Do != OrderSettle && (o.BlockerID != "" || o.Allowed):
+			return fmt.Errorf("%s is not about a blocker", o.Do)
 		case o.Now && o.Do != OrderPause:
 			return fmt.Errorf("%s is never put off, so it has no \"now\"", o.Do)
 		}
@@ -66,6 +72,11 @@ func (o Order) Validate() error {
 		return needs(true, false)
 	case OrderNote:
 		return needs(false, true)
+	case OrderSettle:
+		if o.BlockerID == "" {
+			return fmt.Errorf("%s needs a blocker", o.Do)
+		}
+		return needs(true, o.Text != "")
 	}
 	return fmt.Errorf("there is no order %q", o.Do)
 }

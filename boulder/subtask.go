@@ -17,7 +17,8 @@ const (
 	// original completed. Terminal.
 	SubTaskCompleted SubTaskStatus = "completed"
 	// SubTaskBlocked: something it depends on failed, or it is parked; Reason says which. Entered as a consequence of
-	// [SubTaskDone], or by [Parked]. Left by [Unparked], and by [Reopened] or a skip of what is in its way.
+	// [SubTaskDone], or by [Parked]. Left by [Unparked], by the last [BlockerSettled] that it waits for, and by [Reopened]
+	// or a skip of what is in its way.
 	SubTaskBlocked SubTaskStatus = "blocked"
 	// SubTaskFailed: its attempts are exhausted. Entered by [SubTaskDone]. Terminal; while the boulder is not over, a
 	// person can take it back ([Reopened]), or declare it needless (skipped).
@@ -95,10 +96,13 @@ type SubTask struct {
 	LastResult string `json:"last_result,omitempty"`
 	// Worked is how long its turns took together, nanoseconds.
 	Worked time.Duration `json:"worked,omitempty"`
-	// Track is what the arbiter of sessions remembers of a [Loop]. It is package enforcer's, and nothing is read in it here.
+	// Track is what the arbiter of sessions remembers of a [Loop], and of an attempt of a run that was told to go on. It is
+	// package enforcer's, and nothing is read in it here.
 	Track json.RawMessage `json:"track,omitempty"`
 	// Parked: it is blocked until a person does something, which Reason says (not because of a dependency).
 	Parked bool `json:"parked,omitempty"`
+	// Blockers are what its attempts came upon that a person has to answer, oldest first.
+	Blockers []RaisedBlocker `json:"blockers,omitempty"`
 	// Files of the project that its attempts were found to have changed, relative to it; at most 500.
 	Files []string `json:"files,omitempty"`
 	// Shared: another sub-task was at work at some time since this one began, so a change may be somebody else's.

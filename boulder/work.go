@@ -79,6 +79,8 @@ type Job struct {
 	// Recovered says that the attempt was at work before, in another process or before a fault: its session and its
 	// prompt may exist although nothing is stored about them.
 	Recovered bool
+	// Diverted is that of the boulder.
+	Diverted bool
 	// Alone reports whether no other sub-task was at work since this one began, so that every change in the project since
 	// SubTask.Snapshot is its own. It is asked when the turn has ended, from any goroutine.
 	Alone func() bool
@@ -87,3 +89,7 @@ type Job struct {
 	// TimeLeft is what the sub-task's budget leaves for this turn. Zero: it has no such budget.
 	TimeLeft time.Duration
 }
+
+// Awaits reports whether the attempt has asked what only a person can answer, and nobody has answered yet: the turn may
+// come to its end, but nothing is sent any more.
+func (j *Job) Awaits() bool { return len(j.SubTask.AwaitedBy(j.Attempt.Attempt)) > 0 }

@@ -100,6 +100,17 @@ func (v view) mayForget() bool {
 // repeats reports whether the agent says the same again and again and does nothing.
 func (v view) repeats() bool { return v.Same > 1 && reached(v.Same, v.MaxFailures) }
 
+// sameAnswers is how often continuations got the newest answer lately.
+func (v view) sameAnswers() int {
+	n := 0
+	for _, a := range v.Answers {
+		if newest := v.Answers[len(v.Answers)-1]; a.Name == newest.Name && newest.At.Sub(a.At).Abs() <= v.SameWindow {
+			n++
+		}
+	}
+	return n
+}
+
 func (v view) forgottenAt() time.Time { return v.LastFailure.Add(v.FailureReset) }
 
 // incomplete reports whether work is known to be left.

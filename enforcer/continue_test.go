@@ -100,6 +100,16 @@ func TestGates(t *testing.T) {
 		}, Wait, 45 * time.Second, "not idle for 30s yet: 5s left"},
 		{GateIdle, "busy", func(_ *Track, s *Situation, _ *Policy) { s.Busy = true }, Wait, 0, "at work"},
 
+		{GateAnswers, "the same five times", func(t *Track, _ *Situation, _ *Policy) {
+			t.Answers = said(0, 30*time.Second, 60*time.Second, 90*time.Second, 120*time.Second)
+		}, LetGo, 0, "the same answer 5 times within 2m0s"},
+		{GateOpen, "five times, over a longer time", func(t *Track, _ *Situation, _ *Policy) {
+			t.Answers = said(0, 30*time.Second, 60*time.Second, 90*time.Second, 121*time.Second)
+		}, Send, 0, ""},
+		{GateOpen, "four times, and something else", func(t *Track, _ *Situation, _ *Policy) {
+			t.Answers = append([]Answer{{"other", at(0)}}, said(1, 2, 3, 4)...)
+		}, Send, 0, ""},
+
 		{GateCooldown, "first", func(t *Track, _ *Situation, _ *Policy) {
 			t.LastEnforcement = at(11 * time.Second)
 		}, Wait, 41 * time.Second, "cool-down of 30s after 0 continuations"},
@@ -172,6 +182,15 @@ func TestGates(t *testing.T) {
 	}
 }
 
+// said are answers of the same words.
+func said(when ...time.Duration) []Answer {
+	var all []Answer
+	for _, after := range when {
+		all = append(all, Answer{"words", at(after)})
+	}
+	return all
+}
+
 // The order is that of SEMANTICS §6: of two shut gates the first is told.
 func TestOrderOfGates(t *testing.T) {
 	shut := map[Gate]func(*Track, *Situation, *Policy){
@@ -185,6 +204,7 @@ func TestOrderOfGates(t *testing.T) {
 		GateInFlight:   func(t *Track, _ *Situation, _ *Policy) { t.Pending = "m" },
 		GateBroken:     func(_ *Track, s *Situation, _ *Policy) { s.Hopeless = true },
 		GateIdle:       func(t *Track, _ *Situation, _ *Policy) { t.LastActivity = at(39 * time.Second) },
+		GateAnswers:    func(t *Track, _ *Situation, _ *Policy) { t.Answers = said(1, 2, 3, 4, 5) },
 		GateCooldown:   func(t *Track, _ *Situation, _ *Policy) { t.LastEnforcement = at(39 * time.Second) },
 		GateFailures:   func(t *Track, _ *Situation, _ *Policy) { t.Same = 5 },
 		GateIterations: func(t *Track, _ *Situation, _ *Policy) { t.Iteration = 100 },
@@ -353,6 +373,10 @@ func TestNumbersOfGates(t *testing.T) {
 		{"no turns", func(_ *Track, p *Policy) { p.MaxIterations = 0 }, LetGo},
 		{"never forgotten", func(t *Track, p *Policy) { p.FailureReset, t.FailureCount = 0, 5 }, LetGo},
 		{"forgotten without a bound", func(t *Track, p *Policy) { p.Resets, t.Resets, t.FailureCount = -1, 1000, 5 }, Send},
+		{"any number of equal answers", func(t *Track, p *Policy) {
+			p.SameAnswers, t.Answers = -1, said(1, 2, 3, 4, 5, 6, 7, 8)
+		}, Send},
+		{"equal answers at any time", func(t *Track, p *Policy) { p.SameWindow, t.Answers = 0, said(1, 2, 3, 4, 5) }, Send},
 		{"never a fresh session", func(t *Track, p *Policy) { p.Compactions, t.Compactions = -1, 1000 }, Send},
 	} {
 		t.Run(test.name, func(t *testing.T) {

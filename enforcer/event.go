@@ -2,6 +2,7 @@ package enforcer
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -90,7 +91,7 @@ type Reached struct {
 // Apply gives the track after an event. It is deterministic and does not change t.
 func Apply(t Track, e Event, p Policy) Track {
 	t.Progress = t.Progress.clone()
-	t.Open = slices.Clone(t.Open)
+	t.Open, t.Answers = slices.Clone(t.Open), slices.Clone(t.Answers)
 	if t.Status == "" {
 		t.Status = Watching
 	}
@@ -138,7 +139,7 @@ func (e Started) happen(t *Track, _ Policy) {
 	t.begin(e.At)
 }
 
-func (e TurnEnded) happen(t *Track, _ Policy) {
+func (e TurnEnded) happen(t *Track, p Policy) {
 	if e.Message != "" && e.Message == t.Turn {
 		return
 	}
@@ -151,8 +152,9 @@ func (e TurnEnded) happen(t *Track, _ Policy) {
 	if t.Status == Complete {
 		t.Status, t.Reason = Watching, ""
 	}
-	t.Acted, t.Claimed = e.Reached.Tools, Claims(e.Reached.Answer)
-	t.Promised = t.Promised || e.Reached.Promised
+	marked := Marked(e.Reached.Answer, p.Marker)
+	t.Acted, t.Claimed = e.Reached.Tools, marked || Claims(e.Reached.Answer)
+	t.Promised = t.Promised || marked || e.Reached.Promised
 	t.said(e.Reached)
 	isNew := t.Progress.add(e.Reached)
 	switch {
@@ -161,6 +163,9 @@ func (e TurnEnded) happen(t *Track, _ Policy) {
 	case continued:
 		// Whatever changed during a turn that called no tool was somebody else's work.
 		t.failed(e.At)
+	}
+	if continued {
+		t.answered(e, p)
 	}
 	t.Open = OpenItems(*t, e.Reached.Todos)
 }
@@ -226,12 +231,12 @@ func (t *Track) begin(at time.Time) {
 	t.Began, t.Pending = at, ""
 	t.Iteration, t.FailureCount, t.Resets, t.Compactions, t.Same = 0, 0, 0, 0, 0
 	t.Promised, t.Claimed, t.Compacted, t.Answer = false, false, false, ""
-	t.Open = nil
+	t.Open, t.Answers = nil, nil
 }
 
 func (t *Track) stop(why string) { t.Status, t.Reason = Stopped, why }
 
-func (t *Track) progressed() { t.FailureCount, t.Resets, t.Compactions = 0, 0, 0 }
+func (t *Track) progressed() { t.FailureCount, t.Resets, t.Compactions, t.Answers = 0, 0, 0, nil }
 
 func (t *Track) failed(at time.Time) {
 	t.FailureCount++
@@ -253,6 +258,19 @@ func (t *Track) said(r Reached) {
 		t.Same = 1
 	}
 	t.Answer = name
+}
+
+// maxAnswers bounds [Track.Answers].
+const maxAnswers = 50
+
+// answered takes down what a continuation got.
+func (t *Track) answered(e TurnEnded, p Policy) {
+	if strings.TrimSpace(e.Reached.Answer) == "" || p.SameWindow <= 0 {
+		return
+	}
+	t.Answers = append(t.Answers, Answer{nameOf(essence(e.Reached.Answer)), e.At})
+	t.Answers = slices.DeleteFunc(t.Answers, func(a Answer) bool { return e.At.Sub(a.At).Abs() > p.SameWindow })
+	t.Answers = t.Answers[max(0, len(t.Answers)-maxAnswers):]
 }
 
 func later(a, b time.Time) time.Time {

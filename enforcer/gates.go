@@ -24,6 +24,7 @@ const (
 	GateInFlight   Gate = "in_flight"  // no other continuation is on its way
 	GateBroken     Gate = "broken"     // the turn did not end for a reason that nothing sent will heal
 	GateIdle       Gate = "idle"       // idle long enough, or it says that it is done
+	GateAnswers    Gate = "answers"    // not the same answer, without progress, 5 times within 2 minutes
 	GateCooldown   Gate = "cooldown"   // 30 s × 2^failures after the continuation before
 	GateFailures   Gate = "failures"   // fewer than 5 without progress
 	GateIterations Gate = "iterations" // fewer than 100
@@ -49,6 +50,7 @@ var gates = []struct {
 	{GateInFlight, inFlight},
 	{GateBroken, broken},
 	{GateIdle, idle},
+	{GateAnswers, answers},
 	{GateCooldown, cooldown},
 	{GateFailures, failures},
 	{GateIterations, iterations},
@@ -182,6 +184,15 @@ func idle(v view) (Decision, bool) {
 		return Decision{}, false
 	}
 	return v.until(v.LastActivity.Add(v.Idle), "not idle for %s yet", round(v.Idle))
+}
+
+// answers is for an agent that answers quickly, and always the same: told once more, it would say it once more.
+func answers(v view) (Decision, bool) {
+	n := v.sameAnswers()
+	if v.SameWindow <= 0 || !reached(n, v.SameAnswers) {
+		return Decision{}, false
+	}
+	return letGo("continuations got the same answer %s within %s", plural.Of(n, "time"), round(v.SameWindow))
 }
 
 // maxCooldown bounds the doubling.

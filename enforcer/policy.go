@@ -32,6 +32,14 @@ type Policy struct {
 	Compactions int
 	// Admission is how long a continuation may show no sign of a turn before it is looked for. 10 s, as in [Rules].
 	Admission time.Duration
+	// SameAnswers is how many continuations within SameWindow may get the same answer, but for ids, times and numbers. After
+	// progress they count anew. At most 50. 5 (seed 003, FR-018).
+	SameAnswers int
+	// SameWindow is the time from the first to the last of them. 2 minutes (seed 003, FR-018).
+	SameWindow time.Duration
+	// Marker is a word of the agent's that counts as the promise and as a claim to be done, [boulder.DoneMarker] where agents
+	// are asked for it. Defaults to none.
+	Marker string
 	// Continuous goes on improving when everything holds, until a bound is reached.
 	Continuous bool
 }
@@ -41,7 +49,7 @@ func WatchPolicy() Policy {
 	return Policy{
 		Idle: 30 * time.Second, AbortWindow: 3 * time.Second, Cooldown: 30 * time.Second,
 		MaxFailures: 5, FailureReset: 5 * time.Minute, Resets: 1, Countdown: 2 * time.Second,
-		MaxIterations: 100, Compactions: 2, Admission: 10 * time.Second,
+		MaxIterations: 100, Compactions: 2, Admission: 10 * time.Second, SameAnswers: 5, SameWindow: 2 * time.Minute,
 	}
 }
 
@@ -50,7 +58,7 @@ func WatchPolicy() Policy {
 func LoopPolicy() Policy {
 	return Policy{
 		AbortWindow: 3 * time.Second, Cooldown: 30 * time.Second, MaxFailures: 5,
-		MaxIterations: 100, Compactions: 2, Admission: 10 * time.Second,
+		MaxIterations: 100, Compactions: 2, Admission: 10 * time.Second, SameAnswers: 5, SameWindow: 2 * time.Minute,
 	}
 }
 
@@ -60,5 +68,6 @@ func LoopPolicy() Policy {
 func RunPolicy() Policy {
 	return Policy{
 		AbortWindow: 3 * time.Second, MaxFailures: 4, MaxIterations: 4, Compactions: 2, Admission: 10 * time.Second,
+		SameAnswers: 5, SameWindow: 2 * time.Minute,
 	}
 }

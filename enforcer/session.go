@@ -55,4 +55,13 @@ type Track struct {
 	Promised bool   `json:"promised,omitempty"` // the promise was given since Began, see [Promised]
 	Answer   string `json:"answer,omitempty"`   // names what it said (a hash)
 	Same     int    `json:"same,omitempty"`     // answers in a row, this one included, that say so without a tool call
+
+	// Answers are what continuations got lately, since the newest progress, oldest first; at most 50.
+	Answers []Answer `json:"answers,omitempty"`
+}
+
+// Answer is what the agent said at the end of a turn that a continuation began.
+type Answer struct {
+	Name string    `json:"name"` // of its words (a hash), without ids, times and numbers
+	At   time.Time `json:"at"`
 }

@@ -23,12 +23,16 @@ func somePolicy(t *rapid.T) Policy {
 		Resets: rapid.IntRange(0, 2).Draw(t, "resets"), Countdown: seconds("countdown", 2),
 		MaxIterations: rapid.IntRange(0, 40).Draw(t, "iterations"), Compactions: rapid.IntRange(-1, 2).Draw(t, "compactions"),
 		Admission: seconds("admission", 10), Continuous: rapid.Bool().Draw(t, "continuous"),
+		SameAnswers: rapid.IntRange(1, 5).Draw(t, "same answers"), SameWindow: seconds("same window", 120),
+		Marker: rapid.SampledFrom([]string{"", boulder.DoneMarker}).Draw(t, "marker"),
 	}
 }
 
+var answersSaid = []string{"", "Done.", "Shall I?", "Step 7 is next.", boulder.DoneMarker}
+
 func someReached(t *rapid.T) Reached {
 	r := Reached{
-		Tools: rapid.Bool().Draw(t, "tools"), Answer: rapid.SampledFrom([]string{"", "Done.", "Shall I?"}).Draw(t, "answer"),
+		Tools: rapid.Bool().Draw(t, "tools"), Answer: rapid.SampledFrom(answersSaid).Draw(t, "answer"),
 		Diff: rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "diff"), Promised: rapid.Bool().Draw(t, "promised"),
 	}
 	for _, content := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "A", "c"}), 0, 3).Draw(t, "items") {

@@ -2,6 +2,7 @@ package enforcer
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -59,6 +60,35 @@ var (
 	aboutPromise = regexp.MustCompile(`(?i)\b(?:will|would|shall|should|must|can|cannot|when|once|until|till|if|unless|not|` +
 		`yet|later|after|before|write|say|give|print|output|emit|add|tag)\b|n['’]t\b|['’]ll\b`)
 )
+
+// Marked reports whether a text of the assistant has the marker, under the rules of [Promised]. No text has an empty one.
+func Marked(text, marker string) bool {
+	if marker == "" || !strings.Contains(text, marker) {
+		return false
+	}
+	// A marker may end like a sentence, or hold words that would speak about it.
+	const given = "\x00"
+	text = prose(strings.ReplaceAll(strings.ReplaceAll(text, given, " "), marker, given))
+	return slices.ContainsFunc(sentences(text), func(s string) bool {
+		return strings.Contains(s, given) && !aboutPromise.MatchString(strings.ReplaceAll(s, given, " "))
+	})
+}
+
+// essence is what a text says, without what differs from one time to the next although it says the same: case and white
+// space, times, ids and all other numbers.
+func essence(text string) string {
+	text = ids.ReplaceAllStringFunc(Normalize(text), func(word string) string {
+		if strings.ContainsAny(word, "0123456789") {
+			return "<id>"
+		}
+		return word
+	})
+	return folded(digits.ReplaceAllString(text, "<n>"))
+}
+
+// ids are those of OpenCode (ses_4f…) and of version control, and ULIDs.
+var ids = regexp.MustCompile(`\b(?:[a-z]{2,5}_[0-9A-Za-z]{6,}|[0-9a-f]{7,64}|[0-9A-HJKMNP-TV-Z]{26}|` +
+	`[0-9a-hjkmnp-tv-z]{26})\b`)
 
 // SaysStop reports whether a message of a person says nothing but stop.
 func SaysStop(text string) bool { return stopWords.MatchString(strings.TrimSpace(text)) }

@@ -3,6 +3,7 @@ package executor
 import (
 	"maps"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
 )
@@ -11,6 +12,7 @@ import (
 // whatever was said, so it can stand for messages that are not read again.
 type account struct {
 	promised bool                                // the agent said that everything is done, see [boulder.Promise]
+	marked   bool                                // or gave the word for it that counts where it is diverted, see [boulder.DoneMarker]
 	tools    bool                                // a tool was called
 	commands bool                                // by one that may write files without saying which
 	edited   map[string]bool                     // files that editing tools wrote, as the calls name them
@@ -19,8 +21,10 @@ type account struct {
 
 // add takes in a message. The order matters: the newest diagnostics win.
 func (a *account) add(m opencode.Message) {
-	if m.Info.Role == opencode.RoleAssistant && !m.Info.Compacted && enforcer.Promised(m.Text()) {
-		a.promised = true
+	if m.Info.Role == opencode.RoleAssistant && !m.Info.Compacted {
+		text := m.Text()
+		a.promised = a.promised || enforcer.Promised(text)
+		a.marked = a.marked || enforcer.Marked(text, boulder.DoneMarker)
 	}
 	for _, p := range m.Parts {
 		if p.Tool == nil {

@@ -38,8 +38,14 @@ const askTimeout = 5 * time.Second
 
 // permission answers a request. One that somebody else has settled, or whose turn was aborted, is no trouble.
 func (t *turn) permission(ctx context.Context, dir *opencode.Directory, r opencode.PermissionRequest) error {
+	switch {
+	case t.seen.asked[r.ID]:
+		return nil
+	case !t.isBlockerTool(r.Permission) && t.diverted():
+		return t.divertAsked(ctx, dir, r)
+	}
 	reply, message, done := opencode.ReplyReject, refusal, "refused"
-	if t.cfg.Asks == AsksAllow || r.Permission == doomLoop {
+	if t.cfg.Asks == AsksAllow || r.Permission == doomLoop || t.isBlockerTool(r.Permission) {
 		reply, message, done = opencode.ReplyOnce, "", "allowed"
 	}
 	activity := fmt.Sprintf("%s permission %s %s", done, r.Permission, clip(t.cfg.Redact.Text(fmt.Sprint(r.Patterns)), 200))
@@ -61,6 +67,12 @@ func (t *turn) permission(ctx context.Context, dir *opencode.Directory, r openco
 
 // question answers with a text of our own: that keeps the turn going, which a rejection ends (seen).
 func (t *turn) question(ctx context.Context, dir *opencode.Directory, r opencode.QuestionRequest) error {
+	switch {
+	case t.seen.asked[r.ID]:
+		return nil
+	case t.diverted():
+		return t.divertAskedQuestion(ctx, dir, r)
+	}
 	var asked []string
 	answers := make([][]string, len(r.Questions))
 	for i, q := range r.Questions {
@@ -95,22 +107,37 @@ func (t *turn) pendingAsks(ctx context.Context) error {
 		if err != nil {
 			return fault(err)
 		}
-		for _, r := range slices.Backward(permissions) {
-			if t.seen.tree[r.SessionID] != nil {
-				if err := t.permission(ctx, dir, r); err != nil {
-					return err
-				}
-			}
-		}
 		questions, err := dir.Questions(ctx)
 		if err != nil {
 			return fault(err)
 		}
-		for _, r := range slices.Backward(questions) {
-			if t.seen.tree[r.SessionID] != nil {
-				if err := t.question(ctx, dir, r); err != nil {
-					return err
-				}
+		if t.diverted() {
+			err = t.divertListed(ctx, dir, permissions, questions)
+		} else {
+			err = t.answerListed(ctx, dir, permissions, questions)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *turn) answerListed(
+	ctx context.Context, dir *opencode.Directory, permissions []opencode.PermissionRequest,
+	questions []opencode.QuestionRequest,
+) error {
+	for _, r := range slices.Backward(permissions) {
+		if t.seen.tree[r.SessionID] != nil {
+			if err := t.permission(ctx, dir, r); err != nil {
+				return err
+			}
+		}
+	}
+	for _, r := range slices.Backward(questions) {
+		if t.seen.tree[r.SessionID] != nil {
+			if err := t.question(ctx, dir, r); err != nil {
+				return err
 			}
 		}
 	}

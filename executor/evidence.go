@@ -76,7 +76,7 @@ func (t *turn) gather(ctx context.Context, sub *opencode.Subscription) (boulder.
 func (t *turn) ask(ctx context.Context, e *boulder.Evidence, r *reading) error {
 	var children boulder.Usage
 	session := r.session()
-	e.Diagnostics, e.Promised = t.diagnostics(session), session.promised
+	e.Diagnostics, e.Promised = t.diagnostics(session), session.promised || session.marked && t.diverted()
 	g, ctx := errgroup.WithContext(ctx)
 	if session.tools { // sub-agents and todo lists come about by tools only
 		g.Go(func() (err error) {
@@ -206,6 +206,8 @@ func (t *turn) ending(e *boulder.Evidence, messages []opencode.Message) *opencod
 // truncated says why the turn's end is none of its own although it looks like one.
 func (t *turn) truncated(ended boulder.Ended, messages []opencode.Message) string {
 	switch {
+	case t.seen.cutOff && t.job.Awaits():
+		return "the turn was cut off from outside, and does not go on before a person has answered"
 	case t.seen.cutOff:
 		return "the turn was cut off from outside twice"
 	case ended.Finish == opencode.FinishLength, ended.Error == opencode.MessageOutputLength:
@@ -232,12 +234,13 @@ func (t *turn) truncated(ended boulder.Ended, messages []opencode.Message) strin
 	return fmt.Sprintf("the turn ended after %d output tokens and no tool call", tokens)
 }
 
-// duration is how long the turn was at work since it was taken up: what it did before is booked when that is.
+// duration is how long the turn was at work since it was taken up: what it did before is booked when that is. Waiting for
+// a person is no work.
 func (t *turn) duration() time.Duration {
 	if t.seen.began.IsZero() {
 		return 0 // it had ended before anybody looked
 	}
-	return max(0, t.seen.ended.Sub(t.seen.began))
+	return max(0, t.seen.ended.Sub(t.seen.began)-t.seen.pause.by(t.seen.ended))
 }
 
 func (t *turn) modelName(messages []opencode.Message) string {

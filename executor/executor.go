@@ -40,6 +40,8 @@ type Config struct {
 	Env []string
 	// Asks is what an agent is told that asks for a permission. Defaults to [AsksReject].
 	Asks Asks
+	// Diverter takes down what agents want a person to answer. Defaults to none.
+	Diverter Diverter
 	// Price says what a call of a model, provider/model, cost in US dollars, where OpenCode knows no price. It may be called
 	// from any goroutine. Defaults to knowing none.
 	Price func(model string, u boulder.Usage) (dollars float64, known bool)
@@ -56,6 +58,7 @@ type Executor struct {
 	cfg   Config
 	rules enforcer.Rules
 	marks marks
+	tool  offers
 }
 
 // New checks the configuration and fills in the defaults.
@@ -114,6 +117,9 @@ func (e *Executor) Run(
 	t := &turn{Executor: e, job: job, report: e.reporting(report)}
 	evidence, err := t.run(ctx)
 	evidence = handOver(e, evidence)
+	if err != nil {
+		defer t.leave(ctx, ctx.Err() != nil || t.serverDied())
+	}
 	if err != nil && ctx.Err() != nil {
 		if t.dir != nil && t.job.Attempt.SessionID != "" && t.job.Turn.MessageID != "" {
 			t.abort(context.WithoutCancel(ctx)) // wherever it was: an agent that nobody follows does not go on
@@ -136,6 +142,9 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 		return boulder.Evidence{}, err
 	}
 	sub.Follow(t.job.Attempt.SessionID)
+	if err := t.tellUnoffered(); err != nil {
+		return boulder.Evidence{}, err
+	}
 	if !t.job.Recovered {
 		t.skip(sub)
 	}
@@ -153,7 +162,11 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 		}
 	}
 	t.seen.ended = t.cfg.Now()
-	return t.gather(ctx, sub)
+	evidence, err := t.gather(ctx, sub)
+	if err != nil {
+		return evidence, err
+	}
+	return evidence, t.conclude(ctx)
 }
 
 // prepare gets a live server and writes the files that the prompt points to.
@@ -172,5 +185,18 @@ func (t *turn) prepare(ctx context.Context) error {
 		return startFault(err)
 	}
 	t.conn, t.dir = conn, conn.Client.In(t.cfg.Project)
+	if t.diverted() {
+		t.offerTool(ctx, false)
+	}
 	return nil
+}
+
+// serverDied reports whether it is known that what was pending is no more.
+func (t *turn) serverDied() bool {
+	select {
+	case <-t.conn.Down: // nil, and never ready, where nothing can be known
+		return true
+	default:
+		return false
+	}
 }

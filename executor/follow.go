@@ -38,6 +38,16 @@ type observation struct {
 	nudged           bool            // in this run
 	unheard          bool            // the turn ended while a nudge was on its way, which may begin another
 	doubted          doubt
+	diverting        bool // the diverter was asked for something
+	asks             []*ask
+	asked            map[string]bool              // asks that the diverter was given, by request id
+	asksAt           time.Time                    // when to look again whether a person answered
+	pause            pause                        // while a person may answer
+	calls            map[opencode.ToolRef]calling // under way; of a turn with a diverter
+	toldOf           map[string]bool              // calls of the blocker tool, by part: whether they have ended
+	raised           map[string]bool              // blockers that were reported, by id
+	offered          map[string]bool              // directories whose agents were offered the tool
+	unoffered        error                        // why some were not; nil once it is told
 }
 
 // doubt is about a state that says busy. OpenCode announces that a session is idle before its statuses say so (1.18.33,
@@ -88,6 +98,9 @@ func (t *turn) follow(ctx context.Context, sub *opencode.Subscription) error {
 				return err
 			}
 		}
+		if err := t.lookAtAsks(ctx); err != nil {
+			return err
+		}
 		d := enforcer.Decide(t.asSeen(), t.rules, t.cfg.Now())
 		switch d.Kind {
 		case enforcer.Stop:
@@ -108,7 +121,7 @@ func (t *turn) follow(ctx context.Context, sub *opencode.Subscription) error {
 			}
 			continue
 		}
-		ended, err := t.next(ctx, sub, t.seen.doubted.orBefore(d.At))
+		ended, err := t.next(ctx, sub, t.askOrBefore(t.seen.doubted.orBefore(d.At)))
 		if ended || err != nil {
 			return err
 		}
@@ -156,8 +169,15 @@ func (t *turn) asSeen() enforcer.Seen {
 	if t.job.PerTurn {
 		worked = 0
 	}
+	began, lastEvent := t.seen.began, t.seen.lastEvent
+	if t.seen.pause != (pause{}) {
+		began = began.Add(t.seen.pause.by(t.cfg.Now()))
+	}
+	if t.waitsForPerson() {
+		lastEvent = t.cfg.Now()
+	}
 	return enforcer.Seen{
-		Began: t.seen.began, Prompted: t.seen.prompted, LastEvent: t.seen.lastEvent, Busy: t.seen.busy,
+		Began: began, Prompted: t.seen.prompted, LastEvent: lastEvent, Busy: t.seen.busy,
 		ToolsRunning: len(t.seen.toolsRunning), OfflineSince: t.seen.offlineSince, Looked: t.seen.looked,
 		Worked: worked, TimeLeft: t.job.TimeLeft,
 		Retry: t.retry(), Findings: t.findings(), Nudged: t.nudgedFor(),
@@ -217,9 +237,9 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	case opencode.Disconnected:
 		t.seen.offlineSince = t.cfg.Now()
 	case opencode.SessionCreated:
-		t.join(p.Session)
+		return false, t.joined(ctx, p.Session)
 	case opencode.SessionUpdated:
-		t.join(p.Session)
+		return false, t.joined(ctx, p.Session)
 	case opencode.StatusChanged:
 		return t.status(e.SessionID, p.Status)
 	case opencode.SessionCompacted:
@@ -234,6 +254,9 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 			return t.sessionFailed(p.Err), nil
 		}
 	case opencode.PartUpdated:
+		if err := t.blockerPart(ctx, p.Part); err != nil {
+			return false, err
+		}
 		return false, t.part(p.Part, own)
 	case opencode.TodosUpdated:
 		if own {
@@ -243,6 +266,10 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 		return false, t.permission(ctx, t.directory(e.Directory), p.Request)
 	case opencode.QuestionAsked:
 		return false, t.question(ctx, t.directory(e.Directory), p.Request)
+	case opencode.PermissionReplied:
+		t.settledElsewhere(ctx, p.RequestID)
+	case opencode.QuestionClosed:
+		t.settledElsewhere(ctx, p.RequestID)
 	}
 	return false, nil
 }
@@ -291,6 +318,9 @@ func (t *turn) resync(ctx context.Context) (ended bool, err error) {
 	if err := t.pendingAsks(ctx); err != nil {
 		return false, err
 	}
+	if err := t.blockersMissed(ctx); err != nil {
+		return false, err
+	}
 	p, err := t.position(ctx)
 	if err != nil {
 		return false, err
@@ -313,6 +343,10 @@ func (t *turn) look(ctx context.Context) (ended bool, err error) {
 	}
 	if t.seen.unheard {
 		return true, nil // the turn had ended, and the nudge began no other
+	}
+	if t.job.Awaits() {
+		t.seen.cutOff = true // as in pickUp
+		return true, nil
 	}
 	if t.seen.looks++; t.seen.looks > maxLooks {
 		return false, fmt.Errorf("%w: %w", boulder.ErrTrouble, errNoTurn)

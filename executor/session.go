@@ -82,15 +82,31 @@ func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 		Title:    fmt.Sprintf("%s [%s]", t.job.SubTask.Subject, t.job.Attempt.Tag),
 		Metadata: map[string]any{tagKey: t.job.Attempt.Tag},
 		Agent:    t.job.Attempt.Agent, Model: t.model,
-		// Nobody is there to answer a question: without the tool the agent decides for itself.
-		Rules: []opencode.Rule{{Permission: "question", Pattern: "*", Action: opencode.Deny}},
+		Rules: t.sessionRules(),
 	})
+}
+
+// sessionRules are permissions that come after those of the configuration, and win. Nobody is there to answer a question:
+// without the tool for it the agent decides for itself, unless its question is taken down.
+func (t *turn) sessionRules() []opencode.Rule {
+	if t.diverted() {
+		name := t.tool.name()
+		if name == "" {
+			return nil
+		}
+		return []opencode.Rule{{Permission: name, Pattern: "*", Action: opencode.Allow}}
+	}
+	return []opencode.Rule{{Permission: "question", Pattern: "*", Action: opencode.Deny}}
 }
 
 // send sees to it that the turn's prompt is with the server, exactly once. It reports whether the turn has ended
 // already.
 func (t *turn) send(ctx context.Context) (ended bool, err error) {
 	if t.job.Turn.MessageID == "" {
+		if t.job.Awaits() {
+			t.seen.cutOff = true
+			return true, nil
+		}
 		sent := t.cfg.Now()
 		id := opencode.NewMessageID(sent)
 		err := t.report(boulder.TurnSent{
@@ -122,6 +138,9 @@ func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
 		t.seen.doubted.raise(t.cfg.Now())
 		return false, nil
 	case p.answered && !cutOff && turnFault(p.failed, t.job.Attempt.Model) == nil:
+		return true, nil
+	case t.job.Awaits(): // nothing that is blocked is told to go on: what is there is judged
+		t.seen.cutOff = true
 		return true, nil
 	case p.answered && !cutOff, !p.arrived:
 		// The prompt never arrived, or its turn failed for a reason that may be gone now: sending the same message again

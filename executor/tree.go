@@ -52,6 +52,16 @@ func (t *turn) join(s opencode.Session) {
 	}
 }
 
+// joined is join for what an event tells.
+func (t *turn) joined(ctx context.Context, s opencode.Session) error {
+	t.join(s)
+	if m := t.seen.tree[s.ID]; m == nil || m.directory == "" || t.seen.offered[m.directory] || !t.diverted() {
+		return nil
+	}
+	t.offerTool(ctx, false)
+	return t.tellUnoffered()
+}
+
 // directory is the server's view of the directory in which something happened; empty stands for the project's.
 func (t *turn) directory(path string) *opencode.Directory {
 	if path == "" || path == t.cfg.Project {

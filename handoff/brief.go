@@ -21,6 +21,10 @@ type Input struct {
 	NewFacts []string
 	// Notes are what people noted while the job was under way, oldest first.
 	Notes []string
+	// Answers are what people said about blockers of this sub-task, oldest first, see [Answers].
+	Answers []string
+	// BlockerTool is the name of the tool with which the agent can report what only a person can answer; empty: there is none.
+	BlockerTool string
 	// Finished are other sub-tasks that are over. When there is not room for every one, the first ones win.
 	Finished []*boulder.SubTask
 }
@@ -31,14 +35,15 @@ type Input struct {
 func Build(in Input, limits Limits) boulder.Brief {
 	b := builder{in: in, limits: limits, dir: filepath.Join(in.RunsDir, dirName(in.BoulderID))}
 	request, results, failures := b.request(), b.results(), b.failures()
-	notes, learned, finished, facts := b.notes(), b.learned(), b.finished(), b.facts()
+	notes, answers := b.notes(), b.answers()
+	learned, finished, facts := b.learned(), b.finished(), b.facts()
 	brief := layout{
 		sections: []*section{
-			b.opening(), b.goal(), b.constraints(), request, b.work(), notes, results, failures, learned, finished, facts,
-			b.closing(),
+			b.opening(), b.goal(), b.constraints(), request, b.work(), b.triage(), answers, notes, results, failures, learned,
+			finished, facts, b.closing(),
 		},
 		// Without what it builds on an attempt cannot succeed; without the list of what else was done it usually can.
-		urgency: []*section{notes, results, failures, request, learned, facts, finished},
+		urgency: []*section{answers, notes, results, failures, request, learned, facts, finished},
 	}
 	return brief.write(limits.Total)
 }

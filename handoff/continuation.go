@@ -16,23 +16,36 @@ const (
 	maxGateOutput = 6_000 // of all red gates together
 )
 
+// Told is what a continuation has to say besides what the judge found.
+type Told struct {
+	// Idle is how many turns in a row, this one included, came without a tool call, once that is too many; 0: it is not. The
+	// agent is then told to act, or to say what is in the way.
+	Idle int
+	// Notes are what people noted since the turn began, oldest first.
+	Notes []string
+	// Answers are what they said since then about blockers, see [Answers].
+	Answers []string
+	// BlockerTool is as in [Input]. Where there is one, the agent is asked to check where its tasks stand.
+	BlockerTool string
+}
+
 // Continuation writes the prompt that sends an idle session back to work after a turn that was judged incomplete:
 // what the verdict asks for, what is unmet, and the red gates with the tails of their output. Lists and outputs are
-// bounded, so that it stays below 40,000 characters besides the commands themselves and the notes. The turn has its evidence and
-// its verdict. idle is how many turns in a row, this one included, came without a tool call, once that is too many; 0: it
-// is not. The agent is then told to act, or to say what is in the way. notes are what people noted since the turn began.
-func Continuation(t boulder.SubTask, turn boulder.Turn, idle int, notes []string) string {
+// bounded, so that it stays below 60,000 characters besides the commands themselves and the notes. The turn has its evidence
+// and its verdict.
+func Continuation(t boulder.SubTask, turn boulder.Turn, told Told) string {
 	v, e := turn.Verdict, turn.Evidence
 	p := prompt{}
 	p.add(fmt.Sprintf("[manager] Sub-task %q is not complete yet. Go on with it in this session.", t.ID))
 	if e.Ended.Finish == "length" {
 		p.add("You reached the output limit. Work in smaller steps and write shorter messages.")
 	}
-	if idle > 0 {
+	if told.Idle > 0 {
 		p.add(fmt.Sprintf("Your last %d messages in a row came without a tool call, and words alone finish nothing. Act "+
-			"now, with tools. If you cannot, say exactly what is in the way.", idle))
+			"now, with tools. If you cannot, say exactly what is in the way.", told.Idle))
 	}
-	p.notes(notes)
+	p.answers(told.Answers)
+	p.notes(told.Notes)
 	p.add(shortened(clean(v.ContinuationPrompt), maxTargeted))
 	p.list("Not met yet:", unmet(v))
 	p.list("Still to do:", v.Remaining)
@@ -59,6 +72,7 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, idle int, notes []string
 	p.gates("These commands were run and failed. They must exit 0:", red, room)
 	p.gates("These commands were run and fail in more ways than before you began. They may fail as they did, and no more:",
 		worse, room)
+	p.add(checkProgress(told.BlockerTool))
 	return p.String()
 }
 
@@ -102,6 +116,9 @@ func (p *prompt) notes(notes []string) {
 		return
 	}
 	p.add("The person whose job this is noted meanwhile; it takes precedence over the brief:")
+	if n := len(notes) - maxUnmet; n > 0 {
+		p.add(fmt.Sprintf("[cut: the first %d of %d notes]", n, len(notes)))
+	}
 	for _, n := range notes[max(0, len(notes)-maxUnmet):] {
 		p.add(clean(n))
 	}

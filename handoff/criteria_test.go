@@ -17,17 +17,17 @@ func TestCriteriaGolden(t *testing.T) {
 	in.SubTask.NoWorse = []string{"go test ./..."}
 	turn := judgedTurn()
 	brief := handoff.Build(in, handoff.DefaultLimits()).Text
-	missing := handoff.Continuation(in.SubTask, turn, 0, nil)
+	missing := handoff.Continuation(in.SubTask, turn, handoff.Told{})
 	turn.Evidence.Promised, turn.Evidence.NoServer, turn.Evidence.Diagnostics = true, true, nil
 	turn.Evidence.Gates = []boulder.Gate{{Command: "go vet ./...", ExitCode: 1, Output: "a.go:3: unreachable code"}}
-	given := handoff.Continuation(in.SubTask, turn, 0, nil) + handoff.Forgotten([]string{"write tests"})
+	given := handoff.Continuation(in.SubTask, turn, handoff.Told{}) + handoff.Forgotten([]string{"write tests"})
 	golden.Compare(t, "criteria.md", strings.Join([]string{brief, missing, given}, "\n======\n\n"))
 
 	if text := handoff.Forgotten(nil); text != "" {
 		t.Errorf("nothing was forgotten: %q", text)
 	}
 	in.SubTask.DoneWhen = []string{boulder.DoneTests, boulder.DoneJudge}
-	plain := handoff.Build(in, handoff.DefaultLimits()).Text + handoff.Continuation(in.SubTask, turn, 0, nil)
+	plain := handoff.Build(in, handoff.DefaultLimits()).Text + handoff.Continuation(in.SubTask, turn, handoff.Told{})
 	if strings.Contains(plain, "promise") || strings.Contains(plain, "language server") {
 		t.Errorf("criteria that do not count are told of:\n%s", plain)
 	}

@@ -77,8 +77,10 @@ func judged(v *boulder.Verdict) []string {
 
 // sentence ends a text with a full stop, unless it has an end.
 func sentence(text string) string {
-	if strings.HasSuffix(text, ".") || strings.HasSuffix(text, "…") || strings.HasSuffix(text, "!") {
-		return text
+	for _, end := range []string{".", "…", "!", "?"} {
+		if strings.HasSuffix(text, end) {
+			return text
+		}
 	}
 	return text + "."
 }

@@ -226,14 +226,14 @@ func TestContinuationGolden(t *testing.T) {
 	t.Parallel()
 	task := input().SubTask
 	task.DoneWhen = []string{boulder.DoneJudge, boulder.DoneTodos, boulder.DoneDiagnostics}
-	golden.Compare(t, "continuation.md", handoff.Continuation(task, judgedTurn(), 0, nil))
+	golden.Compare(t, "continuation.md", handoff.Continuation(task, judgedTurn(), handoff.Told{}))
 }
 
 // The idle rule: an agent that only talks is told so when it was too often.
 func TestContinuationNudgesIdleAgents(t *testing.T) {
 	t.Parallel()
 	for idle, want := range map[int]bool{0: false, 3: true, 4: true} {
-		got := handoff.Continuation(input().SubTask, judgedTurn(), idle, nil)
+		got := handoff.Continuation(input().SubTask, judgedTurn(), handoff.Told{Idle: idle})
 		nudge := fmt.Sprintf("Your last %d messages in a row came without a tool call", idle)
 		if strings.Contains(got, nudge) != want || strings.Contains(got, "what is in the way") != want {
 			t.Errorf("%d turns without a tool call:\n%s", idle, got)
@@ -260,7 +260,7 @@ func TestContinuationIsBounded(t *testing.T) {
 		turn.Verdict.Criteria = append(turn.Verdict.Criteria, boulder.Criterion{Criterion: long, Evidence: long})
 		turn.Verdict.Remaining = append(turn.Verdict.Remaining, long)
 	}
-	got := handoff.Continuation(task, turn, 3, nil)
+	got := handoff.Continuation(task, turn, handoff.Told{Idle: 3})
 	if n := utf8.RuneCountInString(got); n > 40_000 {
 		t.Errorf("%d characters", n)
 	}

@@ -18,6 +18,10 @@ type Unfinished struct {
 	Idle int
 	// Promise: the promise is asked for, [boulder.Promise].
 	Promise bool
+	// Answers are what a person said about blockers of the session, see [Answers].
+	Answers []string
+	// BlockerTool is the name of the tool with which the agent can report what only a person can answer; empty: there is none.
+	BlockerTool string
 	// Continuous: everything holds, and the agent is to go on improving.
 	Continuous bool
 }
@@ -26,7 +30,7 @@ type Unfinished struct {
 const Mark = "[manager]"
 
 // KeepGoing writes the prompt that sends an idle session back to work without anybody's verdict: what is unmet, the open
-// items, and how to end. Lists and outputs are bounded: it stays below 30,000 characters besides the commands
+// items, and how to end. Lists and outputs are bounded: it stays below 45,000 characters besides the commands
 // themselves.
 func KeepGoing(u Unfinished) string {
 	p := prompt{}
@@ -38,6 +42,7 @@ func KeepGoing(u Unfinished) string {
 	if u.Broken != "" {
 		p.add("The turn before ended with an error: " + oneLine(u.Broken, maxItem))
 	}
+	p.answers(u.Answers)
 	p.list("Not met yet:", u.Unmet)
 	if u.Compacted {
 		p.list("These items were on your todo list and are open, as far as is known. Put those that the list has lost "+
@@ -47,6 +52,7 @@ func KeepGoing(u Unfinished) string {
 	}
 	room := maxGateOutput / max(1, min(len(u.Gates), maxUnmet))
 	p.gates("These commands were run and failed:", u.Gates, room)
+	p.add(checkProgress(u.BlockerTool))
 	p.add(u.ending())
 	return p.String()
 }

@@ -65,7 +65,12 @@ func (b *builder) opening() *section {
 		text += "A larger job was split into sub-tasks; this one is yours. Do all of it and nothing else: other sessions " +
 			"do the rest, some of them at the same time in the same files. "
 	}
-	text += "Nobody is there to answer questions: decide yourself, and say in the end what you decided."
+	if b.in.BlockerTool == "" {
+		text += "Nobody is there to answer questions: decide yourself, and say in the end what you decided."
+	} else {
+		text += "Nobody is there to answer questions; what to do instead is said below, under \"" +
+			strings.TrimPrefix(triageHeading, "## ") + "\"."
+	}
 	return &section{text: text}
 }
 

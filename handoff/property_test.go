@@ -62,6 +62,9 @@ func drawInput(t *rapid.T) handoff.Input {
 			SuccessCriteria: []string{short(t, "criterion")}, Failures: []string{text(t, "failure"), text(t, "failure")},
 		},
 		NewFacts:     []string{text(t, "new fact"), text(t, "new fact")},
+		Answers:      []string{text(t, "answer"), text(t, "answer")},
+		Notes:        []string{text(t, "note")},
+		BlockerTool:  rapid.SampledFrom([]string{"", "manager_blocker"}).Draw(t, "tool"),
 		Dependencies: pointers(subTasks(t, "dep")),
 		Finished:     pointers(subTasks(t, "fin")),
 	}
@@ -71,7 +74,7 @@ func drawLimits(t *rapid.T) handoff.Limits {
 	limits := handoff.DefaultLimits()
 	for _, l := range []*int{
 		&limits.Total, &limits.Request, &limits.Dependency, &limits.Dependencies, &limits.Failures, &limits.Facts,
-		&limits.Finished, &limits.NewFacts,
+		&limits.Finished, &limits.NewFacts, &limits.Answers, &limits.Notes,
 	} {
 		*l = rapid.OneOf(rapid.Just(*l), rapid.IntRange(0, 1500)).Draw(t, "limit")
 	}
@@ -104,6 +107,11 @@ func TestBuildProperties(t *testing.T) {
 		}
 		if !strings.Contains(b.Text, "\n    npm  test\n") {
 			t.Fatalf("the gate that must not get worse is not in the brief")
+		}
+
+		triage := strings.Contains(b.Text, "\n## When you need a person\n") && strings.Contains(b.Text, "only where it is a hard blocker.\n")
+		if triage != (in.BlockerTool != "") {
+			t.Fatalf("with the tool %q the brief explains it whole: %v", in.BlockerTool, triage)
 		}
 
 		var named, files []string
@@ -155,6 +163,57 @@ func TestNoticeCounts(t *testing.T) {
 		}
 		if b.Files[0].Text != whole {
 			t.Fatal("the file does not hold the whole text")
+		}
+	})
+}
+
+func TestWaitDigestProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		e := boulder.Evidence{FinalMessage: text(t, "message"), Transcript: text(t, "transcript")}
+		got := handoff.WaitDigest(text(t, "because"), e)
+		if n := utf8.RuneCountInString(got); n > handoff.MaxDigest || !utf8.ValidString(got) ||
+			!strings.HasPrefix(got, "It did not fail: it ended because it ") {
+			t.Fatalf("%d characters: %q", n, got)
+		}
+	})
+}
+
+// Whatever was answered: a prompt has all that fits, newest answers first of all, and says what it leaves out.
+func TestAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var settled []boulder.RaisedBlocker
+		for i := range rapid.SampledFrom([]int{1, 3, 50, 300}).Draw(t, "answers") {
+			settled = append(settled, boulder.RaisedBlocker{
+				ID: fmt.Sprintf("B%d", i+1), Question: text(t, "question"), Status: boulder.BlockerAnswered,
+				Answer: strings.Repeat("é", rapid.SampledFrom([]int{1, 100, 4_000}).Draw(t, "length")),
+			})
+		}
+		answers := handoff.Answers(settled)
+		turn := boulder.Turn{Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{}}
+		without := handoff.Continuation(boulder.SubTask{ID: "a"}, turn, handoff.Told{})
+		got := handoff.Continuation(boulder.SubTask{ID: "a"}, turn, handoff.Told{Answers: answers})
+		n := utf8.RuneCountInString(got) - utf8.RuneCountInString(without)
+		if n > 12_500 || !utf8.ValidString(got) {
+			t.Fatalf("%d characters of answers", n)
+		}
+		newest := settled[len(settled)-1]
+		if !strings.Contains(got, "About "+newest.ID+", ") {
+			t.Fatalf("the newest answer is not told:\n%s", got)
+		}
+		total := 0
+		for _, a := range answers {
+			total += utf8.RuneCountInString(a)
+		}
+		for i, a := range answers {
+			whole := strings.Contains(got, a)
+			switch cut := strings.Contains(got, "[cut: "); {
+			case total <= 12_000 && !whole && len(answers) <= 60:
+				t.Fatalf("answer %d is cut although there is room", i+1)
+			case !whole && !cut:
+				t.Fatalf("answer %d is cut, and nothing says so", i+1)
+			}
 		}
 	})
 }

@@ -14,11 +14,12 @@ type ResumeInput struct {
 	Completed int // sub-tasks of the boulder
 	Total     int
 	Notes     []string // of people, since the turn began
+	Answers   []string // of people, since the turn began, see [Answers]
 }
 
 // Resume writes the one prompt that a session gets when a crash cut its turn off: where it is (the facts that seed 001
 // shows: boulder, sub-task, progress, checkpoint), and how to go on. It has at most some 2,000 characters
-// besides the notes.
+// besides the notes and the answers.
 func Resume(in ResumeInput) string {
 	p := prompt{}
 	p.add("[manager] This session was interrupted from outside and is taken up again.")
@@ -36,6 +37,7 @@ func Resume(in ResumeInput) string {
 		p.add(fmt.Sprintf("Last edit:\n  File: %s\n  Line: %d\n  Context: %s",
 			oneLine(c.File, maxItem), c.Line, oneLine(c.Context, maxItem)))
 	}
+	p.answers(in.Answers)
 	p.notes(in.Notes)
 	p.add("A command or an edit may have been cut off half way. Look at the files first: keep what is done, repair what " +
 		"is half done, and then go on with what your brief says is missing.")

@@ -27,8 +27,7 @@ func (r *run) decision(action schedule.Action) []boulder.Body {
 			AttemptRef: a.Open.Attempt.AttemptRef, Reason: a.Reason,
 			Remaining: append([]string{}, a.Open.Turn.Verdict.Remaining...), Turn: a.Open.Turn.Number + 1,
 			Track: a.Track, NotBefore: a.NotBefore,
-			Prompt: handoff.Continuation(*a.Open.SubTask, *a.Open.Turn, r.idle(a.Open),
-				r.state.Boulder.NotesFor(a.Open.SubTask.ID, a.Open.Turn.Seq)) + handoff.Forgotten(a.Forgotten),
+			Prompt: handoff.Continuation(*a.Open.SubTask, *a.Open.Turn, r.told(a.Open)) + handoff.Forgotten(a.Forgotten),
 		})
 	case schedule.Retry:
 		return one(boulder.Retry{
@@ -92,9 +91,11 @@ func (r *run) park(a schedule.Park) []boulder.Body {
 	return append(brokenOff(a.Open), parked(a.Open, a.Reason))
 }
 
-// digest tells the next attempt why this one failed. A lost session failed at nothing.
+// digest tells the next attempt why this one failed, or ended without that. A lost session failed at nothing.
 func digest(a schedule.Retry) string {
 	switch {
+	case a.Uncounted && a.Open.Turn != nil && a.Open.Turn.Evidence != nil:
+		return handoff.WaitDigest("could not know that "+a.Reason, *a.Open.Turn.Evidence)
 	case a.Uncounted:
 		return ""
 	case a.Open.Turn == nil || a.Open.Turn.Verdict == nil:
@@ -120,6 +121,7 @@ func (r *run) brief(o *boulder.Open) boulder.Brief {
 	in := handoff.Input{
 		BoulderID: r.state.Boulder.ID, RunsDir: r.o.cfg.RunsDir, Plan: r.state.Revision.Plan, SubTask: *o.SubTask,
 		NewFacts: r.state.Boulder.NewFacts, Notes: r.state.Boulder.NotesFor(o.SubTask.ID, 0),
+		Answers: r.answers(o.SubTask, 0), BlockerTool: r.blockerTool(),
 	}
 	others := r.state.Completed(briefOthers + len(o.SubTask.DependsOn))
 	in.Dependencies = make([]*boulder.SubTask, 0, len(o.SubTask.DependsOn))
@@ -141,10 +143,40 @@ func (r *run) brief(o *boulder.Open) boulder.Brief {
 	return handoff.Build(in, limits)
 }
 
+// told is what a session is told besides what the judge found, after the turn that has ended.
+func (r *run) told(o *boulder.Open) handoff.Told {
+	return handoff.Told{
+		Idle: r.idle(o), Notes: r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq), Answers: r.answers(o.SubTask, o.Turn.Seq),
+		BlockerTool: r.blockerTool(),
+	}
+}
+
+// said is all that people have said about a sub-task: their notes, then their answers.
+func (r *run) said(t *boulder.SubTask) []string {
+	return append(r.state.Boulder.NotesFor(t.ID, 0), r.answers(t, 0)...)
+}
+
+// answers are what people said after an event about blockers of a sub-task, and of those that it stands in the place of.
+func (r *run) answers(t *boulder.SubTask, afterSeq uint64) []string {
+	var settled []boulder.RaisedBlocker
+	for ; t != nil; t = r.state.SubTask(t.Replaces) {
+		settled = append(t.SettledSince(afterSeq), settled...)
+	}
+	return handoff.Answers(settled)
+}
+
+// blockerTool is what agents call when they need a person; empty: there is nothing to call.
+func (r *run) blockerTool() string {
+	if r.o.cfg.BlockerTool == nil {
+		return ""
+	}
+	return r.o.cfg.BlockerTool(r.state.Boulder)
+}
+
 func (r *run) resumePrompt(o *boulder.Open) string {
 	return handoff.Resume(handoff.ResumeInput{
 		Boulder: r.state.Boulder, SubTask: *o.SubTask,
 		Completed: r.state.Count(boulder.SubTaskCompleted), Total: len(r.state.SubTasks),
-		Notes: r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq),
+		Notes: r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq), Answers: r.answers(o.SubTask, o.Turn.Seq),
 	})
 }

@@ -46,6 +46,9 @@ type Config struct {
 	Limits *Limits
 	// Handoff bounds the briefs. Defaults to [handoff.DefaultLimits].
 	Handoff *handoff.Limits
+	// BlockerTool names the tool with which the agents of a boulder report what only a person can answer. It is asked
+	// whenever a brief is written; empty: there is none now. Defaults to none.
+	BlockerTool func(b boulder.Boulder) string
 	// RunsDir is where transcripts and the full texts of cut outputs are kept. Defaults to .manager/runs in Project.
 	RunsDir string
 	// StopGrace is how long running turns may take to end after [Orchestrator.Stop]; then they are aborted. Defaults to
@@ -149,6 +152,8 @@ type Request struct {
 	SubTaskBudgets map[string]boulder.Budget
 	// AskReplans is recorded with the boulder, for whoever resumes it: replans are to be approved.
 	AskReplans bool
+	// Diverted: see [boulder.Boulder.Diverted].
+	Diverted bool
 	// Model is used for sub-tasks for which neither they nor the plan name one, provider/model.
 	Model string
 	// LedgerModel is recorded with the boulder.
@@ -170,6 +175,8 @@ type ResumeRequest struct {
 	ApproveReplan ApproveReplan
 	// LedgerModel is recorded from now on. Empty: it stays as it is.
 	LedgerModel string
+	// Diverted makes the boulder a diverted one from now on, see [boulder.Boulder.Diverted].
+	Diverted bool
 	// Budget replaces the run's budget; what was spent stays spent. Nil: it stays as it is.
 	Budget *boulder.Budget
 	// SubTaskBudgets replaces those of sub-tasks, by id. A sub-task that was parked because its budget was used up goes

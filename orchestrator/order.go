@@ -138,6 +138,8 @@ func carryOut(s *boulder.State, o boulder.Order, apply func(boulder.Body) error)
 			return cancelAll(s, apply)
 		}
 		return drop(s, o.SubTaskID, boulder.SubTaskCancelled, cancelledByPerson, apply)
+	case boulder.OrderSettle:
+		return settle(s, o, apply)
 	case boulder.OrderSkip:
 		return drop(s, o.SubTaskID, boulder.SubTaskSkipped, "skipped by a person", apply)
 	}
@@ -192,6 +194,31 @@ func drop(
 		done.AttemptRef = open.Attempt.AttemptRef
 	}
 	return applyEach(append(brokenOff(open), done), apply)
+}
+
+// settle hands a person's answer to the sub-task that has the blocker.
+func settle(s *boulder.State, o boulder.Order, apply func(boulder.Body) error) error {
+	t := s.SubTask(o.SubTaskID)
+	switch {
+	case t == nil:
+		return refusal("boulder %s has no sub-task %q", s.Boulder.ID, o.SubTaskID)
+	case t.Status.Terminal():
+		return refusal("sub-task %q is %s: nothing of it goes on with an answer", t.ID, t.Status)
+	}
+	i := slices.IndexFunc(t.Blockers, func(b boulder.RaisedBlocker) bool { return b.ID == o.BlockerID })
+	if i < 0 {
+		return refusal("sub-task %q has no blocker %s", t.ID, o.BlockerID)
+	}
+	if b := t.Blockers[i]; b.Status.Settled() {
+		return refusal("blocker %s of sub-task %q is %s already", b.ID, t.ID, b.Status)
+	}
+	status := boulder.BlockerAnswered
+	if o.Text == "" && !o.Allowed {
+		status = boulder.BlockerSkipped
+	}
+	return apply(boulder.BlockerSettled{
+		SubTaskID: t.ID, BlockerID: o.BlockerID, Status: status, Answer: o.Text, Allowed: o.Allowed,
+	})
 }
 
 // movable refuses a sub-task that is not there, or that a replan is about to replace.

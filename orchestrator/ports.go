@@ -39,8 +39,12 @@ type Runner interface {
 	// Without Turn.MessageID: send the prompt. With it: the prompt was sent, perhaps; look, and do not send it twice.
 	// Before every side effect that must not happen twice, Run reports the intent ([boulder.SubTaskStart],
 	// [boulder.TurnSent], [boulder.Nudged]) and goes on only when report returns nil: it is then stored. An error from
-	// report is returned as it is. [boulder.SubTaskProgress] is reported the same way; nothing else is. report may be
+	// report is returned as it is. [boulder.SubTaskProgress] and, before Run returns, every [boulder.BlockerRaised] of the
+	// attempt that the job does not know are reported the same way; nothing else is. report may be
 	// called from any goroutine, but not after Run has returned.
+	//
+	// While the job awaits an answer ([boulder.Job.Awaits]) no prompt is sent: a turn that is at work comes to its end, and of
+	// one that was cut off, what is there is the evidence. The report of a prompt is refused then.
 	//
 	// Errors wrap [boulder.ErrTrouble], [boulder.ErrSessionLost] or [boulder.ErrFatal]; any other error ends the
 	// attempt. When ctx is cancelled, Run stops the agent's turn and returns context.Cause(ctx). The evidence counts

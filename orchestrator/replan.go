@@ -52,7 +52,7 @@ func (r *run) replanRequest() boulder.ReplanRequest {
 		Task: b.Task, Goal: b.Goal, Constraints: plan.Constraints, Facts: plan.Facts, NewFacts: b.NewFacts,
 		Project: b.Project, Reason: b.Replan.Reason, Failed: *r.state.SubTask(b.Replan.SubTaskID),
 	}
-	for _, note := range b.NotesFor(b.Replan.SubTaskID, 0) {
+	for _, note := range r.said(r.state.SubTask(b.Replan.SubTaskID)) {
 		req.NewFacts = append(slices.Clip(req.NewFacts), "The person whose task this is noted: "+note)
 	}
 	if o := r.state.Open(b.Replan.SubTaskID); o != nil && o.Turn != nil && o.Turn.Verdict != nil {

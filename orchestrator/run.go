@@ -117,7 +117,7 @@ func (r *run) head(req Request) boulder.Boulder {
 	return boulder.Boulder{
 		ID: r.o.cfg.NewID(), Task: task, Project: r.o.cfg.Project, Base: req.Base, Model: req.Model,
 		LedgerModel: req.LedgerModel, Constraints: req.Constraints, PlanMode: req.Mode, Budget: req.Budget,
-		Gates: req.Gates, NoWorse: req.NoWorse, AskReplans: req.AskReplans,
+		Gates: req.Gates, NoWorse: req.NoWorse, AskReplans: req.AskReplans, Diverted: req.Diverted,
 		DoneWhen: req.DoneWhen, Checks: req.Checks, Loop: req.Loop,
 	}
 }
@@ -172,7 +172,7 @@ func nobodyToAsk(context.Context, ReplanProposal) (bool, error) {
 
 // takeUp brings a stored boulder to where it goes on, with the budgets that it may have got.
 func (r *run) takeUp(req ResumeRequest) error {
-	if err := r.apply(boulder.TakenUp{LedgerModel: req.LedgerModel}); err != nil {
+	if err := r.apply(boulder.TakenUp{LedgerModel: req.LedgerModel, Diverted: req.Diverted}); err != nil {
 		return err
 	}
 	if err := r.unpause(); err != nil {
@@ -192,10 +192,10 @@ func (r *run) takeUp(req ResumeRequest) error {
 	return r.unparkAffordable()
 }
 
-// unparkAffordable lets sub-tasks go on that wait for a person, unless it is for a larger budget.
+// unparkAffordable lets sub-tasks go on that wait for a person, unless it is for a larger budget or an answer.
 func (r *run) unparkAffordable() error {
 	for _, t := range r.state.SubTasks {
-		if t.Parked && schedule.Affordable(r.state, t) {
+		if t.Parked && schedule.Affordable(r.state, t) && len(t.AwaitedBy(t.Attempts)) == 0 {
 			if err := r.apply(boulder.Unparked{SubTaskID: t.ID, Reason: "resumed"}); err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/handoff"
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
@@ -127,7 +128,7 @@ func (r *run) runTurn(o *boulder.Open) func(context.Context) *result {
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
 		Recovered: r.restored[o.Attempt.AttemptRef] || o.Attempt.Troubles > 0,
 		Alone:     func() bool { return !shared.Load() },
-		PerTurn:   r.state.Boulder.Loop != nil,
+		PerTurn:   r.state.Boulder.Loop != nil, Diverted: r.state.Boulder.Diverted,
 	}
 	if job.Recovered || o.Turn.MessageID != "" {
 		job.Resume = r.resumePrompt(o)
@@ -159,7 +160,7 @@ func (r *run) judgeTurn(o *boulder.Open) func(context.Context) *result {
 	req := boulder.JudgeRequest{
 		Goal: r.state.Boulder.Goal, Constraints: r.state.Revision.Plan.Constraints,
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn, Rest: r.rest(o),
-		Notes: r.state.Boulder.NotesFor(o.SubTask.ID, 0), RulesFirst: r.state.Boulder.Loop != nil,
+		Notes: r.said(o.SubTask), RulesFirst: r.state.Boulder.Loop != nil,
 	}
 	return func(ctx context.Context) *result {
 		verdict, usage, err := r.o.cfg.Judge.Judge(ctx, req)
@@ -227,6 +228,8 @@ func (r *run) admissible(m message) error {
 	case boulder.Nudged:
 		ref = b.AttemptRef
 	case boulder.SubTaskProgress:
+		ref = b.AttemptRef
+	case boulder.BlockerRaised:
 		ref = b.AttemptRef
 	default:
 		return fmt.Errorf("a runner cannot report a %T: %w", m.report, boulder.ErrRefused)
@@ -343,11 +346,21 @@ func (r *run) failure(o *boulder.Open, kind workKind, err error) []boulder.Body 
 	case errors.Is(err, boulder.ErrTrouble):
 		return r.trouble(o, kind, err)
 	case errors.Is(err, boulder.ErrSessionLost):
-		return append(brokenOff(o), r.decision(schedule.Lost(o, r.o.limits, reason))...)
-	case r.state.Boulder.Loop != nil: // it has no tries that such faults could use up over a night
-		return r.trouble(o, kind, err)
+		return r.brokenOff(o, schedule.Lost(o, r.o.limits, reason))
 	}
-	return append(brokenOff(o), r.decision(schedule.Broken(r.state, o, r.o.limits, reason))...)
+	action := schedule.Broken(r.state, o, r.o.limits, reason)
+	if _, waits := action.(schedule.Park); !waits && r.state.Boulder.Loop != nil {
+		return r.trouble(o, kind, err) // it has no tries that such faults could use up over a night
+	}
+	return r.brokenOff(o, action)
+}
+
+// brokenOff carries out what follows from a turn that will not be taken up again, and books what it used.
+func (r *run) brokenOff(o *boulder.Open, action schedule.Action) []boulder.Body {
+	if _, parks := action.(schedule.Park); parks {
+		return r.decision(action) // which books it
+	}
+	return append(brokenOff(o), r.decision(action)...)
 }
 
 // parkError stops a turn whose sub-task needs a person.
@@ -356,5 +369,9 @@ type parkError struct{ reason string }
 func (e *parkError) Error() string { return e.reason }
 
 func parked(o *boulder.Open, reason string) boulder.Body {
-	return boulder.Parked{AttemptRef: o.Attempt.AttemptRef, Reason: reason, Digest: "The attempt was stopped: " + reason}
+	digest := "The attempt was stopped: " + reason
+	if o.Turn.Evidence != nil && len(o.SubTask.AwaitedBy(o.Attempt.Attempt)) > 0 {
+		digest = handoff.WaitDigest(reason, *o.Turn.Evidence)
+	}
+	return boulder.Parked{AttemptRef: o.Attempt.AttemptRef, Reason: reason, Digest: digest}
 }

@@ -25,6 +25,7 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 		{"Errors that the language server found in changed files, after the last edit of each",
 			analysed(e), keepHead},
 		{"The promise of the agent that everything is done", promise(t, e), keepHead},
+		{"Choices that the agent made itself, and reported", bulleted(choices(t)), keepTail},
 		{"Todo list of the agent", todos(e.Todos), keepHead},
 		{"Changed files since the attempt began", changedFiles(e.Diff), keepHead},
 		{"Patch", e.Diff.Patch, keepHead},
@@ -80,6 +81,17 @@ func promise(t boulder.SubTask, e *boulder.Evidence) string {
 		return "given, which is a claim and no evidence"
 	}
 	return "not given"
+}
+
+// choices are the soft blockers on which no person has said anything: what was answered is among the notes.
+func choices(t boulder.SubTask) []string {
+	var all []string
+	for _, b := range t.Blockers {
+		if !b.Hard && b.Choice != "" && !b.Status.Settled() {
+			all = append(all, b.Question+" It chose: "+b.Choice)
+		}
+	}
+	return all
 }
 
 func nudges(all []boulder.Nudge) string {

@@ -102,6 +102,11 @@ func whatCounts(t boulder.SubTask) string {
 	if t.DoneNeeds(boulder.DonePromise) {
 		rules = append(rules, "- It is not complete before the agent has promised that everything is done.")
 	}
+	if len(choices(t)) > 0 {
+		rules = append(rules, "- Where what was to be done leaves something open and nobody could be asked, the agent was told to "+
+			"choose, and to report its choice. No criterion is unmet because of such a choice, or because nobody agreed to "+
+			"it; one that contradicts what was asked for is no such choice.")
+	}
 	if len(t.NoWorse) > 0 {
 		rules = append(rules, "- Gates that may stay as red as they were before, but not get worse: "+
 			strings.Join(t.NoWorse, "; "))

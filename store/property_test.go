@@ -82,6 +82,12 @@ func drawPlan(rt *rapid.T) []boulder.Spec {
 func step(rt *rapid.T, w *world) {
 	t := rapid.SampledFrom(w.SubTasks).Draw(rt, "sub-task")
 	o := w.Open(t.ID)
+	if len(t.Blockers) > 0 && (o == nil || rapid.IntRange(0, 4).Draw(rt, "settle") == 0) {
+		_ = w.apply(boulder.BlockerSettled{
+			SubTaskID: t.ID, BlockerID: rapid.SampledFrom(t.Blockers).Draw(rt, "blocker").ID, Status: boulder.BlockerAnswered,
+			Answer: rapid.String().Draw(rt, "answer"), Allowed: rapid.Bool().Draw(rt, "allowed"),
+		})
+	}
 	if o == nil {
 		return
 	}
@@ -103,6 +109,8 @@ func step(rt *rapid.T, w *world) {
 			boulder.SubTaskProgress{AttemptRef: ref, Checkpoint: &boulder.Checkpoint{File: text, Line: 3, At: w.now}},
 			boulder.TurnEnded{AttemptRef: ref, Turn: turn, Evidence: boulder.Evidence{FinalMessage: text, Usage: usage}},
 			boulder.Retry{AttemptRef: ref, Status: boulder.AttemptLost, Uncounted: true, Next: ref.Attempt + 1},
+			raised(rt, ref, text),
+			boulder.Parked{AttemptRef: ref, Reason: text, Digest: text},
 		},
 		boulder.AttemptMonitoring: {
 			boulder.Judged{AttemptRef: ref, Turn: turn, Verdict: boulder.Verdict{Summary: text, Remaining: []string{text}}},
@@ -119,4 +127,21 @@ func step(rt *rapid.T, w *world) {
 	}[o.Attempt.Status]
 	bodies = append(bodies, boulder.UsageReport{SubTaskID: t.ID, Attempt: ref.Attempt, Source: "attempt", Usage: usage})
 	_ = w.apply(rapid.SampledFrom(bodies).Draw(rt, "body"))
+}
+
+// raised draws a blocker with everything that there is to one.
+func raised(rt *rapid.T, ref boulder.AttemptRef, text string) boulder.Body {
+	b := boulder.Blocker{
+		ID: fmt.Sprintf("B%d", rapid.IntRange(1, 9).Draw(rt, "blocker")), BoulderID: "b", SubTaskID: ref.SubTaskID,
+		Attempt: ref.Attempt, SessionID: "ses", Category: boulder.BlockerSecurity, Question: "? " + text, Context: text,
+		Hard: rapid.Bool().Draw(rt, "hard"), Options: []string{text, "b"}, ChosenOption: text, ChosenReasoning: text,
+		Status: boulder.BlockerPending, CreatedAt: epoch,
+	}
+	if rapid.Bool().Draw(rt, "ask") {
+		b.Ask = &boulder.Ask{
+			Kind: boulder.AskPermission, RequestID: "per", Permission: "bash", Patterns: []string{text}, Tool: "bash",
+			Arguments: text, Reply: boulder.ReplyDiverted,
+		}
+	}
+	return boulder.BlockerRaised{AttemptRef: ref, Blocker: b}
 }

@@ -28,6 +28,11 @@ func TestRedact(t *testing.T) {
 	w := newWorld(t, "id", epoch, s)
 	w.commit(t, db)
 	w.start(t, ref("a", 1))
+	w.must(t, boulder.BlockerRaised{AttemptRef: ref("a", 1), Blocker: boulder.Blocker{
+		ID: "B1", Question: said, Context: said, Options: []string{said}, ChosenOption: said, ChosenReasoning: said,
+		Ask: &boulder.Ask{Patterns: []string{"echo " + key}, Arguments: `{"command":"echo ` + key + `"}`},
+	}})
+	w.must(t, boulder.BlockerSettled{SubTaskID: "a", BlockerID: "B1", Status: boulder.BlockerAnswered, Answer: said})
 	w.must(t, boulder.TurnEnded{AttemptRef: ref("a", 1), Turn: 1, Evidence: boulder.Evidence{
 		FinalMessage: said, Gates: []boulder.Gate{{Command: "true", Output: key}},
 		ToolCalls: []boulder.ToolCall{{Input: `{"command":"echo ` + key + `"}`}},

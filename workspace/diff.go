@@ -70,7 +70,7 @@ func (w *Workspace) explain(ctx context.Context, err error, ids ...string) error
 
 func (w *Workspace) diff(ctx context.Context, from, to string, own func(string) bool) (boulder.Diff, error) {
 	out, err := w.git.output(ctx,
-		diffTree(from, to, "--raw", "--no-abbrev", "--numstat", "-z", "--", ".", ":(exclude)"+stateDir)...)
+		diffTree(from, to, append([]string{"--raw", "--no-abbrev", "--numstat", "-z", "--"}, w.scope...)...)...)
 	if err != nil {
 		return boulder.Diff{}, err
 	}
@@ -83,7 +83,7 @@ func (w *Workspace) diff(ctx context.Context, from, to string, own func(string) 
 		return boulder.Diff{}, err
 	}
 	if len(specs) == 0 || len(specs) > maxOwnSpecs {
-		specs = []string{".", ":(exclude)" + stateDir}
+		specs = w.scope
 	}
 	patch := &limitedText{limit: maxPatch}
 	if err := w.git.run(ctx, nil, patch, diffTree(from, to, append([]string{"-p", "--"}, specs...)...)...); err != nil {

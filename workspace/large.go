@@ -23,8 +23,8 @@ type largeFile struct {
 
 // changed lists the files that are not as the index has them: new, changed, gone, or in conflict.
 func (x *index) changed(ctx context.Context) ([]string, error) {
-	list, err := x.git.output(ctx, "ls-files", "-z", "--others", "--modified", "--exclude-standard",
-		"--", ".", ":(exclude)"+stateDir)
+	list, err := x.git.output(ctx,
+		append([]string{"ls-files", "-z", "--others", "--modified", "--exclude-standard", "--"}, x.scope...)...)
 	if err != nil || list == "" {
 		return nil, err
 	}

@@ -38,6 +38,7 @@ type index struct {
 	git    git
 	root   string
 	prefix string
+	scope  []string // pathspecs of what is taken in
 }
 
 // copyIndex copies the user's index with its time of change. Git compares that time with the times of files: to an
@@ -48,7 +49,7 @@ func (w *Workspace) copyIndex() (*index, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &index{git: w.git, root: w.root, prefix: w.prefix}
+	x := &index{git: w.git, root: w.root, prefix: w.prefix, scope: w.scope}
 	x.git.index = filepath.Join(dir, "index")
 	if err := copyFile(x.git.index, w.index); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, x.remove())
@@ -103,7 +104,7 @@ func (x *index) record(ctx context.Context) (string, error) {
 // add takes in everything that changed. Files that cannot be read, and embedded repositories without a commit, make git
 // exit with 1 after it has taken in the others.
 func (x *index) add(ctx context.Context, large []largeFile) error {
-	specs := ".\x00:(exclude)" + stateDir + "\x00"
+	specs := strings.Join(x.scope, "\x00") + "\x00"
 	for _, f := range large {
 		specs += ":(exclude,literal)" + f.path + "\x00"
 	}

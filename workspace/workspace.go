@@ -16,15 +16,17 @@ const stateDir = ".manager"
 // Workspace is one project directory. Its methods may be called from many goroutines and processes at once.
 type Workspace struct {
 	git    git
-	root   string // top of the work tree
-	prefix string // of the directory in the work tree, "" or ending with a slash
-	index  string // the user's index file
-	reason string // why there is no git work tree
+	root   string   // top of the work tree
+	prefix string   // of the directory in the work tree, "" or ending with a slash
+	index  string   // the user's index file
+	reason string   // why there is no git work tree
+	scope  []string // pathspecs of what is looked at
 }
 
-// Open looks at a directory. That it is in no git work tree is not an error, see [Workspace.Reason]. It blocks for some
-// milliseconds.
-func Open(ctx context.Context, dir string) (*Workspace, error) {
+// Open looks at a directory. That it is in no git work tree is not an error, see [Workspace.Reason]. What is in leaveOut,
+// slash-separated paths relative to the directory, is in no snapshot and in no diff: the manager itself writes there. It
+// blocks for some milliseconds.
+func Open(ctx context.Context, dir string, leaveOut ...string) (*Workspace, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
@@ -35,7 +37,10 @@ func Open(ctx context.Context, dir string) (*Workspace, error) {
 	case !info.IsDir():
 		return nil, fmt.Errorf("open workspace: %s is not a directory; name the directory of the project", dir)
 	}
-	w := &Workspace{git: git{dir: dir}}
+	w := &Workspace{git: git{dir: dir}, scope: []string{".", ":(exclude)" + stateDir}}
+	for _, path := range leaveOut {
+		w.scope = append(w.scope, ":(exclude,literal)"+path)
+	}
 	if err := w.locate(ctx); err != nil {
 		return nil, fmt.Errorf("open workspace %s: %w", dir, err)
 	}

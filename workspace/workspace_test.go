@@ -582,3 +582,28 @@ func TestConcurrentSnapshots(t *testing.T) {
 		}
 	}
 }
+
+func TestLeaveOut(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write("tracked [a].md", "1\n")
+	r.write("tracked a.md", "1\n")
+	r.commit()
+	w, err := workspace.Open(t.Context(), r.dir, "tracked [a].md", "notes/new.md", "not there")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := changes(t, w, func() {
+		r.write("tracked [a].md", "2\n")
+		r.write("notes/new.md", "1\n")
+		r.write("notes/other.md", "1\n")
+		r.write("tracked a.md", "2\n")
+	})
+	wantFiles(t, got,
+		boulder.FileChange{Path: "notes/other.md", Added: 1},
+		boulder.FileChange{Path: "tracked a.md", Added: 1, Removed: 1},
+	)
+	if strings.Contains(got.Patch, "tracked [a].md") || strings.Contains(got.Patch, "new.md") {
+		t.Errorf("the patch has what is left out:\n%s", got.Patch)
+	}
+}

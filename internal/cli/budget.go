@@ -5,9 +5,9 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/plain"
 	"github.com/bouldermgr/manager/internal/shorthand"
 )
 
@@ -97,17 +97,4 @@ func amount(text string) (int64, error) {
 }
 
 // budgetText is a budget in words: "2.0M tokens, $5.00, 8h".
-func budgetText(b boulder.Budget) string {
-	var parts []string
-	add := func(set bool, text string) {
-		if set {
-			parts = append(parts, text)
-		}
-	}
-	add(b.Tokens > 0, count(b.Tokens)+" tokens")
-	add(b.Cost > 0, fmt.Sprintf("$%.2f", b.Cost))
-	add(b.Time > 0, elapsed(time.Duration(b.Time)))
-	add(b.Attempts > 0, plural(b.Attempts, "attempt"))
-	add(b.Calls > 0, plural(int(b.Calls), "model call"))
-	return strings.Join(parts, ", ")
-}
+func budgetText(b boulder.Budget) string { return plain.Budget(b) }

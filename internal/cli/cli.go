@@ -119,8 +119,8 @@ While it runs, from any terminal: status, logs -f, pause, resume, note, retry, s
 	cmd.AddCommand(
 		a.newPlanCmd(), a.newRunCmd(), a.newLoopCmd(), a.newResumeCmd(), a.newServeCmd(),
 		a.newPauseCmd(), a.newCancelCmd(), a.newRetryCmd(), a.newSkipCmd(), a.newNoteCmd(), a.newWaitCmd(),
-		a.newWatchCmd(),
-		a.newStatusCmd(), a.newListCmd(), a.newShowCmd(), a.newLogsCmd(), a.newGraphCmd(),
+		a.newWatchCmd(), a.newBlockersCmd(), a.newMCPCmd(),
+		a.newStatusCmd(), a.newListCmd(), a.newShowCmd(), a.newReportCmd(), a.newLogsCmd(), a.newGraphCmd(),
 		a.newArchiveCmd(), a.newExportCmd(), a.newImportCmd(),
 		a.newDoctorCmd(), a.newVersionCmd(), a.newDemoCmd(),
 	)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -81,10 +82,18 @@ func (d *demo) play(ctx context.Context, keep bool) error {
 	if err := d.makeProject(ctx); err != nil {
 		return err
 	}
-	for _, args := range [][]string{
-		{"plan", demoTask}, {"run", "--yes"}, {"status"},
+	for _, step := range []struct {
+		args []string
+		ends int // exit code
+	}{
+		{args: []string{"plan", demoTask}},
+		{args: []string{"run", "--yes", "--blockers"}, ends: exitWaiting}, // one sub-task needs a person's word
+		{args: []string{"blockers", "list"}},
+		{args: []string{"blockers", "answer", "B1", "With Goodbye: it is a formal program."}},
+		{args: []string{"resume"}},
+		{args: []string{"report"}},
 	} {
-		if err := d.manager(args...); err != nil {
+		if err := d.manager(step.ends, step.args...); err != nil {
 			return err
 		}
 	}
@@ -125,7 +134,7 @@ func (d *demo) makeProject(ctx context.Context) error {
 }
 
 // manager runs this program's own command line, as a person would.
-func (d *demo) manager(args ...string) error {
+func (d *demo) manager(ends int, args ...string) error {
 	d.say("\n$ manager %s", quoted(args))
 	args = append(args, "-C", d.project)
 	if b := d.app.opencodeBinary; b != "" {
@@ -144,7 +153,7 @@ func (d *demo) manager(args ...string) error {
 	defer giveBack()
 	env := d.app.Env
 	env.Args, env.Environ, env.Signals = args, d.env, signals
-	if code := Main(env); code != exitOK {
+	if code := Main(env); code != ends {
 		return fmt.Errorf("the demo's `manager %s` ended with exit code %d", args[0], code)
 	}
 	return nil
@@ -157,7 +166,7 @@ func quoted(args []string) string {
 		if i > 0 {
 			line += " "
 		}
-		if i > 0 && arg[0] != '-' {
+		if strings.ContainsAny(arg, " \"") {
 			arg = fmt.Sprintf("%q", arg)
 		}
 		line += arg

@@ -51,6 +51,7 @@ person stopped it in OpenCode.`,
 	f.StringVar(&o.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
 	f.Var(&o.budget, "budget", budgetUsage)
 	f.BoolVarP(&o.detach, "detach", "d", false, "hand it to a server in the background, started if need be, and leave")
+	blockersFlag(cmd, &o.blockers)
 	lockFlag(cmd, &o.lockTimeout)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("max-iterations") && o.iterations < 1 {
@@ -119,7 +120,7 @@ func (d *deps) loopRequest(ctx context.Context, o *loopOptions, args []string) (
 		loop.Iterations = o.iterations
 	}
 	return orchestrator.Request{
-		Plan: plan, GatesApproved: true, Base: d.base, LedgerModel: d.ledger, Loop: &loop,
+		Plan: plan, GatesApproved: true, Base: d.base, LedgerModel: d.ledger, Loop: &loop, Diverted: o.blockers,
 		DoneWhen: done.words, Checks: done.checks, Gates: d.config.Gates, NoWorse: d.config.NoWorse,
 		Budget: d.budget(o.budget.run), SubTaskBudgets: o.budget.subTasks,
 	}, nil
@@ -175,5 +176,6 @@ func (d *deps) detachLoop(ctx context.Context, o *loopOptions, req orchestrator.
 	return d.detach(ctx, &o.runOptions, control.Submission{
 		Plan: req.Plan, GatesApproved: true, Base: req.Base, Model: req.Model, Budget: o.budget.run,
 		SubTasks: o.budget.subTasks, DoneWhen: req.DoneWhen, Checks: req.Checks, Loop: req.Loop,
+		Diverted: o.blockers,
 	})
 }

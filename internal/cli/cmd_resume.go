@@ -25,6 +25,7 @@ type resumeOptions struct {
 	budget         budgetFlag
 	approveReplans bool
 	lockTimeout    time.Duration
+	blockers       bool
 }
 
 func (a *app) newResumeCmd() *cobra.Command {
@@ -47,6 +48,7 @@ A run that stopped because a budget was used up goes on when it gets a larger on
 	cmd.Flags().StringVar(&o.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().Var(&o.budget, "budget", budgetUsage)
+	blockersFlag(cmd, &o.blockers)
 	lockFlag(cmd, &o.lockTimeout)
 	cmd.Flags().BoolVar(&o.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
 	return cmd
@@ -85,6 +87,7 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	if err != nil {
 		return err
 	}
+	d.deliverBefore(ctx, st.db, id)
 	d.host.Warm()
 	ask := &approver{deps: d, ask: !o.yes && !a.json && terminal(a.Stdin) && terminal(a.Stderr)}
 	approve := func(ctx context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
@@ -95,7 +98,7 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	) iter.Seq2[boulder.Event, error] {
 		return run.Resume(ctx, id, orchestrator.ResumeRequest{
 			Approve: approve, ApproveReplan: ask.replans(o.approveReplans || stored.AskReplans), Budget: o.budget.run,
-			SubTaskBudgets: o.budget.subTasks, LedgerModel: d.ledger,
+			SubTaskBudgets: o.budget.subTasks, LedgerModel: d.ledger, Diverted: o.blockers,
 		})
 	})
 }
@@ -127,7 +130,8 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 	if there.holder.Serves && !slices.Contains(running(there.holder), id) {
 		return true, a.resumeServed(ctx, o, client, there, id)
 	}
-	if o.attach != "" || o.approveReplans || o.budget.run != nil || len(o.budget.subTasks) > 0 {
+	if o.attach != "" || o.approveReplans || o.budget.run != nil || len(o.budget.subTasks) > 0 ||
+		o.blockers {
 		return false, usagef("process %d runs boulder %s: it goes on as it was begun. Resume it without flags,"+
 			" or end that process and resume it here", there.holder.PID, id)
 	}
@@ -157,7 +161,9 @@ func (a *app) resumeServed(
 	if _, err := o.mergeBudgets(ctx, there, id); err != nil {
 		return err
 	}
-	resumption := control.Submission{Resume: id, Budget: o.budget.run, SubTasks: o.budget.subTasks}
+	resumption := control.Submission{
+		Resume: id, Budget: o.budget.run, SubTasks: o.budget.subTasks, Diverted: o.blockers,
+	}
 	if _, err := submit(ctx, client, resumption); err != nil {
 		return refusal(err)
 	}

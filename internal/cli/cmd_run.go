@@ -29,6 +29,7 @@ type runOptions struct {
 	lockTimeout           time.Duration
 	detach                bool
 	fork                  string
+	blockers              bool
 }
 
 func (a *app) newRunCmd() *cobra.Command {
@@ -44,7 +45,8 @@ Ctrl-C lets the running turns end and stops there; a second Ctrl-C aborts them. 
 ` + "`manager resume`" + `.
 
 Exit codes: 0 all done · 1 error · 2 usage, bad plan file or configuration · 3 finished, but some sub-tasks failed ·
-4 stopped, waiting for a person (a budget is used up, a new plan has to be approved, or faults do not end) ·
+4 stopped, waiting for a person (a hard blocker has to be answered, a budget is used up, a new plan has to be
+approved, or faults do not end) ·
 5 another process holds the state · 130 interrupted, or cancelled from another terminal.`,
 		Example: `  manager run
   manager run feature.yaml --yes
@@ -67,6 +69,7 @@ Exit codes: 0 all done · 1 error · 2 usage, bad plan file or configuration · 
 		"run the plan of `BOULDER` again, as a new one: from the sub-task of --from on; "+
 			"what does not follow from that is taken over with its outputs")
 	_ = cmd.RegisterFlagCompletionFunc("fork", a.completeBoulder(false)) // fails only for a flag that is not there
+	blockersFlag(cmd, &o.blockers)
 	cmd.Flags().BoolVar(&o.allowStale, "allow-stale", false, "run a plan that was made for another commit")
 	return cmd
 }
@@ -180,7 +183,7 @@ func (d *deps) request(ctx context.Context, o *runOptions, w what, plan *boulder
 		Task: w.task, Constraints: o.constraints, Mode: o.mode(), Base: d.base, LedgerModel: d.ledger,
 		Budget: d.budget(o.budget.run), SubTaskBudgets: o.budget.subTasks,
 		ApproveReplan: ask.replans(o.approveReplans), AskReplans: o.approveReplans,
-		Gates: d.config.Gates, NoWorse: d.config.NoWorse,
+		Diverted: o.blockers, Gates: d.config.Gates, NoWorse: d.config.NoWorse,
 	}
 	done := d.doneness(o.doneWhen)
 	req.DoneWhen, req.Checks = done.words, done.checks
@@ -294,6 +297,10 @@ func (d *deps) execute(
 	if reason := d.work.Reason(); reason != "" {
 		d.app.note("Note: %s: there are no diffs here, so the work is judged without them.", reason)
 	}
+	end, err := d.newEnding(st.db)
+	if err != nil {
+		return err
+	}
 	view := d.app.newRunView(st.db)
 	defer view.Close()
 	d.view = view
@@ -308,12 +315,12 @@ func (d *deps) execute(
 		abort(errInterrupted)
 	})()
 	st.ctrl.SetSteerer(run)
-	id, err := d.follow(start(ctx, run), view, st.ctrl)
+	id, err := d.follow(end.watch(ctx, d.delivering(ctx, st.db, run, start(ctx, run))), view, st)
+	view.Close()
 	if errors.Is(err, orchestrator.ErrWaiting) && !d.app.quiet && !d.app.json { // else: manager show --receipt
-		view.Close()
 		d.showReceipt(ctx, st, id)
 	}
-	return err
+	return end.told(end.conclude(ctx, err), err)
 }
 
 // showReceipt tells on stderr where a run that a person has to decide about has spent what it has.
@@ -328,23 +335,23 @@ func (d *deps) showReceipt(ctx context.Context, st *state, id string) {
 
 // follow shows the events of a run until it ends.
 func (d *deps) follow(
-	events iter.Seq2[boulder.Event, error], view runView, ctrl *control.Server,
+	events iter.Seq2[boulder.Event, error], view runView, st *state,
 ) (id string, err error) {
 	var end *boulder.TaskComplete
 	for e, err := range events {
 		if err != nil {
-			return id, d.ended(id, err)
+			return id, ended(st.db, id, err)
 		}
 		if id == "" {
 			id = e.BoulderID
-			ctrl.SetBoulder(id)
+			st.ctrl.SetBoulder(id)
 		}
 		e = d.app.cleanEvent(e)
 		if done, ok := e.Body.(boulder.TaskComplete); ok {
 			end = &done
 		}
 		view.Event(e)
-		ctrl.Notify()
+		st.ctrl.Notify()
 	}
 	if end != nil && !end.AllCompleted {
 		return id, errPartial
@@ -353,13 +360,19 @@ func (d *deps) follow(
 }
 
 // ended adds to the error that ended a run how to go on.
-func (d *deps) ended(id string, err error) error {
+func ended(r reader, id string, err error) error {
 	over := errors.Is(err, orchestrator.ErrDeclined) || errors.Is(err, orchestrator.ErrFinished) ||
 		errors.Is(err, orchestrator.ErrCancelled)
 	if id == "" || over {
 		return err
 	}
-	return fmt.Errorf("%w\nNothing is lost. Go on with: manager resume %s%s", err, id, moreOf(err))
+	how := "Go on with: "
+	if errors.Is(err, orchestrator.ErrWaiting) {
+		if detail, readErr := r.Get(context.Background(), id); readErr == nil && awaiting(detail) {
+			how = "Answer with: " + clarifyHint + "; then go on with: "
+		}
+	}
+	return fmt.Errorf("%w\nNothing is lost. %smanager resume %s%s", err, how, id, moreOf(err))
 }
 
 // moreOf is the flag that a resume needs when a budget is used up.

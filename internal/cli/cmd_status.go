@@ -80,12 +80,15 @@ type statusReport struct {
 	Total     int           `json:"total"`     // sub-tasks of the plan, without superseded ones
 	Usage     boulder.Usage `json:"usage"`
 	Summary   string        `json:"summary,omitempty"`
-	CreatedAt time.Time     `json:"created_at"`
-	UpdatedAt time.Time     `json:"updated_at"`
+	// Waiting are the blockers that a person may still answer.
+	Waiting   waitingBlockers `json:"waiting_blockers,omitzero"`
+	CreatedAt time.Time       `json:"created_at"`
+	UpdatedAt time.Time       `json:"updated_at"`
 
 	SubTasks []subTaskStatus `json:"sub_tasks"` // in plan order
 
-	now time.Time
+	now      time.Time
+	awaiting bool // a sub-task stands still until somebody answers
 }
 
 // subTaskStatus is a sub-task in a [statusReport].
@@ -110,9 +113,11 @@ type subTaskStatus struct {
 	Stopped    bool                `json:"stopped,omitempty"`
 	Activity   string              `json:"activity,omitempty"` // last sign of life of the running turn
 	Checkpoint *boulder.Checkpoint `json:"checkpoint,omitempty"`
-	ElapsedMS  int64               `json:"elapsed_ms"` // of all attempts together
-	Usage      boulder.Usage       `json:"usage"`
-	Summary    string              `json:"summary,omitempty"`
+	// Blockers are what its attempts came upon that a person has to answer, oldest first.
+	Blockers  []boulder.RaisedBlocker `json:"blockers,omitempty"`
+	ElapsedMS int64                   `json:"elapsed_ms"` // of all attempts together
+	Usage     boulder.Usage           `json:"usage"`
+	Summary   string                  `json:"summary,omitempty"`
 
 	row row
 }
@@ -154,10 +159,13 @@ func newStatusReport(
 		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason,
 		Project: b.Project, Base: b.Base, Revision: b.Revision, Model: b.Model, LedgerModel: b.LedgerModel,
 		Total: planned(d), Usage: b.Usage, Summary: b.Summary, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
-		SubTasks: []subTaskStatus{}, now: now,
+		SubTasks: []subTaskStatus{}, now: now, awaiting: awaiting(d),
 	}
 	if runs(holder, b) {
 		s.RunBy = holder
+	}
+	if !b.Status.Terminal() {
+		s.Waiting = waitingIn(d.SubTasks)
 	}
 	s.Resumable = !b.Status.Terminal() && (s.RunBy == nil || b.Status == boulder.Paused)
 	if s.RunBy == nil {
@@ -181,7 +189,8 @@ func newSubTaskStatus(r row, now time.Time) subTaskStatus {
 		ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Priority: t.Priority,
 		DependsOn: append([]string{}, t.DependsOn...), Model: t.Model, Agent: t.Agent, Attempt: t.Attempts,
 		Waiting: r.wait, Stopped: r.stopped(), Activity: r.doing.activity, Checkpoint: t.Checkpoint,
-		ElapsedMS: r.took(now).Milliseconds(), Usage: r.usage(), Summary: t.Summary, row: r,
+		ElapsedMS: r.took(now).Milliseconds(), Usage: r.usage(), Summary: t.Summary, Blockers: t.Blockers,
+		row: r,
 	}
 	if s.Stopped {
 		s.Activity = "" // no turn runs

@@ -226,10 +226,18 @@ func (w *waiting) judge(d store.Detail, holder *control.Holder) (arrived bool, e
 	case b.Status.Terminal():
 		return false, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, errPartial)
 	case stands:
-		return false, fmt.Errorf("%w: boulder %s is %s: go on with: manager resume %s", orchestrator.ErrWaiting, b.ID,
-			stated(string(b.Status), oneLine(b.Reason)), b.ID)
+		return false, fmt.Errorf("%w: boulder %s is %s: %smanager resume %s", orchestrator.ErrWaiting, b.ID,
+			stated(string(b.Status), oneLine(b.Reason)), goOnWith(awaiting(d)), b.ID)
 	}
 	return false, nil
+}
+
+// goOnWith says what to do before, and is followed by the command that goes on.
+func goOnWith(awaiting bool) string {
+	if awaiting {
+		return "answer with: " + clarifyHint + "; then go on with: "
+	}
+	return "go on with: "
 }
 
 // needsPerson reports whether a boulder stands still until a person does something. A process that does not say yet
@@ -255,7 +263,7 @@ func untilNews(ctx context.Context, client *control.Client, b boulder.Boulder) e
 		}
 		switch e.Body.(type) {
 		case boulder.StatusChanged, boulder.SubTaskDone, boulder.Parked, boulder.Unparked, boulder.Reopened,
-			boulder.Decomposed, boulder.Replanned, boulder.TaskComplete:
+			boulder.BlockerSettled, boulder.Decomposed, boulder.Replanned, boulder.TaskComplete:
 			return nil
 		}
 	}

@@ -29,7 +29,7 @@ type watchOptions struct {
 	budget     budgetFlag
 	since      time.Duration
 
-	once, dryRun, continuous, all, status bool
+	once, dryRun, continuous, all, status, blockers bool
 }
 
 func (a *app) newWatchCmd() *cobra.Command {
@@ -79,6 +79,7 @@ docs/sessions.md says when a session is told to go on, and docs/watch.md has eve
 		"`LIMITS` of a session as tokens=2M,cost=5,time=8h (cost in US dollars), counted from your newest prompt")
 	f.DurationVar(&o.since, "since", watch.DefaultSince,
 		"leave sessions alone that rested for more than `TIME` when it begins")
+	blockersFlag(cmd, &o.blockers)
 	f.BoolVar(&o.all, "all", false, "sessions of sub-agents as well")
 	f.BoolVar(&o.once, "once", false, "look at each session once, do what is due, and end")
 	f.BoolVar(&o.dryRun, "dry-run", false, "say what would be done and why; do and store nothing")
@@ -192,12 +193,19 @@ func (p *watchProject) config(ctx context.Context, o *watchOptions) (_ watch.Con
 		Show:   a.newWatchView(o), Note: func(text string) { a.note("%s %s", clock(time.Now()), text) },
 		Run: func(ctx context.Context, command string) boulder.Gate { return p.run(ctx, command) },
 	}
+	d.config.Blockers.Enabled = d.config.Blockers.Enabled || o.blockers
+	if d.diverter, err = d.newDiverter(); err != nil {
+		return watch.Config{}, nil, err
+	}
+	cfg.Diverter = d.diverter
+	closeWiring = func() { d.closeDiverter(ctx) }
 	if slices.Contains(words, boulder.DoneJudge) {
 		judge, err := p.judge(ctx, p.address(o))
 		if err != nil {
 			return watch.Config{}, nil, err
 		}
-		cfg.Judge, closeWiring = judge.ask, judge.close
+		cfg.Judge = judge.ask
+		closeWiring = func() { judge.close(); d.closeDiverter(ctx) }
 	}
 	return cfg, closeWiring, nil
 }

@@ -51,21 +51,14 @@ func TestWatchCommand(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	model := octest.Script(t, watchScript)
-	home := t.TempDir()
-	const word = "secret-of-the-server"
-	env := append(testEnv(t, model.URL()), "OPENCODE_SERVER_PASSWORD="+word)
-	address, stopServer, err := listening(
-		exec.Command(octest.Binary(t), "serve", "--hostname", "127.0.0.1", "--port", "0"), home, env)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stopServer)
-	client, err := opencode.Attach(ctx, address, opencode.AttachConfig{Password: "secret-of-the-server"})
+	project := octest.Repo(t, nil)
+	env, attach := attached(t, project, testEnv(t, model.URL()), model)
+	_, address, _ := strings.Cut(attach, "=")
+	client, err := opencode.Attach(ctx, address, opencode.AttachConfig{Password: sharedPassword})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	project := octest.Repo(t, nil)
 	if err := os.MkdirAll(filepath.Join(project, store.DirName), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +140,7 @@ func TestWatchCommand(t *testing.T) {
 	contains(run(0, "watch", "--status", "--json"), `"status":"stopped"`)
 	contains(run(0, "watch", "start"), "is watched")
 	contains(run(0, "watch", "--once"), "complete: everything")
-	watchWithCriteria(t, env, client, address)
+	watchWithCriteria(t, env, client, model)
 	var evidence []string
 	for _, r := range model.Requests() {
 		if r.Kind() == scriptmodel.KindStructured {
@@ -165,11 +158,12 @@ func TestWatchCommand(t *testing.T) {
 
 // watchWithCriteria has a session go on until the command that stands in for a language server passes and the judge,
 // who is asked through the watched server, agrees. The judge's own sessions are nobody's work.
-func watchWithCriteria(t *testing.T, env []string, client *opencode.Client, address string) {
+func watchWithCriteria(t *testing.T, env []string, client *opencode.Client, model *scriptmodel.Server) {
 	project := octest.Repo(t, map[string]string{
 		"manager.yaml": "lint: test -f c.txt\nwatch: {idle: 200ms, countdown: 50ms, cooldown: 50ms}\n",
 	})
-	watching := manager(t, project, env, "watch", "--json", "--attach", address, "--config", "manager.yaml",
+	env, attach := attached(t, project, env, model)
+	watching := manager(t, project, env, "watch", "--json", attach, "--config", "manager.yaml",
 		"--done-when", "diagnostics,judge", "--ledger-model", "scripted/ledger")
 	out, err := watching.StdoutPipe()
 	if err != nil {

@@ -51,6 +51,10 @@ type config struct {
 	Limits limitsConfig `yaml:"limits"`
 	Rules  rulesConfig  `yaml:"rules"`
 	Watch  watchConfig  `yaml:"watch"`
+
+	Blockers blockersConfig `yaml:"blockers"`
+	Notify   notifyConfig   `yaml:"notify"`
+
 	Budget budgetConfig `yaml:"budget"` // of a run
 
 	// Prices are for calls of which neither the provider nor OpenCode tells what they cost.
@@ -139,6 +143,7 @@ func (a *app) loadConfig(project string) (*config, error) {
 		paths, required = []string{a.file(a.configFile)}, true
 	}
 	for _, path := range paths {
+		a.learnWebhooksOf(path)
 		if err := readConfig(path, &c, required); err != nil {
 			return nil, err
 		}
@@ -164,7 +169,8 @@ func (c *config) check() error {
 		return fmt.Errorf("prices: %w", err)
 	}
 	loop := c.loop()
-	if err := errors.Join(checkDoneWhen(c.DoneWhen), loop.Validate(), c.Watch.check()); err != nil {
+	if err := errors.Join(checkDoneWhen(c.DoneWhen), loop.Validate(), c.Watch.check(), c.Blockers.check(),
+		c.Notify.check()); err != nil {
 		return err
 	}
 	for _, e := range c.Endpoints {

@@ -88,8 +88,9 @@ func TestInterrupt(t *testing.T) {
 // A second run in the same project is refused with who holds it; looking works all the same.
 func TestSecondRunIsRefused(t *testing.T) {
 	t.Parallel()
-	dir, env, model := crashWorld(t)
-	p := startManager(t, dir, env, "run", "plan.yaml", "--json", "--ledger-model", "scripted/ledger")
+	dir, env, model, server := heldWorld(t)
+	env, attach := attached(t, dir, env, server)
+	p := startManager(t, dir, env, "run", "plan.yaml", "--json", "--ledger-model", "scripted/ledger", attach)
 	<-model.asked
 	code, _, stderr := run(t, dir, env, "run", "plan.yaml")
 	if code != 5 || !strings.Contains(stderr, fmt.Sprintf("process %d", p.cmd.Process.Pid)) {

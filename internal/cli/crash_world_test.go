@@ -152,10 +152,17 @@ func (p *process) signal(s syscall.Signal) {
 // crashWorld is a project with a plan, and a model that holds back.
 func crashWorld(t *testing.T) (dir string, env []string, model *gateModel) {
 	t.Helper()
+	dir, env, model, _ = heldWorld(t)
+	return dir, env, model
+}
+
+// heldWorld is [crashWorld] with the server of its model.
+func heldWorld(t *testing.T) (dir string, env []string, model *gateModel, server *scriptmodel.Server) {
+	t.Helper()
 	model = newGateModel()
-	server := octest.Model(t, model.reply)
+	server = octest.Model(t, model.reply)
 	env = testEnv(t, server.URL())
-	return octest.Repo(t, map[string]string{"plan.yaml": chainPlan}), env, model
+	return octest.Repo(t, map[string]string{"plan.yaml": chainPlan}), env, model, server
 }
 
 func run(t *testing.T, dir string, env []string, args ...string) (code int, stdout, stderr string) {

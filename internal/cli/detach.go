@@ -212,7 +212,7 @@ func (d *deps) detachRun(ctx context.Context, o *runOptions, w what, plan *bould
 	}
 	task := control.Submission{
 		Task: w.task, Constraints: o.constraints, Mode: o.mode(), Base: d.base, Model: d.app.model, Budget: o.budget.run,
-		SubTasks: o.budget.subTasks,
+		SubTasks: o.budget.subTasks, Diverted: o.blockers,
 	}
 	done := d.doneness(o.doneWhen)
 	task.DoneWhen, task.Checks = done.words, done.checks

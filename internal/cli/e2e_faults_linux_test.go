@@ -58,9 +58,9 @@ func TestServerIsKilled(t *testing.T) {
 // lost, and nothing is sent twice.
 func TestConnectionIsCut(t *testing.T) {
 	t.Parallel()
-	dir, env, model := crashWorld(t)
-	address := serve(t, dir, env)
-	p := startProxy(t, strings.TrimPrefix(address, "http://"))
+	dir, env, model, server := heldWorld(t)
+	env, attach := attached(t, dir, env, server)
+	p := startProxy(t, strings.TrimPrefix(attach, "--attach=http://"))
 	m := startManager(t, dir, env, "run", "plan.yaml", "--json", "--ledger-model", "scripted/ledger",
 		"--attach", "http://"+p.listener.Addr().String())
 	<-model.asked

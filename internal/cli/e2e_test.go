@@ -60,7 +60,8 @@ func TestTwoHundredSubTasks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	code, stdout, stderr := run(t, dir, env, "run", "plan.yaml", "--config", "config.yaml", "--quiet")
+	env, attach := attached(t, dir, env, model)
+	code, stdout, stderr := run(t, dir, env, "run", "plan.yaml", "--config", "config.yaml", "--quiet", attach)
 	if code != 0 || !strings.HasPrefix(stdout, "200 of 200 sub-tasks completed") {
 		t.Fatalf("exit code %d\n%.2000s\n%s", code, stdout, stderr)
 	}
@@ -96,7 +97,8 @@ sub_tasks:
 `,
 		".manager/config.yaml": "limits: {models: [{pattern: \"*/agent-2\", limit: 1}]}\n",
 	})
-	p := startManager(t, dir, env, "run", "plan.yaml", "--json")
+	env, attach := attached(t, dir, env, server)
+	p := startManager(t, dir, env, "run", "plan.yaml", "--json", attach)
 	atWork := map[string]bool{<-model.asked: true, <-model.asked: true}
 	if !atWork["one"] || !atWork["other"] {
 		t.Errorf("at work: %v", atWork)
@@ -177,7 +179,8 @@ sub_tasks:
   - {id: find, description: Find everything, outputs: [findings]}
   - {id: use, description: Use it, depends_on: [find]}
 `})
-	if code, stdout, stderr := run(t, dir, env, "run", "plan.yaml"); code != 0 {
+	env, attach := attached(t, dir, env, server)
+	if code, stdout, stderr := run(t, dir, env, "run", "plan.yaml", attach); code != 0 {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	text, _ := brief.Load().(string)
@@ -210,6 +213,7 @@ func TestWrongKey(t *testing.T) {
 	})
 	env := testEnv(t, server.URL())
 	dir := octest.Repo(t, map[string]string{"plan.yaml": "sub_tasks: [{description: Say hello.}]\n"})
+	env, attach := attached(t, dir, env, server)
 	var said strings.Builder
 	manager := func(key string, want int, args ...string) string {
 		t.Helper()
@@ -224,11 +228,11 @@ func TestWrongKey(t *testing.T) {
 	if !strings.Contains(out, "OPENAI_API_KEY") || refused.Load() != 1 {
 		t.Errorf("plan made %d calls and said: %s", refused.Load(), out)
 	}
-	out = manager(wrong, 1, "run", "plan.yaml", "-v")
+	out = manager(wrong, 1, "run", "plan.yaml", "-v", attach)
 	if !strings.Contains(out, "OPENAI_API_KEY") || !strings.Contains(out, "manager resume") || refused.Load() != 2 {
 		t.Errorf("run made %d calls and said: %s", refused.Load()-1, out)
 	}
-	if out := manager(right, 0, "resume"); !strings.Contains(out, "1 of 1") {
+	if out := manager(right, 0, "resume", attach); !strings.Contains(out, "1 of 1") {
 		t.Errorf("resume said: %s", out)
 	}
 	agents := 0

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -203,13 +202,6 @@ func TestLoop(t *testing.T) {
 	t.Parallel()
 	m := &loopModel{prompts: map[string][]string{}, judged: map[string]int{}}
 	model := octest.Model(t, m.reply)
-	home := t.TempDir()
-	url, stop, err := listening(exec.Command(octest.Binary(t), "serve", "--hostname", "127.0.0.1", "--port", "0"), home,
-		octest.Env(t, model.URL()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stop)
 	env := direct(testEnv(t, model.URL()), model, "any")
 	for name, c := range loopCases {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
@@ -228,7 +220,8 @@ func TestLoop(t *testing.T) {
 			for file, text := range files {
 				writeFile(t, filepath.Join(dir, file), text)
 			}
-			args := append([]string{"loop", "--attach", url, "Case: " + name + ". Do all of it."}, c.args...)
+			env, attach := attached(t, dir, env, model)
+			args := append([]string{"loop", attach, "Case: " + name + ". Do all of it."}, c.args...)
 			code, stdout, stderr := run(t, dir, env, args...)
 			m.mu.Lock()
 			prompts, judged := m.prompts[name], m.judged[name]

@@ -22,7 +22,7 @@ import (
 
 // In scripts and in tests that need a process of its own, this test binary is the manager.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"hold": holdMain, "manager": func() {
+	testscript.Main(testsWithServer{m}, map[string]func(){"hold": holdMain, "manager": func() {
 		signals := make(chan os.Signal, 4)
 		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		program, err := exec.LookPath("manager")
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 //
 //	model FILE    start a model that plays the script; OpenCode and OPENAI_BASE_URL lead to it
 //	requests N    check how many requests the model got since it was started
-//	serve         start an OpenCode server; SERVER_URL is its address
+//	serve         lead the sessions below $WORK, on a running OpenCode server, to the model; SERVER_URL is its address
 //	sample        make a boulder that was interrupted: toggle done, theme at work, icons failed, so that site is blocked
 //	repo          make the current directory a git repository with one commit
 //	exit N CMD …  run a command and check its exit code; stdout and stderr are kept for `stdout` and `stderr`
@@ -109,20 +109,15 @@ func scriptRequests(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("the model got %d requests, want %d", len(requests), want)
 }
 
-// scriptServe starts a server as a person would who then attaches to it; it has a password.
+// scriptServe is a server that a person runs, who attaches to it; it has a password. Other scripts use it, too.
 func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: serve")
 	}
-	const password = "of the script"
-	cmd := exec.Command(ts.Getenv("MANAGER_OPENCODE"), "serve", "--hostname", "127.0.0.1", "--port", "0")
-	env := append(scriptmodel.OpenCodeEnv(os.Environ(), ts.Getenv("HOME"), ts.Getenv("MODEL_URL")),
-		"OPENCODE_SERVER_PASSWORD="+password)
-	address, stop, err := listening(cmd, ts.Getenv("HOME"), env)
+	address, err := shared.lead(ts.Getenv("WORK"), ts.Getenv("MODEL_URL"))
 	ts.Check(err)
-	ts.Defer(stop)
 	ts.Setenv("SERVER_URL", address)
-	ts.Setenv("OPENCODE_SERVER_PASSWORD", password)
+	ts.Setenv("OPENCODE_SERVER_PASSWORD", sharedPassword)
 }
 
 // listening starts `opencode serve` and waits until it says its address.

@@ -51,7 +51,7 @@ func (s *service) Order(ctx context.Context, boulderID string, o boulder.Order) 
 func (s *service) Submit(ctx context.Context, what control.Submission) (string, error) {
 	d := s.deps
 	if what.Resume != "" {
-		req := orchestrator.ResumeRequest{Budget: what.Budget, SubTaskBudgets: what.SubTasks}
+		req := orchestrator.ResumeRequest{Budget: what.Budget, SubTaskBudgets: what.SubTasks, Diverted: what.Diverted}
 		return what.Resume, s.resume(ctx, what.Resume, req)
 	}
 	if what.LedgerModel != "" && what.LedgerModel != d.ledger {
@@ -71,13 +71,16 @@ func (s *service) Submit(ctx context.Context, what control.Submission) (string, 
 		Task: what.Task, Constraints: what.Constraints, Mode: what.Mode, Plan: what.Plan, Fork: what.Fork, Base: what.Base,
 		GatesApproved: gates, Model: cmp.Or(what.Model, model), LedgerModel: d.ledger, Budget: d.budget(what.Budget),
 		SubTaskBudgets: what.SubTasks, Gates: d.config.Gates, NoWorse: d.config.NoWorse,
-		DoneWhen: what.DoneWhen, Checks: what.Checks, Loop: what.Loop,
+		DoneWhen: what.DoneWhen, Checks: what.Checks, Loop: what.Loop, Diverted: what.Diverted,
 	}
 	return s.begin(ctx, func(ctx context.Context) iter.Seq2[boulder.Event, error] { return s.run.Run(ctx, req) })
 }
 
 func (s *service) resume(ctx context.Context, boulderID string, req orchestrator.ResumeRequest) error {
 	req.LedgerModel = s.deps.ledger
+	if !s.runs(boulderID) {
+		s.deps.deliverBefore(ctx, s.st.db, boulderID)
+	}
 	_, err := s.begin(ctx, func(ctx context.Context) iter.Seq2[boulder.Event, error] {
 		return s.run.Resume(ctx, boulderID, req)
 	})
@@ -102,6 +105,10 @@ func (s *service) takeUp(ctx context.Context) error {
 func (s *service) begin(
 	ctx context.Context, events func(context.Context) iter.Seq2[boulder.Event, error],
 ) (string, error) {
+	end, err := s.deps.newEnding(s.st.db)
+	if err != nil {
+		return "", err
+	}
 	if !s.enter() {
 		return "", fmt.Errorf("%w: the server is stopping", boulder.ErrRefused)
 	}
@@ -111,14 +118,16 @@ func (s *service) begin(
 		defer s.work.Done()
 		defer s.leave()
 		var view runView
+		var endedBy error
 		began := ""
-		for e, err := range events(s.ctx) {
+		for e, err := range end.watch(s.ctx, s.deps.delivering(s.ctx, s.st.db, s.run, events(s.ctx))) {
 			switch {
 			case err != nil && began == "":
 				first <- err
 				return
 			case err != nil:
 				s.ended(began, err)
+				endedBy = err
 				continue
 			case began == "":
 				began, id = e.BoulderID, e.BoulderID
@@ -130,6 +139,10 @@ func (s *service) begin(
 			}
 			view.Event(s.deps.app.cleanEvent(e))
 			s.st.ctrl.Notify()
+		}
+		s.remove(began) // from here on it can be taken up again
+		if path := end.conclude(s.ctx, endedBy); path != "" {
+			fmt.Fprintf(s.deps.app.Stderr, "%s boulder %s: report: %s\n", clock(time.Now()), began, path)
 		}
 	}()
 	select {
@@ -143,7 +156,7 @@ func (s *service) begin(
 // ended tells on stderr what ended a run, as there is nobody whom it could be returned to.
 func (s *service) ended(id string, err error) {
 	if !errors.Is(err, orchestrator.ErrCancelled) {
-		fmt.Fprintf(s.deps.app.Stderr, "%s boulder %s: %s\n", clock(time.Now()), id, message(s.deps.ended(id, err)))
+		fmt.Fprintf(s.deps.app.Stderr, "%s boulder %s: %s\n", clock(time.Now()), id, message(ended(s.st.db, id, err)))
 	}
 }
 

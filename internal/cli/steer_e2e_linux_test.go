@@ -90,7 +90,8 @@ func TestSteerARun(t *testing.T) {
 	server := octest.Model(t, model.reply)
 	env := direct(testEnv(t, server.URL()), server, "any")
 	dir := octest.Repo(t, map[string]string{"plan.yaml": steeredPlan})
-	p := startManager(t, dir, env, "run", "plan.yaml", "--json")
+	env, attach := attached(t, dir, env, server)
+	p := startManager(t, dir, env, "run", "plan.yaml", "--json", attach)
 	const forAll, forTwo = "NOTE: files end in a line feed", "NOTE: two is in capitals"
 
 	// Two are at work. One is skipped, the other ends its turn, and nothing starts until the note is made.

@@ -15,7 +15,9 @@ func describe(body boulder.Body) string {
 	if b, ok := body.(boulder.SubTaskProgress); ok {
 		return describeProgress(b) // which may have nothing to say
 	}
-	for _, about := range []func(boulder.Body) string{ofBoulder, ofTurn, ofAttempt, ofReplan, ofPerson, ofBudget} {
+	for _, about := range []func(boulder.Body) string{
+		ofBoulder, ofTurn, ofAttempt, ofReplan, ofPerson, ofBlocker, ofBudget,
+	} {
 		if text := about(body); text != "" {
 			return text
 		}
@@ -120,6 +122,9 @@ func ofReplan(body boulder.Body) string {
 func ofPerson(body boulder.Body) string {
 	switch b := body.(type) {
 	case boulder.Parked:
+		if strings.HasPrefix(b.Reason, "waits for ") { // an answer
+			return b.Reason
+		}
 		return "waits for a person: " + b.Reason
 	case boulder.Unparked:
 		return "goes on: " + b.Reason
@@ -262,6 +267,10 @@ func refOf(body boulder.Body) boulder.AttemptRef {
 	case boulder.Parked:
 		return b.AttemptRef
 	case boulder.Unparked:
+		return boulder.AttemptRef{SubTaskID: b.SubTaskID}
+	case boulder.BlockerRaised:
+		return b.AttemptRef
+	case boulder.BlockerSettled:
 		return boulder.AttemptRef{SubTaskID: b.SubTaskID}
 	case boulder.Noted:
 		return boulder.AttemptRef{SubTaskID: b.SubTaskID}

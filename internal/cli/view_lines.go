@@ -50,7 +50,7 @@ func (v *linesView) Event(e boulder.Event) {
 		}
 	case boulder.Decomposed, boulder.GateRun, boulder.Continuation, boulder.Retry, boulder.Trouble, boulder.Cooled,
 		boulder.Nudged, boulder.ReplanStarted, boulder.ReplanTrouble, boulder.ReplanRefused, boulder.BudgetWarning,
-		boulder.Parked, boulder.Unparked, boulder.Noted, boulder.Reopened:
+		boulder.Parked, boulder.Unparked, boulder.Noted, boulder.Reopened, boulder.BlockerRaised, boulder.BlockerSettled:
 		v.about(e)
 	}
 }

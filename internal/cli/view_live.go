@@ -112,8 +112,10 @@ func (v *liveView) note(e boulder.Event) {
 		for _, line := range replanLines(v.progress.state, b) {
 			v.printed = append(v.printed, table.below(line))
 		}
-	case boulder.Noted, boulder.Reopened:
+	case boulder.Noted, boulder.Reopened, boulder.BlockerSettled:
 		v.printed = append(v.printed, v.said(t, b, e.Time))
+	case boulder.BlockerRaised:
+		v.printed = append(v.printed, v.table(v.width(), e.Time).aside("?", t, describe(b)))
 	case boulder.Nudged, boulder.ReplanStarted, boulder.ReplanRefused, boulder.Parked, boulder.Unparked:
 		v.printed = append(v.printed, v.table(v.width(), e.Time).aside("↻", t, describe(b)))
 	case boulder.BudgetWarning:
@@ -221,12 +223,32 @@ func (v *liveView) frame(size size, tick int) string {
 		text := stated(string(b.Status), b.Reason) + "; go on, from any terminal, with: manager resume " + b.ID
 		lines = append(lines, t.yellow(clipText(text, t.width-1)))
 	}
+	if text := v.awaited(); text != "" {
+		lines = append(lines, t.yellow(clipText(text, t.width-1)))
+	}
 	if v.lost != nil {
 		lines = append(lines, t.red(clipText("this view has lost track: "+v.lost.Error(), t.width-1)))
 	}
 	lines = append(lines, v.atWork(t, size.room()-len(lines))...)
 	lines = append(lines, v.inLine(t, size.room()-len(lines))...)
 	return strings.Join(lines[:min(len(lines), size.room())], "\n")
+}
+
+// awaited says that a person is waited for, and where they answer.
+func (v *liveView) awaited() string {
+	if v.progress.state.Parked() == 0 { // the usual case, in which a large plan is not looked through for each frame
+		return ""
+	}
+	var waits waitingBlockers
+	for _, t := range v.progress.state.SubTasks {
+		if t.Parked {
+			waits.Hard += len(t.AwaitedBy(t.Attempts))
+		}
+	}
+	if waits.Hard == 0 {
+		return ""
+	}
+	return waits.text() + "; from any terminal: " + clarifyHint
 }
 
 // head sums the run up.

@@ -81,6 +81,9 @@ func (v showView) subTask(t subTaskShow) {
 	for _, g := range t.GateHints {
 		v.field(1, "not run", g+" (a gate that nobody approved)")
 	}
+	for _, b := range t.Blockers {
+		v.field(1, "blocker", raisedText(b))
+	}
 	for _, a := range t.History {
 		v.attempt(a)
 	}

@@ -49,15 +49,22 @@ func (v statusView) say(text string) { fmt.Fprintln(v.out, wrap(text, v.width-1)
 // state says whether it goes on by itself, and if not, why and what to do.
 func (v statusView) state() {
 	s := v.report
+	if text := s.Waiting.text(); text != "" {
+		v.say(v.yellow(text) + ": " + clarifyHint)
+	}
+	goOn := "Go on with: manager resume " + s.BoulderID
+	if s.awaiting {
+		goOn = "Answer first, then go on with: manager resume " + s.BoulderID
+	}
 	switch {
 	case s.RunBy != nil:
 		v.say(v.dim(fmt.Sprintf("run by process %d since %s: %s", s.RunBy.PID, stamp(s.RunBy.Since, s.now),
 			clipText(s.RunBy.Command, v.width))))
 		if s.Status == boulder.Paused {
-			v.say(v.yellow(stated("paused", oneLine(s.Reason))) + ". Go on with: manager resume " + s.BoulderID)
+			v.say(v.yellow(stated("paused", oneLine(s.Reason))) + ". " + goOn)
 		}
 	case s.Status == boulder.Paused:
-		v.say(stated("paused", oneLine(s.Reason)) + "\nGo on with: manager resume " + s.BoulderID)
+		v.say(stated("paused", oneLine(s.Reason)) + "\n" + goOn)
 	case s.Status == boulder.AwaitingApproval:
 		v.say("The plan waits for approval. Go on with: manager resume " + s.BoulderID)
 	case s.Resumable:

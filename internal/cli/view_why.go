@@ -94,6 +94,10 @@ func (v whyView) step(s whyStep) {
 		v.fault(s)
 	case stepNote:
 		v.at(s, v.yellow("note:"), s.Text)
+	case stepBlocker:
+		v.at(s, v.yellow("?"), oneLine(s.Text))
+	case stepAnswer:
+		v.at(s, v.green("✎"), oneLine(s.Text))
 	case stepWarning:
 		v.at(s, v.yellow("warning:"), s.Reason)
 	case stepEnded:

@@ -34,6 +34,8 @@ const (
 	stepGate     = "gate"     // a gate of a turn whose evidence cannot be read: gate
 	stepVerdict  = "verdict"  // a turn was judged: verdict
 	stepNote     = "note"     // a person said something: text
+	stepBlocker  = "blocker"  // something that only a person can answer came up: text
+	stepAnswer   = "answer"   // a person answered it, or said that there will be no answer: text
 	stepWarning  = "warning"  // most of its budget is used up: reason
 	stepDecision = "decision" // what followed: decision, reason, remaining, next, uncounted, by, replaced_by
 )

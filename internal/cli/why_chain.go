@@ -66,6 +66,10 @@ func (w *whyMaker) seen(e boulder.Event) {
 		w.reason, w.activity = "", ""
 	case boulder.Nudged:
 		w.add(e, whyStep{Step: stepNudge, Attempt: b.Attempt, Turn: b.Turn, Rule: b.Rule, Text: b.Prompt})
+	case boulder.BlockerRaised:
+		w.add(e, whyStep{Step: stepBlocker, Attempt: b.Attempt, Text: describe(b)})
+	case boulder.BlockerSettled:
+		w.add(e, whyStep{Step: stepAnswer, Text: describe(b)})
 	case boulder.SubTaskProgress:
 		w.activity = b.Activity
 	case boulder.Trouble:

@@ -36,6 +36,8 @@ func (w *whyMaker) now() string {
 func (w *whyMaker) doing(open *boulder.Attempt) string {
 	t, replan := &w.report.SubTask, w.detail.Boulder.Replan
 	switch {
+	case t.Parked && len(t.AwaitedBy(t.Attempts)) > 0:
+		return "blocked: " + t.Reason + "; answer with: " + clarifyHint
 	case t.Status == boulder.SubTaskBlocked:
 		return "blocked: " + t.Reason
 	case replan != nil && slices.Contains(replan.Replaces, t.ID):

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/opencode"
@@ -44,6 +45,8 @@ type deps struct {
 	ledger    string  // the ledger model, for people and records
 	direct    bool    // the ledger's provider is asked directly, not through OpenCode
 	view      runView // of the run; nil before it begins
+	runner    *executor.Executor
+	diverter  *diverter
 
 	lockTimeout time.Duration // how long to wait for the state, if not just a moment
 }
@@ -78,7 +81,7 @@ func (a *app) wire(ctx context.Context, attach string) (_ *deps, err error) {
 
 // look finds out whether the project is in git, and at which commit.
 func (d *deps) look(ctx context.Context) (err error) {
-	if d.work, err = workspace.Open(ctx, d.project); err != nil {
+	if d.work, err = workspace.Open(ctx, d.project, cmp.Or(d.config.Blockers.File, blockers.DefaultFile)); err != nil {
 		return err
 	}
 	d.base, err = d.work.Head(ctx)
@@ -160,12 +163,14 @@ func (d *deps) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, 
 	if err != nil {
 		return nil, err
 	}
+	if d.diverter, err = d.newDiverter(); err != nil {
+		return nil, err
+	}
 	rules := d.config.rules()
-	runner, err := executor.New(executor.Config{
+	d.runner, err = executor.New(executor.Config{
 		Host: d.host, Project: d.project, Workspace: d.work, Rules: &rules,
 		GateTimeout: time.Duration(d.config.GateTimeout), Env: env, Asks: d.config.asks(), Price: d.price,
-		Redact: d.app.secrets,
-		Logger: d.log,
+		Redact: d.app.secrets, Diverter: d.diverter, Logger: d.log,
 	})
 	if err != nil {
 		return nil, err
@@ -175,8 +180,8 @@ func (d *deps) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, 
 		return nil, err
 	}
 	return orchestrator.New(orchestrator.Config{
-		Project: d.project, Planner: planner, Judge: cleanJudge{judge, d.app.secrets}, Runner: runner, Store: db,
-		Limits: &limits, Logger: d.log,
+		Project: d.project, Planner: planner, Judge: cleanJudge{judge, d.app.secrets}, Runner: d.runner, Store: db,
+		Limits: &limits, BlockerTool: d.diverter.briefed, Logger: d.log,
 	})
 }
 

@@ -111,6 +111,7 @@ func startFault(err error) error {
 func (d *deps) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
+	d.closeDiverter(ctx)
 	d.host.Stop(ctx)
 	if d.attached != nil {
 		d.attached.Close()

@@ -12,7 +12,7 @@ import (
 // Submission is a task that is handed to a process which runs boulders for others. What it leaves out is as that
 // process was configured.
 type Submission struct {
-	// Resume is a boulder to go on with, with the budgets that it gets; nothing else counts then.
+	// Resume is a boulder to go on with, with the budgets that it gets, and Diverted; nothing else counts then.
 	Resume string `json:"resume,omitempty"`
 
 	Task        string           `json:"task,omitempty"`
@@ -31,6 +31,8 @@ type Submission struct {
 	DoneWhen []string       `json:"done_when,omitempty"`
 	Checks   boulder.Checks `json:"checks,omitzero"`
 	Loop     *boulder.Loop  `json:"loop,omitempty"`
+	// Diverted is as in orchestrator.Request, and as in orchestrator.ResumeRequest.
+	Diverted bool `json:"diverted,omitempty"`
 }
 
 // Submitter runs boulders for others. A [Steerer] that is one takes submissions.

@@ -18,6 +18,9 @@ func (c *computing) goOn(o *boulder.Open) Action {
 		return Fail{o, fmt.Sprintf("what is stored of the loop cannot be read: %v", err), boulder.AttemptFailed}
 	}
 	p := loopPolicy(c.s.Boulder.Loop)
+	if len(answered(o)) > 0 {
+		track = enforcer.Track{} // as if it had been parked: what a person takes up again is counted anew
+	}
 	for _, e := range turnOf(o) {
 		track = enforcer.Apply(track, e, p)
 	}
@@ -43,6 +46,10 @@ func (c *computing) goOn(o *boulder.Open) Action {
 		return Wake{At: at}
 	case d.Kind == enforcer.Fresh:
 		return Retry{Open: o, Reason: d.Reason, Status: boulder.AttemptFailed, Track: encode(track)}
+	case d.Kind == enforcer.LetGo && d.Gate != enforcer.GateWork && len(answered(o)) > 0:
+		return Retry{
+			Open: o, Reason: heard(o), Status: boulder.AttemptCancelled, Uncounted: true, Track: encode(enforcer.Track{}),
+		}
 	case d.Kind == enforcer.LetGo && d.Gate != enforcer.GateWork:
 		return Fail{o, d.Reason + "; " + missing, boulder.AttemptFailed}
 	}
@@ -79,6 +86,15 @@ func turnOf(o *boulder.Open) []enforcer.Event {
 	for range e.Compactions {
 		events = append(events, enforcer.Compacted{At: at})
 	}
+	events = append(events, turnEnded(o))
+	if e.Ended.Error == boulder.ErrorAborted && e.Ended.Stopped == "" && e.Ended.Truncated == "" {
+		events = append(events, enforcer.Aborted{At: at}) // by whoever sits before OpenCode
+	}
+	return events
+}
+
+func turnEnded(o *boulder.Open) enforcer.TurnEnded {
+	e := o.Turn.Evidence
 	reached := enforcer.Reached{
 		Todos: e.Todos, Diff: e.Diff.Hash, Tools: e.ToolCount > 0, Answer: e.FinalMessage, Promised: e.Promised,
 	}
@@ -87,13 +103,9 @@ func turnOf(o *boulder.Open) []enforcer.Event {
 			reached.Gates = append(reached.Gates, g.Command)
 		}
 	}
-	events = append(events, enforcer.TurnEnded{
-		At: at, Message: fmt.Sprintf("%d.%d", o.Attempt.Attempt, o.Turn.Number), Reached: reached,
-	})
-	if e.Ended.Error == boulder.ErrorAborted && e.Ended.Stopped == "" && e.Ended.Truncated == "" {
-		events = append(events, enforcer.Aborted{At: at}) // by whoever sits before OpenCode
+	return enforcer.TurnEnded{
+		At: o.Turn.EndedAt, Message: fmt.Sprintf("%d.%d", o.Attempt.Attempt, o.Turn.Number), Reached: reached,
 	}
-	return events
 }
 
 func situationOf(o *boulder.Open) enforcer.Situation {

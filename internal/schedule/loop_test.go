@@ -366,13 +366,13 @@ func TestLoopEnds(t *testing.T) {
 	})
 }
 
-// repeats reports whether the agent has said the same too often: a bound of its own.
+// repeats reports whether the agent has said the same too often: two bounds of their own.
 func repeats(r *loopRun, l boulder.Loop) bool {
 	var track enforcer.Track
 	if err := json.Unmarshal(r.s.SubTask("1").Track, &track); err != nil {
 		return false
 	}
-	return track.Same+1 >= l.Failures
+	return track.Same+1 >= l.Failures || len(track.Answers)+1 >= 5
 }
 
 // drawTurn draws a turn from a small world, and names what it reached.

@@ -5,6 +5,7 @@ package schedule
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -204,13 +205,21 @@ func (c *computing) settled() Action {
 	if n := c.s.Parked(); n > 0 {
 		for _, t := range c.s.SubTasks {
 			if t.Parked {
-				return Await{
-					Reason: fmt.Sprintf("sub-task %q: %s", t.ID, t.Reason), SubTaskID: t.ID, Budget: !Affordable(c.s, t),
-				}
+				return await(c.s, t)
 			}
 		}
 	}
 	return Finish{Status: outcome(c.s)}
+}
+
+// await says for what a parked sub-task waits. An answer comes first: with a larger budget alone it would not go on.
+func await(s *boulder.State, t *boulder.SubTask) Await {
+	a := Await{Reason: t.Reason, SubTaskID: t.ID, Budget: !Affordable(s, t)}
+	if open := t.AwaitedBy(t.Attempts); len(open) > 0 {
+		a.Reason, a.Budget = awaited(open), false
+	}
+	a.Reason = fmt.Sprintf("sub-task %q: %s", t.ID, a.Reason)
+	return a
 }
 
 // outcome says how a settled boulder ends.
@@ -237,6 +246,8 @@ func (c *computing) next(o *boulder.Open) Action {
 		model = c.s.Boulder.LedgerModel
 	}
 	switch {
+	case c.waits(o):
+		return park(o, "")
 	case judging && o.Turn.Verdict != nil:
 		return c.afterVerdict(o)
 	case a.Troubles > 0 && a.Troubles >= c.l.Troubles && judging:
@@ -245,11 +256,11 @@ func (c *computing) next(o *boulder.Open) Action {
 	case c.refused(a, model) && judging:
 		return Stop{Reason: fmt.Sprintf("the work of %q could not be judged: %s", a.SubTaskID, a.Reason)}
 	case a.Troubles > 0 && a.Troubles >= c.l.Troubles:
-		return Park{o, fmt.Sprintf("%d faults in a row: %s", a.Troubles, a.Reason)}
+		return park(o, fmt.Sprintf("%d faults in a row: %s", a.Troubles, a.Reason))
 	case c.refused(a, model):
-		return Park{o, a.Reason}
+		return park(o, a.Reason)
 	case !judging && c.budget.subTask(o.SubTask, o) != "":
-		return Park{o, c.budget.subTask(o.SubTask, o)}
+		return park(o, c.budget.subTask(o.SubTask, o))
 	case c.now.Before(a.NotBefore):
 		return Wake{At: a.NotBefore}
 	case c.cooling(model) && (judging || o.Turn.MessageID == "" || a.Reason != ""):
@@ -260,6 +271,33 @@ func (c *computing) next(o *boulder.Open) Action {
 		return nil
 	}
 	return Run{o}
+}
+
+// waits reports whether an attempt has nothing more to do before a person has answered: its turn is over, or its prompt
+// was never sent, or its model turned it away. A turn that may still be at work is seen to its end ([boulder.Job.Awaits]).
+func (c *computing) waits(o *boulder.Open) bool {
+	a := o.Attempt
+	if len(o.SubTask.AwaitedBy(a.Attempt)) == 0 {
+		return false
+	}
+	return a.Status == boulder.AttemptMonitoring || o.Turn.MessageID == "" || c.now.Before(a.NotBefore) && c.cooling(a.Model)
+}
+
+// park lets a sub-task wait for a person, for an answer before anything else. The reason may be empty if it waits for one.
+func park(o *boulder.Open, reason string) Park {
+	if open := o.SubTask.AwaitedBy(o.Attempt.Attempt); len(open) > 0 {
+		reason = strings.TrimSuffix(awaited(open)+"; "+reason, "; ")
+	}
+	return Park{o, reason}
+}
+
+// awaited says what a person has to answer.
+func awaited(blockers []boulder.RaisedBlocker) string {
+	text := fmt.Sprintf("waits for an answer to %s: %s", blockers[0].ID, blockers[0].Question)
+	if more := len(blockers) - 1; more > 0 {
+		text += fmt.Sprintf("; and to %d more", more)
+	}
+	return text
 }
 
 // crowded reports whether an attempt that was turned away by its model has to let others go first: after a cool-down only
@@ -286,8 +324,12 @@ func (c *computing) refused(a *boulder.Attempt, model string) bool {
 	return c.now.Before(a.NotBefore) && c.cooling(model) && c.s.Boulder.Cooldowns[model].Hits > c.l.Cooldowns
 }
 
-// Broken says what follows when an attempt's turn ended in an error that is neither trouble nor fatal.
+// Broken says what follows when an attempt's turn ended in an error that is neither trouble nor fatal. One that awaits an
+// answer needs that first: another try would meet the same question.
 func Broken(s *boulder.State, o *boulder.Open, l Limits, reason string) Action {
+	if len(o.SubTask.AwaitedBy(o.Attempt.Attempt)) > 0 {
+		return park(o, reason)
+	}
 	c := &computing{s: s, l: l, replanning: s.Boulder.Replan != nil}
 	if a := c.again(o, reason, boulder.AttemptFailed); a != nil {
 		return a
@@ -298,6 +340,9 @@ func Broken(s *boulder.State, o *boulder.Open, l Limits, reason string) Action {
 // Lost says what follows when an attempt's session does not exist any more. That is not a try, but a sub-task that
 // loses session after session fails.
 func Lost(o *boulder.Open, l Limits, reason string) Action {
+	if len(o.SubTask.AwaitedBy(o.Attempt.Attempt)) > 0 {
+		return park(o, reason)
+	}
 	if lost := o.SubTask.Lost + 1; lost > l.Troubles {
 		return Fail{o, fmt.Sprintf("lost %d sessions: %s", lost, reason), boulder.AttemptLost}
 	}

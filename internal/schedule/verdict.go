@@ -23,6 +23,8 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 		return Park{o, cmp.Or(c.budget.subTask(o.SubTask, o), ended.Stopped)}
 	case c.s.Boulder.Loop != nil:
 		return c.goOn(o)
+	case len(answered(o)) > 0:
+		return c.hear(o)
 	case v.NeedReplan, v.BlockedBy == "wrong_plan":
 		return c.anew(o, "the plan is wrong: "+cmp.Or(v.ReplanReason, v.StuckReason, shortcoming(v)), failed, c.again)
 	case o.SubTask.Stalls >= c.l.Stalls:
@@ -41,21 +43,61 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	return c.keepOn(o)
 }
 
+// answered are the hard blockers that a person settled while the turn was at work that raised them. The agent has not
+// heard of it: whatever was judged, it could not do better.
+func answered(o *boulder.Open) []boulder.RaisedBlocker {
+	return slices.DeleteFunc(o.SubTask.SettledSince(o.Turn.Seq), func(b boulder.RaisedBlocker) bool {
+		return !b.Hard || b.Attempt != o.Attempt.Attempt
+	})
+}
+
+// hear lets the agent have an answer: in its session if that can still be told something, else in a fresh one. Neither is a
+// try, because a sub-task that was parked, and answered then, would not have used one up either.
+func (c *computing) hear(o *boulder.Open) Action {
+	ended := o.Turn.Evidence.Ended
+	if whole := ended.Stopped == "" && (ended.Error == "" || ended.Truncated != ""); whole && o.Attempt.Turns < c.l.Evaluations {
+		return Continue{Open: o, Reason: heard(o)}
+	}
+	return Retry{Open: o, Reason: heard(o), Status: boulder.AttemptCancelled, Uncounted: true}
+}
+
+func heard(o *boulder.Open) string { return "there is an answer to " + answered(o)[0].ID }
+
 // keepOn asks the arbiter of all sessions, package enforcer, whether this one is told to go on.
 func (c *computing) keepOn(o *boulder.Open) Action {
 	missing, p := shortcoming(o.Turn.Verdict), enforcer.RunPolicy()
 	p.MaxFailures, p.MaxIterations = c.l.IdleTurns+1, c.l.Evaluations-1 // the brief is no continuation
-	track := enforcer.Track{Iteration: o.Attempt.Turns - 1, FailureCount: o.Attempt.Idle}
+	track, err := said(o, p)
+	if err != nil { // counted from nothing, a bound would not hold
+		return c.again(o, fmt.Sprintf("what is stored of the session cannot be read: %v", err), boulder.AttemptFailed)
+	}
+	a := Continue{Open: o, Reason: missing, Track: encode(track)}
+	track.Iteration, track.FailureCount = o.Attempt.Turns-1, o.Attempt.Idle
 	d := enforcer.Continue(track, enforcer.Situation{Owned: true, Checked: true, Unmet: []string{missing}}, p, c.now)
 	switch {
 	case d.Kind == enforcer.Send:
-		return Continue{Open: o, Reason: missing}
+		return a
 	case d.Gate == enforcer.GateFailures:
 		d.Reason = fmt.Sprintf("stuck: %d messages in a row without a tool call", o.Attempt.Idle)
 	case d.Gate == enforcer.GateIterations:
 		d.Reason = fmt.Sprintf("not complete after %d turns: %s", o.Attempt.Turns, missing)
 	}
 	return c.again(o, d.Reason, boulder.AttemptFailed)
+}
+
+// said is what the attempt's continuations got for an answer without progress, the newest turn included. Nothing else of a
+// track is kept of a run: its other bounds are counted by the attempt.
+func said(o *boulder.Open, p enforcer.Policy) (enforcer.Track, error) {
+	var t enforcer.Track
+	if o.Turn.Kind == boulder.TurnContinuation { // else an earlier attempt's track may still be stored
+		before, err := trackOf(o.SubTask)
+		if err != nil {
+			return t, err
+		}
+		t.Answers, t.Progress, t.Pending = before.Answers, before.Progress, "this turn"
+	}
+	t = enforcer.Apply(t, turnEnded(o), p)
+	return enforcer.Track{Answers: t.Answers, Progress: t.Progress}, nil
 }
 
 // notNeeded are the sub-tasks to skip because the goal is achieved: all that are left, dependents first. None if one of

@@ -94,6 +94,9 @@ func (w *world) checkLaunch(kind string, o *boulder.Open) {
 		model = o.Attempt.Model
 	}
 	sent := kind == "run" && o.Turn.MessageID != ""
+	if o != nil && !sent && len(o.SubTask.AwaitedBy(o.Attempt.Attempt)) > 0 {
+		w.t.Fatalf("a %s of %s begins, which awaits an answer", kind, o.SubTask.ID)
+	}
 	if c := b.Cooldowns[model]; w.now.Before(c.Until) && !sent {
 		w.t.Fatalf("a %s begins while %q cools down: %+v", kind, model, c)
 	}

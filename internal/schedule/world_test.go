@@ -24,6 +24,7 @@ type odds struct {
 	done, progress, stuck, loop, wrongPlan, needReplan, goal, noJudge int // of a judgement
 	trouble, limited, lost, broken, stopped, errored, idle, red       int // of a turn
 	ledgerLimited, newPlan, crash, resume                             int
+	asks, answered                                                    int // a turn raises a blocker; a person is quick
 }
 
 // world is a scripted run without sessions, goroutines or a clock of its own: what Compute asks for takes a random time
@@ -43,6 +44,7 @@ type world struct {
 	resumes int
 	fresh   bool           // a person has just taken the run up again
 	own     map[string]int // attempts that the budget of a sub-task allowed before a person changed it
+	asked   int            // blockers
 }
 
 type job struct {
@@ -133,6 +135,7 @@ func newWorld(t *rapid.T, rng *rand.Rand, seen map[string]int) *world {
 			stopped: chance(20), errored: chance(20), idle: chance(60), red: chance(60),
 			ledgerLimited: oneOf(rng, 0, 0, 0, 5, 20, 100),
 			newPlan:       30 + rng.IntN(71), crash: chance(5), resume: rng.IntN(101),
+			asks: chance(30), answered: rng.IntN(101),
 		},
 		state: begun(t, drawPlan(rng, 1+rng.IntN(oneOf(rng, 3, 12, 40)))), limits: drawLimits(rng), now: epoch,
 		due: map[boulder.AttemptRef]job{}, turns: map[boulder.AttemptRef]int{}, seen: seen, own: map[string]int{},
@@ -422,7 +425,7 @@ func (w *world) restore() {
 
 func (w *world) unpark() {
 	for _, t := range w.state.SubTasks {
-		if t.Parked && Affordable(w.state, t) {
+		if t.Parked && Affordable(w.state, t) && len(t.AwaitedBy(t.Attempts)) == 0 {
 			w.apply(boulder.Unparked{SubTaskID: t.ID})
 		}
 	}
@@ -446,6 +449,9 @@ func (w *world) resumed() bool {
 			w.own[t.ID] = w.attempts(t)
 			w.apply(boulder.BudgetSet{SubTaskID: t.ID})
 		}
+	}
+	for _, t := range w.state.SubTasks {
+		w.answer(t)
 	}
 	w.unpark()
 	return true
@@ -488,7 +494,8 @@ func TestEveryRunEnds(t *testing.T) {
 	for _, kind := range []string{
 		"start", "complete", "continue", "retry failed", "retry timeout", "replan", "park", "warn", "fail failed", "run",
 		"judge", "askreplan", "refusereplan", "finish", "stop", "await", "wake",
-		"skip", "crash", "replan refused", "new plan", "after completion", "cool-down",
+		"skip", "crash", "replan refused", "new plan", "after completion", "cool-down", "retry uncounted cancelled",
+		"hard blocker", "soft blocker", "answered at work", "answered while parked",
 	} {
 		if seen[kind] == 0 {
 			t.Errorf("no world ever saw %q", kind)

@@ -49,8 +49,44 @@ func (w *world) aBit() boulder.Usage {
 	return boulder.Usage{Input: int64(w.rng.IntN(100)), Output: 1, Calls: 1, Cost: 0.0625}
 }
 
+// ask lets the turn raise blockers, before whatever becomes of it, and a quick person answer some.
+func (w *world) ask(o *boulder.Open) {
+	for w.happens(w.odds.asks) {
+		w.asked++
+		hard, kind := w.happens(50), "soft blocker"
+		if hard {
+			kind = "hard blocker"
+		}
+		w.seen[kind]++
+		w.apply(boulder.BlockerRaised{AttemptRef: o.Attempt.AttemptRef, Blocker: boulder.Blocker{
+			ID: fmt.Sprint("B", w.asked), Question: "?", Hard: hard,
+		}})
+	}
+	w.answer(o.SubTask)
+}
+
+// answer settles some of what a sub-task asked.
+func (w *world) answer(t *boulder.SubTask) {
+	for _, b := range t.Blockers {
+		if b.Status.Settled() || t.Status.Terminal() || !w.happens(w.odds.answered) {
+			continue
+		}
+		if t.Parked {
+			w.seen["answered while parked"]++
+		} else {
+			w.seen["answered at work"]++
+		}
+		status, text := boulder.BlockerAnswered, "yes"
+		if w.happens(30) {
+			status, text = boulder.BlockerSkipped, ""
+		}
+		w.apply(boulder.BlockerSettled{SubTaskID: t.ID, BlockerID: b.ID, Status: status, Answer: text})
+	}
+}
+
 func (w *world) finishTurn(o *boulder.Open) {
 	ref := o.Attempt.AttemptRef
+	w.ask(o)
 	switch {
 	case w.happens(w.odds.limited):
 		w.coolDown(o, o.Attempt.Model)
@@ -59,10 +95,10 @@ func (w *world) finishTurn(o *boulder.Open) {
 		w.trouble(o)
 		return
 	case w.happens(w.odds.lost):
-		w.applyAll(append(w.brokenOff(o), w.decision(Lost(o, w.limits, "no such session"))...))
+		w.brokeOff(o, Lost(o, w.limits, "no such session"))
 		return
 	case w.happens(w.odds.broken):
-		w.applyAll(append(w.brokenOff(o), w.decision(Broken(w.state, o, w.limits, "broken"))...))
+		w.brokeOff(o, Broken(w.state, o, w.limits, "broken"))
 		return
 	}
 	w.turns[ref]++
@@ -70,6 +106,15 @@ func (w *world) finishTurn(o *boulder.Open) {
 	e := w.evidence(used)
 	w.apply(boulder.TurnEnded{AttemptRef: ref, Turn: o.Turn.Number, Ended: e.Ended, Evidence: e})
 	w.apply(w.usage(o, boulder.UsageAttempt, used))
+}
+
+// brokeOff carries out what follows from a turn that is over without evidence. What it used is booked once.
+func (w *world) brokeOff(o *boulder.Open, action Action) {
+	bodies := w.decision(action)
+	if _, parks := action.(Park); !parks {
+		bodies = append(w.brokenOff(o), bodies...)
+	}
+	w.applyAll(bodies)
 }
 
 func (w *world) evidence(used boulder.Usage) boulder.Evidence {

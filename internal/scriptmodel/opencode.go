@@ -2,6 +2,7 @@ package scriptmodel
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -66,7 +67,14 @@ func OpenCodeConfig(url string) string {
 //
 // The configuration in it is not optional: OpenCode 1.18.33 without any provider turns to a free model hosted by its
 // makers, and would send them the prompts.
+//
+// It writes an empty catalogue of models into home. OpenCode carries one of thousands, which it decodes anew for each
+// project that it opens: a second of a processor (measured), for models that enabled_providers hides anyway.
 func OpenCodeEnv(environ []string, home, url string) []string {
+	catalogue := filepath.Join(home, "models.json")
+	if os.MkdirAll(home, 0o700) == nil {
+		_ = os.WriteFile(catalogue, []byte("{}\n"), 0o600) // a file that is missing costs the second, and nothing else
+	}
 	var env []string
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
@@ -85,6 +93,7 @@ func OpenCodeEnv(environ []string, home, url string) []string {
 		"OPENCODE_CONFIG_CONTENT="+OpenCodeConfig(url),
 		"OPENCODE_DISABLE_AUTOUPDATE=1",
 		"OPENCODE_DISABLE_MODELS_FETCH=1",
+		"OPENCODE_MODELS_PATH="+catalogue,
 		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 		// OpenCode 1.18.33 installs its plugin SDK with npm into a fresh configuration directory, whatever the
 		// switches above say, and works without it when that fails.

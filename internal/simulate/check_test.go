@@ -91,12 +91,15 @@ func (w *world) checkEvent(p *process, e boulder.Event) {
 		w.checkQueue(b.AttemptRef)
 		w.checkBudget(e)
 		w.checkNotes(b.SubTaskID, 0, b.Prompt)
+		w.checkAnswers(b.SubTaskID, 0, b.Prompt)
+		w.checkStartsAnswered(b.AttemptRef)
 		if !p.stopped.IsZero() && time.Now().After(p.stopped) {
 			w.violate("a stop is heeded", "attempt %v starts after it", b.AttemptRef)
 		}
 	case boulder.Continuation:
 		w.checkBudget(e)
 		w.checkNotes(b.SubTaskID, w.disk.Open(b.SubTaskID).Turn.Seq, b.Prompt)
+		w.checkAnswers(b.SubTaskID, w.disk.Open(b.SubTaskID).Turn.Seq, b.Prompt)
 		if b.Turn > w.sc.limits.Evaluations {
 			w.violate("attempts and budgets are within bounds", "turn %d of %v begins, %d are allowed",
 				b.Turn, b.AttemptRef, w.sc.limits.Evaluations)
@@ -119,6 +122,7 @@ func (w *world) checkApplied(p *process, e boulder.Event) {
 		w.violate("attempts and budgets are within bounds", "%T takes back what was used", e.Body)
 	}
 	w.spent, w.worked = spent, b.Worked
+	w.noteRetried(e.Body)
 	switch b := e.Body.(type) {
 	case boulder.Starting:
 		w.checkDependencies(b.SubTaskID)

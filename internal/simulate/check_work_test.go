@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/handoff"
 )
 
 // checkRun: a turn is run only while the boulder is running, of an attempt that is live on disk, after its
@@ -29,6 +30,9 @@ func (w *world) checkRun(c *call) {
 		w.violate("sessions are adopted by their tag", "%v runs and is not told that it may have a session", ref)
 	}
 	w.checkNotes(ref.SubTaskID, o.Turn.Seq, c.job.Resume)
+	if c.job.Resume != "" {
+		w.checkAnswers(ref.SubTaskID, o.Turn.Seq, c.job.Resume)
+	}
 	w.checkCalls(c, ref, model)
 }
 
@@ -142,7 +146,11 @@ func (w *world) checkJudge(req boulder.JudgeRequest) {
 		w.violate("intent before effect", "turn %d of %v is judged, and is not the one to judge", req.Turn.Number, ref)
 		return
 	}
-	if notes := w.disk.Boulder.NotesFor(ref.SubTaskID, 0); !slices.Equal(notes, req.Notes) {
+	var answers []string
+	for t := o.SubTask; t != nil; t = w.disk.SubTask(t.Replaces) {
+		answers = slices.Concat(handoff.Answers(t.SettledSince(0)), answers)
+	}
+	if notes := slices.Concat(w.disk.Boulder.NotesFor(ref.SubTaskID, 0), answers); !slices.Equal(notes, req.Notes) {
 		w.violate("orders are carried out", "the judge of %v gets the notes %q, not %q", ref, req.Notes, notes)
 	}
 }

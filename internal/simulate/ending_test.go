@@ -23,9 +23,15 @@ func (w *world) ending() ending {
 	b := w.disk.Boulder
 	e := ending{Status: b.Status, Replans: b.Replans}
 	for _, t := range w.disk.SubTasks {
+		hard := 0
+		for _, b := range t.Blockers {
+			if b.Hard {
+				hard++
+			}
+		}
 		e.SubTasks = append(e.SubTasks, fmt.Sprintf(
-			"%s: %s, %d tries, %d attempts, %d lost, %d stalls, %d failures, %q, for %q",
-			t.ID, t.Status, t.Tries, t.Attempts, t.Lost, t.Stalls, len(t.Failures), t.Output, t.Replaces))
+			"%s: %s, %d tries, %d attempts, %d lost, %d stalls, %d failures, %d hard blockers, %q, for %q",
+			t.ID, t.Status, t.Tries, t.Attempts, t.Lost, t.Stalls, len(t.Failures), hard, t.Output, t.Replaces))
 	}
 	if w.disk.Revision != nil {
 		e.Plan = fmt.Sprintf("revision %d, %s", w.disk.Revision.Number, w.disk.Revision.Plan.Goal)
@@ -34,7 +40,8 @@ func (w *world) ending() ending {
 		e.Prompts = append(e.Prompts, fmt.Sprint(turn))
 	}
 	slices.Sort(e.Prompts)
-	if !w.inexact {
+	// What a turn used that met trouble while it waited for an answer is known only as far as it was seen.
+	if !w.inexact && (w.sc.asks == 0 || w.sc.trouble == 0) {
 		e.Agents = b.TurnUsage
 	}
 	return e

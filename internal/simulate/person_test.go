@@ -113,6 +113,8 @@ func (w *world) checkObeyed(o boulder.Order, seq uint64) {
 			return o.Do == boulder.OrderRetry && b.SubTaskID == o.SubTaskID
 		case boulder.Retry:
 			return o.Do == boulder.OrderRetry && b.SubTaskID == o.SubTaskID && b.Status == boulder.AttemptCancelled
+		case boulder.BlockerSettled:
+			return o.Do == boulder.OrderSettle && b.SubTaskID == o.SubTaskID && b.BlockerID == o.BlockerID && b.Answer == o.Text
 		case boulder.Noted:
 			return o.Do == boulder.OrderNote && b.Text == o.Text
 		}

@@ -219,6 +219,7 @@ func (p *process) live(budgets orchestrator.ResumeRequest) (err error) {
 			err = errCrash
 		}
 	}()
+	p.deliver()
 	p.begin()
 	seq := p.orch.Resume(p.ctx, boulderID, budgets)
 	if p.w.disk.Boulder.ID == "" {
@@ -275,6 +276,9 @@ func (p *process) begin() {
 	}
 	if p.fate.orders > 0 {
 		p.others.Go(p.person)
+	}
+	if p.w.sc.asks > 0 && !p.w.sc.calm && p.w.sc.class != serial {
+		p.others.Go(p.answers)
 	}
 }
 
@@ -347,6 +351,7 @@ func (w *world) live(dir string) {
 			return
 		}
 		crashed = p.dead
+		ended := err
 		if budgets, err = w.goOn(p, err); err != nil {
 			w.violate("a run ends for a reason that is known", "%v", err)
 			return
@@ -354,6 +359,7 @@ func (w *world) live(dir string) {
 		d := throw(w.sc.seed, "between", number)
 		_ = w.nap(context.Background(), laneBetween, d.span(time.Second, 3*time.Hour))
 		w.obeyBetween(dir, number, d)
+		w.answerBetween(dir, number, ended)
 	}
 }
 
@@ -402,5 +408,10 @@ func (p *process) leaveFile() error {
 	if err := errors.Join(err, p.db.Close()); err != nil {
 		return err
 	}
-	return os.WriteFile(p.path, data, 0o600)
+	f, err := os.OpenFile(p.path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, 0) // in place, which costs the kernel less than a file made anew
+	return errors.Join(err, f.Truncate(int64(len(data))), f.Close())
 }

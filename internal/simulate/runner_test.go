@@ -27,6 +27,11 @@ func (p *process) Run(
 	c := &call{process: p, job: job, report: report, at: placeOf(job.SubTask, job.Turn)}
 	defer c.enter(ctx)()
 	e, err := c.turn(ctx)
+	if ctx.Err() == nil && !errors.Is(err, errCrash) {
+		if unreported := c.tellRaised(); unreported != nil {
+			err = unreported
+		}
+	}
 	if err != nil && ctx.Err() != nil {
 		if c.job.Turn.MessageID != "" {
 			c.abort()
@@ -158,6 +163,9 @@ func (c *call) send(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if err := c.tellRaised(); err != nil {
+		return false, err
+	}
 	c.w.mu.Lock()
 	m := c.sess.byID[c.last()]
 	state, begun := messageState(""), false
@@ -170,6 +178,8 @@ func (c *call) send(ctx context.Context) (ended bool, err error) {
 		return false, nil
 	case state == answered:
 		return true, nil
+	case c.job.Awaits():
+		return true, nil // nothing is sent any more: what is there is judged
 	case m == nil, state == failed:
 		return false, c.hand(ctx, c.last(), turn.ResumeID != "")
 	case turn.ResumeID == "":
@@ -252,7 +262,7 @@ func (c *call) follow(ctx context.Context) error {
 			return errors.Join(err, fmt.Errorf("%w: the turn was cut off", boulder.ErrTrouble))
 		}
 		if told {
-			if err := c.progress(i); err != nil {
+			if err := errors.Join(c.tellRaised(), c.progress(i)); err != nil {
 				return err
 			}
 		}

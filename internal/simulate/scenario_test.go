@@ -43,6 +43,7 @@ type scenario struct {
 	good     float64 // how likely a turn completes its sub-task
 	crash    float64 // how likely a commit is the last one of its process
 	orders   float64 // how likely a process is steered
+	asks     float64 // how likely an agent needs a person
 	thorough bool    // what is stored is read back after every commit, not only by every process
 	calm     bool    // no process is disturbed: the run to compare with
 }
@@ -64,6 +65,7 @@ func newScenario(seed uint64) scenario {
 	sc.plan = drawPlan(d, sc.class)
 	sc.grace = pick(d, 10*time.Second, 2*time.Minute, 30*time.Minute)
 	sc.orders = pick(d, 0, 0, 0.3, 0.8)
+	sc.asks = pick(throw(seed, "asks"), 0, 0, 0.1, 0.4)
 	if sc.class == anything {
 		sc.approval = pick(d, "", "yes", "edit", "later", "no")
 		sc.asked = d.is(0.2)

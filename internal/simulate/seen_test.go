@@ -51,6 +51,8 @@ func (c *census) check(t *testing.T) {
 		"fate crash", "fate full", "fate kill", "fate stop", "fate cancel", "fate abandon", "resume prompts",
 		"order pause", "order resume", "order cancel", "order skip", "order retry", "order note", "clock back",
 		"clock forward",
+		"asked", "answered before the report", "answered twice", "order settle", "delivered later",
+		"answer lost between desk and boulder",
 		"end completed", "end partial", "end failed", "end cancelled",
 	} {
 		if c.counts[what] == 0 {
@@ -71,6 +73,6 @@ var bodies = []boulder.Body{
 	boulder.TurnEnded{}, boulder.GateRun{}, boulder.Judged{}, boulder.Continuation{}, boulder.Retry{}, boulder.Trouble{},
 	boulder.Cooled{}, boulder.ReplanStarted{}, boulder.ReplanTrouble{}, boulder.Replanned{}, boulder.ReplanRefused{},
 	boulder.BudgetSet{}, boulder.BudgetWarning{}, boulder.Parked{}, boulder.Unparked{}, boulder.Noted{},
-	boulder.Reopened{},
+	boulder.Reopened{}, boulder.BlockerRaised{}, boulder.BlockerSettled{},
 	boulder.UsageReport{}, boulder.SubTaskDone{}, boulder.TaskComplete{},
 }

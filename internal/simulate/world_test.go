@@ -22,6 +22,7 @@ type world struct {
 
 	mu       sync.Mutex
 	sessions []*session
+	desk     []*question    // what agents asked
 	met      map[string]int // faults that have happened, by where
 	ids      int            // of messages, given out
 	lanes    map[string]int // by sub-task, see lane
@@ -44,8 +45,9 @@ type record struct {
 	attempts  map[boulder.AttemptRef]boulder.AttemptStatus
 	done      map[string]bool // sub-tasks that were completed
 	replans   int
-	prompts   map[turnRef]*promptCount // accepted by sessions
-	spent     int64                    // tokens and calls together
+	prompts   map[turnRef]*promptCount    // accepted by sessions
+	retried   map[boulder.AttemptRef]bool // attempts that a person asked for
+	spent     int64                       // tokens and calls together
 	worked    time.Duration
 	inexact   bool // a turn ended without evidence: of what it used, only that is known which was seen in time
 	cancelled bool // a person wanted the boulder cancelled
@@ -67,7 +69,7 @@ func newWorld(sc scenario, logging bool) *world {
 	}
 	w.record = record{
 		attempts: map[boulder.AttemptRef]boulder.AttemptStatus{}, done: map[string]bool{},
-		prompts: map[turnRef]*promptCount{},
+		prompts: map[turnRef]*promptCount{}, retried: map[boulder.AttemptRef]bool{},
 	}
 	for i, s := range sc.plan.SubTasks {
 		w.lanes[s.ID] = i
@@ -156,6 +158,7 @@ func (w *world) settle(s *session) {
 		if m.reached++; m.reached > 1 {
 			w.violate("each prompt reaches the model once", "%s of %v reached it %d times", m.id, m.at, m.reached)
 		}
+		w.raise(s, m.at)
 	}
 	if now.Before(m.ends) {
 		return
@@ -235,6 +238,7 @@ func (w *world) create(job boulder.Job) *session {
 func (w *world) prompt(s *session, id string, resume bool, job boulder.Job) {
 	w.settle(s)
 	w.checkPrompt(s, id, resume, job)
+	w.checkNotBlocked(s)
 	m := s.byID[id]
 	switch {
 	case m == nil:
@@ -276,6 +280,7 @@ const (
 	laneApproval
 	laneReplan
 	laneBetween
+	laneAnswer
 )
 
 // lane is that of an attempt's work, and of its judgement. The caller holds mu.

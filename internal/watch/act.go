@@ -31,6 +31,8 @@ func (w *Watch) proceed(ctx context.Context, s *session, d enforcer.Decision, no
 		// What a prompt leaves out is taken from whatever the session used last, which may be the summary's.
 		i.Agent, i.Model, i.Variant = m.info.Agent, m.info.Model, m.info.Variant
 	}
+	_, answered := s.answers()
+	s.rec.Answered = append(s.rec.Answered, answered...)
 	s.rec.Intent, s.resent, s.lookAt = &i, 0, time.Time{}
 	return w.decided(ctx, s, d, i.MessageID, func() {
 		if w.cfg.stored != nil {
@@ -64,6 +66,10 @@ func (w *Watch) prompt(s *session, d enforcer.Decision) string {
 		u.Idle = t.Same
 	}
 	u.Continuous = len(u.Items) == 0 && len(u.Unmet) == 0 && len(u.Gates) == 0 && broken == ""
+	u.Answers, _ = s.answers()
+	if s.away.on {
+		u.BlockerTool = w.cfg.Diverter.ToolName()
+	}
 	text := handoff.KeepGoing(u)
 	if d.Kind == enforcer.Fresh {
 		text = s.background(text)

@@ -25,6 +25,7 @@ func (w *Watch) event(ctx context.Context, e opencode.Event) {
 		events := s.tree.Take(e, w.cfg.Now())
 		if had || s.tree.Has(e.SessionID) {
 			known = true
+			w.called(s, e)
 		}
 		if len(events) > 0 {
 			s.fresh = false

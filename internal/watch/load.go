@@ -29,10 +29,10 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 		t.loadMember(s, r)
 	}
 	for _, p := range r.Permissions {
-		t.loadAsk(p.SessionID, p.ID, permission(p), r.At)
+		t.loadAsk(p.SessionID, ask{permission: &p}, r.At)
 	}
 	for _, q := range r.Questions {
-		t.loadAsk(q.SessionID, q.ID, question(q), r.At)
+		t.loadAsk(q.SessionID, ask{question: &q}, r.At)
 	}
 	if !t.listed.After(r.At) {
 		t.todos = todos(r.Todos)
@@ -62,7 +62,7 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 func (t *Tree) loadMember(s opencode.Session, r Reading) {
 	m, ok := t.members[s.ID]
 	if !ok {
-		m = &member{asks: map[string]string{}}
+		m = &member{asks: map[string]ask{}}
 		t.members[s.ID] = m
 	}
 	m.session = s
@@ -74,9 +74,9 @@ func (t *Tree) loadMember(s opencode.Session, r Reading) {
 	}
 }
 
-func (t *Tree) loadAsk(sessionID, id, words string, at time.Time) {
+func (t *Tree) loadAsk(sessionID string, a ask, at time.Time) {
 	if m, ok := t.members[sessionID]; ok && !m.asked.After(at) {
-		m.asks[id] = words
+		m.asks[a.id()] = a
 	}
 }
 

@@ -19,6 +19,8 @@ type Record struct {
 	Request string `json:"request,omitempty"`
 	// Asked: a person started it by its id, so that it is watched however long it rested.
 	Asked bool `json:"asked,omitempty"`
+	// Answered are the blockers whose answers the agent was told.
+	Answered []string `json:"answered,omitempty"`
 	// Spent is what the session had cost when the loop began that Track.Began names. Budgets count from there.
 	Spent     Spent     `json:"spent"`
 	UpdatedAt time.Time `json:"updated_at"`

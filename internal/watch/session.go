@@ -31,6 +31,7 @@ type session struct {
 	resent  int       // how often the pending continuation was sent again
 	lookAt  time.Time // not before is it looked for again
 
+	away    away  // who stands in for the person
 	shown   Entry // the newest decision
 	held    bool  // of a dry run: nothing further until something happens
 	settled bool  // with Once: it was looked at
@@ -46,7 +47,7 @@ func (w *Watch) apply(s *session, events ...enforcer.Event) {
 			continue // every reading tells of the newest turn
 		}
 		before := s.rec.Track.Pending
-		s.rec.Track = enforcer.Apply(s.rec.Track, e, w.policy)
+		s.rec.Track = enforcer.Apply(s.rec.Track, e, w.policyFor(s))
 		switch e.(type) {
 		case enforcer.Activity:
 			s.dirty = true
@@ -94,6 +95,10 @@ func (w *Watch) situation(s *session, now time.Time) enforcer.Situation {
 		sit.Unmet = append(sit.Unmet, s.checks.missing...)
 	}
 	sit.Overspent = w.overspent(s, now)
+	sit.Asks = append(sit.Asks, s.awaited()...)
+	if answers, _ := s.answers(); len(answers) > 0 {
+		sit.Unmet = append(sit.Unmet, "the person's answers to what was asked")
+	}
 	return sit
 }
 
@@ -144,7 +149,10 @@ func (w *Watch) decide(ctx context.Context, s *session) error {
 		return nil // its end is news
 	}
 	now := w.cfg.Now()
-	d := enforcer.Continue(s.rec.Track, w.situation(s, now), w.policy, now)
+	if w.lookAtBlockers(ctx, s, now) {
+		return nil // its end is news
+	}
+	d := enforcer.Continue(s.rec.Track, w.situation(s, now), w.policyFor(s), now)
 	switch {
 	case acts(d.Kind) && s.held:
 		return nil
@@ -167,6 +175,9 @@ func (w *Watch) do(ctx context.Context, s *session, d enforcer.Decision, now tim
 	case enforcer.Wait:
 		w.show(s, w.entry(s, d, now))
 		s.due = earlier(d.At, s.tree.lapses(now))
+		if len(s.awaited()) > 0 {
+			s.due = earlier(s.due, now.Add(blockerLook))
+		}
 		s.settled = true
 	case enforcer.Look:
 		w.show(s, w.entry(s, d, now))

@@ -1,9 +1,7 @@
 package watch
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -64,25 +62,28 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 		}
 		return t.alive(m, at)
 	case opencode.PermissionAsked:
-		return t.ask(m, p.Request.ID, permission(p.Request), at)
+		return t.asked(m, ask{permission: &p.Request}, at)
 	case opencode.QuestionAsked:
-		return t.ask(m, p.Request.ID, question(p.Request), at)
+		return t.asked(m, ask{question: &p.Request}, at)
 	case opencode.PermissionReplied:
-		return t.ask(m, p.RequestID, "", at)
+		return t.replied(m, p.RequestID, at)
 	case opencode.QuestionClosed:
-		return t.ask(m, p.RequestID, "", at)
+		return t.replied(m, p.RequestID, at)
 	}
 	return nil
 }
 
-// ask takes in that somebody is asked something, or with no words that it is settled.
-func (t *Tree) ask(m *member, id, words string, at time.Time) []enforcer.Event {
+// asked takes in that somebody is asked something.
+func (t *Tree) asked(m *member, a ask, at time.Time) []enforcer.Event {
 	m.asked = at
-	if words == "" {
-		delete(m.asks, id)
-	} else {
-		m.asks[id] = words
-	}
+	m.asks[a.id()] = a
+	return t.now(m, at)
+}
+
+// replied takes in that it is settled.
+func (t *Tree) replied(m *member, id string, at time.Time) []enforcer.Event {
+	m.asked = at
+	delete(m.asks, id)
 	return t.now(m, at)
 }
 
@@ -96,7 +97,7 @@ func (t *Tree) join(s opencode.Session, at time.Time) []enforcer.Event {
 	if !t.Has(s.ParentID) || s.ID == "" {
 		return nil
 	}
-	m := &member{session: s, asks: map[string]string{}}
+	m := &member{session: s, asks: map[string]ask{}}
 	t.members[s.ID] = m
 	return t.now(m, at)
 }
@@ -275,16 +276,4 @@ func todos(list []opencode.Todo) []boulder.Todo {
 		all = append(all, boulder.Todo{Content: clip(x.Content, maxItem), Status: x.Status})
 	}
 	return all
-}
-
-func permission(r opencode.PermissionRequest) string {
-	return clip("permission to "+r.Permission+" "+strings.Join(r.Patterns, ", "), 200)
-}
-
-func question(r opencode.QuestionRequest) string {
-	text := "a question"
-	if len(r.Questions) > 0 {
-		text = "the question " + cmp.Or(r.Questions[0].Question, r.Questions[0].Header)
-	}
-	return clip(text, 200)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -53,10 +54,10 @@ type Tree struct {
 type member struct {
 	session opencode.Session
 	status  opencode.Status
-	asks    map[string]string // pending, by request id, in words
-	life    time.Time         // newest sign of life
-	turned  time.Time         // newest event about the status
-	asked   time.Time         // newest event about the asks
+	asks    map[string]ask // pending, by request id
+	life    time.Time      // newest sign of life
+	turned  time.Time      // newest event about the status
+	asked   time.Time      // newest event about the asks
 }
 
 func (m *member) busy() bool {
@@ -72,7 +73,7 @@ type Cursor struct {
 // NewTree begins with what was told before; the zero cursor is a session that is seen for the first time.
 func NewTree(root string, c Cursor) *Tree {
 	return &Tree{
-		root: root, members: map[string]*member{root: {asks: map[string]string{}}}, background: map[string]time.Time{},
+		root: root, members: map[string]*member{root: {asks: map[string]ask{}}}, background: map[string]time.Time{},
 		told: slices.Clone(c.Told), horizon: c.Horizon,
 	}
 }
@@ -221,19 +222,26 @@ func (t *Tree) compacting(now time.Time) bool {
 	return t.members[t.root].busy() || now.Before(t.life().Add(delivery))
 }
 
-// asks are the questions and permissions that somebody waits for. One of a session that is not at work is dead:
-// OpenCode goes on listing it after an abort (seen).
+// asks are the questions and permissions that somebody waits for, in words.
 func (t *Tree) asks() []string {
 	var all []string
-	for _, m := range t.members {
-		if !m.busy() {
-			continue
-		}
-		for _, words := range m.asks {
-			all = append(all, words)
-		}
+	for _, a := range t.pending() {
+		all = append(all, a.String())
 	}
 	slices.Sort(all)
+	return all
+}
+
+// pending are the questions and permissions that somebody waits for. One of a session that is not at work is dead:
+// OpenCode goes on listing it after an abort (seen).
+func (t *Tree) pending() []ask {
+	var all []ask
+	for _, m := range t.members {
+		if m.busy() {
+			all = slices.AppendSeq(all, maps.Values(m.asks))
+		}
+	}
+	slices.SortFunc(all, func(a, b ask) int { return strings.Compare(a.id(), b.id()) })
 	return all
 }
 

@@ -60,6 +60,9 @@ type Config struct {
 	// DryRun does nothing and stores nothing.
 	DryRun bool
 
+	// Diverter takes down what agents want a person to answer. Defaults to none: asks wait for the person.
+	Diverter Diverter
+
 	// Show is told every decision, on the loop goroutine. Defaults to nothing.
 	Show func(Entry)
 	// Note is told, in a sentence for people, what else happens: that the connection is lost, and is there again.
@@ -114,6 +117,7 @@ type Watch struct {
 	online   bool
 	listed   bool // the directory's sessions were listed since it is online
 	told     bool // that the connection is lost
+	offered  bool // the server was told of the blocker tool
 	sessions map[string]*session
 	records  map[string]Record // of sessions that are not watched now
 	strange  map[string]bool   // sessions that are being looked up, or are none of ours
@@ -194,6 +198,7 @@ func (w *Watch) Run(ctx context.Context) error {
 		return err
 	}
 	defer w.client.Close()
+	defer w.withdraw(ctx)
 	sub := w.client.Subscribe(opencode.Filter{Directory: w.cfg.Project})
 	defer sub.Close()
 	timer := time.NewTimer(idleAsk)
@@ -298,6 +303,7 @@ func (w *Watch) found(ctx context.Context) {
 		w.cfg.Note("OpenCode answers again.")
 	}
 	clear(w.strange)
+	w.offerEarly(ctx)
 	for _, s := range w.sessions {
 		// Who was asked something before the gap may not know that the question is gone: idleness begins anew.
 		w.apply(s, enforcer.Activity{At: w.cfg.Now()})
@@ -334,6 +340,15 @@ func (w *Watch) next() time.Duration {
 	return wait
 }
 
+// policyFor are the numbers of a session's gates.
+func (w *Watch) policyFor(s *session) enforcer.Policy {
+	p := w.policy
+	if s.away.on {
+		p.Marker = boulder.DoneMarker // which its agent was asked for
+	}
+	return p
+}
+
 // settle decides about every session of which something was heard or whose time has come, and stores what came of it.
 func (w *Watch) settle(ctx context.Context) error {
 	if w.online {
@@ -346,6 +361,7 @@ func (w *Watch) settle(ctx context.Context) error {
 			if err := w.decide(ctx, s); err != nil {
 				return err
 			}
+			w.divert(ctx, s, w.cfg.Now())
 		}
 	}
 	return errors.Join(w.fatal, w.save())

@@ -1,0 +1,143 @@
+// Package blockers keeps what only a person can answer: questions that agents report with the blocker tool, and
+// permissions and questions that OpenCode asked for while nobody was there.
+//
+// A [Desk] writes each down twice: in a database of its own, which is the truth, and in blockers.md, which is for people
+// and theirs to edit. It rules on asks by a [Policy], takes people's answers, and knows which of them have not reached
+// their sub-task. Any number of processes may have a desk on the same files: each operation opens the database, waits for
+// whoever has it, and gives it up again.
+package blockers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode"
+)
+
+const (
+	// FileName is the database in the state directory.
+	FileName = "blockers.db"
+	// DefaultFile is the list for people, in the project.
+	DefaultFile = "blockers.md"
+	// DefaultTool is how OpenCode names the tool of a server called "manager".
+	DefaultTool = "manager_blocker"
+)
+
+// Config of a [Desk]. Path and Root are needed.
+type Config struct {
+	Path string // of the database; where it is in Root's .manager that is made when it is needed
+	Root string // the project's directory
+	// File is the list for people, relative to Root. Defaults to [DefaultFile].
+	File string
+	// Enabled says whether asks are diverted and the tool records where no switch says otherwise.
+	Enabled bool
+	// Max is how many blockers one session may have. Defaults to 50 (seed 003, maxBlockersPerRun); below 0: none.
+	Max int
+	// Cooldown is how long the same question of a session is the same blocker. Defaults to 30 s (seed 003, FR-019); below
+	// 0: not at all.
+	Cooldown time.Duration
+	Policy   Policy
+	// Tool is what the blocker tool is called for agents, in what they are told. Defaults to [DefaultTool].
+	Tool string
+	// Redact takes secrets out of every text before it is stored. Defaults to leaving texts alone.
+	Redact func(string) string
+	Now    func() time.Time // Defaults to time.Now.
+	Logger *slog.Logger     // Defaults to none. It is told ids and never what a blocker says.
+}
+
+// Desk is where blockers are taken down and answered. Its methods may be called from any goroutine. They wait up to five
+// seconds for others who use the database, and then fail with [store.ErrHeld]; of a file that is damaged, foreign or
+// from a newer manager they say so ([store.ErrUnusable], [store.VersionError]) and leave it alone.
+type Desk struct {
+	cfg    Config
+	policy policy
+	list   list
+	// turn lets the goroutines of this process queue here: bbolt looks every 50 ms whether a file is free, so that many who
+	// wait there are served late and out of order.
+	turn     chan struct{}
+	patience time.Duration // how long to wait for other processes
+	// failpoint is called between steps, by name. For tests, which end the process there.
+	failpoint func(step string)
+}
+
+// Open makes a desk. It reads and makes no files: that is left to the operations, and nothing is made before something is
+// recorded. The error says what is wrong with the configuration.
+func Open(cfg Config) (*Desk, error) {
+	if cfg.File == "" {
+		cfg.File = DefaultFile
+	}
+	if cfg.Max == 0 {
+		cfg.Max = 50
+	}
+	if cfg.Cooldown == 0 {
+		cfg.Cooldown = 30 * time.Second
+	}
+	if cfg.Tool == "" {
+		cfg.Tool = DefaultTool
+	}
+	if cfg.Redact == nil {
+		cfg.Redact = func(s string) string { return s }
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Path == "" || cfg.Root == "" {
+		return nil, errors.New("open blockers: the database's path and the project's directory are needed")
+	}
+	if err := checkFile(cfg.File); err != nil {
+		return nil, fmt.Errorf("open blockers: the list %q: %w", cfg.File, err)
+	}
+	compiled, err := cfg.Policy.compile()
+	if err != nil {
+		return nil, fmt.Errorf("open blockers: %w", err)
+	}
+	d := &Desk{
+		cfg: cfg, policy: compiled, list: list{root: cfg.Root, name: filepath.Clean(cfg.File)}, turn: make(chan struct{}, 1),
+		patience:  patience,
+		failpoint: func(string) {},
+	}
+	return d, nil
+}
+
+// checkFile refuses a name that could lead out of the project, or to manager's or git's own files.
+func checkFile(name string) error {
+	switch {
+	case filepath.IsAbs(name) || !filepath.IsLocal(name):
+		return errors.New("it has to be in the project: give a path relative to it, without \"..\"")
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return errors.New("it has control characters in it")
+	case strings.HasSuffix(filepath.ToSlash(name), "/") || filepath.Clean(name) == ".":
+		return errors.New("it is a directory and not a file")
+	}
+	for part := range strings.SplitSeq(filepath.ToSlash(filepath.Clean(name)), "/") {
+		if strings.EqualFold(part, ".git") || strings.EqualFold(part, ".manager") {
+			return fmt.Errorf("%s is not for people to edit: choose another place", part)
+		}
+	}
+	return nil
+}
+
+// now is in UTC and without a monotonic part, so that it is the same after it was stored.
+func (d *Desk) now() time.Time { return d.cfg.Now().UTC().Round(0) }
+
+// enter waits for its turn.
+func (d *Desk) enter(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case d.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (d *Desk) leave() { <-d.turn }

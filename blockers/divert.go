@@ -1,0 +1,270 @@
+package blockers
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// How much of an ask is kept, in characters; more is cut, visibly. OpenCode makes asks: there is nobody to shorten them.
+const (
+	maxArguments = 4_000
+	maxPattern   = 1_000
+	maxPatterns  = 20
+	maxName      = 200
+)
+
+// Divert rules on an ask by the policy, and records it unless the policy or a person's earlier answer allows it. Of ask it
+// takes the scope, [boulder.Blocker.Ask] (the tool's arguments as JSON, as they are known), and Question, Context and
+// Options, which may be empty for a permission.
+//
+// The same ask of the same session is one record however often it comes, and is ruled on alike: refused if it was, and
+// waiting for no longer than it did the first time. A question that comes again after it was answered is a new one.
+//
+// [ErrOff] means that asks are not diverted. With [ErrTooMany] nothing is recorded, and there is a ruling all the same. Any
+// other error means that nothing is recorded and there is no ruling.
+func (d *Desk) Divert(ctx context.Context, ask boulder.Blocker) (ruling boulder.Ruling, err error) {
+	if ask.Ask == nil || ask.Ask.Kind != boulder.AskPermission && ask.Ask.Kind != boulder.AskQuestion {
+		return ruling, errors.New("divert: it is neither a permission nor a question")
+	}
+	if err := checkScope(ask.Scope()); err != nil {
+		return ruling, err
+	}
+	action, wait := d.policy.decide(ask.Ask)
+	if on, err := d.on(ctx, ask.Scope()); err != nil || !on {
+		return ruling, cmp.Or(err, ErrOff)
+	}
+	if action == Allow {
+		return boulder.Ruling{Reply: boulder.ReplyAllowed}, nil
+	}
+	r, key := d.taken(ask)
+	err = d.update(ctx, func(tx *bolt.Tx) (err error) {
+		ruling, err = d.divert(tx, r, key, action, wait)
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrTooMany) {
+		return boulder.Ruling{}, err
+	}
+	d.cfg.Logger.Info("blocker: ask", "id", ruling.BlockerID, "session", ask.SessionID, "request", r.Blocker.Ask.RequestID,
+		"kind", ask.Ask.Kind, "reply", ruling.Reply)
+	return ruling, err
+}
+
+// divert rules on an ask that the policy does not simply allow.
+func (d *Desk) divert(tx *bolt.Tx, r *record, key []byte, action Action, wait time.Duration) (boulder.Ruling, error) {
+	b := &r.Blocker
+	if granted(tx, r.Grants) {
+		return boulder.Ruling{Reply: boulder.ReplyAllowed}, nil
+	}
+	if n := tx.Bucket(bucketAsks).Get(key); n != nil {
+		old, err := get(tx, numberAt(n))
+		if err != nil { // it is recorded anew
+			d.cfg.Logger.Warn("blocker: not read", "id", idOf(numberAt(n)), "error", err)
+		} else if b.Ask.Kind == boulder.AskPermission || !old.Blocker.Status.Settled() ||
+			old.Blocker.Ask.RequestID == b.Ask.RequestID {
+			return d.rule(tx, numberAt(n), old)
+		}
+	}
+	if err := d.room(tx, b.SessionID); err != nil {
+		return boulder.Ruling{Reply: boulder.ReplyDiverted, Message: Instruction(d.cfg.Tool, *b)}, err
+	}
+	b.CreatedAt, b.Ask.Reply = d.now(), boulder.ReplyDiverted
+	if action == AskMe {
+		b.Until, b.Ask.Reply = b.CreatedAt.Add(wait), boulder.ReplyWaiting
+	}
+	n, err := d.record(tx, r)
+	if err != nil {
+		return boulder.Ruling{}, err
+	}
+	return d.ruling(b), tx.Bucket(bucketAsks).Put(key, numberKey(n))
+}
+
+// taken is the record of an ask: without secrets, bounded, and with words for people where it has none. The key is the
+// same for the same ask of a session; like those of the grants it is made of the whole texts, without the secrets.
+func (d *Desk) taken(ask boulder.Blocker) (r *record, key []byte) {
+	a := *ask.Ask
+	a.Patterns = slices.Clone(a.Patterns)
+	r = &record{Blocker: boulder.Blocker{
+		BoulderID: ask.BoulderID, SubTaskID: ask.SubTaskID, Attempt: ask.Attempt, SessionID: ask.SessionID,
+		Category: ask.Category, Question: ask.Question, Context: ask.Context, Options: slices.Clone(ask.Options),
+		Ask: &a, Status: boulder.BlockerPending,
+	}}
+	parts := []string{ask.SessionID, string(a.Kind), a.Permission}
+	if a.Kind == boulder.AskPermission {
+		patterns := a.Patterns
+		if len(patterns) == 0 {
+			patterns = []string{""}
+		}
+		for _, p := range patterns {
+			r.Grants = append(r.Grants, grantKey(ask.Scope(), a.Permission, d.cfg.Redact(p)))
+		}
+		parts = append(parts, r.Grants...)
+	}
+	d.tidyAll(&r.Blocker)
+	if a.Kind == boulder.AskQuestion {
+		parts = append(append(parts, fold(r.Blocker.Question)), r.Blocker.Options...)
+	}
+	describe(&r.Blocker)
+	bound(&r.Blocker)
+	return r, []byte(hashed(parts...))
+}
+
+// describe adds what an ask does not say itself.
+func describe(b *boulder.Blocker) {
+	if b.Category == "" {
+		b.Category = boulder.BlockerQuestion
+		if b.Ask.Kind == boulder.AskPermission {
+			b.Category = boulder.BlockerPermission
+		}
+	}
+	if strings.TrimSpace(b.Question) == "" {
+		b.Question = "The agent asked a question without words."
+		if b.Ask.Kind == boulder.AskPermission {
+			b.Question = fmt.Sprintf("May the agent use %s?", wanted(b.Ask))
+		}
+	}
+	if strings.TrimSpace(b.Context) == "" {
+		b.Context = "OpenCode asked for it while nobody was there."
+		if b.Ask.Tool != "" {
+			b.Context = fmt.Sprintf("The tool %s asked for it while nobody was there.", b.Ask.Tool)
+		}
+	}
+}
+
+func bound(b *boulder.Blocker) {
+	b.Question, b.Context = clip(b.Question, maxQuestion), clip(b.Context, maxContext)
+	if n := len(b.Options); n > maxOptions {
+		b.Options = append(b.Options[:maxOptions-1:maxOptions-1], fmt.Sprintf("… (%d options)", n))
+	}
+	for i, o := range b.Options {
+		b.Options[i] = clip(o, maxOption)
+	}
+	a := b.Ask
+	a.Permission, a.Tool = clip(a.Permission, maxName), clip(a.Tool, maxName)
+	a.RequestID, a.Arguments = clip(a.RequestID, maxName), clip(a.Arguments, maxArguments)
+	if n := len(a.Patterns); n > maxPatterns {
+		a.Patterns = append(a.Patterns[:maxPatterns-1:maxPatterns-1], fmt.Sprintf("… (%d patterns)", n))
+	}
+	for i, p := range a.Patterns {
+		a.Patterns[i] = clip(p, maxPattern)
+	}
+}
+
+// wanted names a permission: bash: git push, git tag.
+func wanted(a *boulder.Ask) string {
+	name := clip(fold(clean(a.Permission)), maxName)
+	if len(a.Patterns) == 0 {
+		return name
+	}
+	return name + ": " + clip(fold(clean(strings.Join(a.Patterns, ", "))), 500)
+}
+
+// hashed tells its parts apart, whatever is in them.
+func hashed(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	return string(h.Sum(nil))
+}
+
+// grantKey is that of one pattern of a permission, within a sub-task or, outside of a run, a session.
+func grantKey(scope boulder.BlockerScope, permission, pattern string) string {
+	within := []string{"session", scope.SessionID}
+	if scope.BoulderID != "" {
+		within = []string{"sub-task", scope.BoulderID + "\x00" + scope.SubTaskID}
+	}
+	return fmt.Sprintf("%x", hashed(append(within, permission, pattern)...))
+}
+
+// granted reports whether a person gave every one of these.
+func granted(tx *bolt.Tx, keys []string) bool {
+	b := tx.Bucket(bucketGrants)
+	return len(keys) > 0 && !slices.ContainsFunc(keys, func(k string) bool { return b.Get([]byte(k)) == nil })
+}
+
+// Ruling says what has become of a ruling to wait. That the time is over is taken down.
+func (d *Desk) Ruling(ctx context.Context, id string) (ruling boulder.Ruling, err error) {
+	n, err := numberOf(id)
+	if err != nil {
+		return ruling, err
+	}
+	var stored *record
+	err = d.view(ctx, func(tx *bolt.Tx) (err error) {
+		stored, err = get(tx, n)
+		return err
+	})
+	switch {
+	case err != nil:
+		return ruling, err
+	case stored == nil || stored.Blocker.Ask == nil:
+		return ruling, fmt.Errorf("%w: there is no ask %s", ErrNotFound, idOf(n))
+	}
+	if ruling = d.ruling(&stored.Blocker); ruling.Reply == stored.Blocker.Ask.Reply {
+		return ruling, nil
+	}
+	err = d.update(ctx, func(tx *bolt.Tx) error {
+		r, err := get(tx, n)
+		if err == nil {
+			ruling, err = d.rule(tx, n, r)
+		}
+		return err
+	})
+	return ruling, err
+}
+
+// rule is the ruling at this moment, which the record then has.
+func (d *Desk) rule(tx *bolt.Tx, n uint64, r *record) (boulder.Ruling, error) {
+	ruling := d.ruling(&r.Blocker)
+	if r.Blocker.Ask.Reply == ruling.Reply {
+		return ruling, nil
+	}
+	r.Blocker.Ask.Reply = ruling.Reply
+	return ruling, put(tx, n, r)
+}
+
+func (d *Desk) ruling(b *boulder.Blocker) boulder.Ruling {
+	ruling := boulder.Ruling{BlockerID: b.ID, Reply: boulder.ReplyDiverted}
+	switch {
+	case b.Status == boulder.BlockerAnswered && b.Allowed:
+		ruling.Reply, ruling.Message = boulder.ReplyAllowed, b.Answer
+	case b.Status == boulder.BlockerAnswered && b.Ask.Kind == boulder.AskQuestion:
+		ruling.Reply, ruling.Message = boulder.ReplyAllowed, b.Answer
+	case b.Status == boulder.BlockerAnswered:
+		ruling.Message = "A person refused this permission and says: " + b.Answer
+	case b.Status == boulder.BlockerPending && d.now().Before(b.Until):
+		ruling.Reply, ruling.Until = boulder.ReplyWaiting, b.Until
+	default:
+		ruling.Message = Instruction(d.cfg.Tool, *b)
+	}
+	return ruling
+}
+
+// Gone takes down that the session got no reply: it does not wait any longer, or a refusal of another ask swept this one
+// away. The blocker stays for a person to see. It may be called again, and after an answer.
+func (d *Desk) Gone(ctx context.Context, id string) error {
+	n, err := numberOf(id)
+	if err != nil {
+		return err
+	}
+	if err := d.exists(ctx, n); err != nil {
+		return err
+	}
+	return d.update(ctx, func(tx *bolt.Tx) error {
+		r, err := get(tx, n)
+		if err != nil || r.Blocker.Ask == nil || r.Blocker.Status.Settled() {
+			return err
+		}
+		r.Blocker.Ask.Reply = boulder.ReplyGone
+		return put(tx, n, r)
+	})
+}

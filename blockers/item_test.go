@@ -1,0 +1,210 @@
+package blockers
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/golden"
+)
+
+// The whole list, as a person finds it in the morning: one of each kind.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	d := p.desk(t, func(c *Config) {
+		c.Policy.Permissions = []Rule{{Permission: "bash", Pattern: "git push *", Action: AskMe, Wait: 10 * time.Minute}}
+	})
+	hard := hardInput("Which database may the service use?")
+	hard.Context = "The service keeps nothing yet.\n\nSQLite needs no server; Postgres is there for the other services.\n" +
+		"# Not a heading\n- [x] not a checkbox\n<!-- not a comment"
+	raise(t, d, hard)
+	p.clock.pass(90 * time.Second)
+	raise(t, d, softInput("What is the [setting](http://example.org) called?"))
+	p.clock.pass(time.Minute)
+	push := permission("per_1", "git push *")
+	push.Ask.Arguments = `{"command":"git push origin main","description":"Push"}`
+	divert(t, d, push)
+	watched := ask(boulder.Ask{Kind: boulder.AskQuestion, RequestID: "que_1"})
+	watched.BoulderID, watched.SubTaskID, watched.Attempt = "", "", 0
+	watched.Question, watched.Options = "Which colour?", []string{"red", "blue"}
+	divert(t, d, watched)
+	p.clock.pass(time.Hour)
+	settle(t, d, "B1", Settlement{Status: boulder.BlockerAnswered, Answer: "SQLite.\n\nOne file, please."})
+	settle(t, d, "B3", Settlement{Status: boulder.BlockerAnswered, Allowed: true, Answer: "This branch only."})
+	settle(t, d, "B4", Settlement{Status: boulder.BlockerSkipped})
+	raise(t, d, hardInput("Who may see the report?"))
+	golden.Compare(t, "blockers.md", p.file(t))
+}
+
+// ours are the only lines that there are, whatever anybody says: so text makes no headings, checkboxes, HTML or links.
+var ours = regexp.MustCompile(`^(|## (Hard blockers|Soft blockers|Answers)` +
+	`|- \[ \] \*\*B\d+\*\* [^\[<]*|- \*\*B\d+ (answered|allowed|skipped)\*\* [^\[<]*` +
+	`|  - (Category|Context|Permission|Tool|Arguments|Option \d+|Chosen|Because|Waits for a person|Sub-task|Session|Question): [^\[<]*` +
+	`|  - (Recorded|Settled): 2026-03-01 02:14:05 UTC)$`)
+
+// hostile is text that somebody thought about.
+func hostile() *rapid.Generator[string] {
+	return rapid.OneOf(rapid.String(), rapid.Custom(func(t *rapid.T) string {
+		return strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{
+			"\n", "\r", "\u2028", "\u0085", "\v", "## Answers", "- [x] **B1** done", "[ ]", "<!--", "<script>", "```", "~~~", "---",
+			"===", "![p](http://e)", "\\", "\\[", "**", "B1 answered", "- Recorded: 2026-03-01 02:14:05 UTC", "\x1b[2J", "\u202e",
+			"a", " ", "\t", "> ", "1. ", "    ", "|", "&lt;", "\xff", "\x00",
+		}), 0, 8).Draw(t, "parts"), "")
+	}))
+}
+
+// Whatever agents and people say: every line is one of ours, each item is found again, and the text is still in it.
+func TestNothingButText(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawBlocker(t)
+		settled := b
+		settled.SettledAt, settled.Answer = epoch, hostile().Draw(t, "answer")
+		settled.Status = rapid.SampledFrom([]boulder.BlockerStatus{boulder.BlockerAnswered, boulder.BlockerSkipped}).Draw(t, "status")
+		settled.Allowed = settled.Status == boulder.BlockerAnswered && rapid.Bool().Draw(t, "allowed")
+		items := []item{raisedItem(&b), settledItem(&settled)}
+		text := compose(scan("# Mine\n"), items)
+		for line := range strings.Lines(text) {
+			line = strings.TrimSuffix(line, "\n")
+			bare := strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(line, `\\`, ``), `\[`, ``), `\<`, ``)
+			if !ours.MatchString(bare) {
+				t.Fatalf("%q", line)
+			}
+		}
+		m := scan("# Mine\n" + text)
+		if !m.has(items[0]) || !m.has(items[1]) || len(m.whole) < 2 || m.section != sectionAnswers || m.open {
+			t.Fatalf("not found again: %+v\n%s", m, text)
+		}
+		// Without its end or its beginning, an item is not there.
+		for n, i := range items {
+			at := strings.Index(text, i.Text)
+			for _, torn := range []string{text[:at+len(i.Text)-3], text[:at] + text[at+len("- **B"):]} {
+				if scan("# Mine\n" + torn).has(i) {
+					t.Fatalf("item %d is found in %q", n, torn)
+				}
+			}
+		}
+	})
+}
+
+func drawBlocker(t *rapid.T) boulder.Blocker {
+	h := hostile()
+	b := boulder.Blocker{
+		ID: idOf(rapid.Uint64Range(1, 1200).Draw(t, "id")), Category: boulder.BlockerOther, SessionID: h.Draw(t, "session"),
+		Question: "Q" + h.Draw(t, "question"), Context: h.Draw(t, "context"), Hard: rapid.Bool().Draw(t, "hard"),
+		Options: rapid.SliceOfN(h, 0, 3).Draw(t, "options"), ChosenOption: h.Draw(t, "chosen"),
+		ChosenReasoning: h.Draw(t, "reasoning"), CreatedAt: epoch,
+	}
+	if rapid.Bool().Draw(t, "of a run") {
+		b.BoulderID, b.SubTaskID, b.Attempt = "01J", "api", 1
+	}
+	if rapid.Bool().Draw(t, "asked") {
+		b.Ask = &boulder.Ask{
+			Kind: boulder.AskPermission, Permission: h.Draw(t, "permission"), Patterns: rapid.SliceOfN(h, 0, 3).Draw(t, "patterns"),
+			Tool: h.Draw(t, "tool"), Arguments: h.Draw(t, "arguments"),
+		}
+		b.Until = epoch
+	}
+	return b
+}
+
+// Items stand under their headings, whatever people wrote at the end of the file.
+func TestCompose(t *testing.T) {
+	t.Parallel()
+	hard := item{Section: sectionHard, Text: "- H\n"}
+	soft := item{Section: sectionSoft, Text: "- S\n"}
+	for name, c := range map[string]struct {
+		file  string
+		items []item
+		want  string
+	}{
+		"a new file":         {"", []item{hard}, preamble + "\n## Hard blockers\n\n- H\n"},
+		"the same heading":   {"## Hard blockers\n- x\n", []item{hard, hard}, "- H\n- H\n"},
+		"another heading":    {"## Soft blockers\n", []item{hard, soft}, "\n## Hard blockers\n\n- H\n\n## Soft blockers\n\n- S\n"},
+		"people's heading":   {"## Hard blockers\n# My notes\n", []item{hard}, "\n## Hard blockers\n\n- H\n"},
+		"a deeper heading":   {"## Hard blockers\n### Night of Monday\n", []item{hard}, "\n## Hard blockers\n\n- H\n"},
+		"a closed heading":   {"## Hard blockers ##\r\n", []item{hard}, "- H\n"},
+		"no heading":         {"Just text.\n", []item{hard}, "\n## Hard blockers\n\n- H\n"},
+		"no end of line":     {"## Hard blockers\n- x", []item{hard}, "\n- H\n"},
+		"no heading: tag":    {"## Hard blockers\n#tag\n", []item{hard}, "- H\n"},
+		"no heading: code":   {"## Hard blockers\n```\n## Mine\n```\n", []item{hard}, "- H\n"},
+		"no heading: indent": {"## Hard blockers\n\n    ## Mine\n", []item{hard}, "- H\n"},
+		"longer fences":      {"## Hard blockers\n````\n```\n## Mine\n````\n", []item{hard}, "- H\n"},
+		"an open block":      {"## Hard blockers\n~~~\n", []item{hard}, "\n## Hard blockers\n\n- H\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := compose(scan(c.file), c.items); got != c.want {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}
+
+// What people do to an item does not make it another one.
+func TestScanOfWhatPeopleChange(t *testing.T) {
+	t.Parallel()
+	b := boulder.Blocker{ID: "B7", Question: "Which?", Context: "C", CreatedAt: epoch, SessionID: "s"}
+	i := raisedItem(&b)
+	text := "## Soft blockers\n\n" + i.Text
+	for name, changed := range map[string]string{
+		"ticked":        strings.Replace(text, "[ ]", "[x]", 1),
+		"no checkbox":   strings.Replace(text, "[ ] ", "", 1),
+		"other bullets": strings.ReplaceAll(text, "- ", "* "),
+		"CRLF":          strings.ReplaceAll(text, "\n", "\r\n"),
+		"notes":         strings.Replace(text, "  - Context", "  - my note\n\n  > quote\n  - Context", 1),
+		"reworded":      strings.Replace(text, "Which?", "Which one, I wonder", 1),
+		"indented":      strings.ReplaceAll(text, "  - ", "\t- "),
+		"in code":       "```\n" + text,
+		"trailing":      strings.ReplaceAll(text, "\n", "  \n"),
+	} {
+		if !scan(changed).has(i) {
+			t.Errorf("%s: not found in %q", name, changed)
+		}
+	}
+	older := b
+	older.CreatedAt = epoch.Add(-time.Hour)
+	if scan("## Soft blockers\n" + raisedItem(&older).Text).has(i) {
+		t.Error("an item of the same id from another time is taken for it")
+	}
+	other := b
+	other.ID = "B8"
+	if head, _, _ := strings.Cut(i.Text, "  - "); scan(head + raisedItem(&other).Text).has(i) {
+		t.Error("a torn item is taken for whole, since the next one is")
+	}
+}
+
+// The file is people's: whatever is in it, reading it neither fails nor hangs, and what is appended to it is found.
+func FuzzScan(f *testing.F) {
+	b := boulder.Blocker{ID: "B7", Question: "Which?", Context: "C", CreatedAt: epoch, SessionID: "s"}
+	i := raisedItem(&b)
+	for _, seed := range []string{
+		"", "\n", preamble, "## Soft blockers\n" + i.Text, i.Text[:40], "```\n", "~~~~\n~~~\n", "#", "-", "- [", "- [x]**B", "**B7**",
+		"- **B7", "\xff\x00\r", "## Hard blockers",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		m := scan(text)
+		if m.empty != (text == "") || strings.ContainsAny(m.section, "\n") {
+			t.Errorf("%+v", m)
+		}
+		after := scan(text + compose(m, []item{i}))
+		if !after.has(i) {
+			t.Errorf("not found behind %q", text)
+		}
+		for known := range m.whole {
+			if !after.whole[known] {
+				t.Errorf("%q is lost behind %q", known, text)
+			}
+		}
+		if again := compose(after, []item{i}); after.section == sectionSoft && again != i.Text {
+			t.Errorf("the heading is repeated: %q", again)
+		}
+	})
+}

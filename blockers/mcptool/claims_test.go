@@ -1,0 +1,240 @@
+package mcptool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+func callOf(session, call, input string) boulder.BlockerCall {
+	return boulder.BlockerCall{
+		BlockerScope: boulder.BlockerScope{SessionID: session}, CallID: call, Input: json.RawMessage(input),
+	}
+}
+
+func mustDigest(t interface{ Fatal(...any) }, input string) digest {
+	d, err := digestOf(json.RawMessage(input))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// Whatever the order in which both halves of calls come, and however often a session shows one: each that arrives gets
+// a session that made it, no call of a session is given away twice, and nobody goes without who need not.
+func TestEachCallIsClaimedOnce(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		type half struct {
+			arrives bool
+			call    boulder.BlockerCall
+		}
+		made := map[string]int{} // calls by session and input
+		var halves []half
+		for i := range rapid.IntRange(1, 12).Draw(t, "calls") {
+			call := callOf(
+				rapid.SampledFrom([]string{"s1", "s2", "s3"}).Draw(t, "session"), fmt.Sprintf("call_%d", i),
+				rapid.SampledFrom([]string{`{"q":1}`, `{"q":2}`}).Draw(t, "input"),
+			)
+			made[call.SessionID+string(call.Input)]++
+			halves = append(halves, half{true, call})
+			for range rapid.IntRange(1, 3).Draw(t, "times") {
+				halves = append(halves, half{false, call})
+			}
+		}
+		halves = rapid.Permutation(halves).Draw(t, "order")
+
+		c := newClaims(func() time.Time { return time.Time{} })
+		waiting := map[digest]int{}
+		var got []chan string
+		for _, h := range halves {
+			if !h.arrives {
+				c.announce(h.call)
+				continue
+			}
+			input := mustDigest(t, string(h.call.Input))
+			result := make(chan string, 1)
+			got = append(got, result)
+			c.mu.Lock()
+			waits := len(c.open[input]) == 0
+			before := len(c.wait[input])
+			c.mu.Unlock()
+			claim := func() {
+				scope, _ := c.claim(context.Background(), input)
+				result <- scope.SessionID + string(h.call.Input)
+			}
+			if !waits {
+				claim()
+				continue
+			}
+			go claim()
+			for { // until it is in the queue
+				c.mu.Lock()
+				n := len(c.wait[input])
+				c.mu.Unlock()
+				if n > before {
+					break
+				}
+			}
+			waiting[input]++
+		}
+		for _, result := range got {
+			made[<-result]--
+		}
+		for call, n := range made {
+			if n != 0 {
+				t.Fatalf("%s: %d more made than claimed", call, n)
+			}
+		}
+		if len(c.open) != 0 || len(c.wait) != 0 {
+			t.Fatalf("left over: %v, %v", c.open, c.wait)
+		}
+	})
+}
+
+// A call whose session nobody tells is given up, and what is told later is not for it but for the next.
+func TestAClaimIsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newClaims(time.Now)
+		input := mustDigest(t, `{"q":1}`)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if scope, ok := c.claim(ctx, input); ok {
+			t.Fatalf("claimed for %v", scope)
+		}
+		if len(c.wait) != 0 {
+			t.Errorf("somebody is still said to wait: %v", c.wait)
+		}
+		c.announce(callOf("late", "call_0", `{"q":1}`))
+		if scope, ok := c.claim(t.Context(), input); !ok || scope.SessionID != "late" {
+			t.Errorf("the next call got %v, %v", scope, ok)
+		}
+	})
+}
+
+// A call that never arrives, such as one that was aborted, does not lend its session to one that says the same later.
+func TestAnAnnouncedCallExpires(t *testing.T) {
+	t.Parallel()
+	var now time.Time
+	c := newClaims(func() time.Time { return now })
+	c.announce(callOf("aborted", "call_0", `{"q":1}`))
+	now = now.Add(keepCall + 1)
+	c.announce(callOf("alive", "call_0", `{"q":1}`))
+	if scope, ok := c.claim(t.Context(), mustDigest(t, `{"q":1}`)); !ok || scope.SessionID != "alive" {
+		t.Errorf("claimed for %v, %v", scope, ok)
+	}
+}
+
+// A session that shows a call again after it was claimed, as sessions do, has not made another one; the same CallID
+// with another input is another call.
+func TestAShownCallIsOne(t *testing.T) {
+	t.Parallel()
+	c := newClaims(time.Now)
+	for range 3 {
+		c.announce(callOf("s", "call_0", `{"q":1}`))
+	}
+	c.announce(callOf("s", "call_0", `{"q":2}`))
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, want := range []struct {
+		input string
+		ok    bool
+	}{{`{"q":1}`, true}, {`{"q":1}`, false}, {`{"q":2}`, true}, {`{"q":2}`, false}} {
+		if _, ok := c.claim(done, mustDigest(t, want.input)); ok != want.ok {
+			t.Errorf("claiming %s: %v", want.input, ok)
+		}
+	}
+}
+
+// What is remembered of calls is bounded.
+func TestKnownCallsAreBounded(t *testing.T) {
+	t.Parallel()
+	c := newClaims(func() time.Time { return time.Time{} })
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	input := mustDigest(t, `{"q":1}`)
+	for i := range maxKnown + 50 {
+		c.announce(callOf("s", fmt.Sprint(i), `{"q":1}`))
+		c.claim(done, input)
+	}
+	if len(c.known) != maxKnown || len(c.order) != maxKnown || len(c.open) != 0 {
+		t.Errorf("remembered: %d, %d, open %d", len(c.known), len(c.order), len(c.open))
+	}
+}
+
+// Many sessions and calls at the same time, all with few inputs: the race detector looks on.
+func TestClaimsInParallel(t *testing.T) {
+	t.Parallel()
+	c := newClaims(time.Now)
+	const sessions, calls = 10, 50
+	var mu sync.Mutex
+	got := map[string]int{}
+	var wg sync.WaitGroup
+	for s := range sessions {
+		for i := range calls {
+			input := fmt.Sprintf(`{"q":%d}`, i%5)
+			call := callOf(fmt.Sprintf("s%d", s), fmt.Sprintf("call_%d", i), input)
+			wg.Go(func() { c.announce(call) })
+			wg.Go(func() {
+				scope, ok := c.claim(t.Context(), mustDigest(t, input))
+				mu.Lock()
+				defer mu.Unlock()
+				if ok {
+					got[scope.SessionID]++
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for s := range sessions {
+		if n := got[fmt.Sprintf("s%d", s)]; n != calls {
+			t.Errorf("session %d got %d of its %d calls", s, n, calls)
+		}
+	}
+}
+
+// Inputs are the same if they are equal as JSON, and only then.
+func TestDigest(t *testing.T) {
+	t.Parallel()
+	same := [][]string{
+		{`{"a":1,"b":[1.5,"x"]}`, ` { "b" : [1.50,"\u0078"], "a" : 1.0e0 } `},
+		{`{}`, ``, ` `},
+		{`{"a":"<ü>"}`, `{"a":"\u003c\u00fc\u003e"}`},
+		{`{"a":12345678901234567890}`, `{"a":12345678901234567000}`}, // JavaScript cannot tell them apart
+	}
+	var seen []digest
+	for _, inputs := range same {
+		first := mustDigest(t, inputs[0])
+		for _, input := range inputs[1:] {
+			if mustDigest(t, input) != first {
+				t.Errorf("%s and %s differ", inputs[0], input)
+			}
+		}
+		if slices.Contains(seen, first) {
+			t.Errorf("%s is like another", inputs[0])
+		}
+		seen = append(seen, first)
+	}
+	for _, other := range []string{
+		`{"a":1}`, `{"a":"1"}`, `{"a":null}`, `{"a":[1]}`, `{"a":1,"b":[1.5,"x",1]}`, `{"a":true}`,
+	} {
+		d := mustDigest(t, other)
+		if slices.Contains(seen, d) {
+			t.Errorf("%s is like another", other)
+		}
+		seen = append(seen, d)
+	}
+	if _, err := digestOf(json.RawMessage(`{"a":`)); err == nil {
+		t.Error("half an object has a digest")
+	}
+}

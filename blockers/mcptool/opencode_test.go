@@ -1,0 +1,165 @@
+package mcptool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// Ten sessions of a real OpenCode report blockers at the same time, over the one connection that it has for a
+// directory: each is recorded for the session that made it, also where all say the same, and each agent reads its own
+// answer (SC-007).
+func TestTenSessionsOfOpenCode(t *testing.T) {
+	t.Parallel()
+	const sessions = 10
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	var mu sync.Mutex
+	begun, all := 0, make(chan struct{}) // closed when all have asked the model for their first step
+	model := octest.Model(t, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		report := func(arguments string) scriptmodel.Reply {
+			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
+				{Name: blockers.DefaultTool, Args: json.RawMessage(arguments)},
+			}}
+		}
+		switch r.TurnsSinceUser() {
+		case 0:
+			mu.Lock()
+			if begun++; begun == sessions {
+				close(all)
+			}
+			mu.Unlock()
+			reply := report(input("Question of " + r.LastUser() + "?"))
+			reply.Wait = all
+			return reply
+		case 1:
+			return report(input("The same question?"))
+		case 2:
+			return report(`{"category":"other","question":"What now?","context":"Nothing.","blocksProgress":true}`)
+		}
+		return scriptmodel.Reply{Text: "done"}
+	})
+	env := octest.Env(t, model.URL())
+	server, err := opencode.Start(ctx, opencode.ServerConfig{
+		Binary: octest.Binary(t), Dir: t.TempDir(), Env: env, StartTimeout: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Stop(context.Background()) })
+	dir := server.Client().In(octest.Repo(t, nil))
+
+	desk := newDesk(t, nil)
+	s := newServer(t, desk)
+	url, headers, err := s.Serve(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := opencode.MCPServer{Name: DefaultName, URL: url, Headers: headers, Timeout: time.Minute}
+	if err := dir.AddMCP(ctx, tools); err != nil {
+		t.Fatal(err)
+	}
+	sub := server.Client().Subscribe(opencode.Filter{Directory: dir.Path()})
+	defer sub.Close()
+	for event, err := range sub.Events(ctx) { // the first says that nothing is missed from now on
+		if _, ok := event.Payload.(opencode.Resync); !ok || err != nil {
+			t.Fatalf("the first event is %#v, %v", event.Payload, err)
+		}
+		break
+	}
+	ids := map[string]int{}
+	for i := range sessions {
+		session, err := dir.CreateSession(ctx, opencode.NewSession{Title: fmt.Sprintf("number %d", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[session.ID] = i
+		if err := dir.Prompt(ctx, session.ID, opencode.Prompt{
+			MessageID: opencode.NewMessageID(time.Now()), Agent: "build",
+			Model: opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: scriptmodel.ModelAgent},
+			Parts: []opencode.TextPart{{Text: session.ID}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told := follow(ctx, t, sub, s, sessions)
+
+	raised, err := desk.List(ctx, blockers.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, same := map[string]int{}, map[string]int{}
+	for _, b := range raised {
+		if b.Question == "The same question?" {
+			same[b.SessionID]++
+			continue
+		}
+		own[b.SessionID]++
+		if b.Question != "Question of "+b.SessionID+"?" {
+			t.Errorf("%s is said to have asked %q", b.SessionID, b.Question)
+		}
+	}
+	for id, i := range ids {
+		if own[id] != 1 || same[id] != 1 {
+			t.Errorf("session %d has %d of its own and %d of all", i, own[id], same[id])
+		}
+		texts := told[id]
+		if len(texts) != 3 || texts[0] != Registered || texts[1] != Registered ||
+			!strings.Contains(texts[2], "Did you mean blocks_progress?") {
+			t.Errorf("session %d was told %q", i, texts)
+		}
+	}
+	if len(raised) != 2*sessions {
+		t.Errorf("%d blockers were recorded", len(raised))
+	}
+}
+
+// follow tells the server of calls as the sessions show them, until all sessions have come to rest. It returns what
+// their agents read.
+func follow(
+	ctx context.Context, t *testing.T, sub *opencode.Subscription, s *Server, sessions int,
+) (told map[string][]string) {
+	t.Helper()
+	told = map[string][]string{}
+	resting := map[string]bool{}
+	for event, err := range sub.Events(ctx) {
+		if err != nil {
+			t.Fatalf("%v; so far %v", err, told)
+		}
+		switch p := event.Payload.(type) {
+		case opencode.PartUpdated:
+			tool := p.Part.Tool
+			if tool == nil || tool.Tool != blockers.DefaultTool {
+				continue
+			}
+			switch tool.State {
+			case opencode.ToolRunning:
+				s.Called(boulder.BlockerCall{
+					BlockerScope: boulder.BlockerScope{SessionID: event.SessionID}, CallID: tool.CallID, Input: tool.Input,
+				})
+			case opencode.ToolCompleted:
+				told[event.SessionID] = append(told[event.SessionID], tool.Output)
+			case opencode.ToolError:
+				told[event.SessionID] = append(told[event.SessionID], tool.Error)
+			}
+		case opencode.StatusChanged:
+			if p.Status.Type == opencode.Idle {
+				resting[event.SessionID] = true
+			}
+		}
+		if len(resting) == sessions {
+			break
+		}
+	}
+	return told
+}

@@ -1,0 +1,381 @@
+package mcptool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/octest"
+)
+
+func TestMain(m *testing.M) { os.Exit(octest.CheckLeaks(m.Run())) }
+
+// newDesk is a real desk in an empty project.
+func newDesk(t *testing.T, change func(*blockers.Config)) *blockers.Desk {
+	t.Helper()
+	root := t.TempDir()
+	cfg := blockers.Config{Path: filepath.Join(root, ".manager", blockers.FileName), Root: root, Enabled: true}
+	if change != nil {
+		change(&cfg)
+	}
+	desk, err := blockers.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return desk
+}
+
+func newServer(t *testing.T, desk Desk) *Server {
+	t.Helper()
+	s := New(Config{Desk: desk})
+	s.patience = time.Minute // however slow the machine is
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// bearer adds headers to every request.
+type bearer struct {
+	headers map[string]string
+	next    *http.Transport
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for name, value := range b.headers {
+		r.Header.Set(name, value)
+	}
+	return b.next.RoundTrip(r)
+}
+
+// connect is a client of the server, by the library that OpenCode's is the model of.
+func connect(t *testing.T, s *Server) *mcp.ClientSession {
+	t.Helper()
+	url, headers, err := s.Serve(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
+		Endpoint: url, HTTPClient: &http.Client{Transport: bearer{headers, transport}}, DisableStandaloneSSE: true,
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { session.Close() })
+	return session
+}
+
+// callTool calls the tool and gives the text that an agent reads.
+func callTool(t *testing.T, session *mcp.ClientSession, arguments string) (text string, failed bool) {
+	t.Helper()
+	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{
+		Name: ToolName, Arguments: json.RawMessage(arguments),
+	})
+	if err != nil {
+		t.Error(err)
+		return "", false
+	}
+	if len(result.Content) != 1 {
+		t.Errorf("%d contents", len(result.Content))
+		return "", false
+	}
+	return result.Content[0].(*mcp.TextContent).Text, result.IsError
+}
+
+func input(question string) string {
+	data, err := json.Marshal(map[string]any{
+		"category": "other", "question": question, "context": "Nothing else.", "blocks_progress": true,
+	})
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+// Agents are offered one tool, with every field of the input and the four that are always needed.
+func TestTheToolIsOffered(t *testing.T) {
+	t.Parallel()
+	session := connect(t, newServer(t, newDesk(t, nil)))
+	listed, err := session.ListTools(t.Context(), nil)
+	if err != nil || len(listed.Tools) != 1 {
+		t.Fatalf("%v, %v", listed, err)
+	}
+	tool := listed.Tools[0]
+	schema := tool.InputSchema.(map[string]any)
+	var want []string
+	for _, f := range fields {
+		want = append(want, f.name)
+	}
+	slices.Sort(want)
+	if got := slices.Sorted(maps.Keys(schema["properties"].(map[string]any))); !slices.Equal(got, want) {
+		t.Errorf("the schema has %q, what is read is %q", got, want)
+	}
+	needed := fmt.Sprint(schema["required"])
+	if needed != "[category question context blocks_progress]" || schema["additionalProperties"] != false {
+		t.Errorf("required: %s, additional: %v", needed, schema["additionalProperties"])
+	}
+	if tool.Name != "blocker" || !strings.Contains(tool.Description, "three options") {
+		t.Errorf("%s: %s", tool.Name, tool.Description)
+	}
+}
+
+// What an agent is told, in each case, and what is kept of its call.
+func TestACall(t *testing.T) {
+	t.Parallel()
+	desk := newDesk(t, func(c *blockers.Config) { c.Max = 2 })
+	s := newServer(t, desk)
+	session := connect(t, s)
+	scope := boulder.BlockerScope{BoulderID: "b", SubTaskID: "toggle", Attempt: 2, SessionID: "ses_1"}
+	n := 0
+	made := func(arguments string) (string, bool) {
+		n++
+		s.Called(boulder.BlockerCall{
+			BlockerScope: scope, CallID: fmt.Sprintf("call_%d", n), Input: json.RawMessage(arguments),
+		})
+		return callTool(t, session, arguments)
+	}
+	const great = "Great, blocker registered, move on with the next non-blocking issues!" // seed 003, FR-009
+	if text, failed := made(soft); failed || text != great {
+		t.Errorf("a good call: %v %q", failed, text)
+	}
+	if text, failed := made(soft); failed || text != Registered {
+		t.Errorf("the same call again: %v %q", failed, text)
+	}
+	raised, err := desk.List(t.Context(), blockers.Filter{})
+	if err != nil || len(raised) != 1 || raised[0].Scope() != scope || raised[0].Hard || raised[0].ChosenOption != "b" {
+		t.Fatalf("recorded: %+v, %v", raised, err)
+	}
+	if text, failed := made(`{"category":"question"}`); !failed || !strings.Contains(text, "blocks_progress is missing") ||
+		!strings.Contains(text, "Nothing was recorded") {
+		t.Errorf("a wrong call: %v %q", failed, text)
+	}
+	if text, failed := made(hard); failed || text != Registered {
+		t.Errorf("a hard one: %v %q", failed, text)
+	}
+	if text, failed := made(input("A third one?")); !failed || !strings.Contains(text, "it has 2") {
+		t.Errorf("one too many: %v %q", failed, text)
+	}
+	off := false
+	if err := desk.Switch(t.Context(), "", &off); err != nil {
+		t.Fatal(err)
+	}
+	if text, failed := made(input("Off?")); failed ||
+		!strings.HasPrefix(text, "The blocker diverter is off; nothing was recorded") {
+		t.Errorf("while it is off: %v %q", failed, text)
+	}
+	if text, failed := made(`{"category":"question"}`); failed || text != Off {
+		t.Errorf("a wrong call while it is off: %v %q", failed, text)
+	}
+	if raised, err := desk.List(t.Context(), blockers.Filter{}); err != nil || len(raised) != 2 {
+		t.Errorf("in the end there are %+v, %v", raised, err)
+	}
+}
+
+// A call that no session shows is not recorded for anybody; of one that is wrong too, what is wrong is told.
+func TestACallOfNobody(t *testing.T) {
+	t.Parallel()
+	desk := newDesk(t, nil)
+	s := newServer(t, desk)
+	s.patience = time.Millisecond
+	session := connect(t, s)
+	s.Called(callOf("ses_1", "call_0", input("Another question?")))
+	if text, failed := callTool(t, session, hard); !failed || text != Unknown {
+		t.Errorf("it was told %v %q", failed, text)
+	}
+	if text, failed := callTool(t, session, `{}`); !failed || !strings.Contains(text, "question is missing") {
+		t.Errorf("it was told %v %q", failed, text)
+	}
+	if text, failed := callTool(t, session, input(strings.Repeat("long ", 50_000))); !failed ||
+		!strings.Contains(text, "too long") {
+		t.Errorf("it was told %v %.200q", failed, text)
+	}
+	if raised, err := desk.List(t.Context(), blockers.Filter{}); err != nil || len(raised) != 0 {
+		t.Errorf("recorded: %+v, %v", raised, err)
+	}
+}
+
+// brokenDesk shows what a real desk cannot be made to show at will.
+type brokenDesk struct{ err error }
+
+func (brokenDesk) On(boulder.BlockerScope) bool { return true }
+
+func (d brokenDesk) Raise(context.Context, boulder.BlockerScope, blockers.Input) (boulder.Blocker, bool, error) {
+	return boulder.Blocker{}, false, d.err
+}
+
+func TestABlockerThatCannotBeRecorded(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err    error
+		says   string
+		failed bool
+	}{
+		{errors.New("no space left on device"), "could not be recorded: no space left on device", true},
+		{fmt.Errorf("just now: %w", blockers.ErrOff), Off, false},
+	} {
+		s := newServer(t, brokenDesk{c.err})
+		session := connect(t, s)
+		s.Called(callOf("ses_1", "call_0", hard))
+		if text, failed := callTool(t, session, hard); failed != c.failed || !strings.Contains(text, c.says) {
+			t.Errorf("%v: %v %q", c.err, failed, text)
+		}
+	}
+}
+
+// Ten sessions that call at the same time, each over a connection of its own, some with the same words: everything is
+// recorded once for each who said it (SC-007). Sessions tell of their calls before or after they arrive.
+func TestTenSessionsAtOnce(t *testing.T) {
+	t.Parallel()
+	desk := newDesk(t, nil)
+	s := newServer(t, desk)
+	const sessions, each = 10, 3
+	var wg sync.WaitGroup
+	for i := range sessions {
+		client, id := connect(t, s), fmt.Sprintf("ses_%d", i)
+		wg.Go(func() {
+			for n := range each {
+				arguments := input(fmt.Sprintf("Question %d of %s?", n, id))
+				if n == 1 {
+					arguments = input("The same question?")
+				}
+				call := callOf(id, fmt.Sprintf("call_%d", n), arguments)
+				if i%2 == 0 {
+					s.Called(call)
+				} else {
+					wg.Go(func() { s.Called(call) })
+				}
+				if text, failed := callTool(t, client, arguments); failed || text != Registered {
+					t.Errorf("%s was told %v %q", id, failed, text)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	raised, err := desk.List(t.Context(), blockers.Filter{})
+	if err != nil || len(raised) != sessions*each {
+		t.Fatalf("%d recorded, %v", len(raised), err)
+	}
+	count := map[string]int{}
+	for _, b := range raised {
+		count[b.SessionID]++
+		if strings.HasPrefix(b.Question, "Question") && !strings.HasSuffix(b.Question, "of "+b.SessionID+"?") {
+			t.Errorf("%s is said to have asked %q", b.SessionID, b.Question)
+		}
+	}
+	for i := range sessions {
+		if n := count[fmt.Sprintf("ses_%d", i)]; n != each {
+			t.Errorf("session %d has %d blockers", i, n)
+		}
+	}
+}
+
+// Nobody is let in without the token, from a browser, or under another name; and nothing large is read.
+func TestTheDoor(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, newDesk(t, nil))
+	url, headers, err := s.Serve(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(url, "http://127.0.0.1:") || len(headers["Authorization"]) < len("Bearer ")+20 {
+		t.Errorf("served at %s with %d characters of a token", url, len(headers["Authorization"]))
+	}
+	again, same, err := s.Serve(t.Context())
+	if err != nil || again != url || !maps.Equal(same, headers) {
+		t.Errorf("served again at %s, %v", again, err)
+	}
+	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	ask := func(at, body string, change func(*http.Request)) int {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", headers["Authorization"])
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		if change != nil {
+			change(r)
+		}
+		resp, err := (&http.Client{Transport: transport}).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		_, _ = io.Copy(io.Discard, resp.Body)
+		return resp.StatusCode
+	}
+	authorization := func(value string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set("Authorization", value) }
+	}
+	for _, c := range []struct {
+		what   string
+		status int
+		got    int
+	}{
+		{"everything right", http.StatusOK, ask(url, list, nil)},
+		{"no token", http.StatusUnauthorized, ask(url, list, authorization(""))},
+		{"a shorter token", http.StatusUnauthorized, ask(url, list, authorization(headers["Authorization"][:20]))},
+		{"another token", http.StatusUnauthorized, ask(url, list, authorization("Bearer "+strings.Repeat("A", 26)))},
+		{"a page's request", http.StatusForbidden, ask(url, list, func(r *http.Request) { r.Header.Set("Origin", "null") })},
+		{"another name for it", http.StatusForbidden, ask(url, list, func(r *http.Request) { r.Host = "a.example" })},
+		{"another path", http.StatusNotFound, ask(url+"/x", list, nil)},
+		{"two megabytes", http.StatusRequestEntityTooLarge, ask(url, strings.Repeat(" ", 2<<20)+list, nil)},
+	} {
+		if c.got != c.status {
+			t.Errorf("%s: answered %d, want %d", c.what, c.got, c.status)
+		}
+	}
+}
+
+func TestClose(t *testing.T) {
+	t.Parallel()
+	s := New(Config{Desk: newDesk(t, nil)})
+	url, _, err := s.Serve(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, _, err := s.Serve(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("served after it was closed: %v", err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := http.DefaultClient.Do(r); err == nil {
+		resp.Body.Close()
+		t.Error("somebody still listens")
+	}
+	unused := New(Config{Desk: newDesk(t, nil)})
+	if err := unused.Close(); err != nil {
+		t.Errorf("one that was never served: %v", err)
+	}
+}

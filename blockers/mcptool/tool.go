@@ -1,0 +1,151 @@
+package mcptool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+)
+
+const (
+	// ToolName is the tool's name. OpenCode puts the name of the server in front of it, see [Config.Name].
+	ToolName = "blocker"
+	// Registered is what an agent reads whose blocker was taken down (seed 003, FR-009).
+	Registered = "Great, blocker registered, move on with the next non-blocking issues!"
+	// Off is what an agent reads where diversion is off.
+	Off = "The blocker diverter is off; nothing was recorded. Go on as if this tool were not there: ask the user if you " +
+		"need to, or choose yourself and say so in your final message."
+	// Unknown is what an agent reads whose session could not be found out.
+	Unknown = "It could not be found out which session made this call, so nothing was recorded. Make the same call once " +
+		"more. If that fails too, go on without it, and put the question into your final message."
+)
+
+const (
+	// patience is how long a call waits for its session to be told. It has been some ten milliseconds: OpenCode sends its
+	// events in batches, and makes the call in the meantime.
+	patience = 5 * time.Second
+	// recording bounds the writing: the desk waits five seconds for its database. Both together stay below the fifteen
+	// after which OpenCode gives a call up, see opencode.MCPServer.
+	recording = 8 * time.Second
+	// maxArguments bounds a call, in bytes. The fields together may be some 21,000 characters long. A session shows up to
+	// 64 KiB of a text and 256 KiB of an input (opencode), so that whatever is well-formed can be told apart.
+	maxArguments = 200 << 10
+)
+
+// description is all that an agent in a session of a person's own knows of it; in a run the brief says it as well.
+const description = `Report what only the user can decide or allow, and go on without waiting for an answer. ` +
+	`The user reads it later and may answer in a later session. Report each thing once.
+
+A soft blocker (blocks_progress: false) is a choice that can be changed later: a name, a format, a library for a ` +
+	`detail. Find three options, choose one, go on with it, and give options, chosen_option and chosen_reasoning.
+
+A hard blocker (blocks_progress: true) is what you must not decide: architecture that much depends on, security, ` +
+	`secrets, money, deleting or publishing something, a permission that was refused and that you cannot do without. ` +
+	`Do not do it in another way; go on with what does not depend on it.`
+
+// schema is the input's. That a soft blocker needs its options, choice and reason is left to the texts: model providers
+// refuse schemas with conditions.
+var schema = func() json.RawMessage {
+	type property map[string]any
+	text := func(description string) property { return property{"type": "string", "description": description} }
+	data, err := json.Marshal(map[string]any{
+		"type":                 "object",
+		"additionalProperties": false,
+		"required":             []string{"category", "question", "context", "blocks_progress"},
+		"properties": map[string]property{
+			"category": {"type": "string", "enum": boulder.BlockerCategories(), "description": "What kind of thing it is about"},
+			"question": text("What the user has to decide or allow, so that it can be answered without having seen your work"),
+			"context":  text("What the user has to know for it: files, findings, what follows from each answer"),
+			"blocks_progress": {
+				"type":        "boolean",
+				"description": "true: hard, you must not decide it; false: soft, you have chosen one of the options",
+			},
+			"options": {
+				"type": "array", "items": property{"type": "string"},
+				"description": "What there is to choose from, best three. Needed for a soft blocker",
+			},
+			"chosen_option":    text("The option that you go on with, word for word. Needed for a soft blocker"),
+			"chosen_reasoning": text("Why you chose it. Needed for a soft blocker"),
+		},
+	})
+	if err != nil {
+		panic(err) // strings and booleans always marshal
+	}
+	return data
+}()
+
+// scopeOf says which session makes a call; false if that cannot be found out.
+type scopeOf func(context.Context, *mcp.CallToolRequest) (boulder.BlockerScope, bool)
+
+// offer adds the tool to an MCP server.
+func (s *Server) offer(to *mcp.Server, who scopeOf) {
+	no := false
+	to.AddTool(&mcp.Tool{
+		Name: ToolName, Title: "Report a blocker", Description: description, InputSchema: schema,
+		Annotations: &mcp.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &no, IdempotentHint: true},
+	}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return s.take(ctx, r, who), nil
+	})
+}
+
+func answer(text string) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
+}
+
+// refuse answers with a text that the agent reads as the tool's error.
+func refuse(format string, args ...any) *mcp.CallToolResult {
+	result := answer(fmt.Sprintf(format, args...))
+	result.IsError = true
+	return result
+}
+
+// take takes a call down and says what to answer.
+func (s *Server) take(ctx context.Context, r *mcp.CallToolRequest, who scopeOf) *mcp.CallToolResult {
+	arguments := r.Params.Arguments
+	if len(arguments) > maxArguments {
+		return refuse("The call is too long, with %d bytes; nothing was recorded. Shorten question and context, or put the "+
+			"background into a file and name that.", len(arguments))
+	}
+	scope, known := who(ctx, r)
+	if known && !s.cfg.Desk.On(scope) {
+		return answer(Off)
+	}
+	in, err := readInput(arguments)
+	if err != nil {
+		return refuse(putRight, err)
+	}
+	if !known {
+		s.cfg.Logger.Warn("a call of the blocker tool belongs to no known session")
+		return refuse(Unknown)
+	}
+	return s.raise(ctx, scope, in)
+}
+
+// putRight is around what is wrong with a call.
+const putRight = "%s\nNothing was recorded. Call the tool again with this put right."
+
+func (s *Server) raise(ctx context.Context, scope boulder.BlockerScope, in blockers.Input) *mcp.CallToolResult {
+	ctx, cancel := context.WithTimeout(ctx, recording)
+	defer cancel()
+	_, _, err := s.cfg.Desk.Raise(ctx, scope, in) // of a duplicate the agent has been told enough
+	var invalid *blockers.InputError
+	switch {
+	case err == nil:
+		return answer(Registered)
+	case errors.Is(err, blockers.ErrOff): // switched off in between
+		return answer(Off)
+	case errors.Is(err, blockers.ErrTooMany):
+		return refuse("Not recorded: %s. Go on with what needs no person, and put the question into your final message.", err)
+	case errors.As(err, &invalid):
+		return refuse(putRight, err)
+	}
+	s.cfg.Logger.Error("a blocker could not be recorded", "session", scope.SessionID, "error", err)
+	return refuse("The blocker could not be recorded: %s. Make the same call once more. If that fails too, go on without "+
+		"it, and put the question into your final message.", err)
+}

@@ -1,0 +1,277 @@
+package blockers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// model is what a desk should have, kept in the plainest way.
+type model struct {
+	records []boulder.Blocker
+	granted map[string]bool // sub-task, pattern
+	told    map[string]bool // id
+	off     map[string]bool // session
+}
+
+const modelMax = 4
+
+// Whatever happens in whatever order, to whichever process, with a list that can be written and one that cannot: the desk
+// has the records that the plain model has, and in the end the list has all items, once each.
+func TestDeskAndModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := &project{dir: memoryDir(t), clock: &clock{t: epoch}}
+		defer os.RemoveAll(p.dir)
+		change := func(c *Config) {
+			c.Max = modelMax
+			c.Policy.Permissions = []Rule{{Permission: "bash", Pattern: "wait*", Action: AskMe, Wait: time.Minute}}
+		}
+		desks := []*Desk{p.desk(t, change), p.desk(t, change)}
+		m := &model{granted: map[string]bool{}, told: map[string]bool{}, off: map[string]bool{}}
+		blocked := filepath.Join(p.dir, DefaultFile)
+		scopeOf := func() boulder.BlockerScope {
+			n := rapid.IntRange(0, 2).Draw(t, "session")
+			s := boulder.BlockerScope{SessionID: fmt.Sprintf("ses_%d", n)}
+			if n > 0 {
+				s.BoulderID, s.SubTaskID, s.Attempt = "01J", "api", n
+			}
+			return s
+		}
+		desk := func() *Desk { return rapid.SampledFrom(desks).Draw(t, "process") }
+		t.Repeat(map[string]func(*rapid.T){
+			"raise": func(t *rapid.T) {
+				in := hardInput(rapid.SampledFrom([]string{"One?", "Two?"}).Draw(t, "question"))
+				in.BlocksProgress = ptr(rapid.Bool().Draw(t, "hard"))
+				in.Options, in.ChosenOption, in.ChosenReasoning = []string{"a", "b"}, "a", "It is first."
+				at := scopeOf()
+				b, duplicate, err := desk().Raise(t.Context(), at, in)
+				want, wantDuplicate, wantErr := m.raise(at, in, p.clock.now())
+				if !errors.Is(err, wantErr) || duplicate != wantDuplicate || !cmp.Equal(b, want) {
+					t.Fatalf("%+v, %v, %v and not %+v, %v, %v", b, duplicate, err, want, wantDuplicate, wantErr)
+				}
+			},
+			"divert": func(t *rapid.T) {
+				pattern := rapid.SampledFrom([]string{"wait a", "wait b", "rm"}).Draw(t, "pattern")
+				at := scopeOf()
+				a := permission("per_1", pattern)
+				a.BoulderID, a.SubTaskID, a.Attempt, a.SessionID = at.BoulderID, at.SubTaskID, at.Attempt, at.SessionID
+				r, err := desk().Divert(t.Context(), a)
+				id, reply, wantErr := m.divert(at, pattern, p.clock.now())
+				if !errors.Is(err, wantErr) || r.BlockerID != id || r.Reply != reply {
+					t.Fatalf("%+v, %v and not %s, %s, %v", r, err, id, reply, wantErr)
+				}
+			},
+			"settle": func(t *rapid.T) {
+				n := rapid.IntRange(1, len(m.records)+1).Draw(t, "number")
+				s := rapid.SampledFrom([]Settlement{
+					{Status: boulder.BlockerSkipped}, {Status: boulder.BlockerAnswered, Answer: "Yes."},
+					{Status: boulder.BlockerAnswered, Allowed: true},
+				}).Draw(t, "settlement")
+				_, err := desk().Settle(t.Context(), idOf(uint64(n)), s)
+				if want := m.settle(n, s, p.clock.now()); !errors.Is(err, want) {
+					t.Fatalf("%v and not %v", err, want)
+				}
+			},
+			"deliver": func(t *rapid.T) {
+				found, err := desk().Undelivered(t.Context(), "01J")
+				if want := m.undelivered(); err != nil || !slices.Equal(ids(found), want) {
+					t.Fatalf("%v and not %v, %v", ids(found), want, err)
+				}
+				if len(found) > 0 {
+					id := rapid.SampledFrom(ids(found)).Draw(t, "id")
+					if err := desk().Delivered(t.Context(), id); err != nil {
+						t.Fatal(err)
+					}
+					m.told[id] = true
+				}
+			},
+			"switch": func(t *rapid.T) {
+				session := fmt.Sprintf("ses_%d", rapid.IntRange(0, 2).Draw(t, "session"))
+				on := rapid.SampledFrom([]*bool{nil, nil, ptr(true), ptr(false)}).Draw(t, "on")
+				if err := desk().Switch(t.Context(), session, on); err != nil {
+					t.Fatal(err)
+				}
+				m.off[session] = on != nil && !*on
+			},
+			"pass": func(*rapid.T) {
+				p.clock.pass(rapid.SampledFrom([]time.Duration{time.Second, 29 * time.Second, time.Minute, time.Hour}).Draw(t, "time"))
+			},
+			"block": func(t *rapid.T) { // nothing but a file can be written to; what was written is put aside
+				if info, err := os.Lstat(blocked); err == nil && info.IsDir() {
+					return
+				}
+				if err := os.Rename(blocked, blocked+".aside"); err != nil && !errors.Is(err, os.ErrNotExist) {
+					t.Fatal(err)
+				}
+				if err := os.Mkdir(blocked, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"unblock": func(t *rapid.T) { unblock(t, blocked) },
+			"": func(t *rapid.T) {
+				found, err := desk().List(t.Context(), Filter{})
+				if diff := cmp.Diff(m.records, found, cmp.FilterPath(aboutAsk, cmp.Ignore())); err != nil || diff != "" {
+					t.Fatalf("%v (-want +got):\n%s", err, diff)
+				}
+			},
+		})
+		unblock(t, blocked)
+		if err := desk().Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(blocked)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		for i := range m.records {
+			b := m.records[i]
+			stored, err := desk().Get(t.Context(), b.ID)
+			if err != nil || !scan(string(data)).has(raisedItem(&stored)) || strings.Count(string(data), "**"+b.ID+"**") != 1 ||
+				b.Status.Settled() && !scan(string(data)).has(settledItem(&stored)) {
+				t.Fatalf("%s is not in the list once, %v:\n%s", b.ID, err, data)
+			}
+		}
+	})
+}
+
+// aboutAsk is what the model leaves to other tests.
+func aboutAsk(path cmp.Path) bool {
+	return slices.Contains([]string{"Ask", "Until", "Question", "Context", "Category"}, path.Last().String()[1:])
+}
+
+func unblock(t *rapid.T, path string) {
+	if info, err := os.Lstat(path); err != nil || !info.IsDir() {
+		return
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".aside", path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+}
+
+// memoryDir is where nothing waits for a disk, if there is such a place.
+func memoryDir(t *rapid.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "blockers")
+	if err != nil {
+		dir, err = os.MkdirTemp("", "blockers")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func ids(found []boulder.Blocker) (ids []string) {
+	for _, b := range found {
+		ids = append(ids, b.ID)
+	}
+	return ids
+}
+
+func (m *model) full(session string) bool {
+	n := 0
+	for _, b := range m.records {
+		if b.SessionID == session {
+			n++
+		}
+	}
+	return n >= modelMax
+}
+
+func (m *model) add(at boulder.BlockerScope, b boulder.Blocker, now time.Time) boulder.Blocker {
+	b.ID, b.CreatedAt, b.Status = idOf(uint64(len(m.records)+1)), now, boulder.BlockerPending
+	b.BoulderID, b.SubTaskID, b.Attempt, b.SessionID = at.BoulderID, at.SubTaskID, at.Attempt, at.SessionID
+	m.records = append(m.records, b)
+	return b
+}
+
+func (m *model) raise(at boulder.BlockerScope, in Input, now time.Time) (boulder.Blocker, bool, error) {
+	if m.off[at.SessionID] {
+		return boulder.Blocker{}, false, ErrOff
+	}
+	for _, b := range slices.Backward(m.records) {
+		if b.SessionID == at.SessionID && b.Ask == nil && b.Question == in.Question && now.Sub(b.CreatedAt) < 30*time.Second &&
+			(b.Hard || !*in.BlocksProgress) {
+			return b, true, nil
+		}
+	}
+	if m.full(at.SessionID) {
+		return boulder.Blocker{}, false, ErrTooMany
+	}
+	return m.add(at, boulder.Blocker{
+		Category: boulder.BlockerCategory(in.Category), Question: in.Question, Context: in.Context, Hard: *in.BlocksProgress,
+		Options: in.Options, ChosenOption: in.ChosenOption, ChosenReasoning: in.ChosenReasoning,
+	}, now), false, nil
+}
+
+func grantOf(at boulder.BlockerScope, pattern string) string {
+	if at.SubTaskID == "" {
+		return at.SessionID + pattern
+	}
+	return at.SubTaskID + pattern
+}
+
+func (m *model) divert(at boulder.BlockerScope, pattern string, now time.Time) (string, boulder.AskReply, error) {
+	if m.off[at.SessionID] {
+		return "", "", ErrOff
+	}
+	if m.granted[grantOf(at, pattern)] {
+		return "", boulder.ReplyAllowed, nil
+	}
+	for _, b := range m.records {
+		if b.SessionID == at.SessionID && b.Ask != nil && b.Ask.Patterns[0] == pattern {
+			if !b.Status.Settled() && now.Before(b.Until) {
+				return b.ID, boulder.ReplyWaiting, nil
+			}
+			return b.ID, boulder.ReplyDiverted, nil
+		}
+	}
+	if m.full(at.SessionID) {
+		return "", boulder.ReplyDiverted, ErrTooMany
+	}
+	b, reply := boulder.Blocker{Ask: &boulder.Ask{Patterns: []string{pattern}}}, boulder.ReplyDiverted
+	if strings.HasPrefix(pattern, "wait") {
+		b.Until, reply = now.Add(time.Minute), boulder.ReplyWaiting
+	}
+	return m.add(at, b, now).ID, reply, nil
+}
+
+func (m *model) settle(n int, s Settlement, now time.Time) error {
+	if n > len(m.records) {
+		return ErrNotFound
+	}
+	b := &m.records[n-1]
+	switch {
+	case b.Status.Settled():
+		return ErrSettled
+	case s.Allowed && b.Ask == nil:
+		return ErrNothingToAllow
+	}
+	b.Status, b.Answer, b.Allowed, b.SettledAt = s.Status, s.Answer, s.Allowed, now
+	if s.Allowed {
+		m.granted[grantOf(b.Scope(), b.Ask.Patterns[0])] = true
+	}
+	return nil
+}
+
+func (m *model) undelivered() (ids []string) {
+	for _, b := range m.records {
+		if b.Status.Settled() && b.BoulderID != "" && !m.told[b.ID] {
+			ids = append(ids, b.ID)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,302 @@
+package blockers
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// editors are ways in which programs save a file that they have read. Each is given the text to be saved.
+var editors = map[string]func(path, text string) error{
+	"in place": func(path, text string) error { return os.WriteFile(path, []byte(text), 0o600) },
+	"in pieces": func(path, text string) error {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC|os.O_CREATE, 0o600)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		for ; text != ""; text = text[min(len(text), 64):] {
+			if _, err := f.WriteString(text[:min(len(text), 64)]); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"by renaming": func(path, text string) error {
+		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+			return err
+		}
+		return os.Rename(path+".new", path)
+	},
+	"with a backup": func(path, text string) error {
+		if err := os.Rename(path, path+"~"); err != nil {
+			return err
+		}
+		return os.WriteFile(path, []byte(text), 0o600)
+	},
+	"cut at the end": func(path, text string) error {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if _, err := f.WriteString(text); err != nil {
+			return err
+		}
+		return f.Truncate(int64(len(text)))
+	},
+}
+
+// present fails unless the items of all blockers are in the file from end to end.
+func (p *project) present(t testing.TB, d *Desk) {
+	t.Helper()
+	m := scan(p.file(t))
+	for _, b := range listed(t, d, Filter{}) {
+		if !m.has(raisedItem(&b)) {
+			t.Errorf("%s is not in the file", b.ID)
+		}
+		if b.Status.Settled() && !m.has(settledItem(&b)) {
+			t.Errorf("the answer to %s is not in the file", b.ID)
+		}
+	}
+}
+
+// An editor that saves what it read before, at the worst moments: nothing of what the person wrote is lost, and what it
+// threw away is there again with that operation or the next.
+func TestEditorsThatSaveOldText(t *testing.T) {
+	t.Parallel()
+	for name, save := range editors {
+		for _, step := range []string{"committed", "appending", "appended", "later"} {
+			t.Run(name+"/"+step, func(t *testing.T) {
+				t.Parallel()
+				p := newProject(t)
+				d := p.desk(t)
+				raise(t, d, hardInput("The first?"))
+				p.clock.pass(probation)
+				if err := d.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				path := filepath.Join(p.dir, DefaultFile)
+				const note = "  - We have to talk about it on Monday.\n"
+				old := strings.Replace(p.file(t), "[ ]", "[x]", 1) + note
+				saved := false
+				edit := func(at string) {
+					if at != step || saved {
+						return
+					}
+					saved = true
+					if err := save(path, old); err != nil {
+						t.Error(err)
+					}
+				}
+				d.failpoint = edit
+				raise(t, d, softInput("The second?"))
+				edit("later")
+				listed(t, p.desk(t), Filter{}) // any process
+				if got := p.file(t); !saved || !strings.Contains(got, "[x] **B1**") || !strings.Contains(got, note) {
+					t.Errorf("saved: %v; what the person wrote is lost:\n%s", saved, got)
+				}
+				p.present(t, d)
+			})
+		}
+	}
+}
+
+// People and programs write all the time while items come in. In the end everything is there, once more than needed at
+// worst.
+func TestEditorsAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	appender := func(path, text string) error {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		lines := strings.SplitAfter(text, "\n")
+		_, err = f.WriteString(lines[len(lines)-2])
+		return err
+	}
+	all := map[string]func(path, text string) error{"appending": appender}
+	for name, save := range editors {
+		all[name] = save
+	}
+	for name, save := range all {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			path := filepath.Join(p.dir, DefaultFile)
+			d := p.desk(t)
+			raise(t, d, hardInput("The first?"))
+			stop, notes := make(chan struct{}), 0
+			var g sync.WaitGroup
+			g.Go(func() {
+				for ; ; notes++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					// It never loses its own notes, as an editor does not: they are in what it has on the screen.
+					data, err := os.ReadFile(path)
+					text := withNotes(string(data), notes+1)
+					if err == nil {
+						err = save(path, text)
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+			for i := range 12 {
+				raise(t, d, hardInput(fmt.Sprintf("Question %d?", i)))
+			}
+			close(stop)
+			g.Wait()
+			for range 2 { // what was thrown away by the very last save is there with the next operation
+				if err := d.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.present(t, d)
+			for i := range notes {
+				if !strings.Contains(p.file(t), note(i)) {
+					t.Errorf("note %d of %d is lost", i, notes)
+				}
+			}
+			if s := status(t, d); s.Unwritten != 0 || s.Trouble != nil {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+func note(i int) string { return fmt.Sprintf("<!-- note %d -->\n", i) }
+
+// withNotes adds those of the first n notes that a text lacks.
+func withNotes(text string, n int) string {
+	for i := range n {
+		if !strings.Contains(text, note(i)) {
+			if text != "" && !strings.HasSuffix(text, "\n") {
+				text += "\n"
+			}
+			text += note(i)
+		}
+	}
+	return text
+}
+
+// What a person takes out is not put back: at once it might be an editor, but not later.
+func TestWhatPeopleTakeOut(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	d := p.desk(t)
+	raise(t, d, hardInput("The first?"))
+	p.clock.pass(probation)
+	p.write(t, "# Mine\n")
+	raise(t, d, hardInput("The second?"))
+	if got := p.file(t); strings.Contains(got, "The first?") || !strings.Contains(got, "The second?") ||
+		!strings.HasPrefix(got, "# Mine\n\n## Hard blockers\n\n- [ ] **B2**") {
+		t.Errorf("%s", got)
+	}
+	if err := os.Remove(filepath.Join(p.dir, DefaultFile)); err != nil {
+		t.Fatal(err)
+	}
+	p.clock.pass(probation)
+	raise(t, d, hardInput("The third?"))
+	if got := p.file(t); !strings.HasPrefix(got, "# Blockers\n") || strings.Count(got, "- [ ] ") != 1 {
+		t.Errorf("a new file: %s", got)
+	}
+}
+
+// What cannot be written is told, kept over restarts, and written with the next operation of any kind once it can be
+// (SC-009: within three tries; this takes one). Nothing else depends on it.
+func TestUnwritableList(t *testing.T) {
+	t.Parallel()
+	for name, operation := range map[string]func(*Desk) error{
+		"list":   func(d *Desk) error { _, err := d.List(t.Context(), Filter{}); return err },
+		"get":    func(d *Desk) error { _, err := d.Get(t.Context(), "B1"); return err },
+		"status": func(d *Desk) error { _, err := d.Status(t.Context()); return err },
+		"raised": func(d *Desk) error { _, err := d.Raised(t.Context(), boulder.AttemptRef{}, ""); return err },
+		"open":   func(d *Desk) error { _, err := d.Undelivered(t.Context(), ""); return err },
+		"raise":  func(d *Desk) error { _, _, err := d.Raise(t.Context(), scope, hardInput("Then?")); return err },
+		"switch": func(d *Desk) error { return d.Switch(t.Context(), "", ptr(true)) },
+		"flush":  func(d *Desk) error { return d.Flush(t.Context()) },
+		"divert": func(d *Desk) error { _, err := d.Divert(t.Context(), permission("per_9", "ls")); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			path := filepath.Join(p.dir, DefaultFile)
+			if err := os.Mkdir(path, 0o700); err != nil { // as good as a full disk: nothing can be written there
+				t.Fatal(err)
+			}
+			d := p.desk(t)
+			raise(t, d, hardInput("The first?"))
+			raise(t, d, softInput("The second?"))
+			settle(t, d, "B1", Settlement{Status: boulder.BlockerAnswered, Answer: "Yes."})
+			for range 3 {
+				s := status(t, p.desk(t))
+				if s.Unwritten != 3 || s.Trouble == nil || !strings.Contains(s.Trouble.Error(), "not a regular file") {
+					t.Fatalf("%+v", s)
+				}
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			after := p.desk(t)
+			if err := operation(after); err != nil {
+				t.Fatal(err)
+			}
+			p.present(t, after)
+			if got := p.file(t); strings.Count(got, "**B1** ") != 1 || strings.Count(got, "\n## ") != strings.Count(got, "\n\n## ") {
+				t.Errorf("%s", got)
+			}
+			if s := status(t, after); s.Unwritten != 0 || s.Trouble != nil {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// What is over is left out of the outbox, so that looking costs nothing.
+func TestOutboxGetsEmpty(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	d := p.desk(t)
+	raise(t, d, hardInput("The first?"))
+	left := func() int {
+		t.Helper()
+		n := 0
+		if err := d.view(t.Context(), func(tx *bolt.Tx) error {
+			all, err := queue(tx)
+			n = len(all)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	listed(t, d, Filter{})
+	if left() != 1 {
+		t.Errorf("%d on probation", left())
+	}
+	p.clock.pass(probation - time.Nanosecond)
+	listed(t, d, Filter{})
+	if left() != 1 {
+		t.Errorf("%d on probation", left())
+	}
+	p.clock.pass(time.Nanosecond)
+	listed(t, d, Filter{})
+	if left() != 0 {
+		t.Errorf("%d are left", left())
+	}
+}

@@ -1,0 +1,159 @@
+package blockers
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// Patterns mean what they mean in OpenCode's configuration (packages/opencode/src/util/wildcard.ts, 1.18.33).
+func TestWildcards(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pattern, text string
+		want          bool
+	}{
+		{"*", "", true}, {"*", "a\nb", true}, {"bash", "bash", true}, {"bash", "Bash", false}, {"bash", "bashful", false},
+		{"git push *", "git push", true}, {"git push *", "git push origin main", true}, {"git push *", "git pushd", false},
+		{"git push*", "git pushd", true}, {"* *", "ls", true}, {"ls ?", "ls a", true}, {"ls ?", "ls", false},
+		{"ls ?", "ls ab", false}, {"*.env", "a/b/.env", true}, {"*.env", "a/xenv", false}, {"a+(b)", "a+(b)", true},
+		{`C:\src\*`, "C:/src/a", true}, {"/etc/*", `\etc\passwd`, true}, {"[a]", "a", false}, {"a|b", "a", false},
+		{"^a$", "a", false}, {"", "", true}, {"", "a", false},
+	} {
+		if got := wildcards(c.pattern).MatchString(slashes(c.text)); got != c.want {
+			t.Errorf("%q, %q: %v", c.pattern, c.text, got)
+		}
+	}
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	rules := Policy{Wait: time.Minute, Questions: AskMe, Permissions: []Rule{
+		{Permission: "bash", Pattern: "git *", Action: Allow},
+		{Permission: "bash", Pattern: "git push *", Action: AskMe},
+		{Permission: "bash", Pattern: "git push --force*", Action: Deny},
+		{Permission: "web*", Action: AskMe, Wait: 10 * time.Second},
+		{Permission: "read", Action: Allow},
+	}}
+	for name, c := range map[string]struct {
+		policy     Policy
+		permission string
+		patterns   []string
+		action     Action
+		wait       time.Duration
+	}{
+		"nothing said":                  {Policy{}, "bash", []string{"ls"}, Deny, 0},
+		"nothing said of a loop":        {Policy{}, "doom_loop", []string{"bash"}, Allow, 0},
+		"none fits":                     {rules, "edit", []string{"a.go"}, Deny, 0},
+		"one fits":                      {rules, "bash", []string{"git status"}, Allow, 0},
+		"the last decides":              {rules, "bash", []string{"git push origin"}, AskMe, time.Minute},
+		"the very last":                 {rules, "bash", []string{"git push --force"}, Deny, 0},
+		"the strictest of several":      {rules, "bash", []string{"git add", "git push --force", "git push"}, Deny, 0},
+		"ask before allow":              {rules, "bash", []string{"git push", "git add"}, AskMe, time.Minute},
+		"one of several without a rule": {rules, "bash", []string{"git add", "rm -r x"}, Deny, 0},
+		"a wait of its own":             {rules, "webfetch", []string{"https://example.org"}, AskMe, 10 * time.Second},
+		"no pattern, a rule for all":    {rules, "read", nil, Allow, 0},
+		"no pattern, rules for some":    {rules, "bash", nil, Deny, 0},
+		"a loop, with a rule for everything": {
+			Policy{Permissions: []Rule{{Permission: "*", Action: Deny}}}, "doom_loop", []string{"bash"}, Allow, 0,
+		},
+		"a loop that is named": {
+			Policy{Permissions: []Rule{{Permission: "doom_loop", Action: Deny}, {Permission: "*", Action: Allow}}},
+			"doom_loop", []string{"bash"}, Deny, 0,
+		},
+		"a wait that nobody gave": {
+			Policy{Permissions: []Rule{{Permission: "*", Action: AskMe}}}, "bash", []string{"ls"}, AskMe, DefaultWait,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, err := c.policy.compile()
+			if err != nil {
+				t.Fatal(err)
+			}
+			action, wait := p.decide(&boulder.Ask{
+				Kind: boulder.AskPermission, Permission: c.permission, Patterns: c.patterns,
+			})
+			if action != c.action || wait != c.wait {
+				t.Errorf("%s for %s", action, wait)
+			}
+		})
+	}
+	for want, p := range map[Action]Policy{Deny: {}, AskMe: rules} {
+		compiled, err := p.compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := compiled.decide(&boulder.Ask{Kind: boulder.AskQuestion}); got != want {
+			t.Errorf("a question: %s", got)
+		}
+	}
+}
+
+// An ask for several patterns never gets more than the strictest of them alone, in whatever order; and a rule for
+// everything at the end decides everything.
+func TestDecideOfAnything(t *testing.T) {
+	t.Parallel()
+	strictness := map[Action]int{Allow: 0, AskMe: 1, Deny: 2}
+	part := rapid.StringMatching(`[ab*? ]{0,4}`)
+	rapid.Check(t, func(t *rapid.T) {
+		var p Policy
+		for range rapid.IntRange(0, 5).Draw(t, "rules") {
+			p.Permissions = append(p.Permissions, Rule{
+				Permission: rapid.StringMatching(`[xy*]{1,2}`).Draw(t, "permission"), Pattern: part.Draw(t, "pattern"),
+				Action: rapid.SampledFrom([]Action{Allow, Deny, AskMe}).Draw(t, "action"),
+			})
+		}
+		compiled, err := p.compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := &boulder.Ask{Kind: boulder.AskPermission, Permission: rapid.SampledFrom([]string{"x", "y", "xy"}).Draw(t, "p")}
+		patterns := rapid.SliceOfN(rapid.StringMatching(`[ab ]{0,4}`), 1, 4).Draw(t, "patterns")
+		want := Allow
+		for _, one := range patterns {
+			ask.Patterns = []string{one}
+			if a, _ := compiled.decide(ask); strictness[a] > strictness[want] {
+				want = a
+			}
+		}
+		ask.Patterns = rapid.Permutation(patterns).Draw(t, "order")
+		if got, wait := compiled.decide(ask); got != want || (wait > 0) != (got == AskMe) {
+			t.Fatalf("%s for %s, and one by one %s", got, wait, want)
+		}
+		last := rapid.SampledFrom([]Action{Allow, Deny, AskMe}).Draw(t, "last")
+		p.Permissions = append(p.Permissions, Rule{Permission: "*", Action: last})
+		if compiled, err = p.compile(); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := compiled.decide(ask); got != last {
+			t.Fatalf("%s, and the last rule says %s", got, last)
+		}
+	})
+}
+
+func TestValidatePolicy(t *testing.T) {
+	t.Parallel()
+	err := Policy{Questions: Allow, Wait: -1, Permissions: []Rule{
+		{Permission: "bash", Action: "alow"}, {Action: Deny}, {Permission: "a", Action: Deny, Wait: 1},
+		{Permission: "a", Action: AskMe, Wait: -1},
+	}}.Validate()
+	if err == nil {
+		t.Fatal("nothing is wrong")
+	}
+	want := strings.Join([]string{
+		`questions: "allow" is none of deny, ask (a question cannot be allowed)`, "wait: -1ns is below zero",
+		`permissions[0]: action "alow" is none of allow, deny, ask`, "permissions[1]: it names no permission (* for all)",
+		"permissions[2]: only an ask waits", "permissions[3]: wait: -1ns is below zero",
+	}, "\n")
+	if err.Error() != want {
+		t.Errorf("%v", err)
+	}
+	if err := (Policy{}).Validate(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,151 @@
+package blockers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// Settlement is what a person says about a blocker.
+type Settlement struct {
+	Status boulder.BlockerStatus // answered or skipped
+	Answer string                // at most 4,000 characters; none of a skip
+	// Allowed gives the permission that was asked for, for the rest of the sub-task (of the session, outside of a run). An
+	// answer may then be empty.
+	Allowed bool
+}
+
+func (s Settlement) check() error {
+	switch {
+	case s.Status == boulder.BlockerSkipped && (s.Answer != "" || s.Allowed):
+		return errors.New("a blocker that is skipped gets no answer")
+	case s.Status == boulder.BlockerSkipped:
+		return nil
+	case s.Status != boulder.BlockerAnswered:
+		return fmt.Errorf("a blocker cannot be settled as %q", s.Status)
+	case s.Answer == "" && !s.Allowed:
+		return errors.New("the answer is empty")
+	}
+	if n := utf8.RuneCountInString(s.Answer); n > maxAnswer {
+		return fmt.Errorf("the answer has %d characters and may have %d: put it into a file of the project and name that",
+			n, maxAnswer)
+	}
+	return nil
+}
+
+// Settle takes a person's word down, and gives the blocker as it is then. Errors wrap [ErrNotFound], [ErrSettled] (with
+// the blocker as it is) or [ErrNothingToAllow], or say what is wrong with the settlement.
+//
+// Whoever settles a blocker of a boulder then tells the boulder, and calls [Desk.Delivered].
+func (d *Desk) Settle(ctx context.Context, id string, s Settlement) (b boulder.Blocker, err error) {
+	n, err := numberOf(id)
+	if err != nil {
+		return b, err
+	}
+	s.Answer = d.cfg.Redact(clean(s.Answer))
+	if err := s.check(); err != nil {
+		return b, fmt.Errorf("settle %s: %w", idOf(n), err)
+	}
+	if err := d.exists(ctx, n); err != nil {
+		return b, err
+	}
+	err = d.update(ctx, func(tx *bolt.Tx) error {
+		r, err := get(tx, n)
+		if err != nil {
+			return err
+		}
+		b = r.Blocker
+		switch {
+		case b.Status.Settled():
+			return fmt.Errorf("%s is %s: %w", b.ID, b.Status, ErrSettled)
+		case s.Allowed && len(r.Grants) == 0:
+			return fmt.Errorf("settle %s: %w", b.ID, ErrNothingToAllow)
+		}
+		r.Blocker.Status, r.Blocker.Answer, r.Blocker.Allowed = s.Status, s.Answer, s.Allowed
+		r.Blocker.SettledAt = d.now()
+		b = r.Blocker
+		if s.Allowed {
+			for _, key := range r.Grants {
+				if err := tx.Bucket(bucketGrants).Put([]byte(key), numberKey(n)); err != nil {
+					return err
+				}
+			}
+		}
+		if b.BoulderID != "" {
+			if err := tx.Bucket(bucketUndelivered).Put(undeliveredKey(&b, n), []byte{}); err != nil {
+				return err
+			}
+		}
+		if err := put(tx, n, r); err != nil {
+			return err
+		}
+		return enqueue(tx, settledItem(&b))
+	})
+	if err != nil {
+		return b, err
+	}
+	d.cfg.Logger.Info("blocker: settled", "id", b.ID, "status", b.Status, "allowed", b.Allowed)
+	return b, nil
+}
+
+// exists fails with [ErrNotFound] without a database being made for it.
+func (d *Desk) exists(ctx context.Context, n uint64) error {
+	known := false
+	err := d.view(ctx, func(tx *bolt.Tx) error {
+		known = true
+		_, err := get(tx, n)
+		return err
+	})
+	if err == nil && !known {
+		return fmt.Errorf("%w: %s", ErrNotFound, idOf(n))
+	}
+	return err
+}
+
+func undeliveredKey(b *boulder.Blocker, n uint64) []byte {
+	return append(append([]byte(b.BoulderID), 0), numberKey(n)...)
+}
+
+// Undelivered lists settled blockers that their boulder was not told about, oldest first; of one boulder, or with "" of
+// all.
+func (d *Desk) Undelivered(ctx context.Context, boulderID string) (found []boulder.Blocker, err error) {
+	err = d.look(ctx, func(tx *bolt.Tx) (err error) {
+		var prefix []byte
+		if boulderID != "" {
+			prefix = append([]byte(boulderID), 0)
+		}
+		found, err = read(tx, numbersAt(tx.Bucket(bucketUndelivered), prefix), nil)
+		return err
+	})
+	return found, err
+}
+
+// Delivered takes down that the boulder has the answer. It may be called again.
+func (d *Desk) Delivered(ctx context.Context, id string) error {
+	n, err := numberOf(id)
+	if err != nil {
+		return err
+	}
+	if err := d.exists(ctx, n); err != nil {
+		return err
+	}
+	return d.update(ctx, func(tx *bolt.Tx) error {
+		r, err := get(tx, n)
+		if err != nil || r.Delivered {
+			return err
+		}
+		if !r.Blocker.Status.Settled() {
+			return fmt.Errorf("%s is not settled, so there is nothing to deliver", r.Blocker.ID)
+		}
+		r.Delivered = true
+		if err := tx.Bucket(bucketUndelivered).Delete(undeliveredKey(&r.Blocker, n)); err != nil {
+			return err
+		}
+		return put(tx, n, r)
+	})
+}

@@ -1,0 +1,95 @@
+package blockers
+
+import (
+	"context"
+	"strings"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+const (
+	switchProject = "project"
+	switchSession = "session/" // and its id
+	valueOn       = "on"
+	valueOff      = "off"
+)
+
+// On reports whether what comes up there is diverted and recorded: as the session's switch says, else the project's, else
+// the configuration. Where the database cannot be read it is the configuration alone.
+func (d *Desk) On(scope boulder.BlockerScope) bool {
+	on, err := d.on(context.Background(), scope)
+	if err != nil {
+		d.cfg.Logger.Warn("blockers: switch not read", "error", err)
+	}
+	return on
+}
+
+func (d *Desk) on(ctx context.Context, scope boulder.BlockerScope) (on bool, err error) {
+	on = d.cfg.Enabled || scope.Diverted
+	err = d.view(ctx, func(tx *bolt.Tx) error {
+		on = d.isOn(tx, scope)
+		return nil
+	})
+	return on, err
+}
+
+func (d *Desk) isOn(tx *bolt.Tx, scope boulder.BlockerScope) bool {
+	b := tx.Bucket(bucketSwitches)
+	for _, key := range []string{switchSession + scope.SessionID, switchProject} {
+		if v := b.Get([]byte(key)); v != nil {
+			return string(v) == valueOn
+		}
+	}
+	return d.cfg.Enabled || scope.Diverted
+}
+
+// Switch turns diversion on or off for a session, or with "" for the project; nil takes the switch away. It holds, over
+// restarts as well, until it is used again, and is seen by whatever comes up next in any process.
+func (d *Desk) Switch(ctx context.Context, sessionID string, on *bool) error {
+	key := switchProject
+	if sessionID != "" {
+		if err := checkScope(boulder.BlockerScope{SessionID: sessionID}); err != nil {
+			return err
+		}
+		key = switchSession + sessionID
+	}
+	if on == nil { // without a database being made for it
+		known := false
+		err := d.view(ctx, func(tx *bolt.Tx) error {
+			known = tx.Bucket(bucketSwitches).Get([]byte(key)) != nil
+			return nil
+		})
+		if err != nil || !known {
+			return err
+		}
+	}
+	err := d.update(ctx, func(tx *bolt.Tx) error {
+		b := tx.Bucket(bucketSwitches)
+		switch {
+		case on == nil:
+			return b.Delete([]byte(key))
+		case *on:
+			return b.Put([]byte(key), []byte(valueOn))
+		}
+		return b.Put([]byte(key), []byte(valueOff))
+	})
+	if err == nil {
+		d.cfg.Logger.Info("blockers: switched", "session", sessionID, "configured", on == nil, "on", on != nil && *on)
+	}
+	return err
+}
+
+// switches reads all of them.
+func (s *Status) switches(tx *bolt.Tx) error {
+	return tx.Bucket(bucketSwitches).ForEach(func(k, v []byte) error {
+		on := string(v) == valueOn
+		if session, ok := strings.CutPrefix(string(k), switchSession); ok {
+			s.Sessions[session] = on
+		} else {
+			s.Switch, s.Enabled = &on, on
+		}
+		return nil
+	})
+}

@@ -1,0 +1,277 @@
+package boulder
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+)
+
+// BlockerCategory says what kind of thing a blocker is about. The values are those of the seed document.
+type BlockerCategory string
+
+// The categories.
+const (
+	BlockerPermission   BlockerCategory = "permission"
+	BlockerArchitecture BlockerCategory = "architecture"
+	BlockerSecurity     BlockerCategory = "security"
+	BlockerDestructive  BlockerCategory = "destructive"
+	BlockerQuestion     BlockerCategory = "question"
+	BlockerOther        BlockerCategory = "other"
+)
+
+// BlockerCategories lists the categories in the order in which they are told to agents.
+func BlockerCategories() []BlockerCategory {
+	return []BlockerCategory{
+		BlockerPermission, BlockerArchitecture, BlockerSecurity, BlockerDestructive, BlockerQuestion, BlockerOther,
+	}
+}
+
+// BlockerStatus says whether a person has seen to a blocker.
+type BlockerStatus string
+
+const (
+	BlockerPending  BlockerStatus = "pending"  // nobody has answered
+	BlockerAnswered BlockerStatus = "answered" // terminal
+	BlockerSkipped  BlockerStatus = "skipped"  // a person gives no answer: go on without; terminal
+)
+
+// Settled reports whether nothing is waited for any more.
+func (s BlockerStatus) Settled() bool { return s == BlockerAnswered || s == BlockerSkipped }
+
+// Blocker is what only a person can answer: an agent's question, or a permission that it asked for. Its home is the
+// database of package blockers; a boulder knows of those of its own sub-tasks what it needs, see [RaisedBlocker].
+type Blocker struct {
+	ID string `json:"id"` // B1, B2, …: within the project
+
+	// Where it came up. Outside of a run there is a session alone.
+	BoulderID string `json:"boulder_id,omitempty"`
+	SubTaskID string `json:"sub_task_id,omitempty"`
+	Attempt   int    `json:"attempt,omitempty"`
+	SessionID string `json:"session_id,omitempty"`
+	Diverted  bool   `json:"-"` // of the boulder, for whoever takes it down
+
+	Category BlockerCategory `json:"category"`
+	Question string          `json:"question"`
+	Context  string          `json:"context"`
+	// Hard: work on the sub-task cannot go on without the answer. The others are soft: the agent chose for itself.
+	Hard            bool     `json:"blocks_progress"`
+	Options         []string `json:"options,omitempty"`
+	ChosenOption    string   `json:"chosen_option,omitempty"`
+	ChosenReasoning string   `json:"chosen_reasoning,omitempty"`
+	// Ask is what OpenCode wanted to ask a person; nil where the agent called the blocker tool.
+	Ask *Ask `json:"ask,omitempty"`
+
+	Status BlockerStatus `json:"status"`
+	Answer string        `json:"answer,omitempty"`
+	// Allowed: the answer gives the permission that was asked for, for the rest of the sub-task.
+	Allowed bool `json:"allowed,omitempty"`
+	// Until: a person may still give the answer to the session that waits for it; then it is diverted.
+	Until     time.Time `json:"until,omitzero"`
+	CreatedAt time.Time `json:"created_at"`
+	SettledAt time.Time `json:"settled_at,omitzero"`
+}
+
+// AskKind is what OpenCode asks a person for.
+type AskKind string
+
+// The kinds.
+const (
+	AskPermission AskKind = "permission"
+	AskQuestion   AskKind = "question"
+)
+
+// Ask is a request of OpenCode that was answered in a person's stead.
+type Ask struct {
+	Kind      AskKind `json:"kind"`
+	RequestID string  `json:"request_id"` // OpenCode's
+	// Permission and Patterns are of a permission, as OpenCode names them: bash, [git push *].
+	Permission string   `json:"permission,omitempty"`
+	Patterns   []string `json:"patterns,omitempty"`
+	// Tool and Arguments are of the call that waited for it, where it is known.
+	Tool      string `json:"tool,omitempty"`
+	Arguments string `json:"arguments,omitempty"`
+	// Reply is what the agent got.
+	Reply AskReply `json:"reply"`
+}
+
+// AskReply is how an ask was answered.
+type AskReply string
+
+// The replies.
+const (
+	ReplyDiverted AskReply = "diverted" // refused, with the word to go on with something else
+	ReplyAllowed  AskReply = "allowed"
+	ReplyWaiting  AskReply = "waiting" // until [Blocker.Until] a person may answer
+	ReplyGone     AskReply = "gone"    // the session did not wait any longer: aborted, or swept away with another refusal
+)
+
+// BlockerScope says where something came up. Outside of a run there is a session alone.
+type BlockerScope struct {
+	BoulderID string
+	SubTaskID string
+	Attempt   int
+	SessionID string
+	// Diverted is that of the boulder.
+	Diverted bool
+}
+
+// Scope is where the blocker came up.
+func (b *Blocker) Scope() BlockerScope {
+	return BlockerScope{
+		BoulderID: b.BoulderID, SubTaskID: b.SubTaskID, Attempt: b.Attempt, SessionID: b.SessionID, Diverted: b.Diverted,
+	}
+}
+
+// BlockerCall is a call of the blocker tool, as the session shows it that makes it.
+type BlockerCall struct {
+	BlockerScope
+	CallID string
+	Input  json.RawMessage
+}
+
+// Ruling is what to reply to an ask.
+type Ruling struct {
+	BlockerID string   // of its record; empty: what the policy simply allows leaves none
+	Reply     AskReply // diverted | allowed | waiting
+	// Message is for the agent; of a question that is answered, the answer.
+	Message string
+	Until   time.Time // of a wait
+}
+
+// RaisedBlocker is a blocker as its sub-task keeps it.
+type RaisedBlocker struct {
+	ID       string        `json:"id"`
+	Attempt  int           `json:"attempt"`
+	Hard     bool          `json:"blocks_progress,omitempty"`
+	Question string        `json:"question"`         // at most 500 characters: it is rewritten with every step
+	Choice   string        `json:"choice,omitempty"` // of a soft one; at most 500 characters
+	Status   BlockerStatus `json:"status"`
+	Answer   string        `json:"answer,omitempty"`
+	Allowed  bool          `json:"allowed,omitempty"`
+	Seq      uint64        `json:"seq,omitempty"` // event that settled it: news for prompts that come later; 0 before
+}
+
+// BlockerRaised says that a blocker of a sub-task was recorded. It is committed before the turn's end is.
+type BlockerRaised struct {
+	AttemptRef
+	Blocker Blocker `json:"blocker"`
+}
+
+// BlockerSettled hands a person's answer to the sub-task. If that waited for nothing else, it is queued again.
+type BlockerSettled struct {
+	SubTaskID string        `json:"sub_task_id"`
+	BlockerID string        `json:"blocker_id"`
+	Status    BlockerStatus `json:"status"` // answered | skipped
+	Answer    string        `json:"answer,omitempty"`
+	Allowed   bool          `json:"allowed,omitempty"`
+}
+
+// AwaitedBy are the hard blockers that an attempt left and nobody has settled.
+func (t *SubTask) AwaitedBy(attempt int) []RaisedBlocker {
+	var awaited []RaisedBlocker
+	for _, b := range t.Blockers {
+		if b.Hard && b.Attempt == attempt && !b.Status.Settled() {
+			awaited = append(awaited, b)
+		}
+	}
+	return awaited
+}
+
+// SettledSince are the blockers that a person settled after the event with the number afterSeq.
+func (t *SubTask) SettledSince(afterSeq uint64) []RaisedBlocker {
+	var settled []RaisedBlocker
+	for _, b := range t.Blockers {
+		if b.Status.Settled() && b.Seq > afterSeq {
+			settled = append(settled, b)
+		}
+	}
+	return settled
+}
+
+func (s *State) blockerRaised(e *Event, b BlockerRaised) error {
+	o, err := s.at(b.AttemptRef, AttemptExecuting)
+	if err != nil {
+		return err
+	}
+	t, raised := o.SubTask, b.Blocker
+	if raised.ID == "" || raised.Question == "" {
+		return fmt.Errorf("blocker %q has no id or no question", raised.ID)
+	}
+	if t.blocker(raised.ID) >= 0 {
+		return fmt.Errorf("blocker %s of sub-task %q is known", raised.ID, t.ID)
+	}
+	kept := RaisedBlocker{
+		ID: raised.ID, Attempt: b.Attempt, Hard: raised.Hard, Status: BlockerPending,
+		Question: excerpt(raised.Question), Choice: excerpt(raised.ChosenOption),
+	}
+	if raised.Status.Settled() { // a person was faster
+		kept.Status, kept.Answer, kept.Allowed, kept.Seq = raised.Status, raised.Answer, raised.Allowed, e.Seq
+	}
+	t.Blockers, t.UpdatedAt = append(slices.Clone(t.Blockers), kept), e.Time
+	s.dirty.subTasks.add(t)
+	return nil
+}
+
+// blockerSettled queues the sub-task when nothing that its newest attempt left is open any more.
+func (s *State) blockerSettled(e *Event, b BlockerSettled) error {
+	t := s.byID[b.SubTaskID]
+	if t == nil || t.Status.Terminal() {
+		return fmt.Errorf("there is no unfinished sub-task %q", b.SubTaskID)
+	}
+	i := t.blocker(b.BlockerID)
+	switch {
+	case i < 0:
+		return fmt.Errorf("sub-task %q has no blocker %q", t.ID, b.BlockerID)
+	case t.Blockers[i].Status.Settled():
+		return fmt.Errorf("blocker %s is %s already", b.BlockerID, t.Blockers[i].Status)
+	case !b.Status.Settled():
+		return fmt.Errorf("a blocker cannot be settled as %q", b.Status)
+	case b.Status == BlockerAnswered && b.Answer == "" && !b.Allowed:
+		return fmt.Errorf("the answer to blocker %s is empty", b.BlockerID)
+	case utf8.RuneCountInString(b.Answer) > maxNote:
+		return fmt.Errorf("the answer to blocker %s has more than %d characters", b.BlockerID, maxNote)
+	}
+	waited := len(t.AwaitedBy(t.Attempts)) > 0
+	t.Blockers = slices.Clone(t.Blockers)
+	of := &t.Blockers[i]
+	of.Status, of.Answer, of.Allowed, of.Seq = b.Status, b.Answer, b.Allowed, e.Seq
+	t.UpdatedAt = e.Time
+	s.dirty.subTasks.add(t)
+	if t.Parked && waited && len(t.AwaitedBy(t.Attempts)) == 0 {
+		s.unpark(t)
+		t.Track = nil
+		s.setSubTask(e, t, SubTaskPending, "")
+		s.enqueue(e, t)
+	}
+	return nil
+}
+
+// unanswered refuses what would keep an attempt going that has left something open that it cannot do without.
+func unanswered(o *Open) error {
+	if awaited := o.SubTask.AwaitedBy(o.Attempt.Attempt); len(awaited) > 0 {
+		return fmt.Errorf("attempt %d of %q waits for an answer to %s", o.Attempt.Attempt, o.SubTask.ID, awaited[0].ID)
+	}
+	return nil
+}
+
+// maxKept is how much of a question, and of a choice, a sub-task keeps, in characters.
+const maxKept = 500
+
+func excerpt(text string) string {
+	if utf8.RuneCountInString(text) <= maxKept {
+		return text
+	}
+	n := 0
+	for i := range text {
+		if n++; n == maxKept {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
+
+func (t *SubTask) blocker(id string) int {
+	return slices.IndexFunc(t.Blockers, func(b RaisedBlocker) bool { return b.ID == id })
+}

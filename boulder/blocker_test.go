@@ -1,0 +1,210 @@
+package boulder
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// asked is a blocker as a runner reports it.
+func asked(ref AttemptRef, id string, hard bool) BlockerRaised {
+	return BlockerRaised{AttemptRef: ref, Blocker: Blocker{
+		ID: id, Category: BlockerArchitecture, Question: "Which " + id + "?", Context: "context", Hard: hard,
+		Status: BlockerPending,
+	}}
+}
+
+func answer(subTask, id, text string) BlockerSettled {
+	return BlockerSettled{SubTaskID: subTask, BlockerID: id, Status: BlockerAnswered, Answer: text}
+}
+
+// executing brings an attempt to work.
+func executing(ref AttemptRef) []Body {
+	return []Body{
+		Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s"},
+		TurnSent{AttemptRef: ref, Turn: 1, MessageID: "m"},
+	}
+}
+
+// TestBlockerParks: a sub-task that waits for an answer is queued again by the last one that it waits for, and by nothing
+// else.
+func TestBlockerParks(t *testing.T) {
+	t.Parallel()
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}}})
+	ref := AttemptRef{"a", 1}
+	feed(t, s, executing(ref)...)
+	feed(t, s, asked(ref, "B1", true), asked(ref, "B2", false), asked(ref, "B3", true))
+	feed(t, s, TurnEnded{AttemptRef: ref, Turn: 1}, Parked{AttemptRef: ref, Reason: "an answer"})
+	refused(t, s, Unparked{SubTaskID: "a"})
+	feed(t, s, answer("a", "B2", "later")) // it never waited for that
+	feed(t, s, answer("a", "B1", "this way"))
+	if a := s.SubTask("a"); !a.Parked || s.Open("a") != nil || s.SubTask("b").Status != SubTaskPending {
+		t.Fatalf("with one of two answers: %+v", *a)
+	}
+	feed(t, s, BlockerSettled{SubTaskID: "a", BlockerID: "B3", Status: BlockerSkipped})
+	a, o := s.SubTask("a"), s.Open("a")
+	if a.Parked || s.Parked() != 0 || a.Status != SubTaskPending || o == nil || o.Attempt.Attempt != 2 || a.Tries != 0 {
+		t.Fatalf("with both: %+v", *a)
+	}
+	var told []string
+	for _, b := range a.SettledSince(0) {
+		told = append(told, b.ID+" "+string(b.Status)+" "+b.Answer)
+	}
+	want := []string{"B1 answered this way", "B2 answered later", "B3 skipped "}
+	if d := cmp.Diff(want, told); d != "" {
+		t.Error(d)
+	}
+	if news := a.SettledSince(a.Blockers[0].Seq); len(news) != 1 || news[0].ID != "B3" {
+		t.Errorf("after the answer to B1 there is news of %+v", news)
+	}
+}
+
+// TestBlockerRefusals: what asks nothing, is not from the attempt that is at work, or is settled already.
+func TestBlockerRefusals(t *testing.T) {
+	t.Parallel()
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b"}}})
+	ref := AttemptRef{"a", 1}
+	refused(t, s, asked(ref, "B1", true)) // in line
+	feed(t, s, Starting{AttemptRef: ref})
+	refused(t, s, asked(ref, "B1", true)) // without a session
+	feed(t, s, SubTaskStart{AttemptRef: ref, SessionID: "s"}, TurnSent{AttemptRef: ref, Turn: 1, MessageID: "m"})
+	feed(t, s, asked(ref, "B1", true))
+	for _, b := range []Body{
+		asked(ref, "B1", false), asked(AttemptRef{"a", 2}, "B2", true), asked(AttemptRef{"b", 1}, "B2", true),
+		asked(AttemptRef{"x", 1}, "B2", true), BlockerRaised{AttemptRef: ref, Blocker: Blocker{ID: "B2"}},
+		BlockerRaised{AttemptRef: ref, Blocker: Blocker{Question: "?"}},
+		answer("x", "B1", "yes"), answer("b", "B1", "yes"), answer("a", "B2", "yes"), answer("a", "B1", ""),
+		answer("a", "B1", strings.Repeat("x", maxNote+1)),
+		BlockerSettled{SubTaskID: "a", BlockerID: "B1", Status: BlockerPending},
+		BlockerSettled{SubTaskID: "a", BlockerID: "B1", Status: "maybe"},
+	} {
+		refused(t, s, b)
+	}
+	feed(t, s, BlockerSettled{SubTaskID: "a", BlockerID: "B1", Status: BlockerAnswered, Allowed: true})
+	refused(t, s, answer("a", "B1", "no, after all"))
+	feed(t, s, TurnEnded{AttemptRef: ref, Turn: 1})
+	refused(t, s, asked(ref, "B2", true)) // the turn is over
+	feed(t, s, byHand("a", SubTaskSkipped))
+	refused(t, s, answer("a", "B1", "too late"))
+}
+
+// TestAwaitingIsNotContinued: while an answer is awaited there is no way on but a person's.
+func TestAwaitingIsNotContinued(t *testing.T) {
+	t.Parallel()
+	ref := AttemptRef{"a", 1}
+	cutOff := func() *State {
+		s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
+		feed(t, s, executing(ref)...)
+		feed(t, s, asked(ref, "B1", true))
+		return s
+	}
+	s := cutOff()
+	resume := TurnSent{AttemptRef: ref, Turn: 1, MessageID: "r", Resume: true}
+	refused(t, s, resume)
+	refused(t, s, Retry{AttemptRef: ref, Status: AttemptLost, Uncounted: true, Next: 2})
+	feed(t, s, answer("a", "B1", "yes"), resume)
+
+	s = cutOff()
+	feed(t, s, TurnEnded{AttemptRef: ref, Turn: 1}, Judged{AttemptRef: ref, Turn: 1, Verdict: Verdict{Completed: true}})
+	goOn := Continuation{AttemptRef: ref, Turn: 2}
+	refused(t, s, completed(ref))
+	refused(t, s, goOn)
+	refused(t, s, Retry{AttemptRef: ref, Status: AttemptFailed, Next: 2})
+	feed(t, s, answer("a", "B1", "yes"), goOn)
+	feed(t, s, asked(ref, "B2", true)) // late, from a sub-agent, before the prompt went out
+	refused(t, s, TurnSent{AttemptRef: ref, Turn: 2, MessageID: "m2"})
+
+	// A person may want it tried again without an answer. That one is then for whoever is at work.
+	feed(t, s, Retry{AttemptRef: ref, Status: AttemptCancelled, Uncounted: true, Next: 2})
+	feed(t, s, executing(AttemptRef{"a", 2})...)
+	feed(t, s, Parked{AttemptRef: AttemptRef{"a", 2}, Reason: "money"}, answer("a", "B2", "yes"))
+	if a := s.SubTask("a"); !a.Parked {
+		t.Error("an answer that nobody waits for ends a wait for money")
+	}
+	feed(t, s, Unparked{SubTaskID: "a"})
+}
+
+// TestReopenedWhileAwaiting: a retry of a parked sub-task begins without the answer, which its next prompt gets.
+func TestReopenedWhileAwaiting(t *testing.T) {
+	t.Parallel()
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
+	ref := AttemptRef{"a", 1}
+	feed(t, s, executing(ref)...)
+	feed(t, s, asked(ref, "B1", true), Parked{AttemptRef: ref, Reason: "an answer"}, Reopened{SubTaskID: "a"})
+	feed(t, s, executing(AttemptRef{"a", 2})...)
+	begun := s.Open("a").Turn.Seq
+	feed(t, s, answer("a", "B1", "yes"))
+	if a := s.SubTask("a"); len(a.SettledSince(begun)) != 1 || s.Open("a").Attempt.Attempt != 2 {
+		t.Errorf("%+v", *a)
+	}
+}
+
+// TestAnsweredBeforeItIsReported: a person was faster than the report.
+func TestAnsweredBeforeItIsReported(t *testing.T) {
+	t.Parallel()
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
+	ref := AttemptRef{"a", 1}
+	feed(t, s, executing(ref)...)
+	b := asked(ref, "B1", true)
+	b.Blocker.Status, b.Blocker.Answer = BlockerAnswered, "that one"
+	feed(t, s, b)
+	a := s.SubTask("a")
+	if news := a.SettledSince(s.Open("a").Turn.Seq); len(a.AwaitedBy(1)) != 0 || len(news) != 1 || news[0].Answer != "that one" {
+		t.Errorf("%+v", a.Blockers)
+	}
+}
+
+// TestKeptBlockersAreShort: a sub-task's record is written again with every step.
+func TestKeptBlockersAreShort(t *testing.T) {
+	t.Parallel()
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
+	ref := AttemptRef{"a", 1}
+	feed(t, s, executing(ref)...)
+	for i, text := range []string{
+		strings.Repeat("ж", maxKept), strings.Repeat("ж", maxKept+1), strings.Repeat("ж", 10*maxKept),
+	} {
+		b := asked(ref, "B"+string(rune('1'+i)), false)
+		b.Blocker.Question, b.Blocker.ChosenOption = text, text
+		feed(t, s, b)
+		got := s.SubTask("a").Blockers[i]
+		whole := utf8.RuneCountInString(text) <= maxKept
+		if n := utf8.RuneCountInString(got.Question); n != maxKept || (got.Question == text) != whole || got.Choice != got.Question ||
+			!utf8.ValidString(got.Question) {
+			t.Errorf("%d characters are kept, the last ones %q", n, got.Question[len(got.Question)-6:])
+		}
+	}
+}
+
+// TestContradictoryBlockers: what a store must not give back.
+func TestContradictoryBlockers(t *testing.T) {
+	t.Parallel()
+	ref := AttemptRef{"a", 1}
+	for name, test := range map[string]struct {
+		spoil func(*SubTask)
+		want  string
+	}{
+		"twice":          {func(a *SubTask) { a.Blockers = append(a.Blockers, a.Blockers[0]) }, "is there twice"},
+		"no question":    {func(a *SubTask) { a.Blockers[0].Question = "" }, "asks nothing"},
+		"later attempt":  {func(a *SubTask) { a.Blockers[0].Attempt = 2 }, "came up in attempt 2 of 1"},
+		"no event":       {func(a *SubTask) { a.Blockers[0].Status = BlockerAnswered }, "is answered by event 0"},
+		"future event":   {func(a *SubTask) { a.Blockers[0].Status, a.Blockers[0].Seq = BlockerSkipped, 99 }, "by event 99"},
+		"goes on itself": {func(a *SubTask) { a.Parked, a.Status = false, SubTaskBlocked }, "waits for an answer to B1"},
+	} {
+		s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
+		feed(t, s, executing(ref)...)
+		feed(t, s, asked(ref, "B1", true), Parked{AttemptRef: ref, Reason: "an answer"})
+		test.spoil(s.SubTask("a"))
+		if err := s.Check(); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
+	feed(t, s, executing(ref)...)
+	feed(t, s, asked(ref, "B1", true))
+	s.Open("a").Attempt.Status = AttemptStarting
+	if err := s.Check(); err == nil || !strings.Contains(err.Error(), "came up in attempt 1, which is starting") {
+		t.Errorf("before there is a session: %v", err)
+	}
+}

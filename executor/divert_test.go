@@ -1,0 +1,266 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/blockers/mcptool"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+)
+
+// away stands in for a person as the program does it: with the real desk and the real tool. Both can be out of order.
+type away struct {
+	*blockers.Desk
+	server *mcptool.Server
+	noTool error
+
+	mu     sync.Mutex
+	broken error
+}
+
+var _ Diverter = (*away)(nil)
+
+func (d *away) Tool(ctx context.Context) (BlockerTool, error) {
+	url, headers, err := d.server.Serve(ctx)
+	return BlockerTool{Name: mcptool.DefaultName, URL: url, Headers: headers}, cmp.Or(d.noTool, err)
+}
+
+func (d *away) Called(c boulder.BlockerCall) { d.server.Called(c) }
+
+func (d *away) Instruction(ask boulder.Blocker) string {
+	return blockers.Instruction(blockers.DefaultTool, ask)
+}
+
+func (d *away) Divert(ctx context.Context, ask boulder.Blocker) (boulder.Ruling, error) {
+	if err := d.failing(); err != nil {
+		return boulder.Ruling{}, err
+	}
+	return d.Desk.Divert(ctx, ask)
+}
+
+func (d *away) Raised(ctx context.Context, ref boulder.AttemptRef, boulderID string) ([]boulder.Blocker, error) {
+	if err := d.failing(); err != nil {
+		return nil, err
+	}
+	return d.Desk.Raised(ctx, ref, boulderID)
+}
+
+func (d *away) failing() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.broken
+}
+
+func (d *away) breaks(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.broken = err
+}
+
+// all are the records, in the order of their making, by what they ask for or about.
+func (d *away) all(t *testing.T) map[string]boulder.Blocker {
+	t.Helper()
+	list, err := d.List(t.Context(), blockers.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]boulder.Blocker{}
+	for _, b := range list {
+		found[b.Question] = b
+	}
+	return found
+}
+
+// settle is a person's word about a blocker.
+func (d *away) settle(t *testing.T, id string, s blockers.Settlement) {
+	t.Helper()
+	if _, err := d.Settle(t.Context(), id, s); err != nil {
+		t.Error(err)
+	}
+}
+
+// diverting makes an executor's agents be diverted; the desk is there when the world is.
+func diverting(t *testing.T, d *away, policy blockers.Policy) func(*Config) {
+	t.Helper()
+	return func(c *Config) {
+		desk, err := blockers.Open(blockers.Config{
+			Path: filepath.Join(c.Project, ".manager", blockers.FileName), Root: c.Project, Enabled: true, Policy: policy,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Desk, c.Diverter, d.server = desk, d, mcptool.New(mcptool.Config{Desk: desk})
+		t.Cleanup(func() {
+			if err := d.server.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+const wentOn = "I went on, and this is the end of it."
+
+func wantWentOn(t *testing.T, a *attempt, e boulder.Evidence, err error) {
+	t.Helper()
+	if err != nil || e.FinalMessage != wentOn || e.Ended != (boulder.Ended{Finish: "stop"}) {
+		t.Fatalf("ended %+v with %q, %v; activities %q", e.Ended, e.FinalMessage, err, a.activities())
+	}
+}
+
+// Whatever is asked is taken down with all that a person needs, the agent is told so and goes on in the same turn, and the
+// orchestrator knows before the turn has ended.
+func TestDiverted(t *testing.T) {
+	t.Parallel()
+	var d away
+	w := newWorld(t, asker(t), onAskingServer, diverting(t, &d, blockers.Policy{}))
+	for _, test := range []struct {
+		prompt, question, saw, told, arguments string
+	}{
+		{"ONE", "May the agent use bash for echo one?", "refused permission bash [echo one]", "Move on", `"command":"echo one"`},
+		{"QUESTION", "Which colour?", "refused the question Which colour?", "Move on", `"Which colour?"`},
+		{"TASK", "May the agent use bash for echo child two?", "(sub-agent)", "", `"echo child two"`},
+	} {
+		a := w.newAttempt(strings.ToLower(test.prompt), test.prompt)
+		e, err := a.run(t.Context(), w)
+		wantWentOn(t, a, e, err)
+		b, ok := d.all(t)[test.question]
+		if !ok || b.Ask == nil || b.SubTaskID != a.SubTask.ID || b.SessionID != a.Attempt.SessionID || b.BoulderID != "b" ||
+			b.Hard || !strings.Contains(b.Context, a.SubTask.Subject) {
+			t.Fatalf("%s: taken down %+v", test.prompt, b)
+		}
+		if ask := b.Ask; ask.Tool == "" || !strings.Contains(ask.Arguments, test.arguments) {
+			t.Errorf("%s: the call was %+v", test.prompt, ask)
+		}
+		if !a.saw(test.saw) || !strings.Contains(e.ToolCalls[0].Output, test.told) {
+			t.Errorf("%s: activities %q, told %q", test.prompt, a.activities(), e.ToolCalls[0].Output)
+		}
+		raised := reported[boulder.BlockerRaised](a)
+		if !slices.ContainsFunc(raised, func(r boulder.BlockerRaised) bool { return r.Blocker.ID == b.ID }) {
+			t.Errorf("%s: reported %+v, want %s", test.prompt, raised, b.ID)
+		}
+		if n := w.prompts(": " + test.prompt); n != 1 {
+			t.Errorf("%s: %d prompts", test.prompt, n)
+		}
+	}
+	if q := d.all(t)["Which colour?"]; q.Category != boulder.BlockerQuestion || !slices.Equal(q.Options, []string{"red"}) {
+		t.Errorf("%+v", q)
+	}
+	if a := w.newAttempt("doom", "DOOM"); true {
+		e, err := a.run(t.Context(), w)
+		wantWentOn(t, a, e, err)
+		if !a.saw("allowed permission doom_loop") || len(reported[boulder.BlockerRaised](a)) > 0 {
+			t.Errorf("activities %q", a.activities())
+		}
+	}
+}
+
+// steps plays the agent that each prompt names: its steps, one message each, and then it says that it went on.
+func steps(agents map[string][][]scriptmodel.ToolCall) scriptmodel.Handler {
+	return func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		for name, steps := range agents {
+			if strings.Contains(req.FirstUser(), ": "+name) && req.AssistantTurns() < len(steps) {
+				return calls(steps[req.AssistantTurns()]...)
+			}
+		}
+		return scriptmodel.Reply{Text: wentOn}
+	}
+}
+
+// A refusal sweeps away what else the session asks for, so what the policy allows comes first; of what is refused one has
+// the instruction, and the other is known to have none.
+func TestDivertedInParallel(t *testing.T) {
+	t.Parallel()
+	var d away
+	w := newWorld(t, steps(map[string][][]scriptmodel.ToolCall{
+		"MIXED": {{shell("echo bad"), shell("echo fine"), shell("echo worse")}},
+	}), onAskingServer, diverting(t, &d, blockers.Policy{
+		Permissions: []blockers.Rule{{Permission: "bash", Pattern: "echo fine", Action: blockers.Allow}},
+	}))
+	a := w.newAttempt("x", "MIXED")
+	e, err := a.run(t.Context(), w)
+	wantWentOn(t, a, e, err)
+	told := 0
+	for _, c := range e.ToolCalls {
+		switch fine := strings.Contains(c.Input, "fine"); {
+		case fine != (c.Status == "completed"):
+			t.Errorf("%s: %s", c.Input, c.Output)
+		case strings.Contains(c.Output, "Move on"):
+			told++
+		}
+	}
+	if told == 0 {
+		t.Errorf("nobody was told: %+v", e.ToolCalls)
+	}
+	if all := d.all(t); len(all) != 2 || len(reported[boulder.BlockerRaised](a)) != 2 {
+		t.Errorf("taken down %+v", all)
+	}
+}
+
+// The diverter is switched on and off while a session is at work: the next ask sees it.
+func TestDivertedSinceTheSwitch(t *testing.T) {
+	t.Parallel()
+	d := away{noTool: errors.New("no tool today")}
+	w := newWorld(t, steps(map[string][][]scriptmodel.ToolCall{
+		"THREE": {{shell("echo one")}, {shell("echo two")}, {shell("echo three")}},
+	}), onAskingServer, diverting(t, &d, blockers.Policy{}))
+	turn := func(on bool) {
+		if err := d.Switch(t.Context(), "", &on); err != nil {
+			t.Error(err)
+		}
+	}
+	turn(false)
+	a := w.newAttempt("x", "THREE")
+	a.refuse = func(b boulder.Body) error {
+		if p, ok := b.(boulder.SubTaskProgress); ok && strings.HasPrefix(p.Activity, "refused permission") {
+			turn(strings.Contains(p.Activity, "one"))
+		}
+		return nil
+	}
+	e, err := a.run(t.Context(), w)
+	wantWentOn(t, a, e, err)
+	for i, told := range []string{refusal, "Move on", refusal} {
+		if got := e.ToolCalls[i].Output; !strings.Contains(got, told) {
+			t.Errorf("call %d: told %q", i+1, got)
+		}
+	}
+	if all := d.all(t); len(all) != 1 || all["May the agent use bash for echo two?"].ID == "" {
+		t.Errorf("taken down %+v", all)
+	}
+	if !a.saw("agents have no tool to report blockers with, what they ask for is diverted all the same: the blocker tool is not served: no tool today") {
+		t.Errorf("activities %q", a.activities())
+	}
+}
+
+// Nothing can be taken down: agents are told to go on all the same, and what they reported as blocked is not lost with it:
+// the turn's end has to be taken up again.
+func TestDiverterThatFails(t *testing.T) {
+	t.Parallel()
+	var d away
+	w := newWorld(t, asker(t), onAskingServer, diverting(t, &d, blockers.Policy{}))
+	d.breaks(errors.New("the disk is full"))
+	a := w.newAttempt("x", "PARALLEL")
+	if _, err := a.run(t.Context(), w); !errors.Is(err, boulder.ErrTrouble) || !strings.Contains(err.Error(), "disk is full") {
+		t.Fatalf("ended with %v", err)
+	}
+	if !a.saw("refused permission bash [echo one], which could not be taken down: the disk is full") {
+		t.Errorf("activities %q", a.activities())
+	}
+	doom := w.newAttempt("doom", "DOOM")
+	if _, err := doom.run(t.Context(), w); !errors.Is(err, boulder.ErrTrouble) || !doom.saw("allowed permission doom_loop") {
+		t.Fatalf("ended with %v, activities %q", err, doom.activities())
+	}
+	d.breaks(nil)
+	e, err := a.again(t.Context(), w)
+	wantWentOn(t, a, e, err)
+	if !strings.Contains(e.ToolCalls[0].Output+e.ToolCalls[1].Output, "Move on") || w.prompts("RESUME") != 0 {
+		t.Errorf("told %+v", e.ToolCalls)
+	}
+}

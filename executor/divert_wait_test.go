@@ -1,0 +1,213 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+)
+
+// someWait is a policy by which a person is waited for: for a command that waits an hour, for one that is late a second;
+// and what else is asked is refused.
+var someWait = blockers.Policy{
+	Questions: blockers.AskMe, Wait: time.Hour,
+	Permissions: []blockers.Rule{
+		{Permission: "bash", Pattern: "echo wait*", Action: blockers.AskMe},
+		{Permission: "bash", Pattern: "echo late", Action: blockers.AskMe, Wait: time.Second},
+	},
+}
+
+var allowed = blockers.Settlement{Status: boulder.BlockerAnswered, Allowed: true}
+
+// onWait does something whenever the turn says that it waits for a person, whom it tells the blocker.
+func (a *attempt) onWait(t *testing.T, do func(id string) error) {
+	t.Helper()
+	notice := regexp.MustCompile(`^waits for a person until \d\d:\d\d: .* \((B\d+)\)$`)
+	a.refuse = func(b boulder.Body) error {
+		switch b := b.(type) {
+		case boulder.BlockerRaised:
+			if a.knows(b.Blocker.ID) {
+				t.Errorf("%s is reported twice", b.Blocker.ID)
+			}
+			a.SubTask.Blockers = append(slices.Clone(a.SubTask.Blockers), boulder.RaisedBlocker{ID: b.Blocker.ID})
+		case boulder.SubTaskProgress:
+			m := notice.FindStringSubmatch(b.Activity)
+			if m == nil || !b.Notice {
+				return nil
+			}
+			if !a.knows(m[1]) {
+				t.Errorf("%s is waited for and not reported: nobody can answer it", m[1])
+			}
+			return do(m[1])
+		}
+		return nil
+	}
+}
+
+func (a *attempt) knows(id string) bool {
+	return slices.ContainsFunc(a.SubTask.Blockers, func(k boulder.RaisedBlocker) bool { return k.ID == id })
+}
+
+// A person answers in time, says something else, or does not answer: each time the agent goes on in the same turn.
+func TestPersonIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	question := call("question", map[string]any{"questions": []any{map[string]any{
+		"question": "Which colour?", "header": "Colour", "options": []any{map[string]any{"label": "red", "description": "red"}},
+	}}})
+	task := call("task", map[string]any{
+		"description": "Ask", "prompt": t.Name() + ": CHILD", "subagent_type": "general",
+	})
+	var d away
+	w := newWorld(t, steps(map[string][][]scriptmodel.ToolCall{
+		"ALLOWED": {{shell("echo no"), shell("echo wait")}}, "REFUSED": {{shell("echo wait 2"), shell("echo wait 3")}},
+		"LATE": {{shell("echo late")}}, "QUESTION": {{question}}, "TASK": {{task}}, "CHILD": {{shell("echo wait child")}},
+	}), onAskingServer, diverting(t, &d, someWait))
+	no := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "Never. Use printf."}
+	for _, test := range []struct {
+		prompt  string
+		says    blockers.Settlement
+		outputs []string // of the calls
+		saw     string
+	}{
+		{"ALLOWED", allowed, []string{"Move on", "wait"}, "allowed permission bash [echo wait], as was answered to B"},
+		{"REFUSED", no, []string{"", ""}, "refused permission bash [echo wait 2], taken down as B"},
+		{"LATE", blockers.Settlement{}, []string{"Move on"}, "refused permission bash [echo late], taken down as B"},
+		{"QUESTION", blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "Blue."}, []string{"Blue."}, "the question"},
+		{"TASK", allowed, []string{wentOn}, "allowed permission bash [echo wait child] (sub-agent), as was answered"},
+	} {
+		a := w.newAttempt(strings.ToLower(test.prompt), test.prompt)
+		a.onWait(t, func(id string) error {
+			if test.says.Status != "" {
+				d.settle(t, id, test.says)
+			}
+			return nil
+		})
+		e, err := a.run(t.Context(), w)
+		wantWentOn(t, a, e, err)
+		if !a.saw(test.saw) || len(e.ToolCalls) != len(test.outputs) {
+			t.Fatalf("%s: activities %q, calls %+v", test.prompt, a.activities(), e.ToolCalls)
+		}
+		all := ""
+		for i, want := range test.outputs {
+			all += e.ToolCalls[i].Output
+			if !strings.Contains(e.ToolCalls[i].Output, want) {
+				t.Errorf("%s: call %d gave %q", test.prompt, i, e.ToolCalls[i].Output)
+			}
+		}
+		if test.prompt == "REFUSED" && !strings.Contains(all, no.Answer) {
+			t.Errorf("the agent was not told what the person said: %q", all)
+		}
+	}
+}
+
+// A person who leaves while a turn waits for them: the ask stays listed for ever, and does no harm to what the session asks
+// for when it goes on.
+func TestTurnIsAbortedWhileItWaits(t *testing.T) {
+	t.Parallel()
+	var d away
+	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		switch {
+		case req.AssistantTurns() == 0:
+			return calls(shell("echo wait"))
+		case strings.Contains(req.LastUser(), "RESUME") && req.TurnsSinceUser() == 0:
+			return calls(shell("echo two"))
+		}
+		return scriptmodel.Reply{Text: wentOn}
+	}, onAskingServer, diverting(t, &d, someWait))
+	a := w.newAttempt("x", "go")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	a.onWait(t, func(string) error { cancel(errCrash); return nil })
+	if _, err := a.run(ctx, w); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	if b := d.all(t)["May the agent use bash for echo wait?"]; b.Ask == nil || b.Ask.Reply != boulder.ReplyGone {
+		t.Errorf("taken down %+v", b)
+	}
+	a.refuse = nil
+	e, err := a.again(t.Context(), w)
+	wantWentOn(t, a, e, err)
+	if last := e.ToolCalls[len(e.ToolCalls)-1]; !strings.Contains(last.Output, "Move on") {
+		t.Errorf("the agent was told %q", last.Output)
+	}
+	if n := len(d.all(t)); n != 2 {
+		t.Errorf("%d records", n)
+	}
+}
+
+// The manager dies while a turn waits: the next one waits on, for the same answer and no longer.
+func TestManagerDiesWhileTurnWaits(t *testing.T) {
+	t.Parallel()
+	var d away
+	w := newWorld(t, steps(map[string][][]scriptmodel.ToolCall{"GO": {{shell("echo wait"), shell("echo no")}}}),
+		onAskingServer, diverting(t, &d, someWait))
+	a := w.newAttempt("x", "GO")
+	a.onWait(t, func(string) error { return errCrash })
+	if _, err := a.run(t.Context(), w); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	before := d.all(t)
+	a.onWait(t, func(id string) error { d.settle(t, id, allowed); return nil })
+	e, err := a.again(t.Context(), w)
+	wantWentOn(t, a, e, err)
+	for _, c := range e.ToolCalls {
+		if waited := strings.Contains(c.Input, "wait"); waited != (c.Status == "completed") {
+			t.Errorf("%s: %s", c.Input, c.Output)
+		}
+	}
+	if n := len(d.all(t)); n != len(before) || w.prompts("RESUME") != 0 {
+		t.Errorf("%d records, %d before; %d resume prompts", n, len(before), w.prompts("RESUME"))
+	}
+}
+
+// OpenCode dies while a turn waits, and with it the ask. The next turn asks again: that is the same blocker, and its answer
+// is for it. The new server has the tool again, and lets agents report blockers where every other call asks.
+func TestServerDiesWhileTurnWaits(t *testing.T) {
+	t.Parallel()
+	task := call("task", map[string]any{"description": "Help", "prompt": t.Name() + ": CHILD", "subagent_type": "general"})
+	var d away
+	policy := someWait
+	policy.Permissions = append([]blockers.Rule{{Permission: "task", Action: blockers.Allow}}, policy.Permissions...)
+	w := ownWorldWith(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		switch n := req.TurnsSinceUser(); {
+		case n == 0 && strings.Contains(req.FirstUser(), "CHILD"):
+			return calls(hard(boulder.BlockerSecurity, "Which key?"))
+		case n == 0:
+			return calls(shell("echo wait"))
+		case n == 1 && strings.Contains(req.LastUser(), "RESUME"):
+			return calls(task)
+		}
+		return scriptmodel.Reply{Text: wentOn}
+	}, diverting(t, &d, policy), func(env []string) []string {
+		return append(asksForEverything(env), `OPENCODE_PERMISSION={"*": "ask"}`)
+	})
+	a := w.newAttempt("x", "go")
+	a.onWait(t, func(string) error { return syscall.Kill(w.server.PID(), syscall.SIGKILL) })
+	if _, err := a.run(t.Context(), w); !errors.Is(err, boulder.ErrTrouble) {
+		t.Fatal(err)
+	}
+	b := d.all(t)["May the agent use bash for echo wait?"]
+	if b.Ask == nil || b.Ask.Reply != boulder.ReplyGone {
+		t.Errorf("taken down %+v", b)
+	}
+	a.onWait(t, func(id string) error { d.settle(t, id, allowed); return nil })
+	e, err := a.again(t.Context(), w)
+	wantWentOn(t, a, e, err)
+	if n := len(e.ToolCalls); n != 3 || e.ToolCalls[1].Status != "completed" || !strings.Contains(e.ToolCalls[1].Output, "wait") {
+		t.Errorf("the agent got %+v", e.ToolCalls)
+	}
+	all := d.all(t)
+	if key := all["Which key?"]; !key.Hard || len(all) != 2 || w.prompts("RESUME") != 1 {
+		t.Errorf("taken down %+v, %d resume prompts", all, w.prompts("RESUME"))
+	}
+	if !a.saw("allowed permission " + blockers.DefaultTool + " [*] (sub-agent)") {
+		t.Errorf("activities %q", a.activities())
+	}
+}

@@ -1,0 +1,118 @@
+package handoff
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"unicode/utf8"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// Answers words what people said about blockers of a sub-task, for its next prompt.
+func Answers(settled []boulder.RaisedBlocker) []string {
+	var texts []string
+	for _, b := range settled {
+		text := fmt.Sprintf("About %s, %q: ", b.ID, oneLine(b.Question, maxItem))
+		switch {
+		case b.Status == boulder.BlockerSkipped:
+			text += "there will be no answer. Do without: leave out what needs it, and say so in the end."
+		case b.Allowed && b.Answer == "":
+			text += "you may."
+		case b.Allowed:
+			text += "you may. " + clean(b.Answer)
+		default:
+			text += clean(b.Answer)
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// WaitDigest tells the next attempt why this one ended, which is what follows "because it", and what its agent said last:
+// what it had done is in the files. It has at most [MaxDigest] characters.
+func WaitDigest(because string, e boulder.Evidence) string {
+	text := "It did not fail: it ended because it " + sentence(oneLine(because, MaxDigest/2))
+	if said := oneLine(e.FinalMessage, MaxDigest); said != "" {
+		text += " Its last words: " + said
+	}
+	where := ""
+	if e.Transcript != "" {
+		where = " Transcript: " + oneLine(e.Transcript, 200)
+	}
+	return shortened(text, MaxDigest-utf8.RuneCountInString(where)) + where
+}
+
+// triage explains the tool with which an agent reports what only a person can answer (seed 003, FR-011, FR-026).
+func (b *builder) triage() *section {
+	tool := b.in.BlockerTool
+	if tool == "" {
+		return &section{}
+	}
+	return &section{
+		heading: triageHeading,
+		text: "Nobody reads along. Never wait for an answer, and never end with a question: call the tool `" + tool + "`, once for " +
+			"each thing, and go on.\n\n" +
+			"- A soft blocker (`blocks_progress: false`) is a choice that can be changed later: a name, a format, a library for " +
+			"a detail. Look into three `options`, take one, say which (`chosen_option`) and why (`chosen_reasoning`), and go " +
+			"on with it.\n" +
+			"- A hard blocker (`blocks_progress: true`) is what you must not decide: architecture that much depends on, " +
+			"security, secrets, money, deleting or publishing something, or a refused permission that the work cannot do " +
+			"without. Do not get around it. Do what does not depend on it, then end your turn: the answer comes in a later " +
+			"session.\n\n" +
+			"`question` is for somebody who has not seen your work; `context` says what they have to know: files, findings, what " +
+			"follows from each answer. A permission that was refused is on record already: do not ask for it again, and report it " +
+			"with the tool only where it is a hard blocker.",
+	}
+}
+
+const triageHeading = "## When you need a person"
+
+// answers are what earlier sessions asked, and a person settled.
+func (b *builder) answers() *section {
+	newestFirst := slices.Clone(b.in.Answers)
+	slices.Reverse(newestFirst)
+	heading := "## Answers of the person whose job this is\n\n" +
+		"Earlier sessions asked. What was answered takes precedence over the rest of this brief. The newest comes first."
+	return b.passage(heading, bullets(newestFirst), b.limits.Answers, b.in.SubTask.ID, "answers.md")
+}
+
+// checkProgress asks an agent that is sent back to work where it stands, and how it says that there is none left (seed 003,
+// FR-014, FR-015).
+func checkProgress(tool string) string {
+	if tool == "" {
+		return ""
+	}
+	return "Check where each of your tasks stands. What only a person can settle, report with the tool `" + tool + "`, unless " +
+		"you have, and go on with the rest; what you can do, do. When nothing is left to be done, and only then, write " +
+		boulder.DoneMarker + " on a line of its own, outside of code blocks."
+}
+
+const (
+	maxAnswers     = 12_000 // characters of all answers in one prompt
+	leastOfAnswers = 200    // of one of them
+)
+
+// answers adds what people answered since the last prompt. Short answers are given whole; long ones share the room. If there
+// are very many, the newest are given.
+func (p *prompt) answers(answers []string) {
+	if len(answers) == 0 {
+		return
+	}
+	p.add("The person whose job this is answered what you asked; it takes precedence over the brief:")
+	if n := len(answers) - maxAnswers/leastOfAnswers; n > 0 {
+		p.add(fmt.Sprintf("[cut: the first %d of %d answers]", n, len(answers)))
+		answers = answers[n:]
+	}
+	fits := func(level int) bool {
+		sum := 0
+		for _, a := range answers {
+			sum += min(level, utf8.RuneCountInString(a))
+		}
+		return sum <= maxAnswers
+	}
+	level := sort.Search(maxAnswers, func(level int) bool { return !fits(level + 1) })
+	for _, a := range answers {
+		p.add(shortened(a, level))
+	}
+}

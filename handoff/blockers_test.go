@@ -1,0 +1,92 @@
+package handoff_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/handoff"
+	"github.com/bouldermgr/manager/internal/golden"
+)
+
+func settled() []boulder.RaisedBlocker {
+	return []boulder.RaisedBlocker{
+		{ID: "B1", Question: "Which key\nsigns the tokens?", Status: boulder.BlockerAnswered, Answer: "The new one.\nThe old one goes.\n"},
+		{ID: "B2", Question: "May it run `git push`?", Status: boulder.BlockerAnswered, Allowed: true},
+		{ID: "B3", Question: "May it run `npm publish`?", Status: boulder.BlockerAnswered, Allowed: true, Answer: "with --dry-run"},
+		{ID: "B4", Question: "Who pays?", Status: boulder.BlockerSkipped},
+	}
+}
+
+// TestBlockersGolden is all that an agent reads about blockers: the brief, a continuation, the resume prompt, and the prompt
+// of a watched session.
+func TestBlockersGolden(t *testing.T) {
+	t.Parallel()
+	in := input()
+	in.BlockerTool, in.Answers = "manager_blocker", handoff.Answers(settled())
+	in.Notes = []string{"The tests need Node 22."}
+	waited := handoff.WaitDigest("waits for an answer to B1: Which key signs the tokens?", boulder.Evidence{
+		FinalMessage: "The theme is stored.\nSigning waits for you.", Transcript: ".manager/runs/01kboulder/page/1.jsonl",
+	})
+	in.SubTask.Failures = append(in.SubTask.Failures, waited)
+	told := handoff.Told{Answers: in.Answers, Notes: in.Notes, BlockerTool: in.BlockerTool}
+	golden.Compare(t, "blockers.md", strings.Join([]string{
+		handoff.Build(in, handoff.DefaultLimits()).Text,
+		handoff.Continuation(in.SubTask, boulder.Turn{
+			Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{ContinuationPrompt: "Sign the tokens."},
+		}, told),
+		handoff.Resume(handoff.ResumeInput{
+			Boulder: boulder.Boulder{ID: "01kboulder", Task: "Add dark mode"}, SubTask: in.SubTask, Total: 3, Answers: in.Answers,
+		}),
+		handoff.KeepGoing(handoff.Unfinished{
+			Items: []string{"Sign the tokens"}, Answers: in.Answers[:1], BlockerTool: in.BlockerTool, Promise: true,
+		}),
+	}, "\n======\n\n"))
+}
+
+// Without the tool nothing is said of it: it would be looked for.
+func TestNoToolNoTriage(t *testing.T) {
+	t.Parallel()
+	turn := boulder.Turn{Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{}}
+	text := handoff.Build(input(), handoff.DefaultLimits()).Text +
+		handoff.Continuation(input().SubTask, turn, handoff.Told{}) + handoff.KeepGoing(handoff.Unfinished{})
+	for _, word := range []string{"blocker", boulder.DoneMarker, "need a person"} {
+		if strings.Contains(text, word) {
+			t.Errorf("%q is in the prompts", word)
+		}
+	}
+}
+
+// A long answer that the brief has no room for is in a file, and the brief names it.
+func TestLongAnswersAreInAFile(t *testing.T) {
+	t.Parallel()
+	in := input()
+	for i := range 5 {
+		in.Answers = append(in.Answers, fmt.Sprintf("About B%d: %s", i+1, strings.Repeat("ж", 3_900)))
+	}
+	b := handoff.Build(in, handoff.DefaultLimits())
+	if n := utf8.RuneCountInString(b.Text); n > 24_000 {
+		t.Errorf("%d characters", n)
+	}
+	if !strings.Contains(b.Text, in.Answers[4]) || len(b.Files) != 1 ||
+		!strings.HasSuffix(b.Files[0].Path, "/page/answers.md") || !strings.Contains(b.Files[0].Text, in.Answers[0]) ||
+		!strings.Contains(b.Text, b.Files[0].Path) {
+		t.Errorf("the files are %+v", b.Files)
+	}
+}
+
+// What is left out of the notes is said, too.
+func TestManyNotesAreCutVisibly(t *testing.T) {
+	t.Parallel()
+	var notes []string
+	for i := range 13 {
+		notes = append(notes, fmt.Sprintf("note %02d", i))
+	}
+	turn := boulder.Turn{Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{}}
+	got := handoff.Continuation(boulder.SubTask{ID: "a"}, turn, handoff.Told{Notes: notes})
+	if !strings.Contains(got, "[cut: the first 3 of 13 notes]") || strings.Contains(got, "note 02") || !strings.Contains(got, "note 03") {
+		t.Error(got)
+	}
+}

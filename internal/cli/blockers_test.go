@@ -1,0 +1,350 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/store"
+)
+
+// blockedSample is a boulder that waits for a person: theme stands still because of the hard B1, its agent chose for
+// itself in B2, and lang was refused a permission, B3, and went on. Another session, outside of the run, has B4.
+func blockedSample(t *testing.T) (project string) {
+	t.Helper()
+	return blockedSampleIn(t, t.TempDir())
+}
+
+func blockedSampleIn(t *testing.T, project string) string {
+	t.Helper()
+	s := newSample(t)
+	s.plan()
+	theme := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
+	lang := boulder.AttemptRef{SubTaskID: "lang", Attempt: 1}
+	s.start(theme)
+	s.start(lang)
+	if _, err := store.EnsureDir(project); err != nil {
+		t.Fatal(err)
+	}
+	d := deskOfProject(t, project)
+	yes, no := true, false
+	scope := func(ref boulder.AttemptRef) boulder.BlockerScope {
+		return boulder.BlockerScope{
+			BoulderID: s.id, SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, SessionID: "ses_" + ref.SubTaskID,
+		}
+	}
+	raise := func(scope boulder.BlockerScope, in blockers.Input) boulder.Blocker {
+		b, _, err := d.Raise(t.Context(), scope, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	s.apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: raise(scope(theme), blockers.Input{
+		Category: "security", Question: "Which key signs the theme?",
+		Context: "theme.css is loaded from a CDN.\nWithout a signature anybody could change it.", BlocksProgress: &yes,
+	})})
+	s.apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: raise(scope(theme), blockers.Input{
+		Category: "architecture", Question: "Variables or classes?", Context: "Both work.", BlocksProgress: &no,
+		Options: []string{"CSS variables", "classes", "two files"}, ChosenOption: "CSS variables",
+		ChosenReasoning: "They need no build step.",
+	})})
+	ruling, err := d.Divert(t.Context(), boulder.Blocker{
+		BoulderID: s.id, SubTaskID: "lang", Attempt: 1, SessionID: "ses_lang",
+		Question: "May it run git push?", Ask: &boulder.Ask{
+			Kind: boulder.AskPermission, RequestID: "per_1", Permission: "bash", Patterns: []string{"git push *"},
+			Tool: "bash", Arguments: `{"command":"git push origin main"}`,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask, err := d.Get(t.Context(), ruling.BlockerID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.apply(boulder.BlockerRaised{AttemptRef: lang, Blocker: ask})
+	raise(boulder.BlockerScope{SessionID: "ses_alone"}, blockers.Input{
+		Category: "destructive", Question: "Drop the table\x1b[31m users?", Context: "It is empty.", BlocksProgress: &yes,
+	})
+	s.apply(boulder.TurnEnded{AttemptRef: theme, Turn: 1, Evidence: boulder.Evidence{FinalMessage: "I wait."}})
+	s.apply(boulder.Parked{
+		AttemptRef: theme, Reason: "waits for an answer to B1: Which key signs the theme?", Digest: "It waits.",
+	})
+	s.storeIn(project)
+	return project
+}
+
+// deskOfProject is the desk that the command line has on a project, with the diverter on.
+func deskOfProject(t *testing.T, project string) *blockers.Desk {
+	t.Helper()
+	d, err := blockers.Open(blockers.Config{
+		Path: filepath.Join(project, store.DirName, blockers.FileName), Root: project, Enabled: true,
+		Now: func() time.Time { return time.Now().Add(-3 * time.Hour) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// answerCase is a command line about a blocker, and what comes of it.
+type answerCase struct {
+	args []string
+	code int
+	says string // part of what is said
+}
+
+// An answer comes to the same whether a process holds the database or none does: it is stored, and the boulder has it.
+func TestAnswersWhileItRunsAndWhileNot(t *testing.T) {
+	t.Parallel()
+	alone, held := blockedSample(t), blockedSample(t)
+	hold(t, held, true)
+	for _, test := range []answerCase{
+		{[]string{"answer", "B1"}, exitUsage, "needs a text"},
+		{[]string{"answer", "B1", " \n "}, exitUsage, "needs a text"},
+		{[]string{"answer", "B1", strings.Repeat("ü", 4_001)}, exitUsage, "more than 4000 characters"},
+		{[]string{"answer", "B1", "--allow"}, exitUsage, "asks for no permission"},
+		{[]string{"answer", "B3", "Yes."}, exitUsage, "--allow"},
+		{[]string{"answer", "B9", "x"}, exitUsage, "there is no blocker"},
+		{[]string{"answer", "1", "x"}, exitUsage, "did you mean B1?"},
+		{[]string{"answer"}, exitUsage, "takes an ID and a TEXT"},
+		{[]string{"skip", "B1", "B2"}, exitUsage, "takes one ID, not 2 arguments"},
+		{[]string{"answer", "b1", "Use", "the release key"}, exitOK, `"handover":"handed_over"`},
+		{[]string{"answer", "B1", "another"}, exitError, "B1 is answered already"},
+		{[]string{"skip", "B1"}, exitError, "Use the release key; say more with: manager note --sub-task theme"},
+		{[]string{"answer", "B3", "--allow", "but not to main"}, exitOK, `"allowed":true`},
+		{[]string{"skip", "B2"}, exitOK, `"status":"skipped"`},
+		{[]string{"answer", "B4", "no"}, exitOK, `"handover":"no_boulder"`},
+	} {
+		var printed [2]string
+		var said [2]string
+		for i, project := range []string{alone, held} {
+			stdout, stderr, code := command(project, append([]string{"blockers", "--json"}, test.args...)...)
+			if code != test.code || !strings.Contains(stdout+stderr, test.says) {
+				t.Errorf("%q in %s: exit code %d, want %d: %s%s", test.args, project, code, test.code, stdout, stderr)
+			}
+			printed[i], said[i] = stdout, stderr
+		}
+		if diff := diffBlockers(t, printed[0], printed[1]); diff != "" || !sameBut(said[0], said[1]) {
+			t.Errorf("%q: alone (-), held (+):\n%s%s%s", test.args, diff, said[0], said[1])
+		}
+	}
+	for _, project := range []string{alone, held} {
+		checkAnswered(t, project)
+	}
+}
+
+// diffBlockers compares objects without what names the process and the time.
+func diffBlockers(t *testing.T, x, y string) string {
+	t.Helper()
+	var objects [2]map[string]any
+	for i, text := range []string{x, y} {
+		if text == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(text), &objects[i]); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+	}
+	return cmp.Diff(objects[0], objects[1], cmpopts.IgnoreMapEntries(func(k string, _ any) bool {
+		return k == "run_by" || strings.HasSuffix(k, "_at")
+	}))
+}
+
+// sameBut compares diagnostics without times.
+func sameBut(x, y string) bool {
+	return varying[0].what.ReplaceAllString(x, "") == varying[0].what.ReplaceAllString(y, "")
+}
+
+// checkAnswered checks what a boulder knows after TestAnswersWhileItRunsAndWhileNot, and that nothing is left to tell it.
+func checkAnswered(t *testing.T, project string) {
+	t.Helper()
+	stdout, _, code := command(project, "show", "--json")
+	var shown showReport
+	if err := json.Unmarshal([]byte(stdout), &shown); err != nil || code != exitOK {
+		t.Fatal(code, err)
+	}
+	want := map[string]boulder.RaisedBlocker{
+		"B1": {Status: boulder.BlockerAnswered, Answer: "Use the release key"},
+		"B2": {Status: boulder.BlockerSkipped},
+		"B3": {Status: boulder.BlockerAnswered, Answer: "but not to main", Allowed: true},
+	}
+	got := map[string]boulder.RaisedBlocker{}
+	for _, s := range shown.SubTasks {
+		for _, b := range s.Blockers {
+			got[b.ID] = boulder.RaisedBlocker{Status: b.Status, Answer: b.Answer, Allowed: b.Allowed}
+		}
+		if s.ID == "theme" && s.Status != boulder.SubTaskPending {
+			t.Errorf("theme is %s with an answer to all that it waited for", s.Status)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what the sub-tasks know (-want +got):\n%s", diff)
+	}
+	if left, err := deskOfProject(t, project).Undelivered(t.Context(), ""); len(left) > 0 || err != nil {
+		t.Errorf("left to tell: %v, %v", left, err)
+	}
+}
+
+// An answer that no process could take is told when the boulder is run the next time, and not twice.
+func TestDeliver(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	d := deskOfProject(t, project)
+	for id, s := range map[string]blockers.Settlement{
+		"B1": {Status: boulder.BlockerAnswered, Answer: "the release key"}, "B2": {Status: boulder.BlockerSkipped},
+	} {
+		if _, err := d.Settle(t.Context(), id, s); err != nil { // and then the process was killed
+			t.Fatal(err)
+		}
+	}
+	db := openState(t, project)
+	for range 2 {
+		if err := deliver(t.Context(), d, db, onDisk{db}, sampleID); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := d.Undelivered(t.Context(), sampleID); len(left) > 0 || err != nil {
+			t.Errorf("left to tell: %v, %v", left, err)
+		}
+	}
+	detail, err := db.Get(t.Context(), sampleID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range detail.SubTasks {
+		if s.ID == "theme" && (s.Status != boulder.SubTaskPending || len(s.SettledSince(0)) != 2) {
+			t.Errorf("theme is %s and knows %+v", s.Status, s.Blockers)
+		}
+	}
+	events, err := db.Events(t.Context(), sampleID, 0, 0)
+	told := 0
+	for _, e := range events {
+		if _, ok := e.Body.(boulder.BlockerSettled); ok {
+			told++
+		}
+	}
+	if told != 2 || err != nil {
+		t.Errorf("the boulder was told %d times, want 2: %v", told, err)
+	}
+}
+
+// Told while the boulder does not know the blocker, an answer waits; told after the end, it is done with.
+func TestDeliverEarlyAndLate(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	d := deskOfProject(t, project)
+	yes := true
+	early, _, err := d.Raise(t.Context(),
+		boulder.BlockerScope{BoulderID: sampleID, SubTaskID: "lang", Attempt: 1, SessionID: "ses_lang"},
+		blockers.Input{Category: "question", Question: "Which?", Context: "c", BlocksProgress: &yes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, code := command(project, "blockers", "answer", early.ID, "this")
+	if want := "Answered B5. \"lang\" gets it as soon as it has told its boulder of the blocker.\n"; stdout != want ||
+		code != exitOK {
+		t.Errorf("exit code %d, %q%s", code, stdout, stderr)
+	}
+	if left, err := d.Undelivered(t.Context(), sampleID); len(left) != 1 || err != nil {
+		t.Errorf("left to tell: %v, %v", left, err)
+	}
+	if _, stderr, code := command(project, "cancel"); code != exitOK {
+		t.Fatal(stderr)
+	}
+	db := openState(t, project)
+	if err := deliver(t.Context(), d, db, onDisk{db}, sampleID); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := d.Undelivered(t.Context(), sampleID); len(left) > 0 || err != nil {
+		t.Errorf("left to tell: %v, %v", left, err)
+	}
+}
+
+func openState(t *testing.T, project string) *store.DB {
+	t.Helper()
+	db, err := store.Open(filepath.Join(project, store.DirName, store.FileName), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// An answer to what is over is refused, and nothing is stored; skipping it takes it off the list.
+func TestAnswerTooLate(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	if _, stderr, code := command(project, "skip", "theme"); code != exitOK {
+		t.Fatal(stderr)
+	}
+	for _, test := range []answerCase{
+		{[]string{"answer", "B1", "x"}, exitError, `sub-task "theme" is skipped, so nobody goes on with an answer to B1`},
+		{[]string{"show", "B1"}, exitOK, `No answer is waited for: sub-task "theme" is skipped`},
+		{[]string{"skip", "B1"}, exitOK, "Skipped B1. Nothing waited for it any more."},
+	} {
+		stdout, stderr, code := command(project, append([]string{"blockers"}, test.args...)...)
+		if code != test.code || !strings.Contains(stdout+stderr, test.says) {
+			t.Errorf("%q: exit code %d, %s%s", test.args, code, stdout, stderr)
+		}
+	}
+	if _, stderr, code := command(project, "cancel"); code != exitOK {
+		t.Fatal(stderr)
+	}
+	_, stderr, code := command(project, "blockers", "answer", "B3", "--allow")
+	if code != exitError || !strings.Contains(stderr, "boulder "+sampleID+" is cancelled, so nobody") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}
+
+// A process that has the state and takes no orders keeps no answer from being stored.
+func TestAnswerIsKeptWhereNobodyTakesIt(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	dir := filepath.Join(project, store.DirName)
+	db := openState(t, project)
+	stdout, stderr, code := command(project, "blockers", "answer", "B1", "x")
+	if code != exitHeld || stdout != "Answered B1.\n" || !strings.Contains(stderr, "The answer is kept.") {
+		t.Errorf("exit code %d, %q, %s", code, stdout, stderr)
+	}
+	d := deskOfProject(t, project)
+	if left, err := d.Undelivered(t.Context(), sampleID); len(left) != 1 || err != nil {
+		t.Errorf("left to tell: %v, %v (%s)", left, err, dir)
+	}
+	if err := deliver(t.Context(), d, db, onDisk{db}, sampleID); err != nil { // as the next run does
+		t.Error(err)
+	}
+}
+
+// Secrets do not get into an answer, and whoever gave it is told.
+func TestAnswerWithASecret(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	const token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+	stdout, stderr, code := command(project, "blockers", "answer", "B1", "Use "+token, "--json")
+	if code != exitOK || !strings.Contains(stderr, "The answer holds a GitHub token") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	list, err := os.ReadFile(filepath.Join(project, blockers.DefaultFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, _, _ := command(project, "show", "--json")
+	for where, text := range map[string]string{"stdout": stdout, "blockers.md": string(list), "the boulder": shown} {
+		if strings.Contains(text, token) || !strings.Contains(text, "redacted") {
+			t.Errorf("in %s: %s", where, text)
+		}
+	}
+}

@@ -1,0 +1,297 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// walk goes through a project's blockers with what a person types, and returns the ids in the order of the questions, and
+// what is on the screen. After the last answer the person leaves; then, if it is given, is called before each answer.
+func walk(t *testing.T, project string, then func(n int), typed ...string) (asked []string, screen string, err error) {
+	t.Helper()
+	var out bytes.Buffer
+	a := &app{Env: Env{Stdout: io.Discard, Stderr: &out, Stdin: strings.NewReader("")}, dir: project}
+	d, err := a.blockersHere()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &clarifying{
+		app: a, desk: d, filter: blockers.Filter{Status: boulder.BlockerPending}, seen: map[string]bool{},
+		view: func() blockersView {
+			return blockersView{out: &out, width: 100, now: time.Now()}
+		},
+		ask: func(_ context.Context, prompt string) (string, error) {
+			asked = append(asked, strings.TrimSuffix(prompt, "> "))
+			if then != nil {
+				then(len(asked))
+			}
+			if len(typed) == 0 {
+				return "", io.EOF
+			}
+			text := typed[0]
+			typed = typed[1:]
+			return text, nil
+		},
+	}
+	err = c.run(t.Context())
+	c.farewell(t.Context())
+	return asked, out.String(), err
+}
+
+// statusOf is the status of each blocker of a project.
+func statusOf(t *testing.T, project string) map[string]string {
+	t.Helper()
+	all, err := deskOfProject(t, project).List(t.Context(), blockers.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := map[string]string{}
+	for _, b := range all {
+		status[b.ID] = joinedBy(": ", string(b.Status), b.Answer)
+	}
+	return status
+}
+
+// The walk shows hard ones first, then the oldest; what is not answered waits for the next one.
+func TestClarify(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	asked, screen, err := walk(t, project, nil, "the release key\nof 2026", "", "/skip", "/allow not to main")
+	if diff := cmp.Diff([]string{"B1", "B4", "B2", "B3"}, asked); diff != "" || err != nil {
+		t.Errorf("asked in another order (-want +got): %v\n%s", err, diff)
+	}
+	want := map[string]string{
+		"B1": "answered: the release key\nof 2026", "B4": "pending", "B2": "skipped", "B3": "answered: not to main",
+	}
+	if diff := cmp.Diff(want, statusOf(t, project)); diff != "" {
+		t.Errorf("after the first walk (-want +got):\n%s", diff)
+	}
+	for _, text := range []string{
+		"── 4 left", "Which key signs the theme?", "Without a signature anybody could change it.",
+		`✓ Answered B1. "theme" goes on with the answer when the boulder does: manager resume ` + sampleID,
+		"1 blocker waits for an answer; go on with: manager blockers clarify",
+	} {
+		if !strings.Contains(screen, text) {
+			t.Errorf("the screen lacks %q:\n%s", text, screen)
+		}
+	}
+	if n := strings.Count(screen, "The work goes on with: manager resume "+sampleID); n != 1 {
+		t.Errorf("how to go on is said %d times:\n%s", n, screen)
+	}
+	asked, screen, err = walk(t, project, nil, "no")
+	if diff := cmp.Diff([]string{"B4"}, asked); diff != "" || err != nil {
+		t.Errorf("the second walk asks others (-want +got): %v\n%s", err, diff)
+	}
+	if !strings.Contains(screen, "Nothing waits for an answer any more.") {
+		t.Errorf("the end is not told:\n%s", screen)
+	}
+}
+
+// Each answer is on the disk before the next question, whatever happens then.
+func TestClarifyStoresAtOnce(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	want := []map[string]string{
+		{"B1": "pending", "B4": "pending"}, {"B1": "answered: a", "B4": "pending"}, {"B1": "answered: a", "B4": "skipped"},
+	}
+	n := 0
+	asked, _, err := walk(t, project, func(k int) {
+		got := statusOf(t, project)
+		delete(got, "B2")
+		delete(got, "B3")
+		if diff := cmp.Diff(want[k-1], got); diff != "" {
+			t.Errorf("before answer %d (-want +got):\n%s", k, diff)
+		}
+		n = k
+	}, "a", "/skip", "/quit")
+	if err != nil || n != 3 || len(asked) != 3 {
+		t.Errorf("%v after %d questions %v", err, n, asked)
+	}
+}
+
+// What cannot be used is asked for again: nothing is stored, and nobody else's question is answered with it.
+func TestClarifyAsksAgain(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	slips := []string{"/allow", "/alow", "/skip it", strings.Repeat("x", 4_001)}
+	asked, screen, err := walk(t, project, nil, append(slips, "/tmp/key is the one")...)
+	want := []string{"B1", "B1", "B1", "B1", "B1", "B4"}
+	if diff := cmp.Diff(want, asked); diff != "" || err != nil {
+		t.Errorf("asked others (-want +got): %v\n%s", err, diff)
+	}
+	for _, text := range []string{
+		"B1 asks for no permission", "there is no /alow", "/skip takes no text", "more than 4000 characters",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(screen), " "), text) {
+			t.Errorf("the screen lacks %q:\n%s", text, screen)
+		}
+	}
+	if got := statusOf(t, project)["B1"]; got != "answered: /tmp/key is the one" {
+		t.Errorf("B1 is %q", got)
+	}
+}
+
+// While one person thinks, another answers the same, and new ones come up.
+func TestClarifyBesideOthers(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	d := deskOfProject(t, project)
+	yes := true
+	asked, screen, err := walk(t, project, func(n int) {
+		switch n {
+		case 1:
+			if _, err := d.Settle(t.Context(), "B1",
+				blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "theirs"}); err != nil {
+				t.Error(err)
+			}
+		case 2:
+			if _, _, err := d.Raise(t.Context(), boulder.BlockerScope{SessionID: "ses_new"},
+				blockers.Input{Category: "other", Question: "New?", Context: "c", BlocksProgress: &yes}); err != nil {
+				t.Error(err)
+			}
+		}
+	}, "mine", "", "for the new one")
+	if diff := cmp.Diff([]string{"B1", "B4", "B5", "B2"}, asked); diff != "" || err != nil {
+		t.Errorf("asked in another order (-want +got): %v\n%s", err, diff)
+	}
+	got := statusOf(t, project)
+	if got["B1"] != "answered: theirs" || got["B5"] != "answered: for the new one" {
+		t.Errorf("stored: %v", got)
+	}
+	if !strings.Contains(screen, "B1 was settled by somebody else just now") {
+		t.Errorf("it is not told:\n%s", screen)
+	}
+}
+
+// What is over can be looked at and taken off the list, and gets no answer.
+func TestClarifyTooLate(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	if _, stderr, code := command(project, "cancel"); code != exitOK {
+		t.Fatal(stderr)
+	}
+	asked, screen, err := walk(t, project, nil, "the release key", "/skip", "", "")
+	if diff := cmp.Diff([]string{"B1", "B1", "B4", "B2", "B3"}, asked); diff != "" || err != nil {
+		t.Errorf("asked in another order (-want +got): %v\n%s", err, diff)
+	}
+	if got := statusOf(t, project)["B1"]; got != "skipped" || !strings.Contains(screen, "its work is over") {
+		t.Errorf("B1 is %s:\n%s", got, screen)
+	}
+}
+
+func TestParseAnswer(t *testing.T) {
+	t.Parallel()
+	answered := func(text string, allowed bool) blockers.Settlement {
+		return blockers.Settlement{Status: boulder.BlockerAnswered, Answer: text, Allowed: allowed}
+	}
+	for text, want := range map[string]struct {
+		s    blockers.Settlement
+		act  answerAct
+		slip bool
+	}{
+		"":               {act: answerLater},
+		"  ":             {act: answerLater},
+		"/later":         {act: answerLater},
+		"/quit":          {act: answerQuit},
+		"/q":             {act: answerQuit},
+		"/quit now":      {act: answerQuit, slip: true},
+		"/skip":          {s: blockers.Settlement{Status: boulder.BlockerSkipped}},
+		"/skip because":  {s: blockers.Settlement{Status: boulder.BlockerSkipped}, slip: true},
+		"/allow":         {s: answered("", true)},
+		"/allow  once ":  {s: answered("once", true)},
+		"/allow\nonce":   {s: answered("once", true)},
+		"/Allow":         {slip: true},
+		"/nonsense":      {slip: true},
+		"/etc/passwd":    {s: answered("/etc/passwd", false)},
+		"quit":           {s: answered("quit", false)},
+		" two\n\nlines ": {s: answered("two\n\nlines", false)},
+	} {
+		s, act, err := parseAnswer(text)
+		if got := (err != nil); got != want.slip || act != want.act || s != want.s {
+			t.Errorf("%q: got %+v, %v, %v", text, s, act, err)
+		}
+	}
+}
+
+// chunks gives what a terminal delivers, one piece per Read.
+type chunks struct{ pieces [][]byte }
+
+func (c *chunks) Read(p []byte) (int, error) {
+	if len(c.pieces) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, c.pieces[0])
+	c.pieces = c.pieces[1:]
+	return n, nil
+}
+
+func readKeys(pieces ...string) (string, error) {
+	c := &chunks{}
+	for _, p := range pieces {
+		c.pieces = append(c.pieces, []byte(p))
+	}
+	got, err := io.ReadAll(&keys{in: c})
+	return string(got), err
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		what   string
+		pieces []string
+		want   string
+	}{
+		{"typed", []string{"h", "i", "\r"}, "hi\r"},
+		{"sent at once", []string{"hi\r"}, "hi\r"},
+		{"arrow keys", []string{"\x1b[A", "\x1b", "[B", "\x1b"}, "\x1b[A\x1b[B"},
+		{"a paste", []string{"\x1b[200~one\r\n\r\ntwo\x1b[201~", "\r"}, "one⏎⏎two\r"},
+		{"a paste behind what was typed", []string{"see ", "\x1b[200~a\nb\x1b[201~\r"}, "see a⏎b\r"},
+		{"a paste that ends with a new line", []string{"\x1b[200~a\rb\r\x1b[201~"}, "a⏎b⏎"},
+		{"keys of an editor within a paste", []string{"\x1b[200~a\x15\x03\x7f\tb\x1b[31mc\x1b[201~"}, "a b[31mc"},
+		{"a paste without marks", []string{"one\rtwo\r\rthree\r"}, "one⏎two⏎⏎three\r"},
+		{"a line feed", []string{"one\n"}, "one\r"},
+	} {
+		if got, err := readKeys(test.pieces...); got != test.want || err != nil {
+			t.Errorf("%s: got %q, %v, want %q", test.what, got, err, test.want)
+		}
+	}
+	if got, err := readKeys("abc", "\x03", "def"); got != "abc" || !errors.Is(err, errInterrupted) {
+		t.Errorf("Ctrl-C: got %q, %v", got, err)
+	}
+}
+
+// However a terminal cuts a marked paste into pieces, it is the same one line, and it ends nothing.
+func TestPasteInPieces(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.SliceOf(rapid.SampledFrom([]string{"a", "é", "\r", "\n", "\r\n", "\x1b", "[201", "~", " "})).Draw(t, "text")
+		whole := pasteStart + strings.Join(text, "") + pasteEnd
+		if strings.Contains(strings.Join(text, ""), pasteEnd) {
+			t.Skip("it ends itself")
+		}
+		want, err := readKeys(whole)
+		if err != nil || strings.ContainsAny(want, "\r\n\x1b") {
+			t.Fatalf("%q: %q, %v", whole, want, err)
+		}
+		var pieces []string
+		for rest := whole; rest != ""; {
+			n := rapid.IntRange(1, len(rest)).Draw(t, "piece")
+			pieces = append(pieces, rest[:n])
+			rest = rest[n:]
+		}
+		if got, err := readKeys(pieces...); got != want || err != nil {
+			t.Fatalf("%q: got %q, %v, want %q", pieces, got, err, want)
+		}
+	})
+}

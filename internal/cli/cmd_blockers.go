@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/nearest"
+)
+
+func (a *app) newBlockersCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "blockers",
+		Short: "The night's questions: look at them, answer them",
+		Long: `Shows what only a person can answer: questions that agents reported with the blocker tool, and permissions
+and questions that OpenCode asked for while nobody was there. A hard blocker stops its sub-task until it is answered;
+with a soft one the agent chose for itself and went on. Without a command: status and list.
+
+Agents get the tool, and asks are diverted, where the configuration (blockers: {enabled: true}), a flag (--blockers)
+or ` + "`manager blockers on`" + ` says so. All of this works while runs and other processes are at work.`,
+		Example: `  manager blockers
+  manager blockers clarify
+  manager blockers answer B7 "Use bcrypt, cost 12"
+  manager blockers export -o night.md`,
+		Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runBlockers(cmd.Context()) },
+	}
+	cmd.AddCommand(
+		a.newBlockersStatusCmd(), a.newBlockersListCmd(), a.newBlockersShowCmd(),
+		a.newBlockersClarifyCmd(), a.newBlockersAnswerCmd(), a.newBlockersSkipCmd(), a.newBlockersExportCmd(),
+		a.newBlockersSwitchCmd("on", "Divert what only a person can answer", true),
+		a.newBlockersSwitchCmd("off", "Do not divert: agents ask as they always do", false),
+		a.newBlockersUnsetCmd(),
+		a.blockersInstallCommand(), a.blockersUninstallCommand(), a.blockersSlashCommand(),
+	)
+	return cmd
+}
+
+// noSuchCommand refuses a word that is no command, and says which one was meant.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	if near := nearest.Word(args[0], names); near != "" {
+		return usagef("%s has no command %q: did you mean %q?", cmd.CommandPath(), args[0], near)
+	}
+	return usagef("%s has no command %q: it has %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
+}
+
+func (a *app) runBlockers(ctx context.Context) error {
+	d, err := a.blockersHere()
+	if err != nil {
+		return err
+	}
+	s, err := readBlockersStatus(ctx, d, "")
+	if err != nil {
+		return err
+	}
+	waiting, err := d.List(ctx, blockers.Filter{Status: boulder.BlockerPending})
+	urgentFirst(waiting)
+	if a.json {
+		return errors.Join(a.printJSON(s), a.printBlockers(waiting, false), err)
+	}
+	v := a.blockersView(a.Stdout)
+	v.state(s)
+	if len(waiting) > 0 {
+		v.say("")
+		v.table(waiting, false)
+	}
+	return err
+}
+
+func (a *app) newBlockersStatusCmd() *cobra.Command {
+	var session string
+	cmd := &cobra.Command{
+		Use:               "status [flags]",
+		Short:             "Whether blockers are diverted, and how many wait",
+		Args:              noArguments,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d, err := a.blockersHere()
+			if err != nil {
+				return err
+			}
+			return a.tellBlockersStatus(cmd.Context(), d, session)
+		},
+	}
+	cmd.Flags().StringVar(&session, "session", "", "say it of this `SESSION` of OpenCode")
+	return cmd
+}
+
+func (a *app) tellBlockersStatus(ctx context.Context, d *blockers.Desk, session string) error {
+	s, err := readBlockersStatus(ctx, d, session)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(s)
+	}
+	a.blockersView(a.Stdout).state(s)
+	return nil
+}
+
+// blockersStatus is what `manager blockers status --json` prints: one object. Fields are added in later versions, never
+// changed.
+type blockersStatus struct {
+	Type string `json:"type"` // blockers-status
+	// On: what comes up in the session, or with none named in the project, is diverted. The flag --blockers of a process is
+	// not known here.
+	On        bool   `json:"on"`
+	SessionID string `json:"session_id,omitempty"` // that On speaks of
+	// Switch is what `manager blockers on|off` said, which counts more; null: nothing.
+	Switch *bool `json:"switch"`
+	// Sessions are those with a switch of their own, which counts most.
+	Sessions  map[string]bool `json:"sessions"`
+	Pending   int             `json:"pending"` // hard and soft
+	Hard      int             `json:"hard"`    // of the pending ones
+	Soft      int             `json:"soft"`    // of the pending ones
+	Answered  int             `json:"answered"`
+	Skipped   int             `json:"skipped"`
+	Unwritten int             `json:"unwritten"`         // items that are not in the file yet
+	Trouble   string          `json:"trouble,omitempty"` // why they are not
+	File      string          `json:"file"`              // for people, in the project
+}
+
+func readBlockersStatus(ctx context.Context, d *blockers.Desk, session string) (*blockersStatus, error) {
+	s, err := d.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	report := &blockersStatus{
+		Type: "blockers-status", On: s.Enabled, SessionID: session, Switch: s.Switch, Sessions: s.Sessions,
+		Pending: s.Pending, Hard: s.Hard, Soft: s.Pending - s.Hard, Answered: s.Answered, Skipped: s.Skipped,
+		Unwritten: s.Unwritten, File: s.File,
+	}
+	if on, ok := s.Sessions[session]; ok {
+		report.On = on
+	}
+	if s.Trouble != nil {
+		report.Trouble = s.Trouble.Error()
+	}
+	return report, nil
+}
+
+func (a *app) newBlockersSwitchCmd(name, short string, on bool) *cobra.Command {
+	return a.blockersSwitch(name, short, `Switches the diverter `+name+` for the project, or for one session of OpenCode,
+whatever the configuration and the flag --blockers say. Processes that are at work see it with the next ask. It stays
+until it is switched again; `+"`manager blockers unset`"+` takes it back.`, &on)
+}
+
+func (a *app) newBlockersUnsetCmd() *cobra.Command {
+	return a.blockersSwitch("unset", "Take on or off back: the configuration counts again",
+		`Takes what was switched on or off back, for the project or for one session: the configuration and the flag
+--blockers count again.`, nil)
+}
+
+func (a *app) blockersSwitch(name, short, long string, to *bool) *cobra.Command {
+	var session string
+	cmd := &cobra.Command{
+		Use: name + " [flags]", Short: short, Long: long,
+		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("session") && !isSession(session) {
+				return usagef("--session takes the id of an OpenCode session, ses_…, not %q", session)
+			}
+			d, err := a.blockersHere()
+			if err != nil {
+				return err
+			}
+			if err := d.Switch(cmd.Context(), session, to); err != nil {
+				return err
+			}
+			return a.tellBlockersStatus(cmd.Context(), d, session)
+		},
+	}
+	cmd.Flags().StringVar(&session, "session", "", "only for this `SESSION` of OpenCode")
+	return cmd
+}

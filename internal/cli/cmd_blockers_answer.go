@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+)
+
+func (a *app) newBlockersAnswerCmd() *cobra.Command {
+	var allow bool
+	cmd := &cobra.Command{
+		Use:   "answer [flags] ID [\"TEXT\" | -]",
+		Short: "Answer a blocker",
+		Long: `Answers a blocker. Its sub-task goes on with the answer in its next prompt: at once if a process runs the
+boulder, else with ` + "`manager resume`" + `. With - the text is read from stdin. It may have 4,000 characters.
+
+With --allow a permission that OpenCode asked for is given, for what was asked and for the rest of that sub-task, in
+later attempts as well; a text is then optional.
+
+An answer stays as it is: say more with ` + "`manager note`" + `.`,
+		Example: `  manager blockers answer B7 "Use bcrypt, cost 12"
+  manager blockers answer B8 --allow
+  manager blockers answer B9 - < decision.md`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("%s takes an ID and a TEXT: `manager blockers list` has the ids", cmd.CommandPath())
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeBlocker(boulder.BlockerPending),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := a.noteText(args[1:])
+			if err != nil {
+				return err
+			}
+			return a.runAnswer(cmd.Context(), args[0],
+				blockers.Settlement{Status: boulder.BlockerAnswered, Answer: text, Allowed: allow})
+		},
+	}
+	cmd.Flags().BoolVar(&allow, "allow", false, "give the permission that was asked for")
+	return cmd
+}
+
+func (a *app) newBlockersSkipCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "skip [flags] ID",
+		Short: "Give no answer: the sub-task goes on without",
+		Long: `Settles a blocker without an answer. A sub-task that waits for it goes on, and is told to leave out what
+needs it and to say so. Also for what is dealt with, to have it off the list.`,
+		Example: `  manager blockers skip B7`,
+		Args:    oneBlocker, ValidArgsFunction: a.completeBlocker(boulder.BlockerPending),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.runAnswer(cmd.Context(), args[0], blockers.Settlement{Status: boulder.BlockerSkipped})
+		},
+	}
+}
+
+func (a *app) runAnswer(ctx context.Context, id string, s blockers.Settlement) error {
+	d, err := a.blockersHere()
+	if err != nil {
+		return err
+	}
+	b, err := findBlocker(ctx, d, id)
+	if err != nil {
+		return err
+	}
+	if err := a.checkAnswer(ctx, &b, s); err != nil {
+		return err
+	}
+	report, err := a.settle(ctx, d, b.ID, a.cleanAnswer(s))
+	if err != nil {
+		err = a.answerError(&b, report, err)
+	}
+	return errors.Join(a.tellSettled(report), err)
+}
+
+// tellSettled prints what became of an answer, if it is stored.
+func (a *app) tellSettled(report *settled) error {
+	switch {
+	case report == nil:
+		return nil
+	case a.json:
+		return a.printJSON(report)
+	}
+	a.tell(report.text(time.Now()))
+	return nil
+}
+
+// checkAnswer refuses what can only be a slip, before anything is stored.
+func (a *app) checkAnswer(ctx context.Context, b *boulder.Blocker, s blockers.Settlement) error {
+	skip := s.Status == boulder.BlockerSkipped
+	switch {
+	case b.Status.Settled():
+		return alreadySettled(b)
+	case s.Allowed && !allowable(b):
+		return usagef("%s asks for no permission, so there is none to give: answer it with a text", b.ID)
+	case allowable(b) && !s.Allowed && affirms(s.Answer):
+		return usagef("%q alone does not give the permission, it would only be told to the agent: allow it with --allow"+
+			" (/allow in clarify), or say more", s.Answer)
+	case s.Answer == "" && !s.Allowed && !skip:
+		hint := ""
+		if allowable(b) {
+			hint = ", --allow for yes,"
+		}
+		return usagef("an answer needs a text%s; to go on without one: manager blockers skip %s", hint, b.ID)
+	}
+	order := settleOrder(b)
+	order.SubTaskID, order.Text, order.Allowed = cmp.Or(order.SubTaskID, "-"), s.Answer, s.Allowed
+	if err := order.Validate(); err != nil { // also outside of a run: what is too long there is too long here
+		return &usageError{err}
+	}
+	if skip {
+		return nil
+	}
+	return a.tooLate(ctx, b)
+}
+
+// affirms reports whether a text says yes and no more.
+func affirms(text string) bool {
+	switch strings.ToLower(strings.TrimRight(strings.TrimSpace(text), ".!")) {
+	case "y", "yes", "ok", "okay", "sure", "allow", "allowed", "go", "go ahead", "do it", "please do", "granted":
+		return true
+	}
+	return false
+}
+
+// alreadySettled says what the answer was.
+func alreadySettled(b *boulder.Blocker) error {
+	text := fmt.Sprintf("%s is %s already, since %s", b.ID, b.Status, stampFull(b.SettledAt))
+	switch {
+	case b.Status == boulder.BlockerAnswered && b.Allowed:
+		text += joinedBy(": ", ": allowed", oneLine(b.Answer))
+	case b.Status == boulder.BlockerAnswered:
+		text += ": " + oneLine(b.Answer)
+	}
+	if b.SubTaskID != "" {
+		text += fmt.Sprintf("; say more with: manager note --sub-task %s \"…\"", b.SubTaskID)
+	}
+	return &answeredError{text}
+}
+
+// errAnswered is in the chain of what is said about an answer to what has one.
+var errAnswered = errors.New("answered already")
+
+// answeredError is a second answer.
+type answeredError struct{ text string }
+
+func (e *answeredError) Error() string        { return e.text }
+func (e *answeredError) Is(target error) bool { return target == errAnswered }
+
+// tooLate says why an answer could have no effect any more: its sub-task is over. It is nil where that is not known.
+func (a *app) tooLate(ctx context.Context, b *boulder.Blocker) error {
+	if b.BoulderID == "" {
+		return nil
+	}
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // the answer is kept, and whoever hands it over finds out
+	}
+	defer closeReader()
+	if how, err := standing(ctx, r, b); err != nil || how != overBefore {
+		return nil //nolint:nilerr // as above
+	}
+	what := fmt.Sprintf("boulder %s is not here any more", b.BoulderID)
+	if detail, err := r.Get(ctx, b.BoulderID); err == nil {
+		what = fmt.Sprintf("boulder %s is %s", b.BoulderID, detail.Boulder.Status)
+		for i := range detail.SubTasks {
+			if t := &detail.SubTasks[i]; t.ID == b.SubTaskID && !detail.Boulder.Status.Terminal() {
+				what = fmt.Sprintf("sub-task %q is %s", t.ID, t.Status)
+			}
+		}
+	}
+	return fmt.Errorf("%s, so nobody goes on with an answer to %s: have what is wrong put right by a new run, or take it"+
+		" off the list with: manager blockers skip %s", what, b.ID, b.ID)
+}
+
+// cleanAnswer takes secrets out of an answer: it is stored, and sent to model providers.
+func (a *app) cleanAnswer(s blockers.Settlement) blockers.Settlement {
+	if kinds := a.secrets.Kinds(s.Answer); len(kinds) > 0 {
+		a.warnOfSecret("The answer", kinds)
+		s.Answer = a.secrets.Text(s.Answer)
+	}
+	return s
+}
+
+// answerError says what went wrong with an answer. A report means that it is stored.
+func (a *app) answerError(b *boulder.Blocker, report *settled, err error) error {
+	switch {
+	case report != nil:
+		return fmt.Errorf("%w\nThe answer is kept. It is handed over when the boulder is run the next time: manager resume %s",
+			refusal(err), b.BoulderID)
+	case errors.Is(err, blockers.ErrSettled):
+		return &answeredError{fmt.Sprintf("%s was settled by somebody else just now; see: manager blockers show %s", b.ID, b.ID)}
+	case errors.Is(err, blockers.ErrNothingToAllow):
+		return &usageError{err}
+	}
+	return err
+}
+
+// text is the report for people.
+func (r *settled) text(now time.Time) string {
+	did := "Answered"
+	with := "with the answer"
+	switch {
+	case r.Status == boulder.BlockerSkipped:
+		did, with = "Skipped", "without an answer"
+	case r.Allowed:
+		did, with = "Allowed", "with the permission"
+	}
+	return fmt.Sprintf("%s %s.%s", did, r.ID, prefixed(" ", r.follows(with, now)))
+}
+
+// follows says what comes of it.
+func (r *settled) follows(with string, now time.Time) string {
+	switch r.Handover {
+	case noBoulder:
+		if r.Ask != nil && r.Ask.Reply == boulder.ReplyWaiting && r.Until.After(now) {
+			return "The session that waits for it gets it."
+		}
+		return "It came up outside of a run: no sub-task waits for it."
+	case overBefore:
+		return "Nothing waited for it any more."
+	case notAsked:
+		return fmt.Sprintf("%q gets it as soon as it has told its boulder of the blocker.", r.SubTaskID)
+	case kept:
+		return ""
+	}
+	switch {
+	case len(r.Awaited) > 0:
+		return fmt.Sprintf("%q still waits for %s.", r.SubTaskID, strings.Join(r.Awaited, ", "))
+	case r.goesOnLater():
+		return fmt.Sprintf("%q goes on %s when the boulder does: manager resume %s", r.SubTaskID, with, r.BoulderID)
+	}
+	return fmt.Sprintf("%q goes on %s.", r.SubTaskID, with)
+}
+
+// goesOnLater reports whether the boulder has the answer, and somebody has to resume it.
+func (r *settled) goesOnLater() bool {
+	return r.Handover == handedOver && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
+}

@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+)
+
+func (a *app) newBlockersClarifyCmd() *cobra.Command {
+	var o blockerFilter
+	cmd := &cobra.Command{
+		Use:   "clarify [flags]",
+		Short: "Go through what waits for an answer, one by one",
+		Long: `Goes through the blockers that wait for an answer, one by one, on the terminal: hard ones first, then the
+oldest. Each is shown with everything that is known about it, and your answer is stored and handed over at once, so
+that you can leave at any time, and go on later with what is left.
+
+  TEXT       Enter ends the answer. What is pasted stays one answer, however many lines it has; a line that ends with
+             a backslash goes on in the next one
+  (nothing)  later: it stays on the list
+  /allow     give the permission that was asked for, for the rest of the sub-task; a text may follow
+  /skip      no answer: the sub-task goes on without
+  /quit      leave, as do Ctrl-D and Ctrl-C
+
+Without a terminal: ` + "`manager blockers list --json`" + ` and ` + "`manager blockers answer ID \"TEXT\"`" + `.`,
+		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runClarify(cmd.Context(), &o) },
+	}
+	o.register(a, cmd)
+	_ = cmd.Flags().MarkHidden("status") // it is about those that wait
+	return cmd
+}
+
+func (a *app) runClarify(ctx context.Context, o *blockerFilter) error {
+	in, ok := fileOf(a.Stdin)
+	if !ok || !terminal(a.Stdin) || !terminal(a.Stderr) {
+		return usagef("clarify asks on a terminal, and there is none: see `manager blockers list`, and answer with" +
+			" `manager blockers answer ID \"TEXT\"`")
+	}
+	if o.status != "" {
+		return usagef("clarify is about what waits for an answer: leave --status out")
+	}
+	d, err := a.blockersHere()
+	if err != nil {
+		return err
+	}
+	f, err := o.filter(ctx, a, boulder.BlockerPending)
+	if err != nil {
+		return err
+	}
+	c := &clarifying{app: a, desk: d, filter: f, seen: map[string]bool{}}
+	c.ask = newAnswerPrompt(in, bare(a.Stderr)).ask
+	c.view = func() blockersView { return a.blockersView(a.Stderr) }
+	err = c.run(ctx)
+	c.farewell(ctx)
+	return err
+}
+
+// clarifying is one walk through the blockers.
+type clarifying struct {
+	app    *app
+	desk   *blockers.Desk
+	filter blockers.Filter
+	ask    func(ctx context.Context, prompt string) (string, error) // io.EOF: leave
+	view   func() blockersView                                      // anew for each blocker: the terminal may have been resized
+
+	seen     map[string]bool // blockers that were shown
+	answered int
+	resume   []string // boulders that go on when somebody resumes them
+}
+
+// errLeave ends a walk before its end.
+var errLeave = errors.New("leave")
+
+// run shows one blocker after the other. What comes up meanwhile is shown in its turn.
+func (c *clarifying) run(ctx context.Context) error {
+	for {
+		b, left, err := c.next(ctx)
+		if err != nil || b == nil {
+			return err
+		}
+		c.seen[b.ID] = true
+		err = c.one(ctx, b, left)
+		switch {
+		case errors.Is(err, errLeave), errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// next is the most urgent blocker that was not shown yet, and how many there are of those; nil: there is none.
+func (c *clarifying) next(ctx context.Context) (b *boulder.Blocker, left int, err error) {
+	open, err := c.desk.List(ctx, c.filter)
+	open = slices.DeleteFunc(open, func(b boulder.Blocker) bool { return c.seen[b.ID] })
+	if len(open) == 0 {
+		return nil, 0, err
+	}
+	urgentFirst(open)
+	return &open[0], len(open), nil // one that cannot be read is told at the end
+}
+
+// one shows a blocker and asks until there is an answer that can be used.
+func (c *clarifying) one(ctx context.Context, b *boulder.Blocker, left int) error {
+	v := c.view()
+	v.say("")
+	v.say(v.dim(fmt.Sprintf("── %d left ", left) + strings.Repeat("─", max(0, min(v.width, 60)-12))))
+	c.show(v, b)
+	late := c.app.tooLate(ctx, b)
+	v.say("")
+	switch {
+	case late != nil:
+		v.say(v.dim("No answer is waited for: its work is over. Enter: later · /skip: take it off the list · /quit"))
+	case allowable(b):
+		v.say(v.dim("Your answer · /allow: give the permission · Enter: later · /skip: go on without · /quit"))
+	default:
+		v.say(v.dim("Your answer · Enter: later · /skip: go on without · /quit"))
+	}
+	for {
+		text, err := c.ask(ctx, b.ID+"> ")
+		if err != nil {
+			return err
+		}
+		s, act, err := parseAnswer(text)
+		switch {
+		case err != nil:
+			v.say(v.yellow(err.Error()))
+			continue
+		case act == answerLater:
+			return nil
+		case act == answerQuit:
+			return errLeave
+		}
+		again, err := c.settle(ctx, b, s)
+		if err != nil || !again {
+			return err
+		}
+	}
+}
+
+// show shows a blocker, and if that is longer than the screen, the question once more at its end.
+func (c *clarifying) show(v blockersView, b *boulder.Blocker) {
+	var all strings.Builder
+	whole := v
+	whole.out = &all
+	whole.all(b)
+	fmt.Fprint(v.out, all.String())
+	if strings.Count(all.String(), "\n") > terminalSize(c.app.Stderr).height-4 {
+		v.say("")
+		v.text("", v.bold, b.Question)
+	}
+}
+
+// What a person wants who typed something.
+type answerAct int
+
+const (
+	answerSettle answerAct = iota
+	answerLater
+	answerQuit
+)
+
+// parseAnswer reads what was typed.
+func parseAnswer(text string) (s blockers.Settlement, act answerAct, err error) {
+	text = strings.TrimSpace(text)
+	word := text
+	if end := strings.IndexFunc(text, unicode.IsSpace); end >= 0 {
+		word = text[:end]
+	}
+	rest := strings.TrimSpace(text[len(word):])
+	alone := func(act answerAct) (blockers.Settlement, answerAct, error) {
+		if rest != "" {
+			return s, act, fmt.Errorf("%s takes no text: say it alone, or answer with a text", word)
+		}
+		return s, act, nil
+	}
+	switch {
+	case word == "":
+		return s, answerLater, nil
+	case word == "/quit", word == "/q", word == "/exit":
+		return alone(answerQuit)
+	case word == "/later":
+		return alone(answerLater)
+	case word == "/skip":
+		s.Status = boulder.BlockerSkipped
+		return alone(answerSettle)
+	case word == "/allow":
+		return blockers.Settlement{Status: boulder.BlockerAnswered, Answer: rest, Allowed: true}, answerSettle, nil
+	case strings.HasPrefix(word, "/") && !strings.Contains(word[1:], "/"): // a path is an answer
+		return s, act, fmt.Errorf("there is no %s: it is /allow, /skip, /later or /quit; an answer that begins so, begin with"+
+			" another word", word)
+	}
+	return blockers.Settlement{Status: boulder.BlockerAnswered, Answer: text}, answerSettle, nil
+}
+
+// settle stores an answer and tells what comes of it. again: the answer cannot be used, and another one is asked for.
+func (c *clarifying) settle(ctx context.Context, b *boulder.Blocker, s blockers.Settlement) (again bool, err error) {
+	v := c.view()
+	if err := c.app.checkAnswer(ctx, b, s); err != nil {
+		v.say(v.yellow(oneLine(err.Error())))
+		return true, nil
+	}
+	report, err := c.app.settle(ctx, c.desk, b.ID, c.app.cleanAnswer(s))
+	if report == nil {
+		err = c.app.answerError(b, report, err)
+		v.say(v.yellow(oneLine(err.Error())))
+		return !errors.Is(err, errAnswered), nil
+	}
+	c.answered++
+	if c.app.json {
+		if err := c.app.printJSON(report); err != nil {
+			return false, err
+		}
+	}
+	v.say(v.green("✓ ") + report.text(v.now))
+	if err != nil { // stored, and handed over later
+		v.say(v.yellow(oneLine(c.app.answerError(b, report, err).Error())))
+	}
+	if report.goesOnLater() && !slices.Contains(c.resume, b.BoulderID) {
+		c.resume = append(c.resume, b.BoulderID)
+	}
+	return false, nil
+}
+
+// farewell says what is left, and how the work goes on.
+func (c *clarifying) farewell(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	open, err := c.desk.List(ctx, c.filter)
+	v := c.view()
+	v.say("")
+	switch {
+	case err != nil:
+		v.say(v.yellow(err.Error()))
+	case len(open) > 0:
+		v.say(fmt.Sprintf("%s for an answer; go on with: %s", waits(len(open)), clarifyHint))
+	case c.answered > 0:
+		v.say("Nothing waits for an answer any more.")
+	default:
+		v.say("Nothing waits for an answer.")
+	}
+	for _, id := range c.resume {
+		v.say("The work goes on with: manager resume " + id)
+	}
+}
+
+// waits counts blockers in a sentence: "1 blocker waits", "2 blockers wait".
+func waits(n int) string {
+	if n == 1 {
+		return "1 blocker waits"
+	}
+	return plural(n, "blocker") + " wait"
+}

@@ -1,0 +1,274 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func slashIn(t *testing.T, path string) *slashPlace {
+	t.Helper()
+	p, err := openSlashPlace(path, ".opencode", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	return p
+}
+
+// What install does depends on what is there: nothing, its own file, one of an older version, or somebody else's.
+func TestSlashInstall(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	step := func(what string, want slashOutcome, do func(p *slashPlace) (slashOutcome, error)) {
+		t.Helper()
+		if got, err := do(slashIn(t, dir)); err != nil || got != want {
+			t.Errorf("%s: %q, %v", what, got, err)
+		}
+	}
+	install := func(program string) func(p *slashPlace) (slashOutcome, error) {
+		return func(p *slashPlace) (slashOutcome, error) { return p.install(program) }
+	}
+	file := filepath.Join(dir, ".opencode", "command", "blockers.md")
+	step("removing nothing", slashAbsent, (*slashPlace).remove)
+	step("the first time", slashInstalled, install("manager"))
+	first, err := os.ReadFile(file)
+	if err != nil || !slashUntouched(string(first)) || !strings.Contains(string(first), "!`manager -C "+dir+" blockers") {
+		t.Errorf("wrote %q, %v", first, err)
+	}
+	step("again", slashUnchanged, install("manager"))
+	step("for another program", slashUpdated, install("/opt/it's here/manager"))
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(text), `'/opt/it'\''s here/manager' -C `) {
+		t.Errorf("wrote %q, %v", text, err)
+	}
+	if names := entries(t, filepath.Dir(file)); len(names) != 1 {
+		t.Errorf("left behind: %q", names)
+	}
+	step("removing it", slashRemoved, (*slashPlace).remove)
+	step("removing it again", slashAbsent, (*slashPlace).remove)
+	if names := entries(t, filepath.Join(dir, ".opencode")); len(names) != 0 {
+		t.Errorf("left behind: %q", names)
+	}
+}
+
+func entries(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	found, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range found {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// A file that is not ours, or not any more, is neither replaced nor removed; links lead nowhere.
+func TestSlashInstallLeavesOthersAlone(t *testing.T) {
+	t.Parallel()
+	ours, err := slashFile("manager", "/p", "END_X")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			path := filepath.Join(dir, ".opencode", name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	link := func(name, to string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			path := filepath.Join(dir, ".opencode", name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(to, path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	elsewhere := t.TempDir()
+	victim := filepath.Join(elsewhere, "victim")
+	if err := os.WriteFile(victim, []byte(ours), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for what, prepare := range map[string]func(*testing.T, string){
+		"a file of the user's":     write("command/blockers.md", "Say hello.\n"),
+		"one in the other place":   write("commands/blockers.md", "Say hello.\n"),
+		"ours, changed":            write("command/blockers.md", ours+"And say hello.\n"),
+		"our mark on another text": write("command/blockers.md", slashMark+slashDigest("other")+"\ntext\n"),
+		"a directory of that name": write("command/blockers.md/x", "x"),
+		"a large file":             write("command/blockers.md", strings.Repeat("x", maxSlash+1)),
+		"a link to a file of ours": link("command/blockers.md", victim),
+		"a link to nothing":        link("command/blockers.md", filepath.Join(elsewhere, "nothing")),
+		"a link for the directory": link("command", elsewhere),
+		"a file for the directory": write("command", "x"),
+		"ours in both of the places": func(t *testing.T, dir string) {
+			write("command/blockers.md", ours)(t, dir)
+			write("commands/blockers.md", ours)(t, dir)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			prepare(t, dir)
+			before := snapshot(t, dir)
+			p, err := openSlashPlace(dir, ".opencode", dir)
+			if err == nil {
+				defer p.close()
+				if _, removeErr := p.remove(); removeErr != nil || p.there != "" {
+					t.Errorf("removing: %v", removeErr)
+				}
+				_, err = p.install("manager")
+			}
+			if err == nil {
+				t.Error("it was installed")
+			}
+			if after := snapshot(t, dir); !slices.Equal(after, before) {
+				t.Errorf("before:\n%q\nafter:\n%q", before, after)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if text, err := os.ReadFile(victim); err != nil || string(text) != ours {
+			t.Errorf("what a link led to is %q, %v", text, err)
+		}
+		if names := entries(t, elsewhere); len(names) != 1 {
+			t.Errorf("where links led to there is %q", names)
+		}
+	})
+}
+
+// snapshot is every name below a directory, with what files hold and links say.
+func snapshot(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		text := ""
+		switch {
+		case e.Type().IsRegular():
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text = string(data)
+		case e.Type()&os.ModeSymlink != 0:
+			if text, err = os.Readlink(path); err != nil {
+				return err
+			}
+		}
+		all = append(all, path+"="+text)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// The file for all projects is in the user's own configuration, and names no project.
+func TestSlashInstallForAllProjects(t *testing.T) {
+	t.Parallel()
+	home, project := t.TempDir(), t.TempDir()
+	env := append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME=")
+	file := filepath.Join(home, ".config", "opencode", "command", "blockers.md")
+	step := func(outcome slashOutcome, args ...string) {
+		t.Helper()
+		code, stdout, stderr := run(t, project, env, append(args, "--global", "--json")...)
+		want := fmt.Sprintf("{\"type\":\"blockers-command\",\"file\":%q,\"outcome\":%q}\n", file, outcome)
+		if code != 0 || stdout != want {
+			t.Errorf("%q: %d\n%s%s", args, code, stdout, stderr)
+		}
+	}
+	step(slashAbsent, "blockers", "uninstall")
+	if names := entries(t, home); len(names) != 0 {
+		t.Errorf("removing nothing has made %q", names)
+	}
+	step(slashInstalled, "blockers", "install")
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(text), "!`manager blockers slash <<") {
+		t.Errorf("wrote %q, %v", text, err)
+	}
+	step(slashUnchanged, "blockers", "install")
+	step(slashRemoved, "blockers", "uninstall")
+	if names := entries(t, project); len(names) != 0 {
+		t.Errorf("the project has %q", names)
+	}
+}
+
+// A path that the file could not hold as it is is refused.
+func TestSlashFileRefusesPaths(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/a`b", "/a$1", "/$ARGUMENTS", "/a\nb"} {
+		if text, err := slashFile("manager", path, "END_X"); err == nil {
+			t.Errorf("%q was taken: %s", path, text)
+		}
+	}
+}
+
+func TestSlashWords(t *testing.T) {
+	t.Parallel()
+	typed := func(s string) string { return s + "\n" + slashEnd + "\n" }
+	for _, c := range []struct {
+		typed string
+		want  []string
+	}{
+		{"", nil},
+		{"  list --all ", []string{"list", "--all"}},
+		{"help", []string{"--help"}},
+		{"answer B7 don't use \"that\"; $(rm x)", []string{"answer", "--", "B7", `don't use "that"; $(rm x)`}},
+		{`answer B7 "Use bcrypt, cost 12"`, []string{"answer", "--", "B7", "Use bcrypt, cost 12"}},
+		{`answer B7 'a' or 'b'`, []string{"answer", "--", "B7", `'a' or 'b'`}},
+		{"answer --allow B8", []string{"answer", "--allow", "--", "B8"}},
+		{"answer B8 --allow", []string{"answer", "--allow", "--", "B8"}},
+		{"answer B8 --allow once", []string{"answer", "--allow", "--", "B8", "once"}},
+		{"answer B8 --allowed", []string{"answer", "--", "B8", "--allowed"}},
+		{"answer B9 two\n  lines", []string{"answer", "--", "B9", "two\n  lines"}},
+		{"answer", []string{"answer", "--", ""}},
+	} {
+		if got, err := slashWords(typed(c.typed)); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q, %v", c.typed, got, err)
+		}
+	}
+	for _, bad := range []string{
+		"list\n", "answer B7 use the \n", "", // cut off
+		typed("run x"), typed("slash"), typed("install"), typed("--config x"), typed("answer B7 -"), typed("answer B7 \"-\""),
+	} {
+		if got, err := slashWords(bad); err == nil {
+			t.Errorf("%q was read as %q", bad, got)
+		}
+	}
+}
+
+// Whatever is typed: it is refused, or it is one of the commands, with nothing in front.
+func TestSlashWordsStayWithinTheCommands(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.OneOf(rapid.SampledFrom(append([]string{"-", "--", "-C", "\"", "'", slashEnd, "B1"}, slashCommands...)),
+			rapid.String())
+		text := strings.Join(rapid.SliceOf(word).Draw(t, "words"), " ") + "\n" + slashEnd
+		args, err := slashWords(text)
+		if err != nil || len(args) == 0 || args[0] == "--help" {
+			return
+		}
+		if !slices.Contains(slashCommands, args[0]) {
+			t.Fatalf("%q was read as %q", text, args)
+		}
+		if args[0] == "answer" && slices.Index(args, "--") < len(args)-3 {
+			t.Fatalf("an answer of several words: %q", args)
+		}
+	})
+}

@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/nearest"
+)
+
+// blockerFilter are the flags that choose blockers.
+type blockerFilter struct {
+	all, hard, soft           bool
+	status                    string
+	boulder, subTask, session string
+}
+
+func (o *blockerFilter) register(a *app, cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.hard, "hard", false, "only those that stop a sub-task")
+	f.BoolVar(&o.soft, "soft", false, "only those for which the agent chose for itself")
+	f.StringVar(&o.status, "status", "", "only those with this `STATUS`: pending, answered or skipped")
+	f.StringVarP(&o.boulder, "boulder", "b", "", "only those of this `BOULDER`")
+	f.StringVar(&o.subTask, "sub-task", "", "only those of this `SUBTASK`")
+	f.StringVar(&o.session, "session", "", "only those of this `SESSION` of OpenCode")
+	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completeBoulder(false)) // fails only for a flag that is not there
+	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
+		[]cobra.Completion{
+			string(boulder.BlockerPending), string(boulder.BlockerAnswered), string(boulder.BlockerSkipped),
+		}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// filter is what the flags say; without a status, and without all of them being wanted, the one that is given.
+func (o *blockerFilter) filter(ctx context.Context, a *app, status boulder.BlockerStatus) (blockers.Filter, error) {
+	f := blockers.Filter{SubTaskID: o.subTask, SessionID: o.session, Status: status}
+	switch {
+	case o.hard && o.soft:
+		return f, usagef("--hard and --soft together are all: leave them out")
+	case o.hard || o.soft:
+		f.Hard = &o.hard
+	}
+	switch s := boulder.BlockerStatus(o.status); {
+	case o.status != "" && o.all:
+		return f, usagef("--all and --status contradict each other: give one of them")
+	case s == boulder.BlockerPending, s.Settled():
+		f.Status = s
+	case o.status != "":
+		return f, usagef("--status takes pending, answered or skipped, not %q", o.status)
+	case o.all:
+		f.Status = ""
+	}
+	if o.boulder == "" {
+		return f, nil
+	}
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return f, err
+	}
+	defer closeReader()
+	f.BoulderID, err = resolve(ctx, r, o.boulder)
+	return f, err
+}
+
+func (a *app) newBlockersListCmd() *cobra.Command {
+	var o blockerFilter
+	cmd := &cobra.Command{
+		Use:   "list [flags]",
+		Short: "What waits for an answer, the most urgent first",
+		Long: `Lists the blockers that wait for an answer, one line each: id, age, hard or soft, category, the sub-task or
+session that it came up in, and the question. Hard ones come first, then the oldest. With --all those that are settled
+follow.`,
+		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runBlockersList(cmd.Context(), &o) },
+	}
+	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "also those that are answered or skipped")
+	o.register(a, cmd)
+	return cmd
+}
+
+func (a *app) runBlockersList(ctx context.Context, o *blockerFilter) error {
+	d, err := a.blockersHere()
+	if err != nil {
+		return err
+	}
+	f, err := o.filter(ctx, a, boulder.BlockerPending)
+	if err != nil {
+		return err
+	}
+	found, err := d.List(ctx, f)
+	urgentFirst(found)
+	if a.json || len(found) > 0 {
+		return errors.Join(a.printBlockers(found, f.Status == ""), err)
+	}
+	if err != nil {
+		return err
+	}
+	text := "No blocker is of that kind."
+	if f == (blockers.Filter{Status: boulder.BlockerPending}) {
+		text = "Nothing waits for an answer."
+	}
+	if s, statusErr := d.Status(ctx); statusErr == nil && s.Answered+s.Skipped > 0 && !o.all {
+		text += fmt.Sprintf(" %s settled; see: manager blockers list --all", are(s.Answered+s.Skipped, "blocker"))
+	}
+	a.note("%s", text)
+	return nil
+}
+
+// are counts things in a sentence: "1 blocker is", "2 blockers are".
+func are(n int, thing string) string {
+	if n == 1 {
+		return plural(n, thing) + " is"
+	}
+	return plural(n, thing) + " are"
+}
+
+// urgentFirst sorts: what waits before what is settled, hard before soft, the oldest first.
+func urgentFirst(all []boulder.Blocker) {
+	rank := func(b boulder.Blocker) int {
+		switch {
+		case b.Status.Settled():
+			return 2
+		case !b.Hard:
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(all, func(x, y boulder.Blocker) int {
+		return cmp.Or(rank(x)-rank(y), x.CreatedAt.Compare(y.CreatedAt))
+	})
+}
+
+// blockerItem is a blocker in `--json`. Fields are added in later versions, never changed.
+type blockerItem struct {
+	Type string `json:"type"` // blocker
+	boulder.Blocker
+}
+
+// printBlockers prints blockers, one line each.
+func (a *app) printBlockers(all []boulder.Blocker, states bool) error {
+	if !a.json {
+		a.blockersView(a.Stdout).table(all, states)
+		return nil
+	}
+	for i := range all {
+		if err := a.printJSON(blockerItem{"blocker", all[i]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) newBlockersShowCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show [flags] ID",
+		Short: "Everything about one blocker",
+		Args:  oneBlocker, ValidArgsFunction: a.completeBlocker(""),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runBlockersShow(cmd.Context(), args[0]) },
+	}
+}
+
+// oneBlocker takes exactly one argument.
+func oneBlocker(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("%s takes one ID, not %d arguments: `manager blockers list` has them", cmd.CommandPath(), len(args))
+	}
+	return nil
+}
+
+func (a *app) runBlockersShow(ctx context.Context, id string) error {
+	d, err := a.blockersHere()
+	if err != nil {
+		return err
+	}
+	b, err := findBlocker(ctx, d, id)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(blockerItem{"blocker", b})
+	}
+	v := a.blockersView(a.Stdout)
+	v.all(&b)
+	if b.Status.Settled() {
+		return nil
+	}
+	v.say("")
+	if over := a.tooLate(ctx, &b); over != nil {
+		v.say("No answer is waited for: " + over.Error())
+		return nil
+	}
+	v.say("Answer with: manager blockers answer " + b.ID + ` "…"`)
+	if allowable(&b) {
+		v.say("Allow it with: manager blockers answer " + b.ID + " --allow")
+	}
+	v.say("Go on without: manager blockers skip " + b.ID)
+	return nil
+}
+
+// allowable reports whether a permission can be given: OpenCode asked for one.
+func allowable(b *boulder.Blocker) bool { return b.Ask != nil && b.Ask.Kind == boulder.AskPermission }
+
+// findBlocker reads the blocker that a person means.
+func findBlocker(ctx context.Context, d *blockers.Desk, id string) (boulder.Blocker, error) {
+	b, err := d.Get(ctx, strings.ToUpper(strings.TrimSpace(id)))
+	if errors.Is(err, blockers.ErrNotFound) {
+		return b, noBlocker(ctx, d, id)
+	}
+	return b, err
+}
+
+// noBlocker says which blocker was probably meant.
+func noBlocker(ctx context.Context, d *blockers.Desk, id string) error {
+	all, err := d.List(ctx, blockers.Filter{})
+	if len(all) == 0 && err == nil {
+		return usagef("there is no blocker %q, and none at all: nothing came up yet", id)
+	}
+	urgentFirst(all)
+	ids := make([]string, len(all))
+	for i := range all {
+		ids[i] = all[i].ID
+	}
+	for _, guess := range []string{"B" + id, nearest.Word(strings.ToUpper(id), ids)} { // 7 is B7
+		if slices.Contains(ids, guess) {
+			return usagef("there is no blocker %q: did you mean %s?", id, guess)
+		}
+	}
+	const named = 10
+	more := ""
+	if n := len(ids) - named; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return usagef("there is no blocker %q: there are %s%s", id, strings.Join(ids[:min(len(ids), named)], ", "), more)
+}
+
+// completeBlocker offers ids of blockers to the shell, for the first argument; with a status only those that have it.
+func (a *app) completeBlocker(status boulder.BlockerStatus) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		const how = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		if len(args) > 0 {
+			return nil, how
+		}
+		d, err := a.blockersHere()
+		if err != nil {
+			return nil, how
+		}
+		found, _ := d.List(cmd.Context(), blockers.Filter{Status: status}) // those that can be read
+		urgentFirst(found)
+		var all []cobra.Completion
+		for i := range found {
+			all = append(all, cobra.CompletionWithDesc(found[i].ID, clipText(found[i].Question, 60)))
+		}
+		return all, how
+	}
+}

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/blockers/mcptool"
+	"github.com/bouldermgr/manager/store"
+)
+
+// mcpClient is a client of `manager mcp` in the project.
+func mcpClient(t *testing.T, project string, env []string) (*mcp.ClientSession, *exec.Cmd) {
+	t.Helper()
+	cmd := manager(t, project, env, "mcp")
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	session, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return session, cmd
+}
+
+// report calls the tool and gives the text that an agent reads.
+func report(t *testing.T, session *mcp.ClientSession, arguments map[string]any) (text string, failed bool) {
+	t.Helper()
+	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: mcptool.ToolName, Arguments: arguments})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.Content[0].(*mcp.TextContent).Text, result.IsError
+}
+
+func hardBlocker(question string) map[string]any {
+	return map[string]any{
+		"category": "security", "question": question, "context": "A token is in the fixtures.", "blocks_progress": true,
+	}
+}
+
+func writeConfig(t *testing.T, project, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(project, store.DirName), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(project, store.DirName, "config.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The tool is served over standard input and output, also while another process has the project's database: off as long
+// as nobody asks for it, and then for one session, named after the client.
+func TestMCP(t *testing.T) {
+	t.Parallel()
+	project := t.TempDir()
+	writeConfig(t, project, "")
+	db, err := store.Open(filepath.Join(project, store.DirName, store.FileName), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	env := append(os.Environ(), "HOME="+t.TempDir(), "XDG_CONFIG_HOME=")
+	session, cmd := mcpClient(t, project, env)
+	if text, failed := report(t, session, hardBlocker("Off?")); failed || text != mcptool.Off {
+		t.Errorf("while it is off: %v %q", failed, text)
+	}
+	desk := deskOfProject(t, project)
+	if all, err := desk.List(t.Context(), blockers.Filter{}); err != nil || len(all) != 0 {
+		t.Errorf("recorded while it is off: %v, %v", all, err)
+	}
+	if code, _, stderr := run(t, project, env, "blockers", "on"); code != 0 {
+		t.Fatalf("on: %d %s", code, stderr)
+	}
+	if text, failed := report(t, session, hardBlocker("May it stay?")); failed || text != mcptool.Registered {
+		t.Errorf("it was told %v %q", failed, text)
+	}
+	if text, failed := report(t, session, map[string]any{"category": "naming"}); !failed ||
+		!strings.Contains(text, "Invalid category") || !strings.Contains(text, "question is missing") {
+		t.Errorf("a wrong call: %v %q", failed, text)
+	}
+	all, err := desk.List(t.Context(), blockers.Filter{})
+	if err != nil || len(all) != 1 || !all[0].Hard || all[0].SessionID != fmt.Sprintf("test-%d", cmd.Process.Pid) {
+		t.Errorf("recorded: %+v, %v", all, err)
+	}
+	if err := session.Close(); err != nil { // waits for the end of the process
+		t.Errorf("it ended with %v", err)
+	}
+	list, err := os.ReadFile(filepath.Join(project, blockers.DefaultFile))
+	if err != nil || !strings.Contains(string(list), "May it stay?") {
+		t.Errorf("blockers.md holds %q, %v", list, err)
+	}
+}

@@ -1,0 +1,303 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/notify"
+	morning "github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/store"
+)
+
+func TestNotifyConfig(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"notify: {command: [notify-send, manager]}":     `[notify-send manager] "" finished blocked failed budget`,
+		`notify: {command: "say done | sh"}`:            `[sh -c say done | sh] "" finished blocked failed budget`,
+		"notify: {webhook: https://example.com/x}":      `[] "https://example.com/x" finished blocked failed budget`,
+		"notify: {webhook: $HOOK, on: [failed]}":        `[] "https://hook" failed`,
+		`notify: {webhook: "${HOOK}", on: [failed]}`:    `[] "https://hook" failed`,
+		"notify: {command: x, on: []}":                  `[sh -c x] ""`,
+		"notify: {webhook: $NONE}":                      "error: notify.webhook is $NONE, and that is not set",
+		"notify: {webhook: $BAD}":                       "error: notify.webhook is $BAD: the webhook must be an http or https address",
+		"notify: {webhook: ftp://S3CR3T}":               "error: notify.webhook: the webhook must be an http or https address",
+		"notify: {on: [done]}":                          `error: notify.on has "done": use finished, blocked, failed or budget`,
+		"notify: {command: ['']}":                       "error: notify.command begins with nothing",
+		"notify: {command: {a: b}}":                     "error: a command as [notify-send, manager], or a line for the shell",
+		"notify: {command:}":                            `[] "" finished blocked failed budget`,
+		"notify: {timeout: 0s}":                         "error: a duration of more than 0",
+		"notify: {url: x}":                              `error: there is no key "url" in notify`,
+		"notify: {webhook: https://example.com/, on: x": "error: ",
+	} {
+		c, err := configOf(t, text)
+		var address string
+		if err == nil {
+			address, err = c.Notify.address(Env{Environ: []string{"HOOK=https://hook", "BAD=S3CR3T"}}.Getenv)
+		}
+		got := ""
+		if err != nil {
+			got = "error: " + err.Error()
+		} else {
+			got = fmt.Sprintf("%v %q", []string(c.Notify.Command), address)
+			for _, e := range notify.Events() {
+				if c.Notify.wants(e) {
+					got += " " + string(e)
+				}
+			}
+		}
+		if rest, ok := strings.CutPrefix(want, "error: "); ok {
+			if err == nil || !strings.Contains(got, rest) {
+				t.Errorf("%s: %s, want %s", text, got, want)
+			}
+		} else if got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// What is wrong with a configuration is shown with the lines around it. The webhook is not among them.
+func TestWebhookIsNotShown(t *testing.T) {
+	t.Parallel()
+	project := t.TempDir()
+	for _, text := range []string{
+		"notify:\n  webhook: https://example.com/S3CR3T/abcdefghijklmnop\n  onn: [failed]\n",
+		"notify: {webhook: 'https://example.com/S3CR3T/abcdefghijklmnop', onn: 3}\n",
+		"notify: {\"webhook\": \"https://example.com/S3CR3T/abcdefghijklmnop\"\n",
+	} {
+		writeFile(t, filepath.Join(project, store.DirName, "config.yaml"), text)
+		stdout, stderr, code := command(project, "run", "x")
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "config.yaml") {
+			t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+		}
+		if strings.Contains(stderr, "S3CR3T") {
+			t.Errorf("the webhook is shown:\n%s", stderr)
+		}
+	}
+}
+
+func TestEventOf(t *testing.T) {
+	t.Parallel()
+	waiting := fmt.Errorf("%w: a question", orchestrator.ErrWaiting)
+	budget := fmt.Errorf("%w: %w", orchestrator.ErrWaiting, &orchestrator.BudgetError{Reason: "used up"})
+	for _, test := range []struct {
+		err  error
+		want notify.Event
+	}{
+		{nil, notify.Finished}, {errPartial, notify.Failed}, {errors.New("no disk"), notify.Failed},
+		{waiting, notify.Blocked}, {fmt.Errorf("%w\nGo on", budget), notify.Budget},
+		{orchestrator.ErrStopped, ""}, {errInterrupted, ""}, {orchestrator.ErrCancelled, ""}, {orchestrator.ErrDeclined, ""},
+	} {
+		if got := eventOf(test.err); got != test.want {
+			t.Errorf("%v: %q, want %q", test.err, got, test.want)
+		}
+	}
+}
+
+// A sub-task that waits for an answer is told once, and only if others go on.
+func TestWaitingSubTask(t *testing.T) {
+	t.Parallel()
+	a, b := boulder.AttemptRef{SubTaskID: "a", Attempt: 1}, boulder.AttemptRef{SubTaskID: "b", Attempt: 1}
+	asked := func(ref boulder.AttemptRef, hard bool, status boulder.BlockerStatus) boulder.Body {
+		return boulder.BlockerRaised{AttemptRef: ref, Blocker: boulder.Blocker{ID: "B1", Hard: hard, Status: status}}
+	}
+	hard := asked(a, true, boulder.BlockerPending)
+	other, same := boulder.TurnEnded{AttemptRef: b}, boulder.TurnEnded{AttemptRef: a}
+	for name, test := range map[string]struct {
+		events []boulder.Body
+		want   int // event after which it is told; -1: none
+	}{
+		"others go on":    {[]boulder.Body{hard, same, boulder.Parked{AttemptRef: a}, other, other}, 3},
+		"nothing goes on": {[]boulder.Body{hard, boulder.Parked{AttemptRef: a}, boulder.StatusChanged{}}, -1},
+		"others end with it": {
+			[]boulder.Body{hard, boulder.Parked{AttemptRef: a}, boulder.SubTaskDone{AttemptRef: b}}, -1,
+		},
+		"two of them": {
+			[]boulder.Body{hard, boulder.Parked{AttemptRef: a}, other, asked(b, true, ""), boulder.Parked{AttemptRef: b}, same}, 2,
+		},
+		"a budget":         {[]boulder.Body{boulder.Parked{AttemptRef: a}, other}, -1},
+		"a soft one":       {[]boulder.Body{asked(a, false, ""), boulder.Parked{AttemptRef: a}, other}, -1},
+		"answered already": {[]boulder.Body{asked(a, true, boulder.BlockerAnswered), boulder.Parked{AttemptRef: a}, other}, -1},
+	} {
+		var w waitingSubTask
+		told := -1
+		for i, body := range test.events {
+			if w.news(body) {
+				if told >= 0 {
+					t.Errorf("%s: told again at %d", name, i)
+				}
+				told = i
+			}
+		}
+		if told != test.want {
+			t.Errorf("%s: told at %d, want %d", name, told, test.want)
+		}
+	}
+}
+
+func TestTitles(t *testing.T) {
+	t.Parallel()
+	made := &morning.Report{
+		BoulderID: "01k3", Task: "SECRET", Goal: "SECRET", Reason: "SECRET", Tally: boulder.Tally{Planned: 3, Completed: 1, Blocked: 2},
+		Blockers: []morning.Blocker{{Awaited: true}, {}},
+	}
+	const counts = ": 1 of 3 sub-tasks completed, 2 blocked"
+	over := *made
+	over.Status = boulder.Partial
+	live := *made
+	live.Running = true
+	for _, test := range []struct {
+		what notify.Event
+		made *morning.Report
+		want string
+	}{
+		{notify.Finished, made, "Boulder 01k3 is done" + counts},
+		{notify.Budget, made, "Boulder 01k3 has used its budget up" + counts},
+		{notify.Blocked, made, "Boulder 01k3 waits for a person, with 1 question" + counts},
+		{notify.Blocked, &live, "Boulder 01k3 waits for a person, with 1 question, and goes on with the rest" + counts},
+		{notify.Failed, made, "Boulder 01k3 was broken off by an error" + counts},
+		{notify.Failed, &over, "Boulder 01k3 is over, and not everything is done" + counts},
+	} {
+		if got := titleOf(test.what, test.made); got != test.want {
+			t.Errorf("%s, want %s", got, test.want)
+		}
+	}
+}
+
+// endingOf is the ending of a run of the sample, whose database is open, with a configuration.
+func endingOf(t *testing.T, config string) (e *ending, stderr *bytes.Buffer) {
+	t.Helper()
+	s := newSample(t)
+	s.play()
+	s.finish()
+	project := s.store()
+	writeFile(t, filepath.Join(project, store.DirName, "config.yaml"), config)
+	db, err := store.Open(filepath.Join(project, store.DirName, store.FileName), store.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	stderr = &bytes.Buffer{}
+	a := &app{dir: project, secrets: secret.New([]string{"API_KEY=sk-planted-in-the-env"})}
+	a.Env = Env{Environ: []string{"PATH=" + os.Getenv("PATH")}, Stderr: guarded{stderr, a.secrets}, Stdout: io.Discard}
+	t.Cleanup(a.release)
+	d := &deps{app: a, project: project, log: a.logger()}
+	if d.config, err = a.loadConfig(project); err != nil {
+		t.Fatal(err)
+	}
+	if e, err = d.newEnding(db); err != nil {
+		t.Fatal(err)
+	}
+	for range e.watch(t.Context(), func(yield func(boulder.Event, error) bool) {
+		for _, event := range s.events {
+			if !yield(event, nil) {
+				return
+			}
+		}
+	}) {
+		continue
+	}
+	return e, stderr
+}
+
+// A run that ends has a report, for its owner only, and tells whoever is to be told.
+func TestConclude(t *testing.T) {
+	t.Parallel()
+	told := make(chan string, 2)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		told <- string(body)
+	}))
+	t.Cleanup(server.Close)
+	e, stderr := endingOf(t, "notify: {webhook: "+server.URL+"/hook, command: 'cat > told', on: [failed]}")
+	name := e.conclude(t.Context(), nil) // that some failed is known from the events
+	if want := runsDir + "/" + sampleID + "/report.md"; name != want || stderr.Len() > 0 {
+		t.Fatalf("%q, want %q; stderr %s", name, want, stderr)
+	}
+	path := filepath.Join(e.deps.project, name)
+	text, err := os.ReadFile(path)
+	info, statErr := os.Stat(path)
+	if err = errors.Join(err, statErr); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v, %v", err, info)
+	}
+	if !strings.HasPrefix(string(text), "# Boulder "+sampleID+": partial\n") {
+		t.Errorf("the report is:\n%s", text)
+	}
+	byFile, err := os.ReadFile(filepath.Join(e.deps.project, "told"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := <-told
+	if body != string(byFile) {
+		t.Errorf("%s and %s differ", body, byFile)
+	}
+	for _, want := range []string{
+		`"event":"failed"`, `"exit_code":3`, `"status":"partial"`, `"completed":4,"failed":1,"blocked":1`, `report.md"`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%s is not in %s", want, body)
+		}
+	}
+	if strings.Contains(body, "dark mode") || strings.Contains(body, e.deps.project) {
+		t.Errorf("the task or a path of this machine is in %s", body)
+	}
+}
+
+// Nothing of this changes how a run ends: what goes wrong is a warning.
+func TestConcludeInTrouble(t *testing.T) {
+	t.Parallel()
+	e, stderr := endingOf(t, "notify: {command: 'echo never shown; exit 3'}")
+	runs := filepath.Join(e.deps.project, runsDir)
+	if err := errors.Join(os.RemoveAll(runs), os.Symlink(t.TempDir(), runs)); err != nil { // an agent may do that
+		t.Fatal(err)
+	}
+	if name := e.conclude(t.Context(), errPartial); name != "" {
+		t.Errorf("the report was written to %s", name)
+	}
+	for _, want := range []string{
+		"manager: warning: the report of boulder " + sampleID + " could not be written: ",
+		"manager: warning: the notification command sh failed: exit status 3\n",
+	} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("%q is not in %s", want, stderr)
+		}
+	}
+	if strings.Contains(stderr.String(), "never shown") {
+		t.Errorf("the command's output is shown: %s", stderr)
+	}
+	if err := e.told("", errPartial); !errors.Is(err, errPartial) || strings.Contains(err.Error(), "Report") {
+		t.Errorf("%v", err)
+	}
+}
+
+// What is not asked for is not told: nobody without a configuration, and a person who ended the run knows.
+func TestNobodyIsTold(t *testing.T) {
+	t.Parallel()
+	for config, err := range map[string]error{
+		"": nil, "notify: {command: 'touch told', on: [finished]}": errPartial, "notify: {command: 'touch told', on: []}": nil,
+		"notify: {command: 'touch told'}": orchestrator.ErrStopped,
+	} {
+		e, stderr := endingOf(t, config)
+		e.end = nil
+		if name := e.conclude(t.Context(), err); name == "" || stderr.Len() > 0 {
+			t.Errorf("%s: report %q, stderr %s", config, name, stderr)
+		}
+		if exists(filepath.Join(e.deps.project, "told")) {
+			t.Errorf("%s: it was told", config)
+		}
+		if got := e.told("r.md", err); err != nil && (!errors.Is(got, err) || !strings.HasSuffix(got.Error(), "\nReport: "+
+			e.deps.app.pretty(filepath.Join(e.deps.project, "r.md")))) {
+			t.Errorf("%v", got)
+		}
+	}
+}

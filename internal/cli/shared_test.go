@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+)
+
+// sharedPassword is that of the shared server.
+const sharedPassword = "of the script"
+
+// shared is one OpenCode server for all tests that attach to a server and do it no harm: a start takes two seconds of a
+// processor and 0.6 GB. It is somebody else's to the manager, and knows nothing of the manager's own configuration.
+var shared sharedServer
+
+// sharedServer starts when the first test needs it.
+type sharedServer struct {
+	once     sync.Once
+	err      error
+	home     string
+	exchange *octest.Exchange
+	address  string
+	stop     func()
+}
+
+// lead has the sessions in a directory, and below it, ask the model at modelURL, and returns the server's address. It
+// may be called again, with another model.
+func (s *sharedServer) lead(dir, modelURL string) (address string, err error) {
+	if s.once.Do(s.start); s.err != nil {
+		return "", s.err
+	}
+	return s.address, s.exchange.Connect(dir, modelURL)
+}
+
+func (s *sharedServer) start() {
+	binary, err := octest.Find()
+	if err == nil {
+		s.home, err = os.MkdirTemp("", "cli-test-")
+	}
+	if err == nil {
+		s.exchange, err = octest.NewExchange()
+	}
+	if err == nil {
+		cmd := exec.Command(binary, "serve", "--hostname", "127.0.0.1", "--port", "0")
+		s.address, s.stop, err = listening(cmd, s.home, append(
+			scriptmodel.OpenCodeEnv(os.Environ(), s.home, s.exchange.URL()), "OPENCODE_SERVER_PASSWORD="+sharedPassword))
+	}
+	if err != nil {
+		s.err = fmt.Errorf("the shared OpenCode server: %w", err)
+	}
+}
+
+func (s *sharedServer) close() {
+	if s.stop != nil {
+		s.stop()
+	}
+	if s.exchange != nil {
+		s.exchange.Close()
+	}
+	if s.home != "" {
+		os.RemoveAll(s.home)
+	}
+}
+
+// attached prepares a test whose manager attaches to the shared server: the environment in which it may, and the flag.
+func attached(t *testing.T, dir string, env []string, model *scriptmodel.Server) (withPassword []string, flag string) {
+	t.Helper()
+	address, err := shared.lead(dir, model.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(env[:len(env):len(env)], "OPENCODE_SERVER_PASSWORD="+sharedPassword), "--attach=" + address
+}
+
+// testsWithServer are all tests, and the end of the server that they share.
+type testsWithServer struct{ *testing.M }
+
+func (m testsWithServer) Run() int {
+	defer shared.close()
+	return m.M.Run()
+}

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"iter"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/blockers/mcptool"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/watch"
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/store"
+)
+
+var (
+	_ executor.Diverter = (*diverter)(nil)
+	_ watch.Diverter    = (*diverter)(nil)
+)
+
+// diverter stands in for the person who is away, in the sessions that this process runs or watches. It is there whether
+// diversion is on or not: that can be switched at any time.
+type diverter struct {
+	*blockers.Desk
+	*mcptool.Server
+}
+
+// newDiverter makes one. Nothing is stored and nothing listens before it is needed.
+func (d *deps) newDiverter() (*diverter, error) {
+	desk, err := d.app.desk(d.project, d.config)
+	if err != nil {
+		return nil, err
+	}
+	return &diverter{desk, mcptool.New(mcptool.Config{Desk: desk, Logger: d.log})}, nil
+}
+
+// Tool says where the tool is.
+func (v *diverter) Tool(ctx context.Context) (executor.BlockerTool, error) {
+	url, headers, err := v.Serve(ctx)
+	return executor.BlockerTool{Name: mcptool.DefaultName, URL: url, Headers: headers}, err
+}
+
+// ToolName is what agents call it.
+func (v *diverter) ToolName() string { return blockers.DefaultTool }
+
+// Instruction is what an agent is told about an ask.
+func (v *diverter) Instruction(ask boulder.Blocker) string {
+	return blockers.Instruction(blockers.DefaultTool, ask)
+}
+
+// Offer makes the tool known to a server that this process does not own.
+func (v *diverter) Offer(ctx context.Context, dir *opencode.Directory) error {
+	tool, err := v.Tool(ctx)
+	if err != nil {
+		return err
+	}
+	return dir.AddMCP(ctx, opencode.MCPServer{Name: tool.Name, URL: tool.URL, Headers: tool.Headers})
+}
+
+// Withdraw takes it back.
+func (v *diverter) Withdraw(ctx context.Context, dir *opencode.Directory) error {
+	return dir.DisconnectMCP(ctx, mcptool.DefaultName)
+}
+
+// Of lists what was recorded for a session.
+func (v *diverter) Of(ctx context.Context, sessionID string) ([]boulder.Blocker, error) {
+	return v.List(ctx, blockers.Filter{SessionID: sessionID})
+}
+
+// briefed is the name of the tool for a brief; empty: the boulder is not diverted now.
+func (v *diverter) briefed(b boulder.Boulder) string {
+	if !v.On(boulder.BlockerScope{BoulderID: b.ID, Diverted: b.Diverted}) {
+		return ""
+	}
+	return v.ToolName()
+}
+
+const blockersUsage = "nobody is here: what only a person can answer is taken down, and agents go on without " +
+	"(see `manager blockers`)"
+
+func blockersFlag(cmd *cobra.Command, to *bool) {
+	cmd.Flags().BoolVar(to, "blockers", false, blockersUsage)
+}
+
+// closeDiverter takes the blocker tool back from a server that outlives this process, and stops serving it.
+func (d *deps) closeDiverter(ctx context.Context) {
+	if d.diverter == nil {
+		return
+	}
+	if d.attached != nil {
+		if err := d.runner.Withdraw(ctx); err != nil {
+			d.log.Warn("the blocker tool stays known to OpenCode", "error", err)
+		}
+	}
+	if err := d.diverter.Close(); err != nil {
+		d.log.Warn("the blocker tool's server was not closed cleanly", "error", err)
+	}
+}
+
+// deliverBefore hands the answers over that were given while nobody could take them, before a boulder is taken up again.
+// What cannot be handed over now is tried again the next time.
+func (d *deps) deliverBefore(ctx context.Context, db *store.DB, boulderID string) {
+	desk, err := d.app.desk(d.project, d.config)
+	if err == nil {
+		err = deliver(ctx, desk, db, onDisk{db}, boulderID)
+	}
+	if err != nil {
+		d.app.warn("answers to blockers: %v", err)
+	}
+}
+
+// delivering passes the events of a run on, and hands over the answers to blockers that were answered before the boulder
+// had heard of them.
+func (d *deps) delivering(
+	ctx context.Context, db *store.DB, orders control.Steerer, events iter.Seq2[boulder.Event, error],
+) iter.Seq2[boulder.Event, error] {
+	return func(yield func(boulder.Event, error) bool) {
+		var work sync.WaitGroup
+		defer work.Wait()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for e, err := range events {
+			if _, raised := e.Body.(boulder.BlockerRaised); raised && err == nil {
+				work.Go(func() { // the run does not wait for it: it is what takes the order
+					if err := deliver(ctx, d.diverter.Desk, db, orders, e.BoulderID); err != nil && ctx.Err() == nil {
+						d.log.Warn("an answer was not handed over", "error", err)
+					}
+				})
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,314 @@
+package notify_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/notify"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func message() notify.Message {
+	return notify.Message{
+		Event: notify.Failed, Time: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), BoulderID: "01k3", Status: boulder.Partial,
+		Title: "Boulder 01k3 is over", Project: "app", Tally: boulder.Tally{Planned: 3, Completed: 2, Failed: 1},
+		ExitCode: new(3), Report: ".manager/runs/01k3/report.md",
+	}
+}
+
+const wire = `{"type":"notification","event":"failed","time":"2026-03-04T05:06:07Z","boulder_id":"01k3",` +
+	`"status":"partial","title":"Boulder 01k3 is over","project":"app",` +
+	`"sub_tasks":{"planned":3,"completed":2,"failed":1},"awaited":0,"exit_code":3,` +
+	`"report":".manager/runs/01k3/report.md"}`
+
+func notifier(t *testing.T, cfg notify.Config) *notify.Notifier {
+	t.Helper()
+	if cfg.Client == nil {
+		transport := &http.Transport{}
+		t.Cleanup(transport.CloseIdleConnections)
+		cfg.Client = &http.Client{Transport: transport}
+	}
+	if cfg.RetryWait == 0 {
+		cfg.RetryWait = time.Nanosecond
+	}
+	n, err := notify.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	script := `cat > body; echo "$MANAGER_EVENT|$MANAGER_BOULDER_ID|$MANAGER_STATUS|$MANAGER_TITLE|$MANAGER_EXIT_CODE|` +
+		`$MANAGER_REPORT|$TOKEN|$1" > said; echo printed`
+	var logged bytes.Buffer
+	n := notifier(t, notify.Config{
+		Command: []string{"sh", "-c", script, "sh", "an argument"}, Dir: dir,
+		Env:    []string{"PATH=" + os.Getenv("PATH"), "TOKEN=x"},
+		Logger: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err := n.Send(t.Context(), message()); err != nil {
+		t.Fatal(err)
+	}
+	body, _ := os.ReadFile(filepath.Join(dir, "body"))
+	if diff := cmp.Diff(wire, string(body)); diff != "" {
+		t.Errorf("body (-want +got):\n%s", diff)
+	}
+	said, _ := os.ReadFile(filepath.Join(dir, "said"))
+	want := "failed|01k3|partial|Boulder 01k3 is over|3|.manager/runs/01k3/report.md|x|an argument\n"
+	if diff := cmp.Diff(want, string(said)); diff != "" {
+		t.Errorf("variables (-want +got):\n%s", diff)
+	}
+	if !strings.Contains(logged.String(), "printed") {
+		t.Errorf("its output is not in the diagnostics: %s", logged.String())
+	}
+}
+
+// While a run goes on there is no exit code.
+func TestNoExitCodeYet(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	n := notifier(t, notify.Config{
+		Command: []string{"sh", "-c", `cat > body; echo "<$MANAGER_EXIT_CODE>" > said`}, Dir: dir,
+		Env: []string{"PATH=" + os.Getenv("PATH")},
+	})
+	m := message()
+	m.ExitCode = nil
+	if err := n.Send(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	body, _ := os.ReadFile(filepath.Join(dir, "body"))
+	said, _ := os.ReadFile(filepath.Join(dir, "said"))
+	if !strings.Contains(string(body), `"exit_code":null`) || string(said) != "<>\n" {
+		t.Errorf("%s %s", body, said)
+	}
+}
+
+func TestCommandThatFails(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		command []string
+		says    string
+	}{
+		"exits":   {[]string{"sh", "-c", "echo secret; exit 7"}, "the notification command sh failed: exit status 7"},
+		"missing": {[]string{"/nosuch/notifier"}, "the notification command notifier could not be started"},
+		// More than a pipe holds is left unread, and more than is kept is printed: neither is a fault.
+		"prints": {[]string{"sh", "-c", "head -c 300000 /dev/zero"}, ""},
+	} {
+		err := notifier(t, notify.Config{Command: test.command, Env: []string{"PATH=" + os.Getenv("PATH")}}).
+			Send(t.Context(), message())
+		switch {
+		case test.says == "" && err != nil, test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)):
+			t.Errorf("%s: %v", name, err)
+		case err != nil && strings.Contains(err.Error(), "secret"):
+			t.Errorf("%s: what it printed is in the error: %v", name, err)
+		}
+	}
+}
+
+// A command that hangs is killed at the limit, with everything that it started.
+func TestCommandThatHangs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	// The FIFO keeps the time out of it: the limit begins to run when both processes are there.
+	if err := syscall.Mkfifo(filepath.Join(dir, "alive"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := notifier(t, notify.Config{
+		Command: []string{"sh", "-c", `exec 3> alive; sh -c 'trap "" TERM; while :; do sleep 600; done'`}, Dir: dir,
+		Env: []string{"PATH=" + os.Getenv("PATH")}, Timeout: 300 * time.Millisecond,
+	})
+	ended := make(chan error, 1)
+	go func() {
+		alive, err := os.Open(filepath.Join(dir, "alive"))
+		if err == nil {
+			_, err = io.Copy(io.Discard, alive) // until the last process that inherited it is gone
+			alive.Close()
+		}
+		ended <- err
+	}()
+	err := n.Send(t.Context(), message())
+	if err == nil || !strings.Contains(err.Error(), "it did not end within 300ms (notify.timeout), and was stopped") {
+		t.Errorf("%v", err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// recorder is a server that remembers the bodies that it was sent.
+func recorder(t *testing.T, answer http.HandlerFunc) (address string, bodies func() []string) {
+	t.Helper()
+	got := make(chan string, 10)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- r.Method + " " + r.URL.Path + " " + r.Header.Get("Content-Type") + " " + string(body)
+		answer(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, func() (all []string) {
+		for len(got) > 0 {
+			all = append(all, <-got)
+		}
+		return all
+	}
+}
+
+const token = "/hook/T0P-S3CR3T"
+
+func TestWebhook(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc
+		sent   int
+		says   string // empty: no error
+	}{
+		"taken":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, 1, ""},
+		"refused":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, 1, "403 Forbidden"},
+		"trouble":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, 2, "502 Bad Gateway"},
+		"too many": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }, 2, "429"},
+		"trouble once": {func(w http.ResponseWriter, _ *http.Request) {
+			if calls.Add(1) == 1 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		}, 2, ""},
+		"cut off": {func(w http.ResponseWriter, _ *http.Request) {
+			c, _, _ := w.(http.Hijacker).Hijack()
+			c.Close()
+		}, 2, "EOF"},
+		"moved": {func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == token {
+				http.Redirect(w, r, "/new", http.StatusTemporaryRedirect)
+			}
+		}, 2, ""},
+		"moved for good, as a GET": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/new", http.StatusFound)
+		}, 1, "it asks to fetch something instead"},
+		"moves for ever": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, token, http.StatusPermanentRedirect)
+		}, 4, "there are more than 3"},
+	} {
+		address, bodies := recorder(t, test.answer)
+		err := notifier(t, notify.Config{Webhook: address + token}).Send(t.Context(), message())
+		sent := bodies()
+		if len(sent) != test.sent {
+			t.Errorf("%s: sent %d times, want %d: %v", name, len(sent), test.sent, sent)
+		}
+		for _, s := range sent {
+			if !strings.HasPrefix(s, "POST /") || !strings.HasSuffix(s, " application/json "+wire) {
+				t.Errorf("%s: %s", name, s)
+			}
+		}
+		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+		checkSecret(t, err)
+	}
+}
+
+// checkSecret looks for the webhook's address, which is the key to it, in what is shown; the host may be there.
+func checkSecret(t *testing.T, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if strings.Contains(e.Error(), "S3CR3T") {
+			t.Errorf("the address is in the error: %v", e)
+		}
+	}
+}
+
+// A redirect to somebody else is not followed: they would learn of the run, and the message would not arrive.
+func TestWebhookToAnotherHost(t *testing.T) {
+	t.Parallel()
+	other, bodies := recorder(t, func(http.ResponseWriter, *http.Request) {})
+	address, _ := recorder(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other+"/stolen", http.StatusTemporaryRedirect)
+	})
+	err := notifier(t, notify.Config{Webhook: address + token}).Send(t.Context(), message())
+	if err == nil || !strings.Contains(err.Error(), "it leads to "+other) {
+		t.Errorf("%v", err)
+	}
+	if sent := bodies(); len(sent) > 0 {
+		t.Errorf("it was followed: %v", sent)
+	}
+	checkSecret(t, err)
+}
+
+// A server that never answers is given up at the limit.
+func TestWebhookThatHangs(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // it takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	n := notifier(t, notify.Config{Webhook: "http://" + listener.Addr().String() + token, Timeout: 50 * time.Millisecond})
+	err = n.Send(t.Context(), message())
+	if err == nil || !strings.Contains(err.Error(), "it did not end within 50ms (notify.timeout)") {
+		t.Errorf("%v", err)
+	}
+	checkSecret(t, err)
+}
+
+// Whoever ends the run for good does not wait for a notification.
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	address, _ := recorder(t, func(_ http.ResponseWriter, r *http.Request) {
+		cancel(cause)
+		<-r.Context().Done()
+	})
+	if err := notifier(t, notify.Config{Webhook: address}).Send(ctx, message()); !errors.Is(err, cause) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A way that fails does not keep the other from being told.
+func TestBothWays(t *testing.T) {
+	t.Parallel()
+	address, bodies := recorder(t, func(http.ResponseWriter, *http.Request) {})
+	err := notifier(t, notify.Config{Webhook: address, Command: []string{"/nosuch/notifier"}}).
+		Send(t.Context(), message())
+	if err == nil || len(bodies()) != 1 {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for _, cfg := range []notify.Config{
+		{}, {Command: []string{""}}, {Command: []string{"x"}, Timeout: -1},
+		{Webhook: "ftp://S3CR3T"}, {Webhook: "https://"}, {Webhook: "S3CR3T"}, {Webhook: "https://x:S3CR3T/"},
+		{Webhook: "https://$S3CR3T/"}, {Webhook: "http://[::1/S3CR3T"},
+	} {
+		_, err := notify.New(cfg)
+		if err == nil {
+			t.Errorf("%+v was taken", cfg)
+		}
+		checkSecret(t, err)
+	}
+}

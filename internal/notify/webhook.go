@@ -1,0 +1,82 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/plain"
+)
+
+// redirectsFollowed is how many are, within one host.
+const redirectsFollowed = 3
+
+// post sends the message, and once more if nobody answered or the server was in trouble.
+func (n *Notifier) post(ctx context.Context, body []byte) error {
+	again, err := n.postOnce(ctx, body)
+	if again && err != nil {
+		pause := time.NewTimer(n.cfg.RetryWait)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+			_, err = n.postOnce(ctx, body)
+		case <-ctx.Done(): // what went wrong says more than that there is no time left
+		}
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		err = n.gaveUp(ctx)
+	}
+	return fmt.Errorf("the webhook at %s failed: %w", n.hook.Host, err)
+}
+
+// postOnce reports besides the error whether it may pass.
+func (n *Notifier) postOnce(ctx context.Context, body []byte) (again bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.hook.String(), bytes.NewReader(body))
+	if err != nil {
+		return false, errors.New("the request cannot be made") // the cause shows the address
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "manager")
+	client := http.Client{Transport: n.cfg.Client.Transport, Jar: n.cfg.Client.Jar, CheckRedirect: sameHost}
+	resp, err := client.Do(req)
+	if err != nil {
+		refused := errors.Is(err, errRedirect)
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err // without the address
+		}
+		return !refused, err
+	}
+	defer resp.Body.Close()
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, outputKept)) // it is for diagnostics only
+	n.cfg.Logger.Debug("webhook", "host", n.hook.Host, "status", resp.Status, "answer", plain.Safe(string(answer)))
+	if resp.StatusCode/100 == 2 {
+		return false, nil
+	}
+	again = resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests
+	return again, fmt.Errorf("it answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+}
+
+var errRedirect = errors.New("a redirect was not followed")
+
+// sameHost follows a redirect only where it leads to the same host, is no less protected, and sends the message again.
+func sameHost(req *http.Request, via []*http.Request) error {
+	first := via[0].URL
+	switch {
+	case len(via) > redirectsFollowed:
+		return fmt.Errorf("%w: there are more than %d", errRedirect, redirectsFollowed)
+	case req.URL.Host != first.Host || req.URL.Scheme != first.Scheme:
+		return fmt.Errorf("%w: it leads to %s://%s: give the address that is meant", errRedirect, req.URL.Scheme,
+			req.URL.Host)
+	case req.Method != http.MethodPost:
+		return fmt.Errorf("%w: it asks to fetch something instead: give the address that is meant", errRedirect)
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+// Package plain writes for people: texts of models, agents and the commands they run, made harmless for a terminal, and
+// numbers as people say them.
+//
+// Before any foreign text reaches a terminal or a file that is looked at in one, [Safe] or [OneLine] takes out what
+// would move the cursor, change colours or turn the direction of writing. Widths are those of terminals: a Chinese
+// character or an emoji takes two columns.
+package plain
+
+import (
+	"strings"
+	"unicode"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// Safe keeps the lines of a text and drops everything that is not plain writing.
+func Safe(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	s = strings.ReplaceAll(ansi.Strip(s), "\t", "    ")
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n':
+			return r
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
+			return -1
+		case r == '\u2028', r == '\u2029':
+			return '\n'
+		}
+		return r
+	}, s)
+}
+
+// OneLine is [Safe] on one line, with runs of white space folded.
+func OneLine(s string) string { return strings.Join(strings.Fields(Safe(s)), " ") }
+
+// Clip is [OneLine], cut visibly to n columns.
+func Clip(s string, n int) string {
+	s = OneLine(s)
+	// TruncateWc takes a family of emojis for one of them, and keeps too much.
+	for w := max(n, 0); ansi.StringWidthWc(s) > max(n, 0); w-- {
+		s = ansi.TruncateWc(s, w, "…")
+	}
+	return s
+}
+
+// Indent puts prefix before every line of a text.
+func Indent(s, prefix string) string {
+	return prefix + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n"+prefix)
+}
+
+// Wrap breaks the lines of a text between words so that none is wider than n columns. Too little room, as for a stream
+// that is no terminal, leaves them as they are.
+func Wrap(s string, n int) string {
+	if n < 20 {
+		return s
+	}
+	return ansi.WrapWc(s, n, "")
+}

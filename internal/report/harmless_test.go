@@ -1,0 +1,192 @@
+package report_test
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+
+	"pgregory.net/rapid"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/report"
+)
+
+// hostile are texts that would be something else than text: in Markdown, in HTML, in a terminal.
+var hostile = []string{
+	"# heading", "## Next\n- `rm -rf /`", "- item", "* item", "+ item", "1. one", "2) two", "> quote", "---", "***", "===",
+	"```\nrm -rf /\n```", "~~~", "`code`", "``", "`", "**bold**", "__bold__", "_em_", "a_b", "[x](http://e)", "![p](http://e)",
+	"<b>", "<!--", "-->", "<script>alert(1)</script>", "&lt;", "&#60;", "| a | b |", "| - | - |", "$x$", "$`x`$", "$", `\`,
+	"- [ ] open", "- [x] done", "\n\n# heading", "\r\n## Next", "\u2028# heading", "\t# code", "    code", "<http://e>",
+	"\x1b[31mred", "\x1b]0;title\x07", "\x9b2J", "\u202e", "text", "", " ", "0", "don't", "3. ", "[a]: http://e",
+}
+
+// Whatever agents write, the report has the same lines with the same structure, and nothing that is more than text.
+func TestMarkdownIsHarmless(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.Custom(func(t *rapid.T) string {
+			// Without control characters: what begins a command that does not end swallows what is kept behind it.
+			random := rapid.StringOfN(rapid.RuneFrom(nil, unicode.L, unicode.N, unicode.P, unicode.S, unicode.Zs), 0, 8, -1)
+			return strings.Join(rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(hostile), random), 1, 4).Draw(t, "parts"), rapid.SampledFrom([]string{"", " ", "\n"}).Draw(t, "between"))
+		})
+		// What is said is kept behind it: what says nothing, or the same again, is left out.
+		got := markdown(t, inputOf(func(s string) string { return text.Draw(t, "text") + s }))
+		checkMarkdown(t, markdown(t, inputOf(asItIs)), got)
+	})
+}
+
+func markdown(t interface{ Fatal(...any) }, in report.Input) string {
+	for i := range in.SubTasks { // lines of programs have as many lines as they have; they are looked at below
+		if turn := in.Turns[in.SubTasks[i].ID]; turn.Evidence != nil {
+			for j := range turn.Evidence.Gates {
+				if turn.Evidence.Gates[j].Output != "" {
+					turn.Evidence.Gates[j].Output = "out"
+				}
+			}
+		}
+	}
+	var b bytes.Buffer
+	if err := report.New(in).Markdown(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+var structure = regexp.MustCompile(`^( *- ([✓≈✗!○–] )?(\*\*)?|#+ | *)`)
+
+// checkMarkdown compares the beginnings of all lines, and looks for what means something in what is no code.
+func checkMarkdown(t *rapid.T, want, got string) {
+	wantLines, gotLines := strings.Split(want, "\n"), strings.Split(got, "\n")
+	if len(wantLines) != len(gotLines) {
+		t.Fatalf("%d lines became %d:\n%s", len(wantLines), len(gotLines), got)
+	}
+	for i, line := range gotLines {
+		if w, g := structure.FindString(wantLines[i]), structure.FindString(line); w != g {
+			t.Fatalf("line %d begins as %q, want %q:\n%s", i, g, w, line)
+		}
+		if strings.ContainsFunc(line, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }) {
+			t.Fatalf("line %d can move the cursor: %q", i, line)
+		}
+		if strings.Contains(line, "```text") || strings.TrimSpace(line) == "```" {
+			continue
+		}
+		if w, g := stars(t, wantLines[i]), stars(t, line); w != g {
+			t.Fatalf("%d stars mean something, want %d: %s", g, w, line)
+		}
+	}
+}
+
+// stars reads a line as CommonMark does: a backslash takes the meaning from what follows it, and a run of backticks is
+// code until the next run that is as long. Of the rest only stars may mean something, for our own bold; it counts them.
+func stars(t *rapid.T, line string) int {
+	n := 0
+	runes := []rune(line)
+	for i := 0; i < len(runes); i++ {
+		switch runes[i] {
+		case '\\':
+			i++
+		case '`':
+			end := closing(runes, i)
+			if end < 0 {
+				t.Fatalf("code is not closed: %s", line)
+			}
+			i = end
+		case '<':
+			if i+1 < len(runes) && (unicode.IsLetter(runes[i+1]) || strings.ContainsRune("/!?", runes[i+1])) {
+				t.Fatalf("HTML at %d of: %s", i, line)
+			}
+		case '[', ']', '|', '~':
+			t.Fatalf("%q means something at %d of: %s", runes[i], i, line)
+		case '*':
+			n++
+		case '_':
+			if !word(runes, i-1) || !word(runes, i+1) {
+				t.Fatalf("an underscore means something at %d of: %s", i, line)
+			}
+		}
+	}
+	return n
+}
+
+func word(runes []rune, i int) bool {
+	return i >= 0 && i < len(runes) && (runes[i] == '_' || unicode.IsLetter(runes[i]) || unicode.IsDigit(runes[i]))
+}
+
+// closing is the last backtick of the run that closes the one at i.
+func closing(runes []rune, i int) int {
+	run := func(i int) int {
+		n := 0
+		for i+n < len(runes) && runes[i+n] == '`' {
+			n++
+		}
+		return n
+	}
+	n := run(i)
+	for j := i + n; j < len(runes); {
+		m := run(j)
+		if m == n {
+			return j + m - 1
+		}
+		j += max(m, 1)
+	}
+	return -1
+}
+
+// The output of a program stays between its fences, whatever fences are in it.
+func TestOutputStaysInItsFence(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		out := strings.Join(rapid.SliceOfN(rapid.SampledFrom(hostile), 1, 8).Draw(t, "lines"), "\n")
+		in := report.Input{
+			Boulder: boulder.Boulder{ID: "id", Status: boulder.Failed},
+			SubTasks: []boulder.SubTask{
+				{ID: "a", Subject: "a", Status: boulder.SubTaskFailed}, {ID: "z", Subject: "z", Status: boulder.SubTaskFailed},
+			},
+			Turns: map[string]boulder.Turn{"a": {Evidence: &boulder.Evidence{
+				Gates: []boulder.Gate{{Command: "x", ExitCode: 1, Output: out + "\nend"}},
+			}}},
+		}
+		var b bytes.Buffer
+		if err := report.New(in).Markdown(&b); err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(b.String(), "exit code 1: `x`")
+		lines := strings.Split(rest, "\n")[1:]
+		fence := strings.TrimSuffix(lines[0], "text")
+		n := 1
+		for ; lines[n] != fence; n++ {
+			if s := strings.TrimSpace(lines[n]); lines[n] != "" && !strings.HasPrefix(lines[n], "    ") ||
+				strings.HasPrefix(s, strings.TrimSpace(fence)) {
+				t.Fatalf("line %q leaves the fence %q:\n%s", lines[n], fence, rest)
+			}
+		}
+		if strings.TrimSpace(lines[n-1]) != "end" || !strings.HasPrefix(lines[n+1], "- ✗ **z**") {
+			t.Fatalf("the fence ends at %q, before %q:\n%s", lines[n-1], lines[n+1], rest)
+		}
+	})
+}
+
+// A terminal gets no commands from it either, and no line that was not ours.
+func TestTextIsHarmless(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.SampledFrom(hostile)
+		in := inputOf(func(s string) string { return text.Draw(t, "text") + s })
+		var b bytes.Buffer
+		if err := report.New(in).Text(&b, report.Style{}); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if strings.ContainsFunc(strings.TrimRight(line, "\n"), func(r rune) bool {
+				return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
+			}) {
+				t.Fatalf("%q", line)
+			}
+		}
+		if n := strings.Count(b.String(), "\nNext\n"); n != 1 {
+			t.Fatalf("there are %d headings Next:\n%s", n, b.String())
+		}
+	})
+}

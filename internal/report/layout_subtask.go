@@ -1,0 +1,152 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/plain"
+	"github.com/bouldermgr/manager/internal/plural"
+)
+
+func (r *Report) subTask(d *document, s *SubTask) {
+	outcome := s.Summary
+	if s.Status != boulder.SubTaskCompleted {
+		outcome = stated(strings.ReplaceAll(string(s.Status), "_", " "), s.Reason)
+	}
+	d.marked(statusMark(s.Status), strong(s.Subject), faint(" ("+s.ID+")"), text(prefixed(": ", plain.Clip(outcome, textShown))))
+	if s.Replaces != "" {
+		d.below(faint("in place of: "), text(s.Replaces))
+	}
+	s.verified(d)
+	for _, g := range s.Gates {
+		g.layout(d)
+	}
+	for _, g := range s.GateHints {
+		d.markedBelow(markOff, text("not run, since nobody approved it: "), code(g))
+	}
+	for _, c := range s.Criteria {
+		m := markBad
+		if c.Met {
+			m = markGood
+		}
+		d.markedBelow(m, text(plain.Clip(c.Criterion, evidenceShown)),
+			faint(prefixed(" — ", plain.Clip(c.Evidence, evidenceShown))))
+	}
+	for _, x := range s.Remaining {
+		if !slices.ContainsFunc(s.Criteria, func(c boulder.Criterion) bool { return c.Criterion == x }) {
+			field(d, "remaining", x)
+		}
+	}
+	s.changed(d)
+	if !done(s.Status) {
+		for i, f := range s.Failures {
+			field(d, fmt.Sprintf("failed try %d", i+1), f)
+		}
+	}
+	if s.Usage.Calls > 0 || s.WorkedMS > 0 {
+		d.below(faint(fmt.Sprintf("%s, %s, %s", plain.Usage(s.Usage), plain.Elapsed(milliseconds(s.WorkedMS)),
+			plural.Of(s.Attempts, "attempt"))))
+	}
+}
+
+// stated is a status and the reason for it, which often begins with the same word.
+func stated(status, reason string) string {
+	if reason == "" || strings.HasPrefix(reason, status) {
+		return status + strings.TrimPrefix(reason, status)
+	}
+	return status + ": " + reason
+}
+
+func statusMark(s boulder.SubTaskStatus) mark {
+	switch s {
+	case boulder.SubTaskCompleted:
+		return markGood
+	case boulder.SubTaskFailed:
+		return markBad
+	case boulder.SubTaskBlocked:
+		return markWaits
+	case boulder.SubTaskPending, boulder.SubTaskInProgress:
+		return markOpen
+	}
+	return markOff
+}
+
+// verified says where a completion rests on less than gates and the judge.
+func (s *SubTask) verified(d *document) {
+	switch s.VerifiedBy {
+	case ByGates:
+		d.markedBelow(markSoSo, text("by the gates alone: no usable answer came from the judge"))
+	case ByJudge:
+		d.markedBelow(markSoSo, text("by the judge alone: it has no gates"))
+	case ByOriginal:
+		d.markedBelow(markSoSo, text("taken over from the boulder that this one is a fork of"))
+	case ByRecord:
+		d.markedBelow(markSoSo, text("how it was verified is not stored"))
+	case ByGatesAndJudge:
+	}
+}
+
+func (g *Gate) layout(d *document) {
+	took := faint(" (" + plain.Elapsed(milliseconds(g.DurationMS)) + ")")
+	switch g.Result {
+	case GatePassed:
+		d.markedBelow(markGood, text("passed: "), code(g.Command), took)
+		return
+	case GateNoWorse:
+		d.markedBelow(markSoSo, text("red, but no worse than before: "), code(g.Command),
+			text(prefixed(", ", plain.Clip(g.Why, evidenceShown))), took)
+		return
+	case GateTimedOut:
+		d.markedBelow(markBad, text("did not end in time: "), code(g.Command), took)
+	case GateFailed:
+		d.markedBelow(markBad, text(fmt.Sprintf("failed with exit code %d: ", g.ExitCode)), code(g.Command), took)
+	}
+	if out := lastLines(g.Output); out != "" {
+		d.output(out)
+	}
+}
+
+// lastLines is the end of an output, each line cut to what can be read.
+func lastLines(s string) string {
+	lines := strings.Split(strings.TrimSpace(plain.Safe(s)), "\n")
+	lines = lines[max(0, len(lines)-outputShown):]
+	for i, line := range lines {
+		if cut := []rune(line); len(cut) > lineShown {
+			lines[i] = string(cut[:lineShown]) + "…"
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (s *SubTask) changed(d *document) {
+	if s.ChangesUnknown != "" {
+		field(d, "changes", "not known: "+s.ChangesUnknown)
+		return
+	}
+	if len(s.Changes) == 0 {
+		if s.Status == boulder.SubTaskCompleted && s.VerifiedBy != ByOriginal && s.VerifiedBy != ByRecord {
+			field(d, "changes", "none")
+		}
+		return
+	}
+	spans := []span{faint("changes: ")}
+	for i, f := range s.Changes {
+		if i == filesShown {
+			spans = append(spans, text(fmt.Sprintf(", and %d more", len(s.Changes)-i)))
+			break
+		}
+		if i > 0 {
+			spans = append(spans, text(", "))
+		}
+		spans = append(spans, code(f.Path))
+		if f.Added >= 0 {
+			spans = append(spans, text(fmt.Sprintf(" +%d −%d", f.Added, f.Removed)))
+		}
+		if !f.Own {
+			spans = append(spans, faint(" (perhaps another sub-task's)"))
+		}
+	}
+	d.below(spans...)
+}

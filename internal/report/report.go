@@ -1,0 +1,127 @@
+// Package report is the morning report: what a boulder came to, for whoever finds it in the morning. It says what to do
+// next, which questions wait, what was not done and why, what was done and how that was verified, and what it took.
+//
+// [New] makes a [Report] of stored records; it asks no model and says nothing that is not on record. A report is
+// written as text for a terminal ([Report.Text]), as Markdown ([Report.Markdown]), or as JSON by its own tags. The
+// package is pure: no clock, no files.
+package report
+
+import (
+	"slices"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// Input is what is stored about a boulder.
+type Input struct {
+	Boulder  boulder.Boulder
+	SubTasks []boulder.SubTask // in plan order
+	Attempts []boulder.Attempt
+	// Turns are the newest turns of sub-tasks that have evidence or a verdict, by sub-task; see [Newest].
+	Turns map[string]boulder.Turn
+	// Blockers are the full records of the boulder's, oldest first. What the boulder's own records have besides is added.
+	Blockers []boulder.Blocker
+	Running  bool // a process is at it
+	Now      time.Time
+}
+
+// Report is what `manager report --json` prints: one object. Fields are added in later versions, never changed. Texts
+// are as they were stored: whoever shows them makes them harmless.
+type Report struct {
+	Type      string         `json:"type"` // report
+	BoulderID string         `json:"boulder_id"`
+	Task      string         `json:"task"`
+	Goal      string         `json:"goal,omitempty"`
+	Project   string         `json:"project"`
+	Base      string         `json:"base,omitempty"` // commit the plan was made on
+	Status    boulder.Status `json:"status"`
+	Reason    string         `json:"reason,omitempty"`
+	Running   bool           `json:"running"` // a process is at it: this is not its end
+
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+	MadeAt    time.Time `json:"made_at"` // the report
+
+	Tally    boulder.Tally   `json:"tally"` // of the sub-tasks
+	Attempts int             `json:"attempts"`
+	Replans  int             `json:"replans"`
+	Usage    boulder.Usage   `json:"usage"`     // of everything, with turns that are at work or were cut off
+	WorkedMS int64           `json:"worked_ms"` // wall clock without pauses
+	Budget   *boulder.Budget `json:"budget"`    // of the run; null: none
+
+	Next     []Step    `json:"next"`      // what to do now, the first thing first
+	Blockers []Blocker `json:"blockers"`  // those that a sub-task waits for first, then by age
+	SubTasks []SubTask `json:"sub_tasks"` // in plan order, without superseded ones
+	// Files are all that sub-tasks were found to have changed, relative to the project, sorted.
+	Files []string `json:"files"`
+}
+
+// Step is something that a person can do next.
+type Step struct {
+	Command string `json:"command"` // to be typed as it is
+	Why     string `json:"why"`
+}
+
+// Newest picks of all turns of a sub-task, oldest first, the one that tells how it stands: the newest with evidence or
+// a verdict.
+func Newest(turns []boulder.Turn) (turn boulder.Turn, ok bool) {
+	for _, t := range slices.Backward(turns) {
+		if t.Evidence != nil || t.Verdict != nil {
+			return t, true
+		}
+	}
+	return turn, false
+}
+
+// New makes the report.
+func New(in Input) *Report {
+	b := in.Boulder
+	r := &Report{
+		Type: "report", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Project: b.Project, Base: b.Base, Status: b.Status,
+		Reason: b.Reason, Running: in.Running, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, MadeAt: in.Now,
+		Attempts: b.Attempts, Replans: b.Replans, Usage: b.Usage, Budget: b.Budget,
+		WorkedMS: worked(in).Milliseconds(), SubTasks: []SubTask{}, Files: []string{},
+	}
+	running := map[string]boulder.Usage{} // what turns used that are at work or were cut off
+	for _, a := range in.Attempts {
+		used := a.Spent.Add(a.Seen)
+		running[a.SubTaskID] = running[a.SubTaskID].Add(used)
+		r.Usage = r.Usage.Add(used)
+	}
+	counts := map[boulder.SubTaskStatus]int{}
+	for i := range in.SubTasks {
+		t := &in.SubTasks[i]
+		r.Files = append(r.Files, t.Files...)
+		if t.Status == boulder.SubTaskSuperseded {
+			continue // what took its place is there
+		}
+		counts[t.Status]++
+		r.SubTasks = append(r.SubTasks, newSubTask(t, in.Turns, b.ForkOf, running[t.ID]))
+	}
+	r.Tally = boulder.TallyOf(counts)
+	slices.Sort(r.Files)
+	r.Files = slices.Compact(r.Files)
+	r.Blockers = blockersOf(in)
+	r.Next = next(r, in)
+	return r
+}
+
+// worked is the wall clock of the run. One that no process is at has not gone on since its last event.
+func worked(in Input) time.Duration {
+	if in.Running {
+		return in.Boulder.WorkedBy(in.Now)
+	}
+	return in.Boulder.WorkedBy(in.Boulder.UpdatedAt)
+}
+
+// Awaited are the blockers that a sub-task waits for.
+func (r *Report) Awaited() []Blocker {
+	var awaited []Blocker
+	for _, b := range r.Blockers {
+		if b.Awaited {
+			awaited = append(awaited, b)
+		}
+	}
+	return awaited
+}

@@ -1,0 +1,243 @@
+package report_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/golden"
+	"github.com/bouldermgr/manager/internal/report"
+)
+
+var night = time.Date(2026, 3, 4, 22, 0, 0, 0, time.UTC)
+
+// inputOf is a boulder the morning after, in which everything is to be seen. Texts that people, models and agents wrote
+// are made by say.
+func inputOf(say func(string) string) report.Input {
+	green := boulder.Gate{Command: say("go test ./..."), Duration: 2 * time.Second}
+	red := boulder.Gate{
+		Command: say("npm test"), ExitCode: 1, Duration: 40 * time.Second, Output: say("FAIL one\n```\nFAIL two"),
+	}
+	sameRed := boulder.Gate{Command: say("make lint"), ExitCode: 2, NoWorse: say("3 findings, as before")}
+	hung := boulder.Gate{Command: say("make e2e"), ExitCode: -1, TimedOut: true, Duration: 10 * time.Minute}
+	turn := func(v *boulder.Verdict, files []boulder.FileChange, gates ...boulder.Gate) boulder.Turn {
+		return boulder.Turn{Verdict: v, Evidence: &boulder.Evidence{Gates: gates, Diff: boulder.Diff{Files: files}}}
+	}
+	met := func(ok bool) []boulder.Criterion {
+		return []boulder.Criterion{{Criterion: say("it is saved"), Met: ok, Evidence: say("store.go:12")}}
+	}
+	files := []boulder.FileChange{
+		{Path: say("store.go"), Added: 30, Removed: 2, Own: true}, {Path: say("logo.png"), Added: -1, Removed: -1},
+	}
+	used := boulder.Usage{Input: 10_000, Output: 2_000, Calls: 4, Cost: 0.5}
+	subTask := func(id string, status boulder.SubTaskStatus, t boulder.SubTask) boulder.SubTask {
+		t.ID, t.Subject, t.Status = id, say("Do "+id), status
+		if t.Attempts > 0 {
+			t.Usage, t.Worked = used, 5*time.Minute
+		}
+		return t
+	}
+	return report.Input{
+		Now: night.Add(9 * time.Hour),
+		Boulder: boulder.Boulder{
+			ID: "01k3night", Task: say("Add dark mode"), Goal: say("A dark mode"), Project: "/home/me/app",
+			Base: "0123456789abcdef", Status: boulder.Paused, Reason: "waiting for a person: " + say("a sub-task is blocked"),
+			Budget: &boulder.Budget{Tokens: 60_000, Cost: 5}, Usage: boulder.Usage{Input: 61_000, Output: 9_000, Cost: 2.5},
+			Worked: 3*time.Hour + 5*time.Minute, Attempts: 9, Replans: 1, CreatedAt: night, UpdatedAt: night.Add(7 * time.Hour),
+		},
+		SubTasks: []boulder.SubTask{
+			subTask("saved", boulder.SubTaskCompleted, boulder.SubTask{
+				Summary: say("the setting is saved"), Attempts: 1, Files: []string{say("store.go")},
+				GateHints: []string{say("rm -rf build")},
+			}),
+			subTask("alone", boulder.SubTaskCompleted, boulder.SubTask{Summary: say("done"), Attempts: 1}),
+			subTask("guess", boulder.SubTaskCompleted, boulder.SubTask{Summary: say("done"), Attempts: 1}),
+			subTask("old", boulder.SubTaskSuperseded, boulder.SubTask{Attempts: 1}),
+			subTask("lost", boulder.SubTaskFailed, boulder.SubTask{
+				Reason: say("not complete after 3 tries"), Attempts: 3, Replaces: "old",
+				Failures: []string{say("the first try went in circles"), say("so did the second")},
+			}),
+			subTask("after", boulder.SubTaskBlocked, boulder.SubTask{
+				Reason: `depends on "lost", which failed`, DependsOn: []string{"lost"},
+			}),
+			subTask("asks", boulder.SubTaskBlocked, boulder.SubTask{
+				Reason: say("waits for an answer"), Attempts: 2, Parked: true, Blockers: []boulder.RaisedBlocker{
+					{ID: "B2", Attempt: 1, Hard: true, Question: say("an old question"), Status: boulder.BlockerPending},
+					{ID: "B3", Attempt: 2, Hard: true, Question: say("Which licence?"), Status: boulder.BlockerPending},
+					{ID: "B4", Attempt: 2, Hard: true, Question: say("Which port?"), Status: boulder.BlockerPending},
+				},
+			}),
+			subTask("poor", boulder.SubTaskBlocked, boulder.SubTask{
+				Reason: "its budget is used up", Attempts: 1, Parked: true, Budget: &boulder.Budget{Tokens: 500},
+			}),
+			subTask("last", boulder.SubTaskPending, boulder.SubTask{}),
+		},
+		Attempts: []boulder.Attempt{{
+			AttemptRef: boulder.AttemptRef{SubTaskID: "asks", Attempt: 2}, Seen: boulder.Usage{Input: 100, Cost: 0.01},
+		}},
+		Turns: map[string]boulder.Turn{
+			"saved": turn(&boulder.Verdict{Completed: true, Criteria: met(true)}, files, green, sameRed),
+			"alone": turn(&boulder.Verdict{Completed: true, JudgeUnavailable: true}, nil, green),
+			"guess": turn(&boulder.Verdict{Completed: true, Criteria: met(true)}, nil),
+			"lost": turn(&boulder.Verdict{Criteria: met(false), Remaining: []string{say("all of it")}},
+				files[:1], red, hung),
+		},
+		Blockers: []boulder.Blocker{
+			{
+				ID: "B1", BoulderID: "01k3night", SubTaskID: "saved", Attempt: 1, Category: boulder.BlockerArchitecture,
+				Question: say("Which store?"), Context: say("There are two."), Options: []string{say("file"), say("database")},
+				ChosenOption: say("file"), ChosenReasoning: say("it is there"), Status: boulder.BlockerPending,
+			},
+			{
+				ID: "B3", BoulderID: "01k3night", SubTaskID: "asks", Attempt: 2, Category: boulder.BlockerQuestion, Hard: true,
+				Question: say("Which licence?"), Context: say("None is named."), Status: boulder.BlockerPending,
+			},
+			{
+				ID: "B4", BoulderID: "01k3night", SubTaskID: "asks", Attempt: 2, Category: boulder.BlockerQuestion, Hard: true,
+				Question: say("Which port?"), Status: boulder.BlockerAnswered, Answer: say("8080"),
+			},
+			{
+				ID: "B5", BoulderID: "01k3night", SubTaskID: "saved", Attempt: 1, Category: boulder.BlockerPermission,
+				Question: say("bash: git push"), Status: boulder.BlockerSkipped, Ask: &boulder.Ask{
+					Kind: boulder.AskPermission, Permission: "bash", Patterns: []string{say("git push *")}, Tool: "bash",
+					Arguments: say(`{"command": "git push --force"}`), Reply: boulder.ReplyDiverted,
+				},
+			},
+		},
+	}
+}
+
+func asItIs(s string) string { return s }
+
+func TestRenderings(t *testing.T) {
+	t.Parallel()
+	made := report.New(inputOf(asItIs))
+	var text, wide, markdown, object bytes.Buffer
+	tag := func(name string) func(string) string {
+		return func(s string) string { return "<" + name + ">" + s + "</>" }
+	}
+	enc := json.NewEncoder(&object)
+	enc.SetIndent("", "  ")
+	for _, err := range []error{
+		made.Text(&text, report.Style{Width: 72}),
+		made.Text(&wide, report.Style{
+			Strong: tag("b"), Faint: tag("dim"), Code: tag("code"), Good: tag("good"), Bad: tag("bad"), Waits: tag("wait"),
+		}),
+		made.Markdown(&markdown), enc.Encode(made),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden.Compare(t, "report.txt", text.String())
+	golden.Compare(t, "report_styled.txt", wide.String())
+	golden.Compare(t, "report.md", markdown.String())
+	golden.Compare(t, "report.json", object.String())
+	for line := range strings.Lines(text.String()) {
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > 72 {
+			t.Errorf("a line of %d columns: %s", n, line)
+		}
+	}
+}
+
+// What to do next depends on where the boulder stands; commands can be typed as they are.
+func TestNext(t *testing.T) {
+	t.Parallel()
+	one := func(status boulder.SubTaskStatus) []boulder.SubTask {
+		return []boulder.SubTask{{ID: "a", Status: boulder.SubTaskCompleted}, {ID: "b", Status: status, Files: []string{"x"}}}
+	}
+	for name, test := range map[string]struct {
+		in   report.Input
+		want string
+	}{
+		"completed": {
+			report.Input{Boulder: boulder.Boulder{Status: boulder.Completed, Base: "0123456789abcdef"}, SubTasks: one("completed")},
+			"git diff 0123456789ab",
+		},
+		"completed outside git": {report.Input{Boulder: boulder.Boulder{Status: boulder.Completed}}, ""},
+		"failed": {
+			report.Input{Boulder: boulder.Boulder{Status: boulder.Partial}, SubTasks: one("failed")},
+			"manager run --fork id --from b | manager show id --why b",
+		},
+		"failed, not over": {
+			report.Input{Boulder: boulder.Boulder{Status: boulder.Paused}, SubTasks: one("failed")},
+			"manager retry b -b id | manager resume id | manager show id --why b",
+		},
+		"killed": {
+			report.Input{Boulder: boulder.Boulder{Status: boulder.Running}, SubTasks: one("in_progress")}, "manager resume id",
+		},
+		"at work": {
+			report.Input{Boulder: boulder.Boulder{Status: boulder.Running}, SubTasks: one("in_progress"), Running: true},
+			"manager status id",
+		},
+		"not approved": {report.Input{Boulder: boulder.Boulder{Status: boulder.AwaitingApproval}}, "manager resume id"},
+		"every budget": {
+			report.Input{Boulder: boulder.Boulder{
+				Status: boulder.Paused, Attempts: 3, Worked: time.Hour, Usage: boulder.Usage{Input: 10, Calls: 5, Cost: 1.25},
+				Budget: &boulder.Budget{Tokens: 10, Calls: 5, Cost: 1.25, Attempts: 3, Time: boulder.Duration(time.Hour)},
+			}},
+			"manager resume id --budget tokens=20 --budget cost=2.5 --budget time=2h0m0s --budget attempts=6 --budget calls=10",
+		},
+		"unknown price": {
+			report.Input{Boulder: boulder.Boulder{
+				Status: boulder.Paused, Usage: boulder.Usage{Unpriced: 2}, Budget: &boulder.Budget{Cost: 3, Tokens: 100},
+			}},
+			"manager resume id --budget cost=3",
+		},
+	} {
+		test.in.Boulder.ID = "id"
+		var got []string
+		for _, s := range report.New(test.in).Next {
+			got = append(got, s.Command)
+		}
+		if got := strings.Join(got, " | "); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+// Records of either side may be ahead of the other's: what is settled stays settled, and nothing is lost.
+func TestBlockersOfBothSides(t *testing.T) {
+	t.Parallel()
+	in := inputOf(asItIs)
+	got := map[string]report.Blocker{}
+	var order []string
+	for _, b := range report.New(in).Blockers {
+		got[b.ID], order = b, append(order, b.ID)
+	}
+	if want := "B3 B2 B1 B4 B5"; strings.Join(order, " ") != want {
+		t.Errorf("order %v, want %s", order, want)
+	}
+	if b := got["B3"]; !b.Awaited || b.Context == "" {
+		t.Errorf("what is waited for: %+v", b)
+	}
+	if b := got["B2"]; b.Awaited || b.Question != "an old question" { // of an earlier attempt, known to the boulder only
+		t.Errorf("what is not waited for any more: %+v", b)
+	}
+	if b := got["B4"]; b.Awaited || !b.Undelivered || b.Answer != "8080" {
+		t.Errorf("an answer that has not arrived: %+v", b)
+	}
+	in.SubTasks[6].Blockers[1].Status, in.SubTasks[6].Blockers[1].Answer = boulder.BlockerAnswered, "MIT"
+	if b := report.New(in).Blockers[0]; b.ID == "B3" {
+		t.Errorf("it is answered in the boulder: %+v", b)
+	}
+	in.SubTasks[6].Status = boulder.SubTaskCancelled
+	if n := len(report.New(in).Awaited()); n != 0 {
+		t.Errorf("a cancelled sub-task waits for %d answers", n)
+	}
+}
+
+func TestNewest(t *testing.T) {
+	t.Parallel()
+	judged := boulder.Turn{Number: 1, Verdict: &boulder.Verdict{}}
+	got, ok := report.Newest([]boulder.Turn{{Number: 0}, judged, {Number: 2}})
+	if !ok || got.Number != 1 {
+		t.Errorf("%+v, %v", got, ok)
+	}
+	if _, ok := report.Newest([]boulder.Turn{{Number: 1}}); ok {
+		t.Error("a turn at work tells how it stands")
+	}
+}

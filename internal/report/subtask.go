@@ -1,0 +1,147 @@
+package report
+
+import (
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// SubTask is a sub-task in a [Report]: how it ended, and what that rests on.
+type SubTask struct {
+	ID        string                `json:"id"`
+	Position  int                   `json:"position"` // in the plan, from 1
+	Subject   string                `json:"subject"`
+	Status    boulder.SubTaskStatus `json:"status"`
+	Reason    string                `json:"reason,omitempty"`
+	Summary   string                `json:"summary,omitempty"`
+	DependsOn []string              `json:"depends_on"`
+	Replaces  string                `json:"replaces,omitempty"` // what it stands in for since a replan
+
+	// VerifiedBy is what its completion rests on; empty if it is not completed.
+	VerifiedBy Verification        `json:"verified_by,omitempty"`
+	Gates      []Gate              `json:"gates"` // as they went after its newest turn
+	GateHints  []string            `json:"gate_hints,omitempty"`
+	Criteria   []boulder.Criterion `json:"criteria"` // as its newest turn was judged
+	Remaining  []string            `json:"remaining,omitempty"`
+
+	// Changes are what changed in the project since it began; Own is false for what may be another sub-task's.
+	Changes []boulder.FileChange `json:"changes"`
+	// ChangesUnknown says why Changes is empty although something may have been changed.
+	ChangesUnknown string `json:"changes_unknown,omitempty"`
+
+	Attempts int      `json:"attempts"`
+	Failures []string `json:"failures,omitempty"` // a digest of each failed attempt, oldest first
+
+	Usage    boulder.Usage   `json:"usage"`
+	WorkedMS int64           `json:"worked_ms"` // of its turns together
+	Budget   *boulder.Budget `json:"budget"`    // null: none
+}
+
+// Verification is what a completion rests on.
+type Verification string
+
+// What there is to rest on.
+const (
+	ByGatesAndJudge Verification = "gates_and_judge"
+	ByGates         Verification = "gates"  // no usable answer came from the judge
+	ByJudge         Verification = "judge"  // there were no gates
+	ByOriginal      Verification = "fork"   // it was taken over from the boulder that this one is a fork of
+	ByRecord        Verification = "record" // it is recorded as completed, and nothing is stored of how
+)
+
+// GateResult is how a gate went.
+type GateResult string
+
+// The results.
+const (
+	GatePassed   GateResult = "passed"
+	GateNoWorse  GateResult = "no_worse" // red, as it was before
+	GateFailed   GateResult = "failed"
+	GateTimedOut GateResult = "timed_out"
+)
+
+// Gate is the newest run of a gate.
+type Gate struct {
+	Command    string     `json:"command"`
+	Result     GateResult `json:"result"`
+	ExitCode   int        `json:"exit_code"`
+	DurationMS int64      `json:"duration_ms"`
+	Why        string     `json:"why,omitempty"`    // of no_worse
+	Output     string     `json:"output,omitempty"` // the tail, of one that does not hold
+}
+
+func newSubTask(
+	t *boulder.SubTask, turns map[string]boulder.Turn, fork *boulder.Fork, running boulder.Usage,
+) SubTask {
+	s := SubTask{
+		ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Summary: t.Summary,
+		DependsOn: append([]string{}, t.DependsOn...), Replaces: t.Replaces, GateHints: t.GateHints,
+		Gates: []Gate{}, Criteria: []boulder.Criterion{}, Changes: []boulder.FileChange{}, Attempts: t.Attempts,
+		Failures: t.Failures, Usage: t.Usage.Add(running), WorkedMS: t.Worked.Milliseconds(), Budget: t.Budget,
+	}
+	turn, found := turns[t.ID]
+	if e := turn.Evidence; e != nil {
+		s.takeEvidence(e)
+	} else {
+		s.takeFiles(t.Files)
+	}
+	judged := turn.Verdict != nil && !turn.Verdict.JudgeUnavailable
+	if v := turn.Verdict; v != nil {
+		s.Criteria = append(s.Criteria, v.Criteria...)
+		if t.Status != boulder.SubTaskCompleted {
+			s.Remaining = v.Remaining
+		}
+	}
+	if t.Status == boulder.SubTaskCompleted {
+		s.VerifiedBy = verification(found, judged, len(s.Gates) > 0, fork != nil && t.Attempts == 0)
+	}
+	return s
+}
+
+func verification(found, judged, gated, inherited bool) Verification {
+	switch {
+	case inherited:
+		return ByOriginal
+	case !found:
+		return ByRecord
+	case judged && gated:
+		return ByGatesAndJudge
+	case judged:
+		return ByJudge
+	case gated:
+		return ByGates
+	}
+	return ByRecord
+}
+
+func (s *SubTask) takeEvidence(e *boulder.Evidence) {
+	for _, g := range e.Gates {
+		s.Gates = append(s.Gates, newGate(g))
+	}
+	s.Changes = append(s.Changes, e.Diff.Files...)
+	s.ChangesUnknown = e.Diff.Unavailable
+}
+
+// takeFiles is for a sub-task of whose turns nothing is stored, as in a fork: how many lines changed is not known.
+func (s *SubTask) takeFiles(files []string) {
+	for _, f := range files {
+		s.Changes = append(s.Changes, boulder.FileChange{Path: f, Added: -1, Removed: -1, Own: true})
+	}
+}
+
+func newGate(g boulder.Gate) Gate {
+	to := Gate{
+		Command: g.Command, Result: GateFailed, ExitCode: g.ExitCode, DurationMS: int64(g.Duration / time.Millisecond),
+	}
+	switch {
+	case g.Green():
+		to.Result = GatePassed
+	case g.NoWorse != "":
+		to.Result, to.Why = GateNoWorse, g.NoWorse
+	case g.TimedOut:
+		to.Result, to.Output = GateTimedOut, g.Output
+	default:
+		to.Output = g.Output
+	}
+	return to
+}

@@ -1,0 +1,322 @@
+package schedule
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// asks is a hard blocker of the first attempt of a sub-task.
+func asks(subTask, id string) boulder.Body {
+	return boulder.BlockerRaised{AttemptRef: ref(subTask, 1), Blocker: boulder.Blocker{
+		ID: id, Question: "Which " + id + "?", Hard: true, Status: boulder.BlockerPending,
+	}}
+}
+
+func answers(subTask, id string) boulder.Body {
+	return boulder.BlockerSettled{SubTaskID: subTask, BlockerID: id, Status: boulder.BlockerAnswered, Answer: "this"}
+}
+
+func ends(e boulder.Evidence) boulder.Body {
+	return boulder.TurnEnded{AttemptRef: ref("a", 1), Turn: 1, Ended: e.Ended, Evidence: e}
+}
+
+// TestAwaitingParks goes through every way out of an attempt that awaits an answer: all but a turn that may still be at
+// work lead to a person.
+func TestAwaitingParks(t *testing.T) {
+	t.Parallel()
+	at := ref("a", 1)
+	verdict := func(v boulder.Verdict) boulder.Body { return boulder.Judged{AttemptRef: at, Turn: 1, Verdict: v} }
+	until := epoch.Add(time.Hour)
+	cooled := boulder.Cooled{Model: "p/m", Until: until, Limit: 1, Full: 5, Reason: "429"}
+	aside := func(n int) []boulder.Body {
+		var all []boulder.Body
+		for range n {
+			all = append(all, boulder.Trouble{AttemptRef: at, Reason: "no server", NotBefore: epoch.Add(time.Second)})
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		then   []boulder.Body // after the question
+		limits func(*Limits)
+		want   string
+		reason string
+	}{
+		"at work":                   {want: "run"},
+		"its turn ended":            {then: []boulder.Body{ends(boulder.Evidence{})}, want: "park", reason: `waits for an answer to B1: Which B1?`},
+		"stopped by a rule":         {then: []boulder.Body{ends(boulder.Evidence{Ended: stopped(boulder.RuleRepeat)})}, want: "park"},
+		"out of time":               {then: []boulder.Body{ends(boulder.Evidence{Ended: stopped(boulder.RuleWallClock)})}, want: "park"},
+		"out of budget":             {then: []boulder.Body{ends(boulder.Evidence{Ended: stopped(boulder.RuleBudget)})}, want: "park"},
+		"aborted":                   {then: []boulder.Body{ends(boulder.Evidence{Ended: boulder.Ended{Error: boulder.ErrorAborted}})}, want: "park"},
+		"broken off":                {then: []boulder.Body{ends(boulder.Evidence{Ended: boulder.Ended{Error: "APIError"}})}, want: "park"},
+		"cut off":                   {then: []boulder.Body{ends(boulder.Evidence{Ended: boulder.Ended{Truncated: "length"}})}, want: "park"},
+		"judged complete":           {then: []boulder.Body{ends(boulder.Evidence{}), verdict(boulder.Verdict{Completed: true})}, want: "park"},
+		"judged stuck":              {then: []boulder.Body{ends(boulder.Evidence{}), verdict(boulder.Verdict{IsStuck: true})}, want: "park"},
+		"judged to need a new plan": {then: []boulder.Body{ends(boulder.Evidence{}), verdict(boulder.Verdict{NeedReplan: true})}, want: "park"},
+		"the judge cools down": {
+			then: []boulder.Body{ends(boulder.Evidence{}), boulder.Cooled{Model: ledgerModel, Until: until, Limit: 1, Full: 1}}, want: "park",
+		},
+		"the server is gone": {then: aside(1), want: "wake"},
+		"thrice": {
+			then: aside(3), want: "park", reason: "waits for an answer to B1: Which B1?; 3 faults in a row: no server",
+		},
+		"turned away by its model": {
+			then: []boulder.Body{cooled, boulder.Trouble{AttemptRef: at, Reason: "429", NotBefore: until, Uncounted: true}}, want: "park",
+		},
+		"others were": {then: []boulder.Body{cooled}, want: "run"}, // it may be at work
+		"two questions": {
+			then: []boulder.Body{asks("a", "B2"), ends(boulder.Evidence{})}, want: "park",
+			reason: "waits for an answer to B1: Which B1?; and to 1 more",
+		},
+		"one of two answered": {
+			then: []boulder.Body{asks("a", "B2"), answers("a", "B1"), ends(boulder.Evidence{})}, want: "park",
+			reason: "waits for an answer to B2: Which B2?",
+		},
+		"its budget is used up": {
+			then:   []boulder.Body{boulder.BudgetSet{SubTaskID: "a", Budget: boulder.Budget{Tokens: 10}}, seen("a", boulder.Usage{Input: 10})},
+			limits: func(l *Limits) { l.Warn = 0 }, want: "park",
+			reason: "waits for an answer to B1: Which B1?; its budget of 10 tokens is used up (10 tokens)",
+		},
+		"the run's budget is used up": {
+			then: []boulder.Body{
+				boulder.BudgetSet{Budget: boulder.Budget{Tokens: 10}}, ends(boulder.Evidence{}), use("a", boulder.Usage{Input: 10}),
+			},
+			limits: func(l *Limits) { l.Warn = 0 }, want: "park",
+		},
+	} {
+		for _, loop := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s := newBoulder(t, loop, boulder.Spec{ID: "a", Model: "p/m"})
+				feed(t, s, epoch, append(running("a"), asks("a", "B1"))...)
+				feed(t, s, epoch, test.then...)
+				l := DefaultLimits()
+				if test.limits != nil {
+					test.limits(&l)
+				}
+				got := Compute(s, l, epoch)
+				if kindOf(got[0]) != test.want {
+					t.Fatalf("loop %v: %s, want %s", loop, kindsOf(got), test.want)
+				}
+				if p, ok := got[0].(Park); ok && !strings.Contains(p.Reason, test.reason) {
+					t.Errorf("parked because %q, want %q", p.Reason, test.reason)
+				}
+			})
+		}
+	}
+}
+
+func newBoulder(t *testing.T, loop bool, specs ...boulder.Spec) *boulder.State {
+	t.Helper()
+	s := boulder.NewState()
+	head := boulder.Boulder{ID: "b1", LedgerModel: ledgerModel}
+	if loop {
+		head.Loop = &boulder.Loop{Iterations: 100, Failures: 5}
+	}
+	rev := boulder.PlanRevision{Number: 1, Plan: boulder.Plan{SubTasks: specs}}
+	feed(t, s, epoch, boulder.Created{Boulder: head}, boulder.Planned{Plan: rev}, boulder.Decomposed{Plan: rev, GatesApproved: true})
+	return s
+}
+
+// What became of the session, or of its turn, does not answer the question.
+func TestAwaitingInAFault(t *testing.T) {
+	t.Parallel()
+	s := newBoulder(t, false, boulder.Spec{ID: "a"})
+	feed(t, s, epoch, append(running("a"), asks("a", "B1"))...)
+	o, l := s.Open("a"), DefaultLimits()
+	for name, got := range map[string]Action{
+		"lost": Lost(o, l, "no such session"), "broken": Broken(s, o, l, "no such session"),
+	} {
+		if p, ok := got.(Park); !ok || p.Reason != "waits for an answer to B1: Which B1?; no such session" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	feed(t, s, epoch, answers("a", "B1"))
+	if got := kindOf(Lost(o, l, "gone")) + ", " + kindOf(Broken(s, o, l, "gone")); got != "retry uncounted lost, retry failed" {
+		t.Errorf("with an answer: %s", got)
+	}
+}
+
+// A blocker that came up after the turn (a sub-agent's) keeps the next prompt from being sent.
+func TestAwaitingBeforeTheNextPrompt(t *testing.T) {
+	t.Parallel()
+	s := newBoulder(t, false, boulder.Spec{ID: "a"})
+	feed(t, s, epoch, judged("a", boulder.Verdict{})...)
+	feed(t, s, epoch, boulder.Continuation{AttemptRef: ref("a", 1), Turn: 2}, asks("a", "B1"))
+	if got := kindsOf(Compute(s, DefaultLimits(), epoch)); got != "park" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestAwait: what does not depend on the answer goes on, what does waits, and then the run waits for a person; with the
+// answer it goes on. An answer comes before a budget: without it nothing could be done with the money.
+func TestAwaitAnswers(t *testing.T) {
+	t.Parallel()
+	s := newBoulder(t, false,
+		boulder.Spec{ID: "a", Budget: &boulder.Budget{Tokens: 10}}, boulder.Spec{ID: "b"}, boulder.Spec{ID: "c", DependsOn: []string{"a"}})
+	l := DefaultLimits()
+	feed(t, s, epoch, append(running("a"), asks("a", "B1"), ends(boulder.Evidence{}), use("a", boulder.Usage{Input: 10}))...)
+	feed(t, s, epoch, boulder.BudgetWarning{SubTaskID: "a", Dimension: "tokens"})
+	if got := kindsOf(Compute(s, l, epoch)); got != "park, start" {
+		t.Fatalf("got %s, want park and the start of b", got)
+	}
+	feed(t, s, epoch, boulder.Parked{AttemptRef: ref("a", 1), Reason: "money"})
+	feed(t, s, epoch, judged("b", boulder.Verdict{Completed: true})...)
+	feed(t, s, epoch, event(Compute(s, l, epoch)[0]))
+	want := Await{`sub-task "a": waits for an answer to B1: Which B1?`, "a", false}
+	if got := Compute(s, l, epoch); len(got) != 1 || got[0] != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if status := s.SubTask("c").Status; status != boulder.SubTaskPending {
+		t.Errorf("c is %s", status)
+	}
+	feed(t, s, epoch, answers("a", "B1"))
+	if got := kindsOf(Compute(s, l, epoch)); got != "start" {
+		t.Fatalf("with an answer: %s", got)
+	}
+	feed(t, s, epoch, boulder.Starting{AttemptRef: ref("a", 2)})
+	if got, ok := Compute(s, l, epoch)[0].(Park); !ok || !strings.HasPrefix(got.Reason, "its budget of 10 tokens") {
+		t.Errorf("with an answer and without money: %+v", got)
+	}
+}
+
+// TestAnsweredDuringTheTurn: an answer that the agent has not heard of is no reason to give up, whatever was judged.
+func TestAnsweredDuringTheTurn(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		evidence    boulder.Evidence
+		verdict     boulder.Verdict
+		evaluations int
+		loop        *boulder.Loop
+		want        string
+	}{
+		"complete":            {verdict: boulder.Verdict{Completed: true}, want: "complete"},
+		"incomplete":          {want: "continue"},
+		"stuck":               {verdict: boulder.Verdict{IsStuck: true}, want: "continue"},
+		"stalled":             {verdict: boulder.Verdict{IsInLoop: true, BlockedBy: "missing_info"}, want: "continue"},
+		"a new plan":          {verdict: boulder.Verdict{NeedReplan: true}, want: "continue"},
+		"cut off":             {evidence: boulder.Evidence{Ended: boulder.Ended{Error: "X", Truncated: "length"}}, want: "continue"},
+		"the last evaluation": {evaluations: 1, want: "retry uncounted cancelled"},
+		"stopped":             {evidence: boulder.Evidence{Ended: stopped(boulder.RuleRepeat)}, want: "retry uncounted cancelled"},
+		"broken":              {evidence: boulder.Evidence{Ended: boulder.Ended{Error: "APIError"}}, want: "retry uncounted cancelled"},
+		"out of budget":       {evidence: boulder.Evidence{Ended: stopped(boulder.RuleBudget)}, want: "park"},
+		"a loop":              {loop: &boulder.Loop{Iterations: 5, Failures: 1}, want: "continue"},
+		"a loop's last":       {loop: &boulder.Loop{Iterations: 1, Failures: 5}, want: "retry uncounted cancelled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newBoulder(t, false, boulder.Spec{ID: "a"})
+			s.Boulder.Loop = test.loop
+			feed(t, s, epoch, append(running("a"), asks("a", "B1"), answers("a", "B1"), ends(test.evidence))...)
+			feed(t, s, epoch, boulder.Judged{AttemptRef: ref("a", 1), Turn: 1, Verdict: test.verdict})
+			l := DefaultLimits()
+			l.Stalls = 1
+			if test.evaluations > 0 {
+				l.Evaluations = test.evaluations
+			}
+			got := Compute(s, l, epoch)[0]
+			if kindOf(got) != test.want {
+				t.Fatalf("got %s, want %s", kindOf(got), test.want)
+			}
+			switch got := got.(type) {
+			case Continue:
+				if test.loop == nil && got.Reason != "there is an answer to B1" {
+					t.Errorf("it goes on because %q", got.Reason)
+				}
+			case Retry:
+				if got.Reason != "there is an answer to B1" {
+					t.Errorf("it is tried again because %q", got.Reason)
+				}
+			}
+		})
+	}
+}
+
+// The exception is for one turn: the next one is judged as any other.
+func TestAnswersAreHeardOnce(t *testing.T) {
+	t.Parallel()
+	s := newBoulder(t, false, boulder.Spec{ID: "a"})
+	at := ref("a", 1)
+	feed(t, s, epoch, append(running("a"), asks("a", "B1"), answers("a", "B1"), ends(boulder.Evidence{ToolCount: 1}))...)
+	feed(t, s, epoch, boulder.Judged{AttemptRef: at, Turn: 1}, boulder.Continuation{AttemptRef: at, Turn: 2},
+		boulder.TurnSent{AttemptRef: at, Turn: 2, MessageID: "m2"},
+		boulder.TurnEnded{AttemptRef: at, Turn: 2, Evidence: boulder.Evidence{ToolCount: 1}},
+		boulder.Judged{AttemptRef: at, Turn: 2, Verdict: boulder.Verdict{IsStuck: true}})
+	l := DefaultLimits()
+	l.Stalls = 9
+	if got := kindsOf(Compute(s, l, epoch)); got != "retry failed" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A loop that waited for an answer is counted anew with it, as one that a person takes up again.
+func TestLoopGoesOnWithAnAnswer(t *testing.T) {
+	t.Parallel()
+	r := newLoopRun(t, boulder.Loop{Iterations: 3, Failures: 9})
+	r.turn(acted("1"), unfinished)
+	r.turn(acted("2"), unfinished)
+	at := ref("1", 1)
+	r.apply(boulder.TurnSent{AttemptRef: at, Turn: 3, MessageID: "m"})
+	r.apply(boulder.BlockerRaised{AttemptRef: at, Blocker: boulder.Blocker{ID: "B1", Question: "?", Hard: true}})
+	r.apply(boulder.TurnEnded{AttemptRef: at, Turn: 3})
+	p, ok := r.decide().(Park)
+	if !ok {
+		t.Fatalf("got %s", kindOf(r.decide()))
+	}
+	r.apply(boulder.Parked{AttemptRef: at, Reason: p.Reason})
+	if got := kindOf(r.decide()); got != "await" {
+		t.Fatalf("without an answer: %s", got)
+	}
+	r.apply(answers("1", "B1"))
+	for n := range 2 {
+		if got := kindOf(r.turn(acted(string(rune('a'+n))), unfinished)); got != "continue" {
+			t.Fatalf("turn %d with the answer: %s", n+1, got)
+		}
+	}
+	if got := kindOf(r.turn(acted("c"), unfinished)); got != "fail failed" {
+		t.Errorf("after as many turns as a loop may have: %s", got)
+	}
+}
+
+// TestRunLetsGoOfEqualAnswers: a session of a run that answers quickly, and always the same, is left for a fresh one.
+func TestRunLetsGoOfEqualAnswers(t *testing.T) {
+	t.Parallel()
+	s := newBoulder(t, false, boulder.Spec{ID: "a"})
+	l := DefaultLimits()
+	l.Evaluations, l.Stalls, l.IdleTurns = 20, 99, 99
+	at := ref("a", 1)
+	feed(t, s, epoch, boulder.Starting{AttemptRef: at}, boulder.SubTaskStart{AttemptRef: at, SessionID: "s"})
+	now := epoch
+	for turn := 1; ; turn++ {
+		now = now.Add(time.Second)
+		e := boulder.Evidence{FinalMessage: "Still waiting at " + now.Format(time.TimeOnly), ToolCount: 1}
+		feed(t, s, now, boulder.TurnSent{AttemptRef: at, Turn: turn, MessageID: "m"},
+			boulder.TurnEnded{AttemptRef: at, Turn: turn, Evidence: e}, boulder.Judged{AttemptRef: at, Turn: turn})
+		switch a := Compute(s, l, now)[0].(type) {
+		case Continue:
+			if turn > 5 {
+				t.Fatalf("continuation %d after the same answer", turn)
+			}
+			feed(t, s, now, boulder.Continuation{AttemptRef: at, Turn: turn + 1, Track: a.Track})
+			continue
+		case Retry:
+			if turn != 6 || !strings.Contains(a.Reason, "the same answer 5 times within 2m0s") {
+				t.Errorf("after %d turns: %s", turn, a.Reason)
+			}
+			// The next session does not pay for it.
+			at = ref("a", 2)
+			feed(t, s, now, boulder.Retry{AttemptRef: ref("a", 1), Status: a.Status, Next: 2})
+			feed(t, s, now, boulder.Starting{AttemptRef: at}, boulder.SubTaskStart{AttemptRef: at, SessionID: "s2"},
+				boulder.TurnSent{AttemptRef: at, Turn: 1, MessageID: "m"},
+				boulder.TurnEnded{AttemptRef: at, Turn: 1, Evidence: e}, boulder.Judged{AttemptRef: at, Turn: 1})
+			if got := kindsOf(Compute(s, l, now)); got != "continue" {
+				t.Errorf("a fresh session: %s", got)
+			}
+			return
+		default:
+			t.Fatalf("after %d turns: %s", turn, kindOf(a))
+		}
+	}
+}

@@ -1,0 +1,302 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/handoff"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// question is a blocker as the desk has it: on a disk of its own, which outlives processes and servers.
+type question struct {
+	boulder.Blocker
+
+	ref       boulder.AttemptRef
+	at        place
+	nth       int  // of its turn
+	delivered bool // its sub-task has the answer, or will never need it
+}
+
+// ask is what an agent comes upon in a turn.
+type ask struct {
+	hard bool
+	fast bool // somebody answers before the runner has reported it
+}
+
+// asksAt are those of a turn. A sub-task that was parked comes to the same place again, and knows the answers by then.
+func (sc *scenario) asksAt(at place) []ask {
+	d := throw(sc.seed, "asks", at)
+	var all []ask
+	for len(all) < 3 && d.is(sc.asks) {
+		all = append(all, ask{hard: d.is(0.5), fast: d.is(0.15)})
+	}
+	return all
+}
+
+// raise is the agent calling its tool: what it needs to know and nobody has answered at this place. The caller holds mu.
+func (w *world) raise(s *session, at place) {
+	for nth, a := range w.sc.asksAt(at) {
+		if slices.ContainsFunc(w.desk, func(q *question) bool {
+			return q.at == at && q.nth == nth && (q.Status.Settled() || q.ref == s.ref)
+		}) {
+			continue
+		}
+		q := &question{ref: s.ref, at: at, nth: nth, Blocker: boulder.Blocker{
+			ID: fmt.Sprintf("B%d", len(w.desk)+1), SubTaskID: s.ref.SubTaskID, Attempt: s.ref.Attempt, SessionID: s.id,
+			Category: boulder.BlockerOther, Question: fmt.Sprintf("question %d of %v", nth, at), Hard: a.hard,
+			Status: boulder.BlockerPending,
+		}}
+		w.desk = append(w.desk, q)
+		w.note("session %s asks %s, hard %v", s.id, q.ID, q.Hard)
+		w.seen["asked"]++
+		if a.fast {
+			w.seen["answered before the report"]++
+			w.decide(q)
+			q.delivered = true // the report has it
+		}
+	}
+}
+
+// decide writes a person's word onto the desk. The caller holds mu.
+func (w *world) decide(q *question) {
+	d := throw(w.sc.seed, "word", q.at, q.nth)
+	q.Status = boulder.BlockerAnswered
+	switch x := d.Float64(); {
+	case x < 0.2:
+		q.Status = boulder.BlockerSkipped
+	case x < 0.3:
+		q.Allowed = true
+	default:
+		q.Answer, q.Allowed = fmt.Sprintf("answer %s to %v", q.ID, q.at), x < 0.4
+	}
+	w.note("desk: %s is %s", q.ID, q.Status)
+}
+
+func (q *question) order() boulder.Order {
+	return boulder.Order{
+		Do: boulder.OrderSettle, SubTaskID: q.SubTaskID, BlockerID: q.ID, Text: q.Answer, Allowed: q.Allowed,
+	}
+}
+
+// waitsFor reports whether a sub-task is parked for an answer to it. The caller holds mu.
+func (w *world) waitsFor(q *question) bool {
+	t := w.disk.SubTask(q.SubTaskID)
+	return t != nil && t.Parked && slices.ContainsFunc(t.AwaitedBy(t.Attempts), func(b boulder.RaisedBlocker) bool {
+		return b.ID == q.ID
+	})
+}
+
+// tellRaised reports what the agent has asked, as far as the job does not know.
+func (c *call) tellRaised() error {
+	for {
+		q := c.unknown()
+		if q == nil {
+			return nil
+		}
+		if err := c.tell(boulder.BlockerRaised{AttemptRef: q.ref, Blocker: q.Blocker}); err != nil {
+			return err
+		}
+		known := boulder.RaisedBlocker{ID: q.ID, Attempt: q.Attempt, Hard: q.Hard, Question: q.Question, Status: q.Status}
+		c.job.SubTask.Blockers = append(slices.Clip(c.job.SubTask.Blockers), known)
+	}
+}
+
+// unknown is a copy of the first one on the desk that the job does not know.
+func (c *call) unknown() *question {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	for _, q := range c.w.desk {
+		if q.ref == c.job.Attempt.AttemptRef && !slices.ContainsFunc(c.job.SubTask.Blockers, func(b boulder.RaisedBlocker) bool {
+			return b.ID == q.ID
+		}) {
+			return new(*q)
+		}
+	}
+	return nil
+}
+
+// answers is a person who answers while the process runs, now and then what was answered already.
+func (p *process) answers() {
+	for i := range 40 {
+		d := throw(p.w.sc.seed, "answer", p.number, i)
+		if p.w.nap(p.gone, laneAnswer, d.span(time.Second, 2*time.Hour)) != nil {
+			return
+		}
+		p.w.mu.Lock()
+		q := p.w.pickQuestion(d)
+		if q != nil && !q.Status.Settled() {
+			p.w.decide(q)
+		}
+		crash := q != nil && d.is(0.05)
+		if crash {
+			p.w.seen["answer lost between desk and boulder"]++
+			p.die() // the answer is on the desk, and nobody has handed it over
+		}
+		p.w.mu.Unlock()
+		if crash {
+			return
+		}
+		if q != nil {
+			p.handOver(q, laneAnswer)
+		}
+	}
+}
+
+// pickQuestion draws one that a person sees to. Where the end must be as without crashes, a hard one is only answered when
+// its sub-task is parked: what a turn comes to must not depend on when it was. The caller holds mu.
+func (w *world) pickQuestion(d dice) *question {
+	var can []*question
+	for _, q := range w.desk {
+		if !w.sc.class.same() || !q.Status.Settled() && (!q.Hard || w.waitsFor(q)) {
+			can = append(can, q)
+		}
+	}
+	if len(can) == 0 {
+		return nil
+	}
+	return can[d.IntN(len(can))]
+}
+
+// handOver gives an answer to whoever has the boulder.
+func (p *process) handOver(q *question, lane int) {
+	p.w.mu.Lock()
+	o, seq, again := q.order(), p.w.disk.Boulder.Seq, q.delivered
+	p.w.note("order %+v", o)
+	p.w.mu.Unlock()
+	err := p.orch.Order(p.gone, boulderID, o)
+	_ = p.w.nap(p.gone, lane, 0) // as in order
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	if p.dead {
+		return
+	}
+	p.w.note("order %+v: %v", o, err)
+	known := p.w.known(q)
+	switch {
+	case err == nil && again:
+		p.w.violate("each answer counts once", "%s was handed over, and is taken again", q.ID)
+	case err == nil:
+		p.w.seen["order settle"]++
+		p.w.checkObeyed(o, seq)
+	case again:
+		p.w.seen["answered twice"]++
+	case !errors.Is(err, boulder.ErrRefused) && !errors.Is(err, orchestrator.ErrFinished) && !errors.Is(err, errDiskFull):
+		p.w.violate("orders are carried out", "%+v: %v", o, err)
+	}
+	// Of a blocker that the boulder has not heard of yet, the report will have the answer.
+	q.delivered = q.delivered || err == nil || known && !errors.Is(err, errDiskFull)
+}
+
+// known reports whether the boulder has heard of it. The caller holds mu.
+func (w *world) known(q *question) bool {
+	t := w.disk.SubTask(q.SubTaskID)
+	return t == nil || t.Status.Terminal() ||
+		slices.ContainsFunc(t.Blockers, func(b boulder.RaisedBlocker) bool { return b.ID == q.ID })
+}
+
+// deliver hands over what was answered and never arrived, as a resume does before it begins.
+func (p *process) deliver() {
+	p.w.mu.Lock()
+	var all []*question
+	for _, q := range p.w.desk {
+		if q.Status.Settled() && !q.delivered && p.w.known(q) && p.w.disk.Boulder.ID != "" {
+			all = append(all, q)
+		}
+	}
+	p.w.mu.Unlock()
+	for _, q := range all {
+		p.w.mu.Lock()
+		p.w.seen["delivered later"]++
+		p.w.mu.Unlock()
+		p.handOver(q, laneAnswer)
+	}
+}
+
+// answerBetween is a person who sees to blockers while no process runs: to all of them when the run waits for that, and
+// otherwise to some.
+func (w *world) answerBetween(dir string, number int, ended error) {
+	waits := errors.Is(ended, orchestrator.ErrWaiting)
+	d := throw(w.sc.seed, "answers between", number)
+	var all []*question
+	for _, t := range w.disk.SubTasks {
+		for _, q := range w.desk {
+			parked := w.waitsFor(q)
+			now := waits && parked
+			if w.sc.class != serial && !w.sc.calm && (parked || !w.sc.class.same()) {
+				now = now || d.is(0.3)
+			}
+			if q.SubTaskID == t.ID && !q.Status.Settled() && (now || number > maxDisturbed && parked) {
+				all = append(all, q)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	p, err := w.start(dir, -1_000-number, false)
+	if err != nil {
+		w.violate("a crash leaves a database that opens", "%v", err)
+		return
+	}
+	for _, q := range all {
+		w.mu.Lock()
+		w.decide(q)
+		w.mu.Unlock()
+		p.handOver(q, laneAnswer)
+	}
+	p.close(context.Canceled)
+}
+
+// checkAnswers: what a person said about a sub-task's blockers since an event is in its next prompt, and what an earlier
+// prompt had is not told to the same session again.
+func (w *world) checkAnswers(id string, after uint64, prompt string) {
+	t := w.disk.SubTask(id)
+	for _, b := range t.Blockers {
+		if !b.Status.Settled() {
+			continue
+		}
+		about := handoff.Answers([]boulder.RaisedBlocker{b})[0]
+		if told := strings.Contains(prompt, about); told != (b.Seq > after) {
+			w.violate("each answer reaches the next prompt", "%q is in the prompt of %s: %v:\n%s", about, id, told, prompt)
+		}
+	}
+}
+
+// checkNotBlocked: nobody is told to go on who waits for an answer, as far as the desk knows.
+func (w *world) checkNotBlocked(s *session) {
+	for _, q := range w.desk {
+		if q.ref == s.ref && q.Hard && !q.Status.Settled() {
+			w.violate("what is blocked is not continued", "session %s is prompted, and %s has no answer", s.id, q.ID)
+		}
+	}
+}
+
+// checkStartsAnswered: after an attempt that asked, the next one begins with the answer, or because a person wants that.
+func (w *world) checkStartsAnswered(ref boulder.AttemptRef) {
+	t := w.disk.SubTask(ref.SubTaskID)
+	if open := t.AwaitedBy(ref.Attempt - 1); len(open) > 0 && !w.retried[ref] {
+		w.violate("what is blocked is not continued", "%v begins, and %s has no answer", ref, open[0].ID)
+	}
+}
+
+// noteRetried remembers which attempt a person asked for.
+func (w *world) noteRetried(b boulder.Body) {
+	id := ""
+	switch b := b.(type) {
+	case boulder.Reopened:
+		id = b.SubTaskID
+	case boulder.Retry:
+		if b.Status == boulder.AttemptCancelled {
+			id = b.SubTaskID
+		}
+	}
+	if t := w.disk.SubTask(id); t != nil {
+		w.retried[boulder.AttemptRef{SubTaskID: id, Attempt: t.Attempts}] = true
+	}
+}

@@ -1,0 +1,302 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/handoff"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// Diverter stands in for a person who is away: it takes down what only they can answer, and says how the agent goes on
+// without. Its methods may be called from any goroutine, and may block for as long as a database takes.
+type Diverter interface {
+	// Offer makes the tool known to the server with which agents report blockers, and Withdraw takes it back.
+	Offer(ctx context.Context, dir *opencode.Directory) error
+	Withdraw(ctx context.Context, dir *opencode.Directory) error
+	// ToolName is the name that the tool has for agents.
+	ToolName() string
+	// On reports whether a session is diverted at this moment.
+	On(scope boulder.BlockerScope) bool
+	// Called says which session makes a call of the tool. The call itself does not say it.
+	Called(call boulder.BlockerCall)
+	// Divert takes an ask down and rules on it; about the same request it rules once.
+	Divert(ctx context.Context, ask boulder.Blocker) (boulder.Ruling, error)
+	// Ruling says what has become of a ruling to wait.
+	Ruling(ctx context.Context, blockerID string) (boulder.Ruling, error)
+	// Instruction is what an agent is told about an ask that nobody took down.
+	Instruction(ask boulder.Blocker) string
+	// Of lists what was recorded for a session, oldest first.
+	Of(ctx context.Context, sessionID string) ([]boulder.Blocker, error)
+}
+
+const (
+	// askLook is how often it is looked whether a person has answered an ask that waits for them.
+	askLook = time.Second
+	// blockerLook is how often it is looked whether a blocker was answered that a session waits for.
+	blockerLook = 5 * time.Second
+	// askLimit bounds one ruling and its reply: an agent waits for it.
+	askLimit = 5 * time.Second
+)
+
+// offerEarly makes the tool known before there is a session, where every one is diverted.
+func (w *Watch) offerEarly(ctx context.Context) {
+	w.offered = false // the server has forgotten it if it was started anew
+	if w.cfg.Diverter == nil || w.cfg.DryRun {
+		return
+	}
+	div := w.cfg.Diverter
+	w.background(ctx, func() func() {
+		on := div.On(boulder.BlockerScope{})
+		return func() {
+			if on && !w.offered {
+				w.offer(ctx)
+			}
+		}
+	})
+}
+
+// offer makes the tool known to the server.
+func (w *Watch) offer(ctx context.Context) {
+	div, dir := w.cfg.Diverter, w.dir
+	w.offered = true
+	w.background(ctx, func() func() {
+		err := div.Offer(ctx, dir)
+		return func() {
+			if err != nil {
+				w.cfg.Note("Agents cannot report blockers with a tool; what they ask is diverted all the same.")
+				w.log.Warn("the blocker tool could not be added to OpenCode", "error", err)
+				return
+			}
+			w.cfg.Note("Blockers are taken down; agents report them with the tool " + div.ToolName() + ".")
+		}
+	})
+}
+
+// withdraw takes the tool back when the watch ends.
+func (w *Watch) withdraw(ctx context.Context) {
+	if !w.offered {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
+	defer cancel()
+	if err := w.cfg.Diverter.Withdraw(ctx, w.dir); err != nil {
+		w.log.Warn("the blocker tool could not be taken back", "error", err)
+	}
+}
+
+// away is what stands in for the person in one session.
+type away struct {
+	ruled    map[string]ruled  // asks, by request id
+	on       bool              // the session is diverted
+	blockers []boulder.Blocker // of the session and its sub-agents
+	looked   time.Time         // when these two were read last
+	reading  bool
+}
+
+// ruled is an ask that was given to the diverter.
+type ruled struct {
+	at     time.Time // when to look again; zero: it is being ruled on, or was replied to
+	ruling boulder.Ruling
+}
+
+// diverts reports whether there is somebody who could stand in for the person in a session.
+func (w *Watch) diverts(s *session) bool {
+	return w.cfg.Diverter != nil && s.notOwned == "" && !w.cfg.DryRun
+}
+
+// divert gives the asks of a session to the diverter, and looks again at those that wait.
+func (w *Watch) divert(ctx context.Context, s *session, now time.Time) {
+	if !w.diverts(s) {
+		return
+	}
+	pending := s.tree.pending()
+	for id := range s.away.ruled {
+		if !slices.ContainsFunc(pending, func(a ask) bool { return a.id() == id }) {
+			delete(s.away.ruled, id)
+		}
+	}
+	for _, a := range pending {
+		known, has := s.away.ruled[a.id()]
+		if has && (known.at.IsZero() || now.Before(known.at)) {
+			s.due = earlier(s.due, known.at)
+			continue
+		}
+		w.rule(ctx, s, a, known.ruling)
+	}
+}
+
+// rule has an ask ruled on, the first time or after a wait, and replies to it.
+func (w *Watch) rule(ctx context.Context, s *session, a ask, before boulder.Ruling) {
+	s.away.set(a.id(), ruled{})
+	own := a.permission != nil && a.permission.Permission == w.cfg.Diverter.ToolName() // to call the tool needs one, too (seen)
+	div, dir, main := w.cfg.Diverter, w.directoryOf(s, a), s.rec.SessionID
+	w.background(ctx, func() func() {
+		ctx, cancel := context.WithTimeout(ctx, askLimit)
+		defer cancel()
+		var r boulder.Ruling
+		var err error
+		switch {
+		case before.BlockerID == "" && !div.On(boulder.BlockerScope{SessionID: main}):
+			return func() { s.away.set(a.id(), ruled{at: w.cfg.Now().Add(blockerLook)}); s.news = true } // the person is asked
+		case own:
+			r.Reply = boulder.ReplyAllowed
+		case before.BlockerID == "":
+			r, err = div.Divert(ctx, a.blocker(main))
+		default:
+			r, err = div.Ruling(ctx, before.BlockerID)
+		}
+		if err != nil { // it must not hang for that
+			w.log.Warn("a blocker could not be taken down", "session", main, "ask", a.String(), "error", err)
+			r = boulder.Ruling{Reply: boulder.ReplyDiverted, Message: div.Instruction(a.blocker(main))}
+		}
+		if r.Reply != boulder.ReplyWaiting {
+			err = a.reply(ctx, dir, r)
+		}
+		return func() {
+			known := ruled{ruling: r}
+			switch {
+			case r.Reply == boulder.ReplyWaiting:
+				known.at = w.cfg.Now().Add(askLook)
+			case err != nil && !errors.Is(err, opencode.ErrNotFound):
+				w.failed(err)
+				known.at = w.cfg.Now().Add(reconnect)
+			}
+			s.away.set(a.id(), known)
+			s.away.looked, s.news = time.Time{}, true
+		}
+	})
+}
+
+func (x *away) set(id string, r ruled) {
+	if x.ruled == nil {
+		x.ruled = map[string]ruled{}
+	}
+	x.ruled[id] = r
+}
+
+// directoryOf is where an ask has to be answered.
+func (w *Watch) directoryOf(s *session, a ask) *opencode.Directory {
+	if m := s.tree.members[a.sessionID()]; m != nil && m.session.Directory != "" {
+		return w.client.In(m.session.Directory)
+	}
+	return w.dir
+}
+
+// blocker is an ask as it is taken down, for the main session: a sub-agent's is known by its request.
+func (a ask) blocker(main string) boulder.Blocker {
+	b := boulder.Blocker{SessionID: main, Category: boulder.BlockerQuestion, Question: a.String()}
+	if p := a.permission; p != nil {
+		b.Category = boulder.BlockerPermission
+		b.Ask = &boulder.Ask{
+			Kind: boulder.AskPermission, RequestID: p.ID, Permission: p.Permission, Patterns: p.Patterns,
+			Arguments: string(p.Metadata),
+		}
+		return b
+	}
+	var asked []string
+	for _, q := range a.question.Questions {
+		asked = append(asked, q.Question)
+		for _, o := range q.Options {
+			b.Options = append(b.Options, o.Label)
+		}
+	}
+	b.Question = strings.Join(asked, " / ")
+	b.Ask = &boulder.Ask{Kind: boulder.AskQuestion, RequestID: a.question.ID}
+	return b
+}
+
+// reply does what was ruled. One that somebody else has settled is no trouble.
+func (a ask) reply(ctx context.Context, dir *opencode.Directory, r boulder.Ruling) error {
+	switch {
+	case a.question != nil:
+		answers := make([][]string, len(a.question.Questions))
+		for i := range answers {
+			answers[i] = []string{r.Message}
+		}
+		return dir.AnswerQuestion(ctx, a.question.ID, answers)
+	case r.Reply == boulder.ReplyAllowed:
+		return dir.ReplyPermission(ctx, a.permission.ID, opencode.ReplyOnce, "")
+	}
+	return dir.ReplyPermission(ctx, a.permission.ID, opencode.ReplyReject, r.Message)
+}
+
+// called tells the diverter of a call of the tool that reports blockers.
+func (w *Watch) called(s *session, e opencode.Event) {
+	p, ok := e.Payload.(opencode.PartUpdated)
+	if !ok || w.cfg.Diverter == nil || p.Part.Tool == nil || p.Part.Tool.Tool != w.cfg.Diverter.ToolName() ||
+		s.notOwned != "" {
+		return
+	}
+	switch p.Part.Tool.State {
+	case opencode.ToolRunning:
+		w.cfg.Diverter.Called(boulder.BlockerCall{
+			BlockerScope: boulder.BlockerScope{SessionID: s.rec.SessionID}, CallID: p.Part.ID, // of any session of the tree
+			Input: p.Part.Tool.Input,
+		})
+	case opencode.ToolCompleted, opencode.ToolError:
+		s.away.looked = time.Time{}
+	}
+}
+
+// lookAtBlockers reads what was recorded for a session, if that was not done a moment ago, or since a call of the tool. It
+// reports whether that is under way, so that nothing can be decided yet.
+func (w *Watch) lookAtBlockers(ctx context.Context, s *session, now time.Time) bool {
+	x := &s.away
+	switch {
+	case !w.diverts(s):
+		return false
+	case x.reading:
+		return true
+	case now.Sub(x.looked) < blockerLook:
+		return false
+	}
+	x.reading = true
+	div, id := w.cfg.Diverter, s.rec.SessionID
+	w.background(ctx, func() func() {
+		on := div.On(boulder.BlockerScope{SessionID: id})
+		all, err := div.Of(ctx, id)
+		return func() {
+			x.reading, s.news = false, true
+			x.looked, x.on = w.cfg.Now(), on
+			if on && !w.offered {
+				w.offer(ctx)
+			}
+			if err != nil {
+				w.log.Warn("the blockers of a session could not be read", "session", id, "error", err)
+				return
+			}
+			x.blockers = all
+		}
+	})
+	return true
+}
+
+// awaited are the hard blockers of a session that nobody has settled. It is not told to go on before.
+func (s *session) awaited() []string {
+	var texts []string
+	for _, b := range s.away.blockers {
+		if b.Hard && !b.Status.Settled() {
+			texts = append(texts, "an answer to "+b.ID+": "+clip(b.Question, 200))
+		}
+	}
+	return texts
+}
+
+// answers are what a person said about blockers of the session, and its agent has not been told.
+func (s *session) answers() (texts, ids []string) {
+	var news []boulder.RaisedBlocker
+	for _, b := range s.away.blockers {
+		if b.Status.Settled() && !slices.Contains(s.rec.Answered, b.ID) && b.SettledAt.After(b.Until) {
+			news = append(news, boulder.RaisedBlocker{
+				ID: b.ID, Question: b.Question, Status: b.Status, Answer: b.Answer, Allowed: b.Allowed,
+			})
+			ids = append(ids, b.ID)
+		}
+	}
+	return handoff.Answers(news), ids
+}

@@ -1,0 +1,142 @@
+package watch_test
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/blockers/mcptool"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/watch"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// standIn is who stands in for the person, as `manager watch --blockers` puts it together.
+type standIn struct {
+	*blockers.Desk
+	*mcptool.Server
+}
+
+func (s standIn) Offer(ctx context.Context, dir *opencode.Directory) error {
+	url, headers, err := s.Serve(ctx)
+	if err != nil {
+		return err
+	}
+	return dir.AddMCP(ctx, opencode.MCPServer{Name: mcptool.DefaultName, URL: url, Headers: headers})
+}
+
+func (s standIn) Withdraw(ctx context.Context, dir *opencode.Directory) error {
+	return dir.DisconnectMCP(ctx, mcptool.DefaultName)
+}
+
+func (s standIn) ToolName() string { return blockers.DefaultTool }
+
+func (s standIn) Instruction(ask boulder.Blocker) string {
+	return blockers.Instruction(blockers.DefaultTool, ask)
+}
+
+func (s standIn) Of(ctx context.Context, sessionID string) ([]boulder.Blocker, error) {
+	return s.List(ctx, blockers.Filter{SessionID: sessionID})
+}
+
+func newStandIn(t *testing.T, on bool) standIn {
+	t.Helper()
+	root := t.TempDir()
+	desk, err := blockers.Open(blockers.Config{Root: root, Path: filepath.Join(root, blockers.FileName), Enabled: on})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := mcptool.New(mcptool.Config{Desk: desk})
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return standIn{desk, server}
+}
+
+var askForBash = opencode.Rule{Permission: "bash", Pattern: "*", Action: opencode.Ask}
+
+// A session whose person is away is refused what it asks for and goes on in the same turn; what it cannot do without
+// them holds it up until there is an answer, and then it goes on with that.
+func TestDiverted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	away := newStandIn(t, true)
+	k := w.talk(t, opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
+		half, bash("rm -r old"),
+		use(blockers.DefaultTool, map[string]any{
+			"category": "destructive", "question": "May I delete the directory old?", "context": "Nothing uses it.",
+			"blocks_progress": true,
+		}),
+		say("I cannot go on without an answer."), whole, say("It is gone.\n"+boulder.DoneMarker),
+	))
+	r := w.watch(func(c *watch.Config) { c.Diverter = away })
+	r.noted(t, blockers.DefaultTool)
+	k.person("Write a and b.")
+	if e := k.until(r, "wait asks"); !strings.Contains(e.Reason, "rm -r old") && !strings.Contains(e.Reason, "B2") {
+		t.Error(e.Reason)
+	}
+	r.wait(t, "the wait for an answer to B2", func() bool {
+		for _, e := range r.log {
+			if e.SessionID == k.id && strings.Contains(e.Reason, "an answer to B2: May I delete the directory old?") {
+				return true
+			}
+		}
+		return false
+	})
+	all, err := away.Of(w.ctx, k.id)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%d blockers, %v", len(all), err)
+	}
+	asked, hard := all[0], all[1]
+	if a := asked.Ask; asked.Hard || asked.Category != boulder.BlockerPermission || a == nil ||
+		a.Reply != boulder.ReplyDiverted || a.Permission != "bash" || strings.Join(a.Patterns, " ") != "rm -r old" {
+		t.Errorf("the ask is recorded as %+v, %+v", asked, a)
+	}
+	if !hard.Hard || hard.SessionID != k.id {
+		t.Errorf("the hard one is recorded as %+v", hard)
+	}
+	if n := len(k.continuations()); n != 0 {
+		t.Errorf("%d continuations of what is blocked:\n%s", n, r.said(k.id))
+	}
+	if _, err := away.Settle(w.ctx, hard.ID, blockers.Settlement{
+		Status: boulder.BlockerAnswered, Answer: "Yes, but keep old/LICENSE.",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	sent := k.until(r, "send open")
+	if !strings.Contains(sent.Prompt, "Yes, but keep old/LICENSE.") || !strings.Contains(sent.Prompt, boulder.DoneMarker) {
+		t.Errorf("the continuation lacks the answer, or how to end:\n%s", sent.Prompt)
+	}
+	k.until(r, "finish work")
+	if n := len(k.continuations()); n != 1 {
+		t.Errorf("%d continuations:\n%s", n, r.said(k.id))
+	}
+}
+
+// Switched off, nobody stands in for the person. A switch counts for what is asked already.
+func TestDivertedWhenSwitchedOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	away := newStandIn(t, false)
+	k := w.begin(t, steps(half, bash("true"), whole, say("It works.")), askForBash)
+	r := w.watch(func(c *watch.Config) { c.Diverter = away })
+	if e := k.until(r, "wait asks"); !strings.Contains(e.Reason, "permission to bash true") {
+		t.Error(e.Reason)
+	}
+	if servers, err := w.dir.MCPServers(w.ctx); err != nil || len(servers) != 0 {
+		t.Errorf("the tool is offered although nobody asked for that: %v, %v", servers, err)
+	}
+	on := true
+	if err := away.Switch(w.ctx, k.id, &on); err != nil {
+		t.Fatal(err)
+	}
+	k.until(r, "finish work")
+	all, err := away.Of(w.ctx, k.id)
+	if err != nil || len(all) != 1 {
+		t.Errorf("%d blockers, %v", len(all), err)
+	}
+}

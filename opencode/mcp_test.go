@@ -1,0 +1,145 @@
+package opencode_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// newToolServer is an MCP server with the tool echo, which wants the token.
+func newToolServer(t *testing.T, token string) *httptest.Server {
+	t.Helper()
+	server := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	mcp.AddTool(server, &mcp.Tool{Name: "echo", Description: "Says it again"},
+		func(_ context.Context, _ *mcp.CallToolRequest, in struct {
+			Text string `json:"text"`
+		}) (*mcp.CallToolResult, any, error) {
+			if in.Text == "fail" {
+				return nil, nil, errors.New("told to fail")
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "echo of " + in.Text}}}, nil, nil
+		})
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
+		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
+	served := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+token {
+			http.Error(w, "another token", http.StatusUnauthorized)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(served.Close)
+	return served
+}
+
+// A session that was there before gets the tool, and loses it; another directory never has it; the agent reads what the
+// tool answers, and its error; a server that went away holds nobody up.
+func TestToolsOfAnMCPServerComeAndGo(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		if r.TurnsSinceUser() == 0 && strings.Contains(r.LastUser(), "say ") {
+			_, word, _ := strings.Cut(r.LastUser(), "say ")
+			return call("test_echo", map[string]any{"text": word})
+		}
+		return scriptmodel.Reply{Text: "done"}
+	})
+	tools := newToolServer(t, "secret")
+	session := s.session()
+	sub := s.follow(s.dir.Client(), session.ID)
+	turn := func(text string) (tools []*opencode.ToolCall) {
+		s.send(session.ID, text)
+		for _, e := range await(s.ctx, t, sub, status(opencode.Idle)) {
+			p, ok := e.Payload.(opencode.PartUpdated)
+			if !ok || p.Part.Tool == nil {
+				continue
+			}
+			if s := p.Part.Tool.State; s == opencode.ToolCompleted || s == opencode.ToolError {
+				tools = append(tools, p.Part.Tool)
+			}
+		}
+		return tools
+	}
+	turn("before")
+	good := opencode.MCPServer{Name: "test", URL: tools.URL, Headers: map[string]string{"Authorization": "Bearer secret"}}
+	if err := s.dir.AddMCP(s.ctx, good); err != nil {
+		t.Fatal(err)
+	}
+	got := turn("say hello")
+	if len(got) != 1 || got[0].State != opencode.ToolCompleted || got[0].Output != "echo of hello" {
+		t.Errorf("the call came to %+v", got)
+	}
+	if got := turn("say fail"); len(got) != 1 || got[0].State != opencode.ToolError || got[0].Error != "told to fail" {
+		t.Errorf("the failing call came to %+v", got)
+	}
+	other, err := s.dir.Client().In(octest.Repo(t, nil)).MCPServers(s.ctx)
+	if err != nil || len(other) != 0 {
+		t.Errorf("another directory has %v, %v", other, err)
+	}
+	if err := s.dir.DisconnectMCP(s.ctx, "test"); err != nil {
+		t.Fatal(err)
+	}
+	known, err := s.dir.MCPServers(s.ctx)
+	if err != nil || known["test"].Status != opencode.MCPDisabled {
+		t.Errorf("after the end: %v, %v", known, err)
+	}
+	turn("after")
+	var offered []bool // whether the model was offered the tool, for each request
+	for _, r := range shared.model.Requests() {
+		if strings.Contains(r.FirstUser(), s.mark) {
+			offered = append(offered, slices.Contains(r.Tools, "test_echo"))
+		}
+	}
+	if want := []bool{false, true, true, true, true, false}; !slices.Equal(offered, want) {
+		t.Errorf("the tool was offered %v, want %v", offered, want)
+	}
+	if err := s.dir.AddMCP(s.ctx, good); err != nil { // once more, with the same name
+		t.Fatal(err)
+	}
+	tools.Close()
+	if got := turn("say gone"); len(got) != 1 || got[0].State != opencode.ToolError {
+		t.Errorf("a call of a server that is gone came to %+v", got)
+	}
+}
+
+func TestMCPServerThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, steps())
+	tools := newToolServer(t, "secret")
+	err := s.dir.AddMCP(s.ctx, opencode.MCPServer{Name: "refused", URL: tools.URL})
+	if !errors.Is(err, opencode.ErrMCPFailed) || !strings.Contains(err.Error(), "401") {
+		t.Errorf("without the token: %v", err)
+	}
+	hung := make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // else the end of the connection is not seen
+		select {
+		case <-hung:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(hanging.Close)
+	t.Cleanup(func() { close(hung) })
+	err = s.dir.AddMCP(s.ctx, opencode.MCPServer{Name: "hanging", URL: hanging.URL, Timeout: 200 * time.Millisecond})
+	if !errors.Is(err, opencode.ErrMCPFailed) || !strings.Contains(err.Error(), "timed out") {
+		t.Errorf("a server that hangs: %v", err)
+	}
+	known, err := s.dir.MCPServers(s.ctx)
+	if err != nil || known["refused"].Status != opencode.MCPFailed || known["hanging"].Status != opencode.MCPFailed {
+		t.Errorf("known: %v, %v", known, err)
+	}
+	if err := s.dir.DisconnectMCP(s.ctx, "nobody"); err != nil {
+		t.Errorf("a server that was never there: %v", err)
+	}
+}
