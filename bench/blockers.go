@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -93,7 +94,7 @@ func (w *world) screen(ctx context.Context, dir, text, name string, args ...stri
 	}
 	defer master.Close()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Env = dir, append(w.env, "TERM=xterm")
+	cmd.Dir, cmd.Env = dir, slices.Concat(w.env, []string{"TERM=xterm"})
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	err = cmd.Start()

@@ -33,7 +33,8 @@ type Config struct {
 	Root string // the project's directory
 	// File is the list for people, relative to Root. Defaults to [DefaultFile].
 	File string
-	// Enabled says whether asks are diverted and the tool records where no switch says otherwise.
+	// Enabled says whether asks are diverted and the tool records where no switch says otherwise. Boulders that were
+	// started with it do so without ([boulder.BlockerScope.Diverted]).
 	Enabled bool
 	// Max is how many blockers one session may have. Defaults to 50 (seed 003, maxBlockersPerRun); below 0: none.
 	Max int
@@ -99,10 +100,9 @@ func Open(cfg Config) (*Desk, error) {
 		return nil, fmt.Errorf("open blockers: %w", err)
 	}
 	d := &Desk{
-		cfg: cfg, policy: compiled, list: list{root: cfg.Root, name: filepath.Clean(cfg.File)}, turn: make(chan struct{}, 1),
-		patience:  patience,
-		failpoint: func(string) {},
+		cfg: cfg, policy: compiled, turn: make(chan struct{}, 1), patience: patience, failpoint: func(string) {},
 	}
+	d.list = list{root: cfg.Root, name: filepath.Clean(cfg.File), failpoint: func(step string) { d.failpoint(step) }}
 	return d, nil
 }
 

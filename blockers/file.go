@@ -20,6 +20,8 @@ const maxFile = 16 << 20
 type list struct {
 	root string // of the project
 	name string // relative to it
+	// failpoint is that of the desk.
+	failpoint func(step string)
 }
 
 // dir opens the directory that the list is in, and makes it if create is set.
@@ -79,8 +81,10 @@ func (l list) open(dir *os.Root, flag int) (*os.File, error) {
 		return nil, err
 	}
 	if !before.Mode().IsRegular() {
-		return nil, l.notRegular()
+		return nil, fmt.Errorf("%s is not a regular file: nothing is written to it; move it away",
+			filepath.Join(l.root, l.name))
 	}
+	l.failpoint("looked")
 	f, err := dir.OpenFile(base, flag|syscall.O_NONBLOCK, 0) // opening a pipe that was put there since would wait
 	if err != nil {
 		return nil, err
@@ -96,10 +100,6 @@ func (l list) open(dir *os.Root, flag int) (*os.File, error) {
 }
 
 var errReplaced = errors.New("the list was replaced while it was being opened")
-
-func (l list) notRegular() error {
-	return fmt.Errorf("%s is not a regular file: nothing is written to it; move it away", filepath.Join(l.root, l.name))
-}
 
 // read gives what is in the list; nothing where it is not there.
 func (l list) read() (string, error) {

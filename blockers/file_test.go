@@ -1,11 +1,13 @@
 package blockers
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A place outside of the project, or among git's and manager's own files, is refused before anything is written.
@@ -58,6 +60,16 @@ func TestWhatLiesInThePlace(t *testing.T) {
 		"a link to a directory":     func(dir, _ string) error { return os.Symlink("..", filepath.Join(dir, name)) },
 		"a directory":               func(dir, _ string) error { return os.Mkdir(filepath.Join(dir, name), 0o700) },
 		"a pipe":                    func(dir, _ string) error { return makePipe(filepath.Join(dir, name)) },
+		"a pipe that is read": func(dir, _ string) error {
+			if err := makePipe(filepath.Join(dir, name)); err != nil {
+				return err
+			}
+			reader, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR, 0)
+			if err == nil {
+				t.Cleanup(func() { reader.Close() })
+			}
+			return err
+		},
 		"a link on the way": func(dir, outside string) error {
 			if err := os.Remove(filepath.Join(dir, "notes")); err != nil {
 				return err
@@ -123,32 +135,45 @@ func TestWhatLiesInThePlace(t *testing.T) {
 	}
 }
 
-// A link or a pipe that is put there between the look and the opening is not taken either.
+// A link that is put there at any moment, also between the look and the opening, is not followed.
 func TestListIsReplacedWhileItIsOpened(t *testing.T) {
 	t.Parallel()
-	p := newProject(t)
-	path, victim := filepath.Join(p.dir, DefaultFile), filepath.Join(p.dir, "victim")
-	p.write(t, "# Mine\n")
-	if err := os.WriteFile(victim, []byte("mine\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	d := p.desk(t)
-	d.failpoint = func(step string) {
-		if step != "appending" {
-			return
-		}
-		if err := os.Remove(path); err != nil {
-			t.Error(err)
-		}
-		if err := os.Symlink("victim", path); err != nil {
-			t.Error(err)
-		}
-	}
-	raise(t, d, hardInput("Which?"))
-	if data, err := os.ReadFile(victim); err != nil || string(data) != "mine\n" {
-		t.Errorf("%q, %v", data, err)
-	}
-	if s := status(t, d); s.Unwritten != 1 {
-		t.Errorf("%+v", s)
+	for _, at := range []string{"committed 1", "looked 1", "appending 1", "looked 2"} { // 1: to be read, 2: to be written
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			path, victim := filepath.Join(p.dir, DefaultFile), filepath.Join(p.dir, "victim")
+			if err := os.WriteFile(victim, []byte("mine\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			d := p.desk(t)
+			times := map[string]int{}
+			d.failpoint = func(step string) {
+				times[step]++
+				if step == "committed" { // it is a file, until it is none
+					if err := os.RemoveAll(path); err != nil {
+						t.Error(err)
+					}
+					p.write(t, "# Mine\n")
+				}
+				if fmt.Sprint(step, " ", times[step]) != at {
+					return
+				}
+				if err := errors.Join(os.Remove(path), os.Symlink("victim", path)); err != nil {
+					t.Error(err)
+				}
+			}
+			for range 2 {
+				clear(times)
+				raise(t, d, hardInput("Which?"))
+				if data, err := os.ReadFile(victim); err != nil || string(data) != "mine\n" {
+					t.Errorf("%q, %v", data, err)
+				}
+				p.clock.pass(time.Minute)
+			}
+			if s := status(t, p.desk(t)); s.Unwritten != 2 || s.Trouble == nil {
+				t.Errorf("%+v", s)
+			}
+		})
 	}
 }

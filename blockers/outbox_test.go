@@ -194,6 +194,20 @@ func withNotes(text string, n int) string {
 	return text
 }
 
+// What was put back is on probation again.
+func TestEditorThatSavesTwice(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	d := p.desk(t)
+	raise(t, d, hardInput("The first?"))
+	for range 3 {
+		p.clock.pass(probation - time.Second)
+		p.write(t, "# Mine\n")
+		listed(t, d, Filter{})
+		p.present(t, d)
+	}
+}
+
 // What a person takes out is not put back: at once it might be an editor, but not later.
 func TestWhatPeopleTakeOut(t *testing.T) {
 	t.Parallel()

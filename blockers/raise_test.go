@@ -311,7 +311,7 @@ func TestSecrets(t *testing.T) {
 	in.Context, in.Options, in.ChosenOption, in.ChosenReasoning = said, []string{"a " + key, "b"}, "a "+key, said
 	raise(t, d, in)
 	a := permission("per_"+key, "echo "+key, strings.Repeat("x", maxPattern-10)+key) // a cut through it
-	a.Ask.Permission, a.Ask.Tool, a.Ask.Arguments = "p "+key, key, `{"command":"`+key+`"}`
+	a.Ask.Permission, a.Ask.Tool, a.Ask.Arguments = "p "+key, key, `{"command":"`+strings.Replace(key, "nt", "n\x1bt", 1)+`"}`
 	a.Question, a.Context = key+"?", strings.Repeat("y", maxContext-20)+key
 	divert(t, d, a)
 	q := ask(boulder.Ask{Kind: boulder.AskQuestion, RequestID: "que_1"})

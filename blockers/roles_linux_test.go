@@ -205,8 +205,18 @@ func playFileLimit(dir string) error {
 		return err
 	}
 	before := l.Cur
-	l.Cur = size
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &l); err != nil {
+	limit := func(bytes uint64) error {
+		l.Cur = bytes
+		return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &l)
+	}
+	// No room for the database's first pages: what there is of them is not left to be taken for a damaged one.
+	if err := limit(8 << 10); err != nil {
+		return err
+	}
+	if _, _, err := d.Raise(ctx, scope, hardInput("Too early?")); !errors.Is(err, syscall.EFBIG) {
+		return fmt.Errorf("recorded without room: %w", err)
+	}
+	if err := limit(size); err != nil {
 		return err
 	}
 	if _, _, err := d.Raise(ctx, scope, hardInput("Which?")); err != nil {
@@ -220,8 +230,7 @@ func playFileLimit(dir string) error {
 	if err != nil || len(data) != size || !strings.Contains(string(data), "**B1** Which?") {
 		return fmt.Errorf("no item was cut in two: %q, %w", data[size-room:], err)
 	}
-	l.Cur = before
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &l); err != nil {
+	if err := limit(before); err != nil {
 		return err
 	}
 	if _, err := d.Get(ctx, "B1"); err != nil {

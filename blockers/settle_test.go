@@ -194,6 +194,30 @@ func TestSwitch(t *testing.T) {
 	}
 }
 
+// A boulder that was started with diversion has it whatever the configuration says, but a switch is stronger.
+func TestDivertedBoulder(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	d := p.desk(t, func(c *Config) { c.Enabled = false })
+	diverted := scope
+	diverted.Diverted = true
+	asked := permission("per_1", "ls")
+	asked.Diverted = true
+	for _, c := range []struct {
+		project *bool
+		want    bool
+	}{{nil, true}, {ptr(false), false}, {ptr(true), true}} {
+		if err := d.Switch(t.Context(), "", c.project); err != nil {
+			t.Fatal(err)
+		}
+		_, _, raiseErr := d.Raise(t.Context(), diverted, hardInput("Which?"))
+		_, divertErr := d.Divert(t.Context(), asked)
+		if d.On(diverted) != c.want || errors.Is(raiseErr, ErrOff) == c.want || errors.Is(divertErr, ErrOff) == c.want {
+			t.Errorf("%v: %v, %v", d.On(diverted), raiseErr, divertErr)
+		}
+	}
+}
+
 // A project in which nothing can be made says so and where.
 func TestNoPlaceForTheDatabase(t *testing.T) {
 	t.Parallel()

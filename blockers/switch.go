@@ -3,6 +3,7 @@ package blockers
 import (
 	"context"
 	"strings"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -16,10 +17,16 @@ const (
 	valueOff      = "off"
 )
 
+// switchPatience is how long [Desk.On] waits for others who use the database: an ask of an agent waits for it.
+const switchPatience = time.Second
+
 // On reports whether what comes up there is diverted and recorded: as the session's switch says, else the project's, else
-// the configuration. Where the database cannot be read it is the configuration alone.
+// it is on if the configuration says so or the boulder was started with it. Where the database cannot be read within a
+// second, no switch counts.
 func (d *Desk) On(scope boulder.BlockerScope) bool {
-	on, err := d.on(context.Background(), scope)
+	ctx, cancel := context.WithTimeout(context.Background(), switchPatience)
+	defer cancel()
+	on, err := d.on(ctx, scope)
 	if err != nil {
 		d.cfg.Logger.Warn("blockers: switch not read", "error", err)
 	}

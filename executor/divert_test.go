@@ -115,8 +115,8 @@ func wantWentOn(t *testing.T, a *attempt, e boulder.Evidence, err error) {
 	}
 }
 
-// Whatever is asked is taken down with all that a person needs, the agent is told so and goes on in the same turn, and the
-// orchestrator knows before the turn has ended.
+// Whatever is asked is taken down with all that a person needs, the agent is told so and goes on in the same turn,
+// and the orchestrator knows before the turn has ended.
 func TestDiverted(t *testing.T) {
 	t.Parallel()
 	var d away
@@ -174,8 +174,8 @@ func steps(agents map[string][][]scriptmodel.ToolCall) scriptmodel.Handler {
 	}
 }
 
-// A refusal sweeps away what else the session asks for, so what the policy allows comes first; of what is refused one has
-// the instruction, and the other is known to have none.
+// A refusal sweeps away what else the session asks for, so what the policy allows comes first; of what is refused one
+// has the instruction, and the other is known to have none.
 func TestDivertedInParallel(t *testing.T) {
 	t.Parallel()
 	var d away
@@ -239,8 +239,8 @@ func TestDivertedSinceTheSwitch(t *testing.T) {
 	}
 }
 
-// Nothing can be taken down: agents are told to go on all the same, and what they reported as blocked is not lost with it:
-// the turn's end has to be taken up again.
+// Nothing can be taken down: agents are told to go on all the same, and what they reported as blocked is not lost
+// with it: the turn's end has to be taken up again.
 func TestDiverterThatFails(t *testing.T) {
 	t.Parallel()
 	var d away

@@ -100,8 +100,8 @@ func scenarios() []scenario {
 	}
 }
 
-// Ten things come up in one session, and it goes on after each, in one turn. What is hard is known to be, what was chosen
-// is, and the agent is told what was wrong with a call.
+// Ten things come up in one session, and it goes on after each, in one turn. What is hard is known to be, what was
+// chosen is, and the agent is told what was wrong with a call.
 func TestTenScenarios(t *testing.T) {
 	t.Parallel()
 	all := scenarios()
@@ -151,8 +151,8 @@ func TestTenScenarios(t *testing.T) {
 	}
 }
 
-// A sub-agent has the tool too, also where it works in another directory, and what it reports belongs to the attempt. When
-// the executor is done the servers' directories do not have the tool any more.
+// A sub-agent has the tool too, also where it works in another directory, and what it reports belongs to the attempt.
+// When the executor is done the servers' directories do not have the tool any more.
 func TestSubAgentsReportBlockers(t *testing.T) {
 	t.Parallel()
 	rootAsked, release, childDone := make(chan struct{}, 1), make(chan struct{}), make(chan struct{}, 4)

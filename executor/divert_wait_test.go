@@ -15,8 +15,8 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// someWait is a policy by which a person is waited for: for a command that waits an hour, for one that is late a second;
-// and what else is asked is refused.
+// someWait is a policy by which a person is waited for: for a command that waits an hour, for one that is late a
+// second; and what else is asked is refused.
 var someWait = blockers.Policy{
 	Questions: blockers.AskMe, Wait: time.Hour,
 	Permissions: []blockers.Rule{
@@ -30,7 +30,7 @@ var allowed = blockers.Settlement{Status: boulder.BlockerAnswered, Allowed: true
 // onWait does something whenever the turn says that it waits for a person, whom it tells the blocker.
 func (a *attempt) onWait(t *testing.T, do func(id string) error) {
 	t.Helper()
-	notice := regexp.MustCompile(`^waits for a person until \d\d:\d\d: .* \((B\d+)\)$`)
+	notice := regexp.MustCompile(`^waits for a person until (?:\w+ \d+ )?\d\d:\d\d: .* \((B\d+)\)$`)
 	a.refuse = func(b boulder.Body) error {
 		switch b := b.(type) {
 		case boulder.BlockerRaised:
@@ -108,8 +108,8 @@ func TestPersonIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A person who leaves while a turn waits for them: the ask stays listed for ever, and does no harm to what the session asks
-// for when it goes on.
+// A person who leaves while a turn waits for them: the ask stays listed for ever, and does no harm to what the
+// session asks for when it goes on.
 func TestTurnIsAbortedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	var d away
@@ -167,8 +167,8 @@ func TestManagerDiesWhileTurnWaits(t *testing.T) {
 	}
 }
 
-// OpenCode dies while a turn waits, and with it the ask. The next turn asks again: that is the same blocker, and its answer
-// is for it. The new server has the tool again, and lets agents report blockers where every other call asks.
+// OpenCode dies while a turn waits, and with it the ask. The next turn asks again: that is the same blocker, and its
+// answer is for it. The new server has the tool again, and lets agents report blockers where every other call asks.
 func TestServerDiesWhileTurnWaits(t *testing.T) {
 	t.Parallel()
 	task := call("task", map[string]any{"description": "Help", "prompt": t.Name() + ": CHILD", "subagent_type": "general"})

@@ -6,11 +6,12 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Diverter stands in for the person who is not there: it takes what only a person can answer down, and says how the agent
-// goes on without. Its methods may be called from any goroutine, and those with a context return soon after that ends.
+// Diverter stands in for the person who is not there: it takes what only a person can answer down, and says how the
+// agent goes on without. Its methods may be called from any goroutine, and those with a context return soon after
+// that ends.
 //
-// Scopes carry the session of the attempt, also for what its sub-agents ask and call: what holds for a session holds for
-// its whole tree.
+// Scopes carry the session of the attempt, also for what its sub-agents ask and call: what holds for a session holds
+// for its whole tree.
 type Diverter interface {
 	// On reports whether a session is diverted at this moment. Where it is not, [Config.Asks] says what agents are told.
 	On(scope boulder.BlockerScope) bool
@@ -19,9 +20,9 @@ type Diverter interface {
 	Tool(ctx context.Context) (BlockerTool, error)
 	// Called says which session makes a call of that tool. The call itself does not say it.
 	Called(call boulder.BlockerCall)
-	// Divert takes down an ask, which has neither id nor status yet, and rules on it. Asked again about the same request it
-	// gives the same ruling, and records nothing. An error means that nothing is recorded. The ask holds whatever the agent
-	// wrote, secrets included.
+	// Divert takes down an ask, which has neither id nor status yet, and rules on it. Asked again about the same
+	// request it gives the same ruling, and records nothing. An error means that nothing is recorded. The ask holds
+	// whatever the agent wrote, secrets included.
 	Divert(ctx context.Context, ask boulder.Blocker) (boulder.Ruling, error)
 	// Instruction is what an agent is told about an ask that could not be taken down.
 	Instruction(ask boulder.Blocker) string

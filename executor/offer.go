@@ -96,8 +96,8 @@ func (o *offers) is(tool BlockerTool) {
 	o.tool = tool
 }
 
-// Withdraw takes the blocker tool back from the servers it was offered to, which may be somebody else's and outlive this
-// program. Call it when no turn runs any more.
+// Withdraw takes the blocker tool back from the servers it was offered to, which may be somebody else's and outlive
+// this program. Call it when no turn runs any more.
 func (e *Executor) Withdraw(ctx context.Context) error {
 	e.tool.mu.Lock()
 	name, made := e.tool.tool.Name, e.tool.made

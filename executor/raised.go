@@ -11,7 +11,8 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// blockerPart tells the diverter which session calls the tool that reports blockers, and the orchestrator what came of it.
+// blockerPart tells the diverter which session calls the tool that reports blockers, and the orchestrator what came
+// of it.
 func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
 	if t.cfg.Diverter == nil || p.Tool == nil {
 		return nil
@@ -42,7 +43,8 @@ func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
 	return t.tellRaised(ctx)
 }
 
-// wholeInput are a call's arguments as they were made: events cut long texts, and with those the call is not recognised.
+// wholeInput are a call's arguments as they were made: events cut long texts, and with those the call is not
+// recognised.
 func (t *turn) wholeInput(ctx context.Context, p opencode.Part) ([]byte, error) {
 	if !p.Cut {
 		return p.Tool.Input, nil
@@ -110,8 +112,8 @@ func (t *turn) missedCalls(ctx context.Context) error {
 	return nil
 }
 
-// tellRaised reports what was recorded for the attempt, as soon as it is: an answer is for a blocker that is known. What
-// cannot be read now is read at the end of the turn, see [turn.conclude].
+// tellRaised reports what was recorded for the attempt, as soon as it is: an answer is for a blocker that is known.
+// What cannot be read now is read at the end of the turn, see [turn.conclude].
 func (t *turn) tellRaised(ctx context.Context) error {
 	all, err := t.raised(ctx, rulingTimeout)
 	if err != nil {
@@ -121,7 +123,8 @@ func (t *turn) tellRaised(ctx context.Context) error {
 	return t.tell(all)
 }
 
-// concludeTimeout bounds the reading of what was recorded when no agent waits for it: somebody else may hold the database.
+// concludeTimeout bounds the reading of what was recorded when no agent waits for it: somebody else may hold the
+// database.
 const concludeTimeout = 10 * time.Second
 
 func (t *turn) raised(ctx context.Context, limit time.Duration) ([]boulder.Blocker, error) {
@@ -155,8 +158,8 @@ func (t *turn) bury(ctx context.Context, all []boulder.Blocker) {
 	}
 }
 
-// conclude reports everything that was recorded before the turn's end is, so that nothing that is blocked goes on. Where
-// that cannot be known the turn's end has to be taken up again.
+// conclude reports everything that was recorded before the turn's end is, so that nothing that is blocked goes on.
+// Where that cannot be known the turn's end has to be taken up again.
 func (t *turn) conclude(ctx context.Context) error {
 	if t.cfg.Diverter == nil {
 		return nil
@@ -178,7 +181,8 @@ func (t *turn) conclude(ctx context.Context) error {
 	return nil
 }
 
-// leave is conclude for a turn that did not come to its end. It is best effort: whoever takes the turn up does it again.
+// leave is conclude for a turn that did not come to its end. It is best effort: whoever takes the turn up does it
+// again.
 func (t *turn) leave(ctx context.Context, over bool) {
 	if t.cfg.Diverter == nil || !t.seen.diverting {
 		return

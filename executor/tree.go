@@ -55,7 +55,7 @@ func (t *turn) join(s opencode.Session) {
 // joined is join for what an event tells.
 func (t *turn) joined(ctx context.Context, s opencode.Session) error {
 	t.join(s)
-	if m := t.seen.tree[s.ID]; m == nil || m.directory == "" || t.seen.offered[m.directory] || !t.diverted() {
+	if m := t.seen.tree[s.ID]; m == nil || m.directory == "" || t.seen.offered[m.directory] || !t.seen.diverting || !t.diverted() {
 		return nil
 	}
 	t.offerTool(ctx, false)

@@ -88,6 +88,17 @@ func checkProgress(tool string) string {
 		boulder.DoneMarker + " on a line of its own, outside of code blocks."
 }
 
+// News adds to a prompt that was not sent at once what people have said since it was written; nothing, if they have not.
+func News(notes, answers []string) string {
+	p := prompt{}
+	p.answers(answers)
+	p.notes(notes)
+	if len(p.paragraphs) == 0 {
+		return ""
+	}
+	return "\n" + p.String()
+}
+
 const (
 	maxAnswers     = 12_000 // characters of all answers in one prompt
 	leastOfAnswers = 200    // of one of them

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -360,6 +361,46 @@ func TestAnswersOutliveAReplan(t *testing.T) {
 	if brief := strings.Join(a.prompts(at("a2", 1)), ""); !strings.Contains(brief, text) {
 		t.Errorf("the brief of what takes over lacks the answer:\n%s", brief)
 	}
+}
+
+// TestNewsBeforeAPromptIsSent: what people say while a prompt waits to be sent is in it.
+func TestNewsBeforeAPromptIsSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.cfg.Judge = judgeFunc(func(_ context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+			return boulder.Verdict{Completed: req.Turn.Number == 3, Summary: "more to do"}, boulder.Usage{}, nil
+		})
+		soft := hard("B1")
+		soft.Hard, soft.ChosenOption = false, "mine"
+		a := newAsker(r, once("a", soft))
+		o := r.orchestrator()
+		plan := planOf(spec("a"))
+		loop := &boulder.Loop{Iterations: 5, Failures: 5, Cooldown: time.Hour}
+		over := make(chan error)
+		go func() {
+			var last error
+			for _, err := range o.Run(t.Context(), orchestrator.Request{Plan: &plan, Loop: loop}) {
+				last = err
+			}
+			over <- last
+		}()
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if n := len(a.prompts(at("a", 1))); n != 2 {
+			t.Errorf("%d prompts: the third is to wait for an hour", n)
+		}
+		obey(t, o, settles("a", "B1", "yours"))
+		obey(t, o, boulder.Order{Do: boulder.OrderNote, Text: "be quick"})
+		if err := <-over; err != nil {
+			t.Fatal(err)
+		}
+		prompts := a.prompts(at("a", 1))
+		if third := prompts[2]; len(prompts) != 3 || !strings.Contains(third, `About B1, "Which B1?": yours`) ||
+			!strings.Contains(third, "be quick") {
+			t.Errorf("the prompts are\n%s", strings.Join(prompts, "\n----\n"))
+		}
+	})
 }
 
 // TestBlockedByAPersonsWord: skip, cancel and retry of a sub-task that waits for an answer.

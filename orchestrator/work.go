@@ -133,6 +133,9 @@ func (r *run) runTurn(o *boulder.Open) func(context.Context) *result {
 	if job.Recovered || o.Turn.MessageID != "" {
 		job.Resume = r.resumePrompt(o)
 	}
+	if o.Turn.MessageID == "" { // it may have waited for long since it was written
+		job.Turn.Prompt += handoff.News(r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq), r.answers(o.SubTask, o.Turn.Seq))
+	}
 	if b := o.SubTask.Budget; b != nil && b.Time > 0 {
 		job.TimeLeft = max(time.Duration(b.Time)-o.SubTask.Worked, time.Nanosecond)
 	}

@@ -185,9 +185,9 @@ func (a *app) handOverOnce(ctx context.Context, d *blockers.Desk, report *settle
 	if report.Handover, err = handOver(ctx, d, there, there.orders, &report.Blocker); err != nil {
 		return err
 	}
-	detail, err := there.Get(ctx, report.BoulderID)
-	if detail.Boulder.ID == "" { // what was to be done is done
-		return nil //nolint:nilerr // the report says less
+	detail, _ := there.Get(ctx, report.BoulderID) // what was to be done is done: without it the report says less
+	if detail.Boulder.ID == "" {
+		return nil
 	}
 	report.BoulderStatus, report.RunBy, report.Awaited = detail.Boulder.Status, nil, []string{}
 	if runs(there.holder, detail.Boulder) {

@@ -120,7 +120,10 @@ func (a *app) checkAnswer(ctx context.Context, b *boulder.Blocker, s blockers.Se
 	if skip {
 		return nil
 	}
-	return a.tooLate(ctx, b)
+	if late := a.tooLate(ctx, b); late != "" {
+		return errors.New(late)
+	}
+	return nil
 }
 
 // affirms reports whether a text says yes and no more.
@@ -156,18 +159,19 @@ type answeredError struct{ text string }
 func (e *answeredError) Error() string        { return e.text }
 func (e *answeredError) Is(target error) bool { return target == errAnswered }
 
-// tooLate says why an answer could have no effect any more: its sub-task is over. It is nil where that is not known.
-func (a *app) tooLate(ctx context.Context, b *boulder.Blocker) error {
+// tooLate says why an answer could have no effect any more: its sub-task is over. It is empty where that is not known: the
+// answer is then kept, and whoever hands it over finds out.
+func (a *app) tooLate(ctx context.Context, b *boulder.Blocker) string {
 	if b.BoulderID == "" {
-		return nil
+		return ""
 	}
 	r, closeReader, err := a.openReader(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // the answer is kept, and whoever hands it over finds out
+		return ""
 	}
 	defer closeReader()
 	if how, err := standing(ctx, r, b); err != nil || how != overBefore {
-		return nil //nolint:nilerr // as above
+		return ""
 	}
 	what := fmt.Sprintf("boulder %s is not here any more", b.BoulderID)
 	if detail, err := r.Get(ctx, b.BoulderID); err == nil {
@@ -178,7 +182,7 @@ func (a *app) tooLate(ctx context.Context, b *boulder.Blocker) error {
 			}
 		}
 	}
-	return fmt.Errorf("%s, so nobody goes on with an answer to %s: have what is wrong put right by a new run, or take it"+
+	return fmt.Sprintf("%s, so nobody goes on with an answer to %s: have what is wrong put right by a new run, or take it"+
 		" off the list with: manager blockers skip %s", what, b.ID, b.ID)
 }
 

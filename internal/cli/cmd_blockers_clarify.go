@@ -119,7 +119,7 @@ func (c *clarifying) one(ctx context.Context, b *boulder.Blocker, left int) erro
 	late := c.app.tooLate(ctx, b)
 	v.say("")
 	switch {
-	case late != nil:
+	case late != "":
 		v.say(v.dim("No answer is waited for: its work is over. Enter: later · /skip: take it off the list · /quit"))
 	case allowable(b):
 		v.say(v.dim("Your answer · /allow: give the permission · Enter: later · /skip: go on without · /quit"))

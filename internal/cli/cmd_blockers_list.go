@@ -191,8 +191,8 @@ func (a *app) runBlockersShow(ctx context.Context, id string) error {
 		return nil
 	}
 	v.say("")
-	if over := a.tooLate(ctx, &b); over != nil {
-		v.say("No answer is waited for: " + over.Error())
+	if late := a.tooLate(ctx, &b); late != "" {
+		v.say("No answer is waited for: " + late)
 		return nil
 	}
 	v.say("Answer with: manager blockers answer " + b.ID + ` "…"`)

@@ -57,8 +57,9 @@ func (e *ending) take(ctx context.Context, event boulder.Event) {
 		e.end = &end
 	}
 	if e.waiting.news(event.Body) && e.wants(notify.Blocked) {
+		id := e.id
 		e.telling.Go(func() { // the run does not wait for it
-			made, err := e.deps.app.readReport(ctx, e.db, e.id, time.Now())
+			made, err := e.deps.app.readReport(ctx, e.db, id, time.Now())
 			if made == nil {
 				e.deps.log.Warn("nobody was told that a sub-task is blocked", "error", err)
 				return

@@ -301,3 +301,25 @@ func TestNobodyIsTold(t *testing.T) {
 		}
 	}
 }
+
+// While a run goes on, somebody is told that a sub-task waits for an answer; there is no exit code then.
+func TestToldWhileItRuns(t *testing.T) {
+	t.Parallel()
+	e, stderr := endingOf(t, "notify: {command: 'cat >> told', on: [blocked]}")
+	a, b := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}, boulder.AttemptRef{SubTaskID: "lang", Attempt: 1}
+	for _, body := range []boulder.Body{
+		boulder.BlockerRaised{AttemptRef: a, Blocker: boulder.Blocker{ID: "B1", Hard: true}}, boulder.Parked{AttemptRef: a},
+		boulder.TurnEnded{AttemptRef: b}, boulder.TurnEnded{AttemptRef: b},
+	} {
+		e.take(t.Context(), boulder.Event{BoulderID: sampleID, Body: body})
+	}
+	e.conclude(t.Context(), nil) // waits for it; "failed" is not asked for
+	told, err := os.ReadFile(filepath.Join(e.deps.project, "told"))
+	if err != nil || stderr.Len() > 0 {
+		t.Fatalf("%v, stderr %s", err, stderr)
+	}
+	if n := strings.Count(string(told), `"event":"blocked"`); n != 1 || !strings.Contains(string(told), `"exit_code":null`) ||
+		!strings.Contains(string(told), "and goes on with the rest") {
+		t.Errorf("told %d times: %s", n, told)
+	}
+}

@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 //	requests N    check how many requests the model got since it was started
 //	serve         lead the sessions below $WORK, on a running OpenCode server, to the model; SERVER_URL is its address
 //	sample        make a boulder that was interrupted: toggle done, theme at work, icons failed, so that site is blocked
+//	blocked       make a boulder that waits for a person, see blockedSample
 //	repo          make the current directory a git repository with one commit
 //	exit N CMD …  run a command and check its exit code; stdout and stderr are kept for `stdout` and `stderr`
 func TestScripts(t *testing.T) {
@@ -70,7 +71,8 @@ func TestScripts(t *testing.T) {
 				s.play()
 				s.storeIn(ts.MkAbs("."))
 			},
-			"model": scriptModel, "requests": scriptRequests, "serve": scriptServe, "repo": scriptRepo, "exit": scriptExit,
+			"blocked": func(ts *testscript.TestScript, _ bool, _ []string) { blockedSampleIn(t, ts.MkAbs(".")) },
+			"model":   scriptModel, "requests": scriptRequests, "serve": scriptServe, "repo": scriptRepo, "exit": scriptExit,
 		},
 	})
 }

@@ -60,6 +60,9 @@ func (v blockersView) state(s *blockersStatus) {
 func (s *blockersStatus) why() string {
 	said := map[bool]string{true: "on", false: "off"}
 	text := "by the configuration"
+	if !s.On {
+		text += "; a process with --blockers diverts all the same"
+	}
 	if s.Switch != nil {
 		text = "by `manager blockers " + said[*s.Switch] + "`"
 	}

@@ -70,10 +70,10 @@ func blockerMarkdown(s *strings.Builder, b *boulder.Blocker) {
 	}
 	field("Chosen for now", b.ChosenOption)
 	field("Because", b.ChosenReasoning)
-	switch {
-	case b.Status == boulder.BlockerSkipped:
+	switch b.Status {
+	case boulder.BlockerSkipped:
 		field("Skipped", markdownTime(b.SettledAt))
-	case b.Status == boulder.BlockerAnswered:
+	case boulder.BlockerAnswered:
 		field("Answered", markdownTime(b.SettledAt))
 	}
 	if b.Allowed {

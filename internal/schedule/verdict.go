@@ -56,7 +56,7 @@ func answered(o *boulder.Open) []boulder.RaisedBlocker {
 func (c *computing) hear(o *boulder.Open) Action {
 	ended := o.Turn.Evidence.Ended
 	if whole := ended.Stopped == "" && (ended.Error == "" || ended.Truncated != ""); whole && o.Attempt.Turns < c.l.Evaluations {
-		return Continue{Open: o, Reason: heard(o)}
+		return Continue{Open: o, Reason: heard(o), Track: encode(enforcer.Track{})} // its answers count anew
 	}
 	return Retry{Open: o, Reason: heard(o), Status: boulder.AttemptCancelled, Uncounted: true}
 }

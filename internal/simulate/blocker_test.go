@@ -20,7 +20,7 @@ type question struct {
 	ref       boulder.AttemptRef
 	at        place
 	nth       int  // of its turn
-	delivered bool // its sub-task has the answer, or will never need it
+	delivered bool // its sub-task has the answer
 }
 
 // ask is what an agent comes upon in a turn.
@@ -177,7 +177,6 @@ func (p *process) handOver(q *question, lane int) {
 		return
 	}
 	p.w.note("order %+v: %v", o, err)
-	known := p.w.known(q)
 	switch {
 	case err == nil && again:
 		p.w.violate("each answer counts once", "%s was handed over, and is taken again", q.ID)
@@ -189,15 +188,15 @@ func (p *process) handOver(q *question, lane int) {
 	case !errors.Is(err, boulder.ErrRefused) && !errors.Is(err, orchestrator.ErrFinished) && !errors.Is(err, errDiskFull):
 		p.w.violate("orders are carried out", "%+v: %v", o, err)
 	}
-	// Of a blocker that the boulder has not heard of yet, the report will have the answer.
-	q.delivered = q.delivered || err == nil || known && !errors.Is(err, errDiskFull)
+	q.delivered = q.delivered || err == nil
 }
 
-// known reports whether the boulder has heard of it. The caller holds mu.
-func (w *world) known(q *question) bool {
+// pending reports whether the boulder has heard of it, and could still do with an answer. The caller holds mu.
+func (w *world) pending(q *question) bool {
 	t := w.disk.SubTask(q.SubTaskID)
-	return t == nil || t.Status.Terminal() ||
-		slices.ContainsFunc(t.Blockers, func(b boulder.RaisedBlocker) bool { return b.ID == q.ID })
+	return t != nil && !t.Status.Terminal() && slices.ContainsFunc(t.Blockers, func(b boulder.RaisedBlocker) bool {
+		return b.ID == q.ID && !b.Status.Settled()
+	})
 }
 
 // deliver hands over what was answered and never arrived, as a resume does before it begins.
@@ -205,7 +204,7 @@ func (p *process) deliver() {
 	p.w.mu.Lock()
 	var all []*question
 	for _, q := range p.w.desk {
-		if q.Status.Settled() && !q.delivered && p.w.known(q) && p.w.disk.Boulder.ID != "" {
+		if q.Status.Settled() && p.w.pending(q) {
 			all = append(all, q)
 		}
 	}
@@ -219,19 +218,22 @@ func (p *process) deliver() {
 }
 
 // answerBetween is a person who sees to blockers while no process runs: to all of them when the run waits for that, and
-// otherwise to some.
+// otherwise to some. In a serial world an earlier answer would change the order of the work.
 func (w *world) answerBetween(dir string, number int, ended error) {
 	waits := errors.Is(ended, orchestrator.ErrWaiting)
 	d := throw(w.sc.seed, "answers between", number)
 	var all []*question
 	for _, t := range w.disk.SubTasks {
 		for _, q := range w.desk {
+			if q.SubTaskID != t.ID || q.Status.Settled() {
+				continue
+			}
 			parked := w.waitsFor(q)
 			now := waits && parked
 			if w.sc.class != serial && !w.sc.calm && (parked || !w.sc.class.same()) {
-				now = now || d.is(0.3)
+				now = now || d.is(0.3) || number > maxDisturbed
 			}
-			if q.SubTaskID == t.ID && !q.Status.Settled() && (now || number > maxDisturbed && parked) {
+			if now {
 				all = append(all, q)
 			}
 		}

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -15,7 +16,7 @@ func (w *world) checkRun(c *call) {
 	ref, model := c.job.Attempt.AttemptRef, c.job.Attempt.Model
 	o := w.disk.Open(ref.SubTaskID)
 	if o == nil || o.Attempt.AttemptRef != ref || !o.Attempt.Status.Live() || o.Turn.Number != c.job.Turn.Number ||
-		o.Turn.Evidence != nil || o.Turn.Prompt != c.job.Turn.Prompt {
+		o.Turn.Evidence != nil || !strings.HasPrefix(c.job.Turn.Prompt, o.Turn.Prompt) {
 		w.violate("intent before effect", "turn %d of %v runs, of which the disk knows nothing", c.job.Turn.Number, ref)
 		return
 	}
@@ -29,10 +30,12 @@ func (w *world) checkRun(c *call) {
 	if !c.job.Recovered && w.mayHaveSession(c, ref) {
 		w.violate("sessions are adopted by their tag", "%v runs and is not told that it may have a session", ref)
 	}
-	w.checkNotes(ref.SubTaskID, o.Turn.Seq, c.job.Resume)
-	if c.job.Resume != "" {
-		w.checkAnswers(ref.SubTaskID, o.Turn.Seq, c.job.Resume)
+	prompt := c.job.Resume
+	if c.job.Turn.MessageID == "" {
+		prompt = strings.TrimPrefix(c.job.Turn.Prompt, o.Turn.Prompt)
 	}
+	w.checkNotes(ref.SubTaskID, o.Turn.Seq, prompt)
+	w.checkAnswers(ref.SubTaskID, o.Turn.Seq, prompt)
 	w.checkCalls(c, ref, model)
 }
 

@@ -192,7 +192,8 @@ func (w *world) cut(s *session, why string) {
 		return
 	}
 	if m.resume && w.sc.class.same() {
-		m.ends = time.Now() // it had just finished
+		m.ends = time.Now() // it had just finished, and so begun
+		m.begins = m.ends
 		w.settle(s)
 		return
 	}
