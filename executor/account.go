@@ -12,7 +12,7 @@ import (
 // whatever was said, so it can stand for messages that are not read again.
 type account struct {
 	promised bool                                // the agent said that everything is done, see [boulder.Promise]
-	marked   bool                                // or gave the word for it that counts where it is diverted, see [boulder.DoneMarker]
+	marked   bool                                // or gave [boulder.DoneMarker], which counts where it is diverted
 	tools    bool                                // a tool was called
 	commands bool                                // by one that may write files without saying which
 	edited   map[string]bool                     // files that editing tools wrote, as the calls name them

@@ -62,7 +62,8 @@ func (t *turn) permissionAsk(dir *opencode.Directory, r opencode.PermissionReque
 // questionAsk is a question as it is taken down. Several that are asked together are one.
 func (t *turn) questionAsk(dir *opencode.Directory, r opencode.QuestionRequest) *ask {
 	a := &ask{
-		id: r.ID, session: r.SessionID, dir: dir, questions: max(1, len(r.Questions)), blocker: t.blocker(r.SessionID, r.Tool),
+		id: r.ID, session: r.SessionID, dir: dir, questions: max(1, len(r.Questions)),
+		blocker: t.blocker(r.SessionID, r.Tool),
 	}
 	var asked []string
 	for _, q := range r.Questions {

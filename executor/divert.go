@@ -121,23 +121,28 @@ func (t *turn) rule(ctx context.Context, a *ask) {
 
 // announce says in a line for people what becomes of an ask.
 func (t *turn) announce(a *ask) error {
-	what := t.inWords(a)
-	switch r := a.ruling; {
+	r := a.ruling
+	done, what := "refused ", t.inWords(a)
+	switch given := r.Reply == boulder.ReplyAllowed; {
+	case a.questions > 0 && given:
+		done = "answered "
+	case a.questions > 0:
+		done = "nobody answers "
+	case given:
+		done = "allowed "
+	}
+	switch {
 	case a.failed != nil:
 		t.cfg.Logger.Warn("an ask could not be taken down", "session", a.session, "ask", a.id, "error", a.failed)
-		done := "refused "
-		if r.Reply == boulder.ReplyAllowed {
-			done = "allowed "
-		}
 		return t.notice(done + what + ", which could not be taken down: " + clip(t.cfg.Redact.Text(a.failed.Error()), 200))
 	case a.waits():
 		return t.notice("waits for a person until " + clock(r.Until, t.cfg.Now()) + ": " + what + " (" + r.BlockerID + ")")
 	case r.Reply != boulder.ReplyAllowed:
-		return t.notice("refused " + what + ", taken down as " + r.BlockerID)
+		return t.notice(done + what + ", taken down as " + r.BlockerID)
 	case r.BlockerID != "":
-		return t.notice("allowed " + what + ", as was answered to " + r.BlockerID)
+		return t.notice(done + what + ", as a person said to " + r.BlockerID)
 	default:
-		return t.progress("allowed "+what, nil) // as the policy has it
+		return t.progress(done+what, nil) // as the policy has it
 	}
 }
 

@@ -124,8 +124,8 @@ func TestDiverted(t *testing.T) {
 	for _, test := range []struct {
 		prompt, question, saw, told, arguments string
 	}{
-		{"ONE", "May the agent use bash for echo one?", "refused permission bash [echo one]", "Move on", `"command":"echo one"`},
-		{"QUESTION", "Which colour?", "refused the question Which colour?", "Move on", `"Which colour?"`},
+		{"ONE", "May the agent use bash for echo one?", "refused permission bash [echo one]", "Move on", `"echo one"`},
+		{"QUESTION", "Which colour?", "nobody answers the question Which colour?", "Move on", `"Which colour?"`},
 		{"TASK", "May the agent use bash for echo child two?", "(sub-agent)", "", `"echo child two"`},
 	} {
 		a := w.newAttempt(strings.ToLower(test.prompt), test.prompt)
@@ -234,7 +234,7 @@ func TestDivertedSinceTheSwitch(t *testing.T) {
 	if all := d.all(t); len(all) != 1 || all["May the agent use bash for echo two?"].ID == "" {
 		t.Errorf("taken down %+v", all)
 	}
-	if !a.saw("agents have no tool to report blockers with, what they ask for is diverted all the same: the blocker tool is not served: no tool today") {
+	if !a.saw("agents have no tool to report blockers with") || !a.saw("the blocker tool is not served: no tool today") {
 		t.Errorf("activities %q", a.activities())
 	}
 }
@@ -247,14 +247,16 @@ func TestDiverterThatFails(t *testing.T) {
 	w := newWorld(t, asker(t), onAskingServer, diverting(t, &d, blockers.Policy{}))
 	d.breaks(errors.New("the disk is full"))
 	a := w.newAttempt("x", "PARALLEL")
-	if _, err := a.run(t.Context(), w); !errors.Is(err, boulder.ErrTrouble) || !strings.Contains(err.Error(), "disk is full") {
+	_, err := a.run(t.Context(), w)
+	if !errors.Is(err, boulder.ErrTrouble) || !strings.Contains(err.Error(), "disk is full") {
 		t.Fatalf("ended with %v", err)
 	}
 	if !a.saw("refused permission bash [echo one], which could not be taken down: the disk is full") {
 		t.Errorf("activities %q", a.activities())
 	}
 	doom := w.newAttempt("doom", "DOOM")
-	if _, err := doom.run(t.Context(), w); !errors.Is(err, boulder.ErrTrouble) || !doom.saw("allowed permission doom_loop") {
+	_, err = doom.run(t.Context(), w)
+	if !errors.Is(err, boulder.ErrTrouble) || !doom.saw("allowed permission doom_loop") {
 		t.Fatalf("ended with %v, activities %q", err, doom.activities())
 	}
 	d.breaks(nil)

@@ -27,8 +27,9 @@ func hard(category boulder.BlockerCategory, question string) scriptmodel.ToolCal
 
 func soft(category boulder.BlockerCategory, question string, options ...string) scriptmodel.ToolCall {
 	return call(blockers.DefaultTool, map[string]any{
-		"category": category, "question": question, "context": "What is known about it: " + question, "blocks_progress": false,
-		"options": options, "chosen_option": options[0], "chosen_reasoning": "It is the easiest to change.",
+		"category": category, "question": question, "context": "What is known about it: " + question,
+		"blocks_progress": false, "options": options, "chosen_option": options[0],
+		"chosen_reasoning": "It is the easiest to change.",
 	})
 }
 
@@ -48,10 +49,13 @@ const (
 // scenarios are ten, five hard and five soft (seed 003, SC-002).
 func scenarios() []scenario {
 	ask := call("question", map[string]any{"questions": []any{map[string]any{
-		"question": "Tabs or spaces?", "header": "Indent", "options": []any{map[string]any{"label": "tabs", "description": "t"}},
+		"question": "Tabs or spaces?", "header": "Indent",
+		"options": []any{map[string]any{"label": "tabs", "description": "t"}},
 	}}})
 	incomplete := soft(boulder.BlockerQuestion, "Which log format?", "text")
-	maps.DeleteFunc(incomplete.Args.(map[string]any), func(key string, _ any) bool { return strings.HasPrefix(key, "chosen") })
+	maps.DeleteFunc(incomplete.Args.(map[string]any), func(key string, _ any) bool {
+		return strings.HasPrefix(key, "chosen")
+	})
 	return []scenario{
 		{
 			"a push that is refused",
@@ -76,7 +80,8 @@ func scenarios() []scenario {
 			[]string{registered}, true,
 		},
 		{
-			"a name", []scriptmodel.ToolCall{soft(boulder.BlockerQuestion, "What is the flag called?", "--dry-run", "--plan", "-n")},
+			"a name",
+			[]scriptmodel.ToolCall{soft(boulder.BlockerQuestion, "What is the flag called?", "--dry-run", "--plan", "-n")},
 			[]string{registered}, false,
 		},
 		{
@@ -139,7 +144,8 @@ func TestTenScenarios(t *testing.T) {
 		if !s.hard && (b.ChosenOption == "" || b.ChosenReasoning == "") {
 			t.Errorf("%s: chosen %+v", s.name, b)
 		}
-		if !slices.ContainsFunc(raised, func(r boulder.BlockerRaised) bool { return r.Blocker.ID == b.ID && r.Blocker.Hard == s.hard }) {
+		same := func(r boulder.BlockerRaised) bool { return r.Blocker.ID == b.ID && r.Blocker.Hard == s.hard }
+		if !slices.ContainsFunc(raised, same) {
 			t.Errorf("%s: %s is not reported", s.name, b.ID)
 		}
 		if !strings.Contains(file, b.Question) {

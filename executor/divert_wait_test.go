@@ -60,7 +60,8 @@ func (a *attempt) knows(id string) bool {
 func TestPersonIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	question := call("question", map[string]any{"questions": []any{map[string]any{
-		"question": "Which colour?", "header": "Colour", "options": []any{map[string]any{"label": "red", "description": "red"}},
+		"question": "Which colour?", "header": "Colour",
+		"options": []any{map[string]any{"label": "red", "description": "red"}},
 	}}})
 	task := call("task", map[string]any{
 		"description": "Ask", "prompt": t.Name() + ": CHILD", "subagent_type": "general",
@@ -71,17 +72,18 @@ func TestPersonIsWaitedFor(t *testing.T) {
 		"LATE": {{shell("echo late")}}, "QUESTION": {{question}}, "TASK": {{task}}, "CHILD": {{shell("echo wait child")}},
 	}), onAskingServer, diverting(t, &d, someWait))
 	no := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "Never. Use printf."}
+	blue := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "Blue."}
 	for _, test := range []struct {
 		prompt  string
 		says    blockers.Settlement
 		outputs []string // of the calls
 		saw     string
 	}{
-		{"ALLOWED", allowed, []string{"Move on", "wait"}, "allowed permission bash [echo wait], as was answered to B"},
+		{"ALLOWED", allowed, []string{"Move on", "wait"}, "allowed permission bash [echo wait], as a person said to B"},
 		{"REFUSED", no, []string{"", ""}, "refused permission bash [echo wait 2], taken down as B"},
 		{"LATE", blockers.Settlement{}, []string{"Move on"}, "refused permission bash [echo late], taken down as B"},
-		{"QUESTION", blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "Blue."}, []string{"Blue."}, "the question"},
-		{"TASK", allowed, []string{wentOn}, "allowed permission bash [echo wait child] (sub-agent), as was answered"},
+		{"QUESTION", blue, []string{"Blue."}, "answered the question Which colour?, as a person said to B"},
+		{"TASK", allowed, []string{wentOn}, "allowed permission bash [echo wait child] (sub-agent), as a person said"},
 	} {
 		a := w.newAttempt(strings.ToLower(test.prompt), test.prompt)
 		a.onWait(t, func(id string) error {
@@ -200,7 +202,7 @@ func TestServerDiesWhileTurnWaits(t *testing.T) {
 	a.onWait(t, func(id string) error { d.settle(t, id, allowed); return nil })
 	e, err := a.again(t.Context(), w)
 	wantWentOn(t, a, e, err)
-	if n := len(e.ToolCalls); n != 3 || e.ToolCalls[1].Status != "completed" || !strings.Contains(e.ToolCalls[1].Output, "wait") {
+	if c := e.ToolCalls; len(c) != 3 || c[1].Status != "completed" || !strings.Contains(c[1].Output, "wait") {
 		t.Errorf("the agent got %+v", e.ToolCalls)
 	}
 	all := d.all(t)

@@ -229,7 +229,10 @@ func (r *settled) follows(with string, now time.Time) string {
 		if r.Ask != nil && r.Ask.Reply == boulder.ReplyWaiting && r.Until.After(now) {
 			return "The session that waits for it gets it."
 		}
-		return "It came up outside of a run: no sub-task waits for it."
+		if strings.HasPrefix(r.SessionID, "ses_") {
+			return "It came up outside of a run: its session is told by the next prompt of `manager watch`, if that watches it."
+		}
+		return "It came up outside of a run: nobody waits for it."
 	case overBefore:
 		return "Nothing waited for it any more."
 	case notAsked:

@@ -169,7 +169,6 @@ func (p *watchProject) address(o *watchOptions) string {
 
 // config makes a watch's configuration of flags and configuration files.
 func (p *watchProject) config(ctx context.Context, o *watchOptions) (_ watch.Config, closeWiring func(), err error) {
-	closeWiring = func() {}
 	a, d := p.deps.app, p.deps
 	if o.since <= 0 {
 		return watch.Config{}, nil, usagef("--since is %s: it must be more than 0", o.since)
@@ -198,16 +197,15 @@ func (p *watchProject) config(ctx context.Context, o *watchOptions) (_ watch.Con
 		return watch.Config{}, nil, err
 	}
 	cfg.Diverter = d.diverter
-	closeWiring = func() { d.closeDiverter(ctx) }
-	if slices.Contains(words, boulder.DoneJudge) {
-		judge, err := p.judge(ctx, p.address(o))
-		if err != nil {
-			return watch.Config{}, nil, err
-		}
-		cfg.Judge = judge.ask
-		closeWiring = func() { judge.close(); d.closeDiverter(ctx) }
+	if !slices.Contains(words, boulder.DoneJudge) {
+		return cfg, func() { d.closeDiverter(ctx) }, nil
 	}
-	return cfg, closeWiring, nil
+	judge, err := p.judge(ctx, p.address(o))
+	if err != nil {
+		return watch.Config{}, nil, err
+	}
+	cfg.Judge = judge.ask
+	return cfg, func() { judge.close(); d.closeDiverter(ctx) }, nil
 }
 
 // criteria are the words of completion, and the commands behind tests and diagnostics. A person's own session is not held
