@@ -75,13 +75,17 @@ func (w writer) time(to []byte, t time.Time) ([]byte, error) {
 // text appends a string. Bytes that are not UTF-8 become the replacement character.
 func (w writer) text(to []byte, s string) []byte {
 	const hex = "0123456789abcdef"
+	plain := &plainByte
+	if w.html {
+		plain = &plainInHTML
+	}
 	to = append(to, '"')
 	done := 0 // of s
 	for i := 0; i < len(s); {
 		c := s[i]
 		if c < utf8.RuneSelf {
 			i++
-			if plainByte[c] && (!w.html || !htmlByte[c]) {
+			if plain[c] {
 				continue
 			}
 			to = append(append(to, s[done:i-1]...), '\\')
@@ -125,5 +129,9 @@ var plainByte = func() (plain [utf8.RuneSelf]bool) {
 	return plain
 }()
 
-// htmlByte says which of them do not in a text that may become part of a web page.
-var htmlByte = [utf8.RuneSelf]bool{'<': true, '>': true, '&': true}
+// plainInHTML says which of them do in a text that may become part of a web page.
+var plainInHTML = func() [utf8.RuneSelf]bool {
+	plain := plainByte
+	plain['<'], plain['>'], plain['&'] = false, false, false
+	return plain
+}()

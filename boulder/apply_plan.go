@@ -124,8 +124,7 @@ func (s *State) add(e *Event, subTasks []*SubTask) {
 func (s *State) newSubTasks(
 	e *Event, rev PlanRevision, specs []Spec, approved func(spec Spec, gate string) bool, model string,
 ) ([]*SubTask, error) {
-	fresh := map[string]*SubTask{}
-	var all []*SubTask
+	fresh, all := make(map[string]*SubTask, len(specs)), make([]*SubTask, 0, len(specs))
 	for i, spec := range specs {
 		if spec.ID == "" || fresh[spec.ID] != nil || s.byID[spec.ID] != nil {
 			return nil, fmt.Errorf("sub-task id %q is empty or given twice", spec.ID)
@@ -183,9 +182,9 @@ func (s *State) setGates(t *SubTask, spec Spec, approved func(spec Spec, gate st
 
 // checkDependencies refuses dependencies with which something could never run.
 func (s *State) checkDependencies(all []*SubTask, fresh map[string]*SubTask) error {
-	waiting, blocks := map[string]int{}, map[string][]string{}
-	named := map[string]*SubTask{} // by whom an id was last named
-	var ready []string
+	waiting, blocks := make(map[string]int, len(all)), make(map[string][]string, len(all))
+	named := make(map[string]*SubTask, len(all)) // by whom an id was last named
+	ready := make([]string, 0, len(all))
 	for _, t := range all {
 		for _, id := range t.DependsOn {
 			old, twice := s.byID[id], named[id] == t

@@ -179,6 +179,15 @@ func (t *SubTask) AwaitedBy(attempt int) []RaisedBlocker {
 	return awaited
 }
 
+// Awaited says what a person has to answer before a sub-task goes on; at least one blocker.
+func Awaited(blockers []RaisedBlocker) string {
+	text := fmt.Sprintf("waits for an answer to %s: %s", blockers[0].ID, blockers[0].Question)
+	if more := len(blockers) - 1; more > 0 {
+		text += fmt.Sprintf("; and to %d more", more)
+	}
+	return text
+}
+
 // SettledSince are the blockers that a person settled after the event with the number afterSeq.
 func (t *SubTask) SettledSince(afterSeq uint64) []RaisedBlocker {
 	var settled []RaisedBlocker

@@ -3,7 +3,6 @@ package boulder
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -124,9 +123,9 @@ type Seal struct {
 // Hash is the SHA-256, in hex, of the plan's content: everything but the seal, with comments and layout left out.
 func (p Plan) Hash() string {
 	p.Seal = nil
-	b, err := json.Marshal(p)
+	b, err := AppendJSON(nil, &p)
 	if err != nil {
-		panic(err) // a Plan holds nothing that encoding/json can refuse
+		panic(err) // a Plan holds nothing that JSON cannot say
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])

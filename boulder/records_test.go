@@ -1,7 +1,9 @@
 package boulder
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -28,7 +30,8 @@ func TestPlanHash(t *testing.T) {
 	}
 }
 
-// TestPlanHashIsStored: a plan that went through the store has the hash it had.
+// TestPlanHashIsStored: a plan that went through the store has the hash it had, and so has one in a file that any manager
+// has sealed: it is that of the JSON that encoding/json gives.
 func TestPlanHashIsStored(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -36,6 +39,10 @@ func TestPlanHashIsStored(t *testing.T) {
 		plan.SubTasks[0].Budget = &Budget{Attempts: 2, Time: Duration(30 * time.Minute)}
 		if got := decode[Plan](t, encode(t, plan)).Hash(); got != plan.Hash() {
 			t.Fatalf("hash %s became %s", plan.Hash(), got)
+		}
+		text, err := json.Marshal(plan)
+		if want := fmt.Sprintf("%x", sha256.Sum256(text)); err != nil || plan.Seal != nil || plan.Hash() != want {
+			t.Fatalf("hash %s, wanted was %s, %v", plan.Hash(), want, err)
 		}
 	})
 }

@@ -190,6 +190,7 @@ func (b *builder) learned() *section {
 
 func (b *builder) finished() *section {
 	var lines strings.Builder
+	lines.Grow(64 * len(b.in.Finished))
 	for i, t := range b.in.Finished {
 		if i > 0 {
 			lines.WriteByte('\n')

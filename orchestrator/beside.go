@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -105,13 +106,16 @@ func (r *run) holdSlots(others []schedule.Share) (waiting []schedule.Ticket) {
 	if !running {
 		return nil
 	}
+	held := r.held()
+	all := append(slices.Clip(others), schedule.Share{Held: held})
 	for _, o := range r.state.Live() {
 		ref := o.Attempt.AttemptRef
 		if _, has := r.slots[ref]; has {
 			continue
 		}
-		if schedule.Room(r.o.limits, o.Attempt.Model, append(others, schedule.Share{Held: r.held()})) {
+		if schedule.Room(r.o.limits, o.Attempt.Model, all) {
 			r.slots[ref] = o.Attempt.Model
+			held[o.Attempt.Model]++
 		} else {
 			waiting = append(waiting, schedule.Ticket{Model: o.Attempt.Model, Since: o.Attempt.StartedAt})
 		}

@@ -88,6 +88,7 @@ func (r *run) wait() error {
 	if r.ended == nil {
 		cancelled = r.ctx.Done()
 	}
+	runtime.Gosched() // what is done at once is then handed in, and nobody has to be woken for it
 	select {
 	case m := <-r.msgs:
 		if err := r.receive(m); err != nil {
@@ -157,6 +158,7 @@ const aheadWait = 100 * time.Microsecond
 
 // drainFor takes in what arrives, until n messages have, or the wait is over.
 func (r *run) drainFor(n int) (arrived bool, err error) {
+	runtime.Gosched() // as in wait
 	over := time.NewTimer(aheadWait)
 	defer over.Stop()
 	for ; n > 0; n-- {

@@ -231,7 +231,7 @@ func (r *run) adoptWith(a Approval, results map[string]boulder.Inherited) error 
 	d := boulder.Decomposed{
 		Revision: rev.Number, Origin: rev.Origin, Edited: rev.Edited, Goal: plan.Goal, Plan: rev, GatesApproved: a.Gates,
 		Model: cmp.Or(a.Model, r.state.Boulder.Model), Results: results,
-		Inherited: slices.Sorted(maps.Keys(results)),
+		Inherited: slices.Sorted(maps.Keys(results)), SubTasks: make([]boulder.PlannedIn, 0, len(plan.SubTasks)),
 	}
 	for _, s := range plan.SubTasks {
 		d.SubTasks = append(d.SubTasks, plannedIn(s, plan.Model, d.Model))

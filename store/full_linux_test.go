@@ -103,7 +103,7 @@ func playFileLimit(dir string) error {
 	if err := noRoomForANewOne(dir, syscall.EFBIG); err != nil {
 		return err
 	}
-	if err := limit(2 << 20); err != nil {
+	if err := limit(3 << 20); err != nil {
 		return err
 	}
 	return runUntilFull(limited{

@@ -65,7 +65,7 @@ func runUntilFull(l limited) error {
 
 const subTasksOfBigPlan = 60
 
-// bigPlan is a chain. Each of its sub-tasks leaves some 36 KiB: all of it is several times what the journal holds.
+// bigPlan is a chain. Each of its sub-tasks leaves some 36 KiB: all of it is twice what the journal holds.
 func bigPlan() *boulder.Plan {
 	plan := &boulder.Plan{Version: boulder.PlanVersion, Task: "Fill the disk"}
 	for i := range subTasksOfBigPlan {

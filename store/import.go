@@ -26,14 +26,16 @@ func (db *DB) Import(ctx context.Context, x Export) error {
 
 func (db *DB) putExport(ctx context.Context, x *Export) error {
 	id := x.Boulder.ID
-	w := writer{id: id, redact: db.redact}
+	w := newWriter(id, db.redact)
+	defer w.free()
 	for i := range x.Revisions {
 		w.put(inRevisions, number32(x.Revisions[i].Number), &x.Revisions[i])
 	}
-	records, err := recordsOf(&boulder.Changes{
+	w.changes(&boulder.Changes{
 		Boulder: x.Boulder, SubTasks: x.SubTasks, Attempts: x.Attempts, Turns: x.Turns, Events: x.Events,
-	}, db.redact)
-	if err := errors.Join(w.err, err); err != nil {
+	})
+	records, err := w.records()
+	if err != nil {
 		return err
 	}
 	db.writing.Lock()
@@ -51,7 +53,7 @@ func (db *DB) putExport(ctx context.Context, x *Export) error {
 	if err != nil {
 		return err
 	}
-	return db.fold(ctx, &entry{id: id, records: append(records, w.records...)}, db.journal.open)
+	return db.fold(ctx, &entry{id: id, records: records}, db.journal.open)
 }
 
 // Adopt makes the boulder of an export one of the project that it is imported into, and returns the project it comes from.
@@ -107,6 +109,10 @@ func lost(s *boulder.State) []boulder.Body {
 			bodies = append(bodies, boulder.UsageReport{
 				SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: boulder.UsageAttempt, Model: o.Attempt.Model, Usage: used,
 			})
+		}
+		if open := o.SubTask.AwaitedBy(ref.Attempt); len(open) > 0 {
+			bodies = append(bodies, boulder.Parked{AttemptRef: ref, Reason: boulder.Awaited(open)})
+			continue
 		}
 		bodies = append(bodies, boulder.Retry{
 			AttemptRef: ref, Status: boulder.AttemptLost, Uncounted: true, Next: ref.Attempt + 1,

@@ -23,12 +23,13 @@ import (
 // written over before it is folded and the fold is on disk.
 
 const (
-	// journalSize is how many bytes of entries there may be before they are folded. They are kept in memory as well.
-	journalSize = 512 << 10
+	// journalSize is how many bytes of entries there may be before they are folded: room for a run of 100 sub-tasks. They
+	// are kept in memory as well. A file may have a journal of another size, of a manager that had another one here.
+	journalSize = 1 << 20
 	// maxEntry is the size of an entry that is not worth being written twice, in bytes.
-	maxEntry = journalSize / 8
-	// plainCommits is how many commits of a handle are written into the tree at once. A command that makes one or two
-	// is not a run, and would have to fold them when it ends.
+	maxEntry = journalSize / 4
+	// plainCommits is how many commits of a handle are written into the tree at once, unless one of them begins a run. A
+	// command that makes one or two would have to fold them when it ends.
 	plainCommits = 2
 )
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -24,8 +25,8 @@ import (
 func TestJournalSaysWhatTheTreeSays(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		tree, db := openTemp(t), openTemp(t)
-		tree.journal.plain = 1 << 30
+		tree, db := openTemp(t), openTemp(t) // tree is folded after each commit
+		imported := 0
 		worlds := map[string]*world{}
 		ids := []string{"a", "ab", "b"}
 		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
@@ -42,7 +43,7 @@ func TestJournalSaysWhatTheTreeSays(t *testing.T) {
 					step(rt, w)
 				}
 				if c, changed := w.TakeChanges(); changed {
-					if err := errors.Join(tree.Commit(t.Context(), c), db.Commit(t.Context(), c)); err != nil {
+					if err := errors.Join(tree.Commit(t.Context(), c), foldNow(tree), db.Commit(t.Context(), c)); err != nil {
 						rt.Fatalf("%v", err)
 					}
 				}
@@ -61,12 +62,12 @@ func TestJournalSaysWhatTheTreeSays(t *testing.T) {
 			case "crash":
 				db = crashed(t, db)
 			case "import":
-				id := fmt.Sprintf("imported%d", tree.journal.plain)
+				id := fmt.Sprintf("imported%d", imported)
 				x := exportOf(rt, t, id)
 				if err := errors.Join(tree.Import(t.Context(), x), db.Import(t.Context(), x)); err != nil {
 					rt.Fatalf("%v", err)
 				}
-				tree.journal.plain--
+				imported++
 			}
 		}
 		want := everything(t, tree)
@@ -172,28 +173,105 @@ func TestCommitWritesItsEntryOnly(t *testing.T) {
 	}
 }
 
-// A handle that makes few commits leaves the journal alone; so a command that gives an order has nothing to fold.
-func TestFewCommitsNeedNoJournal(t *testing.T) {
+// A handle that makes few commits leaves the journal alone, so that a command that gives an order has nothing to fold; one
+// that begins a run does not.
+func TestFewCommitsLeaveTheJournalAlone(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), FileName)
-	for round := range 2 {
-		db, err := Open(path, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range plainCommits {
-			newWorld(t, fmt.Sprint(round, i), epoch).commit(t, db)
-		}
+	db, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, "id", epoch)
+	w.commit(t, db)
+	if !db.journal.open {
+		t.Error("a run begins without the journal")
+	}
+	for range 2 {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
-	}
-	rewrite(t, onDisk(t, &DB{path: path}), func(tx *bolt.Tx) error {
-		if tx.Bucket(bucketJournal) != nil || tx.Bucket(bucketMeta).Get(keyJournal) != nil {
-			t.Error("there is a journal")
+		if db, err = Open(path, Options{}); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
+		for range plainCommits {
+			w.must(t, boulder.Noted{Text: "a note"})
+			w.commit(t, db)
+			if db.journal.open {
+				t.Error("an order needs the journal")
+			}
+		}
+	}
+	w.must(t, boulder.Noted{Text: "one more"})
+	w.commit(t, db)
+	if !db.journal.open {
+		t.Error("many orders do not use the journal")
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A new database has its journal from the beginning, so that no run has to wait until one is made; and it grows with what is
+// in it, not to the size of its mapping.
+func TestNewDatabase(t *testing.T) {
+	t.Parallel()
+	db := openTemp(t)
+	small := int64(journalSize + growth + 64*os.Getpagesize())
+	if err := db.view(t.Context(), func(s *snapshot) error {
+		entries, _, err := room(s.Tx)
+		if err == nil && len(entries) != journalSize {
+			t.Errorf("the journal has %d bytes", len(entries))
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	newWorld(t, "id", epoch, spec("a")).commit(t, db)
+	if n := int64(len(onDisk(t, db))); n > small && runtime.GOOS != "windows" {
+		t.Errorf("with one boulder, the file has %d bytes", n)
+	}
+}
+
+// A database of an earlier manager may have no journal yet, or a smaller one: that is made, or used as it is.
+func TestJournalOfAnEarlierManager(t *testing.T) {
+	t.Parallel()
+	fresh := openTemp(t)
+	if err := fresh.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name                string
+		size, wanted, folds int
+	}{{"none", 0, journalSize, 0}, {"smaller", 16 * entryPage, 16 * entryPage, 2}} {
+		name, size := test.name, test.size
+		db := openBytes(t, rewrite(t, onDisk(t, fresh), func(tx *bolt.Tx) error {
+			if size == 0 {
+				return tx.DeleteBucket(bucketJournal)
+			}
+			b := tx.Bucket(bucketJournal)
+			return b.Put(keyRoom, bytes.Clone(b.Get(keyRoom)[:roomSkip(tx)+size]))
+		}))
+		w := newWorld(t, "id", epoch, spec("a"))
+		w.commit(t, db)
+		if db.journal.size != test.wanted {
+			t.Errorf("%s: the journal has %d bytes, wanted were %d", name, db.journal.size, test.wanted)
+		}
+		folds := 0
+		for range 40 {
+			w.must(t, boulder.Noted{Text: "a note"})
+			w.commit(t, db)
+			if len(db.unfolded.Load().entries) == 0 {
+				folds++
+			}
+		}
+		if folds != test.folds {
+			t.Errorf("%s: it was folded %d times, wanted were %d", name, folds, test.folds)
+		}
+		if got, want := picture(t, restore(t, crashed(t, db), "id")), picture(t, w.State); got != want {
+			t.Errorf("%s: there is\n%s\nwanted was\n%s", name, got, want)
+		}
+	}
 }
 
 // A full journal is folded, together with the commit that does not fit; a large commit goes into the tree at once. What

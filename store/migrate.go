@@ -83,7 +83,7 @@ func addTallies(tx *bolt.Tx) error {
 		if active.ID == "" || b.UpdatedAt.After(active.UpdatedAt) {
 			active = b
 		}
-		value, err := encode(b, nil) // read from the file: nothing new comes in
+		value, err := boulder.AppendJSON(nil, &b) // read from the file: nothing new comes in
 		if err != nil {
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync"
 
 	"github.com/bouldermgr/manager/boulder"
 )
@@ -76,25 +75,6 @@ func workName(id string, in place) string {
 	}
 	return string(bucketWork) + "/" + id + "/" + string(bucketOf[in])
 }
-
-// encode gives a record as it is stored: without secrets, if redact is not nil.
-func encode(record any, redact func([]byte) []byte) ([]byte, error) {
-	scratch := scratches.Get().(*[]byte)
-	defer scratches.Put(scratch)
-	text, err := boulder.AppendJSON((*scratch)[:0], record)
-	if err != nil {
-		return nil, err
-	}
-	*scratch = text
-	value := bytes.Clone(text)
-	if redact != nil {
-		value = redact(value)
-	}
-	return value, nil
-}
-
-// scratches are buffers that have grown to the size of records.
-var scratches = sync.Pool{New: func() any { return new([]byte) }}
 
 // get reads one record, which must be there.
 func get[T any](w work, in place, key []byte) (T, error) {

@@ -77,6 +77,9 @@ func initSchema(tx *bolt.Tx) error {
 			return fmt.Errorf("make bucket %s: %w", name, err)
 		}
 	}
+	if err := makeRoom(tx); err != nil {
+		return err
+	}
 	return tx.Bucket(bucketMeta).Put(keySchema, []byte(strconv.Itoa(schemaVersion)))
 }
 

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"iter"
 	"slices"
@@ -75,6 +76,17 @@ func (s *snapshot) damageOf(id string) error {
 // latest gives the records of entries that are wanted, by place, in the order of their keys, the newest one of each
 // key.
 func latest(entries []*entry, want func(in place, id string) bool) (all [places][]record) {
+	var counts [places]int
+	for _, e := range entries {
+		for i := range e.records {
+			if in := e.records[i].in; want(in, e.id) {
+				counts[in]++
+			}
+		}
+	}
+	for in, n := range counts {
+		all[in] = make([]record, 0, n)
+	}
 	for _, e := range entries {
 		for _, r := range e.records {
 			if want(r.in, e.id) {
@@ -83,16 +95,29 @@ func latest(entries []*entry, want func(in place, id string) bool) (all [places]
 		}
 	}
 	for in, records := range all {
-		slices.SortStableFunc(records, func(a, b record) int { return bytes.Compare(a.key, b.key) })
-		kept := records[:0]
-		for i, r := range records {
-			if i+1 == len(records) || !bytes.Equal(r.key, records[i+1].key) {
-				kept = append(kept, r)
-			}
-		}
-		all[in] = kept
+		all[in] = newestOf(records)
 	}
 	return all
+}
+
+// newestOf sorts records by key, and leaves the last one of each key.
+func newestOf(records []record) []record {
+	if len(records) < 2 {
+		return records
+	}
+	order := make([]int, len(records))
+	for i := range order {
+		order[i] = i
+	}
+	byKey := func(a, b int) int { return bytes.Compare(records[a].key, records[b].key) }
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(byKey(a, b), a-b) })
+	kept := make([]record, 0, len(records))
+	for i, at := range order {
+		if i+1 == len(order) || byKey(at, order[i+1]) != 0 {
+			kept = append(kept, records[at])
+		}
+	}
+	return kept
 }
 
 // table is a bucket as it will be when the journal is folded into it. Keys and values that it gives are memory of the

@@ -148,8 +148,9 @@ func openBolt(path string, opts Options) (b *bolt.DB, file *os.File, err error) 
 		NoFreelistSync: false,
 		// The array is 5 % faster while the list is short, and slow when months of use have fragmented it; the map is
 		// not (bbolt's own advice).
-		FreelistType: bolt.FreelistMapType,
-		NoStatistics: true,
+		FreelistType:    bolt.FreelistMapType,
+		NoStatistics:    true,
+		InitialMmapSize: mappedAhead(opts.ReadOnly),
 		OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
 			f, err := os.OpenFile(name, flag, perm)
 			file = f
@@ -160,6 +161,7 @@ func openBolt(path string, opts Options) (b *bolt.DB, file *os.File, err error) 
 	var errno syscall.Errno
 	switch {
 	case err == nil:
+		b.AllocSize = growth
 		return b, file, nil
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, nil, ErrHeld
@@ -167,6 +169,20 @@ func openBolt(path string, opts Options) (b *bolt.DB, file *os.File, err error) 
 		return nil, nil, err
 	}
 	return nil, nil, fmt.Errorf("%w: %w", ErrUnusable, err)
+}
+
+// growth is by how much the file grows at once, in bytes. bbolt syncs it whenever it does. By default it grows to the
+// size of the mapping until that is 16 MiB, and in steps of 16 MiB from then on.
+const growth = 1 << 20
+
+// mappedAhead is how much of the file is mapped at least, in bytes; what is not there yet costs addresses only. bbolt
+// otherwise doubles the mapping from 32 KiB on, and copies everything that the transaction has read before it does: 7 % of
+// the processor time of a run of 1,000 sub-tasks (measured). Windows makes the file as large as its mapping.
+func mappedAhead(readOnly bool) int {
+	if readOnly || runtime.GOOS == "windows" {
+		return 0
+	}
+	return 64 << 20
 }
 
 // prepare makes the schema of a new file, and checks that of an old one or brings it up to date. A file that is opened for

@@ -216,7 +216,7 @@ func (c *computing) settled() Action {
 func await(s *boulder.State, t *boulder.SubTask) Await {
 	a := Await{Reason: t.Reason, SubTaskID: t.ID, Budget: !Affordable(s, t)}
 	if open := t.AwaitedBy(t.Attempts); len(open) > 0 {
-		a.Reason, a.Budget = awaited(open), false
+		a.Reason, a.Budget = boulder.Awaited(open), false
 	}
 	a.Reason = fmt.Sprintf("sub-task %q: %s", t.ID, a.Reason)
 	return a
@@ -286,18 +286,9 @@ func (c *computing) waits(o *boulder.Open) bool {
 // park lets a sub-task wait for a person, for an answer before anything else. The reason may be empty if it waits for one.
 func park(o *boulder.Open, reason string) Park {
 	if open := o.SubTask.AwaitedBy(o.Attempt.Attempt); len(open) > 0 {
-		reason = strings.TrimSuffix(awaited(open)+"; "+reason, "; ")
+		reason = strings.TrimSuffix(boulder.Awaited(open)+"; "+reason, "; ")
 	}
 	return Park{o, reason}
-}
-
-// awaited says what a person has to answer.
-func awaited(blockers []boulder.RaisedBlocker) string {
-	text := fmt.Sprintf("waits for an answer to %s: %s", blockers[0].ID, blockers[0].Question)
-	if more := len(blockers) - 1; more > 0 {
-		text += fmt.Sprintf("; and to %d more", more)
-	}
-	return text
 }
 
 // crowded reports whether an attempt that was turned away by its model has to let others go first: after a cool-down only

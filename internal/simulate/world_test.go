@@ -191,7 +191,8 @@ func (w *world) cut(s *session, why string) {
 	if m == nil || m.state != working || s.gone {
 		return
 	}
-	if m.resume && w.sc.class.same() {
+	// Of a turn that waits for an answer nothing is resumed: what else it would meet, the next attempt would.
+	if w.sc.class.same() && (m.resume || w.awaiting(s) != nil) {
 		m.ends = time.Now() // it had just finished, and so begun
 		m.begins = m.ends
 		w.settle(s)
