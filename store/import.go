@@ -58,7 +58,8 @@ func (db *DB) putExport(ctx context.Context, x *Export) error {
 
 // Adopt makes the boulder of an export one of the project that it is imported into, and returns the project it comes from.
 // One that is not over becomes paused; its attempts that are at work end as lost, since nobody follows their sessions from
-// here: a resume gives each a fresh session, and does not count the lost one as a try.
+// here: a resume gives each a fresh session, and does not count the lost one as a try. The same holds for what waits for an
+// answer: the blockers stayed where they came up, with their ids, so that it is asked again.
 //
 // project is an absolute directory, now the time of the events that say so. The export is unchanged after an error, which
 // wraps [ErrBadExport].
@@ -82,7 +83,7 @@ func (x *Export) Adopt(project string, now time.Time) (from string, err error) {
 	}
 	s.Boulder.Project = project
 	apply(boulder.TakenUp{}) // the time since it was left is nobody's work
-	for _, body := range lost(s) {
+	for _, body := range append(lost(s), unanswerable(s)...) {
 		apply(body)
 	}
 	if s.Boulder.Status != boulder.Paused {
@@ -110,14 +111,27 @@ func lost(s *boulder.State) []boulder.Body {
 				SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: boulder.UsageAttempt, Model: o.Attempt.Model, Usage: used,
 			})
 		}
-		if open := o.SubTask.AwaitedBy(ref.Attempt); len(open) > 0 {
-			bodies = append(bodies, boulder.Parked{AttemptRef: ref, Reason: boulder.Awaited(open)})
-			continue
-		}
-		bodies = append(bodies, boulder.Retry{
+		retry := boulder.Retry{
 			AttemptRef: ref, Status: boulder.AttemptLost, Uncounted: true, Next: ref.Attempt + 1,
 			Reason: "imported: its session stayed where it was",
-		})
+		}
+		if len(o.SubTask.AwaitedBy(ref.Attempt)) > 0 { // only a person sends that on without the answer
+			retry.Status, retry.Reason = boulder.AttemptCancelled, askedElsewhere
+		}
+		bodies = append(bodies, retry)
+	}
+	return bodies
+}
+
+const askedElsewhere = "imported: what it asked a person stayed where it was, and is asked again"
+
+// unanswerable lets parked sub-tasks go on that wait for an answer that nobody can give here.
+func unanswerable(s *boulder.State) []boulder.Body {
+	var bodies []boulder.Body
+	for _, t := range s.SubTasks {
+		if t.Parked && len(t.AwaitedBy(t.Attempts)) > 0 {
+			bodies = append(bodies, boulder.Reopened{SubTaskID: t.ID, Reason: askedElsewhere})
+		}
 	}
 	return bodies
 }

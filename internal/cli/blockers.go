@@ -131,7 +131,7 @@ func settleOrder(b *boulder.Blocker) boulder.Order {
 // settled is what `manager blockers answer` and `skip` print, and clarify for each answer. Fields are added in later
 // versions, never changed.
 type settled struct {
-	Type string `json:"type"` // blocker-settled
+	Type string `json:"type"` // blocker-answer
 	boulder.Blocker
 	// Handover is what became of the answer: handed_over, over, not_asked, no_boulder or kept.
 	Handover handover `json:"handover"`
@@ -153,7 +153,7 @@ func (a *app) settle(ctx context.Context, d *blockers.Desk, id string, s blocker
 	if err != nil {
 		return nil, err
 	}
-	report := &settled{Type: "blocker-settled", Blocker: b, Handover: noBoulder, Awaited: []string{}}
+	report := &settled{Type: "blocker-answer", Blocker: b, Handover: noBoulder, Awaited: []string{}}
 	if b.BoulderID == "" {
 		return report, d.Delivered(ctx, b.ID)
 	}

@@ -90,6 +90,8 @@ evidence that it gathered itself, and keeps every step in a database, so that a 
   manager resume          goes on after a crash or an interrupt
   manager loop "TASK"     keeps one session at a task until everything asked for holds
   manager watch           keeps your own OpenCode sessions from stopping early
+  manager report          what was done, how it was verified, and what waits for you
+  manager blockers        what agents need to know from you, and your answers
 
 While it runs, from any terminal: status, logs -f, pause, resume, note, retry, skip, cancel, wait.`,
 		SilenceUsage: true, SilenceErrors: true,

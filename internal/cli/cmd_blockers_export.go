@@ -100,7 +100,7 @@ func (a *app) exported(all []boulder.Blocker) ([]byte, error) {
 	enc := json.NewEncoder(&s)
 	enc.SetEscapeHTML(false)
 	for i := range all {
-		if err := enc.Encode(blockerItem{"blocker", all[i]}); err != nil {
+		if err := enc.Encode(blockerItem{typeBlocker, all[i]}); err != nil {
 			return nil, err
 		}
 	}

@@ -136,9 +136,12 @@ func urgentFirst(all []boulder.Blocker) {
 	})
 }
 
+// typeBlocker tells the record from the event, which is of type blocker.
+const typeBlocker = "blocker-record"
+
 // blockerItem is a blocker in `--json`. Fields are added in later versions, never changed.
 type blockerItem struct {
-	Type string `json:"type"` // blocker
+	Type string `json:"type"` // blocker-record
 	boulder.Blocker
 }
 
@@ -149,7 +152,7 @@ func (a *app) printBlockers(all []boulder.Blocker, states bool) error {
 		return nil
 	}
 	for i := range all {
-		if err := a.printJSON(blockerItem{"blocker", all[i]}); err != nil {
+		if err := a.printJSON(blockerItem{typeBlocker, all[i]}); err != nil {
 			return err
 		}
 	}
@@ -183,7 +186,7 @@ func (a *app) runBlockersShow(ctx context.Context, id string) error {
 		return err
 	}
 	if a.json {
-		return a.printJSON(blockerItem{"blocker", b})
+		return a.printJSON(blockerItem{typeBlocker, b})
 	}
 	v := a.blockersView(a.Stdout)
 	v.all(&b)

@@ -19,6 +19,7 @@ type serveOptions struct {
 	untilIdle   time.Duration
 	lockTimeout time.Duration
 	stop        bool
+	blockers    bool
 }
 
 func (a *app) newServeCmd() *cobra.Command {
@@ -49,6 +50,7 @@ ends; a second one aborts the turns.`,
 	cmd.Flags().StringVar(&o.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
 	cmd.Flags().DurationVar(&o.untilIdle, "until-idle", 0, "end when nothing was at work for `TIME`")
 	cmd.Flags().BoolVar(&o.stop, "stop", false, "stop the server of this project, and wait until it has ended")
+	blockersFlag(cmd, &o.blockers)
 	lockFlag(cmd, &o.lockTimeout)
 	return cmd
 }
@@ -104,6 +106,7 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 	}
 	defer d.close()
 	d.lockTimeout = o.lockTimeout
+	d.config.Blockers.Enabled = d.config.Blockers.Enabled || o.blockers
 	st, err := d.holdAs(ctx, control.Holder{Serves: true})
 	if err != nil {
 		return err

@@ -80,7 +80,7 @@ func (v *diverter) briefed(b boulder.Boulder) string {
 }
 
 const blockersUsage = "nobody is here: what only a person can answer is taken down, and agents go on without " +
-	"(see `manager blockers`)"
+	"(see 'manager blockers')"
 
 func blockersFlag(cmd *cobra.Command, to *bool) {
 	cmd.Flags().BoolVar(to, "blockers", false, blockersUsage)
