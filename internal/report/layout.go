@@ -196,7 +196,7 @@ func (b *Blocker) layout(d *document) {
 	if b.ChosenOption != "" {
 		chosen := []span{strong("chosen:"), text(" " + plain.Clip(b.ChosenOption, evidenceShown))}
 		if b.ChosenReasoning != "" {
-			chosen = append(chosen, text(", because "+plain.Clip(b.ChosenReasoning, textShown)))
+			chosen = append(chosen, text(": "+plain.Clip(b.ChosenReasoning, textShown)))
 		}
 		d.below(chosen...)
 	}
