@@ -2,6 +2,7 @@ package blockers
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,6 +77,27 @@ func add(tx *bolt.Tx, r *record) (n uint64, err error) {
 		}
 	}
 	return n, put(tx, n, r)
+}
+
+// PassOver keeps the ids up to this one from being given to new blockers. Boulders know blockers by their ids, and may know
+// some that are not here: they were imported, or the database was moved away.
+func (d *Desk) PassOver(ctx context.Context, id string) error {
+	n, err := numberOf(id)
+	if err != nil {
+		return err
+	}
+	behind := true
+	err = d.view(ctx, func(tx *bolt.Tx) error {
+		behind = tx.Bucket(bucketRecords).Sequence() < n
+		return nil
+	})
+	if err != nil || !behind {
+		return err
+	}
+	return d.update(ctx, func(tx *bolt.Tx) error {
+		records := tx.Bucket(bucketRecords)
+		return records.SetSequence(max(records.Sequence(), n))
+	})
 }
 
 // put stores a record, and its number under its status only.

@@ -64,6 +64,18 @@ func deliver(ctx context.Context, d *blockers.Desk, r reader, orders control.Ste
 	return err
 }
 
+// passOver keeps the ids of blockers that a boulder knows from being given to others: it would take those for known, and
+// not wait for an answer to them. Call it before a boulder is taken up again.
+func passOver(ctx context.Context, d *blockers.Desk, r reader, boulderID string) error {
+	detail, err := r.Get(ctx, boulderID)
+	for i := range detail.SubTasks {
+		for _, b := range detail.SubTasks[i].Blockers {
+			err = errors.Join(err, d.PassOver(ctx, b.ID))
+		}
+	}
+	return err
+}
+
 // handOver gives a settled blocker to its boulder, and takes down that it has it. It may be called again.
 func handOver(
 	ctx context.Context, d *blockers.Desk, r reader, orders control.Steerer, b *boulder.Blocker,

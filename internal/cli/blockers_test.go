@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -234,6 +235,28 @@ func TestDeliver(t *testing.T) {
 	}
 	if told != 2 || err != nil {
 		t.Errorf("the boulder was told %d times, want 2: %v", told, err)
+	}
+}
+
+// A boulder that was imported, or whose database of blockers was moved away, is not asked something under an id that it
+// knows as another blocker's: it would not wait for the answer.
+func TestIDsAreNotGivenTwice(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	if err := os.Remove(filepath.Join(project, store.DirName, blockers.FileName)); err != nil {
+		t.Fatal(err)
+	}
+	db := openState(t, project)
+	d := &deps{app: &app{Env: Env{Stderr: io.Discard}}, project: project, config: &config{}}
+	for range 2 {
+		d.deliverBefore(t.Context(), db, sampleID)
+	}
+	yes := true
+	b, _, err := deskOfProject(t, project).Raise(t.Context(),
+		boulder.BlockerScope{BoulderID: sampleID, SubTaskID: "theme", Attempt: 2, SessionID: "ses_2"},
+		blockers.Input{Category: "question", Question: "Another one?", Context: "c", BlocksProgress: &yes})
+	if err != nil || b.ID != "B4" { // theme and lang know up to B3
+		t.Errorf("it got the id %q, %v", b.ID, err)
 	}
 }
 

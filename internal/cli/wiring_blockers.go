@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"sync"
 
@@ -106,7 +107,7 @@ func (d *deps) closeDiverter(ctx context.Context) {
 func (d *deps) deliverBefore(ctx context.Context, db *store.DB, boulderID string) {
 	desk, err := d.app.desk(d.project, d.config)
 	if err == nil {
-		err = deliver(ctx, desk, db, onDisk{db}, boulderID)
+		err = errors.Join(passOver(ctx, desk, db, boulderID), deliver(ctx, desk, db, onDisk{db}, boulderID))
 	}
 	if err != nil {
 		d.app.warn("answers to blockers: %v", err)

@@ -31,8 +31,8 @@ func (w *Watch) proceed(ctx context.Context, s *session, d enforcer.Decision, no
 		// What a prompt leaves out is taken from whatever the session used last, which may be the summary's.
 		i.Agent, i.Model, i.Variant = m.info.Agent, m.info.Model, m.info.Variant
 	}
-	_, answered := s.answers()
-	s.rec.Answered = append(s.rec.Answered, answered...)
+	_, i.Answered = s.answers()
+	s.rec.Answered = append(s.rec.Answered, i.Answered...)
 	s.rec.Intent, s.resent, s.lookAt = &i, 0, time.Time{}
 	return w.decided(ctx, s, d, i.MessageID, func() {
 		if w.cfg.stored != nil {

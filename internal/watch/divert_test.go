@@ -1,9 +1,16 @@
 package watch_test
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/bouldermgr/manager/blockers"
@@ -139,4 +146,66 @@ func TestDivertedWhenSwitchedOn(t *testing.T) {
 	if err != nil || len(all) != 1 {
 		t.Errorf("%d blockers, %v", len(all), err)
 	}
+}
+
+// An answer is told until a turn came of it: OpenCode refused the first prompt that had it.
+func TestAnswerIsToldAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	away := newStandIn(t, true)
+	k := w.talk(t, opencode.NewSession{Title: t.Name()}, steps(
+		use(blockers.DefaultTool, map[string]any{
+			"category": "destructive", "question": "May I delete the directory old?", "context": "Nothing uses it.",
+			"blocks_progress": true,
+		}),
+		say("I cannot go on without an answer."), say("It is gone.\n"+boulder.DoneMarker),
+	))
+	const answer = "Yes, but keep old/LICENSE."
+	var refused atomic.Bool
+	url := refusing(t, w.url, func(r *http.Request, body string) bool {
+		return strings.HasSuffix(r.URL.Path, "/prompt_async") && strings.Contains(body, answer) && !refused.Swap(true)
+	})
+	r := w.watch(func(c *watch.Config) {
+		c.Diverter = away
+		c.Attach = func(ctx context.Context) (*opencode.Client, error) {
+			return opencode.Attach(ctx, url, opencode.AttachConfig{})
+		}
+	})
+	r.noted(t, blockers.DefaultTool)
+	k.person("Delete what nothing uses.")
+	k.until(r, "wait asks")
+	if _, err := away.Settle(w.ctx, "B1", blockers.Settlement{Status: boulder.BlockerAnswered, Answer: answer}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if sent := k.until(r, "send open"); !strings.Contains(sent.Prompt, answer) {
+			t.Errorf("the continuation lacks the answer:\n%s", sent.Prompt)
+		}
+	}
+	k.until(r, "finish work")
+	if n := len(k.continuations()); n != 1 || !refused.Load() {
+		t.Errorf("%d continuations:\n%s", n, r.said(k.id))
+	}
+}
+
+// refusing is a server before another one, which refuses some requests.
+func refusing(t *testing.T, to string, refuse func(r *http.Request, body string) bool) string {
+	t.Helper()
+	target, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.FlushInterval = -1
+	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || refuse(r, string(body)) {
+			http.Error(rw, `{"name":"BadRequest"}`, http.StatusBadRequest)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		proxy.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	return s.URL
 }

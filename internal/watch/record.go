@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/enforcer"
@@ -19,11 +20,19 @@ type Record struct {
 	Request string `json:"request,omitempty"`
 	// Asked: a person started it by its id, so that it is watched however long it rested.
 	Asked bool `json:"asked,omitempty"`
-	// Answered are the blockers whose answers the agent was told.
+	// Answered are the blockers whose answers the agent was told, or is by Intent.
 	Answered []string `json:"answered,omitempty"`
 	// Spent is what the session had cost when the loop began that Track.Began names. Budgets count from there.
 	Spent     Spent     `json:"spent"`
 	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// drop forgets the continuation. Of one that no turn came of, the answers are told again: twice is better than never.
+func (r *Record) drop(ran bool) {
+	if i := r.Intent; i != nil && !ran {
+		r.Answered = slices.DeleteFunc(r.Answered, func(id string) bool { return slices.Contains(i.Answered, id) })
+	}
+	r.Intent = nil
 }
 
 // resting is how long a session may have rested that was watched before and is not finished.
@@ -53,6 +62,8 @@ type Intent struct {
 	Variant   string            `json:"variant,omitempty"`
 	// Fresh: it is to begin a session of its own, which carries the message id in its metadata.
 	Fresh bool `json:"fresh,omitempty"`
+	// Answered are the blockers whose answers it tells.
+	Answered []string `json:"answered,omitempty"`
 }
 
 // Entry is one decision about a session, as it is stored, shown and printed. Fields are added in later versions, never

@@ -66,7 +66,9 @@ func (w *Watch) apply(s *session, events ...enforcer.Event) {
 		s.held = false
 		s.stopChecking()
 		if before != "" && s.rec.Track.Pending == "" {
-			s.rec.Intent, s.resent = nil, 0
+			_, ran := e.(enforcer.TurnEnded)
+			s.rec.drop(ran)
+			s.resent = 0
 		}
 	}
 	if !s.rec.Spent.Since.Equal(s.rec.Track.Began) {

@@ -53,7 +53,7 @@ func carryOut(records map[string]*Record, ref string, o Order, p enforcer.Policy
 		r.Track = enforcer.Apply(r.Track, event(o, now), p)
 		r.UpdatedAt = now
 		if r.Track.Pending == "" {
-			r.Intent = nil
+			r.drop(false)
 		}
 		if ref != "" {
 			r.Asked = o == OrderStart
