@@ -126,7 +126,7 @@ func (d *Desk) with(ctx context.Context, readOnly bool, fn func(*bolt.DB) error)
 	}
 	defer d.leave()
 	defer func() {
-		if isFileError(err) {
+		if _, list := errors.AsType[*listError](err); !list && isFileError(err) {
 			err = fmt.Errorf("blockers in %s: %w", d.cfg.Path, explain(err))
 		}
 	}()

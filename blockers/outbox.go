@@ -23,6 +23,12 @@ const (
 
 var errLost = fmt.Errorf("what was appended was gone again %d times: something else writes the file", maxTries)
 
+// listError is about the list for people, and not about the database, which has what could not be written.
+type listError struct{ err error }
+
+func (e *listError) Error() string { return e.err.Error() }
+func (e *listError) Unwrap() error { return e.err }
+
 // Flush writes into blockers.md what it lacks. Every operation does this, so that it is only needed at an end. The error
 // says why something could not be written; it stays in the outbox.
 func (d *Desk) Flush(ctx context.Context) error {
@@ -88,6 +94,9 @@ func (d *Desk) flush(db *bolt.DB) error {
 		}
 	}
 	seen, failed := d.write(due)
+	if failed != nil {
+		failed = &listError{failed}
+	}
 	failed = errors.Join(damaged, failed)
 	if len(seen)+len(over) == 0 {
 		return failed

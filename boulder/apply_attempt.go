@@ -84,10 +84,10 @@ func (s *State) turnSent(e *Event, b TurnSent) error {
 	if err := unanswered(o); err != nil {
 		return err
 	}
-	if b.Resume {
+	if b.Resume { // what it tells does not count as heard: with and without a crash the turn comes to the same
 		o.Turn.ResumeID = b.MessageID
 	} else {
-		o.Turn.MessageID, o.Turn.SentAt = b.MessageID, e.Time
+		o.Turn.MessageID, o.Turn.SentAt, o.Turn.Heard = b.MessageID, e.Time, b.Heard
 		if o.Attempt.Troubles == 0 { // a wait before a continuation is over
 			o.Attempt.Reason, o.Attempt.NotBefore = "", time.Time{}
 		}
@@ -287,7 +287,11 @@ func (s *State) retry(e *Event, b Retry) error {
 		o.SubTask.Lost++
 	}
 	if b.Digest != "" {
-		o.SubTask.Failures = append(slices.Clone(o.SubTask.Failures), b.Digest)
+		if b.Uncounted {
+			o.SubTask.Before = b.Digest // it had not heard an answer
+		} else {
+			o.SubTask.Failures = append(slices.Clone(o.SubTask.Failures), b.Digest)
+		}
 	}
 	s.track(o.SubTask, b.Track)
 	s.enqueue(e, o.SubTask)

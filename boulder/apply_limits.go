@@ -188,7 +188,10 @@ func (s *State) parked(e *Event, b Parked) error {
 	if err := s.replacing(t.ID); err != nil {
 		return err
 	}
-	if b.Digest != "" {
+	switch {
+	case len(t.AwaitedBy(b.Attempt)) > 0:
+		t.Before = b.Digest
+	case b.Digest != "":
 		t.Failures = append(slices.Clone(t.Failures), b.Digest)
 	}
 	s.finish(e, o, AttemptCancelled, b.Reason)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -181,7 +182,8 @@ func (t *SubTask) AwaitedBy(attempt int) []RaisedBlocker {
 
 // Awaited says what a person has to answer before a sub-task goes on; at least one blocker.
 func Awaited(blockers []RaisedBlocker) string {
-	text := fmt.Sprintf("waits for an answer to %s: %s", blockers[0].ID, blockers[0].Question)
+	question := strings.Join(strings.Fields(blockers[0].Question), " ") // an agent's: it makes no lines of its own
+	text := fmt.Sprintf("waits for an answer to %s: %s", blockers[0].ID, question)
 	if more := len(blockers) - 1; more > 0 {
 		text += fmt.Sprintf("; and to %d more", more)
 	}
@@ -249,6 +251,9 @@ func (s *State) blockerSettled(e *Event, b BlockerSettled) error {
 	t.UpdatedAt = e.Time
 	s.dirty.subTasks.add(t)
 	if t.Parked && waited && len(t.AwaitedBy(t.Attempts)) == 0 {
+		if s.Boulder.Status == Paused && strings.HasSuffix(s.Boulder.Reason, t.Reason) { // that is what it waited for
+			s.Boulder.Reason = fmt.Sprintf("%s is answered: sub-task %q can go on", b.BlockerID, t.ID)
+		}
 		s.unpark(t)
 		t.Track = nil
 		s.setSubTask(e, t, SubTaskPending, "")

@@ -81,11 +81,13 @@ type SubTask struct {
 
 	Replaces string `json:"replaces,omitempty"` // the superseded sub-task in whose place a replan put this one
 
-	Attempts   int         `json:"attempts"`           // number of the newest attempt; 0 before the first is queued
-	Tries      int         `json:"tries"`              // attempts that count against the limit
-	Lost       int         `json:"lost,omitempty"`     // attempts whose session was lost; no tries
-	Stalls     int         `json:"stalls,omitempty"`   // turns without progress, less those with; see [State.Apply]
-	Failures   []string    `json:"failures,omitempty"` // digest of each failed attempt, oldest first
+	Attempts int      `json:"attempts"`           // number of the newest attempt; 0 before the first is queued
+	Tries    int      `json:"tries"`              // attempts that count against the limit
+	Lost     int      `json:"lost,omitempty"`     // attempts whose session was lost; no tries
+	Stalls   int      `json:"stalls,omitempty"`   // turns without progress, less those with; see [State.Apply]
+	Failures []string `json:"failures,omitempty"` // digest of each failed attempt, oldest first
+	// Before is how the newest attempt ended that waited for an answer, which was no failure; for the next brief.
+	Before     string      `json:"before,omitempty"`
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 	// Snapshot is the workspace when the first attempt began. Changes are measured against it in later attempts too: a
 	// retry finds the work of the attempts before it in place, and that is not nothing.
@@ -213,11 +215,14 @@ const (
 // Turn is one prompt and what came of it, a record of its own.
 type Turn struct {
 	AttemptRef
-	Number    int      `json:"number"` // from 1
-	Seq       uint64   `json:"seq"`    // event that began it: notes that came later are news for the next prompt
-	Kind      TurnKind `json:"kind"`
-	Prompt    string   `json:"prompt"`
-	MessageID string   `json:"message_id,omitempty"` // of the prompt, stored before it is sent
+	Number int      `json:"number"` // from 1
+	Seq    uint64   `json:"seq"`    // event that began it: notes that came later are news for the next prompt
+	Kind   TurnKind `json:"kind"`
+	// Heard is the event up to which the prompt has what people said: one that waits to be sent gets it added. 0: what there
+	// was when the turn began.
+	Heard     uint64 `json:"heard,omitempty"`
+	Prompt    string `json:"prompt"`
+	MessageID string `json:"message_id,omitempty"` // of the prompt, stored before it is sent
 	// ResumeID is the message of the one resume prompt that a turn may get after a crash; stored before it is sent,
 	// so that it is never sent twice.
 	ResumeID string `json:"resume_id,omitempty"`
@@ -228,6 +233,9 @@ type Turn struct {
 	SentAt   time.Time `json:"sent_at,omitzero"`
 	EndedAt  time.Time `json:"ended_at,omitzero"`
 }
+
+// HeardBy is the event up to which the turn's prompt has what people said.
+func (t *Turn) HeardBy() uint64 { return max(t.Seq, t.Heard) }
 
 // Nudge is a prompt into a running turn that seems to be stuck: it comes before the turn is stopped.
 type Nudge struct {

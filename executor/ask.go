@@ -83,7 +83,7 @@ func (t *turn) blocker(session string, ref *opencode.ToolRef) boulder.Blocker {
 	s := t.scope()
 	b := boulder.Blocker{
 		BoulderID: s.BoulderID, SubTaskID: s.SubTaskID, Attempt: s.Attempt, SessionID: s.SessionID, Diverted: s.Diverted,
-		Context: "The sub-task: " + t.job.SubTask.Subject + ".", Ask: &boulder.Ask{},
+		Context: "The sub-task: " + strings.TrimRight(t.job.SubTask.Subject, ".") + ".", Ask: &boulder.Ask{},
 	}
 	m := t.member(session)
 	if session != s.SessionID {

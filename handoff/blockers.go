@@ -29,10 +29,10 @@ func Answers(settled []boulder.RaisedBlocker) []string {
 	return texts
 }
 
-// WaitDigest tells the next attempt why this one ended, which is what follows "because it", and what its agent said last:
-// what it had done is in the files. It has at most [MaxDigest] characters.
-func WaitDigest(because string, e boulder.Evidence) string {
-	text := "It did not fail: it ended because it " + sentence(oneLine(because, MaxDigest/2))
+// WaitDigest tells the next attempt why this one ended, as what follows "it", and what its agent said last: what it had
+// done is in the files. It has at most [MaxDigest] characters.
+func WaitDigest(why string, e boulder.Evidence) string {
+	text := "It " + sentence(oneLine(why, MaxDigest/2))
 	if said := oneLine(e.FinalMessage, MaxDigest); said != "" {
 		text += " Its last words: " + said
 	}
@@ -67,6 +67,18 @@ func (b *builder) triage() *section {
 }
 
 const triageHeading = "## When you need a person"
+
+// before is what a session did that ended because it needed an answer.
+func (b *builder) before() *section {
+	if b.in.SubTask.Before == "" {
+		return &section{}
+	}
+	return &section{
+		heading: "## An earlier session began this",
+		text: "It ended because it needed a person's answer, and that is no failure. Find out what is done of it in the files, " +
+			"and go on from there. " + clean(b.in.SubTask.Before),
+	}
+}
 
 // answers are what earlier sessions asked, and a person settled.
 func (b *builder) answers() *section {

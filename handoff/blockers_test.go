@@ -27,10 +27,10 @@ func TestBlockersGolden(t *testing.T) {
 	in := input()
 	in.BlockerTool, in.Answers = "manager_blocker", handoff.Answers(settled())
 	in.Notes = []string{"The tests need Node 22."}
-	waited := handoff.WaitDigest("waits for an answer to B1: Which key signs the tokens?", boulder.Evidence{
+	waited := handoff.WaitDigest("needed an answer to B1: Which key signs the tokens?", boulder.Evidence{
 		FinalMessage: "The theme is stored.\nSigning waits for you.", Transcript: ".manager/runs/01kboulder/page/1.jsonl",
 	})
-	in.SubTask.Failures = append(in.SubTask.Failures, waited)
+	in.SubTask.Before = waited
 	told := handoff.Told{Answers: in.Answers, Notes: in.Notes, BlockerTool: in.BlockerTool}
 	golden.Compare(t, "blockers.md", strings.Join([]string{
 		handoff.Build(in, handoff.DefaultLimits()).Text,

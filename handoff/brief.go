@@ -39,8 +39,8 @@ func Build(in Input, limits Limits) boulder.Brief {
 	learned, finished, facts := b.learned(), b.finished(), b.facts()
 	brief := layout{
 		sections: []*section{
-			b.opening(), b.goal(), b.constraints(), request, b.work(), b.triage(), answers, notes, results, failures, learned,
-			finished, facts, b.closing(),
+			b.opening(), b.goal(), b.constraints(), request, b.work(), b.triage(), answers, notes, results, b.before(),
+			failures, learned, finished, facts, b.closing(),
 		},
 		// Without what it builds on an attempt cannot succeed; without the list of what else was done it usually can.
 		urgency: []*section{answers, notes, results, failures, request, learned, facts, finished},

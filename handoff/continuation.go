@@ -36,7 +36,12 @@ type Told struct {
 func Continuation(t boulder.SubTask, turn boulder.Turn, told Told) string {
 	v, e := turn.Verdict, turn.Evidence
 	p := prompt{}
-	p.add(fmt.Sprintf("[manager] Sub-task %q is not complete yet. Go on with it in this session.", t.ID))
+	if v.Completed {
+		p.add(fmt.Sprintf("[manager] Sub-task %q is complete as far as can be seen, and there is news. Change what does not agree"+
+			" with it, in this session.", t.ID))
+	} else {
+		p.add(fmt.Sprintf("[manager] Sub-task %q is not complete yet. Go on with it in this session.", t.ID))
+	}
 	if e.Ended.Finish == "length" {
 		p.add("You reached the output limit. Work in smaller steps and write shorter messages.")
 	}

@@ -18,8 +18,10 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// newToolServer is an MCP server with the tool echo, which wants the token.
-func newToolServer(t *testing.T, token string) *httptest.Server {
+const mcpToken = "of the test"
+
+// newToolServer is an MCP server with the tool echo, which wants mcpToken.
+func newToolServer(t *testing.T) *httptest.Server {
 	t.Helper()
 	server := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	mcp.AddTool(server, &mcp.Tool{Name: "echo", Description: "Says it again"},
@@ -34,7 +36,7 @@ func newToolServer(t *testing.T, token string) *httptest.Server {
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
 		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
 	served := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer "+token {
+		if r.Header.Get("Authorization") != "Bearer "+mcpToken {
 			http.Error(w, "another token", http.StatusUnauthorized)
 			return
 		}
@@ -55,7 +57,7 @@ func TestToolsOfAnMCPServerComeAndGo(t *testing.T) {
 		}
 		return scriptmodel.Reply{Text: "done"}
 	})
-	tools := newToolServer(t, "secret")
+	tools := newToolServer(t)
 	session := s.session()
 	sub := s.follow(s.dir.Client(), session.ID)
 	turn := func(text string) (tools []*opencode.ToolCall) {
@@ -72,7 +74,7 @@ func TestToolsOfAnMCPServerComeAndGo(t *testing.T) {
 		return tools
 	}
 	turn("before")
-	good := opencode.MCPServer{Name: "test", URL: tools.URL, Headers: map[string]string{"Authorization": "Bearer secret"}}
+	good := opencode.MCPServer{Name: "test", URL: tools.URL, Headers: map[string]string{"Authorization": "Bearer " + mcpToken}}
 	if err := s.dir.AddMCP(s.ctx, good); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +118,7 @@ func TestToolsOfAnMCPServerComeAndGo(t *testing.T) {
 func TestMCPServerThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, steps())
-	tools := newToolServer(t, "secret")
+	tools := newToolServer(t)
 	err := s.dir.AddMCP(s.ctx, opencode.MCPServer{Name: "refused", URL: tools.URL})
 	if !errors.Is(err, opencode.ErrMCPFailed) || !strings.Contains(err.Error(), "401") {
 		t.Errorf("without the token: %v", err)

@@ -118,7 +118,7 @@ func TestBlocked(t *testing.T) {
 	r.completes(r.resume())
 	brief := strings.Join(a.prompts(at("a", 2)), "")
 	for _, want := range []string{
-		`About B1, "Which B1?": the second one`, "manager_blocker", "It did not fail: it ended because it waits for an answer to B1",
+		`About B1, "Which B1?": the second one`, "manager_blocker", "It needed an answer to B1",
 		"I wrote what does not need it.",
 	} {
 		if !strings.Contains(brief, want) {

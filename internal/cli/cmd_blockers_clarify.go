@@ -20,8 +20,8 @@ func (a *app) newBlockersClarifyCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clarify [flags]",
 		Short: "Go through what waits for an answer, one by one",
-		Long: `Goes through the blockers that wait for an answer, one by one, on the terminal: hard ones first, then the
-oldest. Each is shown with everything that is known about it, and your answer is stored and handed over at once, so
+		Long: `Goes through the blockers that wait for an answer, one by one, on the terminal: what a session holds still
+for first, then hard ones, then the oldest; choices that can still be changed follow. Each is shown with everything that is known about it, and your answer is stored and handed over at once, so
 that you can leave at any time, and go on later with what is left.
 
   TEXT       Enter ends the answer. What is pasted stays one answer, however many lines it has; a line that ends with
@@ -101,13 +101,12 @@ func (c *clarifying) run(ctx context.Context) error {
 
 // next is the most urgent blocker that was not shown yet, and how many there are of those; nil: there is none.
 func (c *clarifying) next(ctx context.Context) (b *boulder.Blocker, left int, err error) {
-	open, err := c.desk.List(ctx, c.filter)
-	open = slices.DeleteFunc(open, func(b boulder.Blocker) bool { return c.seen[b.ID] })
+	records, err := c.desk.List(ctx, c.filter)
+	open, _ := withoutMoot(c.app.placed(ctx, slices.DeleteFunc(records, func(b boulder.Blocker) bool { return c.seen[b.ID] })))
 	if len(open) == 0 {
 		return nil, 0, err
 	}
-	urgentFirst(open)
-	return &open[0], len(open), nil // one that cannot be read is told at the end
+	return &open[0].Blocker, len(open), nil // one that cannot be read is told at the end
 }
 
 // one shows a blocker and asks until there is an answer that can be used.
@@ -235,14 +234,17 @@ func (c *clarifying) settle(ctx context.Context, b *boulder.Blocker, s blockers.
 // farewell says what is left, and how the work goes on.
 func (c *clarifying) farewell(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
-	open, err := c.desk.List(ctx, c.filter)
+	all, err := c.desk.List(ctx, blockers.Filter{Status: boulder.BlockerPending}) // whatever this walk was about
+	left := waitingOf(c.app.placed(ctx, all))
 	v := c.view()
 	v.say("")
 	switch {
 	case err != nil:
 		v.say(v.yellow(err.Error()))
-	case len(open) > 0:
-		v.say(fmt.Sprintf("%s for an answer; go on with: %s", waits(len(open)), clarifyHint))
+	case left.awaited() != "":
+		v.say(fmt.Sprintf("%s; go on with: %s", left.text(), clarifyHint))
+	case left.Soft > 0:
+		v.say(fmt.Sprintf("Nothing waits for an answer; %s: %s", left.choices(), clarifyHint))
 	case c.answered > 0:
 		v.say("Nothing waits for an answer any more.")
 	default:
@@ -251,12 +253,4 @@ func (c *clarifying) farewell(ctx context.Context) {
 	for _, id := range c.resume {
 		v.say("The work goes on with: manager resume " + id)
 	}
-}
-
-// waits counts blockers in a sentence: "1 blocker waits", "2 blockers wait".
-func waits(n int) string {
-	if n == 1 {
-		return "1 blocker waits"
-	}
-	return plural(n, "blocker") + " wait"
 }

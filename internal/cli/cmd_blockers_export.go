@@ -10,11 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/secret"
 )
 
@@ -30,10 +30,12 @@ func (a *app) newBlockersExportCmd() *cobra.Command {
 		Use:   "export [flags]",
 		Short: "Write the blockers as a Markdown document, or with --json as data",
 		Long: `Writes the blockers with everything that is known about them, those that are settled as well, as a Markdown
-document; with --json as one object per line. They go to stdout, or with -o to a new file.`,
+document; with --json as one object per line. They go to stdout, or with -o to a new file, whose
+ending then decides: .md is the document; .json, .jsonl and .ndjson are data.`,
 		Example: `  manager blockers export > night.md
   manager blockers export --status pending -o open.md
-  manager blockers export --json | jq -r .question`,
+  manager blockers export --json | jq -r .question
+  manager blockers export -o night.jsonl`,
 		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runBlockersExport(cmd.Context(), &o) },
 	}
@@ -62,12 +64,12 @@ func (a *app) runBlockersExport(ctx context.Context, o *blockersExportOptions) e
 	if err != nil {
 		return err
 	}
-	found, listErr := d.List(ctx, f)
-	urgentFirst(found)
+	records, listErr := d.List(ctx, f)
+	found := a.placed(ctx, records)
 	if o.output == "" || o.output == "-" {
 		return errors.Join(a.printExport(found), listErr)
 	}
-	content, err := a.exported(found)
+	content, err := a.exported(found, a.isData(o.output))
 	if err != nil {
 		return err
 	}
@@ -82,25 +84,36 @@ func (a *app) runBlockersExport(ctx context.Context, o *blockersExportOptions) e
 	return listErr
 }
 
-func (a *app) printExport(all []boulder.Blocker) error {
+func (a *app) printExport(all []blockerItem) error {
 	if a.json {
-		return a.printBlockers(all, true)
+		return a.printBlockers(all)
 	}
 	_, err := io.WriteString(a.Stdout, blockersMarkdown(all, time.Now()))
 	return err
 }
 
-// exported is the document for a file: without secrets, as on stdout.
-func (a *app) exported(all []boulder.Blocker) ([]byte, error) {
+// isData reports by the ending of a file, and where that does not say, by --json, whether it gets objects or a document.
+func (a *app) isData(name string) bool {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".json", ".jsonl", ".ndjson":
+		return true
+	case ".md", ".markdown":
+		return false
+	}
+	return a.json
+}
+
+// exported is what a file gets: without secrets, as on stdout.
+func (a *app) exported(all []blockerItem, data bool) ([]byte, error) {
 	all = secret.Each(all, a.secrets.Text, a.secrets.JSON)
-	if !a.json {
+	if !data {
 		return []byte(blockersMarkdown(all, time.Now())), nil
 	}
 	var s bytes.Buffer
 	enc := json.NewEncoder(&s)
 	enc.SetEscapeHTML(false)
 	for i := range all {
-		if err := enc.Encode(blockerItem{typeBlocker, all[i]}); err != nil {
+		if err := enc.Encode(all[i]); err != nil {
 			return nil, err
 		}
 	}

@@ -74,12 +74,13 @@ func (a *app) newBlockersListCmd() *cobra.Command {
 		Use:   "list [flags]",
 		Short: "What waits for an answer, the most urgent first",
 		Long: `Lists the blockers that wait for an answer, one line each: id, age, hard or soft, category, the sub-task or
-session that it came up in, and the question. Hard ones come first, then the oldest. With --all those that are settled
-follow.`,
+session that it came up in, and the question. What a session holds still for comes first, then hard ones, then the
+oldest. Choices that agents made for themselves follow, as long as an answer still reaches them; with --all also what
+nobody waits for any more, since its sub-task is over or was tried again without, and what is settled.`,
 		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runBlockersList(cmd.Context(), &o) },
 	}
-	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "also those that are answered or skipped")
+	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "also those that nobody waits for any more, and those that are settled")
 	o.register(a, cmd)
 	return cmd
 }
@@ -93,10 +94,14 @@ func (a *app) runBlockersList(ctx context.Context, o *blockerFilter) error {
 	if err != nil {
 		return err
 	}
-	found, err := d.List(ctx, f)
-	urgentFirst(found)
+	records, err := d.List(ctx, f)
+	found := a.placed(ctx, records)
+	moot := 0
+	if o.status == "" && !o.all {
+		found, moot = withoutMoot(found)
+	}
 	if a.json || len(found) > 0 {
-		return errors.Join(a.printBlockers(found, f.Status == ""), err)
+		return errors.Join(a.printBlockers(found), err)
 	}
 	if err != nil {
 		return err
@@ -105,8 +110,16 @@ func (a *app) runBlockersList(ctx context.Context, o *blockerFilter) error {
 	if f == (blockers.Filter{Status: boulder.BlockerPending}) {
 		text = "Nothing waits for an answer."
 	}
+	var more []string
+	if moot > 0 {
+		more = append(more, fmt.Sprintf("for %s nobody waits any more", plural(moot, "blocker")))
+	}
 	if s, statusErr := d.Status(ctx); statusErr == nil && s.Answered+s.Skipped > 0 && !o.all {
-		text += fmt.Sprintf(" %s settled; see: manager blockers list --all", are(s.Answered+s.Skipped, "blocker"))
+		more = append(more, are(s.Answered+s.Skipped, "blocker")+" settled")
+	}
+	if len(more) > 0 {
+		said := strings.Join(more, ", ")
+		text += " " + strings.ToUpper(said[:1]) + said[1:] + "; see: manager blockers list --all"
 	}
 	a.note("%s", text)
 	return nil
@@ -143,16 +156,18 @@ const typeBlocker = "blocker-record"
 type blockerItem struct {
 	Type string `json:"type"` // blocker-record
 	boulder.Blocker
+	// Standing says who has use for an answer: awaited, choice, moot or settled.
+	Standing blockers.Standing `json:"standing"`
 }
 
 // printBlockers prints blockers, one line each.
-func (a *app) printBlockers(all []boulder.Blocker, states bool) error {
+func (a *app) printBlockers(all []blockerItem) error {
 	if !a.json {
-		a.blockersView(a.Stdout).table(all, states)
+		a.blockersView(a.Stdout).table(all)
 		return nil
 	}
 	for i := range all {
-		if err := a.printJSON(blockerItem{typeBlocker, all[i]}); err != nil {
+		if err := a.printJSON(all[i]); err != nil {
 			return err
 		}
 	}
@@ -186,7 +201,7 @@ func (a *app) runBlockersShow(ctx context.Context, id string) error {
 		return err
 	}
 	if a.json {
-		return a.printJSON(blockerItem{typeBlocker, b})
+		return a.printJSON(a.placed(ctx, []boulder.Blocker{b})[0])
 	}
 	v := a.blockersView(a.Stdout)
 	v.all(&b)
@@ -196,6 +211,10 @@ func (a *app) runBlockersShow(ctx context.Context, id string) error {
 	v.say("")
 	if late := a.tooLate(ctx, &b); late != "" {
 		v.say("No answer is waited for: " + late)
+		return nil
+	}
+	if a.placed(ctx, []boulder.Blocker{b})[0].Standing == blockers.Moot {
+		v.say(fmt.Sprintf("Nobody waits for an answer any more: sub-task %q was tried again without it.", b.SubTaskID))
 		return nil
 	}
 	v.say("Answer with: manager blockers answer " + b.ID + ` "…"`)

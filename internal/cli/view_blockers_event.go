@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/store"
 )
 
 // ofBlocker tells what only a person can answer, and what a person answered.
@@ -52,54 +51,6 @@ func hardness(hard bool) string {
 		return "hard"
 	}
 	return "soft"
-}
-
-// waitingBlockers counts what a person may still answer: of sub-tasks that are over, nothing.
-type waitingBlockers struct {
-	Hard int `json:"hard"` // sub-tasks stand still because of them, or will
-	Soft int `json:"soft"` // the agents chose for themselves
-}
-
-func waitingIn(subTasks []boulder.SubTask) waitingBlockers {
-	var w waitingBlockers
-	for i := range subTasks {
-		if subTasks[i].Status.Terminal() {
-			continue
-		}
-		for _, b := range subTasks[i].Blockers {
-			switch {
-			case b.Status.Settled():
-			case b.Hard:
-				w.Hard++
-			default:
-				w.Soft++
-			}
-		}
-	}
-	return w
-}
-
-// awaiting reports whether a sub-task stands still until somebody answers a blocker.
-func awaiting(d store.Detail) bool {
-	for i := range d.SubTasks {
-		if t := &d.SubTasks[i]; t.Parked && len(t.AwaitedBy(t.Attempts)) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// text is the count for people; empty if nothing waits.
-func (w waitingBlockers) text() string {
-	switch {
-	case w.Hard > 0 && w.Soft > 0:
-		return fmt.Sprintf("%d hard and %s wait for an answer", w.Hard, plural(w.Soft, "soft blocker"))
-	case w.Hard > 1 || w.Soft > 1:
-		return plural(w.Hard+w.Soft, degree(w.Hard > 0)) + " wait for an answer"
-	case w.Hard+w.Soft == 1:
-		return "1 " + degree(w.Hard > 0) + " waits for an answer"
-	}
-	return ""
 }
 
 // clarifyHint is how a person gets at what waits for them.

@@ -5,12 +5,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 )
 
 // blockersMarkdown is blockers as a document: hard ones before soft ones, each with what was answered. Whatever the texts
 // hold, they make no headings, items or links of their own.
-func blockersMarkdown(all []boulder.Blocker, now time.Time) string {
+func blockersMarkdown(all []blockerItem, now time.Time) string {
 	var s strings.Builder
 	pending := 0
 	for i := range all {
@@ -31,7 +32,10 @@ func blockersMarkdown(all []boulder.Blocker, now time.Time) string {
 					fmt.Fprintf(&s, "\n## %s\n\n", section.title)
 					begun = true
 				}
-				blockerMarkdown(&s, b)
+				blockerMarkdown(&s, &b.Blocker)
+				if b.Standing == blockers.Moot {
+					s.WriteString("  - Nobody waits for an answer any more\n")
+				}
 			}
 		}
 	}

@@ -63,17 +63,30 @@ func sampleBlockersView(out *strings.Builder, width int) blockersView {
 	return blockersView{out: out, width: width, now: sampleStart.Add(time.Hour)}
 }
 
+// sampleItems gives each a standing: the fourth is one that nobody waits for any more.
+func sampleItems(all []boulder.Blocker) []blockerItem {
+	standings := []blockers.Standing{
+		blockers.Awaited, blockers.Awaited, blockers.Choice, blockers.Moot, blockers.Over, blockers.Over,
+	}
+	items := make([]blockerItem, len(all))
+	for i := range all {
+		items[i] = blockerItem{typeBlocker, all[i], standings[i]}
+	}
+	return items
+}
+
 // golden views of blockers; no line is wider than its terminal.
 func TestBlockersViews(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	all, on, off := sampleBlockers(), true, false
+	items := sampleItems(all)
 	for _, width := range []int{120, 80, 60, 40} {
 		v := sampleBlockersView(&out, width)
 		fmt.Fprintf(&out, "== %d columns\n", width)
 		begin := out.Len()
-		v.table(all[:4], false)
-		v.table(all, true)
+		v.table(items[:2])
+		v.table(items)
 		for i := range all {
 			v.say("")
 			v.all(&all[i])
@@ -89,15 +102,14 @@ func TestBlockersViews(t *testing.T) {
 	}
 	for _, s := range []blockersStatus{
 		{File: "blockers.md"},
-		{On: true, File: "blockers.md", Pending: 1, Hard: 1, Switch: &on, Sessions: map[string]bool{"ses_a": false}},
-		{File: "docs/b.md", Pending: 3, Hard: 0, Answered: 2, Skipped: 1, Switch: &off, SessionID: "ses_b"},
+		{On: true, File: "blockers.md", Pending: 2, Hard: 1, Moot: 1, Switch: &on, Sessions: map[string]bool{"ses_a": false}},
+		{File: "docs/b.md", Pending: 3, Soft: 3, Answered: 2, Skipped: 1, Switch: &off, SessionID: "ses_b"},
 		{
-			On: true, SessionID: "ses_a", File: "blockers.md", Pending: 5, Hard: 3, Unwritten: 2, Trouble: "no space left",
+			On: true, SessionID: "ses_a", File: "blockers.md", Pending: 6, Hard: 3, Asks: 1, Soft: 2, Unwritten: 2, Trouble: "no space left",
 			Sessions: map[string]bool{"ses_a": true},
 		},
 	} {
 		v := sampleBlockersView(&out, 100)
-		s.Soft = s.Pending - s.Hard
 		fmt.Fprintln(&out, "== status")
 		v.state(&s)
 	}
@@ -106,7 +118,7 @@ func TestBlockersViews(t *testing.T) {
 
 func TestBlockersMarkdown(t *testing.T) {
 	t.Parallel()
-	golden(t, "blockers.md", blockersMarkdown(sampleBlockers(), sampleStart.Add(time.Hour)))
+	golden(t, "blockers.md", blockersMarkdown(sampleItems(sampleBlockers()), sampleStart.Add(time.Hour)))
 }
 
 // Whatever texts hold, the document has its own headings and one checkbox for each blocker, and no markup of theirs.
@@ -127,7 +139,7 @@ func TestMarkdownIsOurs(t *testing.T) {
 			},
 			Status: boulder.BlockerAnswered,
 		}
-		for i, line := range strings.Split(blockersMarkdown([]boulder.Blocker{b}, sampleStart), "\n") {
+		for i, line := range strings.Split(blockersMarkdown([]blockerItem{{Blocker: b}}, sampleStart), "\n") {
 			if strings.HasPrefix(line, "#") != (i == 0 || i == 4) {
 				t.Fatalf("line %d is or is not a heading: %q", i, line)
 			}
@@ -163,9 +175,11 @@ func TestRunTellsOfBlockers(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
 	s.playBlocked()
-	const hint = "1 hard blocker waits for an answer; from any terminal: manager blockers clarify"
-	if frame := liveSample(t, s).frame(size{100, 30}, 0); !strings.Contains(frame, hint) {
-		t.Errorf("the picture does not say who waits for whom:\n%s", frame)
+	const hint = "manager blockers clarify: 1 hard blocker waits"
+	for _, width := range []int{100, 50} {
+		if frame := liveSample(t, s).frame(size{width, 30}, 0); !strings.Contains(frame, hint) {
+			t.Errorf("the picture of %d columns does not say who waits for whom:\n%s", width, frame)
+		}
 	}
 	s.apply(boulder.BlockerSettled{SubTaskID: "theme", BlockerID: "B2", Status: boulder.BlockerSkipped})
 	s.apply(boulder.BlockerSettled{
@@ -208,7 +222,7 @@ func TestLookAtBlockers(t *testing.T) {
 		says []string
 	}{
 		{[]string{"status"}, exitOK, []string{
-			"1 hard and 1 soft blocker wait for an answer: manager blockers clarify\n",
+			"1 hard blocker waits for an answer · 1 choice can still be changed: manager blockers clarify\n",
 			"Answer first, then go on with: manager resume " + sampleID,
 		}},
 		{[]string{"status", "--json"}, exitOK, []string{
@@ -241,13 +255,15 @@ func TestLookAtBlockers(t *testing.T) {
 func TestWaitingBlockersText(t *testing.T) {
 	t.Parallel()
 	for w, want := range map[waitingBlockers]string{
-		{}:                 "",
-		{Hard: 1}:          "1 hard blocker waits for an answer",
-		{Soft: 1}:          "1 soft blocker waits for an answer",
-		{Hard: 2}:          "2 hard blockers wait for an answer",
-		{Soft: 3}:          "3 soft blockers wait for an answer",
-		{Hard: 1, Soft: 1}: "1 hard and 1 soft blocker wait for an answer",
-		{Hard: 2, Soft: 5}: "2 hard and 5 soft blockers wait for an answer",
+		{}:                          "",
+		{Hard: 1}:                   "1 hard blocker waits for an answer",
+		{Asks: 1}:                   "1 ask waits for an answer",
+		{Soft: 1}:                   "1 choice can still be changed",
+		{Hard: 2}:                   "2 hard blockers wait for an answer",
+		{Hard: 1, Asks: 1}:          "1 hard blocker and 1 ask wait for an answer",
+		{Soft: 3}:                   "3 choices can still be changed",
+		{Hard: 1, Soft: 1}:          "1 hard blocker waits for an answer · 1 choice can still be changed",
+		{Hard: 2, Asks: 2, Soft: 5}: "2 hard blockers and 2 asks wait for an answer · 5 choices can still be changed",
 	} {
 		if got := w.text(); got != want {
 			t.Errorf("%+v: %q, want %q", w, got, want)

@@ -116,7 +116,9 @@ func (v *liveView) note(e boulder.Event) {
 		v.printed = append(v.printed, v.said(t, b, e.Time))
 	case boulder.BlockerRaised:
 		v.printed = append(v.printed, v.table(v.width(), e.Time).aside("?", t, describe(b)))
-	case boulder.Nudged, boulder.ReplanStarted, boulder.ReplanRefused, boulder.Parked, boulder.Unparked:
+	case boulder.Parked:
+		v.printed = append(v.printed, v.table(v.width(), e.Time).aside("!", t, describe(b)))
+	case boulder.Nudged, boulder.ReplanStarted, boulder.ReplanRefused, boulder.Unparked:
 		v.printed = append(v.printed, v.table(v.width(), e.Time).aside("↻", t, describe(b)))
 	case boulder.BudgetWarning:
 		if t != nil {
@@ -248,7 +250,7 @@ func (v *liveView) awaited() string {
 	if waits.Hard == 0 {
 		return ""
 	}
-	return waits.text() + "; from any terminal: " + clarifyHint
+	return clarifyHint + ": " + strings.TrimSuffix(waits.awaited(), " for an answer")
 }
 
 // head sums the run up.

@@ -50,10 +50,13 @@ func (v statusView) say(text string) { fmt.Fprintln(v.out, wrap(text, v.width-1)
 func (v statusView) state() {
 	s := v.report
 	if text := s.Waiting.text(); text != "" {
-		v.say(v.yellow(text) + ": " + clarifyHint)
+		if s.Waiting.awaited() != "" {
+			text = v.yellow(text)
+		}
+		v.say(text + ": " + clarifyHint)
 	}
 	goOn := "Go on with: manager resume " + s.BoulderID
-	if s.awaiting {
+	if s.Waiting.Hard > 0 {
 		goOn = "Answer first, then go on with: manager resume " + s.BoulderID
 	}
 	switch {

@@ -87,6 +87,17 @@ func blockersFlag(cmd *cobra.Command, to *bool) {
 	cmd.Flags().BoolVar(to, "blockers", false, blockersUsage)
 }
 
+// warnOfSwitch says that --blockers was typed in vain.
+func (a *app) warnOfSwitch(typed bool) {
+	if !typed {
+		return
+	}
+	if d, err := a.blockersHere(); err == nil && !d.On(boulder.BlockerScope{Diverted: true}) { // an error is told later
+		a.warn("--blockers changes nothing: `manager blockers off` was said for this project, and counts more. Take it back" +
+			" with: manager blockers unset")
+	}
+}
+
 // closeDiverter takes the blocker tool back from a server that outlives this process, and stops serving it.
 func (d *deps) closeDiverter(ctx context.Context) {
 	if d.diverter == nil {

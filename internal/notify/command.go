@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -32,6 +33,9 @@ func (n *Notifier) run(ctx context.Context, m Message, body []byte) error {
 	kill := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.Cancel, cmd.WaitDelay = kill, pipeWait
 	if err := cmd.Start(); err != nil {
+		if _, looked := exec.LookPath(n.cfg.Command[0]); looked != nil {
+			return notFound(n.cfg.Command[0])
+		}
 		return fmt.Errorf("the notification command %s could not be started: %w", name, err)
 	}
 	err := cmd.Wait()
@@ -42,10 +46,37 @@ func (n *Notifier) run(ctx context.Context, m Message, body []byte) error {
 		return nil
 	case ctx.Err() != nil:
 		err = n.gaveUp(ctx)
+	case cmd.ProcessState.ExitCode() == shellNotFound && n.line() != "":
+		return notFound(n.program())
 	case errors.Is(err, exec.ErrWaitDelay):
 		err = errors.New("it left something running behind it, which was stopped")
 	}
 	return fmt.Errorf("the notification command %s failed: %w", name, err)
+}
+
+// shellNotFound is the exit code of a shell that does not find a program.
+const shellNotFound = 127
+
+func notFound(program string) error {
+	return fmt.Errorf("the notification command %s was not found: correct notify.command, or put the program on the PATH",
+		program)
+}
+
+// line is the command where it is one for the shell.
+func (n *Notifier) line() string {
+	if c := n.cfg.Command; len(c) == 3 && c[0] == "sh" && c[1] == "-c" {
+		return c[2]
+	}
+	return ""
+}
+
+// program is what a line for the shell runs, if that is one program and its arguments.
+func (n *Notifier) program() string {
+	words := strings.Fields(n.line())
+	if len(words) == 0 || strings.ContainsAny(n.line(), ";|&()<>\n") || strings.ContainsAny(words[0], "=$`\"'\\") {
+		return "has a program in its line that"
+	}
+	return words[0]
 }
 
 func variables(m Message) []string {

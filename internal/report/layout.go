@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/plain"
 	"github.com/bouldermgr/manager/internal/plural"
@@ -162,7 +163,7 @@ func (r *Report) blockers(d *document) {
 			b.layout(d)
 		}
 		if more > 0 {
-			d.item(text(fmt.Sprintf("and %d more: ", more)), code("manager blockers list"))
+			d.item(text(fmt.Sprintf("and %d more: ", more)), code("manager blockers list --all -b "+r.BoulderID))
 		}
 	}
 }
@@ -231,6 +232,8 @@ func (b *Blocker) settled(d *document) {
 		d.below(strong("answered:"), text(" "+plain.Clip(b.Answer, textShown)))
 	case b.Awaited:
 		d.below(code("manager blockers answer " + b.ID + ` "…"`))
+	case b.Hard && b.Standing == blockers.Moot:
+		d.below(text("nobody waits for an answer any more"))
 	}
 	if b.Undelivered {
 		d.below(text("its sub-task has not been told yet; the next run does it"))

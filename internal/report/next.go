@@ -30,18 +30,21 @@ func next(r *Report, in Input) []Step {
 		steps = append(steps, retries(r)...)
 		steps = append(steps, resume(r, in))
 	}
-	if n := choices(r); n > 0 {
-		why := "look at " + plural.Of(n, "choice") + " that agents made where they could not ask"
-		steps = append(steps, Step{"manager blockers list", why})
+	if n := r.Choices(); n > 0 {
+		step := Step{"manager blockers list", "look at " + plural.Of(n, "choice") + " that agents made where they could not ask"}
+		if r.Status.Terminal() {
+			step.Command += " --all -b " + r.BoulderID
+		}
+		steps = append(steps, step)
 	}
 	return append(steps, whys(r)...)
 }
 
-// choices counts the soft blockers that nobody has looked at.
-func choices(r *Report) int {
+// Choices counts the soft blockers that nobody has looked at.
+func (r *Report) Choices() int {
 	n := 0
 	for _, b := range r.Blockers {
-		if !b.Hard && !b.Status.Settled() {
+		if !b.Hard && !b.Awaited && !b.Status.Settled() {
 			n++
 		}
 	}

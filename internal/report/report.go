@@ -102,7 +102,7 @@ func New(in Input) *Report {
 	r.Tally = boulder.TallyOf(counts)
 	slices.Sort(r.Files)
 	r.Files = slices.Compact(r.Files)
-	r.Blockers = blockersOf(in)
+	r.Blockers = Blockers(in.Boulder, in.SubTasks, in.Blockers, in.Now)
 	r.Next = next(r, in)
 	return r
 }

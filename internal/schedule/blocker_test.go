@@ -192,7 +192,8 @@ func TestAnsweredDuringTheTurn(t *testing.T) {
 		loop        *boulder.Loop
 		want        string
 	}{
-		"complete":            {verdict: boulder.Verdict{Completed: true}, want: "complete"},
+		"complete":            {verdict: boulder.Verdict{Completed: true}, want: "continue"},
+		"complete, no turns":  {verdict: boulder.Verdict{Completed: true}, evaluations: 1, want: "complete"},
 		"incomplete":          {want: "continue"},
 		"stuck":               {verdict: boulder.Verdict{IsStuck: true}, want: "continue"},
 		"stalled":             {verdict: boulder.Verdict{IsInLoop: true, BlockedBy: "missing_info"}, want: "continue"},

@@ -48,7 +48,7 @@ func (c *computing) goOn(o *boulder.Open) Action {
 		return Retry{Open: o, Reason: d.Reason, Status: boulder.AttemptFailed, Track: encode(track)}
 	case d.Kind == enforcer.LetGo && d.Gate != enforcer.GateWork && len(answered(o)) > 0:
 		return Retry{
-			Open: o, Reason: heard(o), Status: boulder.AttemptCancelled, Uncounted: true, Track: encode(enforcer.Track{}),
+			Open: o, Reason: heard(answered(o)), Status: boulder.AttemptCancelled, Uncounted: true, Track: encode(enforcer.Track{}),
 		}
 	case d.Kind == enforcer.LetGo && d.Gate != enforcer.GateWork:
 		return Fail{o, d.Reason + "; " + missing, boulder.AttemptFailed}

@@ -17,6 +17,8 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	switch {
 	case v.Completed && c.s.Boulder.Loop != nil && leftBlocked(o):
 		return Park{o, "all that can be done is done" + blockedItems(o.Turn.Evidence)}
+	case v.Completed && len(unheard(o)) > 0 && c.hears(o):
+		return c.hear(o, unheard(o))
 	case v.Completed:
 		return Complete{Open: o, Skip: c.notNeeded(o)}
 	case ended.Rule == boulder.RuleBudget, c.budget.subTask(o.SubTask, o) != "":
@@ -24,7 +26,7 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	case c.s.Boulder.Loop != nil:
 		return c.goOn(o)
 	case len(answered(o)) > 0:
-		return c.hear(o)
+		return c.hear(o, answered(o))
 	case v.NeedReplan, v.BlockedBy == "wrong_plan":
 		return c.anew(o, "the plan is wrong: "+cmp.Or(v.ReplanReason, v.StuckReason, shortcoming(v)), failed, c.again)
 	case o.SubTask.Stalls >= c.l.Stalls:
@@ -51,17 +53,31 @@ func answered(o *boulder.Open) []boulder.RaisedBlocker {
 	})
 }
 
-// hear lets the agent have an answer: in its session if that can still be told something, else in a fresh one. Neither is a
-// try, because a sub-task that was parked, and answered then, would not have used one up either.
-func (c *computing) hear(o *boulder.Open) Action {
-	ended := o.Turn.Evidence.Ended
-	if whole := ended.Stopped == "" && (ended.Error == "" || ended.Truncated != ""); whole && o.Attempt.Turns < c.l.Evaluations {
-		return Continue{Open: o, Reason: heard(o), Track: encode(enforcer.Track{})} // its answers count anew
-	}
-	return Retry{Open: o, Reason: heard(o), Status: boulder.AttemptCancelled, Uncounted: true}
+// unheard are the answers that came while the turn was at work and say something else than what the agent chose: what it
+// completed rests on its own choice.
+func unheard(o *boulder.Open) []boulder.RaisedBlocker {
+	return slices.DeleteFunc(o.SubTask.SettledSince(o.Turn.HeardBy()), func(b boulder.RaisedBlocker) bool {
+		return b.Status != boulder.BlockerAnswered || b.Answer == "" || b.Answer == b.Choice
+	})
 }
 
-func heard(o *boulder.Open) string { return "there is an answer to " + answered(o)[0].ID }
+// hear lets the agent have an answer: in its session if that can still be told something, else in a fresh one. Neither is a
+// try, because a sub-task that was parked, and answered then, would not have used one up either.
+func (c *computing) hear(o *boulder.Open, answers []boulder.RaisedBlocker) Action {
+	if c.hears(o) {
+		return Continue{Open: o, Reason: heard(answers), Track: encode(enforcer.Track{})} // its answers count anew
+	}
+	return Retry{Open: o, Reason: heard(answers), Status: boulder.AttemptCancelled, Uncounted: true}
+}
+
+func heard(answers []boulder.RaisedBlocker) string { return "there is an answer to " + answers[0].ID }
+
+// hears reports whether the session can still be told something.
+func (c *computing) hears(o *boulder.Open) bool {
+	ended := o.Turn.Evidence.Ended
+	whole := ended.Stopped == "" && (ended.Error == "" || ended.Truncated != "")
+	return whole && o.Attempt.Turns < c.l.Evaluations
+}
 
 // keepOn asks the arbiter of all sessions, package enforcer, whether this one is told to go on.
 func (c *computing) keepOn(o *boulder.Open) Action {

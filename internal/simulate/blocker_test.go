@@ -148,12 +148,12 @@ func (p *process) answers() {
 	}
 }
 
-// pickQuestion draws one that a person sees to. Where the end must be as without crashes, a hard one is only answered when
-// its sub-task is parked: what a turn comes to must not depend on when it was. The caller holds mu.
+// pickQuestion draws one that a person sees to. Where the end must be as without crashes, that is only one for which a
+// sub-task is parked: what a turn comes to must not depend on when it was. The caller holds mu.
 func (w *world) pickQuestion(d dice) *question {
 	var can []*question
 	for _, q := range w.desk {
-		if !w.sc.class.same() || !q.Status.Settled() && (!q.Hard || w.waitsFor(q)) {
+		if !w.sc.class.same() || w.waitsFor(q) {
 			can = append(can, q)
 		}
 	}
