@@ -57,6 +57,42 @@ func TestBlockedTurnIsNotPrompted(t *testing.T) {
 	}
 }
 
+// The manager dies when a hard blocker is recorded and its boulder has not heard of it: the boulder hears of it before the
+// session would be told to go on, and then it is not.
+func TestBlockedTurnIsNotResumedAfterACrash(t *testing.T) {
+	t.Parallel()
+	var d away
+	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		switch {
+		case req.AssistantTurns() == 0:
+			return calls(hard(boulder.BlockerSecurity, "Which key?"))
+		case strings.Contains(req.LastUser(), "RESUME"):
+			return scriptmodel.Reply{Text: wentOn}
+		}
+		return calls(shell("sleep 600"))
+	}, diverting(t, &d, blockers.Policy{}))
+	a := w.newAttempt("x", "go")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	a.refuse = func(b boulder.Body) error {
+		if _, raised := b.(boulder.BlockerRaised); raised {
+			cancel(errCrash)
+			return errCrash
+		}
+		return nil
+	}
+	if _, err := a.run(ctx, w); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	a.refuse = nil
+	e, err := a.again(t.Context(), w)
+	if err != nil || !strings.Contains(e.Ended.Truncated, "before a person has answered") || w.prompts("RESUME") != 0 {
+		t.Errorf("ended %+v after %d resume prompts, %v", e.Ended, w.prompts("RESUME"), err)
+	}
+	if n := len(reported[boulder.BlockerRaised](a)); n != 1 {
+		t.Errorf("the blocker was reported %d times", n)
+	}
+}
+
 // The word with which agents say that they are done counts where they have the tool, and there alone.
 func TestDoneMarkerCountsWhereItIsDiverted(t *testing.T) {
 	t.Parallel()

@@ -143,6 +143,9 @@ func (t *turn) tell(all []boulder.Blocker) error {
 			return err
 		}
 		setIn(&t.seen.raised, b.ID)
+		t.job.SubTask.Blockers = append(slices.Clip(t.job.SubTask.Blockers), boulder.RaisedBlocker{
+			ID: b.ID, Attempt: t.job.Attempt.Attempt, Hard: b.Hard, Question: b.Question, Status: b.Status,
+		}) // for [boulder.Job.Awaits]
 	}
 	return nil
 }

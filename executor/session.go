@@ -119,6 +119,11 @@ func (t *turn) send(ctx context.Context) (ended bool, err error) {
 		t.job.Turn.MessageID, t.job.Turn.SentAt = id, sent
 		return false, t.prompt(ctx, id, t.job.Turn.Prompt)
 	}
+	if t.cfg.Diverter != nil { // what was recorded just before a crash says whether the session may be prompted
+		if err := t.tellRaised(ctx); err != nil {
+			return false, err
+		}
+	}
 	if ended, err = t.pickUp(ctx); ended || err != nil {
 		return ended, err
 	}

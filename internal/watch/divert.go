@@ -149,6 +149,10 @@ func (w *Watch) rule(ctx context.Context, s *session, a ask, before boulder.Ruli
 			r, err = div.Divert(ctx, a.blocker(main))
 		default:
 			r, err = div.Ruling(ctx, before.BlockerID)
+			if err != nil && w.cfg.Now().Before(before.Until) { // somebody may have the database; the person has time left
+				w.log.Warn("it is not known whether a person answered", "blocker", before.BlockerID, "error", err)
+				r, err = before, nil
+			}
 		}
 		if err != nil { // it must not hang for that
 			w.log.Warn("a blocker could not be taken down", "session", main, "ask", a.String(), "error", err)
@@ -271,6 +275,10 @@ func (w *Watch) lookAtBlockers(ctx context.Context, s *session, now time.Time) b
 				return
 			}
 			x.blockers = all
+			answers, _ := s.answers()
+			if awaits := len(s.awaited())+len(answers) > 0; awaits != s.rec.Awaits {
+				s.rec.Awaits, s.changed = awaits, true
+			}
 		}
 	})
 	return true
@@ -291,7 +299,7 @@ func (s *session) awaited() []string {
 func (s *session) answers() (texts, ids []string) {
 	var news []boulder.RaisedBlocker
 	for _, b := range s.away.blockers {
-		if b.Status.Settled() && !slices.Contains(s.rec.Answered, b.ID) && b.SettledAt.After(b.Until) {
+		if b.Status.Settled() && !slices.Contains(s.rec.Answered, b.ID) && !replied(b) {
 			news = append(news, boulder.RaisedBlocker{
 				ID: b.ID, Question: b.Question, Status: b.Status, Answer: b.Answer, Allowed: b.Allowed,
 			})
@@ -299,4 +307,10 @@ func (s *session) answers() (texts, ids []string) {
 		}
 	}
 	return handoff.Answers(news), ids
+}
+
+// replied reports whether what a person said was the reply to an ask that waited for it. One that was settled in time and
+// is still waiting had nobody to reply to: its session was aborted, or OpenCode was started anew.
+func replied(b boulder.Blocker) bool {
+	return b.Ask != nil && !b.SettledAt.After(b.Until) && b.Ask.Reply != boulder.ReplyWaiting && b.Ask.Reply != boulder.ReplyGone
 }

@@ -14,6 +14,8 @@ type Record struct {
 	Title     string         `json:"title,omitempty"`
 	Track     enforcer.Track `json:"track"`
 	Cursor    Cursor         `json:"cursor"`
+	// Awaits: it waits for the answer to a blocker, or its agent was not told one.
+	Awaits bool `json:"awaits,omitempty"`
 	// Intent is the continuation that Track.Pending names; nil: none.
 	Intent *Intent `json:"intent,omitempty"`
 	// Request is what the person asked for last, for a session that has to go on in a fresh one; at most 8,000 bytes.
@@ -39,9 +41,9 @@ func (r *Record) drop(ran bool) {
 const resting = 24 * time.Hour
 
 // unfinished reports whether the session was watched not long ago, and was not done: a watch that is started again goes
-// on with it.
+// on with it. What waits for a person's answer does so for however long they take.
 func (r *Record) unfinished(now time.Time) bool {
-	return r.Track.Status == enforcer.Watching && (r.Track.Pending != "" || len(r.Track.Open) > 0) &&
+	return r.Track.Status == enforcer.Watching && r.Awaits || r.Track.Status == enforcer.Watching && (r.Track.Pending != "" || len(r.Track.Open) > 0) &&
 		now.Sub(r.Track.LastActivity) < resting
 }
 
