@@ -80,7 +80,7 @@ func TestClarify(t *testing.T) {
 	for _, text := range []string{
 		"── 4 left", "Which key signs the theme?", "Without a signature anybody could change it.",
 		`✓ Answered B1. "theme" goes on with the answer when the boulder does: manager resume ` + sampleID,
-		"1 blocker waits for an answer; go on with: manager blockers clarify",
+		"1 hard blocker waits for an answer; go on with: manager blockers clarify",
 	} {
 		if !strings.Contains(screen, text) {
 			t.Errorf("the screen lacks %q:\n%s", text, screen)
@@ -174,19 +174,41 @@ func TestClarifyBesideOthers(t *testing.T) {
 	}
 }
 
-// What is over can be looked at and taken off the list, and gets no answer.
+// What is over by the time of the answer gets none and can be taken off the list; what else nobody waits for any more is
+// not asked.
 func TestClarifyTooLate(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
-	if _, stderr, code := command(project, "cancel"); code != exitOK {
-		t.Fatal(stderr)
-	}
-	asked, screen, err := walk(t, project, nil, "the release key", "/skip", "", "")
-	if diff := cmp.Diff([]string{"B1", "B1", "B4", "B2", "B3"}, asked); diff != "" || err != nil {
+	asked, screen, err := walk(t, project, func(n int) {
+		if n > 1 {
+			return
+		}
+		if _, stderr, code := command(project, "cancel"); code != exitOK {
+			t.Error(stderr)
+		}
+	}, "the release key", "/skip", "")
+	if diff := cmp.Diff([]string{"B1", "B1", "B4"}, asked); diff != "" || err != nil {
 		t.Errorf("asked in another order (-want +got): %v\n%s", err, diff)
 	}
-	if got := statusOf(t, project)["B1"]; got != "skipped" || !strings.Contains(screen, "its work is over") {
+	if got := statusOf(t, project)["B1"]; got != "skipped" || !strings.Contains(screen, "so nobody goes on with an answer") {
 		t.Errorf("B1 is %s:\n%s", got, screen)
+	}
+}
+
+// The end of a walk through some of them tells of all that is left.
+func TestClarifyFarewell(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	for _, test := range []struct {
+		typed []string
+		says  string
+	}{
+		{[]string{"/skip", "/quit"}, "1 hard blocker waits for an answer · 2 choices can still be changed; go on with: manager"},
+		{[]string{"/skip", "/quit"}, "Nothing waits for an answer; 2 choices can still be changed: manager blockers clarify"},
+	} {
+		if _, screen, err := walk(t, project, nil, test.typed...); err != nil || !strings.Contains(screen, test.says) {
+			t.Errorf("%v, the screen lacks %q:\n%s", err, test.says, screen)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/notify"
@@ -112,6 +113,9 @@ func TestWaitingSubTask(t *testing.T) {
 		return boulder.BlockerRaised{AttemptRef: ref, Blocker: boulder.Blocker{ID: "B1", Hard: hard, Status: status}}
 	}
 	hard := asked(a, true, boulder.BlockerPending)
+	held := boulder.BlockerRaised{AttemptRef: a, Blocker: boulder.Blocker{
+		ID: "B2", Status: boulder.BlockerPending, Ask: &boulder.Ask{Reply: boulder.ReplyWaiting},
+	}}
 	other, same := boulder.TurnEnded{AttemptRef: b}, boulder.TurnEnded{AttemptRef: a}
 	for name, test := range map[string]struct {
 		events []boulder.Body
@@ -124,6 +128,10 @@ func TestWaitingSubTask(t *testing.T) {
 		},
 		"two of them": {
 			[]boulder.Body{hard, boulder.Parked{AttemptRef: a}, other, asked(b, true, ""), boulder.Parked{AttemptRef: b}, same}, 2,
+		},
+		"a session holds still": {[]boulder.Body{held, other, held}, 0},
+		"a question, then a hard one": {
+			[]boulder.Body{held, hard, boulder.Parked{AttemptRef: a}, boulder.StatusChanged{}}, 0,
 		},
 		"a budget":         {[]boulder.Body{boulder.Parked{AttemptRef: a}, other}, -1},
 		"a soft one":       {[]boulder.Body{asked(a, false, ""), boulder.Parked{AttemptRef: a}, other}, -1},
@@ -156,6 +164,11 @@ func TestTitles(t *testing.T) {
 	over.Status = boulder.Partial
 	live := *made
 	live.Running = true
+	held := live
+	held.MadeAt = sampleStart
+	held.Blockers = []morning.Blocker{{Awaited: true, Blocker: boulder.Blocker{
+		Ask: &boulder.Ask{Reply: boulder.ReplyWaiting}, Until: sampleStart.Add(time.Minute),
+	}}}
 	for _, test := range []struct {
 		what notify.Event
 		made *morning.Report
@@ -165,6 +178,8 @@ func TestTitles(t *testing.T) {
 		{notify.Budget, made, "Boulder 01k3 has used its budget up" + counts},
 		{notify.Blocked, made, "Boulder 01k3 waits for a person, with 1 question" + counts},
 		{notify.Blocked, &live, "Boulder 01k3 waits for a person, with 1 question, and goes on with the rest" + counts},
+		{notify.Blocked, &held, "Boulder 01k3 waits for a person, with 1 question, until " +
+			sampleStart.Add(time.Minute).UTC().Format("15:04:05 UTC") + counts},
 		{notify.Failed, made, "Boulder 01k3 was broken off by an error" + counts},
 		{notify.Failed, &over, "Boulder 01k3 is over, and not everything is done" + counts},
 	} {

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -332,6 +333,8 @@ func TestBlockersExportToAFile(t *testing.T) {
 		{[]string{"-o", "night.md", "--force", "--hard"}, exitOK, "Exported 2 blockers to"},
 		{[]string{"-o", ".manager"}, exitUsage, "is a directory"},
 		{[]string{"-o", "none/night.md"}, exitError, "no such file"},
+		{[]string{"-o", "data.jsonl"}, exitOK, "Exported 4 blockers to"},
+		{[]string{"-o", "data.md", "--json"}, exitOK, ""},
 		{[]string{"--force"}, exitUsage, "--force is for the file of -o"},
 	} {
 		_, stderr, code := command(project, append([]string{"blockers", "export"}, test.args...)...)
@@ -343,7 +346,12 @@ func TestBlockersExportToAFile(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(text), "# Blockers\n\n2 blockers, 2 of them without an answer.") {
 		t.Errorf("%v: %s", err, text)
 	}
-	if left, err := os.ReadDir(project); err != nil || len(left) != 3 { // .manager, blockers.md and night.md
+	for name, begins := range map[string]string{"data.jsonl": `{"type":"blocker-record","id":"B1",`, "data.md": "# Blockers\n"} {
+		if text, err := os.ReadFile(filepath.Join(project, name)); err != nil || !strings.HasPrefix(string(text), begins) {
+			t.Errorf("%s: %v: %s", name, err, text)
+		}
+	}
+	if left, err := os.ReadDir(project); err != nil || len(left) != 5 { // .manager, blockers.md, night.md and those two
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }

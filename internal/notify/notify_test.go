@@ -111,7 +111,14 @@ func TestCommandThatFails(t *testing.T) {
 		says    string
 	}{
 		"exits":   {[]string{"sh", "-c", "echo secret; exit 7"}, "the notification command sh failed: exit status 7"},
-		"missing": {[]string{"/nosuch/notifier"}, "the notification command notifier could not be started"},
+		"missing": {[]string{"/nosuch/notifier"}, "the notification command /nosuch/notifier was not found: correct notify.command"},
+		"missing in a line": {
+			[]string{"sh", "-c", "nosuch-notifier done"}, "the notification command nosuch-notifier was not found",
+		},
+		"missing in a longer line": {
+			[]string{"sh", "-c", "TOKEN=secret nosuch-notifier done"},
+			"the notification command has a program in its line that was not found",
+		},
 		// More than a pipe holds is left unread, and more than is kept is printed: neither is a fault.
 		"prints": {[]string{"sh", "-c", "head -c 300000 /dev/zero"}, ""},
 	} {

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -146,7 +147,9 @@ func (w *Watch) rule(ctx context.Context, s *session, a ask, before boulder.Ruli
 		case own:
 			r.Reply = boulder.ReplyAllowed
 		case before.BlockerID == "":
-			r, err = div.Divert(ctx, a.blocker(main))
+			b := a.blocker(main)
+			a.called(ctx, dir, &b)
+			r, err = div.Divert(ctx, b)
 		default:
 			r, err = div.Ruling(ctx, before.BlockerID)
 			if err != nil && w.cfg.Now().Before(before.Until) { // somebody may have the database; the person has time left
@@ -172,8 +175,25 @@ func (w *Watch) rule(ctx context.Context, s *session, a ask, before boulder.Ruli
 			}
 			s.away.set(a.id(), known)
 			s.away.looked, s.news = time.Time{}, true
+			if text := told(a, r, before); text != "" {
+				w.cfg.Note(w.cfg.Redact(text))
+			}
 		}
 	})
+}
+
+// told says in a sentence what became of an ask; nothing, if that is not new.
+func told(a ask, r, before boulder.Ruling) string {
+	switch {
+	case r.BlockerID == "" || r.Reply == before.Reply:
+		return ""
+	case r.Reply == boulder.ReplyWaiting:
+		return fmt.Sprintf("%s waits for you until %s: manager blockers answer %s …", a, r.Until.Local().Format(time.TimeOnly),
+			r.BlockerID)
+	case r.Reply == boulder.ReplyAllowed:
+		return fmt.Sprintf("%s is answered, as %s.", a, r.BlockerID)
+	}
+	return fmt.Sprintf("%s was refused, and is taken down as %s.", a, r.BlockerID)
 }
 
 func (x *away) set(id string, r ruled) {
@@ -193,9 +213,9 @@ func (w *Watch) directoryOf(s *session, a ask) *opencode.Directory {
 
 // blocker is an ask as it is taken down, for the main session: a sub-agent's is known by its request.
 func (a ask) blocker(main string) boulder.Blocker {
-	b := boulder.Blocker{SessionID: main, Category: boulder.BlockerQuestion, Question: a.String()}
+	b := boulder.Blocker{SessionID: main, Category: boulder.BlockerQuestion}
 	if p := a.permission; p != nil {
-		b.Category = boulder.BlockerPermission
+		b.Category = boulder.BlockerPermission // the diverter finds the words
 		b.Ask = &boulder.Ask{
 			Kind: boulder.AskPermission, RequestID: p.ID, Permission: p.Permission, Patterns: p.Patterns,
 			Arguments: string(p.Metadata),
@@ -212,6 +232,25 @@ func (a ask) blocker(main string) boulder.Blocker {
 	b.Question = strings.Join(asked, " / ")
 	b.Ask = &boulder.Ask{Kind: boulder.AskQuestion, RequestID: a.question.ID}
 	return b
+}
+
+// called completes an ask with the tool that waits for it, and its arguments. They are for people to read: an ask is not
+// held up for them.
+func (a ask) called(ctx context.Context, dir *opencode.Directory, b *boulder.Blocker) {
+	if a.permission == nil || a.permission.Tool == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	m, err := dir.Message(ctx, a.permission.SessionID, a.permission.Tool.MessageID)
+	if err != nil {
+		return
+	}
+	for _, p := range m.Parts {
+		if p.Tool != nil && p.Tool.CallID == a.permission.Tool.CallID {
+			b.Ask.Tool, b.Ask.Arguments = p.Tool.Tool, string(p.Tool.Input)
+		}
+	}
 }
 
 // reply does what was ruled. One that somebody else has settled is no trouble.

@@ -100,7 +100,7 @@ func TestDiverted(t *testing.T) {
 	}
 	asked, hard := all[0], all[1]
 	if a := asked.Ask; asked.Hard || asked.Category != boulder.BlockerPermission || a == nil ||
-		a.Reply != boulder.ReplyDiverted || a.Permission != "bash" || strings.Join(a.Patterns, " ") != "rm -r old" {
+		a.Reply != boulder.ReplyDiverted || a.Permission != "bash" || strings.Join(a.Patterns, " ") != "rm -r old" || a.Tool != "bash" || !strings.Contains(a.Arguments, "rm -r old") {
 		t.Errorf("the ask is recorded as %+v, %+v", asked, a)
 	}
 	if !hard.Hard || hard.SessionID != k.id {

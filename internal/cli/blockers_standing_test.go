@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/store"
+)
+
+// Every command has the same idea of what waits, what can be changed, and what nobody waits for any more.
+func TestWaitingEverywhere(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	for _, step := range []struct {
+		do   []string
+		says map[string][]string // command: what it says, or with a ! what not
+	}{
+		{nil, map[string][]string{
+			"blockers":      {"2 hard blockers wait for an answer · 2 choices can still be changed · blockers.md", "B1", "B2"},
+			"blockers list": {"B1", "B4", "choices that can still be changed:\nB2", "B3", "!nobody waits"},
+			"status":        {"1 hard blocker waits for an answer · 2 choices can still be changed: manager"},
+			"report":        {"answer what is waited for: 1 question", "look at 2 choices"},
+		}},
+		{[]string{"skip", "theme"}, map[string][]string{
+			"blockers": {
+				"1 hard blocker waits for an answer · 1 choice can still be changed · 2 that nobody waits for", "!B1", "B3",
+			},
+			"blockers list":          {"B4", "!B1", "!B2", "B3"},
+			"blockers list --all":    {"nobody waits any more:\nB1"},
+			"blockers list --json":   {`"standing":"awaited"`, `"standing":"choice"`, `!"standing":"moot"`},
+			"blockers status --json": {`"pending":4,"hard":1,"asks":0,"soft":1,"moot":2,`},
+			"blockers show B1":       {"No answer is waited for"},
+			"status":                 {"1 choice can still be changed: manager blockers clarify", "!wait for an answer", "!Answer first"},
+			"report":                 {"!answer what is waited for", "nobody waits for an answer any more"},
+		}},
+		{[]string{"cancel"}, map[string][]string{
+			"blockers":                {"1 hard blocker waits for an answer · 3 that nobody waits for", "!B3"},
+			"blockers list -b sample": {"No blocker is of that kind. For 3 blockers nobody waits any more; see: manager blockers list --all"},
+			"status":                  {"!blocker", "!choice"},
+			"report":                  {"manager blockers list --all -b " + sampleID + ": look at 2 choices"},
+		}},
+	} {
+		if step.do != nil {
+			if _, stderr, code := command(project, step.do...); code != exitOK {
+				t.Fatal(stderr)
+			}
+		}
+		for line, says := range step.says {
+			stdout, stderr, code := command(project, strings.Fields(line)...)
+			if code != exitOK {
+				t.Errorf("%s: exit code %d, %s", line, code, stderr)
+			}
+			for _, want := range says {
+				text, not := strings.CutPrefix(want, "!")
+				if strings.Contains(stdout+stderr, text) == not {
+					t.Errorf("after %q, %s does or does not say %q:\n%s%s", step.do, line, text, stdout, stderr)
+				}
+			}
+		}
+	}
+}
+
+// What an earlier attempt could not do without, and the next one does, is not waited for.
+func TestTriedAgainWithout(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	if _, stderr, code := command(project, "retry", "theme"); code != exitOK {
+		t.Fatal(stderr)
+	}
+	db := openState(t, project)
+	detail, err := db.Get(t.Context(), sampleID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range detail.SubTasks {
+		if s := &detail.SubTasks[i]; s.ID == "theme" {
+			s.Attempts++ // it has begun
+		}
+	}
+	if w := waitingIn(detail, nil, time.Now()); w.Hard != 0 || w.Soft != 2 || awaiting(detail) {
+		t.Errorf("it is said to wait: %+v", w)
+	}
+}
+
+// A session that holds still comes before all others, the one with the least time first.
+func TestHeldSessionsComeFirst(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	held := func(id string, d time.Duration) boulder.Blocker {
+		return boulder.Blocker{
+			ID: id, CreatedAt: now, Until: now.Add(d), Status: boulder.BlockerPending, Ask: &boulder.Ask{Reply: boulder.ReplyWaiting},
+		}
+	}
+	a, _, _ := testApp()
+	got := ""
+	for _, b := range a.placed(t.Context(), []boulder.Blocker{
+		{ID: "B1", Status: boulder.BlockerSkipped}, {ID: "B2", Status: boulder.BlockerPending},
+		{ID: "B3", Status: boulder.BlockerPending, Hard: true}, held("B4", time.Hour), held("B5", time.Minute), held("B6", -time.Minute),
+	}) {
+		got += b.ID + " "
+	}
+	if want := "B5 B4 B3 B2 B6 B1 "; got != want {
+		t.Errorf("order %s, want %s", got, want)
+	}
+}
+
+// --blockers that is typed while it is switched off is no quiet no.
+func TestWarnOfSwitch(t *testing.T) {
+	t.Parallel()
+	project := t.TempDir()
+	a, _, stderr := testApp()
+	a.dir = project
+	off, on := false, true
+	for _, test := range []struct {
+		to    *bool
+		typed bool
+		warns bool
+	}{{nil, true, false}, {&off, true, true}, {&off, false, false}, {&on, true, false}} {
+		if _, err := store.EnsureDir(project); err != nil {
+			t.Fatal(err)
+		}
+		if err := deskOfProject(t, project).Switch(t.Context(), "", test.to); err != nil {
+			t.Fatal(err)
+		}
+		stderr.Reset()
+		a.warnOfSwitch(test.typed)
+		if warned := strings.Contains(stderr.String(), "manager blockers unset"); warned != test.warns {
+			t.Errorf("%+v: %q", test, stderr)
+		}
+	}
+}
+
+// However a run ends, what its sub-tasks wait for is named with what to do.
+func TestEndedNamesClarify(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	db := openState(t, project)
+	for _, err := range []error{orchestrator.ErrWaiting, orchestrator.ErrStopped, errInterrupted, errors.New("no disk")} {
+		want := "Answer with: manager blockers clarify; then go on with: manager resume " + sampleID
+		if got := ended(db, sampleID, err); !strings.Contains(got.Error(), want) || !errors.Is(got, err) {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
+// A list that cannot be written is told at the end of a run by its own name, and what to do.
+func TestWarnOfUnwritten(t *testing.T) {
+	t.Parallel()
+	project := blockedSample(t)
+	a, _, stderr := testApp()
+	a.dir = project
+	d := &deps{app: a, project: project, config: &config{}}
+	if d.warnOfUnwritten(t.Context()); stderr.Len() > 0 {
+		t.Errorf("it warns of nothing: %s", stderr)
+	}
+	list := filepath.Join(project, blockers.DefaultFile)
+	if err := os.Remove(list); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(list, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deskOfProject(t, project).Settle(t.Context(), "B1", blockers.Settlement{Status: boulder.BlockerSkipped}); err != nil {
+		t.Fatal(err)
+	}
+	d.warnOfUnwritten(t.Context())
+	got := stderr.String()
+	if !strings.Contains(got, "in blockers.md yet: "+list+" is not a regular file") || strings.Count(got, "\n") != 1 ||
+		strings.Contains(got, blockers.FileName) {
+		t.Errorf("%s", got)
+	}
+}
