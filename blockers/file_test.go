@@ -112,8 +112,8 @@ func TestWhatLiesInThePlace(t *testing.T) {
 				t.Skip("this system has no such thing: ", err)
 			}
 			raise(t, d, hardInput("Which?"))
-			if s := status(t, d); s.Unwritten != 1 || s.Trouble == nil {
-				t.Errorf("%+v", s)
+			if s := status(t, d); s.Unwritten != 1 || s.Trouble == nil || strings.Contains(s.Trouble.Error(), FileName) {
+				t.Errorf("what is wrong with the list is not told as such: %+v", s)
 			}
 			for _, v := range victims {
 				if data, err := os.ReadFile(v); err != nil || string(data) != "mine\n" {

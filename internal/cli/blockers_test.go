@@ -317,8 +317,12 @@ func TestAnswerTooLate(t *testing.T) {
 		{[]string{"answer", "B1", "x"}, exitError, `sub-task "theme" is skipped, so nobody goes on with an answer to B1`},
 		{[]string{"show", "B1"}, exitOK, `No answer is waited for: sub-task "theme" is skipped`},
 		{[]string{"skip", "B1"}, exitOK, "Skipped B1. Nothing waited for it any more."},
+		{[]string{"answer", "B1", "x"}, exitError, "B1 is skipped already"},
 	} {
 		stdout, stderr, code := command(project, append([]string{"blockers"}, test.args...)...)
+		if strings.Contains(stderr, "manager note") {
+			t.Errorf("%q: what is over gets no note: %s", test.args, stderr)
+		}
 		if code != test.code || !strings.Contains(stdout+stderr, test.says) {
 			t.Errorf("%q: exit code %d, %s%s", test.args, code, stdout, stderr)
 		}

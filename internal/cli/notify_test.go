@@ -225,6 +225,27 @@ func endingOf(t *testing.T, config string) (e *ending, stderr *bytes.Buffer) {
 	return e, stderr
 }
 
+// A run that is done says that agents chose for themselves: nobody waits for an answer, and somebody may want to know.
+func TestChoicesAreTold(t *testing.T) {
+	t.Parallel()
+	e, stderr := endingOf(t, "")
+	choices := sampleBlockers()[2:4]
+	for i := range choices {
+		s := &choices[i]
+		_, err := deskOfProject(t, e.deps.project).Divert(t.Context(), boulder.Blocker{
+			BoulderID: sampleID, SubTaskID: s.SubTaskID, Attempt: 1, SessionID: s.SessionID, Question: s.Question,
+			Ask: &boulder.Ask{Kind: boulder.AskQuestion, RequestID: "que_" + s.ID},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := e.conclude(t.Context(), nil)
+	if err := e.told(path, nil); err != nil || !strings.Contains(stderr.String(), "2 choices that agents made: manager report\n") {
+		t.Errorf("%v, %s", err, stderr)
+	}
+}
+
 // A run that ends has a report, for its owner only, and tells whoever is to be told.
 func TestConclude(t *testing.T) {
 	t.Parallel()
