@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -96,4 +97,19 @@ const TypeDecision = "decision"
 func (e Entry) same(other Entry) bool {
 	return e.Decision == other.Decision && e.Gate == other.Gate && e.MessageID == other.MessageID &&
 		e.Iteration == other.Iteration && e.Failures == other.Failures
+}
+
+// remember reads what was stored.
+func (w *Watch) remember() error {
+	records := w.cfg.Records
+	if w.cfg.Store != nil {
+		var err error
+		if records, err = w.cfg.Store.Records(); err != nil {
+			w.cfg.Note(fmt.Sprintf("Some of what was stored cannot be read, and is begun anew: %v", err))
+		}
+	}
+	for _, r := range records {
+		w.records[r.SessionID] = r
+	}
+	return nil
 }

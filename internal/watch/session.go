@@ -325,3 +325,12 @@ func earlier(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+// policyFor are the numbers of a session's gates.
+func (w *Watch) policyFor(s *session) enforcer.Policy {
+	p := w.policy
+	if s.away.on {
+		p.Marker = boulder.DoneMarker // which its agent was asked for
+	}
+	return p
+}

@@ -242,21 +242,6 @@ func (w *Watch) drain(ctx context.Context, sub *opencode.Subscription) {
 	}
 }
 
-// remember reads what was stored.
-func (w *Watch) remember() error {
-	records := w.cfg.Records
-	if w.cfg.Store != nil {
-		var err error
-		if records, err = w.cfg.Store.Records(); err != nil {
-			w.cfg.Note(fmt.Sprintf("Some of what was stored cannot be read, and is begun anew: %v", err))
-		}
-	}
-	for _, r := range records {
-		w.records[r.SessionID] = r
-	}
-	return nil
-}
-
 // attach connects, and waits for a server that is not there yet.
 func (w *Watch) attach(ctx context.Context) error {
 	for {
@@ -338,15 +323,6 @@ func (w *Watch) next() time.Duration {
 		}
 	}
 	return wait
-}
-
-// policyFor are the numbers of a session's gates.
-func (w *Watch) policyFor(s *session) enforcer.Policy {
-	p := w.policy
-	if s.away.on {
-		p.Marker = boulder.DoneMarker // which its agent was asked for
-	}
-	return p
 }
 
 // settle decides about every session of which something was heard or whose time has come, and stores what came of it.
