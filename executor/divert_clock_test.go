@@ -129,7 +129,9 @@ func TestAnswersAreLookedFor(t *testing.T) {
 func TestDeadlineAsPeopleReadIt(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 23, 50, 0, 0, time.Local)
-	for want, until := range map[string]time.Duration{"23:59": 9 * time.Minute, "Mar 2 00:10": 20 * time.Minute} {
+	for want, until := range map[string]time.Duration{
+		"23:51:00": time.Minute, "23:59": 9 * time.Minute, "Mar 2 00:10": 20 * time.Minute,
+	} {
 		if got := clock(now.Add(until), now); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}

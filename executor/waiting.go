@@ -70,7 +70,10 @@ func (t *turn) askOrBefore(at time.Time) time.Time {
 // clock is a time as a person reads it who looks at it now.
 func clock(at, now time.Time) string {
 	at, now = at.Local(), now.Local()
-	if at.Format(time.DateOnly) == now.Format(time.DateOnly) {
+	switch {
+	case at.Sub(now) < 2*time.Minute:
+		return at.Format(time.TimeOnly)
+	case at.Format(time.DateOnly) == now.Format(time.DateOnly):
 		return at.Format("15:04")
 	}
 	return at.Format("Jan 2 15:04")
