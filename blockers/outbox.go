@@ -95,7 +95,7 @@ func (d *Desk) flush(db *bolt.DB) error {
 	}
 	seen, failed := d.write(due)
 	if failed != nil {
-		failed = &listError{failed}
+		failed = &listError{explain(failed)}
 	}
 	failed = errors.Join(damaged, failed)
 	if len(seen)+len(over) == 0 {
