@@ -257,6 +257,9 @@ func (c *watchConfig) policy() enforcer.Policy {
 		x.from.into(x.to)
 	}
 	c.Failures.into(&p.MaxFailures)
+	if p.MaxFailures < 0 { // whoever wants no end for want of progress wants none for want of words either
+		p.SameAnswers = -1
+	}
 	c.Resets.into(&p.Resets)
 	c.Iterations.into(&p.MaxIterations)
 	c.Compactions.into(&p.Compactions)
