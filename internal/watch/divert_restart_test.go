@@ -17,10 +17,7 @@ func TestAnswerAfterARestart(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
 	k := w.talk(t, opencode.NewSession{Title: t.Name()}, steps(
-		use(blockers.DefaultTool, map[string]any{
-			"category": "destructive", "question": "May I delete the directory old?", "context": "Nothing uses it.",
-			"blocks_progress": true,
-		}),
+		mayDelete,
 		say("I cannot go on without an answer."), say("It is gone.\n"+boulder.DoneMarker),
 	))
 	change := func(c *watch.Config) { c.Diverter, c.Since = away, time.Nanosecond }

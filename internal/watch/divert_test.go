@@ -64,6 +64,12 @@ func newStandIn(t *testing.T, on bool) standIn {
 	return standIn{desk, server}
 }
 
+// mayDelete is an agent that needs a person.
+var mayDelete = use(blockers.DefaultTool, map[string]any{
+	"category": "destructive", "question": "May I delete the directory old?", "context": "Nothing uses it.",
+	"blocks_progress": true,
+})
+
 var askForBash = opencode.Rule{Permission: "bash", Pattern: "*", Action: opencode.Ask}
 
 // A session whose person is away is refused what it asks for and goes on in the same turn; what it cannot do without
@@ -74,10 +80,7 @@ func TestDiverted(t *testing.T) {
 	away := newStandIn(t, true)
 	k := w.talk(t, opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
 		half, bash("rm -r old"),
-		use(blockers.DefaultTool, map[string]any{
-			"category": "destructive", "question": "May I delete the directory old?", "context": "Nothing uses it.",
-			"blocks_progress": true,
-		}),
+		mayDelete,
 		say("I cannot go on without an answer."), whole, say("It is gone.\n"+boulder.DoneMarker),
 	))
 	r := w.watch(func(c *watch.Config) { c.Diverter = away })
@@ -156,10 +159,7 @@ func TestAnswerIsToldAgain(t *testing.T) {
 	w := newWorld(t)
 	away := newStandIn(t, true)
 	k := w.talk(t, opencode.NewSession{Title: t.Name()}, steps(
-		use(blockers.DefaultTool, map[string]any{
-			"category": "destructive", "question": "May I delete the directory old?", "context": "Nothing uses it.",
-			"blocks_progress": true,
-		}),
+		mayDelete,
 		say("I cannot go on without an answer."), say("It is gone.\n"+boulder.DoneMarker),
 	))
 	const answer = "Yes, but keep old/LICENSE."
