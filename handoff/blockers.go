@@ -76,7 +76,7 @@ func (b *builder) before() *section {
 	return &section{
 		heading: "## An earlier session began this",
 		text: "It ended because it needed a person's answer, and that is no failure. Find out what is done of it in the files, " +
-			"and go on from there. " + clean(b.in.SubTask.Before),
+			"and go on from there." + separator + quoted(clean(b.in.SubTask.Before)),
 	}
 }
 

@@ -14,9 +14,30 @@ type passage struct {
 	text  string
 	total int // characters
 	path  string
+	whole string // what the file gets
 }
 
-func newPassage(text, path string) passage { return passage{text, utf8.RuneCountInString(text), path} }
+func newPassage(text, path string) passage {
+	return passage{text, utf8.RuneCountInString(text), path, text}
+}
+
+// newData is a passage that a model or a tool wrote, as it stands in a brief.
+func newData(text, path string) passage {
+	p := newPassage(quoted(text), path)
+	p.whole = text
+	return p
+}
+
+// quoted marks every line as data. Unlike a pair of fences this still holds where the text is cut, and no line of it can
+// open a heading of the brief.
+func quoted(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "> " + lineBreaks.Replace(text)
+}
+
+var lineBreaks = strings.NewReplacer("\r\n", "\n> ", "\n", "\n> ", "\r", "\n> ")
 
 // fit gives the passage in at most room characters, or in those of the bare notice if these are more. The file is nil
 // if nothing was cut.
@@ -29,7 +50,7 @@ func (p passage) fit(room int) (string, *boulder.File) {
 	if kept > 0 {
 		text = head(p.text, kept) + "\n"
 	}
-	return text + notice(p.total-kept, p.total, p.path), &boulder.File{Path: p.path, Text: p.text}
+	return text + notice(p.total-kept, p.total, p.path), &boulder.File{Path: p.path, Text: p.whole}
 }
 
 // cost is an upper bound of the characters that fit gives, and exact if nothing is cut.
