@@ -5,11 +5,14 @@ import (
 	"errors"
 	"os/exec"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/command"
 )
+
+// DefaultGateTimeout bounds a gate that is given no other bound.
+const DefaultGateTimeout = 10 * time.Minute
 
 // gateOutputKept is how many characters of a gate's output are kept.
 const gateOutputKept = 2000
@@ -37,11 +40,11 @@ func (t *turn) runGates(ctx context.Context, lint bool) ([]boulder.Gate, error) 
 
 func (t *turn) gates(ctx context.Context, commands []string, what string) ([]boulder.Gate, error) {
 	var gates []boulder.Gate
-	for _, command := range commands {
-		if err := t.progress(what+": "+clip(t.cfg.Redact.Text(command), 100), nil); err != nil {
+	for _, line := range commands {
+		if err := t.progress(what+": "+clip(t.cfg.Redact.Text(line), 100), nil); err != nil {
 			return nil, err
 		}
-		gates = append(gates, runGate(ctx, t.cfg.Project, t.cfg.Env, command, t.cfg.GateTimeout, t.cfg.Redact.Text))
+		gates = append(gates, RunCommand(ctx, t.cfg.Project, t.cfg.Env, line, t.cfg.GateTimeout, t.cfg.Redact.Text))
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -49,32 +52,24 @@ func (t *turn) gates(ctx context.Context, commands []string, what string) ([]bou
 	return gates, nil
 }
 
-// runGate runs a shell command in its own process group, so that what it started ends with it.
-func runGate(
-	ctx context.Context, dir string, env []string, command string, timeout time.Duration, redact func(string) string,
+// RunCommand runs a shell command in a directory as a gate, for at most timeout: in its own process group, which ends with
+// it or with ctx. What of its output is kept goes through redact. nil: the environment is that of this process.
+func RunCommand(
+	ctx context.Context, dir string, env []string, line string, timeout time.Duration, redact func(string) string,
 ) boulder.Gate {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var out gateOutput
-	cmd := exec.CommandContext(ctx, "sh", "-c", command)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, env, &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 5 * time.Second // for a descendant that left the group and holds the pipe
 	began := time.Now()
-	err := cmd.Run()
-	g := boulder.Gate{Command: command, Duration: time.Since(began)}
+	err := command.Run(command.Shell(ctx, dir, env, line), &out)
+	g := boulder.Gate{Command: line, Duration: time.Since(began)}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		g.ExitCode = exit.ExitCode()
 	} else if err != nil {
 		g.ExitCode = -1
 		out.last.add([]byte("\nthe gate could not be run: " + err.Error()))
 	}
-	if cmd.Process != nil {
-		// A gate that put something in the background does not leave it behind.
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-	}
-	g.TimedOut = errors.Is(ctx.Err(), context.DeadlineExceeded)
+	g.TimedOut = g.ExitCode != 0 && errors.Is(ctx.Err(), context.DeadlineExceeded)
 	g.Output = tail(redact(out.last.String()), gateOutputKept)
 	if !g.Green() {
 		g.Failing = out.failing.list()

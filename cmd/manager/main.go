@@ -3,15 +3,11 @@ package main
 
 import (
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/bouldermgr/manager/internal/cli"
 )
 
 func main() {
-	// A reader of stdout or stderr that goes away (`manager run | head`) must not take the run with it.
-	signal.Ignore(syscall.SIGPIPE)
 	program, err := os.Executable()
 	if err != nil {
 		program = "" // then nothing can be started in the background, and that says so

@@ -10,7 +10,11 @@ import (
 
 // Signals delivers what asks the program to stop: Ctrl-C, SIGTERM, and the closing of its terminal. One that was
 // ignored when the program was started, as nohup and `&` in a script do, stays ignored.
+//
+// From then on a reader of stdout or stderr that goes away (`manager run | head`) does not take the run with it. SIGPIPE is
+// not ignored for that: commands would inherit it, and `yes | head -1` would never end in a gate.
 func Signals() <-chan os.Signal {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	signals := make(chan os.Signal, 4)
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
 		if !signal.Ignored(s) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -23,15 +22,13 @@ import (
 // In scripts and in tests that need a process of its own, this test binary is the manager.
 func TestMain(m *testing.M) {
 	testscript.Main(testsWithServer{m}, map[string]func(){"hold": holdMain, "manager": func() {
-		signals := make(chan os.Signal, 4)
-		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		program, err := exec.LookPath("manager")
 		if err != nil {
 			panic(err)
 		}
 		os.Exit(Main(Env{
 			Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-			Environ: os.Environ(), Signals: signals, Executable: program,
+			Environ: os.Environ(), Signals: Signals(), Executable: program,
 		}))
 	}})
 }

@@ -3,53 +3,40 @@ package notify
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
-	"time"
 
+	"github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/plain"
 )
 
 // outputKept is how much of a command's output, and of a webhook's answer, is looked at, in bytes.
 const outputKept = 4 << 10
 
-// pipeWait is how long to wait, after the command is gone, for somebody who left its process group with its output open.
-const pipeWait = time.Second
-
 // run runs the command in a process group of its own, which ends with it: nothing is left behind.
 func (n *Notifier) run(ctx context.Context, m Message, body []byte) error {
 	name := filepath.Base(n.cfg.Command[0])
 	var out firstBytes
 	cmd := exec.CommandContext(ctx, n.cfg.Command[0], n.cfg.Command[1:]...)
-	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = n.cfg.Dir, bytes.NewReader(body), &out, &out
-	cmd.Env = slices.Concat(n.cfg.Env, variables(m))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	kill := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.Cancel, cmd.WaitDelay = kill, pipeWait
-	if err := cmd.Start(); err != nil {
-		if _, looked := exec.LookPath(n.cfg.Command[0]); looked != nil {
-			return notFound(n.cfg.Command[0])
-		}
-		return fmt.Errorf("the notification command %s could not be started: %w", name, err)
-	}
-	err := cmd.Wait()
-	_ = kill()
+	cmd.Dir, cmd.Stdin, cmd.Env = n.cfg.Dir, bytes.NewReader(body), slices.Concat(n.cfg.Env, variables(m))
+	err := command.Run(cmd, &out)
 	n.cfg.Logger.Debug("notification command", "command", name, "output", plain.Safe(out.String()))
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		err = n.gaveUp(ctx)
+	case cmd.ProcessState == nil:
+		if _, looked := exec.LookPath(n.cfg.Command[0]); looked != nil {
+			return notFound(n.cfg.Command[0])
+		}
+		return fmt.Errorf("the notification command %s could not be started: %w", name, err)
 	case cmd.ProcessState.ExitCode() == shellNotFound && n.line() != "":
 		return notFound(n.program())
-	case errors.Is(err, exec.ErrWaitDelay):
-		err = errors.New("it left something running behind it, which was stopped")
 	}
 	return fmt.Errorf("the notification command %s failed: %w", name, err)
 }

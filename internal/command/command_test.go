@@ -1,0 +1,47 @@
+package command_test
+
+import (
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/bouldermgr/manager/internal/command"
+)
+
+// A command ends as itself, with all that it printed, whatever it leaves behind it.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]int{
+		"echo said":                               0,
+		"echo said; exit 3":                       3,
+		"sleep 600 & echo said":                   0,
+		"sleep 600 & echo said; exit 3":           3,
+		"trap '' TERM HUP; sleep 600 & echo said": 0,
+		"setsid sleep 30 & echo said; exit 3":     3, // it leaves the group
+		"echo said; kill -9 $$":                   -1,
+	} {
+		var out strings.Builder
+		err := command.Run(command.Shell(t.Context(), t.TempDir(), nil, line), &out)
+		code := 0
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			code = exit.ExitCode()
+		} else if err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		if code != want || out.String() != "said\n" {
+			t.Errorf("%s: exit code %d, want %d; it printed %q", line, code, want, out.String())
+		}
+	}
+}
+
+// A large input that is not read does not keep a command that is over.
+func TestInputNotRead(t *testing.T) {
+	t.Parallel()
+	cmd := command.Shell(t.Context(), "", nil, "sleep 600 & exit 3")
+	cmd.Stdin = strings.NewReader(strings.Repeat("x", 1<<20))
+	var out strings.Builder
+	if exit, ok := errors.AsType[*exec.ExitError](command.Run(cmd, &out)); !ok || exit.ExitCode() != 3 {
+		t.Errorf("%v", exit)
+	}
+}
