@@ -7,15 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/store"
 )
 
 // Env is the world that a command line runs in.
@@ -58,7 +62,8 @@ type app struct {
 // Main runs one command line and returns its exit code.
 func Main(env Env) int {
 	a := &app{Env: env, secrets: secret.New(env.Environ)}
-	a.Stdout, a.Stderr = guarded{env.Stdout, a.secrets}, guarded{env.Stderr, a.secrets}
+	var stdoutErr atomic.Pointer[error]
+	a.Stdout, a.Stderr = guarded{env.Stdout, a.secrets, &stdoutErr}, guarded{env.Stderr, a.secrets, nil}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	a.interrupts.watch(env.Signals, func() { cancel(errInterrupted) })
@@ -69,6 +74,9 @@ func Main(env Env) int {
 	root.SetErr(a.Stderr)
 	defer a.release() // whatever the end
 	err := root.ExecuteContext(ctx)
+	if failed := stdoutErr.Load(); failed != nil {
+		err = outputError(err, *failed)
+	}
 	if err != nil && !errors.Is(err, errSilent) {
 		fmt.Fprintf(a.Stderr, "manager: %s\n", message(err))
 	}
@@ -101,8 +109,14 @@ While it runs, from any terminal: status, logs -f, pause, resume, note, retry, s
 			}
 			return nil
 		},
-		PersistentPreRun: func(cmd *cobra.Command, _ []string) { a.sweep(cmd) },
-		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if path := a.file(a.configFile); path != "" && !exists(path) {
+				return usagef("--config: there is no file %s", path)
+			}
+			a.sweep(cmd)
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v: see `%s --help`", err, c.CommandPath())
@@ -129,7 +143,21 @@ While it runs, from any terminal: status, logs -f, pause, resume, note, retry, s
 	return cmd
 }
 
-// project returns the absolute directory to work in, with symbolic links resolved, as OpenCode and git report it.
+// outputError is the end of a command that could not write all of its output: an error, unless the reader has seen
+// enough, as in `manager logs | head`.
+func outputError(err, failed error) error {
+	switch gone := errors.Is(failed, syscall.EPIPE); {
+	case gone && errors.Is(err, failed):
+		return nil
+	case gone || err != nil && !errors.Is(err, errSilent):
+		return err
+	}
+	return fmt.Errorf("write to stdout: %w", failed)
+}
+
+// project returns the absolute directory of the project, with symbolic links resolved, as OpenCode and git report it.
+// It is the directory to work in, or the nearest one above it, up to the root of the git repository, that has a
+// state directory.
 func (a *app) project() (string, error) {
 	dir := a.dir
 	if dir == "" {
@@ -146,7 +174,25 @@ func (a *app) project() (string, error) {
 	if err != nil || !info.IsDir() {
 		return "", usagef("cannot work in %s: it is not a directory", dir)
 	}
-	return abs, nil
+	for at := abs; ; at = filepath.Dir(at) {
+		if info, err := os.Lstat(filepath.Join(at, store.DirName)); err == nil && (at == abs || ours(at, info)) {
+			return at, nil
+		}
+		if exists(filepath.Join(at, ".git")) || at == filepath.Dir(at) {
+			return abs, nil
+		}
+	}
+}
+
+// ours reports whether a state directory above the one to work in may be used. The configuration in it names commands
+// to run, so another user must not be able to put it there, as in /tmp.
+func ours(parent string, state fs.FileInfo) bool {
+	above, err := os.Stat(parent)
+	if err != nil || above.Mode().Perm()&0o002 != 0 || !state.IsDir() {
+		return false
+	}
+	owner, ok := state.Sys().(*syscall.Stat_t)
+	return ok && int(owner.Uid) == os.Geteuid()
 }
 
 // file is where a file argument points to: like everything else, relative to the directory of -C.

@@ -97,6 +97,11 @@ func (o *graphOptions) checkOutput(a *app) error {
 		return usagef("-o %s: that is the name of a plan file, and a picture is none; it ends in .svg, .dot, .mmd or .txt",
 			o.output)
 	}
+	switch ending := strings.ToLower(filepath.Ext(o.output)); ending {
+	case ".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".ps", ".eps":
+		return usagef("-o %s: %s files are not written: write an .svg, or convert a .dot with `dot -T%s`", o.output, ending,
+			ending[1:])
+	}
 	path := a.file(o.output)
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return usagef("cannot write the picture to %s: it is a directory", path)

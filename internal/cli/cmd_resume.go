@@ -69,6 +69,14 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	if sent, err := a.resumeThere(ctx, o, newestOr(args)); sent || err != nil {
 		return err
 	}
+	project, err := a.project()
+	if err != nil {
+		return err
+	}
+	if !exists(filepath.Join(project, store.DirName, store.FileName)) { // a run would make it
+		_, err := unfinished(ctx, nothing{}, args)
+		return err
+	}
 	d, err := a.wire(ctx, o.attach)
 	if err != nil {
 		return err

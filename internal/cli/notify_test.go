@@ -204,7 +204,7 @@ func endingOf(t *testing.T, config string) (e *ending, stderr *bytes.Buffer) {
 	t.Cleanup(func() { db.Close() })
 	stderr = &bytes.Buffer{}
 	a := &app{dir: project, secrets: secret.New([]string{"API_KEY=sk-planted-in-the-env"})}
-	a.Env = Env{Environ: []string{"PATH=" + os.Getenv("PATH")}, Stderr: guarded{stderr, a.secrets}, Stdout: io.Discard}
+	a.Env = Env{Environ: []string{"PATH=" + os.Getenv("PATH")}, Stderr: guarded{stream: stderr, secrets: a.secrets}, Stdout: io.Discard}
 	t.Cleanup(a.release)
 	d := &deps{app: a, project: project, log: a.logger()}
 	if d.config, err = a.loadConfig(project); err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/secret"
@@ -19,17 +20,18 @@ import (
 type guarded struct {
 	stream  io.Writer
 	secrets *secret.Redactor
+	failed  *atomic.Pointer[error] // the first error of a write; nil: nobody asks
 }
 
 func (g guarded) Write(p []byte) (int, error) {
 	clean := g.secrets.Text(string(p))
-	if clean == string(p) {
-		return g.stream.Write(p)
-	}
-	if strings.HasPrefix(string(p), "{") { // an event: it stays one
+	if clean != string(p) && strings.HasPrefix(string(p), "{") { // an event: it stays one
 		clean = string(g.secrets.JSON(p))
 	}
 	if _, err := io.WriteString(g.stream, clean); err != nil {
+		if g.failed != nil {
+			g.failed.CompareAndSwap(nil, &err)
+		}
 		return 0, err
 	}
 	return len(p), nil

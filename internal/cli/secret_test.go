@@ -27,14 +27,14 @@ func secretApp(t *testing.T, environ ...string) (a *app, project string, stderr 
 	t.Helper()
 	stderr = &bytes.Buffer{}
 	a = &app{Env: Env{Stdout: &bytes.Buffer{}, Environ: environ}, secrets: secret.New(environ)}
-	a.Stderr = guarded{stderr, a.secrets}
+	a.Stderr = guarded{stream: stderr, secrets: a.secrets}
 	return a, t.TempDir(), stderr
 }
 
 func TestGuardedStream(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	g := guarded{&out, secret.New([]string{`MY_TOKEN=with "quotes" & 12`, "N_TOKEN=123456789012"})}
+	g := guarded{stream: &out, secrets: secret.New([]string{`MY_TOKEN=with "quotes" & 12`, "N_TOKEN=123456789012"})}
 	if n, err := fmt.Fprintf(g, "error: %s\n", plantedKey); n != len("error: \n")+len(plantedKey) || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
@@ -48,7 +48,7 @@ func TestGuardedStream(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	// A terminal behind it is still found.
-	twice := guarded{guarded{os.Stderr, nil}, nil} // as in `demo`
+	twice := guarded{stream: guarded{stream: os.Stderr}} // as in `demo`
 	if f, ok := fileOf(twice); !ok || f != os.Stderr || bare(twice) != os.Stderr {
 		t.Error("the file behind the guard is not found")
 	}

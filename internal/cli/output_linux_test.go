@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// commandTo runs a command line in a project, with its stdout in a file.
+func commandTo(stdout *os.File, project string, args ...string) (stderr string, code int) {
+	var errs bytes.Buffer
+	code = Main(Env{Args: append(args, "-C", project), Stdin: strings.NewReader(""), Stdout: stdout, Stderr: &errs,
+		Environ: []string{"HOME=" + filepath.Join(project, "home"), "PATH=" + os.Getenv("PATH")}})
+	return errs.String(), code
+}
+
+// Output that is cut short must not look like all of it.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	project := s.store()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for _, line := range []string{
+		"help", "version", "completion bash", "list", "status", "show", "show --why toggle", "show --receipt", "report", "logs",
+		"logs toggle", "graph", "blockers status", "export", "doctor",
+	} {
+		for _, as := range []string{"", " --json"} {
+			stderr, code := commandTo(full, project, strings.Fields(line+as)...)
+			if code != exitError || !strings.Contains(stderr, "no space left on device") {
+				t.Errorf("%s%s: exit code %d, stderr %q", line, as, code, stderr)
+			}
+		}
+	}
+}
+
+// A reader that has seen enough is no error.
+func TestReaderGone(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	project := s.store()
+	for _, line := range []string{"logs", "logs --json", "logs toggle", "list", "show", "graph", "help"} {
+		reader, stdout, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader.Close()
+		if stderr, code := commandTo(stdout, project, strings.Fields(line)...); code != exitOK || stderr != "" {
+			t.Errorf("%s: exit code %d, stderr %q", line, code, stderr)
+		}
+		stdout.Close()
+	}
+}
