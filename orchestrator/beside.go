@@ -78,7 +78,7 @@ func (r *run) beside(decide func(others []schedule.Share) error) error {
 	waiting := r.holdSlots(others)
 	mine := schedule.Share{}
 	if err == nil {
-		mine = schedule.ShareOf(r.state, r.o.limits, r.o.cfg.Now(), r.halting())
+		mine = schedule.ShareOf(r.state, r.o.limits, r.now(), r.halting())
 		if !r.halting() {
 			mine.Waiting = append(waiting, mine.Waiting...)
 		}

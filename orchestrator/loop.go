@@ -16,6 +16,9 @@ func (r *run) loop() error {
 	r.startable()
 	for {
 		r.notice()
+		if err := r.noteClock(); err != nil {
+			return err
+		}
 		if err := r.decide(); err != nil {
 			return err
 		}
@@ -73,11 +76,14 @@ func (r *run) pause() error {
 	return err
 }
 
+// wakeWithin is how soon a run that waits for a time looks at the clock again.
+const wakeWithin = time.Minute
+
 // wait blocks until something arrives, then takes in everything else that has arrived.
 func (r *run) wait() error {
 	var timer <-chan time.Time
 	if !r.wake.IsZero() {
-		t := time.NewTimer(r.wake.Sub(r.o.cfg.Now()))
+		t := time.NewTimer(min(r.wake.Sub(r.now()), wakeWithin)) // a timer stands still while the machine sleeps
 		defer t.Stop()
 		timer = t.C
 	}
@@ -198,16 +204,26 @@ func (r *run) end(cause error) {
 func (r *run) apply(b boulder.Body) error { return r.applyFor(r.state.Boulder.ID, b) }
 
 func (r *run) applyFor(id string, b boulder.Body) error {
-	now := r.o.cfg.Now()
-	if moved := clockMoved(r.looked, now); moved != 0 && r.state.Boulder.ID == id && !r.state.Boulder.Status.Terminal() {
-		e := boulder.Event{Time: now.UTC(), BoulderID: id, Body: boulder.ClockMoved{By: moved}}
-		if _, err := r.state.Apply(e); err != nil {
-			return err
-		}
+	if err := r.noteClock(); err != nil {
+		return err
 	}
-	r.looked = now
-	_, err := r.state.Apply(boulder.Event{Time: now.UTC(), BoulderID: id, Body: b})
+	_, err := r.state.Apply(boulder.Event{Time: r.now(), BoulderID: id, Body: b})
 	return err
+}
+
+// now is the wall clock alone. Times of the state are compared with it: while the machine slept they have passed.
+func (r *run) now() time.Time { return r.o.cfg.Now().UTC().Round(0) }
+
+// noteClock takes in that the wall clock was moved, or the machine slept, before anything else is decided or applied.
+func (r *run) noteClock() error {
+	now := r.o.cfg.Now()
+	moved := clockMoved(r.looked, now)
+	r.looked = now
+	if id := r.state.Boulder.ID; moved != 0 && id != "" && !r.state.Boulder.Status.Terminal() {
+		_, err := r.state.Apply(boulder.Event{Time: r.now(), BoulderID: id, Body: boulder.ClockMoved{By: moved}})
+		return err
+	}
+	return nil
 }
 
 // clockSlack is how far the wall clock may run apart from the monotonic one between two events before it counts as moved:
@@ -264,7 +280,7 @@ func (r *run) decideBeside(others []schedule.Share) error {
 	for {
 		decided := false
 		r.wake, r.todo = time.Time{}, nil
-		actions := schedule.ComputeBeside(r.state, r.o.limits, r.o.cfg.Now(), others)
+		actions := schedule.ComputeBeside(r.state, r.o.limits, r.now(), others)
 		for _, action := range actions {
 			bodies := r.decision(action)
 			for _, body := range bodies {

@@ -303,6 +303,9 @@ func (r *run) obey(o order) error {
 		o.reply <- nil
 		return nil
 	}
+	if err := r.noteClock(); err != nil {
+		return err
+	}
 	before := r.state.Boulder.Seq
 	if err := carryOut(r.state, o.Order, r.apply); err != nil {
 		o.reply <- err

@@ -54,8 +54,17 @@ func ordered(
 	t *testing.T, plan boulder.Plan, do func(r *rig, o *orchestrator.Orchestrator, h *held),
 ) ([]boulder.Event, *rig, error) {
 	t.Helper()
+	return orderedWith(t, plan, func(*rig) {}, do)
+}
+
+// orderedWith is ordered on a rig that prepare has changed.
+func orderedWith(
+	t *testing.T, plan boulder.Plan, prepare func(*rig), do func(r *rig, o *orchestrator.Orchestrator, h *held),
+) ([]boulder.Event, *rig, error) {
+	t.Helper()
 	r, h := newRig(t), newHeld()
 	r.server.turn = h.turn
+	prepare(r)
 	o := r.orchestrator()
 	var events []boulder.Event
 	var err error

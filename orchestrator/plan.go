@@ -57,7 +57,7 @@ func (r *run) plan() error {
 	if err := r.interrupted(); err != nil {
 		return err
 	}
-	if why := schedule.Exceeded(r.state, r.o.limits, r.o.cfg.Now()); why != "" {
+	if why := schedule.Exceeded(r.state, r.o.limits, r.now()); why != "" {
 		return fmt.Errorf("%w: %w", ErrWaiting, &BudgetError{Reason: why})
 	}
 	b := r.state.Boulder
@@ -250,6 +250,6 @@ func (r *run) adoptWith(a Approval, results map[string]boulder.Inherited) error 
 func (r *run) revision(plan *boulder.Plan, number int) boulder.PlanRevision {
 	return boulder.PlanRevision{
 		Number: number, Plan: plan.Clone(), Hash: plan.Hash(), Origin: plan.Origin(), Edited: plan.Edited(),
-		AdoptedAt: r.o.cfg.Now().UTC(),
+		AdoptedAt: r.now(),
 	}
 }

@@ -102,7 +102,7 @@ func (r *run) settleReplan(res *result) error {
 		}
 		// What it builds on may have failed in the meantime: it is asked again, with the state as it is now. A planner that
 		// does not keep its contract costs this sub-task, not the run.
-		return r.apply(boulder.ReplanTrouble{Reason: err.Error(), NotBefore: r.o.cfg.Now().UTC()})
+		return r.apply(boulder.ReplanTrouble{Reason: err.Error(), NotBefore: r.now()})
 	}
 	return r.applyAll(r.replanFailure(res))
 }
@@ -134,7 +134,7 @@ func (r *run) replanFailure(res *result) []boulder.Body {
 		if known {
 			wait = max(wait, t.RetryAfter)
 		}
-		return one(boulder.ReplanTrouble{Reason: err.Error(), NotBefore: r.o.cfg.Now().Add(wait).UTC()})
+		return one(boulder.ReplanTrouble{Reason: err.Error(), NotBefore: r.now().Add(wait)})
 	}
 	return r.refuse("no new plan came: " + err.Error())
 }
@@ -162,7 +162,7 @@ func (r *run) replanned(n *replacement) boulder.Body {
 	replaced := func(id string) bool { return slices.Contains(b.Replan.Replaces, id) }
 	plan.SubTasks = slices.DeleteFunc(plan.SubTasks, func(s boulder.Spec) bool { return replaced(s.ID) })
 	plan.SubTasks = append(plan.SubTasks, n.SubTasks...)
-	now := r.o.cfg.Now().UTC()
+	now := r.now()
 	plan.Seal = &boulder.Seal{Base: b.Base, Origin: boulder.OriginReplan, Model: cmp.Or(n.Model, b.LedgerModel), CreatedAt: now}
 	plan.Seal.Hash = plan.Hash()
 	rev := boulder.PlanRevision{

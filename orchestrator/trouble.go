@@ -14,7 +14,7 @@ import (
 // answers with a rate limit or an overload cools down, for everybody who uses it; that wait is its provider's wish and
 // does not count towards giving up.
 func (r *run) trouble(o *boulder.Open, kind workKind, err error) []boulder.Body {
-	ref, now := o.Attempt.AttemptRef, r.o.cfg.Now()
+	ref, now := o.Attempt.AttemptRef, r.now()
 	t, known := errors.AsType[*boulder.TroubleError](err)
 	if !known {
 		t = &boulder.TroubleError{Kind: boulder.TroubleServer}
@@ -23,7 +23,7 @@ func (r *run) trouble(o *boulder.Open, kind workKind, err error) []boulder.Body 
 		wait := schedule.Backoff(r.o.limits, o.Attempt.Troubles+1)
 		wait = max(r.jitter(wait, ref.SubTaskID, ref.Attempt<<8+o.Attempt.Troubles), t.RetryAfter)
 		return one(boulder.Trouble{
-			AttemptRef: ref, Kind: t.Kind, Reason: err.Error(), NotBefore: now.Add(wait).UTC(),
+			AttemptRef: ref, Kind: t.Kind, Reason: err.Error(), NotBefore: now.Add(wait),
 		})
 	}
 	model := t.Model
@@ -46,7 +46,7 @@ func cools(t *boulder.TroubleError) bool {
 
 // coolDown is the pause of a model, and with how many attempts at once it goes on after that: half as many.
 func (r *run) coolDown(model string, t *boulder.TroubleError, err error) boulder.Cooled {
-	now := r.o.cfg.Now()
+	now := r.now()
 	before := r.state.Boulder.Cooldowns[model]
 	full := r.o.limits.Model(model)
 	limit := full
@@ -65,7 +65,7 @@ func (r *run) coolDown(model string, t *boulder.TroubleError, err error) boulder
 	if before.Until.After(until) {
 		until = before.Until
 	}
-	return boulder.Cooled{Model: model, Until: until.UTC(), Limit: max(1, limit), Full: full, Reason: err.Error()}
+	return boulder.Cooled{Model: model, Until: until, Limit: max(1, limit), Full: full, Reason: err.Error()}
 }
 
 // jitter adds up to a quarter, and no more than 10 s, so that parallel attempts do not come back as one. How much follows

@@ -342,7 +342,7 @@ func (r *run) failure(o *boulder.Open, kind workKind, err error) []boulder.Body 
 	case errors.Is(err, errSuspended):
 		r.restored[o.Attempt.AttemptRef] = true
 		return one(boulder.Trouble{
-			AttemptRef: o.Attempt.AttemptRef, Kind: boulder.TroublePaused, Reason: pausedByPerson, NotBefore: r.o.cfg.Now().UTC(), Uncounted: true,
+			AttemptRef: o.Attempt.AttemptRef, Kind: boulder.TroublePaused, Reason: pausedByPerson, NotBefore: r.now(), Uncounted: true,
 		})
 	case errors.Is(err, boulder.ErrFatal):
 		r.end(err)

@@ -1,0 +1,89 @@
+package orchestrator_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// laptop is a clock whose machine can sleep: the wall clock goes on then, and the monotonic one stands still.
+type laptop struct {
+	begun time.Time
+	slept atomic.Int64
+}
+
+// newLaptop is for bubbles of synctest, whose times have no monotonic reading: it takes one from outside.
+func newLaptop() *laptop { return &laptop{begun: time.Now()} }
+
+var outside = time.Now()
+
+func (l *laptop) sleep(d time.Duration) { l.slept.Add(int64(d)) }
+
+func (l *laptop) now() time.Time {
+	slept := l.slept.Load()
+	now := outside.Add(time.Since(l.begun) + time.Duration(slept)) // moves both readings
+	// There is no other way to set them apart than in the second word of a time.Time, which is the monotonic one.
+	monotonic := (*int64)(unsafe.Add(unsafe.Pointer(&now), unsafe.Sizeof(uint64(0))))
+	*monotonic -= slept
+	return now
+}
+
+// TestRefusedOrderAfterSleep: an order that cannot be carried out is refused, and the run goes on, also if it is the first
+// thing that happens after the machine slept. The sleep is no working time.
+func TestRefusedOrderAfterSleep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLaptop()
+		prepare := func(r *rig) { r.cfg.Now = l.now }
+		_, r, err := orderedWith(t, planOf(spec("a")), prepare, func(_ *rig, o *orchestrator.Orchestrator, h *held) {
+			l.sleep(8 * time.Hour)
+			err := o.Order(t.Context(), "b1", boulder.Order{Do: boulder.OrderNote, SubTaskID: "nosuch", Text: "faster"})
+			if !errors.Is(err, boulder.ErrRefused) {
+				t.Errorf("an order for an unknown sub-task: %v", err)
+			}
+			close(h.at(at("a", 1)))
+		})
+		head, _ := r.store.load(t)
+		if err != nil || head.Status != boulder.Completed || head.Worked > time.Minute {
+			t.Errorf("%v: boulder %s, worked %s", err, head.Status, head.Worked)
+		}
+	})
+}
+
+// TestRateLimitIsOverAfterSleep: what waits for a provider has waited while the machine slept, also if nothing else is at
+// work that would wake the run. A budget of time does not run out meanwhile.
+func TestRateLimitIsOverAfterSleep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLaptop()
+		r := newRig(t)
+		r.cfg.Now = l.now
+		r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
+			if job.Turn.MessageID == "" {
+				return boulder.Evidence{}, &boulder.TroubleError{
+					Kind: boulder.TroubleRateLimit, RetryAfter: 3 * time.Hour, Err: errors.New("429"),
+				}
+			}
+			return boulder.Evidence{FinalMessage: "done"}, nil
+		}
+		began := time.Now()
+		go func() {
+			<-time.After(time.Minute)
+			l.sleep(8 * time.Hour)
+		}()
+		plan := planOf(spec("a"))
+		r.completes(r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{
+			Plan: &plan, Budget: &boulder.Budget{Time: boulder.Duration(time.Hour)},
+		})))
+		if waited := time.Since(began); waited > 3*time.Minute {
+			t.Errorf("it waited for %s, of which the machine was awake", waited)
+		}
+	})
+}
