@@ -6,8 +6,10 @@ SHELL := bash
 GO       ?= go
 LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 OPENCODE := $(CURDIR)/tools/node_modules/.bin/opencode
-# Each test binary may start an OpenCode server of 0.6 GB; two packages at a time suit two cores.
-TESTFLAGS ?= -p 2
+# Each test binary may start an OpenCode server of 0.6 GB; two packages at a time suit two cores. Seeds are fixed, so
+# that two runs do the same; `make fuzz`, `make simulate` and `make torture` draw fresh ones.
+TESTFLAGS ?= -p 2 -timeout 30m -shuffle=1
+FIXEDSEED := RAPID_SEED=1
 
 .PHONY: help
 help: ## list the targets
@@ -27,11 +29,11 @@ demo: tools build ## the main job, offline: real OpenCode, scripted model, sampl
 
 .PHONY: test
 test: tools ## all tests, end-to-end on the real OpenCode included
-	$(GO) test $(TESTFLAGS) -shuffle=on ./...
+	$(FIXEDSEED) $(GO) test $(TESTFLAGS) ./...
 
 .PHONY: race
 race: tools ## all tests with the race detector
-	$(GO) test $(TESTFLAGS) -race -shuffle=on ./...
+	$(FIXEDSEED) $(GO) test $(TESTFLAGS) -race ./...
 
 N ?= 200000
 
@@ -43,7 +45,7 @@ KILLS ?= 60
 
 .PHONY: torture
 torture: tools ## kill -9 of manager and OpenCode at KILLS (60) random moments of real runs (about 12 s each)
-	$(GO) test ./internal/cli -run 'TestKill9$$' -kills=$(KILLS) -timeout 2h -v
+	$(GO) test ./internal/cli -run 'TestKill9$$' -kills=$(KILLS) -kill-seed=0 -timeout 2h -v
 
 .PHONY: check
 check: ## formatting, vet, lint, tidy
@@ -58,7 +60,9 @@ bench: tools build ## speed and memory, as ratios (minutes)
 	bench/run.sh
 
 .PHONY: fuzz
-fuzz: ## each fuzz target for 20 s
+fuzz: ## each fuzz target for 20 s, and property tests without OpenCode ten times as long, from fresh seeds
+	tests() { git grep -l "/$$1\"" -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's,^,./,'; }; \
+		RAPID_CHECKS=1000 $(GO) test -count=1 -shuffle=on $$(comm -23 <(tests rapid) <(tests octest))
 	@for pkg in $$($(GO) list ./...); do \
 		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime 20s $$pkg; \

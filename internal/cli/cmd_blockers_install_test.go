@@ -238,6 +238,7 @@ func TestSlashWords(t *testing.T) {
 		{"answer B8 --allowed", []string{"answer", "--", "B8", "--allowed"}},
 		{"answer B9 two\n  lines", []string{"answer", "--", "B9", "two\n  lines"}},
 		{"answer", []string{"answer", "--", ""}},
+		{"answer -- B9 -- a b", []string{"answer", "--", "B9", "-- a b"}},
 	} {
 		if got, err := slashWords(typed(c.typed)); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q, %v", c.typed, got, err)

@@ -101,7 +101,9 @@ func slashWords(typed string) ([]string, error) {
 	args := []string{command}
 	id, text := nextWord(rest)
 	for ; strings.HasPrefix(id, "--"); id, text = nextWord(text) {
-		args = append(args, id)
+		if id != "--" {
+			args = append(args, id)
+		}
 	}
 	if allow, after := nextWord(text); allow == "--allow" {
 		args, text = append(args, allow), after
