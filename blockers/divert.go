@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/text"
+
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -111,7 +113,7 @@ func (d *Desk) taken(ask boulder.Blocker) (r *record, key []byte) {
 	}
 	d.tidyAll(&r.Blocker)
 	if a.Kind == boulder.AskQuestion {
-		parts = append(append(parts, fold(r.Blocker.Question)), r.Blocker.Options...)
+		parts = append(append(parts, text.Fold(r.Blocker.Question)), r.Blocker.Options...)
 	}
 	describe(&r.Blocker)
 	bound(&r.Blocker)
@@ -141,31 +143,31 @@ func describe(b *boulder.Blocker) {
 }
 
 func bound(b *boulder.Blocker) {
-	b.Question, b.Context = clip(b.Question, maxQuestion), clip(b.Context, maxContext)
+	b.Question, b.Context = text.Cut(b.Question, maxQuestion), text.Cut(b.Context, maxContext)
 	if n := len(b.Options); n > maxOptions {
 		b.Options = append(b.Options[:maxOptions-1:maxOptions-1], fmt.Sprintf("… (%d options)", n))
 	}
 	for i, o := range b.Options {
-		b.Options[i] = clip(o, maxOption)
+		b.Options[i] = text.Cut(o, maxOption)
 	}
 	a := b.Ask
-	a.Permission, a.Tool = clip(a.Permission, maxName), clip(a.Tool, maxName)
-	a.RequestID, a.Arguments = clip(a.RequestID, maxName), clip(a.Arguments, maxArguments)
+	a.Permission, a.Tool = text.Cut(a.Permission, maxName), text.Cut(a.Tool, maxName)
+	a.RequestID, a.Arguments = text.Cut(a.RequestID, maxName), text.Cut(a.Arguments, maxArguments)
 	if n := len(a.Patterns); n > maxPatterns {
 		a.Patterns = append(a.Patterns[:maxPatterns-1:maxPatterns-1], fmt.Sprintf("… (%d patterns)", n))
 	}
 	for i, p := range a.Patterns {
-		a.Patterns[i] = clip(p, maxPattern)
+		a.Patterns[i] = text.Cut(p, maxPattern)
 	}
 }
 
 // wanted names a permission: bash: git push, git tag.
 func wanted(a *boulder.Ask) string {
-	name := clip(fold(clean(a.Permission)), maxName)
+	name := text.Cut(text.Fold(clean(a.Permission)), maxName)
 	if len(a.Patterns) == 0 {
 		return name
 	}
-	return name + ": " + clip(fold(clean(strings.Join(a.Patterns, ", "))), 500)
+	return name + ": " + text.Cut(text.Fold(clean(strings.Join(a.Patterns, ", "))), 500)
 }
 
 // hashed tells its parts apart, whatever is in them.

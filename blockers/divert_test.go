@@ -299,7 +299,7 @@ func TestAsksAreBounded(t *testing.T) {
 	total := len([]rune(b.Question+b.Context+b.Ask.Permission+b.Ask.Tool+b.Ask.Arguments)) - 2*maxName
 	if total != maxQuestion+maxContext+maxArguments || len(b.Ask.Patterns) != maxPatterns || len(b.Options) != maxOptions ||
 		b.Ask.Patterns[maxPatterns-1] != "… (30 patterns)" || b.Options[maxOptions-1] != "… (15 options)" ||
-		!strings.HasSuffix(b.Ask.Arguments, " … (9000 characters)") {
+		!strings.HasSuffix(b.Ask.Arguments, "…") {
 		t.Errorf("%d, %d patterns, %d options", total, len(b.Ask.Patterns), len(b.Options))
 	}
 	settle(t, d, "B1", Settlement{Status: boulder.BlockerAnswered, Allowed: true})

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // How long texts may be, in characters. A person reads them in the morning, one after another: a question that needs more
@@ -86,7 +87,7 @@ func (in Input) checkOptions(add func(field, format string, args ...any)) {
 	}
 	seen := map[string]int{}
 	for i, o := range in.Options[:min(len(in.Options), maxOptions)] {
-		first, twice := seen[fold(o)]
+		first, twice := seen[text.Fold(o)]
 		switch n := utf8.RuneCountInString(o); {
 		case o == "":
 			add("options", "options: entry %d is empty.", i+1)
@@ -95,10 +96,10 @@ func (in Input) checkOptions(add func(field, format string, args ...any)) {
 		case twice:
 			add("options", "options: entries %d and %d are the same.", first+1, i+1)
 		default:
-			seen[fold(o)] = i
+			seen[text.Fold(o)] = i
 		}
 	}
-	_, known := seen[fold(in.ChosenOption)]
+	_, known := seen[text.Fold(in.ChosenOption)]
 	switch {
 	case soft && in.ChosenOption == "":
 		add("chosen_option", "chosen_option is missing: with blocks_progress false give the option that you go on with.")
@@ -142,26 +143,6 @@ func clean(s string) string {
 		}
 		return r
 	}, s))
-}
-
-// fold makes texts equal that differ in white space.
-func fold(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// clip shortens what nobody can be asked to shorten, visibly.
-func clip(s string, limit int) string {
-	n := utf8.RuneCountInString(s)
-	if n <= limit {
-		return s
-	}
-	cut := fmt.Sprintf(" … (%d characters)", n)
-	keep := limit - utf8.RuneCountInString(cut)
-	for i := range s {
-		if keep == 0 {
-			return s[:i] + cut
-		}
-		keep--
-	}
-	return s
 }
 
 // checkScope refuses ids that could be taken for others, or that no program gives.

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Every field that is missing or wrong has a message of its own, in the words that the agent gets.
@@ -104,22 +105,22 @@ func TestCheckNamesEveryProblem(t *testing.T) {
 // What is wrong in one field is said of that field, whatever the others are; and what Check lets through can be recorded.
 func TestCheckOfAnything(t *testing.T) {
 	t.Parallel()
-	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", " ", "a", "b", "a ", "\x00", "\u202e", "\xff"}))
+	words := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", " ", "a", "b", "a ", "\x00", "\u202e", "\xff"}))
 	fields := []string{"category", "question", "context", "blocks_progress", "options", "chosen_option", "chosen_reasoning"}
 	rapid.Check(t, func(t *rapid.T) {
 		in := Input{
 			Category: rapid.SampledFrom([]string{"security", "other", "Security", ""}).Draw(t, "category"),
-			Question: text.Draw(t, "question"), Context: text.Draw(t, "context"),
+			Question: words.Draw(t, "question"), Context: words.Draw(t, "context"),
 			BlocksProgress: rapid.Ptr(rapid.Bool(), true).Draw(t, "blocks"),
-			Options:        rapid.SliceOfN(text, 0, 12).Draw(t, "options"),
-			ChosenOption:   text.Draw(t, "chosen"), ChosenReasoning: text.Draw(t, "reasoning"),
+			Options:        rapid.SliceOfN(words, 0, 12).Draw(t, "options"),
+			ChosenOption:   words.Draw(t, "chosen"), ChosenReasoning: words.Draw(t, "reasoning"),
 		}
 		err := in.Check()
 		if err == nil {
 			tidy := in.tidy()
 			soft := !*in.BlocksProgress
 			if tidy.Question == "" || tidy.Context == "" || soft && (len(tidy.Options) < 2 || tidy.ChosenReasoning == "") ||
-				soft && !slices.ContainsFunc(tidy.Options, func(o string) bool { return fold(o) == fold(tidy.ChosenOption) }) {
+				soft && !slices.ContainsFunc(tidy.Options, func(o string) bool { return text.Fold(o) == text.Fold(tidy.ChosenOption) }) {
 				t.Fatalf("let through: %+v", in)
 			}
 			if again := tidy.Check(); again != nil {
@@ -164,18 +165,6 @@ func TestClean(t *testing.T) {
 			t.Errorf("%q: %q", in, got)
 		}
 	}
-}
-
-func TestClip(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		s, limit := rapid.String().Draw(t, "s"), rapid.IntRange(30, 60).Draw(t, "limit")
-		got, n := []rune(clip(s, limit)), len([]rune(s))
-		if n <= limit && string(got) != s || n > limit && (len(got) != limit ||
-			!strings.HasSuffix(string(got), fmt.Sprintf(" … (%d characters)", n))) {
-			t.Fatalf("%q", string(got))
-		}
-	})
 }
 
 // Ids come from programs: what none of them gives is refused, since it could be taken for another one's.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // item is a piece of blockers.md that is ours. It is written in one go, and never changed again.
@@ -55,7 +56,7 @@ func raisedItem(b *boulder.Blocker) item {
 			field(&s, "Permission", wanted(a))
 		}
 		field(&s, "Tool", a.Tool)
-		field(&s, "Arguments", clip(fold(a.Arguments), maxOption))
+		field(&s, "Arguments", text.Cut(text.Fold(a.Arguments), maxOption))
 	}
 	for n, o := range b.Options {
 		field(&s, fmt.Sprintf("Option %d", n+1), o)
@@ -88,7 +89,7 @@ func settledItem(b *boulder.Blocker) item {
 	}
 	var s strings.Builder
 	fmt.Fprintf(&s, "- **%s** %s\n", i.Head, inline(said))
-	field(&s, "Question", clip(fold(b.Question), maxOption))
+	field(&s, "Question", text.Cut(text.Fold(b.Question), maxOption))
 	fmt.Fprintf(&s, "  - %s\n", i.Tail)
 	i.Text = s.String()
 	return i
@@ -105,7 +106,7 @@ func field(s *strings.Builder, name, value string) {
 var inlineEscapes = strings.NewReplacer(`\`, `\\`, `<`, `\<`, `[`, `\[`)
 
 // inline makes one line of a text that is nothing but text.
-func inline(s string) string { return inlineEscapes.Replace(fold(clean(s))) }
+func inline(s string) string { return inlineEscapes.Replace(text.Fold(clean(s))) }
 
 // marks is what is found in blockers.md, whoever wrote it.
 type marks struct {

@@ -9,6 +9,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Raise records what an agent reports with the tool. It is on disk when Raise returns without an error; an error means
@@ -92,8 +93,8 @@ func (d *Desk) sameLately(tx *bolt.Tx, b boulder.Blocker) (number uint64, same *
 		if b.CreatedAt.Sub(r.Blocker.CreatedAt) >= d.cfg.Cooldown {
 			return 0, nil
 		}
-		if r.Blocker.Ask == nil && fold(r.Blocker.Question) == fold(b.Question) &&
-			fold(r.Blocker.Context) == fold(b.Context) && (r.Blocker.Hard || !b.Hard) {
+		if r.Blocker.Ask == nil && text.Fold(r.Blocker.Question) == text.Fold(b.Question) &&
+			text.Fold(r.Blocker.Context) == text.Fold(b.Context) && (r.Blocker.Hard || !b.Hard) {
 			return number, r
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/bouldermgr/manager/internal/plural"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Situation is what is known of a session that may have to go on. The caller gathers it; the arbiter does not look.
@@ -126,7 +126,7 @@ func (v view) cause() string {
 	}
 	missing := "an error at the end of the turn: " + v.Broken
 	if n := len(v.Unmet); n > 0 {
-		missing = plural.Of(n, "thing") + " left to do, such as: " + v.Unmet[0]
+		missing = text.Plural(n, "thing") + " left to do, such as: " + v.Unmet[0]
 	}
 	switch {
 	case v.forgets():

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/plural"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Seen is what is known of a turn that has not ended.
@@ -178,7 +178,7 @@ func yield(retry *Retry, r Rules, now time.Time) (Decision, bool) {
 	d := Decision{Kind: Yield, RetryAfter: wait}
 	switch {
 	case r.ProviderRetries >= 0 && retry.Attempt > r.ProviderRetries:
-		d.Reason = "OpenCode has tried again " + plural.Of(r.ProviderRetries, "time")
+		d.Reason = "OpenCode has tried again " + text.Plural(r.ProviderRetries, "time")
 	case r.ProviderWait > 0 && wait > r.ProviderWait:
 		d.Reason = fmt.Sprintf("OpenCode would wait for %s", round(wait))
 	default:

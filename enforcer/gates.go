@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bouldermgr/manager/internal/plural"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Gate names what decided about a session between two turns.
@@ -192,7 +192,7 @@ func answers(v view) (Decision, bool) {
 	if v.SameWindow <= 0 || !reached(n, v.SameAnswers) {
 		return Decision{}, false
 	}
-	return letGo("continuations got the same answer %s within %s", plural.Of(n, "time"), round(v.SameWindow))
+	return letGo("continuations got the same answer %s within %s", text.Plural(n, "time"), round(v.SameWindow))
 }
 
 // maxCooldown bounds the doubling.
@@ -206,7 +206,7 @@ func cooldown(v view) (Decision, bool) {
 	}
 	pause := Backoff(v.Policy, n)
 	return v.until(v.LastEnforcement.Add(pause), "cool-down of %s after %s without progress", round(pause),
-		plural.Of(n, "continuation"))
+		text.Plural(n, "continuation"))
 }
 
 // Backoff is how long nothing is sent after a continuation when so many failed: Cooldown × 2^failures, at most an hour
@@ -236,18 +236,18 @@ func failures(v view) (Decision, bool) {
 		return letGo("it said the same %d times and called no tool", v.Same)
 	case v.mayForget():
 		return v.until(v.forgottenAt(), "%s in a row brought no progress%s; it is tried anew after a pause",
-			plural.Of(n, "continuation"), why)
+			text.Plural(n, "continuation"), why)
 	case n == 0:
 		return letGo("no continuation is allowed that brings no progress")
 	}
-	return letGo("%s in a row brought no progress%s", plural.Of(n, "continuation"), why)
+	return letGo("%s in a row brought no progress%s", text.Plural(n, "continuation"), why)
 }
 
 func iterations(v view) (Decision, bool) {
 	if !reached(v.Iteration, v.MaxIterations) {
 		return Decision{}, false
 	}
-	return letGo("it was told to go on %s, which is the limit", plural.Of(v.Iteration, "time"))
+	return letGo("it was told to go on %s, which is the limit", text.Plural(v.Iteration, "time"))
 }
 
 func budget(v view) (Decision, bool) {
@@ -287,7 +287,7 @@ func are(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing + " is"
 	}
-	return plural.Of(n, thing) + " are"
+	return text.Plural(n, thing) + " are"
 }
 
 // sentence makes a reason stand alone.

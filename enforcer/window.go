@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/plural"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Call is one tool call that has ended.
@@ -115,17 +115,17 @@ func (w *Window) repeated(c Call, newest record) {
 	case newest.polling:
 		if reached(n, w.rules.SamePolling) {
 			w.found(Stop, boulder.RuleRepeat, "%s was run %s and gave the same output each time", c.brief(),
-				plural.Of(n, "time"))
+				text.Plural(n, "time"))
 		}
 	case c.Failed:
 		w.told(told{
 			rule: boulder.RuleErrors, n: n, nudge: w.rules.SameError, stop: w.rules.SameErrorStop, heard: c.Heard,
-			reason: fmt.Sprintf("%s failed %s in the same way", c.brief(), plural.Of(n, "time")),
+			reason: fmt.Sprintf("%s failed %s in the same way", c.brief(), text.Plural(n, "time")),
 		})
 	default:
 		if reached(n, w.rules.SameOutput) {
 			w.found(Stop, boulder.RuleRepeat, "%s was called %s and gave the same output each time", c.brief(),
-				plural.Of(n, "time"))
+				text.Plural(n, "time"))
 		}
 	}
 }
@@ -177,7 +177,7 @@ func (w *Window) Message(m Message) {
 	w.idle++
 	w.told(told{
 		rule: boulder.RuleIdle, n: w.idle, nudge: w.rules.Idle, stop: w.rules.IdleStop, heard: m.Heard,
-		reason: plural.Of(w.idle, "message") + " in a row called no tool, and the turn went on",
+		reason: text.Plural(w.idle, "message") + " in a row called no tool, and the turn went on",
 	})
 }
 
@@ -190,7 +190,7 @@ func (w *Window) Compacted() {
 	w.fresh = false
 	if reached(w.compactions, w.rules.Compactions) {
 		w.found(Stop, boulder.RuleCompaction,
-			"the conversation was compacted %s without a new successful tool call between", plural.Of(w.compactions, "time"))
+			"the conversation was compacted %s without a new successful tool call between", text.Plural(w.compactions, "time"))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -100,12 +101,12 @@ func (t *turn) blocker(session string, ref *opencode.ToolRef) boulder.Blocker {
 }
 
 func (t *turn) inWords(a *ask) string {
-	text := "the question " + clip(t.cfg.Redact.Text(a.blocker.Question), 200)
+	asked := "the question " + text.Short(t.cfg.Redact.Text(a.blocker.Question), 200)
 	if p := a.blocker.Ask; p.Kind == boulder.AskPermission {
-		text = "permission " + p.Permission + " " + clip(t.cfg.Redact.Text(fmt.Sprint(p.Patterns)), 200)
+		asked = "permission " + p.Permission + " " + text.Short(t.cfg.Redact.Text(fmt.Sprint(p.Patterns)), 200)
 	}
 	if a.session != t.job.Attempt.SessionID {
-		text += " (sub-agent)"
+		asked += " (sub-agent)"
 	}
-	return text
+	return asked
 }

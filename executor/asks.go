@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -48,7 +49,7 @@ func (t *turn) permission(ctx context.Context, dir *opencode.Directory, r openco
 	if t.cfg.Asks == AsksAllow || r.Permission == doomLoop || t.isBlockerTool(r.Permission) {
 		reply, message, done = opencode.ReplyOnce, "", "allowed"
 	}
-	activity := fmt.Sprintf("%s permission %s %s", done, r.Permission, clip(t.cfg.Redact.Text(fmt.Sprint(r.Patterns)), 200))
+	activity := fmt.Sprintf("%s permission %s %s", done, r.Permission, text.Short(t.cfg.Redact.Text(fmt.Sprint(r.Patterns)), 200))
 	if r.SessionID != t.job.Attempt.SessionID {
 		activity += " (sub-agent)"
 	}
@@ -78,7 +79,7 @@ func (t *turn) question(ctx context.Context, dir *opencode.Directory, r opencode
 	for i, q := range r.Questions {
 		asked, answers[i] = append(asked, q.Question), []string{ownAnswer}
 	}
-	if err := t.notice("nobody answers the question: " + clip(t.cfg.Redact.Text(strings.Join(asked, " / ")), 200)); err != nil {
+	if err := t.notice("nobody answers the question: " + text.Short(t.cfg.Redact.Text(strings.Join(asked, " / ")), 200)); err != nil {
 		return err
 	}
 	t.seen.lastEvent, t.seen.looked = t.cfg.Now(), false

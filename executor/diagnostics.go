@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -25,7 +26,7 @@ func (t *turn) diagnostics(a account) []boulder.Diagnostic {
 		}
 		for _, e := range found {
 			list = append(list, boulder.Diagnostic{
-				File: t.relative(file), Line: e.Line, Severity: "error", Message: clip(e.Message, diagnosticText),
+				File: t.relative(file), Line: e.Line, Severity: "error", Message: text.Short(e.Message, diagnosticText),
 			})
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/text"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -134,7 +136,7 @@ func (t *turn) announce(a *ask) error {
 	switch {
 	case a.failed != nil:
 		t.cfg.Logger.Warn("an ask could not be taken down", "session", a.session, "ask", a.id, "error", a.failed)
-		return t.notice(done + what + ", which could not be taken down: " + clip(t.cfg.Redact.Text(a.failed.Error()), 200))
+		return t.notice(done + what + ", which could not be taken down: " + text.Short(t.cfg.Redact.Text(a.failed.Error()), 200))
 	case a.waits():
 		return t.notice("waits for a person until " + clock(r.Until, t.cfg.Now()) + ": " + what + " (" + r.BlockerID + ")")
 	case r.Reply != boulder.ReplyAllowed:

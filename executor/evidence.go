@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/bouldermgr/manager/internal/text"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -114,7 +116,7 @@ func (t *turn) todoList(ctx context.Context) ([]boulder.Todo, error) {
 	}
 	var todos []boulder.Todo
 	for _, x := range list {
-		todos = append(todos, boulder.Todo{Content: clip(t.cfg.Redact.Text(x.Content), 300), Status: x.Status})
+		todos = append(todos, boulder.Todo{Content: text.Short(t.cfg.Redact.Text(x.Content), 300), Status: x.Status})
 	}
 	return todos, nil
 }
@@ -124,8 +126,8 @@ func (t *turn) readMessage(e *boulder.Evidence, m opencode.Message) opencode.Mes
 	if m.Info.Role != opencode.RoleAssistant {
 		return slim(m)
 	}
-	if text := m.Text(); text != "" && !m.Info.Compacted { // a summary of the conversation is no answer
-		e.FinalMessage = head(text, finalMessageKept)
+	if said := m.Text(); said != "" && !m.Info.Compacted { // a summary of the conversation is no answer
+		e.FinalMessage = text.Excerpt(said, finalMessageKept, text.Start)
 	}
 	if m.Info.Compacted {
 		e.Compactions++
@@ -152,8 +154,8 @@ func toolCall(c *opencode.ToolCall) boulder.ToolCall {
 		status = "running"
 	}
 	return boulder.ToolCall{
-		ID: c.CallID, Tool: c.Tool, Title: clip(c.Title, 200),
-		Input: head(string(c.Input), toolTextKept), Output: tail(out, toolTextKept), Status: status,
+		ID: c.CallID, Tool: c.Tool, Title: text.Short(c.Title, 200),
+		Input: text.Excerpt(string(c.Input), toolTextKept, text.Start), Output: text.Excerpt(out, toolTextKept, text.End), Status: status,
 	}
 }
 
@@ -194,7 +196,7 @@ func (t *turn) ending(e *boulder.Evidence, messages []opencode.Message) *opencod
 		failed = nil // an abort of our own is told by Stopped
 	}
 	if failed != nil {
-		e.Ended.Error, e.Ended.Message = failed.Name, clip(failed.Message, 600)
+		e.Ended.Error, e.Ended.Message = failed.Name, text.Short(failed.Message, 600)
 		if failed.Name == opencode.APIError && classify(failed).Kind == providers.KindContextLength {
 			e.Ended.Error = opencode.ContextOverflow
 		}
@@ -277,7 +279,7 @@ func (t *turn) diff(ctx context.Context, session account) (boulder.Diff, error) 
 	if err != nil && ctx.Err() == nil {
 		// A snapshot's objects can be gone after a garbage collection. Better no diff than no judgement.
 		t.cfg.Logger.Warn("no diff", "sub_task", t.job.SubTask.ID, "error", err)
-		return boulder.Diff{Unavailable: clip(err.Error(), 300)}, nil
+		return boulder.Diff{Unavailable: text.Short(err.Error(), 300)}, nil
 	}
 	d.Commands = !alone && session.commands
 	return d, err

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 const (
@@ -62,7 +64,7 @@ func (f *failingTests) list() []string {
 }
 
 func (f *failingTests) add(name string) {
-	name = clip(strings.TrimSpace(name), failingName)
+	name = text.Short(strings.TrimSpace(name), failingName)
 	// One more than is kept shows that there were more.
 	if name == "" || len(f.names) > failingKept {
 		return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -298,7 +299,7 @@ func (t *turn) status(session string, s opencode.Status) (ended bool, err error)
 		}
 		// The end comes first: lines are cut on narrow terminals.
 		return false, t.notice(fmt.Sprintf("until %s the model's provider makes it wait (try %d): %s",
-			s.Next.Local().Format(time.TimeOnly), s.Attempt, clip(t.cfg.Redact.Text(s.Message), 200)))
+			s.Next.Local().Format(time.TimeOnly), s.Attempt, text.Short(t.cfg.Redact.Text(s.Message), 200)))
 	case opencode.Idle:
 		return own && t.seen.busy, nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/command"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // DefaultGateTimeout bounds a gate that is given no other bound.
@@ -41,7 +42,7 @@ func (t *turn) runGates(ctx context.Context, lint bool) ([]boulder.Gate, error) 
 func (t *turn) gates(ctx context.Context, commands []string, what string) ([]boulder.Gate, error) {
 	var gates []boulder.Gate
 	for _, line := range commands {
-		if err := t.progress(what+": "+clip(t.cfg.Redact.Text(line), 100), nil); err != nil {
+		if err := t.progress(what+": "+text.Short(t.cfg.Redact.Text(line), 100), nil); err != nil {
 			return nil, err
 		}
 		gates = append(gates, RunCommand(ctx, t.cfg.Project, t.cfg.Env, line, t.cfg.GateTimeout, t.cfg.Redact.Text))
@@ -70,7 +71,7 @@ func RunCommand(
 		out.last.add([]byte("\nthe gate could not be run: " + err.Error()))
 	}
 	g.TimedOut = g.ExitCode != 0 && errors.Is(ctx.Err(), context.DeadlineExceeded)
-	g.Output = tail(redact(out.last.String()), gateOutputKept)
+	g.Output = text.Excerpt(redact(out.last.String()), gateOutputKept, text.End)
 	if !g.Green() {
 		g.Failing = out.failing.list()
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -148,5 +149,5 @@ func (t *turn) tellUnoffered() error {
 	}
 	t.cfg.Logger.Warn("the blocker tool could not be offered", "error", err)
 	return t.notice("agents have no tool to report blockers with, what they ask for is diverted all the same: " +
-		clip(t.cfg.Redact.Text(err.Error()), 200))
+		text.Short(t.cfg.Redact.Text(err.Error()), 200))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -70,7 +71,7 @@ func (t *turn) begun(call *opencode.ToolCall, own bool) error {
 		return nil
 	}
 	setIn(&t.seen.toolsBegun, call.CallID)
-	return t.progress("running "+call.Tool+": "+clip(what, 100), nil)
+	return t.progress("running "+call.Tool+": "+text.Short(what, 100), nil)
 }
 
 func setIn(set *map[string]bool, key string) {
@@ -91,7 +92,7 @@ func (t *turn) activity(call *opencode.ToolCall) string {
 	if call.State == opencode.ToolError {
 		line += " (failed)"
 	}
-	return clip(line, 120)
+	return text.Short(line, 120)
 }
 
 func (t *turn) todos(todos []opencode.Todo) error {
@@ -125,13 +126,13 @@ func (t *turn) checkpoint(call *opencode.ToolCall) *boulder.Checkpoint {
 	}
 	if json.Unmarshal(call.Metadata, &metadata) == nil && metadata.Diff != "" {
 		if line, context := lastAdded(metadata.Diff); line > 0 {
-			c.Line, c.Context = line, clip(context, 200)
+			c.Line, c.Context = line, text.Short(context, 200)
 			return c
 		}
 	}
 	if json.Unmarshal(call.Input, &input) == nil && input.Content != "" {
 		lines := strings.Split(strings.TrimRight(input.Content, "\n"), "\n")
-		c.Line, c.Context = len(lines), clip(lines[len(lines)-1], 200)
+		c.Line, c.Context = len(lines), text.Short(lines[len(lines)-1], 200)
 	}
 	return c
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/internal/statedir"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -158,7 +159,7 @@ func linesOf(m opencode.Message) []line {
 		case p.Tool != nil:
 			l.Type, l.Tool, l.CallID, l.State = "tool", p.Tool.Tool, p.Tool.CallID, string(p.Tool.State)
 			l.Error, l.Input = p.Tool.Error, p.Tool.Input
-			l.Output = head(p.Tool.Output, toolOutputKept)
+			l.Output = text.Excerpt(p.Tool.Output, toolOutputKept, text.Start)
 		case p.Type == opencode.PartReasoning:
 			l.Type = "reasoning"
 		case p.Type != opencode.PartText:

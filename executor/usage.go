@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -148,5 +149,5 @@ func (t *turn) descendants(ctx context.Context) ([]opencode.Session, error) {
 // titleOf is what a sub-agent is to do, without the name that OpenCode adds: "Read (@general subagent)".
 func titleOf(s opencode.Session) string {
 	title, _, _ := strings.Cut(s.Title, " (@")
-	return clip(title, 100)
+	return text.Short(title, 100)
 }

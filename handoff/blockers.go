@@ -7,24 +7,25 @@ import (
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Answers words what people said about blockers of a sub-task, for its next prompt.
 func Answers(settled []boulder.RaisedBlocker) []string {
 	var texts []string
 	for _, b := range settled {
-		text := fmt.Sprintf("About %s, %q: ", b.ID, oneLine(b.Question, maxItem))
+		said := fmt.Sprintf("About %s, %q: ", b.ID, text.Short(b.Question, maxItem))
 		switch {
 		case b.Status == boulder.BlockerSkipped:
-			text += "there will be no answer. Do without: leave out what needs it, and say so in the end."
+			said += "there will be no answer. Do without: leave out what needs it, and say so in the end."
 		case b.Allowed && b.Answer == "":
-			text += "you may."
+			said += "you may."
 		case b.Allowed:
-			text += "you may. " + clean(b.Answer)
+			said += "you may. " + clean(b.Answer)
 		default:
-			text += clean(b.Answer)
+			said += clean(b.Answer)
 		}
-		texts = append(texts, text)
+		texts = append(texts, said)
 	}
 	return texts
 }
@@ -32,15 +33,15 @@ func Answers(settled []boulder.RaisedBlocker) []string {
 // WaitDigest tells the next attempt why this one ended, as what follows "it", and what its agent said last: what it had
 // done is in the files. It has at most [MaxDigest] characters.
 func WaitDigest(why string, e boulder.Evidence) string {
-	text := "It " + sentence(oneLine(why, MaxDigest/2))
-	if said := oneLine(e.FinalMessage, MaxDigest); said != "" {
-		text += " Its last words: " + said
+	digest := "It " + sentence(text.Short(why, MaxDigest/2))
+	if said := text.Short(e.FinalMessage, MaxDigest); said != "" {
+		digest += " Its last words: " + said
 	}
 	where := ""
 	if e.Transcript != "" {
-		where = " Transcript: " + oneLine(e.Transcript, 200)
+		where = " Transcript: " + text.Short(e.Transcript, 200)
 	}
-	return shortened(text, MaxDigest-utf8.RuneCountInString(where)) + where
+	return text.Excerpt(digest, MaxDigest-utf8.RuneCountInString(where), text.Start) + where
 }
 
 // triage explains the tool with which an agent reports what only a person can answer (seed 003, FR-011, FR-026).
@@ -136,6 +137,6 @@ func (p *prompt) answers(answers []string) {
 	}
 	level := sort.Search(maxAnswers, func(level int) bool { return !fits(level + 1) })
 	for _, a := range answers {
-		p.add(shortened(a, level))
+		p.add(text.Excerpt(a, level, text.Start))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 const (
@@ -51,7 +52,7 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, told Told) string {
 	}
 	p.answers(told.Answers)
 	p.notes(told.Notes)
-	p.add(shortened(clean(v.ContinuationPrompt), maxTargeted))
+	p.add(text.Excerpt(clean(v.ContinuationPrompt), maxTargeted, text.Start))
 	p.list("Not met yet:", unmet(v))
 	p.list("Still to do:", v.Remaining)
 	if t.DoneNeeds(boulder.DoneTodos) {
@@ -85,7 +86,7 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, told Told) string {
 func unmet(v *boulder.Verdict) []string {
 	var items []string
 	for _, c := range v.Criteria {
-		switch reason := oneLine(c.Evidence, maxItem/2); {
+		switch reason := text.Short(c.Evidence, maxItem/2); {
 		case c.Met:
 		case reason == "":
 			items = append(items, c.Criterion)
@@ -139,7 +140,7 @@ func (p *prompt) list(heading string, items []string) {
 	}
 	lines := []string{heading}
 	for _, item := range items {
-		lines = append(lines, "- "+oneLine(item, maxItem))
+		lines = append(lines, "- "+text.Short(item, maxItem))
 	}
 	p.add(strings.Join(lines, "\n") + more)
 }
@@ -175,26 +176,15 @@ func gateEnd(g boulder.Gate) string {
 
 func (p *prompt) String() string { return strings.Join(p.paragraphs, separator) + "\n" }
 
-// shortened keeps the beginning of a text for which there is no file.
-func shortened(text string, limit int) string {
-	total := utf8.RuneCountInString(text)
-	if total <= limit {
-		return text
-	}
-	note := func(missing int) string { return fmt.Sprintf("\n[cut: %d of %d characters]", missing, total) }
-	kept := max(0, limit-len(note(total)))
-	return head(text, kept) + note(total-kept)
-}
-
 // ending keeps the end of a command's output.
-func ending(text string, limit int) string {
-	total := utf8.RuneCountInString(text)
+func ending(output string, limit int) string {
+	total := utf8.RuneCountInString(output)
 	if total <= limit {
-		return text
+		return output
 	}
 	note := func(missing int) string {
 		return fmt.Sprintf("[cut: %d of %d characters; run the command to see all]\n", missing, total)
 	}
 	kept := max(0, limit-len(note(total)))
-	return note(total-kept) + tail(text, kept)
+	return note(total-kept) + text.Tail(output, kept)
 }

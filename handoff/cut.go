@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // passage is a text that may be cut, and the file that holds all of it if it is.
@@ -45,12 +46,12 @@ func (p passage) fit(room int) (string, *boulder.File) {
 	if p.cost(room) == p.total {
 		return p.text, nil
 	}
-	text := ""
+	said := ""
 	kept := max(0, room-p.noticeLen()-1)
 	if kept > 0 {
-		text = head(p.text, kept) + "\n"
+		said = text.Head(p.text, kept) + "\n"
 	}
-	return text + notice(p.total-kept, p.total, p.path), &boulder.File{Path: p.path, Text: p.whole}
+	return said + notice(p.total-kept, p.total, p.path), &boulder.File{Path: p.path, Text: p.whole}
 }
 
 // cost is an upper bound of the characters that fit gives, and exact if nothing is cut.
@@ -75,47 +76,7 @@ func notice(missing, total int, path string) string {
 	return fmt.Sprintf("[cut: %d of %d characters; full text: %s]", missing, total, path)
 }
 
-// head gives the first n characters.
-func head(text string, n int) string {
-	for i := range text {
-		if n--; n < 0 {
-			return text[:i]
-		}
-	}
-	return text
-}
-
-// tail gives the last n characters.
-func tail(text string, n int) string {
-	return text[len(head(text, utf8.RuneCountInString(text)-n)):]
-}
-
 // clean makes text valid UTF-8 without blank lines around it.
 func clean(text string) string {
 	return strings.TrimRight(strings.TrimLeft(strings.ToValidUTF8(text, "\uFFFD"), "\r\n"), " \t\r\n")
-}
-
-// oneLine folds white space, and cuts visibly at limit characters.
-func oneLine(text string, limit int) string {
-	if len(text) <= limit && folded(text) {
-		return text
-	}
-	text = strings.Join(strings.Fields(clean(text)), " ")
-	if utf8.RuneCountInString(text) <= limit {
-		return text
-	}
-	return head(text, limit-1) + "…"
-}
-
-// folded reports whether a text is one line of plain ASCII already, as most subjects and summaries are.
-func folded(text string) bool {
-	space := true // before it
-	for i := range len(text) {
-		c := text[i]
-		if c < ' ' || c >= utf8.RuneSelf || c == ' ' && space {
-			return false
-		}
-		space = c == ' '
-	}
-	return !space || text == ""
 }

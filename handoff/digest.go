@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // MaxDigest is the greatest length of a digest, in characters.
@@ -23,7 +24,7 @@ func Digest(turn boulder.Turn) string {
 			causes = append(causes, redGate(g))
 		}
 		if e.Transcript != "" {
-			where = " Transcript: " + oneLine(e.Transcript, 200)
+			where = " Transcript: " + text.Short(e.Transcript, 200)
 		}
 	}
 	if v := turn.Verdict; v != nil {
@@ -32,8 +33,8 @@ func Digest(turn boulder.Turn) string {
 	if len(causes) == 0 {
 		causes = []string{"It ended without a result."}
 	}
-	text := oneLine(strings.Join(causes, " "), MaxDigest*10)
-	return shortened(text, MaxDigest-utf8.RuneCountInString(where)) + where
+	all := text.Short(strings.Join(causes, " "), MaxDigest*10)
+	return text.Excerpt(all, MaxDigest-utf8.RuneCountInString(where), text.Start) + where
 }
 
 func cutOff(e boulder.Ended) []string {
@@ -43,7 +44,7 @@ func cutOff(e boulder.Ended) []string {
 	case e.Stopped != "":
 		return []string{"The manager stopped it: " + sentence(e.Stopped)}
 	case e.Error != "":
-		return []string{"It ended with " + sentence(strings.TrimSuffix(e.Error+": "+oneLine(e.Message, 150), ": "))}
+		return []string{"It ended with " + sentence(strings.TrimSuffix(e.Error+": "+text.Short(e.Message, 150), ": "))}
 	case e.Truncated != "":
 		return []string{"Its last turn was cut off: " + sentence(e.Truncated)}
 	case e.Finish == "length":
@@ -54,22 +55,22 @@ func cutOff(e boulder.Ended) []string {
 
 // redGate names the command and the last line that it printed, which is the one that tells most.
 func redGate(g boulder.Gate) string {
-	text := fmt.Sprintf("Gate `%s` failed (%s)", oneLine(g.Command, 100), gateEnd(g))
+	failed := fmt.Sprintf("Gate `%s` failed (%s)", text.Short(g.Command, 100), gateEnd(g))
 	lines := strings.Split(clean(g.Output), "\n")
-	if last := oneLine(lines[len(lines)-1], 150); last != "" {
-		text += ": " + last
+	if last := text.Short(lines[len(lines)-1], 150); last != "" {
+		failed += ": " + last
 	}
-	return sentence(text)
+	return sentence(failed)
 }
 
 func judged(v *boulder.Verdict) []string {
 	var causes []string
 	for _, item := range unmet(v) {
-		causes = append(causes, "Not met: "+sentence(oneLine(item, 200)))
+		causes = append(causes, "Not met: "+sentence(text.Short(item, 200)))
 	}
-	for _, text := range []string{v.StuckReason, v.Summary} {
-		if text = oneLine(text, 300); text != "" {
-			causes = append(causes, sentence(text))
+	for _, said := range []string{v.StuckReason, v.Summary} {
+		if said = text.Short(said, 300); said != "" {
+			causes = append(causes, sentence(said))
 		}
 	}
 	return causes

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Unfinished is a session that was left before its work was done, as its agent has to be told.
@@ -40,7 +41,7 @@ func KeepGoing(u Unfinished) string {
 			"cannot, say exactly what is in the way.", u.Idle))
 	}
 	if u.Broken != "" {
-		p.add("The turn before ended with an error: " + oneLine(u.Broken, maxItem))
+		p.add("The turn before ended with an error: " + text.Short(u.Broken, maxItem))
 	}
 	p.answers(u.Answers)
 	p.list("Not met yet:", u.Unmet)

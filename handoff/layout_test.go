@@ -1,9 +1,7 @@
 package handoff
 
 import (
-	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -40,23 +38,6 @@ func TestFitsAsShared(t *testing.T) {
 		shared.share(total)
 		if diff := cmp.Diff(shared.text(), all().write(total)); diff != "" {
 			t.Fatal(diff)
-		}
-	})
-}
-
-// TestOneLine: a text that is one line already is as the long way would leave it.
-func TestOneLine(t *testing.T) {
-	t.Parallel()
-	piece := rapid.SampledFrom([]string{"a", "word", " ", "  ", "\t", "\n", "é", "\xff", "\x00", "\u2003", "\x7f"})
-	rapid.Check(t, func(t *rapid.T) {
-		text := strings.Join(rapid.SliceOf(piece).Draw(t, "text"), "")
-		limit := rapid.IntRange(1, 40).Draw(t, "limit")
-		want := strings.Join(strings.Fields(clean(text)), " ")
-		if utf8.RuneCountInString(want) > limit {
-			want = head(want, limit-1) + "…"
-		}
-		if got := oneLine(text, limit); got != want {
-			t.Fatalf("%q in %d characters is %q, not %q", text, limit, got, want)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // builder writes the sections.
@@ -68,7 +69,7 @@ func cuttable(heading string, p passage, limit int) *section {
 
 func (b *builder) opening() *section {
 	t := &b.in.SubTask
-	text := "# Sub-task: " + t.ID + " (" + oneLine(t.Subject, 200) + ")\n\n"
+	text := "# Sub-task: " + t.ID + " (" + text.Short(t.Subject, 200) + ")\n\n"
 	if len(b.in.Plan.SubTasks) > 1 {
 		text += "A larger job was split into sub-tasks; this one is yours. Do all of it and nothing else: other sessions " +
 			"do the rest, some of them at the same time in the same files. "
@@ -143,7 +144,7 @@ func (b *builder) results() *section {
 	}
 	for i, dep := range b.in.Dependencies {
 		d.results[i] = result{
-			heading: "### " + dep.ID + ": " + oneLine(dep.Subject, 200),
+			heading: "### " + dep.ID + ": " + text.Short(dep.Subject, 200),
 			body:    newData(outcome(dep), b.path(dep.ID, "output.md")),
 		}
 	}
@@ -206,11 +207,11 @@ func (b *builder) finished() *section {
 		lines.WriteString("- ")
 		lines.WriteString(t.ID)
 		lines.WriteString(": ")
-		lines.WriteString(oneLine(t.Subject, 200))
+		lines.WriteString(text.Short(t.Subject, 200))
 		if t.Status != boulder.SubTaskCompleted {
 			lines.WriteString(" (" + string(t.Status) + ")")
 		}
-		if summary := oneLine(t.Summary, 200); summary != "" {
+		if summary := text.Short(t.Summary, 200); summary != "" {
 			lines.WriteString(": ")
 			lines.WriteString(summary)
 		}

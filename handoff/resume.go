@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/plural"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // ResumeInput is what a resume prompt is made from.
@@ -32,10 +32,10 @@ func Resume(in ResumeInput) string {
 		doing = in.SubTask.Subject
 	}
 	p.add(fmt.Sprintf("Job: %s (boulder %s)\nSub-task: %s (%s)\nProgress: %s",
-		oneLine(job, maxItem), in.Boulder.ID, oneLine(doing, maxItem), in.SubTask.ID, progress(in.Completed, in.Total)))
+		text.Short(job, maxItem), in.Boulder.ID, text.Short(doing, maxItem), in.SubTask.ID, progress(in.Completed, in.Total)))
 	if c := in.SubTask.Checkpoint; c != nil {
 		p.add(fmt.Sprintf("Last edit:\n  File: %s\n  Line: %d\n  Context: %s",
-			oneLine(c.File, maxItem), c.Line, oneLine(c.Context, maxItem)))
+			text.Short(c.File, maxItem), c.Line, text.Short(c.Context, maxItem)))
 	}
 	p.answers(in.Answers)
 	p.notes(in.Notes)
@@ -48,5 +48,5 @@ func progress(completed, total int) string {
 	if total == 0 {
 		return "no sub-task is completed"
 	}
-	return fmt.Sprintf("%d/%s completed (%d%%)", completed, plural.Of(total, "sub-task"), 100*completed/total)
+	return fmt.Sprintf("%d/%s completed (%d%%)", completed, text.Plural(total, "sub-task"), 100*completed/total)
 }

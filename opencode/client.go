@@ -12,8 +12,9 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 const (
@@ -283,18 +284,10 @@ func errorBody(body []byte) (name, message string) {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &shape); err != nil {
-		return "", shorten(string(body))
+		return "", text.Short(string(body), maxErrorMessage)
 	}
 	message = cmp.Or(shape.Data.Message, shape.Message, string(body))
-	return cmp.Or(shape.Name, shape.Tag), shorten(message)
-}
-
-func shorten(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if runes := []rune(s); len(runes) > maxErrorMessage {
-		return string(runes[:maxErrorMessage]) + "…"
-	}
-	return s
+	return cmp.Or(shape.Name, shape.Tag), text.Short(message, maxErrorMessage)
 }
 
 // ignoreNotFound is for calls whose aim is that something is gone.

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // ErrMCPFailed says that OpenCode knows the MCP server now and could not connect to it; agents have none of its tools.
@@ -75,7 +77,7 @@ func (d *Directory) AddMCP(ctx context.Context, server MCPServer) error {
 	case s.Error == "":
 		return &Error{Op: op, Message: fmt.Sprintf("%s is %q", server.Name, s.Status), kind: ErrMCPFailed}
 	default:
-		return &Error{Op: op, Message: fmt.Sprintf("%s: %s", server.Name, shorten(s.Error)), kind: ErrMCPFailed}
+		return &Error{Op: op, Message: fmt.Sprintf("%s: %s", server.Name, text.Short(s.Error, maxErrorMessage)), kind: ErrMCPFailed}
 	}
 }
 

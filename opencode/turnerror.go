@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Names of a [TurnError].
@@ -51,7 +53,7 @@ type TurnError struct {
 }
 
 func (e *TurnError) Error() string {
-	message := shorten(e.Message)
+	message := text.Short(e.Message, maxErrorMessage)
 	if e.StatusCode != 0 {
 		return fmt.Sprintf("%s: HTTP %d: %s", e.Name, e.StatusCode, message)
 	}

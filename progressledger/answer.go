@@ -83,29 +83,29 @@ func schema(t boulder.SubTask) json.RawMessage {
 	var properties []property
 	if n := len(t.SuccessCriteria); n > 0 {
 		properties = append(properties, property{"criteria", list(object([]property{
-			{"id", oneOf(labels("C", n))}, {"evidence", text}, {"met", boolean},
+			{"id", oneOf(labels("C", n))}, {"evidence", str}, {"met", boolean},
 		}))})
 	}
 	if n := len(t.Outputs); n > 0 {
 		properties = append(properties, property{"outputs", list(object([]property{
-			{"id", oneOf(labels("O", n))}, {"value", text},
+			{"id", oneOf(labels("O", n))}, {"value", str},
 		}))})
 	}
 	return json.RawMessage(object(append(properties,
-		property{"output_data", text},
-		property{"new_facts", list(text)},
+		property{"output_data", str},
+		property{"new_facts", list(str)},
 		property{"is_progress", boolean},
 		property{"is_in_loop", boolean},
 		property{"is_stuck", boolean},
-		property{"stuck_reason", text},
+		property{"stuck_reason", str},
 		property{"blocked_by", oneOf(obstacles())},
 		property{"need_replan", boolean},
-		property{"replan_reason", text},
-		property{"remaining", list(text)},
-		property{"summary", text},
+		property{"replan_reason", str},
+		property{"remaining", list(str)},
+		property{"summary", str},
 		property{"goal_achieved", boolean},
 		property{"completed", boolean},
-		property{"continuation_prompt", text},
+		property{"continuation_prompt", str},
 	)))
 }
 

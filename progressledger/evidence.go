@@ -6,35 +6,36 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // part is one kind of evidence.
 type part struct {
 	heading string
 	body    string
-	keep    keep
+	keep    text.Keep
 }
 
 // renderEvidence writes all evidence of a turn in at most limit characters.
 func renderEvidence(req boulder.JudgeRequest, limit int) string {
 	t, turn, e := req.SubTask, req.Turn, evidence(req)
 	parts := []part{
-		{"How the turn ended", ending(e), keepHead},
-		{"What the manager told the agent during the turn, because it seemed stuck", nudges(turn.Nudges), keepTail},
-		{"Gates: commands that the manager ran itself after the turn", gates(t, e.Gates), keepHead},
+		{"How the turn ended", ending(e), text.Start},
+		{"What the manager told the agent during the turn, because it seemed stuck", nudges(turn.Nudges), text.End},
+		{"Gates: commands that the manager ran itself after the turn", gates(t, e.Gates), text.Start},
 		{"Errors that the language server found in changed files, after the last edit of each",
-			analysed(e), keepHead},
-		{"The promise of the agent that everything is done", promise(t, e), keepHead},
-		{"Choices that the agent made itself, and reported", bulleted(choices(t)), keepTail},
-		{"Todo list of the agent", todos(e.Todos), keepHead},
-		{"Changed files since the attempt began", changedFiles(e.Diff), keepHead},
-		{"Patch", e.Diff.Patch, keepHead},
+			analysed(e), text.Start},
+		{"The promise of the agent that everything is done", promise(t, e), text.Start},
+		{"Choices that the agent made itself, and reported", bulleted(choices(t)), text.End},
+		{"Todo list of the agent", todos(e.Todos), text.Start},
+		{"Changed files since the attempt began", changedFiles(e.Diff), text.Start},
+		{"Patch", e.Diff.Patch, text.Start},
 		{fmt.Sprintf("Tool calls: the last %d of %d, oldest first", len(e.ToolCalls), max(e.ToolCount, len(e.ToolCalls))),
-			toolCalls(e.ToolCalls), keepTail},
-		{"Last message of the agent: claims, not evidence", message(e.FinalMessage), keepEnds},
+			toolCalls(e.ToolCalls), text.End},
+		{"Last message of the agent: claims, not evidence", message(e.FinalMessage), text.Ends},
 	}
 	if turn.Kind == boulder.TurnContinuation {
-		parts = append([]part{{"What the agent was told before this turn", turn.Prompt, keepHead}}, parts...)
+		parts = append([]part{{"What the agent was told before this turn", turn.Prompt, text.Start}}, parts...)
 	}
 	var lengths []int
 	room := limit
@@ -47,7 +48,7 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 	var b strings.Builder
 	for _, p := range parts {
 		if p.body != "" {
-			b.WriteString(p.frame(cut(p.body, level, p.keep)))
+			b.WriteString(p.frame(text.Excerpt(p.body, level, p.keep)))
 		}
 	}
 	return strings.TrimSpace(b.String())

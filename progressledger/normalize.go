@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // MaxOutput is the greatest length of a verdict's OutputData, in characters; what is cut is said at its end.
@@ -52,9 +53,9 @@ func Normalize(req boulder.JudgeRequest, a Answer) boulder.Verdict {
 	cutOff := truncated(evidence(req))
 	v := boulder.Verdict{
 		Completed: claimed && len(missing) == 0 && len(silent) == 0 && cutOff == "",
-		Summary:   limited(strings.TrimSpace(a.Summary), maxSummary), Criteria: criteria,
-		OutputData: limited(outputs.data(), MaxOutput), IsProgress: a.IsProgress, BlockedBy: obstacle(a.BlockedBy),
-		NeedReplan: a.NeedReplan, ReplanReason: limited(a.ReplanReason, maxReason),
+		Summary:   text.Excerpt(strings.TrimSpace(a.Summary), maxSummary, text.Start), Criteria: criteria,
+		OutputData: text.Excerpt(outputs.data(), MaxOutput, text.Start), IsProgress: a.IsProgress, BlockedBy: obstacle(a.BlockedBy),
+		NeedReplan: a.NeedReplan, ReplanReason: text.Excerpt(a.ReplanReason, maxReason, text.Start),
 		NewFacts: few(a.NewFacts, maxFacts, maxFact),
 	}
 	if v.Completed {
@@ -64,13 +65,13 @@ func Normalize(req boulder.JudgeRequest, a Answer) boulder.Verdict {
 	if claimed {
 		v.Overruled = slices.Concat(missing, silent, rest(cutOff))
 	}
-	v.IsInLoop, v.IsStuck, v.StuckReason = a.IsInLoop, a.IsStuck, limited(a.StuckReason, maxReason)
+	v.IsInLoop, v.IsStuck, v.StuckReason = a.IsInLoop, a.IsStuck, text.Excerpt(a.StuckReason, maxReason, text.Start)
 	v.Remaining = remaining(few(a.Remaining, maxItems, maxItem), undone(req), outputs.missing(), rest(cutOff))
 	prompt := continuation(a, claimed, missing, outputs.missing())
 	if prompt == "" && len(silent) > 0 {
 		prompt = lookAgain
 	}
-	v.ContinuationPrompt = limited(goOn(cutOff, prompt), maxPrompt)
+	v.ContinuationPrompt = text.Excerpt(goOn(cutOff, prompt), maxPrompt, text.Start)
 	return v
 }
 
@@ -105,7 +106,7 @@ func findings(t boulder.SubTask, answers []Finding) []boulder.Criterion {
 		}
 		c := boulder.Criterion{Criterion: criterion}
 		if found != nil {
-			c.Met, c.Evidence = found.shown(), limited(strings.TrimSpace(found.Evidence), maxReason)
+			c.Met, c.Evidence = found.shown(), text.Excerpt(strings.TrimSpace(found.Evidence), maxReason, text.Start)
 		}
 		all = append(all, c)
 	}
@@ -241,7 +242,7 @@ func few(items []string, most, limit int) []string {
 	kept := filled(items)
 	kept = kept[:min(len(kept), most)]
 	for i := range kept {
-		kept[i] = limited(strings.TrimSpace(kept[i]), limit)
+		kept[i] = text.Excerpt(strings.TrimSpace(kept[i]), limit, text.Start)
 	}
 	return kept
 }

@@ -9,7 +9,7 @@ import (
 // The few JSON Schema forms that all vendors' strict modes accept. They are put together as text because a Go map would
 // lose the order of properties.
 const (
-	text    = `{"type":"string"}`
+	str     = `{"type":"string"}`
 	boolean = `{"type":"boolean"}`
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/plural"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // maxQuote is the length of a summary that is taken from the agent's own last message, in characters.
@@ -71,13 +71,13 @@ func unaided(req boulder.JudgeRequest, missing []string) boulder.Verdict {
 			prompt = lookAgain
 		}
 		return boulder.Verdict{
-			Summary:   limited("Not completed: "+strings.Join(all, "; ")+".", maxSummary),
+			Summary:   text.Excerpt("Not completed: "+strings.Join(all, "; ")+".", maxSummary, text.Start),
 			BlockedBy: "none", Remaining: slices.Concat(missing, rest(cutOff)),
-			ContinuationPrompt: limited(goOn(cutOff, prompt), maxPrompt),
+			ContinuationPrompt: text.Excerpt(goOn(cutOff, prompt), maxPrompt, text.Start),
 		}
 	}
 	message := strings.TrimSpace(e.FinalMessage)
-	summary := limited(message, maxQuote)
+	summary := text.Excerpt(message, maxQuote, text.Start)
 	if len(e.Gates) > 0 {
 		summary = strings.TrimSpace(passed(e.Gates) + " " + summary)
 	}
@@ -85,7 +85,7 @@ func unaided(req boulder.JudgeRequest, missing []string) boulder.Verdict {
 		summary = "The turn came to its end."
 	}
 	return boulder.Verdict{
-		Completed: true, Summary: summary, OutputData: limited(message, MaxOutput), BlockedBy: "none",
+		Completed: true, Summary: summary, OutputData: text.Excerpt(message, MaxOutput, text.Start), BlockedBy: "none",
 	}
 }
 
@@ -96,7 +96,7 @@ func passed(gates []boulder.Gate) string {
 			asBefore++
 		}
 	}
-	all := plural.Of(len(gates), "gate")
+	all := text.Plural(len(gates), "gate")
 	switch {
 	case asBefore == 0 && len(gates) == 1:
 		return "The gate passed."

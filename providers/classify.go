@@ -8,28 +8,30 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Classify makes the [*Error] for a failed call: status as in [Error.Status], the provider's own code and text, the
+// Classify makes the [*Error] for a failed call: status as in [Error.Status], the provider's own code and words, the
 // headers of the answer, and the error on this side; each may be zero. It is the one place that maps failures to
-// kinds. The caller adds who was asked, and scrubs text with its own key first.
+// kinds. The caller adds who was asked, and scrubs them with its own key first.
 //
 // Statuses alone are not enough: vendors report missing credit as 400, 402, 403 and 429, a wrong key as 400, 401 and
 // 403, and a request that is too long as 400, 413 and 429. So code and text are looked at first, the gravest meaning
 // before the milder ones, and nothing that waiting cannot cure is taken for something it can.
-func Classify(status int, code, text string, header http.Header, err error) *Error {
+func Classify(status int, code, said string, header http.Header, err error) *Error {
 	e := &Error{
 		Status:     status,
-		Code:       clip(Redact(code), 100),
-		Message:    clip(Redact(strings.TrimSpace(text)), maxMessage),
+		Code:       text.Cut(Redact(code), 100),
+		Message:    text.Cut(Redact(strings.TrimSpace(said)), maxMessage),
 		RequestID:  firstHeader(header, "x-request-id", "request-id", "x-goog-request-id"),
 		RetryAfter: retryAfter(header, time.Now),
 		Err:        err,
 	}
 	if e.Message == "" && err != nil {
-		e.Message = clip(Redact(err.Error()), maxMessage)
+		e.Message = text.Cut(Redact(err.Error()), maxMessage)
 	}
-	e.Kind = kindOf(status, strings.ToLower(code), strings.ToLower(text), err)
+	e.Kind = kindOf(status, strings.ToLower(code), strings.ToLower(said), err)
 	return e
 }
 
@@ -79,7 +81,7 @@ func kindOf(status int, code, text string, err error) Kind {
 func firstHeader(header http.Header, names ...string) string {
 	for _, name := range names {
 		if value := header.Get(name); value != "" {
-			return clip(Redact(value), 100)
+			return text.Cut(Redact(value), 100)
 		}
 	}
 	return ""

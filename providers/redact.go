@@ -2,7 +2,6 @@ package providers
 
 import (
 	"regexp"
-	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/internal/secret"
 )
@@ -36,22 +35,6 @@ func Redact(s string) string {
 	s = byForm.Text(s)
 	for _, l := range loose {
 		s = l.pattern.ReplaceAllString(s, l.with)
-	}
-	return s
-}
-
-// clip cuts s to at most limit characters, visibly.
-func clip(s string, limit int) string {
-	const mark = "… [cut]"
-	if utf8.RuneCountInString(s) <= limit {
-		return s
-	}
-	keep := limit - utf8.RuneCountInString(mark)
-	for i := range s {
-		if keep == 0 {
-			return s[:i] + mark
-		}
-		keep--
 	}
 	return s
 }

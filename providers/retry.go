@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // RetryPolicy says how [WithRetry] tries again. The zero value is the default policy.
@@ -159,7 +161,7 @@ func canceled(ctx context.Context, failure *Error) *Error {
 	}
 	return &Error{
 		Kind: KindCanceled, Provider: failure.Provider, Model: failure.Model,
-		Message: clip(Redact(err.Error()), maxMessage), Usage: failure.Usage, Err: err,
+		Message: text.Cut(Redact(err.Error()), maxMessage), Usage: failure.Usage, Err: err,
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 const (
@@ -194,13 +196,13 @@ func (d *repairDialogue) ask(ctx context.Context, c Completer) (reply, *Error) {
 func (r reply) failure(kind Kind, err error) *Error {
 	return &Error{
 		Kind: kind, Provider: r.about.Provider, Model: r.about.Model, RequestID: r.about.RequestID,
-		Message: clip(Redact(err.Error()), maxMessage), Err: err,
+		Message: text.Cut(Redact(err.Error()), maxMessage), Err: err,
 	}
 }
 
 // object adds the bad answer and what is wrong with it to the conversation.
 func (d *repairDialogue) object(r reply, problem *Error) {
-	said := clip(r.text, maxQuoted)
+	said := text.Excerpt(r.text, maxQuoted, text.Start)
 	if said == "" {
 		said = "(no text)" // providers refuse an empty turn
 	}

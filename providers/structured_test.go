@@ -229,7 +229,7 @@ func TestStructuredQuotesBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		messages := model.asked[2].Messages
-		if n := len(messages[1].Text); n > 9000 || !strings.Contains(messages[1].Text, "[cut]") {
+		if n := len(messages[1].Text); n > 9000 || !strings.Contains(messages[1].Text, "[cut: ") {
 			t.Errorf("the bad answer is quoted with %d bytes", n)
 		}
 		if messages[3].Text == "" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // answer is what the model says. It is read leniently: see [answer.plan].
@@ -114,7 +115,7 @@ func request(req boulder.PlanRequest) *boulder.Plan {
 
 func (s answerSubTask) spec() boulder.Spec {
 	return boulder.Spec{
-		ID: slug(s.ID), Subject: clip(oneLine(s.Subject), maxSubject), ActiveForm: clip(oneLine(s.ActiveForm), maxSubject),
+		ID: slug(s.ID), Subject: text.Cut(oneLine(s.Subject), maxSubject), ActiveForm: text.Cut(oneLine(s.ActiveForm), maxSubject),
 		Description: clean(strings.TrimSpace(s.Description)), SuccessCriteria: said(s.SuccessCriteria), Gates: said(s.Gates),
 		ExpectsChanges: s.ExpectsChanges, EmptyOK: s.EmptyOK, Outputs: said(s.Outputs),
 	}

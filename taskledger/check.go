@@ -8,7 +8,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/dag"
-	"github.com/bouldermgr/manager/internal/nearest"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/providers"
 )
 
@@ -39,7 +39,7 @@ func whole(field string) place { return place{wholePlan, field, wholeField} }
 // called is how messages call a sub-task.
 func called(p *boulder.Plan, i int) string {
 	if id := p.SubTasks[i].ID; id != "" {
-		return fmt.Sprintf("sub-task %q", clip(id, maxID))
+		return fmt.Sprintf("sub-task %q", text.Cut(id, maxID))
 	}
 	return fmt.Sprintf("sub-task %d", i+1)
 }
@@ -71,7 +71,7 @@ func checkIDs(p *boulder.Plan) []finding {
 		switch {
 		case len(s.ID) > maxID:
 			all = append(all, finding{
-				at, fmt.Sprintf("the id %q is longer than %d characters", clip(s.ID, 30), maxID), "choose a shorter one",
+				at, fmt.Sprintf("the id %q is longer than %d characters", text.Cut(s.ID, 30), maxID), "choose a shorter one",
 			})
 		case !isID(s.ID):
 			all = append(all, finding{
@@ -151,7 +151,7 @@ func checkGates(p *boulder.Plan) []finding {
 			if slices.Contains(s.Gates, gate) {
 				all = append(all, finding{
 					place{i, "no_worse", j},
-					fmt.Sprintf("%s has the command %q under gates and under no_worse", called(p, i), clip(gate, maxID)),
+					fmt.Sprintf("%s has the command %q under gates and under no_worse", called(p, i), text.Cut(gate, maxID)),
 					"keep it under gates if it must pass, or under no_worse if it may stay as red as it was",
 				})
 			}
@@ -186,17 +186,17 @@ func checkGraph(p *boulder.Plan) []finding {
 		case dag.Duplicate:
 			all = append(all, finding{
 				place{f.Node, "id", wholeField},
-				fmt.Sprintf("the id %q is taken by an earlier sub-task", clip(s.ID, maxID)), "give each its own",
+				fmt.Sprintf("the id %q is taken by an earlier sub-task", text.Cut(s.ID, maxID)), "give each its own",
 			})
 		case dag.Self:
 			all = append(all, finding{at, who + " depends on itself", "remove it from depends_on"})
 		case dag.Repeated:
 			all = append(all, finding{
-				at, fmt.Sprintf("%s names %q twice", who, clip(s.DependsOn[f.Edge], maxID)), "remove one from depends_on",
+				at, fmt.Sprintf("%s names %q twice", who, text.Cut(s.DependsOn[f.Edge], maxID)), "remove one from depends_on",
 			})
 		case dag.Unknown:
 			all = append(all, finding{
-				at, fmt.Sprintf("%s depends on %q, which is not in the plan", who, clip(s.DependsOn[f.Edge], maxID)),
+				at, fmt.Sprintf("%s depends on %q, which is not in the plan", who, text.Cut(s.DependsOn[f.Edge], maxID)),
 				"add it or remove it from depends_on" + maybe(s.DependsOn[f.Edge], p),
 			})
 		case dag.Cycle:
@@ -233,7 +233,7 @@ func maybe(id string, p *boulder.Plan) string {
 	for i, s := range p.SubTasks {
 		ids[i] = s.ID
 	}
-	if meant := nearest.Word(id, ids); meant != "" {
+	if meant := text.Nearest(id, ids); meant != "" {
 		return fmt.Sprintf(" (did you mean %q?)", meant)
 	}
 	return ""
@@ -265,7 +265,7 @@ func checkWords(p *boulder.Plan) []finding {
 		case "", boulder.High, boulder.Medium, boulder.Low:
 		default:
 			all = append(all, finding{
-				place{i, "priority", wholeField}, fmt.Sprintf("the priority %q is not known", clip(string(s.Priority), maxID)),
+				place{i, "priority", wholeField}, fmt.Sprintf("the priority %q is not known", text.Cut(string(s.Priority), maxID)),
 				"write high, medium or low",
 			})
 		}
@@ -279,7 +279,7 @@ func checkDoneWhen(task int, words []string) []finding {
 	for i, word := range words {
 		if !boulder.IsDoneWord(word) {
 			all = append(all, finding{
-				place{task, "done_when", i}, fmt.Sprintf("done_when does not know %q", clip(word, maxID)),
+				place{task, "done_when", i}, fmt.Sprintf("done_when does not know %q", text.Cut(word, maxID)),
 				"use " + doneWords() + "; commands that must pass belong under gates",
 			})
 		}

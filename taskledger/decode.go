@@ -9,8 +9,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/nearest"
-	"github.com/bouldermgr/manager/internal/shorthand"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // place names a value of a plan independently of how it is written.
@@ -217,7 +216,7 @@ func instead(name string, keys []key) string {
 	for i, k := range keys {
 		names[i] = k.name
 	}
-	if meant := nearest.Word(name, names); meant != "" {
+	if meant := text.Nearest(name, names); meant != "" {
 		return fmt.Sprintf("did you mean %q?", meant)
 	}
 	return "remove it, or use one of " + strings.Join(names, ", ")
@@ -306,9 +305,9 @@ func (d *decoder) tokens(to *int64) read {
 		if !ok {
 			return
 		}
-		count, ok := shorthand.Parse(value)
+		count, ok := text.ParseCount(value)
 		if !ok {
-			d.wrong(n, fmt.Sprintf("%s is %q, not a number of tokens", name, clip(value, maxID)),
+			d.wrong(n, fmt.Sprintf("%s is %q, not a number of tokens", name, text.Cut(value, maxID)),
 				"write a whole number from 1, as in 150000, 150k or 2M")
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 const (
@@ -106,20 +107,11 @@ func subjects(specs []boulder.Spec) string {
 }
 
 // headline is the first line that says something.
-func headline(text string) string {
-	for line := range strings.Lines(text) {
-		if line = strings.Join(strings.Fields(line), " "); line != "" {
-			return clip(line, maxSubject)
+func headline(s string) string {
+	for line := range strings.Lines(s) {
+		if line = text.Short(line, maxSubject); line != "" {
+			return line
 		}
 	}
 	return ""
-}
-
-// clip gives at most limit characters of a text, with an ellipsis where something is missing.
-func clip(text string, limit int) string {
-	runes := []rune(text)
-	if len(runes) <= limit {
-		return text
-	}
-	return string(runes[:limit-1]) + "…"
 }

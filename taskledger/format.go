@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/shorthand"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 const fileHeader = `# A plan of manager. Edit it as you like, then execute it with: manager run FILE
@@ -187,7 +187,7 @@ func budget(b boulder.Budget) string {
 		parts = append(parts, "time: "+duration(time.Duration(b.Time)))
 	}
 	if b.Tokens != 0 {
-		parts = append(parts, "tokens: "+shorthand.Format(b.Tokens))
+		parts = append(parts, "tokens: "+text.FormatCount(b.Tokens))
 	}
 	if b.Cost != 0 {
 		parts = append(parts, "cost: "+strconv.FormatFloat(b.Cost, 'f', -1, 64))

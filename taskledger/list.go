@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // ErrNoList is in the chain of the error when a task is no list that [FromList] can take.
@@ -30,7 +31,7 @@ func FromList(req boulder.PlanRequest, now time.Time) (*boulder.Plan, error) {
 		return nil, fmt.Errorf("%w: %w", ErrNoList, err)
 	}
 	p := request(req)
-	p.Goal = clip(strings.TrimRight(strings.TrimLeft(headline(before), "# "), ": "), maxGoal)
+	p.Goal = text.Cut(strings.TrimRight(strings.TrimLeft(headline(before), "# "), ": "), maxGoal)
 	for _, step := range steps {
 		p.SubTasks = append(p.SubTasks, boulder.Spec{Description: step})
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 const (
@@ -45,7 +47,7 @@ func shown(name string, dir bool) string {
 	if strings.ContainsFunc(name, unprintable) {
 		name = strconv.Quote(name)
 	}
-	name = clip(name, longest)
+	name = text.Cut(name, longest)
 	if dir {
 		name += "/"
 	}

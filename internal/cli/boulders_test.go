@@ -9,7 +9,6 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
-	"pgregory.net/rapid"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/store"
@@ -122,18 +121,6 @@ func TestDamagedRecordsAreNamed(t *testing.T) {
 			t.Errorf("%v: exit code %d, stdout %q, stderr %q", test.args, code, stdout, stderr)
 		}
 	}
-}
-
-// The quick way to clip a line gives what the thorough one does.
-func TestClipPlain(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(rt *rapid.T) {
-		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[ a-c\x7f~é\n]{0,12}`)).Draw(rt, "text")
-		n := rapid.IntRange(-1, 14).Draw(rt, "columns")
-		if got, want := clipPlain(text, n), clipText(text, n); got != want {
-			rt.Fatalf("%q in %d columns is %q, want %q", text, n, got, want)
-		}
-	})
 }
 
 // `manager list` of 10,000 boulders, all of the command, beside what bare bbolt takes for opening the file and reading

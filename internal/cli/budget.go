@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/plain"
-	"github.com/bouldermgr/manager/internal/shorthand"
+	"github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // budgetFlag is --budget: `cost=5,time=8h` for the run, `SUBTASK:tokens=200k` for one sub-task; repeatable.
@@ -88,13 +88,13 @@ func parseBudget(text string, b *boulder.Budget) error {
 }
 
 // amount reads a number of things: 1500, 200k, 2M.
-func amount(text string) (int64, error) {
-	n, ok := shorthand.Parse(text)
+func amount(s string) (int64, error) {
+	n, ok := text.ParseCount(s)
 	if !ok {
-		return 0, fmt.Errorf("%q is not a whole number of at least 1, as 1500, 200k or 2M", text)
+		return 0, fmt.Errorf("%q is not a whole number of at least 1, as 1500, 200k or 2M", s)
 	}
 	return n, nil
 }
 
 // budgetText is a budget in words: "2.0M tokens, $5.00, 8h".
-func budgetText(b boulder.Budget) string { return plain.Budget(b) }
+func budgetText(b boulder.Budget) string { return report.Budget(b) }

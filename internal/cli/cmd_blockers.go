@@ -9,7 +9,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/nearest"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 func (a *app) newBlockersCmd() *cobra.Command {
@@ -51,7 +51,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 			names = append(names, c.Name())
 		}
 	}
-	if near := nearest.Word(args[0], names); near != "" {
+	if near := text.Nearest(args[0], names); near != "" {
 		return usagef("%s has no command %q: did you mean %q?", cmd.CommandPath(), args[0], near)
 	}
 	return usagef("%s has no command %q: it has %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/nearest"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // blockerFilter are the flags that choose blockers.
@@ -248,7 +248,7 @@ func noBlocker(ctx context.Context, d *blockers.Desk, id string) error {
 	for i := range all {
 		ids[i] = all[i].ID
 	}
-	for _, guess := range []string{"B" + id, nearest.Word(strings.ToUpper(id), ids)} { // 7 is B7
+	for _, guess := range []string{"B" + id, text.Nearest(strings.ToUpper(id), ids)} { // 7 is B7
 		if slices.Contains(ids, guess) {
 			return usagef("there is no blocker %q: did you mean %s?", id, guess)
 		}

@@ -34,7 +34,7 @@ func TestSlashInOpenCode(t *testing.T) {
 	}
 	session, _ := mcpClient(t, project, env)
 	for _, question := range []string{"May the token stay?", "Which \x1b[31mkey?"} {
-		if text, failed := report(t, session, hardBlocker(question)); failed {
+		if text, failed := reportBlocker(t, session, hardBlocker(question)); failed {
 			t.Fatal(text)
 		}
 	}

@@ -27,8 +27,8 @@ func mcpClient(t *testing.T, project string, env []string) (*mcp.ClientSession, 
 	return session, cmd
 }
 
-// report calls the tool and gives the text that an agent reads.
-func report(t *testing.T, session *mcp.ClientSession, arguments map[string]any) (text string, failed bool) {
+// reportBlocker calls the tool and gives the text that an agent reads.
+func reportBlocker(t *testing.T, session *mcp.ClientSession, arguments map[string]any) (text string, failed bool) {
 	t.Helper()
 	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: mcptool.ToolName, Arguments: arguments})
 	if err != nil {
@@ -66,7 +66,7 @@ func TestMCP(t *testing.T) {
 	defer db.Close()
 	env := append(os.Environ(), "HOME="+t.TempDir(), "XDG_CONFIG_HOME=")
 	session, cmd := mcpClient(t, project, env)
-	if text, failed := report(t, session, hardBlocker("Off?")); failed || text != mcptool.Off {
+	if text, failed := reportBlocker(t, session, hardBlocker("Off?")); failed || text != mcptool.Off {
 		t.Errorf("while it is off: %v %q", failed, text)
 	}
 	desk := deskOfProject(t, project)
@@ -76,10 +76,10 @@ func TestMCP(t *testing.T) {
 	if code, _, stderr := run(t, project, env, "blockers", "on"); code != 0 {
 		t.Fatalf("on: %d %s", code, stderr)
 	}
-	if text, failed := report(t, session, hardBlocker("May it stay?")); failed || text != mcptool.Registered {
+	if text, failed := reportBlocker(t, session, hardBlocker("May it stay?")); failed || text != mcptool.Registered {
 		t.Errorf("it was told %v %q", failed, text)
 	}
-	if text, failed := report(t, session, map[string]any{"category": "naming"}); !failed ||
+	if text, failed := reportBlocker(t, session, map[string]any{"category": "naming"}); !failed ||
 		!strings.Contains(text, "Invalid category") || !strings.Contains(text, "question is missing") {
 		t.Errorf("a wrong call: %v %q", failed, text)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
-	"github.com/bouldermgr/manager/internal/nearest"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // keyAt names what stands at a place of a configuration file as people write it: limits.attempts, gates[0]. It is empty
@@ -65,7 +65,7 @@ func unknownKey(path, key string) string {
 		}
 	}
 	meant := strings.Join(elsewhere, " or ")
-	if near := nearest.Word(key, beside); near != "" {
+	if near := text.Nearest(key, beside); near != "" {
 		meant = fmt.Sprintf("%q", near)
 	}
 	if meant == "" {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/internal/nearest"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -138,7 +138,7 @@ func makesSense(ctx context.Context, r reader, d store.Detail, o boulder.Order) 
 	for _, t := range d.SubTasks {
 		ids = append(ids, t.ID)
 	}
-	if near := nearest.Word(o.SubTaskID, ids); near != "" {
+	if near := text.Nearest(o.SubTaskID, ids); near != "" {
 		return usagef("boulder %s has no sub-task %q: did you mean %q?", b.ID, o.SubTaskID, near)
 	}
 	if other, err := r.Resolve(ctx, o.SubTaskID); err == nil && o.Do == boulder.OrderCancel {

@@ -7,22 +7,23 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/plain"
-	things "github.com/bouldermgr/manager/internal/plural"
+	"github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
-// The words of package plain, which this package says on nearly every line.
+// The words of package text, which this package says on nearly every line.
 
-func safeText(s string) string          { return plain.Safe(s) }
-func oneLine(s string) string           { return plain.OneLine(s) }
-func clipText(s string, n int) string   { return plain.Clip(s, n) }
-func indent(s, prefix string) string    { return plain.Indent(s, prefix) }
-func wrap(s string, n int) string       { return plain.Wrap(s, n) }
-func elapsed(d time.Duration) string    { return plain.Elapsed(d) }
-func count(n int64) string              { return plain.Count(n) }
-func money(dollars float64) string      { return plain.Money(dollars) }
-func usageText(u boulder.Usage) string  { return plain.Usage(u) }
-func plural(n int, thing string) string { return things.Of(n, thing) }
+func safeText(s string) string          { return text.Safe(s) }
+func oneLine(s string) string           { return text.OneLine(s) }
+func clipText(s string, n int) string   { return text.Clip(s, n) }
+func clipLine(s string, n int) string   { return text.ClipLine(s, n) }
+func indent(s, prefix string) string    { return text.Indent(s, prefix) }
+func wrap(s string, n int) string       { return text.Wrap(s, n) }
+func elapsed(d time.Duration) string    { return text.Elapsed(d) }
+func count(n int64) string              { return text.Count(n) }
+func money(dollars float64) string      { return text.Money(dollars) }
+func usageText(u boulder.Usage) string  { return report.Usage(u) }
+func plural(n int, thing string) string { return text.Plural(n, thing) }
 
 // fit is clipText, filled with spaces to exactly n columns.
 func fit(s string, n int) string {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/bouldermgr/manager/boulder"
 )
 
@@ -144,12 +142,4 @@ func (v whyView) gate(depth int, label string, g boulder.Gate) {
 	for line := range strings.Lines(lastLines(out, gateLinesShown)) {
 		fmt.Fprintln(v.out, strings.Repeat(" ", depth+4)+v.dim(clipLine(strings.TrimRight(line, "\n"), v.width-depth-4)))
 	}
-}
-
-// clipLine cuts a safe line to a width, if there is one; unlike [clipText] it keeps white space.
-func clipLine(s string, n int) string {
-	if n < 20 {
-		return s
-	}
-	return ansi.TruncateWc(s, n, "…")
 }

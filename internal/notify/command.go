@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/internal/command"
-	"github.com/bouldermgr/manager/internal/plain"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // outputKept is how much of a command's output, and of a webhook's answer, is looked at, in bytes.
@@ -24,7 +24,7 @@ func (n *Notifier) run(ctx context.Context, m Message, body []byte) error {
 	cmd := exec.CommandContext(ctx, n.cfg.Command[0], n.cfg.Command[1:]...)
 	cmd.Dir, cmd.Stdin, cmd.Env = n.cfg.Dir, bytes.NewReader(body), slices.Concat(n.cfg.Env, variables(m))
 	err := command.Run(cmd, &out)
-	n.cfg.Logger.Debug("notification command", "command", name, "output", plain.Safe(out.String()))
+	n.cfg.Logger.Debug("notification command", "command", name, "output", text.Safe(out.String()))
 	switch {
 	case err == nil:
 		return nil

@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/bouldermgr/manager/internal/plain"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // redirectsFollowed is how many are, within one host.
@@ -56,7 +56,7 @@ func (n *Notifier) postOnce(ctx context.Context, body []byte) (again bool, err e
 	}
 	defer resp.Body.Close()
 	answer, _ := io.ReadAll(io.LimitReader(resp.Body, outputKept)) // it is for diagnostics only
-	n.cfg.Logger.Debug("webhook", "host", n.hook.Host, "status", resp.Status, "answer", plain.Safe(string(answer)))
+	n.cfg.Logger.Debug("webhook", "host", n.hook.Host, "status", resp.Status, "answer", text.Safe(string(answer)))
 	if resp.StatusCode/100 == 2 {
 		return false, nil
 	}

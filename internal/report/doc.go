@@ -51,15 +51,15 @@ type span struct {
 	text string
 }
 
-func text(s string) span   { return span{spanText, s} }
+func plain(s string) span  { return span{spanText, s} }
 func strong(s string) span { return span{spanStrong, s} }
 func code(s string) span   { return span{spanCode, s} }
 func faint(s string) span  { return span{spanFaint, s} }
 
 func (d *document) add(b block) { d.blocks = append(d.blocks, b) }
 
-func (d *document) title(s string)      { d.add(block{kind: blockTitle, spans: []span{text(s)}}) }
-func (d *document) heading(s string)    { d.add(block{kind: blockHeading, spans: []span{text(s)}}) }
+func (d *document) title(s string)      { d.add(block{kind: blockTitle, spans: []span{plain(s)}}) }
+func (d *document) heading(s string)    { d.add(block{kind: blockHeading, spans: []span{plain(s)}}) }
 func (d *document) para(spans ...span)  { d.add(block{kind: blockPara, spans: spans}) }
 func (d *document) item(spans ...span)  { d.add(block{kind: blockItem, spans: spans}) }
 func (d *document) below(spans ...span) { d.add(block{kind: blockItem, level: 1, spans: spans}) }
@@ -74,5 +74,5 @@ func (d *document) markedBelow(m mark, spans ...span) {
 
 // output is shown below an item of the second level.
 func (d *document) output(s string) {
-	d.add(block{kind: blockOutput, level: 1, spans: []span{text(s)}})
+	d.add(block{kind: blockOutput, level: 1, spans: []span{plain(s)}})
 }

@@ -8,8 +8,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/plain"
-	"github.com/bouldermgr/manager/internal/plural"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // How much is shown to people. The JSON form has everything.
@@ -68,12 +67,12 @@ func (r *Report) head(d *document) {
 		status = "broken off while " + status
 	}
 	d.title(fmt.Sprintf("Boulder %s: %s", r.BoulderID, status))
-	d.para(text(plain.Clip(cmp.Or(r.Goal, r.Task), textShown)))
-	d.item(strong(r.Counts()), text(prefixed("; ", r.filesText())))
-	d.item(text(r.spent()))
-	d.item(text("begun " + stamp(r.CreatedAt) + ", as of " + stamp(r.UpdatedAt)))
+	d.para(plain(text.Clip(cmp.Or(r.Goal, r.Task), textShown)))
+	d.item(strong(r.Counts()), plain(prefixed("; ", r.filesText())))
+	d.item(plain(r.spent()))
+	d.item(plain("begun " + stamp(r.CreatedAt) + ", as of " + stamp(r.UpdatedAt)))
 	if r.Reason != "" && r.Reason != string(r.Status) {
-		d.item(text(plain.Clip(r.Reason, textShown)))
+		d.item(plain(text.Clip(r.Reason, textShown)))
 	}
 }
 
@@ -92,7 +91,7 @@ func (r *Report) Counts() string {
 	if t.Planned == 0 {
 		return "nothing planned yet"
 	}
-	s := fmt.Sprintf("%d of %s completed", t.Completed, plural.Of(t.Planned, "sub-task"))
+	s := fmt.Sprintf("%d of %s completed", t.Completed, text.Plural(t.Planned, "sub-task"))
 	for _, x := range []struct {
 		n    int
 		what string
@@ -112,20 +111,20 @@ func (r *Report) filesText() string {
 	if len(r.Files) == 0 {
 		return ""
 	}
-	return plural.Of(len(r.Files), "file") + " changed"
+	return text.Plural(len(r.Files), "file") + " changed"
 }
 
 // spent is what it took: tokens, money, time and tries.
 func (r *Report) spent() string {
 	parts := []string{
-		plain.Usage(r.Usage), "worked " + plain.Elapsed(milliseconds(r.WorkedMS)), plural.Of(r.Attempts, "attempt"),
+		Usage(r.Usage), "worked " + text.Elapsed(milliseconds(r.WorkedMS)), text.Plural(r.Attempts, "attempt"),
 	}
 	if r.Replans > 0 {
-		parts = append(parts, plural.Of(r.Replans, "replan"))
+		parts = append(parts, text.Plural(r.Replans, "replan"))
 	}
 	s := strings.Join(parts, ", ")
 	if r.Budget != nil {
-		s += prefixed("; the budget is ", plain.Budget(*r.Budget))
+		s += prefixed("; the budget is ", Budget(*r.Budget))
 	}
 	return s
 }
@@ -135,10 +134,10 @@ func milliseconds(ms int64) time.Duration { return time.Duration(ms) * time.Mill
 func (r *Report) nextSteps(d *document) {
 	d.heading("Next")
 	for _, s := range r.Next {
-		d.item(code(s.Command), text(": "+s.Why))
+		d.item(code(s.Command), plain(": "+s.Why))
 	}
 	if len(r.Next) == 0 {
-		d.item(text("nothing is left to do"))
+		d.item(plain("nothing is left to do"))
 	}
 }
 
@@ -163,7 +162,7 @@ func (r *Report) blockers(d *document) {
 			b.layout(d)
 		}
 		if more > 0 {
-			d.item(text(fmt.Sprintf("and %d more: ", more)), code("manager blockers list --all -b "+r.BoulderID))
+			d.item(plain(fmt.Sprintf("and %d more: ", more)), code("manager blockers list --all -b "+r.BoulderID))
 		}
 	}
 }
@@ -188,16 +187,16 @@ func (b *Blocker) layout(d *document) {
 		m = markGood
 	}
 	d.marked(m, strong(b.ID), faint(" ("+strings.Join(about, ", ")+")"),
-		text(": "+plain.Clip(b.Question, textShown)))
+		plain(": "+text.Clip(b.Question, textShown)))
 	b.asked(d)
 	field(d, "context", b.Context)
 	if len(b.Options) > 0 && (b.Awaited || b.ChosenOption != "") {
 		field(d, "options", strings.Join(b.Options, "; "))
 	}
 	if b.ChosenOption != "" {
-		chosen := []span{strong("chosen:"), text(" " + plain.Clip(b.ChosenOption, evidenceShown))}
+		chosen := []span{strong("chosen:"), plain(" " + text.Clip(b.ChosenOption, evidenceShown))}
 		if b.ChosenReasoning != "" {
-			chosen = append(chosen, text(": "+plain.Clip(b.ChosenReasoning, textShown)))
+			chosen = append(chosen, plain(": "+text.Clip(b.ChosenReasoning, textShown)))
 		}
 		d.below(chosen...)
 	}
@@ -212,37 +211,37 @@ func (b *Blocker) asked(d *document) {
 	}
 	var spans []span
 	if a.Permission != "" {
-		spans = append(spans, text("permission "), code(strings.Join(append([]string{a.Permission}, a.Patterns...), " ")))
+		spans = append(spans, plain("permission "), code(strings.Join(append([]string{a.Permission}, a.Patterns...), " ")))
 	} else {
-		spans = append(spans, text(string(a.Kind)))
+		spans = append(spans, plain(string(a.Kind)))
 	}
 	if a.Arguments != "" {
-		spans = append(spans, text(" for "), code(plain.Clip(strings.TrimSpace(a.Tool+" "+a.Arguments), evidenceShown)))
+		spans = append(spans, plain(" for "), code(text.Clip(strings.TrimSpace(a.Tool+" "+a.Arguments), evidenceShown)))
 	}
-	d.below(append(spans, text(": "+string(a.Reply)))...)
+	d.below(append(spans, plain(": "+string(a.Reply)))...)
 }
 
 func (b *Blocker) settled(d *document) {
 	switch {
 	case b.Status == boulder.BlockerSkipped:
-		d.below(strong("skipped:"), text(" it goes on without an answer"))
+		d.below(strong("skipped:"), plain(" it goes on without an answer"))
 	case b.Status == boulder.BlockerAnswered && b.Allowed:
-		d.below(strong("allowed"), text(prefixed(": ", plain.Clip(b.Answer, textShown))))
+		d.below(strong("allowed"), plain(prefixed(": ", text.Clip(b.Answer, textShown))))
 	case b.Status == boulder.BlockerAnswered:
-		d.below(strong("answered:"), text(" "+plain.Clip(b.Answer, textShown)))
+		d.below(strong("answered:"), plain(" "+text.Clip(b.Answer, textShown)))
 	case b.Awaited:
 		d.below(code("manager blockers answer " + b.ID + ` "…"`))
 	case b.Hard && b.Standing == blockers.Moot:
-		d.below(text("nobody waits for an answer any more"))
+		d.below(plain("nobody waits for an answer any more"))
 	}
 	if b.Undelivered {
-		d.below(text("its sub-task has not been told yet; the next run does it"))
+		d.below(plain("its sub-task has not been told yet; the next run does it"))
 	}
 }
 
 // field is a named text, if there is one.
 func field(d *document, name, value string) {
-	if value = plain.Clip(value, textShown); value != "" {
-		d.below(faint(name+": "), text(value))
+	if value = text.Clip(value, textShown); value != "" {
+		d.below(faint(name+": "), plain(value))
 	}
 }

@@ -6,8 +6,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/plain"
-	"github.com/bouldermgr/manager/internal/plural"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 func (r *Report) subTask(d *document, s *SubTask) {
@@ -15,24 +14,24 @@ func (r *Report) subTask(d *document, s *SubTask) {
 	if s.Status != boulder.SubTaskCompleted {
 		outcome = stated(strings.ReplaceAll(string(s.Status), "_", " "), s.Reason)
 	}
-	d.marked(statusMark(s.Status), strong(s.Subject), faint(" ("+s.ID+")"), text(prefixed(": ", plain.Clip(outcome, textShown))))
+	d.marked(statusMark(s.Status), strong(s.Subject), faint(" ("+s.ID+")"), plain(prefixed(": ", text.Clip(outcome, textShown))))
 	if s.Replaces != "" {
-		d.below(faint("in place of: "), text(s.Replaces))
+		d.below(faint("in place of: "), plain(s.Replaces))
 	}
 	s.verified(d)
 	for _, g := range s.Gates {
 		g.layout(d)
 	}
 	for _, g := range s.GateHints {
-		d.markedBelow(markOff, text("not run, since nobody approved it: "), code(g))
+		d.markedBelow(markOff, plain("not run, since nobody approved it: "), code(g))
 	}
 	for _, c := range s.Criteria {
 		m := markBad
 		if c.Met {
 			m = markGood
 		}
-		d.markedBelow(m, text(plain.Clip(c.Criterion, evidenceShown)),
-			faint(prefixed(" — ", plain.Clip(c.Evidence, evidenceShown))))
+		d.markedBelow(m, plain(text.Clip(c.Criterion, evidenceShown)),
+			faint(prefixed(" — ", text.Clip(c.Evidence, evidenceShown))))
 	}
 	for _, x := range s.Remaining {
 		if !slices.ContainsFunc(s.Criteria, func(c boulder.Criterion) bool { return c.Criterion == x }) {
@@ -46,8 +45,8 @@ func (r *Report) subTask(d *document, s *SubTask) {
 		}
 	}
 	if s.Usage.Calls > 0 || s.WorkedMS > 0 {
-		d.below(faint(fmt.Sprintf("%s, %s, %s", plain.Usage(s.Usage), plain.Elapsed(milliseconds(s.WorkedMS)),
-			plural.Of(s.Attempts, "attempt"))))
+		d.below(faint(fmt.Sprintf("%s, %s, %s", Usage(s.Usage), text.Elapsed(milliseconds(s.WorkedMS)),
+			text.Plural(s.Attempts, "attempt"))))
 	}
 }
 
@@ -77,31 +76,31 @@ func statusMark(s boulder.SubTaskStatus) mark {
 func (s *SubTask) verified(d *document) {
 	switch s.VerifiedBy {
 	case ByGates:
-		d.markedBelow(markSoSo, text("by the gates alone: no usable answer came from the judge"))
+		d.markedBelow(markSoSo, plain("by the gates alone: no usable answer came from the judge"))
 	case ByJudge:
-		d.markedBelow(markSoSo, text("by the judge alone: it has no gates"))
+		d.markedBelow(markSoSo, plain("by the judge alone: it has no gates"))
 	case ByOriginal:
-		d.markedBelow(markSoSo, text("taken over from the boulder that this one is a fork of"))
+		d.markedBelow(markSoSo, plain("taken over from the boulder that this one is a fork of"))
 	case ByRecord:
-		d.markedBelow(markSoSo, text("how it was verified is not stored"))
+		d.markedBelow(markSoSo, plain("how it was verified is not stored"))
 	case ByGatesAndJudge:
 	}
 }
 
 func (g *Gate) layout(d *document) {
-	took := faint(" (" + plain.Elapsed(milliseconds(g.DurationMS)) + ")")
+	took := faint(" (" + text.Elapsed(milliseconds(g.DurationMS)) + ")")
 	switch g.Result {
 	case GatePassed:
-		d.markedBelow(markGood, text("passed: "), code(g.Command), took)
+		d.markedBelow(markGood, plain("passed: "), code(g.Command), took)
 		return
 	case GateNoWorse:
-		d.markedBelow(markSoSo, text("red, but no worse than before: "), code(g.Command),
-			text(prefixed(", ", plain.Clip(g.Why, evidenceShown))), took)
+		d.markedBelow(markSoSo, plain("red, but no worse than before: "), code(g.Command),
+			plain(prefixed(", ", text.Clip(g.Why, evidenceShown))), took)
 		return
 	case GateTimedOut:
-		d.markedBelow(markBad, text("did not end in time: "), code(g.Command), took)
+		d.markedBelow(markBad, plain("did not end in time: "), code(g.Command), took)
 	case GateFailed:
-		d.markedBelow(markBad, text(fmt.Sprintf("failed with exit code %d: ", g.ExitCode)), code(g.Command), took)
+		d.markedBelow(markBad, plain(fmt.Sprintf("failed with exit code %d: ", g.ExitCode)), code(g.Command), took)
 	}
 	if out := lastLines(g.Output); out != "" {
 		d.output(out)
@@ -110,12 +109,10 @@ func (g *Gate) layout(d *document) {
 
 // lastLines is the end of an output, each line cut to what can be read.
 func lastLines(s string) string {
-	lines := strings.Split(strings.TrimSpace(plain.Safe(s)), "\n")
+	lines := strings.Split(strings.TrimSpace(text.Safe(s)), "\n")
 	lines = lines[max(0, len(lines)-outputShown):]
 	for i, line := range lines {
-		if cut := []rune(line); len(cut) > lineShown {
-			lines[i] = string(cut[:lineShown]) + "…"
-		}
+		lines[i] = text.Cut(line, lineShown)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -134,15 +131,15 @@ func (s *SubTask) changed(d *document) {
 	spans := []span{faint("changes: ")}
 	for i, f := range s.Changes {
 		if i == filesShown {
-			spans = append(spans, text(fmt.Sprintf(", and %d more", len(s.Changes)-i)))
+			spans = append(spans, plain(fmt.Sprintf(", and %d more", len(s.Changes)-i)))
 			break
 		}
 		if i > 0 {
-			spans = append(spans, text(", "))
+			spans = append(spans, plain(", "))
 		}
 		spans = append(spans, code(f.Path))
 		if f.Added >= 0 {
-			spans = append(spans, text(fmt.Sprintf(" +%d −%d", f.Added, f.Removed)))
+			spans = append(spans, plain(fmt.Sprintf(" +%d −%d", f.Added, f.Removed)))
 		}
 		if !f.Own {
 			spans = append(spans, faint(" (perhaps another sub-task's)"))

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/bouldermgr/manager/internal/plain"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Markdown writes the report as CommonMark that GitHub and others show alike.
@@ -69,7 +69,7 @@ func markdownSpan(s span, begins bool) string {
 
 // squeeze makes a text one line, with white space folded and kept at its ends, where it parts one span from the next.
 func squeeze(s string) string {
-	line := plain.OneLine(s)
+	line := text.OneLine(s)
 	if line == "" {
 		if s == "" {
 			return ""
@@ -156,7 +156,7 @@ func codeSpan(s string) string {
 
 // fenced puts lines between fences that are longer than any in them.
 func fenced(s string) []string {
-	s = strings.TrimRight(plain.Safe(s), "\n ")
+	s = strings.TrimRight(text.Safe(s), "\n ")
 	fence := strings.Repeat("`", max(3, 1+longestRun(s, '`')))
 	lines := append([]string{fence + "text"}, strings.Split(s, "\n")...)
 	return append(lines, fence)

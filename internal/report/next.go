@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/plain"
-	"github.com/bouldermgr/manager/internal/plural"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // whysShown is how many sub-tasks are pointed at one by one.
@@ -19,7 +18,7 @@ const whysShown = 3
 func next(r *Report, in Input) []Step {
 	steps := []Step{}
 	if n := len(r.Awaited()); n > 0 {
-		steps = append(steps, Step{"manager blockers clarify", "answer what is waited for: " + plural.Of(n, "question")})
+		steps = append(steps, Step{"manager blockers clarify", "answer what is waited for: " + text.Plural(n, "question")})
 	}
 	switch {
 	case r.Running:
@@ -31,7 +30,7 @@ func next(r *Report, in Input) []Step {
 		steps = append(steps, resume(r, in))
 	}
 	if n := r.Choices(); n > 0 {
-		step := Step{"manager blockers list", "look at " + plural.Of(n, "choice") + " that agents made where they could not ask"}
+		step := Step{"manager blockers list", "look at " + text.Plural(n, "choice") + " that agents made where they could not ask"}
 		if r.Status.Terminal() {
 			step.Command += " --all -b " + r.BoulderID
 		}
@@ -161,7 +160,7 @@ func whys(r *Report) []Step {
 	for _, s := range r.SubTasks {
 		if s.Status == boulder.SubTaskFailed && len(steps) < whysShown {
 			steps = append(steps, Step{
-				fmt.Sprintf("manager show %s --why %s", r.BoulderID, s.ID), "why in full: " + plain.Clip(s.Subject, 60),
+				fmt.Sprintf("manager show %s --why %s", r.BoulderID, s.ID), "why in full: " + text.Clip(s.Subject, 60),
 			})
 		}
 	}

@@ -4,9 +4,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
-
-	"github.com/bouldermgr/manager/internal/plain"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Style colours text for a terminal. A nil function leaves it as it is.
@@ -35,12 +33,12 @@ func (s Style) write(b *strings.Builder, x block) {
 	switch x.kind {
 	case blockOutput:
 		margin = strings.Repeat("  ", x.level+2)
-		for line := range strings.Lines(strings.TrimRight(plain.Safe(x.spans[0].text), "\n ")) {
-			b.WriteString(margin + paint(s.Faint, s.clip(strings.TrimRight(line, "\n"), len(margin))) + "\n")
+		for line := range strings.Lines(strings.TrimRight(text.Safe(x.spans[0].text), "\n ")) {
+			b.WriteString(margin + paint(s.Faint, text.ClipLine(strings.TrimRight(line, "\n"), s.Width-len(margin))) + "\n")
 		}
 		return
 	case blockTitle, blockHeading:
-		b.WriteString(paint(s.Strong, plain.OneLine(x.spans[0].text)) + "\n")
+		b.WriteString(paint(s.Strong, text.OneLine(x.spans[0].text)) + "\n")
 		return
 	case blockItem:
 		margin = strings.Repeat("  ", x.level+1)
@@ -54,7 +52,7 @@ func (s Style) write(b *strings.Builder, x block) {
 	for _, part := range x.spans {
 		line.WriteString(s.span(part))
 	}
-	body := plain.Indent(plain.Wrap(strings.TrimRight(line.String(), " "), s.Width-len(margin)-2), margin+"  ")
+	body := text.Indent(text.Wrap(strings.TrimRight(line.String(), " "), s.Width-len(margin)-2), margin+"  ")
 	b.WriteString(margin + strings.TrimPrefix(body, margin+"  ") + "\n")
 }
 
@@ -81,14 +79,6 @@ func (s Style) mark(m mark) string {
 		return paint(s.Waits, m.String())
 	}
 	return paint(s.Faint, m.String())
-}
-
-// clip cuts a line of output; unlike [plain.Clip] it keeps white space.
-func (s Style) clip(line string, margin int) string {
-	if s.Width-margin < 20 {
-		return line
-	}
-	return ansi.TruncateWc(line, s.Width-margin, "…")
 }
 
 func paint(with func(string) string, s string) string {

@@ -10,6 +10,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/handoff"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -78,19 +79,19 @@ func (w *Watch) prompt(s *session, d enforcer.Decision) string {
 }
 
 // background is what a fresh session has to know besides.
-func (s *session) background(text string) string {
+func (s *session) background(prompt string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s This session goes on with the work of another one, %q, whose conversation became too long for "+
-		"its model. You do not know that conversation; the files are as it left them.\n\n", handoff.Mark, clip(s.rec.Title, 200))
+		"its model. You do not know that conversation; the files are as it left them.\n\n", handoff.Mark, text.Short(s.rec.Title, 200))
 	add := func(heading, what string) {
 		if what = strings.TrimSpace(what); what == "" {
 			return
 		}
-		fmt.Fprintf(&b, "%s\n\n%s\n\n", heading, cut(what, maxRequest))
+		fmt.Fprintf(&b, "%s\n\n%s\n\n", heading, text.Cut(what, maxRequest))
 	}
 	add("What the person asked for last:", s.rec.Request)
 	add("The summary of what was done:", s.tree.summary())
-	b.WriteString(strings.TrimPrefix(text, handoff.Mark+" "))
+	b.WriteString(strings.TrimPrefix(prompt, handoff.Mark+" "))
 	return b.String()
 }
 
@@ -172,7 +173,7 @@ func freshSession(
 		}
 	}
 	return dir.CreateSession(ctx, opencode.NewSession{
-		Title: clip(strings.TrimSuffix(old.Title, continuedTitle), 200) + continuedTitle, ParentID: old.ParentID,
+		Title: text.Short(strings.TrimSuffix(old.Title, continuedTitle), 200) + continuedTitle, ParentID: old.ParentID,
 		Metadata: map[string]any{freshKey: i.MessageID}, Agent: i.Agent, Model: i.Model, Variant: i.Variant, Rules: old.Rules,
 	})
 }
@@ -196,6 +197,6 @@ func (w *Watch) replaced(ctx context.Context, s *session, fresh opencode.Session
 	s.rec.Intent = nil
 	w.apply(s, enforcer.Replaced{At: w.cfg.Now(), By: fresh.ID})
 	w.toast(ctx, enforcer.Decision{Toast: &enforcer.Toast{
-		Variant: enforcer.Warning, Title: "manager goes on in a fresh session", Message: "See: " + clip(fresh.Title, 200),
+		Variant: enforcer.Warning, Title: "manager goes on in a fresh session", Message: "See: " + text.Short(fresh.Title, 200),
 	}})
 }

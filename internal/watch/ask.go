@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"strings"
 
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -30,11 +31,11 @@ func (a ask) sessionID() string {
 // String says it in a line.
 func (a ask) String() string {
 	if p := a.permission; p != nil {
-		return clip("permission to "+p.Permission+" "+strings.Join(p.Patterns, ", "), 200)
+		return text.Short("permission to "+p.Permission+" "+strings.Join(p.Patterns, ", "), 200)
 	}
-	text := "a question"
+	asked := "a question"
 	if all := a.question.Questions; len(all) > 0 {
-		text = "the question " + cmp.Or(all[0].Question, all[0].Header)
+		asked = "the question " + cmp.Or(all[0].Question, all[0].Header)
 	}
-	return clip(text, 200)
+	return text.Short(asked, 200)
 }

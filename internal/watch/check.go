@@ -10,6 +10,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -123,7 +124,7 @@ func (w *Watch) calls(ctx context.Context, sessionID string, turn []string, q *Q
 func toolCall(c *opencode.ToolCall) boulder.ToolCall {
 	output := cmp.Or(c.Error, c.Output)
 	return boulder.ToolCall{
-		ID: c.CallID, Tool: c.Tool, Title: clip(c.Title, 200), Input: cut(string(c.Input), maxCallText),
+		ID: c.CallID, Tool: c.Tool, Title: text.Short(c.Title, 200), Input: text.Cut(string(c.Input), maxCallText),
 		Output: strings.ToValidUTF8(output[max(0, len(output)-maxCallText):], ""), Status: string(c.State),
 	}
 }

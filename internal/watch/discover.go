@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -148,7 +149,7 @@ func (w *Watch) watch(info opencode.Session) {
 		r = Record{SessionID: info.ID}
 	}
 	delete(w.records, info.ID)
-	r.Title = clip(info.Title, 200)
+	r.Title = text.Short(info.Title, 200)
 	s := &session{rec: r, tree: NewTree(info.ID, r.Cursor), notOwned: w.notOwned(info), news: true}
 	s.tree.join(info, w.cfg.Now())
 	w.sessions[info.ID] = s

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/handoff"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -328,7 +329,7 @@ func (s *session) awaited() []string {
 	var texts []string
 	for _, b := range s.away.blockers {
 		if b.Hard && !b.Status.Settled() {
-			texts = append(texts, "an answer to "+b.ID+": "+clip(b.Question, 200))
+			texts = append(texts, "an answer to "+b.ID+": "+text.Short(b.Question, 200))
 		}
 	}
 	return texts

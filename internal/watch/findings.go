@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -41,7 +42,7 @@ func (f *findings) call(c *opencode.ToolCall, directory string) {
 	for _, file := range slices.Sorted(maps.Keys(byFile)) {
 		for _, e := range byFile[file] {
 			if f.edited[filepath.Clean(file)] && len(f.lines) < maxFindings {
-				f.lines = append(f.lines, fmt.Sprintf("%s:%d: %s", file, e.Line, clip(e.Message, 200)))
+				f.lines = append(f.lines, fmt.Sprintf("%s:%d: %s", file, e.Line, text.Short(e.Message, 200)))
 			}
 		}
 	}

@@ -20,7 +20,7 @@ const maxKept = 16 << 10
 // message is what is kept of a message of the main session.
 type message struct {
 	info  opencode.MessageInfo
-	texts []text
+	texts []textPart
 	tools map[string]uint64 // by call id: a hash of what an editing tool did; 0 for others
 	tree  string            // the work tree after the newest step, by OpenCode's snapshot
 
@@ -31,8 +31,7 @@ type message struct {
 	marker bool   // of a compaction
 }
 
-// text is a text part.
-type text struct {
+type textPart struct {
 	id        string
 	text      string
 	synthetic bool
@@ -64,8 +63,8 @@ func (m *message) text(p opencode.Part) {
 		m.person = true
 	}
 	// The end of a long text says what it comes to.
-	kept := text{p.ID, strings.ToValidUTF8(p.Text[max(0, len(p.Text)-maxKept):], ""), p.Synthetic}
-	if i := slices.IndexFunc(m.texts, func(t text) bool { return t.id == p.ID }); i >= 0 {
+	kept := textPart{p.ID, strings.ToValidUTF8(p.Text[max(0, len(p.Text)-maxKept):], ""), p.Synthetic}
+	if i := slices.IndexFunc(m.texts, func(t textPart) bool { return t.id == p.ID }); i >= 0 {
 		if !strings.HasPrefix(m.texts[i].text, kept.text) { // what was read a moment ago may be older than its events
 			m.texts[i] = kept
 		}

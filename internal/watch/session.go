@@ -8,6 +8,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -59,7 +60,7 @@ func (w *Watch) apply(s *session, events ...enforcer.Event) {
 			s.checks = nil
 		case enforcer.Prompted:
 			s.checks = nil
-			s.rec.Request = w.cfg.Redact(cut(s.tree.request(), maxRequest))
+			s.rec.Request = w.cfg.Redact(text.Cut(s.tree.request(), maxRequest))
 		case enforcer.Verified, enforcer.Decided, enforcer.TakenUp:
 			continue // not of the session's own doing
 		}
@@ -260,7 +261,7 @@ func (w *Watch) toast(ctx context.Context, d enforcer.Decision) {
 		shown = max(w.policy.Countdown, time.Second)
 	}
 	t := opencode.Toast{
-		Title: d.Toast.Title, Message: w.cfg.Redact(clip(d.Toast.Message, 300)), Variant: string(d.Toast.Variant),
+		Title: d.Toast.Title, Message: w.cfg.Redact(text.Short(d.Toast.Message, 300)), Variant: string(d.Toast.Variant),
 		Duration: shown,
 	}
 	dir := w.dir
@@ -310,7 +311,7 @@ func (w *Watch) taken(ctx context.Context, s *session, r Reading, err error) {
 	}
 	current := !s.again && !s.tree.changedSince(r.At)
 	w.apply(s, s.tree.Load(r)...)
-	s.rec.Title = clip(s.tree.Session().Title, 200)
+	s.rec.Title = text.Short(s.tree.Session().Title, 200)
 	s.loaded, s.fresh = true, current
 	if s.again {
 		s.again = false

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -273,7 +274,7 @@ const statusBlocked = "blocked"
 func todos(list []opencode.Todo) []boulder.Todo {
 	var all []boulder.Todo
 	for _, x := range list {
-		all = append(all, boulder.Todo{Content: clip(x.Content, maxItem), Status: x.Status})
+		all = append(all, boulder.Todo{Content: text.Short(x.Content, maxItem), Status: x.Status})
 	}
 	return all
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -282,7 +283,7 @@ func (t *Tree) lapses(now time.Time) time.Time {
 
 func name(s opencode.Session) string {
 	if s.Title != "" {
-		return fmt.Sprintf("%q", clip(s.Title, 60))
+		return fmt.Sprintf("%q", text.Short(s.Title, 60))
 	}
 	return s.ID
 }
@@ -304,7 +305,7 @@ func (t *Tree) broken() (words string, hopeless, overflow bool) {
 	if err == nil || err.Name == opencode.MessageAborted {
 		return "", false, false
 	}
-	return clip(err.Error(), 300), isHopeless(err), err.Name == opencode.ContextOverflow
+	return text.Short(err.Error(), 300), isHopeless(err), err.Name == opencode.ContextOverflow
 }
 
 // cutOff reports whether nobody is at work on the newest message although it is not complete.
@@ -367,21 +368,4 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// clip is a text on one line, cut visibly after n bytes.
-func clip(text string, n int) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) <= n {
-		return text
-	}
-	return strings.ToValidUTF8(text[:n], "") + "…"
-}
-
-// cut keeps the first n bytes of a text, with its lines.
-func cut(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	return strings.ToValidUTF8(text[:n], "") + "…"
 }

@@ -1,13 +1,11 @@
-package plain
+package text
 
 import (
 	"fmt"
+	"math/big"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/plural"
 )
 
 // Elapsed is a duration as people say it: <0.1s, 0.4s, 34s, 1m02s, 3h05m, 2d04h, 90d.
@@ -63,30 +61,50 @@ func Money(dollars float64) string {
 	return fmt.Sprintf("$%.3f", dollars)
 }
 
-// Usage is a usage in a sentence: "12.3k tokens, $0.04". A price that is not known is said to be so.
-func Usage(u boulder.Usage) string {
-	tokens := Count(u.Tokens()) + " tokens"
-	switch {
-	case u.Unpriced > 0 && u.Cost > 0:
-		return fmt.Sprintf("%s, %s and %s of unknown price", tokens, Money(u.Cost), plural.Of(int(u.Unpriced), "call"))
-	case u.Unpriced > 0:
-		return tokens + ", cost unknown"
+// Plural is a number with the thing, whose plural takes an s: "1 turn", "0 turns", "2 turns".
+func Plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
 	}
-	return tokens + ", " + Money(u.Cost)
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Budget is a budget in words: "2.0M tokens, $5.00, 8h"; empty if it bounds nothing.
-func Budget(b boulder.Budget) string {
-	var parts []string
-	add := func(set bool, text string) {
-		if set {
-			parts = append(parts, text)
+// units are what may stand behind a number, the largest first.
+var units = []struct {
+	mark string
+	size int64
+}{{"M", 1_000_000}, {"k", 1_000}}
+
+// ParseCount reads a whole number from 1: digits, perhaps with a decimal point, and perhaps with k or M behind them, in
+// upper or lower case.
+func ParseCount(s string) (n int64, ok bool) {
+	size := int64(1)
+	for _, u := range units {
+		if last := len(s) - 1; last >= 0 && strings.EqualFold(s[last:], u.mark) {
+			s, size = s[:last], u.size
+			break
 		}
 	}
-	add(b.Tokens > 0, Count(b.Tokens)+" tokens")
-	add(b.Cost > 0, fmt.Sprintf("$%.2f", b.Cost))
-	add(b.Time > 0, Elapsed(time.Duration(b.Time)))
-	add(b.Attempts > 0, plural.Of(b.Attempts, "attempt"))
-	add(b.Calls > 0, plural.Of(int(b.Calls), "model call"))
-	return strings.Join(parts, ", ")
+	if len(s) > 19 || strings.Trim(s, "0123456789.") != "" {
+		return 0, false
+	}
+	value, ok := new(big.Rat).SetString(s)
+	if !ok {
+		return 0, false
+	}
+	value.Mul(value, new(big.Rat).SetInt64(size))
+	if !value.IsInt() || value.Sign() <= 0 || !value.Num().IsInt64() {
+		return 0, false
+	}
+	return value.Num().Int64(), true
+}
+
+// FormatCount writes 150k, not 150000, and nothing that [ParseCount] reads as another number.
+func FormatCount(n int64) string {
+	for _, u := range units {
+		if n%u.size == 0 {
+			return strconv.FormatInt(n/u.size, 10) + u.mark
+		}
+	}
+	return strconv.FormatInt(n, 10)
 }

@@ -1,14 +1,13 @@
-// Package nearest finds the word that a person probably meant.
-package nearest
+package text
 
 import "strings"
 
 // maxWord bounds what is compared, in bytes: the distance of long texts costs much and says nothing.
 const maxWord = 64
 
-// Word gives the candidate that word was probably meant to be: the first of those with the fewest slips, upper and
+// Nearest gives the candidate that word was probably meant to be: the first of those with the fewest slips, upper and
 // lower case being the same. There may be one slip for every three bytes. It is empty if there is no such candidate.
-func Word(word string, candidates []string) string {
+func Nearest(word string, candidates []string) string {
 	if len(word) > maxWord {
 		return ""
 	}

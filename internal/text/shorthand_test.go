@@ -1,4 +1,4 @@
-package shorthand_test
+package text_test
 
 import (
 	"strings"
@@ -6,25 +6,25 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/bouldermgr/manager/internal/shorthand"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]int64{
+	for s, want := range map[string]int64{
 		"1": 1, "1500": 1500, "200k": 200_000, "2K": 2000, "2M": 2_000_000, "2m": 2_000_000, "1.5k": 1500,
 		"0.000001M": 1, ".5k": 500, "9223372036854775807": 1<<63 - 1,
 	} {
-		if got, ok := shorthand.Parse(text); !ok || got != want {
-			t.Errorf("%q: got %d, %v, want %d", text, got, ok, want)
+		if got, ok := text.ParseCount(s); !ok || got != want {
+			t.Errorf("%q: got %d, %v, want %d", s, got, ok, want)
 		}
 	}
-	for _, text := range []string{
+	for _, s := range []string{
 		"", "k", "0", "0k", "-3", "+3", "many", "1e30", "1e3", "0x10", "1_000", "1/2", "Inf", "NaN", "1.5", "1.0005k",
 		"1kk", "1 k", "9223372036854775808", "9999999999999999999M", strings.Repeat("1", 1_000_000),
 	} {
-		if got, ok := shorthand.Parse(text); ok {
-			t.Errorf("%.20q: got %d", text, got)
+		if got, ok := text.ParseCount(s); ok {
+			t.Errorf("%.20q: got %d", s, got)
 		}
 	}
 }
@@ -34,9 +34,9 @@ func TestFormatIsRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(1, 1<<63-1).Draw(t, "n")
 		for _, n := range []int64{n, n%1_000_000 + 1, (n%1000 + 1) * 1000, (n%1000 + 1) * 1_000_000} {
-			text := shorthand.Format(n)
-			if got, ok := shorthand.Parse(text); !ok || got != n {
-				t.Fatalf("%d is written %q and read as %d, %v", n, text, got, ok)
+			s := text.FormatCount(n)
+			if got, ok := text.ParseCount(s); !ok || got != n {
+				t.Fatalf("%d is written %q and read as %d, %v", n, s, got, ok)
 			}
 		}
 	})

@@ -1,4 +1,4 @@
-package nearest
+package text
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestWord(t *testing.T) {
+func TestNearest(t *testing.T) {
 	t.Parallel()
 	known := []string{"description", "depends_on", "api", "page", "patterns"}
 	for word, want := range map[string]string{
@@ -23,11 +23,11 @@ func TestWord(t *testing.T) {
 		strings.Repeat("p", 65): "",
 		"apii":                  "api",
 	} {
-		if got := Word(word, known); got != want {
+		if got := Nearest(word, known); got != want {
 			t.Errorf("%q: got %q, want %q", word, got, want)
 		}
 	}
-	if got := Word("same", []string{"seme", "Same", "same", strings.Repeat("s", 1000)}); got != "Same" {
+	if got := Nearest("same", []string{"seme", "Same", "same", strings.Repeat("s", 1000)}); got != "Same" {
 		t.Errorf("of three that are near: %q", got)
 	}
 }
@@ -51,8 +51,8 @@ func recursive(a, b string) int {
 func TestSlips(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.StringOfN(rapid.SampledFrom([]rune("abc")), 0, 6, -1)
-		a, b := text.Draw(t, "a"), text.Draw(t, "b")
+		letters := rapid.StringOfN(rapid.SampledFrom([]rune("abc")), 0, 6, -1)
+		a, b := letters.Draw(t, "a"), letters.Draw(t, "b")
 		if got, want := slips(a, b), recursive(a, b); got != want {
 			t.Fatalf("%q and %q: got %d, want %d", a, b, got, want)
 		}

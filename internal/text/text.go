@@ -1,10 +1,10 @@
-// Package plain writes for people: texts of models, agents and the commands they run, made harmless for a terminal, and
-// numbers as people say them.
+// Package text holds the words for people: texts made harmless for a terminal and cut to size, numbers as they are said
+// and written, and the word that was probably meant.
 //
 // Before any foreign text reaches a terminal or a file that is looked at in one, [Safe] or [OneLine] takes out what
 // would move the cursor, change colours or turn the direction of writing. Widths are those of terminals: a Chinese
 // character or an emoji takes two columns.
-package plain
+package text
 
 import (
 	"strings"
@@ -43,13 +43,22 @@ func Clip(s string, n int) string {
 	return s
 }
 
+// ClipLine cuts a safe line visibly to n columns and keeps its white space. Too little room, as for a stream that is no
+// terminal, leaves it as it is.
+func ClipLine(line string, n int) string {
+	if n < 20 {
+		return line
+	}
+	return ansi.TruncateWc(line, n, "…")
+}
+
 // Indent puts prefix before every line of a text.
 func Indent(s, prefix string) string {
 	return prefix + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n"+prefix)
 }
 
-// Wrap breaks the lines of a text between words so that none is wider than n columns. Too little room, as for a stream
-// that is no terminal, leaves them as they are.
+// Wrap breaks the lines of a text between words so that none is wider than n columns. Too little room leaves
+// them as they are.
 func Wrap(s string, n int) string {
 	if n < 20 {
 		return s

@@ -1,0 +1,77 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Keep says which part of a text an excerpt shows.
+type Keep int
+
+// What matters comes first; last; or at both ends, of which the beginning gets a third.
+const (
+	Start Keep = iota
+	End
+	Ends
+)
+
+// Head is the first n characters of a text.
+func Head(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for i := range s {
+		if n--; n < 0 {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+// Tail is the last n characters of a text.
+func Tail(s string, n int) string {
+	at := len(s)
+	for ; n > 0 && at > 0; n-- {
+		_, size := utf8.DecodeLastRuneInString(s[:at])
+		at -= size
+	}
+	return s[at:]
+}
+
+// Cut is a text in at most n characters, ending with an ellipsis where something is missing.
+func Cut(s string, n int) string {
+	if first := Head(s, n); len(first) == len(s) {
+		return s
+	}
+	return Head(s, n-1) + "…"
+}
+
+// Fold is a text on one line, as valid UTF-8, with runs of white space folded.
+func Fold(s string) string {
+	return strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
+}
+
+// Short is [Fold] in at most n characters, cut like [Cut].
+func Short(s string, n int) string { return Cut(Fold(s), n) }
+
+// Excerpt is a text in at most limit characters, as valid UTF-8, with a notice where something is missing. The notice
+// is whole even where the limit has no room for it.
+func Excerpt(s string, limit int, keep Keep) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	total := utf8.RuneCountInString(s)
+	notice := func(missing int) string { return fmt.Sprintf("\n[cut: %d of %d characters]\n", missing, total) }
+	if total <= max(limit, len(notice(total))) {
+		return s
+	}
+	kept := max(0, limit-len(notice(total)))
+	front := kept
+	switch keep {
+	case Start:
+	case End:
+		front = 0
+	case Ends:
+		front = kept / 3
+	}
+	return strings.TrimSpace(Head(s, front) + notice(total-kept) + Tail(s, kept-front))
+}
