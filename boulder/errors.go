@@ -2,6 +2,7 @@ package boulder
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -18,6 +19,8 @@ var (
 	// ErrFatal marks a fault that ends the run at once, because every further try would end the same way (wrong key,
 	// unknown model). The boulder stays resumable.
 	ErrFatal = errors.New("cannot go on")
+	// ErrNoCredit is an ErrFatal for an account that has no credit left: only a person can help, by topping it up.
+	ErrNoCredit = fmt.Errorf("%w: no credit", ErrFatal)
 	// ErrNoNewPlan is what a planner returns that was asked for another plan and has none.
 	ErrNoNewPlan = errors.New("no other plan")
 )

@@ -108,7 +108,7 @@ func refusedFault(c *providers.Error, model, status string) error {
 			boulder.ErrFatal, model, status, c.Message)
 	case providers.KindQuota:
 		return fmt.Errorf("%w: the account of %s has no credit left, or reached a limit%s: %s: top it up, then run"+
-			" `manager resume`", boulder.ErrFatal, model, status, c.Message)
+			" `manager resume`", boulder.ErrNoCredit, model, status, c.Message)
 	}
 	return nil
 }

@@ -13,7 +13,9 @@ import (
 
 // loop is the one loop: decide, commit, act, wait.
 func (r *run) loop() error {
-	r.startable()
+	if err := r.startable(); err != nil {
+		r.end(err)
+	}
 	for {
 		r.notice()
 		if err := r.noteClock(); err != nil {
@@ -49,11 +51,12 @@ func (r *run) loop() error {
 	}
 }
 
-// startable ends the run if a sub-task could never start: it would wait for ever.
-func (r *run) startable() {
+// startable refuses a plan with a sub-task that could never start: it would wait for ever.
+func (r *run) startable() error {
 	if err := schedule.Startable(r.state, r.o.limits); err != nil {
-		r.end(fmt.Errorf("%w: %w", boulder.ErrFatal, err))
+		return fmt.Errorf("%w: %w", ErrUnstartable, err)
 	}
+	return nil
 }
 
 // halting reports whether the run ends before the boulder does: nothing new is launched.
@@ -318,5 +321,5 @@ func stopError(a schedule.Stop) error {
 	if a.Budget {
 		return fmt.Errorf("%w: %w", ErrWaiting, &BudgetError{Reason: a.Reason})
 	}
-	return fmt.Errorf("%w: %s", boulder.ErrFatal, a.Reason)
+	return fmt.Errorf("%w: %s", ErrWaiting, a.Reason)
 }

@@ -222,6 +222,9 @@ var (
 	// ErrWaiting ends a run that cannot go on without a person: a budget is used up, or everything that is left waits for an
 	// answer. The boulder is paused and can be resumed.
 	ErrWaiting = errors.New("waiting for a person")
+	// ErrUnstartable refuses a plan with a sub-task whose model, or its provider, has a limit of 0. It is an
+	// [boulder.ErrFatal].
+	ErrUnstartable = fmt.Errorf("%w: the plan has sub-tasks that could never start", boulder.ErrFatal)
 )
 
 // BudgetError is in the chain of an [ErrWaiting] for a budget that is used up.

@@ -244,6 +244,9 @@ func (r *run) adoptWith(a Approval, results map[string]boulder.Inherited) error 
 	if err := r.apply(d); err != nil {
 		return err
 	}
+	if err := r.startable(); err != nil {
+		return err // nothing of it is stored
+	}
 	return r.setBudgets()
 }
 

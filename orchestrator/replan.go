@@ -94,7 +94,9 @@ func (r *run) settleReplan(res *result) error {
 	if res.err == nil {
 		err := r.apply(r.replanned(res.replan))
 		if err == nil {
-			r.startable()
+			if err := r.startable(); err != nil {
+				r.end(err)
+			}
 			return nil
 		}
 		if !errors.Is(err, boulder.ErrRefused) {

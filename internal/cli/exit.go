@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
@@ -53,9 +54,9 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.Is(err, store.ErrHeld), errors.Is(err, control.ErrNotReady):
 		return exitHeld
-	case errors.As(err, &usage), errors.As(err, &file):
+	case errors.As(err, &usage), errors.As(err, &file), errors.Is(err, orchestrator.ErrUnstartable):
 		return exitUsage
-	case errors.Is(err, orchestrator.ErrWaiting):
+	case errors.Is(err, orchestrator.ErrWaiting), errors.Is(err, boulder.ErrNoCredit):
 		return exitWaiting
 	case errors.Is(err, errPartial):
 		return exitPartial

@@ -38,7 +38,9 @@ func Outage(ctx context.Context, err error) error {
 	switch kind(err) {
 	case providers.KindContextLength, providers.KindContentFilter, providers.KindTruncated, providers.KindMalformedOutput:
 		return nil
-	case providers.KindAuth, providers.KindQuota, providers.KindBadRequest, providers.KindSetup:
+	case providers.KindQuota:
+		return fmt.Errorf("%w: %w", boulder.ErrNoCredit, err)
+	case providers.KindAuth, providers.KindBadRequest, providers.KindSetup:
 		return fmt.Errorf("%w: %w", boulder.ErrFatal, err)
 	}
 	trouble := &boulder.TroubleError{Kind: boulder.TroubleNetwork, Err: err}

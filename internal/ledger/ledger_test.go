@@ -35,7 +35,8 @@ func TestOutage(t *testing.T) {
 		providers.KindAuth, providers.KindQuota, providers.KindBadRequest, providers.KindSetup,
 	} {
 		err := ledger.Outage(t.Context(), &providers.Error{Kind: kind})
-		if !errors.Is(err, boulder.ErrFatal) || errors.Is(err, boulder.ErrTrouble) {
+		if !errors.Is(err, boulder.ErrFatal) || errors.Is(err, boulder.ErrTrouble) ||
+			errors.Is(err, boulder.ErrNoCredit) != (kind == providers.KindQuota) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}

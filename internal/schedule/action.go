@@ -87,7 +87,7 @@ type Finish struct{ Status boulder.Status }
 // up again.
 type Stop struct {
 	Reason string
-	Budget bool // a budget is used up; otherwise a fault that meets every sub-task
+	Budget bool // a budget is used up; otherwise a fault that does not end and meets every sub-task
 }
 
 // Await says that everything that is left waits for a person.
