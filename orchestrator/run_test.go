@@ -218,7 +218,7 @@ func TestJudgeGivesUp(t *testing.T) {
 			return boulder.Verdict{}, boulder.Usage{Calls: 1}, errors.Join(errors.New("503"), boulder.ErrTrouble)
 		})
 		_, err := r.run(planOf(spec("a")))
-		if !errors.Is(err, boulder.ErrFatal) || !strings.Contains(err.Error(), "503") {
+		if !errors.Is(err, orchestrator.ErrWaiting) || !strings.Contains(err.Error(), "503") {
 			t.Fatalf("the run ended with %v", err)
 		}
 		head, subTasks := r.store.load(t)
@@ -349,8 +349,8 @@ func (f runnerFunc) Run(
 	return f(ctx, job, report)
 }
 
-// TestForbiddenModel: a limit of 0 is a clear error at once, not a run that waits for ever; with other limits it goes
-// on.
+// TestForbiddenModel: a limit of 0 is a clear error at once, not a run that waits for ever: a plan is refused before anything
+// is stored, and a resume goes on when the limits are others again.
 func TestForbiddenModel(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -360,8 +360,18 @@ func TestForbiddenModel(t *testing.T) {
 	plan := planOf(spec("a"), spec("b", "a"))
 	plan.SubTasks[1].Model = "p/opus"
 	_, err := r.run(plan)
-	if !errors.Is(err, boulder.ErrFatal) || !strings.Contains(err.Error(), "no slots of p/opus are allowed") {
-		t.Fatalf("got %v", err)
+	if !errors.Is(err, orchestrator.ErrUnstartable) || !strings.Contains(err.Error(), "no slots of p/opus are allowed") ||
+		r.store.commits != 0 {
+		t.Fatalf("got %v after %d commits", err, r.store.commits)
+	}
+	r.cfg.Limits = nil
+	o := r.orchestrator()
+	for range o.Run(t.Context(), orchestrator.Request{Plan: &plan}) {
+		o.Stop()
+	}
+	r.server.calls, r.cfg.Limits = 0, &limits
+	if _, err = r.resume(); !errors.Is(err, orchestrator.ErrUnstartable) {
+		t.Fatalf("a resume: %v", err)
 	}
 	head, _ := r.store.load(t)
 	if head.Status != boulder.Paused || !strings.Contains(head.Reason, "p/opus") || r.server.calls != 0 {
