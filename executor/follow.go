@@ -18,8 +18,7 @@ type observation struct {
 	ended            time.Time
 	busy             bool
 	offlineSince     time.Time
-	toolsRunning     map[string]bool // by call id
-	toolsBegun       map[string]bool // those that were reported when they began
+	toolsBegun       map[string]bool // by part: those that were reported when they began
 	toolsDone        map[string]bool
 	touched          map[string]bool // files, absolute
 	steps            map[string]bool // finished calls of the model, by part
@@ -179,7 +178,7 @@ func (t *turn) asSeen() enforcer.Seen {
 	}
 	return enforcer.Seen{
 		Began: began, Prompted: t.seen.prompted, LastEvent: lastEvent, Busy: t.seen.busy,
-		ToolsRunning: len(t.seen.toolsRunning), OfflineSince: t.seen.offlineSince, Looked: t.seen.looked,
+		ToolsRunning: t.toolsRunning(), OfflineSince: t.seen.offlineSince, Looked: t.seen.looked,
 		Worked: worked, TimeLeft: t.job.TimeLeft,
 		Retry: t.retry(), Findings: t.findings(), Nudged: t.nudgedFor(),
 	}

@@ -21,7 +21,8 @@ func (t *turn) progress(activity string, c *boulder.Checkpoint) error {
 	})
 }
 
-// part takes in an update of a message's part: tool calls are counted by their id, since each is reported many times.
+// part takes in an update of a message's part. Tool calls are told apart by their parts: each is reported many times, and
+// providers may give calls of different answers the same id.
 func (t *turn) part(p opencode.Part, own bool) error {
 	if p.Step != nil {
 		return t.step(p, own)
@@ -32,33 +33,30 @@ func (t *turn) part(p opencode.Part, own bool) error {
 		return nil
 	}
 	setIn(&t.seen.calling, p.MessageID)
-	switch call.State {
-	case opencode.ToolPending:
-		setIn(&t.seen.toolsRunning, call.CallID)
-		return nil
-	case opencode.ToolRunning:
-		setIn(&t.seen.toolsRunning, call.CallID)
-		return t.begun(call, own)
-	}
-	delete(t.seen.toolsRunning, call.CallID)
-	if t.seen.toolsDone[call.CallID] {
+	m := t.member(p.SessionID)
+	m.runs(p)
+	switch {
+	case call.State == opencode.ToolRunning && own:
+		return t.begun(p)
+	case !ended(call), t.seen.toolsDone[p.ID]:
 		return nil
 	}
-	setIn(&t.seen.toolsDone, call.CallID)
+	setIn(&t.seen.toolsDone, p.ID)
 	t.called(p)
 	for _, file := range call.EditedFiles() {
 		setIn(&t.seen.touched, file)
 	}
 	if !own {
-		t.member(p.SessionID).activity = t.activity(call) // is reported with the step, which ends after its calls
+		m.activity = t.activity(call) // is reported with the step, which ends after its calls
 		return nil
 	}
 	return t.progress(t.activity(call), t.checkpoint(call))
 }
 
 // begun tells of a tool that may run for long, once: without it a test run of ten minutes looks like a model that hangs.
-func (t *turn) begun(call *opencode.ToolCall, own bool) error {
-	if !own || t.seen.toolsBegun[call.CallID] || call.Tool != "bash" && call.Tool != "task" {
+func (t *turn) begun(p opencode.Part) error {
+	call := p.Tool
+	if t.seen.toolsBegun[p.ID] || call.Tool != "bash" && call.Tool != "task" {
 		return nil
 	}
 	var input struct {
@@ -70,7 +68,7 @@ func (t *turn) begun(call *opencode.ToolCall, own bool) error {
 	if what == "" {
 		return nil
 	}
-	setIn(&t.seen.toolsBegun, call.CallID)
+	setIn(&t.seen.toolsBegun, p.ID)
 	return t.progress("running "+call.Tool+": "+text.Short(what, 100), nil)
 }
 

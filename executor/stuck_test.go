@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,20 @@ func TestSameCallAgainAndAgain(t *testing.T) {
 	}
 	if statuses, err := w.dir().Statuses(t.Context()); err != nil || statuses[a.Attempt.SessionID].Type != "" {
 		t.Errorf("the session is %+v (%v)", statuses[a.Attempt.SessionID], err)
+	}
+}
+
+// Some providers number the calls of each answer from 0: calls are told apart by their parts.
+func TestSameCallUnderTheSameID(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, atMost(t, 12, func(scriptmodel.Request) scriptmodel.Reply {
+		return calls(scriptmodel.ToolCall{ID: "call_0", Name: "read", Args: map[string]any{"filePath": "hello.txt"}})
+	}))
+	a := w.newAttempt("x", "go")
+	e, err := a.run(t.Context(), w)
+	wantStopped(t, e, err, boulder.RuleRepeat, "hello.txt\"} was called 4 times")
+	if n := len(slices.DeleteFunc(a.activities(), func(s string) bool { return s != "read hello.txt" })); n < 4 {
+		t.Errorf("%d of the calls were reported: %q", n, a.activities())
 	}
 }
 

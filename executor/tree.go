@@ -17,9 +17,10 @@ type member struct {
 	directory string // empty: the project
 	idle      bool
 	retry     *enforcer.Retry
-	title     string // what a sub-agent is to do
-	activity  string // its newest
-	answer    answer // its model's newest
+	title     string          // what a sub-agent is to do
+	activity  string          // its newest
+	answer    answer          // its model's newest
+	running   map[string]bool // tool calls of that answer, by part
 }
 
 // answer names an answer and the model that gives it, which its steps do not.
@@ -81,12 +82,42 @@ func (t *turn) findChildren(ctx context.Context) error {
 	return fault(ignoreGone(err))
 }
 
+// answers takes in which answer a session's model gives now: the calls of the one before have ended, even if no event said so.
+func (m *member) answers(info opencode.MessageInfo) {
+	if m.answer.ID != info.ID {
+		m.running = nil
+	}
+	m.answer = answer{info.ID, info.Model}
+}
+
+// runs takes in how far a tool call has come.
+func (m *member) runs(p opencode.Part) {
+	if ended(p.Tool) {
+		delete(m.running, p.ID)
+	} else {
+		setIn(&m.running, p.ID)
+	}
+}
+
+// ended reports whether a part is a tool call that has ended.
+func ended(c *opencode.ToolCall) bool {
+	return c != nil && (c.State == opencode.ToolCompleted || c.State == opencode.ToolError)
+}
+
+func (t *turn) toolsRunning() int {
+	n := 0
+	for _, m := range t.seen.tree {
+		n += len(m.running)
+	}
+	return n
+}
+
 // message takes in an answer of the model.
 func (t *turn) message(m opencode.MessageInfo) {
 	if m.Role != opencode.RoleAssistant {
 		return
 	}
-	t.member(m.SessionID).answer = answer{m.ID, m.Model}
+	t.member(m.SessionID).answers(m)
 	if t.isNudge(m.ParentID) {
 		setIn(&t.seen.heard, m.ID)
 	}
@@ -107,7 +138,7 @@ func (t *turn) called(p opencode.Part) {
 		output = c.Error
 	}
 	t.member(p.SessionID).window.Call(enforcer.Call{
-		ID: c.CallID, Tool: c.Tool, Input: c.Input, Output: output, Failed: failed,
+		ID: p.ID, Tool: c.Tool, Input: c.Input, Output: output, Failed: failed,
 		Edited: len(c.EditedFiles()) > 0, Heard: t.hears(p.MessageID),
 	})
 }
@@ -133,7 +164,7 @@ func (t *turn) missed(p position) {
 	}
 	for _, m := range p.messages {
 		for _, part := range m.Parts {
-			if part.Tool != nil && (part.Tool.State == opencode.ToolCompleted || part.Tool.State == opencode.ToolError) {
+			if ended(part.Tool) {
 				t.called(part)
 			}
 		}

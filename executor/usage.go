@@ -36,16 +36,20 @@ func (t *turn) count(p opencode.Part, model opencode.ModelRef) {
 	t.seen.usage = t.seen.usage.Add(t.usageOf(model, p.Step.Tokens, p.Step.Cost))
 }
 
-// recount reads what the turn has used so far, because events that told so may have been missed, or come while nobody
-// followed it. What was reported of it before it was taken up is booked already.
+// recount reads what the turn has used so far and which tools run, because events that told so may have been missed, or
+// come while nobody followed it. What was reported of it before it was taken up is booked already.
 func (t *turn) recount(ctx context.Context) error {
 	before := t.seen.usage
 	t.seen.usage, t.seen.steps = boulder.Usage{}, nil
 	err := t.eachAnswer(ctx, func(m opencode.Message) {
-		t.member(m.Info.SessionID).answer = answer{m.Info.ID, m.Info.Model}
+		from := t.member(m.Info.SessionID)
+		from.answers(m.Info)
 		for _, p := range m.Parts {
 			if p.Step != nil {
 				t.count(p, m.Info.Model)
+			}
+			if p.Tool != nil && t.seen.busy { // else it is one of a server that died
+				from.runs(p)
 			}
 		}
 	})

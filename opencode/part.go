@@ -55,8 +55,8 @@ const (
 	ToolError     ToolState = "error"
 )
 
-// ToolCall is a call of a tool by the model. Count calls by CallID: each is
-// reported many times.
+// ToolCall is a call of a tool by the model. Each is reported many times. Count calls
+// by [Part.ID]: a provider may give calls of different messages the same CallID.
 type ToolCall struct {
 	CallID string
 	Tool   string

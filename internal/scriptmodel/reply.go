@@ -39,6 +39,7 @@ type Reply struct {
 
 // ToolCall is one call of a tool.
 type ToolCall struct {
+	ID   string // defaults to one that no other call has
 	Name string
 	// Args is marshalled to JSON; nil means {}. A [json.RawMessage] goes out as it is, valid or not.
 	Args any

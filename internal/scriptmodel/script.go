@@ -79,6 +79,7 @@ type scriptReply struct {
 }
 
 type scriptCall struct {
+	ID   string `yaml:"id"`
 	Name string `yaml:"name"`
 	Args any    `yaml:"args"`
 }

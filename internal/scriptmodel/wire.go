@@ -1,6 +1,7 @@
 package scriptmodel
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -72,7 +73,7 @@ func newAnswer(req Request, r Reply, seq, created int64) (*answer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("marshal the arguments of tool call %s: %w", call.Name, err)
 		}
-		wire := wireToolCall{ID: fmt.Sprintf("call_%d_%d", seq, i), Type: "function"}
+		wire := wireToolCall{ID: cmp.Or(call.ID, fmt.Sprintf("call_%d_%d", seq, i)), Type: "function"}
 		wire.Function.Name, wire.Function.Arguments = call.Name, args
 		a.calls = append(a.calls, wire)
 		size += len(args)

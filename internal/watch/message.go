@@ -21,7 +21,7 @@ const maxKept = 16 << 10
 type message struct {
 	info  opencode.MessageInfo
 	texts []textPart
-	tools map[string]uint64 // by call id: a hash of what an editing tool did; 0 for others
+	tools map[string]uint64 // by part: a hash of what an editing tool did; 0 for others
 	tree  string            // the work tree after the newest step, by OpenCode's snapshot
 
 	// Of user messages:
@@ -43,7 +43,7 @@ func (m *message) part(p opencode.Part) {
 	case opencode.PartText:
 		m.text(p)
 	case opencode.PartTool:
-		m.tool(*p.Tool)
+		m.tool(p)
 	case opencode.PartStepFinish:
 		if p.Step.Snapshot != "" {
 			m.tree = p.Step.Snapshot
@@ -73,18 +73,18 @@ func (m *message) text(p opencode.Part) {
 	m.texts = append(m.texts, kept)
 }
 
-func (m *message) tool(c opencode.ToolCall) {
+func (m *message) tool(p opencode.Part) {
 	if m.tools == nil {
 		m.tools = map[string]uint64{}
 	}
 	var did uint64
-	if len(c.EditedFiles()) > 0 {
+	if len(p.Tool.EditedFiles()) > 0 {
 		h := fnv.New64a()
-		_, _ = h.Write([]byte(c.CallID))
-		_, _ = h.Write(c.Input)
+		_, _ = h.Write([]byte(p.ID))
+		_, _ = h.Write(p.Tool.Input)
 		did = h.Sum64()
 	}
-	m.tools[c.CallID] = did
+	m.tools[p.ID] = did
 }
 
 // says is what the author wrote.

@@ -241,7 +241,7 @@ func (t *Tree) part(p opencode.Part, at time.Time) []enforcer.Event {
 	events := t.alive(t.members[t.root], at)
 	if p.Tool != nil {
 		t.findings.call(p.Tool, t.Session().Directory)
-		if d := readDelegated(*p.Tool); d.Background && d.SessionID != "" && t.tell(p.Tool.CallID, m) {
+		if d := readDelegated(*p.Tool); d.Background && d.SessionID != "" && t.tell(p.ID, m) {
 			t.background[d.SessionID] = at
 		}
 	}
