@@ -55,6 +55,7 @@ type observation struct {
 type doubt struct {
 	due  time.Time // to ask again; zero: no doubt
 	wait time.Duration
+	idle bool // the session was found idle in the middle of its turn
 }
 
 // firstDoubt is how soon a state that says busy is read again; each time after that takes twice as long.
@@ -136,10 +137,26 @@ func (t *turn) askAgain(ctx context.Context) (ended bool, err error) {
 	}
 	if p.busy {
 		t.seen.doubted.raise(t.cfg.Now())
+		t.seen.doubted.idle = false
 		return false, nil
 	}
-	t.seen.doubted = doubt{}
-	return p.answered, nil
+	return p.answered, t.brokenOff(p)
+}
+
+// brokenOff is the error of a turn that was at work, has no end, and is worked on no more: its server, which is not known
+// to have died if it is another's, was restarted. It is believed when it is found twice: a message gets its error up to a
+// second after its session is idle (seen).
+func (t *turn) brokenOff(p position) error {
+	switch {
+	case p.answered || !t.seen.busy:
+		t.seen.doubted = doubt{}
+	case t.seen.doubted.idle:
+		return fmt.Errorf("%w: OpenCode does not work on the turn any more: was it restarted?", boulder.ErrTrouble)
+	default:
+		t.seen.doubted.idle = true
+		t.seen.doubted.raise(t.cfg.Now())
+	}
+	return nil
 }
 
 // confirmed reports whether the turn is over indeed. A turn that failed or was aborted gives its last idle event late:
@@ -330,7 +347,7 @@ func (t *turn) resync(ctx context.Context) (ended bool, err error) {
 	if p.busy {
 		return false, t.recount(ctx)
 	}
-	return p.answered, nil
+	return p.answered, t.brokenOff(p)
 }
 
 // look finds out why nothing is heard of a turn. If it is at work, a permission, a question or a provider may be waited

@@ -30,11 +30,15 @@ var shared struct {
 	asking *opencode.Host
 }
 
+// patience bounds a start of the real server: a busy machine takes a minute for it.
+const patience = 5 * time.Minute
+
 func TestMain(m *testing.M) {
 	if os.Getenv(languageServerVar) != "" {
 		_ = serveLanguage(os.Stdin, os.Stdout) // until OpenCode hangs up
 		os.Exit(0)
 	}
+	octest.Guard()
 	code, err := runTests(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -59,7 +63,7 @@ func runTests(m *testing.M) (int, error) {
 	defer shared.model.Close()
 	env := scriptmodel.OpenCodeEnv(os.Environ(), home, shared.model.URL())
 	shared.host = opencode.NewHost(func(ctx context.Context) (*opencode.Server, error) {
-		return opencode.Start(ctx, opencode.ServerConfig{Binary: binary, Dir: home, Env: env})
+		return opencode.Start(ctx, opencode.ServerConfig{Binary: binary, Dir: home, Env: env, StartTimeout: patience})
 	})
 	defer stopHost(shared.host)
 	asking := asksForEverything(scriptmodel.OpenCodeEnv(os.Environ(), filepath.Join(home, "asking"), shared.model.URL()))
@@ -67,7 +71,7 @@ func runTests(m *testing.M) (int, error) {
 		return 1, err
 	}
 	shared.asking = opencode.NewHost(func(ctx context.Context) (*opencode.Server, error) {
-		return opencode.Start(ctx, opencode.ServerConfig{Binary: binary, Dir: home, Env: asking})
+		return opencode.Start(ctx, opencode.ServerConfig{Binary: binary, Dir: home, Env: asking, StartTimeout: patience})
 	})
 	defer stopHost(shared.asking)
 	return m.Run(), nil

@@ -10,7 +10,9 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
 )
 
 var errCrash = errors.New("crash")
@@ -201,6 +203,61 @@ func TestTurnThatWasCutOffTwiceIsTruncated(t *testing.T) {
 	}
 	if n := w.prompts("RESUME"); n != 1 {
 		t.Errorf("the resume prompt reached the model %d times", n)
+	}
+}
+
+// An attached server is restarted in the middle of a tool call. Whose server it is makes no difference: the session goes on
+// with one resume prompt, soon.
+func TestAttachedServerRestartsInMidTurn(t *testing.T) {
+	t.Parallel()
+	inTool := make(chan struct{}, 8)
+	model := &requests{}
+	server := octest.Model(t, model.watch(func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+		if strings.Contains(req.LastUser(), "RESUME") {
+			return scriptmodel.Reply{Text: "Went on."}
+		}
+		inTool <- struct{}{}
+		return calls(call("bash", map[string]any{"command": "sleep 600", "description": "wait"}))
+	}))
+	env, home := octest.Env(t, server.URL()), t.TempDir()
+	serve := func(port string) *octest.Server {
+		s, err := octest.Serve(home, env, port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Kill)
+		return s
+	}
+	running := serve("0")
+	client, err := opencode.Attach(t.Context(), running.URL, opencode.AttachConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	w := &world{t: t, host: opencode.AttachedHost(client)}
+	w.open(func(c *Config) {
+		c.Rules = new(enforcer.DefaultRules())
+		c.Rules.Offline = patience                                          // a busy machine takes a minute to start OpenCode
+		c.Rules.Silence, c.Rules.ToolSilence = 2*time.Minute, 2*time.Minute // which stop it if it is not noticed before
+	})
+	a := w.newAttempt("x", "begin")
+	first := make(chan error, 1)
+	go func() {
+		_, err := a.run(t.Context(), w)
+		first <- err
+	}()
+	await(t, inTool, first)
+	running.Kill()
+	serve(running.Port())
+	if err := <-first; !errors.Is(err, boulder.ErrTrouble) {
+		t.Fatalf("got %v", err)
+	}
+	e, err := a.again(t.Context(), w)
+	if err != nil || e.FinalMessage != "Went on." {
+		t.Fatalf("%q, %v", e.FinalMessage, err)
+	}
+	if begun, resumed := model.prompts("begin"), model.prompts("RESUME"); begun != 1 || resumed != 1 {
+		t.Errorf("the prompt reached the model %d times, the resume prompt %d times", begun, resumed)
 	}
 }
 

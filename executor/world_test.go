@@ -88,7 +88,7 @@ func ownWorldWith(
 	}
 	home := t.TempDir()
 	w.host = opencode.NewHost(func(ctx context.Context) (*opencode.Server, error) {
-		s, err := opencode.Start(ctx, opencode.ServerConfig{Binary: octest.Binary(t), Dir: home, Env: env})
+		s, err := opencode.Start(ctx, opencode.ServerConfig{Binary: octest.Binary(t), Dir: home, Env: env, StartTimeout: patience})
 		w.server = s
 		return s, err
 	})

@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(orphanVariable) != "" {
 		os.Exit(startAndWait())
 	}
+	octest.Guard()
 	code := m.Run()
 	shared.close()
 	os.Exit(octest.CheckLeaks(code))

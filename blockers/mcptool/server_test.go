@@ -23,7 +23,10 @@ import (
 	"github.com/bouldermgr/manager/internal/octest"
 )
 
-func TestMain(m *testing.M) { os.Exit(octest.CheckLeaks(m.Run())) }
+func TestMain(m *testing.M) {
+	octest.Guard()
+	os.Exit(octest.CheckLeaks(m.Run()))
+}
 
 // newDesk is a real desk in an empty project.
 func newDesk(t *testing.T, change func(*blockers.Config)) *blockers.Desk {

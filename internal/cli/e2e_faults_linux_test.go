@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -83,13 +82,12 @@ func TestConnectionIsCut(t *testing.T) {
 // serve starts an OpenCode server without a password, as a person does in a terminal, and returns its address.
 func serve(t *testing.T, dir string, env []string) string {
 	t.Helper()
-	cmd := exec.Command(octest.Binary(t), "serve", "--hostname", "127.0.0.1", "--port", "0")
-	address, stop, err := listening(cmd, dir, env)
+	server, err := octest.Serve(dir, env, "0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(stop)
-	return address
+	t.Cleanup(server.Kill)
+	return server.URL
 }
 
 // servers are the children of a process that serve; it has others for moments, such as git.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -56,7 +54,7 @@ func TestScripts(t *testing.T) {
 			if err := os.MkdirAll(home, 0o700); err != nil {
 				return err
 			}
-			env.Vars = scriptmodel.OpenCodeEnv(env.Vars, home, "http://127.0.0.1:1/v1")
+			env.Vars = scriptmodel.OpenCodeEnv(append(env.Vars, octest.Mark()), home, "http://127.0.0.1:1/v1")
 			env.Setenv("MANAGER_OPENCODE", binary)
 			env.Setenv("NO_COLOR", "1")
 			env.Values[modelKey{}] = new(*scriptmodel.Server)
@@ -117,31 +115,6 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Setenv("SERVER_URL", address)
 	ts.Setenv("OPENCODE_SERVER_PASSWORD", sharedPassword)
-}
-
-// listening starts `opencode serve` and waits until it says its address.
-func listening(cmd *exec.Cmd, dir string, env []string) (address string, stop func(), err error) {
-	cmd.Dir, cmd.Env = dir, env
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return "", nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return "", nil, err
-	}
-	stop = func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		_ = cmd.Wait()
-	}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if _, address, ok := strings.Cut(lines.Text(), "listening on "); ok {
-			return strings.TrimSpace(address), stop, nil
-		}
-	}
-	stop()
-	return "", nil, errors.New("OpenCode ended before it listened")
 }
 
 func scriptRepo(ts *testscript.TestScript, neg bool, args []string) {

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"sync"
 	"testing"
 
@@ -26,8 +25,7 @@ type sharedServer struct {
 	err      error
 	home     string
 	exchange *octest.Exchange
-	address  string
-	stop     func()
+	server   *octest.Server
 }
 
 // lead has the sessions in a directory, and below it, ask the model at modelURL, and returns the server's address. It
@@ -36,21 +34,18 @@ func (s *sharedServer) lead(dir, modelURL string) (address string, err error) {
 	if s.once.Do(s.start); s.err != nil {
 		return "", s.err
 	}
-	return s.address, s.exchange.Connect(dir, modelURL)
+	return s.server.URL, s.exchange.Connect(dir, modelURL)
 }
 
 func (s *sharedServer) start() {
-	binary, err := octest.Find()
-	if err == nil {
-		s.home, err = os.MkdirTemp("", "cli-test-")
-	}
+	var err error
+	s.home, err = os.MkdirTemp("", "cli-test-")
 	if err == nil {
 		s.exchange, err = octest.NewExchange()
 	}
 	if err == nil {
-		cmd := exec.Command(binary, "serve", "--hostname", "127.0.0.1", "--port", "0")
-		s.address, s.stop, err = listening(cmd, s.home, append(
-			scriptmodel.OpenCodeEnv(os.Environ(), s.home, s.exchange.URL()), sharedLogin))
+		s.server, err = octest.Serve(s.home, append(
+			scriptmodel.OpenCodeEnv(os.Environ(), s.home, s.exchange.URL()), sharedLogin), "0")
 	}
 	if err != nil {
 		s.err = fmt.Errorf("the shared OpenCode server: %w", err)
@@ -58,8 +53,8 @@ func (s *sharedServer) start() {
 }
 
 func (s *sharedServer) close() {
-	if s.stop != nil {
-		s.stop()
+	if s.server != nil {
+		s.server.Kill()
 	}
 	if s.exchange != nil {
 		s.exchange.Close()
@@ -83,6 +78,7 @@ func attached(t *testing.T, dir string, env []string, model *scriptmodel.Server)
 type testsWithServer struct{ *testing.M }
 
 func (m testsWithServer) Run() int {
+	octest.Guard()
 	defer shared.close()
 	return m.M.Run()
 }

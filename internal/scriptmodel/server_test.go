@@ -17,7 +17,10 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	octest.Guard()
+	goleak.VerifyTestMain(m)
+}
 
 // client is go-openai without kept connections, so that goleak sees only what the server leaves behind.
 func client(t *testing.T, server *scriptmodel.Server, key string) *openai.Client {

@@ -2,7 +2,7 @@ package watch_test
 
 import (
 	"context"
-	"net/url"
+	"os"
 	"sync/atomic"
 	"testing"
 
@@ -78,25 +78,22 @@ func TestOpenCodeRestarts(t *testing.T) {
 		return scriptmodel.Reply{Text: "never heard", Wait: hang}
 	})
 	home := t.TempDir()
-	s, err := serve(home, model.URL(), "0")
+	env := scriptmodel.OpenCodeEnv(os.Environ(), home, model.URL())
+	s, err := octest.Serve(home, env, "0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := worldOn(t, s.url, octest.Repo(t, nil))
+	w := worldOn(t, s.URL, octest.Repo(t, nil))
 	k := w.begin(t, nil)
 	r := w.watch()
 	k.until(r, "wait idle") // at work
-	s.kill()
+	s.Kill()
 	r.noted(t, "does not answer")
-	address, err := url.Parse(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dead.Store(true)
-	if s, err = serve(home, model.URL(), address.Port()); err != nil {
+	if s, err = octest.Serve(home, env, s.Port()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.kill)
+	t.Cleanup(s.Kill)
 	r.noted(t, "answers again")
 	k.until(r, "send open")
 	k.until(r, "finish work")

@@ -1,15 +1,10 @@
 package watch_test
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,6 +19,7 @@ const patience = 3 * time.Minute
 var shared fixture
 
 func TestMain(m *testing.M) {
+	octest.Guard()
 	code := m.Run()
 	shared.close()
 	os.Exit(octest.CheckLeaks(code))
@@ -35,7 +31,7 @@ type fixture struct {
 	err    error
 	home   string
 	model  *scriptmodel.Server
-	server *server
+	server *octest.Server
 
 	cast octest.Cast
 
@@ -75,7 +71,7 @@ func (f *fixture) start() error {
 			return
 		}
 		if f.model, f.err = scriptmodel.Start(f.cast.Reply); f.err == nil {
-			f.server, f.err = serve(f.home, f.model.URL(), "0")
+			f.server, f.err = octest.Serve(f.home, scriptmodel.OpenCodeEnv(os.Environ(), f.home, f.model.URL()), "0")
 		}
 	})
 	return f.err
@@ -83,7 +79,7 @@ func (f *fixture) start() error {
 
 func (f *fixture) close() {
 	if f.server != nil {
-		f.server.kill()
+		f.server.Kill()
 	}
 	if f.model != nil {
 		f.model.Close()
@@ -91,52 +87,4 @@ func (f *fixture) close() {
 	if f.home != "" {
 		os.RemoveAll(f.home)
 	}
-}
-
-// server is `opencode serve`, as a person runs it.
-type server struct {
-	url  string
-	cmd  *exec.Cmd
-	done chan struct{}
-}
-
-func serve(home, modelURL, port string) (*server, error) {
-	binary, err := octest.Find()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(binary, "serve", "--hostname", "127.0.0.1", "--port", port)
-	cmd.Dir, cmd.Env = home, scriptmodel.OpenCodeEnv(os.Environ(), home, modelURL)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	s := &server{cmd: cmd, done: make(chan struct{})}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if _, url, ok := strings.Cut(lines.Text(), "listening on "); ok {
-			s.url = strings.TrimSpace(url)
-			break
-		}
-	}
-	go func() {
-		defer close(s.done)
-		for lines.Scan() { // or it would wait for a reader
-		}
-		_ = cmd.Wait()
-	}()
-	if s.url == "" {
-		s.kill()
-		return nil, errors.New("OpenCode ended before it listened")
-	}
-	return s, nil
-}
-
-func (s *server) kill() {
-	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
-	<-s.done
 }

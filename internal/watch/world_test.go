@@ -34,7 +34,7 @@ func newWorld(t *testing.T) *world {
 	if err := shared.start(); err != nil {
 		t.Fatal(err)
 	}
-	w := worldOn(t, shared.server.url, shared.repository(t))
+	w := worldOn(t, shared.server.URL, shared.repository(t))
 	t.Cleanup(w.leave)
 	return w
 }

@@ -34,6 +34,7 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
+	octest.Guard()
 	code, err := run(m)
 	if err == nil && code == 0 {
 		err = goleak.Find()

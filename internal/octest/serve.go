@@ -1,0 +1,114 @@
+package octest
+
+import (
+	"bufio"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/bouldermgr/manager/internal/orphan"
+)
+
+// Server is `opencode serve`, as a person runs it in a terminal.
+type Server struct {
+	URL  string
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// Serve starts a server in dir and waits until it listens. Port 0 is a free one.
+func Serve(dir string, env []string, port string) (*Server, error) {
+	binary, err := Find()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(binary, "serve", "--hostname", "127.0.0.1", "--port", port)
+	cmd.Dir, cmd.Env = dir, env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &Server{cmd: cmd, done: make(chan struct{})}
+	lines := bufio.NewScanner(out)
+	for s.URL == "" && lines.Scan() {
+		if _, url, ok := strings.Cut(lines.Text(), "listening on "); ok {
+			s.URL = strings.TrimSpace(url)
+		}
+	}
+	go func() {
+		defer close(s.done)
+		_, _ = io.Copy(io.Discard, out) // or it would wait for a reader
+		_ = cmd.Wait()
+	}()
+	if s.URL == "" {
+		s.Kill()
+		return nil, errors.New("OpenCode ended before it listened")
+	}
+	return s, nil
+}
+
+// Port is what follows the last colon of the URL.
+func (s *Server) Port() string { return s.URL[strings.LastIndex(s.URL, ":")+1:] }
+
+// PID is the server's process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+// Kill ends the server and what it started, without asking, and waits for that. It may be called again.
+func (s *Server) Kill() {
+	select {
+	case <-s.done:
+		return
+	default:
+	}
+	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
+	<-s.done
+}
+
+const (
+	markVar  = "MANAGER_TEST_RUN"
+	guardVar = "MANAGER_TEST_GUARD" // of the guard: the mark to look for
+)
+
+// guardInput is kept open until the process ends: what nothing refers to is closed.
+var guardInput io.Closer
+
+// Guard sees to it that everything the test binary starts ends with it, also when the binary runs into go test's time
+// limit or is killed: a test's cleanup does not run then. Call it first in TestMain. The guard is a process of its own,
+// which waits for the end of this one.
+func Guard() {
+	if mark := os.Getenv(guardVar); mark != "" {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		if _, err := orphan.End(mark); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	self, err := os.Executable()
+	if err == nil {
+		os.Unsetenv(markVar) // of the test that runs this one: the guard is not to be ended with it
+		guard := exec.Command(self)
+		mark := markVar + "=" + rand.Text()
+		guard.Env = append(os.Environ(), guardVar+"="+mark)
+		guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if guardInput, err = guard.StdinPipe(); err == nil { // which this process alone holds
+			err = guard.Start()
+		}
+		os.Setenv(markVar, strings.TrimPrefix(mark, markVar+"="))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "what a test leaves behind will not be ended:", err)
+	}
+}
+
+// Mark is the entry by which the guard knows what the test binary started, for environments that are not made from
+// os.Environ.
+func Mark() string { return markVar + "=" + os.Getenv(markVar) }
