@@ -47,7 +47,7 @@ func (p *answerPrompt) ask(ctx context.Context, prompt string) (string, error) {
 		_ = term.Restore(int(p.in.Fd()), before) // a terminal that is gone needs no mode
 	}()
 	size := terminalSize(p.in)
-	_ = p.line.SetSize(size.width, size.height)
+	_ = p.line.SetSize(size.Width, size.Height)
 	type typed struct {
 		text string
 		err  error

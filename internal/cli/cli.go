@@ -85,6 +85,7 @@ func Main(env Env) int {
 
 // root builds the command tree.
 func (a *app) root() *cobra.Command {
+	version := false
 	cmd := &cobra.Command{
 		Use:   "manager",
 		Short: "Split a task into sub-tasks and get them done by OpenCode sessions",
@@ -92,23 +93,15 @@ func (a *app) root() *cobra.Command {
 sub-tasks, shows that plan for editing, runs every sub-task as a fresh OpenCode session, judges each result on
 evidence that it gathered itself, and keeps every step in a database, so that a crash costs nothing.
 
-  manager plan "TASK"     preview: prints the plan and writes .manager/plan.yaml
-  manager run             executes .manager/plan.yaml, edited or not
-  manager run "TASK"      plans, asks, executes
-  manager resume          goes on after a crash or an interrupt
-  manager loop "TASK"     keeps one session at a task until everything asked for holds
-  manager watch           keeps your own OpenCode sessions from stopping early
-  manager report          what was done, how it was verified, and what waits for you
-  manager blockers        what agents need to know from you, and your answers
-
-While it runs, from any terminal: status, logs -f, pause, resume, note, retry, skip, cancel, wait.`,
+A boulder is one task and everything needed to finish it. Commands that take a SUBTASK take its id or its
+number: 2 is the one shown as [2/3].`,
+		Example: `  manager plan "TASK"     print the plan and write .manager/plan.yaml
+  manager run             execute .manager/plan.yaml
+  manager run "TASK"      plan, ask, execute
+  manager status -f       follow the run from another terminal
+  manager resume          continue after a crash or an interrupt`,
 		SilenceUsage: true, SilenceErrors: true,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("there is no command %q: see `manager help`", args[0])
-			}
-			return nil
-		},
+		Args: noSuchCommand,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if path := a.file(a.configFile); path != "" && !exists(path) {
 				return usagef("--config: there is no file %s", path)
@@ -116,9 +109,18 @@ While it runs, from any terminal: status, logs -f, pause, resume, note, retry, s
 			a.sweep(cmd)
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if version {
+				return a.runVersion()
+			}
+			return cmd.Help()
+		},
 	}
+	cmd.Flags().BoolVar(&version, "version", false, "show the version")
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if args := c.Flags().Args(); len(args) > 0 && c.HasSubCommands() { // the flag may be one of the command meant
+			return noSuchCommand(c, args)
+		}
 		return usagef("%v: see `%s --help`", err, c.CommandPath())
 	})
 	f := cmd.PersistentFlags()
@@ -132,14 +134,21 @@ While it runs, from any terminal: status, logs -f, pause, resume, note, retry, s
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no progress on stderr")
 	f.BoolVar(&a.noColor, "no-color", false, "no colours (also with $NO_COLOR)")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "tell more on stderr")
-	cmd.AddCommand(
-		a.newPlanCmd(), a.newRunCmd(), a.newLoopCmd(), a.newResumeCmd(), a.newServeCmd(),
-		a.newPauseCmd(), a.newCancelCmd(), a.newRetryCmd(), a.newSkipCmd(), a.newNoteCmd(), a.newWaitCmd(),
-		a.newWatchCmd(), a.newBlockersCmd(), a.newMCPCmd(),
-		a.newStatusCmd(), a.newListCmd(), a.newShowCmd(), a.newReportCmd(), a.newLogsCmd(), a.newGraphCmd(),
-		a.newArchiveCmd(), a.newExportCmd(), a.newImportCmd(),
-		a.newDoctorCmd(), a.newVersionCmd(), a.newDemoCmd(),
-	)
+	group := func(title string, commands ...*cobra.Command) {
+		cmd.AddGroup(&cobra.Group{ID: title, Title: title})
+		for _, c := range commands {
+			c.GroupID = title
+		}
+		cmd.AddCommand(commands...)
+	}
+	group("Plan and run", a.newPlanCmd(), a.newRunCmd(), a.newLoopCmd(), a.newResumeCmd())
+	group("Look", a.newStatusCmd(), a.newLogsCmd(), a.newShowCmd(), a.newReportCmd(), a.newGraphCmd(), a.newListCmd())
+	group("Steer", a.newPauseCmd(), a.newNoteCmd(), a.newRetryCmd(), a.newSkipCmd(), a.newCancelCmd())
+	group("Unattended", a.newBlockersCmd(), a.newServeCmd(), a.newWaitCmd(), a.newWatchCmd())
+	group("Manage", a.newDoctorCmd(), a.newDemoCmd(), a.newArchiveCmd(), a.newExportCmd(), a.newImportCmd(),
+		a.newMCPCmd(), a.newVersionCmd())
+	cmd.SetHelpCommandGroupID("Manage")
+	cmd.SetCompletionCommandGroupID("Manage")
 	return cmd
 }
 

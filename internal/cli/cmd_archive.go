@@ -18,7 +18,7 @@ func (a *app) newArchiveCmd() *cobra.Command {
 	var o archiveOptions
 	cmd := &cobra.Command{
 		Use:   "archive [flags] [BOULDER …]",
-		Short: "Put boulders that are over out of sight",
+		Short: "Archive finished boulders",
 		Long: `Takes boulders that are over out of ` + "`manager list`" + ` (default: the active one). Nothing is
 deleted: they are listed with ` + "`manager list --archived`" + `, can be looked at as before, and come back with
 --undo.`,

@@ -9,13 +9,13 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/text"
 )
 
 func (a *app) newBlockersCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "blockers",
-		Short: "The night's questions: look at them, answer them",
+		Use:        "blockers",
+		Short:      "Show and answer the questions that agents recorded",
+		SuggestFor: []string{"questions", "answer", "clarify"},
 		Long: `Shows what only a person can answer: questions that agents reported with the blocker tool, and permissions
 and questions that OpenCode asked for while nobody was there. A hard blocker stops its sub-task until it is answered;
 with a soft one the agent chose for itself and went on. Without a command: status and list.
@@ -40,21 +40,25 @@ or ` + "`manager blockers on`" + ` says so. All of this works while runs and oth
 	return cmd
 }
 
+// alternatives is "a", "b" or "c".
+func alternatives(names []string) string {
+	text := listed(names)
+	if i := strings.LastIndex(text, ", "); i >= 0 {
+		text = text[:i] + " or " + text[i+2:]
+	}
+	return text
+}
+
 // noSuchCommand refuses a word that is no command, and says which one was meant.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	var names []string
-	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
-			names = append(names, c.Name())
-		}
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return usagef("%s has no command %q: did you mean %s?", cmd.CommandPath(), args[0], alternatives(near))
 	}
-	if near := text.Nearest(args[0], names); near != "" {
-		return usagef("%s has no command %q: did you mean %q?", cmd.CommandPath(), args[0], near)
-	}
-	return usagef("%s has no command %q: it has %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
+	return usagef("%s has no command %q: see `%[1]s --help`", cmd.CommandPath(), args[0])
 }
 
 func (a *app) runBlockers(ctx context.Context) error {

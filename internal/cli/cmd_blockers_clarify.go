@@ -154,7 +154,7 @@ func (c *clarifying) show(v blockersView, b *boulder.Blocker) {
 	whole.out = &all
 	whole.all(b)
 	fmt.Fprint(v.out, all.String())
-	if strings.Count(all.String(), "\n") > terminalSize(c.app.Stderr).height-4 {
+	if strings.Count(all.String(), "\n") > terminalSize(c.app.Stderr).Height-4 {
 		v.say("")
 		v.text("", v.bold, b.Question)
 	}

@@ -20,8 +20,9 @@ type cancelOptions struct {
 func (a *app) newCancelCmd() *cobra.Command {
 	var o cancelOptions
 	cmd := &cobra.Command{
-		Use:   "cancel [flags] [SUBTASK]",
-		Short: "End a boulder, or one of its sub-tasks, for good",
+		Use:        "cancel [flags] [SUBTASK]",
+		Short:      "Cancel a boulder or one of its sub-tasks",
+		SuggestFor: []string{"kill", "stop", "abort"},
 		Long: `Ends a boulder for good: what is at work is stopped, nothing else starts, and the process that runs
 it ends with exit code 130. What was changed in the project stays. On a terminal it asks first.
 

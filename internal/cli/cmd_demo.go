@@ -27,7 +27,7 @@ func (a *app) newDemoCmd() *cobra.Command {
 	var o demoOptions
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show the main job offline, with a scripted model",
+		Short: "Run a demo offline, with a scripted model",
 		Long: `Makes a small git repository, plans a task of three sub-tasks in it, and runs them on the real
 OpenCode: real sessions, real tools, real files, real gates. Only the model is scripted, so no key and no network is
 needed.`,

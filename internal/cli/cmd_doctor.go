@@ -21,7 +21,7 @@ import (
 func (a *app) newDoctorCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor [flags]",
-		Short: "Check that everything is there, and say what to do if not",
+		Short: "Check the installation, and say what to do",
 		Long: `Checks the configuration, git, the state in the project, OpenCode and its models, the keys of all
 providers, the model that plans and judges, and whether its price is known. It starts an OpenCode server for a
 moment, asks no model anything, and prints names of keys, never their values. Exit code 1 if something is in the way
@@ -334,7 +334,7 @@ func (d *doctor) checkLedger() {
 	if source, ok := d.direct(); ok {
 		how = joinedBy(" with ", "directly", d.keyOf(source))
 	}
-	d.add("ledgers", fine, "", "%s plans and judges, asked %s", ledgerName(d.deps.ledger), how)
+	d.add("ledgers", fine, "", "%s plans and judges, asked %s", modelName(d.deps.ledger), how)
 }
 
 // direct is the provider of the ledgers, if it is asked directly.

@@ -18,7 +18,7 @@ func (a *app) newExportCmd() *cobra.Command {
 	var o exportOptions
 	cmd := &cobra.Command{
 		Use:   "export [flags] [BOULDER]",
-		Short: "Write a boulder as one JSON document",
+		Short: "Export a boulder as one JSON document",
 		Long: `Writes everything that is stored about a boulder (default: the active one) as one JSON document, to
 stdout or to a file: ` + "`manager import`" + ` reads it, here or elsewhere. Transcripts and the files of briefs in
 .manager/runs are not part of it.`,

@@ -37,7 +37,7 @@ func (a *app) newGraphCmd() *cobra.Command {
 	var o graphOptions
 	cmd := &cobra.Command{
 		Use:   "graph [flags] [BOULDER | PLAN.yaml]",
-		Short: "Draw a boulder or a plan: what comes after what",
+		Short: "Show the dependency graph",
 		Long: `Draws what comes after what in a boulder (default: the active one, or the plan in .manager/plan.yaml
 if nothing was run), with how far each sub-task is. It also works while another process runs the boulder. BOULDER is
 an id, or a beginning or end of one; an argument that ends in .yaml, .yml or .json is a plan file.

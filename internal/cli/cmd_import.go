@@ -18,7 +18,7 @@ import (
 func (a *app) newImportCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "import [flags] FILE|-",
-		Short: "Take over a boulder that was exported",
+		Short: "Import a boulder",
 		Long: `Reads what ` + "`manager export`" + ` wrote, from a file or with - from stdin, and stores it in this
 project. A boulder that is not over becomes paused: ` + "`manager resume`" + ` goes on with it, in fresh sessions,
 and runs its gates, which are shell commands. Take over only what you would run.

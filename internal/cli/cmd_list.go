@@ -21,8 +21,9 @@ type listOptions struct{ archived bool }
 func (a *app) newListCmd() *cobra.Command {
 	var o listOptions
 	cmd := &cobra.Command{
-		Use:   "list [flags]",
-		Short: "The boulders of the project, the newest first",
+		Use:        "list [flags]",
+		Short:      "List the boulders of the project",
+		SuggestFor: []string{"ls", "boulders"},
 		Long: `Lists the boulders of the project, the newest first, without those that are archived. The active one,
 which is marked with *, was begun or taken up last: it is the one that is meant where a command is given none.`,
 		Args:              noArguments,
@@ -149,7 +150,7 @@ const listPiece = 32 << 10
 // printList writes the list in pieces that end with a line: a secret is found within one write.
 func (a *app) printList(items []store.Item, holder *control.Holder, now time.Time) error {
 	dim, plain, _ := strings.Cut(a.paint(a.Stdout).dim("|"), "|") // once, and not for each line
-	width := terminalSize(a.Stdout).width
+	width := terminalSize(a.Stdout).Width
 	var out bytes.Buffer
 	for i := range items {
 		item := &items[i]

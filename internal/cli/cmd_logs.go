@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,8 +22,9 @@ type logsOptions struct{ follow bool }
 func (a *app) newLogsCmd() *cobra.Command {
 	var o logsOptions
 	cmd := &cobra.Command{
-		Use:   "logs [flags] [BOULDER [SUBTASK] | SUBTASK]",
-		Short: "What happened, event by event; of a sub-task also what was said",
+		Use:        "logs [flags] [BOULDER [SUBTASK] | SUBTASK]",
+		Short:      "Show events, and transcripts of sessions",
+		SuggestFor: []string{"tail"},
 		Long: `Prints the events of a boulder (default: the active one), one line each. With SUBTASK only those of that
 sub-task, and among them the transcripts of its sessions: prompts and who sent them, what the agent said, tool calls
 with the end of what they gave back. Long texts are cut, and the cut says where all of it is; --verbose shows more.
@@ -119,6 +120,11 @@ func (l *logs) read(ctx context.Context, r reader, args []string) error {
 // read and the sub-task is there.
 func (l *logs) find(ctx context.Context, r reader, args []string) (store.Detail, error) {
 	id, err := resolve(ctx, r, newestOr(args))
+	if len(args) == 1 && subTaskNumber.MatchString(args[0]) {
+		if d, err := l.findSubTask(ctx, r, args[0], err); l.id != "" {
+			return d, err
+		}
+	}
 	if len(args) == 1 && errors.Is(err, boulder.ErrNotFound) {
 		return l.findSubTask(ctx, r, args[0], err)
 	}
@@ -127,13 +133,18 @@ func (l *logs) find(ctx context.Context, r reader, args []string) (store.Detail,
 	}
 	d, err := r.Get(ctx, id)
 	if len(args) == 2 {
-		if l.subTask = args[1]; !hasSubTask(d, l.subTask) {
-			return d, cmp.Or(err, noSubTask(id, l.subTask, d.SubTasks))
+		t, findErr := findSubTask(d, args[1])
+		if t == nil {
+			return d, cmp.Or(err, findErr)
 		}
+		l.subTask = t.ID
 	}
 	l.id = id
 	return d, err
 }
+
+// subTaskNumber is what views call a sub-task: [2/3], or its number alone.
+var subTaskNumber = regexp.MustCompile(`^(\[[0-9]+(/[0-9]+)?\]|[1-9][0-9]{0,3})$`)
 
 // findSubTask takes an argument that names no boulder for a sub-task of the newest one.
 func (l *logs) findSubTask(ctx context.Context, r reader, subTask string, noBoulder error) (store.Detail, error) {
@@ -142,16 +153,12 @@ func (l *logs) findSubTask(ctx context.Context, r reader, subTask string, noBoul
 		return store.Detail{}, noBoulder
 	}
 	d, err := r.Get(ctx, id)
-	if !hasSubTask(d, subTask) {
-		return d, cmp.Or(err, usagef("%w; and the newest one, %s, has no such sub-task: it has %s",
-			noBoulder, id, subTaskIDs(d.SubTasks)))
+	t, findErr := findSubTask(d, subTask)
+	if t == nil {
+		return d, cmp.Or(err, usagef("%w; and %w", noBoulder, findErr))
 	}
-	l.id, l.subTask = id, subTask
+	l.id, l.subTask = id, t.ID
 	return d, err
-}
-
-func hasSubTask(d store.Detail, id string) bool {
-	return slices.ContainsFunc(d.SubTasks, func(t boulder.SubTask) bool { return t.ID == id })
 }
 
 // leaveOut drops events that say less than the transcripts that are printed with them.
@@ -181,15 +188,6 @@ func (l *logs) leaveOut(turns []boulder.Turn) {
 	})
 }
 
-// subTaskIDs lists what could have been meant.
-func subTaskIDs(subTasks []boulder.SubTask) string {
-	var ids []string
-	for _, t := range subTasks {
-		ids = append(ids, t.ID)
-	}
-	return clipText(cmp.Or(strings.Join(ids, ", "), "none yet"), 400)
-}
-
 func (l *logs) add(e boulder.Event) {
 	l.last = e.Seq
 	switch b := e.Body.(type) {
@@ -213,7 +211,7 @@ func (l *logs) readTranscripts(turns []boulder.Turn, project string) error {
 	}
 	width := 0
 	if terminal(l.app.Stdout) {
-		width = min(terminalSize(l.app.Stdout).width, widthLine) - 1
+		width = min(terminalSize(l.app.Stdout).Width, widthLine) - 1
 	}
 	var err error
 	for attempt, name := range names {

@@ -24,7 +24,7 @@ func (a *app) newLoopCmd() *cobra.Command {
 	var o loopOptions
 	cmd := &cobra.Command{
 		Use:   "loop [flags] \"TASK\"",
-		Short: "Keep one session at a task until it is done",
+		Short: "Keep one session working until its task is done",
 		Long: `Gives the task to one OpenCode session, without planning, and tells it to go on until everything holds that
 --done-when names: no open item on its todo list, no errors in the files that it changed, the project's tests (they
 pass, or are no worse than before), its own promise that all is done, and the judge's agreement. Tests that nobody

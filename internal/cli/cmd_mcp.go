@@ -11,7 +11,7 @@ import (
 func (a *app) newMCPCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "mcp [flags]",
-		Short: "Offer the tool with which agents report blockers, over standard input and output",
+		Short: "Serve the blocker tool to agents over stdin and stdout",
 		Long: `An MCP server over standard input and output, for agents that manager does not run itself. It has one tool,
 blocker, with which an agent reports what only a person can answer; see ` + "`manager blockers`" + `. It works while
 runs and other processes are at work.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/store"
 )
 
 // noteRead bounds what is read of a note, in bytes; what is too long for one is refused with how long it may be.
@@ -35,7 +36,19 @@ from stdin. It may have 4,000 characters.`,
 				a.warnOfSecret("The note", kinds)
 				text = a.secrets.Text(text)
 			}
-			return a.steer(cmd.Context(), o.boulder, boulder.Order{Do: boulder.OrderNote, SubTaskID: subTask, Text: text})
+			order := boulder.Order{Do: boulder.OrderNote, SubTaskID: subTask, Text: text}
+			return a.steer(cmd.Context(), o.boulder, order, func(d store.Detail) error {
+				if len(args) < 2 || subTask != "" {
+					return nil
+				}
+				t, _ := findSubTask(d, args[0])
+				if t == nil {
+					return nil
+				}
+				rest := strings.Join(args[1:], " ")
+				return usagef("%q is a sub-task: did you mean `manager note --sub-task %s %q`? To tell all of them, put the"+
+					" text into quotes: `manager note %q`", args[0], t.ID, rest, text)
+			})
 		},
 	}
 	a.steerFlags(cmd, &o)

@@ -9,8 +9,9 @@ import (
 func (a *app) newPauseCmd() *cobra.Command {
 	var now bool
 	cmd := &cobra.Command{
-		Use:   "pause [flags] [BOULDER]",
-		Short: "Start nothing new until somebody resumes",
+		Use:        "pause [flags] [BOULDER]",
+		Short:      "Pause a boulder",
+		SuggestFor: []string{"stop"},
 		Long: `Pauses a boulder (default: the one that is at work, or the newest unfinished one): nothing new
 starts. The turns that are at work go on to their end; with --now they are stopped, and taken up again when
 it goes on. The process that runs it stays, and waits for ` + "`manager resume`" + ` from any terminal. A pause

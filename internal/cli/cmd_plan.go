@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/taskledger"
 )
@@ -171,7 +172,9 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 	if o.list {
 		plan, err = o.fromList(req)
 	} else {
+		done := a.planning(d.ledger)
 		plan, err = d.makePlan(ctx, req)
+		done()
 	}
 	if err != nil {
 		return err
@@ -205,6 +208,24 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 	a.printPlan(a.Stdout, plan)
 	a.note("\nWrote %s. Edit it as you like, then: manager run%s", a.pretty(path), runArgument(d.project, path))
 	return nil
+}
+
+// planning shows on stderr that a plan is being made, until the function that it returns is called.
+func (a *app) planning(ledger string) (done func()) {
+	switch {
+	case a.quiet:
+	case a.drawable():
+		began, p := time.Now(), a.paint(a.Stderr)
+		screen := a.openScreen(view.Picture{Frame: func(size view.Size, tick int) string {
+			took := elapsed(time.Since(began).Truncate(time.Second))
+			text := "Planning with " + clipText(modelName(ledger), size.Width-len("Planning with ")-len(took)-6)
+			return p.cyan(spinner(tick)) + " " + p.bold(text) + "  " + p.dim(took)
+		}})
+		return screen.Close
+	default:
+		a.note("Planning with %s …", modelName(ledger))
+	}
+	return func() {}
 }
 
 // prepare finds out before the model is asked whether the plan can be written.
@@ -246,16 +267,9 @@ func (d *deps) makePlan(ctx context.Context, req boulder.PlanRequest) (*boulder.
 			" Edit the plan to split it.")
 	}
 	if usage.Calls > 0 {
-		d.app.note("Planned with %s (%s).", ledgerName(d.ledger), usageText(usage))
+		d.app.note("Planned with %s (%s).", modelName(d.ledger), usageText(usage))
 	}
 	return plan, nil
-}
-
-func ledgerName(model string) string {
-	if model == "" {
-		return "OpenCode's default model"
-	}
-	return model
 }
 
 // keepEdited moves a plan that a person wrote or changed out of the way of a new one.

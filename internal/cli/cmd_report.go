@@ -39,7 +39,7 @@ func (a *app) newReportCmd() *cobra.Command {
 	var o reportOptions
 	cmd := &cobra.Command{
 		Use:   "report [flags] [BOULDER]",
-		Short: "What was done, how it was verified, what waits for you",
+		Short: "Show what was done, how it was verified, and what needs you",
 		Long: `Reports on a boulder (default: the active one) for whoever comes back to it: what to do next, as commands
 that can be typed as they are; the questions that wait for an answer, and the choices that agents made where they could
 not ask; what was not done, and why; what was done, with the gates and the judge's evidence for each criterion; and what
@@ -138,7 +138,7 @@ func (a *app) drawReport(w io.Writer, made *morning.Report, format string) error
 		Strong: p.bold, Faint: p.dim, Code: p.cyan, Good: p.green, Bad: p.red, Waits: p.yellow,
 	}
 	if terminal(w) {
-		style.Width = min(terminalSize(w).width, widthLine) - 1
+		style.Width = min(terminalSize(w).Width, widthLine) - 1
 	}
 	return made.Text(w, style)
 }
@@ -152,7 +152,7 @@ func (a *app) readReport(ctx context.Context, r reader, id string, now time.Time
 	}
 	in := morning.Input{
 		Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts, Turns: map[string]boulder.Turn{},
-		Running: runs(holderOf(ctx, r), d.Boulder), Now: now.UTC().Round(0),
+		Running: runs(holderOf(ctx, r), d.Boulder), Now: now.Round(0),
 	}
 	for _, t := range d.SubTasks {
 		if t.Attempts == 0 || t.Status == boulder.SubTaskSuperseded {

@@ -31,8 +31,9 @@ type resumeOptions struct {
 func (a *app) newResumeCmd() *cobra.Command {
 	var o resumeOptions
 	cmd := &cobra.Command{
-		Use:   "resume [flags] [BOULDER]",
-		Short: "Go on after a crash, an interrupt or a pause",
+		Use:        "resume [flags] [BOULDER]",
+		Short:      "Continue a boulder after a crash, an interrupt or a pause",
+		SuggestFor: []string{"continue"},
 		Long: `Goes on with a boulder (default: the newest unfinished one) where it was. Finished sub-tasks are not done
 again; sessions that were at work are found and followed, and a prompt that was sent is not sent twice.
 

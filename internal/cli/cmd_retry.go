@@ -10,7 +10,7 @@ func (a *app) newRetryCmd() *cobra.Command {
 	var o steerOptions
 	cmd := &cobra.Command{
 		Use:   "retry [flags] SUBTASK",
-		Short: "Give a sub-task a fresh session, with all its tries",
+		Short: "Retry a sub-task in a fresh session",
 		Long: `Has a sub-task done again in a fresh session, with all its tries: one that failed, was cancelled, or
 waits for a person, and also one that is at work, whose session is stopped. What was blocked because of it can go
 on. What it changed in the project stays, and its new session finds it.

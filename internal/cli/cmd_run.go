@@ -35,8 +35,9 @@ type runOptions struct {
 func (a *app) newRunCmd() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
-		Use:   "run [flags] [PLAN.yaml | \"TASK\"]",
-		Short: "Execute a plan file, or plan a task and execute it",
+		Use:        "run [flags] [PLAN.yaml | \"TASK\"]",
+		Short:      "Execute a plan file, or plan and execute a task",
+		SuggestFor: []string{"start", "exec", "execute"},
 		Long: `Executes a plan file (default .manager/plan.yaml), or plans the task and executes that. Each sub-task
 runs as a fresh OpenCode session, after those that it depends on and beside those that it does not. On a terminal
 the plan is shown first, and you are asked.

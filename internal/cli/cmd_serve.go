@@ -26,7 +26,7 @@ func (a *app) newServeCmd() *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Hold the state, and run what other terminals hand over",
+		Short: "Run the background server",
 		Long: `Holds the project's state and runs boulders that are handed over with
 ` + "`manager run --detach`" + `, several at the same time and under the same limits; the one that has waited longer
 for a free slot goes first. What a crashed process left running is taken up at once; what is paused waits for

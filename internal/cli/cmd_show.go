@@ -17,15 +17,17 @@ type showOptions struct {
 func (a *app) newShowCmd() *cobra.Command {
 	var o showOptions
 	cmd := &cobra.Command{
-		Use:   "show [flags] [BOULDER]",
-		Short: "Everything about a boulder: plan, attempts, sessions, verdicts",
+		Use:        "show [flags] [BOULDER]",
+		Short:      "Show plan, attempts, sessions and verdicts, or why a sub-task is where it is",
+		SuggestFor: []string{"why", "describe"},
 		Long: `Shows everything that is known about a boulder (default: the active one): the plan that it runs, and
 of each sub-task the attempts with their sessions, each turn's verdict with the evidence, and the gates. BOULDER is
 an id, or a beginning or end of one.
 
 With --why SUBTASK it shows why that sub-task came to be where it is: what was sent to its sessions, what was seen,
 how it was judged, and what was decided, in order of time. It also works while another process runs the boulder. With
-the id of an OpenCode session, ses_…, it shows every decision of ` + "`manager watch`" + ` about that one.`,
+the id of an OpenCode session, or its end as ` + "`manager watch`" + ` prints it, it shows every decision of the watch
+about that one.`,
 		Args:              atMostOne("BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,14 +38,21 @@ the id of an OpenCode session, ses_…, it shows every decision of ` + "`manager
 			case isSession(o.why):
 				return a.runWhySession(cmd.Context(), o.why)
 			case cmd.Flags().Changed("why"):
-				return a.runWhy(cmd.Context(), args, o.why)
+				err := a.runWhy(cmd.Context(), args, o.why)
+				if _, usage := errors.AsType[*usageError](err); !usage && !errors.Is(err, boulder.ErrNotFound) {
+					return err
+				}
+				if id := a.watchedSession(cmd.Context(), o.why); id != "" {
+					return a.runWhySession(cmd.Context(), id)
+				}
+				return err
 			case o.receipt:
 				return a.runReceipt(cmd.Context(), args)
 			}
 			return a.runShow(cmd.Context(), args)
 		},
 	}
-	cmd.Flags().StringVar(&o.why, "why", "", "only the chain of decisions of `SUBTASK`, or of a watched session")
+	cmd.Flags().StringVar(&o.why, "why", "", "only the chain of decisions about `SUBTASK`, or about a watched session")
 	cmd.Flags().BoolVar(&o.receipt, "receipt", false, "only where tokens, money and time went")
 	_ = cmd.RegisterFlagCompletionFunc("why", a.completeSubTask) // fails only for a flag that is not there
 	return cmd

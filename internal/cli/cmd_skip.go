@@ -10,7 +10,7 @@ func (a *app) newSkipCmd() *cobra.Command {
 	var o steerOptions
 	cmd := &cobra.Command{
 		Use:   "skip [flags] SUBTASK",
-		Short: "Go on without a sub-task, as if it were done",
+		Short: "Skip a sub-task, as if it were done",
 		Long: `Ends a sub-task as skipped, whether it has begun or not: what depends on it goes on without it.
 Use it for what is not needed, or what you have done yourself (say so with ` + "`manager note`" + `). One that is at
 work is stopped.`,

@@ -15,8 +15,9 @@ import (
 
 func (a *app) newStatusCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "status [flags] [BOULDER]",
-		Short: "How far a boulder is",
+		Use:        "status [flags] [BOULDER]",
+		Short:      "Show how far a boulder is",
+		SuggestFor: []string{"ps", "st", "progress"},
 		Long: `Shows how far a boulder is (default: the active one): each sub-task with its state, what it waits for,
 what its agent does, and what it cost. It also works while another process runs it. BOULDER is an id, or a
 beginning or end of one.`,

@@ -24,14 +24,16 @@ type versionInfo struct {
 func (a *app) newVersionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:               "version [flags]",
-		Short:             "The version of manager, and of the OpenCode that it was tested with",
+		Short:             "Show the version",
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(*cobra.Command, []string) error {
-			build, _ := debug.ReadBuildInfo()
-			return a.printVersion(newVersionInfo(build))
-		},
+		RunE:              func(*cobra.Command, []string) error { return a.runVersion() },
 	}
+}
+
+func (a *app) runVersion() error {
+	build, _ := debug.ReadBuildInfo()
+	return a.printVersion(newVersionInfo(build))
 }
 
 // newVersionInfo reads what the Go tool left in the binary; nil if it left nothing.

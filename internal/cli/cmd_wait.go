@@ -29,7 +29,7 @@ func (a *app) newWaitCmd() *cobra.Command {
 	var o waitOptions
 	cmd := &cobra.Command{
 		Use:   "wait [flags] [BOULDER]",
-		Short: "Wait until a boulder is over, or needs somebody",
+		Short: "Wait until a boulder is over or needs you",
 		Long: `Waits for a boulder (default: the one that is at work, or the newest unfinished one, or the newest) and
 says how it is then. While a process runs it, its events are followed; while none does, the database is looked at once
 a second, until one comes.

@@ -36,11 +36,12 @@ func (o *runOptions) forked(ctx context.Context, r reader) (*boulder.Fork, error
 	if err != nil {
 		return nil, err
 	}
-	planned := slices.DeleteFunc(slices.Clone(detail.SubTasks), func(t boulder.SubTask) bool {
+	detail.SubTasks = slices.DeleteFunc(detail.SubTasks, func(t boulder.SubTask) bool {
 		return t.Status == boulder.SubTaskSuperseded
 	})
-	if !slices.ContainsFunc(planned, func(t boulder.SubTask) bool { return t.ID == o.from }) {
-		return nil, noSubTask(id, o.from, planned)
+	t, err := findSubTask(detail, o.from)
+	if err != nil {
+		return nil, err
 	}
-	return &boulder.Fork{BoulderID: id, SubTaskID: o.from}, nil
+	return &boulder.Fork{BoulderID: id, SubTaskID: t.ID}, nil
 }

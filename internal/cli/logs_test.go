@@ -124,7 +124,7 @@ func TestLogsOfASubTaskAlone(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q, stdout:\n%s", code, stderr, alone)
 	}
 	_, stderr, code = command(project, "logs", "nosuch")
-	want := "(see `manager list`); and the newest one, " + sampleID + `, has no such sub-task: it has toggle, theme`
+	want := "(see `manager list`); and boulder " + sampleID + ` has no sub-task "nosuch": it has toggle, theme`
 	if code != exitUsage || !strings.Contains(stderr, want) {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,25 +52,25 @@ func oneSubTask(cmd *cobra.Command, args []string) error {
 // beginWait is how long an order waits for a process that has the database and has not begun its work.
 const beginWait = 10 * time.Second
 
-// steer has an order carried out and tells what follows from it.
-func (a *app) steer(ctx context.Context, ref string, o boulder.Order) error {
+// steer has an order carried out and tells what follows from it. The checks may refuse it.
+func (a *app) steer(ctx context.Context, ref string, o boulder.Order, checks ...func(store.Detail) error) error {
 	if err := o.Validate(); err != nil {
 		return &usageError{err}
 	}
-	report, err := a.order(ctx, ref, o)
+	report, err := a.order(ctx, ref, o, checks)
 	for giveUp := time.Now().Add(beginWait); errors.Is(err, control.ErrNotReady) && time.Now().Before(giveUp); {
 		select { // OpenCode is starting there, or a person is being asked about the plan
 		case <-time.After(deskStep):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		report, err = a.order(ctx, ref, o)
+		report, err = a.order(ctx, ref, o, checks)
 	}
 	for range 2 { // the process that took orders has ended since: now the database does, or the next process
 		if !errors.Is(err, control.ErrNotServed) || errors.Is(err, control.ErrUnanswered) {
 			break
 		}
-		report, err = a.order(ctx, ref, o)
+		report, err = a.order(ctx, ref, o, checks)
 	}
 	if err != nil {
 		return refusal(err)
@@ -83,13 +85,15 @@ func (a *app) steer(ctx context.Context, ref string, o boulder.Order) error {
 // tell prints a sentence on stdout: broken between words on a terminal, and one line elsewhere.
 func (a *app) tell(text string) {
 	if terminal(a.Stdout) {
-		text = wrap(text, terminalSize(a.Stdout).width-1)
+		text = wrap(text, terminalSize(a.Stdout).Width-1)
 	}
 	fmt.Fprintln(a.Stdout, text)
 }
 
 // order hands an order in, once.
-func (a *app) order(ctx context.Context, ref string, o boulder.Order) (*orderReport, error) {
+func (a *app) order(
+	ctx context.Context, ref string, o boulder.Order, checks []func(store.Detail) error,
+) (*orderReport, error) {
 	d, err := a.openDesk(ctx)
 	if err != nil {
 		return nil, err
@@ -105,6 +109,15 @@ func (a *app) order(ctx context.Context, ref string, o boulder.Order) (*orderRep
 	}
 	if err := makesSense(ctx, d, before, o); err != nil {
 		return nil, err
+	}
+	for _, check := range checks {
+		if err := check(before); err != nil {
+			return nil, err
+		}
+	}
+	if o.SubTaskID != "" {
+		t, _ := findSubTask(before, o.SubTaskID) // it is there
+		o.SubTaskID = t.ID
 	}
 	if err := d.orders.Order(ctx, id, o); err != nil {
 		return nil, err
@@ -131,20 +144,40 @@ func makesSense(ctx context.Context, r reader, d store.Detail, o boulder.Order) 
 	switch {
 	case b.Status.Terminal():
 		return usagef("boulder %s is %s: there is nothing left to %s", b.ID, b.Status, o.Do)
-	case o.SubTaskID == "" || hasSubTask(d, o.SubTaskID):
+	case o.SubTaskID == "":
 		return nil
 	}
-	var ids []string
-	for _, t := range d.SubTasks {
-		ids = append(ids, t.ID)
-	}
-	if near := text.Nearest(o.SubTaskID, ids); near != "" {
-		return usagef("boulder %s has no sub-task %q: did you mean %q?", b.ID, o.SubTaskID, near)
-	}
-	if other, err := r.Resolve(ctx, o.SubTaskID); err == nil && o.Do == boulder.OrderCancel {
+	_, err := findSubTask(d, o.SubTaskID)
+	if other, resolveErr := r.Resolve(ctx, o.SubTaskID); err != nil && resolveErr == nil && o.Do == boulder.OrderCancel {
 		return usagef("%q is a boulder, not a sub-task: end it with `manager cancel -b %s`", o.SubTaskID, other)
 	}
-	return noSubTask(b.ID, o.SubTaskID, d.SubTasks)
+	return err
+}
+
+// findSubTask is the sub-task that a user names: by its id, or by its number, which views show as [2/3].
+func findSubTask(d store.Detail, ref string) (*boulder.SubTask, error) {
+	number, _, _ := strings.Cut(strings.Trim(ref, "[]"), "/")
+	n, _ := strconv.Atoi(number)
+	var numbered *boulder.SubTask
+	var ids []string
+	for i := range d.SubTasks {
+		t := &d.SubTasks[i]
+		if t.ID == ref {
+			return t, nil
+		}
+		if t.Position == n {
+			numbered = t
+		}
+		ids = append(ids, t.ID)
+	}
+	if numbered != nil {
+		return numbered, nil
+	}
+	if near := text.Nearest(ref, ids); near != "" {
+		return nil, usagef("boulder %s has no sub-task %q: did you mean %q?", d.Boulder.ID, ref, near)
+	}
+	return nil, usagef("boulder %s has no sub-task %q: it has %s", d.Boulder.ID, ref,
+		clipText(cmp.Or(strings.Join(ids, ", "), "none yet"), 400))
 }
 
 // refusal says an order that cannot be carried out in words for people.

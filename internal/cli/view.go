@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/charmbracelet/colorprofile"
+
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/view"
 )
 
 // runView shows a run while it goes on.
@@ -26,8 +29,7 @@ type loader interface {
 	Load(ctx context.Context, boulderID string) (boulder.Records, error)
 }
 
-// newRunView chooses how to show a run: as events for programs, live on a terminal, else as plain lines. With --verbose
-// the diagnostics on stderr would tear a live view, so there are lines as well.
+// newRunView chooses how to show a run: as events for programs, live on a terminal, else as plain lines.
 func (a *app) newRunView(db loader) runView {
 	follow := newProgress(db)
 	switch {
@@ -35,10 +37,32 @@ func (a *app) newRunView(db loader) runView {
 		return &jsonView{app: a}
 	case a.quiet:
 		return &quietView{app: a}
-	case terminal(a.Stderr) && a.Getenv("TERM") != "dumb" && a.Getenv("TERM") != "" && !a.verbose:
+	case a.drawable():
 		return newLiveView(a, follow)
 	}
 	return &linesView{app: a, progress: follow}
+}
+
+// drawable reports whether a picture can be drawn on stderr. With --verbose the diagnostics would tear it.
+func (a *app) drawable() bool {
+	return terminal(a.Stderr) && a.Getenv("TERM") != "dumb" && a.Getenv("TERM") != "" && !a.verbose
+}
+
+// openScreen takes the terminal of stderr.
+func (a *app) openScreen(p view.Picture) *view.Screen {
+	profile := colorprofile.ASCII
+	if a.color(a.Stderr) {
+		profile = colorprofile.ANSI
+	}
+	return view.OpenScreen(bare(a.Stderr), a.Getenv("TERM"), profile, p)
+}
+
+// terminalSize is that of a stream.
+func terminalSize(stream any) view.Size {
+	if f, ok := fileOf(stream); ok {
+		return view.SizeOf(f)
+	}
+	return view.SizeOf(nil)
 }
 
 // newServeView shows one of several runs that go on at the same time: its lines begin with the end of its id.

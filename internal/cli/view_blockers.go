@@ -22,7 +22,7 @@ type blockersView struct {
 }
 
 func (a *app) blockersView(out io.Writer) blockersView {
-	return blockersView{paint: a.paint(out), out: out, width: min(terminalSize(out).width, widthLine), now: time.Now()}
+	return blockersView{paint: a.paint(out), out: out, width: min(terminalSize(out).Width, widthLine), now: time.Now()}
 }
 
 // say prints a text with its lines broken between words.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/view"
 )
 
 // sampleBlockers are blockers of every kind, the most urgent first, as they are an hour after sampleStart.
@@ -178,7 +179,7 @@ func TestRunTellsOfBlockers(t *testing.T) {
 	s.playBlocked()
 	const hint = "manager blockers clarify: 1 hard blocker waits"
 	for _, width := range []int{100, 50} {
-		if frame := liveSample(t, s).frame(size{width, 30}, 0); !strings.Contains(frame, hint) {
+		if frame := liveSample(t, s).frame(view.Size{Width: width, Height: 30}, 0); !strings.Contains(frame, hint) {
 			t.Errorf("the picture of %d columns does not say who waits for whom:\n%s", width, frame)
 		}
 	}
@@ -187,7 +188,7 @@ func TestRunTellsOfBlockers(t *testing.T) {
 		SubTaskID: "theme", BlockerID: "B1", Status: boulder.BlockerAnswered, Answer: "The\x1b[31m new\none",
 	})
 	v := liveSample(t, s)
-	if frame := v.frame(size{100, 30}, 0); strings.Contains(frame, "blocker") {
+	if frame := v.frame(view.Size{Width: 100, Height: 30}, 0); strings.Contains(frame, "blocker") {
 		t.Errorf("the picture says that somebody waits:\n%s", frame)
 	}
 	a, _, stderr := testApp()

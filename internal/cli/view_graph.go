@@ -121,7 +121,7 @@ func (a *app) drawGraph(r *graphReport, format string, stream io.Writer) string 
 		return g.SVG()
 	}
 	p := a.paint(stream)
-	return g.Text(graph.TextOptions{Width: terminalSize(stream).width, Paint: func(status, text string) string {
+	return g.Text(graph.TextOptions{Width: terminalSize(stream).Width, Paint: func(status, text string) string {
 		return p.subTask(boulder.SubTaskStatus(status), text)
 	}})
 }

@@ -6,15 +6,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/internal/view"
 )
-
-// framesPerSecond bounds the drawing: events only change the state, however many come.
-const framesPerSecond = 10
 
 // liveView shows a run on a terminal: sub-tasks that are over scroll away as lines of their own, below them is a
 // picture of what is at work and what waits.
@@ -33,9 +30,9 @@ type liveView struct {
 	stopping bool
 	lost     error // the state could not be followed
 
-	term   sync.Mutex // guards the fields below; taken before mu
-	screen *screen    // nil while the terminal is not ours
-	paused bool       // a person is asked something
+	term   sync.Mutex   // guards the fields below; taken before mu
+	screen *view.Screen // nil while the terminal is not ours
+	paused bool         // a person is asked something
 }
 
 func newLiveView(a *app, p *progress) *liveView {
@@ -150,9 +147,9 @@ func (v *liveView) warning(b boulder.Body) string {
 
 func (v *liveView) width() int {
 	if v.screen != nil {
-		return v.screen.size().width
+		return v.screen.Size().Width
 	}
-	return terminalSize(v.app.Stderr).width
+	return terminalSize(v.app.Stderr).Width
 }
 
 func (v *liveView) table(width int, now time.Time) *table {
@@ -192,7 +189,7 @@ func (v *liveView) Close() {
 // close is Close for whoever holds term.
 func (v *liveView) close() {
 	if v.screen != nil {
-		v.screen.close()
+		v.screen.Close()
 		v.screen = nil
 	}
 	for _, line := range v.flush() { // a terminal that could not be drawn on left them
@@ -200,19 +197,14 @@ func (v *liveView) close() {
 	}
 }
 
-// room is how many lines the picture may have: two thirds of the terminal. The rest is for lines that scroll away:
-// bubbletea moves the picture down to print above it, and what does not fit would push a part of the picture into the
-// scrollback.
-func (s size) room() int { return s.height * 2 / 3 }
-
-// frame draws the picture, in at most size.room lines.
-func (v *liveView) frame(size size, tick int) string {
+// frame draws the picture, in at most size.Room lines.
+func (v *liveView) frame(size view.Size, tick int) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.progress.state == nil || size.height == 0 {
+	if v.progress.state == nil || size.Height == 0 {
 		return ""
 	}
-	t := v.table(size.width, v.now())
+	t := v.table(size.Width, v.now())
 	t.spin = spinner(tick)
 	lines := []string{v.head(t)}
 	if v.scrolled {
@@ -231,9 +223,9 @@ func (v *liveView) frame(size size, tick int) string {
 	if v.lost != nil {
 		lines = append(lines, t.red(clipText("this view has lost track: "+v.lost.Error(), t.width-1)))
 	}
-	lines = append(lines, v.atWork(t, size.room()-len(lines))...)
-	lines = append(lines, v.inLine(t, size.room()-len(lines))...)
-	return strings.Join(lines[:min(len(lines), size.room())], "\n")
+	lines = append(lines, v.atWork(t, size.Room()-len(lines))...)
+	lines = append(lines, v.inLine(t, size.Room()-len(lines))...)
+	return strings.Join(lines[:min(len(lines), size.Room())], "\n")
 }
 
 // awaited says that a person is waited for, and where they answer.
@@ -338,10 +330,6 @@ func spinner(tick int) string {
 }
 
 // open takes the terminal.
-func (v *liveView) open() *screen {
-	profile := colorprofile.ASCII
-	if v.app.color(v.app.Stderr) {
-		profile = colorprofile.ANSI
-	}
-	return openScreen(bare(v.app.Stderr), v.app.Getenv("TERM"), profile, &picture{view: v})
+func (v *liveView) open() *view.Screen {
+	return v.app.openScreen(view.Picture{Frame: v.frame, Flush: v.flush})
 }

@@ -44,7 +44,7 @@ func (a *app) showPlan(plan *boulder.Plan) {
 func (a *app) printPlan(w io.Writer, plan *boulder.Plan) {
 	v := planView{paint: a.paint(w), out: w, plan: plan}
 	if terminal(w) {
-		v.width = min(terminalSize(w).width, widthLine) - 1
+		v.width = min(terminalSize(w).Width, widthLine) - 1
 	}
 	v.head()
 	for i, s := range plan.SubTasks {

@@ -126,7 +126,7 @@ type receiptView struct {
 }
 
 func (a *app) printReceipt(w io.Writer, r *receipt) {
-	receiptView{paint: a.paint(w), out: w, room: terminalSize(w).width - 1}.table(r)
+	receiptView{paint: a.paint(w), out: w, room: terminalSize(w).Width - 1}.table(r)
 }
 
 func (v receiptView) table(r *receipt) {

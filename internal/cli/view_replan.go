@@ -35,7 +35,7 @@ func (a *app) showReplan(r orchestrator.ReplanProposal) {
 	p := a.paint(a.Stderr)
 	v := planView{paint: p, out: a.Stderr, plan: &boulder.Plan{SubTasks: r.SubTasks}}
 	if terminal(a.Stderr) {
-		v.width = min(terminalSize(a.Stderr).width, widthLine) - 1
+		v.width = min(terminalSize(a.Stderr).Width, widthLine) - 1
 	}
 	fmt.Fprintf(a.Stderr, "\n%s %s\n", p.bold(fmt.Sprintf("Replan %d:", r.Number)), wrap(oneLine(r.Reason), v.width))
 	var changed []string

@@ -15,7 +15,7 @@ const widestLabel = 20
 
 // printStatus shows a report to people.
 func (a *app) printStatus(s *statusReport) {
-	v := statusView{paint: a.paint(a.Stdout), out: a.Stdout, report: s, width: terminalSize(a.Stdout).width}
+	v := statusView{paint: a.paint(a.Stdout), out: a.Stdout, report: s, width: terminalSize(a.Stdout).Width}
 	v.head()
 	v.state()
 	v.subTasks()

@@ -31,7 +31,7 @@ func (a *app) newWatchView(o *watchOptions) func(watch.Entry) {
 		}
 		width := 0 // a file has lines of any length
 		if terminal(out) {
-			width = terminalSize(out).width
+			width = terminalSize(out).Width
 		}
 		fmt.Fprintln(out, watchLine(p, e, width))
 		if o.dryRun && e.Prompt != "" {
@@ -205,6 +205,25 @@ type watchHistory struct {
 
 // isSession recognises the id of an OpenCode session.
 func isSession(text string) bool { return strings.HasPrefix(text, "ses_") }
+
+// watchedSession is the id of the watched session that ends so; empty if there is none, or several.
+func (a *app) watchedSession(ctx context.Context, end string) string {
+	p, err := a.watchProject()
+	if err != nil || len(end) < widthSession {
+		return ""
+	}
+	report, _ := p.read(ctx) // what cannot be read is told by the command that needs it
+	found := ""
+	for _, s := range report.Sessions {
+		if strings.HasSuffix(s.SessionID, end) {
+			if found != "" {
+				return ""
+			}
+			found = s.SessionID
+		}
+	}
+	return found
+}
 
 // runWhySession shows the decisions about a session that is or was watched.
 func (a *app) runWhySession(ctx context.Context, id string) error {

@@ -24,7 +24,7 @@ const (
 func (a *app) printWhy(w *whyReport) {
 	v := whyView{paint: a.paint(a.Stdout), out: a.Stdout}
 	if terminal(a.Stdout) {
-		v.width = min(terminalSize(a.Stdout).width, widthLine) - 1
+		v.width = min(terminalSize(a.Stdout).Width, widthLine) - 1
 	}
 	v.head(w)
 	for _, s := range w.Chain {

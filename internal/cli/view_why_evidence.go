@@ -82,20 +82,26 @@ func (v whyView) changes(d boulder.Diff) {
 		return
 	}
 	var files []string
-	for _, f := range d.Files[:min(len(d.Files), filesShown)] {
+	others := 0
+	for _, f := range d.Files {
+		if !f.Own {
+			others++
+			continue
+		}
 		text := f.Path + " (binary)"
 		if f.Added >= 0 {
 			text = fmt.Sprintf("%s +%d −%d", f.Path, f.Added, f.Removed)
 		}
-		if !f.Own {
-			text += " (perhaps another sub-task's)"
-		}
 		files = append(files, text)
 	}
-	if more := len(d.Files) - len(files); more > 0 {
-		files = append(files, fmt.Sprintf("and %d more", more))
+	if more := len(files) - filesShown; more > 0 {
+		files = append(files[:filesShown], fmt.Sprintf("and %d more", more))
 	}
-	v.detail("changes:", strings.Join(files, ", "))
+	meanwhile := ""
+	if others > 0 {
+		meanwhile = plural(others, "file") + " changed meanwhile, perhaps by other sub-tasks"
+	}
+	v.detail("changes:", joinedBy("; ", cmp.Or(strings.Join(files, ", "), "none of its own"), meanwhile))
 }
 
 func (v whyView) todos(e *boulder.Evidence) {

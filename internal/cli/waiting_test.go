@@ -11,6 +11,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/internal/view"
 )
 
 // What makes an agent wait, and what it was refused, is for who reads the log in the morning too: once each, without
@@ -148,7 +149,7 @@ func TestStoppedTurns(t *testing.T) {
 			t.Errorf("%s: stopped %v, %q, %d ms", r.ID, r.Stopped, r.Activity, r.ElapsedMS)
 		}
 	}
-	frame := liveSample(t, s).frame(size{100, 30}, 0)
+	frame := liveSample(t, s).frame(view.Size{Width: 100, Height: 30}, 0)
 	if strings.Count(frame, says) != 1 || strings.Contains(frame, "edit theme") || !strings.Contains(frame, "edit icons") {
 		t.Errorf("the live picture shows:\n%s", frame)
 	}
@@ -265,7 +266,7 @@ func TestWaitsSayTheirEndFirst(t *testing.T) {
 	if got := lineOf(t, statusText(t, s, holder), "icons"); !strings.Contains(got, "until "+clock(until)+": rate limit") {
 		t.Errorf("a retry in line does not say until when it waits:\n%s", got)
 	}
-	frame := liveSample(t, s).frame(size{80, 30}, 0)
+	frame := liveSample(t, s).frame(view.Size{Width: 80, Height: 30}, 0)
 	if !strings.Contains(frame, "Draw the icons") || strings.Count(frame, "until "+clock(until)) < 2 {
 		t.Errorf("the live picture does not show the waits:\n%s", frame)
 	}

@@ -1,10 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -97,16 +97,13 @@ func readWhy(ctx context.Context, r reader, ref, subTask string) (*whyReport, er
 		return nil, err
 	}
 	d, err := r.Get(ctx, id)
-	i := slices.IndexFunc(d.SubTasks, func(t boulder.SubTask) bool { return t.ID == subTask })
-	if i < 0 {
-		if err == nil {
-			err = noSubTask(id, subTask, d.SubTasks)
-		}
-		return nil, err
+	t, findErr := findSubTask(d, subTask)
+	if t == nil {
+		return nil, cmp.Or(err, findErr)
 	}
-	turns, turnsErr := r.Turns(ctx, id, subTask)
-	w := newWhy(d, d.SubTasks[i], turns)
-	from, to := span(d, d.SubTasks[i])
+	turns, turnsErr := r.Turns(ctx, id, t.ID)
+	w := newWhy(d, *t, turns)
+	from, to := span(d, *t)
 	for e, eventErr := range eventsOf(ctx, r, id, from) {
 		err = errors.Join(err, eventErr)
 		if eventErr != nil || e.Seq > to {
@@ -155,9 +152,4 @@ func eventsOf(ctx context.Context, r reader, id string, after uint64) iter.Seq2[
 			}
 		}
 	}
-}
-
-// noSubTask says that a boulder does not have a sub-task, and which it has.
-func noSubTask(boulderID, subTask string, all []boulder.SubTask) error {
-	return usagef("boulder %s has no sub-task %q: it has %s", boulderID, subTask, subTaskIDs(all))
 }

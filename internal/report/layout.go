@@ -19,7 +19,7 @@ const (
 	choicesShown  = 30  // blockers that nobody waits for
 	outputShown   = 12  // last lines of a gate that does not hold
 	lineShown     = 160 // columns of these
-	stampLayout   = "2006-01-02 15:04 UTC"
+	stampLayout   = "2006-01-02 15:04 MST"
 )
 
 // layout decides what is said, and in which order: what a person has to do comes before what is only to be known.
@@ -70,13 +70,13 @@ func (r *Report) head(d *document) {
 	d.para(plain(text.Clip(cmp.Or(r.Goal, r.Task), textShown)))
 	d.item(strong(r.Counts()), plain(prefixed("; ", r.filesText())))
 	d.item(plain(r.spent()))
-	d.item(plain("begun " + stamp(r.CreatedAt) + ", as of " + stamp(r.UpdatedAt)))
+	d.item(plain("started " + r.stamp(r.CreatedAt) + ", as of " + r.stamp(r.UpdatedAt)))
 	if r.Reason != "" && r.Reason != string(r.Status) {
 		d.item(plain(text.Clip(r.Reason, textShown)))
 	}
 }
 
-func stamp(t time.Time) string { return t.UTC().Format(stampLayout) }
+func (r *Report) stamp(t time.Time) string { return t.In(r.zone).Format(stampLayout) }
 
 func prefixed(prefix, s string) string {
 	if s == "" {

@@ -128,12 +128,9 @@ func (s *SubTask) changed(d *document) {
 		}
 		return
 	}
+	own := slices.DeleteFunc(slices.Clone(s.Changes), func(f boulder.FileChange) bool { return !f.Own })
 	spans := []span{faint("changes: ")}
-	for i, f := range s.Changes {
-		if i == filesShown {
-			spans = append(spans, plain(fmt.Sprintf(", and %d more", len(s.Changes)-i)))
-			break
-		}
+	for i, f := range own[:min(len(own), filesShown)] {
 		if i > 0 {
 			spans = append(spans, plain(", "))
 		}
@@ -141,9 +138,15 @@ func (s *SubTask) changed(d *document) {
 		if f.Added >= 0 {
 			spans = append(spans, plain(fmt.Sprintf(" +%d −%d", f.Added, f.Removed)))
 		}
-		if !f.Own {
-			spans = append(spans, faint(" (perhaps another sub-task's)"))
+	}
+	if more := len(own) - filesShown; more > 0 {
+		spans = append(spans, plain(fmt.Sprintf(", and %d more", more)))
+	}
+	if n := len(s.Changes) - len(own); n > 0 {
+		if len(own) == 0 {
+			spans = append(spans, plain("none of its own"))
 		}
+		spans = append(spans, faint(fmt.Sprintf("; %s changed meanwhile, perhaps by other sub-tasks", text.Plural(n, "file"))))
 	}
 	d.below(spans...)
 }

@@ -55,6 +55,8 @@ type Report struct {
 	SubTasks []SubTask `json:"sub_tasks"` // in plan order, without superseded ones
 	// Files are all that sub-tasks were found to have changed, relative to the project, sorted.
 	Files []string `json:"files"`
+
+	zone *time.Location // in which people read times: that of Input.Now
 }
 
 // Step is something that a person can do next.
@@ -79,7 +81,7 @@ func New(in Input) *Report {
 	b := in.Boulder
 	r := &Report{
 		Type: "report", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Project: b.Project, Base: b.Base, Status: b.Status,
-		Reason: b.Reason, Running: in.Running, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, MadeAt: in.Now,
+		Reason: b.Reason, Running: in.Running, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, MadeAt: in.Now.UTC(), zone: in.Now.Location(),
 		Attempts: b.Attempts, Replans: b.Replans, Usage: b.Usage, Budget: b.Budget,
 		WorkedMS: worked(in).Milliseconds(), SubTasks: []SubTask{}, Files: []string{},
 	}

@@ -41,7 +41,7 @@ func inputOf(say func(string) string) report.Input {
 		return t
 	}
 	return report.Input{
-		Now: night.Add(9 * time.Hour),
+		Now: night.Add(9 * time.Hour).In(time.FixedZone("CET", 3600)), // times are shown in the zone of its reader
 		Boulder: boulder.Boulder{
 			ID: "01k3night", Task: say("Add dark mode"), Goal: say("A dark mode"), Project: "/home/me/app",
 			Base: "0123456789abcdef", Status: boulder.Paused, Reason: "waiting for a person: " + say("a sub-task is blocked"),
