@@ -3,6 +3,7 @@ package secret
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"unicode/utf8"
 )
 
@@ -11,39 +12,32 @@ import (
 // that it is secret is taken as a whole if it could be one. What is not JSON is treated as text. The result may be
 // data itself.
 func (r *Redactor) JSON(data []byte) []byte {
-	if plain(data) && len(r.needles().find(string(data))) == 0 {
+	if plain(data) && len(r.find(string(data))) == 0 {
 		return data
 	}
 	if !json.Valid(data) {
 		return []byte(r.Text(string(data)))
 	}
-	var out bytes.Buffer
-	last, name := 0, ""
-	for at := 0; at < len(data); at++ {
-		if data[at] != '"' {
-			if data[at] == ',' || data[at] == '{' || data[at] == '}' {
-				name = ""
-			}
-			continue
+	name := ""
+	return literal.ReplaceAllFunc(data, func(m []byte) []byte {
+		if m[0] != '"' {
+			name = ""
+			return m
 		}
-		end := endOfString(data, at)
-		s, changed := r.literal(data[at:end], name)
-		if changed != nil {
-			out.Write(data[last:at])
-			out.Write(changed)
-			last = end
-		}
-		if isName(data, end) {
+		end := bytes.LastIndexByte(m, '"') + 1
+		s, changed := r.literal(m[:end], name)
+		if end < len(m) {
 			name = s
 		}
-		at = end - 1
-	}
-	if last == 0 {
-		return data
-	}
-	out.Write(data[last:])
-	return out.Bytes()
+		if changed == nil {
+			return m
+		}
+		return append(changed, m[end:]...)
+	})
 }
+
+// literal is a string in valid JSON, with the colon behind it if it is a name, or what ends the value of a name.
+var literal = regexp.MustCompile(`"(?:[^"\\]|\\.)*"(?:\s*:)?|[,{}]`)
 
 // plain reports whether a look at the text as it is finds what its strings hold: escapes of what needs none hide it,
 // and what is not UTF-8 decodes into something else.
@@ -70,26 +64,4 @@ func (r *Redactor) literal(quoted []byte, name string) (s string, changed []byte
 		return s, []byte(`"` + Redacted + `"`)
 	}
 	return s, bytes.TrimSpace(out.Bytes())
-}
-
-// endOfString is where the string that begins at data[at] ends, in valid JSON.
-func endOfString(data []byte, at int) int {
-	for at++; data[at] != '"'; at++ {
-		if data[at] == '\\' {
-			at++
-		}
-	}
-	return at + 1
-}
-
-// isName reports whether a colon follows.
-func isName(data []byte, at int) bool {
-	for ; at < len(data); at++ {
-		switch data[at] {
-		case ' ', '\t', '\r', '\n':
-		default:
-			return data[at] == ':'
-		}
-	}
-	return false
 }

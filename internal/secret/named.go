@@ -5,53 +5,31 @@ import (
 	"strings"
 )
 
-// findNamed takes the value of what is called a secret: API_KEY=…, "password": "…", token = '…'. Names and values of
+// named judges the value of what is called a secret: API_KEY=…, "password": "…", token = '…'. Names and values of
 // programs look alike, so the value has to look random; in a line of an environment, NAME=value without spaces, it
 // has only to be no word.
-func findNamed(s string, at int) (from, to int) {
-	name, end := nameAround(s, at)
-	sep := skip(s, end, `"'\`)
-	quotedName := sep > end
-	sep = skip(s, sep, " ")
-	if sep >= len(s) || s[sep] != '=' && s[sep] != ':' {
-		return 0, 0
-	}
-	tight := s[sep] == '=' && sep == end && name == strings.ToUpper(name)
-	from = skip(s, sep+1, " ")
-	if from > sep+1 {
-		tight = false
-	}
-	unquoted := from
-	from = skip(s, from, `"'\`)
-	n := plainSecret.run(s, from, lookMost)
-	value := s[from : from+n]
-	switch {
-	case n < 8, placeholder(value), strings.Contains(value, "://"):
-		return 0, 0
-	case tight && secretVariable(name) && strong(value) && !pathLike(value):
-	case secretName(name) && (from > unquoted || quotedName || !strings.ContainsAny(value, ".:")) && random(value):
-	default:
-		return 0, 0
-	}
-	return from, from + plainSecret.run(s, from, len(s))
-}
-
-// nameAround is the name of which s[at:] is a part, and where it ends. An escape before it, as in \nKEY, is none of it.
-func nameAround(s string, at int) (name string, end int) {
-	begin := at
-	for begin > 0 && at-begin < 64 && (word[s[begin-1]] || s[begin-1] == '-') {
-		if begin >= 2 && s[begin-2] == '\\' && strings.IndexByte("nrtbf", s[begin-1]) >= 0 {
-			break
-		}
+func named(before string, groups []string) bool {
+	name, quote, sep, open, value := groups[0], groups[1], groups[2], groups[3], groups[4]
+	begin := len(before)
+	for begin > 0 && len(before)-begin < 64 && (isWord(before[begin-1]) || before[begin-1] == '-') && !endsInEscape(before[:begin]) {
 		begin--
 	}
-	end = at + base64url.run(s, at, 64)
-	return s[begin:end], end
+	name = before[begin:] + name
+	spaced := strings.HasPrefix(open, " ")
+	opened := strings.Trim(open, " ") != ""
+	tight := sep == "=" && quote == "" && !spaced && name == strings.ToUpper(name)
+	switch {
+	case placeholder(value), strings.Contains(value, "://"):
+		return false
+	case tight && secretVariable(name) && strong(value) && !pathLike(value):
+		return true
+	}
+	return secretName(name) && (opened || quote != "" || !strings.ContainsAny(value, ".:")) && random(value)
 }
 
 // random reports whether a value looks made by a machine.
 func random(v string) bool {
-	return len(v) >= 16 && hasDigit(v) && strings.ContainsAny(v, lowers+uppers) && !pathLike(v) && entropy(v) >= 3.3
+	return len(v) >= 16 && strings.ContainsAny(v, digits) && strings.ContainsAny(v, lowers+uppers) && !pathLike(v) && entropy(v) >= 3.3
 }
 
 // entropy is Shannon's, in bits per byte: English words have less than 3.3 mostly, 20 random letters and digits have

@@ -24,9 +24,9 @@ const Redacted = "[redacted]"
 // Redactor takes secrets out of text. Its methods may be called from any goroutine. The zero value and nil know
 // secrets by their form only.
 type Redactor struct {
-	mu    sync.Mutex // for writers
-	known []known
-	index atomic.Pointer[index]
+	mu     sync.Mutex // for writers
+	known  []known
+	values atomic.Pointer[values]
 }
 
 // known is a secret and what people call it.
@@ -60,25 +60,36 @@ func (r *Redactor) add(more []known) {
 			r.known = append(r.known, k)
 		}
 	}
-	r.index.Store(newIndex(slices.Concat(valueNeedles(r.known), formNeedles())))
+	r.values.Store(newValues(r.known))
 }
 
-// formsOnly is the index of a Redactor that was told nothing.
-var formsOnly = sync.OnceValue(func() *index { return newIndex(formNeedles()) })
-
-func (r *Redactor) needles() *index {
+// find gives the secrets in s, in order and without overlap.
+func (r *Redactor) find(s string) []span {
+	var spans []span
 	if r != nil {
-		if ix := r.index.Load(); ix != nil {
-			return ix
+		spans = r.values.Load().find(s)
+	}
+	lower := lowerASCII(s)
+	for i := range forms {
+		spans = forms[i].find(spans, s, lower)
+	}
+	return merge(spans)
+}
+
+func lowerASCII(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
 		}
 	}
-	return formsOnly()
+	return string(b)
 }
 
 // Text replaces each secret in s by [Redacted]. Text without any is returned as it is, without a copy. A second pass
 // changes nothing. Invalid UTF-8 is no fault and stays.
 func (r *Redactor) Text(s string) string {
-	spans := r.needles().find(s)
+	spans := r.find(s)
 	if len(spans) == 0 {
 		return s
 	}
@@ -97,7 +108,7 @@ func (r *Redactor) Text(s string) string {
 // token". Each is told once, in the order of the text.
 func (r *Redactor) Kinds(s string) []string {
 	var kinds []string
-	for _, sp := range r.needles().find(s) {
+	for _, sp := range r.find(s) {
 		if !slices.Contains(kinds, sp.kind) {
 			kinds = append(kinds, sp.kind)
 		}

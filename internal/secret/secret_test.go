@@ -53,6 +53,8 @@ func TestForms(t *testing.T) {
 		{planted("npm_", "abcdefghijklmnopqrstuvwxyz0123456789"), "[redacted]"},
 		{planted("hf_", "abcdefghijklmnopqrstuvwxyzABCDEFGH"), "[redacted]"},
 		{"cookie: s=" + jwt + ";", "cookie: s=[redacted];"},
+		{"long claims: " + strings.Replace(jwt, ".eyJ", ".eyJ"+strings.Repeat("zdWIi", 600), 1) + ".", "long claims: [redacted]."},
+		{"long key: " + githubToken + strings.Repeat("a1", 1000) + " end", "long key: [redacted] end"},
 		{"before\n" + pem + "\nafter", "before\n[redacted]\nafter"},
 		{"cut off: " + pem[:70], "cut off: [redacted]"},
 		{"Authorization: Bearer abc.def-ghi_jkl", "Authorization: Bearer [redacted]"},

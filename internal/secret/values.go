@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -24,19 +25,11 @@ func inEnviron(environ []string) []known {
 				found = append(found, known{v, "a secret of " + name})
 			}
 		}
-		if from, to := passwordOf(value); to > from {
-			found = append(found, known{value[from:to], "the password of " + name})
+		for _, address := range userinfo.find(nil, value, value) {
+			found = append(found, known{value[address.from:address.to], "the password of " + name})
 		}
 	}
 	return found
-}
-
-func passwordOf(value string) (from, to int) {
-	at := strings.Index(value, "://")
-	if at < 0 {
-		return 0, 0
-	}
-	return findUserinfo(value, at)
 }
 
 // inJSON finds the secrets in a variable that holds a JSON object: a service account, a configuration of OpenCode.
@@ -165,24 +158,49 @@ func strong(v string) bool {
 		strings.Trim(v[1:], lowers+"-_. ") != "" // Capitalised
 }
 
-// valueNeedles are the needles of values in all the forms in which programs print them.
-func valueNeedles(values []known) []needle {
-	var needles []needle
+// values finds known values, in one pass: by their first bytes it tells whether any can begin at a place.
+type values struct {
+	begins [1 << 16]bool      // by the first two bytes
+	texts  map[string][]known // by the first minValue bytes
+}
+
+// newValues looks for values in all the forms in which programs print them.
+func newValues(all []known) *values {
+	v := &values{texts: map[string][]known{}}
 	seen := map[string]bool{}
-	for _, k := range values {
+	for _, k := range all {
 		if !utf8.ValidString(k.value) {
 			continue // a part of a character would be left of what it is cut out of
 		}
-		for _, v := range lines(k.value) {
-			for _, text := range encodings(v) {
+		for _, line := range lines(k.value) {
+			for _, text := range encodings(line) {
 				if len(text) >= minValue && !seen[text] {
 					seen[text] = true
-					needles = append(needles, needle{text: text, kind: k.kind})
+					v.begins[uint16(text[0])<<8|uint16(text[1])] = true
+					v.texts[text[:minValue]] = append(v.texts[text[:minValue]], known{text, k.kind})
 				}
 			}
 		}
 	}
-	return needles
+	return v
+}
+
+func (v *values) find(s string) []span {
+	if v == nil {
+		return nil
+	}
+	var spans []span
+	for i := 0; i+minValue <= len(s); i++ {
+		if !v.begins[uint16(s[i])<<8|uint16(s[i+1])] {
+			continue
+		}
+		for _, k := range v.texts[s[i:i+minValue]] {
+			if strings.HasPrefix(s[i:], k.value) {
+				spans = append(spans, span{i, i + len(k.value), k.kind, byValue})
+			}
+		}
+	}
+	return spans
 }
 
 // lines are a value and, of one with several lines, the long ones of them: tools indent, number and fold.
@@ -228,15 +246,9 @@ func jsonEscaped(v string, html bool) string {
 }
 
 // lowerHex writes %2F as %2f.
-func lowerHex(escaped string) string {
-	b := []byte(escaped)
-	for i := 0; i+2 < len(b); i++ {
-		if b[i] == '%' {
-			b[i+1], b[i+2] = lowerOf(b[i+1]), lowerOf(b[i+2])
-		}
-	}
-	return string(b)
-}
+func lowerHex(escaped string) string { return hexEscape.ReplaceAllStringFunc(escaped, strings.ToLower) }
+
+var hexEscape = regexp.MustCompile("%[0-9A-F]{2}")
 
 // inBase64 is how a value looks in the encoding of a longer text in which it stands shift bytes after a multiple of
 // three. Characters at both ends that its neighbours have a say in are left out.
