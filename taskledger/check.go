@@ -17,8 +17,17 @@ const maxID = 64
 
 // finding is one thing that is wrong in a plan, wherever the plan comes from.
 type finding struct {
-	place
+	path     string // as in the file: sub_tasks[0].gates[1]
 	what, do string
+}
+
+// of is the path of a field of a sub-task, or of an entry of it if it is a list.
+func of(task int, field string, entry ...int) string {
+	path := fmt.Sprintf("sub_tasks[%d].%s", task, field)
+	for _, i := range entry {
+		path += fmt.Sprintf("[%d]", i)
+	}
+	return path
 }
 
 // check gives everything that is wrong in a plan to which [fill] has been applied, in the file's words.
@@ -33,9 +42,6 @@ func check(p *boulder.Plan) []finding {
 	return all
 }
 
-// whole is the place of the plan itself.
-func whole(field string) place { return place{wholePlan, field, wholeField} }
-
 // called is how messages call a sub-task.
 func called(p *boulder.Plan, i int) string {
 	if id := p.SubTasks[i].ID; id != "" {
@@ -49,7 +55,7 @@ func checkVersion(p *boulder.Plan) []finding {
 		return nil
 	}
 	return []finding{{
-		whole("version"),
+		"version",
 		fmt.Sprintf("this plan has version %d, this manager reads version %d", p.Version, boulder.PlanVersion),
 		"install a newer manager, or plan again with this one",
 	}}
@@ -60,14 +66,14 @@ func checkSubTasks(p *boulder.Plan) []finding {
 		return nil
 	}
 	return []finding{{
-		whole("sub_tasks"), "the plan has no sub-tasks", "add at least one under sub_tasks, with a description",
+		"sub_tasks", "the plan has no sub-tasks", "add at least one under sub_tasks, with a description",
 	}}
 }
 
 func checkIDs(p *boulder.Plan) []finding {
 	var all []finding
 	for i, s := range p.SubTasks {
-		at := place{i, "id", wholeField}
+		at := of(i, "id")
 		switch {
 		case len(s.ID) > maxID:
 			all = append(all, finding{
@@ -92,27 +98,27 @@ func idRune(r rune) bool {
 
 func checkTexts(p *boulder.Plan) []finding {
 	var all []finding
-	oneLine := func(at place, value string) {
+	oneLine := func(path, field, value string) {
 		if strings.ContainsAny(value, "\n\r") {
 			all = append(all, finding{
-				at, at.field + " has more than one line", "shorten it; details belong into the description",
+				path, field + " has more than one line", "shorten it; details belong into the description",
 			})
 		}
 	}
 	if blank(p.Task) {
-		all = append(all, finding{whole("task"), "the task is missing", "say under task what the whole is for"})
+		all = append(all, finding{"task", "the task is missing", "say under task what the whole is for"})
 	}
-	oneLine(whole("goal"), p.Goal)
+	oneLine("goal", "goal", p.Goal)
 	for i, s := range p.SubTasks {
 		if blank(s.Description) {
 			all = append(all, finding{
-				place{i, "description", wholeField}, called(p, i) + " has no description",
+				of(i, "description"), called(p, i) + " has no description",
 				"say under description what is to be done",
 			})
 		}
-		oneLine(place{i, "subject", wholeField}, s.Subject)
-		oneLine(place{i, "active_form", wholeField}, s.ActiveForm)
-		oneLine(place{i, "agent", wholeField}, s.Agent)
+		oneLine(of(i, "subject"), "subject", s.Subject)
+		oneLine(of(i, "active_form"), "active_form", s.ActiveForm)
+		oneLine(of(i, "agent"), "agent", s.Agent)
 	}
 	return all
 }
@@ -121,24 +127,25 @@ func blank(s string) bool { return strings.TrimSpace(s) == "" }
 
 func checkLists(p *boulder.Plan) []finding {
 	var all []finding
-	notBlank := func(task int, field string, items []string) {
+	notBlank := func(path string, items []string) {
 		for i, item := range items {
 			if blank(item) {
 				all = append(all, finding{
-					place{task, field, i}, "an entry of " + field + " is empty", "write something, or remove it",
+					fmt.Sprintf("%s[%d]", path, i), "an entry of " + path[strings.LastIndex(path, ".")+1:] + " is empty",
+					"write something, or remove it",
 				})
 			}
 		}
 	}
-	notBlank(wholePlan, "constraints", p.Constraints)
-	notBlank(wholePlan, "given", p.Facts.Given)
-	notBlank(wholePlan, "to_find", p.Facts.ToFind)
-	notBlank(wholePlan, "guesses", p.Facts.Guesses)
+	notBlank("constraints", p.Constraints)
+	notBlank("facts.given", p.Facts.Given)
+	notBlank("facts.to_find", p.Facts.ToFind)
+	notBlank("facts.guesses", p.Facts.Guesses)
 	for i, s := range p.SubTasks {
-		notBlank(i, "success_criteria", s.SuccessCriteria)
-		notBlank(i, "gates", s.Gates)
-		notBlank(i, "no_worse", s.NoWorse)
-		notBlank(i, "outputs", s.Outputs)
+		notBlank(of(i, "success_criteria"), s.SuccessCriteria)
+		notBlank(of(i, "gates"), s.Gates)
+		notBlank(of(i, "no_worse"), s.NoWorse)
+		notBlank(of(i, "outputs"), s.Outputs)
 	}
 	return all
 }
@@ -150,7 +157,7 @@ func checkGates(p *boulder.Plan) []finding {
 		for j, gate := range s.NoWorse {
 			if slices.Contains(s.Gates, gate) {
 				all = append(all, finding{
-					place{i, "no_worse", j},
+					of(i, "no_worse", j),
 					fmt.Sprintf("%s has the command %q under gates and under no_worse", called(p, i), text.Cut(gate, maxID)),
 					"keep it under gates if it must pass, or under no_worse if it may stay as red as it was",
 				})
@@ -165,7 +172,7 @@ func checkBudgets(p *boulder.Plan) []finding {
 	for i, s := range p.SubTasks {
 		if s.Budget != nil && !bounds(*s.Budget) { // a file's values were looked at one by one
 			all = append(all, finding{
-				place{i, "budget", wholeField}, called(p, i) + " has a budget below zero", "write amounts above 0, or none",
+				of(i, "budget"), called(p, i) + " has a budget below zero", "write amounts above 0, or none",
 			})
 		}
 	}
@@ -181,11 +188,11 @@ func checkGraph(p *boulder.Plan) []finding {
 	var all []finding
 	for _, f := range dag.Check(graph(p)) {
 		s := p.SubTasks[f.Node]
-		who, at := called(p, f.Node), place{f.Node, "depends_on", f.Edge}
+		who, at := called(p, f.Node), of(f.Node, "depends_on", f.Edge)
 		switch f.Kind {
 		case dag.Duplicate:
 			all = append(all, finding{
-				place{f.Node, "id", wholeField},
+				of(f.Node, "id"),
 				fmt.Sprintf("the id %q is taken by an earlier sub-task", text.Cut(s.ID, maxID)), "give each its own",
 			})
 		case dag.Self:
@@ -241,19 +248,19 @@ func maybe(id string, p *boulder.Plan) string {
 
 func checkModels(p *boulder.Plan) []finding {
 	var all []finding
-	one := func(task int, model string) {
+	one := func(path, model string) {
 		if model == "" {
 			return
 		}
 		if _, err := providers.ParseModel(model); err != nil {
 			all = append(all, finding{
-				place{task, "model", wholeField}, "this is no model: " + err.Error(), "`opencode models` lists those there are",
+				path, "this is no model: " + err.Error(), "`opencode models` lists those there are",
 			})
 		}
 	}
-	one(wholePlan, p.Model)
+	one("model", p.Model)
 	for i, s := range p.SubTasks {
-		one(i, s.Model)
+		one(of(i, "model"), s.Model)
 	}
 	return all
 }
@@ -265,21 +272,21 @@ func checkWords(p *boulder.Plan) []finding {
 		case "", boulder.High, boulder.Medium, boulder.Low:
 		default:
 			all = append(all, finding{
-				place{i, "priority", wholeField}, fmt.Sprintf("the priority %q is not known", text.Cut(string(s.Priority), maxID)),
+				of(i, "priority"), fmt.Sprintf("the priority %q is not known", text.Cut(string(s.Priority), maxID)),
 				"write high, medium or low",
 			})
 		}
-		all = append(all, checkDoneWhen(i, s.DoneWhen)...)
+		all = append(all, checkDoneWhen(of(i, "done_when"), s.DoneWhen)...)
 	}
-	return append(all, checkDoneWhen(wholePlan, p.DoneWhen)...)
+	return append(all, checkDoneWhen("done_when", p.DoneWhen)...)
 }
 
-func checkDoneWhen(task int, words []string) []finding {
+func checkDoneWhen(path string, words []string) []finding {
 	var all []finding
 	for i, word := range words {
 		if !boulder.IsDoneWord(word) {
 			all = append(all, finding{
-				place{task, "done_when", i}, fmt.Sprintf("done_when does not know %q", text.Cut(word, maxID)),
+				fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("done_when does not know %q", text.Cut(word, maxID)),
 				"use " + doneWords() + "; commands that must pass belong under gates",
 			})
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/yamlfile"
 )
 
 const fileHeader = `# A plan of manager. Edit it as you like, then execute it with: manager run FILE
@@ -44,9 +45,9 @@ func Format(plan *boulder.Plan) ([]byte, error) {
 		w.WriteString("\n")
 		w.seal(*p.Seal)
 	}
-	if w.Len() > maxFile {
+	if w.Len() > yamlfile.MaxSize {
 		return nil, fmt.Errorf("write the plan: it has %.1f MiB, and plan files end at %d MiB: split it",
-			float64(w.Len())/(1<<20), maxFile>>20)
+			float64(w.Len())/(1<<20), yamlfile.MaxSize>>20)
 	}
 	// What stands in the file is what will be executed: rather no file than one that says something else.
 	back, err := Parse("plan", w.Bytes())
