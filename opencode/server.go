@@ -112,7 +112,7 @@ func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err := s.getReady(ctx, password); err != nil {
 		s.process.kill()
 		<-s.process.done
-		return nil, fmt.Errorf("opencode: start %s: %w", path, err)
+		return nil, fmt.Errorf("opencode: start %s: %w", path, explainStart(ctx, path, err))
 	}
 	return s, nil
 }
@@ -180,13 +180,14 @@ func (s *Server) awaitHealth(ctx context.Context) error {
 	defer pause.Stop()
 	for {
 		try, cancel := context.WithTimeout(ctx, healthTry)
-		version, err := s.client.Health(try)
+		version, err := s.client.identify(try)
 		cancel()
 		if err == nil {
 			s.client.version = version
 			return nil
 		}
-		if errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrUnsupported) {
+		_, other := errors.AsType[*VersionError](err)
+		if other || errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrUnsupported) {
 			return err
 		}
 		select {

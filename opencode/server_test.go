@@ -5,7 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -184,7 +189,8 @@ func TestVersion(t *testing.T) {
 	}
 	for version, supported := range map[string]bool{
 		opencode.TestedVersion: true, "1.18.0": true, "v1.18.99": true,
-		"1.19.0": false, "2.18.33": false, "1.18": false, "": false, "local": false,
+		"1.18": true, "1.19.0": true, "1.100.0": true,
+		"1.17.9": false, "0.20.0": false, "v2.0.18": false, "2.18.33": false, "": false, "local": false,
 	} {
 		err := opencode.CheckVersion(version)
 		if _, refused := errors.AsType[*opencode.VersionError](err); refused == supported {
@@ -360,4 +366,67 @@ func TestServerDiesWithItsProgram(t *testing.T) {
 	}
 	_ = program.Wait() // it was killed
 	eventually(t, "the server is gone", func() bool { return !running(pid) })
+}
+
+// TestOtherVersions has the real server say that it is another: later ones are judged by the calls that they know.
+func TestOtherVersions(t *testing.T) {
+	t.Parallel()
+	if err := shared.start(); err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(shared.server.Client().URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ version, without, want string }{
+		"later":           {version: "1.19.2"},
+		"too much later":  {version: "1.30.0", without: "prompt_async", want: "1.30.0 does not know POST /session/{}/prompt_async"},
+		"earlier":         {version: "1.17.0", want: "1.18 or a later 1.x is needed"},
+		"of another kind": {version: "2.0.0", want: "another API"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+				r.SetURL(target)
+				r.Out.Header.Del("Accept-Encoding") // compressed it could not be changed
+			}}
+			proxy.ModifyResponse = func(r *http.Response) error {
+				body, err := io.ReadAll(r.Body)
+				body = bytes.ReplaceAll(body, []byte(opencode.TestedVersion), []byte(test.version))
+				if test.without != "" {
+					body = bytes.ReplaceAll(body, []byte(test.without), []byte("gone"))
+				}
+				r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+				r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+				return err
+			}
+			server := httptest.NewServer(proxy)
+			t.Cleanup(server.Close)
+			err := shared.server.Through(t, server.URL).Check(waiting(t))
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("%s: %v, want %q", test.version, err, test.want)
+			}
+		})
+	}
+}
+
+// An OpenCode 2 is recognised where it answers, and does not answer at the address of 1.x.
+func TestOpenCode2(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/api/info", "/api/health"} {
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, `{"version":"2.0.18","pid":1}`) })
+		server := httptest.NewServer(mux)
+		t.Cleanup(server.Close)
+		_, err := opencode.Attach(waiting(t), server.URL, opencode.AttachConfig{})
+		if v, ok := errors.AsType[*opencode.VersionError](err); !ok || v.Version != "2.0.18" {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	_, err := opencode.Start(waiting(t), opencode.ServerConfig{
+		Binary: impostor(t, "[ $1 = --version ] && echo opencode v2.0.18"), Dir: t.TempDir(),
+	})
+	if _, ok := errors.AsType[*opencode.VersionError](err); !ok {
+		t.Errorf("started: %v", err)
+	}
 }

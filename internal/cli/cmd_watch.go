@@ -247,7 +247,7 @@ func (p *watchProject) attach(ctx context.Context, address string) (*opencode.Cl
 	if err != nil {
 		return nil, err
 	}
-	if err := opencode.CheckVersion(client.Version()); err != nil {
+	if err := client.Check(ctx); err != nil {
 		client.Close()
 		return nil, err
 	}

@@ -339,8 +339,8 @@ func TestWrongVersionOfOpenCode(t *testing.T) {
 		{"run", "plan.yaml", "--attach", server.URL},
 	} {
 		code, stdout, stderr := run(t, dir, env, args...)
-		if code != 1 || stdout != "" || !strings.Contains(stderr, "OpenCode 2.0.1 is not supported") ||
-			!strings.Contains(stderr, "npm install -g opencode-ai@1.18.33") || other.Load() != 0 {
+		if code != 1 || stdout != "" || !strings.Contains(stderr, "OpenCode 2.0.1 has another API") ||
+			!strings.Contains(stderr, "npm install --prefix ~/opencode-1 opencode-ai@1.18.33") || other.Load() != 0 {
 			t.Errorf("manager %q: exit code %d, %d other calls\n%s%s", args, code, other.Load(), stdout, stderr)
 		}
 	}

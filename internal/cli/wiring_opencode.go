@@ -21,13 +21,15 @@ func (d *deps) connect(ctx context.Context, attach string) error {
 		switch {
 		case errors.Is(err, opencode.ErrBadAddress):
 			return usagef("attach: %w", err)
+		case otherOpenCode(err):
+			return fmt.Errorf("attach: %w", err)
 		case errors.Is(err, opencode.ErrUnauthorized):
 			return fmt.Errorf("attach: %w: set OPENCODE_SERVER_PASSWORD to the server's password", err)
 		case err != nil:
 			return fmt.Errorf("attach: %w: is `opencode serve` running there?", err)
 		}
 		d.attached, d.host = client, opencode.AttachedHost(client)
-		if err := opencode.CheckVersion(client.Version()); err != nil {
+		if err := client.Check(ctx); err != nil {
 			return fmt.Errorf("attach: %w", err)
 		}
 		return nil
@@ -47,7 +49,13 @@ func (d *deps) binary() string {
 	return "opencode"
 }
 
-// startServer starts a server of our own and refuses a version that was not tested.
+// otherOpenCode reports whether an OpenCode answered that cannot be used.
+func otherOpenCode(err error) bool {
+	_, ok := errors.AsType[*opencode.VersionError](err)
+	return ok
+}
+
+// startServer starts a server of our own and refuses one that cannot be used.
 func (d *deps) startServer(ctx context.Context) (*opencode.Server, error) {
 	env, err := d.app.marked(d.project)
 	if err != nil {
@@ -60,7 +68,7 @@ func (d *deps) startServer(ctx context.Context) (*opencode.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := opencode.CheckVersion(s.Version()); err != nil {
+	if err := s.Client().Check(ctx); err != nil {
 		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		s.Stop(stopCtx)
