@@ -19,6 +19,8 @@ type Situation struct {
 	Background []string
 	// Asks are questions and permissions that wait for an answer in the tree; empty: none.
 	Asks []string
+	// Reverted: the user undid a turn, and may redo it until the next prompt.
+	Reverted bool
 	// Compacting: the newest message is the marker of a compaction that has not ended.
 	Compacting bool
 	// Unmet is what is missing, one line for each criterion or open item ([OpenItems]); empty: everything that was looked

@@ -61,6 +61,8 @@ func TestGates(t *testing.T) {
 			*t = Apply(*t, Started{at(39 * time.Second)}, *p)
 		}, Wait, 41 * time.Second, "aborted a moment ago: 1s left"},
 
+		{GateUndo, "a turn", func(_ *Track, s *Situation, _ *Policy) { s.Reverted = true }, Wait, 0, "undid a turn"},
+
 		{GateWork, "complete", func(_ *Track, s *Situation, _ *Policy) { s.Unmet = nil }, Finish, 0, "holds"},
 		{GateWork, "complete before", func(t *Track, s *Situation, _ *Policy) {
 			s.Unmet, t.Status, t.Reason = nil, Complete, "everything holds"
@@ -198,6 +200,7 @@ func TestOrderOfGates(t *testing.T) {
 		GateStopped:    func(t *Track, _ *Situation, _ *Policy) { t.StopRequested = true },
 		GateLetGo:      func(t *Track, _ *Situation, _ *Policy) { t.Status = Exhausted },
 		GateAbort:      func(t *Track, _ *Situation, _ *Policy) { t.AbortedAt = at(39 * time.Second) },
+		GateUndo:       func(_ *Track, s *Situation, _ *Policy) { s.Reverted = true },
 		GateBackground: func(_ *Track, s *Situation, _ *Policy) { s.Background = []string{"x"} },
 		GateAsks:       func(_ *Track, s *Situation, _ *Policy) { s.Asks = []string{"x"} },
 		GateCompaction: func(_ *Track, s *Situation, _ *Policy) { s.Compacting = true },

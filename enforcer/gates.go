@@ -17,6 +17,7 @@ const (
 	GateStopped    Gate = "stopped"    // not stopped by a person
 	GateLetGo      Gate = "let_go"     // not left to a person before
 	GateAbort      Gate = "abort"      // no abort within 3 s
+	GateUndo       Gate = "undo"       // the user has not undone a turn: a prompt would delete what redo brings back
 	GateWork       Gate = "work"       // there is something left that the agent can do
 	GateBackground Gate = "background" // no child at work, no result of one undelivered, in the whole tree
 	GateAsks       Gate = "asks"       // no question and no permission waits
@@ -43,6 +44,7 @@ var gates = []struct {
 	{GateStopped, stopped},
 	{GateLetGo, alreadyLetGo},
 	{GateAbort, aborted},
+	{GateUndo, undone},
 	{GateWork, work},
 	{GateBackground, background},
 	{GateAsks, asks},
@@ -109,6 +111,13 @@ func aborted(v view) (Decision, bool) {
 		return Decision{}, false
 	}
 	return v.until(v.AbortedAt.Add(v.AbortWindow), "a turn was aborted a moment ago")
+}
+
+func undone(v view) (Decision, bool) {
+	if !v.Reverted {
+		return Decision{}, false
+	}
+	return forEvent("you undid a turn: redo it, or write a prompt, which deletes it")
 }
 
 // work leaves it to the gates below to say what is under way: what a session has done is seen when that is over. What

@@ -71,6 +71,9 @@ type Session struct {
 	Tokens    Tokens         `json:"tokens"` // so far, without children
 	Created   time.Time      `json:"-"`
 	Updated   time.Time      `json:"-"`
+	// Reverted: the user undid a turn. The next prompt deletes what was undone; until then it can be redone.
+	Reverted bool      `json:"-"`
+	Archived time.Time `json:"-"` // zero: it is not
 }
 
 // UnmarshalJSON reads OpenCode's form, whose times are nested milliseconds.
@@ -108,7 +111,19 @@ func readSession(in *scanner, b bounds) Session {
 		case "tokens":
 			s.Tokens = readTokens(in)
 		case "time":
-			s.Created, s.Updated = readSpan(in, "created", "updated")
+			for key := range in.object() {
+				switch key {
+				case "created":
+					s.Created = millis(in.number()).time()
+				case "updated":
+					s.Updated = millis(in.number()).time()
+				case "archived":
+					s.Archived = millis(in.number()).time()
+				}
+			}
+		case "revert":
+			s.Reverted = in.peek() == '{'
+			in.skip()
 		}
 	}
 	return s

@@ -188,13 +188,17 @@ func (w *Watch) replaced(ctx context.Context, s *session, fresh opencode.Session
 		return
 	}
 	s.sending, s.settled = false, true
-	w.watch(fresh)
+	s.rec.Intent = nil // it is the fresh one's
+	root := fresh
+	if fresh.ParentID != "" {
+		root = s.root
+	}
+	w.watch(fresh, root)
 	next := w.sessions[fresh.ID]
 	i.Fresh = false
 	next.rec.Track, next.rec.Intent, next.rec.Request, next.rec.Asked = s.rec.Track, &i, s.rec.Request, s.rec.Asked
 	next.tree.horizon = w.cfg.Now() // its first prompt is the manager's
 	next.lookAt, next.changed, next.news = w.cfg.Now().Add(w.policy.Admission), true, true
-	s.rec.Intent = nil
 	w.apply(s, enforcer.Replaced{At: w.cfg.Now(), By: fresh.ID})
 	w.toast(ctx, enforcer.Decision{Toast: &enforcer.Toast{
 		Variant: enforcer.Warning, Title: "manager goes on in a fresh session", Message: "See: " + text.Short(fresh.Title, 200),

@@ -29,7 +29,7 @@ func (w *Watch) event(ctx context.Context, e opencode.Event) {
 			w.called(s, e)
 		}
 		if len(events) > 0 {
-			s.fresh = false
+			s.fresh, s.notOwned = false, w.notOwned(s)
 			w.apply(s, events...)
 		}
 		if s.tree.Deleted() {
@@ -48,33 +48,35 @@ func (w *Watch) meet(ctx context.Context, e opencode.Event) {
 	}
 	switch p := e.Payload.(type) {
 	case opencode.SessionCreated:
-		w.take(p.Session)
+		w.take(ctx, p.Session)
 		return
 	case opencode.SessionUpdated, opencode.SessionDeleted, opencode.Unknown:
 		return // no sign of life: a session is renamed, counted, compared
 	}
-	id := e.SessionID
-	w.strange[id] = true
-	w.background(ctx, func() func() {
-		root, err := w.rootOf(ctx, id)
-		return func() {
-			if err != nil {
-				delete(w.strange, id) // the next event tries again
-				w.log.Warn("could not look a session up", "session", id, "error", err)
-				return
-			}
-			w.take(root)
-		}
-	})
+	w.lookUp(ctx, e.SessionID)
 }
 
-// rootOf finds the main session that a session works for; with All, the session itself.
-func (w *Watch) rootOf(ctx context.Context, id string) (opencode.Session, error) {
-	s, err := w.dir.Session(ctx, id)
-	for err == nil && s.ParentID != "" && !w.cfg.All {
-		s, err = w.dir.Session(ctx, s.ParentID)
-	}
-	return s, err
+// lookUp takes up the main session that a session works for; with All, the session itself.
+func (w *Watch) lookUp(ctx context.Context, id string) {
+	w.strange[id] = true
+	w.background(ctx, func() func() {
+		found, err := w.dir.Session(ctx, id)
+		root := found
+		for err == nil && root.ParentID != "" {
+			root, err = w.dir.Session(ctx, root.ParentID)
+		}
+		return func() {
+			switch {
+			case err != nil:
+				delete(w.strange, id) // the next event tries again
+				w.log.Warn("could not look a session up", "session", id, "error", err)
+			case w.cfg.All:
+				w.watch(found, root)
+			default:
+				w.watch(root, root)
+			}
+		}
+	})
 }
 
 // list finds the sessions of the project that were at work not long ago, and those that a person asked for.
@@ -89,7 +91,7 @@ func (w *Watch) list(ctx context.Context) {
 			}
 			w.listed = true
 			for _, s := range found {
-				w.take(s)
+				w.take(ctx, s)
 			}
 			for id, r := range w.records {
 				if r.Asked || r.unfinished(w.cfg.Now()) {
@@ -111,12 +113,14 @@ func (w *Watch) failed(err error) {
 	}
 }
 
-// take begins to watch a session, unless it is watched, is a sub-agent's, or is about to take another one's place.
-func (w *Watch) take(info opencode.Session) {
-	if info.ParentID != "" && !w.cfg.All || w.replaces(info) {
-		return
+// take begins to watch a session, unless it is watched, or is a sub-agent's.
+func (w *Watch) take(ctx context.Context, info opencode.Session) {
+	switch {
+	case info.ParentID == "":
+		w.watch(info, info)
+	case w.cfg.All:
+		w.lookUp(ctx, info.ID) // whose it is, its main session says
 	}
-	w.watch(info)
 }
 
 // replaces reports whether a session was begun for a continuation that is still to be sent to it.
@@ -138,10 +142,10 @@ func (w *Watch) replaces(info opencode.Session) bool {
 	return false
 }
 
-// watch begins to watch a session that is not watched yet.
-func (w *Watch) watch(info opencode.Session) {
+// watch begins to watch a session, unless it is watched, or is about to take another one's place. root is its main session.
+func (w *Watch) watch(info, root opencode.Session) {
 	delete(w.strange, info.ID)
-	if _, watched := w.sessions[info.ID]; watched {
+	if _, watched := w.sessions[info.ID]; watched || w.replaces(info) {
 		return
 	}
 	r, known := w.records[info.ID]
@@ -150,8 +154,9 @@ func (w *Watch) watch(info opencode.Session) {
 	}
 	delete(w.records, info.ID)
 	r.Title = text.Short(info.Title, 200)
-	s := &session{rec: r, tree: NewTree(info.ID, r.Cursor), notOwned: w.notOwned(info), news: true}
+	s := &session{rec: r, tree: NewTree(info.ID, r.Cursor), root: root, news: true}
 	s.tree.join(info, w.cfg.Now())
+	s.notOwned = w.notOwned(s)
 	w.sessions[info.ID] = s
 	if known {
 		w.apply(s, enforcer.TakenUp{At: w.cfg.Now()})
@@ -163,14 +168,17 @@ func (w *Watch) watch(info opencode.Session) {
 const ledgerTitle = "manager: "
 
 // notOwned says why a session is none that a person works in here; empty: it is one.
-func (w *Watch) notOwned(s opencode.Session) string {
-	switch tag, _ := s.Metadata[TagKey].(string); {
-	case tag != "", strings.Contains(s.Title, "["+TagKey+":"):
+func (w *Watch) notOwned(s *session) string {
+	info := s.tree.Session()
+	switch tag, _ := s.root.Metadata[TagKey].(string); {
+	case tag != "", strings.Contains(s.root.Title, "["+TagKey+":"):
 		return "it belongs to a run of manager"
-	case strings.HasPrefix(s.Title, ledgerTitle):
+	case strings.HasPrefix(info.Title, ledgerTitle):
 		return "manager asks a model something in it"
-	case s.Directory != w.cfg.Project:
-		return "it works in " + s.Directory
+	case info.Directory != w.cfg.Project:
+		return "it works in " + info.Directory
+	case !info.Archived.IsZero():
+		return "it is archived"
 	}
 	return ""
 }

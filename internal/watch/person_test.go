@@ -2,6 +2,9 @@ package watch_test
 
 import (
 	"context"
+	"io"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -106,5 +109,79 @@ func (w *world) steer(t *testing.T, ref string, o watch.Order) {
 	defer db.Close()
 	if ids, err := watch.Steer(db, ref, o, time.Now()); err != nil || len(ids) != 1 {
 		t.Fatal(ids, err)
+	}
+}
+
+// call does in a session what OpenCode's screen does for the user and the client has no call for.
+func (k *talk) call(method, path, body string) {
+	k.t.Helper()
+	address := k.w.url + "/session/" + k.id + path + "?" + url.Values{"directory": {k.w.dir.Path()}}.Encode()
+	req, err := http.NewRequestWithContext(k.w.ctx, method, address, strings.NewReader(body))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if text, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK {
+		k.t.Fatalf("%s %s: %s: %s", method, path, resp.Status, text)
+	}
+}
+
+// TestUndo would fail if a continuation deleted what the user may want to have back.
+func TestUndo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	k := w.begin(t, steps(half, say("I wrote a."), whole, say("Both are there.")))
+	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = patience })
+	k.until(r, "countdown countdown")
+	before, err := w.dir.Messages(w.ctx, k.id, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.call(http.MethodPost, "/revert", `{"messageID":"`+before[0].Info.ID+`"}`)
+	k.until(r, "wait undo")
+	r.end()
+	r = w.watch() // which is fast, and sees it from the beginning
+	k.next = 0
+	k.until(r, "wait undo")
+	k.call(http.MethodPost, "/unrevert", "")
+	k.until(r, "send open")
+	k.until(r, "finish work")
+	after, err := w.dir.Messages(w.ctx, k.id, 0)
+	if err != nil || len(after) <= len(before) || after[0].Info.ID != before[0].Info.ID {
+		t.Errorf("%d messages of %d are left (%v)", len(after), len(before), err)
+	}
+}
+
+// A session that the user archives is left alone.
+func TestArchived(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	k := w.begin(t, steps(half, say("I wrote a."), whole, say("Both are there.")))
+	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = patience })
+	k.until(r, "countdown countdown")
+	k.call(http.MethodPatch, "", `{"time":{"archived":1767225600000}}`)
+	if e := k.until(r, "wait owned"); !strings.Contains(e.Reason, "archived") {
+		t.Error(e.Reason)
+	}
+	if n := len(k.continuations()); n != 0 {
+		t.Errorf("%d continuations", n)
+	}
+}
+
+// With All, too, the sessions of a run are the run's, those of its sub-agents included.
+func TestAllLeavesRunsAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	parent := w.talk(t, opencode.NewSession{Title: "parent", Metadata: map[string]any{watch.TagKey: "manager:b/x#1"}}, chat)
+	child := w.talk(t, opencode.NewSession{Title: "child", ParentID: parent.id}, steps(half, say("I wrote a.")))
+	r := w.watch(func(c *watch.Config) { c.All = true })
+	child.person("Write a and b.")
+	if e := child.until(r, "wait owned"); !strings.Contains(e.Reason, "run of manager") {
+		t.Error(e.Reason)
 	}
 }

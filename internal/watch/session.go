@@ -16,6 +16,7 @@ import (
 type session struct {
 	rec      Record
 	tree     *Tree
+	root     opencode.Session // of a sub-agent's session that is watched for itself: the main session
 	notOwned string
 
 	due  time.Time // when to decide again by itself; zero: not
@@ -312,6 +313,7 @@ func (w *Watch) taken(ctx context.Context, s *session, r Reading, err error) {
 	current := !s.again && !s.tree.changedSince(r.At)
 	w.apply(s, s.tree.Load(r)...)
 	s.rec.Title = text.Short(s.tree.Session().Title, 200)
+	s.notOwned = w.notOwned(s)
 	s.loaded, s.fresh = true, current
 	if s.again {
 		s.again = false

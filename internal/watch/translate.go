@@ -92,8 +92,13 @@ func (t *Tree) replied(m *member, id string, at time.Time) []enforcer.Event {
 func (t *Tree) join(s opencode.Session, at time.Time) []enforcer.Event {
 	s.Rules = nil
 	if m, ok := t.members[s.ID]; ok {
+		before := m.session
 		m.session = s
-		return nil
+		if before.Reverted == s.Reverted && before.Archived.Equal(s.Archived) {
+			return nil
+		}
+		t.touched = at
+		return t.now(m, at)
 	}
 	if !t.Has(s.ParentID) || s.ID == "" {
 		return nil
@@ -257,7 +262,7 @@ func (t *Tree) part(p opencode.Part, at time.Time) []enforcer.Event {
 // situation is what is known now, besides what only the owner of the session knows: see [enforcer.Situation].
 func (t *Tree) situation(now time.Time) enforcer.Situation {
 	s := enforcer.Situation{
-		Busy: t.Busy(), Background: t.working(now), Asks: t.asks(), Compacting: t.compacting(now),
+		Reverted: t.Session().Reverted, Busy: t.Busy(), Background: t.working(now), Asks: t.asks(), Compacting: t.compacting(now),
 	}
 	s.Broken, s.Hopeless, s.Overflow = t.broken()
 	for _, item := range t.todos {

@@ -179,7 +179,8 @@ func BenchmarkHour(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		w.watch(opencode.Session{ID: root, Directory: "/p"})
+		main := opencode.Session{ID: root, Directory: "/p"}
+		w.watch(main, main)
 		s := w.sessions[root]
 		s.loaded, w.online = true, true
 		take := func(p opencode.Payload) {
