@@ -78,7 +78,7 @@ func (s *State) applyBody(e *Event) error {
 	case TurnEnded:
 		return s.turnEnded(e, b)
 	case GateRun:
-		return s.known(b.SubTaskID)
+		return s.gateRun(b)
 	case Judged:
 		return s.judged(e, b)
 	case Continuation:

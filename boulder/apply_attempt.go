@@ -139,8 +139,28 @@ func (s *State) turnEnded(e *Event, b TurnEnded) error {
 	}
 	o.Attempt.Result = resultOf(&evidence)
 	o.Turn.Evidence, o.Turn.EndedAt = &evidence, e.Time
+	o.SubTask.GateRuns, o.SubTask.Tree = nil, evidence.Diff.Tree
+	s.dirty.subTasks.add(o.SubTask)
 	s.addFiles(o.SubTask, evidence.Diff)
 	s.touch(e, o)
+	return nil
+}
+
+func (s *State) gateRun(b GateRun) error {
+	t := s.byID[b.SubTaskID]
+	switch {
+	case t == nil:
+		return s.known(b.SubTaskID)
+	case b.Final && t.Status != SubTaskCompleted:
+		return fmt.Errorf("sub-task %q is %s: its gates are not final", t.ID, t.Status)
+	}
+	g := Gate{
+		Command: b.Command, ExitCode: b.ExitCode, Output: b.Output, Duration: time.Duration(b.Millis) * time.Millisecond,
+		TimedOut: b.TimedOut, NoWorse: b.NoWorse,
+	}
+	same := func(old Gate) bool { return old.Command == g.Command }
+	t.GateRuns = append(slices.DeleteFunc(slices.Clone(t.GateRuns), same), g)
+	s.dirty.subTasks.add(t)
 	return nil
 }
 
@@ -319,6 +339,11 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 		return err
 	}
 	t := o.SubTask
+	if b.Completed {
+		if open := t.OpenGates(o.Turn.Evidence.Gates, o.Turn.Evidence.NoServer); len(open) > 0 {
+			return fmt.Errorf("sub-task %q cannot be completed: %s", t.ID, open[0])
+		}
+	}
 	if err := s.replacing(t.ID); err != nil {
 		return err
 	}

@@ -31,6 +31,9 @@ func TestBaseline(t *testing.T) {
 		}
 		a, b := AttemptRef{"a", 1}, AttemptRef{"b", 1}
 		feed(t, s, Starting{AttemptRef: a}, SubTaskStart{AttemptRef: a, SessionID: "s", Baseline: []Gate{step.before}})
+		if !step.after.Green() {
+			step.after.NoWorse = "so says the runner"
+		}
 		feed(t, s, judgedTurn(a, 1, Evidence{Gates: []Gate{step.after}}, Verdict{Completed: true})...)
 		feed(t, s, completed(a), Starting{AttemptRef: b})
 		got := gateOf(s.SubTask("b").Baseline, tests)

@@ -88,6 +88,7 @@ func inherit(e *Event, subTasks []*SubTask, b Decomposed) error {
 			}
 		}
 		t.Status, t.Summary, t.Output, t.Files, t.EndSeq = SubTaskCompleted, from.Summary, from.Output, from.Files, e.Seq
+		t.Baseline = from.Baseline
 	}
 	for id := range has {
 		return fmt.Errorf("there is no sub-task %q to inherit", id)

@@ -152,7 +152,7 @@ type TurnEnded struct {
 	Evidence Evidence `json:"-"` // kept in the turn's record
 }
 
-// GateRun tells how a gate of the ended turn went.
+// GateRun tells how a gate of the ended turn went; or, at the end of a run, one of a completed sub-task.
 type GateRun struct {
 	AttemptRef
 	Command  string `json:"command"`
@@ -160,7 +160,22 @@ type GateRun struct {
 	ExitCode int    `json:"exit_code"`
 	NoWorse  string `json:"no_worse,omitempty"` // why a red gate counts as passed
 	Output   string `json:"output,omitempty"`   // the tail, of a gate that did not pass
+	TimedOut bool   `json:"timed_out,omitempty"`
 	Millis   int64  `json:"duration_ms"`
+	// Final: it ran once more on the files that all sub-tasks left behind.
+	Final bool `json:"final,omitempty"`
+}
+
+// NewGateRun is the event of a run of a gate of t.
+func NewGateRun(t *SubTask, attempt int, g Gate) GateRun {
+	run := GateRun{
+		AttemptRef: AttemptRef{SubTaskID: t.ID, Attempt: attempt}, Command: g.Command, Passed: g.Holds(), ExitCode: g.ExitCode,
+		NoWorse: g.NoWorse, TimedOut: g.TimedOut, Millis: g.Duration.Milliseconds(),
+	}
+	if !g.Green() {
+		run.Output = g.Output
+	}
+	return run
 }
 
 // Judged hands in the verdict on an ended turn.

@@ -1,6 +1,10 @@
 package boulder
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
 // Evidence is what the manager itself observed of one turn. Texts are already cut to the sizes given here; cuts are
 // visible in them.
@@ -92,6 +96,8 @@ type Diff struct {
 	// Hash names the changes that are not another sub-task's, before any cut: two diffs with the same hash change the
 	// same files in the same way. Empty when there is none.
 	Hash string `json:"hash,omitempty"`
+	// Tree names the content of the project as the gates of the turn found it; empty where that is not known.
+	Tree string `json:"tree,omitempty"`
 	// Commands: the session ran shell commands beside other sub-tasks, so a change that is not marked as its own may be
 	// its work all the same.
 	Commands bool `json:"commands,omitempty"`
@@ -158,6 +164,46 @@ func (e *Evidence) Red() []Gate {
 	}
 	return red
 }
+
+// OpenGate is a gate that forbids completion: Run does not hold, or is nil, since the gate did not run.
+type OpenGate struct {
+	Command string
+	Run     *Gate
+}
+
+// String says what is wrong.
+func (g OpenGate) String() string {
+	switch {
+	case g.Run == nil:
+		return fmt.Sprintf("the gate `%s` did not run", g.Command)
+	case g.Run.TimedOut:
+		return fmt.Sprintf("the gate `%s` did not end in time", g.Command)
+	}
+	return fmt.Sprintf("the gate `%s` is red (exit code %d)", g.Command, g.Run.ExitCode)
+}
+
+// OpenGates returns what forbids that the sub-task is completed with these runs of its gates, whatever a judge says.
+func (t *SubTask) OpenGates(runs []Gate, noServer bool) []OpenGate {
+	var open []OpenGate
+	for i, g := range runs {
+		if !g.Green() && (g.NoWorse == "" || !t.MayStayRed(g.Command)) {
+			open = append(open, OpenGate{g.Command, &runs[i]})
+		}
+	}
+	wanted := slices.Concat(t.Gates, t.NoWorse)
+	if noServer {
+		wanted = append(wanted, t.Lint...)
+	}
+	for _, command := range wanted {
+		if gateOf(runs, command) == nil {
+			open = append(open, OpenGate{Command: command})
+		}
+	}
+	return open
+}
+
+// Unverified is what OpenGates says of the newest runs.
+func (t *SubTask) Unverified() []OpenGate { return t.OpenGates(t.GateRuns, false) }
 
 // OpenTodos returns the items that are still work to do.
 func (e *Evidence) OpenTodos() []Todo {

@@ -132,4 +132,6 @@ type Inherited struct {
 	Summary string
 	Output  string
 	Files   []string
+	// Baseline is that of the sub-task: by it its gates of no_worse are judged again.
+	Baseline []Gate
 }

@@ -94,6 +94,10 @@ type SubTask struct {
 	Snapshot string `json:"snapshot,omitempty"`
 	// Baseline is how the gates of NoWorse went at their best in this run before the first attempt began.
 	Baseline []Gate `json:"baseline,omitempty"`
+	// GateRuns are the newest runs of its gates, without the output of green ones: those after its newest turn, or later
+	// ones on the final files. One that is missing did not run. Tree is [Diff.Tree] of the newest turn.
+	GateRuns []Gate `json:"gate_runs,omitempty"`
+	Tree     string `json:"tree,omitempty"`
 	// LastResult names the diff and the failing gates with which the attempt before ended; empty if no gate failed.
 	LastResult string `json:"last_result,omitempty"`
 	// Worked is how long its turns took together, nanoseconds.

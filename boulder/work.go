@@ -90,6 +90,16 @@ type Job struct {
 	TimeLeft time.Duration
 }
 
+// Verification are the gates to run once more when all work has ended.
+type Verification struct {
+	BoulderID string
+	Project   string    // absolute directory
+	SubTasks  []SubTask // completed, with gates
+	// Last is the sub-task of SubTasks that ended last and worked alone: nothing in the boulder changed a file since its
+	// gates ran. Empty: there is none.
+	Last string
+}
+
 // Awaits reports whether the attempt has asked what only a person can answer, and nobody has answered yet: the turn may
 // come to its end, but nothing is sent any more.
 func (j *Job) Awaits() bool { return len(j.SubTask.AwaitedBy(j.Attempt.Attempt)) > 0 }

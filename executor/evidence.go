@@ -261,7 +261,7 @@ func (t *turn) modelName(messages []opencode.Message) string {
 // only files that its sessions were seen to write are its own.
 func (t *turn) diff(ctx context.Context, session account) (boulder.Diff, error) {
 	if t.job.SubTask.Snapshot != "" && t.job.Attempt.Attempt == 1 && !session.tools {
-		return boulder.Diff{}, nil // without a tool an agent changes nothing
+		return boulder.Diff{Tree: t.untouched()}, nil // without a tool an agent changes nothing
 	}
 	ctx, cancel := context.WithTimeout(ctx, workspaceTimeout)
 	defer cancel()
@@ -281,8 +281,16 @@ func (t *turn) diff(ctx context.Context, session account) (boulder.Diff, error) 
 		t.cfg.Logger.Warn("no diff", "sub_task", t.job.SubTask.ID, "error", err)
 		return boulder.Diff{Unavailable: text.Short(err.Error(), 300)}, nil
 	}
-	d.Commands = !alone && session.commands
+	d.Commands, d.Tree = !alone && session.commands, now
 	return d, err
+}
+
+// untouched is the tree in which the sub-task began, if nobody else can have changed it.
+func (t *turn) untouched() string {
+	if t.job.Alone == nil || t.job.Alone() {
+		return t.job.SubTask.Snapshot
+	}
+	return ""
 }
 
 // usedTools reports whether a tool was called.

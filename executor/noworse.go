@@ -26,6 +26,61 @@ func (t *turn) baseline(ctx context.Context) ([]boulder.Gate, error) {
 	return t.gates(ctx, unknown, "gate, before the work begins")
 }
 
+// Verify implements orchestrator.Verifier. A command of several sub-tasks runs once.
+func (e *Executor) Verify(
+	ctx context.Context, what boulder.Verification, report func(boulder.Body) error,
+) error {
+	now, err := e.cfg.Workspace.Snapshot(ctx)
+	if err != nil {
+		e.cfg.Logger.Warn("whether files have changed is not known", "error", err)
+	}
+	report = e.reporting(report)
+	ran := map[string]boulder.Gate{}
+	unchanged := func(t *boulder.SubTask) bool {
+		return t.Tree != "" && t.Tree == now || t.ID == what.Last && (t.Tree == "" || now == "")
+	}
+	for i := range what.SubTasks {
+		if t := &what.SubTasks[i]; unchanged(t) {
+			for _, g := range t.GateRuns {
+				if g.Green() {
+					ran[g.Command] = g
+				}
+			}
+		}
+	}
+	for i := range what.SubTasks {
+		t := &what.SubTasks[i]
+		if unchanged(t) && len(t.Unverified()) == 0 {
+			continue
+		}
+		commands := slices.Concat(t.Gates, t.NoWorse)
+		for _, g := range t.GateRuns { // those that stood in for a language server
+			if !slices.Contains(commands, g.Command) {
+				commands = append(commands, g.Command)
+			}
+		}
+		for _, line := range commands {
+			g, has := ran[line]
+			if !has {
+				g = RunCommand(ctx, e.cfg.Project, e.cfg.Env, line, e.cfg.GateTimeout, e.cfg.Redact.Text)
+				ran[line] = g
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if t.MayStayRed(line) {
+				g.NoWorse = noWorse(baselineOf(t.Baseline, line), g)
+			}
+			run := boulder.NewGateRun(t, t.Attempts, g)
+			run.Final = true
+			if err := report(run); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func baselineOf(gates []boulder.Gate, command string) *boulder.Gate {
 	i := slices.IndexFunc(gates, func(g boulder.Gate) bool { return g.Command == command })
 	if i < 0 {

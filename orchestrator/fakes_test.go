@@ -192,10 +192,18 @@ func (s *server) Run(ctx context.Context, job boulder.Job, report func(boulder.B
 		}
 	}
 	s.send(sess, prompt{job.Attempt.AttemptRef, job.Turn.Number, id})
-	if s.turn == nil {
-		return boulder.Evidence{FinalMessage: "done"}, nil
+	e := boulder.Evidence{FinalMessage: "done"}
+	if s.turn != nil {
+		if e, err = s.turn(ctx, job); err != nil {
+			return e, err
+		}
 	}
-	return s.turn(ctx, job)
+	for _, command := range job.SubTask.Gates { // green, unless the turn says how they went
+		if !slices.ContainsFunc(e.Gates, func(g boulder.Gate) bool { return g.Command == command }) {
+			e.Gates = append(e.Gates, boulder.Gate{Command: command})
+		}
+	}
+	return e, nil
 }
 
 // enter notes that a turn runs, until the function that it returns is called.

@@ -82,7 +82,9 @@ func (o *original) inherit(from string, subTasks map[string]boulder.SubTask) {
 			}
 			anew := func(id string) bool { _, ok := o.results[id]; return !ok }
 			if !slices.ContainsFunc(s.DependsOn, anew) {
-				o.results[s.ID] = boulder.Inherited{Summary: t.Summary, Output: t.Output, Files: t.Files}
+				o.results[s.ID] = boulder.Inherited{
+					Summary: t.Summary, Output: t.Output, Files: t.Files, Baseline: t.Baseline,
+				}
 				grown = true
 			}
 		}

@@ -284,6 +284,10 @@ func (r *run) decideBeside(others []schedule.Share) error {
 		decided := false
 		r.wake, r.todo = time.Time{}, nil
 		actions := schedule.ComputeBeside(r.state, r.o.limits, r.now(), others)
+		if len(actions) == 1 && r.toVerify(actions[0]) {
+			r.todo = actions
+			return nil
+		}
 		for _, action := range actions {
 			bodies := r.decision(action)
 			for _, body := range bodies {

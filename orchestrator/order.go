@@ -329,7 +329,7 @@ func (r *run) obey(o order) error {
 func (r *run) takeAway() {
 	for ref := range r.inflight {
 		open := r.state.Open(ref.SubTaskID)
-		if ref != replanRef && (open == nil || open.Attempt.AttemptRef != ref) {
+		if ref != replanRef && ref != verifyRef && (open == nil || open.Attempt.AttemptRef != ref) {
 			r.leftover[ref] = true
 			r.cancels[ref](errTakenAway)
 		}

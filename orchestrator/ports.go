@@ -47,10 +47,22 @@ type Runner interface {
 	// While the job awaits an answer ([boulder.Job.Awaits]) no prompt is sent: a turn that is at work comes to its end, and of
 	// one that was cut off, what is there is the evidence. The report of a prompt is refused then.
 	//
+	// The evidence has a run of every gate of the sub-task, NoWorse included; one that is missing ends the run of the boulder.
+	// executor.RunCommand runs one.
+	//
 	// Errors wrap [boulder.ErrTrouble], [boulder.ErrSessionLost] or [boulder.ErrFatal]; any other error ends the
 	// attempt. When ctx is cancelled, Run stops the agent's turn and returns context.Cause(ctx). The evidence counts
 	// only without an error.
 	Run(ctx context.Context, job boulder.Job, report func(boulder.Body) error) (boulder.Evidence, error)
+}
+
+// Verifier is implemented by a [Runner] that can run gates once more. With another one, the gates of sub-tasks that a fork
+// took over never run, so that the fork ends as partial.
+type Verifier interface {
+	// Verify runs the gates of completed sub-tasks on the files as they are, but for those of which it is known that nothing
+	// has changed since they ran, and reports a final [boulder.GateRun] for each. The contract is that of [Runner.Run]; an
+	// error that is not the cause of ctx's end ends the run.
+	Verify(ctx context.Context, what boulder.Verification, report func(boulder.Body) error) error
 }
 
 // Store keeps boulders. Every method may be called from any goroutine.

@@ -45,6 +45,7 @@ type run struct {
 	restored map[boulder.AttemptRef]bool           // attempts whose work was broken off, here or in an earlier process
 	files    map[boulder.AttemptRef][]boulder.File // of briefs that were decided on and not launched yet
 	acks     []chan<- error                        // of reports that are applied but not yet stored
+	verified int                                   // attempts that had begun when all gates had run once more; -1 before
 	todo     []schedule.Action                     // decided: the work that should be under way when all is stored
 	wake     time.Time
 	looked   time.Time // at the clock, with the newest event
@@ -56,7 +57,7 @@ type run struct {
 
 func newRun(ctx context.Context, o *Orchestrator, yield func(boulder.Event, error) bool) *run {
 	r := &run{
-		o: o, state: boulder.NewState(), yield: yield, ctx: ctx, msgs: make(chan message, 64),
+		o: o, verified: -1, state: boulder.NewState(), yield: yield, ctx: ctx, msgs: make(chan message, 64),
 		orders: make(chan order), nudge: make(chan struct{}, 1), done: make(chan struct{}), over: make(chan struct{}),
 		inflight: map[boulder.AttemptRef]bool{}, slots: map[boulder.AttemptRef]string{}, leftover: map[boulder.AttemptRef]bool{},
 		restored: map[boulder.AttemptRef]bool{},

@@ -17,7 +17,7 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 		if t.Status == boulder.SubTaskSuperseded {
 			continue // what took its place is listed
 		}
-		fmt.Fprintf(&b, "\n%s %s: %s", mark(t.Status), t.ID, t.Subject)
+		fmt.Fprintf(&b, "\n%s %s: %s", mark(t), t.ID, t.Subject)
 		if t.Status != boulder.SubTaskCompleted {
 			fmt.Fprintf(&b, " (%s)", t.Status)
 		}
@@ -25,12 +25,7 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 			fmt.Fprintf(&b, "\n  %s", strings.ReplaceAll(text, "\n", "\n  "))
 		}
 		if t.Status == boulder.SubTaskCompleted {
-			if len(t.Gates) > 0 {
-				fmt.Fprintf(&b, "\n  verified by: %s", strings.Join(t.Gates, "; "))
-			}
-			if len(t.NoWorse) > 0 {
-				fmt.Fprintf(&b, "\n  no worse than before: %s", strings.Join(t.NoWorse, "; "))
-			}
+			verification(&b, t)
 		}
 	}
 	if status != boulder.Completed {
@@ -42,11 +37,35 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 	}
 }
 
-func mark(s boulder.SubTaskStatus) string {
-	switch s {
-	case boulder.SubTaskCompleted:
+// verification names the gates that hold, and those that do not.
+func verification(b *strings.Builder, t *boulder.SubTask) {
+	var green, noWorse []string
+	for _, g := range t.GateRuns {
+		switch {
+		case g.Green():
+			green = append(green, g.Command)
+		case g.Holds():
+			noWorse = append(noWorse, g.Command)
+		}
+	}
+	if len(green) > 0 {
+		fmt.Fprintf(b, "\n  verified by: %s", strings.Join(green, "; "))
+	}
+	if len(noWorse) > 0 {
+		fmt.Fprintf(b, "\n  no worse than before: %s", strings.Join(noWorse, "; "))
+	}
+	for _, g := range t.Unverified() {
+		fmt.Fprintf(b, "\n  NOT verified: on the final files, %s", g)
+	}
+}
+
+func mark(t *boulder.SubTask) string {
+	switch {
+	case t.Status == boulder.SubTaskCompleted && len(t.Unverified()) > 0:
+		return "!"
+	case t.Status == boulder.SubTaskCompleted:
 		return "✓"
-	case boulder.SubTaskFailed:
+	case t.Status == boulder.SubTaskFailed:
 		return "✗"
 	}
 	return "-"

@@ -21,6 +21,7 @@ const (
 	workRun    workKind = "run"
 	workJudge  workKind = "judge"
 	workReplan workKind = "replan"
+	workVerify workKind = "verify"
 )
 
 // message is what a worker sends: any number of reports, then exactly one result.
@@ -55,6 +56,8 @@ func (r *run) launch() {
 			r.start(a.Open, workJudge)
 		case schedule.AskReplan:
 			r.startReplan()
+		case schedule.Finish:
+			r.startVerify(a)
 		case schedule.Wake:
 			r.wake = a.At
 		}
@@ -235,6 +238,11 @@ func (r *run) admissible(m message) error {
 		ref = b.AttemptRef
 	case boulder.BlockerRaised:
 		ref = b.AttemptRef
+	case boulder.GateRun:
+		if m.ref == verifyRef && b.Final {
+			return nil
+		}
+		return fmt.Errorf("a runner cannot report a gate: it belongs to the evidence: %w", boulder.ErrRefused)
 	default:
 		return fmt.Errorf("a runner cannot report a %T: %w", m.report, boulder.ErrRefused)
 	}
@@ -255,6 +263,10 @@ func (r *run) settle(ref boulder.AttemptRef, res *result) error {
 	if res.kind == workReplan {
 		return r.settleReplan(res)
 	}
+	if res.kind == workVerify {
+		r.settleVerify(res)
+		return nil
+	}
 	if r.leftover[ref] {
 		delete(r.leftover, ref)
 		return r.applyAll(r.judgeUsage(ref, res)) // what an order ended stays ended
@@ -265,10 +277,13 @@ func (r *run) settle(ref boulder.AttemptRef, res *result) error {
 	}
 	bodies := r.judgeUsage(ref, res)
 	switch {
+	case res.err == nil && res.kind == workRun && missingGate(open.SubTask, &res.evidence) != nil:
+		bodies = append(bodies, r.failure(open, res.kind, missingGate(open.SubTask, &res.evidence))...)
 	case res.err == nil && res.kind == workRun:
 		bodies = append(bodies, runEvents(open, res)...)
 	case res.err == nil:
-		bodies = append(bodies, boulder.Judged{AttemptRef: ref, Turn: res.turn, Verdict: res.verdict})
+		verdict := schedule.Overrule(open.SubTask, open.Turn.Evidence, res.verdict)
+		bodies = append(bodies, boulder.Judged{AttemptRef: ref, Turn: res.turn, Verdict: verdict})
 	default:
 		bodies = append(bodies, r.failure(open, res.kind, res.err)...)
 	}
@@ -311,14 +326,7 @@ func runEvents(o *boulder.Open, res *result) []boulder.Body {
 	e := res.evidence
 	bodies := []boulder.Body{boulder.TurnEnded{AttemptRef: ref, Turn: res.turn, Ended: e.Ended, Evidence: e}}
 	for _, g := range e.Gates {
-		run := boulder.GateRun{
-			AttemptRef: ref, Command: g.Command, Passed: g.Holds(), ExitCode: g.ExitCode, NoWorse: g.NoWorse,
-			Millis: g.Duration.Milliseconds(),
-		}
-		if !g.Green() {
-			run.Output = g.Output
-		}
-		bodies = append(bodies, run)
+		bodies = append(bodies, boulder.NewGateRun(o.SubTask, ref.Attempt, g))
 	}
 	if e.Usage != (boulder.Usage{}) || o.Running() != (boulder.Usage{}) {
 		bodies = append(bodies, boulder.UsageReport{

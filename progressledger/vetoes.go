@@ -48,20 +48,14 @@ func undone(req boulder.JudgeRequest) []string {
 
 func gateVetoes(t boulder.SubTask, e *boulder.Evidence) []string {
 	var reasons []string
-	for _, g := range e.Red() {
-		if t.MayStayRed(g.Command) {
-			reasons = append(reasons, fmt.Sprintf("the command `%s` must be no worse than before (%s)", g.Command, worse(t, g)))
-		} else {
-			reasons = append(reasons, fmt.Sprintf("the command `%s` must exit 0 (%s)", g.Command, gateEnd(g)))
-		}
-	}
-	wanted := slices.Concat(t.Gates, t.NoWorse)
-	if e.NoServer {
-		wanted = append(wanted, t.Lint...)
-	}
-	for _, command := range wanted {
-		if !slices.ContainsFunc(e.Gates, func(g boulder.Gate) bool { return g.Command == command }) {
-			reasons = append(reasons, fmt.Sprintf("the command `%s` must exit 0 (it was not run)", command))
+	for _, g := range t.OpenGates(e.Gates, e.NoServer) {
+		switch {
+		case g.Run == nil:
+			reasons = append(reasons, fmt.Sprintf("the command `%s` must exit 0 (it was not run)", g.Command))
+		case t.MayStayRed(g.Command):
+			reasons = append(reasons, fmt.Sprintf("the command `%s` must be no worse than before (%s)", g.Command, worse(t, *g.Run)))
+		default:
+			reasons = append(reasons, fmt.Sprintf("the command `%s` must exit 0 (%s)", g.Command, gateEnd(*g.Run)))
 		}
 	}
 	return reasons

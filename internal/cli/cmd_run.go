@@ -45,9 +45,9 @@ the plan is shown first, and you are asked.
 Ctrl-C lets the running turns end and stops there; a second Ctrl-C aborts them. Either way nothing is lost: go on with
 ` + "`manager resume`" + `.
 
-Exit codes: 0 all done · 1 error · 2 usage, bad plan file or configuration · 3 finished, but some sub-tasks failed ·
-4 stopped, waiting for a person (a hard blocker has to be answered, a budget is used up, a new plan has to be
-approved, or faults do not end) ·
+Exit codes: 0 all done · 1 error · 2 usage, bad plan file or configuration · 3 finished, but some sub-tasks failed, or
+a gate is red · 4 stopped, waiting for a person (a hard blocker has to be answered, a budget is used up, a new plan has to
+be approved, or faults do not end) ·
 5 another process holds the state · 130 interrupted, or cancelled from another terminal.`,
 		Example: `  manager run
   manager run feature.yaml --yes

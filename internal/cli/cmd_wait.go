@@ -38,8 +38,8 @@ a second, until one comes.
   --for blocked   until a sub-task is blocked, or the boulder waits for a person
 
 Exit codes: 0 what was waited for has come, and with "done" every sub-task is completed · 1 the time is up, or with
-"blocked" the boulder is over and nothing was · 3 it is over, but some sub-tasks failed · 4 waiting for "done": it is
-paused or waits for a person, so that it will not be done by itself · 130 it was cancelled, or Ctrl-C.`,
+"blocked" the boulder is over and nothing was · 3 it is over, but some sub-tasks failed, or a gate is red · 4 waiting for
+"done": it is paused or waits for a person, so that it will not be done by itself · 130 it was cancelled, or Ctrl-C.`,
 		Example: `  manager wait && git push
   manager wait --for blocked --timeout 8h; notify-send "manager" "$(manager status)"`,
 		Args:              atMostOne("BOULDER"),

@@ -26,8 +26,8 @@ const (
 
 var (
 	errInterrupted = errors.New("interrupted")
-	// errPartial ends a run in which some sub-tasks failed. The view has told which.
-	errPartial = errors.New("some sub-tasks failed")
+	// errPartial ends a run that is over and not completed. The view has told why.
+	errPartial = errors.New("some sub-tasks failed, or a gate does not hold on the final files")
 	// errCancelled ends a wait for a boulder that a person ended.
 	errCancelled = errors.New("it was cancelled")
 	// errSilent ends a command that has said all there is to say.

@@ -223,6 +223,9 @@ func describeEnd(e boulder.Ended) string {
 
 func describeGate(b boulder.GateRun) string {
 	took := elapsed(time.Duration(b.Millis) * time.Millisecond)
+	if b.Final {
+		took += ", on the final files"
+	}
 	switch {
 	case b.NoWorse != "":
 		return fmt.Sprintf("gate no worse than before: %s (%s): %s", b.Command, took, b.NoWorse)

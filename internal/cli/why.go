@@ -106,10 +106,12 @@ func readWhy(ctx context.Context, r reader, ref, subTask string) (*whyReport, er
 	from, to := span(d, *t)
 	for e, eventErr := range eventsOf(ctx, r, id, from) {
 		err = errors.Join(err, eventErr)
-		if eventErr != nil || e.Seq > to {
+		if eventErr != nil || e.Seq > to && len(t.GateRuns) == 0 {
 			break
 		}
-		w.take(e)
+		if g, ok := e.Body.(boulder.GateRun); e.Seq <= to || ok && g.Final && g.SubTaskID == t.ID {
+			w.take(e)
+		}
 	}
 	w.report.Running = runs(holderOf(ctx, r), d.Boulder)
 	w.report.Now = w.now()

@@ -108,7 +108,7 @@ func (w *whyMaker) started(b boulder.SubTaskStart) {
 	}
 }
 
-// gate adds a gate that the evidence does not have, because it cannot be read.
+// gate adds a gate that the evidence does not have, because it ran later or the evidence cannot be read.
 func (w *whyMaker) gate(e boulder.Event, b boulder.GateRun) {
 	last := whyStep{}
 	for _, s := range w.report.Chain {
@@ -116,9 +116,9 @@ func (w *whyMaker) gate(e boulder.Event, b boulder.GateRun) {
 			last = s
 		}
 	}
-	if last.Evidence == nil {
+	if last.Evidence == nil || b.Final {
 		w.add(e, whyStep{Step: stepGate, Attempt: b.Attempt, Turn: last.Turn, Gate: &boulder.Gate{
-			Command: b.Command, ExitCode: b.ExitCode, Output: b.Output, NoWorse: b.NoWorse,
+			Command: b.Command, ExitCode: b.ExitCode, Output: b.Output, NoWorse: b.NoWorse, TimedOut: b.TimedOut,
 			Duration: time.Duration(b.Millis) * time.Millisecond,
 		}})
 	}

@@ -39,11 +39,9 @@ func TestMarkdownIsHarmless(t *testing.T) {
 
 func markdown(t interface{ Fatal(...any) }, in report.Input) string {
 	for i := range in.SubTasks { // lines of programs have as many lines as they have; they are looked at below
-		if turn := in.Turns[in.SubTasks[i].ID]; turn.Evidence != nil {
-			for j := range turn.Evidence.Gates {
-				if turn.Evidence.Gates[j].Output != "" {
-					turn.Evidence.Gates[j].Output = "out"
-				}
+		for j, g := range in.SubTasks[i].GateRuns {
+			if g.Output != "" {
+				in.SubTasks[i].GateRuns[j].Output = "out"
 			}
 		}
 	}
@@ -142,11 +140,12 @@ func TestOutputStaysInItsFence(t *testing.T) {
 		in := report.Input{
 			Boulder: boulder.Boulder{ID: "id", Status: boulder.Failed},
 			SubTasks: []boulder.SubTask{
-				{ID: "a", Subject: "a", Status: boulder.SubTaskFailed}, {ID: "z", Subject: "z", Status: boulder.SubTaskFailed},
+				{
+					ID: "a", Subject: "a", Status: boulder.SubTaskFailed,
+					GateRuns: []boulder.Gate{{Command: "x", ExitCode: 1, Output: out + "\nend"}},
+				},
+				{ID: "z", Subject: "z", Status: boulder.SubTaskFailed},
 			},
-			Turns: map[string]boulder.Turn{"a": {Evidence: &boulder.Evidence{
-				Gates: []boulder.Gate{{Command: "x", ExitCode: 1, Output: out + "\nend"}},
-			}}},
 		}
 		var b bytes.Buffer
 		if err := report.New(in).Markdown(&b); err != nil {

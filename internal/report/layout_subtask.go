@@ -14,7 +14,12 @@ func (r *Report) subTask(d *document, s *SubTask) {
 	if s.Status != boulder.SubTaskCompleted {
 		outcome = stated(strings.ReplaceAll(string(s.Status), "_", " "), s.Reason)
 	}
-	d.marked(statusMark(s.Status), strong(s.Subject), faint(" ("+s.ID+")"), plain(prefixed(": ", text.Clip(outcome, textShown))))
+	m := statusMark(s.Status)
+	if m == markGood && !s.completed() {
+		m = markBad
+		outcome = prefixed("completed, but a gate does not hold any more: ", outcome)
+	}
+	d.marked(m, strong(s.Subject), faint(" ("+s.ID+")"), plain(prefixed(": ", text.Clip(outcome, textShown))))
 	if s.Replaces != "" {
 		d.below(faint("in place of: "), plain(s.Replaces))
 	}
@@ -97,6 +102,8 @@ func (g *Gate) layout(d *document) {
 		d.markedBelow(markSoSo, plain("red, but no worse than before: "), code(g.Command),
 			plain(prefixed(", ", text.Clip(g.Why, evidenceShown))), took)
 		return
+	case GateNotRun:
+		d.markedBelow(markBad, plain("did not run: "), code(g.Command))
 	case GateTimedOut:
 		d.markedBelow(markBad, plain("did not end in time: "), code(g.Command), took)
 	case GateFailed:

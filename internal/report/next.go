@@ -144,7 +144,7 @@ func over(r *Report) []Step {
 		return steps
 	}
 	for _, s := range r.SubTasks {
-		if s.Status != boulder.SubTaskCompleted && s.Status != boulder.SubTaskSkipped {
+		if !s.completed() && s.Status != boulder.SubTaskSkipped {
 			return append(steps, Step{
 				fmt.Sprintf("manager run --fork %s --from %s", r.BoulderID, s.ID),
 				"do anew what is not done; what is done is taken over",

@@ -23,8 +23,8 @@ func inputOf(say func(string) string) report.Input {
 	}
 	sameRed := boulder.Gate{Command: say("make lint"), ExitCode: 2, NoWorse: say("3 findings, as before")}
 	hung := boulder.Gate{Command: say("make e2e"), ExitCode: -1, TimedOut: true, Duration: 10 * time.Minute}
-	turn := func(v *boulder.Verdict, files []boulder.FileChange, gates ...boulder.Gate) boulder.Turn {
-		return boulder.Turn{Verdict: v, Evidence: &boulder.Evidence{Gates: gates, Diff: boulder.Diff{Files: files}}}
+	turn := func(v *boulder.Verdict, files []boulder.FileChange) boulder.Turn {
+		return boulder.Turn{Verdict: v, Evidence: &boulder.Evidence{Diff: boulder.Diff{Files: files}}}
 	}
 	met := func(ok bool) []boulder.Criterion {
 		return []boulder.Criterion{{Criterion: say("it is saved"), Met: ok, Evidence: say("store.go:12")}}
@@ -51,13 +51,16 @@ func inputOf(say func(string) string) report.Input {
 		SubTasks: []boulder.SubTask{
 			subTask("saved", boulder.SubTaskCompleted, boulder.SubTask{
 				Summary: say("the setting is saved"), Attempts: 1, Files: []string{say("store.go")},
-				GateHints: []string{say("rm -rf build")},
+				GateHints: []string{say("rm -rf build")}, GateRuns: []boulder.Gate{green, sameRed}, NoWorse: []string{sameRed.Command},
 			}),
-			subTask("alone", boulder.SubTaskCompleted, boulder.SubTask{Summary: say("done"), Attempts: 1}),
+			subTask("alone", boulder.SubTaskCompleted, boulder.SubTask{
+				Summary: say("done"), Attempts: 1, GateRuns: []boulder.Gate{green},
+			}),
 			subTask("guess", boulder.SubTaskCompleted, boulder.SubTask{Summary: say("done"), Attempts: 1}),
 			subTask("old", boulder.SubTaskSuperseded, boulder.SubTask{Attempts: 1}),
 			subTask("lost", boulder.SubTaskFailed, boulder.SubTask{
 				Reason: say("not complete after 3 tries"), Attempts: 3, Replaces: "old",
+				GateRuns: []boulder.Gate{red, hung},
 				Failures: []string{say("the first try went in circles"), say("so did the second")},
 			}),
 			subTask("after", boulder.SubTaskBlocked, boulder.SubTask{
@@ -79,11 +82,11 @@ func inputOf(say func(string) string) report.Input {
 			AttemptRef: boulder.AttemptRef{SubTaskID: "asks", Attempt: 2}, Seen: boulder.Usage{Input: 100, Cost: 0.01},
 		}},
 		Turns: map[string]boulder.Turn{
-			"saved": turn(&boulder.Verdict{Completed: true, Criteria: met(true)}, files, green, sameRed),
-			"alone": turn(&boulder.Verdict{Completed: true, JudgeUnavailable: true}, nil, green),
+			"saved": turn(&boulder.Verdict{Completed: true, Criteria: met(true)}, files),
+			"alone": turn(&boulder.Verdict{Completed: true, JudgeUnavailable: true}, nil),
 			"guess": turn(&boulder.Verdict{Completed: true, Criteria: met(true)}, nil),
 			"lost": turn(&boulder.Verdict{Criteria: met(false), Remaining: []string{say("all of it")}},
-				files[:1], red, hung),
+				files[:1]),
 		},
 		Blockers: []boulder.Blocker{
 			{

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -17,9 +18,9 @@ type SubTask struct {
 	DependsOn []string              `json:"depends_on"`
 	Replaces  string                `json:"replaces,omitempty"` // what it stands in for since a replan
 
-	// VerifiedBy is what its completion rests on; empty if it is not completed.
+	// VerifiedBy is what its completion rests on; empty if it is not completed, or if one of its gates does not hold.
 	VerifiedBy Verification        `json:"verified_by,omitempty"`
-	Gates      []Gate              `json:"gates"` // as they went after its newest turn
+	Gates      []Gate              `json:"gates"` // as they ran last: after its newest turn, or on the final files
 	GateHints  []string            `json:"gate_hints,omitempty"`
 	Criteria   []boulder.Criterion `json:"criteria"` // as its newest turn was judged
 	Remaining  []string            `json:"remaining,omitempty"`
@@ -58,6 +59,7 @@ const (
 	GateNoWorse  GateResult = "no_worse" // red, as it was before
 	GateFailed   GateResult = "failed"
 	GateTimedOut GateResult = "timed_out"
+	GateNotRun   GateResult = "not_run"
 )
 
 // Gate is the newest run of a gate.
@@ -79,9 +81,11 @@ func newSubTask(
 		Gates: []Gate{}, Criteria: []boulder.Criterion{}, Changes: []boulder.FileChange{}, Attempts: t.Attempts,
 		Failures: t.Failures, Usage: t.Usage.Add(running), WorkedMS: t.Worked.Milliseconds(), Budget: t.Budget,
 	}
+	s.takeGates(t)
 	turn, found := turns[t.ID]
 	if e := turn.Evidence; e != nil {
-		s.takeEvidence(e)
+		s.Changes = append(s.Changes, e.Diff.Files...)
+		s.ChangesUnknown = e.Diff.Unavailable
 	} else {
 		s.takeFiles(t.Files)
 	}
@@ -92,7 +96,7 @@ func newSubTask(
 			s.Remaining = v.Remaining
 		}
 	}
-	if t.Status == boulder.SubTaskCompleted {
+	if s.completed() {
 		s.VerifiedBy = verification(found, judged, len(s.Gates) > 0, fork != nil && t.Attempts == 0)
 	}
 	return s
@@ -114,12 +118,22 @@ func verification(found, judged, gated, inherited bool) Verification {
 	return ByRecord
 }
 
-func (s *SubTask) takeEvidence(e *boulder.Evidence) {
-	for _, g := range e.Gates {
+// completed reports whether it is, and all its gates hold.
+func (s *SubTask) completed() bool {
+	holds := func(g Gate) bool { return g.Result == GatePassed || g.Result == GateNoWorse }
+	return s.Status == boulder.SubTaskCompleted && !slices.ContainsFunc(s.Gates, func(g Gate) bool { return !holds(g) })
+}
+
+// takeGates takes in how the gates went; of a completed sub-task also those that did not run.
+func (s *SubTask) takeGates(t *boulder.SubTask) {
+	for _, g := range t.GateRuns {
 		s.Gates = append(s.Gates, newGate(g))
 	}
-	s.Changes = append(s.Changes, e.Diff.Files...)
-	s.ChangesUnknown = e.Diff.Unavailable
+	for _, g := range t.Unverified() {
+		if g.Run == nil && t.Status == boulder.SubTaskCompleted {
+			s.Gates = append(s.Gates, Gate{Command: g.Command, Result: GateNotRun})
+		}
+	}
 }
 
 // takeFiles is for a sub-task of whose turns nothing is stored, as in a fork: how many lines changed is not known.

@@ -81,7 +81,13 @@ type RefuseReplan struct {
 }
 
 // Finish says that nothing is ready or live any more.
-type Finish struct{ Status boulder.Status }
+type Finish struct {
+	Status boulder.Status
+	// Verify are completed sub-tasks whose gates ran before other work had ended: they have to run once more before.
+	Verify []*boulder.SubTask
+	// Last is the sub-task that ended last, if it worked alone: nothing was changed since its gates ran.
+	Last *boulder.SubTask
+}
 
 // Stop ends the run because it must not, or cannot, go on as it is. Turns that are at work are ended; they can be taken
 // up again.

@@ -209,7 +209,8 @@ func (c *computing) settled() Action {
 			}
 		}
 	}
-	return Finish{Status: outcome(c.s)}
+	verify, last := unverified(c.s)
+	return Finish{Status: Outcome(c.s), Verify: verify, Last: last}
 }
 
 // await says for what a parked sub-task waits. An answer comes first: with a larger budget alone it would not go on.
@@ -222,11 +223,31 @@ func await(s *boulder.State, t *boulder.SubTask) Await {
 	return a
 }
 
-// outcome says how a settled boulder ends.
-func outcome(s *boulder.State) boulder.Status {
+// unverified are the completed sub-tasks with gates, if anything was at work besides the last of them.
+func unverified(s *boulder.State) (gated []*boulder.SubTask, last *boulder.SubTask) {
+	for _, t := range s.SubTasks {
+		if t.Attempts > 0 && (last == nil || t.EndSeq > last.EndSeq) {
+			last = t
+		}
+		if t.Status == boulder.SubTaskCompleted && len(t.Gates)+len(t.NoWorse)+len(t.GateRuns) > 0 {
+			gated = append(gated, t)
+		}
+	}
+	if last != nil && last.Shared {
+		last = nil
+	}
+	if len(gated) == 1 && gated[0] == last {
+		return nil, nil
+	}
+	return gated, last
+}
+
+// Outcome says how a settled boulder ends.
+func Outcome(s *boulder.State) boulder.Status {
 	good := s.Count(boulder.SubTaskCompleted) + s.Count(boulder.SubTaskSkipped)
+	open := func(t *boulder.SubTask) bool { return t.Status == boulder.SubTaskCompleted && len(t.Unverified()) > 0 }
 	switch {
-	case good+s.Count(boulder.SubTaskSuperseded) == len(s.SubTasks):
+	case good+s.Count(boulder.SubTaskSuperseded) == len(s.SubTasks) && !slices.ContainsFunc(s.SubTasks, open):
 		return boulder.Completed
 	case good > 0:
 		return boulder.Partial

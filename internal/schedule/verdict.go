@@ -45,6 +45,21 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	return c.keepOn(o)
 }
 
+// Overrule takes back what no judge may say: that a turn completed its sub-task while one of its gates has not run or is red.
+func Overrule(t *boulder.SubTask, e *boulder.Evidence, v boulder.Verdict) boulder.Verdict {
+	open := t.OpenGates(e.Gates, e.NoServer)
+	if !v.Completed || len(open) == 0 {
+		return v
+	}
+	v.Completed, v.GoalAchieved, v.ContinuationPrompt = false, false, "The sub-task is not complete.\n\nSee to this:"
+	v.Overruled, v.Remaining = slices.Clip(v.Overruled), slices.Clip(v.Remaining)
+	for _, g := range open {
+		v.Overruled, v.Remaining = append(v.Overruled, g.String()), append(v.Remaining, g.String())
+		v.ContinuationPrompt += "\n- " + g.String()
+	}
+	return v
+}
+
 // answered are the hard blockers that a person settled while the turn was at work that raised them. The agent has not
 // heard of it: whatever was judged, it could not do better.
 func answered(o *boulder.Open) []boulder.RaisedBlocker {

@@ -103,8 +103,11 @@ func (w *world) finishTurn(o *boulder.Open) {
 	}
 	w.turns[ref]++
 	used := o.Running().Add(w.aBit())
-	e := w.evidence(used)
+	e := w.evidence(o.SubTask, used)
 	w.apply(boulder.TurnEnded{AttemptRef: ref, Turn: o.Turn.Number, Ended: e.Ended, Evidence: e})
+	for _, g := range e.Gates {
+		w.apply(boulder.NewGateRun(o.SubTask, ref.Attempt, g))
+	}
 	w.apply(w.usage(o, boulder.UsageAttempt, used))
 }
 
@@ -117,13 +120,16 @@ func (w *world) brokeOff(o *boulder.Open, action Action) {
 	w.applyAll(bodies)
 }
 
-func (w *world) evidence(used boulder.Usage) boulder.Evidence {
+func (w *world) evidence(t *boulder.SubTask, used boulder.Usage) boulder.Evidence {
 	e := boulder.Evidence{
 		Usage: used, Duration: time.Duration(w.rng.IntN(5000)) * time.Millisecond,
 		Diff: boulder.Diff{Hash: fmt.Sprint(w.rng.IntN(3))},
 	}
 	if !w.happens(w.odds.idle) {
 		e.ToolCount = 3
+	}
+	for _, command := range t.Gates {
+		e.Gates = append(e.Gates, boulder.Gate{Command: command})
 	}
 	if w.happens(w.odds.red) {
 		e.Gates = []boulder.Gate{{Command: "make", ExitCode: 1}}
@@ -163,6 +169,7 @@ func (w *world) finishJudge(o *boulder.Open) {
 	if w.happens(w.odds.wrongPlan) {
 		v.BlockedBy = "wrong_plan"
 	}
+	v = Overrule(o.SubTask, o.Turn.Evidence, v)
 	w.apply(boulder.Judged{AttemptRef: o.Attempt.AttemptRef, Turn: o.Turn.Number, Verdict: v})
 }
 
