@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"regexp"
 	"strings"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // fingerprint names a call and what came of it.
@@ -60,46 +62,46 @@ func canonical(tool string, input json.RawMessage) []byte {
 // noise is what changes from run to run by itself, and what stands in for it. The order matters: an escape sequence can
 // stand inside of anything, a date contains a time.
 var noise = []struct {
-	pattern *regexp.Regexp
+	pattern func() *regexp.Regexp
 	by      string
 }{
-	{regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]`), ""},
-	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d` +
+	{text.Regexp(`\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]`), ""},
+	{text.Regexp(`\b\d{4}-\d\d-\d\d` +
 		`(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)?`), "<time>"},
-	{regexp.MustCompile(`\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]* +\d{1,2}(?:,? +\d{4})?` +
+	{text.Regexp(`\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]* +\d{1,2}(?:,? +\d{4})?` +
 		`(?: +\d{1,2}:\d\d(?::\d\d)?)?\b`), "<time>"},
-	{regexp.MustCompile(`\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b`), "<day>"},
-	{regexp.MustCompile(`\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?(?: ?[AP]M)?\b`), "<time>"},
-	{regexp.MustCompile(`\b1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?\b`), "<time>"}, // seconds or milliseconds since 1970
-	{regexp.MustCompile(`(?:\b\d+(?:\.\d+)?|\.\d+) ?` +
+	{text.Regexp(`\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b`), "<day>"},
+	{text.Regexp(`\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?(?: ?[AP]M)?\b`), "<time>"},
+	{text.Regexp(`\b1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?\b`), "<time>"}, // seconds or milliseconds since 1970
+	{text.Regexp(`(?:\b\d+(?:\.\d+)?|\.\d+) ?` +
 		`(?:(?:nano|micro|milli)?seconds?|secs?|minutes?|mins?|hours?|hrs?)\b`), "<duration>"},
-	{regexp.MustCompile(`(?:\b|\.)(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+\b`), "<duration>"},
-	{regexp.MustCompile(`(?i)\b(pid|process|goroutine|thread)([ =:#(]+)\d+`), "$1$2<n>"},
-	{regexp.MustCompile(`(?m)\[\d{3,}\]|^\[\d+\] +\d+`), "[<n>]"},
-	{regexp.MustCompile(`\b0x[0-9a-fA-F]{6,}\b`), "<address>"},
-	{regexp.MustCompile(`\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`), "<uuid>"},
+	{text.Regexp(`(?:\b|\.)(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+\b`), "<duration>"},
+	{text.Regexp(`(?i)\b(pid|process|goroutine|thread)([ =:#(]+)\d+`), "$1$2<n>"},
+	{text.Regexp(`(?m)\[\d{3,}\]|^\[\d+\] +\d+`), "[<n>]"},
+	{text.Regexp(`\b0x[0-9a-fA-F]{6,}\b`), "<address>"},
+	{text.Regexp(`\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`), "<uuid>"},
 }
 
 const pathElement = `[^/\s"'` + "`" + `:;,()<>\[\]]+`
 
 var (
 	// tempPath has in its first group what is always there; the name after it is made up for each run.
-	tempPath = regexp.MustCompile(`((?:/private)?(?:/tmp|/var/tmp|/dev/shm|/var/folders/[^/\s]+/[^/\s]+/T)/)` +
+	tempPath = text.Regexp(`((?:/private)?(?:/tmp|/var/tmp|/dev/shm|/var/folders/[^/\s]+/[^/\s]+/T)/)` +
 		pathElement + `((?:/` + pathElement + `)*)`)
-	digits = regexp.MustCompile(`\d+`)
+	digits = text.Regexp(`\d+`)
 )
 
 // Normalize removes from an output what changes from run to run by itself: colours, times, durations, process ids,
 // names of temporary files and addresses. Two outputs that are equal after that say the same.
 func Normalize(s string) string {
 	for _, n := range noise {
-		s = n.pattern.ReplaceAllString(s, n.by)
+		s = n.pattern().ReplaceAllString(s, n.by)
 	}
 	if !strings.Contains(s, "/") {
 		return s
 	}
-	return tempPath.ReplaceAllStringFunc(s, func(path string) string {
-		m := tempPath.FindStringSubmatch(path)
-		return m[1] + "<temp>" + digits.ReplaceAllString(m[2], "<n>")
+	return tempPath().ReplaceAllStringFunc(s, func(path string) string {
+		m := tempPath().FindStringSubmatch(path)
+		return m[1] + "<temp>" + digits().ReplaceAllString(m[2], "<n>")
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Claims reports whether a text of the assistant says that the work is done: it has a completion word that is not
@@ -13,12 +14,12 @@ import (
 // at the evidence come sooner, and decides nothing.
 func Claims(text string) bool {
 	words := prose(text)
-	if workWords.MatchString(words) {
+	if workWords().MatchString(words) {
 		return false
 	}
 	for _, s := range sentences(words) {
-		for _, at := range doneWords.FindAllStringIndex(s, -1) {
-			if !notYet.MatchString(s[max(0, at[0]-reach):at[0]]) {
+		for _, at := range doneWords().FindAllStringIndex(s, -1) {
+			if !notYet().MatchString(s[max(0, at[0]-reach):at[0]]) {
 				return true
 			}
 		}
@@ -31,15 +32,15 @@ func Claims(text string) bool {
 const reach = 120
 
 var (
-	doneWords = regexp.MustCompile(`(?i)\b(?:done|finished|completed?|all set|good to go|wrapped up|` +
+	doneWords = text.Regexp(`(?i)\b(?:done|finished|completed?|all set|good to go|wrapped up|` +
 		`nothing (?:more|else|left) to do|ready for review)\b`)
-	workWords = regexp.MustCompile(`(?i)\b(?:implement|implementing|working on|in progress|next,? (?:i|we)(?:['’]ll)?\b|` +
+	workWords = text.Regexp(`(?i)\b(?:implement|implementing|working on|in progress|next,? (?:i|we)(?:['’]ll)?\b|` +
 		`(?:i|we)(?:['’]ll| will| am going to| are going to) (?:now|then|next|continue|proceed|start|begin)|let me|` +
 		`now (?:i|we)(?:['’]ll)?\b|(?:i|we) (?:still )?(?:need|have) to|still (?:need|to do|missing)|` +
 		`continuing (?:with|to)|remaining (?:steps?|tasks?|items?|work))\b`)
 	// notYet is what makes a completion word say something else when it stands before it, with at most three words
 	// between.
-	notYet = regexp.MustCompile(`(?i)(?:\b(?:not|never|cannot|almost|nearly|half|partly|partially|once|when|until|till|if|` +
+	notYet = text.Regexp(`(?i)(?:\b(?:not|never|cannot|almost|nearly|half|partly|partially|once|when|until|till|if|` +
 		`unless|to|will|would|should|must|can|could|before|be|get|far from|how|what)|n['’]t|['’]ll)` +
 		`(?:[\s,]+[\w'’-]+){0,3}[\s,]+$`)
 )
@@ -48,7 +49,7 @@ var (
 // quotation, or in a sentence that only speaks about it.
 func Promised(text string) bool {
 	for _, s := range sentences(prose(text)) {
-		if promise.MatchString(s) && !aboutPromise.MatchString(promise.ReplaceAllString(s, " ")) {
+		if promise().MatchString(s) && !aboutPromise().MatchString(promise().ReplaceAllString(s, " ")) {
 			return true
 		}
 	}
@@ -56,8 +57,8 @@ func Promised(text string) bool {
 }
 
 var (
-	promise      = regexp.MustCompile(`(?i)` + strings.Replace(boulder.Promise, "DONE", `\s*DONE\s*`, 1))
-	aboutPromise = regexp.MustCompile(`(?i)\b(?:will|would|shall|should|must|can|cannot|when|once|until|till|if|unless|not|` +
+	promise      = text.Regexp(`(?i)` + strings.Replace(boulder.Promise, "DONE", `\s*DONE\s*`, 1))
+	aboutPromise = text.Regexp(`(?i)\b(?:will|would|shall|should|must|can|cannot|when|once|until|till|if|unless|not|` +
 		`yet|later|after|before|write|say|give|print|output|emit|add|tag)\b|n['’]t\b|['’]ll\b`)
 )
 
@@ -70,46 +71,46 @@ func Marked(text, marker string) bool {
 	const given = "\x00"
 	text = prose(strings.ReplaceAll(strings.ReplaceAll(text, given, " "), marker, given))
 	return slices.ContainsFunc(sentences(text), func(s string) bool {
-		return strings.Contains(s, given) && !aboutPromise.MatchString(strings.ReplaceAll(s, given, " "))
+		return strings.Contains(s, given) && !aboutPromise().MatchString(strings.ReplaceAll(s, given, " "))
 	})
 }
 
 // essence is what a text says, without what differs from one time to the next although it says the same: case and white
 // space, times, ids and all other numbers.
 func essence(text string) string {
-	text = ids.ReplaceAllStringFunc(Normalize(text), func(word string) string {
+	text = ids().ReplaceAllStringFunc(Normalize(text), func(word string) string {
 		if strings.ContainsAny(word, "0123456789") {
 			return "<id>"
 		}
 		return word
 	})
-	return folded(digits.ReplaceAllString(text, "<n>"))
+	return folded(digits().ReplaceAllString(text, "<n>"))
 }
 
 // ids are those of OpenCode (ses_4f…) and of version control, and ULIDs.
-var ids = regexp.MustCompile(`\b(?:[a-z]{2,5}_[0-9A-Za-z]{6,}|[0-9a-f]{7,64}|[0-9A-HJKMNP-TV-Z]{26}|` +
+var ids = text.Regexp(`\b(?:[a-z]{2,5}_[0-9A-Za-z]{6,}|[0-9a-f]{7,64}|[0-9A-HJKMNP-TV-Z]{26}|` +
 	`[0-9a-hjkmnp-tv-z]{26})\b`)
 
 // SaysStop reports whether a message of a person says nothing but stop.
-func SaysStop(text string) bool { return stopWords.MatchString(strings.TrimSpace(text)) }
+func SaysStop(text string) bool { return stopWords().MatchString(strings.TrimSpace(text)) }
 
-var stopWords = regexp.MustCompile(`(?i)^(?:please[\s,]+)?/?(?:stop|halt|pause|cancel|abort|wait|enough|that['’]?s enough)` +
+var stopWords = text.Regexp(`(?i)^(?:please[\s,]+)?/?(?:stop|halt|pause|cancel|abort|wait|enough|that['’]?s enough)` +
 	`(?:[\s,]+(?:it|now|here|please|this|that|everything|working|right now))*[\s.!]*$`)
 
 var (
-	fence = regexp.MustCompile("(?ms)^[ \t]*(?:```|~~~).*?(?:^[ \t]*(?:```|~~~)[ \t]*$|\\z)")
-	code  = regexp.MustCompile("``[^\n]*?``|`[^`\n]*`")
-	cited = regexp.MustCompile(`(?m)^[ \t]*>.*$`)
-	quote = regexp.MustCompile(`"[^"\n]*"|“[^”\n]*”|„[^“”\n]*[“”]|«[^»\n]*»`)
-	stops = regexp.MustCompile(`[.!?:;](?:\s|$)|\n+`)
+	fence = text.Regexp("(?ms)^[ \t]*(?:```|~~~).*?(?:^[ \t]*(?:```|~~~)[ \t]*$|\\z)")
+	code  = text.Regexp("``[^\n]*?``|`[^`\n]*`")
+	cited = text.Regexp(`(?m)^[ \t]*>.*$`)
+	quote = text.Regexp(`"[^"\n]*"|“[^”\n]*”|„[^“”\n]*[“”]|«[^»\n]*»`)
+	stops = text.Regexp(`[.!?:;](?:\s|$)|\n+`)
 )
 
 // prose is a text without what it only shows: code and quotations.
 func prose(text string) string {
-	for _, shown := range []*regexp.Regexp{fence, code, cited, quote} {
-		text = shown.ReplaceAllString(text, " … ")
+	for _, shown := range []func() *regexp.Regexp{fence, code, cited, quote} {
+		text = shown().ReplaceAllString(text, " … ")
 	}
 	return text
 }
 
-func sentences(text string) []string { return stops.Split(text, -1) }
+func sentences(text string) []string { return stops().Split(text, -1) }

@@ -72,7 +72,7 @@ func (f *failingTests) add(name string) {
 	setIn(&f.names, name)
 }
 
-var colour = regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]`)
+var colour = text.Regexp(`\x1b\[[0-9;?]*[ -/]*[@-~]`)
 
 func (f *failingTests) take() {
 	line := f.line
@@ -82,7 +82,7 @@ func (f *failingTests) take() {
 	}
 	text := string(line)
 	if bytes.IndexByte(line, 0x1b) >= 0 {
-		text = colour.ReplaceAllString(text, "")
+		text = colour().ReplaceAllString(text, "")
 	}
 	text = strings.TrimRight(text, " \t\r")
 	switch {
@@ -93,7 +93,7 @@ func (f *failingTests) take() {
 		return
 	}
 	for _, format := range formats {
-		if m := format.FindStringSubmatch(text); m != nil {
+		if m := format().FindStringSubmatch(text); m != nil {
 			f.add(strings.Join(strings.Fields(strings.Join(m[1:], " ")), " "))
 			return
 		}
@@ -104,30 +104,30 @@ var (
 	cues = []string{
 		"FAIL", "fail", "Fail", "ERROR", "not ok", "●", "✖", "SIG", "TIMEOUT", "Timeout", "could not compile", "rspec",
 	}
-	numbers = regexp.MustCompile(`^\s*\d+(?:\)| - )`)
+	numbers = text.Regexp(`^\s*\d+(?:\)| - )`)
 )
 
 // mayName leaves out nearly every line of an output, of which there may be millions.
 func mayName(text string) bool {
 	inText := func(cue string) bool { return strings.Contains(text, cue) }
-	return slices.ContainsFunc(cues, inText) || numbers.MatchString(text)
+	return slices.ContainsFunc(cues, inText) || numbers().MatchString(text)
 }
 
 var (
-	goTest    = regexp.MustCompile(`^\s*--- FAIL: (\S+)`)
-	goPackage = regexp.MustCompile(`^FAIL\t(\S+)(?:\t[\d.]+s| (\[.+\])|\t(\[.+\]))?$`)
+	goTest    = text.Regexp(`^\s*--- FAIL: (\S+)`)
+	goPackage = text.Regexp(`^FAIL\t(\S+)(?:\t[\d.]+s| (\[.+\])|\t(\[.+\]))?$`)
 )
 
 // goLine reads plain go test. A package that fails without naming a test (it does not build, it panics) is a name
 // itself.
 func (f *failingTests) goLine(text string) bool {
-	if m := goTest.FindStringSubmatch(text); m != nil {
+	if m := goTest().FindStringSubmatch(text); m != nil {
 		if len(f.goTests) < pendingTests {
 			f.goTests = append(f.goTests, m[1])
 		}
 		return true
 	}
-	m := goPackage.FindStringSubmatch(text)
+	m := goPackage().FindStringSubmatch(text)
 	if m == nil {
 		return false
 	}
@@ -158,27 +158,27 @@ func (f *failingTests) goEvent(text string) {
 }
 
 var (
-	mochaItem  = regexp.MustCompile(`^\s+\d+\) (\S.*?):?$`)
-	mochaCount = regexp.MustCompile(`^\s+\d+ failing$`)
+	mochaItem  = text.Regexp(`^\s+\d+\) (\S.*?):?$`)
+	mochaCount = text.Regexp(`^\s+\d+ failing$`)
 )
 
 func (f *failingTests) mochaLine(text string) bool {
-	if mochaCount.MatchString(text) {
+	if mochaCount().MatchString(text) {
 		f.mochaSays = true
 		return true
 	}
-	m := mochaItem.FindStringSubmatch(text)
+	m := mochaItem().FindStringSubmatch(text)
 	if m != nil && len(f.mocha) < pendingTests {
 		f.mocha = append(f.mocha, m[1])
 	}
-	return m != nil && !exunit.MatchString(text)
+	return m != nil && !exunit().MatchString(text)
 }
 
-var tapTest = regexp.MustCompile(`^\s*not ok\b(?:\s+\d+)?(?:\s+-)?\s+([^#]*)(?:#\s*(.*))?$`)
+var tapTest = text.Regexp(`^\s*not ok\b(?:\s+\d+)?(?:\s+-)?\s+([^#]*)(?:#\s*(.*))?$`)
 
 // tapLine reads TAP: not ok 3 - adds. A directive says that the test may fail.
 func (f *failingTests) tapLine(text string) bool {
-	m := tapTest.FindStringSubmatch(text)
+	m := tapTest().FindStringSubmatch(text)
 	if m == nil {
 		return false
 	}
@@ -189,40 +189,40 @@ func (f *failingTests) tapLine(text string) bool {
 }
 
 // exunit has a name that mocha's numbered list would swallow.
-var exunit = regexp.MustCompile(`^\s+\d+\) (test .+ \([\w.]+\))$`)
+var exunit = text.Regexp(`^\s+\d+\) (test .+ \([\w.]+\))$`)
 
 // formats are tried in this order; a name is what the groups say, joined by a space.
-var formats = []*regexp.Regexp{
+var formats = []func() *regexp.Regexp{
 	exunit,
 	// pytest: FAILED tests/test_a.py::test_x[1 2] - assert 1 == 2; also files that cannot be collected
-	regexp.MustCompile(`^(?:FAILED|ERROR) (\S+\.py(?:::.+?)?)(?: - .*)?$`),
-	regexp.MustCompile(`^(\S+\.py::.+?) (?:FAILED|ERROR)(?:\s+\[\s*\d+%\])?$`),
+	text.Regexp(`^(?:FAILED|ERROR) (\S+\.py(?:::.+?)?)(?: - .*)?$`),
+	text.Regexp(`^(\S+\.py::.+?) (?:FAILED|ERROR)(?:\s+\[\s*\d+%\])?$`),
 	// unittest: FAIL: test_x (tests.test_a.TestA.test_x)
-	regexp.MustCompile(`^(?:FAIL|ERROR): (\w+ \([\w.]+\))`),
+	text.Regexp(`^(?:FAIL|ERROR): (\w+ \([\w.]+\))`),
 	// vitest: FAIL  src/a.test.ts > suite > test
-	regexp.MustCompile(`^\s*FAIL\s+(?:\|\S+\|\s+)?(\S+\.[cm]?[jt]sx? > .+)$`),
+	text.Regexp(`^\s*FAIL\s+(?:\|\S+\|\s+)?(\S+\.[cm]?[jt]sx? > .+)$`),
 	// jest: FAIL src/a.test.js (5.2 s), then ● suite › test
-	regexp.MustCompile(`^\s*FAIL\s+(?:\S+\s+)?(\S+\.(?:[cm]?[jt]sx?|vue|svelte))(?:\s+(?:\([\d.]+ m?s\)|\[.*\]))?$`),
-	regexp.MustCompile(`^\s{0,4}● ([^›]+ › .+)$`),
+	text.Regexp(`^\s*FAIL\s+(?:\S+\s+)?(\S+\.(?:[cm]?[jt]sx?|vue|svelte))(?:\s+(?:\([\d.]+ m?s\)|\[.*\]))?$`),
+	text.Regexp(`^\s{0,4}● ([^›]+ › .+)$`),
 	// node --test: ✖ adds (1.5ms)
-	regexp.MustCompile(`^\s*✖ (.+?) \([\d.]+ms\)$`),
+	text.Regexp(`^\s*✖ (.+?) \([\d.]+ms\)$`),
 	// nextest: FAIL [   0.004s] crate tests::adds
-	regexp.MustCompile(`^\s*(?:FAIL|SIGABRT|SIGSEGV|TIMEOUT) \[\s*[\d.]+s\] (?:\(\s*\d+/\d+\) )?(.+)$`),
+	text.Regexp(`^\s*(?:FAIL|SIGABRT|SIGSEGV|TIMEOUT) \[\s*[\d.]+s\] (?:\(\s*\d+/\d+\) )?(.+)$`),
 	// cargo: test tests::adds ... FAILED; a crate that does not build
-	regexp.MustCompile(`^test (\S.*?) \.\.\. FAILED$`),
-	regexp.MustCompile("^error: (could not compile `[^`]+`)"),
+	text.Regexp(`^test (\S.*?) \.\.\. FAILED$`),
+	text.Regexp("^error: (could not compile `[^`]+`)"),
 	// rspec: rspec ./spec/a_spec.rb:12 # Adder adds (the line moves with edits)
-	regexp.MustCompile(`^rspec '?(\./[^\s:\[']+)\S* (# .+)$`),
+	text.Regexp(`^rspec '?(\./[^\s:\[']+)\S* (# .+)$`),
 	// PHPUnit: 1) FooTest::testBar
-	regexp.MustCompile(`^\d+\) ([\w\\]+::\w+.*)$`),
+	text.Regexp(`^\d+\) ([\w\\]+::\w+.*)$`),
 	// surefire: [ERROR]   FooTest.testBar:23 expected …; [ERROR] FooTest.testBar -- Time elapsed: 0.1 s <<< FAILURE!
-	regexp.MustCompile(`^\[ERROR\]\s+([\w.$]+\.[\w$]+)(?:\(.*?\))?(?::\d+| -- .*<<< (?:FAILURE|ERROR)!$)`),
+	text.Regexp(`^\[ERROR\]\s+([\w.$]+\.[\w$]+)(?:\(.*?\))?(?::\d+| -- .*<<< (?:FAILURE|ERROR)!$)`),
 	// ctest: 3 - adder (Failed)
-	regexp.MustCompile(`^\s*\d+ - (\S+) \((?:Failed|Timeout|SEGFAULT|Subprocess .*|Not Run|Exception.*)\)`),
+	text.Regexp(`^\s*\d+ - (\S+) \((?:Failed|Timeout|SEGFAULT|Subprocess .*|Not Run|Exception.*)\)`),
 	// dotnet test: Failed Namespace.Test [12 ms]
-	regexp.MustCompile(`^\s+Failed (\S.*?) \[`),
+	text.Regexp(`^\s+Failed (\S.*?) \[`),
 	// XCTest
-	regexp.MustCompile(`^Test Case '(.+)' failed`),
+	text.Regexp(`^Test Case '(.+)' failed`),
 	// gradle and others: FooTest > testBar FAILED
-	regexp.MustCompile(`^\s*(\S.*?)(?: \.{2,})? FAILED$`),
+	text.Regexp(`^\s*(\S.*?)(?: \.{2,})? FAILED$`),
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -106,7 +105,7 @@ func (t *turn) todos(todos []opencode.Todo) error {
 	})
 }
 
-var hunkHeader = regexp.MustCompile(`^@@ -\d+(?:,\d+)? \+(\d+)`)
+var hunkHeader = text.Regexp(`^@@ -\d+(?:,\d+)? \+(\d+)`)
 
 // checkpoint says where an editing call made its last change: from the diff that OpenCode keeps with the call, or, for a
 // newly written file, its last line.
@@ -140,7 +139,7 @@ func lastAdded(diff string) (line int, text string) {
 	next := 0
 	for l := range strings.Lines(diff) {
 		l = strings.TrimRight(l, "\r\n")
-		if m := hunkHeader.FindStringSubmatch(l); m != nil {
+		if m := hunkHeader().FindStringSubmatch(l); m != nil {
 			next, _ = strconv.Atoi(m[1])
 			continue
 		}

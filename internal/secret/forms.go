@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // rank says how much it is worth to know a secret by a finding: of several that overlap, the lowest names it.
@@ -27,9 +29,9 @@ type span struct {
 type form struct {
 	kind    string
 	rank    rank
-	needle  string         // in lower case: pattern is tried wherever it stands, in whatever case
-	word    bool           // the needle begins a word: "task-" is no "sk-"
-	pattern *regexp.Regexp // from the needle on; the last group is the secret
+	needle  string                // in lower case: pattern is tried wherever it stands, in whatever case
+	word    bool                  // the needle begins a word: "task-" is no "sk-"
+	pattern func() *regexp.Regexp // from the needle on; the last group is the secret
 	// ok looks at a match, and at the text before it; nil: all are secrets.
 	ok   func(before string, groups []string) bool
 	look int // defaults to lookMost
@@ -81,7 +83,7 @@ var tokens = []struct {
 // userinfo is the password of scheme://user:password@host.
 var userinfo = form{
 	kind: "a password in an address", rank: byForm, needle: "://",
-	pattern: regexp.MustCompile("^://([^/?#@\"'`<>\\\\\\s:]*):([^/?#@\"'`<>\\\\\\s]+)@"),
+	pattern: text.Regexp("^://([^/?#@\"'`<>\\\\\\s:]*):([^/?#@\"'`<>\\\\\\s]+)@"),
 	ok: func(_ string, groups []string) bool {
 		user, password := groups[0], groups[1]
 		return password != user && strong(password) && !placeholder(password)
@@ -94,30 +96,30 @@ func allForms() []form {
 	const header = `^(?i)authorization["'\\ ]{0,8}[:=]["'\\ ]{0,8}`
 	all := []form{userinfo, {
 		kind: "a JSON web token", rank: byForm, needle: "eyj", word: true, look: 1 << 14, // claims are long
-		pattern: regexp.MustCompile(`^(eyJ[\w-]{9,1000}\.eyJ[\w-]*\.[\w-]{16,})`),
+		pattern: text.Regexp(`^(eyJ[\w-]{9,1000}\.eyJ[\w-]*\.[\w-]{16,})`),
 	}, {
 		// The whole block, or what there is of it if its end was cut off.
-		kind: "a private key", rank: byForm, needle: "-----begin ", ok: keyBlock, pattern: regexp.MustCompile(
+		kind: "a private key", rank: byForm, needle: "-----begin ", ok: keyBlock, pattern: text.Regexp(
 			`^(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:` + pemBody + `*?-----END [^-]{0,60}-----|` + pemBody + `*))`),
 	}, {
 		kind: "an Authorization header", rank: byForm, needle: "authorization", ok: notPlaceholder,
-		pattern: regexp.MustCompile(header + `(?:bearer|basic|token) {1,8}(` + credential + `{6,})`),
+		pattern: text.Regexp(header + `(?:bearer|basic|token) {1,8}(` + credential + `{6,})`),
 	}, {
 		kind: "an Authorization header", rank: byForm, needle: "authorization", ok: opaque,
-		pattern: regexp.MustCompile(header + `(` + credential + `{16,})`),
+		pattern: text.Regexp(header + `(` + credential + `{16,})`),
 	}, {
 		kind: "a bearer token", rank: byForm, needle: "bearer ", word: true, ok: opaque,
-		pattern: regexp.MustCompile(`^(?i)bearer {1,8}(` + credential + `{16,})`),
+		pattern: text.Regexp(`^(?i)bearer {1,8}(` + credential + `{16,})`),
 	}}
 	for _, t := range tokens {
 		for prefix := range strings.FieldsSeq(t.prefixes) {
 			all = append(all, form{
 				kind: t.kind, rank: byForm, needle: strings.ToLower(prefix), word: true, ok: t.ok,
-				pattern: regexp.MustCompile(`^(` + regexp.QuoteMeta(prefix) + t.rest + `)`),
+				pattern: text.Regexp(`^(` + regexp.QuoteMeta(prefix) + t.rest + `)`),
 			})
 		}
 	}
-	value := regexp.MustCompile(`^([\w-]{1,64})(["'\\]{0,8}) {0,8}([:=])( {0,8}["'\\]{0,8})([\w.~+/=@:!%^?-]{8,})`)
+	value := text.Regexp(`^([\w-]{1,64})(["'\\]{0,8}) {0,8}([:=])( {0,8}["'\\]{0,8})([\w.~+/=@:!%^?-]{8,})`)
 	for _, word := range []string{"key", "token", "secret", "password", "passwd", "passphrase", "credentials"} {
 		all = append(all, form{kind: "a value that is called " + word, rank: byName, needle: word, ok: named, pattern: value})
 	}
@@ -156,7 +158,7 @@ func (f *form) match(s string, at, end int) (groups []string, to int) {
 	if f.word && !wordBegins(s, at) {
 		return nil, 0
 	}
-	match := f.pattern.FindStringSubmatchIndex(s[at:min(end, len(s))])
+	match := f.pattern().FindStringSubmatchIndex(s[at:min(end, len(s))])
 	if match == nil {
 		return nil, 0
 	}
