@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/bouldermgr/manager/internal/config"
 	"path/filepath"
 	"slices"
 	"time"
@@ -15,8 +16,8 @@ import (
 )
 
 // desk opens the project's blockers. Nothing is read or made yet.
-func (a *app) desk(project string, c *config) (*blockers.Desk, error) {
-	cfg := c.Blockers.desk(project, filepath.Join(project, store.DirName, blockers.FileName))
+func (a *app) desk(project string, c *config.Config) (*blockers.Desk, error) {
+	cfg := c.Blockers.Desk(project, filepath.Join(project, store.DirName, blockers.FileName))
 	cfg.Redact, cfg.Logger = a.secrets.Text, a.logger()
 	d, err := blockers.Open(cfg)
 	if err != nil {

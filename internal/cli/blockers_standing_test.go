@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"github.com/bouldermgr/manager/internal/config"
 	"os"
 	"path/filepath"
 	"strings"
@@ -158,7 +159,7 @@ func TestWarnOfUnwritten(t *testing.T) {
 	project := blockedSample(t)
 	a, _, stderr := testApp()
 	a.dir = project
-	d := &deps{app: a, project: project, config: &config{}}
+	d := &deps{app: a, project: project, config: &config.Config{}}
 	if d.warnOfUnwritten(t.Context()); stderr.Len() > 0 {
 		t.Errorf("it warns of nothing: %s", stderr)
 	}

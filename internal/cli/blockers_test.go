@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"github.com/bouldermgr/manager/internal/config"
 	"io"
 	"os"
 	"path/filepath"
@@ -247,7 +248,7 @@ func TestIDsAreNotGivenTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := openState(t, project)
-	d := &deps{app: &app{Env: Env{Stderr: io.Discard}}, project: project, config: &config{}}
+	d := &deps{app: &app{Env: Env{Stderr: io.Discard}}, project: project, config: &config.Config{}}
 	for range 2 {
 		d.deliverBefore(t.Context(), db, sampleID)
 	}

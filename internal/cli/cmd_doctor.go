@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/bouldermgr/manager/internal/config"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -61,7 +62,7 @@ func (a *app) runDoctor(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d := &doctor{app: a, deps: &deps{app: a, project: project, config: &config{}, log: a.logger()}}
+	d := &doctor{app: a, deps: &deps{app: a, project: project, config: &config.Config{}, log: a.logger()}}
 	d.checkConfig()
 	d.checkGit(ctx)
 	d.checkState()
@@ -370,7 +371,7 @@ func (d *doctor) checkPrices() {
 	}
 	do := fmt.Sprintf("add it to prices in the configuration: {model: %q, input: …, output: …}", d.deps.ledger)
 	text += fmt.Sprintf("; %s does not tell what %s costs, so that counts as unknown", source.Name, d.deps.ledger)
-	if d.deps.config.Budget.Cost > 0 {
+	if d.deps.config.RunBudget.Cost > 0 {
 		d.add("prices", broken, do+", or limit tokens instead", "%s, and a budget of cost cannot be kept", text)
 		return
 	}

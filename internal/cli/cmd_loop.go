@@ -116,7 +116,7 @@ func (d *deps) loopRequest(ctx context.Context, o *loopOptions, args []string) (
 	if err != nil {
 		return orchestrator.Request{}, err
 	}
-	loop := d.config.loop()
+	loop := d.config.Loop()
 	if o.iterations > 0 {
 		loop.Iterations = o.iterations
 	}

@@ -259,10 +259,7 @@ func (d *deps) hold(ctx context.Context) (*state, error) { return d.holdAs(ctx, 
 
 // holdAs is hold for one who says more about itself.
 func (d *deps) holdAs(ctx context.Context, who control.Holder) (*state, error) {
-	limits, err := d.config.limits()
-	if err != nil {
-		return nil, err
-	}
+	limits := d.config.Limits()
 	dir, err := store.EnsureDir(d.project)
 	if err != nil {
 		return nil, err

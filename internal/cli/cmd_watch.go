@@ -176,7 +176,7 @@ func (p *watchProject) config(ctx context.Context, o *watchOptions) (_ watch.Con
 	if len(o.budget.subTasks) > 0 || o.budget.run != nil && (o.budget.run.Attempts > 0 || o.budget.run.Calls > 0) {
 		return watch.Config{}, nil, usagef("--budget of a watch has tokens, cost and time only, and no sub-tasks")
 	}
-	policy := d.config.Watch.policy()
+	policy := d.config.Watch.Policy()
 	policy.Continuous = o.continuous
 	if o.iterations > 0 {
 		policy.MaxIterations = o.iterations

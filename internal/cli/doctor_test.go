@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"github.com/bouldermgr/manager/internal/config"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -54,6 +55,15 @@ func TestDoctorKeepsKeys(t *testing.T) {
 	if strings.Contains(text, "secret") {
 		t.Errorf("doctor tells a key:\n%s", text)
 	}
+}
+
+// configOf reads a configuration file with this text.
+func configOf(t *testing.T, text string) (*config.Config, error) {
+	t.Helper()
+	a, _, _ := testApp()
+	a.configFile = filepath.Join(t.TempDir(), "config.yaml")
+	writeFile(t, a.configFile, text)
+	return a.loadConfig(t.TempDir())
 }
 
 // doctorText is what doctor says of the ledgers with a configuration and an environment.

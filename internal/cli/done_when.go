@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"github.com/bouldermgr/manager/internal/config"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,14 +70,14 @@ type lookedFor struct {
 	why string
 }
 
-// lookFor takes the configured commands, or else those of the detected ones whose program is installed: one that cannot
+// lookFor takes the configured config.Commands, or else those of the detected ones whose program is installed: one that cannot
 // be run would be red for ever.
-func (d *deps) lookFor(configured commands, detected []detect.Command, key, places string) lookedFor {
-	if configured.set {
-		if len(configured.list) == 0 {
+func (d *deps) lookFor(configured config.Commands, detected []detect.Command, key, places string) lookedFor {
+	if configured.Set {
+		if len(configured.List) == 0 {
 			return lookedFor{why: fmt.Sprintf("the configuration says that there is none (%s: [])", key)}
 		}
-		return lookedFor{run: configured.list}
+		return lookedFor{run: configured.List}
 	}
 	var found lookedFor
 	for _, c := range detected {
@@ -137,16 +138,6 @@ func (done doneness) of(plan *boulder.Plan, s boulder.Spec) []string {
 	for _, words := range [][]string{s.DoneWhen, plan.DoneWhen, done.words} {
 		if len(words) > 0 {
 			return words
-		}
-	}
-	return nil
-}
-
-// checkDoneWhen refuses words of a configuration that are no criteria.
-func checkDoneWhen(words []string) error {
-	for _, word := range words {
-		if !boulder.IsDoneWord(word) {
-			return fmt.Errorf("done_when does not know %q: use %s", word, strings.Join(boulder.DoneWords(), ", "))
 		}
 	}
 	return nil

@@ -163,7 +163,7 @@ func (e *ending) told(path string, runErr error) error {
 }
 
 func (e *ending) wants(what notify.Event) bool {
-	return e.notifier != nil && e.deps.config.Notify.wants(what)
+	return e.notifier != nil && e.deps.config.Notify.Wants(what)
 }
 
 // eventOf is what there is to tell about the end of a run; empty if a person ended it, who knows.

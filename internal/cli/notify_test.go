@@ -44,7 +44,7 @@ func TestNotifyConfig(t *testing.T) {
 		c, err := configOf(t, text)
 		var address string
 		if err == nil {
-			address, err = c.Notify.address(Env{Environ: []string{"HOOK=https://hook", "BAD=S3CR3T"}}.Getenv)
+			address, err = c.Notify.Address(Env{Environ: []string{"HOOK=https://hook", "BAD=S3CR3T"}}.Getenv)
 		}
 		got := ""
 		if err != nil {
@@ -52,7 +52,7 @@ func TestNotifyConfig(t *testing.T) {
 		} else {
 			got = fmt.Sprintf("%v %q", []string(c.Notify.Command), address)
 			for _, e := range notify.Events() {
-				if c.Notify.wants(e) {
+				if c.Notify.Wants(e) {
 					got += " " + string(e)
 				}
 			}

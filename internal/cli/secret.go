@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"github.com/bouldermgr/manager/internal/config"
 	"io"
 	"os"
 	"slices"
@@ -59,14 +60,14 @@ func fileOf(stream any) (*os.File, bool) {
 }
 
 // learnSecrets makes the keys known that the configuration names, and refuses a secret in what it has run.
-func (a *app) learnSecrets(c *config) error {
+func (a *app) learnSecrets(c *config.Config) error {
 	for _, e := range c.Endpoints {
 		if e.KeyEnv != "" {
 			a.secrets.Add("the value of "+e.KeyEnv, a.Getenv(e.KeyEnv))
 		}
 	}
 	for name, commands := range map[string][]string{
-		"gates": c.Gates, "no_worse": c.NoWorse, "tests": c.Tests.list, "lint": c.Lint.list,
+		"gates": c.Gates, "no_worse": c.NoWorse, "tests": c.Tests.List, "lint": c.Lint.List,
 	} {
 		for i, command := range commands {
 			if err := a.refuseSecret(fmt.Sprintf("configuration: %s[%d]", name, i), command); err != nil {

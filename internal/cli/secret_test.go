@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/bouldermgr/manager/internal/config"
 	"os"
 	"path/filepath"
 	"strings"
@@ -104,7 +105,7 @@ func TestSecretInCommandIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	err := a.learnSecrets(&config{NoWorse: []string{"true", "deploy " + plantedKey}})
+	err := a.learnSecrets(&config.Config{NoWorse: []string{"true", "deploy " + plantedKey}})
 	if err == nil || !strings.Contains(err.Error(), "no_worse[1] holds a GitHub token") {
 		t.Errorf("%v", err)
 	}
@@ -210,7 +211,7 @@ func TestNetsAreHungUp(t *testing.T) {
 
 	a, project, _ := secretApp(t)
 	a.Args = []string{"run", plantedKey}
-	d := &deps{app: a, project: project, config: &config{}, log: a.logger()}
+	d := &deps{app: a, project: project, config: &config.Config{}, log: a.logger()}
 	st, err := d.hold(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -291,7 +291,7 @@ blockers:
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := c.Blockers.desk("/p", "/p/b.db")
+	got := c.Blockers.Desk("/p", "/p/b.db")
 	want := blockers.Config{
 		Root: "/p", Path: "/p/b.db", File: "docs/night.md", Enabled: true, Max: 7, Cooldown: -1,
 		Policy: blockers.Policy{

@@ -43,9 +43,7 @@ func newLiveView(a *app, p *progress) *liveView {
 func (a *app) shownLimits() schedule.Limits {
 	if project, err := a.project(); err == nil {
 		if c, err := a.loadConfig(project); err == nil {
-			if l, err := c.limits(); err == nil {
-				return l
-			}
+			return c.Limits()
 		}
 	}
 	return schedule.DefaultLimits()

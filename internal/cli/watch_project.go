@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/unixsock"
 	"github.com/bouldermgr/manager/internal/watch"
@@ -227,51 +225,4 @@ func judgeRequest(q watch.Question, changes boulder.Diff) boulder.JudgeRequest {
 			ToolCalls: q.Tools, ToolCount: q.Called, Diff: changes,
 		}},
 	}
-}
-
-// watchConfig overwrites [enforcer.WatchPolicy], and has defaults of the flags of `manager watch`.
-type watchConfig struct {
-	Attach   string   `yaml:"attach"`
-	DoneWhen []string `yaml:"done_when"`
-
-	Idle         deadline  `yaml:"idle"`
-	AbortWindow  deadline  `yaml:"abort_window"`
-	Cooldown     deadline  `yaml:"cooldown"`
-	Countdown    deadline  `yaml:"countdown"`
-	Failures     threshold `yaml:"failures"`
-	FailureReset deadline  `yaml:"failure_reset"`
-	Resets       threshold `yaml:"resets"`
-	Iterations   number    `yaml:"iterations"`
-	Compactions  threshold `yaml:"compactions"`
-}
-
-func (c *watchConfig) policy() enforcer.Policy {
-	p := enforcer.WatchPolicy()
-	for _, x := range []struct {
-		from deadline
-		to   *time.Duration
-	}{
-		{c.Idle, &p.Idle}, {c.AbortWindow, &p.AbortWindow}, {c.Cooldown, &p.Cooldown}, {c.Countdown, &p.Countdown},
-		{c.FailureReset, &p.FailureReset},
-	} {
-		x.from.into(x.to)
-	}
-	c.Failures.into(&p.MaxFailures)
-	if p.MaxFailures < 0 { // whoever wants no end for want of progress wants none for want of words either
-		p.SameAnswers = -1
-	}
-	c.Resets.into(&p.Resets)
-	c.Iterations.into(&p.MaxIterations)
-	c.Compactions.into(&p.Compactions)
-	return p
-}
-
-// check refuses what is well-formed and makes no sense.
-func (c *watchConfig) check() error {
-	for _, word := range c.DoneWhen {
-		if !boulder.IsDoneWord(word) {
-			return fmt.Errorf("watch.done_when: there is no criterion %q", word)
-		}
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"github.com/bouldermgr/manager/internal/config"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -34,7 +35,7 @@ var (
 type deps struct {
 	app       *app
 	project   string
-	config    *config
+	config    *config.Config
 	log       *slog.Logger
 	host      *opencode.Host
 	attached  *opencode.Client // with --attach
@@ -166,19 +167,16 @@ func (d *deps) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, 
 	if d.diverter, err = d.newDiverter(); err != nil {
 		return nil, err
 	}
-	rules := d.config.rules()
+	rules := d.config.Rules()
 	d.runner, err = executor.New(executor.Config{
 		Host: d.host, Project: d.project, Workspace: d.work, Rules: &rules,
-		GateTimeout: time.Duration(d.config.GateTimeout), Env: env, Asks: d.config.asks(), Price: d.price,
+		GateTimeout: time.Duration(d.config.GateTimeout), Env: env, Asks: d.config.OnAsk, Price: d.price,
 		Redact: d.app.secrets, Diverter: d.diverter, Logger: d.log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	limits, err := d.config.limits()
-	if err != nil {
-		return nil, err
-	}
+	limits := d.config.Limits()
 	return orchestrator.New(orchestrator.Config{
 		Project: d.project, Planner: planner, Judge: cleanJudge{judge, d.app.secrets}, Runner: d.runner, Store: db,
 		Limits: &limits, BlockerTool: d.diverter.briefed, Logger: d.log,
@@ -187,7 +185,7 @@ func (d *deps) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, 
 
 // budget is that of the run: what the command line says, and for the rest the configuration.
 func (d *deps) budget(flag *boulder.Budget) *boulder.Budget {
-	configured := d.config.budget()
+	configured := d.config.Budget()
 	if flag == nil || configured == nil {
 		return cmp.Or(flag, configured)
 	}

@@ -189,13 +189,13 @@ func (d *decoder) scalar(path string, n ast.Node, to reflect.Value) {
 	}
 }
 
-// list reads a list, or a single value as a list of one. A text that is nothing, or cannot be read, keeps its place.
+// list reads a list, or a single text as a list of one. A text that is nothing, or cannot be read, keeps its place.
 func (d *decoder) list(path string, n ast.Node, to reflect.Value) {
 	items := []ast.Node{n}
 	if list, ok := n.(*ast.SequenceNode); ok {
 		items = list.Values
-	} else if elem := to.Type().Elem(); elem.Kind() == reflect.Struct {
-		d.wrongKind(path, n, "a list", "begin each entry with a dash: - "+fieldsOf(elem)[0].key+": …")
+	} else if to.Type().Elem().Kind() != reflect.String {
+		d.wrongKind(path, n, "a list", "begin each entry with a dash")
 		return
 	}
 	all := reflect.MakeSlice(to.Type(), len(items), len(items))

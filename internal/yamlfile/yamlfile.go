@@ -3,7 +3,7 @@
 // It is guarded: only regular files of a bounded size are read, and what would make the YAML library use much time or
 // memory (aliases, deep nesting) is refused before the library sees it. It is strict: unknown and repeated keys and
 // values of a wrong kind are problems, each told with its place, all of them at once. It is lenient where there is only
-// one reading: a single value where a list is wanted is a list of one, any scalar where a text is wanted is that text
+// one reading: a single text where a list of texts is wanted is a list of one, any scalar where a text is wanted is that text
 // as it is written, a key without a value counts as absent.
 package yamlfile
 

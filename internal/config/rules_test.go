@@ -1,7 +1,8 @@
-package cli
+package config
 
 import (
 	"fmt"
+	"github.com/bouldermgr/manager/internal/yamlfile"
 	"os"
 	"reflect"
 	"regexp"
@@ -46,9 +47,9 @@ func TestRulesAreDocumented(t *testing.T) {
 		}
 	}
 	for group, defaults := range map[string]any{"rules": enforcer.DefaultRules(), "limits": orchestrator.DefaultLimits()} {
-		keys := reflect.TypeFor[rulesConfig]()
+		keys := reflect.TypeFor[ruleSettings]()
 		if group == "limits" {
-			keys = reflect.TypeFor[limitsConfig]()
+			keys = reflect.TypeFor[limitSettings]()
 		}
 		for _, f := range reflect.VisibleFields(keys) {
 			value := reflect.ValueOf(defaults).FieldByName(f.Name)
@@ -57,7 +58,7 @@ func TestRulesAreDocumented(t *testing.T) {
 			documented(key, fallbackText(value.Interface()), err == nil)
 		}
 	}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[budgetConfig]()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[yamlfile.Budget]()) {
 		documented("budget."+f.Tag.Get("yaml"), "none", false)
 	}
 	for key, fallback := range map[string]string{
@@ -116,8 +117,8 @@ func TestLoopBoundsAreDocumented(t *testing.T) {
 	for _, m := range tableRow.FindAllStringSubmatch(string(text), -1) {
 		rows[m[1]] = ruleRow{strings.TrimSpace(m[2]), strings.TrimSpace(m[3])}
 	}
-	defaults := reflect.ValueOf((&config{}).loop())
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[loopConfig]()) {
+	defaults := reflect.ValueOf((&Config{}).Loop())
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[loopSettings]()) {
 		key := "loop." + f.Tag.Get("yaml")
 		want := ruleRow{fallback: fallbackText(defaults.FieldByName(f.Name).Interface()), off: "no"}
 		if _, err := configOf(t, "loop: {"+f.Tag.Get("yaml")+": off}"); err == nil {

@@ -1,6 +1,8 @@
-package cli
+package config
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -12,16 +14,18 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/internal/yamlfile"
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
 // configOf reads a configuration file with this text.
-func configOf(t *testing.T, text string) (*config, error) {
+func configOf(t *testing.T, text string) (*Config, error) {
 	t.Helper()
-	a, _, _ := testApp()
-	a.configFile = filepath.Join(t.TempDir(), "config.yaml")
-	writeFile(t, a.configFile, text)
-	return a.loadConfig(t.TempDir())
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Load(true, path)
 }
 
 func TestConfigReaches(t *testing.T) {
@@ -40,20 +44,20 @@ rules: {silence: off, same_output: off, same_error: 0, polling: ["make wait"], w
 		t.Fatal(err)
 	}
 	want := &boulder.Budget{Tokens: 2e6, Cost: 5, Time: boulder.Duration(8 * time.Hour), Attempts: 20, Calls: 1500}
-	if diff := cmp.Diff(want, c.budget()); diff != "" {
+	if diff := cmp.Diff(want, c.Budget()); diff != "" {
 		t.Errorf("budget (-want +got):\n%s", diff)
 	}
-	limits, err := c.limits()
-	if err != nil || limits.Providers["openai"] != 0 || limits.Model("x/opus-5") != 2 || limits.Warn != 0 ||
+	limits := c.Limits()
+	if limits.Providers["openai"] != 0 || limits.Model("x/opus-5") != 2 || limits.Warn != 0 ||
 		limits.Replans != 0 || limits.Backoff != 2*time.Second || limits.Attempts != 3 {
-		t.Errorf("limits: %+v, %v", limits, err)
+		t.Errorf("limits: %+v", limits)
 	}
-	r := c.rules()
+	r := c.Rules()
 	if r.Silence != 0 || r.SameOutput >= 0 || r.SameError != 0 || r.WallClock != time.Hour || r.Window != 30 ||
 		len(r.Polling) != 2 || !r.Polling[1].MatchString("make wait") || r.Polling[0].MatchString("sleep 1") {
 		t.Errorf("rules: %+v", r)
 	}
-	if c.asks() != executor.AsksAllow || len(c.Gates) != 1 || len(c.NoWorse) != 1 || len(c.Prices) != 1 ||
+	if c.OnAsk != executor.AsksAllow || len(c.Gates) != 1 || len(c.NoWorse) != 1 || len(c.Prices) != 1 ||
 		time.Duration(c.GateTimeout) != 90*time.Second {
 		t.Errorf("%+v", c)
 	}
@@ -66,14 +70,14 @@ func TestConfigDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits, err := c.limits()
-	if diff := cmp.Diff(orchestrator.DefaultLimits(), limits); diff != "" || err != nil {
-		t.Errorf("limits: %v (-want +got):\n%s", err, diff)
+	limits := c.Limits()
+	if diff := cmp.Diff(orchestrator.DefaultLimits(), limits); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(enforcer.DefaultRules(), c.rules()); diff != "" {
+	if diff := cmp.Diff(enforcer.DefaultRules(), c.Rules()); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
-	if c.budget() != nil || c.asks() != "" {
+	if c.Budget() != nil || c.OnAsk != "" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -87,20 +91,14 @@ func TestEveryRuleAndLimitHasAKey(t *testing.T) {
 		reflect.TypeFor[deadline](): "7s", reflect.TypeFor[share](): "0.7", reflect.TypeFor[[]pattern](): "[x]",
 		reflect.TypeFor[map[string]number](): "{x: 7}",
 	}
-	limits := func(c *config) any {
-		l, err := c.limits()
-		if err != nil {
-			t.Error(err)
-		}
-		return l
-	}
+	limits := func(c *Config) any { return c.Limits() }
 	for group, test := range map[string]struct {
 		keys     any
 		defaults any
-		of       func(*config) any
+		of       func(*Config) any
 	}{
-		"rules":  {rulesConfig{}, enforcer.DefaultRules(), func(c *config) any { return c.rules() }},
-		"limits": {limitsConfig{}, orchestrator.DefaultLimits(), limits},
+		"rules":  {ruleSettings{}, enforcer.DefaultRules(), func(c *Config) any { return c.Rules() }},
+		"limits": {limitSettings{}, orchestrator.DefaultLimits(), limits},
 	} {
 		changed := map[string]string{} // field: key
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(test.keys)) {
@@ -142,24 +140,24 @@ func differing(a, b any) (names []string) {
 func TestConfigRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"mode: a/b":                         `[1:1] there is no key "mode" here: did you mean "model"?`,
-		"turn: {silence: 5m}":               `[1:1] there is no key "turn" here: see docs/cli.md#configuration-file`,
-		"limits: {atempts: 3}":              `[1:10] there is no key "atempts" in limits: did you mean "attempts"?`,
-		"limits: {attempts: many}":          `[1:20] limits.attempts must be a whole number of 0 or more, not "many"`,
-		"limits: {attempts: 1.5}":           `[1:20] limits.attempts must be a whole number of 0 or more, not "1.5"`,
+		"mode: a/b":                         `config.yaml:1:1: there is no key "mode" here: did you mean "model"?`,
+		"turn: {silence: 5m}":               `config.yaml:1:1: there is no key "turn" here: remove it, or use one of model, `,
+		"limits: {atempts: 3}":              `config.yaml:1:10: there is no key "atempts" in limits: did you mean "attempts"?`,
+		"limits: {attempts: many}":          `config.yaml:1:20: limits.attempts must be a whole number of 0 or more, not "many"`,
+		"limits: {attempts: 1.5}":           `config.yaml:1:20: limits.attempts must be a whole number of 0 or more, not "1.5"`,
 		"limits: {attempts: -1}":            `a whole number of 0 or more, not "-1"`,
 		"limits: {attempts: off}":           `a whole number of 0 or more, not "off"`,
-		"limits: {attempts: [3]}":           `[1:20] limits.attempts must be a whole number of 0 or more, not a list`,
-		"limits: {attempts: 0}":             `config.yaml: limits: limit attempts is 0: it must be at least 1`,
+		"limits: {attempts: [3]}":           `config.yaml:1:20: limits.attempts must be a whole number of 0 or more, not a list`,
+		"limits: {attempts: 0}":             `config.yaml:1:9: limits: limit attempts is 0: it must be at least 1`,
 		"limits: {attempts: 99999999999}":   `a whole number of 0 or more, not "99999999999"`,
 		"limits: {stalls: 0}":               `limit stalls is 0: it must be at least 1`,
 		"limits: {warn: 80}":                `a number from 0 to 1 as 0.8, not "80"`,
 		"limits: {providers: {a: x}}":       `a whole number of 0 or more, not "x"`,
 		"limits: {providers: {a: }}":        `limits.providers.a has no number`,
 		"limits: {models: [{limit: 2}]}":    `limits.models needs a pattern and a limit`,
-		"limits: 3":                         `[1:9] limits must be keys and values, not "3"`,
-		"limits: [a]":                       `[1:9] limits must be keys and values, not a list`,
-		"rules: {silence: 5}":               `[1:18] rules.silence must be a duration of more than 0 as 90s, 10m or 1h30m, or off`,
+		"limits: 3":                         `config.yaml:1:9: limits must be keys and values, not "3"`,
+		"limits: [a]":                       `config.yaml:1:9: limits must be keys and values, not a list`,
+		"rules: {silence: 5}":               `config.yaml:1:18: rules.silence must be a duration of more than 0 as 90s, 10m or 1h30m, or off`,
 		"rules: {silence: 0s}":              `a duration of more than 0`,
 		"rules: {silence: -5m}":             `a duration of more than 0`,
 		"rules: {silence: {a: b}}":          `not keys and values`,
@@ -167,27 +165,26 @@ func TestConfigRefuses(t *testing.T) {
 		"rules: {window: 0}":                `rules.window must be at least 1`,
 		"rules: {window: off}":              `a whole number of 0 or more, not "off"`,
 		"rules: {polling: ['(']}":           `rules.polling[0] must be a regular expression of Go: error parsing regexp: missing closing )`,
-		"rules: {polling: x}":               `[1:18] rules.polling must be a list, not "x"`,
+		"rules: {polling: x}":               `config.yaml:1:18: rules.polling must be a list, not "x"`,
 		"gate_timeout: off":                 `a duration of more than 0 as 90s, 10m or 1h30m, not "off"`,
-		"gates: go vet":                     `[1:8] gates must be a list, not "go vet"`,
 		"gates: [{a: b}]":                   `gates[0] must be a text, not keys and values`,
-		"allow_model_gates: on":             `[1:20] allow_model_gates must be true or false, not "on"`,
-		"model: [a/b]":                      `[1:8] model must be a text, not a list`,
-		"model: small":                      `config.yaml: model: "small" names no provider`,
-		"on_ask: ask":                       `config.yaml: on_ask is "ask": use reject or allow`,
+		"allow_model_gates: on":             `config.yaml:1:20: allow_model_gates must be true or false, not "on"`,
+		"model: [a/b]":                      `config.yaml:1:8: model must be a text, not a list`,
+		"model: small":                      `model: "small" names no provider`,
+		"on_ask: ask":                       `on_ask is "ask": use reject or allow`,
 		"budget: {cost: free}":              `an amount of US dollars of more than 0 as 5 or 0.50, not "free"`,
 		"budget: {cost: 0}":                 `an amount of US dollars of more than 0`,
 		"budget: {tokens: 0}":               `a number of at least 1 as 1500, 200k or 2M, not "0"`,
 		"budget: {time: off}":               `a duration of more than 0`,
 		"prices: [{model: a/*}]":            `prices: price 1 (model "a/*"): input is missing`,
 		"prices: [{model: a, input: dear}]": `prices[0].input must be a number, not "dear"`,
-		"attempts: 3":                       `there is no key "attempts" here: did you mean "budget.attempts" or "limits.attempts"?`,
+		"attempts: 3":                       `there is no key "attempts" here: did you mean "limits.attempts" or "budget.attempts"?`,
 		"limits: {models: [{patern: x}]}":   `there is no key "patern" in limits.models[0]: did you mean "pattern"?`,
-		"limits:\n  global: 3\n  stals: 2":  `[3:3] there is no key "stals" in limits: did you mean "stalls"?`,
-		"endpoints: [{name: x}]":            `config.yaml: endpoint x: base_url must be a whole address`,
-		"gates: [a, b]\nno_worse: [b]":      `config.yaml: the command "b" is in gates and in no_worse`,
-		"- model":                           `[1:1] this must be keys and values, not a list`,
-		"model: a/b\nmodel: a/c":            `mapping key "model" already defined at [1:1]`,
+		"limits:\n  global: 3\n  stals: 2":  `config.yaml:3:3: there is no key "stals" in limits: did you mean "stalls"?`,
+		"endpoints: [{name: x}]":            `endpoint x: base_url must be a whole address`,
+		"gates: [a, b]\nno_worse: [b]":      `the command "b" is in gates and in no_worse`,
+		"- model":                           `config.yaml:1:1: the file must be keys and values, not a list`,
+		"model: a/b\nmodel: a/c":            `config.yaml:2:1: the key "model" is there twice, first in line 1`,
 		"gates: [":                          `sequence end token ']' not found`,
 	} {
 		_, err := configOf(t, text)
@@ -195,9 +192,8 @@ func TestConfigRefuses(t *testing.T) {
 			t.Errorf("%s: it is taken", text)
 			continue
 		}
-		told := strings.HasPrefix(err.Error(), "configuration") && strings.Contains(err.Error(), want)
-		if !told || exitCode(err) != exitUsage {
-			t.Errorf("%s: exit code %d, it is said: %v\nand not: %s", text, exitCode(err), err, want)
+		if _, file := errors.AsType[*yamlfile.Error](err); !file || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: it is said: %v\nand not: %s", text, err, want)
 		}
 		for _, foreign := range []string{"unmarshal", "Go struct", "interface {}", "uint64"} {
 			if strings.Contains(err.Error(), foreign) {
@@ -207,19 +203,30 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
+// All mistakes of a file are told at once, and each only once.
+func TestConfigTellsAllMistakes(t *testing.T) {
+	t.Parallel()
+	_, err := configOf(t, "modle: a/b\nlimits:\n  attempts: 0\n  warn: 80\n  models: [{pattern: x, limit: many}]\non_ask: maybe\n"+
+		"done_when: [judge, green]\nnotify: {on: [later]}\n")
+	var lines []int
+	if file, ok := errors.AsType[*yamlfile.Error](err); ok {
+		for _, p := range file.Problems {
+			lines = append(lines, p.Line)
+		}
+	}
+	if diff := cmp.Diff([]int{1, 3, 4, 5, 6, 7, 8}, lines); diff != "" {
+		t.Errorf("lines (-want +got):\n%s\n%v", diff, err)
+	}
+}
+
 func FuzzConfig(f *testing.F) {
 	f.Add("rules: {silence: off, polling: [x]}\nlimits: {warn: 0.5}\nbudget: {tokens: 2M}")
 	f.Add("limits: &a {models: [{pattern: 'x', limit: 1}]}\nrules: *a")
 	f.Fuzz(func(t *testing.T, text string) {
-		var c config
-		err := parseConfig("config.yaml", []byte(text), &c)
-		if err == nil {
-			c.rules()
-			c.budget()
-			_ = c.check()
-		}
-		if err != nil && exitCode(err) != exitUsage {
-			t.Errorf("%q is the user's mistake, and is told as %v", text, err)
+		var c Config
+		if err := c.read("config.yaml", []byte(text)); err == nil {
+			c.Budget()
+			c.Watch.Policy()
 		}
 	})
 }
@@ -227,19 +234,19 @@ func FuzzConfig(f *testing.F) {
 // The project's file wins over the user's key by key, also over what is off there; lists are taken as a whole.
 func TestConfigLayers(t *testing.T) {
 	t.Parallel()
-	var c config
+	var c Config
 	for _, text := range []string{
 		"rules: {silence: off, same_output: off, wall_clock: 1h}\ngates: [a, b]\nlimits: {replans: 0}",
 		"rules: {silence: 9m, same_output: 7}\ngates: [c]",
 	} {
-		if err := parseConfig("config.yaml", []byte(text), &c); err != nil {
+		if err := c.read("config.yaml", []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	limits, err := c.limits()
-	r := c.rules()
-	if err != nil || r.Silence != 9*time.Minute || r.SameOutput != 7 || r.WallClock != time.Hour || limits.Replans != 0 {
-		t.Errorf("rules %+v, limits %+v, %v", r, limits, err)
+	limits := c.Limits()
+	r := c.Rules()
+	if r.Silence != 9*time.Minute || r.SameOutput != 7 || r.WallClock != time.Hour || limits.Replans != 0 {
+		t.Errorf("rules %+v, limits %+v", r, limits)
 	}
 	if diff := cmp.Diff([]string{"c"}, c.Gates); diff != "" {
 		t.Errorf("gates (-want +got):\n%s", diff)

@@ -1,0 +1,73 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/bouldermgr/manager/internal/notify"
+	"github.com/bouldermgr/manager/internal/yamlfile"
+)
+
+// Notify says whom to tell how a run stands.
+//
+//	notify:
+//	  command: [notify-send, manager]   # or a line for the shell
+//	  webhook: $NOTIFY_URL              # or the address itself
+//	  on: [blocked, failed]
+//	  timeout: 10s
+type Notify struct {
+	// Command is a program with its arguments, or a line for the shell. Defaults to none.
+	Command commandLine `yaml:"command"`
+	// Webhook is an address, or the variable of the environment that has it. Defaults to none.
+	Webhook string `yaml:"webhook"`
+	// On are the events that are told: finished, blocked, failed, budget. Defaults to all of them.
+	On []string `yaml:"on"`
+	// Timeout bounds a notification. Defaults to [notify.DefaultTimeout].
+	Timeout yamlfile.Period `yaml:"timeout"`
+}
+
+// wholeVariable is a value that is taken from the environment.
+var wholeVariable = regexp.MustCompile(`^\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})$`)
+
+// check reports what is well-formed and makes no sense. The webhook is in no message.
+func (c *Notify) check(file *yamlfile.File) {
+	if len(c.Command) > 0 && strings.TrimSpace(c.Command[0]) == "" {
+		file.Report("notify.command", "notify.command begins with nothing", "its first word is the program")
+	}
+	for i, on := range c.On {
+		if !slices.Contains(notify.Events(), notify.Event(on)) {
+			file.Report(fmt.Sprintf("notify.on[%d]", i), fmt.Sprintf("notify.on has %q", on),
+				"use finished, blocked, failed or budget")
+		}
+	}
+	if c.Webhook != "" && !wholeVariable.MatchString(c.Webhook) {
+		if _, err := notify.ParseWebhook(c.Webhook); err != nil {
+			file.Report("notify.webhook", "notify.webhook: "+err.Error(), "")
+		}
+	}
+}
+
+// Wants reports whether an event is to be told.
+func (c *Notify) Wants(e notify.Event) bool {
+	return c.On == nil || slices.Contains(c.On, string(e))
+}
+
+// Address is the webhook's, from the environment if the configuration names a variable; empty: there is none.
+func (c *Notify) Address(getenv func(string) string) (string, error) {
+	names := wholeVariable.FindStringSubmatch(c.Webhook)
+	if names == nil {
+		return c.Webhook, nil
+	}
+	name := names[1] + names[2]
+	address := getenv(name)
+	if address == "" {
+		return "", fmt.Errorf("notify.webhook is $%s, and that is not set: set it, or take the webhook out of the configuration",
+			name)
+	}
+	if _, err := notify.ParseWebhook(address); err != nil {
+		return "", fmt.Errorf("notify.webhook is $%s: %w", name, err)
+	}
+	return address, nil
+}
