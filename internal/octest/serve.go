@@ -78,9 +78,6 @@ const (
 	guardVar = "MANAGER_TEST_GUARD" // of the guard: the mark to look for
 )
 
-// guardInput is kept open until the process ends: what nothing refers to is closed.
-var guardInput io.Closer
-
 // Guard sees to it that everything the test binary starts ends with it, also when the binary runs into go test's time
 // limit or is killed: a test's cleanup does not run then. Call it first in TestMain. The guard is a process of its own,
 // which waits for the end of this one.
@@ -92,21 +89,37 @@ func Guard() {
 		}
 		os.Exit(0)
 	}
-	self, err := os.Executable()
-	if err == nil {
-		os.Unsetenv(markVar) // of the test that runs this one: the guard is not to be ended with it
-		guard := exec.Command(self)
-		mark := markVar + "=" + rand.Text()
-		guard.Env = append(os.Environ(), guardVar+"="+mark)
-		guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if guardInput, err = guard.StdinPipe(); err == nil { // which this process alone holds
-			err = guard.Start()
-		}
-		os.Setenv(markVar, strings.TrimPrefix(mark, markVar+"="))
-	}
-	if err != nil {
+	if err := startGuard(); err != nil {
 		fmt.Fprintln(os.Stderr, "what a test leaves behind will not be ended:", err)
 	}
+}
+
+func startGuard() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	// The guard itself is not to be ended with the test that runs this one.
+	if err := os.Unsetenv(markVar); err != nil {
+		return err
+	}
+	mark := rand.Text()
+	guard := exec.Command(self)
+	guard.Env = append(os.Environ(), guardVar+"="+markVar+"="+mark)
+	guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	ends := make([]int, 2)
+	if err := syscall.Pipe(ends); err != nil {
+		return err
+	}
+	syscall.CloseOnExec(ends[0])
+	syscall.CloseOnExec(ends[1]) // this process alone holds it, until it ends: a number is not collected as garbage
+	input := os.NewFile(uintptr(ends[0]), "guard")
+	defer input.Close()
+	guard.Stdin = input
+	if err := guard.Start(); err != nil {
+		return err
+	}
+	return os.Setenv(markVar, mark)
 }
 
 // Mark is the entry by which the guard knows what the test binary started, for environments that are not made from
