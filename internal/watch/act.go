@@ -12,6 +12,7 @@ import (
 	"github.com/bouldermgr/manager/handoff"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 const (
@@ -25,12 +26,12 @@ const (
 )
 
 // proceed stores what will be sent, and sends it.
-func (w *Watch) proceed(ctx context.Context, s *session, d enforcer.Decision, now time.Time) error {
+func (w *Watch) proceed(ctx context.Context, s *watched, d enforcer.Decision, now time.Time) error {
 	i := Intent{MessageID: opencode.NewMessageID(now), Text: w.prompt(s, d), Fresh: d.Kind == enforcer.Fresh}
 	i.Agent = s.tree.Session().Agent
-	if m := s.tree.spoke(); m != nil {
+	if m, ok := s.tree.Chosen(); ok {
 		// What a prompt leaves out is taken from whatever the session used last, which may be the summary's.
-		i.Agent, i.Model, i.Variant = m.info.Agent, m.info.Model, m.info.Variant
+		i.Agent, i.Model, i.Variant = m.Agent, m.Model, m.Variant
 	}
 	_, i.Answered = s.answers()
 	s.rec.Answered = append(s.rec.Answered, i.Answered...)
@@ -47,14 +48,14 @@ func (w *Watch) proceed(ctx context.Context, s *session, d enforcer.Decision, no
 }
 
 // prompt is what the agent is told.
-func (w *Watch) prompt(s *session, d enforcer.Decision) string {
+func (w *Watch) prompt(s *watched, d enforcer.Decision) string {
 	t := s.rec.Track
-	broken, _, _ := s.tree.broken()
+	broken, _, _ := s.tree.Broken()
 	u := handoff.Unfinished{
 		Broken: broken, Compacted: t.Compacted, Promise: w.needs(boulder.DonePromise),
 	}
 	if w.needs(boulder.DoneTodos) {
-		u.Items = enforcer.OpenItems(t, s.tree.todos)
+		u.Items = enforcer.OpenItems(t, s.tree.Todos())
 	}
 	if u.Promise && !t.Promised {
 		u.Unmet = append(u.Unmet, "the promise, which is asked for below, was not given")
@@ -79,7 +80,7 @@ func (w *Watch) prompt(s *session, d enforcer.Decision) string {
 }
 
 // background is what a fresh session has to know besides.
-func (s *session) background(prompt string) string {
+func (s *watched) background(prompt string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s This session goes on with the work of another one, %q, whose conversation became too long for "+
 		"its model. You do not know that conversation; the files are as it left them.\n\n", handoff.Mark, text.Short(s.rec.Title, 200))
@@ -90,14 +91,14 @@ func (s *session) background(prompt string) string {
 		fmt.Fprintf(&b, "%s\n\n%s\n\n", heading, text.Cut(what, maxRequest))
 	}
 	add("What the person asked for last:", s.rec.Request)
-	add("The summary of what was done:", s.tree.summary())
+	add("The summary of what was done:", s.tree.Summary())
 	b.WriteString(strings.TrimPrefix(prompt, handoff.Mark+" "))
 	return b.String()
 }
 
 // send sends the continuation that is stored. An accepted prompt does not prove that a turn runs: the arbiter has it
 // looked for.
-func (w *Watch) send(ctx context.Context, s *session) {
+func (w *Watch) send(ctx context.Context, s *watched) {
 	i := *s.rec.Intent
 	s.sending = true
 	dir, id, info := w.dir, s.rec.SessionID, s.tree.Session()
@@ -118,12 +119,12 @@ func (w *Watch) send(ctx context.Context, s *session) {
 func promptAs(ctx context.Context, dir *opencode.Directory, sessionID string, i Intent) error {
 	return dir.Prompt(ctx, sessionID, opencode.Prompt{
 		MessageID: i.MessageID, Agent: i.Agent, Model: i.Model, Variant: i.Variant,
-		Parts: []opencode.TextPart{{Text: i.Text, Metadata: map[string]any{TagKey: "watch"}}},
+		Parts: []opencode.TextPart{{Text: i.Text, Metadata: map[string]any{session.TagKey: "watch"}}},
 	})
 }
 
 // sent takes in how the sending went.
-func (w *Watch) sent(s *session, i Intent, err error) {
+func (w *Watch) sent(s *watched, i Intent, err error) {
 	s.sending, s.settled, s.news = false, true, true
 	if s.rec.Track.Pending != i.MessageID {
 		return // a person was quicker
@@ -142,7 +143,7 @@ func (w *Watch) sent(s *session, i Intent, err error) {
 
 // look finds out what became of a continuation of which nothing is heard. What was read a moment ago tells: at work,
 // the arbiter would not ask; ended, neither. So it never arrived, or began no turn.
-func (w *Watch) look(ctx context.Context, s *session, now time.Time) error {
+func (w *Watch) look(ctx context.Context, s *watched, now time.Time) error {
 	t := s.rec.Track
 	if s.rec.Intent == nil || s.rec.Intent.MessageID != t.Pending || s.resent >= maxResent {
 		why := fmt.Sprintf("it was sent %d times and began no turn", s.resent+1)
@@ -182,7 +183,7 @@ func freshSession(
 const continuedTitle = " (continued)"
 
 // replaced takes in that the work goes on in a fresh session, with the track of the old one.
-func (w *Watch) replaced(ctx context.Context, s *session, fresh opencode.Session, i Intent, err error) {
+func (w *Watch) replaced(ctx context.Context, s *watched, fresh opencode.Session, i Intent, err error) {
 	if err != nil || s.rec.Track.Pending != i.MessageID {
 		w.sent(s, i, err)
 		return
@@ -197,7 +198,7 @@ func (w *Watch) replaced(ctx context.Context, s *session, fresh opencode.Session
 	next := w.sessions[fresh.ID]
 	i.Fresh = false
 	next.rec.Track, next.rec.Intent, next.rec.Request, next.rec.Asked = s.rec.Track, &i, s.rec.Request, s.rec.Asked
-	next.tree.horizon = w.cfg.Now() // its first prompt is the manager's
+	next.tree.BeginAt(w.cfg.Now()) // its first prompt is the manager's
 	next.lookAt, next.changed, next.news = w.cfg.Now().Add(w.policy.Admission), true, true
 	w.apply(s, enforcer.Replaced{At: w.cfg.Now(), By: fresh.ID})
 	w.toast(ctx, enforcer.Decision{Toast: &enforcer.Toast{

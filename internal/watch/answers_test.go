@@ -30,7 +30,7 @@ func TestAnswersThatAreStillToBeTold(t *testing.T) {
 		if c.ask == nil {
 			b.Until = time.Time{}
 		}
-		s := session{away: away{blockers: []boulder.Blocker{b}}}
+		s := watched{away: away{blockers: []boulder.Blocker{b}}}
 		if texts, _ := s.answers(); len(texts) > 0 != c.told {
 			t.Errorf("%s: told %q", name, texts)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // checks is what the costly criteria said.
@@ -23,18 +24,16 @@ type checks struct {
 }
 
 // check looks at the costly criteria, until it has the answer or the session shows life.
-func (w *Watch) check(ctx context.Context, s *session) {
+func (w *Watch) check(ctx context.Context, s *watched) {
 	ctx, s.end = context.WithCancel(ctx)
-	q := Question{Request: s.rec.Request, Todos: s.tree.todos}
-	_, reached := s.tree.reached()
+	q := Question{Request: s.rec.Request, Todos: s.tree.Todos()}
+	_, reached := s.tree.Reached()
 	q.Answer = reached.Answer
 	var turn []string
-	for _, m := range s.tree.turn() {
-		if m.assistant() {
-			turn, q.Finish = append(turn, m.info.ID), m.info.Finish
-		}
+	for _, m := range s.tree.Answers() {
+		turn, q.Finish = append(turn, m.ID), m.Finish
 	}
-	findings := s.tree.findings.lines
+	findings := s.tree.Findings()
 	end := s.end
 	newest, id := s.rec.Track.Turn, s.rec.SessionID
 	evidence := func(ctx context.Context, q *Question) error { return w.calls(ctx, id, turn, q) }
@@ -101,7 +100,7 @@ const (
 
 // calls reads the tool calls of a turn, which are not kept.
 func (w *Watch) calls(ctx context.Context, sessionID string, turn []string, q *Question) error {
-	messages, err := w.dir.Messages(ctx, sessionID, maxMessages)
+	messages, err := w.dir.Messages(ctx, sessionID, session.MaxMessages)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // event takes in one event.
@@ -154,8 +155,8 @@ func (w *Watch) watch(info, root opencode.Session) {
 	}
 	delete(w.records, info.ID)
 	r.Title = text.Short(info.Title, 200)
-	s := &session{rec: r, tree: NewTree(info.ID, r.Cursor), root: root, news: true}
-	s.tree.join(info, w.cfg.Now())
+	s := &watched{rec: r, tree: session.NewTree(info.ID, r.Cursor), root: root, news: true}
+	s.tree.Join(info, w.cfg.Now())
 	s.notOwned = w.notOwned(s)
 	w.sessions[info.ID] = s
 	if known {
@@ -168,10 +169,10 @@ func (w *Watch) watch(info, root opencode.Session) {
 const ledgerTitle = "manager: "
 
 // notOwned says why a session is none that a person works in here; empty: it is one.
-func (w *Watch) notOwned(s *session) string {
+func (w *Watch) notOwned(s *watched) string {
 	info := s.tree.Session()
-	switch tag, _ := s.root.Metadata[TagKey].(string); {
-	case tag != "", strings.Contains(s.root.Title, "["+TagKey+":"):
+	switch tag, _ := s.root.Metadata[session.TagKey].(string); {
+	case tag != "", strings.Contains(s.root.Title, "["+session.TagKey+":"):
 		return "it belongs to a run of manager"
 	case strings.HasPrefix(info.Title, ledgerTitle):
 		return "manager asks a model something in it"
@@ -184,7 +185,7 @@ func (w *Watch) notOwned(s *session) string {
 }
 
 // forget drops a session that was deleted.
-func (w *Watch) forget(s *session) {
+func (w *Watch) forget(s *watched) {
 	s.stopChecking()
 	delete(w.sessions, s.rec.SessionID)
 	w.strange[s.rec.SessionID] = true

@@ -12,6 +12,7 @@ import (
 	"github.com/bouldermgr/manager/handoff"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // Diverter stands in for a person who is away: it takes down what only they can answer, and says how the agent goes on
@@ -107,23 +108,23 @@ type ruled struct {
 }
 
 // diverts reports whether there is somebody who could stand in for the person in a session.
-func (w *Watch) diverts(s *session) bool {
+func (w *Watch) diverts(s *watched) bool {
 	return w.cfg.Diverter != nil && s.notOwned == "" && !w.cfg.DryRun
 }
 
 // divert gives the asks of a session to the diverter, and looks again at those that wait.
-func (w *Watch) divert(ctx context.Context, s *session, now time.Time) {
+func (w *Watch) divert(ctx context.Context, s *watched, now time.Time) {
 	if !w.diverts(s) {
 		return
 	}
-	pending := s.tree.pending()
+	pending := s.tree.Pending()
 	for id := range s.away.ruled {
-		if !slices.ContainsFunc(pending, func(a ask) bool { return a.id() == id }) {
+		if !slices.ContainsFunc(pending, func(a session.Ask) bool { return a.ID() == id }) {
 			delete(s.away.ruled, id)
 		}
 	}
 	for _, a := range pending {
-		known, has := s.away.ruled[a.id()]
+		known, has := s.away.ruled[a.ID()]
 		if has && (known.at.IsZero() || now.Before(known.at)) {
 			s.due = earlier(s.due, known.at)
 			continue
@@ -133,9 +134,9 @@ func (w *Watch) divert(ctx context.Context, s *session, now time.Time) {
 }
 
 // rule has an ask ruled on, the first time or after a wait, and replies to it.
-func (w *Watch) rule(ctx context.Context, s *session, a ask, before boulder.Ruling) {
-	s.away.set(a.id(), ruled{})
-	own := a.permission != nil && a.permission.Permission == w.cfg.Diverter.ToolName() // to call the tool needs one, too (seen)
+func (w *Watch) rule(ctx context.Context, s *watched, a session.Ask, before boulder.Ruling) {
+	s.away.set(a.ID(), ruled{})
+	own := a.Permission != nil && a.Permission.Permission == w.cfg.Diverter.ToolName() // to call the tool needs one, too (seen)
 	div, dir, main := w.cfg.Diverter, w.directoryOf(s, a), s.rec.SessionID
 	w.background(ctx, func() func() {
 		ctx, cancel := context.WithTimeout(ctx, askLimit)
@@ -144,12 +145,12 @@ func (w *Watch) rule(ctx context.Context, s *session, a ask, before boulder.Ruli
 		var err error
 		switch {
 		case before.BlockerID == "" && !div.On(boulder.BlockerScope{SessionID: main}):
-			return func() { s.away.set(a.id(), ruled{at: w.cfg.Now().Add(blockerLook)}); s.news = true } // the person is asked
+			return func() { s.away.set(a.ID(), ruled{at: w.cfg.Now().Add(blockerLook)}); s.news = true } // the person is asked
 		case own:
 			r.Reply = boulder.ReplyAllowed
 		case before.BlockerID == "":
-			b := a.blocker(main)
-			a.called(ctx, dir, &b)
+			b := blockerOf(a, main)
+			complete(ctx, a, dir, &b)
 			r, err = div.Divert(ctx, b)
 		default:
 			r, err = div.Ruling(ctx, before.BlockerID)
@@ -160,10 +161,10 @@ func (w *Watch) rule(ctx context.Context, s *session, a ask, before boulder.Ruli
 		}
 		if err != nil { // it must not hang for that
 			w.log.Warn("a blocker could not be taken down", "session", main, "ask", a.String(), "error", err)
-			r = boulder.Ruling{Reply: boulder.ReplyDiverted, Message: div.Instruction(a.blocker(main))}
+			r = boulder.Ruling{Reply: boulder.ReplyDiverted, Message: div.Instruction(blockerOf(a, main))}
 		}
 		if r.Reply != boulder.ReplyWaiting {
-			err = a.reply(ctx, dir, r)
+			err = replyTo(ctx, a, dir, r)
 		}
 		return func() {
 			known := ruled{ruling: r}
@@ -174,7 +175,7 @@ func (w *Watch) rule(ctx context.Context, s *session, a ask, before boulder.Ruli
 				w.failed(err)
 				known.at = w.cfg.Now().Add(reconnect)
 			}
-			s.away.set(a.id(), known)
+			s.away.set(a.ID(), known)
 			s.away.looked, s.news = time.Time{}, true
 			if text := told(a, r, before); text != "" {
 				w.cfg.Note(w.cfg.Redact(text))
@@ -184,7 +185,7 @@ func (w *Watch) rule(ctx context.Context, s *session, a ask, before boulder.Ruli
 }
 
 // told says in a sentence what became of an ask; nothing, if that is not new.
-func told(a ask, r, before boulder.Ruling) string {
+func told(a session.Ask, r, before boulder.Ruling) string {
 	switch {
 	case r.BlockerID == "" || r.Reply == before.Reply:
 		return ""
@@ -205,17 +206,17 @@ func (x *away) set(id string, r ruled) {
 }
 
 // directoryOf is where an ask has to be answered.
-func (w *Watch) directoryOf(s *session, a ask) *opencode.Directory {
-	if m := s.tree.members[a.sessionID()]; m != nil && m.session.Directory != "" {
-		return w.client.In(m.session.Directory)
+func (w *Watch) directoryOf(s *watched, a session.Ask) *opencode.Directory {
+	if path := s.tree.Member(a.SessionID()).Directory; path != "" {
+		return w.client.In(path)
 	}
 	return w.dir
 }
 
-// blocker is an ask as it is taken down, for the main session: a sub-agent's is known by its request.
-func (a ask) blocker(main string) boulder.Blocker {
+// blockerOf is an ask as it is taken down, for the main session: a sub-agent's is known by its request.
+func blockerOf(a session.Ask, main string) boulder.Blocker {
 	b := boulder.Blocker{SessionID: main, Category: boulder.BlockerQuestion}
-	if p := a.permission; p != nil {
+	if p := a.Permission; p != nil {
 		b.Category = boulder.BlockerPermission // the diverter finds the words
 		b.Ask = &boulder.Ask{
 			Kind: boulder.AskPermission, RequestID: p.ID, Permission: p.Permission, Patterns: p.Patterns,
@@ -224,53 +225,53 @@ func (a ask) blocker(main string) boulder.Blocker {
 		return b
 	}
 	var asked []string
-	for _, q := range a.question.Questions {
+	for _, q := range a.Question.Questions {
 		asked = append(asked, q.Question)
 		for _, o := range q.Options {
 			b.Options = append(b.Options, o.Label)
 		}
 	}
 	b.Question = strings.Join(asked, " / ")
-	b.Ask = &boulder.Ask{Kind: boulder.AskQuestion, RequestID: a.question.ID}
+	b.Ask = &boulder.Ask{Kind: boulder.AskQuestion, RequestID: a.Question.ID}
 	return b
 }
 
-// called completes an ask with the tool that waits for it, and its arguments. They are for people to read: an ask is not
+// complete adds to an ask the tool that waits for it, and its arguments. They are for people to read: an ask is not
 // held up for them.
-func (a ask) called(ctx context.Context, dir *opencode.Directory, b *boulder.Blocker) {
-	if a.permission == nil || a.permission.Tool == nil {
+func complete(ctx context.Context, a session.Ask, dir *opencode.Directory, b *boulder.Blocker) {
+	if a.Permission == nil || a.Permission.Tool == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	m, err := dir.Message(ctx, a.permission.SessionID, a.permission.Tool.MessageID)
+	m, err := dir.Message(ctx, a.Permission.SessionID, a.Permission.Tool.MessageID)
 	if err != nil {
 		return
 	}
 	for _, p := range m.Parts {
-		if p.Tool != nil && p.Tool.CallID == a.permission.Tool.CallID {
+		if p.Tool != nil && p.Tool.CallID == a.Permission.Tool.CallID {
 			b.Ask.Tool, b.Ask.Arguments = p.Tool.Tool, string(p.Tool.Input)
 		}
 	}
 }
 
-// reply does what was ruled. One that somebody else has settled is no trouble.
-func (a ask) reply(ctx context.Context, dir *opencode.Directory, r boulder.Ruling) error {
+// replyTo does what was ruled. One that somebody else has settled is no trouble.
+func replyTo(ctx context.Context, a session.Ask, dir *opencode.Directory, r boulder.Ruling) error {
 	switch {
-	case a.question != nil:
-		answers := make([][]string, len(a.question.Questions))
+	case a.Question != nil:
+		answers := make([][]string, len(a.Question.Questions))
 		for i := range answers {
 			answers[i] = []string{r.Message}
 		}
-		return dir.AnswerQuestion(ctx, a.question.ID, answers)
+		return dir.AnswerQuestion(ctx, a.Question.ID, answers)
 	case r.Reply == boulder.ReplyAllowed:
-		return dir.ReplyPermission(ctx, a.permission.ID, opencode.ReplyOnce, "")
+		return dir.ReplyPermission(ctx, a.Permission.ID, opencode.ReplyOnce, "")
 	}
-	return dir.ReplyPermission(ctx, a.permission.ID, opencode.ReplyReject, r.Message)
+	return dir.ReplyPermission(ctx, a.Permission.ID, opencode.ReplyReject, r.Message)
 }
 
 // called tells the diverter of a call of the tool that reports blockers.
-func (w *Watch) called(s *session, e opencode.Event) {
+func (w *Watch) called(s *watched, e opencode.Event) {
 	p, ok := e.Payload.(opencode.PartUpdated)
 	if !ok || w.cfg.Diverter == nil || p.Part.Tool == nil || p.Part.Tool.Tool != w.cfg.Diverter.ToolName() ||
 		s.notOwned != "" {
@@ -289,7 +290,7 @@ func (w *Watch) called(s *session, e opencode.Event) {
 
 // lookAtBlockers reads what was recorded for a session, if that was not done a moment ago, or since a call of the tool. It
 // reports whether that is under way, so that nothing can be decided yet.
-func (w *Watch) lookAtBlockers(ctx context.Context, s *session, now time.Time) bool {
+func (w *Watch) lookAtBlockers(ctx context.Context, s *watched, now time.Time) bool {
 	x := &s.away
 	switch {
 	case !w.diverts(s):
@@ -325,7 +326,7 @@ func (w *Watch) lookAtBlockers(ctx context.Context, s *session, now time.Time) b
 }
 
 // awaited are the hard blockers of a session that nobody has settled. It is not told to go on before.
-func (s *session) awaited() []string {
+func (s *watched) awaited() []string {
 	var texts []string
 	for _, b := range s.away.blockers {
 		if b.Hard && !b.Status.Settled() {
@@ -336,7 +337,7 @@ func (s *session) awaited() []string {
 }
 
 // answers are what a person said about blockers of the session, and its agent has not been told.
-func (s *session) answers() (texts, ids []string) {
+func (s *watched) answers() (texts, ids []string) {
 	var news []boulder.RaisedBlocker
 	for _, b := range s.away.blockers {
 		if b.Status.Settled() && !slices.Contains(s.rec.Answered, b.ID) && !replied(b) {

@@ -12,6 +12,7 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // A person who writes ends a countdown, and everything is counted anew: the manager's own prompts are never taken for
@@ -177,7 +178,7 @@ func TestArchived(t *testing.T) {
 func TestAllLeavesRunsAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	parent := w.talk(t, opencode.NewSession{Title: "parent", Metadata: map[string]any{watch.TagKey: "manager:b/x#1"}}, chat)
+	parent := w.talk(t, opencode.NewSession{Title: "parent", Metadata: map[string]any{session.TagKey: "manager:b/x#1"}}, chat)
 	child := w.talk(t, opencode.NewSession{Title: "child", ParentID: parent.id}, steps(half, say("I wrote a.")))
 	r := w.watch(func(c *watch.Config) { c.All = true })
 	child.person("Write a and b.")

@@ -7,11 +7,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // readTree reads the server's state of a session and everything below it.
-func readTree(ctx context.Context, dir *opencode.Directory, root string, at time.Time) (Reading, error) {
-	r := Reading{At: at}
+func readTree(ctx context.Context, dir *opencode.Directory, root string, at time.Time) (session.Reading, error) {
+	r := session.Reading{At: at}
 	main, err := dir.Session(ctx, root)
 	if err != nil {
 		return r, err
@@ -25,7 +26,7 @@ func readTree(ctx context.Context, dir *opencode.Directory, root string, at time
 		return err
 	})
 	g.Go(func() (err error) {
-		r.Messages, err = dir.Messages(ctx, root, maxMessages)
+		r.Messages, err = dir.Messages(ctx, root, session.MaxMessages)
 		return err
 	})
 	g.Go(func() (err error) {

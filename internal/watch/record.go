@@ -7,6 +7,7 @@ import (
 
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // Record is what is stored of a watched session.
@@ -14,7 +15,7 @@ type Record struct {
 	SessionID string         `json:"session_id"`
 	Title     string         `json:"title,omitempty"`
 	Track     enforcer.Track `json:"track"`
-	Cursor    Cursor         `json:"cursor"`
+	Cursor    session.Cursor `json:"cursor"`
 	// Awaits: it waits for the answer to a blocker, or its agent was not told one.
 	Awaits bool `json:"awaits,omitempty"`
 	// Intent is the continuation that Track.Pending names; nil: none.

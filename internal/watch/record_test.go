@@ -18,6 +18,7 @@ import (
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // record writes the streams of enforcer/testdata/streams anew, from the real OpenCode:
@@ -173,7 +174,7 @@ func (s *stage) person(text string) { s.prompt(opencode.TextPart{Text: s.mark + 
 
 // manager sends one that is marked as the manager's.
 func (s *stage) manager(text string) {
-	s.prompt(opencode.TextPart{Text: s.mark + " " + text, Metadata: map[string]any{TagKey: "continuation"}})
+	s.prompt(opencode.TextPart{Text: s.mark + " " + text, Metadata: map[string]any{session.TagKey: "continuation"}})
 }
 
 func (s *stage) prompt(part opencode.TextPart) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // The arbiter's answers to what the real OpenCode said, in recorded streams: through the client, the translation and
@@ -37,7 +38,7 @@ func TestReplay(t *testing.T) {
 // player is the shell of a watch without its doing: it decides after each event and at each due time.
 type player struct {
 	t      *testing.T
-	tree   *Tree
+	tree   *session.Tree
 	track  enforcer.Track
 	now    time.Time
 	policy enforcer.Policy
@@ -52,7 +53,7 @@ const markType = "test.at"
 func replay(t *testing.T, name string) *player {
 	t.Helper()
 	header, lines := load(t, name)
-	p := &player{t: t, tree: NewTree(header.Session, Cursor{}), now: header.Began, policy: enforcer.WatchPolicy()}
+	p := &player{t: t, tree: session.NewTree(header.Session, session.Cursor{}), now: header.Began, policy: enforcer.WatchPolicy()}
 	var body bytes.Buffer
 	for _, l := range lines {
 		fmt.Fprintf(&body, `data: {"payload":{"type":%q,"properties":{"at":%d,"quiet":%d}}}`+"\n\n", markType, l.At, l.Quiet)
@@ -83,7 +84,9 @@ func replay(t *testing.T, name string) *player {
 			if mark.At < 0 {
 				return p
 			}
-			p.now = later(p.now, header.Began.Add(passed+time.Duration(mark.At)*time.Millisecond))
+			if at := header.Began.Add(passed + time.Duration(mark.At)*time.Millisecond); at.After(p.now) {
+				p.now = at
+			}
 			if mark.Quiet > 0 {
 				before := p.now
 				p.rest(p.now.Add(time.Duration(mark.Quiet) * time.Second))
@@ -120,8 +123,8 @@ func (p *player) rest(end time.Time) {
 // decide asks the arbiter and has it remember the answer. It gives the time to ask again; zero: when something happens.
 func (p *player) decide() time.Time {
 	for {
-		s := p.tree.situation(p.now)
-		s.Owned, s.Checked, s.Unmet = true, true, enforcer.OpenItems(p.track, p.tree.todos)
+		s := p.tree.Situation(p.now)
+		s.Owned, s.Checked, s.Unmet = true, true, enforcer.OpenItems(p.track, p.tree.Todos())
 		d := enforcer.Continue(p.track, s, p.policy, p.now)
 		answer := fmt.Sprint(d.Kind, " ", d.Gate)
 		if n := len(p.said); n == 0 || p.said[n-1] != answer {

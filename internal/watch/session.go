@@ -10,12 +10,13 @@ import (
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
-// session is a session that is watched. It belongs to the loop goroutine.
-type session struct {
+// watched is a session that is watched. It belongs to the loop goroutine.
+type watched struct {
 	rec      Record
-	tree     *Tree
+	tree     *session.Tree
 	root     opencode.Session // of a sub-agent's session that is watched for itself: the main session
 	notOwned string
 
@@ -43,7 +44,7 @@ type session struct {
 }
 
 // apply has the arbiter take in what happened.
-func (w *Watch) apply(s *session, events ...enforcer.Event) {
+func (w *Watch) apply(s *watched, events ...enforcer.Event) {
 	for _, e := range events {
 		if end, ok := e.(enforcer.TurnEnded); ok && end.Message != "" && end.Message == s.rec.Track.Turn {
 			continue // every reading tells of the newest turn
@@ -61,7 +62,7 @@ func (w *Watch) apply(s *session, events ...enforcer.Event) {
 			s.checks = nil
 		case enforcer.Prompted:
 			s.checks = nil
-			s.rec.Request = w.cfg.Redact(text.Cut(s.tree.request(), maxRequest))
+			s.rec.Request = w.cfg.Redact(text.Cut(s.tree.Request(), maxRequest))
 		case enforcer.Verified, enforcer.Decided, enforcer.TakenUp:
 			continue // not of the session's own doing
 		}
@@ -74,14 +75,14 @@ func (w *Watch) apply(s *session, events ...enforcer.Event) {
 		}
 	}
 	if !s.rec.Spent.Since.Equal(s.rec.Track.Began) {
-		tokens, cost := s.tree.spentBefore()
+		tokens, cost := s.tree.SpentBefore()
 		s.rec.Spent = Spent{Since: s.rec.Track.Began, Tokens: tokens, Cost: cost}
 	}
 	s.rec.Cursor = s.tree.Cursor()
 	s.news = true
 }
 
-func (s *session) stopChecking() {
+func (s *watched) stopChecking() {
 	if s.end != nil {
 		s.end()
 		s.end = nil
@@ -89,8 +90,8 @@ func (s *session) stopChecking() {
 }
 
 // situation is what the arbiter is told.
-func (w *Watch) situation(s *session, now time.Time) enforcer.Situation {
-	sit := s.tree.situation(now)
+func (w *Watch) situation(s *watched, now time.Time) enforcer.Situation {
+	sit := s.tree.Situation(now)
 	sit.Owned, sit.NotOwned = s.notOwned == "", s.notOwned
 	sit.Unmet = w.unmet(s)
 	sit.Checked = !w.costly()
@@ -107,10 +108,10 @@ func (w *Watch) situation(s *session, now time.Time) enforcer.Situation {
 }
 
 // unmet is what the criteria say that cost nothing to look at.
-func (w *Watch) unmet(s *session) []string {
+func (w *Watch) unmet(s *watched) []string {
 	var lines []string
 	if w.needs(boulder.DoneTodos) {
-		for _, item := range enforcer.OpenItems(s.rec.Track, s.tree.todos) {
+		for _, item := range enforcer.OpenItems(s.rec.Track, s.tree.Todos()) {
 			lines = append(lines, w.cfg.Redact(item))
 		}
 	}
@@ -121,12 +122,12 @@ func (w *Watch) unmet(s *session) []string {
 }
 
 // overspent says which budget is used up; empty: none.
-func (w *Watch) overspent(s *session, now time.Time) string {
+func (w *Watch) overspent(s *watched, now time.Time) string {
 	b := w.cfg.Budget
 	if b == nil {
 		return ""
 	}
-	tokens, cost := s.tree.spent()
+	tokens, cost := s.tree.Spent()
 	tokens, cost = tokens-s.rec.Spent.Tokens, cost-s.rec.Spent.Cost
 	took := now.Sub(s.rec.Track.Began)
 	switch {
@@ -144,7 +145,7 @@ func (w *Watch) overspent(s *session, now time.Time) string {
 func acts(k enforcer.Kind) bool { return k != enforcer.Wait }
 
 // decide asks the arbiter about a session, and does what it says. An error ends the watch.
-func (w *Watch) decide(ctx context.Context, s *session) error {
+func (w *Watch) decide(ctx context.Context, s *watched) error {
 	s.due = time.Time{}
 	if s.notOwned == "" && !s.loaded {
 		w.read(ctx, s)
@@ -171,14 +172,14 @@ func (w *Watch) decide(ctx context.Context, s *session) error {
 }
 
 // do does what was decided.
-func (w *Watch) do(ctx context.Context, s *session, d enforcer.Decision, now time.Time) error {
+func (w *Watch) do(ctx context.Context, s *watched, d enforcer.Decision, now time.Time) error {
 	if w.cfg.DryRun && acts(d.Kind) {
 		return w.pretend(s, d, now)
 	}
 	switch d.Kind {
 	case enforcer.Wait:
 		w.show(s, w.entry(s, d, now))
-		s.due = earlier(d.At, s.tree.lapses(now))
+		s.due = earlier(d.At, s.tree.Lapses(now))
 		if len(s.awaited()) > 0 {
 			s.due = earlier(s.due, now.Add(blockerLook))
 		}
@@ -202,7 +203,7 @@ func (w *Watch) do(ctx context.Context, s *session, d enforcer.Decision, now tim
 }
 
 // decided stores a decision, and only then lets it be acted upon.
-func (w *Watch) decided(ctx context.Context, s *session, d enforcer.Decision, messageID string, act func()) error {
+func (w *Watch) decided(ctx context.Context, s *watched, d enforcer.Decision, messageID string, act func()) error {
 	now := w.cfg.Now()
 	w.apply(s, enforcer.Decided{At: now, Decision: d, MessageID: messageID})
 	s.news, s.fresh = false, false
@@ -216,7 +217,7 @@ func (w *Watch) decided(ctx context.Context, s *session, d enforcer.Decision, me
 }
 
 // pretend shows what would be done.
-func (w *Watch) pretend(s *session, d enforcer.Decision, now time.Time) error {
+func (w *Watch) pretend(s *watched, d enforcer.Decision, now time.Time) error {
 	e := w.entry(s, d, now)
 	e.DryRun = true
 	if d.Kind == enforcer.Send || d.Kind == enforcer.Fresh {
@@ -229,7 +230,7 @@ func (w *Watch) pretend(s *session, d enforcer.Decision, now time.Time) error {
 }
 
 // entry is a decision as it is stored and shown.
-func (w *Watch) entry(s *session, d enforcer.Decision, now time.Time) Entry {
+func (w *Watch) entry(s *watched, d enforcer.Decision, now time.Time) Entry {
 	e := Entry{
 		Type: TypeDecision, Time: now, SessionID: s.rec.SessionID, Title: s.rec.Title, Decision: d.Kind, Gate: d.Gate,
 		Reason: w.cfg.Redact(d.Reason), Iteration: s.rec.Track.Iteration, Failures: s.rec.Track.FailureCount, Until: d.At,
@@ -241,7 +242,7 @@ func (w *Watch) entry(s *session, d enforcer.Decision, now time.Time) Entry {
 }
 
 // show tells a decision that is not the one before.
-func (w *Watch) show(s *session, e Entry) {
+func (w *Watch) show(s *watched, e Entry) {
 	if e.same(s.shown) {
 		return
 	}
@@ -277,7 +278,7 @@ func (w *Watch) toast(ctx context.Context, d enforcer.Decision) {
 }
 
 // read reads the server's state of a session.
-func (w *Watch) read(ctx context.Context, s *session) {
+func (w *Watch) read(ctx context.Context, s *watched) {
 	if s.notOwned != "" || !w.online {
 		return
 	}
@@ -297,7 +298,7 @@ func (w *Watch) read(ctx context.Context, s *session) {
 
 // taken takes in what was read. Events that came meanwhile may be newer than it: then it is read again before anything
 // is done.
-func (w *Watch) taken(ctx context.Context, s *session, r Reading, err error) {
+func (w *Watch) taken(ctx context.Context, s *watched, r session.Reading, err error) {
 	s.reading = false
 	s.news = true
 	switch {
@@ -310,7 +311,7 @@ func (w *Watch) taken(ctx context.Context, s *session, r Reading, err error) {
 		s.settled = w.cfg.Once
 		return
 	}
-	current := !s.again && !s.tree.changedSince(r.At)
+	current := !s.again && !s.tree.ChangedSince(r.At)
 	w.apply(s, s.tree.Load(r)...)
 	s.rec.Title = text.Short(s.tree.Session().Title, 200)
 	s.notOwned = w.notOwned(s)
@@ -330,7 +331,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // policyFor are the numbers of a session's gates.
-func (w *Watch) policyFor(s *session) enforcer.Policy {
+func (w *Watch) policyFor(s *watched) enforcer.Policy {
 	p := w.policy
 	if s.away.on {
 		p.Marker = boulder.DoneMarker // which its agent was asked for

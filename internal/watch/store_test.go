@@ -16,6 +16,8 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
+const main = "ses_root"
+
 func openTest(t *testing.T, path string) *Store {
 	t.Helper()
 	s, err := OpenStore(path, false, time.Second)
@@ -31,10 +33,10 @@ func TestStore(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), FileName)
 	s := openTest(t, path)
-	r := Record{SessionID: root, Track: enforcer.Track{Iteration: 3}, Intent: &Intent{MessageID: "msg_1"}}
+	r := Record{SessionID: main, Track: enforcer.Track{Iteration: 3}, Intent: &Intent{MessageID: "msg_1"}}
 	var entries []Entry
 	for i := range maxHistory + 5 {
-		entries = append(entries, Entry{SessionID: root, Iteration: i})
+		entries = append(entries, Entry{SessionID: main, Iteration: i})
 	}
 	s.Clean = func(record []byte) []byte { return bytes.ReplaceAll(record, []byte("hunter2"), []byte("[secret]")) }
 	r.Title = "Log in with hunter2"
@@ -56,15 +58,15 @@ func TestStore(t *testing.T) {
 		records[0].Title != "Log in with [secret]" {
 		t.Errorf("%+v, %v", records, err)
 	}
-	history, err := s.History(root)
+	history, err := s.History(main)
 	if err != nil || len(history) != maxHistory || history[0].Iteration != 5 {
 		t.Errorf("%d decisions from %d on, %v", len(history), history[0].Iteration, err)
 	}
-	if err := s.Forget(root); err != nil {
+	if err := s.Forget(main); err != nil {
 		t.Fatal(err)
 	}
 	records, recordsErr := s.Records()
-	history, err = s.History(root)
+	history, err = s.History(main)
 	if err := errors.Join(recordsErr, err); err != nil || len(records)+len(history) != 0 {
 		t.Errorf("%v, %v, %v", records, history, err)
 	}
@@ -117,7 +119,7 @@ func TestStoreThatWasDeleted(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Save([]Record{{SessionID: root}}); !errors.Is(err, store.ErrMoved) {
+	if err := s.Save([]Record{{SessionID: main}}); !errors.Is(err, store.ErrMoved) {
 		t.Errorf("%v", err)
 	}
 }

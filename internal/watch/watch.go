@@ -2,7 +2,7 @@
 // asks the arbiter (package enforcer) after every turn and at every time that the arbiter names, and does what it says:
 // a countdown on the screen, one prompt, or nothing.
 //
-// What is known of a session is a [Tree], which is pure; what is remembered is a [Record] in a [Store]; one goroutine
+// What is known of a session is a [session.Tree], which is pure; what is remembered is a [Record] in a [Store]; one goroutine
 // owns both ([Watch.Run]). Reading the server, running checks and sending are done by others, which hand what came of
 // it back. Every decision that something is done about is on disk before it is done.
 package watch
@@ -118,7 +118,7 @@ type Watch struct {
 	listed   bool // the directory's sessions were listed since it is online
 	told     bool // that the connection is lost
 	offered  bool // the server was told of the blocker tool
-	sessions map[string]*session
+	sessions map[string]*watched
 	records  map[string]Record // of sessions that are not watched now
 	strange  map[string]bool   // sessions that are being looked up, or are none of ours
 	inFlight int               // readings, checks and sendings
@@ -173,7 +173,7 @@ func New(cfg Config) (*Watch, error) {
 	}
 	return &Watch{
 		cfg: cfg, policy: policy, log: cfg.Logger, posts: make(chan func()), readers: make(chan struct{}, maxReaders),
-		sessions: map[string]*session{}, records: map[string]Record{}, strange: map[string]bool{},
+		sessions: map[string]*watched{}, records: map[string]Record{}, strange: map[string]bool{},
 	}, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 var agentModel = opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: scriptmodel.ModelAgent}
@@ -129,7 +130,7 @@ func (k *talk) continuations() []opencode.Message {
 	}
 	var all []opencode.Message
 	for _, m := range messages {
-		if len(m.Parts) > 0 && m.Parts[0].Metadata[watch.TagKey] == "watch" {
+		if len(m.Parts) > 0 && m.Parts[0].Metadata[session.TagKey] == "watch" {
 			all = append(all, m)
 		}
 	}

@@ -1,11 +1,8 @@
-package watch
+package session
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -91,7 +88,7 @@ func TestBackgroundTask(t *testing.T) {
 		if got := s.tree.working(s.at); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
-		if test.want != nil && !s.tree.lapses(s.at).After(s.at) {
+		if test.want != nil && !s.tree.Lapses(s.at).After(s.at) {
 			t.Errorf("%s: nobody would ask again", test.name)
 		}
 		if got := s.tree.working(s.at.Add(2 * delivery)); got != nil {
@@ -162,48 +159,4 @@ func aborts(events []enforcer.Event) int {
 		}
 	}
 	return n
-}
-
-// BenchmarkHour is an hour of a busy session: five events a second, and a turn's end every minute.
-func BenchmarkHour(b *testing.B) {
-	for b.Loop() {
-		db, err := OpenStore(b.TempDir()+"/"+FileName, false, time.Second)
-		if err != nil {
-			b.Fatal(err)
-		}
-		now := began
-		w, err := New(Config{
-			Project: "/p", Store: db, Now: func() time.Time { return now },
-			Attach: func(context.Context) (*opencode.Client, error) { return nil, opencode.ErrUnavailable },
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
-		main := opencode.Session{ID: root, Directory: "/p"}
-		w.watch(main, main)
-		s := w.sessions[root]
-		s.loaded, w.online = true, true
-		take := func(p opencode.Payload) {
-			now = now.Add(200 * time.Millisecond)
-			w.event(b.Context(), opencode.Event{SessionID: root, Payload: p})
-			s.due = time.Time{}
-			if err := w.settle(b.Context()); err != nil {
-				b.Fatal(err)
-			}
-		}
-		for minute := range 60 {
-			id := fmt.Sprint("m", minute)
-			take(opencode.StatusChanged{Status: opencode.Status{Type: opencode.Busy}})
-			take(opencode.MessageUpdated{Message: opencode.MessageInfo{ID: id, Role: opencode.RoleAssistant, Created: now}})
-			for i := range 297 {
-				take(opencode.PartUpdated{Part: opencode.Part{
-					ID: fmt.Sprint("p", i/20), MessageID: id, Type: opencode.PartText, Text: strings.Repeat("x", 1000),
-				}})
-			}
-			take(opencode.StatusChanged{Status: opencode.Status{Type: opencode.Idle}})
-		}
-		if err := db.Close(); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package watch
+package session
 
 import (
 	"slices"
@@ -24,9 +24,9 @@ const (
 func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 	switch p := e.Payload.(type) {
 	case opencode.SessionCreated:
-		return t.join(p.Session, at)
+		return t.Join(p.Session, at)
 	case opencode.SessionUpdated:
-		return t.join(p.Session, at)
+		return t.Join(p.Session, at)
 	case opencode.SessionDeleted:
 		t.leave(p.Session.ID)
 		return nil
@@ -63,9 +63,9 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 		}
 		return t.alive(m, at)
 	case opencode.PermissionAsked:
-		return t.asked(m, ask{permission: &p.Request}, at)
+		return t.asked(m, Ask{Permission: &p.Request}, at)
 	case opencode.QuestionAsked:
-		return t.asked(m, ask{question: &p.Request}, at)
+		return t.asked(m, Ask{Question: &p.Request}, at)
 	case opencode.PermissionReplied:
 		return t.replied(m, p.RequestID, at)
 	case opencode.QuestionClosed:
@@ -75,9 +75,9 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 }
 
 // asked takes in that somebody is asked something.
-func (t *Tree) asked(m *member, a ask, at time.Time) []enforcer.Event {
+func (t *Tree) asked(m *member, a Ask, at time.Time) []enforcer.Event {
 	m.asked = at
-	m.asks[a.id()] = a
+	m.asks[a.ID()] = a
 	return t.now(m, at)
 }
 
@@ -88,8 +88,8 @@ func (t *Tree) replied(m *member, id string, at time.Time) []enforcer.Event {
 	return t.now(m, at)
 }
 
-// join takes in what is told of a session: a sub-agent's becomes one of the tree.
-func (t *Tree) join(s opencode.Session, at time.Time) []enforcer.Event {
+// Join takes in what is told of a session: a sub-agent's becomes one of the tree.
+func (t *Tree) Join(s opencode.Session, at time.Time) []enforcer.Event {
 	s.Rules = nil
 	if m, ok := t.members[s.ID]; ok {
 		before := m.session
@@ -103,7 +103,7 @@ func (t *Tree) join(s opencode.Session, at time.Time) []enforcer.Event {
 	if !t.Has(s.ParentID) || s.ID == "" {
 		return nil
 	}
-	m := &member{session: s, asks: map[string]ask{}}
+	m := &member{session: s, asks: map[string]Ask{}}
 	t.members[s.ID] = m
 	return t.now(m, at)
 }
@@ -175,7 +175,7 @@ func (t *Tree) broke(at time.Time, there bool) []enforcer.Event {
 
 // ended tells of the end of the root's newest turn.
 func (t *Tree) ended(at time.Time) []enforcer.Event {
-	id, reached := t.reached()
+	id, reached := t.Reached()
 	return []enforcer.Event{enforcer.TurnEnded{At: at, Message: id, Reached: reached}}
 }
 
@@ -259,12 +259,12 @@ func (t *Tree) part(p opencode.Part, at time.Time) []enforcer.Event {
 	return events
 }
 
-// situation is what is known now, besides what only the owner of the session knows: see [enforcer.Situation].
-func (t *Tree) situation(now time.Time) enforcer.Situation {
+// Situation is what is known now, besides what only the owner of the session knows: see [enforcer.Situation].
+func (t *Tree) Situation(now time.Time) enforcer.Situation {
 	s := enforcer.Situation{
 		Reverted: t.Session().Reverted, Busy: t.Busy(), Background: t.working(now), Asks: t.asks(), Compacting: t.compacting(now),
 	}
-	s.Broken, s.Hopeless, s.Overflow = t.broken()
+	s.Broken, s.Hopeless, s.Overflow = t.Broken()
 	for _, item := range t.todos {
 		if item.Status == statusBlocked {
 			s.Blocked++

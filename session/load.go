@@ -1,4 +1,4 @@
-package watch
+package session
 
 import (
 	"slices"
@@ -29,10 +29,10 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 		t.loadMember(s, r)
 	}
 	for _, p := range r.Permissions {
-		t.loadAsk(p.SessionID, ask{permission: &p}, r.At)
+		t.loadAsk(p.SessionID, Ask{Permission: &p}, r.At)
 	}
 	for _, q := range r.Questions {
-		t.loadAsk(q.SessionID, ask{question: &q}, r.At)
+		t.loadAsk(q.SessionID, Ask{Question: &q}, r.At)
 	}
 	if !t.listed.After(r.At) {
 		t.todos = todos(r.Todos)
@@ -53,7 +53,7 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 		return events
 	}
 	events = append(events, t.broke(life, false)...)
-	if id, reached := t.reached(); id != "" {
+	if id, reached := t.Reached(); id != "" {
 		events = append(events, enforcer.TurnEnded{At: life, Message: id, Reached: reached})
 	}
 	return events
@@ -62,7 +62,7 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 func (t *Tree) loadMember(s opencode.Session, r Reading) {
 	m, ok := t.members[s.ID]
 	if !ok {
-		m = &member{asks: map[string]ask{}}
+		m = &member{asks: map[string]Ask{}}
 		t.members[s.ID] = m
 	}
 	m.session = s
@@ -74,9 +74,9 @@ func (t *Tree) loadMember(s opencode.Session, r Reading) {
 	}
 }
 
-func (t *Tree) loadAsk(sessionID string, a ask, at time.Time) {
+func (t *Tree) loadAsk(sessionID string, a Ask, at time.Time) {
 	if m, ok := t.members[sessionID]; ok && !m.asked.After(at) {
-		m.asks[a.id()] = a
+		m.asks[a.ID()] = a
 	}
 }
 

@@ -1,4 +1,4 @@
-package watch
+package session
 
 import (
 	"cmp"
@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// maxMessages is how many of the newest messages of a main session are kept, and read after a gap.
-	maxMessages = 60
-	// maxTold is how many of the things that were told are remembered: more than maxMessages can bring.
-	maxTold = 3 * maxMessages
+	// MaxMessages is how many of the newest messages of a main session are kept, and read after a gap.
+	MaxMessages = 60
+	// maxTold is how many of the things that were told are remembered: more than MaxMessages can bring.
+	maxTold = 3 * MaxMessages
 	// maxItem is how much of a todo item is kept, in bytes. What an agent writes there is a line.
 	maxItem = 300
 	// delivery is how long the result of a background task may be on its way. OpenCode delivers it in milliseconds
@@ -55,7 +55,7 @@ type Tree struct {
 type member struct {
 	session opencode.Session
 	status  opencode.Status
-	asks    map[string]ask // pending, by request id
+	asks    map[string]Ask // pending, by request id
 	life    time.Time      // newest sign of life
 	turned  time.Time      // newest event about the status
 	asked   time.Time      // newest event about the asks
@@ -74,7 +74,7 @@ type Cursor struct {
 // NewTree begins with what was told before; the zero cursor is a session that is seen for the first time.
 func NewTree(root string, c Cursor) *Tree {
 	return &Tree{
-		root: root, members: map[string]*member{root: {asks: map[string]ask{}}}, background: map[string]time.Time{},
+		root: root, members: map[string]*member{root: {asks: map[string]Ask{}}}, background: map[string]time.Time{},
 		told: slices.Clone(c.Told), horizon: c.Horizon,
 	}
 }
@@ -84,6 +84,23 @@ func (t *Tree) Cursor() Cursor { return Cursor{Told: slices.Clone(t.told), Horiz
 
 // Has reports whether a session belongs to the tree.
 func (t *Tree) Has(sessionID string) bool { _, ok := t.members[sessionID]; return ok }
+
+// BeginAt makes what happened before history, of a session that is seen for the first time.
+func (t *Tree) BeginAt(at time.Time) { t.horizon = at }
+
+// Member is a session of the tree as the server last told it; zero for another one.
+func (t *Tree) Member(sessionID string) opencode.Session {
+	if m := t.members[sessionID]; m != nil {
+		return m.session
+	}
+	return opencode.Session{}
+}
+
+// Todos is the agent's list as it is now.
+func (t *Tree) Todos() []boulder.Todo { return t.todos }
+
+// Findings are the errors of language servers in the files that the session was seen to edit.
+func (t *Tree) Findings() []string { return t.findings.lines }
 
 // Session is the main session as the server last told it.
 func (t *Tree) Session() opencode.Session { return t.members[t.root].session }
@@ -101,11 +118,11 @@ func (t *Tree) Busy() bool {
 	return false
 }
 
-// changedSince reports whether an event came later than that.
-func (t *Tree) changedSince(at time.Time) bool { return t.touched.After(at) }
+// ChangedSince reports whether an event came later than that.
+func (t *Tree) ChangedSince(at time.Time) bool { return t.touched.After(at) }
 
-// request is what a person wrote last, as far as it is known.
-func (t *Tree) request() string {
+// Request is what a person wrote last, as far as it is known.
+func (t *Tree) Request() string {
 	for _, m := range slices.Backward(t.messages) {
 		if m.begins() && m.own == "" {
 			return m.says()
@@ -114,8 +131,8 @@ func (t *Tree) request() string {
 	return ""
 }
 
-// summary is the newest summary of the conversation; empty: it was not compacted lately.
-func (t *Tree) summary() string {
+// Summary is the newest summary of the conversation; empty: it was not compacted lately.
+func (t *Tree) Summary() string {
 	for _, m := range slices.Backward(t.messages) {
 		if m.info.Compacted {
 			return m.says()
@@ -149,7 +166,7 @@ func (t *Tree) message(info opencode.MessageInfo) (m *message, isNew bool) {
 	slices.SortStableFunc(t.messages, func(a, b *message) int {
 		return cmp.Or(a.info.Created.Compare(b.info.Created), strings.Compare(a.info.ID, b.info.ID))
 	})
-	if over := len(t.messages) - maxMessages; over > 0 {
+	if over := len(t.messages) - MaxMessages; over > 0 {
 		t.messages = slices.Delete(t.messages, 0, over)
 	}
 	return m, true
@@ -171,15 +188,25 @@ func (t *Tree) newest() *message {
 	return t.messages[len(t.messages)-1]
 }
 
-// Spoke returns the newest message that was answered or is to be answered with an agent and a model of the person's
-// choice: a summary is written by an agent of its own.
-func (t *Tree) spoke() *message {
+// Chosen is the newest message with an agent and a model of the user's choice: a summary is written by an agent of its own.
+func (t *Tree) Chosen() (m opencode.MessageInfo, ok bool) {
 	for _, m := range slices.Backward(t.messages) {
 		if !m.info.Compacted && !m.info.Model.IsZero() && m.info.Agent != "compaction" {
-			return m
+			return m.info, true
 		}
 	}
-	return nil
+	return m, false
+}
+
+// Answers are the assistant's messages of the newest turn, as far as they are known.
+func (t *Tree) Answers() []opencode.MessageInfo {
+	var all []opencode.MessageInfo
+	for _, m := range t.turn() {
+		if m.assistant() {
+			all = append(all, m.info)
+		}
+	}
+	return all
 }
 
 // turn are the messages of the newest turn, its prompt first, as far as they are known.
@@ -192,8 +219,8 @@ func (t *Tree) turn() []*message {
 	return t.messages
 }
 
-// reached is what is there at the end of the newest turn.
-func (t *Tree) reached() (newestID string, r enforcer.Reached) {
+// Reached is what is there at the end of the newest turn.
+func (t *Tree) Reached() (newestID string, r enforcer.Reached) {
 	r.Todos = slices.Clone(t.todos)
 	for _, m := range t.turn() {
 		if !m.assistant() || m.info.Compacted {
@@ -226,23 +253,23 @@ func (t *Tree) compacting(now time.Time) bool {
 // asks are the questions and permissions that somebody waits for, in words.
 func (t *Tree) asks() []string {
 	var all []string
-	for _, a := range t.pending() {
+	for _, a := range t.Pending() {
 		all = append(all, a.String())
 	}
 	slices.Sort(all)
 	return all
 }
 
-// pending are the questions and permissions that somebody waits for. One of a session that is not at work is dead:
+// Pending are the questions and permissions that somebody waits for. One of a session that is not at work is dead:
 // OpenCode goes on listing it after an abort (seen).
-func (t *Tree) pending() []ask {
-	var all []ask
+func (t *Tree) Pending() []Ask {
+	var all []Ask
 	for _, m := range t.members {
 		if m.busy() {
 			all = slices.AppendSeq(all, maps.Values(m.asks))
 		}
 	}
-	slices.SortFunc(all, func(a, b ask) int { return strings.Compare(a.id(), b.id()) })
+	slices.SortFunc(all, func(a, b Ask) int { return strings.Compare(a.ID(), b.ID()) })
 	return all
 }
 
@@ -263,8 +290,8 @@ func (t *Tree) working(now time.Time) []string {
 	return all
 }
 
-// lapses is when the answer of working changes although nothing happens; zero: it does not.
-func (t *Tree) lapses(now time.Time) time.Time {
+// Lapses is when the situation changes although nothing happens; zero: it does not.
+func (t *Tree) Lapses(now time.Time) time.Time {
 	var first time.Time
 	if at := t.life().Add(delivery); t.compacting(now) && at.After(now) {
 		first = at
@@ -288,9 +315,9 @@ func name(s opencode.Session) string {
 	return s.ID
 }
 
-// broken is the error with which the newest turn ended, in words; empty: none, or an abort. hopeless: nothing that is
+// Broken is the error with which the newest turn ended, in words; empty: none, or an abort. hopeless: nothing that is
 // sent will heal it. overflow: the conversation does not fit the model any more.
-func (t *Tree) broken() (words string, hopeless, overflow bool) {
+func (t *Tree) Broken() (words string, hopeless, overflow bool) {
 	err := t.failed
 	for _, m := range slices.Backward(t.turn()) {
 		if m.assistant() {
@@ -340,8 +367,8 @@ func (t *Tree) life() time.Time {
 	return newest
 }
 
-// spent is what the tree has cost since it began, with its sub-agents.
-func (t *Tree) spent() (tokens int64, dollars float64) {
+// Spent is what the tree has cost since it began, with its sub-agents.
+func (t *Tree) Spent() (tokens int64, dollars float64) {
 	for _, m := range t.members {
 		tokens += total(m.session.Tokens)
 		dollars += m.session.Cost
@@ -349,9 +376,9 @@ func (t *Tree) spent() (tokens int64, dollars float64) {
 	return tokens, dollars
 }
 
-// spentBefore is what the tree had cost when the newest turn began: a session may be seen for the first time after it.
-func (t *Tree) spentBefore() (tokens int64, dollars float64) {
-	tokens, dollars = t.spent()
+// SpentBefore is what the tree had cost when the newest turn began: a session may be seen for the first time after it.
+func (t *Tree) SpentBefore() (tokens int64, dollars float64) {
+	tokens, dollars = t.Spent()
 	for _, m := range t.turn() {
 		tokens -= total(m.info.Tokens)
 		dollars -= m.info.Cost

@@ -1,4 +1,4 @@
-package watch
+package session
 
 import (
 	"encoding/json"
