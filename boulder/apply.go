@@ -35,7 +35,7 @@ func (s *State) apply(e *Event) error {
 		return fmt.Errorf("there is no boulder yet")
 	case e.BoulderID != s.Boulder.ID:
 		return fmt.Errorf("it belongs to boulder %q", e.BoulderID)
-	case s.Boulder.Status.Terminal():
+	case s.Boulder.Status.Terminal() && e.Body.EventType() != SessionLeft{}.EventType():
 		return fmt.Errorf("boulder %s is %s", s.Boulder.ID, s.Boulder.Status)
 	}
 	e.Seq = s.Boulder.Seq + 1
@@ -129,6 +129,8 @@ func (s *State) applyMore(e *Event) error {
 		return s.noted(e, b)
 	case Reopened:
 		return s.reopened(e, b)
+	case SessionLeft:
+		return s.sessionLeft(b)
 	case BlockerRaised:
 		return s.blockerRaised(e, b)
 	case BlockerSettled:

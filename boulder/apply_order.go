@@ -22,7 +22,21 @@ func (s *State) noted(e *Event, b Noted) error {
 	return nil
 }
 
-// archived is the one event after the end.
+func (s *State) sessionLeft(b SessionLeft) error {
+	left := LeftSession{b.AttemptRef, b.SessionID}
+	known := slices.Contains(s.Boulder.Left, left)
+	switch {
+	case b.SessionID == "" || known != b.Stopped:
+		return fmt.Errorf("session %q cannot be left, or stopped, now", b.SessionID)
+	case b.Stopped:
+		s.Boulder.Left = slices.DeleteFunc(slices.Clone(s.Boulder.Left), func(l LeftSession) bool { return l == left })
+	default:
+		s.Boulder.Left = append(slices.Clone(s.Boulder.Left), left)
+	}
+	return nil
+}
+
+// archived is an event after the end.
 func (s *State) archived(e *Event, b Archived) error {
 	switch {
 	case s.Boulder.ID == "" || e.BoulderID != s.Boulder.ID:

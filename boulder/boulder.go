@@ -107,6 +107,9 @@ type Boulder struct {
 	NewFacts  []string            `json:"new_facts,omitempty"` // that judges noted, oldest first; at most 30
 	Warned    []string            `json:"warned,omitempty"`    // budgets whose soft warning was given
 
+	// Left are sessions whose agents may be at work although their attempts have ended, see [SessionLeft].
+	Left []LeftSession `json:"left,omitempty"`
+
 	Notes  []Note `json:"notes,omitempty"` // of people, oldest first; at most 30
 	Tally  Tally  `json:"tally"`           // of the sub-tasks
 	ForkOf *Fork  `json:"fork_of,omitempty"`
@@ -118,6 +121,12 @@ type Boulder struct {
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 	Seq       uint64    `json:"seq"` // number of the last event
+}
+
+// LeftSession is a session that has to be stopped before anything else is run.
+type LeftSession struct {
+	AttemptRef
+	SessionID string `json:"session_id"`
 }
 
 // WorkedBy is the wall clock of the run until now: [Boulder.Worked], and what has passed since if it is at work.

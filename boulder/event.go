@@ -25,7 +25,7 @@ type Body interface {
 func (e Event) Public() bool {
 	switch e.Body.(type) {
 	case Created, Planned, StatusChanged, TakenUp, Starting, TurnSent, Nudged, TurnEnded, Judged, Trouble, ReplanStarted,
-		ReplanTrouble, ReplanRefused, BudgetSet, Unparked, Archived, ClockMoved:
+		ReplanTrouble, ReplanRefused, BudgetSet, Unparked, Archived, ClockMoved, SessionLeft:
 		return false
 	}
 	return true
@@ -297,6 +297,14 @@ type Parked struct {
 	AttemptRef
 	Reason string `json:"reason"`
 	Digest string `json:"-"` // for the next brief
+}
+
+// SessionLeft says that an order ended an attempt while no process ran the boulder: its agent may still be at work, until
+// it is Stopped. It may come after the end of the boulder.
+type SessionLeft struct {
+	AttemptRef
+	SessionID string `json:"session_id"`
+	Stopped   bool   `json:"stopped,omitempty"`
 }
 
 // Unparked queues a parked sub-task again.

@@ -34,6 +34,7 @@ func (BudgetSet) EventType() string       { return "budget-set" }
 func (BudgetWarning) EventType() string   { return "budget" }
 func (Parked) EventType() string          { return "parked" }
 func (Unparked) EventType() string        { return "unparked" }
+func (SessionLeft) EventType() string     { return "session-left" }
 func (ClockMoved) EventType() string      { return "clock" }
 func (Noted) EventType() string           { return "note" }
 func (Reopened) EventType() string        { return "reopened" }
@@ -50,7 +51,7 @@ var bodyTypes = func() map[string]reflect.Type {
 		TurnEnded{}, GateRun{}, Judged{}, Continuation{}, Retry{}, Trouble{}, UsageReport{}, SubTaskDone{},
 		TaskComplete{}, TakenUp{}, Nudged{}, Cooled{}, ReplanStarted{}, ReplanTrouble{}, Replanned{}, ReplanRefused{},
 		BudgetSet{}, BudgetWarning{}, Parked{}, Unparked{}, Noted{}, Reopened{}, Archived{},
-		ClockMoved{}, BlockerRaised{}, BlockerSettled{},
+		ClockMoved{}, SessionLeft{}, BlockerRaised{}, BlockerSettled{},
 	} {
 		types[b.EventType()] = reflect.TypeOf(b)
 	}

@@ -215,7 +215,7 @@ func (m *machine) apply(t *rapid.T, e Event) {
 	if status := m.state.Boulder.Status; before.Status.Terminal() && status != before.Status {
 		t.Fatalf("%s turned a boulder that is %s into one that is %s", kind, before.Status, status)
 	}
-	if before.Status.Terminal() && kind != "archived" {
+	if before.Status.Terminal() && kind != "archived" && kind != "session-left" {
 		t.Fatalf("%s was applied to a boulder that is over", kind)
 	}
 	if logged.Seq != m.state.Boulder.Seq || len(m.state.dirty.events) != pending+1 {
@@ -430,6 +430,7 @@ func (m *machine) order(t *rapid.T, id string) Body {
 		drop(SubTaskSkipped), drop(SubTaskCancelled), Reopened{SubTaskID: id, Reason: "retry"},
 		Noted{SubTaskID: rapid.SampledFrom([]string{"", id}).Draw(t, "to"), Text: rapid.SampledFrom([]string{"", "x"}).Draw(t, "note")},
 		StatusChanged{Status: Paused, Reason: "a person"}, Archived{Archived: rapid.Bool().Draw(t, "archive")},
+		SessionLeft{AttemptRef: AttemptRef{SubTaskID: "a", Attempt: 1}, SessionID: "s1", Stopped: rapid.Bool().Draw(t, "stopped")},
 	}).Draw(t, "order")
 }
 

@@ -90,17 +90,67 @@ func Obey(ctx context.Context, store Store, boulderID string, what boulder.Order
 	if err != nil {
 		return err
 	}
-	err = carryOut(s, what, func(b boulder.Body) error {
+	apply := func(b boulder.Body) error {
 		_, err := s.Apply(boulder.Event{Time: now.UTC(), BoulderID: boulderID, Body: b})
 		return err
-	})
-	if err != nil {
+	}
+	followed := followedSessions(s)
+	if err := carryOut(s, what, apply); err != nil {
 		return err
+	}
+	for _, left := range followed {
+		if o := s.Open(left.SubTaskID); o != nil && o.Attempt.AttemptRef == left.AttemptRef {
+			continue
+		}
+		if err := apply(boulder.SessionLeft{AttemptRef: left.AttemptRef, SessionID: left.SessionID}); err != nil {
+			return err
+		}
 	}
 	if changes, touched := s.TakeChanges(); touched {
 		return store.Commit(ctx, changes)
 	}
 	return nil
+}
+
+// followedSessions are those in which an agent may be at work.
+func followedSessions(s *boulder.State) []boulder.LeftSession {
+	var all []boulder.LeftSession
+	for _, o := range s.Live() {
+		if o.Attempt.Status == boulder.AttemptExecuting && o.Turn.MessageID != "" {
+			all = append(all, boulder.LeftSession{AttemptRef: o.Attempt.AttemptRef, SessionID: o.Attempt.SessionID})
+		}
+	}
+	return all
+}
+
+// StopLeft stops the sessions that orders left behind while nothing ran the boulder, see [boulder.SessionLeft], and returns
+// when that is on disk. [Orchestrator.Resume] does it by itself; call it for boulders that are over before anything is run
+// in the same project.
+func (o *Orchestrator) StopLeft(ctx context.Context, boulderID string) error {
+	records, err := o.cfg.Store.Load(ctx, boulderID)
+	if err != nil || len(records.Boulder.Left) == 0 {
+		return err
+	}
+	stopper, can := o.cfg.Runner.(SessionStopper)
+	if !can {
+		return nil
+	}
+	s, err := boulder.Restore(records)
+	if err != nil {
+		return err
+	}
+	for _, left := range records.Boulder.Left {
+		if err := stopper.StopSession(ctx, left.SessionID); err != nil {
+			return fmt.Errorf("stop session %s of attempt %d of %q, which may be at work: %w",
+				left.SessionID, left.Attempt, left.SubTaskID, err)
+		}
+		stopped := boulder.SessionLeft{AttemptRef: left.AttemptRef, SessionID: left.SessionID, Stopped: true}
+		if _, err := s.Apply(boulder.Event{Time: o.cfg.Now().UTC(), BoulderID: boulderID, Body: stopped}); err != nil {
+			return err
+		}
+	}
+	changes, _ := s.TakeChanges()
+	return o.cfg.Store.Commit(ctx, changes)
 }
 
 func refusal(format string, args ...any) error {

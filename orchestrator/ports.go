@@ -65,6 +65,13 @@ type Verifier interface {
 	Verify(ctx context.Context, what boulder.Verification, report func(boulder.Body) error) error
 }
 
+// SessionStopper is a [Runner] that can stop what an order left behind while no process ran the boulder.
+type SessionStopper interface {
+	// StopSession ends the turn of a session, if one is at work, and returns when nothing is. A session that does not exist is
+	// stopped. It may be called again for the same session.
+	StopSession(ctx context.Context, sessionID string) error
+}
+
 // Store keeps boulders. Every method may be called from any goroutine.
 type Store interface {
 	// Commit writes all of it in one transaction, and returns when it is on disk. After an error the disk is as it was.

@@ -135,6 +135,9 @@ func (r *run) resume(id string, req ResumeRequest) error {
 	if err := r.o.enter(id, r); err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
+	if err := r.o.StopLeft(r.ctx, id); err != nil {
+		return fmt.Errorf("resume: %w", err)
+	}
 	records, err := r.o.cfg.Store.Load(r.ctx, id)
 	if err != nil {
 		return fmt.Errorf("resume: %w", err)

@@ -293,6 +293,9 @@ func (d *deps) execute(
 	if err != nil {
 		return err
 	}
+	if err := stopLeft(ctx, run, st.db); err != nil {
+		return err
+	}
 	if reason := d.work.Reason(); reason != "" {
 		d.app.note("Note: %s: there are no diffs here, so the work is judged without them.", reason)
 	}
@@ -320,6 +323,23 @@ func (d *deps) execute(
 		d.showReceipt(ctx, st, id)
 	}
 	return end.told(end.conclude(ctx, err), err)
+}
+
+// stopLeft stops the agents that may be at work for boulders that were cancelled while no process ran them.
+func stopLeft(ctx context.Context, run *orchestrator.Orchestrator, r reader) error {
+	all, err := r.Listing(ctx)
+	if err != nil {
+		return nil // what cannot be listed is no reason not to run something else
+	}
+	for _, item := range all {
+		if item.Status != boulder.Cancelled || !item.ArchivedAt.IsZero() {
+			continue
+		}
+		if err := run.StopLeft(ctx, item.BoulderID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // showReceipt tells on stderr where a run that a person has to decide about has spent what it has.

@@ -116,6 +116,9 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := stopLeft(ctx, run, st.db); err != nil {
+		return err
+	}
 	work, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	stopped := make(chan struct{})

@@ -62,17 +62,19 @@ func (a *app) firstStep() string {
 
 // statusReport is what `manager status --json` prints: one object. Fields are added in later versions, never changed.
 type statusReport struct {
-	Type        string         `json:"type"` // status
-	BoulderID   string         `json:"boulder_id"`
-	Task        string         `json:"task"`
-	Goal        string         `json:"goal,omitempty"`
-	Status      boulder.Status `json:"status"`
-	Reason      string         `json:"reason,omitempty"`
-	Project     string         `json:"project"`
-	Base        string         `json:"base,omitempty"` // commit the plan was made on
-	Revision    int            `json:"revision"`       // of the plan; 0 while planning
-	Model       string         `json:"model,omitempty"`
-	LedgerModel string         `json:"ledger_model,omitempty"`
+	Type      string         `json:"type"` // status
+	BoulderID string         `json:"boulder_id"`
+	Task      string         `json:"task"`
+	Goal      string         `json:"goal,omitempty"`
+	Status    boulder.Status `json:"status"`
+	Reason    string         `json:"reason,omitempty"`
+	// Left are sessions whose agents may be at work although their attempts have ended; the next run or resume stops them.
+	Left        []boulder.LeftSession `json:"left,omitempty"`
+	Project     string                `json:"project"`
+	Base        string                `json:"base,omitempty"` // commit the plan was made on
+	Revision    int                   `json:"revision"`       // of the plan; 0 while planning
+	Model       string                `json:"model,omitempty"`
+	LedgerModel string                `json:"ledger_model,omitempty"`
 	// RunBy is the process that runs it; null if none does.
 	RunBy *control.Holder `json:"run_by"`
 	// Resumable: it is not over, and `manager resume` would go on with it now.
@@ -164,7 +166,7 @@ func newStatusReport(
 ) *statusReport {
 	b := d.Boulder
 	s := &statusReport{
-		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason,
+		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason, Left: b.Left,
 		Project: b.Project, Base: b.Base, Revision: b.Revision, Model: b.Model, LedgerModel: b.LedgerModel,
 		Total: planned(d), Usage: b.Usage, Summary: b.Summary, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
 		SubTasks: []subTaskStatus{}, now: now,

@@ -1,15 +1,20 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
 // kill -9 while the second sub-task is at work: the first is not done again, and the second is finished in its session.
@@ -43,6 +48,60 @@ func TestResumeAfterKill(t *testing.T) {
 	defer model.mu.Unlock()
 	if model.prompts["first"] != 1 || model.prompts["second"] != 1 || model.resumes > 1 {
 		t.Errorf("prompts %v, %d resume prompts", model.prompts, model.resumes)
+	}
+}
+
+// An order after kill -9, while the agent works on in a server that nobody ended: manager says so, and the agent is stopped
+// before another one starts.
+func TestOrderStopsTheAgentThatWasLeft(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ order, next []string }{
+		"retry":  {[]string{"retry", "first"}, []string{"resume"}},
+		"cancel": {[]string{"cancel"}, []string{"run", "plan.yaml"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			model := newGateModel()
+			var asked, stopped atomic.Int32
+			server := octest.Model(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
+				reply := model.reply(ctx, req)
+				if reply.Wait != nil && asked.Add(1) == 1 {
+					select {
+					case <-ctx.Done():
+						stopped.Add(1)
+					case <-model.release:
+					}
+				}
+				return reply
+			})
+			dir := octest.Repo(t, map[string]string{"plan.yaml": chainPlan})
+			env, attach := attached(t, dir, testEnv(t, server.URL()), server)
+			p := startManager(t, dir, env, "run", "plan.yaml", "--json", "--ledger-model", "scripted/ledger", attach)
+			<-model.asked
+			p.signal(syscall.SIGKILL)
+			p.wait()
+
+			const left = `The agent of "first" may still be at work in session ses_`
+			if code, stdout, stderr := run(t, dir, env, test.order...); code != 0 || !strings.Contains(stdout, left) {
+				t.Fatalf("%v: %d\n%s%s", test.order, code, stdout, stderr)
+			}
+			if _, stdout, _ := run(t, dir, env, "status"); !strings.Contains(stdout, left) {
+				t.Errorf("status does not say that an agent may be at work:\n%s", stdout)
+			}
+			next := startManager(t, dir, env, append(test.next, "--json", "--ledger-model", "scripted/ledger", attach)...)
+			<-model.asked
+			close(model.release)
+			if code := next.wait(); code != 0 {
+				t.Fatalf("%v: %d\n%s", test.next, code, next.stderr.String())
+			}
+			if stopped.Load() != 1 {
+				t.Error("two agents were at work on the same sub-task")
+			}
+			if _, stdout, _ := run(t, dir, env, "list", "--json"); strings.Contains(stdout, "ses_") {
+				t.Errorf("the session is still said to be left:\n%s", stdout)
+			}
+			wantFile(t, dir, "second.txt", "second\n")
+		})
 	}
 }
 

@@ -21,6 +21,8 @@ type orderReport struct {
 	AtWork  []string `json:"at_work"`
 	Blocked []string `json:"blocked"` // sub-tasks that this order blocked
 	Freed   []string `json:"freed"`   // sub-tasks that this order let go on: dependents, and what is tried again
+	// Left are sessions whose agents may be at work although their attempts have ended; the next run or resume stops them.
+	Left []boulder.LeftSession `json:"left,omitempty"`
 
 	done, total int
 }
@@ -29,7 +31,7 @@ func newOrderReport(before, after store.Detail, holder *control.Holder, o boulde
 	b := after.Boulder
 	r := &orderReport{
 		Type: "order", BoulderID: b.ID, Order: o, Status: b.Status, AtWork: []string{}, Blocked: []string{},
-		Freed: []string{}, done: completed(after), total: planned(after),
+		Freed: []string{}, Left: b.Left, done: completed(after), total: planned(after),
 	}
 	if runs(holder, b) {
 		r.RunBy = holder
@@ -56,7 +58,19 @@ func newOrderReport(before, after store.Detail, holder *control.Holder, o boulde
 }
 
 // text is the report for people, on one line.
-func (r *orderReport) text() string {
+func (r *orderReport) text() string { return r.outcome() + leftText(r.Left) }
+
+// leftText says which agents may be at work although an order has ended their attempts.
+func leftText(left []boulder.LeftSession) string {
+	var text strings.Builder
+	for _, l := range left {
+		fmt.Fprintf(&text, " The agent of %q may still be at work in session %s: the next run or resume here stops it"+
+			" before it starts anything.", l.SubTaskID, l.SessionID)
+	}
+	return text.String()
+}
+
+func (r *orderReport) outcome() string {
 	switch r.Do {
 	case boulder.OrderPause:
 		return fmt.Sprintf("Paused. %s Go on with: manager resume %s", r.left(), r.BoulderID)

@@ -93,6 +93,12 @@ func ofAttempt(body boulder.Body) string {
 	case boulder.Cooled:
 		return fmt.Sprintf("%s cools down until %s, then %s at once: %s",
 			modelName(b.Model), clock(b.Until), plural(b.Limit, "attempt"), b.Reason)
+	case boulder.SessionLeft:
+		if b.Stopped {
+			return fmt.Sprintf("attempt %d: session %s is stopped", b.Attempt, b.SessionID)
+		}
+		return fmt.Sprintf("attempt %d: its agent may still be at work in session %s, until the next run or resume stops it",
+			b.Attempt, b.SessionID)
 	case boulder.SubTaskDone:
 		text := stated(string(b.Status), b.Summary)
 		if len(b.Blocked) > 0 {

@@ -48,6 +48,7 @@ func (v showView) head(s *showReport) {
 	if b.Status == boulder.Paused {
 		v.field(1, "go on with", "manager resume "+b.ID)
 	}
+	v.field(1, "left at work", strings.TrimSpace(leftText(b.Left)))
 	for _, n := range b.Notes {
 		v.field(1, joinedBy(" for ", stampFull(n.At)+" note", oneLine(n.SubTaskID)), n.Text)
 	}

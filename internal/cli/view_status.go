@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
@@ -54,6 +55,9 @@ func (v statusView) state() {
 			text = v.yellow(text)
 		}
 		v.say(text + ": " + clarifyHint)
+	}
+	if len(s.Left) > 0 {
+		v.say(v.yellow(strings.TrimSpace(leftText(s.Left))))
 	}
 	goOn := "Go on with: manager resume " + s.BoulderID
 	if s.Waiting.Hard > 0 {
