@@ -14,17 +14,94 @@ import (
 )
 
 func (a *app) newStatusCmd() *cobra.Command {
-	return &cobra.Command{
+	var follow bool
+	cmd := &cobra.Command{
 		Use:        "status [flags] [BOULDER]",
 		Short:      "Show how far a boulder is",
 		SuggestFor: []string{"ps", "st", "progress"},
 		Long: `Shows how far a boulder is (default: the active one): each sub-task with its state, what it waits for,
 what its agent does, and what it cost. It also works while another process runs it. BOULDER is an id, or a
-beginning or end of one.`,
+beginning or end of one.
+
+With --follow it shows the boulder as ` + "`manager run`" + ` does, until it is over or you press Ctrl-C, which does not
+disturb it: what needs you on top, then what is at work and what waits.`,
 		Args:              atMostOne("BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.runStatus(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if follow {
+				return a.followStatus(cmd.Context(), args)
+			}
+			return a.runStatus(cmd.Context(), args)
+		},
 	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow the boulder while a process runs it")
+	return cmd
+}
+
+// followStatus shows a boulder that another process runs as that process would show it.
+func (a *app) followStatus(ctx context.Context, args []string) error {
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeReader()
+	client, held := r.(*control.Client)
+	if !held {
+		closeReader() // a run must be able to start
+		return a.notFollowed(ctx, args)
+	}
+	id, err := resolve(ctx, r, newestOr(args))
+	if err != nil {
+		return err
+	}
+	d, err := r.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	holder := holderOf(ctx, r)
+	if !runs(holder, d.Boulder) {
+		return a.notFollowed(ctx, args)
+	}
+	p, err := a.progressOf(ctx, r, d)
+	if err != nil {
+		return err
+	}
+	v := a.newRunViewOf(p)
+	defer v.Close()
+	if live, ok := v.(*liveView); ok {
+		if holder.Limits != nil {
+			live.limits = *holder.Limits
+		}
+		if len(holder.Running) > 1 {
+			live.on = " -b " + id
+		}
+		live.show()
+	}
+	for e, err := range client.Follow(ctx, id, d.Boulder.Seq) {
+		switch {
+		case ctx.Err() != nil:
+			return errInterrupted // that is how to leave it
+		case errors.Is(err, control.ErrNotServed): // the process has ended
+			v.Close()
+			return a.runStatus(ctx, []string{id})
+		case err != nil:
+			return err
+		}
+		v.Event(e)
+		if p.state.Boulder.Status.Terminal() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// notFollowed shows what there is instead of following it.
+func (a *app) notFollowed(ctx context.Context, args []string) error {
+	if err := a.runStatus(ctx, args); err != nil {
+		return err
+	}
+	a.note("No process runs it, so there is nothing to follow.")
+	return nil
 }
 
 func (a *app) runStatus(ctx context.Context, args []string) error {

@@ -30,8 +30,10 @@ type loader interface {
 }
 
 // newRunView chooses how to show a run: as events for programs, live on a terminal, else as plain lines.
-func (a *app) newRunView(db loader) runView {
-	follow := newProgress(db)
+func (a *app) newRunView(db loader) runView { return a.newRunViewOf(newProgress(db)) }
+
+// newRunViewOf is newRunView for what has been seen of already.
+func (a *app) newRunViewOf(follow *progress) runView {
 	switch {
 	case a.json:
 		return &jsonView{app: a}
@@ -74,7 +76,10 @@ func (a *app) newServeView(db loader, id string) runView {
 }
 
 func newProgress(db loader) *progress {
-	return &progress{load: db, spent: map[string]time.Duration{}, doing: map[string]doing{}}
+	return &progress{
+		load: db, spent: map[string]time.Duration{}, doing: map[string]doing{}, last: map[string]lastTurn{},
+		raised: map[string]boulder.Blocker{},
+	}
 }
 
 // printJSON writes one object on a line of stdout.

@@ -177,7 +177,7 @@ func TestRunTellsOfBlockers(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
 	s.playBlocked()
-	const hint = "manager blockers clarify: 1 hard blocker waits"
+	const hint = "? B1 [2/6] Which key signs the theme"
 	for _, width := range []int{100, 50} {
 		if frame := liveSample(t, s).frame(view.Size{Width: width, Height: 30}, 0); !strings.Contains(frame, hint) {
 			t.Errorf("the picture of %d columns does not say who waits for whom:\n%s", width, frame)

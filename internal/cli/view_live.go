@@ -28,7 +28,8 @@ type liveView struct {
 	printed  []string // lines that scroll away, waiting for the next frame
 	scrolled bool     // there are some above the picture
 	stopping bool
-	lost     error // the state could not be followed
+	lost     error  // the state could not be followed
+	on       string // says which boulder is meant, at the end of a command; empty where there is only one
 
 	term   sync.Mutex   // guards the fields below; taken before mu
 	screen *view.Screen // nil while the terminal is not ours
@@ -62,6 +63,13 @@ func (v *liveView) Event(e boulder.Event) {
 	if end, ok := e.Body.(boulder.TaskComplete); ok {
 		v.app.printSummary(e.BoulderID, end, e.Time.Sub(v.progress.began))
 	}
+}
+
+// show opens the picture of what was seen so far.
+func (v *liveView) show() {
+	v.term.Lock()
+	defer v.term.Unlock()
+	v.screen = v.open()
 }
 
 // take follows the event and reports whether the manager is at work after it.
@@ -152,7 +160,9 @@ func (v *liveView) width() int {
 
 func (v *liveView) table(width int, now time.Time) *table {
 	s := v.progress.state
-	t := numbered(v.app.paint(v.app.Stderr), width, len(s.SubTasks), func(id string) int { return s.SubTask(id).Position })
+	t := numbered(v.app.paint(v.app.Stderr), width, len(s.SubTasks), func(id string) string {
+		return unlessDone(s.SubTask(id))
+	})
 	t.now = now
 	return t
 }
@@ -215,32 +225,15 @@ func (v *liveView) frame(size view.Size, tick int) string {
 		text := stated(string(b.Status), b.Reason) + "; go on, from any terminal, with: manager resume " + b.ID
 		lines = append(lines, t.yellow(clipText(text, t.width-1)))
 	}
-	if text := v.awaited(); text != "" {
-		lines = append(lines, t.yellow(clipText(text, t.width-1)))
-	}
 	if v.lost != nil {
 		lines = append(lines, t.red(clipText("this view has lost track: "+v.lost.Error(), t.width-1)))
 	}
+	working := min(2, len(v.progress.state.Live())) // lines that are left to them whatever is in trouble
+	needs := view.Needs(v.progress.state, v.progress.raised, v.on, t.now)
+	lines = append(lines, view.NeedLines(needs, t.width, size.Room()-len(lines)-working, t.yellow, t.dim)...)
 	lines = append(lines, v.atWork(t, size.Room()-len(lines))...)
 	lines = append(lines, v.inLine(t, size.Room()-len(lines))...)
 	return strings.Join(lines[:min(len(lines), size.Room())], "\n")
-}
-
-// awaited says that a person is waited for, and where they answer.
-func (v *liveView) awaited() string {
-	if v.progress.state.Parked() == 0 { // the usual case, in which a large plan is not looked through for each frame
-		return ""
-	}
-	var waits waitingBlockers
-	for _, t := range v.progress.state.SubTasks {
-		if t.Parked {
-			waits.Hard += len(t.AwaitedBy(t.Attempts))
-		}
-	}
-	if waits.Hard == 0 {
-		return ""
-	}
-	return clarifyHint + ": " + strings.TrimSuffix(waits.awaited(), " for an answer")
 }
 
 // head sums the run up.
@@ -258,27 +251,47 @@ func (v *liveView) head(t *table) string {
 	if n := s.Count(boulder.SubTaskBlocked); n > 0 {
 		text += " · " + t.yellow(fmt.Sprintf("%d blocked", n))
 	}
-	rest := " · " + took
-	if t.width >= 50 {
-		rest += " · " + count(v.progress.usage().Tokens()) + " tokens · " + costText(v.progress.usage())
+	usage := v.progress.usage()
+	cost := " · " + costText(usage)
+	for _, rest := range []string{" · " + took + " · " + count(usage.Tokens()) + " tokens", " · " + took, ""} {
+		if line := text + t.dim(rest+cost); ansi.StringWidthWc(line) < t.width {
+			return line
+		}
 	}
-	return ansi.TruncateWc(text+t.dim(rest), t.width-1, "…")
+	return ansi.TruncateWc(text, t.width-1-len(cost), "…") + t.dim(cost) // what it costs is never cut
 }
 
-// atWork draws what runs: with its activity, if there is room for that.
+// atWork draws what runs: with its activity, why it continues and what was red, as far as there is room.
 func (v *liveView) atWork(t *table, room int) []string {
 	live := v.progress.state.Live()
-	detailed := 2*len(live) <= room
+	var shown [][]string
+	for _, o := range live[:min(len(live), max(room, 0))] {
+		r := v.progress.row(o.SubTask)
+		lines := []string{t.line(r), t.below(t.activity(r))}
+		last := v.progress.last[o.SubTask.ID]
+		for _, more := range []string{last.why, last.gate} {
+			if more != "" {
+				lines = append(lines, t.below(more))
+			}
+		}
+		shown = append(shown, lines)
+	}
+	depth := 1
+	for d := 2; d <= 4; d++ {
+		total := 0
+		for _, s := range shown {
+			total += min(d, len(s))
+		}
+		if total <= room && len(shown) == len(live) {
+			depth = d
+		}
+	}
 	var lines []string
-	for i, o := range live {
-		if !detailed && i == room-1 && len(live) > room {
+	for i, s := range shown {
+		if len(live) > room && i == room-1 {
 			return append(lines, t.below(fmt.Sprintf("and %d more at work", len(live)-i)))
 		}
-		r := v.progress.row(o.SubTask)
-		lines = append(lines, t.line(r))
-		if detailed {
-			lines = append(lines, t.below(t.activity(r)))
-		}
+		lines = append(lines, s[:min(depth, len(s))]...)
 	}
 	return lines
 }

@@ -42,7 +42,7 @@ func TestLiveFrames(t *testing.T) {
 func liveSample(t *testing.T, s *sample) *liveView {
 	t.Helper()
 	a, _, _ := testApp()
-	p := &progress{spent: map[string]time.Duration{}, doing: map[string]doing{}}
+	p := newProgress(nil)
 	limits := schedule.DefaultLimits()
 	limits.Global = 1
 	v := &liveView{app: a, limits: limits, now: func() time.Time { return s.now }, progress: p}

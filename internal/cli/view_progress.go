@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -18,10 +19,12 @@ type progress struct {
 	state *boulder.State // nil before the first event
 	began time.Time      // time of the first event seen
 
-	doing map[string]doing         // by sub-task: of the turn that runs
-	spent map[string]time.Duration // by sub-task: on attempts that are over
-	alone map[string]bool          // sub-tasks whose last verdict came from the gates alone, without a judge
-	news  bool                     // the newest event is a notice that its turn has not given before
+	doing  map[string]doing           // by sub-task: of the turn that runs
+	spent  map[string]time.Duration   // by sub-task: on attempts that are over
+	alone  map[string]bool            // sub-tasks whose last verdict came from the gates alone, without a judge
+	last   map[string]lastTurn        // by sub-task: what its last turn came to, if that was not the end
+	raised map[string]boulder.Blocker // as they were when they were raised; settled ones are not in it
+	news   bool                       // the newest event is a notice that its turn has not given before
 }
 
 // doing is the newest sign of life of a turn.
@@ -30,6 +33,12 @@ type doing struct {
 	todosDone, todosTotal int
 	usage                 boulder.Usage // of the turn so far
 	notice                string        // the newest one: a wait may be reported more than once
+}
+
+// lastTurn is what a turn came to that was not the last.
+type lastTurn struct {
+	why  string // the reason for the next turn, or the next attempt
+	gate string // the gate that was red last, and its last line
 }
 
 // take follows one event. An error means that the state could not be read; what is shown is then out of date.
@@ -87,6 +96,19 @@ func (p *progress) watch(e boulder.Event) {
 		p.doing[b.SubTaskID] = d
 	case boulder.TurnEnded:
 		delete(p.doing, b.SubTaskID)
+		delete(p.last, b.SubTaskID)
+	case boulder.GateRun:
+		if !b.Passed && b.NoWorse == "" {
+			last := p.last[b.SubTaskID]
+			last.gate = joined("✗ "+b.Command, lastLines(strings.TrimSpace(safeText(b.Output)), 1))
+			p.last[b.SubTaskID] = last
+		}
+	case boulder.Continuation:
+		p.because(b.SubTaskID, joined(b.Reason, strings.Join(b.Remaining, "; ")))
+	case boulder.BlockerRaised:
+		p.raised[b.Blocker.ID] = b.Blocker
+	case boulder.BlockerSettled:
+		delete(p.raised, b.BlockerID)
 	case boulder.Judged:
 		if p.alone == nil {
 			p.alone = map[string]bool{}
@@ -94,9 +116,18 @@ func (p *progress) watch(e boulder.Event) {
 		p.alone[b.SubTaskID] = b.Verdict.JudgeUnavailable
 	case boulder.Retry:
 		p.over(b.AttemptRef, e.Time)
+		p.because(b.SubTaskID, b.Reason)
 	case boulder.SubTaskDone:
 		p.over(b.AttemptRef, e.Time)
+		delete(p.last, b.SubTaskID)
 	}
+}
+
+// because keeps the reason why a sub-task is not over.
+func (p *progress) because(subTask, why string) {
+	last := p.last[subTask]
+	last.why = prefixed("because: ", why)
+	p.last[subTask] = last
 }
 
 // over adds up the time of an attempt that ends.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"iter"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 func rowsOf(
 	d store.Detail, recent []boulder.Event, limits schedule.Limits, beside []neighbour, now time.Time,
 ) iter.Seq[row] {
-	p := progress{doing: map[string]doing{}, spent: map[string]time.Duration{}}
+	p := newProgress(nil)
 	for _, e := range recent {
 		p.watch(e)
 	}
@@ -70,6 +71,10 @@ func waitsOf(
 // restore makes the state of a boulder for looking at it. The turns are not read: they hold whole transcripts of
 // evidence, so the state has stand-ins that say no more than that there is one.
 func restore(d store.Detail) (*boulder.State, error) {
+	return boulder.Restore(recordsOf(d))
+}
+
+func recordsOf(d store.Detail) boulder.Records {
 	records := boulder.Records{Boulder: d.Boulder, Revision: d.Revision, SubTasks: d.SubTasks}
 	for _, a := range d.Attempts {
 		if a.Status.Terminal() {
@@ -84,5 +89,46 @@ func restore(d store.Detail) (*boulder.State, error) {
 		}
 		records.Open = append(records.Open, open)
 	}
-	return boulder.Restore(records)
+	return records
+}
+
+// detailLoader reads a boulder for looking at it.
+type detailLoader struct{ reader }
+
+func (l detailLoader) Load(ctx context.Context, id string) (boulder.Records, error) {
+	d, err := l.Get(ctx, id)
+	return recordsOf(d), err
+}
+
+// progressOf is the progress of a boulder that others run, up to what is stored.
+func (a *app) progressOf(ctx context.Context, r reader, d store.Detail) (*progress, error) {
+	p := newProgress(detailLoader{r})
+	b := d.Boulder
+	recent, err := r.Events(ctx, b.ID, b.Seq-min(b.Seq, recentEvents), recentEvents)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range recent {
+		if e.Seq <= b.Seq {
+			p.watch(e)
+		}
+	}
+	if p.state, err = restore(d); err != nil {
+		return nil, err
+	}
+	p.began = b.CreatedAt
+	for _, t := range d.Attempts {
+		if t.Status.Terminal() && !t.StartedAt.IsZero() {
+			p.spent[t.SubTaskID] += t.EndedAt.Sub(t.StartedAt)
+		}
+	}
+	if project, err := a.project(); err == nil {
+		records, _ := a.recordsOfBlockers(ctx, project, b.ID) // without them no time left is shown
+		for _, k := range records {
+			if !k.Status.Settled() {
+				p.raised[k.ID] = k
+			}
+		}
+	}
+	return p, nil
 }

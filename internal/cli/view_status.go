@@ -89,8 +89,16 @@ func (v statusView) subTasks() {
 	for _, t := range v.report.SubTasks {
 		labels = max(labels, min(ansi.StringWidthWc(t.ID), widestLabel))
 	}
+	byID := map[string]*boulder.SubTask{}
+	var rows []row
+	for _, s := range v.report.SubTasks {
+		byID[s.ID] = s.row.task
+		rows = append(rows, s.row)
+	}
 	t := newTable(v.paint, v.width, labels, func(t *boulder.SubTask) string { return t.ID },
-		func(id string) string { return id })
+		func(id string) string { return unlessDone(byID[id]) })
+	t.now = v.report.now
+	t.size(rows)
 	fmt.Fprintln(v.out)
 	for _, s := range v.report.SubTasks {
 		t.now = v.report.now

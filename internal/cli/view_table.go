@@ -15,7 +15,7 @@ import (
 const (
 	widthElapsed = 6
 	widthTokens  = 6
-	widthCost    = 8
+	widthCost    = 7
 	widthLine    = 120 // what is farther apart is hard to read together
 )
 
@@ -30,11 +30,19 @@ type table struct {
 	label  func(t *boulder.SubTask) string
 	named  func(id string) string // how another sub-task is called
 	model  int                    // width of the model column, 0 for none
+	took   int                    // of the time
+	tokens int                    // of the tokens, 0 for none
+	cost   int
 }
 
 // newTable sizes the columns. Sub-tasks are called by the given labels, none of which is wider than labels.
 func newTable(p paint, width, labels int, label func(*boulder.SubTask) string, named func(string) string) *table {
-	t := &table{paint: p, width: min(width, widthLine), labels: labels, label: label, named: named}
+	t := &table{
+		paint: p, width: min(width, widthLine), labels: labels, label: label, named: named, took: widthElapsed, cost: widthCost,
+	}
+	if t.width >= 60 {
+		t.tokens = widthTokens
+	}
 	switch {
 	case t.width >= 110:
 		t.model = 26
@@ -44,10 +52,36 @@ func newTable(p paint, width, labels int, label func(*boulder.SubTask) string, n
 	return t
 }
 
-// numbered calls sub-tasks by their place: [2/3].
-func numbered(p paint, width int, total int, place func(id string) int) *table {
+// size makes the columns as narrow as what they hold: the rest is for the names. A model that all have in common is left
+// out where there is little room.
+func (t *table) size(rows []row) {
+	took, tokens, cost, model := 0, 0, 0, 0
+	models := map[string]bool{}
+	for _, r := range rows {
+		if r.unused() || r.idle() {
+			continue
+		}
+		took, tokens = max(took, len(elapsed(r.took(t.now)))), max(tokens, len(count(r.usage().Tokens())))
+		cost, model = max(cost, len(costText(r.usage()))), max(model, ansi.StringWidthWc(shortModel(r.task.Model)))
+		models[r.task.Model] = true
+	}
+	t.took, t.tokens, t.cost, t.model = took, min(t.tokens, tokens), cost, min(t.model, model)
+	if len(models) == 1 && t.width < 100 {
+		t.model = 0
+	}
+}
+
+// unlessDone is how a sub-task is called that others wait for; empty if they do not wait any more.
+func unlessDone(t *boulder.SubTask) string {
+	if t == nil || t.Status == boulder.SubTaskCompleted || t.Status == boulder.SubTaskSkipped {
+		return ""
+	}
+	return t.ID
+}
+
+// numbered calls sub-tasks by their place, as [2/3], and those that others wait for by their names.
+func numbered(p paint, width int, total int, named func(id string) string) *table {
 	label := func(t *boulder.SubTask) string { return fmt.Sprintf("[%d/%d]", t.Position, total) }
-	named := func(id string) string { return fmt.Sprintf("[%d]", place(id)) }
 	return newTable(p, width, len(fmt.Sprintf("[%d/%d]", total, total)), label, named)
 }
 
@@ -86,21 +120,19 @@ func (t *table) numbers(r row) string {
 	if t.model > 0 {
 		b.WriteString("  " + fit(shortModel(r.task.Model), t.model))
 	}
-	b.WriteString("  " + fitRight(elapsed(r.took(t.now)), widthElapsed))
-	if t.width >= 60 {
-		b.WriteString("  " + fitRight(count(r.usage().Tokens()), widthTokens))
+	b.WriteString("  " + fitRight(elapsed(r.took(t.now)), t.took))
+	if t.tokens > 0 {
+		b.WriteString("  " + fitRight(count(r.usage().Tokens()), t.tokens))
 	}
-	if t.width >= 50 {
-		b.WriteString(" " + fitRight(costText(r.usage()), widthCost))
-	}
-	return b.String()
+	cost := costText(r.usage())
+	return b.String() + "  " + fitRight(cost, max(t.cost, len(cost))) // what it costs is never cut
 }
 
 // idle is the rest of the line of a sub-task that waits: its name, and in the columns on the right what it waits for.
-// A long reason gets room from the name.
+// A long reason gets what the name does not need, or some of what it does.
 func (t *table) idle(r row, name, rest int) string {
 	why := "  " + clipText(t.why(r), name+rest)
-	if over := min(ansi.StringWidthWc(why)-rest, name*2/5); over > 0 {
+	if over := min(ansi.StringWidthWc(why)-rest, max(name-ansi.StringWidthWc(r.name()), name*2/5)); over > 0 {
 		name, rest = name-over, rest+over
 	}
 	return fit(r.name(), name) + t.dim(ansi.TruncateWc(why, rest, "…"))
@@ -124,9 +156,11 @@ func (t *table) why(r row) string {
 	}
 	names := make([]string, 0, len(r.task.DependsOn))
 	for _, id := range r.task.DependsOn {
-		names = append(names, t.named(id))
+		if name := t.named(id); name != "" {
+			names = append(names, name)
+		}
 	}
-	return "after " + strings.Join(names, ", ")
+	return prefixed("after ", strings.Join(names, ", "))
 }
 
 // activity is what is going on in a sub-task that is at work.

@@ -156,7 +156,7 @@ func TestProgressFollowsTheState(t *testing.T) {
 	s.play()
 	s.finish()
 	for begin := range s.events {
-		p := &progress{load: storedAt{s.events, begin}, spent: map[string]time.Duration{}, doing: map[string]doing{}}
+		p := newProgress(storedAt{s.events, begin})
 		for _, e := range s.events[begin:] {
 			if err := p.take(e); err != nil {
 				t.Fatalf("from event %d on: event %d: %v", begin+1, e.Seq, err)

@@ -79,3 +79,6 @@ func SizeOf(stream any) Size {
 	}
 	return Size{Width: 100, Height: 30}
 }
+
+// textWidth is how many columns a text takes.
+func textWidth(s string) int { return ansi.StringWidthWc(s) }

@@ -1,0 +1,82 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/golden"
+)
+
+var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+// troubled is a boulder in which everything that can need the user does.
+func troubled(t *testing.T) (*boulder.State, map[string]boulder.Blocker) {
+	t.Helper()
+	subTask := func(n int, id string, status boulder.SubTaskStatus, reason string) boulder.SubTask {
+		return boulder.SubTask{
+			ID: id, Position: n, Subject: "Do " + id, Status: status, Reason: reason, Attempts: 1, Revision: 1,
+		}
+	}
+	raised := func(id, question string, hard bool) boulder.RaisedBlocker {
+		return boulder.RaisedBlocker{ID: id, Attempt: 1, Hard: hard, Question: question, Status: boulder.BlockerPending}
+	}
+	asking := subTask(1, "asking", boulder.SubTaskBlocked, "waits for an answer to B1")
+	asking.Parked, asking.Blockers = true, []boulder.RaisedBlocker{
+		raised("B1", "How shall the program say goodbye, with \x1b[31mGoodbye or with Bye?", true), raised("B2", "Which name?", false),
+	}
+	pushing := subTask(2, "pushing", boulder.SubTaskCompleted, "")
+	pushing.Status, pushing.Blockers = boulder.SubTaskFailed, nil
+	pushing.Reason = "not complete after 3 attempts: the remote refuses"
+	parked := subTask(3, "parked", boulder.SubTaskBlocked, "the tokens budget is used up: 2k of 2k")
+	parked.Parked = true
+	behind := subTask(4, "behind", boulder.SubTaskBlocked, `depends on "pushing", which failed`)
+	held := subTask(5, "held", boulder.SubTaskPending, "")
+	held.Blockers = []boulder.RaisedBlocker{raised("B3", "May it run git push origin main?", false)}
+	s := &boulder.State{Boulder: boulder.Boulder{Status: boulder.Running}}
+	all := []boulder.SubTask{asking, pushing, parked, behind, held}
+	for i := range all {
+		s.SubTasks = append(s.SubTasks, &all[i])
+	}
+	return s, map[string]boulder.Blocker{"B3": {
+		ID: "B3", BoulderID: "b", SubTaskID: "held", Attempt: 1, Until: noon.Add(4*time.Minute + 10*time.Second),
+		Ask: &boulder.Ask{Kind: boulder.AskPermission, Reply: boulder.ReplyWaiting}, Status: boulder.BlockerPending,
+	}}
+}
+
+// What needs the user is told at every width, and with the commands to type where there is room.
+func TestNeeds(t *testing.T) {
+	t.Parallel()
+	s, raised := troubled(t)
+	plain := func(s string) string { return s }
+	var out strings.Builder
+	for _, size := range []Size{{200, 60}, {80, 24}, {44, 24}, {80, 8}, {80, 4}} {
+		room := size.Room() - 1
+		lines := NeedLines(Needs(s, raised, " -b 01k3", noon), size.Width, room, plain, plain)
+		fmt.Fprintf(&out, "== %d × %d\n%s\n", size.Width, size.Height, strings.Join(lines, "\n"))
+		if len(lines) > room {
+			t.Errorf("%d lines for %d", len(lines), room)
+		}
+		for _, line := range lines {
+			if w := ansi.StringWidthWc(line); w >= size.Width {
+				t.Errorf("a line for %d columns has %d: %q", size.Width, w, line)
+			}
+		}
+	}
+	golden.Compare(t, "needs.txt", out.String())
+}
+
+// A wait that is over leaves no time, and no question.
+func TestNeedsAfterTheDeadline(t *testing.T) {
+	t.Parallel()
+	s, raised := troubled(t)
+	for _, n := range Needs(s, raised, "", noon.Add(time.Hour)) {
+		if strings.HasPrefix(n.Name, "B3") {
+			t.Errorf("nobody waits for it any more: %+v", n)
+		}
+	}
+}
