@@ -2,7 +2,6 @@ package taskledger
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -170,18 +169,11 @@ func checkGates(p *boulder.Plan) []finding {
 func checkBudgets(p *boulder.Plan) []finding {
 	var all []finding
 	for i, s := range p.SubTasks {
-		if s.Budget != nil && !bounds(*s.Budget) { // a file's values were looked at one by one
-			all = append(all, finding{
-				of(i, "budget"), called(p, i) + " has a budget below zero", "write amounts above 0, or none",
-			})
+		if err := s.Budget.Validate(); err != nil { // a file's values were looked at one by one
+			all = append(all, finding{of(i, "budget"), called(p, i) + ": " + err.Error(), "write amounts above 0, or none"})
 		}
 	}
 	return all
-}
-
-// bounds reports whether a budget holds nothing but bounds: no amount is below zero, or no number.
-func bounds(b boulder.Budget) bool {
-	return b.Attempts >= 0 && b.Time >= 0 && b.Tokens >= 0 && b.Calls >= 0 && b.Cost >= 0 && !math.IsInf(b.Cost, 0)
 }
 
 func checkGraph(p *boulder.Plan) []finding {

@@ -1,7 +1,6 @@
 package taskledger
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -39,11 +38,8 @@ type FileError = yamlfile.Error
 // of the file system (fs.ErrNotExist); one that is no plan is a [*FileError].
 func ReadFile(path string) (*boulder.Plan, error) {
 	data, err := yamlfile.Read(path)
-	if _, told := errors.AsType[*FileError](err); told {
-		return nil, err
-	}
 	if err != nil {
-		return nil, fmt.Errorf("read the plan: %w", err)
+		return nil, err
 	}
 	return Parse(path, data)
 }

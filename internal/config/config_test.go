@@ -206,7 +206,7 @@ func TestConfigRefuses(t *testing.T) {
 // All mistakes of a file are told at once, and each only once.
 func TestConfigTellsAllMistakes(t *testing.T) {
 	t.Parallel()
-	_, err := configOf(t, "modle: a/b\nlimits:\n  attempts: 0\n  warn: 80\n  models: [{pattern: x, limit: many}]\non_ask: maybe\n"+
+	_, err := configOf(t, "mode: a/b\nlimits:\n  attempts: 0\n  warn: 80\n  models: [{pattern: x, limit: many}]\non_ask: maybe\n"+
 		"done_when: [judge, green]\nnotify: {on: [later]}\n")
 	var lines []int
 	if file, ok := errors.AsType[*yamlfile.Error](err); ok {
@@ -222,7 +222,7 @@ func TestConfigTellsAllMistakes(t *testing.T) {
 func FuzzConfig(f *testing.F) {
 	f.Add("rules: {silence: off, polling: [x]}\nlimits: {warn: 0.5}\nbudget: {tokens: 2M}")
 	f.Add("limits: &a {models: [{pattern: 'x', limit: 1}]}\nrules: *a")
-	f.Fuzz(func(t *testing.T, text string) {
+	f.Fuzz(func(_ *testing.T, text string) {
 		var c Config
 		if err := c.read("config.yaml", []byte(text)); err == nil {
 			c.Budget()

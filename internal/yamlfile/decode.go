@@ -156,11 +156,12 @@ func (d *decoder) scalar(path string, n ast.Node, to reflect.Value) {
 	text, ok := Value{n}.Text()
 	switch to.Kind() {
 	case reflect.String:
-		if !ok {
+		switch {
+		case !ok:
 			d.wrongKind(path, n, "a text", "write it as one text, between quotes if need be")
-		} else if strings.ContainsRune(text, 0) {
+		case strings.ContainsRune(text, 0):
 			d.wrong(path, n, "contains a NUL character", "remove it; no command and no prompt can hold one")
-		} else {
+		default:
 			to.SetString(text)
 		}
 	case reflect.Bool:

@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/scanner"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // The YAML library recurses for every level of nesting and for every key of a mapping, and copies all tokens for every
@@ -25,11 +26,11 @@ const (
 )
 
 // blankLines matches a block of text that begins with too many empty lines.
-var blankLines = regexp.MustCompile(fmt.Sprintf(`[|>][-+0-9]*[ \t\r]*(?: #.*)?\n(?:[ \t\r]*\n){%d}`, maxBlank+1))
+var blankLines = text.Regexp(fmt.Sprintf(`[|>][-+0-9]*[ \t\r]*(?: #.*)?\n(?:[ \t\r]*\n){%d}`, maxBlank+1))
 
 // tokenize splits the source and refuses what plans and configurations have no use for.
 func (f *File) tokenize(source string) token.Tokens {
-	if at := blankLines.FindStringIndex(source); at != nil {
+	if at := blankLines().FindStringIndex(source); at != nil {
 		f.add(spot{1 + strings.Count(source[:at[0]], "\n"), 1}, fmt.Sprintf("a text begins with more than %d empty lines", maxBlank),
 			"remove them")
 		return nil
