@@ -22,8 +22,8 @@ const (
 	defaultCallTimeout  = 30 * time.Second
 	defaultEventSilence = 30 * time.Second // the server's heartbeat comes every 10 s
 
-	maxBody         = 64 << 20 // of an answer that is held whole, and of one text of a scanned answer
-	maxScanned      = 1 << 30  // of an answer that is read as it comes in
+	maxBody         = 64 << 20 // of an answer that is held whole
+	maxScanned      = 1 << 30  // of a list that is read as it comes in
 	maxErrorMessage = 600      // characters of a server's answer that are worth showing
 )
 
@@ -51,6 +51,8 @@ type Client struct {
 	log    *slog.Logger
 	http   *http.Client
 	events *hub
+
+	maxEvent int // bytes of one event as it is sent; a longer one ends the connection
 
 	version string
 }
@@ -89,11 +91,12 @@ func newClient(address string, cfg AttachConfig) (*Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 32 // one per session that is being driven, not the default 2
-	transport.ReadBufferSize = scanWindow
+	transport.ReadBufferSize = 32 << 10
 	c := &Client{
-		base: base,
-		cfg:  cfg,
-		log:  cfg.Logger,
+		base:     base,
+		cfg:      cfg,
+		log:      cfg.Logger,
+		maxEvent: maxEvent,
 		http: &http.Client{
 			Transport: transport,
 			// A redirect would carry the password to wherever it points.
@@ -158,7 +161,7 @@ type request struct {
 	timeout time.Duration // 0: the client's CallTimeout
 	header  *http.Header  // where the answer's header goes, nil to ignore it
 	// scan, if not nil, takes a JSON answer while it comes in, in the place of out.
-	scan func(*scanner) error
+	scan func(*json.Decoder) error
 }
 
 func (d *Directory) call(ctx context.Context, r request) error {
@@ -196,17 +199,31 @@ func (c *Client) call(ctx context.Context, r request) error {
 
 func scanAnswer(ctx context.Context, r request, resp *http.Response) error {
 	body := &io.LimitedReader{R: resp.Body, N: maxScanned}
-	err := r.scan(newScanner(body))
-	if err == nil {
+	source := &failingReader{r: body}
+	err := r.scan(json.NewDecoder(source))
+	switch {
+	case err == nil:
 		return nil
-	}
-	if failed, ok := errors.AsType[readError](err); ok {
-		return transportError(ctx, r.op, failed.error)
-	}
-	if body.N <= 0 {
+	case source.err != nil:
+		return transportError(ctx, r.op, source.err)
+	case body.N <= 0:
 		return tooLong(r.op, resp.StatusCode, maxScanned)
 	}
 	return &Error{Op: r.op, Status: resp.StatusCode, cause: fmt.Errorf("unexpected answer: %w", err)}
+}
+
+// failingReader remembers a failure of the source, to tell it from one of what the source says.
+type failingReader struct {
+	r   io.Reader
+	err error
+}
+
+func (f *failingReader) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		f.err = err
+	}
+	return n, err
 }
 
 func tooLong(op string, status, limit int) *Error {

@@ -13,3 +13,6 @@ func (s *Server) Through(t *testing.T, address string) *Client {
 	t.Cleanup(c.Close)
 	return c
 }
+
+// LimitEvents lets the next connections take events of so many bytes.
+func (c *Client) LimitEvents(n int) { c.maxEvent = n }

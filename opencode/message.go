@@ -1,8 +1,11 @@
 package opencode
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"iter"
 	"net/http"
 	"net/url"
@@ -37,33 +40,16 @@ type Tokens struct {
 
 // UnmarshalJSON reads OpenCode's form.
 func (t *Tokens) UnmarshalJSON(data []byte) error {
-	s := scanBytes(data)
-	*t = readTokens(s)
-	return s.finish()
-}
-
-func readTokens(s *scanner) Tokens {
-	var t Tokens
-	for key := range s.object() {
-		switch key {
-		case "input":
-			t.Input = int64(s.number())
-		case "output":
-			t.Output = int64(s.number())
-		case "reasoning":
-			t.Reasoning = int64(s.number())
-		case "cache":
-			for key := range s.object() {
-				switch key {
-				case "read":
-					t.CacheRead = int64(s.number())
-				case "write":
-					t.CacheWrite = int64(s.number())
-				}
-			}
-		}
+	var in struct {
+		Input, Output, Reasoning float64
+		Cache                    struct{ Read, Write float64 }
 	}
-	return t
+	_ = json.Unmarshal(data, &in) // what is odd counts for nothing
+	*t = Tokens{
+		Input: int64(in.Input), Output: int64(in.Output), Reasoning: int64(in.Reasoning),
+		CacheRead: int64(in.Cache.Read), CacheWrite: int64(in.Cache.Write),
+	}
+	return nil
 }
 
 // MessageInfo is a message without its parts. One turn of the agent is one user
@@ -98,113 +84,44 @@ type MessageInfo struct {
 // UnmarshalJSON reads OpenCode's two forms, in which "model" and "summary" differ
 // between user and assistant messages.
 func (m *MessageInfo) UnmarshalJSON(data []byte) error {
-	s := scanBytes(data)
-	*m = readInfo(s, whole)
-	return s.finish()
-}
-
-func readInfo(s *scanner, b bounds) MessageInfo {
-	var m MessageInfo
-	if s.peek() != '{' {
-		s.fail("a message is no object")
+	var in struct {
+		ID, SessionID, Role, ParentID, Agent, Finish string
+		ProviderID, ModelID, Variant                 string                                        // of assistant messages
+		Model                                        struct{ ProviderID, ModelID, Variant string } // of user messages
+		Error, Structured, Summary                   json.RawMessage
+		Cost                                         float64
+		Tokens                                       Tokens
+		Time                                         struct{ Created, Completed millis }
 	}
-	for key := range s.object() {
-		switch key {
-		case "id":
-			m.ID = s.id()
-		case "sessionID":
-			m.SessionID = s.id()
-		case "role":
-			m.Role = s.id()
-		case "parentID":
-			m.ParentID = s.id()
-		case "agent":
-			m.Agent, _ = s.text(maxKey)
-		case "providerID":
-			m.Model.ProviderID, _ = s.text(maxKey)
-		case "modelID":
-			m.Model.ModelID, _ = s.text(maxKey)
-		case "variant":
-			m.Variant, _ = s.text(maxKey)
-		case "model":
-			m.readModel(s)
-		case "finish":
-			m.Finish, _ = s.text(maxKey)
-		case "error":
-			m.Error = readTurnError(s, b)
-		case "cost":
-			m.Cost = s.number()
-		case "tokens":
-			m.Tokens = readTokens(s)
-		case "time":
-			m.Created, m.Completed = readSpan(s, "created", "completed")
-		case "structured":
-			m.Structured, _ = s.raw(b, nil)
-		case "summary":
-			m.readSummary(s, b)
+	if err := unmarshal(data, &in); err != nil {
+		return err
+	}
+	*m = MessageInfo{
+		ID: in.ID, SessionID: in.SessionID, Role: in.Role, ParentID: in.ParentID, Agent: in.Agent, Finish: in.Finish,
+		Model:   ModelRef{cmp.Or(in.ProviderID, in.Model.ProviderID), cmp.Or(in.ModelID, in.Model.ModelID)},
+		Variant: cmp.Or(in.Variant, in.Model.Variant), Error: readTurnError(in.Error), Structured: in.Structured,
+		Cost: in.Cost, Tokens: in.Tokens, Created: in.Time.Created.time(), Completed: in.Time.Completed.time(),
+		Compacted: string(in.Summary) == "true", // user messages have their diffs there
+	}
+	var summary struct {
+		Diffs []struct {
+			File, Status         string
+			Additions, Deletions float64
 		}
 	}
-	return m
-}
-
-// readModel reads the form that user messages have.
-func (m *MessageInfo) readModel(s *scanner) {
-	for key := range s.object() {
-		switch key {
-		case "providerID":
-			m.Model.ProviderID, _ = s.text(maxKey)
-		case "modelID":
-			m.Model.ModelID, _ = s.text(maxKey)
-		case "variant":
-			m.Variant, _ = s.text(maxKey)
-		}
+	_ = json.Unmarshal(in.Summary, &summary)
+	for _, d := range summary.Diffs {
+		m.Diffs = append(m.Diffs, FileDiff{
+			File: d.File, Status: d.Status, Additions: int(d.Additions), Deletions: int(d.Deletions),
+		})
 	}
-}
-
-// readSummary reads what user messages have, their diffs, or true, which the
-// summary of a compaction has.
-func (m *MessageInfo) readSummary(s *scanner, b bounds) {
-	if s.peek() != '{' {
-		m.Compacted = s.isTrue()
-		return
-	}
-	for key := range s.object() {
-		if key == "diffs" {
-			for range s.array() {
-				m.Diffs = append(m.Diffs, readDiff(s, b))
-			}
-		}
-	}
-}
-
-func readDiff(s *scanner, b bounds) FileDiff {
-	var d FileDiff
-	for key := range s.object() {
-		switch key {
-		case "file":
-			d.File, _ = s.text(b.text)
-		case "status":
-			d.Status, _ = s.text(maxKey)
-		case "additions":
-			d.Additions = int(s.number())
-		case "deletions":
-			d.Deletions = int(s.number())
-		}
-	}
-	return d
+	return nil
 }
 
 // Message is a message with its parts, in order.
 type Message struct {
 	Info  MessageInfo `json:"info"`
 	Parts []Part      `json:"parts"`
-}
-
-// UnmarshalJSON reads OpenCode's form.
-func (m *Message) UnmarshalJSON(data []byte) error {
-	s := scanBytes(data)
-	*m = readMessage(s, whole)
-	return s.finish()
 }
 
 // Text joins what the message says, without tools, reasoning and parts that
@@ -284,40 +201,28 @@ func (d *Directory) listMessages(
 ) error {
 	return d.call(ctx, request{
 		op: "list messages", method: http.MethodGet, path: sessionPath(sessionID, "message"), query: query, header: header,
-		scan: func(s *scanner) error {
-			if s.peek() != '[' {
-				s.fail("the messages are no list")
+		scan: func(in *json.Decoder) error {
+			if begin, err := in.Token(); err != nil || begin != json.Delim('[') {
+				return cmp.Or(err, errors.New("the messages are no list"))
 			}
-			for range s.array() {
-				m := readMessage(s, whole)
-				if s.err != nil {
-					break
+			for in.More() {
+				var m Message
+				if err := in.Decode(&m); err != nil {
+					return err
 				}
 				if !take(m) {
 					return nil
 				}
 			}
-			return s.finish()
+			if _, err := in.Token(); err != nil {
+				return err
+			}
+			if _, err := in.Token(); !errors.Is(err, io.EOF) {
+				return cmp.Or(err, errors.New("something follows the messages"))
+			}
+			return nil
 		},
 	})
-}
-
-func readMessage(s *scanner, b bounds) Message {
-	var m Message
-	if s.peek() != '{' {
-		s.fail("a message is no object")
-	}
-	for key := range s.object() {
-		switch key {
-		case "info":
-			m.Info = readInfo(s, b)
-		case "parts":
-			for range s.array() {
-				m.Parts = append(m.Parts, readPart(s, b))
-			}
-		}
-	}
-	return m
 }
 
 // Message gives one message; the error matches [ErrNotFound] if it never arrived.

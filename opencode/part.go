@@ -83,111 +83,76 @@ type StepFinish struct {
 	Tokens   Tokens
 }
 
-// UnmarshalJSON reads OpenCode's form. Only the fields that every part has must be
-// right; content of an unexpected shape is left out, because one odd part must not
-// make the rest of a session unreadable.
+// UnmarshalJSON reads OpenCode's form. Content of an unexpected shape is left out.
 func (p *Part) UnmarshalJSON(data []byte) error {
-	s := scanBytes(data)
-	*p = readPart(s, whole)
-	return s.finish()
-}
+	var in struct {
+		ID, SessionID, MessageID string
+		Type                     PartType
 
-// readPart takes the fields of all types together, since the type may come last.
-func readPart(s *scanner, b bounds) Part {
-	var p Part
-	var call ToolCall
-	var step StepFinish
-	var files []string
-	if s.peek() != '{' {
-		s.fail("a part is no object")
-	}
-	for key := range s.object() {
-		switch key {
-		case "id":
-			p.ID = s.id()
-		case "sessionID":
-			p.SessionID = s.id()
-		case "messageID":
-			p.MessageID = s.id()
-		case "type":
-			p.Type = PartType(s.id())
-		case "text":
-			p.Text, p.Cut = s.text(b.text)
-		case "synthetic":
-			p.Synthetic = s.isTrue()
-		case "metadata":
-			p.Metadata = s.anyObject(b)
-		case "callID":
-			call.CallID, _ = s.text(maxKey)
-		case "tool":
-			call.Tool, _ = s.text(maxKey)
-		case "state":
-			p.Cut = call.readState(s, b) || p.Cut
-		case "reason":
-			step.Reason, _ = s.text(maxKey)
-		case "snapshot":
-			step.Snapshot, _ = s.text(maxKey)
-		case "cost":
-			step.Cost = s.number()
-		case "tokens":
-			step.Tokens = readTokens(s)
-		case "files":
-			files = s.texts(b)
+		Text      string
+		Synthetic bool
+		Metadata  map[string]any
+
+		CallID, Tool string
+		State        struct {
+			Status               ToolState
+			Input, Metadata      json.RawMessage
+			Output, Error, Title string
+			Time                 struct{ Start, End millis }
 		}
+
+		Reason, Snapshot string
+		Cost             float64
+		Tokens           Tokens
+
+		Files []string
 	}
+	if err := unmarshal(data, &in); err != nil {
+		return err
+	}
+	*p = Part{ID: in.ID, SessionID: in.SessionID, MessageID: in.MessageID, Type: in.Type}
 	switch p.Type {
 	case PartText, PartReasoning:
+		p.Text, p.Synthetic, p.Metadata = in.Text, in.Synthetic, in.Metadata
 	case PartTool:
-		p.Text, p.Synthetic, p.Metadata, p.Tool = "", false, nil, &call
+		p.Tool = &ToolCall{
+			CallID: in.CallID, Tool: in.Tool, State: in.State.Status, Input: in.State.Input, Output: in.State.Output,
+			Error: in.State.Error, Title: in.State.Title, Metadata: withoutOutput(in.State.Metadata),
+			Start: in.State.Time.Start.time(), End: in.State.Time.End.time(),
+		}
 	case PartStepFinish:
-		p = Part{ID: p.ID, SessionID: p.SessionID, MessageID: p.MessageID, Type: p.Type, Step: &step}
+		p.Step = &StepFinish{Reason: in.Reason, Snapshot: in.Snapshot, Cost: in.Cost, Tokens: in.Tokens}
 	case PartPatch:
-		p = Part{ID: p.ID, SessionID: p.SessionID, MessageID: p.MessageID, Type: p.Type, Files: files}
-	default:
-		p = Part{ID: p.ID, SessionID: p.SessionID, MessageID: p.MessageID, Type: p.Type}
+		p.Files = in.Files
 	}
-	return p
+	return nil
 }
 
-// readState reports whether it left something out.
-func (c *ToolCall) readState(s *scanner, b bounds) (cut bool) {
-	for key := range s.object() {
-		var more bool
-		switch key {
-		case "status":
-			state, _ := s.text(maxKey)
-			c.State = ToolState(state)
-		case "input":
-			c.Input, more = s.raw(b, nil)
-		case "output":
-			c.Output, more = s.text(b.text)
-		case "error":
-			c.Error, more = s.text(b.text)
-		case "title":
-			c.Title, more = s.text(b.text)
-		case "metadata":
-			c.Metadata, more = s.raw(b, repeatsOutput)
-		case "time":
-			c.Start, c.End = readSpan(s, "start", "end")
-		}
-		cut = cut || more
+// withoutOutput leaves out what the metadata of a bash call has twice: its output once more, or, with every update while
+// it runs, the last 30,000 characters so far.
+func withoutOutput(metadata json.RawMessage) json.RawMessage {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(metadata, &all) != nil || all["output"] == nil {
+		return metadata
 	}
-	return cut
+	delete(all, "output")
+	metadata, _ = json.Marshal(all) // it was JSON
+	return metadata
 }
 
-// repeatsOutput names what the metadata of a bash call has twice: its output once
-// more, or, with every update while it runs, the last 30,000 characters so far.
-func repeatsOutput(key string) bool { return key == "output" }
-
-// readSpan reads two times out of an object.
-func readSpan(s *scanner, first, second string) (a, b time.Time) {
-	for key := range s.object() {
-		switch key {
-		case first:
-			a = millis(s.number()).time()
-		case second:
-			b = millis(s.number()).time()
-		}
+// cut leaves of the part what an event may carry.
+func (p *Part) cut() {
+	texts, values := []*string{&p.Text}, []*json.RawMessage{}
+	if p.Tool != nil {
+		texts = append(texts, &p.Tool.Output, &p.Tool.Error, &p.Tool.Title)
+		values = append(values, &p.Tool.Input, &p.Tool.Metadata)
 	}
-	return a, b
+	for _, t := range texts {
+		kept, cut := cutText(*t, maxEventText)
+		*t, p.Cut = kept, p.Cut || cut
+	}
+	for _, v := range values {
+		kept, cut := cutJSON(*v, maxEventValue)
+		*v, p.Cut = kept, p.Cut || cut
+	}
 }

@@ -7,9 +7,13 @@ import (
 	"strings"
 )
 
-// eventBounds is what an event may carry. Twenty subscribers that are behind hold
-// some thousand events, and whoever needs the whole of a text asks for the message.
-var eventBounds = bounds{text: 64 << 10, value: 256 << 10}
+// What an event may be and carry, in bytes. Twenty subscribers that are behind hold some thousand events, and whoever
+// needs the whole of a text asks for the message.
+const (
+	maxEvent      = 64 << 20 // as it is sent
+	maxEventText  = 64 << 10
+	maxEventValue = 256 << 10 // of a JSON value that is passed on as it is; a longer one is dropped
+)
 
 var (
 	// errSkip marks an event that nobody needs to see.
@@ -28,104 +32,80 @@ func skipped(eventType string) bool {
 	return strings.HasPrefix(eventType, "session.next.")
 }
 
-// readEvent reads the data of one event of /global/event. The error is errSkip for
-// events that are dropped on purpose; of those nothing is read beyond their type,
-// which OpenCode writes in front. More than half of all events are dropped, and they
-// are as large as those that are kept.
-func readEvent(s *scanner) (Event, error) {
-	var e Event
-	var eventType string
-	var early json.RawMessage // properties in front of their type
-	for key := range s.object() {
-		switch key {
-		case "directory":
-			e.Directory, _ = s.text(eventBounds.text)
-		case "payload":
-			for key := range s.object() {
-				switch key {
-				case "type":
-					if eventType = s.id(); skipped(eventType) {
-						return Event{}, errSkip
-					}
-				case "properties":
-					if eventType == "" {
-						early, _ = s.raw(eventBounds, nil)
-						continue
-					}
-					e.SessionID, e.Payload = readPayload(s, eventType)
-				}
-			}
+// readEvent reads the data of one event of /global/event. The error is errSkip for events that are dropped on purpose.
+func readEvent(data []byte) (Event, error) {
+	var in struct {
+		Directory string
+		Payload   struct {
+			Type       string
+			Properties json.RawMessage
 		}
 	}
-	err := s.finish()
-	if err == nil && early != nil && e.Payload == nil {
-		late := scanBytes(early)
-		e.SessionID, e.Payload = readPayload(late, eventType)
-		err = late.finish()
+	if err := unmarshal(data, &in); err != nil {
+		return Event{}, err
 	}
 	switch {
-	case err == nil && eventType == "":
+	case in.Payload.Type == "":
 		return Event{}, errNoType
-	case err == nil && e.Payload == nil:
-		return Event{}, fmt.Errorf("%s: event without properties that can be kept", eventType)
-	case err != nil:
-		return Event{}, fmt.Errorf("%s: %w", eventType, err)
+	case skipped(in.Payload.Type):
+		return Event{}, errSkip
+	case len(in.Payload.Properties) == 0 || in.Payload.Properties[0] != '{':
+		return Event{}, fmt.Errorf("%s: the properties are no object", in.Payload.Type)
 	}
+	e := Event{Directory: in.Directory}
 	if e.Directory == "global" { // how the server marks events of no directory
 		e.Directory = ""
+	}
+	if err := e.readPayload(in.Payload.Type, in.Payload.Properties); err != nil {
+		return Event{}, fmt.Errorf("%s: %w", in.Payload.Type, err)
 	}
 	return e, nil
 }
 
-// readPayload reads the properties of an event. Types without a case here become
-// [Unknown].
-func readPayload(s *scanner, eventType string) (sessionID string, _ Payload) {
-	if s.peek() != '{' {
-		s.fail("the properties are no object")
-		return "", nil
+// readPayload reads the properties of an event. Types without a case here become [Unknown].
+func (e *Event) readPayload(eventType string, properties json.RawMessage) error {
+	if eventType == "message.part.updated" {
+		part, err := property[Part](properties, "part")
+		part.cut()
+		e.SessionID, e.Payload = part.SessionID, PartUpdated{part}
+		return err
 	}
+	properties, _ = cutJSON(properties, maxEvent)
 	switch eventType {
 	case "session.created", "session.updated", "session.deleted":
-		session := property(s, "info", readSession)
-		return session.ID, sessionPayload(eventType, session)
-	case "permission.asked":
-		r := readPermission(s, eventBounds)
-		return r.SessionID, PermissionAsked{r}
-	case "question.asked":
-		r := readQuestion(s, eventBounds)
-		return r.SessionID, QuestionAsked{r}
-	case "message.part.updated":
-		p := property(s, "part", readPart)
-		return p.SessionID, PartUpdated{p}
+		session, err := property[Session](properties, "info")
+		e.SessionID, e.Payload = session.ID, sessionPayload(eventType, session)
+		return err
 	case "message.updated":
-		m := property(s, "info", readInfo)
-		return m.SessionID, MessageUpdated{m}
-	case "session.status", "session.error", "session.compacted", "todo.updated", "permission.replied",
-		"question.replied", "question.rejected", "file.edited":
-		return readSmall(s, eventType)
+		m, err := property[MessageInfo](properties, "info")
+		e.SessionID, e.Payload = m.SessionID, MessageUpdated{m}
+		return err
+	case "permission.asked": // a request is never lost for what is odd in it: it waits for the answer
+		var r PermissionRequest
+		err := unmarshal(properties, &r)
+		r.Metadata, _ = cutJSON(r.Metadata, maxEventValue)
+		e.SessionID, e.Payload = r.SessionID, PermissionAsked{r}
+		return err
+	case "question.asked":
+		var r QuestionRequest
+		err := unmarshal(properties, &r)
+		e.SessionID, e.Payload = r.SessionID, QuestionAsked{r}
+		return err
 	}
-	// Whatever an unknown event looks like, it is passed on.
-	raw, _ := s.raw(eventBounds, nil)
-	if raw == nil {
-		return "", nil
-	}
-	var owner struct{ SessionID string }
-	_ = json.Unmarshal(raw, &owner) // belongs to no session then
-	return owner.SessionID, Unknown{Type: eventType, Properties: raw}
+	return e.readSmall(eventType, properties)
 }
 
 // property reads the one property of an event that matters.
-func property[T any](s *scanner, name string, read func(*scanner, bounds) T) (value T) {
-	found := false
-	for key := range s.object() {
-		if key == name {
-			value, found = read(s, eventBounds), true
-		}
+func property[T any](properties json.RawMessage, name string) (value T, err error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(properties, &all); err != nil {
+		return value, err
 	}
-	if !found {
-		s.fail("there is no %q", name)
+	if all[name] == nil {
+		return value, fmt.Errorf("there is no %q", name)
 	}
-	return value
+	err = json.Unmarshal(all[name], &value)
+	return value, err
 }
 
 func sessionPayload(eventType string, session Session) Payload {
@@ -138,45 +118,64 @@ func sessionPayload(eventType string, session Session) Payload {
 	return SessionUpdated{session}
 }
 
-func readSmall(s *scanner, eventType string) (sessionID string, _ Payload) {
-	var requestID, reply, file string
-	var status Status
-	var failure *TurnError
-	var todos []Todo
-	for key := range s.object() {
-		switch key {
-		case "sessionID":
-			sessionID = s.id()
-		case "requestID":
-			requestID = s.id()
-		case "status":
-			status = readStatus(s)
-		case "error":
-			failure = readTurnError(s, eventBounds)
-		case "todos":
-			todos = readTodos(s, eventBounds)
-		case "reply":
-			reply, _ = s.text(maxKey)
-		case "file":
-			file, _ = s.text(eventBounds.text)
-		}
+func (e *Event) readSmall(eventType string, properties json.RawMessage) error {
+	var in struct {
+		SessionID, RequestID, File string
+		Reply                      PermissionReply
+		Status, Error, Todos       json.RawMessage
 	}
+	if err := unmarshal(properties, &in); err != nil {
+		return err
+	}
+	e.SessionID = in.SessionID
 	switch eventType {
 	case "session.status":
-		return sessionID, StatusChanged{status}
+		var status Status
+		if in.Status != nil {
+			if err := json.Unmarshal(in.Status, &status); err != nil {
+				return err
+			}
+		}
+		e.Payload = StatusChanged{status}
 	case "session.error":
+		failure := readTurnError(in.Error)
 		if failure == nil { // the schema allows it
 			failure = &TurnError{Name: UnknownError, Message: "no reason given"}
 		}
-		return sessionID, SessionFailed{failure}
+		e.Payload = SessionFailed{failure}
 	case "session.compacted":
-		return sessionID, SessionCompacted{}
+		e.Payload = SessionCompacted{}
 	case "todo.updated":
-		return sessionID, TodosUpdated{todos}
+		var todos []Todo
+		if in.Todos != nil {
+			if err := unmarshal(in.Todos, &todos); err != nil {
+				return err
+			}
+		}
+		e.Payload = TodosUpdated{todos}
 	case "permission.replied":
-		return sessionID, PermissionReplied{requestID, PermissionReply(reply)}
+		e.Payload = PermissionReplied{in.RequestID, in.Reply}
+	case "question.replied", "question.rejected":
+		e.Payload = QuestionClosed{in.RequestID}
 	case "file.edited":
-		return sessionID, FileEdited{file}
+		e.Payload = FileEdited{in.File}
+	default:
+		if len(properties) > maxEventValue {
+			return errors.New("the properties are too long to be kept")
+		}
+		e.Payload = Unknown{Type: eventType, Properties: properties}
 	}
-	return sessionID, QuestionClosed{requestID}
+	return nil
+}
+
+// size is about what the event carries, of so many bytes that were sent.
+func (e Event) size(sent int) int {
+	if p, ok := e.Payload.(PartUpdated); ok {
+		size := len(p.Part.Text)
+		if call := p.Part.Tool; call != nil {
+			size += len(call.Input) + len(call.Output) + len(call.Error) + len(call.Title) + len(call.Metadata)
+		}
+		return size
+	}
+	return min(sent, maxEventValue)
 }

@@ -24,48 +24,6 @@ type PermissionRequest struct {
 	Tool       *ToolRef        `json:"tool"`
 }
 
-// readPermission never loses a request for what is odd in it: somebody waits for
-// the answer.
-func readPermission(s *scanner, b bounds) PermissionRequest {
-	var r PermissionRequest
-	for key := range s.object() {
-		switch key {
-		case "id":
-			r.ID = s.id()
-		case "sessionID":
-			r.SessionID = s.id()
-		case "permission":
-			r.Permission, _ = s.text(maxKey)
-		case "patterns":
-			r.Patterns = s.texts(b)
-		case "always":
-			r.Always = s.texts(b)
-		case "metadata":
-			r.Metadata, _ = s.raw(b, nil)
-		case "tool":
-			r.Tool = readToolRef(s)
-		}
-	}
-	return r
-}
-
-func readToolRef(s *scanner) *ToolRef {
-	if s.peek() != '{' {
-		s.skip()
-		return nil
-	}
-	var t ToolRef
-	for key := range s.object() {
-		switch key {
-		case "messageID":
-			t.MessageID, _ = s.text(maxKey)
-		case "callID":
-			t.CallID, _ = s.text(maxKey)
-		}
-	}
-	return &t
-}
-
 // PermissionReply answers a [PermissionRequest].
 type PermissionReply string
 
@@ -110,27 +68,6 @@ type QuestionRequest struct {
 	SessionID string     `json:"sessionID"`
 	Questions []Question `json:"questions"`
 	Tool      *ToolRef   `json:"tool"`
-}
-
-// readQuestion never loses a request for what is odd in it, see readPermission.
-func readQuestion(s *scanner, b bounds) QuestionRequest {
-	var r QuestionRequest
-	for key := range s.object() {
-		switch key {
-		case "id":
-			r.ID = s.id()
-		case "sessionID":
-			r.SessionID = s.id()
-		case "questions":
-			raw, _ := s.raw(b, nil)
-			if json.Unmarshal(raw, &r.Questions) != nil {
-				r.Questions = nil
-			}
-		case "tool":
-			r.Tool = readToolRef(s)
-		}
-	}
-	return r
 }
 
 // Question is one of the questions that the agent asks together.

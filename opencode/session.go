@@ -1,7 +1,9 @@
 package opencode
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -78,76 +80,16 @@ type Session struct {
 
 // UnmarshalJSON reads OpenCode's form, whose times are nested milliseconds.
 func (s *Session) UnmarshalJSON(data []byte) error {
-	in := scanBytes(data)
-	*s = readSession(in, whole)
-	return in.finish()
-}
-
-func readSession(in *scanner, b bounds) Session {
-	var s Session
-	if in.peek() != '{' {
-		in.fail("a session is no object")
-	}
-	for key := range in.object() {
-		switch key {
-		case "id":
-			s.ID = in.id()
-		case "parentID":
-			s.ParentID = in.id()
-		case "directory":
-			s.Directory, _ = in.text(b.text)
-		case "title":
-			s.Title, _ = in.text(b.text)
-		case "agent":
-			s.Agent, _ = in.text(maxKey)
-		case "version":
-			s.Version, _ = in.text(maxKey)
-		case "metadata":
-			s.Metadata = in.anyObject(b)
-		case "permission":
-			s.Rules = readRules(in)
-		case "cost":
-			s.Cost = in.number()
-		case "tokens":
-			s.Tokens = readTokens(in)
-		case "time":
-			for key := range in.object() {
-				switch key {
-				case "created":
-					s.Created = millis(in.number()).time()
-				case "updated":
-					s.Updated = millis(in.number()).time()
-				case "archived":
-					s.Archived = millis(in.number()).time()
-				}
-			}
-		case "revert":
-			s.Reverted = in.peek() == '{'
-			in.skip()
-		}
-	}
-	return s
-}
-
-func readRules(in *scanner) []Rule {
-	var rules []Rule
-	for range in.array() {
-		var r Rule
-		var action string
-		for key := range in.object() {
-			switch key {
-			case "permission":
-				r.Permission, _ = in.text(maxKey)
-			case "pattern":
-				r.Pattern, _ = in.text(maxKey)
-			case "action":
-				action, _ = in.text(maxKey)
-			}
-		}
-		r.Action = Action(action)
-		rules = append(rules, r)
-	}
-	return rules
+	type plain Session
+	in := struct {
+		*plain
+		Time   struct{ Created, Updated, Archived millis }
+		Revert json.RawMessage
+	}{plain: (*plain)(s)}
+	err := unmarshal(data, &in)
+	s.Created, s.Updated, s.Archived = in.Time.Created.time(), in.Time.Updated.time(), in.Time.Archived.time()
+	s.Reverted = bytes.HasPrefix(in.Revert, []byte("{"))
+	return err
 }
 
 // millis is a time in milliseconds since 1970; OpenCode's schema allows fractions.
@@ -281,29 +223,18 @@ type Status struct {
 
 // UnmarshalJSON reads OpenCode's form.
 func (s *Status) UnmarshalJSON(data []byte) error {
-	in := scanBytes(data)
-	*s = readStatus(in)
-	return in.finish()
-}
-
-func readStatus(in *scanner) Status {
-	var s Status
-	if in.peek() != '{' {
-		in.fail("a status is no object")
+	var in struct {
+		Type    StatusType
+		Attempt float64
+		Message string
+		Next    millis
 	}
-	for key := range in.object() {
-		switch key {
-		case "type":
-			s.Type = StatusType(in.id())
-		case "attempt":
-			s.Attempt = int(in.number())
-		case "message":
-			s.Message, _ = in.text(maxStatus)
-		case "next":
-			s.Next = millis(in.number()).time()
-		}
+	if err := unmarshal(data, &in); err != nil {
+		return err
 	}
-	return s
+	message, _ := cutText(in.Message, maxStatus)
+	*s = Status{Type: in.Type, Attempt: int(in.Attempt), Message: message, Next: in.Next.time()}
+	return nil
 }
 
 // Statuses gives what the directory's sessions are doing, by session id. Idle
@@ -322,28 +253,6 @@ type Todo struct {
 	Content  string `json:"content"`
 	Status   string `json:"status"` // pending, in_progress, completed, cancelled; agents also write blocked
 	Priority string `json:"priority"`
-}
-
-func readTodos(s *scanner, b bounds) []Todo {
-	if c := s.peek(); c != '[' && c != 'n' {
-		s.fail("the todos are no list")
-	}
-	var todos []Todo
-	for range s.array() {
-		var t Todo
-		for key := range s.object() {
-			switch key {
-			case "content":
-				t.Content, _ = s.text(b.text)
-			case "status":
-				t.Status, _ = s.text(maxKey)
-			case "priority":
-				t.Priority, _ = s.text(maxKey)
-			}
-		}
-		todos = append(todos, t)
-	}
-	return todos
 }
 
 // Todos gives the session's todo list as the agent last wrote it.

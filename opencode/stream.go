@@ -8,6 +8,8 @@ import (
 	"mime"
 	"net/http"
 	"time"
+
+	"github.com/tmaxmax/go-sse"
 )
 
 // readEvents reads /global/event over one connection and publishes what comes. It
@@ -25,26 +27,25 @@ func (c *Client) readEvents(ctx context.Context, h *hub) error {
 	}
 	defer body.Close()
 	source := &watchedReader{r: body, heard: func() { silence.Reset(c.cfg.EventSilence) }}
-	stream, in := newEventStream(source), newScanner(nil)
-	for connected := false; ; {
-		if err := stream.next(); err != nil {
+	connected := false
+	for e, err := range sse.Read(source, &sse.ReadConfig{MaxEventSize: c.maxEvent}) {
+		if err != nil {
 			return streamError(ctx, err)
 		}
 		if !connected { // the first is server.connected, and from then on nothing is missed
 			connected = true
 			h.connected()
 		}
-		in.reset(stream)
-		event, err := readEvent(in)
+		event, err := readEvent([]byte(e.Data))
 		switch {
 		case errors.Is(err, errSkip):
-		case errors.As(err, &readError{}): // the next try to read says what it is
 		case err != nil:
 			c.log.Warn("could not read an event of the server", "error", err)
 		default:
-			h.publish(event, in.kept)
+			h.publish(event, event.size(len(e.Data)))
 		}
 	}
+	return streamError(ctx, io.ErrUnexpectedEOF) // a stream of events has no end
 }
 
 func (c *Client) openEvents(ctx context.Context) (io.ReadCloser, error) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -205,6 +206,29 @@ func TestResyncAfterACut(t *testing.T) {
 	if !slices.ContainsFunc(events, tool(opencode.ToolCompleted)) {
 		t.Errorf("after the cut came %s", kinds(events))
 	}
+}
+
+// An event that never ends is given up: the connection is made again, and what comes then is heard.
+func TestEventWithoutEndIsGivenUp(t *testing.T) {
+	t.Parallel()
+	var connections atomic.Int32
+	fake := newFake(t, map[string]http.HandlerFunc{"GET /global/event": func(w http.ResponseWriter, r *http.Request) {
+		if connections.Add(1) > 1 {
+			stream(hello, todoEvent("after"))(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, err := io.WriteString(w, hello+`data: {"payload":{"type":"x","properties":{"a":"`)
+		for err == nil {
+			_, err = io.WriteString(w, strings.Repeat("a", 1000))
+		}
+	}})
+	client := attach(t, fake.URL, opencode.AttachConfig{})
+	client.LimitEvents(100_000)
+	sub := client.Subscribe(opencode.Filter{})
+	t.Cleanup(sub.Close)
+	await(waiting(t), t, sub, is[opencode.Disconnected])
+	await(waiting(t), t, sub, is[opencode.TodosUpdated])
 }
 
 // proxy passes TCP connections on, until it cuts them.

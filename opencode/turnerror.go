@@ -97,14 +97,13 @@ func (e *TurnError) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// readTurnError never loses that there was an error; nil is null.
-func readTurnError(s *scanner, b bounds) *TurnError {
-	raw, _ := s.raw(b, nil)
-	if string(raw) == "null" {
+// readTurnError never loses that there was an error; nil is none.
+func readTurnError(data json.RawMessage) *TurnError {
+	if len(data) == 0 || string(data) == "null" {
 		return nil
 	}
 	e := &TurnError{}
-	if json.Unmarshal(raw, e) != nil {
+	if json.Unmarshal(data, e) != nil {
 		*e = TurnError{Name: UnknownError, Message: "OpenCode gave a reason that could not be read"}
 	}
 	return e
