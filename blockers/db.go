@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"strconv"
 	"syscall"
@@ -338,9 +337,6 @@ func (d *Desk) create(path string) error {
 
 // syncDir makes a new file's name durable: syncing the file alone keeps its content only.
 func syncDir(dir string) error {
-	if runtime.GOOS == "windows" { // a directory cannot be synced there
-		return nil
-	}
 	f, err := os.Open(dir)
 	if err != nil {
 		return err

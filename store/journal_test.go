@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -228,7 +227,7 @@ func TestNewDatabase(t *testing.T) {
 		t.Error(err)
 	}
 	newWorld(t, "id", epoch, spec("a")).commit(t, db)
-	if n := int64(len(onDisk(t, db))); n > small && runtime.GOOS != "windows" {
+	if n := int64(len(onDisk(t, db))); n > small {
 		t.Errorf("with one boulder, the file has %d bytes", n)
 	}
 }

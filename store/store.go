@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -177,9 +176,9 @@ const growth = 1 << 20
 
 // mappedAhead is how much of the file is mapped at least, in bytes; what is not there yet costs addresses only. bbolt
 // otherwise doubles the mapping from 32 KiB on, and copies everything that the transaction has read before it does: 7 % of
-// the processor time of a run of 1,000 sub-tasks (measured). Windows makes the file as large as its mapping.
+// the processor time of a run of 1,000 sub-tasks (measured).
 func mappedAhead(readOnly bool) int {
-	if readOnly || runtime.GOOS == "windows" {
+	if readOnly {
 		return 0
 	}
 	return 64 << 20
@@ -255,9 +254,6 @@ func ensurePrivate(path string) error {
 
 // syncDir makes a new file's name durable: syncing the file alone keeps its content only.
 func syncDir(dir string) error {
-	if runtime.GOOS == "windows" { // a directory cannot be synced there
-		return nil
-	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

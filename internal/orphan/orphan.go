@@ -12,8 +12,7 @@
 // in a session and group of its own, and whose parent has ended. What is never ended: this process and those that it
 // comes from, another user's, and one that carries another manager's mark.
 //
-// Linux and macOS. Elsewhere other processes' environments cannot be read here: nothing is recorded, and nothing
-// swept.
+// Linux and macOS.
 package orphan
 
 import (
@@ -51,7 +50,7 @@ type Swept struct {
 // With an error, everything that could be done is done; what could not, the next Sweep tries again.
 func Sweep(dir string) (Swept, error) {
 	records, err := openRecords(dir)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errors.ErrUnsupported) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return Swept{}, nil
 	}
 	if err != nil {

@@ -1,7 +1,6 @@
 package orphan
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -21,9 +20,6 @@ type Registration struct {
 // The record is not synced: it has to survive this process, not the machine, with which all processes end.
 func Register(dir string) (*Registration, error) {
 	records, err := makeRecords(dir)
-	if errors.Is(err, errors.ErrUnsupported) {
-		return &Registration{file: &record{mark: newMark()}}, nil
-	}
 	if err == nil {
 		var file *record
 		if file, err = create(records); err == nil {

@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 )
 
@@ -122,9 +121,6 @@ func (d *Dir) Write(name string, data []byte) error {
 
 // sync makes a rename survive a power failure.
 func (d *Dir) sync(name string) error {
-	if runtime.GOOS == "windows" { // a directory cannot be synced there
-		return nil
-	}
 	dir, err := d.root.Open(name)
 	if err != nil {
 		return err

@@ -1,7 +1,0 @@
-//go:build !unix
-
-package blockers
-
-import "errors"
-
-func makePipe(string) error { return errors.ErrUnsupported }
