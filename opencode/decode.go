@@ -4,9 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // unmarshal is json.Unmarshal, to which a field of an unexpected type is a field that is not there: one odd part must not
@@ -34,14 +35,14 @@ func cutText(s string, limit int) (kept string, cut bool) {
 	return strings.Clone(s[:limit]), true
 }
 
-var jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+var jsonString = text.Regexp(`"(?:[^"\\]|\\.)*"`)
 
 // cutJSON cuts the strings in a JSON value at maxEventText. The value is nil if it is longer than limit all the same.
 func cutJSON(value json.RawMessage, limit int) (kept json.RawMessage, cut bool) {
 	if len(value) <= maxEventText {
 		return value, false
 	}
-	kept = jsonString.ReplaceAllFunc(value, func(quoted []byte) []byte {
+	kept = jsonString().ReplaceAllFunc(value, func(quoted []byte) []byte {
 		var s string
 		if len(quoted) <= maxEventText || json.Unmarshal(quoted, &s) != nil || len(s) <= maxEventText {
 			return quoted

@@ -199,11 +199,11 @@ func merge(spans []span) []span {
 	return merged
 }
 
-var notBase64 = regexp.MustCompile(`[^A-Za-z0-9+/=]`)
+var notBase64 = text.Regexp(`[^A-Za-z0-9+/=]`)
 
 // keyBlock tells a block from text about keys.
 func keyBlock(_ string, groups []string) bool {
-	return len(notBase64.ReplaceAllString(strings.SplitN(groups[0], "-----", 3)[2], "")) >= 32
+	return len(notBase64().ReplaceAllString(strings.SplitN(groups[0], "-----", 3)[2], "")) >= 32
 }
 
 func notPlaceholder(_ string, groups []string) bool { return !placeholder(groups[0]) }

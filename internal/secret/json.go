@@ -3,8 +3,9 @@ package secret
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"unicode/utf8"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // JSON is [Redactor.Text] for the strings in a JSON text, the names of members included: what was valid is valid after
@@ -19,7 +20,7 @@ func (r *Redactor) JSON(data []byte) []byte {
 		return []byte(r.Text(string(data)))
 	}
 	name := ""
-	return literal.ReplaceAllFunc(data, func(m []byte) []byte {
+	return literal().ReplaceAllFunc(data, func(m []byte) []byte {
 		if m[0] != '"' {
 			name = ""
 			return m
@@ -37,7 +38,7 @@ func (r *Redactor) JSON(data []byte) []byte {
 }
 
 // literal is a string in valid JSON, with the colon behind it if it is a name, or what ends the value of a name.
-var literal = regexp.MustCompile(`"(?:[^"\\]|\\.)*"(?:\s*:)?|[,{}]`)
+var literal = text.Regexp(`"(?:[^"\\]|\\.)*"(?:\s*:)?|[,{}]`)
 
 // plain reports whether a look at the text as it is finds what its strings hold: escapes of what needs none hide it,
 // and what is not UTF-8 decodes into something else.

@@ -4,10 +4,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // inEnviron finds the secrets of an environment.
@@ -246,9 +247,11 @@ func jsonEscaped(v string, html bool) string {
 }
 
 // lowerHex writes %2F as %2f.
-func lowerHex(escaped string) string { return hexEscape.ReplaceAllStringFunc(escaped, strings.ToLower) }
+func lowerHex(escaped string) string {
+	return hexEscape().ReplaceAllStringFunc(escaped, strings.ToLower)
+}
 
-var hexEscape = regexp.MustCompile("%[0-9A-F]{2}")
+var hexEscape = text.Regexp("%[0-9A-F]{2}")
 
 // inBase64 is how a value looks in the encoding of a longer text in which it stands shift bytes after a multiple of
 // three. Characters at both ends that its neighbours have a say in are left out.
