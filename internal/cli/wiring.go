@@ -58,6 +58,9 @@ func (a *app) wire(ctx context.Context, attach string) (_ *deps, err error) {
 	if d.project, err = a.project(); err != nil {
 		return nil, err
 	}
+	if !sameFile(cmp.Or(a.dir, "."), d.project) {
+		a.note("Working in the project above: %s", d.project)
+	}
 	if d.config, err = a.loadConfig(d.project); err != nil {
 		return nil, err
 	}
