@@ -24,11 +24,6 @@ type ask struct {
 
 func (a *ask) waits() bool { return a.ruling.Reply == boulder.ReplyWaiting }
 
-// refused reports whether the reply is one that sweeps away the other permissions that its session asks for.
-func (a *ask) refused() bool {
-	return a.questions == 0 && !a.waits() && a.ruling.Reply != boulder.ReplyAllowed
-}
-
 func (a *ask) reply(ctx context.Context, message string) error {
 	switch {
 	case a.questions > 0:

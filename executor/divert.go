@@ -14,6 +14,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 const (
@@ -148,26 +149,16 @@ func (t *turn) announce(a *ask) error {
 	}
 }
 
-// replyToAsks replies to what is ruled on. A refusal sweeps away whatever else its session asks for, without a word to
-// the agent. So what is allowed comes first, and as long as a person may still answer for a session, what it is refused
-// waits as well: its model goes on no sooner than all calls of its message have ended.
+// replyToAsks replies to what is ruled on, as far as it is due.
 func (t *turn) replyToAsks(ctx context.Context) error {
-	waiting := map[string]bool{}
-	for _, a := range t.seen.asks {
-		waiting[a.session] = waiting[a.session] || a.waits() && a.questions == 0
+	asks := slices.Clone(t.seen.asks)
+	var ruled []session.Ruled
+	for _, a := range asks {
+		ruled = append(ruled, session.Ruled{Session: a.session, Question: a.questions > 0, Reply: a.ruling.Reply})
 	}
-	for _, a := range slices.Clone(t.seen.asks) {
-		if !a.waits() && !a.refused() {
-			if err := t.reply(ctx, a); err != nil {
-				return err
-			}
-		}
-	}
-	for _, a := range slices.Backward(slices.Clone(t.seen.asks)) { // the newest first, see pendingAsks
-		if a.refused() && !waiting[a.session] {
-			if err := t.reply(ctx, a); err != nil {
-				return err
-			}
+	for _, i := range session.Replies(ruled) {
+		if err := t.reply(ctx, asks[i]); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -33,6 +33,9 @@ type Diverter interface {
 	Ruling(ctx context.Context, blockerID string) (boulder.Ruling, error)
 	// Instruction is what an agent is told about an ask that nobody took down.
 	Instruction(ask boulder.Blocker) string
+	// Gone takes down that nobody waits for the answer to an ask any longer. Of a blocker that the user has settled it
+	// changes nothing.
+	Gone(ctx context.Context, blockerID string) error
 	// Of lists what was recorded for a session, oldest first.
 	Of(ctx context.Context, sessionID string) ([]boulder.Blocker, error)
 }
@@ -94,17 +97,19 @@ func (w *Watch) withdraw(ctx context.Context) {
 
 // away is what stands in for the person in one session.
 type away struct {
-	ruled    map[string]ruled  // asks, by request id
-	on       bool              // the session is diverted
-	blockers []boulder.Blocker // of the session and its sub-agents
-	looked   time.Time         // when these two were read last
+	ruled    map[string]ruledOn // asks, by request id
+	on       bool               // the session is diverted
+	blockers []boulder.Blocker  // of the session and its sub-agents
+	looked   time.Time          // when these two were read last
 	reading  bool
 }
 
-// ruled is an ask that was given to the diverter.
-type ruled struct {
-	at     time.Time // when to look again; zero: it is being ruled on, or was replied to
+// ruledOn is an ask that was given to the diverter.
+type ruledOn struct {
+	at     time.Time // when to look again; zero: it is being ruled on, or replied to
 	ruling boulder.Ruling
+	// The reply is due, on its way, or made.
+	due, replying, done bool
 }
 
 // diverts reports whether there is somebody who could stand in for the person in a session.
@@ -118,9 +123,12 @@ func (w *Watch) divert(ctx context.Context, s *watched, now time.Time) {
 		return
 	}
 	pending := s.tree.Pending()
-	for id := range s.away.ruled {
+	for id, known := range s.away.ruled {
 		if !slices.ContainsFunc(pending, func(a session.Ask) bool { return a.ID() == id }) {
 			delete(s.away.ruled, id)
+			if !known.replying && !known.done && known.ruling.BlockerID != "" {
+				w.gone(ctx, known.ruling.BlockerID)
+			}
 		}
 	}
 	for _, a := range pending {
@@ -131,11 +139,75 @@ func (w *Watch) divert(ctx context.Context, s *watched, now time.Time) {
 		}
 		w.rule(ctx, s, a, known.ruling)
 	}
+	w.replyToAsks(ctx, s, slices.DeleteFunc(pending, func(a session.Ask) bool { return s.away.ruled[a.ID()].done }))
 }
 
-// rule has an ask ruled on, the first time or after a wait, and replies to it.
+// replyToAsks replies to what is ruled on, as far as it is due.
+func (w *Watch) replyToAsks(ctx context.Context, s *watched, asks []session.Ask) {
+	var ruled []session.Ruled
+	for _, a := range asks {
+		known := s.away.ruled[a.ID()]
+		r := session.Ruled{Session: a.SessionID(), Question: a.Question != nil}
+		if known.due {
+			r.Reply = known.ruling.Reply
+		}
+		ruled = append(ruled, r)
+	}
+	due := session.Replies(ruled)
+	if len(due) == 0 {
+		return
+	}
+	dirs := make([]*opencode.Directory, len(asks))
+	rulings := make([]boulder.Ruling, len(asks))
+	for _, i := range due {
+		id := asks[i].ID()
+		dirs[i], rulings[i] = w.directoryOf(s, asks[i]), s.away.ruled[id].ruling
+		s.away.set(id, ruledOn{ruling: rulings[i], replying: true})
+	}
+	w.background(ctx, func() func() {
+		failed := make([]error, len(asks))
+		for _, i := range due {
+			replying, cancel := context.WithTimeout(ctx, askLimit)
+			failed[i] = replyTo(replying, asks[i], dirs[i], rulings[i])
+			cancel()
+		}
+		return func() {
+			s.news = true
+			for _, i := range due {
+				known := ruledOn{ruling: rulings[i], done: true}
+				switch err := failed[i]; {
+				case errors.Is(err, opencode.ErrNotFound):
+					if rulings[i].Reply != boulder.ReplyAllowed && rulings[i].BlockerID != "" {
+						w.gone(ctx, rulings[i].BlockerID) // nobody reads the refusal
+					}
+				case err != nil:
+					w.failed(err)
+					known.done, known.at = false, w.cfg.Now().Add(reconnect)
+				}
+				s.away.set(asks[i].ID(), known)
+			}
+		}
+	})
+}
+
+// gone is best effort: it is about what people read.
+func (w *Watch) gone(ctx context.Context, blockerID string) {
+	div := w.cfg.Diverter
+	w.background(ctx, func() func() {
+		ctx, cancel := context.WithTimeout(ctx, askLimit)
+		defer cancel()
+		err := div.Gone(ctx, blockerID)
+		return func() {
+			if err != nil {
+				w.log.Warn("a blocker that nobody waits for is not marked so", "blocker", blockerID, "error", err)
+			}
+		}
+	})
+}
+
+// rule has an ask ruled on, the first time or after a wait.
 func (w *Watch) rule(ctx context.Context, s *watched, a session.Ask, before boulder.Ruling) {
-	s.away.set(a.ID(), ruled{})
+	s.away.set(a.ID(), ruledOn{})
 	own := a.Permission != nil && a.Permission.Permission == w.cfg.Diverter.ToolName() // to call the tool needs one, too (seen)
 	div, dir, main := w.cfg.Diverter, w.directoryOf(s, a), s.rec.SessionID
 	w.background(ctx, func() func() {
@@ -145,7 +217,7 @@ func (w *Watch) rule(ctx context.Context, s *watched, a session.Ask, before boul
 		var err error
 		switch {
 		case before.BlockerID == "" && !div.On(boulder.BlockerScope{SessionID: main}):
-			return func() { s.away.set(a.ID(), ruled{at: w.cfg.Now().Add(blockerLook)}); s.news = true } // the person is asked
+			return func() { s.away.set(a.ID(), ruledOn{at: w.cfg.Now().Add(blockerLook)}); s.news = true } // the person is asked
 		case own:
 			r.Reply = boulder.ReplyAllowed
 		case before.BlockerID == "":
@@ -163,17 +235,10 @@ func (w *Watch) rule(ctx context.Context, s *watched, a session.Ask, before boul
 			w.log.Warn("a blocker could not be taken down", "session", main, "ask", a.String(), "error", err)
 			r = boulder.Ruling{Reply: boulder.ReplyDiverted, Message: div.Instruction(blockerOf(a, main))}
 		}
-		if r.Reply != boulder.ReplyWaiting {
-			err = replyTo(ctx, a, dir, r)
-		}
 		return func() {
-			known := ruled{ruling: r}
-			switch {
-			case r.Reply == boulder.ReplyWaiting:
+			known := ruledOn{ruling: r, due: r.Reply != boulder.ReplyWaiting}
+			if !known.due {
 				known.at = w.cfg.Now().Add(askLook)
-			case err != nil && !errors.Is(err, opencode.ErrNotFound):
-				w.failed(err)
-				known.at = w.cfg.Now().Add(reconnect)
 			}
 			s.away.set(a.ID(), known)
 			s.away.looked, s.news = time.Time{}, true
@@ -198,9 +263,9 @@ func told(a session.Ask, r, before boulder.Ruling) string {
 	return fmt.Sprintf("%s was refused, and is taken down as %s.", a, r.BlockerID)
 }
 
-func (x *away) set(id string, r ruled) {
+func (x *away) set(id string, r ruledOn) {
 	if x.ruled == nil {
-		x.ruled = map[string]ruled{}
+		x.ruled = map[string]ruledOn{}
 	}
 	x.ruled[id] = r
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/watch"
+	"github.com/bouldermgr/manager/opencode"
 )
 
 // unsure cannot say once what has become of an ask.
@@ -59,5 +61,70 @@ func TestPersonIsWaitedForAllTheSame(t *testing.T) {
 	k.until(r, "finish work")
 	if b, err := away.Get(w.ctx, "B1"); err != nil || b.Ask.Reply != boulder.ReplyAllowed {
 		t.Errorf("the agent got %+v, %v", b.Ask, err)
+	}
+}
+
+// Of two permissions that are asked for at once one is refused and one is the user's to give: the refusal, which would
+// sweep the other away, waits for the answer.
+func TestRefusalSweepsNothingAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	away := newStandIn(t, true)
+	root := t.TempDir()
+	var err error
+	away.Desk, err = blockers.Open(blockers.Config{
+		Root: root, Path: filepath.Join(root, blockers.FileName), Enabled: true,
+		Policy: blockers.Policy{Permissions: []blockers.Rule{
+			{Permission: "bash", Pattern: "echo no", Action: blockers.Deny},
+			{Permission: "bash", Pattern: "echo perhaps", Action: blockers.AskMe, Wait: time.Hour},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := bash("echo no")
+	both.ToolCalls = append(both.ToolCalls, bash("echo perhaps").ToolCalls...)
+	k := w.begin(t, steps(both, say("I did what I may.")), askForBash)
+	r := w.watch(func(c *watch.Config) { c.Diverter = away })
+	r.noted(t, "waits for you until")
+	r.noted(t, "was refused")
+	all, err := away.Of(w.ctx, k.id)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%d blockers, %v", len(all), err)
+	}
+	for _, b := range all {
+		if b.Ask.Reply != boulder.ReplyWaiting {
+			continue
+		}
+		if _, err := away.Settle(w.ctx, b.ID, blockers.Settlement{Status: boulder.BlockerAnswered, Allowed: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.until(r, "finish work")
+	messages, err := w.dir.Messages(w.ctx, k.id, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := map[string]opencode.ToolState{}
+	for _, m := range messages {
+		for _, p := range m.Parts {
+			if p.Tool != nil {
+				states[p.Tool.Title+string(p.Tool.Input)] = p.Tool.State
+			}
+		}
+	}
+	ran := 0
+	for what, state := range states {
+		if strings.Contains(what, "perhaps") && state == opencode.ToolCompleted {
+			ran++
+		}
+	}
+	if ran != 1 || len(states) != 2 {
+		t.Errorf("what the user allowed did not run: %v", states)
+	}
+	for _, b := range all {
+		if b, err := away.Get(w.ctx, b.ID); err != nil || b.Ask.Reply == boulder.ReplyWaiting || b.Ask.Reply == boulder.ReplyGone {
+			t.Errorf("recorded as %+v, %v", b.Ask, err)
+		}
 	}
 }
