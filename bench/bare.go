@@ -12,19 +12,22 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// runBare is a process of its own, as the manager is one: bare URL DIR N.
+// runBare is a process of its own, as the manager is one: bare URL DIR N one|all. One after the other, or all at once.
 func runBare(ctx context.Context, args []string) error {
-	if len(args) != 3 {
-		return errors.New("bare: want the server's URL, the directory and the number of sessions")
+	if len(args) != 4 {
+		return errors.New("bare: want the server's URL, the directory, the number of sessions, and one or all")
 	}
 	n, err := strconv.Atoi(args[2])
 	if err != nil {
 		return err
 	}
-	return drive(ctx, args[0], args[1], n)
+	return drive(ctx, args[0], args[1], n, args[3] == "all")
 }
 
 // patience bounds a whole chain of sessions.
@@ -34,12 +37,14 @@ const patience = 2 * time.Minute
 // code with the manager's client.
 type bare struct {
 	server, dir string
-	events      *bufio.Reader
+
+	mu   sync.Mutex
+	idle map[string]chan struct{} // by session; closed when it is idle
 }
 
-// drive runs n sessions in dir, one after the other, with the calls that a session needs: create, prompt, wait for the
-// idle event, read the messages, read the todos.
-func drive(ctx context.Context, server, dir string, n int) error {
+// drive runs n sessions in dir with the calls that a session needs: create, prompt, wait for the idle event, read the
+// messages, read the todos.
+func drive(ctx context.Context, server, dir string, n int, atOnce bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	stream, err := send(ctx, http.MethodGet, server+"/global/event", nil)
@@ -47,16 +52,45 @@ func drive(ctx context.Context, server, dir string, n int) error {
 		return err
 	}
 	defer stream.Close()
-	b := &bare{server: server, dir: dir, events: bufio.NewReaderSize(stream, 1<<20)}
-	if err := b.await(`"server.connected"`); err != nil {
+	events := bufio.NewReaderSize(stream, 1<<20)
+	if _, err := events.ReadString('\n'); err != nil { // server.connected: from now on nothing is missed
 		return err
 	}
+	b := &bare{server: server, dir: dir, idle: map[string]chan struct{}{}}
+	group, ctx := errgroup.WithContext(ctx)
+	if !atOnce {
+		group.SetLimit(1)
+	}
+	go b.listen(events) // until the stream is closed
 	for i := range n {
-		if err := b.session(ctx, i); err != nil {
-			return fmt.Errorf("session %d of %d: %w", i+1, n, err)
+		group.Go(func() error {
+			if err := b.session(ctx, i); err != nil {
+				return fmt.Errorf("session %d of %d: %w", i+1, n, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// listen notes which sessions are idle.
+func (b *bare) listen(events *bufio.Reader) {
+	const idle = `"type":"session.idle","properties":{"sessionID":"`
+	for {
+		line, err := events.ReadString('\n')
+		if err != nil {
+			return
+		}
+		if _, rest, ok := strings.Cut(line, idle); ok {
+			id, _, _ := strings.Cut(rest, `"`)
+			b.mu.Lock()
+			if c := b.idle[id]; c != nil {
+				close(c)
+				delete(b.idle, id)
+			}
+			b.mu.Unlock()
 		}
 	}
-	return nil
 }
 
 func (b *bare) session(ctx context.Context, i int) error {
@@ -70,6 +104,10 @@ func (b *bare) session(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
+	idle := make(chan struct{})
+	b.mu.Lock()
+	b.idle[session.ID] = idle
+	b.mu.Unlock()
 	provider, model, _ := strings.Cut(agentModel, "/")
 	err = b.call(ctx, http.MethodPost, "/session/"+session.ID+"/prompt_async", map[string]any{
 		"model": map[string]any{"providerID": provider, "modelID": model},
@@ -78,8 +116,10 @@ func (b *bare) session(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	if err := b.await(`"session.idle"`, session.ID); err != nil {
-		return err
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	var messages, todos []json.RawMessage
 	if err := b.call(ctx, http.MethodGet, "/session/"+session.ID+"/message", nil, &messages); err != nil {
@@ -89,23 +129,6 @@ func (b *bare) session(ctx context.Context, i int) error {
 		return fmt.Errorf("%d messages instead of a question and an answer", len(messages))
 	}
 	return b.call(ctx, http.MethodGet, "/session/"+session.ID+"/todo", nil, &todos)
-}
-
-// await reads events until one contains all of the texts.
-func (b *bare) await(texts ...string) error {
-lines:
-	for {
-		line, err := b.events.ReadString('\n')
-		if err != nil {
-			return fmt.Errorf("wait for %s: %w", texts[0], err)
-		}
-		for _, text := range texts {
-			if !strings.Contains(line, text) {
-				continue lines
-			}
-		}
-		return nil
-	}
 }
 
 // call makes one call and reads the whole answer. out may be nil.

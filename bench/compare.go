@@ -15,12 +15,8 @@ type comparison struct {
 	name         string
 	ours, theirs side
 	format       func(float64) string
-	limit        float64 // the largest ratio of the medians that passes, or unbounded
-	most         float64 // the largest median of ours that passes, or unbounded
-	least        float64 // the smallest ratio that passes, where more is better; or unbounded
+	limit        float64 // the largest ratio of the medians that passes
 }
-
-const unbounded = 0
 
 // side is one of the two, with every single result.
 type side struct {
@@ -31,25 +27,7 @@ type side struct {
 func (c comparison) ratio() float64 { return median(c.ours.results) / median(c.theirs.results) }
 
 // pass is false also for a ratio that is not a number.
-func (c comparison) pass() bool {
-	ratio := c.ratio()
-	return ratio > 0 && (c.limit == unbounded || ratio <= c.limit) && ratio >= c.least &&
-		(c.most == unbounded || median(c.ours.results) <= c.most)
-}
-
-func (c comparison) bound() string {
-	var bounds []string
-	if c.limit != unbounded {
-		bounds = append(bounds, fmt.Sprintf("≤ %.2f", c.limit))
-	}
-	if c.least != unbounded {
-		bounds = append(bounds, fmt.Sprintf("≥ %.2f", c.least))
-	}
-	if c.most != unbounded {
-		bounds = append(bounds, "≤ "+c.format(c.most))
-	}
-	return strings.Join(bounds, " and ")
-}
+func (c comparison) pass() bool { return c.ratio() > 0 && c.ratio() <= c.limit }
 
 // median of the results; the mean of the middle two if their number is even.
 func median(results []float64) float64 {
@@ -71,7 +49,7 @@ func printTable(out io.Writer, comparisons []comparison) error {
 			verdict = "MISS"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%.3f\t%s\t%s\n", c.name, c.ours.what, c.ours.summary(c.format),
-			c.theirs.what, c.theirs.summary(c.format), len(c.ours.results), c.ratio(), c.bound(), verdict)
+			c.theirs.what, c.theirs.summary(c.format), len(c.ours.results), c.ratio(), fmt.Sprintf("≤ %.2f", c.limit), verdict)
 	}
 	return t.Flush()
 }
@@ -92,8 +70,6 @@ func milliseconds(s float64) string { return fmt.Sprintf("%.1f ms", s*1e3) }
 
 func microseconds(s float64) string { return fmt.Sprintf("%.0f µs", s*1e6) }
 
-func perSecond(n float64) string { return fmt.Sprintf("%.0f/s", n) }
-
 func megabytes(b float64) string { return fmt.Sprintf("%.0f MB", b/1e6) }
 
 // contender is one side of a race: it runs once and gives one result.
@@ -106,6 +82,9 @@ type contender struct {
 // round goes backwards, so that nobody always runs in the warmth of the same other. The results come in the order of
 // the contenders.
 func (w *world) race(ctx context.Context, rounds int, contenders ...contender) ([][]float64, error) {
+	if w.once {
+		rounds = 1
+	}
 	results := make([][]float64, len(contenders))
 	for round := range rounds {
 		order := make([]int, len(contenders))

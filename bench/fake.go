@@ -17,31 +17,24 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// runFake is a process of its own: fake EVENTS MESSAGES TURNS PAUSE. It plays an OpenCode. A session's first turn ends
-// when its client has taken so many bytes of events, it has so many bytes of messages, and so many turns are ready to
-// end: the worst moment for whoever reads them all. Later turns have messages of ordinary size. Between two events
-// there is a pause of so many microseconds. The real OpenCode, with a model, takes hours for that. It prints its
-// address.
+// runFake is a process of its own: fake EVENTS TURNS. It plays an OpenCode. A turn ends when its client has taken so
+// many bytes of events, and so many turns are ready to end: the worst moment for whoever reads them all. The real
+// OpenCode, with a model, takes hours for that. It prints its address.
 func runFake(ctx context.Context, args []string) error {
-	if len(args) != 4 {
-		return errors.New("fake: want the bytes of events of a turn, the bytes of messages, how many turns end together," +
-			" and the microseconds between two events")
+	if len(args) != 2 {
+		return errors.New("fake: want the bytes of events of a turn, and how many turns end together")
 	}
-	var numbers [4]int
-	for i, arg := range args {
-		var err error
-		if numbers[i], err = strconv.Atoi(arg); err != nil {
-			return err
-		}
+	events, eventsErr := strconv.Atoi(args[0])
+	together, togetherErr := strconv.Atoi(args[1])
+	if err := errors.Join(eventsErr, togetherErr); err != nil {
+		return err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	f := &fakeServer{
-		ctx: ctx, events: numbers[0], messages: numbers[1], together: numbers[2],
-		pause: time.Duration(numbers[3]) * time.Microsecond,
-		ready: make(chan struct{}), sessions: map[string]*fakeSession{},
+		ctx: ctx, events: events, together: together, ready: make(chan struct{}), sessions: map[string]*fakeSession{},
 	}
 	server := &http.Server{Handler: f.routes(), ReadHeaderTimeout: patience}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
@@ -56,9 +49,7 @@ func runFake(ctx context.Context, args []string) error {
 // fakeServer keeps sessions in memory. What it sends looks like what OpenCode 1.18.33 sends, see docs/opencode.md.
 type fakeServer struct {
 	ctx              context.Context
-	events, messages int
-	together         int
-	pause            time.Duration // between two events
+	events, together int
 
 	mu       sync.Mutex // also of what is written to streams: a client that reads slowly makes the turns slow
 	streams  []*fakeStream
@@ -287,13 +278,7 @@ func (f *fakeServer) prompt(w http.ResponseWriter, r *http.Request) {
 	}
 	info := map[string]any{"id": body.MessageID, "sessionID": id, "role": "user", "time": map[string]any{"created": now()}}
 	f.mu.Lock()
-	t := &fakeTurn{
-		fakeServer: f, session: s, id: id, prompt: body.MessageID, dir: fmt.Sprint(s.info["directory"]),
-		later: len(s.messages) > 0, size: f.messages,
-	}
-	if t.later {
-		t.size = min(t.size, ordinary)
-	}
+	t := &fakeTurn{fakeServer: f, session: s, id: id, prompt: body.MessageID, dir: fmt.Sprint(s.info["directory"])}
 	s.messages = append(s.messages, encode(map[string]any{"info": info, "parts": body.Parts}))
 	s.busy = true
 	f.mu.Unlock()

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"time"
 )
 
 // fakeTurn is one turn of an agent that thinks, says something and runs a command, again and again. The mixture is
@@ -13,9 +12,7 @@ type fakeTurn struct {
 	*fakeServer
 	session         *fakeSession
 	id, prompt, dir string
-	later           bool // not its session's first
-	size            int  // of messages, in bytes
-	sent, held      int  // bytes of events and of messages
+	sent            int // bytes of events
 	step            int
 	parts           []any
 	message         string
@@ -29,13 +26,12 @@ const (
 	output     = 16_000
 	outputStep = 2_000 // printed at a time
 	preview    = 30_000
-	ordinary   = 64 << 10 // messages of every turn of a session but the first
 )
 
 func (t *fakeTurn) run() {
 	t.status("busy")
 	for t.ctx.Err() == nil {
-		last := t.sent >= t.events && t.held >= t.size
+		last := t.sent >= t.events
 		t.work(last)
 		if last {
 			break
@@ -46,11 +42,11 @@ func (t *fakeTurn) run() {
 	t.session.busy = false
 	t.mu.Unlock()
 	t.status("idle")
-	t.emit("session.idle", map[string]any{"sessionID": t.id}, true)
+	t.emit("session.idle", map[string]any{"sessionID": t.id})
 }
 
 func (t *fakeTurn) status(s string) {
-	t.emit("session.status", map[string]any{"sessionID": t.id, "status": map[string]any{"type": s}}, true)
+	t.emit("session.status", map[string]any{"sessionID": t.id, "status": map[string]any{"type": s}})
 }
 
 // work is one call of the model with its tool, and the last is one without.
@@ -69,7 +65,7 @@ func (t *fakeTurn) work(last bool) {
 		"providerID": "scripted", "modelID": "agent", "path": map[string]any{"cwd": t.dir, "root": t.dir},
 		"time": map[string]any{"created": now()}, "cost": 0.002, "tokens": tokens,
 	}
-	t.emit("message.updated", map[string]any{"sessionID": t.id, "info": info}, false)
+	t.emit("message.updated", map[string]any{"sessionID": t.id, "info": info})
 	t.text("reasoning", prose(thought, t.step))
 	t.text("text", prose(said, t.step))
 	if !last {
@@ -77,9 +73,8 @@ func (t *fakeTurn) work(last bool) {
 	}
 	t.part(map[string]any{"type": "step-finish", "reason": finish, "cost": 0.002, "tokens": tokens}, true)
 	info["finish"], info["time"] = finish, map[string]any{"created": now(), "completed": now()}
-	t.emit("message.updated", map[string]any{"sessionID": t.id, "info": info}, last || t.later)
+	t.emit("message.updated", map[string]any{"sessionID": t.id, "info": info})
 	data := encode(map[string]any{"info": info, "parts": t.parts})
-	t.held += len(data)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.session.messages = append(t.session.messages, data)
@@ -134,40 +129,25 @@ func (t *fakeTurn) part(p map[string]any, final bool) map[string]any {
 		t.mu.Unlock()
 		p["sessionID"], p["messageID"] = t.id, t.message
 	}
-	t.emit("message.part.updated", map[string]any{"sessionID": t.id, "part": p, "time": now()}, false)
+	t.emit("message.part.updated", map[string]any{"sessionID": t.id, "part": p, "time": now()})
 	if final {
 		t.parts = append(t.parts, p)
 	}
 	return p
 }
 
-// emit sends an event and its repetition; one that is not always sent is left out when no events are wanted: then only
-// what ends a turn is told, and by which messages a later one can be found.
-func (t *fakeTurn) emit(eventType string, properties any, always bool) {
-	if t.events == 0 && !always {
-		return
-	}
+// emit sends an event and its repetition.
+func (t *fakeTurn) emit(eventType string, properties any) {
 	t.emitOnce(eventType, properties)
-	if t.events > 0 {
-		data := repeated(t.dir, eventType, properties)
-		t.sent += len(data)
-		t.send(data)
-	}
+	data := repeated(t.dir, eventType, properties)
+	t.sent += len(data)
+	t.send(data)
 }
 
 func (t *fakeTurn) emitOnce(eventType string, properties any) {
-	if t.events == 0 && eventType == "message.part.delta" {
-		return
-	}
 	data := event(t.dir, eventType, properties)
 	t.sent += len(data)
 	t.send(data)
-	if t.pause > 0 {
-		select {
-		case <-time.After(t.pause):
-		case <-t.ctx.Done():
-		}
-	}
 }
 
 // prose is n bytes of lines that look like the output of tools: quotes and tabs, now and then a letter beyond ASCII.

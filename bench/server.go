@@ -24,7 +24,7 @@ func (w *world) startServer(ctx context.Context, dir string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := drive(ctx, s.url, dir, 1); err != nil {
+	if err := drive(ctx, s.url, dir, 1, false); err != nil {
 		s.stop()
 		return nil, fmt.Errorf("warm up the server: %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +20,7 @@ import (
 const (
 	agentModel = scriptmodel.ProviderID + "/" + scriptmodel.ModelAgent
 	question   = "Say that you are ready."
-	answer     = "I am ready."
+	answer     = "I have looked at everything that was asked for, and I am ready. Nothing is left to be done."
 )
 
 // world is where everything happens: a temporary directory with a home, projects and an instant model.
@@ -30,14 +29,14 @@ type world struct {
 	root  string
 	env   []string
 	model *scriptmodel.Server
-	count int      // of numbered things, see next
-	said  []string // see report
 }
 
-// next is a number that nothing else has.
-func (w *world) next() int {
-	w.count++
-	return w.count
+// size is what is measured, or the small one if everything is only tried.
+func (w *world) size(real, small int) int {
+	if w.once {
+		return small
+	}
+	return real
 }
 
 func newWorld(ctx context.Context, o options) (_ *world, err error) {
@@ -61,9 +60,6 @@ func newWorld(ctx context.Context, o options) (_ *world, err error) {
 	if err := os.Mkdir(home, 0o700); err != nil {
 		return nil, err
 	}
-	if w.opencode, err = w.privateCopy(o.opencode); err != nil {
-		return nil, err
-	}
 	if w.model, err = scriptmodel.Start(instantModel); err != nil {
 		return nil, err
 	}
@@ -75,27 +71,10 @@ func newWorld(ctx context.Context, o options) (_ *world, err error) {
 	return w, w.run(ctx, w.root, w.opencode, "models")
 }
 
-// privateCopy copies OpenCode. Memory that processes share is counted in parts, so a server that somebody else runs
-// from the same file would make ours look smaller.
-func (w *world) privateCopy(opencode string) (path string, err error) {
-	in, err := os.Open(opencode)
-	if err != nil {
-		return "", err
-	}
-	defer in.Close()
-	path = filepath.Join(w.root, "opencode")
-	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700)
-	if err != nil {
-		return "", err
-	}
-	_, err = io.Copy(out, in)
-	return path, errors.Join(err, out.Close())
-}
-
 // instantModel says one sentence in sessions, and judges that they are complete.
 func instantModel(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	if req.Kind() != scriptmodel.KindStructured {
-		return scriptmodel.Reply{Text: answer}
+		return scriptmodel.Reply{Text: answer, OutputTokens: len(answer) / 4}
 	}
 	return scriptmodel.Reply{JSON: verdict}
 }
@@ -116,20 +95,6 @@ func (w *world) close() {
 	if err := os.RemoveAll(w.root); err != nil {
 		w.note("could not remove %s: %v", w.root, err)
 	}
-}
-
-// report keeps a text to be printed below the table.
-func (w *world) report(format string, args ...any) {
-	w.said = append(w.said, fmt.Sprintf(format, args...))
-}
-
-func (w *world) printReports(out io.Writer) error {
-	for _, text := range w.said {
-		if _, err := fmt.Fprintf(out, "\n%s\n", text); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // note tells the person who waits how far it is.

@@ -1,6 +1,6 @@
-// What LangGraph JS takes for no-op steps that are durable one by one: the peer of `bench/run.sh -only steps`.
+// What LangGraph JS takes for no-op steps that are durable one by one: the peer of `bench/run.sh -only langgraph`.
 //
-//     npm ci && node steps.mjs functional|graph chain|fan-out|diamonds STEPS TIMES full|default DIRECTORY
+//     npm ci && node steps.mjs functional|graph chain|fan-out STEPS TIMES full|default DIRECTORY
 //
 // prints one line of JSON. Only invoke is timed: what was imported, opened and built before is not, and one chain of
 // 100 has been run to warm up. Every repetition has a database of its own in DIRECTORY.
@@ -16,7 +16,6 @@ import Database from "better-sqlite3";
 const layers = {
   chain: (n) => Array(n).fill(1),
   "fan-out": (n) => [1, n - 2, 1],
-  diamonds: (n) => Array.from({ length: n / 5 }, () => [1, 3, 1]).flat(),
 };
 
 const step = task("step", async () => 1);

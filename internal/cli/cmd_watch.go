@@ -130,9 +130,6 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) error {
 	defer stop()
 	if !o.once {
 		a.note("Watching the sessions of %s at %s. Ctrl-C ends it; the sessions stay as they are.", p.project, p.address(o))
-		if err := releaseProgram(); err != nil {
-			p.log.Warn("the program's start stays in memory", "error", err)
-		}
 	}
 	return watchEnd(w.Run(ctx), p.address(o))
 }

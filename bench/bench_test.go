@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bouldermgr/manager/internal/octest"
+)
+
+// TestMain lets the test binary be what the program starts itself as.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == bareCommand || os.Args[1] == fakeCommand) {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestEveryLineOnce would fail if `make bench` did not run to its end, or lost a line.
+func TestEveryLineOnce(t *testing.T) {
+	t.Parallel()
+	opencode, err := octest.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manager := filepath.Join(t.TempDir(), "manager")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", manager, "../cmd/manager")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var out strings.Builder
+	args := []string{"-once", "-manager", manager, "-opencode", opencode, "-source", ".."}
+	if err := runAll(t.Context(), args, &out); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	for _, line := range []string{
+		"5 at once manager run --attach", "5 × opencode run", "8 at once", "2 in a chain", "20 sessions", "small project",
+		"a step, chain", "a step, fan-out",
+	} {
+		if !strings.Contains(oneLine(out.String()), line) {
+			t.Errorf("no line %q in\n%s", line, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "NaN") || strings.Contains(out.String(), "nothing") {
+		t.Errorf("a line has no result:\n%s", out.String())
+	}
+}
+
+// TestPass would fail if a measurement without results passed.
+func TestPass(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		ours, theirs float64
+		want         bool
+	}{{1, 2, true}, {1.0001, 2, false}, {0, 0, false}, {1, 0, false}, {math.NaN(), 1, false}} {
+		c := comparison{ours: side{results: []float64{test.ours}}, theirs: side{results: []float64{test.theirs}}, limit: 0.5}
+		if got := c.pass(); got != test.want {
+			t.Errorf("%v against %v: pass = %v", test.ours, test.theirs, got)
+		}
+	}
+	if got := median([]float64{9, 1, 2, 4}); got != 3 {
+		t.Errorf("median = %v", got)
+	}
+}
+
+func TestRaceTakesTurns(t *testing.T) {
+	t.Parallel()
+	var order string
+	racer := func(name string) contender {
+		return contender{name, func(context.Context) (float64, error) {
+			order += name
+			return 1, nil
+		}}
+	}
+	w := &world{}
+	if results, err := w.race(t.Context(), 3, racer("a"), racer("b")); err != nil || order != "abbaab" || len(results[1]) != 3 {
+		t.Errorf("order %s, results %v, error %v", order, results, err)
+	}
+	broken := contender{"c", func(context.Context) (float64, error) { return 0, io.EOF }}
+	if _, err := w.race(t.Context(), 3, racer("a"), broken); !errors.Is(err, io.EOF) {
+		t.Errorf("error of a broken contender: %v", err)
+	}
+}
+
+// BenchmarkLoop is a step by itself, for a profile.
+func BenchmarkLoop(b *testing.B) {
+	for _, shape := range []string{shapeChain, shapeFanOut} {
+		for _, steps := range []int{100, 1000, 10_000} {
+			b.Run(fmt.Sprintf("%s/%d", shape, steps), func(b *testing.B) {
+				var sum float64
+				for b.Loop() {
+					took, err := loopSteps(b.Context(), b.TempDir(), shape, steps, reporting{})
+					if err != nil {
+						b.Fatal(err)
+					}
+					sum += took
+				}
+				b.ReportMetric(sum/float64(b.N)*1e6, "µs/step")
+			})
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// measureSessions has questions answered on one warm server: by the manager, which also has each answer judged, takes
+// snapshots, hands results on and stores every step; by a client that does none of that; and by `opencode run`.
+func measureSessions(ctx context.Context, w *world) (all []comparison, err error) {
+	dir, err := w.project(ctx, "sessions")
+	if err != nil {
+		return nil, err
+	}
+	warm, err := w.startServer(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer warm.stop()
+	line := func(name string, ours, theirs []float64, than string, limit float64) {
+		all = append(all, comparison{
+			name: name, ours: side{"manager run --attach", ours}, theirs: side{than, theirs}, format: seconds, limit: limit,
+		})
+	}
+	for _, m := range []struct {
+		name      string
+		n, rounds int
+		dependsOn func(int) string
+		order     string
+		limit     float64
+	}{
+		{"at once", 5, 11, independent, "all", 1.10},
+		{"at once", w.size(50, 8), 7, independent, "all", 1.10},
+		{"in a chain", w.size(5, 2), 11, onPrevious, "one", 1.15},
+	} {
+		contenders, err := w.sessions(dir, warm, m.n, m.dependsOn, m.order)
+		if err != nil {
+			return all, err
+		}
+		single := m.n == 5 && m.order == "all"
+		if single {
+			contenders = append(contenders, contender{"opencode run", func(ctx context.Context) (float64, error) {
+				return timed(func() error { return together(w.alone(ctx, dir, m.n)) })
+			}})
+		}
+		results, err := w.race(ctx, m.rounds, contenders...)
+		if err != nil {
+			return all, err
+		}
+		line(fmt.Sprintf("%d %s", m.n, m.name), results[0], results[1], "bare HTTP client", m.limit)
+		if single {
+			line(fmt.Sprintf("%d %s", m.n, m.name), results[0], results[2], fmt.Sprintf("%d × opencode run", m.n), 0.15)
+		}
+	}
+	return all, nil
+}
+
+// sessions are the manager and the bare client.
+func (w *world) sessions(
+	dir string, warm *server, n int, dependsOn func(int) string, order string,
+) ([]contender, error) {
+	plan, err := w.plan(fmt.Sprintf("%s-%d.yaml", order, n), n, dependsOn)
+	if err != nil {
+		return nil, err
+	}
+	config, err := w.wide(n)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return []contender{
+		{"manager", func(ctx context.Context) (float64, error) {
+			p := w.managerRun(ctx, dir, plan, "--attach", warm.url, "--config", config)
+			return timed(func() error { return together([]*process{p}) })
+		}},
+		{"bare client", func(ctx context.Context) (float64, error) {
+			return timed(func() error {
+				return w.run(ctx, dir, self, bareCommand, warm.url, dir, strconv.Itoa(n), order)
+			})
+		}},
+	}, nil
+}
+
+// wide is a configuration in which n sub-tasks may run at once.
+func (w *world) wide(n int) (path string, err error) {
+	path = filepath.Join(w.root, fmt.Sprintf("wide-%d.yaml", n))
+	return path, os.WriteFile(path, fmt.Appendf(nil, "limits: {global: %d, per_model: %d}\n", n, n), 0o600)
+}
+
+// alone is the way without a manager: a process for each question. They get titles, or each would ask the model for
+// one.
+func (w *world) alone(ctx context.Context, dir string, n int) []*process {
+	processes := make([]*process, n)
+	for i := range processes {
+		processes[i] = w.command(ctx, dir, w.opencode, "run", "--model", agentModel,
+			"--title", fmt.Sprintf("Get ready, part %d", i), question)
+	}
+	return processes
+}
+
+func (w *world) managerRun(ctx context.Context, dir, plan string, args ...string) *process {
+	return w.command(ctx, dir, w.manager, append([]string{"run", plan, "--yes"}, args...)...)
+}
+
+// measureMemory has twenty sub-tasks run at once whose sessions send 200 MB of events, and looks at the most memory
+// that the manager itself ever had.
+func measureMemory(ctx context.Context, w *world) ([]comparison, error) {
+	const streams = 20
+	size := w.size(200, 4)
+	plan, err := w.plan("streams.yaml", streams, independent)
+	if err != nil {
+		return nil, err
+	}
+	config, err := w.wide(streams)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := w.project(ctx, "streams")
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	results, err := w.race(ctx, 3, contender{"manager", func(ctx context.Context) (float64, error) {
+		fake, err := w.listen(w.command(ctx, w.root, self, fakeCommand, fmt.Sprint(size<<20/streams), fmt.Sprint(streams)))
+		if err != nil {
+			return 0, err
+		}
+		defer fake.stop()
+		p := w.managerRun(ctx, dir, plan, "--attach", fake.url, "--config", config)
+		if err := together([]*process{p}); err != nil {
+			return 0, err
+		}
+		usage, ok := p.ProcessState.SysUsage().(*syscall.Rusage)
+		if !ok {
+			return 0, errors.New("memory is what getrusage says, which this system does not have")
+		}
+		return float64(usage.Maxrss) * 1024, nil
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return []comparison{{
+		name: fmt.Sprintf("20 sessions, %d MB of events: peak memory", size), ours: side{"manager run --attach", results[0]},
+		theirs: side{"fixed", []float64{100e6}}, format: megabytes, limit: 1,
+	}}, nil
+}
+
+// measureStatus compares looking at a small project: with `manager status` and with `git status`.
+func measureStatus(ctx context.Context, w *world) ([]comparison, error) {
+	dir, err := w.project(ctx, "status")
+	if err != nil {
+		return nil, err
+	}
+	plan, err := w.plan("status.yaml", 3, onPrevious)
+	if err != nil {
+		return nil, err
+	}
+	if err := together([]*process{w.managerRun(ctx, dir, plan)}); err != nil {
+		return nil, err
+	}
+	command := func(name string) contender {
+		return contender{name + " status", func(ctx context.Context) (float64, error) {
+			return timed(func() error { return w.run(ctx, dir, name, "status") })
+		}}
+	}
+	results, err := w.race(ctx, 41, command(w.manager), command("git"))
+	if err != nil {
+		return nil, err
+	}
+	return []comparison{{
+		name: "small project", ours: side{"manager status", results[0]}, theirs: side{"git status", results[1]},
+		format: milliseconds, limit: 3,
+	}}, nil
+}
+
+// together runs processes at once.
+func together(processes []*process) error {
+	var errs []error
+	for _, p := range processes {
+		errs = append(errs, p.Start())
+	}
+	for i, p := range processes {
+		if errs[i] == nil {
+			errs[i] = p.finish()
+		}
+	}
+	return errors.Join(errs...)
+}
