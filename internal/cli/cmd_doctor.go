@@ -224,7 +224,11 @@ func (d *doctor) checkOpenCode(ctx context.Context) {
 		d.add("opencode", broken, "run `opencode serve` by hand to see what is wrong", "%v", err)
 		return
 	}
-	d.add("opencode", fine, "", "version %s (%s)", version, d.deps.binary())
+	tested := ""
+	if version != opencode.TestedVersion {
+		tested = "; tested with " + opencode.TestedVersion
+	}
+	d.add("opencode", fine, "", "version %s (%s)%s", version, d.deps.binary(), tested)
 	d.checkModels(ctx, conn.Client.In(d.deps.project))
 }
 
