@@ -359,6 +359,9 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 	s.setSubTask(e, t, b.Status, reason)
 	if b.Completed {
 		t.Stalls = 0
+		if v := o.Turn.Verdict; v != nil {
+			t.Remaining = v.Remaining
+		}
 		s.improved(t, o.Turn.Evidence)
 		s.done = append(s.done, t)
 		s.release(e, t)

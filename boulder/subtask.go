@@ -112,9 +112,11 @@ type SubTask struct {
 	// Files of the project that its attempts were found to have changed, relative to it; at most 500.
 	Files []string `json:"files,omitempty"`
 	// Shared: another sub-task was at work at some time since this one began, so a change may be somebody else's.
-	Shared    bool      `json:"shared,omitempty"`
-	Output    string    `json:"output,omitempty"`  // handed on to dependents
-	Summary   string    `json:"summary,omitempty"` // what was done, or why not
+	Shared  bool   `json:"shared,omitempty"`
+	Output  string `json:"output,omitempty"`  // handed on to dependents
+	Summary string `json:"summary,omitempty"` // what was done, or why not
+	// Remaining is what the judge named that found it complete.
+	Remaining []string  `json:"remaining,omitempty"`
 	Usage     Usage     `json:"usage"`
 	EndSeq    uint64    `json:"end_seq,omitempty"` // event that ended it; 0 before
 	CreatedAt time.Time `json:"created_at"`

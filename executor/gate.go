@@ -15,6 +15,9 @@ import (
 // DefaultGateTimeout bounds a gate that is given no other bound.
 const DefaultGateTimeout = 10 * time.Minute
 
+// exitNotFound is how a shell exits that does not find a program.
+const exitNotFound = 127
+
 // gateOutputKept is how many characters of a gate's output are kept.
 const gateOutputKept = 2000
 
@@ -69,6 +72,9 @@ func RunCommand(
 	} else if err != nil {
 		g.ExitCode = -1
 		out.last.add([]byte("\nthe gate could not be run: " + err.Error()))
+	}
+	if g.ExitCode == exitNotFound {
+		g.NotFound = redact(command.NotFound(out.last.String()))
 	}
 	g.TimedOut = g.ExitCode != 0 && errors.Is(ctx.Err(), context.DeadlineExceeded)
 	g.Output = text.Excerpt(redact(out.last.String()), gateOutputKept, text.End)

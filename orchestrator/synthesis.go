@@ -25,6 +25,9 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 			fmt.Fprintf(&b, "\n  %s", strings.ReplaceAll(text, "\n", "\n  "))
 		}
 		if t.Status == boulder.SubTaskCompleted {
+			if len(t.Remaining) > 0 {
+				fmt.Fprintf(&b, "\n  the judge also named: %s", strings.Join(t.Remaining, "; "))
+			}
 			verification(&b, t)
 		}
 	}

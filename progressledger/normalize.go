@@ -60,6 +60,7 @@ func Normalize(req boulder.JudgeRequest, a Answer) boulder.Verdict {
 	}
 	if v.Completed {
 		v.IsProgress, v.GoalAchieved = true, a.GoalAchieved
+		v.Remaining = few(a.Remaining, maxItems, maxItem) // a contradiction that people should see
 		return v
 	}
 	if claimed {

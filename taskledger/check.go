@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/dag"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/providers"
@@ -149,10 +150,32 @@ func checkLists(p *boulder.Plan) []finding {
 	return all
 }
 
-// checkGates refuses a command that shall pass, and may fail.
+// maxParsed bounds the commands of a plan that the shell is asked about: each costs a process. One that it cannot read
+// and that is not among them is red when it runs.
+const maxParsed = 500
+
+// checkGates refuses a command that shall pass, and may fail, and one that the shell cannot read.
 func checkGates(p *boulder.Plan) []finding {
 	var all []finding
+	parsed := map[string]string{}
+	parse := func(path string, commands []string) {
+		for j, line := range commands {
+			what, known := parsed[line]
+			if !known && len(parsed) < maxParsed && !blank(line) {
+				what = command.Syntax(line)
+				parsed[line] = what
+			}
+			if what != "" {
+				all = append(all, finding{
+					fmt.Sprintf("%s[%d]", path, j), "the shell cannot read the command: " + text.Cut(what, 200),
+					"correct it: `sh -n -c` has to accept it",
+				})
+			}
+		}
+	}
 	for i, s := range p.SubTasks {
+		parse(of(i, "gates"), s.Gates)
+		parse(of(i, "no_worse"), s.NoWorse)
 		for j, gate := range s.NoWorse {
 			if slices.Contains(s.Gates, gate) {
 				all = append(all, finding{

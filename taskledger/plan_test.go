@@ -43,6 +43,15 @@ func nastyList(t *rapid.T, label string) []string {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string { return nasty(t, "item") }), 0, 3).Draw(t, label)
 }
 
+// nastyCommands are such that the shell can read them.
+func nastyCommands(t *rapid.T, label string) []string {
+	all := nastyList(t, label)
+	for i := range all {
+		all[i] = "test '" + strings.ReplaceAll(all[i], "'", "") + "'"
+	}
+	return all
+}
+
 func randomPlan(t *rapid.T) *boulder.Plan {
 	p := &boulder.Plan{
 		Task: nasty(t, "task"), Goal: nastyLine(t, "goal"), Constraints: nastyList(t, "constraints"),
@@ -53,7 +62,7 @@ func randomPlan(t *rapid.T) *boulder.Plan {
 		s := boulder.Spec{
 			ID:      fmt.Sprint(rapid.SampledFrom([]string{"", "t", "true", "0", "1e", "-", "_"}).Draw(t, "prefix"), i),
 			Subject: nastyLine(t, "subject"), Description: nasty(t, "description"),
-			SuccessCriteria: nastyList(t, "criteria"), Gates: nastyList(t, "gates"), Outputs: nastyList(t, "outputs"),
+			SuccessCriteria: nastyList(t, "criteria"), Gates: nastyCommands(t, "gates"), Outputs: nastyList(t, "outputs"),
 			Priority: rapid.SampledFrom([]boulder.Priority{"", boulder.High, boulder.Low}).Draw(t, "priority"),
 			Agent:    nastyLine(t, "agent"), ExpectsChanges: rapid.Bool().Draw(t, "expects"),
 			EmptyOK:  rapid.Bool().Draw(t, "empty"),
@@ -72,7 +81,7 @@ func randomPlan(t *rapid.T) *boulder.Plan {
 			s.DependsOn = []string{p.SubTasks[i-1].ID}
 		}
 		mayPass := func(gate string) bool { return slices.Contains(s.Gates, gate) }
-		s.NoWorse = slices.DeleteFunc(nastyList(t, "no worse"), mayPass)
+		s.NoWorse = slices.DeleteFunc(nastyCommands(t, "no worse"), mayPass)
 		p.SubTasks = append(p.SubTasks, s)
 	}
 	return p

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	runcmd "github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
@@ -226,7 +227,25 @@ func (d *deps) agreed(
 			return orchestrator.Approval{}, usagef("the plan has no sub-task %q to give a budget to", id)
 		}
 	}
+	d.warnOfMissing(ctx, plan)
 	return ask.approve(ctx, plan, path, true)
+}
+
+// warnOfMissing names gates whose program is not there now; the work may install it.
+func (d *deps) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
+	looked := map[string]bool{}
+	for _, s := range plan.SubTasks {
+		for _, line := range slices.Concat(s.Gates, s.NoWorse) {
+			first, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if looked[first] {
+				continue
+			}
+			looked[first] = true
+			if missing := runcmd.Missing(ctx, d.project, d.app.Environ, line); missing != "" {
+				d.app.warn("%s is not found, and the gate `%s` of sub-task %q needs it", missing, line, s.ID)
+			}
+		}
+	}
 }
 
 // checkSeal refuses a plan that was made for another state of the project.

@@ -191,8 +191,16 @@ func (v showView) verdict(verdict *boulder.Verdict) {
 		v.field(4, "note", "no usable answer came from the judge: the gates alone decided")
 	}
 	for _, r := range verdict.Remaining {
-		v.field(4, "remaining", r)
+		v.field(4, remainingLabel(verdict), r)
 	}
+}
+
+// remainingLabel tells what is left to do from what a judge named that found the turn complete all the same.
+func remainingLabel(v *boulder.Verdict) string {
+	if v.Completed {
+		return "the judge also named"
+	}
+	return "remaining"
 }
 
 // field is one labelled line at a depth; one without a value is left out.

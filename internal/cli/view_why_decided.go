@@ -30,7 +30,7 @@ func (v whyView) verdict(s whyStep) {
 	}
 	for _, r := range verdict.Remaining {
 		if !slices.Contains(verdict.Overruled, r) {
-			v.detail("remaining:", r)
+			v.detail(remainingLabel(verdict)+":", r)
 		}
 	}
 	v.detail("the judge saw:", strings.Join(noticed(verdict), "; "))

@@ -15,7 +15,7 @@ const drainTime = time.Second
 
 // Shell is a shell command that [Run] kills with its process group when ctx ends. env nil: that of this process.
 func Shell(ctx context.Context, dir string, env []string, line string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "sh", "-c", line)
+	cmd := exec.CommandContext(ctx, "sh", "-c", "--", line)
 	cmd.Dir, cmd.Env = dir, env
 	return cmd
 }

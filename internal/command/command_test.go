@@ -45,3 +45,34 @@ func TestInputNotRead(t *testing.T) {
 		t.Errorf("%v", exit)
 	}
 }
+
+// What is said about a command before it runs, and about one that could not run.
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	for line, readable := range map[string]bool{
+		"go test ./... && echo 'ok'": true, "if true; then": false, "echo 'x": false, "make | | head": false, "(make": false,
+		"exit 3": true, "nosuch-program --flag": true,
+	} {
+		if what := command.Syntax(line); (what == "") != readable {
+			t.Errorf("%q: %q", line, what)
+		}
+	}
+	for line, want := range map[string]string{
+		"nosuch-program --flag": "nosuch-program", "sh -c true": "", "cd src": "", "./nosuch": "", "X=1 nosuch": "", "": "",
+		"if true; then nosuch; fi": "",
+	} {
+		if got := command.Missing(t.Context(), "", nil, line); got != want {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+	for line, want := range map[string]string{
+		"nosuch-program --flag": "nosuch-program", "true && nosuch-program": "nosuch-program", "./nosuch": "",
+		"echo nosuch-program > s; sh s": "", // the script's fault
+	} {
+		var out strings.Builder
+		_ = command.Run(command.Shell(t.Context(), t.TempDir(), nil, line), &out)
+		if got := command.NotFound(out.String()); got != want {
+			t.Errorf("%q: %q, want %q, by %q", line, got, want, out.String())
+		}
+	}
+}

@@ -38,9 +38,13 @@ func (r *Report) subTask(d *document, s *SubTask) {
 		d.markedBelow(m, plain(text.Clip(c.Criterion, evidenceShown)),
 			faint(prefixed(" — ", text.Clip(c.Evidence, evidenceShown))))
 	}
+	named := "remaining"
+	if s.Status == boulder.SubTaskCompleted {
+		named = "the judge also named"
+	}
 	for _, x := range s.Remaining {
 		if !slices.ContainsFunc(s.Criteria, func(c boulder.Criterion) bool { return c.Criterion == x }) {
-			field(d, "remaining", x)
+			field(d, named, x)
 		}
 	}
 	s.changed(d)

@@ -92,9 +92,7 @@ func newSubTask(
 	judged := turn.Verdict != nil && !turn.Verdict.JudgeUnavailable
 	if v := turn.Verdict; v != nil {
 		s.Criteria = append(s.Criteria, v.Criteria...)
-		if t.Status != boulder.SubTaskCompleted {
-			s.Remaining = v.Remaining
-		}
+		s.Remaining = v.Remaining
 	}
 	if s.completed() {
 		s.VerifiedBy = verification(found, judged, len(s.Gates) > 0, fork != nil && t.Attempts == 0)

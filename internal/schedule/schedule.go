@@ -269,6 +269,8 @@ func (c *computing) next(o *boulder.Open) Action {
 	switch {
 	case c.waits(o):
 		return park(o, "")
+	case judging && unrunnable(o) != "":
+		return park(o, unrunnable(o))
 	case judging && o.Turn.Verdict != nil:
 		return c.afterVerdict(o)
 	case a.Troubles > 0 && a.Troubles >= c.l.Troubles && judging:
@@ -292,6 +294,20 @@ func (c *computing) next(o *boulder.Open) Action {
 		return nil
 	}
 	return Run{o}
+}
+
+// unrunnable says which gate of an ended turn is at fault itself; empty: none. No judge has to look at that turn.
+func unrunnable(o *boulder.Open) string {
+	if o.Turn.Evidence == nil {
+		return ""
+	}
+	for _, g := range o.Turn.Evidence.Gates {
+		if g.NotFound != "" && !g.Holds() {
+			return fmt.Sprintf("the gate `%s` cannot run: %s is not found. Install it, or correct the gate in the plan and run that",
+				g.Command, g.NotFound)
+		}
+	}
+	return ""
 }
 
 // waits reports whether an attempt has nothing more to do before a person has answered: its turn is over, or its prompt
