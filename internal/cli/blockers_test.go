@@ -376,3 +376,24 @@ func TestAnswerWithASecret(t *testing.T) {
 		}
 	}
 }
+
+// While a run with --blockers is at work, the status says that it is diverted; a switch counts more.
+func TestBlockersStatusOfARun(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.play()
+	s.apply(boulder.TakenUp{Diverted: true})
+	project := s.store()
+	if stdout, _, _ := command(project, "blockers", "status"); !strings.HasPrefix(stdout, "blockers off") {
+		t.Errorf("while nothing runs:\n%s", stdout)
+	}
+	hold(t, project, false)
+	stdout, stderr, code := command(project, "blockers", "status")
+	if want := "blockers on  by --blockers of what is at work: " + sampleID; code != exitOK || !strings.HasPrefix(stdout, want) {
+		t.Errorf("exit code %d, %s, want %q:\n%s", code, stderr, want, stdout)
+	}
+	stdout, _, _ = command(project, "blockers", "off")
+	if want := "blockers off  by `manager blockers off`"; !strings.HasPrefix(stdout, want) {
+		t.Errorf("want %q:\n%s", want, stdout)
+	}
+}

@@ -233,6 +233,8 @@ func TestParseAnswer(t *testing.T) {
 		"/allow":         {s: answered("", true)},
 		"/allow  once ":  {s: answered("once", true)},
 		"/allow\nonce":   {s: answered("once", true)},
+		"/deny":          {s: answered("Denied", false)},
+		"/deny not now":  {s: answered("Denied: not now", false)},
 		"/Allow":         {slip: true},
 		"/nonsense":      {slip: true},
 		"/etc/passwd":    {s: answered("/etc/passwd", false)},

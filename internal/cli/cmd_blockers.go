@@ -118,12 +118,13 @@ func (a *app) tellBlockersStatus(ctx context.Context, d *blockers.Desk, session 
 // changed.
 type blockersStatus struct {
 	Type string `json:"type"` // blockers-status
-	// On: what comes up in the session, or with none named in the project, is diverted. The flag --blockers of a process is
-	// not known here.
+	// On: what comes up in the session, or with none named in the project or in what is at work, is diverted.
 	On        bool   `json:"on"`
 	SessionID string `json:"session_id,omitempty"` // that On speaks of
 	// Switch is what `manager blockers on|off` said, which counts more; null: nothing.
 	Switch *bool `json:"switch"`
+	// Diverted are the boulders at work that were begun with --blockers, where no switch says otherwise.
+	Diverted []string `json:"diverted,omitempty"`
 	// Sessions are those with a switch of their own, which counts most.
 	Sessions  map[string]bool `json:"sessions"`
 	Pending   int             `json:"pending"` // nobody answered: hard, asks, soft and moot
@@ -157,6 +158,10 @@ func (a *app) readBlockersStatus(ctx context.Context, d *blockers.Desk, session 
 		report.Hard, report.Asks, report.Soft = waits.Hard, waits.Asks, waits.Soft
 		report.Moot = len(records) - waits.Hard - waits.Asks - waits.Soft
 	}
+	if s.Switch == nil && !s.Enabled {
+		report.Diverted = a.divertedNow(ctx)
+		report.On = len(report.Diverted) > 0
+	}
 	if on, ok := s.Sessions[session]; ok {
 		report.On = on
 	}
@@ -164,6 +169,26 @@ func (a *app) readBlockersStatus(ctx context.Context, d *blockers.Desk, session 
 		report.Trouble = s.Trouble.Error()
 	}
 	return report, nil
+}
+
+// divertedNow lists the boulders at work that were begun with --blockers.
+func (a *app) divertedNow(ctx context.Context) []string {
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return nil // whoever holds it is about to begin or to end
+	}
+	defer closeReader()
+	holder := holderOf(ctx, r)
+	if holder == nil {
+		return nil
+	}
+	var ids []string
+	for _, id := range running(holder) {
+		if d, _ := r.Get(ctx, id); d.Boulder.Diverted {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 func (a *app) newBlockersSwitchCmd(name, short string, on bool) *cobra.Command {

@@ -28,6 +28,7 @@ that you can leave at any time, and go on later with what is left.
              a backslash goes on in the next one
   (nothing)  later: it stays on the list
   /allow     give the permission that was asked for, for the rest of the sub-task; a text may follow
+  /deny      refuse the permission; a text may follow
   /skip      no answer: the sub-task goes on without
   /quit      leave, as do Ctrl-D and Ctrl-C
 
@@ -121,7 +122,7 @@ func (c *clarifying) one(ctx context.Context, b *boulder.Blocker, left int) erro
 	case late != "":
 		v.say(v.dim("No answer is waited for: its work is over. Enter: later · /skip: take it off the list · /quit"))
 	case allowable(b):
-		v.say(v.dim("Your answer · /allow: give the permission · Enter: later · /skip: go on without · /quit"))
+		v.say(v.dim("Your answer · /allow or /deny: give or refuse the permission · Enter: later · /skip: go on without · /quit"))
 	default:
 		v.say(v.dim("Your answer · Enter: later · /skip: go on without · /quit"))
 	}
@@ -195,8 +196,10 @@ func parseAnswer(text string) (s blockers.Settlement, act answerAct, err error) 
 		return alone(answerSettle)
 	case word == "/allow":
 		return blockers.Settlement{Status: boulder.BlockerAnswered, Answer: rest, Allowed: true}, answerSettle, nil
+	case word == "/deny":
+		return blockers.Settlement{Status: boulder.BlockerAnswered, Answer: joinedBy(": ", "Denied", rest)}, answerSettle, nil
 	case strings.HasPrefix(word, "/") && !strings.Contains(word[1:], "/"): // a path is an answer
-		return s, act, fmt.Errorf("there is no %s: it is /allow, /skip, /later or /quit; an answer that begins so, begin with"+
+		return s, act, fmt.Errorf("there is no %s: it is /allow, /deny, /skip, /later or /quit; an answer that begins so, begin with"+
 			" another word", word)
 	}
 	return blockers.Settlement{Status: boulder.BlockerAnswered, Answer: text}, answerSettle, nil

@@ -70,6 +70,9 @@ func (s *blockersStatus) why() string {
 	if !s.On {
 		text += "; runs that were begun with --blockers keep it"
 	}
+	if len(s.Diverted) > 0 {
+		text = "by --blockers of what is at work: " + strings.Join(s.Diverted, ", ")
+	}
 	if s.Switch != nil {
 		text = "by `manager blockers " + said[*s.Switch] + "`"
 	}
@@ -130,7 +133,11 @@ func (v blockersView) table(all []blockerItem) {
 			line += "  " + v.cyan(fit(place(b), places))
 		}
 		room := v.width - 1 - ansi.StringWidthWc(ansi.Strip(line)) - 2
-		fmt.Fprintln(v.out, line+"  "+clipText(b.Question, room))
+		question := b.Question
+		if group == blockers.Awaited && blockers.Waiting(b, v.now) {
+			question = "(" + elapsed(b.Until.Sub(v.now).Truncate(time.Second)) + " left) " + question
+		}
+		fmt.Fprintln(v.out, line+"  "+clipText(question, room))
 	}
 }
 

@@ -99,9 +99,9 @@ func (v whyView) changes(d boulder.Diff) {
 	}
 	meanwhile := ""
 	if others > 0 {
-		meanwhile = plural(others, "file") + " changed meanwhile, perhaps by other sub-tasks"
+		meanwhile = plural(others, "file") + " by this or other sub-tasks"
 	}
-	v.detail("changes:", joinedBy("; ", cmp.Or(strings.Join(files, ", "), "none of its own"), meanwhile))
+	v.detail("changes:", joinedBy("; ", strings.Join(files, ", "), meanwhile))
 }
 
 func (v whyView) todos(e *boulder.Evidence) {

@@ -154,10 +154,11 @@ func (s *SubTask) changed(d *document) {
 		spans = append(spans, plain(fmt.Sprintf(", and %d more", more)))
 	}
 	if n := len(s.Changes) - len(own); n > 0 {
-		if len(own) == 0 {
-			spans = append(spans, plain("none of its own"))
+		sep := ""
+		if len(own) > 0 {
+			sep = "; "
 		}
-		spans = append(spans, faint(fmt.Sprintf("; %s changed meanwhile, perhaps by other sub-tasks", text.Plural(n, "file"))))
+		spans = append(spans, faint(fmt.Sprintf("%s%s by this or other sub-tasks", sep, text.Plural(n, "file"))))
 	}
 	d.below(spans...)
 }
