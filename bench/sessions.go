@@ -27,6 +27,7 @@ func measureSessions(ctx context.Context, w *world) (all []comparison, err error
 			name: name, ours: side{"manager run --attach", ours}, theirs: side{than, theirs}, format: seconds, limit: limit,
 		})
 	}
+	five := w.size(5, 2)
 	for _, m := range []struct {
 		name      string
 		n, rounds int
@@ -34,15 +35,15 @@ func measureSessions(ctx context.Context, w *world) (all []comparison, err error
 		order     string
 		limit     float64
 	}{
-		{"at once", 5, 11, independent, "all", 1.10},
-		{"at once", w.size(50, 8), 7, independent, "all", 1.10},
-		{"in a chain", w.size(5, 2), 11, onPrevious, "one", 1.15},
+		{"at once", five, 11, independent, "all", 1.10},
+		{"at once", w.size(50, 6), 7, independent, "all", 1.10},
+		{"in a chain", five, 11, onPrevious, "one", 1.15},
 	} {
 		contenders, err := w.sessions(dir, warm, m.n, m.dependsOn, m.order)
 		if err != nil {
 			return all, err
 		}
-		single := m.n == 5 && m.order == "all"
+		single := m.n == five && m.order == "all"
 		if single {
 			contenders = append(contenders, contender{"opencode run", func(ctx context.Context) (float64, error) {
 				return timed(func() error { return together(w.alone(ctx, dir, m.n)) })
@@ -127,12 +128,8 @@ func measureMemory(ctx context.Context, w *world) ([]comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	results, err := w.race(ctx, 3, contender{"manager", func(ctx context.Context) (float64, error) {
-		fake, err := w.listen(w.command(ctx, w.root, self, fakeCommand, fmt.Sprint(size<<20/streams), fmt.Sprint(streams)))
+		fake, err := w.startFake(ctx, size<<20/streams, streams)
 		if err != nil {
 			return 0, err
 		}
@@ -156,6 +153,15 @@ func measureMemory(ctx context.Context, w *world) ([]comparison, error) {
 	}}, nil
 }
 
+// startFake starts a server that only plays OpenCode, see [runFake].
+func (w *world) startFake(ctx context.Context, events, together int) (*server, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return w.listen(w.command(ctx, w.root, self, fakeCommand, fmt.Sprint(events), fmt.Sprint(together)))
+}
+
 // measureStatus compares looking at a small project: with `manager status` and with `git status`.
 func measureStatus(ctx context.Context, w *world) ([]comparison, error) {
 	dir, err := w.project(ctx, "status")
@@ -166,7 +172,12 @@ func measureStatus(ctx context.Context, w *world) ([]comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := together([]*process{w.managerRun(ctx, dir, plan)}); err != nil {
+	fake, err := w.startFake(ctx, 1, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer fake.stop()
+	if err := together([]*process{w.managerRun(ctx, dir, plan, "--attach", fake.url)}); err != nil {
 		return nil, err
 	}
 	command := func(name string) contender {
