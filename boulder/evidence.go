@@ -204,6 +204,20 @@ func (t *SubTask) OpenGates(runs []Gate, noServer bool) []OpenGate {
 	return open
 }
 
+// GateOrigin returns the replaced sub-task from which a gate of t was taken over; empty: it is its own, or everybody's.
+func (b *Boulder) GateOrigin(t *SubTask, all []SubTask, gate string) string {
+	if slices.Contains(b.Gates, gate) || slices.Contains(b.NoWorse, gate) || slices.Contains(b.Checks.Tests, gate) {
+		return ""
+	}
+	for _, old := range all {
+		has := slices.Contains(old.Gates, gate) || slices.Contains(old.NoWorse, gate)
+		if has && old.Status == SubTaskSuperseded && old.Revision < t.Revision {
+			return old.ID
+		}
+	}
+	return ""
+}
+
 // Unverified is what OpenGates says of the newest runs.
 func (t *SubTask) Unverified() []OpenGate { return t.OpenGates(t.GateRuns, false) }
 

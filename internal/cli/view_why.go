@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,6 +64,9 @@ func (v whyView) head(w *whyReport) {
 		v.field("replaces", fmt.Sprintf("%s, since plan revision %d", t.Replaces, t.Revision))
 	}
 	v.field("after", strings.Join(t.DependsOn, ", "))
+	for _, gate := range slices.Sorted(maps.Keys(w.GatesFrom)) {
+		v.field("gate", fmt.Sprintf("%s (taken over from %s, which was replaced)", gate, w.GatesFrom[gate]))
+	}
 	for _, g := range t.GateHints {
 		v.field("not run", g+" (a gate that nobody approved)")
 	}

@@ -19,7 +19,9 @@ type whyReport struct {
 	BoulderStatus boulder.Status  `json:"boulder_status"`
 	Running       bool            `json:"running"` // a process is at the boulder
 	SubTask       boulder.SubTask `json:"sub_task"`
-	Chain         []whyStep       `json:"chain"` // in order of time
+	// GatesFrom names the replaced sub-tasks from which gates were taken over, by gate.
+	GatesFrom map[string]string `json:"gates_from,omitempty"`
+	Chain     []whyStep         `json:"chain"` // in order of time
 	// Now is what the sub-task does or waits for; empty once it is over.
 	Now string `json:"now,omitempty"`
 }

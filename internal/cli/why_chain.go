@@ -26,6 +26,14 @@ func newWhy(d store.Detail, t boulder.SubTask, turns []boulder.Turn) *whyMaker {
 			Type: "why", BoulderID: d.Boulder.ID, BoulderStatus: d.Boulder.Status, SubTask: t, Chain: []whyStep{},
 		},
 	}
+	for _, gate := range slices.Concat(t.Gates, t.NoWorse) {
+		if from := d.Boulder.GateOrigin(&t, d.SubTasks, gate); from != "" {
+			if w.report.GatesFrom == nil {
+				w.report.GatesFrom = map[string]string{}
+			}
+			w.report.GatesFrom[gate] = from
+		}
+	}
 	for _, turn := range turns {
 		w.turns[turnRef{turn.Attempt, turn.Number}] = &turn
 	}

@@ -97,7 +97,7 @@ func (s *SubTask) verified(d *document) {
 }
 
 func (g *Gate) layout(d *document) {
-	took := faint(" (" + text.Elapsed(milliseconds(g.DurationMS)) + ")")
+	took := faint(" (" + text.Elapsed(milliseconds(g.DurationMS)) + prefixed(", taken over from ", g.From) + ")")
 	switch g.Result {
 	case GatePassed:
 		d.markedBelow(markGood, plain("passed: "), code(g.Command), took)

@@ -99,7 +99,11 @@ func New(in Input) *Report {
 			continue // what took its place is there
 		}
 		counts[t.Status]++
-		r.SubTasks = append(r.SubTasks, newSubTask(t, in.Turns, b.ForkOf, running[t.ID]))
+		s := newSubTask(t, in.Turns, b.ForkOf, running[t.ID])
+		for j := range s.Gates {
+			s.Gates[j].From = b.GateOrigin(t, in.SubTasks, s.Gates[j].Command)
+		}
+		r.SubTasks = append(r.SubTasks, s)
 	}
 	r.Tally = boulder.TallyOf(counts)
 	slices.Sort(r.Files)

@@ -68,6 +68,7 @@ type Gate struct {
 	Result     GateResult `json:"result"`
 	ExitCode   int        `json:"exit_code"`
 	DurationMS int64      `json:"duration_ms"`
+	From       string     `json:"from,omitempty"`   // the replaced sub-task that it was taken over from
 	Why        string     `json:"why,omitempty"`    // of no_worse
 	Output     string     `json:"output,omitempty"` // the tail, of one that does not hold
 }
