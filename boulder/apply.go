@@ -155,7 +155,7 @@ func (s *State) statusChanged(b StatusChanged) error {
 	if err := s.fits(b.Status); err != nil {
 		return err
 	}
-	s.Boulder.Status, s.Boulder.Reason = b.Status, b.Reason
+	s.Boulder.Status, s.Boulder.Reason, s.Boulder.WaitsFor = b.Status, b.Reason, b.SubTaskID
 	return nil
 }
 

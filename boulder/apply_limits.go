@@ -12,6 +12,14 @@ import (
 // takenUp forgets the faults of the process before: whoever resumes has seen to their cause. Where the clock was set
 // back since, no wait of the old clock counts.
 func (s *State) takenUp(e *Event, b TakenUp) error {
+	if b.Iterations != 0 {
+		if s.Boulder.Loop == nil || b.Iterations < 1 {
+			return fmt.Errorf("a bound of %d turns is for a loop, and at least 1", b.Iterations)
+		}
+		loop := *s.Boulder.Loop
+		loop.Iterations = b.Iterations
+		s.Boulder.Loop = &loop
+	}
 	s.Boulder.LedgerModel = cmp.Or(b.LedgerModel, s.Boulder.LedgerModel)
 	s.Boulder.Diverted = s.Boulder.Diverted || b.Diverted
 	if e.Time.Before(s.Boulder.UpdatedAt) {
@@ -196,7 +204,7 @@ func (s *State) parked(e *Event, b Parked) error {
 	}
 	s.finish(e, o, AttemptCancelled, b.Reason)
 	s.setSubTask(e, t, SubTaskBlocked, b.Reason)
-	t.Parked = true
+	t.Parked, t.AtLimit = true, b.AtLimit
 	s.parkedCount++
 	return nil
 }
@@ -210,7 +218,7 @@ func (s *State) unparked(e *Event, b Unparked) error {
 		return fmt.Errorf("sub-task %q waits for an answer to %s", b.SubTaskID, awaited[0].ID)
 	}
 	s.unpark(t)
-	t.Track = nil
+	t.Track = b.Track
 	s.setSubTask(e, t, SubTaskPending, "")
 	s.enqueue(e, t)
 	return nil

@@ -93,7 +93,7 @@ func (s *State) undoable(t *SubTask) error {
 
 func (s *State) unpark(t *SubTask) {
 	if t.Parked {
-		t.Parked = false
+		t.Parked, t.AtLimit = false, false
 		s.parkedCount--
 	}
 }

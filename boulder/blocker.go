@@ -251,7 +251,7 @@ func (s *State) blockerSettled(e *Event, b BlockerSettled) error {
 	t.UpdatedAt = e.Time
 	s.dirty.subTasks.add(t)
 	if t.Parked && waited && len(t.AwaitedBy(t.Attempts)) == 0 {
-		if s.Boulder.Status == Paused && strings.HasSuffix(s.Boulder.Reason, t.Reason) { // that is what it waited for
+		if s.Boulder.WaitsFor == t.ID {
 			s.Boulder.Reason = fmt.Sprintf("%s is answered: sub-task %q can go on", b.BlockerID, t.ID)
 		}
 		s.unpark(t)

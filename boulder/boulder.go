@@ -58,6 +58,8 @@ type Boulder struct {
 	Goal   string `json:"goal,omitempty"` // one line, from the Task Ledger
 	Status Status `json:"status"`
 	Reason string `json:"reason,omitempty"` // why it is in this status, for people
+	// WaitsFor is the parked sub-task for which it is paused; empty: it is paused for something else, or not paused.
+	WaitsFor string `json:"waits_for,omitempty"`
 
 	Project  string `json:"project"`        // absolute path of the directory the sub-tasks work on
 	Base     string `json:"base,omitempty"` // commit of the project when the plan was made; empty outside git

@@ -78,6 +78,8 @@ type PlannedIn struct {
 type StatusChanged struct {
 	Status Status `json:"status"`
 	Reason string `json:"reason,omitempty"`
+	// SubTaskID is the parked sub-task for which a boulder is paused; empty: it is paused for something else.
+	SubTaskID string `json:"sub_task_id,omitempty"`
 }
 
 // TakenUp says that a process goes on with a boulder that another one left. The time between them is not counted.
@@ -86,6 +88,8 @@ type TakenUp struct {
 	LedgerModel string `json:"ledger_model,omitempty"`
 	// Diverted makes it a diverted one from now on, see [Boulder.Diverted].
 	Diverted bool `json:"diverted,omitempty"`
+	// Iterations is the bound of a loop from now on; 0: it stays as it is.
+	Iterations int `json:"iterations,omitempty"`
 }
 
 // ClockMoved says that the wall clock went on by more, or by less, than time has passed for the process: the machine slept,
@@ -297,6 +301,8 @@ type Parked struct {
 	AttemptRef
 	Reason string `json:"reason"`
 	Digest string `json:"-"` // for the next brief
+	// AtLimit: a loop has had all its turns. It goes on when it gets more.
+	AtLimit bool `json:"at_limit,omitempty"`
 }
 
 // SessionLeft says that an order ended an attempt while no process ran the boulder: its agent may still be at work, until
@@ -311,6 +317,8 @@ type SessionLeft struct {
 type Unparked struct {
 	SubTaskID string `json:"sub_task_id"`
 	Reason    string `json:"reason"`
+	// Track becomes that of the sub-task: empty, and it is counted anew.
+	Track json.RawMessage `json:"-"`
 }
 
 // Noted is a note of a person.

@@ -107,6 +107,8 @@ type SubTask struct {
 	Track json.RawMessage `json:"track,omitempty"`
 	// Parked: it is blocked until a person does something, which Reason says (not because of a dependency).
 	Parked bool `json:"parked,omitempty"`
+	// AtLimit: it is parked because a loop has had all its turns.
+	AtLimit bool `json:"at_limit,omitempty"`
 	// Blockers are what its attempts came upon that a person has to answer, oldest first.
 	Blockers []RaisedBlocker `json:"blockers,omitempty"`
 	// Files of the project that its attempts were found to have changed, relative to it; at most 500.

@@ -88,7 +88,7 @@ func (r *run) park(a schedule.Park) []boulder.Body {
 		r.cancels[ref](&parkError{a.Reason})
 		return nil
 	}
-	return append(brokenOff(a.Open), parked(a.Open, a.Reason))
+	return append(brokenOff(a.Open), parked(a))
 }
 
 // digest tells the next attempt why this one failed, or ended without that. A lost session failed at nothing.

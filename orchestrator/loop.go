@@ -69,7 +69,8 @@ func (r *run) pause() error {
 		err = ErrStopped
 	}
 	if r.state.Boulder.Status == boulder.Running {
-		if applyErr := r.apply(boulder.StatusChanged{Status: boulder.Paused, Reason: err.Error()}); applyErr != nil {
+		paused := boulder.StatusChanged{Status: boulder.Paused, Reason: err.Error(), SubTaskID: r.waitsFor}
+		if applyErr := r.apply(paused); applyErr != nil {
 			return errors.Join(err, applyErr)
 		}
 		if commitErr := r.commit(); commitErr != nil {
@@ -303,6 +304,7 @@ func (r *run) decideBeside(others []schedule.Share) error {
 				r.end(stopError(a))
 				return nil
 			case schedule.Await:
+				r.waitsFor = a.SubTaskID
 				r.end(awaitError(a))
 				return nil
 			}
@@ -317,6 +319,9 @@ func (r *run) decideBeside(others []schedule.Share) error {
 func awaitError(a schedule.Await) error {
 	if a.Budget {
 		return fmt.Errorf("%w: %w", ErrWaiting, &BudgetError{SubTaskID: a.SubTaskID, Reason: a.Reason})
+	}
+	if a.AtLimit {
+		return fmt.Errorf("%w: %s", ErrLoopLimit, a.Reason)
 	}
 	return fmt.Errorf("%w: %s", ErrWaiting, a.Reason)
 }

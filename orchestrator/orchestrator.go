@@ -177,6 +177,8 @@ type ResumeRequest struct {
 	LedgerModel string
 	// Diverted makes the boulder a diverted one from now on, see [boulder.Boulder.Diverted].
 	Diverted bool
+	// Iterations is the bound of a loop from now on. 0: it stays as it is.
+	Iterations int
 	// Budget replaces the run's budget; what was spent stays spent. Nil: it stays as it is.
 	Budget *boulder.Budget
 	// SubTaskBudgets replaces those of sub-tasks, by id. A sub-task that was parked because its budget was used up goes
@@ -222,6 +224,9 @@ var (
 	// ErrWaiting ends a run that cannot go on without a person: a budget is used up, or everything that is left waits for an
 	// answer. The boulder is paused and can be resumed.
 	ErrWaiting = errors.New("waiting for a person")
+	// ErrLoopLimit is an ErrWaiting of a loop that has had all its turns: it goes on when it gets more
+	// ([ResumeRequest.Iterations]).
+	ErrLoopLimit = fmt.Errorf("%w", ErrWaiting)
 	// ErrUnstartable refuses a plan with a sub-task whose model, or its provider, has a limit of 0. It is an
 	// [boulder.ErrFatal].
 	ErrUnstartable = fmt.Errorf("%w: the plan has sub-tasks that could never start", boulder.ErrFatal)

@@ -51,6 +51,7 @@ type run struct {
 	looked   time.Time // at the clock, with the newest event
 	stopping bool
 	grace    <-chan time.Time // ends the patience with running turns after a stop
+	waitsFor string           // the parked sub-task for which the run ends
 	ended    error            // why the run ends before the boulder does
 	broken   error            // what the store failed with: the state is ahead of the disk, nothing more is written
 }
@@ -176,7 +177,7 @@ func nobodyToAsk(context.Context, ReplanProposal) (bool, error) {
 
 // takeUp brings a stored boulder to where it goes on, with the budgets that it may have got.
 func (r *run) takeUp(req ResumeRequest) error {
-	if err := r.apply(boulder.TakenUp{LedgerModel: req.LedgerModel, Diverted: req.Diverted}); err != nil {
+	if err := r.apply(boulder.TakenUp{LedgerModel: req.LedgerModel, Diverted: req.Diverted, Iterations: req.Iterations}); err != nil {
 		return err
 	}
 	if err := r.unpause(); err != nil {
@@ -196,11 +197,14 @@ func (r *run) takeUp(req ResumeRequest) error {
 	return r.unparkAffordable()
 }
 
-// unparkAffordable lets sub-tasks go on that wait for a person, unless it is for a larger budget or an answer.
+// unparkAffordable lets sub-tasks go on that wait for a person, unless it is for a larger budget, more turns or an answer.
 func (r *run) unparkAffordable() error {
 	for _, t := range r.state.SubTasks {
-		if t.Parked && schedule.Affordable(r.state, t) && len(t.AwaitedBy(t.Attempts)) == 0 {
-			if err := r.apply(boulder.Unparked{SubTaskID: t.ID, Reason: "resumed"}); err != nil {
+		if !t.Parked {
+			continue
+		}
+		if unparked, can := schedule.Unpark(r.state, t); can {
+			if err := r.apply(unparked); err != nil {
 				return err
 			}
 		}

@@ -346,7 +346,7 @@ func (r *run) failure(o *boulder.Open, kind workKind, err error) []boulder.Body 
 	case r.ended != nil:
 		return nil
 	case parking:
-		return append(brokenOff(o), parked(o, park.reason))
+		return append(brokenOff(o), parked(schedule.Park{Open: o, Reason: park.reason}))
 	case errors.Is(err, errSuspended):
 		r.restored[o.Attempt.AttemptRef] = true
 		return one(boulder.Trouble{
@@ -380,10 +380,11 @@ type parkError struct{ reason string }
 
 func (e *parkError) Error() string { return e.reason }
 
-func parked(o *boulder.Open, reason string) boulder.Body {
+func parked(p schedule.Park) boulder.Body {
+	o, reason := p.Open, p.Reason
 	digest := "The attempt was stopped: " + reason
 	if o.Turn.Evidence != nil && len(o.SubTask.AwaitedBy(o.Attempt.Attempt)) > 0 {
 		digest = handoff.WaitDigest(strings.Replace(reason, "waits for", "needed", 1), *o.Turn.Evidence)
 	}
-	return boulder.Parked{AttemptRef: o.Attempt.AttemptRef, Reason: reason, Digest: digest}
+	return boulder.Parked{AttemptRef: o.Attempt.AttemptRef, Reason: reason, Digest: digest, AtLimit: p.AtLimit}
 }

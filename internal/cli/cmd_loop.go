@@ -30,13 +30,14 @@ func (a *app) newLoopCmd() *cobra.Command {
 pass, or are no worse than before), its own promise that all is done, and the judge's agreement. Tests that nobody
 named, and that are not found, do not count. Where red tests have to turn green, make their command a gate.
 
-It ends without success when the limit of turns is reached, or when 5 continuations in a row brought nothing new: no
+It stops at the limit of turns, and goes on with a larger one: manager resume --max-iterations N. It ends without success
+when 5 continuations in a row brought nothing new: no
 item completed, no new change to files, no check turned green. After each of these it waits longer.
 
 A loop is a run of one sub-task: status, show, logs, pause, resume, note and cancel work as with any other.
 
-Exit codes: those of ` + "`manager run`" + `; 3 if it ended without success, 4 if all that is left is blocked, or a
-person stopped it in OpenCode.`,
+Exit codes: those of ` + "`manager run`" + `; 3 if it ended without success, 4 if it had all its turns, all that is
+left is blocked, or it was stopped in OpenCode.`,
 		Example: `  manager loop "Move the parser into a package of its own, with tests for it"
   manager loop --from task.md --done-when tests,promise --max-iterations 30
   manager loop "Port the CLI to cobra" --budget cost=5,time=8h --detach`,

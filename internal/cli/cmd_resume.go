@@ -26,6 +26,7 @@ type resumeOptions struct {
 	approveReplans bool
 	lockTimeout    time.Duration
 	blockers       bool
+	iterations     int
 }
 
 func (a *app) newResumeCmd() *cobra.Command {
@@ -39,7 +40,8 @@ again; sessions that were at work are found and followed, and a prompt that was 
 
 If a process runs it already and it is paused there, the pause is taken back, and that process goes on.
 
-A run that stopped because a budget was used up goes on when it gets a larger one: what was spent stays spent.`,
+A run that stopped because a budget was used up goes on when it gets a larger one: what was spent stays spent. So does a
+loop that had all its turns, with --max-iterations.`,
 		Example: `  manager resume
   manager resume --budget cost=10 --budget toggle:tokens=500k`,
 		Args:              atMostOne("BOULDER"),
@@ -49,6 +51,7 @@ A run that stopped because a budget was used up goes on when it gets a larger on
 	cmd.Flags().StringVar(&o.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().Var(&o.budget, "budget", budgetUsage)
+	cmd.Flags().IntVar(&o.iterations, "max-iterations", 0, "of a loop: at most `N` turns from now on, those it had included")
 	blockersFlag(cmd, &o.blockers)
 	lockFlag(cmd, &o.lockTimeout)
 	cmd.Flags().BoolVar(&o.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
@@ -93,7 +96,7 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	if err != nil {
 		return err
 	}
-	stored, err := o.mergeBudgets(ctx, st.db, id)
+	stored, err := o.merge(ctx, st.db, id)
 	if err != nil {
 		return err
 	}
@@ -109,6 +112,7 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 		return run.Resume(ctx, id, orchestrator.ResumeRequest{
 			Approve: approve, ApproveReplan: ask.replans(o.approveReplans || stored.AskReplans), Budget: o.budget.run,
 			SubTaskBudgets: o.budget.subTasks, LedgerModel: d.ledger, Diverted: o.blockers,
+			Iterations: o.iterations,
 		})
 	})
 }
@@ -141,7 +145,7 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 		return true, a.resumeServed(ctx, o, client, there, id)
 	}
 	if o.attach != "" || o.approveReplans || o.budget.run != nil || len(o.budget.subTasks) > 0 ||
-		o.blockers {
+		o.blockers || o.iterations != 0 {
 		return false, usagef("process %d runs boulder %s: it goes on as it was begun. Resume it without flags,"+
 			" or end that process and resume it here", there.holder.PID, id)
 	}
@@ -168,11 +172,12 @@ func (a *app) resumeServed(
 		return usagef("the plan of boulder %s waits for approval, and the server cannot ask: stop it with"+
 			" `manager serve --stop` and resume here, or run the plan without asking with --yes", id)
 	}
-	if _, err := o.mergeBudgets(ctx, there, id); err != nil {
+	if _, err := o.merge(ctx, there, id); err != nil {
 		return err
 	}
 	resumption := control.Submission{
 		Resume: id, Budget: o.budget.run, SubTasks: o.budget.subTasks, Diverted: o.blockers,
+		Iterations: o.iterations,
 	}
 	if _, err := submit(ctx, client, resumption); err != nil {
 		return refusal(err)
@@ -203,12 +208,15 @@ func stands(ctx context.Context, r reader, id string) error {
 	return nil
 }
 
-// mergeBudgets lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot
-// use them. It returns the boulder's head.
-func (o *resumeOptions) mergeBudgets(ctx context.Context, db reader, id string) (boulder.Boulder, error) {
+// merge lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot use them, and
+// a bound of turns for what is no loop. It returns the boulder's head.
+func (o *resumeOptions) merge(ctx context.Context, db reader, id string) (boulder.Boulder, error) {
 	detail, err := db.Get(ctx, id)
 	if err != nil {
 		return detail.Boulder, err
+	}
+	if o.iterations < 0 || o.iterations > 0 && detail.Boulder.Loop == nil {
+		return detail.Boulder, usagef("--max-iterations is for a loop, and at least 1: boulder %s cannot use %d", id, o.iterations)
 	}
 	if old := detail.Boulder.Budget; old != nil && o.budget.run != nil {
 		*o.budget.run = overlay(*old, *o.budget.run)

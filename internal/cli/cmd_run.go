@@ -411,8 +411,11 @@ func ended(r reader, id string, err error) error {
 	return fmt.Errorf("%w\nNothing is lost. %smanager resume %s%s", err, how, id, moreOf(err))
 }
 
-// moreOf is the flag that a resume needs when a budget is used up.
+// moreOf is the flag that a resume needs when a budget is used up, or a loop has had its turns.
 func moreOf(err error) string {
+	if errors.Is(err, orchestrator.ErrLoopLimit) {
+		return " --max-iterations …"
+	}
 	used, ok := errors.AsType[*orchestrator.BudgetError](err)
 	switch {
 	case !ok:

@@ -132,7 +132,7 @@ var loopCases = map[string]loopCase{
 		turn: func(n int) []scriptmodel.Reply {
 			return then("One more file is there, and more to come.", writes(strings.Repeat("x", n+1), "x\n"))
 		},
-		code: 3, prompts: 3, says: `it was told to go on 2 times, which is the limit`,
+		code: 4, prompts: 3, says: `it had 3 turns, which is the limit`,
 	},
 	"a model that breaks": {
 		turns: [][]scriptmodel.Reply{{{Status: http.StatusBadRequest}}},

@@ -51,7 +51,7 @@ func (s *service) Order(ctx context.Context, boulderID string, o boulder.Order) 
 func (s *service) Submit(ctx context.Context, what control.Submission) (string, error) {
 	d := s.deps
 	if what.Resume != "" {
-		req := orchestrator.ResumeRequest{Budget: what.Budget, SubTaskBudgets: what.SubTasks, Diverted: what.Diverted}
+		req := orchestrator.ResumeRequest{Budget: what.Budget, SubTaskBudgets: what.SubTasks, Diverted: what.Diverted, Iterations: what.Iterations}
 		return what.Resume, s.resume(ctx, what.Resume, req)
 	}
 	if what.LedgerModel != "" && what.LedgerModel != d.ledger {

@@ -33,6 +33,8 @@ type Submission struct {
 	Loop     *boulder.Loop  `json:"loop,omitempty"`
 	// Diverted is as in orchestrator.Request, and as in orchestrator.ResumeRequest.
 	Diverted bool `json:"diverted,omitempty"`
+	// Iterations is as in orchestrator.ResumeRequest.
+	Iterations int `json:"iterations,omitempty"`
 }
 
 // Submitter runs boulders for others. A [Steerer] that is one takes submissions.

@@ -51,8 +51,9 @@ type Replan struct {
 
 // Park ends an attempt because its sub-task needs a person. A turn that is at work is stopped first.
 type Park struct {
-	Open   *boulder.Open
-	Reason string
+	Open    *boulder.Open
+	Reason  string
+	AtLimit bool // a loop has had all its turns
 }
 
 // Warn gives the soft warning of a budget.
@@ -101,6 +102,7 @@ type Await struct {
 	Reason    string
 	SubTaskID string // the first one that waits
 	Budget    bool   // for a larger budget
+	AtLimit   bool   // for more turns of a loop
 }
 
 // Wake asks for another Compute at this time; the earliest one is given.

@@ -165,7 +165,7 @@ func TestAwaitAnswers(t *testing.T) {
 	feed(t, s, epoch, boulder.Parked{AttemptRef: ref("a", 1), Reason: "money"})
 	feed(t, s, epoch, judged("b", boulder.Verdict{Completed: true})...)
 	feed(t, s, epoch, event(Compute(s, l, epoch)[0]))
-	want := Await{`sub-task "a": waits for an answer to B1: Which B1?`, "a", false}
+	want := Await{`sub-task "a": waits for an answer to B1: Which B1?`, "a", false, false}
 	if got := Compute(s, l, epoch); len(got) != 1 || got[0] != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -276,7 +276,7 @@ func TestLoopGoesOnWithAnAnswer(t *testing.T) {
 			t.Fatalf("turn %d with the answer: %s", n+1, got)
 		}
 	}
-	if got := kindOf(r.turn(acted("c"), unfinished)); got != "fail failed" {
+	if got := kindOf(r.turn(acted("c"), unfinished)); got != "park" {
 		t.Errorf("after as many turns as a loop may have: %s", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // goOn decides about a turn of a loop that was judged incomplete. The arbiter of all sessions does, package enforcer;
@@ -50,10 +51,33 @@ func (c *computing) goOn(o *boulder.Open) Action {
 		return Retry{
 			Open: o, Reason: heard(answered(o)), Status: boulder.AttemptCancelled, Uncounted: true, Track: encode(enforcer.Track{}),
 		}
+	case d.Kind == enforcer.LetGo && d.Gate == enforcer.GateIterations:
+		return Park{Open: o, AtLimit: true, Reason: fmt.Sprintf("it had %s, which is the limit; %s",
+			text.Plural(c.s.Boulder.Loop.Iterations, "turn"), missing)}
 	case d.Kind == enforcer.LetGo && d.Gate != enforcer.GateWork:
 		return Fail{o, d.Reason + "; " + missing, boulder.AttemptFailed}
 	}
-	return Park{o, d.Reason + blockedItems(o.Turn.Evidence)} // only a person can close these, or lift a stop
+	return Park{Open: o, Reason: d.Reason + blockedItems(o.Turn.Evidence)} // only a person can close these, or lift a stop
+}
+
+// Unpark lets a parked sub-task go on, and reports whether it can: not without an answer that it waits for, a larger budget,
+// or more turns. A loop that was parked for want of turns keeps its count; anything else that a person takes up is counted
+// anew.
+func Unpark(s *boulder.State, t *boulder.SubTask) (boulder.Unparked, bool) {
+	unparked := boulder.Unparked{SubTaskID: t.ID, Reason: "resumed"}
+	if !Affordable(s, t) || len(t.AwaitedBy(t.Attempts)) > 0 {
+		return unparked, false
+	}
+	if !t.AtLimit || s.Boulder.Loop == nil {
+		return unparked, true
+	}
+	track, err := trackOf(t)
+	if err != nil || track.Iteration >= loopPolicy(s.Boulder.Loop).MaxIterations {
+		return unparked, false
+	}
+	track.Iteration++ // the brief of the fresh session
+	unparked.Track = encode(track)
+	return unparked, true
 }
 
 func loopPolicy(l *boulder.Loop) enforcer.Policy {

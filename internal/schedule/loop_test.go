@@ -77,7 +77,7 @@ func (r *loopRun) turn(e boulder.Evidence, v boulder.Verdict) Action {
 			AttemptRef: ref, Summary: a.Reason, Status: boulder.SubTaskFailed, AttemptStatus: a.Status,
 		})
 	case Park:
-		r.apply(boulder.Parked{AttemptRef: ref, Reason: a.Reason})
+		r.apply(boulder.Parked{AttemptRef: ref, Reason: a.Reason, AtLimit: a.AtLimit})
 	case Complete:
 		r.apply(boulder.SubTaskDone{
 			AttemptRef: ref, Completed: true, Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted,
@@ -150,11 +150,11 @@ func TestLoop(t *testing.T) {
 	}{
 		"progress in every turn, up to the limit": {
 			loop: boulder.Loop{Iterations: 7, Failures: 1}, turn: func(n int) boulder.Evidence { return acted(fmt.Sprint(n)) },
-			want: "fail failed", turns: 7, reason: "it was told to go on 6 times, which is the limit; Something is missing.",
+			want: "park", turns: 7, reason: "it had 7 turns, which is the limit; Something is missing.",
 		},
 		"one turn only": {
 			loop: boulder.Loop{Iterations: 1, Failures: 5}, turn: func(int) boulder.Evidence { return acted("x") },
-			want: "fail failed", turns: 1,
+			want: "park", turns: 1,
 		},
 		"chat, and the pauses grow": {
 			loop: five, turn: chat, want: "fail failed", turns: 6,
@@ -266,7 +266,7 @@ func TestLoopInAFreshSession(t *testing.T) {
 			for range 4 {
 				kinds = append(kinds, kindOf(r.turn(e, unfinished)))
 			}
-			const want = "retry failed, retry failed, retry failed, fail failed"
+			const want = "retry failed, retry failed, retry failed, park"
 			if got := strings.Join(kinds, ", "); got != want || r.s.SubTask("1").Attempts != 4 {
 				t.Errorf("%s in %d sessions, want %s", got, r.s.SubTask("1").Attempts, want)
 			}
@@ -308,6 +308,31 @@ func TestLoopTakenUpByAPerson(t *testing.T) {
 	r.apply(boulder.Unparked{SubTaskID: "1", Reason: "resumed"})
 	if got := kindOf(r.turn(acted("3"), unfinished)); got != "continue" {
 		t.Error(got)
+	}
+}
+
+// A loop that has had all its turns goes on with a larger bound only, and what it had counts.
+func TestLoopGetsMoreTurns(t *testing.T) {
+	t.Parallel()
+	r := newLoopRun(t, boulder.Loop{Iterations: 2, Failures: 9})
+	r.turn(acted("1"), unfinished)
+	if p, ok := r.turn(acted("2"), unfinished).(Park); !ok || !p.AtLimit {
+		t.Fatalf("at the limit: %+v", p)
+	}
+	if _, can := Unpark(r.s, r.s.SubTask("1")); can {
+		t.Error("it goes on without more turns")
+	}
+	r.apply(boulder.TakenUp{Iterations: 4})
+	unparked, can := Unpark(r.s, r.s.SubTask("1"))
+	if !can {
+		t.Fatal("it does not go on with more turns")
+	}
+	r.apply(unparked)
+	if got := kindOf(r.turn(acted("3"), unfinished)); got != "continue" {
+		t.Errorf("after turn 3 of 4: %s", got)
+	}
+	if got := kindOf(r.turn(acted("4"), unfinished)); got != "park" {
+		t.Errorf("after turn 4 of 4: %s", got)
 	}
 }
 

@@ -215,11 +215,13 @@ func (c *computing) settled() Action {
 
 // await says for what a parked sub-task waits. An answer comes first: with a larger budget alone it would not go on.
 func await(s *boulder.State, t *boulder.SubTask) Await {
-	a := Await{Reason: t.Reason, SubTaskID: t.ID, Budget: !Affordable(s, t)}
+	a := Await{Reason: t.Reason, SubTaskID: t.ID, Budget: !Affordable(s, t), AtLimit: t.AtLimit}
 	if open := t.AwaitedBy(t.Attempts); len(open) > 0 {
-		a.Reason, a.Budget = boulder.Awaited(open), false
+		a.Reason, a.Budget, a.AtLimit = boulder.Awaited(open), false, false
 	}
-	a.Reason = fmt.Sprintf("sub-task %q: %s", t.ID, a.Reason)
+	if s.Boulder.Loop == nil { // a loop has one only
+		a.Reason = fmt.Sprintf("sub-task %q: %s", t.ID, a.Reason)
+	}
 	return a
 }
 
@@ -325,7 +327,7 @@ func park(o *boulder.Open, reason string) Park {
 	if open := o.SubTask.AwaitedBy(o.Attempt.Attempt); len(open) > 0 {
 		reason = strings.TrimSuffix(boulder.Awaited(open)+"; "+reason, "; ")
 	}
-	return Park{o, reason}
+	return Park{Open: o, Reason: reason}
 }
 
 // crowded reports whether an attempt that was turned away by its model has to let others go first: after a cool-down only

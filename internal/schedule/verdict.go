@@ -16,13 +16,13 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	failed := boulder.AttemptFailed
 	switch {
 	case v.Completed && c.s.Boulder.Loop != nil && leftBlocked(o):
-		return Park{o, "all that can be done is done" + blockedItems(o.Turn.Evidence)}
+		return Park{Open: o, Reason: "all that can be done is done" + blockedItems(o.Turn.Evidence)}
 	case v.Completed && len(unheard(o)) > 0 && c.hears(o):
 		return c.hear(o, unheard(o))
 	case v.Completed:
 		return Complete{Open: o, Skip: c.notNeeded(o)}
 	case ended.Rule == boulder.RuleBudget, c.budget.subTask(o.SubTask, o) != "":
-		return Park{o, cmp.Or(c.budget.subTask(o.SubTask, o), ended.Stopped)}
+		return Park{Open: o, Reason: cmp.Or(c.budget.subTask(o.SubTask, o), ended.Stopped)}
 	case c.s.Boulder.Loop != nil:
 		return c.goOn(o)
 	case len(answered(o)) > 0:
