@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -130,7 +131,7 @@ func measureGrowth(ctx context.Context, w *world) (all []comparison, err error) 
 // durability "sync". It is left out, and said so, where it is not installed.
 func measureLangGraph(ctx context.Context, w *world) (all []comparison, err error) {
 	dir := filepath.Join(w.source, "bench", "langgraph")
-	if _, err := os.Stat(filepath.Join(dir, "node_modules")); err != nil {
+	if _, statErr := os.Stat(filepath.Join(dir, "node_modules")); errors.Is(statErr, fs.ErrNotExist) {
 		w.note("LangGraph is not measured: run npm ci in bench/langgraph")
 		return nil, nil
 	}

@@ -32,11 +32,11 @@ type world struct {
 }
 
 // size is what is measured, or the small one if everything is only tried.
-func (w *world) size(real, small int) int {
+func (w *world) size(full, small int) int {
 	if w.once {
 		return small
 	}
-	return real
+	return full
 }
 
 func newWorld(ctx context.Context, o options) (_ *world, err error) {
