@@ -18,7 +18,7 @@ func (a *app) newShowCmd() *cobra.Command {
 	var o showOptions
 	cmd := &cobra.Command{
 		Use:        "show [flags] [BOULDER]",
-		Short:      "Show plan, attempts, sessions and verdicts, or why a sub-task is where it is",
+		Short:      "Show plan, attempts, sessions and verdicts of a boulder",
 		SuggestFor: []string{"why", "describe"},
 		Long: `Shows everything that is known about a boulder (default: the active one): the plan that it runs, and
 of each sub-task the attempts with their sessions, each turn's verdict with the evidence, and the gates. BOULDER is
