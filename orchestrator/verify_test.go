@@ -20,7 +20,7 @@ func TestJudgeCannotOverruleGates(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	turns := 0
-	r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
+	r.server.turn = func(_ context.Context, _ boulder.Job) (boulder.Evidence, error) {
 		turns++
 		return boulder.Evidence{Gates: []boulder.Gate{{Command: "make", ExitCode: 2 - turns}}, ToolCount: 1}, nil
 	}
