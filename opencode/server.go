@@ -30,7 +30,7 @@ var (
 
 const (
 	defaultBinary       = "opencode"
-	defaultStartTimeout = 30 * time.Second // 1.5 s on an idle machine of two cores
+	defaultStartTimeout = 2 * time.Minute // 1.5 s on an idle machine of two cores, 40 s seen at load 20
 	defaultStopGrace    = 5 * time.Second
 	healthTry           = time.Second // requests made during the boot can hang for ever
 	healthPause         = 50 * time.Millisecond
@@ -51,7 +51,7 @@ type ServerConfig struct {
 	ConfigContent string
 	// Port to listen on, always on 127.0.0.1. Defaults to a free one.
 	Port int
-	// StartTimeout defaults to 30 s.
+	// StartTimeout defaults to 2 min.
 	StartTimeout time.Duration
 	// StopGrace is how long [Server.Stop] waits for each gentle step. Defaults to 5 s.
 	StopGrace time.Duration
