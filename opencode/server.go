@@ -30,7 +30,7 @@ var (
 
 const (
 	defaultBinary       = "opencode"
-	defaultStartTimeout = 2 * time.Minute // 1.5 s on an idle machine of two cores, 40 s seen at load 20
+	defaultStartTimeout = 2 * time.Minute // 1.5 s on an idle machine of two cores, over 30 s at load 20
 	defaultStopGrace    = 5 * time.Second
 	healthTry           = time.Second // requests made during the boot can hang for ever
 	healthPause         = 50 * time.Millisecond
