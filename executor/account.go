@@ -1,15 +1,12 @@
 package executor
 
 import (
-	"maps"
-
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// account is what evidence needs to know of all messages of a session, and not of its newest turn alone. It is small
-// whatever was said, so it can stand for messages that are not read again.
+// account is what evidence needs to know of all messages of a session, and not of its newest turn alone.
 type account struct {
 	promised bool                                // the agent said that everything is done, see [boulder.Promise]
 	marked   bool                                // or gave [boulder.DoneMarker], which counts where it is diverted
@@ -43,12 +40,4 @@ func (a *account) add(m opencode.Message) {
 			a.failing = byFile
 		}
 	}
-}
-
-// with is a copy to which the message is added.
-func (a *account) with(m opencode.Message) account {
-	b := *a
-	b.edited = maps.Clone(a.edited) // what fails is replaced as a whole
-	b.add(m)
-	return b
 }

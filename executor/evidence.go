@@ -77,10 +77,9 @@ func (t *turn) gather(ctx context.Context, sub *opencode.Subscription) (boulder.
 // project's changes; and it writes the transcript. Gates come after that, since they may leave files behind.
 func (t *turn) ask(ctx context.Context, e *boulder.Evidence, r *reading) error {
 	var children boulder.Usage
-	session := r.session()
-	e.Diagnostics, e.Promised = t.diagnostics(session), session.promised || session.marked && t.diverted()
+	e.Diagnostics, e.Promised = t.diagnostics(r.session), r.session.promised || r.session.marked && t.diverted()
 	g, ctx := errgroup.WithContext(ctx)
-	if session.tools { // sub-agents and todo lists come about by tools only
+	if r.session.tools { // sub-agents and todo lists come about by tools only
 		g.Go(func() (err error) {
 			children, err = t.children(ctx)
 			return err
@@ -90,19 +89,19 @@ func (t *turn) ask(ctx context.Context, e *boulder.Evidence, r *reading) error {
 			return err
 		})
 	}
-	if session.tools || t.job.Attempt.Attempt > 1 { // an earlier attempt may have left something behind
+	if r.session.tools || t.job.Attempt.Attempt > 1 { // an earlier attempt may have left something behind
 		g.Go(func() (err error) {
 			e.NoServer, err = t.unanalysed(ctx)
 			return err
 		})
 	}
 	g.Go(func() (err error) {
-		e.Diff, err = t.diff(ctx, session)
+		e.Diff, err = t.diff(ctx, r.session)
 		return err
 	})
 	g.Go(func() error {
 		e.Transcript = t.relative(filepath.Join(t.cfg.RunsDir, r.transcript.name))
-		return t.keep(r)
+		return transcriptFault(r.transcript.save())
 	})
 	err := g.Wait()
 	e.Usage = e.Usage.Add(children)

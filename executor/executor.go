@@ -57,7 +57,6 @@ type Config struct {
 type Executor struct {
 	cfg   Config
 	rules enforcer.Rules
-	marks marks
 	tool  offers
 }
 

@@ -32,7 +32,6 @@ type observation struct {
 	looked           bool         // the state was read since the last event, and told nothing
 	prompted         time.Time    // when the newest prompt was sent
 	tree             map[string]*member
-	messages         map[string]bool // of the session, by id
 	heard            map[string]bool // messages of the model that answer a nudge, by id
 	calling          map[string]bool // messages of the model that call a tool, by id
 	nudged           bool            // in this run
@@ -262,9 +261,6 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	case opencode.SessionCompacted:
 		t.member(e.SessionID).window.Compacted()
 	case opencode.MessageUpdated:
-		if own {
-			setIn(&t.seen.messages, p.Message.ID)
-		}
 		t.message(p.Message)
 	case opencode.SessionFailed:
 		if own {

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"time"
 
 	"github.com/bouldermgr/manager/internal/statedir"
@@ -31,17 +29,13 @@ type line struct {
 // toolOutputKept bounds one tool's output in a transcript, in characters.
 const toolOutputKept = 64 << 10
 
-// transcript is a transcript that is being written: anew, beside an earlier one whose place it takes when it is saved; or
-// the end of one.
+// transcript is a transcript that is being written, beside an earlier one whose place it takes when it is saved.
 type transcript struct {
-	name   string // in the directory of all
-	size   int64  // bytes, with what is not written yet
-	runs   *statedir.Dir
-	anew   *statedir.File // nil: it is the end of one
-	file   *os.File
-	w      *bufio.Writer
-	enc    *json.Encoder
-	redact func([]byte) []byte
+	name string // in the directory of all
+	runs *statedir.Dir
+	file *statedir.File
+	w    *bufio.Writer
+	enc  *json.Encoder
 }
 
 func (e *Executor) newTranscript(name string) (*transcript, error) {
@@ -54,50 +48,20 @@ func (e *Executor) newTranscript(name string) (*transcript, error) {
 		runs.Close()
 		return nil, err
 	}
-	t := e.transcriptIn(runs, name, f.File, 0)
-	t.anew = f
+	t := &transcript{name: name, runs: runs, file: f, w: bufio.NewWriterSize(f, 64<<10)}
+	t.enc = json.NewEncoder(redacting{t.w, e.cfg.Redact.JSON})
+	t.enc.SetEscapeHTML(false) // people read it
 	return t, nil
 }
 
-// continueTranscript writes over the marked message and what follows it. Most often these are the very bytes that are there
-// already, so nothing is cut off before: a crash on the way takes nothing away. It gives nil if the file is not as the mark's turn left it.
-func (e *Executor) continueTranscript(m mark) *transcript {
-	runs, err := e.openRuns()
-	if err != nil {
-		return nil // the whole is written anew, and says what is wrong if that fails, too
-	}
-	f, err := runs.OpenFile(m.name)
-	if err != nil {
-		runs.Close()
-		return nil
-	}
-	now, err := f.Stat()
-	same := err == nil && os.SameFile(now, m.file) && now.Size() == m.file.Size() && now.ModTime().Equal(m.file.ModTime())
-	if same {
-		_, err = f.Seek(m.lastAt, io.SeekStart)
-	}
-	if !same || err != nil {
-		_ = f.Close()
-		runs.Close()
-		return nil
-	}
-	return e.transcriptIn(runs, m.name, f, m.lastAt)
+// redacting writes what an encoder gives it, one value at a time, without secrets.
+type redacting struct {
+	w      io.Writer
+	redact func([]byte) []byte
 }
 
-func (e *Executor) transcriptIn(runs *statedir.Dir, name string, f *os.File, size int64) *transcript {
-	t := &transcript{
-		name: name, size: size, runs: runs, file: f, w: bufio.NewWriterSize(f, 64<<10), redact: e.cfg.Redact.JSON,
-	}
-	t.enc = json.NewEncoder(t)
-	t.enc.SetEscapeHTML(false) // people read it
-	return t
-}
-
-// Write is for the encoder, which gives it one line at a time.
-func (t *transcript) Write(p []byte) (int, error) {
-	clean := t.redact(p)
-	t.size += int64(len(clean))
-	if _, err := t.w.Write(clean); err != nil {
+func (r redacting) Write(p []byte) (int, error) {
+	if _, err := r.w.Write(r.redact(p)); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -112,42 +76,22 @@ func (t *transcript) add(m opencode.Message) error {
 	return nil
 }
 
-// save returns when the file is on disk, and says what it is then. Whatever it returns, nothing else is left behind.
-func (t *transcript) save() (info fs.FileInfo, err error) {
-	defer func() {
-		if err != nil {
-			t.discard()
-		}
-	}()
-	if err := t.w.Flush(); err != nil {
-		return nil, err
-	}
-	if err := t.file.Truncate(t.size); err != nil {
-		return nil, err
-	}
-	if err := t.file.Sync(); err != nil {
-		return nil, err
-	}
-	if info, err = t.file.Stat(); err != nil {
-		return nil, err
-	}
-	if t.anew != nil {
-		err = t.anew.Publish()
-	} else {
-		err = t.file.Close()
-	}
+// save returns when the file is on disk. Whatever it returns, nothing else is left behind.
+func (t *transcript) save() error {
+	defer t.runs.Close()
+	err := t.w.Flush()
 	if err == nil {
-		t.runs.Close()
+		err = t.file.Sync()
 	}
-	return info, err
+	if err != nil {
+		t.file.Discard()
+		return err
+	}
+	return t.file.Publish()
 }
 
 func (t *transcript) discard() {
-	if t.anew != nil {
-		t.anew.Discard()
-	} else {
-		_ = t.file.Close()
-	}
+	t.file.Discard()
 	t.runs.Close()
 }
 

@@ -92,9 +92,6 @@ func (d *Dir) Close() { d.root.Close() }
 // Path is the directory's path, as it was when it was opened. It is for messages.
 func (d *Dir) Path() string { return d.path }
 
-// OpenFile opens a file that is there, for reading and writing. The name is relative to the directory.
-func (d *Dir) OpenFile(name string) (*os.File, error) { return d.root.OpenFile(name, os.O_RDWR, 0) }
-
 // Rename gives a file another name in the directory, in the place of one that has it.
 func (d *Dir) Rename(from, to string) error { return d.root.Rename(from, to) }
 

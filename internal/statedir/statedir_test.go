@@ -105,9 +105,6 @@ func TestLinkOfAFileIsReplaced(t *testing.T) {
 		if err := os.Symlink(target, name); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.OpenFile("plan.yaml"); err == nil {
-			t.Error("the link was opened")
-		}
 		if err := d.Write("plan.yaml", []byte("plan")); err != nil {
 			t.Fatal(err)
 		}
