@@ -37,19 +37,19 @@ func TestDatabasesThatAreRefused(t *testing.T) {
 			return os.WriteFile(path, []byte(strings.Repeat("text ", 10_000)), 0o600)
 		}, "not a database of manager"},
 		"another program's": {func(t *testing.T, p *project, _ string) error {
-			p.edit(t, func(tx *bolt.Tx) error { return tx.DeleteBucket(bucketMeta) })
+			p.edit(t, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("meta")) })
 			return nil
 		}, "another program"},
 		"a bucket less": {func(t *testing.T, p *project, _ string) error {
 			p.edit(t, func(tx *bolt.Tx) error { return tx.DeleteBucket(bucketOutbox) })
 			return nil
-		}, `no bucket "outbox"`},
+		}, "bucket outbox is missing"},
 		"a newer one": {func(t *testing.T, p *project, _ string) error {
-			p.edit(t, func(tx *bolt.Tx) error { return tx.Bucket(bucketMeta).Put(keySchema, []byte("2")) })
+			p.edit(t, func(tx *bolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("schema"), []byte("2")) })
 			return nil
 		}, "newer manager (schema 2, this one knows up to 1)"},
 		"no version": {func(t *testing.T, p *project, _ string) error {
-			p.edit(t, func(tx *bolt.Tx) error { return tx.Bucket(bucketMeta).Put(keySchema, []byte("x")) })
+			p.edit(t, func(tx *bolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("schema"), []byte("x")) })
 			return nil
 		}, `schema version is "x"`},
 		"cut short": {func(_ *testing.T, _ *project, path string) error { return os.Truncate(path, 3*4096) }, "should have"},

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/bouldermgr/manager/internal/boltfile"
 )
 
 // maxFile is how large blockers.md may get. It is read as a whole with every append; a person would have stopped reading a
@@ -151,5 +153,5 @@ func (l list) append(text string) error {
 	if err := errors.Join(err, f.Close()); err != nil || !fresh {
 		return err
 	}
-	return syncDir(filepath.Dir(filepath.Join(l.root, l.name)))
+	return boltfile.SyncDir(filepath.Join(l.root, l.name))
 }

@@ -10,6 +10,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/bouldermgr/manager/internal/boltfile"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -78,9 +79,10 @@ func queue(tx *bolt.Tx) (all []*queued, err error) {
 }
 
 // flush writes the outbox. The database is open for writing, so that nobody else of ours appends at the same time.
-func (d *Desk) flush(db *bolt.DB) error {
+func (d *Desk) flush(db *boltfile.DB) error {
+	ctx := context.Background() // what is committed is to be in the list, whoever has given up
 	var all []*queued
-	damaged := db.View(func(tx *bolt.Tx) (err error) {
+	damaged := db.View(ctx, func(tx *bolt.Tx) (err error) {
 		all, err = queue(tx)
 		return err
 	})
@@ -101,7 +103,7 @@ func (d *Desk) flush(db *bolt.DB) error {
 	if len(seen)+len(over) == 0 {
 		return failed
 	}
-	return errors.Join(failed, db.Update(func(tx *bolt.Tx) error {
+	return errors.Join(failed, db.Update(ctx, func(tx *bolt.Tx) error {
 		b := tx.Bucket(bucketOutbox)
 		for _, q := range seen {
 			q.Written = now

@@ -16,14 +16,26 @@ func (s *State) Apply(e Event) (Event, error) {
 		return Event{}, fmt.Errorf("%w: it has no body", ErrRefused)
 	}
 	if err := s.apply(&e); err != nil {
-		return Event{}, fmt.Errorf("%s: %w: %w", e.Body.EventType(), ErrRefused, err)
+		return Event{}, fmt.Errorf("%s: %w: %w", TypeOf(e.Body), ErrRefused, err)
 	}
 	s.Boulder.UpdatedAt, s.Boulder.Tally = e.Time, TallyOf(s.counts)
-	s.dirty.events = append(s.dirty.events, e)
+	s.events = append(s.events, e)
 	return e, nil
 }
 
+// Replay applies an event that was logged. It has to be the next one.
+func (s *State) Replay(e Event) error {
+	if e.Seq != s.Boulder.Seq+1 {
+		return fmt.Errorf("event %d comes where %d is next", e.Seq, s.Boulder.Seq+1)
+	}
+	pending := s.events
+	_, err := s.Apply(e)
+	s.events = pending
+	return err
+}
+
 func (s *State) apply(e *Event) error {
+	_, left := e.Body.(SessionLeft)
 	switch body := e.Body.(type) {
 	case Created:
 		return s.created(e, body)
@@ -35,7 +47,7 @@ func (s *State) apply(e *Event) error {
 		return fmt.Errorf("there is no boulder yet")
 	case e.BoulderID != s.Boulder.ID:
 		return fmt.Errorf("it belongs to boulder %q", e.BoulderID)
-	case s.Boulder.Status.Terminal() && e.Body.EventType() != SessionLeft{}.EventType():
+	case s.Boulder.Status.Terminal() && !left:
 		return fmt.Errorf("boulder %s is %s", s.Boulder.ID, s.Boulder.Status)
 	}
 	e.Seq = s.Boulder.Seq + 1
@@ -136,7 +148,7 @@ func (s *State) applyMore(e *Event) error {
 	case BlockerSettled:
 		return s.blockerSettled(e, b)
 	}
-	return fmt.Errorf("unknown event type %q", e.Body.EventType())
+	return fmt.Errorf("unknown event type %q", TypeOf(e.Body))
 }
 
 // transitions of a boulder that [StatusChanged] may make. [Planned], [Decomposed] and [TaskComplete] make the others.
@@ -188,10 +200,9 @@ func (s *State) enqueue(e *Event, t *SubTask) {
 		Model: t.Model, Agent: t.Agent, QueueSeq: e.Seq, QueuedAt: e.Time, UpdatedAt: e.Time,
 	}
 	o := &Open{SubTask: t, Attempt: a}
+	s.Attempts = append(s.Attempts, a)
 	s.open[t.ID] = o
 	s.queueOf(o).push(o)
-	s.dirty.subTasks.add(t)
-	s.dirty.attempts.add(a)
 }
 
 // setSubTask moves a sub-task.
@@ -203,7 +214,6 @@ func (s *State) setSubTask(e *Event, t *SubTask, status SubTaskStatus, reason st
 		s.working = slices.DeleteFunc(s.working, func(x *SubTask) bool { return x == t })
 	}
 	t.Status, t.Reason, t.UpdatedAt = status, reason, e.Time
-	s.dirty.subTasks.add(t)
 }
 
 // at finds the open attempt that an event speaks of, and refuses one that is over or in another state.
@@ -228,15 +238,6 @@ func (s *State) known(id string) error {
 	return nil
 }
 
-// touch marks an attempt and its turn as changed.
-func (s *State) touch(e *Event, o *Open) {
-	o.Attempt.UpdatedAt = e.Time
-	s.dirty.attempts.add(o.Attempt)
-	if o.Turn != nil {
-		s.dirty.turns.add(o.Turn)
-	}
-}
-
 func (s *State) usage(e *Event, b UsageReport) error {
 	if b.SubTaskID != "" {
 		if err := s.known(b.SubTaskID); err != nil {
@@ -244,10 +245,9 @@ func (s *State) usage(e *Event, b UsageReport) error {
 		}
 		t := s.byID[b.SubTaskID]
 		t.Usage = t.Usage.Add(b.Usage)
-		s.dirty.subTasks.add(t)
 		if o := s.open[b.SubTaskID]; o != nil && o.Attempt.Attempt == b.Attempt {
 			o.Attempt.Usage = o.Attempt.Usage.Add(b.Usage)
-			s.touch(e, o)
+			o.Attempt.UpdatedAt = e.Time
 		}
 	}
 	s.Boulder.Usage = s.Boulder.Usage.Add(b.Usage)

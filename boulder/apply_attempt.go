@@ -1,6 +1,7 @@
 package boulder
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -23,7 +24,7 @@ func (s *State) starting(e *Event, b Starting) error {
 	s.Boulder.Attempts++
 	o.Attempt.Status, o.Attempt.Tag, o.Attempt.Turns = AttemptStarting, b.Tag, 1
 	o.Attempt.SlotSeq, o.Attempt.StartedAt = e.Seq, e.Time
-	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: 1, Seq: e.Seq, Kind: TurnBrief, Prompt: b.Prompt}
+	s.begin(o, &Turn{AttemptRef: b.AttemptRef, Number: 1, Seq: e.Seq, Kind: TurnBrief, Prompt: b.Prompt})
 	if o.Attempt.Attempt == 1 {
 		s.giveBaseline(o.SubTask)
 	}
@@ -32,8 +33,16 @@ func (s *State) starting(e *Event, b Starting) error {
 		s.working = append(s.working, o.SubTask)
 	}
 	s.markShared()
-	s.touch(e, o)
+	o.Attempt.UpdatedAt = e.Time
 	return nil
+}
+
+// begin makes a turn the newest of an attempt.
+func (s *State) begin(o *Open, t *Turn) {
+	o.Turn = t
+	if s.keepTurns {
+		s.Turns = append(s.Turns, t)
+	}
 }
 
 // markShared remembers that the sub-tasks in progress work beside each other.
@@ -42,10 +51,7 @@ func (s *State) markShared() {
 		return
 	}
 	for _, t := range s.working {
-		if !t.Shared {
-			t.Shared = true
-			s.dirty.subTasks.add(t)
-		}
+		t.Shared = true
 	}
 }
 
@@ -55,12 +61,9 @@ func (s *State) subTaskStart(e *Event, b SubTaskStart) error {
 		return err
 	}
 	o.Attempt.Status, o.Attempt.SessionID = AttemptExecuting, b.SessionID
-	if o.SubTask.Snapshot == "" && b.Snapshot != "" {
-		o.SubTask.Snapshot = b.Snapshot
-		s.dirty.subTasks.add(o.SubTask)
-	}
+	o.SubTask.Snapshot = cmp.Or(o.SubTask.Snapshot, b.Snapshot)
 	s.measured(o.SubTask, b.Baseline)
-	s.touch(e, o)
+	o.Attempt.UpdatedAt = e.Time
 	return nil
 }
 
@@ -95,7 +98,7 @@ func (s *State) turnSent(e *Event, b TurnSent) error {
 	if o.Attempt.TakenAt.IsZero() {
 		o.Attempt.TakenAt = e.Time
 	}
-	s.touch(e, o)
+	o.Attempt.UpdatedAt = e.Time
 	return nil
 }
 
@@ -106,16 +109,11 @@ func (s *State) progress(e *Event, b SubTaskProgress) error {
 	}
 	if o.Attempt.TakenAt.IsZero() && o.Turn.MessageID != "" { // taken up again without a prompt
 		o.Attempt.TakenAt = e.Time
-		s.dirty.attempts.add(o.Attempt)
 	}
-	if o.Attempt.Seen != b.Usage {
-		o.Attempt.Seen = b.Usage
-		s.dirty.attempts.add(o.Attempt)
-	}
+	o.Attempt.Seen = b.Usage
 	if b.Checkpoint != nil {
 		c := *b.Checkpoint
 		o.SubTask.Checkpoint, o.SubTask.UpdatedAt = &c, e.Time
-		s.dirty.subTasks.add(o.SubTask)
 	}
 	return nil
 }
@@ -140,9 +138,8 @@ func (s *State) turnEnded(e *Event, b TurnEnded) error {
 	o.Attempt.Result = resultOf(&evidence)
 	o.Turn.Evidence, o.Turn.EndedAt = &evidence, e.Time
 	o.SubTask.GateRuns, o.SubTask.Tree = nil, evidence.Diff.Tree
-	s.dirty.subTasks.add(o.SubTask)
 	s.addFiles(o.SubTask, evidence.Diff)
-	s.touch(e, o)
+	o.Attempt.UpdatedAt = e.Time
 	return nil
 }
 
@@ -160,7 +157,6 @@ func (s *State) gateRun(b GateRun) error {
 	}
 	same := func(old Gate) bool { return old.Command == g.Command }
 	t.GateRuns = append(slices.DeleteFunc(slices.Clone(t.GateRuns), same), g)
-	s.dirty.subTasks.add(t)
 	return nil
 }
 
@@ -182,10 +178,7 @@ func (s *State) addFiles(t *SubTask, d Diff) {
 			files = append(files, f.Path)
 		}
 	}
-	if len(files) > len(t.Files) {
-		t.Files = files
-		s.dirty.subTasks.add(t)
-	}
+	t.Files = files
 }
 
 func (s *State) judged(e *Event, b Judged) error {
@@ -204,7 +197,7 @@ func (s *State) judged(e *Event, b Judged) error {
 	}
 	s.countStall(o)
 	s.learn(verdict.NewFacts)
-	s.touch(e, o)
+	o.Attempt.UpdatedAt = e.Time
 	return nil
 }
 
@@ -222,7 +215,6 @@ func (s *State) interrupted(o *Open, at time.Time) {
 func (s *State) worked(o *Open, d time.Duration) {
 	o.Attempt.Worked += d
 	o.SubTask.Worked += d
-	s.dirty.subTasks.add(o.SubTask)
 }
 
 // recovered ends a row of faults.
@@ -241,12 +233,12 @@ func (s *State) continuation(e *Event, b Continuation) error {
 	}
 	o.Attempt.Status, o.Attempt.Turns = AttemptExecuting, b.Turn
 	o.Attempt.Asked = hashOf(o.Turn.Verdict.ContinuationPrompt)
-	o.Turn = &Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Seq: e.Seq, Kind: TurnContinuation, Prompt: b.Prompt}
+	s.begin(o, &Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Seq: e.Seq, Kind: TurnContinuation, Prompt: b.Prompt})
 	if !b.NotBefore.IsZero() {
 		o.Attempt.NotBefore, o.Attempt.Reason = b.NotBefore, "a pause after turns without progress"
 	}
 	s.track(o.SubTask, b.Track)
-	s.touch(e, o)
+	o.Attempt.UpdatedAt = e.Time
 	return nil
 }
 
@@ -260,20 +252,19 @@ func (s *State) trouble(e *Event, b Trouble) error {
 	}
 	s.interrupted(o, e.Time)
 	o.Attempt.Reason, o.Attempt.NotBefore = b.Reason, b.NotBefore
-	s.touch(e, o)
+	o.Attempt.UpdatedAt = e.Time
 	return nil
 }
 
 func (s *State) track(t *SubTask, track json.RawMessage) {
 	if len(track) > 0 {
 		t.Track = track
-		s.dirty.subTasks.add(t)
 	}
 }
 
 // finish takes an open attempt off the books.
 func (s *State) finish(e *Event, o *Open, status AttemptStatus, reason string) {
-	s.touch(e, o)
+	o.Attempt.UpdatedAt = e.Time
 	if o.Attempt.Status == AttemptQueued {
 		s.queueOf(o).remove(o)
 	} else {

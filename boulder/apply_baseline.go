@@ -8,7 +8,6 @@ func (s *State) giveBaseline(t *SubTask) {
 	for _, command := range slices.Concat(t.NoWorse, t.Lint) {
 		if g := gateOf(s.Boulder.Baseline, command); g != nil && gateOf(t.Baseline, command) == nil {
 			t.Baseline = append(slices.Clip(t.Baseline), *g)
-			s.dirty.subTasks.add(t)
 		}
 	}
 }
@@ -21,7 +20,6 @@ func (s *State) measured(t *SubTask, gates []Gate) {
 		}
 		if gateOf(t.Baseline, g.Command) == nil {
 			t.Baseline = append(slices.Clip(t.Baseline), g)
-			s.dirty.subTasks.add(t)
 		}
 		if gateOf(s.Boulder.Baseline, g.Command) == nil {
 			s.Boulder.Baseline = append(slices.Clip(s.Boulder.Baseline), g)

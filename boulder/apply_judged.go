@@ -14,7 +14,6 @@ func (s *State) countStall(o *Open) {
 	v, ended, t := o.Turn.Verdict, o.Turn.Evidence.Ended, o.SubTask
 	stuck := ended.Rule != "" && ended.Rule != RuleBudget
 	asked := v.ContinuationPrompt != "" && hashOf(v.ContinuationPrompt) == o.Attempt.Asked
-	before := t.Stalls
 	switch {
 	case v.Completed:
 		t.Stalls = 0
@@ -25,9 +24,6 @@ func (s *State) countStall(o *Open) {
 		t.Stalls = max(0, t.Stalls-1)
 	default:
 		t.Stalls++
-	}
-	if t.Stalls != before {
-		s.dirty.subTasks.add(t)
 	}
 }
 

@@ -40,7 +40,7 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 		if !waits && a.Status == AttemptExecuting && o.Turn.MessageID != "" {
 			o.Attempt.TakenAt = e.Time
 		}
-		s.touch(e, o)
+		o.Attempt.UpdatedAt = e.Time
 	}
 	if r := s.Boulder.Replan; r != nil && (r.Troubles > 0 || !r.NotBefore.IsZero()) {
 		fresh := *r
@@ -65,7 +65,6 @@ func (s *State) clockMoved(b ClockMoved) {
 			o.Attempt.TakenAt = o.Attempt.TakenAt.Add(b.By)
 		}
 		o.Attempt.NotBefore = setBack(o.Attempt.NotBefore, b.By)
-		s.dirty.attempts.add(o.Attempt)
 	}
 	for model, c := range s.Boulder.Cooldowns {
 		c.Until = setBack(c.Until, b.By)
@@ -97,7 +96,7 @@ func (s *State) nudged(e *Event, b Nudged) error {
 	}
 	nudge := Nudge{Rule: b.Rule, MessageID: b.MessageID, Prompt: b.Prompt, At: e.Time}
 	o.Turn.Nudges = append(slices.Clone(o.Turn.Nudges), nudge)
-	s.touch(e, o)
+	o.Attempt.UpdatedAt = e.Time
 	return nil
 }
 
@@ -162,7 +161,6 @@ func (s *State) budgetSet(b BudgetSet) error {
 			budget.Unpriced += o.Running().Unpriced
 		}
 		t.Budget = &budget
-		s.dirty.subTasks.add(t)
 	}
 	prefix := b.SubTaskID + "/"
 	s.Boulder.Warned = slices.DeleteFunc(slices.Clone(s.Boulder.Warned), func(key string) bool {

@@ -15,7 +15,7 @@ func feedAt(t *testing.T, s *State, at time.Time, bodies ...Body) {
 			t.Fatal(err)
 		}
 		if err := s.Check(); err != nil {
-			t.Fatalf("after %s: %v", b.EventType(), err)
+			t.Fatalf("after %s: %v", TypeOf(b), err)
 		}
 	}
 }
@@ -24,7 +24,7 @@ func feedAt(t *testing.T, s *State, at time.Time, bodies ...Body) {
 func refused(t *testing.T, s *State, b Body) {
 	t.Helper()
 	if _, err := s.Apply(Event{Time: epoch, BoulderID: "b1", Body: b}); !errors.Is(err, ErrRefused) {
-		t.Errorf("%s %+v: got %v, want a refusal", b.EventType(), b, err)
+		t.Errorf("%s %+v: got %v, want a refusal", TypeOf(b), b, err)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestWorked(t *testing.T) {
 		at = at.Add(step.passed)
 		feedAt(t, s, at, step.body)
 		if s.Boulder.Worked != step.worked {
-			t.Fatalf("after %s for %s: %s, want %s", step.body.EventType(), step.passed, s.Boulder.Worked, step.worked)
+			t.Fatalf("after %s for %s: %s, want %s", TypeOf(step.body), step.passed, s.Boulder.Worked, step.worked)
 		}
 	}
 	if got := s.Boulder.WorkedBy(at.Add(time.Minute)); got != 6*time.Second {

@@ -36,7 +36,6 @@ func (s *State) planned(b Planned) error {
 func (s *State) adopt(p PlanRevision) {
 	s.Revision = &p
 	s.Boulder.Revision, s.Boulder.Goal = p.Number, p.Plan.Goal
-	s.dirty.revision = s.Revision
 }
 
 func (s *State) decomposed(e *Event, b Decomposed) error {
@@ -100,13 +99,11 @@ func inherit(e *Event, subTasks []*SubTask, b Decomposed) error {
 func (s *State) add(e *Event, subTasks []*SubTask) {
 	for _, t := range subTasks {
 		s.addSubTask(t)
-		s.dirty.subTasks.add(t)
 	}
 	for _, t := range subTasks {
 		for _, id := range t.DependsOn {
 			d := s.byID[id]
 			d.Blocks = append(d.Blocks, t.ID)
-			s.dirty.subTasks.add(d)
 		}
 	}
 	for _, t := range subTasks {

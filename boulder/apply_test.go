@@ -29,7 +29,7 @@ func feed(t *testing.T, s *State, bodies ...Body) {
 			t.Fatal(err)
 		}
 		if err := s.Check(); err != nil {
-			t.Fatalf("after %s: %v", b.EventType(), err)
+			t.Fatalf("after %s: %v", TypeOf(b), err)
 		}
 	}
 }
@@ -253,80 +253,79 @@ func TestRefusedEvents(t *testing.T) {
 // TestRestoreNamesTheRecord: records that do not fit are named, not silently dropped.
 func TestRestoreNamesTheRecord(t *testing.T) {
 	t.Parallel()
-	good := func() Records {
+	good := func() Snapshot {
 		a := Attempt{AttemptRef: AttemptRef{"a", 1}, Status: AttemptQueued}
-		return Records{
+		return Snapshot{
 			Boulder:  Boulder{ID: "b1", Status: Running, Revision: 1, Tally: Tally{Planned: 2}},
 			Revision: &PlanRevision{Number: 1},
-			SubTasks: []SubTask{
+			SubTasks: []*SubTask{
 				{ID: "a", Position: 1, Status: SubTaskPending, Attempts: 1, Blocks: []string{"b"}},
 				{ID: "b", Position: 2, Status: SubTaskPending, DependsOn: []string{"a"}},
 			},
-			Open: []OpenRecord{{Attempt: a}},
+			Attempts: []*Attempt{&a},
 		}
 	}
 	if _, err := Restore(good()); err != nil {
 		t.Fatalf("sound records are refused: %v", err)
 	}
 	tests := map[string]struct {
-		spoil func(*Records)
+		spoil func(*Snapshot)
 		why   string
 	}{
-		"attempt of nobody":   {func(r *Records) { r.Open[0].Attempt.SubTaskID = "x" }, `"x", which is not stored`},
-		"two open attempts":   {func(r *Records) { r.Open = append(r.Open, r.Open[0]) }, "more than one open attempt"},
-		"sub-task twice":      {func(r *Records) { r.SubTasks[1].ID = "a" }, "stored twice"},
-		"sub-task missing":    {func(r *Records) { r.SubTasks = r.SubTasks[:1] }, `blocks "b"`},
-		"attempt missing":     {func(r *Records) { r.Open = nil }, `"a" is pending, waits for 0 others`},
-		"attempt of long ago": {func(r *Records) { r.SubTasks[0].Attempts = 2 }, "2 is the newest"},
-		"attempt that ended":  {func(r *Records) { r.Open[0].Attempt.Status = AttemptFailed }, "failed but"},
-		"no turn":             {func(r *Records) { r.Open[0].Attempt.Status = AttemptStarting }, "without a turn"},
-		"no evidence": {func(r *Records) {
-			r.SubTasks[0].Status, r.Open[0].Attempt.Status, r.Open[0].Attempt.Turns = SubTaskInProgress, AttemptMonitoring, 1
-			r.Open[0].Turn = &Turn{AttemptRef: AttemptRef{"a", 1}, Number: 1}
+		"attempt of nobody":   {func(r *Snapshot) { r.Attempts[0].SubTaskID = "x" }, `"x", which is not stored`},
+		"two open attempts":   {func(r *Snapshot) { r.Attempts = append(r.Attempts, r.Attempts[0]) }, "more than one open attempt"},
+		"sub-task twice":      {func(r *Snapshot) { r.SubTasks[1].ID = "a" }, "stored twice"},
+		"sub-task missing":    {func(r *Snapshot) { r.SubTasks = r.SubTasks[:1] }, `blocks "b"`},
+		"attempt missing":     {func(r *Snapshot) { r.Attempts = nil }, `"a" is pending, waits for 0 others`},
+		"attempt of long ago": {func(r *Snapshot) { r.SubTasks[0].Attempts = 2 }, "2 is the newest"},
+		"attempt that ended":  {func(r *Snapshot) { r.Attempts[0].Status = AttemptFailed }, `"a" is pending, waits for 0 others`},
+		"no turn":             {func(r *Snapshot) { r.Attempts[0].Status = AttemptStarting }, "without a turn"},
+		"no evidence": {func(r *Snapshot) {
+			r.SubTasks[0].Status, r.Attempts[0].Status, r.Attempts[0].Turns = SubTaskInProgress, AttemptMonitoring, 1
+			r.Turns = []*Turn{{AttemptRef: AttemptRef{"a", 1}, Number: 1}}
 		}, "evidence contradicts"},
-		"turn of long ago": {func(r *Records) {
-			r.SubTasks[0].Status, r.Open[0].Attempt.Status, r.Open[0].Attempt.Turns = SubTaskInProgress, AttemptExecuting, 2
-			r.Open[0].Turn = &Turn{AttemptRef: AttemptRef{"a", 1}, Number: 1}
+		"turn of long ago": {func(r *Snapshot) {
+			r.SubTasks[0].Status, r.Attempts[0].Status, r.Attempts[0].Turns = SubTaskInProgress, AttemptExecuting, 2
+			r.Turns = []*Turn{{AttemptRef: AttemptRef{"a", 1}, Number: 1}}
 		}, "not the newest"},
-		"edge one way":       {func(r *Records) { r.SubTasks[0].Blocks = nil }, `depends on "a", which does not know it`},
-		"revision missing":   {func(r *Records) { r.Revision = nil }, "plan revision 1"},
-		"gap in the plan":    {func(r *Records) { r.SubTasks[1].Position = 3 }, "at place 2 but says 3"},
-		"over but at work":   {func(r *Records) { r.Boulder.Status = Completed }, "completed with 1 open"},
-		"parked but pending": {func(r *Records) { r.SubTasks[1].Parked = true }, `"b" waits for a person but is pending`},
-		"less than no stall": {func(r *Records) { r.SubTasks[1].Stalls = -1 }, `"b" has stalled -1 times`},
-		"no hope": {func(r *Records) {
-			r.SubTasks[0].Status, r.Open = SubTaskFailed, nil
+		"edge one way":       {func(r *Snapshot) { r.SubTasks[0].Blocks = nil }, `depends on "a", which does not know it`},
+		"revision missing":   {func(r *Snapshot) { r.Revision = nil }, "plan revision 1"},
+		"gap in the plan":    {func(r *Snapshot) { r.SubTasks[1].Position = 3 }, "at place 2 but says 3"},
+		"over but at work":   {func(r *Snapshot) { r.Boulder.Status = Completed }, "completed with 1 open"},
+		"parked but pending": {func(r *Snapshot) { r.SubTasks[1].Parked = true }, `"b" waits for a person but is pending`},
+		"less than no stall": {func(r *Snapshot) { r.SubTasks[1].Stalls = -1 }, `"b" has stalled -1 times`},
+		"no hope": {func(r *Snapshot) {
+			r.SubTasks[0].Status, r.Attempts = SubTaskFailed, nil
 		}, `"b" is pending but depends on "a", which is failed`},
-		"cools down without a slot": {func(r *Records) {
+		"cools down without a slot": {func(r *Snapshot) {
 			r.Boulder.Cooldowns = map[string]Cooldown{"m": {Limit: 0, Full: 5}}
 		}, `"m" cools down with a limit of 0 of 5`},
-		"cools down with too many": {func(r *Records) {
+		"cools down with too many": {func(r *Snapshot) {
 			r.Boulder.Cooldowns = map[string]Cooldown{"m": {Limit: 6, Full: 5}}
 		}, "a limit of 6 of 5"},
-		"wanted for what is not done": {func(r *Records) {
+		"wanted for what is not done": {func(r *Snapshot) {
 			r.Boulder.Wanted = []Replanning{{AttemptRef: AttemptRef{SubTaskID: "a"}}}
 		}, `wanted for attempt 0 of "a"`},
-		"replan of an attempt that is over": {func(r *Records) {
+		"replan of an attempt that is over": {func(r *Snapshot) {
 			r.Boulder.Replan = &Replanning{AttemptRef: AttemptRef{"a", 2}, Replaces: []string{"a", "b"}}
 		}, `attempt 2 of "a", which is not open`},
-		"replan after what is not done": {func(r *Records) {
+		"replan after what is not done": {func(r *Snapshot) {
 			r.Boulder.Replan = &Replanning{AttemptRef: AttemptRef{SubTaskID: "a"}, Replaces: []string{"b"}}
 		}, `what comes after "a", which did not complete`},
-		"replan of nothing": {func(r *Records) {
+		"replan of nothing": {func(r *Snapshot) {
 			r.Boulder.Replan = &Replanning{AttemptRef: AttemptRef{"a", 1}}
 		}, "replaces nothing"},
-		"replan of nobody": {func(r *Records) {
+		"replan of nobody": {func(r *Snapshot) {
 			r.Boulder.Replan = &Replanning{AttemptRef: AttemptRef{"a", 1}, Replaces: []string{"x"}}
 		}, `replaces "x", which is not there`},
-		"replan of somebody at work": {func(r *Records) {
-			r.SubTasks = append(r.SubTasks, SubTask{ID: "c", Position: 3, Status: SubTaskInProgress, Attempts: 1})
-			r.Open = append(r.Open, OpenRecord{
-				Attempt: Attempt{AttemptRef: AttemptRef{"c", 1}, Status: AttemptStarting, Turns: 1},
-				Turn:    &Turn{AttemptRef: AttemptRef{"c", 1}, Number: 1},
-			})
+		"replan of somebody at work": {func(r *Snapshot) {
+			r.SubTasks = append(r.SubTasks, &SubTask{ID: "c", Position: 3, Status: SubTaskInProgress, Attempts: 1})
+			ref := AttemptRef{"c", 1}
+			r.Attempts = append(r.Attempts, &Attempt{AttemptRef: ref, Status: AttemptStarting, Turns: 1})
+			r.Turns = []*Turn{{AttemptRef: ref, Number: 1}}
 			r.Boulder.Replan = &Replanning{AttemptRef: AttemptRef{"a", 1}, Replaces: []string{"a", "c"}}
 		}, `attempt 1 of "c" is starting while a replan replaces it`},
-		"out of order": {func(r *Records) { r.SubTasks[1].Status = SubTaskCompleted }, "before its dependencies"},
+		"out of order": {func(r *Snapshot) { r.SubTasks[1].Status = SubTaskCompleted }, "before its dependencies"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

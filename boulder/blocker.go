@@ -221,7 +221,6 @@ func (s *State) blockerRaised(e *Event, b BlockerRaised) error {
 		kept.Status, kept.Answer, kept.Allowed, kept.Seq = raised.Status, raised.Answer, raised.Allowed, e.Seq
 	}
 	t.Blockers, t.UpdatedAt = append(slices.Clone(t.Blockers), kept), e.Time
-	s.dirty.subTasks.add(t)
 	return nil
 }
 
@@ -249,7 +248,6 @@ func (s *State) blockerSettled(e *Event, b BlockerSettled) error {
 	of := &t.Blockers[i]
 	of.Status, of.Answer, of.Allowed, of.Seq = b.Status, b.Answer, b.Allowed, e.Seq
 	t.UpdatedAt = e.Time
-	s.dirty.subTasks.add(t)
 	if t.Parked && waited && len(t.AwaitedBy(t.Attempts)) == 0 {
 		if s.Boulder.WaitsFor == t.ID {
 			s.Boulder.Reason = fmt.Sprintf("%s is answered: sub-task %q can go on", b.BlockerID, t.ID)

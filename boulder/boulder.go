@@ -1,9 +1,9 @@
 // Package boulder is the domain: one request and all durable state needed to finish it.
 //
 // A [State] is the whole of one boulder in memory. [State.Apply] is the only way to change it; it takes one [Event],
-// has no clock, no I/O and no goroutines, and gives the same state for the same events on every machine. What Apply
-// touched is collected in [Changes], which a store writes in one transaction. [State.Check] says whether the records
-// agree with each other.
+// has no clock, no I/O and no goroutines, and gives the same state for the same events on every machine. So the log of
+// events is all that a store has to keep; a [Snapshot] saves applying the whole of it. [State.Check] says whether the
+// records agree with each other.
 //
 // The package imports only the standard library, so that every other package can speak its words.
 package boulder

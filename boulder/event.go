@@ -14,22 +14,10 @@ type Event struct {
 	Body      Body
 }
 
-// Body is what is particular to one type of event. The implementations are the structs of this file.
-type Body interface {
-	// EventType is the value of the JSON field "type".
-	EventType() string
-}
-
-// Public reports whether the event belongs to the documented stream of `--json`. The others are the manager's own
-// book-keeping; `manager logs` shows them.
-func (e Event) Public() bool {
-	switch e.Body.(type) {
-	case Created, Planned, StatusChanged, TakenUp, Starting, TurnSent, Nudged, TurnEnded, Judged, Trouble, ReplanStarted,
-		ReplanTrouble, ReplanRefused, BudgetSet, Unparked, Archived, ClockMoved, SessionLeft:
-		return false
-	}
-	return true
-}
+// Body is what is particular to one type of event: one of the structs of this package that [TypeOf] knows.
+//
+// Most bodies are as `--json` shows them. From the others, their method shown takes out what is for the log alone.
+type Body any
 
 // Created begins a boulder. The whole head record comes with it.
 type Created struct {
@@ -41,8 +29,12 @@ type Planned struct {
 	Revision int    `json:"revision"`
 	Origin   Origin `json:"origin"`
 
-	// Plan is the revision itself; it is a record of its own and not repeated in the log.
-	Plan PlanRevision `json:"-"`
+	Plan PlanRevision `json:"plan,omitzero"`
+}
+
+func (b Planned) shown() Body {
+	b.Plan = PlanRevision{}
+	return b
 }
 
 // Decomposed adopts a plan revision, creates its sub-tasks and sets the boulder running. The revision is the one that
@@ -54,8 +46,7 @@ type Decomposed struct {
 	Goal     string      `json:"goal,omitempty"`
 	SubTasks []PlannedIn `json:"sub_tasks"`
 
-	// Plan is the revision itself; it is a record of its own and not repeated in the log.
-	Plan PlanRevision `json:"-"`
+	Plan PlanRevision `json:"plan,omitzero"`
 	// GatesApproved: a person (plan file, answer at the prompt) or the configuration allows the plan's gates to run.
 	GatesApproved bool `json:"gates_approved"`
 	// Model is for sub-tasks for which neither they nor the plan name one.
@@ -63,7 +54,12 @@ type Decomposed struct {
 	// Inherited are the sub-tasks of a fork that the original completed, with what depends on none but such.
 	Inherited []string `json:"inherited,omitempty"`
 	// Results are what they came to.
-	Results map[string]Inherited `json:"-"`
+	Results map[string]Inherited `json:"results,omitempty"`
+}
+
+func (b Decomposed) shown() Body {
+	b.Plan, b.Results = PlanRevision{}, nil
+	return b
 }
 
 // PlannedIn is a sub-task as the event log shows it.
@@ -102,7 +98,12 @@ type ClockMoved struct {
 type Starting struct {
 	AttemptRef
 	Tag    string `json:"tag"`
-	Prompt string `json:"-"` // the brief; kept in the turn's record
+	Prompt string `json:"prompt,omitempty"` // the brief
+}
+
+func (b Starting) shown() Body {
+	b.Prompt = ""
+	return b
 }
 
 // SubTaskStart says that the attempt's session exists. It is committed before the first prompt is sent.
@@ -111,8 +112,13 @@ type SubTaskStart struct {
 	Description string `json:"description"` // the sub-task's subject
 	Model       string `json:"model"`
 	SessionID   string `json:"session_id"`
-	Snapshot    string `json:"-"`
-	Baseline    []Gate `json:"-"` // see [SubTask.Baseline]; nil where it was not measured now
+	Snapshot    string `json:"snapshot,omitempty"`
+	Baseline    []Gate `json:"baseline,omitempty"` // see [SubTask.Baseline]; nil where it was not measured now
+}
+
+func (b SubTaskStart) shown() Body {
+	b.Snapshot, b.Baseline = "", nil
+	return b
 }
 
 // TurnSent says that a prompt is about to be sent with this message id. It is committed before it is sent.
@@ -153,7 +159,12 @@ type TurnEnded struct {
 	AttemptRef
 	Turn     int      `json:"turn"`
 	Ended    Ended    `json:"ended"`
-	Evidence Evidence `json:"-"` // kept in the turn's record
+	Evidence Evidence `json:"evidence,omitzero"`
+}
+
+func (b TurnEnded) shown() Body {
+	b.Evidence = Evidence{}
+	return b
 }
 
 // GateRun tells how a gate of the ended turn went; or, at the end of a run, one of a completed sub-task.
@@ -195,23 +206,33 @@ type Continuation struct {
 	Reason    string   `json:"reason"`
 	Remaining []string `json:"remaining"`
 	Turn      int      `json:"turn"` // the one that this begins
-	Prompt    string   `json:"-"`
+	Prompt    string   `json:"prompt,omitempty"`
 	// Track becomes that of the sub-task; empty: it stays as it is.
-	Track json.RawMessage `json:"-"`
+	Track json.RawMessage `json:"track,omitempty"`
 	// NotBefore is the end of a wait before the prompt, if there is one.
 	NotBefore time.Time `json:"not_before,omitzero"`
+}
+
+func (b Continuation) shown() Body {
+	b.Prompt, b.Track = "", nil
+	return b
 }
 
 // Retry ends an attempt without success and queues the next one in a fresh session.
 type Retry struct {
 	AttemptRef               // the attempt that ended
 	Reason     string        `json:"reason"`
-	Status     AttemptStatus `json:"status"`    // what the ended attempt becomes
-	Uncounted  bool          `json:"uncounted"` // the ended attempt is not a try (lost)
-	Next       int           `json:"next"`      // number of the queued attempt
-	Digest     string        `json:"-"`         // of the failure, for the next brief
+	Status     AttemptStatus `json:"status"`           // what the ended attempt becomes
+	Uncounted  bool          `json:"uncounted"`        // the ended attempt is not a try (lost)
+	Next       int           `json:"next"`             // number of the queued attempt
+	Digest     string        `json:"digest,omitempty"` // of the failure, for the next brief
 	// Track is as in [Continuation].
-	Track json.RawMessage `json:"-"`
+	Track json.RawMessage `json:"track,omitempty"`
+}
+
+func (b Retry) shown() Body {
+	b.Digest, b.Track = "", nil
+	return b
 }
 
 // Trouble is a fault that is not the agent's: the attempt stays where it is and is taken up again at NotBefore.
@@ -260,12 +281,16 @@ type Replanned struct {
 	Changed    []Change    `json:"changed"`
 	Removed    []string    `json:"removed"` // ids of sub-tasks that nothing took the place of
 
-	// Plan is the revision itself; it is a record of its own and not repeated in the log.
-	Plan PlanRevision `json:"-"`
+	Plan PlanRevision `json:"plan,omitzero"`
 	// SubTasks are the new ones.
-	SubTasks []Spec `json:"-"`
+	SubTasks []Spec `json:"sub_tasks,omitempty"`
 	// GatesApproved: their gates may run.
 	GatesApproved bool `json:"gates_approved"`
+}
+
+func (b Replanned) shown() Body {
+	b.Plan, b.SubTasks = PlanRevision{}, nil
+	return b
 }
 
 // Change is a sub-task that a replan put in the place of another.
@@ -300,9 +325,14 @@ type BudgetWarning struct {
 type Parked struct {
 	AttemptRef
 	Reason string `json:"reason"`
-	Digest string `json:"-"` // for the next brief
+	Digest string `json:"digest,omitempty"` // for the next brief
 	// AtLimit: a loop has had all its turns. It goes on when it gets more.
 	AtLimit bool `json:"at_limit,omitempty"`
+}
+
+func (b Parked) shown() Body {
+	b.Digest = ""
+	return b
 }
 
 // SessionLeft says that an order ended an attempt while no process ran the boulder: its agent may still be at work, until
@@ -355,10 +385,15 @@ type SubTaskDone struct {
 	Status    SubTaskStatus `json:"status"`
 	// AttemptStatus is what the attempt becomes.
 	AttemptStatus AttemptStatus `json:"attempt_status"`
-	Output        string        `json:"-"`
+	Output        string        `json:"output,omitempty"`
 	ByPerson      bool          `json:"by_person,omitempty"` // a person skipped or cancelled it
 	// Blocked are the sub-tasks that can no longer run because of this one. Apply fills it in.
 	Blocked []string `json:"blocked,omitempty"`
+}
+
+func (b SubTaskDone) shown() Body {
+	b.Output = ""
+	return b
 }
 
 // TaskComplete ends the boulder.

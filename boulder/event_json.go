@@ -1,62 +1,73 @@
 package boulder
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"time"
 )
 
-func (Created) EventType() string         { return "created" }
-func (Planned) EventType() string         { return "planned" }
-func (Decomposed) EventType() string      { return "decomposed" }
-func (StatusChanged) EventType() string   { return "status" }
-func (Starting) EventType() string        { return "attempt-starting" }
-func (SubTaskStart) EventType() string    { return "subtask-start" }
-func (TurnSent) EventType() string        { return "turn-sent" }
-func (SubTaskProgress) EventType() string { return "subtask-progress" }
-func (TurnEnded) EventType() string       { return "turn-ended" }
-func (GateRun) EventType() string         { return "gate" }
-func (Judged) EventType() string          { return "judged" }
-func (Continuation) EventType() string    { return "continuation" }
-func (Retry) EventType() string           { return "retry" }
-func (Trouble) EventType() string         { return "trouble" }
-func (UsageReport) EventType() string     { return "usage" }
-func (SubTaskDone) EventType() string     { return "subtask-done" }
-func (TakenUp) EventType() string         { return "taken-up" }
-func (Nudged) EventType() string          { return "nudge" }
-func (Cooled) EventType() string          { return "cooldown" }
-func (ReplanStarted) EventType() string   { return "replan-started" }
-func (ReplanTrouble) EventType() string   { return "replan-trouble" }
-func (Replanned) EventType() string       { return "replan" }
-func (ReplanRefused) EventType() string   { return "replan-refused" }
-func (BudgetSet) EventType() string       { return "budget-set" }
-func (BudgetWarning) EventType() string   { return "budget" }
-func (Parked) EventType() string          { return "parked" }
-func (Unparked) EventType() string        { return "unparked" }
-func (SessionLeft) EventType() string     { return "session-left" }
-func (ClockMoved) EventType() string      { return "clock" }
-func (Noted) EventType() string           { return "note" }
-func (Reopened) EventType() string        { return "reopened" }
-func (Archived) EventType() string        { return "archived" }
-func (BlockerRaised) EventType() string   { return "blocker" }
-func (BlockerSettled) EventType() string  { return "blocker-settled" }
-func (TaskComplete) EventType() string    { return "task-complete" }
+// eventTypes says of every type of event all that is said of it: the value of its JSON field "type", the struct that
+// carries it, and whether it belongs to the documented stream of `--json`. The others are the manager's own
+// book-keeping, which `manager logs` shows. What an event does is in [State.Apply].
+var eventTypes = []eventType{
+	{"created", Created{}, false},
+	{"planned", Planned{}, false},
+	{"decomposed", Decomposed{}, true},
+	{"status", StatusChanged{}, false},
+	{"taken-up", TakenUp{}, false},
+	{"clock", ClockMoved{}, false},
+	{"session-left", SessionLeft{}, false},
+	{"attempt-starting", Starting{}, false},
+	{"subtask-start", SubTaskStart{}, true},
+	{"turn-sent", TurnSent{}, false},
+	{"nudge", Nudged{}, false},
+	{"subtask-progress", SubTaskProgress{}, true},
+	{"turn-ended", TurnEnded{}, false},
+	{"gate", GateRun{}, true},
+	{"judged", Judged{}, false},
+	{"continuation", Continuation{}, true},
+	{"retry", Retry{}, true},
+	{"trouble", Trouble{}, false},
+	{"cooldown", Cooled{}, true},
+	{"replan-started", ReplanStarted{}, false},
+	{"replan-trouble", ReplanTrouble{}, false},
+	{"replan", Replanned{}, true},
+	{"replan-refused", ReplanRefused{}, false},
+	{"budget-set", BudgetSet{}, false},
+	{"budget", BudgetWarning{}, true},
+	{"parked", Parked{}, true},
+	{"unparked", Unparked{}, false},
+	{"note", Noted{}, true},
+	{"reopened", Reopened{}, true},
+	{"archived", Archived{}, false},
+	{"blocker", BlockerRaised{}, true},
+	{"blocker-settled", BlockerSettled{}, true},
+	{"usage", UsageReport{}, true},
+	{"subtask-done", SubTaskDone{}, true},
+	{"task-complete", TaskComplete{}, true},
+}
 
-// bodyTypes maps the JSON field "type" to the struct that carries it.
-var bodyTypes = func() map[string]reflect.Type {
-	types := map[string]reflect.Type{}
-	for _, b := range []Body{
-		Created{}, Planned{}, Decomposed{}, StatusChanged{}, Starting{}, SubTaskStart{}, TurnSent{}, SubTaskProgress{},
-		TurnEnded{}, GateRun{}, Judged{}, Continuation{}, Retry{}, Trouble{}, UsageReport{}, SubTaskDone{},
-		TaskComplete{}, TakenUp{}, Nudged{}, Cooled{}, ReplanStarted{}, ReplanTrouble{}, Replanned{}, ReplanRefused{},
-		BudgetSet{}, BudgetWarning{}, Parked{}, Unparked{}, Noted{}, Reopened{}, Archived{},
-		ClockMoved{}, SessionLeft{}, BlockerRaised{}, BlockerSettled{},
-	} {
-		types[b.EventType()] = reflect.TypeOf(b)
+type eventType struct {
+	name   string
+	body   Body
+	public bool
+}
+
+var typesByName, typesByBody = func() (map[string]eventType, map[reflect.Type]eventType) {
+	names, bodies := map[string]eventType{}, map[reflect.Type]eventType{}
+	for _, t := range eventTypes {
+		names[t.name], bodies[reflect.TypeOf(t.body)] = t, t
 	}
-	return types
+	return names, bodies
 }()
+
+// TypeOf is the value of the JSON field "type" of an event with this body; empty for what is no body.
+func TypeOf(b Body) string { return typesByBody[reflect.TypeOf(b)].name }
+
+// Public reports whether the event belongs to the documented stream of `--json`.
+func (e Event) Public() bool { return typesByBody[reflect.TypeOf(e.Body)].public }
 
 // envelope is the part of an event that all types share.
 type envelope struct {
@@ -66,23 +77,55 @@ type envelope struct {
 	Seq       uint64    `json:"seq"`
 }
 
-// MarshalJSON writes the flat object. It leaves it to whoever encodes the event whether <, > and & are escaped.
-func (e Event) MarshalJSON() ([]byte, error) { return e.appendJSON(nil) }
+// MarshalJSON writes the flat object that `--json` prints. It leaves out what is for the log alone: plans, prompts,
+// evidence, outputs.
+func (e Event) MarshalJSON() ([]byte, error) {
+	if b, ok := e.Body.(interface{ shown() Body }); ok {
+		e.Body = b.shown()
+	}
+	return e.MarshalLog()
+}
 
-// UnmarshalJSON reads what MarshalJSON wrote. Fields that are kept in records only (a prompt, the evidence) are empty.
+// MarshalLog writes the event with everything that it carries, as one flat object. UnmarshalJSON reads both.
+func (e Event) MarshalLog() ([]byte, error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false) // whoever encodes the event decides
+	if err := enc.Encode(envelope{TypeOf(e.Body), e.Time, e.BoulderID, e.Seq}); err != nil {
+		return nil, err
+	}
+	seam := text.Len() - len("}\n")
+	if err := enc.Encode(e.Body); err != nil {
+		return nil, err
+	}
+	data := bytes.TrimSpace(text.Bytes())
+	head, body := data[:seam], data[seam+len("}\n{"):]
+	if len(body) > len("}") {
+		head = append(head, ',')
+	}
+	return append(head, body...), nil
+}
+
+// Logged is an event that becomes JSON as the log has it.
+type Logged struct{ Event }
+
+// MarshalJSON is [Event.MarshalLog].
+func (e Logged) MarshalJSON() ([]byte, error) { return e.MarshalLog() }
+
+// UnmarshalJSON reads what MarshalLog or MarshalJSON wrote.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	var head envelope
 	if err := json.Unmarshal(data, &head); err != nil {
 		return err
 	}
-	typ, ok := bodyTypes[head.Type]
+	known, ok := typesByName[head.Type]
 	if !ok {
 		return fmt.Errorf("unknown event type %q", head.Type)
 	}
-	body := reflect.New(typ)
+	body := reflect.New(reflect.TypeOf(known.body))
 	if err := json.Unmarshal(data, body.Interface()); err != nil {
 		return fmt.Errorf("event %q: %w", head.Type, err)
 	}
-	*e = Event{Time: head.Time, BoulderID: head.BoulderID, Seq: head.Seq, Body: body.Elem().Interface().(Body)}
+	*e = Event{Time: head.Time, BoulderID: head.BoulderID, Seq: head.Seq, Body: body.Elem().Interface()}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -42,7 +41,8 @@ type picture struct {
 	Boulder  Boulder
 	Revision *PlanRevision
 	SubTasks []SubTask
-	Open     map[string]OpenRecord
+	Open     map[string]Open
+	Attempts []*Attempt
 	Live     []AttemptRef
 	Queues   map[string][]AttemptRef
 	Done     []string
@@ -53,14 +53,14 @@ type picture struct {
 
 func pictureOf(s *State) picture {
 	p := picture{
-		Boulder: s.Boulder, Revision: s.Revision, Open: map[string]OpenRecord{}, Queues: map[string][]AttemptRef{},
+		Boulder: s.Boulder, Revision: s.Revision, Open: map[string]Open{}, Attempts: s.Attempts, Queues: map[string][]AttemptRef{},
 		Waiting: s.waiting, Counts: map[SubTaskStatus]int{}, Parked: s.Parked(),
 	}
 	for _, t := range s.SubTasks {
 		p.SubTasks = append(p.SubTasks, *t)
 	}
 	for id, o := range s.open {
-		p.Open[id] = OpenRecord{Attempt: *o.Attempt, Turn: o.Turn}
+		p.Open[id] = *o
 	}
 	for _, o := range s.live {
 		p.Live = append(p.Live, o.Attempt.AttemptRef)
@@ -89,23 +89,6 @@ func (p picture) JSON(t *rapid.T) string {
 	return string(b)
 }
 
-// records keeps what TakeChanges gives, by key and as JSON, as a store does.
-type records struct {
-	boulder  []byte
-	revision map[int][]byte
-	subTasks map[string][]byte
-	attempts map[AttemptRef][]byte
-	turns    map[AttemptRef]map[int][]byte
-	lastSeq  uint64
-}
-
-func newRecords() *records {
-	return &records{
-		revision: map[int][]byte{}, subTasks: map[string][]byte{}, attempts: map[AttemptRef][]byte{},
-		turns: map[AttemptRef]map[int][]byte{},
-	}
-}
-
 func encode[T any](t *rapid.T, v T) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -122,77 +105,24 @@ func decode[T any](t *rapid.T, b []byte) T {
 	return v
 }
 
-// merge writes changes, and fails if an attempt that is over changes its status; for sub-tasks see [ledger.check].
-func (r *records) merge(t *rapid.T, c Changes) {
-	r.boulder = encode(t, c.Boulder)
-	if c.Revision != nil {
-		r.revision[c.Revision.Number] = encode(t, *c.Revision)
-	}
-	for _, st := range c.SubTasks {
-		r.subTasks[st.ID] = encode(t, st)
-	}
-	for _, a := range c.Attempts {
-		if old, ok := r.attempts[a.AttemptRef]; ok {
-			if was := decode[Attempt](t, old).Status; was.Terminal() && was != a.Status {
-				t.Fatalf("attempt %v went from %s to %s", a.AttemptRef, was, a.Status)
-			}
-		}
-		r.attempts[a.AttemptRef] = encode(t, a)
-	}
-	for _, turn := range c.Turns {
-		if r.turns[turn.AttemptRef] == nil {
-			r.turns[turn.AttemptRef] = map[int][]byte{}
-		}
-		r.turns[turn.AttemptRef][turn.Number] = encode(t, turn)
-	}
-	for _, e := range c.Events {
-		if e.Seq != r.lastSeq+1 {
-			t.Fatalf("event %d follows event %d", e.Seq, r.lastSeq)
-		}
-		r.lastSeq = e.Seq
-	}
-}
-
-// load gives back what a store's Load does.
-func (r *records) load(t *rapid.T) Records {
-	out := Records{Boulder: decode[Boulder](t, r.boulder)}
-	if b, ok := r.revision[out.Boulder.Revision]; ok {
-		out.Revision = new(decode[PlanRevision](t, b))
-	}
-	for _, b := range r.subTasks { // in random order, which Restore must not mind
-		out.SubTasks = append(out.SubTasks, decode[SubTask](t, b))
-	}
-	for ref, b := range r.attempts {
-		a := decode[Attempt](t, b)
-		if a.Status.Terminal() {
-			continue
-		}
-		rec := OpenRecord{Attempt: a}
-		if turns := r.turns[ref]; len(turns) > 0 {
-			rec.Turn = new(decode[Turn](t, turns[slices.Max(slices.Collect(maps.Keys(turns)))]))
-		}
-		out.Open = append(out.Open, rec)
-	}
-	return out
-}
-
-// machine drives a state with events, a twin with those that the state accepted, and a store with what changed.
+// machine drives a state with events, a twin with those that the state accepted, and keeps the log, as JSON.
 type machine struct {
 	state, twin *State
-	stored      *records
+	log         [][]byte
 	plan        Plan
 	now         time.Time
 	applied     map[string]int
 	refused     map[string]int
+	over        map[AttemptRef]AttemptStatus // attempts that have ended
 
 	ledger ledger
 }
 
 // apply feeds one body to the state, and checks everything that must hold whatever it is.
 func (m *machine) apply(t *rapid.T, e Event) {
-	pending := len(m.state.dirty.events)
+	pending := len(m.state.events)
 	before := m.state.Boulder
-	kind := e.Body.EventType()
+	kind := TypeOf(e.Body)
 
 	logged, err := m.state.Apply(e)
 	if err != nil {
@@ -203,7 +133,7 @@ func (m *machine) apply(t *rapid.T, e Event) {
 		if d := cmp.Diff(pictureOf(m.twin).JSON(t), pictureOf(m.state).JSON(t)); d != "" {
 			t.Fatalf("%s was refused (%v) but changed the state:\n%s", kind, err, d)
 		}
-		if len(m.state.dirty.events) != pending {
+		if len(m.state.events) != pending {
 			t.Fatalf("%s was refused but is in the changes", kind)
 		}
 		return
@@ -218,8 +148,16 @@ func (m *machine) apply(t *rapid.T, e Event) {
 	if before.Status.Terminal() && kind != "archived" && kind != "session-left" {
 		t.Fatalf("%s was applied to a boulder that is over", kind)
 	}
-	if logged.Seq != m.state.Boulder.Seq || len(m.state.dirty.events) != pending+1 {
+	if logged.Seq != m.state.Boulder.Seq || len(m.state.events) != pending+1 {
 		t.Fatalf("%s has number %d, the boulder %d", kind, logged.Seq, m.state.Boulder.Seq)
+	}
+	for _, a := range m.state.Attempts {
+		if was := m.over[a.AttemptRef]; was != "" && was != a.Status {
+			t.Fatalf("%s: attempt %v went from %s to %s", kind, a.AttemptRef, was, a.Status)
+		}
+		if a.Status.Terminal() {
+			m.over[a.AttemptRef] = a.Status
+		}
 	}
 	if err := m.state.Check(); err != nil {
 		t.Fatalf("after %s:\n%v\n%s", kind, err, pictureOf(m.state).JSON(t))
@@ -473,7 +411,7 @@ type ledger struct {
 
 // check books one applied event, and compares.
 func (l *ledger) check(t *rapid.T, s *State, before Boulder, e Event) {
-	kind := e.Body.EventType()
+	kind := TypeOf(e.Body)
 	atWork := before.Status == Planning || before.Status == Running || before.Status == Synthesizing
 	passed := e.Time.Sub(l.clock)
 	if moved, ok := e.Body.(ClockMoved); ok {
@@ -515,7 +453,7 @@ func (l *ledger) checkBlockers(t *rapid.T, s *State, e Event) {
 		for _, b := range st.Blockers {
 			key := st.ID + " " + b.ID
 			if was, settled := l.settled[key]; settled && was != b {
-				t.Fatalf("%s turned %+v into %+v", e.Body.EventType(), was, b)
+				t.Fatalf("%s turned %+v into %+v", TypeOf(e.Body), was, b)
 			}
 			if b.Status.Settled() {
 				l.settled[key] = b
@@ -533,7 +471,7 @@ func (l *ledger) checkBlockers(t *rapid.T, s *State, e Event) {
 		told = b.SubTaskID
 	}
 	if awaiting[told] {
-		t.Fatalf("%s for %s, which awaits an answer", e.Body.EventType(), told)
+		t.Fatalf("%s for %s, which awaits an answer", TypeOf(e.Body), told)
 	}
 }
 
@@ -571,7 +509,7 @@ func (l *ledger) checkReplan(t *rapid.T, s *State, before Boulder, e Event) {
 	}
 	same := is != nil && was != nil && is.AttemptRef == was.AttemptRef && slices.Equal(is.Replaces, was.Replaces)
 	if (was != nil || is != nil) && !same {
-		t.Fatalf("%s turned the replan %+v into %+v", e.Body.EventType(), was, is)
+		t.Fatalf("%s turned the replan %+v into %+v", TypeOf(e.Body), was, is)
 	}
 }
 
@@ -634,22 +572,44 @@ func (m *machine) wild(t *rapid.T) Event {
 	return e
 }
 
-// store takes the changes, merges them into the stored records, and restores a state from these.
+// store logs what was applied, and builds the state from the log, and from a snapshot.
 func (m *machine) store(t *rapid.T) {
-	c, changed := m.state.TakeChanges()
-	if !changed {
+	for _, e := range m.state.TakeEvents() {
+		line, err := e.MarshalLog()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.log = append(m.log, line)
+	}
+	if len(m.state.TakeEvents()) > 0 {
+		t.Fatal("events can be taken twice")
+	}
+	if len(m.log) == 0 {
 		return
 	}
-	if _, again := m.state.TakeChanges(); again {
-		t.Fatal("changes can be taken twice")
-	}
-	m.stored.merge(t, c)
-	restored, err := Restore(m.stored.load(t))
+	restored, err := Restore(decode[Snapshot](t, encode(t, m.state.Snapshot())))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(pictureOf(m.state).JSON(t), pictureOf(restored).JSON(t)); d != "" {
-		t.Fatalf("restored records differ from the live state (-live +restored):\n%s", d)
+	replayed := NewHistory()
+	for _, line := range m.log {
+		if err := replayed.Replay(decode[Event](t, line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := pictureOf(m.state).JSON(t)
+	if d := cmp.Diff(want, pictureOf(restored).JSON(t)); d != "" {
+		t.Fatalf("a restored snapshot differs from the live state (-live +restored):\n%s", d)
+	}
+	if d := cmp.Diff(want, pictureOf(replayed).JSON(t)); d != "" {
+		t.Fatalf("a replayed log differs from the live state (-live +replayed):\n%s", d)
+	}
+	turns := 0
+	for _, a := range replayed.Attempts {
+		turns += a.Turns
+	}
+	if len(replayed.Turns) != turns {
+		t.Fatalf("%d turns are kept, and %d were begun", len(replayed.Turns), turns)
 	}
 }
 
@@ -661,7 +621,7 @@ func TestMachine(t *testing.T) {
 	ends := map[Status]int{}
 	property := func(t *rapid.T) {
 		m := &machine{
-			state: NewState(), twin: NewState(), stored: newRecords(), now: epoch,
+			state: NewState(), twin: NewState(), over: map[AttemptRef]AttemptStatus{}, now: epoch,
 			plan:    genPlan(t, rapid.SampledFrom([]int{3, 40}).Draw(t, "size")),
 			applied: applied, refused: refused,
 		}
@@ -697,7 +657,7 @@ func TestMachine(t *testing.T) {
 		ends[m.state.Boulder.Status]++
 	}
 	seen := func() bool {
-		for kind := range bodyTypes {
+		for kind := range typesByName {
 			if applied[kind] == 0 || refused[kind] == 0 {
 				return false
 			}
@@ -709,7 +669,7 @@ func TestMachine(t *testing.T) {
 		rapid.Check(t, property) // some events are rare
 	}
 	// A property that never saw an event of some type says nothing about it.
-	for kind := range bodyTypes {
+	for kind := range typesByName {
 		if applied[kind] == 0 {
 			t.Errorf("no %s event was ever applied", kind)
 		}
@@ -721,30 +681,5 @@ func TestMachine(t *testing.T) {
 		if ends[status] == 0 {
 			t.Errorf("no boulder ended up %s: %v", status, ends)
 		}
-	}
-}
-
-// TestTakeChangesAreCopies: what a store was given must not change when the state goes on.
-func TestTakeChangesAreCopies(t *testing.T) {
-	t.Parallel()
-	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}}})
-	c, _ := s.TakeChanges()
-	before, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ref := AttemptRef{"a", 1}
-	feed(t, s,
-		Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s"},
-		SubTaskProgress{AttemptRef: ref, Checkpoint: &Checkpoint{File: "f"}},
-		TurnEnded{AttemptRef: ref, Turn: 1},
-		Retry{AttemptRef: ref, Status: AttemptFailed, Next: 2, Digest: "why"},
-	)
-	after, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(before, after) {
-		t.Errorf("changes that were taken changed:\n%s", cmp.Diff(string(before), string(after)))
 	}
 }

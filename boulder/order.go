@@ -129,9 +129,9 @@ type Fork struct {
 
 // Inherited is what a sub-task of a fork takes over from the original, in which it was completed.
 type Inherited struct {
-	Summary string
-	Output  string
-	Files   []string
+	Summary string   `json:"summary"`
+	Output  string   `json:"output,omitempty"`
+	Files   []string `json:"files,omitempty"`
 	// Baseline is that of the sub-task: by it its gates of no_worse are judged again.
-	Baseline []Gate
+	Baseline []Gate `json:"baseline,omitempty"`
 }

@@ -3,6 +3,7 @@ package boulder
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -123,7 +124,7 @@ type Seal struct {
 // Hash is the SHA-256, in hex, of the plan's content: everything but the seal, with comments and layout left out.
 func (p Plan) Hash() string {
 	p.Seal = nil
-	b, err := AppendJSON(nil, &p)
+	b, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // a Plan holds nothing that JSON cannot say
 	}

@@ -17,6 +17,8 @@ type State struct {
 	Boulder  Boulder
 	Revision *PlanRevision // the current one; nil while planning
 	SubTasks []*SubTask    // in plan order
+	Attempts []*Attempt    // all, in the order they were queued
+	Turns    []*Turn       // all, in the order they began, of a state that keeps them; see [NewHistory]
 
 	byID    map[string]*SubTask
 	open    map[string]*Open // the attempt of each sub-task that is not over
@@ -30,7 +32,8 @@ type State struct {
 
 	parkedCount int // sub-tasks that wait for a person
 
-	dirty changeSet
+	keepTurns bool
+	events    []Event // that were applied since TakeEvents
 }
 
 // Open is an attempt that is not over, with its newest turn (nil until it starts).
@@ -43,18 +46,30 @@ type Open struct {
 // Running is what the turn that is at work was seen to use so far. It becomes part of a [UsageReport] when the turn ends.
 func (o *Open) Running() Usage { return o.Attempt.Spent.Add(o.Attempt.Seen) }
 
-// Records is what a store gives back for one boulder: everything that a run needs to go on.
-type Records struct {
-	Boulder  Boulder
-	Revision *PlanRevision // the current one; nil while planning
-	SubTasks []SubTask     // any order
-	Open     []OpenRecord  // attempts that are not over
+// Snapshot is a state as it is kept, so that not the whole log has to be applied again. Records are shared with the
+// state: a snapshot is encoded before the state goes on.
+type Snapshot struct {
+	Boulder  Boulder       `json:"boulder"`
+	Revision *PlanRevision `json:"revision,omitempty"` // the current one; nil while planning
+	SubTasks []*SubTask    `json:"sub_tasks"`          // in plan order
+	Attempts []*Attempt    `json:"attempts"`           // in the order they were queued
+	Turns    []*Turn       `json:"turns"`              // the newest of each attempt that is not over
 }
 
-// OpenRecord is an attempt that is not over, and its newest turn if it has one.
-type OpenRecord struct {
-	Attempt Attempt
-	Turn    *Turn
+// Snapshot is the state now.
+func (s *State) Snapshot() Snapshot {
+	snap := Snapshot{Boulder: s.Boulder, Revision: s.Revision, SubTasks: s.SubTasks, Attempts: s.Attempts}
+	for _, o := range s.live {
+		snap.Turns = append(snap.Turns, o.Turn)
+	}
+	return snap
+}
+
+// TakeEvents returns what was applied since the last call, as it is to be logged, and forgets it.
+func (s *State) TakeEvents() []Event {
+	events := s.events
+	s.events = nil
+	return events
 }
 
 // NewState is the state before the first event, [Created].
@@ -65,35 +80,48 @@ func NewState() *State {
 	}
 }
 
-// Restore builds the state from stored records. The error names the record that does not fit the others.
-func Restore(r Records) (*State, error) {
+// NewHistory is a [NewState] that keeps all turns, with their prompts, evidence and verdicts. A run needs the newest ones
+// only.
+func NewHistory() *State {
 	s := NewState()
-	s.Boulder, s.Revision = r.Boulder, r.Revision
-	slices.SortFunc(r.SubTasks, func(a, b SubTask) int { return cmp.Compare(a.Position, b.Position) })
-	for i := range r.SubTasks {
-		if t := &r.SubTasks[i]; s.byID[t.ID] != nil {
+	s.keepTurns = true
+	return s
+}
+
+// Restore builds the state from a snapshot, whose records become its own. The error names the record that does not fit
+// the others.
+func Restore(snap Snapshot) (*State, error) {
+	s := NewState()
+	s.Boulder, s.Revision, s.Attempts = snap.Boulder, snap.Revision, snap.Attempts
+	for _, t := range snap.SubTasks {
+		if s.byID[t.ID] != nil {
 			return nil, fmt.Errorf("boulder %s: sub-task %q is stored twice", s.Boulder.ID, t.ID)
 		}
-		s.addSubTask(&r.SubTasks[i])
+		s.addSubTask(t)
 	}
-	slices.SortFunc(r.Open, func(a, b OpenRecord) int {
-		return cmp.Or(
-			cmp.Compare(a.Attempt.SlotSeq, b.Attempt.SlotSeq),
-			cmp.Compare(a.Attempt.QueueSeq, b.Attempt.QueueSeq),
-			cmp.Compare(s.position(a), s.position(b)),
-		)
-	})
-	for _, rec := range r.Open {
-		t, ok := s.byID[rec.Attempt.SubTaskID]
-		if !ok {
+	turns := map[AttemptRef]*Turn{}
+	for _, t := range snap.Turns {
+		turns[t.AttemptRef] = t
+	}
+	var open []*Open
+	for _, a := range snap.Attempts {
+		t := s.byID[a.SubTaskID]
+		switch {
+		case t == nil:
 			return nil, fmt.Errorf("boulder %s: attempt %d belongs to sub-task %q, which is not stored",
-				s.Boulder.ID, rec.Attempt.Attempt, rec.Attempt.SubTaskID)
-		}
-		if s.open[t.ID] != nil {
+				s.Boulder.ID, a.Attempt, a.SubTaskID)
+		case a.Status.Terminal():
+			continue
+		case s.open[t.ID] != nil:
 			return nil, fmt.Errorf("boulder %s: sub-task %q has more than one open attempt", s.Boulder.ID, t.ID)
 		}
-		o := &Open{SubTask: t, Attempt: &rec.Attempt, Turn: rec.Turn}
-		s.open[t.ID] = o
+		s.open[t.ID] = &Open{SubTask: t, Attempt: a, Turn: turns[a.AttemptRef]}
+		open = append(open, s.open[t.ID])
+	}
+	slices.SortStableFunc(open, func(a, b *Open) int {
+		return cmp.Or(cmp.Compare(a.Attempt.SlotSeq, b.Attempt.SlotSeq), cmp.Compare(a.Attempt.QueueSeq, b.Attempt.QueueSeq))
+	})
+	for _, o := range open {
 		if o.Attempt.Status == AttemptQueued {
 			s.queueOf(o).push(o)
 		} else {
@@ -117,13 +145,6 @@ func Restore(r Records) (*State, error) {
 		return nil, fmt.Errorf("stored records of boulder %s contradict each other: %w", s.Boulder.ID, err)
 	}
 	return s, nil
-}
-
-func (s *State) position(r OpenRecord) int {
-	if t := s.byID[r.Attempt.SubTaskID]; t != nil {
-		return t.Position
-	}
-	return 0
 }
 
 func (s *State) addSubTask(t *SubTask) {

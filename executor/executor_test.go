@@ -70,7 +70,7 @@ rules:
 // checkReports looks at the order of what must be stored before it happens, and at the checkpoints.
 func checkReports(t *testing.T, a *attempt) {
 	t.Helper()
-	if len(a.bodies) < 3 || a.bodies[0].EventType() != "subtask-start" || a.bodies[1].EventType() != "turn-sent" {
+	if len(a.bodies) < 3 || boulder.TypeOf(a.bodies[0]) != "subtask-start" || boulder.TypeOf(a.bodies[1]) != "turn-sent" {
 		t.Fatalf("the intents were not reported first: %v", a.bodies)
 	}
 	var at []string

@@ -207,7 +207,7 @@ func TestCommitErrorWaitsForWorkers(t *testing.T) {
 	}
 	r.store.fault = func(int, bool) error {
 		for _, e := range r.store.events {
-			if e.Body.EventType() == "turn-ended" {
+			if boulder.TypeOf(e.Body) == "turn-ended" {
 				return errDisk
 			}
 		}
@@ -248,7 +248,7 @@ func (w watchful) Run(ctx context.Context, job boulder.Job, report func(boulder.
 	return w.server.Run(ctx, job, func(b boulder.Body) error {
 		err := report(b)
 		if err != nil && ctx.Err() == nil {
-			w.t.Errorf("%s was not stored (%v), and the turn goes on", b.EventType(), err)
+			w.t.Errorf("%s was not stored (%v), and the turn goes on", boulder.TypeOf(b), err)
 		}
 		return err
 	})

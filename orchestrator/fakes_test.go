@@ -20,28 +20,19 @@ import (
 // Every run of every test waits for what it started.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// memStore keeps one boulder as a real store does: every record as JSON under its key.
+// memStore keeps the log of one boulder as a real store does: as JSON.
 type memStore struct {
-	mu       sync.Mutex
-	head     []byte
-	revision map[int][]byte
-	subTasks map[string][]byte
-	attempts map[boulder.AttemptRef][]byte
-	turns    map[boulder.AttemptRef]map[int][]byte
-	events   []boulder.Event
-	commits  int
+	mu      sync.Mutex
+	log     [][]byte
+	events  []boulder.Event // of the log, as they came
+	commits int
 	// fault is asked before and after the write of each commit, numbered from 1.
 	fault func(commit int, written bool) error
 }
 
-func newStore() *memStore {
-	return &memStore{
-		revision: map[int][]byte{}, subTasks: map[string][]byte{}, attempts: map[boulder.AttemptRef][]byte{},
-		turns: map[boulder.AttemptRef]map[int][]byte{},
-	}
-}
+func newStore() *memStore { return &memStore{} }
 
-func (s *memStore) Commit(_ context.Context, c boulder.Changes) error {
+func (s *memStore) Commit(_ context.Context, _ *boulder.State, events []boulder.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.commits++
@@ -50,53 +41,46 @@ func (s *memStore) Commit(_ context.Context, c boulder.Changes) error {
 			return err
 		}
 	}
-	s.head = mustEncode(c.Boulder)
-	if c.Revision != nil {
-		s.revision[c.Revision.Number] = mustEncode(c.Revision)
+	for _, e := range events {
+		s.log = append(s.log, mustEncode(boulder.Logged{Event: e}))
 	}
-	for _, t := range c.SubTasks {
-		s.subTasks[t.ID] = mustEncode(t)
-	}
-	for _, a := range c.Attempts {
-		s.attempts[a.AttemptRef] = mustEncode(a)
-	}
-	for _, t := range c.Turns {
-		if s.turns[t.AttemptRef] == nil {
-			s.turns[t.AttemptRef] = map[int][]byte{}
-		}
-		s.turns[t.AttemptRef][t.Number] = mustEncode(t)
-	}
-	s.events = append(s.events, c.Events...)
+	s.events = append(s.events, events...)
 	if s.fault != nil {
 		return s.fault(s.commits, true)
 	}
 	return nil
 }
 
-func (s *memStore) Load(_ context.Context, id string) (boulder.Records, error) {
+func (s *memStore) Load(_ context.Context, id string) (*boulder.State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.head == nil {
-		return boulder.Records{}, fmt.Errorf("%s: %w", id, boulder.ErrNotFound)
+	if s.log == nil {
+		return nil, fmt.Errorf("%s: %w", id, boulder.ErrNotFound)
 	}
-	r := boulder.Records{Boulder: mustDecode[boulder.Boulder](s.head)}
-	if b, ok := s.revision[r.Boulder.Revision]; ok {
-		r.Revision = new(mustDecode[boulder.PlanRevision](b))
-	}
-	for _, b := range s.subTasks {
-		r.SubTasks = append(r.SubTasks, mustDecode[boulder.SubTask](b))
-	}
-	for ref, b := range s.attempts {
-		rec := boulder.OpenRecord{Attempt: mustDecode[boulder.Attempt](b)}
-		if rec.Attempt.Status.Terminal() {
-			continue
+	state := boulder.NewState()
+	for _, line := range s.log {
+		if err := state.Replay(mustDecode[boulder.Event](line)); err != nil {
+			return nil, err
 		}
-		if turns := s.turns[ref]; len(turns) > 0 {
-			rec.Turn = new(mustDecode[boulder.Turn](turns[slices.Max(slices.Collect(maps.Keys(turns)))]))
-		}
-		r.Open = append(r.Open, rec)
 	}
-	return r, nil
+	return state, nil
+}
+
+// revision of the plan that was stored last with this number.
+func (s *memStore) revision(number int) (rev boulder.PlanRevision) {
+	for _, line := range s.log {
+		switch b := mustDecode[boulder.Event](line).Body.(type) {
+		case boulder.Planned:
+			if b.Plan.Number == number {
+				rev = b.Plan
+			}
+		case boulder.Decomposed:
+			if b.Plan.Number == number {
+				rev = b.Plan
+			}
+		}
+	}
+	return rev
 }
 
 func mustEncode(v any) []byte {
@@ -121,12 +105,12 @@ func (s *memStore) load(t *testing.T) (boulder.Boulder, map[string]boulder.SubTa
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := boulder.Restore(r); err != nil {
+	if err := r.Check(); err != nil {
 		t.Fatal(err)
 	}
 	byID := map[string]boulder.SubTask{}
 	for _, st := range r.SubTasks {
-		byID[st.ID] = st
+		byID[st.ID] = *st
 	}
 	return r.Boulder, byID
 }
@@ -234,7 +218,7 @@ func (s *server) report(report func(boulder.Body) error, b boulder.Body, fits fu
 	if err == nil && !s.store.stored(fits) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.blame("%s was acknowledged before it was stored", b.EventType())
+		s.blame("%s was acknowledged before it was stored", boulder.TypeOf(b))
 	}
 	return err
 }
@@ -390,8 +374,8 @@ func (r *rig) collect(seq func(func(boulder.Event, error) bool)) (events []bould
 		if n := len(events); n > 0 && e.Seq != events[n-1].Seq+1 {
 			r.t.Errorf("event %d follows event %d", e.Seq, events[n-1].Seq)
 		}
-		if !r.store.stored(func(b boulder.Body) bool { return b.EventType() == e.Body.EventType() }) {
-			r.t.Errorf("%s was shown before it was stored", e.Body.EventType())
+		if !r.store.stored(func(b boulder.Body) bool { return boulder.TypeOf(b) == boulder.TypeOf(e.Body) }) {
+			r.t.Errorf("%s was shown before it was stored", boulder.TypeOf(e.Body))
 		}
 		events = append(events, e)
 	}
@@ -414,7 +398,7 @@ func (r *rig) completes(events []boulder.Event, err error) {
 func types(events []boulder.Event) []string {
 	var names []string
 	for _, e := range events {
-		names = append(names, e.Body.EventType())
+		names = append(names, boulder.TypeOf(e.Body))
 	}
 	return names
 }

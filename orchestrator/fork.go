@@ -19,39 +19,35 @@ type original struct {
 // fork reads the boulder to fork from, and works out what stays: what was completed there, and neither is the sub-task
 // from which on it is done anew nor depends on it, or on anything else that is done anew.
 func (r *run) fork(f boulder.Fork) (*original, error) {
-	records, err := r.o.cfg.Store.Load(r.ctx, f.BoulderID)
+	from, err := r.o.cfg.Store.Load(r.ctx, f.BoulderID)
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
 	switch {
-	case records.Boulder.Project != r.o.cfg.Project:
+	case from.Boulder.Project != r.o.cfg.Project:
 		return nil, fmt.Errorf("%w: boulder %s works on %s, not on %s", ErrNoFork,
-			f.BoulderID, records.Boulder.Project, r.o.cfg.Project)
-	case records.Revision == nil || len(records.SubTasks) == 0:
+			f.BoulderID, from.Boulder.Project, r.o.cfg.Project)
+	case from.Revision == nil || len(from.SubTasks) == 0:
 		return nil, fmt.Errorf("%w: boulder %s has no plan that was run: run its task again", ErrNoFork, f.BoulderID)
 	}
 	o := &original{
-		head: records.Boulder, plan: records.Revision.Plan.Clone(), results: map[string]boulder.Inherited{},
+		head: from.Boulder, plan: from.Revision.Plan.Clone(), results: map[string]boulder.Inherited{},
 	}
-	subTasks := map[string]boulder.SubTask{}
-	for _, t := range records.SubTasks {
-		subTasks[t.ID] = t
-	}
-	o.keepGates(subTasks)
+	o.keepGates(from)
 	if !slices.ContainsFunc(o.plan.SubTasks, func(s boulder.Spec) bool { return s.ID == f.SubTaskID }) {
 		return nil, fmt.Errorf("%w: the plan of boulder %s has no sub-task %q; it has %s", ErrNoFork,
 			f.BoulderID, f.SubTaskID, idList(o.plan.SubTasks))
 	}
-	o.inherit(f.SubTaskID, subTasks)
+	o.inherit(f.SubTaskID, from)
 	return o, nil
 }
 
 // keepGates leaves the gates that might run in the original: those may in the fork, and nobody is asked about others.
-func (o *original) keepGates(subTasks map[string]boulder.SubTask) {
+func (o *original) keepGates(from *boulder.State) {
 	sealed := o.plan.Seal != nil && !o.plan.Edited()
 	for i := range o.plan.SubTasks {
 		s := &o.plan.SubTasks[i]
-		hint := func(gate string) bool { return slices.Contains(subTasks[s.ID].GateHints, gate) }
+		hint := func(gate string) bool { return slices.Contains(from.SubTask(s.ID).GateHints, gate) }
 		s.Gates, s.NoWorse = slices.DeleteFunc(s.Gates, hint), slices.DeleteFunc(s.NoWorse, hint)
 	}
 	if sealed {
@@ -71,13 +67,13 @@ func idList(specs []boulder.Spec) string {
 }
 
 // inherit collects results, in rounds, because a plan may name a sub-task before what it depends on.
-func (o *original) inherit(from string, subTasks map[string]boulder.SubTask) {
+func (o *original) inherit(first string, from *boulder.State) {
 	for grown := true; grown; {
 		grown = false
 		for _, s := range o.plan.SubTasks {
-			t := subTasks[s.ID]
+			t := from.SubTask(s.ID)
 			_, has := o.results[s.ID]
-			if has || s.ID == from || t.Status != boulder.SubTaskCompleted {
+			if has || s.ID == first || t.Status != boulder.SubTaskCompleted {
 				continue
 			}
 			anew := func(id string) bool { _, ok := o.results[id]; return !ok }

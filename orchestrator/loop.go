@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -23,11 +22,6 @@ func (r *run) loop() error {
 		}
 		if err := r.decide(); err != nil {
 			return err
-		}
-		if arrived, err := r.judgeAhead(); err != nil {
-			return err
-		} else if arrived {
-			continue
 		}
 		if err := r.commit(); err != nil {
 			return err
@@ -98,7 +92,6 @@ func (r *run) wait() error {
 	if r.ended == nil {
 		cancelled = r.ctx.Done()
 	}
-	runtime.Gosched() // what is done at once is then handed in, and nobody has to be woken for it
 	select {
 	case m := <-r.msgs:
 		if err := r.receive(m); err != nil {
@@ -115,74 +108,22 @@ func (r *run) wait() error {
 	case <-r.grace:
 		r.end(ErrStopped)
 	}
-	_, err := r.drain()
-	return err
+	return r.drain()
 }
 
-// drain takes in everything that has arrived, and reports whether anything had. Workers that are ready to hand something in
-// get their turn first, so that one commit serves them all.
-func (r *run) drain() (arrived bool, err error) {
-	for yielded := false; ; {
-		if r.state.Boulder.Status.Terminal() {
-			return arrived, nil // an order has ended it: what is still handed in does not count any more
-		}
+// drain takes in everything that has arrived, so that one commit serves it all.
+func (r *run) drain() error {
+	for !r.state.Boulder.Status.Terminal() { // else an order has ended it: what is handed in does not count any more
 		select {
 		case m := <-r.msgs:
-			arrived, yielded = true, false
 			if err := r.receive(m); err != nil {
-				return arrived, err
+				return err
 			}
 		default:
-			if yielded {
-				return arrived, nil
-			}
-			yielded = true
-			runtime.Gosched()
+			return nil
 		}
 	}
-}
-
-// judgeAhead begins to judge turns whose evidence is about to be committed. A judgement is nothing that must not happen
-// twice: after a crash the session is asked again for what the turn left behind. It reports whether more is there to be
-// written now; a judge that answers at once costs no commit of its own.
-func (r *run) judgeAhead() (arrived bool, err error) {
-	if r.halting() {
-		return false, nil
-	}
-	begun := 0
-	for _, action := range r.todo {
-		if j, ok := action.(schedule.Judge); ok && !r.inflight[j.Open.Attempt.AttemptRef] {
-			r.start(j.Open, workJudge)
-			begun++
-		}
-	}
-	if begun == 0 {
-		return false, nil
-	}
-	return r.drainFor(begun)
-}
-
-// aheadWait is how long a commit waits for judges that answer at once: less than half of what a commit takes on a fast
-// disk (0.3 ms, measured).
-const aheadWait = 100 * time.Microsecond
-
-// drainFor takes in what arrives, until n messages have, or the wait is over.
-func (r *run) drainFor(n int) (arrived bool, err error) {
-	runtime.Gosched() // as in wait
-	over := time.NewTimer(aheadWait)
-	defer over.Stop()
-	for ; n > 0; n-- {
-		select {
-		case m := <-r.msgs:
-			arrived = true
-			if err := r.receive(m); err != nil {
-				return arrived, err
-			}
-		case <-over.C:
-			return arrived, nil
-		}
-	}
-	return arrived, nil
+	return nil
 }
 
 // notice takes in a stop and a cancelled ctx without waiting for them, so that nothing is launched after either.
@@ -247,14 +188,14 @@ func clockMoved(before, now time.Time) time.Duration {
 	return moved
 }
 
-// commit writes what the applied events touched, answers the reports among them, and yields the events. An error leaves
+// commit writes the applied events, answers the reports among them, and yields the events. An error leaves
 // the state ahead of the disk, so it ends the run.
 func (r *run) commit() error {
-	changes, touched := r.state.TakeChanges()
-	if !touched {
+	events := r.state.TakeEvents()
+	if len(events) == 0 {
 		return nil
 	}
-	err := r.o.cfg.Store.Commit(context.WithoutCancel(r.ctx), changes)
+	err := r.o.cfg.Store.Commit(context.WithoutCancel(r.ctx), r.state, events)
 	if err != nil {
 		r.broken = fmt.Errorf("store: %w", err)
 		r.abort(r.broken) // first: a worker that is told must see that the run is over, and end its agent's turn
@@ -266,7 +207,7 @@ func (r *run) commit() error {
 	if err != nil {
 		return r.broken
 	}
-	for _, e := range changes.Events {
+	for _, e := range events {
 		if !r.gone && !r.yield(e, nil) {
 			r.gone = true
 			r.end(errAbandoned)

@@ -79,16 +79,12 @@ func (o *Orchestrator) runningOrObey(ctx context.Context, boulderID string, what
 // [boulder.ErrRefused] for what cannot be done as things are, [boulder.ErrNotFound], [ErrFinished] for a boulder that is
 // over, or say what the store failed with. Nothing may run the boulder meanwhile.
 func Obey(ctx context.Context, store Store, boulderID string, what boulder.Order, now time.Time) error {
-	records, err := store.Load(ctx, boulderID)
+	s, err := store.Load(ctx, boulderID)
 	if err != nil {
 		return err
 	}
-	if what.Do == boulder.OrderResume && !records.Boulder.Status.Terminal() {
+	if what.Do == boulder.OrderResume && !s.Boulder.Status.Terminal() {
 		return refusal("nothing runs boulder %s, so there is no pause to take back", boulderID)
-	}
-	s, err := boulder.Restore(records)
-	if err != nil {
-		return err
 	}
 	apply := func(b boulder.Body) error {
 		_, err := s.Apply(boulder.Event{Time: now.UTC(), BoulderID: boulderID, Body: b})
@@ -106,8 +102,8 @@ func Obey(ctx context.Context, store Store, boulderID string, what boulder.Order
 			return err
 		}
 	}
-	if changes, touched := s.TakeChanges(); touched {
-		return store.Commit(ctx, changes)
+	if events := s.TakeEvents(); len(events) > 0 {
+		return store.Commit(ctx, s, events)
 	}
 	return nil
 }
@@ -127,19 +123,15 @@ func followedSessions(s *boulder.State) []boulder.LeftSession {
 // when that is on disk. [Orchestrator.Resume] does it by itself; call it for boulders that are over before anything is run
 // in the same project.
 func (o *Orchestrator) StopLeft(ctx context.Context, boulderID string) error {
-	records, err := o.cfg.Store.Load(ctx, boulderID)
-	if err != nil || len(records.Boulder.Left) == 0 {
+	s, err := o.cfg.Store.Load(ctx, boulderID)
+	if err != nil || len(s.Boulder.Left) == 0 {
 		return err
 	}
 	stopper, can := o.cfg.Runner.(SessionStopper)
 	if !can {
 		return nil
 	}
-	s, err := boulder.Restore(records)
-	if err != nil {
-		return err
-	}
-	for _, left := range records.Boulder.Left {
+	for _, left := range s.Boulder.Left {
 		if err := stopper.StopSession(ctx, left.SessionID); err != nil {
 			return fmt.Errorf("stop session %s of attempt %d of %q, which may be at work: %w",
 				left.SessionID, left.Attempt, left.SubTaskID, err)
@@ -149,8 +141,7 @@ func (o *Orchestrator) StopLeft(ctx context.Context, boulderID string) error {
 			return err
 		}
 	}
-	changes, _ := s.TakeChanges()
-	return o.cfg.Store.Commit(ctx, changes)
+	return o.cfg.Store.Commit(ctx, s, s.TakeEvents())
 }
 
 func refusal(format string, args ...any) error {

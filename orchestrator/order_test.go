@@ -165,7 +165,7 @@ func TestOrderCancel(t *testing.T) {
 			subTasks["c"].Status != boulder.SubTaskCompleted {
 			t.Errorf("%v: boulder %s, %v", err, head.Status, subTasks)
 		}
-		if last := events[len(events)-1].Body; last.EventType() != "task-complete" ||
+		if last := events[len(events)-1].Body; boulder.TypeOf(last) != "task-complete" ||
 			!strings.Contains(last.(boulder.TaskComplete).Summary, "1 of 3") {
 			t.Errorf("the last event is %+v", last)
 		}
@@ -293,7 +293,7 @@ func TestObey(t *testing.T) {
 	defer cancel()
 	plan := planOf(spec("a"), spec("b", "a"))
 	for e, err := range r.orchestrator().Run(ctx, orchestrator.Request{Plan: &plan}) {
-		if err == nil && e.Body.EventType() == "turn-sent" {
+		if err == nil && boulder.TypeOf(e.Body) == "turn-sent" {
 			cancel()
 		}
 	}
@@ -335,11 +335,11 @@ func (m *manyStores) of(id string) *memStore {
 	return m.byID[id]
 }
 
-func (m *manyStores) Commit(ctx context.Context, c boulder.Changes) error {
-	return m.of(c.Boulder.ID).Commit(ctx, c)
+func (m *manyStores) Commit(ctx context.Context, s *boulder.State, events []boulder.Event) error {
+	return m.of(s.Boulder.ID).Commit(ctx, s, events)
 }
 
-func (m *manyStores) Load(ctx context.Context, id string) (boulder.Records, error) {
+func (m *manyStores) Load(ctx context.Context, id string) (*boulder.State, error) {
 	return m.of(id).Load(ctx, id)
 }
 

@@ -77,7 +77,7 @@ func TestApprove(t *testing.T) {
 			}
 			r.completes(r.collect(r.orchestrator().Run(t.Context(), req)))
 			head, subTasks := r.store.load(t)
-			rev := mustDecode[boulder.PlanRevision](r.store.revision[head.Revision])
+			rev := r.store.revision(head.Revision)
 			if head.Revision != test.revision || rev.Edited != test.edited {
 				t.Errorf("revision %d, edited %v", head.Revision, rev.Edited)
 			}
@@ -85,7 +85,7 @@ func TestApprove(t *testing.T) {
 				t.Errorf("gates %q, hints %q", a.Gates, a.GateHints)
 			}
 			// What was proposed is kept as it was proposed, whatever became of it.
-			proposed := mustDecode[boulder.PlanRevision](r.store.revision[1])
+			proposed := r.store.revision(1)
 			if proposed.Edited || proposed.Plan.Edited() || proposed.Plan.Seal.Base != "abc" {
 				t.Errorf("revision 1 is not what was proposed: %+v", proposed)
 			}
@@ -102,11 +102,16 @@ type keeper struct {
 	revisions []*boulder.PlanRevision
 }
 
-func (k *keeper) Commit(ctx context.Context, c boulder.Changes) error {
-	if c.Revision != nil {
-		k.revisions = append(k.revisions, c.Revision)
+func (k *keeper) Commit(ctx context.Context, s *boulder.State, events []boulder.Event) error {
+	for _, e := range events {
+		switch b := e.Body.(type) {
+		case boulder.Planned:
+			k.revisions = append(k.revisions, &b.Plan)
+		case boulder.Decomposed:
+			k.revisions = append(k.revisions, &b.Plan)
+		}
 	}
-	return k.memStore.Commit(ctx, c)
+	return k.memStore.Commit(ctx, s, events)
 }
 
 // TestPlansAreCopies: neither an approval that edits in place, nor a caller that goes on to use its plan, changes a
@@ -125,9 +130,9 @@ func TestPlansAreCopies(t *testing.T) {
 	r.store, r.server = newStore(), newServer(r.store)
 	r.server.store, r.cfg.Runner, k.memStore = r.store, r.server, r.store
 	for e := range r.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &given}) {
-		given.SubTasks[0].Description = e.Body.EventType()
+		given.SubTasks[0].Description = boulder.TypeOf(e.Body)
 	}
-	if len(k.revisions) != 3 { // two of the first boulder, one of the second
+	if len(k.revisions) != 4 { // a plan is proposed, then adopted
 		t.Fatalf("%d revisions were committed", len(k.revisions))
 	}
 	for i, rev := range k.revisions {

@@ -74,8 +74,10 @@ type SessionStopper interface {
 
 // Store keeps boulders. Every method may be called from any goroutine.
 type Store interface {
-	// Commit writes all of it in one transaction, and returns when it is on disk. After an error the disk is as it was.
-	Commit(ctx context.Context, c boulder.Changes) error
-	// Load returns what a run needs to go on, or an error that wraps [boulder.ErrNotFound].
-	Load(ctx context.Context, boulderID string) (boulder.Records, error)
+	// Commit adds events to the log of a boulder, all of them or none, and returns when they are on disk. After an error the
+	// disk is as it was. s is the state that they lead to, of which a store may keep what it likes; it belongs to the caller
+	// again when Commit returns.
+	Commit(ctx context.Context, s *boulder.State, events []boulder.Event) error
+	// Load returns the state that the log leads to ([boulder.State.Replay]), or an error that wraps [boulder.ErrNotFound].
+	Load(ctx context.Context, boulderID string) (*boulder.State, error)
 }

@@ -139,20 +139,18 @@ func (r *run) resume(id string, req ResumeRequest) error {
 	if err := r.o.StopLeft(r.ctx, id); err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
-	records, err := r.o.cfg.Store.Load(r.ctx, id)
+	stored, err := r.o.cfg.Store.Load(r.ctx, id)
 	if err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
-	if records.Boulder.Status.Terminal() {
-		return fmt.Errorf("boulder %s is %s: %w", id, records.Boulder.Status, ErrFinished)
+	if stored.Boulder.Status.Terminal() {
+		return fmt.Errorf("boulder %s is %s: %w", id, stored.Boulder.Status, ErrFinished)
 	}
-	if records.Boulder.Project != r.o.cfg.Project {
+	if stored.Boulder.Project != r.o.cfg.Project {
 		return fmt.Errorf("boulder %s works on %s, not on %s: run resume there, or with -C",
-			id, records.Boulder.Project, r.o.cfg.Project)
+			id, stored.Boulder.Project, r.o.cfg.Project)
 	}
-	if r.state, err = boulder.Restore(records); err != nil {
-		return fmt.Errorf("resume: %w", err)
-	}
+	r.state = stored
 	for _, o := range r.state.Live() {
 		r.restored[o.Attempt.AttemptRef] = true
 	}

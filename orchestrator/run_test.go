@@ -297,7 +297,7 @@ func TestWorkerEnds(t *testing.T) {
 			}
 			events, err := r.run(planOf(spec("a"), spec("b", "a")))
 			r.completes(events, err)
-			i := slices.IndexFunc(events, func(e boulder.Event) bool { return e.Body.EventType() == "retry" })
+			i := slices.IndexFunc(events, func(e boulder.Event) bool { return boulder.TypeOf(e.Body) == "retry" })
 			if i < 0 || !strings.Contains(events[i].Body.(boulder.Retry).Reason, "internal error") {
 				t.Errorf("no retry says what happened: %v", types(events))
 			}

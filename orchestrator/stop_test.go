@@ -31,7 +31,7 @@ func TestStop(t *testing.T) {
 	var events []boulder.Event
 	var err error
 	for e, problem := range o.Run(t.Context(), orchestrator.Request{Plan: &plan}) {
-		if events, err = append(events, e), problem; err == nil && e.Body.EventType() == "turn-sent" {
+		if events, err = append(events, e), problem; err == nil && boulder.TypeOf(e.Body) == "turn-sent" {
 			o.Stop()
 			o.Stop()
 			close(release)
@@ -42,7 +42,7 @@ func TestStop(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	head, _ := r.store.load(t)
-	ended := slices.ContainsFunc(r.store.events, func(e boulder.Event) bool { return e.Body.EventType() == "turn-ended" })
+	ended := slices.ContainsFunc(r.store.events, func(e boulder.Event) bool { return boulder.TypeOf(e.Body) == "turn-ended" })
 	if head.Status != boulder.Paused || !ended || judged != 0 || r.server.calls != 1 {
 		t.Errorf("the boulder is %s, the turn ended: %v, %d judgements, %d turns", head.Status, ended, judged, r.server.calls)
 	}
@@ -64,7 +64,7 @@ func TestStopGrace(t *testing.T) {
 		var err error
 		var stopped time.Time
 		for e, problem := range o.Run(t.Context(), orchestrator.Request{Plan: &plan}) {
-			if err = problem; err == nil && e.Body.EventType() == "turn-sent" {
+			if err = problem; err == nil && boulder.TypeOf(e.Body) == "turn-sent" {
 				stopped = time.Now()
 				o.Stop()
 			}
@@ -92,7 +92,7 @@ func TestStopBeforeTheRun(t *testing.T) {
 	if !errors.Is(err, orchestrator.ErrStopped) || r.server.calls != 0 {
 		t.Errorf("got %v after %d turns", err, r.server.calls)
 	}
-	if r.store.stored(func(b boulder.Body) bool { return b.EventType() == "attempt-starting" }) {
+	if r.store.stored(func(b boulder.Body) bool { return boulder.TypeOf(b) == "attempt-starting" }) {
 		t.Error("an attempt got a slot that it will not use")
 	}
 	r.completes(r.resume())
@@ -114,7 +114,7 @@ func TestCancel(t *testing.T) {
 	plan := planOf(spec("a"))
 	var err error
 	for e, problem := range r.orchestrator().Run(ctx, orchestrator.Request{Plan: &plan}) {
-		if err = problem; err == nil && e.Body.EventType() == "turn-sent" {
+		if err = problem; err == nil && boulder.TypeOf(e.Body) == "turn-sent" {
 			cancel(errSignal)
 		}
 	}
@@ -172,7 +172,7 @@ func TestBreakBeforeApproval(t *testing.T) {
 	}
 	req := orchestrator.Request{Task: "the task", Approve: approve}
 	for e := range r.orchestrator().Run(t.Context(), req) {
-		if e.Body.EventType() == "planned" {
+		if boulder.TypeOf(e.Body) == "planned" {
 			break
 		}
 	}
@@ -197,7 +197,7 @@ func TestLoopBodyLeaves(t *testing.T) {
 		consumer.Go(func() {
 			defer func() { _ = recover() }()
 			for e := range o.Run(t.Context(), orchestrator.Request{Plan: &plan}) {
-				if e.Body.EventType() == "turn-sent" {
+				if boulder.TypeOf(e.Body) == "turn-sent" {
 					leave()
 				}
 			}

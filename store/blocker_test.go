@@ -9,8 +9,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// A sub-task that waits for an answer still does after a restart, and goes on with it: in the journal, in the file, and in
-// the log.
+// A sub-task that waits for an answer still does after a restart, and goes on with it.
 func TestBlockersAreKept(t *testing.T) {
 	t.Parallel()
 	db := openTemp(t)
@@ -71,7 +70,7 @@ func TestAdoptAsksAgain(t *testing.T) {
 			}
 			w.commit(t, here)
 			x := read(t, exported(t, here, "id"))
-			if _, err := x.Adopt("/elsewhere", epoch.Add(time.Hour)); err != nil {
+			if _, _, err := x.Adopt("/elsewhere", epoch.Add(time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 			if err := there.Import(t.Context(), x); err != nil {

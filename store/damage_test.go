@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,36 +29,27 @@ func openBytes(t testing.TB, data []byte) *DB {
 }
 
 // A crash at any point leaves the last commit: the file is copied after each one, as it stands, and opened elsewhere.
-// Crashes inside of a commit are played as well: of its pages all but one reach the disk, or of that one a part.
+// Power cuts inside of a commit are played as well: of the pages that it wrote before its meta page any may be missing or
+// torn, and of its meta page all.
 func TestCrashLeavesTheLastCommit(t *testing.T) {
 	t.Parallel()
 	db := openTemp(t)
-	w := newWorld(t, "id", epoch, spec("a"), spec("b", "a"), spec("c", "b"))
+	w := newWorld(t, "id", epoch, spec("a"), spec("b", "a"))
 	w.commit(t, db)
 	last, was := onDisk(t, db), picture(t, w.State)
 	for i, step := range []func(){
 		func() { w.start(t, ref("a", 1)) },
 		func() { w.finish(t, ref("a", 1)) },
 		func() {
-			for range 4 { // an entry of several pages
+			for range 30 { // a log that gets a snapshot
 				w.must(t, boulder.Noted{Text: strings.Repeat("a long story ", 300)})
 			}
 		},
 		func() { w.start(t, ref("b", 1)) },
-		func() { db.journal.end = journalSize }, // full
 		func() { w.finish(t, ref("b", 1)) },
-		func() { w.start(t, ref("c", 1)) },
-		func() { db.journal.end = journalSize },
-		func() { w.finish(t, ref("c", 1)) },
 	} {
 		step()
-		c, changed := w.TakeChanges()
-		if !changed {
-			continue
-		}
-		if err := db.Commit(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		w.commit(t, db)
 		data, is := onDisk(t, db), picture(t, w.State)
 		expect := func(how string, data []byte, want string) {
 			t.Helper()
@@ -65,38 +58,111 @@ func TestCrashLeavesTheLastCommit(t *testing.T) {
 			}
 		}
 		expect("after it", data, is)
-		for at, name := range partsOf(last, data) {
-			torn := slices.Clone(data)
-			page := torn[at : at+os.Getpagesize()]
-			copy(page, last[at:])
-			expect("without "+name, torn, was)
-			copy(page[:512], data[at:])
-			if name == "a page of an entry" && !bytes.Equal(page, data[at:at+len(page)]) {
-				expect("with the beginning of "+name, torn, was)
+		page := os.Getpagesize()
+		last = append(last, make([]byte, len(data)-len(last))...)
+		for at := 0; at < len(data); at += page {
+			old, fresh := last[at:at+page], data[at:at+page]
+			if bytes.Equal(old, fresh) {
+				continue
+			}
+			cut := slices.Clone(data)
+			copy(cut[:2*page], last) // the meta page comes last
+			copy(cut[at:], old)
+			expect(fmt.Sprintf("without page %d and those after it", at/page), cut, was)
+			copy(cut[at:at+512], fresh)
+			if at >= 2*page {
+				expect(fmt.Sprintf("with a part of page %d", at/page), cut, was)
 			}
 		}
 		last, was = data, is
 	}
 }
 
-// partsOf finds the pages without which a commit has not happened, by their places: the meta page that it wrote, or if it
-// wrote none all pages of its entry in the journal.
-func partsOf(before, after []byte) map[int]string {
-	meta, entry := map[int]string{}, map[int]string{}
+var flips = flag.Int("flips", 300, "how many bits to flip, one at a time")
+
+// A bit that flips anywhere in the file costs no more than the newest commit, or what belongs to one boulder; it never
+// makes a state that there was not; and what is missing is named. After that the others are gone on with, and the file
+// does not grow beyond measure.
+func TestFlippedBits(t *testing.T) {
+	t.Parallel()
+	db := openTemp(t)
+	pictures := map[string]bool{}
+	var worlds []*world
+	for i, id := range []string{"one", "two", "three"} {
+		w := newWorld(t, id, epoch.AddDate(0, i, 0), spec("a"), spec("b", "a"))
+		w.commit(t, db)
+		pictures[picture(t, w.State)] = true
+		w.start(t, ref("a", 1))
+		for range 20 {
+			w.must(t, boulder.Noted{Text: strings.Repeat("a long story ", 100)})
+		}
+		w.commit(t, db)
+		pictures[picture(t, w.State)] = true
+		worlds = append(worlds, w)
+	}
+	w := worlds[2]
+	w.finish(t, ref("a", 1))
+	w.commit(t, db)
+	pictures[picture(t, w.State)] = true
+	data := onDisk(t, db)
+	random := rand.New(rand.NewPCG(1, 1))
 	page := os.Getpagesize()
-	for at := 0; at+page <= min(len(before), len(after)); at += page {
-		switch {
-		case bytes.Equal(before[at:at+page], after[at:at+page]):
-		case at < 2*page:
-			meta[at] = "its meta page"
-		default:
-			entry[at] = "a page of an entry"
+	for range *flips {
+		at := random.IntN(len(data)/page)*page + random.IntN(64) // heads of pages are where it hurts
+		if random.IntN(3) == 0 {
+			at = random.IntN(len(data))
+		}
+		broken := slices.Clone(data)
+		broken[at] ^= 1 << (at % 8)
+		lost, err := goOnWith(t, broken, pictures)
+		if err != nil && !errors.Is(err, ErrUnusable) {
+			t.Fatalf("bit %d of byte %d (page %d, %d): %v", at%8, at, at/os.Getpagesize(), at%os.Getpagesize(), err)
+		}
+		if lost > 1 && err == nil {
+			t.Fatalf("bit %d of byte %d (page %d, %d): %d boulders are lost", at%8, at, at/os.Getpagesize(),
+				at%os.Getpagesize(), lost)
 		}
 	}
-	if len(meta) > 0 {
-		return meta
+}
+
+// goOnWith opens a damaged file, and commits to each boulder that can be read.
+func goOnWith(t *testing.T, data []byte, pictures map[string]bool) (lost int, err error) {
+	path := filepath.Join(scratch(t), FileName)
+	defer os.RemoveAll(filepath.Dir(path))
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	return entry
+	db, err := Open(path, Options{})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	items, listErr := db.Listing(t.Context())
+	for _, id := range []string{"one", "two", "three"} {
+		s, err := db.Load(t.Context(), id)
+		if err != nil {
+			if _, named := errors.AsType[*CorruptError](err); !named {
+				return lost, fmt.Errorf("boulder %s: %w", id, err)
+			}
+			lost++
+			continue
+		}
+		if !pictures[picture(t, s)] {
+			return lost, fmt.Errorf("boulder %s is what it never was: %s", id, picture(t, s))
+		}
+		w := &world{State: s, id: id, now: epoch.AddDate(1, 0, 0)}
+		w.must(t, boulder.Noted{Text: "go on"})
+		if err := db.Commit(t.Context(), s, s.TakeEvents()); err != nil {
+			return lost, fmt.Errorf("boulder %s: %w", id, err)
+		}
+	}
+	if len(items) < 3 && listErr == nil {
+		return lost, fmt.Errorf("%d boulders are listed, and no error", len(items))
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() > int64(4*len(data)) {
+		return lost, fmt.Errorf("the file has grown from %d bytes to %d, %w", len(data), info.Size(), err)
+	}
+	return lost, nil
 }
 
 // A file that cannot be used is refused with the reason, and stays as it is.
@@ -110,10 +176,6 @@ func TestOpenRefusesWithoutHarm(t *testing.T) {
 	for i := 2 * page; i < len(noise); i++ {
 		noise[i] = byte(i * i >> 3)
 	}
-	source := openTemp(t)
-	newWorld(t, "id", epoch).commit(t, source)
-	newWorld(t, "in the journal", epoch).commit(t, source)
-	journaled := onDisk(t, source)
 	dropped := func(bucket []byte) []byte {
 		return rewrite(t, whole, func(tx *bolt.Tx) error { return tx.DeleteBucket(bucket) })
 	}
@@ -124,15 +186,10 @@ func TestOpenRefusesWithoutHarm(t *testing.T) {
 		"zeroed pages":        zeroed,
 		"noise":               noise,
 		"another program's":   dropped(bucketMeta),
-		"without heads":       dropped(bucketBoulders),
+		"without logs":        dropped(bucketLog),
 		"without its version": rewrite(t, whole, setVersion("")),
 		"version zero":        rewrite(t, whole, setVersion("0")),
 		"version text":        rewrite(t, whole, setVersion("one")),
-		"without its journal": rewrite(t, journaled, func(tx *bolt.Tx) error { return tx.DeleteBucket(bucketJournal) }),
-		"journal closed":      rewrite(t, journaled, journalFlag(0)),
-		"journal elsewhere": rewrite(t, journaled, func(tx *bolt.Tx) error {
-			return tx.Bucket(bucketJournal).Put(keyRoom, make([]byte, journalSize))
-		}),
 	} {
 		for _, readOnly := range []bool{false, true} {
 			refused(t, name, data, Options{ReadOnly: readOnly}, unusable)
@@ -141,11 +198,13 @@ func TestOpenRefusesWithoutHarm(t *testing.T) {
 	for n := 1; n < usedPages(t, whole); n++ {
 		refused(t, fmt.Sprintf("cut to %d pages", n), whole[:n*page], Options{ReadOnly: n%2 == 0}, unusable)
 	}
-	newer := rewrite(t, whole, setVersion("4"))
-	refused(t, "newer", newer, Options{}, func(err error) bool {
-		v, ok := errors.AsType[*VersionError](err)
-		return ok && v.Found == 4 && v.Known == 3 && strings.Contains(err.Error(), "update manager")
-	})
+	for version, says := range map[string]string{"5": "update manager", "3": "pre-release"} {
+		other := rewrite(t, whole, setVersion(version))
+		refused(t, "version "+version, other, Options{}, func(err error) bool {
+			v, ok := errors.AsType[*VersionError](err)
+			return ok && v.Known == 4 && strings.Contains(err.Error(), says)
+		})
+	}
 }
 
 func unusable(err error) bool { return errors.Is(err, ErrUnusable) }
@@ -186,10 +245,6 @@ func TestOpenWhatIsNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	readOnly("empty file")
-	if b, err := bolt.Open(path, 0o600, nil); err != nil || b.Close() != nil {
-		t.Fatal(err)
-	}
-	readOnly("no schema") // its maker crashed before it wrote one
 	newWorld(t, "id", epoch).commit(t, openAt(t, path))
 
 	for name, make := range map[string]func(string) error{
@@ -206,120 +261,101 @@ func TestOpenWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// A record that cannot be read is named, the others are read all the same, and a run does not begin without it.
+// An event that cannot be read is named, the others are read all the same, and a run does not begin without it. What else
+// is kept of a boulder follows from its log, and is not missed.
 func TestCorruptRecordsAreNamed(t *testing.T) {
 	t.Parallel()
-	broken := []byte(`{"id":`)
-	in := func(bucket []byte, key []byte, value []byte) func(*bolt.Tx) error {
-		return func(tx *bolt.Tx) error {
-			return tx.Bucket(bucketWork).Bucket([]byte("id")).Bucket(bucket).Put(key, value)
-		}
+	gone := func(bucket, key []byte) func(*bolt.Tx) error {
+		return func(tx *bolt.Tx) error { return tx.Bucket(bucket).Delete(key) }
 	}
-	for key, tc := range map[string]struct {
-		bucket string
+	for name, tc := range map[string]struct {
 		damage func(*bolt.Tx) error
-		get    bool // Get names it as well
+		key    string // that is named; empty: nothing is missing
 	}{
-		"id":    {"boulders", func(tx *bolt.Tx) error { return tx.Bucket(bucketBoulders).Put([]byte("id"), broken) }, true},
-		`"b"`:   {"work/id/sub_tasks", in(bucketSubTasks, []byte("b"), broken), true},
-		"2":     {"work/id/revisions", in(bucketRevisions, number32(2), []byte(`[]`)), true},
-		"a/1":   {"work/id/attempts", in(bucketAttempts, attemptKey(ref("a", 1)), nil), true},
-		"a/1/1": {"work/id/turns", in(bucketTurns, turnKey(ref("a", 1), 1), broken), false},
-		"q/7":   {"work/id/attempts", in(bucketOpen, attemptKey(ref("q", 7)), nil), false},
-		"turns": {"work/id", func(tx *bolt.Tx) error {
-			return tx.Bucket(bucketWork).Bucket([]byte("id")).DeleteBucket(bucketTurns)
-		}, true},
+		"first event":   {overwrite(bucketLog, logKey("id", 1)), "id/1"},
+		"event":         {overwrite(bucketLog, logKey("id", 4)), "id/4"},
+		"missing event": {gone(bucketLog, logKey("id", 4)), "id/5"},
+		"last event":    {gone(bucketLog, logKey("id", 6)), "id/6"},
+		"future event": {func(tx *bolt.Tx) error {
+			return put(tx.Bucket(bucketLog), logKey("id", 2), []byte(`{"type":"from-the-future","seq":2}`))
+		}, "id/2"},
+		"item":     {overwrite(bucketList, []byte("id")), ""},
+		"snapshot": {func(tx *bolt.Tx) error { return put(tx.Bucket(bucketSnapshots), []byte("id"), []byte(`{"boulder":`)) }, ""},
 	} {
-		t.Run(tc.bucket+" "+key, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := openBytes(t, rewrite(t, databaseBytes(t), tc.damage))
 			named := func(err error) bool {
 				c, ok := errors.AsType[*CorruptError](err)
-				return ok && c.Bucket == tc.bucket && c.Key == key
+				return ok && c.Key == tc.key || err == nil && tc.key == ""
 			}
-			if r, err := db.Load(t.Context(), "id"); !named(err) || len(r.SubTasks) > 0 {
+			if s, err := db.Load(t.Context(), "id"); !named(err) || (s == nil) == (tc.key == "") {
 				t.Errorf("load: %v", err)
 			}
-			if d, err := db.Get(t.Context(), "id"); named(err) != tc.get || (len(d.SubTasks) == 0 && key != "turns") {
-				t.Errorf("get: %d sub-tasks, %v", len(d.SubTasks), err)
+			if d, err := db.Get(t.Context(), "id"); !named(err) || (d.Boulder.ID == "") != (tc.key == "id/1") {
+				t.Errorf("get: %+v, %v", d.Boulder, err)
 			}
-			all, err := db.List(t.Context())
-			if len(all) == 0 || named(err) != (tc.bucket == "boulders") {
+			if all, err := db.Listing(t.Context()); len(all) != 2 || err != nil {
 				t.Errorf("list: %v, %v", all, err)
 			}
-			if r, err := db.Load(t.Context(), "sound"); err != nil || len(r.SubTasks) != 2 {
+			if s, err := db.Load(t.Context(), "sound"); err != nil || len(s.SubTasks) != 2 {
 				t.Errorf("the other boulder: %v", err)
 			}
 		})
 	}
 }
 
-func TestUnknownEventIsNamedAndPassed(t *testing.T) {
-	t.Parallel()
-	db := openBytes(t, rewrite(t, databaseBytes(t), func(tx *bolt.Tx) error {
-		log := tx.Bucket(bucketWork).Bucket([]byte("id")).Bucket(bucketEvents)
-		return log.Put(number64(2), []byte(`{"type":"from-the-future","seq":2}`))
-	}))
-	events, err := db.Events(t.Context(), "id", 0, 0)
-	c, ok := errors.AsType[*CorruptError](err)
-	if !ok || c.Bucket != "work/id/events" || c.Key != "2" {
-		t.Errorf("%v", err)
-	}
-	if len(events) != 5 || events[0].Seq != 1 || events[1].Seq != 3 {
-		t.Errorf("%+v", events)
-	}
-}
-
-// Pages damaged behind bbolt's back end a call with an error, not the process. That Open does not look at every page is
-// why this can happen at all.
+// Pages damaged behind bbolt's back end a call with an error, not the process, and leave no lock behind.
 func TestDamagedPageIsAnError(t *testing.T) {
 	t.Parallel()
 	data := databaseBytes(t)
-	for i, at := 2, 0; ; i++ { // every leaf or branch page that is not part of what Open reads
-		if at = i * os.Getpagesize(); at >= len(data) {
-			break
-		}
+	for at := 2 * os.Getpagesize(); at < len(data); at += os.Getpagesize() {
 		broken := slices.Clone(data)
 		binary.NativeEndian.PutUint16(broken[at+8:], 0xFFFF) // the page's type
 		path := filepath.Join(t.TempDir(), FileName)
 		if err := os.WriteFile(path, broken, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		db, err := Open(path, Options{})
-		if err != nil {
-			continue
-		}
-		// What is still readable is not the point; getting here alive is, and a lock that is not left behind.
-		_, listErr := db.List(t.Context())
-		_, loadErr := db.Load(t.Context(), "id")
-		for _, err := range []error{listErr, loadErr} {
-			if _, ok := errors.AsType[*CorruptError](err); err != nil && !ok {
-				t.Errorf("page %d: %v", i, err)
+		for _, readOnly := range []bool{true, false} {
+			db, err := Open(path, Options{ReadOnly: readOnly})
+			if errors.Is(err, ErrUnusable) {
+				continue
 			}
-		}
-		if err := db.Close(); err != nil {
-			t.Errorf("page %d: %v", i, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, listErr := db.Listing(t.Context())
+			_, loadErr := db.Load(t.Context(), "id")
+			for _, err := range []error{listErr, loadErr} {
+				_, ok := errors.AsType[*CorruptError](err)
+				if err != nil && !ok && !errors.Is(err, boulder.ErrNotFound) { // which it was before the newest commit
+					t.Errorf("page at %d: %v", at, err)
+				}
+			}
+			if err := db.Close(); err != nil {
+				t.Errorf("page at %d: %v", at, err)
+			}
 		}
 	}
 }
 
 // Bytes from a foreign or damaged file never end the process.
 func FuzzOpen(f *testing.F) {
-	f.Add(uint16(0), []byte("x"))
-	f.Add(uint16(8), []byte{0xFF, 0xFF})
+	f.Add(uint16(0), []byte("x"), true)
+	f.Add(uint16(8), []byte{0xFF, 0xFF}, false)
 	whole := databaseBytes(f)
-	f.Fuzz(func(t *testing.T, at uint16, patch []byte) {
+	f.Fuzz(func(t *testing.T, at uint16, patch []byte, readOnly bool) {
 		data := slices.Clone(whole)
 		copy(data[int(at)%len(data):], patch)
 		path := filepath.Join(t.TempDir(), FileName)
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		db, err := Open(path, Options{ReadOnly: true})
+		db, err := Open(path, Options{ReadOnly: readOnly})
 		if err != nil {
 			return
 		}
-		_, _ = db.List(t.Context())
+		_, _ = db.Listing(t.Context())
 		_, _ = db.Get(t.Context(), "id")
 		_, _ = db.Events(t.Context(), "id", 0, 0)
 		if err := db.Close(); err != nil {
@@ -380,27 +416,16 @@ func usedPages(t testing.TB, data []byte) (n int) {
 	return n
 }
 
-// damage makes a record of a boulder unreadable.
-func damage(id string, bucket, key []byte) func(*bolt.Tx) error {
-	return func(tx *bolt.Tx) error {
-		return tx.Bucket(bucketWork).Bucket([]byte(id)).Bucket(bucket).Put(key, []byte(`{"id":`))
-	}
-}
-
-// journalFlag overwrites what the tree says of the journal besides its number.
-func journalFlag(flag byte) func(*bolt.Tx) error {
-	return func(tx *bolt.Tx) error {
-		value := bytes.Clone(tx.Bucket(bucketMeta).Get(keyJournal))
-		value[8] = flag
-		return tx.Bucket(bucketMeta).Put(keyJournal, value)
-	}
+// overwrite makes a record unreadable.
+func overwrite(bucket, key []byte) func(*bolt.Tx) error {
+	return func(tx *bolt.Tx) error { return tx.Bucket(bucket).Put(key, []byte(`{"id":`)) }
 }
 
 func setVersion(text string) func(*bolt.Tx) error {
 	return func(tx *bolt.Tx) error {
 		if text == "" {
-			return tx.Bucket(bucketMeta).Delete(keySchema)
+			return tx.Bucket(bucketMeta).Delete([]byte("schema"))
 		}
-		return tx.Bucket(bucketMeta).Put(keySchema, []byte(text))
+		return tx.Bucket(bucketMeta).Put([]byte("schema"), []byte(text))
 	}
 }

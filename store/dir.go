@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/bouldermgr/manager/internal/boltfile"
 )
 
 const (
@@ -58,7 +60,7 @@ func ignoreInGit(path string) error {
 	}
 	_, err = f.WriteString("*\n")
 	if err := errors.Join(err, f.Chmod(0o600), f.Close()); err != nil {
-		return errors.Join(explain(err), os.Remove(path)) // an empty one would be left as it is, and ignore nothing
+		return errors.Join(boltfile.Explain(err), os.Remove(path)) // an empty one would be left as it is, and ignore nothing
 	}
 	return nil
 }

@@ -13,62 +13,77 @@ import (
 
 const (
 	// ExportVersion is the version of [Export] that this code writes and reads.
-	ExportVersion = 1
+	ExportVersion = 2
 	// MaxExport is the longest export that is read, in bytes. A run of 1,000 sub-tasks with ten turns each takes a fifth.
 	MaxExport = 256 << 20
 )
 
-// Export is a whole boulder as one document: everything that the database knows about it. The texts that records refer to,
-// transcripts and the files of briefs, are not part of it.
+// Export is a whole boulder as one document: its log. The texts that events refer to, transcripts and the files of briefs,
+// are not part of it.
 type Export struct {
-	Version   int                    `json:"manager_export"`
-	Boulder   boulder.Boulder        `json:"boulder"`
-	Revisions []boulder.PlanRevision `json:"revisions"` // by number
-	SubTasks  []boulder.SubTask      `json:"sub_tasks"` // in plan order
-	Attempts  []boulder.Attempt      `json:"attempts"`  // in plan order, then by number
-	Turns     []boulder.Turn         `json:"turns"`     // in plan order, then by attempt and number
-	Events    []boulder.Event        `json:"events"`    // by number, from 1
+	Version int              `json:"manager_export"`
+	Events  []boulder.Logged `json:"events"` // by number, from 1
 }
 
-// Export returns a boulder with all its records. Errors wrap [boulder.ErrNotFound], or name every record that cannot be
+// Export returns a boulder with everything that happened to it. Errors wrap [boulder.ErrNotFound], or name what cannot be
 // read as a [CorruptError]: half a boulder is not exported.
-func (db *DB) Export(ctx context.Context, boulderID string) (x Export, err error) {
-	err = db.view(ctx, func(s *snapshot) (err error) {
-		x, err = export(s, boulderID)
-		return err
-	})
+func (db *DB) Export(ctx context.Context, boulderID string) (Export, error) {
+	events, err := db.Events(ctx, boulderID, 0, 0)
+	if err == nil {
+		_, err = db.Load(ctx, boulderID) // which misses an event that is not there
+	}
 	if err != nil {
-		return Export{}, wrap("export", err)
+		return Export{}, fmt.Errorf("export: %w", err)
+	}
+	x := Export{Version: ExportVersion}
+	for _, e := range events {
+		x.Events = append(x.Events, boulder.Logged{Event: e})
 	}
 	return x, nil
 }
 
-func export(s *snapshot, id string) (Export, error) {
-	d, err := detail(s, id)
-	if err != nil {
-		return Export{}, err
+// State is what the events lead to. An error says why the export cannot be imported: the log does not begin with the
+// beginning, misses an event or has one that does not follow the others, or an id would be no safe name of a file. It
+// wraps [ErrBadExport].
+func (x *Export) State() (*boulder.State, error) {
+	if x.Version != ExportVersion {
+		return nil, badExport("it has version %d, and this manager reads version %d: use the manager that wrote it, or a "+
+			"newer one", x.Version, ExportVersion)
 	}
-	w, err := openWork(s, id)
-	if err != nil {
-		return Export{}, err
+	s := boulder.NewState()
+	for i := range x.Events {
+		if err := s.Replay(x.Events[i].Event); err != nil {
+			return nil, badExport("event %d: %w", i+1, err)
+		}
 	}
-	x := Export{Version: ExportVersion, Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts}
-	var revisionErr, turnErr, eventErr error
-	x.Revisions, revisionErr = collect(scan[boulder.PlanRevision](w, inRevisions, nil))
-	x.Turns, turnErr = collect(scan[boulder.Turn](w, inTurns, nil))
-	x.Events, eventErr = collect(scan[boulder.Event](w, inEvents, nil))
-	sortByPlan(x.Turns, d.SubTasks, func(t *boulder.Turn) string { return t.SubTaskID })
-	x.Revisions, x.SubTasks, x.Attempts = list(x.Revisions), list(x.SubTasks), list(x.Attempts)
-	x.Turns, x.Events = list(x.Turns), list(x.Events)
-	return x, errors.Join(revisionErr, turnErr, eventErr)
+	if err := errors.Join(checkIDs(s), s.Check()); err != nil {
+		return nil, badExport("%w", err)
+	}
+	return s, nil
 }
 
-// list makes nothing an empty list, in JSON.
-func list[T any](all []T) []T {
-	if all == nil {
-		return []T{}
+// maxID is the longest id of a boulder or a sub-task, in bytes. Ids become names of directories.
+const maxID = 64
+
+// checkID refuses an id that is not letters, digits, - and _.
+func checkID(what, id string) error {
+	if id == "" || len(id) > maxID {
+		return fmt.Errorf("the id %.80q of %s has to have 1 to %d characters", id, what, maxID)
 	}
-	return all
+	for _, c := range []byte(id) {
+		if c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return fmt.Errorf("the id %q of %s may only have letters, digits, - and _", id, what)
+		}
+	}
+	return nil
+}
+
+func checkIDs(s *boulder.State) error {
+	err := checkID("the boulder", s.Boulder.ID)
+	for i, t := range s.SubTasks {
+		err = errors.Join(err, checkID(fmt.Sprintf("sub-task %d", i+1), t.ID))
+	}
+	return err
 }
 
 // Write writes the document, indented, with a line break at its end.

@@ -92,7 +92,7 @@ func TestAdopt(t *testing.T) {
 			w.commit(rt, here)
 		}
 		x := read(rt, exported(rt, here, id))
-		from, err := x.Adopt("/elsewhere", w.now.Add(time.Hour))
+		_, from, err := x.Adopt("/elsewhere", w.now.Add(time.Hour))
 		if err != nil || from != "/project" {
 			rt.Fatalf("from %q, %v", from, err)
 		}
@@ -119,18 +119,22 @@ func TestAdopt(t *testing.T) {
 
 func TestAdoptLeavesTheEndAlone(t *testing.T) {
 	t.Parallel()
-	db := openBytes(t, oldDatabase(t))
-	text := exported(t, db, "01part")
-	x := read(t, text)
-	if _, err := x.Adopt("/elsewhere", epoch); err != nil {
-		t.Fatal(err)
+	db := openTemp(t)
+	w := newWorld(t, "id", epoch)
+	w.must(t, boulder.StatusChanged{Status: boulder.Cancelled})
+	w.must(t, boulder.Archived{Archived: true})
+	w.commit(t, db)
+	x := read(t, exported(t, db, "id"))
+	s, _, err := x.Adopt("/elsewhere", epoch)
+	if err != nil || len(x.Events) != 3 || s.Boulder.Status != boulder.Cancelled || s.Boulder.Project != "/elsewhere" {
+		t.Fatalf("%d events, %+v, %v", len(x.Events), s, err)
 	}
-	if len(x.Events) != len(read(t, text).Events) || x.Boulder.Status != boulder.Partial || x.Boulder.Project != "/elsewhere" {
-		t.Errorf("%d events, %+v", len(x.Events), x.Boulder)
+	if again, err := x.State(); err != nil || again.Boulder.Project != "/elsewhere" {
+		t.Errorf("the log says %+v, %v", again, err)
 	}
 }
 
-// What does not fit together is refused, with the record's name, and nothing is stored.
+// What does not follow from what was before is refused, with the event's number, and nothing is stored.
 func TestImportRefuses(t *testing.T) {
 	t.Parallel()
 	source := openTemp(t)
@@ -141,47 +145,49 @@ func TestImportRefuses(t *testing.T) {
 	w.commit(t, source)
 	text := exported(t, source, "id")
 	db := openTemp(t)
+	plan := func(change func(*boulder.Plan)) func(*Export) {
+		return func(x *Export) {
+			b := x.Events[2].Body.(boulder.Decomposed)
+			change(&b.Plan.Plan)
+			x.Events[2].Body = b
+		}
+	}
+	head := func(change func(*boulder.Boulder)) func(*Export) {
+		return func(x *Export) {
+			b := x.Events[0].Body.(boulder.Created)
+			change(&b.Boulder)
+			x.Events[0].Body, x.Events[0].BoulderID = b, b.Boulder.ID
+			for i := range x.Events {
+				x.Events[i].BoulderID = b.Boulder.ID
+			}
+		}
+	}
 	for name, tc := range map[string]struct {
 		spoil func(*Export)
 		says  string
 	}{
-		"version":          {func(x *Export) { x.Version = 2 }, "version 2"},
-		"no id":            {func(x *Export) { x.Boulder.ID = "" }, "1 to 64 characters"},
-		"long id":          {func(x *Export) { x.Boulder.ID = strings.Repeat("x", 65) }, "1 to 64 characters"},
-		"path as id":       {func(x *Export) { x.Boulder.ID = "../../etc" }, `the id "../../etc" of the boulder may only`},
-		"sub-task path":    {func(x *Export) { x.SubTasks[1].ID = "a/../b" }, `the id "a/../b" of sub-task 2 may only`},
-		"sub-task NUL":     {func(x *Export) { x.SubTasks[1].ID = "b\x00" }, "may only"},
-		"sub-task twice":   {func(x *Export) { x.SubTasks[1].ID = "a" }, "sub-task a is there twice"},
-		"status":           {func(x *Export) { x.Boulder.Status = "dreaming" }, `the boulder has the unknown status "dreaming"`},
-		"sub-task status":  {func(x *Export) { x.SubTasks[2].Status = "x" }, `sub-task c has the unknown status "x"`},
-		"attempt status":   {func(x *Export) { x.Attempts[0].Status = "x" }, `attempt 1 of sub-task "a" has the unknown status`},
-		"no sub-task":      {func(x *Export) { x.SubTasks = x.SubTasks[:2] }, `blocks "c"`},
-		"position":         {func(x *Export) { x.SubTasks[2].Position = 7 }, `sub-task "c"`},
-		"tally":            {func(x *Export) { x.Boulder.Tally.Completed = 3 }, "the boulder says"},
-		"revision":         {func(x *Export) { x.Boulder.Revision = 3 }, "plan revision 3"},
-		"revisions":        {func(x *Export) { x.Revisions[0].Number = 0 }, "plan revision 0 comes after 0"},
-		"blocks":           {func(x *Export) { x.SubTasks[0].Blocks = nil }, `sub-task "b" depends on "a", which does not know it`},
-		"blocked by":       {func(x *Export) { x.SubTasks[1].BlockedBy = nil }, "sub-task b depends on"},
-		"unknown edge":     {func(x *Export) { x.SubTasks[2].DependsOn = []string{"z"} }, `sub-task c depends on "z"`},
-		"cycle":            {cycle, "form a cycle: b → c → b"},
-		"attempt missing":  {func(x *Export) { x.Attempts = x.Attempts[1:] }, `attempt 1 of sub-task "a" is missing`},
-		"attempt twice":    {func(x *Export) { x.Attempts = append(x.Attempts, x.Attempts[0]) }, "is there twice"},
-		"attempt's owner":  {func(x *Export) { x.Attempts[0].SubTaskID = "z" }, `attempt 1 of sub-task "z" belongs to no sub-task`},
-		"huge attempts":    {func(x *Export) { x.SubTasks[0].Attempts = 1 << 60 }, `attempt 2 of sub-task "a" is missing`},
-		"turn missing":     {func(x *Export) { x.Turns = x.Turns[1:] }, `turn 1 of attempt 1 of sub-task "a" is missing`},
-		"turn twice":       {func(x *Export) { x.Turns = append(x.Turns, x.Turns[0]) }, "is there twice"},
-		"turn's owner":     {func(x *Export) { x.Turns[0].Attempt = 9 }, `turn 1 of attempt 9 of sub-task "a" belongs to no attempt`},
-		"event gap":        {func(x *Export) { x.Events = slices.Delete(x.Events, 3, 4) }, "event 4 has the number 5"},
-		"events cut":       {func(x *Export) { x.Events = x.Events[:3] }, "3 events"},
-		"no events":        {func(x *Export) { x.Events, x.Boulder.Seq = nil, 0 }, "0 events"},
-		"another's event":  {func(x *Export) { x.Events[2].BoulderID = "x" }, `event 3 belongs to boulder "x"`},
-		"another's begin":  {func(x *Export) { x.Events[0].Body = boulder.Created{} }, `event 1 creates boulder ""`},
-		"no begin":         {func(x *Export) { x.Events[0].Body = boulder.TakenUp{} }, `event 1 is of type "taken-up"`},
-		"two beginnings":   {func(x *Export) { x.Events[1].Body = x.Events[0].Body }, `event 2 is of type "created"`},
-		"empty event":      {func(x *Export) { x.Events[1].Body = nil }, "event 2 says nothing"},
-		"budget":           {func(x *Export) { x.Boulder.Budget = &boulder.Budget{Tokens: -1} }, "the boulder:"},
-		"sub-task budget":  {func(x *Export) { x.SubTasks[0].Budget = &boulder.Budget{Cost: -1} }, "sub-task a:"},
-		"two open at once": {twoOpen, "more than one open attempt"},
+		"version":         {func(x *Export) { x.Version = 1 }, "version 1"},
+		"no id":           {head(func(b *boulder.Boulder) { b.ID = "" }), "event 1"},
+		"long id":         {head(func(b *boulder.Boulder) { b.ID = strings.Repeat("x", 65) }), "1 to 64 characters"},
+		"path as id":      {head(func(b *boulder.Boulder) { b.ID = "../../etc" }), `the id "../../etc" of the boulder may only`},
+		"head from later": {head(func(b *boulder.Boulder) { b.Replan = &boulder.Replanning{} }), "replan"},
+		"budget":          {head(func(b *boulder.Boulder) { b.Budget = &boulder.Budget{Tokens: -1} }), "event 1"},
+		"loop":            {head(func(b *boulder.Boulder) { b.Loop = &boulder.Loop{} }), "event 1"},
+		"sub-task path":   {plan(func(p *boulder.Plan) { p.SubTasks[2].ID = "a/../b" }), `the id "a/../b" of sub-task 3 may only`},
+		"sub-task twice":  {plan(func(p *boulder.Plan) { p.SubTasks[1].ID = "a" }), `"a" is empty or given twice`},
+		"unknown edge":    {plan(func(p *boulder.Plan) { p.SubTasks[2].DependsOn = []string{"z"} }), `depends on "z"`},
+		"cycle":           {plan(func(p *boulder.Plan) { p.SubTasks[1].DependsOn = []string{"c"} }), "form a cycle"},
+		"revision":        {func(x *Export) { x.Events = slices.Delete(x.Events, 1, 2) }, "event 2"},
+		"status": {func(x *Export) {
+			x.Events[3].Body = boulder.StatusChanged{Status: "dreaming"}
+		}, `cannot become dreaming`},
+		"event gap":       {func(x *Export) { x.Events = slices.Delete(x.Events, 3, 4) }, "event 5 comes where 4 is next"},
+		"no events":       {func(x *Export) { x.Events = nil }, "1 to 64 characters"},
+		"another's event": {func(x *Export) { x.Events[2].BoulderID = "x" }, "event 3"},
+		"another's begin": {func(x *Export) { x.Events[0].Body = boulder.Created{} }, "event 1"},
+		"no begin":        {func(x *Export) { x.Events[0].Body = boulder.TakenUp{} }, "there is no boulder yet"},
+		"two beginnings":  {func(x *Export) { x.Events[1].Body = x.Events[0].Body }, "event 2"},
+		"empty event":     {func(x *Export) { x.Events[1].Body = nil }, "event 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -191,44 +197,31 @@ func TestImportRefuses(t *testing.T) {
 			if !errors.Is(err, ErrBadExport) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%v, which does not say %q", err, tc.says)
 			}
-			if _, err := x.Adopt("/elsewhere", epoch); !errors.Is(err, ErrBadExport) {
+			if _, _, err := x.Adopt("/elsewhere", epoch); !errors.Is(err, ErrBadExport) {
 				t.Errorf("adopting it: %v", err)
 			}
 		})
 	}
 	t.Cleanup(func() {
-		if all, err := db.List(context.Background()); len(all) > 0 || err != nil {
+		if all, err := db.Listing(context.Background()); len(all) > 0 || err != nil {
 			t.Errorf("%d boulders were stored, %v", len(all), err)
 		}
 	})
-}
-
-func cycle(x *Export) {
-	b, c := &x.SubTasks[1], &x.SubTasks[2]
-	b.DependsOn, b.BlockedBy = []string{"a", "c"}, []string{"a", "c"}
-	c.Blocks = []string{"b"}
-}
-
-func twoOpen(x *Export) {
-	x.Attempts[0].Status = boulder.AttemptExecuting
-	x.Attempts = append(x.Attempts, x.Attempts[0])
-	x.Attempts[len(x.Attempts)-1].Attempt = 2
-	x.SubTasks[0].Attempts = 2
 }
 
 // Bytes of a file are refused with what is wrong with them.
 func TestReadExportRefuses(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
-		"":                                     "not JSON",
-		"{":                                    "not JSON",
-		"{}":                                   "comes from another program",
-		"[]":                                   "not JSON",
-		`{"manager_export":2}`:                 "version 2, and this manager reads version 1",
-		`{"manager_export":1,"boulders":[]}`:   `unknown field "boulders"`,
-		`{"manager_export":1,"events":[{}]}`:   "unknown event type",
-		`{"manager_export":1} {}`:              "not JSON",
-		`{"manager_export":1,"sub_tasks":[3]}`: "cannot unmarshal number",
+		"":                                   "not JSON",
+		"{":                                  "not JSON",
+		"{}":                                 "comes from another program",
+		"[]":                                 "not JSON",
+		`{"manager_export":1}`:               "version 1, and this manager reads version 2",
+		`{"manager_export":2,"boulders":[]}`: `unknown field "boulders"`,
+		`{"manager_export":2,"events":[{}]}`: "unknown event type",
+		`{"manager_export":2} {}`:            "not JSON",
+		`{"manager_export":2,"events":[3]}`:  "cannot unmarshal number",
 	} {
 		if _, err := ReadExport(strings.NewReader(text)); !errors.Is(err, ErrBadExport) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, which does not say %q", text, err, says)
@@ -243,11 +236,11 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// A boulder of which a record cannot be read is not exported by half; the record is named, and the others are exported.
+// A boulder of which an event cannot be read is not exported by half; the event is named, and the others are exported.
 func TestExportNamesWhatIsDamaged(t *testing.T) {
 	t.Parallel()
-	db := openBytes(t, rewrite(t, databaseBytes(t), damage("id", bucketTurns, turnKey(ref("a", 1), 1))))
-	if x, err := db.Export(t.Context(), "id"); x.Boulder.ID != "" || !strings.Contains(fmt.Sprint(err), "a/1/1") {
+	db := openBytes(t, rewrite(t, databaseBytes(t), overwrite(bucketLog, logKey("id", 4))))
+	if x, err := db.Export(t.Context(), "id"); x.Events != nil || !strings.Contains(fmt.Sprint(err), "id/4") {
 		t.Errorf("%v", err)
 	}
 	exported(t, db, "sound")
@@ -256,23 +249,31 @@ func TestExportNamesWhatIsDamaged(t *testing.T) {
 // Whatever bytes come, they are refused, or they can be adopted and are sound after that as well. Nothing is stored here:
 // what [DB.Import] adds to the check is tested above.
 func FuzzImport(f *testing.F) {
-	db := openBytes(f, oldDatabase(f))
-	for _, id := range []string{"01run", "01wait", "01part", "01plan", "01done", "01gone"} {
+	db := openTemp(f)
+	w := newWorld(f, "id", epoch, spec("a"), spec("b", "a"))
+	w.commit(f, db)
+	for n := range 2 {
+		w.start(f, ref("a", n+1))
+		w.must(f, boulder.Retry{AttemptRef: ref("a", n+1), Status: boulder.AttemptFailed, Next: n + 2})
+		w.commit(f, db)
 		var compact bytes.Buffer
-		if err := json.Compact(&compact, []byte(exported(f, db, id))); err != nil {
+		if err := json.Compact(&compact, []byte(exported(f, db, "id"))); err != nil {
 			f.Fatal(err)
 		}
 		f.Add(compact.Bytes())
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		x, err := ReadExport(bytes.NewReader(data))
-		if err != nil || x.Check() != nil {
+		if err != nil {
 			return
 		}
-		if _, err := x.Adopt("/elsewhere", epoch); err != nil {
+		if _, err := x.State(); err != nil {
+			return
+		}
+		if _, _, err := x.Adopt("/elsewhere", epoch); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.Check(); err != nil {
+		if _, err := x.State(); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -107,7 +107,7 @@ func playFileLimit(dir string) error {
 		return err
 	}
 	return runUntilFull(limited{
-		dir: dir, full: func(err error) bool { return errors.Is(err, errUnsure) },
+		dir: dir, full: func(err error) bool { return strings.Contains(err.Error(), syscall.EFBIG.Error()) },
 		room: func() error { return limit(1 << 40) },
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -12,89 +13,63 @@ import (
 // ErrExists is returned by [DB.Import] for a boulder whose id is taken.
 var ErrExists = errors.New("a boulder with this id is here already; nothing was imported")
 
-// Import stores a boulder as it is in an export, in one transaction; [DB.Export] then gives the same again. It does not
-// become the active one. Errors wrap [ErrExists], or [ErrBadExport] with every record that is wrong.
+// Import stores a boulder as it is in an export, in one transaction; [DB.Export] then gives the same again. Errors wrap
+// [ErrExists], or [ErrBadExport] with what is wrong.
 func (db *DB) Import(ctx context.Context, x Export) error {
-	if err := x.Check(); err != nil {
-		return fmt.Errorf("import boulder %q: %w", x.Boulder.ID, err)
+	s, err := x.State()
+	if err != nil {
+		return fmt.Errorf("import: %w", err)
 	}
-	if err := db.putExport(ctx, &x); err != nil {
-		return fmt.Errorf("import boulder %s: %w", x.Boulder.ID, err)
+	events := make([]boulder.Event, len(x.Events))
+	for i := range x.Events {
+		events[i] = x.Events[i].Event
+	}
+	if err = db.commit(ctx, s, events, true); errors.Is(err, ErrConflict) {
+		err = ErrExists
+	}
+	if err != nil {
+		return fmt.Errorf("import boulder %s: %w", s.Boulder.ID, err)
 	}
 	return nil
 }
 
-func (db *DB) putExport(ctx context.Context, x *Export) error {
-	id := x.Boulder.ID
-	w := newWriter(id, db.redact)
-	defer w.free()
-	for i := range x.Revisions {
-		w.put(inRevisions, number32(x.Revisions[i].Number), &x.Revisions[i])
-	}
-	w.changes(&boulder.Changes{
-		Boulder: x.Boulder, SubTasks: x.SubTasks, Attempts: x.Attempts, Turns: x.Turns, Events: x.Events,
-	})
-	records, err := w.records()
-	if err != nil {
-		return err
-	}
-	db.writing.Lock()
-	defer db.writing.Unlock()
-	if err := db.writable(); err != nil {
-		return err
-	}
-	err = db.view(ctx, func(s *snapshot) error {
-		_, err := openWork(s, id)
-		if errors.Is(err, boulder.ErrNotFound) && s.table(inBoulders).get([]byte(id)) == nil {
-			return nil
-		}
-		return ErrExists
-	})
-	if err != nil {
-		return err
-	}
-	return db.fold(ctx, &entry{id: id, records: records}, db.journal.open)
-}
-
-// Adopt makes the boulder of an export one of the project that it is imported into, and returns the project it comes from.
-// One that is not over becomes paused; its attempts that are at work end as lost, since nobody follows their sessions from
-// here: a resume gives each a fresh session, and does not count the lost one as a try. The same holds for what waits for an
-// answer: the blockers stayed where they came up, with their ids, so that it is asked again.
+// Adopt makes the boulder of an export one of the project that it is imported into, and returns its state and the project
+// it comes from. One that is not over becomes paused; its attempts that are at work end as lost, since nobody follows their
+// sessions from here: a resume gives each a fresh session, and does not count the lost one as a try. The same holds for what
+// waits for an answer: the blockers stayed where they came up, with their ids, so that it is asked again.
 //
 // project is an absolute directory, now the time of the events that say so. The export is unchanged after an error, which
 // wraps [ErrBadExport].
-func (x *Export) Adopt(project string, now time.Time) (from string, err error) {
-	if err := x.Check(); err != nil {
-		return "", err
+func (x *Export) Adopt(project string, now time.Time) (s *boulder.State, from string, err error) {
+	if s, err = x.State(); err != nil {
+		return nil, "", err
 	}
-	from = x.Boulder.Project
-	if x.Boulder.Status.Terminal() {
-		x.Boulder.Project = project
-		return from, nil
-	}
-	s, err := x.restore()
-	if err != nil {
-		return "", err
-	}
-	apply := func(body boulder.Body) {
-		if err == nil {
-			_, err = s.Apply(boulder.Event{Time: now, BoulderID: x.Boulder.ID, Body: body})
+	events := slices.Clone(x.Events)
+	created := events[0].Body.(boulder.Created)
+	from, created.Boulder.Project = created.Boulder.Project, project
+	events[0].Body, s.Boulder.Project = created, project
+	if !s.Boulder.Status.Terminal() {
+		apply := func(body boulder.Body) {
+			if err == nil {
+				_, err = s.Apply(boulder.Event{Time: now, BoulderID: s.Boulder.ID, Body: body})
+			}
+		}
+		apply(boulder.TakenUp{}) // the time since it was left is nobody's work
+		for _, body := range append(lost(s), unanswerable(s)...) {
+			apply(body)
+		}
+		if s.Boulder.Status != boulder.Paused {
+			apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "imported"})
 		}
 	}
-	s.Boulder.Project = project
-	apply(boulder.TakenUp{}) // the time since it was left is nobody's work
-	for _, body := range append(lost(s), unanswerable(s)...) {
-		apply(body)
-	}
-	if s.Boulder.Status != boulder.Paused {
-		apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "imported"})
-	}
 	if err != nil {
-		return "", badExport("boulder %s cannot be paused: %w", x.Boulder.ID, err)
+		return nil, "", badExport("boulder %s cannot be paused: %w", s.Boulder.ID, err)
 	}
-	changes, _ := s.TakeChanges()
-	x.merge(&changes)
-	return from, nil
+	for _, e := range s.TakeEvents() {
+		events = append(events, boulder.Logged{Event: e})
+	}
+	x.Events = events
+	return s, from, nil
 }
 
 // lost ends the attempts that hold a slot, and books what their turns were seen to use. One that has asked for a replan
@@ -134,35 +109,4 @@ func unanswerable(s *boulder.State) []boulder.Body {
 		}
 	}
 	return bodies
-}
-
-// merge lays changed records over those of the export, which keeps its order.
-func (x *Export) merge(c *boulder.Changes) {
-	x.Boulder = c.Boulder
-	x.Events = append(x.Events, c.Events...)
-	x.SubTasks = overlay(x.SubTasks, c.SubTasks, func(t *boulder.SubTask) string { return t.ID })
-	x.Attempts = overlay(x.Attempts, c.Attempts, func(a *boulder.Attempt) boulder.AttemptRef { return a.AttemptRef })
-	type turn struct {
-		boulder.AttemptRef
-		number int
-	}
-	x.Turns = overlay(x.Turns, c.Turns, func(t *boulder.Turn) turn { return turn{t.AttemptRef, t.Number} })
-	d := Detail{SubTasks: x.SubTasks, Attempts: x.Attempts}
-	d.sort()
-}
-
-// overlay replaces the records of all that have the key of one of fresh, and adds the rest of fresh.
-func overlay[T any, K comparable](all, fresh []T, key func(*T) K) []T {
-	places := make(map[K]int, len(all))
-	for i := range all {
-		places[key(&all[i])] = i
-	}
-	for i := range fresh {
-		if at, ok := places[key(&fresh[i])]; ok {
-			all[at] = fresh[i]
-		} else {
-			all = append(all, fresh[i])
-		}
-	}
-	return all
 }

@@ -53,7 +53,7 @@ func play(role, project string) error {
 		fmt.Println("held")
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 	}
-	_, err = db.List(context.Background())
+	_, err = db.Listing(context.Background())
 	if err == nil {
 		err = db.Close()
 	}

@@ -38,19 +38,17 @@ func TestDatabaseIsTakenAway(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				db.journal.plain = 0
 				w := newWorld(t, "id", epoch, spec("a"))
 				w.commit(t, db)
-				w.must(t, boulder.Noted{Text: "this is in the journal"})
+				w.must(t, boulder.Noted{Text: "this is stored"})
 				w.commit(t, db)
 				want := picture(t, w.State)
 				if err := tc.take(path); err != nil {
 					t.Fatal(err)
 				}
 				w.start(t, ref("a", 1))
-				c, _ := w.TakeChanges()
 				if !close {
-					err = db.Commit(t.Context(), c)
+					err = db.Commit(t.Context(), w.State, w.TakeEvents())
 				}
 				closeErr := db.Close()
 				if close {
@@ -104,8 +102,7 @@ func TestProjectIsTakenAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.start(t, ref("a", 1))
-	c, _ := w.TakeChanges()
-	err = db.Commit(t.Context(), c)
+	err = db.Commit(t.Context(), w.State, w.TakeEvents())
 	if !errors.Is(err, ErrMoved) || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
@@ -129,21 +126,20 @@ func TestFileIsCutWhileOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.journal.plain = 0
 	w := newWorld(t, "x", epoch)
 	w.commit(t, db)
-	w.must(t, boulder.Noted{Text: "this is in the journal"})
+	w.must(t, boulder.Noted{Text: "this is stored"})
 	w.commit(t, db)
 	w.must(t, boulder.Noted{Text: "this is nowhere"})
-	c, _ := w.TakeChanges()
+	events := w.TakeEvents()
 	if err := os.Truncate(path, int64(2*os.Getpagesize())); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := errors.AsType[*CorruptError](second(db.List(t.Context()))); !err {
+	if _, err := errors.AsType[*CorruptError](second(db.Listing(t.Context()))); !err {
 		t.Error("the list was read from a file that is cut")
 	}
 	for range 2 {
-		if err := db.Commit(t.Context(), c); err == nil {
+		if err := db.Commit(t.Context(), w.State, events); err == nil {
 			t.Error("a commit went through on a file that is cut")
 		}
 	}
@@ -161,7 +157,7 @@ func TestReadOnlyPlaces(t *testing.T) {
 		source := openTemp(t)
 		newWorld(t, "one", epoch).commit(t, source)
 		newWorld(t, "two", epoch).commit(t, source)
-		whole := onDisk(t, source) // as a crash leaves it: the second one is in the journal
+		whole := onDisk(t, source)
 		dir := filepath.Join(t.TempDir(), DirName)
 		path := filepath.Join(dir, FileName)
 		if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(path, whole, 0o644), os.Chmod(path, 0o444),

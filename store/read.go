@@ -1,12 +1,14 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
+
+	bolt "go.etcd.io/bbolt"
 
 	"github.com/bouldermgr/manager/boulder"
 )
@@ -19,100 +21,103 @@ type Detail struct {
 	Attempts []boulder.Attempt     `json:"attempts"`           // in plan order, then by number
 }
 
-// List returns all boulders, the newest first. With a joined error that names the ones that cannot be read as
-// [CorruptError], the others are returned all the same.
-func (db *DB) List(ctx context.Context) (all []boulder.Boulder, err error) {
-	err = db.view(ctx, func(s *snapshot) (err error) {
-		all, err = collect(heads(ctx, s))
-		return errors.Join(s.damageOf(""), err)
-	})
-	return all, wrap("list boulders", err)
-}
-
-// heads reads the head records, the newest first. It ends early, with an error, when ctx does.
-func heads(ctx context.Context, s *snapshot) iter.Seq2[boulder.Boulder, error] {
-	return func(yield func(boulder.Boulder, error) bool) {
-		for id := range newest(s) {
-			if ctx.Err() != nil {
-				yield(boulder.Boulder{}, context.Cause(ctx))
-				return
-			}
-			b, err := head(s, id)
-			if errors.Is(err, boulder.ErrNotFound) { // its place in the list is there
-				err = &CorruptError{Bucket: string(bucketBoulders), Key: id, Err: errMissing}
-			}
-			if !yield(b, err) {
-				return
-			}
-		}
-	}
-}
-
-// newest lists the ids of all boulders, the newest first.
-func newest(s *snapshot) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for k := range s.table(inCreated).backwards() {
-			if !yield(createdID(k)) {
-				return
-			}
-		}
-	}
-}
-
-// Get returns a boulder with its plan, sub-tasks and attempts. Errors wrap [boulder.ErrNotFound]; or they name the
-// records that cannot be read as [CorruptError], and what can be read is returned all the same.
-func (db *DB) Get(ctx context.Context, boulderID string) (d Detail, err error) {
-	err = db.view(ctx, func(s *snapshot) (err error) {
-		d, err = detail(s, boulderID)
+// Load returns the state of a boulder: its snapshot, with the events behind it applied. Errors wrap
+// [boulder.ErrNotFound], or name what cannot be read as a [CorruptError]; nothing is returned then, as a run must not go on
+// without it.
+func (db *DB) Load(ctx context.Context, boulderID string) (s *boulder.State, err error) {
+	err = db.view(ctx, "load", func(tx *bolt.Tx) (err error) {
+		s, err = load(tx, boulderID)
 		return err
 	})
-	return d, wrap("get", err)
-}
-
-func detail(s *snapshot, id string) (Detail, error) {
-	w, err := openWork(s, id)
 	if err != nil {
-		return Detail{}, err
+		return nil, err
 	}
-	var d Detail
-	var headErr, revisionErr, subTaskErr, attemptErr error
-	d.Boulder, headErr = head(s, id)
-	d.Revision, revisionErr = w.revision(d.Boulder.Revision)
-	d.SubTasks, subTaskErr = collect(scan[boulder.SubTask](w, inSubTasks, nil))
-	d.Attempts, attemptErr = collect(scan[boulder.Attempt](w, inAttempts, nil))
-	d.sort()
-	return d, errors.Join(w.damage, headErr, revisionErr, subTaskErr, attemptErr)
+	return s, nil
 }
 
-// sort puts records that come by id into plan order.
-func (d *Detail) sort() {
-	slices.SortFunc(d.SubTasks, func(a, b boulder.SubTask) int { return cmp.Compare(a.Position, b.Position) })
-	sortByPlan(d.Attempts, d.SubTasks, func(a *boulder.Attempt) string { return a.SubTaskID })
-}
-
-// sortByPlan puts records of sub-tasks into plan order; those of one sub-task keep theirs.
-func sortByPlan[T any](records []T, plan []boulder.SubTask, subTaskID func(*T) string) {
-	position := make(map[string]int, len(plan))
-	for i := range plan {
-		position[plan[i].ID] = plan[i].Position
+// load returns with an error the state as far as it can be read.
+func load(tx *bolt.Tx, id string) (*boulder.State, error) {
+	var snap boulder.Snapshot
+	text := tx.Bucket(bucketSnapshots).Get([]byte(id))
+	if text != nil && decode(bucketSnapshots, id, []byte(id), text, &snap) == nil {
+		if s, err := boulder.Restore(snap); err == nil {
+			return s, replay(tx, id, s)
+		}
 	}
-	slices.SortStableFunc(records, func(a, b T) int {
-		return cmp.Compare(position[subTaskID(&a)], position[subTaskID(&b)])
-	})
+	s := boulder.NewState() // without a snapshot, or with one that is damaged, there is still the log
+	return s, replay(tx, id, s)
 }
 
-// Turns returns the turns of all attempts of a sub-task, in order: prompts, evidence and verdicts. Errors are those of
-// [DB.Get]; a sub-task without turns, or without a record, has none.
-func (db *DB) Turns(ctx context.Context, boulderID, subTaskID string) (turns []boulder.Turn, err error) {
-	err = db.view(ctx, func(s *snapshot) error {
-		w, err := openWork(s, boulderID)
+// replay applies the events of the log that follow a state, and checks that none is missing.
+func replay(tx *bolt.Tx, id string, s *boulder.State) error {
+	prefix, begun := logPrefix(id), s.Boulder.Seq
+	c := tx.Bucket(bucketLog).Cursor()
+	for k, v := c.Seek(logKey(id, begun+1)); bytes.HasPrefix(k, prefix); k, v = c.Next() {
+		var e boulder.Event
+		err := decode(bucketLog, readable(k), k, v, &e)
+		if err == nil {
+			if err = s.Replay(e); err != nil {
+				err = &CorruptError{Bucket: string(bucketLog), Key: readable(k), Err: err}
+			}
+		}
 		if err != nil {
 			return err
 		}
-		turns, err = collect(scan[boulder.Turn](w, inTurns, subTaskPrefix(subTaskID)))
-		return errors.Join(w.damage, err)
+	}
+	var last entry
+	listed := tx.Bucket(bucketList).Get([]byte(id))
+	err := decode(bucketList, id, []byte(id), listed, &last)
+	switch {
+	case s.Boulder.Seq == 0 && listed == nil:
+		return fmt.Errorf("boulder %q: %w", id, boulder.ErrNotFound)
+	case err == nil && last.Seq != s.Boulder.Seq:
+		return &CorruptError{Bucket: string(bucketLog), Key: readable(logKey(id, s.Boulder.Seq+1)), Err: errMissing}
+	case s.Boulder.Seq == 0:
+		return err
+	}
+	return nil
+}
+
+// Get returns a boulder with its plan, sub-tasks and attempts. Errors wrap [boulder.ErrNotFound]; or they name what cannot
+// be read as [CorruptError], and what can be read is returned all the same.
+func (db *DB) Get(ctx context.Context, boulderID string) (d Detail, err error) {
+	err = db.view(ctx, "get", func(tx *bolt.Tx) error {
+		s, err := load(tx, boulderID)
+		d = detailOf(s)
+		return err
 	})
-	return turns, wrap("turns of sub-task "+subTaskID, err)
+	return d, err
+}
+
+func detailOf(s *boulder.State) Detail {
+	d := Detail{Boulder: s.Boulder, Revision: s.Revision}
+	for _, t := range s.SubTasks {
+		d.SubTasks = append(d.SubTasks, *t)
+	}
+	for _, a := range s.Attempts {
+		d.Attempts = append(d.Attempts, *a)
+	}
+	slices.SortStableFunc(d.Attempts, func(a, b boulder.Attempt) int {
+		return cmp.Compare(s.SubTask(a.SubTaskID).Position, s.SubTask(b.SubTaskID).Position)
+	})
+	return d
+}
+
+// Turns returns the turns of all attempts of a sub-task, or with "" of all sub-tasks, in the order they began: prompts,
+// evidence and verdicts. Errors are those of [DB.Get]; a sub-task without turns, or that is not there, has none. The whole
+// log is read for it.
+func (db *DB) Turns(ctx context.Context, boulderID, subTaskID string) (turns []boulder.Turn, err error) {
+	err = db.view(ctx, "turns of sub-task "+subTaskID, func(tx *bolt.Tx) error {
+		s := boulder.NewHistory()
+		err := replay(tx, boulderID, s)
+		for _, t := range s.Turns {
+			if subTaskID == "" || t.SubTaskID == subTaskID {
+				turns = append(turns, *t)
+			}
+		}
+		return err
+	})
+	return turns, err
 }
 
 // Events returns the events of a boulder that follow number afterSeq, in order, at most limit of them; limit 0 is all.
@@ -120,37 +125,26 @@ func (db *DB) Turns(ctx context.Context, boulderID, subTaskID string) (turns []b
 func (db *DB) Events(
 	ctx context.Context, boulderID string, afterSeq uint64, limit int,
 ) (events []boulder.Event, err error) {
-	err = db.view(ctx, func(s *snapshot) error {
-		w, err := openWork(s, boulderID)
-		if err != nil || afterSeq+1 == 0 {
-			return err
+	err = db.view(ctx, "events", func(tx *bolt.Tx) error {
+		prefix := logPrefix(boulderID)
+		c := tx.Bucket(bucketLog).Cursor()
+		k, v := c.Seek(prefix)
+		if !bytes.HasPrefix(k, prefix) {
+			return fmt.Errorf("boulder %q: %w", boulderID, boulder.ErrNotFound)
 		}
-		records := scanFrom[boulder.Event](w, inEvents, nil, number64(afterSeq+1))
-		events, err = collect(first(limit, records))
-		return errors.Join(w.damage, err)
-	})
-	return events, wrap("events", err)
-}
-
-// first ends a sequence after n elements, or never if n is 0.
-func first[T any](n int, seq iter.Seq2[T, error]) iter.Seq2[T, error] {
-	if n <= 0 {
-		return seq
-	}
-	return func(yield func(T, error) bool) {
-		i := 0
-		for x, err := range seq {
-			i++
-			if !yield(x, err) || i == n {
-				return
+		if afterSeq+1 == 0 {
+			return nil
+		}
+		var faults []error
+		for k, v = c.Seek(logKey(boulderID, afterSeq+1)); bytes.HasPrefix(k, prefix); k, v = c.Next() {
+			var e boulder.Event
+			if err := decode(bucketLog, readable(k), k, v, &e); err != nil {
+				faults = append(faults, err)
+			} else if events = append(events, e); len(events) == limit {
+				break
 			}
 		}
-	}
-}
-
-func wrap(what string, err error) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
+		return errors.Join(faults...)
+	})
+	return events, err
 }

@@ -22,7 +22,6 @@ func TestRedact(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := "it said " + key
-	db.journal.plain = 0
 	s := spec("a")
 	s.Description = said
 	w := newWorld(t, "id", epoch, s)
@@ -53,13 +52,10 @@ func TestRedact(t *testing.T) {
 	if err := restore(t, db, "id").Check(); err != nil {
 		t.Error(err)
 	}
-	inJournal := onDisk(t, db)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, data := range [][]byte{inJournal, onDisk(t, db)} {
-		if bytes.Contains(data, []byte("planted")) || !bytes.Contains(data, []byte("it said [redacted]")) {
-			t.Error("the file holds the key, or not what was said")
-		}
+	if data := onDisk(t, db); bytes.Contains(data, []byte("planted")) || !bytes.Contains(data, []byte("it said [redacted]")) {
+		t.Error("the file holds the key, or not what was said")
 	}
 }

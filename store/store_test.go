@@ -36,13 +36,13 @@ func TestListIsNewestFirst(t *testing.T) {
 	w.must(t, boulder.StatusChanged{Status: boulder.Cancelled})
 	w.commit(t, db)
 
-	all, err := db.List(t.Context())
+	all, err := db.Listing(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var ids []string
 	for _, b := range all {
-		ids = append(ids, b.ID)
+		ids = append(ids, b.BoulderID)
 	}
 	if got := strings.Join(ids, " "); got != "a c z y" {
 		t.Errorf("listed %s", got)
@@ -156,7 +156,7 @@ func TestNotFound(t *testing.T) {
 			t.Errorf("call %d: %v", i, err)
 		}
 	}
-	if all, err := db.List(ctx); len(all) != 0 || err != nil {
+	if all, err := db.Listing(ctx); len(all) != 0 || err != nil {
 		t.Errorf("listed %v, %v", all, err)
 	}
 }
@@ -194,21 +194,21 @@ func TestCommitRefusesWhatDoesNotFollow(t *testing.T) {
 	before := picture(t, restore(t, db, "id"))
 
 	w.start(t, ref("a", 1))
-	late, _ := w.TakeChanges()
-	if err := db.Commit(t.Context(), late); !errors.Is(err, ErrConflict) {
+	late := w.TakeEvents()
+	if err := db.Commit(t.Context(), w.State, late); !errors.Is(err, ErrConflict) {
 		t.Errorf("a late writer: %v", err)
 	}
-	if err := db.Commit(t.Context(), boulder.Changes{}); err == nil {
-		t.Error("changes of no boulder were committed")
+	if err := db.Commit(t.Context(), boulder.NewState(), nil); err == nil {
+		t.Error("nothing, of no boulder, was committed")
 	}
-	late.Boulder.ID = "new"
-	if err := db.Commit(t.Context(), late); !errors.Is(err, ErrConflict) {
+	w.Boulder.ID = "new"
+	if err := db.Commit(t.Context(), w.State, late); !errors.Is(err, ErrConflict) {
 		t.Errorf("a log that begins in the middle: %v", err)
 	}
 	if after := picture(t, restore(t, db, "id")); after != before {
 		t.Errorf("a refused commit left traces:\n%s", after)
 	}
-	if all, err := db.List(t.Context()); len(all) != 1 || err != nil {
+	if all, err := db.Listing(t.Context()); len(all) != 1 || err != nil {
 		t.Errorf("listed %v, %v", all, err)
 	}
 }
@@ -217,17 +217,16 @@ func TestCancelledContext(t *testing.T) {
 	t.Parallel()
 	db := openTemp(t)
 	w := newWorld(t, "id", epoch)
-	c, _ := w.TakeChanges()
 	gone := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(gone)
-	if err := db.Commit(ctx, c); !errors.Is(err, gone) {
+	if err := db.Commit(ctx, w.State, w.TakeEvents()); !errors.Is(err, gone) {
 		t.Errorf("commit: %v", err)
 	}
-	if _, err := db.List(ctx); !errors.Is(err, gone) {
+	if _, err := db.Listing(ctx); !errors.Is(err, gone) {
 		t.Errorf("list: %v", err)
 	}
-	if all, err := db.List(t.Context()); len(all) != 0 || err != nil {
+	if all, err := db.Listing(t.Context()); len(all) != 0 || err != nil {
 		t.Errorf("the cancelled commit was made: %v, %v", all, err)
 	}
 }
@@ -239,7 +238,6 @@ func TestReadWhileWriting(t *testing.T) {
 	w := newWorld(t, "id", epoch, spec("a"), spec("b", "a"))
 	w.start(t, ref("a", 1))
 	w.commit(t, db)
-	entries := 0
 
 	done := make(chan struct{})
 	var readers sync.WaitGroup
@@ -270,23 +268,20 @@ func TestReadWhileWriting(t *testing.T) {
 			}
 		})
 	}
-	for range 2 * journalSize / entryPage { // it is folded while they read
+	for range 300 { // there are snapshots while they read
 		w.must(t, boulder.UsageReport{SubTaskID: "a", Attempt: 1, Usage: boulder.Usage{Calls: 1}})
+		w.must(t, boulder.Noted{Text: strings.Repeat("a long story ", 300)})
 		w.commit(t, db)
-		entries = max(entries, len(db.unfolded.Load().entries))
 	}
 	close(done)
 	readers.Wait()
-	if left := len(db.unfolded.Load().entries); entries < 2 || left >= entries {
-		t.Errorf("the journal had %d entries, and has %d: it was not folded", entries, left)
-	}
 }
 
 func TestHeldByAnotherHandle(t *testing.T) {
 	t.Parallel()
 	db := openTemp(t)
 	for _, opts := range []Options{{}, {ReadOnly: true}, {Timeout: 60 * time.Millisecond}} {
-		if _, err := Open(db.path, opts); !errors.Is(err, ErrHeld) {
+		if _, err := Open(db.file.Path(), opts); !errors.Is(err, ErrHeld) {
 			t.Errorf("%+v: %v", opts, err)
 		}
 	}
@@ -318,8 +313,7 @@ func TestReadersShareTheFile(t *testing.T) {
 			t.Errorf("read %q, %v", id, err)
 		}
 		w.must(t, boulder.StatusChanged{Status: boulder.Paused})
-		c, _ := w.TakeChanges()
-		if err := reader.Commit(t.Context(), c); err == nil {
+		if err := reader.Commit(t.Context(), w.State, w.TakeEvents()); err == nil {
 			t.Error("a read-only handle wrote")
 		}
 		w.must(t, boulder.StatusChanged{Status: boulder.Planning})

@@ -39,8 +39,7 @@ func manyBoulders(t testing.TB, n int) (project, path string) {
 				t.Fatal(err)
 			}
 		}
-		c, _ := s.TakeChanges()
-		if err := db.Commit(t.Context(), c); err != nil {
+		if err := db.Commit(t.Context(), s, s.TakeEvents()); err != nil {
 			t.Fatal(err)
 		}
 	}

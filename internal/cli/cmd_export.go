@@ -52,17 +52,21 @@ func (a *app) runExport(ctx context.Context, o *exportOptions, args []string) er
 	case o.output == "":
 		return x.Write(a.Stdout)
 	}
+	s, err := x.State()
+	if err != nil {
+		return err
+	}
 	file := a.file(o.output)
 	if err := writeNew(file, &x); err != nil {
 		return err
 	}
 	if a.json {
 		return a.printJSON(exportReport{
-			Type: "export", BoulderID: x.Boulder.ID, File: file, SubTasks: len(x.SubTasks), Events: len(x.Events),
+			Type: "export", BoulderID: s.Boulder.ID, File: file, SubTasks: len(s.SubTasks), Events: len(x.Events),
 		})
 	}
-	a.note("Exported %s with %s and %s to %s. Transcripts are not part of it.", x.Boulder.ID,
-		plural(len(x.SubTasks), "sub-task"), plural(len(x.Events), "event"), file)
+	a.note("Exported %s with %s and %s to %s. Transcripts are not part of it.", s.Boulder.ID,
+		plural(len(s.SubTasks), "sub-task"), plural(len(x.Events), "event"), file)
 	return nil
 }
 

@@ -58,14 +58,14 @@ func (a *app) runImport(ctx context.Context, name string) error {
 	if err != nil {
 		return badImport(name, err)
 	}
-	from, err := x.Adopt(project, time.Now().UTC())
+	s, from, err := x.Adopt(project, time.Now().UTC())
 	if err != nil {
 		return badImport(name, err)
 	}
 	if err := a.importTo(ctx, project, x); err != nil {
 		return badImport(name, err)
 	}
-	return a.printImported(newImportReport(&x, from))
+	return a.printImported(newImportReport(s, from))
 }
 
 func (a *app) readImport(name string) (store.Export, error) {
@@ -101,8 +101,8 @@ func badImport(name string, err error) error {
 	return err
 }
 
-func newImportReport(x *store.Export, from string) importReport {
-	b := &x.Boulder
+func newImportReport(s *boulder.State, from string) importReport {
+	b := &s.Boulder
 	r := importReport{
 		Type: "import", BoulderID: b.ID, Status: b.Status, Completed: b.Tally.Completed, Total: b.Tally.Planned,
 		Project: b.Project, From: from,
@@ -110,12 +110,12 @@ func newImportReport(x *store.Export, from string) importReport {
 	if b.Status.Terminal() {
 		return r
 	}
-	for i := range x.SubTasks {
-		if t := &x.SubTasks[i]; !t.Status.Terminal() {
+	for _, t := range s.SubTasks {
+		if !t.Status.Terminal() {
 			r.Gates = slices.Concat(r.Gates, t.Gates, t.NoWorse, t.Lint)
 		}
 	}
-	if len(x.SubTasks) == 0 { // those that its plan will give to all of them
+	if len(s.SubTasks) == 0 { // those that its plan will give to all of them
 		r.Gates = slices.Concat(b.Gates, b.NoWorse, b.Checks.Tests, b.Checks.Lint)
 	}
 	slices.Sort(r.Gates)

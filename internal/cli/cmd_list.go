@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,13 +60,7 @@ type listItem struct {
 	ArchivedAt time.Time     `json:"archived_at,omitzero"`
 }
 
-// listGarbage is the garbage collector's percentage while a list is made. That takes some milliseconds and some megabytes;
-// with Go's 100 a quarter of the time goes into collecting what the end of the process gives back at once (10,000
-// boulders: 18.5 ms, and 13.3 ms with the collector off, measured).
-const listGarbage = 800
-
 func (a *app) runList(ctx context.Context, o *listOptions) error {
-	defer debug.SetGCPercent(debug.SetGCPercent(listGarbage))
 	all, holder, err := a.readList(ctx)
 	total := len(all)
 	hidden := func(item store.Item) bool { return item.ArchivedAt.IsZero() == o.archived }

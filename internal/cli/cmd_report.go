@@ -154,13 +154,14 @@ func (a *app) readReport(ctx context.Context, r reader, id string, now time.Time
 		Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts, Turns: map[string]boulder.Turn{},
 		Running: runs(holderOf(ctx, r), d.Boulder), Now: now.Round(0),
 	}
+	all, turnsErr := r.Turns(ctx, id, "")
+	turns := bySubTask(all)
+	err = cmp.Or(err, turnsErr)
 	for _, t := range d.SubTasks {
-		if t.Attempts == 0 || t.Status == boulder.SubTaskSuperseded {
+		if t.Status == boulder.SubTaskSuperseded {
 			continue
 		}
-		turns, turnsErr := r.Turns(ctx, id, t.ID)
-		err = errors.Join(err, turnsErr)
-		if turn, ok := morning.Newest(turns); ok {
+		if turn, ok := morning.Newest(turns[t.ID]); ok {
 			in.Turns[t.ID] = turn
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -107,16 +108,23 @@ func readShow(ctx context.Context, r reader, ref string) (*showReport, error) {
 	for _, a := range d.Attempts {
 		attempts[a.SubTaskID] = append(attempts[a.SubTaskID], attemptShow{Attempt: a, History: []boulder.Turn{}})
 	}
+	all, turnsErr := r.Turns(ctx, id, "")
+	turns := bySubTask(all)
 	for _, t := range d.SubTasks {
 		show := subTaskShow{SubTask: t, History: append([]attemptShow{}, attempts[t.ID]...)}
-		if len(show.History) > 0 {
-			turns, turnsErr := r.Turns(ctx, id, t.ID)
-			err = errors.Join(err, turnsErr)
-			show.takeTurns(turns)
-		}
+		show.takeTurns(turns[t.ID])
 		s.SubTasks = append(s.SubTasks, show)
 	}
-	return s, err
+	return s, cmp.Or(err, turnsErr)
+}
+
+// bySubTask sorts turns by their sub-task.
+func bySubTask(turns []boulder.Turn) map[string][]boulder.Turn {
+	sorted := map[string][]boulder.Turn{}
+	for _, t := range turns {
+		sorted[t.SubTaskID] = append(sorted[t.SubTaskID], t)
+	}
+	return sorted
 }
 
 // takeTurns gives each turn to its attempt.

@@ -366,8 +366,8 @@ func TestDescribeKnowsEveryEvent(t *testing.T) {
 		bodies = append(bodies, e.Body)
 	}
 	for _, b := range bodies {
-		if describe(b) == b.EventType() {
-			t.Errorf("%s is told as %q", b.EventType(), describe(b))
+		if describe(b) == boulder.TypeOf(b) {
+			t.Errorf("%s is told as %q", boulder.TypeOf(b), describe(b))
 		}
 	}
 }

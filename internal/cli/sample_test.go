@@ -216,8 +216,15 @@ func (s *sample) storeIn(project string) {
 
 func (s *sample) commit(db *store.DB) {
 	s.t.Helper()
-	if changes, ok := s.state.TakeChanges(); ok {
-		if err := db.Commit(s.t.Context(), changes); err != nil {
+	events := s.state.TakeEvents()
+	for i := range events { // where the test wants it to be
+		if b, ok := events[i].Body.(boulder.Created); ok {
+			b.Boulder.Project = s.state.Boulder.Project
+			events[i].Body = b
+		}
+	}
+	if len(events) > 0 {
+		if err := db.Commit(s.t.Context(), s.state, events); err != nil {
 			s.t.Fatal(err)
 		}
 	}

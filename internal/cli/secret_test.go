@@ -222,8 +222,7 @@ func TestNetsAreHungUp(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	changes, _ := state.TakeChanges()
-	if err := st.db.Commit(t.Context(), changes); err != nil {
+	if err := st.db.Commit(t.Context(), state, state.TakeEvents()); err != nil {
 		t.Fatal(err)
 	}
 	client, err := control.Dial(t.Context(), filepath.Join(project, ".manager", control.SocketName))

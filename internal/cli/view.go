@@ -26,7 +26,7 @@ type runView interface {
 
 // loader reads a boulder that was begun by an earlier process; a *store.DB is one.
 type loader interface {
-	Load(ctx context.Context, boulderID string) (boulder.Records, error)
+	Load(ctx context.Context, boulderID string) (*boulder.State, error)
 }
 
 // newRunView chooses how to show a run: as events for programs, live on a terminal, else as plain lines.

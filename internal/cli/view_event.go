@@ -22,7 +22,7 @@ func describe(body boulder.Body) string {
 			return text
 		}
 	}
-	return body.EventType()
+	return boulder.TypeOf(body)
 }
 
 // ofBoulder tells what happens to the whole boulder; it is empty for other events, as are those below.

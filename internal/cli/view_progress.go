@@ -54,8 +54,7 @@ func (p *progress) take(e boulder.Event) error {
 		if e.Seq <= p.state.Boulder.Seq {
 			return nil // was in what was loaded
 		}
-		if applied, err := p.state.Apply(e); err == nil && applied.Seq == e.Seq {
-			p.state.TakeChanges()
+		if p.state.Replay(e) == nil {
 			return nil
 		}
 	}
@@ -65,11 +64,7 @@ func (p *progress) take(e boulder.Event) error {
 // reload reads the state of a boulder whose beginning was not seen. Events are stored before they are shown, so it
 // holds the one at hand, and perhaps the next ones.
 func (p *progress) reload(id string) error {
-	records, err := p.load.Load(context.Background(), id)
-	if err != nil {
-		return err
-	}
-	state, err := boulder.Restore(records)
+	state, err := p.load.Load(context.Background(), id)
 	if err != nil {
 		return err
 	}

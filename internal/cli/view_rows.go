@@ -71,33 +71,33 @@ func waitsOf(
 // restore makes the state of a boulder for looking at it. The turns are not read: they hold whole transcripts of
 // evidence, so the state has stand-ins that say no more than that there is one.
 func restore(d store.Detail) (*boulder.State, error) {
-	return boulder.Restore(recordsOf(d))
-}
-
-func recordsOf(d store.Detail) boulder.Records {
-	records := boulder.Records{Boulder: d.Boulder, Revision: d.Revision, SubTasks: d.SubTasks}
-	for _, a := range d.Attempts {
-		if a.Status.Terminal() {
-			continue
-		}
-		open := boulder.OpenRecord{Attempt: a}
-		if a.Turns > 0 {
-			open.Turn = &boulder.Turn{AttemptRef: a.AttemptRef, Number: a.Turns}
-			if a.Status == boulder.AttemptMonitoring {
-				open.Turn.Evidence = &boulder.Evidence{}
-			}
-		}
-		records.Open = append(records.Open, open)
+	snap := boulder.Snapshot{Boulder: d.Boulder, Revision: d.Revision}
+	for i := range d.SubTasks {
+		snap.SubTasks = append(snap.SubTasks, &d.SubTasks[i])
 	}
-	return records
+	for i := range d.Attempts {
+		a := &d.Attempts[i]
+		snap.Attempts = append(snap.Attempts, a)
+		if a.Turns > 0 && !a.Status.Terminal() {
+			turn := &boulder.Turn{AttemptRef: a.AttemptRef, Number: a.Turns}
+			if a.Status == boulder.AttemptMonitoring {
+				turn.Evidence = &boulder.Evidence{}
+			}
+			snap.Turns = append(snap.Turns, turn)
+		}
+	}
+	return boulder.Restore(snap)
 }
 
 // detailLoader reads a boulder for looking at it.
 type detailLoader struct{ reader }
 
-func (l detailLoader) Load(ctx context.Context, id string) (boulder.Records, error) {
+func (l detailLoader) Load(ctx context.Context, id string) (*boulder.State, error) {
 	d, err := l.Get(ctx, id)
-	return recordsOf(d), err
+	if err != nil {
+		return nil, err
+	}
+	return restore(d)
 }
 
 // progressOf is the progress of a boulder that others run, up to what is stored.

@@ -124,7 +124,7 @@ func TestJSONView(t *testing.T) {
 	for _, e := range s.events {
 		v.Event(e)
 		if e.Public() {
-			want = append(want, e.Body.EventType())
+			want = append(want, boulder.TypeOf(e.Body))
 		}
 	}
 	v.Stopping()
@@ -214,15 +214,9 @@ func TestStatusView(t *testing.T) {
 // detail is the sample as a store would give it, from its state and its events.
 func (s *sample) detail() store.Detail {
 	d := store.Detail{Boulder: s.state.Boulder, Revision: s.state.Revision}
-	replay, attempts := boulder.NewState(), map[boulder.AttemptRef]boulder.Attempt{}
-	for _, e := range s.events {
-		if _, err := replay.Apply(e); err != nil {
-			s.t.Fatal(err)
-		}
-		changes, _ := replay.TakeChanges()
-		for _, a := range changes.Attempts {
-			attempts[a.AttemptRef] = a
-		}
+	attempts := map[boulder.AttemptRef]boulder.Attempt{}
+	for _, a := range s.state.Attempts {
+		attempts[a.AttemptRef] = *a
 	}
 	for _, t := range s.state.SubTasks {
 		d.SubTasks = append(d.SubTasks, *t)
@@ -265,19 +259,12 @@ type storedAt struct {
 	begin  int
 }
 
-func (l storedAt) Load(context.Context, string) (boulder.Records, error) {
+func (l storedAt) Load(context.Context, string) (*boulder.State, error) {
 	s := boulder.NewState()
 	for _, e := range l.events[:min(l.begin+2, len(l.events))] {
-		if _, err := s.Apply(e); err != nil {
-			return boulder.Records{}, err
+		if err := s.Replay(e); err != nil {
+			return nil, err
 		}
 	}
-	r := boulder.Records{Boulder: s.Boulder, Revision: s.Revision}
-	for _, t := range s.SubTasks {
-		r.SubTasks = append(r.SubTasks, *t)
-		if o := s.Open(t.ID); o != nil {
-			r.Open = append(r.Open, boulder.OpenRecord{Attempt: *o.Attempt, Turn: o.Turn})
-		}
-	}
-	return r, nil
+	return s, nil
 }

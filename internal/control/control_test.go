@@ -87,8 +87,7 @@ func fill(t *testing.T, db *store.DB) {
 				t.Fatal(err)
 			}
 		}
-		c, _ := s.TakeChanges()
-		if err := db.Commit(t.Context(), c); err != nil {
+		if err := db.Commit(t.Context(), s, s.TakeEvents()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,7 +18,7 @@ func feed(t *testing.T, s *boulder.State, now time.Time, bodies ...boulder.Body)
 			t.Fatal(err)
 		}
 		if err := s.Check(); err != nil {
-			t.Fatalf("after %s: %v", b.EventType(), err)
+			t.Fatalf("after %s: %v", boulder.TypeOf(b), err)
 		}
 	}
 }

@@ -159,7 +159,7 @@ func (w *world) apply(b boulder.Body) {
 		w.t.Fatal(err)
 	}
 	if err := w.state.Check(); err != nil {
-		w.t.Fatalf("after %s: %v", b.EventType(), err)
+		w.t.Fatalf("after %s: %v", boulder.TypeOf(b), err)
 	}
 	w.checkLimits()
 }
@@ -186,20 +186,8 @@ func (w *world) compute() []Action {
 	return first
 }
 
-// records is the state as a store holds it.
-func records(s *boulder.State) boulder.Records {
-	r := boulder.Records{Boulder: s.Boulder, Revision: s.Revision}
-	for _, st := range s.SubTasks {
-		r.SubTasks = append(r.SubTasks, *st)
-		if o := s.Open(st.ID); o != nil {
-			r.Open = append(r.Open, boulder.OpenRecord{Attempt: *o.Attempt, Turn: o.Turn})
-		}
-	}
-	return r
-}
-
 func snapshot(t *rapid.T, s *boulder.State) string {
-	b, err := json.Marshal([]any{records(s), len(s.Live()), s.Models()})
+	b, err := json.Marshal([]any{s.Snapshot(), len(s.Live()), s.Models()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,11 +394,11 @@ func byRef(a, b boulder.AttemptRef) int {
 
 // restore is what a crash and the resume after it do: work is lost, records are not.
 func (w *world) restore() {
-	b, err := json.Marshal(records(w.state))
+	b, err := json.Marshal(w.state.Snapshot())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	var stored boulder.Records
+	var stored boulder.Snapshot
 	if err := json.Unmarshal(b, &stored); err != nil {
 		w.t.Fatal(err)
 	}

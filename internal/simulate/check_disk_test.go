@@ -11,26 +11,22 @@ import (
 // checkStored: what is stored after a commit can be restored, does not contradict itself, and is all that the events
 // say.
 func (w *world) checkStored(p *process) {
-	records, err := p.db.Load(context.Background(), boulderID)
+	s, err := p.db.Load(context.Background(), boulderID)
 	if err != nil {
 		w.violate("what is stored agrees with itself", "%v", err)
 		return
 	}
-	w.restored(records, "what is stored is all there is")
+	w.checkSame(s, "what is stored is all there is")
 }
 
-// restored makes the state of records, and checks that it is the one that was stored last; ok is false if there is
-// none.
-func (w *world) restored(records boulder.Records, rule string) (s *boulder.State, ok bool) {
-	s, err := boulder.Restore(records)
-	if err != nil {
+// checkSame: a state that was read is the one that was stored last.
+func (w *world) checkSame(s *boulder.State, rule string) {
+	if err := s.Check(); err != nil {
 		w.violate("what is stored agrees with itself", "%v", err)
-		return nil, false
 	}
 	if want, got := image(w.disk), image(s); want != got {
 		w.violate(rule, "%s", difference(want, got))
 	}
-	return s, true
 }
 
 // image is a state as text: its records, and the order of those that hold a slot or wait for one.
@@ -79,7 +75,7 @@ func difference(want, got string) string {
 
 // checkReopened: what a process finds is what the last commit of the one before left.
 func (w *world) checkReopened(p *process) {
-	records, err := p.db.Load(context.Background(), boulderID)
+	restored, err := p.db.Load(context.Background(), boulderID)
 	if w.disk.Boulder.ID == "" {
 		if err == nil {
 			w.violate("what is stored is all there is", "there is a boulder that nobody stored")
@@ -90,10 +86,7 @@ func (w *world) checkReopened(p *process) {
 		w.violate("what was stored is still there", "%v", err)
 		return
 	}
-	restored, ok := w.restored(records, "what was stored is still there")
-	if !ok {
-		return
-	}
+	w.checkSame(restored, "what was stored is still there")
 	last, err := p.db.Events(context.Background(), boulderID, uint64(len(w.events)-1), 0)
 	if err != nil || len(last) != 1 {
 		w.violate("what was stored is still there", "%d events follow number %d, %v", len(last), len(w.events)-1, err)

@@ -9,20 +9,19 @@ import (
 
 // committed looks at what a commit brought, and at what the disk has now. The caller holds mu, as do those of all
 // checks.
-func (w *world) committed(p *process, c boulder.Changes) {
+func (w *world) committed(p *process, events []boulder.Event) {
 	if w.commits++; w.commits > maxCommits {
 		w.violate("every run ends", "%d commits have not brought it to its end", w.commits)
 	}
 	if d := time.Since(w.epoch); d > maxTime {
 		w.violate("every run ends", "%s have not brought it to its end", d)
 	}
-	w.checkAttempts(c)
-	w.since = c.Events[0].Seq
-	for _, e := range c.Events {
+	w.since = events[0].Seq
+	for _, e := range events {
 		w.noteEvent(e)
 		w.checkEvent(p, e)
 		before := w.statuses()
-		if _, err := w.disk.Apply(e); err != nil {
+		if err := w.disk.Replay(e); err != nil {
 			w.violate("what is stored agrees with itself", "the disk's state refuses %T: %v", e.Body, err)
 			return
 		}
@@ -30,7 +29,7 @@ func (w *world) committed(p *process, c boulder.Changes) {
 		w.checkApplied(p, e)
 		w.events = append(w.events, e)
 	}
-	_, _ = w.disk.TakeChanges()
+	w.checkAttempts()
 	if w.sc.thorough || w.disk.Boulder.Status.Terminal() {
 		w.checkStored(p)
 	} else if err := w.disk.Check(); err != nil {
@@ -45,8 +44,8 @@ const (
 )
 
 // checkAttempts: an attempt that is over stays as it is.
-func (w *world) checkAttempts(c boulder.Changes) {
-	for _, a := range c.Attempts {
+func (w *world) checkAttempts() {
+	for _, a := range w.disk.Attempts {
 		if old := w.attempts[a.AttemptRef]; old.Terminal() && old != a.Status {
 			w.violate("ends are final", "attempt %v was %s and is %s", a.AttemptRef, old, a.Status)
 		}

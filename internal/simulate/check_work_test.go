@@ -131,11 +131,11 @@ func (w *world) count(job boulder.Job, id string, resume bool) {
 // checkTold: a report that was acknowledged is on disk.
 func (w *world) checkTold(b boulder.Body) {
 	for i := len(w.events) - 1; i >= max(0, len(w.events)-50); i-- {
-		if w.events[i].Body.EventType() == b.EventType() {
+		if boulder.TypeOf(w.events[i].Body) == boulder.TypeOf(b) {
 			return
 		}
 	}
-	w.violate("intent before effect", "a report of %s is acknowledged, and not on disk", b.EventType())
+	w.violate("intent before effect", "a report of %s is acknowledged, and not on disk", boulder.TypeOf(b))
 }
 
 // checkJudge: what is judged is the turn that the disk has, and was not judged before. Its evidence may be about to be

@@ -129,7 +129,7 @@ func (p *process) clock() time.Time {
 // disk is the store of a process: the real one, until the process is dead.
 type disk struct{ p *process }
 
-func (s disk) Commit(ctx context.Context, c boulder.Changes) error {
+func (s disk) Commit(ctx context.Context, state *boulder.State, events []boulder.Event) error {
 	p := s.p
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -148,11 +148,11 @@ func (s disk) Commit(ctx context.Context, c boulder.Changes) error {
 		p.die()
 		return errCrash
 	}
-	if err := p.db.Commit(ctx, c); err != nil {
+	if err := p.db.Commit(ctx, state, events); err != nil {
 		p.w.violate("the store takes what the loop commits", "%v", err)
 		return err
 	}
-	p.w.committed(p, c)
+	p.w.committed(p, events)
 	if hit && p.fate.kind == "crash" {
 		p.die()
 	}
@@ -162,11 +162,11 @@ func (s disk) Commit(ctx context.Context, c boulder.Changes) error {
 	return nil
 }
 
-func (s disk) Load(ctx context.Context, id string) (boulder.Records, error) {
+func (s disk) Load(ctx context.Context, id string) (*boulder.State, error) {
 	s.p.w.mu.Lock()
 	defer s.p.w.mu.Unlock()
 	if s.p.dead {
-		return boulder.Records{}, errCrash
+		return nil, errCrash
 	}
 	return s.p.db.Load(ctx, id)
 }

@@ -30,7 +30,7 @@ func (c *census) add(w *world) {
 		c.counts[what] += n
 	}
 	for _, e := range w.events {
-		c.counts["event "+e.Body.EventType()]++
+		c.counts["event "+boulder.TypeOf(e.Body)]++
 	}
 	for _, n := range w.prompts {
 		c.counts["resume prompts"] += len(n.resume)
@@ -60,8 +60,8 @@ func (c *census) check(t *testing.T) {
 		}
 	}
 	for _, b := range bodies {
-		if c.counts["event "+b.EventType()] == 0 {
-			t.Errorf("there never was an event %s", b.EventType())
+		if c.counts["event "+boulder.TypeOf(b)] == 0 {
+			t.Errorf("there never was an event %s", boulder.TypeOf(b))
 		}
 	}
 }

@@ -81,7 +81,7 @@ func TestDamagedStore(t *testing.T) {
 	if err := s.Save([]Record{{SessionID: "ses_a"}, {SessionID: "ses_b"}}); err != nil {
 		t.Fatal(err)
 	}
-	err := s.bolt.Update(func(tx *bolt.Tx) error { return tx.Bucket(bucketSessions).Put([]byte("ses_a"), []byte("{")) })
+	err := s.file.Update(t.Context(), func(tx *bolt.Tx) error { return tx.Bucket(bucketSessions).Put([]byte("ses_a"), []byte("{")) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,9 @@ func TestDamagedStore(t *testing.T) {
 	if corrupt, ok := errors.AsType[*store.CorruptError](err); !ok || corrupt.Key != "ses_a" || len(records) != 1 {
 		t.Errorf("%+v, %v", records, err)
 	}
-	err = s.bolt.Update(func(tx *bolt.Tx) error { return tx.Bucket(bucketMeta).Put(keySchema, []byte("99")) })
+	err = s.file.Update(t.Context(), func(tx *bolt.Tx) error {
+		return tx.Bucket([]byte("meta")).Put([]byte("schema"), []byte("99"))
+	})
 	if err = errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}
