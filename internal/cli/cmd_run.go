@@ -312,7 +312,7 @@ func (d *deps) execute(
 	if err != nil {
 		return err
 	}
-	if err := stopLeft(ctx, run, st.db); err != nil {
+	if err := d.stopLeft(ctx, run, st.db); err != nil {
 		return err
 	}
 	if reason := d.work.Reason(); reason != "" {
@@ -345,10 +345,10 @@ func (d *deps) execute(
 }
 
 // stopLeft stops the agents that may be at work for boulders that were cancelled while no process ran them.
-func stopLeft(ctx context.Context, run *orchestrator.Orchestrator, r reader) error {
+func (d *deps) stopLeft(ctx context.Context, run *orchestrator.Orchestrator, r reader) error {
 	all, err := r.Listing(ctx)
-	if err != nil {
-		return nil // what cannot be listed is no reason not to run something else
+	if err != nil { // no reason not to run something else
+		d.log.Warn("what is stored here cannot be listed: agents of cancelled boulders may be at work", "error", err)
 	}
 	for _, item := range all {
 		if item.Status != boulder.Cancelled || !item.ArchivedAt.IsZero() {

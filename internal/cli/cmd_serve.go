@@ -116,7 +116,7 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := stopLeft(ctx, run, st.db); err != nil {
+	if err := d.stopLeft(ctx, run, st.db); err != nil {
 		return err
 	}
 	work, abort := context.WithCancelCause(ctx)
