@@ -91,7 +91,7 @@ func listing(ctx context.Context, tx *bolt.Tx) (all []Item, err error) {
 			s, loadErr := load(tx, string(k)) // the log says the same
 			if loadErr != nil {
 				faults = append(faults, err)
-				return nil
+				return nil //nolint:nilerr // it is among the faults
 			}
 			e.Item = ItemOf(&s.Boulder)
 		}
@@ -172,7 +172,7 @@ func unnamed(ctx context.Context, tx *bolt.Tx) (string, error) {
 	if id := activeID(tx); id != "" {
 		var e entry
 		if decode(bucketList, id, []byte(id), tx.Bucket(bucketList).Get([]byte(id)), &e) != nil || e.ArchivedAt.IsZero() {
-			return id, nil // of one that cannot be read, whoever asks for more of it is told
+			return id, nil //nolint:nilerr // of one that cannot be read, whoever asks for more of it is told
 		}
 	}
 	all, err := listing(ctx, tx)

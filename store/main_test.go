@@ -3,7 +3,6 @@ package store
 import (
 	"bufio"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -13,8 +12,6 @@ import (
 
 	"go.uber.org/goleak"
 )
-
-var update = flag.Bool("update", false, "write testdata anew")
 
 // roleEnv makes the test binary act as another process: what a umask and a lock do can only be seen from there.
 const roleEnv = "MANAGER_STORE_TEST_ROLE"

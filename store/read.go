@@ -128,15 +128,14 @@ func (db *DB) Events(
 	err = db.view(ctx, "events", func(tx *bolt.Tx) error {
 		prefix := logPrefix(boulderID)
 		c := tx.Bucket(bucketLog).Cursor()
-		k, v := c.Seek(prefix)
-		if !bytes.HasPrefix(k, prefix) {
+		if k, _ := c.Seek(prefix); !bytes.HasPrefix(k, prefix) {
 			return fmt.Errorf("boulder %q: %w", boulderID, boulder.ErrNotFound)
 		}
 		if afterSeq+1 == 0 {
 			return nil
 		}
 		var faults []error
-		for k, v = c.Seek(logKey(boulderID, afterSeq+1)); bytes.HasPrefix(k, prefix); k, v = c.Next() {
+		for k, v := c.Seek(logKey(boulderID, afterSeq+1)); bytes.HasPrefix(k, prefix); k, v = c.Next() {
 			var e boulder.Event
 			if err := decode(bucketLog, readable(k), k, v, &e); err != nil {
 				faults = append(faults, err)

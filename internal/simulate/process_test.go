@@ -37,6 +37,7 @@ type process struct {
 	asked atomic.Int64 // of the time, since the last commit
 
 	// guarded by w.mu
+	torn    []byte // the file as a power cut leaves it
 	dead    bool
 	commits int
 	stopped time.Time
@@ -145,6 +146,12 @@ func (s disk) Commit(ctx context.Context, state *boulder.State, events []boulder
 		return errDiskFull
 	}
 	if hit && p.fate.kind == "crash" && !p.fate.written {
+		if throw(p.w.sc.seed, "cut", p.number).is(0.5) {
+			p.w.unsynced = events
+			if err := p.cutPower(func() error { return p.db.Commit(ctx, state, events) }); err != nil {
+				p.w.violate("the store takes what the loop commits", "%v", err)
+			}
+		}
 		p.die()
 		return errCrash
 	}
@@ -181,6 +188,9 @@ func (w *world) start(dir string, number int, crashed bool) (*process, error) {
 	p.gone, p.end = context.WithCancel(context.Background())
 	p.ctx, p.leave = context.WithCancelCause(context.Background())
 	p.path = filepath.Join(dir, "manager.db")
+	if number > 1 {
+		w.flipBit(dir, p.path, number)
+	}
 	db, err := store.Open(p.path, store.Options{})
 	if err != nil {
 		return nil, err
@@ -398,20 +408,34 @@ func larger(b boulder.Budget, number int) boulder.Budget {
 	}
 }
 
-// leaveFile closes the database. After a crash the file is what it was before that: a dead process folds no journal.
+// leaveFile closes the database. After a power cut the file is what that left of it.
 func (p *process) leaveFile() error {
-	if !p.dead {
-		return p.db.Close()
+	err := p.db.Close()
+	if p.torn != nil {
+		err = errors.Join(err, os.WriteFile(p.path, p.torn, 0o600))
 	}
-	p.w.seen["journal left by a crash"]++
-	data, err := os.ReadFile(p.path)
-	if err := errors.Join(err, p.db.Close()); err != nil {
+	return err
+}
+
+// cutPower lets a commit come as far as it may while nothing of it is synced: of its pages some are on disk, in any order,
+// and its meta page, which comes after a sync, is not. What it would have stored has not happened. The caller holds w.mu.
+func (p *process) cutPower(commit func() error) error {
+	before, err := os.ReadFile(p.path)
+	if err := errors.Join(err, commit()); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(p.path, os.O_WRONLY, 0)
+	after, err := os.ReadFile(p.path)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(data, 0) // in place, which costs the kernel less than a file made anew
-	return errors.Join(err, f.Truncate(int64(len(data))), f.Close())
+	p.w.seen["power cut"]++
+	d := throw(p.w.sc.seed, "power", p.number)
+	p.torn = append(before, make([]byte, max(0, len(after)-len(before)))...)
+	page := os.Getpagesize()
+	for at := 2 * page; at < len(after); at += page {
+		if d.is(0.5) {
+			copy(p.torn[at:at+page], after[at:])
+		}
+	}
+	return nil
 }
