@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing/synctest"
@@ -430,7 +431,7 @@ func (p *process) cutPower(commit func() error) error {
 	}
 	p.w.seen["power cut"]++
 	d := throw(p.w.sc.seed, "power", p.number)
-	p.torn = append(before, make([]byte, max(0, len(after)-len(before)))...)
+	p.torn = slices.Concat(before, make([]byte, max(0, len(after)-len(before))))
 	page := os.Getpagesize()
 	for at := 2 * page; at < len(after); at += page {
 		if d.is(0.5) {
