@@ -123,7 +123,7 @@ const (
 	// fillAppend is how full pages of the log are left when they split. Their keys only ever grow, and bbolt's default
 	// would leave half of each empty.
 	fillAppend = 0.95
-	// leastSnapshot is how long a log is, in bytes, before there is a snapshot: applying as much takes a millisecond.
+	// leastSnapshot is how long a log is, in bytes, before there is a snapshot: applying as much is quick.
 	leastSnapshot = 64 << 10
 )
 

@@ -16,7 +16,7 @@ import (
 
 // bbolt trusts every page behind its two meta pages. A bit that has rotted in a page header can make the next commit copy
 // 5 GB of nothing into the file, and one in the list of free pages makes it write over what belongs to somebody else. So
-// all pages are looked at before a file is opened for writing; it takes a millisecond for 3 MB (measured).
+// all pages are looked at before a file is opened for writing, which reads the file once.
 
 // Flags of pages, and sizes of what is in them, as bbolt has them.
 const (
