@@ -141,8 +141,10 @@ type Gate struct {
 	Output   string        `json:"output"`    // tail of stdout and stderr together, 2,000 characters
 	Duration time.Duration `json:"duration"`  // nanoseconds
 	TimedOut bool          `json:"timed_out,omitempty"`
-	// NotFound is the program that the command names and that is not there: no work of an agent turns such a gate green.
+	// NotFound is the program that the command names and that is not there, or the script or target, which then is not in the
+	// file NotIn.
 	NotFound string `json:"not_found,omitempty"`
+	NotIn    string `json:"not_in,omitempty"`
 	// Failing are the tests that the output names as failed, sorted; at most 200. Nil: it names none.
 	Failing []string `json:"failing,omitempty"`
 	// NoWorse says why a gate that is red does not count: it was red before the sub-task began, and is no worse now.

@@ -15,9 +15,6 @@ import (
 // DefaultGateTimeout bounds a gate that is given no other bound.
 const DefaultGateTimeout = 10 * time.Minute
 
-// exitNotFound is how a shell exits that does not find a program.
-const exitNotFound = 127
-
 // gateOutputKept is how many characters of a gate's output are kept.
 const gateOutputKept = 2000
 
@@ -73,12 +70,11 @@ func RunCommand(
 		g.ExitCode = -1
 		out.last.add([]byte("\nthe gate could not be run: " + err.Error()))
 	}
-	if g.ExitCode == exitNotFound {
-		g.NotFound = redact(command.NotFound(out.last.String()))
-	}
 	g.TimedOut = g.ExitCode != 0 && errors.Is(ctx.Err(), context.DeadlineExceeded)
 	g.Output = text.Excerpt(redact(out.last.String()), gateOutputKept, text.End)
 	if !g.Green() {
+		g.NotFound, g.NotIn = command.NotFound(line, g.ExitCode, out.last.String())
+		g.NotFound = redact(g.NotFound)
 		g.Failing = out.failing.list()
 	}
 	return g

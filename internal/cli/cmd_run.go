@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	runcmd "github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/detect"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
 )
@@ -188,6 +190,7 @@ func (d *deps) request(ctx context.Context, o *runOptions, w what, plan *boulder
 		ApproveReplan: ask.replans(o.approveReplans), AskReplans: o.approveReplans,
 		Diverted: o.blockers, Gates: d.config.Gates, NoWorse: d.config.NoWorse,
 	}
+	d.warnOfMissing(ctx, plan)
 	done := d.doneness(o.doneWhen)
 	req.DoneWhen, req.Checks = done.words, done.checks
 	if w.fork != nil {
@@ -227,24 +230,35 @@ func (d *deps) agreed(
 			return orchestrator.Approval{}, usagef("the plan has no sub-task %q to give a budget to", id)
 		}
 	}
-	d.warnOfMissing(ctx, plan)
 	return ask.approve(ctx, plan, path, true)
 }
 
-// warnOfMissing names gates whose program is not there now; the work may install it.
+// warnOfMissing names commands of a plan and of the configuration that cannot run as the project is now; the work may change
+// that.
 func (d *deps) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
-	looked := map[string]bool{}
-	for _, s := range plan.SubTasks {
-		for _, line := range slices.Concat(s.Gates, s.NoWorse) {
-			first, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if looked[first] {
-				continue
-			}
-			looked[first] = true
-			if missing := runcmd.Missing(ctx, d.project, d.app.Environ, line); missing != "" {
-				d.app.warn("%s is not found, and the gate `%s` of sub-task %q needs it", missing, line, s.ID)
-			}
+	warned := map[string]bool{}
+	look := func(line, whose string) {
+		missing := detect.Missing(os.DirFS(d.project), line)
+		if program := runcmd.Missing(ctx, d.project, d.app.Environ, line); program != "" {
+			missing = program + " is not found"
 		}
+		if missing != "" && !warned[missing] {
+			warned[missing] = true
+			d.app.warn("%s, and the gate `%s` %s needs it", missing, line, whose)
+		}
+	}
+	var subTasks []boulder.Spec
+	if plan != nil {
+		subTasks = plan.SubTasks
+	}
+	for _, s := range subTasks {
+		for _, line := range slices.Concat(s.Gates, s.NoWorse) {
+			look(line, fmt.Sprintf("of sub-task %q", s.ID))
+		}
+	}
+	commands := d.config.Commands()
+	for _, line := range slices.Sorted(maps.Keys(commands)) {
+		look(line, "("+commands[line]+")")
 	}
 }
 

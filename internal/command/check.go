@@ -1,10 +1,12 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -39,14 +41,37 @@ func Missing(ctx context.Context, dir string, env []string, line string) string 
 	return ""
 }
 
-// notFound is what the shell itself says; a script says its own name first.
-var notFound = regexp.MustCompile(`(?m)^sh: (?:line )?(?:\d+: )?([^/:\s]+): (?:command )?not found$`)
+// exitNotFound is how a shell exits that does not find a program.
+const exitNotFound = 127
 
-// NotFound returns the program that the shell did not find, by the output of a command that exited with 127. A path is not
-// one: what lies there may be work that is still to be done.
-func NotFound(output string) string {
-	if m := notFound.FindStringSubmatch(output); m != nil {
-		return m[1]
+var (
+	// notFound is what the shell itself says; a script says its own name first.
+	notFound = regexp.MustCompile(`(?m)^sh: (?:line )?(?:\d+: )?([^/:\s]+): (?:command )?not found$`)
+	// noScript is what npm, pnpm, yarn 1 and later ones say.
+	noScript = regexp.MustCompile(`(?m)^(?:npm (?:error|ERR!) Missing script: "([^"\n]+)"|\W*ERR_PNPM_NO_SCRIPT\W+Missing script: (\S+)|` +
+		`error Command "([^"\n]+)" not found\.|Usage Error: Couldn't find a script named "([^"\n]+)"\.)`)
+	noTarget = regexp.MustCompile("(?m)^make: \\*\\*\\* No rule to make target ['`]([^'\n]+)'\\.  Stop\\.$")
+)
+
+// NotFound returns what a command names and what is not there, by how it ended: a program, which the shell did not find, or a
+// script or target, and then the file that does not have it. A path is no program: what lies there may be work that is still
+// to be done.
+func NotFound(line string, exit int, output string) (name, file string) {
+	if m := notFound.FindStringSubmatch(output); m != nil && exit == exitNotFound {
+		return m[1], ""
 	}
-	return ""
+	for _, tool := range []struct {
+		says *regexp.Regexp
+		file string
+	}{{noScript, "package.json"}, {noTarget, "Makefile"}} {
+		m := tool.says.FindStringSubmatch(output)
+		if m == nil || exit == 0 {
+			continue
+		}
+		name := cmp.Or(m[1:]...)
+		if slices.Contains(strings.Fields(line), name) { // else something that it calls says so
+			return name, tool.file
+		}
+	}
+	return "", ""
 }

@@ -70,9 +70,23 @@ func TestChecks(t *testing.T) {
 		"echo nosuch-program > s; sh s": "", // the script's fault
 	} {
 		var out strings.Builder
-		_ = command.Run(command.Shell(t.Context(), t.TempDir(), nil, line), &out)
-		if got := command.NotFound(out.String()); got != want {
+		cmd := command.Shell(t.Context(), t.TempDir(), nil, line)
+		_ = command.Run(cmd, &out)
+		if got, _ := command.NotFound(line, cmd.ProcessState.ExitCode(), out.String()); got != want {
 			t.Errorf("%q: %q, want %q, by %q", line, got, want, out.String())
+		}
+	}
+	for _, test := range []struct{ line, output, name, file string }{
+		{"npm run nosuch", "npm error Missing script: \"nosuch\"\nnpm error", "nosuch", "package.json"},
+		{"npm run check", "> check\n> npm run nosuch\n\nnpm ERR! Missing script: \"nosuch\"", "", ""},
+		{"pnpm run nosuch", "\u2009ERR_PNPM_NO_SCRIPT\u2009 Missing script: nosuch", "nosuch", "package.json"},
+		{"yarn run nosuch", "yarn run v1.22\nerror Command \"nosuch\" not found.", "nosuch", "package.json"},
+		{"yarn run nosuch", "Usage Error: Couldn't find a script named \"nosuch\".", "nosuch", "package.json"},
+		{"make nosuch", "make: *** No rule to make target 'nosuch'.  Stop.", "nosuch", "Makefile"},
+		{"make nosuch", "make[1]: *** No rule to make target 'nosuch'.  Stop.", "", ""},
+	} {
+		if name, file := command.NotFound(test.line, 1, test.output); name != test.name || file != test.file {
+			t.Errorf("%q says %q: %q in %q", test.line, test.output, name, file)
 		}
 	}
 }

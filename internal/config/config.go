@@ -15,6 +15,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/internal/command"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/yamlfile"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/providers"
@@ -57,6 +59,8 @@ type Config struct {
 	Prices providers.Prices `yaml:"prices"`
 	// Endpoints are further OpenAI-compatible servers for the ledgers.
 	Endpoints []openai.Endpoint `yaml:"endpoints"`
+
+	places map[string]string // of the commands
 }
 
 // limitSettings overwrites [orchestrator.Limits].
@@ -196,9 +200,10 @@ func (c *Config) check(file *yamlfile.File) {
 	if c.Rules().Window < 1 {
 		file.Report("rules.window", "rules.window must be at least 1", "without a call there is nothing to compare")
 	}
-	for i, command := range c.NoWorse {
-		if slices.Contains(c.Gates, command) {
-			file.Report(fmt.Sprintf("no_worse[%d]", i), fmt.Sprintf("the command %q is in gates and in no_worse", command),
+	c.checkCommands(file)
+	for i, line := range c.NoWorse {
+		if slices.Contains(c.Gates, line) {
+			file.Report(fmt.Sprintf("no_worse[%d]", i), fmt.Sprintf("the command %q is in gates and in no_worse", line),
 				"one of gates must be green, one of no_worse may stay as red as it was; keep it in one of them")
 		}
 	}
@@ -218,6 +223,30 @@ func (c *Config) check(file *yamlfile.File) {
 	case "", executor.AsksReject, executor.AsksAllow:
 	default:
 		file.Report("on_ask", fmt.Sprintf("on_ask is %q", c.OnAsk), "use reject or allow")
+	}
+}
+
+// Commands gives the commands that are run to judge the work, each with where it stands, as `config.yaml:3`.
+func (c *Config) Commands() map[string]string { return c.places }
+
+// checkCommands reports what the shell cannot read.
+func (c *Config) checkCommands(file *yamlfile.File) {
+	before := c.places
+	c.places = map[string]string{}
+	for key, lines := range map[string][]string{
+		"gates": c.Gates, "no_worse": c.NoWorse, "tests": c.Tests.List, "lint": c.Lint.List,
+	} {
+		for i, line := range lines {
+			if !file.Has(key) { // it is of an earlier file
+				c.places[line] = before[line]
+				continue
+			}
+			path := fmt.Sprintf("%s[%d]", key, i)
+			c.places[line] = file.Place(path)
+			if what := command.Syntax(line); what != "" {
+				file.Report(path, "the shell cannot read the command: "+text.Cut(what, 200), "correct it: `sh -n -c` has to accept it")
+			}
+		}
 	}
 }
 

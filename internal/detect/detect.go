@@ -64,14 +64,61 @@ func npmLint(project fs.FS, _ []Command) (Command, bool) {
 }
 
 func npmScript(project fs.FS, name string) string {
+	scripts, _ := npmScripts(project)
+	script, _ := scripts[name].(string)
+	return strings.TrimSpace(script)
+}
+
+func npmScripts(project fs.FS) (scripts map[string]any, ok bool) {
 	var manifest struct {
 		Scripts map[string]any `json:"scripts"`
 	}
-	if json.Unmarshal(read(project, "package.json"), &manifest) != nil {
+	err := json.Unmarshal(read(project, "package.json"), &manifest)
+	return manifest.Scripts, err == nil
+}
+
+// Missing says which script or target a command runs that the project does not have; empty: none, or it is not certain.
+func Missing(project fs.FS, line string) string {
+	words := strings.Fields(line)
+	if slices.ContainsFunc(words, func(w string) bool { return !plainWord.MatchString(w) }) {
 		return ""
 	}
-	script, _ := manifest.Scripts[name].(string)
-	return strings.TrimSpace(script)
+	switch {
+	case len(words) == 3 && words[1] == "run" && slices.Contains([]string{"npm", "pnpm", "yarn"}, words[0]):
+		return missingScript(project, words[0], words[2])
+	case len(words) == 2 && words[0] == "make":
+		return missingTarget(project, words[1])
+	}
+	return ""
+}
+
+// plainWord is no option, no assignment and nothing that the shell reads.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.:/@][A-Za-z0-9_.:/@-]*$`)
+
+func missingScript(project fs.FS, tool, name string) string {
+	scripts, ok := npmScripts(project)
+	_, has := scripts[name]
+	builtIn := name == "env" || name == "start" && isFile(project, "server.js")
+	if !ok || has || builtIn || tool != "npm" && isFile(project, "node_modules/.bin/"+name) {
+		return ""
+	}
+	return fmt.Sprintf("package.json has no script %q", name)
+}
+
+// unlistable is what gives a Makefile targets that it does not name; with a file of a like name, make may have a rule of its own.
+var unlistable = regexp.MustCompile(`(?m)^[ \t]*[s-]?include|%|^[^\t#\n]*\$[^\n=]*:|eval|^\.DEFAULT[ \t]*:`)
+
+func missingTarget(project fs.FS, name string) string {
+	makefile := makefileOf(project)
+	like, err := fs.Glob(project, name+"*")
+	if makefile == "" || err != nil || len(like) > 0 {
+		return ""
+	}
+	text := read(project, makefile)
+	if unlistable.Match(text) || makes(text, name) {
+		return ""
+	}
+	return fmt.Sprintf("%s has no target %q", makefile, name)
 }
 
 func cargoTests(project fs.FS, _ []Command) (Command, bool) { return cargo(project, "cargo test") }
@@ -124,20 +171,25 @@ func makeTests(project fs.FS, found []Command) (Command, bool) {
 	if len(found) > 0 {
 		return Command{}, false
 	}
+	name := makefileOf(project)
+	return Command{"make test", fmt.Sprintf("%s has the target \"test\"", name), "make"}, makes(read(project, name), "test")
+}
+
+func makefileOf(project fs.FS) string {
 	for _, name := range []string{"GNUmakefile", "makefile", "Makefile"} { // make takes the first
 		if isFile(project, name) {
-			return Command{"make test", fmt.Sprintf("%s has the target \"test\"", name), "make"}, makesTest(read(project, name))
+			return name
 		}
 	}
-	return Command{}, false
+	return ""
 }
 
 // rule is the head of a rule of make: targets, one or two colons, and no assignment.
 var rule = regexp.MustCompile(`(?m)^([^\s:=#][^:=#\n]*?)[ \t]*::?(?:[^:=\n]|$)`)
 
-func makesTest(makefile []byte) bool {
+func makes(makefile []byte, target string) bool {
 	for _, m := range rule.FindAllSubmatch(makefile, -1) {
-		if slices.Contains(strings.Fields(string(m[1])), "test") {
+		if slices.Contains(strings.Fields(string(m[1])), target) {
 			return true
 		}
 	}

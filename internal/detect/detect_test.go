@@ -146,3 +146,33 @@ func TestAnything(t *testing.T) {
 		}
 	})
 }
+
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	node := map[string]string{"package.json": `{"scripts": {"lint": "eslint"}}`, "node_modules/.bin/tsc": ""}
+	makes := map[string]string{"Makefile": "CC := cc\n.PHONY: all\nall check: main.o\n\t$(CC) main.o\n"}
+	for _, test := range []struct {
+		files      map[string]string
+		line, want string
+	}{
+		{node, "npm run nosuch", `package.json has no script "nosuch"`},
+		{node, "yarn run nosuch", `package.json has no script "nosuch"`},
+		{node, "npm run lint", ""},
+		{node, "yarn run tsc", ""},
+		{node, "npm run nosuch --if-present", ""},
+		{node, "cd web && npm run nosuch", ""},
+		{nil, "npm run nosuch", ""},
+		{map[string]string{"package.json": "{"}, "npm run nosuch", ""},
+		{makes, "make nosuch", `Makefile has no target "nosuch"`},
+		{makes, "make check", ""},
+		{makes, "make -C src nosuch", ""},
+		{map[string]string{"Makefile": "all:\n", "nosuch.c": ""}, "make nosuch", ""},
+		{map[string]string{"Makefile": "include more.mk\n"}, "make nosuch", ""},
+		{map[string]string{"Makefile": "$(ALL): x\n"}, "make nosuch", ""},
+		{map[string]string{"Makefile": "%: %.x\n"}, "make nosuch", ""},
+	} {
+		if got := detect.Missing(project(test.files), test.line); got != test.want {
+			t.Errorf("%s: %q, want %q", test.line, got, test.want)
+		}
+	}
+}

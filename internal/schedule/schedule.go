@@ -4,6 +4,7 @@ package schedule
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -298,15 +299,24 @@ func (c *computing) next(o *boulder.Open) Action {
 	return Run{o}
 }
 
-// unrunnable says which gate of an ended turn is at fault itself; empty: none. No judge has to look at that turn.
+// unrunnable says which gate of an ended turn is at fault itself; empty: none. No judge has to look at that turn. No work of
+// an agent installs a program; a script or a target may be its work, so it is told once that it is missing.
 func unrunnable(o *boulder.Open) string {
 	if o.Turn.Evidence == nil {
 		return ""
 	}
+	told := o.Turn.Kind == boulder.TurnContinuation || len(o.SubTask.Failures) > 0
 	for _, g := range o.Turn.Evidence.Gates {
-		if g.NotFound != "" && !g.Holds() {
+		switch {
+		case g.NotFound == "" || g.Holds():
+		case g.NotIn == "":
 			return fmt.Sprintf("the gate `%s` cannot run: %s is not found. Install it, or correct the gate in the plan and run that",
 				g.Command, g.NotFound)
+		case told && !slices.ContainsFunc(o.SubTask.Files, func(f string) bool {
+			return strings.HasSuffix(strings.ToLower(path.Base(f)), strings.ToLower(g.NotIn)) // GNUmakefile is a Makefile
+		}):
+			return fmt.Sprintf("the gate `%s` cannot run: %s is not in %s, which the agent did not change. Add it, or correct the gate "+
+				"in the plan and run that", g.Command, g.NotFound, g.NotIn)
 		}
 	}
 	return ""

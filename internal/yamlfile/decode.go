@@ -116,6 +116,11 @@ func (d *decoder) wrongKind(path string, n ast.Node, wanted, do string) {
 // read reads a value, which is nothing only as an entry of a list.
 func (d *decoder) read(path string, n ast.Node, to reflect.Value) {
 	d.file.spots[path] = spotOf(n)
+	if list, ok := n.(*ast.SequenceNode); ok {
+		for i, item := range list.Values {
+			d.file.spots[fmt.Sprintf("%s[%d]", path, i)] = spotOf(item)
+		}
+	}
 	switch self := to.Addr().Interface().(type) {
 	case Reader:
 		d.readItself(path, n, self.ReadYAML(Value{n}))

@@ -67,16 +67,27 @@ func (f *File) add(at spot, what, do string) {
 // Report adds a problem of the value at a path, as limits.models[0].limit. A value that is not in the file is reported
 // at the nearest one around it; one that could not be read is not reported again.
 func (f *File) Report(path, what, do string) {
+	if at := f.nearest(path); !f.unread[at] {
+		f.add(at, what, do)
+	}
+}
+
+func (f *File) nearest(path string) spot {
 	for {
-		at, known := f.spots[path]
-		if known || path == "" {
-			if !f.unread[at] {
-				f.add(at, what, do)
-			}
-			return
+		if at, known := f.spots[path]; known || path == "" {
+			return at
 		}
 		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
+}
+
+// Place is where the value at a path stands, as `plan.yaml:12`.
+func (f *File) Place(path string) string { return fmt.Sprintf("%s:%d", f.name, f.nearest(path).line) }
+
+// Has reports whether the file has a value at the path.
+func (f *File) Has(path string) bool {
+	_, has := f.spots[path]
+	return has
 }
 
 // Just is the error if nothing but this is wrong in the file.
