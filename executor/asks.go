@@ -3,13 +3,13 @@ package executor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // Asks is a policy for permissions that OpenCode's configuration wants a person to be asked for. An ask waits for ever,
@@ -37,59 +37,48 @@ const doomLoop = "doom_loop"
 // askTimeout bounds one answer: an agent waits for it.
 const askTimeout = 5 * time.Second
 
-// permission answers a request. One that somebody else has settled, or whose turn was aborted, is no trouble.
-func (t *turn) permission(ctx context.Context, dir *opencode.Directory, r opencode.PermissionRequest) error {
+// asked takes in an ask of the tree that an event tells of.
+func (t *turn) asked(ctx context.Context, a session.Ask) error {
 	switch {
-	case t.seen.asked[r.ID]:
+	case t.seen.asked[a.ID()]:
 		return nil
-	case !t.isBlockerTool(r.Permission) && t.diverted():
-		return t.divertAsked(ctx, dir, r)
+	case t.diverted() && !t.isToolPermission(a):
+		return t.divertAsked(ctx, a)
 	}
-	reply, message, done := opencode.ReplyReject, refusal, "refused"
-	if t.cfg.Asks == AsksAllow || r.Permission == doomLoop || t.isBlockerTool(r.Permission) {
-		reply, message, done = opencode.ReplyOnce, "", "allowed"
-	}
-	activity := fmt.Sprintf("%s permission %s %s", done, r.Permission, text.Short(t.cfg.Redact.Text(fmt.Sprint(r.Patterns)), 200))
-	if r.SessionID != t.job.Attempt.SessionID {
-		activity += " (sub-agent)"
-	}
-	tell := t.notice
-	if reply == opencode.ReplyOnce { // as the configuration has it
-		tell = func(activity string) error { return t.progress(activity, nil) }
-	}
-	if err := tell(activity); err != nil {
-		return err
-	}
-	t.seen.lastEvent, t.seen.looked = t.cfg.Now(), false
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	return fault(ignoreGone(dir.ReplyPermission(ctx, r.ID, reply, message)))
+	return t.answer(ctx, a)
 }
 
-// question answers with a text of our own: that keeps the turn going, which a rejection ends (seen).
-func (t *turn) question(ctx context.Context, dir *opencode.Directory, r opencode.QuestionRequest) error {
+// answer answers an ask by the policy. That somebody else has settled it, or its turn was aborted, is no trouble. A
+// question gets a text of our own: that keeps the turn going, which a rejection ends (seen).
+func (t *turn) answer(ctx context.Context, a session.Ask) error {
+	reply, message, done, tell := boulder.ReplyDiverted, refusal, "refused ", t.notice
 	switch {
-	case t.seen.asked[r.ID]:
-		return nil
-	case t.diverted():
-		return t.divertAskedQuestion(ctx, dir, r)
+	case a.Question != nil:
+		message, done = ownAnswer, "nobody answers "
+	case t.cfg.Asks == AsksAllow, a.Permission.Permission == doomLoop, t.isToolPermission(a):
+		reply, done = boulder.ReplyAllowed, "allowed "
+		tell = func(activity string) error { return t.progress(activity, nil) } // as the configuration has it
 	}
-	var asked []string
-	answers := make([][]string, len(r.Questions))
-	for i, q := range r.Questions {
-		asked, answers[i] = append(asked, q.Question), []string{ownAnswer}
-	}
-	if err := t.notice("nobody answers the question: " + text.Short(t.cfg.Redact.Text(strings.Join(asked, " / ")), 200)); err != nil {
+	if err := tell(done + t.inWords(a)); err != nil {
 		return err
 	}
 	t.seen.lastEvent, t.seen.looked = t.cfg.Now(), false
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	err := dir.AnswerQuestion(ctx, r.ID, answers)
-	if err == nil || errors.Is(err, opencode.ErrNotFound) {
-		return nil
+	return fault(ignoreGone(a.Reply(ctx, t.directoryOf(a.SessionID()), reply, message)))
+}
+
+// isToolPermission reports whether somebody wants to report a blocker, which needs a permission, too (seen).
+func (t *turn) isToolPermission(a session.Ask) bool {
+	return a.Permission != nil && t.isBlockerTool(a.Permission.Permission)
+}
+
+func (t *turn) inWords(a session.Ask) string {
+	words := text.Short(t.cfg.Redact.Text(a.String()), 250)
+	if a.SessionID() != t.job.Attempt.SessionID {
+		words += " (sub-agent)"
 	}
-	return fault(ignoreGone(dir.RejectQuestion(ctx, r.ID)))
+	return words
 }
 
 // pendingAsks answers what is waiting anywhere in the tree. The newest come first: rejecting one left over from an
@@ -113,9 +102,9 @@ func (t *turn) pendingAsks(ctx context.Context) error {
 			return fault(err)
 		}
 		if t.diverted() {
-			err = t.divertListed(ctx, dir, permissions, questions)
+			err = t.divertListed(ctx, dir, session.Asks(permissions, questions))
 		} else {
-			err = t.answerListed(ctx, dir, permissions, questions)
+			err = t.answerListed(ctx, session.Asks(permissions, questions))
 		}
 		if err != nil {
 			return err
@@ -124,20 +113,10 @@ func (t *turn) pendingAsks(ctx context.Context) error {
 	return nil
 }
 
-func (t *turn) answerListed(
-	ctx context.Context, dir *opencode.Directory, permissions []opencode.PermissionRequest,
-	questions []opencode.QuestionRequest,
-) error {
-	for _, r := range slices.Backward(permissions) {
-		if t.seen.tree[r.SessionID] != nil {
-			if err := t.permission(ctx, dir, r); err != nil {
-				return err
-			}
-		}
-	}
-	for _, r := range slices.Backward(questions) {
-		if t.seen.tree[r.SessionID] != nil {
-			if err := t.question(ctx, dir, r); err != nil {
+func (t *turn) answerListed(ctx context.Context, asks []session.Ask) error {
+	for _, a := range slices.Backward(asks) {
+		if t.seen.tree[a.SessionID()] != nil {
+			if err := t.asked(ctx, a); err != nil {
 				return err
 			}
 		}

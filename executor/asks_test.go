@@ -176,7 +176,7 @@ func TestAsksElsewhere(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if !a.saw("refused permission bash [echo one]") || !a.saw("nobody answers the question: Which colour?") {
+	if !a.saw("refused permission bash [echo one]") || !a.saw("nobody answers the question Which colour?") {
 		t.Errorf("activities %q", a.activities())
 	}
 }

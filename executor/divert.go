@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/internal/text"
@@ -42,29 +43,123 @@ func (t *turn) scope() boulder.BlockerScope {
 	}
 }
 
-// divertAsked diverts a permission that an event tells of, together with what is asked beside it.
-func (t *turn) divertAsked(ctx context.Context, dir *opencode.Directory, r opencode.PermissionRequest) error {
+// ask is an ask of a session of the tree that the diverter was given and that is not replied to.
+type ask struct {
+	session.Ask
+	blocker boulder.Blocker
+	ruling  boulder.Ruling
+	failed  error // why there is no record
+}
+
+func (a *ask) waits() bool { return a.ruling.Reply == boulder.ReplyWaiting }
+
+// newAsk is an ask as it is taken down, with what is known of the call that asks.
+func (t *turn) newAsk(a session.Ask, call opencode.ToolCall) *ask {
+	s, b := t.scope(), a.Blocker()
+	b.BoulderID, b.SubTaskID, b.Attempt, b.SessionID, b.Diverted = s.BoulderID, s.SubTaskID, s.Attempt, s.SessionID, s.Diverted
+	b.Context = "The sub-task: " + strings.TrimRight(t.job.SubTask.Subject, ".") + "."
+	m := t.member(a.SessionID())
+	if a.SessionID() != s.SessionID {
+		b.Context += " A sub-agent asks, which is to do this: " + cmp.Or(m.title, "unknown") + "."
+	}
+	if m.directory != "" {
+		b.Context += " It works in " + m.directory + "."
+	}
+	if call.Tool != "" {
+		b.Ask.Tool, b.Ask.Arguments = call.Tool, string(call.Input)
+	}
+	return &ask{Ask: a, blocker: b}
+}
+
+// asking is the call that asks, and whether it waits. The event that tells its arguments may come after the ask.
+func (t *turn) asking(ctx context.Context, a session.Ask) (call opencode.ToolCall, waits bool, err error) {
+	if ref := a.Tool(); ref != nil {
+		if call, ok := t.seen.calls[*ref]; ok {
+			return call, true, nil
+		}
+	}
+	call, waits, err = a.Call(ctx, t.directoryOf(a.SessionID()))
+	return call, waits, fault(err)
+}
+
+// divertAsked diverts an ask that an event tells of: a permission together with what else is asked, since a refusal may
+// sweep that away.
+func (t *turn) divertAsked(ctx context.Context, a session.Ask) error {
 	looking, cancel := context.WithTimeout(ctx, besideTimeout)
-	t.know(looking, dir, r.SessionID, r.Tool)
-	asks := append(t.beside(looking, dir, r.ID), t.permissionAsk(dir, r)) // it is the newest that is known of
+	var asks []*ask
+	if a.Permission != nil {
+		asks = t.alsoAsked(looking, a)
+	}
+	call, _, err := t.asking(looking, a)
 	cancel()
+	if err != nil { // arguments are for people to read, so an ask is not held up for them
+		t.cfg.Logger.Warn("the arguments of a call that asks are not known", "session", a.SessionID(), "error", err)
+	}
+	return t.divert(ctx, append(asks, t.newAsk(a, call))...) // it is the newest that is known of
+}
+
+// alsoAsked are the other permissions that are asked for in the ask's directory at this moment. It is about the order of
+// the replies alone, so an ask is not held up for it.
+func (t *turn) alsoAsked(ctx context.Context, a session.Ask) (asks []*ask) {
+	listed, err := t.directoryOf(a.SessionID()).Permissions(ctx)
+	if err == nil {
+		listed = slices.DeleteFunc(listed, func(r opencode.PermissionRequest) bool { return r.ID == a.ID() })
+		asks, err = t.unknownAsks(ctx, session.Asks(listed, nil))
+	}
+	if err != nil {
+		t.cfg.Logger.Warn("what else is asked is not known", "error", err)
+	}
+	return asks
+}
+
+// divertListed takes in what a directory lists: what is new, and what is not there any more.
+func (t *turn) divertListed(ctx context.Context, dir *opencode.Directory, listed []session.Ask) error {
+	for _, a := range slices.Clone(t.seen.asks) {
+		same := func(l session.Ask) bool { return l.ID() == a.ID() }
+		if t.directoryOf(a.SessionID()).Path() == dir.Path() && !slices.ContainsFunc(listed, same) {
+			t.settledElsewhere(ctx, a.ID())
+		}
+	}
+	asks, err := t.unknownAsks(ctx, listed)
+	if err != nil {
+		return err
+	}
 	return t.divert(ctx, asks...)
 }
 
-// divertAskedQuestion does the same for a question, whose answer sweeps nothing away.
-func (t *turn) divertAskedQuestion(ctx context.Context, dir *opencode.Directory, r opencode.QuestionRequest) error {
-	looking, cancel := context.WithTimeout(ctx, besideTimeout)
-	t.know(looking, dir, r.SessionID, r.Tool)
-	cancel()
-	return t.divert(ctx, t.questionAsk(dir, r))
+// unknownAsks are the asks of the tree, among those that a directory lists, that wait and that the diverter was not given.
+// Those who want to report a blocker are let do it, before a refusal sweeps that away.
+func (t *turn) unknownAsks(ctx context.Context, listed []session.Ask) ([]*ask, error) {
+	var asks []*ask
+	listed = slices.DeleteFunc(listed, func(a session.Ask) bool { return t.seen.tree[a.SessionID()] == nil })
+	for _, a := range listed {
+		if t.isToolPermission(a) {
+			if err := t.answer(ctx, a); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, a := range listed {
+		if t.seen.asked[a.ID()] || t.isToolPermission(a) {
+			continue
+		}
+		call, waits, err := t.asking(ctx, a)
+		if err != nil {
+			return asks, err
+		}
+		if waits {
+			asks = append(asks, t.newAsk(a, call))
+		}
+	}
+	return asks, nil
 }
 
 // divert gives asks to the diverter and replies to them as far as there is something to reply. One that is known
 // already is left alone: it comes as an event and in lists.
 func (t *turn) divert(ctx context.Context, asks ...*ask) error {
 	asks = slices.DeleteFunc(asks, func(a *ask) bool {
-		known := t.seen.asked[a.id]
-		setIn(&t.seen.asked, a.id)
+		known := t.seen.asked[a.ID()]
+		setIn(&t.seen.asked, a.ID())
 		return known
 	})
 	if len(asks) == 0 {
@@ -125,18 +220,18 @@ func (t *turn) rule(ctx context.Context, a *ask) {
 // announce says in a line for people what becomes of an ask.
 func (t *turn) announce(a *ask) error {
 	r := a.ruling
-	done, what := "refused ", t.inWords(a)
+	done, what := "refused ", t.inWords(a.Ask)
 	switch given := r.Reply == boulder.ReplyAllowed; {
-	case a.questions > 0 && given:
+	case a.Question != nil && given:
 		done = "answered "
-	case a.questions > 0:
+	case a.Question != nil:
 		done = "nobody answers "
 	case given:
 		done = "allowed "
 	}
 	switch {
 	case a.failed != nil:
-		t.cfg.Logger.Warn("an ask could not be taken down", "session", a.session, "ask", a.id, "error", a.failed)
+		t.cfg.Logger.Warn("an ask could not be taken down", "session", a.SessionID(), "ask", a.ID(), "error", a.failed)
 		return t.notice(done + what + ", which could not be taken down: " + text.Short(t.cfg.Redact.Text(a.failed.Error()), 200))
 	case a.waits():
 		return t.notice("waits for a person until " + clock(r.Until, t.cfg.Now()) + ": " + what + " (" + r.BlockerID + ")")
@@ -154,7 +249,7 @@ func (t *turn) replyToAsks(ctx context.Context) error {
 	asks := slices.Clone(t.seen.asks)
 	var ruled []session.Ruled
 	for _, a := range asks {
-		ruled = append(ruled, session.Ruled{Session: a.session, Question: a.questions > 0, Reply: a.ruling.Reply})
+		ruled = append(ruled, session.Ruled{Session: a.SessionID(), Question: a.Question != nil, Reply: a.ruling.Reply})
 	}
 	for _, i := range session.Replies(ruled) {
 		if err := t.reply(ctx, asks[i]); err != nil {
@@ -168,7 +263,8 @@ func (t *turn) replyToAsks(ctx context.Context) error {
 func (t *turn) reply(ctx context.Context, a *ask) error {
 	replying, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	err := a.reply(replying, cmp.Or(a.ruling.Message, t.cfg.Diverter.Instruction(a.blocker)))
+	err := a.Reply(replying, t.directoryOf(a.SessionID()), a.ruling.Reply,
+		cmp.Or(a.ruling.Message, t.cfg.Diverter.Instruction(a.blocker)))
 	if err != nil && !errors.Is(err, opencode.ErrNotFound) {
 		return fault(err)
 	}
@@ -183,7 +279,7 @@ func (t *turn) reply(ctx context.Context, a *ask) error {
 // settledElsewhere takes in that somebody else replied to an ask: another client of the server, or an abort.
 func (t *turn) settledElsewhere(ctx context.Context, id string) {
 	for _, a := range t.seen.asks {
-		if a.id == id {
+		if a.ID() == id {
 			t.forget(a)
 			t.gone(ctx, a.ruling.BlockerID)
 			return

@@ -10,6 +10,8 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // ruler is a diverter that rules for ever in the same way.
@@ -34,7 +36,10 @@ func clocked(d Diverter) (*turn, *time.Time) {
 }
 
 func waitingUntil(until time.Time) *ask {
-	return &ask{id: "p", ruling: boulder.Ruling{BlockerID: "B1", Reply: boulder.ReplyWaiting, Until: until}}
+	return &ask{
+		Ask:    session.Ask{Permission: &opencode.PermissionRequest{ID: "p"}},
+		ruling: boulder.Ruling{BlockerID: "B1", Reply: boulder.ReplyWaiting, Until: until},
+	}
 }
 
 // Silence and the time of a turn are for what its agent does, and not for a person who takes their time.

@@ -124,9 +124,9 @@ func TestDiverted(t *testing.T) {
 	for _, test := range []struct {
 		prompt, question, saw, told, arguments string
 	}{
-		{"ONE", "May the agent use bash for echo one?", "refused permission bash [echo one]", "Move on", `"echo one"`},
+		{"ONE", "May the agent use bash: echo one?", "refused permission bash [echo one]", "Move on", `"echo one"`},
 		{"QUESTION", "Which colour?", "nobody answers the question Which colour?", "Move on", `"Which colour?"`},
-		{"TASK", "May the agent use bash for echo child two?", "(sub-agent)", "", `"echo child two"`},
+		{"TASK", "May the agent use bash: echo child two?", "(sub-agent)", "", `"echo child two"`},
 	} {
 		a := w.newAttempt(strings.ToLower(test.prompt), test.prompt)
 		e, err := a.run(t.Context(), w)
@@ -231,7 +231,7 @@ func TestDivertedSinceTheSwitch(t *testing.T) {
 			t.Errorf("call %d: told %q", i+1, got)
 		}
 	}
-	if all := d.all(t); len(all) != 1 || all["May the agent use bash for echo two?"].ID == "" {
+	if all := d.all(t); len(all) != 1 || all["May the agent use bash: echo two?"].ID == "" {
 		t.Errorf("taken down %+v", all)
 	}
 	if !a.saw("agents have no tool to report blockers with") || !a.saw("the blocker tool is not served: no tool today") {

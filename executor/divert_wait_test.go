@@ -130,7 +130,7 @@ func TestTurnIsAbortedWhileItWaits(t *testing.T) {
 	if _, err := a.run(ctx, w); !errors.Is(err, errCrash) {
 		t.Fatal(err)
 	}
-	if b := d.all(t)["May the agent use bash for echo wait?"]; b.Ask == nil || b.Ask.Reply != boulder.ReplyGone {
+	if b := d.all(t)["May the agent use bash: echo wait?"]; b.Ask == nil || b.Ask.Reply != boulder.ReplyGone {
 		t.Errorf("taken down %+v", b)
 	}
 	a.refuse = nil
@@ -195,7 +195,7 @@ func TestServerDiesWhileTurnWaits(t *testing.T) {
 	if _, err := a.run(t.Context(), w); !errors.Is(err, boulder.ErrTrouble) {
 		t.Fatal(err)
 	}
-	b := d.all(t)["May the agent use bash for echo wait?"]
+	b := d.all(t)["May the agent use bash: echo wait?"]
 	if b.Ask == nil || b.Ask.Reply != boulder.ReplyGone {
 		t.Errorf("taken down %+v", b)
 	}

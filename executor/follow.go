@@ -10,6 +10,7 @@ import (
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // observation is what was seen of a turn while it ran.
@@ -39,14 +40,14 @@ type observation struct {
 	doubted          doubt
 	diverting        bool // the diverter was asked for something
 	asks             []*ask
-	asked            map[string]bool              // asks that the diverter was given, by request id
-	asksAt           time.Time                    // when to look again whether a person answered
-	pause            pause                        // while a person may answer
-	calls            map[opencode.ToolRef]calling // under way; of a turn with a diverter
-	toldOf           map[string]bool              // calls of the blocker tool, by part: whether they have ended
-	raised           map[string]bool              // blockers that were reported, by id
-	offered          map[string]bool              // directories whose agents were offered the tool
-	unoffered        error                        // why some were not; nil once it is told
+	asked            map[string]bool                        // asks that the diverter was given, by request id
+	asksAt           time.Time                              // when to look again whether a person answered
+	pause            pause                                  // while a person may answer
+	calls            map[opencode.ToolRef]opencode.ToolCall // under way; of a turn with a diverter
+	toldOf           map[string]bool                        // calls of the blocker tool, by part: whether they have ended
+	raised           map[string]bool                        // blockers that were reported, by id
+	offered          map[string]bool                        // directories whose agents were offered the tool
+	unoffered        error                                  // why some were not; nil once it is told
 }
 
 // doubt is about a state that says busy. OpenCode announces that a session is idle before its statuses say so (1.18.33,
@@ -276,9 +277,9 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 			return false, t.todos(p.Todos)
 		}
 	case opencode.PermissionAsked:
-		return false, t.permission(ctx, t.directory(e.Directory), p.Request)
+		return false, t.asked(ctx, session.Ask{Permission: &p.Request})
 	case opencode.QuestionAsked:
-		return false, t.question(ctx, t.directory(e.Directory), p.Request)
+		return false, t.asked(ctx, session.Ask{Question: &p.Request})
 	case opencode.PermissionReplied:
 		t.settledElsewhere(ctx, p.RequestID)
 	case opencode.QuestionClosed:
@@ -296,10 +297,10 @@ func (t *turn) sessionFailed(e *opencode.TurnError) (ended bool) {
 	return !t.seen.busy
 }
 
-func (t *turn) status(session string, s opencode.Status) (ended bool, err error) {
-	m := t.member(session)
+func (t *turn) status(sessionID string, s opencode.Status) (ended bool, err error) {
+	m := t.member(sessionID)
 	m.idle, m.retry = s.Type == opencode.Idle, nil
-	own := session == t.job.Attempt.SessionID
+	own := sessionID == t.job.Attempt.SessionID
 	switch s.Type {
 	case opencode.Busy:
 		t.seen.busy = t.seen.busy || own

@@ -43,13 +43,27 @@ func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
 	return t.tellRaised(ctx)
 }
 
+// underWay keeps the arguments of a call until it has ended.
+func (t *turn) underWay(p opencode.Part) {
+	ref := opencode.ToolRef{MessageID: p.MessageID, CallID: p.Tool.CallID}
+	switch p.Tool.State {
+	case opencode.ToolRunning:
+		if t.seen.calls == nil {
+			t.seen.calls = map[opencode.ToolRef]opencode.ToolCall{}
+		}
+		t.seen.calls[ref] = *p.Tool
+	case opencode.ToolCompleted, opencode.ToolError:
+		delete(t.seen.calls, ref)
+	}
+}
+
 // wholeInput are a call's arguments as they were made: events cut long texts, and with those the call is not
 // recognised.
 func (t *turn) wholeInput(ctx context.Context, p opencode.Part) ([]byte, error) {
 	if !p.Cut {
 		return p.Tool.Input, nil
 	}
-	m, err := t.directory(t.member(p.SessionID).directory).Message(ctx, p.SessionID, p.MessageID)
+	m, err := t.directoryOf(p.SessionID).Message(ctx, p.SessionID, p.MessageID)
 	if err != nil && !errors.Is(err, opencode.ErrNotFound) {
 		return nil, fault(err)
 	}

@@ -11,11 +11,8 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
-
-// tagKey is the metadata key under which sessions and prompts carry the attempt's tag, so that the manager's own are
-// never taken for a person's.
-const tagKey = "manager"
 
 // openSession makes sure that the attempt has a session and that its id is stored.
 func (t *turn) openSession(ctx context.Context) error {
@@ -73,14 +70,14 @@ func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 			return opencode.Session{}, err
 		}
 		for _, s := range found {
-			if s.Metadata[tagKey] == t.job.Attempt.Tag {
+			if s.Metadata[session.TagKey] == t.job.Attempt.Tag {
 				return s, nil
 			}
 		}
 	}
 	return t.dir.CreateSession(ctx, opencode.NewSession{
 		Title:    fmt.Sprintf("%s [%s]", t.job.SubTask.Subject, t.job.Attempt.Tag),
-		Metadata: map[string]any{tagKey: t.job.Attempt.Tag},
+		Metadata: map[string]any{session.TagKey: t.job.Attempt.Tag},
 		Agent:    t.job.Attempt.Agent, Model: t.model,
 		Rules: t.sessionRules(),
 	})
@@ -270,7 +267,7 @@ func (t *turn) prompt(ctx context.Context, messageID, text string) error {
 
 // tagged is a text that is known to be the manager's.
 func (t *turn) tagged(text string) []opencode.TextPart {
-	return []opencode.TextPart{{Text: text, Metadata: map[string]any{tagKey: t.job.Attempt.Tag}}}
+	return []opencode.TextPart{{Text: text, Metadata: map[string]any{session.TagKey: t.job.Attempt.Tag}}}
 }
 
 func (t *turn) promptSession(ctx context.Context, dir *opencode.Directory, session string, p opencode.Prompt) error {

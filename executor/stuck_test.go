@@ -14,6 +14,7 @@ import (
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 func call(name string, args map[string]any) scriptmodel.ToolCall {
@@ -133,7 +134,7 @@ func TestNudgeIsObeyed(t *testing.T) {
 func checkNudgeIsTagged(t *testing.T, w *world, a *attempt, n boulder.Nudged) {
 	t.Helper()
 	m, err := w.dir().Message(t.Context(), a.Attempt.SessionID, n.MessageID)
-	if err != nil || len(m.Parts) != 1 || m.Parts[0].Metadata[tagKey] != a.Attempt.Tag || m.Parts[0].Text != n.Prompt {
+	if err != nil || len(m.Parts) != 1 || m.Parts[0].Metadata[session.TagKey] != a.Attempt.Tag || m.Parts[0].Text != n.Prompt {
 		t.Errorf("the nudge in the session: %+v (%v)", m, err)
 	}
 }

@@ -71,6 +71,11 @@ func (t *turn) directory(path string) *opencode.Directory {
 	return t.conn.Client.In(path)
 }
 
+// directoryOf is the server's view of the directory in which a session of the tree works.
+func (t *turn) directoryOf(sessionID string) *opencode.Directory {
+	return t.directory(t.member(sessionID).directory)
+}
+
 // findChildren reads which sessions the tree has, since an event that told so may have been missed.
 func (t *turn) findChildren(ctx context.Context) error {
 	t.member(t.job.Attempt.SessionID)
@@ -100,9 +105,7 @@ func (m *member) runs(p opencode.Part) {
 }
 
 // ended reports whether a part is a tool call that has ended.
-func ended(c *opencode.ToolCall) bool {
-	return c != nil && (c.State == opencode.ToolCompleted || c.State == opencode.ToolError)
-}
+func ended(c *opencode.ToolCall) bool { return c != nil && c.State.Ended() }
 
 func (t *turn) toolsRunning() int {
 	n := 0
@@ -218,7 +221,7 @@ func (t *turn) nudge(ctx context.Context, d enforcer.Decision) error {
 	if d.Session == t.job.Attempt.SessionID {
 		p.Agent, p.Model = t.job.Attempt.Agent, t.model // a sub-agent's are its own
 	}
-	return t.promptSession(ctx, t.directory(t.member(d.Session).directory), d.Session, p)
+	return t.promptSession(ctx, t.directoryOf(d.Session), d.Session, p)
 }
 
 func nudgeText(d enforcer.Decision) string {

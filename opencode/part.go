@@ -55,6 +55,9 @@ const (
 	ToolError     ToolState = "error"
 )
 
+// Ended reports whether the call is over, well or badly.
+func (s ToolState) Ended() bool { return s == ToolCompleted || s == ToolError }
+
 // ToolCall is a call of a tool by the model. Each is reported many times. Count calls
 // by [Part.ID]: a provider may give calls of different messages the same CallID.
 type ToolCall struct {

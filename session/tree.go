@@ -254,7 +254,7 @@ func (t *Tree) compacting(now time.Time) bool {
 func (t *Tree) asks() []string {
 	var all []string
 	for _, a := range t.Pending() {
-		all = append(all, a.String())
+		all = append(all, text.Short(a.String(), 200))
 	}
 	slices.Sort(all)
 	return all

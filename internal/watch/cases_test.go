@@ -206,7 +206,7 @@ var watchCases = []watchCase{
 	{
 		name: "permission", model: steps(half, bash("true")),
 		rules: []opencode.Rule{{Permission: "bash", Pattern: "*", Action: opencode.Ask}},
-		want:  []string{"wait asks"}, reason: "permission to bash true",
+		want:  []string{"wait asks"}, reason: "permission bash [true]",
 	},
 	{
 		name: "promise",

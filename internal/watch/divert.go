@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -168,7 +167,7 @@ func (w *Watch) replyToAsks(ctx context.Context, s *watched, asks []session.Ask)
 		failed := make([]error, len(asks))
 		for _, i := range due {
 			replying, cancel := context.WithTimeout(ctx, askLimit)
-			failed[i] = replyTo(replying, asks[i], dirs[i], rulings[i])
+			failed[i] = asks[i].Reply(replying, dirs[i], rulings[i].Reply, rulings[i].Message)
 			cancel()
 		}
 		return func() {
@@ -215,14 +214,17 @@ func (w *Watch) rule(ctx context.Context, s *watched, a session.Ask, before boul
 		defer cancel()
 		var r boulder.Ruling
 		var err error
+		b := a.Blocker()
+		b.SessionID = main // a sub-agent's is known by its request
 		switch {
 		case before.BlockerID == "" && !div.On(boulder.BlockerScope{SessionID: main}):
 			return func() { s.away.set(a.ID(), ruledOn{at: w.cfg.Now().Add(blockerLook)}); s.news = true } // the person is asked
 		case own:
 			r.Reply = boulder.ReplyAllowed
 		case before.BlockerID == "":
-			b := blockerOf(a, main)
-			complete(ctx, a, dir, &b)
+			if call, _, err := a.Call(ctx, dir); err == nil && call.Tool != "" { // for people to read
+				b.Ask.Tool, b.Ask.Arguments = call.Tool, string(call.Input)
+			}
 			r, err = div.Divert(ctx, b)
 		default:
 			r, err = div.Ruling(ctx, before.BlockerID)
@@ -233,7 +235,7 @@ func (w *Watch) rule(ctx context.Context, s *watched, a session.Ask, before boul
 		}
 		if err != nil { // it must not hang for that
 			w.log.Warn("a blocker could not be taken down", "session", main, "ask", a.String(), "error", err)
-			r = boulder.Ruling{Reply: boulder.ReplyDiverted, Message: div.Instruction(blockerOf(a, main))}
+			r = boulder.Ruling{Reply: boulder.ReplyDiverted, Message: div.Instruction(b)}
 		}
 		return func() {
 			known := ruledOn{ruling: r, due: r.Reply != boulder.ReplyWaiting}
@@ -242,15 +244,15 @@ func (w *Watch) rule(ctx context.Context, s *watched, a session.Ask, before boul
 			}
 			s.away.set(a.ID(), known)
 			s.away.looked, s.news = time.Time{}, true
-			if text := told(a, r, before); text != "" {
-				w.cfg.Note(w.cfg.Redact(text))
+			if note := told(text.Short(w.cfg.Redact(a.String()), 200), r, before); note != "" {
+				w.cfg.Note(note)
 			}
 		}
 	})
 }
 
 // told says in a sentence what became of an ask; nothing, if that is not new.
-func told(a session.Ask, r, before boulder.Ruling) string {
+func told(a string, r, before boulder.Ruling) string {
 	switch {
 	case r.BlockerID == "" || r.Reply == before.Reply:
 		return ""
@@ -276,63 +278,6 @@ func (w *Watch) directoryOf(s *watched, a session.Ask) *opencode.Directory {
 		return w.client.In(path)
 	}
 	return w.dir
-}
-
-// blockerOf is an ask as it is taken down, for the main session: a sub-agent's is known by its request.
-func blockerOf(a session.Ask, main string) boulder.Blocker {
-	b := boulder.Blocker{SessionID: main, Category: boulder.BlockerQuestion}
-	if p := a.Permission; p != nil {
-		b.Category = boulder.BlockerPermission // the diverter finds the words
-		b.Ask = &boulder.Ask{
-			Kind: boulder.AskPermission, RequestID: p.ID, Permission: p.Permission, Patterns: p.Patterns,
-			Arguments: string(p.Metadata),
-		}
-		return b
-	}
-	var asked []string
-	for _, q := range a.Question.Questions {
-		asked = append(asked, q.Question)
-		for _, o := range q.Options {
-			b.Options = append(b.Options, o.Label)
-		}
-	}
-	b.Question = strings.Join(asked, " / ")
-	b.Ask = &boulder.Ask{Kind: boulder.AskQuestion, RequestID: a.Question.ID}
-	return b
-}
-
-// complete adds to an ask the tool that waits for it, and its arguments. They are for people to read: an ask is not
-// held up for them.
-func complete(ctx context.Context, a session.Ask, dir *opencode.Directory, b *boulder.Blocker) {
-	if a.Permission == nil || a.Permission.Tool == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	m, err := dir.Message(ctx, a.Permission.SessionID, a.Permission.Tool.MessageID)
-	if err != nil {
-		return
-	}
-	for _, p := range m.Parts {
-		if p.Tool != nil && p.Tool.CallID == a.Permission.Tool.CallID {
-			b.Ask.Tool, b.Ask.Arguments = p.Tool.Tool, string(p.Tool.Input)
-		}
-	}
-}
-
-// replyTo does what was ruled. One that somebody else has settled is no trouble.
-func replyTo(ctx context.Context, a session.Ask, dir *opencode.Directory, r boulder.Ruling) error {
-	switch {
-	case a.Question != nil:
-		answers := make([][]string, len(a.Question.Questions))
-		for i := range answers {
-			answers[i] = []string{r.Message}
-		}
-		return dir.AnswerQuestion(ctx, a.Question.ID, answers)
-	case r.Reply == boulder.ReplyAllowed:
-		return dir.ReplyPermission(ctx, a.Permission.ID, opencode.ReplyOnce, "")
-	}
-	return dir.ReplyPermission(ctx, a.Permission.ID, opencode.ReplyReject, r.Message)
 }
 
 // called tells the diverter of a call of the tool that reports blockers.

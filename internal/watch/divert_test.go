@@ -134,7 +134,7 @@ func TestDivertedWhenSwitchedOn(t *testing.T) {
 	away := newStandIn(t, false)
 	k := w.begin(t, steps(half, bash("true"), whole, say("It works.")), askForBash)
 	r := w.watch(func(c *watch.Config) { c.Diverter = away })
-	if e := k.until(r, "wait asks"); !strings.Contains(e.Reason, "permission to bash true") {
+	if e := k.until(r, "wait asks"); !strings.Contains(e.Reason, "permission bash [true]") {
 		t.Error(e.Reason)
 	}
 	// Another test may have had the directory before, and withdrawn the tool.
