@@ -5,13 +5,13 @@
 package graph
 
 import (
+	"cmp"
+	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
-
-	"github.com/charmbracelet/x/ansi"
 
 	"github.com/bouldermgr/manager/internal/dag"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Node is one thing that is drawn.
@@ -27,31 +27,31 @@ type Edge struct{ From, To string }
 
 // Graph is what is drawn. Make one with [New].
 type Graph struct {
-	title string
-	nodes []Node
-	edges []edge
-	level []int // of each node, from 0: one more than the deepest of those that it waits for
-	deep  int   // number of levels
+	title  string
+	nodes  []Node
+	edges  []edge
+	level  []int   // of each node, from 0: one more than the deepest of those that it waits for
+	levels [][]int // the nodes of each level
 }
 
 // edge is an [Edge] between places in nodes.
 type edge struct{ from, to int }
 
 // New makes a graph. Of nodes with the same id, edges mean the first. An edge that names no node or a node twice, and
-// one that is given again, is left out. A circle is not refused: those in it and behind it share the last level, and
+// one that is given again, is left out. A cycle is not refused: the nodes in it and behind it share the last level, and
 // the drawings with a layout of their own leave out the edges that do not lead to a later level.
 func New(title string, nodes []Node, edges []Edge) *Graph {
 	g := &Graph{title: clean(title)}
 	places := make(map[string]int, len(nodes))
+	layers := make([]dag.Node[string], len(nodes)) // with places for ids: ids need not be unique
 	for i, n := range nodes {
 		if _, taken := places[n.ID]; !taken {
 			places[n.ID] = i
 		}
 		n.ID, n.Title, n.Status, n.Note = clean(n.ID), clean(n.Title), clean(n.Status), clean(n.Note)
-		if n.Title == "" {
-			n.Title = n.ID
-		}
+		n.Title = cmp.Or(n.Title, n.ID)
 		g.nodes = append(g.nodes, n)
+		layers[i].ID = strconv.Itoa(i)
 	}
 	given := make(map[edge]bool, len(edges))
 	for _, e := range edges {
@@ -60,54 +60,156 @@ func New(title string, nodes []Node, edges []Edge) *Graph {
 		if pair := (edge{from, to}); fromOK && toOK && from != to && !given[pair] {
 			given[pair] = true
 			g.edges = append(g.edges, pair)
+			layers[to].DependsOn = append(layers[to].DependsOn, layers[from].ID)
 		}
 	}
-	g.setLevels()
-	return g
-}
-
-func (g *Graph) setLevels() {
-	nodes := make([]dag.Node[place], len(g.nodes))
-	for i := range nodes {
-		nodes[i].ID = placeOf(i)
-	}
-	for _, e := range g.edges {
-		nodes[e.to].DependsOn = append(nodes[e.to].DependsOn, placeOf(e.from))
-	}
-	levels := dag.Levels(nodes)
-	g.level, g.deep = make([]int, len(g.nodes)), len(levels)
+	g.levels = dag.Levels(layers)
+	g.level = make([]int, len(nodes))
 	for i := range g.level {
 		g.level[i] = -1
 	}
-	for depth, level := range levels {
+	for depth, level := range g.levels {
 		for _, i := range level {
 			g.level[i] = depth
 		}
 	}
+	var cyclic []int
 	for i := range g.level {
-		if g.level[i] < 0 { // in a circle, or behind one
-			g.level[i], g.deep = len(levels), len(levels)+1
+		if g.level[i] < 0 {
+			g.level[i] = len(g.levels)
+			cyclic = append(cyclic, i)
 		}
 	}
+	if len(cyclic) > 0 {
+		g.levels = append(g.levels, cyclic)
+	}
+	return g
 }
 
-// place is a node's place as an id: ids of nodes need not be unique.
-type place string
-
-func placeOf(i int) place { return place(strconv.Itoa(i)) }
-
-// clean puts a text on one line and takes out what is no plain writing: control characters and sequences, marks that
-// turn the direction of writing, and what XML cannot hold.
+// clean makes a text harmless and takes out what XML cannot hold.
 func clean(s string) string {
-	s = ansi.Strip(strings.ToValidUTF8(s, "\uFFFD"))
-	s = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r): // the separators of lines and paragraphs included
-			return ' '
-		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r), r&0xFFFE == 0xFFFE, r >= 0xFDD0 && r <= 0xFDEF:
+	return strings.Map(func(r rune) rune {
+		if r&0xFFFE == 0xFFFE || r >= 0xFDD0 && r <= 0xFDEF {
 			return -1
 		}
 		return r
-	}, s)
-	return strings.Join(strings.Fields(s), " ")
+	}, text.OneLine(s))
+}
+
+// widest is the size of the largest level.
+func (g *Graph) widest() int {
+	most := 0
+	for _, level := range g.levels {
+		most = max(most, len(level))
+	}
+	return most
+}
+
+// look is how a status is drawn. Colours never stand alone: with each goes its sign, and the word.
+type look struct {
+	status string
+	sign   string // one column of a terminal
+	class  string // of the colours, in Mermaid and SVG
+}
+
+// looks are in the order of a legend.
+var looks = []look{
+	{"completed", "✓", "completed"},
+	{"in_progress", "●", "active"},
+	{"pending", "○", "pending"},
+	{"blocked", "!", "blocked"},
+	{"failed", "✗", "failed"},
+	{"skipped", "-", dropped},
+	{"cancelled", "-", dropped},
+	{"superseded", "-", dropped},
+}
+
+// dropped boxes are dashed.
+const dropped = "dropped"
+
+// lookOf gives the look of a status. A word that is not known is drawn as it is, without a colour.
+func lookOf(status string) look {
+	for _, l := range looks {
+		if l.status == status {
+			return l
+		}
+	}
+	if status == "" {
+		return look{class: "plain"}
+	}
+	return look{status, "?", "plain"}
+}
+
+func (l look) word() string { return strings.ReplaceAll(l.status, "_", " ") }
+
+// Known reports whether a status has a sign and a colour of its own.
+func Known(status string) bool { return status != "" && lookOf(status).sign != "?" }
+
+// colours of a class of boxes. The lines keep a contrast of 3:1 and more with their fill and with the background.
+type colours struct{ class, fill, line, darkFill, darkLine string }
+
+var palette = []colours{
+	{"plain", "#f6f8fa", "#57606a", "#1c2128", "#8b949e"},
+	{"completed", "#e6f6ec", "#1a7f37", "#12281a", "#3fb950"},
+	{"active", "#e3f0fe", "#0969da", "#0f243d", "#58a6ff"},
+	{"pending", "#f6f8fa", "#57606a", "#1c2128", "#8b949e"},
+	{"blocked", "#fff5d6", "#9a6700", "#2d2409", "#d29922"},
+	{"failed", "#ffebe9", "#cf222e", "#341418", "#ff7b72"},
+	{dropped, "#ffffff", "#57606a", "#0d1117", "#8b949e"},
+}
+
+// tally is an entry of a legend.
+type tally struct {
+	look
+	count int
+}
+
+func (t tally) String() string { return fmt.Sprint(t.word(), " ", t.count) }
+
+// legend counts the statuses that the graph has, known ones first, on lines that have so much room; it is empty when no
+// status is known.
+func (g *Graph) legend(room int, width func(tally) int) [][]tally {
+	counts := map[string]int{}
+	order := looks
+	for _, n := range g.nodes {
+		if n.Status != "" && counts[n.Status] == 0 && !Known(n.Status) {
+			order = append(order[:len(order):len(order)], lookOf(n.Status))
+		}
+		counts[n.Status]++
+	}
+	var lines [][]tally
+	at := 0
+	for _, l := range order {
+		if counts[l.status] == 0 {
+			continue
+		}
+		t := tally{l, counts[l.status]}
+		if at == 0 || at+width(t) > room {
+			lines, at = append(lines, nil), 0
+		}
+		lines[len(lines)-1] = append(lines[len(lines)-1], t)
+		at += width(t)
+	}
+	return lines
+}
+
+// state is the word for a node's status with its note: "in progress, attempt 2 of 3".
+func (n Node) state() string {
+	word := lookOf(n.Status).word()
+	if word != "" && n.Note != "" {
+		return word + ", " + n.Note
+	}
+	return cmp.Or(word, n.Note)
+}
+
+// label is what stands in a box: the sign with the title, the id if it is another one, and the state.
+func (n Node) label() []string {
+	lines := []string{strings.TrimSpace(lookOf(n.Status).sign + " " + n.Title)}
+	if n.ID != n.Title {
+		lines = append(lines, n.ID)
+	}
+	if state := n.state(); state != "" {
+		lines = append(lines, state)
+	}
+	return lines
 }

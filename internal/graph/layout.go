@@ -2,6 +2,7 @@ package graph
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -9,12 +10,12 @@ import (
 // them, the order within a level is chosen so that few edges cross, and then the coordinates so that edges are short
 // and lanes straight. "Across" is the direction of a level, whatever that is on the page.
 type layout struct {
-	items  []item
-	levels [][]int // places in items, in the order in which they stand
-	node   []int   // place in items of each node
-	width  int     // of all, across
-	pieces int     // of edges, each from one level to the next
-	loose  []edge  // long edges for which there were no lanes left
+	spacing
+	levels [][]*item // in the order in which they stand
+	nodes  []*item   // of each node
+	pieces int       // of edges, each from one level to the next
+	loose  []edge    // long edges for which there were no lanes left
+	width  int       // of all, across
 }
 
 // item is a node, or the lane in which the long edges of a node pass a level. All long edges of a node share it.
@@ -22,12 +23,12 @@ type item struct {
 	node  int // the node; for a lane the one that its edges come from
 	lane  bool
 	level int
+	rank  int     // place in its level
 	size  int     // across
 	left  int     // where it begins, across
 	at    float64 // left, before all is rounded
-	up    []int   // the items of the level before that edges come from
-	down  []int   // the items of the next level that edges lead to
-	rank  int     // place in its level
+	up    []*item // of the level before, from which edges come
+	down  []*item // of the next level, to which edges lead
 }
 
 func (it *item) middle() float64 { return float64(it.left) + float64(it.size)/2 }
@@ -40,150 +41,127 @@ type spacing struct {
 	pass int                // between a lane and what stands beside it
 }
 
-// maxLanes bounds the lanes of a layout, so that its cost stays in proportion to what people look at. Beyond it, long
-// edges are loose.
-const maxLanes = 20_000
+const (
+	maxLanes = 5_000 // beyond it, long edges are loose: the cost stays in proportion to what people look at
+	maxExact = 4_000 // pieces of edges up to which crossings are counted: that looks at all pairs
+	sweeps   = 8     // over all levels, down and up. More changed no drawing that was looked at
+)
 
 // newLayout lays the graph out.
 func newLayout(g *Graph, s spacing) *layout {
-	l := &layout{levels: make([][]int, g.deep), node: make([]int, len(g.nodes))}
+	l := &layout{spacing: s, levels: make([][]*item, len(g.levels))}
 	for i := range g.nodes {
-		l.node[i] = l.add(item{node: i, level: g.level[i], size: s.size(i)})
+		l.nodes = append(l.nodes, l.add(&item{node: i, level: g.level[i], size: s.size(i)}))
 	}
-	l.connect(g, s)
+	l.connect(g)
 	l.order()
-	l.coordinates(s)
+	l.coordinates()
 	return l
 }
 
-func (l *layout) add(it item) int {
+func (l *layout) add(it *item) *item {
 	it.rank = len(l.levels[it.level])
-	l.items = append(l.items, it)
-	l.levels[it.level] = append(l.levels[it.level], len(l.items)-1)
-	return len(l.items) - 1
+	l.levels[it.level] = append(l.levels[it.level], it)
+	return it
 }
 
-func (l *layout) link(from, to int) {
-	l.items[from].down = append(l.items[from].down, to)
-	l.items[to].up = append(l.items[to].up, from)
-	l.pieces++
-}
-
-// connect draws the edges, with lanes where they pass levels.
-func (l *layout) connect(g *Graph, s spacing) {
-	targets := make([][]int, len(g.nodes))
-	for _, e := range g.edges {
-		if g.level[e.from] < g.level[e.to] {
-			targets[e.from] = append(targets[e.from], e.to)
-		}
+// connect links the items, with lanes where edges pass levels.
+func (l *layout) connect(g *Graph) {
+	link := func(from, to *item) {
+		from.down, to.up = append(from.down, to), append(to.up, from)
+		l.pieces++
 	}
+	edges := slices.Clone(g.edges)
+	slices.SortStableFunc(edges, func(a, b edge) int { // the shortest of a node first: longer ones go on from its lanes
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(g.level[a.to], g.level[b.to]))
+	})
 	lanes := 0
-	for from, to := range targets {
-		slices.SortStableFunc(to, func(a, b int) int { return cmp.Compare(g.level[a], g.level[b]) })
-		at := l.node[from]
-		for _, target := range to {
-			needed := g.level[target] - 1 - l.items[at].level
-			if lanes+needed > maxLanes {
-				l.loose = append(l.loose, edge{from, target})
-				continue
-			}
-			lanes += needed
-			for l.items[at].level < g.level[target]-1 {
-				lane := l.add(item{node: from, lane: true, level: l.items[at].level + 1, size: s.lane})
-				l.link(at, lane)
-				at = lane
-			}
-			l.link(at, l.node[target])
+	var at *item
+	for i, e := range edges {
+		if i == 0 || edges[i-1].from != e.from {
+			at = l.nodes[e.from]
 		}
+		to := l.nodes[e.to]
+		if to.level <= g.level[e.from] { // in a cycle
+			continue
+		}
+		if lanes += to.level - 1 - at.level; lanes > maxLanes {
+			lanes -= to.level - 1 - at.level
+			l.loose = append(l.loose, e)
+			continue
+		}
+		for at.level < to.level-1 {
+			lane := l.add(&item{node: e.from, lane: true, level: at.level + 1, size: l.lane})
+			link(at, lane)
+			at = lane
+		}
+		link(at, to)
 	}
 }
 
-// sweeps is how often the order and the coordinates go down and up over all levels. More changed no drawing that was
-// looked at.
-const sweeps = 8
+func above(it *item) []*item { return it.up }
+func below(it *item) []*item { return it.down }
+func both(it *item) []*item  { return slices.Concat(it.up, it.down) }
 
 // order sorts each level by where the neighbours of its items stand, down and up in turn, and keeps the best.
 func (l *layout) order() {
-	best, fewest := l.snapshot(), l.crossings()
-	for n := 0; n < 2*sweeps && fewest > 0; n++ {
-		for i := range l.levels {
-			level, next := i, func(it *item) []int { return it.up }
-			if n%2 == 1 {
-				level, next = len(l.levels)-1-i, func(it *item) []int { return it.down }
+	exact := l.pieces <= maxExact
+	var best [][]*item
+	fewest := math.MaxInt
+	for n := range 2 * sweeps {
+		if exact {
+			if c := l.crossings(); c < fewest {
+				fewest, best = c, nil
+				for _, level := range l.levels {
+					best = append(best, slices.Clone(level))
+				}
 			}
-			l.sortLevel(level, next)
+			if fewest == 0 {
+				break
+			}
 		}
-		l.transpose()
-		if c := l.crossings(); c < fewest {
-			best, fewest = l.snapshot(), c
+		for i := range l.levels {
+			if n%2 == 0 {
+				sortLevel(l.levels[i], above)
+			} else {
+				sortLevel(l.levels[len(l.levels)-1-i], below)
+			}
 		}
 	}
-	for i, level := range best {
-		l.setLevel(i, level)
+	for i := range best {
+		l.levels[i] = best[i]
+		setRanks(best[i])
 	}
 }
 
-func (l *layout) snapshot() [][]int {
-	all := make([][]int, len(l.levels))
-	for i, level := range l.levels {
-		all[i] = slices.Clone(level)
-	}
-	return all
-}
-
-func (l *layout) setLevel(i int, level []int) {
-	l.levels[i] = level
+func setRanks(level []*item) {
 	for rank, it := range level {
-		l.items[it].rank = rank
+		it.rank = rank
 	}
 }
 
 // sortLevel puts each item at the mean place of its neighbours; one without any stays where it is.
-func (l *layout) sortLevel(level int, next func(*item) []int) {
-	wish := make(map[int]float64, len(l.levels[level]))
-	for _, i := range l.levels[level] {
-		it := &l.items[i]
-		wish[i] = float64(it.rank)
-		if near := next(it); len(near) > 0 {
-			sum := 0
-			for _, n := range near {
-				sum += l.items[n].rank
-			}
-			wish[i] = float64(sum) / float64(len(near))
+func sortLevel(level []*item, near func(*item) []*item) {
+	for _, it := range level {
+		sum, n := 0, 0
+		for _, o := range near(it) {
+			sum, n = sum+o.rank, n+1
+		}
+		it.at = float64(it.rank)
+		if n > 0 {
+			it.at = float64(sum) / float64(n)
 		}
 	}
-	slices.SortStableFunc(l.levels[level], func(a, b int) int { return cmp.Compare(wish[a], wish[b]) })
-	l.setLevel(level, l.levels[level])
+	slices.SortStableFunc(level, func(a, b *item) int { return cmp.Compare(a.at, b.at) })
+	setRanks(level)
 }
 
-// transposable bounds the pieces of edges of a layout in which neighbours are tried the other way round: that looks at
-// all pairs of their ends.
-const transposable = 4_000
-
-// transpose swaps neighbours where that takes crossings away.
-func (l *layout) transpose() {
-	if l.pieces > transposable {
-		return
-	}
-	for _, level := range l.levels {
-		for i := 0; i+1 < len(level); i++ {
-			a, b := &l.items[level[i]], &l.items[level[i+1]]
-			before := l.pair(a.up, b.up) + l.pair(a.down, b.down)
-			after := l.pair(b.up, a.up) + l.pair(b.down, a.down)
-			if after < before {
-				level[i], level[i+1] = level[i+1], level[i]
-				a.rank, b.rank = b.rank, a.rank
-			}
-		}
-	}
-}
-
-// pair counts the crossings between the edges of one item and those of one to its right.
-func (l *layout) pair(left, right []int) int {
+// crossed counts the crossings between the edges of one item and those of one to its right.
+func crossed(left, right []*item) int {
 	n := 0
 	for _, a := range left {
 		for _, b := range right {
-			if l.items[a].rank > l.items[b].rank {
+			if a.rank > b.rank {
 				n++
 			}
 		}
@@ -195,37 +173,115 @@ func (l *layout) pair(left, right []int) int {
 func (l *layout) crossings() int {
 	n := 0
 	for _, level := range l.levels {
-		var ends []int // ranks of the edges' lower ends, in the order of their upper ends
-		for _, i := range level {
-			from := len(ends)
-			for _, d := range l.items[i].down {
-				ends = append(ends, l.items[d].rank)
+		for i, a := range level {
+			for _, b := range level[i+1:] {
+				n += crossed(a.down, b.down)
 			}
-			slices.Sort(ends[from:])
 		}
-		n += inversions(ends, make([]int, len(ends)))
 	}
 	return n
 }
 
-// inversions counts the pairs that stand in the wrong order, and sorts.
-func inversions(a, scratch []int) int {
-	if len(a) < 2 {
-		return 0
-	}
-	half := len(a) / 2
-	left, right := a[:half], a[half:]
-	n := inversions(left, scratch[:half]) + inversions(right, scratch[half:])
-	merged := scratch[:0]
-	for len(left) > 0 && len(right) > 0 {
-		if left[0] <= right[0] {
-			merged, left = append(merged, left[0]), left[1:]
-		} else {
-			n += len(left)
-			merged, right = append(merged, right[0]), right[1:]
+// coordinates gives each item its place across: each level in turn comes as near to the middle of its neighbours as its
+// order and the gaps allow.
+func (l *layout) coordinates() {
+	for _, level := range l.levels {
+		for n, at := range l.closest(level) {
+			level[n].at = float64(at)
 		}
 	}
-	merged = append(append(merged, left...), right...)
-	copy(a, merged)
-	return n
+	for range sweeps {
+		for _, level := range l.levels {
+			l.pull(level, above)
+		}
+		for _, level := range slices.Backward(l.levels) {
+			l.pull(level, below)
+		}
+	}
+	for range sweeps {
+		for _, level := range l.levels {
+			l.pull(level, both)
+		}
+	}
+	least := math.MaxInt
+	for _, level := range l.levels {
+		for n, it := range level {
+			it.left = whole(it.at)
+			if len(it.up) == 1 && (it.lane && it.up[0].lane || math.Abs(it.middle()-it.up[0].middle()) <= 2) {
+				it.left = it.up[0].left + (it.up[0].size-it.size)/2 // straight, where there is room
+				if n > 0 {
+					it.left = max(it.left, level[n-1].left+l.closest(level[n-1 : n+1])[1])
+				}
+				if n+1 < len(level) {
+					it.left = min(it.left, whole(level[n+1].at)-l.closest(level[n : n+2])[1])
+				}
+			}
+			least = min(least, it.left)
+		}
+	}
+	for _, level := range l.levels {
+		for _, it := range level {
+			it.left -= least
+			l.width = max(l.width, it.left+it.size)
+		}
+	}
+}
+
+// whole rounds a place. Sizes and gaps are whole numbers, so what had room before has it afterwards. Halves are common;
+// the small part more keeps those on one side that are none by an error of the last digit only.
+func whole(at float64) int { return int(math.Floor(at + 0.5 + 1e-6)) }
+
+// closest gives the places of a level's items if they stand as close as they may.
+func (l *layout) closest(level []*item) []int {
+	places := make([]int, len(level))
+	for n := 1; n < len(level); n++ {
+		gap := l.gap
+		if level[n-1].lane || level[n].lane {
+			gap = l.pass
+		}
+		places[n] = places[n-1] + level[n-1].size + gap
+	}
+	return places
+}
+
+// straightLane is how much more a piece of an edge between two lanes wants to be straight than one between two nodes;
+// Graphviz takes 8 too.
+const straightLane = 8
+
+// pull moves a level's items towards their neighbours: of all places that keep the order and the gaps, those with the
+// least sum of squared distances (isotonic regression, by pooling adjacent violators).
+func (l *layout) pull(level []*item, near func(*item) []*item) {
+	type pool struct {
+		sum, weight float64
+		n           int
+	}
+	var pools []pool
+	places := l.closest(level)
+	for n, it := range level {
+		p := pool{0.01 * it.at, 0.01, 1} // without neighbours: where it is, but it gives way
+		if around := near(it); len(around) > 0 {
+			p = pool{n: 1}
+			for _, o := range around {
+				w := 1.0
+				if it.lane && o.lane {
+					w = straightLane
+				}
+				p.sum += w * (o.at + float64(o.size-it.size)/2)
+				p.weight += w
+			}
+		}
+		p.sum -= float64(places[n]) * p.weight
+		for k := len(pools) - 1; k >= 0 && pools[k].sum*p.weight > p.sum*pools[k].weight; k-- {
+			p.sum, p.weight, p.n = p.sum+pools[k].sum, p.weight+pools[k].weight, p.n+pools[k].n
+			pools = pools[:k]
+		}
+		pools = append(pools, p)
+	}
+	n := 0
+	for _, p := range pools {
+		for range p.n {
+			level[n].at = p.sum/p.weight + float64(places[n])
+			n++
+		}
+	}
 }

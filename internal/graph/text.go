@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -15,11 +16,17 @@ type TextOptions struct {
 	Paint func(status, text string) string
 }
 
-// minWidth leaves each column of a list some room.
-const minWidth = 40
-
-// maxBoxes is how many nodes are drawn as boxes at most. More of them fill several screens with frames.
-const maxBoxes = 24
+// Measures in a terminal, in columns.
+const (
+	minWidth  = 40 // leaves each column of a list some room
+	maxBoxes  = 24 // nodes that are drawn as boxes: more of them fill several screens with frames
+	boxWidest = 36 // with its frame
+	boxLeast  = 17
+	boxLines  = 3 // of a title
+	boxGap    = 2
+	listID    = 20
+	listAfter = 24
+)
 
 // Text gives the graph for a terminal: as boxes with lines between them if they fit, else as a list in which each node
 // says after which others it comes.
@@ -32,8 +39,8 @@ func (g *Graph) Text(o TextOptions) string {
 		o.Paint = func(_, text string) string { return text }
 	}
 	var b strings.Builder
-	if g.title != "" {
-		b.WriteString(strings.Join(wrapTo(g.title, o.Width, 3), "\n") + "\n")
+	for _, line := range wrap(g.title, o.Width, 3, ansi.StringWidthWc) {
+		b.WriteString(line + "\n")
 	}
 	if len(g.nodes) == 0 {
 		return b.String()
@@ -46,67 +53,180 @@ func (g *Graph) Text(o TextOptions) string {
 		picture = g.list(o)
 	}
 	b.WriteString(picture)
-	if legend := g.textLegend(o); legend != "" {
-		b.WriteString("\n" + legend)
-	}
-	return b.String()
-}
-
-// textLegend counts the statuses, on as many lines as it needs.
-func (g *Graph) textLegend(o TextOptions) string {
-	var b strings.Builder
-	at := 0
-	for _, t := range g.legend() {
-		number := fmt.Sprint(" ", t.count)
-		text := fit(t.sign+" "+t.word, o.Width-len(number)) + number
-		w := ansi.StringWidthWc(text)
-		switch {
-		case at > 0 && at+3+w > o.Width:
+	const between = "   "
+	width := func(t tally) int { return ansi.StringWidthWc(t.sign + " " + t.String() + between) }
+	for i, line := range g.legend(o.Width+len(between), width) {
+		if i == 0 {
 			b.WriteByte('\n')
-			at = 0
-		case at > 0:
-			b.WriteString("   ")
-			at += 3
 		}
-		b.WriteString(o.Paint(t.status, t.sign) + strings.TrimPrefix(text, t.sign))
-		at += w
-	}
-	if at > 0 {
+		for k, t := range line {
+			if k > 0 {
+				b.WriteString(between)
+			}
+			b.WriteString(o.Paint(t.status, t.sign) + " " + cut(t.String(), o.Width-2, ansi.StringWidthWc))
+		}
 		b.WriteByte('\n')
 	}
 	return b.String()
 }
 
-// fit cuts a text visibly to n columns.
-func fit(s string, n int) string {
-	// TruncateWc takes a family of emojis for one of them, and keeps too much.
-	for w := n; ansi.StringWidthWc(s) > n; w-- {
-		s = ansi.TruncateWc(s, max(w, 0), "…")
-		if w < 0 {
-			return ""
+// boxes draws the graph as boxes, as wide as there is room for, if there are not too many and the lines find their way.
+func (g *Graph) boxes(o TextOptions) (picture string, ok bool) {
+	if len(g.nodes) > maxBoxes {
+		return "", false
+	}
+	size := boxLeast
+	for _, n := range g.nodes {
+		for i, line := range n.label() {
+			size = max(size, ansi.StringWidthWc(line)+4+2*min(i, 1)) // below the title, lines are indented
 		}
 	}
-	return s
+	for size = min(size, boxWidest); !ok && size >= boxLeast; size-- {
+		picture, ok = g.boxesOf(size, o)
+	}
+	return picture, ok
 }
 
-// pad is fit, filled with spaces.
-func pad(s string, n int) string {
-	s = fit(s, n)
-	return s + strings.Repeat(" ", n-ansi.StringWidthWc(s))
+// boxesOf draws the graph as boxes of one width.
+func (g *Graph) boxesOf(size int, o TextOptions) (string, bool) {
+	l := newLayout(g, spacing{size: func(int) int { return size }, gap: boxGap, lane: 1, pass: 2})
+	if l.width > o.Width {
+		return "", false
+	}
+	var b strings.Builder
+	for i, level := range l.levels {
+		g.writeLevel(&b, level, o)
+		if i+1 < len(l.levels) && !writeChannel(&b, level, l.levels[i+1], l.width) {
+			return "", false
+		}
+	}
+	return b.String(), true
 }
 
-// wrapTo breaks a text into at most so many lines of n columns, and cuts it visibly.
-func wrapTo(s string, n, most int) []string {
+// writeLevel draws the boxes and lanes of a level, all boxes of one height.
+func (g *Graph) writeLevel(b *strings.Builder, level []*item, o TextOptions) {
+	inside, height := make([][]string, len(level)), 0
+	for i, it := range level {
+		if !it.lane {
+			inside[i] = g.nodes[it.node].inside(it.size-4, o.Paint)
+			height = max(height, len(inside[i])+2)
+		}
+	}
+	for row := range height {
+		column := 0
+		for i, it := range level {
+			b.WriteString(strings.Repeat(" ", it.left-column))
+			column = it.left + it.size
+			rule := strings.Repeat("─", max(it.size-2, 0))
+			switch {
+			case it.lane:
+				b.WriteString("│")
+			case row == 0:
+				b.WriteString("┌" + rule + "┐")
+			case row == height-1 && len(it.down) > 0:
+				half := len("─") * (it.size/2 - 1)
+				b.WriteString("└" + rule[:half] + "┬" + rule[half+len("─"):] + "┘")
+			case row == height-1:
+				b.WriteString("└" + rule + "┘")
+			case row <= len(inside[i]):
+				b.WriteString("│ " + inside[i][row-1] + " │")
+			default:
+				b.WriteString("│" + strings.Repeat(" ", it.size-2) + "│")
+			}
+		}
+		b.WriteByte('\n')
+	}
+}
+
+// inside gives the lines of a box, each filled to its columns.
+func (n Node) inside(columns int, paint func(status, text string) string) []string {
+	indent := ""
+	if n.Status != "" {
+		indent = "  "
+	}
+	columns -= len(indent)
+	title := wrap(n.Title, columns, boxLines, ansi.StringWidthWc)
+	if n.ID != n.Title {
+		title = append(title, cut(n.ID, columns, ansi.StringWidthWc))
+	}
+	state := wrap(n.state(), columns, 2, ansi.StringWidthWc)
+	if word := lookOf(n.Status).word(); len(state) > 1 && word != "" && n.Note != "" { // the word on a line of its own
+		state = slices.Concat(wrap(word, columns, 1, ansi.StringWidthWc), wrap(n.Note, columns, 2, ansi.StringWidthWc))
+	}
 	var lines []string
-	for line := range strings.SplitSeq(ansi.WrapWc(s, n, ""), "\n") {
-		lines = append(lines, strings.TrimSpace(line))
-	}
-	if len(lines) > most {
-		last := strings.Join(lines[most-1:], " ")
-		lines = append(lines[:most-1], last)
-	}
-	for i := range lines {
-		lines[i] = fit(lines[i], n) // what has no place to break is cut
+	for i, line := range slices.Concat(title, state) {
+		start, filling := indent, strings.Repeat(" ", columns-ansi.StringWidthWc(line))
+		if i == 0 && indent != "" {
+			start = paint(n.Status, lookOf(n.Status).sign) + " "
+		}
+		if i >= len(title) && n.Status != "" {
+			line = paint(n.Status, line)
+		}
+		lines = append(lines, start+line+filling)
 	}
 	return lines
+}
+
+// list draws the graph as a list: a line for each node, a blank one between levels.
+func (g *Graph) list(o TextOptions) string {
+	width := ansi.StringWidthWc
+	from := make([][]int, len(g.nodes))
+	for _, e := range g.edges {
+		from[e.to] = append(from[e.to], e.from+1)
+	}
+	after := make([]string, len(g.nodes))
+	titles := make([]string, len(g.nodes))
+	var idColumns, afterColumns, titleColumns, signColumns int
+	for i, n := range g.nodes {
+		after[i], titles[i] = ranges(from[i]), n.Title
+		if n.Note != "" {
+			titles[i] += " (" + n.Note + ")" // the sign tells the status
+		}
+		if n.Status != "" {
+			signColumns = 2
+		}
+		idColumns = max(idColumns, min(width(n.ID), listID, o.Width/4))
+		afterColumns = max(afterColumns, min(width(after[i]), listAfter, o.Width/3))
+		titleColumns = max(titleColumns, width(titles[i]))
+	}
+	number := len(fmt.Sprint(len(g.nodes)))
+	titleColumns = max(min(titleColumns, o.Width-number-signColumns-idColumns-afterColumns-5), 1)
+	pad := func(s string, n int) string {
+		s = cut(s, n, width)
+		return s + strings.Repeat(" ", max(n-width(s), 0))
+	}
+	var b strings.Builder
+	for depth, level := range g.levels {
+		if depth > 0 {
+			b.WriteByte('\n')
+		}
+		for _, i := range level {
+			n, sign := g.nodes[i], ""
+			if signColumns > 0 {
+				sign = o.Paint(n.Status, pad(lookOf(n.Status).sign, 1)) + " "
+			}
+			line := fmt.Sprintf("%*d %s%s  %s  %s", number, i+1, sign, pad(n.ID, idColumns), pad(titles[i], titleColumns),
+				cut(after[i], afterColumns, width))
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+		}
+	}
+	return b.String()
+}
+
+// ranges says after which numbers a node comes, with three and more that follow each other joined: "after 1-3, 7".
+func ranges(numbers []int) string {
+	slices.Sort(numbers)
+	text, word := "", "after "
+	for i := 0; i < len(numbers); word = ", " {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		text += word + fmt.Sprint(numbers[i])
+		if i++; j > i {
+			text += fmt.Sprint("-", numbers[j])
+			i = j + 1
+		}
+	}
+	return text
 }

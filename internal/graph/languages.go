@@ -1,0 +1,107 @@
+package graph
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// Mermaid gives the graph as a flowchart for Mermaid, from top to bottom.
+func (g *Graph) Mermaid() string {
+	var b strings.Builder
+	b.WriteString("flowchart TD\n")
+	used := map[string]bool{}
+	for i, n := range g.nodes {
+		class := lookOf(n.Status).class
+		used[class] = true
+		lines := n.label()
+		for k := range lines {
+			lines[k] = mermaidText(lines[k])
+		}
+		fmt.Fprintf(&b, "    n%d[\"%s\"]:::%s\n", i+1, strings.Join(lines, "<br/>"), class)
+	}
+	for _, e := range g.edges {
+		fmt.Fprintf(&b, "    n%d --> n%d\n", e.from+1, e.to+1)
+	}
+	for _, c := range palette {
+		if used[c.class] {
+			fmt.Fprintf(&b, "    classDef %s fill:%s,stroke:%s,color:#1f2328", c.class, c.fill, c.line)
+			if c.class == dropped {
+				b.WriteString(",stroke-dasharray:4 3")
+			}
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// mermaidText writes a text that may stand in a quoted label. All ASCII but letters, digits, spaces and a few harmless
+// signs become codes: a quote would end the label, "%%{" begins a directive and "style x:" is rewritten wherever they
+// stand, a backtick makes Markdown of the label, and < and & are HTML.
+func mermaidText(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r >= 0x80, r >= '0' && r <= '9', r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z',
+			strings.ContainsRune(" .,-/()?!'", r):
+			b.WriteRune(r)
+		default:
+			fmt.Fprintf(&b, "#%d;", r)
+		}
+	}
+	return b.String()
+}
+
+// dotColumns is how wide a label of DOT becomes, in columns: Graphviz itself breaks no lines.
+const dotColumns = 30
+
+// DOT gives the graph in the language of Graphviz, from top to bottom.
+func (g *Graph) DOT() string {
+	var b strings.Builder
+	b.WriteString(`digraph boulder {
+    rankdir=TB;
+    bgcolor="transparent";
+    node [shape=box, style="rounded,filled", fontname="Helvetica,Arial,sans-serif", fontsize=11, fontcolor="#1f2328", ` +
+		`margin="0.18,0.1"];
+    edge [color="#6e7781", arrowsize=0.7];
+`)
+	if g.title != "" {
+		fmt.Fprintf(&b, "    label=\"%s\";\n    labelloc=t;\n    fontname=\"Helvetica,Arial,sans-serif\";\n"+
+			"    fontcolor=\"#6e7781\";\n", dotLines(g.title, 2*dotColumns))
+	}
+	classes := map[string]colours{}
+	for _, c := range palette {
+		classes[c.class] = c
+	}
+	for i, n := range g.nodes {
+		c := classes[lookOf(n.Status).class]
+		lines := n.label()
+		for k := range lines {
+			lines[k] = dotLines(lines[k], dotColumns)
+		}
+		fmt.Fprintf(&b, "    n%d [label=\"%s\", fillcolor=\"%s\", color=\"%s\"", i+1, strings.Join(lines, `\n`), c.fill, c.line)
+		if c.class == dropped {
+			b.WriteString(`, style="rounded,filled,dashed"`)
+		}
+		b.WriteString("];\n")
+	}
+	for _, e := range g.edges {
+		fmt.Fprintf(&b, "    n%d -> n%d;\n", e.from+1, e.to+1)
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// dotEscapes keep a text inside its quotes and as it is: a backslash begins escapes such as \N for the node's name, and
+// Graphviz reads HTML's entities in every label.
+var dotEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, `&`, `&amp;`)
+
+// dotLines writes a text that may stand in a quoted label, broken into lines.
+func dotLines(s string, columns int) string {
+	lines := strings.Split(ansi.WrapWc(s, columns, ""), "\n")
+	for i, line := range lines {
+		lines[i] = dotEscapes.Replace(strings.TrimSpace(line))
+	}
+	return strings.Join(lines, `\n`)
+}
