@@ -88,12 +88,12 @@ func New(title string, nodes []Node, edges []Edge) *Graph {
 
 // clean makes a text harmless and takes out what XML cannot hold.
 func clean(s string) string {
-	return strings.Map(func(r rune) rune {
+	return text.OneLine(strings.Map(func(r rune) rune {
 		if r&0xFFFE == 0xFFFE || r >= 0xFDD0 && r <= 0xFDEF {
 			return -1
 		}
 		return r
-	}, text.OneLine(s))
+	}, s))
 }
 
 // widest is the size of the largest level.
