@@ -44,7 +44,7 @@ func (p *approver) approve(
 		p.app.note("The model proposed gates. Nobody has looked at them, so they are told to the agents but not run" +
 			" (allow_model_gates in the configuration changes that).")
 	}
-	model, err := p.models(ctx, plan)
+	model, err := p.CheckModels(ctx, plan)
 	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err
 }
 
@@ -53,7 +53,7 @@ func (p *approver) approve(
 func (p *approver) replans(wanted bool) orchestrator.ApproveReplan {
 	return func(ctx context.Context, r orchestrator.ReplanProposal) (gates bool, err error) {
 		if !wanted {
-			return p.config.AllowModelGates, nil
+			return p.Config().AllowModelGates, nil
 		}
 		if !terminal(p.app.Stdin) || !terminal(p.app.Stderr) {
 			if !p.app.quiet {
@@ -161,18 +161,18 @@ func (a *app) answer(ctx context.Context) (string, error) {
 
 // editPlan opens the plan's file in the person's editor and reads it back.
 func (p *approver) editPlan(ctx context.Context, plan *boulder.Plan, path string) (*boulder.Plan, error) {
-	if !exists(path) || path == planPath(p.project) && !p.holds(path, plan) {
+	if !exists(path) || path == p.PlanPath() && !p.holds(path, plan) {
 		if err := p.app.keepEdited(path); err != nil {
 			return nil, err
 		}
-		if err := writePlan(p.project, path, plan); err != nil {
+		if err := p.WritePlan(path, plan); err != nil {
 			return nil, err
 		}
 	}
 	if err := p.runEditor(ctx, path); err != nil {
 		return nil, err
 	}
-	return p.app.readPlan(path)
+	return p.ReadPlan(path)
 }
 
 // holds reports whether the file is the plan, or an edit of it that could not be read yet.

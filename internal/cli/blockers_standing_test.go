@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"github.com/bouldermgr/manager/internal/config"
 	"os"
 	"path/filepath"
 	"strings"
@@ -158,8 +157,7 @@ func TestWarnOfUnwritten(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
 	a, _, stderr := testApp()
-	a.dir = project
-	d := &deps{app: a, project: project, config: &config.Config{}}
+	d := openProject(t, a, project)
 	if d.warnOfUnwritten(t.Context()); stderr.Len() > 0 {
 		t.Errorf("it warns of nothing: %s", stderr)
 	}

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"github.com/bouldermgr/manager/internal/config"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -211,9 +209,7 @@ func TestDeliver(t *testing.T) {
 	}
 	db := openState(t, project)
 	for range 2 {
-		if err := deliver(t.Context(), d, db, onDisk{db}, sampleID); err != nil {
-			t.Fatal(err)
-		}
+		deliver(t, project, db)
 		if left, err := d.Undelivered(t.Context(), sampleID); len(left) > 0 || err != nil {
 			t.Errorf("left to tell: %v, %v", left, err)
 		}
@@ -248,9 +244,8 @@ func TestIDsAreNotGivenTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := openState(t, project)
-	d := &deps{app: &app{Env: Env{Stderr: io.Discard}}, project: project, config: &config.Config{}}
 	for range 2 {
-		d.deliverBefore(t.Context(), db, sampleID)
+		deliver(t, project, db)
 	}
 	yes := true
 	b, _, err := deskOfProject(t, project).Raise(t.Context(),
@@ -285,12 +280,17 @@ func TestDeliverEarlyAndLate(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	db := openState(t, project)
-	if err := deliver(t.Context(), d, db, onDisk{db}, sampleID); err != nil {
-		t.Fatal(err)
-	}
+	deliver(t, project, db)
 	if left, err := d.Undelivered(t.Context(), sampleID); len(left) > 0 || err != nil {
 		t.Errorf("left to tell: %v, %v", left, err)
 	}
+}
+
+// deliver hands answers over as a run does before it begins.
+func deliver(t *testing.T, dir string, db *store.DB) {
+	t.Helper()
+	a, _, _ := testApp()
+	openProject(t, a, dir).DeliverBefore(t.Context(), db, sampleID)
 }
 
 func openState(t *testing.T, project string) *store.DB {
@@ -351,9 +351,7 @@ func TestAnswerIsKeptWhereNobodyTakesIt(t *testing.T) {
 	if left, err := d.Undelivered(t.Context(), sampleID); len(left) != 1 || err != nil {
 		t.Errorf("left to tell: %v, %v (%s)", left, err, dir)
 	}
-	if err := deliver(t.Context(), d, db, onDisk{db}, sampleID); err != nil { // as the next run does
-		t.Error(err)
-	}
+	deliver(t, project, db)
 }
 
 // Secrets do not get into an answer, and whoever gave it is told.

@@ -22,7 +22,7 @@ func walk(t *testing.T, project string, then func(n int), typed ...string) (aske
 	t.Helper()
 	var out bytes.Buffer
 	a := &app{Env: Env{Stdout: io.Discard, Stderr: &out, Stdin: strings.NewReader("")}, dir: project}
-	d, err := a.blockersHere()
+	d, err := a.blockers()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -19,7 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/bouldermgr/manager/internal/secret"
-	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/project"
 )
 
 // Env is the world that a command line runs in.
@@ -50,7 +49,7 @@ type app struct {
 	Env
 	interrupts interrupts
 	secrets    *secret.Redactor // nil: known by their form only
-	processes  processes
+	opened     *project.Project // by commands that start nothing
 	answers    answers
 
 	json, quiet, noColor, verbose bool
@@ -72,7 +71,11 @@ func Main(env Env) int {
 	root.SetIn(env.Stdin)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
-	defer a.release() // whatever the end
+	defer func() { // whatever the end
+		if a.opened != nil {
+			a.opened.Close()
+		}
+	}()
 	err := root.ExecuteContext(ctx)
 	if failed := stdoutErr.Load(); failed != nil {
 		err = outputError(err, *failed)
@@ -162,46 +165,6 @@ func outputError(err, failed error) error {
 		return err
 	}
 	return fmt.Errorf("write to stdout: %w", failed)
-}
-
-// project returns the absolute directory of the project, with symbolic links resolved, as OpenCode and git report it.
-// It is the directory to work in, or the nearest one above it, up to the root of the git repository, that has a
-// state directory.
-func (a *app) project() (string, error) {
-	dir := a.dir
-	if dir == "" {
-		dir = "."
-	}
-	abs, err := filepath.Abs(dir)
-	if err == nil {
-		abs, err = filepath.EvalSymlinks(abs)
-	}
-	if err != nil {
-		return "", usagef("cannot work in %s: %v", dir, err)
-	}
-	info, err := os.Stat(abs)
-	if err != nil || !info.IsDir() {
-		return "", usagef("cannot work in %s: it is not a directory", dir)
-	}
-	for at := abs; ; at = filepath.Dir(at) {
-		if info, err := os.Lstat(filepath.Join(at, store.DirName)); err == nil && (at == abs || ours(at, info)) {
-			return at, nil
-		}
-		if exists(filepath.Join(at, ".git")) || at == filepath.Dir(at) {
-			return abs, nil
-		}
-	}
-}
-
-// ours reports whether a state directory above the one to work in may be used. The configuration in it names commands
-// to run, so another user must not be able to put it there, as in /tmp.
-func ours(parent string, state fs.FileInfo) bool {
-	above, err := os.Stat(parent)
-	if err != nil || above.Mode().Perm()&0o002 != 0 || !state.IsDir() {
-		return false
-	}
-	owner, ok := state.Sys().(*syscall.Stat_t)
-	return ok && int(owner.Uid) == os.Geteuid()
 }
 
 // file is where a file argument points to: like everything else, relative to the directory of -C.

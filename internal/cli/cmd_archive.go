@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -56,7 +57,7 @@ func (a *app) runArchive(ctx context.Context, o *archiveOptions, args []string) 
 		return err
 	}
 	reports, err := archive(ctx, d, o, args)
-	d.close()
+	d.Close()
 	for _, r := range reports {
 		if err := a.printArchived(r); err != nil {
 			return err
@@ -66,13 +67,13 @@ func (a *app) runArchive(ctx context.Context, o *archiveOptions, args []string) 
 }
 
 // archive puts away what the arguments name, or brings it back. Nothing is done if one of them cannot be meant.
-func archive(ctx context.Context, d *desk, o *archiveOptions, args []string) ([]archiveReport, error) {
+func archive(ctx context.Context, d *project.Desk, o *archiveOptions, args []string) ([]archiveReport, error) {
 	if len(args) == 0 {
 		args = []string{""}
 	}
 	var reports []archiveReport
 	for _, arg := range args {
-		id, err := resolve(ctx, d, arg)
+		id, err := project.Resolve(ctx, d, arg)
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +96,7 @@ func archive(ctx context.Context, d *desk, o *archiveOptions, args []string) ([]
 		if !r.Changed {
 			continue
 		}
-		if err := d.orders.Order(ctx, r.BoulderID, order); err != nil {
+		if err := d.Orders.Order(ctx, r.BoulderID, order); err != nil {
 			return reports[:i], err
 		}
 	}
@@ -122,10 +123,10 @@ func (a *app) printArchived(r archiveReport) error {
 // openToWrite opens the database for a change that is made at once. If another process holds it, the error says who.
 func (a *app) openToWrite(dir string) (*store.DB, error) {
 	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{
-		Timeout: lockWait, Redact: a.secrets.JSON, Logger: a.logger(),
+		Timeout: project.LockWait, Redact: a.secrets.JSON, Logger: a.logger(),
 	})
 	if errors.Is(err, store.ErrHeld) {
-		return nil, fmt.Errorf("%w%s: do this when it has ended", err, holderText(dir))
+		return nil, fmt.Errorf("%w%s: do this when it has ended", err, project.HolderText(dir))
 	}
 	return db, err
 }

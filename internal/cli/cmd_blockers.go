@@ -9,6 +9,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/project"
 )
 
 func (a *app) newBlockersCmd() *cobra.Command {
@@ -62,7 +63,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 }
 
 func (a *app) runBlockers(ctx context.Context) error {
-	d, err := a.blockersHere()
+	d, err := a.blockers()
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (a *app) newBlockersStatusCmd() *cobra.Command {
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d, err := a.blockersHere()
+			d, err := a.blockers()
 			if err != nil {
 				return err
 			}
@@ -178,12 +179,12 @@ func (a *app) divertedNow(ctx context.Context) []string {
 		return nil // whoever holds it is about to begin or to end
 	}
 	defer closeReader()
-	holder := holderOf(ctx, r)
+	holder := project.HolderOf(ctx, r)
 	if holder == nil {
 		return nil
 	}
 	var ids []string
-	for _, id := range running(holder) {
+	for _, id := range project.Running(holder) {
 		if d, _ := r.Get(ctx, id); d.Boulder.Diverted {
 			ids = append(ids, id)
 		}
@@ -212,7 +213,7 @@ func (a *app) blockersSwitch(name, short, long string, to *bool) *cobra.Command 
 			if cmd.Flags().Changed("session") && !isSession(session) {
 				return usagef("--session takes the id of an OpenCode session, ses_…, not %q", session)
 			}
-			d, err := a.blockersHere()
+			d, err := a.blockers()
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/project"
 )
 
 func (a *app) newBlockersAnswerCmd() *cobra.Command {
@@ -64,7 +65,7 @@ needs it and to say so. Also for what is dealt with, to have it off the list.`,
 }
 
 func (a *app) runAnswer(ctx context.Context, id string, s blockers.Settlement) error {
-	d, err := a.blockersHere()
+	d, err := a.blockers()
 	if err != nil {
 		return err
 	}
@@ -112,10 +113,10 @@ func (a *app) checkAnswer(ctx context.Context, b *boulder.Blocker, s blockers.Se
 		}
 		return usagef("an answer needs a text%s; to go on without one: manager blockers skip %s", hint, b.ID)
 	}
-	order := settleOrder(b)
+	order := project.SettleOrder(b)
 	order.SubTaskID, order.Text, order.Allowed = cmp.Or(order.SubTaskID, "-"), s.Answer, s.Allowed
 	if err := order.Validate(); err != nil { // also outside of a run: what is too long there is too long here
-		return &usageError{err}
+		return &project.UsageError{Err: err}
 	}
 	if skip {
 		return nil
@@ -170,7 +171,7 @@ func (a *app) tooLate(ctx context.Context, b *boulder.Blocker) string {
 		return ""
 	}
 	defer closeReader()
-	if how, err := standing(ctx, r, b); err != nil || how != overBefore {
+	if how, err := project.Standing(ctx, r, b); err != nil || how != project.OverBefore {
 		return ""
 	}
 	what := fmt.Sprintf("boulder %s is not here any more", b.BoulderID)
@@ -204,7 +205,7 @@ func (a *app) answerError(b *boulder.Blocker, report *settled, err error) error 
 	case errors.Is(err, blockers.ErrSettled):
 		return &answeredError{fmt.Sprintf("%s was settled by somebody else just now; see: manager blockers show %s", b.ID, b.ID)}
 	case errors.Is(err, blockers.ErrNothingToAllow):
-		return &usageError{err}
+		return &project.UsageError{Err: err}
 	}
 	return err
 }
@@ -225,7 +226,7 @@ func (r *settled) text(now time.Time) string {
 // follows says what comes of it.
 func (r *settled) follows(with string, now time.Time) string {
 	switch r.Handover {
-	case noBoulder:
+	case project.NoBoulder:
 		if r.Ask != nil && r.Ask.Reply == boulder.ReplyWaiting && r.Until.After(now) {
 			return "The session that waits for it gets it."
 		}
@@ -233,11 +234,11 @@ func (r *settled) follows(with string, now time.Time) string {
 			return "It came up outside of a run: its session is told by the next prompt of `manager watch`, if that watches it."
 		}
 		return "It came up outside of a run: nobody waits for it."
-	case overBefore:
+	case project.OverBefore:
 		return "Nothing waited for it any more."
-	case notAsked:
+	case project.NotAsked:
 		return fmt.Sprintf("%q gets it as soon as it has told its boulder of the blocker.", r.SubTaskID)
-	case kept:
+	case project.Kept:
 		return ""
 	}
 	switch {
@@ -251,5 +252,5 @@ func (r *settled) follows(with string, now time.Time) string {
 
 // goesOnLater reports whether the boulder has the answer, and somebody has to resume it.
 func (r *settled) goesOnLater() bool {
-	return r.Handover == handedOver && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
+	return r.Handover == project.HandedOver && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
 }

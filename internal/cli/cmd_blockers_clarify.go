@@ -50,7 +50,7 @@ func (a *app) runClarify(ctx context.Context, o *blockerFilter) error {
 	if o.status != "" {
 		return usagef("clarify is about what waits for an answer: leave --status out")
 	}
-	d, err := a.blockersHere()
+	d, err := a.blockers()
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func (a *app) runBlockersExport(ctx context.Context, o *blockersExportOptions) e
 	if o.force && o.output == "" {
 		return usagef("--force is for the file of -o, and none is given")
 	}
-	d, err := a.blockersHere()
+	d, err := a.blockers()
 	if err != nil {
 		return err
 	}

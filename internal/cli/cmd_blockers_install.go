@@ -30,14 +30,14 @@ A file of that name that is not of this command, or was changed by hand, is left
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			path, below, project, err := a.slashDir(global)
+			path, below, root, err := a.slashDir(global)
 			if err == nil && global {
 				err = os.MkdirAll(path, 0o755)
 			}
 			if err != nil {
 				return err
 			}
-			return a.changeSlash(path, below, project, a.installSlash)
+			return a.changeSlash(path, below, root, a.installSlash)
 		},
 	}
 	cmd.Flags().BoolVar(&global, "global", false, "for all projects")
@@ -55,11 +55,11 @@ alone. OpenCode sees it when it is started the next time.`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			path, below, project, err := a.slashDir(global)
+			path, below, root, err := a.slashDir(global)
 			if err != nil {
 				return err
 			}
-			return a.changeSlash(path, below, project, (*slashPlace).remove)
+			return a.changeSlash(path, below, root, (*slashPlace).remove)
 		},
 	}
 	cmd.Flags().BoolVar(&global, "global", false, "the one for all projects")
@@ -74,9 +74,9 @@ type slashChange struct {
 }
 
 // changeSlash does something to a command file, and says what came of it.
-func (a *app) changeSlash(path, below, project string, do func(*slashPlace) (slashOutcome, error)) error {
+func (a *app) changeSlash(path, below, root string, do func(*slashPlace) (slashOutcome, error)) error {
 	file, outcome := filepath.Join(path, below, slashDirs[0], slashName), slashAbsent
-	place, err := openSlashPlace(path, below, project)
+	place, err := openSlashPlace(path, below, root)
 	if err == nil {
 		defer place.close()
 		outcome, err = do(place)
@@ -105,10 +105,10 @@ func (a *app) changeSlash(path, below, project string, do func(*slashPlace) (sla
 
 // slashDir is a directory of OpenCode's configuration: path of the project, and what is below it, or the user's own,
 // which may be a link to wherever they keep it. project is what the command works on, if that does not depend.
-func (a *app) slashDir(global bool) (path, below, project string, err error) {
+func (a *app) slashDir(global bool) (path, below, root string, err error) {
 	if !global {
-		project, err = a.project()
-		return project, ".opencode", project, err
+		root, err = a.project()
+		return root, ".opencode", root, err
 	}
 	base := a.Getenv("XDG_CONFIG_HOME")
 	if base == "" && a.Getenv("HOME") != "" {

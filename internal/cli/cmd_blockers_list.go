@@ -13,6 +13,7 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project"
 )
 
 // blockerFilter are the flags that choose blockers.
@@ -64,7 +65,7 @@ func (o *blockerFilter) filter(ctx context.Context, a *app, status boulder.Block
 		return f, err
 	}
 	defer closeReader()
-	f.BoulderID, err = resolve(ctx, r, o.boulder)
+	f.BoulderID, err = project.Resolve(ctx, r, o.boulder)
 	return f, err
 }
 
@@ -86,7 +87,7 @@ nobody waits for any more, since its sub-task is over or was tried again without
 }
 
 func (a *app) runBlockersList(ctx context.Context, o *blockerFilter) error {
-	d, err := a.blockersHere()
+	d, err := a.blockers()
 	if err != nil {
 		return err
 	}
@@ -192,7 +193,7 @@ func oneBlocker(cmd *cobra.Command, args []string) error {
 }
 
 func (a *app) runBlockersShow(ctx context.Context, id string) error {
-	d, err := a.blockersHere()
+	d, err := a.blockers()
 	if err != nil {
 		return err
 	}
@@ -268,7 +269,7 @@ func (a *app) completeBlocker(status boulder.BlockerStatus) cobra.CompletionFunc
 		if len(args) > 0 {
 			return nil, how
 		}
-		d, err := a.blockersHere()
+		d, err := a.blockers()
 		if err != nil {
 			return nil, how
 		}

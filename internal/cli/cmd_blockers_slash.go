@@ -136,7 +136,7 @@ func unquoted(s string) string {
 
 // clarifyText tells an agent to ask the user what waits, one thing after another. What it quotes was written by agents.
 func (a *app) clarifyText(ctx context.Context) (string, error) {
-	d, err := a.blockersHere()
+	d, err := a.blockers()
 	if err != nil {
 		return "", err
 	}
@@ -148,7 +148,7 @@ func (a *app) clarifyText(ctx context.Context) (string, error) {
 	if len(waiting) == 0 {
 		return "Nothing waits for an answer.", nil
 	}
-	project, err := a.project()
+	root, err := a.project()
 	if err != nil {
 		return "", err
 	}
@@ -156,7 +156,7 @@ func (a *app) clarifyText(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	call := shellWord(program) + " -C " + shellWord(project) + " blockers"
+	call := shellWord(program) + " -C " + shellWord(root) + " blockers"
 	var b strings.Builder
 	fmt.Fprintf(&b, `CLARIFY
 %s. Ask the user about them with the question tool: one at a time, in this order, and only with what is said here. Offer

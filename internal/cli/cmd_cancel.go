@@ -90,8 +90,8 @@ func (a *app) toCancel(ctx context.Context, ref string) (store.Detail, error) {
 	if err != nil {
 		return store.Detail{}, err
 	}
-	defer d.close()
-	id, err := d.find(ctx, ref)
+	defer d.Close()
+	id, err := d.Find(ctx, ref)
 	if err != nil {
 		return store.Detail{}, err
 	}

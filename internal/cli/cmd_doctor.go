@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/bouldermgr/manager/internal/config"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/bouldermgr/manager/project"
 
 	"github.com/spf13/cobra"
 
@@ -58,12 +59,12 @@ type doctorReport struct {
 }
 
 func (a *app) runDoctor(ctx context.Context) error {
-	project, err := a.project()
-	if err != nil {
-		return err
+	p, configErr := project.Open(a.dir, a.options())
+	if p == nil {
+		return configErr
 	}
-	d := &doctor{app: a, deps: &deps{app: a, project: project, config: &config.Config{}, log: a.logger()}}
-	d.checkConfig()
+	d := &doctor{app: a, deps: &deps{Project: p, app: a, log: a.logger()}}
+	d.checkConfig(configErr)
 	d.checkGit(ctx)
 	d.checkState()
 	d.checkDatabase(ctx)
@@ -76,6 +77,7 @@ func (a *app) runDoctor(ctx context.Context) error {
 	}
 	report := doctorReport{Type: "doctor", OK: true, Checks: d.checks}
 	report.OK = !slices.ContainsFunc(d.checks, func(c check) bool { return c.Finding == broken })
+	var err error
 	if a.json {
 		err = a.printJSON(report)
 	} else {
@@ -98,16 +100,14 @@ func (d *doctor) add(name string, f finding, do, format string, args ...any) {
 	d.checks = append(d.checks, check{Name: name, Finding: f, Detail: fmt.Sprintf(format, args...), Do: do})
 }
 
-func (d *doctor) checkConfig() {
-	c, err := d.app.loadConfig(d.deps.project)
+func (d *doctor) checkConfig(err error) {
 	if err != nil {
 		d.add("config", broken, "correct the file; the keys are described in docs/cli.md", "%v", err)
 		return
 	}
-	d.deps.config = c
 	var files []string
-	for _, path := range append(d.app.configPaths(d.deps.project), d.app.configFile) {
-		if path != "" && exists(path) && (d.app.configFile == "" || path == d.app.configFile) {
+	for _, path := range d.deps.ConfigPaths() {
+		if exists(path) {
 			files = append(files, d.app.pretty(path))
 		}
 	}
@@ -119,7 +119,7 @@ func (d *doctor) checkConfig() {
 }
 
 func (d *doctor) checkGit(ctx context.Context) {
-	w, err := workspace.Open(ctx, d.deps.project)
+	w, err := workspace.Open(ctx, d.deps.Dir())
 	if err != nil {
 		d.add("git", broken, "", "%v", err)
 		return
@@ -136,17 +136,17 @@ func (d *doctor) checkGit(ctx context.Context) {
 	case head == "":
 		d.add("git", fine, "", "repository %s, no commit yet", w.Root())
 	default:
-		d.add("git", fine, "", "repository %s at %s", w.Root(), short(head))
+		d.add("git", fine, "", "repository %s at %s", w.Root(), project.Short(head))
 	}
 }
 
 // checkState looks whether the state can be written, without leaving any.
 func (d *doctor) checkState() {
-	dir := filepath.Join(d.deps.project, store.DirName)
+	dir := filepath.Join(d.deps.Dir(), store.DirName)
 	where := dir
 	switch info, err := os.Lstat(dir); {
 	case errors.Is(err, fs.ErrNotExist):
-		where = d.deps.project
+		where = d.deps.Dir()
 	case err == nil && !info.IsDir():
 		d.add("state", broken, "move it away", "%s is a link or a file and not a directory", dir)
 		return
@@ -187,7 +187,7 @@ func (d *doctor) checkDatabase(ctx context.Context) {
 		return
 	}
 	held := ""
-	if h := holderOf(ctx, r); h != nil {
+	if h := project.HolderOf(ctx, r); h != nil {
 		held = fmt.Sprintf("; process %d is at work: %s", h.PID, h.Command)
 	}
 	d.add("database", fine, "", "%s%s", plural(len(boulders), "boulder"), held)
@@ -205,13 +205,13 @@ func consistent(ctx context.Context, r reader, id string) error {
 
 // checkOpenCode starts a server: that finds more than looking does.
 func (d *doctor) checkOpenCode(ctx context.Context) {
-	if err := d.deps.connect(ctx, ""); err != nil {
+	if err := d.deps.ConnectOpenCode(ctx); err != nil {
 		d.add("opencode", broken, "", "%v", err)
 		return
 	}
-	defer d.deps.close()
-	d.deps.host.Warm() // it boots while the version is asked for
-	version, err := opencode.Version(ctx, d.deps.binary())
+	defer d.deps.Close()
+	d.deps.Warm() // it boots while the version is asked for
+	version, err := opencode.Version(ctx, d.deps.Binary())
 	if err == nil {
 		err = opencode.CheckVersion(version)
 	}
@@ -219,7 +219,7 @@ func (d *doctor) checkOpenCode(ctx context.Context) {
 		d.add("opencode", broken, "then `manager doctor` again; --opencode PATH names another one", "%v", err)
 		return
 	}
-	conn, err := d.deps.host.Connect(ctx)
+	client, err := d.deps.Client(ctx)
 	if err != nil {
 		d.add("opencode", broken, "run `opencode serve` by hand to see what is wrong", "%v", err)
 		return
@@ -228,8 +228,8 @@ func (d *doctor) checkOpenCode(ctx context.Context) {
 	if version != opencode.TestedVersion {
 		tested = "; tested with " + opencode.TestedVersion
 	}
-	d.add("opencode", fine, "", "version %s (%s)%s", version, d.deps.binary(), tested)
-	d.checkModels(ctx, conn.Client.In(d.deps.project))
+	d.add("opencode", fine, "", "version %s (%s)%s", version, d.deps.Binary(), tested)
+	d.checkModels(ctx, client.In(d.deps.Dir()))
 }
 
 // hosted is OpenCode's own provider. With nothing else connected and no model configured, OpenCode 1.18.33 uses a free
@@ -275,7 +275,7 @@ func (d *doctor) checkModel(catalogue opencode.Catalogue, chosen, from, offer st
 		return
 	}
 	if _, ok := catalogue.Model(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}); !ok {
-		d.add("models", broken, "choose another; "+offered(catalogue, ref.Provider),
+		d.add("models", broken, "choose another; "+project.Offered(catalogue, ref.Provider),
 			"%s names %s, which OpenCode does not offer", from, chosen)
 		return
 	}
@@ -284,7 +284,7 @@ func (d *doctor) checkModel(catalogue opencode.Catalogue, chosen, from, offer st
 
 // model is what sub-tasks use that name none, and who says so.
 func (d *doctor) model(ctx context.Context, dir *opencode.Directory) (model, from string, err error) {
-	if model, err = d.deps.model(); err != nil || model != "" {
+	if model, err = d.deps.Model(); err != nil || model != "" {
 		return model, "--model or the configuration", err
 	}
 	ref, err := dir.DefaultModel(ctx)
@@ -296,7 +296,7 @@ func (d *doctor) model(ctx context.Context, dir *opencode.Directory) (model, fro
 
 // checkKeys says for each provider whether its key is set. Without any the ledgers go through OpenCode.
 func (d *doctor) checkKeys() {
-	sources, err := d.deps.sources()
+	sources, err := d.deps.Sources()
 	if err != nil {
 		d.add("keys", broken, "correct the endpoints in the configuration", "%v", err)
 		return
@@ -331,7 +331,7 @@ func (d *doctor) keyOf(s providers.Source) string {
 
 // checkLedger says which model plans and judges, and how it is reached.
 func (d *doctor) checkLedger() {
-	if err := d.deps.openLedger(); err != nil {
+	if err := d.deps.OpenLedger(); err != nil {
 		d.add("ledgers", broken, "set the key of its provider, or choose another with --ledger-model", "%v", err)
 		return
 	}
@@ -339,16 +339,16 @@ func (d *doctor) checkLedger() {
 	if source, ok := d.direct(); ok {
 		how = joinedBy(" with ", "directly", d.keyOf(source))
 	}
-	d.add("ledgers", fine, "", "%s plans and judges, asked %s", modelName(d.deps.ledger), how)
+	d.add("ledgers", fine, "", "%s plans and judges, asked %s", modelName(d.deps.Ledger()), how)
 }
 
 // direct is the provider of the ledgers, if it is asked directly.
 func (d *doctor) direct() (providers.Source, bool) {
-	ref, err := providers.ParseModel(d.deps.ledger)
-	if err != nil || !d.deps.direct {
+	ref, err := providers.ParseModel(d.deps.Ledger())
+	if err != nil || !d.deps.LedgerIsDirect() {
 		return providers.Source{}, false
 	}
-	sources, err := d.deps.sources()
+	sources, err := d.deps.Sources()
 	i := slices.IndexFunc(sources, func(s providers.Source) bool { return s.Name == ref.Provider })
 	if err != nil || i < 0 {
 		return providers.Source{}, false
@@ -358,7 +358,7 @@ func (d *doctor) direct() (providers.Source, bool) {
 
 // checkPrices says whether it will be known what the ledgers cost: providers that are asked directly do not tell.
 func (d *doctor) checkPrices() {
-	prices := d.deps.config.Prices
+	prices := d.deps.Config().Prices
 	text := "none configured"
 	if n := len(prices); n > 0 {
 		text = plural(n, "price") + " configured"
@@ -368,14 +368,14 @@ func (d *doctor) checkPrices() {
 		d.add("prices", fine, "", "%s; OpenCode tells what its models cost, where it knows", text)
 		return
 	}
-	ref, err := providers.ParseModel(d.deps.ledger)
+	ref, err := providers.ParseModel(d.deps.Ledger())
 	if _, known := prices.Cost(ref, providers.Usage{Input: 1, Output: 1}); err == nil && known {
 		d.add("prices", fine, "", "%s, that of %s among them", text, ref)
 		return
 	}
-	do := fmt.Sprintf("add it to prices in the configuration: {model: %q, input: …, output: …}", d.deps.ledger)
-	text += fmt.Sprintf("; %s does not tell what %s costs, so that counts as unknown", source.Name, d.deps.ledger)
-	if d.deps.config.RunBudget.Cost > 0 {
+	do := fmt.Sprintf("add it to prices in the configuration: {model: %q, input: …, output: …}", d.deps.Ledger())
+	text += fmt.Sprintf("; %s does not tell what %s costs, so that counts as unknown", source.Name, d.deps.Ledger())
+	if d.deps.Config().RunBudget.Cost > 0 {
 		d.add("prices", broken, do+", or limit tokens instead", "%s, and a budget of cost cannot be kept", text)
 		return
 	}

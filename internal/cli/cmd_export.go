@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -76,7 +77,7 @@ func (a *app) readExport(ctx context.Context, ref string) (store.Export, error) 
 		return store.Export{}, err
 	}
 	defer closeReader()
-	id, err := resolve(ctx, r, ref)
+	id, err := project.Resolve(ctx, r, ref)
 	if err != nil {
 		return store.Export{}, err
 	}

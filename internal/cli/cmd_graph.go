@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/project"
 )
 
 type graphOptions struct {
@@ -136,15 +137,19 @@ func (a *app) readGraph(ctx context.Context, o *graphOptions, args []string) (*g
 	report, err := a.readBoulderGraph(ctx, r, newestOr(args), o.all)
 	closeReader() // before anything is printed: a pager must not keep a run from starting
 	if len(args) == 0 && errors.Is(err, boulder.ErrNotFound) {
-		if project, projectErr := a.project(); projectErr == nil && exists(planPath(project)) {
-			return a.readPlanGraph(planPath(project))
+		if root, rootErr := a.project(); rootErr == nil && exists(planPath(root)) {
+			return a.readPlanGraph(planPath(root))
 		}
 	}
 	return report, err
 }
 
 func (a *app) readPlanGraph(path string) (*graphReport, error) {
-	plan, err := a.readPlan(path)
+	p, err := a.open()
+	if err != nil {
+		return nil, err
+	}
+	plan, err := p.ReadPlan(path)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +157,7 @@ func (a *app) readPlanGraph(path string) (*graphReport, error) {
 }
 
 func (a *app) readBoulderGraph(ctx context.Context, r reader, ref string, all bool) (*graphReport, error) {
-	id, err := resolve(ctx, r, ref)
+	id, err := project.Resolve(ctx, r, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +166,7 @@ func (a *app) readBoulderGraph(ctx context.Context, r reader, ref string, all bo
 		return nil, err
 	}
 	limits := a.shownLimits()
-	if holder := holderOf(ctx, r); holder != nil && holder.Limits != nil {
+	if holder := project.HolderOf(ctx, r); holder != nil && holder.Limits != nil {
 		limits = *holder.Limits
 	}
 	return newBoulderGraph(d, limits, all), err

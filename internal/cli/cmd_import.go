@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -45,12 +46,12 @@ type importReport struct {
 	Completed int            `json:"completed"` // sub-tasks
 	Total     int            `json:"total"`
 	Project   string         `json:"project"`         // that it belongs to now
-	From      string         `json:"from"`            // the project that it comes from
+	From      string         `json:"from"`            // the root that it comes from
 	Gates     []string       `json:"gates,omitempty"` // commands that a resume will run
 }
 
 func (a *app) runImport(ctx context.Context, name string) error {
-	project, err := a.project()
+	root, err := a.project()
 	if err != nil {
 		return err
 	}
@@ -58,11 +59,11 @@ func (a *app) runImport(ctx context.Context, name string) error {
 	if err != nil {
 		return badImport(name, err)
 	}
-	s, from, err := x.Adopt(project, time.Now().UTC())
+	s, from, err := x.Adopt(root, time.Now().UTC())
 	if err != nil {
 		return badImport(name, err)
 	}
-	if err := a.importTo(ctx, project, x); err != nil {
+	if err := a.importTo(ctx, root, x); err != nil {
 		return badImport(name, err)
 	}
 	return a.printImported(newImportReport(s, from))
@@ -74,14 +75,14 @@ func (a *app) readImport(name string) (store.Export, error) {
 	}
 	f, err := os.Open(a.file(name))
 	if err != nil {
-		return store.Export{}, &usageError{err}
+		return store.Export{}, &project.UsageError{Err: err}
 	}
 	defer f.Close()
 	return store.ReadExport(io.Reader(f))
 }
 
-func (a *app) importTo(ctx context.Context, project string, x store.Export) error {
-	dir, err := store.EnsureDir(project)
+func (a *app) importTo(ctx context.Context, root string, x store.Export) error {
+	dir, err := store.EnsureDir(root)
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (a *app) importTo(ctx context.Context, project string, x store.Export) erro
 func badImport(name string, err error) error {
 	err = fmt.Errorf("%s: %w", name, err)
 	if errors.Is(err, store.ErrBadExport) || errors.Is(err, store.ErrExists) {
-		return &usageError{err}
+		return &project.UsageError{Err: err}
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -101,7 +102,7 @@ func (a *app) readList(ctx context.Context) ([]store.Item, *control.Holder, erro
 	}
 	defer closeReader()
 	all, err := r.Listing(ctx)
-	return all, holderOf(ctx, r), err
+	return all, project.HolderOf(ctx, r), err
 }
 
 func newListItem(b *store.Item, holder *control.Holder) listItem {
@@ -113,7 +114,7 @@ func newListItem(b *store.Item, holder *control.Holder) listItem {
 }
 
 func runsItem(holder *control.Holder, b *store.Item) bool {
-	return holder != nil && runs(holder, boulder.Boulder{ID: b.BoulderID, Status: b.Status})
+	return holder != nil && project.Runs(holder, boulder.Boulder{ID: b.BoulderID, Status: b.Status})
 }
 
 func completed(d store.Detail) int {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -119,7 +120,7 @@ func (l *logs) read(ctx context.Context, r reader, args []string) error {
 // find says which boulder is meant, and which sub-task. With an error there is a boulder as well if its head could be
 // read and the sub-task is there.
 func (l *logs) find(ctx context.Context, r reader, args []string) (store.Detail, error) {
-	id, err := resolve(ctx, r, newestOr(args))
+	id, err := project.Resolve(ctx, r, newestOr(args))
 	if len(args) == 1 && subTaskNumber.MatchString(args[0]) {
 		if d, err := l.findSubTask(ctx, r, args[0], err); l.id != "" {
 			return d, err
@@ -148,7 +149,7 @@ var subTaskNumber = regexp.MustCompile(`^(\[[0-9]+(/[0-9]+)?\]|[1-9][0-9]{0,3})$
 
 // findSubTask takes an argument that names no boulder for a sub-task of the newest one.
 func (l *logs) findSubTask(ctx context.Context, r reader, subTask string, noBoulder error) (store.Detail, error) {
-	id, err := resolve(ctx, r, "")
+	id, err := project.Resolve(ctx, r, "")
 	if err != nil {
 		return store.Detail{}, noBoulder
 	}

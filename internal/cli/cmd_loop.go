@@ -12,6 +12,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
 )
 
 // loopOptions are those of a run, as far as a loop has them.
@@ -65,24 +66,23 @@ left is blocked, or it was stopped in OpenCode.`,
 
 func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error {
 	a.warnOfSwitch(o.blockers)
-	d, err := a.wire(ctx, o.attach)
+	d, err := a.connect(ctx, o.attach, o.lockTimeout)
 	if err != nil {
 		return err
 	}
-	defer d.close()
+	defer d.Close()
 	req, err := d.loopRequest(ctx, o, args)
 	if err != nil {
 		return err
 	}
-	d.lockTimeout = o.lockTimeout
 	if o.detach {
 		return d.detachLoop(ctx, o, req)
 	}
-	st, err := d.hold(ctx)
+	st, err := d.Hold(ctx, false)
 	if err != nil {
 		return err
 	}
-	defer st.release(d.log)
+	defer st.Release()
 	if err := d.approveLoop(ctx, &req); err != nil {
 		return err
 	}
@@ -99,14 +99,14 @@ func (d *deps) loopRequest(ctx context.Context, o *loopOptions, args []string) (
 	if err != nil {
 		return orchestrator.Request{}, err
 	}
-	task, o.constraints = d.app.cleanRequest(task, o.constraints)
+	task, o.constraints = d.CleanRequest(task, o.constraints)
 	plan, err := d.makePlan(ctx, boulder.PlanRequest{
-		Task: task, Constraints: o.constraints, Project: d.project, Mode: boulder.PlanNever,
+		Task: task, Constraints: o.constraints, Project: d.Dir(), Mode: boulder.PlanNever,
 	})
 	if err != nil {
 		return orchestrator.Request{}, err
 	}
-	plan.Seal.Base = d.base
+	plan.Seal.Base = d.Base()
 	for id := range o.budget.subTasks {
 		if id != plan.SubTasks[0].ID {
 			return orchestrator.Request{}, usagef("a loop has one sub-task, %q, and none named %q to give a budget to",
@@ -117,36 +117,36 @@ func (d *deps) loopRequest(ctx context.Context, o *loopOptions, args []string) (
 	if err != nil {
 		return orchestrator.Request{}, err
 	}
-	loop := d.config.Loop()
+	loop := d.Config().Loop()
 	if o.iterations > 0 {
 		loop.Iterations = o.iterations
 	}
 	return orchestrator.Request{
-		Plan: plan, GatesApproved: true, Base: d.base, LedgerModel: d.ledger, Loop: &loop, Diverted: o.blockers,
-		DoneWhen: done.words, Checks: done.checks, Gates: d.config.Gates, NoWorse: d.config.NoWorse,
-		Budget: d.budget(o.budget.run), SubTaskBudgets: o.budget.subTasks,
+		Plan: plan, GatesApproved: true, Base: d.Base(), LedgerModel: d.Ledger(), Loop: &loop, Diverted: o.blockers,
+		DoneWhen: done.Words, Checks: done.Checks, Gates: d.Config().Gates, NoWorse: d.Config().NoWorse,
+		Budget: d.Budget(o.budget.run), SubTaskBudgets: o.budget.subTasks,
 	}, nil
 }
 
 // loopDone is every criterion, unless a person named some. One that nobody named and nothing can check is left out,
 // with a word about it.
-func (d *deps) loopDone(flag doneFlag) (doneness, error) {
-	done := d.doneness(flag)
-	if len(done.words) > 0 {
-		return done, done.check(nil)
+func (d *deps) loopDone(flag doneFlag) (project.Criteria, error) {
+	done := d.Criteria(flag)
+	if len(done.Words) > 0 {
+		return done, done.Check(nil)
 	}
-	done.words = boulder.DoneWords()
-	if len(done.checks.Tests) == 0 {
-		d.app.note("Note: tests do not decide here: %s.", done.noTests)
-		done.words = slices.DeleteFunc(done.words, func(w string) bool { return w == boulder.DoneTests })
+	done.Words = boulder.DoneWords()
+	if len(done.Checks.Tests) == 0 {
+		d.app.note("Note: tests do not decide here: %s.", done.NoTests)
+		done.Words = slices.DeleteFunc(done.Words, func(w string) bool { return w == boulder.DoneTests })
 	}
 	return done, nil
 }
 
 // approveLoop looks whether OpenCode has the model, and says what is about to happen. There is no plan to agree to.
 func (d *deps) approveLoop(ctx context.Context, req *orchestrator.Request) error {
-	d.host.Warm()
-	model, err := d.models(ctx, req.Plan)
+	d.Warm()
+	model, err := d.CheckModels(ctx, req.Plan)
 	if err != nil {
 		return err
 	}

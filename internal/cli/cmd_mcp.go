@@ -32,7 +32,7 @@ In the configuration of OpenCode, for example, under a name other than manager, 
 }
 
 func (a *app) runMCP(ctx context.Context) error {
-	desk, err := a.blockersHere()
+	desk, err := a.blockers()
 	if err != nil {
 		return err
 	}

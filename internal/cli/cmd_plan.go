@@ -15,6 +15,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/taskledger"
 )
@@ -54,7 +55,7 @@ func (f *taskFlags) register(cmd *cobra.Command) {
 func (f *taskFlags) fromList(req boulder.PlanRequest) (*boulder.Plan, error) {
 	plan, err := taskledger.FromList(req, time.Now())
 	if errors.Is(err, taskledger.ErrNoList) {
-		return nil, &usageError{err}
+		return nil, &project.UsageError{Err: err}
 	}
 	return plan, err
 }
@@ -132,7 +133,7 @@ func (a *app) newPlanCmd() *cobra.Command {
 		Use:   "plan [flags] \"TASK\"",
 		Short: "Split a task into sub-tasks and write the plan file",
 		Long: `Asks the ledger model once to split the task, prints the plan, and writes it to a file for editing.
-Nothing in the project is changed. A short task that is one step becomes a plan of one sub-task without asking a
+Nothing in the root is changed. A short task that is one step becomes a plan of one sub-task without asking a
 model.
 
 Then edit the file as you like and run it with ` + "`manager run`" + `.`,
@@ -152,27 +153,27 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	d, err := a.wire(ctx, o.attach)
+	d, err := a.connect(ctx, o.attach, 0)
 	if err != nil {
 		return err
 	}
-	defer d.close()
-	path, err := o.prepare(a, d.project)
+	defer d.Close()
+	path, err := o.prepare(a, d.Dir())
 	if err != nil {
 		return err
 	}
 	if len(o.doneWhen) > 0 {
-		if err := d.doneness(o.doneWhen).check(nil); err != nil {
+		if err := d.Criteria(o.doneWhen).Check(nil); err != nil {
 			return err
 		}
 	}
-	task, o.constraints = a.cleanRequest(task, o.constraints)
-	req := boulder.PlanRequest{Task: task, Constraints: o.constraints, Project: d.project, Mode: o.mode()}
+	task, o.constraints = d.CleanRequest(task, o.constraints)
+	req := boulder.PlanRequest{Task: task, Constraints: o.constraints, Project: d.Dir(), Mode: o.mode()}
 	var plan *boulder.Plan
 	if o.list {
 		plan, err = o.fromList(req)
 	} else {
-		done := a.planning(d.ledger)
+		done := a.planning(d.Ledger())
 		plan, err = d.makePlan(ctx, req)
 		done()
 	}
@@ -180,7 +181,7 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 		return err
 	}
 	if plan.Seal != nil {
-		plan.Seal.Base = d.base
+		plan.Seal.Base = d.Base()
 	}
 	if len(o.doneWhen) > 0 {
 		plan.DoneWhen = o.doneWhen
@@ -199,14 +200,14 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 	if err := a.keepEdited(path); err != nil {
 		return err
 	}
-	if err := writePlan(d.project, path, plan); err != nil {
+	if err := d.WritePlan(path, plan); err != nil {
 		return err
 	}
 	if a.json {
 		return a.printPlanJSON(plan, path)
 	}
 	a.printPlan(a.Stdout, plan)
-	a.note("\nWrote %s. Edit it as you like, then: manager run%s", a.pretty(path), runArgument(d.project, path))
+	a.note("\nWrote %s. Edit it as you like, then: manager run%s", a.pretty(path), runArgument(d.Dir(), path))
 	return nil
 }
 
@@ -229,15 +230,15 @@ func (a *app) planning(ledger string) (done func()) {
 }
 
 // prepare finds out before the model is asked whether the plan can be written.
-func (o *planOptions) prepare(a *app, project string) (string, error) {
+func (o *planOptions) prepare(a *app, root string) (string, error) {
 	switch o.output {
 	case "-":
 		return "", nil
 	case "":
-		if _, err := store.EnsureDir(project); err != nil {
+		if _, err := store.EnsureDir(root); err != nil {
 			return "", err
 		}
-		return planPath(project), nil
+		return planPath(root), nil
 	}
 	path := a.file(o.output)
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -251,23 +252,16 @@ func (o *planOptions) prepare(a *app, project string) (string, error) {
 
 // makePlan asks the Task Ledger, and seals what it says with the project's commit.
 func (d *deps) makePlan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, error) {
-	planner, err := d.planner()
+	plan, usage, err := d.Plan(ctx, req)
 	if err != nil {
 		return nil, err
-	}
-	plan, usage, err := planner.Plan(ctx, req)
-	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return nil, cause
-		}
-		return nil, fmt.Errorf("plan: %w", err)
 	}
 	if plan.Origin() == boulder.OriginFallback {
 		d.app.note("The model's answers were not usable as a plan, so the whole task is one sub-task." +
 			" Edit the plan to split it.")
 	}
 	if usage.Calls > 0 {
-		d.app.note("Planned with %s (%s).", modelName(d.ledger), usageText(usage))
+		d.app.note("Planned with %s (%s).", modelName(d.Ledger()), usageText(usage))
 	}
 	return plan, nil
 }
@@ -302,8 +296,8 @@ func (a *app) pretty(path string) string {
 }
 
 // runArgument is what `manager run` has to be told to run this plan.
-func runArgument(project, path string) string {
-	if path == planPath(project) {
+func runArgument(root, path string) string {
+	if path == planPath(root) {
 		return ""
 	}
 	return " " + path

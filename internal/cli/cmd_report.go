@@ -20,6 +20,7 @@ import (
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/statedir"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -89,7 +90,7 @@ func (a *app) runReport(ctx context.Context, o *reportOptions, args []string) er
 	if err != nil {
 		return err
 	}
-	id, err := resolve(ctx, r, newestOr(args))
+	id, err := project.Resolve(ctx, r, newestOr(args))
 	if err != nil {
 		closeReader()
 		return err
@@ -152,7 +153,7 @@ func (a *app) readReport(ctx context.Context, r reader, id string, now time.Time
 	}
 	in := morning.Input{
 		Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts, Turns: map[string]boulder.Turn{},
-		Running: runs(holderOf(ctx, r), d.Boulder), Now: now.Round(0),
+		Running: project.Runs(project.HolderOf(ctx, r), d.Boulder), Now: now.Round(0),
 	}
 	all, turnsErr := r.Turns(ctx, id, "")
 	turns := bySubTask(all)
@@ -165,12 +166,12 @@ func (a *app) readReport(ctx context.Context, r reader, id string, now time.Time
 			in.Turns[t.ID] = turn
 		}
 	}
-	project, projectErr := a.project()
-	if projectErr != nil {
-		return nil, projectErr
+	root, rootErr := a.project()
+	if rootErr != nil {
+		return nil, rootErr
 	}
 	var blockersErr error
-	if in.Blockers, blockersErr = a.recordsOfBlockers(ctx, project, id); blockersErr != nil {
+	if in.Blockers, blockersErr = a.recordsOfBlockers(ctx, root, id); blockersErr != nil {
 		err = errors.Join(err, fmt.Errorf("the report has blockers as the boulder knows them, without what is in %s: %w",
 			blockers.FileName, blockersErr))
 	}
@@ -179,11 +180,11 @@ func (a *app) readReport(ctx context.Context, r reader, id string, now time.Time
 }
 
 // recordsOfBlockers are the full records of a boulder's blockers, oldest first. Nothing is made where none were recorded.
-func (a *app) recordsOfBlockers(ctx context.Context, project, id string) ([]boulder.Blocker, error) {
-	if !exists(filepath.Join(project, store.DirName, blockers.FileName)) {
+func (a *app) recordsOfBlockers(ctx context.Context, root, id string) ([]boulder.Blocker, error) {
+	if !exists(filepath.Join(root, store.DirName, blockers.FileName)) {
 		return nil, nil
 	}
-	desk, err := a.blockersHere()
+	desk, err := a.blockers()
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +200,7 @@ func (d *deps) writeReport(made *morning.Report) (string, error) {
 	if err := made.Markdown(&text); err != nil {
 		return "", err
 	}
-	runs, err := statedir.Open(d.project, strings.Split(runsDir, "/")...)
+	runs, err := statedir.Open(d.Dir(), strings.Split(runsDir, "/")...)
 	if err != nil {
 		return "", err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -73,45 +74,39 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	if sent, err := a.resumeThere(ctx, o, newestOr(args)); sent || err != nil {
 		return err
 	}
-	project, err := a.project()
+	d, err := a.connect(ctx, o.attach, o.lockTimeout)
 	if err != nil {
 		return err
 	}
-	if !exists(filepath.Join(project, store.DirName, store.FileName)) { // a run would make it
-		_, err := unfinished(ctx, nothing{}, args)
-		return err
+	defer d.Close()
+	if !d.Exists() { // a run would make it
+		return &project.UsageError{Err: project.ErrNothing}
 	}
-	d, err := a.wire(ctx, o.attach)
+	st, err := d.Hold(ctx, false)
 	if err != nil {
 		return err
 	}
-	defer d.close()
-	d.lockTimeout = o.lockTimeout
-	st, err := d.hold(ctx)
+	defer st.Release()
+	id, err := project.Unfinished(ctx, st.DB, args)
 	if err != nil {
 		return err
 	}
-	defer st.release(d.log)
-	id, err := unfinished(ctx, st.db, args)
+	stored, err := o.merge(ctx, st.DB, id)
 	if err != nil {
 		return err
 	}
-	stored, err := o.merge(ctx, st.db, id)
-	if err != nil {
-		return err
-	}
-	d.deliverBefore(ctx, st.db, id)
-	d.host.Warm()
+	d.DeliverBefore(ctx, st.DB, id)
+	d.Warm()
 	ask := &approver{deps: d, ask: !o.yes && !a.json && terminal(a.Stdin) && terminal(a.Stderr)}
 	approve := func(ctx context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
-		return ask.approve(ctx, p, planPath(d.project), d.config.AllowModelGates)
+		return ask.approve(ctx, p, d.PlanPath(), d.Config().AllowModelGates)
 	}
 	return d.execute(ctx, st, func(
 		ctx context.Context, run *orchestrator.Orchestrator,
 	) iter.Seq2[boulder.Event, error] {
 		return run.Resume(ctx, id, orchestrator.ResumeRequest{
 			Approve: approve, ApproveReplan: ask.replans(o.approveReplans || stored.AskReplans), Budget: o.budget.run,
-			SubTaskBudgets: o.budget.subTasks, LedgerModel: d.ledger, Diverted: o.blockers,
+			SubTaskBudgets: o.budget.subTasks, LedgerModel: d.Ledger(), Diverted: o.blockers,
 			Iterations: o.iterations,
 		})
 	})
@@ -119,38 +114,38 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 
 // resumeThere takes the pause of a boulder back that another process runs. It reports whether it did.
 func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (sent bool, err error) {
-	project, err := a.project()
+	root, err := a.project()
 	if err != nil {
 		return false, err
 	}
-	client, err := control.Dial(ctx, filepath.Join(project, store.DirName, control.SocketName))
+	client, err := control.Dial(ctx, filepath.Join(root, store.DirName, control.SocketName))
 	if err != nil {
 		return false, nil // nobody runs anything, or hold says what is wrong with who does
 	}
-	there, err := deskOf(ctx, client)
+	there, err := project.DeskOf(ctx, client)
 	if err != nil {
 		return false, nil
 	}
-	defer there.close()
-	id, err := there.find(ctx, ref)
+	defer there.Close()
+	id, err := there.Find(ctx, ref)
 	if err != nil {
 		return false, nil
 	}
 	detail, err := there.Get(ctx, id)
-	paused := detail.Boulder.Status == boulder.Paused && slices.Contains(running(there.holder), id)
-	if err != nil || !paused && !there.holder.Serves {
+	paused := detail.Boulder.Status == boulder.Paused && slices.Contains(project.Running(there.Holder), id)
+	if err != nil || !paused && !there.Holder.Serves {
 		return false, nil
 	}
-	if there.holder.Serves && !slices.Contains(running(there.holder), id) {
+	if there.Holder.Serves && !slices.Contains(project.Running(there.Holder), id) {
 		return true, a.resumeServed(ctx, o, client, there, id)
 	}
 	if o.attach != "" || o.approveReplans || o.budget.run != nil || len(o.budget.subTasks) > 0 ||
 		o.blockers || o.iterations != 0 {
 		return false, usagef("process %d runs boulder %s: it goes on as it was begun. Resume it without flags,"+
-			" or end that process and resume it here", there.holder.PID, id)
+			" or end that process and resume it here", there.Holder.PID, id)
 	}
 	err = a.steer(ctx, id, boulder.Order{Do: boulder.OrderResume})
-	if errors.Is(err, boulder.ErrRefused) && !there.holder.Serves {
+	if errors.Is(err, boulder.ErrRefused) && !there.Holder.Serves {
 		return false, nil // that process has ended meanwhile, or goes on already
 	}
 	return true, err
@@ -158,11 +153,11 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 
 // resumeServed hands a boulder to the server of the project.
 func (a *app) resumeServed(
-	ctx context.Context, o *resumeOptions, client *control.Client, there *desk, id string,
+	ctx context.Context, o *resumeOptions, client *control.Client, there *project.Desk, id string,
 ) error {
 	if o.attach != "" || o.approveReplans {
 		return usagef("process %d serves this project, with an OpenCode server of its own choice and nobody at its"+
-			" terminal: leave --attach and --approve-replans out, or stop it with `manager serve --stop`", there.holder.PID)
+			" terminal: leave --attach and --approve-replans out, or stop it with `manager serve --stop`", there.Holder.PID)
 	}
 	detail, err := there.Get(ctx, id)
 	if err != nil {
@@ -185,7 +180,7 @@ func (a *app) resumeServed(
 	if err := stands(ctx, there, id); err != nil {
 		return err
 	}
-	return a.detached(id, there.holder.PID)
+	return a.detached(id, there.Holder.PID)
 }
 
 // resumeLook is how long to look whether a boulder that was handed over goes on: one that cannot stops at once.
@@ -194,7 +189,7 @@ const resumeLook = time.Second
 // stands says why a boulder that was handed over stands still again.
 func stands(ctx context.Context, r reader, id string) error {
 	for giveUp := time.Now().Add(resumeLook); time.Now().Before(giveUp); {
-		if err := rest(ctx, deskStep); err != nil {
+		if err := project.Rest(ctx, project.Step); err != nil {
 			return err
 		}
 		d, err := r.Get(ctx, id)
@@ -219,7 +214,7 @@ func (o *resumeOptions) merge(ctx context.Context, db reader, id string) (boulde
 		return detail.Boulder, usagef("--max-iterations is for a loop, and at least 1: boulder %s cannot use %d", id, o.iterations)
 	}
 	if old := detail.Boulder.Budget; old != nil && o.budget.run != nil {
-		*o.budget.run = overlay(*old, *o.budget.run)
+		*o.budget.run = project.Overlay(*old, *o.budget.run)
 	}
 	open := map[string]*boulder.Budget{}
 	var names []string
@@ -236,35 +231,8 @@ func (o *resumeOptions) merge(ctx context.Context, db reader, id string) (boulde
 				id, name, cmp.Or(strings.Join(names, ", "), "none"))
 		}
 		if old != nil {
-			o.budget.subTasks[name] = overlay(*old, b)
+			o.budget.subTasks[name] = project.Overlay(*old, b)
 		}
 	}
 	return detail.Boulder, nil
-}
-
-// overlay replaces the limits of a budget that another one names.
-func overlay(b, over boulder.Budget) boulder.Budget {
-	return boulder.Budget{
-		Tokens: cmp.Or(over.Tokens, b.Tokens), Cost: cmp.Or(over.Cost, b.Cost), Time: cmp.Or(over.Time, b.Time),
-		Attempts: cmp.Or(over.Attempts, b.Attempts), Calls: cmp.Or(over.Calls, b.Calls),
-	}
-}
-
-// unfinished finds the boulder to resume: the one that is named, or the active one, or the newest that is not over.
-func unfinished(ctx context.Context, db reader, args []string) (string, error) {
-	if len(args) == 1 {
-		return resolve(ctx, db, args[0])
-	}
-	id, err := db.NewestUnfinished(ctx)
-	if !errors.Is(err, boulder.ErrNotFound) {
-		return id, err
-	}
-	all, err := db.Listing(ctx)
-	switch {
-	case err != nil:
-		return "", err
-	case len(all) == 0:
-		return "", usagef("nothing to resume: no boulder was ever run here; start with `manager plan`")
-	}
-	return "", usagef("nothing to resume: every boulder here is over; see `manager list`")
 }

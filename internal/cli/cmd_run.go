@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,10 +16,9 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	runcmd "github.com/bouldermgr/manager/internal/command"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/detect"
 	"github.com/bouldermgr/manager/orchestrator"
-	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/project"
 )
 
 type runOptions struct {
@@ -86,9 +83,9 @@ type what struct {
 }
 
 // what decides whether the arguments name a plan file or say a task.
-func (o *runOptions) what(a *app, project string, args []string) (what, error) {
+func (o *runOptions) what(a *app, root string, args []string) (what, error) {
 	if len(args) == 0 && o.from == "" {
-		path := planPath(project)
+		path := planPath(root)
 		if !exists(path) {
 			return what{}, usagef("no plan and no task: there is no %s; say what to do, as in `manager run \"Add dark mode\"`,"+
 				" or make a plan first with `manager plan`", a.pretty(path))
@@ -116,28 +113,27 @@ func looksLikePlan(arg string) bool {
 
 func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 	a.warnOfSwitch(o.blockers)
-	d, err := a.wire(ctx, o.attach)
+	d, err := a.connect(ctx, o.attach, o.lockTimeout)
 	if err != nil {
 		return err
 	}
-	defer d.close()
+	defer d.Close()
 	w, plan, err := o.read(d, args)
 	if err != nil {
 		return err
 	}
-	d.lockTimeout = o.lockTimeout
 	if o.detach {
 		return d.detachRun(ctx, o, w, plan)
 	}
-	st, err := d.hold(ctx)
+	st, err := d.Hold(ctx, false)
 	if err != nil {
 		return err
 	}
-	defer st.release(d.log)
-	if w.fork, err = o.forked(ctx, st.db); err != nil {
+	defer st.Release()
+	if w.fork, err = o.forked(ctx, st.DB); err != nil {
 		return err
 	}
-	d.host.Warm() // boots while the model plans and the person reads
+	d.Warm() // boots while the model plans and the person reads
 	req, err := d.request(ctx, o, w, plan)
 	if err != nil {
 		return err
@@ -148,7 +144,7 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 		return run.Run(ctx, req)
 	})
 	if errors.Is(err, orchestrator.ErrNoFork) {
-		return &usageError{err}
+		return &project.UsageError{Err: err}
 	}
 	return err
 }
@@ -158,19 +154,19 @@ func (o *runOptions) read(d *deps, args []string) (w what, plan *boulder.Plan, e
 	if o.fork != "" {
 		return w, nil, o.checkFork(args)
 	}
-	if w, err = o.what(d.app, d.project, args); err != nil {
+	if w, err = o.what(d.app, d.Dir(), args); err != nil {
 		return w, nil, err
 	}
-	w.task, o.constraints = d.app.cleanRequest(w.task, o.constraints)
+	w.task, o.constraints = d.CleanRequest(w.task, o.constraints)
 	switch {
 	case w.planPath != "" && o.list:
 		return w, nil, usagef("--from-list needs a task, not a plan file")
 	case w.planPath != "":
-		plan, err = d.app.readPlan(w.planPath)
+		plan, err = d.ReadPlan(w.planPath)
 	case o.list:
-		plan, err = o.fromList(boulder.PlanRequest{Task: w.task, Constraints: o.constraints, Project: d.project})
+		plan, err = o.fromList(boulder.PlanRequest{Task: w.task, Constraints: o.constraints, Project: d.Dir()})
 		if err == nil {
-			plan.Seal.Base, w.planPath = d.base, planPath(d.project) // where it can be edited
+			plan.Seal.Base, w.planPath = d.Base(), d.PlanPath() // where it can be edited
 		}
 	}
 	return w, plan, err
@@ -185,34 +181,34 @@ func (o *runOptions) approver(d *deps) *approver {
 func (d *deps) request(ctx context.Context, o *runOptions, w what, plan *boulder.Plan) (orchestrator.Request, error) {
 	ask := o.approver(d)
 	req := orchestrator.Request{
-		Task: w.task, Constraints: o.constraints, Mode: o.mode(), Base: d.base, LedgerModel: d.ledger,
-		Budget: d.budget(o.budget.run), SubTaskBudgets: o.budget.subTasks,
+		Task: w.task, Constraints: o.constraints, Mode: o.mode(), Base: d.Base(), LedgerModel: d.Ledger(),
+		Budget: d.Budget(o.budget.run), SubTaskBudgets: o.budget.subTasks,
 		ApproveReplan: ask.replans(o.approveReplans), AskReplans: o.approveReplans,
-		Diverted: o.blockers, Gates: d.config.Gates, NoWorse: d.config.NoWorse,
+		Diverted: o.blockers, Gates: d.Config().Gates, NoWorse: d.Config().NoWorse,
 	}
 	d.warnOfMissing(ctx, plan)
-	done := d.doneness(o.doneWhen)
-	req.DoneWhen, req.Checks = done.words, done.checks
+	done := d.Criteria(o.doneWhen)
+	req.DoneWhen, req.Checks = done.Words, done.Checks
 	if w.fork != nil {
 		req.Fork, req.Model = w.fork, d.app.model
 		return req, nil
 	}
 	if plan == nil {
 		req.Approve = func(ctx context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
-			a, err := ask.approve(ctx, p, planPath(d.project), d.config.AllowModelGates)
+			a, err := ask.approve(ctx, p, d.PlanPath(), d.Config().AllowModelGates)
 			if err == nil {
-				err = done.check(a.Plan)
+				err = done.Check(a.Plan)
 			}
 			return a, err
 		}
-		return req, done.check(nil)
+		return req, done.Check(nil)
 	}
-	if err := done.check(plan); err != nil {
+	if err := done.Check(plan); err != nil {
 		return req, err
 	}
 	approved, err := d.agreed(ctx, o, ask, plan, w.planPath)
 	if err == nil {
-		err = done.check(approved.Plan) // it may have been edited
+		err = done.Check(approved.Plan) // it may have been edited
 	}
 	req.Plan, req.GatesApproved, req.Model = approved.Plan, approved.Gates, approved.Model
 	return req, err
@@ -222,7 +218,7 @@ func (d *deps) request(ctx context.Context, o *runOptions, w what, plan *boulder
 func (d *deps) agreed(
 	ctx context.Context, o *runOptions, ask *approver, plan *boulder.Plan, path string,
 ) (orchestrator.Approval, error) {
-	if err := d.checkSeal(plan, o.allowStale); err != nil {
+	if err := d.CheckSeal(plan, o.allowStale); err != nil {
 		return orchestrator.Approval{}, err
 	}
 	for id := range o.budget.subTasks {
@@ -238,8 +234,8 @@ func (d *deps) agreed(
 func (d *deps) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
 	warned := map[string]bool{}
 	look := func(line, whose string) {
-		missing := detect.Missing(os.DirFS(d.project), line)
-		if program := runcmd.Missing(ctx, d.project, d.app.Environ, line); program != "" {
+		missing := detect.Missing(os.DirFS(d.Dir()), line)
+		if program := runcmd.Missing(ctx, d.Dir(), d.app.Environ, line); program != "" {
 			missing = program + " is not found"
 		}
 		if missing != "" && !warned[missing] {
@@ -256,87 +252,29 @@ func (d *deps) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
 			look(line, fmt.Sprintf("of sub-task %q", s.ID))
 		}
 	}
-	commands := d.config.Commands()
+	commands := d.Config().Commands()
 	for _, line := range slices.Sorted(maps.Keys(commands)) {
 		look(line, "("+commands[line]+")")
 	}
 }
 
-// checkSeal refuses a plan that was made for another state of the project.
-func (d *deps) checkSeal(plan *boulder.Plan, allowStale bool) error {
-	if plan.Edited() {
-		d.app.note("The plan was edited after it was made; it runs as it is written.")
-	}
-	if plan.Seal == nil || plan.Seal.Base == d.base || plan.Seal.Base == "" {
-		return nil
-	}
-	moved := fmt.Sprintf("the plan was made for commit %s, and the project is at %s",
-		short(plan.Seal.Base), cmp.Or(short(d.base), "no commit"))
-	if allowStale {
-		d.app.note("Note: %s.", moved)
-		return nil
-	}
-	return usagef("%s: plan again with `manager plan`, or run it all the same with --allow-stale", moved)
-}
-
-func short(commit string) string { return commit[:min(len(commit), 10)] }
-
-// state is the project's database, held by this process, and the socket on which others can look at it.
-type state struct {
-	db   *store.DB
-	ctrl *control.Server
-}
-
-// hold opens the project's database. If another process holds it, the error says who.
-func (d *deps) hold(ctx context.Context) (*state, error) { return d.holdAs(ctx, control.Holder{}) }
-
-// holdAs is hold for one who says more about itself.
-func (d *deps) holdAs(ctx context.Context, who control.Holder) (*state, error) {
-	limits := d.config.Limits()
-	dir, err := store.EnsureDir(d.project)
-	if err != nil {
-		return nil, err
-	}
-	db, err := d.openState(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
-	who.PID, who.Since, who.Limits = os.Getpid(), time.Now(), &limits
-	who.Command = d.app.secrets.Text("manager " + strings.Join(d.app.Args, " "))
-	ctrl, err := control.Serve(ctx, filepath.Join(dir, control.SocketName), who, db, d.log)
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return &state{db, ctrl}, nil
-}
-
-// release gives the database free. What was committed is on disk already, so an error changes nothing.
-func (s *state) release(log *slog.Logger) {
-	if err := errors.Join(s.ctrl.Close(), s.db.Close()); err != nil {
-		log.Warn("the state was not closed cleanly", "error", err)
-	}
-}
-
 // execute runs or resumes a boulder and shows it. The first signal lets running turns end; the second one aborts them.
 func (d *deps) execute(
-	ctx context.Context, st *state,
+	ctx context.Context, st *project.State,
 	start func(context.Context, *orchestrator.Orchestrator) iter.Seq2[boulder.Event, error],
 ) error {
-	run, err := d.orchestrator(st.db)
+	run, err := st.Orchestrator(ctx)
 	if err != nil {
 		return err
 	}
-	if err := d.stopLeft(ctx, run, st.db); err != nil {
-		return err
-	}
-	if reason := d.work.Reason(); reason != "" {
+	if reason := d.NoDiffs(); reason != "" {
 		d.app.note("Note: %s: there are no diffs here, so the work is judged without them.", reason)
 	}
-	end, err := d.newEnding(st.db)
+	end, err := d.newEnding(st.DB)
 	if err != nil {
 		return err
 	}
-	view := d.app.newRunView(st.db)
+	view := d.app.newRunView(st.DB)
 	defer view.Close()
 	d.view = view
 	ctx, abort := context.WithCancelCause(ctx)
@@ -349,8 +287,8 @@ func (d *deps) execute(
 		}
 		abort(errInterrupted)
 	})()
-	st.ctrl.SetSteerer(run)
-	id, err := d.follow(end.watch(ctx, d.delivering(ctx, st.db, run, start(ctx, run))), view, st)
+	st.SetSteerer(run)
+	id, err := d.follow(end.watch(ctx, d.Delivering(ctx, st.DB, run, start(ctx, run))), view, st)
 	view.Close()
 	if errors.Is(err, orchestrator.ErrWaiting) && !d.app.quiet && !d.app.json { // else: manager show --receipt
 		d.showReceipt(ctx, st, id)
@@ -358,26 +296,9 @@ func (d *deps) execute(
 	return end.told(end.conclude(ctx, err), err)
 }
 
-// stopLeft stops the agents that may be at work for boulders that were cancelled while no process ran them.
-func (d *deps) stopLeft(ctx context.Context, run *orchestrator.Orchestrator, r reader) error {
-	all, err := r.Listing(ctx)
-	if err != nil { // no reason not to run something else
-		d.log.Warn("what is stored here cannot be listed: agents of cancelled boulders may be at work", "error", err)
-	}
-	for _, item := range all {
-		if item.Status != boulder.Cancelled || !item.ArchivedAt.IsZero() {
-			continue
-		}
-		if err := run.StopLeft(ctx, item.BoulderID); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // showReceipt tells on stderr where a run that a person has to decide about has spent what it has.
-func (d *deps) showReceipt(ctx context.Context, st *state, id string) {
-	detail, err := st.db.Get(context.WithoutCancel(ctx), id)
+func (d *deps) showReceipt(ctx context.Context, st *project.State, id string) {
+	detail, err := st.DB.Get(context.WithoutCancel(ctx), id)
 	if err != nil {
 		d.log.Warn("no receipt", "error", err)
 		return
@@ -387,23 +308,23 @@ func (d *deps) showReceipt(ctx context.Context, st *state, id string) {
 
 // follow shows the events of a run until it ends.
 func (d *deps) follow(
-	events iter.Seq2[boulder.Event, error], view runView, st *state,
+	events iter.Seq2[boulder.Event, error], view runView, st *project.State,
 ) (id string, err error) {
 	var end *boulder.TaskComplete
 	for e, err := range events {
 		if err != nil {
-			return id, ended(st.db, id, err)
+			return id, ended(st.DB, id, err)
 		}
 		if id == "" {
 			id = e.BoulderID
-			st.ctrl.SetBoulder(id)
+			st.SetBoulder(id)
 		}
 		e = d.app.cleanEvent(e)
 		if done, ok := e.Body.(boulder.TaskComplete); ok {
 			end = &done
 		}
 		view.Event(e)
-		st.ctrl.Notify()
+		st.Notify()
 	}
 	if end != nil && !end.AllCompleted {
 		return id, errPartial

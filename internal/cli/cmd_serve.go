@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -27,7 +28,7 @@ func (a *app) newServeCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the background server",
-		Long: `Holds the project's state and runs boulders that are handed over with
+		Long: `Holds the root's state and runs boulders that are handed over with
 ` + "`manager run --detach`" + `, several at the same time and under the same limits; the one that has waited longer
 for a free slot goes first. What a crashed process left running is taken up at once; what is paused waits for
 ` + "`manager resume`" + `.
@@ -57,17 +58,17 @@ ends; a second one aborts the turns.`,
 
 // stopServing does what Ctrl-C does where the server runs.
 func (a *app) stopServing(ctx context.Context) error {
-	project, err := a.project()
+	root, err := a.project()
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(project, store.DirName)
+	dir := filepath.Join(root, store.DirName)
 	client, err := control.Dial(ctx, filepath.Join(dir, control.SocketName))
 	if errors.Is(err, control.ErrNotServed) {
 		return usagef("no server runs here")
 	}
 	if err != nil {
-		return unanswering(ctx, dir, err)
+		return project.Unanswering(ctx, dir, err)
 	}
 	defer client.Close()
 	holder, err := client.Holder(ctx)
@@ -100,23 +101,19 @@ func (a *app) stopServing(ctx context.Context) error {
 }
 
 func (a *app) runServe(ctx context.Context, o *serveOptions) error {
-	d, err := a.wire(ctx, o.attach)
+	d, err := a.connect(ctx, o.attach, o.lockTimeout)
 	if err != nil {
 		return err
 	}
-	defer d.close()
-	d.lockTimeout = o.lockTimeout
-	d.config.Blockers.Enabled = d.config.Blockers.Enabled || o.blockers
-	st, err := d.holdAs(ctx, control.Holder{Serves: true})
+	defer d.Close()
+	d.Config().Blockers.Enabled = d.Config().Blockers.Enabled || o.blockers
+	st, err := d.Hold(ctx, true)
 	if err != nil {
 		return err
 	}
-	defer st.release(d.log)
-	run, err := d.orchestrator(st.db)
+	defer st.Release()
+	run, err := st.Orchestrator(ctx)
 	if err != nil {
-		return err
-	}
-	if err := d.stopLeft(ctx, run, st.db); err != nil {
 		return err
 	}
 	work, abort := context.WithCancelCause(ctx)
@@ -136,8 +133,8 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 	if err := s.takeUp(ctx); err != nil {
 		fmt.Fprintf(a.Stderr, "manager: %s\n", message(err))
 	}
-	st.ctrl.SetSteerer(s)
-	a.note("Serving %s. Hand a task over with: manager run --detach", d.project)
+	st.SetSteerer(s)
+	a.note("Serving %s. Hand a task over with: manager run --detach", d.Dir())
 	s.mu.Lock()
 	s.rest()
 	s.mu.Unlock()

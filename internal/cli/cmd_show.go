@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/project"
 )
 
 type showOptions struct {
@@ -40,7 +41,7 @@ about that one.`,
 				return a.runWhySession(cmd.Context(), o.why)
 			case cmd.Flags().Changed("why"):
 				err := a.runWhy(cmd.Context(), args, o.why)
-				if _, usage := errors.AsType[*usageError](err); !usage && !errors.Is(err, boulder.ErrNotFound) {
+				if _, usage := errors.AsType[*project.UsageError](err); !usage && !errors.Is(err, boulder.ErrNotFound) {
 					return err
 				}
 				if id := a.watchedSession(cmd.Context(), o.why); id != "" {
@@ -95,7 +96,7 @@ type attemptShow struct {
 
 // readShow reads everything. With an error there is a report as well if at least the head could be read.
 func readShow(ctx context.Context, r reader, ref string) (*showReport, error) {
-	id, err := resolve(ctx, r, ref)
+	id, err := project.Resolve(ctx, r, ref)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -50,7 +51,7 @@ func (a *app) followStatus(ctx context.Context, args []string) error {
 		closeReader() // a run must be able to start
 		return a.notFollowed(ctx, args)
 	}
-	id, err := resolve(ctx, r, newestOr(args))
+	id, err := project.Resolve(ctx, r, newestOr(args))
 	if err != nil {
 		return err
 	}
@@ -58,8 +59,8 @@ func (a *app) followStatus(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	holder := holderOf(ctx, r)
-	if !runs(holder, d.Boulder) {
+	holder := project.HolderOf(ctx, r)
+	if !project.Runs(holder, d.Boulder) {
 		return a.notFollowed(ctx, args)
 	}
 	p, err := a.progressOf(ctx, r, d)
@@ -116,7 +117,7 @@ func (a *app) runStatus(ctx context.Context, args []string) error {
 			a.note("Everything that was run here is archived; see: manager list --archived")
 			return nil
 		}
-		if len(args) == 0 && (errors.Is(err, errNothing) || errors.Is(err, boulder.ErrNotFound)) {
+		if len(args) == 0 && (errors.Is(err, project.ErrNothing) || errors.Is(err, boulder.ErrNotFound)) {
 			a.note("Nothing has been run here yet. %s", a.firstStep())
 			return nil
 		}
@@ -131,7 +132,7 @@ func (a *app) runStatus(ctx context.Context, args []string) error {
 
 // firstStep says how to begin in a project in which nothing was run.
 func (a *app) firstStep() string {
-	if project, err := a.project(); err == nil && exists(planPath(project)) {
+	if root, err := a.project(); err == nil && exists(planPath(root)) {
 		return "There is a plan; run it with: manager run"
 	}
 	return "Start with: manager plan \"TASK\""
@@ -207,7 +208,7 @@ const recentEvents = 200
 // readStatus reads everything about a boulder that status shows. With an error there is a report as well if at least
 // its head could be read.
 func (a *app) readStatus(ctx context.Context, r reader, args []string) (*statusReport, error) {
-	id, err := resolve(ctx, r, newestOr(args))
+	id, err := project.Resolve(ctx, r, newestOr(args))
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +222,7 @@ func (a *app) readStatus(ctx context.Context, r reader, args []string) (*statusR
 		recent, eventsErr = r.Events(ctx, id, d.Boulder.Seq-min(d.Boulder.Seq, recentEvents), 0)
 		err = errors.Join(err, eventsErr)
 	}
-	holder := holderOf(ctx, r)
+	holder := project.HolderOf(ctx, r)
 	limits := a.shownLimits()
 	if holder != nil && holder.Limits != nil {
 		limits = *holder.Limits
@@ -229,8 +230,8 @@ func (a *app) readStatus(ctx context.Context, r reader, args []string) (*statusR
 	now := time.Now()
 	s := newStatusReport(d, recent, holder, limits, neighboursOf(ctx, r, holder, d), now)
 	if s.Waiting != (waitingBlockers{}) {
-		if project, projectErr := a.project(); projectErr == nil {
-			records, _ := a.recordsOfBlockers(ctx, project, id) // without them it is told as the boulder knows it
+		if root, rootErr := a.project(); rootErr == nil {
+			records, _ := a.recordsOfBlockers(ctx, root, id) // without them it is told as the boulder knows it
 			s.Waiting = waitingIn(d, records, now)
 		}
 	}
@@ -248,7 +249,7 @@ func newStatusReport(
 		Total: planned(d), Usage: b.Usage, Summary: b.Summary, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
 		SubTasks: []subTaskStatus{}, now: now,
 	}
-	if runs(holder, b) {
+	if project.Runs(holder, b) {
 		s.RunBy = holder
 	}
 	s.Waiting = waitingIn(d, nil, now)
@@ -292,10 +293,4 @@ func newestOr(args []string) string {
 		return ""
 	}
 	return args[0]
-}
-
-// runs reports whether the process that holds the state runs the boulder. One that is about to begin does not say yet
-// what it runs.
-func runs(holder *control.Holder, b boulder.Boulder) bool {
-	return holder != nil && !b.Status.Terminal() && holder.Runs(b.ID)
 }

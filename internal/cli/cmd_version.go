@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/project"
 )
 
 // versionInfo is what `manager version --json` prints.
@@ -65,7 +66,7 @@ func (a *app) printVersion(v versionInfo) error {
 	}
 	commit := ""
 	if v.Commit != "" {
-		commit = ", commit " + short(v.Commit)
+		commit = ", commit " + project.Short(v.Commit)
 		if v.Modified {
 			commit += " with changes"
 		}

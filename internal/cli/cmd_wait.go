@@ -11,6 +11,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -132,7 +133,7 @@ func (w *waiting) wait(ctx context.Context, ref string) error {
 				w.told = true
 				w.app.note("Another process holds the state and does not answer; waiting for it.")
 			}
-			if err := rest(ctx, waitPoll); err != nil {
+			if err := project.Rest(ctx, waitPoll); err != nil {
 				return err
 			}
 		case arrived || err != nil:
@@ -162,17 +163,17 @@ func (w *waiting) look(ctx context.Context, ref string) (arrived bool, err error
 			return arrived, err
 		}
 	}
-	if !served || beginning(holder) {
-		return false, rest(ctx, waitPoll)
+	if !served || project.Beginning(holder) {
+		return false, project.Rest(ctx, waitPoll)
 	}
 	return false, untilNews(ctx, client, d.Boulder)
 }
 
 // read reads the boulder that is waited for; a process that has not begun it yet leaves it empty.
 func (w *waiting) read(ctx context.Context, r reader, ref string) (store.Detail, *control.Holder, error) {
-	holder := holderOf(ctx, r)
+	holder := project.HolderOf(ctx, r)
 	if w.report.BoulderID == "" {
-		id, err := meant(holder, ref)
+		id, err := project.Meant(holder, ref)
 		if errors.Is(err, control.ErrNotReady) {
 			return store.Detail{}, holder, nil
 		}
@@ -194,11 +195,11 @@ func (w *waiting) read(ctx context.Context, r reader, ref string) (store.Detail,
 // newestFirst finds a boulder by its name; without one the newest unfinished one, or the newest.
 func newestFirst(ctx context.Context, r reader, ref string) (string, error) {
 	if ref == "" {
-		if id, err := unfinished(ctx, r, nil); err == nil {
+		if id, err := project.Unfinished(ctx, r, nil); err == nil {
 			return id, nil
 		}
 	}
-	return resolve(ctx, r, ref)
+	return project.Resolve(ctx, r, ref)
 }
 
 // judge says whether what is waited for has come; the error says that it cannot come any more.
@@ -245,9 +246,9 @@ func goOnWith(awaiting bool) string {
 func needsPerson(b boulder.Boulder, holder *control.Holder) bool {
 	switch b.Status {
 	case boulder.Paused:
-		return holder == nil || !beginning(holder)
+		return holder == nil || !project.Beginning(holder)
 	case boulder.AwaitingApproval:
-		return !runs(holder, b)
+		return !project.Runs(holder, b)
 	}
 	return false
 }
@@ -268,18 +269,6 @@ func untilNews(ctx context.Context, client *control.Client, b boulder.Boulder) e
 		}
 	}
 	return nil
-}
-
-// rest waits, unless ctx ends.
-func rest(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // timeUp says how far it is when the time is up.

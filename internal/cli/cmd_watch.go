@@ -15,6 +15,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -129,7 +130,7 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) error {
 	}
 	defer stop()
 	if !o.once {
-		a.note("Watching the sessions of %s at %s. Ctrl-C ends it; the sessions stay as they are.", p.project, p.address(o))
+		a.note("Watching the sessions of %s at %s. Ctrl-C ends it; the sessions stay as they are.", p.Dir(), p.address(o))
 	}
 	return watchEnd(w.Run(ctx), p.address(o))
 }
@@ -156,7 +157,7 @@ func closeStore(s *watch.Store, log interface{ Error(string, ...any) }) {
 
 // address is where OpenCode is.
 func (p *watchProject) address(o *watchOptions) string {
-	for _, address := range []string{o.attach, p.deps.config.Watch.Attach} {
+	for _, address := range []string{o.attach, p.Config().Watch.Attach} {
 		if address != "" {
 			return address
 		}
@@ -166,14 +167,14 @@ func (p *watchProject) address(o *watchOptions) string {
 
 // config makes a watch's configuration of flags and configuration files.
 func (p *watchProject) config(ctx context.Context, o *watchOptions) (_ watch.Config, closeWiring func(), err error) {
-	a, d := p.deps.app, p.deps
+	a, d := p.app, p.deps
 	if o.since <= 0 {
 		return watch.Config{}, nil, usagef("--since is %s: it must be more than 0", o.since)
 	}
 	if len(o.budget.subTasks) > 0 || o.budget.run != nil && (o.budget.run.Attempts > 0 || o.budget.run.Calls > 0) {
 		return watch.Config{}, nil, usagef("--budget of a watch has tokens, cost and time only, and no sub-tasks")
 	}
-	policy := d.config.Watch.Policy()
+	policy := d.Config().Watch.Policy()
 	policy.Continuous = o.continuous
 	if o.iterations > 0 {
 		policy.MaxIterations = o.iterations
@@ -183,26 +184,25 @@ func (p *watchProject) config(ctx context.Context, o *watchOptions) (_ watch.Con
 		return watch.Config{}, nil, err
 	}
 	cfg := watch.Config{
-		Project: d.project, Policy: &policy, DoneWhen: words, Tests: checks.Tests, Lint: checks.Lint,
+		Project: d.Dir(), Policy: &policy, DoneWhen: words, Tests: checks.Tests, Lint: checks.Lint,
 		Budget: o.budget.run, Since: o.since, All: o.all, Once: o.once, DryRun: o.dryRun, Redact: a.secrets.Text, Logger: d.log,
 		Attach: func(ctx context.Context) (*opencode.Client, error) { return p.attach(ctx, p.address(o)) },
 		Show:   a.newWatchView(o), Note: func(text string) { a.note("%s %s", clock(time.Now()), text) },
-		Run: func(ctx context.Context, command string) boulder.Gate { return p.run(ctx, command) },
+		Run: p.RunCommand,
 	}
-	d.config.Blockers.Enabled = d.config.Blockers.Enabled || o.blockers
-	if d.diverter, err = d.newDiverter(); err != nil {
+	d.Config().Blockers.Enabled = d.Config().Blockers.Enabled || o.blockers
+	if cfg.Diverter, err = d.Diverter(); err != nil {
 		return watch.Config{}, nil, err
 	}
-	cfg.Diverter = d.diverter
 	if !slices.Contains(words, boulder.DoneJudge) {
-		return cfg, func() { d.closeDiverter(ctx) }, nil
+		return cfg, d.Close, nil
 	}
-	judge, err := p.judge(ctx, p.address(o))
+	judge, err := d.SessionJudge(ctx, p.address(o))
 	if err != nil {
 		return watch.Config{}, nil, err
 	}
-	cfg.Judge = judge.ask
-	return cfg, func() { judge.close(); d.closeDiverter(ctx) }, nil
+	cfg.Judge = judge.Ask
+	return cfg, func() { judge.Close(); d.Close() }, nil
 }
 
 // criteria are the words of completion, and the commands behind tests and diagnostics. A person's own session is not held
@@ -210,7 +210,7 @@ func (p *watchProject) config(ctx context.Context, o *watchOptions) (_ watch.Con
 func (p *watchProject) criteria(o *watchOptions) (words []string, checks boulder.Checks, err error) {
 	words = o.doneWhen
 	if len(words) == 0 {
-		words = p.deps.config.Watch.DoneWhen
+		words = p.Config().Watch.DoneWhen
 	}
 	if len(words) == 0 {
 		words = []string{boulder.DoneTodos}
@@ -218,26 +218,26 @@ func (p *watchProject) criteria(o *watchOptions) (words []string, checks boulder
 	if len(o.tests) > 0 && !slices.Contains(words, boulder.DoneTests) {
 		words = append(slices.Clip(words), boulder.DoneTests)
 	}
-	done := p.deps.doneness(words)
+	done := p.Criteria(words)
 	if slices.Contains(words, boulder.DoneDiagnostics) {
-		checks.Lint = done.checks.Lint
+		checks.Lint = done.Checks.Lint
 	}
 	if !slices.Contains(words, boulder.DoneTests) {
 		return words, checks, nil
 	}
-	if checks.Tests = done.checks.Tests; len(o.tests) > 0 {
+	if checks.Tests = done.Checks.Tests; len(o.tests) > 0 {
 		checks.Tests = o.tests
 	}
 	if len(checks.Tests) == 0 {
 		return nil, checks, usagef("no command is known that runs the tests (%s): say it with --test-command, or with tests:"+
-			" in the configuration", done.noTests)
+			" in the configuration", done.NoTests)
 	}
 	return words, checks, nil
 }
 
 // attach connects to OpenCode.
 func (p *watchProject) attach(ctx context.Context, address string) (*opencode.Client, error) {
-	a := p.deps.app
+	a := p.app
 	client, err := opencode.Attach(ctx, address, opencode.AttachConfig{
 		Username: a.Getenv("OPENCODE_SERVER_USERNAME"), Password: a.Getenv("OPENCODE_SERVER_PASSWORD"), Logger: p.log,
 	})
@@ -275,7 +275,7 @@ func (a *app) runWatchOrder(ctx context.Context, order watch.Order, ref string) 
 	}
 	ids, err := p.order(ctx, order, ref)
 	if errors.Is(err, watch.ErrUnknownSession) {
-		return &usageError{err}
+		return &project.UsageError{Err: err}
 	}
 	if err != nil {
 		return err
@@ -309,7 +309,7 @@ func (p *watchProject) socket() string { return filepath.Join(p.dir, watch.Socke
 
 // heldBy says who watches, as far as that process tells, or the kernel.
 func (p *watchProject) heldBy(ctx context.Context) error {
-	who := lockOwner(p.path())
+	who := project.LockOwner(p.path())
 	if client, err := watch.Dial(ctx, p.socket()); err == nil {
 		if r, err := client.Report(ctx); err == nil {
 			since := r.Holder.Since.Local().Format(time.DateTime)

@@ -15,6 +15,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -36,7 +37,7 @@ func (d *deps) detach(ctx context.Context, o *runOptions, what control.Submissio
 		return usagef("--approve-replans needs a person at the terminal, and --detach leaves it")
 	}
 	if d.app.ledgerModel != "" {
-		what.LedgerModel = d.ledger
+		what.LedgerModel = d.Ledger()
 	}
 	client, holder, err := d.server(ctx, o.attach)
 	if err != nil {
@@ -56,12 +57,12 @@ func (d *deps) detach(ctx context.Context, o *runOptions, what control.Submissio
 // submit hands a task over. A server takes tasks when it has taken up what a crash left, some moments after it is
 // there.
 func submit(ctx context.Context, client *control.Client, what control.Submission) (id string, err error) {
-	for giveUp := time.Now().Add(beginWait); ; {
+	for giveUp := time.Now().Add(project.BeginWait); ; {
 		id, err = client.Submit(ctx, what)
 		if !errors.Is(err, control.ErrNotReady) || time.Now().After(giveUp) {
 			return id, err
 		}
-		if err := rest(ctx, deskStep); err != nil {
+		if err := project.Rest(ctx, project.Step); err != nil {
 			return "", err
 		}
 	}
@@ -84,7 +85,7 @@ func (a *app) detached(id string, pid int) error {
 
 // server finds the process that takes tasks, and starts it if nobody holds the state.
 func (d *deps) server(ctx context.Context, attach string) (*control.Client, control.Holder, error) {
-	dir, err := store.EnsureDir(d.project)
+	dir, err := store.EnsureDir(d.Dir())
 	if err != nil {
 		return nil, control.Holder{}, err
 	}
@@ -102,7 +103,7 @@ func (d *deps) server(ctx context.Context, attach string) (*control.Client, cont
 		}
 	}
 	if err != nil {
-		return nil, control.Holder{}, unanswering(ctx, dir, err)
+		return nil, control.Holder{}, project.Unanswering(ctx, dir, err)
 	}
 	holder, err := client.Holder(ctx)
 	if err != nil {
@@ -147,7 +148,7 @@ func (d *deps) startServing(dir, attach string) (<-chan error, error) {
 
 // serveArgs is the command line of the server: what this one was told about models, files and binaries.
 func (d *deps) serveArgs(attach string) []string {
-	args := []string{"serve", "--until-idle", servedUntilIdle.String(), "-C", d.project}
+	args := []string{"serve", "--until-idle", servedUntilIdle.String(), "-C", d.Dir()}
 	for _, flag := range []struct{ name, value string }{
 		{"--attach", attach}, {"--model", d.app.model}, {"--ledger-model", d.app.ledgerModel},
 		{"--config", absolute(d.app.file(d.app.configFile))}, {"--opencode", absolute(d.app.opencodeBinary)},
@@ -211,11 +212,11 @@ func (d *deps) detachRun(ctx context.Context, o *runOptions, w what, plan *bould
 			" make the plan first, with `manager plan`")
 	}
 	task := control.Submission{
-		Task: w.task, Constraints: o.constraints, Mode: o.mode(), Base: d.base, Model: d.app.model, Budget: o.budget.run,
+		Task: w.task, Constraints: o.constraints, Mode: o.mode(), Base: d.Base(), Model: d.app.model, Budget: o.budget.run,
 		SubTasks: o.budget.subTasks, Diverted: o.blockers,
 	}
-	done := d.doneness(o.doneWhen)
-	task.DoneWhen, task.Checks = done.words, done.checks
+	done := d.Criteria(o.doneWhen)
+	task.DoneWhen, task.Checks = done.Words, done.Checks
 	var err error
 	switch {
 	case o.fork != "":
@@ -226,7 +227,7 @@ func (d *deps) detachRun(ctx context.Context, o *runOptions, w what, plan *bould
 		task.Fork, err = o.forked(ctx, r)
 		closeReader()
 	case plan != nil:
-		if err := done.check(plan); err != nil {
+		if err := done.Check(plan); err != nil {
 			return err
 		}
 		var approved orchestrator.Approval
@@ -234,10 +235,10 @@ func (d *deps) detachRun(ctx context.Context, o *runOptions, w what, plan *bould
 		task.Task, task.Constraints = "", nil
 		task.Plan, task.GatesApproved, task.Model = approved.Plan, approved.Gates, cmp.Or(approved.Model, d.app.model)
 		if err == nil {
-			err = done.check(task.Plan)
+			err = done.Check(task.Plan)
 		}
 	default:
-		err = done.check(nil)
+		err = done.Check(nil)
 	}
 	if err != nil {
 		return err

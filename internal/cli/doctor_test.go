@@ -2,11 +2,11 @@ package cli
 
 import (
 	"encoding/json"
-	"github.com/bouldermgr/manager/internal/config"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/bouldermgr/manager/project"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -57,24 +57,34 @@ func TestDoctorKeepsKeys(t *testing.T) {
 	}
 }
 
-// configOf reads a configuration file with this text.
-func configOf(t *testing.T, text string) (*config.Config, error) {
+// configFile is a configuration file with this text.
+func configFile(t *testing.T, text string) string {
 	t.Helper()
-	a, _, _ := testApp()
-	a.configFile = filepath.Join(t.TempDir(), "config.yaml")
-	writeFile(t, a.configFile, text)
-	return a.loadConfig(t.TempDir())
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	writeFile(t, path, text)
+	return path
 }
+
+// openProject is a project that a command line with these flags works in.
+func openProject(t *testing.T, a *app, dir string) *deps {
+	t.Helper()
+	a.dir = dir
+	p, err := projectOpen(dir, a.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return &deps{Project: p, app: a, log: a.logger()}
+}
+
+var projectOpen = project.Open // under a name that no variable of a test has
 
 // doctorText is what doctor says of the ledgers with a configuration and an environment.
 func doctorText(t *testing.T, configuration string, environ ...string) string {
 	t.Helper()
-	c, err := configOf(t, configuration)
-	if err != nil {
-		t.Fatal(err)
-	}
 	a, stdout, _ := testApp(environ...)
-	d := &doctor{app: a, deps: &deps{app: a, project: t.TempDir(), config: c, log: a.logger()}}
+	a.configFile = configFile(t, configuration)
+	d := &doctor{app: a, deps: openProject(t, a, t.TempDir())}
 	d.checkKeys()
 	d.checkLedger()
 	d.checkPrices()

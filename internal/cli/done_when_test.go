@@ -9,15 +9,12 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/config"
 )
 
 // doneDeps is a project with these files, in a world with these programs.
 func doneDeps(t *testing.T, config string, programs []string, files map[string]string) (d *deps, said func() string) {
 	t.Helper()
-	c, err := configOf(t, config)
-	if err != nil {
-		t.Fatal(err)
-	}
 	bin, project := t.TempDir(), t.TempDir()
 	for _, p := range programs {
 		if err := os.WriteFile(filepath.Join(bin, p), []byte("#!/bin/sh\n"), 0o700); err != nil {
@@ -28,7 +25,8 @@ func doneDeps(t *testing.T, config string, programs []string, files map[string]s
 		writeFile(t, filepath.Join(project, name), text)
 	}
 	a, _, stderr := testApp("PATH=/nowhere:" + bin)
-	return &deps{app: a, project: project, config: c, log: a.logger()}, stderr.String
+	a.configFile = configFile(t, config)
+	return openProject(t, a, project), stderr.String
 }
 
 func TestWhichTestsDecide(t *testing.T) {
@@ -60,9 +58,9 @@ func TestWhichTestsDecide(t *testing.T) {
 		"nothing there": {noTests: "there is none of a go.mod"},
 	} {
 		d, _ := doneDeps(t, test.config, test.programs, test.files)
-		done := d.doneness(nil)
-		if !slices.Equal(done.checks.Tests, test.tests) || !slices.Equal(done.checks.Lint, test.lint) ||
-			!strings.HasPrefix(done.noTests, test.noTests) || (done.noTests == "") != (test.noTests == "") {
+		done := d.Criteria(nil)
+		if !slices.Equal(done.Checks.Tests, test.tests) || !slices.Equal(done.Checks.Lint, test.lint) ||
+			!strings.HasPrefix(done.NoTests, test.noTests) || (done.NoTests == "") != (test.noTests == "") {
 			t.Errorf("%s: %+v", name, done)
 		}
 	}
@@ -91,8 +89,8 @@ func TestCriteriaOfALoop(t *testing.T) {
 	} {
 		d, said := doneDeps(t, test.config, []string{"make"}, test.files)
 		done, err := d.loopDone(test.flag)
-		if (err != nil) != test.err || err == nil && strings.Join(done.words, " ") != test.want {
-			t.Errorf("%s: %v, %v", name, done.words, err)
+		if (err != nil) != test.err || err == nil && strings.Join(done.Words, " ") != test.want {
+			t.Errorf("%s: %v, %v", name, done.Words, err)
 		}
 		if noted := strings.Contains(said(), "tests do not decide here"); noted != test.note {
 			t.Errorf("%s: noted: %q", name, said())
@@ -125,13 +123,13 @@ func TestConfigOfALoop(t *testing.T) {
 		"loop: {iterations: 7, failures: 0, cooldown: off}": {Iterations: 7},
 		"loop: {cooldown: 90s}":                             {Iterations: 100, Failures: 5, Cooldown: 90 * time.Second},
 	} {
-		c, err := configOf(t, text)
+		c, err := config.Load(true, configFile(t, text))
 		if err != nil || c.Loop() != want {
 			t.Errorf("%q: %+v, %v", text, c, err)
 		}
 	}
 	for _, bad := range []string{"loop: {iterations: 0}", "tests: {a: b}", "tests: ['']", "done_when: [green]"} {
-		if _, err := configOf(t, bad); err == nil {
+		if _, err := config.Load(true, configFile(t, bad)); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/taskledger"
 )
@@ -34,17 +35,13 @@ var (
 	errSilent = errors.New("failed")
 )
 
-// usageError is a command line, plan file or configuration that cannot be used.
-type usageError struct{ err error }
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
-func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+func usagef(format string, args ...any) error {
+	return &project.UsageError{Err: fmt.Errorf(format, args...)}
+}
 
 // exitCode is the one place that maps errors to exit codes.
 func exitCode(err error) int {
-	var usage *usageError
+	var usage *project.UsageError
 	var file *taskledger.FileError
 	switch {
 	case err == nil:

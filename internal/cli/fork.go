@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/project"
 )
 
 // checkFork refuses what does not go with --fork.
@@ -28,7 +29,7 @@ func (o *runOptions) forked(ctx context.Context, r reader) (*boulder.Fork, error
 	if o.fork == "" {
 		return nil, nil
 	}
-	id, err := resolve(ctx, r, o.fork)
+	id, err := project.Resolve(ctx, r, o.fork)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ type ending struct {
 
 // newEnding is for a run that is about to begin. The error says what is wrong with the configuration.
 func (d *deps) newEnding(db reader) (*ending, error) {
-	notifier, err := d.notifier()
+	notifier, err := d.Notifier()
 	return &ending{deps: d, db: db, notifier: notifier}, err
 }
 
@@ -154,7 +154,7 @@ func (e *ending) told(path string, runErr error) error {
 	if e.choices > 0 && runErr == nil {
 		e.deps.app.note("%s that agents made: manager report", plural(e.choices, "choice"))
 	}
-	path = e.deps.app.pretty(filepath.Join(e.deps.project, path))
+	path = e.deps.app.pretty(filepath.Join(e.deps.Dir(), path))
 	if runErr != nil {
 		return fmt.Errorf("%w\nReport: %s", runErr, path)
 	}
@@ -163,7 +163,7 @@ func (e *ending) told(path string, runErr error) error {
 }
 
 func (e *ending) wants(what notify.Event) bool {
-	return e.notifier != nil && e.deps.config.Notify.Wants(what)
+	return e.notifier != nil && e.deps.Config().Notify.Wants(what)
 }
 
 // eventOf is what there is to tell about the end of a run; empty if a person ended it, who knows.
@@ -188,7 +188,7 @@ func eventOf(runErr error) notify.Event {
 func (e *ending) send(ctx context.Context, made *morning.Report, what notify.Event, code *int, path string) {
 	err := e.notifier.Send(ctx, notify.Message{
 		Event: what, Time: made.MadeAt, BoulderID: made.BoulderID, Status: made.Status, Title: titleOf(what, made),
-		Project: filepath.Base(e.deps.project), Tally: made.Tally, Awaited: len(made.Awaited()), ExitCode: code,
+		Project: filepath.Base(e.deps.Dir()), Tally: made.Tally, Awaited: len(made.Awaited()), ExitCode: code,
 		Report: filepath.ToSlash(path),
 	})
 	if err == nil {
@@ -239,10 +239,10 @@ func heldUntil(made *morning.Report) time.Time {
 
 // warnOfUnwritten says at the end of a run what the list for people lacks, and why.
 func (d *deps) warnOfUnwritten(ctx context.Context) {
-	if !exists(filepath.Join(d.project, store.DirName, blockers.FileName)) {
+	if !exists(filepath.Join(d.Dir(), store.DirName, blockers.FileName)) {
 		return
 	}
-	desk, err := d.app.desk(d.project, d.config)
+	desk, err := d.Blockers()
 	if err != nil {
 		return // the run would not have begun
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/config"
 	"github.com/bouldermgr/manager/internal/notify"
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/secret"
@@ -41,7 +42,7 @@ func TestNotifyConfig(t *testing.T) {
 		"notify: {url: x}":                              `error: there is no key "url" in notify`,
 		"notify: {webhook: https://example.com/, on: x": "error: ",
 	} {
-		c, err := configOf(t, text)
+		c, err := config.Load(true, configFile(t, text))
 		var address string
 		if err == nil {
 			address, err = c.Notify.Address(Env{Environ: []string{"HOOK=https://hook", "BAD=S3CR3T"}}.Getenv)
@@ -205,11 +206,7 @@ func endingOf(t *testing.T, config string) (e *ending, stderr *bytes.Buffer) {
 	stderr = &bytes.Buffer{}
 	a := &app{dir: project, secrets: secret.New([]string{"API_KEY=sk-planted-in-the-env"})}
 	a.Env = Env{Environ: []string{"PATH=" + os.Getenv("PATH")}, Stderr: guarded{stream: stderr, secrets: a.secrets}, Stdout: io.Discard}
-	t.Cleanup(a.release)
-	d := &deps{app: a, project: project, log: a.logger()}
-	if d.config, err = a.loadConfig(project); err != nil {
-		t.Fatal(err)
-	}
+	d := openProject(t, a, project)
 	if e, err = d.newEnding(db); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +229,7 @@ func TestChoicesAreTold(t *testing.T) {
 	choices := sampleBlockers()[2:4]
 	for i := range choices {
 		s := &choices[i]
-		_, err := deskOfProject(t, e.deps.project).Divert(t.Context(), boulder.Blocker{
+		_, err := deskOfProject(t, e.deps.Dir()).Divert(t.Context(), boulder.Blocker{
 			BoulderID: sampleID, SubTaskID: s.SubTaskID, Attempt: 1, SessionID: s.SessionID, Question: s.Question,
 			Ask: &boulder.Ask{Kind: boulder.AskQuestion, RequestID: "que_" + s.ID},
 		})
@@ -260,7 +257,7 @@ func TestConclude(t *testing.T) {
 	if want := runsDir + "/" + sampleID + "/report.md"; name != want || stderr.Len() > 0 {
 		t.Fatalf("%q, want %q; stderr %s", name, want, stderr)
 	}
-	path := filepath.Join(e.deps.project, name)
+	path := filepath.Join(e.deps.Dir(), name)
 	text, err := os.ReadFile(path)
 	info, statErr := os.Stat(path)
 	if err = errors.Join(err, statErr); err != nil || info.Mode().Perm() != 0o600 {
@@ -269,7 +266,7 @@ func TestConclude(t *testing.T) {
 	if !strings.HasPrefix(string(text), "# Boulder "+sampleID+": partial\n") {
 		t.Errorf("the report is:\n%s", text)
 	}
-	byFile, err := os.ReadFile(filepath.Join(e.deps.project, "told"))
+	byFile, err := os.ReadFile(filepath.Join(e.deps.Dir(), "told"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +281,7 @@ func TestConclude(t *testing.T) {
 			t.Errorf("%s is not in %s", want, body)
 		}
 	}
-	if strings.Contains(body, "dark mode") || strings.Contains(body, e.deps.project) {
+	if strings.Contains(body, "dark mode") || strings.Contains(body, e.deps.Dir()) {
 		t.Errorf("the task or a path of this machine is in %s", body)
 	}
 }
@@ -293,7 +290,7 @@ func TestConclude(t *testing.T) {
 func TestConcludeInTrouble(t *testing.T) {
 	t.Parallel()
 	e, stderr := endingOf(t, "notify: {command: 'echo never shown; exit 3'}")
-	runs := filepath.Join(e.deps.project, runsDir)
+	runs := filepath.Join(e.deps.Dir(), runsDir)
 	if err := errors.Join(os.RemoveAll(runs), os.Symlink(t.TempDir(), runs)); err != nil { // an agent may do that
 		t.Fatal(err)
 	}
@@ -328,11 +325,11 @@ func TestNobodyIsTold(t *testing.T) {
 		if name := e.conclude(t.Context(), err); name == "" || stderr.Len() > 0 {
 			t.Errorf("%s: report %q, stderr %s", config, name, stderr)
 		}
-		if exists(filepath.Join(e.deps.project, "told")) {
+		if exists(filepath.Join(e.deps.Dir(), "told")) {
 			t.Errorf("%s: it was told", config)
 		}
 		if got := e.told("r.md", err); err != nil && (!errors.Is(got, err) || !strings.HasSuffix(got.Error(), "\nReport: "+
-			e.deps.app.pretty(filepath.Join(e.deps.project, "r.md")))) {
+			e.deps.app.pretty(filepath.Join(e.deps.Dir(), "r.md")))) {
 			t.Errorf("%v", got)
 		}
 	}
@@ -350,7 +347,7 @@ func TestToldWhileItRuns(t *testing.T) {
 		e.take(t.Context(), boulder.Event{BoulderID: sampleID, Body: body})
 	}
 	e.conclude(t.Context(), nil) // waits for it; "failed" is not asked for
-	told, err := os.ReadFile(filepath.Join(e.deps.project, "told"))
+	told, err := os.ReadFile(filepath.Join(e.deps.Dir(), "told"))
 	if err != nil || stderr.Len() > 0 {
 		t.Fatalf("%v, stderr %s", err, stderr)
 	}

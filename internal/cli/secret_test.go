@@ -2,11 +2,8 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"github.com/bouldermgr/manager/internal/config"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,8 +14,6 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/secret"
-	"github.com/bouldermgr/manager/orchestrator"
-	"github.com/bouldermgr/manager/taskledger"
 )
 
 const plantedKey = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
@@ -59,7 +54,7 @@ func TestGuardedStream(t *testing.T) {
 func TestSecretInRequest(t *testing.T) {
 	t.Parallel()
 	a, project, stderr := secretApp(t, "MY_API_KEY=planted.value.9")
-	task, constraints := a.cleanRequest("deploy with "+plantedKey, []string{"use planted.value.9", "be nice"})
+	task, constraints := openProject(t, a, t.TempDir()).CleanRequest("deploy with "+plantedKey, []string{"use planted.value.9", "be nice"})
 	if task != "deploy with [redacted]" || strings.Join(constraints, "|") != "use [redacted]|be nice" {
 		t.Errorf("%q, %q", task, constraints)
 	}
@@ -69,7 +64,7 @@ func TestSecretInRequest(t *testing.T) {
 		}
 	}
 	stderr.Reset()
-	if task, none := a.cleanRequest("nothing", nil); task != "nothing" || len(none) != 0 || stderr.Len() > 0 {
+	if task, none := openProject(t, a, t.TempDir()).CleanRequest("nothing", nil); task != "nothing" || len(none) != 0 || stderr.Len() > 0 {
 		t.Errorf("%q, %q, %s", task, none, stderr)
 	}
 
@@ -79,7 +74,7 @@ func TestSecretInRequest(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	plan, err := a.readPlan(path)
+	plan, err := openProject(t, a, project).ReadPlan(path)
 	if err != nil || plan.Task != "use [redacted]" || plan.SubTasks[0].Description != "it is [redacted]" ||
 		!strings.Contains(stderr.String(), "holds a GitHub token and the value of MY_API_KEY. It reads [redacted]") {
 		t.Errorf("%+v, %v, %s", plan, err, stderr)
@@ -99,104 +94,16 @@ func TestSecretInCommandIsRefused(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := a.readPlan(path)
+		_, err := openProject(t, a, project).ReadPlan(path)
 		if err == nil || exitCode(err) != 2 || !strings.Contains(err.Error(), "a GitHub token") ||
 			strings.Contains(err.Error(), plantedKey) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	err := a.learnSecrets(&config.Config{NoWorse: []string{"true", "deploy " + plantedKey}})
+	writeFile(t, filepath.Join(project, ".manager", "config.yaml"), "no_worse: ['true', deploy "+plantedKey+"]\n")
+	_, err := projectOpen(project, a.options())
 	if err == nil || !strings.Contains(err.Error(), "no_worse[1] holds a GitHub token") {
 		t.Errorf("%v", err)
-	}
-}
-
-// ledgers say what they like.
-type ledgers struct{ plan *boulder.Plan }
-
-func (l ledgers) Plan(context.Context, boulder.PlanRequest) (*boulder.Plan, boulder.Usage, error) {
-	if l.plan == nil {
-		return nil, boulder.Usage{Calls: 1}, errors.New("no plan")
-	}
-	return l.plan, boulder.Usage{Calls: 1}, nil
-}
-
-func (ledgers) Replan(context.Context, boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
-	return boulder.Replacement{SubTasks: []boulder.Spec{{ID: "a", Description: plantedKey}}}, boulder.Usage{}, nil
-}
-
-func (ledgers) Judge(context.Context, boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
-	return boulder.Verdict{Summary: plantedKey, Completed: true}, boulder.Usage{Calls: 2}, nil
-}
-
-// The run gets what ledgers say without secrets, and a plan that is taken up again is not taken for an edited one.
-func TestLedgersAreCleaned(t *testing.T) {
-	t.Parallel()
-	r := &secret.Redactor{}
-	raw := taskledger.Seal(&boulder.Plan{
-		Version: 1, Task: "t", SubTasks: []boulder.Spec{{ID: "a", Description: "use " + plantedKey}},
-	}, "", boulder.OriginModel, "m", sampleStart)
-	plan, usage, err := cleanPlanner{ledgers{raw}, r}.Plan(t.Context(), boulder.PlanRequest{})
-	if err != nil || usage.Calls != 1 || plan.SubTasks[0].Description != "use [redacted]" || plan.Edited() {
-		t.Errorf("%+v, %v, %v", plan, usage, err)
-	}
-	if raw.SubTasks[0].Description != "use "+plantedKey {
-		t.Error("the planner's own plan was changed")
-	}
-	plan, usage, err = cleanPlanner{ledgers{}, r}.Plan(t.Context(), boulder.PlanRequest{})
-	if plan != nil || usage.Calls != 1 || err == nil {
-		t.Errorf("%v, %v, %v", plan, usage, err)
-	}
-	replan, _, err := cleanPlanner{ledgers{}, r}.Replan(t.Context(), boulder.ReplanRequest{})
-	if err != nil || replan.SubTasks[0].Description != "[redacted]" {
-		t.Errorf("%+v, %v", replan, err)
-	}
-	v, usage, err := cleanJudge{ledgers{}, r}.Judge(t.Context(), boulder.JudgeRequest{})
-	if err != nil || v.Summary != "[redacted]" || !v.Completed || usage.Calls != 2 {
-		t.Errorf("%+v, %v, %v", v, usage, err)
-	}
-}
-
-var (
-	_ orchestrator.Planner = cleanPlanner{}
-	_ orchestrator.Judge   = cleanJudge{}
-)
-
-// A repository may bring links in .manager along: none is written through.
-func TestPlanFileIsNoWayOut(t *testing.T) {
-	t.Parallel()
-	plan := &boulder.Plan{Version: 1, Task: "t", SubTasks: []boulder.Spec{{ID: "a", Subject: "a", Description: "d"}}}
-	project, outside := t.TempDir(), t.TempDir()
-	precious := filepath.Join(outside, "bashrc")
-	if err := errors.Join(
-		os.WriteFile(precious, []byte("mine"), 0o644), os.Mkdir(filepath.Join(project, ".manager"), 0o700),
-		os.Symlink(precious, planPath(project))); err != nil {
-		t.Fatal(err)
-	}
-	if err := writePlan(project, planPath(project), plan); err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Lstat(planPath(project)); err != nil || info.Mode() != 0o600 {
-		t.Errorf("%v, %v", info, err)
-	}
-	if got, _ := os.ReadFile(precious); string(got) != "mine" {
-		t.Errorf("the link was written through: %q", got)
-	}
-	state := filepath.Join(project, ".manager")
-	if err := errors.Join(os.RemoveAll(state), os.Symlink(outside, state)); err != nil {
-		t.Fatal(err)
-	}
-	if err := writePlan(project, planPath(project), plan); err == nil {
-		t.Error("a .manager that is a link was written to")
-	}
-	// Where a person named the file, their link is theirs.
-	link, target := filepath.Join(project, "link.yaml"), filepath.Join(outside, "target.yaml")
-	err := errors.Join(os.WriteFile(target, nil, 0o640), os.Symlink(target, link), writePlan(project, link, plan))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(target); err != nil || info.Size() == 0 || info.Mode() != 0o640 {
-		t.Errorf("%v, %v", info, err)
 	}
 }
 
@@ -211,8 +118,8 @@ func TestNetsAreHungUp(t *testing.T) {
 
 	a, project, _ := secretApp(t)
 	a.Args = []string{"run", plantedKey}
-	d := &deps{app: a, project: project, config: &config.Config{}, log: a.logger()}
-	st, err := d.hold(t.Context())
+	d := openProject(t, a, project)
+	st, err := d.Hold(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +129,7 @@ func TestNetsAreHungUp(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := st.db.Commit(t.Context(), state, state.TakeEvents()); err != nil {
+	if err := st.DB.Commit(t.Context(), state, state.TakeEvents()); err != nil {
 		t.Fatal(err)
 	}
 	client, err := control.Dial(t.Context(), filepath.Join(project, ".manager", control.SocketName))
@@ -236,7 +143,7 @@ func TestNetsAreHungUp(t *testing.T) {
 		t.Errorf("the socket tells %+v, %v", all, err)
 	}
 	client.Close()
-	st.release(d.log)
+	st.Release()
 	data, err := os.ReadFile(filepath.Join(project, ".manager", "manager.db"))
 	if err != nil || bytes.Contains(data, []byte(plantedKey)) || !bytes.Contains(data, []byte("use [redacted]")) {
 		t.Errorf("the database holds the key, or not the task: %v", err)

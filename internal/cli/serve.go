@@ -13,13 +13,14 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
 )
 
 // service holds the state of a project and runs boulders for others, under the same limits. Its methods may be called
 // from any goroutine.
 type service struct {
 	deps *deps
-	st   *state
+	st   *project.State
 	run  *orchestrator.Orchestrator
 	ctx  context.Context // of the boulders
 
@@ -54,32 +55,32 @@ func (s *service) Submit(ctx context.Context, what control.Submission) (string, 
 		req := orchestrator.ResumeRequest{Budget: what.Budget, SubTaskBudgets: what.SubTasks, Diverted: what.Diverted, Iterations: what.Iterations}
 		return what.Resume, s.resume(ctx, what.Resume, req)
 	}
-	if what.LedgerModel != "" && what.LedgerModel != d.ledger {
+	if what.LedgerModel != "" && what.LedgerModel != d.Ledger() {
 		return "", fmt.Errorf("%w: the server plans and judges with %s, not with %s:"+
 			" stop it, and start it with --ledger-model",
-			boulder.ErrRefused, cmp.Or(d.ledger, "the default model"), what.LedgerModel)
+			boulder.ErrRefused, cmp.Or(d.Ledger(), "the default model"), what.LedgerModel)
 	}
 	gates := what.GatesApproved
 	if what.Plan == nil {
-		gates = d.config.AllowModelGates
+		gates = d.Config().AllowModelGates
 	}
-	model, err := d.model()
+	model, err := d.Model()
 	if err != nil {
 		return "", err
 	}
 	req := orchestrator.Request{
 		Task: what.Task, Constraints: what.Constraints, Mode: what.Mode, Plan: what.Plan, Fork: what.Fork, Base: what.Base,
-		GatesApproved: gates, Model: cmp.Or(what.Model, model), LedgerModel: d.ledger, Budget: d.budget(what.Budget),
-		SubTaskBudgets: what.SubTasks, Gates: d.config.Gates, NoWorse: d.config.NoWorse,
+		GatesApproved: gates, Model: cmp.Or(what.Model, model), LedgerModel: d.Ledger(), Budget: d.Budget(what.Budget),
+		SubTaskBudgets: what.SubTasks, Gates: d.Config().Gates, NoWorse: d.Config().NoWorse,
 		DoneWhen: what.DoneWhen, Checks: what.Checks, Loop: what.Loop, Diverted: what.Diverted,
 	}
 	return s.begin(ctx, func(ctx context.Context) iter.Seq2[boulder.Event, error] { return s.run.Run(ctx, req) })
 }
 
 func (s *service) resume(ctx context.Context, boulderID string, req orchestrator.ResumeRequest) error {
-	req.LedgerModel = s.deps.ledger
+	req.LedgerModel = s.deps.Ledger()
 	if !s.runs(boulderID) {
-		s.deps.deliverBefore(ctx, s.st.db, boulderID)
+		s.deps.DeliverBefore(ctx, s.st.DB, boulderID)
 	}
 	_, err := s.begin(ctx, func(ctx context.Context) iter.Seq2[boulder.Event, error] {
 		return s.run.Resume(ctx, boulderID, req)
@@ -89,7 +90,7 @@ func (s *service) resume(ctx context.Context, boulderID string, req orchestrator
 
 // takeUp resumes what a process left that did not come to stop it: the boulders that are running by the records.
 func (s *service) takeUp(ctx context.Context) error {
-	all, err := s.st.db.Listing(ctx)
+	all, err := s.st.DB.Listing(ctx)
 	for _, b := range all {
 		if b.Status != boulder.Running && b.Status != boulder.Synthesizing {
 			continue
@@ -105,7 +106,7 @@ func (s *service) takeUp(ctx context.Context) error {
 func (s *service) begin(
 	ctx context.Context, events func(context.Context) iter.Seq2[boulder.Event, error],
 ) (string, error) {
-	end, err := s.deps.newEnding(s.st.db)
+	end, err := s.deps.newEnding(s.st.DB)
 	if err != nil {
 		return "", err
 	}
@@ -120,7 +121,7 @@ func (s *service) begin(
 		var view runView
 		var endedBy error
 		began := ""
-		for e, err := range end.watch(s.ctx, s.deps.delivering(s.ctx, s.st.db, s.run, events(s.ctx))) {
+		for e, err := range end.watch(s.ctx, s.deps.Delivering(s.ctx, s.st.DB, s.run, events(s.ctx))) {
 			switch {
 			case err != nil && began == "":
 				first <- err
@@ -131,14 +132,14 @@ func (s *service) begin(
 				continue
 			case began == "":
 				began, id = e.BoulderID, e.BoulderID
-				view = s.deps.app.newServeView(s.st.db, began)
+				view = s.deps.app.newServeView(s.st.DB, began)
 				defer view.Close()
 				s.add(began)
 				defer s.remove(began)
 				first <- nil
 			}
 			view.Event(s.deps.app.cleanEvent(e))
-			s.st.ctrl.Notify()
+			s.st.Notify()
 		}
 		s.remove(began) // from here on it can be taken up again
 		if path := end.conclude(s.ctx, endedBy); path != "" {
@@ -156,7 +157,7 @@ func (s *service) begin(
 // ended tells on stderr what ended a run, as there is nobody whom it could be returned to.
 func (s *service) ended(id string, err error) {
 	if !errors.Is(err, orchestrator.ErrCancelled) {
-		fmt.Fprintf(s.deps.app.Stderr, "%s boulder %s: %s\n", clock(time.Now()), id, message(ended(s.st.db, id, err)))
+		fmt.Fprintf(s.deps.app.Stderr, "%s boulder %s: %s\n", clock(time.Now()), id, message(ended(s.st.DB, id, err)))
 	}
 }
 
@@ -208,14 +209,14 @@ func (s *service) add(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running = append(slices.Clone(s.running), id)
-	s.st.ctrl.SetRunning(s.running)
+	s.st.SetRunning(s.running)
 }
 
 func (s *service) remove(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running = slices.DeleteFunc(slices.Clone(s.running), func(other string) bool { return other == id })
-	s.st.ctrl.SetRunning(s.running)
+	s.st.SetRunning(s.running)
 }
 
 // close begins nothing further and waits until every run has ended.

@@ -14,6 +14,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -49,18 +50,15 @@ func oneSubTask(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// beginWait is how long an order waits for a process that has the database and has not begun its work.
-const beginWait = 10 * time.Second
-
 // steer has an order carried out and tells what follows from it. The checks may refuse it.
 func (a *app) steer(ctx context.Context, ref string, o boulder.Order, checks ...func(store.Detail) error) error {
 	if err := o.Validate(); err != nil {
-		return &usageError{err}
+		return &project.UsageError{Err: err}
 	}
 	report, err := a.order(ctx, ref, o, checks)
-	for giveUp := time.Now().Add(beginWait); errors.Is(err, control.ErrNotReady) && time.Now().Before(giveUp); {
+	for giveUp := time.Now().Add(project.BeginWait); errors.Is(err, control.ErrNotReady) && time.Now().Before(giveUp); {
 		select { // OpenCode is starting there, or a person is being asked about the plan
-		case <-time.After(deskStep):
+		case <-time.After(project.Step):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -98,8 +96,8 @@ func (a *app) order(
 	if err != nil {
 		return nil, err
 	}
-	defer d.close()
-	id, err := d.find(ctx, ref)
+	defer d.Close()
+	id, err := d.Find(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +117,7 @@ func (a *app) order(
 		t, _ := findSubTask(before, o.SubTaskID) // it is there
 		o.SubTaskID = t.ID
 	}
-	if err := d.orders.Order(ctx, id, o); err != nil {
+	if err := d.Orders.Order(ctx, id, o); err != nil {
 		return nil, err
 	}
 	after, err := d.Get(ctx, id)
@@ -130,12 +128,12 @@ func (a *app) order(
 		}
 		after, err = r.Get(ctx, id)
 		closeReader()
-		d.holder = nil
+		d.Holder = nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the order was carried out, but what came of it cannot be read: %w", err)
 	}
-	return newOrderReport(before, after, d.holder, o), nil
+	return newOrderReport(before, after, d.Holder, o), nil
 }
 
 // makesSense refuses what can only be a slip, and says what was probably meant.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -33,7 +34,7 @@ func newOrderReport(before, after store.Detail, holder *control.Holder, o boulde
 		Type: "order", BoulderID: b.ID, Order: o, Status: b.Status, AtWork: []string{}, Blocked: []string{},
 		Freed: []string{}, Left: b.Left, done: completed(after), total: planned(after),
 	}
-	if runs(holder, b) {
+	if project.Runs(holder, b) {
 		r.RunBy = holder
 		for _, t := range after.Attempts {
 			left := !o.Now && stopped(b.Status == boulder.Paused, &t)

@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -22,6 +23,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -350,4 +352,11 @@ func TestOrdersInTheViews(t *testing.T) {
 	if frame := live.frame(view.Size{Width: 120, Height: 30}, 0); strings.Contains(frame, "manager resume") {
 		t.Errorf("a run that stops is said to be paused:\n%s", frame)
 	}
+}
+
+// onDisk carries orders out as the process that has the database does while it runs nothing.
+type onDisk struct{ db *store.DB }
+
+func (s onDisk) Order(ctx context.Context, boulderID string, o boulder.Order) error {
+	return orchestrator.Obey(ctx, s.db, boulderID, o, time.Now())
 }

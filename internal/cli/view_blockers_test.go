@@ -14,6 +14,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/config"
 	"github.com/bouldermgr/manager/internal/view"
 )
 
@@ -276,7 +277,7 @@ func TestWaitingBlockersText(t *testing.T) {
 // The configuration reaches the desk, and what makes no sense is refused with its name.
 func TestBlockersConfig(t *testing.T) {
 	t.Parallel()
-	c, err := configOf(t, `
+	c, err := config.Load(true, configFile(t, `
 blockers:
   enabled: true
   file: docs/night.md
@@ -287,7 +288,7 @@ blockers:
   permissions:
     - {permission: bash, pattern: "git push *", action: ask, wait: 30m}
     - {permission: edit, action: allow}
-`)
+`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +318,7 @@ blockers:
 		"permission: [{permission: a, action: deny, pattern: b}]":   "permission",
 		"permissions: [{permission: a, action: deny, patern: bla}]": "patern",
 	} {
-		if _, err := configOf(t, "blockers: {"+text+"}"); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := config.Load(true, configFile(t, "blockers: {"+text+"}")); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

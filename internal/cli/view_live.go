@@ -42,10 +42,8 @@ func newLiveView(a *app, p *progress) *liveView {
 
 // shownLimits are the limits that explain why something waits. A configuration that cannot be read was refused before.
 func (a *app) shownLimits() schedule.Limits {
-	if project, err := a.project(); err == nil {
-		if c, err := a.loadConfig(project); err == nil {
-			return c.Limits()
-		}
+	if p, err := a.open(); err == nil {
+		return p.Config().Limits()
 	}
 	return schedule.DefaultLimits()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -96,7 +97,7 @@ func less(a, b boulder.Usage) boulder.Usage {
 // runReceipt prints the receipt of a boulder.
 func (a *app) runReceipt(ctx context.Context, args []string) error {
 	return look(ctx, a, func(r reader) (*receipt, error) {
-		id, err := resolve(ctx, r, newestOr(args))
+		id, err := project.Resolve(ctx, r, newestOr(args))
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +106,7 @@ func (a *app) runReceipt(ctx context.Context, args []string) error {
 			return nil, err
 		}
 		report := newReceipt(d, time.Now())
-		report.running = runs(holderOf(ctx, r), d.Boulder)
+		report.running = project.Runs(project.HolderOf(ctx, r), d.Boulder)
 		return report, err
 	}, func(report *receipt) { a.printReceipt(a.Stdout, report) })
 }

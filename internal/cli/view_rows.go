@@ -122,8 +122,8 @@ func (a *app) progressOf(ctx context.Context, r reader, d store.Detail) (*progre
 			p.spent[t.SubTaskID] += t.EndedAt.Sub(t.StartedAt)
 		}
 	}
-	if project, err := a.project(); err == nil {
-		records, _ := a.recordsOfBlockers(ctx, project, b.ID) // without them no time left is shown
+	if root, err := a.project(); err == nil {
+		records, _ := a.recordsOfBlockers(ctx, root, b.ID) // without them no time left is shown
 		for _, k := range records {
 			if !k.Status.Settled() {
 				p.raised[k.ID] = k

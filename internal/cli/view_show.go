@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/project"
 )
 
 // printShow shows a report to people.
@@ -58,7 +59,7 @@ func (v showView) head(s *showReport) {
 			edited = ", edited"
 		}
 		v.field(1, "plan", fmt.Sprintf("revision %d (%s%s), %s, hash %s", r.Number, r.Origin, edited,
-			plural(len(r.Plan.SubTasks), "sub-task"), short(r.Hash)))
+			plural(len(r.Plan.SubTasks), "sub-task"), project.Short(r.Hash)))
 		v.field(1, "goal", r.Plan.Goal)
 		for _, c := range r.Plan.Constraints {
 			v.field(1, "constraint", c)

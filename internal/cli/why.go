@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -94,7 +95,7 @@ type whyStep struct {
 
 // readWhy reads the chain of one sub-task. With an error there is a report as well if its record could be read.
 func readWhy(ctx context.Context, r reader, ref, subTask string) (*whyReport, error) {
-	id, err := resolve(ctx, r, ref)
+	id, err := project.Resolve(ctx, r, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +116,7 @@ func readWhy(ctx context.Context, r reader, ref, subTask string) (*whyReport, er
 			w.take(e)
 		}
 	}
-	w.report.Running = runs(holderOf(ctx, r), d.Boulder)
+	w.report.Running = project.Runs(project.HolderOf(ctx, r), d.Boulder)
 	w.report.Now = w.now()
 	return &w.report, errors.Join(err, turnsErr)
 }

@@ -1,4 +1,4 @@
-package cli
+package project
 
 import (
 	"errors"
@@ -9,15 +9,11 @@ import (
 	"github.com/bouldermgr/manager/internal/notify"
 	"github.com/bouldermgr/manager/internal/yamlfile"
 	"github.com/bouldermgr/manager/providers"
-	"github.com/bouldermgr/manager/store"
 )
 
 // loadConfig reads --config, or else the user's file and the project's over it.
-func (a *app) loadConfig(project string) (*config.Config, error) {
-	paths, required := a.configPaths(project), false
-	if a.configFile != "" {
-		paths, required = []string{a.file(a.configFile)}, true
-	}
+func (p *Project) loadConfig() (*config.Config, error) {
+	paths, required := p.ConfigPaths(), p.opts.Config != ""
 	c, err := config.Load(required, paths...)
 	if _, told := errors.AsType[*yamlfile.Error](err); told {
 		return nil, err
@@ -25,21 +21,24 @@ func (a *app) loadConfig(project string) (*config.Config, error) {
 	if err != nil {
 		return nil, usagef("configuration: %v", err)
 	}
-	a.learnWebhook(c.Notify.Webhook)
+	p.learnWebhook(c.Notify.Webhook)
 	return c, nil
 }
 
-// configPaths lists where a configuration is looked for, the later winning over the earlier.
-func (a *app) configPaths(project string) []string {
-	home := a.Getenv("XDG_CONFIG_HOME")
-	if home == "" && a.Getenv("HOME") != "" {
-		home = filepath.Join(a.Getenv("HOME"), ".config")
+// ConfigPaths lists where the configuration is looked for, the later winning over the earlier.
+func (p *Project) ConfigPaths() []string {
+	if p.opts.Config != "" {
+		return []string{p.opts.Config}
+	}
+	home := p.getenv("XDG_CONFIG_HOME")
+	if home == "" && p.getenv("HOME") != "" {
+		home = filepath.Join(p.getenv("HOME"), ".config")
 	}
 	var paths []string
 	if home != "" {
 		paths = append(paths, filepath.Join(home, "manager", "config.yaml"))
 	}
-	return append(paths, filepath.Join(project, store.DirName, "config.yaml"))
+	return append(paths, filepath.Join(p.stateDir(), "config.yaml"))
 }
 
 // modelOf returns the first model that is named, checked.
@@ -56,32 +55,32 @@ func modelOf(refs ...string) (string, error) {
 	return "", nil
 }
 
-// notifier is who tells; nil if nobody is to be told.
-func (d *deps) notifier() (*notify.Notifier, error) {
-	c := d.config.Notify
-	address, err := c.Address(d.app.Getenv)
+// Notifier is who tells; nil if nobody is to be told.
+func (p *Project) Notifier() (*notify.Notifier, error) {
+	c := p.cfg.Notify
+	address, err := c.Address(p.getenv)
 	if err != nil {
-		return nil, &usageError{err}
+		return nil, &UsageError{Err: err}
 	}
 	if len(c.Command) == 0 && address == "" || c.On != nil && len(c.On) == 0 {
 		return nil, nil
 	}
-	d.app.learnWebhook(address)
-	env, err := d.app.marked(d.project)
+	p.learnWebhook(address)
+	env, err := p.Environ()
 	if err != nil {
 		return nil, err
 	}
 	return notify.New(notify.Config{
-		Command: c.Command, Dir: d.project, Env: env, Webhook: address, Timeout: time.Duration(c.Timeout), Logger: d.log,
+		Command: c.Command, Dir: p.dir, Env: env, Webhook: address, Timeout: time.Duration(c.Timeout), Logger: p.log,
 	})
 }
 
 // learnWebhook makes an address a secret: it is the only key to what it leads to.
-func (a *app) learnWebhook(address string) {
+func (p *Project) learnWebhook(address string) {
 	u, err := notify.ParseWebhook(address)
-	if err != nil || a.secrets == nil {
+	if err != nil || p.secrets == nil {
 		return
 	}
 	password, _ := u.User.Password()
-	a.secrets.Add("the webhook's address", address, u.RequestURI(), password)
+	p.secrets.Add("the webhook's address", address, u.RequestURI(), password)
 }

@@ -1,4 +1,4 @@
-package cli
+package project
 
 import (
 	"bufio"
@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
-// lockOwner says which process has locked a file, as far as the kernel tells: it is asked where a process does not
+// LockOwner says which process has locked a file, as far as the kernel tells: it is asked where a process does not
 // answer for itself. It is empty if that cannot be found out.
-func lockOwner(path string) string {
+func LockOwner(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {
 		return ""
@@ -29,11 +31,11 @@ func lockOwner(path string) string {
 		if len(f) < 6 || !slices.Contains(f, "FLOCK") || !strings.HasSuffix(f[5], inode) || f[4] == "0" {
 			continue
 		}
-		text := ": process " + f[4]
+		who := ": process " + f[4]
 		if line, err := os.ReadFile("/proc/" + f[4] + "/cmdline"); err == nil {
-			text += fmt.Sprintf(", `%s`", clipText(string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})), 200))
+			who += fmt.Sprintf(", `%s`", text.Clip(string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})), 200))
 		}
-		return text
+		return who
 	}
 	return ""
 }

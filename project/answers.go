@@ -1,10 +1,9 @@
-package cli
+package project
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/bouldermgr/manager/internal/config"
 	"path/filepath"
 	"slices"
 	"time"
@@ -12,13 +11,12 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/store"
 )
 
-// desk opens the project's blockers. Nothing is read or made yet.
-func (a *app) desk(project string, c *config.Config) (*blockers.Desk, error) {
-	cfg := c.Blockers.Desk(project, filepath.Join(project, store.DirName, blockers.FileName))
-	cfg.Redact, cfg.Logger = a.secrets.Text, a.logger()
+// Blockers opens the project's blockers. Nothing is read or made yet.
+func (p *Project) Blockers() (*blockers.Desk, error) {
+	cfg := p.cfg.Blockers.Desk(p.dir, filepath.Join(p.stateDir(), blockers.FileName))
+	cfg.Redact, cfg.Logger = p.secrets.Text, p.log
 	d, err := blockers.Open(cfg)
 	if err != nil {
 		return nil, usagef("configuration: %w", err)
@@ -26,37 +24,21 @@ func (a *app) desk(project string, c *config.Config) (*blockers.Desk, error) {
 	return d, nil
 }
 
-// blockersHere opens the blockers of the project that the command line is about.
-func (a *app) blockersHere() (*blockers.Desk, error) {
-	project, err := a.project()
-	if err != nil {
-		return nil, err
-	}
-	c, err := a.loadConfig(project)
-	if err != nil {
-		return nil, err
-	}
-	if err := a.learnSecrets(c); err != nil {
-		return nil, err
-	}
-	return a.desk(project, c)
-}
-
-// handover is what became of an answer on its way to the sub-task that has the blocker.
-type handover string
+// Handover is what became of an answer on its way to the sub-task that has the blocker.
+type Handover string
 
 const (
-	handedOver handover = "handed_over" // the boulder has it, and goes on with it when it runs
-	overBefore handover = "over"        // nothing of the sub-task, or of the boulder, goes on
-	notAsked   handover = "not_asked"   // the boulder has not heard of the blocker yet: it gets both at once
-	noBoulder  handover = "no_boulder"  // it came up in a session outside of a run
-	kept       handover = "kept"        // it could not be handed over, and is when the boulder is run the next time
+	HandedOver Handover = "handed_over" // the boulder has it, and goes on with it when it runs
+	OverBefore Handover = "over"        // nothing of the sub-task, or of the boulder, goes on
+	NotAsked   Handover = "not_asked"   // the boulder has not heard of the blocker yet: it gets both at once
+	NoBoulder  Handover = "no_boulder"  // it came up in a session outside of a run
+	Kept       Handover = "kept"        // it could not be handed over, and is when the boulder is run the next time
 )
 
 // deliver hands the answers over that a boulder does not have yet: given while nobody could take them, or in the moment
 // in which the blocker was on its way itself. Call it before a boulder is taken up again, with what is on the disk
 // ([onDisk]), and while it runs after each [boulder.BlockerRaised], from a goroutine that the run does not wait for.
-func deliver(ctx context.Context, d *blockers.Desk, r reader, orders control.Steerer, boulderID string) error {
+func deliver(ctx context.Context, d *blockers.Desk, r Reader, orders control.Steerer, boulderID string) error {
 	open, err := d.Undelivered(ctx, boulderID)
 	for i := range open {
 		_, oneErr := handOver(ctx, d, r, orders, &open[i])
@@ -67,7 +49,7 @@ func deliver(ctx context.Context, d *blockers.Desk, r reader, orders control.Ste
 
 // passOver keeps the ids of blockers that a boulder knows from being given to others: it would take those for known, and
 // not wait for an answer to them. Call it before a boulder is taken up again.
-func passOver(ctx context.Context, d *blockers.Desk, r reader, boulderID string) error {
+func passOver(ctx context.Context, d *blockers.Desk, r Reader, boulderID string) error {
 	detail, err := r.Get(ctx, boulderID)
 	for i := range detail.SubTasks {
 		for _, b := range detail.SubTasks[i].Blockers {
@@ -79,75 +61,75 @@ func passOver(ctx context.Context, d *blockers.Desk, r reader, boulderID string)
 
 // handOver gives a settled blocker to its boulder, and takes down that it has it. It may be called again.
 func handOver(
-	ctx context.Context, d *blockers.Desk, r reader, orders control.Steerer, b *boulder.Blocker,
-) (handover, error) {
+	ctx context.Context, d *blockers.Desk, r Reader, orders control.Steerer, b *boulder.Blocker,
+) (Handover, error) {
 	how, err := give(ctx, r, orders, b)
 	if err != nil {
-		return kept, fmt.Errorf("hand the answer to %s over: %w", b.ID, err)
+		return Kept, fmt.Errorf("hand the answer to %s over: %w", b.ID, err)
 	}
-	if how == notAsked {
+	if how == NotAsked {
 		return how, nil
 	}
 	return how, d.Delivered(ctx, b.ID)
 }
 
-func give(ctx context.Context, r reader, orders control.Steerer, b *boulder.Blocker) (handover, error) {
+func give(ctx context.Context, r Reader, orders control.Steerer, b *boulder.Blocker) (Handover, error) {
 	if b.BoulderID == "" {
-		return noBoulder, nil
+		return NoBoulder, nil
 	}
-	how, err := standing(ctx, r, b)
+	how, err := Standing(ctx, r, b)
 	if err != nil || how != "" {
 		return how, err
 	}
-	err = orders.Order(ctx, b.BoulderID, settleOrder(b))
+	err = orders.Order(ctx, b.BoulderID, SettleOrder(b))
 	if err != nil { // somebody was faster, it ended in this moment, or it was carried out and the answer to that was lost
-		if how, readErr := standing(ctx, r, b); readErr == nil && how != "" {
+		if how, readErr := Standing(ctx, r, b); readErr == nil && how != "" {
 			return how, nil
 		}
 	}
-	return handedOver, err
+	return HandedOver, err
 }
 
-// standing says what there is to do for a blocker at its boulder: nothing, unless it is empty.
-func standing(ctx context.Context, r reader, b *boulder.Blocker) (handover, error) {
+// Standing says what there is to do for a blocker at its boulder: nothing, unless it is empty.
+func Standing(ctx context.Context, r Reader, b *boulder.Blocker) (Handover, error) {
 	detail, err := r.Get(ctx, b.BoulderID)
 	switch {
 	case errors.Is(err, boulder.ErrNotFound): // removed, with its database
-		return overBefore, nil
+		return OverBefore, nil
 	case detail.Boulder.ID == "":
 		return "", err
 	case detail.Boulder.Status.Terminal():
-		return overBefore, nil
+		return OverBefore, nil
 	}
 	t := slices.IndexFunc(detail.SubTasks, func(t boulder.SubTask) bool { return t.ID == b.SubTaskID })
 	if t < 0 || detail.SubTasks[t].Status.Terminal() {
-		return overBefore, nil
+		return OverBefore, nil
 	}
 	raised := detail.SubTasks[t].Blockers
 	i := slices.IndexFunc(raised, func(r boulder.RaisedBlocker) bool { return r.ID == b.ID })
 	switch {
 	case i < 0:
-		return notAsked, nil
+		return NotAsked, nil
 	case raised[i].Status.Settled():
-		return handedOver, nil
+		return HandedOver, nil
 	}
 	return "", nil
 }
 
-// settleOrder is a settled blocker as the order to its boulder.
-func settleOrder(b *boulder.Blocker) boulder.Order {
+// SettleOrder is a settled blocker as the order to its boulder.
+func SettleOrder(b *boulder.Blocker) boulder.Order {
 	return boulder.Order{
 		Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID, Text: b.Answer, Allowed: b.Allowed,
 	}
 }
 
-// settled is what `manager blockers answer` and `skip` print, and clarify for each answer. Fields are added in later
+// Answered is what `manager blockers answer` and `skip` print, and clarify for each answer. Fields are added in later
 // versions, never changed.
-type settled struct {
+type Answered struct {
 	Type string `json:"type"` // blocker-answer
 	boulder.Blocker
 	// Handover is what became of the answer: handed_over, over, not_asked, no_boulder or kept.
-	Handover handover `json:"handover"`
+	Handover Handover `json:"handover"`
 	// BoulderStatus is that of the boulder afterwards; empty outside of a run.
 	BoulderStatus boulder.Status `json:"boulder_status,omitempty"`
 	// RunBy is the process that runs the boulder; null if none does.
@@ -159,43 +141,43 @@ type settled struct {
 // raisedWait is how long to wait for a blocker that its boulder has not heard of: it is told within the turn.
 const raisedWait = 2 * time.Second
 
-// settle stores an answer, and hands it to the boulder. With an error there is a report as well if the answer is stored:
+// Answer stores an answer, and hands it to the boulder. With an error there is a report as well if the answer is stored:
 // it is then handed over when the boulder is run the next time.
-func (a *app) settle(ctx context.Context, d *blockers.Desk, id string, s blockers.Settlement) (*settled, error) {
+func (p *Project) Answer(ctx context.Context, d *blockers.Desk, id string, s blockers.Settlement) (*Answered, error) {
 	b, err := d.Settle(ctx, id, s)
 	if err != nil {
 		return nil, err
 	}
-	report := &settled{Type: "blocker-answer", Blocker: b, Handover: noBoulder, Awaited: []string{}}
+	report := &Answered{Type: "blocker-answer", Blocker: b, Handover: NoBoulder, Awaited: []string{}}
 	if b.BoulderID == "" {
 		return report, d.Delivered(ctx, b.ID)
 	}
-	for giveUp := time.Now().Add(beginWait); ; {
-		err = a.handOverOnce(ctx, d, report)
+	for giveUp := time.Now().Add(BeginWait); ; {
+		err = p.handOverOnce(ctx, d, report)
 		again := errors.Is(err, control.ErrNotServed) || errors.Is(err, control.ErrNotReady) ||
-			report.Handover == notAsked && report.RunBy != nil && time.Now().Before(giveUp.Add(raisedWait-beginWait))
+			report.Handover == NotAsked && report.RunBy != nil && time.Now().Before(giveUp.Add(raisedWait-BeginWait))
 		if !again || time.Now().After(giveUp) {
 			return report, err
 		}
-		if restErr := rest(ctx, deskStep); restErr != nil {
+		if restErr := Rest(ctx, Step); restErr != nil {
 			return report, restErr
 		}
 	}
 }
 
 // handOverOnce hands a settled blocker over to whoever takes orders now.
-func (a *app) handOverOnce(ctx context.Context, d *blockers.Desk, report *settled) error {
-	report.Handover = kept
-	there, err := a.openDesk(ctx)
-	if errors.Is(err, errNothing) { // the state was removed
-		report.Handover = overBefore
+func (p *Project) handOverOnce(ctx context.Context, d *blockers.Desk, report *Answered) error {
+	report.Handover = Kept
+	there, err := p.Desk(ctx)
+	if errors.Is(err, ErrNothing) { // the state was removed
+		report.Handover = OverBefore
 		return d.Delivered(ctx, report.ID)
 	}
 	if err != nil {
 		return err
 	}
-	defer there.close()
-	if report.Handover, err = handOver(ctx, d, there, there.orders, &report.Blocker); err != nil {
+	defer there.Close()
+	if report.Handover, err = handOver(ctx, d, there, there.Orders, &report.Blocker); err != nil {
 		return err
 	}
 	detail, _ := there.Get(ctx, report.BoulderID) // what was to be done is done: without it the report says less
@@ -203,8 +185,8 @@ func (a *app) handOverOnce(ctx context.Context, d *blockers.Desk, report *settle
 		return nil
 	}
 	report.BoulderStatus, report.RunBy, report.Awaited = detail.Boulder.Status, nil, []string{}
-	if runs(there.holder, detail.Boulder) {
-		report.RunBy = there.holder
+	if Runs(there.Holder, detail.Boulder) {
+		report.RunBy = there.Holder
 	}
 	for i := range detail.SubTasks {
 		if t := &detail.SubTasks[i]; t.ID == report.SubTaskID {

@@ -1,4 +1,4 @@
-package cli
+package project
 
 import (
 	"context"
@@ -7,69 +7,61 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/store"
 )
 
-// lockFlag adds --lock-timeout.
-func lockFlag(cmd *cobra.Command, d *time.Duration) {
-	cmd.Flags().DurationVar(d, "lock-timeout", 0,
-		"wait up to `TIME`, as 30m, while another process holds the state, instead of a second")
-}
-
 const (
-	// lockWait is how long to wait for the database without being asked to: a view may hold it for a moment.
-	lockWait = time.Second
+	// LockWait is how long to wait for the database without being asked to: a view may hold it for a moment.
+	LockWait = time.Second
 	// lockStep is how long a wait for the database takes at most to notice Ctrl-C.
 	lockStep = 250 * time.Millisecond
 )
 
 // openState opens the database in the state directory for a run. If another process holds it for too long, the error
 // says who.
-func (d *deps) openState(ctx context.Context, dir string) (*store.DB, error) {
+func (p *Project) openState(ctx context.Context, dir string) (*store.DB, error) {
 	path := filepath.Join(dir, store.FileName)
 	began, told := time.Now(), false
 	for {
-		db, err := store.Open(path, store.Options{Timeout: lockStep, Redact: d.app.secrets.JSON, Logger: d.log})
+		db, err := store.Open(path, store.Options{Timeout: lockStep, Redact: p.secrets.JSON, Logger: p.log})
 		waited := time.Since(began)
 		switch {
 		case !errors.Is(err, store.ErrHeld):
 			return db, err
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case waited >= max(lockWait, d.lockTimeout):
+		case waited >= max(LockWait, p.opts.LockTimeout):
 			return nil, fmt.Errorf("%w%s: wait for it with --lock-timeout, look with `manager status`, or stop it", err,
-				holderText(dir))
-		case !told && waited >= lockWait:
+				HolderText(dir))
+		case !told && waited >= LockWait:
 			told = true
-			d.app.note("Waiting up to %s for the state, which another process holds%s.", d.lockTimeout, holderText(dir))
+			p.note("Waiting up to %s for the state, which another process holds%s.", p.opts.LockTimeout, HolderText(dir))
 		}
 	}
 }
 
-// unanswering is the error of a process that has the state and does not answer as it should: it hangs, or was stopped,
+// Unanswering is the error of a process that has the state and does not answer as it should: it hangs, or was stopped,
 // or is another version.
-func unanswering(ctx context.Context, dir string, err error) error {
+func Unanswering(ctx context.Context, dir string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("%w%s: %w", store.ErrHeld, lockOwner(filepath.Join(dir, store.FileName)), err)
+	return fmt.Errorf("%w%s: %w", store.ErrHeld, LockOwner(filepath.Join(dir, store.FileName)), err)
 }
 
-// holderText says who holds the database, as far as that process tells, or the kernel.
-func holderText(dir string) string {
+// HolderText says who holds the database, as far as that process tells, or the kernel.
+func HolderText(dir string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	client, err := control.Dial(ctx, filepath.Join(dir, control.SocketName))
 	if err != nil {
-		return lockOwner(filepath.Join(dir, store.FileName))
+		return LockOwner(filepath.Join(dir, store.FileName))
 	}
 	defer client.Close()
 	h, err := client.Holder(ctx)
 	if err != nil {
-		return lockOwner(filepath.Join(dir, store.FileName))
+		return LockOwner(filepath.Join(dir, store.FileName))
 	}
 	also := ""
 	if h.Serves {

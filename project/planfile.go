@@ -1,4 +1,4 @@
-package cli
+package project
 
 import (
 	"fmt"
@@ -10,17 +10,17 @@ import (
 	"github.com/bouldermgr/manager/taskledger"
 )
 
-// writePlan writes a plan to a file that a person named, as they would write it, or to the project's own, which is
+// WritePlan writes a plan to a file that a person named, as they would write it, or to the project's own, which is
 // below .manager: there a link is not followed, since it may come from anybody.
-func writePlan(project, path string, plan *boulder.Plan) error {
-	if path != planPath(project) {
+func (p *Project) WritePlan(path string, plan *boulder.Plan) error {
+	if path != p.PlanPath() {
 		return taskledger.WriteFile(path, plan)
 	}
 	data, err := taskledger.Format(plan)
 	if err != nil {
 		return err
 	}
-	dir, err := statedir.Open(project, store.DirName)
+	dir, err := statedir.Open(p.dir, store.DirName)
 	if err != nil {
 		return fmt.Errorf("write the plan: %w", err)
 	}

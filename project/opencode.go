@@ -1,4 +1,4 @@
-package cli
+package project
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 	ocprovider "github.com/bouldermgr/manager/providers/opencode"
 )
 
-// connect prepares the way to an OpenCode server: one that runs, or one of our own.
-func (d *deps) connect(ctx context.Context, attach string) error {
-	if attach != "" {
+// ConnectOpenCode prepares the way to an OpenCode server: one that runs, or one of our own.
+func (p *Project) ConnectOpenCode(ctx context.Context) error {
+	if attach := p.opts.Attach; attach != "" {
 		client, err := opencode.Attach(ctx, attach, opencode.AttachConfig{
-			Username: d.app.Getenv("OPENCODE_SERVER_USERNAME"), Password: d.app.Getenv("OPENCODE_SERVER_PASSWORD"),
-			Logger: d.log,
+			Username: p.getenv("OPENCODE_SERVER_USERNAME"), Password: p.getenv("OPENCODE_SERVER_PASSWORD"),
+			Logger: p.log,
 		})
 		switch {
 		case errors.Is(err, opencode.ErrBadAddress):
@@ -28,20 +28,19 @@ func (d *deps) connect(ctx context.Context, attach string) error {
 		case err != nil:
 			return fmt.Errorf("attach: %w: is `opencode serve` running there?", err)
 		}
-		d.attached, d.host = client, opencode.AttachedHost(client)
+		p.attached, p.host = client, opencode.AttachedHost(client)
 		if err := client.Check(ctx); err != nil {
 			return fmt.Errorf("attach: %w", err)
 		}
 		return nil
 	}
-	d.host = opencode.NewHost(d.startServer)
-	d.app.interrupts.onHurry(d.kill)
+	p.host = opencode.NewHost(p.startServer)
 	return nil
 }
 
-// binary is the OpenCode to start.
-func (d *deps) binary() string {
-	for _, b := range []string{d.app.opencodeBinary, d.app.Getenv("MANAGER_OPENCODE"), d.config.OpenCode} {
+// Binary is the OpenCode to start.
+func (p *Project) Binary() string {
+	for _, b := range []string{p.opts.OpenCode, p.getenv("MANAGER_OPENCODE"), p.cfg.OpenCode} {
 		if b != "" {
 			return b
 		}
@@ -56,14 +55,14 @@ func otherOpenCode(err error) bool {
 }
 
 // startServer starts a server of our own and refuses one that cannot be used.
-func (d *deps) startServer(ctx context.Context) (*opencode.Server, error) {
-	env, err := d.app.marked(d.project)
+func (p *Project) startServer(ctx context.Context) (*opencode.Server, error) {
+	env, err := p.Environ()
 	if err != nil {
 		return nil, err
 	}
 	s, err := opencode.Start(ctx, opencode.ServerConfig{
-		Binary: d.binary(), Dir: d.project, Env: env, Logger: d.log,
-		ConfigContent: withOwnConfig(d.app.Getenv("OPENCODE_CONFIG_CONTENT")),
+		Binary: p.Binary(), Dir: p.dir, Env: env, Logger: p.log,
+		ConfigContent: withOwnConfig(p.getenv("OPENCODE_CONFIG_CONTENT")),
 	})
 	if err != nil {
 		return nil, err
@@ -113,22 +112,4 @@ func startFault(err error) error {
 		return fmt.Errorf("%w: see `manager doctor`", err)
 	}
 	return err
-}
-
-// close ends the OpenCode server, if it is ours.
-func (d *deps) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
-	defer cancel()
-	d.closeDiverter(ctx)
-	d.host.Stop(ctx)
-	if d.attached != nil {
-		d.attached.Close()
-	}
-}
-
-// kill ends the OpenCode server without asking it, if it is ours.
-func (d *deps) kill() {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	d.host.Stop(ctx)
 }

@@ -1,4 +1,4 @@
-package cli
+package project
 
 import (
 	"context"
@@ -11,21 +11,21 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-// models refuses a plan that names a model OpenCode does not have: better now than after an hour. It returns the model
+// CheckModels refuses a plan that names a model OpenCode does not have: better now than after an hour. It returns the model
 // of the sub-tasks that name none: by --model, the configuration, or OpenCode's own; empty leaves the choice to
 // OpenCode.
-func (d *deps) models(ctx context.Context, plan *boulder.Plan) (string, error) {
-	fallback, err := d.model()
+func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, error) {
+	fallback, err := p.model()
 	if err != nil {
 		return "", err
 	}
-	slow := time.AfterFunc(time.Second, func() { d.app.note("Waiting for OpenCode …") })
+	slow := time.AfterFunc(time.Second, func() { p.note("Waiting for OpenCode …") })
 	defer slow.Stop()
-	conn, err := d.host.Connect(ctx)
+	conn, err := p.host.Connect(ctx)
 	if err != nil {
 		return "", startFault(err)
 	}
-	dir := conn.Client.In(d.project)
+	dir := conn.Client.In(p.dir)
 	catalogue, err := dir.Catalogue(ctx)
 	if err != nil {
 		return "", fmt.Errorf("ask OpenCode for its models: %w", err)
@@ -39,8 +39,8 @@ func (d *deps) models(ctx context.Context, plan *boulder.Plan) (string, error) {
 			wanted[s.Model] = fmt.Sprintf("sub-task %q", s.ID)
 		}
 	}
-	if _, named := wanted[d.ledger]; !d.direct && !named {
-		wanted[d.ledger] = "--ledger-model or the configuration"
+	if _, named := wanted[p.ledger]; !p.direct && !named {
+		wanted[p.ledger] = "--ledger-model or the configuration"
 	}
 	delete(wanted, "")
 	for name, who := range wanted {
@@ -85,16 +85,16 @@ func checkAgents(ctx context.Context, dir *opencode.Directory, plan *boulder.Pla
 func checkModel(catalogue opencode.Catalogue, name, who string) error {
 	ref, err := providers.ParseModel(name)
 	if err != nil {
-		return &usageError{fmt.Errorf("%s: %w", who, err)}
+		return &UsageError{Err: fmt.Errorf("%s: %w", who, err)}
 	}
 	if _, ok := catalogue.Model(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}); !ok {
-		return usagef("%s names the model %s, which OpenCode does not offer: %s", who, name, offered(catalogue, ref.Provider))
+		return usagef("%s names the model %s, which OpenCode does not offer: %s", who, name, Offered(catalogue, ref.Provider))
 	}
 	return nil
 }
 
-// offered says what could have been meant.
-func offered(c opencode.Catalogue, provider string) string {
+// Offered says what could have been meant.
+func Offered(c opencode.Catalogue, provider string) string {
 	var connected []string
 	for _, p := range c.Providers {
 		if p.ID == provider {
@@ -110,15 +110,15 @@ func offered(c opencode.Catalogue, provider string) string {
 }
 
 // model is what the user named for sub-tasks that name none; empty if they did not.
-func (d *deps) model() (string, error) { return modelOf(d.app.model, d.config.Model) }
+func (p *Project) model() (string, error) { return modelOf(p.opts.Model, p.cfg.Model) }
 
 // price is what the configuration says about a model of which OpenCode knows no price.
-func (d *deps) price(model string, u boulder.Usage) (float64, bool) {
+func (p *Project) price(model string, u boulder.Usage) (float64, bool) {
 	ref, err := providers.ParseModel(model)
 	if err != nil {
 		return 0, false
 	}
-	return d.config.Prices.Cost(ref, providers.Usage{
+	return p.cfg.Prices.Cost(ref, providers.Usage{
 		Input: u.Input, CachedInput: u.CacheRead, CacheWrite: u.CacheWrite, Output: u.Output, Reasoning: u.Reasoning,
 	})
 }

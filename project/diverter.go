@@ -1,12 +1,10 @@
-package cli
+package project
 
 import (
 	"context"
 	"errors"
 	"iter"
 	"sync"
-
-	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/blockers/mcptool"
@@ -31,12 +29,12 @@ type diverter struct {
 }
 
 // newDiverter makes one. Nothing is stored and nothing listens before it is needed.
-func (d *deps) newDiverter() (*diverter, error) {
-	desk, err := d.app.desk(d.project, d.config)
+func (p *Project) newDiverter() (*diverter, error) {
+	desk, err := p.Blockers()
 	if err != nil {
 		return nil, err
 	}
-	return &diverter{desk, mcptool.New(mcptool.Config{Desk: desk, Logger: d.log})}, nil
+	return &diverter{desk, mcptool.New(mcptool.Config{Desk: desk, Logger: p.log})}, nil
 }
 
 // Tool says where the tool is.
@@ -80,54 +78,36 @@ func (v *diverter) briefed(b boulder.Boulder) string {
 	return v.ToolName()
 }
 
-const blockersUsage = "nobody is here: what only a person can answer is taken down, and agents go on without " +
-	"(see 'manager blockers')"
-
-func blockersFlag(cmd *cobra.Command, to *bool) {
-	cmd.Flags().BoolVar(to, "blockers", false, blockersUsage)
-}
-
-// warnOfSwitch says that --blockers was typed in vain.
-func (a *app) warnOfSwitch(typed bool) {
-	if !typed {
-		return
-	}
-	if d, err := a.blockersHere(); err == nil && !d.On(boulder.BlockerScope{Diverted: true}) { // an error is told later
-		a.warn("--blockers changes nothing: `manager blockers off` was said for this project, and counts more. Take it back" +
-			" with: manager blockers unset")
-	}
-}
-
 // closeDiverter takes the blocker tool back from a server that outlives this process, and stops serving it.
-func (d *deps) closeDiverter(ctx context.Context) {
-	if d.diverter == nil {
+func (p *Project) closeDiverter(ctx context.Context) {
+	if p.diverter == nil {
 		return
 	}
-	if d.attached != nil {
-		if err := d.runner.Withdraw(ctx); err != nil {
-			d.log.Warn("the blocker tool stays known to OpenCode", "error", err)
+	if p.attached != nil {
+		if err := p.runner.Withdraw(ctx); err != nil {
+			p.log.Warn("the blocker tool stays known to OpenCode", "error", err)
 		}
 	}
-	if err := d.diverter.Close(); err != nil {
-		d.log.Warn("the blocker tool's server was not closed cleanly", "error", err)
+	if err := p.diverter.Close(); err != nil {
+		p.log.Warn("the blocker tool's server was not closed cleanly", "error", err)
 	}
 }
 
-// deliverBefore hands the answers over that were given while nobody could take them, before a boulder is taken up again.
+// DeliverBefore hands the answers over that were given while nobody could take them, before a boulder is taken up again.
 // What cannot be handed over now is tried again the next time.
-func (d *deps) deliverBefore(ctx context.Context, db *store.DB, boulderID string) {
-	desk, err := d.app.desk(d.project, d.config)
+func (p *Project) DeliverBefore(ctx context.Context, db *store.DB, boulderID string) {
+	desk, err := p.Blockers()
 	if err == nil {
 		err = errors.Join(passOver(ctx, desk, db, boulderID), deliver(ctx, desk, db, onDisk{db}, boulderID))
 	}
 	if err != nil {
-		d.app.warn("answers to blockers: %v", err)
+		p.warn("answers to blockers: %v", err)
 	}
 }
 
-// delivering passes the events of a run on, and hands over the answers to blockers that were answered before the boulder
+// Delivering passes the events of a run on, and hands over the answers to blockers that were answered before the boulder
 // had heard of them.
-func (d *deps) delivering(
+func (p *Project) Delivering(
 	ctx context.Context, db *store.DB, orders control.Steerer, events iter.Seq2[boulder.Event, error],
 ) iter.Seq2[boulder.Event, error] {
 	return func(yield func(boulder.Event, error) bool) {
@@ -138,8 +118,8 @@ func (d *deps) delivering(
 		for e, err := range events {
 			if _, raised := e.Body.(boulder.BlockerRaised); raised && err == nil {
 				work.Go(func() { // the run does not wait for it: it is what takes the order
-					if err := deliver(ctx, d.diverter.Desk, db, orders, e.BoulderID); err != nil && ctx.Err() == nil {
-						d.log.Warn("an answer was not handed over", "error", err)
+					if err := deliver(ctx, p.diverter.Desk, db, orders, e.BoulderID); err != nil && ctx.Err() == nil {
+						p.log.Warn("an answer was not handed over", "error", err)
 					}
 				})
 			}

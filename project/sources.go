@@ -1,4 +1,4 @@
-package cli
+package project
 
 import (
 	"cmp"
@@ -14,19 +14,19 @@ import (
 // configuration come after these, in their own order.
 var preferred = []string{"anthropic", "openai", "google", "xai"}
 
-// sources lists all providers that the ledgers can ask directly, in order of preference. An endpoint of the
+// Sources lists all providers that the ledgers can ask directly, in order of preference. An endpoint of the
 // configuration takes the place of the built-in provider whose name it has.
-func (d *deps) sources() ([]providers.Source, error) {
-	getenv := d.app.Getenv
-	all, err := openai.Sources(getenv, d.config.Endpoints, openai.Options{Logger: d.log})
+func (p *Project) Sources() ([]providers.Source, error) {
+	getenv := p.getenv
+	all, err := openai.Sources(getenv, p.cfg.Endpoints, openai.Options{Logger: p.log})
 	if err != nil {
 		return nil, usagef("configuration: %v", err)
 	}
 	builtin := slices.Concat(
-		anthropic.Sources(getenv, anthropic.Options{Logger: d.log}), gemini.Sources(getenv, gemini.Options{Logger: d.log}),
+		anthropic.Sources(getenv, anthropic.Options{Logger: p.log}), gemini.Sources(getenv, gemini.Options{Logger: p.log}),
 	)
 	for _, s := range builtin {
-		if !slices.ContainsFunc(d.config.Endpoints, func(e openai.Endpoint) bool { return e.Name == s.Name }) {
+		if !slices.ContainsFunc(p.cfg.Endpoints, func(e openai.Endpoint) bool { return e.Name == s.Name }) {
 			all = append(all, s)
 		}
 	}

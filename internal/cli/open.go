@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
+)
+
+// deps is the project that a command works in, and what it shows of it.
+type deps struct {
+	*project.Project
+	app  *app
+	log  *slog.Logger
+	view runView // of the run; nil before it begins
+}
+
+// options are those of every project that the command line opens.
+func (a *app) options() project.Options {
+	config := a.configFile
+	if config != "" {
+		config = a.file(config)
+	}
+	return project.Options{
+		Config: config, Model: a.model, LedgerModel: a.ledgerModel, OpenCode: a.opencodeBinary, Environ: a.Environ,
+		Command: "manager " + strings.Join(a.Args, " "), Logger: a.logger(), Secrets: a.secrets,
+		Note: func(text string) { a.note("%s", text) }, Warn: func(text string) { a.warn("%s", text) },
+	}
+}
+
+// open opens the project for commands that start nothing. It is opened once.
+func (a *app) open() (*project.Project, error) {
+	if a.opened != nil {
+		return a.opened, nil
+	}
+	p, err := project.Open(a.dir, a.options())
+	if err != nil {
+		return nil, err
+	}
+	a.opened = p
+	return p, nil
+}
+
+// connect opens the project for commands that plan or run. The caller closes it.
+func (a *app) connect(ctx context.Context, attach string, lockTimeout time.Duration) (*deps, error) {
+	o := a.options()
+	o.Attach, o.LockTimeout, o.Executable = attach, lockTimeout, a.Executable
+	p, err := project.Open(a.dir, o)
+	if err != nil {
+		return nil, err
+	}
+	if !sameFile(cmp.Or(a.dir, "."), p.Dir()) {
+		a.note("Working in the project above: %s", p.Dir())
+	}
+	if err := p.Connect(ctx); err != nil {
+		p.Close()
+		return nil, err
+	}
+	a.interrupts.onHurry(p.Kill)
+	return &deps{Project: p, app: a, log: a.logger()}, nil
+}
+
+// openDesk finds out who takes orders. As for looking, the configuration need not be in order for that.
+func (a *app) openDesk(ctx context.Context) (*project.Desk, error) {
+	p, err := project.Open(a.dir, a.options())
+	if p == nil {
+		return nil, err
+	}
+	return p.Desk(ctx)
+}
+
+// openReader opens the project's state for reading.
+func (a *app) openReader(ctx context.Context) (_ reader, closeReader func(), err error) {
+	p, err := project.Open(a.dir, a.options())
+	if p == nil {
+		return nil, nil, err
+	}
+	return p.Read(ctx)
+}
+
+// project returns the absolute directory of the project.
+func (a *app) project() (string, error) { return project.Find(a.dir) }
+
+// planPath is where a plan is written and looked for unless another file is named.
+func planPath(dir string) string { return filepath.Join(dir, store.DirName, "plan.yaml") }
+
+// exists reports whether a path can be looked at.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,160 @@
+package project
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/executor"
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/progressledger"
+	"github.com/bouldermgr/manager/providers"
+	ocprovider "github.com/bouldermgr/manager/providers/opencode"
+	"github.com/bouldermgr/manager/taskledger"
+	"github.com/bouldermgr/manager/workspace"
+)
+
+var (
+	_ orchestrator.Planner = (*taskledger.Planner)(nil)
+	_ orchestrator.Judge   = (*progressledger.Judge)(nil)
+	_ orchestrator.Runner  = (*executor.Executor)(nil)
+	_ executor.Workspace   = (*workspace.Workspace)(nil)
+)
+
+// Connect puts together what planning and running need: the way to OpenCode, the ledgers' model, the project's git. No
+// OpenCode is started: that comes with its first use, or with [Project.Warm].
+func (p *Project) Connect(ctx context.Context) error {
+	var g errgroup.Group
+	g.Go(func() error { return p.ConnectOpenCode(ctx) })
+	g.Go(func() error { return p.look(ctx) })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return p.OpenLedger()
+}
+
+// look finds out whether the project is in git, and at which commit.
+func (p *Project) look(ctx context.Context) (err error) {
+	if p.work, err = workspace.Open(ctx, p.dir, cmp.Or(p.cfg.Blockers.File, blockers.DefaultFile)); err != nil {
+		return err
+	}
+	p.base, err = p.work.Head(ctx)
+	return err
+}
+
+// OpenLedger decides which model plans and judges, and how it is reached: directly where its provider's key is set,
+// else through OpenCode.
+func (p *Project) OpenLedger() error {
+	var err error
+	if p.registry, err = p.providers(); err != nil {
+		return err
+	}
+	name, err := modelOf(p.opts.LedgerModel, p.cfg.LedgerModel)
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		if ref, ok := p.registry.Default(); ok {
+			name = ref.String()
+		}
+	}
+	if name != "" {
+		ref, err := providers.ParseModel(name)
+		if err != nil {
+			return &UsageError{Err: err}
+		}
+		if p.registry.Has(ref.Provider) {
+			p.ledger, p.direct = name, true
+			p.completer, err = p.registry.Completer(ref)
+			return err
+		}
+	}
+	// Through OpenCode: the ledger model if one is named, else the model of the sub-tasks, else OpenCode's own choice.
+	if name == "" {
+		if name, err = p.model(); err != nil {
+			return err
+		}
+	}
+	cfg := ocprovider.Config{Host: p.host, Directory: p.dir, Agent: ocprovider.Agent}
+	var ref providers.ModelRef
+	if name != "" {
+		if ref, err = providers.ParseModel(name); err != nil {
+			return &UsageError{Err: err}
+		}
+		cfg.Model = opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}
+	}
+	p.ledger, p.completer = name, providers.WithPrices(ocprovider.New(cfg), ref, p.cfg.Prices)
+	return nil
+}
+
+// providers lists the model providers whose keys are in the environment, and the configured endpoints.
+func (p *Project) providers() (*providers.Registry, error) {
+	sources, err := p.Sources()
+	if err != nil {
+		return nil, err
+	}
+	return providers.NewRegistry(providers.RegistryConfig{
+		Getenv: p.getenv, Retry: providers.RetryPolicy{Logger: p.log}, Prices: p.cfg.Prices,
+	}, sources...)
+}
+
+func (p *Project) planner() (orchestrator.Planner, error) {
+	planner, err := taskledger.New(taskledger.Config{Completer: p.completer, Model: p.ledger, Logger: p.log})
+	return cleanPlanner{planner, p.secrets}, err
+}
+
+// orchestrator puts the parts of a run together.
+func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, error) {
+	planner, err := p.planner()
+	if err != nil {
+		return nil, err
+	}
+	judge, err := progressledger.New(progressledger.Config{Completer: p.completer, Logger: p.log})
+	if err != nil {
+		return nil, err
+	}
+	env, err := p.Environ()
+	if err != nil {
+		return nil, err
+	}
+	if p.diverter, err = p.newDiverter(); err != nil {
+		return nil, err
+	}
+	rules := p.cfg.Rules()
+	p.runner, err = executor.New(executor.Config{
+		Host: p.host, Project: p.dir, Workspace: p.work, Rules: &rules,
+		GateTimeout: time.Duration(p.cfg.GateTimeout), Env: env, Asks: p.cfg.OnAsk, Price: p.price,
+		Redact: p.secrets, Diverter: p.diverter, Logger: p.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	limits := p.cfg.Limits()
+	return orchestrator.New(orchestrator.Config{
+		Project: p.dir, Planner: planner, Judge: cleanJudge{judge, p.secrets}, Runner: p.runner, Store: db,
+		Limits: &limits, BlockerTool: p.diverter.briefed, Logger: p.log,
+	})
+}
+
+// Budget is that of the run: what the command line says, and for the rest the configuration.
+func (p *Project) Budget(flag *boulder.Budget) *boulder.Budget {
+	configured := p.cfg.Budget()
+	if flag == nil || configured == nil {
+		return cmp.Or(flag, configured)
+	}
+	merged := Overlay(*configured, *flag)
+	return &merged
+}
+
+// Overlay replaces the limits of a budget that another one names.
+func Overlay(b, over boulder.Budget) boulder.Budget {
+	return boulder.Budget{
+		Tokens: cmp.Or(over.Tokens, b.Tokens), Cost: cmp.Or(over.Cost, b.Cost), Time: cmp.Or(over.Time, b.Time),
+		Attempts: cmp.Or(over.Attempts, b.Attempts), Calls: cmp.Or(over.Calls, b.Calls),
+	}
+}

@@ -1,0 +1,224 @@
+// Package project is the front door of manager: everything that its commands do with the project in a directory, as a Go
+// API. [Open] reads the configuration; the first use that needs them starts OpenCode and opens the state.
+package project
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bouldermgr/manager/internal/config"
+	"github.com/bouldermgr/manager/internal/orphan"
+	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/workspace"
+
+	"github.com/bouldermgr/manager/executor"
+)
+
+// Options tune a [Project]. The zero value is usable.
+type Options struct {
+	// Config is the configuration file to read. Defaults to the user's, with the project's over it.
+	Config string
+	// Model is PROVIDER/MODEL for sub-tasks that name none. Defaults to the configuration, then to OpenCode's own.
+	Model string
+	// LedgerModel is PROVIDER/MODEL for planning and judging. Defaults to the configuration, then to a provider whose key
+	// is in the environment, then to Model through OpenCode.
+	LedgerModel string
+	// OpenCode is the path of the binary. Defaults to $MANAGER_OPENCODE, the configuration, $PATH.
+	OpenCode string
+	// Attach is the URL of an OpenCode server to use. Defaults to starting one when it is needed.
+	Attach string
+	// LockTimeout is how long to wait while another process holds the state. Defaults to a second.
+	LockTimeout time.Duration
+	// Environ is the environment for what is run. Defaults to that of this process.
+	Environ []string
+	// Command is what other processes are told that this one runs. Defaults to the name of the program.
+	Command string
+	// Executable is the program that serves detached boulders in the background (`manager`). Defaults to none: then
+	// [Project.Submit] needs a server that runs already.
+	Executable string
+	// Note and Warn are called with what the user should know meanwhile, on any goroutine. Default to nothing.
+	Note, Warn func(text string)
+	// Logger gets diagnostics. Defaults to none.
+	Logger *slog.Logger
+	// Secrets takes secrets out of all that is stored or shown. Defaults to one that knows the values in Environ whose names
+	// say that they are secret, and the usual forms of keys.
+	Secrets *secret.Redactor
+}
+
+// Project is a directory in which manager works. Its methods may be called from any goroutine.
+type Project struct {
+	opts    Options
+	dir     string
+	cfg     *config.Config
+	log     *slog.Logger
+	secrets *secret.Redactor
+
+	processes processes
+
+	// Of what Connect has put together.
+	host      *opencode.Host
+	attached  *opencode.Client // with Options.Attach
+	work      *workspace.Workspace
+	base      string // the commit that the project is at; empty outside git
+	registry  *providers.Registry
+	completer providers.Completer
+	ledger    string // the ledger model, for people and records
+	direct    bool   // the ledger's provider is asked directly, not through OpenCode
+	runner    *executor.Executor
+	diverter  *diverter
+}
+
+// Open finds the project that dir belongs to and reads its configuration. Nothing is started, and nothing is written.
+// The error is a [*UsageError] if the directory or the configuration cannot be used; if only the configuration cannot,
+// there is a project with the defaults as well, to look at what is there.
+func Open(dir string, o Options) (*Project, error) {
+	root, err := Find(dir)
+	if err != nil {
+		return nil, err
+	}
+	p := prepare(root, o)
+	c, err := p.loadConfig()
+	if err != nil {
+		return p, err
+	}
+	p.cfg = c
+	return p, p.learnSecrets()
+}
+
+// prepare fills in the defaults.
+func prepare(root string, o Options) *Project {
+	if o.Environ == nil {
+		o.Environ = os.Environ()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Secrets == nil {
+		o.Secrets = secret.New(o.Environ)
+	}
+	if o.Command == "" {
+		o.Command = filepath.Base(os.Args[0])
+	}
+	return &Project{opts: o, dir: root, cfg: &config.Config{}, log: o.Logger, secrets: o.Secrets}
+}
+
+// Find returns the absolute directory of the project that dir belongs to, with symbolic links resolved, as OpenCode and
+// git report it: dir itself, or the nearest directory above it, up to the root of the git repository, that has a state
+// directory.
+func Find(dir string) (string, error) {
+	if dir == "" {
+		dir = "."
+	}
+	abs, err := filepath.Abs(dir)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return "", usagef("cannot work in %s: %v", dir, err)
+	}
+	info, err := os.Stat(abs)
+	if err != nil || !info.IsDir() {
+		return "", usagef("cannot work in %s: it is not a directory", dir)
+	}
+	for at := abs; ; at = filepath.Dir(at) {
+		if info, err := os.Lstat(filepath.Join(at, store.DirName)); err == nil && (at == abs || ours(at, info)) {
+			return at, nil
+		}
+		if exists(filepath.Join(at, ".git")) || at == filepath.Dir(at) {
+			return abs, nil
+		}
+	}
+}
+
+// ours reports whether a state directory above the one to work in may be used. The configuration in it names commands
+// to run, so another user must not be able to put it there, as in /tmp.
+func ours(parent string, state fs.FileInfo) bool {
+	above, err := os.Stat(parent)
+	if err != nil || above.Mode().Perm()&0o002 != 0 || !state.IsDir() {
+		return false
+	}
+	owner, ok := state.Sys().(*syscall.Stat_t)
+	return ok && int(owner.Uid) == os.Geteuid()
+}
+
+// Dir is the absolute path of the project.
+func (p *Project) Dir() string { return p.dir }
+
+// PlanPath is where a plan is written and looked for unless another file is named.
+func (p *Project) PlanPath() string { return filepath.Join(p.dir, store.DirName, "plan.yaml") }
+
+// Config is the configuration in force.
+func (p *Project) Config() *config.Config { return p.cfg }
+
+func (p *Project) stateDir() string { return filepath.Join(p.dir, store.DirName) }
+
+func (p *Project) getenv(name string) string {
+	for _, kv := range slices.Backward(p.opts.Environ) {
+		if k, v, _ := strings.Cut(kv, "="); k == name {
+			return v
+		}
+	}
+	return ""
+}
+
+// note and warn tell the user something while the work goes on.
+func (p *Project) note(format string, args ...any) {
+	if p.opts.Note != nil {
+		p.opts.Note(fmt.Sprintf(format, args...))
+	}
+}
+
+func (p *Project) warn(format string, args ...any) {
+	if p.opts.Warn != nil {
+		p.opts.Warn(fmt.Sprintf(format, args...))
+	}
+}
+
+// exists reports whether a path can be looked at.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// Close ends what the project has started, OpenCode first, and waits for it.
+func (p *Project) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	p.closeDiverter(ctx)
+	if p.host != nil {
+		p.host.Stop(ctx)
+	}
+	if p.attached != nil {
+		p.attached.Close()
+	}
+	p.release()
+}
+
+// Kill ends OpenCode without asking it, if it is ours, for a user in a hurry.
+func (p *Project) Kill() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if p.host != nil {
+		p.host.Stop(ctx)
+	}
+}
+
+// Sweep ends what a manager left behind in the project at dir that was killed. It starts nothing.
+func Sweep(dir string) (orphan.Swept, error) {
+	root, err := Find(dir)
+	if err != nil {
+		return orphan.Swept{}, nil // whoever works there is told
+	}
+	return orphan.Sweep(filepath.Join(root, store.DirName))
+}

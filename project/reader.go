@@ -1,0 +1,102 @@
+package project
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/store"
+)
+
+// Reader is what the looking commands read from: the database, or the process that holds it.
+type Reader = control.Source
+
+var _ Reader = nothing{}
+
+// holderWait is how long to wait for a process that has the database but does not answer yet, or not any more.
+const holderWait = 2 * time.Second
+
+// Read opens the project's state for reading: the database if nobody holds it, else the process that does. A
+// project in which nothing was run reads as empty. Nothing is created.
+//
+// While the database itself is open, no run can start: the caller closes it as soon as it has read.
+func (p *Project) Read(ctx context.Context) (_ Reader, closeReader func(), err error) {
+	dir := p.stateDir()
+	db, err := openToRead(dir, 0)
+	if errors.Is(err, store.ErrHeld) {
+		client, dialErr := control.Dial(ctx, filepath.Join(dir, control.SocketName))
+		if dialErr == nil {
+			return client, client.Close, nil
+		}
+		if !errors.Is(dialErr, control.ErrNotServed) {
+			return nil, nil, Unanswering(ctx, dir, dialErr)
+		}
+		db, err = openToRead(dir, holderWait) // it is about to begin, or to end
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nothing{}, func() {}, nil
+	case err != nil:
+		return nil, nil, err
+	}
+	return db, func() { _ = db.Close() }, nil
+}
+
+func openToRead(dir string, wait time.Duration) (*store.DB, error) {
+	return store.Open(filepath.Join(dir, store.FileName), store.Options{ReadOnly: true, Timeout: wait})
+}
+
+// HolderOf says which process holds the state, if one does.
+func HolderOf(ctx context.Context, r Reader) *control.Holder {
+	client, ok := r.(*control.Client)
+	if !ok {
+		return nil
+	}
+	h, err := client.Holder(ctx)
+	if err != nil {
+		return nil
+	}
+	return &h
+}
+
+// Resolve finds the boulder that a person means. One that is not there, or not the only one, is their mistake.
+func Resolve(ctx context.Context, r Reader, ref string) (string, error) {
+	id, err := r.Resolve(ctx, ref)
+	_, ambiguous := errors.AsType[*store.AmbiguousError](err)
+	if ambiguous || errors.Is(err, boulder.ErrNotFound) {
+		return "", &UsageError{Err: err}
+	}
+	return id, err
+}
+
+// nothing is the state of a project in which nothing was run.
+type nothing struct{}
+
+func (nothing) Listing(context.Context) ([]store.Item, error) { return nil, nil }
+
+func (nothing) Export(context.Context, string) (store.Export, error) {
+	return store.Export{}, ErrNothing
+}
+
+func (nothing) NewestUnfinished(context.Context) (string, error) { return "", ErrNothing }
+
+func (nothing) Get(context.Context, string) (store.Detail, error) { return store.Detail{}, ErrNothing }
+
+func (nothing) Turns(context.Context, string, string) ([]boulder.Turn, error) { return nil, ErrNothing }
+
+func (nothing) Events(context.Context, string, uint64, int) ([]boulder.Event, error) {
+	return nil, ErrNothing
+}
+
+func (nothing) Resolve(context.Context, string) (string, error) { return "", ErrNothing }
+
+// ErrNothing is in the chain of the error of whoever looks for a boulder where none was ever run.
+var ErrNothing = fmt.Errorf("%w: nothing has been run here yet; start with `manager plan`", boulder.ErrNotFound)
+
+// Exists reports whether anything was ever run in the project.
+func (p *Project) Exists() bool { return exists(filepath.Join(p.stateDir(), store.FileName)) }
