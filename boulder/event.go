@@ -142,10 +142,10 @@ type Nudged struct {
 	Prompt    string `json:"prompt"`
 }
 
-// SubTaskProgress is a sign of life: a finished tool call, an edit, a change of the todo list, a wait.
+// SubTaskProgress is a sign of life: a tool call, an edit, a change of the todo list, a wait, a call of the model.
 type SubTaskProgress struct {
 	AttemptRef
-	Activity   string      `json:"activity"` // one line for people: "edit src/app.js"
+	Activity   string      `json:"activity"` // one line for people: "edit src/app.js"; empty: only Usage is new
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 	TodosDone  int         `json:"todos_done,omitempty"`
 	TodosTotal int         `json:"todos_total,omitempty"`

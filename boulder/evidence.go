@@ -125,6 +125,33 @@ func (d Diff) Empty() bool {
 	return true
 }
 
+// Split sorts the changes: the session's own, those that no sub-task claims, as after a shell command, and those of other
+// sub-tasks.
+func (d Diff) Split(claimed map[string]bool) (own, unclaimed, others []FileChange) {
+	for _, f := range d.Files {
+		switch {
+		case f.Own:
+			own = append(own, f)
+		case !claimed[f.Path]:
+			unclaimed = append(unclaimed, f)
+		default:
+			others = append(others, f)
+		}
+	}
+	return own, unclaimed, others
+}
+
+// Claimed are the files that sub-tasks call their own.
+func Claimed(subTasks []SubTask) map[string]bool {
+	files := map[string]bool{}
+	for i := range subTasks {
+		for _, f := range subTasks[i].Files {
+			files[f] = true
+		}
+	}
+	return files
+}
+
 // Todo is one item of the agent's own list.
 type Todo struct {
 	Content string `json:"content"`

@@ -49,6 +49,9 @@ func (t *turn) part(p opencode.Part, own bool) error {
 		m.activity = t.activity(call) // is reported with the step, which ends after its calls
 		return nil
 	}
+	if (t.seen.toolsBegun[p.ID] || call.Tool == "todowrite") && call.State != opencode.ToolError {
+		return nil // is told as it begins, or as the list that it changes
+	}
 	return t.progress(t.activity(call), t.checkpoint(call))
 }
 
@@ -68,7 +71,7 @@ func (t *turn) begun(p opencode.Part) error {
 		return nil
 	}
 	setIn(&t.seen.toolsBegun, p.ID)
-	return t.progress("running "+call.Tool+": "+text.Short(what, 100), nil)
+	return t.progress(call.Tool+": "+text.Short(what, 100), nil)
 }
 
 func setIn(set *map[string]bool, key string) {
@@ -99,8 +102,9 @@ func (t *turn) todos(todos []opencode.Todo) error {
 			done++
 		}
 	}
+	t.seen.activity = "todo list"
 	return t.report(boulder.SubTaskProgress{
-		AttemptRef: t.job.Attempt.AttemptRef, Activity: "todo list", TodosDone: done, TodosTotal: len(todos),
+		AttemptRef: t.job.Attempt.AttemptRef, Activity: t.seen.activity, TodosDone: done, TodosTotal: len(todos),
 		Usage: t.seen.usage,
 	})
 }

@@ -24,11 +24,20 @@ func (t *turn) step(p opencode.Part, own bool) error {
 		model = m.answer.Model
 	}
 	t.count(p, model)
-	activity := t.seen.activity
-	if !own {
-		activity = "sub-agent: " + cmp.Or(m.activity, m.title, "at work")
+	if own {
+		return t.used("the model answered")
 	}
-	return t.progress(cmp.Or(activity, "the model answered"), nil)
+	activity := "sub-agent: " + cmp.Or(m.activity, m.title, "at work")
+	m.activity = ""
+	return t.progress(activity, nil)
+}
+
+// used reports what the turn has used so far. What it did is said already, or else the text given here.
+func (t *turn) used(activity string) error {
+	if t.seen.activity == "" {
+		return t.progress(activity, nil)
+	}
+	return t.report(boulder.SubTaskProgress{AttemptRef: t.job.Attempt.AttemptRef, Usage: t.seen.usage})
 }
 
 func (t *turn) count(p opencode.Part, model opencode.ModelRef) {
@@ -59,7 +68,7 @@ func (t *turn) recount(ctx context.Context) error {
 	if t.seen.usage = beyond(t.seen.usage, t.job.Attempt.Spent); t.seen.usage == before {
 		return nil
 	}
-	return t.progress(cmp.Or(t.seen.activity, "took the turn up again"), nil)
+	return t.used("took the turn up again")
 }
 
 // beyond is what is used of a more than of b, which is a part of it unless messages were deleted.

@@ -58,6 +58,33 @@ func sameUsage(a, b boulder.Usage) bool {
 	return a == b && costs
 }
 
+// A call that is announced as it begins says no more when it ends, unless it failed; the end of a step names none again.
+func TestEachToolCallIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script(t, `
+rules:
+  - when: {first_user: "go"}
+    replies:
+      - tool_calls: [{name: todowrite, args: {todos: [{content: write, status: in_progress, priority: high}]}}]
+      - tool_calls: [{name: bash, args: {command: echo made > made.txt, description: Make a file}}]
+      - tool_calls: [{name: write, args: {filePath: out.txt, content: "a"}}, {name: read, args: {filePath: missing.txt}}]
+      - text: All done.
+`))
+	a := w.newAttempt("x", "go")
+	e, err := a.run(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := slices.DeleteFunc(a.activities(), func(s string) bool { return s == "" })
+	slices.Sort(said[max(0, len(said)-2):]) // those of one step end in any order
+	if want := []string{"todo list", "bash: echo made > made.txt", "read (failed)", "write out.txt"}; !slices.Equal(said, want) {
+		t.Errorf("said %q, want %q", said, want)
+	}
+	if !sameUsage(a.running(), e.Usage) {
+		t.Errorf("the reports end with %+v, the turn with %+v", a.running(), e.Usage)
+	}
+}
+
 // Each call of a sub-agent is reported when it ends, and not with its parent's next.
 func TestSubAgentsCallsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()

@@ -299,7 +299,9 @@ func (l *logs) print(e logEntry) error {
 			return nil
 		}
 	} else {
-		text = oneLine(describe(e.event.Body))
+		if text = oneLine(describe(e.event.Body)); text == "" {
+			return nil
+		}
 		if id := refOf(e.event.Body).SubTaskID; id != "" && l.subTask == "" {
 			text = p.cyan(oneLine(id)) + " " + text
 		}

@@ -36,7 +36,7 @@ func (v *linesView) Event(e boulder.Event) {
 	case boulder.TaskComplete:
 		v.app.printSummary(e.BoulderID, b, e.Time.Sub(v.progress.began))
 	case boulder.SubTaskProgress:
-		if v.app.verbose || v.progress.news {
+		if v.app.verbose && b.Activity != "" || v.progress.news {
 			v.about(e)
 		}
 	case boulder.StatusChanged:

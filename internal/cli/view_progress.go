@@ -81,7 +81,7 @@ func (p *progress) watch(e boulder.Event) {
 		if b.Notice {
 			p.news, d.notice = b.Activity != d.notice, b.Activity
 		}
-		d.activity = b.Activity
+		d.activity = cmp.Or(b.Activity, d.activity)
 		if b.TodosTotal > 0 {
 			d.todosDone, d.todosTotal = b.TodosDone, b.TodosTotal
 		}

@@ -24,7 +24,7 @@ const (
 
 // printWhy shows the chain of decisions of a sub-task to people.
 func (a *app) printWhy(w *whyReport) {
-	v := whyView{paint: a.paint(a.Stdout), out: a.Stdout}
+	v := whyView{paint: a.paint(a.Stdout), out: a.Stdout, claimed: w.claimed}
 	if terminal(a.Stdout) {
 		v.width = min(terminalSize(a.Stdout).Width, widthLine) - 1
 	}
@@ -43,6 +43,8 @@ type whyView struct {
 	paint
 	out   io.Writer
 	width int // of lines; 0: as they come
+
+	claimed map[string]bool // see [boulder.Claimed]
 }
 
 // Depths of the chain, in columns.

@@ -81,27 +81,30 @@ func (v whyView) changes(d boulder.Diff) {
 		v.detail("changes:", "none")
 		return
 	}
+	own, unclaimed, others := d.Split(v.claimed)
+	text := changedFiles(own)
+	if len(unclaimed) > 0 {
+		text = joinedBy("; ", text, changedFiles(unclaimed)+" (by this or another sub-task)")
+	}
+	if len(others) > 0 {
+		text = joinedBy("; ", text, plural(len(others), "file")+" by other sub-tasks")
+	}
+	v.detail("changes:", text)
+}
+
+func changedFiles(changes []boulder.FileChange) string {
 	var files []string
-	others := 0
-	for _, f := range d.Files {
-		if !f.Own {
-			others++
-			continue
-		}
+	for _, f := range changes[:min(len(changes), filesShown)] {
 		text := f.Path + " (binary)"
 		if f.Added >= 0 {
 			text = fmt.Sprintf("%s +%d −%d", f.Path, f.Added, f.Removed)
 		}
 		files = append(files, text)
 	}
-	if more := len(files) - filesShown; more > 0 {
-		files = append(files[:filesShown], fmt.Sprintf("and %d more", more))
+	if more := len(changes) - filesShown; more > 0 {
+		files = append(files, fmt.Sprintf("and %d more", more))
 	}
-	meanwhile := ""
-	if others > 0 {
-		meanwhile = plural(others, "file") + " by this or other sub-tasks"
-	}
-	v.detail("changes:", joinedBy("; ", strings.Join(files, ", "), meanwhile))
+	return strings.Join(files, ", ")
 }
 
 func (v whyView) todos(e *boulder.Evidence) {

@@ -25,6 +25,8 @@ type whyReport struct {
 	Chain     []whyStep         `json:"chain"` // in order of time
 	// Now is what the sub-task does or waits for; empty once it is over.
 	Now string `json:"now,omitempty"`
+
+	claimed map[string]bool // see [boulder.Claimed]
 }
 
 // Kinds of a [whyStep].

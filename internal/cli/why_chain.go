@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -24,6 +25,7 @@ func newWhy(d store.Detail, t boulder.SubTask, turns []boulder.Turn) *whyMaker {
 		detail: d, turns: map[turnRef]*boulder.Turn{},
 		report: whyReport{
 			Type: "why", BoulderID: d.Boulder.ID, BoulderStatus: d.Boulder.Status, SubTask: t, Chain: []whyStep{},
+			claimed: boulder.Claimed(d.SubTasks),
 		},
 	}
 	for _, gate := range slices.Concat(t.Gates, t.NoWorse) {
@@ -79,7 +81,7 @@ func (w *whyMaker) seen(e boulder.Event) {
 	case boulder.BlockerSettled:
 		w.add(e, whyStep{Step: stepAnswer, Text: describe(b)})
 	case boulder.SubTaskProgress:
-		w.activity = b.Activity
+		w.activity = cmp.Or(b.Activity, w.activity)
 	case boulder.Trouble:
 		w.add(e, whyStep{Step: stepFault, Attempt: b.Attempt, Fault: b.Kind, Reason: b.Reason, Until: b.NotBefore})
 	case boulder.TurnEnded:

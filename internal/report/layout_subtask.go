@@ -139,9 +139,25 @@ func (s *SubTask) changed(d *document) {
 		}
 		return
 	}
-	own := slices.DeleteFunc(slices.Clone(s.Changes), func(f boulder.FileChange) bool { return !f.Own })
-	spans := []span{faint("changes: ")}
-	for i, f := range own[:min(len(own), filesShown)] {
+	spans := append([]span{faint("changes: ")}, changes(s.own)...)
+	also := func(more ...span) {
+		if len(spans) > 1 {
+			spans = append(spans, faint("; "))
+		}
+		spans = append(spans, more...)
+	}
+	if len(s.unclaimed) > 0 {
+		also(append(changes(s.unclaimed), faint(" (by this or another sub-task)"))...)
+	}
+	if n := len(s.others); n > 0 {
+		also(faint(text.Plural(n, "file") + " by other sub-tasks"))
+	}
+	d.below(spans...)
+}
+
+// changes lists files by name.
+func changes(files []boulder.FileChange) (spans []span) {
+	for i, f := range files[:min(len(files), filesShown)] {
 		if i > 0 {
 			spans = append(spans, plain(", "))
 		}
@@ -150,15 +166,8 @@ func (s *SubTask) changed(d *document) {
 			spans = append(spans, plain(fmt.Sprintf(" +%d −%d", f.Added, f.Removed)))
 		}
 	}
-	if more := len(own) - filesShown; more > 0 {
+	if more := len(files) - filesShown; more > 0 {
 		spans = append(spans, plain(fmt.Sprintf(", and %d more", more)))
 	}
-	if n := len(s.Changes) - len(own); n > 0 {
-		sep := ""
-		if len(own) > 0 {
-			sep = "; "
-		}
-		spans = append(spans, faint(fmt.Sprintf("%s%s by this or other sub-tasks", sep, text.Plural(n, "file"))))
-	}
-	d.below(spans...)
+	return spans
 }

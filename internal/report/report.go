@@ -91,6 +91,7 @@ func New(in Input) *Report {
 		running[a.SubTaskID] = running[a.SubTaskID].Add(used)
 		r.Usage = r.Usage.Add(used)
 	}
+	claimed := boulder.Claimed(in.SubTasks)
 	counts := map[boulder.SubTaskStatus]int{}
 	for i := range in.SubTasks {
 		t := &in.SubTasks[i]
@@ -99,7 +100,7 @@ func New(in Input) *Report {
 			continue // what took its place is there
 		}
 		counts[t.Status]++
-		s := newSubTask(t, in.Turns, b.ForkOf, running[t.ID])
+		s := newSubTask(t, in.Turns, claimed, b.ForkOf, running[t.ID])
 		for j := range s.Gates {
 			s.Gates[j].From = b.GateOrigin(t, in.SubTasks, s.Gates[j].Command)
 		}

@@ -31,6 +31,7 @@ func inputOf(say func(string) string) report.Input {
 	}
 	files := []boulder.FileChange{
 		{Path: say("store.go"), Added: 30, Removed: 2, Own: true}, {Path: say("logo.png"), Added: -1, Removed: -1},
+		{Path: "theirs.go", Added: 1, Removed: 0},
 	}
 	used := boulder.Usage{Input: 10_000, Output: 2_000, Calls: 4, Cost: 0.5}
 	subTask := func(id string, status boulder.SubTaskStatus, t boulder.SubTask) boulder.SubTask {
@@ -57,7 +58,7 @@ func inputOf(say func(string) string) report.Input {
 				Summary: say("done"), Attempts: 1, GateRuns: []boulder.Gate{green},
 			}),
 			subTask("guess", boulder.SubTaskCompleted, boulder.SubTask{Summary: say("done"), Attempts: 1}),
-			subTask("old", boulder.SubTaskSuperseded, boulder.SubTask{Attempts: 1}),
+			subTask("old", boulder.SubTaskSuperseded, boulder.SubTask{Attempts: 1, Files: []string{"theirs.go"}}),
 			subTask("lost", boulder.SubTaskFailed, boulder.SubTask{
 				Reason: say("not complete after 3 tries"), Attempts: 3, Replaces: "old",
 				GateRuns: []boulder.Gate{red, hung},

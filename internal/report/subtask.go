@@ -26,7 +26,8 @@ type SubTask struct {
 	Remaining  []string            `json:"remaining,omitempty"`
 
 	// Changes are what changed in the project since it began; Own is false for what may be another sub-task's.
-	Changes []boulder.FileChange `json:"changes"`
+	Changes                []boulder.FileChange `json:"changes"`
+	own, unclaimed, others []boulder.FileChange // see [boulder.Diff.Split]
 	// ChangesUnknown says why Changes is empty although something may have been changed.
 	ChangesUnknown string `json:"changes_unknown,omitempty"`
 
@@ -74,7 +75,7 @@ type Gate struct {
 }
 
 func newSubTask(
-	t *boulder.SubTask, turns map[string]boulder.Turn, fork *boulder.Fork, running boulder.Usage,
+	t *boulder.SubTask, turns map[string]boulder.Turn, claimed map[string]bool, fork *boulder.Fork, running boulder.Usage,
 ) SubTask {
 	s := SubTask{
 		ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Summary: t.Summary,
@@ -87,6 +88,7 @@ func newSubTask(
 	if e := turn.Evidence; e != nil {
 		s.Changes = append(s.Changes, e.Diff.Files...)
 		s.ChangesUnknown = e.Diff.Unavailable
+		s.own, s.unclaimed, s.others = e.Diff.Split(claimed)
 	} else {
 		s.takeFiles(t.Files)
 	}
@@ -140,6 +142,7 @@ func (s *SubTask) takeFiles(files []string) {
 	for _, f := range files {
 		s.Changes = append(s.Changes, boulder.FileChange{Path: f, Added: -1, Removed: -1, Own: true})
 	}
+	s.own = s.Changes
 }
 
 func newGate(g boulder.Gate) Gate {
