@@ -21,7 +21,7 @@ tools: ## install the pinned OpenCode under tools/
 
 .PHONY: build
 build: ## build bin/manager
-	$(GO) build -trimpath -o bin/manager ./cmd/manager
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/manager ./cmd/manager
 
 .PHONY: demo
 demo: tools build ## the main job, offline: real OpenCode, scripted model, sample repository

@@ -13,7 +13,7 @@ import (
 // measureSessions has questions answered on one warm server: by the manager, which also has each answer judged, takes
 // snapshots, hands results on and stores every step; by a client that does none of that; and by `opencode run`.
 func measureSessions(ctx context.Context, w *world) (all []comparison, err error) {
-	dir, err := w.project(ctx, "sessions")
+	dir, err := w.project(ctx, "sessions", 40)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func measureMemory(ctx context.Context, w *world) ([]comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := w.project(ctx, "streams")
+	dir, err := w.project(ctx, "streams", 40)
 	if err != nil {
 		return nil, err
 	}
@@ -162,23 +162,40 @@ func (w *world) startFake(ctx context.Context, events, together int) (*server, e
 	return w.listen(w.command(ctx, w.root, self, fakeCommand, fmt.Sprint(events), fmt.Sprint(together)))
 }
 
-// measureStatus compares looking at a small project: with `manager status` and with `git status`.
+// measureStatus compares looking at a project, of two sizes, with `manager status` and with `git status`. What git does
+// grows with the files; what manager does is nearly all the start of a binary with four vendors' SDKs in it.
 func measureStatus(ctx context.Context, w *world) ([]comparison, error) {
-	dir, err := w.project(ctx, "status")
-	if err != nil {
-		return nil, err
+	var all []comparison
+	for _, size := range []struct {
+		files int
+		limit float64
+	}{{40, 5}, {1000, 3}} {
+		c, err := w.statusOf(ctx, size.files)
+		if err != nil {
+			return nil, err
+		}
+		c.limit = size.limit
+		all = append(all, c)
 	}
-	plan, err := w.plan("status.yaml", 3, onPrevious)
+	return all, nil
+}
+
+func (w *world) statusOf(ctx context.Context, files int) (comparison, error) {
+	dir, err := w.project(ctx, fmt.Sprint("status", files), files)
 	if err != nil {
-		return nil, err
+		return comparison{}, err
+	}
+	plan, err := w.plan(fmt.Sprintf("status%d.yaml", files), 3, onPrevious)
+	if err != nil {
+		return comparison{}, err
 	}
 	fake, err := w.startFake(ctx, 1, 1)
 	if err != nil {
-		return nil, err
+		return comparison{}, err
 	}
 	defer fake.stop()
 	if err := together([]*process{w.managerRun(ctx, dir, plan, "--attach", fake.url)}); err != nil {
-		return nil, err
+		return comparison{}, err
 	}
 	command := func(name string) contender {
 		return contender{name + " status", func(ctx context.Context) (float64, error) {
@@ -187,12 +204,12 @@ func measureStatus(ctx context.Context, w *world) ([]comparison, error) {
 	}
 	results, err := w.race(ctx, 41, command(w.manager), command("git"))
 	if err != nil {
-		return nil, err
+		return comparison{}, err
 	}
-	return []comparison{{
-		name: "small project", ours: side{"manager status", results[0]}, theirs: side{"git status", results[1]},
-		format: milliseconds, limit: 3,
-	}}, nil
+	return comparison{
+		name: fmt.Sprintf("project of %d files", files), ours: side{"manager status", results[0]},
+		theirs: side{"git status", results[1]}, format: milliseconds,
+	}, nil
 }
 
 // together runs processes at once.

@@ -145,10 +145,10 @@ func (w *world) run(ctx context.Context, dir, name string, args ...string) error
 }
 
 // project makes a git repository with a few files and one commit.
-func (w *world) project(ctx context.Context, name string) (dir string, err error) {
+func (w *world) project(ctx context.Context, name string, files int) (dir string, err error) {
 	dir = filepath.Join(w.root, name)
-	for i := range 40 {
-		path := filepath.Join(dir, fmt.Sprintf("part%d", i%4), fmt.Sprintf("file%d.txt", i))
+	for i := range files {
+		path := filepath.Join(dir, fmt.Sprintf("part%d", i/10), fmt.Sprintf("file%d.txt", i))
 		if err := errors.Join(
 			os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, fmt.Appendf(nil, "This is file %d.\n", i), 0o644),
 		); err != nil {
