@@ -120,7 +120,7 @@ func (s *State) applyMore(e *Event) error {
 	case Nudged:
 		return s.nudged(e, b)
 	case Cooled:
-		return s.cooled(e, b)
+		return s.cooled(b)
 	case ReplanStarted:
 		return s.replanStarted(b)
 	case ReplanTrouble:

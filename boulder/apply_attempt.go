@@ -128,7 +128,7 @@ func (s *State) turnEnded(e *Event, b TurnEnded) error {
 	}
 	o.Attempt.Status = AttemptMonitoring
 	o.Attempt.recovered()
-	s.answered(e, o.Attempt.Model)
+	s.regrown(o.Attempt.Model, b.Cooldown)
 	evidence := b.Evidence
 	o.Attempt.TakenAt = time.Time{}
 	s.worked(o, evidence.Duration)
@@ -192,10 +192,8 @@ func (s *State) judged(e *Event, b Judged) error {
 	verdict := b.Verdict
 	o.Turn.Verdict = &verdict
 	o.Attempt.recovered()
-	if !verdict.JudgeUnavailable {
-		s.answered(e, s.Boulder.LedgerModel)
-	}
-	s.countStall(o)
+	s.regrown(s.Boulder.LedgerModel, b.Cooldown)
+	o.SubTask.Stalls = b.Stalls
 	s.learn(verdict.NewFacts)
 	o.Attempt.UpdatedAt = e.Time
 	return nil

@@ -7,25 +7,8 @@ import (
 	"strings"
 )
 
-// countStall is SEMANTICS §4: one more when there was no progress, when the agent goes in circles, when a stuck rule
-// fired, or when it would be told the same again; one less on progress; none after completion. A turn that was truncated,
-// or that could not be judged, says nothing about progress.
-func (s *State) countStall(o *Open) {
-	v, ended, t := o.Turn.Verdict, o.Turn.Evidence.Ended, o.SubTask
-	stuck := ended.Rule != "" && ended.Rule != RuleBudget
-	asked := v.ContinuationPrompt != "" && hashOf(v.ContinuationPrompt) == o.Attempt.Asked
-	switch {
-	case v.Completed:
-		t.Stalls = 0
-	case v.JudgeUnavailable, ended.Truncated != "" && !stuck:
-	case stuck || v.IsInLoop || asked:
-		t.Stalls++
-	case v.IsProgress:
-		t.Stalls = max(0, t.Stalls-1)
-	default:
-		t.Stalls++
-	}
-}
+// WasAsked reports whether the attempt's last continuation said this.
+func (a *Attempt) WasAsked(prompt string) bool { return prompt != "" && hashOf(prompt) == a.Asked }
 
 // maxNewFacts bounds [Boulder.NewFacts]; the oldest go first.
 const maxNewFacts = 30

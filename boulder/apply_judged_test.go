@@ -15,65 +15,6 @@ func judgedTurn(ref AttemptRef, turn int, e Evidence, v Verdict) []Body {
 	}
 }
 
-// TestStalls is SEMANTICS §4: what counts as a stall after one stall was counted.
-func TestStalls(t *testing.T) {
-	t.Parallel()
-	ruled := func(r Rule) Evidence { return Evidence{Ended: Ended{Rule: r, Stopped: "by a rule"}} }
-	truncated := Evidence{Ended: Ended{Truncated: "length"}}
-	tests := map[string]struct {
-		evidence Evidence
-		verdict  Verdict
-		want     int
-	}{
-		"no progress":                 {verdict: Verdict{}, want: 2},
-		"progress":                    {verdict: Verdict{IsProgress: true}, want: 0},
-		"in circles":                  {verdict: Verdict{IsProgress: true, IsInLoop: true}, want: 2},
-		"completed":                   {verdict: Verdict{Completed: true, IsInLoop: true}, want: 0},
-		"completed although stopped":  {ruled(RuleRepeat), Verdict{Completed: true}, 0},
-		"a rule fired":                {ruled(RuleRepeat), Verdict{IsProgress: true}, 2},
-		"the wall clock":              {ruled(RuleWallClock), Verdict{IsProgress: true}, 2},
-		"a budget is no stuck rule":   {ruled(RuleBudget), Verdict{IsProgress: true}, 0},
-		"truncated":                   {truncated, Verdict{}, 1},
-		"truncated and stopped":       {Evidence{Ended: Ended{Truncated: "length", Rule: RuleRepeat}}, Verdict{}, 2},
-		"nobody could judge":          {verdict: Verdict{JudgeUnavailable: true}, want: 1},
-		"told the same again":         {verdict: Verdict{IsProgress: true, ContinuationPrompt: "the first"}, want: 2},
-		"told something else":         {verdict: Verdict{IsProgress: true, ContinuationPrompt: "the second"}, want: 0},
-		"told the same, but complete": {verdict: Verdict{Completed: true, ContinuationPrompt: "the first"}, want: 0},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
-			ref := AttemptRef{"a", 1}
-			feed(t, s, Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s"})
-			feed(t, s, judgedTurn(ref, 1, Evidence{}, Verdict{ContinuationPrompt: "the first"})...)
-			if n := s.SubTask("a").Stalls; n != 1 {
-				t.Fatalf("%d stalls after a turn without progress", n)
-			}
-			feed(t, s, Continuation{AttemptRef: ref, Turn: 2, Prompt: "go on"})
-			feed(t, s, judgedTurn(ref, 2, test.evidence, test.verdict)...)
-			if n := s.SubTask("a").Stalls; n != test.want {
-				t.Errorf("%d stalls, want %d", n, test.want)
-			}
-		})
-	}
-}
-
-// TestStallsGoOnInTheNextAttempt: a fresh session does not make a plan less suspect.
-func TestStallsGoOnInTheNextAttempt(t *testing.T) {
-	t.Parallel()
-	s := started(t, Plan{SubTasks: []Spec{{ID: "a"}}})
-	for n := 1; n <= 2; n++ {
-		ref := AttemptRef{"a", n}
-		feed(t, s, Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s"})
-		feed(t, s, judgedTurn(ref, 1, Evidence{}, Verdict{ContinuationPrompt: "the same in both"})...)
-		if got := s.SubTask("a").Stalls; got != n {
-			t.Errorf("%d stalls after %d attempts", got, n)
-		}
-		feed(t, s, Retry{AttemptRef: ref, Status: AttemptFailed, Next: n + 1})
-	}
-}
-
 // TestResult: two turns have the same result if they made the same changes and the same gates failed in the same way.
 func TestResult(t *testing.T) {
 	t.Parallel()

@@ -100,18 +100,11 @@ func (s *State) nudged(e *Event, b Nudged) error {
 	return nil
 }
 
-// cooled counts one hit for all the attempts that the same limit meets at once: those that come while the model cools
-// down already say nothing about whether the wait was long enough.
-func (s *State) cooled(e *Event, b Cooled) error {
+func (s *State) cooled(b Cooled) error {
 	if b.Limit < 1 || b.Limit > max(1, b.Full) {
 		return fmt.Errorf("model %q cannot cool down with a limit of %d of %d", b.Model, b.Limit, b.Full)
 	}
-	c := s.Boulder.Cooldowns[b.Model]
-	if !e.Time.Before(c.Until) {
-		c.Hits++
-	}
-	c.Until, c.Limit, c.Full, c.Reason = b.Until, b.Limit, b.Full, b.Reason
-	s.setCooldown(b.Model, c)
+	s.setCooldown(b.Model, Cooldown{Until: b.Until, Limit: b.Limit, Full: b.Full, Hits: b.Hits, Reason: b.Reason})
 	return nil
 }
 
@@ -124,20 +117,15 @@ func (s *State) setCooldown(model string, c Cooldown) {
 	s.Boulder.Cooldowns = all
 }
 
-// answered lets the limit of a model grow back after a turn, or a judgement, that came to an end.
-func (s *State) answered(e *Event, model string) {
-	c, cooling := s.Boulder.Cooldowns[model]
-	if !cooling || e.Time.Before(c.Until) {
+// regrown takes in what became of a model's cool-down; nil: nothing. One whose limit has grown back is over.
+func (s *State) regrown(model string, c *Cooldown) {
+	if c == nil {
 		return
 	}
-	c.Limit++
-	c.Hits = 0
-	if c.Limit < c.Full {
-		s.setCooldown(model, c)
-		return
+	s.setCooldown(model, *c)
+	if c.Limit >= c.Full {
+		delete(s.Boulder.Cooldowns, model)
 	}
-	s.Boulder.Cooldowns = maps.Clone(s.Boulder.Cooldowns)
-	delete(s.Boulder.Cooldowns, model)
 }
 
 func (s *State) budgetSet(b BudgetSet) error {

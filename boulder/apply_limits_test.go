@@ -61,62 +61,26 @@ func TestWorked(t *testing.T) {
 	}
 }
 
-// TestCooldownGrowsBack: hits are counted once for all who meet the same limit; answers let the limit grow back.
-func TestCooldownGrowsBack(t *testing.T) {
+// TestCooldown: an answer says what becomes of a cool-down; one that has grown back is over.
+func TestCooldown(t *testing.T) {
 	t.Parallel()
 	s := started(t, Plan{SubTasks: []Spec{{ID: "a", Model: "p/m"}}})
-	first, second := epoch.Add(5*time.Second), epoch.Add(20*time.Second)
-	cool := func(at, until time.Time, limit, hits int) {
-		t.Helper()
-		feedAt(t, s, at, Cooled{Model: "p/m", Until: until, Limit: limit, Full: 4, Reason: "429"})
-		if c := s.Boulder.Cooldowns["p/m"]; c.Hits != hits || c.Limit != limit {
-			t.Errorf("after a hit at %s: %+v, want the %d.", at, c, hits)
-		}
-	}
-	cool(epoch, first, 2, 1)
-	cool(epoch.Add(time.Second), first, 2, 1) // another attempt, which was at work already
-	cool(first, second, 1, 2)
-
+	s.Boulder.LedgerModel = "q/ledger"
 	ref := AttemptRef{"a", 1}
-	feed(t, s, Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s"})
-	turn := 0
-	answer := func(at time.Time) Cooldown {
-		turn++
-		feedAt(t, s, at, judgedTurn(ref, turn, Evidence{}, Verdict{})...)
-		feedAt(t, s, at, Continuation{AttemptRef: ref, Turn: turn + 1})
-		return s.Boulder.Cooldowns["p/m"]
+	// A model without slots of its own, such as a ledger's, cools down too. A wait that is over already is none.
+	feed(t, s, Cooled{Model: "p/m", Until: epoch, Limit: 1, Full: 3, Hits: 2}, Cooled{Model: "q/ledger", Until: epoch, Limit: 1},
+		Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s"},
+		TurnSent{AttemptRef: ref, Turn: 1, MessageID: "m"},
+		TurnEnded{AttemptRef: ref, Turn: 1, Cooldown: &Cooldown{Until: epoch, Limit: 2, Full: 3}})
+	if c := s.Boulder.Cooldowns["p/m"]; c.Limit != 2 || c.Hits != 0 {
+		t.Errorf("after an answer: %+v", c)
 	}
-	if c := answer(second.Add(-1)); c.Limit != 1 || c.Hits != 2 {
-		t.Errorf("an answer to what was asked before lets it grow: %+v", c)
-	}
-	for want := 2; want <= 3; want++ {
-		if c := answer(second); c.Limit != want || c.Hits != 0 {
-			t.Errorf("after an answer: %+v, want limit %d", c, want)
-		}
-	}
-	if answer(second); len(s.Boulder.Cooldowns) != 0 {
+	feed(t, s, Judged{AttemptRef: ref, Turn: 1, Cooldown: &Cooldown{Limit: 2, Full: 1}})
+	if _, cools := s.Boulder.Cooldowns["q/ledger"]; cools || len(s.Boulder.Cooldowns) != 1 {
 		t.Errorf("grown back, but still there: %+v", s.Boulder.Cooldowns)
 	}
-	// A model without slots of its own, such as a ledger's, cools down too. A wait that is over already is none.
-	feedAt(t, s, second, Cooled{Model: "q/ledger", Until: first, Limit: 1, Full: 0})
 	for _, limit := range []int{0, 5, -1} {
-		refused(t, s, Cooled{Model: "p/m", Until: second, Limit: limit, Full: 4})
-	}
-}
-
-// TestLedgerModelCools: a verdict is an answer of the ledger's model, unless the model could not be used.
-func TestLedgerModelCools(t *testing.T) {
-	t.Parallel()
-	for _, unavailable := range []bool{true, false} {
-		s := started(t, Plan{SubTasks: []Spec{{ID: "a", Model: "p/m"}}})
-		s.Boulder.LedgerModel = "q/l"
-		ref := AttemptRef{"a", 1}
-		feed(t, s, Cooled{Model: "q/l", Until: epoch, Limit: 1, Full: 5}, Starting{AttemptRef: ref},
-			TurnEnded{AttemptRef: ref, Turn: 1},
-			Judged{AttemptRef: ref, Turn: 1, Verdict: Verdict{JudgeUnavailable: unavailable}})
-		if grown := s.Boulder.Cooldowns["q/l"].Limit == 2; grown == unavailable {
-			t.Errorf("judge unavailable: %v, and the limit has grown: %v", unavailable, grown)
-		}
+		refused(t, s, Cooled{Model: "p/m", Until: epoch, Limit: limit, Full: 4})
 	}
 }
 

@@ -160,10 +160,12 @@ type TurnEnded struct {
 	Turn     int      `json:"turn"`
 	Ended    Ended    `json:"ended"`
 	Evidence Evidence `json:"evidence,omitzero"`
+	// Cooldown is what became of the attempt's model, because it answered; nil: nothing.
+	Cooldown *Cooldown `json:"cooldown,omitempty"`
 }
 
 func (b TurnEnded) shown() Body {
-	b.Evidence = Evidence{}
+	b.Evidence, b.Cooldown = Evidence{}, nil
 	return b
 }
 
@@ -198,6 +200,15 @@ type Judged struct {
 	AttemptRef
 	Turn    int     `json:"turn"`
 	Verdict Verdict `json:"verdict"`
+	// Stalls becomes that of the sub-task.
+	Stalls int `json:"stalls,omitempty"`
+	// Cooldown is what became of the ledger's model, because it answered; nil: nothing.
+	Cooldown *Cooldown `json:"cooldown,omitempty"`
+}
+
+func (b Judged) shown() Body {
+	b.Stalls, b.Cooldown = 0, nil
+	return b
 }
 
 // Continuation tells the same session to go on.
@@ -250,9 +261,15 @@ type Trouble struct {
 type Cooled struct {
 	Model  string    `json:"model"`
 	Until  time.Time `json:"until"`
-	Limit  int       `json:"limit"` // attempts at once from now on; it grows by one with every turn that ends well
-	Full   int       `json:"full"`  // the configured limit, to which it grows back
+	Limit  int       `json:"limit"`          // attempts at once from now on; it grows by one with every turn that ends well
+	Full   int       `json:"full"`           // the configured limit, to which it grows back
+	Hits   int       `json:"hits,omitempty"` // in a row, without an answer between them
 	Reason string    `json:"reason"`
+}
+
+func (b Cooled) shown() Body {
+	b.Hits = 0
+	return b
 }
 
 // ReplanStarted counts a replan and says for whose failure. It is committed before the Task Ledger is asked.

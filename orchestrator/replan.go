@@ -124,19 +124,7 @@ func (r *run) replanFailure(res *result) []boulder.Body {
 		r.end(err)
 		return nil
 	case errors.Is(err, boulder.ErrTrouble):
-		t, known := errors.AsType[*boulder.TroubleError](err)
-		if known && cools(t) {
-			cool := r.coolDown(cmp.Or(t.Model, r.state.Boulder.LedgerModel), t, err)
-			return []boulder.Body{
-				cool, boulder.ReplanTrouble{Reason: err.Error(), NotBefore: cool.Until, Uncounted: true},
-			}
-		}
-		wait := schedule.Backoff(r.o.limits, r.state.Boulder.Replan.Troubles+1)
-		wait = r.jitter(wait, "replan", r.state.Boulder.Replans<<8+r.state.Boulder.Replan.Troubles)
-		if known {
-			wait = max(wait, t.RetryAfter)
-		}
-		return one(boulder.ReplanTrouble{Reason: err.Error(), NotBefore: r.now().Add(wait)})
+		return schedule.ReplanTrouble(r.state, r.o.limits, r.now(), err)
 	}
 	return r.refuse("no new plan came: " + err.Error())
 }

@@ -255,6 +255,9 @@ func (r *run) admissible(m message) error {
 
 // settle turns a worker's result into events.
 func (r *run) settle(ref boulder.AttemptRef, res *result) error {
+	if err := r.noteClock(); err != nil {
+		return err
+	}
 	delete(r.inflight, ref)
 	if cancel := r.cancels[ref]; cancel != nil {
 		cancel(nil)
@@ -280,10 +283,9 @@ func (r *run) settle(ref boulder.AttemptRef, res *result) error {
 	case res.err == nil && res.kind == workRun && missingGate(open.SubTask, &res.evidence) != nil:
 		bodies = append(bodies, r.failure(open, res.kind, missingGate(open.SubTask, &res.evidence))...)
 	case res.err == nil && res.kind == workRun:
-		bodies = append(bodies, runEvents(open, res)...)
+		bodies = append(bodies, r.turnEvents(open, res)...)
 	case res.err == nil:
-		verdict := schedule.Overrule(open.SubTask, open.Turn.Evidence, res.verdict)
-		bodies = append(bodies, boulder.Judged{AttemptRef: ref, Turn: res.turn, Verdict: verdict})
+		bodies = append(bodies, schedule.Judged(r.state, open, res.turn, res.verdict, r.now()))
 	default:
 		bodies = append(bodies, r.failure(open, res.kind, res.err)...)
 	}
@@ -320,11 +322,11 @@ func brokenOff(o *boulder.Open) []boulder.Body {
 	}}
 }
 
-// runEvents is what an ended turn tells.
-func runEvents(o *boulder.Open, res *result) []boulder.Body {
+// turnEvents is what an ended turn tells.
+func (r *run) turnEvents(o *boulder.Open, res *result) []boulder.Body {
 	ref := o.Attempt.AttemptRef
 	e := res.evidence
-	bodies := []boulder.Body{boulder.TurnEnded{AttemptRef: ref, Turn: res.turn, Ended: e.Ended, Evidence: e}}
+	bodies := one(schedule.TurnEnded(r.state, o, res.turn, e, r.now()))
 	for _, g := range e.Gates {
 		bodies = append(bodies, boulder.NewGateRun(o.SubTask, ref.Attempt, g))
 	}
@@ -356,13 +358,13 @@ func (r *run) failure(o *boulder.Open, kind workKind, err error) []boulder.Body 
 		r.end(err)
 		return nil
 	case errors.Is(err, boulder.ErrTrouble):
-		return r.trouble(o, kind, err)
+		return schedule.Trouble(r.state, r.o.limits, r.now(), o, err)
 	case errors.Is(err, boulder.ErrSessionLost):
 		return r.brokenOff(o, schedule.Lost(o, r.o.limits, reason))
 	}
 	action := schedule.Broken(r.state, o, r.o.limits, reason)
 	if _, waits := action.(schedule.Park); !waits && r.state.Boulder.Loop != nil {
-		return r.trouble(o, kind, err) // it has no tries that such faults could use up over a night
+		return schedule.Trouble(r.state, r.o.limits, r.now(), o, err) // it has no tries that such faults could use up over a night
 	}
 	return r.brokenOff(o, action)
 }

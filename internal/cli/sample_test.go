@@ -11,6 +11,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	goldenfile "github.com/bouldermgr/manager/internal/golden"
+	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -126,7 +127,7 @@ func (s *sample) end(ref boulder.AttemptRef, turn int, gate *boulder.Gate, v bou
 		s.apply(boulder.GateRun{AttemptRef: ref, Command: gate.Command, Passed: gate.Green(), ExitCode: gate.ExitCode,
 			Output: gate.Output, Millis: gate.Duration.Milliseconds()})
 	}
-	s.apply(boulder.Judged{AttemptRef: ref, Turn: turn, Verdict: v})
+	s.apply(schedule.Judged(s.state, s.state.Open(ref.SubTaskID), turn, v, s.now))
 }
 
 // play brings the sample to its middle.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -79,7 +80,7 @@ func (s *sample) endWith(ref boulder.AttemptRef, turn int, e boulder.Evidence, v
 	for _, g := range e.Gates {
 		s.apply(boulder.GateRun{AttemptRef: ref, Command: g.Command, Passed: g.Holds(), ExitCode: g.ExitCode})
 	}
-	s.apply(boulder.Judged{AttemptRef: ref, Turn: turn, Verdict: v})
+	s.apply(schedule.Judged(s.state, s.state.Open(ref.SubTaskID), turn, v, s.now))
 }
 
 func TestWhy(t *testing.T) {

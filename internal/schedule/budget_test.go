@@ -14,6 +14,7 @@ import (
 func feed(t *testing.T, s *boulder.State, now time.Time, bodies ...boulder.Body) {
 	t.Helper()
 	for _, b := range bodies {
+		b = policed(s, now, b)
 		if _, err := s.Apply(boulder.Event{Time: now, BoulderID: "b1", Body: b}); err != nil {
 			t.Fatal(err)
 		}
@@ -21,6 +22,24 @@ func feed(t *testing.T, s *boulder.State, now time.Time, bodies ...boulder.Body)
 			t.Fatalf("after %s: %v", boulder.TypeOf(b), err)
 		}
 	}
+}
+
+// policed gives an event what policy adds to it.
+func policed(s *boulder.State, now time.Time, body boulder.Body) boulder.Body {
+	switch b := body.(type) {
+	case boulder.TurnEnded:
+		if o := s.Open(b.SubTaskID); o != nil {
+			return TurnEnded(s, o, b.Turn, b.Evidence, now)
+		}
+	case boulder.Judged:
+		if o := s.Open(b.SubTaskID); o != nil {
+			return Judged(s, o, b.Turn, b.Verdict, now)
+		}
+	case boulder.Cooled:
+		b.Hits = max(1, b.Hits)
+		return b
+	}
+	return body
 }
 
 func ref(id string, attempt int) boulder.AttemptRef {

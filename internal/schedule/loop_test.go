@@ -32,6 +32,7 @@ func newLoopRun(t rapid.TB, l boulder.Loop, doneWhen ...string) *loopRun {
 }
 
 func (r *loopRun) apply(b boulder.Body) {
+	b = policed(r.s, r.now, b)
 	if _, err := r.s.Apply(boulder.Event{Time: r.now, BoulderID: "b1", Body: b}); err != nil {
 		r.t.Fatal(err)
 	}

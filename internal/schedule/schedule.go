@@ -388,18 +388,3 @@ func Lost(o *boulder.Open, l Limits, reason string) Action {
 	}
 	return Retry{Open: o, Reason: reason, Status: boulder.AttemptLost, Uncounted: true}
 }
-
-// Backoff is the wait after the n-th fault in a row, from 1: 0.5 s × 2ⁿ⁻¹ by default, without jitter.
-func Backoff(l Limits, n int) time.Duration { return l.Backoff << min(max(n-1, 0), 10) }
-
-// Cool is the wait after the n-th rate limit or overload in a row, from 1, when the provider names no time.
-func Cool(l Limits, n int) time.Duration {
-	wait := l.CoolBase
-	for range n - 1 {
-		if wait >= l.CoolMax-wait {
-			return l.CoolMax
-		}
-		wait *= 2
-	}
-	return min(wait, l.CoolMax)
-}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
@@ -43,6 +44,40 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 		return c.again(o, "going in circles: "+v.Summary, failed)
 	}
 	return c.keepOn(o)
+}
+
+// TurnEnded hands in what a turn left behind.
+func TurnEnded(s *boulder.State, o *boulder.Open, turn int, e boulder.Evidence, now time.Time) boulder.TurnEnded {
+	return boulder.TurnEnded{
+		AttemptRef: o.Attempt.AttemptRef, Turn: turn, Ended: e.Ended, Evidence: e, Cooldown: regrown(s, o.Attempt.Model, now),
+	}
+}
+
+// Judged hands in the verdict on an ended turn. It is an answer of the ledger's model, unless that could not be used.
+func Judged(s *boulder.State, o *boulder.Open, turn int, v boulder.Verdict, now time.Time) boulder.Judged {
+	v = Overrule(o.SubTask, o.Turn.Evidence, v)
+	b := boulder.Judged{AttemptRef: o.Attempt.AttemptRef, Turn: turn, Verdict: v, Stalls: stalls(o, v)}
+	if !v.JudgeUnavailable {
+		b.Cooldown = regrown(s, s.Boulder.LedgerModel, now)
+	}
+	return b
+}
+
+// stalls is SEMANTICS §4: one more when there was no progress, when the agent repeats itself, when a stuck rule fired, or
+// when it would be told the same again; one less on progress; none after completion. A turn that was truncated, or that
+// could not be judged, says nothing about progress.
+func stalls(o *boulder.Open, v boulder.Verdict) int {
+	n, ended := o.SubTask.Stalls, o.Turn.Evidence.Ended
+	stuck := ended.Rule != "" && ended.Rule != boulder.RuleBudget
+	switch {
+	case v.Completed:
+		return 0
+	case v.JudgeUnavailable, ended.Truncated != "" && !stuck:
+		return n
+	case v.IsProgress && !stuck && !v.IsInLoop && !o.Attempt.WasAsked(v.ContinuationPrompt):
+		return max(0, n-1)
+	}
+	return n + 1
 }
 
 // Overrule takes back what no judge may say: that a turn completed its sub-task while one of its gates has not run or is red.

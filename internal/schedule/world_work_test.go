@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -104,7 +105,7 @@ func (w *world) finishTurn(o *boulder.Open) {
 	w.turns[ref]++
 	used := o.Running().Add(w.aBit())
 	e := w.evidence(o.SubTask, used)
-	w.apply(boulder.TurnEnded{AttemptRef: ref, Turn: o.Turn.Number, Ended: e.Ended, Evidence: e})
+	w.apply(TurnEnded(w.state, o, o.Turn.Number, e, w.now))
 	for _, g := range e.Gates {
 		w.apply(boulder.NewGateRun(o.SubTask, ref.Attempt, g))
 	}
@@ -169,30 +170,19 @@ func (w *world) finishJudge(o *boulder.Open) {
 	if w.happens(w.odds.wrongPlan) {
 		v.BlockedBy = "wrong_plan"
 	}
-	v = Overrule(o.SubTask, o.Turn.Evidence, v)
-	w.apply(boulder.Judged{AttemptRef: o.Attempt.AttemptRef, Turn: o.Turn.Number, Verdict: v})
+	w.apply(Judged(w.state, o, o.Turn.Number, v, w.now))
 }
 
 // trouble is a fault that is nobody's work.
 func (w *world) trouble(o *boulder.Open) {
-	wait := Backoff(w.limits, o.Attempt.Troubles+1)
-	w.apply(boulder.Trouble{AttemptRef: o.Attempt.AttemptRef, Reason: "no server", NotBefore: w.now.Add(wait)})
+	w.applyAll(Trouble(w.state, w.limits, w.now, o, errors.New("no server")))
 }
 
-// coolDown is a rate limit, as the orchestrator takes it.
+// coolDown is a rate limit.
 func (w *world) coolDown(o *boulder.Open, model string) {
 	w.seen["cool-down"]++
-	before, full := w.state.Boulder.Cooldowns[model], w.limits.Model(model)
-	limit := full
-	if before.Limit > 0 {
-		limit = min(limit, before.Limit)
-	}
-	until := w.now.Add(Cool(w.limits, before.Hits+1))
-	if before.Until.After(until) {
-		until = before.Until
-	}
-	w.apply(boulder.Cooled{Model: model, Until: until, Limit: max(1, limit/2), Full: full, Reason: "429"})
-	w.apply(boulder.Trouble{AttemptRef: o.Attempt.AttemptRef, Reason: "429", NotBefore: until, Uncounted: true})
+	limited := &boulder.TroubleError{Kind: boulder.TroubleRateLimit, Model: model, Err: errors.New("429")}
+	w.applyAll(Trouble(w.state, w.limits, w.now, o, limited))
 }
 
 // finishReplan ends what the Task Ledger was asked for.
@@ -200,7 +190,7 @@ func (w *world) finishReplan() {
 	r := w.state.Boulder.Replan
 	switch {
 	case w.happens(w.odds.trouble), w.happens(w.odds.ledgerLimited):
-		w.apply(boulder.ReplanTrouble{Reason: "no server", NotBefore: w.now.Add(Backoff(w.limits, r.Troubles+1))})
+		w.applyAll(ReplanTrouble(w.state, w.limits, w.now, errors.New("no server")))
 	case w.happens(w.odds.newPlan):
 		w.seen["new plan"]++
 		if r.Attempt == 0 {

@@ -1,0 +1,69 @@
+package schedule
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+)
+
+// A model's limit is halved, and its hits are counted, once for all that meet the same limit; it grows by one with every answer
+// after the wait, and is then forgotten.
+func TestCooldownGrowsBack(t *testing.T) {
+	t.Parallel()
+	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a", Model: "p/m"}}})
+	l := DefaultLimits()
+	l.PerModel = 4
+	at := ref("a", 1)
+	feed(t, s, epoch, boulder.Starting{AttemptRef: at}, boulder.SubTaskStart{AttemptRef: at, SessionID: "s"})
+	cool := func(now time.Time, limit, hits int) (until time.Time) {
+		t.Helper()
+		limited := &boulder.TroubleError{Kind: boulder.TroubleRateLimit, Err: errors.New("429")}
+		feed(t, s, now, Trouble(s, l, now, s.Open("a"), limited)...)
+		c := s.Boulder.Cooldowns["p/m"]
+		if c.Hits != hits || c.Limit != limit || s.Open("a").Attempt.Troubles != 0 {
+			t.Errorf("%+v, want the %d. with limit %d", c, hits, limit)
+		}
+		return c.Until
+	}
+	first := cool(epoch, 2, 1)
+	cool(epoch.Add(time.Second), 2, 1) // another attempt, which was at work already
+	second := cool(first.Add(time.Second), 1, 2)
+	if second.Sub(first) < l.CoolBase {
+		t.Errorf("the second wait, until %s, is not longer than the first, until %s", second, first)
+	}
+	turn := 0
+	answer := func(now time.Time) boulder.Cooldown {
+		turn++
+		feed(t, s, now, judgedTurn(at, turn, boulder.Evidence{}, boulder.Verdict{})...)
+		feed(t, s, now, boulder.Continuation{AttemptRef: at, Turn: turn + 1})
+		return s.Boulder.Cooldowns["p/m"]
+	}
+	if c := answer(epoch); c.Limit != 1 || c.Hits != 2 {
+		t.Errorf("an answer to what was asked before lets it grow: %+v", c)
+	}
+	for want := 2; want <= 3; want++ {
+		if c := answer(second); c.Limit != want || c.Hits != 0 {
+			t.Errorf("after an answer: %+v, want limit %d", c, want)
+		}
+	}
+	if answer(second); len(s.Boulder.Cooldowns) != 0 {
+		t.Errorf("grown back, but still there: %+v", s.Boulder.Cooldowns)
+	}
+}
+
+// A verdict is an answer of the ledger's model, unless the model could not be used.
+func TestLedgerModelCools(t *testing.T) {
+	t.Parallel()
+	for _, unavailable := range []bool{true, false} {
+		s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a", Model: "p/m"}}})
+		at := ref("a", 1)
+		feed(t, s, epoch, boulder.Cooled{Model: ledgerModel, Until: epoch, Limit: 1, Full: 5}, boulder.Starting{AttemptRef: at},
+			boulder.TurnEnded{AttemptRef: at, Turn: 1},
+			boulder.Judged{AttemptRef: at, Turn: 1, Verdict: boulder.Verdict{JudgeUnavailable: unavailable}})
+		if grown := s.Boulder.Cooldowns[ledgerModel].Limit == 2; grown == unavailable {
+			t.Errorf("judge unavailable: %v, and the limit has grown: %v", unavailable, grown)
+		}
+	}
+}
