@@ -11,13 +11,24 @@ import (
 // how to go on. It asks no model, so it says nothing that is not on record.
 func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d of %d sub-tasks completed.\n",
-		s.Count(boulder.SubTaskCompleted), s.Planned())
+	loop := s.Boulder.Loop != nil
+	switch {
+	case !loop:
+		fmt.Fprintf(&b, "%d of %d sub-tasks completed.\n", s.Count(boulder.SubTaskCompleted), s.Planned())
+	case status == boulder.Completed:
+		b.WriteString("All criteria hold.\n")
+	default:
+		b.WriteString("The loop ended without success.\n")
+	}
 	for _, t := range s.SubTasks {
 		if t.Status == boulder.SubTaskSuperseded {
 			continue // what took its place is listed
 		}
-		fmt.Fprintf(&b, "\n%s %s: %s", mark(t), t.ID, t.Subject)
+		id := t.ID + ": "
+		if loop {
+			id = ""
+		}
+		fmt.Fprintf(&b, "\n%s %s%s", mark(t), id, t.Subject)
 		if t.Status != boulder.SubTaskCompleted {
 			fmt.Fprintf(&b, " (%s)", t.Status)
 		}
@@ -32,8 +43,11 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 		}
 	}
 	if status != boulder.Completed {
-		fmt.Fprintf(&b, "\n\nTo see why: manager show %s. What is done stays in the project;"+
-			" write a plan for the rest, or run the task again.", s.Boulder.ID)
+		rest := "write a plan for the rest, or run the task again"
+		if loop {
+			rest = "run the task again to go on from there"
+		}
+		fmt.Fprintf(&b, "\n\nTo see why: manager show %s. What is done stays in the project; %s.", s.Boulder.ID, rest)
 	}
 	return boulder.TaskComplete{
 		AllCompleted: status == boulder.Completed, Summary: b.String(), Status: status, Usage: s.Boulder.Usage,

@@ -327,7 +327,8 @@ func (d *deps) follow(
 		st.Notify()
 	}
 	if end != nil && !end.AllCompleted {
-		return id, errPartial
+		detail, _ := st.DB.Get(context.Background(), id) // what cannot be read is called a run
+		return id, notCompleted(&detail.Boulder)
 	}
 	return id, nil
 }

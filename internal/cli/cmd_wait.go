@@ -225,7 +225,7 @@ func (w *waiting) judge(d store.Detail, holder *control.Holder) (arrived bool, e
 	case b.Status == boulder.Cancelled:
 		return false, fmt.Errorf("boulder %s: %w", b.ID, errCancelled)
 	case b.Status.Terminal():
-		return false, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, errPartial)
+		return false, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, notCompleted(&b))
 	case stands:
 		return false, fmt.Errorf("%w: boulder %s is %s: %smanager resume %s", orchestrator.ErrWaiting, b.ID,
 			stated(string(b.Status), oneLine(b.Reason)), goOnWith(awaiting(d)), b.ID)

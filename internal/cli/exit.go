@@ -29,11 +29,21 @@ var (
 	errInterrupted = errors.New("interrupted")
 	// errPartial ends a run that is over and not completed. The view has told why.
 	errPartial = errors.New("some sub-tasks failed, or a gate does not hold on the final files")
+	// errLoopFailed is the same of a loop.
+	errLoopFailed = errors.New("the loop ended without success")
 	// errCancelled ends a wait for a boulder that a person ended.
 	errCancelled = errors.New("it was cancelled")
 	// errSilent ends a command that has said all there is to say.
 	errSilent = errors.New("failed")
 )
+
+// notCompleted is the error of a boulder that is over and not completed.
+func notCompleted(b *boulder.Boulder) error {
+	if b.Loop != nil {
+		return errLoopFailed
+	}
+	return errPartial
+}
 
 func usagef(format string, args ...any) error {
 	return &project.UsageError{Err: fmt.Errorf(format, args...)}
@@ -55,7 +65,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, orchestrator.ErrWaiting), errors.Is(err, boulder.ErrNoCredit):
 		return exitWaiting
-	case errors.Is(err, errPartial):
+	case errors.Is(err, errPartial), errors.Is(err, errLoopFailed):
 		return exitPartial
 	}
 	return exitError

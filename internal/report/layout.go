@@ -88,8 +88,15 @@ func prefixed(prefix, s string) string {
 // Counts is "4 of 6 sub-tasks completed, 1 failed, 1 blocked".
 func (r *Report) Counts() string {
 	t := r.Tally
-	if t.Planned == 0 {
+	switch {
+	case t.Planned == 0:
 		return "nothing planned yet"
+	case r.loop && r.Status == boulder.Completed:
+		return "all criteria hold"
+	case r.loop && r.Status.Terminal():
+		return "the loop ended without success"
+	case r.loop:
+		return "the loop is not over"
 	}
 	s := fmt.Sprintf("%d of %s completed", t.Completed, text.Plural(t.Planned, "sub-task"))
 	for _, x := range []struct {

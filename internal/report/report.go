@@ -57,6 +57,7 @@ type Report struct {
 	Files []string `json:"files"`
 
 	zone *time.Location // in which people read times: that of Input.Now
+	loop bool           // it is a loop, which has no sub-tasks for its user
 }
 
 // Step is something that a person can do next.
@@ -83,7 +84,7 @@ func New(in Input) *Report {
 		Type: "report", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Project: b.Project, Base: b.Base, Status: b.Status,
 		Reason: b.Reason, Running: in.Running, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, MadeAt: in.Now.UTC(), zone: in.Now.Location(),
 		Attempts: b.Attempts, Replans: b.Replans, Usage: b.Usage, Budget: b.Budget,
-		WorkedMS: worked(in).Milliseconds(), SubTasks: []SubTask{}, Files: []string{},
+		WorkedMS: worked(in).Milliseconds(), SubTasks: []SubTask{}, Files: []string{}, loop: b.Loop != nil,
 	}
 	running := map[string]boulder.Usage{} // what turns used that are at work or were cut off
 	for _, a := range in.Attempts {
