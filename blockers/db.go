@@ -2,7 +2,6 @@ package blockers
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,64 +12,34 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/boltfile"
 	"github.com/bouldermgr/manager/store"
 )
 
 const (
 	// schemaVersion is that of the tree below.
-	schemaVersion = 1
+	schemaVersion = 2
 	// patience is how long an operation waits for others. One of them takes some milliseconds.
 	patience = 5 * time.Second
 	// glance is how long it waits before it looks whether its caller still wants it.
 	glance = 250 * time.Millisecond
 )
 
-// The database, as buckets (name/) and keys. A number is 8 bytes, big endian; B7 has the number 7. Everything but records,
-// outbox and switches can be derived from the records.
+// The database, as buckets (name/) and keys. A number is 8 bytes, big endian; B7 has the number 7.
 //
 //	meta/
-//	    schema                                       version of this tree, decimal
+//	    schema                       version of this tree, decimal
 //	records/
-//	    <number>                                     record (JSON)
-//	sessions/
-//	    <session> 0 <number>                         of which session
-//	attempts/
-//	    <boulder> 0 <sub-task> 0 <attempt> <number>  of which attempt, if it is of one
-//	pending/  answered/  skipped/
-//	    <number>                                     "hard" or "soft"
-//	asks/
-//	    <sha256 of session and ask>                  number of the newest record of it
-//	grants/
-//	    <sha256 of sub-task, permission, pattern>    number of the record whose answer gave the permission
-//	undelivered/
-//	    <boulder> 0 <number>                         settled, and the boulder was not told
-//	outbox/
-//	    <number of its own>                          item for blockers.md (JSON) that is not known to be in it for good
+//	    <number>                     record (JSON)
 //	switches/
-//	    project, session/<session>                   "on" or "off"
+//	    project, session/<session>   "on" or "off"
 var (
-	bucketRecords     = []byte("records")
-	bucketSessions    = []byte("sessions")
-	bucketAttempts    = []byte("attempts")
-	bucketPending     = []byte("pending")
-	bucketAnswered    = []byte("answered")
-	bucketSkipped     = []byte("skipped")
-	bucketAsks        = []byte("asks")
-	bucketGrants      = []byte("grants")
-	bucketUndelivered = []byte("undelivered")
-	bucketOutbox      = []byte("outbox")
-	bucketSwitches    = []byte("switches")
+	bucketRecords  = []byte("records")
+	bucketSwitches = []byte("switches")
 
-	// buckets are those besides meta.
-	buckets = []string{
-		string(bucketRecords), string(bucketSessions), string(bucketAttempts), string(bucketPending), string(bucketAnswered),
-		string(bucketSkipped), string(bucketAsks), string(bucketGrants), string(bucketUndelivered), string(bucketOutbox),
-		string(bucketSwitches),
-	}
+	buckets = []string{string(bucketRecords), string(bucketSwitches)} // besides meta
 )
-
-func numberKey(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 // view runs fn on a snapshot of what is stored. Where nothing is, fn is not called.
 func (d *Desk) view(ctx context.Context, fn func(*bolt.Tx) error) error {
@@ -81,31 +50,38 @@ func (d *Desk) view(ctx context.Context, fn func(*bolt.Tx) error) error {
 	return err
 }
 
-// look is a view that afterwards tries to write what blockers.md still lacks.
-func (d *Desk) look(ctx context.Context, fn func(*bolt.Tx) error) error {
+// read gives the blockers of all records that are wanted, oldest first, and then tries to write what blockers.md still
+// lacks. A record that cannot be read is named in the error, and the others are given all the same.
+func (d *Desk) read(ctx context.Context, want func(*record) bool) ([]boulder.Blocker, error) {
+	var found []boulder.Blocker
 	unfinished := false
 	err := d.view(ctx, func(tx *bolt.Tx) error {
-		first, _ := tx.Bucket(bucketOutbox).Cursor().First()
-		unfinished = first != nil
-		return fn(tx)
+		all, err := records(tx)
+		for _, r := range all {
+			unfinished = unfinished || len(r.unlisted()) > 0
+			if want(r) {
+				found = append(found, r.Blocker)
+			}
+		}
+		return err
 	})
-	if unfinished && err == nil {
+	if unfinished {
 		if err := d.Flush(ctx); err != nil {
 			d.cfg.Logger.Warn("blockers: list not written", "file", d.cfg.File, "error", err)
 		}
 	}
-	return err
+	return found, err
 }
 
 // update runs fn in a transaction that is on disk when update returns, and then writes what blockers.md lacks. That this
-// could not be done is no error of an operation: it stays in the outbox.
+// could not be done is no error of an operation: it is tried again with the next one.
 func (d *Desk) update(ctx context.Context, fn func(*bolt.Tx) error) error {
 	return d.with(ctx, false, func(db *boltfile.DB) error {
 		if err := db.Update(ctx, fn); err != nil {
 			return err
 		}
 		d.failpoint("committed")
-		if err := d.flush(db); err != nil {
+		if err := d.flush(ctx, db); err != nil {
 			d.cfg.Logger.Warn("blockers: list not written", "file", d.cfg.File, "error", err)
 		}
 		return nil
@@ -135,6 +111,11 @@ func (d *Desk) with(ctx context.Context, readOnly bool, fn func(*boltfile.DB) er
 	err = fn(db)
 	return errors.Join(err, db.Close())
 }
+
+// listError is about the list for people, and not about the database, which has what could not be written.
+type listError struct{ error }
+
+func (e *listError) Unwrap() error { return e.error }
 
 // isFileError tells faults of the file from what operations say about their arguments.
 func isFileError(err error) bool {

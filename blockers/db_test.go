@@ -41,13 +41,13 @@ func TestDatabasesThatAreRefused(t *testing.T) {
 			return nil
 		}, "another program"},
 		"a bucket less": {func(t *testing.T, p *project, _ string) error {
-			p.edit(t, func(tx *bolt.Tx) error { return tx.DeleteBucket(bucketOutbox) })
+			p.edit(t, func(tx *bolt.Tx) error { return tx.DeleteBucket(bucketSwitches) })
 			return nil
-		}, "bucket outbox is missing"},
+		}, "bucket switches is missing"},
 		"a newer one": {func(t *testing.T, p *project, _ string) error {
-			p.edit(t, func(tx *bolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("schema"), []byte("2")) })
+			p.edit(t, func(tx *bolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("schema"), []byte("3")) })
 			return nil
-		}, "newer manager (schema 2, this one knows up to 1)"},
+		}, "newer manager (schema 3, this one knows up to 2)"},
 		"no version": {func(t *testing.T, p *project, _ string) error {
 			p.edit(t, func(tx *bolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("schema"), []byte("x")) })
 			return nil
@@ -92,7 +92,7 @@ func TestDatabasesThatAreRefused(t *testing.T) {
 			for _, err := range []error{raiseErr, listErr, statusErr, divertErr} {
 				version, newer := errors.AsType[*store.VersionError](err)
 				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) ||
-					!errors.Is(err, store.ErrUnusable) && (!newer || version.Found != 2) {
+					!errors.Is(err, store.ErrUnusable) && (!newer || version.Found != 3) {
 					t.Errorf("%v", err)
 				}
 			}
@@ -127,15 +127,12 @@ func TestDamagedRecord(t *testing.T) {
 		corrupt.Key != "B2" {
 		t.Errorf("%v", corrupt)
 	}
-	p.edit(t, func(tx *bolt.Tx) error { // an item as well: the others are written
-		return tx.Bucket(bucketOutbox).Put(numberKey(2), []byte("{"))
-	})
 	raise(t, d, hardInput("Five?"))
-	if s := status(t, d); s.Trouble == nil || !strings.Contains(s.Trouble.Error(), "record 2 in outbox") || s.Pending != 5 {
+	if s := status(t, d); s.Trouble == nil || !strings.Contains(s.Trouble.Error(), "record B2 in records") || s.Pending != 3 {
 		t.Errorf("%+v", s)
 	}
 	if !strings.Contains(p.file(t), "Five?") {
-		t.Error("one item keeps the others back")
+		t.Error("one record keeps the others back")
 	}
 }
 

@@ -102,7 +102,7 @@ func Open(cfg Config) (*Desk, error) {
 	d := &Desk{
 		cfg: cfg, policy: compiled, turn: make(chan struct{}, 1), patience: patience, failpoint: func(string) {},
 	}
-	d.list = list{root: cfg.Root, name: filepath.Clean(cfg.File), failpoint: func(step string) { d.failpoint(step) }}
+	d.list = list{root: cfg.Root, name: filepath.ToSlash(filepath.Clean(cfg.File)), failpoint: func(step string) { d.failpoint(step) }}
 	return d, nil
 }
 

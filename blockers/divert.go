@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -48,9 +49,9 @@ func (d *Desk) Divert(ctx context.Context, ask boulder.Blocker) (ruling boulder.
 	if action == Allow {
 		return boulder.Ruling{Reply: boulder.ReplyAllowed}, nil
 	}
-	r, key := d.taken(ask)
+	r := d.taken(ask)
 	err = d.update(ctx, func(tx *bolt.Tx) (err error) {
-		ruling, err = d.divert(tx, r, key, action, wait)
+		ruling, err = d.divert(tx, r, action, wait)
 		return err
 	})
 	if err != nil && !errors.Is(err, ErrTooMany) {
@@ -62,40 +63,43 @@ func (d *Desk) Divert(ctx context.Context, ask boulder.Blocker) (ruling boulder.
 }
 
 // divert rules on an ask that the policy does not simply allow.
-func (d *Desk) divert(tx *bolt.Tx, r *record, key []byte, action Action, wait time.Duration) (boulder.Ruling, error) {
+func (d *Desk) divert(tx *bolt.Tx, r *record, action Action, wait time.Duration) (boulder.Ruling, error) {
 	b := &r.Blocker
-	if granted(tx, r.Grants) {
+	all, err := records(tx)
+	if err != nil { // what cannot be read is recorded anew
+		d.cfg.Logger.Warn("blockers: not read", "error", err)
+	}
+	if granted(all, r.Grants) {
 		return boulder.Ruling{Reply: boulder.ReplyAllowed}, nil
 	}
-	if n := tx.Bucket(bucketAsks).Get(key); n != nil {
-		old, err := get(tx, numberAt(n))
-		if err != nil { // it is recorded anew
-			d.cfg.Logger.Warn("blocker: not read", "id", idOf(numberAt(n)), "error", err)
-		} else if b.Ask.Kind == boulder.AskPermission || !old.Blocker.Status.Settled() ||
-			old.Blocker.Ask.RequestID == b.Ask.RequestID {
-			return d.rule(tx, numberAt(n), old)
+	for _, old := range slices.Backward(all) {
+		if old.Ask != r.Ask {
+			continue
 		}
+		if b.Ask.Kind == boulder.AskPermission || !old.Blocker.Status.Settled() || old.Blocker.Ask.RequestID == b.Ask.RequestID {
+			ruling := d.rule(old)
+			return ruling, put(tx, old)
+		}
+		break
 	}
-	if err := d.room(tx, b.SessionID); err != nil {
+	mine := slices.DeleteFunc(all, func(old *record) bool { return old.Blocker.SessionID != b.SessionID })
+	if err := d.room(mine, b.SessionID); err != nil {
 		return boulder.Ruling{Reply: boulder.ReplyDiverted, Message: Instruction(d.cfg.Tool, *b)}, err
 	}
 	b.CreatedAt, b.Ask.Reply = d.now(), boulder.ReplyDiverted
 	if action == AskMe {
 		b.Until, b.Ask.Reply = b.CreatedAt.Add(wait), boulder.ReplyWaiting
 	}
-	n, err := d.record(tx, r)
-	if err != nil {
-		return boulder.Ruling{}, err
-	}
-	return d.ruling(b), tx.Bucket(bucketAsks).Put(key, numberKey(n))
+	err = add(tx, r)
+	return d.ruling(b), err
 }
 
-// taken is the record of an ask: without secrets, bounded, and with words for people where it has none. The key is the
-// same for the same ask of a session; like those of the grants it is made of the whole texts, without the secrets.
-func (d *Desk) taken(ask boulder.Blocker) (r *record, key []byte) {
+// taken is the record of an ask: without secrets, bounded, and with words for people where it has none. Its
+// keys are made of the whole texts, without the secrets.
+func (d *Desk) taken(ask boulder.Blocker) *record {
 	a := *ask.Ask
 	a.Patterns = slices.Clone(a.Patterns)
-	r = &record{Blocker: boulder.Blocker{
+	r := &record{Blocker: boulder.Blocker{
 		BoulderID: ask.BoulderID, SubTaskID: ask.SubTaskID, Attempt: ask.Attempt, SessionID: ask.SessionID,
 		Category: ask.Category, Question: ask.Question, Context: ask.Context, Options: slices.Clone(ask.Options),
 		Ask: &a, Status: boulder.BlockerPending,
@@ -117,7 +121,8 @@ func (d *Desk) taken(ask boulder.Blocker) (r *record, key []byte) {
 	}
 	describe(&r.Blocker)
 	bound(&r.Blocker)
-	return r, []byte(hashed(parts...))
+	r.Ask = hashed(parts...)
+	return r
 }
 
 // describe adds what an ask does not say itself.
@@ -176,7 +181,7 @@ func hashed(parts ...string) string {
 	for _, p := range parts {
 		fmt.Fprintf(h, "%d:%s", len(p), p)
 	}
-	return string(h.Sum(nil))
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // grantKey is that of one pattern of a permission, within a sub-task or, outside of a run, a session.
@@ -185,53 +190,44 @@ func grantKey(scope boulder.BlockerScope, permission, pattern string) string {
 	if scope.BoulderID != "" {
 		within = []string{"sub-task", scope.BoulderID + "\x00" + scope.SubTaskID}
 	}
-	return fmt.Sprintf("%x", hashed(append(within, permission, pattern)...))
+	return hashed(append(within, permission, pattern)...)
 }
 
 // granted reports whether a person gave every one of these.
-func granted(tx *bolt.Tx, keys []string) bool {
-	b := tx.Bucket(bucketGrants)
-	return len(keys) > 0 && !slices.ContainsFunc(keys, func(k string) bool { return b.Get([]byte(k)) == nil })
+func granted(all []*record, keys []string) bool {
+	var given []string
+	for _, r := range all {
+		if r.Blocker.Allowed {
+			given = append(given, r.Grants...)
+		}
+	}
+	return len(keys) > 0 && !slices.ContainsFunc(keys, func(k string) bool { return !slices.Contains(given, k) })
 }
 
 // Ruling says what has become of a ruling to wait. That the time is over is taken down.
 func (d *Desk) Ruling(ctx context.Context, id string) (ruling boulder.Ruling, err error) {
-	n, err := numberOf(id)
-	if err != nil {
-		return ruling, err
-	}
-	var stored *record
-	err = d.view(ctx, func(tx *bolt.Tx) (err error) {
-		stored, err = get(tx, n)
-		return err
-	})
+	r, err := d.get(ctx, id)
 	switch {
 	case err != nil:
 		return ruling, err
-	case stored == nil || stored.Blocker.Ask == nil:
-		return ruling, fmt.Errorf("%w: there is no ask %s", ErrNotFound, idOf(n))
+	case r.Blocker.Ask == nil:
+		return ruling, fmt.Errorf("%w: there is no ask %s", ErrNotFound, r.Blocker.ID)
 	}
-	if ruling = d.ruling(&stored.Blocker); ruling.Reply == stored.Blocker.Ask.Reply {
+	if ruling = d.ruling(&r.Blocker); ruling.Reply == r.Blocker.Ask.Reply {
 		return ruling, nil
 	}
-	err = d.update(ctx, func(tx *bolt.Tx) error {
-		r, err := get(tx, n)
-		if err == nil {
-			ruling, err = d.rule(tx, n, r)
-		}
-		return err
+	err = d.change(ctx, id, func(r *record) error {
+		ruling = d.rule(r)
+		return nil
 	})
 	return ruling, err
 }
 
 // rule is the ruling at this moment, which the record then has.
-func (d *Desk) rule(tx *bolt.Tx, n uint64, r *record) (boulder.Ruling, error) {
+func (d *Desk) rule(r *record) boulder.Ruling {
 	ruling := d.ruling(&r.Blocker)
-	if r.Blocker.Ask.Reply == ruling.Reply {
-		return ruling, nil
-	}
 	r.Blocker.Ask.Reply = ruling.Reply
-	return ruling, put(tx, n, r)
+	return ruling
 }
 
 func (d *Desk) ruling(b *boulder.Blocker) boulder.Ruling {
@@ -254,19 +250,10 @@ func (d *Desk) ruling(b *boulder.Blocker) boulder.Ruling {
 // Gone takes down that the session got no reply: it does not wait any longer, or a refusal of another ask swept this one
 // away. The blocker stays for a person to see. It may be called again, and after an answer.
 func (d *Desk) Gone(ctx context.Context, id string) error {
-	n, err := numberOf(id)
-	if err != nil {
-		return err
-	}
-	if err := d.exists(ctx, n); err != nil {
-		return err
-	}
-	return d.update(ctx, func(tx *bolt.Tx) error {
-		r, err := get(tx, n)
-		if err != nil || r.Blocker.Ask == nil || r.Blocker.Status.Settled() {
-			return err
+	return d.change(ctx, id, func(r *record) error {
+		if r.Blocker.Ask != nil && !r.Blocker.Status.Settled() {
+			r.Blocker.Ask.Reply = boulder.ReplyGone
 		}
-		r.Blocker.Ask.Reply = boulder.ReplyGone
-		return put(tx, n, r)
+		return nil
 	})
 }

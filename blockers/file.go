@@ -21,137 +21,124 @@ const maxFile = 16 << 20
 // it, nothing but a regular file is opened, and what is in it is never changed, only added to.
 type list struct {
 	root string // of the project
-	name string // relative to it
+	name string // relative to it, with slashes
 	// failpoint is that of the desk.
 	failpoint func(step string)
 }
 
-// dir opens the directory that the list is in, and makes it if create is set.
-func (l list) dir(create bool) (*os.Root, error) {
+var errReplaced = errors.New("the list was replaced while it was being written")
+
+// append adds the items that the list lacks at its end, and makes the list if it is not there. They are on disk when append
+// returns. After an error, some of the text may be there.
+func (l list) append(items []item) error {
 	root, err := os.OpenRoot(l.root)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	path, _ := filepath.Split(filepath.ToSlash(l.name))
-	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
-		if name == "" {
-			continue
-		}
-		next, err := enter(root, name, create)
-		root.Close()
-		if err != nil {
-			return nil, fmt.Errorf("directory %s: %w", filepath.Join(l.root, path), err)
-		}
-		root = next
-	}
-	return root, nil
-}
-
-func enter(in *os.Root, name string, create bool) (*os.Root, error) {
-	if create {
-		if err := in.Mkdir(name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, err
-		}
-	}
-	info, err := in.Lstat(name)
+	defer root.Close()
+	fresh, err := l.prepare(root)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if !info.IsDir() {
-		return nil, errors.New("it is a link or a file and not a directory: choose another place for the list")
-	}
-	next, err := in.OpenRoot(name)
+	before, err := l.look(root)
 	if err != nil {
-		return nil, err
-	}
-	// A link that was put there since is followed by OpenRoot; what was opened must be what was looked at.
-	opened, err := next.Stat(".")
-	if err == nil && !os.SameFile(info, opened) {
-		err = errors.New("it was replaced while it was being opened")
-	}
-	if err != nil {
-		return nil, errors.Join(err, next.Close())
-	}
-	return next, nil
-}
-
-// open opens the list. It is [fs.ErrNotExist] if it is not there, or a directory on the way is not.
-func (l list) open(dir *os.Root, flag int) (*os.File, error) {
-	base := filepath.Base(l.name)
-	before, err := dir.Lstat(base)
-	if err != nil {
-		return nil, err
-	}
-	if !before.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file: nothing is written to it; move it away",
-			filepath.Join(l.root, l.name))
+		return err
 	}
 	l.failpoint("looked")
-	f, err := dir.OpenFile(base, flag|syscall.O_NONBLOCK, 0) // opening a pipe that was put there since would wait
+	f, err := root.OpenFile(l.name, os.O_RDWR|os.O_APPEND|syscall.O_NONBLOCK, 0) // opening a pipe would wait
 	if err != nil {
-		return nil, err
-	}
-	opened, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, errors.Join(err, f.Close())
-	case !os.SameFile(before, opened): // an editor has just replaced it, or somebody has put a link there
-		return nil, errors.Join(errReplaced, f.Close())
-	}
-	return f, nil
-}
-
-var errReplaced = errors.New("the list was replaced while it was being opened")
-
-// read gives what is in the list; nothing where it is not there.
-func (l list) read() (string, error) {
-	dir, err := l.dir(false)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	defer dir.Close()
-	f, err := l.open(dir, os.O_RDONLY)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
+		return err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("%s has more than %d MiB: move it away, and a new one is begun", filepath.Join(l.root, l.name),
+	if opened, err := f.Stat(); err != nil || !os.SameFile(before, opened) { // a link was put there since
+		return errors.Join(errReplaced, err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return err
+	}
+	if len(text) > maxFile {
+		return fmt.Errorf("%s has more than %d MiB: move it away, and a new one is begun", filepath.Join(l.root, l.name),
 			maxFile>>20)
 	}
-	return string(data), err
+	if _, err := f.WriteString(compose(string(text), items)); err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if after, err := l.look(root); err != nil || !os.SameFile(before, after) { // an editor has put another file there
+		return errors.Join(errReplaced, err)
+	}
+	if fresh {
+		return boltfile.SyncDir(filepath.Join(l.root, l.name))
+	}
+	return nil
 }
 
-// append adds text at the end of the list, wherever that is by then, and makes the list if it is not there. It is on disk
-// when append returns. After an error, some of the text may be there.
-func (l list) append(text string) error {
-	dir, err := l.dir(true)
+// prepare makes the directories and the file. [os.Root] keeps links from leading out of the project; here links within it
+// are refused as well.
+func (l list) prepare(root *os.Root) (fresh bool, err error) {
+	for i, c := range l.name {
+		if c != '/' {
+			continue
+		}
+		dir := l.name[:i]
+		if err := root.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return false, err
+		}
+		if info, err := root.Lstat(dir); err != nil || !info.IsDir() {
+			return false, errors.Join(fmt.Errorf("%s is a link or a file and not a directory: choose another place for the list",
+				filepath.Join(l.root, dir)), err)
+		}
+	}
+	// For its owner, as plans are: what is asked at night may be meant for few.
+	f, err := root.OpenFile(l.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	defer dir.Close()
-	f, err := l.open(dir, os.O_WRONLY|os.O_APPEND)
-	fresh := errors.Is(err, fs.ErrNotExist)
-	if fresh {
-		// For its owner, as plans are: what is asked at night may be meant for few.
-		f, err = dir.OpenFile(filepath.Base(l.name), os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
+	return true, f.Close()
+}
+
+// look says which file is there.
+func (l list) look(root *os.Root) (os.FileInfo, error) {
+	info, err := root.Lstat(l.name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file: nothing is written to it; move it away", filepath.Join(l.root, l.name))
 	}
-	if err != nil {
-		return err
+	return info, err
+}
+
+// compose is what has to be appended to a text for it to have the items, each under its heading. An item that is there
+// word for word was appended before a crash.
+func compose(text string, items []item) string {
+	section := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, " \t\r\n")
+		if title, ok := strings.CutPrefix(line, "## "); ok {
+			section = strings.Trim(title, "# \t")
+		} else if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "```") || strings.HasPrefix(line, "~~~") {
+			section = "" // another heading, or code, in which ours would be none
+		}
 	}
-	_, err = f.WriteString(text)
-	if err == nil {
-		err = f.Sync()
+	var s strings.Builder
+	for _, i := range items {
+		if strings.Contains(text, i.Text) {
+			continue
+		}
+		if s.Len() == 0 && text == "" {
+			s.WriteString(preamble)
+		} else if s.Len() == 0 && !strings.HasSuffix(text, "\n") {
+			s.WriteString("\n")
+		}
+		if i.Section != section {
+			section = i.Section
+			fmt.Fprintf(&s, "\n## %s\n\n", section)
+		}
+		s.WriteString(i.Text)
 	}
-	if err := errors.Join(err, f.Close()); err != nil || !fresh {
-		return err
-	}
-	return boltfile.SyncDir(filepath.Join(l.root, l.name))
+	return s.String()
 }

@@ -2,8 +2,7 @@ package blockers
 
 import (
 	"context"
-	"fmt"
-	"slices"
+	"errors"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -26,62 +25,34 @@ func (f Filter) wants(r *record) bool {
 		(f.Hard == nil || b.Hard == *f.Hard)
 }
 
-// candidates are the numbers of all records that may be wanted, by the narrowest index that there is.
-func (f Filter) candidates(tx *bolt.Tx) []uint64 {
-	switch {
-	case f.SessionID != "":
-		return numbersAt(tx.Bucket(bucketSessions), sessionKey(f.SessionID))
-	case f.BoulderID != "":
-		prefix := append([]byte(f.BoulderID), 0)
-		if f.SubTaskID != "" {
-			prefix = append(append(prefix, f.SubTaskID...), 0)
-		}
-		return numbersAt(tx.Bucket(bucketAttempts), prefix)
-	case f.Status != "":
-		return numbersAt(tx.Bucket(statusBucket(f.Status)), nil)
-	}
-	return numbersAt(tx.Bucket(bucketRecords), nil)
-}
-
 // List gives the blockers that a filter wants, oldest first. One that cannot be read is named in the error, and the others
 // are given all the same.
-func (d *Desk) List(ctx context.Context, f Filter) (found []boulder.Blocker, err error) {
-	err = d.look(ctx, func(tx *bolt.Tx) (err error) {
-		numbers := f.candidates(tx)
-		slices.Sort(numbers)
-		found, err = read(tx, numbers, f.wants)
-		return err
-	})
-	return found, err
+func (d *Desk) List(ctx context.Context, f Filter) ([]boulder.Blocker, error) {
+	return d.read(ctx, f.wants)
 }
 
 // Raised lists what was recorded for an attempt, oldest first.
-func (d *Desk) Raised(ctx context.Context, ref boulder.AttemptRef, boulderID string) (found []boulder.Blocker, err error) {
-	err = d.look(ctx, func(tx *bolt.Tx) (err error) {
-		key := attemptKey(boulderID, ref.SubTaskID, ref.Attempt)
-		found, err = read(tx, numbersAt(tx.Bucket(bucketAttempts), key), nil)
-		return err
+func (d *Desk) Raised(ctx context.Context, ref boulder.AttemptRef, boulderID string) ([]boulder.Blocker, error) {
+	return d.read(ctx, func(r *record) bool {
+		b := &r.Blocker
+		return b.BoulderID == boulderID && b.SubTaskID == ref.SubTaskID && b.Attempt == ref.Attempt
 	})
-	return found, err
 }
 
 // Get gives one blocker, by its id in upper or lower case. Errors wrap [ErrNotFound].
-func (d *Desk) Get(ctx context.Context, id string) (b boulder.Blocker, err error) {
+func (d *Desk) Get(ctx context.Context, id string) (boulder.Blocker, error) {
 	n, err := numberOf(id)
 	if err != nil {
-		return b, err
+		return boulder.Blocker{}, err
 	}
-	err = d.look(ctx, func(tx *bolt.Tx) error {
-		r, err := get(tx, n)
-		if err == nil {
-			b = r.Blocker
-		}
-		return err
-	})
-	if err == nil && b.ID == "" {
-		err = fmt.Errorf("%w: %s", ErrNotFound, idOf(n))
+	found, faults := d.read(ctx, func(r *record) bool { return r.Blocker.ID == idOf(n) })
+	if len(found) == 1 {
+		return found[0], nil
 	}
-	return b, err
+	if _, err := d.get(ctx, id); err != nil {
+		return boulder.Blocker{}, err
+	}
+	return boulder.Blocker{}, faults
 }
 
 // Status says how things stand.
@@ -92,13 +63,14 @@ type Status struct {
 
 	Pending, Hard     int // nobody has answered; and how many of them block progress
 	Answered, Skipped int
-	// Unwritten is how many items blockers.md lacks, after one more try to write them; Trouble says why.
+	// Unwritten is how many items blockers.md lacks, after one more try to write them; Trouble says why, and
+	// names records that cannot be read.
 	Unwritten int
 	Trouble   error
 	File      string // the list for people, relative to the project
 }
 
-// Status counts, without reading the records.
+// Status counts. Records that cannot be read are named in its Trouble.
 func (d *Desk) Status(ctx context.Context) (Status, error) {
 	s := Status{Enabled: d.cfg.Enabled, Sessions: map[string]bool{}, File: d.cfg.File}
 	s.Trouble = d.Flush(ctx)
@@ -106,23 +78,21 @@ func (d *Desk) Status(ctx context.Context) (Status, error) {
 		if err := s.switches(tx); err != nil {
 			return err
 		}
-		err := tx.Bucket(bucketPending).ForEach(func(_, mark []byte) error {
-			s.Pending++
-			if string(mark) == markHard {
-				s.Hard++
+		all, damaged := records(tx)
+		s.Trouble = errors.Join(s.Trouble, damaged)
+		for _, r := range all {
+			switch r.Blocker.Status {
+			case boulder.BlockerAnswered:
+				s.Answered++
+			case boulder.BlockerSkipped:
+				s.Skipped++
+			default:
+				s.Pending++
+				if r.Blocker.Hard {
+					s.Hard++
+				}
 			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		s.Answered = len(numbersAt(tx.Bucket(bucketAnswered), nil))
-		s.Skipped = len(numbersAt(tx.Bucket(bucketSkipped), nil))
-		all, _ := queue(tx) // what cannot be read is in Trouble
-		for _, q := range all {
-			if q.Written.IsZero() {
-				s.Unwritten++
-			}
+			s.Unwritten += len(r.unlisted())
 		}
 		return nil
 	})

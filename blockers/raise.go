@@ -1,10 +1,10 @@
 package blockers
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -42,16 +42,19 @@ func (d *Desk) Raise(ctx context.Context, scope boulder.BlockerScope, in Input) 
 		if !d.isOn(tx, scope) {
 			return ErrOff
 		}
-		if number, first := d.sameLately(tx, raised); first != nil {
-			b, duplicate = first.Blocker, true
-			d.cfg.Logger.Info("blocker: duplicate", "id", idOf(number), "session", scope.SessionID)
-			return nil
+		mine := d.ofSession(tx, scope.SessionID)
+		for _, r := range slices.Backward(mine) {
+			if d.sameLately(&r.Blocker, &raised) {
+				b, duplicate = r.Blocker, true
+				d.cfg.Logger.Info("blocker: duplicate", "id", b.ID, "session", scope.SessionID)
+				return nil
+			}
 		}
-		if err := d.room(tx, scope.SessionID); err != nil {
+		if err := d.room(mine, scope.SessionID); err != nil {
 			return err
 		}
 		r := &record{Blocker: raised}
-		_, err := d.record(tx, r)
+		err := add(tx, r)
 		b = r.Blocker
 		return err
 	})
@@ -65,45 +68,24 @@ func (d *Desk) Raise(ctx context.Context, scope boulder.BlockerScope, in Input) 
 	return b, duplicate, nil
 }
 
-// record stores a new record, which gets its id, and its item for blockers.md with it.
-func (d *Desk) record(tx *bolt.Tx, r *record) (number uint64, err error) {
-	if number, err = add(tx, r); err != nil {
-		return 0, err
+// ofSession are the records of a session. One that cannot be read keeps nobody from reporting something.
+func (d *Desk) ofSession(tx *bolt.Tx, session string) []*record {
+	all, err := records(tx)
+	if err != nil {
+		d.cfg.Logger.Warn("blockers: not read", "error", err)
 	}
-	return number, enqueue(tx, raisedItem(&r.Blocker))
+	return slices.DeleteFunc(all, func(r *record) bool { return r.Blocker.SessionID != session })
 }
 
-// sameLately finds a blocker of the session that asked the same within the cooldown.
-func (d *Desk) sameLately(tx *bolt.Tx, b boulder.Blocker) (number uint64, same *record) {
-	prefix := sessionKey(b.SessionID)
-	c := tx.Bucket(bucketSessions).Cursor()
-	k, _ := c.Seek(append(prefix, bytes.Repeat([]byte{0xff}, 8)...)) // behind the session's last
-	if k == nil {
-		k, _ = c.Last()
-	} else {
-		k, _ = c.Prev()
-	}
-	for ; k != nil && bytes.HasPrefix(k, sessionKey(b.SessionID)); k, _ = c.Prev() {
-		number = numberAt(k)
-		r, err := get(tx, number)
-		if err != nil { // what cannot be read keeps nobody from reporting something
-			d.cfg.Logger.Warn("blocker: not read", "id", idOf(number), "error", err)
-			continue
-		}
-		if b.CreatedAt.Sub(r.Blocker.CreatedAt) >= d.cfg.Cooldown {
-			return 0, nil
-		}
-		if r.Blocker.Ask == nil && text.Fold(r.Blocker.Question) == text.Fold(b.Question) &&
-			text.Fold(r.Blocker.Context) == text.Fold(b.Context) && (r.Blocker.Hard || !b.Hard) {
-			return number, r
-		}
-	}
-	return 0, nil
+// sameLately reports whether the same was asked within the cooldown.
+func (d *Desk) sameLately(old, b *boulder.Blocker) bool {
+	return b.CreatedAt.Sub(old.CreatedAt) < d.cfg.Cooldown && old.Ask == nil && (old.Hard || !b.Hard) &&
+		text.Fold(old.Question) == text.Fold(b.Question) && text.Fold(old.Context) == text.Fold(b.Context)
 }
 
 // room fails if the session may have no further blocker.
-func (d *Desk) room(tx *bolt.Tx, session string) error {
-	if n := len(numbersAt(tx.Bucket(bucketSessions), sessionKey(session))); n >= d.cfg.Max {
+func (d *Desk) room(mine []*record, session string) error {
+	if n := len(mine); n >= d.cfg.Max {
 		d.cfg.Logger.Warn("blocker: refused, too many", "session", session, "blockers", n)
 		return fmt.Errorf("%w: it has %d", ErrTooMany, n)
 	}

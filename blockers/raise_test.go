@@ -223,7 +223,7 @@ func TestDefaultCap(t *testing.T) {
 	err := d.update(t.Context(), func(tx *bolt.Tx) error { // 49 at once: this is not about files
 		for range 49 {
 			r := record{Blocker: boulder.Blocker{SessionID: scope.SessionID, Status: boulder.BlockerPending}}
-			if _, err := add(tx, &r); err != nil {
+			if err := add(tx, &r); err != nil {
 				return err
 			}
 		}

@@ -1,8 +1,8 @@
 package blockers
 
 import (
-	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/boltfile"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -20,15 +21,26 @@ type record struct {
 	Blocker boulder.Blocker `json:"blocker"`
 	// Delivered: the boulder has the answer.
 	Delivered bool `json:"delivered,omitempty"`
-	// Grants are the keys of what a person gives who allows it. They are made of the ask as it was, and not of what is left
+	// Ask is the same for the same ask of a session. Like Grants, it is made of the ask as it was, and not of what is left
 	// of it here.
+	Ask string `json:"ask,omitempty"`
+	// Grants are the keys of what a person gives who allows it.
 	Grants []string `json:"grants,omitempty"`
+	// Listed is the newest status that blockers.md tells; empty: the blocker is not in it yet.
+	Listed boulder.BlockerStatus `json:"listed,omitempty"`
 }
 
-const (
-	markHard = "hard"
-	markSoft = "soft"
-)
+// unlisted are the items that blockers.md lacks.
+func (r *record) unlisted() []item {
+	var lacking []item
+	if r.Listed == "" {
+		lacking = append(lacking, raisedItem(&r.Blocker))
+	}
+	if r.Blocker.Status.Settled() && !r.Listed.Settled() {
+		lacking = append(lacking, settledItem(&r.Blocker))
+	}
+	return lacking
+}
 
 // idOf and numberOf relate B7 and 7.
 func idOf(n uint64) string { return "B" + strconv.FormatUint(n, 10) }
@@ -42,41 +54,107 @@ func numberOf(id string) (uint64, error) {
 	return n, nil
 }
 
-// statusBucket is the index of a status.
-func statusBucket(s boulder.BlockerStatus) []byte {
-	switch s {
-	case boulder.BlockerAnswered:
-		return bucketAnswered
-	case boulder.BlockerSkipped:
-		return bucketSkipped
-	}
-	return bucketPending
-}
+func numberKey(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-func sessionKey(session string) []byte { return append([]byte(session), 0) }
-
-func attemptKey(boulderID, subTaskID string, attempt int) []byte {
-	key := append(append([]byte(boulderID), 0), append([]byte(subTaskID), 0)...)
-	return append(key, numberKey(uint64(attempt))...) //nolint:gosec // attempts are counted from 1
-}
-
-// add stores a new record with an id of its own, and everything that leads to it.
-func add(tx *bolt.Tx, r *record) (n uint64, err error) {
-	if n, err = tx.Bucket(bucketRecords).NextSequence(); err != nil {
-		return 0, err
-	}
-	b, number := &r.Blocker, numberKey(n)
-	b.ID = idOf(n)
-	if err := tx.Bucket(bucketSessions).Put(append(sessionKey(b.SessionID), number...), []byte{}); err != nil {
-		return 0, err
-	}
-	if b.BoulderID != "" {
-		key := append(attemptKey(b.BoulderID, b.SubTaskID, b.Attempt), number...)
-		if err := tx.Bucket(bucketAttempts).Put(key, []byte{}); err != nil {
-			return 0, err
+// records reads all of them, oldest first. One that cannot be read is named in the error, and the others come all the same.
+func records(tx *bolt.Tx) ([]*record, error) {
+	var all []*record
+	var faults []error
+	err := tx.Bucket(bucketRecords).ForEach(func(k, v []byte) error {
+		if r, err := decode(k, v); err != nil {
+			faults = append(faults, err)
+		} else {
+			all = append(all, r)
 		}
+		return nil
+	})
+	return all, errors.Join(append(faults, err)...)
+}
+
+func decode(key, data []byte) (*record, error) {
+	id := fmt.Sprintf("%x", key)
+	if len(key) == 8 {
+		id = idOf(binary.BigEndian.Uint64(key))
 	}
-	return n, put(tx, n, r)
+	r := &record{}
+	err := json.Unmarshal(data, r)
+	if err == nil && r.Blocker.ID != id {
+		err = fmt.Errorf("it says that it is %q", r.Blocker.ID)
+	}
+	if err != nil {
+		return nil, &store.CorruptError{Bucket: string(bucketRecords), Key: id, Err: err}
+	}
+	return r, nil
+}
+
+// get reads one record. It is [ErrNotFound] or a [store.CorruptError] otherwise.
+func get(tx *bolt.Tx, n uint64) (*record, error) {
+	data := tx.Bucket(bucketRecords).Get(numberKey(n))
+	if data == nil {
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, idOf(n))
+	}
+	return decode(numberKey(n), data)
+}
+
+// add stores a new record with an id of its own.
+func add(tx *bolt.Tx, r *record) error {
+	n, err := tx.Bucket(bucketRecords).NextSequence()
+	if err != nil {
+		return err
+	}
+	r.Blocker.ID = idOf(n)
+	return put(tx, r)
+}
+
+// put stores a record under its id.
+func put(tx *bolt.Tx, r *record) error {
+	n, err := numberOf(r.Blocker.ID)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return tx.Bucket(bucketRecords).Put(numberKey(n), data)
+}
+
+// get is one record. Errors wrap [ErrNotFound].
+func (d *Desk) get(ctx context.Context, id string) (r *record, err error) {
+	n, err := numberOf(id)
+	if err != nil {
+		return nil, err
+	}
+	err = d.view(ctx, func(tx *bolt.Tx) (err error) {
+		r, err = get(tx, n)
+		return err
+	})
+	if err == nil && r == nil { // there is no database
+		err = fmt.Errorf("%w: %s", ErrNotFound, idOf(n))
+	}
+	return r, err
+}
+
+// change lets fn change a record, and stores it. No database is made for one that is not there.
+func (d *Desk) change(ctx context.Context, id string, fn func(*record) error) error {
+	r, err := d.get(ctx, id)
+	if err != nil {
+		return err
+	}
+	n, err := numberOf(r.Blocker.ID)
+	if err != nil {
+		return err
+	}
+	return d.update(ctx, func(tx *bolt.Tx) error {
+		r, err := get(tx, n)
+		if err != nil {
+			return err
+		}
+		if err := fn(r); err != nil {
+			return err
+		}
+		return put(tx, r)
+	})
 }
 
 // PassOver keeps the ids up to this one from being given to new blockers. Boulders know blockers by their ids, and may know
@@ -95,89 +173,57 @@ func (d *Desk) PassOver(ctx context.Context, id string) error {
 		return err
 	}
 	return d.update(ctx, func(tx *bolt.Tx) error {
-		records := tx.Bucket(bucketRecords)
-		return records.SetSequence(max(records.Sequence(), n))
+		b := tx.Bucket(bucketRecords)
+		return b.SetSequence(max(b.Sequence(), n))
 	})
 }
 
-// put stores a record, and its number under its status only.
-func put(tx *bolt.Tx, n uint64, r *record) error {
-	data, err := json.Marshal(r)
-	if err != nil {
+// Flush writes into blockers.md what it lacks. Every operation does this, so that it is only needed at an end. The error
+// says why something could not be written; it is tried again with the next operation.
+func (d *Desk) Flush(ctx context.Context) error {
+	idle := true
+	err := d.view(ctx, func(tx *bolt.Tx) error {
+		all, _ := records(tx)
+		for _, r := range all {
+			idle = idle && len(r.unlisted()) == 0
+		}
+		return nil
+	})
+	if err != nil || idle {
 		return err
 	}
-	mark := markSoft
-	if r.Blocker.Hard {
-		mark = markHard
-	}
-	number, is := numberKey(n), statusBucket(r.Blocker.Status)
-	for _, name := range [][]byte{bucketPending, bucketAnswered, bucketSkipped} {
-		b := tx.Bucket(name)
-		switch {
-		case bytes.Equal(name, is):
-			err = b.Put(number, []byte(mark))
-		default:
-			err = b.Delete(number)
+	return d.with(ctx, false, func(db *boltfile.DB) error { return d.flush(ctx, db) })
+}
+
+// flush appends what blockers.md lacks, and then takes down that it is there. The database is open for writing, so that no
+// other process of ours appends at the same time.
+func (d *Desk) flush(ctx context.Context, db *boltfile.DB) error {
+	var due []*record
+	var items []item
+	err := db.View(ctx, func(tx *bolt.Tx) error {
+		all, _ := records(tx)
+		for _, r := range all {
+			if lacking := r.unlisted(); len(lacking) > 0 {
+				due, items = append(due, r), append(items, lacking...)
+			}
 		}
-		if err != nil {
-			return err
+		return nil
+	})
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	d.failpoint("appending")
+	if err := d.list.append(items); err != nil {
+		return &listError{boltfile.Explain(err)}
+	}
+	d.failpoint("appended")
+	return db.Update(ctx, func(tx *bolt.Tx) error {
+		for _, r := range due {
+			r.Listed = r.Blocker.Status
+			if err := put(tx, r); err != nil {
+				return err
+			}
 		}
-	}
-	return tx.Bucket(bucketRecords).Put(number, data)
-}
-
-// get reads one record. It is [ErrNotFound] or a [store.CorruptError] otherwise.
-func get(tx *bolt.Tx, n uint64) (*record, error) {
-	data := tx.Bucket(bucketRecords).Get(numberKey(n))
-	if data == nil {
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, idOf(n))
-	}
-	return decode(n, data)
-}
-
-func decode(n uint64, data []byte) (*record, error) {
-	r := &record{}
-	err := json.Unmarshal(data, r)
-	if err == nil && r.Blocker.ID != idOf(n) {
-		err = fmt.Errorf("it says that it is %q", r.Blocker.ID)
-	}
-	if err != nil {
-		return nil, &store.CorruptError{Bucket: string(bucketRecords), Key: idOf(n), Err: err}
-	}
-	return r, nil
-}
-
-// numbersAt collects the numbers at the ends of all keys with a prefix, the smallest first within the rest of the key.
-func numbersAt(b *bolt.Bucket, prefix []byte) []uint64 {
-	var numbers []uint64
-	c := b.Cursor()
-	for k, _ := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix); k, _ = c.Next() {
-		numbers = append(numbers, numberAt(k))
-	}
-	return numbers
-}
-
-// numberAt is the number that a key ends with.
-func numberAt(key []byte) uint64 {
-	var n uint64
-	for _, c := range key[max(len(key)-8, 0):] {
-		n = n<<8 | uint64(c)
-	}
-	return n
-}
-
-// read reads records. One that cannot be read is named in the error, and the others come all the same.
-func read(tx *bolt.Tx, numbers []uint64, want func(*record) bool) ([]boulder.Blocker, error) {
-	var found []boulder.Blocker
-	var faults []error
-	for _, n := range numbers {
-		r, err := get(tx, n)
-		switch {
-		case err != nil:
-			faults = append(faults, err)
-		case want == nil || want(r):
-			found = append(found, r.Blocker)
-		}
-	}
-	return found, errors.Join(faults...)
+		return nil
+	})
 }

@@ -250,7 +250,8 @@ func whole(d *Desk, dir string) error {
 	}
 	found, err := d.List(context.Background(), Filter{})
 	for _, b := range found {
-		if !scan(string(data)).has(raisedItem(&b)) || b.Status.Settled() && !scan(string(data)).has(settledItem(&b)) {
+		if !strings.Contains(string(data), raisedItem(&b).Text) ||
+			b.Status.Settled() && !strings.Contains(string(data), settledItem(&b).Text) {
 			err = errors.Join(err, fmt.Errorf("%s is not whole", b.ID))
 		}
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/bouldermgr/manager/boulder"
 )
 
@@ -43,22 +41,11 @@ func (s Settlement) check() error {
 //
 // Whoever settles a blocker of a boulder then tells the boulder, and calls [Desk.Delivered].
 func (d *Desk) Settle(ctx context.Context, id string, s Settlement) (b boulder.Blocker, err error) {
-	n, err := numberOf(id)
-	if err != nil {
-		return b, err
-	}
 	s.Answer = d.cfg.Redact(clean(s.Answer))
 	if err := s.check(); err != nil {
-		return b, fmt.Errorf("settle %s: %w", idOf(n), err)
+		return b, fmt.Errorf("settle %s: %w", id, err)
 	}
-	if err := d.exists(ctx, n); err != nil {
-		return b, err
-	}
-	err = d.update(ctx, func(tx *bolt.Tx) error {
-		r, err := get(tx, n)
-		if err != nil {
-			return err
-		}
+	err = d.change(ctx, id, func(r *record) error {
 		b = r.Blocker
 		switch {
 		case b.Status.Settled():
@@ -69,22 +56,7 @@ func (d *Desk) Settle(ctx context.Context, id string, s Settlement) (b boulder.B
 		r.Blocker.Status, r.Blocker.Answer, r.Blocker.Allowed = s.Status, s.Answer, s.Allowed
 		r.Blocker.SettledAt = d.now()
 		b = r.Blocker
-		if s.Allowed {
-			for _, key := range r.Grants {
-				if err := tx.Bucket(bucketGrants).Put([]byte(key), numberKey(n)); err != nil {
-					return err
-				}
-			}
-		}
-		if b.BoulderID != "" {
-			if err := tx.Bucket(bucketUndelivered).Put(undeliveredKey(&b, n), []byte{}); err != nil {
-				return err
-			}
-		}
-		if err := put(tx, n, r); err != nil {
-			return err
-		}
-		return enqueue(tx, settledItem(&b))
+		return nil
 	})
 	if err != nil {
 		return b, err
@@ -93,59 +65,22 @@ func (d *Desk) Settle(ctx context.Context, id string, s Settlement) (b boulder.B
 	return b, nil
 }
 
-// exists fails with [ErrNotFound] without a database being made for it.
-func (d *Desk) exists(ctx context.Context, n uint64) error {
-	known := false
-	err := d.view(ctx, func(tx *bolt.Tx) error {
-		known = true
-		_, err := get(tx, n)
-		return err
-	})
-	if err == nil && !known {
-		return fmt.Errorf("%w: %s", ErrNotFound, idOf(n))
-	}
-	return err
-}
-
-func undeliveredKey(b *boulder.Blocker, n uint64) []byte {
-	return append(append([]byte(b.BoulderID), 0), numberKey(n)...)
-}
-
 // Undelivered lists settled blockers that their boulder was not told about, oldest first; of one boulder, or with "" of
 // all.
-func (d *Desk) Undelivered(ctx context.Context, boulderID string) (found []boulder.Blocker, err error) {
-	err = d.look(ctx, func(tx *bolt.Tx) (err error) {
-		var prefix []byte
-		if boulderID != "" {
-			prefix = append([]byte(boulderID), 0)
-		}
-		found, err = read(tx, numbersAt(tx.Bucket(bucketUndelivered), prefix), nil)
-		return err
+func (d *Desk) Undelivered(ctx context.Context, boulderID string) ([]boulder.Blocker, error) {
+	return d.read(ctx, func(r *record) bool {
+		b := &r.Blocker
+		return b.BoulderID != "" && b.Status.Settled() && !r.Delivered && (boulderID == "" || b.BoulderID == boulderID)
 	})
-	return found, err
 }
 
 // Delivered takes down that the boulder has the answer. It may be called again.
 func (d *Desk) Delivered(ctx context.Context, id string) error {
-	n, err := numberOf(id)
-	if err != nil {
-		return err
-	}
-	if err := d.exists(ctx, n); err != nil {
-		return err
-	}
-	return d.update(ctx, func(tx *bolt.Tx) error {
-		r, err := get(tx, n)
-		if err != nil || r.Delivered {
-			return err
-		}
+	return d.change(ctx, id, func(r *record) error {
 		if !r.Blocker.Status.Settled() {
 			return fmt.Errorf("%s is not settled, so there is nothing to deliver", r.Blocker.ID)
 		}
 		r.Delivered = true
-		if err := tx.Bucket(bucketUndelivered).Delete(undeliveredKey(&r.Blocker, n)); err != nil {
-			return err
-		}
-		return put(tx, n, r)
+		return nil
 	})
 }
