@@ -183,7 +183,7 @@ func (t *SubTask) AwaitedBy(attempt int) []RaisedBlocker {
 // Awaited says what a person has to answer before a sub-task goes on; at least one blocker.
 func Awaited(blockers []RaisedBlocker) string {
 	question := strings.Join(strings.Fields(blockers[0].Question), " ") // an agent's: it makes no lines of its own
-	text := fmt.Sprintf("waits for an answer to %s: %s", blockers[0].ID, question)
+	text := fmt.Sprintf("an answer to %s: %s", blockers[0].ID, question)
 	if more := len(blockers) - 1; more > 0 {
 		text += fmt.Sprintf("; and to %d more", more)
 	}

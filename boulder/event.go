@@ -343,6 +343,8 @@ type Parked struct {
 	AttemptRef
 	Reason string `json:"reason"`
 	Digest string `json:"digest,omitempty"` // for the next brief
+	// Awaits are the blockers without whose answers it cannot continue.
+	Awaits []string `json:"awaits,omitempty"`
 	// AtLimit: a loop has had all its turns. It goes on when it gets more.
 	AtLimit bool `json:"at_limit,omitempty"`
 }

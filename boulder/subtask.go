@@ -212,6 +212,9 @@ type Attempt struct {
 	UpdatedAt time.Time     `json:"updated_at"`
 }
 
+// TurnedAway reports whether a fault, or a wait before a prompt, keeps the attempt, or kept it until just now.
+func (a *Attempt) TurnedAway() bool { return !a.NotBefore.IsZero() }
+
 // TurnKind says why a prompt was sent.
 type TurnKind string
 

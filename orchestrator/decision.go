@@ -85,7 +85,7 @@ func (r *run) complete(a schedule.Complete) []boulder.Body {
 func (r *run) park(a schedule.Park) []boulder.Body {
 	ref := a.Open.Attempt.AttemptRef
 	if r.inflight[ref] {
-		r.cancels[ref](&parkError{a.Reason})
+		r.cancels[ref](&parkError{a})
 		return nil
 	}
 	return append(brokenOff(a.Open), parked(a))

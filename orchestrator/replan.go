@@ -126,7 +126,7 @@ func (r *run) replanFailure(res *result) []boulder.Body {
 	case errors.Is(err, boulder.ErrTrouble):
 		return schedule.ReplanTrouble(r.state, r.o.limits, r.now(), err)
 	}
-	return r.refuse("no new plan came: " + err.Error())
+	return r.refuse("the Task Ledger has none: " + err.Error())
 }
 
 // refuse ends a replan without a new plan: the sub-task that asked for it fails. One that is completed stays that, and

@@ -139,7 +139,7 @@ func TestReplanRefused(t *testing.T) {
 			}
 			head, subTasks := r.store.load(t)
 			if head.Status != boulder.Partial || subTasks["hard"].Status != boulder.SubTaskFailed ||
-				!strings.Contains(subTasks["hard"].Reason, "no new plan came") ||
+				!strings.Contains(subTasks["hard"].Reason, "(the Task Ledger ") ||
 				subTasks["behind"].Status != boulder.SubTaskBlocked {
 				t.Errorf("%s: %+v", head.Status, subTasks["hard"])
 			}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -348,7 +347,7 @@ func (r *run) failure(o *boulder.Open, kind workKind, err error) []boulder.Body 
 	case r.ended != nil:
 		return nil
 	case parking:
-		return append(brokenOff(o), parked(schedule.Park{Open: o, Reason: park.reason}))
+		return append(brokenOff(o), parked(park.Park))
 	case errors.Is(err, errSuspended):
 		r.restored[o.Attempt.AttemptRef] = true
 		return one(boulder.Trouble{
@@ -378,15 +377,19 @@ func (r *run) brokenOff(o *boulder.Open, action schedule.Action) []boulder.Body 
 }
 
 // parkError stops a turn whose sub-task needs a person.
-type parkError struct{ reason string }
+type parkError struct{ schedule.Park }
 
-func (e *parkError) Error() string { return e.reason }
+func (e *parkError) Error() string { return e.Why() }
 
 func parked(p schedule.Park) boulder.Body {
-	o, reason := p.Open, p.Reason
-	digest := "The attempt was stopped: " + reason
-	if o.Turn.Evidence != nil && len(o.SubTask.AwaitedBy(o.Attempt.Attempt)) > 0 {
-		digest = handoff.WaitDigest(strings.Replace(reason, "waits for", "needed", 1), *o.Turn.Evidence)
+	o := p.Open
+	b := boulder.Parked{AttemptRef: o.Attempt.AttemptRef, Reason: p.Why(), AtLimit: p.AtLimit}
+	for _, awaited := range p.Awaits {
+		b.Awaits = append(b.Awaits, awaited.ID)
 	}
-	return boulder.Parked{AttemptRef: o.Attempt.AttemptRef, Reason: reason, Digest: digest, AtLimit: p.AtLimit}
+	b.Digest = "The attempt was stopped: " + b.Reason
+	if o.Turn.Evidence != nil && len(p.Awaits) > 0 {
+		b.Digest = handoff.WaitDigest("needed "+p.Needs(), *o.Turn.Evidence)
+	}
+	return b
 }

@@ -119,7 +119,7 @@ func ofReplan(body boulder.Body) string {
 	case boulder.Replanned:
 		return describeReplan(b)
 	case boulder.ReplanRefused:
-		return stated("no new plan", b.Reason)
+		return "no new plan: " + b.Reason
 	}
 	return ""
 }
@@ -128,7 +128,7 @@ func ofReplan(body boulder.Body) string {
 func ofPerson(body boulder.Body) string {
 	switch b := body.(type) {
 	case boulder.Parked:
-		if strings.HasPrefix(b.Reason, "waits for ") { // an answer
+		if len(b.Awaits) > 0 { // an answer
 			return b.Reason
 		}
 		return "waits for a person: " + b.Reason

@@ -232,7 +232,7 @@ func (r row) stopped() bool { return r.attempt != nil && stopped(r.paused, r.att
 // pause, or by a fault before, and nothing takes it up meanwhile. Only of an attempt that was taken up after a fault,
 // and whose session is just being looked for, the record does not tell.
 func stopped(paused bool, a *boulder.Attempt) bool {
-	return paused && a.Status.Live() && a.TakenAt.IsZero() && !a.NotBefore.IsZero()
+	return paused && a.Status.Live() && a.TakenAt.IsZero() && a.TurnedAway()
 }
 
 // idle reports whether it waits, be it for its first attempt or for a further one.

@@ -59,7 +59,7 @@ func (v whyView) head(w *whyReport) {
 	t := w.SubTask
 	v.say(0, v.mark(t.Status), v.bold(oneLine(t.Subject))+v.dim(fmt.Sprintf("  (%s) %s", oneLine(t.ID), t.Status)))
 	v.field("boulder", w.BoulderID)
-	if !strings.Contains(w.Now, t.Reason) {
+	if w.Now == "" || t.Status != boulder.SubTaskBlocked {
 		v.field("why", t.Reason)
 	}
 	if t.Replaces != "" {

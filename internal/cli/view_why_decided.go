@@ -76,7 +76,7 @@ func (v whyView) decision(s whyStep) {
 	case decidedReplan:
 		what = "make a new plan"
 	case decidedNoReplan:
-		what, text = refusedPlan(s.Reason)
+		what = "no new plan"
 	case string(boulder.SubTaskSuperseded):
 		what = joinedBy(" by ", "superseded", s.ReplacedBy)
 	case string(boulder.SubTaskBlocked):
@@ -92,15 +92,6 @@ func (v whyView) decision(s whyStep) {
 		what += fmt.Sprintf(" because of %q", s.By)
 	}
 	v.at(s, v.bold("→ "+v.decided(s.Decision, oneLine(what))+":"), oneLine(text))
-}
-
-// refusedPlan is why there is no new plan, without saying that twice.
-func refusedPlan(reason string) (what, why string) {
-	const none = "no new plan"
-	if head, rest, ok := strings.Cut(reason, ": "); ok && strings.HasPrefix(head, none) {
-		return head, rest
-	}
-	return none, reason
 }
 
 // decided colours a decision.

@@ -8,8 +8,6 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-const atWork = "at work"
-
 // now says what the sub-task does or waits for.
 func (w *whyMaker) now() string {
 	t := &w.report.SubTask
@@ -24,9 +22,6 @@ func (w *whyMaker) now() string {
 	}
 	text := w.doing(open)
 	if !w.report.Running {
-		if strings.HasPrefix(text, atWork) {
-			text = "left " + text
-		}
 		return text + "; no process runs it: manager resume " + w.report.BoulderID
 	}
 	return text
@@ -48,12 +43,16 @@ func (w *whyMaker) doing(open *boulder.Attempt) string {
 		return "waits for a slot"
 	case stopped(w.report.BoulderStatus == boulder.Paused, open):
 		return "stopped, to be taken up again: " + open.Reason
-	case open.Reason != "" && !open.NotBefore.IsZero():
+	case open.TurnedAway():
 		return "waits until " + clock(open.NotBefore) + ": " + open.Reason
 	case open.Status == boulder.AttemptMonitoring:
 		return "is being judged"
 	}
-	return joinedBy(": ", atWork, w.activity)
+	at := "at work"
+	if !w.report.Running {
+		at = "left at work"
+	}
+	return joinedBy(": ", at, w.activity)
 }
 
 // unfinished are the sub-tasks that it still waits for.

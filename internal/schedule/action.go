@@ -52,8 +52,28 @@ type Replan struct {
 // Park ends an attempt because its sub-task needs a person. A turn that is at work is stopped first.
 type Park struct {
 	Open    *boulder.Open
-	Reason  string
-	AtLimit bool // a loop has had all its turns
+	Awaits  []boulder.RaisedBlocker // an answer to these, before anything else
+	Reason  string                  // may be empty with Awaits
+	AtLimit bool                    // a loop has had all its turns
+}
+
+// Needs says what the sub-task needs, as what follows "waits for" or "needed"; empty if it awaits no answer.
+func (p Park) Needs() string {
+	if len(p.Awaits) == 0 {
+		return ""
+	}
+	if p.Reason == "" {
+		return boulder.Awaited(p.Awaits)
+	}
+	return boulder.Awaited(p.Awaits) + "; " + p.Reason
+}
+
+// Why is the reason for people.
+func (p Park) Why() string {
+	if needs := p.Needs(); needs != "" {
+		return "waits for " + needs
+	}
+	return p.Reason
 }
 
 // Warn gives the soft warning of a budget.

@@ -100,8 +100,8 @@ func TestAwaitingParks(t *testing.T) {
 				if kindOf(got[0]) != test.want {
 					t.Fatalf("loop %v: %s, want %s", loop, kindsOf(got), test.want)
 				}
-				if p, ok := got[0].(Park); ok && !strings.Contains(p.Reason, test.reason) {
-					t.Errorf("parked because %q, want %q", p.Reason, test.reason)
+				if p, ok := got[0].(Park); ok && !strings.Contains(p.Why(), test.reason) {
+					t.Errorf("parked because %q, want %q", p.Why(), test.reason)
 				}
 			})
 		}
@@ -129,7 +129,7 @@ func TestAwaitingInAFault(t *testing.T) {
 	for name, got := range map[string]Action{
 		"lost": Lost(o, l, "no such session"), "broken": Broken(s, o, l, "no such session"),
 	} {
-		if p, ok := got.(Park); !ok || p.Reason != "waits for an answer to B1: Which B1?; no such session" {
+		if p, ok := got.(Park); !ok || p.Why() != "waits for an answer to B1: Which B1?; no such session" {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -266,7 +266,7 @@ func TestLoopGoesOnWithAnAnswer(t *testing.T) {
 	if !ok {
 		t.Fatalf("got %s", kindOf(r.decide()))
 	}
-	r.apply(boulder.Parked{AttemptRef: at, Reason: p.Reason})
+	r.apply(boulder.Parked{AttemptRef: at, Reason: p.Why()})
 	if got := kindOf(r.decide()); got != "await" {
 		t.Fatalf("without an answer: %s", got)
 	}

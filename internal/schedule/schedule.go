@@ -174,7 +174,7 @@ func (c *computing) replan() {
 	r, ledger := c.s.Boulder.Replan, c.s.Boulder.LedgerModel
 	switch {
 	case r != nil && r.Troubles > 0 && r.Troubles >= c.l.Troubles:
-		c.do(RefuseReplan{r, fmt.Sprintf("no new plan came, %d times in a row: %s", r.Troubles, r.Fault)})
+		c.do(RefuseReplan{r, fmt.Sprintf("the Task Ledger failed %d times in a row: %s", r.Troubles, r.Fault)})
 	case r != nil && c.now.Before(r.NotBefore) && c.cooling(ledger) && c.s.Boulder.Cooldowns[ledger].Hits > c.l.Cooldowns:
 		c.do(Stop{Reason: "the Task Ledger could not be asked for a new plan: " + c.s.Boulder.Cooldowns[ledger].Reason})
 	case r != nil && c.now.Before(r.NotBefore):
@@ -218,7 +218,7 @@ func (c *computing) settled() Action {
 func await(s *boulder.State, t *boulder.SubTask) Await {
 	a := Await{Reason: t.Reason, SubTaskID: t.ID, Budget: !Affordable(s, t), AtLimit: t.AtLimit}
 	if open := t.AwaitedBy(t.Attempts); len(open) > 0 {
-		a.Reason, a.Budget, a.AtLimit = boulder.Awaited(open), false, false
+		a.Reason, a.Budget, a.AtLimit = Park{Awaits: open}.Why(), false, false
 	}
 	if s.Boulder.Loop == nil { // a loop has one only
 		a.Reason = fmt.Sprintf("sub-task %q: %s", t.ID, a.Reason)
@@ -289,7 +289,7 @@ func (c *computing) next(o *boulder.Open) Action {
 		return park(o, c.budget.subTask(o.SubTask, o))
 	case c.now.Before(a.NotBefore):
 		return Wake{At: a.NotBefore}
-	case c.cooling(model) && (judging || o.Turn.MessageID == "" || a.Reason != ""):
+	case c.cooling(model) && (judging || o.Turn.MessageID == "" || a.TurnedAway()):
 		return Wake{At: c.s.Boulder.Cooldowns[model].Until}
 	case judging:
 		return Judge{o}
@@ -334,10 +334,7 @@ func (c *computing) waits(o *boulder.Open) bool {
 
 // park lets a sub-task wait for a person, for an answer before anything else. The reason may be empty if it waits for one.
 func park(o *boulder.Open, reason string) Park {
-	if open := o.SubTask.AwaitedBy(o.Attempt.Attempt); len(open) > 0 {
-		reason = strings.TrimSuffix(boulder.Awaited(open)+"; "+reason, "; ")
-	}
-	return Park{Open: o, Reason: reason}
+	return Park{Open: o, Awaits: o.SubTask.AwaitedBy(o.Attempt.Attempt), Reason: reason}
 }
 
 // crowded reports whether an attempt that was turned away by its model has to let others go first: after a cool-down only
@@ -351,7 +348,7 @@ func (c *computing) crowded(a *boulder.Attempt) bool {
 		c.working = map[string]int{}
 	}
 	c.working[a.Model]++
-	return a.Reason != "" && c.working[a.Model] > cool.Limit
+	return a.TurnedAway() && c.working[a.Model] > cool.Limit
 }
 
 func (c *computing) cooling(model string) bool {
