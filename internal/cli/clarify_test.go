@@ -124,14 +124,14 @@ func TestClarifyStoresAtOnce(t *testing.T) {
 func TestClarifyAsksAgain(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
-	slips := []string{"/allow", "/alow", "/skip it", strings.Repeat("x", 4_001)}
+	slips := []string{"/allow", "/deny", "/alow", "/skip it", strings.Repeat("x", 4_001)}
 	asked, screen, err := walk(t, project, nil, append(slips, "/tmp/key is the one")...)
-	want := []string{"B1", "B1", "B1", "B1", "B1", "B4"}
+	want := []string{"B1", "B1", "B1", "B1", "B1", "B1", "B4"}
 	if diff := cmp.Diff(want, asked); diff != "" || err != nil {
 		t.Errorf("asked others (-want +got): %v\n%s", err, diff)
 	}
 	for _, text := range []string{
-		"B1 asks for no permission", "there is no /alow", "/skip takes no text", "more than 4000 characters",
+		"there is none to give", "there is none to refuse", "there is no /alow", "/skip takes no text", "more than 4000 characters",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(screen), " "), text) {
 			t.Errorf("the screen lacks %q:\n%s", text, screen)
@@ -241,7 +241,7 @@ func TestParseAnswer(t *testing.T) {
 		"quit":           {s: answered("quit", false)},
 		" two\n\nlines ": {s: answered("two\n\nlines", false)},
 	} {
-		s, act, err := parseAnswer(text)
+		s, act, err := parseAnswer(text, &boulder.Blocker{Ask: &boulder.Ask{Kind: boulder.AskPermission}})
 		if got := (err != nil); got != want.slip || act != want.act || s != want.s {
 			t.Errorf("%q: got %+v, %v, %v", text, s, act, err)
 		}

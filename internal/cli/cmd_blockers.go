@@ -9,6 +9,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/project"
 )
 
@@ -126,6 +127,8 @@ type blockersStatus struct {
 	Switch *bool `json:"switch"`
 	// Diverted are the boulders at work that were begun with --blockers, where no switch says otherwise.
 	Diverted []string `json:"diverted,omitempty"`
+	// Watched: a watch is at work that was begun with --blockers.
+	Watched bool `json:"watched,omitempty"`
 	// Sessions are those with a switch of their own, which counts most.
 	Sessions  map[string]bool `json:"sessions"`
 	Pending   int             `json:"pending"` // nobody answered: hard, asks, soft and moot
@@ -160,8 +163,8 @@ func (a *app) readBlockersStatus(ctx context.Context, d *blockers.Desk, session 
 		report.Moot = len(records) - waits.Hard - waits.Asks - waits.Soft
 	}
 	if s.Switch == nil && !s.Enabled {
-		report.Diverted = a.divertedNow(ctx)
-		report.On = len(report.Diverted) > 0
+		report.Diverted, report.Watched = a.divertedNow(ctx), a.watchDiverts(ctx)
+		report.On = len(report.Diverted) > 0 || report.Watched
 	}
 	if on, ok := s.Sessions[session]; ok {
 		report.On = on
@@ -190,6 +193,20 @@ func (a *app) divertedNow(ctx context.Context) []string {
 		}
 	}
 	return ids
+}
+
+// watchDiverts reports whether a watch is at work that was begun with --blockers.
+func (a *app) watchDiverts(ctx context.Context) bool {
+	p, err := a.watchProject()
+	if err != nil {
+		return false
+	}
+	client, err := watch.Dial(ctx, p.socket())
+	if err != nil {
+		return false // nobody watches
+	}
+	report, err := client.Report(ctx)
+	return err == nil && report.Holder.Diverts
 }
 
 func (a *app) newBlockersSwitchCmd(name, short string, on bool) *cobra.Command {

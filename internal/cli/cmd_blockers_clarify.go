@@ -131,7 +131,7 @@ func (c *clarifying) one(ctx context.Context, b *boulder.Blocker, left int) erro
 		if err != nil {
 			return err
 		}
-		s, act, err := parseAnswer(text)
+		s, act, err := parseAnswer(text, b)
 		switch {
 		case err != nil:
 			v.say(v.yellow(err.Error()))
@@ -170,8 +170,8 @@ const (
 	answerQuit
 )
 
-// parseAnswer reads what was typed.
-func parseAnswer(text string) (s blockers.Settlement, act answerAct, err error) {
+// parseAnswer reads what was typed about a blocker.
+func parseAnswer(text string, b *boulder.Blocker) (s blockers.Settlement, act answerAct, err error) {
 	text = strings.TrimSpace(text)
 	word := text
 	if end := strings.IndexFunc(text, unicode.IsSpace); end >= 0 {
@@ -196,6 +196,8 @@ func parseAnswer(text string) (s blockers.Settlement, act answerAct, err error) 
 		return alone(answerSettle)
 	case word == "/allow":
 		return blockers.Settlement{Status: boulder.BlockerAnswered, Answer: rest, Allowed: true}, answerSettle, nil
+	case word == "/deny" && !allowable(b):
+		return s, act, fmt.Errorf("%s asks for no permission, so there is none to refuse: answer it with a text", b.ID)
 	case word == "/deny":
 		return blockers.Settlement{Status: boulder.BlockerAnswered, Answer: joinedBy(": ", "Denied", rest)}, answerSettle, nil
 	case strings.HasPrefix(word, "/") && !strings.Contains(word[1:], "/"): // a path is an answer

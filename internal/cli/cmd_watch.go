@@ -123,7 +123,7 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) error {
 	}
 	stop, err := w.Serve(ctx, p.socket(), watch.Holder{
 		PID: os.Getpid(), Command: strings.Join(append([]string{"manager"}, a.Args...), " "), URL: p.address(o),
-		Since: time.Now(),
+		Since: time.Now(), Diverts: p.Config().Blockers.Enabled || o.blockers,
 	})
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,8 +71,12 @@ func (s *blockersStatus) why() string {
 	if !s.On {
 		text += "; runs that were begun with --blockers keep it"
 	}
-	if len(s.Diverted) > 0 {
-		text = "by --blockers of what is at work: " + strings.Join(s.Diverted, ", ")
+	atWork := s.Diverted
+	if s.Watched {
+		atWork = append(slices.Clip(atWork), "manager watch")
+	}
+	if len(atWork) > 0 {
+		text = "by --blockers of what is at work: " + strings.Join(atWork, ", ")
 	}
 	if s.Switch != nil {
 		text = "by `manager blockers " + said[*s.Switch] + "`"

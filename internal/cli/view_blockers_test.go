@@ -119,6 +119,21 @@ func TestBlockersViews(t *testing.T) {
 	golden(t, "blockers.txt", out.String())
 }
 
+// A list says how long a session still holds still for an answer.
+func TestTimeLeftInLists(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	b := sampleBlockers()[3]
+	for _, minutes := range []int{60, 64} { // 3 minutes before its end, and 1 minute after it
+		v := sampleBlockersView(&out, 80)
+		v.now = sampleStart.Add(time.Duration(minutes) * time.Minute)
+		v.table([]blockerItem{{typeBlocker, b, blockers.Awaited}})
+	}
+	if got := out.String(); strings.Count(got, "(3m00s left) May it run") != 1 || strings.Count(got, "left") != 1 {
+		t.Errorf("the table:\n%s", got)
+	}
+}
+
 func TestBlockersMarkdown(t *testing.T) {
 	t.Parallel()
 	golden(t, "blockers.md", blockersMarkdown(sampleItems(sampleBlockers()), sampleStart.Add(time.Hour)))

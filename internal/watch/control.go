@@ -33,6 +33,8 @@ type Holder struct {
 	Command string    `json:"command"`
 	URL     string    `json:"url"` // of the OpenCode server
 	Since   time.Time `json:"since"`
+	// Diverts: it was begun with --blockers, or is by its configuration.
+	Diverts bool `json:"diverts,omitempty"`
 }
 
 // Report is everything that a process that watches tells.
