@@ -6,8 +6,8 @@ import (
 	"strconv"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/handoff"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/prompts"
 )
 
 // decision makes the events of a scheduler's decision; none for actions that are work.
@@ -27,7 +27,7 @@ func (r *run) decision(action schedule.Action) []boulder.Body {
 			AttemptRef: a.Open.Attempt.AttemptRef, Reason: a.Reason,
 			Remaining: append([]string{}, a.Open.Turn.Verdict.Remaining...), Turn: a.Open.Turn.Number + 1,
 			Track: a.Track, NotBefore: a.NotBefore,
-			Prompt: handoff.Continuation(*a.Open.SubTask, *a.Open.Turn, r.told(a.Open)) + handoff.Forgotten(a.Forgotten),
+			Prompt: prompts.Continuation(*a.Open.SubTask, *a.Open.Turn, r.told(a.Open)) + prompts.Forgotten(a.Forgotten),
 		})
 	case schedule.Retry:
 		return one(boulder.Retry{
@@ -95,13 +95,13 @@ func (r *run) park(a schedule.Park) []boulder.Body {
 func digest(a schedule.Retry) string {
 	switch {
 	case a.Uncounted && a.Open.Turn != nil && a.Open.Turn.Evidence != nil:
-		return handoff.WaitDigest("could not know that "+a.Reason, *a.Open.Turn.Evidence)
+		return prompts.WaitDigest("could not know that "+a.Reason, *a.Open.Turn.Evidence)
 	case a.Uncounted:
 		return ""
 	case a.Open.Turn == nil || a.Open.Turn.Verdict == nil:
 		return a.Reason
 	}
-	return handoff.Digest(*a.Open.Turn)
+	return prompts.Digest(*a.Open.Turn)
 }
 
 // tag names an attempt's session, so that it can be found although its id was not stored.
@@ -118,7 +118,7 @@ const briefOthers = 20
 
 // brief builds the first prompt of an attempt. It depends on stored records only.
 func (r *run) brief(o *boulder.Open) boulder.Brief {
-	in := handoff.Input{
+	in := prompts.Input{
 		BoulderID: r.state.Boulder.ID, RunsDir: r.o.cfg.RunsDir, Plan: r.state.Revision.Plan, SubTask: *o.SubTask,
 		NewFacts: r.state.Boulder.NewFacts, Notes: r.state.Boulder.NotesFor(o.SubTask.ID, 0),
 		Answers: r.answers(o.SubTask, 0), BlockerTool: r.blockerTool(),
@@ -136,16 +136,16 @@ func (r *run) brief(o *boulder.Open) boulder.Brief {
 			in.Finished = append(in.Finished, t)
 		}
 	}
-	limits := handoff.DefaultLimits()
-	if r.o.cfg.Handoff != nil {
-		limits = *r.o.cfg.Handoff
+	limits := prompts.DefaultLimits()
+	if r.o.cfg.Prompts != nil {
+		limits = *r.o.cfg.Prompts
 	}
-	return handoff.Build(in, limits)
+	return prompts.Build(in, limits)
 }
 
 // told is what a session is told besides what the judge found, after the turn that has ended.
-func (r *run) told(o *boulder.Open) handoff.Told {
-	return handoff.Told{
+func (r *run) told(o *boulder.Open) prompts.Told {
+	return prompts.Told{
 		Idle: r.idle(o), Notes: r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq), Answers: r.answers(o.SubTask, o.Turn.Seq),
 		BlockerTool: r.blockerTool(),
 	}
@@ -162,7 +162,7 @@ func (r *run) answers(t *boulder.SubTask, afterSeq uint64) []string {
 	for ; t != nil; t = r.state.SubTask(t.Replaces) {
 		settled = append(t.SettledSince(afterSeq), settled...)
 	}
-	return handoff.Answers(settled)
+	return prompts.Answers(settled)
 }
 
 // blockerTool is what agents call when they need a person; empty: there is nothing to call.
@@ -174,7 +174,7 @@ func (r *run) blockerTool() string {
 }
 
 func (r *run) resumePrompt(o *boulder.Open) string {
-	return handoff.Resume(handoff.ResumeInput{
+	return prompts.Resume(prompts.ResumeInput{
 		Boulder: r.state.Boulder, SubTask: *o.SubTask,
 		Completed: r.state.Count(boulder.SubTaskCompleted), Total: len(r.state.SubTasks),
 		Notes: r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq), Answers: r.answers(o.SubTask, o.Turn.Seq),

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/handoff"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/prompts"
 )
 
 // workKind is what a worker does for an attempt.
@@ -137,7 +137,7 @@ func (r *run) runTurn(o *boulder.Open) func(context.Context) *result {
 		job.Resume = r.resumePrompt(o)
 	}
 	// It may have waited for long since it was written; or it was lost in a crash with what was added to it then.
-	job.Turn.Prompt += handoff.News(r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq), r.answers(o.SubTask, o.Turn.Seq))
+	job.Turn.Prompt += prompts.News(r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq), r.answers(o.SubTask, o.Turn.Seq))
 	job.Turn.Heard = r.state.Boulder.Seq
 	if b := o.SubTask.Budget; b != nil && b.Time > 0 {
 		job.TimeLeft = max(time.Duration(b.Time)-o.SubTask.Worked, time.Nanosecond)
@@ -389,7 +389,7 @@ func parked(p schedule.Park) boulder.Body {
 	}
 	b.Digest = "The attempt was stopped: " + b.Reason
 	if o.Turn.Evidence != nil && len(p.Awaits) > 0 {
-		b.Digest = handoff.WaitDigest("needed "+p.Needs(), *o.Turn.Evidence)
+		b.Digest = prompts.WaitDigest("needed "+p.Needs(), *o.Turn.Evidence)
 	}
 	return b
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/handoff"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/prompts"
 )
 
 // question is a blocker as the desk has it: on a disk of its own, which outlives processes and servers.
@@ -263,7 +263,7 @@ func (w *world) checkAnswers(id string, after uint64, prompt string) {
 		if !b.Status.Settled() {
 			continue
 		}
-		about := handoff.Answers([]boulder.RaisedBlocker{b})[0]
+		about := prompts.Answers([]boulder.RaisedBlocker{b})[0]
 		if told := strings.Contains(prompt, about); told != (b.Seq > after) {
 			w.violate("each answer reaches the next prompt", "%q is in the prompt of %s: %v:\n%s", about, id, told, prompt)
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/handoff"
+	"github.com/bouldermgr/manager/prompts"
 )
 
 // checkRun: a turn is run only while the boulder is running, of an attempt that is live on disk, after its
@@ -151,7 +151,7 @@ func (w *world) checkJudge(req boulder.JudgeRequest) {
 	}
 	var answers []string
 	for t := o.SubTask; t != nil; t = w.disk.SubTask(t.Replaces) {
-		answers = slices.Concat(handoff.Answers(t.SettledSince(0)), answers)
+		answers = slices.Concat(prompts.Answers(t.SettledSince(0)), answers)
 	}
 	if notes := slices.Concat(w.disk.Boulder.NotesFor(ref.SubTaskID, 0), answers); !slices.Equal(notes, req.Notes) {
 		w.violate("orders are carried out", "the judge of %v gets the notes %q, not %q", ref, req.Notes, notes)

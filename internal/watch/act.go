@@ -9,9 +9,9 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
-	"github.com/bouldermgr/manager/handoff"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/prompts"
 	"github.com/bouldermgr/manager/session"
 )
 
@@ -51,7 +51,7 @@ func (w *Watch) proceed(ctx context.Context, s *watched, d enforcer.Decision, no
 func (w *Watch) prompt(s *watched, d enforcer.Decision) string {
 	t := s.rec.Track
 	broken, _, _ := s.tree.Broken()
-	u := handoff.Unfinished{
+	u := prompts.Unfinished{
 		Broken: broken, Compacted: t.Compacted, Promise: w.needs(boulder.DonePromise),
 	}
 	if w.needs(boulder.DoneTodos) {
@@ -72,7 +72,7 @@ func (w *Watch) prompt(s *watched, d enforcer.Decision) string {
 	if s.away.on {
 		u.BlockerTool = w.cfg.Diverter.ToolName()
 	}
-	text := handoff.KeepGoing(u)
+	text := prompts.KeepGoing(u)
 	if d.Kind == enforcer.Fresh {
 		text = s.background(text)
 	}
@@ -83,7 +83,7 @@ func (w *Watch) prompt(s *watched, d enforcer.Decision) string {
 func (s *watched) background(prompt string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s This session goes on with the work of another one, %q, whose conversation became too long for "+
-		"its model. You do not know that conversation; the files are as it left them.\n\n", handoff.Mark, text.Short(s.rec.Title, 200))
+		"its model. You do not know that conversation; the files are as it left them.\n\n", prompts.Mark, text.Short(s.rec.Title, 200))
 	add := func(heading, what string) {
 		if what = strings.TrimSpace(what); what == "" {
 			return
@@ -92,7 +92,7 @@ func (s *watched) background(prompt string) string {
 	}
 	add("What the person asked for last:", s.rec.Request)
 	add("The summary of what was done:", s.tree.Summary())
-	b.WriteString(strings.TrimPrefix(prompt, handoff.Mark+" "))
+	b.WriteString(strings.TrimPrefix(prompt, prompts.Mark+" "))
 	return b.String()
 }
 

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/handoff"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/prompts"
 	"github.com/bouldermgr/manager/session"
 )
 
@@ -357,7 +357,7 @@ func (s *watched) answers() (texts, ids []string) {
 			ids = append(ids, b.ID)
 		}
 	}
-	return handoff.Answers(news), ids
+	return prompts.Answers(news), ids
 }
 
 // replied reports whether what a person said was the reply to an ask that waited for it. One that was settled in time and

@@ -1,4 +1,4 @@
-package handoff_test
+package prompts_test
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/handoff"
+	"github.com/bouldermgr/manager/prompts"
 )
 
 // text draws texts of all sizes around the limits, with characters of all widths and bytes that are not UTF-8.
@@ -47,8 +47,8 @@ func pointers(all []boulder.SubTask) []*boulder.SubTask {
 	return to
 }
 
-func drawInput(t *rapid.T) handoff.Input {
-	return handoff.Input{
+func drawInput(t *rapid.T) prompts.Input {
+	return prompts.Input{
 		BoulderID: "b", RunsDir: "/p/.manager/runs",
 		Plan: boulder.Plan{
 			Task: text(t, "task"), Goal: short(t, "goal"),
@@ -70,8 +70,8 @@ func drawInput(t *rapid.T) handoff.Input {
 	}
 }
 
-func drawLimits(t *rapid.T) handoff.Limits {
-	limits := handoff.DefaultLimits()
+func drawLimits(t *rapid.T) prompts.Limits {
+	limits := prompts.DefaultLimits()
 	for _, l := range []*int{
 		&limits.Total, &limits.Request, &limits.Dependency, &limits.Dependencies, &limits.Failures, &limits.Facts,
 		&limits.Finished, &limits.NewFacts, &limits.Answers, &limits.Notes,
@@ -87,13 +87,13 @@ func TestBuildProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		in, limits := drawInput(t), drawLimits(t)
-		b := handoff.Build(in, limits)
+		b := prompts.Build(in, limits)
 
 		if !utf8.ValidString(b.Text) {
 			t.Fatal("the brief is not UTF-8")
 		}
 		// With no room at all only what is never cut is left, and the notices.
-		least := utf8.RuneCountInString(handoff.Build(in, handoff.Limits{}).Text)
+		least := utf8.RuneCountInString(prompts.Build(in, prompts.Limits{}).Text)
 		if n := utf8.RuneCountInString(b.Text); n > max(limits.Total, least) {
 			t.Fatalf("the brief has %d characters; the limit is %d, what is never cut has %d", n, limits.Total, least)
 		}
@@ -138,12 +138,12 @@ func TestNoticeCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		whole := strings.Repeat(rapid.SampledFrom([]string{"ж", "界", "🪨"}).Draw(t, "char"),
 			rapid.IntRange(1, 3000).Draw(t, "length"))
-		limits := handoff.DefaultLimits()
+		limits := prompts.DefaultLimits()
 		limits.Request = rapid.IntRange(0, 2000).Draw(t, "limit")
-		in := handoff.Input{
+		in := prompts.Input{
 			BoulderID: "b", RunsDir: "/r", Plan: boulder.Plan{Task: whole}, SubTask: boulder.SubTask{ID: "a", Content: "c"},
 		}
-		b := handoff.Build(in, limits)
+		b := prompts.Build(in, limits)
 		m := cutNotice.FindStringSubmatch(b.Text)
 		total := utf8.RuneCountInString(whole)
 		char, _ := utf8.DecodeRuneInString(whole)
@@ -171,8 +171,8 @@ func TestWaitDigestProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		e := boulder.Evidence{FinalMessage: text(t, "message"), Transcript: text(t, "transcript")}
-		got := handoff.WaitDigest(text(t, "because"), e)
-		if n := utf8.RuneCountInString(got); n > handoff.MaxDigest || !utf8.ValidString(got) ||
+		got := prompts.WaitDigest(text(t, "because"), e)
+		if n := utf8.RuneCountInString(got); n > prompts.MaxDigest || !utf8.ValidString(got) ||
 			!strings.HasPrefix(got, "It ") {
 			t.Fatalf("%d characters: %q", n, got)
 		}
@@ -190,10 +190,10 @@ func TestAnswersAreBounded(t *testing.T) {
 				Answer: strings.Repeat("é", rapid.SampledFrom([]int{1, 100, 4_000}).Draw(t, "length")),
 			})
 		}
-		answers := handoff.Answers(settled)
+		answers := prompts.Answers(settled)
 		turn := boulder.Turn{Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{}}
-		without := handoff.Continuation(boulder.SubTask{ID: "a"}, turn, handoff.Told{})
-		got := handoff.Continuation(boulder.SubTask{ID: "a"}, turn, handoff.Told{Answers: answers})
+		without := prompts.Continuation(boulder.SubTask{ID: "a"}, turn, prompts.Told{})
+		got := prompts.Continuation(boulder.SubTask{ID: "a"}, turn, prompts.Told{Answers: answers})
 		n := utf8.RuneCountInString(got) - utf8.RuneCountInString(without)
 		if n > 12_500 || !utf8.ValidString(got) {
 			t.Fatalf("%d characters of answers", n)
@@ -226,8 +226,8 @@ func TestDigestProperties(t *testing.T) {
 		turn.Evidence.Transcript = text(t, "transcript")
 		turn.Evidence.Gates[0].Output = text(t, "output")
 		turn.Verdict.Summary, turn.Verdict.StuckReason = text(t, "summary"), text(t, "stuck")
-		got := handoff.Digest(turn)
-		if n := utf8.RuneCountInString(got); n > handoff.MaxDigest || n == 0 || !utf8.ValidString(got) {
+		got := prompts.Digest(turn)
+		if n := utf8.RuneCountInString(got); n > prompts.MaxDigest || n == 0 || !utf8.ValidString(got) {
 			t.Fatalf("%d characters: %q", n, got)
 		}
 	})

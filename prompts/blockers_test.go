@@ -1,4 +1,4 @@
-package handoff_test
+package prompts_test
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/handoff"
 	"github.com/bouldermgr/manager/internal/golden"
+	"github.com/bouldermgr/manager/prompts"
 )
 
 func settled() []boulder.RaisedBlocker {
@@ -25,22 +25,22 @@ func settled() []boulder.RaisedBlocker {
 func TestBlockersGolden(t *testing.T) {
 	t.Parallel()
 	in := input()
-	in.BlockerTool, in.Answers = "manager_blocker", handoff.Answers(settled())
+	in.BlockerTool, in.Answers = "manager_blocker", prompts.Answers(settled())
 	in.Notes = []string{"The tests need Node 22."}
-	waited := handoff.WaitDigest("needed an answer to B1: Which key signs the tokens?", boulder.Evidence{
+	waited := prompts.WaitDigest("needed an answer to B1: Which key signs the tokens?", boulder.Evidence{
 		FinalMessage: "The theme is stored.\nSigning waits for you.", Transcript: ".manager/runs/01kboulder/page/1.jsonl",
 	})
 	in.SubTask.Before = waited
-	told := handoff.Told{Answers: in.Answers, Notes: in.Notes, BlockerTool: in.BlockerTool}
+	told := prompts.Told{Answers: in.Answers, Notes: in.Notes, BlockerTool: in.BlockerTool}
 	golden.Compare(t, "blockers.md", strings.Join([]string{
-		handoff.Build(in, handoff.DefaultLimits()).Text,
-		handoff.Continuation(in.SubTask, boulder.Turn{
+		prompts.Build(in, prompts.DefaultLimits()).Text,
+		prompts.Continuation(in.SubTask, boulder.Turn{
 			Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{ContinuationPrompt: "Sign the tokens."},
 		}, told),
-		handoff.Resume(handoff.ResumeInput{
+		prompts.Resume(prompts.ResumeInput{
 			Boulder: boulder.Boulder{ID: "01kboulder", Task: "Add dark mode"}, SubTask: in.SubTask, Total: 3, Answers: in.Answers,
 		}),
-		handoff.KeepGoing(handoff.Unfinished{
+		prompts.KeepGoing(prompts.Unfinished{
 			Items: []string{"Sign the tokens"}, Answers: in.Answers[:1], BlockerTool: in.BlockerTool, Promise: true,
 		}),
 	}, "\n======\n\n"))
@@ -50,8 +50,8 @@ func TestBlockersGolden(t *testing.T) {
 func TestNoToolNoTriage(t *testing.T) {
 	t.Parallel()
 	turn := boulder.Turn{Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{}}
-	text := handoff.Build(input(), handoff.DefaultLimits()).Text +
-		handoff.Continuation(input().SubTask, turn, handoff.Told{}) + handoff.KeepGoing(handoff.Unfinished{})
+	text := prompts.Build(input(), prompts.DefaultLimits()).Text +
+		prompts.Continuation(input().SubTask, turn, prompts.Told{}) + prompts.KeepGoing(prompts.Unfinished{})
 	for _, word := range []string{"blocker", boulder.DoneMarker, "need a person"} {
 		if strings.Contains(text, word) {
 			t.Errorf("%q is in the prompts", word)
@@ -66,7 +66,7 @@ func TestLongAnswersAreInAFile(t *testing.T) {
 	for i := range 5 {
 		in.Answers = append(in.Answers, fmt.Sprintf("About B%d: %s", i+1, strings.Repeat("ж", 3_900)))
 	}
-	b := handoff.Build(in, handoff.DefaultLimits())
+	b := prompts.Build(in, prompts.DefaultLimits())
 	if n := utf8.RuneCountInString(b.Text); n > 24_000 {
 		t.Errorf("%d characters", n)
 	}
@@ -85,7 +85,7 @@ func TestManyNotesAreCutVisibly(t *testing.T) {
 		notes = append(notes, fmt.Sprintf("note %02d", i))
 	}
 	turn := boulder.Turn{Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{}}
-	got := handoff.Continuation(boulder.SubTask{ID: "a"}, turn, handoff.Told{Notes: notes})
+	got := prompts.Continuation(boulder.SubTask{ID: "a"}, turn, prompts.Told{Notes: notes})
 	if !strings.Contains(got, "[cut: the first 3 of 13 notes]") || strings.Contains(got, "note 02") || !strings.Contains(got, "note 03") {
 		t.Error(got)
 	}

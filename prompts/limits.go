@@ -1,4 +1,4 @@
-package handoff
+package prompts
 
 // Limits bounds a brief, in characters; notices of cuts and headings within a part count. Start from [DefaultLimits].
 //
