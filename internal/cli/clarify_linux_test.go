@@ -7,10 +7,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bouldermgr/manager/internal/view"
 )
 
 // asking starts to ask on a terminal and waits for the prompt to be there.
-func asking(ctx context.Context, t *testing.T, p *pty, prompt *answerPrompt) (answer func() (string, error)) {
+func asking(ctx context.Context, t *testing.T, p *pty) (answer func() (string, error)) {
 	t.Helper()
 	type result struct {
 		text string
@@ -19,12 +21,12 @@ func asking(ctx context.Context, t *testing.T, p *pty, prompt *answerPrompt) (an
 	done := make(chan result, 1)
 	before := len(p.text())
 	go func() {
-		text, err := prompt.ask(ctx, "B1> ")
+		text, err := view.ReadAnswer(ctx, p.slave, p.slave, "B1> ")
 		done <- result{text, err}
 	}()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for !strings.Contains(p.text()[before:], "B1> ") {
+	for !strings.Contains(p.text()[before:], "B1>") {
 		select {
 		case <-tick.C:
 		case r := <-done:
@@ -37,11 +39,10 @@ func asking(ctx context.Context, t *testing.T, p *pty, prompt *answerPrompt) (an
 	}
 }
 
-// On a terminal an answer is one line, and the terminal is as it was after each, whatever ended it.
+// On a terminal a paste is one answer, and the terminal is as it was after each, whatever ended it.
 func TestAnswerPrompt(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)
-	prompt := newAnswerPrompt(p.slave, p.slave)
 	for _, test := range []struct {
 		types string
 		want  string
@@ -50,10 +51,11 @@ func TestAnswerPrompt(t *testing.T) {
 		{"use bcrypt\r", "use bcrypt", nil},
 		{"\r", "", nil},
 		{"use \x1b[200~one\ntwo\n\x1b[201~\r", "use one\ntwo", nil},
+		{"\x1b[200~one\r\n\r\ntwo\x03\x15\x1b[201~\r", "one\n\ntwo", nil},
 		{"wrong\x15right\r", "right", nil},
-		{"half an answer\x03", "", errInterrupted},
+		{"half an answer\x03", "", view.ErrInterrupted},
 	} {
-		answer := asking(t.Context(), t, p, prompt)
+		answer := asking(t.Context(), t, p)
 		if p.sane() {
 			t.Error("the terminal is not in raw mode while it is asked")
 		}
@@ -73,7 +75,7 @@ func TestAnswerPrompt(t *testing.T) {
 func TestAnswerOfSeveralLines(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)
-	answer := asking(t.Context(), t, p, newAnswerPrompt(p.slave, p.slave))
+	answer := asking(t.Context(), t, p)
 	for _, line := range []string{"one\\\r", "two\r"} { // the second may come before the first is read: then it is a paste
 		if _, err := p.master.WriteString(line); err != nil {
 			t.Fatal(err)
@@ -97,7 +99,7 @@ func TestAnswerPromptEnds(t *testing.T) {
 		"closed": func(p *pty) { p.close() },
 	} {
 		p := openPTY(t)
-		answer := asking(t.Context(), t, p, newAnswerPrompt(p.slave, p.slave))
+		answer := asking(t.Context(), t, p)
 		end(p)
 		if text, err := answer(); text != "" || !errors.Is(err, io.EOF) {
 			t.Errorf("%s: got %q, %v", name, text, err)
@@ -110,7 +112,7 @@ func TestAnswerPromptIsCancelled(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	answer := asking(ctx, t, p, newAnswerPrompt(p.slave, p.slave))
+	answer := asking(ctx, t, p)
 	cancel(errInterrupted)
 	if text, err := answer(); text != "" || !errors.Is(err, errInterrupted) {
 		t.Errorf("got %q, %v", text, err)

@@ -3,14 +3,12 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
@@ -246,76 +244,4 @@ func TestParseAnswer(t *testing.T) {
 			t.Errorf("%q: got %+v, %v, %v", text, s, act, err)
 		}
 	}
-}
-
-// chunks gives what a terminal delivers, one piece per Read.
-type chunks struct{ pieces [][]byte }
-
-func (c *chunks) Read(p []byte) (int, error) {
-	if len(c.pieces) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, c.pieces[0])
-	c.pieces = c.pieces[1:]
-	return n, nil
-}
-
-func readKeys(pieces ...string) (string, error) {
-	c := &chunks{}
-	for _, p := range pieces {
-		c.pieces = append(c.pieces, []byte(p))
-	}
-	got, err := io.ReadAll(&keys{in: c})
-	return string(got), err
-}
-
-func TestKeys(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		what   string
-		pieces []string
-		want   string
-	}{
-		{"typed", []string{"h", "i", "\r"}, "hi\r"},
-		{"sent at once", []string{"hi\r"}, "hi\r"},
-		{"arrow keys", []string{"\x1b[A", "\x1b", "[B", "\x1b"}, "\x1b[A\x1b[B"},
-		{"a paste", []string{"\x1b[200~one\r\n\r\ntwo\x1b[201~", "\r"}, "one⏎⏎two\r"},
-		{"a paste behind what was typed", []string{"see ", "\x1b[200~a\nb\x1b[201~\r"}, "see a⏎b\r"},
-		{"a paste that ends with a new line", []string{"\x1b[200~a\rb\r\x1b[201~"}, "a⏎b⏎"},
-		{"keys of an editor within a paste", []string{"\x1b[200~a\x15\x03\x7f\tb\x1b[31mc\x1b[201~"}, "a b[31mc"},
-		{"a paste without marks", []string{"one\rtwo\r\rthree\r"}, "one⏎two⏎⏎three\r"},
-		{"a line feed", []string{"one\n"}, "one\r"},
-	} {
-		if got, err := readKeys(test.pieces...); got != test.want || err != nil {
-			t.Errorf("%s: got %q, %v, want %q", test.what, got, err, test.want)
-		}
-	}
-	if got, err := readKeys("abc", "\x03", "def"); got != "abc" || !errors.Is(err, errInterrupted) {
-		t.Errorf("Ctrl-C: got %q, %v", got, err)
-	}
-}
-
-// However a terminal cuts a marked paste into pieces, it is the same one line, and it ends nothing.
-func TestPasteInPieces(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.SliceOf(rapid.SampledFrom([]string{"a", "é", "\r", "\n", "\r\n", "\x1b", "[201", "~", " "})).Draw(t, "text")
-		whole := pasteStart + strings.Join(text, "") + pasteEnd
-		if strings.Contains(strings.Join(text, ""), pasteEnd) {
-			t.Skip("it ends itself")
-		}
-		want, err := readKeys(whole)
-		if err != nil || strings.ContainsAny(want, "\r\n\x1b") {
-			t.Fatalf("%q: %q, %v", whole, want, err)
-		}
-		var pieces []string
-		for rest := whole; rest != ""; {
-			n := rapid.IntRange(1, len(rest)).Draw(t, "piece")
-			pieces = append(pieces, rest[:n])
-			rest = rest[n:]
-		}
-		if got, err := readKeys(pieces...); got != want || err != nil {
-			t.Fatalf("%q: got %q, %v, want %q", pieces, got, err, want)
-		}
-	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/view"
 )
 
 func (a *app) newBlockersClarifyCmd() *cobra.Command {
@@ -59,7 +60,13 @@ func (a *app) runClarify(ctx context.Context, o *blockerFilter) error {
 		return err
 	}
 	c := &clarifying{app: a, desk: d, filter: f, seen: map[string]bool{}}
-	c.ask = newAnswerPrompt(in, bare(a.Stderr)).ask
+	c.ask = func(ctx context.Context, prompt string) (string, error) {
+		text, err := view.ReadAnswer(ctx, in, bare(a.Stderr), prompt)
+		if errors.Is(err, view.ErrInterrupted) {
+			err = errInterrupted
+		}
+		return text, err
+	}
 	c.view = func() blockersView { return a.blockersView(a.Stderr) }
 	err = c.run(ctx)
 	c.farewell(ctx)
