@@ -22,15 +22,15 @@ type Call struct {
 	// Edited: it is a call of an editing tool that succeeded, so that a command that is run again after it looks at
 	// something else.
 	Edited bool
-	// Heard: the model knew of the nudge, if there was one, when it made the call.
-	Heard bool
+	// AfterNudge: the model knew of the nudge, if there was one, when it made the call.
+	AfterNudge bool
 }
 
 // Message is one answer of the model that has ended.
 type Message struct {
-	ID    string
-	Tools bool // it calls one
-	Heard bool // as in [Call]
+	ID         string
+	Tools      bool // it calls one
+	AfterNudge bool // as in [Call]
 }
 
 // Finding is a rule that fired. It stays.
@@ -119,7 +119,7 @@ func (w *Window) repeated(c Call, newest record) {
 		}
 	case c.Failed:
 		w.told(told{
-			rule: boulder.RuleErrors, n: n, nudge: w.rules.SameError, stop: w.rules.SameErrorStop, heard: c.Heard,
+			rule: boulder.RuleErrors, n: n, nudge: w.rules.SameError, stop: w.rules.SameErrorStop, afterNudge: c.AfterNudge,
 			reason: fmt.Sprintf("%s failed %s in the same way", c.brief(), text.Plural(n, "time")),
 		})
 	default:
@@ -134,7 +134,7 @@ func (w *Window) repeated(c Call, newest record) {
 type told struct {
 	rule           boulder.Rule
 	n, nudge, stop int
-	heard          bool
+	afterNudge     bool
 	reason         string
 }
 
@@ -143,7 +143,7 @@ func (w *Window) told(t told) {
 		w.found(Nudge, t.rule, "%s", t.reason)
 	}
 	// What was under way when the nudge came is not held against the agent, within limits.
-	if reached(t.n, t.stop) && (t.heard || t.nudge < 0 || t.n >= 2*t.stop) {
+	if reached(t.n, t.stop) && (t.afterNudge || t.nudge < 0 || t.n >= 2*t.stop) {
 		w.found(Stop, t.rule, "%s", t.reason)
 	}
 }
@@ -176,7 +176,7 @@ func (w *Window) Message(m Message) {
 	}
 	w.idle++
 	w.told(told{
-		rule: boulder.RuleIdle, n: w.idle, nudge: w.rules.Idle, stop: w.rules.IdleStop, heard: m.Heard,
+		rule: boulder.RuleIdle, n: w.idle, nudge: w.rules.Idle, stop: w.rules.IdleStop, afterNudge: m.AfterNudge,
 		reason: text.Plural(w.idle, "message") + " in a row called no tool, and the turn went on",
 	})
 }

@@ -32,7 +32,7 @@ func read(file, output string) Call {
 }
 
 func fails(c Call) Call { c.Failed = true; return c }
-func heard(c Call) Call { c.Heard = true; return c }
+func heard(c Call) Call { c.AfterNudge = true; return c }
 
 func edit(content string) Call {
 	return Call{
@@ -132,8 +132,8 @@ func TestMessagesWithoutTools(t *testing.T) {
 	} {
 		w := NewWindow("s", DefaultRules())
 		for i, m := range test.messages {
-			w.Message(Message{ID: fmt.Sprint(i), Tools: m == 't', Heard: m == 'h'})
-			w.Message(Message{ID: fmt.Sprint(i), Tools: m == 't', Heard: m == 'h'}) // each is reported several times
+			w.Message(Message{ID: fmt.Sprint(i), Tools: m == 't', AfterNudge: m == 'h'})
+			w.Message(Message{ID: fmt.Sprint(i), Tools: m == 't', AfterNudge: m == 'h'}) // each is reported several times
 		}
 		if got := w.kinds(); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %q, want %q", test.messages, got, test.want)
@@ -254,7 +254,7 @@ func TestNothingFiresOnNewOutputs(t *testing.T) {
 			c := Call{
 				ID: fmt.Sprint(i), Tool: rapid.SampledFrom([]string{"bash", "read"}).Draw(t, "tool"),
 				Input:  json.RawMessage(rapid.SampledFrom([]string{`{"command":"a"}`, `{"command":"sleep 1"}`}).Draw(t, "input")),
-				Output: "line " + strings.Repeat("x", i), Failed: rapid.Bool().Draw(t, "failed"), Heard: true,
+				Output: "line " + strings.Repeat("x", i), Failed: rapid.Bool().Draw(t, "failed"), AfterNudge: true,
 			}
 			w.Call(c)
 			w.Message(Message{ID: fmt.Sprint("m", i), Tools: true})
@@ -295,7 +295,7 @@ func TestFindingsStay(t *testing.T) {
 			case len(calls):
 				w.Compacted()
 			case len(calls) + 1:
-				w.Message(Message{ID: fmt.Sprint("m", i), Heard: rapid.Bool().Draw(t, "heard")})
+				w.Message(Message{ID: fmt.Sprint("m", i), AfterNudge: rapid.Bool().Draw(t, "heard")})
 			default:
 				c := calls[k]
 				c.ID = fmt.Sprint(i)

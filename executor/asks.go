@@ -83,42 +83,14 @@ func (t *turn) inWords(a session.Ask) string {
 
 // pendingAsks answers what is waiting anywhere in the tree. The newest come first: rejecting one left over from an
 // aborted turn rejects the others of its session with it, without a word to the agent.
-func (t *turn) pendingAsks(ctx context.Context) error {
-	if err := t.findChildren(ctx); err != nil {
-		return err
+func (t *turn) pendingAsks(ctx context.Context, listed []session.Ask) error {
+	listed = slices.DeleteFunc(listed, func(a session.Ask) bool { return !t.tree.Has(a.SessionID()) })
+	if t.diverted() {
+		return t.divertListed(ctx, listed)
 	}
-	directories := map[string]bool{"": true}
-	for _, m := range t.seen.tree {
-		directories[m.directory] = true
-	}
-	for path := range directories {
-		dir := t.directory(path)
-		permissions, err := dir.Permissions(ctx)
-		if err != nil {
-			return fault(err)
-		}
-		questions, err := dir.Questions(ctx)
-		if err != nil {
-			return fault(err)
-		}
-		if t.diverted() {
-			err = t.divertListed(ctx, dir, session.Asks(permissions, questions))
-		} else {
-			err = t.answerListed(ctx, session.Asks(permissions, questions))
-		}
-		if err != nil {
+	for _, a := range slices.Backward(listed) {
+		if err := t.asked(ctx, a); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-func (t *turn) answerListed(ctx context.Context, asks []session.Ask) error {
-	for _, a := range slices.Backward(asks) {
-		if t.seen.tree[a.SessionID()] != nil {
-			if err := t.asked(ctx, a); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

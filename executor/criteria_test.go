@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/session"
 )
 
 // languageServerVar makes this test binary a language server: it finds an error in every line that says BAD.
@@ -82,6 +84,7 @@ func TestWallClockOfALoop(t *testing.T) {
 	t.Parallel()
 	for perTurn, want := range map[bool]time.Duration{true: 0, false: time.Hour} {
 		turn := &turn{Executor: &Executor{}, job: boulder.Job{PerTurn: perTurn, Attempt: boulder.Attempt{Worked: time.Hour}}}
+		turn.tree = session.NewTurn("", enforcer.DefaultRules(), nil)
 		if got := turn.asSeen().Worked; got != want {
 			t.Errorf("per turn %v: %s of earlier turns count", perTurn, got)
 		}

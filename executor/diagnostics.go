@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -50,15 +49,4 @@ func (t *turn) unanalysed(ctx context.Context) (bool, error) {
 	}
 	works := func(s opencode.LanguageServer) bool { return s.Status == opencode.ServerConnected }
 	return !slices.ContainsFunc(servers, works), nil
-}
-
-// exitCode is how a shell command ended; 0 for every other tool.
-func exitCode(call *opencode.ToolCall) int {
-	var metadata struct {
-		Exit int `json:"exit"`
-	}
-	if call.Tool != "bash" || json.Unmarshal(call.Metadata, &metadata) != nil {
-		return 0
-	}
-	return metadata.Exit
 }

@@ -58,12 +58,12 @@ func (t *turn) newAsk(a session.Ask, call opencode.ToolCall) *ask {
 	s, b := t.scope(), a.Blocker()
 	b.BoulderID, b.SubTaskID, b.Attempt, b.SessionID, b.Diverted = s.BoulderID, s.SubTaskID, s.Attempt, s.SessionID, s.Diverted
 	b.Context = "The sub-task: " + strings.TrimRight(t.job.SubTask.Subject, ".") + "."
-	m := t.member(a.SessionID())
+	asks := t.tree.Member(a.SessionID())
 	if a.SessionID() != s.SessionID {
-		b.Context += " A sub-agent asks, which is to do this: " + cmp.Or(m.title, "unknown") + "."
+		b.Context += " A sub-agent asks, which is to do this: " + cmp.Or(titleOf(asks), "unknown") + "."
 	}
-	if m.directory != "" {
-		b.Context += " It works in " + m.directory + "."
+	if d := asks.Directory; d != "" && d != t.cfg.Project {
+		b.Context += " It works in " + d + "."
 	}
 	if call.Tool != "" {
 		b.Ask.Tool, b.Ask.Arguments = call.Tool, string(call.Input)
@@ -74,7 +74,7 @@ func (t *turn) newAsk(a session.Ask, call opencode.ToolCall) *ask {
 // asking is the call that asks, and whether it waits. The event that tells its arguments may come after the ask.
 func (t *turn) asking(ctx context.Context, a session.Ask) (call opencode.ToolCall, waits bool, err error) {
 	if ref := a.Tool(); ref != nil {
-		if call, ok := t.seen.calls[*ref]; ok {
+		if call, ok := t.tree.Running(a.SessionID(), *ref); ok {
 			return call, true, nil
 		}
 	}
@@ -112,11 +112,11 @@ func (t *turn) alsoAsked(ctx context.Context, a session.Ask) (asks []*ask) {
 	return asks
 }
 
-// divertListed takes in what a directory lists: what is new, and what is not there any more.
-func (t *turn) divertListed(ctx context.Context, dir *opencode.Directory, listed []session.Ask) error {
+// divertListed takes in what is asked in the tree: what is new, and what is not there any more.
+func (t *turn) divertListed(ctx context.Context, listed []session.Ask) error {
 	for _, a := range slices.Clone(t.seen.asks) {
 		same := func(l session.Ask) bool { return l.ID() == a.ID() }
-		if t.directoryOf(a.SessionID()).Path() == dir.Path() && !slices.ContainsFunc(listed, same) {
+		if !slices.ContainsFunc(listed, same) {
 			t.settledElsewhere(ctx, a.ID())
 		}
 	}
@@ -131,7 +131,7 @@ func (t *turn) divertListed(ctx context.Context, dir *opencode.Directory, listed
 // Those who want to report a blocker are let do it, before a refusal sweeps that away.
 func (t *turn) unknownAsks(ctx context.Context, listed []session.Ask) ([]*ask, error) {
 	var asks []*ask
-	listed = slices.DeleteFunc(listed, func(a session.Ask) bool { return t.seen.tree[a.SessionID()] == nil })
+	listed = slices.DeleteFunc(listed, func(a session.Ask) bool { return !t.tree.Has(a.SessionID()) })
 	for _, a := range listed {
 		if t.isToolPermission(a) {
 			if err := t.answer(ctx, a); err != nil {

@@ -28,7 +28,7 @@ func (ruler) Instruction(boulder.Blocker) string { return "Go on." }
 // clocked is a turn that is at work, on a clock that the test turns.
 func clocked(d Diverter) (*turn, *time.Time) {
 	now := at(0)
-	t := &turn{Executor: &Executor{
+	t := &turn{tree: session.NewTurn("", enforcer.DefaultRules(), nil), Executor: &Executor{
 		cfg: Config{Now: func() time.Time { return now }, Redact: asItIs{}, Diverter: d}, rules: enforcer.DefaultRules(),
 	}}
 	t.seen.began, t.seen.lastEvent, t.seen.busy = now, now, true

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // The idle event came before the turn was taken up again, and the statuses are late. No rule ends the turn here: who
@@ -33,6 +34,10 @@ func TestStatusesThatAreLate(t *testing.T) {
 		}
 		return `{}`
 	})
+	answer("GET /session/ses_1", func() string { return `{"id":"ses_1"}` })
+	for _, none := range []string{"/session/ses_1/children", "/session/ses_1/todo", "/permission", "/question"} {
+		answer("GET "+none, func() string { return `[]` })
+	}
 	answer("GET /session/ses_1/message", func() string {
 		return `[{"info":{"id":"msg_1","role":"user","sessionID":"ses_1","time":{"created":1}},"parts":[]},
 			{"info":{"id":"msg_2","role":"assistant","sessionID":"ses_1","parentID":"msg_1","finish":"stop",
@@ -51,6 +56,7 @@ func TestStatusesThatAreLate(t *testing.T) {
 	sub := client.Subscribe(opencode.Filter{Sessions: []string{"ses_1"}})
 	defer sub.Close()
 	tu := &turn{
+		tree:     session.NewTurn("ses_1", enforcer.Rules{}, nil),
 		Executor: &Executor{cfg: Config{Now: tick, Redact: asItIs{}}, rules: enforcer.Rules{ProviderRetries: -1}},
 		conn:     opencode.Connection{Client: client}, dir: client.In(t.TempDir()), sub: sub,
 	}

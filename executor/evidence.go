@@ -32,20 +32,12 @@ const settleTime = 2 * time.Second
 // settle waits until the last message is completed.
 func (t *turn) settle(ctx context.Context, sub *opencode.Subscription) error {
 	deadline := t.cfg.Now().Add(settleTime)
-	for {
-		newest, err := t.dir.Messages(ctx, t.job.Attempt.SessionID, 1)
-		if err != nil {
-			return fault(err)
-		}
-		now := t.cfg.Now()
-		if len(newest) == 0 || newest[0].Info.Role != opencode.RoleAssistant || !newest[0].Info.Completed.IsZero() ||
-			!now.Before(deadline) {
-			return nil
-		}
-		if _, err := t.next(ctx, sub, now.Add(settleTime/20)); err != nil {
+	for !t.tree.Completed() && t.cfg.Now().Before(deadline) {
+		if _, err := t.next(ctx, sub, deadline); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // workspaceTimeout bounds one look at the project: a first snapshot of a large one takes a minute.

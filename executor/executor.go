@@ -14,6 +14,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // Workspace is where the sub-tasks work. Its methods may be called from many goroutines at once.
@@ -106,6 +107,7 @@ type turn struct {
 	dir    *opencode.Directory
 	sub    *opencode.Subscription
 	model  opencode.ModelRef
+	tree   *session.Turn
 	seen   observation
 }
 
@@ -141,6 +143,11 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 		return boulder.Evidence{}, err
 	}
 	sub.Follow(t.job.Attempt.SessionID)
+	var nudges []string
+	for _, n := range t.job.Turn.Nudges {
+		nudges = append(nudges, n.MessageID)
+	}
+	t.tree = session.NewTurn(t.job.Attempt.SessionID, t.rules, nudges)
 	if err := t.tellUnoffered(); err != nil {
 		return boulder.Evidence{}, err
 	}

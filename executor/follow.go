@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -19,12 +20,10 @@ type observation struct {
 	ended            time.Time
 	busy             bool
 	offlineSince     time.Time
-	toolsBegun       map[string]bool // by part: those that were reported when they began
-	toolsDone        map[string]bool
-	touched          map[string]bool // files, absolute
-	steps            map[string]bool // finished calls of the model, by part
-	usage            boulder.Usage   // of these
-	activity         string          // the newest that was reported
+	touched          map[string]bool   // files, absolute
+	usage            boulder.Usage     // of these
+	activity         string            // the newest that was reported
+	children         map[string]string // the newest activity of sub-agents, by session
 	failed           *opencode.TurnError
 	cutOff           bool         // from outside, and so was its resume prompt
 	stopped          string       // why the manager ended the turn
@@ -32,22 +31,18 @@ type observation struct {
 	looks            int          // how often a prompt without a turn was sent again
 	looked           bool         // the state was read since the last event, and told nothing
 	prompted         time.Time    // when the newest prompt was sent
-	tree             map[string]*member
-	heard            map[string]bool // messages of the model that answer a nudge, by id
-	calling          map[string]bool // messages of the model that call a tool, by id
-	nudged           bool            // in this run
-	unheard          bool            // the turn ended while a nudge was on its way, which may begin another
+	nudged           bool         // in this run
+	nudgeLost        bool         // the turn ended while a nudge was on its way, which may begin another
 	doubted          doubt
 	diverting        bool // the diverter was asked for something
 	asks             []*ask
-	asked            map[string]bool                        // asks that the diverter was given, by request id
-	asksAt           time.Time                              // when to look again whether a person answered
-	pause            pause                                  // while a person may answer
-	calls            map[opencode.ToolRef]opencode.ToolCall // under way; of a turn with a diverter
-	toldOf           map[string]bool                        // calls of the blocker tool, by part: whether they have ended
-	raised           map[string]bool                        // blockers that were reported, by id
-	offered          map[string]bool                        // directories whose agents were offered the tool
-	unoffered        error                                  // why some were not; nil once it is told
+	asked            map[string]bool // asks that the diverter was given, by request id
+	asksAt           time.Time       // when to look again whether a person answered
+	pause            pause           // while a person may answer
+	toldOf           map[string]bool // calls of the blocker tool, by part: whether they have ended
+	raised           map[string]bool // blockers that were reported, by id
+	offered          map[string]bool // directories whose agents were offered the tool
+	unoffered        error           // why some were not; nil once it is told
 }
 
 // doubt is about a state that says busy. OpenCode announces that a session is idle before its statuses say so (1.18.33,
@@ -91,8 +86,9 @@ func (t *turn) follow(ctx context.Context, sub *opencode.Subscription) error {
 		t.seen.began = now
 	}
 	for {
-		if m := t.refused(); m != nil {
-			return t.giveUp(ctx, sub, m)
+		retries := t.tree.Retries()
+		if i := slices.IndexFunc(retries, func(r session.Retrying) bool { return hopeless(&r.Retry) }); i >= 0 {
+			return t.giveUp(ctx, sub, retries[i])
 		}
 		if t.seen.doubted.raised(t.cfg.Now()) {
 			if ended, err := t.askAgain(ctx); ended || err != nil {
@@ -135,20 +131,20 @@ func (t *turn) askAgain(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if p.busy {
+	if p.Busy {
 		t.seen.doubted.raise(t.cfg.Now())
 		t.seen.doubted.idle = false
 		return false, nil
 	}
-	return p.answered, t.brokenOff(p)
+	return p.Answered, t.brokenOff(p)
 }
 
 // brokenOff is the error of a turn that was at work, has no end, and is worked on no more: its server, which is not known
 // to have died if it is another's, was restarted. It is believed when it is found twice: a message gets its error up to a
 // second after its session is idle (seen).
-func (t *turn) brokenOff(p position) error {
+func (t *turn) brokenOff(p session.Position) error {
 	switch {
-	case p.answered || !t.seen.busy:
+	case p.Answered || !t.seen.busy:
 		t.seen.doubted = doubt{}
 	case t.seen.doubted.idle:
 		return fmt.Errorf("%w: OpenCode does not work on the turn any more: was it restarted?", boulder.ErrTrouble)
@@ -163,19 +159,19 @@ func (t *turn) brokenOff(p position) error {
 // one that is run again right after it would be taken for ended by that event (seen). And a nudge that came when the
 // turn had ended begins another.
 func (t *turn) confirmed(ctx context.Context) (bool, error) {
-	if t.seen.stopped != "" || t.seen.unheard || !t.job.Recovered && !t.seen.nudged {
+	if t.seen.stopped != "" || t.seen.nudgeLost || !t.job.Recovered && !t.seen.nudged {
 		return true, nil
 	}
 	p, err := t.position(ctx)
 	if err != nil {
 		return false, err
 	}
-	if p.busy {
+	if p.Busy {
 		t.seen.doubted.raise(t.cfg.Now())
 		return false, nil
 	}
-	if p.unheard && t.seen.nudged {
-		t.seen.unheard, t.seen.busy, t.seen.prompted = true, false, t.cfg.Now()
+	if p.Unanswered && t.seen.nudged {
+		t.seen.nudgeLost, t.seen.busy, t.seen.prompted = true, false, t.cfg.Now()
 		return false, nil
 	}
 	return true, nil
@@ -193,11 +189,15 @@ func (t *turn) asSeen() enforcer.Seen {
 	if t.waitsForPerson() {
 		lastEvent = t.cfg.Now()
 	}
+	var retry *enforcer.Retry
+	if all := t.tree.Retries(); len(all) > 0 {
+		retry = &all[0].Retry
+	}
 	return enforcer.Seen{
 		Began: began, Prompted: t.seen.prompted, LastEvent: lastEvent, Busy: t.seen.busy,
-		ToolsRunning: t.toolsRunning(), OfflineSince: t.seen.offlineSince, Looked: t.seen.looked,
+		ToolsRunning: t.tree.ToolsRunning(), OfflineSince: t.seen.offlineSince, Looked: t.seen.looked,
 		Worked: worked, TimeLeft: t.job.TimeLeft,
-		Retry: t.retry(), Findings: t.findings(), Nudged: t.nudgedFor(),
+		Retry: retry, Findings: t.tree.Stuck(), Nudged: t.nudgedFor(),
 	}
 }
 
@@ -247,31 +247,30 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	if e.SessionID != "" {
 		t.seen.lastEvent, t.seen.looked = t.cfg.Now(), false
 	}
+	if p, ok := e.Payload.(opencode.PartUpdated); ok {
+		if err := t.blockerPart(ctx, p.Part); err != nil {
+			return false, err
+		}
+		p.Part.Tool = t.cleanCall(p.Part.Tool)
+		e.Payload = p
+	}
+	told := t.tree.Take(e, t.cfg.Now())
 	switch p := e.Payload.(type) {
 	case opencode.Resync:
 		t.seen.offlineSince = time.Time{}
 		return t.resync(ctx)
 	case opencode.Disconnected:
 		t.seen.offlineSince = t.cfg.Now()
-	case opencode.SessionCreated:
-		return false, t.joined(ctx, p.Session)
-	case opencode.SessionUpdated:
-		return false, t.joined(ctx, p.Session)
+	case opencode.SessionCreated, opencode.SessionUpdated:
+		return false, t.offerIn(ctx, t.tree.Member(e.SessionID).Directory)
 	case opencode.StatusChanged:
-		return t.status(e.SessionID, p.Status)
-	case opencode.SessionCompacted:
-		t.member(e.SessionID).window.Compacted()
-	case opencode.MessageUpdated:
-		t.message(p.Message)
+		return t.status(own, p.Status)
 	case opencode.SessionFailed:
 		if own {
 			return t.sessionFailed(p.Err), nil
 		}
 	case opencode.PartUpdated:
-		if err := t.blockerPart(ctx, p.Part); err != nil {
-			return false, err
-		}
-		return false, t.part(p.Part, own)
+		return false, t.tell(e.SessionID, told)
 	case opencode.TodosUpdated:
 		if own {
 			return false, t.todos(p.Todos)
@@ -297,17 +296,13 @@ func (t *turn) sessionFailed(e *opencode.TurnError) (ended bool) {
 	return !t.seen.busy
 }
 
-func (t *turn) status(sessionID string, s opencode.Status) (ended bool, err error) {
-	m := t.member(sessionID)
-	m.idle, m.retry = s.Type == opencode.Idle, nil
-	own := sessionID == t.job.Attempt.SessionID
+func (t *turn) status(own bool, s opencode.Status) (ended bool, err error) {
 	switch s.Type {
 	case opencode.Busy:
 		t.seen.busy = t.seen.busy || own
 	case opencode.Retry:
 		t.seen.busy = t.seen.busy || own
-		m.retry = &enforcer.Retry{Attempt: s.Attempt, Next: s.Next, Message: s.Message}
-		if hopeless(m.retry) {
+		if hopeless(&enforcer.Retry{Attempt: s.Attempt, Next: s.Next, Message: s.Message}) {
 			return false, nil // nobody waits for it
 		}
 		// The end comes first: lines are cut on narrow terminals.
@@ -329,22 +324,25 @@ func (t *turn) notice(activity string) error {
 
 // resync reads what may have happened while no events came.
 func (t *turn) resync(ctx context.Context) (ended bool, err error) {
-	if err := t.pendingAsks(ctx); err != nil {
+	asks, err := t.load(ctx)
+	if err != nil {
+		return false, err
+	}
+	if err := t.pendingAsks(ctx, asks); err != nil {
 		return false, err
 	}
 	if err := t.blockersMissed(ctx); err != nil {
 		return false, err
 	}
-	p, err := t.position(ctx)
+	p, err := t.where(ctx)
 	if err != nil {
 		return false, err
 	}
-	t.missed(p)
-	t.seen.busy = t.seen.busy || p.busy
-	if p.busy {
+	t.seen.busy = t.seen.busy || p.Busy
+	if p.Busy {
 		return false, t.recount(ctx)
 	}
-	return p.answered, t.brokenOff(p)
+	return p.Answered, t.brokenOff(p)
 }
 
 // look finds out why nothing is heard of a turn. If it is at work, a permission, a question or a provider may be waited
@@ -355,7 +353,7 @@ func (t *turn) look(ctx context.Context) (ended bool, err error) {
 	if ended || err != nil || t.seen.busy {
 		return ended, err
 	}
-	if t.seen.unheard {
+	if t.seen.nudgeLost {
 		return true, nil // the turn had ended, and the nudge began no other
 	}
 	if t.job.Awaits() {
@@ -385,9 +383,9 @@ func (t *turn) stop(ctx context.Context, sub *opencode.Subscription) error {
 	for {
 		ended, err := t.next(ctx, sub, check)
 		if err == nil && !ended && !t.cfg.Now().Before(check) {
-			var p position
+			var p session.Position
 			p, err = t.position(ctx)
-			ended, check = !p.busy, t.cfg.Now().Add(stopCheck)
+			ended, check = !p.Busy, t.cfg.Now().Add(stopCheck)
 		}
 		switch {
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):

@@ -123,9 +123,9 @@ func (e *Executor) Withdraw(ctx context.Context) error {
 // [turn.tellUnoffered].
 func (t *turn) offerTool(ctx context.Context, again bool) {
 	paths := map[string]bool{t.cfg.Project: true}
-	for _, m := range t.seen.tree {
-		if m.directory != "" {
-			paths[m.directory] = true
+	if t.tree != nil {
+		for _, id := range t.tree.Sessions() {
+			paths[t.directoryOf(id).Path()] = true
 		}
 	}
 	for path := range paths {
@@ -134,7 +134,7 @@ func (t *turn) offerTool(ctx context.Context, again bool) {
 		}
 		setIn(&t.seen.offered, path)
 		// Only of a server of our own is it known when it is another.
-		if err := t.offer(ctx, t.directory(path), t.conn.Down == nil); err != nil {
+		if err := t.offer(ctx, t.conn.Client.In(path), t.conn.Down == nil); err != nil {
 			t.seen.unoffered = err
 		}
 	}
@@ -150,4 +150,21 @@ func (t *turn) tellUnoffered() error {
 	t.cfg.Logger.Warn("the blocker tool could not be offered", "error", err)
 	return t.notice("agents have no tool to report blockers with, what they ask for is diverted all the same: " +
 		text.Short(t.cfg.Redact.Text(err.Error()), 200))
+}
+
+// offerIn offers the tool in a directory in which a sub-agent begins to work.
+func (t *turn) offerIn(ctx context.Context, path string) error {
+	if path == "" || path == t.cfg.Project || t.seen.offered[path] || !t.seen.diverting || !t.diverted() {
+		return nil
+	}
+	t.offerTool(ctx, false)
+	return t.tellUnoffered()
+}
+
+// directoryOf is the server's view of the directory in which a session of the tree works.
+func (t *turn) directoryOf(sessionID string) *opencode.Directory {
+	if path := t.tree.Member(sessionID).Directory; path != "" && path != t.cfg.Project {
+		return t.conn.Client.In(path)
+	}
+	return t.dir
 }

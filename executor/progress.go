@@ -10,6 +10,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // progress reports a sign of life. It returns when that is stored.
@@ -20,58 +21,51 @@ func (t *turn) progress(activity string, c *boulder.Checkpoint) error {
 	})
 }
 
-// part takes in an update of a message's part. Tool calls are told apart by their parts: each is reported many times, and
-// providers may give calls of different answers the same id.
-func (t *turn) part(p opencode.Part, own bool) error {
-	if p.Step != nil {
-		return t.step(p, own)
+// tell reports what is new of the calls of tools and models.
+func (t *turn) tell(sessionID string, told session.Told) error {
+	own := sessionID == t.job.Attempt.SessionID
+	if told.Step != nil {
+		return t.step(sessionID, *told.Step, told.Model)
 	}
-	call := t.cleanCall(p.Tool)
-	p.Tool = call
+	if told.Begun != nil && own && announcement(told.Begun) != "" {
+		return t.progress(announcement(told.Begun), nil)
+	}
+	call := told.Ended
 	if call == nil {
 		return nil
 	}
-	setIn(&t.seen.calling, p.MessageID)
-	m := t.member(p.SessionID)
-	m.runs(p)
-	switch {
-	case call.State == opencode.ToolRunning && own:
-		return t.begun(p)
-	case !ended(call), t.seen.toolsDone[p.ID]:
-		return nil
-	}
-	setIn(&t.seen.toolsDone, p.ID)
-	t.called(p)
 	for _, file := range call.EditedFiles() {
 		setIn(&t.seen.touched, file)
 	}
 	if !own {
-		m.activity = t.activity(call) // is reported with the step, which ends after its calls
+		if t.seen.children == nil {
+			t.seen.children = map[string]string{}
+		}
+		t.seen.children[sessionID] = t.activity(call) // is reported with the step, which ends after its calls
 		return nil
 	}
-	if (t.seen.toolsBegun[p.ID] || call.Tool == "todowrite") && call.State != opencode.ToolError {
+	if (told.Announced && announcement(call) != "" || call.Tool == "todowrite") && call.State != opencode.ToolError {
 		return nil // is told as it begins, or as the list that it changes
 	}
 	return t.progress(t.activity(call), t.checkpoint(call))
 }
 
-// begun tells of a tool that may run for long, once: without it a test run of ten minutes looks like a model that hangs.
-func (t *turn) begun(p opencode.Part) error {
-	call := p.Tool
-	if t.seen.toolsBegun[p.ID] || call.Tool != "bash" && call.Tool != "task" {
-		return nil
+// announcement is what is told of a tool that may run for long when it begins, without which a test run of ten minutes
+// looks like a model that hangs; empty: nothing.
+func announcement(call *opencode.ToolCall) string {
+	if call.Tool != "bash" && call.Tool != "task" {
+		return ""
 	}
 	var input struct {
 		Command     string `json:"command"`
 		Description string `json:"description"`
 	}
-	_ = json.Unmarshal(call.Input, &input) // arguments that are not there yet, or odd, say nothing
+	_ = json.Unmarshal(call.Input, &input) // odd arguments say nothing
 	what := cmp.Or(input.Command, input.Description)
 	if what == "" {
-		return nil
+		return ""
 	}
-	setIn(&t.seen.toolsBegun, p.ID)
-	return t.progress(call.Tool+": "+text.Short(what, 100), nil)
+	return call.Tool + ": " + text.Short(what, 100)
 }
 
 func setIn(set *map[string]bool, key string) {

@@ -17,7 +17,6 @@ func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
 	if t.cfg.Diverter == nil || p.Tool == nil {
 		return nil
 	}
-	t.underWay(p)
 	c := p.Tool
 	ended, told := t.seen.toldOf[p.ID]
 	if !t.isBlockerTool(c.Tool) || c.State == opencode.ToolPending || ended {
@@ -41,20 +40,6 @@ func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
 		return nil
 	}
 	return t.tellRaised(ctx)
-}
-
-// underWay keeps the arguments of a call until it has ended.
-func (t *turn) underWay(p opencode.Part) {
-	ref := opencode.ToolRef{MessageID: p.MessageID, CallID: p.Tool.CallID}
-	switch p.Tool.State {
-	case opencode.ToolRunning:
-		if t.seen.calls == nil {
-			t.seen.calls = map[opencode.ToolRef]opencode.ToolCall{}
-		}
-		t.seen.calls[ref] = *p.Tool
-	case opencode.ToolCompleted, opencode.ToolError:
-		delete(t.seen.calls, ref)
-	}
 }
 
 // wholeInput are a call's arguments as they were made: events cut long texts, and with those the call is not
@@ -94,7 +79,7 @@ func (t *turn) blockersMissed(ctx context.Context) error {
 		t.cfg.Logger.Warn("what was recorded for an attempt cannot be read", "error", err)
 		return nil // it is read again at the end of the turn
 	}
-	if err := t.tell(all); err != nil {
+	if err := t.reportRaised(all); err != nil {
 		return err
 	}
 	t.bury(ctx, all)
@@ -107,8 +92,8 @@ func (t *turn) missedCalls(ctx context.Context) error {
 		return nil
 	}
 	const newest = 2
-	for id, m := range t.seen.tree {
-		messages, err := t.directory(m.directory).Messages(ctx, id, newest)
+	for _, id := range t.tree.Sessions() {
+		messages, err := t.directoryOf(id).Messages(ctx, id, newest)
 		if err != nil && !errors.Is(err, opencode.ErrNotFound) {
 			return fault(err)
 		}
@@ -134,7 +119,7 @@ func (t *turn) tellRaised(ctx context.Context) error {
 		t.cfg.Logger.Warn("what was recorded for an attempt cannot be read", "error", err)
 		return nil
 	}
-	return t.tell(all)
+	return t.reportRaised(all)
 }
 
 // concludeTimeout bounds the reading of what was recorded when no agent waits for it: somebody else may hold the
@@ -147,7 +132,7 @@ func (t *turn) raised(ctx context.Context, limit time.Duration) ([]boulder.Block
 	return t.cfg.Diverter.Raised(ctx, t.job.Attempt.AttemptRef, t.job.BoulderID)
 }
 
-func (t *turn) tell(all []boulder.Blocker) error {
+func (t *turn) reportRaised(all []boulder.Blocker) error {
 	for _, b := range all {
 		known := func(k boulder.RaisedBlocker) bool { return k.ID == b.ID }
 		if t.seen.raised[b.ID] || slices.ContainsFunc(t.job.SubTask.Blockers, known) {
@@ -191,7 +176,7 @@ func (t *turn) conclude(ctx context.Context) error {
 		t.cfg.Logger.Warn("what was recorded for an attempt cannot be read", "error", err)
 		return nil
 	}
-	if err := t.tell(all); err != nil {
+	if err := t.reportRaised(all); err != nil {
 		return err
 	}
 	t.bury(ctx, all)

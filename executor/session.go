@@ -133,19 +133,18 @@ func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	cutOff := p.failed != nil && p.failed.Name == opencode.MessageAborted // by an abort, perhaps this program's own
-	t.missed(p)
+	cutOff := p.Failed != nil && p.Failed.Name == opencode.MessageAborted // by an abort, perhaps this program's own
 	switch {
-	case p.busy:
+	case p.Busy:
 		t.seen.busy = true
 		t.seen.doubted.raise(t.cfg.Now())
 		return false, nil
-	case p.answered && !cutOff && turnFault(p.failed, t.job.Attempt.Model) == nil:
+	case p.Answered && !cutOff && turnFault(p.Failed, t.job.Attempt.Model) == nil:
 		return true, nil
 	case t.job.Awaits(): // nothing that is blocked is told to go on: what is there is judged
 		t.seen.cutOff = true
 		return true, nil
-	case p.answered && !cutOff, !p.arrived:
+	case p.Answered && !cutOff, !p.Arrived:
 		// The prompt never arrived, or its turn failed for a reason that may be gone now: sending the same message again
 		// is harmless.
 		return false, t.prompt(ctx, t.lastMessageID(), t.lastPrompt())
@@ -160,7 +159,7 @@ func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
 		}
 		t.job.Turn.ResumeID = id
 		return false, t.prompt(ctx, id, t.job.Resume)
-	case !p.begun:
+	case !p.Begun:
 		// Cut off while the model had not said a word, as when a provider makes it wait: nothing is lost, and nothing that
 		// was done can be to blame.
 		return false, t.prompt(ctx, t.lastMessageID(), t.lastPrompt())
@@ -184,78 +183,48 @@ func (t *turn) lastPrompt() string {
 	return t.job.Turn.Prompt
 }
 
-// position is how far the turn is, as the server's state tells.
-type position struct {
-	busy     bool
-	status   opencode.Status
-	arrived  bool // the newest prompt of the turn began one
-	answered bool // and the model finished it, well or badly
-	unheard  bool // the newest message is a prompt that the model has not begun to answer
-	begun    bool // the model's newest answer has content
-	failed   *opencode.TurnError
-	// messages that followed the newest prompt, of the newest 30; none while it is busy.
-	messages []opencode.Message
-}
-
-// position reads the state. Absence from the statuses alone proves nothing, see package opencode.
-func (t *turn) position(ctx context.Context) (position, error) {
+// load reads the state of the tree. It gives what is asked in it.
+func (t *turn) load(ctx context.Context) ([]session.Ask, error) {
 	id := t.job.Attempt.SessionID
-	statuses, err := t.dir.Statuses(ctx)
-	if err != nil {
-		return position{}, fault(err)
-	}
-	if s, ok := statuses[id]; ok && s.Type != opencode.Idle {
-		return position{busy: true, status: s}, nil
-	}
-	var p position
-	if p.messages, err = t.answers(ctx); err != nil {
-		return position{}, err
-	}
-	for _, m := range p.messages {
-		p.unheard = m.Info.Role != opencode.RoleAssistant
-		if p.unheard {
-			continue
-		}
-		p.arrived, p.failed = true, m.Info.Error
-		p.answered = answered(m.Info)
-		p.begun = m.Text() != "" || usedTools([]opencode.Message{m})
-	}
-	return p, nil
-}
-
-// answered reports whether a message ends its turn. A summary of the conversation does not: the turn goes on after it.
-// Nor does one without a finish and an error, which is what an abort leaves behind while OpenCode waits for a provider
-// (seen).
-func answered(m opencode.MessageInfo) bool {
-	ended := m.Error != nil || m.Finish != "" && m.Finish != opencode.FinishToolCalls
-	return ended && !m.Completed.IsZero() && !m.Compacted
-}
-
-// answers gives the newest messages that followed the newest prompt of the turn. Not every one has it for its parent:
-// OpenCode puts prompts of its own in between (after a compaction), and so do nudges.
-func (t *turn) answers(ctx context.Context) ([]opencode.Message, error) {
-	const newest = 30
-	id := t.job.Attempt.SessionID
-	messages, err := t.dir.Messages(ctx, id, newest)
+	r, err := session.Read(ctx, t.dir, id, t.cfg.Now())
 	if errors.Is(err, opencode.ErrNotFound) {
 		return nil, fmt.Errorf("session %s: %w", id, boulder.ErrSessionLost)
 	}
 	if err != nil {
 		return nil, fault(err)
 	}
-	if i := slices.IndexFunc(messages, func(m opencode.Message) bool { return m.Info.ID == t.lastMessageID() }); i >= 0 {
-		return messages[i+1:], nil
+	for i := range r.Messages {
+		r.Messages[i] = t.clean(r.Messages[i])
 	}
-	if len(messages) < newest {
-		return nil, nil
+	t.tree.Load(r, t.lastMessageID())
+	for _, s := range r.Sessions {
+		t.sub.Follow(s.ID)
 	}
-	switch _, err := t.dir.Message(ctx, id, t.lastMessageID()); {
+	return r.Asks, nil
+}
+
+// position reads how far the turn is.
+func (t *turn) position(ctx context.Context) (session.Position, error) {
+	if _, err := t.load(ctx); err != nil {
+		return session.Position{}, err
+	}
+	return t.where(ctx)
+}
+
+// where says how far the turn is by the state that was read last, and what events told since.
+func (t *turn) where(ctx context.Context) (session.Position, error) {
+	p, known := t.tree.Position(t.lastMessageID())
+	if known || p.Busy || !t.tree.Full() {
+		return p, nil
+	}
+	switch _, err := t.dir.Message(ctx, t.job.Attempt.SessionID, t.lastMessageID()); {
 	case errors.Is(err, opencode.ErrNotFound):
-		return nil, nil
+		return p, nil
 	case err != nil:
-		return nil, fault(err)
+		return p, fault(err)
 	}
-	return messages, nil
+	p, _ = t.tree.Position("") // it was sent long ago
+	return p, nil
 }
 
 // prompt sends a text. An accepted prompt proves nothing about a turn.

@@ -13,7 +13,6 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
-	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/session"
 )
 
@@ -425,21 +424,5 @@ rules:
 	}
 	if len(e.Diff.Hash) != 64 {
 		t.Errorf("hash %q", e.Diff.Hash)
-	}
-}
-
-// The event that a tool has ended can be lost with the connection; the model's next answer tells it as well.
-func TestToolWhoseEndWasMissed(t *testing.T) {
-	t.Parallel()
-	var m member
-	m.answers(opencode.MessageInfo{ID: "one"})
-	m.runs(opencode.Part{ID: "part", MessageID: "one", Tool: &opencode.ToolCall{State: opencode.ToolRunning}})
-	m.answers(opencode.MessageInfo{ID: "one"})
-	if len(m.running) != 1 {
-		t.Errorf("%d tools run, want 1", len(m.running))
-	}
-	m.answers(opencode.MessageInfo{ID: "two"})
-	if len(m.running) != 0 {
-		t.Errorf("%d tools run although the model goes on", len(m.running))
 	}
 }

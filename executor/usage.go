@@ -10,25 +10,21 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
-// step takes in the end of a call of the model, by the agent or a sub-agent, once. It is reported at once: a budget is kept
-// by what is reported, and a sub-agent can make many calls within one of its parent's.
-func (t *turn) step(p opencode.Part, own bool) error {
-	if t.seen.steps[p.ID] {
-		return nil
+// step takes in the end of a call of the model, by the agent or a sub-agent. It is reported at once: a budget is kept by
+// what is reported, and a sub-agent can make many calls within one of its parent's.
+func (t *turn) step(sessionID string, s opencode.StepFinish, model opencode.ModelRef) error {
+	if model.IsZero() {
+		model = t.model
 	}
-	m := t.member(p.SessionID)
-	model := t.model
-	if m.answer.ID == p.MessageID {
-		model = m.answer.Model
-	}
-	t.count(p, model)
-	if own {
+	t.seen.usage = t.seen.usage.Add(t.usageOf(model, s.Tokens, s.Cost))
+	if sessionID == t.job.Attempt.SessionID {
 		return t.used("the model answered")
 	}
-	activity := "sub-agent: " + cmp.Or(m.activity, m.title, "at work")
-	m.activity = ""
+	activity := "sub-agent: " + cmp.Or(t.seen.children[sessionID], titleOf(t.tree.Member(sessionID)), "at work")
+	delete(t.seen.children, sessionID)
 	return t.progress(activity, nil)
 }
 
@@ -40,25 +36,16 @@ func (t *turn) used(activity string) error {
 	return t.report(boulder.SubTaskProgress{AttemptRef: t.job.Attempt.AttemptRef, Usage: t.seen.usage})
 }
 
-func (t *turn) count(p opencode.Part, model opencode.ModelRef) {
-	setIn(&t.seen.steps, p.ID)
-	t.seen.usage = t.seen.usage.Add(t.usageOf(model, p.Step.Tokens, p.Step.Cost))
-}
-
 // recount reads what the turn has used so far and which tools run, because events that told so may have been missed, or
 // come while nobody followed it. What was reported of it before it was taken up is booked already.
 func (t *turn) recount(ctx context.Context) error {
 	before := t.seen.usage
-	t.seen.usage, t.seen.steps = boulder.Usage{}, nil
+	t.seen.usage = boulder.Usage{}
 	err := t.eachAnswer(ctx, func(m opencode.Message) {
-		from := t.member(m.Info.SessionID)
-		from.answers(m.Info)
+		t.tree.Answer(m, t.seen.busy) // else a call in it is one of a server that died
 		for _, p := range m.Parts {
 			if p.Step != nil {
-				t.count(p, m.Info.Model)
-			}
-			if p.Tool != nil && t.seen.busy { // else it is one of a server that died
-				from.runs(p)
+				t.seen.usage = t.seen.usage.Add(t.usageOf(m.Info.Model, p.Step.Tokens, p.Step.Cost))
 			}
 		}
 	})
@@ -108,7 +95,7 @@ func (t *turn) children(ctx context.Context) (boulder.Usage, error) {
 // eachChildAnswer goes through what the sub-agents' models answered in the turn. A sub-agent can be taken up again by a
 // later turn, so what counts is when the answer began, and not when its session did. It changes nothing of the turn.
 func (t *turn) eachChildAnswer(ctx context.Context, take func(opencode.Message)) error {
-	sessions, err := t.descendants(ctx)
+	sessions, err := session.Descendants(ctx, t.dir, t.job.Attempt.SessionID)
 	if err != nil {
 		return fault(err)
 	}
@@ -117,7 +104,7 @@ func (t *turn) eachChildAnswer(ctx context.Context, take func(opencode.Message))
 		if s.Updated.Before(sent) {
 			continue // each prompt updates it (seen)
 		}
-		for m, err := range t.directory(s.Directory).EachMessage(ctx, s.ID) {
+		for m, err := range t.conn.Client.In(s.Directory).EachMessage(ctx, s.ID) {
 			if err != nil && !errors.Is(err, opencode.ErrNotFound) {
 				return fault(err)
 			}
@@ -136,27 +123,6 @@ func (t *turn) sentAt() time.Time {
 		at = t.seen.began
 	}
 	return at.Truncate(time.Millisecond)
-}
-
-// maxDepth bounds how deep sub-agents of sub-agents are looked for.
-const maxDepth = 5
-
-// descendants are the sessions of sub-agents, and of theirs.
-func (t *turn) descendants(ctx context.Context) ([]opencode.Session, error) {
-	var all []opencode.Session
-	level := []opencode.Session{{ID: t.job.Attempt.SessionID}}
-	for depth := 0; depth < maxDepth && len(level) > 0; depth++ {
-		var next []opencode.Session
-		for _, s := range level {
-			children, err := t.directory(s.Directory).Children(ctx, s.ID)
-			if err != nil && (depth == 0 || !errors.Is(err, opencode.ErrNotFound)) {
-				return nil, err
-			}
-			next = append(next, children...)
-		}
-		all, level = append(all, next...), next
-	}
-	return all, nil
 }
 
 // titleOf is what a sub-agent is to do, without the name that OpenCode adds: "Read (@general subagent)".

@@ -13,8 +13,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 func delegate(t *testing.T, what, prompt string) scriptmodel.ToolCall {
@@ -248,25 +250,30 @@ func TestBeyond(t *testing.T) {
 func TestStepsArePricedByTheModelThatTookThem(t *testing.T) {
 	var asked []string
 	turn := turn{
-		Executor: &Executor{cfg: Config{Price: func(model string, _ boulder.Usage) (float64, bool) {
+		Executor: &Executor{cfg: Config{Now: time.Now, Redact: asItIs{}, Price: func(model string, _ boulder.Usage) (float64, bool) {
 			asked = append(asked, model)
 			return 0.5, true
 		}}},
 		report: func(boulder.Body) error { return nil },
 	}
-	for _, m := range []string{"one", "two"} {
-		turn.message(opencode.MessageInfo{
-			ID: "msg_" + m, SessionID: "ses_" + m, Role: opencode.RoleAssistant, Model: modelRef("p/" + m),
-		})
-	}
-	for _, m := range []string{"one", "two", "one"} { // the last one is an update of the first
-		err := turn.part(opencode.Part{
-			ID: "prt_" + m, SessionID: "ses_" + m, MessageID: "msg_" + m, Type: opencode.PartStepFinish,
-			Step: &opencode.StepFinish{Tokens: opencode.Tokens{Input: 10, Output: 1}},
-		}, m == "one")
-		if err != nil {
+	turn.tree = session.NewTurn("ses_one", enforcer.DefaultRules(), nil)
+	take := func(sessionID string, p opencode.Payload) {
+		t.Helper()
+		if _, err := turn.event(t.Context(), opencode.Event{SessionID: sessionID, Payload: p}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	take("ses_two", opencode.SessionCreated{Session: opencode.Session{ID: "ses_two", ParentID: "ses_one"}})
+	for _, m := range []string{"one", "two"} {
+		take("ses_"+m, opencode.MessageUpdated{Message: opencode.MessageInfo{
+			ID: "msg_" + m, SessionID: "ses_" + m, Role: opencode.RoleAssistant, Model: modelRef("p/" + m),
+		}})
+	}
+	for _, m := range []string{"one", "two", "one"} { // the last one is an update of the first
+		take("ses_"+m, opencode.PartUpdated{Part: opencode.Part{
+			ID: "prt_" + m, SessionID: "ses_" + m, MessageID: "msg_" + m, Type: opencode.PartStepFinish,
+			Step: &opencode.StepFinish{Tokens: opencode.Tokens{Input: 10, Output: 1}},
+		}})
 	}
 	want := boulder.Usage{Input: 20, Output: 2, Cost: 1, Calls: 2}
 	if fmt.Sprint(asked) != "[p/one p/two]" || turn.seen.usage != want {

@@ -15,10 +15,7 @@ type Reading struct {
 	Statuses map[string]opencode.Status
 	Messages []opencode.Message // the root's newest, oldest first
 	Todos    []opencode.Todo    // the root's
-	// Of the directory:
-
-	Permissions []opencode.PermissionRequest
-	Questions   []opencode.QuestionRequest
+	Asks     []Ask              // of the tree's directories
 }
 
 // Load takes in the server's state, and says what has happened that no event told of. What events told since the
@@ -28,11 +25,10 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 	for _, s := range r.Sessions {
 		t.loadMember(s, r)
 	}
-	for _, p := range r.Permissions {
-		t.loadAsk(p.SessionID, Ask{Permission: &p}, r.At)
-	}
-	for _, q := range r.Questions {
-		t.loadAsk(q.SessionID, Ask{Question: &q}, r.At)
+	for _, a := range r.Asks {
+		if m, ok := t.members[a.SessionID()]; ok && !m.asked.After(r.At) {
+			m.asks[a.ID()] = a
+		}
 	}
 	if !t.listed.After(r.At) {
 		t.todos = todos(r.Todos)
@@ -71,12 +67,6 @@ func (t *Tree) loadMember(s opencode.Session, r Reading) {
 	}
 	if !m.asked.After(r.At) {
 		clear(m.asks)
-	}
-}
-
-func (t *Tree) loadAsk(sessionID string, a Ask, at time.Time) {
-	if m, ok := t.members[sessionID]; ok && !m.asked.After(at) {
-		m.asks[a.ID()] = a
 	}
 }
 

@@ -85,6 +85,9 @@ func (t *Tree) Cursor() Cursor { return Cursor{Told: slices.Clone(t.told), Horiz
 // Has reports whether a session belongs to the tree.
 func (t *Tree) Has(sessionID string) bool { _, ok := t.members[sessionID]; return ok }
 
+// Sessions are the ids of all sessions of the tree.
+func (t *Tree) Sessions() []string { return slices.Sorted(maps.Keys(t.members)) }
+
 // BeginAt makes what happened before history, of a session that is seen for the first time.
 func (t *Tree) BeginAt(at time.Time) { t.horizon = at }
 

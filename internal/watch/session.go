@@ -291,7 +291,7 @@ func (w *Watch) read(ctx context.Context, s *watched) {
 	w.background(ctx, func() func() {
 		w.readers <- struct{}{}
 		defer func() { <-w.readers }()
-		r, err := readTree(ctx, dir, id, at)
+		r, err := session.Read(ctx, dir, id, at)
 		return func() { w.taken(ctx, s, r, err) }
 	})
 }

@@ -1,0 +1,74 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
+)
+
+func (t *turn) nudgedFor() []boulder.Rule {
+	var rules []boulder.Rule
+	for _, n := range t.job.Turn.Nudges {
+		rules = append(rules, n.Rule)
+	}
+	return rules
+}
+
+// nudge tells the agent in the running turn that it seems to be stuck, once for each rule. Whether the prompt arrives
+// is not followed up: if it is lost, the rule stops the turn a little later.
+func (t *turn) nudge(ctx context.Context, d enforcer.Decision) error {
+	now := t.cfg.Now()
+	n := boulder.Nudge{Rule: d.Rule, MessageID: opencode.NewMessageID(now), Prompt: nudgeText(d), At: now.UTC()}
+	err := t.report(boulder.Nudged{
+		AttemptRef: t.job.Attempt.AttemptRef, Turn: t.job.Turn.Number, Rule: n.Rule, MessageID: n.MessageID, Prompt: n.Prompt,
+	})
+	if err != nil {
+		return err
+	}
+	t.job.Turn.Nudges = append(slices.Clone(t.job.Turn.Nudges), n)
+	t.seen.nudged = true
+	t.tree.Nudged(n.MessageID)
+	p := opencode.Prompt{MessageID: n.MessageID, Parts: t.tagged(n.Prompt)}
+	if d.Session == t.job.Attempt.SessionID {
+		p.Agent, p.Model = t.job.Attempt.Agent, t.model // a sub-agent's are its own
+	}
+	return t.promptSession(ctx, t.directoryOf(d.Session), d.Session, p)
+}
+
+func nudgeText(d enforcer.Decision) string {
+	what := "Doing the same again will not help. Say in one sentence what you have learned from it, then go another way:" +
+		" other arguments, another tool, or a smaller step."
+	if d.Rule == boulder.RuleIdle {
+		what = "Act: call the tool that does the next step. If everything is done, say what was done and end your turn."
+	}
+	return "[manager] You seem to be stuck: " + d.Reason + ". " + what +
+		" If it cannot be done, leave it, and say so and why in your final message."
+}
+
+// yield ends the turn because its provider needs time that is better spent without a slot.
+func (t *turn) yield(ctx context.Context, sub *opencode.Subscription, d enforcer.Decision) error {
+	began, message := t.cfg.Now(), ""
+	if r := t.tree.Retries(); len(r) > 0 {
+		message = r[0].Message
+	}
+	if err := t.stop(ctx, sub); err != nil {
+		return err
+	}
+	after := max(0, d.RetryAfter-t.cfg.Now().Sub(began)).Round(time.Millisecond)
+	return retryFault(message, t.modelName(nil), d.Reason, after)
+}
+
+// giveUp ends the turn because a provider refuses a session of the tree for good: what OpenCode's tries would cost in time
+// is only lost.
+func (t *turn) giveUp(ctx context.Context, sub *opencode.Subscription, r session.Retrying) error {
+	if err := t.stop(ctx, sub); err != nil {
+		return err
+	}
+	return retryFault(r.Message, cmp.Or(r.Model.String(), t.modelName(nil)), "", 0)
+}

@@ -1,0 +1,306 @@
+package session
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+// Turn is what is seen of a turn while it runs: the tree of its session, the calls that its models and tools make, each
+// told once, and what the stuck rules find in them. It lives as long as the turn.
+type Turn struct {
+	*Tree
+	rules   enforcer.Rules
+	calls   map[string]*calls // by session id
+	told    map[string]bool   // parts that ended, by id
+	begun   map[string]bool   // tool calls that began, by part
+	calling map[string]bool   // messages that call a tool, by id
+	nudges  []string          // ids of the prompts
+	// nudged are messages that a model began when it knew of a nudge, by id; all of them after a crash, which does not
+	// give a nudge again.
+	nudged map[string]bool
+	all    bool
+}
+
+// calls is what one session of the tree calls.
+type calls struct {
+	window  *enforcer.Window
+	answer  string                   // the newest of its model, by id
+	model   opencode.ModelRef        // that gives it
+	running map[string]opencode.Part // tool calls of that answer, by part
+}
+
+// Told is what an event told of a turn for the first time: at most one of these.
+type Told struct {
+	Begun *opencode.ToolCall // a tool runs
+	Ended *opencode.ToolCall
+	Step  *opencode.StepFinish // a call of a model ended
+
+	Announced bool              // of Ended: it was told that it runs
+	Model     opencode.ModelRef // of Step; zero: not known
+}
+
+// NewTurn begins to watch a turn in a session. nudges are the ids of the prompts that it got for the stuck rules before.
+func NewTurn(root string, r enforcer.Rules, nudges []string) *Turn {
+	return &Turn{
+		Tree: NewTree(root, Cursor{}), rules: r, calls: map[string]*calls{}, told: map[string]bool{}, begun: map[string]bool{},
+		calling: map[string]bool{}, nudges: nudges, nudged: map[string]bool{}, all: len(nudges) > 0,
+	}
+}
+
+func (t *Turn) of(sessionID string) *calls {
+	c := t.calls[sessionID]
+	if c == nil {
+		c = &calls{window: enforcer.NewWindow(sessionID, t.rules), running: map[string]opencode.Part{}}
+		t.calls[sessionID] = c
+	}
+	return c
+}
+
+// Take takes in an event as [Tree.Take] does, and says what it tells of the turn.
+func (t *Turn) Take(e opencode.Event, at time.Time) Told {
+	t.Tree.Take(e, at)
+	if !t.Has(e.SessionID) {
+		delete(t.calls, e.SessionID)
+		return Told{}
+	}
+	switch p := e.Payload.(type) {
+	case opencode.SessionCompacted:
+		t.of(e.SessionID).window.Compacted()
+	case opencode.MessageUpdated:
+		t.answer(p.Message)
+	case opencode.PartUpdated:
+		return t.call(p.Part)
+	}
+	return Told{}
+}
+
+// answer takes in an answer of a model.
+func (t *Turn) answer(m opencode.MessageInfo) {
+	if m.Role != opencode.RoleAssistant {
+		return
+	}
+	c := t.of(m.SessionID)
+	c.answers(m)
+	if slices.Contains(t.nudges, m.ParentID) {
+		t.nudged[m.ID] = true
+	}
+	if m.Completed.IsZero() || m.Compacted || m.Error != nil {
+		return
+	}
+	c.window.Message(enforcer.Message{
+		ID: m.ID, Tools: m.Finish == opencode.FinishToolCalls || t.calling[m.ID], AfterNudge: t.afterNudge(m.ID),
+	})
+}
+
+// answers takes in which answer a session's model gives now: the calls of the one before have ended, even if no event
+// said so.
+func (c *calls) answers(m opencode.MessageInfo) {
+	if c.answer != m.ID {
+		clear(c.running)
+	}
+	c.answer, c.model = m.ID, m.Model
+}
+
+// call takes in a part as it is now. Calls are told apart by their parts: providers may give those of different answers
+// the same id.
+func (t *Turn) call(p opencode.Part) (told Told) {
+	c := t.of(p.SessionID)
+	switch {
+	case t.told[p.ID]:
+	case p.Step != nil:
+		t.told[p.ID] = true
+		told.Step = p.Step
+		if c.answer == p.MessageID {
+			told.Model = c.model
+		}
+	case p.Tool == nil:
+	case p.Tool.State.Ended():
+		t.told[p.ID] = true
+		t.ended(p)
+		told.Ended, told.Announced = p.Tool, t.begun[p.ID]
+	default:
+		t.calling[p.MessageID] = true
+		c.running[p.ID] = p
+		if p.Tool.State == opencode.ToolRunning && !t.begun[p.ID] {
+			t.begun[p.ID] = true
+			told.Begun = p.Tool
+		}
+	}
+	return told
+}
+
+// ended takes in a tool call that ended, for the stuck rules.
+func (t *Turn) ended(p opencode.Part) {
+	t.calling[p.MessageID] = true
+	c := t.of(p.SessionID)
+	delete(c.running, p.ID)
+	output, failed := p.Tool.Output, p.Tool.State == opencode.ToolError || exitCode(p.Tool) != 0
+	if p.Tool.State == opencode.ToolError {
+		output = p.Tool.Error
+	}
+	c.window.Call(enforcer.Call{
+		ID: p.ID, Tool: p.Tool.Tool, Input: p.Tool.Input, Output: output, Failed: failed,
+		Edited: len(p.Tool.EditedFiles()) > 0, AfterNudge: t.afterNudge(p.MessageID),
+	})
+}
+
+// exitCode is how a shell command ended; 0 for every other tool.
+func exitCode(c *opencode.ToolCall) int {
+	var metadata struct {
+		Exit int `json:"exit"`
+	}
+	if c.Tool != "bash" || json.Unmarshal(c.Metadata, &metadata) != nil {
+		return 0
+	}
+	return metadata.Exit
+}
+
+func (t *Turn) afterNudge(messageID string) bool { return t.all || t.nudged[messageID] }
+
+// Nudged takes in that a nudge was sent, as the prompt of that id.
+func (t *Turn) Nudged(messageID string) {
+	t.nudges, t.all = append(t.nudges, messageID), false
+}
+
+// Load takes in the server's state as [Tree.Load] does. prompt is the newest of the turn: the stuck rules look at what
+// followed it.
+func (t *Turn) Load(r Reading, prompt string) {
+	t.Tree.Load(r)
+	followed := false
+	for _, m := range r.Messages {
+		for _, p := range m.Parts {
+			if followed && p.Tool != nil && p.Tool.State.Ended() {
+				t.ended(p)
+			}
+		}
+		followed = followed || m.Info.ID == prompt
+	}
+	for id, c := range t.calls {
+		if m := t.members[id]; m == nil || !m.busy() {
+			clear(c.running)
+		}
+	}
+}
+
+// Answer takes in an answer that was read, of any session of the tree: what is in it is not told any more. live: calls in
+// it that have not ended are at work.
+func (t *Turn) Answer(m opencode.Message, live bool) {
+	c := t.of(m.Info.SessionID)
+	c.answers(m.Info)
+	for _, p := range m.Parts {
+		switch {
+		case p.Step != nil:
+			t.told[p.ID] = true
+		case p.Tool == nil:
+		case p.Tool.State.Ended():
+			delete(c.running, p.ID)
+		case live && !t.told[p.ID]:
+			c.running[p.ID] = p
+		}
+	}
+}
+
+// Running is a tool call that is at work, as far as an event told of it.
+func (t *Turn) Running(sessionID string, ref opencode.ToolRef) (call opencode.ToolCall, ok bool) {
+	if c := t.calls[sessionID]; c != nil {
+		for _, p := range c.running {
+			if p.MessageID == ref.MessageID && p.Tool.CallID == ref.CallID && p.Tool.State == opencode.ToolRunning {
+				return *p.Tool, true
+			}
+		}
+	}
+	return call, false
+}
+
+// ToolsRunning counts the tool calls that have not ended.
+func (t *Turn) ToolsRunning() int {
+	n := 0
+	for _, c := range t.calls {
+		n += len(c.running)
+	}
+	return n
+}
+
+// Stuck is what the rules found. A sub-agent that has ended is not stuck any more, and not to be nudged.
+func (t *Turn) Stuck() []enforcer.Finding {
+	var all []enforcer.Finding
+	for id, c := range t.calls {
+		if m := t.members[id]; id == t.root || m != nil && m.busy() {
+			all = append(all, c.window.Findings()...)
+		}
+	}
+	return all
+}
+
+// Retrying is a session of the tree that OpenCode makes wait for a provider, and its model as far as it is known.
+type Retrying struct {
+	enforcer.Retry
+	Model opencode.ModelRef
+}
+
+// Retries are the sessions that OpenCode makes wait, the one that waits the longest first.
+func (t *Turn) Retries() []Retrying {
+	var all []Retrying
+	for id, m := range t.members {
+		if s := m.status; s.Type == opencode.Retry {
+			all = append(all, Retrying{enforcer.Retry{Attempt: s.Attempt, Next: s.Next, Message: s.Message}, t.of(id).model})
+		}
+	}
+	slices.SortFunc(all, func(a, b Retrying) int {
+		if a.Attempt != b.Attempt {
+			return b.Attempt - a.Attempt
+		}
+		return b.Next.Compare(a.Next)
+	})
+	return all
+}
+
+// Position is how far the turn of a prompt is.
+type Position struct {
+	Busy       bool
+	Arrived    bool // the prompt began a turn
+	Answered   bool // and the model finished it, well or badly
+	Unanswered bool // the newest message is a prompt that the model has not begun to answer
+	Begun      bool // the model's newest answer has content
+	Failed     *opencode.TurnError
+}
+
+// Position says how far the turn of a prompt is, by all messages that followed it: not every one has it for its parent,
+// since OpenCode puts prompts of its own in between (after a compaction), and so do nudges. known: the prompt is among
+// the newest [MaxMessages]. All of these are looked at for an empty id.
+func (t *Tree) Position(prompt string) (p Position, known bool) {
+	p.Busy = t.members[t.root].busy()
+	i := slices.IndexFunc(t.messages, func(m *message) bool { return m.info.ID == prompt })
+	if i < 0 && prompt != "" {
+		return p, false
+	}
+	for _, m := range t.messages[i+1:] {
+		if p.Unanswered = !m.assistant(); p.Unanswered {
+			continue
+		}
+		p.Arrived, p.Failed, p.Answered = true, m.info.Error, answered(m.info)
+		p.Begun = m.says() != "" || len(m.tools) > 0
+	}
+	return p, true
+}
+
+// Full reports whether there may be older messages than those that are kept.
+func (t *Tree) Full() bool { return len(t.messages) >= MaxMessages }
+
+// Completed reports whether nothing more is to come of the newest message.
+func (t *Tree) Completed() bool {
+	m := t.newest()
+	return m == nil || !m.assistant() || !m.info.Completed.IsZero()
+}
+
+// answered reports whether a message ends its turn. A summary of the conversation does not: the turn goes on after it.
+// Nor does one without a finish and an error, which is what an abort leaves behind while OpenCode waits for a provider
+// (seen).
+func answered(m opencode.MessageInfo) bool {
+	ended := m.Error != nil || m.Finish != "" && m.Finish != opencode.FinishToolCalls
+	return ended && !m.Completed.IsZero() && !m.Compacted
+}
