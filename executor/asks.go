@@ -81,15 +81,20 @@ func (t *turn) inWords(a session.Ask) string {
 	return words
 }
 
-// pendingAsks answers what is waiting anywhere in the tree. The newest come first: rejecting one left over from an
-// aborted turn rejects the others of its session with it, without a word to the agent.
+// pendingAsks answers what is waiting anywhere in the tree. One that is left over from an aborted turn is passed over:
+// rejecting it rejects the others of its session with it, without a word to the agent. For the same reason the newest
+// come first.
 func (t *turn) pendingAsks(ctx context.Context, listed []session.Ask) error {
 	listed = slices.DeleteFunc(listed, func(a session.Ask) bool { return !t.tree.Has(a.SessionID()) })
 	if t.diverted() {
 		return t.divertListed(ctx, listed)
 	}
 	for _, a := range slices.Backward(listed) {
-		if err := t.asked(ctx, a); err != nil {
+		_, waits, err := t.asking(ctx, a)
+		if err == nil && waits {
+			err = t.asked(ctx, a)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -109,6 +109,7 @@ type ruledOn struct {
 	ruling boulder.Ruling
 	// The reply is due, on its way, or made.
 	due, replying, done bool
+	late                bool // it was held back for what no event had told of
 }
 
 // diverts reports whether there is somebody who could stand in for the person in a session.
@@ -147,7 +148,7 @@ func (w *Watch) replyToAsks(ctx context.Context, s *watched, asks []session.Ask)
 	for _, a := range asks {
 		known := s.away.ruled[a.ID()]
 		r := session.Ruled{Session: a.SessionID(), Question: a.Question != nil}
-		if known.due {
+		if known.due && !(known.late && s.reading) {
 			r.Reply = known.ruling.Reply
 		}
 		ruled = append(ruled, r)
@@ -158,14 +159,19 @@ func (w *Watch) replyToAsks(ctx context.Context, s *watched, asks []session.Ask)
 	}
 	dirs := make([]*opencode.Directory, len(asks))
 	rulings := make([]boulder.Ruling, len(asks))
+	late := make([]bool, len(asks))
 	for _, i := range due {
 		id := asks[i].ID()
-		dirs[i], rulings[i] = w.directoryOf(s, asks[i]), s.away.ruled[id].ruling
+		dirs[i], rulings[i], late[i] = w.directoryOf(s, asks[i]), s.away.ruled[id].ruling, s.away.ruled[id].late
 		s.away.set(id, ruledOn{ruling: rulings[i], replying: true})
 	}
 	w.background(ctx, func() func() {
 		failed := make([]error, len(asks))
 		for _, i := range due {
+			if !late[i] && asks[i].Permission != nil && rulings[i].Reply != boulder.ReplyAllowed && alsoAsks(ctx, asks[i], dirs[i], asks) {
+				failed[i] = errLate
+				continue
+			}
 			replying, cancel := context.WithTimeout(ctx, askLimit)
 			failed[i] = asks[i].Reply(replying, dirs[i], rulings[i].Reply, rulings[i].Message)
 			cancel()
@@ -175,6 +181,9 @@ func (w *Watch) replyToAsks(ctx context.Context, s *watched, asks []session.Ask)
 			for _, i := range due {
 				known := ruledOn{ruling: rulings[i], done: true}
 				switch err := failed[i]; {
+				case errors.Is(err, errLate): // the state has it
+					known.done, known.due, known.late = false, true, true
+					w.read(ctx, s)
 				case errors.Is(err, opencode.ErrNotFound):
 					if rulings[i].Reply != boulder.ReplyAllowed && rulings[i].BlockerID != "" {
 						w.gone(ctx, rulings[i].BlockerID) // nobody reads the refusal
@@ -187,6 +196,30 @@ func (w *Watch) replyToAsks(ctx context.Context, s *watched, asks []session.Ask)
 			}
 		}
 	})
+}
+
+// errLate holds a refusal back, once.
+var errLate = errors.New("the session asks for something of which no event told yet")
+
+// alsoAsks reports whether the session that asks for a permission waits for another one, which is not among the known: a
+// refusal would sweep that away. What cannot be known holds no reply up.
+func alsoAsks(ctx context.Context, a session.Ask, dir *opencode.Directory, known []session.Ask) bool {
+	ctx, cancel := context.WithTimeout(ctx, askLook)
+	defer cancel()
+	listed, err := dir.Permissions(ctx)
+	if err != nil {
+		return false
+	}
+	for _, other := range session.Asks(listed, nil) {
+		same := func(k session.Ask) bool { return k.ID() == other.ID() }
+		if other.SessionID() != a.SessionID() || slices.ContainsFunc(known, same) {
+			continue
+		}
+		if _, waits, err := other.Call(ctx, dir); err == nil && waits {
+			return true
+		}
+	}
+	return false
 }
 
 // gone is best effort: it is about what people read.
@@ -222,7 +255,11 @@ func (w *Watch) rule(ctx context.Context, s *watched, a session.Ask, before boul
 		case own:
 			r.Reply = boulder.ReplyAllowed
 		case before.BlockerID == "":
-			if call, _, err := a.Call(ctx, dir); err == nil && call.Tool != "" { // for people to read
+			call, waits, callErr := a.Call(ctx, dir)
+			if callErr == nil && !waits {
+				return func() { s.away.set(a.ID(), ruledOn{done: true}) } // of a turn that was aborted
+			}
+			if call.Tool != "" { // for people to read
 				b.Ask.Tool, b.Ask.Arguments = call.Tool, string(call.Input)
 			}
 			r, err = div.Divert(ctx, b)

@@ -1,8 +1,14 @@
 package watch_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -65,10 +71,90 @@ func TestPersonIsWaitedForAllTheSame(t *testing.T) {
 }
 
 // Of two permissions that are asked for at once one is refused and one is the user's to give: the refusal, which would
-// sweep the other away, waits for the answer.
+// sweep the other away, waits for the answer, also if the event of the other one does not come in time.
 func TestRefusalSweepsNothingAway(t *testing.T) {
 	t.Parallel()
+	t.Run("both told", func(t *testing.T) {
+		t.Parallel()
+		refuseOneOfTwo(t, nil)
+	})
+	t.Run("one told", func(t *testing.T) {
+		t.Parallel()
+		refuseOneOfTwo(t, func(event string) bool {
+			return strings.Contains(event, `"permission.asked"`) && strings.Contains(event, "echo perhaps")
+		})
+	})
+}
+
+// withoutEvents is a server before another one, which keeps some events to itself.
+func withoutEvents(t *testing.T, to string, drop func(event string) bool) string {
+	t.Helper()
+	target, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.FlushInterval = -1
+	proxy.ModifyResponse = func(r *http.Response) error {
+		if !strings.Contains(r.Header.Get("Content-Type"), "event-stream") {
+			return nil
+		}
+		from, body := r.Body, bufio.NewReader(r.Body)
+		pr, pw := io.Pipe()
+		go func() {
+			for {
+				line, err := body.ReadString('\n')
+				if !drop(line) {
+					_, _ = io.WriteString(pw, line)
+				}
+				if err != nil {
+					_ = pw.CloseWithError(err)
+					return
+				}
+			}
+		}()
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{pr, from}
+		return nil
+	}
+	s := httptest.NewServer(proxy)
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	return s.URL
+}
+
+// patient rules when both are asked for.
+type patient struct {
+	standIn
+	both <-chan struct{}
+}
+
+func (p patient) Divert(ctx context.Context, ask boulder.Blocker) (boulder.Ruling, error) {
+	select {
+	case <-p.both:
+	case <-ctx.Done():
+	}
+	return p.standIn.Divert(ctx, ask)
+}
+
+func refuseOneOfTwo(t *testing.T, drop func(event string) bool) {
 	w := newWorld(t)
+	asked := make(chan struct{})
+	sub := w.client.Subscribe(opencode.Filter{Directory: w.dir.Path()})
+	t.Cleanup(sub.Close)
+	go func() {
+		n := 0
+		for e, err := range sub.Events(w.ctx) {
+			if _, ok := e.Payload.(opencode.PermissionAsked); ok && err == nil {
+				n++
+			}
+			if n == 2 {
+				close(asked)
+				return
+			}
+		}
+	}()
 	away := newStandIn(t, true)
 	root := t.TempDir()
 	var err error
@@ -85,7 +171,15 @@ func TestRefusalSweepsNothingAway(t *testing.T) {
 	both := bash("echo no")
 	both.ToolCalls = append(both.ToolCalls, bash("echo perhaps").ToolCalls...)
 	k := w.begin(t, steps(both, say("I did what I may.")), askForBash)
-	r := w.watch(func(c *watch.Config) { c.Diverter = away })
+	r := w.watch(func(c *watch.Config) {
+		c.Diverter = patient{away, asked}
+		if drop != nil {
+			at := withoutEvents(t, w.url, drop)
+			c.Attach = func(ctx context.Context) (*opencode.Client, error) {
+				return opencode.Attach(ctx, at, opencode.AttachConfig{})
+			}
+		}
+	})
 	r.noted(t, "waits for you until")
 	r.noted(t, "was refused")
 	all, err := away.Of(w.ctx, k.id)
