@@ -182,7 +182,7 @@ func (s *State) fits(status Status) error {
 	case Running:
 		fits = len(s.SubTasks) > 0
 	case Synthesizing, Failed, Cancelled:
-		fits = s.Settled()
+		fits = s.AllOver()
 	}
 	if !fits {
 		return fmt.Errorf("boulder cannot be %s with plan revision %d, %d sub-tasks and %d open attempts",
@@ -267,7 +267,7 @@ func (s *State) taskComplete(b TaskComplete) error {
 		return fmt.Errorf("%s is not an end", b.Status)
 	case s.Boulder.Status != Synthesizing:
 		return fmt.Errorf("boulder is %s", s.Boulder.Status)
-	case !s.Settled():
+	case !s.AllOver():
 		return fmt.Errorf("%d attempts are open", len(s.open))
 	case s.parkedCount > 0:
 		return fmt.Errorf("%d sub-tasks wait for a person", s.parkedCount)

@@ -90,7 +90,7 @@ func (s *State) turnSent(e *Event, b TurnSent) error {
 	if b.Resume { // what it tells does not count as heard: with and without a crash the turn comes to the same
 		o.Turn.ResumeID = b.MessageID
 	} else {
-		o.Turn.MessageID, o.Turn.SentAt, o.Turn.Heard = b.MessageID, e.Time, b.Heard
+		o.Turn.MessageID, o.Turn.SentAt, o.Turn.ToldUpTo = b.MessageID, e.Time, b.ToldUpTo
 		if o.Attempt.Troubles == 0 { // a wait before a continuation is over
 			o.Attempt.Reason, o.Attempt.NotBefore = "", time.Time{}
 		}

@@ -174,8 +174,8 @@ func TestParked(t *testing.T) {
 	if a.Status != SubTaskBlocked || !a.Parked || a.Reason != "no money" || a.Tries != 0 || b.Status != SubTaskPending {
 		t.Fatalf("a %+v, b is %s", *a, b.Status)
 	}
-	if s.Parked() != 1 || !s.Settled() {
-		t.Errorf("%d parked, settled: %v", s.Parked(), s.Settled())
+	if s.Parked() != 1 || !s.AllOver() {
+		t.Errorf("%d parked, settled: %v", s.Parked(), s.AllOver())
 	}
 	feed(t, s, StatusChanged{Status: Synthesizing})
 	refused(t, s, TaskComplete{Status: Partial})

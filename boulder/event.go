@@ -128,8 +128,8 @@ type TurnSent struct {
 	Kind      TurnKind `json:"kind"`
 	MessageID string   `json:"message_id"`
 	Resume    bool     `json:"resume,omitempty"` // the one resume prompt of this turn
-	// Heard is that of the job's turn, see [Turn.Heard].
-	Heard uint64 `json:"heard,omitempty"`
+	// ToldUpTo is that of the job's turn, see [Turn.ToldUpTo].
+	ToldUpTo uint64 `json:"heard,omitempty"`
 }
 
 // Nudged says that a prompt is about to be sent into the running turn, because it seems to be stuck. It is committed

@@ -186,7 +186,7 @@ func (m *machine) head(t *rapid.T) Body {
 			Revision: number, Plan: PlanRevision{Number: number, Plan: m.plan, Hash: m.plan.Hash()},
 			GatesApproved: rapid.Bool().Draw(t, "gates approved"), Model: "r/default",
 		}
-	case m.state.Parked() > 0 && m.state.Settled():
+	case m.state.Parked() > 0 && m.state.AllOver():
 		i := slices.IndexFunc(m.state.SubTasks, func(st *SubTask) bool { return st.Parked })
 		st := m.state.SubTasks[i]
 		if awaited := st.AwaitedBy(st.Attempts); len(awaited) > 0 {
@@ -195,7 +195,7 @@ func (m *machine) head(t *rapid.T) Body {
 		return Unparked{SubTaskID: st.ID}
 	case b.Status == Synthesizing:
 		return TaskComplete{Status: rapid.SampledFrom([]Status{Completed, Partial, Failed, Running}).Draw(t, "end")}
-	case len(m.state.SubTasks) > 0 && m.state.Settled():
+	case len(m.state.SubTasks) > 0 && m.state.AllOver():
 		return StatusChanged{Status: Synthesizing}
 	}
 	return StatusChanged{Status: Running}

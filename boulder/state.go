@@ -207,8 +207,8 @@ func (s *State) Planned() int { return len(s.SubTasks) - s.counts[SubTaskSuperse
 // Parked reports how many sub-tasks wait for a person.
 func (s *State) Parked() int { return s.parkedCount }
 
-// Settled reports whether no attempt is queued or live: nothing more can happen by itself.
-func (s *State) Settled() bool { return len(s.open) == 0 }
+// AllOver reports whether no attempt is queued or live: nothing more can happen by itself.
+func (s *State) AllOver() bool { return len(s.open) == 0 }
 
 // Models returns the models that have attempts waiting, sorted.
 func (s *State) Models() []string {

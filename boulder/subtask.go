@@ -229,9 +229,9 @@ type Turn struct {
 	Number int      `json:"number"` // from 1
 	Seq    uint64   `json:"seq"`    // event that began it: notes that came later are news for the next prompt
 	Kind   TurnKind `json:"kind"`
-	// Heard is the event up to which the prompt has what people said: one that waits to be sent gets it added. 0: what there
+	// ToldUpTo is the event up to which the prompt has what people said: one that waits to be sent gets it added. 0: what there
 	// was when the turn began.
-	Heard     uint64 `json:"heard,omitempty"`
+	ToldUpTo  uint64 `json:"heard,omitempty"`
 	Prompt    string `json:"prompt"`
 	MessageID string `json:"message_id,omitempty"` // of the prompt, stored before it is sent
 	// ResumeID is the message of the one resume prompt that a turn may get after a crash; stored before it is sent,
@@ -245,8 +245,8 @@ type Turn struct {
 	EndedAt  time.Time `json:"ended_at,omitzero"`
 }
 
-// HeardBy is the event up to which the turn's prompt has what people said.
-func (t *Turn) HeardBy() uint64 { return max(t.Seq, t.Heard) }
+// KnowsUpTo is the event up to which the turn's prompt has what people said.
+func (t *Turn) KnowsUpTo() uint64 { return max(t.Seq, t.ToldUpTo) }
 
 // Nudge is a prompt into a running turn that seems to be stuck: it comes before the turn is stopped.
 type Nudge struct {

@@ -108,7 +108,7 @@ func (t *turn) send(ctx context.Context) (ended bool, err error) {
 		id := opencode.NewMessageID(sent)
 		err := t.report(boulder.TurnSent{
 			AttemptRef: t.job.Attempt.AttemptRef, Turn: t.job.Turn.Number, Kind: t.job.Turn.Kind, MessageID: id,
-			Heard: t.job.Turn.Heard,
+			ToldUpTo: t.job.Turn.ToldUpTo,
 		})
 		if err != nil {
 			return false, err
@@ -152,7 +152,7 @@ func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
 		id := opencode.NewMessageID(t.cfg.Now())
 		err := t.report(boulder.TurnSent{
 			AttemptRef: t.job.Attempt.AttemptRef, Turn: t.job.Turn.Number, Kind: t.job.Turn.Kind, MessageID: id, Resume: true,
-			Heard: t.job.Turn.Heard,
+			ToldUpTo: t.job.Turn.ToldUpTo,
 		})
 		if err != nil {
 			return false, err

@@ -170,7 +170,7 @@ func (s *server) Run(ctx context.Context, job boulder.Job, report func(boulder.B
 		s.mu.Lock()
 		id = fmt.Sprintf("m%d", len(s.prompts)+s.calls)
 		s.mu.Unlock()
-		sent := boulder.TurnSent{AttemptRef: job.Attempt.AttemptRef, Turn: job.Turn.Number, MessageID: id, Heard: job.Turn.Heard}
+		sent := boulder.TurnSent{AttemptRef: job.Attempt.AttemptRef, Turn: job.Turn.Number, MessageID: id, ToldUpTo: job.Turn.ToldUpTo}
 		if err := s.report(report, sent, func(b boulder.Body) bool { return reflect.DeepEqual(b, boulder.Body(sent)) }); err != nil {
 			return boulder.Evidence{}, err
 		}

@@ -76,8 +76,8 @@ func (o *original) inherit(first string, from *boulder.State) {
 			if has || s.ID == first || t.Status != boulder.SubTaskCompleted {
 				continue
 			}
-			anew := func(id string) bool { _, ok := o.results[id]; return !ok }
-			if !slices.ContainsFunc(s.DependsOn, anew) {
+			redone := func(id string) bool { _, ok := o.results[id]; return !ok }
+			if !slices.ContainsFunc(s.DependsOn, redone) {
 				o.results[s.ID] = boulder.Inherited{
 					Summary: t.Summary, Output: t.Output, Files: t.Files, Baseline: t.Baseline,
 				}

@@ -219,13 +219,13 @@ func (r *run) commit() error {
 var errAbandoned = errors.New("the events are not read any more")
 
 // decide applies what schedule.Compute decides until only work is left to do, and remembers that.
-func (r *run) decide() error { return r.beside(r.decideBeside) }
+func (r *run) decide() error { return r.withSharedLimits(r.decideWith) }
 
-func (r *run) decideBeside(others []schedule.Share) error {
+func (r *run) decideWith(others []schedule.Share) error {
 	for {
 		decided := false
 		r.wake, r.todo = time.Time{}, nil
-		actions := schedule.ComputeBeside(r.state, r.o.limits, r.now(), others)
+		actions := schedule.ComputeShared(r.state, r.o.limits, r.now(), others)
 		if len(actions) == 1 && r.toVerify(actions[0]) {
 			r.todo = actions
 			return nil

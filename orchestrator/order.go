@@ -180,11 +180,11 @@ func carryOut(s *boulder.State, o boulder.Order, apply func(boulder.Body) error)
 		}
 		return drop(s, o.SubTaskID, boulder.SubTaskCancelled, cancelledByPerson, apply)
 	case boulder.OrderSettle:
-		return settle(s, o, apply)
+		return answerBlocker(s, o, apply)
 	case boulder.OrderSkip:
 		return drop(s, o.SubTaskID, boulder.SubTaskSkipped, "skipped by a person", apply)
 	}
-	return again(s, o.SubTaskID, apply)
+	return retry(s, o.SubTaskID, apply)
 }
 
 // archive puts a boulder out of sight, or brings it back.
@@ -237,8 +237,8 @@ func drop(
 	return applyEach(append(brokenOff(open), done), apply)
 }
 
-// settle hands a person's answer to the sub-task that has the blocker.
-func settle(s *boulder.State, o boulder.Order, apply func(boulder.Body) error) error {
+// answerBlocker hands a person's answer to the sub-task that has the blocker.
+func answerBlocker(s *boulder.State, o boulder.Order, apply func(boulder.Body) error) error {
 	t := s.SubTask(o.SubTaskID)
 	switch {
 	case t == nil:
@@ -274,8 +274,8 @@ func movable(s *boulder.State, id string) error {
 	return nil
 }
 
-// again gives a sub-task a fresh session.
-func again(s *boulder.State, id string, apply func(boulder.Body) error) error {
+// retry gives a sub-task a fresh session.
+func retry(s *boulder.State, id string, apply func(boulder.Body) error) error {
 	if err := movable(s, id); err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ type Runner interface {
 	//
 	// The job says how far the turn is. Without Attempt.SessionID: find a session by Attempt.Tag, or create one.
 	// Without Turn.MessageID: send the prompt. With it: the prompt was sent, perhaps; look, and do not send it twice.
-	// [boulder.TurnSent] carries the Heard of the job's turn.
+	// [boulder.TurnSent] carries the ToldUpTo of the job's turn.
 	// Before every side effect that must not happen twice, Run reports the intent ([boulder.SubTaskStart],
 	// [boulder.TurnSent], [boulder.Nudged]) and goes on only when report returns nil: it is then stored. An error from
 	// report is returned as it is. [boulder.SubTaskProgress] and, before Run returns, every [boulder.BlockerRaised] of the

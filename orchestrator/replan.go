@@ -79,8 +79,8 @@ func (r *run) replanRequest() boulder.ReplanRequest {
 	return req
 }
 
-// settleReplan turns the answer of the Task Ledger into events.
-func (r *run) settleReplan(res *result) error {
+// takeReplan turns the answer of the Task Ledger into events.
+func (r *run) takeReplan(res *result) error {
 	var bodies []boulder.Body
 	if res.usage != (boulder.Usage{}) {
 		bodies = one(boulder.UsageReport{

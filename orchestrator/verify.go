@@ -54,7 +54,7 @@ func (r *run) startVerify(a schedule.Finish) {
 	})
 }
 
-func (r *run) settleVerify(res *result) {
+func (r *run) takeVerification(res *result) {
 	switch {
 	case res.err == nil:
 		r.verified = res.turn

@@ -138,7 +138,7 @@ func (r *run) runTurn(o *boulder.Open) func(context.Context) *result {
 	}
 	// It may have waited for long since it was written; or it was lost in a crash with what was added to it then.
 	job.Turn.Prompt += prompts.News(r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq), r.answers(o.SubTask, o.Turn.Seq))
-	job.Turn.Heard = r.state.Boulder.Seq
+	job.Turn.ToldUpTo = r.state.Boulder.Seq
 	if b := o.SubTask.Budget; b != nil && b.Time > 0 {
 		job.TimeLeft = max(time.Duration(b.Time)-o.SubTask.Worked, time.Nanosecond)
 	}
@@ -208,7 +208,7 @@ func (r *run) reporter(ctx context.Context, ref boulder.AttemptRef) func(boulder
 // receive takes in one message on the loop goroutine.
 func (r *run) receive(m message) error {
 	if m.result != nil {
-		return r.settle(m.ref, m.result)
+		return r.takeResult(m.ref, m.result)
 	}
 	refused := r.admissible(m)
 	if refused == nil {
@@ -252,8 +252,8 @@ func (r *run) admissible(m message) error {
 	return nil
 }
 
-// settle turns a worker's result into events.
-func (r *run) settle(ref boulder.AttemptRef, res *result) error {
+// takeResult turns a worker's result into events.
+func (r *run) takeResult(ref boulder.AttemptRef, res *result) error {
 	if err := r.noteClock(); err != nil {
 		return err
 	}
@@ -263,10 +263,10 @@ func (r *run) settle(ref boulder.AttemptRef, res *result) error {
 		delete(r.cancels, ref)
 	}
 	if res.kind == workReplan {
-		return r.settleReplan(res)
+		return r.takeReplan(res)
 	}
 	if res.kind == workVerify {
-		r.settleVerify(res)
+		r.takeVerification(res)
 		return nil
 	}
 	if r.leftover[ref] {

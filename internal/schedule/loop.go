@@ -11,15 +11,15 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// goOn decides about a turn of a loop that was judged incomplete. The arbiter of all sessions does, package enforcer;
+// loopTurn decides about a turn of a loop that was judged incomplete. The arbiter of all sessions does, package enforcer;
 // here its answer becomes an action. Nobody else prompts the session, so what it would say after a wait is known now.
-func (c *computing) goOn(o *boulder.Open) Action {
+func (c *computing) loopTurn(o *boulder.Open) Action {
 	track, err := trackOf(o.SubTask)
 	if err != nil { // counted from nothing, the bounds would not hold
 		return Fail{o, fmt.Sprintf("what is stored of the loop cannot be read: %v", err), boulder.AttemptFailed}
 	}
 	p := loopPolicy(c.s.Boulder.Loop)
-	if len(answered(o)) > 0 {
+	if len(lateAnswers(o)) > 0 {
 		track = enforcer.Track{} // as if it had been parked: what a person takes up again is counted anew
 	}
 	for _, e := range turnOf(o) {
@@ -47,9 +47,9 @@ func (c *computing) goOn(o *boulder.Open) Action {
 		return Wake{At: at}
 	case d.Kind == enforcer.Fresh:
 		return Retry{Open: o, Reason: d.Reason, Status: boulder.AttemptFailed, Track: encode(track)}
-	case d.Kind == enforcer.LetGo && d.Gate != enforcer.GateWork && len(answered(o)) > 0:
+	case d.Kind == enforcer.LetGo && d.Gate != enforcer.GateWork && len(lateAnswers(o)) > 0:
 		return Retry{
-			Open: o, Reason: heard(answered(o)), Status: boulder.AttemptCancelled, Uncounted: true, Track: encode(enforcer.Track{}),
+			Open: o, Reason: answerTo(lateAnswers(o)), Status: boulder.AttemptCancelled, Uncounted: true, Track: encode(enforcer.Track{}),
 		}
 	case d.Kind == enforcer.LetGo && d.Gate == enforcer.GateIterations:
 		return Park{Open: o, AtLimit: true, Reason: fmt.Sprintf("it had %s, which is the limit; %s",

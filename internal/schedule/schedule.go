@@ -15,19 +15,19 @@ import (
 // Compute returns what to do. It looks at the live attempts and the heads of the queues only, so its cost does not grow
 // with the plan. A boulder that is not running gets no actions; one that is gets at least one, if it is [Startable].
 func Compute(s *boulder.State, l Limits, now time.Time) []Action {
-	return ComputeBeside(s, l, now, nil)
+	return ComputeShared(s, l, now, nil)
 }
 
-// ComputeBeside is [Compute] for a boulder that shares the limits with others that run at the same time.
-func ComputeBeside(s *boulder.State, l Limits, now time.Time, others []Share) []Action {
+// ComputeShared is [Compute] for a boulder that shares the limits with others that run at the same time.
+func ComputeShared(s *boulder.State, l Limits, now time.Time, others []Share) []Action {
 	if s.Boulder.Status != boulder.Running {
 		return nil
 	}
 	c := newComputing(s, l, now)
 	c.others = others
 	c.replan()
-	if s.Settled() && s.Boulder.Replan == nil && len(c.actions) == 0 {
-		return []Action{c.settled()}
+	if s.AllOver() && s.Boulder.Replan == nil && len(c.actions) == 0 {
+		return []Action{c.allOver()}
 	}
 	for _, o := range s.Live() {
 		if a := c.next(o); a != nil {
@@ -201,8 +201,8 @@ func idsOf(subTasks []*boulder.SubTask) []string {
 	return ids
 }
 
-// settled is for a state in which no attempt is open.
-func (c *computing) settled() Action {
+// allOver is for a state in which no attempt is open.
+func (c *computing) allOver() Action {
 	if n := c.s.Parked(); n > 0 {
 		for _, t := range c.s.SubTasks {
 			if t.Parked {
@@ -368,7 +368,7 @@ func Broken(s *boulder.State, o *boulder.Open, l Limits, reason string) Action {
 		return park(o, reason)
 	}
 	c := &computing{s: s, l: l, replanning: s.Boulder.Replan != nil}
-	if a := c.again(o, reason, boulder.AttemptFailed); a != nil {
+	if a := c.retryOrReplan(o, reason, boulder.AttemptFailed); a != nil {
 		return a
 	}
 	return Fail{o, reason, boulder.AttemptFailed} // it cannot wait for the replan that is being made: its turn is over

@@ -28,9 +28,49 @@ func (s Share) Equal(other Share) bool {
 	})
 }
 
-// ShareOf is what a boulder waits for; what it holds is known to whoever runs it. One that halts, or does not run, waits
-// for nothing: it keeps nobody waiting.
-func ShareOf(s *boulder.State, l Limits, now time.Time, halting bool) Share {
+// Hold brings the slots that a boulder holds up to date, and returns its share. It gives back those of attempts that are over,
+// or whose boulder is paused, once nothing is busy with them, and takes one for each attempt that needs one, as far as there
+// are any: after a pause or a crash other boulders may have them.
+func Hold(
+	s *boulder.State, l Limits, now time.Time, slots map[boulder.AttemptRef]string, busy func(boulder.AttemptRef) bool,
+	others []Share, halting bool,
+) Share {
+	running := s.Boulder.Status == boulder.Running
+	held := map[string]int{}
+	for ref, model := range slots {
+		o := s.Open(ref.SubTaskID)
+		live := o != nil && o.Attempt.AttemptRef == ref && o.Attempt.Status.Live()
+		if !busy(ref) && (!live || !running) {
+			delete(slots, ref)
+			continue
+		}
+		held[model]++
+	}
+	share := waiting(s, l, now, halting)
+	share.Held = held
+	if !running {
+		return share
+	}
+	all := append(slices.Clip(others), Share{Held: held})
+	var first []Ticket
+	for _, o := range s.Live() {
+		ref, model := o.Attempt.AttemptRef, o.Attempt.Model
+		if _, has := slots[ref]; has {
+			continue
+		}
+		if Room(l, model, all) {
+			slots[ref] = model
+			held[model]++
+		} else if !halting {
+			first = append(first, Ticket{Model: model, Since: o.Attempt.StartedAt})
+		}
+	}
+	share.Waiting = append(first, share.Waiting...)
+	return share
+}
+
+// waiting is what a boulder waits for. One that halts, or does not run, waits for nothing: it keeps nobody waiting.
+func waiting(s *boulder.State, l Limits, now time.Time, halting bool) Share {
 	var share Share
 	models := s.Models()
 	if halting || s.Boulder.Status != boulder.Running || len(models) == 0 {

@@ -18,32 +18,32 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	switch {
 	case v.Completed && c.s.Boulder.Loop != nil && leftBlocked(o):
 		return Park{Open: o, Reason: "all that can be done is done" + blockedItems(o.Turn.Evidence)}
-	case v.Completed && len(unheard(o)) > 0 && c.hears(o):
-		return c.hear(o, unheard(o))
+	case v.Completed && len(newAnswers(o)) > 0 && c.canContinue(o):
+		return c.tell(o, newAnswers(o))
 	case v.Completed:
 		return Complete{Open: o, Skip: c.notNeeded(o)}
 	case ended.Rule == boulder.RuleBudget, c.budget.subTask(o.SubTask, o) != "":
 		return Park{Open: o, Reason: cmp.Or(c.budget.subTask(o.SubTask, o), ended.Stopped)}
 	case c.s.Boulder.Loop != nil:
-		return c.goOn(o)
-	case len(answered(o)) > 0:
-		return c.hear(o, answered(o))
+		return c.loopTurn(o)
+	case len(lateAnswers(o)) > 0:
+		return c.tell(o, lateAnswers(o))
 	case v.NeedReplan, v.BlockedBy == "wrong_plan":
-		return c.anew(o, "the plan is wrong: "+cmp.Or(v.ReplanReason, v.StuckReason, shortcoming(v)), failed, c.again)
+		return c.replanOr(o, "the plan is wrong: "+cmp.Or(v.ReplanReason, v.StuckReason, shortcoming(v)), failed, c.retryOrReplan)
 	case o.SubTask.Stalls >= c.l.Stalls:
-		return c.anew(o, fmt.Sprintf("stalled, %d times: %s", o.SubTask.Stalls, shortcoming(v)), failed, c.again)
+		return c.replanOr(o, fmt.Sprintf("stalled, %d times: %s", o.SubTask.Stalls, shortcoming(v)), failed, c.retryOrReplan)
 	case ended.Rule == boulder.RuleWallClock:
-		return c.again(o, "the turn was stopped: "+ended.Stopped, boulder.AttemptTimeout)
+		return c.retryOrReplan(o, "the turn was stopped: "+ended.Stopped, boulder.AttemptTimeout)
 	case ended.Stopped != "":
-		return c.again(o, "the turn was stopped: "+ended.Stopped, failed)
+		return c.retryOrReplan(o, "the turn was stopped: "+ended.Stopped, failed)
 	case ended.Error != "" && ended.Truncated == "":
-		return c.again(o, fmt.Sprintf("the session broke: %s: %s", ended.Error, ended.Message), failed)
+		return c.retryOrReplan(o, fmt.Sprintf("the session broke: %s: %s", ended.Error, ended.Message), failed)
 	case v.IsStuck:
-		return c.again(o, "stuck: "+v.StuckReason, failed)
+		return c.retryOrReplan(o, "stuck: "+v.StuckReason, failed)
 	case v.IsInLoop:
-		return c.again(o, "going in circles: "+v.Summary, failed)
+		return c.retryOrReplan(o, "going in circles: "+v.Summary, failed)
 	}
-	return c.keepOn(o)
+	return c.continueOrRetry(o)
 }
 
 // TurnEnded hands in what a turn left behind.
@@ -95,47 +95,49 @@ func Overrule(t *boulder.SubTask, e *boulder.Evidence, v boulder.Verdict) boulde
 	return v
 }
 
-// answered are the hard blockers that a person settled while the turn was at work that raised them. The agent has not
+// lateAnswers are the hard blockers that a person settled while the turn was at work that raised them. The agent has not
 // heard of it: whatever was judged, it could not do better.
-func answered(o *boulder.Open) []boulder.RaisedBlocker {
+func lateAnswers(o *boulder.Open) []boulder.RaisedBlocker {
 	return slices.DeleteFunc(o.SubTask.SettledSince(o.Turn.Seq), func(b boulder.RaisedBlocker) bool {
 		return !b.Hard || b.Attempt != o.Attempt.Attempt
 	})
 }
 
-// unheard are the answers that came while the turn was at work and say something else than what the agent chose: what it
+// newAnswers are the answers that came while the turn was at work and say something else than what the agent chose: what it
 // completed rests on its own choice.
-func unheard(o *boulder.Open) []boulder.RaisedBlocker {
-	return slices.DeleteFunc(o.SubTask.SettledSince(o.Turn.HeardBy()), func(b boulder.RaisedBlocker) bool {
+func newAnswers(o *boulder.Open) []boulder.RaisedBlocker {
+	return slices.DeleteFunc(o.SubTask.SettledSince(o.Turn.KnowsUpTo()), func(b boulder.RaisedBlocker) bool {
 		return b.Status != boulder.BlockerAnswered || b.Answer == "" || b.Answer == b.Choice
 	})
 }
 
-// hear lets the agent have an answer: in its session if that can still be told something, else in a fresh one. Neither is a
+// tell lets the agent have an answer: in its session if that can still be told something, else in a fresh one. Neither is a
 // try, because a sub-task that was parked, and answered then, would not have used one up either.
-func (c *computing) hear(o *boulder.Open, answers []boulder.RaisedBlocker) Action {
-	if c.hears(o) {
-		return Continue{Open: o, Reason: heard(answers), Track: encode(enforcer.Track{})} // its answers count anew
+func (c *computing) tell(o *boulder.Open, answers []boulder.RaisedBlocker) Action {
+	if c.canContinue(o) {
+		return Continue{Open: o, Reason: answerTo(answers), Track: encode(enforcer.Track{})} // its answers count anew
 	}
-	return Retry{Open: o, Reason: heard(answers), Status: boulder.AttemptCancelled, Uncounted: true}
+	return Retry{Open: o, Reason: answerTo(answers), Status: boulder.AttemptCancelled, Uncounted: true}
 }
 
-func heard(answers []boulder.RaisedBlocker) string { return "there is an answer to " + answers[0].ID }
+func answerTo(answers []boulder.RaisedBlocker) string {
+	return "there is an answer to " + answers[0].ID
+}
 
-// hears reports whether the session can still be told something.
-func (c *computing) hears(o *boulder.Open) bool {
+// canContinue reports whether the session can still be told something.
+func (c *computing) canContinue(o *boulder.Open) bool {
 	ended := o.Turn.Evidence.Ended
 	whole := ended.Stopped == "" && (ended.Error == "" || ended.Truncated != "")
 	return whole && o.Attempt.Turns < c.l.Evaluations
 }
 
-// keepOn asks the arbiter of all sessions, package enforcer, whether this one is told to go on.
-func (c *computing) keepOn(o *boulder.Open) Action {
+// continueOrRetry asks the arbiter of all sessions, package enforcer, whether this one is told to go on.
+func (c *computing) continueOrRetry(o *boulder.Open) Action {
 	missing, p := shortcoming(o.Turn.Verdict), enforcer.RunPolicy()
 	p.MaxFailures, p.MaxIterations = c.l.IdleTurns+1, c.l.Evaluations-1 // the brief is no continuation
 	track, err := said(o, p)
 	if err != nil { // counted from nothing, a bound would not hold
-		return c.again(o, fmt.Sprintf("what is stored of the session cannot be read: %v", err), boulder.AttemptFailed)
+		return c.retryOrReplan(o, fmt.Sprintf("what is stored of the session cannot be read: %v", err), boulder.AttemptFailed)
 	}
 	a := Continue{Open: o, Reason: missing, Track: encode(track)}
 	track.Iteration, track.FailureCount = o.Attempt.Turns-1, o.Attempt.Idle
@@ -148,7 +150,7 @@ func (c *computing) keepOn(o *boulder.Open) Action {
 	case d.Gate == enforcer.GateIterations:
 		d.Reason = fmt.Sprintf("not complete after %d turns: %s", o.Attempt.Turns, missing)
 	}
-	return c.again(o, d.Reason, boulder.AttemptFailed)
+	return c.retryOrReplan(o, d.Reason, boulder.AttemptFailed)
 }
 
 // said is what the attempt's continuations got for an answer without progress, the newest turn included. Nothing else of a
@@ -219,25 +221,25 @@ func shortcoming(v *boulder.Verdict) string {
 	return v.Summary
 }
 
-// again retries in a fresh session while there are tries left, and then plans anew. An attempt that ends with the same
+// retryOrReplan retries in a fresh session while there are tries left, and then plans anew. An attempt that ends with the same
 // changes and the same failing gates as the one before makes further tries pointless.
-func (c *computing) again(o *boulder.Open, reason string, status boulder.AttemptStatus) Action {
+func (c *computing) retryOrReplan(o *boulder.Open, reason string, status boulder.AttemptStatus) Action {
 	same := o.Attempt.Result != "" && o.Attempt.Result == o.SubTask.LastResult
 	if same {
 		reason += " (with the same changes and the same failing gates as the attempt before)"
 	}
 	if same || o.SubTask.Tries+1 >= c.l.attempts(o.SubTask) {
-		return c.anew(o, reason, status, fail)
+		return c.replanOr(o, reason, status, fail)
 	}
 	return Retry{Open: o, Reason: reason, Status: status}
 }
 
-// way is what an unfinished attempt comes to.
-type way func(o *boulder.Open, reason string, status boulder.AttemptStatus) Action
+// fallback is what an unfinished attempt comes to.
+type fallback func(o *boulder.Open, reason string, status boulder.AttemptStatus) Action
 
-// anew replans while that is allowed, and otherwise goes the other way. Only one replan is made at a time; whoever
+// replanOr replans while that is allowed, and otherwise falls back. Only one replan is made at a time; whoever
 // wants another waits for it.
-func (c *computing) anew(o *boulder.Open, reason string, status boulder.AttemptStatus, otherwise way) Action {
+func (c *computing) replanOr(o *boulder.Open, reason string, status boulder.AttemptStatus, otherwise fallback) Action {
 	switch {
 	case c.s.Boulder.Replans >= c.l.Replans, c.s.Boulder.Loop != nil:
 		return otherwise(o, reason, status)

@@ -212,7 +212,7 @@ func (c *call) prompt(ctx context.Context, resume bool) error {
 	turn := &c.job.Turn
 	err = c.tell(boulder.TurnSent{
 		AttemptRef: c.job.Attempt.AttemptRef, Turn: turn.Number, Kind: turn.Kind, MessageID: id, Resume: resume,
-		Heard: turn.Heard,
+		ToldUpTo: turn.ToldUpTo,
 	})
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -62,9 +61,9 @@ func (rs *runs) nudge(except *run) {
 	}
 }
 
-// beside calls decide with what the other boulders hold and wait for. No other one decides meanwhile, so that no slot is
+// withSharedLimits calls decide with what the other boulders hold and wait for. No other one decides meanwhile, so that no slot is
 // given out twice.
-func (r *run) beside(decide func(others []schedule.Share) error) error {
+func (r *run) withSharedLimits(decide func(others []schedule.Share) error) error {
 	rs := &r.o.runs
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -75,59 +74,11 @@ func (r *run) beside(decide func(others []schedule.Share) error) error {
 		}
 	}
 	err := decide(others)
-	waiting := r.holdSlots(others)
-	mine := schedule.Share{}
-	if err == nil {
-		mine = schedule.ShareOf(r.state, r.o.limits, r.now(), r.halting())
-		if !r.halting() {
-			mine.Waiting = append(waiting, mine.Waiting...)
-		}
-	}
-	mine.Held = r.held()
+	busy := func(ref boulder.AttemptRef) bool { return r.inflight[ref] }
+	mine := schedule.Hold(r.state, r.o.limits, r.now(), r.slots, busy, others, err != nil || r.halting())
 	if !mine.Equal(rs.shares[r]) {
 		rs.shares[r] = mine
 		rs.nudge(r)
 	}
 	return err
-}
-
-// holdSlots gives back the slots of attempts that are over, or whose boulder is paused, once nothing is at work on them;
-// and takes one for each attempt that needs one, as far as there are any: after a pause or a crash other boulders may have
-// them. It returns what still waits.
-func (r *run) holdSlots(others []schedule.Share) (waiting []schedule.Ticket) {
-	running := r.state.Boulder.Status == boulder.Running
-	for ref := range r.slots {
-		o := r.state.Open(ref.SubTaskID)
-		live := o != nil && o.Attempt.AttemptRef == ref && o.Attempt.Status.Live()
-		if !r.inflight[ref] && (!live || !running) {
-			delete(r.slots, ref)
-		}
-	}
-	if !running {
-		return nil
-	}
-	held := r.held()
-	all := append(slices.Clip(others), schedule.Share{Held: held})
-	for _, o := range r.state.Live() {
-		ref := o.Attempt.AttemptRef
-		if _, has := r.slots[ref]; has {
-			continue
-		}
-		if schedule.Room(r.o.limits, o.Attempt.Model, all) {
-			r.slots[ref] = o.Attempt.Model
-			held[o.Attempt.Model]++
-		} else {
-			waiting = append(waiting, schedule.Ticket{Model: o.Attempt.Model, Since: o.Attempt.StartedAt})
-		}
-	}
-	return waiting
-}
-
-// held counts the slots by model.
-func (r *run) held() map[string]int {
-	held := map[string]int{}
-	for _, model := range r.slots {
-		held[model]++
-	}
-	return held
 }
