@@ -354,8 +354,8 @@ func (b Parked) shown() Body {
 	return b
 }
 
-// SessionLeft says that an order ended an attempt while no process ran the boulder: its agent may still be at work, until
-// it is Stopped. It may come after the end of the boulder.
+// SessionLeft says that an order ended an attempt while its agent was at work, or may have been: it may still be until it is
+// Stopped. It may come after the end of the boulder.
 type SessionLeft struct {
 	AttemptRef
 	SessionID string `json:"session_id"`

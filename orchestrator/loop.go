@@ -208,6 +208,9 @@ func (r *run) commit() error {
 		return r.broken
 	}
 	for _, e := range events {
+		if _, left := e.Body.(boulder.SessionLeft); left && r.state.Boulder.Status.Terminal() {
+			continue // the end is the last that is yielded
+		}
 		if !r.gone && !r.yield(e, nil) {
 			r.gone = true
 			r.end(errAbandoned)

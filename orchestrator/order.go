@@ -94,13 +94,8 @@ func Obey(ctx context.Context, store Store, boulderID string, what boulder.Order
 	if err := carryOut(s, what, apply); err != nil {
 		return err
 	}
-	for _, left := range followed {
-		if o := s.Open(left.SubTaskID); o != nil && o.Attempt.AttemptRef == left.AttemptRef {
-			continue
-		}
-		if err := apply(boulder.SessionLeft{AttemptRef: left.AttemptRef, SessionID: left.SessionID}); err != nil {
-			return err
-		}
+	if err := leave(s, followed, apply); err != nil {
+		return err
 	}
 	if events := s.TakeEvents(); len(events) > 0 {
 		return store.Commit(ctx, s, events)
@@ -119,29 +114,60 @@ func followedSessions(s *boulder.State) []boulder.LeftSession {
 	return all
 }
 
+// leave notes the sessions of attempts that an order has ended: their agents may be at work until they are stopped.
+func leave(s *boulder.State, followed []boulder.LeftSession, apply func(boulder.Body) error) error {
+	for _, left := range followed {
+		if o := s.Open(left.SubTaskID); o != nil && o.Attempt.AttemptRef == left.AttemptRef {
+			continue
+		}
+		if err := apply(boulder.SessionLeft{AttemptRef: left.AttemptRef, SessionID: left.SessionID}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // StopLeft stops the sessions that orders left behind while nothing ran the boulder, see [boulder.SessionLeft], and returns
 // when that is on disk. [Orchestrator.Resume] does it by itself; call it for boulders that are over before anything is run
 // in the same project.
 func (o *Orchestrator) StopLeft(ctx context.Context, boulderID string) error {
-	s, err := o.cfg.Store.Load(ctx, boulderID)
-	if err != nil || len(s.Boulder.Left) == 0 {
-		return err
-	}
 	stopper, can := o.cfg.Runner.(SessionStopper)
 	if !can {
 		return nil
 	}
-	for _, left := range s.Boulder.Left {
+	return o.noteStopped(ctx, boulderID, func(left boulder.LeftSession) (bool, error) {
 		if err := stopper.StopSession(ctx, left.SessionID); err != nil {
-			return fmt.Errorf("stop session %s of attempt %d of %q, which may be at work: %w",
+			return false, fmt.Errorf("stop session %s of attempt %d of %q, which may be at work: %w",
 				left.SessionID, left.Attempt, left.SubTaskID, err)
 		}
-		stopped := boulder.SessionLeft{AttemptRef: left.AttemptRef, SessionID: left.SessionID, Stopped: true}
-		if _, err := s.Apply(boulder.Event{Time: o.cfg.Now().UTC(), BoulderID: boulderID, Body: stopped}); err != nil {
+		return true, nil
+	})
+}
+
+// noteStopped stores which of the sessions that were left behind have stopped.
+func (o *Orchestrator) noteStopped(
+	ctx context.Context, boulderID string, stopped func(boulder.LeftSession) (bool, error),
+) error {
+	s, err := o.cfg.Store.Load(ctx, boulderID)
+	if err != nil {
+		return err
+	}
+	for _, left := range s.Boulder.Left {
+		if yes, err := stopped(left); err != nil {
+			return err
+		} else if !yes {
+			continue
+		}
+		body := boulder.SessionLeft{AttemptRef: left.AttemptRef, SessionID: left.SessionID, Stopped: true}
+		if _, err := s.Apply(boulder.Event{Time: o.cfg.Now().UTC(), BoulderID: boulderID, Body: body}); err != nil {
 			return err
 		}
 	}
-	return o.cfg.Store.Commit(ctx, s, s.TakeEvents())
+	events := s.TakeEvents()
+	if len(events) == 0 {
+		return nil
+	}
+	return o.cfg.Store.Commit(ctx, s, events)
 }
 
 func refusal(format string, args ...any) error {
@@ -348,7 +374,12 @@ func (r *run) obey(o order) error {
 		return err
 	}
 	before := r.state.Boulder.Seq
-	if err := carryOut(r.state, o.Order, r.apply); err != nil {
+	followed := slices.DeleteFunc(followedSessions(r.state), func(l boulder.LeftSession) bool { return !r.inflight[l.AttemptRef] })
+	err := carryOut(r.state, o.Order, r.apply)
+	if err == nil { // until the runner has stopped them: this process may be killed before
+		err = leave(r.state, followed, r.apply)
+	}
+	if err != nil {
 		o.reply <- err
 		if r.state.Boulder.Seq != before {
 			return fmt.Errorf("an order was carried out by half: %w", err) // the disk has nothing of it

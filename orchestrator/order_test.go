@@ -169,7 +169,21 @@ func TestOrderCancel(t *testing.T) {
 			!strings.Contains(last.(boulder.TaskComplete).Summary, "1 of 3") {
 			t.Errorf("the last event is %+v", last)
 		}
+		r.leftAndStopped(head)
 	})
+}
+
+// leftAndStopped checks that the session of an attempt that an order ended is stored as left behind, for a process that is
+// killed before its agent has stopped, and that none is once the runner has stopped it.
+func (r *rig) leftAndStopped(head boulder.Boulder) {
+	r.t.Helper()
+	left := r.store.stored(func(b boulder.Body) bool {
+		l, ok := b.(boulder.SessionLeft)
+		return ok && l.SubTaskID == "a" && l.SessionID != "" && !l.Stopped
+	})
+	if !left || len(head.Left) > 0 {
+		r.t.Errorf("noted as left: %v, still left in the end: %v", left, head.Left)
+	}
 }
 
 // TestOrderSubTask: skip, cancel and retry of a sub-task that is at work stop its turn; what they hand in is not taken, and
@@ -199,6 +213,7 @@ func TestOrderSubTask(t *testing.T) {
 				close(h.at(at("d", 1)))
 			})
 		head, subTasks := r.store.load(t)
+		r.leftAndStopped(head)
 		if err != nil || head.Status != boulder.Completed || subTasks["a"].Status != boulder.SubTaskSkipped ||
 			subTasks["c"].Tries != 1 || subTasks["c"].Attempts != 2 || subTasks["d"].Status != boulder.SubTaskCompleted {
 			t.Errorf("%v: boulder %s, %v", err, head.Status, subTasks)

@@ -85,6 +85,15 @@ func (r *run) endWorkers() {
 	r.abort(errRunOver)
 	close(r.done)
 	_ = r.workers.Wait() // workers hand in their errors as messages
+	if len(r.leftover) == 0 || r.broken != nil {
+		return
+	}
+	err := r.o.noteStopped(context.WithoutCancel(r.ctx), r.state.Boulder.ID, func(left boulder.LeftSession) (bool, error) {
+		return r.leftover[left.AttemptRef], nil
+	})
+	if err != nil { // the next run stops them once more
+		r.o.cfg.Logger.Warn("it is not stored that agents have stopped", "boulder", r.state.Boulder.ID, "error", err)
+	}
 }
 
 var errRunOver = errors.New("the run is over")

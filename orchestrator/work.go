@@ -271,7 +271,13 @@ func (r *run) takeResult(ref boulder.AttemptRef, res *result) error {
 	}
 	if r.leftover[ref] {
 		delete(r.leftover, ref)
-		return r.applyAll(r.judgeUsage(ref, res)) // what an order ended stays ended
+		bodies := r.judgeUsage(ref, res) // what an order ended stays ended
+		for _, left := range r.state.Boulder.Left {
+			if left.AttemptRef == ref { // [Runner.Run] has stopped its turn
+				bodies = append(bodies, boulder.SessionLeft{AttemptRef: ref, SessionID: left.SessionID, Stopped: true})
+			}
+		}
+		return r.applyAll(bodies)
 	}
 	open := r.state.Open(ref.SubTaskID)
 	if open == nil || open.Attempt.AttemptRef != ref {

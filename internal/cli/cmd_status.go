@@ -250,7 +250,7 @@ func newStatusReport(
 		SubTasks: []subTaskStatus{}, now: now,
 	}
 	if project.Runs(holder, b) {
-		s.RunBy = holder
+		s.RunBy, s.Left = holder, nil // it stops them now
 	}
 	s.Waiting = waitingIn(d, nil, now)
 	s.Resumable = !b.Status.Terminal() && (s.RunBy == nil || b.Status == boulder.Paused)

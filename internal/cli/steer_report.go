@@ -35,7 +35,7 @@ func newOrderReport(before, after store.Detail, holder *control.Holder, o boulde
 		Freed: []string{}, Left: b.Left, done: completed(after), total: planned(after),
 	}
 	if project.Runs(holder, b) {
-		r.RunBy = holder
+		r.RunBy, r.Left = holder, nil // it stops them now
 		for _, t := range after.Attempts {
 			left := !o.Now && stopped(b.Status == boulder.Paused, &t)
 			if t.Status.Live() && !left {

@@ -97,7 +97,7 @@ func ofAttempt(body boulder.Body) string {
 		if b.Stopped {
 			return fmt.Sprintf("attempt %d: session %s is stopped", b.Attempt, b.SessionID)
 		}
-		return fmt.Sprintf("attempt %d: its agent may still be at work in session %s, until the next run or resume stops it",
+		return fmt.Sprintf("attempt %d: its agent may still be at work in session %s until that is stopped",
 			b.Attempt, b.SessionID)
 	case boulder.SubTaskDone:
 		text := stated(string(b.Status), b.Summary)
