@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
@@ -34,9 +33,6 @@ const ownAnswer = "Nobody is there to answer. Choose yourself what fits the task
 // the turn, with or without a message (seen). Whether a session is stuck is for the enforcer to say.
 const doomLoop = "doom_loop"
 
-// askTimeout bounds one answer: an agent waits for it.
-const askTimeout = 5 * time.Second
-
 // asked takes in an ask of the tree that an event tells of.
 func (t *turn) asked(ctx context.Context, a session.Ask) error {
 	switch {
@@ -63,8 +59,6 @@ func (t *turn) answer(ctx context.Context, a session.Ask) error {
 		return err
 	}
 	t.seen.lastEvent, t.seen.looked = t.cfg.Now(), false
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
 	return fault(ignoreGone(a.Reply(ctx, t.directoryOf(a.SessionID()), reply, message)))
 }
 

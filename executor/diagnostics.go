@@ -7,7 +7,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/opencode"
 )
 
 const (
@@ -43,10 +42,6 @@ func (t *turn) unanalysed(ctx context.Context) (bool, error) {
 	if !t.job.SubTask.DoneNeeds(boulder.DoneDiagnostics) {
 		return false, nil
 	}
-	servers, err := t.dir.LanguageServers(ctx)
-	if err != nil {
-		return false, fault(err)
-	}
-	works := func(s opencode.LanguageServer) bool { return s.Status == opencode.ServerConnected }
-	return !slices.ContainsFunc(servers, works), nil
+	has, err := t.dir.HasLanguageServer(ctx)
+	return err == nil && !has, fault(err)
 }

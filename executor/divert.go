@@ -22,8 +22,8 @@ const (
 	// rulingTimeout bounds a ruling, and what else is asked of the diverter while an agent waits: so an ask is answered
 	// within 5 s even if it cannot be taken down.
 	rulingTimeout = 2 * time.Second
-	// besideTimeout bounds the looks at the server without which an ask is answered all the same.
-	besideTimeout = time.Second
+	// alsoAskedTimeout bounds the looks at the server without which an ask is answered all the same.
+	alsoAskedTimeout = time.Second
 )
 
 // diverted reports whether the session's asks are the diverter's at this moment.
@@ -85,7 +85,7 @@ func (t *turn) asking(ctx context.Context, a session.Ask) (call opencode.ToolCal
 // divertAsked diverts an ask that an event tells of: a permission together with what else is asked, since a refusal may
 // sweep that away.
 func (t *turn) divertAsked(ctx context.Context, a session.Ask) error {
-	looking, cancel := context.WithTimeout(ctx, besideTimeout)
+	looking, cancel := context.WithTimeout(ctx, alsoAskedTimeout)
 	var asks []*ask
 	if a.Permission != nil {
 		asks = t.alsoAsked(looking, a)
@@ -171,7 +171,7 @@ func (t *turn) divert(ctx context.Context, asks ...*ask) error {
 		return context.Cause(ctx) // and not refused: whoever takes the turn up asks again
 	}
 	if !t.waitsForPerson() {
-		t.seen.asksAt = t.cfg.Now().Add(askLook)
+		t.seen.asksAt = t.cfg.Now().Add(session.AnswerLook)
 	}
 	t.seen.asks = append(t.seen.asks, asks...)
 	t.keepTime()
@@ -261,9 +261,7 @@ func (t *turn) replyToAsks(ctx context.Context) error {
 
 // reply does what was ruled.
 func (t *turn) reply(ctx context.Context, a *ask) error {
-	replying, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	err := a.Reply(replying, t.directoryOf(a.SessionID()), a.ruling.Reply,
+	err := a.Reply(ctx, t.directoryOf(a.SessionID()), a.ruling.Reply,
 		cmp.Or(a.ruling.Message, t.cfg.Diverter.Instruction(a.blocker)))
 	if err != nil && !errors.Is(err, opencode.ErrNotFound) {
 		return fault(err)

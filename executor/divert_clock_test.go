@@ -122,7 +122,7 @@ func TestAnswersAreLookedFor(t *testing.T) {
 	if got := tu.askOrBefore(later); got != later {
 		t.Errorf("nothing is asked, and it looks at %s", got)
 	}
-	tu.seen.asks, tu.seen.asksAt = []*ask{waitingUntil(later)}, now.Add(askLook)
+	tu.seen.asks, tu.seen.asksAt = []*ask{waitingUntil(later)}, now.Add(session.AnswerLook)
 	if got := tu.askOrBefore(later); got != now.Add(time.Second) {
 		t.Errorf("it looks after %s", got.Sub(*now))
 	}

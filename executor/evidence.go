@@ -25,13 +25,13 @@ const (
 	toolCallsKept    = 30
 )
 
-// settleTime is how long the last message of an ended turn may take to be completed: that comes a little after the idle
+// completionTime is how long the last message of an ended turn may take to be completed: that comes a little after the idle
 // event when a turn failed or was aborted (seen: 30 ms).
-const settleTime = 2 * time.Second
+const completionTime = 2 * time.Second
 
-// settle waits until the last message is completed.
-func (t *turn) settle(ctx context.Context, sub *opencode.Subscription) error {
-	deadline := t.cfg.Now().Add(settleTime)
+// awaitCompletion waits until the last message is completed.
+func (t *turn) awaitCompletion(ctx context.Context, sub *opencode.Subscription) error {
+	deadline := t.cfg.Now().Add(completionTime)
 	for !t.tree.Completed() && t.cfg.Now().Before(deadline) {
 		if _, err := t.next(ctx, sub, deadline); err != nil {
 			return err
@@ -46,7 +46,7 @@ const workspaceTimeout = 10 * time.Minute
 // gather collects what the turn left behind.
 func (t *turn) gather(ctx context.Context, sub *opencode.Subscription) (boulder.Evidence, error) {
 	var e boulder.Evidence
-	if err := t.settle(ctx, sub); err != nil {
+	if err := t.awaitCompletion(ctx, sub); err != nil {
 		return e, err
 	}
 	r, err := t.read(ctx, &e)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // blockerPart tells the diverter which session calls the tool that reports blockers, and the orchestrator what came
@@ -189,7 +190,7 @@ func (t *turn) leave(ctx context.Context, over bool) {
 	if t.cfg.Diverter == nil || !t.seen.diverting {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), session.ReplyTimeout)
 	defer cancel()
 	if err := t.tellRaised(ctx); err != nil {
 		t.cfg.Logger.Warn("a blocker is not reported yet", "error", err)

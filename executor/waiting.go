@@ -6,14 +6,11 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/session"
 )
 
-const (
-	// askLook is how often it is looked whether a person has answered.
-	askLook = time.Second
-	// overdue is how long after its time a wait is ended by the session that waits, should nobody else end it.
-	overdue = 5 * time.Second
-)
+// overdue is how long after its time a wait is ended by the session that waits, should nobody else end it.
+const overdue = 5 * time.Second
 
 // lookAtAsks looks, once in a while, whether a person has answered.
 func (t *turn) lookAtAsks(ctx context.Context) error {
@@ -21,7 +18,7 @@ func (t *turn) lookAtAsks(ctx context.Context) error {
 	if !t.waitsForPerson() || now.Before(t.seen.asksAt) {
 		return nil
 	}
-	t.seen.asksAt = now.Add(askLook)
+	t.seen.asksAt = now.Add(session.AnswerLook)
 	for _, a := range t.seen.asks {
 		if !a.waits() {
 			continue

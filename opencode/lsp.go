@@ -3,6 +3,7 @@ package opencode
 import (
 	"context"
 	"net/http"
+	"slices"
 )
 
 // ServerConnected is the status of a language server that works.
@@ -22,4 +23,10 @@ func (d *Directory) LanguageServers(ctx context.Context) ([]LanguageServer, erro
 	var out []LanguageServer
 	err := d.call(ctx, request{op: "list language servers", method: http.MethodGet, path: "/lsp", out: &out})
 	return out, err
+}
+
+// HasLanguageServer reports whether one of them works.
+func (d *Directory) HasLanguageServer(ctx context.Context) (bool, error) {
+	servers, err := d.LanguageServers(ctx)
+	return slices.ContainsFunc(servers, func(s LanguageServer) bool { return s.Status == ServerConnected }), err
 }

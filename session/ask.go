@@ -6,9 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
+)
+
+const (
+	// AnswerLook is how often it is looked whether the user has answered an ask that waits for them.
+	AnswerLook = time.Second
+	// ReplyTimeout bounds a reply: an agent waits for it.
+	ReplyTimeout = 5 * time.Second
 )
 
 // Ask is what OpenCode wants the user to say: one of the two.
@@ -114,6 +122,8 @@ func (a Ask) Call(ctx context.Context, dir *opencode.Directory) (call opencode.T
 
 // Reply tells OpenCode what was ruled. [opencode.ErrNotFound] means that nobody waits for it.
 func (a Ask) Reply(ctx context.Context, dir *opencode.Directory, reply boulder.AskReply, message string) error {
+	ctx, cancel := context.WithTimeout(ctx, ReplyTimeout)
+	defer cancel()
 	switch {
 	case a.Question != nil:
 		answers := make([][]string, max(1, len(a.Question.Questions)))

@@ -125,7 +125,7 @@ func promptAs(ctx context.Context, dir *opencode.Directory, sessionID string, i 
 
 // sent takes in how the sending went.
 func (w *Watch) sent(s *watched, i Intent, err error) {
-	s.sending, s.settled, s.news = false, true, true
+	s.sending, s.lookedAt, s.news = false, true, true
 	if s.rec.Track.Pending != i.MessageID {
 		return // a person was quicker
 	}
@@ -188,7 +188,7 @@ func (w *Watch) replaced(ctx context.Context, s *watched, fresh opencode.Session
 		w.sent(s, i, err)
 		return
 	}
-	s.sending, s.settled = false, true
+	s.sending, s.lookedAt = false, true
 	s.rec.Intent = nil // it is the fresh one's
 	root := fresh
 	if fresh.ParentID != "" {

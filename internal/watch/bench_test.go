@@ -33,7 +33,7 @@ func BenchmarkHour(b *testing.B) {
 			now = now.Add(200 * time.Millisecond)
 			w.event(b.Context(), opencode.Event{SessionID: main, Payload: p})
 			s.due = time.Time{}
-			if err := w.settle(b.Context()); err != nil {
+			if err := w.decideAll(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -131,12 +131,11 @@ func toolCall(c *opencode.ToolCall) boulder.ToolCall {
 // commands are those that the criteria need: tests, and what stands in for a language server where none works.
 func (w *Watch) commands(ctx context.Context) (all []string, err error) {
 	if w.needs(boulder.DoneDiagnostics) && len(w.cfg.Lint) > 0 {
-		servers, err := w.dir.LanguageServers(ctx)
+		has, err := w.dir.HasLanguageServer(ctx)
 		if err != nil {
 			return nil, err
 		}
-		works := func(s opencode.LanguageServer) bool { return s.Status == opencode.ServerConnected }
-		if !slices.ContainsFunc(servers, works) {
+		if !has {
 			all = append(all, w.cfg.Lint...)
 		}
 	}

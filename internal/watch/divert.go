@@ -40,11 +40,9 @@ type Diverter interface {
 }
 
 const (
-	// askLook is how often it is looked whether a person has answered an ask that waits for them.
-	askLook = time.Second
 	// blockerLook is how often it is looked whether a blocker was answered that a session waits for.
 	blockerLook = 5 * time.Second
-	// askLimit bounds one ruling and its reply: an agent waits for it.
+	// askLimit bounds one ruling: an agent waits for it.
 	askLimit = 5 * time.Second
 )
 
@@ -172,9 +170,7 @@ func (w *Watch) replyToAsks(ctx context.Context, s *watched, asks []session.Ask)
 				failed[i] = errLate
 				continue
 			}
-			replying, cancel := context.WithTimeout(ctx, askLimit)
-			failed[i] = asks[i].Reply(replying, dirs[i], rulings[i].Reply, rulings[i].Message)
-			cancel()
+			failed[i] = asks[i].Reply(ctx, dirs[i], rulings[i].Reply, rulings[i].Message)
 		}
 		return func() {
 			s.news = true
@@ -204,7 +200,7 @@ var errLate = errors.New("the session asks for something of which no event told 
 // alsoAsks reports whether the session that asks for a permission waits for another one, which is not among the known: a
 // refusal would sweep that away. What cannot be known holds no reply up.
 func alsoAsks(ctx context.Context, a session.Ask, dir *opencode.Directory, known []session.Ask) bool {
-	ctx, cancel := context.WithTimeout(ctx, askLook)
+	ctx, cancel := context.WithTimeout(ctx, session.AnswerLook)
 	defer cancel()
 	listed, err := dir.Permissions(ctx)
 	if err != nil {
@@ -277,7 +273,7 @@ func (w *Watch) rule(ctx context.Context, s *watched, a session.Ask, before boul
 		return func() {
 			known := ruledOn{ruling: r, due: r.Reply != boulder.ReplyWaiting}
 			if !known.due {
-				known.at = w.cfg.Now().Add(askLook)
+				known.at = w.cfg.Now().Add(session.AnswerLook)
 			}
 			s.away.set(a.ID(), known)
 			s.away.looked, s.news = time.Time{}, true

@@ -34,10 +34,10 @@ type watched struct {
 	resent  int       // how often the pending continuation was sent again
 	lookAt  time.Time // not before is it looked for again
 
-	away    away  // who stands in for the person
-	shown   Entry // the newest decision
-	held    bool  // of a dry run: nothing further until something happens
-	settled bool  // with Once: it was looked at
+	away     away  // who stands in for the person
+	shown    Entry // the newest decision
+	held     bool  // of a dry run: nothing further until something happens
+	lookedAt bool  // with Once: it was looked at
 
 	changed bool // has to be stored
 	dirty   bool // a sign of life is not stored yet
@@ -183,7 +183,7 @@ func (w *Watch) do(ctx context.Context, s *watched, d enforcer.Decision, now tim
 		if len(s.awaited()) > 0 {
 			s.due = earlier(s.due, now.Add(blockerLook))
 		}
-		s.settled = true
+		s.lookedAt = true
 	case enforcer.Look:
 		w.show(s, w.entry(s, d, now))
 		return w.look(ctx, s, now)
@@ -193,7 +193,7 @@ func (w *Watch) do(ctx context.Context, s *watched, d enforcer.Decision, now tim
 	case enforcer.Countdown:
 		return w.decided(ctx, s, d, "", func() { s.due = d.At })
 	case enforcer.Finish, enforcer.LetGo:
-		return w.decided(ctx, s, d, "", func() { s.settled, s.news = true, true })
+		return w.decided(ctx, s, d, "", func() { s.lookedAt, s.news = true, true })
 	case enforcer.Send, enforcer.Fresh:
 		return w.proceed(ctx, s, d, now)
 	default:
@@ -225,7 +225,7 @@ func (w *Watch) pretend(s *watched, d enforcer.Decision, now time.Time) error {
 		e.Prompt = w.prompt(s, d)
 	}
 	w.show(s, e)
-	s.held, s.settled = true, true
+	s.held, s.lookedAt = true, true
 	return nil
 }
 
@@ -308,7 +308,7 @@ func (w *Watch) taken(ctx context.Context, s *watched, r session.Reading, err er
 	case err != nil:
 		w.failed(err)
 		s.news, s.due = false, w.cfg.Now().Add(reconnect)
-		s.settled = w.cfg.Once
+		s.lookedAt = w.cfg.Once
 		return
 	}
 	current := !s.again && !s.tree.ChangedSince(r.At)

@@ -204,7 +204,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	timer := time.NewTimer(idleAsk)
 	defer timer.Stop()
 	for {
-		if err := w.settle(ctx); err != nil {
+		if err := w.decideAll(ctx); err != nil {
 			return err
 		}
 		if w.cfg.Once && w.done() {
@@ -325,8 +325,8 @@ func (w *Watch) next() time.Duration {
 	return wait
 }
 
-// settle decides about every session of which something was heard or whose time has come, and stores what came of it.
-func (w *Watch) settle(ctx context.Context) error {
+// decideAll decides about every session of which something was heard or whose time has come, and stores what came of it.
+func (w *Watch) decideAll(ctx context.Context) error {
 	if w.online {
 		for _, id := range w.ids() {
 			s := w.sessions[id]
@@ -359,7 +359,7 @@ func (w *Watch) done() bool {
 		return false
 	}
 	for _, s := range w.sessions {
-		if !s.settled {
+		if !s.lookedAt {
 			return false
 		}
 	}
