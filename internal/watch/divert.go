@@ -146,7 +146,7 @@ func (w *Watch) replyToAsks(ctx context.Context, s *watched, asks []session.Ask)
 	for _, a := range asks {
 		known := s.away.ruled[a.ID()]
 		r := session.Ruled{Session: a.SessionID(), Question: a.Question != nil}
-		if known.due && !(known.late && s.reading) {
+		if known.due && (!known.late || !s.reading) {
 			r.Reply = known.ruling.Reply
 		}
 		ruled = append(ruled, r)
