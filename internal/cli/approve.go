@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/taskledger"
 )
@@ -38,7 +39,7 @@ func (p *approver) approve(
 		}
 		gates = true
 	} else if !p.app.json {
-		p.app.showPlan(plan)
+		p.show(plan)
 	}
 	if !gates && hasGates(plan) {
 		p.app.note("The model proposed gates. Nobody has looked at them, so they are told to the agents but not run" +
@@ -57,7 +58,7 @@ func (p *approver) replans(wanted bool) orchestrator.ApproveReplan {
 		}
 		if !terminal(p.app.Stdin) || !terminal(p.app.Stderr) {
 			if !p.app.quiet {
-				p.app.showReplan(r) // it is not stored: a resume asks for a new one
+				view.Replan(p.app.on(p.app.Stderr), r) // it is not stored: a resume asks for a new one
 			}
 			return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask"+
 				" on: go on with `manager resume` on one, or without the flag", orchestrator.ErrWaiting)
@@ -65,7 +66,7 @@ func (p *approver) replans(wanted bool) orchestrator.ApproveReplan {
 		if p.view != nil {
 			defer p.view.Pause()()
 		}
-		p.app.showReplan(r)
+		view.Replan(p.app.on(p.app.Stderr), r)
 		for {
 			fmt.Fprint(p.app.Stderr, "\nGo on with this plan? [yes / no] ")
 			answer, err := p.app.answer(ctx)
@@ -91,9 +92,16 @@ func hasGates(plan *boulder.Plan) bool {
 	return false
 }
 
+// show shows a plan to a person who is about to run it.
+func (p *approver) show(plan *boulder.Plan) {
+	if !p.app.quiet {
+		view.Plan(p.app.on(p.app.Stderr), plan)
+	}
+}
+
 // question asks yes, edit or no until there is an answer.
 func (p *approver) question(ctx context.Context, plan *boulder.Plan, path string) (*boulder.Plan, error) {
-	p.app.showPlan(plan)
+	p.show(plan)
 	for {
 		fmt.Fprint(p.app.Stderr, "\nRun this plan? [yes / edit / no] ")
 		answer, err := p.app.answer(ctx)
@@ -116,7 +124,7 @@ func (p *approver) question(ctx context.Context, plan *boulder.Plan, path string
 				return nil, err
 			}
 			plan = edited
-			p.app.showPlan(plan)
+			p.show(plan)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
 )
@@ -84,7 +85,7 @@ func TestTriedAgainWithout(t *testing.T) {
 			s.Attempts++ // it has begun
 		}
 	}
-	if w := waitingIn(detail, nil, time.Now()); w.Hard != 0 || w.Soft != 2 || awaiting(detail) {
+	if w := view.WaitingIn(detail, nil, time.Now()); w.Hard != 0 || w.Soft != 2 || awaiting(detail) {
 		t.Errorf("it is said to wait: %+v", w)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -169,7 +170,7 @@ func sameBut(x, y string) bool {
 func checkAnswered(t *testing.T, project string) {
 	t.Helper()
 	stdout, _, code := command(project, "show", "--json")
-	var shown showReport
+	var shown view.Show
 	if err := json.Unmarshal([]byte(stdout), &shown); err != nil || code != exitOK {
 		t.Fatal(code, err)
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -95,6 +94,3 @@ func amount(s string) (int64, error) {
 	}
 	return n, nil
 }
-
-// budgetText is a budget in words: "2.0M tokens, $5.00, 8h".
-func budgetText(b boulder.Budget) string { return report.Budget(b) }

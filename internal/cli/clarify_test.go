@@ -12,6 +12,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/view"
 )
 
 // walk goes through a project's blockers with what a person types, and returns the ids in the order of the questions, and
@@ -26,8 +27,8 @@ func walk(t *testing.T, project string, then func(n int), typed ...string) (aske
 	}
 	c := &clarifying{
 		app: a, desk: d, filter: blockers.Filter{Status: boulder.BlockerPending}, seen: map[string]bool{},
-		view: func() blockersView {
-			return blockersView{out: &out, width: 100, now: time.Now()}
+		view: func() view.Blockers {
+			return view.Blockers{Out: a.on(&out), Width: 100, Now: time.Now()}
 		},
 		ask: func(_ context.Context, prompt string) (string, error) {
 			asked = append(asked, strings.TrimSuffix(prompt, "> "))
@@ -56,7 +57,7 @@ func statusOf(t *testing.T, project string) map[string]string {
 	}
 	status := map[string]string{}
 	for _, b := range all {
-		status[b.ID] = joinedBy(": ", string(b.Status), b.Answer)
+		status[b.ID] = view.JoinedBy(": ", string(b.Status), b.Answer)
 	}
 	return status
 }

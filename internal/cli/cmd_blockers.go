@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/project"
 )
@@ -44,7 +46,7 @@ or ` + "`manager blockers on`" + ` says so. All of this works while runs and oth
 
 // alternatives is "a", "b" or "c".
 func alternatives(names []string) string {
-	text := listed(names)
+	text := view.Listed(names)
 	if i := strings.LastIndex(text, ", "); i >= 0 {
 		text = text[:i] + " or " + text[i+2:]
 	}
@@ -72,17 +74,17 @@ func (a *app) runBlockers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	open, _ := withoutMoot(s.pending)
+	open, _ := view.WithoutMoot(s.Open)
 	if a.json {
-		return errors.Join(a.printJSON(s), a.printBlockers(open), s.unread)
+		return errors.Join(a.printJSON(s), a.printBlockers(open), s.Unread)
 	}
-	v := a.blockersView(a.Stdout)
-	v.state(s)
+	v := view.NewBlockers(a.on(a.Stdout), time.Now())
+	v.State(s)
 	if len(open) > 0 {
-		v.say("")
-		v.table(open)
+		v.Say("")
+		v.Table(open)
 	}
-	return s.unread
+	return s.Unread
 }
 
 func (a *app) newBlockersStatusCmd() *cobra.Command {
@@ -112,53 +114,23 @@ func (a *app) tellBlockersStatus(ctx context.Context, d *blockers.Desk, session 
 	if a.json {
 		return a.printJSON(s)
 	}
-	a.blockersView(a.Stdout).state(s)
+	view.NewBlockers(a.on(a.Stdout), time.Now()).State(s)
 	return nil
 }
 
-// blockersStatus is what `manager blockers status --json` prints: one object. Fields are added in later versions, never
-// changed.
-type blockersStatus struct {
-	Type string `json:"type"` // blockers-status
-	// On: what comes up in the session, or with none named in the project or in what is at work, is diverted.
-	On        bool   `json:"on"`
-	SessionID string `json:"session_id,omitempty"` // that On speaks of
-	// Switch is what `manager blockers on|off` said, which counts more; null: nothing.
-	Switch *bool `json:"switch"`
-	// Diverted are the boulders at work that were begun with --blockers, where no switch says otherwise.
-	Diverted []string `json:"diverted,omitempty"`
-	// Watched: a watch is at work that was begun with --blockers.
-	Watched bool `json:"watched,omitempty"`
-	// Sessions are those with a switch of their own, which counts most.
-	Sessions  map[string]bool `json:"sessions"`
-	Pending   int             `json:"pending"` // nobody answered: hard, asks, soft and moot
-	Hard      int             `json:"hard"`    // work on them stands still, or will
-	Asks      int             `json:"asks"`    // a session holds still for an answer, for a time
-	Soft      int             `json:"soft"`    // the agents chose for themselves, and an answer still reaches them
-	Moot      int             `json:"moot"`    // nobody waits any more
-	Answered  int             `json:"answered"`
-	Skipped   int             `json:"skipped"`
-	Unwritten int             `json:"unwritten"`         // items that are not in the file yet
-	Trouble   string          `json:"trouble,omitempty"` // why they are not
-	File      string          `json:"file"`              // for people, in the project
-
-	pending []blockerItem
-	unread  error // why some of them are missing
-}
-
-func (a *app) readBlockersStatus(ctx context.Context, d *blockers.Desk, session string) (*blockersStatus, error) {
+func (a *app) readBlockersStatus(ctx context.Context, d *blockers.Desk, session string) (*view.BlockersStatus, error) {
 	s, err := d.Status(ctx)
 	if err != nil {
 		return nil, err
 	}
-	report := &blockersStatus{
+	report := &view.BlockersStatus{
 		Type: "blockers-status", On: s.Enabled, SessionID: session, Switch: s.Switch, Sessions: s.Sessions,
 		Pending: s.Pending, Answered: s.Answered, Skipped: s.Skipped, Unwritten: s.Unwritten, File: s.File,
 	}
 	if s.Pending > 0 {
 		records, err := d.List(ctx, blockers.Filter{Status: boulder.BlockerPending})
-		report.pending, report.unread = a.placed(ctx, records), err
-		waits := waitingOf(report.pending)
+		report.Open, report.Unread = a.placed(ctx, records), err
+		waits := view.WaitingOf(report.Open)
 		report.Hard, report.Asks, report.Soft = waits.Hard, waits.Asks, waits.Soft
 		report.Moot = len(records) - waits.Hard - waits.Asks - waits.Soft
 	}
@@ -227,7 +199,7 @@ func (a *app) blockersSwitch(name, short, long string, to *bool) *cobra.Command 
 		Use: name + " [flags]", Short: short, Long: long,
 		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("session") && !isSession(session) {
+			if cmd.Flags().Changed("session") && !view.IsSession(session) {
 				return usagef("--session takes the id of an OpenCode session, ses_…, not %q", session)
 			}
 			d, err := a.blockers()

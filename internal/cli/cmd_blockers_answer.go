@@ -12,6 +12,8 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 )
 
@@ -138,17 +140,17 @@ func affirms(text string) bool {
 
 // alreadySettled says what the answer was, and how to say more to a sub-task that is not over.
 func (a *app) alreadySettled(ctx context.Context, b *boulder.Blocker) error {
-	text := fmt.Sprintf("%s is %s already, since %s", b.ID, b.Status, stampFull(b.SettledAt))
+	s := fmt.Sprintf("%s is %s already, since %s", b.ID, b.Status, view.StampFull(b.SettledAt))
 	switch {
 	case b.Status == boulder.BlockerAnswered && b.Allowed:
-		text += joinedBy(": ", ": allowed", oneLine(b.Answer))
+		s += view.JoinedBy(": ", ": allowed", text.OneLine(b.Answer))
 	case b.Status == boulder.BlockerAnswered:
-		text += ": " + oneLine(b.Answer)
+		s += ": " + text.OneLine(b.Answer)
 	}
 	if b.SubTaskID != "" && a.tooLate(ctx, b) == "" {
-		text += fmt.Sprintf("; say more with: manager note --sub-task %s \"…\"", b.SubTaskID)
+		s += fmt.Sprintf("; say more with: manager note --sub-task %s \"…\"", b.SubTaskID)
 	}
-	return &answeredError{text}
+	return &answeredError{s}
 }
 
 // errAnswered is in the chain of what is said about an answer to what has one.
@@ -220,7 +222,7 @@ func (r *settled) text(now time.Time) string {
 	case r.Allowed:
 		did, with = "Allowed", "with the permission"
 	}
-	return fmt.Sprintf("%s %s.%s", did, r.ID, prefixed(" ", r.follows(with, now)))
+	return fmt.Sprintf("%s %s.%s", did, r.ID, view.Prefixed(" ", r.follows(with, now)))
 }
 
 // follows says what comes of it.

@@ -7,12 +7,14 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 )
 
@@ -67,7 +69,7 @@ func (a *app) runClarify(ctx context.Context, o *blockerFilter) error {
 		}
 		return text, err
 	}
-	c.view = func() blockersView { return a.blockersView(a.Stderr) }
+	c.view = func() view.Blockers { return view.NewBlockers(a.on(a.Stderr), time.Now()) }
 	err = c.run(ctx)
 	c.farewell(ctx)
 	return err
@@ -79,7 +81,7 @@ type clarifying struct {
 	desk   *blockers.Desk
 	filter blockers.Filter
 	ask    func(ctx context.Context, prompt string) (string, error) // io.EOF: leave
-	view   func() blockersView                                      // anew for each blocker: the terminal may have been resized
+	view   func() view.Blockers                                     // anew for each blocker: the terminal may have been resized
 
 	seen     map[string]bool // blockers that were shown
 	answered int
@@ -110,7 +112,7 @@ func (c *clarifying) run(ctx context.Context) error {
 // next is the most urgent blocker that was not shown yet, and how many there are of those; nil: there is none.
 func (c *clarifying) next(ctx context.Context) (b *boulder.Blocker, left int, err error) {
 	records, err := c.desk.List(ctx, c.filter)
-	open, _ := withoutMoot(c.app.placed(ctx, slices.DeleteFunc(records, func(b boulder.Blocker) bool { return c.seen[b.ID] })))
+	open, _ := view.WithoutMoot(c.app.placed(ctx, slices.DeleteFunc(records, func(b boulder.Blocker) bool { return c.seen[b.ID] })))
 	if len(open) == 0 {
 		return nil, 0, err
 	}
@@ -120,18 +122,18 @@ func (c *clarifying) next(ctx context.Context) (b *boulder.Blocker, left int, er
 // one shows a blocker and asks until there is an answer that can be used.
 func (c *clarifying) one(ctx context.Context, b *boulder.Blocker, left int) error {
 	v := c.view()
-	v.say("")
-	v.say(v.dim(fmt.Sprintf("── %d left ", left) + strings.Repeat("─", max(0, min(v.width, 60)-12))))
+	v.Say("")
+	v.Say(v.Dim(fmt.Sprintf("── %d left ", left) + strings.Repeat("─", max(0, min(v.Width, 60)-12))))
 	c.show(v, b)
 	late := c.app.tooLate(ctx, b)
-	v.say("")
+	v.Say("")
 	switch {
 	case late != "":
-		v.say(v.dim("No answer is waited for: its work is over. Enter: later · /skip: take it off the list · /quit"))
+		v.Say(v.Dim("No answer is waited for: its work is over. Enter: later · /skip: take it off the list · /quit"))
 	case allowable(b):
-		v.say(v.dim("Your answer · /allow or /deny: give or refuse the permission · Enter: later · /skip: go on without · /quit"))
+		v.Say(v.Dim("Your answer · /allow or /deny: give or refuse the permission · Enter: later · /skip: go on without · /quit"))
 	default:
-		v.say(v.dim("Your answer · Enter: later · /skip: go on without · /quit"))
+		v.Say(v.Dim("Your answer · Enter: later · /skip: go on without · /quit"))
 	}
 	for {
 		text, err := c.ask(ctx, b.ID+"> ")
@@ -141,7 +143,7 @@ func (c *clarifying) one(ctx context.Context, b *boulder.Blocker, left int) erro
 		s, act, err := parseAnswer(text, b)
 		switch {
 		case err != nil:
-			v.say(v.yellow(err.Error()))
+			v.Say(v.Yellow(err.Error()))
 			continue
 		case act == answerLater:
 			return nil
@@ -156,15 +158,15 @@ func (c *clarifying) one(ctx context.Context, b *boulder.Blocker, left int) erro
 }
 
 // show shows a blocker, and if that is longer than the screen, the question once more at its end.
-func (c *clarifying) show(v blockersView, b *boulder.Blocker) {
+func (c *clarifying) show(v view.Blockers, b *boulder.Blocker) {
 	var all strings.Builder
 	whole := v
-	whole.out = &all
-	whole.all(b)
-	fmt.Fprint(v.out, all.String())
-	if strings.Count(all.String(), "\n") > terminalSize(c.app.Stderr).Height-4 {
-		v.say("")
-		v.text("", v.bold, b.Question)
+	whole.Writer = &all
+	whole.All(b)
+	fmt.Fprint(v, all.String())
+	if strings.Count(all.String(), "\n") > view.SizeOf(v.File).Height-4 {
+		v.Say("")
+		v.Text("", v.Bold, b.Question)
 	}
 }
 
@@ -206,7 +208,7 @@ func parseAnswer(text string, b *boulder.Blocker) (s blockers.Settlement, act an
 	case word == "/deny" && !allowable(b):
 		return s, act, fmt.Errorf("%s asks for no permission, so there is none to refuse: answer it with a text", b.ID)
 	case word == "/deny":
-		return blockers.Settlement{Status: boulder.BlockerAnswered, Answer: joinedBy(": ", "Denied", rest)}, answerSettle, nil
+		return blockers.Settlement{Status: boulder.BlockerAnswered, Answer: view.JoinedBy(": ", "Denied", rest)}, answerSettle, nil
 	case strings.HasPrefix(word, "/") && !strings.Contains(word[1:], "/"): // a path is an answer
 		return s, act, fmt.Errorf("there is no %s: it is /allow, /deny, /skip, /later or /quit; an answer that begins so, begin with"+
 			" another word", word)
@@ -218,13 +220,13 @@ func parseAnswer(text string, b *boulder.Blocker) (s blockers.Settlement, act an
 func (c *clarifying) settle(ctx context.Context, b *boulder.Blocker, s blockers.Settlement) (again bool, err error) {
 	v := c.view()
 	if err := c.app.checkAnswer(ctx, b, s); err != nil {
-		v.say(v.yellow(oneLine(err.Error())))
+		v.Say(v.Yellow(text.OneLine(err.Error())))
 		return true, nil
 	}
 	report, err := c.app.settle(ctx, c.desk, b.ID, c.app.cleanAnswer(s))
 	if report == nil {
 		err = c.app.answerError(b, report, err)
-		v.say(v.yellow(oneLine(err.Error())))
+		v.Say(v.Yellow(text.OneLine(err.Error())))
 		return !errors.Is(err, errAnswered), nil
 	}
 	c.answered++
@@ -233,9 +235,9 @@ func (c *clarifying) settle(ctx context.Context, b *boulder.Blocker, s blockers.
 			return false, err
 		}
 	}
-	v.say(v.green("✓ ") + report.text(v.now))
+	v.Say(v.Green("✓ ") + report.text(v.Now))
 	if err != nil { // stored, and handed over later
-		v.say(v.yellow(oneLine(c.app.answerError(b, report, err).Error())))
+		v.Say(v.Yellow(text.OneLine(c.app.answerError(b, report, err).Error())))
 	}
 	if report.goesOnLater() && !slices.Contains(c.resume, b.BoulderID) {
 		c.resume = append(c.resume, b.BoulderID)
@@ -247,22 +249,22 @@ func (c *clarifying) settle(ctx context.Context, b *boulder.Blocker, s blockers.
 func (c *clarifying) farewell(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	all, err := c.desk.List(ctx, blockers.Filter{Status: boulder.BlockerPending}) // whatever this walk was about
-	left := waitingOf(c.app.placed(ctx, all))
+	left := view.WaitingOf(c.app.placed(ctx, all))
 	v := c.view()
-	v.say("")
+	v.Say("")
 	switch {
 	case err != nil:
-		v.say(v.yellow(err.Error()))
-	case left.awaited() != "":
-		v.say(fmt.Sprintf("%s; go on with: %s", left.text(), clarifyHint))
+		v.Say(v.Yellow(err.Error()))
+	case left.Awaited() != "":
+		v.Say(fmt.Sprintf("%s; go on with: %s", left.Text(), view.ClarifyHint))
 	case left.Soft > 0:
-		v.say(fmt.Sprintf("Nothing waits for an answer; %s: %s", left.choices(), clarifyHint))
+		v.Say(fmt.Sprintf("Nothing waits for an answer; %s: %s", left.Choices(), view.ClarifyHint))
 	case c.answered > 0:
-		v.say("Nothing waits for an answer any more.")
+		v.Say("Nothing waits for an answer any more.")
 	default:
-		v.say("Nothing waits for an answer.")
+		v.Say("Nothing waits for an answer.")
 	}
 	for _, id := range c.resume {
-		v.say("The work goes on with: manager resume " + id)
+		v.Say("The work goes on with: manager resume " + id)
 	}
 }

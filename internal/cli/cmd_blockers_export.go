@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
 )
 
 type blockersExportOptions struct {
@@ -80,15 +82,15 @@ func (a *app) runBlockersExport(ctx context.Context, o *blockersExportOptions) e
 	if a.json {
 		return errors.Join(a.printJSON(blockersExport{"blockers-export", file, len(found)}), listErr)
 	}
-	a.note("Exported %s to %s.", plural(len(found), "blocker"), a.pretty(file))
+	a.note("Exported %s to %s.", text.Plural(len(found), "blocker"), a.pretty(file))
 	return listErr
 }
 
-func (a *app) printExport(all []blockerItem) error {
+func (a *app) printExport(all []view.BlockerItem) error {
 	if a.json {
 		return a.printBlockers(all)
 	}
-	_, err := io.WriteString(a.Stdout, blockersMarkdown(all, time.Now()))
+	_, err := io.WriteString(a.Stdout, view.BlockersMarkdown(all, time.Now()))
 	return err
 }
 
@@ -104,10 +106,10 @@ func (a *app) isData(name string) bool {
 }
 
 // exported is what a file gets: without secrets, as on stdout.
-func (a *app) exported(all []blockerItem, data bool) ([]byte, error) {
+func (a *app) exported(all []view.BlockerItem, data bool) ([]byte, error) {
 	all = secret.Each(all, a.secrets.Text, a.secrets.JSON)
 	if !data {
-		return []byte(blockersMarkdown(all, time.Now())), nil
+		return []byte(view.BlockersMarkdown(all, time.Now())), nil
 	}
 	var s bytes.Buffer
 	enc := json.NewEncoder(&s)

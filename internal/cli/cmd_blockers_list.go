@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 )
 
@@ -99,7 +101,7 @@ func (a *app) runBlockersList(ctx context.Context, o *blockerFilter) error {
 	found := a.placed(ctx, records)
 	moot := 0
 	if o.status == "" && !o.all {
-		found, moot = withoutMoot(found)
+		found, moot = view.WithoutMoot(found)
 	}
 	if a.json || len(found) > 0 {
 		return errors.Join(a.printBlockers(found), err)
@@ -107,31 +109,23 @@ func (a *app) runBlockersList(ctx context.Context, o *blockerFilter) error {
 	if err != nil {
 		return err
 	}
-	text := "No blocker is of that kind."
+	line := "No blocker is of that kind."
 	if f == (blockers.Filter{Status: boulder.BlockerPending}) {
-		text = "Nothing waits for an answer."
+		line = "Nothing waits for an answer."
 	}
 	var more []string
 	if moot > 0 {
-		more = append(more, fmt.Sprintf("for %s nobody waits any more", plural(moot, "blocker")))
+		more = append(more, fmt.Sprintf("for %s nobody waits any more", text.Plural(moot, "blocker")))
 	}
 	if s, statusErr := d.Status(ctx); statusErr == nil && s.Answered+s.Skipped > 0 && !o.all {
-		more = append(more, are(s.Answered+s.Skipped, "blocker")+" settled")
+		more = append(more, view.Are(s.Answered+s.Skipped, "blocker")+" settled")
 	}
 	if len(more) > 0 {
 		said := strings.Join(more, ", ")
-		text += " " + strings.ToUpper(said[:1]) + said[1:] + "; see: manager blockers list --all"
+		line += " " + strings.ToUpper(said[:1]) + said[1:] + "; see: manager blockers list --all"
 	}
-	a.note("%s", text)
+	a.note("%s", line)
 	return nil
-}
-
-// are counts things in a sentence: "1 blocker is", "2 blockers are".
-func are(n int, thing string) string {
-	if n == 1 {
-		return plural(n, thing) + " is"
-	}
-	return plural(n, thing) + " are"
 }
 
 // urgentFirst sorts: what waits before what is settled, hard before soft, the oldest first.
@@ -150,21 +144,10 @@ func urgentFirst(all []boulder.Blocker) {
 	})
 }
 
-// typeBlocker tells the record from the event, which is of type blocker.
-const typeBlocker = "blocker-record"
-
-// blockerItem is a blocker in `--json`. Fields are added in later versions, never changed.
-type blockerItem struct {
-	Type string `json:"type"` // blocker-record
-	boulder.Blocker
-	// Standing says who has use for an answer: awaited, choice, moot or settled.
-	Standing blockers.Standing `json:"standing"`
-}
-
 // printBlockers prints blockers, one line each.
-func (a *app) printBlockers(all []blockerItem) error {
+func (a *app) printBlockers(all []view.BlockerItem) error {
 	if !a.json {
-		a.blockersView(a.Stdout).table(all)
+		view.NewBlockers(a.on(a.Stdout), time.Now()).Table(all)
 		return nil
 	}
 	for i := range all {
@@ -204,25 +187,25 @@ func (a *app) runBlockersShow(ctx context.Context, id string) error {
 	if a.json {
 		return a.printJSON(a.placed(ctx, []boulder.Blocker{b})[0])
 	}
-	v := a.blockersView(a.Stdout)
-	v.all(&b)
+	v := view.NewBlockers(a.on(a.Stdout), time.Now())
+	v.All(&b)
 	if b.Status.Settled() {
 		return nil
 	}
-	v.say("")
+	v.Say("")
 	if late := a.tooLate(ctx, &b); late != "" {
-		v.say("No answer is waited for: " + late)
+		v.Say("No answer is waited for: " + late)
 		return nil
 	}
 	if a.placed(ctx, []boulder.Blocker{b})[0].Standing == blockers.Moot {
-		v.say(fmt.Sprintf("Nobody waits for an answer any more: sub-task %q was tried again without it.", b.SubTaskID))
+		v.Say(fmt.Sprintf("Nobody waits for an answer any more: sub-task %q was tried again without it.", b.SubTaskID))
 		return nil
 	}
-	v.say("Answer with: manager blockers answer " + b.ID + ` "…"`)
+	v.Say("Answer with: manager blockers answer " + b.ID + ` "…"`)
 	if allowable(&b) {
-		v.say("Allow it with: manager blockers answer " + b.ID + " --allow")
+		v.Say("Allow it with: manager blockers answer " + b.ID + " --allow")
 	}
-	v.say("Go on without: manager blockers skip " + b.ID)
+	v.Say("Go on without: manager blockers skip " + b.ID)
 	return nil
 }
 
@@ -277,7 +260,7 @@ func (a *app) completeBlocker(status boulder.BlockerStatus) cobra.CompletionFunc
 		urgentFirst(found)
 		var all []cobra.Completion
 		for i := range found {
-			all = append(all, cobra.CompletionWithDesc(found[i].ID, clipText(found[i].Question, 60)))
+			all = append(all, cobra.CompletionWithDesc(found[i].ID, text.Clip(found[i].Question, 60)))
 		}
 		return all, how
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -67,8 +69,8 @@ func (a *app) confirmCancel(ctx context.Context, ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprintf(a.Stderr, "%s  %s\n%s\n%d of %s done.\n", d.Boulder.ID, d.Boulder.Status, clipText(d.Boulder.Task, 200),
-		completed(d), plural(planned(d), "sub-task"))
+	fmt.Fprintf(a.Stderr, "%s  %s\n%s\n%d of %s done.\n", d.Boulder.ID, d.Boulder.Status, text.Clip(d.Boulder.Task, 200),
+		view.Completed(d), text.Plural(view.Planned(d), "sub-task"))
 	for {
 		fmt.Fprint(a.Stderr, "\nEnd it for good? [yes / no] ")
 		answer, err := a.answer(ctx)

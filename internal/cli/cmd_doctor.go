@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/store"
@@ -190,7 +192,7 @@ func (d *doctor) checkDatabase(ctx context.Context) {
 	if h := project.HolderOf(ctx, r); h != nil {
 		held = fmt.Sprintf("; process %d is at work: %s", h.PID, h.Command)
 	}
-	d.add("database", fine, "", "%s%s", plural(len(boulders), "boulder"), held)
+	d.add("database", fine, "", "%s%s", text.Plural(len(boulders), "boulder"), held)
 }
 
 // consistent reports records of a boulder that cannot be read, or that contradict each other.
@@ -199,7 +201,7 @@ func consistent(ctx context.Context, r reader, id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = restore(detail)
+	_, err = view.Restore(detail)
 	return err
 }
 
@@ -251,7 +253,7 @@ func (d *doctor) checkModels(ctx context.Context, dir *opencode.Directory) {
 		own = own || p.ID != hosted
 	}
 	slices.Sort(names)
-	offer := fmt.Sprintf("%s of %s", plural(models, "model"), strings.Join(names, ", "))
+	offer := fmt.Sprintf("%s of %s", text.Plural(models, "model"), strings.Join(names, ", "))
 	chosen, from, err := d.model(ctx, dir)
 	switch {
 	case err != nil:
@@ -337,9 +339,9 @@ func (d *doctor) checkLedger() {
 	}
 	how := "through OpenCode"
 	if source, ok := d.direct(); ok {
-		how = joinedBy(" with ", "directly", d.keyOf(source))
+		how = view.JoinedBy(" with ", "directly", d.keyOf(source))
 	}
-	d.add("ledgers", fine, "", "%s plans and judges, asked %s", modelName(d.deps.Ledger()), how)
+	d.add("ledgers", fine, "", "%s plans and judges, asked %s", view.ModelName(d.deps.Ledger()), how)
 }
 
 // direct is the provider of the ledgers, if it is asked directly.
@@ -359,41 +361,41 @@ func (d *doctor) direct() (providers.Source, bool) {
 // checkPrices says whether it will be known what the ledgers cost: providers that are asked directly do not tell.
 func (d *doctor) checkPrices() {
 	prices := d.deps.Config().Prices
-	text := "none configured"
+	s := "none configured"
 	if n := len(prices); n > 0 {
-		text = plural(n, "price") + " configured"
+		s = text.Plural(n, "price") + " configured"
 	}
 	source, direct := d.direct()
 	if !direct {
-		d.add("prices", fine, "", "%s; OpenCode tells what its models cost, where it knows", text)
+		d.add("prices", fine, "", "%s; OpenCode tells what its models cost, where it knows", s)
 		return
 	}
 	ref, err := providers.ParseModel(d.deps.Ledger())
 	if _, known := prices.Cost(ref, providers.Usage{Input: 1, Output: 1}); err == nil && known {
-		d.add("prices", fine, "", "%s, that of %s among them", text, ref)
+		d.add("prices", fine, "", "%s, that of %s among them", s, ref)
 		return
 	}
 	do := fmt.Sprintf("add it to prices in the configuration: {model: %q, input: …, output: …}", d.deps.Ledger())
-	text += fmt.Sprintf("; %s does not tell what %s costs, so that counts as unknown", source.Name, d.deps.Ledger())
+	s += fmt.Sprintf("; %s does not tell what %s costs, so that counts as unknown", source.Name, d.deps.Ledger())
 	if d.deps.Config().RunBudget.Cost > 0 {
-		d.add("prices", broken, do+", or limit tokens instead", "%s, and a budget of cost cannot be kept", text)
+		d.add("prices", broken, do+", or limit tokens instead", "%s, and a budget of cost cannot be kept", s)
 		return
 	}
-	d.add("prices", notice, do, "%s", text)
+	d.add("prices", notice, do, "%s", s)
 }
 
 func (a *app) printDoctor(report doctorReport) {
-	p := a.paint(a.Stdout)
-	marks := map[finding]string{fine: p.green("✓"), notice: p.yellow("!"), broken: p.red("✗")}
+	p := a.on(a.Stdout)
+	marks := map[finding]string{fine: p.Green("✓"), notice: p.Yellow("!"), broken: p.Red("✗")}
 	for _, c := range report.Checks {
-		fmt.Fprintf(a.Stdout, "%s %s  %s\n", marks[c.Finding], p.bold(fit(c.Name, widthCheck)),
-			strings.TrimSpace(indent(safeText(c.Detail), strings.Repeat(" ", widthCheck+4))))
+		fmt.Fprintf(a.Stdout, "%s %s  %s\n", marks[c.Finding], p.Bold(text.Fit(c.Name, widthCheck)),
+			strings.TrimSpace(text.Indent(text.Safe(c.Detail), strings.Repeat(" ", widthCheck+4))))
 		if c.Do != "" {
-			fmt.Fprintf(a.Stdout, "%s→ %s\n", strings.Repeat(" ", widthCheck+4), oneLine(c.Do))
+			fmt.Fprintf(a.Stdout, "%s→ %s\n", strings.Repeat(" ", widthCheck+4), text.OneLine(c.Do))
 		}
 	}
 	if !report.OK {
-		fmt.Fprintln(a.Stdout, "\nSomething is in the way of a run; see the lines with "+p.red("✗")+".")
+		fmt.Fprintln(a.Stdout, "\nSomething is in the way of a run; see the lines with "+p.Red("✗")+".")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
@@ -67,7 +68,7 @@ func (a *app) runExport(ctx context.Context, o *exportOptions, args []string) er
 		})
 	}
 	a.note("Exported %s with %s and %s to %s. Transcripts are not part of it.", s.Boulder.ID,
-		plural(len(s.SubTasks), "sub-task"), plural(len(x.Events), "event"), file)
+		text.Plural(len(s.SubTasks), "sub-task"), text.Plural(len(x.Events), "event"), file)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 )
 
@@ -122,7 +123,7 @@ func (a *app) runGraph(ctx context.Context, o *graphOptions, args []string) erro
 }
 
 // readGraph reads what is to be drawn. With an error there is a report as well if at least the head could be read.
-func (a *app) readGraph(ctx context.Context, o *graphOptions, args []string) (*graphReport, error) {
+func (a *app) readGraph(ctx context.Context, o *graphOptions, args []string) (*view.Graph, error) {
 	if len(args) == 1 && looksLikePlan(args[0]) {
 		path := a.file(args[0])
 		if !exists(path) {
@@ -144,7 +145,7 @@ func (a *app) readGraph(ctx context.Context, o *graphOptions, args []string) (*g
 	return report, err
 }
 
-func (a *app) readPlanGraph(path string) (*graphReport, error) {
+func (a *app) readPlanGraph(path string) (*view.Graph, error) {
 	p, err := a.open()
 	if err != nil {
 		return nil, err
@@ -153,10 +154,10 @@ func (a *app) readPlanGraph(path string) (*graphReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newPlanGraph(plan, path), nil
+	return view.GraphOfPlan(plan, path), nil
 }
 
-func (a *app) readBoulderGraph(ctx context.Context, r reader, ref string, all bool) (*graphReport, error) {
+func (a *app) readBoulderGraph(ctx context.Context, r reader, ref string, all bool) (*view.Graph, error) {
 	id, err := project.Resolve(ctx, r, ref)
 	if err != nil {
 		return nil, err
@@ -169,18 +170,18 @@ func (a *app) readBoulderGraph(ctx context.Context, r reader, ref string, all bo
 	if holder := project.HolderOf(ctx, r); holder != nil && holder.Limits != nil {
 		limits = *holder.Limits
 	}
-	return newBoulderGraph(d, limits, all), err
+	return view.GraphOf(d, limits, all), err
 }
 
 // writeGraph writes the picture to its file, which is written anew if it is there, or to stdout. With --json, stdout
 // gets the object in any case.
-func (a *app) writeGraph(report *graphReport, o *graphOptions) error {
+func (a *app) writeGraph(report *view.Graph, o *graphOptions) error {
 	if len(report.SubTasks) == 0 {
 		a.note("There are no sub-tasks yet.")
 	}
 	if o.output != "" {
 		path := a.file(o.output)
-		picture := a.drawGraph(report, o.format, nil)
+		picture := report.Draw(o.format, view.Out{})
 		if err := os.WriteFile(path, []byte(picture), 0o644); err != nil {
 			return fmt.Errorf("write the picture: %w", err)
 		}
@@ -190,7 +191,7 @@ func (a *app) writeGraph(report *graphReport, o *graphOptions) error {
 	case a.json:
 		return a.printJSON(report)
 	case o.output == "":
-		_, err := io.WriteString(a.Stdout, a.drawGraph(report, o.format, a.Stdout))
+		_, err := io.WriteString(a.Stdout, report.Draw(o.format, a.on(a.Stdout)))
 		return err
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
@@ -129,12 +130,12 @@ func (a *app) printImported(r importReport) error {
 		return a.printJSON(r)
 	}
 	fmt.Fprintf(a.Stdout, "Imported %s: %s, %d of %s done.\n", r.BoulderID, r.Status, r.Completed,
-		plural(r.Total, "sub-task"))
+		text.Plural(r.Total, "sub-task"))
 	if r.From != r.Project {
-		a.note("It comes from %s and belongs to %s now.", oneLine(r.From), r.Project)
+		a.note("It comes from %s and belongs to %s now.", text.OneLine(r.From), r.Project)
 	}
 	for _, gate := range r.Gates {
-		a.note("A resume will run this gate: %s", oneLine(gate))
+		a.note("A resume will run this gate: %s", text.OneLine(gate))
 	}
 	if !r.Status.Terminal() {
 		a.note("Go on with: manager resume %s", r.BoulderID)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -26,7 +27,7 @@ func TestLongListIsWrittenInWholeLines(t *testing.T) {
 	for i := range items {
 		items[i].BoulderID = fmt.Sprint("boulder", i)
 	}
-	if err := a.printList(items, nil, time.Time{}); err != nil {
+	if err := view.List(a.on(a.Stdout), items, nil, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	if len(all) < 2 {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
@@ -91,8 +93,8 @@ type logEntry struct {
 	at      time.Time
 	event   *boulder.Event
 	attempt boulder.AttemptRef // of the line
-	line    transcriptLine
-	view    *transcriptView // of the line's attempt
+	line    view.TranscriptLine
+	view    *view.TranscriptView // of the line's attempt
 }
 
 // read collects what is stored. With an error there is what could be read.
@@ -167,16 +169,16 @@ func (l *logs) leaveOut(turns []boulder.Turn) {
 	if l.app.json || l.app.verbose {
 		return
 	}
-	written := map[turnRef]bool{}
+	written := map[view.TurnRef]bool{}
 	for _, t := range turns {
-		written[turnRef{t.Attempt, t.Number}] = t.Evidence != nil && t.Evidence.Transcript != ""
+		written[view.TurnRef{Attempt: t.Attempt, Turn: t.Number}] = t.Evidence != nil && t.Evidence.Transcript != ""
 	}
 	told := map[int]uint64{} // by attempt: the last event of which the transcript tells
 	for _, e := range l.entries {
 		if e.event == nil {
 			continue
 		}
-		if b, ok := e.event.Body.(boulder.TurnEnded); ok && written[turnRef{b.Attempt, b.Turn}] {
+		if b, ok := e.event.Body.(boulder.TurnEnded); ok && written[view.TurnRef{Attempt: b.Attempt, Turn: b.Turn}] {
 			told[b.Attempt] = e.event.Seq
 		}
 	}
@@ -197,7 +199,7 @@ func (l *logs) add(e boulder.Event) {
 	case boulder.StatusChanged:
 		l.over = b.Status.Terminal() // cancelled
 	}
-	if l.subTask == "" || refOf(e.Body).SubTaskID == l.subTask {
+	if l.subTask == "" || view.RefOf(e.Body).SubTaskID == l.subTask {
 		l.entries = append(l.entries, logEntry{at: e.Time, event: &e})
 	}
 }
@@ -210,21 +212,18 @@ func (l *logs) readTranscripts(turns []boulder.Turn, project string) error {
 			names[t.Attempt] = t.Evidence.Transcript
 		}
 	}
-	width := 0
-	if terminal(l.app.Stdout) {
-		width = min(terminalSize(l.app.Stdout).Width, widthLine) - 1
-	}
+	o := l.app.on(l.app.Stdout)
 	var err error
 	for attempt, name := range names {
 		lines, readErr := readTranscript(project, name)
 		err = errors.Join(err, readErr)
-		view := &transcriptView{
-			paint: l.app.paint(l.app.Stdout), verbose: l.app.verbose, width: width, path: name,
-			prompts: promptsOf(turns, attempt),
+		told := &view.TranscriptView{
+			Paint: o.Paint, Verbose: l.app.verbose, Width: o.Lines(), Path: name,
+			Prompts: view.PromptsOf(turns, attempt),
 		}
 		for _, line := range lines {
 			ref := boulder.AttemptRef{SubTaskID: l.subTask, Attempt: attempt}
-			l.entries = append(l.entries, logEntry{at: line.Time, attempt: ref, line: line, view: view})
+			l.entries = append(l.entries, logEntry{at: line.Time, attempt: ref, line: line, view: told})
 		}
 	}
 	return err
@@ -290,22 +289,22 @@ func (l *logs) print(e logEntry) error {
 	case l.app.json && e.event != nil:
 		return l.app.printJSON(e.event)
 	case l.app.json:
-		return l.app.printJSON(transcriptJSON{"transcript", e.at, l.id, e.attempt, e.line.raw})
+		return l.app.printJSON(transcriptJSON{"transcript", e.at, l.id, e.attempt, e.line.Raw})
 	}
-	p := l.app.paint(l.app.Stdout)
-	var text string
+	p := l.app.on(l.app.Stdout)
+	var s string
 	if e.event == nil {
-		if text = e.view.tell(e.line); text == "" {
+		if s = e.view.Tell(e.line); s == "" {
 			return nil
 		}
 	} else {
-		if text = oneLine(describe(e.event.Body)); text == "" {
+		if s = text.OneLine(view.Describe(e.event.Body)); s == "" {
 			return nil
 		}
-		if id := refOf(e.event.Body).SubTaskID; id != "" && l.subTask == "" {
-			text = p.cyan(oneLine(id)) + " " + text
+		if id := view.RefOf(e.event.Body).SubTaskID; id != "" && l.subTask == "" {
+			s = p.Cyan(text.OneLine(id)) + " " + s
 		}
 	}
-	_, err := fmt.Fprintf(l.app.Stdout, "%s %s\n", p.dim(e.at.Local().Format(time.DateTime)), text)
+	_, err := fmt.Fprintf(l.app.Stdout, "%s %s\n", p.Dim(e.at.Local().Format(time.DateTime)), s)
 	return err
 }

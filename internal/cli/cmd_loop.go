@@ -11,6 +11,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 )
@@ -159,15 +160,15 @@ func (d *deps) approveLoop(ctx context.Context, req *orchestrator.Request) error
 
 // loopText says in a line or two when a loop ends.
 func loopText(req orchestrator.Request) string {
-	text := fmt.Sprintf("Goes on until these hold: %s; at most %s.",
-		strings.Join(req.DoneWhen, ", "), plural(req.Loop.Iterations, "turn"))
+	s := fmt.Sprintf("Goes on until these hold: %s; at most %s.",
+		strings.Join(req.DoneWhen, ", "), text.Plural(req.Loop.Iterations, "turn"))
 	if slices.Contains(req.DoneWhen, boulder.DoneTests) {
-		text += "\n   tests:        $ " + oneLine(strings.Join(req.Checks.Tests, "; "))
+		s += "\n   tests:        $ " + text.OneLine(strings.Join(req.Checks.Tests, "; "))
 	}
 	if slices.Contains(req.DoneWhen, boulder.DoneDiagnostics) && len(req.Checks.Lint) > 0 {
-		text += "\n   diagnostics:  $ " + oneLine(strings.Join(req.Checks.Lint, "; ")) + ", where no language server runs"
+		s += "\n   diagnostics:  $ " + text.OneLine(strings.Join(req.Checks.Lint, "; ")) + ", where no language server runs"
 	}
-	return text
+	return s
 }
 
 // detachLoop hands a loop to the server of the project.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
@@ -76,28 +77,28 @@ const maxTask = 1 << 20
 // task is the request: the arguments, or what --from names.
 func (f *taskFlags) task(a *app, args []string) (string, error) {
 	if len(args) > 1 {
-		return "", usagef("there are %d arguments, %q first: put the task into quotes", len(args), clipText(args[0], 40))
+		return "", usagef("there are %d arguments, %q first: put the task into quotes", len(args), text.Clip(args[0], 40))
 	}
-	text := strings.Join(args, "")
-	if exists(a.file(text)) && text != "" {
+	s := strings.Join(args, "")
+	if exists(a.file(s)) && s != "" {
 		return "", usagef("%s is a file or directory, not a task; a plan file ends in .yaml, .yml or .json, and --from reads"+
-			" a task from a file", text)
+			" a task from a file", s)
 	}
 	if f.from != "" {
 		if len(args) > 0 {
-			return "", usagef("the task is given twice: as %q and by --from %s", clipText(text, 40), f.from)
+			return "", usagef("the task is given twice: as %q and by --from %s", text.Clip(s, 40), f.from)
 		}
 		data, err := a.read(f.from)
 		if err != nil {
 			return "", err
 		}
-		text = string(data)
+		s = string(data)
 	}
-	text = strings.TrimSpace(text)
-	if text == "" {
+	s = strings.TrimSpace(s)
+	if s == "" {
 		return "", usagef("no task: say what to do, as in \"Add dark mode\", or read it with --from FILE")
 	}
-	return strings.ToValidUTF8(text, "\uFFFD"), nil
+	return strings.ToValidUTF8(s, "\uFFFD"), nil
 }
 
 // read reads a small file, or stdin for "-".
@@ -204,9 +205,9 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 		return err
 	}
 	if a.json {
-		return a.printPlanJSON(plan, path)
+		return a.printJSON(view.NewPlanJSON(plan, path))
 	}
-	a.printPlan(a.Stdout, plan)
+	view.Plan(a.on(a.Stdout), plan)
 	a.note("\nWrote %s. Edit it as you like, then: manager run%s", a.pretty(path), runArgument(d.Dir(), path))
 	return nil
 }
@@ -215,16 +216,16 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 func (a *app) planning(ledger string) (done func()) {
 	switch {
 	case a.quiet:
-	case a.drawable():
-		began, p := time.Now(), a.paint(a.Stderr)
-		screen := a.openScreen(view.Picture{Frame: func(size view.Size, tick int) string {
-			took := elapsed(time.Since(began).Truncate(time.Second))
-			text := "Planning with " + clipText(modelName(ledger), size.Width-len("Planning with ")-len(took)-6)
-			return p.cyan(spinner(tick)) + " " + p.bold(text) + "  " + p.dim(took)
+	case a.console().Drawable():
+		began, p := time.Now(), a.on(a.Stderr)
+		screen := a.console().Screen(view.Picture{Frame: func(size view.Size, tick int) string {
+			took := text.Elapsed(time.Since(began).Truncate(time.Second))
+			text := "Planning with " + text.Clip(view.ModelName(ledger), size.Width-len("Planning with ")-len(took)-6)
+			return p.Cyan(view.Spinner(tick)) + " " + p.Bold(text) + "  " + p.Dim(took)
 		}})
 		return screen.Close
 	default:
-		a.note("Planning with %s …", modelName(ledger))
+		a.note("Planning with %s …", view.ModelName(ledger))
 	}
 	return func() {}
 }
@@ -261,7 +262,7 @@ func (d *deps) makePlan(ctx context.Context, req boulder.PlanRequest) (*boulder.
 			" Edit the plan to split it.")
 	}
 	if usage.Calls > 0 {
-		d.app.note("Planned with %s (%s).", modelName(d.Ledger()), usageText(usage))
+		d.app.note("Planned with %s (%s).", view.ModelName(d.Ledger()), view.UsageText(usage))
 	}
 	return plan, nil
 }

@@ -134,12 +134,10 @@ func (a *app) drawReport(w io.Writer, made *morning.Report, format string) error
 	case formatJSON:
 		return (&app{Env: Env{Stdout: w}}).printJSON(made)
 	}
-	p := a.paint(w)
+	p := a.on(w)
 	style := morning.Style{
-		Strong: p.bold, Faint: p.dim, Code: p.cyan, Good: p.green, Bad: p.red, Waits: p.yellow,
-	}
-	if terminal(w) {
-		style.Width = min(terminalSize(w).Width, widthLine) - 1
+		Strong: p.Bold, Faint: p.Dim, Code: p.Cyan, Good: p.Green, Bad: p.Red, Waits: p.Yellow,
+		Width: p.Lines(),
 	}
 	return made.Text(w, style)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	runcmd "github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/detect"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 )
@@ -274,22 +275,22 @@ func (d *deps) execute(
 	if err != nil {
 		return err
 	}
-	view := d.app.newRunView(st.DB)
-	defer view.Close()
-	d.view = view
+	shown := view.NewRun(d.app.console(), view.NewProgress(st.DB), "")
+	defer shown.Close()
+	d.view = shown
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	defer d.app.interrupts.take(func(n int) {
 		if n == 1 {
-			view.Stopping()
+			shown.Stopping()
 			run.Stop()
 			return
 		}
 		abort(errInterrupted)
 	})()
 	st.SetSteerer(run)
-	id, err := d.follow(end.watch(ctx, d.Delivering(ctx, st.DB, run, start(ctx, run))), view, st)
-	view.Close()
+	id, err := d.follow(end.watch(ctx, d.Delivering(ctx, st.DB, run, start(ctx, run))), shown, st)
+	shown.Close()
 	if errors.Is(err, orchestrator.ErrWaiting) && !d.app.quiet && !d.app.json { // else: manager show --receipt
 		d.showReceipt(ctx, st, id)
 	}
@@ -303,12 +304,12 @@ func (d *deps) showReceipt(ctx context.Context, st *project.State, id string) {
 		d.log.Warn("no receipt", "error", err)
 		return
 	}
-	d.app.printReceipt(d.app.Stderr, newReceipt(detail, time.Now()))
+	view.NewReceipt(detail, time.Now()).Print(d.app.on(d.app.Stderr))
 }
 
 // follow shows the events of a run until it ends.
 func (d *deps) follow(
-	events iter.Seq2[boulder.Event, error], view runView, st *project.State,
+	events iter.Seq2[boulder.Event, error], shown view.Run, st *project.State,
 ) (id string, err error) {
 	var end *boulder.TaskComplete
 	for e, err := range events {
@@ -323,7 +324,7 @@ func (d *deps) follow(
 		if done, ok := e.Body.(boulder.TaskComplete); ok {
 			end = &done
 		}
-		view.Event(e)
+		shown.Event(e)
 		st.Notify()
 	}
 	if end != nil && !end.AllCompleted {
@@ -342,7 +343,7 @@ func ended(r reader, id string, err error) error {
 	}
 	how := "Go on with: "
 	if detail, readErr := r.Get(context.Background(), id); readErr == nil && awaiting(detail) {
-		how = "Answer with: " + clarifyHint + "; then go on with: "
+		how = "Answer with: " + view.ClarifyHint + "; then go on with: "
 	}
 	return fmt.Errorf("%w\nNothing is lost. %smanager resume %s%s", err, how, id, moreOf(err))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
@@ -121,7 +122,7 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 	stopped := make(chan struct{})
 	defer a.interrupts.take(func(n int) {
 		if n == 1 {
-			a.note("%s", stoppingText)
+			a.note("%s", view.StoppingText)
 			run.Stop()
 			close(stopped)
 			return

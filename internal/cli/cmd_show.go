@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 )
 
@@ -37,7 +39,7 @@ about that one.`,
 			case cmd.Flags().Changed("why") && o.receipt:
 				return usagef("--why and --receipt cannot be used together: --why is about one sub-task," +
 					" --receipt about the whole boulder")
-			case isSession(o.why):
+			case view.IsSession(o.why):
 				return a.runWhySession(cmd.Context(), o.why)
 			case cmd.Flags().Changed("why"):
 				err := a.runWhy(cmd.Context(), args, o.why)
@@ -62,40 +64,19 @@ about that one.`,
 
 // runWhy shows the chain of decisions of one sub-task.
 func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
-	return look(ctx, a, func(r reader) (*whyReport, error) {
+	return look(ctx, a, func(r reader) (*view.Why, error) {
 		return readWhy(ctx, r, newestOr(args), subTask)
-	}, a.printWhy)
+	})
 }
 
 func (a *app) runShow(ctx context.Context, args []string) error {
-	return look(ctx, a, func(r reader) (*showReport, error) {
+	return look(ctx, a, func(r reader) (*view.Show, error) {
 		return readShow(ctx, r, newestOr(args))
-	}, a.printShow)
-}
-
-// showReport is what `manager show --json` prints: one object with the stored records. Fields are added in later
-// versions, never changed.
-type showReport struct {
-	Type     string                `json:"type"` // show
-	Boulder  boulder.Boulder       `json:"boulder"`
-	Revision *boulder.PlanRevision `json:"revision"`  // the plan that it runs; null while planning
-	SubTasks []subTaskShow         `json:"sub_tasks"` // in plan order
-}
-
-// subTaskShow is a sub-task with its history.
-type subTaskShow struct {
-	boulder.SubTask
-	History []attemptShow `json:"history"` // its attempts, from the first
-}
-
-// attemptShow is an attempt with its turns.
-type attemptShow struct {
-	boulder.Attempt
-	History []boulder.Turn `json:"history"` // its turns, from the first: prompt, evidence, verdict
+	})
 }
 
 // readShow reads everything. With an error there is a report as well if at least the head could be read.
-func readShow(ctx context.Context, r reader, ref string) (*showReport, error) {
+func readShow(ctx context.Context, r reader, ref string) (*view.Show, error) {
 	id, err := project.Resolve(ctx, r, ref)
 	if err != nil {
 		return nil, err
@@ -104,16 +85,16 @@ func readShow(ctx context.Context, r reader, ref string) (*showReport, error) {
 	if d.Boulder.ID == "" {
 		return nil, err
 	}
-	s := &showReport{Type: "show", Boulder: d.Boulder, Revision: d.Revision, SubTasks: []subTaskShow{}}
-	attempts := map[string][]attemptShow{}
+	s := &view.Show{Type: "show", Boulder: d.Boulder, Revision: d.Revision, SubTasks: []view.SubTaskShow{}}
+	attempts := map[string][]view.AttemptShow{}
 	for _, a := range d.Attempts {
-		attempts[a.SubTaskID] = append(attempts[a.SubTaskID], attemptShow{Attempt: a, History: []boulder.Turn{}})
+		attempts[a.SubTaskID] = append(attempts[a.SubTaskID], view.AttemptShow{Attempt: a, History: []boulder.Turn{}})
 	}
 	all, turnsErr := r.Turns(ctx, id, "")
 	turns := bySubTask(all)
 	for _, t := range d.SubTasks {
-		show := subTaskShow{SubTask: t, History: append([]attemptShow{}, attempts[t.ID]...)}
-		show.takeTurns(turns[t.ID])
+		show := view.SubTaskShow{SubTask: t, History: append([]view.AttemptShow{}, attempts[t.ID]...)}
+		show.TakeTurns(turns[t.ID])
 		s.SubTasks = append(s.SubTasks, show)
 	}
 	return s, cmp.Or(err, turnsErr)
@@ -128,13 +109,19 @@ func bySubTask(turns []boulder.Turn) map[string][]boulder.Turn {
 	return sorted
 }
 
-// takeTurns gives each turn to its attempt.
-func (s *subTaskShow) takeTurns(turns []boulder.Turn) {
-	for _, turn := range turns {
-		for i := range s.History {
-			if s.History[i].Attempt.Attempt == turn.Attempt {
-				s.History[i].History = append(s.History[i].History, turn)
-			}
+// runReceipt prints the receipt of a boulder.
+func (a *app) runReceipt(ctx context.Context, args []string) error {
+	return look(ctx, a, func(r reader) (*view.Receipt, error) {
+		id, err := project.Resolve(ctx, r, newestOr(args))
+		if err != nil {
+			return nil, err
 		}
-	}
+		d, err := r.Get(ctx, id)
+		if d.Boulder.ID == "" {
+			return nil, err
+		}
+		report := view.NewReceipt(d, time.Now())
+		report.Running = project.Runs(project.HolderOf(ctx, r), d.Boulder)
+		return report, err
+	})
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
@@ -63,21 +65,24 @@ func (a *app) followStatus(ctx context.Context, args []string) error {
 	if !project.Runs(holder, d.Boulder) {
 		return a.notFollowed(ctx, args)
 	}
-	p, err := a.progressOf(ctx, r, d)
+	recent, err := r.Events(ctx, id, d.Boulder.Seq-min(d.Boulder.Seq, recentEvents), recentEvents)
 	if err != nil {
 		return err
 	}
-	v := a.newRunViewOf(p)
-	defer v.Close()
-	if live, ok := v.(*liveView); ok {
-		if holder.Limits != nil {
-			live.limits = *holder.Limits
-		}
-		if len(holder.Running) > 1 {
-			live.on = " -b " + id
-		}
-		live.show()
+	raised, _ := a.recordsOfBlockers(ctx, d.Boulder.Project, id) // without them no time left is shown
+	p, err := view.ProgressOf(detailLoader{r}, d, recent, raised)
+	if err != nil {
+		return err
 	}
+	c, on := a.console(), ""
+	if holder.Limits != nil {
+		c.Limits = func() schedule.Limits { return *holder.Limits }
+	}
+	if len(holder.Running) > 1 {
+		on = " -b " + id
+	}
+	v := view.NewRun(c, p, on)
+	defer v.Close()
 	for e, err := range client.Follow(ctx, id, d.Boulder.Seq) {
 		switch {
 		case ctx.Err() != nil:
@@ -89,11 +94,22 @@ func (a *app) followStatus(ctx context.Context, args []string) error {
 			return err
 		}
 		v.Event(e)
-		if p.state.Boulder.Status.Terminal() {
+		if p.Ended() {
 			return nil
 		}
 	}
 	return nil
+}
+
+// detailLoader reads a boulder for looking at it.
+type detailLoader struct{ reader }
+
+func (l detailLoader) Load(ctx context.Context, id string) (*boulder.State, error) {
+	d, err := l.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return view.Restore(d)
 }
 
 // notFollowed shows what there is instead of following it.
@@ -126,7 +142,7 @@ func (a *app) runStatus(ctx context.Context, args []string) error {
 	if a.json {
 		return errors.Join(a.printJSON(report), err)
 	}
-	a.printStatus(report)
+	report.Print(a.on(a.Stdout))
 	return err
 }
 
@@ -138,76 +154,12 @@ func (a *app) firstStep() string {
 	return "Start with: manager plan \"TASK\""
 }
 
-// statusReport is what `manager status --json` prints: one object. Fields are added in later versions, never changed.
-type statusReport struct {
-	Type      string         `json:"type"` // status
-	BoulderID string         `json:"boulder_id"`
-	Task      string         `json:"task"`
-	Goal      string         `json:"goal,omitempty"`
-	Status    boulder.Status `json:"status"`
-	Reason    string         `json:"reason,omitempty"`
-	// Left are sessions whose agents may be at work although their attempts have ended; the next run or resume stops them.
-	Left        []boulder.LeftSession `json:"left,omitempty"`
-	Project     string                `json:"project"`
-	Base        string                `json:"base,omitempty"` // commit the plan was made on
-	Revision    int                   `json:"revision"`       // of the plan; 0 while planning
-	Model       string                `json:"model,omitempty"`
-	LedgerModel string                `json:"ledger_model,omitempty"`
-	// RunBy is the process that runs it; null if none does.
-	RunBy *control.Holder `json:"run_by"`
-	// Resumable: it is not over, and `manager resume` would go on with it now.
-	Resumable bool          `json:"resumable"`
-	Completed int           `json:"completed"` // sub-tasks
-	Total     int           `json:"total"`     // sub-tasks of the plan, without superseded ones
-	Usage     boulder.Usage `json:"usage"`
-	Summary   string        `json:"summary,omitempty"`
-	// Waiting are the blockers that a person may still answer.
-	Waiting   waitingBlockers `json:"waiting_blockers,omitzero"`
-	CreatedAt time.Time       `json:"created_at"`
-	UpdatedAt time.Time       `json:"updated_at"`
-
-	SubTasks []subTaskStatus `json:"sub_tasks"` // in plan order
-
-	now time.Time
-}
-
-// subTaskStatus is a sub-task in a [statusReport].
-type subTaskStatus struct {
-	ID        string                `json:"id"`
-	Position  int                   `json:"position"` // in the plan, from 1
-	Subject   string                `json:"subject"`
-	Status    boulder.SubTaskStatus `json:"status"`
-	Reason    string                `json:"reason,omitempty"`
-	Priority  boulder.Priority      `json:"priority"`
-	DependsOn []string              `json:"depends_on"`
-	Model     string                `json:"model,omitempty"` // empty: OpenCode's default
-	Agent     string                `json:"agent,omitempty"`
-
-	Attempt       int                   `json:"attempt"`                  // number of the newest; 0 before the first
-	AttemptStatus boulder.AttemptStatus `json:"attempt_status,omitempty"` // of the newest
-	Turn          int                   `json:"turn,omitempty"`           // of the newest attempt
-	SessionID     string                `json:"session_id,omitempty"`     // of the newest attempt
-	// Waiting is its place in line and the reason, while it waits for a slot.
-	Waiting *schedule.Wait `json:"waiting,omitempty"`
-	// Stopped: its turn was broken off, and is taken up again when the pause is over.
-	Stopped    bool                `json:"stopped,omitempty"`
-	Activity   string              `json:"activity,omitempty"` // last sign of life of the running turn
-	Checkpoint *boulder.Checkpoint `json:"checkpoint,omitempty"`
-	// Blockers are what its attempts came upon that a person has to answer, oldest first.
-	Blockers  []boulder.RaisedBlocker `json:"blockers,omitempty"`
-	ElapsedMS int64                   `json:"elapsed_ms"` // of all attempts together
-	Usage     boulder.Usage           `json:"usage"`
-	Summary   string                  `json:"summary,omitempty"`
-
-	row row
-}
-
 // recentEvents is how many events are searched for what the agents do right now.
 const recentEvents = 200
 
 // readStatus reads everything about a boulder that status shows. With an error there is a report as well if at least
 // its head could be read.
-func (a *app) readStatus(ctx context.Context, r reader, args []string) (*statusReport, error) {
+func (a *app) readStatus(ctx context.Context, r reader, args []string) (*view.Status, error) {
 	id, err := project.Resolve(ctx, r, newestOr(args))
 	if err != nil {
 		return nil, err
@@ -228,63 +180,14 @@ func (a *app) readStatus(ctx context.Context, r reader, args []string) (*statusR
 		limits = *holder.Limits
 	}
 	now := time.Now()
-	s := newStatusReport(d, recent, holder, limits, neighboursOf(ctx, r, holder, d), now)
-	if s.Waiting != (waitingBlockers{}) {
+	s := view.NewStatus(d, recent, holder, limits, neighboursOf(ctx, r, holder, d), now)
+	if s.Waiting != (view.WaitingBlockers{}) {
 		if root, rootErr := a.project(); rootErr == nil {
 			records, _ := a.recordsOfBlockers(ctx, root, id) // without them it is told as the boulder knows it
-			s.Waiting = waitingIn(d, records, now)
+			s.Waiting = view.WaitingIn(d, records, now)
 		}
 	}
 	return s, err
-}
-
-func newStatusReport(
-	d store.Detail, recent []boulder.Event, holder *control.Holder, limits schedule.Limits, beside []neighbour,
-	now time.Time,
-) *statusReport {
-	b := d.Boulder
-	s := &statusReport{
-		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason, Left: b.Left,
-		Project: b.Project, Base: b.Base, Revision: b.Revision, Model: b.Model, LedgerModel: b.LedgerModel,
-		Total: planned(d), Usage: b.Usage, Summary: b.Summary, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
-		SubTasks: []subTaskStatus{}, now: now,
-	}
-	if project.Runs(holder, b) {
-		s.RunBy, s.Left = holder, nil // it stops them now
-	}
-	s.Waiting = waitingIn(d, nil, now)
-	s.Resumable = !b.Status.Terminal() && (s.RunBy == nil || b.Status == boulder.Paused)
-	if s.RunBy == nil {
-		recent = nil // what an agent did when its run ended is not what it does
-	}
-	for r := range rowsOf(d, recent, limits, beside, now) {
-		if r.task.Status == boulder.SubTaskCompleted {
-			s.Completed++
-		}
-		if s.RunBy == nil && r.attempt != nil {
-			now = r.attempt.UpdatedAt // nobody is at work: the clock stands still
-		}
-		s.SubTasks = append(s.SubTasks, newSubTaskStatus(r, now))
-	}
-	return s
-}
-
-func newSubTaskStatus(r row, now time.Time) subTaskStatus {
-	t := r.task
-	s := subTaskStatus{
-		ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Priority: t.Priority,
-		DependsOn: append([]string{}, t.DependsOn...), Model: t.Model, Agent: t.Agent, Attempt: t.Attempts,
-		Waiting: r.wait, Stopped: r.stopped(), Activity: r.doing.activity, Checkpoint: t.Checkpoint,
-		ElapsedMS: r.took(now).Milliseconds(), Usage: r.usage(), Summary: t.Summary, Blockers: t.Blockers,
-		row: r,
-	}
-	if s.Stopped {
-		s.Activity = "" // no turn runs
-	}
-	if r.newest != nil {
-		s.AttemptStatus, s.Turn, s.SessionID = r.newest.Status, r.newest.Turns, r.newest.SessionID
-	}
-	return s
 }
 
 // newestOr is the boulder that the arguments name; empty is the newest.
@@ -293,4 +196,24 @@ func newestOr(args []string) string {
 		return ""
 	}
 	return args[0]
+}
+
+// neighboursOf reads what the boulders beside one have, if anything in it waits for a slot. One that cannot be read is
+// left out: its own status tells.
+func neighboursOf(ctx context.Context, r reader, holder *control.Holder, d store.Detail) []view.Neighbour {
+	queued := func(a boulder.Attempt) bool { return a.Status == boulder.AttemptQueued }
+	if holder == nil || !slices.Contains(holder.Running, d.Boulder.ID) || !slices.ContainsFunc(d.Attempts, queued) {
+		return nil
+	}
+	var all []view.Neighbour
+	for _, id := range holder.Running {
+		if id == d.Boulder.ID {
+			continue
+		}
+		other, err := r.Get(ctx, id)
+		if held := view.HeldBy(other); err == nil && len(held) > 0 {
+			all = append(all, view.Neighbour{BoulderID: id, Held: held})
+		}
+	}
+	return all
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
@@ -105,10 +107,10 @@ type waitReport struct {
 
 // text is the report of a wait that has got what it waited for.
 func (r *waitReport) text() string {
-	status := stated(string(r.Status), oneLine(r.Reason))
+	status := view.Stated(string(r.Status), text.OneLine(r.Reason))
 	text := fmt.Sprintf("Boulder %s is %s, %d/%d done.", r.BoulderID, status, r.Completed, r.Total)
 	if len(r.Blocked) > 0 {
-		text += fmt.Sprintf(" Blocked: %s.", listed(r.Blocked))
+		text += fmt.Sprintf(" Blocked: %s.", view.Listed(r.Blocked))
 	}
 	return text
 }
@@ -206,7 +208,7 @@ func newestFirst(ctx context.Context, r reader, ref string) (string, error) {
 func (w *waiting) judge(d store.Detail, holder *control.Holder) (arrived bool, err error) {
 	b := d.Boulder
 	r := &w.report
-	r.Status, r.Reason, r.Completed, r.Total, r.Blocked = b.Status, b.Reason, completed(d), planned(d), []string{}
+	r.Status, r.Reason, r.Completed, r.Total, r.Blocked = b.Status, b.Reason, view.Completed(d), view.Planned(d), []string{}
 	for _, t := range d.SubTasks {
 		if t.Status == boulder.SubTaskBlocked {
 			r.Blocked = append(r.Blocked, t.ID)
@@ -228,7 +230,7 @@ func (w *waiting) judge(d store.Detail, holder *control.Holder) (arrived bool, e
 		return false, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, notCompleted(&b))
 	case stands:
 		return false, fmt.Errorf("%w: boulder %s is %s: %smanager resume %s", orchestrator.ErrWaiting, b.ID,
-			stated(string(b.Status), oneLine(b.Reason)), goOnWith(awaiting(d)), b.ID)
+			view.Stated(string(b.Status), text.OneLine(b.Reason)), goOnWith(awaiting(d)), b.ID)
 	}
 	return false, nil
 }
@@ -236,7 +238,7 @@ func (w *waiting) judge(d store.Detail, holder *control.Holder) (arrived bool, e
 // goOnWith says what to do before, and is followed by the command that goes on.
 func goOnWith(awaiting bool) string {
 	if awaiting {
-		return "answer with: " + clarifyHint + "; then go on with: "
+		return "answer with: " + view.ClarifyHint + "; then go on with: "
 	}
 	return "go on with: "
 }

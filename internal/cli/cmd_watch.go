@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/project"
@@ -187,7 +189,7 @@ func (p *watchProject) config(ctx context.Context, o *watchOptions) (_ watch.Con
 		Project: d.Dir(), Policy: &policy, DoneWhen: words, Tests: checks.Tests, Lint: checks.Lint,
 		Budget: o.budget.run, Since: o.since, All: o.all, Once: o.once, DryRun: o.dryRun, Redact: a.secrets.Text, Logger: d.log,
 		Attach: func(ctx context.Context) (*opencode.Client, error) { return p.attach(ctx, p.address(o)) },
-		Show:   a.newWatchView(o), Note: func(text string) { a.note("%s %s", clock(time.Now()), text) },
+		Show:   a.showWatch(o), Note: func(text string) { a.note("%s %s", view.Clock(time.Now()), text) },
 		Run: p.RunCommand,
 	}
 	d.Config().Blockers.Enabled = d.Config().Blockers.Enabled || o.blockers
@@ -318,4 +320,104 @@ func (p *watchProject) heldBy(ctx context.Context) error {
 	}
 	return fmt.Errorf("this project is watched already%s: look with `manager watch --status`, or end that one first (%w)",
 		who, store.ErrHeld)
+}
+
+// runWatchStatus tells how the sessions are.
+func (a *app) runWatchStatus(ctx context.Context) error {
+	p, err := a.watchProject()
+	if err != nil {
+		return err
+	}
+	report, err := p.read(ctx)
+	if a.json {
+		for _, s := range report.Sessions {
+			if err := a.printJSON(view.NewWatchItem(s)); err != nil {
+				return err
+			}
+		}
+		return err
+	}
+	switch {
+	case report.Holder.PID == 0:
+		a.note("Nobody watches here now.")
+	case report.Online:
+		a.note("Process %d watches, at %s, since %s.", report.Holder.PID, report.Holder.URL,
+			report.Holder.Since.Local().Format(time.DateTime))
+	default:
+		a.note("Process %d watches, and waits for OpenCode at %s.", report.Holder.PID, report.Holder.URL)
+	}
+	if len(report.Sessions) == 0 && err == nil {
+		a.note("No session is known here.")
+	}
+	var out strings.Builder
+	for _, s := range report.Sessions {
+		if s.Watched || report.Holder.PID == 0 || s.Newest == nil || s.Newest.Gate != enforcer.GateOwned || a.verbose {
+			fmt.Fprintln(&out, view.WatchStatusLine(a.on(a.Stdout).Paint, view.NewWatchItem(s)))
+		}
+	}
+	fmt.Fprint(a.Stdout, out.String())
+	return err
+}
+
+// watchedSession is the id of the watched session that ends so; empty if there is none, or several.
+func (a *app) watchedSession(ctx context.Context, end string) string {
+	p, err := a.watchProject()
+	if err != nil || len(end) < view.WidthSession {
+		return ""
+	}
+	report, _ := p.read(ctx) // what cannot be read is told by the command that needs it
+	found := ""
+	for _, s := range report.Sessions {
+		if strings.HasSuffix(s.SessionID, end) {
+			if found != "" {
+				return ""
+			}
+			found = s.SessionID
+		}
+	}
+	return found
+}
+
+// runWhySession shows the decisions about a session that is or was watched.
+func (a *app) runWhySession(ctx context.Context, id string) error {
+	p, err := a.watchProject()
+	if err != nil {
+		return err
+	}
+	report, err := p.read(ctx)
+	if err != nil {
+		return err
+	}
+	h := view.WatchHistory{Type: "watched-session-why", SessionID: id}
+	for _, s := range report.Sessions {
+		if s.SessionID == id {
+			item := view.NewWatchItem(s)
+			h.Session = &item
+		}
+	}
+	history, err := p.history(ctx, id)
+	h.Decisions = append([]watch.Entry{}, history...)
+	switch {
+	case err == nil && h.Session == nil && len(history) == 0:
+		return usagef("nothing is known of session %s here: `manager watch --status` lists those that are or were watched", id)
+	case a.json:
+		if printErr := a.printJSON(h); printErr != nil {
+			return printErr
+		}
+		return err
+	}
+	h.Print(a.on(a.Stdout))
+	return err
+}
+
+// showWatch shows decisions as they are made.
+func (a *app) showWatch(o *watchOptions) func(watch.Entry) {
+	if a.json {
+		return func(e watch.Entry) { _ = a.printJSON(e) } // a reader that went away is no reason to stop
+	}
+	p := a.on(a.Stderr)
+	if o.dryRun || o.once {
+		p = a.on(a.Stdout) // it is what was asked for
+	}
+	return view.Watch(p, a.quiet, a.verbose, o.dryRun)
 }

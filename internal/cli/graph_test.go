@@ -12,6 +12,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -70,10 +71,10 @@ func TestGraphReport(t *testing.T) {
 		{true, "a: attempt 2 of 3, old: replaced by new, gone: , new: attempt 2, more: attempt 2 of 5",
 			"a>old old>gone a>new new>more"},
 	} {
-		r := newBoulderGraph(d, schedule.DefaultLimits(), test.all)
+		r := view.GraphOf(d, schedule.DefaultLimits(), test.all)
 		var notes, edges []string
 		for _, s := range r.SubTasks {
-			notes = append(notes, s.ID+": "+s.note)
+			notes = append(notes, s.ID+": "+s.Note)
 		}
 		for _, e := range r.Edges {
 			edges = append(edges, e.From+">"+e.To)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -133,7 +134,7 @@ func TestLogsOfASubTaskAlone(t *testing.T) {
 // A line that is too long to be read is told in its place; the ones behind it are not lost.
 func TestTranscriptWithAHugeLine(t *testing.T) {
 	t.Parallel()
-	huge := `{"type":"text","text":"` + strings.Repeat("x", longestLine) + `"}`
+	huge := `{"type":"text","text":"` + strings.Repeat("x", view.LongestLine) + `"}`
 	short := `{"time":"2026-03-04T10:00:10Z","type":"text","text":"short"}`
 	project := transcriptSample(t, playNudged, short+"\n"+huge+"\n"+short)
 	stdout, stderr, code := command(project, "logs", "toggle")
@@ -155,7 +156,7 @@ func TestSomeLines(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.SliceOfN(rapid.StringMatching(`[a-z]{1,60}`), 1, 30).Draw(t, "lines")
 		limit, fromEnd := rapid.IntRange(1, 40).Draw(t, "limit"), rapid.Bool().Draw(t, "from the end")
-		lines, cut := someLines(strings.Join(all, "\n"), limit, 40, fromEnd)
+		lines, cut := view.SomeLines(strings.Join(all, "\n"), limit, 40, fromEnd)
 		if len(lines) != min(len(all), limit) {
 			t.Fatalf("%d lines of %d, with a limit of %d", len(lines), len(all), limit)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -286,13 +287,13 @@ func FuzzTranscript(f *testing.F) {
 	f.Add([]byte(sampleTranscript))
 	f.Add([]byte(`{"type":"tool","input":[{}],"text":"\u0000\u202e"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		lines, _ := parseTranscript(bytes.NewReader(data))
+		lines, _ := view.ParseTranscript(bytes.NewReader(data))
 		for _, l := range lines {
-			if !json.Valid(l.raw) {
-				t.Errorf("%q is not JSON", l.raw)
+			if !json.Valid(l.Raw) {
+				t.Errorf("%q is not JSON", l.Raw)
 			}
-			checkHarmless(t, (&transcriptView{}).tell(l), "\n")
-			checkHarmless(t, (&transcriptView{verbose: true}).tell(l), "\n")
+			checkHarmless(t, (&view.TranscriptView{}).Tell(l), "\n")
+			checkHarmless(t, (&view.TranscriptView{Verbose: true}).Tell(l), "\n")
 		}
 	})
 }
@@ -366,8 +367,8 @@ func TestDescribeKnowsEveryEvent(t *testing.T) {
 		bodies = append(bodies, e.Body)
 	}
 	for _, b := range bodies {
-		if describe(b) == boulder.TypeOf(b) {
-			t.Errorf("%s is told as %q", boulder.TypeOf(b), describe(b))
+		if view.Describe(b) == boulder.TypeOf(b) {
+			t.Errorf("%s is told as %q", boulder.TypeOf(b), view.Describe(b))
 		}
 	}
 }

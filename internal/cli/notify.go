@@ -14,6 +14,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/notify"
 	morning "github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
 )
@@ -106,7 +108,7 @@ func (w *waitingSubTask) news(body boulder.Body) bool {
 	case boulder.BlockerSettled, boulder.SubTaskDone: // nothing goes on because of these
 		return false
 	}
-	other := refOf(body).SubTaskID
+	other := view.RefOf(body).SubTaskID
 	if w.told || w.parked == "" || other == "" || other == w.parked {
 		return false
 	}
@@ -152,7 +154,7 @@ func (e *ending) told(path string, runErr error) error {
 		return runErr
 	}
 	if e.choices > 0 && runErr == nil {
-		e.deps.app.note("%s that agents made: manager report", plural(e.choices, "choice"))
+		e.deps.app.note("%s that agents made: manager report", text.Plural(e.choices, "choice"))
 	}
 	path = e.deps.app.pretty(filepath.Join(e.deps.Dir(), path))
 	if runErr != nil {
@@ -201,29 +203,29 @@ func (e *ending) send(ctx context.Context, made *morning.Report, what notify.Eve
 
 // titleOf is a notification in a sentence. It has nothing in it that a person, a model or an agent wrote.
 func titleOf(what notify.Event, made *morning.Report) string {
-	text := fmt.Sprintf("Boulder %s ", made.BoulderID)
+	s := fmt.Sprintf("Boulder %s ", made.BoulderID)
 	switch what {
 	case notify.Finished:
-		text += "is done"
+		s += "is done"
 	case notify.Budget:
-		text += "has used its budget up"
+		s += "has used its budget up"
 	case notify.Blocked:
-		text += "waits for a person"
+		s += "waits for a person"
 		if n := len(made.Awaited()); n > 0 {
-			text += ", with " + plural(n, "question")
+			s += ", with " + text.Plural(n, "question")
 		}
 		if until := heldUntil(made); !until.IsZero() {
-			text += ", until " + until.UTC().Format("15:04:05 UTC")
+			s += ", until " + until.UTC().Format("15:04:05 UTC")
 		} else if made.Running {
-			text += ", and goes on with the rest"
+			s += ", and goes on with the rest"
 		}
 	case notify.Failed:
-		text += "was broken off by an error"
+		s += "was broken off by an error"
 		if made.Status.Terminal() {
-			text = fmt.Sprintf("Boulder %s is over, and not everything is done", made.BoulderID)
+			s = fmt.Sprintf("Boulder %s is over, and not everything is done", made.BoulderID)
 		}
 	}
-	return text + ": " + made.Counts()
+	return s + ": " + made.Counts()
 }
 
 // heldUntil is when the first session goes on that holds still until a person answers; zero if none does.
@@ -256,11 +258,11 @@ func (d *deps) warnOfUnwritten(ctx context.Context) {
 			why = s.Trouble.Error()
 		}
 		d.app.warn("%s not in %s yet: %s. Nothing is lost: see manager blockers list; it is tried again with every command",
-			are(s.Unwritten, "item"), s.File, why)
+			view.Are(s.Unwritten, "item"), s.File, why)
 	}
 }
 
 // warn tells people of something that went wrong and changes nothing.
 func (a *app) warn(format string, args ...any) {
-	fmt.Fprintf(a.Stderr, "manager: warning: %s\n", safeText(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(a.Stderr, "manager: warning: %s\n", text.Safe(fmt.Sprintf(format, args...)))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
@@ -18,7 +19,7 @@ type deps struct {
 	*project.Project
 	app  *app
 	log  *slog.Logger
-	view runView // of the run; nil before it begins
+	view view.Run // of the run; nil before it begins
 }
 
 // options are those of every project that the command line opens.

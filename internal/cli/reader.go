@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 )
 
@@ -14,9 +16,10 @@ type reader = project.Reader
 
 // look reads a report, gives the state free again, and prints what there is of the report. With an error there may be
 // one as well.
-func look[T any](
-	ctx context.Context, a *app, read func(r reader) (*T, error), show func(report *T),
-) error {
+func look[T any, P interface {
+	*T
+	view.Report
+}](ctx context.Context, a *app, read func(r reader) (P, error)) error {
 	r, closeReader, err := a.openReader(ctx)
 	if err != nil {
 		return err
@@ -29,7 +32,7 @@ func look[T any](
 	if a.json {
 		return errors.Join(a.printJSON(report), err)
 	}
-	show(report)
+	report.Print(a.on(a.Stdout))
 	return err
 }
 
@@ -68,7 +71,7 @@ func completeIDs(ctx context.Context, r reader) []cobra.Completion {
 	var all []cobra.Completion
 	items, _ := r.Listing(ctx) // those that can be read
 	for _, b := range items {
-		all = append(all, cobra.CompletionWithDesc(b.BoulderID, string(b.Status)+": "+clipText(b.Task, 50)))
+		all = append(all, cobra.CompletionWithDesc(b.BoulderID, string(b.Status)+": "+text.Clip(b.Task, 50)))
 	}
 	return all
 }
@@ -81,7 +84,7 @@ func completeSubTasks(ctx context.Context, r reader, ref string) []cobra.Complet
 	var all []cobra.Completion
 	d, _ := r.Get(ctx, id)
 	for _, t := range d.SubTasks {
-		all = append(all, cobra.CompletionWithDesc(t.ID, clipText(t.Subject, 50)))
+		all = append(all, cobra.CompletionWithDesc(t.ID, text.Clip(t.Subject, 50)))
 	}
 	return all
 }

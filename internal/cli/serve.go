@@ -12,6 +12,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 )
@@ -118,7 +119,7 @@ func (s *service) begin(
 	go func() { // enter counted it
 		defer s.work.Done()
 		defer s.leave()
-		var view runView
+		var shown view.Run
 		var endedBy error
 		began := ""
 		for e, err := range end.watch(s.ctx, s.deps.Delivering(s.ctx, s.st.DB, s.run, events(s.ctx))) {
@@ -132,18 +133,18 @@ func (s *service) begin(
 				continue
 			case began == "":
 				began, id = e.BoulderID, e.BoulderID
-				view = s.deps.app.newServeView(s.st.DB, began)
-				defer view.Close()
+				shown = view.NewServeRun(s.deps.app.console(), view.NewProgress(s.st.DB), began)
+				defer shown.Close()
 				s.add(began)
 				defer s.remove(began)
 				first <- nil
 			}
-			view.Event(s.deps.app.cleanEvent(e))
+			shown.Event(s.deps.app.cleanEvent(e))
 			s.st.Notify()
 		}
 		s.remove(began) // from here on it can be taken up again
 		if path := end.conclude(s.ctx, endedBy); path != "" {
-			fmt.Fprintf(s.deps.app.Stderr, "%s boulder %s: report: %s\n", clock(time.Now()), began, path)
+			fmt.Fprintf(s.deps.app.Stderr, "%s boulder %s: report: %s\n", view.Clock(time.Now()), began, path)
 		}
 	}()
 	select {
@@ -157,7 +158,7 @@ func (s *service) begin(
 // ended tells on stderr what ended a run, as there is nobody whom it could be returned to.
 func (s *service) ended(id string, err error) {
 	if !errors.Is(err, orchestrator.ErrCancelled) {
-		fmt.Fprintf(s.deps.app.Stderr, "%s boulder %s: %s\n", clock(time.Now()), id, message(ended(s.st.DB, id, err)))
+		fmt.Fprintf(s.deps.app.Stderr, "%s boulder %s: %s\n", view.Clock(time.Now()), id, message(ended(s.st.DB, id, err)))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
@@ -76,22 +77,22 @@ func (a *app) steer(ctx context.Context, ref string, o boulder.Order, checks ...
 	if a.json {
 		return a.printJSON(report)
 	}
-	a.tell(report.text())
+	a.tell(report.Text())
 	return nil
 }
 
 // tell prints a sentence on stdout: broken between words on a terminal, and one line elsewhere.
-func (a *app) tell(text string) {
+func (a *app) tell(s string) {
 	if terminal(a.Stdout) {
-		text = wrap(text, terminalSize(a.Stdout).Width-1)
+		s = text.Wrap(s, a.on(a.Stdout).Width()-1)
 	}
-	fmt.Fprintln(a.Stdout, text)
+	fmt.Fprintln(a.Stdout, s)
 }
 
 // order hands an order in, once.
 func (a *app) order(
 	ctx context.Context, ref string, o boulder.Order, checks []func(store.Detail) error,
-) (*orderReport, error) {
+) (*view.Order, error) {
 	d, err := a.openDesk(ctx)
 	if err != nil {
 		return nil, err
@@ -133,7 +134,7 @@ func (a *app) order(
 	if err != nil {
 		return nil, fmt.Errorf("the order was carried out, but what came of it cannot be read: %w", err)
 	}
-	return newOrderReport(before, after, d.Holder, o), nil
+	return view.NewOrder(before, after, d.Holder, o), nil
 }
 
 // makesSense refuses what can only be a slip, and says what was probably meant.
@@ -175,7 +176,7 @@ func findSubTask(d store.Detail, ref string) (*boulder.SubTask, error) {
 		return nil, usagef("boulder %s has no sub-task %q: did you mean %q?", d.Boulder.ID, ref, near)
 	}
 	return nil, usagef("boulder %s has no sub-task %q: it has %s", d.Boulder.ID, ref,
-		clipText(cmp.Or(strings.Join(ids, ", "), "none yet"), 400))
+		text.Clip(cmp.Or(strings.Join(ids, ", "), "none yet"), 400))
 }
 
 // refusal says an order that cannot be carried out in words for people.

@@ -334,7 +334,7 @@ func TestOrdersInTheViews(t *testing.T) {
 	s.apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"})
 
 	live, texts := liveSample(t, s), linesOf(t, s)
-	texts["live"] += live.frame(view.Size{Width: 120, Height: 30}, 0)
+	texts["live"] += live.Frame(view.Size{Width: 120, Height: 30}, 0)
 	for name, text := range texts {
 		for _, want := range []string{
 			"note: Mind the gap", "[2/6] note: Dark is dark", "cancelled by a person",
@@ -345,11 +345,11 @@ func TestOrdersInTheViews(t *testing.T) {
 			}
 		}
 	}
-	if frame := live.frame(view.Size{Width: 120, Height: 30}, 0); !strings.Contains(frame, "manager resume "+sampleID) {
+	if frame := live.Frame(view.Size{Width: 120, Height: 30}, 0); !strings.Contains(frame, "manager resume "+sampleID) {
 		t.Errorf("the live picture does not say how to go on:\n%s", frame)
 	}
 	live.Stopping()
-	if frame := live.frame(view.Size{Width: 120, Height: 30}, 0); strings.Contains(frame, "manager resume") {
+	if frame := live.Frame(view.Size{Width: 120, Height: 30}, 0); strings.Contains(frame, "manager resume") {
 		t.Errorf("a run that stops is said to be paused:\n%s", frame)
 	}
 }

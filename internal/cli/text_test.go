@@ -11,6 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
 )
 
 func TestElapsed(t *testing.T) {
@@ -21,7 +23,7 @@ func TestElapsed(t *testing.T) {
 		62 * time.Second: "1m02s", time.Hour: "1h00m", 3*time.Hour + 5*time.Minute: "3h05m", 52 * time.Hour: "2d04h",
 		2160 * time.Hour: "90d",
 	} {
-		if got := elapsed(d); got != want {
+		if got := text.Elapsed(d); got != want {
 			t.Errorf("elapsed(%v) = %q, want %q", d, got, want)
 		}
 	}
@@ -33,7 +35,7 @@ func TestCount(t *testing.T) {
 		0: "0", 999: "999", 1000: "1.0k", 12345: "12.3k", 99_949: "99.9k", 99_951: "100k", 999_499: "999k",
 		999_501: "1.0M", 4_500_000: "4.5M",
 	} {
-		if got := count(n); got != want {
+		if got := text.Count(n); got != want {
 			t.Errorf("count(%d) = %q, want %q", n, got, want)
 		}
 	}
@@ -51,7 +53,7 @@ func TestUsageText(t *testing.T) {
 		"10 tokens, $1.50 and 1 call of unknown price":     {Input: 10, Cost: 1.5, Unpriced: 1},
 		"1.0k tokens, $0.10 and 12 calls of unknown price": {Input: 1000, Cost: 0.1, Unpriced: 12},
 	} {
-		if got := usageText(u); got != want {
+		if got := view.UsageText(u); got != want {
 			t.Errorf("usageText(%+v) = %q, want %q", u, got, want)
 		}
 	}
@@ -75,7 +77,7 @@ func TestClipText(t *testing.T) {
 		{"broken \xff text", 40, "broken \uFFFD text"},
 		{"anything", 0, ""},
 	} {
-		if got := clipText(test.in, test.n); got != test.want {
+		if got := text.Clip(test.in, test.n); got != test.want {
 			t.Errorf("clipText(%q, %d) = %q, want %q", test.in, test.n, got, test.want)
 		}
 	}
@@ -88,15 +90,15 @@ const hostile = `(\x1b[\[\]P_][0-9;?]*[a-zA-Z\x07]?|[a-z \t]|\x{9b}|\x{1F469}\x{
 func TestTextIsHarmless(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.OneOf(rapid.String(), rapid.Custom(func(t *rapid.T) string {
+		s := rapid.OneOf(rapid.String(), rapid.Custom(func(t *rapid.T) string {
 			return string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
 		}), rapid.StringMatching(hostile)).Draw(t, "text")
 		n := rapid.IntRange(1, 40).Draw(t, "columns")
-		checkHarmless(t, safeText(text), "\n")
-		for name, got := range map[string]string{"fit": fit(text, n), "fitRight": fitRight(text, n)} {
+		checkHarmless(t, text.Safe(s), "\n")
+		for name, got := range map[string]string{"fit": text.Fit(s, n), "fitRight": text.FitRight(s, n)} {
 			checkHarmless(t, got, "")
 			if w := ansi.StringWidthWc(got); w != n {
-				t.Fatalf("%s(%q, %d) is %d columns wide: %q", name, text, n, w, got)
+				t.Fatalf("%s(%q, %d) is %d columns wide: %q", name, s, n, w, got)
 			}
 		}
 	})

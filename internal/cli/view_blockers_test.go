@@ -62,18 +62,18 @@ func sampleBlockers() []boulder.Blocker {
 	}
 }
 
-func sampleBlockersView(out *strings.Builder, width int) blockersView {
-	return blockersView{out: out, width: width, now: sampleStart.Add(time.Hour)}
+func sampleBlockersView(out *strings.Builder, width int) view.Blockers {
+	return view.Blockers{Out: (&app{}).on(out), Width: width, Now: sampleStart.Add(time.Hour)}
 }
 
 // sampleItems gives each a standing: the fourth is one that nobody waits for any more.
-func sampleItems(all []boulder.Blocker) []blockerItem {
+func sampleItems(all []boulder.Blocker) []view.BlockerItem {
 	standings := []blockers.Standing{
 		blockers.Awaited, blockers.Awaited, blockers.Choice, blockers.Moot, blockers.Over, blockers.Over,
 	}
-	items := make([]blockerItem, len(all))
+	items := make([]view.BlockerItem, len(all))
 	for i := range all {
-		items[i] = blockerItem{typeBlocker, all[i], standings[i]}
+		items[i] = view.BlockerItem{Type: view.TypeBlocker, Blocker: all[i], Standing: standings[i]}
 	}
 	return items
 }
@@ -88,11 +88,11 @@ func TestBlockersViews(t *testing.T) {
 		v := sampleBlockersView(&out, width)
 		fmt.Fprintf(&out, "== %d columns\n", width)
 		begin := out.Len()
-		v.table(items[:2])
-		v.table(items)
+		v.Table(items[:2])
+		v.Table(items)
 		for i := range all {
-			v.say("")
-			v.all(&all[i])
+			v.Say("")
+			v.All(&all[i])
 		}
 		for line := range strings.Lines(out.String()[begin:]) {
 			if w := ansi.StringWidthWc(strings.TrimSuffix(line, "\n")); w >= width {
@@ -103,7 +103,7 @@ func TestBlockersViews(t *testing.T) {
 	if strings.ContainsRune(out.String(), '\x1b') {
 		t.Error("what agents wrote reaches the terminal as it is")
 	}
-	for _, s := range []blockersStatus{
+	for _, s := range []view.BlockersStatus{
 		{File: "blockers.md"},
 		{On: true, File: "blockers.md", Pending: 2, Hard: 1, Moot: 1, Switch: &on, Sessions: map[string]bool{"ses_a": false}},
 		{File: "docs/b.md", Pending: 3, Soft: 3, Answered: 2, Skipped: 1, Switch: &off, SessionID: "ses_b"},
@@ -114,7 +114,7 @@ func TestBlockersViews(t *testing.T) {
 	} {
 		v := sampleBlockersView(&out, 100)
 		fmt.Fprintln(&out, "== status")
-		v.state(&s)
+		v.State(&s)
 	}
 	golden(t, "blockers.txt", out.String())
 }
@@ -126,8 +126,8 @@ func TestTimeLeftInLists(t *testing.T) {
 	b := sampleBlockers()[3]
 	for _, minutes := range []int{60, 64} { // 3 minutes before its end, and 1 minute after it
 		v := sampleBlockersView(&out, 80)
-		v.now = sampleStart.Add(time.Duration(minutes) * time.Minute)
-		v.table([]blockerItem{{typeBlocker, b, blockers.Awaited}})
+		v.Now = sampleStart.Add(time.Duration(minutes) * time.Minute)
+		v.Table([]view.BlockerItem{{Type: view.TypeBlocker, Blocker: b, Standing: blockers.Awaited}})
 	}
 	if got := out.String(); strings.Count(got, "(3m00s left) May it run") != 1 || strings.Count(got, "left") != 1 {
 		t.Errorf("the table:\n%s", got)
@@ -136,7 +136,7 @@ func TestTimeLeftInLists(t *testing.T) {
 
 func TestBlockersMarkdown(t *testing.T) {
 	t.Parallel()
-	golden(t, "blockers.md", blockersMarkdown(sampleItems(sampleBlockers()), sampleStart.Add(time.Hour)))
+	golden(t, "blockers.md", view.BlockersMarkdown(sampleItems(sampleBlockers()), sampleStart.Add(time.Hour)))
 }
 
 // Whatever texts hold, the document has its own headings and one checkbox for each blocker, and no markup of theirs.
@@ -157,7 +157,7 @@ func TestMarkdownIsOurs(t *testing.T) {
 			},
 			Status: boulder.BlockerAnswered,
 		}
-		for i, line := range strings.Split(blockersMarkdown([]blockerItem{{Blocker: b}}, sampleStart), "\n") {
+		for i, line := range strings.Split(view.BlockersMarkdown([]view.BlockerItem{{Blocker: b}}, sampleStart), "\n") {
 			if strings.HasPrefix(line, "#") != (i == 0 || i == 4) {
 				t.Fatalf("line %d is or is not a heading: %q", i, line)
 			}
@@ -184,7 +184,7 @@ func (s *sample) playBlocked() {
 	s.apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: all[2]})
 	s.apply(boulder.TurnEnded{AttemptRef: theme, Turn: 1, Evidence: boulder.Evidence{FinalMessage: "I wait."}})
 	s.apply(boulder.Parked{
-		AttemptRef: theme, Reason: "waits for an answer to B1: Which key signs the theme 主题?", Digest: "It waits.",
+		AttemptRef: theme, Reason: "waits for an answer to B1: Which key signs the theme 主题?", Digest: "It waits.", Awaits: []string{"B1"},
 	})
 }
 
@@ -195,7 +195,7 @@ func TestRunTellsOfBlockers(t *testing.T) {
 	s.playBlocked()
 	const hint = "? B1 [2/6] Which key signs the theme"
 	for _, width := range []int{100, 50} {
-		if frame := liveSample(t, s).frame(view.Size{Width: width, Height: 30}, 0); !strings.Contains(frame, hint) {
+		if frame := liveSample(t, s).Frame(view.Size{Width: width, Height: 30}, 0); !strings.Contains(frame, hint) {
 			t.Errorf("the picture of %d columns does not say who waits for whom:\n%s", width, frame)
 		}
 	}
@@ -204,15 +204,15 @@ func TestRunTellsOfBlockers(t *testing.T) {
 		SubTaskID: "theme", BlockerID: "B1", Status: boulder.BlockerAnswered, Answer: "The\x1b[31m new\none",
 	})
 	v := liveSample(t, s)
-	if frame := v.frame(view.Size{Width: 100, Height: 30}, 0); strings.Contains(frame, "blocker") {
+	if frame := v.Frame(view.Size{Width: 100, Height: 30}, 0); strings.Contains(frame, "blocker") {
 		t.Errorf("the picture says that somebody waits:\n%s", frame)
 	}
 	a, _, stderr := testApp()
-	lines := &linesView{app: a, progress: newProgress(nil)}
+	lines := &view.LinesView{Console: a.console(), Progress: view.NewProgress(nil)}
 	for _, e := range s.events {
 		lines.Event(e)
 	}
-	for where, text := range map[string]string{"live": strings.Join(v.printed, "\n"), "lines": stderr.String()} {
+	for where, text := range map[string]string{"live": strings.Join(v.Printed, "\n"), "lines": stderr.String()} {
 		for _, said := range []string{
 			"[2/6] hard blocker B1 (security): Which key signs the theme 主题? The old one is weak.",
 			"[2/6] soft blocker B2 (architecture): Variables or classes?; chosen for now: CSS variables",
@@ -272,7 +272,7 @@ func TestLookAtBlockers(t *testing.T) {
 
 func TestWaitingBlockersText(t *testing.T) {
 	t.Parallel()
-	for w, want := range map[waitingBlockers]string{
+	for w, want := range map[view.WaitingBlockers]string{
 		{}:                          "",
 		{Hard: 1}:                   "1 hard blocker waits for an answer",
 		{Asks: 1}:                   "1 ask waits for an answer",
@@ -283,7 +283,7 @@ func TestWaitingBlockersText(t *testing.T) {
 		{Hard: 1, Soft: 1}:          "1 hard blocker waits for an answer · 1 choice can still be changed",
 		{Hard: 2, Asks: 2, Soft: 5}: "2 hard blockers and 2 asks wait for an answer · 5 choices can still be changed",
 	} {
-		if got := w.text(); got != want {
+		if got := w.Text(); got != want {
 			t.Errorf("%+v: %q, want %q", w, got, want)
 		}
 	}

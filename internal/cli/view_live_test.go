@@ -24,8 +24,8 @@ func TestLiveFrames(t *testing.T) {
 		{Width: 100, Height: 6},
 	} {
 		v := liveSample(t, s)
-		frame := v.frame(size, 3)
-		fmt.Fprintf(&out, "== %d × %d\n%s\n%s\n", size.Width, size.Height, strings.Join(v.printed, "\n"), frame)
+		frame := v.Frame(size, 3)
+		fmt.Fprintf(&out, "== %d × %d\n%s\n%s\n", size.Width, size.Height, strings.Join(v.Printed, "\n"), frame)
 		lines := strings.Split(frame, "\n")
 		if len(lines) > size.Room() {
 			t.Errorf("a frame for %d lines has %d", size.Height, len(lines))
@@ -39,15 +39,15 @@ func TestLiveFrames(t *testing.T) {
 	golden(t, "live.txt", out.String())
 }
 
-func liveSample(t *testing.T, s *sample) *liveView {
+func liveSample(t *testing.T, s *sample) *view.LiveView {
 	t.Helper()
 	a, _, _ := testApp()
-	p := newProgress(nil)
+	p := view.NewProgress(nil)
 	limits := schedule.DefaultLimits()
 	limits.Global = 1
-	v := &liveView{app: a, limits: limits, now: func() time.Time { return s.now }, progress: p}
+	v := &view.LiveView{Console: a.console(), Limits: limits, Now: func() time.Time { return s.now }, Progress: p}
 	for _, e := range s.events {
-		v.take(e)
+		v.Take(e)
 	}
 	return v
 }
@@ -58,8 +58,8 @@ func TestLiveFrameWhileStopping(t *testing.T) {
 	s.play()
 	v := liveSample(t, s)
 	v.Stopping()
-	frame := v.frame(view.Size{Width: 100, Height: 30}, 0)
-	if !strings.Contains(frame, stoppingText) || strings.Contains(frame, "Write it down") {
+	frame := v.Frame(view.Size{Width: 100, Height: 30}, 0)
+	if !strings.Contains(frame, view.StoppingText) || strings.Contains(frame, "Write it down") {
 		t.Errorf("the frame does not say that nothing new is started:\n%s", frame)
 	}
 }
@@ -78,7 +78,7 @@ func TestLiveFrameIsBounded(t *testing.T) {
 	for i := range 40 {
 		s.start(boulder.AttemptRef{SubTaskID: fmt.Sprint("s", i), Attempt: 1})
 	}
-	frame := liveSample(t, s).frame(view.Size{Width: 100, Height: 30}, 0)
+	frame := liveSample(t, s).Frame(view.Size{Width: 100, Height: 30}, 0)
 	if n := strings.Count(frame, "\n") + 1; n != 20 {
 		t.Errorf("the frame has %d lines, want two thirds of 30:\n%s", n, frame)
 	}

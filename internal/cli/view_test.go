@@ -14,6 +14,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -27,7 +28,7 @@ func TestPlanView(t *testing.T) {
 	t.Parallel()
 	a, stdout, _ := testApp()
 	plan := samplePlan()
-	a.printPlan(stdout, &plan)
+	view.Plan(a.on(stdout), &plan)
 	golden(t, "plan.txt", stdout.String())
 }
 
@@ -35,7 +36,7 @@ func TestPlanView(t *testing.T) {
 func TestPlanViewShowsWhatDecides(t *testing.T) {
 	t.Parallel()
 	a, stdout, _ := testApp()
-	a.printPlan(stdout, &boulder.Plan{Task: "x", SubTasks: []boulder.Spec{{
+	view.Plan(a.on(stdout), &boulder.Plan{Task: "x", SubTasks: []boulder.Spec{{
 		ID: "x", Subject: "x", Description: "x", NoWorse: []string{"make unit"}, ExpectsChanges: true, EmptyOK: true,
 		Outputs: []string{"port", "host"}, DoneWhen: []string{"judge", "todos"}, Budget: &boulder.Budget{
 			Tokens: 5e5, Cost: 2.5, Time: boulder.Duration(45 * time.Minute), Attempts: 2, Calls: 1,
@@ -63,7 +64,7 @@ func TestPlanViewOfManySubTasks(t *testing.T) {
 		plan.SubTasks = append(plan.SubTasks, boulder.Spec{ID: fmt.Sprint("s", i), Subject: "x", Description: "x"})
 	}
 	plan.SubTasks[20].DependsOn = []string{"s0"}
-	a.printPlan(stdout, &plan)
+	view.Plan(a.on(stdout), &plan)
 	if want := "order: 21 sub-tasks in 2 steps, at most 20 side by side\n"; !strings.HasSuffix(stdout.String(), want) {
 		t.Errorf("the plan does not end with %q:\n%s", want, stdout)
 	}
@@ -75,7 +76,7 @@ func TestPlanJSON(t *testing.T) {
 	plan := samplePlan()
 	plan.Seal = &boulder.Seal{Base: "0123", Hash: plan.Hash(), Origin: boulder.OriginModel, CreatedAt: sampleStart}
 	plan.SubTasks[0].Subject = "Edited"
-	if err := a.printPlanJSON(&plan, ".manager/plan.yaml"); err != nil {
+	if err := a.printJSON(view.NewPlanJSON(&plan, ".manager/plan.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "plan.json", stdout.String())
@@ -87,7 +88,7 @@ func TestLinesView(t *testing.T) {
 	s := newSample(t)
 	s.play()
 	s.finish()
-	v := a.newRunView(nil)
+	v := view.NewRun(a.console(), view.NewProgress(nil), "")
 	for i, e := range s.events {
 		v.Event(e)
 		if i == 20 {
@@ -119,7 +120,7 @@ func TestJSONView(t *testing.T) {
 	s := newSample(t)
 	s.play()
 	s.finish()
-	v := a.newRunView(nil)
+	v := view.NewRun(a.console(), view.NewProgress(nil), "")
 	var want, got []string
 	for _, e := range s.events {
 		v.Event(e)
@@ -143,7 +144,7 @@ func TestJSONView(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	if stderr.String() != stoppingText+"\n" { // and nothing but that, because it was asked to stop
+	if stderr.String() != view.StoppingText+"\n" { // and nothing but that, because it was asked to stop
 		t.Errorf("stderr is %q", stderr)
 	}
 }
@@ -156,20 +157,20 @@ func TestProgressFollowsTheState(t *testing.T) {
 	s.play()
 	s.finish()
 	for begin := range s.events {
-		p := newProgress(storedAt{s.events, begin})
+		p := view.NewProgress(storedAt{s.events, begin})
 		for _, e := range s.events[begin:] {
-			if err := p.take(e); err != nil {
+			if err := p.Take(e); err != nil {
 				t.Fatalf("from event %d on: event %d: %v", begin+1, e.Seq, err)
 			}
 		}
-		if diff := cmp.Diff(s.state.Boulder, p.state.Boulder); diff != "" {
+		if diff := cmp.Diff(s.state.Boulder, p.State.Boulder); diff != "" {
 			t.Fatalf("from event %d on the boulder differs (-want +got):\n%s", begin+1, diff)
 		}
-		if diff := cmp.Diff(s.state.SubTasks, p.state.SubTasks); diff != "" {
+		if diff := cmp.Diff(s.state.SubTasks, p.State.SubTasks); diff != "" {
 			t.Fatalf("from event %d on the sub-tasks differ (-want +got):\n%s", begin+1, diff)
 		}
-		if len(p.doing) != 0 {
-			t.Errorf("from event %d on somebody is still at work: %v", begin+1, p.doing)
+		if len(p.Doing) != 0 {
+			t.Errorf("from event %d on somebody is still at work: %v", begin+1, p.Doing)
 		}
 	}
 }
@@ -198,9 +199,9 @@ func TestStatusView(t *testing.T) {
 			s := test.sample
 			limits := schedule.DefaultLimits()
 			limits.Global = 1
-			report := newStatusReport(s.detail(), s.events, test.holder, limits, nil, s.now.Add(time.Minute))
+			report := view.NewStatus(s.detail(), s.events, test.holder, limits, nil, s.now.Add(time.Minute))
 			a, stdout, _ := testApp()
-			a.printStatus(report)
+			report.Print(a.on(a.Stdout))
 			golden(t, name+".txt", stdout.String())
 			stdout.Reset()
 			if err := a.printJSON(report); err != nil {
@@ -243,10 +244,10 @@ func TestStatusOfContradictoryRecords(t *testing.T) {
 	s.play()
 	d := s.detail()
 	d.SubTasks[3].Status = boulder.SubTaskCompleted // its dependencies are not
-	if _, err := restore(d); err == nil {
+	if _, err := view.Restore(d); err == nil {
 		t.Fatal("the records do not contradict each other")
 	}
-	report := newStatusReport(d, nil, nil, schedule.DefaultLimits(), nil, s.now)
+	report := view.NewStatus(d, nil, nil, schedule.DefaultLimits(), nil, s.now)
 	if len(report.SubTasks) != 6 {
 		t.Errorf("the report has %d sub-tasks", len(report.SubTasks))
 	}

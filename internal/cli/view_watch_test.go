@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/internal/watch"
 )
 
@@ -23,7 +24,7 @@ func TestWatchLine(t *testing.T) {
 		80: "03:04:05 XrrvZu Two files of … goes on (2): idle for 32s with 1 thing left to\n" +
 			"                do, such as: Write b in the directory that the settings name",
 	} {
-		if got := watchLine(paint{}, e, width); got != want {
+		if got := view.WatchLine(view.Paint{}, e, width); got != want {
 			t.Errorf("width %d:\n%s\nwant\n%s", width, got, want)
 		}
 	}
@@ -48,11 +49,11 @@ func TestFollows(t *testing.T) {
 		{"", wait(enforcer.GateWork), false},
 		{enforcer.Send, watch.Entry{Decision: enforcer.Look, Gate: enforcer.GateInFlight}, false},
 	} {
-		if got := follows(watch.Entry{Decision: test.before}, test.next); got != test.want {
+		if got := view.Follows(watch.Entry{Decision: test.before}, test.next); got != test.want {
 			t.Errorf("%+v: %v", test, got)
 		}
 	}
-	if strings.Contains(watchLine(paint{}, wait(enforcer.GateIdle), 0), "\n") {
+	if strings.Contains(view.WatchLine(view.Paint{}, wait(enforcer.GateIdle), 0), "\n") {
 		t.Error("one line for no terminal")
 	}
 }

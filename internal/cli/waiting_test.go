@@ -47,12 +47,12 @@ func linesOf(t *testing.T, s *sample) map[string]string {
 	t.Helper()
 	a, _, stderr := testApp()
 	s.playTo(a)
-	return map[string]string{"lines": stderr.String(), "live": strings.Join(liveSample(t, s).printed, "\n")}
+	return map[string]string{"lines": stderr.String(), "live": strings.Join(liveSample(t, s).Printed, "\n")}
 }
 
 // playTo shows what has happened in the view of an app.
-func (s *sample) playTo(a *app) runView {
-	v := a.newRunView(nil)
+func (s *sample) playTo(a *app) view.Run {
+	v := view.NewRun(a.console(), view.NewProgress(nil), "")
 	for _, e := range s.events {
 		v.Event(e)
 	}
@@ -63,14 +63,14 @@ func (s *sample) playTo(a *app) runView {
 func statusText(t *testing.T, s *sample, holder *control.Holder) string {
 	t.Helper()
 	a, stdout, _ := testApp()
-	report := newStatusReport(s.detail(), s.events, holder, schedule.DefaultLimits(), nil, s.now)
+	report := view.NewStatus(s.detail(), s.events, holder, schedule.DefaultLimits(), nil, s.now)
 	if report.Total != s.state.Planned() {
 		t.Errorf("the report counts %d sub-tasks, the plan has %d", report.Total, s.state.Planned())
 	}
-	v := statusView{paint: a.paint(stdout), out: stdout, report: report, width: 80}
-	v.head()
-	v.state()
-	v.subTasks()
+	v := view.StatusView{Out: a.on(stdout), Report: report, Width: 80}
+	v.Head()
+	v.State()
+	v.SubTasks()
 	for line := range strings.Lines(stdout.String()) {
 		if w := ansi.StringWidthWc(strings.TrimSuffix(line, "\n")); w >= 80 {
 			t.Errorf("a line for 80 columns has %d: %q", w, line)
@@ -139,43 +139,43 @@ func TestStoppedTurns(t *testing.T) {
 	text := statusText(t, s, holder)
 	if got := lineOf(t, text, "theme"); !strings.Contains(got, says) || strings.Contains(got, "Creating") ||
 		strings.Contains(got, "1h") {
-		t.Errorf("what was stopped is said to be at work, at %s:\n%s", clock(stoppedAt), got)
+		t.Errorf("what was stopped is said to be at work, at %s:\n%s", view.Clock(stoppedAt), got)
 	}
 	if got := lineOf(t, text, "icons"); !strings.Contains(got, "Drawing") || !strings.Contains(got, "edit icons") {
 		t.Errorf("what goes on to the end of its turn says:\n%s", got)
 	}
-	for _, r := range newStatusReport(s.detail(), s.events, holder, schedule.DefaultLimits(), nil, s.now).SubTasks {
+	for _, r := range view.NewStatus(s.detail(), s.events, holder, schedule.DefaultLimits(), nil, s.now).SubTasks {
 		if want := r.ID == "theme"; r.Stopped != want || want && (r.Activity != "" || r.ElapsedMS > 60_000) {
 			t.Errorf("%s: stopped %v, %q, %d ms", r.ID, r.Stopped, r.Activity, r.ElapsedMS)
 		}
 	}
-	frame := liveSample(t, s).frame(view.Size{Width: 100, Height: 30}, 0)
+	frame := liveSample(t, s).Frame(view.Size{Width: 100, Height: 30}, 0)
 	if strings.Count(frame, says) != 1 || strings.Contains(frame, "edit theme") || !strings.Contains(frame, "edit icons") {
 		t.Errorf("the live picture shows:\n%s", frame)
 	}
 	a, out, _ := testApp()
-	receipt := newReceipt(s.detail(), s.now)
-	receipt.running = true
-	a.printReceipt(out, receipt)
+	receipt := view.NewReceipt(s.detail(), s.now)
+	receipt.Running = true
+	receipt.Print(a.on(out))
 	for _, want := range []string{"attempt 1, paused", "attempt 1, at work"} {
 		if strings.Count(out.String(), want) != 1 {
 			t.Errorf("the receipt does not say %q once:\n%s", want, out)
 		}
 	}
 	for now, want := range map[bool][]string{true: {"theme", "icons"}, false: {"icons"}} {
-		report := newOrderReport(s.detail(), s.detail(), holder, boulder.Order{Do: boulder.OrderPause, Now: now})
+		report := view.NewOrder(s.detail(), s.detail(), holder, boulder.Order{Do: boulder.OrderPause, Now: now})
 		if diff := cmp.Diff(want, report.AtWork); diff != "" {
 			t.Errorf("after a pause, now %v, at work (-want +got):\n%s", now, diff)
 		}
 	}
-	w := newWhy(s.detail(), *s.state.SubTask("theme"), nil)
+	w := view.NewWhy(s.detail(), *s.state.SubTask("theme"), nil)
 	for _, e := range s.events {
-		w.take(e)
+		w.Take(e)
 	}
-	w.report.Running = true
-	w.report.Now = w.now()
+	w.Report.Running = true
+	w.Report.Now = w.Now()
 	out.Reset()
-	a.printWhy(&w.report)
+	w.Report.Print(a.on(a.Stdout))
 	if text := out.String(); !strings.Contains(text, "now: "+says+": paused by a person") ||
 		!strings.Contains(text, "stopped for now: paused by a person\n") || strings.Contains(text, "fault") {
 		t.Errorf("the reasons are:\n%s", text)
@@ -256,18 +256,18 @@ func TestWaitsSayTheirEndFirst(t *testing.T) {
 	holder := &control.Holder{PID: 42, Command: "manager run", Since: sampleStart, BoulderID: sampleID}
 	text := statusText(t, s, holder)
 	for _, id := range []string{"icons", "lang"} {
-		if got := lineOf(t, text, id); !strings.Contains(got, "until "+clock(until)+": rate limit") {
+		if got := lineOf(t, text, id); !strings.Contains(got, "until "+view.Clock(until)+": rate limit") {
 			t.Errorf("%s does not say until when it waits:\n%s", id, got)
 		}
 	}
 	// A retry that is in line waits no less than a first attempt.
 	s.apply(boulder.Retry{AttemptRef: ref, Reason: "stuck", Status: boulder.AttemptFailed, Next: 2})
 	s.apply(boulder.Cooled{Model: "test/large", Until: until, Limit: 1, Full: 5, Reason: long})
-	if got := lineOf(t, statusText(t, s, holder), "icons"); !strings.Contains(got, "until "+clock(until)+": rate limit") {
+	if got := lineOf(t, statusText(t, s, holder), "icons"); !strings.Contains(got, "until "+view.Clock(until)+": rate limit") {
 		t.Errorf("a retry in line does not say until when it waits:\n%s", got)
 	}
-	frame := liveSample(t, s).frame(view.Size{Width: 80, Height: 30}, 0)
-	if !strings.Contains(frame, "Draw the icons") || strings.Count(frame, "until "+clock(until)) < 2 {
+	frame := liveSample(t, s).Frame(view.Size{Width: 80, Height: 30}, 0)
+	if !strings.Contains(frame, "Draw the icons") || strings.Count(frame, "until "+view.Clock(until)) < 2 {
 		t.Errorf("the live picture does not show the waits:\n%s", frame)
 	}
 }
@@ -281,7 +281,7 @@ func TestBudgetWarnings(t *testing.T) {
 		"the time budget is used up: 1m00s of 1m00s":    {Dimension: "time", Used: 60, Limit: 60},
 		"the attempts budget is used up: 2 of 2":        {Dimension: "attempts", Used: 2, Limit: 2},
 	} {
-		if got := describe(b); got != want {
+		if got := view.Describe(b); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -289,7 +289,7 @@ func TestBudgetWarnings(t *testing.T) {
 	s.plan()
 	s.apply(boulder.BudgetWarning{SubTaskID: "theme", Dimension: "tokens", Used: 820, Limit: 1000})
 	s.apply(boulder.BudgetWarning{Dimension: "cost", Used: 0.9, Limit: 1})
-	printed := strings.Join(liveSample(t, s).printed, "\n")
+	printed := strings.Join(liveSample(t, s).Printed, "\n")
 	if !strings.Contains(printed, "! [2/6] 82% of the tokens") || !strings.Contains(printed, "! 90% of the cost") {
 		t.Errorf("the live view says:\n%s", printed)
 	}
@@ -331,9 +331,9 @@ func TestReceiptFits(t *testing.T) {
 	} {
 		for _, width := range []int{79, 119} {
 			a, stdout, _ := testApp()
-			r := newReceipt(s.detail(), s.now)
-			r.running, r.Status = test.running, test.status
-			receiptView{paint: a.paint(stdout), out: stdout, room: width}.table(r)
+			r := view.NewReceipt(s.detail(), s.now)
+			r.Running, r.Status = test.running, test.status
+			view.ReceiptView{Out: a.on(stdout), Room: width}.Table(r)
 			text := stdout.String()
 			if !strings.Contains(text, test.says) || strings.Contains(text, "executing") {
 				t.Errorf("%s: an attempt that is not over is not told as %q:\n%s", name, test.says, text)

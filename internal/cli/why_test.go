@@ -12,6 +12,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -125,7 +126,7 @@ func TestWhyRefuses(t *testing.T) {
 }
 
 // whyOf is the chain of a sub-task of the sample in which everything goes wrong.
-func whyOf(t *testing.T, subTask string) (report whyReport) {
+func whyOf(t *testing.T, subTask string) (report view.Why) {
 	t.Helper()
 	s := newSample(t)
 	s.misbehave()
@@ -153,7 +154,7 @@ func TestWhyIsWholeAndInOrder(t *testing.T) {
 	if diff := cmp.Diff(want, steps); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if !slices.IsSortedFunc(report.Chain, func(a, b whyStep) int { return a.Time.Compare(b.Time) }) {
+	if !slices.IsSortedFunc(report.Chain, func(a, b view.WhyStep) int { return a.Time.Compare(b.Time) }) {
 		t.Error("the chain is not in order of time")
 	}
 }
@@ -167,16 +168,16 @@ func TestWhyWithoutEvidence(t *testing.T) {
 	for _, task := range s.state.SubTasks {
 		d.SubTasks = append(d.SubTasks, *task)
 	}
-	w := newWhy(d, *s.state.SubTask("toggle"), nil)
+	w := view.NewWhy(d, *s.state.SubTask("toggle"), nil)
 	for _, e := range s.events {
-		w.take(e)
+		w.Take(e)
 	}
 	gates := 0
-	for _, step := range w.report.Chain {
+	for _, step := range w.Report.Chain {
 		if step.Evidence != nil {
 			t.Errorf("there is evidence: %+v", step)
 		}
-		if step.Step == stepGate {
+		if step.Step == view.StepGate {
 			gates++
 		}
 	}
@@ -184,7 +185,7 @@ func TestWhyWithoutEvidence(t *testing.T) {
 		t.Errorf("%d gates are told, want 2", gates)
 	}
 	a, out, _ := testApp()
-	a.printWhy(&w.report)
+	w.Report.Print(a.on(a.Stdout))
 	if !strings.Contains(out.String(), "evidence: none is stored") {
 		t.Errorf("it is not said that there is no evidence:\n%s", out)
 	}
@@ -196,10 +197,10 @@ func TestWhyFitsTheTerminal(t *testing.T) {
 	report := whyOf(t, "toggle")
 	for _, width := range []int{50, 79, 119} {
 		var out strings.Builder
-		v := whyView{out: &out, width: width}
-		v.head(&report)
+		v := view.WhyView{Out: (&app{}).on(&out), Width: width}
+		v.Head(&report)
 		for _, step := range report.Chain {
-			v.step(step)
+			v.Step(step)
 		}
 		for line := range strings.Lines(out.String()) {
 			if n := ansi.StringWidthWc(strings.TrimRight(line, "\n")); n > width {

@@ -1,0 +1,140 @@
+package view
+
+import (
+	"fmt"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/graph"
+	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/store"
+)
+
+// graphReport is what `manager graph --json` prints: one object. Fields are added in later versions, never changed.
+type Graph struct {
+	Type      string         `json:"type"`                 // graph
+	BoulderID string         `json:"boulder_id,omitempty"` // of a boulder
+	Path      string         `json:"path,omitempty"`       // of a plan file
+	Task      string         `json:"task"`
+	Status    boulder.Status `json:"status,omitempty"` // of a boulder
+	SubTasks  []graphSubTask `json:"sub_tasks"`        // in plan order
+	Edges     []graphEdge    `json:"edges"`
+}
+
+// graphSubTask is a node of the graph.
+type graphSubTask struct {
+	ID       string                `json:"id"`
+	Subject  string                `json:"subject"`
+	Status   boulder.SubTaskStatus `json:"status,omitempty"` // of a boulder
+	Attempt  int                   `json:"attempt"`          // number of the newest; 0 before the first
+	Replaces string                `json:"replaces,omitempty"`
+
+	Note string `json:"-"`
+}
+
+// graphEdge says that To depends on From. Both are in the graph.
+type graphEdge struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+func GraphOfPlan(plan *boulder.Plan, path string) *Graph {
+	r := &Graph{Type: "graph", Path: path, Task: plan.Task, SubTasks: []graphSubTask{}, Edges: []graphEdge{}}
+	for _, s := range plan.SubTasks {
+		r.SubTasks = append(r.SubTasks, graphSubTask{ID: s.ID, Subject: s.Subject})
+		for _, from := range s.DependsOn {
+			r.Edges = append(r.Edges, graphEdge{From: from, To: s.ID})
+		}
+	}
+	return r
+}
+
+// newBoulderGraph makes the graph of a stored boulder; all is with what a later plan replaced.
+func GraphOf(d store.Detail, limits schedule.Limits, all bool) *Graph {
+	b := d.Boulder
+	r := &Graph{
+		Type: "graph", BoulderID: b.ID, Task: b.Task, Status: b.Status, SubTasks: []graphSubTask{}, Edges: []graphEdge{},
+	}
+	shown := map[string]bool{}
+	replacedBy := map[string]string{}
+	for i := range d.SubTasks {
+		t := &d.SubTasks[i]
+		shown[t.ID] = all || t.Status != boulder.SubTaskSuperseded
+		if t.Replaces != "" {
+			replacedBy[t.Replaces] = t.ID
+		}
+	}
+	for i := range d.SubTasks {
+		t := &d.SubTasks[i]
+		if !shown[t.ID] {
+			continue
+		}
+		s := graphSubTask{ID: t.ID, Subject: t.Subject, Status: t.Status, Attempt: t.Attempts, Replaces: t.Replaces}
+		s.Note = attemptNote(t, limits)
+		if by := replacedBy[t.ID]; by != "" {
+			s.Note = "replaced by " + by
+		}
+		r.SubTasks = append(r.SubTasks, s)
+		for _, from := range t.DependsOn {
+			if shown[from] {
+				r.Edges = append(r.Edges, graphEdge{From: from, To: t.ID})
+			}
+		}
+	}
+	return r
+}
+
+// attemptNote tells that an attempt is not the first. Attempts whose session was lost have numbers but do not count
+// against the limit, so a number beyond it stands alone.
+func attemptNote(t *boulder.SubTask, limits schedule.Limits) string {
+	most := limits.Attempts
+	if t.Budget != nil && t.Budget.Attempts > 0 {
+		most = t.Budget.Attempts
+	}
+	switch {
+	case t.Attempts <= 1:
+		return ""
+	case t.Lost > 0 || t.Attempts > most:
+		return fmt.Sprintf("attempt %d", t.Attempts)
+	}
+	return fmt.Sprintf("attempt %d of %d", t.Attempts, most)
+}
+
+// drawGraph gives the picture in a format. Text is as wide as the stream that it is for, and has its colours; a file
+// has none.
+func (r *Graph) Draw(format string, p Out) string {
+	var nodes []graph.Node
+	for _, s := range r.SubTasks {
+		nodes = append(nodes, graph.Node{ID: s.ID, Title: s.Subject, Status: string(s.Status), Note: s.Note})
+	}
+	var edges []graph.Edge
+	for _, e := range r.Edges {
+		edges = append(edges, graph.Edge(e))
+	}
+	g := graph.New(r.Task, nodes, edges)
+	switch format {
+	case "mermaid":
+		return g.Mermaid()
+	case "dot":
+		return g.DOT()
+	case "svg":
+		return g.SVG()
+	}
+	return g.Text(graph.TextOptions{Width: p.Width(), Paint: func(status, text string) string {
+		return p.subTask(boulder.SubTaskStatus(status), text)
+	}})
+}
+
+// subTask colours what tells the status of a sub-task, as [paint.mark] does.
+func (p Paint) subTask(s boulder.SubTaskStatus, text string) string {
+	switch s {
+	case boulder.SubTaskCompleted:
+		return p.Green(text)
+	case boulder.SubTaskFailed:
+		return p.Red(text)
+	case boulder.SubTaskBlocked:
+		return p.Yellow(text)
+	case boulder.SubTaskInProgress:
+		return p.Cyan(text)
+	}
+	return p.Dim(text)
+}

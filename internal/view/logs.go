@@ -1,0 +1,183 @@
+package view
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
+)
+
+// How much of a transcript is shown, in lines; with --verbose there is more. What is cut says so, and where all
+// of it is.
+const (
+	promptShown  = 20 // from the beginning
+	textShown    = 60 // from the beginning
+	outputShown  = 8  // from the end
+	linesVerbose = 2000
+
+	lineShown    = 400 // columns of a line
+	widthVerbose = 4000
+	inputShown   = 160 // columns of a tool's input; with --verbose lineShown
+)
+
+// transcriptView tells the lines of one attempt's transcript.
+type TranscriptView struct {
+	Paint
+	Verbose bool
+	Width   int             // of lines; 0: as they come
+	Path    string          // of the transcript, relative to the project
+	Prompts []managerPrompt // of the attempt, in order, as far as they have not been met
+}
+
+// managerPrompt is a prompt that the manager sent.
+type managerPrompt struct {
+	text, name string
+}
+
+// promptsOf lists what the manager sent to an attempt.
+func PromptsOf(turns []boulder.Turn, attempt int) []managerPrompt {
+	var all []managerPrompt
+	for _, t := range turns {
+		if t.Attempt != attempt {
+			continue
+		}
+		all = append(all, managerPrompt{t.Prompt, fmt.Sprintf("%s of turn %d", t.Kind, t.Number)})
+		for _, n := range t.Nudges {
+			all = append(all, managerPrompt{n.Prompt, fmt.Sprintf("nudge in turn %d (rule %s)", t.Number, n.Rule)})
+		}
+	}
+	return all
+}
+
+// promptMark begins all prompts of the manager but briefs.
+const promptMark = "[manager]"
+
+// whose says who sent a prompt, and why.
+func (v *TranscriptView) whose(text string) string {
+	text = strings.TrimSpace(text)
+	for i, p := range v.Prompts {
+		if strings.TrimSpace(strings.ToValidUTF8(p.text, "\uFFFD")) == text {
+			v.Prompts = append(v.Prompts[:i:i], v.Prompts[i+1:]...)
+			return "manager: " + p.name
+		}
+	}
+	if strings.HasPrefix(text, promptMark) {
+		return "manager: resume prompt" // the only one whose text is not stored
+	}
+	return "prompt that the manager did not send"
+}
+
+// tell is a line of the transcript as people read it; what has more than one line is indented below the first. It is
+// empty for what nobody misses.
+func (v *TranscriptView) Tell(l TranscriptLine) string {
+	switch l.Type {
+	case "prompt":
+		return v.Cyan(text.OneLine(v.whose(l.Text))) + v.below(l.Text, promptShown, false)
+	case "text":
+		return v.Bold("agent") + v.below(l.Text, textShown, false)
+	case "reasoning":
+		return v.Dim("agent thinks") + v.below(l.Text, promptShown, false)
+	case "tool":
+		return v.tool(l)
+	case "end":
+		if l.Error != "" {
+			return v.Red("answer broke off: ") + text.Clip(JoinedBy(": ", l.Finish, l.Error), lineShown)
+		}
+		if l.Finish == "tool-calls" && !v.Verbose {
+			return "" // the tool's line has told it
+		}
+		return v.Dim("answer ends: " + text.OneLine(cmp.Or(l.Finish, "no reason")))
+	case lineTooLong:
+		return v.Yellow(fmt.Sprintf("[cut: %s; it is in %s]", text.OneLine(l.Text), text.OneLine(v.Path)))
+	}
+	return text.Clip(l.Type+" "+l.Text, lineShown)
+}
+
+func (v *TranscriptView) tool(l TranscriptLine) string {
+	room := inputShown
+	if v.Verbose {
+		room = lineShown
+	}
+	s := v.call(l.Tool, l.State) + " " + v.Bold(text.Clip(l.Tool, inputShown)) + " " + text.Clip(toolInput(l.Input), room)
+	if l.State != "completed" && l.State != "error" {
+		s += v.Dim(" (" + text.OneLine(cmp.Or(l.State, "never ended")) + ")")
+	}
+	return s + v.below(l.Output, outputShown, true) + v.below(Prefixed("error: ", l.Error), outputShown, true)
+}
+
+// toolInput is what a call is about: the one argument that tells most, or all of them.
+func toolInput(input json.RawMessage) string {
+	var args map[string]any
+	if json.Unmarshal(input, &args) != nil {
+		return string(input)
+	}
+	if command, ok := args["command"].(string); ok {
+		return "$ " + command
+	}
+	for _, name := range []string{"filePath", "path", "pattern", "url", "query", "description"} {
+		if text, ok := args[name].(string); ok && text != "" {
+			return text
+		}
+	}
+	return string(input)
+}
+
+// below is a text on lines of its own, cut visibly, from the beginning or from the end.
+func (v *TranscriptView) below(s string, limit int, fromEnd bool) string {
+	width := lineShown
+	if v.Verbose {
+		limit, width = linesVerbose, widthVerbose
+	}
+	lines, cut := SomeLines(s, limit, width, fromEnd)
+	if len(lines) == 0 {
+		return ""
+	}
+	if cut != "" {
+		note := v.Yellow(fmt.Sprintf("[cut: %s; all of it is in %s]", cut, text.OneLine(v.Path)))
+		if fromEnd {
+			lines = slices.Insert(lines, 0, note)
+		} else {
+			lines = append(lines, note)
+		}
+	}
+	return "\n" + text.Indent(text.Wrap(strings.Join(lines, "\n"), v.Width-4), "    ")
+}
+
+// textLooked bounds, in bytes, what is looked at of one text: the end of a tool's output of a hundred thousand lines is
+// found without the rest being cleaned first.
+const textLooked = 256 << 10
+
+// someLines keeps the first or last lines of a text, none wider than width, and says what was cut; empty if nothing
+// was.
+func SomeLines(s string, limit, width int, fromEnd bool) (lines []string, cut string) {
+	s = strings.TrimSpace(s)
+	total := strings.Count(s, "\n") + 1
+	if over := len(s) - textLooked; over > 0 && fromEnd {
+		s = s[over:]
+	} else if over > 0 {
+		s = s[:textLooked]
+	}
+	s = strings.TrimSpace(text.Safe(s))
+	if s == "" {
+		return nil, ""
+	}
+	lines = strings.Split(s, "\n")
+	from, where := 0, "first"
+	if fromEnd {
+		from, where = max(0, len(lines)-limit), "last"
+	}
+	lines = lines[from:min(len(lines), from+limit)]
+	if len(lines) < total {
+		cut = fmt.Sprintf("the %s %d of %d lines", where, len(lines), total)
+	}
+	for i, line := range lines {
+		if lines[i] = text.ClipLine(line, width); lines[i] != line {
+			cut = JoinedBy(", ", strings.TrimSuffix(cut, ", long lines"), "long lines")
+		}
+	}
+	return lines, cut
+}

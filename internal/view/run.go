@@ -1,0 +1,114 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/charmbracelet/colorprofile"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/schedule"
+)
+
+// shown is what a command has found out: encoding/json writes it for programs, and it prints itself for people.
+type Report interface{ Print(o Out) }
+
+// runView shows a run while it goes on: to programs, live on a terminal, as plain lines, or hardly at all.
+type Run interface {
+	// Event shows one event. It is called on the loop goroutine of the run, for each event in order, and does not block.
+	Event(e boulder.Event)
+	// Stopping says that the run was asked to stop and lets its turns end. It may be called from any goroutine.
+	Stopping()
+	// Pause gives the terminal to somebody else, until the function that it returns is called. It may be called from any
+	// goroutine.
+	Pause() (resume func())
+	// Close gives the terminal back. Nothing is shown after it. It may be called again.
+	Close()
+}
+
+// console is where a run is shown, and how.
+type Console struct {
+	Stdout, Stderr       Out
+	JSON, Quiet, Verbose bool
+	TermType             string                 // of the terminal behind Stderr
+	Limits               func() schedule.Limits // that explain why something waits
+}
+
+// newRunView shows a run of which nothing, or what progress has taken in, was seen already. Where several boulders run,
+// on names the one, as in " -b ID".
+func NewRun(c Console, p *progress, on string) Run {
+	switch {
+	case c.JSON:
+		return &jsonView{c}
+	case c.Quiet:
+		return &quietView{c}
+	case c.Drawable():
+		v := &LiveView{Console: c, Limits: c.Limits(), Now: time.Now, Progress: p, on: on}
+		if p.State != nil {
+			v.show()
+		}
+		return v
+	}
+	return &LinesView{Console: c, Progress: p}
+}
+
+// newServeView shows one of several runs that go on at the same time: its lines begin with the end of its id.
+func NewServeRun(c Console, p *progress, id string) Run {
+	if c.JSON || c.Quiet {
+		return NewRun(c, p, "")
+	}
+	return &LinesView{Console: c, Progress: p, prefix: id[max(0, len(id)-6):] + " "}
+}
+
+// Drawable reports whether a picture can be drawn. With Verbose the diagnostics would tear it.
+func (c Console) Drawable() bool {
+	return c.Stderr.File != nil && c.TermType != "dumb" && c.TermType != "" && !c.Verbose
+}
+
+// Screen takes the terminal.
+func (c Console) Screen(p Picture) *Screen {
+	profile := colorprofile.ASCII
+	if c.Stderr.On {
+		profile = colorprofile.ANSI
+	}
+	return OpenScreen(c.Stderr.File.(io.Writer), c.TermType, profile, p)
+}
+
+// WriteJSON writes one object on a line.
+func WriteJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// jsonView prints the documented events, one object per line, each as soon as it happened.
+type jsonView struct{ Console }
+
+func (v *jsonView) Event(e boulder.Event) {
+	if e.Public() {
+		_ = WriteJSON(v.Stdout, e) // a reader that went away is no reason to stop the work
+	}
+}
+
+func (v *jsonView) Stopping() {
+	if !v.Quiet {
+		fmt.Fprintln(v.Stderr, StoppingText)
+	}
+}
+func (v *jsonView) Pause() func() { return func() {} }
+func (v *jsonView) Close()        {}
+
+// quietView shows nothing but how it ended.
+type quietView struct{ Console }
+
+func (v *quietView) Event(e boulder.Event) {
+	if end, ok := e.Body.(boulder.TaskComplete); ok {
+		printSummary(v.Stdout, e.BoulderID, end, 0)
+	}
+}
+
+func (v *quietView) Stopping()     {}
+func (v *quietView) Pause() func() { return func() {} }
+func (v *quietView) Close()        {}
