@@ -2,12 +2,7 @@ package blockers
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"strings"
-	"syscall"
-
-	"github.com/bouldermgr/manager/store"
 )
 
 var (
@@ -40,15 +35,4 @@ func (e *InputError) Error() string {
 		texts[i] = p.Problem
 	}
 	return strings.Join(texts, "\n")
-}
-
-// explain adds to an error of the operating system what it means here and what to do about it.
-func explain(err error) error {
-	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("%w: %w", store.ErrFull, err)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("%w (make the file and its directory writable)", err)
-	}
-	return err
 }
