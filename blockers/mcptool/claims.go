@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,8 +27,8 @@ type claims struct {
 	now func() time.Time
 
 	mu    sync.Mutex
-	open  map[digest][]announced // not claimed, oldest first; empty lists are removed
-	wait  map[digest][]chan boulder.BlockerScope
+	open  []announced // not claimed, oldest first
+	wait  []waiter    // oldest first
 	known map[callKey]bool
 	order []callKey // of known, oldest first
 }
@@ -42,14 +43,18 @@ type callKey struct {
 }
 
 type announced struct {
+	input digest
 	scope boulder.BlockerScope
 	at    time.Time
 }
 
+type waiter struct {
+	input digest
+	scope chan boulder.BlockerScope // there is room for one
+}
+
 func newClaims(now func() time.Time) *claims {
-	return &claims{
-		now: now, open: map[digest][]announced{}, wait: map[digest][]chan boulder.BlockerScope{}, known: map[callKey]bool{},
-	}
+	return &claims{now: now, known: map[callKey]bool{}}
 }
 
 // announce takes a call as its session shows it. One that is known is passed over.
@@ -64,12 +69,12 @@ func (c *claims) announce(call boulder.BlockerCall) {
 		return
 	}
 	c.expire()
-	if waiting := c.wait[input]; len(waiting) > 0 {
-		waiting[0] <- call.BlockerScope // there is room for one
-		c.setWait(input, waiting[1:])
+	if i := slices.IndexFunc(c.wait, func(w waiter) bool { return w.input == input }); i >= 0 {
+		c.wait[i].scope <- call.BlockerScope
+		c.wait = slices.Delete(c.wait, i, i+1)
 		return
 	}
-	c.open[input] = append(c.open[input], announced{call.BlockerScope, c.now()})
+	c.open = append(c.open, announced{input, call.BlockerScope, c.now()})
 }
 
 // claim finds the session of a call that arrived. It waits for it to be announced until ctx ends; then it reports
@@ -78,23 +83,24 @@ func (c *claims) claim(ctx context.Context, input digest) (boulder.BlockerScope,
 	scope := make(chan boulder.BlockerScope, 1)
 	c.mu.Lock()
 	c.expire()
-	if open := c.open[input]; len(open) > 0 {
-		c.setOpen(input, open[1:])
+	if i := slices.IndexFunc(c.open, func(a announced) bool { return a.input == input }); i >= 0 {
+		found := c.open[i].scope
+		c.open = slices.Delete(c.open, i, i+1)
 		c.mu.Unlock()
-		return open[0].scope, true
+		return found, true
 	}
-	c.wait[input] = append(c.wait[input], scope)
+	c.wait = append(c.wait, waiter{input, scope})
 	c.mu.Unlock()
 	select {
 	case s := <-scope:
 		return s, true
 	case <-ctx.Done():
-		return c.leave(input, scope)
+		return c.leave(scope)
 	}
 }
 
 // leave gives up waiting, unless the call was announced in this very moment.
-func (c *claims) leave(input digest, scope chan boulder.BlockerScope) (boulder.BlockerScope, bool) {
+func (c *claims) leave(scope chan boulder.BlockerScope) (boulder.BlockerScope, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
@@ -102,13 +108,7 @@ func (c *claims) leave(input digest, scope chan boulder.BlockerScope) (boulder.B
 		return s, true
 	default:
 	}
-	var others []chan boulder.BlockerScope
-	for _, other := range c.wait[input] {
-		if other != scope {
-			others = append(others, other)
-		}
-	}
-	c.setWait(input, others)
+	c.wait = slices.DeleteFunc(c.wait, func(w waiter) bool { return w.scope == scope })
 	return boulder.BlockerScope{}, false
 }
 
@@ -127,29 +127,7 @@ func (c *claims) remember(key callKey) (fresh bool) {
 // expire forgets announced calls that nobody claims. There are never many.
 func (c *claims) expire() {
 	before := c.now().Add(-keepCall)
-	for input, open := range c.open {
-		n := 0
-		for n < len(open) && open[n].at.Before(before) {
-			n++
-		}
-		c.setOpen(input, open[n:])
-	}
-}
-
-func (c *claims) setOpen(input digest, open []announced) {
-	if len(open) == 0 {
-		delete(c.open, input)
-		return
-	}
-	c.open[input] = open
-}
-
-func (c *claims) setWait(input digest, waiting []chan boulder.BlockerScope) {
-	if len(waiting) == 0 {
-		delete(c.wait, input)
-		return
-	}
-	c.wait[input] = waiting
+	c.open = slices.DeleteFunc(c.open, func(a announced) bool { return a.at.Before(before) })
 }
 
 // digestOf is the same for inputs that are equal as JSON: whatever the order of the keys, the white space, and the ways

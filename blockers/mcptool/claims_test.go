@@ -65,8 +65,8 @@ func TestEachCallIsClaimedOnce(t *testing.T) {
 			result := make(chan string, 1)
 			got = append(got, result)
 			c.mu.Lock()
-			waits := len(c.open[input]) == 0
-			before := len(c.wait[input])
+			waits := !slices.ContainsFunc(c.open, func(a announced) bool { return a.input == input })
+			before := len(c.wait)
 			c.mu.Unlock()
 			claim := func() {
 				scope, _ := c.claim(context.Background(), input)
@@ -79,7 +79,7 @@ func TestEachCallIsClaimedOnce(t *testing.T) {
 			go claim()
 			for { // until it is in the queue
 				c.mu.Lock()
-				n := len(c.wait[input])
+				n := len(c.wait)
 				c.mu.Unlock()
 				if n > before {
 					break
