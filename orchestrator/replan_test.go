@@ -57,7 +57,7 @@ func TestReplan(t *testing.T) {
 		t.Fatalf("%d replans", len(asked))
 	}
 	req := asked[0]
-	if req.Failed.ID != "hard" || len(req.Replaced) != 2 || len(req.Done) < 1 || !strings.Contains(req.Reason, "stalled") ||
+	if req.Failed.ID != "hard" || len(req.Replaced) != 2 || len(req.Done) < 1 || !strings.Contains(req.Reason, "no progress in 2 turns") ||
 		len(req.Failed.Failures) != 1 || !strings.Contains(req.Failed.Failures[0], "nothing was done") ||
 		!slices.Contains(req.Earlier, boulder.SpecsHash(plan.SubTasks[1:3])) {
 		t.Errorf("the Task Ledger was asked with %+v", req)

@@ -251,7 +251,7 @@ func TestTroubleGivesUp(t *testing.T) {
 		_, err := r.run(planOf(spec("a"), spec("b"), spec("behind", "a")))
 		head, subTasks := r.store.load(t)
 		if !errors.Is(err, orchestrator.ErrWaiting) || head.Status != boulder.Paused || !subTasks["a"].Parked ||
-			!strings.Contains(subTasks["a"].Reason, "3 faults in a row") || subTasks["b"].Status != boulder.SubTaskCompleted {
+			!strings.Contains(subTasks["a"].Reason, "3 infrastructure errors in a row") || subTasks["b"].Status != boulder.SubTaskCompleted {
 			t.Fatalf("%v: the boulder is %s because %s", err, head.Status, subTasks["a"].Reason)
 		}
 		r.server.turn = nil

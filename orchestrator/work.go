@@ -286,13 +286,13 @@ func (r *run) takeResult(ref boulder.AttemptRef, res *result) error {
 	bodies := r.judgeUsage(ref, res)
 	switch {
 	case res.err == nil && res.kind == workRun && missingGate(open.SubTask, &res.evidence) != nil:
-		bodies = append(bodies, r.failure(open, res.kind, missingGate(open.SubTask, &res.evidence))...)
+		bodies = append(bodies, r.failure(open, missingGate(open.SubTask, &res.evidence))...)
 	case res.err == nil && res.kind == workRun:
 		bodies = append(bodies, r.turnEvents(open, res)...)
 	case res.err == nil:
 		bodies = append(bodies, schedule.Judged(r.state, open, res.turn, res.verdict, r.now()))
 	default:
-		bodies = append(bodies, r.failure(open, res.kind, res.err)...)
+		bodies = append(bodies, r.failure(open, res.err)...)
 	}
 	return r.applyAll(bodies)
 }
@@ -346,7 +346,7 @@ func (r *run) turnEvents(o *boulder.Open, res *result) []boulder.Body {
 
 // failure is what follows from an error of a worker. A run that is ending needs no event: the attempt stays where it
 // is, and a resume takes it up.
-func (r *run) failure(o *boulder.Open, kind workKind, err error) []boulder.Body {
+func (r *run) failure(o *boulder.Open, err error) []boulder.Body {
 	reason := err.Error()
 	park, parking := errors.AsType[*parkError](err)
 	switch {

@@ -223,7 +223,7 @@ func checkGraph(p *boulder.Plan) []finding {
 			})
 		case dag.Cycle:
 			all = append(all, finding{
-				at, "the sub-tasks depend on each other in a circle: " + shorten(f), "remove one of these dependencies",
+				at, "dependency cycle: " + shorten(f), "remove one of these dependencies",
 			})
 		}
 	}
@@ -239,7 +239,7 @@ func graph(p *boulder.Plan) []dag.Node[string] {
 	return nodes
 }
 
-// shorten keeps the path of a long circle readable.
+// shorten keeps the path of a long cycle readable.
 func shorten(f dag.Fault[string]) string {
 	const shown = 12
 	if len(f.Path) > shown {

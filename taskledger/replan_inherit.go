@@ -65,7 +65,7 @@ func (r *replanner) last(some []int) int {
 	return end
 }
 
-// dependsOn reports whether i waits for j, if only by way of others. The graph has no circle.
+// dependsOn reports whether i waits for j, if only by way of others. The graph has no cycle.
 func (r *replanner) dependsOn(i, j int) bool {
 	return slices.ContainsFunc(r.own[i], func(k int) bool { return k == j || r.dependsOn(k, j) })
 }

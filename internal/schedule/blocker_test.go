@@ -60,7 +60,7 @@ func TestAwaitingParks(t *testing.T) {
 		},
 		"the server is gone": {then: aside(1), want: "wake"},
 		"thrice": {
-			then: aside(3), want: "park", reason: "waits for an answer to B1: Which B1?; 3 faults in a row: no server",
+			then: aside(3), want: "park", reason: "waits for an answer to B1: Which B1?; 3 infrastructure errors in a row: no server",
 		},
 		"turned away by its model": {
 			then: []boulder.Body{cooled, boulder.Trouble{AttemptRef: at, Reason: "429", NotBefore: until, Uncounted: true}}, want: "park",

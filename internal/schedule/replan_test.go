@@ -232,7 +232,7 @@ func TestReasons(t *testing.T) {
 		},
 		"stalled": {
 			verdict: boulder.Verdict{Summary: "nothing new"}, spoil: func(o *boulder.Open) { o.SubTask.Stalls = 2 },
-			want: "stalled, 2 times: nothing new",
+			want: "no progress in 2 turns: nothing new",
 		},
 		"wrong plan": {
 			verdict: boulder.Verdict{BlockedBy: "wrong_plan", StuckReason: "no such module"},

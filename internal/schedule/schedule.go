@@ -282,7 +282,7 @@ func (c *computing) next(o *boulder.Open) Action {
 	case c.refused(a, model) && judging:
 		return Stop{Reason: fmt.Sprintf("the work of %q could not be judged: %s", a.SubTaskID, a.Reason)}
 	case a.Troubles > 0 && a.Troubles >= c.l.Troubles:
-		return park(o, fmt.Sprintf("%d faults in a row: %s", a.Troubles, a.Reason))
+		return park(o, fmt.Sprintf("%d infrastructure errors in a row: %s", a.Troubles, a.Reason))
 	case c.refused(a, model):
 		return park(o, a.Reason)
 	case !judging && c.budget.subTask(o.SubTask, o) != "":

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // afterVerdict is SEMANTICS §4: hand on, continue the same session, try a fresh one, plan anew, or give up.
@@ -31,7 +32,7 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	case v.NeedReplan, v.BlockedBy == "wrong_plan":
 		return c.replanOr(o, "the plan is wrong: "+cmp.Or(v.ReplanReason, v.StuckReason, shortcoming(v)), failed, c.retryOrReplan)
 	case o.SubTask.Stalls >= c.l.Stalls:
-		return c.replanOr(o, fmt.Sprintf("stalled, %d times: %s", o.SubTask.Stalls, shortcoming(v)), failed, c.retryOrReplan)
+		return c.replanOr(o, fmt.Sprintf("no progress in %s: %s", text.Plural(o.SubTask.Stalls, "turn"), shortcoming(v)), failed, c.retryOrReplan)
 	case ended.Rule == boulder.RuleWallClock:
 		return c.retryOrReplan(o, "the turn was stopped: "+ended.Stopped, boulder.AttemptTimeout)
 	case ended.Stopped != "":
@@ -41,7 +42,7 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	case v.IsStuck:
 		return c.retryOrReplan(o, "stuck: "+v.StuckReason, failed)
 	case v.IsInLoop:
-		return c.retryOrReplan(o, "going in circles: "+v.Summary, failed)
+		return c.retryOrReplan(o, "repeats itself: "+v.Summary, failed)
 	}
 	return c.continueOrRetry(o)
 }
