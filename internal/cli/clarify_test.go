@@ -79,7 +79,7 @@ func TestClarify(t *testing.T) {
 	for _, text := range []string{
 		"── 4 left", "Which key signs the theme?", "Without a signature anybody could change it.",
 		`✓ Answered B1. "theme" goes on with the answer when the boulder does: manager resume ` + sampleID,
-		"1 hard blocker waits for an answer; go on with: manager blockers clarify",
+		"1 hard blocker waits for an answer; continue with: manager blockers clarify",
 	} {
 		if !strings.Contains(screen, text) {
 			t.Errorf("the screen lacks %q:\n%s", text, screen)
@@ -202,7 +202,7 @@ func TestClarifyFarewell(t *testing.T) {
 		typed []string
 		says  string
 	}{
-		{[]string{"/skip", "/quit"}, "1 hard blocker waits for an answer · 2 choices can still be changed; go on with: manager"},
+		{[]string{"/skip", "/quit"}, "1 hard blocker waits for an answer · 2 choices can still be changed; continue with: manager"},
 		{[]string{"/skip", "/quit"}, "Nothing waits for an answer; 2 choices can still be changed: manager blockers clarify"},
 	} {
 		if _, screen, err := walk(t, project, nil, test.typed...); err != nil || !strings.Contains(screen, test.says) {

@@ -256,7 +256,7 @@ func (c *clarifying) farewell(ctx context.Context) {
 	case err != nil:
 		v.Say(v.Yellow(err.Error()))
 	case left.Awaited() != "":
-		v.Say(fmt.Sprintf("%s; go on with: %s", left.Text(), view.ClarifyHint))
+		v.Say(fmt.Sprintf("%s; continue with: %s", left.Text(), view.ClarifyHint))
 	case left.Soft > 0:
 		v.Say(fmt.Sprintf("Nothing waits for an answer; %s: %s", left.Choices(), view.ClarifyHint))
 	case c.answered > 0:

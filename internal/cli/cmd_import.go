@@ -138,7 +138,7 @@ func (a *app) printImported(r importReport) error {
 		a.note("A resume will run this gate: %s", text.OneLine(gate))
 	}
 	if !r.Status.Terminal() {
-		a.note("Go on with: manager resume %s", r.BoulderID)
+		a.note("Continue with: manager resume %s", r.BoulderID)
 	}
 	return nil
 }

@@ -341,9 +341,9 @@ func ended(r reader, id string, err error) error {
 	if id == "" || over {
 		return err
 	}
-	how := "Go on with: "
+	how := "Continue with: "
 	if detail, readErr := r.Get(context.Background(), id); readErr == nil && awaiting(detail) {
-		how = "Answer with: " + view.ClarifyHint + "; then go on with: "
+		how = "Answer with: " + view.ClarifyHint + "; then continue with: "
 	}
 	return fmt.Errorf("%w\nNothing is lost. %smanager resume %s%s", err, how, id, moreOf(err))
 }

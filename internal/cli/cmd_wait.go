@@ -238,9 +238,9 @@ func (w *waiting) judge(d store.Detail, holder *control.Holder) (arrived bool, e
 // goOnWith says what to do before, and is followed by the command that goes on.
 func goOnWith(awaiting bool) string {
 	if awaiting {
-		return "answer with: " + view.ClarifyHint + "; then go on with: "
+		return "answer with: " + view.ClarifyHint + "; then continue with: "
 	}
-	return "go on with: "
+	return "continue with: "
 }
 
 // needsPerson reports whether a boulder stands still until a person does something. A process that does not say yet

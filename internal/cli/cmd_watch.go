@@ -291,7 +291,7 @@ func (a *app) runWatchOrder(ctx context.Context, order watch.Order, ref string) 
 	for _, id := range ids {
 		switch order {
 		case watch.OrderStop:
-			a.tell(fmt.Sprintf("Session %s is stopped. Go on with: manager watch start %s", id, id))
+			a.tell(fmt.Sprintf("Session %s is stopped. Continue with: manager watch start %s", id, id))
 		default:
 			a.tell(fmt.Sprintf("Session %s is watched.", id))
 		}

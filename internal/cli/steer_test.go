@@ -126,9 +126,9 @@ func TestPauseAndResumeThere(t *testing.T) {
 	}{
 		{[]string{"resume"}, exitHeld, "process 42, `manager run`"}, // it is not paused
 		{[]string{"pause"}, exitOK, "Paused. \"theme\" is still at work, to the end of its turn; nothing new starts. " +
-			"Go on with: manager resume " + sampleID + "\n"},
-		{[]string{"status"}, exitOK, "paused by a person. Go on with: manager resume " + sampleID + "\n"},
-		{[]string{"skip", "docs"}, exitOK, "The boulder is paused; go on with: manager resume " + sampleID + "\n"},
+			"Continue with: manager resume " + sampleID + "\n"},
+		{[]string{"status"}, exitOK, "paused by a person. Continue with: manager resume " + sampleID + "\n"},
+		{[]string{"skip", "docs"}, exitOK, "The boulder is paused; continue with: manager resume " + sampleID + "\n"},
 		{[]string{"resume", "--budget", "cost=1"}, exitUsage, "process 42 runs boulder " + sampleID},
 	} {
 		stdout, stderr, code := command(project, test.args...)
@@ -338,7 +338,7 @@ func TestOrdersInTheViews(t *testing.T) {
 	for name, text := range texts {
 		for _, want := range []string{
 			"note: Mind the gap", "[2/6] note: Dark is dark", "cancelled by a person",
-			"[2/6] begins anew: a person wants it tried again", "paused by a person",
+			"[2/6] retried: a person wants it tried again", "paused by a person",
 		} {
 			if n := strings.Count(text, want); n != 1 {
 				t.Errorf("%s: %q is there %d times, want once:\n%s", name, want, n, text)

@@ -241,7 +241,7 @@ func TestLookAtBlockers(t *testing.T) {
 	}{
 		{[]string{"status"}, exitOK, []string{
 			"1 hard blocker waits for an answer · 1 choice can still be changed: manager blockers clarify\n",
-			"Answer first, then go on with: manager resume " + sampleID,
+			"Answer first, then continue with: manager resume " + sampleID,
 		}},
 		{[]string{"status", "--json"}, exitOK, []string{
 			`"waiting_blockers":{"hard":1,"soft":1}`, `"blockers":[{"id":"B1","attempt":1,"blocks_progress":true,`,
@@ -254,7 +254,7 @@ func TestLookAtBlockers(t *testing.T) {
 			"? hard blocker B1 (security)", "answer with: manager blockers clarify; no process runs it",
 		}},
 		{[]string{"wait"}, exitWaiting, []string{
-			"answer with: manager blockers clarify; then go on with: manager resume " + sampleID,
+			"answer with: manager blockers clarify; then continue with: manager resume " + sampleID,
 		}},
 		{[]string{"wait", "--for", "blocked"}, exitOK, []string{`Blocked: "theme"`}},
 	} {

@@ -79,7 +79,7 @@ func ofAttempt(body boulder.Body) string {
 	case boulder.SubTaskStart:
 		return fmt.Sprintf("attempt %d starts with %s in session %s", b.Attempt, ModelName(b.Model), b.SessionID)
 	case boulder.Continuation:
-		next := fmt.Sprintf("goes on with turn %d", b.Turn)
+		next := fmt.Sprintf("continues with turn %d", b.Turn)
 		if !b.NotBefore.IsZero() {
 			next += ", not before " + Clock(b.NotBefore)
 		}
@@ -138,7 +138,7 @@ func ofPerson(body boulder.Body) string {
 	case boulder.Noted:
 		return "note: " + b.Text
 	case boulder.Reopened:
-		return "begins anew: " + b.Reason
+		return "retried: " + b.Reason
 	case boulder.Archived:
 		if b.Archived {
 			return "archived"

@@ -75,7 +75,7 @@ func leftText(left []boulder.LeftSession) string {
 func (r *Order) outcome() string {
 	switch r.Do {
 	case boulder.OrderPause:
-		return fmt.Sprintf("Paused. %s Go on with: manager resume %s", r.left(), r.BoulderID)
+		return fmt.Sprintf("Paused. %s Continue with: manager resume %s", r.left(), r.BoulderID)
 	case boulder.OrderResume:
 		return "Resumed." + r.goesOn()
 	case boulder.OrderCancel:
@@ -119,9 +119,9 @@ func (r *Order) left() string {
 func (r *Order) goesOn() string {
 	switch {
 	case r.RunBy == nil:
-		return fmt.Sprintf(" No process runs the boulder; go on with: manager resume %s", r.BoulderID)
+		return fmt.Sprintf(" No process runs the boulder; continue with: manager resume %s", r.BoulderID)
 	case r.Status == boulder.Paused:
-		return fmt.Sprintf(" The boulder is paused; go on with: manager resume %s", r.BoulderID)
+		return fmt.Sprintf(" The boulder is paused; continue with: manager resume %s", r.BoulderID)
 	case r.Do == boulder.OrderResume:
 		return fmt.Sprintf(" Process %d goes on with boulder %s.", r.RunBy.PID, r.BoulderID)
 	}

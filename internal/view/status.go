@@ -62,9 +62,9 @@ func (v StatusView) State() {
 	if len(s.Left) > 0 {
 		v.say(v.Yellow(strings.TrimSpace(leftText(s.Left))))
 	}
-	goOn := "Go on with: manager resume " + s.BoulderID
+	goOn := "Continue with: manager resume " + s.BoulderID
 	if s.Waiting.Hard > 0 {
-		goOn = "Answer first, then go on with: manager resume " + s.BoulderID
+		goOn = "Answer first, then continue with: manager resume " + s.BoulderID
 	}
 	switch {
 	case s.RunBy != nil:
@@ -76,9 +76,9 @@ func (v StatusView) State() {
 	case s.Status == boulder.Paused:
 		v.say(Stated("paused", text.OneLine(s.Reason)) + "\n" + goOn)
 	case s.Status == boulder.AwaitingApproval:
-		v.say("The plan waits for approval. Go on with: manager resume " + s.BoulderID)
+		v.say("The plan waits for approval. Continue with: manager resume " + s.BoulderID)
 	case s.Resumable:
-		v.say(v.Yellow("interrupted") + ": no process runs it. Go on with: manager resume " + s.BoulderID)
+		v.say(v.Yellow("interrupted") + ": no process runs it. Continue with: manager resume " + s.BoulderID)
 	case s.Reason != "":
 		v.say(text.OneLine(s.Reason))
 	}

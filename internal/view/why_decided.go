@@ -85,9 +85,9 @@ func (v WhyView) decision(s WhyStep) {
 	case decidedParked:
 		what = "wait for a person"
 	case decidedUnparked:
-		what = "go on"
+		what = "continue"
 	case decidedReopened:
-		what = "begin anew"
+		what = "retry"
 	}
 	if s.By != "" && s.Decision != string(boulder.SubTaskBlocked) {
 		what += fmt.Sprintf(" because of %q", s.By)
