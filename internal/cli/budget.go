@@ -2,7 +2,9 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +20,7 @@ type budgetFlag struct {
 
 // budgetUsage is the flag's help.
 const budgetUsage = "`LIMITS` of the run as tokens=2M,cost=5,time=8h,attempts=20,calls=500 (cost in US dollars)," +
-	" or of one sub-task as ID:tokens=200k; repeatable"
+	" or of one sub-task as SUBTASK:tokens=200k; repeatable"
 
 func (f *budgetFlag) String() string { return "" }
 func (f *budgetFlag) Type() string   { return "LIMITS" }
@@ -50,6 +52,20 @@ func (f *budgetFlag) Set(text string) error {
 	}
 	f.subTasks[id] = b
 	return nil
+}
+
+// name puts ids in the place of numbers, as in 2:tokens=200k for the second of these sub-tasks.
+func (f *budgetFlag) name(ids []string) {
+	for _, ref := range slices.Sorted(maps.Keys(f.subTasks)) {
+		n, isNumber := subTaskPlace(ref)
+		if !isNumber || n > len(ids) || slices.Contains(ids, ref) {
+			continue
+		}
+		if _, given := f.subTasks[ids[n-1]]; !given {
+			f.subTasks[ids[n-1]] = f.subTasks[ref]
+		}
+		delete(f.subTasks, ref)
+	}
 }
 
 // parseBudget reads "tokens=2M,cost=5".

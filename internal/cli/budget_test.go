@@ -7,6 +7,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/view"
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestBudgetFlag(t *testing.T) {
@@ -48,5 +49,21 @@ func TestBudgetFlagRefuses(t *testing.T) {
 		if err := f.Set(text); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%q: got %v, want an error with %q", text, err, why)
 		}
+	}
+}
+
+// A number stands for the sub-task in that place, unless one has it for an id.
+func TestBudgetOfANumber(t *testing.T) {
+	t.Parallel()
+	var f budgetFlag
+	for _, text := range []string{"2:tokens=1k", "[1/3]:calls=5", "9:calls=1", "3:attempts=2"} {
+		if err := f.Set(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.name([]string{"toggle", "theme", "3"})
+	want := map[string]boulder.Budget{"theme": {Tokens: 1000}, "toggle": {Calls: 5}, "9": {Calls: 1}, "3": {Attempts: 2}}
+	if diff := cmp.Diff(want, f.subTasks); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -59,7 +59,8 @@ func (o *blockerFilter) filter(ctx context.Context, a *app, status boulder.Block
 	case o.all:
 		f.Status = ""
 	}
-	if o.boulder == "" {
+	_, numbered := subTaskPlace(o.subTask)
+	if o.boulder == "" && !numbered {
 		return f, nil
 	}
 	r, closeReader, err := a.openReader(ctx)
@@ -67,8 +68,19 @@ func (o *blockerFilter) filter(ctx context.Context, a *app, status boulder.Block
 		return f, err
 	}
 	defer closeReader()
-	f.BoulderID, err = project.Resolve(ctx, r, o.boulder)
-	return f, err
+	if f.BoulderID, err = project.Resolve(ctx, r, o.boulder); err != nil || !numbered {
+		return f, err
+	}
+	d, err := r.Get(ctx, f.BoulderID)
+	if err != nil {
+		return f, err
+	}
+	t, err := findSubTask(d, o.subTask)
+	if err != nil {
+		return f, err
+	}
+	f.SubTaskID = t.ID
+	return f, nil
 }
 
 func (a *app) newBlockersListCmd() *cobra.Command {

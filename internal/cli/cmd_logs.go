@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -123,7 +123,7 @@ func (l *logs) read(ctx context.Context, r reader, args []string) error {
 // read and the sub-task is there.
 func (l *logs) find(ctx context.Context, r reader, args []string) (store.Detail, error) {
 	id, err := project.Resolve(ctx, r, newestOr(args))
-	if len(args) == 1 && subTaskNumber.MatchString(args[0]) {
+	if _, numbered := subTaskPlace(strings.Join(args, " ")); numbered {
 		if d, err := l.findSubTask(ctx, r, args[0], err); l.id != "" {
 			return d, err
 		}
@@ -145,9 +145,6 @@ func (l *logs) find(ctx context.Context, r reader, args []string) (store.Detail,
 	l.id = id
 	return d, err
 }
-
-// subTaskNumber is what views call a sub-task: [2/3], or its number alone.
-var subTaskNumber = regexp.MustCompile(`^(\[[0-9]+(/[0-9]+)?\]|[1-9][0-9]{0,3})$`)
 
 // findSubTask takes an argument that names no boulder for a sub-task of the newest one.
 func (l *logs) findSubTask(ctx context.Context, r reader, subTask string, noBoulder error) (store.Detail, error) {

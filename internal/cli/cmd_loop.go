@@ -108,6 +108,7 @@ func (d *deps) loopRequest(ctx context.Context, o *loopOptions, args []string) (
 		return orchestrator.Request{}, err
 	}
 	plan.Seal.Base = d.Base()
+	o.budget.name([]string{plan.SubTasks[0].ID})
 	for id := range o.budget.subTasks {
 		if id != plan.SubTasks[0].ID {
 			return orchestrator.Request{}, usagef("a loop has one sub-task, %q, and none named %q to give a budget to",

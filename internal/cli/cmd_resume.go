@@ -217,13 +217,15 @@ func (o *resumeOptions) merge(ctx context.Context, db reader, id string) (boulde
 		*o.budget.run = project.Overlay(*old, *o.budget.run)
 	}
 	open := map[string]*boulder.Budget{}
-	var names []string
+	var ids, names []string
 	for _, t := range detail.SubTasks {
+		ids = append(ids, t.ID)
 		if !t.Status.Terminal() {
 			open[t.ID] = t.Budget
 			names = append(names, t.ID)
 		}
 	}
+	o.budget.name(ids)
 	for name, b := range o.budget.subTasks {
 		old, ok := open[name]
 		if !ok && len(detail.SubTasks) > 0 {

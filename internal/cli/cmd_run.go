@@ -222,6 +222,11 @@ func (d *deps) agreed(
 	if err := d.CheckSeal(plan, o.allowStale); err != nil {
 		return orchestrator.Approval{}, err
 	}
+	var ids []string
+	for i := range plan.SubTasks {
+		ids = append(ids, plan.SubTasks[i].ID)
+	}
+	o.budget.name(ids)
 	for id := range o.budget.subTasks {
 		if !slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool { return s.ID == id }) {
 			return orchestrator.Approval{}, usagef("the plan has no sub-task %q to give a budget to", id)

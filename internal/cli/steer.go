@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -153,10 +154,22 @@ func makesSense(ctx context.Context, r reader, d store.Detail, o boulder.Order) 
 	return err
 }
 
+// subTaskNumber is what views call a sub-task: [2/3], or its number alone.
+var subTaskNumber = regexp.MustCompile(`^(\[[0-9]+(/[0-9]+)?\]|[1-9][0-9]{0,3})$`)
+
+// subTaskPlace is the place in the plan, from 1, that a user means with a number.
+func subTaskPlace(ref string) (n int, ok bool) {
+	if !subTaskNumber.MatchString(ref) {
+		return 0, false
+	}
+	number, _, _ := strings.Cut(strings.Trim(ref, "[]"), "/")
+	n, _ = strconv.Atoi(number) // 0 if it is too large for any plan
+	return n, n > 0
+}
+
 // findSubTask is the sub-task that a user names: by its id, or by its number, which views show as [2/3].
 func findSubTask(d store.Detail, ref string) (*boulder.SubTask, error) {
-	number, _, _ := strings.Cut(strings.Trim(ref, "[]"), "/")
-	n, _ := strconv.Atoi(number)
+	n, _ := subTaskPlace(ref)
 	var numbered *boulder.SubTask
 	var ids []string
 	for i := range d.SubTasks {
@@ -164,7 +177,7 @@ func findSubTask(d store.Detail, ref string) (*boulder.SubTask, error) {
 		if t.ID == ref {
 			return t, nil
 		}
-		if t.Position == n {
+		if n > 0 && t.Position == n {
 			numbered = t
 		}
 		ids = append(ids, t.ID)

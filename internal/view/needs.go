@@ -36,7 +36,7 @@ func Needs(s *boulder.State, raised map[string]boulder.Blocker, on string, now t
 		case t.Status == boulder.SubTaskFailed:
 			n.Mark, n.Command = "✗", "manager retry "+t.ID+on
 		case t.Parked && len(questions) == 0:
-			n.Mark, n.Command = "!", "manager show --why "+t.ID
+			n.Mark, n.Command = "!", "manager retry "+t.ID+on
 		case t.Status == boulder.SubTaskBlocked && !t.Parked:
 			n.Mark = "!"
 		default:
