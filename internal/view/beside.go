@@ -9,13 +9,13 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// neighbour is a boulder that the same process runs, under the same limits.
+// Neighbour is a boulder that the same process runs, under the same limits.
 type Neighbour struct {
 	BoulderID string
 	Held      map[string]int // slots, by model
 }
 
-// heldBy counts the slots of a boulder by model. A turn that goes on although its boulder is paused has one as well.
+// HeldBy counts the slots of a boulder by model. A turn that goes on although its boulder is paused has one as well.
 func HeldBy(d store.Detail) map[string]int {
 	held, paused := map[string]int{}, d.Boulder.Status == boulder.Paused
 	for _, a := range d.Attempts {

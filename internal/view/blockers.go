@@ -14,7 +14,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// blockersView shows blockers to people.
+// Blockers shows blockers to people.
 type Blockers struct {
 	Out
 	Width int // of the terminal
@@ -25,10 +25,10 @@ func NewBlockers(o Out, now time.Time) Blockers {
 	return Blockers{Out: o, Width: min(o.Width(), widthLine), Now: now}
 }
 
-// say prints a text with its lines broken between words.
+// Say prints a text with its lines broken between words.
 func (v Blockers) Say(s string) { fmt.Fprintln(v, text.Wrap(s, v.Width-1)) }
 
-// state says whether blockers are diverted, and how many wait.
+// State says whether blockers are diverted, and how many wait.
 func (v Blockers) State(s *BlockersStatus) {
 	on := v.Dim("off")
 	if s.On {
@@ -105,7 +105,7 @@ var groupTitles = map[blockers.Standing]string{
 	blockers.Moot: "nobody waits any more", blockers.Over: "settled",
 }
 
-// table is the blockers, one line each, in the groups that they come in. The narrower the terminal is, the fewer columns
+// Table is the blockers, one line each, in the groups that they come in. The narrower the terminal is, the fewer columns
 // there are.
 func (v Blockers) Table(all []BlockerItem) {
 	ids, places := widthBlockerID, 0
@@ -166,7 +166,7 @@ func (v Blockers) outcome(b *boulder.Blocker, s string) string {
 	return s
 }
 
-// all is everything about a blocker.
+// All is everything about a blocker.
 func (v Blockers) All(b *boulder.Blocker) {
 	fmt.Fprintf(v, "%s  %s\n", v.Bold(b.ID), strings.Join([]string{
 		v.degree(b, hardness(b.Hard)), text.OneLine(string(b.Category)), v.outcome(b, string(b.Status)),
@@ -259,7 +259,7 @@ func (v Blockers) field(name, value string) {
 	}
 }
 
-// text is a text of any number of lines below its label; an empty one is left out.
+// Text is a text of any number of lines below its label; an empty one is left out.
 func (v Blockers) Text(label string, style func(string) string, s string) {
 	s = strings.TrimSpace(text.Safe(s))
 	if s == "" {
@@ -278,7 +278,7 @@ func (v Blockers) Text(label string, style func(string) string, s string) {
 	}
 }
 
-// blockersStatus is what `manager blockers status --json` prints: one object. Fields are added in later versions, never
+// BlockersStatus is what `manager blockers status --json` prints: one object. Fields are added in later versions, never
 // changed.
 type BlockersStatus struct {
 	Type string `json:"type"` // blockers-status

@@ -53,5 +53,5 @@ func hardness(hard bool) string {
 	return "soft"
 }
 
-// clarifyHint is how a person gets at what waits for them.
+// ClarifyHint is how a person gets at what waits for them.
 const ClarifyHint = "manager blockers clarify"

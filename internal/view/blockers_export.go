@@ -10,7 +10,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// blockersMarkdown is blockers as a document: hard ones before soft ones, each with what was answered. Whatever the texts
+// BlockersMarkdown is blockers as a document: hard ones before soft ones, each with what was answered. Whatever the texts
 // hold, they make no headings, items or links of their own.
 func BlockersMarkdown(all []BlockerItem, now time.Time) string {
 	var s strings.Builder

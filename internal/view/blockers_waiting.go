@@ -11,13 +11,13 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// withoutMoot leaves out what nobody waits for any more, and counts it.
+// WithoutMoot leaves out what nobody waits for any more, and counts it.
 func WithoutMoot(all []BlockerItem) (kept []BlockerItem, moot int) {
 	kept = slices.DeleteFunc(all, func(b BlockerItem) bool { return b.Standing == blockers.Moot })
 	return kept, len(all) - len(kept)
 }
 
-// waitingBlockers counts what a person can still answer. What nobody waits for any more is not in it.
+// WaitingBlockers counts what a person can still answer. What nobody waits for any more is not in it.
 type WaitingBlockers struct {
 	Hard int `json:"hard"`           // sub-tasks stand still because of them, or will
 	Asks int `json:"asks,omitempty"` // sessions hold still because of them, for a time
@@ -44,7 +44,7 @@ func WaitingOf(all []BlockerItem) WaitingBlockers {
 	return w
 }
 
-// waitingIn counts the blockers of a boulder. records are those of the desk, as far as they can be had: a boulder does not
+// WaitingIn counts the blockers of a boulder. records are those of the desk, as far as they can be had: a boulder does not
 // know for how long a session waits, nor of an answer that is on its way.
 func WaitingIn(d store.Detail, records []boulder.Blocker, now time.Time) WaitingBlockers {
 	var w WaitingBlockers
@@ -54,10 +54,10 @@ func WaitingIn(d store.Detail, records []boulder.Blocker, now time.Time) Waiting
 	return w
 }
 
-// text is the count for people; empty if there is nothing to count.
+// Text is the count for people; empty if there is nothing to count.
 func (w WaitingBlockers) Text() string { return JoinedBy(" · ", w.Awaited(), w.Choices()) }
 
-// awaited says how many wait for an answer; empty if none does.
+// Awaited says how many wait for an answer; empty if none does.
 func (w WaitingBlockers) Awaited() string {
 	hard, asks := text.Plural(w.Hard, degree(true)), text.Plural(w.Asks, "ask")
 	text := JoinedBy(" and ", unlessNone(w.Hard, hard), unlessNone(w.Asks, asks))
@@ -70,7 +70,7 @@ func (w WaitingBlockers) Awaited() string {
 	return text + " wait for an answer"
 }
 
-// choices says how many an answer would still reach; empty if there are none.
+// Choices says how many an answer would still reach; empty if there are none.
 func (w WaitingBlockers) Choices() string {
 	return unlessNone(w.Soft, text.Plural(w.Soft, "choice")+" can still be changed")
 }
@@ -82,7 +82,7 @@ func unlessNone(n int, text string) string {
 	return text
 }
 
-// urgency is the place of a blocker among others: a session that holds still goes on without its answer.
+// Urgency is the place of a blocker among others: a session that holds still goes on without its answer.
 func Urgency(b *BlockerItem, now time.Time) int {
 	switch {
 	case blockers.Waiting(&b.Blocker, now) && b.Standing == blockers.Awaited:
@@ -97,7 +97,7 @@ func Urgency(b *BlockerItem, now time.Time) int {
 	return 4
 }
 
-// until is when a session that holds still goes on; zero of the others.
+// Until is when a session that holds still goes on; zero of the others.
 func Until(b *BlockerItem, now time.Time) time.Time {
 	if Urgency(b, now) > 0 {
 		return time.Time{}
@@ -105,7 +105,7 @@ func Until(b *BlockerItem, now time.Time) time.Time {
 	return b.Until
 }
 
-// are counts things in a sentence: "1 blocker is", "2 blockers are".
+// Are counts things in a sentence: "1 blocker is", "2 blockers are".
 func Are(n int, thing string) string {
 	if n == 1 {
 		return text.Plural(n, thing) + " is"
@@ -113,10 +113,10 @@ func Are(n int, thing string) string {
 	return text.Plural(n, thing) + " are"
 }
 
-// typeBlocker tells the record from the event, which is of type blocker.
+// TypeBlocker tells the record from the event, which is of type blocker.
 const TypeBlocker = "blocker-record"
 
-// blockerItem is a blocker in `--json`. Fields are added in later versions, never changed.
+// BlockerItem is a blocker in `--json`. Fields are added in later versions, never changed.
 type BlockerItem struct {
 	Type string `json:"type"` // blocker-record
 	boulder.Blocker

@@ -11,7 +11,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// describe is an event in a sentence, without the sub-task's name. It may hold any text; the caller cleans it.
+// Describe is an event in a sentence, without the sub-task's name. It may hold any text; the caller cleans it.
 func Describe(body boulder.Body) string {
 	if b, ok := body.(boulder.SubTaskProgress); ok {
 		return describeProgress(b) // which may have nothing to say
@@ -253,7 +253,7 @@ func describeVerdict(b boulder.Judged) string {
 	return fmt.Sprintf("turn %d judged %s", b.Turn, joined(how, b.Verdict.Summary))
 }
 
-// refOf names the attempt that an event speaks of; the sub-task is empty if it speaks of the whole boulder.
+// RefOf names the attempt that an event speaks of; the sub-task is empty if it speaks of the whole boulder.
 func RefOf(body boulder.Body) boulder.AttemptRef {
 	switch b := body.(type) {
 	case boulder.Starting:

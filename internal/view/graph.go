@@ -9,7 +9,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// graphReport is what `manager graph --json` prints: one object. Fields are added in later versions, never changed.
+// Graph is what `manager graph --json` prints: one object. Fields are added in later versions, never changed.
 type Graph struct {
 	Type      string         `json:"type"`                 // graph
 	BoulderID string         `json:"boulder_id,omitempty"` // of a boulder
@@ -48,7 +48,7 @@ func GraphOfPlan(plan *boulder.Plan, path string) *Graph {
 	return r
 }
 
-// newBoulderGraph makes the graph of a stored boulder; all is with what a later plan replaced.
+// GraphOf makes the graph of a stored boulder; all is with what a later plan replaced.
 func GraphOf(d store.Detail, limits schedule.Limits, all bool) *Graph {
 	b := d.Boulder
 	r := &Graph{
@@ -99,7 +99,7 @@ func attemptNote(t *boulder.SubTask, limits schedule.Limits) string {
 	return fmt.Sprintf("attempt %d of %d", t.Attempts, most)
 }
 
-// drawGraph gives the picture in a format. Text is as wide as the stream that it is for, and has its colours; a file
+// Draw gives the picture in a format. Text is as wide as the stream that it is for, and has its colours; a file
 // has none.
 func (r *Graph) Draw(format string, p Out) string {
 	var nodes []graph.Node

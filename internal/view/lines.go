@@ -9,7 +9,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// linesView shows a run as plain lines on stderr, for log files and pipes.
+// LinesView shows a run as plain lines on stderr, for log files and pipes.
 type LinesView struct {
 	Console
 	prefix string // of each line, where there are several boulders

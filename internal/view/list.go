@@ -23,7 +23,7 @@ func Completed(d store.Detail) int {
 	return n
 }
 
-// planned is how many sub-tasks the plan has: what a replan put something else in the place of is not of it any more.
+// Planned is how many sub-tasks the plan has: what a replan put something else in the place of is not of it any more.
 func Planned(d store.Detail) int {
 	n := 0
 	for i := range d.SubTasks {
@@ -68,7 +68,7 @@ func runsItem(holder *control.Holder, b *store.Item) bool {
 // listPiece is how much of a list is written at once, in bytes: there may be thousands of lines.
 const listPiece = 32 << 10
 
-// printList writes the list in pieces that end with a line: a secret is found within one write.
+// List writes the list in pieces that end with a line: a secret is found within one write.
 func List(o Out, items []store.Item, holder *control.Holder, now time.Time) error {
 	dim, plain, _ := strings.Cut(o.Dim("|"), "|") // once, and not for each line
 	width := o.Width()

@@ -13,7 +13,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// liveView shows a run on a terminal: sub-tasks that are over scroll away as lines of their own, below them is a
+// LiveView shows a run on a terminal: sub-tasks that are over scroll away as lines of their own, below them is a
 // picture of what is at work and what waits.
 //
 // The picture stands only while the manager works by itself. While a person is asked about the plan the terminal is
@@ -58,7 +58,7 @@ func (v *LiveView) show() {
 	v.screen = v.open()
 }
 
-// take follows the event and reports whether the manager is at work after it.
+// Take follows the event and reports whether the manager is at work after it.
 func (v *LiveView) Take(e boulder.Event) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -191,7 +191,7 @@ func (v *LiveView) close() {
 	}
 }
 
-// frame draws the picture, in at most size.Room lines.
+// Frame draws the picture, in at most size.Room lines.
 func (v *LiveView) Frame(size Size, tick int) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -320,7 +320,7 @@ func (t *table) aside(mark string, s *boulder.SubTask, line string) string {
 	return t.Yellow(mark) + " " + t.Dim(text.Fit(t.label(s), t.labels)) + " " + t.Dim(text.Clip(line, t.width-t.labels-4))
 }
 
-// spinner is one column that turns.
+// Spinner is one column that turns.
 func Spinner(tick int) string {
 	const frames = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 	return string([]rune(frames)[tick%10])

@@ -24,7 +24,7 @@ const (
 	inputShown   = 160 // columns of a tool's input; with --verbose lineShown
 )
 
-// transcriptView tells the lines of one attempt's transcript.
+// TranscriptView tells the lines of one attempt's transcript.
 type TranscriptView struct {
 	Paint
 	Verbose bool
@@ -38,7 +38,7 @@ type managerPrompt struct {
 	text, name string
 }
 
-// promptsOf lists what the manager sent to an attempt.
+// PromptsOf lists what the manager sent to an attempt.
 func PromptsOf(turns []boulder.Turn, attempt int) []managerPrompt {
 	var all []managerPrompt
 	for _, t := range turns {
@@ -71,7 +71,7 @@ func (v *TranscriptView) whose(text string) string {
 	return "prompt that the manager did not send"
 }
 
-// tell is a line of the transcript as people read it; what has more than one line is indented below the first. It is
+// Tell is a line of the transcript as people read it; what has more than one line is indented below the first. It is
 // empty for what nobody misses.
 func (v *TranscriptView) Tell(l TranscriptLine) string {
 	switch l.Type {
@@ -151,7 +151,7 @@ func (v *TranscriptView) below(s string, limit int, fromEnd bool) string {
 // found without the rest being cleaned first.
 const textLooked = 256 << 10
 
-// someLines keeps the first or last lines of a text, none wider than width, and says what was cut; empty if nothing
+// SomeLines keeps the first or last lines of a text, none wider than width, and says what was cut; empty if nothing
 // was.
 func SomeLines(s string, limit, width int, fromEnd bool) (lines []string, cut string) {
 	s = strings.TrimSpace(s)

@@ -11,7 +11,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// orderReport is what an order prints with --json: one object. Fields are added in later versions, never changed.
+// Order is what an order prints with --json: one object. Fields are added in later versions, never changed.
 type Order struct {
 	Type      string `json:"type"` // order
 	BoulderID string `json:"boulder_id"`
@@ -59,7 +59,7 @@ func NewOrder(before, after store.Detail, holder *control.Holder, o boulder.Orde
 	return r
 }
 
-// text is the report for people, on one line.
+// Text is the report for people, on one line.
 func (r *Order) Text() string { return r.outcome() + leftText(r.Left) }
 
 // leftText says which agents may be at work although an order has ended their attempts.
@@ -128,7 +128,7 @@ func (r *Order) goesOn() string {
 	return ""
 }
 
-// listed is names in a row: "a", "b".
+// Listed is names in a row: "a", "b".
 func Listed(names []string) string {
 	var all []string
 	for _, name := range names {

@@ -8,11 +8,11 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// paint colours text, or leaves it as it is. The colours are the sixteen of the terminal, which its owner chose to be
+// Paint colours text, or leaves it as it is. The colours are the sixteen of the terminal, which its owner chose to be
 // readable.
 type Paint struct{ On bool }
 
-// out is a stream that people read.
+// Out is a stream that people read.
 type Out struct {
 	Paint
 	io.Writer

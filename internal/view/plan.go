@@ -33,7 +33,7 @@ func NewPlanJSON(plan *boulder.Plan, path string) planJSON {
 	return out
 }
 
-// printPlan prints a plan for people.
+// Plan prints a plan for people.
 func Plan(o Out, plan *boulder.Plan) {
 	v := planView{Out: o, plan: plan, width: o.Lines()}
 	v.head()

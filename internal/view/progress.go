@@ -54,7 +54,7 @@ func NewProgress(db loader) *progress {
 	}
 }
 
-// take follows one event. An error means that the state could not be read; what is shown is then out of date.
+// Take follows one event. An error means that the state could not be read; what is shown is then out of date.
 func (p *progress) Take(e boulder.Event) error {
 	if p.began.IsZero() {
 		p.began = e.Time
@@ -138,7 +138,7 @@ func (p *progress) because(subTask, why string) {
 	p.last[subTask] = last
 }
 
-// ended reports whether the boulder is over.
+// Ended reports whether the boulder is over.
 func (p *progress) Ended() bool { return p.State != nil && p.State.Boulder.Status.Terminal() }
 
 // over adds up the time of an attempt that ends.

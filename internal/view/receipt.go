@@ -11,7 +11,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// receipt says where tokens, money and time of a boulder went. It is what `manager show --receipt --json` prints: one
+// Receipt says where tokens, money and time of a boulder went. It is what `manager show --receipt --json` prints: one
 // object. Fields are added in later versions, never changed.
 type Receipt struct {
 	Type      string          `json:"type"` // receipt
@@ -52,7 +52,7 @@ type attemptReceipt struct {
 	stopped bool // by a pause
 }
 
-// newReceipt adds up what is stored. now is for a run that is at work.
+// NewReceipt adds up what is stored. now is for a run that is at work.
 func NewReceipt(d store.Detail, now time.Time) *Receipt {
 	b := d.Boulder
 	r := &Receipt{
@@ -99,7 +99,7 @@ const (
 	widthReceiptNote   = len("  in_progress")
 )
 
-// receiptView draws a receipt as a table.
+// ReceiptView draws a receipt as a table.
 type ReceiptView struct {
 	Out
 	name int // width of the first column

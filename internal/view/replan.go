@@ -31,7 +31,7 @@ func replanLines(s *boulder.State, b boulder.Replanned) []string {
 	return lines
 }
 
-// showReplan shows a replan to a person who is asked about it: what goes, what changes and what is new.
+// Replan shows a replan to a person who is asked about it: what goes, what changes and what is new.
 func Replan(p Out, r orchestrator.ReplanProposal) {
 	v := planView{Out: p, plan: &boulder.Plan{SubTasks: r.SubTasks}, width: p.Lines()}
 	fmt.Fprintf(p, "\n%s %s\n", p.Bold(fmt.Sprintf("Replan %d:", r.Number)), text.Wrap(text.OneLine(r.Reason), v.width))

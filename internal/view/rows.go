@@ -67,7 +67,7 @@ func waitsOf(
 	return waits
 }
 
-// restore makes the state of a boulder for looking at it. The turns are not read: they hold whole transcripts of
+// Restore makes the state of a boulder for looking at it. The turns are not read: they hold whole transcripts of
 // evidence, so the state has stand-ins that say no more than that there is one.
 func Restore(d store.Detail) (*boulder.State, error) {
 	snap := boulder.Snapshot{Boulder: d.Boulder, Revision: d.Revision}
@@ -88,7 +88,7 @@ func Restore(d store.Detail) (*boulder.State, error) {
 	return boulder.Restore(snap)
 }
 
-// progressOf is the progress of a boulder that others run, up to what is stored.
+// ProgressOf is the progress of a boulder that others run, up to what is stored.
 func ProgressOf(db loader, d store.Detail, recent []boulder.Event, raised []boulder.Blocker) (p *progress, err error) {
 	p = NewProgress(db)
 	b := d.Boulder

@@ -12,10 +12,10 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// shown is what a command has found out: encoding/json writes it for programs, and it prints itself for people.
+// Report is what a command has found out: encoding/json writes it for programs, and it prints itself for people.
 type Report interface{ Print(o Out) }
 
-// runView shows a run while it goes on: to programs, live on a terminal, as plain lines, or hardly at all.
+// Run shows a run while it goes on: to programs, live on a terminal, as plain lines, or hardly at all.
 type Run interface {
 	// Event shows one event. It is called on the loop goroutine of the run, for each event in order, and does not block.
 	Event(e boulder.Event)
@@ -28,7 +28,7 @@ type Run interface {
 	Close()
 }
 
-// console is where a run is shown, and how.
+// Console is where a run is shown, and how.
 type Console struct {
 	Stdout, Stderr       Out
 	JSON, Quiet, Verbose bool
@@ -36,7 +36,7 @@ type Console struct {
 	Limits               func() schedule.Limits // that explain why something waits
 }
 
-// newRunView shows a run of which nothing, or what progress has taken in, was seen already. Where several boulders run,
+// NewRun shows a run of which nothing, or what progress has taken in, was seen already. Where several boulders run,
 // on names the one, as in " -b ID".
 func NewRun(c Console, p *progress, on string) Run {
 	switch {
@@ -54,7 +54,7 @@ func NewRun(c Console, p *progress, on string) Run {
 	return &LinesView{Console: c, Progress: p}
 }
 
-// newServeView shows one of several runs that go on at the same time: its lines begin with the end of its id.
+// NewServeRun shows one of several runs that go on at the same time: its lines begin with the end of its id.
 func NewServeRun(c Console, p *progress, id string) Run {
 	if c.JSON || c.Quiet {
 		return NewRun(c, p, "")

@@ -10,7 +10,7 @@ import (
 	"github.com/bouldermgr/manager/project"
 )
 
-// printShow shows a report to people.
+// Print shows a report to people.
 func (s *Show) Print(o Out) {
 	v := showView{o}
 	v.head(s)
@@ -216,7 +216,7 @@ func lastLines(s string, n int) string {
 
 func StampFull(t time.Time) string { return t.Local().Format(time.DateTime) }
 
-// showReport is what `manager show --json` prints: one object with the stored records. Fields are added in later
+// Show is what `manager show --json` prints: one object with the stored records. Fields are added in later
 // versions, never changed.
 type Show struct {
 	Type     string                `json:"type"` // show
@@ -225,19 +225,19 @@ type Show struct {
 	SubTasks []SubTaskShow         `json:"sub_tasks"` // in plan order
 }
 
-// subTaskShow is a sub-task with its history.
+// SubTaskShow is a sub-task with its history.
 type SubTaskShow struct {
 	boulder.SubTask
 	History []AttemptShow `json:"history"` // its attempts, from the first
 }
 
-// attemptShow is an attempt with its turns.
+// AttemptShow is an attempt with its turns.
 type AttemptShow struct {
 	boulder.Attempt
 	History []boulder.Turn `json:"history"` // its turns, from the first: prompt, evidence, verdict
 }
 
-// takeTurns gives each turn to its attempt.
+// TakeTurns gives each turn to its attempt.
 func (s *SubTaskShow) TakeTurns(turns []boulder.Turn) {
 	for _, turn := range turns {
 		for i := range s.History {

@@ -18,7 +18,7 @@ import (
 // widestLabel bounds the column of sub-task ids, which may have 64 characters.
 const widestLabel = 20
 
-// printStatus shows a report to people.
+// Print shows a report to people.
 func (s *Status) Print(o Out) {
 	v := StatusView{Out: o, Report: s, Width: o.Width()}
 	v.Head()
@@ -50,7 +50,7 @@ func (v StatusView) Head() {
 // say prints a text with its lines broken between words.
 func (v StatusView) say(s string) { fmt.Fprintln(v, text.Wrap(s, v.Width-1)) }
 
-// state says whether it goes on by itself, and if not, why and what to do.
+// State says whether it goes on by itself, and if not, why and what to do.
 func (v StatusView) State() {
 	s := v.Report
 	if text := s.Waiting.Text(); text != "" {
@@ -159,7 +159,7 @@ func stamp(t, now time.Time) string {
 	return t.Format(time.DateTime)
 }
 
-// statusReport is what `manager status --json` prints: one object. Fields are added in later versions, never changed.
+// Status is what `manager status --json` prints: one object. Fields are added in later versions, never changed.
 type Status struct {
 	Type      string         `json:"type"` // status
 	BoulderID string         `json:"boulder_id"`

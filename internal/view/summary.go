@@ -8,7 +8,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// stoppingText answers the first Ctrl-C.
+// StoppingText answers the first Ctrl-C.
 const StoppingText = "Finishing the running turns; Ctrl-C again aborts them."
 
 // printSummary tells on stdout how a run ended. took is how long it ran, 0 if that is not known.

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// longestLine bounds one line of a transcript file, in bytes. A tool's output has 64 Ki characters at most there; what
+// LongestLine bounds one line of a transcript file, in bytes. A tool's output has 64 Ki characters at most there; what
 // an agent wrote is not cut.
 const LongestLine = 16 << 20
 
 // lineTooLong is the type of what stands for a line that is longer.
 const lineTooLong = "too-long"
 
-// transcriptLine is one line of a transcript file; package executor writes and documents them.
+// TranscriptLine is one line of a transcript file; package executor writes and documents them.
 type TranscriptLine struct {
 	Time   time.Time       `json:"time"`
 	Type   string          `json:"type"` // prompt | text | reasoning | tool | end
@@ -31,7 +31,7 @@ type TranscriptLine struct {
 	Raw json.RawMessage `json:"-"` // as it is in the file
 }
 
-// parseTranscript reads the lines that can be read; one that is too long to be is told in its place.
+// ParseTranscript reads the lines that can be read; one that is too long to be is told in its place.
 func ParseTranscript(r io.Reader) ([]TranscriptLine, error) {
 	var lines []TranscriptLine
 	in := bufio.NewReaderSize(r, 64<<10)

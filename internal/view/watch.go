@@ -10,7 +10,7 @@ import (
 	"github.com/bouldermgr/manager/internal/watch"
 )
 
-// newWatchView shows decisions as they are made, a line each; with all also those that say nothing new. It is called on the
+// Watch shows decisions as they are made, a line each; with all also those that say nothing new. It is called on the
 // watch's loop goroutine.
 func Watch(p Out, quiet, all, dryRun bool) func(watch.Entry) {
 	before := map[string]watch.Entry{}
@@ -32,7 +32,7 @@ func Watch(p Out, quiet, all, dryRun bool) func(watch.Entry) {
 	}
 }
 
-// follows reports whether a decision says nothing that the one before did not say: that what was sent is on its way, and
+// Follows reports whether a decision says nothing that the one before did not say: that what was sent is on its way, and
 // that a session rests which was complete or let go.
 func Follows(before, e watch.Entry) bool {
 	if e.Decision != enforcer.Wait {
@@ -49,7 +49,7 @@ func Follows(before, e watch.Entry) bool {
 	return false
 }
 
-// watchLine is a decision: when, about which session, what, and why. It is one line, unless a terminal is too narrow.
+// WatchLine is a decision: when, about which session, what, and why. It is one line, unless a terminal is too narrow.
 func WatchLine(p Paint, e watch.Entry, width int) string {
 	title := text.Fit(e.Title, widthTitle)
 	if width > 0 && width < roomyTerminal {
@@ -149,7 +149,7 @@ const (
 	widthCounts      = 26
 )
 
-// watchHistory is what `manager show --why SESSION --json` prints of a watched session. Fields are added in later
+// WatchHistory is what `manager show --why SESSION --json` prints of a watched session. Fields are added in later
 // versions, never changed.
 type WatchHistory struct {
 	Type      string        `json:"type"` // watched-session-why
@@ -158,7 +158,7 @@ type WatchHistory struct {
 	Decisions []watch.Entry `json:"decisions"`
 }
 
-// isSession recognises the id of an OpenCode session.
+// IsSession recognises the id of an OpenCode session.
 func IsSession(text string) bool { return strings.HasPrefix(text, "ses_") }
 
 func (h *WatchHistory) Print(p Out) {

@@ -22,7 +22,7 @@ const (
 	callShown        = 110 // columns of a tool call
 )
 
-// printWhy shows the chain of decisions of a sub-task to people.
+// Print shows the chain of decisions of a sub-task to people.
 func (w *Why) Print(o Out) {
 	v := WhyView{Out: o, Width: o.Lines(), claimed: w.claimed}
 	v.Head(w)
@@ -35,7 +35,7 @@ func (w *Why) Print(o Out) {
 	}
 }
 
-// whyView prints steps in two columns: the time, and what happened. Details are below, deeper.
+// WhyView prints steps in two columns: the time, and what happened. Details are below, deeper.
 type WhyView struct {
 	Out
 	Width int // of lines; 0: as they come

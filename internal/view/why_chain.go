@@ -42,7 +42,7 @@ func NewWhy(d store.Detail, t boulder.SubTask, turns []boulder.Turn) *whyMaker {
 	return w
 }
 
-// take adds what an event says about the sub-task, if it says anything.
+// Take adds what an event says about the sub-task, if it says anything.
 func (w *whyMaker) Take(e boulder.Event) {
 	if b, ok := e.Body.(boulder.BudgetWarning); ok && b.SubTaskID == w.Report.SubTask.ID {
 		w.add(e, WhyStep{Step: stepWarning, Reason: Describe(b)})

@@ -8,7 +8,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// now says what the sub-task does or waits for.
+// Now says what the sub-task does or waits for.
 func (w *whyMaker) Now() string {
 	t := &w.Report.SubTask
 	if t.Status.Terminal() || w.Report.BoulderStatus.Terminal() {

@@ -6,7 +6,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// whyReport is what `manager show --why SUBTASK --json` prints: one object. Fields and steps are added in later
+// Why is what `manager show --why SUBTASK --json` prints: one object. Fields and steps are added in later
 // versions, never changed.
 type Why struct {
 	Type          string          `json:"type"` // why
@@ -53,7 +53,7 @@ const (
 // promptResume is the prompt of a [whyStep] besides the [boulder.TurnKind]s.
 const promptResume = "resume"
 
-// whyStep is one link of the chain: something that was seen, judged or decided. What it has besides the first four
+// WhyStep is one link of the chain: something that was seen, judged or decided. What it has besides the first four
 // fields depends on the step.
 type WhyStep struct {
 	Step    string    `json:"step"`

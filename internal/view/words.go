@@ -10,7 +10,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// stated is a status and the reason for it, which often begins with the same word: "paused by a person".
+// Stated is a status and the reason for it, which often begins with the same word: "paused by a person".
 func Stated(status, reason string) string {
 	if strings.HasPrefix(reason, status) {
 		return reason
@@ -33,13 +33,13 @@ func JoinedBy(sep, a, b string) string {
 	return a + sep + b
 }
 
-// modelName names a model for people; empty is what OpenCode uses when none is named.
+// ModelName names a model for people; empty is what OpenCode uses when none is named.
 func ModelName(model string) string { return cmp.Or(model, "OpenCode's default model") }
 
-// clock is a time of the day, here.
+// Clock is a time of the day, here.
 func Clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
 
-// prefixed puts something in front of a text that is not empty.
+// Prefixed puts something in front of a text that is not empty.
 func Prefixed(prefix, text string) string {
 	if text == "" {
 		return ""
@@ -47,10 +47,10 @@ func Prefixed(prefix, text string) string {
 	return prefix + text
 }
 
-// budgetText is a budget in words: "2.0M tokens, $5.00, 8h".
+// BudgetText is a budget in words: "2.0M tokens, $5.00, 8h".
 func BudgetText(b boulder.Budget) string { return report.Budget(b) }
 
-// usageText is what was used, for people.
+// UsageText is what was used, for people.
 func UsageText(u boulder.Usage) string { return report.Usage(u) }
 
 // costText is what is known of a cost: "$0.04", "$0.04+?" when some calls had no known price, "?" when none had.
