@@ -217,8 +217,8 @@ func (p *Project) Kill() {
 // Sweep ends what a manager left behind in the project at dir that was killed. It starts nothing.
 func Sweep(dir string) (orphan.Swept, error) {
 	root, err := Find(dir)
-	if err != nil {
-		return orphan.Swept{}, nil // whoever works there is told
+	if err != nil { // whoever works there is told
+		return orphan.Swept{}, nil //nolint:nilerr // a directory that is none has left nothing behind
 	}
 	return orphan.Sweep(filepath.Join(root, store.DirName))
 }

@@ -110,6 +110,7 @@ func (j *SessionJudge) Ask(ctx context.Context, q watch.Question) (missing []str
 	return []string{"the judge does not agree: " + verdict.Summary}, nil
 }
 
+// Close ends what the judge has opened.
 func (j *SessionJudge) Close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -303,7 +303,11 @@ func TestVerdictOfTheGatesAlone(t *testing.T) {
 	for id, alone := range map[string]bool{"toggle": true, "theme": false} {
 		ref := boulder.AttemptRef{SubTaskID: id, Attempt: 1}
 		s.start(ref)
-		s.end(ref, 1, nil, boulder.Verdict{Completed: true, JudgeUnavailable: alone})
+		var gate *boulder.Gate
+		if gates := s.state.SubTask(id).Gates; len(gates) > 0 {
+			gate = &boulder.Gate{Command: gates[0]}
+		}
+		s.end(ref, 1, gate, boulder.Verdict{Completed: true, JudgeUnavailable: alone})
 		s.apply(boulder.SubTaskDone{AttemptRef: ref, Completed: true, Status: boulder.SubTaskCompleted,
 			AttemptStatus: boulder.AttemptCompleted})
 	}

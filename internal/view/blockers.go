@@ -21,6 +21,7 @@ type Blockers struct {
 	Now   time.Time
 }
 
+// NewBlockers makes the view of a list of blockers as they are at a time.
 func NewBlockers(o Out, now time.Time) Blockers {
 	return Blockers{Out: o, Width: min(o.Width(), widthLine), Now: now}
 }

@@ -36,6 +36,7 @@ func (w *WaitingBlockers) add(standing blockers.Standing, hard bool) {
 	}
 }
 
+// WaitingOf counts the blockers that the user can still answer.
 func WaitingOf(all []BlockerItem) WaitingBlockers {
 	var w WaitingBlockers
 	for i := range all {

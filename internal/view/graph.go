@@ -37,6 +37,7 @@ type graphEdge struct {
 	To   string `json:"to"`
 }
 
+// GraphOfPlan is the graph of a plan that nothing has run yet.
 func GraphOfPlan(plan *boulder.Plan, path string) *Graph {
 	r := &Graph{Type: "graph", Path: path, Task: plan.Task, SubTasks: []graphSubTask{}, Edges: []graphEdge{}}
 	for _, s := range plan.SubTasks {

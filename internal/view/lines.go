@@ -18,6 +18,7 @@ type LinesView struct {
 	Progress *progress
 }
 
+// Event prints what the event says in a line or more; some say nothing.
 func (v *LinesView) Event(e boulder.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -95,15 +96,18 @@ func (v *LinesView) line(at time.Time, format string, args ...any) {
 	fmt.Fprintf(v.Stderr, "%s %s%s\n", Clock(at), v.prefix, fmt.Sprintf(format, args...))
 }
 
+// Stopping says that the first signal was received.
 func (v *LinesView) Stopping() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	fmt.Fprintln(v.Stderr, StoppingText)
 }
 
+// Pause has nothing to hold back: lines do not disturb a question.
 func (v *LinesView) Pause() func() {
 	v.mu.Lock() // nothing is printed into a question
 	return v.mu.Unlock
 }
 
+// Close has nothing to end.
 func (v *LinesView) Close() {}

@@ -13,6 +13,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
+// Completed counts the completed sub-tasks of a boulder.
 func Completed(d store.Detail) int {
 	n := 0
 	for i := range d.SubTasks {
@@ -53,6 +54,7 @@ type listItem struct {
 	ArchivedAt time.Time     `json:"archived_at,omitzero"`
 }
 
+// NewListItem is a boulder as lists show it. holder is nil if no process holds the state.
 func NewListItem(b *store.Item, holder *control.Holder) listItem {
 	return listItem{
 		Type: "boulder", BoulderID: b.BoulderID, Task: b.Task, Status: b.Status, Reason: b.Reason,

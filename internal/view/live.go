@@ -36,6 +36,7 @@ type LiveView struct {
 	paused bool       // a person is asked something
 }
 
+// Event takes an event into the picture.
 func (v *LiveView) Event(e boulder.Event) {
 	v.term.Lock()
 	defer v.term.Unlock()

@@ -29,6 +29,7 @@ type Order struct {
 	done, total int
 }
 
+// NewOrder reports what an order did, from the boulder before and after it.
 func NewOrder(before, after store.Detail, holder *control.Holder, o boulder.Order) *Order {
 	b := after.Boulder
 	r := &Order{

@@ -37,13 +37,24 @@ func (p Paint) style(s string, style ansi.Style) string {
 	return style.Styled(s)
 }
 
-func (p Paint) Bold(s string) string  { return p.style(s, ansi.NewStyle().Bold()) }
-func (p Paint) Dim(s string) string   { return p.style(s, ansi.NewStyle().Faint()) }
+// Bold makes a text bold, where the stream shows styles.
+func (p Paint) Bold(s string) string { return p.style(s, ansi.NewStyle().Bold()) }
+
+// Dim makes a text faint.
+func (p Paint) Dim(s string) string { return p.style(s, ansi.NewStyle().Faint()) }
+
+// Green is for what is done.
 func (p Paint) Green(s string) string { return p.style(s, ansi.NewStyle().ForegroundColor(ansi.Green)) }
-func (p Paint) Red(s string) string   { return p.style(s, ansi.NewStyle().ForegroundColor(ansi.Red)) }
+
+// Red is for what failed.
+func (p Paint) Red(s string) string { return p.style(s, ansi.NewStyle().ForegroundColor(ansi.Red)) }
+
+// Yellow is for what waits.
 func (p Paint) Yellow(s string) string {
 	return p.style(s, ansi.NewStyle().ForegroundColor(ansi.Yellow))
 }
+
+// Cyan is for commands to type.
 func (p Paint) Cyan(s string) string { return p.style(s, ansi.NewStyle().ForegroundColor(ansi.Cyan)) }
 
 // mark is one column that shows the status of a sub-task.

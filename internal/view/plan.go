@@ -23,6 +23,7 @@ type planJSON struct {
 	boulder.Plan
 }
 
+// NewPlanJSON is a plan as --json prints it.
 func NewPlanJSON(plan *boulder.Plan, path string) planJSON {
 	out := planJSON{
 		Type: "plan", Path: path, Hash: plan.Hash(), Origin: plan.Origin(), Edited: plan.Edited(), Plan: *plan,

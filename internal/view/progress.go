@@ -47,6 +47,7 @@ type loader interface {
 	Load(ctx context.Context, boulderID string) (*boulder.State, error)
 }
 
+// NewProgress follows a run; db has what its events do not carry.
 func NewProgress(db loader) *progress {
 	return &progress{
 		load: db, spent: map[string]time.Duration{}, Doing: map[string]doing{}, last: map[string]lastTurn{},

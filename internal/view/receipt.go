@@ -106,8 +106,10 @@ type ReceiptView struct {
 	Room int // width of a line, at most
 }
 
+// Print writes the receipt as wide as the terminal is.
 func (r *Receipt) Print(o Out) { ReceiptView{Out: o, Room: o.Width() - 1}.Table(r) }
 
+// Table writes what was spent, by sub-task and attempt.
 func (v ReceiptView) Table(r *Receipt) {
 	v.name = max(16, min(widthReceiptName, v.Room-widthReceiptNumber-widthReceiptNote))
 	fmt.Fprintln(v, v.Dim(text.Fit("where it went", v.name)+"   tokens       cost  calls     time"))

@@ -214,6 +214,7 @@ func lastLines(s string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
+// StampFull is a time with its date, in the local zone.
 func StampFull(t time.Time) string { return t.Local().Format(time.DateTime) }
 
 // Show is what `manager show --json` prints: one object with the stored records. Fields are added in later

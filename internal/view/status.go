@@ -26,12 +26,14 @@ func (s *Status) Print(o Out) {
 	v.SubTasks()
 }
 
+// StatusView prints how a boulder stands.
 type StatusView struct {
 	Out
 	Report *Status
 	Width  int
 }
 
+// Head prints the boulder, in a line or two.
 func (v StatusView) Head() {
 	s := v.Report
 	head := v.Bold(s.BoulderID) + "  " + v.status(s.Status)
@@ -84,6 +86,7 @@ func (v StatusView) State() {
 	}
 }
 
+// SubTasks prints the sub-tasks in the order of the plan, a line each.
 func (v StatusView) SubTasks() {
 	if len(v.Report.SubTasks) == 0 {
 		return
@@ -223,6 +226,7 @@ type subTaskStatus struct {
 	row row
 }
 
+// NewStatus reports how a boulder stands.
 func NewStatus(
 	d store.Detail, recent []boulder.Event, holder *control.Holder, limits schedule.Limits, beside []Neighbour,
 	now time.Time,

@@ -113,6 +113,7 @@ type watchItem struct {
 	Newest          *watch.Entry    `json:"newest,omitempty"`
 }
 
+// NewWatchItem is a watched session as `manager watch --status --json` prints it.
 func NewWatchItem(s watch.Status) watchItem {
 	t := s.Track
 	item := watchItem{
@@ -129,6 +130,7 @@ func NewWatchItem(s watch.Status) watchItem {
 	return item
 }
 
+// WatchStatusLine is a watched session in one line.
 func WatchStatusLine(p Paint, s watchItem) string {
 	status := string(s.Status)
 	switch s.Status {
@@ -161,6 +163,7 @@ type WatchHistory struct {
 // IsSession recognises the id of an OpenCode session.
 func IsSession(text string) bool { return strings.HasPrefix(text, "ses_") }
 
+// Print writes the decisions about the session, the oldest first.
 func (h *WatchHistory) Print(p Out) {
 	var out strings.Builder
 	if h.Session != nil {

@@ -51,6 +51,7 @@ const (
 	depthMore   = 16
 )
 
+// Head prints which sub-task it is about, and how it stands.
 func (v WhyView) Head(w *Why) {
 	t := w.SubTask
 	v.say(0, v.mark(t.Status), v.Bold(text.OneLine(t.Subject))+v.Dim(fmt.Sprintf("  (%s) %s", text.OneLine(t.ID), t.Status)))
@@ -85,6 +86,7 @@ func (v WhyView) field(name, value string) {
 	}
 }
 
+// Step prints one decision with its reason.
 func (v WhyView) Step(s WhyStep) {
 	switch s.Step {
 	case stepAttempt:

@@ -18,8 +18,10 @@ type whyMaker struct {
 	activity string // last sign of life of the running turn
 }
 
+// TurnRef names a turn of a sub-task; both count from 1.
 type TurnRef struct{ Attempt, Turn int }
 
+// NewWhy makes the chain of decisions about a sub-task from its records.
 func NewWhy(d store.Detail, t boulder.SubTask, turns []boulder.Turn) *whyMaker {
 	w := &whyMaker{
 		detail: d, turns: map[TurnRef]*boulder.Turn{},

@@ -26,6 +26,7 @@ func joined(a, b string) string {
 	return JoinedBy(": ", a, b)
 }
 
+// JoinedBy puts sep between two texts, unless one of them is empty.
 func JoinedBy(sep, a, b string) string {
 	if a == "" || b == "" {
 		return a + b
