@@ -52,6 +52,27 @@ func liveSample(t *testing.T, s *sample) *view.LiveView {
 	return v
 }
 
+// A sub-task that continues shows why, and what its red gate said last, also where the command has the same words.
+func TestLiveFrameSaysWhyATurnFollows(t *testing.T) {
+	t.Parallel()
+	s := newSample(t)
+	s.plan()
+	ref := boulder.AttemptRef{SubTaskID: "toggle", Attempt: 1}
+	s.start(ref)
+	red := boulder.Gate{Command: "echo no toggle; false", ExitCode: 1, Output: "looking\nno toggle\n"}
+	s.end(ref, 1, &red, boulder.Verdict{Remaining: []string{"save the toggle"}})
+	s.apply(boulder.Continuation{AttemptRef: ref, Turn: 2, Reason: "the judge is not content",
+		Remaining: []string{"save the toggle"}, Prompt: "go on"})
+	frame := liveSample(t, s).Frame(view.Size{Width: 100, Height: 30}, 0)
+	for _, want := range []string{
+		"because: the judge is not content: save the toggle", "✗ echo no toggle; false: no toggle",
+	} {
+		if !strings.Contains(frame, want) {
+			t.Errorf("the frame does not say %q:\n%s", want, frame)
+		}
+	}
+}
+
 func TestLiveFrameWhileStopping(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)

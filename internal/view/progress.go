@@ -109,7 +109,7 @@ func (p *progress) watch(e boulder.Event) {
 	case boulder.GateRun:
 		if !b.Passed && b.NoWorse == "" {
 			last := p.last[b.SubTaskID]
-			last.gate = joined("✗ "+b.Command, lastLines(strings.TrimSpace(text.Safe(b.Output)), 1))
+			last.gate = JoinedBy(": ", "✗ "+b.Command, lastLines(strings.TrimSpace(text.Safe(b.Output)), 1))
 			p.last[b.SubTaskID] = last
 		}
 	case boulder.Continuation:
