@@ -27,6 +27,7 @@ func next(r *Report, in Input) []Step {
 		steps = append(steps, over(r)...)
 	default:
 		steps = append(steps, retries(r)...)
+		steps = append(steps, mends(r, in)...)
 		steps = append(steps, resume(r, in))
 	}
 	if n := r.Choices(); n > 0 {
@@ -127,6 +128,23 @@ func retries(r *Report) []Step {
 		steps = append(steps, Step{
 			fmt.Sprintf("manager retry %s -b %s", s.ID, r.BoulderID),
 			"have it tried again in a fresh session: " + why[s.Status],
+		})
+	}
+	return steps
+}
+
+// mends are for sub-tasks that stand still because of something that an agent cannot mend, such as a gate whose program is
+// missing. Those that wait for an answer, a larger budget or more turns are told of otherwise.
+func mends(r *Report, in Input) []Step {
+	var steps []Step
+	for i, s := range r.SubTasks {
+		t := subTask(in, s.ID)
+		if t == nil || !t.Parked || t.AtLimit || len(t.AwaitedBy(t.Attempts)) > 0 || len(steps) == whysShown ||
+			len(raise(s.Budget, s.Usage, time.Duration(r.SubTasks[i].WorkedMS)*time.Millisecond, 0)) > 0 {
+			continue
+		}
+		steps = append(steps, Step{
+			fmt.Sprintf("manager retry %s -b %s", s.ID, r.BoulderID), "when this is mended: " + text.Clip(t.Reason, 160),
 		})
 	}
 	return steps
