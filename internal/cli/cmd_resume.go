@@ -79,8 +79,14 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 		return err
 	}
 	defer d.Close()
-	if !d.Exists() { // a run would make it
-		return &project.UsageError{Err: project.ErrNothing}
+	if !d.Exists() { // to hold the state would make it
+		r, closeReader, err := d.Read(ctx)
+		if err != nil {
+			return err
+		}
+		defer closeReader()
+		_, err = project.Unfinished(ctx, r, args)
+		return err
 	}
 	st, err := d.Hold(ctx, false)
 	if err != nil {

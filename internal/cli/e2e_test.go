@@ -184,7 +184,7 @@ sub_tasks:
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	text, _ := brief.Load().(string)
-	whole := "Found.\n\nfindings: " + long
+	whole := "> Found.\n> \n> findings: " + long // as it is quoted
 	if !strings.Contains(text, "findings: All that was found.") || strings.Contains(text, "THE END") ||
 		!strings.Contains(text, fmt.Sprintf(" of %d characters; full text: %s/.manager/runs/", len(whole), dir)) {
 		t.Errorf("the brief:\n%s", text)

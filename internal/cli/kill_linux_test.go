@@ -312,6 +312,7 @@ type storedEvent struct {
 	Resume       bool
 	Completed    bool
 	AllCompleted bool `json:"all_completed"`
+	Final        bool // a gate on the final files
 	Reason       string
 }
 
