@@ -87,7 +87,7 @@ func fill(b *testing.B, p *project, d *Desk, n int) {
 	if n == 0 {
 		return
 	}
-	err := d.update(context.Background(), func(tx *bolt.Tx) error {
+	err := d.with(context.Background(), making, func(tx *bolt.Tx) error {
 		for i := range n {
 			r := record{Blocker: boulder.Blocker{
 				SessionID: fmt.Sprintf("ses_%d", i/50), BoulderID: "01J", SubTaskID: "api", Attempt: i/50 + 1,
@@ -96,7 +96,7 @@ func fill(b *testing.B, p *project, d *Desk, n int) {
 				Options: []string{"first", "second", "third"}, ChosenOption: "second", ChosenReasoning: "It is the middle.",
 				Status: boulder.BlockerPending, CreatedAt: p.clock.now(),
 			}, Listed: boulder.BlockerPending}
-			if err := add(tx, &r); err != nil {
+			if err := d.add(tx, nil, &r); err != nil {
 				return err
 			}
 		}

@@ -8,7 +8,7 @@
 package blockers
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -54,9 +54,8 @@ type Config struct {
 // seconds for others who use the database, and then fail with [store.ErrHeld]; of a file that is damaged, foreign or
 // from a newer manager they say so ([store.ErrUnusable], [store.VersionError]) and leave it alone.
 type Desk struct {
-	cfg    Config
-	policy policy
-	list   list
+	cfg  Config
+	list list
 	// turn lets the goroutines of this process queue here: bbolt looks every 50 ms whether a file is free, so that many who
 	// wait there are served late and out of order.
 	turn     chan struct{}
@@ -68,18 +67,8 @@ type Desk struct {
 // Open makes a desk. It reads and makes no files: that is left to the operations, and nothing is made before something is
 // recorded. The error says what is wrong with the configuration.
 func Open(cfg Config) (*Desk, error) {
-	if cfg.File == "" {
-		cfg.File = DefaultFile
-	}
-	if cfg.Max == 0 {
-		cfg.Max = 50
-	}
-	if cfg.Cooldown == 0 {
-		cfg.Cooldown = 30 * time.Second
-	}
-	if cfg.Tool == "" {
-		cfg.Tool = DefaultTool
-	}
+	cfg.File, cfg.Tool = cmp.Or(cfg.File, DefaultFile), cmp.Or(cfg.Tool, DefaultTool)
+	cfg.Max, cfg.Cooldown = cmp.Or(cfg.Max, 50), cmp.Or(cfg.Cooldown, 30*time.Second)
 	if cfg.Redact == nil {
 		cfg.Redact = func(s string) string { return s }
 	}
@@ -95,13 +84,10 @@ func Open(cfg Config) (*Desk, error) {
 	if err := checkFile(cfg.File); err != nil {
 		return nil, fmt.Errorf("open blockers: the list %q: %w", cfg.File, err)
 	}
-	compiled, err := cfg.Policy.compile()
-	if err != nil {
+	if err := cfg.Policy.Validate(); err != nil {
 		return nil, fmt.Errorf("open blockers: %w", err)
 	}
-	d := &Desk{
-		cfg: cfg, policy: compiled, turn: make(chan struct{}, 1), patience: patience, failpoint: func(string) {},
-	}
+	d := &Desk{cfg: cfg, turn: make(chan struct{}, 1), patience: patience, failpoint: func(string) {}}
 	d.list = list{root: cfg.Root, name: filepath.ToSlash(filepath.Clean(cfg.File)), failpoint: func(step string) { d.failpoint(step) }}
 	return d, nil
 }
@@ -126,18 +112,3 @@ func checkFile(name string) error {
 
 // now is in UTC and without a monotonic part, so that it is the same after it was stored.
 func (d *Desk) now() time.Time { return d.cfg.Now().UTC().Round(0) }
-
-// enter waits for its turn.
-func (d *Desk) enter(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	select {
-	case d.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (d *Desk) leave() { <-d.turn }

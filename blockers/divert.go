@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/bouldermgr/manager/internal/text"
 
@@ -42,7 +41,7 @@ func (d *Desk) Divert(ctx context.Context, ask boulder.Blocker) (ruling boulder.
 	if err := checkScope(ask.Scope()); err != nil {
 		return ruling, err
 	}
-	action, wait := d.policy.decide(ask.Ask)
+	action, wait := d.cfg.Policy.decide(ask.Ask)
 	if on, err := d.on(ctx, ask.Scope()); err != nil || !on {
 		return ruling, cmp.Or(err, ErrOff)
 	}
@@ -50,48 +49,43 @@ func (d *Desk) Divert(ctx context.Context, ask boulder.Blocker) (ruling boulder.
 		return boulder.Ruling{Reply: boulder.ReplyAllowed}, nil
 	}
 	r := d.taken(ask)
-	err = d.update(ctx, func(tx *bolt.Tx) (err error) {
-		ruling, err = d.divert(tx, r, action, wait)
+	b := &r.Blocker
+	err = d.with(ctx, making, func(tx *bolt.Tx) error {
+		all := d.readable(tx)
+		if granted(all, r.Grants) {
+			ruling.Reply = boulder.ReplyAllowed
+			return nil
+		}
+		for _, old := range slices.Backward(all) {
+			if old.Ask != r.Ask {
+				continue
+			}
+			was := &old.Blocker
+			if b.Ask.Kind == boulder.AskQuestion && was.Status.Settled() && was.Ask.RequestID != b.Ask.RequestID {
+				break
+			}
+			ruling = d.ruling(was)
+			was.Ask.Reply = ruling.Reply
+			return put(tx, old)
+		}
+		b.CreatedAt = d.now()
+		if action == AskMe {
+			b.Until = b.CreatedAt.Add(wait)
+		}
+		b.Ask.Reply = d.ruling(b).Reply
+		err := d.add(tx, all, r)
+		ruling = d.ruling(b)
 		return err
 	})
-	if err != nil && !errors.Is(err, ErrTooMany) {
+	switch {
+	case errors.Is(err, ErrTooMany):
+		ruling = boulder.Ruling{Reply: boulder.ReplyDiverted, Message: Instruction(d.cfg.Tool, *b)}
+	case err != nil:
 		return boulder.Ruling{}, err
 	}
-	d.cfg.Logger.Info("blocker: ask", "id", ruling.BlockerID, "session", ask.SessionID, "request", r.Blocker.Ask.RequestID,
+	d.cfg.Logger.Info("blocker: ask", "id", ruling.BlockerID, "session", ask.SessionID, "request", b.Ask.RequestID,
 		"kind", ask.Ask.Kind, "reply", ruling.Reply)
 	return ruling, err
-}
-
-// divert rules on an ask that the policy does not simply allow.
-func (d *Desk) divert(tx *bolt.Tx, r *record, action Action, wait time.Duration) (boulder.Ruling, error) {
-	b := &r.Blocker
-	all, err := records(tx)
-	if err != nil { // what cannot be read is recorded anew
-		d.cfg.Logger.Warn("blockers: not read", "error", err)
-	}
-	if granted(all, r.Grants) {
-		return boulder.Ruling{Reply: boulder.ReplyAllowed}, nil
-	}
-	for _, old := range slices.Backward(all) {
-		if old.Ask != r.Ask {
-			continue
-		}
-		if b.Ask.Kind == boulder.AskPermission || !old.Blocker.Status.Settled() || old.Blocker.Ask.RequestID == b.Ask.RequestID {
-			ruling := d.rule(old)
-			return ruling, put(tx, old)
-		}
-		break
-	}
-	mine := slices.DeleteFunc(all, func(old *record) bool { return old.Blocker.SessionID != b.SessionID })
-	if err := d.room(mine, b.SessionID); err != nil {
-		return boulder.Ruling{Reply: boulder.ReplyDiverted, Message: Instruction(d.cfg.Tool, *b)}, err
-	}
-	b.CreatedAt, b.Ask.Reply = d.now(), boulder.ReplyDiverted
-	if action == AskMe {
-		b.Until, b.Ask.Reply = b.CreatedAt.Add(wait), boulder.ReplyWaiting
-	}
-	err = add(tx, r)
-	return d.ruling(b), err
 }
 
 // taken is the record of an ask: without secrets, bounded, and with words for people where it has none. Its
@@ -99,11 +93,8 @@ func (d *Desk) divert(tx *bolt.Tx, r *record, action Action, wait time.Duration)
 func (d *Desk) taken(ask boulder.Blocker) *record {
 	a := *ask.Ask
 	a.Patterns = slices.Clone(a.Patterns)
-	r := &record{Blocker: boulder.Blocker{
-		BoulderID: ask.BoulderID, SubTaskID: ask.SubTaskID, Attempt: ask.Attempt, SessionID: ask.SessionID,
-		Category: ask.Category, Question: ask.Question, Context: ask.Context, Options: slices.Clone(ask.Options),
-		Ask: &a, Status: boulder.BlockerPending,
-	}}
+	r := &record{Blocker: ask}
+	r.Blocker.Ask, r.Blocker.Options, r.Blocker.Status = &a, slices.Clone(ask.Options), boulder.BlockerPending
 	parts := []string{ask.SessionID, string(a.Kind), a.Permission}
 	if a.Kind == boulder.AskPermission {
 		patterns := a.Patterns
@@ -115,7 +106,7 @@ func (d *Desk) taken(ask boulder.Blocker) *record {
 		}
 		parts = append(parts, r.Grants...)
 	}
-	d.tidyAll(&r.Blocker)
+	d.tidy(&r.Blocker)
 	if a.Kind == boulder.AskQuestion {
 		parts = append(append(parts, text.Fold(r.Blocker.Question)), r.Blocker.Options...)
 	}
@@ -206,30 +197,23 @@ func granted(all []*record, keys []string) bool {
 
 // Ruling says what has become of a ruling to wait. That the time is over is taken down.
 func (d *Desk) Ruling(ctx context.Context, id string) (ruling boulder.Ruling, err error) {
-	r, err := d.get(ctx, id)
-	switch {
-	case err != nil:
-		return ruling, err
-	case r.Blocker.Ask == nil:
-		return ruling, fmt.Errorf("%w: there is no ask %s", ErrNotFound, r.Blocker.ID)
-	}
-	if ruling = d.ruling(&r.Blocker); ruling.Reply == r.Blocker.Ask.Reply {
-		return ruling, nil
-	}
-	err = d.change(ctx, id, func(r *record) error {
-		ruling = d.rule(r)
+	news := false
+	rule := func(r *record) error {
+		if r.Blocker.Ask == nil {
+			return fmt.Errorf("%w: there is no ask %s", ErrNotFound, r.Blocker.ID)
+		}
+		ruling = d.ruling(&r.Blocker)
+		news = ruling.Reply != r.Blocker.Ask.Reply
+		r.Blocker.Ask.Reply = ruling.Reply
 		return nil
-	})
+	}
+	if err = d.one(ctx, reading, id, rule); err == nil && news {
+		err = d.one(ctx, changing, id, rule)
+	}
 	return ruling, err
 }
 
-// rule is the ruling at this moment, which the record then has.
-func (d *Desk) rule(r *record) boulder.Ruling {
-	ruling := d.ruling(&r.Blocker)
-	r.Blocker.Ask.Reply = ruling.Reply
-	return ruling
-}
-
+// ruling is the ruling at this moment.
 func (d *Desk) ruling(b *boulder.Blocker) boulder.Ruling {
 	ruling := boulder.Ruling{BlockerID: b.ID, Reply: boulder.ReplyDiverted}
 	switch {
@@ -250,7 +234,7 @@ func (d *Desk) ruling(b *boulder.Blocker) boulder.Ruling {
 // Gone takes down that the session got no reply: it does not wait any longer, or a refusal of another ask swept this one
 // away. The blocker stays for a person to see. It may be called again, and after an answer.
 func (d *Desk) Gone(ctx context.Context, id string) error {
-	return d.change(ctx, id, func(r *record) error {
+	return d.one(ctx, changing, id, func(r *record) error {
 		if r.Blocker.Ask != nil && !r.Blocker.Status.Settled() {
 			r.Blocker.Ask.Reply = boulder.ReplyGone
 		}

@@ -1,9 +1,11 @@
 package blockers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,47 +53,20 @@ type Rule struct {
 
 // Validate names every rule that means nothing.
 func (p Policy) Validate() error {
-	_, err := p.compile()
-	return err
-}
-
-// policy is a [Policy] that can be asked.
-type policy struct {
-	rules     []rule
-	questions Action
-	wait      time.Duration
-}
-
-type rule struct {
-	Rule
-	permission, pattern *regexp.Regexp
-}
-
-func (p Policy) compile() (policy, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	c := policy{questions: p.Questions, wait: p.Wait}
-	switch p.Questions {
-	case "":
-		c.questions = Deny
-	case Deny, AskMe:
-	default:
+	if !slices.Contains([]Action{"", Deny, AskMe}, p.Questions) {
 		fault("questions: %q is none of deny, ask (a question cannot be allowed)", p.Questions)
 	}
-	switch {
-	case p.Wait < 0:
+	if p.Wait < 0 {
 		fault("wait: %s is below zero", p.Wait)
-	case p.Wait == 0:
-		c.wait = DefaultWait
 	}
 	for i, r := range p.Permissions {
 		at := fmt.Sprintf("permissions[%d]", i)
 		if r.Permission == "" {
 			fault("%s: it names no permission (* for all)", at)
 		}
-		switch r.Action {
-		case Allow, Deny, AskMe:
-		default:
+		if !slices.Contains([]Action{Allow, Deny, AskMe}, r.Action) {
 			fault("%s: action %q is none of allow, deny, ask", at, r.Action)
 		}
 		switch {
@@ -99,33 +74,15 @@ func (p Policy) compile() (policy, error) {
 			fault("%s: wait: %s is below zero", at, r.Wait)
 		case r.Wait > 0 && r.Action != AskMe:
 			fault("%s: only an ask waits", at)
-		case r.Wait == 0:
-			r.Wait = c.wait
 		}
-		if r.Pattern == "" {
-			r.Pattern = "*"
-		}
-		c.rules = append(c.rules, rule{r, wildcards(r.Permission), wildcards(r.Pattern)})
 	}
-	return c, errors.Join(faults...)
+	return errors.Join(faults...)
 }
-
-// wildcards reads a pattern as OpenCode does (packages/opencode/src/util/wildcard.ts).
-func wildcards(pattern string) *regexp.Regexp {
-	text := regexp.QuoteMeta(slashes(pattern))
-	text = strings.ReplaceAll(strings.ReplaceAll(text, `\*`, ".*"), `\?`, ".")
-	if head, ok := strings.CutSuffix(text, " .*"); ok {
-		text = head + "( .*)?"
-	}
-	return regexp.MustCompile("(?s)^" + text + "$")
-}
-
-func slashes(s string) string { return strings.ReplaceAll(s, `\`, "/") }
 
 // decide says what becomes of an ask, and for how long a person may answer.
-func (p policy) decide(ask *boulder.Ask) (Action, time.Duration) {
+func (p Policy) decide(ask *boulder.Ask) (Action, time.Duration) {
 	if ask.Kind == boulder.AskQuestion {
-		return p.questions, p.wait
+		return cmp.Or(p.Questions, Deny), cmp.Or(p.Wait, DefaultWait)
 	}
 	patterns := ask.Patterns
 	if len(patterns) == 0 {
@@ -143,18 +100,28 @@ func (p policy) decide(ask *boulder.Ask) (Action, time.Duration) {
 	return action, wait
 }
 
-func (p policy) permission(permission, pattern string) (Action, time.Duration) {
-	for i := len(p.rules) - 1; i >= 0; i-- {
-		r := &p.rules[i]
+func (p Policy) permission(permission, pattern string) (Action, time.Duration) {
+	for _, r := range slices.Backward(p.Permissions) {
 		if permission == doomLoop && r.Permission != doomLoop {
 			continue
 		}
-		if r.permission.MatchString(slashes(permission)) && r.pattern.MatchString(slashes(pattern)) {
-			return r.Action, r.Wait
+		if fits(r.Permission, permission) && fits(cmp.Or(r.Pattern, "*"), pattern) {
+			return r.Action, cmp.Or(r.Wait, p.Wait, DefaultWait)
 		}
 	}
 	if permission == doomLoop {
 		return Allow, 0
 	}
 	return Deny, 0
+}
+
+// fits reads a pattern as OpenCode does (packages/opencode/src/util/wildcard.ts).
+func fits(pattern, text string) bool {
+	slashes := func(s string) string { return strings.ReplaceAll(s, `\`, "/") }
+	re := regexp.QuoteMeta(slashes(pattern))
+	re = strings.ReplaceAll(strings.ReplaceAll(re, `\*`, ".*"), `\?`, ".")
+	if head, ok := strings.CutSuffix(re, " .*"); ok {
+		re = head + "( .*)?"
+	}
+	return regexp.MustCompile("(?s)^" + re + "$").MatchString(slashes(text))
 }

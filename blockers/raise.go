@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -26,91 +27,87 @@ func (d *Desk) Raise(ctx context.Context, scope boulder.BlockerScope, in Input) 
 	if err := checkScope(scope); err != nil {
 		return b, false, err
 	}
-	in = in.tidy()
 	raised := boulder.Blocker{
 		BoulderID: scope.BoulderID, SubTaskID: scope.SubTaskID, Attempt: scope.Attempt, SessionID: scope.SessionID,
-		Category: boulder.BlockerCategory(in.Category), Question: in.Question, Context: in.Context, Hard: *in.BlocksProgress,
-		Options: in.Options, ChosenOption: in.ChosenOption, ChosenReasoning: in.ChosenReasoning,
-		Status: boulder.BlockerPending,
+		Category: boulder.BlockerCategory(strings.TrimSpace(in.Category)), Question: in.Question, Context: in.Context,
+		Hard: *in.BlocksProgress, Options: slices.Clone(in.Options), ChosenOption: in.ChosenOption,
+		ChosenReasoning: in.ChosenReasoning, Status: boulder.BlockerPending, CreatedAt: d.now(),
 	}
-	d.tidyAll(&raised)
+	d.tidy(&raised)
 	if on, err := d.on(ctx, scope); err != nil || !on { // without a database being made for it
 		return b, false, cmp.Or(err, ErrOff)
 	}
-	err = d.update(ctx, func(tx *bolt.Tx) error {
-		raised.CreatedAt = d.now()
-		if !d.isOn(tx, scope) {
-			return ErrOff
-		}
-		mine := d.ofSession(tx, scope.SessionID)
-		for _, r := range slices.Backward(mine) {
+	err = d.with(ctx, making, func(tx *bolt.Tx) error {
+		all := d.readable(tx)
+		for _, r := range slices.Backward(all) {
 			if d.sameLately(&r.Blocker, &raised) {
 				b, duplicate = r.Blocker, true
-				d.cfg.Logger.Info("blocker: duplicate", "id", b.ID, "session", scope.SessionID)
 				return nil
 			}
 		}
-		if err := d.room(mine, scope.SessionID); err != nil {
-			return err
-		}
 		r := &record{Blocker: raised}
-		err := add(tx, r)
+		err := d.add(tx, all, r)
 		b = r.Blocker
 		return err
 	})
 	if err != nil {
 		return boulder.Blocker{}, false, err
 	}
-	if !duplicate {
-		d.cfg.Logger.Info("blocker: recorded", "id", b.ID, "session", b.SessionID, "boulder", b.BoulderID,
-			"sub_task", b.SubTaskID, "category", b.Category, "hard", b.Hard)
-	}
+	d.cfg.Logger.Info("blocker: recorded", "id", b.ID, "session", b.SessionID, "boulder", b.BoulderID,
+		"sub_task", b.SubTaskID, "category", b.Category, "hard", b.Hard, "duplicate", duplicate)
 	return b, duplicate, nil
 }
 
-// ofSession are the records of a session. One that cannot be read keeps nobody from reporting something.
-func (d *Desk) ofSession(tx *bolt.Tx, session string) []*record {
+// readable are the records. One that cannot be read keeps no agent from reporting something.
+func (d *Desk) readable(tx *bolt.Tx) []*record {
 	all, err := records(tx)
 	if err != nil {
 		d.cfg.Logger.Warn("blockers: not read", "error", err)
 	}
-	return slices.DeleteFunc(all, func(r *record) bool { return r.Blocker.SessionID != session })
-}
-
-// sameLately reports whether the same was asked within the cooldown.
-func (d *Desk) sameLately(old, b *boulder.Blocker) bool {
-	return b.CreatedAt.Sub(old.CreatedAt) < d.cfg.Cooldown && old.Ask == nil && (old.Hard || !b.Hard) &&
-		text.Fold(old.Question) == text.Fold(b.Question) && text.Fold(old.Context) == text.Fold(b.Context)
-}
-
-// room fails if the session may have no further blocker.
-func (d *Desk) room(mine []*record, session string) error {
-	if n := len(mine); n >= d.cfg.Max {
-		d.cfg.Logger.Warn("blocker: refused, too many", "session", session, "blockers", n)
-		return fmt.Errorf("%w: it has %d", ErrTooMany, n)
-	}
-	return nil
-}
-
-// texts are all texts of a blocker that come from outside.
-func texts(b *boulder.Blocker) []*string {
-	all := []*string{&b.Question, &b.Context, &b.ChosenOption, &b.ChosenReasoning}
-	for i := range b.Options {
-		all = append(all, &b.Options[i])
-	}
-	if b.Ask != nil {
-		all = append(all, &b.Ask.Permission, &b.Ask.Tool, &b.Ask.Arguments, &b.Ask.RequestID)
-		for i := range b.Ask.Patterns {
-			all = append(all, &b.Ask.Patterns[i])
-		}
-	}
 	return all
 }
 
-// tidyAll makes texts what is stored of them: without control characters, and then without secrets, which one of those may
-// have hidden.
-func (d *Desk) tidyAll(b *boulder.Blocker) {
-	for _, s := range texts(b) {
+// sameLately reports whether the session asked the same within the cooldown.
+func (d *Desk) sameLately(old, b *boulder.Blocker) bool {
+	return old.SessionID == b.SessionID && b.CreatedAt.Sub(old.CreatedAt) < d.cfg.Cooldown && old.Ask == nil &&
+		(old.Hard || !b.Hard) && text.Fold(old.Question) == text.Fold(b.Question) &&
+		text.Fold(old.Context) == text.Fold(b.Context)
+}
+
+// add stores a new record with an id of its own, unless its session has as many among all as it may have.
+func (d *Desk) add(tx *bolt.Tx, all []*record, r *record) error {
+	n := 0
+	for _, old := range all {
+		if old.Blocker.SessionID == r.Blocker.SessionID {
+			n++
+		}
+	}
+	if n >= d.cfg.Max {
+		d.cfg.Logger.Warn("blocker: refused, too many", "session", r.Blocker.SessionID, "blockers", n)
+		return fmt.Errorf("%w: it has %d", ErrTooMany, n)
+	}
+	number, err := tx.Bucket(bucketRecords).NextSequence()
+	if err != nil {
+		return err
+	}
+	r.Blocker.ID = idOf(number)
+	return put(tx, r)
+}
+
+// tidy makes the texts of a blocker that come from outside what is stored of them: without control characters, and then
+// without secrets, which one of those may have hidden.
+func (d *Desk) tidy(b *boulder.Blocker) {
+	texts := []*string{&b.Question, &b.Context, &b.ChosenOption, &b.ChosenReasoning}
+	lists := [][]string{b.Options}
+	if a := b.Ask; a != nil {
+		texts, lists = append(texts, &a.Permission, &a.Tool, &a.Arguments, &a.RequestID), append(lists, a.Patterns)
+	}
+	for _, list := range lists {
+		for i := range list {
+			texts = append(texts, &list[i])
+		}
+	}
+	for _, s := range texts {
 		*s = d.cfg.Redact(clean(*s))
 	}
 }

@@ -220,10 +220,10 @@ func TestDefaultCap(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	d := p.desk(t)
-	err := d.update(t.Context(), func(tx *bolt.Tx) error { // 49 at once: this is not about files
+	err := d.with(t.Context(), making, func(tx *bolt.Tx) error { // 49 at once: this is not about files
 		for range 49 {
 			r := record{Blocker: boulder.Blocker{SessionID: scope.SessionID, Status: boulder.BlockerPending}}
-			if err := add(tx, &r); err != nil {
+			if err := d.add(tx, nil, &r); err != nil {
 				return err
 			}
 		}

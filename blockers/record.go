@@ -87,25 +87,6 @@ func decode(key, data []byte) (*record, error) {
 	return r, nil
 }
 
-// get reads one record. It is [ErrNotFound] or a [store.CorruptError] otherwise.
-func get(tx *bolt.Tx, n uint64) (*record, error) {
-	data := tx.Bucket(bucketRecords).Get(numberKey(n))
-	if data == nil {
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, idOf(n))
-	}
-	return decode(numberKey(n), data)
-}
-
-// add stores a new record with an id of its own.
-func add(tx *bolt.Tx, r *record) error {
-	n, err := tx.Bucket(bucketRecords).NextSequence()
-	if err != nil {
-		return err
-	}
-	r.Blocker.ID = idOf(n)
-	return put(tx, r)
-}
-
 // put stores a record under its id.
 func put(tx *bolt.Tx, r *record) error {
 	n, err := numberOf(r.Blocker.ID)
@@ -119,42 +100,32 @@ func put(tx *bolt.Tx, r *record) error {
 	return tx.Bucket(bucketRecords).Put(numberKey(n), data)
 }
 
-// get is one record. Errors wrap [ErrNotFound].
-func (d *Desk) get(ctx context.Context, id string) (r *record, err error) {
+// one lets fn see a record. With [changing], what fn makes of it is stored. Errors wrap [ErrNotFound].
+func (d *Desk) one(ctx context.Context, how access, id string, fn func(*record) error) error {
 	n, err := numberOf(id)
 	if err != nil {
-		return nil, err
-	}
-	err = d.view(ctx, func(tx *bolt.Tx) (err error) {
-		r, err = get(tx, n)
-		return err
-	})
-	if err == nil && r == nil { // there is no database
-		err = fmt.Errorf("%w: %s", ErrNotFound, idOf(n))
-	}
-	return r, err
-}
-
-// change lets fn change a record, and stores it. No database is made for one that is not there.
-func (d *Desk) change(ctx context.Context, id string, fn func(*record) error) error {
-	r, err := d.get(ctx, id)
-	if err != nil {
 		return err
 	}
-	n, err := numberOf(r.Blocker.ID)
-	if err != nil {
-		return err
-	}
-	return d.update(ctx, func(tx *bolt.Tx) error {
-		r, err := get(tx, n)
-		if err != nil {
-			return err
+	found := false
+	err = d.with(ctx, how, func(tx *bolt.Tx) error {
+		data := tx.Bucket(bucketRecords).Get(numberKey(n))
+		if data == nil {
+			return nil
 		}
-		if err := fn(r); err != nil {
+		found = true
+		r, err := decode(numberKey(n), data)
+		if err == nil {
+			err = fn(r)
+		}
+		if err != nil || how == reading {
 			return err
 		}
 		return put(tx, r)
 	})
+	if err == nil && !found {
+		return fmt.Errorf("%w: %s", ErrNotFound, idOf(n))
+	}
+	return err
 }
 
 // PassOver keeps the ids up to this one from being given to new blockers. Boulders know blockers by their ids, and may know
@@ -164,15 +135,7 @@ func (d *Desk) PassOver(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	behind := true
-	err = d.view(ctx, func(tx *bolt.Tx) error {
-		behind = tx.Bucket(bucketRecords).Sequence() < n
-		return nil
-	})
-	if err != nil || !behind {
-		return err
-	}
-	return d.update(ctx, func(tx *bolt.Tx) error {
+	return d.with(ctx, making, func(tx *bolt.Tx) error {
 		b := tx.Bucket(bucketRecords)
 		return b.SetSequence(max(b.Sequence(), n))
 	})
@@ -180,50 +143,32 @@ func (d *Desk) PassOver(ctx context.Context, id string) error {
 
 // Flush writes into blockers.md what it lacks. Every operation does this, so that it is only needed at an end. The error
 // says why something could not be written; it is tried again with the next operation.
-func (d *Desk) Flush(ctx context.Context) error {
-	idle := true
-	err := d.view(ctx, func(tx *bolt.Tx) error {
-		all, _ := records(tx)
-		for _, r := range all {
-			idle = idle && len(r.unlisted()) == 0
-		}
-		return nil
-	})
-	if err != nil || idle {
-		return err
-	}
-	return d.with(ctx, false, func(db *boltfile.DB) error { return d.flush(ctx, db) })
-}
+func (d *Desk) Flush(ctx context.Context) error { return d.with(ctx, changing, d.flush) }
 
-// flush appends what blockers.md lacks, and then takes down that it is there. The database is open for writing, so that no
-// other process of ours appends at the same time.
-func (d *Desk) flush(ctx context.Context, db *boltfile.DB) error {
+// flush appends what blockers.md lacks, and takes down that it is there. The database is open for writing, so that no other
+// process of ours appends at the same time; items that were appended before a crash are not appended again.
+func (d *Desk) flush(tx *bolt.Tx) error {
 	var due []*record
 	var items []item
-	err := db.View(ctx, func(tx *bolt.Tx) error {
-		all, _ := records(tx)
-		for _, r := range all {
-			if lacking := r.unlisted(); len(lacking) > 0 {
-				due, items = append(due, r), append(items, lacking...)
-			}
+	all, _ := records(tx)
+	for _, r := range all {
+		if lacking := r.unlisted(); len(lacking) > 0 {
+			due, items = append(due, r), append(items, lacking...)
 		}
+	}
+	if len(due) == 0 {
 		return nil
-	})
-	if err != nil || len(due) == 0 {
-		return err
 	}
 	d.failpoint("appending")
 	if err := d.list.append(items); err != nil {
-		return &listError{boltfile.Explain(err)}
+		return boltfile.Explain(err)
 	}
 	d.failpoint("appended")
-	return db.Update(ctx, func(tx *bolt.Tx) error {
-		for _, r := range due {
-			r.Listed = r.Blocker.Status
-			if err := put(tx, r); err != nil {
-				return err
-			}
+	for _, r := range due {
+		r.Listed = r.Blocker.Status
+		if err := put(tx, r); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }

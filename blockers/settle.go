@@ -45,7 +45,7 @@ func (d *Desk) Settle(ctx context.Context, id string, s Settlement) (b boulder.B
 	if err := s.check(); err != nil {
 		return b, fmt.Errorf("settle %s: %w", id, err)
 	}
-	err = d.change(ctx, id, func(r *record) error {
+	err = d.one(ctx, changing, id, func(r *record) error {
 		b = r.Blocker
 		switch {
 		case b.Status.Settled():
@@ -65,18 +65,9 @@ func (d *Desk) Settle(ctx context.Context, id string, s Settlement) (b boulder.B
 	return b, nil
 }
 
-// Undelivered lists settled blockers that their boulder was not told about, oldest first; of one boulder, or with "" of
-// all.
-func (d *Desk) Undelivered(ctx context.Context, boulderID string) ([]boulder.Blocker, error) {
-	return d.read(ctx, func(r *record) bool {
-		b := &r.Blocker
-		return b.BoulderID != "" && b.Status.Settled() && !r.Delivered && (boulderID == "" || b.BoulderID == boulderID)
-	})
-}
-
 // Delivered takes down that the boulder has the answer. It may be called again.
 func (d *Desk) Delivered(ctx context.Context, id string) error {
-	return d.change(ctx, id, func(r *record) error {
+	return d.one(ctx, changing, id, func(r *record) error {
 		if !r.Blocker.Status.Settled() {
 			return fmt.Errorf("%s is not settled, so there is nothing to deliver", r.Blocker.ID)
 		}

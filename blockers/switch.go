@@ -2,7 +2,6 @@ package blockers
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -35,21 +34,15 @@ func (d *Desk) On(scope boulder.BlockerScope) bool {
 
 func (d *Desk) on(ctx context.Context, scope boulder.BlockerScope) (on bool, err error) {
 	on = d.cfg.Enabled || scope.Diverted
-	err = d.view(ctx, func(tx *bolt.Tx) error {
-		on = d.isOn(tx, scope)
+	err = d.with(ctx, reading, func(tx *bolt.Tx) error {
+		for _, key := range []string{switchProject, switchSession + scope.SessionID} { // the session's counts more
+			if v := tx.Bucket(bucketSwitches).Get([]byte(key)); v != nil {
+				on = string(v) == valueOn
+			}
+		}
 		return nil
 	})
 	return on, err
-}
-
-func (d *Desk) isOn(tx *bolt.Tx, scope boulder.BlockerScope) bool {
-	b := tx.Bucket(bucketSwitches)
-	for _, key := range []string{switchSession + scope.SessionID, switchProject} {
-		if v := b.Get([]byte(key)); v != nil {
-			return string(v) == valueOn
-		}
-	}
-	return d.cfg.Enabled || scope.Diverted
 }
 
 // Switch turns diversion on or off for a session, or with "" for the project; nil takes the switch away. It holds, over
@@ -62,17 +55,11 @@ func (d *Desk) Switch(ctx context.Context, sessionID string, on *bool) error {
 		}
 		key = switchSession + sessionID
 	}
-	if on == nil { // without a database being made for it
-		known := false
-		err := d.view(ctx, func(tx *bolt.Tx) error {
-			known = tx.Bucket(bucketSwitches).Get([]byte(key)) != nil
-			return nil
-		})
-		if err != nil || !known {
-			return err
-		}
+	how := making
+	if on == nil {
+		how = changing
 	}
-	err := d.update(ctx, func(tx *bolt.Tx) error {
+	err := d.with(ctx, how, func(tx *bolt.Tx) error {
 		b := tx.Bucket(bucketSwitches)
 		switch {
 		case on == nil:
@@ -86,17 +73,4 @@ func (d *Desk) Switch(ctx context.Context, sessionID string, on *bool) error {
 		d.cfg.Logger.Info("blockers: switched", "session", sessionID, "configured", on == nil, "on", on != nil && *on)
 	}
 	return err
-}
-
-// switches reads all of them.
-func (s *Status) switches(tx *bolt.Tx) error {
-	return tx.Bucket(bucketSwitches).ForEach(func(k, v []byte) error {
-		on := string(v) == valueOn
-		if session, ok := strings.CutPrefix(string(k), switchSession); ok {
-			s.Sessions[session] = on
-		} else {
-			s.Switch, s.Enabled = &on, on
-		}
-		return nil
-	})
 }
