@@ -1,7 +1,10 @@
 package blockers
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -35,27 +38,95 @@ type Input struct {
 	ChosenReasoning string   `json:"chosen_reasoning,omitempty"` // at most 4,000 characters
 }
 
-// Check reports everything that is wrong as an [*InputError].
-func (in Input) Check() error {
-	in = in.tidy()
-	var e InputError
-	add := func(field, format string, args ...any) {
-		e.Problems = append(e.Problems, FieldError{field, fmt.Sprintf(format, args...)})
+// fields are those of the input, in the order in which agents are told of them: what each has to be, and where it goes.
+var fields = []struct {
+	name, want string
+	into       func(*Input) any
+}{
+	{"category", "a string", func(in *Input) any { return &in.Category }},
+	{"question", "a string", func(in *Input) any { return &in.Question }},
+	{"context", "a string", func(in *Input) any { return &in.Context }},
+	{"blocks_progress", "true or false", func(in *Input) any { return &in.BlocksProgress }},
+	{"options", "a list of strings", func(in *Input) any { return &in.Options }},
+	{"chosen_option", "a string", func(in *Input) any { return &in.ChosenOption }},
+	{"chosen_reasoning", "a string", func(in *Input) any { return &in.ChosenReasoning }},
+}
+
+// ReadInput reads the arguments of a call. Everything that is wrong is told at once in an [*InputError], so that the agent
+// has it right with the next call. A field that is null is not there, as models mean it.
+func ReadInput(arguments json.RawMessage) (in Input, err error) {
+	var names []string
+	for _, f := range fields {
+		names = append(names, f.name)
 	}
-	text := func(field, value, what string, limit int) {
-		if value == "" {
-			add(field, "%s is missing: %s.", field, what)
-		} else if n := utf8.RuneCountInString(value); n > limit {
-			add(field, "%s has %d characters and may have %d: shorten it, or put the rest into a file and name that.",
-				field, n, limit)
+	known := strings.Join(names, ", ")
+	var given map[string]json.RawMessage
+	if len(bytes.TrimSpace(arguments)) > 0 && json.Unmarshal(arguments, &given) != nil {
+		return in, &InputError{[]FieldError{{"", "The arguments have to be a JSON object with the fields " + known + "."}}}
+	}
+	var wrong []FieldError
+	for _, f := range fields {
+		raw, there := given[f.name]
+		delete(given, f.name)
+		if there && json.Unmarshal(raw, f.into(&in)) != nil {
+			wrong = append(wrong, FieldError{f.name, fmt.Sprintf("%s has to be %s, and not %s.", f.name, f.want, kindOf(raw))})
 		}
 	}
-	categories := categoryList()
-	switch {
-	case in.Category == "":
-		add("category", "category is missing. Must be one of: %s", categories)
-	case !slices.Contains(boulder.BlockerCategories(), boulder.BlockerCategory(in.Category)):
-		add("category", "Invalid category. Must be one of: %s", categories)
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		problem := fmt.Sprintf("There is no field %q.", text.Cut(name, 60))
+		if near := text.Nearest(name, names); near != "" {
+			problem += " Did you mean " + near + "?"
+		} else {
+			problem += " The fields are " + known + "."
+		}
+		wrong = append(wrong, FieldError{name, problem})
+	}
+	return in, in.check(wrong)
+}
+
+// kindOf names what a value is, in the words of an error.
+func kindOf(raw json.RawMessage) string {
+	switch raw[0] {
+	case '"':
+		return "a string"
+	case '{':
+		return "an object"
+	case '[':
+		return "a list with other things in it"
+	case 't', 'f':
+		return "true or false"
+	}
+	return "a number"
+}
+
+// Check reports everything that is wrong as an [*InputError].
+func (in Input) Check() error { return in.check(nil) }
+
+// check adds what is wrong with the fields that could be read to what could not.
+func (in Input) check(unread []FieldError) error {
+	in = in.tidy()
+	e := InputError{unread}
+	lost := func(field string) bool {
+		return slices.ContainsFunc(unread, func(p FieldError) bool { return p.Field == field })
+	}
+	add := func(field, format string, args ...any) {
+		if !lost(field) {
+			e.Problems = append(e.Problems, FieldError{field, fmt.Sprintf(format, args...)})
+		}
+	}
+	text := func(field, value, missing string, limit int) {
+		if n := utf8.RuneCountInString(value); n > limit {
+			add(field, "%s has %d characters and may have %d: shorten it, or put the rest into a file and name that.",
+				field, n, limit)
+		} else if n == 0 && missing != "" {
+			add(field, "%s is missing: %s.", field, missing)
+		}
+	}
+	soft := in.BlocksProgress != nil && !*in.BlocksProgress
+	if in.Category == "" {
+		add("category", "category is missing. Must be one of: %s", categoryList())
+	} else if !slices.Contains(boulder.BlockerCategories(), boulder.BlockerCategory(in.Category)) {
+		add("category", "Invalid category. Must be one of: %s", categoryList())
 	}
 	text("question", in.Question, "say what a person has to decide", maxQuestion)
 	text("context", in.Context, "say what a person has to know to answer, who has not seen your work", maxContext)
@@ -63,20 +134,26 @@ func (in Input) Check() error {
 		add("blocks_progress", "blocks_progress is missing: true if you must not decide this yourself, "+
 			"false if you have chosen one of the options and go on with it.")
 	}
-	in.checkOptions(add)
-	if in.BlocksProgress != nil && !*in.BlocksProgress {
-		text("chosen_reasoning", in.ChosenReasoning, "say why you chose this option", maxReasoning)
-	} else if in.ChosenReasoning != "" {
-		text("chosen_reasoning", in.ChosenReasoning, "", maxReasoning)
+	chosen := in.checkOptions(soft, add)
+	switch {
+	case soft && in.ChosenOption == "":
+		add("chosen_option", "chosen_option is missing: with blocks_progress false give the option that you go on with.")
+	case in.ChosenOption != "" && !chosen && !lost("options"):
+		add("chosen_option", "chosen_option is none of the options: repeat one of them word for word.")
 	}
+	why := ""
+	if soft {
+		why = "say why you chose this option"
+	}
+	text("chosen_reasoning", in.ChosenReasoning, why, maxReasoning)
 	if len(e.Problems) > 0 {
 		return &e
 	}
 	return nil
 }
 
-func (in Input) checkOptions(add func(field, format string, args ...any)) {
-	soft := in.BlocksProgress != nil && !*in.BlocksProgress
+// checkOptions reports besides whether the chosen one is among them.
+func (in Input) checkOptions(soft bool, add func(field, format string, args ...any)) (chosen bool) {
 	switch n := len(in.Options); {
 	case n > maxOptions:
 		add("options", "options has %d entries and may have %d: leave the weakest ones out.", n, maxOptions)
@@ -99,21 +176,12 @@ func (in Input) checkOptions(add func(field, format string, args ...any)) {
 			seen[text.Fold(o)] = i
 		}
 	}
-	_, known := seen[text.Fold(in.ChosenOption)]
-	switch {
-	case soft && in.ChosenOption == "":
-		add("chosen_option", "chosen_option is missing: with blocks_progress false give the option that you go on with.")
-	case in.ChosenOption != "" && !known:
-		add("chosen_option", "chosen_option is none of the options: repeat one of them word for word.")
-	}
+	_, chosen = seen[text.Fold(in.ChosenOption)]
+	return chosen
 }
 
 func categoryList() string {
-	var names []string
-	for _, c := range boulder.BlockerCategories() {
-		names = append(names, string(c))
-	}
-	return strings.Join(names, ", ")
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(boulder.BlockerCategories()), " ", ", "), "[]")
 }
 
 // tidy is the input as it is checked and stored.

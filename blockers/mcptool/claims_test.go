@@ -21,12 +21,12 @@ func callOf(session, call, input string) boulder.BlockerCall {
 	}
 }
 
-func mustDigest(t interface{ Fatal(...any) }, input string) digest {
-	d, err := digestOf(json.RawMessage(input))
+func mustCanonical(t interface{ Fatal(...any) }, input string) string {
+	text, err := canonical(json.RawMessage(input))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d
+	return text
 }
 
 // Whatever the order in which both halves of calls come, and however often a session shows one: each that arrives gets
@@ -54,49 +54,28 @@ func TestEachCallIsClaimedOnce(t *testing.T) {
 		halves = rapid.Permutation(halves).Draw(t, "order")
 
 		c := newClaims(func() time.Time { return time.Time{} })
-		waiting := map[digest]int{}
-		var got []chan string
+		results, arrived := make(chan string, len(halves)), 0
 		for _, h := range halves {
 			if !h.arrives {
 				c.announce(h.call)
 				continue
 			}
-			input := mustDigest(t, string(h.call.Input))
-			result := make(chan string, 1)
-			got = append(got, result)
-			c.mu.Lock()
-			waits := !slices.ContainsFunc(c.open, func(a announced) bool { return a.input == input })
-			before := len(c.wait)
-			c.mu.Unlock()
-			claim := func() {
-				scope, _ := c.claim(context.Background(), input)
-				result <- scope.SessionID + string(h.call.Input)
-			}
-			if !waits {
-				claim()
-				continue
-			}
-			go claim()
-			for { // until it is in the queue
-				c.mu.Lock()
-				n := len(c.wait)
-				c.mu.Unlock()
-				if n > before {
-					break
-				}
-			}
-			waiting[input]++
+			arrived++
+			go func() {
+				scope, _ := c.claim(context.Background(), mustCanonical(t, string(h.call.Input)))
+				results <- scope.SessionID + string(h.call.Input)
+			}()
 		}
-		for _, result := range got {
-			made[<-result]--
+		for range arrived {
+			made[<-results]--
 		}
 		for call, n := range made {
 			if n != 0 {
 				t.Fatalf("%s: %d more made than claimed", call, n)
 			}
 		}
-		if len(c.open) != 0 || len(c.wait) != 0 {
-			t.Fatalf("left over: %v, %v", c.open, c.wait)
+		if len(c.open) != 0 {
+			t.Fatalf("left over: %v", c.open)
 		}
 	})
 }
@@ -106,14 +85,11 @@ func TestAClaimIsGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newClaims(time.Now)
-		input := mustDigest(t, `{"q":1}`)
+		input := mustCanonical(t, `{"q":1}`)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		if scope, ok := c.claim(ctx, input); ok {
 			t.Fatalf("claimed for %v", scope)
-		}
-		if len(c.wait) != 0 {
-			t.Errorf("somebody is still said to wait: %v", c.wait)
 		}
 		c.announce(callOf("late", "call_0", `{"q":1}`))
 		if scope, ok := c.claim(t.Context(), input); !ok || scope.SessionID != "late" {
@@ -130,7 +106,7 @@ func TestAnAnnouncedCallExpires(t *testing.T) {
 	c.announce(callOf("aborted", "call_0", `{"q":1}`))
 	now = now.Add(keepCall + 1)
 	c.announce(callOf("alive", "call_0", `{"q":1}`))
-	if scope, ok := c.claim(t.Context(), mustDigest(t, `{"q":1}`)); !ok || scope.SessionID != "alive" {
+	if scope, ok := c.claim(t.Context(), mustCanonical(t, `{"q":1}`)); !ok || scope.SessionID != "alive" {
 		t.Errorf("claimed for %v, %v", scope, ok)
 	}
 }
@@ -150,25 +126,9 @@ func TestAShownCallIsOne(t *testing.T) {
 		input string
 		ok    bool
 	}{{`{"q":1}`, true}, {`{"q":1}`, false}, {`{"q":2}`, true}, {`{"q":2}`, false}} {
-		if _, ok := c.claim(done, mustDigest(t, want.input)); ok != want.ok {
+		if _, ok := c.claim(done, mustCanonical(t, want.input)); ok != want.ok {
 			t.Errorf("claiming %s: %v", want.input, ok)
 		}
-	}
-}
-
-// What is remembered of calls is bounded.
-func TestKnownCallsAreBounded(t *testing.T) {
-	t.Parallel()
-	c := newClaims(func() time.Time { return time.Time{} })
-	done, cancel := context.WithCancel(t.Context())
-	cancel()
-	input := mustDigest(t, `{"q":1}`)
-	for i := range maxKnown + 50 {
-		c.announce(callOf("s", fmt.Sprint(i), `{"q":1}`))
-		c.claim(done, input)
-	}
-	if len(c.known) != maxKnown || len(c.order) != maxKnown || len(c.open) != 0 {
-		t.Errorf("remembered: %d, %d, open %d", len(c.known), len(c.order), len(c.open))
 	}
 }
 
@@ -186,7 +146,7 @@ func TestClaimsInParallel(t *testing.T) {
 			call := callOf(fmt.Sprintf("s%d", s), fmt.Sprintf("call_%d", i), input)
 			wg.Go(func() { c.announce(call) })
 			wg.Go(func() {
-				scope, ok := c.claim(t.Context(), mustDigest(t, input))
+				scope, ok := c.claim(t.Context(), mustCanonical(t, input))
 				mu.Lock()
 				defer mu.Unlock()
 				if ok {
@@ -204,7 +164,7 @@ func TestClaimsInParallel(t *testing.T) {
 }
 
 // Inputs are the same if they are equal as JSON, and only then.
-func TestDigest(t *testing.T) {
+func TestCanonical(t *testing.T) {
 	t.Parallel()
 	same := [][]string{
 		{`{"a":1,"b":[1.5,"x"]}`, ` { "b" : [1.50,"\u0078"], "a" : 1.0e0 } `},
@@ -212,11 +172,11 @@ func TestDigest(t *testing.T) {
 		{`{"a":"<ü>"}`, `{"a":"\u003c\u00fc\u003e"}`},
 		{`{"a":12345678901234567890}`, `{"a":12345678901234567000}`}, // JavaScript cannot tell them apart
 	}
-	var seen []digest
+	var seen []string
 	for _, inputs := range same {
-		first := mustDigest(t, inputs[0])
+		first := mustCanonical(t, inputs[0])
 		for _, input := range inputs[1:] {
-			if mustDigest(t, input) != first {
+			if mustCanonical(t, input) != first {
 				t.Errorf("%s and %s differ", inputs[0], input)
 			}
 		}
@@ -228,13 +188,13 @@ func TestDigest(t *testing.T) {
 	for _, other := range []string{
 		`{"a":1}`, `{"a":"1"}`, `{"a":null}`, `{"a":[1]}`, `{"a":1,"b":[1.5,"x",1]}`, `{"a":true}`,
 	} {
-		d := mustDigest(t, other)
+		d := mustCanonical(t, other)
 		if slices.Contains(seen, d) {
 			t.Errorf("%s is like another", other)
 		}
 		seen = append(seen, d)
 	}
-	if _, err := digestOf(json.RawMessage(`{"a":`)); err == nil {
-		t.Error("half an object has a digest")
+	if _, err := canonical(json.RawMessage(`{"a":`)); err == nil {
+		t.Error("half an object is taken")
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -100,7 +99,7 @@ func (s *Server) listen(ctx context.Context) error {
 	}
 	s.token, s.url = rand.Text(), "http://"+listener.Addr().String()+path
 	tools := s.tools(func(ctx context.Context, r *mcp.CallToolRequest) (boulder.BlockerScope, bool) {
-		input, err := digestOf(r.Params.Arguments)
+		input, err := canonical(r.Params.Arguments)
 		if err != nil {
 			return boulder.BlockerScope{}, false
 		}
@@ -130,30 +129,10 @@ func (s *Server) listen(ctx context.Context) error {
 	return nil
 }
 
-// tools is an MCP server with the tool.
-func (s *Server) tools(who scopeOf) *mcp.Server {
-	is := &mcp.Implementation{Name: DefaultName, Version: version()}
-	server := mcp.NewServer(is, &mcp.ServerOptions{
-		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}, // the list never changes
-	})
-	s.offer(server, who)
-	return server
-}
-
-func version() string {
-	if build, ok := debug.ReadBuildInfo(); ok && build.Main.Version != "" {
-		return build.Main.Version
-	}
-	return "(devel)"
-}
-
 // Called says which session makes a call, as soon as the session shows it with its whole input. The call may have
 // arrived already, or arrive up to a minute later. The same call may be told again: it is one with its session, its
 // CallID and its input. It does not block.
-func (s *Server) Called(call boulder.BlockerCall) {
-	call.Input = append([]byte(nil), call.Input...)
-	s.claims.announce(call)
-}
+func (s *Server) Called(call boulder.BlockerCall) { s.claims.announce(call) }
 
 // Close stops listening, and waits up to ten seconds for calls that are being taken down. It may be called twice.
 func (s *Server) Close() error {

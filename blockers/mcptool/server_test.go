@@ -106,6 +106,11 @@ func callTool(t *testing.T, session *mcp.ClientSession, arguments string) (text 
 	return result.Content[0].(*mcp.TextContent).Text, result.IsError
 }
 
+const soft = `{"category":"question","question":"Which?","context":"Two names.","blocks_progress":false,` +
+	`"options":["a","b","c"],"chosen_option":"b","chosen_reasoning":"shorter"}`
+
+const hard = `{"category":"security","question":"May it be stored?","context":"A token.","blocks_progress":true}`
+
 func input(question string) string {
 	data, err := json.Marshal(map[string]any{
 		"category": "other", "question": question, "context": "Nothing else.", "blocks_progress": true,
@@ -126,11 +131,9 @@ func TestTheToolIsOffered(t *testing.T) {
 	}
 	tool := listed.Tools[0]
 	schema := tool.InputSchema.(map[string]any)
-	var want []string
-	for _, f := range fields {
-		want = append(want, f.name)
+	want := []string{
+		"blocks_progress", "category", "chosen_option", "chosen_reasoning", "context", "options", "question",
 	}
-	slices.Sort(want)
 	if got := slices.Sorted(maps.Keys(schema["properties"].(map[string]any))); !slices.Equal(got, want) {
 		t.Errorf("the schema has %q, what is read is %q", got, want)
 	}

@@ -1,10 +1,12 @@
 package mcptool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -83,69 +85,60 @@ var schema = func() json.RawMessage {
 // scopeOf says which session makes a call; false if that cannot be found out.
 type scopeOf func(context.Context, *mcp.CallToolRequest) (boulder.BlockerScope, bool)
 
-// offer adds the tool to an MCP server.
-func (s *Server) offer(to *mcp.Server, who scopeOf) {
+// tools is an MCP server with the tool.
+func (s *Server) tools(who scopeOf) *mcp.Server {
+	version := "(devel)"
+	if build, ok := debug.ReadBuildInfo(); ok {
+		version = cmp.Or(build.Main.Version, version)
+	}
+	server := mcp.NewServer(&mcp.Implementation{Name: DefaultName, Version: version}, &mcp.ServerOptions{
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}, // the list never changes
+	})
 	no := false
-	to.AddTool(&mcp.Tool{
+	server.AddTool(&mcp.Tool{
 		Name: ToolName, Title: "Report a blocker", Description: description, InputSchema: schema,
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &no, IdempotentHint: true},
 	}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return s.take(ctx, r, who), nil
+		text, failed := s.take(ctx, r, who)
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, IsError: failed}, nil
 	})
+	return server
 }
 
-func answer(text string) *mcp.CallToolResult {
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
-}
-
-// refuse answers with a text that the agent reads as the tool's error.
-func refuse(format string, args ...any) *mcp.CallToolResult {
-	result := answer(fmt.Sprintf(format, args...))
-	result.IsError = true
-	return result
-}
-
-// take takes a call down and says what to answer.
-func (s *Server) take(ctx context.Context, r *mcp.CallToolRequest, who scopeOf) *mcp.CallToolResult {
+// take takes a call down and says what to answer; failed: the agent reads it as the tool's error.
+func (s *Server) take(ctx context.Context, r *mcp.CallToolRequest, who scopeOf) (answer string, failed bool) {
 	arguments := r.Params.Arguments
 	if len(arguments) > maxArguments {
-		return refuse("The call is too long, with %d bytes; nothing was recorded. Shorten question and context, or put the "+
-			"background into a file and name that.", len(arguments))
+		return fmt.Sprintf("The call is too long, with %d bytes; nothing was recorded. Shorten question and context, or put the "+
+			"background into a file and name that.", len(arguments)), true
 	}
 	scope, known := who(ctx, r)
 	if known && !s.cfg.Desk.On(scope) {
-		return answer(Off)
+		return Off, false
 	}
-	in, err := readInput(arguments)
-	if err != nil {
-		return refuse(putRight, err)
-	}
-	if !known {
+	in, err := blockers.ReadInput(arguments)
+	if err == nil && !known {
 		s.cfg.Logger.Warn("a call of the blocker tool belongs to no known session")
-		return refuse(Unknown)
+		return Unknown, true
 	}
-	return s.raise(ctx, scope, in)
-}
-
-// putRight is around what is wrong with a call.
-const putRight = "%s\nNothing was recorded. Call the tool again with this put right."
-
-func (s *Server) raise(ctx context.Context, scope boulder.BlockerScope, in blockers.Input) *mcp.CallToolResult {
-	ctx, cancel := context.WithTimeout(ctx, recording)
-	defer cancel()
-	_, _, err := s.cfg.Desk.Raise(ctx, scope, in) // of a duplicate the agent has been told enough
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, recording)
+		defer cancel()
+		_, _, err = s.cfg.Desk.Raise(ctx, scope, in) // of a duplicate the agent has been told enough
+	}
 	var invalid *blockers.InputError
 	switch {
 	case err == nil:
-		return answer(Registered)
+		return Registered, false
 	case errors.Is(err, blockers.ErrOff): // switched off in between
-		return answer(Off)
+		return Off, false
 	case errors.Is(err, blockers.ErrTooMany):
-		return refuse("Not recorded: %s. Go on with what needs no person, and put the question into your final message.", err)
+		return fmt.Sprintf("Not recorded: %s. Go on with what needs no person, and put the question into your final message.",
+			err), true
 	case errors.As(err, &invalid):
-		return refuse(putRight, err)
+		return err.Error() + "\nNothing was recorded. Call the tool again with this put right.", true
 	}
 	s.cfg.Logger.Error("a blocker could not be recorded", "session", scope.SessionID, "error", err)
-	return refuse("The blocker could not be recorded: %s. Make the same call once more. If that fails too, go on without "+
-		"it, and put the question into your final message.", err)
+	return fmt.Sprintf("The blocker could not be recorded: %s. Make the same call once more. If that fails too, go on without "+
+		"it, and put the question into your final message.", err), true
 }
