@@ -148,35 +148,31 @@ func (p *Project) Answer(ctx context.Context, d *blockers.Desk, id string, s blo
 	if err != nil {
 		return nil, err
 	}
-	report := &Answered{Type: "blocker-answer", Blocker: b, Handover: NoBoulder, Awaited: []string{}}
+	report := &Answered{Type: "blocker-answer", Blocker: b, Handover: Kept, Awaited: []string{}}
 	if b.BoulderID == "" {
+		report.Handover = NoBoulder
 		return report, d.Delivered(ctx, b.ID)
 	}
-	for giveUp := time.Now().Add(BeginWait); ; {
-		err = p.handOverOnce(ctx, d, report)
-		again := errors.Is(err, control.ErrNotServed) || errors.Is(err, control.ErrNotReady) ||
-			report.Handover == NotAsked && report.RunBy != nil && time.Now().Before(giveUp.Add(raisedWait-BeginWait))
-		if !again || time.Now().After(giveUp) {
+	for giveUp := time.Now().Add(raisedWait); ; {
+		err = p.Steer(ctx, func(there *Desk) error { return handOverTo(ctx, there, d, report) })
+		switch {
+		case errors.Is(err, ErrNothing): // the state was removed
+			report.Handover = OverBefore
+			return report, d.Delivered(ctx, b.ID)
+		case time.Now().After(giveUp):
+			return report, err
+		case errors.Is(err, control.ErrNotServed), report.Handover == NotAsked && report.RunBy != nil: // once more
+		default:
 			return report, err
 		}
-		if restErr := Rest(ctx, Step); restErr != nil {
-			return report, restErr
+		if err := Rest(ctx, step); err != nil {
+			return report, err
 		}
 	}
 }
 
-// handOverOnce hands a settled blocker over to whoever takes orders now.
-func (p *Project) handOverOnce(ctx context.Context, d *blockers.Desk, report *Answered) error {
-	report.Handover = Kept
-	there, err := p.Desk(ctx)
-	if errors.Is(err, ErrNothing) { // the state was removed
-		report.Handover = OverBefore
-		return d.Delivered(ctx, report.ID)
-	}
-	if err != nil {
-		return err
-	}
-	defer there.Close()
+// handOverTo hands a settled blocker over to whoever takes orders now.
+func handOverTo(ctx context.Context, there *Desk, d *blockers.Desk, report *Answered) (err error) {
 	if report.Handover, err = handOver(ctx, d, there, there.Orders, &report.Blocker); err != nil {
 		return err
 	}

@@ -29,6 +29,9 @@ var (
 // Connect puts together what planning and running need: the way to OpenCode, the ledgers' model, the project's git. No
 // OpenCode is started: that comes with its first use, or with [Project.Warm].
 func (p *Project) Connect(ctx context.Context) error {
+	if _, err := p.model(); err != nil {
+		return err
+	}
 	var g errgroup.Group
 	g.Go(func() error { return p.ConnectOpenCode(ctx) })
 	g.Go(func() error { return p.look(ctx) })
@@ -141,8 +144,8 @@ func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrato
 	})
 }
 
-// Budget is that of the run: what the command line says, and for the rest the configuration.
-func (p *Project) Budget(flag *boulder.Budget) *boulder.Budget {
+// budget is that of the run: what is asked for, and for the rest the configuration.
+func (p *Project) budget(flag *boulder.Budget) *boulder.Budget {
 	configured := p.cfg.Budget()
 	if flag == nil || configured == nil {
 		return cmp.Or(flag, configured)

@@ -29,41 +29,97 @@ func (s onDisk) Order(ctx context.Context, boulderID string, o boulder.Order) er
 	return orchestrator.Obey(ctx, s.db, boulderID, o, time.Now())
 }
 
+// Dial connects to the process that holds the state; the error wraps [control.ErrNotServed] if none does.
+func (p *Project) Dial(ctx context.Context) (*Desk, error) {
+	client, err := control.Dial(ctx, filepath.Join(p.stateDir(), control.SocketName))
+	if err == nil {
+		h, err := client.Holder(ctx)
+		if err == nil {
+			return &Desk{Reader: client, Orders: client, Holder: &h, Close: client.Close}, nil
+		}
+		client.Close()
+		return nil, err
+	}
+	if !errors.Is(err, control.ErrNotServed) {
+		err = unanswering(ctx, p.stateDir(), err)
+	}
+	return nil, err
+}
+
 // Desk finds out who takes orders. A process that has the database and does not serve yet, or not any more, gets
 // two seconds. While the database itself is open no run can start: the caller closes it at once.
 func (p *Project) Desk(ctx context.Context) (*Desk, error) {
-	dir := p.stateDir()
-	path := filepath.Join(dir, store.FileName)
+	path := filepath.Join(p.stateDir(), store.FileName)
 	if !exists(path) {
 		return nil, &UsageError{Err: ErrNothing}
 	}
 	for giveUp := time.Now().Add(holderWait); ; {
-		client, err := control.Dial(ctx, filepath.Join(dir, control.SocketName))
-		if err == nil {
-			return DeskOf(ctx, client)
-		}
+		there, err := p.Dial(ctx)
 		if !errors.Is(err, control.ErrNotServed) {
-			return nil, Unanswering(ctx, dir, err)
+			return there, err
 		}
-		db, err := store.Open(path, store.Options{Timeout: Step, Redact: p.secrets.JSON, Logger: p.log})
-		if err == nil {
+		db, err := store.Open(path, store.Options{Timeout: step, Redact: p.secrets.JSON, Logger: p.log})
+		switch {
+		case err == nil:
 			return &Desk{Reader: db, Orders: onDisk{db}, Close: func() { _ = db.Close() }}, nil
-		}
-		if !errors.Is(err, store.ErrHeld) {
+		case !errors.Is(err, store.ErrHeld):
 			return nil, err
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		}
-		if time.Now().After(giveUp) {
+		case time.Now().After(giveUp):
 			return nil, fmt.Errorf("%w%s, and it takes no orders: try again, or stop it with Ctrl-C where it runs", err,
 				LockOwner(path))
 		}
 	}
 }
 
-// Step is how long to wait for the database before looking for a socket again.
-const Step = 200 * time.Millisecond
+const (
+	// step is how long to wait for the database, or for a process, before looking for a socket again.
+	step = 200 * time.Millisecond
+	// beginWait is how long an order waits for a process that has the database and has not begun its work: OpenCode is
+	// starting there, or the user is being asked about the plan.
+	beginWait = 10 * time.Second
+)
+
+// Steer calls do with whoever takes orders, and again while that process is not ready, or if it has ended meanwhile.
+func (p *Project) Steer(ctx context.Context, do func(*Desk) error) error {
+	giveUp := time.Now().Add(beginWait)
+	for ended := 0; ; {
+		there, err := p.Desk(ctx)
+		if err == nil {
+			err = do(there)
+			there.Close()
+		}
+		switch {
+		case errors.Is(err, control.ErrNotReady) && time.Now().Before(giveUp):
+			if err := Rest(ctx, step); err != nil {
+				return err
+			}
+		case errors.Is(err, control.ErrNotServed) && !errors.Is(err, control.ErrUnanswered) && ended < 2:
+			ended++ // now the database takes orders, or the next process
+		default:
+			return err
+		}
+	}
+}
+
+// Submit hands a request to the process that holds the state, and returns the boulder's id when it has begun. A server
+// takes requests when it has taken up what a crash left, some moments after it is there.
+func (d *Desk) Submit(ctx context.Context, req Request) (id string, err error) {
+	client, served := d.Orders.(*control.Client)
+	if !served {
+		return "", control.ErrNotServed
+	}
+	for giveUp := time.Now().Add(beginWait); ; {
+		id, err = client.Submit(ctx, req)
+		if !errors.Is(err, control.ErrNotReady) || time.Now().After(giveUp) {
+			return id, err
+		}
+		if err := Rest(ctx, step); err != nil {
+			return "", err
+		}
+	}
+}
 
 // Running lists the boulders that the holder is known to be at.
 func Running(h *control.Holder) []string {
@@ -74,16 +130,6 @@ func Running(h *control.Holder) []string {
 		return nil
 	}
 	return []string{h.BoulderID}
-}
-
-// DeskOf is the desk of the process that client talks to.
-func DeskOf(ctx context.Context, client *control.Client) (*Desk, error) {
-	h, err := client.Holder(ctx)
-	if err != nil {
-		client.Close()
-		return nil, err
-	}
-	return &Desk{Reader: client, Orders: client, Holder: &h, Close: client.Close}, nil
 }
 
 // Find says which boulder a person means: without a name the one that is at work, else the newest unfinished one.
@@ -140,9 +186,6 @@ func Unfinished(ctx context.Context, db Reader, args []string) (string, error) {
 	}
 	return "", usagef("nothing to resume: every boulder here is over; see `manager list`")
 }
-
-// BeginWait is how long an order waits for a process that has the database and has not begun its work.
-const BeginWait = 10 * time.Second
 
 // Rest waits, unless ctx ends.
 func Rest(ctx context.Context, d time.Duration) error {

@@ -3,14 +3,11 @@ package project
 import (
 	"context"
 	"errors"
-	"iter"
-	"sync"
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/blockers/mcptool"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/store"
@@ -93,39 +90,14 @@ func (p *Project) closeDiverter(ctx context.Context) {
 	}
 }
 
-// DeliverBefore hands the answers over that were given while nobody could take them, before a boulder is taken up again.
+// Deliver hands the answers over that were given while nobody could take them, before a boulder is taken up again.
 // What cannot be handed over now is tried again the next time.
-func (p *Project) DeliverBefore(ctx context.Context, db *store.DB, boulderID string) {
+func (p *Project) Deliver(ctx context.Context, db *store.DB, boulderID string) {
 	desk, err := p.Blockers()
 	if err == nil {
 		err = errors.Join(passOver(ctx, desk, db, boulderID), deliver(ctx, desk, db, onDisk{db}, boulderID))
 	}
 	if err != nil {
 		p.warn("answers to blockers: %v", err)
-	}
-}
-
-// Delivering passes the events of a run on, and hands over the answers to blockers that were answered before the boulder
-// had heard of them.
-func (p *Project) Delivering(
-	ctx context.Context, db *store.DB, orders control.Steerer, events iter.Seq2[boulder.Event, error],
-) iter.Seq2[boulder.Event, error] {
-	return func(yield func(boulder.Event, error) bool) {
-		var work sync.WaitGroup
-		defer work.Wait()
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		for e, err := range events {
-			if _, raised := e.Body.(boulder.BlockerRaised); raised && err == nil {
-				work.Go(func() { // the run does not wait for it: it is what takes the order
-					if err := deliver(ctx, p.diverter.Desk, db, orders, e.BoulderID); err != nil && ctx.Err() == nil {
-						p.log.Warn("an answer was not handed over", "error", err)
-					}
-				})
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
 	}
 }

@@ -41,9 +41,9 @@ func (p *Project) openState(ctx context.Context, dir string) (*store.DB, error) 
 	}
 }
 
-// Unanswering is the error of a process that has the state and does not answer as it should: it hangs, or was stopped,
+// unanswering is the error of a process that has the state and does not answer as it should: it hangs, or was stopped,
 // or is another version.
-func Unanswering(ctx context.Context, dir string, err error) error {
+func unanswering(ctx context.Context, dir string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

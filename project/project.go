@@ -44,9 +44,6 @@ type Options struct {
 	Environ []string
 	// Command is what other processes are told that this one runs. Defaults to the name of the program.
 	Command string
-	// Executable is the program that serves detached boulders in the background (`manager`). Defaults to none: then
-	// [Project.Submit] needs a server that runs already.
-	Executable string
 	// Note and Warn are called with what the user should know meanwhile, on any goroutine. Default to nothing.
 	Note, Warn func(text string)
 	// Logger gets diagnostics. Defaults to none.

@@ -34,7 +34,7 @@ func (p *Project) Read(ctx context.Context) (_ Reader, closeReader func(), err e
 			return client, client.Close, nil
 		}
 		if !errors.Is(dialErr, control.ErrNotServed) {
-			return nil, nil, Unanswering(ctx, dir, dialErr)
+			return nil, nil, unanswering(ctx, dir, dialErr)
 		}
 		db, err = openToRead(dir, holderWait) // it is about to begin, or to end
 	}
@@ -62,6 +62,16 @@ func HolderOf(ctx context.Context, r Reader) *control.Holder {
 		return nil
 	}
 	return &h
+}
+
+// Get reads the boulder that a person means; an empty ref is the active one. With an error there is what could be read: at
+// least the head, or nothing.
+func Get(ctx context.Context, r Reader, ref string) (store.Detail, error) {
+	id, err := Resolve(ctx, r, ref)
+	if err != nil {
+		return store.Detail{}, err
+	}
+	return r.Get(ctx, id)
 }
 
 // Resolve finds the boulder that a person means. One that is not there, or not the only one, is their mistake.

@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -16,76 +19,184 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// State is the project's database, held by this process, the orchestrator that works on it, and the socket on which
-// other processes look at it and steer it.
+// Request is what to run: a task to plan, a plan or a fork, or with Resume a boulder to continue. What it leaves out is as
+// the project is configured.
+type Request = control.Submission
+
+// Approvals ask the user. Nil: nobody is asked.
+type Approvals struct {
+	// Plan is shown a plan that the Task Ledger made; without it, its gates run if the configuration allows that.
+	Plan orchestrator.Approve
+	// Replan is shown every replan. AskReplans is recorded with the boulder, for whoever resumes it.
+	Replan     orchestrator.ApproveReplan
+	AskReplans bool
+}
+
+// State is the project's database, held by this process, what runs boulders on it, and the socket on which other processes
+// look at it and steer it.
 type State struct {
 	DB *store.DB
-	*control.Server
-	p   *Project
-	run *orchestrator.Orchestrator
+
+	p       *Project
+	server  *control.Server
+	run     *orchestrator.Orchestrator
+	stopped context.Context // Stop was called
+	stop    context.CancelFunc
+	serves  bool
+
+	mu      sync.Mutex
+	running []string // boulders, as they were begun
+	begun   int      // boulders that are being begun, or at work
+	closed  bool     // nothing further is begun
+	changed chan struct{}
+	work    sync.WaitGroup // a goroutine for each boulder of a server
 }
 
 // Hold opens the project's database for this process alone. If another process holds it, the error wraps
-// [store.ErrHeld] and says who. serves: the process takes tasks of others.
-func (p *Project) Hold(ctx context.Context, serves bool) (*State, error) {
+// [store.ErrHeld] and says who. serves: the process is going to [State.Serve]. Agents that may be at work for boulders that
+// were cancelled while no process ran them are stopped. Call [Project.Connect] before.
+func (p *Project) Hold(ctx context.Context, serves bool) (_ *State, err error) {
 	limits := p.cfg.Limits()
 	dir, err := store.EnsureDir(p.dir)
 	if err != nil {
 		return nil, err
 	}
-	db, err := p.openState(ctx, dir)
-	if err != nil {
+	s := &State{p: p, serves: serves, changed: make(chan struct{}, 1)}
+	if s.DB, err = p.openState(ctx, dir); err != nil {
 		return nil, err
 	}
+	s.stopped, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	who := control.Holder{
 		PID: os.Getpid(), Since: time.Now(), Limits: &limits, Command: p.secrets.Text(p.opts.Command), Serves: serves,
 	}
-	server, err := control.Serve(ctx, filepath.Join(dir, control.SocketName), who, db, p.log)
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
+	if s.server, err = control.Serve(ctx, filepath.Join(dir, control.SocketName), who, s.DB, p.log); err != nil {
+		return nil, errors.Join(err, s.DB.Close())
 	}
-	return &State{DB: db, Server: server, p: p}, nil
+	if s.run, err = p.orchestrator(s.DB); err == nil {
+		err = s.stopLeft(ctx)
+	}
+	if err != nil {
+		s.Release()
+		return nil, err
+	}
+	return s, nil
 }
 
 // Release gives the database free. What was committed is on disk already, so an error changes nothing.
 func (s *State) Release() {
-	if err := errors.Join(s.Server.Close(), s.DB.Close()); err != nil {
+	s.stop()
+	if err := errors.Join(s.server.Close(), s.DB.Close()); err != nil {
 		s.p.log.Warn("the state was not closed cleanly", "error", err)
 	}
 }
 
-// Orchestrator is what runs boulders on the state. Agents that may be at work for boulders that were cancelled while no
-// process ran them are stopped first.
-func (s *State) Orchestrator(ctx context.Context) (*orchestrator.Orchestrator, error) {
-	if s.run != nil {
-		return s.run, nil
-	}
-	run, err := s.p.orchestrator(s.DB)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.p.stopLeft(ctx, run, s.DB); err != nil {
-		return nil, err
-	}
-	s.run = run
-	return run, nil
+// Stop lets the running turns end, and then the runs.
+func (s *State) Stop() {
+	s.run.Stop()
+	s.stop()
 }
 
 // stopLeft stops the agents that may be at work for boulders that were cancelled while no process ran them.
-func (p *Project) stopLeft(ctx context.Context, run *orchestrator.Orchestrator, r Reader) error {
-	all, err := r.Listing(ctx)
+func (s *State) stopLeft(ctx context.Context) error {
+	all, err := s.DB.Listing(ctx)
 	if err != nil { // no reason not to run something else
-		p.log.Warn("what is stored here cannot be listed: agents of cancelled boulders may be at work", "error", err)
+		s.p.log.Warn("what is stored here cannot be listed: agents of cancelled boulders may be at work", "error", err)
 	}
 	for _, item := range all {
 		if item.Status != boulder.Cancelled || !item.ArchivedAt.IsZero() {
 			continue
 		}
-		if err := run.StopLeft(ctx, item.BoulderID); err != nil {
+		if err := s.run.StopLeft(ctx, item.BoulderID); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Run does what the request says while the caller ranges over its events, which are those of
+// [orchestrator.Orchestrator.Run]. Other processes can look at it and steer it.
+func (s *State) Run(ctx context.Context, req Request, ask Approvals) iter.Seq2[boulder.Event, error] {
+	return func(yield func(boulder.Event, error) bool) {
+		if !s.serves {
+			s.server.SetSteerer(s.run)
+		}
+		var work sync.WaitGroup
+		defer work.Wait()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		id := ""
+		defer func() { s.ran(id) }()
+		for e, err := range s.events(ctx, req, ask) {
+			if err == nil && id == "" {
+				id = e.BoulderID
+				s.runs(id)
+			}
+			if _, raised := e.Body.(boulder.BlockerRaised); raised && err == nil {
+				work.Go(func() { // the run does not wait for it: it is what takes the order
+					if err := deliver(ctx, s.p.diverter.Desk, s.DB, s.run, e.BoulderID); err != nil && ctx.Err() == nil {
+						s.p.log.Warn("an answer was not handed over", "error", err)
+					}
+				})
+			}
+			s.server.Notify()
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// events begins the run.
+func (s *State) events(ctx context.Context, req Request, ask Approvals) iter.Seq2[boulder.Event, error] {
+	p := s.p
+	if req.Resume != "" {
+		if !s.isRunning(req.Resume) {
+			p.Deliver(ctx, s.DB, req.Resume)
+		}
+		return s.run.Resume(ctx, req.Resume, orchestrator.ResumeRequest{
+			Approve: ask.Plan, ApproveReplan: ask.Replan, LedgerModel: p.ledger, Diverted: req.Diverted,
+			Iterations: req.Iterations, Budget: req.Budget, SubTaskBudgets: req.SubTasks,
+		})
+	}
+	model, gates := req.Model, req.GatesApproved
+	if req.Plan == nil && req.Fork == nil {
+		model, gates = cmp.Or(model, p.opts.Model, p.cfg.Model), p.cfg.AllowModelGates
+	}
+	done := p.Criteria(req.DoneWhen)
+	return s.run.Run(ctx, orchestrator.Request{
+		Task: req.Task, Constraints: req.Constraints, Mode: req.Mode, Plan: req.Plan, Fork: req.Fork,
+		Base: cmp.Or(req.Base, p.base), Gates: p.cfg.Gates, NoWorse: p.cfg.NoWorse, DoneWhen: done.Words,
+		Checks: done.Checks, Loop: req.Loop, Budget: p.budget(req.Budget), SubTaskBudgets: req.SubTasks,
+		AskReplans: ask.AskReplans, Diverted: req.Diverted, Model: model, LedgerModel: p.ledger,
+		Approve: ask.Plan, GatesApproved: gates, ApproveReplan: ask.Replan,
+	})
+}
+
+func (s *State) isRunning(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.running, id)
+}
+
+// runs and ran say on the socket what is at work.
+func (s *State) runs(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = append(slices.Clone(s.running), id)
+	if s.serves {
+		s.server.SetRunning(s.running)
+	} else {
+		s.server.SetBoulder(id)
+	}
+}
+
+func (s *State) ran(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = slices.DeleteFunc(slices.Clone(s.running), func(other string) bool { return other == id })
+	if s.serves {
+		s.server.SetRunning(s.running)
+	}
 }
 
 // CheckSeal refuses a plan that was made for another state of the project.

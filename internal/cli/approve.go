@@ -12,14 +12,26 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/taskledger"
 )
 
 // approver shows a plan to a person and lets them change it, agree or decline.
 type approver struct {
 	*deps
-	ask  bool // a person is there
-	edit bool // open the editor first
+	ask   bool                      // a person is there
+	edit  bool                      // open the editor first
+	check func(*boulder.Plan) error // of the plan as it is after that; nil: none
+}
+
+// approvals are those of a run. askReplans: replans are to be approved, too.
+func (p *approver) approvals(askReplans bool) project.Approvals {
+	return project.Approvals{
+		Plan: func(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {
+			return p.approve(ctx, plan, p.PlanPath(), p.Config().AllowModelGates)
+		},
+		Replan: p.replans(askReplans), AskReplans: askReplans,
+	}
 }
 
 // approve returns the plan to run, with a model for sub-tasks that name none. gates says whether its gates may run if
@@ -46,6 +58,9 @@ func (p *approver) approve(
 			" (allow_model_gates in the configuration changes that).")
 	}
 	model, err := p.CheckModels(ctx, plan)
+	if err == nil && p.check != nil {
+		err = p.check(plan)
+	}
 	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err
 }
 

@@ -291,7 +291,7 @@ func TestDeliverEarlyAndLate(t *testing.T) {
 func deliver(t *testing.T, dir string, db *store.DB) {
 	t.Helper()
 	a, _, _ := testApp()
-	openProject(t, a, dir).DeliverBefore(t.Context(), db, sampleID)
+	openProject(t, a, dir).Deliver(t.Context(), db, sampleID)
 }
 
 func openState(t *testing.T, project string) *store.DB {

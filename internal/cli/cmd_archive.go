@@ -26,18 +26,11 @@ deleted: they are listed with ` + "`manager list --archived`" + `, can be looked
 		Example: `  manager archive
   manager archive 01k3 01k4
   manager archive --undo 01k3`,
-		ValidArgsFunction: a.completeBoulders,
+		ValidArgsFunction: a.completion(boulders),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runArchive(cmd.Context(), &o, args) },
 	}
 	cmd.Flags().BoolVar(&o.undo, "undo", false, "bring them back")
 	return cmd
-}
-
-// completeBoulders offers boulders for every argument.
-func (a *app) completeBoulders(
-	cmd *cobra.Command, _ []string, toComplete string,
-) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return a.completeBoulder(false)(cmd, nil, toComplete)
 }
 
 // archiveReport is what `manager archive --json` prints of each boulder.
@@ -52,7 +45,11 @@ func (a *app) runArchive(ctx context.Context, o *archiveOptions, args []string) 
 	if o.undo && len(args) == 0 {
 		return usagef("say which boulder is to come back: `manager list --archived` shows them")
 	}
-	d, err := a.openDesk(ctx)
+	p, err := a.openAnyway()
+	if err != nil {
+		return err
+	}
+	d, err := p.Desk(ctx)
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 type cancelOptions struct {
-	steerOptions
-	yes bool
+	boulder string
+	yes     bool
 }
 
 func (a *app) newCancelCmd() *cobra.Command {
@@ -38,12 +38,12 @@ not over, ` + "`manager retry`" + ` takes that back.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: a.completeSubTaskOf(&o.steerOptions),
+		ValidArgsFunction: a.completeSubTask(&o.boulder),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.runCancel(cmd.Context(), &o, newestOr(args))
 		},
 	}
-	a.steerFlags(cmd, &o.steerOptions)
+	a.boulderFlag(cmd, &o.boulder)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	return cmd
 }
@@ -88,7 +88,11 @@ func (a *app) confirmCancel(ctx context.Context, ref string) (string, error) {
 
 // toCancel reads the boulder that is meant.
 func (a *app) toCancel(ctx context.Context, ref string) (store.Detail, error) {
-	d, err := a.openDesk(ctx)
+	p, err := a.openAnyway()
+	if err != nil {
+		return store.Detail{}, err
+	}
+	d, err := p.Desk(ctx)
 	if err != nil {
 		return store.Detail{}, err
 	}

@@ -32,14 +32,6 @@ which is marked with *, was begun or taken up last: it is the one that is meant 
 	return cmd
 }
 
-// noArguments refuses arguments.
-func noArguments(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("%s takes no arguments, not %q", cmd.CommandPath(), args[0])
-	}
-	return nil
-}
-
 func (a *app) runList(ctx context.Context, o *listOptions) error {
 	all, holder, err := a.readList(ctx)
 	total := len(all)

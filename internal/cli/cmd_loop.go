@@ -1,24 +1,22 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 )
 
-// loopOptions are those of a run, as far as a loop has them.
 type loopOptions struct {
-	runOptions
+	taskFlags
+	runFlags
 	iterations int
 }
 
@@ -51,11 +49,8 @@ left is blocked, or it was stopped in OpenCode.`,
 	f.Var(&o.doneWhen, "done-when",
 		"`CRITERIA` that all have to hold: todos, diagnostics, tests, promise, judge; default all of them")
 	f.IntVar(&o.iterations, "max-iterations", 0, "at most `N` turns (default 100)")
-	f.StringVar(&o.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
-	f.Var(&o.budget, "budget", budgetUsage)
+	o.runFlags.register(cmd)
 	f.BoolVarP(&o.detach, "detach", "d", false, "hand it to a server in the background, started if need be, and leave")
-	blockersFlag(cmd, &o.blockers)
-	lockFlag(cmd, &o.lockTimeout)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("max-iterations") && o.iterations < 1 {
 			return usagef("--max-iterations is %d: it must be at least 1", o.iterations)
@@ -66,67 +61,53 @@ left is blocked, or it was stopped in OpenCode.`,
 }
 
 func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error {
-	a.warnOfSwitch(o.blockers)
-	d, err := a.connect(ctx, o.attach, o.lockTimeout)
+	d, err := a.connectToRun(ctx, &o.runFlags)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	req, err := d.loopRequest(ctx, o, args)
+	req, err := o.request(ctx, d, args)
 	if err != nil {
 		return err
 	}
-	if o.detach {
-		return d.detachLoop(ctx, o, req)
-	}
-	st, err := d.Hold(ctx, false)
-	if err != nil {
+	return d.run(ctx, &o.runFlags, req, project.Approvals{}, func() error { // there is no plan to agree to
+		if req.Model, err = d.CheckModels(ctx, req.Plan); err == nil && !a.json {
+			a.note("%s", loopText(req, d.Criteria(req.DoneWhen).Checks))
+		}
 		return err
-	}
-	defer st.Release()
-	if err := d.approveLoop(ctx, &req); err != nil {
-		return err
-	}
-	return d.execute(ctx, st, func(
-		ctx context.Context, run *orchestrator.Orchestrator,
-	) iter.Seq2[boulder.Event, error] {
-		return run.Run(ctx, req)
 	})
 }
 
-// loopRequest makes what the orchestrator is asked to run: a plan of one sub-task, and the bounds of the loop.
-func (d *deps) loopRequest(ctx context.Context, o *loopOptions, args []string) (orchestrator.Request, error) {
+// request is a plan of one sub-task, and the bounds of the loop.
+func (o *loopOptions) request(ctx context.Context, d *deps, args []string) (*project.Request, error) {
 	task, err := o.task(d.app, args)
 	if err != nil {
-		return orchestrator.Request{}, err
+		return nil, err
 	}
 	task, o.constraints = d.CleanRequest(task, o.constraints)
 	plan, err := d.makePlan(ctx, boulder.PlanRequest{
 		Task: task, Constraints: o.constraints, Project: d.Dir(), Mode: boulder.PlanNever,
 	})
 	if err != nil {
-		return orchestrator.Request{}, err
+		return nil, err
 	}
 	plan.Seal.Base = d.Base()
-	o.budget.name([]string{plan.SubTasks[0].ID})
+	only := plan.SubTasks[0].ID
+	o.budget.name([]string{only})
 	for id := range o.budget.subTasks {
-		if id != plan.SubTasks[0].ID {
-			return orchestrator.Request{}, usagef("a loop has one sub-task, %q, and none named %q to give a budget to",
-				plan.SubTasks[0].ID, id)
+		if id != only {
+			return nil, usagef("a loop has one sub-task, %q, and none named %q to give a budget to", only, id)
 		}
 	}
 	done, err := d.loopDone(o.doneWhen)
 	if err != nil {
-		return orchestrator.Request{}, err
+		return nil, err
 	}
 	loop := d.Config().Loop()
-	if o.iterations > 0 {
-		loop.Iterations = o.iterations
-	}
-	return orchestrator.Request{
-		Plan: plan, GatesApproved: true, Base: d.Base(), LedgerModel: d.Ledger(), Loop: &loop, Diverted: o.blockers,
-		DoneWhen: done.Words, Checks: done.Checks, Gates: d.Config().Gates, NoWorse: d.Config().NoWorse,
-		Budget: d.Budget(o.budget.run), SubTaskBudgets: o.budget.subTasks,
+	loop.Iterations = cmp.Or(o.iterations, loop.Iterations)
+	return &project.Request{
+		Plan: plan, GatesApproved: true, Base: d.Base(), Loop: &loop, DoneWhen: done.Words, Diverted: o.blockers,
+		Budget: o.budget.run, SubTasks: o.budget.subTasks,
 	}, nil
 }
 
@@ -145,41 +126,15 @@ func (d *deps) loopDone(flag doneFlag) (project.Criteria, error) {
 	return done, nil
 }
 
-// approveLoop looks whether OpenCode has the model, and says what is about to happen. There is no plan to agree to.
-func (d *deps) approveLoop(ctx context.Context, req *orchestrator.Request) error {
-	d.Warm()
-	model, err := d.CheckModels(ctx, req.Plan)
-	if err != nil {
-		return err
-	}
-	req.Model = model
-	if !d.app.json {
-		d.app.note("%s", loopText(*req))
-	}
-	return nil
-}
-
 // loopText says in a line or two when a loop ends.
-func loopText(req orchestrator.Request) string {
+func loopText(req *project.Request, checks boulder.Checks) string {
 	s := fmt.Sprintf("Goes on until these hold: %s; at most %s.",
 		strings.Join(req.DoneWhen, ", "), text.Plural(req.Loop.Iterations, "turn"))
 	if slices.Contains(req.DoneWhen, boulder.DoneTests) {
-		s += "\n   tests:        $ " + text.OneLine(strings.Join(req.Checks.Tests, "; "))
+		s += "\n   tests:        $ " + text.OneLine(strings.Join(checks.Tests, "; "))
 	}
-	if slices.Contains(req.DoneWhen, boulder.DoneDiagnostics) && len(req.Checks.Lint) > 0 {
-		s += "\n   diagnostics:  $ " + text.OneLine(strings.Join(req.Checks.Lint, "; ")) + ", where no language server runs"
+	if slices.Contains(req.DoneWhen, boulder.DoneDiagnostics) && len(checks.Lint) > 0 {
+		s += "\n   diagnostics:  $ " + text.OneLine(strings.Join(checks.Lint, "; ")) + ", where no language server runs"
 	}
 	return s
-}
-
-// detachLoop hands a loop to the server of the project.
-func (d *deps) detachLoop(ctx context.Context, o *loopOptions, req orchestrator.Request) error {
-	if err := d.approveLoop(ctx, &req); err != nil {
-		return err
-	}
-	return d.detach(ctx, &o.runOptions, control.Submission{
-		Plan: req.Plan, GatesApproved: true, Base: req.Base, Model: req.Model, Budget: o.budget.run,
-		SubTasks: o.budget.subTasks, DoneWhen: req.DoneWhen, Checks: req.Checks, Loop: req.Loop,
-		Diverted: o.blockers,
-	})
 }

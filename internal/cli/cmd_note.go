@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -15,8 +16,7 @@ import (
 const noteRead = 64 << 10
 
 func (a *app) newNoteCmd() *cobra.Command {
-	var o steerOptions
-	var subTask string
+	var ref, subTask string
 	cmd := &cobra.Command{
 		Use:   "note [flags] \"TEXT\" | -",
 		Short: "Tell the agents and the judge something",
@@ -37,7 +37,7 @@ from stdin. It may have 4,000 characters.`,
 				text = a.secrets.Text(text)
 			}
 			order := boulder.Order{Do: boulder.OrderNote, SubTaskID: subTask, Text: text}
-			return a.steer(cmd.Context(), o.boulder, order, func(d store.Detail) error {
+			return a.steer(cmd.Context(), ref, order, func(d store.Detail) error {
 				if len(args) < 2 || subTask != "" {
 					return nil
 				}
@@ -51,13 +51,10 @@ from stdin. It may have 4,000 characters.`,
 			})
 		},
 	}
-	a.steerFlags(cmd, &o)
+	a.boulderFlag(cmd, &ref)
 	cmd.Flags().StringVar(&subTask, "sub-task", "", "only for `SUBTASK`")
-	_ = cmd.RegisterFlagCompletionFunc("sub-task", func(
-		cmd *cobra.Command, _ []string, word string,
-	) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return a.completeSubTaskOf(&o)(cmd, nil, word)
-	})
+	_ = cmd.RegisterFlagCompletionFunc("sub-task", a.completion(
+		func(ctx context.Context, r reader, _ []string) []cobra.Completion { return subTasksOf(ctx, r, ref) }))
 	return cmd
 }
 

@@ -28,7 +28,6 @@ type taskFlags struct {
 	direct      bool
 	plan        bool
 	list        bool
-	attach      string
 	doneWhen    doneFlag
 }
 
@@ -40,7 +39,6 @@ func (f *taskFlags) register(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.list, "from-list", false,
 		"take the task's own numbered list of 2 to 5 steps as the plan, without a model")
 	cmd.Flags().Var(&f.doneWhen, "done-when", doneUsage+"; default the judge")
-	cmd.Flags().StringVar(&f.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
 	cmd.PreRunE = func(*cobra.Command, []string) error { // cobra's own check is no usage error
 		if f.direct && f.plan {
 			return usagef("--direct and --plan contradict each other: give one of them, or neither")
@@ -125,7 +123,7 @@ func (a *app) read(name string) ([]byte, error) {
 
 type planOptions struct {
 	taskFlags
-	output string
+	attach, output string
 }
 
 func (a *app) newPlanCmd() *cobra.Command {
@@ -144,6 +142,7 @@ Then edit the file as you like and run it with ` + "`manager run`" + `.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runPlan(cmd.Context(), &o, args) },
 	}
 	o.register(cmd)
+	attachFlag(cmd, &o.attach)
 	cmd.Flags().StringVarP(&o.output, "output", "o", "",
 		"write the plan to `FILE` (default .manager/plan.yaml); - writes YAML to stdout and nothing else")
 	return cmd

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,20 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
 type resumeOptions struct {
-	attach         string
-	yes            bool
-	budget         budgetFlag
-	approveReplans bool
-	lockTimeout    time.Duration
-	blockers       bool
-	iterations     int
+	runFlags
+	iterations int
 }
 
 func (a *app) newResumeCmd() *cobra.Command {
@@ -49,43 +41,28 @@ loop that had all its turns, with --max-iterations.`,
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), &o, args) },
 	}
-	cmd.Flags().StringVar(&o.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
+	o.register(cmd)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().Var(&o.budget, "budget", budgetUsage)
 	cmd.Flags().IntVar(&o.iterations, "max-iterations", 0, "of a loop: at most `N` turns from now on, those it had included")
-	blockersFlag(cmd, &o.blockers)
-	lockFlag(cmd, &o.lockTimeout)
 	cmd.Flags().BoolVar(&o.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
 	return cmd
 }
 
-// atMostOne refuses a second argument.
-func atMostOne(name string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > 1 {
-			return usagef("%s takes one %s, not %d", cmd.CommandPath(), name, len(args))
-		}
-		return nil
-	}
-}
-
 func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) error {
-	a.warnOfSwitch(o.blockers)
 	if sent, err := a.resumeThere(ctx, o, newestOr(args)); sent || err != nil {
 		return err
 	}
-	d, err := a.connect(ctx, o.attach, o.lockTimeout)
+	d, err := a.connectToRun(ctx, &o.runFlags)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
 	if !d.Exists() { // to hold the state would make it
 		r, closeReader, err := d.Read(ctx)
-		if err != nil {
-			return err
+		if err == nil {
+			defer closeReader()
+			_, err = project.Unfinished(ctx, r, args)
 		}
-		defer closeReader()
-		_, err = project.Unfinished(ctx, r, args)
 		return err
 	}
 	st, err := d.Hold(ctx, false)
@@ -101,49 +78,42 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	if err != nil {
 		return err
 	}
-	d.DeliverBefore(ctx, st.DB, id)
 	d.Warm()
-	ask := &approver{deps: d, ask: !o.yes && !a.json && terminal(a.Stdin) && terminal(a.Stderr)}
-	approve := func(ctx context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
-		return ask.approve(ctx, p, d.PlanPath(), d.Config().AllowModelGates)
-	}
-	return d.execute(ctx, st, func(
-		ctx context.Context, run *orchestrator.Orchestrator,
-	) iter.Seq2[boulder.Event, error] {
-		return run.Resume(ctx, id, orchestrator.ResumeRequest{
-			Approve: approve, ApproveReplan: ask.replans(o.approveReplans || stored.AskReplans), Budget: o.budget.run,
-			SubTaskBudgets: o.budget.subTasks, LedgerModel: d.Ledger(), Diverted: o.blockers,
-			Iterations: o.iterations,
-		})
-	})
+	ask := o.approver(d).approvals(o.approveReplans || stored.AskReplans)
+	return d.execute(ctx, st, o.request(id), ask)
 }
 
-// resumeThere takes the pause of a boulder back that another process runs. It reports whether it did.
+func (o *resumeOptions) request(id string) project.Request {
+	return project.Request{
+		Resume: id, Budget: o.budget.run, SubTasks: o.budget.subTasks, Diverted: o.blockers, Iterations: o.iterations,
+	}
+}
+
+// resumeThere hands a boulder to the server of the project, or takes the pause of one back that another process runs. It
+// reports whether it did.
 func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (sent bool, err error) {
-	root, err := a.project()
+	p, err := a.openAnyway()
 	if err != nil {
 		return false, err
 	}
-	client, err := control.Dial(ctx, filepath.Join(root, store.DirName, control.SocketName))
+	there, err := p.Dial(ctx)
 	if err != nil {
-		return false, nil // nobody runs anything, or hold says what is wrong with who does
-	}
-	there, err := project.DeskOf(ctx, client)
-	if err != nil {
-		return false, nil
+		return false, nil //nolint:nilerr // nobody runs anything, or Hold says what is wrong with who does
 	}
 	defer there.Close()
 	id, err := there.Find(ctx, ref)
 	if err != nil {
-		return false, nil
+		return false, nil //nolint:nilerr // as above
 	}
 	detail, err := there.Get(ctx, id)
-	paused := detail.Boulder.Status == boulder.Paused && slices.Contains(project.Running(there.Holder), id)
-	if err != nil || !paused && !there.Holder.Serves {
+	atWork := slices.Contains(project.Running(there.Holder), id)
+	switch {
+	case err != nil:
+		return false, nil //nolint:nilerr // as above
+	case there.Holder.Serves && !atWork:
+		return true, a.resumeServed(ctx, o, there, detail)
+	case !there.Holder.Serves && !(atWork && detail.Boulder.Status == boulder.Paused):
 		return false, nil
-	}
-	if there.Holder.Serves && !slices.Contains(project.Running(there.Holder), id) {
-		return true, a.resumeServed(ctx, o, client, there, id)
 	}
 	if o.attach != "" || o.approveReplans || o.budget.run != nil || len(o.budget.subTasks) > 0 ||
 		o.blockers || o.iterations != 0 {
@@ -158,16 +128,12 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 }
 
 // resumeServed hands a boulder to the server of the project.
-func (a *app) resumeServed(
-	ctx context.Context, o *resumeOptions, client *control.Client, there *project.Desk, id string,
-) error {
+func (a *app) resumeServed(ctx context.Context, o *resumeOptions, there *project.Desk, detail store.Detail) error {
+	a.warnOfSwitch(o.blockers)
+	id := detail.Boulder.ID
 	if o.attach != "" || o.approveReplans {
 		return usagef("process %d serves this project, with an OpenCode server of its own choice and nobody at its"+
 			" terminal: leave --attach and --approve-replans out, or stop it with `manager serve --stop`", there.Holder.PID)
-	}
-	detail, err := there.Get(ctx, id)
-	if err != nil {
-		return err
 	}
 	if detail.Revision != nil && len(detail.SubTasks) == 0 && !o.yes {
 		return usagef("the plan of boulder %s waits for approval, and the server cannot ask: stop it with"+
@@ -176,11 +142,7 @@ func (a *app) resumeServed(
 	if _, err := o.merge(ctx, there, id); err != nil {
 		return err
 	}
-	resumption := control.Submission{
-		Resume: id, Budget: o.budget.run, SubTasks: o.budget.subTasks, Diverted: o.blockers,
-		Iterations: o.iterations,
-	}
-	if _, err := submit(ctx, client, resumption); err != nil {
+	if _, err := there.Submit(ctx, o.request(id)); err != nil {
 		return refusal(err)
 	}
 	if err := stands(ctx, there, id); err != nil {
@@ -195,7 +157,7 @@ const resumeLook = time.Second
 // stands says why a boulder that was handed over stands still again.
 func stands(ctx context.Context, r reader, id string) error {
 	for giveUp := time.Now().Add(resumeLook); time.Now().Before(giveUp); {
-		if err := project.Rest(ctx, project.Step); err != nil {
+		if err := project.Rest(ctx, serverLook); err != nil {
 			return err
 		}
 		d, err := r.Get(ctx, id)

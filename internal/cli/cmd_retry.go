@@ -7,7 +7,7 @@ import (
 )
 
 func (a *app) newRetryCmd() *cobra.Command {
-	var o steerOptions
+	var ref string
 	cmd := &cobra.Command{
 		Use:   "retry [flags] SUBTASK",
 		Short: "Retry a sub-task in a fresh session",
@@ -19,11 +19,11 @@ A sub-task that is completed is not done again: others may have built on it.`,
 		Example: `  manager retry toggle
   manager note --sub-task toggle "The store is in src/state.js" && manager retry toggle`,
 		Args:              oneSubTask,
-		ValidArgsFunction: a.completeSubTaskOf(&o),
+		ValidArgsFunction: a.completeSubTask(&ref),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.steer(cmd.Context(), o.boulder, boulder.Order{Do: boulder.OrderRetry, SubTaskID: args[0]})
+			return a.steer(cmd.Context(), ref, boulder.Order{Do: boulder.OrderRetry, SubTaskID: args[0]})
 		},
 	}
-	a.steerFlags(cmd, &o)
+	a.boulderFlag(cmd, &ref)
 	return cmd
 }

@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"iter"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/store"
 )
 
 type serveOptions struct {
@@ -49,7 +50,7 @@ ends; a second one aborts the turns.`,
 			return a.runServe(cmd.Context(), &o)
 		},
 	}
-	cmd.Flags().StringVar(&o.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
+	attachFlag(cmd, &o.attach)
 	cmd.Flags().DurationVar(&o.untilIdle, "until-idle", 0, "end when nothing was at work for `TIME`")
 	cmd.Flags().BoolVar(&o.stop, "stop", false, "stop the server of this project, and wait until it has ended")
 	blockersFlag(cmd, &o.blockers)
@@ -59,46 +60,33 @@ ends; a second one aborts the turns.`,
 
 // stopServing does what Ctrl-C does where the server runs.
 func (a *app) stopServing(ctx context.Context) error {
-	root, err := a.project()
+	p, err := a.openAnyway()
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(root, store.DirName)
-	client, err := control.Dial(ctx, filepath.Join(dir, control.SocketName))
+	there, err := p.Dial(ctx)
 	if errors.Is(err, control.ErrNotServed) {
-		return usagef("no server runs here")
+		err = usagef("no server runs here")
 	}
-	if err != nil {
-		return project.Unanswering(ctx, dir, err)
-	}
-	defer client.Close()
-	holder, err := client.Holder(ctx)
 	if err != nil {
 		return err
 	}
-	if !holder.Serves {
+	defer there.Close()
+	pid := there.Holder.PID
+	if !there.Holder.Serves {
 		return usagef("process %d runs a boulder of its own, `%s`: pause it with `manager pause`, or stop it where it runs",
-			holder.PID, holder.Command)
+			pid, there.Holder.Command)
 	}
-	if err := syscall.Kill(holder.PID, syscall.SIGTERM); err != nil {
-		return fmt.Errorf("stop process %d: %w", holder.PID, err)
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop process %d: %w", pid, err)
 	}
-	a.note("Process %d lets its turns end. Once more aborts them.", holder.PID)
-	look := time.NewTicker(serverLook)
-	defer look.Stop()
-	for {
-		if _, err := client.Holder(ctx); err != nil {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			return nil
-		}
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	a.note("Process %d lets its turns end. Once more aborts them.", pid)
+	for project.HolderOf(ctx, there.Reader) != nil {
+		if err := project.Rest(ctx, serverLook); err != nil {
+			return err
 		}
 	}
+	return context.Cause(ctx)
 }
 
 func (a *app) runServe(ctx context.Context, o *serveOptions) error {
@@ -108,42 +96,46 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 	}
 	defer d.Close()
 	d.Config().Blockers.Enabled = d.Config().Blockers.Enabled || o.blockers
+	if _, err := d.Notifier(); err != nil { // it is needed when a run ends
+		return err
+	}
 	st, err := d.Hold(ctx, true)
 	if err != nil {
 		return err
 	}
 	defer st.Release()
-	run, err := st.Orchestrator(ctx)
-	if err != nil {
-		return err
-	}
 	work, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
-	stopped := make(chan struct{})
 	defer a.interrupts.take(func(n int) {
 		if n == 1 {
 			a.note("%s", view.StoppingText)
-			run.Stop()
-			close(stopped)
+			st.Stop()
 			return
 		}
 		abort(errInterrupted)
 	})()
-	s := &service{deps: d, st: st, run: run, ctx: work, patient: o.untilIdle, empty: make(chan struct{})}
-	defer s.close()
-	if err := s.takeUp(ctx); err != nil {
-		fmt.Fprintf(a.Stderr, "manager: %s\n", message(err))
-	}
-	st.SetSteerer(s)
 	a.note("Serving %s. Hand a task over with: manager run --detach", d.Dir())
-	s.mu.Lock()
-	s.rest()
-	s.mu.Unlock()
-	select {
-	case <-s.empty:
-		return nil
-	case <-stopped:
-	case <-work.Done():
+	err = st.Serve(work, o.untilIdle, func(events iter.Seq2[boulder.Event, error]) { d.followServed(work, st, events) })
+	if errors.Is(err, orchestrator.ErrStopped) {
+		return errInterrupted
 	}
-	return errInterrupted
+	return err
+}
+
+// followServed shows a boulder that was handed over, and tells on stderr how it ended: there is nobody else to tell.
+func (d *deps) followServed(ctx context.Context, st *project.State, events iter.Seq2[boulder.Event, error]) {
+	end, err := d.newEnding(st.DB)
+	if err != nil {
+		d.app.warn("%v", err)
+		return
+	}
+	err = end.follow(ctx, events, func(id string) view.Run {
+		return view.NewServeRun(d.app.console(), view.NewProgress(st.DB), id)
+	})
+	if err != nil && !errors.Is(err, orchestrator.ErrCancelled) && exitCode(err) != exitPartial { // those were shown
+		fmt.Fprintf(d.app.Stderr, "%s boulder %s: %s\n", view.Clock(time.Now()), end.id, message(err))
+	}
+	if path := end.conclude(ctx, err); path != "" {
+		fmt.Fprintf(d.app.Stderr, "%s boulder %s: report: %s\n", view.Clock(time.Now()), end.id, path)
+	}
 }

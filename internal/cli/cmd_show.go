@@ -58,7 +58,10 @@ about that one.`,
 	}
 	cmd.Flags().StringVar(&o.why, "why", "", "only the chain of decisions about `SUBTASK`, or about a watched session")
 	cmd.Flags().BoolVar(&o.receipt, "receipt", false, "only where tokens, money and time went")
-	_ = cmd.RegisterFlagCompletionFunc("why", a.completeSubTask) // fails only for a flag that is not there
+	_ = cmd.RegisterFlagCompletionFunc("why", a.completion(
+		func(ctx context.Context, r reader, args []string) []cobra.Completion {
+			return subTasksOf(ctx, r, newestOr(args))
+		})) // fails only for a flag that is not there
 	return cmd
 }
 

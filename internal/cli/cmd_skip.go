@@ -7,7 +7,7 @@ import (
 )
 
 func (a *app) newSkipCmd() *cobra.Command {
-	var o steerOptions
+	var ref string
 	cmd := &cobra.Command{
 		Use:   "skip [flags] SUBTASK",
 		Short: "Skip a sub-task, as if it were done",
@@ -16,11 +16,11 @@ Use it for what is not needed, or what you have done yourself (say so with ` + "
 work is stopped.`,
 		Example:           `  manager skip docs`,
 		Args:              oneSubTask,
-		ValidArgsFunction: a.completeSubTaskOf(&o),
+		ValidArgsFunction: a.completeSubTask(&ref),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.steer(cmd.Context(), o.boulder, boulder.Order{Do: boulder.OrderSkip, SubTaskID: args[0]})
+			return a.steer(cmd.Context(), ref, boulder.Order{Do: boulder.OrderSkip, SubTaskID: args[0]})
 		},
 	}
-	a.steerFlags(cmd, &o)
+	a.boulderFlag(cmd, &ref)
 	return cmd
 }

@@ -190,14 +190,6 @@ func (a *app) readStatus(ctx context.Context, r reader, args []string) (*view.St
 	return s, err
 }
 
-// newestOr is the boulder that the arguments name; empty is the newest.
-func newestOr(args []string) string {
-	if len(args) == 0 {
-		return ""
-	}
-	return args[0]
-}
-
 // neighboursOf reads what the boulders beside one have, if anything in it waits for a slot. One that cannot be read is
 // left out: its own status tells.
 func neighboursOf(ctx context.Context, r reader, holder *control.Holder, d store.Detail) []view.Neighbour {

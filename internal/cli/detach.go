@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,9 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
@@ -31,41 +28,24 @@ const (
 	serverLog = "serve.log"
 )
 
-// detach hands a task to the server of the project, and starts one if there is none.
-func (d *deps) detach(ctx context.Context, o *runOptions, what control.Submission) error {
-	if o.approveReplans {
-		return usagef("--approve-replans needs a person at the terminal, and --detach leaves it")
-	}
+// detach hands what is to be run to the server of the project, and starts one if there is none.
+func (d *deps) detach(ctx context.Context, attach string, req project.Request) error {
 	if d.app.ledgerModel != "" {
-		what.LedgerModel = d.Ledger()
+		req.LedgerModel = d.Ledger()
 	}
-	client, holder, err := d.server(ctx, o.attach)
+	there, err := d.server(ctx, attach)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	id, err := submit(ctx, client, what)
+	defer there.Close()
+	id, err := there.Submit(ctx, req)
 	switch {
 	case errors.Is(err, control.ErrNoSubmitter):
-		return fmt.Errorf("%w: %w: process %d, `%s`", store.ErrHeld, err, holder.PID, holder.Command)
+		return fmt.Errorf("%w: %w: process %d, `%s`", store.ErrHeld, err, there.Holder.PID, there.Holder.Command)
 	case err != nil:
 		return refusal(err)
 	}
-	return d.app.detached(id, holder.PID)
-}
-
-// submit hands a task over. A server takes tasks when it has taken up what a crash left, some moments after it is
-// there.
-func submit(ctx context.Context, client *control.Client, what control.Submission) (id string, err error) {
-	for giveUp := time.Now().Add(project.BeginWait); ; {
-		id, err = client.Submit(ctx, what)
-		if !errors.Is(err, control.ErrNotReady) || time.Now().After(giveUp) {
-			return id, err
-		}
-		if err := project.Rest(ctx, project.Step); err != nil {
-			return "", err
-		}
-	}
+	return d.app.detached(id, there.Holder.PID)
 }
 
 // detached says that a boulder runs in the background.
@@ -84,38 +64,51 @@ func (a *app) detached(id string, pid int) error {
 }
 
 // server finds the process that takes tasks, and starts it if nobody holds the state.
-func (d *deps) server(ctx context.Context, attach string) (*control.Client, control.Holder, error) {
+func (d *deps) server(ctx context.Context, attach string) (*project.Desk, error) {
+	there, err := d.Dial(ctx)
+	if errors.Is(err, control.ErrNotServed) {
+		if there, err = d.startServer(ctx, attach); err != nil {
+			err = fmt.Errorf("start a server: %w", err)
+		}
+		return there, err
+	}
+	if err == nil && there.Holder.Serves && attach != "" {
+		there.Close()
+		return nil, usagef("process %d serves this project already, with an OpenCode server of its own choice: "+
+			"leave --attach out, or stop it", there.Holder.PID)
+	}
+	return there, err
+}
+
+// startServer starts a server in the background, and waits until it is there.
+func (d *deps) startServer(ctx context.Context, attach string) (*project.Desk, error) {
 	dir, err := store.EnsureDir(d.Dir())
 	if err != nil {
-		return nil, control.Holder{}, err
+		return nil, err
 	}
-	socket := filepath.Join(dir, control.SocketName)
-	client, err := control.Dial(ctx, socket)
-	var died <-chan error
-	if errors.Is(err, control.ErrNotServed) {
-		if died, err = d.startServing(dir, attach); err != nil {
-			return nil, control.Holder{}, fmt.Errorf("start a server: %w", err)
+	died, err := d.startServing(dir, attach)
+	if err != nil {
+		return nil, err
+	}
+	for giveUp := time.Now().Add(serverStart); ; {
+		there, err := d.Dial(ctx)
+		if !errors.Is(err, control.ErrNotServed) {
+			return there, err
 		}
-		client, err = awaitServer(ctx, socket, died)
-		if err != nil {
-			return nil, control.Holder{}, fmt.Errorf("start a server: %w; it says:\n%s", err,
+		select {
+		case err := <-died:
+			return nil, fmt.Errorf("it ended before it could take a task: %v; it says:\n%s", err,
+				logEnd(filepath.Join(dir, serverLog)))
+		default:
+		}
+		if time.Now().After(giveUp) {
+			return nil, fmt.Errorf("it did not answer within %s; it says:\n%s", serverStart,
 				logEnd(filepath.Join(dir, serverLog)))
 		}
+		if err := project.Rest(ctx, serverLook); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return nil, control.Holder{}, project.Unanswering(ctx, dir, err)
-	}
-	holder, err := client.Holder(ctx)
-	if err != nil {
-		client.Close()
-		return nil, control.Holder{}, err
-	}
-	if holder.Serves && attach != "" && died == nil {
-		client.Close()
-		return nil, holder, usagef("process %d serves this project already, with an OpenCode server of its own choice: "+
-			"leave --attach out, or stop it", holder.PID)
-	}
-	return client, holder, nil
 }
 
 // startServing starts a server in the background, in a session of its own, so that closing the terminal does not reach
@@ -172,28 +165,6 @@ func absolute(path string) string {
 	return path
 }
 
-func awaitServer(ctx context.Context, socket string, died <-chan error) (*control.Client, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("it did not answer within %s", serverStart))
-	defer cancel()
-	look := time.NewTicker(serverLook)
-	defer look.Stop()
-	for {
-		client, err := control.Dial(ctx, socket)
-		if !errors.Is(err, control.ErrNotServed) {
-			return client, err
-		}
-		select {
-		case <-look.C:
-		case err := <-died:
-			return nil, fmt.Errorf("it ended: %w", errors.Join(err, errEndedEarly))
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-var errEndedEarly = errors.New("before it could take a task")
-
 // logEnd is the end of a file, for people.
 func logEnd(path string) string {
 	data, err := os.ReadFile(path)
@@ -203,45 +174,4 @@ func logEnd(path string) string {
 	text := strings.TrimSpace(string(data[max(0, len(data)-2000):]))
 	lines := strings.Split(text, "\n")
 	return strings.Join(lines[max(0, len(lines)-8):], "\n")
-}
-
-// detachRun hands over what `manager run` was asked for. A plan is checked, and approved, here.
-func (d *deps) detachRun(ctx context.Context, o *runOptions, w what, plan *boulder.Plan) error {
-	if o.edit && plan == nil {
-		return usagef("--edit is for a plan, and with --detach a task is planned later:" +
-			" make the plan first, with `manager plan`")
-	}
-	task := control.Submission{
-		Task: w.task, Constraints: o.constraints, Mode: o.mode(), Base: d.Base(), Model: d.app.model, Budget: o.budget.run,
-		SubTasks: o.budget.subTasks, Diverted: o.blockers,
-	}
-	done := d.Criteria(o.doneWhen)
-	task.DoneWhen, task.Checks = done.Words, done.Checks
-	var err error
-	switch {
-	case o.fork != "":
-		r, closeReader, openErr := d.app.openReader(ctx)
-		if openErr != nil {
-			return openErr
-		}
-		task.Fork, err = o.forked(ctx, r)
-		closeReader()
-	case plan != nil:
-		if err := done.Check(plan); err != nil {
-			return err
-		}
-		var approved orchestrator.Approval
-		approved, err = d.agreed(ctx, o, o.approver(d), plan, w.planPath)
-		task.Task, task.Constraints = "", nil
-		task.Plan, task.GatesApproved, task.Model = approved.Plan, approved.Gates, cmp.Or(approved.Model, d.app.model)
-		if err == nil {
-			err = done.Check(task.Plan)
-		}
-	default:
-		err = done.Check(nil)
-	}
-	if err != nil {
-		return err
-	}
-	return d.detach(ctx, o, task)
 }

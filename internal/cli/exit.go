@@ -61,7 +61,8 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.Is(err, store.ErrHeld), errors.Is(err, control.ErrNotReady):
 		return exitHeld
-	case errors.As(err, &usage), errors.As(err, &file), errors.Is(err, orchestrator.ErrUnstartable):
+	case errors.As(err, &usage), errors.As(err, &file), errors.Is(err, orchestrator.ErrUnstartable),
+		errors.Is(err, orchestrator.ErrNoFork):
 		return exitUsage
 	case errors.Is(err, orchestrator.ErrWaiting), errors.Is(err, boulder.ErrNoCredit):
 		return exitWaiting

@@ -334,10 +334,10 @@ func TestCompletion(t *testing.T) {
 		want string
 	}{
 		{[]string{"status", ""}, sampleID + "\trunning: Add dark mode with a toggle in the settings\n:36\n"},
-		{[]string{"status", sampleID, ""}, ":4\n"},
+		{[]string{"status", sampleID, ""}, ":36\n"},
 		// All of them: it is the shell that compares.
 		{[]string{"logs", sampleID, "th"}, "toggle\tAdd the settings toggle\ntheme\tCreate the theme 主题\n" +
-			"icons\tDraw the icons\ndocs\tWrite it down\nsite\tPublish the icons\nlang\tTranslate it\n:4\n"},
+			"icons\tDraw the icons\ndocs\tWrite it down\nsite\tPublish the icons\nlang\tTranslate it\n:36\n"},
 	} {
 		if diff := cmp.Diff(test.want, completion(t, project, test.args...)); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", test.args, diff)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -40,22 +39,7 @@ func (d *deps) newEnding(db reader) (*ending, error) {
 	return &ending{deps: d, db: db, notifier: notifier}, err
 }
 
-// watch passes the events of the run on, and notices what somebody may want to be told.
-func (e *ending) watch(
-	ctx context.Context, events iter.Seq2[boulder.Event, error],
-) iter.Seq2[boulder.Event, error] {
-	return func(yield func(boulder.Event, error) bool) {
-		for event, err := range events {
-			if err == nil {
-				e.take(ctx, event)
-			}
-			if !yield(event, err) {
-				return
-			}
-		}
-	}
-}
-
+// take notices what somebody may want to be told.
 func (e *ending) take(ctx context.Context, event boulder.Event) {
 	e.id = event.BoulderID
 	if end, ok := event.Body.(boulder.TaskComplete); ok {
@@ -138,9 +122,6 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 	path, err := d.writeReport(made)
 	if err != nil {
 		d.app.warn("the report of boulder %s could not be written: %v", e.id, err)
-	}
-	if runErr == nil && e.end != nil && !e.end.AllCompleted {
-		runErr = errPartial
 	}
 	if what := eventOf(runErr); what != "" && e.wants(what) {
 		e.send(ctx, made, what, new(exitCode(runErr)), path)

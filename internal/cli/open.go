@@ -51,7 +51,7 @@ func (a *app) open() (*project.Project, error) {
 // connect opens the project for commands that plan or run. The caller closes it.
 func (a *app) connect(ctx context.Context, attach string, lockTimeout time.Duration) (*deps, error) {
 	o := a.options()
-	o.Attach, o.LockTimeout, o.Executable = attach, lockTimeout, a.Executable
+	o.Attach, o.LockTimeout = attach, lockTimeout
 	p, err := project.Open(a.dir, o)
 	if err != nil {
 		return nil, err
@@ -67,19 +67,19 @@ func (a *app) connect(ctx context.Context, attach string, lockTimeout time.Durat
 	return &deps{Project: p, app: a, log: a.logger()}, nil
 }
 
-// openDesk finds out who takes orders. As for looking, the configuration need not be in order for that.
-func (a *app) openDesk(ctx context.Context) (*project.Desk, error) {
+// openAnyway opens the project to look and to give orders: its configuration need not be in order for that.
+func (a *app) openAnyway() (*project.Project, error) {
 	p, err := project.Open(a.dir, a.options())
 	if p == nil {
 		return nil, err
 	}
-	return p.Desk(ctx)
+	return p, nil
 }
 
 // openReader opens the project's state for reading.
 func (a *app) openReader(ctx context.Context) (_ reader, closeReader func(), err error) {
-	p, err := project.Open(a.dir, a.options())
-	if p == nil {
+	p, err := a.openAnyway()
+	if err != nil {
 		return nil, nil, err
 	}
 	return p.Read(ctx)

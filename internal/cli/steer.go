@@ -1,14 +1,10 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,36 +16,11 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// steerOptions are those of the commands that tell a boulder something.
-type steerOptions struct{ boulder string }
-
-func (a *app) steerFlags(cmd *cobra.Command, o *steerOptions) {
-	cmd.Flags().StringVarP(&o.boulder, "boulder", "b", "",
+// boulderFlag adds --boulder.
+func (a *app) boulderFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVarP(to, "boulder", "b", "",
 		"the `BOULDER` that is meant (default: the one that is at work, or the newest unfinished one)")
 	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completeBoulder(false)) // fails only for a flag that is not there
-}
-
-// completeSubTaskOf offers the sub-tasks of the boulder that the flag names, for the first argument.
-func (a *app) completeSubTaskOf(o *steerOptions) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		r, closeReader, err := a.openReader(cmd.Context())
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		defer closeReader()
-		return completeSubTasks(cmd.Context(), r, o.boulder), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// oneSubTask takes exactly one argument.
-func oneSubTask(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usagef("%s takes one SUBTASK, not %d arguments: `manager status` lists them", cmd.CommandPath(), len(args))
-	}
-	return nil
 }
 
 // steer has an order carried out and tells what follows from it. The checks may refuse it.
@@ -57,21 +28,15 @@ func (a *app) steer(ctx context.Context, ref string, o boulder.Order, checks ...
 	if err := o.Validate(); err != nil {
 		return &project.UsageError{Err: err}
 	}
-	report, err := a.order(ctx, ref, o, checks)
-	for giveUp := time.Now().Add(project.BeginWait); errors.Is(err, control.ErrNotReady) && time.Now().Before(giveUp); {
-		select { // OpenCode is starting there, or a person is being asked about the plan
-		case <-time.After(project.Step):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		report, err = a.order(ctx, ref, o, checks)
+	p, err := a.openAnyway()
+	if err != nil {
+		return err
 	}
-	for range 2 { // the process that took orders has ended since: now the database does, or the next process
-		if !errors.Is(err, control.ErrNotServed) || errors.Is(err, control.ErrUnanswered) {
-			break
-		}
-		report, err = a.order(ctx, ref, o, checks)
-	}
+	var report *view.Order
+	err = p.Steer(ctx, func(d *project.Desk) (err error) {
+		report, err = a.order(ctx, d, ref, o, checks)
+		return err
+	})
 	if err != nil {
 		return refusal(err)
 	}
@@ -92,13 +57,8 @@ func (a *app) tell(s string) {
 
 // order hands an order in, once.
 func (a *app) order(
-	ctx context.Context, ref string, o boulder.Order, checks []func(store.Detail) error,
+	ctx context.Context, d *project.Desk, ref string, o boulder.Order, checks []func(store.Detail) error,
 ) (*view.Order, error) {
-	d, err := a.openDesk(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
 	id, err := d.Find(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -152,44 +112,6 @@ func makesSense(ctx context.Context, r reader, d store.Detail, o boulder.Order) 
 		return usagef("%q is a boulder, not a sub-task: end it with `manager cancel -b %s`", o.SubTaskID, other)
 	}
 	return err
-}
-
-// subTaskNumber is what views call a sub-task: [2/3], or its number alone.
-var subTaskNumber = regexp.MustCompile(`^(\[[0-9]+(/[0-9]+)?\]|[1-9][0-9]{0,3})$`)
-
-// subTaskPlace is the place in the plan, from 1, that a user means with a number.
-func subTaskPlace(ref string) (n int, ok bool) {
-	if !subTaskNumber.MatchString(ref) {
-		return 0, false
-	}
-	number, _, _ := strings.Cut(strings.Trim(ref, "[]"), "/")
-	n, _ = strconv.Atoi(number) // 0 if it is too large for any plan
-	return n, n > 0
-}
-
-// findSubTask is the sub-task that a user names: by its id, or by its number, which views show as [2/3].
-func findSubTask(d store.Detail, ref string) (*boulder.SubTask, error) {
-	n, _ := subTaskPlace(ref)
-	var numbered *boulder.SubTask
-	var ids []string
-	for i := range d.SubTasks {
-		t := &d.SubTasks[i]
-		if t.ID == ref {
-			return t, nil
-		}
-		if n > 0 && t.Position == n {
-			numbered = t
-		}
-		ids = append(ids, t.ID)
-	}
-	if numbered != nil {
-		return numbered, nil
-	}
-	if near := text.Nearest(ref, ids); near != "" {
-		return nil, usagef("boulder %s has no sub-task %q: did you mean %q?", d.Boulder.ID, ref, near)
-	}
-	return nil, usagef("boulder %s has no sub-task %q: it has %s", d.Boulder.ID, ref,
-		text.Clip(cmp.Or(strings.Join(ids, ", "), "none yet"), 400))
 }
 
 // refusal says an order that cannot be carried out in words for people.

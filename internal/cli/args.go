@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
+)
+
+// noArguments refuses arguments.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s takes no arguments, not %q", cmd.CommandPath(), args[0])
+	}
+	return nil
+}
+
+// atMostOne refuses a second argument.
+func atMostOne(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return usagef("%s takes one %s, not %d", cmd.CommandPath(), name, len(args))
+		}
+		return nil
+	}
+}
+
+// oneSubTask takes exactly one argument.
+func oneSubTask(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("%s takes one SUBTASK, not %d arguments: `manager status` lists them", cmd.CommandPath(), len(args))
+	}
+	return nil
+}
+
+// newestOr is the boulder that the arguments name; empty is the newest.
+func newestOr(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// subTaskNumber is what views call a sub-task: [2/3], or its number alone.
+var subTaskNumber = regexp.MustCompile(`^(\[[0-9]+(/[0-9]+)?\]|[1-9][0-9]{0,3})$`)
+
+// subTaskPlace is the place in the plan, from 1, that a user means with a number.
+func subTaskPlace(ref string) (n int, ok bool) {
+	if !subTaskNumber.MatchString(ref) {
+		return 0, false
+	}
+	number, _, _ := strings.Cut(strings.Trim(ref, "[]"), "/")
+	n, _ = strconv.Atoi(number) // 0 if it is too large for any plan
+	return n, n > 0
+}
+
+// findSubTask is the sub-task that a user names: by its id, or by its number, which views show as [2/3].
+func findSubTask(d store.Detail, ref string) (*boulder.SubTask, error) {
+	n, _ := subTaskPlace(ref)
+	var numbered *boulder.SubTask
+	var ids []string
+	for i := range d.SubTasks {
+		t := &d.SubTasks[i]
+		if t.ID == ref {
+			return t, nil
+		}
+		if n > 0 && t.Position == n {
+			numbered = t
+		}
+		ids = append(ids, t.ID)
+	}
+	if numbered != nil {
+		return numbered, nil
+	}
+	if near := text.Nearest(ref, ids); near != "" {
+		return nil, usagef("boulder %s has no sub-task %q: did you mean %q?", d.Boulder.ID, ref, near)
+	}
+	return nil, usagef("boulder %s has no sub-task %q: it has %s", d.Boulder.ID, ref,
+		text.Clip(cmp.Or(strings.Join(ids, ", "), "none yet"), 400))
+}
+
+// completion offers to the shell what read finds in the state of the project.
+func (a *app) completion(read func(ctx context.Context, r reader, args []string) []cobra.Completion) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		r, closeReader, err := a.openReader(cmd.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer closeReader()
+		return read(cmd.Context(), r, args), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// completeBoulder offers the boulders of the project, and after one its sub-tasks if the command takes one.
+func (a *app) completeBoulder(subTasks bool) cobra.CompletionFunc {
+	return a.completion(func(ctx context.Context, r reader, args []string) []cobra.Completion {
+		switch {
+		case len(args) == 0:
+			return boulders(ctx, r, nil)
+		case len(args) == 1 && subTasks:
+			return subTasksOf(ctx, r, args[0])
+		}
+		return nil
+	})
+}
+
+// completeSubTask offers the sub-tasks of a boulder for the first argument.
+func (a *app) completeSubTask(ref *string) cobra.CompletionFunc {
+	return a.completion(func(ctx context.Context, r reader, args []string) []cobra.Completion {
+		if len(args) > 0 {
+			return nil
+		}
+		return subTasksOf(ctx, r, *ref)
+	})
+}
+
+func boulders(ctx context.Context, r reader, _ []string) (all []cobra.Completion) {
+	items, _ := r.Listing(ctx) // those that can be read
+	for _, b := range items {
+		all = append(all, cobra.CompletionWithDesc(b.BoulderID, string(b.Status)+": "+text.Clip(b.Task, 50)))
+	}
+	return all
+}
+
+func subTasksOf(ctx context.Context, r reader, ref string) (all []cobra.Completion) {
+	d, _ := project.Get(ctx, r, ref)
+	for _, t := range d.SubTasks {
+		all = append(all, cobra.CompletionWithDesc(t.ID, text.Clip(t.Subject, 50)))
+	}
+	return all
+}

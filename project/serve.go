@@ -1,0 +1,153 @@
+package project
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/orchestrator"
+)
+
+// Serve runs what a crashed process left, and what other processes hand over, several boulders at the same time and under
+// the same limits. follow is called for each, on a goroutine of its own, and ranges over its events. Serve returns when
+// ctx ends, when [State.Stop] was called ([orchestrator.ErrStopped]), or when nothing was at work for patience (0: never),
+// and every follow has returned.
+func (s *State) Serve(
+	ctx context.Context, patience time.Duration, follow func(events iter.Seq2[boulder.Event, error]),
+) error {
+	sv := &service{s, ctx, follow}
+	defer sv.close()
+	if err := sv.takeUp(ctx); err != nil {
+		s.p.warn("%v", err)
+	}
+	s.server.SetSteerer(sv)
+	for {
+		idle := make(<-chan time.Time)
+		if s.mu.Lock(); patience > 0 && s.begun == 0 {
+			idle = time.After(patience)
+		}
+		s.mu.Unlock()
+		select {
+		case <-s.changed:
+		case <-idle:
+			if s.mu.Lock(); s.begun == 0 {
+				s.closed = true
+			}
+			over := s.closed
+			s.mu.Unlock()
+			if over {
+				return nil
+			}
+		case <-s.stopped.Done():
+			return orchestrator.ErrStopped
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// service takes orders and submissions from other processes. Its methods may be called from any goroutine.
+type service struct {
+	*State
+	ctx    context.Context // of the boulders
+	follow func(iter.Seq2[boulder.Event, error])
+}
+
+var (
+	_ control.Steerer   = (*service)(nil)
+	_ control.Submitter = (*service)(nil)
+)
+
+// Order carries an order out. A resume of what nothing runs runs it.
+func (s *service) Order(ctx context.Context, boulderID string, o boulder.Order) error {
+	if o.Do == boulder.OrderResume && !s.isRunning(boulderID) {
+		_, err := s.Submit(ctx, Request{Resume: boulderID})
+		return err
+	}
+	return s.run.Order(ctx, boulderID, o)
+}
+
+// takeUp resumes what a process left that did not come to stop it: the boulders that are running by the records.
+func (s *service) takeUp(ctx context.Context) error {
+	all, err := s.DB.Listing(ctx)
+	for _, b := range all {
+		if b.Status != boulder.Running && b.Status != boulder.Synthesizing {
+			continue
+		}
+		if _, resumeErr := s.Submit(ctx, Request{Resume: b.BoulderID}); resumeErr != nil {
+			err = errors.Join(err, fmt.Errorf("resume %s: %w", b.BoulderID, resumeErr))
+		}
+	}
+	return err
+}
+
+// Submit runs a boulder on a goroutine of its own, and returns when the first of it is on disk.
+func (s *service) Submit(ctx context.Context, req Request) (string, error) {
+	if req.LedgerModel != "" && req.LedgerModel != s.p.ledger {
+		return "", fmt.Errorf("%w: the server plans and judges with %s, not with %s:"+
+			" stop it, and start it with --ledger-model",
+			boulder.ErrRefused, cmp.Or(s.p.ledger, "the default model"), req.LedgerModel)
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return "", fmt.Errorf("%w: the server is stopping", boulder.ErrRefused)
+	}
+	s.begun++
+	s.work.Add(1) // here, so that close waits for it
+	s.mu.Unlock()
+	s.tell()
+	type start struct {
+		id  string
+		err error
+	}
+	first := make(chan start, 1)
+	go func() {
+		defer s.work.Done()
+		defer s.tell()
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.begun--
+		}()
+		s.follow(func(yield func(boulder.Event, error) bool) {
+			began := false
+			for e, err := range s.Run(s.ctx, req, Approvals{}) {
+				if !began {
+					first <- start{e.BoulderID, err}
+				}
+				if !began && err != nil || !yield(e, err) {
+					return
+				}
+				began = true
+			}
+		})
+	}()
+	select {
+	case began := <-first:
+		return began.id, began.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx) // it may have begun: the list of boulders tells
+	}
+}
+
+// tell wakes Serve.
+func (s *service) tell() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// close begins nothing further and waits until every run has ended.
+func (s *service) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.work.Wait()
+}
