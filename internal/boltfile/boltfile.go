@@ -4,6 +4,7 @@
 package boltfile
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -65,66 +66,51 @@ func Open(path string, opts Options) (*DB, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	fresh, err := inspect(path, opts.ReadOnly)
-	if err != nil {
-		return nil, err
+	for {
+		if err := prepare(path, opts); err != nil {
+			return nil, Explain(err)
+		}
+		db, err := openBolt(path, opts)
+		if err != nil {
+			return nil, Explain(err)
+		}
+		if err = db.check(); err == nil {
+			return db, nil
+		}
+		if err = errors.Join(err, db.release()); !errors.Is(err, errReplaced) {
+			return nil, err
+		}
 	}
-	if fresh {
-		err = Explain(create(path, opts))
-	} else if !opts.ReadOnly {
-		err = heal(path, opts)
-	}
-	if err != nil {
-		return nil, err
-	}
-	db, err := open(path, opts)
-	if err != nil {
-		return nil, err
-	}
-	if !opts.ReadOnly {
-		err = os.Chmod(path, 0o600)
-	}
-	return db, errors.Join(err, closeAfter(err, db))
 }
 
-func closeAfter(err error, db *DB) error {
-	if err == nil {
-		return nil
-	}
-	return db.Close()
-}
-
-// inspect looks at the file before bbolt does. fresh means that it is to be made.
-func inspect(path string, readOnly bool) (fresh bool, err error) {
+// prepare looks at the file before bbolt does. One that is to be written is made, or put right.
+func prepare(path string, opts Options) error {
 	info, err := os.Lstat(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && !readOnly:
-		return true, nil
+	case errors.Is(err, fs.ErrNotExist) && !opts.ReadOnly:
+		return create(path, opts)
 	case err != nil:
-		return false, err
+		return err
 	case !info.Mode().IsRegular():
 		// A symbolic link would let the files of a project choose where its state is written.
-		return false, fmt.Errorf("%w: it is not a regular file", ErrUnusable)
-	case info.Size() == 0 && readOnly: // bbolt would try to write the first pages
-		return false, fmt.Errorf("nothing is stored yet: %w", fs.ErrNotExist)
+		return fmt.Errorf("%w: it is not a regular file", ErrUnusable)
+	case info.Size() == 0 && opts.ReadOnly: // bbolt would try to write the first pages
+		return fmt.Errorf("nothing is stored yet: %w", fs.ErrNotExist)
+	case info.Size() == 0:
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+		return create(path, opts)
+	case opts.ReadOnly:
+		return nil
 	}
-	return info.Size() == 0, nil
+	return heal(path, opts)
 }
 
 // create makes a file: under another name first, so that a full disk, a crash or a power cut leaves nothing that would be
 // taken for a damaged one.
-func create(path string, opts Options) (err error) {
-	temp := beside(path, "new")
-	defer func() {
-		if left := os.Remove(temp); !errors.Is(left, fs.ErrNotExist) {
-			err = errors.Join(err, left)
-		}
-	}()
-	db, err := openBolt(temp, opts)
-	if err != nil {
-		return err
-	}
-	err = db.bolt.Update(func(tx *bolt.Tx) error {
+func create(path string, opts Options) error {
+	temp, err := build(path, opts, func(tx *bolt.Tx) error {
 		for _, name := range append([]string{bucketMeta}, opts.Buckets...) {
 			if _, err := tx.CreateBucket([]byte(name)); err != nil {
 				return err
@@ -132,17 +118,25 @@ func create(path string, opts Options) (err error) {
 		}
 		return tx.Bucket([]byte(bucketMeta)).Put([]byte(keySchema), []byte(strconv.Itoa(opts.Version)))
 	})
-	if err := errors.Join(err, db.bolt.Close(), os.Chmod(temp, 0o600)); err != nil { // the umask may have taken rights
-		return err
+	if err == nil {
+		err = place(temp, path)
 	}
-	return place(temp, path)
+	return errors.Join(err, ignoreMissing(os.Remove(temp)))
+}
+
+// build makes a file beside path that has what fill puts into it, and is on disk. The caller gives it its name, or
+// removes it, after an error as well.
+func build(path string, opts Options, fill func(*bolt.Tx) error) (temp string, err error) {
+	temp, opts.ReadOnly = beside(path), false
+	db, err := openBolt(temp, opts)
+	if err != nil {
+		return temp, err
+	}
+	return temp, errors.Join(db.bolt.Update(fill), db.file.Chmod(0o600), db.release()) // the umask may have taken rights
 }
 
 // place gives a file that is complete its name, unless another process was faster.
 func place(temp, path string) error {
-	if info, err := os.Lstat(path); err == nil && info.Size() == 0 {
-		return errors.Join(os.Rename(temp, path), SyncDir(path))
-	}
 	err := os.Link(temp, path)
 	switch {
 	case errors.Is(err, fs.ErrExist):
@@ -153,9 +147,16 @@ func place(temp, path string) error {
 	return errors.Join(err, SyncDir(path))
 }
 
-// beside is the name of another file in the directory of path: no other has it, and it is hidden.
-func beside(path, what string) string {
-	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-"+rand.Text()+"."+what)
+// beside is the name of a new hidden file in the directory of path.
+func beside(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-"+rand.Text()+".tmp")
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // SyncDir makes the name of a file durable: syncing the file alone keeps its content only.
@@ -165,23 +166,6 @@ func SyncDir(path string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
-}
-
-func open(path string, opts Options) (*DB, error) {
-	for {
-		db, err := openBolt(path, opts)
-		if err != nil {
-			return nil, Explain(err)
-		}
-		if err = db.inPlace(); err == nil {
-			if err = db.prepare(); err == nil {
-				return db, nil
-			}
-		}
-		if err = errors.Join(err, db.Close()); !errors.Is(err, errReplaced) {
-			return nil, err
-		}
-	}
 }
 
 // openBolt opens the file with bbolt and gives its errors our names.
@@ -227,6 +211,39 @@ func abandon(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }
 
+// release closes the file. It is unlocked first, which bbolt leaves out for readers: a process that is being started
+// shares the open file for a moment, and would keep the lock as long.
+func (db *DB) release() error {
+	db.mu.Lock()
+	stuck := db.stuck
+	db.closed = true
+	db.mu.Unlock()
+	if stuck { // bbolt's Close might wait for ever, so its mapping of the file is left
+		return abandon(db.file)
+	}
+	return errors.Join(syscall.Flock(int(db.file.Fd()), syscall.LOCK_UN), db.bolt.Close())
+}
+
+// check refuses a file that was replaced meanwhile, was cut, or is not of this schema.
+func (db *DB) check() error {
+	if err := db.inPlace(); err != nil {
+		return errReplaced
+	}
+	err := db.View(context.Background(), func(tx *bolt.Tx) error {
+		if err := db.checkSize(tx); err != nil {
+			return err
+		}
+		return checkSchema(tx, db.opts)
+	})
+	if _, damaged := errors.AsType[*CorruptError](err); damaged {
+		return fmt.Errorf("%w: %w", ErrUnusable, err)
+	}
+	if err == nil && !db.opts.ReadOnly {
+		err = db.file.Chmod(0o600)
+	}
+	return err
+}
+
 // checkSize fails if the file was cut: bbolt maps it into memory, and reading behind its end would be a fault.
 func (db *DB) checkSize(tx *bolt.Tx) error {
 	info, err := db.file.Stat()
@@ -237,21 +254,7 @@ func (db *DB) checkSize(tx *bolt.Tx) error {
 	return err
 }
 
-// prepare refuses a file that was cut, or is not of this schema.
-func (db *DB) prepare() error {
-	err := db.View(context.Background(), func(tx *bolt.Tx) error {
-		if err := db.checkSize(tx); err != nil {
-			return err
-		}
-		return db.checkSchema(tx)
-	})
-	if _, damaged := errors.AsType[*CorruptError](err); damaged {
-		return fmt.Errorf("%w: %w", ErrUnusable, err)
-	}
-	return err
-}
-
-func (db *DB) checkSchema(tx *bolt.Tx) error {
+func checkSchema(tx *bolt.Tx, opts Options) error {
 	meta := tx.Bucket([]byte(bucketMeta))
 	if meta == nil || meta.Get([]byte(keySchema)) == nil {
 		return fmt.Errorf("%w: it belongs to another program", ErrUnusable)
@@ -261,10 +264,10 @@ func (db *DB) checkSchema(tx *bolt.Tx) error {
 	switch {
 	case err != nil || version < 1:
 		return fmt.Errorf("%w: its schema version is %q", ErrUnusable, text)
-	case version != db.opts.Version:
-		return &VersionError{Found: version, Known: db.opts.Version}
+	case version != opts.Version:
+		return &VersionError{Found: version, Known: opts.Version}
 	}
-	for _, name := range db.opts.Buckets {
+	for _, name := range opts.Buckets {
 		if tx.Bucket([]byte(name)) == nil {
 			return fmt.Errorf("%w: bucket %s is missing", ErrUnusable, name)
 		}
@@ -277,16 +280,13 @@ func (db *DB) Path() string { return db.path }
 
 // View runs fn on a snapshot. Keys and values that fn sees are memory of the file: they must not leave it undecoded.
 func (db *DB) View(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if err := db.refusal(ctx, true); err != nil {
+		return err
 	}
-	if db.isStuck() {
-		return db.whyEnded()
-	}
-	begun := false
-	defer db.guard(&err, func() bool { return begun })()
+	unwound := false
+	defer db.guard(&err, &unwound)()
 	return db.bolt.View(func(tx *bolt.Tx) error {
-		begun = true
+		unwound = true
 		return fn(tx)
 	})
 }
@@ -294,16 +294,13 @@ func (db *DB) View(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
 // Update runs fn in a transaction of its own, and returns when it is on disk. After an error the disk is as it was.
 // Cancelling ctx stops one that has not begun, and no other.
 func (db *DB) Update(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err := db.whyEnded(); err != nil {
+	if err := db.refusal(ctx, false); err != nil {
 		return err
 	}
 	if err := db.checkPlace(); err != nil {
 		return err
 	}
-	defer db.guard(&err, func() bool { return false })() // rolling back reads pages as well, and may have panicked itself
+	defer db.guard(&err, new(bool))() // rolling back reads pages as well, and may have panicked itself
 	written := false
 	err = db.bolt.Update(func(tx *bolt.Tx) error {
 		if err := db.checkSize(tx); err != nil {
@@ -334,9 +331,9 @@ func (db *DB) notCommitted(err error) error {
 }
 
 // guard turns a panic over a damaged page, which bbolt has no other way to report, into an error; and a fault over a page
-// that is not there, because somebody has cut the file, into such a panic. It is deferred as a call of what it returns.
+// that is not there, because the file was cut, into such a panic. It is deferred as a call of what it returns.
 // unwound says whether bbolt has certainly rolled the transaction back, and given its locks free.
-func (db *DB) guard(err *error, unwound func() bool) func() {
+func (db *DB) guard(err *error, unwound *bool) func() {
 	before := debug.SetPanicOnFault(true)
 	return func() {
 		debug.SetPanicOnFault(before)
@@ -346,7 +343,7 @@ func (db *DB) guard(err *error, unwound func() bool) func() {
 		}
 		db.opts.Logger.Error("transaction panicked", "path", db.path, "panic", p, "stack", string(debug.Stack()))
 		*err = &CorruptError{Bucket: "the file", Key: "page", Err: fmt.Errorf("%v", p)}
-		if !unwound() {
+		if !*unwound {
 			*err = db.end(*err, true)
 		}
 	}
@@ -356,52 +353,43 @@ func (db *DB) guard(err *error, unwound func() bool) func() {
 func (db *DB) end(err error, stuck bool) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if db.ended == nil {
-		db.ended = err
-	}
+	db.ended = cmp.Or(db.ended, err)
 	db.stuck = db.stuck || stuck
 	return err
 }
 
-// whyEnded is nil while the database can be written.
-func (db *DB) whyEnded() error {
+// refusal is why nothing can be written any more, or be read; nil while it can.
+func (db *DB) refusal(ctx context.Context, reads bool) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if db.closed {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case db.closed:
 		return bolterrors.ErrDatabaseNotOpen
+	case db.stuck, !reads:
+		return db.ended
 	}
-	return db.ended
-}
-
-func (db *DB) isStuck() bool {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	return db.stuck
+	return nil
 }
 
 // Close waits for transactions to end and gives the file up. It may be called again. A file that has lost its place is
 // written back, and the error says so.
 func (db *DB) Close() error {
-	db.mu.Lock()
-	done, ended, stuck := db.closed, db.ended, db.stuck
-	db.closed = true
-	db.mu.Unlock()
-	switch {
-	case done:
+	writable := db.refusal(context.Background(), false)
+	if errors.Is(writable, bolterrors.ErrDatabaseNotOpen) {
 		return nil
-	case stuck: // bbolt's Close might wait for ever, so its mapping of the file is left
-		return abandon(db.file)
-	case ended != nil, db.opts.ReadOnly:
-		return db.bolt.Close()
 	}
-	err := db.checkPlace()
-	if !errors.Is(err, ErrMoved) {
-		err = nil // what is committed is on disk
+	var moved error
+	if writable == nil && !db.opts.ReadOnly {
+		if err := db.checkPlace(); errors.Is(err, ErrMoved) { // in every other case, what is committed is on disk
+			moved = err
+		}
 	}
-	return errors.Join(err, db.bolt.Close())
+	return errors.Join(moved, db.release())
 }
 
-var errReplaced = errors.New("the file was replaced while it was being opened")
+var errReplaced = errors.New("the file was deleted or replaced while it was being opened")
 
 // inPlace fails if the path does not lead to the open file.
 func (db *DB) inPlace() error {
@@ -416,56 +404,38 @@ func (db *DB) inPlace() error {
 	return err
 }
 
-// checkPlace fails if the file has lost its place, and saves what is in it.
+// checkPlace fails if the file has lost its place. What is in it is then copied to the old place, or beside it if something
+// else is there.
 func (db *DB) checkPlace() error {
-	err := db.inPlace()
-	if !errors.Is(err, errReplaced) && !errors.Is(err, fs.ErrNotExist) {
-		return Explain(err)
-	}
-	return db.end(db.rescue(errors.Is(err, errReplaced)), false)
-}
-
-// rescue writes a copy of the open file, which has lost its name, to the old place, or beside it if something else is there.
-func (db *DB) rescue(taken bool) error {
-	path := db.path
-	if taken {
+	lost, path := db.inPlace(), db.path
+	switch {
+	case errors.Is(lost, errReplaced):
 		path += ".rescued-" + stamp()
+	case !errors.Is(lost, fs.ErrNotExist):
+		return Explain(lost)
 	}
-	dir := filepath.Dir(path)
-	err := os.Mkdir(dir, 0o700)
-	if errors.Is(err, fs.ErrExist) {
-		err = nil
-	} else if err == nil {
-		err = os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*\n"), 0o600)
+	if dir := filepath.Dir(path); os.Mkdir(dir, 0o700) == nil {
+		_ = os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*\n"), 0o600)
 	}
-	if err == nil {
-		err = db.View(context.Background(), func(tx *bolt.Tx) error { return copyTo(tx, path) })
-	}
+	err := db.View(context.Background(), func(tx *bolt.Tx) error { return copyTo(tx, path) })
 	if err != nil {
-		return fmt.Errorf("%w, and could not be written back: %w", ErrMoved, Explain(err))
+		return db.end(fmt.Errorf("%w, and could not be written back: %w", ErrMoved, Explain(err)), false)
 	}
 	db.opts.Logger.Warn("database written back", "path", path)
-	return fmt.Errorf("%w; everything that was stored until then is in %s now: go on with `manager resume`", ErrMoved, path)
+	return db.end(fmt.Errorf("%w; everything that was stored until then is in %s now: go on with `manager resume`",
+		ErrMoved, path), false)
 }
 
 // copyTo writes the whole database to a file that is not there yet. It appears under its name when it is on disk.
-func copyTo(tx *bolt.Tx, path string) (err error) {
-	temp := beside(path, "copy")
+func copyTo(tx *bolt.Tx, path string) error {
+	temp := beside(path)
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if left := os.Remove(temp); !errors.Is(left, fs.ErrNotExist) {
-			err = errors.Join(err, left)
-		}
-	}()
 	_, err = tx.WriteTo(f)
-	if err := errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close()); err != nil {
-		return err
+	if err = errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close()); err == nil {
+		err = place(temp, path)
 	}
-	return place(temp, path)
+	return errors.Join(err, ignoreMissing(os.Remove(temp)))
 }
-
-// stamp makes the name of a file unique: a copy never replaces another one.
-func stamp() string { return time.Now().UTC().Format("20060102T150405.000000000Z") }
