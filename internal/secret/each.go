@@ -55,33 +55,25 @@ func (r replacer) copy(out, in reflect.Value) {
 			r.copy(out.Index(i), in.Index(i))
 		}
 	case reflect.Slice:
-		r.slice(out, in)
-	case reflect.Map:
-		r.mapping(out, in)
-	}
-}
-
-func (r replacer) slice(out, in reflect.Value) {
-	switch {
-	case in.IsNil():
-	case in.Type() == rawType:
-		out.SetBytes(append([]byte{}, r.json(in.Bytes())...))
-	default:
-		out.Set(reflect.MakeSlice(in.Type(), in.Len(), in.Len()))
-		for i := range in.Len() {
-			r.copy(out.Index(i), in.Index(i))
+		switch {
+		case in.IsNil():
+		case in.Type() == rawType:
+			out.SetBytes(append([]byte{}, r.json(in.Bytes())...))
+		default:
+			out.Set(reflect.MakeSlice(in.Type(), in.Len(), in.Len()))
+			for i := range in.Len() {
+				r.copy(out.Index(i), in.Index(i))
+			}
 		}
-	}
-}
-
-func (r replacer) mapping(out, in reflect.Value) {
-	if in.IsNil() {
-		return
-	}
-	out.Set(reflect.MakeMapWithSize(in.Type(), in.Len()))
-	for _, key := range in.MapKeys() {
-		value := reflect.New(in.Type().Elem()).Elem()
-		r.copy(value, in.MapIndex(key))
-		out.SetMapIndex(key, value)
+	case reflect.Map:
+		if in.IsNil() {
+			return
+		}
+		out.Set(reflect.MakeMap(in.Type()))
+		for key, value := range in.Seq2() {
+			clean := reflect.New(in.Type().Elem()).Elem()
+			r.copy(clean, value)
+			out.SetMapIndex(key, clean)
+		}
 	}
 }

@@ -1,7 +1,7 @@
 package secret
 
 import (
-	"cmp"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,36 +9,14 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// rank says how much it is worth to know a secret by a finding: of several that overlap, the lowest names it.
-type rank int
-
-const (
-	byValue rank = iota
-	byForm
-	byName // of what holds it
-)
-
-// span is a secret in a text.
-type span struct {
-	from, to int
-	kind     string
-	rank     rank
-}
-
 // form is a kind of secret that is known by how it is written.
 type form struct {
 	kind    string
-	rank    rank
-	needle  string                // in lower case: pattern is tried wherever it stands, in whatever case
-	word    bool                  // the needle begins a word: "task-" is no "sk-"
-	pattern func() *regexp.Regexp // from the needle on; the last group is the secret
-	// ok looks at a match, and at the text before it; nil: all are secrets.
-	ok   func(before string, groups []string) bool
-	look int // defaults to lookMost
+	needles string                // in lower case, with spaces between: a text without any of them is not searched
+	pattern func() *regexp.Regexp // its last group is the secret
+	// ok looks at the groups of a match; nil: all are secrets.
+	ok func(groups []string) bool
 }
-
-// lookMost bounds what a pattern is tried on first, so that text that is full of needles costs little.
-const lookMost = 512
 
 const (
 	lowers = "abcdefghijklmnopqrstuvwxyz"
@@ -47,179 +25,165 @@ const (
 
 	credential = `[\w.~+/=*-]` // of an Authorization header (RFC 9110), and stars
 	pemBody    = `[A-Za-z0-9+/=:,.\- \t\r\n\\]`
-)
+	header     = `(?i)authorization["'\\ ]{0,8}[:=]["'\\ ]{0,8}`
+	// begin is where a word begins: "task-" is no "sk-". The letter of an escape like \n is no part of a word, so that text
+	// inside of JSON reads as it does outside.
+	begin = `(?:^|\W|\\[nrtbf])`
 
-// tokens begin with a prefix of their maker's. They are those that vendors document or that their keys have; lengths are
-// lower bounds, since vendors lengthen keys. Google's, GitHub's, GitLab's, Slack's and AWS' are as published by them for
-// secret scanning.
-var tokens = []struct {
-	kind, prefixes, rest string
-	ok                   func(before string, groups []string) bool
-}{
-	{"a model provider's key (sk-…)", "sk-", `[\w-]{20,}`, keyLike},
-	{"a Stripe key", "sk_live_ sk_test_ rk_live_", `[A-Za-z0-9]{16,}`, nil},
-	{"an xAI key", "xai-", `[\w-]{20,}`, keyLike},
-	{"a Groq key", "gsk_", `[A-Za-z0-9]{20,}`, hasDigit},
-	{"a Google API key", "AIza", `[\w-]{30,}`, nil},
-	{"a Google OAuth secret", "GOCSPX-", `[\w-]{20,}`, nil},
-	{"a Google OAuth token", "ya29.", `[\w-]{30,}`, nil},
-	{"a GitHub token", "ghp_ gho_ ghu_ ghr_", `[A-Za-z0-9]{30,}`, nil},
-	{"a GitHub token", "ghs_", `[\w.-]{30,}`, hasDigit},
-	{"a GitHub token", "github_pat_", `\w{30,}`, nil},
-	{"a GitLab token", "glpat-", `[\w.-]{20,}`, nil},
-	{"an AWS access key id", "AKIA ASIA", `[A-Z0-9]{16}\b`, nil},
-	{"a Slack token", "xoxb- xoxp- xoxa- xoxr- xoxs- xoxe- xoxc-", `[\w-]{10,}`, hasDigit},
-	{"a Slack token", "xoxd-", credential + `{10,}`, hasDigit},
-	{"a Slack token", "xapp-", `[\w-]{20,}`, hasDigit},
-	{"a Slack webhook", "hooks.slack.com/services/", `[A-Za-z0-9/]{30,}`, nil},
-	{"an npm token", "npm_", `[A-Za-z0-9]{36,}`, nil},
-	{"a Hugging Face token", "hf_", `[A-Za-z]{30,}`, nil},
-	{"a PyPI token", "pypi-AgEI", `[\w-]{30,}`, nil},
-	{"a SendGrid key", "SG.", `[\w.-]{60,}`, nil},
-	{"a DigitalOcean token", "dop_v1_", `[A-Za-z0-9]{60,}`, nil},
-	{"an age key", "AGE-SECRET-KEY-1", `[A-Z0-9]{50,}`, nil},
-}
+	keyWords   = "key token secret password passwd passphrase credentials"
+	valueChars = lowers + uppers + digits + `_.~+/=@:!%^?-`
+)
 
 // userinfo is the password of scheme://user:password@host.
 var userinfo = form{
-	kind: "a password in an address", rank: byForm, needle: "://",
-	pattern: text.Regexp("^://([^/?#@\"'`<>\\\\\\s:]*):([^/?#@\"'`<>\\\\\\s]+)@"),
-	ok: func(_ string, groups []string) bool {
+	kind: "a password in an address", needles: "://",
+	pattern: text.Regexp("://([^/?#@\"'`<>\\\\\\s:]*):([^/?#@\"'`<>\\\\\\s]+)@"),
+	ok: func(groups []string) bool {
 		user, password := groups[0], groups[1]
 		return password != user && strong(password) && !placeholder(password)
 	},
 }
 
-var forms = allForms()
-
-func allForms() []form {
-	const header = `^(?i)authorization["'\\ ]{0,8}[:=]["'\\ ]{0,8}`
-	all := []form{userinfo, {
-		kind: "a JSON web token", rank: byForm, needle: "eyj", word: true, look: 1 << 14, // claims are long
-		pattern: text.Regexp(`^(eyJ[\w-]{9,1000}\.eyJ[\w-]*\.[\w-]{16,})`),
-	}, {
-		// The whole block, or what there is of it if its end was cut off.
-		kind: "a private key", rank: byForm, needle: "-----begin ", ok: keyBlock, pattern: text.Regexp(
-			`^(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:` + pemBody + `*?-----END [^-]{0,60}-----|` + pemBody + `*))`),
-	}, {
-		kind: "an Authorization header", rank: byForm, needle: "authorization", ok: notPlaceholder,
-		pattern: text.Regexp(header + `(?:bearer|basic|token) {1,8}(` + credential + `{6,})`),
-	}, {
-		kind: "an Authorization header", rank: byForm, needle: "authorization", ok: opaque,
-		pattern: text.Regexp(header + `(` + credential + `{16,})`),
-	}, {
-		kind: "a bearer token", rank: byForm, needle: "bearer ", word: true, ok: opaque,
-		pattern: text.Regexp(`^(?i)bearer {1,8}(` + credential + `{16,})`),
-	}}
-	for _, t := range tokens {
-		for prefix := range strings.FieldsSeq(t.prefixes) {
-			all = append(all, form{
-				kind: t.kind, rank: byForm, needle: strings.ToLower(prefix), word: true, ok: t.ok,
-				pattern: text.Regexp(`^(` + regexp.QuoteMeta(prefix) + t.rest + `)`),
-			})
-		}
-	}
-	value := text.Regexp(`^([\w-]{1,64})(["'\\]{0,8}) {0,8}([:=])( {0,8}["'\\]{0,8})([\w.~+/=@:!%^?-]{8,})`)
-	for _, word := range []string{"key", "token", "secret", "password", "passwd", "passphrase", "credentials"} {
-		all = append(all, form{kind: "a value that is called " + word, rank: byName, needle: word, ok: named, pattern: value})
-	}
-	return all
+// forms are what is searched for, the surest first. Tokens begin with a prefix of their maker's: they are those that
+// vendors document or that their keys have; lengths are lower bounds, since vendors lengthen keys. Google's, GitHub's,
+// GitLab's, Slack's and AWS' are as published by them for secret scanning.
+var forms = []form{
+	userinfo,
+	{"a JSON web token", "eyj", token(`eyJ[\w-]{9,}\.eyJ[\w-]*\.[\w-]{16,}`), nil},
+	// The whole block, or what there is of it if its end was cut off.
+	{"a private key", "-----begin ", text.Regexp(`(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:` +
+		pemBody + `*?-----END [^-]{0,60}-----|` + pemBody + `*))`), keyBlock},
+	{"an Authorization header", "authorization", text.Regexp(header + `(?:bearer|basic|token) {1,8}(` + credential + `{6,})`),
+		func(groups []string) bool { return !placeholder(groups[0]) }},
+	{"an Authorization header", "authorization", text.Regexp(header + `(` + credential + `{16,})`), opaque},
+	{"a bearer token", "bearer ", text.Regexp(begin + `(?i:bearer) {1,8}(` + credential + `{16,})`), opaque},
+	{"a model provider's key (sk-…)", "sk-", token(`sk-[\w-]{20,}`), keyLike},
+	{"a Stripe key", "_live_ _test_", token(`(?:sk_live|sk_test|rk_live)_[A-Za-z0-9]{16,}`), nil},
+	{"an xAI key", "xai-", token(`xai-[\w-]{20,}`), keyLike},
+	{"a Groq key", "gsk_", token(`gsk_[A-Za-z0-9]{20,}`), hasDigit},
+	{"a Google API key", "aiza", token(`AIza[\w-]{30,}`), nil},
+	{"a Google OAuth secret", "gocspx-", token(`GOCSPX-[\w-]{20,}`), nil},
+	{"a Google OAuth token", "ya29.", token(`ya29\.[\w-]{30,}`), nil},
+	{"a GitHub token", "ghp_ gho_ ghu_ ghr_", token(`gh[pour]_[A-Za-z0-9]{30,}`), nil},
+	{"a GitHub token", "ghs_", token(`ghs_[\w.-]{30,}`), hasDigit},
+	{"a GitHub token", "github_pat_", token(`github_pat_\w{30,}`), nil},
+	{"a GitLab token", "glpat-", token(`glpat-[\w.-]{20,}`), nil},
+	{"an AWS access key id", "akia asia", token(`A[KS]IA[A-Z0-9]{16}\b`), nil},
+	{"a Slack token", "xox", token(`xox(?:[bparsec]-[\w-]{10,}|d-` + credential + `{10,})`), hasDigit},
+	{"a Slack token", "xapp-", token(`xapp-[\w-]{20,}`), hasDigit},
+	{"a Slack webhook", "hooks.slack.com", token(`hooks\.slack\.com/services/[A-Za-z0-9/]{30,}`), nil},
+	{"an npm token", "npm_", token(`npm_[A-Za-z0-9]{36,}`), nil},
+	{"a Hugging Face token", "hf_", token(`hf_[A-Za-z]{30,}`), nil},
+	{"a PyPI token", "pypi-agei", token(`pypi-AgEI[\w-]{30,}`), nil},
+	{"a SendGrid key", "sg.", token(`SG\.[\w.-]{60,}`), nil},
+	{"a DigitalOcean token", "dop_v1_", token(`dop_v1_[A-Za-z0-9]{60,}`), nil},
+	{"an age key", "age-secret-key-1", token(`AGE-SECRET-KEY-1[A-Z0-9]{50,}`), nil},
 }
 
-// find appends the secrets of the form in s; lower is s with its ASCII letters in lower case.
+func token(pattern string) func() *regexp.Regexp { return text.Regexp(begin + `(` + pattern + `)`) }
+
+// find appends the secrets of the form in s; lower is s in lower case.
 func (f *form) find(spans []span, s, lower string) []span {
-	look := cmp.Or(f.look, lookMost)
-	for at := 0; ; {
-		next := strings.Index(lower[at:], f.needle)
-		if next < 0 {
-			return spans
-		}
-		at += next
-		groups, to := f.match(s, at, at+look)
-		switch {
-		case groups == nil:
-			at += len(f.needle)
-		case f.ok == nil || f.ok(s[:at], groups):
-			if to == at+look {
-				groups, to = f.match(s, at, len(s))
-			}
-			at = to
-			spans = append(spans, span{to - len(groups[len(groups)-1]), to, f.kind, f.rank})
-		case f.rank == byName:
-			at += len(f.needle) // a value that is none may be the name of one
-		default:
-			at = to
+	if !containsAny(lower, f.needles) {
+		return spans
+	}
+	for _, match := range f.pattern().FindAllStringSubmatchIndex(s, -1) {
+		if f.ok == nil || f.ok(groupsOf(s, match)) {
+			spans = append(spans, span{match[len(match)-2], match[len(match)-1], f.kind, byForm})
 		}
 	}
+	return spans
 }
 
-// match tries the pattern on s[at:end] and gives its groups, and where the last one ends.
-func (f *form) match(s string, at, end int) (groups []string, to int) {
-	if f.word && !wordBegins(s, at) {
-		return nil, 0
-	}
-	match := f.pattern().FindStringSubmatchIndex(s[at:min(end, len(s))])
-	if match == nil {
-		return nil, 0
-	}
+func containsAny(s, words string) bool {
+	return slices.ContainsFunc(strings.Fields(words), func(w string) bool { return strings.Contains(s, w) })
+}
+
+func groupsOf(s string, match []int) (groups []string) {
 	for i := 2; i < len(match); i += 2 {
-		groups = append(groups, s[at+match[i]:at+match[i+1]])
+		groups = append(groups, s[match[i]:match[i+1]])
 	}
-	return groups, at + match[len(match)-1]
+	return groups
 }
 
-// wordBegins reports whether a word can begin at s[at:]. The letter of an escape like \n is no part of a word, so that
-// text inside of JSON reads as it does outside.
-func wordBegins(s string, at int) bool {
-	return at == 0 || !isWord(s[at-1]) || endsInEscape(s[:at])
-}
-
-func isWord(b byte) bool { return b == '_' || strings.IndexByte(lowers+uppers+digits, b) >= 0 }
-
-func endsInEscape(s string) bool {
-	return len(s) > 1 && s[len(s)-2] == '\\' && strings.IndexByte("nrtbf", s[len(s)-1]) >= 0
-}
-
-// merge puts secrets in order, and takes those that overlap for one: no end of one may be left beside the mark that
-// replaces the other.
-func merge(spans []span) []span {
-	slices.SortStableFunc(spans, func(a, b span) int { return cmp.Or(a.from-b.from, b.to-a.to) })
-	merged := spans[:0]
-	for _, sp := range spans {
-		if n := len(merged); n > 0 && sp.from < merged[n-1].to {
-			last := &merged[n-1]
-			last.to = max(last.to, sp.to)
-			if sp.rank < last.rank {
-				last.kind, last.rank = sp.kind, sp.rank
-			}
-			continue
-		}
-		merged = append(merged, sp)
-	}
-	return merged
+// keyBlock tells a block from text about keys.
+func keyBlock(groups []string) bool {
+	return len(notBase64().ReplaceAllString(strings.SplitN(groups[0], "-----", 3)[2], "")) >= 32
 }
 
 var notBase64 = text.Regexp(`[^A-Za-z0-9+/=]`)
 
-// keyBlock tells a block from text about keys.
-func keyBlock(_ string, groups []string) bool {
-	return len(notBase64().ReplaceAllString(strings.SplitN(groups[0], "-----", 3)[2], "")) >= 32
-}
+func opaque(groups []string) bool { return hasDigit(groups) && !placeholder(groups[0]) }
 
-func notPlaceholder(_ string, groups []string) bool { return !placeholder(groups[0]) }
-
-func opaque(_ string, groups []string) bool {
-	return strings.ContainsAny(groups[0], digits) && !placeholder(groups[0])
-}
-
-func hasDigit(_ string, groups []string) bool { return strings.ContainsAny(groups[0], digits) }
+func hasDigit(groups []string) bool { return strings.ContainsAny(groups[0], digits) }
 
 // keyLike wants a long piece of letters and digits: sk-learn-compatible-v2 is a name.
-func keyLike(_ string, groups []string) bool {
-	for piece := range strings.FieldsFuncSeq(groups[0], func(r rune) bool { return r == '-' || r == '_' }) {
-		if len(piece) >= 12 && strings.ContainsAny(piece, digits) {
-			return true
-		}
-	}
-	return false
+func keyLike(groups []string) bool {
+	pieces := strings.FieldsFunc(groups[0], func(r rune) bool { return r == '-' || r == '_' })
+	return slices.ContainsFunc(pieces, func(p string) bool { return len(p) >= 12 && strings.ContainsAny(p, digits) })
 }
+
+// named is what is called a secret: API_KEY=…, "password": "…", token = '…', and the beginning of its value.
+var named = text.Regexp(`(?:\\[nrtbf])?([\w-]*(?i:(` + strings.ReplaceAll(keyWords, " ", "|") + `))[\w-]*)` +
+	`(["'\\]{0,8}) {0,8}([:=])( {0,8}["'\\]{0,8})([\w.~+/=@:!%^?-]{8,64})`)
+
+// findNamed appends the values that are called a secret.
+func findNamed(spans []span, s, lower string) []span {
+	if !containsAny(lower, keyWords) {
+		return spans
+	}
+	for at := 0; ; {
+		match := named().FindStringSubmatchIndex(s[at:])
+		if match == nil {
+			return spans
+		}
+		from, to := at+match[len(match)-2], at+match[len(match)-1]
+		to += len(s[to:]) - len(strings.TrimLeft(s[to:], valueChars)) // a pattern of the whole would cost much
+		groups := groupsOf(s[at:], match)
+		if at = from; !namedSecret(groups, s[from:min(to, from+512)]) {
+			continue // a value that is none may be the name of one
+		}
+		spans = append(spans, span{from, to, "a value that is called " + strings.ToLower(groups[1]), byName})
+		at = to
+	}
+}
+
+// namedSecret judges a value by its name and what stands between them. Names and values of programs look alike, so the
+// value has to look random; in a line of an environment, NAME=value without spaces, it has only to be no word.
+func namedSecret(groups []string, value string) bool {
+	name, quote, sep, open := groups[0], groups[2], groups[3], groups[4]
+	tight := sep == "=" && quote == "" && !strings.HasPrefix(open, " ") && name == strings.ToUpper(name)
+	switch {
+	case placeholder(value), strings.Contains(value, "://"):
+		return false
+	case tight && secretVariable(name) && strong(value) && !pathLike(value):
+		return true
+	}
+	quoted := strings.Trim(open, " ") != "" || quote != ""
+	return secretName(name) && (quoted || !strings.ContainsAny(value, ".:")) && random(value)
+}
+
+// random reports whether a value looks made by a machine: by Shannon's entropy, in bits per byte, of which English words
+// have less than 3.3 mostly, and 20 random letters and digits about 4.
+func random(v string) bool {
+	if len(v) < 16 || !strings.ContainsAny(v, digits) || !strings.ContainsAny(v, lowers+uppers) || pathLike(v) {
+		return false
+	}
+	v = v[:min(len(v), 64)]
+	entropy := 0.0
+	for i := range len(v) { // each byte adds its share of the sum over the different ones
+		entropy -= math.Log2(float64(strings.Count(v, v[i:i+1])) / float64(len(v)))
+	}
+	return entropy/float64(len(v)) >= 3.3
+}
+
+var (
+	standIn  = text.Regexp(`(?i)your|example|changeme|placeholder|redacted|dummy|xxxx|\*{4}|\.\.\.`)
+	filePath = text.Regexp(`^(?:\.\.?|~)/|^/.*/`)
+)
+
+// placeholder reports whether somebody wrote a value that stands for a secret.
+func placeholder(v string) bool { return standIn().MatchString(v) }
+
+// pathLike reports whether a value is the path of a file.
+func pathLike(v string) bool { return filePath().MatchString(v) }

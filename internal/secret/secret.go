@@ -12,10 +12,10 @@
 package secret
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 )
 
 // Redacted stands where a secret was. It needs no escape in JSON, YAML, a URL's query or a shell.
@@ -24,13 +24,28 @@ const Redacted = "[redacted]"
 // Redactor takes secrets out of text. Its methods may be called from any goroutine. The zero value and nil know
 // secrets by their form only.
 type Redactor struct {
-	mu     sync.Mutex // for writers
-	known  []known
-	values atomic.Pointer[values]
+	mu    sync.RWMutex
+	known []known // each value once, in every form in which it is printed
 }
 
 // known is a secret and what people call it.
 type known struct{ value, kind string }
+
+// span is a secret in a text.
+type span struct {
+	from, to int
+	kind     string
+	rank     rank
+}
+
+// rank says how sure a finding is: of several that overlap, the lowest names the secret.
+type rank int
+
+const (
+	byValue rank = iota
+	byForm
+	byName // of what holds it
+)
 
 // New makes a Redactor that knows the secrets of an environment, NAME=value each: the values of variables whose names
 // say that they are secret (see docs/security.md for the list), such values inside of variables that hold JSON, and
@@ -56,34 +71,55 @@ func (r *Redactor) add(more []known) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range more {
-		if !slices.ContainsFunc(r.known, func(old known) bool { return old.value == k.value }) {
-			r.known = append(r.known, k)
+		for _, text := range printed(k.value) {
+			if !slices.ContainsFunc(r.known, func(old known) bool { return old.value == text }) {
+				r.known = append(r.known, known{text, k.kind})
+			}
 		}
 	}
-	r.values.Store(newValues(r.known))
 }
 
 // find gives the secrets in s, in order and without overlap.
 func (r *Redactor) find(s string) []span {
 	var spans []span
 	if r != nil {
-		spans = r.values.Load().find(s)
+		r.mu.RLock()
+		defer r.mu.RUnlock()
+		for _, k := range r.known {
+			for at := 0; ; {
+				next := strings.Index(s[at:], k.value)
+				if next < 0 {
+					break
+				}
+				spans = append(spans, span{at + next, at + next + len(k.value), k.kind, byValue})
+				at += next + 1
+			}
+		}
 	}
-	lower := lowerASCII(s)
+	lower := strings.ToLower(s)
 	for i := range forms {
 		spans = forms[i].find(spans, s, lower)
 	}
-	return merge(spans)
+	return merge(findNamed(spans, s, lower))
 }
 
-func lowerASCII(s string) string {
-	b := []byte(s)
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			b[i] = c + 'a' - 'A'
+// merge puts secrets in order, and takes those that overlap for one: no end of one may be left beside the mark that
+// replaces the other.
+func merge(spans []span) []span {
+	slices.SortStableFunc(spans, func(a, b span) int { return cmp.Or(a.from-b.from, b.to-a.to) })
+	merged := spans[:0]
+	for _, sp := range spans {
+		if n := len(merged); n > 0 && sp.from < merged[n-1].to {
+			last := &merged[n-1]
+			last.to = max(last.to, sp.to)
+			if sp.rank < last.rank {
+				last.kind, last.rank = sp.kind, sp.rank
+			}
+			continue
 		}
+		merged = append(merged, sp)
 	}
-	return string(b)
+	return merged
 }
 
 // Text replaces each secret in s by [Redacted]. Text without any is returned as it is, without a copy. A second pass

@@ -60,81 +60,33 @@ func inJSON(text string) []string {
 	return found
 }
 
+const secretWords = `(PASSWORD|PASSWD|PASSPHRASE|TOKEN|SECRET|APIKEY)$`
+
+var (
+	secretVariables = text.Regexp(`\w_(KEY|CREDENTIALS?|PAT|PASS)$|_ACCESS_KEY_ID$|^_MYSQL_PWD$|` + secretWords)
+	publicNames     = text.Regexp(`_(PUBLIC|PUBLISHABLE)_`)
+	secretNames     = text.Regexp(`_(API|ACCESS|SECRET|PRIVATE|AUTH|ENCRYPTION|SIGNING|MASTER)_KEY$|` + secretWords)
+	separators      = text.Regexp(`[_.-]+`)
+	humps           = text.Regexp(`([a-z])([A-Z])`)
+	lastNumbers     = text.Regexp(`(_\d+)+$`)
+)
+
 // secretVariable reports whether the name of an environment variable says that its value is secret: its last part is
 // KEY, TOKEN, SECRET, PASSWORD or the like. Trailing numbers do not count. What is public by its name is none.
 func secretVariable(name string) bool {
 	parts := partsOf(name)
-	if len(parts) == 0 || slices.ContainsFunc(parts, func(p string) bool { return p == "PUBLIC" || p == "PUBLISHABLE" }) {
-		return false
-	}
-	last := parts[len(parts)-1]
-	switch last {
-	case "KEY", "CREDENTIAL", "CREDENTIALS", "PAT", "PASS":
-		return len(parts) > 1
-	case "ID":
-		return len(parts) > 2 && slices.Equal(parts[len(parts)-3:], []string{"ACCESS", "KEY", "ID"})
-	}
-	if strings.EqualFold(name, "MYSQL_PWD") {
-		return true
-	}
-	return secretWord(last)
-}
-
-func secretWord(w string) bool {
-	for _, suffix := range []string{"PASSWORD", "PASSWD", "PASSPHRASE", "TOKEN", "SECRET", "APIKEY"} {
-		if strings.HasSuffix(w, suffix) {
-			return true
-		}
-	}
-	return false
+	return secretVariables().MatchString(parts) && !publicNames().MatchString(parts+"_")
 }
 
 // secretName is secretVariable for names in programs and documents, where a key is most often a word to look
 // something up by.
-func secretName(name string) bool {
-	parts := partsOf(name)
-	if len(parts) == 0 {
-		return false
-	}
-	last := parts[len(parts)-1]
-	if last != "KEY" {
-		return secretWord(last)
-	}
-	if len(parts) < 2 {
-		return false
-	}
-	switch parts[len(parts)-2] {
-	case "API", "ACCESS", "SECRET", "PRIVATE", "AUTH", "ENCRYPTION", "SIGNING", "MASTER":
-		return true
-	}
-	return false
-}
+func secretName(name string) bool { return secretNames().MatchString(partsOf(name)) }
 
-// partsOf splits a name at _, -, . and where a capital letter follows a small one; the parts are in upper case, without
-// numbers at the end.
-func partsOf(name string) []string {
-	var parts []string
-	begin := 0
-	cut := func(to int) {
-		if to > begin {
-			parts = append(parts, strings.ToUpper(name[begin:to]))
-		}
-	}
-	for i := range len(name) {
-		switch c := name[i]; {
-		case c == '_' || c == '-' || c == '.':
-			cut(i)
-			begin = i + 1
-		case i > begin && 'A' <= c && c <= 'Z' && 'a' <= name[i-1] && name[i-1] <= 'z':
-			cut(i)
-			begin = i
-		}
-	}
-	cut(len(name))
-	for len(parts) > 1 && strings.Trim(parts[len(parts)-1], digits) == "" {
-		parts = parts[:len(parts)-1]
-	}
-	return parts
+// partsOf writes apiKey-2 as _API_KEY.
+func partsOf(name string) string {
+	name = humps().ReplaceAllString(name, "${1}_$2")
+	name = strings.Trim(separators().ReplaceAllString(name, "_"), "_")
+	return "_" + strings.ToUpper(lastNumbers().ReplaceAllString(name, ""))
 }
 
 // minValue is the least length of a value that is replaced wherever it stands, in bytes.
@@ -143,10 +95,8 @@ const minValue = 8
 // strong reports whether a value can be told from ordinary text. Words, short numbers, and switches such as "true" are
 // no secrets worth the name, and replacing "postgres" everywhere would only mangle what people read.
 func strong(v string) bool {
-	if len(v) < minValue || strings.HasPrefix(v, "$") || v == strings.Repeat(v[:1], len(v)) {
-		return false
-	}
-	if strings.HasPrefix(v, Redacted) {
+	if len(v) < minValue || strings.HasPrefix(v, "$") || strings.HasPrefix(v, Redacted) ||
+		v == strings.Repeat(v[:1], len(v)) {
 		return false
 	}
 	switch {
@@ -159,49 +109,17 @@ func strong(v string) bool {
 		strings.Trim(v[1:], lowers+"-_. ") != "" // Capitalised
 }
 
-// values finds known values, in one pass: by their first bytes it tells whether any can begin at a place.
-type values struct {
-	begins [1 << 16]bool      // by the first two bytes
-	texts  map[string][]known // by the first minValue bytes
-}
-
-// newValues looks for values in all the forms in which programs print them.
-func newValues(all []known) *values {
-	v := &values{texts: map[string][]known{}}
-	seen := map[string]bool{}
-	for _, k := range all {
-		if !utf8.ValidString(k.value) {
-			continue // a part of a character would be left of what it is cut out of
-		}
-		for _, line := range lines(k.value) {
-			for _, text := range encodings(line) {
-				if len(text) >= minValue && !seen[text] {
-					seen[text] = true
-					v.begins[uint16(text[0])<<8|uint16(text[1])] = true
-					v.texts[text[:minValue]] = append(v.texts[text[:minValue]], known{text, k.kind})
-				}
-			}
-		}
+// printed gives the texts in which a program may print a value.
+func printed(value string) []string {
+	if !utf8.ValidString(value) {
+		return nil // a part of a character would be left of what it is cut out of
 	}
-	return v
-}
-
-func (v *values) find(s string) []span {
-	if v == nil {
-		return nil
+	var all []string
+	for _, line := range lines(value) {
+		all = append(all, encodings(line)...)
 	}
-	var spans []span
-	for i := 0; i+minValue <= len(s); i++ {
-		if !v.begins[uint16(s[i])<<8|uint16(s[i+1])] {
-			continue
-		}
-		for _, k := range v.texts[s[i:i+minValue]] {
-			if strings.HasPrefix(s[i:], k.value) {
-				spans = append(spans, span{i, i + len(k.value), k.kind, byValue})
-			}
-		}
-	}
-	return spans
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(s string) bool { return len(s) < minValue })
 }
 
 // lines are a value and, of one with several lines, the long ones of them: tools indent, number and fold.
