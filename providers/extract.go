@@ -5,10 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
-	"unicode/utf8"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 const (
@@ -28,8 +27,8 @@ var ErrNoJSON = errors.New("the answer contains no JSON object")
 // What it never does is guess. An object that is not closed was cut, and completing it would turn half an answer into
 // a whole one ("completed": true, with the objections missing); an object inside of another is never taken for the
 // answer; prose stays prose.
-func Extract(text string) (json.RawMessage, error) {
-	found, err := candidates(text)
+func Extract(answer string) (json.RawMessage, error) {
+	found, err := candidates(answer)
 	if err != nil {
 		return nil, err
 	}
@@ -37,67 +36,37 @@ func Extract(text string) (json.RawMessage, error) {
 }
 
 // candidates gives the valid top-level objects of an answer, the last one first, at least one if the error is nil.
-func candidates(text string) ([]json.RawMessage, error) {
-	if len(text) > maxAnswer {
-		return nil, fmt.Errorf("the answer of %d bytes is too long, at most %d are read", len(text), maxAnswer)
+func candidates(answer string) ([]json.RawMessage, error) {
+	if len(answer) > maxAnswer {
+		return nil, fmt.Errorf("the answer of %d bytes is too long, at most %d are read", len(answer), maxAnswer)
 	}
 	// Some gateways encode the object a second time, as a JSON string.
 	var inner string
-	if json.Unmarshal([]byte(text), &inner) == nil {
-		text = inner
+	if json.Unmarshal([]byte(answer), &inner) == nil {
+		answer = inner
 	}
-	answer := afterReasoning(text)
+	answer = leadingReasoning().ReplaceAllString(answer, "")
 	found, err := scan([]byte(answer))
 	// A closing tag without its opening one ends a reasoning block too: chat templates often open it in the prompt.
 	// But the words may also stand inside of a string, so the part behind it counts only if an answer is there.
-	if _, tail, ok := cutLastClosingTag(answer); ok {
-		if behind, tailErr := scan([]byte(tail)); tailErr == nil {
+	if tag := lastClosingTag().FindStringIndex(answer); tag != nil {
+		if behind, tailErr := scan([]byte(answer[tag[1]:])); tailErr == nil {
 			found, err = behind, nil
 		}
 	}
 	return found, err
 }
 
-// reasoning are the marks between which models think aloud; of Magistral the brackets, of Kimi the triangles.
-var reasoning = [...]struct{ opening, closing string }{
-	{"<think>", "</think>"}, {"<thinking>", "</thinking>"}, {"<reasoning>", "</reasoning>"}, {"<thought>", "</thought>"},
-	{"[THINK]", "[/THINK]"}, {"◁think▷", "◁/think▷"},
-}
+// blank is what is invisible outside of strings; JSON knows four of them.
+const blank = `\s\x{85}\p{Z}\x{200B}-\x{200D}\x{2060}\x{FEFF}`
 
-// afterReasoning cuts reasoning blocks off the beginning of an answer. A block that is never closed is all there is.
-func afterReasoning(text string) string {
-	for {
-		text = strings.TrimSpace(text)
-		rest, cut := cutLeadingBlock(text)
-		if !cut {
-			return text
-		}
-		text = rest
-	}
-}
-
-func cutLeadingBlock(text string) (rest string, cut bool) {
-	for _, mark := range reasoning {
-		if body, ok := strings.CutPrefix(text, mark.opening); ok {
-			_, rest, _ = strings.Cut(body, mark.closing)
-			return rest, true
-		}
-	}
-	return text, false
-}
-
-func cutLastClosingTag(text string) (before, after string, found bool) {
-	last, width := -1, 0
-	for _, mark := range reasoning {
-		if i := strings.LastIndex(text, mark.closing); i > last {
-			last, width = i, len(mark.closing)
-		}
-	}
-	if last < 0 {
-		return text, "", false
-	}
-	return text[:last], text[last+width:], true
-}
+// Models think aloud between marks; in brackets Magistral, in triangles Kimi. A block that is never closed is all there is.
+var (
+	leadingReasoning = text.Regexp(`(?s)^(?:[` + blank + `]|<think>.*?(?:</think>|\z)|<thinking>.*?(?:</thinking>|\z)|` +
+		`<reasoning>.*?(?:</reasoning>|\z)|<thought>.*?(?:</thought>|\z)|` +
+		`\[THINK\].*?(?:\[/THINK\]|\z)|◁think▷.*?(?:◁/think▷|\z))+`)
+	lastClosingTag = text.Regexp(`(?s)^.*(?:</(?:think|thinking|reasoning|thought)>|\[/THINK\]|◁/think▷)`)
+)
 
 // scan gives the valid top-level objects of src, the last one first, at least one if the error is nil. The error is
 // about the last one.
@@ -127,7 +96,7 @@ func scan(src []byte) ([]json.RawMessage, error) {
 }
 
 // almost matches what was meant to be an object, but does not begin like one.
-var almost = regexp.MustCompile(`\{\s*(?:(“|”|„|«|\\")|([A-Za-z_][A-Za-z0-9_]*)\s*:)`)
+var almost = text.Regexp(`\{\s*(?:(“|”|„|«|\\")|([A-Za-z_][A-Za-z0-9_]*)\s*:)`)
 
 // maxHint is how much of an answer without an object is searched for what was meant to be one, in bytes.
 const maxHint = 16 << 10
@@ -135,7 +104,7 @@ const maxHint = 16 << 10
 // noJSON says what keeps the answer from being read, if it can be told.
 func noJSON(src []byte) error {
 	src = src[:min(len(src), maxHint)]
-	switch m := almost.FindSubmatchIndex(src); {
+	switch m := almost().FindSubmatchIndex(src); {
 	case m == nil:
 		return ErrNoJSON
 	case m[2] >= 0 && src[m[2]] == '\\':
@@ -149,52 +118,32 @@ func noJSON(src []byte) error {
 	}
 }
 
+// A value begins like an object, or like a list of objects, and not like prose or a template with braces ("{name}",
+// "{{"). Its tokens are strings, comments and brackets.
+var (
+	opening = text.Regexp(`(?:\[[` + blank + `]*)?\{[` + blank + `]*["'}/#]`)
+	token   = text.Regexp(`(?s)` + stringOrComment + `|[][{}"']`)
+)
+
+const stringOrComment = `"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|#[^\n]*|//[^\n]*|/\*.*?(?:\*/|\z)`
+
 // topLevel finds what is balanced and looks like an object or a list of objects, in order. Its time is linear, whatever
 // the input: what is balanced is stepped over, and what is not ends the search.
 func topLevel(src []byte) ([][]byte, error) {
 	var values [][]byte
-	for i := 0; i < len(src); i++ {
-		if !opensValue(src[i:]) {
-			continue
+	for {
+		start := opening().FindIndex(src)
+		if start == nil {
+			return values, nil
 		}
-		length := balancedLen(src[i:])
+		src = src[start[0]:]
+		length := balancedLen(src)
 		if length < 0 {
 			return nil, fmt.Errorf("the JSON that begins with %s is not closed: it was cut, or a quotation mark inside "+
-				"of a string is not escaped", quoteHead(src[i:]))
+				"of a string is not escaped", quoteHead(src))
 		}
-		values = append(values, src[i:i+length])
-		i += length - 1
-	}
-	return values, nil
-}
-
-// opensValue reports whether src begins like an object, or like a list of objects, and not like prose or a template
-// with braces ("{name}", "{{").
-func opensValue(src []byte) bool {
-	switch src[0] {
-	case '{':
-		inside := trimSpace(src[1:min(len(src), 256)])
-		return len(inside) > 0 && (inside[0] == '"' || inside[0] == '\'' || inside[0] == '}' || inside[0] == '/' ||
-			inside[0] == '#')
-	case '[':
-		inside := trimSpace(src[1:min(len(src), 256)])
-		return len(inside) > 1 && inside[0] == '{' && opensValue(inside)
-	default:
-		return false
-	}
-}
-
-func trimSpace(src []byte) []byte {
-	for {
-		src = bytes.TrimLeft(src, " \t\r\n")
-		if len(src) == 0 || src[0] < utf8.RuneSelf {
-			return src
-		}
-		r, n := utf8.DecodeRune(src)
-		if !isForeignSpace(r) {
-			return src
-		}
-		src = src[n:]
+		values = append(values, src[:length])
+		src = src[length:]
 	}
 }
 
@@ -202,55 +151,23 @@ func trimSpace(src []byte) []byte {
 // strings and comments do not count.
 func balancedLen(src []byte) int {
 	depth := 0
-	for i := 0; i < len(src); i++ {
-		switch c := src[i]; c {
-		case '"', '\'':
-			end := stringLen(src[i:])
-			if end < 0 {
-				return -1
-			}
-			i += end - 1
-		case '/', '#':
-			i += max(commentLen(src[i:]), 1) - 1
-		case '{', '[':
+	for at := 0; ; {
+		found := token().FindIndex(src[at:])
+		if found == nil {
+			return -1
+		}
+		first := src[at+found[0]]
+		at += found[1]
+		switch {
+		case first == '{' || first == '[':
 			depth++
-		case '}', ']':
+		case first == '}' || first == ']':
 			if depth--; depth == 0 {
-				return i + 1
+				return at
 			}
+		case found[1]-found[0] == 1 && first != '#': // a quote without its other one
+			return -1
 		}
-	}
-	return -1
-}
-
-// stringLen gives the length of the string that src begins with, both quotes included, or -1.
-func stringLen(src []byte) int {
-	for i := 1; i < len(src); i++ {
-		switch src[i] {
-		case '\\':
-			i++
-		case src[0]:
-			return i + 1
-		}
-	}
-	return -1
-}
-
-// commentLen gives the length of the comment that src begins with, or 0 if it begins with none.
-func commentLen(src []byte) int {
-	switch {
-	case src[0] == '#', bytes.HasPrefix(src, []byte("//")):
-		if n := bytes.IndexByte(src, '\n'); n >= 0 {
-			return n
-		}
-		return len(src)
-	case bytes.HasPrefix(src, []byte("/*")):
-		if n := bytes.Index(src[2:], []byte("*/")); n >= 0 {
-			return n + 4
-		}
-		return len(src)
-	default:
-		return 0
 	}
 }
 
@@ -280,37 +197,31 @@ func single(src []byte) (json.RawMessage, error) {
 	return value, nil
 }
 
+// member matches the strings and brackets of valid JSON; behind the name of a member comes a colon.
+var member = text.Regexp(`("(?:[^"\\]|\\.)*")(\s*:)?|[][{}]`)
+
 // repeatedKey gives a key that an object inside of value, or value itself, has twice: nobody can tell which one is
 // meant, and a decoder would take the last. value is valid JSON.
 func repeatedKey(value []byte) string {
-	var open []map[string]bool // the keys of each open object; nil for a list
-	for i := 0; i < len(value); i++ {
-		switch value[i] {
-		case '{':
+	var open []map[string]bool // the keys of each open object
+	for _, found := range member().FindAllSubmatch(value, -1) {
+		switch found[0][0] {
+		case '{', '[':
 			open = append(open, map[string]bool{})
-		case '[':
-			open = append(open, nil)
 		case '}', ']':
 			open = open[:len(open)-1]
-		case '"':
-			text := value[i : i+stringLen(value[i:])]
-			i += len(text) - 1
-			if keys := open[len(open)-1]; keys != nil && isKey(value[i+1:]) {
-				var key string
-				if json.Unmarshal(text, &key) != nil || keys[key] {
-					return quoteHead([]byte(key))
-				}
-				keys[key] = true
+		default:
+			var key string
+			if found[2] == nil {
+				continue
 			}
+			if keys := open[len(open)-1]; json.Unmarshal(found[1], &key) != nil || keys[key] {
+				return quoteHead([]byte(key))
+			}
+			open[len(open)-1][key] = true
 		}
 	}
 	return ""
-}
-
-// isKey reports whether a colon comes next.
-func isKey(behind []byte) bool {
-	behind = bytes.TrimLeft(behind, " \t\r\n")
-	return len(behind) > 0 && behind[0] == ':'
 }
 
 // invalid describes a syntax error with the text before it, which a model finds more easily than an offset.
