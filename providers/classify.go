@@ -1,6 +1,7 @@
 package providers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -24,7 +25,7 @@ func Classify(status int, code, said string, header http.Header, err error) *Err
 		Status:     status,
 		Code:       text.Cut(Redact(code), 100),
 		Message:    text.Cut(Redact(strings.TrimSpace(said)), maxMessage),
-		RequestID:  firstHeader(header, "x-request-id", "request-id", "x-goog-request-id"),
+		RequestID:  RequestID(header),
 		RetryAfter: retryAfter(header, time.Now),
 		Err:        err,
 	}
@@ -78,13 +79,10 @@ func kindOf(status int, code, text string, err error) Kind {
 	}
 }
 
-func firstHeader(header http.Header, names ...string) string {
-	for _, name := range names {
-		if value := header.Get(name); value != "" {
-			return text.Cut(Redact(value), 100)
-		}
-	}
-	return ""
+// RequestID is the provider's name for a call, from the headers of its answer.
+func RequestID(header http.Header) string {
+	id := cmp.Or(header.Get("X-Request-Id"), header.Get("Request-Id"), header.Get("X-Goog-Request-Id"))
+	return text.Cut(Redact(id), 100)
 }
 
 // retryAfter reads how long an answer asks to wait: retry-after-ms, or Retry-After in seconds (fractions are seen in

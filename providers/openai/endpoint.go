@@ -64,13 +64,3 @@ func (e Endpoint) Validate() error {
 	}
 	return nil
 }
-
-func (e Endpoint) withDefaults() Endpoint {
-	if e.Structured == "" {
-		e.Structured = JSONSchema
-	}
-	if e.TokenParam == "" {
-		e.TokenParam = MaxTokens
-	}
-	return e
-}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 )
 
 // maxBody bounds an answer in bytes. The largest honest one, 128k tokens with escapes, is below 2 MiB.
@@ -78,7 +79,11 @@ func (t recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := readAll(resp.Body)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	err = errors.Join(err, resp.Body.Close())
+	if err == nil && len(body) > maxBody {
+		body, err = body[:maxBody], ErrTooLarge
+	}
 	if answer, ok := req.Context().Value(answerKey{}).(*Answer); ok {
 		*answer = Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}
 	}
@@ -89,11 +94,14 @@ func (t recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func readAll(body io.ReadCloser) ([]byte, error) {
-	read, err := io.ReadAll(io.LimitReader(body, maxBody+1))
-	err = errors.Join(err, body.Close())
-	if err == nil && len(read) > maxBody {
-		return read[:maxBody], ErrTooLarge
+// CheckBaseURL says what is wrong with a configured address. Addresses are printed, so there may be no secret in one.
+func CheckBaseURL(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return errors.New("must be a whole address such as https://host")
 	}
-	return read, err
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("may not contain a password, query or fragment; put the key into an environment variable")
+	}
+	return nil
 }

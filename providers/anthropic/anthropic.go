@@ -1,0 +1,117 @@
+// Package anthropic is the adapter for Anthropic's Messages API, on top of anthropic-sdk-go. Answers are not streamed.
+package anthropic
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/option"
+
+	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/internal/adapter"
+	"github.com/bouldermgr/manager/providers/internal/transport"
+)
+
+// DefaultModel is the ledger model that is used when the user named none: a default of the configuration, not knowledge
+// of the code. It is the vendor's middle model of November 2026; any other can be configured.
+const DefaultModel = "claude-sonnet-5-5"
+
+const (
+	name    = "anthropic"
+	keyEnv  = "ANTHROPIC_API_KEY"
+	baseURL = "https://api.anthropic.com"
+)
+
+// Options are for [Sources] and [New]. BaseURL is the address up to and without "/v1/messages".
+type Options = adapter.Options
+
+// Sources gives the source for a registry: "anthropic", with ANTHROPIC_API_KEY and, if opts names no address,
+// ANTHROPIC_BASE_URL. Nothing else that the SDK would read from the environment or from files counts.
+func Sources(getenv func(string) string, opts Options) []providers.Source {
+	opts.BaseURL = cmp.Or(opts.BaseURL, getenv("ANTHROPIC_BASE_URL"))
+	return []providers.Source{{
+		Name: name, KeyEnv: []string{keyEnv}, DefaultModel: DefaultModel,
+		Open: func(key providers.Key) (providers.Completer, error) { return New(key, opts) },
+	}}
+}
+
+// New makes a Completer. It opens no connection. The zero key sends none, for a proxy that adds its own.
+func New(key providers.Key, opts Options) (providers.Completer, error) {
+	opts.BaseURL = strings.TrimRight(cmp.Or(opts.BaseURL, baseURL), "/")
+	if err := transport.CheckBaseURL(opts.BaseURL); err != nil {
+		return nil, fmt.Errorf("anthropic: base URL %w", err)
+	}
+	options := []option.RequestOption{
+		// The service is made without the SDK's client, whose defaults come from the environment and from profiles:
+		// another address there would get the key and the prompts.
+		option.WithBaseURL(opts.BaseURL + "/"),
+		option.WithHTTPClient(transport.Client(opts.HTTPClient)),
+		option.WithMaxRetries(0), // see providers.WithRetry; the SDK would sleep through any Retry-After
+		// Without a timeout of its own the SDK refuses high output limits unstreamed. The context ends a call sooner.
+		option.WithRequestTimeout(time.Hour),
+		option.WithoutOpenTelemetry(), // prompts could get into the traces of a program that embeds us
+	}
+	if !key.IsZero() {
+		options = append(options, option.WithAPIKey(key.Reveal()))
+	}
+	messages := sdk.NewMessageService(options...)
+	return &adapter.Adapter{
+		Provider: name, KeyEnv: keyEnv, Key: key, Logger: opts.Logger, Parse: parseError,
+		Statuses: []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, Cues: cues, Plan: plan,
+		Call: func(ctx context.Context, req *providers.Request, use adapter.Features) (adapter.Reply, error) {
+			message, err := messages.New(ctx, params(req, use))
+			if err != nil {
+				return adapter.Reply{}, err
+			}
+			return reply(message), nil
+		},
+	}, nil
+}
+
+// The parts of a request that not every model or endpoint takes.
+const (
+	// structured: the answer is constrained to the schema by output_config. Newer than many imitations of the API.
+	structured = "output_config.format"
+	// forcedTool: the answer is the argument of a tool that must be called. Excludes thinking.
+	forcedTool = "tool_choice"
+	// effort: models before Opus 4.5, and the small ones, have none.
+	effort = "output_config.effort"
+	// temperature: models since Opus 4.7 refuse every value.
+	temperature = "temperature"
+	// roomy: an output limit of [defaultMaxTokens]. The oldest models allow less.
+	roomy = "max_tokens"
+)
+
+func plan(req *providers.Request, refused func(string) bool) adapter.Features {
+	var use adapter.Features
+	add := func(wanted bool, one string) bool {
+		if wanted = wanted && !refused(one); wanted {
+			use = append(use, one)
+		}
+		return wanted
+	}
+	if !add(req.Schema != nil, structured) {
+		add(req.Schema != nil, forcedTool)
+	}
+	add(req.Effort != "", effort)
+	add(req.Temperature != nil, temperature)
+	add(req.MaxOutputTokens == 0, roomy)
+	return use
+}
+
+// cues go from the narrowest feature on: a word of one must not stand for another that was asked for as well.
+var cues = []adapter.Cue{
+	{Feature: temperature, Words: []string{"temperature"}},
+	{Feature: roomy, Words: []string{"max_tokens"}},
+	{Feature: structured, Words: []string{
+		"output_config.format", "output_format", "output format", "json_schema", "structured output", "output_config: ",
+	}},
+	{Feature: effort, Words: []string{"effort", "output_config"}},
+	{Feature: structured, Words: []string{"output_config"}},
+	{Feature: forcedTool, Words: []string{"tool", "strict"}},
+}

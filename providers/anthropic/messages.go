@@ -1,0 +1,143 @@
+package anthropic
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/packages/param"
+
+	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/internal/adapter"
+)
+
+// The API wants a limit in every request. The default is room for a ledger and its reasoning, below the 21,333 that
+// the SDK sends unstreamed without being asked to, and below the limit of every model since Claude 4. The other one is
+// what the oldest models allow.
+const (
+	defaultMaxTokens = 16_000
+	fewestMaxTokens  = 4096
+)
+
+// params translates a request. Objects are overridden where a map of the SDK's would sort the schema's properties.
+func params(req *providers.Request, use adapter.Features) sdk.MessageNewParams {
+	out := sdk.MessageNewParams{Model: req.Model, MaxTokens: int64(cmp.Or(req.MaxOutputTokens, fewestMaxTokens))}
+	if use.Has(roomy) {
+		out.MaxTokens = defaultMaxTokens
+	}
+	for _, m := range req.Messages {
+		message := sdk.NewUserMessage(sdk.NewTextBlock(m.Text))
+		if m.Role == providers.RoleAssistant {
+			message.Role = sdk.MessageParamRoleAssistant
+		}
+		out.Messages = append(out.Messages, message)
+	}
+	system := req.System
+	switch {
+	case use.Has(forcedTool):
+		tool := sdk.ToolParam{
+			Name:        cmp.Or(req.SchemaName, "answer"),
+			Description: param.NewOpt("Gives the answer. Call it exactly once."),
+			InputSchema: param.Override[sdk.ToolInputSchemaParam](req.Schema),
+			Strict:      param.NewOpt(true),
+		}
+		out.Tools = []sdk.ToolUnionParam{{OfTool: &tool}}
+		out.ToolChoice.OfTool = &sdk.ToolChoiceToolParam{Name: tool.Name, DisableParallelToolUse: param.NewOpt(true)}
+	case req.Schema != nil && !use.Has(structured):
+		system = adapter.Prompted(req)
+	}
+	if system != "" {
+		out.System = []sdk.TextBlockParam{{Text: system}}
+	}
+	type format struct {
+		Type   string          `json:"type"`
+		Schema json.RawMessage `json:"schema"`
+	}
+	var config struct {
+		Effort string  `json:"effort,omitempty"`
+		Format *format `json:"format,omitempty"`
+	}
+	if use.Has(effort) {
+		config.Effort = req.Effort
+	}
+	if use.Has(structured) {
+		config.Format = &format{"json_schema", req.Schema}
+	}
+	if use.Has(effort) || use.Has(structured) {
+		out.OutputConfig = param.Override[sdk.OutputConfigParam](config)
+	}
+	if use.Has(temperature) {
+		out.Temperature = param.NewOpt(*req.Temperature)
+	}
+	return out
+}
+
+func reply(message *sdk.Message) adapter.Reply {
+	// An overload that comes up while the model works is reported with status 200.
+	if message.Type != "message" || message.StopReason == "" {
+		return adapter.Reply{Missing: "message"}
+	}
+	out := adapter.Reply{Response: providers.Response{
+		Text: text(message), Stop: providers.StopOther, Model: message.Model,
+		Usage: providers.Usage{ // Anthropic counts what was read from and written to a cache beside the input
+			Input: message.Usage.InputTokens + message.Usage.CacheReadInputTokens +
+				message.Usage.CacheCreationInputTokens,
+			CachedInput: message.Usage.CacheReadInputTokens,
+			CacheWrite:  message.Usage.CacheCreationInputTokens,
+			Output:      message.Usage.OutputTokens,
+			Reasoning:   message.Usage.OutputTokensDetails.ThinkingTokens,
+		},
+	}}
+	switch message.StopReason {
+	case sdk.StopReasonEndTurn, sdk.StopReasonStopSequence, sdk.StopReasonToolUse:
+		out.Stop = providers.StopEnd
+	case sdk.StopReasonMaxTokens:
+		out.Stop = providers.StopLength
+	case sdk.StopReasonRefusal:
+		out.Refused, out.Why = providers.KindContentFilter, cmp.Or(out.Text, "stop_reason refusal")
+	case sdk.StopReasonModelContextWindowExceeded:
+		out.Refused, out.Why = providers.KindContextLength, "the answer did not fit into what the request left of the context"
+	}
+	return out
+}
+
+// text gives the argument of the forced tool where it was called, and else the text without the model's thoughts.
+func text(message *sdk.Message) string {
+	var b strings.Builder
+	for _, block := range message.Content {
+		switch block.Type {
+		case "tool_use":
+			return string(block.Input)
+		case "text":
+			b.WriteString(block.Text)
+		}
+	}
+	return b.String()
+}
+
+// statuses gives the status that each type of error is sent with, as Anthropic's API reference lists them. The type
+// counts where it contradicts the status: an error may come up after a 200 was sent.
+var statuses = map[string]int{
+	"invalid_request_error": http.StatusBadRequest,
+	"authentication_error":  http.StatusUnauthorized,
+	"billing_error":         http.StatusPaymentRequired,
+	"permission_error":      http.StatusForbidden,
+	"not_found_error":       http.StatusNotFound,
+	"request_too_large":     http.StatusRequestEntityTooLarge,
+	"rate_limit_error":      http.StatusTooManyRequests,
+	"api_error":             http.StatusInternalServerError,
+	"timeout_error":         http.StatusGatewayTimeout,
+	"overloaded_error":      529,
+}
+
+// parseError reads {"type":"error","error":{"type":…,"message":…}}.
+func parseError(body []byte) adapter.Said {
+	var envelope struct {
+		Error struct{ Type, Message string }
+	}
+	adapter.Unmarshal(body, &envelope)
+	kind := envelope.Error.Type
+	return adapter.Said{Code: kind, Text: envelope.Error.Message, Status: statuses[kind]}
+}

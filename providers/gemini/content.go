@@ -1,0 +1,149 @@
+package gemini
+
+import (
+	"cmp"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/internal/adapter"
+)
+
+func contents(req *providers.Request) []*genai.Content {
+	var out []*genai.Content
+	for _, m := range req.Messages {
+		role := genai.RoleUser
+		if m.Role == providers.RoleAssistant {
+			role = genai.RoleModel
+		}
+		out = append(out, &genai.Content{Role: role, Parts: []*genai.Part{{Text: m.Text}}})
+	}
+	return out
+}
+
+func config(req *providers.Request, use adapter.Features) *genai.GenerateContentConfig {
+	out := &genai.GenerateContentConfig{
+		MaxOutputTokens:       int32(min(req.MaxOutputTokens, math.MaxInt32)),
+		AutomaticContinuation: new(false), // one request for each attempt
+	}
+	system := req.System
+	if req.Schema != nil && !use.Has(structured) {
+		system = adapter.Prompted(req)
+	}
+	if system != "" {
+		out.SystemInstruction = &genai.Content{Parts: []*genai.Part{{Text: system}}}
+	}
+	if req.Temperature != nil {
+		out.Temperature = new(float32(*req.Temperature))
+	}
+	if use.Has(thinking) { // a number is a budget of tokens and anything else a level
+		out.ThinkingConfig = &genai.ThinkingConfig{ThinkingLevel: genai.ThinkingLevel(strings.ToUpper(req.Effort))}
+		if budget, err := strconv.ParseInt(req.Effort, 10, 32); err == nil {
+			out.ThinkingConfig = &genai.ThinkingConfig{ThinkingBudget: new(int32(budget))}
+		}
+	}
+	if use.Has(jsonMode) {
+		out.ResponseMIMEType = "application/json"
+	}
+	if use.Has(structured) {
+		// The SDK's own field would decode the schema and sort its properties, and their order is the one in which
+		// current models answer.
+		out.HTTPOptions = &genai.HTTPOptions{ExtrasRequestProvider: func(body map[string]any) map[string]any {
+			generation, ok := body["generationConfig"].(map[string]any)
+			if !ok {
+				generation = make(map[string]any)
+				body["generationConfig"] = generation
+			}
+			generation["responseJsonSchema"] = req.Schema
+			return body
+		}}
+	}
+	return out
+}
+
+func reply(resp *genai.GenerateContentResponse) adapter.Reply {
+	out := adapter.Reply{Response: providers.Response{
+		Stop: providers.StopOther, Model: resp.ModelVersion, RequestID: resp.ResponseID,
+	}}
+	if u := resp.UsageMetadata; u != nil { // thoughts are counted beside the answer; both are billed as output
+		out.Usage = providers.Usage{
+			Input:       int64(u.PromptTokenCount) + int64(u.ToolUsePromptTokenCount),
+			CachedInput: int64(u.CachedContentTokenCount),
+			Output:      int64(u.CandidatesTokenCount) + int64(u.ThoughtsTokenCount),
+			Reasoning:   int64(u.ThoughtsTokenCount),
+		}
+	}
+	filtered := func(what string, reason, said string) adapter.Reply {
+		out.Refused, out.Why = providers.KindContentFilter, strings.TrimSpace(what+" blocked: "+reason+" "+said)
+		return out
+	}
+	if feedback := resp.PromptFeedback; feedback != nil && feedback.BlockReason != "" {
+		return filtered("prompt", string(feedback.BlockReason), feedback.BlockReasonMessage)
+	}
+	if len(resp.Candidates) == 0 || resp.Candidates[0] == nil {
+		return adapter.Reply{Missing: "candidates"}
+	}
+	candidate := resp.Candidates[0]
+	switch reason := candidate.FinishReason; reason {
+	case genai.FinishReasonSafety, genai.FinishReasonRecitation, genai.FinishReasonLanguage,
+		genai.FinishReasonBlocklist, genai.FinishReasonProhibitedContent, genai.FinishReasonSPII:
+		return filtered("answer", string(reason), candidate.FinishMessage)
+	case genai.FinishReasonStop:
+		out.Stop = providers.StopEnd
+	case genai.FinishReasonMaxTokens, genai.FinishReasonContinuation: // the server wants to be asked for the rest
+		out.Stop = providers.StopLength
+	}
+	if candidate.Content == nil {
+		return out
+	}
+	// The SDK's Text method would print a warning to standard error. There are no parts at all when the model's thoughts
+	// took the whole output limit.
+	for _, part := range candidate.Content.Parts {
+		if part != nil && !part.Thought {
+			out.Text += part.Text
+		}
+	}
+	return out
+}
+
+// parseError reads {"error":{"code","message","status","details":[…]}}: google.rpc.Status in JSON. Details come in many
+// forms.
+func parseError(body []byte) adapter.Said {
+	var envelope struct {
+		Error struct {
+			Code    int
+			Message string
+			Status  string
+			Details []struct {
+				Reason     string // of an ErrorInfo
+				RetryDelay string // of a RetryInfo: seconds with an s, "37.5s"
+				Violations []struct {
+					QuotaID string // of a QuotaFailure
+				}
+			}
+		}
+	}
+	adapter.Unmarshal(body, &envelope)
+	e := envelope.Error
+	out := adapter.Said{Code: e.Status, Text: e.Message, Status: e.Code}
+	// A tier that does not include the model words it as a rate limit of zero.
+	exhausted := strings.Contains(e.Message, "limit: 0,")
+	for _, detail := range e.Details {
+		out.Code = cmp.Or(detail.Reason, out.Code) // says more: a wrong key is an INVALID_ARGUMENT
+		if wait, err := time.ParseDuration(detail.RetryDelay); err == nil {
+			out.RetryAfter = max(out.RetryAfter, wait)
+		}
+		for _, violation := range detail.Violations {
+			exhausted = exhausted || strings.Contains(violation.QuotaID, "PerDay")
+		}
+	}
+	if e.Code == http.StatusTooManyRequests && exhausted {
+		out.Kind = providers.KindQuota
+	}
+	return out
+}

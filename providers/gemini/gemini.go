@@ -1,0 +1,124 @@
+// Package gemini is the adapter for Google's Gemini API, on top of google.golang.org/genai. In model references its
+// name is "google", as OpenCode writes it. Answers are not streamed.
+package gemini
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"google.golang.org/genai"
+
+	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/internal/adapter"
+	"github.com/bouldermgr/manager/providers/internal/transport"
+)
+
+// DefaultModel is the ledger model that is used when the user named none: a default of the configuration, not knowledge
+// of the code. It is the vendor's middle model of November 2026; any other can be configured.
+const DefaultModel = "gemini-3.8-flash"
+
+const (
+	name    = "google"
+	baseURL = "https://generativelanguage.googleapis.com"
+)
+
+// keyEnv names the variables that may hold the key, the more specific one first.
+var keyEnv = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"}
+
+// Options are for [Sources] and [New]. BaseURL is the address up to and without "/v1beta/models".
+type Options = adapter.Options
+
+// Sources gives the source for a registry: "google", with GEMINI_API_KEY or else GOOGLE_API_KEY and, if opts names no
+// address, GOOGLE_GEMINI_BASE_URL. Nothing else that the SDK would read from the environment counts.
+func Sources(getenv func(string) string, opts Options) []providers.Source {
+	opts.BaseURL = cmp.Or(opts.BaseURL, getenv("GOOGLE_GEMINI_BASE_URL"))
+	return []providers.Source{{
+		Name: name, KeyEnv: keyEnv, DefaultModel: DefaultModel,
+		Open: func(key providers.Key) (providers.Completer, error) {
+			from := keyEnv[0]
+			if providers.NewKey(getenv(from)).IsZero() {
+				from = keyEnv[1]
+			}
+			return newFrom(from, key, opts)
+		},
+	}}
+}
+
+// New makes a Completer. It opens no connection. A key is required: without one the SDK would look for it in the
+// environment.
+func New(key providers.Key, opts Options) (providers.Completer, error) {
+	return newFrom(keyEnv[0], key, opts)
+}
+
+// newFrom is New for a key of a variable, which is named in errors.
+func newFrom(variable string, key providers.Key, opts Options) (providers.Completer, error) {
+	if key.IsZero() {
+		return nil, fmt.Errorf("google: no key; set %s", variable)
+	}
+	opts.BaseURL = cmp.Or(opts.BaseURL, baseURL)
+	if err := transport.CheckBaseURL(opts.BaseURL); err != nil {
+		return nil, fmt.Errorf("google: base URL %w", err)
+	}
+	client, err := genai.NewClient(context.Background(), &genai.ClientConfig{
+		APIKey: key.Reveal(),
+		// Both are set although they are the defaults: the environment could change them, and another address would get
+		// the key and the prompts.
+		Backend:     genai.BackendGeminiAPI,
+		HTTPOptions: genai.HTTPOptions{BaseURL: opts.BaseURL},
+		HTTPClient:  transport.Client(opts.HTTPClient),
+	})
+	if err != nil {
+		return nil, errors.New("google: " + key.Scrub(err.Error())) // the SDK prints its configuration, key included
+	}
+	return &adapter.Adapter{
+		Provider: name, KeyEnv: variable, Key: key, Logger: opts.Logger, Parse: parseError,
+		Statuses: []int{http.StatusBadRequest}, Cues: cues, Plan: plan,
+		Call: func(ctx context.Context, req *providers.Request, use adapter.Features) (out adapter.Reply, err error) {
+			// The SDK's decoding asserts types ({"candidates":"none"} is enough to panic), and what a server sends may not
+			// end the program.
+			defer func() {
+				if cause := recover(); cause != nil {
+					out, err = adapter.Reply{}, fmt.Errorf("genai panicked: %v", cause)
+				}
+			}()
+			resp, err := client.Models.GenerateContent(ctx, req.Model, contents(req), config(req, use))
+			if err != nil {
+				return adapter.Reply{}, err
+			}
+			return reply(resp), nil
+		},
+	}, nil
+}
+
+// The parts of a request that not every model takes.
+const (
+	// structured: the answer is constrained to the schema.
+	structured = "responseJsonSchema"
+	// jsonMode: the answer is some JSON object. Gemma has not even that.
+	jsonMode = "responseMimeType"
+	// thinking: how much to reason. Gemini 3 takes words, 2.5 a number of tokens, older ones neither.
+	thinking = "thinkingConfig"
+)
+
+func plan(req *providers.Request, refused func(string) bool) adapter.Features {
+	var use adapter.Features
+	if req.Schema != nil && !refused(jsonMode) {
+		use = append(use, jsonMode)
+		if !refused(structured) {
+			use = append(use, structured)
+		}
+	}
+	if req.Effort != "" && !refused(thinking) {
+		use = append(use, thinking)
+	}
+	return use
+}
+
+var cues = []adapter.Cue{
+	{Feature: thinking, Words: []string{"thinking"}},
+	{Feature: jsonMode, Words: []string{"json mode", "responsemimetype", "response_mime_type", "response mime type"}},
+	{Feature: structured, Words: []string{"schema"}},
+}

@@ -1,0 +1,144 @@
+// Package adapter is what the adapters that talk HTTP have in common: the way from a request to an answer or an error,
+// and a memory of what the models of an endpoint do not take. Which model takes which parameter changes monthly and
+// differs between a vendor's own server and its imitations, so adapters ask, and learn from the refusal.
+package adapter
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/internal/transport"
+)
+
+// Options are those of every adapter.
+type Options struct {
+	// BaseURL is the address up to and without the path of the API. Defaults to the vendor's own server.
+	BaseURL string
+	// HTTPClient is copied, and extended by the recording of answers and a redirect policy. Defaults to a client with
+	// the default transport. Leave its Timeout zero: attempts are bounded by their context.
+	HTTPClient *http.Client
+	// Logger defaults to none.
+	Logger *slog.Logger
+}
+
+// Features are the parts that a request uses of those that not every model takes, and that it can do without: names of
+// the API's parameters.
+type Features []string
+
+// Has reports whether the request uses one.
+func (f Features) Has(one string) bool { return slices.Contains(f, one) }
+
+// Cue is a feature and the words by which refusals name it, in small letters. There are no codes for it.
+type Cue struct {
+	Feature string
+	Words   []string
+}
+
+// Reply is an answer with status 200, which need not be a success.
+type Reply struct {
+	providers.Response // Provider is filled in here, Model if it is empty
+	// Missing is what an answer without any content lacks, in the provider's word: "choices".
+	Missing string
+	// Refused is the kind of the error that an answer stands for which was billed and cannot be used, and Why its text.
+	Refused providers.Kind
+	Why     string
+}
+
+// Adapter asks the models of one endpoint. It implements [providers.Completer].
+type Adapter struct {
+	// Provider, KeyEnv and Key say who is asked, and with what.
+	Provider, KeyEnv string
+	Key              providers.Key
+	Logger           *slog.Logger // defaults to none
+	// Parse reads the error in an answer's body; of a body without one it gives the zero value.
+	Parse func(body []byte) Said
+	// Statuses are those that the endpoint refuses a parameter with.
+	Statuses []int
+	// Cues are looked for in this order: where a word of one would stand for another too, the narrower one goes first.
+	Cues []Cue
+	// Plan gives the features that a request wants, without those that its model refuses.
+	Plan func(req *providers.Request, refused func(string) bool) Features
+	// Call is one HTTP request with these features; the error is that of the SDK.
+	Call func(ctx context.Context, req *providers.Request, use Features) (Reply, error)
+
+	refused sync.Map // of model and feature; for as long as the adapter lives, since an endpoint may learn
+}
+
+type refusal struct{ model, feature string }
+
+// Complete implements [providers.Completer]. What the model refuses and can do without is left out at once, and
+// remembered for the model.
+func (a *Adapter) Complete(ctx context.Context, req *providers.Request) (*providers.Response, error) {
+	for {
+		use := a.Plan(req, func(one string) bool {
+			_, ok := a.refused.Load(refusal{req.Model, one})
+			return ok
+		})
+		resp, failure := a.attempt(ctx, req, use)
+		if failure == nil {
+			return resp, nil
+		}
+		refused, ok := a.refusedOf(use, failure)
+		if !ok {
+			return nil, failure
+		}
+		a.refused.Store(refusal{req.Model, refused}, true)
+		if a.Logger != nil {
+			a.Logger.WarnContext(ctx, "model refuses a parameter, doing without from now on",
+				"provider", a.Provider, "model", req.Model, "parameter", refused, "error", failure)
+		}
+	}
+}
+
+func (a *Adapter) attempt(
+	ctx context.Context, req *providers.Request, use Features,
+) (*providers.Response, *providers.Error) {
+	ctx, answer := transport.Record(ctx)
+	reply, err := a.Call(ctx, req, use)
+	if err != nil || reply.Missing != "" {
+		return nil, a.failed(req.Model, answer, reply.Missing, err)
+	}
+	if reply.Refused == "" && reply.Stop == providers.StopLength && req.Schema != nil {
+		reply.Refused = providers.KindTruncated
+	}
+	if reply.Refused != "" {
+		failure := providers.Classify(answer.Status, "", a.Key.Scrub(reply.Why), answer.Header, nil)
+		failure.Kind, failure.Usage = reply.Refused, reply.Usage
+		return nil, a.about(req.Model, failure)
+	}
+	resp := reply.Response
+	resp.Provider, resp.Model = a.Provider, cmp.Or(resp.Model, req.Model)
+	resp.RequestID = cmp.Or(providers.RequestID(answer.Header), resp.RequestID)
+	return &resp, nil
+}
+
+// refusedOf tells which of the used features the endpoint did not take.
+func (a *Adapter) refusedOf(used Features, failure *providers.Error) (string, bool) {
+	if failure.Kind != providers.KindBadRequest || !slices.Contains(a.Statuses, failure.Status) {
+		return "", false
+	}
+	text := strings.ToLower(failure.Message)
+	for _, cue := range a.Cues {
+		named := slices.ContainsFunc(cue.Words, func(word string) bool { return strings.Contains(text, word) })
+		if named && used.Has(cue.Feature) {
+			return cue.Feature, true
+		}
+	}
+	return "", false
+}
+
+// Prompted gives the system instruction of req, followed by its schema, for models that cannot be constrained to it. The
+// word JSON in it is needed: OpenAI refuses to answer with some JSON object when no message contains it.
+func Prompted(req *providers.Request) string {
+	wish := "Answer with one JSON object that follows this JSON Schema, and nothing else:\n" + string(req.Schema)
+	if req.System == "" {
+		return wish
+	}
+	return req.System + "\n\n" + wish
+}

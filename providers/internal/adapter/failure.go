@@ -1,0 +1,123 @@
+package adapter
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/internal/transport"
+)
+
+// Said is the error in an answer's body. Zero fields were not there.
+type Said struct {
+	// Code is the provider's own word for the error.
+	Code string
+	Text string
+	// Status is the HTTP status that the body claims. It counts where the real one is that of a success.
+	Status int
+	// RetryAfter is how long the body asks to wait; the longer one of this and the header's counts.
+	RetryAfter time.Duration
+	// Kind is set where the body says more than code and text do.
+	Kind providers.Kind
+}
+
+// Unmarshal reads the JSON of an error, also with a list around it. A field of another type than expected costs that
+// field only: what servers say comes in many forms.
+func Unmarshal(body []byte, into any) {
+	var list []json.RawMessage
+	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
+		body = list[0]
+	}
+	_ = json.Unmarshal(body, into)
+}
+
+// failed makes the error for a call without a usable answer. err is that of the SDK; nil if it took the answer for a
+// good one. It is kept in the chain only if it arose on this side. The recorded answer is read and not the SDKs' error
+// types: those lose what some servers say (string errors, errors inside of a 200), and carry the body into the error
+// chain, where no redaction reaches it.
+func (a *Adapter) failed(model string, answer *transport.Answer, missing string, err error) *providers.Error {
+	if answer.Status == 0 || ours(err) {
+		return a.local(model, answer, err)
+	}
+	said := a.Parse(answer.Body)
+	status := answer.Status
+	if status < http.StatusBadRequest && said.Status >= http.StatusBadRequest {
+		status = said.Status // an upstream's failure, or one that came up after the headers were sent
+	}
+	success := status < http.StatusBadRequest
+	what := said.Text
+	switch {
+	case what != "":
+	case isHTML(answer):
+		what = "the server answered with a web page instead of JSON"
+	case success && err == nil:
+		what = "the answer contains no " + missing
+	case success:
+		reason, _, _ := strings.Cut(err.Error(), "\n") // genai puts the whole body on the lines that follow
+		what = "the answer cannot be read: " + reason
+	default:
+		what = string(answer.Body)
+	}
+	failure := providers.Classify(status, said.Code, a.Key.Scrub(what), answer.Header, transportError(err))
+	failure.RetryAfter = max(failure.RetryAfter, said.RetryAfter)
+	switch {
+	case failure.Kind == providers.KindCanceled:
+	case said.Kind != "":
+		failure.Kind = said.Kind
+	case success && isHTML(answer):
+		failure.Kind = providers.KindBadRequest // a wrong base URL answers like that every time
+	}
+	return a.about(model, failure)
+}
+
+// local classifies what arose on this side: no connection, a refused redirect, a request that the SDK did not send.
+func (a *Adapter) local(model string, answer *transport.Answer, err error) *providers.Error {
+	// net/http puts the whole URL in front, after a redirect that of the other server with all its parameters.
+	wrapped, sent := errors.AsType[*url.Error](err)
+	if sent {
+		err = wrapped.Err
+	}
+	failure := providers.Classify(0, "", a.Key.Scrub(err.Error()), answer.Header, err)
+	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	// What an SDK refuses to send, or the transport to take, it will refuse the next time too.
+	if ours(err) || !sent && !ended {
+		failure.Kind = providers.KindBadRequest
+	}
+	return a.about(model, failure)
+}
+
+func (a *Adapter) about(model string, failure *providers.Error) *providers.Error {
+	failure.Provider, failure.Model, failure.KeyEnv = a.Provider, model, a.KeyEnv
+	return failure
+}
+
+// ours reports whether the transport refused what the server said.
+func ours(err error) bool {
+	return errors.Is(err, transport.ErrRedirect) || errors.Is(err, transport.ErrTooLarge)
+}
+
+// transportError keeps what happened to the connection or the context, and drops the errors in which SDKs repeat the
+// answer.
+func transportError(err error) error {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		return wrapped.Err
+	}
+	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, end) {
+			return end
+		}
+	}
+	return nil
+}
+
+func isHTML(answer *transport.Answer) bool {
+	mediaType, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	return mediaType == "text/html" || bytes.HasPrefix(bytes.TrimSpace(answer.Body), []byte("<"))
+}

@@ -1,0 +1,150 @@
+package openai
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"unicode"
+
+	sdk "github.com/sashabaranov/go-openai"
+
+	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/internal/adapter"
+)
+
+// body translates a request. go-openai refuses some parameters for models whose names look like reasoning models of
+// OpenAI, also on other vendors' endpoints; its own validator is asked which, and those are left out or renamed.
+func (e Endpoint) body(req *providers.Request, use adapter.Features) sdk.ChatCompletionRequest {
+	body := sdk.ChatCompletionRequest{Model: req.Model, ReasoningEffort: req.Effort}
+	system := req.System
+	switch {
+	case use.Has(string(JSONSchema)):
+		body.ResponseFormat = &sdk.ChatCompletionResponseFormat{
+			Type: sdk.ChatCompletionResponseFormatTypeJSONSchema,
+			JSONSchema: &sdk.ChatCompletionResponseFormatJSONSchema{
+				// A RawMessage goes out verbatim, property order kept.
+				Name: cmp.Or(req.SchemaName, "answer"), Schema: req.Schema, Strict: true,
+			},
+		}
+	case use.Has(string(JSONObject)):
+		body.ResponseFormat = &sdk.ChatCompletionResponseFormat{Type: sdk.ChatCompletionResponseFormatTypeJSONObject}
+		fallthrough
+	case req.Schema != nil:
+		system = adapter.Prompted(req)
+	}
+	if system != "" {
+		body.Messages = append(body.Messages, sdk.ChatCompletionMessage{Role: sdk.ChatMessageRoleSystem, Content: system})
+	}
+	for _, m := range req.Messages {
+		body.Messages = append(body.Messages, sdk.ChatCompletionMessage{Role: string(m.Role), Content: m.Text})
+	}
+	if e.TokenParam == MaxCompletionTokens {
+		body.MaxCompletionTokens = req.MaxOutputTokens
+	} else {
+		body.MaxTokens = req.MaxOutputTokens //nolint:staticcheck // the only one that older servers know
+	}
+	if req.Temperature != nil { // omitempty would drop a wanted zero
+		body.Temperature = cmp.Or(float32(*req.Temperature), math.SmallestNonzeroFloat32)
+	}
+
+	validator := sdk.NewReasoningValidator()
+	if errors.Is(validator.Validate(body), sdk.ErrReasoningModelMaxTokensDeprecated) {
+		body.MaxCompletionTokens, body.MaxTokens = body.MaxTokens, 0 //nolint:staticcheck // as above
+	}
+	if err := validator.Validate(body); errors.Is(err, sdk.ErrReasoningModelLimitationsOther) ||
+		errors.Is(err, sdk.ErrReasoningSamplingUnsupported) {
+		body.Temperature = 0
+	}
+	return body
+}
+
+func reply(sent *sdk.ChatCompletionRequest, resp *sdk.ChatCompletionResponse) adapter.Reply {
+	if len(resp.Choices) == 0 {
+		return adapter.Reply{Missing: "choices"}
+	}
+	choice := resp.Choices[0]
+	out := adapter.Reply{Response: providers.Response{
+		Text: choice.Message.Content, Stop: providers.StopOther, Model: resp.Model, Usage: usage(resp.Usage),
+	}}
+	switch choice.FinishReason {
+	case sdk.FinishReasonStop:
+		out.Stop = providers.StopEnd
+	case sdk.FinishReasonLength:
+		out.Stop = providers.StopLength
+	}
+	if cut := promptCut(sent, out.Usage); cut != "" {
+		out.Refused, out.Why = providers.KindContextLength, cut
+	} else if choice.Message.Refusal != "" || choice.FinishReason == sdk.FinishReasonContentFilter {
+		out.Refused = providers.KindContentFilter
+		out.Why = cmp.Or(choice.Message.Refusal, "finish_reason content_filter")
+	}
+	return out
+}
+
+// usage normalises: OpenAI counts reasoning inside of the completion tokens, xAI beside them. The total tells which.
+func usage(u sdk.Usage) providers.Usage {
+	out := providers.Usage{Input: int64(u.PromptTokens), Output: int64(u.CompletionTokens)}
+	if u.PromptTokensDetails != nil {
+		out.CachedInput = int64(u.PromptTokensDetails.CachedTokens)
+	}
+	if u.CompletionTokensDetails != nil {
+		out.Reasoning = int64(u.CompletionTokensDetails.ReasoningTokens)
+	}
+	if out.Reasoning > 0 && int64(u.TotalTokens) == out.Input+out.Output+out.Reasoning {
+		out.Output += out.Reasoning
+	}
+	return out
+}
+
+// promptCut recognises a server that silently read only the end of the prompt, as Ollama does at its default of 4,096
+// tokens: a verdict on evidence that nobody read is worse than an error. Six letters or digits per token is more than
+// tokenisers reach on prose or code of any language (about four), so an honest count is never this low. Counts below
+// 1,500 are not looked at: no server's default context is that small.
+func promptCut(sent *sdk.ChatCompletionRequest, spent providers.Usage) string {
+	const lettersPerToken, tooSmallToTell = 6, 1500
+	var letters int64
+	for _, m := range sent.Messages {
+		for _, r := range m.Content {
+			if unicode.IsLetter(r) || unicode.IsDigit(r) {
+				letters++
+			}
+		}
+	}
+	if spent.Input < tooSmallToTell || letters < spent.Input*lettersPerToken {
+		return ""
+	}
+	return fmt.Sprintf("the server counted %d tokens in a prompt of %d letters, so it read only a part; raise its "+
+		"context length (Ollama: OLLAMA_CONTEXT_LENGTH)", spent.Input, letters)
+}
+
+// parseError reads the forms in use: {"error":{"message","type","code"}} (OpenAI, most others), {"error":"text",
+// "code":"text"} (xAI), {"object":"error","message",…} and {"detail":…} (vLLM, FastAPI), and a list around any of them.
+func parseError(body []byte) adapter.Said {
+	var flat, nested map[string]json.RawMessage
+	adapter.Unmarshal(body, &flat)
+	fields := flat
+	if json.Unmarshal(flat["error"], &nested) == nil && nested != nil {
+		fields = nested
+	}
+	out := adapter.Said{
+		Code: word(fields["code"]), Text: cmp.Or(word(fields["message"]), word(flat["error"]), word(flat["detail"])),
+	}
+	// A numeric code is an HTTP status in disguise, and the type says more. A null one says nothing at all.
+	if status, err := strconv.Atoi(out.Code); err == nil {
+		out.Status, out.Code = status, ""
+	}
+	out.Code = cmp.Or(out.Code, word(fields["type"]))
+	return out
+}
+
+// word gives a string as it is, null and nothing as "", and any other value as JSON.
+func word(raw json.RawMessage) string {
+	var s string
+	if len(raw) == 0 || json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}

@@ -1,0 +1,106 @@
+// Package openai is the adapter for OpenAI, xAI and every endpoint that speaks OpenAI's chat completions, on top of
+// go-openai. What differs between endpoints is a field of [Endpoint], not a guess.
+package openai
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+
+	sdk "github.com/sashabaranov/go-openai"
+
+	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/providers/internal/adapter"
+	"github.com/bouldermgr/manager/providers/internal/transport"
+)
+
+// Defaults of the configuration, not knowledge of the code: the ledger models that are used when the user named none.
+// Both are the vendors' small-to-middle models of November 2026, strong enough to plan and judge; any other can be
+// configured.
+const (
+	DefaultOpenAIModel = "gpt-5.4-mini"
+	DefaultXAIModel    = "grok-4.3"
+)
+
+const (
+	openAIBaseURL = "https://api.openai.com/v1"
+	xAIBaseURL    = "https://api.x.ai/v1"
+)
+
+// Options are for [Sources] and [New]. Their BaseURL has no effect: each endpoint has its own.
+type Options = adapter.Options
+
+// Sources gives the sources for a registry: OpenAI (OPENAI_API_KEY, OPENAI_BASE_URL), xAI (XAI_API_KEY) and the
+// configured endpoints. An endpoint named "openai" or "xai" replaces the built-in one.
+func Sources(getenv func(string) string, endpoints []Endpoint, opts Options) ([]providers.Source, error) {
+	all := slices.DeleteFunc([]Endpoint{
+		{
+			Name: "openai", BaseURL: cmp.Or(getenv("OPENAI_BASE_URL"), openAIBaseURL), KeyEnv: "OPENAI_API_KEY",
+			Model: DefaultOpenAIModel, TokenParam: MaxCompletionTokens,
+		},
+		{
+			Name: "xai", BaseURL: xAIBaseURL, KeyEnv: "XAI_API_KEY",
+			Model: DefaultXAIModel, TokenParam: MaxCompletionTokens,
+		},
+	}, func(builtin Endpoint) bool {
+		return slices.ContainsFunc(endpoints, func(e Endpoint) bool { return e.Name == builtin.Name })
+	})
+	for _, endpoint := range endpoints {
+		if err := endpoint.Validate(); err != nil {
+			return nil, err
+		}
+		all = append(all, endpoint)
+	}
+	var sources []providers.Source
+	for _, endpoint := range all {
+		source := providers.Source{
+			Name: endpoint.Name, DefaultModel: endpoint.Model,
+			Open: func(key providers.Key) (providers.Completer, error) { return New(endpoint, key, opts) },
+		}
+		if endpoint.KeyEnv != "" {
+			source.KeyEnv = []string{endpoint.KeyEnv}
+		}
+		sources = append(sources, source)
+	}
+	return sources, nil
+}
+
+// New makes a Completer. It opens no connection. The zero key sends none.
+func New(endpoint Endpoint, key providers.Key, opts Options) (providers.Completer, error) {
+	if err := endpoint.Validate(); err != nil {
+		return nil, err
+	}
+	config := sdk.DefaultConfig(key.Reveal())
+	config.BaseURL = endpoint.BaseURL
+	config.HTTPClient = transport.Client(opts.HTTPClient)
+	client := sdk.NewClientWithConfig(config)
+	return &adapter.Adapter{
+		Provider: endpoint.Name, KeyEnv: endpoint.KeyEnv, Key: key, Logger: opts.Logger, Parse: parseError,
+		Statuses: []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, Cues: cues, Plan: endpoint.plan,
+		Call: func(ctx context.Context, req *providers.Request, use adapter.Features) (adapter.Reply, error) {
+			body := endpoint.body(req, use)
+			resp, err := client.CreateChatCompletion(ctx, body)
+			if err != nil {
+				return adapter.Reply{}, err
+			}
+			return reply(&body, &resp), nil
+		},
+	}, nil
+}
+
+// plan gives the strongest form of structured output that the endpoint offers and the model does not refuse.
+func (e Endpoint) plan(req *providers.Request, refused func(string) bool) adapter.Features {
+	forms := []Structured{JSONSchema, JSONObject}
+	for _, form := range forms[max(0, slices.Index(forms, e.Structured)):] {
+		if req.Schema != nil && e.Structured != Prompted && !refused(string(form)) {
+			return adapter.Features{string(form)}
+		}
+	}
+	return nil
+}
+
+var (
+	formWords = []string{"response_format", "json_schema", "json_object"}
+	cues      = []adapter.Cue{{Feature: string(JSONSchema), Words: formWords}, {Feature: string(JSONObject), Words: formWords}}
+)
