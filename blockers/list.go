@@ -30,11 +30,14 @@ func (d *Desk) List(ctx context.Context, f Filter) ([]boulder.Blocker, error) {
 	})
 }
 
-// Raised lists what was recorded for an attempt, oldest first.
-func (d *Desk) Raised(ctx context.Context, ref boulder.AttemptRef, boulderID string) ([]boulder.Blocker, error) {
+// Raised lists what was recorded for an attempt, or, in a scope without one, for a session; oldest first.
+func (d *Desk) Raised(ctx context.Context, s boulder.BlockerScope) ([]boulder.Blocker, error) {
 	return d.read(ctx, func(r *record) bool {
 		b := &r.Blocker
-		return b.BoulderID == boulderID && b.SubTaskID == ref.SubTaskID && b.Attempt == ref.Attempt
+		if s.BoulderID == "" {
+			return b.SessionID == s.SessionID
+		}
+		return b.BoulderID == s.BoulderID && b.SubTaskID == s.SubTaskID && b.Attempt == s.Attempt
 	})
 }
 

@@ -209,7 +209,7 @@ func TestUnwritableList(t *testing.T) {
 		"list":   func(d *Desk) error { _, err := d.List(t.Context(), Filter{}); return err },
 		"get":    func(d *Desk) error { _, err := d.Get(t.Context(), "B1"); return err },
 		"status": func(d *Desk) error { _, err := d.Status(t.Context()); return err },
-		"raised": func(d *Desk) error { _, err := d.Raised(t.Context(), boulder.AttemptRef{}, ""); return err },
+		"raised": func(d *Desk) error { _, err := d.Raised(t.Context(), boulder.BlockerScope{}); return err },
 		"open":   func(d *Desk) error { _, err := d.Undelivered(t.Context(), ""); return err },
 		"raise":  func(d *Desk) error { _, _, err := d.Raise(t.Context(), scope, hardInput("Then?")); return err },
 		"switch": func(d *Desk) error { return d.Switch(t.Context(), "", ptr(true)) },

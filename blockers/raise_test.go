@@ -86,7 +86,7 @@ func TestNothingIsMadeForNothing(t *testing.T) {
 		}
 	}
 	undelivered, err := d.Undelivered(ctx, "")
-	raised, raisedErr := d.Raised(ctx, boulder.AttemptRef{SubTaskID: "api", Attempt: 2}, "01JBOULDER")
+	raised, raisedErr := d.Raised(ctx, boulder.BlockerScope{BoulderID: "01JBOULDER", SubTaskID: "api", Attempt: 2})
 	if err := errors.Join(err, raisedErr, d.Flush(ctx), d.Switch(ctx, "", nil)); err != nil {
 		t.Error(err)
 	}
@@ -285,8 +285,8 @@ func TestTenSessionsAtOnce(t *testing.T) {
 			}
 		}
 		if s%2 == 0 {
-			ref := boulder.AttemptRef{SubTaskID: fmt.Sprintf("t%d", s), Attempt: 1}
-			if raised, err := d.Raised(t.Context(), ref, "01J"); err != nil || !cmp.Equal(raised, found) {
+			ref := boulder.BlockerScope{BoulderID: "01J", SubTaskID: fmt.Sprintf("t%d", s), Attempt: 1}
+			if raised, err := d.Raised(t.Context(), ref); err != nil || !cmp.Equal(raised, found) {
 				t.Errorf("of attempt %v: %d, %v", ref, len(raised), err)
 			}
 		}

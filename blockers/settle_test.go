@@ -139,11 +139,12 @@ func TestList(t *testing.T) {
 		found, err := d.List(t.Context(), c.filter)
 		check("filter", c.want, found, err)
 	}
-	for want, ref := range map[string]boulder.AttemptRef{
+	for want, ref := range map[string]boulder.BlockerScope{
 		"B3": {SubTaskID: "a", Attempt: 1}, "B2": {SubTaskID: "a", Attempt: 2}, "B6": {SubTaskID: "a", Attempt: 256},
 		"": {SubTaskID: "a", Attempt: 3},
 	} {
-		found, err := d.Raised(t.Context(), ref, "b")
+		ref.BoulderID = "b"
+		found, err := d.Raised(t.Context(), ref)
 		check("raised", want, found, err)
 	}
 	s := status(t, d)

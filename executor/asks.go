@@ -1,9 +1,13 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
@@ -25,79 +29,339 @@ const (
 const refusal = "Nobody is there to give this permission. Go on without it: find another way, or leave this part out" +
 	" and say so in your final message."
 
-// ownAnswer is what the agent is told when it asks a question.
+// ownAnswer is what the agent is told when it asks a question: a rejection would end the turn (seen).
 const ownAnswer = "Nobody is there to answer. Choose yourself what fits the task best, go on, and note the question and" +
 	" your choice in your final message."
 
-// doomLoop is the permission that OpenCode asks for when a message makes the same call three times. Rejecting it fails
-// the turn, with or without a message (seen). Whether a session is stuck is for the enforcer to say.
-const doomLoop = "doom_loop"
+const (
+	// raisedTimeout bounds the reading of what was recorded while an agent waits, concludeTimeout that at the end of a
+	// turn: somebody else may hold the database.
+	raisedTimeout   = 2 * time.Second
+	concludeTimeout = 10 * time.Second
+)
 
-// asked takes in an ask of the tree that an event tells of.
-func (t *turn) asked(ctx context.Context, a session.Ask) error {
-	switch {
-	case t.seen.asked[a.ID()]:
-		return nil
-	case t.diverted() && !t.isToolPermission(a):
-		return t.divertAsked(ctx, a)
-	}
-	return t.answer(ctx, a)
-}
-
-// answer answers an ask by the policy. That somebody else has settled it, or its turn was aborted, is no trouble. A
-// question gets a text of our own: that keeps the turn going, which a rejection ends (seen).
-func (t *turn) answer(ctx context.Context, a session.Ask) error {
-	reply, message, done, tell := boulder.ReplyDiverted, refusal, "refused ", t.notice
+// policy rules on an ask of a session that is not diverted.
+func (t *turn) policy(a session.Ask) boulder.Ruling {
 	switch {
 	case a.Question != nil:
-		message, done = ownAnswer, "nobody answers "
-	case t.cfg.Asks == AsksAllow, a.Permission.Permission == doomLoop, t.isToolPermission(a):
-		reply, done = boulder.ReplyAllowed, "allowed "
-		tell = func(activity string) error { return t.progress(activity, nil) } // as the configuration has it
+		return boulder.Ruling{Reply: boulder.ReplyDiverted, Message: ownAnswer}
+	case t.cfg.Asks == AsksAllow, session.IsDoomLoop(a):
+		return boulder.Ruling{Reply: boulder.ReplyAllowed}
 	}
-	if err := tell(done + t.inWords(a)); err != nil {
-		return err
-	}
-	t.seen.lastEvent, t.seen.looked = t.cfg.Now(), false
-	return fault(ignoreGone(a.Reply(ctx, t.directoryOf(a.SessionID()), reply, message)))
+	return boulder.Ruling{Reply: boulder.ReplyDiverted, Message: refusal}
 }
 
-// isToolPermission reports whether somebody wants to report a blocker, which needs a permission, too (seen).
-func (t *turn) isToolPermission(a session.Ask) bool {
-	return a.Permission != nil && t.isBlockerTool(a.Permission.Permission)
+// diverted reports whether the session's asks are the diverter's at this moment.
+func (t *turn) diverted() bool {
+	on := t.asks.Diverted()
+	t.seen.diverting = t.seen.diverting || on
+	return on
 }
 
-func (t *turn) inWords(a session.Ask) string {
-	words := text.Short(t.cfg.Redact.Text(a.String()), 250)
+// answerAsks answers what is asked in the tree, as far as it is due, and says when to look again; zero: when something is
+// asked.
+func (t *turn) answerAsks(ctx context.Context) (again time.Time, err error) {
+	pending := t.tree.Pending()
+	now := t.cfg.Now()
+	if at := t.asks.Next(pending, now); at.IsZero() || now.Before(at) {
+		return at, nil
+	}
+	t.diverted() // asked for by now
+	found, err := t.asks.Round(ctx, pending)
+	now = t.cfg.Now()
+	for _, a := range found {
+		t.tree.Ask(a, now)
+	}
+	t.seen.lastEvent, t.seen.looked = now, false
+	t.seen.pause.set(t.asks.Waits(), now)
+	return t.asks.Next(t.tree.Pending(), now), fault(err)
+}
+
+// about is what a record of an ask says of its circumstances.
+func (t *turn) about(a session.Ask) string {
+	says := "The sub-task: " + strings.TrimRight(t.job.SubTask.Subject, ".") + "."
+	asks := t.tree.Member(a.SessionID())
 	if a.SessionID() != t.job.Attempt.SessionID {
-		words += " (sub-agent)"
+		says += " A sub-agent asks, which is to do this: " + cmp.Or(titleOf(asks), "unknown") + "."
 	}
-	return words
+	if d := asks.Directory; d != "" && d != t.cfg.Project {
+		says += " It works in " + d + "."
+	}
+	return says
 }
 
-// pendingAsks answers what is waiting anywhere in the tree. One that is left over from an aborted turn is passed over:
-// rejecting it rejects the others of its session with it, without a word to the agent. For the same reason the newest
-// come first.
-func (t *turn) pendingAsks(ctx context.Context, listed []session.Ask) error {
-	listed = slices.DeleteFunc(listed, func(a session.Ask) bool { return !t.tree.Has(a.SessionID()) })
-	if t.diverted() {
-		return t.divertListed(ctx, listed)
-	}
-	for _, a := range slices.Backward(listed) {
-		_, waits, err := t.asking(ctx, a)
-		if err == nil && waits {
-			err = t.asked(ctx, a)
+// tellRuled says in a line for people what becomes of each ask. The orchestrator knows the blocker by then: an answer is for
+// one that is known.
+func (t *turn) tellRuled(ctx context.Context, ruled []*session.Ruled) error {
+	if t.seen.diverting {
+		t.offerTool(ctx, false) // in case the diverter was off when the turn began
+		if err := t.tellUnoffered(); err != nil {
+			return err
 		}
-		if err != nil {
+	}
+	if slices.ContainsFunc(ruled, func(r *session.Ruled) bool { return r.Failed == nil && r.Ruling.BlockerID != "" }) {
+		if err := t.tellRaised(ctx); err != nil {
+			return err
+		}
+	}
+	for _, r := range ruled {
+		if err := t.announce(r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func ignoreGone(err error) error {
-	if errors.Is(err, opencode.ErrNotFound) {
+func (t *turn) announce(r *session.Ruled) error {
+	done, what := "refused ", text.Short(t.cfg.Redact.Text(r.String()), 250)
+	if r.SessionID() != t.job.Attempt.SessionID {
+		what += " (sub-agent)"
+	}
+	allowed := r.Ruling.Reply == boulder.ReplyAllowed
+	switch {
+	case r.Question != nil && allowed:
+		done = "answered "
+	case r.Question != nil:
+		done = "nobody answers "
+	case allowed:
+		done = "allowed "
+	}
+	switch id := r.Ruling.BlockerID; {
+	case r.Failed != nil:
+		t.cfg.Logger.Warn("an ask could not be taken down", "session", r.SessionID(), "ask", r.ID(), "error", r.Failed)
+		return t.notice(done + what + ", which could not be taken down: " + text.Short(t.cfg.Redact.Text(r.Failed.Error()), 200))
+	case r.Waits():
+		return t.notice("waits for a person until " + clock(r.Ruling.Until, t.cfg.Now()) + ": " + what + " (" + id + ")")
+	case id != "" && allowed:
+		return t.notice(done + what + ", as a person said to " + id)
+	case id != "":
+		return t.notice(done + what + ", taken down as " + id)
+	case allowed:
+		return t.progress(done+what, nil) // as the policy has it
+	}
+	return t.notice(done + what)
+}
+
+// clock is a time as a person reads it who looks at it now.
+func clock(at, now time.Time) string {
+	at, now = at.Local(), now.Local()
+	switch {
+	case at.Sub(now) < 2*time.Minute:
+		return at.Format(time.TimeOnly)
+	case at.Format(time.DateOnly) == now.Format(time.DateOnly):
+		return at.Format("15:04")
+	}
+	return at.Format("Jan 2 15:04")
+}
+
+// pause adds up the times in which a turn waits for the user: they are nobody's work, and no silence.
+type pause struct {
+	since time.Time // zero: it does not wait
+	total time.Duration
+}
+
+func (p *pause) set(waits bool, now time.Time) {
+	switch {
+	case waits && p.since.IsZero():
+		p.since = now
+	case !waits && !p.since.IsZero():
+		p.total, p.since = p.by(now), time.Time{}
+	}
+}
+
+// by is how long it had waited at a moment.
+func (p *pause) by(now time.Time) time.Duration {
+	if p.since.IsZero() {
+		return p.total
+	}
+	return p.total + max(0, now.Sub(p.since))
+}
+
+// Withdraw takes the blocker tool back from the servers it was offered to. Call it when no turn runs any more.
+func (e *Executor) Withdraw(ctx context.Context) error { return e.tool.Withdraw(ctx) }
+
+// offerTool offers the tool in every directory that the tree of a diverted session is known to work in: once in a turn,
+// and again where the server may have been started anew. Without it agents go on as well as they can: an error is for
+// [turn.tellUnoffered].
+func (t *turn) offerTool(ctx context.Context, again bool) {
+	paths := map[string]bool{t.cfg.Project: true}
+	if t.tree != nil {
+		for _, id := range t.tree.Sessions() {
+			paths[t.directoryOf(id).Path()] = true
+		}
+	}
+	for path := range paths {
+		if t.seen.offered[path] && !again {
+			continue
+		}
+		setIn(&t.seen.offered, path)
+		// Only of a server of our own is it known when it is another.
+		if err := t.tool.Offer(ctx, t.cfg.Diverter, t.conn.Client.In(path), t.conn.Down == nil); err != nil {
+			t.seen.unoffered = err
+		}
+	}
+}
+
+// tellUnoffered says once in a turn that the agents have to do without the tool.
+func (t *turn) tellUnoffered() error {
+	err := t.seen.unoffered
+	t.seen.unoffered = nil
+	if err == nil {
 		return nil
 	}
-	return err
+	t.cfg.Logger.Warn("the blocker tool could not be offered", "error", err)
+	return t.notice("agents have no tool to report blockers with, what they ask for is diverted all the same: " +
+		text.Short(t.cfg.Redact.Text(err.Error()), 200))
+}
+
+// directoryOf is the server's view of the directory in which a session of the tree works.
+func (t *turn) directoryOf(sessionID string) *opencode.Directory {
+	if path := t.tree.Member(sessionID).Directory; path != "" && path != t.cfg.Project {
+		return t.conn.Client.In(path)
+	}
+	return t.dir
+}
+
+// blockerPart tells the diverter which session calls the tool that reports blockers, and the orchestrator what came
+// of it.
+func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
+	if t.cfg.Diverter == nil || p.Tool == nil || p.Tool.Tool != t.cfg.Diverter.ToolName() ||
+		p.Tool.State == opencode.ToolPending || t.seen.reported[p.ID] {
+		return nil
+	}
+	input, err := t.wholeInput(ctx, p)
+	if err != nil {
+		return err
+	}
+	t.seen.diverting = true
+	// The part's id, since providers number calls as they like: two sessions of the tree may have the same.
+	t.cfg.Diverter.Called(boulder.BlockerCall{BlockerScope: t.asks.Scope, CallID: p.ID, Input: input})
+	if p.Tool.State == opencode.ToolRunning {
+		return nil
+	}
+	setIn(&t.seen.reported, p.ID)
+	return t.tellRaised(ctx)
+}
+
+// wholeInput are a call's arguments as they were made: events cut long texts, and with those the call is not
+// recognised.
+func (t *turn) wholeInput(ctx context.Context, p opencode.Part) ([]byte, error) {
+	if !p.Cut {
+		return p.Tool.Input, nil
+	}
+	m, err := t.directoryOf(p.SessionID).Message(ctx, p.SessionID, p.MessageID)
+	if err != nil && !errors.Is(err, opencode.ErrNotFound) {
+		return nil, fault(err)
+	}
+	for _, x := range m.Parts {
+		if x.Tool != nil && x.Tool.CallID == p.Tool.CallID {
+			return x.Tool.Input, nil
+		}
+	}
+	return p.Tool.Input, nil
+}
+
+// blockersMissed takes in what no event told, after all that is pending was looked at: calls of the tool, each of which
+// waits to be known, and what was recorded.
+func (t *turn) blockersMissed(ctx context.Context) error {
+	if t.diverted() {
+		t.offerTool(ctx, t.conn.Down == nil)
+		if err := t.tellUnoffered(); err != nil {
+			return err
+		}
+	}
+	if !t.seen.diverting {
+		return nil
+	}
+	const newest = 2
+	for _, id := range t.tree.Sessions() {
+		messages, err := t.directoryOf(id).Messages(ctx, id, newest)
+		if err != nil && !errors.Is(err, opencode.ErrNotFound) {
+			return fault(err)
+		}
+		for _, m := range messages {
+			for _, p := range m.Parts {
+				if p.Tool != nil && p.Tool.State == opencode.ToolRunning {
+					if err := t.blockerPart(ctx, p); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return t.reportRaised(ctx, raisedTimeout, true)
+}
+
+// tellRaised reports what was recorded for the attempt, as soon as it is. What cannot be read now is read at the end of the
+// turn, see [turn.conclude].
+func (t *turn) tellRaised(ctx context.Context) error {
+	return t.reportRaised(ctx, raisedTimeout, false)
+}
+
+// errRaised is that it is not known what the agent reported as blocked.
+var errRaised = errors.New("what the agent reported as blocked cannot be read")
+
+// reportRaised reports what was recorded for the attempt. bury: what no session waits for any longer is marked, after all
+// that is pending was looked at: asks of a turn that was aborted, or of a server that died, perhaps under an earlier
+// process.
+func (t *turn) reportRaised(ctx context.Context, limit time.Duration, bury bool) error {
+	reading, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	all, err := t.cfg.Diverter.Raised(reading, t.asks.Scope)
+	if err != nil {
+		t.cfg.Logger.Warn(errRaised.Error(), "error", err)
+		t.seen.unread = err
+		return nil
+	}
+	t.seen.unread = nil
+	for _, b := range all {
+		if bury && b.Ask != nil && b.Ask.Reply == boulder.ReplyWaiting && !t.asks.Awaits(b.ID) {
+			t.asks.Gone(ctx, b.ID)
+		}
+		known := func(k boulder.RaisedBlocker) bool { return k.ID == b.ID }
+		if t.seen.raised[b.ID] || slices.ContainsFunc(t.job.SubTask.Blockers, known) {
+			continue
+		}
+		if err := t.report(boulder.BlockerRaised{AttemptRef: t.job.Attempt.AttemptRef, Blocker: b}); err != nil {
+			return err
+		}
+		setIn(&t.seen.raised, b.ID)
+		t.job.SubTask.Blockers = append(slices.Clip(t.job.SubTask.Blockers), boulder.RaisedBlocker{
+			ID: b.ID, Attempt: t.job.Attempt.Attempt, Hard: b.Hard, Question: b.Question, Status: b.Status,
+		}) // for [boulder.Job.Awaits]
+	}
+	return nil
+}
+
+// conclude reports everything that was recorded before the turn's end is, so that nothing that is blocked goes on.
+// Where that cannot be known the turn's end has to be taken up again.
+func (t *turn) conclude(ctx context.Context) error {
+	if t.cfg.Diverter == nil {
+		return nil
+	}
+	t.asks.End(ctx)
+	if err := t.reportRaised(ctx, concludeTimeout, true); err != nil {
+		return err
+	}
+	if t.seen.unread != nil && (t.seen.diverting || t.diverted()) {
+		return fmt.Errorf("%w: %w: %w", boulder.ErrTrouble, errRaised, t.seen.unread)
+	}
+	return nil
+}
+
+// leave is conclude for a turn that did not come to its end. It is best effort: whoever takes the turn up does it
+// again.
+func (t *turn) leave(ctx context.Context, over bool) {
+	if t.cfg.Diverter == nil || !t.seen.diverting {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), session.ReplyTimeout)
+	defer cancel()
+	if err := t.tellRaised(ctx); err != nil {
+		t.cfg.Logger.Warn("a blocker is not reported yet", "error", err)
+		return
+	}
+	if over { // otherwise the server may be out of reach only, and the asks still there
+		t.asks.End(ctx)
+	}
 }

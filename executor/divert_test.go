@@ -14,6 +14,7 @@ import (
 	"github.com/bouldermgr/manager/blockers/mcptool"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/opencode"
 )
 
 // away stands in for a person as the program does it: with the real desk and the real tool. Both can be out of order.
@@ -26,11 +27,11 @@ type away struct {
 	broken error
 }
 
-var _ Diverter = (*away)(nil)
+func (d *away) ToolName() string { return blockers.DefaultTool }
 
-func (d *away) Tool(ctx context.Context) (BlockerTool, error) {
+func (d *away) Tool(ctx context.Context) (opencode.MCPServer, error) {
 	url, headers, err := d.server.Serve(ctx)
-	return BlockerTool{Name: mcptool.DefaultName, URL: url, Headers: headers}, cmp.Or(d.noTool, err)
+	return opencode.MCPServer{Name: mcptool.DefaultName, URL: url, Headers: headers}, cmp.Or(d.noTool, err)
 }
 
 func (d *away) Called(c boulder.BlockerCall) { d.server.Called(c) }
@@ -46,11 +47,11 @@ func (d *away) Divert(ctx context.Context, ask boulder.Blocker) (boulder.Ruling,
 	return d.Desk.Divert(ctx, ask)
 }
 
-func (d *away) Raised(ctx context.Context, ref boulder.AttemptRef, boulderID string) ([]boulder.Blocker, error) {
+func (d *away) Raised(ctx context.Context, scope boulder.BlockerScope) ([]boulder.Blocker, error) {
 	if err := d.failing(); err != nil {
 		return nil, err
 	}
-	return d.Desk.Raised(ctx, ref, boulderID)
+	return d.Desk.Raised(ctx, scope)
 }
 
 func (d *away) failing() error {

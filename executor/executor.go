@@ -41,8 +41,8 @@ type Config struct {
 	Env []string
 	// Asks is what an agent is told that asks for a permission. Defaults to [AsksReject].
 	Asks Asks
-	// Diverter takes down what agents want a person to answer. Defaults to none.
-	Diverter Diverter
+	// Diverter takes down what agents want a person to answer. Where it is off, or nil, Asks says what agents are told.
+	Diverter session.Diverter
 	// Price says what a call of a model, provider/model, cost in US dollars, where OpenCode knows no price. It may be called
 	// from any goroutine. Defaults to knowing none.
 	Price func(model string, u boulder.Usage) (dollars float64, known bool)
@@ -58,7 +58,7 @@ type Config struct {
 type Executor struct {
 	cfg   Config
 	rules enforcer.Rules
-	tool  offers
+	tool  session.Offers
 }
 
 // New checks the configuration and fills in the defaults.
@@ -108,6 +108,7 @@ type turn struct {
 	sub    *opencode.Subscription
 	model  opencode.ModelRef
 	tree   *session.Turn
+	asks   *session.StandIn
 	seen   observation
 }
 
@@ -116,6 +117,14 @@ func (e *Executor) Run(
 	ctx context.Context, job boulder.Job, report func(boulder.Body) error,
 ) (boulder.Evidence, error) {
 	t := &turn{Executor: e, job: job, report: e.reporting(report)}
+	t.asks = &session.StandIn{
+		Diverter: e.cfg.Diverter, Policy: t.policy, About: t.about, Tell: t.tellRuled, In: t.directoryOf, Now: e.cfg.Now,
+		Log: e.cfg.Logger,
+		Scope: boulder.BlockerScope{
+			BoulderID: job.BoulderID, SubTaskID: job.Attempt.SubTaskID, Attempt: job.Attempt.Attempt,
+			SessionID: job.Attempt.SessionID, Diverted: job.Diverted,
+		},
+	}
 	evidence, err := t.run(ctx)
 	evidence = handOver(e, evidence)
 	if err != nil {
@@ -143,6 +152,7 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 		return boulder.Evidence{}, err
 	}
 	sub.Follow(t.job.Attempt.SessionID)
+	t.asks.Scope.SessionID = t.job.Attempt.SessionID
 	var nudges []string
 	for _, n := range t.job.Turn.Nudges {
 		nudges = append(nudges, n.MessageID)

@@ -34,15 +34,13 @@ type observation struct {
 	nudged           bool         // in this run
 	nudgeLost        bool         // the turn ended while a nudge was on its way, which may begin another
 	doubted          doubt
-	diverting        bool // the diverter was asked for something
-	asks             []*ask
-	asked            map[string]bool // asks that the diverter was given, by request id
-	asksAt           time.Time       // when to look again whether a person answered
+	diverting        bool            // the diverter was asked for something
 	pause            pause           // while a person may answer
-	toldOf           map[string]bool // calls of the blocker tool, by part: whether they have ended
+	reported         map[string]bool // calls of the blocker tool that ended, by part
 	raised           map[string]bool // blockers that were reported, by id
 	offered          map[string]bool // directories whose agents were offered the tool
 	unoffered        error           // why some were not; nil once it is told
+	unread           error           // why what was recorded could not be read the last time
 }
 
 // doubt is about a state that says busy. OpenCode announces that a session is idle before its statuses say so (1.18.33,
@@ -95,7 +93,8 @@ func (t *turn) follow(ctx context.Context, sub *opencode.Subscription) error {
 				return err
 			}
 		}
-		if err := t.lookAtAsks(ctx); err != nil {
+		again, err := t.answerAsks(ctx)
+		if err != nil {
 			return err
 		}
 		d := enforcer.Decide(t.asSeen(), t.rules, t.cfg.Now())
@@ -118,7 +117,11 @@ func (t *turn) follow(ctx context.Context, sub *opencode.Subscription) error {
 			}
 			continue
 		}
-		ended, err := t.next(ctx, sub, t.askOrBefore(t.seen.doubted.orBefore(d.At)))
+		until := t.seen.doubted.orBefore(d.At)
+		if !again.IsZero() && again.Before(until) {
+			until = again
+		}
+		ended, err := t.next(ctx, sub, until)
 		if ended || err != nil {
 			return err
 		}
@@ -186,7 +189,7 @@ func (t *turn) asSeen() enforcer.Seen {
 	if t.seen.pause != (pause{}) {
 		began = began.Add(t.seen.pause.by(t.cfg.Now()))
 	}
-	if t.waitsForPerson() {
+	if t.asks.Waits() {
 		lastEvent = t.cfg.Now()
 	}
 	var retry *enforcer.Retry
@@ -262,7 +265,12 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	case opencode.Disconnected:
 		t.seen.offlineSince = t.cfg.Now()
 	case opencode.SessionCreated, opencode.SessionUpdated:
-		return false, t.offerIn(ctx, t.tree.Member(e.SessionID).Directory)
+		// A sub-agent may begin to work in another directory.
+		path := t.tree.Member(e.SessionID).Directory
+		if path != "" && path != t.cfg.Project && !t.seen.offered[path] && t.seen.diverting && t.diverted() {
+			t.offerTool(ctx, false)
+			return false, t.tellUnoffered()
+		}
 	case opencode.StatusChanged:
 		return t.status(own, p.Status)
 	case opencode.SessionFailed:
@@ -275,14 +283,6 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 		if own {
 			return false, t.todos(p.Todos)
 		}
-	case opencode.PermissionAsked:
-		return false, t.asked(ctx, session.Ask{Permission: &p.Request})
-	case opencode.QuestionAsked:
-		return false, t.asked(ctx, session.Ask{Question: &p.Request})
-	case opencode.PermissionReplied:
-		t.settledElsewhere(ctx, p.RequestID)
-	case opencode.QuestionClosed:
-		t.settledElsewhere(ctx, p.RequestID)
 	}
 	return false, nil
 }
@@ -324,11 +324,10 @@ func (t *turn) notice(activity string) error {
 
 // resync reads what may have happened while no events came.
 func (t *turn) resync(ctx context.Context) (ended bool, err error) {
-	asks, err := t.load(ctx)
-	if err != nil {
+	if err := t.load(ctx); err != nil {
 		return false, err
 	}
-	if err := t.pendingAsks(ctx, asks); err != nil {
+	if _, err := t.answerAsks(ctx); err != nil {
 		return false, err
 	}
 	if err := t.blockersMissed(ctx); err != nil {

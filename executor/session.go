@@ -87,11 +87,7 @@ func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 // without the tool for it the agent decides for itself, unless its question is taken down.
 func (t *turn) sessionRules() []opencode.Rule {
 	if t.diverted() {
-		name := t.tool.name()
-		if name == "" {
-			return nil
-		}
-		return []opencode.Rule{{Permission: name, Pattern: "*", Action: opencode.Allow}}
+		return []opencode.Rule{{Permission: t.cfg.Diverter.ToolName(), Pattern: "*", Action: opencode.Allow}}
 	}
 	return []opencode.Rule{{Permission: "question", Pattern: "*", Action: opencode.Deny}}
 }
@@ -183,15 +179,15 @@ func (t *turn) lastPrompt() string {
 	return t.job.Turn.Prompt
 }
 
-// load reads the state of the tree. It gives what is asked in it.
-func (t *turn) load(ctx context.Context) ([]session.Ask, error) {
+// load reads the state of the tree.
+func (t *turn) load(ctx context.Context) error {
 	id := t.job.Attempt.SessionID
 	r, err := session.Read(ctx, t.dir, id, t.cfg.Now())
 	if errors.Is(err, opencode.ErrNotFound) {
-		return nil, fmt.Errorf("session %s: %w", id, boulder.ErrSessionLost)
+		return fmt.Errorf("session %s: %w", id, boulder.ErrSessionLost)
 	}
 	if err != nil {
-		return nil, fault(err)
+		return fault(err)
 	}
 	for i := range r.Messages {
 		r.Messages[i] = t.clean(r.Messages[i])
@@ -200,12 +196,12 @@ func (t *turn) load(ctx context.Context) ([]session.Ask, error) {
 	for _, s := range r.Sessions {
 		t.sub.Follow(s.ID)
 	}
-	return r.Asks, nil
+	return nil
 }
 
 // position reads how far the turn is.
 func (t *turn) position(ctx context.Context) (session.Position, error) {
-	if _, err := t.load(ctx); err != nil {
+	if err := t.load(ctx); err != nil {
 		return session.Position{}, err
 	}
 	return t.where(ctx)

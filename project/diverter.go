@@ -7,16 +7,12 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/blockers/mcptool"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/executor"
-	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 	"github.com/bouldermgr/manager/store"
 )
 
-var (
-	_ executor.Diverter = (*diverter)(nil)
-	_ watch.Diverter    = (*diverter)(nil)
-)
+var _ session.Diverter = (*diverter)(nil)
 
 // diverter stands in for the person who is away, in the sessions that this process runs or watches. It is there whether
 // diversion is on or not: that can be switched at any time.
@@ -35,9 +31,9 @@ func (p *Project) newDiverter() (*diverter, error) {
 }
 
 // Tool says where the tool is.
-func (v *diverter) Tool(ctx context.Context) (executor.BlockerTool, error) {
+func (v *diverter) Tool(ctx context.Context) (opencode.MCPServer, error) {
 	url, headers, err := v.Serve(ctx)
-	return executor.BlockerTool{Name: mcptool.DefaultName, URL: url, Headers: headers}, err
+	return opencode.MCPServer{Name: mcptool.DefaultName, URL: url, Headers: headers}, err
 }
 
 // ToolName is what agents call it.
@@ -46,25 +42,6 @@ func (v *diverter) ToolName() string { return blockers.DefaultTool }
 // Instruction is what an agent is told about an ask.
 func (v *diverter) Instruction(ask boulder.Blocker) string {
 	return blockers.Instruction(blockers.DefaultTool, ask)
-}
-
-// Offer makes the tool known to a server that this process does not own.
-func (v *diverter) Offer(ctx context.Context, dir *opencode.Directory) error {
-	tool, err := v.Tool(ctx)
-	if err != nil {
-		return err
-	}
-	return dir.AddMCP(ctx, opencode.MCPServer{Name: tool.Name, URL: tool.URL, Headers: tool.Headers})
-}
-
-// Withdraw takes it back.
-func (v *diverter) Withdraw(ctx context.Context, dir *opencode.Directory) error {
-	return dir.DisconnectMCP(ctx, mcptool.DefaultName)
-}
-
-// Of lists what was recorded for a session.
-func (v *diverter) Of(ctx context.Context, sessionID string) ([]boulder.Blocker, error) {
-	return v.List(ctx, blockers.Filter{SessionID: sessionID})
 }
 
 // briefed is the name of the tool for a brief; empty: the boulder is not diverted now.

@@ -12,10 +12,11 @@ import (
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/progressledger"
+	"github.com/bouldermgr/manager/session"
 )
 
 // Diverter stands in for the user in watched sessions while they are away. It ends with the project.
-func (p *Project) Diverter() (watch.Diverter, error) {
+func (p *Project) Diverter() (session.Diverter, error) {
 	d, err := p.newDiverter()
 	p.diverter = d
 	return d, err

@@ -12,12 +12,8 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-const (
-	// AnswerLook is how often it is looked whether the user has answered an ask that waits for them.
-	AnswerLook = time.Second
-	// ReplyTimeout bounds a reply: an agent waits for it.
-	ReplyTimeout = 5 * time.Second
-)
+// ReplyTimeout bounds a reply: an agent waits for it.
+const ReplyTimeout = 5 * time.Second
 
 // Ask is what OpenCode wants the user to say: one of the two.
 type Ask struct {

@@ -74,6 +74,13 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 	return nil
 }
 
+// Ask takes in something that is asked, of which no event told.
+func (t *Tree) Ask(a Ask, at time.Time) {
+	if m, ok := t.members[a.SessionID()]; ok {
+		t.asked(m, a, at)
+	}
+}
+
 // asked takes in that somebody is asked something.
 func (t *Tree) asked(m *member, a Ask, at time.Time) []enforcer.Event {
 	m.asked = at

@@ -204,18 +204,6 @@ func (t *Turn) Answer(m opencode.Message, live bool) {
 	}
 }
 
-// Running is a tool call that is at work, as far as an event told of it.
-func (t *Turn) Running(sessionID string, ref opencode.ToolRef) (call opencode.ToolCall, ok bool) {
-	if c := t.calls[sessionID]; c != nil {
-		for _, p := range c.running {
-			if p.MessageID == ref.MessageID && p.Tool.CallID == ref.CallID && p.Tool.State == opencode.ToolRunning {
-				return *p.Tool, true
-			}
-		}
-	}
-	return call, false
-}
-
 // ToolsRunning counts the tool calls that have not ended.
 func (t *Turn) ToolsRunning() int {
 	n := 0

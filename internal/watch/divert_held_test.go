@@ -182,7 +182,7 @@ func refuseOneOfTwo(t *testing.T, drop func(event string) bool) {
 	})
 	r.noted(t, "waits for you until")
 	r.noted(t, "was refused")
-	all, err := away.Of(w.ctx, k.id)
+	all, err := away.List(w.ctx, blockers.Filter{SessionID: k.id})
 	if err != nil || len(all) != 2 {
 		t.Fatalf("%d blockers, %v", len(all), err)
 	}

@@ -26,26 +26,15 @@ type standIn struct {
 	*mcptool.Server
 }
 
-func (s standIn) Offer(ctx context.Context, dir *opencode.Directory) error {
+func (s standIn) Tool(ctx context.Context) (opencode.MCPServer, error) {
 	url, headers, err := s.Serve(ctx)
-	if err != nil {
-		return err
-	}
-	return dir.AddMCP(ctx, opencode.MCPServer{Name: mcptool.DefaultName, URL: url, Headers: headers})
-}
-
-func (s standIn) Withdraw(ctx context.Context, dir *opencode.Directory) error {
-	return dir.DisconnectMCP(ctx, mcptool.DefaultName)
+	return opencode.MCPServer{Name: mcptool.DefaultName, URL: url, Headers: headers}, err
 }
 
 func (s standIn) ToolName() string { return blockers.DefaultTool }
 
 func (s standIn) Instruction(ask boulder.Blocker) string {
 	return blockers.Instruction(blockers.DefaultTool, ask)
-}
-
-func (s standIn) Of(ctx context.Context, sessionID string) ([]boulder.Blocker, error) {
-	return s.List(ctx, blockers.Filter{SessionID: sessionID})
 }
 
 func newStandIn(t *testing.T, on bool) standIn {
@@ -97,7 +86,7 @@ func TestDiverted(t *testing.T) {
 		}
 		return false
 	})
-	all, err := away.Of(w.ctx, k.id)
+	all, err := away.List(w.ctx, blockers.Filter{SessionID: k.id})
 	if err != nil || len(all) != 2 {
 		t.Fatalf("%d blockers, %v", len(all), err)
 	}
@@ -147,7 +136,7 @@ func TestDivertedWhenSwitchedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.until(r, "finish work")
-	all, err := away.Of(w.ctx, k.id)
+	all, err := away.List(w.ctx, blockers.Filter{SessionID: k.id})
 	if err != nil || len(all) != 1 {
 		t.Errorf("%d blockers, %v", len(all), err)
 	}

@@ -330,6 +330,13 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // policyFor are the numbers of a session's gates.
 func (w *Watch) policyFor(s *watched) enforcer.Policy {
 	p := w.policy

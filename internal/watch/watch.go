@@ -19,6 +19,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
 )
 
 // Config of [New].
@@ -61,7 +62,7 @@ type Config struct {
 	DryRun bool
 
 	// Diverter takes down what agents want a person to answer. Defaults to none: asks wait for the person.
-	Diverter Diverter
+	Diverter session.Diverter
 
 	// Show is told every decision, on the loop goroutine. Defaults to nothing.
 	Show func(Entry)
@@ -109,6 +110,7 @@ type Watch struct {
 	posts   chan func() // to be run on the loop goroutine
 	work    sync.WaitGroup
 	readers chan struct{}
+	offers  session.Offers // of the blocker tool
 
 	// Owned by the loop goroutine:
 
@@ -117,7 +119,7 @@ type Watch struct {
 	online   bool
 	listed   bool // the directory's sessions were listed since it is online
 	told     bool // that the connection is lost
-	offered  bool // the server was told of the blocker tool
+	offered  bool // the server was told of the blocker tool, since it is online
 	sessions map[string]*watched
 	records  map[string]Record // of sessions that are not watched now
 	strange  map[string]bool   // sessions that are being looked up, or are none of ours

@@ -1,0 +1,138 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/opencode"
+)
+
+func ask(sessionID, id string, question bool) Ask {
+	if question {
+		return Ask{Question: &opencode.QuestionRequest{ID: id, SessionID: sessionID}}
+	}
+	return Ask{Permission: &opencode.PermissionRequest{ID: id, SessionID: sessionID}}
+}
+
+func TestReplies(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ asks, want string }{ // session, id, and P or Q; - + or ? for undecided
+		"nothing":                          {},
+		"allowed before refused":           {"s1P- s2P+", "2 1"},
+		"the newest refusal first":         {"s1P- s2P-", "2 1"},
+		"a refusal waits":                  {"s1P- s2Pw s3P+", "3"},
+		"and for what is not decided":      {"s1P- s2P?", ""},
+		"but not for another session":      {"s1P- t2Pw", "1"},
+		"nor for a question":               {"s1P- s2Qw", "1"},
+		"a question sweeps none away":      {"s1Q- s2Pw", "1"},
+		"and none of another's is due":     {"s1Pw t2P?", ""},
+		"what was replied to is not again": {"s1P* s2P-", "2"},
+	} {
+		var asks []*Ruled
+		for _, a := range strings.Fields(test.asks) {
+			asks = append(asks, &Ruled{
+				Ask: ask(a[:1], a[1:2], a[2] == 'Q'), done: a[3] == '*',
+				Ruling: boulder.Ruling{Reply: map[byte]boulder.AskReply{
+					'-': boulder.ReplyDiverted, '+': boulder.ReplyAllowed, 'w': boulder.ReplyWaiting, '*': boulder.ReplyAllowed,
+				}[a[3]]},
+			})
+		}
+		var got []string
+		for _, r := range replies(asks) {
+			got = append(got, r.ID())
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%s: %v, want %s", name, got, test.want)
+		}
+	}
+}
+
+// ruler is a diverter that has everything wait, and then says the same for ever.
+type ruler struct {
+	Diverter
+	until time.Time
+	then  boulder.Ruling
+	err   error
+	gone  []string
+}
+
+func (*ruler) On(boulder.BlockerScope) bool { return true }
+func (*ruler) ToolName() string             { return "manager_blocker" }
+func (r *ruler) Divert(context.Context, boulder.Blocker) (boulder.Ruling, error) {
+	return boulder.Ruling{BlockerID: "B1", Reply: boulder.ReplyWaiting, Until: r.until}, nil
+}
+func (r *ruler) Ruling(context.Context, string) (boulder.Ruling, error) { return r.then, r.err }
+func (r *ruler) Gone(_ context.Context, id string) error {
+	r.gone = append(r.gone, id)
+	return nil
+}
+
+var errNoReply = errors.New("told, and not replied to")
+
+// waiting is a stand-in that was asked for a permission for which the user has an hour. It replies to nothing.
+func waiting(t *testing.T, r *ruler) (s *StandIn, now *time.Time, asks []Ask) {
+	t.Helper()
+	now = new(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	r.until, asks = now.Add(time.Hour), []Ask{ask("s", "p", false)}
+	s = &StandIn{Diverter: r, Now: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler)}
+	s.In = func(string) *opencode.Directory { return nil }
+	s.Tell = func(_ context.Context, ruled []*Ruled) error {
+		if len(ruled) != 1 || !ruled[0].Waits() {
+			return errNoReply
+		}
+		return nil
+	}
+	if _, err := s.Round(t.Context(), asks); err != nil || !s.Waits() || !s.Awaits("B1") {
+		t.Fatalf("%v; waits: %v", err, s.Waits())
+	}
+	return s, now, asks
+}
+
+// A wait ends soon after its time, even if nobody says so any more; before that a database that cannot be read ends
+// nothing.
+func TestWaitThatNobodyEnds(t *testing.T) {
+	t.Parallel()
+	for name, r := range map[string]*ruler{
+		"the desk fails":          {err: errors.New("the disk is full")},
+		"the desk waits for ever": {then: boulder.Ruling{Reply: boulder.ReplyWaiting}},
+	} {
+		s, now, asks := waiting(t, r)
+		r.then.Until = r.until
+		*now = r.until
+		if _, err := s.Round(t.Context(), asks); err != nil || !s.Waits() {
+			t.Errorf("%s: it is over at its time: %v", name, err)
+		}
+		*now = r.until.Add(overdue + time.Second)
+		if _, err := s.Round(t.Context(), asks); !errors.Is(err, errNoReply) || s.Waits() {
+			t.Errorf("%s: it goes on: %v", name, err)
+		}
+		if got := s.asks[0].Ruling; got.Reply != boulder.ReplyDiverted || got.BlockerID != "B1" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// While the user may answer it is looked once a second, and at once when something else is asked or the ask is gone,
+// which is recorded.
+func TestNextRound(t *testing.T) {
+	t.Parallel()
+	r := &ruler{}
+	s, now, asks := waiting(t, r)
+	if got := s.Next(asks, *now); got != now.Add(time.Second) {
+		t.Errorf("it looks after %s", got.Sub(*now))
+	}
+	if got := s.Next(append(asks, ask("s", "q", true)), *now); got != *now {
+		t.Errorf("another ask waits for %s", got.Sub(*now))
+	}
+	if got := s.Next(nil, *now); got != *now {
+		t.Errorf("what is gone is noticed at %s", got)
+	}
+	if _, err := s.Round(t.Context(), nil); err != nil || len(r.gone) != 1 || !s.Next(nil, *now).IsZero() {
+		t.Errorf("%v; gone: %v, next %s", err, r.gone, s.Next(nil, *now))
+	}
+}
