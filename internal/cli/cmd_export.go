@@ -44,7 +44,16 @@ type exportReport struct {
 }
 
 func (a *app) runExport(ctx context.Context, o *exportOptions, args []string) error {
-	x, err := a.readExport(ctx, newestOr(args))
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return err
+	}
+	id, err := project.Resolve(ctx, r, newestOr(args))
+	var x store.Export
+	if err == nil {
+		x, err = r.Export(ctx, id)
+	}
+	closeReader()
 	if err != nil {
 		return err
 	}
@@ -70,19 +79,6 @@ func (a *app) runExport(ctx context.Context, o *exportOptions, args []string) er
 	a.note("Exported %s with %s and %s to %s. Transcripts are not part of it.", s.Boulder.ID,
 		text.Plural(len(s.SubTasks), "sub-task"), text.Plural(len(x.Events), "event"), file)
 	return nil
-}
-
-func (a *app) readExport(ctx context.Context, ref string) (store.Export, error) {
-	r, closeReader, err := a.openReader(ctx)
-	if err != nil {
-		return store.Export{}, err
-	}
-	defer closeReader()
-	id, err := project.Resolve(ctx, r, ref)
-	if err != nil {
-		return store.Export{}, err
-	}
-	return r.Export(ctx, id)
 }
 
 // writeNew writes an export to a file that is not there yet: what is there may be the only copy of something.

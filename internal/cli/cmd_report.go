@@ -2,14 +2,10 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,24 +16,16 @@ import (
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/statedir"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
-// Formats of a report.
-const (
-	formatText     = "text"
-	formatMarkdown = "markdown"
-	formatJSON     = "json"
-)
-
-type reportOptions struct {
-	format string
-	output string
-}
-
 func (a *app) newReportCmd() *cobra.Command {
-	var o reportOptions
+	o := outputFlags{
+		document: "report", names: []string{"text", "markdown", formatJSON},
+		endings: map[string]string{".md": "markdown", ".markdown": "markdown", ".json": formatJSON},
+	}
 	cmd := &cobra.Command{
 		Use:   "report [flags] [BOULDER]",
 		Short: "Show what was done, how it was verified, and what needs you",
@@ -53,109 +41,38 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
   manager report 01k3 --format markdown | less`,
 		Args:              atMostOne("BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
-		PreRunE:           func(cmd *cobra.Command, _ []string) error { return o.check(a, cmd.Flags().Changed("format")) },
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runReport(cmd.Context(), &o, args) },
 	}
-	cmd.Flags().StringVarP(&o.format, "format", "f", "",
-		"`FORMAT`: text, markdown or json (default: by the ending of the file of -o, else text)")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "write to `FILE` instead of stdout; - is stdout")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions( // fails only for a flag that is not there
-		[]cobra.Completion{formatText, formatMarkdown, formatJSON}, cobra.ShellCompDirectiveNoFileComp))
+	o.register(a, cmd)
 	return cmd
 }
 
-// check refuses what contradicts itself, before anything is read, and fills in the format.
-func (o *reportOptions) check(a *app, given bool) error {
-	if o.output == "-" {
-		o.output = ""
-	}
-	if !given {
-		byEnding := map[string]string{".md": formatMarkdown, ".markdown": formatMarkdown, ".json": formatJSON}
-		o.format = cmp.Or(byEnding[strings.ToLower(filepath.Ext(o.output))], formatText)
-	}
-	if a.json && o.output == "" {
-		if given && o.format != formatJSON {
-			return usagef("--json and --format %s contradict each other: give one of them, or write to a file with -o", o.format)
-		}
-		o.format = formatJSON
-	}
-	if formats := []string{formatText, formatMarkdown, formatJSON}; !slices.Contains(formats, o.format) {
-		return usagef("there is no format %q: it is text, markdown or json", o.format)
-	}
-	return nil
-}
-
-func (a *app) runReport(ctx context.Context, o *reportOptions, args []string) error {
-	r, closeReader, err := a.openReader(ctx)
-	if err != nil {
-		return err
-	}
-	id, err := project.Resolve(ctx, r, newestOr(args))
-	if err != nil {
-		closeReader()
-		return err
-	}
-	made, err := a.readReport(ctx, r, id, time.Now())
-	closeReader() // before anything is printed: a pager must not keep a run from starting
+func (a *app) runReport(ctx context.Context, o *outputFlags, args []string) error {
+	made, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*morning.Report, error) {
+		return a.makeReport(ctx, r, d, time.Now())
+	})
 	if made == nil {
 		return err
 	}
-	return errors.Join(a.writeOut(made, o), err)
+	return errors.Join(o.write(a, made, func(to view.Out) error {
+		if o.format == "markdown" {
+			return made.Markdown(to)
+		}
+		return made.Text(to, morning.Style{
+			Strong: to.Bold, Faint: to.Dim, Code: to.Cyan, Good: to.Green, Bad: to.Red, Waits: to.Yellow, Width: to.Lines(),
+		})
+	}), err)
 }
 
-// writeOut writes a report to the file that is asked for, anew if it is there, or to stdout. With --json, stdout gets the
-// object in any case.
-func (a *app) writeOut(made *morning.Report, o *reportOptions) error {
-	if o.output == "" && o.format == formatJSON {
-		return a.printJSON(made)
-	}
-	if o.output == "" {
-		return a.drawReport(a.Stdout, made, o.format)
-	}
-	var text bytes.Buffer
-	if err := a.drawReport(&text, made, o.format); err != nil {
-		return err
-	}
-	path := a.file(o.output)
-	if err := os.WriteFile(path, text.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	a.note("Wrote %s.", a.pretty(path))
-	if a.json {
-		return a.printJSON(made)
-	}
-	return nil
-}
-
-func (a *app) drawReport(w io.Writer, made *morning.Report, format string) error {
-	switch format {
-	case formatMarkdown:
-		return made.Markdown(w)
-	case formatJSON:
-		return (&app{Env: Env{Stdout: w}}).printJSON(made)
-	}
-	p := a.on(w)
-	style := morning.Style{
-		Strong: p.Bold, Faint: p.Dim, Code: p.Cyan, Good: p.Green, Bad: p.Red, Waits: p.Yellow,
-		Width: p.Lines(),
-	}
-	return made.Text(w, style)
-}
-
-// readReport makes the report of a boulder, without secrets. With an error there is one as well if at least the
-// boulder's head could be read.
-func (a *app) readReport(ctx context.Context, r reader, id string, now time.Time) (*morning.Report, error) {
-	d, err := r.Get(ctx, id)
-	if d.Boulder.ID == "" {
-		return nil, err
-	}
+// makeReport makes the report of a boulder, without secrets. With an error it lacks something.
+func (a *app) makeReport(ctx context.Context, r reader, d store.Detail, now time.Time) (*morning.Report, error) {
 	in := morning.Input{
 		Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts, Turns: map[string]boulder.Turn{},
 		Running: project.Runs(project.HolderOf(ctx, r), d.Boulder), Now: now.Round(0),
 	}
-	all, turnsErr := r.Turns(ctx, id, "")
+	id := d.Boulder.ID
+	all, err := r.Turns(ctx, id, "")
 	turns := bySubTask(all)
-	err = cmp.Or(err, turnsErr)
 	for _, t := range d.SubTasks {
 		if t.Status == boulder.SubTaskSuperseded {
 			continue

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
 )
 
 type showOptions struct {
@@ -67,40 +67,30 @@ about that one.`,
 
 // runWhy shows the chain of decisions of one sub-task.
 func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
-	return look(ctx, a, func(r reader) (*view.Why, error) {
-		return readWhy(ctx, r, newestOr(args), subTask)
+	report, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*view.Why, error) {
+		return readWhy(ctx, r, d, subTask)
 	})
+	return show(a, report, err)
 }
 
 func (a *app) runShow(ctx context.Context, args []string) error {
-	return look(ctx, a, func(r reader) (*view.Show, error) {
-		return readShow(ctx, r, newestOr(args))
+	report, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*view.Show, error) {
+		s := &view.Show{Type: "show", Boulder: d.Boulder, Revision: d.Revision, SubTasks: []view.SubTaskShow{}}
+		all, err := r.Turns(ctx, d.Boulder.ID, "")
+		turns := bySubTask(all)
+		for _, t := range d.SubTasks {
+			shown := view.SubTaskShow{SubTask: t, History: []view.AttemptShow{}}
+			for _, a := range d.Attempts {
+				if a.SubTaskID == t.ID {
+					shown.History = append(shown.History, view.AttemptShow{Attempt: a, History: []boulder.Turn{}})
+				}
+			}
+			shown.TakeTurns(turns[t.ID])
+			s.SubTasks = append(s.SubTasks, shown)
+		}
+		return s, err
 	})
-}
-
-// readShow reads everything. With an error there is a report as well if at least the head could be read.
-func readShow(ctx context.Context, r reader, ref string) (*view.Show, error) {
-	id, err := project.Resolve(ctx, r, ref)
-	if err != nil {
-		return nil, err
-	}
-	d, err := r.Get(ctx, id)
-	if d.Boulder.ID == "" {
-		return nil, err
-	}
-	s := &view.Show{Type: "show", Boulder: d.Boulder, Revision: d.Revision, SubTasks: []view.SubTaskShow{}}
-	attempts := map[string][]view.AttemptShow{}
-	for _, a := range d.Attempts {
-		attempts[a.SubTaskID] = append(attempts[a.SubTaskID], view.AttemptShow{Attempt: a, History: []boulder.Turn{}})
-	}
-	all, turnsErr := r.Turns(ctx, id, "")
-	turns := bySubTask(all)
-	for _, t := range d.SubTasks {
-		show := view.SubTaskShow{SubTask: t, History: append([]view.AttemptShow{}, attempts[t.ID]...)}
-		show.TakeTurns(turns[t.ID])
-		s.SubTasks = append(s.SubTasks, show)
-	}
-	return s, cmp.Or(err, turnsErr)
+	return show(a, report, err)
 }
 
 // bySubTask sorts turns by their sub-task.
@@ -114,17 +104,48 @@ func bySubTask(turns []boulder.Turn) map[string][]boulder.Turn {
 
 // runReceipt prints the receipt of a boulder.
 func (a *app) runReceipt(ctx context.Context, args []string) error {
-	return look(ctx, a, func(r reader) (*view.Receipt, error) {
-		id, err := project.Resolve(ctx, r, newestOr(args))
-		if err != nil {
-			return nil, err
-		}
-		d, err := r.Get(ctx, id)
-		if d.Boulder.ID == "" {
-			return nil, err
-		}
-		report := view.NewReceipt(d, time.Now())
-		report.Running = project.Runs(project.HolderOf(ctx, r), d.Boulder)
-		return report, err
+	report, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*view.Receipt, error) {
+		receipt := view.NewReceipt(d, time.Now())
+		receipt.Running = project.Runs(project.HolderOf(ctx, r), d.Boulder)
+		return receipt, nil
 	})
+	return show(a, report, err)
+}
+
+// readWhy reads the chain of one sub-task. With an error there is a report as well if its record could be read.
+func readWhy(ctx context.Context, r reader, d store.Detail, subTask string) (*view.Why, error) {
+	t, err := findSubTask(d, subTask)
+	if err != nil {
+		return nil, err
+	}
+	id := d.Boulder.ID
+	turns, err := r.Turns(ctx, id, t.ID)
+	w := view.NewWhy(d, *t, turns)
+	from, to := span(d, *t)
+	for e, eventErr := range eventsOf(ctx, r, id, from) {
+		err = errors.Join(err, eventErr)
+		if eventErr != nil || e.Seq > to && len(t.GateRuns) == 0 {
+			break
+		}
+		if g, ok := e.Body.(boulder.GateRun); e.Seq <= to || ok && g.Final && g.SubTaskID == t.ID {
+			w.Take(e)
+		}
+	}
+	w.Report.Running = project.Runs(project.HolderOf(ctx, r), d.Boulder)
+	w.Report.Now = w.Now()
+	return &w.Report, err
+}
+
+// span is where the events of a sub-task lie: from its first place in the queue to its end.
+func span(d store.Detail, t boulder.SubTask) (after, last uint64) {
+	last = d.Boulder.Seq
+	if t.EndSeq > 0 {
+		last = t.EndSeq
+	}
+	for _, a := range d.Attempts {
+		if a.SubTaskID == t.ID && a.QueueSeq > 0 {
+			return a.QueueSeq - 1, last
+		}
+	}
+	return 0, last
 }

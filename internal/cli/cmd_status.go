@@ -32,9 +32,9 @@ disturb it: what needs you on top, then what is at work and what waits.`,
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if follow {
-				return a.followStatus(cmd.Context(), args)
+				return a.followStatus(cmd.Context(), newestOr(args))
 			}
-			return a.runStatus(cmd.Context(), args)
+			return a.runStatus(cmd.Context(), newestOr(args))
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow the boulder while a process runs it")
@@ -42,7 +42,7 @@ disturb it: what needs you on top, then what is at work and what waits.`,
 }
 
 // followStatus shows a boulder that another process runs as that process would show it.
-func (a *app) followStatus(ctx context.Context, args []string) error {
+func (a *app) followStatus(ctx context.Context, ref string) error {
 	r, closeReader, err := a.openReader(ctx)
 	if err != nil {
 		return err
@@ -51,19 +51,15 @@ func (a *app) followStatus(ctx context.Context, args []string) error {
 	client, held := r.(*control.Client)
 	if !held {
 		closeReader() // a run must be able to start
-		return a.notFollowed(ctx, args)
+		return a.notFollowed(ctx, ref)
 	}
-	id, err := project.Resolve(ctx, r, newestOr(args))
+	d, err := project.Get(ctx, r, ref)
 	if err != nil {
 		return err
 	}
-	d, err := r.Get(ctx, id)
-	if err != nil {
-		return err
-	}
-	holder := project.HolderOf(ctx, r)
+	id, holder := d.Boulder.ID, project.HolderOf(ctx, r)
 	if !project.Runs(holder, d.Boulder) {
-		return a.notFollowed(ctx, args)
+		return a.notFollowed(ctx, ref)
 	}
 	recent, err := r.Events(ctx, id, d.Boulder.Seq-min(d.Boulder.Seq, recentEvents), recentEvents)
 	if err != nil {
@@ -75,9 +71,7 @@ func (a *app) followStatus(ctx context.Context, args []string) error {
 		return err
 	}
 	c, on := a.console(), ""
-	if holder.Limits != nil {
-		c.Limits = func() schedule.Limits { return *holder.Limits }
-	}
+	c.Limits = func() schedule.Limits { return a.limitsOf(holder) }
 	if len(holder.Running) > 1 {
 		on = " -b " + id
 	}
@@ -89,7 +83,7 @@ func (a *app) followStatus(ctx context.Context, args []string) error {
 			return errInterrupted // that is how to leave it
 		case errors.Is(err, control.ErrNotServed): // the process has ended
 			v.Close()
-			return a.runStatus(ctx, []string{id})
+			return a.runStatus(ctx, id)
 		case err != nil:
 			return err
 		}
@@ -113,37 +107,25 @@ func (l detailLoader) Load(ctx context.Context, id string) (*boulder.State, erro
 }
 
 // notFollowed shows what there is instead of following it.
-func (a *app) notFollowed(ctx context.Context, args []string) error {
-	if err := a.runStatus(ctx, args); err != nil {
+func (a *app) notFollowed(ctx context.Context, ref string) error {
+	if err := a.runStatus(ctx, ref); err != nil {
 		return err
 	}
 	a.note("No process runs it, so there is nothing to follow.")
 	return nil
 }
 
-func (a *app) runStatus(ctx context.Context, args []string) error {
-	r, closeReader, err := a.openReader(ctx)
-	if err != nil {
-		return err
+func (a *app) runStatus(ctx context.Context, ref string) error {
+	report, err := read(ctx, a, ref, func(r reader, d store.Detail) (*view.Status, error) { return a.readStatus(ctx, r, d) })
+	switch {
+	case report == nil && errors.Is(err, store.ErrAllArchived):
+		a.note("Everything that was run here is archived; see: manager list --archived")
+		return nil
+	case report == nil && ref == "" && errors.Is(err, boulder.ErrNotFound):
+		a.note("Nothing has been run here yet. %s", a.firstStep())
+		return nil
 	}
-	report, err := a.readStatus(ctx, r, args)
-	closeReader() // before anything is printed: a pager must not keep a run from starting
-	if report == nil {
-		if errors.Is(err, store.ErrAllArchived) {
-			a.note("Everything that was run here is archived; see: manager list --archived")
-			return nil
-		}
-		if len(args) == 0 && (errors.Is(err, project.ErrNothing) || errors.Is(err, boulder.ErrNotFound)) {
-			a.note("Nothing has been run here yet. %s", a.firstStep())
-			return nil
-		}
-		return err
-	}
-	if a.json {
-		return errors.Join(a.printJSON(report), err)
-	}
-	report.Print(a.on(a.Stdout))
-	return err
+	return show(a, report, err)
 }
 
 // firstStep says how to begin in a project in which nothing was run.
@@ -157,33 +139,18 @@ func (a *app) firstStep() string {
 // recentEvents is how many events are searched for what the agents do right now.
 const recentEvents = 200
 
-// readStatus reads everything about a boulder that status shows. With an error there is a report as well if at least
-// its head could be read.
-func (a *app) readStatus(ctx context.Context, r reader, args []string) (*view.Status, error) {
-	id, err := project.Resolve(ctx, r, newestOr(args))
-	if err != nil {
-		return nil, err
-	}
-	d, err := r.Get(ctx, id)
-	if d.Boulder.ID == "" {
-		return nil, err
-	}
+// readStatus reads what status shows besides the boulder.
+func (a *app) readStatus(ctx context.Context, r reader, d store.Detail) (_ *view.Status, err error) {
+	b := &d.Boulder
 	var recent []boulder.Event
-	if !d.Boulder.Status.Terminal() {
-		var eventsErr error
-		recent, eventsErr = r.Events(ctx, id, d.Boulder.Seq-min(d.Boulder.Seq, recentEvents), 0)
-		err = errors.Join(err, eventsErr)
+	if !b.Status.Terminal() {
+		recent, err = r.Events(ctx, b.ID, b.Seq-min(b.Seq, recentEvents), 0)
 	}
-	holder := project.HolderOf(ctx, r)
-	limits := a.shownLimits()
-	if holder != nil && holder.Limits != nil {
-		limits = *holder.Limits
-	}
-	now := time.Now()
-	s := view.NewStatus(d, recent, holder, limits, neighboursOf(ctx, r, holder, d), now)
+	holder, now := project.HolderOf(ctx, r), time.Now()
+	s := view.NewStatus(d, recent, holder, a.limitsOf(holder), neighboursOf(ctx, r, holder, d), now)
 	if s.Waiting != (view.WaitingBlockers{}) {
 		if root, rootErr := a.project(); rootErr == nil {
-			records, _ := a.recordsOfBlockers(ctx, root, id) // without them it is told as the boulder knows it
+			records, _ := a.recordsOfBlockers(ctx, root, b.ID) // without them it is told as the boulder knows it
 			s.Waiting = view.WaitingIn(d, records, now)
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ func (e *ending) take(ctx context.Context, event boulder.Event) {
 	if e.waiting.news(event.Body) && e.wants(notify.Blocked) {
 		id := e.id
 		e.telling.Go(func() { // the run does not wait for it
-			made, err := e.deps.app.readReport(ctx, e.db, id, time.Now())
+			made, err := e.report(ctx, id)
 			if made == nil {
 				e.deps.log.Warn("nobody was told that a sub-task is blocked", "error", err)
 				return
@@ -109,7 +110,7 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 		return ""
 	}
 	d := e.deps
-	made, err := d.app.readReport(context.WithoutCancel(ctx), e.db, e.id, time.Now())
+	made, err := e.report(context.WithoutCancel(ctx), e.id)
 	if err != nil {
 		d.app.warn("the report of boulder %s lacks something: %v", e.id, err)
 	}
@@ -127,6 +128,16 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 		e.send(ctx, made, what, new(exitCode(runErr)), path)
 	}
 	return path
+}
+
+// report is that of the boulder as it is now.
+func (e *ending) report(ctx context.Context, id string) (*morning.Report, error) {
+	d, err := e.db.Get(ctx, id)
+	if d.Boulder.ID == "" {
+		return nil, err
+	}
+	made, reportErr := e.deps.app.makeReport(ctx, e.db, d, time.Now())
+	return made, cmp.Or(err, reportErr)
 }
 
 // told adds to the end of a run where its report is: to the error, or on stderr.

@@ -87,7 +87,7 @@ func TestReportRefuses(t *testing.T) {
 		{[]string{"report", "nosuch"}, `no such boulder: "nosuch"`},
 		{[]string{"report", "a", "b"}, "takes one BOULDER, not 2"},
 		{[]string{"report", "--format", "html"}, `there is no format "html": it is text, markdown or json`},
-		{[]string{"report", "--json", "--format", "text"}, "--json and --format text contradict each other"},
+		{[]string{"report", "--json", "--format", "text"}, "--json and --format contradict each other"},
 	})
 	checkRefusals(t, t.TempDir(), []refusedLine{{[]string{"report"}, "nothing has been run here yet"}})
 }

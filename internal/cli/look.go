@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"iter"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
+)
+
+// reader is what the looking commands read from: the database, or the process that holds it.
+type reader = project.Reader
+
+// read reads a boulder, and makes a report of it. With an error there is a report as well if at least the boulder's head
+// could be read.
+func read[T any](
+	ctx context.Context, a *app, ref string, report func(r reader, d store.Detail) (*T, error),
+) (*T, error) {
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer closeReader() // before anything is printed: a pager must not keep a run from starting
+	d, err := project.Get(ctx, r, ref)
+	if d.Boulder.ID == "" {
+		return nil, err
+	}
+	made, reportErr := report(r, d)
+	return made, cmp.Or(err, reportErr)
+}
+
+// show prints a report that was read, and returns what could not be read.
+func show[T any, P interface {
+	*T
+	view.Report
+}](a *app, report P, readErr error) error {
+	switch {
+	case report == nil:
+		return readErr
+	case !a.json:
+		report.Print(a.on(a.Stdout))
+	default:
+		if err := a.printJSON(report); err != nil {
+			return err
+		}
+	}
+	return readErr
+}
+
+// on is a stream as views print on it.
+func (a *app) on(stream io.Writer) view.Out {
+	o := view.Out{Paint: view.Paint{On: a.color(stream)}, Writer: stream}
+	if f, ok := fileOf(stream); ok && terminal(f) {
+		o.File = f
+	}
+	return o
+}
+
+// console is where runs are shown.
+func (a *app) console() view.Console {
+	return view.Console{
+		Stdout: a.on(a.Stdout), Stderr: a.on(a.Stderr), JSON: a.json, Quiet: a.quiet, Verbose: a.verbose,
+		TermType: a.Getenv("TERM"), Limits: func() schedule.Limits { return a.limitsOf(nil) },
+	}
+}
+
+// limitsOf are the limits that explain why something waits. A configuration that cannot be read was refused before.
+func (a *app) limitsOf(holder *control.Holder) schedule.Limits {
+	if holder != nil && holder.Limits != nil {
+		return *holder.Limits
+	}
+	if p, err := a.open(); err == nil {
+		return p.Config().Limits()
+	}
+	return schedule.DefaultLimits()
+}
+
+// printJSON writes one object on a line of stdout.
+func (a *app) printJSON(v any) error { return view.WriteJSON(a.Stdout, v) }
+
+// eventPage is how many events are read at once: each reading from the process that holds the state is bounded in time.
+const eventPage = 2000
+
+// eventsOf yields the events of a boulder after a number, as far as they are stored.
+func eventsOf(ctx context.Context, r reader, id string, after uint64) iter.Seq2[boulder.Event, error] {
+	return func(yield func(boulder.Event, error) bool) {
+		for {
+			events, err := r.Events(ctx, id, after, eventPage)
+			for _, e := range events {
+				after = e.Seq
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(boulder.Event{}, err)
+			}
+			if err != nil || len(events) < eventPage {
+				return
+			}
+		}
+	}
+}
