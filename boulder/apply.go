@@ -1,10 +1,82 @@
 package boulder
 
 import (
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 )
+
+// eventTypes says of every type of event all that is said of it: the value of its JSON field "type", whether it belongs
+// to the documented stream of `--json` (the others are the manager's own book-keeping, which `manager logs` shows), and
+// what it does to a state. A handler checks before it changes anything.
+var eventTypes = []eventType{
+	event("created", false, (*State).created),
+	event("planned", false, (*State).planned),
+	event("decomposed", true, (*State).decomposed),
+	event("status", false, (*State).statusChanged),
+	event("taken-up", false, (*State).takenUp),
+	event("clock", false, (*State).clockMoved),
+	event("session-left", false, (*State).sessionLeft),
+	ofAttempt("attempt-starting", false, (*State).starting, AttemptQueued),
+	ofAttempt("subtask-start", true, (*State).subTaskStart, AttemptStarting),
+	ofAttempt("turn-sent", false, (*State).turnSent, AttemptExecuting),
+	ofAttempt("nudge", false, (*State).nudged, AttemptExecuting),
+	event("subtask-progress", true, (*State).progress),
+	ofAttempt("turn-ended", false, (*State).turnEnded, AttemptStarting, AttemptExecuting),
+	event("gate", true, (*State).gateRun),
+	ofAttempt("judged", false, (*State).judged, AttemptMonitoring),
+	ofAttempt("continuation", true, (*State).continuation, AttemptMonitoring),
+	ofAttempt("retry", true, (*State).retry, AttemptStarting, AttemptExecuting, AttemptMonitoring),
+	ofAttempt("trouble", false, (*State).trouble, AttemptStarting, AttemptExecuting, AttemptMonitoring),
+	event("cooldown", true, (*State).cooled),
+	event("replan-started", false, (*State).replanStarted),
+	event("replan-trouble", false, (*State).replanTrouble),
+	event("replan", true, (*State).replanned),
+	event("replan-refused", false, (*State).replanRefused),
+	event("budget-set", false, (*State).budgetSet),
+	event("budget", true, (*State).budgetWarning),
+	ofAttempt("parked", true, (*State).parked),
+	event("unparked", false, (*State).unparked),
+	event("note", true, (*State).noted),
+	event("reopened", true, (*State).reopened),
+	event("archived", false, (*State).archived),
+	ofAttempt("blocker", true, (*State).blockerRaised, AttemptExecuting),
+	event("blocker-settled", true, (*State).blockerSettled),
+	event("usage", true, (*State).usage),
+	event("subtask-done", true, (*State).subTaskDone),
+	event("task-complete", true, (*State).taskComplete),
+}
+
+type eventType struct {
+	name   string
+	public bool
+	body   reflect.Type
+	apply  func(*State, *Event) error
+}
+
+func event[B Body](name string, public bool, apply func(*State, *Event, B) error) eventType {
+	return eventType{name, public, reflect.TypeFor[B](), func(s *State, e *Event) error { return apply(s, e, e.Body.(B)) }}
+}
+
+// ofAttempt is an event of an open attempt in one of the allowed states; none given: in any.
+func ofAttempt[B interface{ ref() AttemptRef }](
+	name string, public bool, apply func(*State, *Event, *Open, B) error, allowed ...AttemptStatus,
+) eventType {
+	return event(name, public, func(s *State, e *Event, b B) error {
+		o, err := s.at(b.ref(), allowed...)
+		if err == nil {
+			err = apply(s, e, o, b)
+		}
+		if err == nil {
+			o.Attempt.UpdatedAt = e.Time
+		}
+		return err
+	})
+}
+
+func (r AttemptRef) ref() AttemptRef { return r }
 
 // Apply changes the state by one event and returns it as it was logged, with its number. An event that does not fit is
 // refused with an error that wraps [ErrRefused], and the state is as it was.
@@ -12,13 +84,9 @@ import (
 // Apply also draws the consequences that nobody has to decide: dependents of a completed sub-task are queued, those of
 // a failed one are blocked.
 func (s *State) Apply(e Event) (Event, error) {
-	if e.Body == nil {
-		return Event{}, fmt.Errorf("%w: it has no body", ErrRefused)
-	}
 	if err := s.apply(&e); err != nil {
 		return Event{}, fmt.Errorf("%s: %w: %w", TypeOf(e.Body), ErrRefused, err)
 	}
-	s.Boulder.UpdatedAt, s.Boulder.Tally = e.Time, TallyOf(s.counts)
 	s.events = append(s.events, e)
 	return e, nil
 }
@@ -28,36 +96,37 @@ func (s *State) Replay(e Event) error {
 	if e.Seq != s.Boulder.Seq+1 {
 		return fmt.Errorf("event %d comes where %d is next", e.Seq, s.Boulder.Seq+1)
 	}
-	pending := s.events
-	_, err := s.Apply(e)
-	s.events = pending
-	return err
+	return s.apply(&e)
 }
 
 func (s *State) apply(e *Event) error {
-	_, left := e.Body.(SessionLeft)
-	switch body := e.Body.(type) {
+	known, ok := typesByBody[reflect.TypeOf(e.Body)]
+	created, afterEnd := false, false
+	switch e.Body.(type) {
 	case Created:
-		return s.created(e, body)
-	case Archived:
-		return s.archived(e, body)
+		created = true
+	case SessionLeft, Archived:
+		afterEnd = true
 	}
 	switch {
+	case !ok:
+		return fmt.Errorf("%T is no event", e.Body)
+	case created: // it brings the id
 	case s.Boulder.ID == "":
-		return fmt.Errorf("there is no boulder yet")
+		return errors.New("there is no boulder yet")
 	case e.BoulderID != s.Boulder.ID:
 		return fmt.Errorf("it belongs to boulder %q", e.BoulderID)
-	case s.Boulder.Status.Terminal() && !left:
+	case s.Boulder.Status.Terminal() && !afterEnd:
 		return fmt.Errorf("boulder %s is %s", s.Boulder.ID, s.Boulder.Status)
 	}
 	e.Seq = s.Boulder.Seq + 1
 	worked := s.workedBy(e)
-	err := s.applyBody(e)
-	if err == nil {
-		s.Boulder.Seq = e.Seq
-		s.Boulder.Worked, s.Boulder.ClockAt = worked, e.Time
+	if err := known.apply(s, e); err != nil {
+		return err
 	}
-	return err
+	s.Boulder.Seq, s.Boulder.UpdatedAt = e.Seq, e.Time
+	s.Boulder.Worked, s.Boulder.ClockAt = worked, e.Time
+	return nil
 }
 
 // workedBy is the wall clock of the run until an event, in the status that the event finds.
@@ -71,86 +140,6 @@ func (s *State) workedBy(e *Event) time.Duration {
 	return s.Boulder.WorkedBy(e.Time)
 }
 
-func (s *State) applyBody(e *Event) error {
-	switch b := e.Body.(type) {
-	case Planned:
-		return s.planned(b)
-	case Decomposed:
-		return s.decomposed(e, b)
-	case StatusChanged:
-		return s.statusChanged(b)
-	case Starting:
-		return s.starting(e, b)
-	case SubTaskStart:
-		return s.subTaskStart(e, b)
-	case TurnSent:
-		return s.turnSent(e, b)
-	case SubTaskProgress:
-		return s.progress(e, b)
-	case TurnEnded:
-		return s.turnEnded(e, b)
-	case GateRun:
-		return s.gateRun(b)
-	case Judged:
-		return s.judged(e, b)
-	case Continuation:
-		return s.continuation(e, b)
-	case Retry:
-		return s.retry(e, b)
-	case Trouble:
-		return s.trouble(e, b)
-	case UsageReport:
-		return s.usage(e, b)
-	case SubTaskDone:
-		return s.subTaskDone(e, b)
-	case TaskComplete:
-		return s.taskComplete(b)
-	}
-	return s.applyMore(e)
-}
-
-// applyMore are the events around the straight line: replans, budgets, cool-downs, people.
-func (s *State) applyMore(e *Event) error {
-	switch b := e.Body.(type) {
-	case TakenUp:
-		return s.takenUp(e, b)
-	case ClockMoved:
-		s.clockMoved(b)
-		return nil
-	case Nudged:
-		return s.nudged(e, b)
-	case Cooled:
-		return s.cooled(b)
-	case ReplanStarted:
-		return s.replanStarted(b)
-	case ReplanTrouble:
-		return s.replanTrouble(b)
-	case Replanned:
-		return s.replanned(e, b)
-	case ReplanRefused:
-		return s.replanRefused(b)
-	case BudgetSet:
-		return s.budgetSet(b)
-	case BudgetWarning:
-		return s.budgetWarning(b)
-	case Parked:
-		return s.parked(e, b)
-	case Unparked:
-		return s.unparked(e, b)
-	case Noted:
-		return s.noted(e, b)
-	case Reopened:
-		return s.reopened(e, b)
-	case SessionLeft:
-		return s.sessionLeft(b)
-	case BlockerRaised:
-		return s.blockerRaised(e, b)
-	case BlockerSettled:
-		return s.blockerSettled(e, b)
-	}
-	return fmt.Errorf("unknown event type %q", TypeOf(e.Body))
-}
-
 // transitions of a boulder that [StatusChanged] may make. [Planned], [Decomposed] and [TaskComplete] make the others.
 var transitions = map[Status][]Status{
 	Planning:         {Paused, Failed, Cancelled},
@@ -160,7 +149,7 @@ var transitions = map[Status][]Status{
 	Synthesizing:     {Running, Paused},
 }
 
-func (s *State) statusChanged(b StatusChanged) error {
+func (s *State) statusChanged(_ *Event, b StatusChanged) error {
 	if !slices.Contains(transitions[s.Boulder.Status], b.Status) {
 		return fmt.Errorf("boulder is %s and cannot become %s", s.Boulder.Status, b.Status)
 	}
@@ -199,69 +188,75 @@ func (s *State) enqueue(e *Event, t *SubTask) {
 		AttemptRef: AttemptRef{SubTaskID: t.ID, Attempt: t.Attempts}, Status: AttemptQueued,
 		Model: t.Model, Agent: t.Agent, QueueSeq: e.Seq, QueuedAt: e.Time, UpdatedAt: e.Time,
 	}
-	o := &Open{SubTask: t, Attempt: a}
 	s.Attempts = append(s.Attempts, a)
-	s.open[t.ID] = o
-	s.queueOf(o).push(o)
+	s.open = append(s.open, &Open{SubTask: t, Attempt: a})
 }
 
 // setSubTask moves a sub-task.
 func (s *State) setSubTask(e *Event, t *SubTask, status SubTaskStatus, reason string) {
-	s.rested(t, status)
-	s.counts[t.Status]--
-	s.counts[status]++
-	if t.Status == SubTaskInProgress {
-		s.working = slices.DeleteFunc(s.working, func(x *SubTask) bool { return x == t })
-	}
 	t.Status, t.Reason, t.UpdatedAt = status, reason, e.Time
+	s.Boulder.Tally = tallyOf(s.SubTasks)
 }
 
 // at finds the open attempt that an event speaks of, and refuses one that is over or in another state.
 func (s *State) at(ref AttemptRef, allowed ...AttemptStatus) (*Open, error) {
-	o := s.open[ref.SubTaskID]
+	o := s.Open(ref.SubTaskID)
 	switch {
 	case o == nil:
 		return nil, fmt.Errorf("sub-task %q has no open attempt", ref.SubTaskID)
 	case o.Attempt.AttemptRef != ref:
 		return nil, fmt.Errorf("attempt %d of %q is not open; attempt %d is",
 			ref.Attempt, ref.SubTaskID, o.Attempt.Attempt)
-	case !slices.Contains(allowed, o.Attempt.Status):
+	case len(allowed) > 0 && !slices.Contains(allowed, o.Attempt.Status):
 		return nil, fmt.Errorf("attempt %d of %q is %s", ref.Attempt, ref.SubTaskID, o.Attempt.Status)
 	}
 	return o, nil
 }
 
-func (s *State) known(id string) error {
-	if s.byID[id] == nil {
-		return fmt.Errorf("there is no sub-task %q", id)
+// known finds a sub-task that an event speaks of.
+func (s *State) known(id string) (*SubTask, error) {
+	if t := s.byID[id]; t != nil {
+		return t, nil
 	}
-	return nil
+	return nil, fmt.Errorf("there is no sub-task %q", id)
+}
+
+// unfinished is known for a sub-task that is not over.
+func (s *State) unfinished(id string) (*SubTask, error) {
+	t, err := s.known(id)
+	if err == nil && t.Status.Terminal() {
+		err = fmt.Errorf("sub-task %q is %s", id, t.Status)
+	}
+	return t, err
 }
 
 func (s *State) usage(e *Event, b UsageReport) error {
+	o := s.Open(b.SubTaskID)
+	if o != nil && o.Attempt.Attempt != b.Attempt {
+		o = nil
+	}
 	if b.SubTaskID != "" {
-		if err := s.known(b.SubTaskID); err != nil {
+		t, err := s.known(b.SubTaskID)
+		if err != nil {
 			return err
 		}
-		t := s.byID[b.SubTaskID]
 		t.Usage = t.Usage.Add(b.Usage)
-		if o := s.open[b.SubTaskID]; o != nil && o.Attempt.Attempt == b.Attempt {
-			o.Attempt.Usage = o.Attempt.Usage.Add(b.Usage)
-			o.Attempt.UpdatedAt = e.Time
-		}
+	}
+	if o != nil {
+		o.Attempt.Usage, o.Attempt.UpdatedAt = o.Attempt.Usage.Add(b.Usage), e.Time
 	}
 	s.Boulder.Usage = s.Boulder.Usage.Add(b.Usage)
 	if b.Source == UsageAttempt {
 		s.Boulder.Turns++
 		s.Boulder.TurnUsage = s.Boulder.TurnUsage.Add(b.Usage)
-		if o := s.open[b.SubTaskID]; o != nil && o.Attempt.Attempt == b.Attempt {
+		if o != nil {
 			o.Attempt.Seen, o.Attempt.Spent = Usage{}, Usage{}
 		}
 	}
 	return nil
 }
 
-func (s *State) taskComplete(b TaskComplete) error {
+func (s *State) taskComplete(_ *Event, b TaskComplete) error {
 	switch {
 	case !b.Status.Terminal():
 		return fmt.Errorf("%s is not an end", b.Status)
@@ -269,8 +264,8 @@ func (s *State) taskComplete(b TaskComplete) error {
 		return fmt.Errorf("boulder is %s", s.Boulder.Status)
 	case !s.AllOver():
 		return fmt.Errorf("%d attempts are open", len(s.open))
-	case s.parkedCount > 0:
-		return fmt.Errorf("%d sub-tasks wait for a person", s.parkedCount)
+	case s.Parked() > 0:
+		return fmt.Errorf("%d sub-tasks wait for a person", s.Parked())
 	case s.Boulder.Replan != nil:
 		return fmt.Errorf("replan %d is being made", s.Boulder.Replans)
 	}

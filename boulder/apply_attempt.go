@@ -8,19 +8,13 @@ import (
 	"time"
 )
 
-func (s *State) starting(e *Event, b Starting) error {
-	o, err := s.at(b.AttemptRef, AttemptQueued)
-	if err != nil {
-		return err
-	}
+func (s *State) starting(e *Event, o *Open, b Starting) error {
 	if s.Boulder.Status != Running {
 		return fmt.Errorf("boulder is %s", s.Boulder.Status)
 	}
 	if err := s.replacing(b.SubTaskID); err != nil {
 		return err
 	}
-	s.queueOf(o).remove(o)
-	s.live = append(s.live, o)
 	s.Boulder.Attempts++
 	o.Attempt.Status, o.Attempt.Tag, o.Attempt.Turns = AttemptStarting, b.Tag, 1
 	o.Attempt.SlotSeq, o.Attempt.StartedAt = e.Seq, e.Time
@@ -30,10 +24,12 @@ func (s *State) starting(e *Event, b Starting) error {
 	}
 	if o.SubTask.Status != SubTaskInProgress {
 		s.setSubTask(e, o.SubTask, SubTaskInProgress, "")
-		s.working = append(s.working, o.SubTask)
 	}
-	s.markShared()
-	o.Attempt.UpdatedAt = e.Time
+	if working := s.with(SubTaskInProgress); len(working) > 1 {
+		for _, t := range working {
+			t.Shared = true
+		}
+	}
 	return nil
 }
 
@@ -45,33 +41,14 @@ func (s *State) begin(o *Open, t *Turn) {
 	}
 }
 
-// markShared remembers that the sub-tasks in progress work beside each other.
-func (s *State) markShared() {
-	if len(s.working) < 2 {
-		return
-	}
-	for _, t := range s.working {
-		t.Shared = true
-	}
-}
-
-func (s *State) subTaskStart(e *Event, b SubTaskStart) error {
-	o, err := s.at(b.AttemptRef, AttemptStarting)
-	if err != nil {
-		return err
-	}
+func (s *State) subTaskStart(_ *Event, o *Open, b SubTaskStart) error {
 	o.Attempt.Status, o.Attempt.SessionID = AttemptExecuting, b.SessionID
 	o.SubTask.Snapshot = cmp.Or(o.SubTask.Snapshot, b.Snapshot)
 	s.measured(o.SubTask, b.Baseline)
-	o.Attempt.UpdatedAt = e.Time
 	return nil
 }
 
-func (s *State) turnSent(e *Event, b TurnSent) error {
-	o, err := s.at(b.AttemptRef, AttemptExecuting)
-	if err != nil {
-		return err
-	}
+func (s *State) turnSent(e *Event, o *Open, b TurnSent) error {
 	switch {
 	case o.Turn.Number != b.Turn:
 		return fmt.Errorf("turn %d is not turn %d", b.Turn, o.Turn.Number)
@@ -98,7 +75,6 @@ func (s *State) turnSent(e *Event, b TurnSent) error {
 	if o.Attempt.TakenAt.IsZero() {
 		o.Attempt.TakenAt = e.Time
 	}
-	o.Attempt.UpdatedAt = e.Time
 	return nil
 }
 
@@ -118,11 +94,7 @@ func (s *State) progress(e *Event, b SubTaskProgress) error {
 	return nil
 }
 
-func (s *State) turnEnded(e *Event, b TurnEnded) error {
-	o, err := s.at(b.AttemptRef, AttemptStarting, AttemptExecuting)
-	if err != nil {
-		return err
-	}
+func (s *State) turnEnded(e *Event, o *Open, b TurnEnded) error {
 	if o.Turn.Number != b.Turn {
 		return fmt.Errorf("turn %d is not turn %d", b.Turn, o.Turn.Number)
 	}
@@ -138,16 +110,15 @@ func (s *State) turnEnded(e *Event, b TurnEnded) error {
 	o.Attempt.Result = resultOf(&evidence)
 	o.Turn.Evidence, o.Turn.EndedAt = &evidence, e.Time
 	o.SubTask.GateRuns, o.SubTask.Tree = nil, evidence.Diff.Tree
-	s.addFiles(o.SubTask, evidence.Diff)
-	o.Attempt.UpdatedAt = e.Time
+	o.SubTask.addFiles(evidence.Diff)
 	return nil
 }
 
-func (s *State) gateRun(b GateRun) error {
-	t := s.byID[b.SubTaskID]
+func (s *State) gateRun(_ *Event, b GateRun) error {
+	t, err := s.known(b.SubTaskID)
 	switch {
-	case t == nil:
-		return s.known(b.SubTaskID)
+	case err != nil:
+		return err
 	case b.Final && t.Status != SubTaskCompleted:
 		return fmt.Errorf("sub-task %q is %s: its gates are not final", t.ID, t.Status)
 	}
@@ -164,28 +135,17 @@ func (s *State) gateRun(b GateRun) error {
 const maxFiles = 500
 
 // addFiles remembers the files that are a sub-task's own.
-func (s *State) addFiles(t *SubTask, d Diff) {
-	if len(d.Files) == 0 {
-		return
-	}
-	known := map[string]bool{}
-	for _, f := range t.Files {
-		known[f] = true
-	}
+func (t *SubTask) addFiles(d Diff) {
 	files := slices.Clip(t.Files)
 	for _, f := range d.Files {
-		if f.Own && !known[f.Path] && len(files) < maxFiles {
+		if f.Own && len(files) < maxFiles && !slices.Contains(files, f.Path) {
 			files = append(files, f.Path)
 		}
 	}
 	t.Files = files
 }
 
-func (s *State) judged(e *Event, b Judged) error {
-	o, err := s.at(b.AttemptRef, AttemptMonitoring)
-	if err != nil {
-		return err
-	}
+func (s *State) judged(_ *Event, o *Open, b Judged) error {
 	if o.Turn.Number != b.Turn || o.Turn.Verdict != nil {
 		return fmt.Errorf("turn %d of %q is not waiting for a verdict", b.Turn, b.SubTaskID)
 	}
@@ -195,7 +155,6 @@ func (s *State) judged(e *Event, b Judged) error {
 	s.regrown(s.Boulder.LedgerModel, b.Cooldown)
 	o.SubTask.Stalls = b.Stalls
 	s.learn(verdict.NewFacts)
-	o.Attempt.UpdatedAt = e.Time
 	return nil
 }
 
@@ -218,11 +177,7 @@ func (s *State) worked(o *Open, d time.Duration) {
 // recovered ends a row of faults.
 func (a *Attempt) recovered() { a.Troubles, a.Reason, a.NotBefore = 0, "", time.Time{} }
 
-func (s *State) continuation(e *Event, b Continuation) error {
-	o, err := s.at(b.AttemptRef, AttemptMonitoring)
-	if err != nil {
-		return err
-	}
+func (s *State) continuation(e *Event, o *Open, b Continuation) error {
 	if o.Turn.Verdict == nil || b.Turn != o.Turn.Number+1 {
 		return fmt.Errorf("turn %d of %q cannot follow turn %d", b.Turn, b.SubTaskID, o.Turn.Number)
 	}
@@ -236,21 +191,15 @@ func (s *State) continuation(e *Event, b Continuation) error {
 		o.Attempt.NotBefore, o.Attempt.Reason = b.NotBefore, "a pause after turns without progress"
 	}
 	s.track(o.SubTask, b.Track)
-	o.Attempt.UpdatedAt = e.Time
 	return nil
 }
 
-func (s *State) trouble(e *Event, b Trouble) error {
-	o, err := s.at(b.AttemptRef, AttemptStarting, AttemptExecuting, AttemptMonitoring)
-	if err != nil {
-		return err
-	}
+func (s *State) trouble(e *Event, o *Open, b Trouble) error {
 	if !b.Uncounted {
 		o.Attempt.Troubles++
 	}
 	s.interrupted(o, e.Time)
 	o.Attempt.Reason, o.Attempt.NotBefore = b.Reason, b.NotBefore
-	o.Attempt.UpdatedAt = e.Time
 	return nil
 }
 
@@ -262,21 +211,11 @@ func (s *State) track(t *SubTask, track json.RawMessage) {
 
 // finish takes an open attempt off the books.
 func (s *State) finish(e *Event, o *Open, status AttemptStatus, reason string) {
-	o.Attempt.UpdatedAt = e.Time
-	if o.Attempt.Status == AttemptQueued {
-		s.queueOf(o).remove(o)
-	} else {
-		s.live = slices.DeleteFunc(s.live, func(x *Open) bool { return x == o })
-	}
-	o.Attempt.Status, o.Attempt.Reason, o.Attempt.EndedAt = status, reason, e.Time
-	delete(s.open, o.SubTask.ID)
+	o.Attempt.Status, o.Attempt.Reason, o.Attempt.EndedAt, o.Attempt.UpdatedAt = status, reason, e.Time, e.Time
+	s.open = slices.DeleteFunc(s.open, func(x *Open) bool { return x == o })
 }
 
-func (s *State) retry(e *Event, b Retry) error {
-	o, err := s.at(b.AttemptRef, AttemptStarting, AttemptExecuting, AttemptMonitoring)
-	if err != nil {
-		return err
-	}
+func (s *State) retry(e *Event, o *Open, b Retry) error {
 	if !b.Status.Terminal() || b.Status == AttemptCompleted || b.Next != b.Attempt+1 {
 		return fmt.Errorf("attempt %d cannot become %s with attempt %d next", b.Attempt, b.Status, b.Next)
 	}
@@ -311,7 +250,7 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 	if b.Status == SubTaskSkipped || b.Status == SubTaskCancelled {
 		return s.dropped(e, b)
 	}
-	o, err := s.at(b.AttemptRef, AttemptQueued, AttemptStarting, AttemptExecuting, AttemptMonitoring)
+	o, err := s.at(b.AttemptRef)
 	if err != nil {
 		return err
 	}
@@ -352,7 +291,6 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 			t.Remaining = v.Remaining
 		}
 		s.improved(t, o.Turn.Evidence)
-		s.done = append(s.done, t)
 		s.release(e, t)
 		s.wantReplan(o)
 	} else {
@@ -365,8 +303,7 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 // release queues the dependents that waited for this sub-task only.
 func (s *State) release(e *Event, done *SubTask) {
 	for _, id := range done.Blocks {
-		s.waiting[id]--
-		if t := s.byID[id]; s.waiting[id] == 0 && t.Status == SubTaskPending {
+		if t := s.byID[id]; t.Status == SubTaskPending && s.ready(t) {
 			s.enqueue(e, t)
 		}
 	}
@@ -379,24 +316,32 @@ func (s *State) block(e *Event, failed *SubTask) []string {
 		how = "was " + string(failed.Status)
 	}
 	reason := fmt.Sprintf("depends on %q, which %s", failed.ID, how)
-	var blocked []*SubTask
-	todo := []*SubTask{failed}
-	for len(todo) > 0 {
-		t := todo[0]
-		todo = todo[1:]
-		for _, id := range t.Blocks {
-			d := s.byID[id]
-			if d.Status != SubTaskPending {
-				continue
+	blocked := s.behind(failed, func(t *SubTask) bool { return t.Status == SubTaskPending })
+	for _, t := range blocked {
+		s.setSubTask(e, t, SubTaskBlocked, reason)
+	}
+	return idsOf(blocked)
+}
+
+// behind are the sub-tasks that depend on one, near or far, by way of those that may count only; in plan order.
+func (s *State) behind(t *SubTask, counts func(*SubTask) bool) []*SubTask {
+	var all []*SubTask
+	seen := map[string]bool{}
+	for todo := []*SubTask{t}; len(todo) > 0; todo = todo[1:] {
+		for _, id := range todo[0].Blocks {
+			if d := s.byID[id]; !seen[id] && counts(d) {
+				seen[id] = true
+				all, todo = append(all, d), append(todo, d)
 			}
-			s.setSubTask(e, d, SubTaskBlocked, reason)
-			blocked = append(blocked, d)
-			todo = append(todo, d)
 		}
 	}
-	slices.SortFunc(blocked, func(a, b *SubTask) int { return a.Position - b.Position })
+	slices.SortFunc(all, func(a, b *SubTask) int { return a.Position - b.Position })
+	return all
+}
+
+func idsOf(subTasks []*SubTask) []string {
 	var ids []string
-	for _, t := range blocked {
+	for _, t := range subTasks {
 		ids = append(ids, t.ID)
 	}
 	return ids

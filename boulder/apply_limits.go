@@ -2,6 +2,7 @@ package boulder
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,7 +29,7 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 			s.setCooldown(model, c)
 		}
 	}
-	for _, o := range s.live {
+	for _, o := range s.Live() {
 		a := o.Attempt
 		waits := a.Status != AttemptMonitoring && e.Time.Before(a.NotBefore) &&
 			e.Time.Before(s.Boulder.Cooldowns[a.Model].Until) // its model still cools down
@@ -38,9 +39,9 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 		}
 		s.interrupted(o, s.Boulder.ClockAt) // the last sign of life of the process before
 		if !waits && a.Status == AttemptExecuting && o.Turn.MessageID != "" {
-			o.Attempt.TakenAt = e.Time
+			a.TakenAt = e.Time
 		}
-		o.Attempt.UpdatedAt = e.Time
+		a.UpdatedAt = e.Time
 	}
 	if r := s.Boulder.Replan; r != nil && (r.Troubles > 0 || !r.NotBefore.IsZero()) {
 		fresh := *r
@@ -59,8 +60,8 @@ func (s *State) pauses(o *Open, at time.Time) bool {
 
 // clockMoved keeps a jump of the clock out of the working times. What waits for a time waits no longer than it was to; time
 // that passed while the machine slept is time for a provider.
-func (s *State) clockMoved(b ClockMoved) {
-	for _, o := range s.live {
+func (s *State) clockMoved(_ *Event, b ClockMoved) error {
+	for _, o := range s.Live() {
 		if !o.Attempt.TakenAt.IsZero() {
 			o.Attempt.TakenAt = o.Attempt.TakenAt.Add(b.By)
 		}
@@ -75,6 +76,7 @@ func (s *State) clockMoved(b ClockMoved) {
 		moved.NotBefore = setBack(r.NotBefore, b.By)
 		s.Boulder.Replan = &moved
 	}
+	return nil
 }
 
 // setBack moves a time with a clock that was set back.
@@ -85,22 +87,17 @@ func setBack(t time.Time, by time.Duration) time.Time {
 	return t.Add(by)
 }
 
-func (s *State) nudged(e *Event, b Nudged) error {
-	o, err := s.at(b.AttemptRef, AttemptExecuting)
-	if err != nil {
-		return err
-	}
+func (s *State) nudged(e *Event, o *Open, b Nudged) error {
 	if o.Turn.Number != b.Turn || b.MessageID == "" {
 		return fmt.Errorf("a nudge for turn %d of %q, which is at turn %d, with message id %q",
 			b.Turn, b.SubTaskID, o.Turn.Number, b.MessageID)
 	}
 	nudge := Nudge{Rule: b.Rule, MessageID: b.MessageID, Prompt: b.Prompt, At: e.Time}
 	o.Turn.Nudges = append(slices.Clone(o.Turn.Nudges), nudge)
-	o.Attempt.UpdatedAt = e.Time
 	return nil
 }
 
-func (s *State) cooled(b Cooled) error {
+func (s *State) cooled(_ *Event, b Cooled) error {
 	if b.Limit < 1 || b.Limit > max(1, b.Full) {
 		return fmt.Errorf("model %q cannot cool down with a limit of %d of %d", b.Model, b.Limit, b.Full)
 	}
@@ -128,24 +125,24 @@ func (s *State) regrown(model string, c *Cooldown) {
 	}
 }
 
-func (s *State) budgetSet(b BudgetSet) error {
+func (s *State) budgetSet(_ *Event, b BudgetSet) error {
 	budget := b.Budget
 	if err := budget.Validate(); err != nil {
 		return err
 	}
 	if b.SubTaskID == "" {
 		budget.Unpriced = s.Boulder.Usage.Unpriced
-		for _, o := range s.live {
+		for _, o := range s.Live() {
 			budget.Unpriced += o.Running().Unpriced
 		}
 		s.Boulder.Budget = &budget
 	} else {
-		t := s.byID[b.SubTaskID]
-		if t == nil || t.Status.Terminal() {
-			return fmt.Errorf("there is no unfinished sub-task %q", b.SubTaskID)
+		t, err := s.unfinished(b.SubTaskID)
+		if err != nil {
+			return err
 		}
 		budget.Unpriced = t.Usage.Unpriced
-		if o := s.open[t.ID]; o != nil {
+		if o := s.Open(t.ID); o != nil {
 			budget.Unpriced += o.Running().Unpriced
 		}
 		t.Budget = &budget
@@ -160,12 +157,12 @@ func (s *State) budgetSet(b BudgetSet) error {
 // Key names a warning in [Boulder.Warned].
 func (b BudgetWarning) Key() string { return b.SubTaskID + "/" + b.Dimension }
 
-func (s *State) budgetWarning(b BudgetWarning) error {
+func (s *State) budgetWarning(_ *Event, b BudgetWarning) error {
 	if slices.Contains(s.Boulder.Warned, b.Key()) {
 		return fmt.Errorf("the warning %q was given", b.Key())
 	}
 	if b.SubTaskID != "" {
-		if err := s.known(b.SubTaskID); err != nil {
+		if _, err := s.known(b.SubTaskID); err != nil {
 			return err
 		}
 	}
@@ -173,11 +170,7 @@ func (s *State) budgetWarning(b BudgetWarning) error {
 	return nil
 }
 
-func (s *State) parked(e *Event, b Parked) error {
-	o, err := s.at(b.AttemptRef, AttemptQueued, AttemptStarting, AttemptExecuting, AttemptMonitoring)
-	if err != nil {
-		return err
-	}
+func (s *State) parked(e *Event, o *Open, b Parked) error {
 	t := o.SubTask
 	if err := s.replacing(t.ID); err != nil {
 		return err
@@ -191,7 +184,6 @@ func (s *State) parked(e *Event, b Parked) error {
 	s.finish(e, o, AttemptCancelled, b.Reason)
 	s.setSubTask(e, t, SubTaskBlocked, b.Reason)
 	t.Parked, t.AtLimit = true, b.AtLimit
-	s.parkedCount++
 	return nil
 }
 
@@ -203,9 +195,13 @@ func (s *State) unparked(e *Event, b Unparked) error {
 	if awaited := t.AwaitedBy(t.Attempts); len(awaited) > 0 {
 		return fmt.Errorf("sub-task %q waits for an answer to %s", b.SubTaskID, awaited[0].ID)
 	}
-	s.unpark(t)
-	t.Track = b.Track
+	s.again(e, t, b.Track)
+	return nil
+}
+
+// again queues a parked sub-task.
+func (s *State) again(e *Event, t *SubTask, track json.RawMessage) {
+	t.Parked, t.AtLimit, t.Track = false, false, track
 	s.setSubTask(e, t, SubTaskPending, "")
 	s.enqueue(e, t)
-	return nil
 }

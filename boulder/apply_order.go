@@ -13,8 +13,8 @@ func (s *State) noted(e *Event, b Noted) error {
 		return fmt.Errorf("a note has 1 to %d characters", maxNote)
 	}
 	if b.SubTaskID != "" {
-		if t := s.byID[b.SubTaskID]; t == nil || t.Status.Terminal() {
-			return fmt.Errorf("there is no unfinished sub-task %q", b.SubTaskID)
+		if _, err := s.unfinished(b.SubTaskID); err != nil {
+			return err
 		}
 	}
 	notes := append(slices.Clone(s.Boulder.Notes), Note{Seq: e.Seq, SubTaskID: b.SubTaskID, Text: b.Text, At: e.Time})
@@ -22,7 +22,7 @@ func (s *State) noted(e *Event, b Noted) error {
 	return nil
 }
 
-func (s *State) sessionLeft(b SessionLeft) error {
+func (s *State) sessionLeft(_ *Event, b SessionLeft) error {
 	left := LeftSession{b.AttemptRef, b.SessionID}
 	known := slices.Contains(s.Boulder.Left, left)
 	switch {
@@ -36,18 +36,14 @@ func (s *State) sessionLeft(b SessionLeft) error {
 	return nil
 }
 
-// archived is an event after the end.
 func (s *State) archived(e *Event, b Archived) error {
 	switch {
-	case s.Boulder.ID == "" || e.BoulderID != s.Boulder.ID:
-		return fmt.Errorf("it belongs to boulder %q", e.BoulderID)
 	case !s.Boulder.Status.Terminal():
 		return fmt.Errorf("boulder %s is %s: only what is over can be archived", s.Boulder.ID, s.Boulder.Status)
 	case b.Archived == !s.Boulder.ArchivedAt.IsZero():
 		return errors.New("nothing changes")
 	}
-	e.Seq = s.Boulder.Seq + 1
-	s.Boulder.Seq, s.Boulder.ArchivedAt = e.Seq, time.Time{}
+	s.Boulder.ArchivedAt = time.Time{}
 	if b.Archived {
 		s.Boulder.ArchivedAt = e.Time
 	}
@@ -57,10 +53,10 @@ func (s *State) archived(e *Event, b Archived) error {
 // reopened is a person's exception from the rule that an end is final: only within a boulder that is not over, and only
 // where nothing has been built on the end.
 func (s *State) reopened(e *Event, b Reopened) error {
-	t := s.byID[b.SubTaskID]
+	t, err := s.known(b.SubTaskID)
 	switch {
-	case t == nil:
-		return fmt.Errorf("there is no sub-task %q", b.SubTaskID)
+	case err != nil:
+		return err
 	case !t.Parked && t.Status != SubTaskFailed && t.Status != SubTaskCancelled:
 		return fmt.Errorf("sub-task %q is %s", t.ID, t.Status)
 	}
@@ -72,10 +68,10 @@ func (s *State) reopened(e *Event, b Reopened) error {
 			return fmt.Errorf("sub-task %q depends on %q, which is %s", t.ID, id, d.Status)
 		}
 	}
-	s.unpark(t)
+	t.Parked, t.AtLimit = false, false
 	t.Tries, t.Lost, t.Stalls, t.LastResult, t.Summary, t.EndSeq, t.Track = 0, 0, 0, "", "", 0, nil
 	s.setSubTask(e, t, SubTaskPending, "")
-	if s.waiting[t.ID] == 0 { // else it was cancelled before its turn came
+	if s.ready(t) { // else it was cancelled before its turn came
 		s.enqueue(e, t)
 	}
 	s.unblock(e, t)
@@ -91,27 +87,17 @@ func (s *State) undoable(t *SubTask) error {
 	return nil
 }
 
-func (s *State) unpark(t *SubTask) {
-	if t.Parked {
-		t.Parked, t.AtLimit = false, false
-		s.parkedCount--
-	}
-}
-
 // unblock takes back what the end of a sub-task did to those that depend on it, near or far, where nothing else is in
 // their way.
 func (s *State) unblock(e *Event, t *SubTask) {
-	todo := []*SubTask{t}
-	for len(todo) > 0 {
-		next := todo[0]
-		todo = todo[1:]
-		for _, id := range next.Blocks {
+	for todo := []*SubTask{t}; len(todo) > 0; todo = todo[1:] {
+		for _, id := range todo[0].Blocks {
 			d := s.byID[id]
 			if d.Status != SubTaskBlocked || d.Parked || !s.hopeful(d) {
 				continue
 			}
 			s.setSubTask(e, d, SubTaskPending, "")
-			if s.waiting[id] == 0 {
+			if s.ready(d) {
 				s.enqueue(e, d)
 			}
 			todo = append(todo, d)
@@ -141,9 +127,9 @@ func (s SubTaskStatus) satisfies() bool { return s == SubTaskCompleted || s == S
 // dropped ends a sub-task that the goal that is achieved makes needless, or a person: skipped lets go on what depends on
 // it, cancelled blocks that. Only a person ends what has begun, or what something that can still run depends on.
 func (s *State) dropped(e *Event, b SubTaskDone) error {
-	t := s.byID[b.SubTaskID]
-	if t == nil {
-		return fmt.Errorf("there is no sub-task %q", b.SubTaskID)
+	t, err := s.known(b.SubTaskID)
+	if err != nil {
+		return err
 	}
 	if err := s.droppable(t, b); err != nil {
 		return err
@@ -151,11 +137,11 @@ func (s *State) dropped(e *Event, b SubTaskDone) error {
 	if err := s.replacing(t.ID); err != nil {
 		return err
 	}
-	if o := s.open[t.ID]; o != nil {
+	if o := s.Open(t.ID); o != nil {
 		s.interrupted(o, e.Time)
 		s.finish(e, o, AttemptCancelled, b.Summary)
 	}
-	s.unpark(t)
+	t.Parked, t.AtLimit = false, false
 	t.Summary, t.EndSeq = b.Summary, e.Seq
 	s.setSubTask(e, t, b.Status, b.Summary)
 	if b.Status == SubTaskSkipped {

@@ -17,14 +17,12 @@ func (s *State) created(e *Event, b Created) error {
 	if err := errors.Join(b.Boulder.Budget.Validate(), b.Boulder.Loop.Validate()); err != nil {
 		return err
 	}
-	e.Seq = 1
 	s.Boulder = b.Boulder
-	s.Boulder.Seq, s.Boulder.CreatedAt, s.Boulder.Status = 1, e.Time, Planning
-	s.Boulder.ClockAt = e.Time
+	s.Boulder.CreatedAt, s.Boulder.Status = e.Time, Planning
 	return nil
 }
 
-func (s *State) planned(b Planned) error {
+func (s *State) planned(_ *Event, b Planned) error {
 	if s.Boulder.Status != Planning || b.Plan.Number != s.Boulder.Revision+1 {
 		return fmt.Errorf("boulder is %s with plan revision %d", s.Boulder.Status, s.Boulder.Revision)
 	}
@@ -45,7 +43,7 @@ func (s *State) decomposed(e *Event, b Decomposed) error {
 	if n := b.Plan.Number; n != s.Boulder.Revision && n != s.Boulder.Revision+1 {
 		return fmt.Errorf("plan revision %d does not follow %d", n, s.Boulder.Revision)
 	}
-	approved := func(Spec, string) bool { return b.GatesApproved }
+	approved := func(string) bool { return b.GatesApproved }
 	subTasks, err := s.newSubTasks(e, b.Plan, b.Plan.Plan.SubTasks, approved, b.Model)
 	if err != nil {
 		return err
@@ -107,20 +105,17 @@ func (s *State) add(e *Event, subTasks []*SubTask) {
 		}
 	}
 	for _, t := range subTasks {
-		s.waiting[t.ID] = s.countWaiting(t)
-		switch {
-		case t.Status == SubTaskCompleted:
-			s.done = append(s.done, t)
-		case s.waiting[t.ID] == 0:
+		if t.Status == SubTaskPending && s.ready(t) {
 			s.enqueue(e, t)
 		}
 	}
+	s.Boulder.Tally = tallyOf(s.SubTasks)
 }
 
 // newSubTasks makes the records of new sub-tasks of a plan revision, behind those that there are. It changes nothing.
 // approved says whether a gate may run.
 func (s *State) newSubTasks(
-	e *Event, rev PlanRevision, specs []Spec, approved func(spec Spec, gate string) bool, model string,
+	e *Event, rev PlanRevision, specs []Spec, approved func(gate string) bool, model string,
 ) ([]*SubTask, error) {
 	fresh, all := make(map[string]*SubTask, len(specs)), make([]*SubTask, 0, len(specs))
 	for i, spec := range specs {
@@ -132,7 +127,7 @@ func (s *State) newSubTasks(
 		}
 		t := &SubTask{
 			ID: spec.ID, Position: len(s.SubTasks) + i + 1, Revision: rev.Number,
-			Subject: spec.Subject, ActiveForm: spec.ActiveForm, Content: spec.Description,
+			Subject: spec.Subject, ActiveForm: spec.ActiveForm, Description: spec.Description,
 			SuccessCriteria: spec.SuccessCriteria, Status: SubTaskPending, Priority: cmp.Or(spec.Priority, Medium),
 			DependsOn: spec.DependsOn, BlockedBy: spec.DependsOn,
 			Agent: spec.Agent, ExpectsChanges: spec.ExpectsChanges, EmptyOK: spec.EmptyOK,
@@ -150,69 +145,59 @@ func (s *State) newSubTasks(
 }
 
 // setGates gives a new sub-task its gates: those of the plan that may run, and those of the configuration.
-func (s *State) setGates(t *SubTask, spec Spec, approved func(spec Spec, gate string) bool) {
-	add := func(to *[]string, gate string) {
-		if !slices.Contains(*to, gate) {
-			*to = append(*to, gate)
+func (s *State) setGates(t *SubTask, spec Spec, approved func(gate string) bool) {
+	take := func(gates []string, to *[]string) {
+		for _, gate := range gates {
+			if approved(gate) {
+				addTo(to, gate)
+			} else {
+				addTo(&t.GateHints, gate)
+			}
 		}
 	}
-	for _, gate := range spec.Gates {
-		if approved(spec, gate) {
-			add(&t.Gates, gate)
-		} else {
-			add(&t.GateHints, gate)
-		}
-	}
-	for _, gate := range spec.NoWorse {
-		if approved(spec, gate) {
-			add(&t.NoWorse, gate)
-		} else {
-			add(&t.GateHints, gate)
-		}
-	}
-	for _, gate := range s.Boulder.Gates {
-		add(&t.Gates, gate)
-	}
-	for _, gate := range s.Boulder.NoWorse {
-		add(&t.NoWorse, gate)
-	}
+	take(spec.Gates, &t.Gates)
+	take(spec.NoWorse, &t.NoWorse)
+	addTo(&t.Gates, s.Boulder.Gates...)
+	addTo(&t.NoWorse, s.Boulder.NoWorse...)
 }
 
 // checkDependencies refuses dependencies with which something could never run.
 func (s *State) checkDependencies(all []*SubTask, fresh map[string]*SubTask) error {
-	waiting, blocks := make(map[string]int, len(all)), make(map[string][]string, len(all))
-	named := make(map[string]*SubTask, len(all)) // by whom an id was last named
-	ready := make([]string, 0, len(all))
-	for _, t := range all {
+	const begun, ok = 1, 2
+	looked := make(map[string]int, len(all))
+	var look func(t *SubTask) error
+	look = func(t *SubTask) error {
+		switch looked[t.ID] {
+		case begun:
+			return fmt.Errorf("sub-task %q can never run: its dependencies form a cycle", t.ID)
+		case ok:
+			return nil
+		}
+		looked[t.ID] = begun
+		named := make(map[string]bool, len(t.DependsOn))
 		for _, id := range t.DependsOn {
-			old, twice := s.byID[id], named[id] == t
-			named[id] = t
+			old := s.byID[id]
 			switch {
-			case twice:
+			case named[id]:
 				return fmt.Errorf("sub-task %q names the dependency %q twice", t.ID, id)
 			case fresh[id] != nil:
-				waiting[t.ID]++
-				blocks[id] = append(blocks[id], t.ID)
+				if err := look(fresh[id]); err != nil {
+					return err
+				}
 			case old == nil:
 				return fmt.Errorf("sub-task %q depends on %q, which is not in the plan", t.ID, id)
 			case old.hopeless() || old.Status == SubTaskBlocked:
 				return fmt.Errorf("sub-task %q depends on %q, which is %s", t.ID, id, old.Status)
 			}
+			named[id] = true
 		}
-		if waiting[t.ID] == 0 {
-			ready = append(ready, t.ID)
-		}
+		looked[t.ID] = ok
+		return nil
 	}
-	for i := 0; i < len(ready); i++ {
-		for _, id := range blocks[ready[i]] {
-			if waiting[id]--; waiting[id] == 0 {
-				ready = append(ready, id)
-			}
+	for _, t := range all {
+		if err := look(t); err != nil {
+			return err
 		}
-	}
-	if len(ready) < len(all) {
-		i := slices.IndexFunc(all, func(t *SubTask) bool { return waiting[t.ID] > 0 })
-		return fmt.Errorf("sub-task %q can never run: its dependencies form a cycle", all[i].ID)
 	}
 	return nil
 }

@@ -12,22 +12,9 @@ func (s *State) Remainder(id string) []*SubTask {
 	if t == nil {
 		return nil
 	}
-	var all []*SubTask
+	all := s.behind(t, func(d *SubTask) bool { return d.Status == SubTaskPending })
 	if t.Status != SubTaskCompleted {
 		all = append(all, t)
-	}
-	seen := map[string]bool{}
-	todo := []*SubTask{t}
-	for len(todo) > 0 {
-		next := todo[0]
-		todo = todo[1:]
-		for _, id := range next.Blocks {
-			if d := s.byID[id]; d.Status == SubTaskPending && !seen[id] {
-				seen[id] = true
-				all = append(all, d)
-				todo = append(todo, d)
-			}
-		}
 	}
 	slices.SortFunc(all, func(a, b *SubTask) int { return a.Position - b.Position })
 	return all
@@ -43,7 +30,7 @@ func (s *State) wantReplan(o *Open) {
 	s.Boulder.Wanted = append(slices.Clone(s.Boulder.Wanted), wish)
 }
 
-func (s *State) replanStarted(b ReplanStarted) error {
+func (s *State) replanStarted(_ *Event, b ReplanStarted) error {
 	switch {
 	case s.Boulder.Status != Running && s.Boulder.Status != Paused: // a turn that ended during a pause may want one
 		return fmt.Errorf("boulder is %s", s.Boulder.Status)
@@ -61,7 +48,7 @@ func (s *State) replanStarted(b ReplanStarted) error {
 	}
 	var ids []string
 	for _, t := range s.Remainder(b.SubTaskID) {
-		if o := s.open[t.ID]; o != nil && o.Attempt.Status.Live() && o.Attempt.AttemptRef != b.AttemptRef {
+		if o := s.Open(t.ID); o != nil && o.Attempt.Status.Live() && o.Attempt.AttemptRef != b.AttemptRef {
 			return fmt.Errorf("sub-task %q is at work", t.ID)
 		}
 		ids = append(ids, t.ID)
@@ -77,7 +64,7 @@ func (s *State) replanStarted(b ReplanStarted) error {
 	return nil
 }
 
-func (s *State) replanTrouble(b ReplanTrouble) error {
+func (s *State) replanTrouble(_ *Event, b ReplanTrouble) error {
 	if s.Boulder.Replan == nil {
 		return fmt.Errorf("no replan is being made")
 	}
@@ -108,7 +95,7 @@ func (s *State) replanning(ref AttemptRef) (*Replanning, error) {
 	return r, nil
 }
 
-func (s *State) replanRefused(b ReplanRefused) error {
+func (s *State) replanRefused(_ *Event, b ReplanRefused) error {
 	if _, err := s.replanning(b.AttemptRef); err != nil {
 		return err
 	}
@@ -151,7 +138,7 @@ func (s *State) replanned(e *Event, b Replanned) error {
 }
 
 // approvedBefore lets a gate run that a person approved for what is replaced, besides those that are approved now.
-func (s *State) approvedBefore(r *Replanning, all bool) func(Spec, string) bool {
+func (s *State) approvedBefore(r *Replanning, all bool) func(string) bool {
 	approved := map[string]bool{}
 	for _, id := range r.Replaces {
 		t := s.byID[id]
@@ -159,7 +146,7 @@ func (s *State) approvedBefore(r *Replanning, all bool) func(Spec, string) bool 
 			approved[gate] = true
 		}
 	}
-	return func(_ Spec, gate string) bool { return all || approved[gate] }
+	return func(gate string) bool { return all || approved[gate] }
 }
 
 // supersede ends everything that a replan replaces.
@@ -168,7 +155,7 @@ func (s *State) supersede(e *Event, r *Replanning, revision int) {
 	for _, id := range r.Replaces {
 		t := s.byID[id]
 		specs = append(specs, t.Spec())
-		if o := s.open[id]; o != nil {
+		if o := s.Open(id); o != nil {
 			status := AttemptFailed
 			if o.Attempt.Status == AttemptQueued {
 				status = AttemptCancelled
@@ -186,7 +173,7 @@ func (s *State) supersede(e *Event, r *Replanning, revision int) {
 // Spec is the sub-task as a plan describes it, with the gates that the configuration added.
 func (t *SubTask) Spec() Spec {
 	return Spec{
-		ID: t.ID, Subject: t.Subject, ActiveForm: t.ActiveForm, Description: t.Content,
+		ID: t.ID, Subject: t.Subject, ActiveForm: t.ActiveForm, Description: t.Description,
 		SuccessCriteria: t.SuccessCriteria, DependsOn: t.DependsOn, Priority: t.Priority,
 		Gates: slices.Concat(t.Gates, t.GateHints), NoWorse: t.NoWorse, Model: t.Model, Agent: t.Agent,
 		ExpectsChanges: t.ExpectsChanges, EmptyOK: t.EmptyOK, Outputs: t.Outputs, DoneWhen: t.DoneWhen, Budget: t.Budget,

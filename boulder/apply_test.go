@@ -59,8 +59,8 @@ func TestRelease(t *testing.T) {
 	s := started(t, diamond())
 	ready := func() string {
 		var ids []string
-		for i := 0; s.Queued("", i) != nil; i++ {
-			ids = append(ids, s.Queued("", i).SubTask.ID)
+		for _, o := range s.Queues()[""] {
+			ids = append(ids, o.SubTask.ID)
 		}
 		return strings.Join(ids, " ")
 	}
@@ -214,7 +214,7 @@ func TestRefusedEvents(t *testing.T) {
 		body   Body
 		why    string
 	}{
-		"no body": {nil, nil, "no body"},
+		"no body": {nil, nil, "is no event"},
 		"late result": {
 			append(toVerdict(ref), completed(ref)), TurnEnded{AttemptRef: ref, Turn: 1}, "no open attempt",
 		},
@@ -276,9 +276,9 @@ func TestRestoreNamesTheRecord(t *testing.T) {
 		"two open attempts":   {func(r *Snapshot) { r.Attempts = append(r.Attempts, r.Attempts[0]) }, "more than one open attempt"},
 		"sub-task twice":      {func(r *Snapshot) { r.SubTasks[1].ID = "a" }, "stored twice"},
 		"sub-task missing":    {func(r *Snapshot) { r.SubTasks = r.SubTasks[:1] }, `blocks "b"`},
-		"attempt missing":     {func(r *Snapshot) { r.Attempts = nil }, `"a" is pending, waits for 0 others`},
+		"attempt missing":     {func(r *Snapshot) { r.Attempts = nil }, `"a" is pending, ready: true, and has an attempt in line: false`},
 		"attempt of long ago": {func(r *Snapshot) { r.SubTasks[0].Attempts = 2 }, "2 is the newest"},
-		"attempt that ended":  {func(r *Snapshot) { r.Attempts[0].Status = AttemptFailed }, `"a" is pending, waits for 0 others`},
+		"attempt that ended":  {func(r *Snapshot) { r.Attempts[0].Status = AttemptFailed }, `"a" is pending, ready: true, and has an attempt in line: false`},
 		"no turn":             {func(r *Snapshot) { r.Attempts[0].Status = AttemptStarting }, "without a turn"},
 		"no evidence": {func(r *Snapshot) {
 			r.SubTasks[0].Status, r.Attempts[0].Status, r.Attempts[0].Turns = SubTaskInProgress, AttemptMonitoring, 1
@@ -296,7 +296,7 @@ func TestRestoreNamesTheRecord(t *testing.T) {
 		"less than no stall": {func(r *Snapshot) { r.SubTasks[1].Stalls = -1 }, `"b" has stalled -1 times`},
 		"no hope": {func(r *Snapshot) {
 			r.SubTasks[0].Status, r.Attempts = SubTaskFailed, nil
-		}, `"b" is pending but depends on "a", which is failed`},
+		}, `"b" is pending but depends on "a", which can never complete`},
 		"cools down without a slot": {func(r *Snapshot) {
 			r.Boulder.Cooldowns = map[string]Cooldown{"m": {Limit: 0, Full: 5}}
 		}, `"m" cools down with a limit of 0 of 5`},

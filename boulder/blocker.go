@@ -201,11 +201,7 @@ func (t *SubTask) SettledSince(afterSeq uint64) []RaisedBlocker {
 	return settled
 }
 
-func (s *State) blockerRaised(e *Event, b BlockerRaised) error {
-	o, err := s.at(b.AttemptRef, AttemptExecuting)
-	if err != nil {
-		return err
-	}
+func (s *State) blockerRaised(e *Event, o *Open, b BlockerRaised) error {
 	t, raised := o.SubTask, b.Blocker
 	if raised.ID == "" || raised.Question == "" {
 		return fmt.Errorf("blocker %q has no id or no question", raised.ID)
@@ -226,9 +222,9 @@ func (s *State) blockerRaised(e *Event, b BlockerRaised) error {
 
 // blockerSettled queues the sub-task when nothing that its newest attempt left is open any more.
 func (s *State) blockerSettled(e *Event, b BlockerSettled) error {
-	t := s.byID[b.SubTaskID]
-	if t == nil || t.Status.Terminal() {
-		return fmt.Errorf("there is no unfinished sub-task %q", b.SubTaskID)
+	t, err := s.unfinished(b.SubTaskID)
+	if err != nil {
+		return err
 	}
 	i := t.blocker(b.BlockerID)
 	switch {
@@ -252,10 +248,7 @@ func (s *State) blockerSettled(e *Event, b BlockerSettled) error {
 		if s.Boulder.WaitsFor == t.ID {
 			s.Boulder.Reason = fmt.Sprintf("%s is answered: sub-task %q can go on", b.BlockerID, t.ID)
 		}
-		s.unpark(t)
-		t.Track = nil
-		s.setSubTask(e, t, SubTaskPending, "")
-		s.enqueue(e, t)
+		s.again(e, t, nil)
 	}
 	return nil
 }

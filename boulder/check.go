@@ -11,39 +11,20 @@ import (
 func (s *State) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-
+	s.checkBoulder(bad)
+	s.checkGraph(bad)
+	s.checkReplans(bad)
 	for i, t := range s.SubTasks {
 		if t.Position != i+1 {
 			bad("sub-task %q is at place %d but says %d", t.ID, i+1, t.Position)
 		}
-		if n := s.countWaiting(t); n != s.waiting[t.ID] {
-			bad("sub-task %q waits for %d others but %d are counted", t.ID, n, s.waiting[t.ID])
-		}
 		s.checkSubTask(t, bad)
+		s.checkBlockers(t, bad)
 	}
-	s.checkGraph(bad)
-	s.checkPlaces(bad)
-	for _, t := range s.SubTasks {
-		if o := s.open[t.ID]; o != nil {
-			checkOpen(o, bad)
-		}
+	for _, o := range s.open {
+		checkOpen(o, bad)
 	}
-	s.checkRest(bad)
-	s.checkBoulder(bad)
-	s.checkReplans(bad)
 	return errors.Join(errs...)
-}
-
-func (s *State) checkRest(bad func(string, ...any)) {
-	var rest []*SubTask
-	for _, t := range s.SubTasks {
-		if t.Status.unfinished() {
-			rest = append(rest, t)
-		}
-	}
-	if !slices.Equal(rest, s.rest) {
-		bad("%d sub-tasks are not finished, but others are listed as such, %d of them", len(rest), len(s.rest))
-	}
 }
 
 func (s *State) checkBoulder(bad func(string, ...any)) {
@@ -58,27 +39,12 @@ func (s *State) checkBoulder(bad func(string, ...any)) {
 	if b.Revision != stored {
 		bad("boulder is at plan revision %d, but revision %d is stored", b.Revision, stored)
 	}
-	counts, parked := map[SubTaskStatus]int{}, 0
-	for _, t := range s.SubTasks {
-		counts[t.Status]++
-		if t.Parked {
-			parked++
-		}
-	}
-	if b.Tally != TallyOf(counts) {
-		bad("the sub-tasks count %+v but the boulder says %+v", TallyOf(counts), b.Tally)
-	}
-	if parked != s.parkedCount {
-		bad("%d sub-tasks wait for a person but %d are counted", parked, s.parkedCount)
+	if tally := tallyOf(s.SubTasks); b.Tally != tally {
+		bad("the sub-tasks count %+v but the boulder says %+v", tally, b.Tally)
 	}
 	for model, c := range b.Cooldowns {
 		if c.Limit < 1 || c.Limit > max(1, c.Full) {
 			bad("model %q cools down with a limit of %d of %d", model, c.Limit, c.Full)
-		}
-	}
-	for status, n := range s.counts {
-		if counts[status] != n {
-			bad("%d sub-tasks are %s but %d are counted", counts[status], status, n)
 		}
 	}
 }
@@ -95,7 +61,7 @@ func (s *State) checkReplans(bad func(string, ...any)) {
 	if r == nil {
 		return
 	}
-	if o := s.open[r.SubTaskID]; r.Attempt != 0 && (o == nil || o.Attempt.AttemptRef != r.AttemptRef) {
+	if o := s.Open(r.SubTaskID); r.Attempt != 0 && (o == nil || o.Attempt.AttemptRef != r.AttemptRef) {
 		bad("a replan is being made for attempt %d of %q, which is not open", r.Attempt, r.SubTaskID)
 	}
 	if r.Attempt == 0 && (s.byID[r.SubTaskID] == nil || s.byID[r.SubTaskID].Status != SubTaskCompleted) {
@@ -105,44 +71,13 @@ func (s *State) checkReplans(bad func(string, ...any)) {
 		bad("the replan for %q replaces nothing", r.SubTaskID)
 	}
 	for _, id := range r.Replaces {
-		t, o := s.byID[id], s.open[id]
+		t, o := s.byID[id], s.Open(id)
 		switch {
 		case t == nil || t.Status.Terminal() || t.Parked:
 			bad("the replan for %q replaces %q, which is not there, is over or waits for a person", r.SubTaskID, id)
 		case o != nil && o.Attempt.Status.Live() && o.Attempt.AttemptRef != r.AttemptRef:
 			bad("attempt %d of %q is %s while a replan replaces it", o.Attempt.Attempt, id, o.Attempt.Status)
 		}
-	}
-}
-
-// checkPlaces compares where the open attempts are, among the live ones or in the queue of their model, with what they
-// say.
-func (s *State) checkPlaces(bad func(string, ...any)) {
-	places := map[*Open]int{}
-	for _, o := range s.live {
-		places[o]++
-		if !o.Attempt.Status.Live() {
-			bad("attempt %d of %q is %s but holds a slot", o.Attempt.Attempt, o.SubTask.ID, o.Attempt.Status)
-		}
-	}
-	for model, q := range s.queues {
-		for i := range q.len() {
-			o := q.at(i)
-			places[o]++
-			if o.Attempt.Status != AttemptQueued || o.Attempt.Model != model {
-				bad("attempt %d of %q is %s for model %q but in line for %q",
-					o.Attempt.Attempt, o.SubTask.ID, o.Attempt.Status, o.Attempt.Model, model)
-			}
-		}
-	}
-	for id, o := range s.open {
-		if places[o] != 1 {
-			bad("attempt %d of %q is in %d places", o.Attempt.Attempt, id, places[o])
-		}
-		delete(places, o)
-	}
-	for o := range places {
-		bad("attempt %d of %q has a place but is not open", o.Attempt.Attempt, o.SubTask.ID)
 	}
 }
 
@@ -189,30 +124,22 @@ func (s *State) checkGraph(bad func(string, ...any)) {
 }
 
 func (s *State) checkSubTask(t *SubTask, bad func(string, ...any)) {
-	waiting, o := s.waiting[t.ID], s.open[t.ID]
-	if t.Parked && t.Status != SubTaskBlocked {
+	ready, o := s.ready(t), s.Open(t.ID)
+	hopeless := slices.IndexFunc(t.DependsOn, func(id string) bool { return s.byID[id] != nil && s.byID[id].hopeless() })
+	switch {
+	case t.Parked && t.Status != SubTaskBlocked:
 		bad("sub-task %q waits for a person but is %s", t.ID, t.Status)
-	}
-	s.checkBlockers(t, bad)
-	if t.Stalls < 0 {
+	case t.Stalls < 0:
 		bad("sub-task %q has stalled %d times", t.ID, t.Stalls)
-	}
-	switch t.Status {
-	case SubTaskPending:
-		s.checkHope(t, bad)
-		if (waiting == 0) != (o != nil) {
-			bad("sub-task %q is pending, waits for %d others, and has an attempt in line: %v", t.ID, waiting, o != nil)
-		}
-	case SubTaskInProgress:
-		if o == nil || waiting > 0 {
-			bad("sub-task %q is in progress without an attempt, or before its dependencies completed", t.ID)
-		}
-	default:
-		if o != nil {
-			bad("sub-task %q is %s but attempt %d is %s", t.ID, t.Status, o.Attempt.Attempt, o.Attempt.Status)
-		}
-	}
-	if t.Status == SubTaskCompleted && waiting > 0 {
+	case t.Status == SubTaskPending && hopeless >= 0:
+		bad("sub-task %q is pending but depends on %q, which can never complete", t.ID, t.DependsOn[hopeless])
+	case t.Status == SubTaskPending && ready != (o != nil):
+		bad("sub-task %q is pending, ready: %v, and has an attempt in line: %v", t.ID, ready, o != nil)
+	case t.Status == SubTaskInProgress && (o == nil || !ready):
+		bad("sub-task %q is in progress without an attempt, or before its dependencies completed", t.ID)
+	case t.Status != SubTaskPending && t.Status != SubTaskInProgress && o != nil:
+		bad("sub-task %q is %s but attempt %d is %s", t.ID, t.Status, o.Attempt.Attempt, o.Attempt.Status)
+	case t.Status == SubTaskCompleted && !ready:
 		bad("sub-task %q is completed before its dependencies", t.ID)
 	}
 }
@@ -220,7 +147,7 @@ func (s *State) checkSubTask(t *SubTask, bad func(string, ...any)) {
 // checkBlockers looks at what a sub-task asked a person. An attempt that left something open is followed by another one
 // only by a person's word: until then the sub-task is parked, or over.
 func (s *State) checkBlockers(t *SubTask, bad func(string, ...any)) {
-	o := s.open[t.ID]
+	o := s.Open(t.ID)
 	known := map[string]bool{}
 	for _, b := range t.Blockers {
 		switch {
@@ -237,14 +164,5 @@ func (s *State) checkBlockers(t *SubTask, bad func(string, ...any)) {
 	}
 	if awaited := t.AwaitedBy(t.Attempts); len(awaited) > 0 && o == nil && !t.Parked && !t.Status.Terminal() {
 		bad("sub-task %q waits for an answer to %s, and is %s", t.ID, awaited[0].ID, t.Status)
-	}
-}
-
-// checkHope fails for a pending sub-task that could never run: what it depends on has to be there to complete.
-func (s *State) checkHope(t *SubTask, bad func(string, ...any)) {
-	for _, id := range t.DependsOn {
-		if d := s.byID[id]; d != nil && d.hopeless() {
-			bad("sub-task %q is pending but depends on %q, which is %s", t.ID, id, d.Status)
-		}
 	}
 }

@@ -36,13 +36,11 @@ func DoneWords() []string {
 func IsDoneWord(word string) bool { return slices.Contains(DoneWords(), word) }
 
 // DoneNeeds reports whether a completion criterion counts for this sub-task. With no `done_when` only the judge does.
-func (t *SubTask) DoneNeeds(criterion string) bool { return doneNeeds(t.DoneWhen, criterion) }
-
-func doneNeeds(words []string, criterion string) bool {
-	if len(words) == 0 {
+func (t *SubTask) DoneNeeds(criterion string) bool {
+	if len(t.DoneWhen) == 0 {
 		return criterion == DoneJudge
 	}
-	return slices.Contains(words, criterion)
+	return slices.Contains(t.DoneWhen, criterion)
 }
 
 // Checks are the commands behind words of `done_when`. They are found out when a boulder is created, and stored: a
@@ -68,23 +66,30 @@ func (s *State) setDone(t *SubTask, p *Plan) error {
 				strings.Join(DoneWords(), ", "))
 		}
 	}
-	add := func(to *[]string, commands []string) {
-		for _, c := range commands {
-			if !slices.Contains(t.Gates, c) && !slices.Contains(t.NoWorse, c) && !slices.Contains(*to, c) {
-				*to = append(slices.Clip(*to), c)
-			}
-		}
-	}
 	if t.DoneNeeds(DoneTests) {
 		if len(s.Boulder.Checks.Tests) == 0 {
 			return fmt.Errorf("sub-task %q is done when tests pass, and no command is known that runs them", t.ID)
 		}
-		add(&t.NoWorse, s.Boulder.Checks.Tests)
+		addTo(&t.NoWorse, without(s.Boulder.Checks.Tests, t.Gates)...)
 	}
 	if t.DoneNeeds(DoneDiagnostics) {
-		add(&t.Lint, s.Boulder.Checks.Lint)
+		addTo(&t.Lint, without(s.Boulder.Checks.Lint, t.Gates, t.NoWorse)...)
 	}
 	return nil
+}
+
+// addTo adds what a list does not have yet.
+func addTo(list *[]string, more ...string) {
+	for _, m := range more {
+		if !slices.Contains(*list, m) {
+			*list = append(slices.Clip(*list), m)
+		}
+	}
+}
+
+// without leaves out of commands what other lists have.
+func without(commands []string, others ...[]string) []string {
+	return slices.DeleteFunc(slices.Clone(commands), func(c string) bool { return slices.Contains(slices.Concat(others...), c) })
 }
 
 // MayStayRed reports whether a gate of this sub-task holds if it is as red as before.

@@ -16,7 +16,7 @@ type Event struct {
 
 // Body is what is particular to one type of event: one of the structs of this package that [TypeOf] knows.
 //
-// Most bodies are as `--json` shows them. From the others, their method shown takes out what is for the log alone.
+// `--json` leaves out the fields with the tag log:"only".
 type Body any
 
 // Created begins a boulder. The whole head record comes with it.
@@ -29,12 +29,7 @@ type Planned struct {
 	Revision int    `json:"revision"`
 	Origin   Origin `json:"origin"`
 
-	Plan PlanRevision `json:"plan,omitzero"`
-}
-
-func (b Planned) shown() Body {
-	b.Plan = PlanRevision{}
-	return b
+	Plan PlanRevision `json:"plan,omitzero" log:"only"`
 }
 
 // Decomposed adopts a plan revision, creates its sub-tasks and sets the boulder running. The revision is the one that
@@ -46,7 +41,7 @@ type Decomposed struct {
 	Goal     string      `json:"goal,omitempty"`
 	SubTasks []PlannedIn `json:"sub_tasks"`
 
-	Plan PlanRevision `json:"plan,omitzero"`
+	Plan PlanRevision `json:"plan,omitzero" log:"only"`
 	// GatesApproved: a person (plan file, answer at the prompt) or the configuration allows the plan's gates to run.
 	GatesApproved bool `json:"gates_approved"`
 	// Model is for sub-tasks for which neither they nor the plan name one.
@@ -54,12 +49,7 @@ type Decomposed struct {
 	// Inherited are the sub-tasks of a fork that the original completed, with what depends on none but such.
 	Inherited []string `json:"inherited,omitempty"`
 	// Results are what they came to.
-	Results map[string]Inherited `json:"results,omitempty"`
-}
-
-func (b Decomposed) shown() Body {
-	b.Plan, b.Results = PlanRevision{}, nil
-	return b
+	Results map[string]Inherited `json:"results,omitempty" log:"only"`
 }
 
 // PlannedIn is a sub-task as the event log shows it.
@@ -98,12 +88,7 @@ type ClockMoved struct {
 type Starting struct {
 	AttemptRef
 	Tag    string `json:"tag"`
-	Prompt string `json:"prompt,omitempty"` // the brief
-}
-
-func (b Starting) shown() Body {
-	b.Prompt = ""
-	return b
+	Prompt string `json:"prompt,omitempty" log:"only"` // the brief
 }
 
 // SubTaskStart says that the attempt's session exists. It is committed before the first prompt is sent.
@@ -112,13 +97,8 @@ type SubTaskStart struct {
 	Description string `json:"description"` // the sub-task's subject
 	Model       string `json:"model"`
 	SessionID   string `json:"session_id"`
-	Snapshot    string `json:"snapshot,omitempty"`
-	Baseline    []Gate `json:"baseline,omitempty"` // see [SubTask.Baseline]; nil where it was not measured now
-}
-
-func (b SubTaskStart) shown() Body {
-	b.Snapshot, b.Baseline = "", nil
-	return b
+	Snapshot    string `json:"snapshot,omitempty" log:"only"`
+	Baseline    []Gate `json:"baseline,omitempty" log:"only"` // see [SubTask.Baseline]; nil where it was not measured now
 }
 
 // TurnSent says that a prompt is about to be sent with this message id. It is committed before it is sent.
@@ -159,14 +139,9 @@ type TurnEnded struct {
 	AttemptRef
 	Turn     int      `json:"turn"`
 	Ended    Ended    `json:"ended"`
-	Evidence Evidence `json:"evidence,omitzero"`
+	Evidence Evidence `json:"evidence,omitzero" log:"only"`
 	// Cooldown is what became of the attempt's model, because it answered; nil: nothing.
-	Cooldown *Cooldown `json:"cooldown,omitempty"`
-}
-
-func (b TurnEnded) shown() Body {
-	b.Evidence, b.Cooldown = Evidence{}, nil
-	return b
+	Cooldown *Cooldown `json:"cooldown,omitempty" log:"only"`
 }
 
 // GateRun tells how a gate of the ended turn went; or, at the end of a run, one of a completed sub-task.
@@ -201,14 +176,9 @@ type Judged struct {
 	Turn    int     `json:"turn"`
 	Verdict Verdict `json:"verdict"`
 	// Stalls becomes that of the sub-task.
-	Stalls int `json:"stalls,omitempty"`
+	Stalls int `json:"stalls,omitempty" log:"only"`
 	// Cooldown is what became of the ledger's model, because it answered; nil: nothing.
-	Cooldown *Cooldown `json:"cooldown,omitempty"`
-}
-
-func (b Judged) shown() Body {
-	b.Stalls, b.Cooldown = 0, nil
-	return b
+	Cooldown *Cooldown `json:"cooldown,omitempty" log:"only"`
 }
 
 // Continuation tells the same session to go on.
@@ -217,33 +187,23 @@ type Continuation struct {
 	Reason    string   `json:"reason"`
 	Remaining []string `json:"remaining"`
 	Turn      int      `json:"turn"` // the one that this begins
-	Prompt    string   `json:"prompt,omitempty"`
+	Prompt    string   `json:"prompt,omitempty" log:"only"`
 	// Track becomes that of the sub-task; empty: it stays as it is.
-	Track json.RawMessage `json:"track,omitempty"`
+	Track json.RawMessage `json:"track,omitempty" log:"only"`
 	// NotBefore is the end of a wait before the prompt, if there is one.
 	NotBefore time.Time `json:"not_before,omitzero"`
-}
-
-func (b Continuation) shown() Body {
-	b.Prompt, b.Track = "", nil
-	return b
 }
 
 // Retry ends an attempt without success and queues the next one in a fresh session.
 type Retry struct {
 	AttemptRef               // the attempt that ended
 	Reason     string        `json:"reason"`
-	Status     AttemptStatus `json:"status"`           // what the ended attempt becomes
-	Uncounted  bool          `json:"uncounted"`        // the ended attempt is not a try (lost)
-	Next       int           `json:"next"`             // number of the queued attempt
-	Digest     string        `json:"digest,omitempty"` // of the failure, for the next brief
+	Status     AttemptStatus `json:"status"`                      // what the ended attempt becomes
+	Uncounted  bool          `json:"uncounted"`                   // the ended attempt is not a try (lost)
+	Next       int           `json:"next"`                        // number of the queued attempt
+	Digest     string        `json:"digest,omitempty" log:"only"` // of the failure, for the next brief
 	// Track is as in [Continuation].
-	Track json.RawMessage `json:"track,omitempty"`
-}
-
-func (b Retry) shown() Body {
-	b.Digest, b.Track = "", nil
-	return b
+	Track json.RawMessage `json:"track,omitempty" log:"only"`
 }
 
 // Trouble is a fault that is not the agent's: the attempt stays where it is and is taken up again at NotBefore.
@@ -261,15 +221,10 @@ type Trouble struct {
 type Cooled struct {
 	Model  string    `json:"model"`
 	Until  time.Time `json:"until"`
-	Limit  int       `json:"limit"`          // attempts at once from now on; it grows by one with every turn that ends well
-	Full   int       `json:"full"`           // the configured limit, to which it grows back
-	Hits   int       `json:"hits,omitempty"` // in a row, without an answer between them
+	Limit  int       `json:"limit"`                     // attempts at once from now on; it grows by one with every turn that ends well
+	Full   int       `json:"full"`                      // the configured limit, to which it grows back
+	Hits   int       `json:"hits,omitempty" log:"only"` // in a row, without an answer between them
 	Reason string    `json:"reason"`
-}
-
-func (b Cooled) shown() Body {
-	b.Hits = 0
-	return b
 }
 
 // ReplanStarted counts a replan and says for whose failure. It is committed before the Task Ledger is asked.
@@ -298,16 +253,11 @@ type Replanned struct {
 	Changed    []Change    `json:"changed"`
 	Removed    []string    `json:"removed"` // ids of sub-tasks that nothing took the place of
 
-	Plan PlanRevision `json:"plan,omitzero"`
+	Plan PlanRevision `json:"plan,omitzero" log:"only"`
 	// SubTasks are the new ones.
-	SubTasks []Spec `json:"sub_tasks,omitempty"`
+	SubTasks []Spec `json:"sub_tasks,omitempty" log:"only"`
 	// GatesApproved: their gates may run.
 	GatesApproved bool `json:"gates_approved"`
-}
-
-func (b Replanned) shown() Body {
-	b.Plan, b.SubTasks = PlanRevision{}, nil
-	return b
 }
 
 // Change is a sub-task that a replan put in the place of another.
@@ -342,16 +292,11 @@ type BudgetWarning struct {
 type Parked struct {
 	AttemptRef
 	Reason string `json:"reason"`
-	Digest string `json:"digest,omitempty"` // for the next brief
+	Digest string `json:"digest,omitempty" log:"only"` // for the next brief
 	// Awaits are the blockers without whose answers it cannot continue.
 	Awaits []string `json:"awaits,omitempty"`
 	// AtLimit: a loop has had all its turns. It goes on when it gets more.
 	AtLimit bool `json:"at_limit,omitempty"`
-}
-
-func (b Parked) shown() Body {
-	b.Digest = ""
-	return b
 }
 
 // SessionLeft says that an order ended an attempt while its agent was at work, or may have been: it may still be until it is
@@ -404,15 +349,10 @@ type SubTaskDone struct {
 	Status    SubTaskStatus `json:"status"`
 	// AttemptStatus is what the attempt becomes.
 	AttemptStatus AttemptStatus `json:"attempt_status"`
-	Output        string        `json:"output,omitempty"`
+	Output        string        `json:"output,omitempty" log:"only"`
 	ByPerson      bool          `json:"by_person,omitempty"` // a person skipped or cancelled it
 	// Blocked are the sub-tasks that can no longer run because of this one. Apply fills it in.
 	Blocked []string `json:"blocked,omitempty"`
-}
-
-func (b SubTaskDone) shown() Body {
-	b.Output = ""
-	return b
 }
 
 // TaskComplete ends the boulder.

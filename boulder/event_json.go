@@ -8,57 +8,10 @@ import (
 	"time"
 )
 
-// eventTypes says of every type of event all that is said of it: the value of its JSON field "type", the struct that
-// carries it, and whether it belongs to the documented stream of `--json`. The others are the manager's own
-// book-keeping, which `manager logs` shows. What an event does is in [State.Apply].
-var eventTypes = []eventType{
-	{"created", Created{}, false},
-	{"planned", Planned{}, false},
-	{"decomposed", Decomposed{}, true},
-	{"status", StatusChanged{}, false},
-	{"taken-up", TakenUp{}, false},
-	{"clock", ClockMoved{}, false},
-	{"session-left", SessionLeft{}, false},
-	{"attempt-starting", Starting{}, false},
-	{"subtask-start", SubTaskStart{}, true},
-	{"turn-sent", TurnSent{}, false},
-	{"nudge", Nudged{}, false},
-	{"subtask-progress", SubTaskProgress{}, true},
-	{"turn-ended", TurnEnded{}, false},
-	{"gate", GateRun{}, true},
-	{"judged", Judged{}, false},
-	{"continuation", Continuation{}, true},
-	{"retry", Retry{}, true},
-	{"trouble", Trouble{}, false},
-	{"cooldown", Cooled{}, true},
-	{"replan-started", ReplanStarted{}, false},
-	{"replan-trouble", ReplanTrouble{}, false},
-	{"replan", Replanned{}, true},
-	{"replan-refused", ReplanRefused{}, false},
-	{"budget-set", BudgetSet{}, false},
-	{"budget", BudgetWarning{}, true},
-	{"parked", Parked{}, true},
-	{"unparked", Unparked{}, false},
-	{"note", Noted{}, true},
-	{"reopened", Reopened{}, true},
-	{"archived", Archived{}, false},
-	{"blocker", BlockerRaised{}, true},
-	{"blocker-settled", BlockerSettled{}, true},
-	{"usage", UsageReport{}, true},
-	{"subtask-done", SubTaskDone{}, true},
-	{"task-complete", TaskComplete{}, true},
-}
-
-type eventType struct {
-	name   string
-	body   Body
-	public bool
-}
-
 var typesByName, typesByBody = func() (map[string]eventType, map[reflect.Type]eventType) {
 	names, bodies := map[string]eventType{}, map[reflect.Type]eventType{}
 	for _, t := range eventTypes {
-		names[t.name], bodies[reflect.TypeOf(t.body)] = t, t
+		names[t.name], bodies[t.body] = t, t
 	}
 	return names, bodies
 }()
@@ -80,8 +33,15 @@ type envelope struct {
 // MarshalJSON writes the flat object that `--json` prints. It leaves out what is for the log alone: plans, prompts,
 // evidence, outputs.
 func (e Event) MarshalJSON() ([]byte, error) {
-	if b, ok := e.Body.(interface{ shown() Body }); ok {
-		e.Body = b.shown()
+	if known, ok := typesByBody[reflect.TypeOf(e.Body)]; ok {
+		shown := reflect.New(known.body).Elem()
+		shown.Set(reflect.ValueOf(e.Body))
+		for i := range known.body.NumField() {
+			if known.body.Field(i).Tag.Get("log") == "only" {
+				shown.Field(i).SetZero()
+			}
+		}
+		e.Body = shown.Interface()
 	}
 	return e.MarshalLog()
 }
@@ -122,7 +82,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	if !ok {
 		return fmt.Errorf("unknown event type %q", head.Type)
 	}
-	body := reflect.New(reflect.TypeOf(known.body))
+	body := reflect.New(known.body)
 	if err := json.Unmarshal(data, body.Interface()); err != nil {
 		return fmt.Errorf("event %q: %w", head.Type, err)
 	}

@@ -79,7 +79,7 @@ func TestEventRoundTrip(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(t *rapid.T) {
-				body := reflect.New(reflect.TypeOf(kind.body)).Elem()
+				body := reflect.New(kind.body).Elem()
 				fill(t, body)
 				e := Event{BoulderID: "b1", Seq: 7, Body: body.Interface()}
 				fill(t, reflect.ValueOf(&e.Time).Elem())
@@ -218,7 +218,7 @@ func TestPublicEvents(t *testing.T) {
 		got += string(line) + "\n"
 	}
 	for name, kind := range typesByName {
-		e := Event{Body: kind.body}
+		e := Event{Body: reflect.Zero(kind.body).Interface()}
 		if listed := strings.Contains(strings.Join(public, " ")+" ", name+" "); e.Public() != listed {
 			t.Errorf("%s: public is %v, but it is in the golden file: %v", name, e.Public(), listed)
 		}
@@ -229,7 +229,7 @@ func TestPublicEvents(t *testing.T) {
 // FuzzEvent: stored bytes that were damaged are an error, never a panic; what is read can be written again.
 func FuzzEvent(f *testing.F) {
 	for _, kind := range typesByName {
-		data, err := json.Marshal(Event{Time: epoch, BoulderID: "b1", Seq: 1, Body: kind.body})
+		data, err := json.Marshal(Event{Time: epoch, BoulderID: "b1", Seq: 1, Body: reflect.Zero(kind.body).Interface()})
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,7 +36,7 @@ func genPlan(t *rapid.T, most int) Plan {
 	return Plan{Version: PlanVersion, Task: "task", Goal: "goal", SubTasks: rapid.Permutation(specs).Draw(t, "order")}
 }
 
-// picture is all of a state, indexes included, in a form that can be compared and printed.
+// picture is all of a state in a form that can be compared and printed.
 type picture struct {
 	Boulder  Boulder
 	Revision *PlanRevision
@@ -46,37 +46,28 @@ type picture struct {
 	Live     []AttemptRef
 	Queues   map[string][]AttemptRef
 	Done     []string
-	Waiting  map[string]int
-	Counts   map[SubTaskStatus]int
-	Parked   int
 }
 
 func pictureOf(s *State) picture {
 	p := picture{
 		Boulder: s.Boulder, Revision: s.Revision, Open: map[string]Open{}, Attempts: s.Attempts, Queues: map[string][]AttemptRef{},
-		Waiting: s.waiting, Counts: map[SubTaskStatus]int{}, Parked: s.Parked(),
 	}
 	for _, t := range s.SubTasks {
 		p.SubTasks = append(p.SubTasks, *t)
 	}
-	for id, o := range s.open {
-		p.Open[id] = *o
+	for _, o := range s.open {
+		p.Open[o.SubTask.ID] = *o
 	}
-	for _, o := range s.live {
+	for _, o := range s.Live() {
 		p.Live = append(p.Live, o.Attempt.AttemptRef)
 	}
-	for _, m := range s.Models() {
-		for i := 0; s.Queued(m, i) != nil; i++ {
-			p.Queues[m] = append(p.Queues[m], s.Queued(m, i).Attempt.AttemptRef)
+	for m, queue := range s.Queues() {
+		for _, o := range queue {
+			p.Queues[m] = append(p.Queues[m], o.Attempt.AttemptRef)
 		}
 	}
 	for _, t := range s.Completed(len(s.SubTasks)) {
 		p.Done = append(p.Done, t.ID)
-	}
-	for status, n := range s.counts {
-		if n != 0 {
-			p.Counts[status] = n
-		}
 	}
 	return p
 }
@@ -645,9 +636,10 @@ func TestMachine(t *testing.T) {
 					m.apply(t, m.event(t, m.around(t)))
 					continue
 				}
-				ids := slices.Sorted(maps.Keys(m.state.open))
-				id := ids[rapid.IntRange(0, len(ids)-1).Draw(t, "open")]
-				m.apply(t, m.event(t, m.natural(t, m.state.open[id])))
+				open := slices.SortedFunc(slices.Values(m.state.open), func(a, b *Open) int {
+					return strings.Compare(a.SubTask.ID, b.SubTask.ID)
+				})
+				m.apply(t, m.event(t, m.natural(t, open[rapid.IntRange(0, len(open)-1).Draw(t, "open")])))
 			}
 		}
 		m.store(t)

@@ -111,13 +111,28 @@ type Tally struct {
 	Cancelled  int `json:"cancelled,omitempty"`
 }
 
-// TallyOf counts.
-func TallyOf(counts map[SubTaskStatus]int) Tally {
-	t := Tally{
-		InProgress: counts[SubTaskInProgress], Completed: counts[SubTaskCompleted], Skipped: counts[SubTaskSkipped],
-		Failed: counts[SubTaskFailed], Blocked: counts[SubTaskBlocked], Cancelled: counts[SubTaskCancelled],
+func tallyOf(subTasks []*SubTask) Tally {
+	var t Tally
+	for _, st := range subTasks {
+		if st.Status == SubTaskSuperseded {
+			continue
+		}
+		t.Planned++
+		switch st.Status {
+		case SubTaskInProgress:
+			t.InProgress++
+		case SubTaskCompleted:
+			t.Completed++
+		case SubTaskSkipped:
+			t.Skipped++
+		case SubTaskFailed:
+			t.Failed++
+		case SubTaskBlocked:
+			t.Blocked++
+		case SubTaskCancelled:
+			t.Cancelled++
+		}
 	}
-	t.Planned = counts[SubTaskPending] + t.InProgress + t.Completed + t.Skipped + t.Failed + t.Blocked + t.Cancelled
 	return t
 }
 

@@ -11,8 +11,8 @@ import (
 // sub-task, a transition that is not in the state machine. The state is unchanged.
 var ErrRefused = errors.New("event refused")
 
-// State is one boulder in memory: its records, and indexes over them that Apply keeps up to date, so that a step costs
-// the same in a plan of 5 as in one of 5,000. It is owned by one goroutine.
+// State is one boulder in memory: its records. What follows from them is looked up when it is asked for. It is owned by
+// one goroutine.
 type State struct {
 	Boulder  Boulder
 	Revision *PlanRevision // the current one; nil while planning
@@ -20,17 +20,8 @@ type State struct {
 	Attempts []*Attempt    // all, in the order they were queued
 	Turns    []*Turn       // all, in the order they began, of a state that keeps them; see [NewHistory]
 
-	byID    map[string]*SubTask
-	open    map[string]*Open // the attempt of each sub-task that is not over
-	live    []*Open          // those that hold a slot, in the order they got it
-	queues  map[string]*queue
-	rest    []*SubTask     // pending or in progress, in plan order
-	working []*SubTask     // in progress: live, or a retry in line
-	done    []*SubTask     // completed, in the order they did
-	waiting map[string]int // per sub-task, dependencies that are neither completed nor skipped
-	counts  map[SubTaskStatus]int
-
-	parkedCount int // sub-tasks that wait for a person
+	byID map[string]*SubTask
+	open []*Open // the attempts that are not over, in the order they were queued
 
 	keepTurns bool
 	events    []Event // that were applied since TakeEvents
@@ -59,7 +50,7 @@ type Snapshot struct {
 // Snapshot is the state now.
 func (s *State) Snapshot() Snapshot {
 	snap := Snapshot{Boulder: s.Boulder, Revision: s.Revision, SubTasks: s.SubTasks, Attempts: s.Attempts}
-	for _, o := range s.live {
+	for _, o := range s.Live() {
 		snap.Turns = append(snap.Turns, o.Turn)
 	}
 	return snap
@@ -73,12 +64,7 @@ func (s *State) TakeEvents() []Event {
 }
 
 // NewState is the state before the first event, [Created].
-func NewState() *State {
-	return &State{
-		byID: map[string]*SubTask{}, open: map[string]*Open{}, queues: map[string]*queue{},
-		waiting: map[string]int{}, counts: map[SubTaskStatus]int{},
-	}
-}
+func NewState() *State { return &State{byID: map[string]*SubTask{}} }
 
 // NewHistory is a [NewState] that keeps all turns, with their prompts, evidence and verdicts. A run needs the newest ones
 // only.
@@ -103,44 +89,18 @@ func Restore(snap Snapshot) (*State, error) {
 	for _, t := range snap.Turns {
 		turns[t.AttemptRef] = t
 	}
-	var open []*Open
 	for _, a := range snap.Attempts {
-		t := s.byID[a.SubTaskID]
-		switch {
+		switch t := s.byID[a.SubTaskID]; {
 		case t == nil:
 			return nil, fmt.Errorf("boulder %s: attempt %d belongs to sub-task %q, which is not stored",
 				s.Boulder.ID, a.Attempt, a.SubTaskID)
 		case a.Status.Terminal():
-			continue
-		case s.open[t.ID] != nil:
+		case s.Open(t.ID) != nil:
 			return nil, fmt.Errorf("boulder %s: sub-task %q has more than one open attempt", s.Boulder.ID, t.ID)
-		}
-		s.open[t.ID] = &Open{SubTask: t, Attempt: a, Turn: turns[a.AttemptRef]}
-		open = append(open, s.open[t.ID])
-	}
-	slices.SortStableFunc(open, func(a, b *Open) int {
-		return cmp.Or(cmp.Compare(a.Attempt.SlotSeq, b.Attempt.SlotSeq), cmp.Compare(a.Attempt.QueueSeq, b.Attempt.QueueSeq))
-	})
-	for _, o := range open {
-		if o.Attempt.Status == AttemptQueued {
-			s.queueOf(o).push(o)
-		} else {
-			s.live = append(s.live, o)
+		default:
+			s.open = append(s.open, &Open{SubTask: t, Attempt: a, Turn: turns[a.AttemptRef]})
 		}
 	}
-	for _, t := range s.SubTasks {
-		s.waiting[t.ID] = s.countWaiting(t)
-		if t.Parked {
-			s.parkedCount++
-		}
-		switch t.Status {
-		case SubTaskCompleted:
-			s.done = append(s.done, t)
-		case SubTaskInProgress:
-			s.working = append(s.working, t)
-		}
-	}
-	slices.SortFunc(s.done, func(a, b *SubTask) int { return cmp.Compare(a.EndSeq, b.EndSeq) })
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("stored records of boulder %s contradict each other: %w", s.Boulder.ID, err)
 	}
@@ -150,126 +110,91 @@ func Restore(snap Snapshot) (*State, error) {
 func (s *State) addSubTask(t *SubTask) {
 	s.SubTasks = append(s.SubTasks, t)
 	s.byID[t.ID] = t
-	s.counts[t.Status]++
-	if t.Status.unfinished() {
-		s.rest = append(s.rest, t)
-	}
 }
 
-// rested keeps rest up to date with a sub-task that moves to a status. Nearly always the first one leaves it.
-func (s *State) rested(t *SubTask, status SubTaskStatus) {
-	if t.Status.unfinished() == status.unfinished() {
-		return
-	}
-	i, has := slices.BinarySearchFunc(s.rest, t.Position, func(x *SubTask, at int) int { return cmp.Compare(x.Position, at) })
-	switch {
-	case !has:
-		s.rest = slices.Insert(s.rest, i, t)
-	case i == 0:
-		s.rest[0] = nil
-		s.rest = s.rest[1:]
-	default:
-		s.rest = slices.Delete(s.rest, i, i+1)
-	}
-}
-
-func (s *State) countWaiting(t *SubTask) int {
-	n := 0
-	for _, id := range t.DependsOn {
-		if d := s.byID[id]; d == nil || !d.Status.satisfies() {
-			n++
-		}
-	}
-	return n
+// ready reports whether nothing that the sub-task depends on is a reason to wait.
+func (s *State) ready(t *SubTask) bool {
+	return !slices.ContainsFunc(t.DependsOn, func(id string) bool {
+		d := s.byID[id]
+		return d == nil || !d.Status.satisfies()
+	})
 }
 
 // SubTask returns the record, or nil.
 func (s *State) SubTask(id string) *SubTask { return s.byID[id] }
 
 // Open returns the sub-task's attempt that is not over, or nil.
-func (s *State) Open(subTaskID string) *Open { return s.open[subTaskID] }
+func (s *State) Open(subTaskID string) *Open {
+	for _, o := range s.open {
+		if o.SubTask.ID == subTaskID {
+			return o
+		}
+	}
+	return nil
+}
 
-// Live returns the attempts that hold a slot, in the order they got it. The slice must not be kept or changed.
-func (s *State) Live() []*Open { return s.live }
+// Live returns the attempts that hold a slot, in the order they got it.
+func (s *State) Live() []*Open {
+	var live []*Open
+	for _, o := range s.open {
+		if o.Attempt.Status.Live() {
+			live = append(live, o)
+		}
+	}
+	slices.SortStableFunc(live, func(a, b *Open) int { return cmp.Compare(a.Attempt.SlotSeq, b.Attempt.SlotSeq) })
+	return live
+}
 
-// Count returns how many sub-tasks have the status.
-func (s *State) Count(status SubTaskStatus) int { return s.counts[status] }
+// Queues returns the attempts that wait for a slot, by model: by priority, then first in, first out.
+func (s *State) Queues() map[string][]*Open {
+	queues := map[string][]*Open{}
+	for _, o := range s.open {
+		if o.Attempt.Status == AttemptQueued {
+			queues[o.Attempt.Model] = append(queues[o.Attempt.Model], o)
+		}
+	}
+	for _, q := range queues {
+		slices.SortStableFunc(q, func(a, b *Open) int { return cmp.Compare(a.SubTask.Priority.Rank(), b.SubTask.Priority.Rank()) })
+	}
+	return queues
+}
 
-// Completed returns the n sub-tasks that completed last, oldest first. The slice must not be kept or changed.
-func (s *State) Completed(n int) []*SubTask { return s.done[max(0, len(s.done)-n):] }
+// Count returns how many sub-tasks have one of the statuses.
+func (s *State) Count(statuses ...SubTaskStatus) int { return len(s.with(statuses...)) }
 
-// Unfinished returns the sub-tasks that are pending or in progress, in plan order. The slice must not be kept or changed.
-func (s *State) Unfinished() []*SubTask { return s.rest }
+// Unfinished returns the sub-tasks that are pending or in progress, in plan order.
+func (s *State) Unfinished() []*SubTask { return s.with(SubTaskPending, SubTaskInProgress) }
+
+// Completed returns the n sub-tasks that completed last, oldest first.
+func (s *State) Completed(n int) []*SubTask {
+	done := s.with(SubTaskCompleted)
+	slices.SortStableFunc(done, func(a, b *SubTask) int { return cmp.Compare(a.EndSeq, b.EndSeq) })
+	return done[max(0, len(done)-n):]
+}
+
+func (s *State) with(statuses ...SubTaskStatus) []*SubTask {
+	var all []*SubTask
+	for _, t := range s.SubTasks {
+		if slices.Contains(statuses, t.Status) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
 
 // Planned reports how many sub-tasks the plan has now: those that a later revision replaced do not count.
-func (s *State) Planned() int { return len(s.SubTasks) - s.counts[SubTaskSuperseded] }
+func (s *State) Planned() int { return s.Boulder.Tally.Planned }
 
 // Parked reports how many sub-tasks wait for a person.
-func (s *State) Parked() int { return s.parkedCount }
+func (s *State) Parked() int {
+	n := 0
+	for _, t := range s.SubTasks {
+		if t.Parked {
+			n++
+		}
+	}
+	return n
+}
 
 // AllOver reports whether no attempt is queued or live: nothing more can happen by itself.
 func (s *State) AllOver() bool { return len(s.open) == 0 }
-
-// Models returns the models that have attempts waiting, sorted.
-func (s *State) Models() []string {
-	var models []string
-	for m, q := range s.queues {
-		if q.len() > 0 {
-			models = append(models, m)
-		}
-	}
-	slices.Sort(models)
-	return models
-}
-
-// Queued returns the i-th attempt, from 0, that waits for a slot of the model, or nil: by priority, then first in,
-// first out.
-func (s *State) Queued(model string, i int) *Open {
-	if q := s.queues[model]; q != nil {
-		return q.at(i)
-	}
-	return nil
-}
-
-func (s *State) queueOf(o *Open) *queue {
-	q := s.queues[o.Attempt.Model]
-	if q == nil {
-		q = &queue{}
-		s.queues[o.Attempt.Model] = q
-	}
-	return q
-}
-
-// queue holds the attempts that wait for one model: a first-in-first-out line for each priority.
-type queue struct {
-	lines [3][]*Open
-}
-
-func (q *queue) push(o *Open) {
-	r := o.SubTask.Priority.Rank()
-	q.lines[r] = append(q.lines[r], o)
-}
-
-// remove takes an attempt out. It is nearly always the first of its line.
-func (q *queue) remove(o *Open) {
-	r := o.SubTask.Priority.Rank()
-	line := q.lines[r]
-	if len(line) > 0 && line[0] == o {
-		line[0] = nil
-		q.lines[r] = line[1:]
-		return
-	}
-	q.lines[r] = slices.DeleteFunc(line, func(x *Open) bool { return x == o })
-}
-
-func (q *queue) len() int { return len(q.lines[0]) + len(q.lines[1]) + len(q.lines[2]) }
-
-func (q *queue) at(i int) *Open {
-	for _, line := range q.lines {
-		if i < len(line) {
-			return line[i]
-		}
-		i -= len(line)
-	}
-	return nil
-}

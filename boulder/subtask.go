@@ -42,9 +42,6 @@ func (s SubTaskStatus) Terminal() bool {
 	return false
 }
 
-// unfinished reports whether the sub-task can be worked on without anybody's help.
-func (s SubTaskStatus) unfinished() bool { return s == SubTaskPending || s == SubTaskInProgress }
-
 // SubTask is one record of the graph.
 type SubTask struct {
 	ID       string `json:"id"`
@@ -53,7 +50,7 @@ type SubTask struct {
 
 	Subject         string   `json:"subject"`
 	ActiveForm      string   `json:"active_form"`
-	Content         string   `json:"content"` // what the agent has to do
+	Description     string   `json:"content"` // what the agent has to do
 	SuccessCriteria []string `json:"success_criteria"`
 
 	Status    SubTaskStatus `json:"status"`

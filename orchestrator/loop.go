@@ -228,7 +228,7 @@ func (r *run) decideWith(others []schedule.Share) error {
 	for {
 		decided := false
 		r.wake, r.todo = time.Time{}, nil
-		actions := schedule.ComputeShared(r.state, r.o.limits, r.now(), others)
+		actions := schedule.Compute(r.state, r.o.limits, r.now(), others...)
 		if len(actions) == 1 && r.toVerify(actions[0]) {
 			r.todo = actions
 			return nil

@@ -79,7 +79,7 @@ func request() boulder.JudgeRequest {
 		Goal:        "The shop has a dark mode.",
 		Constraints: []string{"never touch vendor/"},
 		SubTask: boulder.SubTask{
-			ID: "page", Subject: "Use the theme", Content: "Make every page use the stored theme.",
+			ID: "page", Subject: "Use the theme", Description: "Make every page use the stored theme.",
 			SuccessCriteria: []string{"Every page has the class", "The default is light"},
 			Outputs:         []string{"CSS class"}, Gates: []string{"go test ./..."}, ExpectsChanges: true,
 		},

@@ -61,7 +61,7 @@ func userPrompt(req boulder.JudgeRequest, limit int) string {
 	fmt.Fprintf(&b, "# Sub-task: %s (%s)\n\n", t.ID, strings.ToValidUTF8(t.Subject, "\uFFFD"))
 	paragraph("Goal of the whole job", req.Goal)
 	paragraph("Constraints that hold for every sub-task", bulleted(req.Constraints))
-	paragraph("What was to be done", t.Content)
+	paragraph("What was to be done", t.Description)
 	paragraph("Notes of the person whose job this is, which change what was to be done; the last one is the newest",
 		bulleted(req.Notes))
 	paragraph("Success criteria", enumerated(t.SuccessCriteria, func(i int) string { return label("C", i) + ":" }))

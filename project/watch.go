@@ -122,7 +122,7 @@ func (j *SessionJudge) Close() {
 
 func judgeRequest(q watch.Question, changes boulder.Diff) boulder.JudgeRequest {
 	t := boulder.SubTask{
-		ID: "session", Subject: text.Clip(q.Request, 200), Content: q.Request,
+		ID: "session", Subject: text.Clip(q.Request, 200), Description: q.Request,
 		SuccessCriteria: []string{"What was asked for is done"}, DoneWhen: []string{boulder.DoneJudge},
 	}
 	return boulder.JudgeRequest{

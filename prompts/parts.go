@@ -97,7 +97,7 @@ func (b *builder) constraints() *section {
 // request leaves the request out where it is the sub-task itself.
 func (b *builder) request() *section {
 	text := clean(b.in.Plan.Task)
-	if text == clean(b.in.SubTask.Content) {
+	if text == clean(b.in.SubTask.Description) {
 		text = ""
 	}
 	return b.passage("## The request that the whole job comes from", text, b.limits.Request, "", "request.md")
@@ -105,7 +105,7 @@ func (b *builder) request() *section {
 
 func (b *builder) work() *section {
 	t := &b.in.SubTask
-	content := clean(t.Content)
+	content := clean(t.Description)
 	if content == "" {
 		content = clean(t.Subject)
 	}

@@ -31,7 +31,7 @@ func input() prompts.Input {
 			},
 		},
 		SubTask: boulder.SubTask{
-			ID: "page", Subject: "Use the theme on every page", Content: "Make every page use the stored theme.\n",
+			ID: "page", Subject: "Use the theme on every page", Description: "Make every page use the stored theme.\n",
 			SuccessCriteria: []string{"Every page has the class of the theme", "The default is light"},
 			Outputs:         []string{"name of the CSS class"}, ExpectsChanges: true,
 			Gates: []string{"go test ./..."}, NoWorse: []string{"npm test"}, GateHints: []string{"go vet ./..."},
@@ -65,7 +65,7 @@ func TestBuildGoldenDirect(t *testing.T) {
 	t.Parallel()
 	in := prompts.Input{
 		BoulderID: "b", RunsDir: "/runs", Plan: boulder.Plan{Task: "Fix the typo in README.md"},
-		SubTask: boulder.SubTask{ID: "task", Subject: "Fix the typo", Content: "Fix the typo in README.md", EmptyOK: true},
+		SubTask: boulder.SubTask{ID: "task", Subject: "Fix the typo", Description: "Fix the typo in README.md", EmptyOK: true},
 	}
 	golden.Compare(t, "direct.md", prompts.Build(in, prompts.DefaultLimits()).Text)
 }

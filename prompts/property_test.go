@@ -57,7 +57,7 @@ func drawInput(t *rapid.T) prompts.Input {
 			Facts: boulder.Facts{Given: []string{text(t, "given")}, Guesses: []string{text(t, "guess")}},
 		},
 		SubTask: boulder.SubTask{
-			ID: "me", Subject: short(t, "subject"), Content: short(t, "content"), Gates: []string{short(t, "gate")},
+			ID: "me", Subject: short(t, "subject"), Description: short(t, "content"), Gates: []string{short(t, "gate")},
 			NoWorse: []string{"npm  test"}, DoneWhen: []string{boulder.DoneDiagnostics},
 			SuccessCriteria: []string{short(t, "criterion")}, Failures: []string{text(t, "failure"), text(t, "failure")},
 		},
@@ -141,7 +141,7 @@ func TestNoticeCounts(t *testing.T) {
 		limits := prompts.DefaultLimits()
 		limits.Request = rapid.IntRange(0, 2000).Draw(t, "limit")
 		in := prompts.Input{
-			BoulderID: "b", RunsDir: "/r", Plan: boulder.Plan{Task: whole}, SubTask: boulder.SubTask{ID: "a", Content: "c"},
+			BoulderID: "b", RunsDir: "/r", Plan: boulder.Plan{Task: whole}, SubTask: boulder.SubTask{ID: "a", Description: "c"},
 		}
 		b := prompts.Build(in, limits)
 		m := cutNotice.FindStringSubmatch(b.Text)

@@ -189,9 +189,9 @@ func picture(t tb, s *boulder.State) string {
 	for _, o := range s.Live() {
 		all.Live = append(all.Live, o.Attempt.AttemptRef)
 	}
-	for _, model := range s.Models() {
-		for i := 0; s.Queued(model, i) != nil; i++ {
-			all.Queues[model] = append(all.Queues[model], s.Queued(model, i).Attempt.AttemptRef)
+	for model, queue := range s.Queues() {
+		for _, o := range queue {
+			all.Queues[model] = append(all.Queues[model], o.Attempt.AttemptRef)
 		}
 	}
 	for _, st := range s.Completed(len(s.SubTasks)) {

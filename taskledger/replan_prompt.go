@@ -100,7 +100,7 @@ func headed(heading, body string) string {
 // described is all that the planner is told about a sub-task's work.
 func described(t boulder.SubTask, limits replanLimits) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n%s\n", t.ID, oneLine(t.Subject), text.Excerpt(strings.TrimSpace(t.Content), limits.text, text.Start))
+	fmt.Fprintf(&b, "%s: %s\n%s\n", t.ID, oneLine(t.Subject), text.Excerpt(strings.TrimSpace(t.Description), limits.text, text.Start))
 	for _, list := range []struct {
 		name  string
 		items []string

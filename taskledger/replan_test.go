@@ -22,7 +22,7 @@ import (
 // replanRequest is for a plan of which "store" is done, "docs" goes on, "toggle" failed and "wire" depends on it.
 func replanRequest() boulder.ReplanRequest {
 	toggle := boulder.SubTask{
-		ID: "toggle", Subject: "Add the toggle", Content: "Add a toggle to the settings page.",
+		ID: "toggle", Subject: "Add the toggle", Description: "Add a toggle to the settings page.",
 		Status: boulder.SubTaskInProgress, SuccessCriteria: []string{"It is saved"}, DependsOn: []string{"store", "older"},
 		Gates: []string{"go test ./settings"}, NoWorse: []string{"npm test"}, GateHints: []string{"go vet ./..."},
 		Model: "a/b", Agent: "build", Priority: boulder.High, DoneWhen: []string{boulder.DoneJudge, boulder.DoneTodos},
@@ -30,7 +30,7 @@ func replanRequest() boulder.ReplanRequest {
 		Failures: []string{"Gate `go test ./settings` failed (exit code 1): no such page.", "The manager\nstopped it."},
 	}
 	wire := boulder.SubTask{
-		ID: "wire", Subject: "Wire it up", Content: "Use the setting.", Status: boulder.SubTaskPending,
+		ID: "wire", Subject: "Wire it up", Description: "Use the setting.", Status: boulder.SubTaskPending,
 		DependsOn: []string{"toggle"},
 	}
 	return boulder.ReplanRequest{
@@ -238,7 +238,7 @@ func TestReplanShortensWhatIsTooLong(t *testing.T) {
 	req := replanRequest()
 	req.Task, req.Done[0].Output = strings.Repeat("é", 50_000), strings.Repeat("o", 50_000)
 	for i := range 5_000 {
-		req.Replaced = append(req.Replaced, boulder.SubTask{ID: fmt.Sprint("t", i), Content: strings.Repeat("x", 5_000)})
+		req.Replaced = append(req.Replaced, boulder.SubTask{ID: fmt.Sprint("t", i), Description: strings.Repeat("x", 5_000)})
 	}
 	m := &model{answers: []any{failure(providers.KindContextLength), goodReplan}}
 	if _, _, err := replan(t, m, req); err != nil {
@@ -292,7 +292,7 @@ func drawReplan(t *rapid.T) (boulder.ReplanRequest, string) {
 	req := boulder.ReplanRequest{Task: "t", Taken: []string{"a", "b", "c", "d", "gone"}}
 	gate := rapid.SampledFrom([]string{"make", "npm test", "go vet"})
 	for i, name := range []string{"a", "b"}[:rapid.IntRange(1, 2).Draw(t, "replaced")] {
-		sub := boulder.SubTask{ID: name, Subject: "S" + name, Content: "old", Status: boulder.SubTaskPending}
+		sub := boulder.SubTask{ID: name, Subject: "S" + name, Description: "old", Status: boulder.SubTaskPending}
 		sub.Gates = rapid.SliceOfNDistinct(gate, 0, 2, rapid.ID).Draw(t, "gates")
 		if i == 0 {
 			sub.NoWorse = slices.DeleteFunc([]string{gate.Draw(t, "no worse")}, func(g string) bool {

@@ -93,21 +93,19 @@ func New(in Input) *Report {
 		r.Usage = r.Usage.Add(used)
 	}
 	claimed := boulder.Claimed(in.SubTasks)
-	counts := map[boulder.SubTaskStatus]int{}
 	for i := range in.SubTasks {
 		t := &in.SubTasks[i]
 		r.Files = append(r.Files, t.Files...)
 		if t.Status == boulder.SubTaskSuperseded {
 			continue // what took its place is there
 		}
-		counts[t.Status]++
 		s := newSubTask(t, in.Turns, claimed, b.ForkOf, running[t.ID])
 		for j := range s.Gates {
 			s.Gates[j].From = b.GateOrigin(t, in.SubTasks, s.Gates[j].Command)
 		}
 		r.SubTasks = append(r.SubTasks, s)
 	}
-	r.Tally = boulder.TallyOf(counts)
+	r.Tally = b.Tally
 	slices.Sort(r.Files)
 	r.Files = slices.Compact(r.Files)
 	r.Blockers = Blockers(in.Boulder, in.SubTasks, in.Blockers, in.Now)

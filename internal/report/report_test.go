@@ -46,6 +46,7 @@ func inputOf(say func(string) string) report.Input {
 		Boulder: boulder.Boulder{
 			ID: "01k3night", Task: say("Add dark mode"), Goal: say("A dark mode"), Project: "/home/me/app",
 			Base: "0123456789abcdef", Status: boulder.Paused, Reason: "waiting for a person: " + say("a sub-task is blocked"),
+			Tally:  boulder.Tally{Planned: 8, Completed: 3, Failed: 1, Blocked: 3},
 			Budget: &boulder.Budget{Tokens: 60_000, Cost: 5}, Usage: boulder.Usage{Input: 61_000, Output: 9_000, Cost: 2.5},
 			Worked: 3*time.Hour + 5*time.Minute, Attempts: 9, Replans: 1, CreatedAt: night, UpdatedAt: night.Add(7 * time.Hour),
 		},

@@ -10,7 +10,7 @@ import (
 // Action is something to do. [Run], [Judge] and [AskReplan] are work that should be under way now: whoever drives
 // Compute starts what it has not started yet. [Wake] asks to be called again at a time; [Stop] and [Await] end the run.
 // All the others are decisions: each becomes an event, after which Compute is asked again.
-type Action interface{ action() }
+type Action any
 
 // Start gives a queued attempt a slot.
 type Start struct{ Open *boulder.Open }
@@ -127,20 +127,3 @@ type Await struct {
 
 // Wake asks for another Compute at this time; the earliest one is given.
 type Wake struct{ At time.Time }
-
-func (Start) action()        {}
-func (Complete) action()     {}
-func (Continue) action()     {}
-func (Retry) action()        {}
-func (Replan) action()       {}
-func (Park) action()         {}
-func (Warn) action()         {}
-func (Fail) action()         {}
-func (Run) action()          {}
-func (Judge) action()        {}
-func (AskReplan) action()    {}
-func (RefuseReplan) action() {}
-func (Finish) action()       {}
-func (Stop) action()         {}
-func (Await) action()        {}
-func (Wake) action()         {}

@@ -12,19 +12,13 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// Compute returns what to do. It looks at the live attempts and the heads of the queues only, so its cost does not grow
-// with the plan. A boulder that is not running gets no actions; one that is gets at least one, if it is [Startable].
-func Compute(s *boulder.State, l Limits, now time.Time) []Action {
-	return ComputeShared(s, l, now, nil)
-}
-
-// ComputeShared is [Compute] for a boulder that shares the limits with others that run at the same time.
-func ComputeShared(s *boulder.State, l Limits, now time.Time, others []Share) []Action {
+// Compute returns what to do. A boulder that is not running gets no actions; one that is gets at least one, if it is
+// [Startable]. The others are boulders that share the limits and run at the same time.
+func Compute(s *boulder.State, l Limits, now time.Time, others ...Share) []Action {
 	if s.Boulder.Status != boulder.Running {
 		return nil
 	}
 	c := newComputing(s, l, now)
-	c.others = others
 	c.replan()
 	if s.AllOver() && s.Boulder.Replan == nil && len(c.actions) == 0 {
 		return []Action{c.allOver()}
@@ -35,7 +29,7 @@ func ComputeShared(s *boulder.State, l Limits, now time.Time, others []Share) []
 		}
 	}
 	if !c.skipping {
-		c.dispatch()
+		c.dispatch(others)
 	}
 	return c.end()
 }
@@ -49,7 +43,6 @@ type computing struct {
 	actions []Action
 	wake    time.Time
 	held    string // why a prompt was held back for a budget
-	others  []Share
 
 	working map[string]int // by model that cooled down: live attempts that need it, as they were gone through
 
@@ -58,9 +51,7 @@ type computing struct {
 }
 
 func newComputing(s *boulder.State, l Limits, now time.Time) *computing {
-	return &computing{
-		s: s, l: l, now: now, budget: newBudget(s, l, now), replanning: s.Boulder.Replan != nil,
-	}
+	return &computing{s: s, l: l, now: now, budget: newBudget(s, l, now), replanning: s.Boulder.Replan != nil}
 }
 
 func (c *computing) wakeAt(t time.Time) { c.wake = earlier(c.wake, t) }
@@ -81,7 +72,7 @@ func (c *computing) do(a Action) {
 		return
 	case Replan:
 		c.replanning = true
-		c.actions = slices.Insert[[]Action, Action](c.actions, 0, a)
+		c.actions = slices.Insert(c.actions, 0, Action(a))
 		return
 	case Complete:
 		c.skipping = c.skipping || len(a.Skip) > 0
@@ -89,30 +80,11 @@ func (c *computing) do(a Action) {
 	c.actions = append(c.actions, a)
 }
 
-// dispatch gives out the free slots. It waits for a model to cool down only if a budget allows to go on then.
-func (c *computing) dispatch() {
-	starts, cooled := dispatch(c.s, c.l, c.now, c.heldBack(), c.others)
-	for _, a := range starts {
-		c.do(a)
-	}
-	if cooled.IsZero() {
-		return
-	}
-	if why := c.budget.forbids(Start{}); why != "" {
-		c.held = why
-		return
-	}
-	c.wakeAt(cooled)
-}
-
-// heldBack are the sub-tasks that a replan replaces: one that is being made, one that begins with this call, or one that is
-// wanted and can still be had.
-func (c *computing) heldBack() map[string]bool {
-	var held map[string]bool
+// queues are the attempts that may start when there is a slot, by model. What a replan replaces is held back: one that is
+// being made, one that begins with this call, or one that is wanted and can still be had.
+func (c *computing) queues() map[string][]*boulder.Open {
+	held := map[string]bool{}
 	hold := func(ids []string) {
-		if held == nil && len(ids) > 0 {
-			held = make(map[string]bool, len(ids))
-		}
 		for _, id := range ids {
 			held[id] = true
 		}
@@ -132,7 +104,11 @@ func (c *computing) heldBack() map[string]bool {
 			hold(idsOf(c.s.Remainder(w.SubTaskID)))
 		}
 	}
-	return held
+	queues := c.s.Queues()
+	for m, q := range queues {
+		queues[m] = slices.DeleteFunc(q, func(o *boulder.Open) bool { return held[o.SubTask.ID] })
+	}
+	return queues
 }
 
 // end closes the list: a used-up budget ends the run as soon as nothing else can happen, and at once if it is exceeded.
@@ -203,11 +179,9 @@ func idsOf(subTasks []*boulder.SubTask) []string {
 
 // allOver is for a state in which no attempt is open.
 func (c *computing) allOver() Action {
-	if n := c.s.Parked(); n > 0 {
-		for _, t := range c.s.SubTasks {
-			if t.Parked {
-				return await(c.s, t)
-			}
+	for _, t := range c.s.SubTasks {
+		if t.Parked {
+			return await(c.s, t)
 		}
 	}
 	verify, last := unverified(c.s)

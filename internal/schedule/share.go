@@ -58,7 +58,7 @@ func Hold(
 		if _, has := slots[ref]; has {
 			continue
 		}
-		if Room(l, model, all) {
+		if Room(l, model, all...) {
 			slots[ref] = model
 			held[model]++
 		} else if !halting {
@@ -72,20 +72,19 @@ func Hold(
 // waiting is what a boulder waits for. One that halts, or does not run, waits for nothing: it keeps nobody waiting.
 func waiting(s *boulder.State, l Limits, now time.Time, halting bool) Share {
 	var share Share
-	models := s.Models()
-	if halting || s.Boulder.Status != boulder.Running || len(models) == 0 {
+	if halting || s.Boulder.Status != boulder.Running {
 		return share
 	}
 	c := newComputing(s, l, now)
 	if c.budget.forbids(Start{}) != "" {
 		return share
 	}
-	held := c.heldBack()
-	for _, m := range models {
+	queues := c.queues()
+	for _, m := range slices.Sorted(maps.Keys(queues)) {
 		if now.Before(s.Boulder.Cooldowns[m].Until) {
 			continue
 		}
-		for _, since := range tickets(s, m, held, l.Global) {
+		for _, since := range ticketsOf(queues[m], l.Global) {
 			share.Waiting = append(share.Waiting, Ticket{m, since})
 		}
 	}
@@ -93,24 +92,14 @@ func waiting(s *boulder.State, l Limits, now time.Time, halting bool) Share {
 }
 
 // Room reports whether there is a slot for an attempt with the model besides what is held.
-func Room(l Limits, model string, held []Share) bool {
-	c := &slots{l: l, providers: map[string]int{}, models: map[string]int{}}
-	c.takeAll(held)
-	return c.full(model) == ""
-}
+func Room(l Limits, model string, held ...Share) bool { return newSlots(l, held...).full(model) == "" }
 
-// tickets are since when the first attempts in the line of a model wait, the oldest first; at most n of them: more than
+// ticketsOf are since when the first attempts in the line of a model wait, the oldest first; at most n of them: more than
 // there are slots say nothing.
-func tickets(s *boulder.State, model string, held map[string]bool, n int) []time.Time {
+func ticketsOf(queue []*boulder.Open, n int) []time.Time {
 	var all []time.Time
-	for i := 0; len(all) < n; i++ {
-		o := s.Queued(model, i)
-		if o == nil {
-			break
-		}
-		if !held[o.SubTask.ID] {
-			all = append(all, o.Attempt.QueuedAt)
-		}
+	for _, o := range queue[:min(n, len(queue))] {
+		all = append(all, o.Attempt.QueuedAt)
 	}
 	slices.SortFunc(all, time.Time.Compare)
 	return all
@@ -118,17 +107,15 @@ func tickets(s *boulder.State, model string, held map[string]bool, n int) []time
 
 // yields reports whether an attempt with the model whose ticket is of the given time has to let attempts of other
 // boulders go first, so that no slot is left for it.
-func (c *slots) yields(model string, since time.Time) bool {
-	before := slots{l: c.l, now: c.now, cooling: c.cooling, global: c.global}
-	before.providers, before.models = maps.Clone(c.providers), maps.Clone(c.models)
-	earlier := false
-	for _, share := range c.others {
+func (c *slots) yields(model string, since time.Time, others []Share) bool {
+	after := *c
+	after.providers, after.models = maps.Clone(c.providers), maps.Clone(c.models)
+	for _, share := range others {
 		for _, t := range share.Waiting {
-			if t.Since.Before(since) && before.full(t.Model) == "" {
-				before.take(t.Model)
-				earlier = true
+			if t.Since.Before(since) && after.full(t.Model) == "" {
+				after.take(t.Model)
 			}
 		}
 	}
-	return earlier && before.full(model) != ""
+	return after.full(model) != ""
 }

@@ -20,29 +20,28 @@ type slots struct {
 	global    int
 	providers map[string]int
 	models    map[string]int
-	others    []Share // of boulders that share the limits
 }
 
-func countSlots(s *boulder.State, l Limits, now time.Time, others []Share) *slots {
-	c := &slots{
-		l: l, now: now, cooling: s.Boulder.Cooldowns, providers: map[string]int{}, models: map[string]int{},
-		others: others,
-	}
-	for _, o := range s.Live() {
-		c.take(o.Attempt.Model)
-	}
-	c.takeAll(others)
-	return c
-}
-
-func (c *slots) takeAll(shares []Share) {
-	for _, share := range shares {
+func newSlots(l Limits, held ...Share) *slots {
+	c := &slots{l: l, providers: map[string]int{}, models: map[string]int{}}
+	for _, share := range held {
 		for model, n := range share.Held {
 			for range n {
 				c.take(model)
 			}
 		}
 	}
+	return c
+}
+
+// slotsOf counts those of a boulder as well.
+func slotsOf(s *boulder.State, l Limits, now time.Time, others ...Share) *slots {
+	c := newSlots(l, others...)
+	c.now, c.cooling = now, s.Boulder.Cooldowns
+	for _, o := range s.Live() {
+		c.take(o.Attempt.Model)
+	}
+	return c
 }
 
 func (c *slots) take(model string) {
@@ -86,52 +85,46 @@ func taken(limit int, of string) string {
 }
 
 // dispatch fills the free slots. Within a model: by priority, then first in, first out. Between models that have a free
-// slot, the one whose first attempt is more urgent, or has waited longer, goes first.
-//
-// What a replan is about to replace is held back. The time is when a model that has attempts waiting has cooled down;
-// zero: none has to. Boulders that share the limits have their turn by the age of their tickets.
-func dispatch(
-	s *boulder.State, l Limits, now time.Time, held map[string]bool, others []Share,
-) (actions []Action, cooled time.Time) {
-	models := s.Models()
-	if len(models) == 0 {
-		return nil, time.Time{}
+// slot, the one whose first attempt is more urgent, or has waited longer, goes first. Boulders that share the limits have
+// their turn by the age of their tickets. It waits for a model to cool down only if a budget allows to go on then.
+func (c *computing) dispatch(others []Share) {
+	free, queues := slotsOf(c.s, c.l, c.now, others...), c.queues()
+	tickets := map[string][]time.Time{} // of the attempts that have not started
+	for m, q := range queues {
+		tickets[m] = ticketsOf(q, c.l.Global)
 	}
-	c := countSlots(s, l, now, others)
-	given := map[string]int{} // attempts started, by model
-	yields := func(m string) bool {
-		if len(others) == 0 {
-			return false
-		}
-		mine := tickets(s, m, held, l.Global)
-		return given[m] < len(mine) && c.yields(m, mine[given[m]])
-	}
-	started := map[string]int{} // from the head of each model's queue
+	models := slices.Sorted(maps.Keys(queues))
 	for {
 		var first *boulder.Open
 		for _, m := range models {
-			for head := s.Queued(m, started[m]); head != nil && held[head.SubTask.ID]; head = s.Queued(m, started[m]) {
-				started[m]++
-			}
-			head := s.Queued(m, started[m])
-			if head != nil && c.full(m) == "" && (first == nil || before(head, first)) && !yields(m) {
-				first = head
+			q, mine := queues[m], tickets[m]
+			if len(q) > 0 && free.full(m) == "" && (first == nil || before(q[0], first)) &&
+				(len(mine) == 0 || !free.yields(m, mine[0], others)) {
+				first = q[0]
 			}
 		}
 		if first == nil {
 			break
 		}
-		actions = append(actions, Start{first})
-		c.take(first.Attempt.Model)
-		started[first.Attempt.Model]++
-		given[first.Attempt.Model]++
+		c.do(Start{first})
+		m := first.Attempt.Model
+		free.take(m)
+		queues[m], tickets[m] = queues[m][1:], tickets[m][min(1, len(tickets[m])):]
 	}
-	for _, m := range models {
-		if cool := s.Boulder.Cooldowns[m]; s.Queued(m, started[m]) != nil && now.Before(cool.Until) {
+	var cooled time.Time
+	for m, q := range queues {
+		if cool := c.s.Boulder.Cooldowns[m]; len(q) > 0 && c.now.Before(cool.Until) {
 			cooled = earlier(cooled, cool.Until)
 		}
 	}
-	return actions, cooled
+	if cooled.IsZero() {
+		return
+	}
+	if why := c.budget.forbids(Start{}); why != "" {
+		c.held = why
+		return
+	}
+	c.wakeAt(cooled)
 }
 
 // earlier of two times; zero is none.
@@ -154,13 +147,10 @@ func before(a, b *boulder.Open) bool {
 // Startable names the sub-tasks that still have to run but never could, because the limit of their model or of its
 // provider is 0. Nothing else keeps an attempt waiting for ever, so a run that asks first cannot hang.
 func Startable(s *boulder.State, l Limits) error {
-	none := &slots{l: l}
+	none := newSlots(l)
 	first := map[string]*boulder.SubTask{}
 	needs := map[string]int{}
-	for _, t := range s.SubTasks {
-		if t.Status != boulder.SubTaskPending && t.Status != boulder.SubTaskInProgress {
-			continue
-		}
+	for _, t := range s.Unfinished() {
 		if needs[t.Model]++; needs[t.Model] == 1 {
 			first[t.Model] = t
 		}
@@ -187,18 +177,14 @@ type Wait struct {
 
 // Waiting lists the attempts that wait for a slot, with the reason. An attempt that could start now is not in it.
 func Waiting(s *boulder.State, l Limits, now time.Time) []Wait {
-	c := countSlots(s, l, now, nil)
+	free, queues := slotsOf(s, l, now), s.Queues()
 	var waits []Wait
-	for _, m := range s.Models() {
-		reason := c.full(m)
+	for _, m := range slices.Sorted(maps.Keys(queues)) {
+		reason := free.full(m)
 		if reason == "" {
 			continue
 		}
-		for i := 0; ; i++ {
-			o := s.Queued(m, i)
-			if o == nil {
-				break
-			}
+		for i, o := range queues[m] {
 			w := Wait{SubTaskID: o.SubTask.ID, Model: m, Position: i + 1, Reason: reason}
 			if until := s.Boulder.Cooldowns[m].Until; now.Before(until) {
 				w.Until = until

@@ -68,39 +68,3 @@ func TestHeldIsSkipped(t *testing.T) {
 		t.Errorf("with room for all (-want +got):\n%s", d)
 	}
 }
-
-// BenchmarkCompute: in the usual path (no budget, nothing parked, no replan) a decision looks at what is at work and at
-// the heads of the queues, so 5,000 sub-tasks must cost what 100 do.
-func BenchmarkCompute(b *testing.B) {
-	for _, n := range []int{100, 5000} {
-		for _, shape := range []string{"waiting", "ready"} {
-			plan := boulder.Plan{SubTasks: make([]boulder.Spec, n)}
-			for i := range plan.SubTasks {
-				plan.SubTasks[i].ID = fmt.Sprint("t", i)
-				if shape == "waiting" && i > 0 {
-					plan.SubTasks[i].DependsOn = []string{"t0"}
-				}
-			}
-			s := boulder.NewState()
-			rev := boulder.PlanRevision{Number: 1, Plan: plan}
-			for _, body := range []boulder.Body{
-				boulder.Created{Boulder: boulder.Boulder{ID: "b1"}}, boulder.Planned{Plan: rev}, boulder.Decomposed{Plan: rev},
-			} {
-				if _, err := s.Apply(boulder.Event{Time: epoch, BoulderID: "b1", Body: body}); err != nil {
-					b.Fatal(err)
-				}
-			}
-			for _, a := range Compute(s, DefaultLimits(), epoch) {
-				if _, err := s.Apply(boulder.Event{Time: epoch, BoulderID: "b1", Body: event(a)}); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.Run(fmt.Sprintf("%s/%d", shape, n), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					Compute(s, DefaultLimits(), epoch)
-				}
-			})
-		}
-	}
-}

@@ -131,15 +131,15 @@ func (w *world) checkFull() {
 	for _, o := range w.state.Live() {
 		used[o.Attempt.Model]++
 	}
-	for _, m := range w.state.Models() {
+	for m, queue := range w.state.Queues() {
 		limit, limited := w.limits.Providers["p"]
 		ofP := m == "p/one" || m == "p/two"
 		room := used[m] < w.modelLimit(m) && (!ofP || !limited || used["p/one"]+used["p/two"] < limit)
 		if c, cools := b.Cooldowns[m]; cools && (w.now.Before(c.Until) || used[m] >= c.Limit) {
 			room = false
 		}
-		for i := 0; room && w.state.Queued(m, i) != nil; i++ {
-			if id := w.state.Queued(m, i).SubTask.ID; !w.held(id) {
+		for _, o := range queue {
+			if id := o.SubTask.ID; room && !w.held(id) {
 				w.t.Fatalf("%s waits for %q, which has room: %v of %+v", id, m, used, w.limits)
 			}
 		}
@@ -148,11 +148,8 @@ func (w *world) checkFull() {
 
 // checkOrder fails if somebody who waits for the same model was to go first.
 func (w *world) checkOrder(o *boulder.Open) {
-	for i := 0; ; i++ {
-		other := w.state.Queued(o.Attempt.Model, i)
+	for _, other := range w.state.Queues()[o.Attempt.Model] {
 		switch {
-		case other == nil:
-			return
 		case other == o, w.held(other.SubTask.ID):
 		case other.SubTask.Priority.Rank() < o.SubTask.Priority.Rank():
 			w.t.Fatalf("%s starts before %s, which is more urgent", o.SubTask.ID, other.SubTask.ID)

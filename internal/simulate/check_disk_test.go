@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"maps"
 	"slices"
 	"strings"
 
@@ -61,9 +62,10 @@ func image(s *boulder.State) string {
 	for _, o := range s.Live() {
 		open("live ", o)
 	}
-	for _, m := range s.Models() {
-		for i := 0; s.Queued(m, i) != nil; i++ {
-			open("queued ", s.Queued(m, i))
+	queues := s.Queues()
+	for _, m := range slices.Sorted(maps.Keys(queues)) {
+		for _, o := range queues[m] {
+			open("queued ", o)
 		}
 	}
 	return b.String()

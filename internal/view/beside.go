@@ -40,12 +40,12 @@ func waitsBeside(waits map[string]schedule.Wait, s *boulder.State, l schedule.Li
 	for _, n := range beside {
 		shares = append(shares, schedule.Share{Held: n.Held})
 	}
-	for _, model := range s.Models() {
-		if schedule.Room(l, model, shares) {
+	for model, queue := range s.Queues() {
+		if schedule.Room(l, model, shares...) {
 			continue
 		}
-		for i := 0; s.Queued(model, i) != nil; i++ {
-			id := s.Queued(model, i).SubTask.ID
+		for i, o := range queue {
+			id := o.SubTask.ID
 			if _, known := waits[id]; !known {
 				waits[id] = schedule.Wait{SubTaskID: id, Model: model, Position: i + 1, Reason: takenBeside(beside)}
 			}
