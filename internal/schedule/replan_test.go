@@ -300,6 +300,12 @@ func TestSkip(t *testing.T) {
 			chain(boulder.Spec{}), achieved,
 			append(running("e"), boulder.Retry{AttemptRef: ref("e", 1), Status: boulder.AttemptFailed, Next: 2}), nil,
 		},
+		"another was tried, parked and let go on": {
+			chain(boulder.Spec{}), achieved,
+			append(running("e"), boulder.Retry{AttemptRef: ref("e", 1), Status: boulder.AttemptFailed, Next: 2},
+				boulder.Parked{AttemptRef: ref("e", 2), Reason: "a question"}, boulder.Unparked{SubTaskID: "e"}),
+			[]string{"e", "d", "c", "b"},
+		},
 		"what failed and what it blocks stay as they are": {
 			boulder.Plan{SubTasks: []boulder.Spec{
 				{ID: "a"}, {ID: "e"}, {ID: "f"}, {ID: "g", DependsOn: []string{"e", "f"}},

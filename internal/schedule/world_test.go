@@ -297,8 +297,8 @@ func (w *world) complete(a Complete) []boulder.Body {
 		}
 	}
 	for _, t := range a.Skip {
-		if len(t.Gates) > 0 {
-			w.t.Fatalf("%s has gates and is skipped", t.ID)
+		if len(t.Gates) > 0 || t.Status != boulder.SubTaskPending {
+			w.t.Fatalf("%s is %s, with gates %v, and is skipped", t.ID, t.Status, t.Gates)
 		}
 		bodies = append(bodies, boulder.SubTaskDone{
 			AttemptRef: boulder.AttemptRef{SubTaskID: t.ID},
