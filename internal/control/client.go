@@ -10,8 +10,6 @@ import (
 	"iter"
 	"net"
 	"net/http"
-	"net/url"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -23,8 +21,9 @@ import (
 const (
 	// callTimeout bounds a call, the connecting included.
 	callTimeout = 10 * time.Second
-	// orderTimeout bounds an order: it has to be decided, and to be on disk, while the holder is at work.
-	orderTimeout = 30 * time.Second
+	// longWait is how long an export may take besides, and an order: it has to be decided, and to be on disk, while the
+	// holder is at work.
+	longWait = 20 * time.Second
 	// followWait is how long a request of Follow waits for events before the next one.
 	followWait = 25 * time.Second
 	// followPage is how many events one request of Follow brings.
@@ -42,8 +41,7 @@ type Client struct {
 
 // Dial connects to the process that serves the socket at path. The error wraps [ErrNotServed] if there is none.
 func Dial(ctx context.Context, path string) (*Client, error) {
-	c := &Client{path: path, timeout: callTimeout}
-	c.connect()
+	c := newClient(path)
 	if _, err := c.Holder(ctx); err != nil {
 		c.Close()
 		return nil, err
@@ -51,17 +49,17 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	return c, nil
 }
 
-// connect makes the way to the socket. Nothing is sent yet.
-func (c *Client) connect() {
-	c.http.Transport = &http.Transport{
+// newClient makes the way to the socket. Nothing is sent yet.
+func newClient(path string) *Client {
+	return &Client{path: path, timeout: callTimeout, http: http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			conn, err := unixsock.Dial(ctx, c.path)
+			conn, err := unixsock.Dial(ctx, path)
 			if err != nil {
-				return nil, &unreachedError{err}
+				return nil, &undoneError{err}
 			}
 			return conn, nil
 		},
-	}
+	}}}
 }
 
 // Close gives up the connections.
@@ -69,65 +67,56 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Holder says who serves.
 func (c *Client) Holder(ctx context.Context) (Holder, error) {
-	return call[Holder](ctx, c, pathHolder, nil, 0)
+	return ask[Holder](ctx, c, "holder", request{}, 0)
 }
 
 // Listing is that of store.DB.
 func (c *Client) Listing(ctx context.Context) ([]store.Item, error) {
-	return call[[]store.Item](ctx, c, pathBoulders, nil, 0)
+	return ask[[]store.Item](ctx, c, "listing", request{}, 0)
 }
 
 // Export is that of store.DB.
 func (c *Client) Export(ctx context.Context, boulderID string) (store.Export, error) {
-	return call[store.Export](ctx, c, pathExport, url.Values{"id": {boulderID}}, orderTimeout)
+	return ask[store.Export](ctx, c, "export", request{ID: boulderID}, longWait)
 }
 
 // Get is that of store.DB.
 func (c *Client) Get(ctx context.Context, boulderID string) (store.Detail, error) {
-	return call[store.Detail](ctx, c, pathBoulder, url.Values{"id": {boulderID}}, 0)
+	return ask[store.Detail](ctx, c, "get", request{ID: boulderID}, 0)
 }
 
 // Turns is that of store.DB.
 func (c *Client) Turns(ctx context.Context, boulderID, subTaskID string) ([]boulder.Turn, error) {
-	return call[[]boulder.Turn](ctx, c, pathTurns, url.Values{"id": {boulderID}, "sub_task": {subTaskID}}, 0)
+	return ask[[]boulder.Turn](ctx, c, "turns", request{ID: boulderID, SubTask: subTaskID}, 0)
 }
 
 // Events is that of store.DB.
-func (c *Client) Events(
-	ctx context.Context, boulderID string, afterSeq uint64, limit int,
-) ([]boulder.Event, error) {
-	return c.events(ctx, boulderID, afterSeq, limit, 0)
-}
-
-func (c *Client) events(
-	ctx context.Context, boulderID string, afterSeq uint64, limit int, wait time.Duration,
-) ([]boulder.Event, error) {
-	return call[[]boulder.Event](ctx, c, pathEvents, url.Values{
-		"id": {boulderID}, "after": {strconv.FormatUint(afterSeq, 10)}, "limit": {strconv.Itoa(limit)},
-		"wait": {wait.String()},
-	}, wait)
+func (c *Client) Events(ctx context.Context, boulderID string, afterSeq uint64, limit int) ([]boulder.Event, error) {
+	return ask[[]boulder.Event](ctx, c, "events", request{ID: boulderID, After: afterSeq, Limit: limit}, 0)
 }
 
 // Resolve is that of store.DB.
 func (c *Client) Resolve(ctx context.Context, ref string) (string, error) {
-	return call[string](ctx, c, pathResolve, url.Values{"ref": {ref}}, 0)
+	return ask[string](ctx, c, "resolve", request{ID: ref}, 0)
 }
 
 // NewestUnfinished is that of store.DB.
 func (c *Client) NewestUnfinished(ctx context.Context) (string, error) {
-	return call[string](ctx, c, pathUnfinished, nil, 0)
+	return ask[string](ctx, c, "unfinished", request{}, 0)
 }
 
 // Order has the holder carry an order out, and returns when that is on disk. Besides those of [Steerer], errors wrap
 // [ErrNotReady]; [ErrNotServed] if there is no holder; or [ErrUnanswered]. Only after the last of them may the order
 // have been carried out.
 func (c *Client) Order(ctx context.Context, boulderID string, o boulder.Order) error {
-	body, err := json.Marshal(orderRequest{boulderID, o})
-	if err != nil {
-		return err
-	}
-	_, err = ask[struct{}](ctx, c, http.MethodPost, pathOrder, body, orderTimeout)
+	_, err := ask[struct{}](ctx, c, "order", request{ID: boulderID, Order: &o}, longWait)
 	return err
+}
+
+// Submit hands a task over, and returns the id of its boulder. Besides what the [Submitter] says, errors wrap
+// [ErrNoSubmitter], [ErrNotReady], [ErrNotServed] or [ErrUnanswered].
+func (c *Client) Submit(ctx context.Context, s Submission) (boulderID string, err error) {
+	return ask[string](ctx, c, "submit", request{Submission: &s}, longWait)
 }
 
 // Follow yields the events after number afterSeq: those that are stored, then those that come, as they come. Unless
@@ -136,7 +125,8 @@ func (c *Client) Order(ctx context.Context, boulderID string, o boulder.Order) e
 func (c *Client) Follow(ctx context.Context, boulderID string, afterSeq uint64) iter.Seq2[boulder.Event, error] {
 	return func(yield func(boulder.Event, error) bool) {
 		for {
-			events, err := c.events(ctx, boulderID, afterSeq, followPage, followWait)
+			r := request{ID: boulderID, After: afterSeq, Limit: followPage, Wait: followWait}
+			events, err := ask[[]boulder.Event](ctx, c, "events", r, followWait)
 			for _, e := range events {
 				afterSeq = e.Seq
 				if !yield(e, nil) {
@@ -151,51 +141,43 @@ func (c *Client) Follow(ctx context.Context, boulderID string, afterSeq uint64) 
 	}
 }
 
-// call asks one question. wait is how long the other side may take on purpose.
-func call[T any](ctx context.Context, c *Client, path string, query url.Values, wait time.Duration) (T, error) {
-	return ask[T](ctx, c, http.MethodGet, path+"?"+query.Encode(), nil, c.timeout+wait)
-}
-
-// ask makes one request.
-func ask[T any](
-	ctx context.Context, c *Client, method, uri string, body []byte, timeout time.Duration,
-) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errNoAnswer)
+// ask makes one request. wait is how long the other side may take on purpose.
+func ask[T any](ctx context.Context, c *Client, name string, r request, wait time.Duration) (result T, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout+wait, errNoAnswer)
 	defer cancel()
-	var a answer[T]
-	content, err := c.do(ctx, method, uri, body)
+	var answer response[T]
+	body, err := json.Marshal(r)
 	if err == nil {
-		err = json.Unmarshal(content, &a)
+		body, err = c.do(ctx, name, body)
 	}
 	if err == nil {
-		return a.Result, a.Error.decode()
+		err = json.Unmarshal(body, &answer)
 	}
-	_, unreached := errors.AsType[*unreachedError](err)
+	if err == nil && answer.Error != nil {
+		return answer.Result, answer.Error
+	}
+	if err == nil {
+		return answer.Result, nil
+	}
+	_, undone := errors.AsType[*undoneError](err)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if _, understood := errors.AsType[*statusError](err); method != http.MethodGet && !unreached && !understood {
+	if r.acts() && !undone {
 		err = fmt.Errorf("%w: %w", ErrUnanswered, err)
 	}
-	var none T
-	return none, fmt.Errorf("control socket %s: %w", c.path, err)
+	return result, fmt.Errorf("control socket %s: %w", c.path, err)
 }
 
-// unreachedError is a connection that was not made, so that nothing was sent.
-type unreachedError struct{ err error }
+// undoneError says that nothing was sent, or that the request was not understood: nothing was done.
+type undoneError struct{ error }
 
-func (e *unreachedError) Error() string { return e.err.Error() }
-func (e *unreachedError) Unwrap() error { return e.err }
-
-// statusError is an answer that says that the request was not understood, so that nothing was done.
-type statusError struct{ message string }
-
-func (e *statusError) Error() string { return e.message }
+func (e *undoneError) Unwrap() error { return e.error }
 
 var errNoAnswer = errors.New("no answer in time: the process that holds the state is very busy or hangs")
 
-func (c *Client) do(ctx context.Context, method, uri string, body []byte) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, "http://manager"+uri, bytes.NewReader(body))
+func (c *Client) do(ctx context.Context, name string, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://manager"+prefix+name, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -203,18 +185,17 @@ func (c *Client) do(ctx context.Context, method, uri string, body []byte) ([]byt
 	if err != nil {
 		return nil, asNotServed(err)
 	}
-	defer func() { _ = resp.Body.Close() }()
+	defer resp.Body.Close()
 	switch code := resp.StatusCode; {
 	case code == http.StatusOK:
+		content, err := io.ReadAll(resp.Body)
+		return content, asNotServed(err)
 	case code == http.StatusNotFound, code == http.StatusMethodNotAllowed:
-		return nil, &statusError{"the process that holds the state is another version of manager: use that version"}
+		return nil, &undoneError{errors.New("the process that holds the state is another version of manager: use that version")}
 	case code/100 == 4:
-		return nil, &statusError{"unexpected answer " + resp.Status}
-	default:
-		return nil, fmt.Errorf("unexpected answer %s", resp.Status)
+		return nil, &undoneError{errors.New("unexpected answer " + resp.Status)}
 	}
-	content, err := io.ReadAll(resp.Body)
-	return content, asNotServed(err)
+	return nil, errors.New("unexpected answer " + resp.Status)
 }
 
 // asNotServed recognises a process that ended between two calls, or in the middle of one.

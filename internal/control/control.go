@@ -2,9 +2,8 @@
 // file to one process only, so that one serves what it knows on a unix socket beside it, .manager/manager.sock.
 //
 // It is HTTP/1.1 with JSON. [Serve] answers from a [Source], which a *store.DB is; a [Client] is a Source again, so
-// that a view does not know which of the two it reads. These requests are GETs and change nothing. The two POSTs hand
-// an order of a person to a [Steerer], an *orchestrator.Orchestrator, which alone knows what the order means, and a
-// task to a [Submitter].
+// that a view does not know which of the two it reads. An order of the user goes to a [Steerer], an
+// *orchestrator.Orchestrator, which alone knows what the order means; a task goes to a [Submitter].
 //
 // The socket is for its owner only. The one who opened the database serves; it closes the server before the database,
 // so that whoever gets the database next finds the socket free.
@@ -48,6 +47,9 @@ var (
 	_ Steerer = (*Client)(nil)
 )
 
+// SocketName is the socket's name in the state directory.
+const SocketName = "manager.sock"
+
 // Runs reports whether the holder is at work on a boulder. One that has a boulder of its own and has not said which may
 // be at work on any.
 func (h *Holder) Runs(boulderID string) bool {
@@ -70,6 +72,40 @@ type Holder struct {
 	Limits *schedule.Limits `json:"limits,omitempty"`
 }
 
+// Submission is a task that is handed to a process which runs boulders for others. What it leaves out is as that
+// process was configured.
+type Submission struct {
+	// Resume is a boulder to go on with, with the budgets that it gets, and Diverted; nothing else counts then.
+	Resume string `json:"resume,omitempty"`
+
+	Task        string           `json:"task,omitempty"`
+	Constraints []string         `json:"constraints,omitempty"`
+	Mode        boulder.PlanMode `json:"mode,omitempty"`
+	// Plan is run exactly as it is written; without it, and without Fork, a plan is made and run without asking.
+	Plan          *boulder.Plan             `json:"plan,omitempty"`
+	GatesApproved bool                      `json:"gates_approved,omitempty"` // those of Plan
+	Fork          *boulder.Fork             `json:"fork,omitempty"`
+	Base          string                    `json:"base,omitempty"`
+	Model         string                    `json:"model,omitempty"`
+	LedgerModel   string                    `json:"ledger_model,omitempty"`
+	Budget        *boulder.Budget           `json:"budget,omitempty"`
+	SubTasks      map[string]boulder.Budget `json:"sub_task_budgets,omitempty"`
+	// DoneWhen, Checks and Loop are as in orchestrator.Request.
+	DoneWhen []string       `json:"done_when,omitempty"`
+	Checks   boulder.Checks `json:"checks,omitzero"`
+	Loop     *boulder.Loop  `json:"loop,omitempty"`
+	// Diverted is as in orchestrator.Request, and as in orchestrator.ResumeRequest.
+	Diverted bool `json:"diverted,omitempty"`
+	// Iterations is as in orchestrator.ResumeRequest.
+	Iterations int `json:"iterations,omitempty"`
+}
+
+// Submitter runs boulders for others. A [Steerer] that is one takes submissions.
+type Submitter interface {
+	// Submit begins to run a boulder and returns its id when it is on disk. It may be called from any goroutine.
+	Submit(ctx context.Context, s Submission) (boulderID string, err error)
+}
+
 var (
 	// ErrNotServed is returned when no process serves the socket, or the one that did is gone: the state can be read
 	// from the database.
@@ -82,4 +118,74 @@ var (
 	// ErrUnanswered is returned for an order that may have been carried out or not: the holder ended, or did not answer in
 	// time. The boulder's log tells.
 	ErrUnanswered = errors.New("no answer came, so the order may have been carried out or not: `manager logs` shows it")
+	// ErrNoSubmitter is returned for a submission to a process that runs a boulder of its own only.
+	ErrNoSubmitter = errors.New("the process that holds the state takes no further tasks: wait for it, or stop it")
 )
+
+// prefix is before the name of a request, which is POSTed. The version is that of the whole protocol: a server of another
+// one answers 404.
+const prefix = "/v2/"
+
+// request is the body of every request; each takes what it needs of it.
+type request struct {
+	ID         string         `json:"id,omitempty"` // of a boulder, or what a person calls it
+	SubTask    string         `json:"sub_task,omitempty"`
+	After      uint64         `json:"after,omitempty"`
+	Limit      int            `json:"limit,omitempty"`
+	Wait       time.Duration  `json:"wait,omitempty"` // for events
+	Order      *boulder.Order `json:"order,omitempty"`
+	Submission *Submission    `json:"submission,omitempty"`
+}
+
+// acts reports whether a request may change something.
+func (r request) acts() bool { return r.Order != nil || r.Submission != nil }
+
+// maxRequest bounds a request, in bytes: a plan file has at most 4 MiB, and JSON is a little longer.
+const maxRequest = 8 << 20
+
+// response is the body of every answer. Both parts are there when some records could be read and others not.
+type response[T any] struct {
+	Result T          `json:"result"`
+	Error  *wireError `json:"error,omitempty"`
+}
+
+// wireError is an error of the other process: its words, and what errors.Is and errors.As find in it.
+type wireError struct {
+	Message   string                `json:"message"`
+	Is        []string              `json:"is,omitempty"` // keys of sentinels
+	Ambiguous *store.AmbiguousError `json:"ambiguous,omitempty"`
+}
+
+var sentinels = map[string]error{
+	"not_found": boulder.ErrNotFound, "refused": boulder.ErrRefused, "finished": boulder.ErrFinished,
+	"not_ready": ErrNotReady, "unanswered": ErrUnanswered, "no_submitter": ErrNoSubmitter,
+}
+
+// onWire returns nil for nil.
+func onWire(err error) *wireError {
+	if err == nil {
+		return nil
+	}
+	w := &wireError{Message: err.Error()}
+	for name, sentinel := range sentinels {
+		if errors.Is(err, sentinel) {
+			w.Is = append(w.Is, name)
+		}
+	}
+	w.Ambiguous, _ = errors.AsType[*store.AmbiguousError](err)
+	return w
+}
+
+func (w *wireError) Error() string { return w.Message }
+
+func (w *wireError) Unwrap() (causes []error) {
+	for _, name := range w.Is {
+		if sentinel, known := sentinels[name]; known {
+			causes = append(causes, sentinel)
+		}
+	}
+	if w.Ambiguous != nil {
+		causes = append(causes, w.Ambiguous)
+	}
+	return causes
+}

@@ -181,7 +181,8 @@ func TestFollowEndsWithItsContext(t *testing.T) {
 func TestWaitForEventsIsBounded(t *testing.T) {
 	t.Parallel()
 	_, c := serve(t, &fake{})
-	if events, err := c.events(t.Context(), "id", 0, 0, time.Millisecond); len(events) != 0 || err != nil {
+	r := request{ID: "id", Wait: time.Millisecond}
+	if events, err := ask[[]boulder.Event](t.Context(), c, "events", r, 0); len(events) != 0 || err != nil {
 		t.Errorf("%v, %v", events, err)
 	}
 }
@@ -254,34 +255,23 @@ func TestForeignServers(t *testing.T) {
 // Every kind of error is the same on the other side, also in company.
 func TestErrorsCrossTheSocket(t *testing.T) {
 	t.Parallel()
-	corrupt := &store.CorruptError{Bucket: "work/id/turns", Key: "a/1/1", Err: errors.New("half a record")}
-	other := &store.CorruptError{Bucket: "boulders", Key: "x", Err: errors.New("none")}
-	missing := fmt.Errorf("x: %w", boulder.ErrNotFound)
-	err := fmt.Errorf("all: %w", errors.Join(corrupt, missing, fmt.Errorf("y: %w", other)))
-
-	data, jsonErr := json.Marshal(encodeError(err))
+	err := fmt.Errorf("all: %w", errors.Join(&store.AmbiguousError{Ref: "0", Candidates: []string{"01", "02"}},
+		fmt.Errorf("x: %w", boulder.ErrNotFound)))
+	data, jsonErr := json.Marshal(onWire(err))
 	if jsonErr != nil {
 		t.Fatal(jsonErr)
 	}
-	var w *wireError
-	if err := json.Unmarshal(data, &w); err != nil {
+	got := &wireError{}
+	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	got := w.decode()
-	if got.Error() != err.Error() || !errors.Is(got, boulder.ErrNotFound) {
+	if got.Error() != err.Error() || !errors.Is(got, boulder.ErrNotFound) || errors.Is(got, boulder.ErrRefused) {
 		t.Errorf("%v", got)
 	}
-	c, ok := errors.AsType[*store.CorruptError](got)
-	if !ok || c.Error() != corrupt.Error() || c.Bucket != corrupt.Bucket {
-		t.Errorf("%v", c)
+	if a, ok := errors.AsType[*store.AmbiguousError](got); !ok || a.Ref != "0" || len(a.Candidates) != 2 {
+		t.Errorf("%v", a)
 	}
-	if len(w.Unreadable) != 2 || w.Unreadable[1].Key != "x" {
-		t.Errorf("%+v", w.Unreadable)
-	}
-	if err := encodeError(nil).decode(); err != nil {
-		t.Errorf("no error became %v", err)
-	}
-	if _, ok := errors.AsType[*store.AmbiguousError](got); ok {
+	if onWire(nil) != nil {
 		t.Error("an error out of nothing")
 	}
 }

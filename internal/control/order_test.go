@@ -127,21 +127,23 @@ func TestOrdersAreReadStrictly(t *testing.T) {
 	steerer := &fakeSteerer{}
 	s.SetSteerer(steerer)
 	for _, test := range []struct {
-		method, uri, body string
-		want              int
+		method, name, body string
+		want               int
 	}{
-		{http.MethodPost, pathOrder, `{"boulder_id":"x","order":{"do":"pause"}}`, http.StatusOK},
-		{http.MethodPost, pathOrder, ``, http.StatusBadRequest},
-		{http.MethodPost, pathOrder, `{"boulder_id":"x","order":{"do":"pause"},"force":true}`, http.StatusBadRequest},
-		{http.MethodPost, pathOrder, `{"boulder_id":"x","order":{"do":"pause","later":true}}`, http.StatusBadRequest},
-		{http.MethodPost, pathOrder, `{"boulder_id":"x","order":{"do":"pause"}} {}`, http.StatusBadRequest},
-		{http.MethodPost, pathOrder, `{"boulder_id":"x","order":{"do":"pause"}`, http.StatusBadRequest},
-		{http.MethodPost, pathOrder, `{"boulder_id":"` + strings.Repeat("x", maxOrder) + `"}`, http.StatusBadRequest},
-		{http.MethodGet, pathOrder, ``, http.StatusMethodNotAllowed},
-		{http.MethodPut, pathOrder, `{"boulder_id":"x","order":{"do":"pause"}}`, http.StatusMethodNotAllowed},
-		{http.MethodPost, pathBoulders, ``, http.StatusMethodNotAllowed},
+		{http.MethodPost, "order", `{"id":"x","order":{"do":"pause"}}`, http.StatusOK},
+		{http.MethodPost, "order", ``, http.StatusBadRequest},
+		{http.MethodPost, "order", `{"id":"x"}`, http.StatusBadRequest},
+		{http.MethodPost, "submit", `{"id":"x"}`, http.StatusBadRequest},
+		{http.MethodPost, "order", `{"id":"x","order":{"do":"pause"},"force":true}`, http.StatusBadRequest},
+		{http.MethodPost, "order", `{"id":"x","order":{"do":"pause","later":true}}`, http.StatusBadRequest},
+		{http.MethodPost, "order", `{"id":"x","order":{"do":"pause"}} {}`, http.StatusBadRequest},
+		{http.MethodPost, "order", `{"id":"x","order":{"do":"pause"}`, http.StatusBadRequest},
+		{http.MethodPost, "order", `{"id":"` + strings.Repeat("x", maxRequest) + `"}`, http.StatusBadRequest},
+		{http.MethodPost, "sing", `{}`, http.StatusNotFound},
+		{http.MethodGet, "order", ``, http.StatusMethodNotAllowed},
+		{http.MethodPut, "order", `{"id":"x","order":{"do":"pause"}}`, http.StatusMethodNotAllowed},
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), test.method, "http://manager"+test.uri,
+		req, err := http.NewRequestWithContext(t.Context(), test.method, "http://manager"+prefix+test.name,
 			strings.NewReader(test.body))
 		if err != nil {
 			t.Fatal(err)
@@ -153,7 +155,7 @@ func TestOrdersAreReadStrictly(t *testing.T) {
 		text, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != test.want {
-			t.Errorf("%s %s %.60s: %s, want %d: %s", test.method, test.uri, test.body, resp.Status, test.want, text)
+			t.Errorf("%s %s %.60s: %s, want %d: %s", test.method, test.name, test.body, resp.Status, test.want, text)
 		}
 	}
 	if done := steerer.orders(); len(done) != 1 {
@@ -227,8 +229,7 @@ func TestOrderToForeignServers(t *testing.T) {
 		}
 		served := make(chan error)
 		go func() { served <- answerOnce(l, answer) }()
-		c := &Client{path: path, timeout: callTimeout}
-		c.connect()
+		c := newClient(path)
 		err = c.Order(t.Context(), "id", boulder.Order{Do: boulder.OrderPause})
 		if errors.Is(err, ErrUnanswered) != unanswered {
 			t.Errorf("%q: %v", answer, err)

@@ -5,14 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/unixsock"
 )
 
@@ -36,14 +37,14 @@ type Server struct {
 
 	mu      sync.Mutex
 	holder  Holder
-	steerer Steerer // nil until there is one
-	closing bool    // no further order is taken
+	steerer Steerer       // nil until there is one
+	closing bool          // no further order is taken
+	news    chan struct{} // closed when events have come, and made anew
 
 	orders  sync.WaitGroup          // those that are being carried out
 	abandon context.CancelCauseFunc // ends their patience
 	patient context.Context         // theirs
 
-	changes broadcast
 	http    http.Server
 	end     context.CancelFunc // ends requests that wait
 	serving sync.WaitGroup
@@ -62,11 +63,13 @@ func Serve(ctx context.Context, path string, holder Holder, source Source, logge
 		return nil, fmt.Errorf("control socket %s: %w", path, err)
 	}
 	ctx, end := context.WithCancel(ctx)
-	s := &Server{path: path, file: file, source: source, log: logger, holder: holder, end: end}
+	s := &Server{path: path, file: file, source: source, log: logger, holder: holder, end: end, news: make(chan struct{})}
 	s.patient, s.abandon = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.closed = sync.OnceValue(s.close)
+	mux := http.NewServeMux()
+	mux.Handle("POST "+prefix+"{name}", s)
 	s.http = http.Server{
-		Handler:           s.routes(),
+		Handler:           mux,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ReadHeaderTimeout: answerTimeout, // no ReadTimeout: net/http ends the context of a handler that is still at work then
 		WriteTimeout:      maxWait + answerTimeout,
@@ -103,7 +106,12 @@ func (s *Server) SetSteerer(steerer Steerer) {
 }
 
 // Notify wakes requests that wait for events. It is called after each commit, and does not block.
-func (s *Server) Notify() { s.changes.notify() }
+func (s *Server) Notify() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.news)
+	s.news = make(chan struct{})
+}
 
 // Close removes the socket, ends requests that wait, lets the others end for two seconds, and returns when nothing of
 // the server runs any more: no order touches the state after it. It may be called again.
@@ -130,80 +138,141 @@ func (s *Server) close() error {
 	return nil
 }
 
-func (s *Server) routes() http.Handler {
-	mux := http.NewServeMux()
-	handle := func(path string, answer func(r *http.Request) (any, error)) {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, answer) })
-	}
-	handle(pathHolder, func(*http.Request) (any, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.holder, nil
-	})
-	handle(pathBoulders, func(r *http.Request) (any, error) { return s.source.Listing(r.Context()) })
-	handle(pathExport, func(r *http.Request) (any, error) { return s.source.Export(r.Context(), r.FormValue("id")) })
-	handle(pathBoulder, func(r *http.Request) (any, error) { return s.source.Get(r.Context(), r.FormValue("id")) })
-	handle(pathTurns, func(r *http.Request) (any, error) {
-		return s.source.Turns(r.Context(), r.FormValue("id"), r.FormValue("sub_task"))
-	})
-	handle(pathEvents, s.events)
-	handle(pathResolve, func(r *http.Request) (any, error) { return s.source.Resolve(r.Context(), r.FormValue("ref")) })
-	mux.HandleFunc("POST "+pathOrder, s.order)
-	mux.HandleFunc("POST "+pathSubmit, s.submit)
-	handle(pathUnfinished, func(r *http.Request) (any, error) { return s.source.NewestUnfinished(r.Context()) })
-	return mux
-}
-
-// answer writes what a request gets. An error of the source is an answer as well.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, ask func(*http.Request) (any, error)) {
-	result, err := ask(r)
-	body, err := json.Marshal(answer[any]{result, encodeError(err)})
+// ServeHTTP answers a request. What is not exactly one is answered with 400, and nothing is done. An error of the source is
+// an answer as well.
+func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
+	name := hr.PathValue("name")
+	r, err := readRequest(w, hr)
 	if err != nil {
-		s.log.Error("control: answer cannot be written", "path", r.URL.Path, "error", err)
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	result, err := s.answer(hr.Context(), name, r)
+	switch {
+	case errors.Is(err, errUnknown):
+		http.NotFound(w, hr)
+		return
+	case errors.Is(err, errEmpty):
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	body, err := json.Marshal(response[any]{result, onWire(err)})
+	if err != nil {
+		s.log.Error("control: answer cannot be written", "request", name, "error", err)
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if _, err := w.Write(body); err != nil {
-		s.log.Debug("control: the other side left", "path", r.URL.Path, "error", err)
+		s.log.Debug("control: the other side left", "request", name, "error", err)
 	}
+}
+
+var (
+	errUnknown = errors.New("there is no such request")
+	errEmpty   = errors.New("this cannot be carried out: it does not say what to do")
+)
+
+func (s *Server) answer(ctx context.Context, name string, r request) (any, error) {
+	switch name {
+	case "holder":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.holder, nil
+	case "listing":
+		return s.source.Listing(ctx)
+	case "get":
+		return s.source.Get(ctx, r.ID)
+	case "turns":
+		return s.source.Turns(ctx, r.ID, r.SubTask)
+	case "events":
+		return s.events(ctx, r)
+	case "export":
+		return s.source.Export(ctx, r.ID)
+	case "resolve":
+		return s.source.Resolve(ctx, r.ID)
+	case "unfinished":
+		return s.source.NewestUnfinished(ctx)
+	case "order", "submit":
+		return s.carryOut(r)
+	}
+	return nil, errUnknown
+}
+
+// readRequest reads strictly: a field that this version does not know could be what the request is about.
+func readRequest(w http.ResponseWriter, hr *http.Request) (r request, err error) {
+	conn := http.NewResponseController(w)
+	if err := conn.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+		return r, err
+	}
+	dec := json.NewDecoder(http.MaxBytesReader(w, hr.Body, maxRequest))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&r); err != nil {
+		return r, fmt.Errorf("this cannot be read: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return r, errors.New("this cannot be read: there is more behind it")
+	}
+	return r, conn.SetReadDeadline(time.Time{})
 }
 
 // events answers at once if there are events, and otherwise waits for as long as the request allows.
-func (s *Server) events(r *http.Request) (any, error) {
-	q, err := parseEventsQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	timeout := time.NewTimer(min(q.wait, maxWait))
+func (s *Server) events(ctx context.Context, r request) ([]boulder.Event, error) {
+	timeout := time.NewTimer(min(r.Wait, maxWait))
 	defer timeout.Stop()
 	for {
-		changed := s.changes.wait() // before looking, so that nothing is missed in between
-		events, err := s.source.Events(r.Context(), q.id, q.after, q.limit)
-		if len(events) > 0 || err != nil || q.wait <= 0 {
+		s.mu.Lock()
+		news := s.news // before looking, so that nothing is missed in between
+		s.mu.Unlock()
+		events, err := s.source.Events(ctx, r.ID, r.After, r.Limit)
+		if len(events) > 0 || err != nil || r.Wait <= 0 {
 			return events, err
 		}
 		select {
-		case <-changed:
+		case <-news:
 		case <-timeout.C:
 			return events, nil
-		case <-r.Context().Done(): // the client left, or the server closes
+		case <-ctx.Done(): // the client left, or the server closes
 			return events, nil
 		}
 	}
 }
 
-type eventsQuery struct {
-	id    string
-	after uint64
-	limit int
-	wait  time.Duration
+// carryOut hands a request on. Once it was received whole it is carried out, even if the client goes away before the
+// answer: closing a terminal at that moment takes nothing back. Only a server that closes meanwhile may end it.
+func (s *Server) carryOut(r request) (result any, err error) {
+	s.mu.Lock()
+	steerer := s.steerer
+	if steerer == nil || s.closing {
+		s.mu.Unlock()
+		return nil, ErrNotReady
+	}
+	s.orders.Add(1)
+	s.mu.Unlock()
+	defer s.orders.Done()
+	ctx, cancel := context.WithTimeoutCause(s.patient, orderPatience, errNotHeard)
+	defer cancel()
+	submitter, takes := steerer.(Submitter)
+	switch {
+	case r.Order != nil:
+		if err := r.Order.Validate(); err != nil {
+			return nil, fmt.Errorf("%w: %w", boulder.ErrRefused, err)
+		}
+		err = steerer.Order(ctx, r.ID, *r.Order)
+	case r.Submission == nil:
+		return nil, errEmpty
+	case !takes:
+		return nil, ErrNoSubmitter
+	default:
+		result, err = submitter.Submit(ctx, *r.Submission)
+	}
+	if err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return nil, fmt.Errorf("%w: %w", ErrUnanswered, err)
+	}
+	return result, err
 }
 
-// parseEventsQuery reads the parameters, all of which a client sends.
-func parseEventsQuery(r *http.Request) (eventsQuery, error) {
-	after, afterErr := strconv.ParseUint(r.FormValue("after"), 10, 64)
-	limit, limitErr := strconv.Atoi(r.FormValue("limit"))
-	wait, waitErr := time.ParseDuration(r.FormValue("wait"))
-	return eventsQuery{r.FormValue("id"), after, limit, wait}, errors.Join(afterErr, limitErr, waitErr)
-}
+var (
+	errClosing  = errors.New("the process that holds the state has ended")
+	errNotHeard = errors.New("the process that holds the state is very busy or hangs")
+)
