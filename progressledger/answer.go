@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/ledger"
 )
 
 // Answer is what the model says, before [Normalize]. Completed and Summary must be there.
@@ -76,40 +78,31 @@ func (a *Answer) check() error {
 	return nil
 }
 
-// schema is the JSON Schema of the answer. Models write properties in this order, so evidence comes before findings,
-// and all of them before the verdict. Criteria and outputs are named by labels: an answer cannot be about something
-// else.
+// schema is that of the answer: evidence comes before findings, and all of them before the verdict. Criteria and outputs
+// are named by labels: an answer cannot be about something else.
 func schema(t boulder.SubTask) json.RawMessage {
-	var properties []property
-	if n := len(t.SuccessCriteria); n > 0 {
-		properties = append(properties, property{"criteria", list(object([]property{
-			{"id", oneOf(labels("C", n))}, {"evidence", str}, {"met", boolean},
-		}))})
+	only := map[string][]string{
+		"criteria.id": labels("C", t.SuccessCriteria), "outputs.id": labels("O", t.Outputs), "blocked_by": obstacles,
 	}
-	if n := len(t.Outputs); n > 0 {
-		properties = append(properties, property{"outputs", list(object([]property{
-			{"id", oneOf(labels("O", n))}, {"value", str},
-		}))})
+	var without []string
+	if len(t.SuccessCriteria) == 0 {
+		without = append(without, "criteria")
 	}
-	return json.RawMessage(object(append(properties,
-		property{"output_data", str},
-		property{"new_facts", list(str)},
-		property{"is_progress", boolean},
-		property{"is_in_loop", boolean},
-		property{"is_stuck", boolean},
-		property{"stuck_reason", str},
-		property{"blocked_by", oneOf(obstacles())},
-		property{"need_replan", boolean},
-		property{"replan_reason", str},
-		property{"remaining", list(str)},
-		property{"summary", str},
-		property{"goal_achieved", boolean},
-		property{"completed", boolean},
-		property{"continuation_prompt", str},
-	)))
+	if len(t.Outputs) == 0 {
+		without = append(without, "outputs")
+	}
+	return ledger.Schema[Answer](only, without...)
 }
 
-// obstacles are the values of blocked_by.
-func obstacles() []string {
-	return []string{"none", "missing_info", "permission", "environment", "wrong_plan", "external"}
+// labels gives C1, C2 … one for each item.
+func labels(prefix string, items []string) (all []string) {
+	for i := range items {
+		all = append(all, label(prefix, i))
+	}
+	return all
 }
+
+func label(prefix string, i int) string { return fmt.Sprintf("%s%d", prefix, i+1) }
+
+// obstacles are the values of blocked_by.
+var obstacles = []string{"none", "missing_info", "permission", "environment", "wrong_plan", "external"}

@@ -82,17 +82,14 @@ func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Ve
 			return v, boulder.Usage{}, nil
 		}
 	}
-	var spent boulder.Usage
-	answer, err := j.ask(ctx, req, j.limits.Evidence, &spent)
-	if ledger.TooLong(err) {
-		j.cfg.Logger.InfoContext(ctx, "evidence is too long for the ledger's model, trying with a third of it",
-			"sub_task", req.SubTask.ID, "error", err)
-		answer, err = j.ask(ctx, req, max(minEvidence, j.limits.Evidence/3), &spent)
-	}
-	if err == nil {
+	limit := j.limits.Evidence
+	question := providers.Request{Model: j.cfg.Model, System: systemPrompt, Schema: schema(req.SubTask), SchemaName: "verdict"}
+	answer, spent, err := ledger.Ask(ctx, j.cfg.Completer, j.cfg.Logger, question, (*Answer).check,
+		userPrompt(req, limit), userPrompt(req, max(minEvidence, limit/3)))
+	switch {
+	case err == nil:
 		return Normalize(req, answer), spent, nil
-	}
-	if err := ledger.Outage(ctx, err); err != nil {
+	case !errors.Is(err, ledger.ErrNoAnswer):
 		return boulder.Verdict{}, spent, fmt.Errorf("judge sub-task %q: %w", req.SubTask.ID, err)
 	}
 	j.cfg.Logger.WarnContext(ctx, "the judge gave no usable answer, the rules decide alone",
@@ -103,18 +100,4 @@ func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Ve
 			req.SubTask.ID, &boulder.TroubleError{Kind: boulder.TroubleJudge, Err: err})
 	}
 	return v, spent, nil
-}
-
-func (j *Judge) ask(
-	ctx context.Context, req boulder.JudgeRequest, evidence int, spent *boulder.Usage,
-) (Answer, error) {
-	question := &providers.Request{
-		Model: j.cfg.Model, System: systemPrompt, Schema: schema(req.SubTask), SchemaName: "verdict",
-		Messages: []providers.Message{{Role: providers.RoleUser, Text: userPrompt(req, evidence)}},
-	}
-	answer, _, err := providers.Structured(ctx, j.cfg.Completer, question, providers.StructuredOptions[Answer]{
-		Check:   (*Answer).check,
-		OnUsage: func(u providers.Usage) { *spent = spent.Add(ledger.Usage(u)) },
-	})
-	return answer, err
 }

@@ -216,7 +216,7 @@ func (r results) data() string {
 }
 
 func obstacle(s string) string {
-	if slices.Contains(obstacles(), s) {
+	if slices.Contains(obstacles, s) {
 		return s
 	}
 	return "none"

@@ -11,7 +11,7 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// answer is what the model says. It is read leniently: see [answer.plan].
+// answer is what the model says, of a plan or of a new part of one. It is read leniently: see [answer.plan].
 type answer struct {
 	Facts       boulder.Facts   `json:"facts"`
 	Goal        string          `json:"goal"`
@@ -22,6 +22,7 @@ type answer struct {
 }
 
 type answerSubTask struct {
+	Replaces        string   `json:"replaces"` // in a new part of a plan
 	ID              string   `json:"id"`
 	Subject         string   `json:"subject"`
 	ActiveForm      string   `json:"active_form"`
@@ -64,28 +65,46 @@ func (a *answer) plan(req boulder.PlanRequest) (*boulder.Plan, error) {
 		return p, nil
 	}
 	if n := len(a.SubTasks); n < minSplit || n > maxSplit {
-		return nil, fmt.Errorf("there are %d sub_tasks; give %d to %d%s", n, minSplit, maxSplit, a.orNone(req.Mode))
+		orNone := ", or say needs_plan false"
+		if req.Mode == boulder.PlanAlways {
+			orNone = ""
+		}
+		return nil, fmt.Errorf("there are %d sub_tasks; give %d to %d%s", n, minSplit, maxSplit, orNone)
 	}
-	for _, s := range a.SubTasks {
-		p.SubTasks = append(p.SubTasks, s.spec())
-	}
+	p.SubTasks = a.specs()
 	fill(p)
-	a.resolve(p.SubTasks)
-	told := a.repetitions()
-	for _, f := range check(p) {
-		told = append(told, fmt.Sprintf("%s: %s", f.what, f.do))
+	for i, s := range a.SubTasks {
+		for _, name := range said(s.DependsOn) {
+			addTo(&p.SubTasks[i].DependsOn, a.meant(name, p.SubTasks))
+		}
 	}
-	if len(told) > 0 {
-		return nil, errors.New(strings.Join(told[:min(len(told), maxTold)], "\n"))
-	}
-	return p, nil
+	return p, tell(a.repetitions(), problems(p))
 }
 
-func (a *answer) orNone(mode boulder.PlanMode) string {
-	if mode == boulder.PlanAlways {
-		return ""
+// tell is what goes back to the model; nil if nothing is wrong.
+func tell(problems ...[]string) error {
+	all := slices.Concat(problems...)
+	if len(all) == 0 {
+		return nil
 	}
-	return ", or say needs_plan false"
+	return errors.New(strings.Join(all[:min(len(all), maxTold)], "\n"))
+}
+
+// problems are what [check] finds, in words for the model.
+func problems(p *boulder.Plan) (all []string) {
+	for _, f := range check(p) {
+		all = append(all, fmt.Sprintf("%s: %s", f.what, f.do))
+	}
+	return all
+}
+
+// addTo adds what is not in a list yet.
+func addTo[T comparable](list *[]T, items ...T) {
+	for _, item := range items {
+		if !slices.Contains(*list, item) {
+			*list = append(*list, item)
+		}
+	}
 }
 
 // frame is the plan without its sub-tasks. The user's constraints come first and verbatim, the model's own after them.
@@ -113,24 +132,16 @@ func request(req boulder.PlanRequest) *boulder.Plan {
 	return p
 }
 
-func (s answerSubTask) spec() boulder.Spec {
-	return boulder.Spec{
-		ID: slug(s.ID), Subject: text.Cut(oneLine(s.Subject), maxSubject), ActiveForm: text.Cut(oneLine(s.ActiveForm), maxSubject),
-		Description: clean(strings.TrimSpace(s.Description)), SuccessCriteria: said(s.SuccessCriteria), Gates: said(s.Gates),
-		ExpectsChanges: s.ExpectsChanges, EmptyOK: s.EmptyOK, Outputs: said(s.Outputs),
+// specs are the sub-tasks without their dependencies.
+func (a *answer) specs() (specs []boulder.Spec) {
+	for _, s := range a.SubTasks {
+		specs = append(specs, boulder.Spec{
+			ID: slug(s.ID), Subject: text.Cut(oneLine(s.Subject), maxSubject), ActiveForm: text.Cut(oneLine(s.ActiveForm), maxSubject),
+			Description: clean(strings.TrimSpace(s.Description)), SuccessCriteria: said(s.SuccessCriteria), Gates: said(s.Gates),
+			ExpectsChanges: s.ExpectsChanges, EmptyOK: s.EmptyOK, Outputs: said(s.Outputs),
+		})
 	}
-}
-
-// resolve fills in the dependencies of specs that have their final ids.
-func (a *answer) resolve(specs []boulder.Spec) {
-	for i, s := range a.SubTasks {
-		for _, name := range said(s.DependsOn) {
-			id := a.meant(name, specs)
-			if !slices.Contains(specs[i].DependsOn, id) {
-				specs[i].DependsOn = append(specs[i].DependsOn, id)
-			}
-		}
-	}
+	return specs
 }
 
 // meant gives the id of the sub-task that a model calls name: by id, by number from 1, or by subject. Without a match

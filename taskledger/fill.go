@@ -67,26 +67,17 @@ func number(specs []boulder.Spec) {
 	for _, s := range specs {
 		taken[s.ID] = true
 	}
-	taken[""] = true
-	var homeless []int
+	next := len(specs) + 1
 	for i := range specs {
 		if specs[i].ID != "" {
 			continue
 		}
 		id := strconv.Itoa(i + 1)
-		if taken[id] {
-			homeless = append(homeless, i)
-			continue
-		}
-		specs[i].ID, taken[id] = id, true
-	}
-	next := len(specs) + 1
-	for _, i := range homeless {
-		for taken[strconv.Itoa(next)] {
+		for taken[id] {
+			id = strconv.Itoa(next)
 			next++
 		}
-		specs[i].ID = strconv.Itoa(next)
-		next++
+		specs[i].ID, taken[id] = id, true
 	}
 }
 

@@ -74,31 +74,34 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	if req.Mode == boulder.PlanNever || req.Mode == boulder.PlanAuto && IsSimple(req.Task, p.cfg.SimpleChars) {
 		return p.seal(single(req), boulder.OriginDirect, ""), boulder.Usage{}, nil
 	}
-	var spent boulder.Usage
-	plan, origin, err := p.ask(ctx, req, promptLimits{task: maxPromptTask, files: true}, &spent)
-	if ledger.TooLong(err) {
-		p.cfg.Logger.InfoContext(ctx, "the task is too long for the ledger's model, trying with its beginning", "error", err)
-		plan, origin, err = p.ask(ctx, req, promptLimits{task: shortPromptTask}, &spent)
+	schema := ledger.Schema[answer](nil, "sub_tasks.replaces")
+	check := func(a *answer) error {
+		_, err := a.plan(req)
+		return err
 	}
-	if err == nil {
-		return p.seal(plan, origin, p.cfg.Model), spent, nil
-	}
-	if err := ledger.Outage(ctx, err); err != nil {
+	said, spent, err := ledger.Ask(ctx, p.cfg.Completer, p.cfg.Logger, question(systemPrompt, schema), check,
+		userPrompt(req, promptLimits{task: maxPromptTask, files: true}), userPrompt(req, promptLimits{task: shortPromptTask}))
+	switch {
+	case errors.Is(err, ledger.ErrNoAnswer):
+		p.cfg.Logger.WarnContext(ctx, "the model gave no usable plan, the task stays whole", "error", err)
+		return p.seal(single(req), boulder.OriginFallback, p.cfg.Model), spent, nil
+	case err != nil:
 		return nil, spent, fmt.Errorf("make a plan: %w", err)
 	}
-	p.cfg.Logger.WarnContext(ctx, "the model gave no usable plan, the task stays whole", "error", err)
-	return p.seal(single(req), boulder.OriginFallback, p.cfg.Model), spent, nil
-}
-
-func question(system, user string, schema json.RawMessage) *providers.Request {
-	return &providers.Request{
-		System: system, Schema: schema, SchemaName: schemaName, MaxOutputTokens: maxAnswer,
-		Messages: []providers.Message{{Role: providers.RoleUser, Text: user}},
+	p.cfg.Logger.DebugContext(ctx, "planned", "sub_tasks", len(said.SubTasks), "reason", said.Reason)
+	plan, err := said.plan(req)
+	if err != nil {
+		return nil, spent, err
 	}
+	origin := boulder.OriginModel
+	if said.direct(req.Mode) {
+		origin = boulder.OriginDirect
+	}
+	return p.seal(plan, origin, p.cfg.Model), spent, nil
 }
 
-func account(spent *boulder.Usage) func(providers.Usage) {
-	return func(u providers.Usage) { *spent = spent.Add(ledger.Usage(u)) }
+func question(system string, schema json.RawMessage) providers.Request {
+	return providers.Request{System: system, Schema: schema, SchemaName: "task_ledger", MaxOutputTokens: maxAnswer}
 }
 
 func (p *Planner) seal(plan *boulder.Plan, origin boulder.Origin, model string) *boulder.Plan {
@@ -110,27 +113,4 @@ func single(req boulder.PlanRequest) *boulder.Plan {
 	plan := request(req)
 	plan.SubTasks = []boulder.Spec{{Description: plan.Task}}
 	return plan
-}
-
-func (p *Planner) ask(
-	ctx context.Context, req boulder.PlanRequest, limits promptLimits, spent *boulder.Usage,
-) (*boulder.Plan, boulder.Origin, error) {
-	question := question(systemPrompt, userPrompt(req, limits), answerSchema())
-	said, _, err := providers.Structured(ctx, p.cfg.Completer, question, providers.StructuredOptions[answer]{
-		Check: func(a *answer) error {
-			_, err := a.plan(req)
-			return err
-		},
-		OnUsage: account(spent),
-	})
-	if err != nil {
-		return nil, "", err
-	}
-	plan, err := said.plan(req)
-	origin := boulder.OriginModel
-	if said.direct(req.Mode) {
-		origin = boulder.OriginDirect
-	}
-	p.cfg.Logger.DebugContext(ctx, "planned", "sub_tasks", len(said.SubTasks), "reason", said.Reason)
-	return plan, origin, err
 }

@@ -2,39 +2,24 @@ package taskledger
 
 import (
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-const (
-	// maxEntries is how many names of the project's top directory the planner's model is shown.
-	maxEntries = 100
-	// maxRead bounds what is read of a directory to choose them from.
-	maxRead = 2_000
-)
+// maxEntries is how many names of the project's top directory the planner's model is shown.
+const maxEntries = 100
 
 // projectFiles lists the names in a directory, directories with a slash: enough for a model to tell a Go module from a
-// web page. Nothing is opened and no link followed; a directory that cannot be read has no names.
-func projectFiles(dir string) []string {
-	if dir == "" {
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil
-	}
-	defer d.Close()
-	entries, _ := d.ReadDir(maxRead) // what was read before an error is good
-	var names []string
+// web page. No file is opened and no link followed; a directory that cannot be read has no names.
+func projectFiles(dir string) (names []string) {
+	entries, _ := os.ReadDir(dir) // what was read before an error is good
 	for _, e := range entries {
 		if name := e.Name(); name != ".git" && name != ".manager" {
 			names = append(names, shown(name, e.IsDir()))
 		}
 	}
-	slices.Sort(names)
 	if more := len(names) - maxEntries; more > 0 {
 		names = append(names[:maxEntries], "… and "+strconv.Itoa(more)+" more")
 	}

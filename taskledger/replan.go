@@ -7,7 +7,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/ledger"
-	"github.com/bouldermgr/manager/providers"
 )
 
 // Replan plans anew what could not be done: 1–5 new sub-tasks instead of req.Replaced, that depend on what is done, on
@@ -25,37 +24,25 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	if len(req.Replaced) == 0 {
 		return boulder.Replacement{}, boulder.Usage{}, errors.New("make a new plan: there is nothing to replace")
 	}
-	var spent boulder.Usage
-	made, err := p.askAgain(ctx, req, longReplan, &spent)
-	if ledger.TooLong(err) {
-		p.cfg.Logger.InfoContext(ctx, "the records are too long for the ledger's model, trying with less", "error", err)
-		made, err = p.askAgain(ctx, req, shortReplan, &spent)
+	schema := ledger.Schema[answer](nil, "facts", "goal", "constraints", "needs_plan")
+	check := func(a *answer) error {
+		_, err := a.replacement(req)
+		return err
 	}
+	said, spent, err := ledger.Ask(ctx, p.cfg.Completer, p.cfg.Logger, question(replanSystemPrompt, schema), check,
+		replanPrompt(req, longReplan), replanPrompt(req, shortReplan))
+	if errors.Is(err, ledger.ErrNoAnswer) {
+		err = fmt.Errorf("%w: %w", boulder.ErrNoNewPlan, err)
+	}
+	var made boulder.Replacement
 	if err == nil {
-		made.Model = p.cfg.Model
-		return made, spent, nil
+		p.cfg.Logger.DebugContext(ctx, "planned anew",
+			"failed", req.Failed.ID, "sub_tasks", len(said.SubTasks), "reason", said.Reason)
+		made, err = said.replacement(req)
 	}
-	if err := ledger.Outage(ctx, err); err != nil {
+	if err != nil {
 		return boulder.Replacement{}, spent, fmt.Errorf("make a new plan: %w", err)
 	}
-	return boulder.Replacement{}, spent, fmt.Errorf("make a new plan: %w: %w", boulder.ErrNoNewPlan, err)
-}
-
-func (p *Planner) askAgain(
-	ctx context.Context, req boulder.ReplanRequest, limits replanLimits, spent *boulder.Usage,
-) (boulder.Replacement, error) {
-	question := question(replanSystemPrompt, replanPrompt(req, limits), replanSchema())
-	said, _, err := providers.Structured(ctx, p.cfg.Completer, question, providers.StructuredOptions[replanAnswer]{
-		Check: func(a *replanAnswer) error {
-			_, err := a.replacement(req)
-			return err
-		},
-		OnUsage: account(spent),
-	})
-	if err != nil {
-		return boulder.Replacement{}, err
-	}
-	p.cfg.Logger.DebugContext(ctx, "planned anew",
-		"failed", req.Failed.ID, "sub_tasks", len(said.SubTasks), "reason", said.Reason)
-	return said.replacement(req)
+	made.Model = p.cfg.Model
+	return made, spent, nil
 }

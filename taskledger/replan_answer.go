@@ -13,68 +13,37 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// replanAnswer is what the model says when it is asked for a new part of a plan. It is read leniently, as [answer] is.
-type replanAnswer struct {
-	Reason   string          `json:"reason"`
-	SubTasks []replanSubTask `json:"sub_tasks"`
-}
-
-type replanSubTask struct {
-	Replaces string `json:"replaces"`
-	answerSubTask
-}
-
 // replacement turns an answer into new sub-tasks, or says in words for the model why it cannot.
-func (a *replanAnswer) replacement(req boulder.ReplanRequest) (boulder.Replacement, error) {
-	if n := len(a.SubTasks); n < 1 || n > maxSplit {
+func (a *answer) replacement(req boulder.ReplanRequest) (boulder.Replacement, error) {
+	n := len(a.SubTasks)
+	if n < 1 || n > maxSplit {
 		return boulder.Replacement{}, fmt.Errorf("there are %d sub_tasks; give 1 to %d", n, maxSplit)
 	}
-	r := newReplanner(req, a)
-	told := a.plain().repetitions()
-	for _, stage := range []func() []string{r.findReplaced, r.findDependencies, r.check} {
-		told = append(told, stage()...)
+	p := &boulder.Plan{SubTasks: a.specs()}
+	fill(p)
+	r := &replanner{
+		req: req, answer: a, specs: p.SubTasks, old: dependables(req),
+		replaces: make([]*boulder.SubTask, n), own: make([][]int, n),
 	}
-	if len(told) == 0 {
-		r.rename()
-		r.inherit()
-		told = r.repeats()
+	if err := tell(a.repetitions(), r.findReplaced(), r.findDependencies(), r.check()); err != nil {
+		return boulder.Replacement{}, err
 	}
-	if len(told) > 0 {
-		return boulder.Replacement{}, errors.New(strings.Join(told[:min(len(told), maxTold)], "\n"))
+	r.rename()
+	r.inherit()
+	if r.repeats() {
+		return boulder.Replacement{}, errors.New("this is a plan that was tried before and did not work: find another way")
 	}
 	return r.result(), nil
 }
 
-// plain is the answer as one to a first plan.
-func (a *replanAnswer) plain() *answer {
-	var plain answer
-	for _, s := range a.SubTasks {
-		plain.SubTasks = append(plain.SubTasks, s.answerSubTask)
-	}
-	return &plain
-}
-
 // replanner works one answer out. Sub-tasks of the answer go by their place in it until their ids are final.
 type replanner struct {
+	*answer
 	req      boulder.ReplanRequest
-	said     *replanAnswer
-	plain    *answer
 	specs    []boulder.Spec
 	replaces []*boulder.SubTask // of each spec; nil: none
 	own      [][]int            // dependencies of each spec on others of the answer
 	old      map[string]string  // ids of what a new sub-task may depend on: done or kept; to their subjects
-}
-
-func newReplanner(req boulder.ReplanRequest, said *replanAnswer) *replanner {
-	p := &boulder.Plan{}
-	for _, s := range said.SubTasks {
-		p.SubTasks = append(p.SubTasks, s.spec())
-	}
-	fill(p)
-	return &replanner{
-		req: req, said: said, plain: said.plain(), specs: p.SubTasks, old: dependables(req),
-		replaces: make([]*boulder.SubTask, len(p.SubTasks)), own: make([][]int, len(p.SubTasks)),
-	}
 }
 
 // dependables are the done and kept sub-tasks that can still be waited for. What a replaced one depends on is either
@@ -104,8 +73,11 @@ func dependable(t boulder.SubTask) bool {
 
 // findReplaced finds out what each new sub-task is a changed form of.
 func (r *replanner) findReplaced() []string {
-	var told []string
-	for i, s := range r.said.SubTasks {
+	var told, ids []string
+	for _, t := range r.req.Replaced {
+		ids = append(ids, t.ID)
+	}
+	for i, s := range r.SubTasks {
 		name := strings.TrimSpace(s.Replaces)
 		if name == "" || slices.Contains([]string{"none", "null", "-"}, strings.ToLower(name)) {
 			continue
@@ -115,7 +87,7 @@ func (r *replanner) findReplaced() []string {
 		})
 		if meant < 0 {
 			told = append(told, fmt.Sprintf("sub-task %q replaces %q, which is not replaced: name one of %s, or leave it empty",
-				r.specs[i].ID, text.Cut(name, maxID), r.replacedIDs()))
+				r.specs[i].ID, text.Cut(name, maxID), text.Cut(strings.Join(ids, ", "), maxNote)))
 			continue
 		}
 		r.replaces[i] = &r.req.Replaced[meant]
@@ -123,30 +95,18 @@ func (r *replanner) findReplaced() []string {
 	return told
 }
 
-func (r *replanner) replacedIDs() string {
-	var ids []string
-	for _, t := range r.req.Replaced {
-		ids = append(ids, t.ID)
-	}
-	return text.Cut(strings.Join(ids, ", "), maxNote)
-}
-
 // findDependencies resolves what each new sub-task depends on.
 func (r *replanner) findDependencies() []string {
 	var told []string
-	for i, s := range r.said.SubTasks {
+	for i, s := range r.SubTasks {
 		for _, name := range said(s.DependsOn) {
 			own, old, ok := r.meant(i, name)
 			if !ok {
 				told = append(told, r.unknown(i, name))
 			}
-			for _, j := range own {
-				if !slices.Contains(r.own[i], j) {
-					r.own[i] = append(r.own[i], j)
-				}
-			}
-			if old != "" && !slices.Contains(r.specs[i].DependsOn, old) {
-				r.specs[i].DependsOn = append(r.specs[i].DependsOn, old)
+			addTo(&r.own[i], own...)
+			if old != "" {
+				addTo(&r.specs[i].DependsOn, old)
 			}
 		}
 	}
@@ -156,7 +116,7 @@ func (r *replanner) findDependencies() []string {
 // meant gives what sub-task i calls name: new sub-tasks, or an old one. An id goes before a number or a subject. Who
 // depends on something that is replaced means what takes its place.
 func (r *replanner) meant(i int, name string) (own []int, old string, ok bool) {
-	given := func(j int) bool { return strings.TrimSpace(r.said.SubTasks[j].ID) == name }
+	given := func(j int) bool { return strings.TrimSpace(r.SubTasks[j].ID) == name }
 	if j := r.other(i, given); j >= 0 {
 		return []int{j}, "", true
 	}
@@ -171,7 +131,7 @@ func (r *replanner) meant(i int, name string) (own []int, old string, ok bool) {
 	if own != nil {
 		return own, "", true
 	}
-	id := r.plain.meant(name, r.specs)
+	id := r.answer.meant(name, r.specs)
 	if j := r.other(i, func(j int) bool { return r.specs[j].ID == id }); j >= 0 {
 		return []int{j}, "", true
 	}
@@ -196,7 +156,7 @@ func (r *replanner) other(i int, fits func(j int) bool) int {
 }
 
 func (r *replanner) unknown(i int, name string) string {
-	if r.plain.meant(name, r.specs) == r.specs[i].ID {
+	if r.answer.meant(name, r.specs) == r.specs[i].ID {
 		return fmt.Sprintf("sub-task %q depends on itself: remove it from depends_on", r.specs[i].ID)
 	}
 	if old := r.replaces[i]; old != nil && old.ID == name {
@@ -219,34 +179,27 @@ func (r *replanner) check() []string {
 			p.SubTasks[i].DependsOn = append(p.SubTasks[i].DependsOn, r.specs[j].ID)
 		}
 	}
-	var told []string
-	for _, f := range check(p) {
-		told = append(told, fmt.Sprintf("%s: %s", f.what, f.do))
-	}
-	return told
+	return problems(p)
 }
 
 // rename gives new ids where the model's own are taken.
 func (r *replanner) rename() {
-	taken := map[string]bool{}
+	old, taken := map[string]bool{}, map[string]bool{}
 	for _, id := range r.req.Taken {
-		taken[id] = true
+		old[id] = true
 	}
 	for _, t := range slices.Concat(r.req.Replaced, r.req.Done, r.req.Kept) {
-		taken[t.ID] = true
+		old[t.ID] = true
 	}
-	var clashes []int
-	for i, s := range r.specs {
-		if taken[s.ID] {
-			clashes = append(clashes, i)
-		}
-	}
+	maps.Copy(taken, old)
 	for _, s := range r.specs {
 		taken[s.ID] = true
 	}
-	for _, i := range clashes {
-		id := freeID(r.specs[i].ID, taken)
-		r.specs[i].ID, taken[id] = id, true
+	for i, s := range r.specs {
+		if old[s.ID] {
+			r.specs[i].ID = freeID(s.ID, taken)
+			taken[r.specs[i].ID] = true
+		}
 	}
 }
 

@@ -36,18 +36,21 @@ func (r *replanner) inherit() {
 			heirs = all
 		}
 		heir := &r.specs[r.last(heirs)]
-		heir.Gates = united(old.Gates, heir.Gates)
-		heir.NoWorse = united(heir.NoWorse, old.NoWorse)
+		gates := slices.Clone(old.Gates)
+		addTo(&gates, heir.Gates...)
+		heir.Gates = gates
+		addTo(&heir.NoWorse, old.NoWorse...)
 	}
 	for i := range r.specs {
 		s := &r.specs[i]
 		// A command that may stay red by a person's word does not become one that must pass by the model's.
-		for _, gate := range s.Gates {
-			if mayStayRed[gate] && !mustPass[gate] {
-				s.NoWorse = united(s.NoWorse, []string{gate})
+		s.Gates = slices.DeleteFunc(s.Gates, func(gate string) bool {
+			if !mayStayRed[gate] || mustPass[gate] {
+				return false
 			}
-		}
-		s.Gates = slices.DeleteFunc(s.Gates, func(gate string) bool { return mayStayRed[gate] && !mustPass[gate] })
+			addTo(&s.NoWorse, gate)
+			return true
+		})
 		s.NoWorse = slices.DeleteFunc(s.NoWorse, func(gate string) bool { return slices.Contains(s.Gates, gate) })
 		nilIfEmpty(&s.Gates)
 		nilIfEmpty(&s.NoWorse)
@@ -70,26 +73,12 @@ func (r *replanner) dependsOn(i, j int) bool {
 	return slices.ContainsFunc(r.own[i], func(k int) bool { return k == j || r.dependsOn(k, j) })
 }
 
-func united(first, second []string) []string {
-	all := slices.Clone(first)
-	for _, item := range second {
-		if !slices.Contains(all, item) {
-			all = append(all, item)
-		}
-	}
-	return all
-}
-
-// repeats refuses what was tried before. A plan is not another one because its gates are: those are inherited, or
+// repeats reports whether this was tried before. A plan is not another one because its gates are: those are inherited, or
 // suggestions.
-func (r *replanner) repeats() []string {
-	const told = "this is a plan that was tried before and did not work: find another way"
+func (r *replanner) repeats() bool {
 	var replaced []boulder.Spec
 	for i := range r.req.Replaced {
 		replaced = append(replaced, r.req.Replaced[i].Spec())
-	}
-	if boulder.SpecsHash(ungated(r.specs)) == boulder.SpecsHash(ungated(replaced)) {
-		return []string{told}
 	}
 	asOld := slices.Clone(r.specs)
 	for i, old := range r.replaces {
@@ -97,12 +86,9 @@ func (r *replanner) repeats() []string {
 			asOld[i].Gates, asOld[i].NoWorse = old.Spec().Gates, old.NoWorse
 		}
 	}
-	for _, specs := range [][]boulder.Spec{r.specs, asOld, ungated(r.specs)} {
-		if slices.Contains(r.req.Earlier, boulder.SpecsHash(specs)) {
-			return []string{told}
-		}
-	}
-	return nil
+	bare, earlier := boulder.SpecsHash(ungated(r.specs)), r.req.Earlier
+	return bare == boulder.SpecsHash(ungated(replaced)) || slices.Contains(earlier, bare) ||
+		slices.Contains(earlier, boulder.SpecsHash(r.specs)) || slices.Contains(earlier, boulder.SpecsHash(asOld))
 }
 
 func ungated(specs []boulder.Spec) []boulder.Spec {

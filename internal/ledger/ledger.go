@@ -1,14 +1,80 @@
-// Package ledger holds what the two ledgers share: what a call to their model cost, and what it means when one failed.
+// Package ledger holds what the two ledgers share: how they ask their model, what that cost, and what it means when it
+// failed.
 package ledger
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/providers"
 )
+
+// ErrNoAnswer is returned by [Ask] when the model was asked, and gave nothing of use.
+var ErrNoAnswer = errors.New("the model gave no usable answer")
+
+// Ask puts a prompt to the model of a ledger; one that is too long for it, in its shorter form, which comes next. check says
+// to the model what is wrong with an answer. It blocks until the model has answered, minutes perhaps. The usage is valid
+// with an error too, which is that of [Outage], or wraps [ErrNoAnswer].
+func Ask[T any](
+	ctx context.Context, c providers.Completer, log *slog.Logger, question providers.Request, check func(*T) error, prompts ...string,
+) (answer T, spent boulder.Usage, err error) {
+	options := providers.StructuredOptions[T]{
+		Check: check, OnUsage: func(u providers.Usage) { spent = spent.Add(Usage(u)) },
+	}
+	for _, prompt := range prompts {
+		question.Messages = []providers.Message{{Role: providers.RoleUser, Text: prompt}}
+		if answer, _, err = providers.Structured(ctx, c, &question, options); err == nil {
+			return answer, spent, nil
+		}
+		log.InfoContext(ctx, "the ledger's model gave no usable answer", "schema", question.SchemaName, "error", err)
+		if kind(err) != providers.KindContextLength {
+			break
+		}
+	}
+	return answer, spent, cmp.Or(Outage(ctx, err), fmt.Errorf("%w: %w", ErrNoAnswer, err))
+}
+
+// Schema is the JSON Schema of the fields of T, which is a struct of strings, booleans, lists and such structs, in the form
+// that all vendors' strict modes accept: everything required, nothing else allowed, no bounds. Models write properties in
+// this order. only gives the values that a string may have, by its path (criteria.id); without names fields to leave out.
+func Schema[T any](only map[string][]string, without ...string) json.RawMessage {
+	var of func(t reflect.Type, path string) string
+	of = func(t reflect.Type, path string) string {
+		switch t.Kind() {
+		case reflect.Pointer:
+			return of(t.Elem(), path)
+		case reflect.Slice:
+			return `{"type":"array","items":` + of(t.Elem(), path) + `}`
+		case reflect.Bool:
+			return `{"type":"boolean"}`
+		case reflect.String:
+			if values, err := json.Marshal(only[path]); err == nil && only[path] != nil {
+				return `{"type":"string","enum":` + string(values) + `}`
+			}
+			return `{"type":"string"}`
+		}
+		var fields, names []string
+		for f := range t.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			at := strings.TrimPrefix(path+"."+name, ".")
+			if !slices.Contains(without, at) {
+				fields = append(fields, fmt.Sprintf("%q:%s", name, of(f.Type, at)))
+				names = append(names, fmt.Sprintf("%q", name))
+			}
+		}
+		return fmt.Sprintf(`{"type":"object","properties":{%s},"required":[%s],"additionalProperties":false}`,
+			strings.Join(fields, ","), strings.Join(names, ","))
+	}
+	return json.RawMessage(of(reflect.TypeFor[T](), ""))
+}
 
 // Usage of one call. A call that was never answered costs nothing; one that was, at an unknown price, is unpriced.
 func Usage(u providers.Usage) boulder.Usage {
@@ -24,9 +90,6 @@ func Usage(u providers.Usage) boulder.Usage {
 	}
 	return sum
 }
-
-// TooLong reports whether the question did not fit into the model's context.
-func TooLong(err error) bool { return kind(err) == providers.KindContextLength }
 
 // Outage is the error if nobody could be asked, and nil if there was an answer, but none of use. It is the cause of
 // ctx's end, or wraps [boulder.ErrFatal] where every further call would end the same way, or is a
