@@ -21,213 +21,164 @@ type finding struct {
 	what, do string
 }
 
-// of is the path of a field of a sub-task, or of an entry of it if it is a list.
-func of(task int, field string, entry ...int) string {
-	path := fmt.Sprintf("sub_tasks[%d].%s", task, field)
-	for _, i := range entry {
-		path += fmt.Sprintf("[%d]", i)
-	}
-	return path
+// checker collects what is wrong in a plan.
+type checker struct {
+	*boulder.Plan
+	found  []finding
+	parsed map[string]string // what the shell says about commands
 }
 
 // check gives everything that is wrong in a plan to which [fill] has been applied, in the file's words.
 func check(p *boulder.Plan) []finding {
-	var all []finding
-	for _, one := range []func(*boulder.Plan) []finding{
-		checkVersion, checkSubTasks, checkIDs, checkTexts, checkLists, checkGates, checkGraph, checkModels, checkWords,
-		checkBudgets,
-	} {
-		all = append(all, one(p)...)
+	c := &checker{Plan: p, parsed: map[string]string{}}
+	if p.Version != boulder.PlanVersion {
+		c.report("version", "install a newer manager, or plan again with this one",
+			"this plan has version %d, this manager reads version %d", p.Version, boulder.PlanVersion)
 	}
-	return all
+	if len(p.SubTasks) == 0 {
+		c.report("sub_tasks", "add at least one under sub_tasks, with a description", "the plan has no sub-tasks")
+	}
+	if blank(p.Task) {
+		c.report("task", "say under task what the whole is for", "the task is missing")
+	}
+	c.oneLine("", "goal", p.Goal)
+	c.notBlank("", "constraints", p.Constraints)
+	c.notBlank("facts.", "given", p.Facts.Given)
+	c.notBlank("facts.", "to_find", p.Facts.ToFind)
+	c.notBlank("facts.", "guesses", p.Facts.Guesses)
+	c.model("model", p.Model)
+	c.doneWhen("done_when", p.DoneWhen)
+	for i, s := range p.SubTasks {
+		c.subTask(fmt.Sprintf("sub_tasks[%d].", i), c.called(i), s)
+	}
+	c.graph()
+	return c.found
+}
+
+func (c *checker) report(path, do, format string, args ...any) {
+	c.found = append(c.found, finding{path, fmt.Sprintf(format, args...), do})
 }
 
 // called is how messages call a sub-task.
-func called(p *boulder.Plan, i int) string {
-	if id := p.SubTasks[i].ID; id != "" {
+func (c *checker) called(i int) string {
+	if id := c.SubTasks[i].ID; id != "" {
 		return fmt.Sprintf("sub-task %q", text.Cut(id, maxID))
 	}
 	return fmt.Sprintf("sub-task %d", i+1)
 }
 
-func checkVersion(p *boulder.Plan) []finding {
-	if p.Version == boulder.PlanVersion {
-		return nil
+// subTask looks at one by itself; in is the beginning of the paths of its fields.
+func (c *checker) subTask(in, called string, s boulder.Spec) {
+	switch {
+	case len(s.ID) > maxID:
+		c.report(in+"id", "choose a shorter one", "the id %q is longer than %d characters", text.Cut(s.ID, 30), maxID)
+	case s.ID == "" || strings.ContainsFunc(s.ID, func(r rune) bool { return !idRune(r) }):
+		c.report(in+"id", "use letters (a-z, A-Z), digits, - and _", "%q cannot be an id", s.ID)
 	}
-	return []finding{{
-		"version",
-		fmt.Sprintf("this plan has version %d, this manager reads version %d", p.Version, boulder.PlanVersion),
-		"install a newer manager, or plan again with this one",
-	}}
-}
-
-func checkSubTasks(p *boulder.Plan) []finding {
-	if len(p.SubTasks) > 0 {
-		return nil
+	if blank(s.Description) {
+		c.report(in+"description", "say under description what is to be done", "%s has no description", called)
 	}
-	return []finding{{
-		"sub_tasks", "the plan has no sub-tasks", "add at least one under sub_tasks, with a description",
-	}}
-}
-
-func checkIDs(p *boulder.Plan) []finding {
-	var all []finding
-	for i, s := range p.SubTasks {
-		at := of(i, "id")
-		switch {
-		case len(s.ID) > maxID:
-			all = append(all, finding{
-				at, fmt.Sprintf("the id %q is longer than %d characters", text.Cut(s.ID, 30), maxID), "choose a shorter one",
-			})
-		case !isID(s.ID):
-			all = append(all, finding{
-				at, fmt.Sprintf("%q cannot be an id", s.ID), "use letters (a-z, A-Z), digits, - and _",
-			})
+	c.oneLine(in, "subject", s.Subject)
+	c.oneLine(in, "active_form", s.ActiveForm)
+	c.oneLine(in, "agent", s.Agent)
+	c.notBlank(in, "success_criteria", s.SuccessCriteria)
+	c.notBlank(in, "gates", s.Gates)
+	c.notBlank(in, "no_worse", s.NoWorse)
+	c.notBlank(in, "outputs", s.Outputs)
+	c.commands(in+"gates", s.Gates)
+	c.commands(in+"no_worse", s.NoWorse)
+	for i, gate := range s.NoWorse {
+		if slices.Contains(s.Gates, gate) {
+			c.report(fmt.Sprintf("%sno_worse[%d]", in, i),
+				"keep it under gates if it must pass, or under no_worse if it may stay as red as it was",
+				"%s has the command %q under gates and under no_worse", called, text.Cut(gate, maxID))
 		}
 	}
-	return all
-}
-
-func isID(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !idRune(r) })
+	c.model(in+"model", s.Model)
+	if !slices.Contains([]boulder.Priority{"", boulder.High, boulder.Medium, boulder.Low}, s.Priority) {
+		c.report(in+"priority", "write high, medium or low", "the priority %q is not known", text.Cut(string(s.Priority), maxID))
+	}
+	c.doneWhen(in+"done_when", s.DoneWhen)
+	if err := s.Budget.Validate(); err != nil { // a file's values were looked at one by one
+		c.report(in+"budget", "write amounts above 0, or none", "%s: %v", called, err)
+	}
 }
 
 func idRune(r rune) bool {
 	return r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 }
 
-func checkTexts(p *boulder.Plan) []finding {
-	var all []finding
-	oneLine := func(path, field, value string) {
-		if strings.ContainsAny(value, "\n\r") {
-			all = append(all, finding{
-				path, field + " has more than one line", "shorten it; details belong into the description",
-			})
-		}
-	}
-	if blank(p.Task) {
-		all = append(all, finding{"task", "the task is missing", "say under task what the whole is for"})
-	}
-	oneLine("goal", "goal", p.Goal)
-	for i, s := range p.SubTasks {
-		if blank(s.Description) {
-			all = append(all, finding{
-				of(i, "description"), called(p, i) + " has no description",
-				"say under description what is to be done",
-			})
-		}
-		oneLine(of(i, "subject"), "subject", s.Subject)
-		oneLine(of(i, "active_form"), "active_form", s.ActiveForm)
-		oneLine(of(i, "agent"), "agent", s.Agent)
-	}
-	return all
-}
-
 func blank(s string) bool { return strings.TrimSpace(s) == "" }
 
-func checkLists(p *boulder.Plan) []finding {
-	var all []finding
-	notBlank := func(path string, items []string) {
-		for i, item := range items {
-			if blank(item) {
-				all = append(all, finding{
-					fmt.Sprintf("%s[%d]", path, i), "an entry of " + path[strings.LastIndex(path, ".")+1:] + " is empty",
-					"write something, or remove it",
-				})
-			}
+func (c *checker) oneLine(in, field, value string) {
+	if strings.ContainsAny(value, "\n\r") {
+		c.report(in+field, "shorten it; details belong into the description", "%s has more than one line", field)
+	}
+}
+
+func (c *checker) notBlank(in, field string, items []string) {
+	for i, item := range items {
+		if blank(item) {
+			c.report(fmt.Sprintf("%s%s[%d]", in, field, i), "write something, or remove it", "an entry of %s is empty", field)
 		}
 	}
-	notBlank("constraints", p.Constraints)
-	notBlank("facts.given", p.Facts.Given)
-	notBlank("facts.to_find", p.Facts.ToFind)
-	notBlank("facts.guesses", p.Facts.Guesses)
-	for i, s := range p.SubTasks {
-		notBlank(of(i, "success_criteria"), s.SuccessCriteria)
-		notBlank(of(i, "gates"), s.Gates)
-		notBlank(of(i, "no_worse"), s.NoWorse)
-		notBlank(of(i, "outputs"), s.Outputs)
-	}
-	return all
 }
 
 // maxParsed bounds the commands of a plan that the shell is asked about: each costs a process. One that it cannot read
 // and that is not among them is red when it runs.
 const maxParsed = 500
 
-// checkGates refuses a command that shall pass, and may fail, and one that the shell cannot read.
-func checkGates(p *boulder.Plan) []finding {
-	var all []finding
-	parsed := map[string]string{}
-	parse := func(path string, commands []string) {
-		for j, line := range commands {
-			what, known := parsed[line]
-			if !known && len(parsed) < maxParsed && !blank(line) {
-				what = command.Syntax(line)
-				parsed[line] = what
-			}
-			if what != "" {
-				all = append(all, finding{
-					fmt.Sprintf("%s[%d]", path, j), "the shell cannot read the command: " + text.Cut(what, 200),
-					"correct it: `sh -n -c` has to accept it",
-				})
-			}
+func (c *checker) commands(path string, lines []string) {
+	for i, line := range lines {
+		what, known := c.parsed[line]
+		if !known && len(c.parsed) < maxParsed && !blank(line) {
+			what = command.Syntax(line)
+			c.parsed[line] = what
+		}
+		if what != "" {
+			c.report(fmt.Sprintf("%s[%d]", path, i), "correct it: `sh -n -c` has to accept it",
+				"the shell cannot read the command: %s", text.Cut(what, 200))
 		}
 	}
-	for i, s := range p.SubTasks {
-		parse(of(i, "gates"), s.Gates)
-		parse(of(i, "no_worse"), s.NoWorse)
-		for j, gate := range s.NoWorse {
-			if slices.Contains(s.Gates, gate) {
-				all = append(all, finding{
-					of(i, "no_worse", j),
-					fmt.Sprintf("%s has the command %q under gates and under no_worse", called(p, i), text.Cut(gate, maxID)),
-					"keep it under gates if it must pass, or under no_worse if it may stay as red as it was",
-				})
-			}
-		}
-	}
-	return all
 }
 
-func checkBudgets(p *boulder.Plan) []finding {
-	var all []finding
-	for i, s := range p.SubTasks {
-		if err := s.Budget.Validate(); err != nil { // a file's values were looked at one by one
-			all = append(all, finding{of(i, "budget"), called(p, i) + ": " + err.Error(), "write amounts above 0, or none"})
-		}
+func (c *checker) model(path, model string) {
+	if _, err := providers.ParseModel(model); model != "" && err != nil {
+		c.report(path, "`opencode models` lists those there are", "this is no model: %v", err)
 	}
-	return all
 }
 
-func checkGraph(p *boulder.Plan) []finding {
-	var all []finding
-	for _, f := range dag.Check(graph(p)) {
-		s := p.SubTasks[f.Node]
-		who, at := called(p, f.Node), of(f.Node, "depends_on", f.Edge)
+func (c *checker) doneWhen(path string, words []string) {
+	known := boulder.DoneWords()
+	last := len(known) - 1
+	for i, word := range words {
+		if !boulder.IsDoneWord(word) {
+			c.report(fmt.Sprintf("%s[%d]", path, i),
+				"use "+strings.Join(known[:last], ", ")+" or "+known[last]+"; commands that must pass belong under gates",
+				"done_when does not know %q", text.Cut(word, maxID))
+		}
+	}
+}
+
+func (c *checker) graph() {
+	for _, f := range dag.Check(graph(c.Plan)) {
+		s, who := c.SubTasks[f.Node], c.called(f.Node)
+		at := fmt.Sprintf("sub_tasks[%d].depends_on[%d]", f.Node, f.Edge)
 		switch f.Kind {
 		case dag.Duplicate:
-			all = append(all, finding{
-				of(f.Node, "id"),
-				fmt.Sprintf("the id %q is taken by an earlier sub-task", text.Cut(s.ID, maxID)), "give each its own",
-			})
+			c.report(fmt.Sprintf("sub_tasks[%d].id", f.Node), "give each its own",
+				"the id %q is taken by an earlier sub-task", text.Cut(s.ID, maxID))
 		case dag.Self:
-			all = append(all, finding{at, who + " depends on itself", "remove it from depends_on"})
+			c.report(at, "remove it from depends_on", "%s depends on itself", who)
 		case dag.Repeated:
-			all = append(all, finding{
-				at, fmt.Sprintf("%s names %q twice", who, text.Cut(s.DependsOn[f.Edge], maxID)), "remove one from depends_on",
-			})
+			c.report(at, "remove one from depends_on", "%s names %q twice", who, text.Cut(s.DependsOn[f.Edge], maxID))
 		case dag.Unknown:
-			all = append(all, finding{
-				at, fmt.Sprintf("%s depends on %q, which is not in the plan", who, text.Cut(s.DependsOn[f.Edge], maxID)),
-				"add it or remove it from depends_on" + maybe(s.DependsOn[f.Edge], p),
-			})
+			c.report(at, "add it or remove it from depends_on"+maybe(s.DependsOn[f.Edge], c.Plan),
+				"%s depends on %q, which is not in the plan", who, text.Cut(s.DependsOn[f.Edge], maxID))
 		case dag.Cycle:
-			all = append(all, finding{
-				at, "dependency cycle: " + shorten(f), "remove one of these dependencies",
-			})
+			c.report(at, "remove one of these dependencies", "dependency cycle: %s", shorten(f))
 		}
 	}
-	return all
 }
 
 // graph is the plan's dependencies.
@@ -259,59 +210,4 @@ func maybe(id string, p *boulder.Plan) string {
 		return fmt.Sprintf(" (did you mean %q?)", meant)
 	}
 	return ""
-}
-
-func checkModels(p *boulder.Plan) []finding {
-	var all []finding
-	one := func(path, model string) {
-		if model == "" {
-			return
-		}
-		if _, err := providers.ParseModel(model); err != nil {
-			all = append(all, finding{
-				path, "this is no model: " + err.Error(), "`opencode models` lists those there are",
-			})
-		}
-	}
-	one("model", p.Model)
-	for i, s := range p.SubTasks {
-		one(of(i, "model"), s.Model)
-	}
-	return all
-}
-
-func checkWords(p *boulder.Plan) []finding {
-	var all []finding
-	for i, s := range p.SubTasks {
-		switch s.Priority {
-		case "", boulder.High, boulder.Medium, boulder.Low:
-		default:
-			all = append(all, finding{
-				of(i, "priority"), fmt.Sprintf("the priority %q is not known", text.Cut(string(s.Priority), maxID)),
-				"write high, medium or low",
-			})
-		}
-		all = append(all, checkDoneWhen(of(i, "done_when"), s.DoneWhen)...)
-	}
-	return append(all, checkDoneWhen("done_when", p.DoneWhen)...)
-}
-
-func checkDoneWhen(path string, words []string) []finding {
-	var all []finding
-	for i, word := range words {
-		if !boulder.IsDoneWord(word) {
-			all = append(all, finding{
-				fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("done_when does not know %q", text.Cut(word, maxID)),
-				"use " + doneWords() + "; commands that must pass belong under gates",
-			})
-		}
-	}
-	return all
-}
-
-// doneWords lists the criteria in a sentence: "todos, diagnostics or judge".
-func doneWords() string {
-	words := boulder.DoneWords()
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
 }

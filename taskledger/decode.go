@@ -2,6 +2,7 @@ package taskledger
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/yamlfile"
@@ -63,10 +64,11 @@ func Parse(name string, data []byte) (*boulder.Plan, error) {
 	}
 	plan := written.plan()
 	fill(plan)
-	for _, newer := range checkVersion(plan) { // then nothing else can be judged
-		return nil, file.Just(newer.path, newer.what, newer.do)
+	found := check(plan)
+	if plan.Version != boulder.PlanVersion { // then nothing else can be judged
+		return nil, file.Just(found[0].path, found[0].what, found[0].do)
 	}
-	for _, f := range append(check(plan), checkSeal(plan)...) {
+	for _, f := range append(found, checkSeal(plan)...) {
 		file.Report(f.path, f.what, f.do)
 	}
 	if err := file.Err(); err != nil {
@@ -82,15 +84,15 @@ func checkSeal(p *boulder.Plan) []finding {
 	if s == nil {
 		return nil
 	}
-	switch s.Origin {
-	case boulder.OriginModel, boulder.OriginDirect, boulder.OriginFallback, boulder.OriginHand, boulder.OriginList,
-		boulder.OriginReplan:
-	default:
+	origins := []boulder.Origin{
+		boulder.OriginModel, boulder.OriginDirect, boulder.OriginFallback, boulder.OriginHand, boulder.OriginList,
+		boulder.OriginReplan,
+	}
+	switch {
+	case !slices.Contains(origins, s.Origin):
 		return []finding{{
 			"seal.origin", fmt.Sprintf("the seal's origin is %q, not model, direct, fallback, list, replan or hand", s.Origin), do,
 		}}
-	}
-	switch {
 	case s.Hash == "":
 		return []finding{{"seal.hash", "the seal has no hash", do}}
 	case s.CreatedAt.IsZero():

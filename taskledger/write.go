@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/statedir"
 )
 
 // WriteFile writes a plan as [Format] does. The file is replaced as a whole or not at all, also in a crash. A new file
@@ -22,7 +23,15 @@ func WriteFile(path string, plan *boulder.Plan) error {
 	if err != nil {
 		return fmt.Errorf("write the plan: %w", err)
 	}
-	if err := replace(target, data, mode); err != nil {
+	dir, err := statedir.Open(filepath.Dir(target))
+	if err == nil {
+		defer dir.Close()
+		err = dir.Write(filepath.Base(target), data)
+	}
+	if err == nil {
+		err = os.Chmod(target, mode)
+	}
+	if err != nil {
 		return fmt.Errorf("write the plan to %s: %w", path, err)
 	}
 	return nil
@@ -30,65 +39,24 @@ func WriteFile(path string, plan *boulder.Plan) error {
 
 // replaceable gives the file that a path stands for, which need not exist, and the mode it shall have.
 func replaceable(path string) (target string, mode fs.FileMode, err error) {
-	target, err = filepath.EvalSymlinks(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return missing(path)
-	}
-	if err != nil {
-		return "", 0, err
-	}
-	info, err := os.Stat(target)
+	info, err := os.Stat(path)
 	switch {
-	case err != nil:
-		return "", 0, err
-	case info.IsDir():
+	case err == nil && info.IsDir():
 		return "", 0, fmt.Errorf("%s is a directory: name a file in it", path)
-	case !info.Mode().IsRegular():
+	case err == nil && !info.Mode().IsRegular():
 		return "", 0, fmt.Errorf("%s is not a regular file: name another one", path)
+	case err == nil:
+		target, err = filepath.EvalSymlinks(path)
+		return target, info.Mode().Perm(), err
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", 0, err
 	}
-	return target, info.Mode().Perm(), nil
-}
-
-func missing(path string) (target string, mode fs.FileMode, err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return "", 0, fmt.Errorf("%s is a link that leads nowhere: remove it or name another file", path)
 	}
 	dir := filepath.Dir(path)
-	if info, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return "", 0, fmt.Errorf("there is no directory %s: create it or name another file", dir)
 	}
 	return path, 0o600, nil
-}
-
-// replace puts data under a name by way of a temporary file beside it.
-func replace(path string, data []byte, mode fs.FileMode) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".plan-*.tmp")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return syncDir(dir)
-}
-
-// syncDir makes a rename survive a power failure.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
