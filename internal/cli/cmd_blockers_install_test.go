@@ -13,11 +13,11 @@ import (
 
 func slashIn(t *testing.T, path string) *slashPlace {
 	t.Helper()
-	p, err := openSlashPlace(path, ".opencode", path)
+	p, err := openSlashPlace(path, ".opencode")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.close)
+	t.Cleanup(func() { p.root.Close() })
 	return p
 }
 
@@ -25,24 +25,24 @@ func slashIn(t *testing.T, path string) *slashPlace {
 func TestSlashInstall(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	step := func(what string, want slashOutcome, do func(p *slashPlace) (slashOutcome, error)) {
+	step := func(what string, want string, do func(p *slashPlace) (string, error)) {
 		t.Helper()
 		if got, err := do(slashIn(t, dir)); err != nil || got != want {
 			t.Errorf("%s: %q, %v", what, got, err)
 		}
 	}
-	install := func(program string) func(p *slashPlace) (slashOutcome, error) {
-		return func(p *slashPlace) (slashOutcome, error) { return p.install(program) }
+	install := func(program string) func(p *slashPlace) (string, error) {
+		return func(p *slashPlace) (string, error) { return p.install(program, dir) }
 	}
 	file := filepath.Join(dir, ".opencode", "command", "blockers.md")
-	step("removing nothing", slashAbsent, (*slashPlace).remove)
-	step("the first time", slashInstalled, install("manager"))
+	step("removing nothing", "absent", (*slashPlace).remove)
+	step("the first time", "installed", install("manager"))
 	first, err := os.ReadFile(file)
-	if err != nil || !slashUntouched(string(first)) || !strings.Contains(string(first), "!`manager -C "+dir+" blockers") {
+	if err != nil || !strings.Contains(string(first), "!`manager -C "+dir+" blockers") {
 		t.Errorf("wrote %q, %v", first, err)
 	}
-	step("again", slashUnchanged, install("manager"))
-	step("for another program", slashUpdated, install("/opt/it's here/manager"))
+	step("again", "unchanged", install("manager"))
+	step("for another program", "updated", install("/opt/it's here/manager"))
 	text, err := os.ReadFile(file)
 	if err != nil || !strings.Contains(string(text), `'/opt/it'\''s here/manager' -C `) {
 		t.Errorf("wrote %q, %v", text, err)
@@ -50,8 +50,8 @@ func TestSlashInstall(t *testing.T) {
 	if names := entries(t, filepath.Dir(file)); len(names) != 1 {
 		t.Errorf("left behind: %q", names)
 	}
-	step("removing it", slashRemoved, (*slashPlace).remove)
-	step("removing it again", slashAbsent, (*slashPlace).remove)
+	step("removing it", "removed", (*slashPlace).remove)
+	step("removing it again", "absent", (*slashPlace).remove)
 	if names := entries(t, filepath.Join(dir, ".opencode")); len(names) != 0 {
 		t.Errorf("left behind: %q", names)
 	}
@@ -124,13 +124,13 @@ func TestSlashInstallLeavesOthersAlone(t *testing.T) {
 			dir := t.TempDir()
 			prepare(t, dir)
 			before := snapshot(t, dir)
-			p, err := openSlashPlace(dir, ".opencode", dir)
+			p, err := openSlashPlace(dir, ".opencode")
 			if err == nil {
-				defer p.close()
+				defer p.root.Close()
 				if _, removeErr := p.remove(); removeErr != nil || p.there != "" {
 					t.Errorf("removing: %v", removeErr)
 				}
-				_, err = p.install("manager")
+				_, err = p.install("manager", dir)
 			}
 			if err == nil {
 				t.Error("it was installed")
@@ -185,7 +185,7 @@ func TestSlashInstallForAllProjects(t *testing.T) {
 	home, project := t.TempDir(), t.TempDir()
 	env := append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME=")
 	file := filepath.Join(home, ".config", "opencode", "command", "blockers.md")
-	step := func(outcome slashOutcome, args ...string) {
+	step := func(outcome string, args ...string) {
 		t.Helper()
 		code, stdout, stderr := run(t, project, env, append(args, "--global", "--json")...)
 		want := fmt.Sprintf("{\"type\":\"blockers-command\",\"file\":%q,\"outcome\":%q}\n", file, outcome)
@@ -193,17 +193,17 @@ func TestSlashInstallForAllProjects(t *testing.T) {
 			t.Errorf("%q: %d\n%s%s", args, code, stdout, stderr)
 		}
 	}
-	step(slashAbsent, "blockers", "uninstall")
+	step("absent", "blockers", "uninstall")
 	if names := entries(t, home); len(names) != 0 {
 		t.Errorf("removing nothing has made %q", names)
 	}
-	step(slashInstalled, "blockers", "install")
+	step("installed", "blockers", "install")
 	text, err := os.ReadFile(file)
 	if err != nil || !strings.Contains(string(text), "!`manager blockers slash <<") {
 		t.Errorf("wrote %q, %v", text, err)
 	}
-	step(slashUnchanged, "blockers", "install")
-	step(slashRemoved, "blockers", "uninstall")
+	step("unchanged", "blockers", "install")
+	step("removed", "blockers", "uninstall")
 	if names := entries(t, project); len(names) != 0 {
 		t.Errorf("the project has %q", names)
 	}
