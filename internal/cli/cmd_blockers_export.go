@@ -3,11 +3,8 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,16 +64,23 @@ func (a *app) runBlockersExport(ctx context.Context, o *blockersExportOptions) e
 		return err
 	}
 	records, listErr := d.List(ctx, f)
-	found := a.placed(ctx, records)
-	if o.output == "" || o.output == "-" {
-		return errors.Join(a.printExport(found), listErr)
+	found := secret.Each(a.placed(ctx, records), a.secrets.Text, a.secrets.JSON)
+	var content bytes.Buffer
+	if a.isData(o.output) {
+		for i := range found {
+			if err := view.WriteJSON(&content, found[i]); err != nil {
+				return err
+			}
+		}
+	} else {
+		content.WriteString(view.BlockersMarkdown(found, time.Now()))
 	}
-	content, err := a.exported(found, a.isData(o.output))
-	if err != nil {
-		return err
+	if o.output == "" || o.output == "-" {
+		_, err := a.Stdout.Write(content.Bytes())
+		return errors.Join(err, listErr)
 	}
 	file := a.file(o.output)
-	if err := writeExport(file, content, o.force); err != nil {
+	if err := writeExport(file, content.Bytes(), o.force); err != nil {
 		return err
 	}
 	if a.json {
@@ -84,14 +88,6 @@ func (a *app) runBlockersExport(ctx context.Context, o *blockersExportOptions) e
 	}
 	a.note("Exported %s to %s.", text.Plural(len(found), "blocker"), a.pretty(file))
 	return listErr
-}
-
-func (a *app) printExport(all []view.BlockerItem) error {
-	if a.json {
-		return a.printBlockers(all)
-	}
-	_, err := io.WriteString(a.Stdout, view.BlockersMarkdown(all, time.Now()))
-	return err
 }
 
 // isData reports by the ending of a file, and where that does not say, by --json, whether it gets objects or a document.
@@ -105,53 +101,27 @@ func (a *app) isData(name string) bool {
 	return a.json
 }
 
-// exported is what a file gets: without secrets, as on stdout.
-func (a *app) exported(all []view.BlockerItem, data bool) ([]byte, error) {
-	all = secret.Each(all, a.secrets.Text, a.secrets.JSON)
-	if !data {
-		return []byte(view.BlockersMarkdown(all, time.Now())), nil
-	}
-	var s bytes.Buffer
-	enc := json.NewEncoder(&s)
-	enc.SetEscapeHTML(false)
-	for i := range all {
-		if err := enc.Encode(all[i]); err != nil {
-			return nil, err
-		}
-	}
-	return s.Bytes(), nil
-}
-
-// writeExport writes a file that is not there yet, or with force in place of what is there: as a whole or not at all.
+// writeExport writes a file as a whole or not at all: one that is not there yet, or with force in place of what is there.
 func writeExport(file string, content []byte, force bool) error {
-	if info, err := os.Stat(file); err == nil && info.IsDir() {
+	switch info, err := os.Stat(file); {
+	case err == nil && info.IsDir():
 		return usagef("%s is a directory: name a file", file)
+	case err == nil && !force:
+		return usagef("%s is there already, and is not overwritten: choose another name, or say --force", file)
 	}
-	if !force {
-		err := writeContent(file, content, os.O_EXCL)
-		if errors.Is(err, fs.ErrExist) {
-			return usagef("%s is there already, and is not overwritten: choose another name, or say --force", file)
+	f, err := os.CreateTemp(filepath.Dir(file), ".blockers-*")
+	if err == nil {
+		_, err = f.Write(content)
+		err = errors.Join(err, f.Sync(), f.Close())
+		if err == nil {
+			err = os.Rename(f.Name(), file)
 		}
-		return err
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
 	}
-	next := filepath.Join(filepath.Dir(file), fmt.Sprintf(".%s.%d", filepath.Base(file), os.Getpid()))
-	if err := writeContent(next, content, os.O_EXCL); err != nil {
-		return err
-	}
-	if err := os.Rename(next, file); err != nil {
-		return errors.Join(fmt.Errorf("write the blockers: %w", err), os.Remove(next))
-	}
-	return nil
-}
-
-func writeContent(file string, content []byte, flags int) error {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|flags, 0o600)
 	if err != nil {
 		return fmt.Errorf("write the blockers: %w", err)
-	}
-	_, err = f.Write(content)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(fmt.Errorf("write the blockers: %w", err), os.Remove(file))
 	}
 	return nil
 }
