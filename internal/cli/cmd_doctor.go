@@ -36,214 +36,169 @@ of a run.`,
 	}
 }
 
-// finding is the outcome of a check.
-type finding string
-
-const (
-	fine   finding = "ok"
-	notice finding = "note"   // works, but is worth knowing
-	broken finding = "failed" // in the way of a run
-)
-
-// check is one line of `manager doctor`.
-type check struct {
-	Name    string  `json:"name"`
-	Finding finding `json:"finding"`
-	Detail  string  `json:"detail"`
-	Do      string  `json:"do,omitempty"` // what to do about it
-}
-
-// doctorReport is what `manager doctor --json` prints.
-type doctorReport struct {
-	Type   string  `json:"type"` // doctor
-	OK     bool    `json:"ok"`
-	Checks []check `json:"checks"`
-}
-
 func (a *app) runDoctor(ctx context.Context) error {
 	p, configErr := project.Open(a.dir, a.options())
 	if p == nil {
 		return configErr
 	}
-	d := &doctor{app: a, deps: &deps{Project: p, app: a, log: a.logger()}}
-	d.checkConfig(configErr)
-	d.checkGit(ctx)
-	d.checkState()
-	d.checkDatabase(ctx)
-	d.checkOpenCode(ctx)
-	d.checkKeys()
-	d.checkLedger()
-	d.checkPrices()
+	d := &doctor{Project: p, app: a}
+	report := &view.Doctor{Type: "doctor", OK: true, Checks: []view.Check{
+		d.config(configErr), d.git(ctx), d.state(), d.database(ctx),
+	}}
+	report.Checks = append(report.Checks, d.openCode(ctx)...)
+	report.Checks = append(report.Checks, d.keys(), d.ledgers(), d.prices())
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	report := doctorReport{Type: "doctor", OK: true, Checks: d.checks}
-	report.OK = !slices.ContainsFunc(d.checks, func(c check) bool { return c.Finding == broken })
-	var err error
-	if a.json {
-		err = a.printJSON(report)
-	} else {
-		a.printDoctor(report)
+	for _, c := range report.Checks {
+		report.OK = report.OK && c.Finding != view.Broken
 	}
-	if err == nil && !report.OK {
-		err = errSilent
+	if err := show(a, report, nil); err != nil || report.OK {
+		return err
 	}
-	return err
+	return errSilent
 }
 
-// doctor collects what it finds.
+// doctor is what the checks look at.
 type doctor struct {
-	app    *app
-	deps   *deps
-	checks []check
+	*project.Project
+	app *app
 }
 
-func (d *doctor) add(name string, f finding, do, format string, args ...any) {
-	d.checks = append(d.checks, check{Name: name, Finding: f, Detail: fmt.Sprintf(format, args...), Do: do})
+func fine(name, format string, args ...any) view.Check {
+	return view.Check{Name: name, Finding: view.Fine, Detail: fmt.Sprintf(format, args...)}
 }
 
-func (d *doctor) checkConfig(err error) {
+func notice(name, do, format string, args ...any) view.Check {
+	return view.Check{Name: name, Finding: view.Notice, Detail: fmt.Sprintf(format, args...), Do: do}
+}
+
+// broken is about what is in the way of a run; do may be empty if the error says what to do.
+func broken(name string, err error, do string) view.Check {
+	return view.Check{Name: name, Finding: view.Broken, Detail: err.Error(), Do: do}
+}
+
+func (d *doctor) config(err error) view.Check {
 	if err != nil {
-		d.add("config", broken, "correct the file; the keys are described in docs/cli.md", "%v", err)
-		return
+		return broken("config", err, "correct the file; the keys are described in docs/cli.md")
 	}
 	var files []string
-	for _, path := range d.deps.ConfigPaths() {
+	for _, path := range d.ConfigPaths() {
 		if exists(path) {
 			files = append(files, d.app.pretty(path))
 		}
 	}
 	if len(files) == 0 {
-		d.add("config", fine, "", "none, the defaults apply")
-		return
+		return fine("config", "none, the defaults apply")
 	}
-	d.add("config", fine, "", "read from %s", strings.Join(files, ", "))
+	return fine("config", "read from %s", strings.Join(files, ", "))
 }
 
-func (d *doctor) checkGit(ctx context.Context) {
-	w, err := workspace.Open(ctx, d.deps.Dir())
+func (d *doctor) git(ctx context.Context) view.Check {
+	w, err := workspace.Open(ctx, d.Dir())
 	if err != nil {
-		d.add("git", broken, "", "%v", err)
-		return
+		return broken("git", err, "")
 	}
 	if w.Reason() != "" {
-		d.add("git", notice, "nothing, if that is meant; with git, results are judged by what changed as well",
+		return notice("git", "nothing, if that is meant; with git, results are judged by what changed as well",
 			"no diffs are available: %s", w.Reason())
-		return
 	}
 	head, err := w.Head(ctx)
 	switch {
 	case err != nil:
-		d.add("git", broken, "make `git status` work here", "%v", err)
+		return broken("git", err, "make `git status` work here")
 	case head == "":
-		d.add("git", fine, "", "repository %s, no commit yet", w.Root())
-	default:
-		d.add("git", fine, "", "repository %s at %s", w.Root(), project.Short(head))
+		return fine("git", "repository %s, no commit yet", w.Root())
 	}
+	return fine("git", "repository %s at %s", w.Root(), project.Short(head))
 }
 
-// checkState looks whether the state can be written, without leaving any.
-func (d *doctor) checkState() {
-	dir := filepath.Join(d.deps.Dir(), store.DirName)
-	where := dir
-	switch info, err := os.Lstat(dir); {
+// state looks whether the state can be written, without leaving any.
+func (d *doctor) state() view.Check {
+	where := filepath.Join(d.Dir(), store.DirName)
+	switch info, err := os.Lstat(where); {
 	case errors.Is(err, fs.ErrNotExist):
-		where = d.deps.Dir()
+		where = d.Dir()
 	case err == nil && !info.IsDir():
-		d.add("state", broken, "move it away", "%s is a link or a file and not a directory", dir)
-		return
+		return broken("state", fmt.Errorf("%s is a link or a file and not a directory", where), "move it away")
 	}
 	f, err := os.CreateTemp(where, ".manager-doctor-*")
+	if err == nil {
+		f.Close()
+		err = os.Remove(f.Name())
+	}
 	if err != nil {
-		d.add("state", broken, "make the directory writable, or work elsewhere with -C", "cannot write: %v", err)
-		return
+		return broken("state", fmt.Errorf("cannot write: %w", err), "make the directory writable, or work elsewhere with -C")
 	}
-	f.Close()
-	if err := os.Remove(f.Name()); err != nil {
-		d.add("state", broken, "make the directory writable, or work elsewhere with -C", "cannot write: %v", err)
-		return
-	}
-	d.add("state", fine, "", "%s is writable", where)
+	return fine("state", "%s is writable", where)
 }
 
-func (d *doctor) checkDatabase(ctx context.Context) {
+func (d *doctor) database(ctx context.Context) view.Check {
 	r, closeReader, err := d.app.openReader(ctx)
-	if errors.Is(err, store.ErrHeld) {
-		d.add("database", broken, "wait a moment, or find that process and end it", "%v", err)
-		return
-	}
-	if err != nil {
-		d.add("database", broken, "", "%v", err)
-		return
+	switch {
+	case errors.Is(err, store.ErrHeld):
+		return broken("database", err, "wait a moment, or find that process and end it")
+	case err != nil:
+		return broken("database", err, "")
 	}
 	defer closeReader()
 	boulders, err := r.Listing(ctx)
 	for _, b := range boulders {
-		if !b.Status.Terminal() {
-			err = errors.Join(err, consistent(ctx, r, b.BoulderID))
+		if b.Status.Terminal() {
+			continue
 		}
+		detail, readErr := r.Get(ctx, b.BoulderID)
+		if readErr == nil {
+			_, readErr = view.Restore(detail)
+		}
+		err = errors.Join(err, readErr)
 	}
 	if err != nil {
-		d.add("database", broken, "the other boulders are not affected; keep a copy of "+store.DirName+
-			" and report this", "%v", err)
-		return
+		return broken("database", err, "the other boulders are not affected; keep a copy of "+store.DirName+" and report this")
 	}
 	held := ""
 	if h := project.HolderOf(ctx, r); h != nil {
 		held = fmt.Sprintf("; process %d is at work: %s", h.PID, h.Command)
 	}
-	d.add("database", fine, "", "%s%s", text.Plural(len(boulders), "boulder"), held)
+	return fine("database", "%s%s", text.Plural(len(boulders), "boulder"), held)
 }
 
-// consistent reports records of a boulder that cannot be read, or that contradict each other.
-func consistent(ctx context.Context, r reader, id string) error {
-	detail, err := r.Get(ctx, id)
-	if err != nil {
-		return err
+// openCode starts a server: that finds more than looking does.
+func (d *doctor) openCode(ctx context.Context) []view.Check {
+	if err := d.ConnectOpenCode(ctx); err != nil {
+		return []view.Check{broken("opencode", err, "")}
 	}
-	_, err = view.Restore(detail)
-	return err
-}
-
-// checkOpenCode starts a server: that finds more than looking does.
-func (d *doctor) checkOpenCode(ctx context.Context) {
-	if err := d.deps.ConnectOpenCode(ctx); err != nil {
-		d.add("opencode", broken, "", "%v", err)
-		return
-	}
-	defer d.deps.Close()
-	d.deps.Warm() // it boots while the version is asked for
-	version, err := opencode.Version(ctx, d.deps.Binary())
+	defer d.Close()
+	d.Warm() // it boots while the version is asked for
+	version, err := opencode.Version(ctx, d.Binary())
 	if err == nil {
 		err = opencode.CheckVersion(version)
 	}
 	if err != nil {
-		d.add("opencode", broken, "then `manager doctor` again; --opencode PATH names another one", "%v", err)
-		return
+		return []view.Check{broken("opencode", err, "then `manager doctor` again; --opencode PATH names another one")}
 	}
-	client, err := d.deps.Client(ctx)
+	client, err := d.Client(ctx)
 	if err != nil {
-		d.add("opencode", broken, "run `opencode serve` by hand to see what is wrong", "%v", err)
-		return
+		return []view.Check{broken("opencode", err, "run `opencode serve` by hand to see what is wrong")}
 	}
 	tested := ""
 	if version != opencode.TestedVersion {
 		tested = "; tested with " + opencode.TestedVersion
 	}
-	d.add("opencode", fine, "", "version %s (%s)%s", version, d.deps.Binary(), tested)
-	d.checkModels(ctx, client.In(d.deps.Dir()))
+	return []view.Check{
+		fine("opencode", "version %s (%s)%s", version, d.Binary(), tested), d.models(ctx, client.In(d.Dir())),
+	}
 }
 
 // hosted is OpenCode's own provider. With nothing else connected and no model configured, OpenCode 1.18.33 uses a free
 // model there (opencode/big-pickle) without saying so, and the project's code goes to it.
 const hosted = "opencode"
 
-func (d *doctor) checkModels(ctx context.Context, dir *opencode.Directory) {
-	login := "log in with `opencode auth login`, or choose with --model PROVIDER/MODEL"
+func (d *doctor) models(ctx context.Context, dir *opencode.Directory) view.Check {
+	const spelling, login = "write it as PROVIDER/MODEL", "log in with `opencode auth login`, or choose with --model PROVIDER/MODEL"
 	catalogue, err := dir.Catalogue(ctx)
 	if err != nil {
-		d.add("models", broken, "", "%v", err)
-		return
+		return broken("models", err, "")
 	}
 	var names []string
 	models, own := 0, false
@@ -254,71 +209,55 @@ func (d *doctor) checkModels(ctx context.Context, dir *opencode.Directory) {
 	}
 	slices.Sort(names)
 	offer := fmt.Sprintf("%s of %s", text.Plural(models, "model"), strings.Join(names, ", "))
-	chosen, from, err := d.model(ctx, dir)
+	// What sub-tasks use that name none, and who says so.
+	chosen, err := d.Model()
+	from := "--model or the configuration"
+	if err == nil && chosen == "" {
+		if ref, defaultErr := dir.DefaultModel(ctx); defaultErr != nil {
+			err = defaultErr
+		} else if ref.ModelID != "" {
+			chosen, from = ref.ProviderID+"/"+ref.ModelID, "OpenCode's configuration"
+		}
+	}
 	switch {
 	case err != nil:
-		d.add("models", broken, "write it as PROVIDER/MODEL", "%v", err)
+		return broken("models", err, spelling)
 	case models == 0:
-		d.add("models", broken, login, "OpenCode has no model")
+		return broken("models", errors.New("OpenCode has no model"), login)
 	case chosen == "" && !own:
-		d.add("models", notice, login, "%s; no provider of yours is connected, so OpenCode would send your project "+
+		return notice("models", login, "%s; no provider of yours is connected, so OpenCode would send your project "+
 			"to its own hosted free model", offer)
 	case chosen == "":
-		d.add("models", fine, "", "%s; OpenCode chooses for sub-tasks that name none", offer)
-	default:
-		d.checkModel(catalogue, chosen, from, offer)
+		return fine("models", "%s; OpenCode chooses for sub-tasks that name none", offer)
 	}
-}
-
-func (d *doctor) checkModel(catalogue opencode.Catalogue, chosen, from, offer string) {
 	ref, err := providers.ParseModel(chosen)
 	if err != nil {
-		d.add("models", broken, "write it as PROVIDER/MODEL", "%s: %v", from, err)
-		return
+		return broken("models", fmt.Errorf("%s: %w", from, err), spelling)
 	}
 	if _, ok := catalogue.Model(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}); !ok {
-		d.add("models", broken, "choose another; "+project.Offered(catalogue, ref.Provider),
-			"%s names %s, which OpenCode does not offer", from, chosen)
-		return
+		return broken("models", fmt.Errorf("%s names %s, which OpenCode does not offer", from, chosen),
+			"choose another; "+project.Offered(catalogue, ref.Provider))
 	}
-	d.add("models", fine, "", "%s; sub-tasks use %s (%s)", offer, chosen, from)
+	return fine("models", "%s; sub-tasks use %s (%s)", offer, chosen, from)
 }
 
-// model is what sub-tasks use that name none, and who says so.
-func (d *doctor) model(ctx context.Context, dir *opencode.Directory) (model, from string, err error) {
-	if model, err = d.deps.Model(); err != nil || model != "" {
-		return model, "--model or the configuration", err
-	}
-	ref, err := dir.DefaultModel(ctx)
-	if err != nil || ref.ModelID == "" {
-		return "", "", err
-	}
-	return ref.ProviderID + "/" + ref.ModelID, "OpenCode's configuration", nil
-}
-
-// checkKeys says for each provider whether its key is set. Without any the ledgers go through OpenCode.
-func (d *doctor) checkKeys() {
-	sources, err := d.deps.Sources()
+// keys says for each provider whether its key is set. Without any the ledgers go through OpenCode.
+func (d *doctor) keys() view.Check {
+	sources, err := d.Sources()
 	if err != nil {
-		d.add("keys", broken, "correct the endpoints in the configuration", "%v", err)
-		return
+		return broken("keys", err, "correct the endpoints in the configuration")
 	}
 	var all []string
 	for _, s := range sources {
-		all = append(all, s.Name+": "+d.keysOf(s))
+		said := strings.Join(s.KeyEnv, " and ") + " not set"
+		if name := d.keyOf(s); name != "" {
+			said = name + " set"
+		} else if len(s.KeyEnv) == 0 {
+			said = "needs none"
+		}
+		all = append(all, s.Name+": "+said)
 	}
-	d.add("keys", fine, "", "%s", strings.Join(all, "\n"))
-}
-
-// keysOf names the variables that may hold a provider's key, with whether they do.
-func (d *doctor) keysOf(s providers.Source) string {
-	if len(s.KeyEnv) == 0 {
-		return "needs none"
-	}
-	if name := d.keyOf(s); name != "" {
-		return name + " set"
-	}
-	return strings.Join(s.KeyEnv, " and ") + " not set"
+	return fine("keys", "%s", strings.Join(all, "\n"))
 }
 
 // keyOf is the variable that a provider's key is taken from; empty if there is none.
@@ -331,26 +270,25 @@ func (d *doctor) keyOf(s providers.Source) string {
 	return ""
 }
 
-// checkLedger says which model plans and judges, and how it is reached.
-func (d *doctor) checkLedger() {
-	if err := d.deps.OpenLedger(); err != nil {
-		d.add("ledgers", broken, "set the key of its provider, or choose another with --ledger-model", "%v", err)
-		return
+// ledgers says which model plans and judges, and how it is reached.
+func (d *doctor) ledgers() view.Check {
+	if err := d.OpenLedger(); err != nil {
+		return broken("ledgers", err, "set the key of its provider, or choose another with --ledger-model")
 	}
 	how := "through OpenCode"
 	if source, ok := d.direct(); ok {
 		how = view.JoinedBy(" with ", "directly", d.keyOf(source))
 	}
-	d.add("ledgers", fine, "", "%s plans and judges, asked %s", view.ModelName(d.deps.Ledger()), how)
+	return fine("ledgers", "%s plans and judges, asked %s", view.ModelName(d.Ledger()), how)
 }
 
 // direct is the provider of the ledgers, if it is asked directly.
 func (d *doctor) direct() (providers.Source, bool) {
-	ref, err := providers.ParseModel(d.deps.Ledger())
-	if err != nil || !d.deps.LedgerIsDirect() {
+	ref, err := providers.ParseModel(d.Ledger())
+	if err != nil || !d.LedgerIsDirect() {
 		return providers.Source{}, false
 	}
-	sources, err := d.deps.Sources()
+	sources, err := d.Sources()
 	i := slices.IndexFunc(sources, func(s providers.Source) bool { return s.Name == ref.Provider })
 	if err != nil || i < 0 {
 		return providers.Source{}, false
@@ -358,45 +296,25 @@ func (d *doctor) direct() (providers.Source, bool) {
 	return sources[i], true
 }
 
-// checkPrices says whether it will be known what the ledgers cost: providers that are asked directly do not tell.
-func (d *doctor) checkPrices() {
-	prices := d.deps.Config().Prices
+// prices says whether it will be known what the ledgers cost: providers that are asked directly do not tell.
+func (d *doctor) prices() view.Check {
+	prices := d.Config().Prices
 	s := "none configured"
 	if n := len(prices); n > 0 {
 		s = text.Plural(n, "price") + " configured"
 	}
 	source, direct := d.direct()
 	if !direct {
-		d.add("prices", fine, "", "%s; OpenCode tells what its models cost, where it knows", s)
-		return
+		return fine("prices", "%s; OpenCode tells what its models cost, where it knows", s)
 	}
-	ref, err := providers.ParseModel(d.deps.Ledger())
+	ref, err := providers.ParseModel(d.Ledger())
 	if _, known := prices.Cost(ref, providers.Usage{Input: 1, Output: 1}); err == nil && known {
-		d.add("prices", fine, "", "%s, that of %s among them", s, ref)
-		return
+		return fine("prices", "%s, that of %s among them", s, ref)
 	}
-	do := fmt.Sprintf("add it to prices in the configuration: {model: %q, input: …, output: …}", d.deps.Ledger())
-	s += fmt.Sprintf("; %s does not tell what %s costs, so that counts as unknown", source.Name, d.deps.Ledger())
-	if d.deps.Config().RunBudget.Cost > 0 {
-		d.add("prices", broken, do+", or limit tokens instead", "%s, and a budget of cost cannot be kept", s)
-		return
+	do := fmt.Sprintf("add it to prices in the configuration: {model: %q, input: …, output: …}", d.Ledger())
+	s += fmt.Sprintf("; %s does not tell what %s costs, so that counts as unknown", source.Name, d.Ledger())
+	if d.Config().RunBudget.Cost > 0 {
+		return broken("prices", errors.New(s+", and a budget of cost cannot be kept"), do+", or limit tokens instead")
 	}
-	d.add("prices", notice, do, "%s", s)
+	return notice("prices", do, "%s", s)
 }
-
-func (a *app) printDoctor(report doctorReport) {
-	p := a.on(a.Stdout)
-	marks := map[finding]string{fine: p.Green("✓"), notice: p.Yellow("!"), broken: p.Red("✗")}
-	for _, c := range report.Checks {
-		fmt.Fprintf(a.Stdout, "%s %s  %s\n", marks[c.Finding], p.Bold(text.Fit(c.Name, widthCheck)),
-			strings.TrimSpace(text.Indent(text.Safe(c.Detail), strings.Repeat(" ", widthCheck+4))))
-		if c.Do != "" {
-			fmt.Fprintf(a.Stdout, "%s→ %s\n", strings.Repeat(" ", widthCheck+4), text.OneLine(c.Do))
-		}
-	}
-	if !report.OK {
-		fmt.Fprintln(a.Stdout, "\nSomething is in the way of a run; see the lines with "+p.Red("✗")+".")
-	}
-}
-
-const widthCheck = 8 // database, opencode

@@ -6,8 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bouldermgr/manager/project"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/project"
 )
 
 func TestDoctorWithoutOpenCode(t *testing.T) {
@@ -18,20 +20,20 @@ func TestDoctorWithoutOpenCode(t *testing.T) {
 	if code != exitError || stderr != "" {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
-	var report doctorReport
+	var report view.Doctor
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]finding{}
+	got := map[string]view.Finding{}
 	for _, c := range report.Checks {
 		got[c.Name] = c.Finding
-		if c.Finding == broken && c.Do == "" {
+		if c.Finding == view.Broken && c.Do == "" {
 			t.Errorf("%s does not say what to do: %s", c.Name, c.Detail)
 		}
 	}
-	want := map[string]finding{
-		"config": broken, "git": notice, "state": fine, "database": fine, "opencode": broken, "ledgers": fine,
-		"keys": fine, "prices": fine,
+	want := map[string]view.Finding{
+		"config": view.Broken, "git": view.Notice, "state": view.Fine, "database": view.Fine, "opencode": view.Broken,
+		"ledgers": view.Fine, "keys": view.Fine, "prices": view.Fine,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || report.OK {
 		t.Errorf("OK is %v, findings (-want +got):\n%s", report.OK, diff)
@@ -84,11 +86,9 @@ func doctorText(t *testing.T, configuration string, environ ...string) string {
 	t.Helper()
 	a, stdout, _ := testApp(environ...)
 	a.configFile = configFile(t, configuration)
-	d := &doctor{app: a, deps: openProject(t, a, t.TempDir())}
-	d.checkKeys()
-	d.checkLedger()
-	d.checkPrices()
-	a.printDoctor(doctorReport{Checks: d.checks})
+	d := &doctor{Project: openProject(t, a, t.TempDir()).Project, app: a}
+	report := view.Doctor{Checks: []view.Check{d.keys(), d.ledgers(), d.prices()}}
+	report.Print(a.on(a.Stdout))
 	return stdout.String()
 }
 
