@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
@@ -19,20 +20,31 @@ type part struct {
 // renderEvidence writes all evidence of a turn in at most limit characters.
 func renderEvidence(req boulder.JudgeRequest, limit int) string {
 	t, turn, e := req.SubTask, req.Turn, evidence(req)
+	var nudges, todos []string
+	for _, n := range turn.Nudges {
+		nudges = append(nudges, fmt.Sprintf("rule %s: %s", n.Rule, strings.Join(strings.Fields(n.Prompt), " ")))
+	}
+	for _, todo := range e.Todos {
+		todos = append(todos, todo.Status+": "+todo.Content)
+	}
+	message := e.FinalMessage
+	if strings.TrimSpace(message) == "" {
+		message = "none"
+	}
 	parts := []part{
 		{"How the turn ended", ending(e), text.Start},
-		{"What the manager told the agent during the turn, because it seemed stuck", nudges(turn.Nudges), text.End},
+		{"What the manager told the agent during the turn, because it seemed stuck", bulleted(nudges), text.End},
 		{"Gates: commands that the manager ran itself after the turn", gates(t, e.Gates), text.Start},
 		{"Errors that the language server found in changed files, after the last edit of each",
 			analysed(e), text.Start},
 		{"The promise of the agent that everything is done", promise(t, e), text.Start},
 		{"Choices that the agent made itself, and reported", bulleted(choices(t)), text.End},
-		{"Todo list of the agent", todos(e.Todos), text.Start},
+		{"Todo list of the agent", bulleted(todos), text.Start},
 		{"Changed files since the attempt began", changedFiles(e.Diff), text.Start},
 		{"Patch", e.Diff.Patch, text.Start},
 		{fmt.Sprintf("Tool calls: the last %d of %d, oldest first", len(e.ToolCalls), max(e.ToolCount, len(e.ToolCalls))),
 			toolCalls(e.ToolCalls), text.End},
-		{"Last message of the agent: claims, not evidence", message(e.FinalMessage), text.Ends},
+		{"Last message of the agent: claims, not evidence", message, text.Ends},
 	}
 	if turn.Kind == boulder.TurnContinuation {
 		parts = append([]part{{"What the agent was told before this turn", turn.Prompt, text.Start}}, parts...)
@@ -41,10 +53,10 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 	room := limit
 	for i := range parts {
 		parts[i].body = strings.TrimSpace(strings.ToValidUTF8(parts[i].body, "\uFFFD"))
-		lengths = append(lengths, length(parts[i].body))
+		lengths = append(lengths, utf8.RuneCountInString(parts[i].body))
 		room -= len(parts[i].frame(""))
 	}
-	level := share(lengths, max(0, room))
+	level := text.Level(lengths, max(0, room))
 	var b strings.Builder
 	for _, p := range parts {
 		if p.body != "" {
@@ -95,14 +107,6 @@ func choices(t boulder.SubTask) []string {
 	return all
 }
 
-func nudges(all []boulder.Nudge) string {
-	var b strings.Builder
-	for _, n := range all {
-		fmt.Fprintf(&b, "- rule %s: %s\n", n.Rule, strings.Join(strings.Fields(n.Prompt), " "))
-	}
-	return b.String()
-}
-
 func bulleted(items []string) string {
 	var b strings.Builder
 	for _, item := range items {
@@ -148,14 +152,6 @@ func gateEnd(g boulder.Gate) string {
 	return fmt.Sprintf("exit code %d", g.ExitCode)
 }
 
-func todos(all []boulder.Todo) string {
-	var b strings.Builder
-	for _, t := range all {
-		fmt.Fprintf(&b, "- %s: %s\n", t.Status, t.Content)
-	}
-	return b.String()
-}
-
 func changedFiles(d boulder.Diff) string {
 	switch {
 	case d.Unavailable != "":
@@ -187,11 +183,4 @@ func toolCalls(calls []boulder.ToolCall) string {
 		}
 	}
 	return b.String()
-}
-
-func message(text string) string {
-	if strings.TrimSpace(text) == "" {
-		return "none"
-	}
-	return text
 }

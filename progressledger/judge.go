@@ -11,8 +11,9 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-// minEvidence is the smallest budget in which every kind of evidence still finds room.
-const minEvidence = 2_000
+// maxEvidence is the length of the evidence in a prompt, in characters, headings and notices of cuts included. Short parts
+// are shown whole; the long ones share what is left. A model to which that is too long gets a third.
+const maxEvidence = 30_000
 
 // Config is what a Judge works with.
 type Config struct {
@@ -20,45 +21,22 @@ type Config struct {
 	Completer providers.Completer
 	// Model is the provider's own name of the model. Defaults to the one that the Completer was opened for.
 	Model string
-	// Limits defaults to [DefaultLimits].
-	Limits *Limits
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
 
-// Limits bounds what a model is shown. Start from [DefaultLimits].
-type Limits struct {
-	// Evidence is the length of the evidence in a prompt, in characters, headings and notices of cuts included; at least
-	// 2,000. Short parts are shown whole; the long ones share what is left. Defaults to 30,000.
-	Evidence int
-}
-
-// DefaultLimits returns the documented defaults.
-func DefaultLimits() Limits { return Limits{Evidence: 30_000} }
-
 // Judge is the Progress Ledger. It keeps nothing between calls and may be used from many goroutines.
-type Judge struct {
-	cfg    Config
-	limits Limits
-}
+type Judge struct{ cfg Config }
 
 // New checks the configuration and fills in the defaults.
 func New(cfg Config) (*Judge, error) {
 	if cfg.Completer == nil {
 		return nil, errors.New("progressledger: Config.Completer is nil")
 	}
-	j := &Judge{cfg: cfg, limits: DefaultLimits()}
-	if cfg.Limits != nil {
-		j.limits = *cfg.Limits
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if j.limits.Evidence < minEvidence {
-		return nil, fmt.Errorf("progressledger: Limits.Evidence is %d characters; at least %d are needed to show something "+
-			"of each kind of evidence", j.limits.Evidence, minEvidence)
-	}
-	if j.cfg.Logger == nil {
-		j.cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	return j, nil
+	return &Judge{cfg}, nil
 }
 
 // Judge returns a normalised verdict on a turn that has its evidence. It blocks until the model has answered, minutes
@@ -74,18 +52,21 @@ func New(cfg Config) (*Judge, error) {
 // hold and one of them is green; not completed, if anything forbids it. Where neither is so, nothing is claimed: the
 // error is a [*boulder.TroubleError] of [boulder.TroubleJudge], and the same turn may be judged again later.
 func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
+	rules, e := rule(req), evidence(req)
 	if !req.SubTask.DoneNeeds(boulder.DoneJudge) {
-		return withoutJudge(req), boulder.Usage{}, nil
-	}
-	if req.RulesFirst {
-		if v, forbidden := byRules(req); forbidden {
-			return v, boulder.Usage{}, nil
+		// Without a green gate the turn must at least have come to an end of its own.
+		if why := unfinished(e); why != "" && !shown(req) && rules.cutOff == "" {
+			rules.undone = append(rules.undone, why)
 		}
+		return rules.verdict(e), boulder.Usage{}, nil
 	}
-	limit := j.limits.Evidence
+	v := rules.verdict(e)
+	if req.RulesFirst && !v.Completed {
+		return v, boulder.Usage{}, nil
+	}
 	question := providers.Request{Model: j.cfg.Model, System: systemPrompt, Schema: schema(req.SubTask), SchemaName: "verdict"}
 	answer, spent, err := ledger.Ask(ctx, j.cfg.Completer, j.cfg.Logger, question, (*Answer).check,
-		userPrompt(req, limit), userPrompt(req, max(minEvidence, limit/3)))
+		userPrompt(req, maxEvidence), userPrompt(req, maxEvidence/3))
 	switch {
 	case err == nil:
 		return Normalize(req, answer), spent, nil
@@ -94,10 +75,11 @@ func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Ve
 	}
 	j.cfg.Logger.WarnContext(ctx, "the judge gave no usable answer, the rules decide alone",
 		"sub_task", req.SubTask.ID, "attempt", req.Attempt.Attempt, "turn", req.Turn.Number, "error", err)
-	v, ok := withoutAnswer(req)
-	if !ok {
+	if v.Completed && !shown(req) {
 		return boulder.Verdict{}, spent, fmt.Errorf("judge sub-task %q: no gate shows whether it is complete: %w",
 			req.SubTask.ID, &boulder.TroubleError{Kind: boulder.TroubleJudge, Err: err})
 	}
+	// It claims no progress; whoever counts stalls leaves it out, by JudgeUnavailable.
+	v.IsProgress, v.JudgeUnavailable = v.Completed, true
 	return v, spent, nil
 }

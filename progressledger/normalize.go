@@ -48,11 +48,10 @@ func Normalize(req boulder.JudgeRequest, a Answer) boulder.Verdict {
 	criteria := findings(req.SubTask, a.Criteria)
 	outputs := declared(req.SubTask, a)
 
-	missing := slices.Concat(undone(req), unmet(criteria), outputs.missing())
-	silent := unpromised(req)
-	cutOff := truncated(evidence(req))
+	rules := rule(req)
+	missing := slices.Concat(rules.undone, unmet(criteria), outputs.missing())
 	v := boulder.Verdict{
-		Completed: claimed && len(missing) == 0 && len(silent) == 0 && cutOff == "",
+		Completed: claimed && len(missing) == 0 && len(rules.silent) == 0 && rules.cutOff == "",
 		Summary:   text.Excerpt(strings.TrimSpace(a.Summary), maxSummary, text.Start), Criteria: criteria,
 		OutputData: text.Excerpt(outputs.data(), MaxOutput, text.Start), IsProgress: a.IsProgress, BlockedBy: obstacle(a.BlockedBy),
 		NeedReplan: a.NeedReplan, ReplanReason: text.Excerpt(a.ReplanReason, maxReason, text.Start),
@@ -64,33 +63,12 @@ func Normalize(req boulder.JudgeRequest, a Answer) boulder.Verdict {
 		return v
 	}
 	if claimed {
-		v.Overruled = slices.Concat(missing, silent, rest(cutOff))
+		v.Overruled = slices.Concat(missing, rules.silent, rules.rest())
 	}
 	v.IsInLoop, v.IsStuck, v.StuckReason = a.IsInLoop, a.IsStuck, text.Excerpt(a.StuckReason, maxReason, text.Start)
-	v.Remaining = remaining(few(a.Remaining, maxItems, maxItem), undone(req), outputs.missing(), rest(cutOff))
-	prompt := continuation(a, claimed, missing, outputs.missing())
-	if prompt == "" && len(silent) > 0 {
-		prompt = lookAgain
-	}
-	v.ContinuationPrompt = text.Excerpt(goOn(cutOff, prompt), maxPrompt, text.Start)
+	v.Remaining = remaining(few(a.Remaining, maxItems, maxItem), rules.undone, outputs.missing(), rules.rest())
+	v.ContinuationPrompt = rules.tell(continuation(a, claimed, missing, outputs.missing()))
 	return v
-}
-
-// rest of a truncated turn.
-func rest(cutOff string) []string {
-	if cutOff == "" {
-		return nil
-	}
-	return []string{"the turn was cut off (" + cutOff + "), so its end is missing"}
-}
-
-// goOn tells an agent whose turn was truncated about it, before whatever else there is to say.
-func goOn(cutOff, prompt string) string {
-	if cutOff == "" {
-		return prompt
-	}
-	return strings.TrimSpace("Your last turn was cut off (" + cutOff + "). Go on where you stopped; at the end say in " +
-		"two sentences what you did.\n\n" + prompt)
 }
 
 // findings gives one entry for each criterion of the sub-task. Of contradicting findings the unfavourable one counts.

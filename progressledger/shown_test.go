@@ -1,9 +1,10 @@
-package progressledger
+package progressledger_test
 
 import (
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/providers"
 )
 
 // Tests that were green before anybody began, and still are, say nothing about the work: a turn that did not come to an
@@ -25,16 +26,18 @@ func TestGreenAsBeforeShowsNothing(t *testing.T) {
 				},
 				Turn: boulder.Turn{Evidence: &boulder.Evidence{Ended: ended, Gates: []boulder.Gate{{Command: tests}}}},
 			}
-			if v := withoutJudge(req); v.Completed != want {
-				t.Errorf("%s, exit code %d before: completed is %v: %s", name, before, v.Completed, v.Summary)
+			v, _, err := newJudge(t, nobody{}).Judge(t.Context(), req)
+			if err != nil || v.Completed != want {
+				t.Errorf("%s, exit code %d before: completed is %v: %s, %v", name, before, v.Completed, v.Summary, err)
 			}
-			_, said := withoutAnswer(req)
-			if said != want {
-				t.Errorf("%s, exit code %d before, and no answer of the judge: something is said: %v", name, before, said)
+			req.SubTask.DoneWhen = []string{boulder.DoneJudge, boulder.DoneTests}
+			if _, _, err := judge(t, fails(providers.KindContentFilter), req); (err == nil) != want {
+				t.Errorf("%s, exit code %d before, and no answer of the judge: %v", name, before, err)
 			}
+			req.SubTask.DoneWhen = []string{boulder.DoneTodos, boulder.DoneTests}
 			req.SubTask.Gates, req.SubTask.NoWorse = req.SubTask.NoWorse, nil
-			if v := withoutJudge(req); !v.Completed {
-				t.Errorf("%s, with a gate: %s", name, v.Summary)
+			if v, _, err := newJudge(t, nobody{}).Judge(t.Context(), req); err != nil || !v.Completed {
+				t.Errorf("%s, with a gate: %s, %v", name, v.Summary, err)
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package prompts
 import (
 	"fmt"
 	"slices"
-	"sort"
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -128,14 +127,11 @@ func (p *prompt) answers(answers []string) {
 		p.add(fmt.Sprintf("[cut: the first %d of %d answers]", n, len(answers)))
 		answers = answers[n:]
 	}
-	fits := func(level int) bool {
-		sum := 0
-		for _, a := range answers {
-			sum += min(level, utf8.RuneCountInString(a))
-		}
-		return sum <= maxAnswers
+	var lengths []int
+	for _, a := range answers {
+		lengths = append(lengths, utf8.RuneCountInString(a))
 	}
-	level := sort.Search(maxAnswers, func(level int) bool { return !fits(level + 1) })
+	level := text.Level(lengths, maxAnswers)
 	for _, a := range answers {
 		p.add(text.Excerpt(a, level, text.Start))
 	}

@@ -2,6 +2,7 @@ package text
 
 import (
 	"fmt"
+	"sort"
 	"strings"
 	"unicode/utf8"
 )
@@ -74,4 +75,16 @@ func Excerpt(s string, limit int, keep Keep) string {
 		front = kept / 3
 	}
 	return strings.TrimSpace(Head(s, front) + notice(total-kept) + Tail(s, kept-front))
+}
+
+// Level is the greatest length of one part at which parts of these lengths fit into room: short ones are whole, long ones
+// equal.
+func Level(lengths []int, room int) int {
+	return sort.Search(room, func(level int) bool {
+		sum := 0
+		for _, n := range lengths {
+			sum += min(n, level+1)
+		}
+		return sum > room
+	})
 }

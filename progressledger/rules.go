@@ -1,0 +1,202 @@
+package progressledger
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
+)
+
+const (
+	// maxTold bounds the diagnostics, and the tests of a gate, that one reason names.
+	maxTold = 5
+	// maxQuote is the length of a summary that is taken from the agent's own last message, in characters.
+	maxQuote = 600
+)
+
+// ruling is what forbids completion whatever a model says (rule 1).
+type ruling struct {
+	undone []string // what work can do something about
+	// silent says that the promise was not given, where it has to be. An agent is not told of that as of something to be
+	// done: it would write the promise instead of doing the work.
+	silent []string
+	// cutOff says why the turn's end is no end of its own, although it may look like one. Such a turn never completes a
+	// sub-task, with green gates neither: what it was about to do is not known. Empty if the manager ended the turn itself.
+	cutOff string
+}
+
+func rule(req boulder.JudgeRequest) ruling {
+	t, e := req.SubTask, evidence(req)
+	r := ruling{undone: gateVetoes(t, e)}
+	if t.DoneNeeds(boulder.DoneTodos) {
+		for _, todo := range e.OpenTodos() {
+			r.undone = append(r.undone, "the todo list has an open item: "+todo.Content)
+		}
+	}
+	if found := faults(e); t.DoneNeeds(boulder.DoneDiagnostics) && len(found) > 0 {
+		r.undone = append(r.undone, "the language server finds errors in changed files: "+several(found, "; "))
+	}
+	if t.ExpectsChanges && e.Diff.Empty() {
+		r.undone = append(r.undone, "changes to files are expected, and there are none")
+	}
+	if t.DoneNeeds(boulder.DonePromise) && !e.Promised {
+		r.silent = []string{"the promise was not given that everything is done"}
+	}
+	switch end := e.Ended; {
+	case end.Truncated != "":
+		r.cutOff = end.Truncated
+	case end.Finish == "length" && end.Stopped == "" && end.Error == "":
+		r.cutOff = "it reached the output limit"
+	}
+	return r
+}
+
+// rest is that the turn's end is missing.
+func (r ruling) rest() []string {
+	if r.cutOff == "" {
+		return nil
+	}
+	return []string{"the turn was cut off (" + r.cutOff + "), so its end is missing"}
+}
+
+// tell makes the prompt to continue with: an agent whose turn was truncated is told so before whatever else there is to say.
+// One that has nothing to do by the rules, and does not say that it is done, looks again.
+func (r ruling) tell(prompt string) string {
+	if prompt == "" && len(r.silent) > 0 {
+		prompt = "Look whether all that your brief asks for is done, and do what is not."
+	}
+	if r.cutOff != "" {
+		prompt = strings.TrimSpace("Your last turn was cut off (" + r.cutOff + "). Go on where you stopped; at the end say in " +
+			"two sentences what you did.\n\n" + prompt)
+	}
+	return text.Excerpt(prompt, maxPrompt, text.Start)
+}
+
+// verdict is that of the rules alone. Declared outputs cannot be told apart, so the last message is handed on whole.
+func (r ruling) verdict(e *boulder.Evidence) boulder.Verdict {
+	v := boulder.Verdict{BlockedBy: "none", IsProgress: !e.Diff.Empty()}
+	if all := slices.Concat(r.undone, r.silent, r.rest()); len(all) > 0 {
+		v.Summary = text.Excerpt("Not completed: "+strings.Join(all, "; ")+".", maxSummary, text.Start)
+		v.Remaining = slices.Concat(r.undone, r.rest())
+		prompt := ""
+		if len(r.undone) > 0 {
+			prompt = continuation(Answer{}, false, r.undone, nil)
+		}
+		v.ContinuationPrompt = r.tell(prompt)
+		return v
+	}
+	message := strings.TrimSpace(e.FinalMessage)
+	v.Completed, v.IsProgress, v.OutputData = true, true, text.Excerpt(message, MaxOutput, text.Start)
+	v.Summary = strings.TrimSpace(passed(e.Gates) + " " + text.Excerpt(message, maxQuote, text.Start))
+	if v.Summary == "" {
+		v.Summary = "The turn came to its end."
+	}
+	return v
+}
+
+// shown reports whether a gate shows that the work is done: one that has to be green and is, or that was red before and
+// is not any more. One that is merely as it was, red or green, shows nothing.
+func shown(req boulder.JudgeRequest) bool {
+	return slices.ContainsFunc(evidence(req).Gates, func(g boulder.Gate) bool {
+		wasRed := func(b boulder.Gate) bool { return b.Command == g.Command && !b.Green() }
+		return g.Green() &&
+			(!req.SubTask.MayStayRed(g.Command) || slices.ContainsFunc(req.SubTask.Baseline, wasRed))
+	})
+}
+
+func passed(gates []boulder.Gate) string {
+	asBefore := 0
+	for _, g := range gates {
+		if !g.Green() {
+			asBefore++
+		}
+	}
+	switch {
+	case len(gates) == 0:
+		return ""
+	case asBefore == 0:
+		return fmt.Sprintf("%s passed.", text.Plural(len(gates), "gate"))
+	}
+	return fmt.Sprintf("%d of %s passed, %d no worse than before.", len(gates)-asBefore, text.Plural(len(gates), "gate"), asBefore)
+}
+
+// unfinished says why a turn's end is none of its own; empty if it is. OpenCode ends a turn that is done with "stop";
+// length and unknown, and a turn without a text, are truncations (SEMANTICS 5).
+func unfinished(e *boulder.Evidence) string {
+	switch end := e.Ended; {
+	case end.Stopped != "":
+		return "the turn was stopped: " + end.Stopped
+	case end.Error != "":
+		return strings.TrimSuffix("the turn ended with "+end.Error+": "+end.Message, ": ")
+	case end.Truncated != "":
+		return "the turn was cut off: " + end.Truncated
+	case end.Finish == "":
+		return "the turn ended without an answer"
+	case end.Finish == "length":
+		return "the turn was cut off at the output limit"
+	case end.Finish != "stop":
+		return fmt.Sprintf("the turn was cut off (finish reason %q)", end.Finish)
+	case strings.TrimSpace(e.FinalMessage) == "":
+		return "the turn ended without a message"
+	}
+	return ""
+}
+
+func gateVetoes(t boulder.SubTask, e *boulder.Evidence) []string {
+	var reasons []string
+	for _, g := range t.OpenGates(e.Gates, e.NoServer) {
+		switch {
+		case g.Run == nil:
+			reasons = append(reasons, fmt.Sprintf("the command `%s` must exit 0 (it was not run)", g.Command))
+		case t.MayStayRed(g.Command):
+			reasons = append(reasons, fmt.Sprintf("the command `%s` must be no worse than before (%s)", g.Command, worse(t, *g.Run)))
+		default:
+			reasons = append(reasons, fmt.Sprintf("the command `%s` must exit 0 (%s)", g.Command, gateEnd(*g.Run)))
+		}
+	}
+	return reasons
+}
+
+// worse tells how a gate ended, now and before the sub-task began, and which tests fail only now.
+func worse(t boulder.SubTask, g boulder.Gate) string {
+	i := slices.IndexFunc(t.Baseline, func(b boulder.Gate) bool { return b.Command == g.Command })
+	if i < 0 {
+		return gateEnd(g)
+	}
+	before := t.Baseline[i]
+	text := fmt.Sprintf("%s; before: %s", gateEnd(g), gateEnd(before))
+	known := func(test string) bool { return slices.Contains(before.Failing, test) }
+	if fresh := slices.DeleteFunc(slices.Clone(g.Failing), known); len(fresh) > 0 {
+		text += "; newly failing: " + several(fresh, ", ")
+	}
+	return text
+}
+
+// faults are the errors that the language server found, warnings left out.
+func faults(e *boulder.Evidence) []string {
+	var all []string
+	for _, d := range e.Diagnostics {
+		if d.Severity != "warning" {
+			all = append(all, fmt.Sprintf("%s:%d: %s", d.File, d.Line, d.Message))
+		}
+	}
+	return all
+}
+
+// several joins the first few items and counts the others.
+func several(items []string, separator string) string {
+	if more := len(items) - maxTold; more > 0 {
+		return fmt.Sprintf("%s, and %d more", strings.Join(items[:maxTold], separator), more)
+	}
+	return strings.Join(items, separator)
+}
+
+// evidence of a turn; nothing, if it has none.
+func evidence(req boulder.JudgeRequest) *boulder.Evidence {
+	if req.Turn.Evidence == nil {
+		return &boulder.Evidence{}
+	}
+	return req.Turn.Evidence
+}
