@@ -105,10 +105,7 @@ func News(notes, answers []string) string {
 	p := prompt{}
 	p.answers(answers)
 	p.notes(notes)
-	if len(p.paragraphs) == 0 {
-		return ""
-	}
-	return "\n" + p.String()
+	return p.addition()
 }
 
 const (

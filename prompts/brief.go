@@ -37,15 +37,19 @@ func Build(in Input, limits Limits) boulder.Brief {
 	request, results, failures := b.request(), b.results(), b.failures()
 	notes, answers := b.notes(), b.answers()
 	learned, finished, facts := b.learned(), b.finished(), b.facts()
-	brief := layout{
-		sections: []*section{
-			b.opening(), b.goal(), b.constraints(), request, b.work(), b.triage(), answers, notes, results, b.before(),
-			failures, learned, finished, facts, b.closing(),
-		},
-		// Without what it builds on an attempt cannot succeed; without the list of what else was done it usually can.
-		urgency: []*section{answers, notes, results, failures, request, learned, facts, finished},
+	sections := []*section{
+		b.opening(), b.goal(), b.constraints(), request, b.work(), b.triage(), answers, notes, results, b.before(),
+		failures, learned, finished, facts, b.closing(),
 	}
-	return brief.write(limits.Total)
+	// Without what it builds on an attempt cannot succeed; without the list of what else was done it usually can.
+	share(limits.Total, sections, answers, notes, results, failures, request, learned, facts, finished)
+	var brief boulder.Brief
+	for _, s := range sections {
+		brief.Text += s.String()
+		brief.Files = append(brief.Files, s.files...)
+	}
+	brief.Text = strings.TrimSuffix(brief.Text, "\n")
+	return brief
 }
 
 // section is one part of a brief. Where fit is set, it gives the text and the files for the room that there is.
@@ -57,28 +61,15 @@ type section struct {
 	files   []boulder.File
 }
 
-// writeTo writes the section as it stands in the brief; nothing, if it has nothing to say.
-func (s *section) writeTo(brief *strings.Builder) {
-	if s.text == "" {
-		return
-	}
-	if s.heading != "" {
-		brief.WriteString(s.heading)
-		brief.WriteString(separator)
-	}
-	brief.WriteString(s.text)
-	brief.WriteString(separator)
-}
-
-// size is how many characters that has.
-func (s *section) size() int {
+// String is the section as it stands in the brief; nothing, if it has nothing to say.
+func (s *section) String() string {
 	switch {
 	case s.text == "":
-		return 0
+		return ""
 	case s.heading == "":
-		return utf8.RuneCountInString(s.text) + len(separator)
+		return s.text + separator
 	}
-	return utf8.RuneCountInString(s.heading) + utf8.RuneCountInString(s.text) + 2*len(separator)
+	return s.heading + separator + s.text + separator
 }
 
 // render fits the section into the room that there is, and returns the characters of its text.
@@ -89,61 +80,17 @@ func (s *section) render(room int) int {
 	return utf8.RuneCountInString(s.text)
 }
 
-// layout is a brief whose sections have still to agree on the room.
-type layout struct {
-	sections []*section // in reading order
-	urgency  []*section // those that can be cut; the first gets room first
-}
-
-// write lays the brief out in at most total characters, or in as many as cannot be cut.
-func (l layout) write(total int) boulder.Brief {
-	if !l.fits(total) {
-		l.share(total)
-	}
-	return l.text()
-}
-
-// text is the brief of sections that have their room.
-func (l layout) text() boulder.Brief {
-	size := 0
-	for _, s := range l.sections {
-		size += len(s.heading) + len(s.text) + 2*len(separator)
-	}
-	var text strings.Builder
-	text.Grow(size)
-	var brief boulder.Brief
-	for _, s := range l.sections {
-		s.writeTo(&text)
-		brief.Files = append(brief.Files, s.files...)
-	}
-	brief.Text = strings.TrimSuffix(text.String(), "\n")
-	return brief
-}
-
-// fits gives every section all the room that it may have, and reports whether there is that much: nearly always.
-func (l layout) fits(total int) bool {
-	for _, s := range l.urgency {
-		if size := s.render(s.limit); len(s.files) > 0 {
-			total -= max(0, s.limit-size) // what was cut may take all of it
-		}
-	}
-	for _, s := range l.sections {
-		total -= s.size()
-	}
-	return total >= 0
-}
-
-// share gives every section the least it needs, and what is left to the most urgent ones.
-func (l layout) share(total int) {
-	least := make([]int, len(l.urgency))
-	for i, s := range l.urgency {
+// share lays out the sections in at most total characters, or in as many as cannot be cut: those that can be cut get the
+// least they need, and what is left goes to the most urgent ones, which come first.
+func share(total int, sections []*section, urgency ...*section) {
+	least := make([]int, len(urgency))
+	for i, s := range urgency {
 		least[i] = s.render(0)
 	}
-	spare := total
-	for _, s := range l.sections {
-		spare -= s.size()
+	for _, s := range sections {
+		total -= utf8.RuneCountInString(s.String())
 	}
-	for i, s := range l.urgency {
-		spare -= s.render(least[i]+max(0, spare)) - least[i]
+	for i, s := range urgency {
+		total -= s.render(least[i]+max(0, total)) - least[i]
 	}
 }

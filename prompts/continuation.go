@@ -46,10 +46,7 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, told Told) string {
 	if e.Ended.Finish == "length" {
 		p.add("You reached the output limit. Work in smaller steps and write shorter messages.")
 	}
-	if told.Idle > 0 {
-		p.add(fmt.Sprintf("Your last %d messages in a row came without a tool call, and words alone finish nothing. Act "+
-			"now, with tools. If you cannot, say exactly what is in the way.", told.Idle))
-	}
+	p.idle(told.Idle)
 	p.answers(told.Answers)
 	p.notes(told.Notes)
 	p.add(text.Excerpt(clean(v.ContinuationPrompt), maxTargeted, text.Start))
@@ -80,6 +77,19 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, told Told) string {
 		worse, room)
 	p.add(checkProgress(told.BlockerTool))
 	return p.String()
+}
+
+// promiseAgain is what a continuation says about it.
+func promiseAgain(t boulder.SubTask, e *boulder.Evidence) string {
+	switch {
+	case !t.DoneNeeds(boulder.DonePromise):
+		return ""
+	case e.Promised:
+		return fmt.Sprintf("You wrote %s, and yet this is not done. There is no need to write it again: finish the work.",
+			boulder.Promise)
+	}
+	return fmt.Sprintf("You have not written %s. When, and only when, all that your brief asks for is done and checked, "+
+		"write it on a line of its own, outside of code blocks.", boulder.Promise)
 }
 
 // unmet lists the criteria that the verdict says are not met, with its reasons.
@@ -172,6 +182,31 @@ func gateEnd(g boulder.Gate) string {
 		return "could not be run"
 	}
 	return fmt.Sprintf("exit code %d", g.ExitCode)
+}
+
+// addition is what is put behind another prompt; nothing, if there is nothing to say.
+func (p *prompt) addition() string {
+	if len(p.paragraphs) == 0 {
+		return ""
+	}
+	return "\n" + p.String()
+}
+
+// Forgotten adds to a continuation the items of the manager's own record that the agent's todo list has lost when the
+// conversation was replaced by a summary; nothing, if there are none.
+func Forgotten(items []string) string {
+	p := prompt{}
+	p.list("These items were open on your todo list before the conversation was summarised, and it has lost them. Put back "+
+		"those that are still to be done:", items)
+	return p.addition()
+}
+
+// idle tells an agent that has only talked for some turns to act.
+func (p *prompt) idle(turns int) {
+	if turns > 0 {
+		p.add(fmt.Sprintf("Your last %d turns called no tool, and words alone finish nothing. Act now, with tools. If you "+
+			"cannot, say exactly what is in the way.", turns))
+	}
 }
 
 func (p *prompt) String() string { return strings.Join(p.paragraphs, separator) + "\n" }

@@ -40,9 +40,9 @@ func quoted(text string) string {
 
 var lineBreaks = strings.NewReplacer("\r\n", "\n> ", "\n", "\n> ", "\r", "\n> ")
 
-// fit gives the passage in at most room characters, or in those of the bare notice if these are more. The file is nil
-// if nothing was cut.
-func (p passage) fit(room int) (string, *boulder.File) {
+// fit gives the passage in at most room characters, or in those of the bare notice if these are more, and its file if
+// something was cut.
+func (p passage) fit(room int) (string, []boulder.File) {
 	if p.cost(room) == p.total {
 		return p.text, nil
 	}
@@ -51,7 +51,7 @@ func (p passage) fit(room int) (string, *boulder.File) {
 	if kept > 0 {
 		said = text.Head(p.text, kept) + "\n"
 	}
-	return said + notice(p.total-kept, p.total, p.path), &boulder.File{Path: p.path, Text: p.whole}
+	return said + notice(p.total-kept, p.total, p.path), []boulder.File{{Path: p.path, Text: p.whole}}
 }
 
 // cost is an upper bound of the characters that fit gives, and exact if nothing is cut.

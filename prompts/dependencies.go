@@ -30,9 +30,6 @@ func (r result) cost(room int) int {
 }
 
 func (d dependencies) fit(room int) (string, []boulder.File) {
-	if len(d.results) == 0 {
-		return "", nil
-	}
 	var rest []string
 	var files []boulder.File
 	shown := d.shown(room)
@@ -47,9 +44,7 @@ func (d dependencies) fit(room int) (string, []boulder.File) {
 	for _, r := range d.results[:shown] {
 		body, file := r.body.fit(level)
 		texts = append(texts, r.heading+"\n"+body)
-		if file != nil {
-			files = append(files, *file)
-		}
+		files = append(files, file...)
 	}
 	return strings.Join(append(texts, rest...), separator), files
 }

@@ -1,8 +1,6 @@
 package prompts
 
 import (
-	"fmt"
-
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
 )
@@ -36,10 +34,7 @@ const Mark = "[manager]"
 func KeepGoing(u Unfinished) string {
 	p := prompt{}
 	p.add(Mark + " " + u.opening())
-	if u.Idle > 0 {
-		p.add(fmt.Sprintf("Your last %d turns called no tool, and words alone finish nothing. Act now, with tools. If you "+
-			"cannot, say exactly what is in the way.", u.Idle))
-	}
+	p.idle(u.Idle)
 	if u.Broken != "" {
 		p.add("The turn before ended with an error: " + text.Short(u.Broken, maxItem))
 	}

@@ -45,26 +45,12 @@ func inDirName(c byte) bool {
 }
 
 func (b *builder) passage(heading, text string, limit int, subTask, name string) *section {
-	return cuttable(heading, newPassage(text, b.path(subTask, name)), limit)
+	return &section{heading: heading, fit: newPassage(text, b.path(subTask, name)).fit, limit: limit}
 }
 
 // data is a passage that models and tools wrote.
 func (b *builder) data(heading, text string, limit int, subTask, name string) *section {
-	return cuttable(heading, newData(text, b.path(subTask, name)), limit)
-}
-
-func cuttable(heading string, p passage, limit int) *section {
-	if p.text == "" {
-		return &section{}
-	}
-	fit := func(room int) (string, []boulder.File) {
-		shown, file := p.fit(room)
-		if file == nil {
-			return shown, nil
-		}
-		return shown, []boulder.File{*file}
-	}
-	return &section{heading: heading, fit: fit, limit: limit}
+	return &section{heading: heading, fit: newData(text, b.path(subTask, name)).fit, limit: limit}
 }
 
 func (b *builder) opening() *section {
@@ -127,9 +113,23 @@ func (b *builder) work() *section {
 	add("### Checks\n\nThese commands will be run; they must exit 0.", commands(t.Gates))
 	add("### Checks that may fail as before\n\nThese commands will be run too. What failed in them before you began may "+
 		"still fail; nothing else may.", commands(t.NoWorse))
-	add(listed(t))
-	add(diagnosed(t))
-	add(promised(t))
+	if t.DoneNeeds(boulder.DoneTodos) {
+		add("### Todo list", "No item may be open on your todo list in the end. Cancel those that are not needed, and mark "+
+			"as blocked those that only somebody else can close.")
+	}
+	if t.DoneNeeds(boulder.DoneDiagnostics) {
+		lint := ""
+		if len(t.Lint) > 0 {
+			lint = " If none runs, these commands are run instead; what failed in them before you began may still fail, " +
+				"nothing else may:" + separator + commands(t.Lint)
+		}
+		add("### Diagnostics", "The language server must find no error in the files that you change."+lint)
+	}
+	if t.DoneNeeds(boulder.DonePromise) {
+		add("### The promise", fmt.Sprintf("When, and only when, all of this is done and checked, write %s on a line of "+
+			"its own in your last message, outside of code blocks. Never write it for any other reason: it is compared with "+
+			"what is there.", boulder.Promise))
+	}
 	add("### Suggested checks\n\nThese commands will not be run for you; use them if they help.", commands(t.GateHints))
 	return &section{heading: "## Your sub-task", text: text}
 }
@@ -198,25 +198,18 @@ func (b *builder) learned() *section {
 }
 
 func (b *builder) finished() *section {
-	var lines strings.Builder
-	lines.Grow(64 * len(b.in.Finished))
-	for i, t := range b.in.Finished {
-		if i > 0 {
-			lines.WriteByte('\n')
-		}
-		lines.WriteString("- ")
-		lines.WriteString(t.ID)
-		lines.WriteString(": ")
-		lines.WriteString(text.Short(t.Subject, 200))
+	var lines []string
+	for _, t := range b.in.Finished {
+		line := "- " + t.ID + ": " + text.Short(t.Subject, 200)
 		if t.Status != boulder.SubTaskCompleted {
-			lines.WriteString(" (" + string(t.Status) + ")")
+			line += " (" + string(t.Status) + ")"
 		}
 		if summary := text.Short(t.Summary, 200); summary != "" {
-			lines.WriteString(": ")
-			lines.WriteString(summary)
+			line += ": " + summary
 		}
+		lines = append(lines, line)
 	}
-	return b.data("## Other sub-tasks that are over", lines.String(), b.limits.Finished,
+	return b.data("## Other sub-tasks that are over", strings.Join(lines, "\n"), b.limits.Finished,
 		b.in.SubTask.ID, "finished.md")
 }
 

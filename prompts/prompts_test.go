@@ -271,7 +271,7 @@ func TestContinuationNudgesIdleAgents(t *testing.T) {
 	t.Parallel()
 	for idle, want := range map[int]bool{0: false, 3: true, 4: true} {
 		got := prompts.Continuation(input().SubTask, judgedTurn(), prompts.Told{Idle: idle})
-		nudge := fmt.Sprintf("Your last %d messages in a row came without a tool call", idle)
+		nudge := fmt.Sprintf("Your last %d turns called no tool", idle)
 		if strings.Contains(got, nudge) != want || strings.Contains(got, "what is in the way") != want {
 			t.Errorf("%d turns without a tool call:\n%s", idle, got)
 		}

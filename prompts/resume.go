@@ -31,8 +31,12 @@ func Resume(in ResumeInput) string {
 	if doing == "" {
 		doing = in.SubTask.Subject
 	}
+	progress := "no sub-task is completed"
+	if in.Total > 0 {
+		progress = fmt.Sprintf("%d/%s completed (%d%%)", in.Completed, text.Plural(in.Total, "sub-task"), 100*in.Completed/in.Total)
+	}
 	p.add(fmt.Sprintf("Job: %s (boulder %s)\nSub-task: %s (%s)\nProgress: %s",
-		text.Short(job, maxItem), in.Boulder.ID, text.Short(doing, maxItem), in.SubTask.ID, progress(in.Completed, in.Total)))
+		text.Short(job, maxItem), in.Boulder.ID, text.Short(doing, maxItem), in.SubTask.ID, progress))
 	if c := in.SubTask.Checkpoint; c != nil {
 		p.add(fmt.Sprintf("Last edit:\n  File: %s\n  Line: %d\n  Context: %s",
 			text.Short(c.File, maxItem), c.Line, text.Short(c.Context, maxItem)))
@@ -42,11 +46,4 @@ func Resume(in ResumeInput) string {
 	p.add("A command or an edit may have been cut off half way. Look at the files first: keep what is done, repair what " +
 		"is half done, and then go on with what your brief says is missing.")
 	return p.String()
-}
-
-func progress(completed, total int) string {
-	if total == 0 {
-		return "no sub-task is completed"
-	}
-	return fmt.Sprintf("%d/%s completed (%d%%)", completed, text.Plural(total, "sub-task"), 100*completed/total)
 }
