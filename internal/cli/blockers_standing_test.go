@@ -31,18 +31,18 @@ func TestWaitingEverywhere(t *testing.T) {
 		}},
 		{[]string{"skip", "theme"}, map[string][]string{
 			"blockers": {
-				"1 hard blocker waits for an answer · 1 choice can still be changed · 2 that nobody waits for", "!B1", "B3",
+				"1 hard blocker waits for an answer · 1 choice can still be changed · 2 obsolete", "!B1", "B3",
 			},
 			"blockers list":          {"B4", "!B1", "!B2", "B3"},
-			"blockers list --all":    {"nobody waits any more:\nB1"},
+			"blockers list --all":    {"obsolete:\nB1"},
 			"blockers list --json":   {`"standing":"awaited"`, `"standing":"choice"`, `!"standing":"moot"`},
 			"blockers status --json": {`"pending":4,"hard":1,"asks":0,"soft":1,"moot":2,`},
 			"blockers show B1":       {"No answer is waited for"},
 			"status":                 {"1 choice can still be changed: manager", "!wait for an answer", "!Answer first"},
-			"report":                 {"!answer what is waited for", "nobody waits for an answer any more"},
+			"report":                 {"!answer what is waited for", "the answer is not needed any more"},
 		}},
 		{[]string{"cancel"}, map[string][]string{
-			"blockers":                {"1 hard blocker waits for an answer · 3 that nobody waits for", "!B3"},
+			"blockers":                {"1 hard blocker waits for an answer · 3 obsolete", "!B3"},
 			"blockers list -b sample": {"No blocker is of that kind. For 3 blockers nobody waits any more; see: "},
 			"status":                  {"!blocker", "!choice"},
 			"report":                  {"manager blockers list --all -b " + sampleID + ": look at 2 choices"},

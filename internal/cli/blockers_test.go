@@ -27,11 +27,11 @@ func blockedSample(t *testing.T) (project string) {
 func blockedSampleIn(t *testing.T, project string) string {
 	t.Helper()
 	s := newSample(t)
-	s.plan()
+	s.Plan()
 	theme := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
 	lang := boulder.AttemptRef{SubTaskID: "lang", Attempt: 1}
-	s.start(theme)
-	s.start(lang)
+	s.Start(theme)
+	s.Start(lang)
 	if _, err := store.EnsureDir(project); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func blockedSampleIn(t *testing.T, project string) string {
 	yes, no := true, false
 	scope := func(ref boulder.AttemptRef) boulder.BlockerScope {
 		return boulder.BlockerScope{
-			BoulderID: s.id, SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, SessionID: "ses_" + ref.SubTaskID,
+			BoulderID: s.ID, SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, SessionID: "ses_" + ref.SubTaskID,
 		}
 	}
 	raise := func(scope boulder.BlockerScope, in blockers.Input) boulder.Blocker {
@@ -49,17 +49,17 @@ func blockedSampleIn(t *testing.T, project string) string {
 		}
 		return b
 	}
-	s.apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: raise(scope(theme), blockers.Input{
+	s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: raise(scope(theme), blockers.Input{
 		Category: "security", Question: "Which key signs the theme?",
 		Context: "theme.css is loaded from a CDN.\nWithout a signature anybody could change it.", BlocksProgress: &yes,
 	})})
-	s.apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: raise(scope(theme), blockers.Input{
+	s.Apply(boulder.BlockerRaised{AttemptRef: theme, Blocker: raise(scope(theme), blockers.Input{
 		Category: "architecture", Question: "Variables or classes?", Context: "Both work.", BlocksProgress: &no,
 		Options: []string{"CSS variables", "classes", "two files"}, ChosenOption: "CSS variables",
 		ChosenReasoning: "They need no build step.",
 	})})
 	ruling, err := d.Divert(t.Context(), boulder.Blocker{
-		BoulderID: s.id, SubTaskID: "lang", Attempt: 1, SessionID: "ses_lang",
+		BoulderID: s.ID, SubTaskID: "lang", Attempt: 1, SessionID: "ses_lang",
 		Question: "May it run git push?", Ask: &boulder.Ask{
 			Kind: boulder.AskPermission, RequestID: "per_1", Permission: "bash", Patterns: []string{"git push *"},
 			Tool: "bash", Arguments: `{"command":"git push origin main"}`,
@@ -72,12 +72,12 @@ func blockedSampleIn(t *testing.T, project string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.apply(boulder.BlockerRaised{AttemptRef: lang, Blocker: ask})
+	s.Apply(boulder.BlockerRaised{AttemptRef: lang, Blocker: ask})
 	raise(boulder.BlockerScope{SessionID: "ses_alone"}, blockers.Input{
 		Category: "destructive", Question: "Drop the table\x1b[31m users?", Context: "It is empty.", BlocksProgress: &yes,
 	})
-	s.apply(boulder.TurnEnded{AttemptRef: theme, Turn: 1, Evidence: boulder.Evidence{FinalMessage: "I wait."}})
-	s.apply(boulder.Parked{
+	s.Apply(boulder.TurnEnded{AttemptRef: theme, Turn: 1, Evidence: boulder.Evidence{FinalMessage: "I wait."}})
+	s.Apply(boulder.Parked{
 		AttemptRef: theme, Reason: "waits for an answer to B1: Which key signs the theme?", Digest: "It waits.",
 	})
 	s.storeIn(project)
@@ -380,8 +380,8 @@ func TestAnswerWithASecret(t *testing.T) {
 func TestBlockersStatusOfARun(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
-	s.play()
-	s.apply(boulder.TakenUp{Diverted: true})
+	s.Play()
+	s.Apply(boulder.TakenUp{Diverted: true})
 	project := s.store()
 	if stdout, _, _ := command(project, "blockers", "status"); !strings.HasPrefix(stdout, "blockers off") {
 		t.Errorf("while nothing runs:\n%s", stdout)

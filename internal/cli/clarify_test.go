@@ -6,12 +6,12 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/view"
 )
 
@@ -27,9 +27,7 @@ func walk(t *testing.T, project string, then func(n int), typed ...string) (aske
 	}
 	c := &clarifying{
 		app: a, desk: d, filter: blockers.Filter{Status: boulder.BlockerPending}, seen: map[string]bool{},
-		view: func() view.Blockers {
-			return view.Blockers{Out: a.on(&out), Width: 100, Now: time.Now()}
-		},
+		view: func() page.Out { return page.Out{Writer: &out, Columns: 100} },
 		ask: func(_ context.Context, prompt string) (string, error) {
 			asked = append(asked, strings.TrimSuffix(prompt, "> "))
 			if then != nil {

@@ -78,11 +78,11 @@ func (a *app) runBlockers(ctx context.Context) error {
 	if a.json {
 		return errors.Join(a.printJSON(s), a.printBlockers(open), s.Unread)
 	}
-	v := view.NewBlockers(a.on(a.Stdout), time.Now())
-	v.State(s)
+	o := a.on(a.Stdout)
+	s.Print(o)
 	if len(open) > 0 {
-		v.Say("")
-		v.Table(open)
+		o.Say()
+		view.PrintBlockers(o, open, time.Now())
 	}
 	return s.Unread
 }
@@ -114,7 +114,7 @@ func (a *app) tellBlockersStatus(ctx context.Context, d *blockers.Desk, session 
 	if a.json {
 		return a.printJSON(s)
 	}
-	view.NewBlockers(a.on(a.Stdout), time.Now()).State(s)
+	s.Print(a.on(a.Stdout))
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
@@ -140,7 +141,7 @@ func affirms(text string) bool {
 
 // alreadySettled says what the answer was, and how to say more to a sub-task that is not over.
 func (a *app) alreadySettled(ctx context.Context, b *boulder.Blocker) error {
-	s := fmt.Sprintf("%s is %s already, since %s", b.ID, b.Status, view.StampFull(b.SettledAt))
+	s := fmt.Sprintf("%s is %s already, since %s", b.ID, b.Status, view.Stamp(b.SettledAt))
 	switch {
 	case b.Status == boulder.BlockerAnswered && b.Allowed:
 		s += view.JoinedBy(": ", ": allowed", text.OneLine(b.Answer))
@@ -222,7 +223,7 @@ func (r *settled) text(now time.Time) string {
 	case r.Allowed:
 		did, with = "Allowed", "with the permission"
 	}
-	return fmt.Sprintf("%s %s.%s", did, r.ID, view.Prefixed(" ", r.follows(with, now)))
+	return fmt.Sprintf("%s %s.%s", did, r.ID, morning.Prefixed(" ", r.follows(with, now)))
 }
 
 // follows says what comes of it.

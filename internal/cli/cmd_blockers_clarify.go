@@ -14,6 +14,8 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
+	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 )
@@ -69,7 +71,7 @@ func (a *app) runClarify(ctx context.Context, o *blockerFilter) error {
 		}
 		return text, err
 	}
-	c.view = func() view.Blockers { return view.NewBlockers(a.on(a.Stderr), time.Now()) }
+	c.view = func() page.Out { return a.on(a.Stderr) }
 	err = c.run(ctx)
 	c.farewell(ctx)
 	return err
@@ -81,7 +83,7 @@ type clarifying struct {
 	desk   *blockers.Desk
 	filter blockers.Filter
 	ask    func(ctx context.Context, prompt string) (string, error) // io.EOF: leave
-	view   func() view.Blockers                                     // anew for each blocker: the terminal may have been resized
+	view   func() page.Out
 
 	seen     map[string]bool // blockers that were shown
 	answered int
@@ -123,8 +125,8 @@ func (c *clarifying) next(ctx context.Context) (b *boulder.Blocker, left int, er
 func (c *clarifying) one(ctx context.Context, b *boulder.Blocker, left int) error {
 	v := c.view()
 	v.Say("")
-	v.Say(v.Dim(fmt.Sprintf("── %d left ", left) + strings.Repeat("─", max(0, min(v.Width, 60)-12))))
-	c.show(v, b)
+	v.Say(v.Dim(fmt.Sprintf("── %d left ", left) + strings.Repeat("─", max(0, min(v.Width(), 60)-12))))
+	c.show(ctx, v, b)
 	late := c.app.tooLate(ctx, b)
 	v.Say("")
 	switch {
@@ -158,15 +160,15 @@ func (c *clarifying) one(ctx context.Context, b *boulder.Blocker, left int) erro
 }
 
 // show shows a blocker, and if that is longer than the screen, the question once more at its end.
-func (c *clarifying) show(v view.Blockers, b *boulder.Blocker) {
+func (c *clarifying) show(ctx context.Context, v page.Out, b *boulder.Blocker) {
 	var all strings.Builder
 	whole := v
 	whole.Writer = &all
-	whole.All(b)
+	morning.PrintBlocker(whole, 0, b, c.app.placed(ctx, []boulder.Blocker{*b})[0].Standing, true, time.Now())
 	fmt.Fprint(v, all.String())
-	if strings.Count(all.String(), "\n") > view.SizeOf(v.File).Height-4 {
+	if strings.Count(all.String(), "\n") > page.SizeOf(v.File).Height-4 {
 		v.Say("")
-		v.Text("", v.Bold, b.Question)
+		v.Say(v.Strong(b.Question))
 	}
 }
 
@@ -235,7 +237,7 @@ func (c *clarifying) settle(ctx context.Context, b *boulder.Blocker, s blockers.
 			return false, err
 		}
 	}
-	v.Say(v.Green("✓ ") + report.text(v.Now))
+	v.Say(v.Green("✓ ") + report.text(time.Now()))
 	if err != nil { // stored, and handed over later
 		v.Say(v.Yellow(text.OneLine(c.app.answerError(b, report, err).Error())))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
@@ -159,7 +160,7 @@ func urgentFirst(all []boulder.Blocker) {
 // printBlockers prints blockers, one line each.
 func (a *app) printBlockers(all []view.BlockerItem) error {
 	if !a.json {
-		view.NewBlockers(a.on(a.Stdout), time.Now()).Table(all)
+		view.PrintBlockers(a.on(a.Stdout), all, time.Now())
 		return nil
 	}
 	for i := range all {
@@ -199,8 +200,9 @@ func (a *app) runBlockersShow(ctx context.Context, id string) error {
 	if a.json {
 		return a.printJSON(a.placed(ctx, []boulder.Blocker{b})[0])
 	}
-	v := view.NewBlockers(a.on(a.Stdout), time.Now())
-	v.All(&b)
+	v := a.on(a.Stdout)
+	standing := a.placed(ctx, []boulder.Blocker{b})[0].Standing
+	morning.PrintBlocker(v, 0, &b, standing, true, time.Now())
 	if b.Status.Settled() {
 		return nil
 	}
@@ -209,7 +211,7 @@ func (a *app) runBlockersShow(ctx context.Context, id string) error {
 		v.Say("No answer is waited for: " + late)
 		return nil
 	}
-	if a.placed(ctx, []boulder.Blocker{b})[0].Standing == blockers.Moot {
+	if standing == blockers.Moot {
 		v.Say(fmt.Sprintf("Nobody waits for an answer any more: sub-task %q was tried again without it.", b.SubTaskID))
 		return nil
 	}

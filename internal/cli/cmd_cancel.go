@@ -69,8 +69,9 @@ func (a *app) confirmCancel(ctx context.Context, ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	completed, planned := view.Done(d)
 	fmt.Fprintf(a.Stderr, "%s  %s\n%s\n%d of %s done.\n", d.Boulder.ID, d.Boulder.Status, text.Clip(d.Boulder.Task, 200),
-		view.Completed(d), text.Plural(view.Planned(d), "sub-task"))
+		completed, text.Plural(planned, "sub-task"))
 	for {
 		fmt.Fprint(a.Stderr, "\nEnd it for good? [yes / no] ")
 		answer, err := a.answer(ctx)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
@@ -55,7 +56,7 @@ func (a *app) runGraph(ctx context.Context, o *graphOptions, args []string) erro
 	if len(report.SubTasks) == 0 {
 		a.note("There are no sub-tasks yet.")
 	}
-	return errors.Join(o.write(a, report, func(to view.Out) error {
+	return errors.Join(o.write(a, report, func(to page.Out) error {
 		_, err := io.WriteString(to, report.Draw(o.format, to))
 		return err
 	}), err)

@@ -59,9 +59,7 @@ func (a *app) runList(ctx context.Context, o *listOptions) error {
 		}
 		return nil
 	}
-	if printErr := view.List(a.on(a.Stdout), shown, holder, time.Now()); printErr != nil {
-		return printErr
-	}
+	view.List(a.on(a.Stdout), shown, holder, time.Now())
 	return err
 }
 

@@ -196,7 +196,7 @@ func (l *logs) add(e boulder.Event) {
 	case boulder.StatusChanged:
 		l.over = b.Status.Terminal() // cancelled
 	}
-	if l.subTask == "" || view.RefOf(e.Body).SubTaskID == l.subTask {
+	if of, _ := view.Describe(e.Body); l.subTask == "" || of == l.subTask {
 		l.entries = append(l.entries, logEntry{at: e.Time, event: &e})
 	}
 }
@@ -295,13 +295,14 @@ func (l *logs) print(e logEntry) error {
 			return nil
 		}
 	} else {
-		if s = text.OneLine(view.Describe(e.event.Body)); s == "" {
+		id, line := view.Describe(e.event.Body)
+		if s = text.OneLine(line); s == "" {
 			return nil
 		}
-		if id := view.RefOf(e.event.Body).SubTaskID; id != "" && l.subTask == "" {
+		if id != "" && l.subTask == "" {
 			s = p.Cyan(text.OneLine(id)) + " " + s
 		}
 	}
-	_, err := fmt.Fprintf(l.app.Stdout, "%s %s\n", p.Dim(e.at.Local().Format(time.DateTime)), s)
+	_, err := fmt.Fprintf(l.app.Stdout, "%s %s\n", p.Dim(view.Stamp(e.at)), s)
 	return err
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
+	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
@@ -217,7 +219,7 @@ func (a *app) planning(ledger string) (done func()) {
 	case a.quiet:
 	case a.console().Drawable():
 		began, p := time.Now(), a.on(a.Stderr)
-		screen := a.console().Screen(view.Picture{Frame: func(size view.Size, tick int) string {
+		screen := a.console().Screen(view.Picture{Frame: func(size page.Size, tick int) string {
 			took := text.Elapsed(time.Since(began).Truncate(time.Second))
 			text := "Planning with " + text.Clip(view.ModelName(ledger), size.Width-len("Planning with ")-len(took)-6)
 			return p.Cyan(view.Spinner(tick)) + " " + p.Bold(text) + "  " + p.Dim(took)
@@ -261,7 +263,7 @@ func (d *deps) makePlan(ctx context.Context, req boulder.PlanRequest) (*boulder.
 			" Edit the plan to split it.")
 	}
 	if usage.Calls > 0 {
-		d.app.note("Planned with %s (%s).", view.ModelName(d.Ledger()), view.UsageText(usage))
+		d.app.note("Planned with %s (%s).", view.ModelName(d.Ledger()), morning.Usage(usage))
 	}
 	return plan, nil
 }

@@ -13,10 +13,10 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/statedir"
-	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
@@ -54,13 +54,10 @@ func (a *app) runReport(ctx context.Context, o *outputFlags, args []string) erro
 	if made == nil {
 		return err
 	}
-	return errors.Join(o.write(a, made, func(to view.Out) error {
-		if o.format == "markdown" {
-			return made.Markdown(to)
-		}
-		return made.Text(to, morning.Style{
-			Strong: to.Bold, Faint: to.Dim, Code: to.Cyan, Good: to.Green, Bad: to.Red, Waits: to.Yellow, Width: to.Lines(),
-		})
+	return errors.Join(o.write(a, made, func(to page.Out) error {
+		to.Markdown = o.format == "markdown"
+		made.Print(to)
+		return nil
 	}), err)
 }
 
@@ -112,9 +109,7 @@ func reportName(id string) string { return filepath.Join(id, "report.md") }
 // writeReport writes the report of a boulder into its directory and returns the file's path, relative to the project.
 func (d *deps) writeReport(made *morning.Report) (string, error) {
 	var text bytes.Buffer
-	if err := made.Markdown(&text); err != nil {
-		return "", err
-	}
+	made.Print(page.Out{Writer: &text, Markdown: true})
 	runs, err := statedir.Open(d.Dir(), strings.Split(runsDir, "/")...)
 	if err != nil {
 		return "", err

@@ -131,9 +131,8 @@ func readWhy(ctx context.Context, r reader, d store.Detail, subTask string) (*vi
 			w.Take(e)
 		}
 	}
-	w.Report.Running = project.Runs(project.HolderOf(ctx, r), d.Boulder)
-	w.Report.Now = w.Now()
-	return &w.Report, err
+	w.End(project.Runs(project.HolderOf(ctx, r), d.Boulder))
+	return w, err
 }
 
 // span is where the events of a sub-task lie: from its first place in the queue to its end.

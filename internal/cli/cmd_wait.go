@@ -10,6 +10,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
@@ -107,7 +108,7 @@ type waitReport struct {
 
 // text is the report of a wait that has got what it waited for.
 func (r *waitReport) text() string {
-	status := view.Stated(string(r.Status), text.OneLine(r.Reason))
+	status := morning.Stated(string(r.Status), text.OneLine(r.Reason))
 	text := fmt.Sprintf("Boulder %s is %s, %d/%d done.", r.BoulderID, status, r.Completed, r.Total)
 	if len(r.Blocked) > 0 {
 		text += fmt.Sprintf(" Blocked: %s.", view.Listed(r.Blocked))
@@ -208,7 +209,8 @@ func newestFirst(ctx context.Context, r reader, ref string) (string, error) {
 func (w *waiting) judge(d store.Detail, holder *control.Holder) (arrived bool, err error) {
 	b := d.Boulder
 	r := &w.report
-	r.Status, r.Reason, r.Completed, r.Total, r.Blocked = b.Status, b.Reason, view.Completed(d), view.Planned(d), []string{}
+	r.Status, r.Reason, r.Blocked = b.Status, b.Reason, []string{}
+	r.Completed, r.Total = view.Done(d)
 	for _, t := range d.SubTasks {
 		if t.Status == boulder.SubTaskBlocked {
 			r.Blocked = append(r.Blocked, t.ID)
@@ -230,7 +232,7 @@ func (w *waiting) judge(d store.Detail, holder *control.Holder) (arrived bool, e
 		return false, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, notCompleted(&b))
 	case stands:
 		return false, fmt.Errorf("%w: boulder %s is %s: %smanager resume %s", orchestrator.ErrWaiting, b.ID,
-			view.Stated(string(b.Status), text.OneLine(b.Reason)), goOnWith(awaiting(d)), b.ID)
+			morning.Stated(string(b.Status), text.OneLine(b.Reason)), goOnWith(awaiting(d)), b.ID)
 	}
 	return false, nil
 }

@@ -19,7 +19,7 @@ import (
 func TestGraph(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
-	s.play()
+	s.Play()
 	project := s.store()
 	checkLooks(t, project, map[string][]string{
 		"graph.txt": {"graph"}, "graph.mmd": {"graph", "01k3", "-f", "mermaid"}, "graph.dot": {"graph", "--format=dot"},
@@ -40,7 +40,7 @@ func TestGraph(t *testing.T) {
 func TestGraphWhileItRuns(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
-	s.play()
+	s.Play()
 	project := s.store()
 	before, _, _ := command(project, "graph")
 	limits := schedule.DefaultLimits()
@@ -114,7 +114,7 @@ func TestGraphOfNoPlan(t *testing.T) {
 func TestGraphIsHarmless(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
-	s.play()
+	s.Play()
 	project := s.store()
 	for _, format := range []string{"text", "mermaid", "dot", "svg"} {
 		stdout, _, _ := command(project, "graph", "-f", format)
@@ -125,7 +125,7 @@ func TestGraphIsHarmless(t *testing.T) {
 func TestGraphCompletion(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
-	s.play()
+	s.Play()
 	project := s.store()
 	for _, test := range []struct {
 		args []string

@@ -28,8 +28,8 @@ func TestLockTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSample(t)
-			s.play()
-			s.finish()
+			s.Play()
+			s.Finish()
 			project := s.store()
 			dir := filepath.Join(project, store.DirName)
 			db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})

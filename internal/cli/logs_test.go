@@ -22,7 +22,7 @@ func transcriptSample(t *testing.T, play func(*sample), transcript string) (proj
 	t.Helper()
 	s := newSample(t)
 	project = t.TempDir()
-	s.state.Boulder.Project = project
+	s.State.Boulder.Project = project
 	play(s)
 	dir, err := store.EnsureDir(project)
 	if err != nil {
@@ -76,16 +76,16 @@ func longTranscript() string {
 
 func playNudged(s *sample) {
 	ref := boulder.AttemptRef{SubTaskID: "toggle", Attempt: 1}
-	s.plan()
-	s.start(ref)
-	s.apply(boulder.Nudged{
+	s.Plan()
+	s.Start(ref)
+	s.Apply(boulder.Nudged{
 		AttemptRef: ref, Turn: 1, Rule: boulder.RuleErrors, MessageID: "msg_n", Prompt: "You are being nudged.",
 	})
-	s.apply(boulder.SubTaskProgress{AttemptRef: ref, Activity: "this is in the transcript"})
-	s.end(ref, 1, nil, boulder.Verdict{Summary: "not yet"})
-	s.apply(boulder.Continuation{AttemptRef: ref, Turn: 2, Reason: "not yet", Prompt: "go on"})
-	s.apply(boulder.TurnSent{AttemptRef: ref, Turn: 2, Kind: boulder.TurnContinuation, MessageID: "msg_2"})
-	s.apply(boulder.SubTaskProgress{AttemptRef: ref, Activity: "this is not in it yet"})
+	s.Apply(boulder.SubTaskProgress{AttemptRef: ref, Activity: "this is in the transcript"})
+	s.End(ref, 1, nil, boulder.Verdict{Summary: "not yet"})
+	s.Apply(boulder.Continuation{AttemptRef: ref, Turn: 2, Reason: "not yet", Prompt: "go on"})
+	s.Apply(boulder.TurnSent{AttemptRef: ref, Turn: 2, Kind: boulder.TurnContinuation, MessageID: "msg_2"})
+	s.Apply(boulder.SubTaskProgress{AttemptRef: ref, Activity: "this is not in it yet"})
 }
 
 func TestLogsTellASession(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
@@ -54,8 +55,8 @@ func show[T any, P interface {
 }
 
 // on is a stream as views print on it.
-func (a *app) on(stream io.Writer) view.Out {
-	o := view.Out{Paint: view.Paint{On: a.color(stream)}, Writer: stream}
+func (a *app) on(stream io.Writer) page.Out {
+	o := page.Out{Paint: page.Paint{On: a.color(stream)}, Writer: stream}
 	if f, ok := fileOf(stream); ok && terminal(f) {
 		o.File = f
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/store"
@@ -56,7 +55,7 @@ func TestShowTakesOneView(t *testing.T) {
 func TestLook(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
-	s.play()
+	s.Play()
 	project := s.store()
 	checkLooks(t, project, map[string][]string{
 		"list.txt": {"list"}, "show.txt": {"show", "01k3"}, "logs.txt": {"logs", "sample"},
@@ -80,7 +79,7 @@ func checkLooks(t *testing.T, project string, all map[string][]string) {
 func TestLookRefuses(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
-	s.play()
+	s.Play()
 	checkRefusals(t, s.store(), []refusedLine{
 		{[]string{"show", "nosuch"}, `no such boulder: "nosuch"`},
 		{[]string{"logs", sampleID, "nosuch"}, `has no sub-task "nosuch": it has toggle, theme, icons`},
@@ -112,7 +111,7 @@ func checkRefusals(t *testing.T, project string, all []refusedLine) {
 func TestLookWhileItRuns(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
-	s.play()
+	s.Play()
 	project := s.store()
 	before, _, _ := command(project, "show", "--json")
 	whyBefore, _, _ := command(project, "show", "--why", "theme")
@@ -141,7 +140,7 @@ func TestLookWhileItRuns(t *testing.T) {
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
-	s.play()
+	s.Play()
 	project := s.store()
 	db, server := holdAs(t, project, control.Holder{PID: 42})
 	printed := newLineCounter()
@@ -149,16 +148,16 @@ func TestFollow(t *testing.T) {
 	go func() {
 		done <- Main(Env{Args: []string{"logs", "-f", "--json", "-C", project}, Stdout: printed, Stderr: io.Discard})
 	}()
-	printed.wait(len(s.events)) // it follows now
-	s.finish()
+	printed.wait(len(s.Events)) // it follows now
+	s.Finish()
 	s.commit(db)
 	server.Notify()
-	if code := <-done; code != exitOK || printed.lines() != len(s.events) {
-		t.Errorf("exit code %d, %d events, want %d", code, printed.lines(), len(s.events))
+	if code := <-done; code != exitOK || printed.lines() != len(s.Events) {
+		t.Errorf("exit code %d, %d events, want %d", code, printed.lines(), len(s.Events))
 	}
 	stdout, _, code := command(project, "logs", "-f", "--json")
-	if n := strings.Count(stdout, "\n"); code != exitOK || n != len(s.events) {
-		t.Errorf("after the end: exit code %d, %d events, want %d", code, n, len(s.events))
+	if n := strings.Count(stdout, "\n"); code != exitOK || n != len(s.Events) {
+		t.Errorf("after the end: exit code %d, %d events, want %d", code, n, len(s.Events))
 	}
 }
 
@@ -223,10 +222,10 @@ not JSON
 func TestLogsWithTranscript(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
-	s.t = t
+	s.T = t
 	project := t.TempDir()
-	s.state.Boulder.Project = project
-	s.play()
+	s.State.Boulder.Project = project
+	s.Play()
 	dir, err := store.EnsureDir(project)
 	if err != nil {
 		t.Fatal(err)
@@ -321,7 +320,7 @@ func TestVersion(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
-	s.play()
+	s.Play()
 	project := s.store()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		stdout, stderr, code := command(project, "completion", shell)
@@ -354,21 +353,4 @@ func completion(t *testing.T, project string, args ...string) string {
 		t.Errorf("%v: exit code %d, %s", args, code, errs.String())
 	}
 	return out.String()
-}
-
-// Every event must be told in words, not by the name of its type.
-func TestDescribeKnowsEveryEvent(t *testing.T) {
-	t.Parallel()
-	s := newSample(t)
-	s.play()
-	s.finish()
-	bodies := []boulder.Body{boulder.StatusChanged{Status: boulder.Paused, Reason: "x"}}
-	for _, e := range s.events {
-		bodies = append(bodies, e.Body)
-	}
-	for _, b := range bodies {
-		if view.Describe(b) == boulder.TypeOf(b) {
-			t.Errorf("%s is told as %q", boulder.TypeOf(b), view.Describe(b))
-		}
-	}
 }

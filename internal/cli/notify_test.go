@@ -15,6 +15,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/config"
+	samples "github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/notify"
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/secret"
@@ -194,8 +195,8 @@ func TestTitles(t *testing.T) {
 func endingOf(t *testing.T, config string) (e *ending, stderr *bytes.Buffer) {
 	t.Helper()
 	s := newSample(t)
-	s.play()
-	s.finish()
+	s.Play()
+	s.Finish()
 	project := s.store()
 	writeFile(t, filepath.Join(project, store.DirName, "config.yaml"), config)
 	db, err := store.Open(filepath.Join(project, store.DirName, store.FileName), store.Options{ReadOnly: true})
@@ -210,7 +211,7 @@ func endingOf(t *testing.T, config string) (e *ending, stderr *bytes.Buffer) {
 	if e, err = d.newEnding(db); err != nil {
 		t.Fatal(err)
 	}
-	for _, event := range s.events {
+	for _, event := range s.Events {
 		e.take(t.Context(), event)
 	}
 	return e, stderr
@@ -220,7 +221,7 @@ func endingOf(t *testing.T, config string) (e *ending, stderr *bytes.Buffer) {
 func TestChoicesAreTold(t *testing.T) {
 	t.Parallel()
 	e, stderr := endingOf(t, "")
-	choices := sampleBlockers()[2:4]
+	choices := samples.Blockers()[2:4]
 	for i := range choices {
 		s := &choices[i]
 		_, err := deskOfProject(t, e.deps.Dir()).Divert(t.Context(), boulder.Blocker{

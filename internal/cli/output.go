@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/view"
 )
 
@@ -73,13 +74,13 @@ func (o *outputFlags) check(a *app, given bool) error {
 
 // write draws the document into its file, which is written anew if it is there, or on stdout. With --json, stdout gets the
 // object in any case.
-func (o *outputFlags) write(a *app, object any, draw func(to view.Out) error) error {
+func (o *outputFlags) write(a *app, object any, draw func(to page.Out) error) error {
 	if o.format == formatJSON {
-		draw = func(to view.Out) error { return view.WriteJSON(to.Writer, object) }
+		draw = func(to page.Out) error { return view.WriteJSON(to.Writer, object) }
 	}
 	if o.file != "" {
 		var text bytes.Buffer
-		if err := draw(view.Out{Writer: &text}); err != nil {
+		if err := draw(page.Out{Writer: &text}); err != nil {
 			return err
 		}
 		path := a.file(o.file)

@@ -20,7 +20,7 @@ func commandTo(stdout *os.File, project string, args ...string) (stderr string, 
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
-	s.play()
+	s.Play()
 	project := s.store()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -44,7 +44,7 @@ func TestFullDisk(t *testing.T) {
 func TestReaderGone(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
-	s.play()
+	s.Play()
 	project := s.store()
 	for _, line := range []string{"logs", "logs --json", "logs toggle", "list", "show", "graph", "help"} {
 		reader, stdout, err := os.Pipe()

@@ -15,8 +15,8 @@ import (
 func reportSample(t *testing.T) string {
 	t.Helper()
 	s := newSample(t)
-	s.play()
-	s.apply(boulder.BlockerRaised{
+	s.Play()
+	s.Apply(boulder.BlockerRaised{
 		AttemptRef: boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}, Blocker: boulder.Blocker{
 			ID: "B1", Question: "Which \x1b[31mgreen?\n# Not a heading", ChosenOption: "#00ff00", Status: boulder.BlockerPending,
 		},

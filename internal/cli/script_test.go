@@ -63,7 +63,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"sample": func(ts *testscript.TestScript, _ bool, _ []string) {
 				s := newSample(t)
-				s.play()
+				s.Play()
 				s.storeIn(ts.MkAbs("."))
 			},
 			"blocked": func(ts *testscript.TestScript, _ bool, _ []string) { blockedSampleIn(t, ts.MkAbs(".")) },

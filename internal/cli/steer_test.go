@@ -22,7 +22,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
 )
@@ -61,7 +60,7 @@ func holdAs(t *testing.T, project string, holder control.Holder) (*store.DB, *co
 func interrupted(t *testing.T) (project string) {
 	t.Helper()
 	s := newSample(t)
-	s.play()
+	s.Play()
 	return s.store()
 }
 
@@ -317,41 +316,6 @@ func (r *lookingReader) Read(p []byte) (int, error) {
 		db.Close()
 	}
 	return r.Reader.Read(p)
-}
-
-// What a person says is told where the run is shown.
-func TestOrdersInTheViews(t *testing.T) {
-	t.Parallel()
-	s := newSample(t)
-	s.plan()
-	ref := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}
-	s.start(ref)
-	s.apply(boulder.Noted{Text: "Mind the gap"})
-	s.apply(boulder.Noted{SubTaskID: "theme", Text: "Dark is dark"})
-	s.apply(boulder.SubTaskDone{AttemptRef: ref, Status: boulder.SubTaskCancelled, AttemptStatus: boulder.AttemptCancelled,
-		Summary: "cancelled by a person", ByPerson: true})
-	s.apply(boulder.Reopened{SubTaskID: "theme", Reason: "a person wants it tried again"})
-	s.apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"})
-
-	live, texts := liveSample(t, s), linesOf(t, s)
-	texts["live"] += live.Frame(view.Size{Width: 120, Height: 30}, 0)
-	for name, text := range texts {
-		for _, want := range []string{
-			"note: Mind the gap", "[2/6] note: Dark is dark", "cancelled by a person",
-			"[2/6] retried: a person wants it tried again", "paused by a person",
-		} {
-			if n := strings.Count(text, want); n != 1 {
-				t.Errorf("%s: %q is there %d times, want once:\n%s", name, want, n, text)
-			}
-		}
-	}
-	if frame := live.Frame(view.Size{Width: 120, Height: 30}, 0); !strings.Contains(frame, "manager resume "+sampleID) {
-		t.Errorf("the live picture does not say how to go on:\n%s", frame)
-	}
-	live.Stopping()
-	if frame := live.Frame(view.Size{Width: 120, Height: 30}, 0); strings.Contains(frame, "manager resume") {
-		t.Errorf("a run that stops is said to be paused:\n%s", frame)
-	}
 }
 
 // onDisk carries orders out as the process that has the database does while it runs nothing.

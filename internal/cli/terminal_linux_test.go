@@ -30,7 +30,7 @@ func (p *pty) shows(text string) {
 func TestStatusFollow(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)
-	s.play()
+	s.Play()
 	project := s.store()
 	db, server := hold(t, project, false)
 	p := openPTY(t)
@@ -50,13 +50,13 @@ func TestStatusFollow(t *testing.T) {
 			t.Errorf("the picture does not have %q:\n%s", want, before)
 		}
 	}
-	s.apply(boulder.SubTaskProgress{
+	s.Apply(boulder.SubTaskProgress{
 		AttemptRef: boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}, Activity: "JJJJJJJJ",
 	})
 	s.commit(db)
 	server.Notify()
 	p.shows("JJJJJJJJ") // only the cells that differ are drawn
-	s.finish()
+	s.Finish()
 	s.commit(db)
 	server.Notify()
 	if code := <-done; code != exitOK {

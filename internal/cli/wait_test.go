@@ -74,12 +74,12 @@ func TestWaitEnds(t *testing.T) {
 		want int
 	}{
 		{"told", func(db *store.DB, server *control.Server, s *sample) {
-			s.finish()
+			s.Finish()
 			s.commit(db)
 			server.Notify()
 		}, exitPartial},
 		{"gone", func(db *store.DB, server *control.Server, s *sample) {
-			s.apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "stopped"})
+			s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "stopped"})
 			s.commit(db)
 			server.Close()
 			db.Close()
@@ -88,7 +88,7 @@ func TestWaitEnds(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSample(t)
-			s.play()
+			s.Play()
 			project := s.store()
 			db, server := hold(t, project, false)
 			done := make(chan int)

@@ -11,36 +11,59 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// whysShown is how many sub-tasks are pointed at one by one.
-const whysShown = 3
+// Step is something that the user can do next.
+type Step struct {
+	Command string `json:"command"` // to be typed as it is
+	Why     string `json:"why"`
+}
 
-// next says what a person can do now, as commands that can be typed as they are.
+// subTasksShown is how many sub-tasks are pointed at one by one.
+const subTasksShown = 3
+
+// next says what the user can do now.
 func next(r *Report, in Input) []Step {
 	steps := []Step{}
+	add := func(why, command string, args ...any) {
+		steps = append(steps, Step{fmt.Sprintf(command, args...), why})
+	}
 	if n := len(r.Awaited()); n > 0 {
-		steps = append(steps, Step{"manager blockers clarify", "answer what is waited for: " + text.Plural(n, "question")})
+		add("answer what is waited for: "+text.Plural(n, "question"), "manager blockers clarify")
 	}
 	switch {
 	case r.Running:
-		steps = append(steps, Step{"manager status " + r.BoulderID, "see how far it is: it is being worked on"})
+		add("see how far it is: it is being worked on", "manager status %s", r.BoulderID)
 	case r.Status.Terminal():
-		steps = append(steps, over(r)...)
-	default:
-		steps = append(steps, retries(r)...)
-		steps = append(steps, mends(r, in)...)
-		steps = append(steps, resume(r, in))
-	}
-	if n := r.Choices(); n > 0 {
-		step := Step{"manager blockers list", "look at " + text.Plural(n, "choice") + " that agents made where they could not ask"}
-		if r.Status.Terminal() {
-			step.Command += " --all -b " + r.BoulderID
+		if r.Base != "" && len(r.Files) > 0 {
+			add("look at what was changed since the plan was made", "git diff %s", r.Base[:min(len(r.Base), 12)])
 		}
-		steps = append(steps, step)
+		undone := slices.IndexFunc(r.SubTasks, func(s SubTask) bool { return !s.completed() && s.Status != boulder.SubTaskSkipped })
+		if r.Status != boulder.Completed && undone >= 0 {
+			add("do anew what is not done; what is done is taken over", "manager run --fork %s --from %s", r.BoulderID,
+				r.SubTasks[undone].ID)
+		}
+	default:
+		for _, s := range retried(r, in) {
+			add(s.Why, "manager retry %s -b %s", s.Command, r.BoulderID)
+		}
+		steps = append(steps, resumed(r, in))
 	}
-	return append(steps, whys(r)...)
+	if choices := r.Choices(); choices > 0 {
+		add("look at "+text.Plural(choices, "choice")+" that agents made where they could not ask", "manager blockers list")
+		if r.Status.Terminal() {
+			steps[len(steps)-1].Command += " --all -b " + r.BoulderID
+		}
+	}
+	failed := 0
+	for _, s := range r.SubTasks {
+		if s.Status == boulder.SubTaskFailed && failed < subTasksShown {
+			failed++
+			add("why in full: "+text.Clip(s.Subject, 60), "manager show %s --why %s", r.BoulderID, s.ID)
+		}
+	}
+	return steps
 }
 
-// Choices counts the soft blockers that nobody has looked at.
+// Choices counts the soft blockers that the user has not looked at.
 func (r *Report) Choices() int {
 	n := 0
 	for _, b := range r.Blockers {
@@ -51,8 +74,8 @@ func (r *Report) Choices() int {
 	return n
 }
 
-// resume is how to go on with a boulder that stands still.
-func resume(r *Report, in Input) Step {
+// resumed is how to continue a boulder that stands still.
+func resumed(r *Report, in Input) Step {
 	step := Step{"manager resume " + r.BoulderID, "go on where it stopped"}
 	switch {
 	case r.Status == boulder.AwaitingApproval:
@@ -62,44 +85,53 @@ func resume(r *Report, in Input) Step {
 	case len(r.Awaited()) > 0:
 		step.Why = "go on with the answers"
 	}
-	var raised []string
-	for _, x := range raise(r.Budget, r.Usage, time.Duration(r.WorkedMS)*time.Millisecond, r.Attempts) {
-		raised = append(raised, "--budget "+x)
-	}
-	for i, s := range r.SubTasks {
-		if t := subTask(in, s.ID); t == nil || !t.Parked {
-			continue
-		}
-		// A sub-task's attempts are no reason to park it.
-		for _, x := range raise(s.Budget, s.Usage, time.Duration(r.SubTasks[i].WorkedMS)*time.Millisecond, 0) {
-			raised = append(raised, "--budget "+s.ID+":"+x)
+	raised := raise("", r.Budget, r.Usage, r.WorkedMS, r.Attempts)
+	for i := range r.SubTasks {
+		if s := &r.SubTasks[i]; stored(in, s).Parked {
+			raised += raise(s.ID+":", s.Budget, s.Usage, s.WorkedMS, 0) // its attempts are no reason to park it
 		}
 	}
-	if len(raised) > 0 {
-		step.Command += " " + strings.Join(raised, " ")
+	if raised != "" {
+		step.Command += raised
 		step.Why += ", with twice the budget that is used up, or what you think right"
 	}
 	return step
 }
 
-func subTask(in Input, id string) *boulder.SubTask {
-	i := slices.IndexFunc(in.SubTasks, func(t boulder.SubTask) bool { return t.ID == id })
-	if i < 0 {
-		return nil
-	}
-	return &in.SubTasks[i]
+func stored(in Input, s *SubTask) *boulder.SubTask {
+	return &in.SubTasks[slices.IndexFunc(in.SubTasks, func(t boulder.SubTask) bool { return t.ID == s.ID })]
 }
 
-// raise doubles the limits of a budget that are used up, in the words of --budget. Calls whose price is not known use a
-// budget of money up whatever it is: setting it again accepts them.
-func raise(b *boulder.Budget, used boulder.Usage, worked time.Duration, attempts int) []string {
-	if b == nil {
-		return nil
+// retried are the sub-tasks to retry, as commands, and why: those that are over without being done, and those that stand
+// still because of what no agent can mend, such as a gate whose program is missing. What waits for an answer, a larger
+// budget or more turns is told of otherwise.
+func retried(r *Report, in Input) []Step {
+	var over, mended []Step
+	for i := range r.SubTasks {
+		s := &r.SubTasks[i]
+		t := stored(in, s)
+		switch {
+		case s.Status == boulder.SubTaskFailed:
+			over = append(over, Step{s.ID, "have it tried again in a fresh session: it failed"})
+		case s.Status == boulder.SubTaskCancelled:
+			over = append(over, Step{s.ID, "have it tried again in a fresh session: it was cancelled"})
+		case t.Parked && !t.AtLimit && len(t.AwaitedBy(t.Attempts)) == 0 && raise("", s.Budget, s.Usage, s.WorkedMS, 0) == "":
+			mended = append(mended, Step{s.ID, "when this is mended: " + text.Clip(t.Reason, 160)})
+		}
 	}
-	var all []string
+	return append(over[:min(len(over), subTasksShown)], mended[:min(len(mended), subTasksShown)]...)
+}
+
+// raise doubles the limits of a budget that are used up, as flags. Calls whose price is not known use a budget of money
+// up whatever it is: setting it again accepts them.
+func raise(of string, b *boulder.Budget, used boulder.Usage, workedMS int64, attempts int) string {
+	if b == nil {
+		return ""
+	}
+	var flags strings.Builder
 	add := func(reached bool, name, limit string) {
 		if reached {
-			all = append(all, name+"="+limit)
+			flags.WriteString(" --budget " + of + name + "=" + limit)
 		}
 	}
 	add(b.Tokens > 0 && used.Tokens() >= b.Tokens, "tokens", strconv.FormatInt(2*b.Tokens, 10))
@@ -109,78 +141,8 @@ func raise(b *boulder.Budget, used boulder.Usage, worked time.Duration, attempts
 	}
 	reached := used.Cost >= b.Cost || used.Unpriced > b.Unpriced
 	add(b.Cost > 0 && reached, "cost", strconv.FormatFloat(cost, 'f', -1, 64))
-	add(b.Time > 0 && worked >= time.Duration(b.Time), "time", (2 * time.Duration(b.Time)).String())
+	add(b.Time > 0 && workedMS >= time.Duration(b.Time).Milliseconds(), "time", (2 * time.Duration(b.Time)).String())
 	add(b.Attempts > 0 && attempts >= b.Attempts, "attempts", strconv.Itoa(2*b.Attempts))
 	add(b.Calls > 0 && used.Calls >= b.Calls, "calls", strconv.FormatInt(2*b.Calls, 10))
-	return all
-}
-
-// retries are for sub-tasks that are over without being done, while the boulder is not.
-func retries(r *Report) []Step {
-	why := map[boulder.SubTaskStatus]string{
-		boulder.SubTaskFailed: "it failed", boulder.SubTaskCancelled: "it was cancelled",
-	}
-	var steps []Step
-	for _, s := range r.SubTasks {
-		if why[s.Status] == "" || len(steps) == whysShown {
-			continue
-		}
-		steps = append(steps, Step{
-			fmt.Sprintf("manager retry %s -b %s", s.ID, r.BoulderID),
-			"have it tried again in a fresh session: " + why[s.Status],
-		})
-	}
-	return steps
-}
-
-// mends are for sub-tasks that stand still because of something that an agent cannot mend, such as a gate whose program is
-// missing. Those that wait for an answer, a larger budget or more turns are told of otherwise.
-func mends(r *Report, in Input) []Step {
-	var steps []Step
-	for i, s := range r.SubTasks {
-		t := subTask(in, s.ID)
-		if t == nil || !t.Parked || t.AtLimit || len(t.AwaitedBy(t.Attempts)) > 0 || len(steps) == whysShown ||
-			len(raise(s.Budget, s.Usage, time.Duration(r.SubTasks[i].WorkedMS)*time.Millisecond, 0)) > 0 {
-			continue
-		}
-		steps = append(steps, Step{
-			fmt.Sprintf("manager retry %s -b %s", s.ID, r.BoulderID), "when this is mended: " + text.Clip(t.Reason, 160),
-		})
-	}
-	return steps
-}
-
-// over is for a boulder that is over.
-func over(r *Report) []Step {
-	var steps []Step
-	if r.Base != "" && len(r.Files) > 0 {
-		steps = append(steps, Step{
-			"git diff " + r.Base[:min(len(r.Base), 12)], "look at what was changed since the plan was made",
-		})
-	}
-	if r.Status == boulder.Completed {
-		return steps
-	}
-	for _, s := range r.SubTasks {
-		if !s.completed() && s.Status != boulder.SubTaskSkipped {
-			return append(steps, Step{
-				fmt.Sprintf("manager run --fork %s --from %s", r.BoulderID, s.ID),
-				"do anew what is not done; what is done is taken over",
-			})
-		}
-	}
-	return steps
-}
-
-// whys point at the chain of decisions of what was not done.
-func whys(r *Report) []Step {
-	var steps []Step
-	for _, s := range r.SubTasks {
-		if s.Status == boulder.SubTaskFailed && len(steps) < whysShown {
-			steps = append(steps, Step{
-				fmt.Sprintf("manager show %s --why %s", r.BoulderID, s.ID), "why in full: " + text.Clip(s.Subject, 60),
-			})
-		}
-	}
-	return steps
+	return flags.String()
 }

@@ -1,9 +1,8 @@
 // Package report is the morning report: what a boulder came to, for whoever finds it in the morning. It says what to do
 // next, which questions wait, what was not done and why, what was done and how that was verified, and what it took.
 //
-// [New] makes a [Report] of stored records; it asks no model and says nothing that is not on record. A report is
-// written as text for a terminal ([Report.Text]), as Markdown ([Report.Markdown]), or as JSON by its own tags. The
-// package is pure: no clock, no files.
+// [New] makes a [Report] of stored records; it asks no model and says nothing that is not on record. Its printers of
+// records (gates, verdicts, changes, blockers) are those of all views. The package is pure: no clock, no files.
 package report
 
 import (
@@ -60,12 +59,6 @@ type Report struct {
 	loop bool           // it is a loop, which has no sub-tasks for its user
 }
 
-// Step is something that a person can do next.
-type Step struct {
-	Command string `json:"command"` // to be typed as it is
-	Why     string `json:"why"`
-}
-
 // Newest picks of all turns of a sub-task, oldest first, the one that tells how it stands: the newest with evidence or
 // a verdict.
 func Newest(turns []boulder.Turn) (turn boulder.Turn, ok bool) {
@@ -84,7 +77,11 @@ func New(in Input) *Report {
 		Type: "report", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Project: b.Project, Base: b.Base, Status: b.Status,
 		Reason: b.Reason, Running: in.Running, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, MadeAt: in.Now.UTC(), zone: in.Now.Location(),
 		Attempts: b.Attempts, Replans: b.Replans, Usage: b.Usage, Budget: b.Budget,
-		WorkedMS: worked(in).Milliseconds(), SubTasks: []SubTask{}, Files: []string{}, loop: b.Loop != nil,
+		SubTasks: []SubTask{}, Files: []string{}, loop: b.Loop != nil,
+	}
+	r.WorkedMS = b.WorkedBy(b.UpdatedAt).Milliseconds() // what no process is at has not gone on since its last event
+	if in.Running {
+		r.WorkedMS = b.WorkedBy(in.Now).Milliseconds()
 	}
 	running := map[string]boulder.Usage{} // what turns used that are at work or were cut off
 	for _, a := range in.Attempts {
@@ -99,10 +96,11 @@ func New(in Input) *Report {
 		if t.Status == boulder.SubTaskSuperseded {
 			continue // what took its place is there
 		}
-		s := newSubTask(t, in.Turns, claimed, b.ForkOf, running[t.ID])
+		s := newSubTask(t, in.Turns, b.ForkOf, running[t.ID])
 		for j := range s.Gates {
 			s.Gates[j].From = b.GateOrigin(t, in.SubTasks, s.Gates[j].Command)
 		}
+		s.claimed = claimed
 		r.SubTasks = append(r.SubTasks, s)
 	}
 	r.Tally = b.Tally
@@ -113,21 +111,7 @@ func New(in Input) *Report {
 	return r
 }
 
-// worked is the wall clock of the run. One that no process is at has not gone on since its last event.
-func worked(in Input) time.Duration {
-	if in.Running {
-		return in.Boulder.WorkedBy(in.Now)
-	}
-	return in.Boulder.WorkedBy(in.Boulder.UpdatedAt)
-}
-
 // Awaited are the blockers that a sub-task waits for.
 func (r *Report) Awaited() []Blocker {
-	var awaited []Blocker
-	for _, b := range r.Blockers {
-		if b.Awaited {
-			awaited = append(awaited, b)
-		}
-	}
-	return awaited
+	return slices.DeleteFunc(slices.Clone(r.Blockers), func(b Blocker) bool { return !b.Awaited })
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/golden"
+	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
 )
 
@@ -120,25 +121,15 @@ func asItIs(s string) string { return s }
 func TestRenderings(t *testing.T) {
 	t.Parallel()
 	made := report.New(inputOf(asItIs))
-	var text, wide, markdown, object bytes.Buffer
-	tag := func(name string) func(string) string {
-		return func(s string) string { return "<" + name + ">" + s + "</>" }
-	}
+	var text, markdown, object bytes.Buffer
+	made.Print(page.Out{Writer: &text, Columns: 73})
+	made.Print(page.Out{Writer: &markdown, Markdown: true})
 	enc := json.NewEncoder(&object)
 	enc.SetIndent("", "  ")
-	for _, err := range []error{
-		made.Text(&text, report.Style{Width: 72}),
-		made.Text(&wide, report.Style{
-			Strong: tag("b"), Faint: tag("dim"), Code: tag("code"), Good: tag("good"), Bad: tag("bad"), Waits: tag("wait"),
-		}),
-		made.Markdown(&markdown), enc.Encode(made),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+	if err := enc.Encode(made); err != nil {
+		t.Fatal(err)
 	}
 	golden.Compare(t, "report.txt", text.String())
-	golden.Compare(t, "report_styled.txt", wide.String())
 	golden.Compare(t, "report.md", markdown.String())
 	golden.Compare(t, "report.json", object.String())
 	for line := range strings.Lines(text.String()) {
@@ -244,5 +235,23 @@ func TestNewest(t *testing.T) {
 	}
 	if _, ok := report.Newest([]boulder.Turn{{Number: 1}}); ok {
 		t.Error("a turn at work tells how it stands")
+	}
+}
+
+func TestUsageText(t *testing.T) {
+	t.Parallel()
+	for want, u := range map[string]boulder.Usage{
+		"0 tokens, $0.00":                                  {},
+		"12.3k tokens, $0.042":                             {Input: 12000, Output: 345, Cost: 0.042},
+		"10 tokens, $1.50":                                 {Input: 10, Cost: 1.5},
+		"10 tokens, $0.0004":                               {Input: 10, Cost: 0.0004},
+		"10 tokens, <$0.0001":                              {Input: 10, Cost: 0.00001},
+		"10 tokens, cost unknown":                          {Input: 10, Unpriced: 1},
+		"10 tokens, $1.50 and 1 call of unknown price":     {Input: 10, Cost: 1.5, Unpriced: 1},
+		"1.0k tokens, $0.10 and 12 calls of unknown price": {Input: 1000, Cost: 0.1, Unpriced: 12},
+	} {
+		if got := report.Usage(u); got != want {
+			t.Errorf("usageText(%+v) = %q, want %q", u, got, want)
+		}
 	}
 }

@@ -2,7 +2,6 @@ package report
 
 import (
 	"slices"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 )
@@ -26,8 +25,8 @@ type SubTask struct {
 	Remaining  []string            `json:"remaining,omitempty"`
 
 	// Changes are what changed in the project since it began; Own is false for what may be another sub-task's.
-	Changes                []boulder.FileChange `json:"changes"`
-	own, unclaimed, others []boulder.FileChange // see [boulder.Diff.Split]
+	Changes []boulder.FileChange `json:"changes"`
+	claimed map[string]bool      // see [boulder.Claimed]
 	// ChangesUnknown says why Changes is empty although something may have been changed.
 	ChangesUnknown string `json:"changes_unknown,omitempty"`
 
@@ -74,49 +73,49 @@ type Gate struct {
 	Output     string     `json:"output,omitempty"` // the tail, of one that does not hold
 }
 
-func newSubTask(
-	t *boulder.SubTask, turns map[string]boulder.Turn, claimed map[string]bool, fork *boulder.Fork, running boulder.Usage,
-) SubTask {
+func newSubTask(t *boulder.SubTask, turns map[string]boulder.Turn, fork *boulder.Fork, running boulder.Usage) SubTask {
 	s := SubTask{
 		ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Summary: t.Summary,
 		DependsOn: append([]string{}, t.DependsOn...), Replaces: t.Replaces, GateHints: t.GateHints,
 		Gates: []Gate{}, Criteria: []boulder.Criterion{}, Changes: []boulder.FileChange{}, Attempts: t.Attempts,
 		Failures: t.Failures, Usage: t.Usage.Add(running), WorkedMS: t.Worked.Milliseconds(), Budget: t.Budget,
 	}
-	s.takeGates(t)
+	for _, g := range t.GateRuns {
+		s.Gates = append(s.Gates, NewGate(g))
+	}
+	for _, g := range t.Unverified() {
+		if g.Run == nil && t.Status == boulder.SubTaskCompleted {
+			s.Gates = append(s.Gates, Gate{Command: g.Command, Result: GateNotRun})
+		}
+	}
 	turn, found := turns[t.ID]
 	if e := turn.Evidence; e != nil {
 		s.Changes = append(s.Changes, e.Diff.Files...)
 		s.ChangesUnknown = e.Diff.Unavailable
-		s.own, s.unclaimed, s.others = e.Diff.Split(claimed)
-	} else {
-		s.takeFiles(t.Files)
+	} else { // of its turns nothing is stored, as in a fork: how many lines changed is not known
+		for _, f := range t.Files {
+			s.Changes = append(s.Changes, boulder.FileChange{Path: f, Added: -1, Removed: -1, Own: true})
+		}
 	}
 	judged := turn.Verdict != nil && !turn.Verdict.JudgeUnavailable
 	if v := turn.Verdict; v != nil {
 		s.Criteria = append(s.Criteria, v.Criteria...)
 		s.Remaining = v.Remaining
 	}
-	if s.completed() {
-		s.VerifiedBy = verification(found, judged, len(s.Gates) > 0, fork != nil && t.Attempts == 0)
+	switch gated := len(s.Gates) > 0; {
+	case !s.completed():
+	case fork != nil && t.Attempts == 0:
+		s.VerifiedBy = ByOriginal
+	case found && judged && gated:
+		s.VerifiedBy = ByGatesAndJudge
+	case found && judged:
+		s.VerifiedBy = ByJudge
+	case found && gated:
+		s.VerifiedBy = ByGates
+	default:
+		s.VerifiedBy = ByRecord
 	}
 	return s
-}
-
-func verification(found, judged, gated, inherited bool) Verification {
-	switch {
-	case inherited:
-		return ByOriginal
-	case !found:
-		return ByRecord
-	case judged && gated:
-		return ByGatesAndJudge
-	case judged:
-		return ByJudge
-	case gated:
-		return ByGates
-	}
-	return ByRecord
 }
 
 // completed reports whether it is, and all its gates hold.
@@ -125,30 +124,9 @@ func (s *SubTask) completed() bool {
 	return s.Status == boulder.SubTaskCompleted && !slices.ContainsFunc(s.Gates, func(g Gate) bool { return !holds(g) })
 }
 
-// takeGates takes in how the gates went; of a completed sub-task also those that did not run.
-func (s *SubTask) takeGates(t *boulder.SubTask) {
-	for _, g := range t.GateRuns {
-		s.Gates = append(s.Gates, newGate(g))
-	}
-	for _, g := range t.Unverified() {
-		if g.Run == nil && t.Status == boulder.SubTaskCompleted {
-			s.Gates = append(s.Gates, Gate{Command: g.Command, Result: GateNotRun})
-		}
-	}
-}
-
-// takeFiles is for a sub-task of whose turns nothing is stored, as in a fork: how many lines changed is not known.
-func (s *SubTask) takeFiles(files []string) {
-	for _, f := range files {
-		s.Changes = append(s.Changes, boulder.FileChange{Path: f, Added: -1, Removed: -1, Own: true})
-	}
-	s.own = s.Changes
-}
-
-func newGate(g boulder.Gate) Gate {
-	to := Gate{
-		Command: g.Command, Result: GateFailed, ExitCode: g.ExitCode, DurationMS: int64(g.Duration / time.Millisecond),
-	}
+// NewGate is a run of a gate as reports have it.
+func NewGate(g boulder.Gate) Gate {
+	to := Gate{Command: g.Command, Result: GateFailed, ExitCode: g.ExitCode, DurationMS: g.Duration.Milliseconds()}
 	switch {
 	case g.Green():
 		to.Result = GatePassed

@@ -9,6 +9,8 @@ import (
 
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/bouldermgr/manager/internal/page"
 )
 
 // ErrInterrupted is returned for Ctrl-C.
@@ -32,7 +34,7 @@ func ReadAnswer(ctx context.Context, in *os.File, out io.Writer, prompt string) 
 		}
 		return prompt
 	})
-	area.SetWidth(SizeOf(in).Width)
+	area.SetWidth(page.SizeOf(in).Width)
 	there, gone := context.WithCancel(ctx)
 	defer gone()
 	program := tea.NewProgram(&answer{area: area}, tea.WithContext(there), tea.WithInput(keyboard{in, gone}), tea.WithOutput(out),

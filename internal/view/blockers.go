@@ -7,60 +7,91 @@ import (
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/store"
 )
 
-// Blockers shows blockers to people.
-type Blockers struct {
-	Out
-	Width int // of the terminal
-	Now   time.Time
+// ClarifyHint is how the user gets at what waits for them.
+const ClarifyHint = "manager blockers clarify"
+
+// TypeBlocker tells the record from the event, which is of type blocker.
+const TypeBlocker = "blocker-record"
+
+// BlockerItem is a blocker in `--json`. Fields are added in later versions, never changed.
+type BlockerItem struct {
+	Type string `json:"type"` // blocker-record
+	boulder.Blocker
+	// Standing says who has use for an answer: awaited, choice, moot or settled.
+	Standing blockers.Standing `json:"standing"`
 }
 
-// NewBlockers makes the view of a list of blockers as they are at a time.
-func NewBlockers(o Out, now time.Time) Blockers {
-	return Blockers{Out: o, Width: min(o.Width(), widthLine), Now: now}
+// BlockersStatus is what `manager blockers status --json` prints: one object. Fields are added in later versions, never
+// changed.
+type BlockersStatus struct {
+	Type string `json:"type"` // blockers-status
+	// On: what comes up in the session, or with none named in the project or in what is at work, is diverted.
+	On        bool   `json:"on"`
+	SessionID string `json:"session_id,omitempty"` // that On speaks of
+	// Switch is what `manager blockers on|off` said, which counts more; null: nothing.
+	Switch *bool `json:"switch"`
+	// Diverted are the boulders at work that were begun with --blockers, where no switch says otherwise.
+	Diverted []string `json:"diverted,omitempty"`
+	// Watched: a watch is at work that was begun with --blockers.
+	Watched bool `json:"watched,omitempty"`
+	// Sessions are those with a switch of their own, which counts most.
+	Sessions  map[string]bool `json:"sessions"`
+	Pending   int             `json:"pending"` // nobody answered: hard, asks, soft and moot
+	Hard      int             `json:"hard"`    // work on them stands still, or will
+	Asks      int             `json:"asks"`    // a session holds still for an answer, for a time
+	Soft      int             `json:"soft"`    // the agents chose for themselves, and an answer still reaches them
+	Moot      int             `json:"moot"`    // nobody waits any more
+	Answered  int             `json:"answered"`
+	Skipped   int             `json:"skipped"`
+	Unwritten int             `json:"unwritten"`         // items that are not in the file yet
+	Trouble   string          `json:"trouble,omitempty"` // why they are not
+	File      string          `json:"file"`              // for people, in the project
+
+	Open   []BlockerItem `json:"-"`
+	Unread error         `json:"-"` // why some of them are missing
 }
 
-// Say prints a text with its lines broken between words.
-func (v Blockers) Say(s string) { fmt.Fprintln(v, text.Wrap(s, v.Width-1)) }
-
-// State says whether blockers are diverted, and how many wait.
-func (v Blockers) State(s *BlockersStatus) {
-	on := v.Dim("off")
+// Print says whether blockers are diverted, and how many wait.
+func (s *BlockersStatus) Print(o page.Out) {
+	on := o.Dim("off")
 	if s.On {
-		on = v.Green("on")
+		on = o.Green("on")
 	}
-	v.Say(v.Bold("blockers") + " " + on + v.Dim("  "+s.why()))
-	var counts []string
-	if s.Answered > 0 {
-		counts = append(counts, fmt.Sprintf("%d answered", s.Answered))
-	}
-	if s.Skipped > 0 {
-		counts = append(counts, fmt.Sprintf("%d skipped", s.Skipped))
-	}
-	if s.Moot > 0 {
-		counts = append(counts, fmt.Sprintf("%d that nobody waits for", s.Moot))
-	}
+	o.Say(o.Bold("blockers"), " ", on, "  ", o.Faint(s.why()))
 	waits := WaitingBlockers{Hard: s.Hard, Asks: s.Asks, Soft: s.Soft}
-	line := "nothing waits for an answer"
+	counts := []string{"nothing waits for an answer"}
 	if waits.Awaited() != "" {
-		line = v.Yellow(waits.Awaited())
+		counts[0] = o.Yellow(waits.Awaited())
 	}
-	v.Say(JoinedBy(" · ", line, waits.Choices()) + v.Dim(" · "+strings.Join(append(counts, text.OneLine(s.File)), " · ")))
+	if s.Soft > 0 {
+		counts = append(counts, waits.Choices())
+	}
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{s.Answered, "answered"}, {s.Skipped, "skipped"}, {s.Moot, "obsolete"}} {
+		if c.n > 0 {
+			counts = append(counts, o.Dim(fmt.Sprintf("%d %s", c.n, c.what)))
+		}
+	}
+	o.Say(strings.Join(append(counts, o.Faint(s.File)), " · "))
 	if s.Unwritten > 0 {
-		v.Say(v.Yellow(fmt.Sprintf("%s not in %s yet", Are(s.Unwritten, "item"), text.OneLine(s.File))) +
-			Prefixed(": ", text.OneLine(s.Trouble)) + ". Nothing is lost; it is tried again with every command.")
+		o.Say(o.Yellow(fmt.Sprintf("%s not in %s yet", Are(s.Unwritten, "item"), o.Plain(s.File))),
+			report.Prefixed(": ", o.Plain(s.Trouble)), ". Nothing is lost; it is tried again with every command.")
 	}
 	switch {
 	case waits.Awaited() != "":
-		v.Say("Answer with: " + ClarifyHint)
+		o.Say("Answer with: ", o.Code(ClarifyHint))
 	case waits.Soft > 0:
-		v.Say("Go through them with: " + ClarifyHint)
+		o.Say("Go through them with: ", o.Code(ClarifyHint))
 	}
 }
 
@@ -93,218 +124,187 @@ func (s *BlockersStatus) why() string {
 	return line
 }
 
-// Widths of the columns of a table of blockers, in terminal columns.
-const (
-	widthBlockerID = 5
-	widthCategory  = 12 // architecture
-	widthOutcome   = 8  // answered
-)
-
-// groupTitles say above the lines of a table what they have in common.
-var groupTitles = map[blockers.Standing]string{
-	blockers.Awaited: "waiting for an answer", blockers.Choice: "choices that can still be changed",
-	blockers.Moot: "nobody waits any more", blockers.Over: "settled",
-}
-
-// Table is the blockers, one line each, in the groups that they come in. The narrower the terminal is, the fewer columns
-// there are.
-func (v Blockers) Table(all []BlockerItem) {
-	ids, places := widthBlockerID, 0
-	group := blockers.Awaited // goes without saying
-	for i := range all {
-		ids = max(ids, len(all[i].ID))
-		places = max(places, min(ansi.StringWidthWc(place(&all[i].Blocker)), widestLabel))
-	}
-	if v.Width < 100 {
-		places = min(places, widthCategory)
-	}
+// PrintBlockers is a table of blockers, one line each, in the groups that they come in. The narrower the terminal is, the
+// fewer columns there are.
+func PrintBlockers(o page.Out, all []BlockerItem, now time.Time) {
+	width := min(o.Width(), page.Widest)
+	columns := []column{{}, {right: true}, {}, {}, {}, {}, {rest: true}}
+	var rows [][]string
 	for i := range all {
 		b := &all[i].Blocker
+		degree, outcome, question := o.Dim, "", text.OneLine(b.Question)
+		switch {
+		case all[i].Standing == blockers.Over:
+			outcome = string(b.Status)
+		case b.Hard:
+			degree = o.Yellow
+		}
+		if all[i].Standing == blockers.Awaited && blockers.Waiting(b, now) {
+			question = "(" + text.Elapsed(b.Until.Sub(now).Truncate(time.Second)) + " left) " + question
+		}
+		place, category := cmp.Or(b.SubTaskID, b.SessionID), string(b.Category)
+		if width < 100 {
+			category = ""
+			place = text.Clip(place, 12)
+		}
+		if width < 60 {
+			place = ""
+		}
+		rows = append(rows, []string{
+			degree(b.ID), text.Elapsed(now.Sub(b.CreatedAt)), degree(report.Hardness(b.Hard)), outcome, o.Dim(category),
+			o.Cyan(text.Clip(place, widestLabel)), question,
+		})
+	}
+	for c := range slices.Backward(columns) { // empty ones are left out
+		if !slices.ContainsFunc(rows, func(cells []string) bool { return cells[c] != "" }) {
+			columns = slices.Delete(columns, c, c+1)
+			for i := range rows {
+				rows[i] = slices.Delete(rows[i], c, c+1)
+			}
+		}
+	}
+	group := blockers.Awaited // goes without saying
+	for i, line := range table(width, columns, rows) {
 		if all[i].Standing != group {
 			if group = all[i].Standing; i > 0 {
-				v.Say("")
+				o.Say()
 			}
-			v.Say(v.Dim(groupTitles[group] + ":"))
+			o.Say(o.Dim(map[blockers.Standing]string{
+				blockers.Awaited: "waiting for an answer:", blockers.Choice: "choices that can still be changed:",
+				blockers.Moot: "obsolete:", blockers.Over: "settled:",
+			}[group]))
 		}
-		line := v.degree(b, text.Fit(b.ID, ids)) + " " + text.FitRight(text.Elapsed(v.Now.Sub(b.CreatedAt)), widthElapsed) + "  " +
-			v.degree(b, text.Fit(hardness(b.Hard), 4))
-		if group == blockers.Over {
-			line += "  " + v.outcome(b, text.Fit(string(b.Status), widthOutcome))
+		fmt.Fprintln(o, line)
+	}
+}
+
+// BlockersMarkdown is blockers as a document: hard ones before soft ones, each with what was answered.
+func BlockersMarkdown(all []BlockerItem, now time.Time) string {
+	var s strings.Builder
+	o := page.Out{Writer: &s, Markdown: true}
+	pending := 0
+	for i := range all {
+		if !all[i].Status.Settled() {
+			pending++
 		}
-		if v.Width >= 100 {
-			line += "  " + v.Dim(text.Fit(string(b.Category), widthCategory))
+	}
+	now = now.UTC()
+	o.Title("Blockers")
+	o.Say(fmt.Sprintf("%s, %d of them without an answer. Exported %s.", text.Plural(len(all), "blocker"), pending,
+		now.Format("2006-01-02 15:04 MST")))
+	for _, hard := range []bool{true, false} {
+		if !slices.ContainsFunc(all, func(b BlockerItem) bool { return b.Hard == hard }) {
+			continue
 		}
-		if v.Width >= 60 && places > 0 {
-			line += "  " + v.Cyan(text.Fit(place(b), places))
+		o.Heading(map[bool]string{true: "Hard blockers", false: "Soft blockers"}[hard])
+		for i := range all {
+			if b := &all[i]; b.Hard == hard {
+				report.PrintBlocker(o, 1, &b.Blocker, b.Standing, true, now)
+			}
 		}
-		room := v.Width - 1 - ansi.StringWidthWc(ansi.Strip(line)) - 2
-		question := b.Question
-		if group == blockers.Awaited && blockers.Waiting(b, v.Now) {
-			question = "(" + text.Elapsed(b.Until.Sub(v.Now).Truncate(time.Second)) + " left) " + question
-		}
-		fmt.Fprintln(v, line+"  "+text.Clip(question, room))
+	}
+	return s.String()
+}
+
+// WithoutMoot leaves out what nobody waits for any more, and counts it.
+func WithoutMoot(all []BlockerItem) (kept []BlockerItem, moot int) {
+	kept = slices.DeleteFunc(all, func(b BlockerItem) bool { return b.Standing == blockers.Moot })
+	return kept, len(all) - len(kept)
+}
+
+// WaitingBlockers counts what a person can still answer. What nobody waits for any more is not in it.
+type WaitingBlockers struct {
+	Hard int `json:"hard"`           // sub-tasks stand still because of them, or will
+	Asks int `json:"asks,omitempty"` // sessions hold still because of them, for a time
+	Soft int `json:"soft"`           // the agents chose for themselves
+}
+
+// add counts one more.
+func (w *WaitingBlockers) add(standing blockers.Standing, hard bool) {
+	switch {
+	case standing == blockers.Awaited && hard:
+		w.Hard++
+	case standing == blockers.Awaited:
+		w.Asks++
+	case standing == blockers.Choice:
+		w.Soft++
 	}
 }
 
-// place is where a blocker came up: in a sub-task, or in a session of its own.
-func place(b *boulder.Blocker) string { return cmp.Or(b.SubTaskID, b.SessionID) }
-
-// degree colours what stands still.
-func (v Blockers) degree(b *boulder.Blocker, s string) string {
-	if b.Hard && !b.Status.Settled() {
-		return v.Yellow(s)
+// WaitingOf counts the blockers that the user can still answer.
+func WaitingOf(all []BlockerItem) WaitingBlockers {
+	var w WaitingBlockers
+	for i := range all {
+		w.add(all[i].Standing, all[i].Hard)
 	}
-	return v.Dim(s)
+	return w
 }
 
-func (v Blockers) outcome(b *boulder.Blocker, s string) string {
-	switch b.Status {
-	case boulder.BlockerAnswered:
-		return v.Green(s)
-	case boulder.BlockerSkipped:
-		return v.Dim(s)
+// WaitingIn counts the blockers of a boulder. records are those of the desk, as far as they can be had: a boulder does not
+// know for how long a session waits, nor of an answer that is on its way.
+func WaitingIn(d store.Detail, records []boulder.Blocker, now time.Time) WaitingBlockers {
+	var w WaitingBlockers
+	for _, b := range report.Blockers(d.Boulder, d.SubTasks, records, now) {
+		w.add(b.Standing, b.Hard)
 	}
-	return s
+	return w
 }
 
-// All is everything about a blocker.
-func (v Blockers) All(b *boulder.Blocker) {
-	fmt.Fprintf(v, "%s  %s\n", v.Bold(b.ID), strings.Join([]string{
-		v.degree(b, hardness(b.Hard)), text.OneLine(string(b.Category)), v.outcome(b, string(b.Status)),
-	}, "  "))
-	v.Text("", v.Bold, b.Question)
-	fmt.Fprintln(v)
-	v.from(b)
-	v.asked(b)
-	v.Text("context:", nil, b.Context)
-	v.options(b)
-	v.Text("reasoning:", nil, b.ChosenReasoning)
-	v.settled(b)
+// Text is the count for people; empty if there is nothing to count.
+func (w WaitingBlockers) Text() string { return JoinedBy(" · ", w.Awaited(), w.Choices()) }
+
+// Awaited says how many wait for an answer; empty if none does.
+func (w WaitingBlockers) Awaited() string {
+	hard, asks := text.Plural(w.Hard, "hard blocker"), text.Plural(w.Asks, "ask")
+	text := JoinedBy(" and ", unlessNone(w.Hard, hard), unlessNone(w.Asks, asks))
+	switch w.Hard + w.Asks {
+	case 0:
+		return ""
+	case 1:
+		return text + " waits for an answer"
+	}
+	return text + " wait for an answer"
 }
 
-// from says where and when it came up.
-func (v Blockers) from(b *boulder.Blocker) {
-	if b.BoulderID != "" {
-		v.field("boulder", b.BoulderID)
-		v.field("sub-task", fmt.Sprintf("%s, attempt %d", b.SubTaskID, b.Attempt))
-	}
-	v.field("session", b.SessionID)
-	v.field("raised", fmt.Sprintf("%s, %s ago", StampFull(b.CreatedAt), text.Elapsed(v.Now.Sub(b.CreatedAt))))
+// Choices says how many an answer would still reach; empty if there are none.
+func (w WaitingBlockers) Choices() string {
+	return unlessNone(w.Soft, text.Plural(w.Soft, "choice")+" can still be changed")
 }
 
-// asked is what OpenCode wanted to ask a person, and what the agent got instead.
-func (v Blockers) asked(b *boulder.Blocker) {
-	a := b.Ask
-	if a == nil {
-		return
+func unlessNone(n int, text string) string {
+	if n == 0 {
+		return ""
 	}
-	if a.Permission != "" {
-		v.field("permission", JoinedBy(": ", a.Permission, strings.Join(a.Patterns, ", ")))
-	}
-	if a.Tool != "" || a.Arguments != "" {
-		v.Text("call:", nil, JoinedBy(" ", a.Tool, a.Arguments))
-	}
-	v.field("reply", replyText(b, v.Now))
+	return text
 }
 
-func replyText(b *boulder.Blocker, now time.Time) string {
-	switch b.Ask.Reply {
-	case boulder.ReplyDiverted:
-		return "refused, with the word to go on with something else"
-	case boulder.ReplyAllowed:
-		return "allowed"
-	case boulder.ReplyWaiting:
-		if b.Until.After(now) {
-			return fmt.Sprintf("waits for a person until %s, %s from now", stamp(b.Until, now), text.Elapsed(b.Until.Sub(now)))
-		}
-		return "waited for a person until " + stamp(b.Until, now)
-	case boulder.ReplyGone:
-		return "none: the session did not wait any longer"
+// Urgency is the place of a blocker among others: a session that holds still goes on without its answer.
+func Urgency(b *BlockerItem, now time.Time) int {
+	switch {
+	case blockers.Waiting(&b.Blocker, now) && b.Standing == blockers.Awaited:
+		return 0
+	case b.Standing == blockers.Awaited:
+		return 1
+	case b.Standing == blockers.Choice:
+		return 2
+	case b.Standing == blockers.Moot:
+		return 3
 	}
-	return string(b.Ask.Reply)
+	return 4
 }
 
-func (v Blockers) options(b *boulder.Blocker) {
-	if len(b.Options) == 0 {
-		v.Text("chosen for now:", nil, b.ChosenOption)
-		return
+// Until is when a session that holds still goes on; zero of the others.
+func Until(b *BlockerItem, now time.Time) time.Time {
+	if Urgency(b, now) > 0 {
+		return time.Time{}
 	}
-	fmt.Fprintln(v, "  "+v.Dim("options:"))
-	for i, option := range b.Options {
-		mark := ""
-		if option == b.ChosenOption {
-			mark = v.Green("  ← chosen for now")
-		}
-		label := fmt.Sprintf("%d. ", i+1)
-		body := text.Indent(text.Wrap(text.Safe(option)+mark, v.Width-5-len(label)), strings.Repeat(" ", 4+len(label)))
-		fmt.Fprintln(v, "    "+label+strings.TrimLeft(body, " "))
-	}
+	return b.Until
 }
 
-func (v Blockers) settled(b *boulder.Blocker) {
-	if !b.Status.Settled() {
-		return
+// Are counts things in a sentence: "1 blocker is", "2 blockers are".
+func Are(n int, thing string) string {
+	if n == 1 {
+		return text.Plural(n, thing) + " is"
 	}
-	v.field(string(b.Status), fmt.Sprintf("%s, %s ago", StampFull(b.SettledAt), text.Elapsed(v.Now.Sub(b.SettledAt))))
-	if b.Allowed {
-		v.field("allowed", "yes, for the rest of the sub-task")
-	}
-	v.Text("answer:", nil, b.Answer)
-}
-
-// field is one labelled line; one without a value is left out.
-func (v Blockers) field(name, value string) {
-	if value = text.OneLine(value); value != "" {
-		body := text.Wrap(v.Dim(name+":")+" "+value, v.Width-5)
-		fmt.Fprintln(v, strings.TrimPrefix(text.Indent(body, "    "), "  "))
-	}
-}
-
-// Text is a text of any number of lines below its label; an empty one is left out.
-func (v Blockers) Text(label string, style func(string) string, s string) {
-	s = strings.TrimSpace(text.Safe(s))
-	if s == "" {
-		return
-	}
-	depth := "  "
-	if label != "" {
-		fmt.Fprintln(v, "  "+v.Dim(label))
-		depth = "    "
-	}
-	for line := range strings.SplitSeq(text.Wrap(s, v.Width-1-len(depth)), "\n") {
-		if style != nil {
-			line = style(line)
-		}
-		fmt.Fprintln(v, strings.TrimRight(depth+line, " "))
-	}
-}
-
-// BlockersStatus is what `manager blockers status --json` prints: one object. Fields are added in later versions, never
-// changed.
-type BlockersStatus struct {
-	Type string `json:"type"` // blockers-status
-	// On: what comes up in the session, or with none named in the project or in what is at work, is diverted.
-	On        bool   `json:"on"`
-	SessionID string `json:"session_id,omitempty"` // that On speaks of
-	// Switch is what `manager blockers on|off` said, which counts more; null: nothing.
-	Switch *bool `json:"switch"`
-	// Diverted are the boulders at work that were begun with --blockers, where no switch says otherwise.
-	Diverted []string `json:"diverted,omitempty"`
-	// Watched: a watch is at work that was begun with --blockers.
-	Watched bool `json:"watched,omitempty"`
-	// Sessions are those with a switch of their own, which counts most.
-	Sessions  map[string]bool `json:"sessions"`
-	Pending   int             `json:"pending"` // nobody answered: hard, asks, soft and moot
-	Hard      int             `json:"hard"`    // work on them stands still, or will
-	Asks      int             `json:"asks"`    // a session holds still for an answer, for a time
-	Soft      int             `json:"soft"`    // the agents chose for themselves, and an answer still reaches them
-	Moot      int             `json:"moot"`    // nobody waits any more
-	Answered  int             `json:"answered"`
-	Skipped   int             `json:"skipped"`
-	Unwritten int             `json:"unwritten"`         // items that are not in the file yet
-	Trouble   string          `json:"trouble,omitempty"` // why they are not
-	File      string          `json:"file"`              // for people, in the project
-
-	Open   []BlockerItem `json:"-"`
-	Unread error         `json:"-"` // why some of them are missing
+	return text.Plural(n, thing) + " are"
 }

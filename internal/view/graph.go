@@ -5,6 +5,8 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/graph"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/store"
 )
@@ -102,7 +104,7 @@ func attemptNote(t *boulder.SubTask, limits schedule.Limits) string {
 
 // Draw gives the picture in a format. Text is as wide as the stream that it is for, and has its colours; a file
 // has none.
-func (r *Graph) Draw(format string, p Out) string {
+func (r *Graph) Draw(format string, o page.Out) string {
 	var nodes []graph.Node
 	for _, s := range r.SubTasks {
 		nodes = append(nodes, graph.Node{ID: s.ID, Title: s.Subject, Status: string(s.Status), Note: s.Note})
@@ -120,22 +122,7 @@ func (r *Graph) Draw(format string, p Out) string {
 	case "svg":
 		return g.SVG()
 	}
-	return g.Text(graph.TextOptions{Width: p.Width(), Paint: func(status, text string) string {
-		return p.subTask(boulder.SubTaskStatus(status), text)
+	return g.Text(graph.TextOptions{Width: o.Width(), Paint: func(status, text string) string {
+		return o.As(report.Sign(boulder.SubTaskStatus(status)), text)
 	}})
-}
-
-// subTask colours what tells the status of a sub-task, as [paint.mark] does.
-func (p Paint) subTask(s boulder.SubTaskStatus, text string) string {
-	switch s {
-	case boulder.SubTaskCompleted:
-		return p.Green(text)
-	case boulder.SubTaskFailed:
-		return p.Red(text)
-	case boulder.SubTaskBlocked:
-		return p.Yellow(text)
-	case boulder.SubTaskInProgress:
-		return p.Cyan(text)
-	}
-	return p.Dim(text)
 }

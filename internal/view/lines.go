@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -15,85 +17,64 @@ type LinesView struct {
 	prefix string // of each line, where there are several boulders
 
 	mu       sync.Mutex // Stopping comes from another goroutine
-	Progress *progress
+	progress *Progress
 }
 
 // Event prints what the event says in a line or more; some say nothing.
 func (v *LinesView) Event(e boulder.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if err := v.Progress.Take(e); err != nil {
-		v.line(e.Time, "this view has lost track: %v", err)
+	if err := v.progress.Take(e); err != nil {
+		v.line(e.Time, nil, "this view has lost track: "+text.OneLine(err.Error()))
 		return
 	}
+	id, line := Describe(e.Body)
+	line = text.Clip(line, 400)
+	t := v.progress.State.SubTask(id)
 	switch b := e.Body.(type) {
 	case boulder.Created:
-		v.line(e.Time, "boulder %s: %s", e.BoulderID, text.Clip(b.Boulder.Task, 100))
+		v.line(e.Time, nil, fmt.Sprintf("boulder %s: %s", e.BoulderID, text.Clip(b.Boulder.Task, 100)))
 	case boulder.SubTaskStart:
-		t := v.Progress.State.SubTask(b.SubTaskID)
-		name := text.Clip(v.Progress.row(t).name(), 100)
-		v.line(e.Time, "%s %s  %s%s", v.label(t), name, ModelName(b.Model), again(b.Attempt))
+		name, attempt := t.ActiveForm, ""
+		if name == "" {
+			name = t.Subject
+		}
+		if b.Attempt > 1 {
+			attempt = fmt.Sprintf(" (attempt %d)", b.Attempt)
+		}
+		v.line(e.Time, t, text.Clip(name, 100)+"  "+ModelName(b.Model)+attempt)
 	case boulder.SubTaskDone:
-		v.done(e.Time, b)
+		r := v.progress.rows(schedule.Limits{}, nil, e.Time)[t.Position-1]
+		alone := ""
+		if b.Completed && r.alone {
+			alone = "  (by the gates alone)"
+		}
+		v.line(e.Time, t, fmt.Sprintf("%s %s  %s  %s  %s%s", report.Sign(t.Status), text.Clip(t.Subject, 100), ModelName(t.Model),
+			text.Elapsed(r.took()), report.Usage(t.Usage), alone))
+		if !b.Completed {
+			v.line(e.Time, t, line)
+		}
 	case boulder.TaskComplete:
-		printSummary(v.Stdout, e.BoulderID, b, e.Time.Sub(v.Progress.began))
-	case boulder.SubTaskProgress:
-		if v.Verbose && b.Activity != "" || v.Progress.news {
-			v.about(e)
+		printSummary(v.Stdout, e.BoulderID, b, e.Time.Sub(v.progress.began))
+	default:
+		step, _ := b.(boulder.SubTaskProgress)
+		if noteSign(b, v.progress.news) != "" || v.Verbose && step.Activity != "" {
+			v.line(e.Time, t, line)
 		}
-	case boulder.StatusChanged:
-		if b.Status != boulder.Synthesizing { // what follows at once says more
-			v.about(e)
+	}
+	if b, ok := e.Body.(boulder.Replanned); ok {
+		for _, line := range replanLines(v.progress.State, b) {
+			v.line(e.Time, nil, "  "+text.OneLine(line))
 		}
-	case boulder.Replanned:
-		v.about(e)
-		for _, line := range replanLines(v.Progress.State, b) {
-			v.line(e.Time, "  %s", line)
-		}
-	case boulder.Decomposed, boulder.GateRun, boulder.Continuation, boulder.Retry, boulder.Trouble, boulder.Cooled,
-		boulder.Nudged, boulder.ReplanStarted, boulder.ReplanTrouble, boulder.ReplanRefused, boulder.BudgetWarning,
-		boulder.Parked, boulder.Unparked, boulder.Noted, boulder.Reopened, boulder.BlockerRaised, boulder.BlockerSettled:
-		v.about(e)
 	}
 }
 
-// again tells that an attempt is not the first.
-func again(attempt int) string {
-	if attempt <= 1 {
-		return ""
+func (v *LinesView) line(at time.Time, t *boulder.SubTask, line string) {
+	label := ""
+	if t != nil {
+		label = numbered(t.Position, len(v.progress.State.SubTasks)) + " "
 	}
-	return fmt.Sprintf(" (attempt %d)", attempt)
-}
-
-// done is the line of a sub-task that is over: what it was, and what it took.
-func (v *LinesView) done(at time.Time, b boulder.SubTaskDone) {
-	t := v.Progress.State.SubTask(b.SubTaskID)
-	r := v.Progress.row(t)
-	how := ""
-	if b.Completed && v.Progress.alone[t.ID] {
-		how = "  (by the gates alone)"
-	}
-	v.line(at, "%s %s %s  %s  %s  %s%s", v.label(t), Paint{}.mark(t.Status), text.Clip(t.Subject, 100), ModelName(t.Model),
-		text.Elapsed(r.took(at)), UsageText(t.Usage), how)
-	if !b.Completed {
-		v.line(at, "%s %s", v.label(t), text.Clip(Describe(b), 400))
-	}
-}
-
-func (v *LinesView) about(e boulder.Event) {
-	text := text.Clip(Describe(e.Body), 400)
-	if t := v.Progress.State.SubTask(RefOf(e.Body).SubTaskID); t != nil {
-		text = v.label(t) + " " + text
-	}
-	v.line(e.Time, "%s", text)
-}
-
-func (v *LinesView) label(t *boulder.SubTask) string {
-	return fmt.Sprintf("[%d/%d]", t.Position, v.Progress.total())
-}
-
-func (v *LinesView) line(at time.Time, format string, args ...any) {
-	fmt.Fprintf(v.Stderr, "%s %s%s\n", Clock(at), v.prefix, fmt.Sprintf(format, args...))
+	fmt.Fprintf(v.Stderr, "%s %s%s%s\n", Clock(at), v.prefix, label, line)
 }
 
 // Stopping says that the first signal was received.
@@ -103,9 +84,9 @@ func (v *LinesView) Stopping() {
 	fmt.Fprintln(v.Stderr, StoppingText)
 }
 
-// Pause has nothing to hold back: lines do not disturb a question.
+// Pause prints nothing into a question.
 func (v *LinesView) Pause() func() {
-	v.mu.Lock() // nothing is printed into a question
+	v.mu.Lock()
 	return v.mu.Unlock
 }
 

@@ -1,7 +1,9 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -9,6 +11,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
 )
@@ -16,16 +20,16 @@ import (
 // LiveView shows a run on a terminal: sub-tasks that are over scroll away as lines of their own, below them is a
 // picture of what is at work and what waits.
 //
-// The picture stands only while the manager works by itself. While a person is asked about the plan the terminal is
+// The picture stands only while the manager works by itself. While the user is asked about the plan the terminal is
 // theirs.
 type LiveView struct {
 	Console
-	Limits schedule.Limits
-	Now    func() time.Time
+	limits schedule.Limits
+	now    func() time.Time
 
 	mu       sync.Mutex // the fields below are used by the run, by the program that draws, and by Stopping
-	Progress *progress
-	Printed  []string // lines that scroll away, waiting for the next frame
+	progress *Progress
+	printed  []string // lines that scroll away, waiting for the next frame
 	scrolled bool     // there are some above the picture
 	stopping bool
 	lost     error  // the state could not be followed
@@ -33,41 +37,37 @@ type LiveView struct {
 
 	term   sync.Mutex // guards the fields below; taken before mu
 	screen *Screen    // nil while the terminal is not ours
-	paused bool       // a person is asked something
+	paused bool       // the user is asked something
 }
 
 // Event takes an event into the picture.
 func (v *LiveView) Event(e boulder.Event) {
 	v.term.Lock()
 	defer v.term.Unlock()
-	working := v.Take(e)
+	working := v.take(e)
 	switch {
 	case working && v.screen == nil && !v.paused:
-		v.screen = v.open()
+		v.open()
 	case !working:
 		v.close()
 	}
 	if end, ok := e.Body.(boulder.TaskComplete); ok {
-		printSummary(v.Stdout, e.BoulderID, end, e.Time.Sub(v.Progress.began))
+		printSummary(v.Stdout, e.BoulderID, end, e.Time.Sub(v.progress.began))
 	}
 }
 
-// show opens the picture of what was seen so far.
-func (v *LiveView) show() {
-	v.term.Lock()
-	defer v.term.Unlock()
-	v.screen = v.open()
-}
+// open takes the terminal.
+func (v *LiveView) open() { v.screen = v.Screen(Picture{Frame: v.frame, Flush: v.flush}) }
 
-// Take follows the event and reports whether the manager is at work after it.
-func (v *LiveView) Take(e boulder.Event) bool {
+// take follows the event and reports whether the manager is at work after it.
+func (v *LiveView) take(e boulder.Event) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.lost = v.Progress.Take(e); v.lost != nil {
+	if v.lost = v.progress.Take(e); v.lost != nil {
 		return v.screen != nil
 	}
 	v.note(e)
-	switch v.Progress.State.Boulder.Status {
+	switch v.progress.State.Boulder.Status {
 	case boulder.Planning, boulder.Running, boulder.Synthesizing:
 		return true
 	case boulder.Paused: // by an order, and turns may be at work; or for good, and the picture is closed at once
@@ -78,80 +78,85 @@ func (v *LiveView) Take(e boulder.Event) bool {
 
 // note makes the lines that stay.
 func (v *LiveView) note(e boulder.Event) {
-	t := v.Progress.State.SubTask(RefOf(e.Body).SubTaskID)
+	t := v.table(v.Stderr.Width())
+	id, line := Describe(e.Body)
+	s := v.progress.State.SubTask(id)
+	if sign := noteSign(e.Body, v.progress.news); sign != "" && sign != inPicture {
+		v.printed = append(v.printed, t.aside(sign, s, line))
+	}
 	switch b := e.Body.(type) {
 	case boulder.SubTaskDone:
-		table := v.table(v.width(), e.Time)
-		v.Printed = append(v.Printed, table.line(v.Progress.row(t)))
+		r := v.progress.rows(v.limits, nil, e.Time)[s.Position-1]
+		v.printed = append(v.printed, t.lines(r)...)
 		switch {
 		case !b.Completed:
-			v.Printed = append(v.Printed, table.below(b.Summary))
-		case v.Progress.alone[t.ID]:
-			v.Printed = append(v.Printed, table.below("by the gates alone: no usable answer came from the judge"))
+			v.printed = append(v.printed, t.below(b.Summary))
+		case r.alone:
+			v.printed = append(v.printed, t.below("by the gates alone: no usable answer came from the judge"))
 		}
-	case boulder.SubTaskProgress:
-		if v.Progress.news {
-			v.Printed = append(v.Printed, v.table(v.width(), e.Time).aside("!", t, Describe(b)))
-		}
-	case boulder.Retry:
-		table := v.table(v.width(), e.Time)
-		v.Printed = append(v.Printed, table.aside("↻", t, Describe(b)))
 	case boulder.Replanned:
-		table := v.table(v.width(), e.Time)
-		v.Printed = append(v.Printed, table.aside("↻", t, Describe(b)))
-		for _, line := range replanLines(v.Progress.State, b) {
-			v.Printed = append(v.Printed, table.below(line))
+		for _, line := range replanLines(v.progress.State, b) {
+			v.printed = append(v.printed, t.below(line))
 		}
-	case boulder.Noted, boulder.Reopened, boulder.BlockerSettled:
-		v.Printed = append(v.Printed, v.said(t, b, e.Time))
-	case boulder.BlockerRaised:
-		v.Printed = append(v.Printed, v.table(v.width(), e.Time).aside("?", t, Describe(b)))
-	case boulder.Parked:
-		v.Printed = append(v.Printed, v.table(v.width(), e.Time).aside("!", t, Describe(b)))
-	case boulder.Nudged, boulder.ReplanStarted, boulder.ReplanRefused, boulder.Unparked:
-		v.Printed = append(v.Printed, v.table(v.width(), e.Time).aside("↻", t, Describe(b)))
-	case boulder.BudgetWarning:
-		if t != nil {
-			v.Printed = append(v.Printed, v.table(v.width(), e.Time).aside("!", t, Describe(b)))
-		} else {
-			v.Printed = append(v.Printed, v.warning(b))
+	}
+}
+
+// inPicture is the sign of what the picture shows, and only plain lines tell.
+const inPicture = "·"
+
+// noteSign marks the line that an event leaves; empty: it leaves none. news: it is a notice that was not given before.
+func noteSign(body boulder.Body, news bool) string {
+	switch b := body.(type) {
+	case boulder.SubTaskProgress:
+		if news {
+			return "!"
 		}
-	case boulder.Cooled, boulder.ReplanTrouble:
-		v.Printed = append(v.Printed, v.warning(b))
 	case boulder.GateRun:
 		if !b.Passed {
-			v.Printed = append(v.Printed, v.table(v.width(), e.Time).aside("✗", t, Describe(b)))
+			return "✗"
+		}
+		return inPicture
+	case boulder.StatusChanged:
+		if b.Status != boulder.Synthesizing { // what follows at once says more
+			return inPicture
+		}
+	case boulder.Decomposed, boulder.Continuation, boulder.Trouble:
+		return inPicture
+	case boulder.BlockerRaised:
+		return "?"
+	case boulder.Parked, boulder.BudgetWarning, boulder.Cooled, boulder.ReplanTrouble:
+		return "!"
+	case boulder.Retry, boulder.Replanned, boulder.Nudged, boulder.ReplanStarted, boulder.ReplanRefused, boulder.Unparked:
+		return "↻"
+	case boulder.Noted, boulder.Reopened, boulder.BlockerSettled:
+		return "✎"
+	}
+	return ""
+}
+
+// replanLines tells what a replan that was adopted changes, a line each.
+func replanLines(s *boulder.State, b boulder.Replanned) []string {
+	var lines []string
+	for _, c := range b.Changed {
+		lines = append(lines, fmt.Sprintf("~ %s → %s: %s", c.From, c.To.ID, c.To.Subject))
+	}
+	for _, t := range b.Added {
+		lines = append(lines, fmt.Sprintf("+ %s: %s", t.ID, t.Subject))
+	}
+	for _, id := range b.Removed {
+		if t := s.SubTask(id); t != nil {
+			lines = append(lines, fmt.Sprintf("- %s: %s", id, t.Subject))
 		}
 	}
+	return lines
 }
 
-// said is a line that stays, about what a person said.
-func (v *LiveView) said(t *boulder.SubTask, b boulder.Body, at time.Time) string {
-	if t != nil {
-		return v.table(v.width(), at).aside("✎", t, Describe(b))
+func (v *LiveView) table(width int) *tasks {
+	total := len(v.progress.State.SubTasks)
+	return &tasks{
+		Paint: v.Stderr.Paint, width: min(width, page.Widest), wide: len(numbered(total, total)), fixed: true,
+		label: func(t *boulder.SubTask) string { return numbered(t.Position, total) },
 	}
-	return v.Stderr.Yellow(text.Clip("✎ "+Describe(b), v.width()-1))
-}
-
-// warning is a line that stays, about the whole run.
-func (v *LiveView) warning(b boulder.Body) string {
-	return v.Stderr.Yellow(text.Clip("! "+Describe(b), v.width()-1))
-}
-
-func (v *LiveView) width() int {
-	if v.screen != nil {
-		return v.screen.Size().Width
-	}
-	return v.Stderr.Width()
-}
-
-func (v *LiveView) table(width int, now time.Time) *table {
-	s := v.Progress.State
-	t := numbered(v.Stderr.Paint, width, len(s.SubTasks), func(id string) string {
-		return unlessDone(s.SubTask(id))
-	})
-	t.now = now
-	return t
 }
 
 // Stopping shows at the next frame that the run is about to end.
@@ -192,53 +197,78 @@ func (v *LiveView) close() {
 	}
 }
 
-// Frame draws the picture, in at most size.Room lines.
-func (v *LiveView) Frame(size Size, tick int) string {
+// flush hands out the lines that scroll away.
+func (v *LiveView) flush() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.Progress.State == nil || size.Height == 0 {
+	lines := v.printed
+	v.printed, v.scrolled = nil, v.scrolled || len(lines) > 0
+	return lines
+}
+
+// frame draws the picture, in at most size.Room lines: the sum, what needs the user, what is at work, what waits.
+func (v *LiveView) frame(size page.Size, tick int) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.progress.State == nil || size.Height == 0 {
 		return ""
 	}
-	t := v.table(size.Width, v.Now())
+	s, now := v.progress.State, v.now()
+	t := v.table(size.Width)
 	t.spin = Spinner(tick)
-	lines := []string{v.head(t)}
+	rows := v.progress.rows(v.limits, nil, now)
+	lines := []string{v.head(t, rows, now)}
 	if v.scrolled {
-		lines = []string{"", v.head(t)} // apart from the lines that stay
+		lines = []string{"", lines[0]} // apart from the lines that stay
+	}
+	say := func(style func(string) string, line string) {
+		lines = append(lines, style(text.Clip(line, t.width-1)))
 	}
 	if v.stopping {
-		lines = append(lines, t.Yellow(text.Clip(StoppingText, t.width-1)))
-	}
-	if b := v.Progress.State.Boulder; b.Status == boulder.Paused && !v.stopping {
-		s := Stated(string(b.Status), b.Reason) + "; go on, from any terminal, with: manager resume " + b.ID
-		lines = append(lines, t.Yellow(text.Clip(s, t.width-1)))
+		say(t.Yellow, StoppingText)
+	} else if s.Boulder.Status == boulder.Paused {
+		say(t.Yellow, report.Stated("paused", s.Boulder.Reason)+"; continue, from any terminal, with: manager resume "+s.Boulder.ID)
 	}
 	if v.lost != nil {
-		lines = append(lines, t.Red(text.Clip("this view has lost track: "+v.lost.Error(), t.width-1)))
+		say(t.Red, "this view has lost track: "+v.lost.Error())
 	}
-	working := min(2, len(v.Progress.State.Live())) // lines that are left to them whatever is in trouble
-	needs := Needs(v.Progress.State, v.Progress.raised, v.on, t.now)
-	lines = append(lines, NeedLines(needs, t.width, size.Room()-len(lines)-working, t.Yellow, t.Dim)...)
-	lines = append(lines, v.atWork(t, size.Room()-len(lines))...)
-	lines = append(lines, v.inLine(t, size.Room()-len(lines))...)
+	var live, waiting []row
+	for _, r := range rows {
+		switch {
+		case r.live():
+			live = append(live, r)
+		case r.task.Status == boulder.SubTaskPending, r.attempt != nil:
+			waiting = append(waiting, r)
+		}
+	}
+	needs := Needs(s, v.progress.raised, v.on, now)
+	lines = append(lines, NeedLines(needs, t.width, size.Room()-len(lines)-min(2, len(live)), t.Paint)...)
+	lines = append(lines, v.atWork(t, live, size.Room()-len(lines))...)
+	if !v.stopping { // a run that stops starts nothing
+		slices.SortStableFunc(waiting, func(a, b row) int { return cmp.Compare(a.place, b.place) })
+		lines = append(lines, inLine(t, waiting, size.Room()-len(lines))...)
+	}
 	return strings.Join(lines[:min(len(lines), size.Room())], "\n")
 }
 
 // head sums the run up.
-func (v *LiveView) head(t *table) string {
-	s := v.Progress.State
-	took := text.Elapsed(t.now.Sub(v.Progress.began).Truncate(time.Second))
+func (v *LiveView) head(t *tasks, rows []row, now time.Time) string {
+	s := v.progress.State
+	took := text.Elapsed(now.Sub(v.progress.began).Truncate(time.Second))
 	if s.Boulder.Status == boulder.Planning {
 		return t.Cyan(t.spin) + " " + t.Bold("Planning") + "  " + t.Dim(took)
 	}
-	done := s.Count(boulder.SubTaskCompleted)
-	said := t.Bold(fmt.Sprintf("%d/%d", done, s.Planned())) + " done"
+	said := t.Bold(fmt.Sprintf("%d/%d", s.Count(boulder.SubTaskCompleted), s.Planned())) + " done"
 	if n := s.Count(boulder.SubTaskFailed); n > 0 {
 		said += " · " + t.Red(fmt.Sprintf("%d failed", n))
 	}
 	if n := s.Count(boulder.SubTaskBlocked); n > 0 {
 		said += " · " + t.Yellow(fmt.Sprintf("%d blocked", n))
 	}
-	usage := v.Progress.usage()
+	usage := s.Boulder.Usage
+	for _, r := range rows {
+		usage = usage.Add(r.usage)
+	}
 	cost := " · " + costText(usage)
 	for _, rest := range []string{" · " + took + " · " + text.Count(usage.Tokens()) + " tokens", " · " + took, ""} {
 		if line := said + t.Dim(rest+cost); ansi.StringWidthWc(line) < t.width {
@@ -249,14 +279,11 @@ func (v *LiveView) head(t *table) string {
 }
 
 // atWork draws what runs: with its activity, why it continues and what was red, as far as there is room.
-func (v *LiveView) atWork(t *table, room int) []string {
-	live := v.Progress.State.Live()
+func (v *LiveView) atWork(t *tasks, live []row, room int) []string {
 	var shown [][]string
-	for _, o := range live[:min(len(live), max(room, 0))] {
-		r := v.Progress.row(o.SubTask)
-		lines := []string{t.line(r), t.below(t.activity(r))}
-		last := v.Progress.last[o.SubTask.ID]
-		for _, more := range []string{last.why, last.gate} {
+	for _, r := range live[:min(len(live), max(room, 0))] {
+		lines := append(t.lines(r), t.below(r.does()))
+		for _, more := range []string{r.why, r.gate} {
 			if more != "" {
 				lines = append(lines, t.below(more))
 			}
@@ -283,51 +310,20 @@ func (v *LiveView) atWork(t *table, room int) []string {
 	return lines
 }
 
-// inLine draws what waits, as far as there is room.
-func (v *LiveView) inLine(t *table, room int) []string {
-	s := v.Progress.State
-	pending := s.Count(boulder.SubTaskPending) + s.Count(boulder.SubTaskInProgress) - len(s.Live())
-	if pending == 0 || room <= 0 || v.stopping { // a run that stops starts nothing
-		return nil
-	}
-	limit := min(room, waitingShown)
-	if pending > limit {
-		limit--
-	}
-	var lines []string
-	for _, r := range v.Progress.waiting(v.Limits, t.now, limit) {
-		lines = append(lines, t.line(r))
-	}
-	if more := pending - len(lines); more > 0 {
-		lines = append(lines, t.below(fmt.Sprintf("and %d more waiting", more)))
-	}
-	return lines
-}
-
 // waitingShown is how many waiting sub-tasks are drawn at most.
 const waitingShown = 10
 
-// flush hands out the lines that scroll away.
-func (v *LiveView) flush() []string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	lines := v.Printed
-	v.Printed, v.scrolled = nil, v.scrolled || len(lines) > 0
-	return lines
-}
-
-// aside is a line that tells something about a sub-task.
-func (t *table) aside(mark string, s *boulder.SubTask, line string) string {
-	return t.Yellow(mark) + " " + t.Dim(text.Fit(t.label(s), t.labels)) + " " + t.Dim(text.Clip(line, t.width-t.labels-4))
+// inLine draws what waits, as far as there is room.
+func inLine(t *tasks, waiting []row, room int) []string {
+	limit := min(room, waitingShown)
+	if limit <= 0 || len(waiting) <= limit {
+		return t.lines(waiting[:min(len(waiting), max(limit, 0))]...)
+	}
+	return append(t.lines(waiting[:limit-1]...), t.below(fmt.Sprintf("and %d more waiting", len(waiting)-limit+1)))
 }
 
 // Spinner is one column that turns.
 func Spinner(tick int) string {
 	const frames = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 	return string([]rune(frames)[tick%10])
-}
-
-// open takes the terminal.
-func (v *LiveView) open() *Screen {
-	return v.Screen(Picture{Frame: v.Frame, Flush: v.flush})
 }

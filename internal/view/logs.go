@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -26,7 +28,7 @@ const (
 
 // TranscriptView tells the lines of one attempt's transcript.
 type TranscriptView struct {
-	Paint
+	page.Paint
 	Verbose bool
 	Width   int             // of lines; 0: as they come
 	Path    string          // of the transcript, relative to the project
@@ -102,11 +104,11 @@ func (v *TranscriptView) tool(l TranscriptLine) string {
 	if v.Verbose {
 		room = lineShown
 	}
-	s := v.call(l.Tool, l.State) + " " + v.Bold(text.Clip(l.Tool, inputShown)) + " " + text.Clip(toolInput(l.Input), room)
+	s := callMark(v.Paint, l.Tool, l.State) + " " + v.Bold(text.Clip(l.Tool, inputShown)) + " " + text.Clip(toolInput(l.Input), room)
 	if l.State != "completed" && l.State != "error" {
 		s += v.Dim(" (" + text.OneLine(cmp.Or(l.State, "never ended")) + ")")
 	}
-	return s + v.below(l.Output, outputShown, true) + v.below(Prefixed("error: ", l.Error), outputShown, true)
+	return s + v.below(l.Output, outputShown, true) + v.below(report.Prefixed("error: ", l.Error), outputShown, true)
 }
 
 // toolInput is what a call is about: the one argument that tells most, or all of them.

@@ -2,11 +2,13 @@ package view
 
 import (
 	"fmt"
-	"strings"
 	"time"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -23,12 +25,9 @@ type Need struct {
 // the order of the plan. raised are the full records of blockers, by id, as far as they are known. on is added to
 // commands that have to say which boulder is meant.
 func Needs(s *boulder.State, raised map[string]boulder.Blocker, on string, now time.Time) []Need {
-	if len(raised) == 0 && s.Parked() == 0 && s.Count(boulder.SubTaskFailed)+s.Count(boulder.SubTaskBlocked) == 0 {
-		return nil // the usual case, in which a large plan is not looked through for each frame
-	}
 	var asked, troubled []Need
 	for _, t := range s.SubTasks {
-		place := fmt.Sprintf("[%d/%d]", t.Position, len(s.SubTasks))
+		place := numbered(t.Position, len(s.SubTasks))
 		questions := asks(t, place, raised, now)
 		asked = append(asked, questions...)
 		n := Need{Name: place, Text: t.Subject + ": " + t.Reason}
@@ -71,41 +70,31 @@ func asks(t *boulder.SubTask, place string, raised map[string]boulder.Blocker, n
 	return all
 }
 
-// Style colours a text for the terminal, or leaves it as it is.
-type Style func(string) string
-
 // NeedLines draws needs in at most room lines, none of which is as wide as the terminal: with the commands to type if
 // they fit. What does not fit is counted.
-func NeedLines(needs []Need, width, room int, strong, faint Style) []string {
+func NeedLines(needs []Need, width, room int, p page.Paint) []string {
 	if len(needs) == 0 || room <= 0 {
 		return nil
 	}
-	lines := []string{strong("Needs you")}
-	each := func(n Need) (head, command string) {
-		head = n.Mark + " " + n.Name + " "
-		if n.Left > 0 {
-			head += "(" + text.Elapsed(n.Left.Truncate(time.Second)) + " left) "
-		}
-		return strong(head) + text.Clip(n.Text, width-1-textWidth(head)), n.Command
-	}
-	commands := 0
+	full := 1
 	for _, n := range needs {
-		if n.Command != "" {
-			commands++
-		}
+		full += 1 + min(1, len(n.Command))
 	}
-	withCommands := 1+len(needs)+commands <= room
-	if !withCommands && len(needs) >= room {
+	lines := []string{p.Yellow("Needs you")}
+	if full > room && len(needs) >= room {
 		lines = nil // the lines themselves matter more than what stands above them
 	}
 	for i, n := range needs {
-		if left := len(needs) - i; !withCommands && left > 1 && len(lines) == room-1 {
+		if left := len(needs) - i; full > room && left > 1 && len(lines) == room-1 {
 			return append(lines, text.Clip(fmt.Sprintf("  and %d more: manager status", left), width-1))
 		}
-		head, command := each(n)
-		lines = append(lines, head)
-		if command != "" && withCommands {
-			lines = append(lines, faint(strings.Repeat(" ", 4)+text.Clip(command, width-5)))
+		head := n.Mark + " " + n.Name + " "
+		if n.Left > 0 {
+			head += "(" + text.Elapsed(n.Left.Truncate(time.Second)) + " left) "
+		}
+		lines = append(lines, p.Yellow(head)+text.Clip(n.Text, width-1-ansi.StringWidthWc(head)))
+		if n.Command != "" && full <= room {
+			lines = append(lines, p.Dim("    "+text.Clip(n.Command, width-5)))
 		}
 	}
 	return lines

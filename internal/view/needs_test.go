@@ -10,6 +10,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/golden"
+	"github.com/bouldermgr/manager/internal/page"
 )
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -52,11 +53,10 @@ func troubled(t *testing.T) (*boulder.State, map[string]boulder.Blocker) {
 func TestNeeds(t *testing.T) {
 	t.Parallel()
 	s, raised := troubled(t)
-	plain := func(s string) string { return s }
 	var out strings.Builder
-	for _, size := range []Size{{200, 60}, {80, 24}, {44, 24}, {80, 8}, {80, 4}} {
+	for _, size := range []page.Size{{Width: 200, Height: 60}, {Width: 80, Height: 24}, {Width: 44, Height: 24}, {Width: 80, Height: 8}, {Width: 80, Height: 4}} {
 		room := size.Room() - 1
-		lines := NeedLines(Needs(s, raised, " -b 01k3", noon), size.Width, room, plain, plain)
+		lines := NeedLines(Needs(s, raised, " -b 01k3", noon), size.Width, room, page.Paint{})
 		fmt.Fprintf(&out, "== %d × %d\n%s\n", size.Width, size.Height, strings.Join(lines, "\n"))
 		if len(lines) > room {
 			t.Errorf("%d lines for %d", len(lines), room)

@@ -2,10 +2,12 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
@@ -27,6 +29,7 @@ type Order struct {
 	Left []boulder.LeftSession `json:"left,omitempty"`
 
 	done, total int
+	depended    bool // something depends on the sub-task
 }
 
 // NewOrder reports what an order did, from the boulder before and after it.
@@ -34,8 +37,9 @@ func NewOrder(before, after store.Detail, holder *control.Holder, o boulder.Orde
 	b := after.Boulder
 	r := &Order{
 		Type: "order", BoulderID: b.ID, Order: o, Status: b.Status, AtWork: []string{}, Blocked: []string{},
-		Freed: []string{}, Left: b.Left, done: Completed(after), total: Planned(after),
+		Freed: []string{}, Left: b.Left,
 	}
+	r.done, r.total = Done(after)
 	if project.Runs(holder, b) {
 		r.RunBy, r.Left = holder, nil // it stops them now
 		for _, t := range after.Attempts {
@@ -50,6 +54,7 @@ func NewOrder(before, after store.Detail, holder *control.Holder, o boulder.Orde
 		was[t.ID] = t.Status
 	}
 	for _, t := range after.SubTasks {
+		r.depended = r.depended || slices.Contains(t.DependsOn, o.SubTaskID) && t.Status != boulder.SubTaskSuperseded
 		switch old := was[t.ID]; {
 		case t.Status == boulder.SubTaskBlocked && old != t.Status:
 			r.Blocked = append(r.Blocked, t.ID)
@@ -61,48 +66,50 @@ func NewOrder(before, after store.Detail, holder *control.Holder, o boulder.Orde
 }
 
 // Text is the report for people, on one line.
-func (r *Order) Text() string { return r.outcome() + leftText(r.Left) }
-
-// leftText says which agents may be at work although an order has ended their attempts.
-func leftText(left []boulder.LeftSession) string {
-	var text strings.Builder
-	for _, l := range left {
-		fmt.Fprintf(&text, " The agent of %q may still be at work in session %s: the next run or resume here stops it"+
-			" before it starts anything.", l.SubTaskID, l.SessionID)
-	}
-	return text.String()
-}
-
-func (r *Order) outcome() string {
+func (r *Order) Text() string {
+	line, resume := "", "continue with: manager resume "+r.BoulderID
 	switch r.Do {
 	case boulder.OrderPause:
-		return fmt.Sprintf("Paused. %s Continue with: manager resume %s", r.left(), r.BoulderID)
+		return fmt.Sprintf("Paused. %s C%s%s", r.atWork(), resume[1:], report.Prefixed(" ", leftText(r.Left)))
 	case boulder.OrderResume:
-		return "Resumed." + r.goesOn()
+		line = "Resumed."
 	case boulder.OrderCancel:
 		if r.SubTaskID == "" {
-			return fmt.Sprintf("Cancelled boulder %s, with %d of %s done. What they changed in the project stays.",
+			line = fmt.Sprintf("Cancelled boulder %s, with %d of %s done. What they changed in the project stays.",
 				r.BoulderID, r.done, text.Plural(r.total, "sub-task"))
+			return line + report.Prefixed(" ", leftText(r.Left))
 		}
-		text := fmt.Sprintf("Cancelled %q.", r.SubTaskID)
+		line = fmt.Sprintf("Cancelled %q.", r.SubTaskID)
 		if len(r.Blocked) > 0 {
-			text += fmt.Sprintf(" Blocked, because of that: %s.", Listed(r.Blocked))
+			line += fmt.Sprintf(" Blocked, because of that: %s.", Listed(r.Blocked))
 		}
-		return text + r.goesOn()
 	case boulder.OrderSkip:
-		return fmt.Sprintf("Skipped %q: what depends on it goes on without it.%s", r.SubTaskID, r.goesOn())
+		line = fmt.Sprintf("Skipped %q.", r.SubTaskID)
+		if r.depended {
+			line = fmt.Sprintf("Skipped %q: what depends on it continues without it.", r.SubTaskID)
+		}
 	case boulder.OrderRetry:
-		return fmt.Sprintf("%q is tried again in a fresh session, with all its tries.%s", r.SubTaskID, r.goesOn())
+		line = fmt.Sprintf("%q is retried in a fresh session, with all its attempts.", r.SubTaskID)
+	default:
+		whom := "all sub-tasks"
+		if r.SubTaskID != "" {
+			whom = fmt.Sprintf("sub-task %q", r.SubTaskID)
+		}
+		line = fmt.Sprintf("Noted for %s: it goes into the next prompt and the next judgement.", whom)
 	}
-	whom := "all sub-tasks"
-	if r.SubTaskID != "" {
-		whom = fmt.Sprintf("sub-task %q", r.SubTaskID)
+	switch { // what has to be done for the order to have an effect
+	case r.RunBy == nil:
+		line += " No process runs the boulder; " + resume
+	case r.Status == boulder.Paused:
+		line += " The boulder is paused; " + resume
+	case r.Do == boulder.OrderResume:
+		line += fmt.Sprintf(" Process %d continues boulder %s.", r.RunBy.PID, r.BoulderID)
 	}
-	return fmt.Sprintf("Noted for %s: it goes into the next prompt and the next judgement.%s", whom, r.goesOn())
+	return line + report.Prefixed(" ", leftText(r.Left))
 }
 
-// left says what is still at work after a pause.
-func (r *Order) left() string {
+// atWork says what is still at work after a pause.
+func (r *Order) atWork() string {
 	switch n := len(r.AtWork); {
 	case r.RunBy == nil:
 		return "No process runs it."
@@ -116,17 +123,14 @@ func (r *Order) left() string {
 	return fmt.Sprintf("%s are still at work, to the end of their turns; nothing new starts.", Listed(r.AtWork))
 }
 
-// goesOn says what has to be done for the order to have an effect, if anything has.
-func (r *Order) goesOn() string {
-	switch {
-	case r.RunBy == nil:
-		return fmt.Sprintf(" No process runs the boulder; continue with: manager resume %s", r.BoulderID)
-	case r.Status == boulder.Paused:
-		return fmt.Sprintf(" The boulder is paused; continue with: manager resume %s", r.BoulderID)
-	case r.Do == boulder.OrderResume:
-		return fmt.Sprintf(" Process %d goes on with boulder %s.", r.RunBy.PID, r.BoulderID)
+// leftText says which agents may be at work although an order has ended their attempts.
+func leftText(left []boulder.LeftSession) string {
+	var all []string
+	for _, l := range left {
+		all = append(all, fmt.Sprintf("The agent of %q may still be at work in session %s: the next run or resume here stops it"+
+			" before it starts anything.", l.SubTaskID, l.SessionID))
 	}
-	return ""
+	return strings.Join(all, " ")
 }
 
 // Listed is names in a row: "a", "b".

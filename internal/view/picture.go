@@ -6,13 +6,15 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/bouldermgr/manager/internal/page"
 )
 
 // Picture is what a [Screen] draws, anew at each tick, whatever happens between two. Its functions are called by the
 // goroutine that draws.
 type Picture struct {
-	Frame func(size Size, tick int) string // at most size.Room lines, none of them as wide as the terminal
-	Flush func() []string                  // hands out lines that scroll away above the picture; nil: there are none
+	Frame func(size page.Size, tick int) string // at most size.Room lines, none of them as wide as the terminal
+	Flush func() []string                       // hands out lines that scroll away above the picture; nil: there are none
 }
 
 // model is a Picture as bubbletea calls it.
@@ -22,7 +24,7 @@ type Picture struct {
 // not needed any more are empty.
 type model struct {
 	Picture
-	size    Size
+	size    page.Size
 	tick    int
 	over    bool
 	content string
@@ -47,7 +49,7 @@ func next() tea.Cmd {
 func (p *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
-		p.size = Size{Width: msg.Width, Height: msg.Height}
+		p.size = page.Size{Width: msg.Width, Height: msg.Height}
 		p.draw()
 	case tickMsg:
 		if p.over {

@@ -1,14 +1,16 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/dag"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/orchestrator"
 )
 
 // planJSON is what `manager plan --json` prints: one object, the plan as the plan file has it and what is known about
@@ -34,103 +36,106 @@ func NewPlanJSON(plan *boulder.Plan, path string) planJSON {
 	return out
 }
 
-// Plan prints a plan for people.
-func Plan(o Out, plan *boulder.Plan) {
-	v := planView{Out: o, plan: plan, width: o.Lines()}
-	v.head()
-	for i, s := range plan.SubTasks {
-		v.subTask(i+1, s)
-	}
-	v.order()
-}
-
-type planView struct {
-	Out
-	plan  *boulder.Plan
-	width int // of lines; 0: as they come
-}
-
 // descriptionShown bounds the lines of a description: the plan file has all of it.
 const descriptionShown = 6
 
-func (v planView) head() {
-	fmt.Fprintf(v, "%s\n", v.Bold(text.Wrap(firstLines(text.Safe(v.plan.Task), descriptionShown), v.width)))
-	if v.plan.Goal != "" && text.OneLine(v.plan.Goal) != text.OneLine(v.plan.Task) {
-		v.field("goal", v.plan.Goal)
-	}
-	for _, c := range v.plan.Constraints {
-		v.field("constraint", c)
-	}
-	v.field("decided by", strings.Join(v.plan.DoneWhen, ", "))
-	if v.plan.Model != "" {
-		v.field("model", v.plan.Model)
-	}
-}
+// orderShown is how many sub-tasks a plan may have for its order to be drawn.
+const orderShown = 20
 
-func (v planView) subTask(n int, s boulder.Spec) {
-	subject := text.OneLine(s.Subject)
-	fmt.Fprintf(v, "\n%s %s %s\n", v.Bold(fmt.Sprintf("%d.", n)), v.Bold(subject), v.Dim("("+text.OneLine(s.ID)+")"))
-	v.details(s)
-}
-
-// with lists how a sub-task differs from the others.
-func (v planView) with(s boulder.Spec) string {
-	var parts []string
-	add := func(what, value string) {
-		if value != "" {
-			parts = append(parts, what+" "+value)
-		}
+// Plan prints a plan for people.
+func Plan(o page.Out, plan *boulder.Plan) {
+	fmt.Fprintln(o, o.Bold(text.Wrap(firstLines(text.Safe(plan.Task), descriptionShown), o.Lines())))
+	if text.OneLine(plan.Goal) != text.OneLine(plan.Task) {
+		o.Field(1, "goal", plan.Goal)
 	}
-	add("model", s.Model)
-	add("agent", s.Agent)
-	if cmp.Or(s.Priority, boulder.Medium) != boulder.Medium {
-		parts = append(parts, string(s.Priority)+" priority")
+	for _, c := range plan.Constraints {
+		o.Field(1, "constraint", c)
 	}
-	return strings.Join(parts, ", ")
-}
-
-// field is one labelled line; one without a value is left out.
-func (v planView) field(name, value string) { v.painted(name, text.OneLine(value)) }
-
-// painted is field for a value that is clean and may have colours.
-func (v planView) painted(name, value string) {
-	if value == "" {
-		return
+	o.Field(1, "decided by", strings.Join(plan.DoneWhen, ", "))
+	o.Field(1, "model", plan.Model)
+	var nodes []dag.Node[string]
+	for i, s := range plan.SubTasks {
+		spec(o, o.Bold(fmt.Sprintf("%d.", i+1)), s.ID, s)
+		nodes = append(nodes, dag.Node[string]{ID: s.ID, DependsOn: s.DependsOn})
 	}
-	const margin = "               " // as wide as what stands before the value
-	value = strings.TrimPrefix(text.Indent(text.Wrap(value, v.width-len(margin)), margin), margin)
-	fmt.Fprintf(v, "   %s %s\n", v.Dim(text.Fit(name+":", len(margin)-4)), value)
-}
-
-// order says what runs side by side.
-func (v planView) order() {
-	nodes := make([]dag.Node[string], len(v.plan.SubTasks))
-	for i, s := range v.plan.SubTasks {
-		nodes[i] = dag.Node[string]{ID: s.ID, DependsOn: s.DependsOn}
-	}
-	levels := dag.Levels(nodes)
 	if len(nodes) < 2 {
 		return
 	}
-	if len(nodes) > orderShown {
-		widest := slices.MaxFunc(levels, func(a, b []int) int { return len(a) - len(b) })
-		fmt.Fprintf(v, "\n%s %d sub-tasks in %s, at most %d side by side\n", v.Dim("order:"), len(nodes),
-			text.Plural(len(levels), "step"), len(widest))
-		return
-	}
+	widest := 0
 	var steps []string
-	for _, level := range levels {
+	for _, level := range dag.Levels(nodes) {
 		var names []string
 		for _, i := range level {
 			names = append(names, fmt.Sprint(i+1))
 		}
+		widest = max(widest, len(level))
 		steps = append(steps, strings.Join(names, " + "))
 	}
-	fmt.Fprintf(v, "\n%s %s\n", v.Dim("order:"), strings.Join(steps, " → "))
+	order := strings.Join(steps, " → ")
+	if len(nodes) > orderShown {
+		order = fmt.Sprintf("%d sub-tasks in %s, at most %d side by side", len(nodes), text.Plural(len(steps), "step"), widest)
+	}
+	o.Say()
+	o.Field(0, "order", order)
 }
 
-// orderShown is how many sub-tasks a plan may have for its order to be drawn.
-const orderShown = 20
+// Replan shows a replan to the user who is asked about it: what goes, what changes and what is new.
+func Replan(o page.Out, r orchestrator.ReplanProposal) {
+	o.Say()
+	o.Say(o.Bold(fmt.Sprintf("Replan %d:", r.Number)), " ", o.Plain(r.Reason))
+	var changed []string
+	for _, s := range r.SubTasks {
+		from := r.Replaces[s.ID]
+		if changed = append(changed, from); from == "" {
+			spec(o, o.Green("+"), s.ID, s)
+		} else {
+			spec(o, o.Yellow("~"), from+" → "+s.ID, s)
+		}
+	}
+	for _, t := range r.Replaced {
+		if !slices.Contains(changed, t.ID) {
+			o.Say()
+			o.Say(o.Red("-"), " ", o.Plain(t.Subject), " ", o.Faint("("+t.ID+")"))
+		}
+	}
+}
+
+// spec is a sub-task of a plan.
+func spec(o page.Out, mark, id string, s boulder.Spec) {
+	o.Say()
+	o.Say(mark, " ", o.Strong(s.Subject), " ", o.Faint("("+id+")"))
+	if text.OneLine(s.Description) != text.OneLine(s.Subject) {
+		o.Text(1, firstLines(strings.TrimSpace(text.Safe(s.Description)), descriptionShown))
+	}
+	o.Field(1, "after", strings.Join(s.DependsOn, ", "))
+	for _, c := range s.SuccessCriteria {
+		if text.OneLine(c) != text.OneLine(s.Subject) {
+			o.Field(1, "done when", c)
+		}
+	}
+	for _, g := range s.Gates {
+		o.Item(1, o.Dim("gate:"), " ", o.Code("$ "+g))
+	}
+	for _, g := range s.NoWorse {
+		o.Item(1, o.Dim("no worse:"), " ", o.Code("$ "+g))
+	}
+	if s.ExpectsChanges {
+		o.Field(1, "expects", "a change to files")
+	}
+	if s.EmptyOK {
+		o.Field(1, "empty ok", "to have found nothing is a good result")
+	}
+	o.Field(1, "outputs", strings.Join(s.Outputs, ", "))
+	o.Field(1, "decided by", strings.Join(s.DoneWhen, ", "))
+	o.Field(1, "model", s.Model)
+	o.Field(1, "agent", s.Agent)
+	if s.Priority != boulder.Medium {
+		o.Field(1, "priority", string(s.Priority))
+	}
+	if s.Budget != nil {
+		o.Field(1, "budget", report.Budget(*s.Budget))
+	}
+}
 
 // firstLines keeps the first n lines of a text and says how many there are more.
 func firstLines(s string, n int) string {

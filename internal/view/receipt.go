@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/store"
 )
@@ -92,73 +92,49 @@ func less(a, b boulder.Usage) boulder.Usage {
 	}
 }
 
-// Widths of the columns of a receipt besides the first, which gets what is left.
-const (
-	widthReceiptName   = 36                                          // at most
-	widthReceiptNumber = len("   tokens       cost  calls     time") // all numbers
-	widthReceiptNote   = len("  in_progress")
-)
-
-// ReceiptView draws a receipt as a table.
-type ReceiptView struct {
-	Out
-	name int // width of the first column
-	Room int // width of a line, at most
-}
-
-// Print writes the receipt as wide as the terminal is.
-func (r *Receipt) Print(o Out) { ReceiptView{Out: o, Room: o.Width() - 1}.Table(r) }
-
-// Table writes what was spent, by sub-task and attempt.
-func (v ReceiptView) Table(r *Receipt) {
-	v.name = max(16, min(widthReceiptName, v.Room-widthReceiptNumber-widthReceiptNote))
-	fmt.Fprintln(v, v.Dim(text.Fit("where it went", v.name)+"   tokens       cost  calls     time"))
+// Print writes what was spent, by sub-task and attempt.
+func (r *Receipt) Print(o page.Out) {
+	rows := [][]string{{o.Dim("where it went"), o.Dim("tokens"), o.Dim("cost"), o.Dim("calls"), o.Dim("time"), ""}}
+	budgets := map[int]*boulder.Budget{} // by row
+	add := func(style func(string) string, name string, s spending, note string, budget *boulder.Budget) {
+		budgets[len(rows)] = budget
+		rows = append(rows, []string{
+			style(text.Clip(name, receiptName)), text.Count(s.Usage.Tokens()), costText(s.Usage), text.Count(s.Usage.Calls),
+			text.Elapsed(time.Duration(s.WorkedMS) * time.Millisecond), o.Dim(note),
+		})
+	}
 	plain := func(s string) string { return s }
 	if r.Planning.Calls > 0 {
-		v.line(plain, "", "planning", spending{Usage: r.Planning}, "", nil)
+		add(plain, "planning", spending{Usage: r.Planning}, "", nil)
 	}
 	for _, t := range r.SubTasks {
 		if len(t.Attempts) == 0 {
 			continue
 		}
-		v.line(plain, "", t.ID+": "+t.Subject, t.spending, string(t.Status), t.Budget)
-		for _, at := range t.Attempts {
-			v.line(v.Dim, "  ", fmt.Sprintf("attempt %d, %s", at.Attempt, r.attemptWord(at)), at.spending, "", nil)
+		add(plain, t.ID+": "+t.Subject, t.spending, string(t.Status), t.Budget)
+		for _, a := range t.Attempts {
+			how := string(a.Status)
+			switch {
+			case a.Status.Terminal():
+			case r.Running && !a.stopped:
+				how = "at work"
+			case r.Status == boulder.Paused:
+				how = "paused"
+			default:
+				how = "interrupted"
+			}
+			add(o.Dim, fmt.Sprintf("· attempt %d, %s", a.Attempt, how), a.spending, "", nil)
 		}
 	}
-	v.line(v.Bold, "", "in all", r.spending, "", r.Budget)
-}
-
-// line is a row of numbers. The budget is told beside them if there is room, else below.
-func (v ReceiptView) line(
-	style func(string) string, margin, said string, s spending, note string, budget *boulder.Budget,
-) {
-	note, below := Prefixed("  ", note), ""
-	if budget != nil && BudgetText(*budget) != "" {
-		of := "of " + BudgetText(*budget)
-		if v.name+widthReceiptNumber+ansi.StringWidthWc(note+"  "+of) <= v.Room {
-			note += "  " + of
-		} else {
-			below = text.Indent(text.Wrap(of, v.Room-2), "  ")
+	add(o.Bold, "in all", r.spending, "", r.Budget)
+	columns := []column{{rest: true}, {right: true}, {right: true}, {right: true}, {right: true}, {}}
+	for i, line := range table(o.Width(), columns, rows) {
+		fmt.Fprintln(o, line)
+		if b := budgets[i]; b != nil {
+			o.Item(1, o.Faint(report.Prefixed("of ", report.Budget(*b))))
 		}
-	}
-	fmt.Fprintf(v, "%s%s %s %s %s %s%s\n", margin, style(text.Fit(said, v.name-len(margin))),
-		text.FitRight(text.Count(s.Usage.Tokens()), 8), text.FitRight(costText(s.Usage), 10), text.FitRight(text.Count(s.Usage.Calls), 6),
-		text.FitRight(text.Elapsed(time.Duration(s.WorkedMS)*time.Millisecond), 8), v.Dim(note))
-	if below != "" {
-		fmt.Fprintln(v, v.Dim(below))
 	}
 }
 
-// attemptWord says how an attempt ended, or what it is about.
-func (r *Receipt) attemptWord(a attemptReceipt) string {
-	switch {
-	case a.Status.Terminal():
-		return string(a.Status)
-	case r.Running && !a.stopped:
-		return "at work"
-	case r.Status == boulder.Paused:
-		return "paused"
-	}
-	return "interrupted"
-}
+// receiptName is how much of a sub-task's name a receipt has, in columns.
+const receiptName = 36

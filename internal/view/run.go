@@ -9,11 +9,14 @@ import (
 	"github.com/charmbracelet/colorprofile"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Report is what a command has found out: encoding/json writes it for programs, and it prints itself for people.
-type Report interface{ Print(o Out) }
+type Report interface{ Print(o page.Out) }
 
 // Run shows a run while it goes on: to programs, live on a terminal, as plain lines, or hardly at all.
 type Run interface {
@@ -30,7 +33,7 @@ type Run interface {
 
 // Console is where a run is shown, and how.
 type Console struct {
-	Stdout, Stderr       Out
+	Stdout, Stderr       page.Out
 	JSON, Quiet, Verbose bool
 	TermType             string                 // of the terminal behind Stderr
 	Limits               func() schedule.Limits // that explain why something waits
@@ -38,28 +41,28 @@ type Console struct {
 
 // NewRun shows a run of which nothing, or what progress has taken in, was seen already. Where several boulders run,
 // on names the one, as in " -b ID".
-func NewRun(c Console, p *progress, on string) Run {
+func NewRun(c Console, p *Progress, on string) Run {
 	switch {
 	case c.JSON:
 		return &jsonView{c}
 	case c.Quiet:
 		return &quietView{c}
 	case c.Drawable():
-		v := &LiveView{Console: c, Limits: c.Limits(), Now: time.Now, Progress: p, on: on}
+		v := &LiveView{Console: c, limits: c.Limits(), now: time.Now, progress: p, on: on}
 		if p.State != nil {
-			v.show()
+			v.open()
 		}
 		return v
 	}
-	return &LinesView{Console: c, Progress: p}
+	return &LinesView{Console: c, progress: p}
 }
 
 // NewServeRun shows one of several runs that go on at the same time: its lines begin with the end of its id.
-func NewServeRun(c Console, p *progress, id string) Run {
+func NewServeRun(c Console, p *Progress, id string) Run {
 	if c.JSON || c.Quiet {
 		return NewRun(c, p, "")
 	}
-	return &LinesView{Console: c, Progress: p, prefix: id[max(0, len(id)-6):] + " "}
+	return &LinesView{Console: c, progress: p, prefix: id[max(0, len(id)-6):] + " "}
 }
 
 // Drawable reports whether a picture can be drawn. With Verbose the diagnostics would tear it.
@@ -112,3 +115,15 @@ func (v *quietView) Event(e boulder.Event) {
 func (v *quietView) Stopping()     {}
 func (v *quietView) Pause() func() { return func() {} }
 func (v *quietView) Close()        {}
+
+// StoppingText answers the first Ctrl-C.
+const StoppingText = "Finishing the running turns; Ctrl-C again aborts them."
+
+// printSummary tells on stdout how a run ended. took is how long it ran, 0 if that is not known.
+func printSummary(o page.Out, id string, end boulder.TaskComplete, took time.Duration) {
+	line := o.As(statusSign(end.Status), string(end.Status)) + " · " + report.Usage(end.Usage)
+	if took > 0 {
+		line += " · " + text.Elapsed(took)
+	}
+	fmt.Fprintf(o, "%s\n\n%s · %s\n", text.Safe(end.Summary), o.Bold(id), line)
+}

@@ -10,7 +10,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
-	"golang.org/x/term"
 )
 
 // Screen is the bottom of a terminal while a bubbletea program draws there. It only writes: the terminal stays in its
@@ -21,14 +20,6 @@ type Screen struct {
 	program *tea.Program
 	done    chan struct{}
 }
-
-// Size of a terminal, in characters.
-type Size struct{ Width, Height int }
-
-// Room is how many lines a picture may have: two thirds of the terminal. The rest is for lines that scroll away:
-// bubbletea moves the picture down to print above it, and what does not fit would push a part of the picture into the
-// scrollback.
-func (s Size) Room() int { return s.Height * 2 / 3 }
 
 // OpenScreen takes the bottom of a terminal of the given type and draws there until [Screen.Close].
 func OpenScreen(stream io.Writer, termType string, profile colorprofile.Profile, p Picture) *Screen {
@@ -66,19 +57,3 @@ func (s *Screen) Close() {
 	}
 	fmt.Fprint(s.stream, "\r", ansi.EraseScreenBelow)
 }
-
-// Size is that of the terminal now.
-func (s *Screen) Size() Size { return SizeOf(s.stream) }
-
-// SizeOf is that of a terminal, or a common one if the stream is none.
-func SizeOf(stream any) Size {
-	if f, ok := stream.(interface{ Fd() uintptr }); ok {
-		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
-			return Size{Width: w, Height: h}
-		}
-	}
-	return Size{Width: 100, Height: 30}
-}
-
-// textWidth is how many columns a text takes.
-func textWidth(s string) int { return ansi.StringWidthWc(s) }

@@ -8,6 +8,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 	"go.uber.org/goleak"
+
+	"github.com/bouldermgr/manager/internal/page"
 )
 
 // A program on the terminal that nobody types into must not ask the terminal anything: the answers would be typed on
@@ -23,7 +25,7 @@ func TestScreenAsksNothing(t *testing.T) {
 		var out bytes.Buffer
 		stays := []string{"a line that stays"}
 		s := OpenScreen(&out, termType, 0, Picture{
-			Frame: func(Size, int) string { return "at work" },
+			Frame: func(page.Size, int) string { return "at work" },
 			Flush: func() []string {
 				lines := stays
 				stays = nil
@@ -49,7 +51,7 @@ func TestScreenAsksNothing(t *testing.T) {
 func TestPictureKeepsItsHeight(t *testing.T) {
 	t.Parallel()
 	lines := 9
-	m := &model{Picture: Picture{Frame: func(Size, int) string { return strings.Repeat("x\n", lines) }}}
+	m := &model{Picture: Picture{Frame: func(page.Size, int) string { return strings.Repeat("x\n", lines) }}}
 	m.Update(tea.WindowSizeMsg{Width: 100, Height: 30})
 	before := m.lines
 	lines = 2

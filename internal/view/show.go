@@ -1,221 +1,18 @@
 package view
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 )
-
-// Print shows a report to people.
-func (s *Show) Print(o Out) {
-	v := showView{o}
-	v.head(s)
-	for _, t := range s.SubTasks {
-		v.subTask(t)
-	}
-	if line := strings.TrimSpace(s.Boulder.Summary); line != "" {
-		fmt.Fprintf(v, "\n%s\n%s\n", v.Bold("Summary"), text.Indent(text.Safe(line), "  "))
-	}
-}
-
-type showView struct{ Out }
-
-func (v showView) head(s *Show) {
-	b := s.Boulder
-	fmt.Fprintf(v, "%s  %s\n%s\n", v.Bold(b.ID), JoinedBy("  ", v.status(b.Status), text.OneLine(b.Reason)),
-		text.Indent(strings.TrimSpace(text.Safe(b.Task)), "  "))
-	v.field(1, "created", StampFull(b.CreatedAt))
-	v.field(1, "updated", StampFull(b.UpdatedAt))
-	v.field(1, "project", b.Project)
-	v.field(1, "commit", b.Base)
-	v.field(1, "model", b.Model)
-	v.field(1, "ledgers", b.LedgerModel)
-	v.field(1, "usage", UsageText(b.Usage))
-	if f := b.ForkOf; f != nil {
-		v.field(1, "fork of", f.BoulderID+", from "+f.SubTaskID+" on")
-	}
-	v.field(1, "done when", strings.Join(b.DoneWhen, ", "))
-	if l := b.Loop; l != nil {
-		v.field(1, "loop", fmt.Sprintf("at most %s, ends after %s without progress",
-			text.Plural(l.Iterations, "turn"), text.Plural(l.Failures, "continuation")))
-	}
-	if b.Status == boulder.Paused {
-		v.field(1, "go on with", "manager resume "+b.ID)
-	}
-	v.field(1, "left at work", strings.TrimSpace(leftText(b.Left)))
-	for _, n := range b.Notes {
-		v.field(1, JoinedBy(" for ", StampFull(n.At)+" note", text.OneLine(n.SubTaskID)), n.Text)
-	}
-	if r := s.Revision; r != nil {
-		edited := ""
-		if r.Edited {
-			edited = ", edited"
-		}
-		v.field(1, "plan", fmt.Sprintf("revision %d (%s%s), %s, hash %s", r.Number, r.Origin, edited,
-			text.Plural(len(r.Plan.SubTasks), "sub-task"), project.Short(r.Hash)))
-		v.field(1, "goal", r.Plan.Goal)
-		for _, c := range r.Plan.Constraints {
-			v.field(1, "constraint", c)
-		}
-	}
-}
-
-func (v showView) subTask(t SubTaskShow) {
-	fmt.Fprintf(v, "\n%s %s %s  %s\n", v.mark(t.Status), v.Bold(fmt.Sprintf("%d.", t.Position)),
-		v.Bold(text.OneLine(t.Subject)), v.Dim(fmt.Sprintf("(%s) %s", text.OneLine(t.ID), t.Status)))
-	v.field(1, "why", t.Reason)
-	v.field(1, "after", strings.Join(t.DependsOn, ", "))
-	v.field(1, "model", t.Model)
-	v.field(1, "agent", t.Agent)
-	if t.Usage.Calls > 0 {
-		v.field(1, "usage", UsageText(t.Usage))
-	}
-	if c := t.Checkpoint; c != nil {
-		v.field(1, "last edit", fmt.Sprintf("%s:%d  %s", c.File, c.Line, c.Context))
-	}
-	for _, g := range t.GateHints {
-		v.field(1, "not run", g+" (a gate that nobody approved)")
-	}
-	for _, b := range t.Blockers {
-		v.field(1, "blocker", raisedText(b))
-	}
-	for _, a := range t.History {
-		v.attempt(a)
-	}
-	if t.Status == boulder.SubTaskCompleted {
-		v.field(1, "summary", t.Summary)
-	}
-}
-
-func (v showView) attempt(a AttemptShow) {
-	s := fmt.Sprintf("attempt %d  %s", a.Attempt.Attempt, a.Status)
-	if a.SessionID != "" {
-		s += "  session " + text.OneLine(a.SessionID)
-	}
-	if !a.EndedAt.IsZero() && !a.StartedAt.IsZero() {
-		s += "  " + text.Elapsed(a.EndedAt.Sub(a.StartedAt))
-	}
-	fmt.Fprintf(v, "  %s\n", s)
-	v.field(2, "why", a.Reason)
-	for _, t := range a.History {
-		v.turn(t)
-	}
-}
-
-func (v showView) turn(t boulder.Turn) {
-	fmt.Fprintf(v, "    turn %d (%s)%s\n", t.Number, t.Kind, v.Dim(sentAt(t)))
-	if e := t.Evidence; e != nil {
-		v.evidence(e)
-	}
-	if t.Verdict != nil {
-		v.verdict(t.Verdict)
-	}
-}
-
-func sentAt(t boulder.Turn) string {
-	switch {
-	case t.SentAt.IsZero():
-		return ""
-	case t.EndedAt.IsZero():
-		return "  sent " + StampFull(t.SentAt)
-	}
-	return "  " + text.Elapsed(t.EndedAt.Sub(t.SentAt))
-}
-
-func (v showView) evidence(e *boulder.Evidence) {
-	v.field(3, "ended", describeEnd(e.Ended))
-	v.field(3, "saw", saw(e))
-	for _, g := range e.Gates {
-		mark, code := v.Green("✓"), ""
-		switch {
-		case g.Green():
-		case g.Holds():
-			mark, code = v.Yellow("~"), fmt.Sprintf(" (exit code %d, %s)", g.ExitCode, text.OneLine(g.NoWorse))
-		default:
-			mark, code = v.Red("✗"), fmt.Sprintf(" (exit code %d)", g.ExitCode)
-		}
-		fmt.Fprintf(v, "      %s gate %s%s %s\n", mark, text.OneLine(g.Command), code, v.Dim(text.Elapsed(g.Duration)))
-		if out := strings.TrimSpace(text.Safe(g.Output)); !g.Holds() && out != "" {
-			fmt.Fprintln(v, v.Dim(text.Indent(lastLines(out, gateLinesShown), "          ")))
-		}
-	}
-	v.field(3, "transcript", e.Transcript)
-}
-
-// gateLinesShown is how much of a red gate's output is shown, from its end.
-const gateLinesShown = 10
-
-// saw sums up what the manager observed.
-func saw(e *boulder.Evidence) string {
-	parts := []string{text.Plural(e.ToolCount, "tool call")}
-	if e.Diff.Unavailable != "" {
-		parts = append(parts, "no diff: "+e.Diff.Unavailable)
-	} else {
-		own := 0
-		for _, f := range e.Diff.Files {
-			if f.Own {
-				own++
-			}
-		}
-		parts = append(parts, text.Plural(own, "changed file"))
-	}
-	if n := len(e.Todos); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d todos open", len(e.OpenTodos()), n))
-	}
-	return strings.Join(parts, ", ")
-}
-
-func (v showView) verdict(verdict *boulder.Verdict) {
-	how := v.Yellow("not complete")
-	if verdict.Completed {
-		how = v.Green("complete")
-	}
-	fmt.Fprintf(v, "      verdict: %s  %s\n", how, text.OneLine(verdict.Summary))
-	for _, c := range verdict.Criteria {
-		mark := v.Red("✗")
-		if c.Met {
-			mark = v.Green("✓")
-		}
-		fmt.Fprintf(v, "        %s %s %s\n", mark, text.OneLine(c.Criterion), v.Dim(text.OneLine(c.Evidence)))
-	}
-	for _, o := range verdict.Overruled {
-		v.field(4, "overruled", o)
-	}
-	if verdict.JudgeUnavailable {
-		v.field(4, "note", "no usable answer came from the judge: the gates alone decided")
-	}
-	for _, r := range verdict.Remaining {
-		v.field(4, remainingLabel(verdict), r)
-	}
-}
-
-// remainingLabel tells what is left to do from what a judge named that found the turn complete all the same.
-func remainingLabel(v *boulder.Verdict) string {
-	if v.Completed {
-		return "the judge also named"
-	}
-	return "remaining"
-}
-
-// field is one labelled line at a depth; one without a value is left out.
-func (v showView) field(depth int, name, value string) {
-	if value = text.OneLine(value); value != "" {
-		fmt.Fprintf(v, "%s%s %s\n", strings.Repeat("  ", depth), v.Dim(name+":"), value)
-	}
-}
-
-// lastLines keeps the last n lines of a text.
-func lastLines(s string, n int) string {
-	lines := strings.Split(s, "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
-}
-
-// StampFull is a time with its date, in the local zone.
-func StampFull(t time.Time) string { return t.Local().Format(time.DateTime) }
 
 // Show is what `manager show --json` prints: one object with the stored records. Fields are added in later
 // versions, never changed.
@@ -247,4 +44,252 @@ func (s *SubTaskShow) TakeTurns(turns []boulder.Turn) {
 			}
 		}
 	}
+}
+
+// Print shows a report to people.
+func (s *Show) Print(o page.Out) {
+	b := s.Boulder
+	o.Say(o.Strong(b.ID), "  ", o.As(statusSign(b.Status), string(b.Status)), report.Prefixed("  ", o.Plain(b.Reason)))
+	o.Text(1, b.Task)
+	o.Field(1, "created", Stamp(b.CreatedAt))
+	o.Field(1, "updated", Stamp(b.UpdatedAt))
+	o.Field(1, "project", b.Project)
+	o.Field(1, "commit", b.Base)
+	o.Field(1, "model", b.Model)
+	o.Field(1, "ledgers", b.LedgerModel)
+	o.Field(1, "usage", report.Usage(b.Usage))
+	if f := b.ForkOf; f != nil {
+		o.Field(1, "fork of", f.BoulderID+", from "+f.SubTaskID+" on")
+	}
+	o.Field(1, "done when", strings.Join(b.DoneWhen, ", "))
+	if l := b.Loop; l != nil {
+		o.Field(1, "loop", fmt.Sprintf("at most %s, ends after %s without progress",
+			text.Plural(l.Iterations, "turn"), text.Plural(l.Failures, "continuation")))
+	}
+	if b.Status == boulder.Paused {
+		o.Item(1, o.Dim("continue with:"), " ", o.Code("manager resume "+b.ID))
+	}
+	o.Field(1, "left at work", leftText(b.Left))
+	for _, n := range b.Notes {
+		o.Field(1, JoinedBy(" for ", Stamp(n.At)+" note", n.SubTaskID), n.Text)
+	}
+	if r := s.Revision; r != nil {
+		edited := ""
+		if r.Edited {
+			edited = ", edited"
+		}
+		o.Field(1, "plan", fmt.Sprintf("revision %d (%s%s), %s, hash %s", r.Number, r.Origin, edited,
+			text.Plural(len(r.Plan.SubTasks), "sub-task"), project.Short(r.Hash)))
+		o.Field(1, "goal", r.Plan.Goal)
+		for _, c := range r.Plan.Constraints {
+			o.Field(1, "constraint", c)
+		}
+	}
+	var tasks []boulder.SubTask
+	for _, t := range s.SubTasks {
+		tasks = append(tasks, t.SubTask)
+	}
+	claimed := boulder.Claimed(tasks)
+	for _, t := range s.SubTasks {
+		o.Say()
+		subTaskHead(o, &t.SubTask, nil)
+		for _, a := range t.History {
+			attempt(o, a, claimed)
+		}
+		if t.Status == boulder.SubTaskCompleted {
+			o.Field(1, "summary", t.Summary)
+		}
+	}
+	if b.Summary != "" {
+		o.Heading("Summary")
+		o.Text(1, b.Summary)
+	}
+}
+
+// subTaskHead is what is known of a sub-task besides its history. gatesFrom names the replaced sub-tasks from which gates
+// were taken over.
+func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
+	o.Say(o.Mark(report.Sign(t.Status)), fmt.Sprintf(" %d. ", t.Position), o.Strong(t.Subject), "  ",
+		o.Faint(fmt.Sprintf("(%s) %s", t.ID, t.Status)))
+	o.Field(1, "why", t.Reason)
+	if t.Replaces != "" {
+		o.Field(1, "replaces", fmt.Sprintf("%s, since plan revision %d", t.Replaces, t.Revision))
+	}
+	o.Field(1, "after", strings.Join(t.DependsOn, ", "))
+	o.Field(1, "model", t.Model)
+	o.Field(1, "agent", t.Agent)
+	if t.Usage.Calls > 0 {
+		o.Field(1, "usage", report.Usage(t.Usage))
+	}
+	if t.Stalls > 0 {
+		o.Field(1, "stalls", fmt.Sprint(t.Stalls))
+	}
+	if c := t.Checkpoint; c != nil {
+		o.Field(1, "last edit", fmt.Sprintf("%s:%d  %s", c.File, c.Line, c.Context))
+	}
+	for _, gate := range slices.Concat(t.Gates, t.NoWorse) {
+		if from := gatesFrom[gate]; from != "" {
+			o.Field(1, "gate", fmt.Sprintf("%s (taken over from %s, which was replaced)", gate, from))
+		}
+	}
+	report.PrintGateHints(o, 1, t.GateHints)
+	for _, g := range t.Baseline {
+		o.Item(1, o.Dim("before it began:"))
+		run := report.NewGate(g)
+		run.Print(o, 2)
+	}
+	for _, b := range t.Blockers {
+		line := fmt.Sprintf("%s (%s): %s%s", b.ID, report.Hardness(b.Hard), b.Question, report.Prefixed("; chosen for now: ", b.Choice))
+		if b.Status.Settled() {
+			line += "; " + settledText(b.Status, b.Allowed, b.Answer)
+		}
+		o.Field(1, "blocker", line)
+	}
+}
+
+func attempt(o page.Out, a AttemptShow, claimed map[string]bool) {
+	took := ""
+	if !a.EndedAt.IsZero() && !a.StartedAt.IsZero() {
+		took = "  " + text.Elapsed(a.EndedAt.Sub(a.StartedAt))
+	}
+	o.Item(1, o.Bold(fmt.Sprintf("attempt %d", a.Attempt.Attempt)), "  ", string(a.Status),
+		report.Prefixed("  ", o.Faint(report.Prefixed("session ", a.SessionID))), took)
+	o.Field(2, "why", a.Reason)
+	for _, t := range a.History {
+		how := ""
+		switch {
+		case t.SentAt.IsZero():
+		case t.EndedAt.IsZero():
+			how = "  sent " + Stamp(t.SentAt)
+		default:
+			how = "  " + text.Elapsed(t.EndedAt.Sub(t.SentAt))
+		}
+		o.Item(2, fmt.Sprintf("turn %d (%s)", t.Number, t.Kind), o.Dim(how))
+		if t.Evidence != nil {
+			o.Field(3, "ended", endText(t.Evidence.Ended))
+			evidence(o, 3, t.Evidence, claimed)
+		}
+		if v := t.Verdict; v != nil {
+			how := o.Yellow("not complete")
+			if v.Completed {
+				how = o.Green("complete")
+			}
+			o.Item(3, "judged ", how, report.Prefixed(": ", o.Plain(v.Summary)))
+			verdict(o, 4, v)
+		}
+	}
+}
+
+// How much of what was seen is shown. `--json` has all that is stored.
+const (
+	callsShown       = 5
+	diagnosticsShown = 5
+	callShown        = 110 // columns of a tool call
+)
+
+// evidence is what the manager itself observed of a turn.
+func evidence(o page.Out, depth int, e *boulder.Evidence, claimed map[string]bool) {
+	if t := e.Ended.Truncated; t != "" && !strings.Contains(endText(e.Ended), t) {
+		o.Field(depth, "truncated", t)
+	}
+	o.Field(depth, "said", text.Clip(e.FinalMessage, 3*callShown))
+	calls := e.ToolCalls[max(0, len(e.ToolCalls)-callsShown):]
+	count := text.Plural(e.ToolCount, "call")
+	if len(calls) > 0 && len(calls) < e.ToolCount {
+		count += fmt.Sprintf(", the last %d:", len(calls))
+	}
+	o.Field(depth, "tools", count)
+	for _, c := range calls {
+		how := ""
+		switch c.Status {
+		case "completed":
+		case "error":
+			how = " error: " + text.Clip(c.Output, callShown)
+		default:
+			how = " (never ended)"
+		}
+		o.Item(depth+1, callMark(o.Paint, c.Tool, c.Status), " ",
+			text.Clip(c.Tool+" "+cmp.Or(c.Title, toolInput(json.RawMessage(c.Input))), callShown), o.Dim(how))
+	}
+	report.PrintChanges(o, depth, e.Diff, claimed)
+	if open := e.OpenTodos(); len(open) > 0 {
+		o.Field(depth, "todos", fmt.Sprintf("%d of %d open: %s", len(open), len(e.Todos), open[0].Content))
+	} else if len(e.Todos) > 0 {
+		o.Field(depth, "todos", fmt.Sprintf("%d, all done", len(e.Todos)))
+	}
+	for _, d := range e.Diagnostics[:min(len(e.Diagnostics), diagnosticsShown)] {
+		o.Field(depth, "diagnostic", fmt.Sprintf("%s:%d: %s: %s", d.File, d.Line, d.Severity, d.Message))
+	}
+	if more := len(e.Diagnostics) - diagnosticsShown; more > 0 {
+		o.Field(depth, "diagnostic", fmt.Sprintf("and %d more", more))
+	}
+	if e.NoServer {
+		o.Field(depth, "diagnostics", "no language server ran")
+	}
+	if e.Promised {
+		o.Field(depth, "promise", "given")
+	}
+	for _, g := range e.Gates {
+		run := report.NewGate(g)
+		run.Print(o, depth)
+	}
+	o.Field(depth, "transcript", e.Transcript)
+}
+
+// verdict is what a judge said besides complete or not.
+func verdict(o page.Out, depth int, v *boulder.Verdict) {
+	if v.JudgeUnavailable {
+		o.Field(depth, "note", "no usable answer came from the judge: the gates alone decided")
+	}
+	for _, s := range v.Overruled {
+		o.Item(depth, o.Red("overruled:"), " ", o.Plain(s))
+	}
+	remaining := slices.DeleteFunc(slices.Clone(v.Remaining), func(s string) bool { return slices.Contains(v.Overruled, s) })
+	report.PrintJudged(o, depth, v.Criteria, remaining, v.Completed)
+	var saw []string
+	for _, n := range []struct {
+		on   bool
+		what string
+	}{
+		{v.IsStuck, "stuck" + report.Prefixed(": ", v.StuckReason)},
+		{v.IsInLoop && !v.Completed, "a loop"},
+		{!v.IsProgress && !v.Completed && !v.JudgeUnavailable, "no progress"},
+		{v.NeedReplan, "a new plan is needed" + report.Prefixed(": ", v.ReplanReason)},
+		{v.BlockedBy != "" && v.BlockedBy != "none", "blocked by " + strings.ReplaceAll(v.BlockedBy, "_", " ")},
+		{v.GoalAchieved, "the whole goal achieved"},
+	} {
+		if n.on {
+			saw = append(saw, n.what)
+		}
+	}
+	o.Field(depth, "the judge saw", strings.Join(saw, "; "))
+}
+
+// callMark shows how a tool call ended. A shell command that OpenCode calls completed may have failed all the same: what
+// is stored of it says that it ended, and not with which exit code.
+func callMark(p page.Paint, tool, state string) string {
+	switch {
+	case state == "error":
+		return p.Mark("✗")
+	case state != "completed":
+		return p.Mark("…")
+	case tool == "bash":
+		return p.Mark("·")
+	}
+	return p.Mark("✓")
+}
+
+// statusSign is the sign in whose colour the status of a boulder is told.
+func statusSign(s boulder.Status) string {
+	switch s {
+	case boulder.Completed:
+		return "✓"
+	case boulder.Failed:
+		return "✗"
+	case boulder.Partial, boulder.Paused, boulder.AwaitingApproval:
+		return "!"
+	case boulder.Cancelled:
+		return "–"
+	}
+	return "●"
 }

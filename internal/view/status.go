@@ -2,165 +2,19 @@ package view
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
-
-// widestLabel bounds the column of sub-task ids, which may have 64 characters.
-const widestLabel = 20
-
-// Print shows a report to people.
-func (s *Status) Print(o Out) {
-	v := StatusView{Out: o, Report: s, Width: o.Width()}
-	v.Head()
-	v.State()
-	v.SubTasks()
-}
-
-// StatusView prints how a boulder stands.
-type StatusView struct {
-	Out
-	Report *Status
-	Width  int
-}
-
-// Head prints the boulder, in a line or two.
-func (v StatusView) Head() {
-	s := v.Report
-	head := v.Bold(s.BoulderID) + "  " + v.status(s.Status)
-	if s.Total > 0 {
-		head += fmt.Sprintf("  %d/%d done", s.Completed, s.Total)
-	}
-	sep := "  "
-	rest := fmt.Sprintf("%s  started %s ago", UsageText(s.Usage), text.Elapsed(s.now.Sub(s.CreatedAt)))
-	if ansi.StringWidthWc(head+sep+rest) >= v.Width {
-		sep = "\n"
-	}
-	v.say(head + sep + v.Dim(rest))
-	v.say(text.Clip(s.Task, 2*v.Width))
-}
-
-// say prints a text with its lines broken between words.
-func (v StatusView) say(s string) { fmt.Fprintln(v, text.Wrap(s, v.Width-1)) }
-
-// State says whether it goes on by itself, and if not, why and what to do.
-func (v StatusView) State() {
-	s := v.Report
-	if text := s.Waiting.Text(); text != "" {
-		if s.Waiting.Awaited() != "" {
-			text = v.Yellow(text)
-		}
-		v.say(text + ": " + ClarifyHint)
-	}
-	if len(s.Left) > 0 {
-		v.say(v.Yellow(strings.TrimSpace(leftText(s.Left))))
-	}
-	goOn := "Continue with: manager resume " + s.BoulderID
-	if s.Waiting.Hard > 0 {
-		goOn = "Answer first, then continue with: manager resume " + s.BoulderID
-	}
-	switch {
-	case s.RunBy != nil:
-		v.say(v.Dim(fmt.Sprintf("run by process %d since %s: %s", s.RunBy.PID, stamp(s.RunBy.Since, s.now),
-			text.Clip(s.RunBy.Command, v.Width))))
-		if s.Status == boulder.Paused {
-			v.say(v.Yellow(Stated("paused", text.OneLine(s.Reason))) + ". " + goOn)
-		}
-	case s.Status == boulder.Paused:
-		v.say(Stated("paused", text.OneLine(s.Reason)) + "\n" + goOn)
-	case s.Status == boulder.AwaitingApproval:
-		v.say("The plan waits for approval. Continue with: manager resume " + s.BoulderID)
-	case s.Resumable:
-		v.say(v.Yellow("interrupted") + ": no process runs it. Continue with: manager resume " + s.BoulderID)
-	case s.Reason != "":
-		v.say(text.OneLine(s.Reason))
-	}
-}
-
-// SubTasks prints the sub-tasks in the order of the plan, a line each.
-func (v StatusView) SubTasks() {
-	if len(v.Report.SubTasks) == 0 {
-		return
-	}
-	labels := 0
-	for _, t := range v.Report.SubTasks {
-		labels = max(labels, min(ansi.StringWidthWc(t.ID), widestLabel))
-	}
-	byID := map[string]*boulder.SubTask{}
-	var rows []row
-	for _, s := range v.Report.SubTasks {
-		byID[s.ID] = s.row.task
-		rows = append(rows, s.row)
-	}
-	t := newTable(v.Paint, v.Width, labels, func(t *boulder.SubTask) string { return t.ID },
-		func(id string) string { return unlessDone(byID[id]) })
-	t.now = v.Report.now
-	t.size(rows)
-	fmt.Fprintln(v)
-	for _, s := range v.Report.SubTasks {
-		t.now = v.Report.now
-		if v.Report.RunBy == nil && s.row.attempt != nil {
-			t.now = s.row.attempt.UpdatedAt
-		}
-		fmt.Fprintln(v, t.line(s.row))
-		if more := v.more(t, s); more != "" {
-			fmt.Fprintln(v, t.below(more))
-		}
-	}
-}
-
-// more is a second line for what did not go well, or is at work.
-func (v StatusView) more(t *table, s subTaskStatus) string {
-	switch {
-	case s.row.live() && v.Report.RunBy == nil:
-		return JoinedBy(" · ", left(s), checkpointText(s.Checkpoint))
-	case s.row.live():
-		return JoinedBy(" · ", t.activity(s.row), checkpointText(s.Checkpoint))
-	case s.Status == boulder.SubTaskFailed, s.Status == boulder.SubTaskCancelled, s.Status == boulder.SubTaskSkipped,
-		s.Status == boulder.SubTaskSuperseded:
-		return s.Reason
-	}
-	return ""
-}
-
-// left says where a sub-task is that nobody is at.
-func left(s subTaskStatus) string {
-	where := fmt.Sprintf("in turn %d", s.Turn)
-	switch {
-	case s.row.replan:
-		return "waits for a new plan"
-	case s.Turn == 0:
-		where = "before the first turn"
-	case s.AttemptStatus == boulder.AttemptMonitoring:
-		where = fmt.Sprintf("after turn %d", s.Turn)
-	}
-	return fmt.Sprintf("left %s of attempt %d", where, s.Attempt)
-}
-
-func checkpointText(c *boulder.Checkpoint) string {
-	if c == nil {
-		return ""
-	}
-	return fmt.Sprintf("last edit %s:%d", c.File, c.Line)
-}
-
-// stamp is a time as people say it: today without the date.
-func stamp(t, now time.Time) string {
-	t, now = t.Local(), now.Local()
-	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
-		return t.Format(time.TimeOnly)
-	}
-	return t.Format(time.DateTime)
-}
 
 // Status is what `manager status --json` prints: one object. Fields are added in later versions, never changed.
 type Status struct {
@@ -195,7 +49,7 @@ type Status struct {
 	now time.Time
 }
 
-// subTaskStatus is a sub-task in a [statusReport].
+// subTaskStatus is a sub-task in a [Status].
 type subTaskStatus struct {
 	ID        string                `json:"id"`
 	Position  int                   `json:"position"` // in the plan, from 1
@@ -235,43 +89,141 @@ func NewStatus(
 	s := &Status{
 		Type: "status", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Status: b.Status, Reason: b.Reason, Left: b.Left,
 		Project: b.Project, Base: b.Base, Revision: b.Revision, Model: b.Model, LedgerModel: b.LedgerModel,
-		Total: Planned(d), Usage: b.Usage, Summary: b.Summary, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
-		SubTasks: []subTaskStatus{}, now: now,
+		Usage: b.Usage, Summary: b.Summary, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, SubTasks: []subTaskStatus{}, now: now,
 	}
+	s.Completed, s.Total = Done(d)
 	if project.Runs(holder, b) {
 		s.RunBy, s.Left = holder, nil // it stops them now
+	} else {
+		recent = nil // what an agent did when its run ended is not what it does
 	}
 	s.Waiting = WaitingIn(d, nil, now)
 	s.Resumable = !b.Status.Terminal() && (s.RunBy == nil || b.Status == boulder.Paused)
-	if s.RunBy == nil {
-		recent = nil // what an agent did when its run ended is not what it does
-	}
-	for r := range rowsOf(d, recent, limits, beside, now) {
-		if r.task.Status == boulder.SubTaskCompleted {
-			s.Completed++
-		}
+	p, _ := ProgressOf(nil, d, recent, nil) // contradictory records are shown as well: that is when people look
+	for _, r := range p.rows(limits, beside, now) {
+		t := r.task
 		if s.RunBy == nil && r.attempt != nil {
-			now = r.attempt.UpdatedAt // nobody is at work: the clock stands still
+			r.now = r.attempt.UpdatedAt // where no process is at it, the clock stands still
 		}
-		s.SubTasks = append(s.SubTasks, newSubTaskStatus(r, now))
+		sub := subTaskStatus{
+			ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Priority: t.Priority,
+			DependsOn: append([]string{}, t.DependsOn...), Model: t.Model, Agent: t.Agent, Attempt: t.Attempts,
+			Waiting: r.wait, Stopped: r.live() && !r.working(), Activity: r.activity, Checkpoint: t.Checkpoint,
+			ElapsedMS: r.took().Milliseconds(), Usage: r.used(), Summary: t.Summary, Blockers: t.Blockers, row: r,
+		}
+		if sub.Stopped {
+			sub.Activity = "" // no turn runs
+		}
+		if r.newest != nil {
+			sub.AttemptStatus, sub.Turn, sub.SessionID = r.newest.Status, r.newest.Turns, r.newest.SessionID
+		}
+		s.SubTasks = append(s.SubTasks, sub)
 	}
 	return s
 }
 
-func newSubTaskStatus(r row, now time.Time) subTaskStatus {
-	t := r.task
-	s := subTaskStatus{
-		ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Priority: t.Priority,
-		DependsOn: append([]string{}, t.DependsOn...), Model: t.Model, Agent: t.Agent, Attempt: t.Attempts,
-		Waiting: r.wait, Stopped: r.stopped(), Activity: r.doing.activity, Checkpoint: t.Checkpoint,
-		ElapsedMS: r.took(now).Milliseconds(), Usage: r.usage(), Summary: t.Summary, Blockers: t.Blockers,
-		row: r,
+// Done counts the completed sub-tasks of a boulder, and those of its plan: what a replan put something else in the place
+// of is not of it any more.
+func Done(d store.Detail) (completed, planned int) {
+	counts := map[boulder.SubTaskStatus]int{}
+	for i := range d.SubTasks {
+		counts[d.SubTasks[i].Status]++
 	}
-	if s.Stopped {
-		s.Activity = "" // no turn runs
+	return counts[boulder.SubTaskCompleted], len(d.SubTasks) - counts[boulder.SubTaskSuperseded]
+}
+
+// widestLabel bounds the column of sub-task ids, which may have 64 characters.
+const widestLabel = 20
+
+// Print shows the status to people: how it stands, whether it continues by itself and if not what to do, and a line for
+// each sub-task.
+func (s *Status) Print(o page.Out) {
+	if o.Columns = o.Width(); o.Columns > page.Widest {
+		o.Columns = page.Widest
 	}
-	if r.newest != nil {
-		s.AttemptStatus, s.Turn, s.SessionID = r.newest.Status, r.newest.Turns, r.newest.SessionID
+	head := o.Strong(s.BoulderID) + "  " + o.As(statusSign(s.Status), string(s.Status))
+	if s.Total > 0 {
+		head += fmt.Sprintf("  %d/%d done", s.Completed, s.Total)
 	}
-	return s
+	o.Say(head, "  ", o.Dim(report.Usage(s.Usage)), "  ", o.Dim("started "+text.Elapsed(s.now.Sub(s.CreatedAt))+" ago"))
+	o.Say(text.Clip(s.Task, 2*o.Columns))
+	if waiting := s.Waiting.Text(); waiting != "" {
+		o.Say(o.Yellow(waiting), ": ", o.Code(ClarifyHint))
+	}
+	if len(s.Left) > 0 {
+		o.Say(o.Yellow(o.Plain(leftText(s.Left))))
+	}
+	resume := "Continue with: " + o.Code("manager resume "+s.BoulderID)
+	if s.Waiting.Hard > 0 {
+		resume = "Answer first, then continue with: " + o.Code("manager resume "+s.BoulderID)
+	}
+	if s.RunBy != nil {
+		o.Say(o.Dim(fmt.Sprintf("run by process %d since %s: %s", s.RunBy.PID, stamp(s.RunBy.Since, s.now),
+			text.Clip(s.RunBy.Command, o.Columns))))
+	}
+	switch {
+	case s.Status == boulder.Paused:
+		o.Say(o.Yellow(o.Plain(report.Stated("paused", s.Reason))))
+		o.Say(resume)
+	case s.RunBy != nil:
+	case s.Status == boulder.AwaitingApproval:
+		o.Say("The plan waits for approval. ", resume)
+	case s.Resumable:
+		o.Say(o.Yellow("interrupted"), ": no process runs it. ", resume)
+	case s.Reason != "":
+		o.Say(o.Plain(s.Reason))
+	}
+	if len(s.SubTasks) > 0 {
+		o.Say()
+		s.printTasks(o)
+	}
+}
+
+func (s *Status) printTasks(o page.Out) {
+	t := tasks{Paint: o.Paint, width: o.Columns, label: func(t *boulder.SubTask) string { return t.ID }}
+	var rows []row
+	for _, sub := range s.SubTasks {
+		t.wide = max(t.wide, min(ansi.StringWidthWc(sub.ID), widestLabel))
+		rows = append(rows, sub.row)
+	}
+	for i, line := range t.lines(rows...) {
+		fmt.Fprintln(o, line)
+		if more := s.more(s.SubTasks[i]); more != "" {
+			fmt.Fprintln(o, t.below(more))
+		}
+	}
+}
+
+// more is a second line for what did not go well, or is at work.
+func (s *Status) more(sub subTaskStatus) string {
+	edited := ""
+	if c := sub.Checkpoint; c != nil {
+		edited = fmt.Sprintf("last edit %s:%d", c.File, c.Line)
+	}
+	switch r := sub.row; {
+	case r.live() && s.RunBy != nil:
+		return JoinedBy(" · ", r.does(), edited)
+	case r.live() && r.replan:
+		return JoinedBy(" · ", "waits for a new plan", edited)
+	case r.live():
+		where := fmt.Sprintf("in turn %d", sub.Turn)
+		if sub.Turn == 0 {
+			where = "before the first turn"
+		} else if sub.AttemptStatus == boulder.AttemptMonitoring {
+			where = fmt.Sprintf("after turn %d", sub.Turn)
+		}
+		return JoinedBy(" · ", fmt.Sprintf("left %s of attempt %d", where, sub.Attempt), edited)
+	case sub.Status.Terminal() && sub.Status != boulder.SubTaskCompleted:
+		return sub.Reason
+	}
+	return ""
+}
+
+// stamp is a time as people say it: today without the date.
+func stamp(t, now time.Time) string {
+	t, now = t.Local(), now.Local()
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateTime)
 }

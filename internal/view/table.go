@@ -1,231 +1,186 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Widths of the columns of a table of sub-tasks, in terminal columns.
-const (
-	widthElapsed = 6
-	widthTokens  = 6
-	widthCost    = 7
-	widthLine    = 120 // what is farther apart is hard to read together
-)
+// column is how the cells of a table stand.
+type column struct {
+	right bool // aligned
+	least int  // columns of the terminal; 0: as wide as its cells
+	rest  bool // gets what the others leave, if its cells need it, and is cut
+}
 
-// table draws sub-tasks, one line each, in columns that fit the terminal: the narrower it is, the fewer columns there
+// table lays rows out in lines narrower than width. Cells are clean and may have colours. The last cell of a row with
+// fewer cells than columns has the rest of the line.
+func table(width int, columns []column, rows [][]string) []string {
+	widths := make([]int, len(columns))
+	left := width - 1 - 2*(len(columns)-1)
+	for i, c := range columns {
+		widths[i] = c.least
+		for _, cells := range rows {
+			if i < len(cells)-1 || len(cells) == len(columns) {
+				widths[i] = max(widths[i], ansi.StringWidthWc(cells[i]))
+			}
+		}
+		if !c.rest {
+			left -= widths[i]
+		}
+	}
+	var lines []string
+	for _, cells := range rows {
+		line := ""
+		for i, cell := range cells {
+			n := widths[i]
+			if columns[i].rest {
+				n = max(min(n, left), 1)
+			}
+			if i == len(cells)-1 && i < len(columns)-1 {
+				n = width - 1 - ansi.StringWidthWc(line)
+			}
+			line += fit(cell, n, columns[i].right) + "  "
+		}
+		lines = append(lines, strings.TrimRight(line, " "))
+	}
+	return lines
+}
+
+// fit cuts a cell visibly, and fills it with spaces.
+func fit(s string, n int, right bool) string {
+	for w := n; ansi.StringWidthWc(s) > n; w-- { // TruncateWc takes a family of emojis for one of them, and keeps too much
+		s = ansi.TruncateWc(s, w, "…")
+	}
+	if pad := strings.Repeat(" ", n-ansi.StringWidthWc(s)); right {
+		return pad + s
+	} else {
+		return s + pad
+	}
+}
+
+// tasks draws sub-tasks, one line each, in columns that fit the terminal: the narrower it is, the fewer columns there
 // are.
-type table struct {
-	Paint
-	width  int // of the terminal
-	now    time.Time
-	spin   string // mark of a sub-task that is at work; empty: the usual one
-	labels int    // width of the labels
-	label  func(t *boulder.SubTask) string
-	named  func(id string) string // how another sub-task is called
-	model  int                    // width of the model column, 0 for none
-	took   int                    // of the time
-	tokens int                    // of the tokens, 0 for none
-	cost   int
+type tasks struct {
+	page.Paint
+	width int // of the terminal
+	label func(t *boulder.SubTask) string
+	wide  int    // of the labels
+	fixed bool   // columns do not depend on what they hold: lines are printed one by one
+	spin  string // mark of a sub-task that is at work; empty: the usual one
 }
 
-// newTable sizes the columns. Sub-tasks are called by the given labels, none of which is wider than labels.
-func newTable(p Paint, width, labels int, label func(*boulder.SubTask) string, named func(string) string) *table {
-	t := &table{
-		Paint: p, width: min(width, widthLine), labels: labels, label: label, named: named, took: widthElapsed, cost: widthCost,
-	}
-	if t.width >= 60 {
-		t.tokens = widthTokens
-	}
-	switch {
-	case t.width >= 110:
-		t.model = 26
-	case t.width >= 80:
-		t.model = 18
-	}
-	return t
-}
-
-// size makes the columns as narrow as what they hold: the rest is for the names. A model that all have in common is left
-// out where there is little room.
-func (t *table) size(rows []row) {
-	took, tokens, cost, model := 0, 0, 0, 0
-	models := map[string]bool{}
+// lines are those of the rows.
+func (t *tasks) lines(rows ...row) []string {
+	columns := []column{{rest: true}}
+	var models []string
 	for _, r := range rows {
-		if r.unused() || r.idle() {
+		if !r.unused() && !r.idle() {
+			models = append(models, r.task.Model)
+		}
+	}
+	slices.Sort(models)
+	model := t.width >= 100 || t.width >= 80 && (t.fixed || len(slices.Compact(models)) > 1)
+	tokens := t.width >= 60
+	if model {
+		columns = append(columns, column{})
+	}
+	columns = append(columns, column{right: true})
+	if tokens {
+		columns = append(columns, column{right: true})
+	}
+	columns = append(columns, column{right: true})
+	if t.fixed {
+		columns[0].least = t.width
+		for i := range columns[1:] {
+			columns[i+1].least = 6
+		}
+		columns[len(columns)-1].least = 7
+		if model {
+			columns[1].least = min(t.width/5, 26)
+		}
+	}
+	var cells [][]string
+	for _, r := range rows {
+		sign, name := report.Sign(r.task.Status), text.OneLine(r.task.Subject)
+		switch {
+		case r.working():
+			if t.spin != "" {
+				sign = t.spin
+			}
+			name = text.OneLine(r.task.ActiveForm)
+			if name == "" {
+				name = text.OneLine(r.task.Subject)
+			}
+			name = t.Bold(name)
+		case r.idle() && r.task.Status == boulder.SubTaskInProgress:
+			sign = "○"
+		case r.task.Status == boulder.SubTaskFailed:
+			name = t.Red(name)
+		}
+		mark := t.Mark(sign)
+		if sign == t.spin {
+			mark = t.Cyan(sign)
+		}
+		head := mark + " " + t.Dim(text.Fit(t.label(r.task), t.wide)) + " "
+		switch {
+		case r.idle():
+			room := t.width - 4 - t.wide // a long reason gets what the name does not need, or some of what it does
+			why := report.Prefixed(" · ", text.OneLine(r.waitsFor()))
+			name = text.Clip(name, max(room-ansi.StringWidthWc(why), room*3/5))
+			cells = append(cells, []string{head + name + t.Dim(why)})
+			continue
+		case r.unused():
+			cells = append(cells, []string{head + name})
 			continue
 		}
-		took, tokens = max(took, len(text.Elapsed(r.took(t.now)))), max(tokens, len(text.Count(r.usage().Tokens())))
-		cost, model = max(cost, len(costText(r.usage()))), max(model, ansi.StringWidthWc(shortModel(r.task.Model)))
-		models[r.task.Model] = true
-	}
-	t.took, t.tokens, t.cost, t.model = took, min(t.tokens, tokens), cost, min(t.model, model)
-	if len(models) == 1 && t.width < 100 {
-		t.model = 0
-	}
-}
-
-// unlessDone is how a sub-task is called that others wait for; empty if they do not wait any more.
-func unlessDone(t *boulder.SubTask) string {
-	if t == nil || t.Status == boulder.SubTaskCompleted || t.Status == boulder.SubTaskSkipped {
-		return ""
-	}
-	return t.ID
-}
-
-// numbered calls sub-tasks by their place, as [2/3], and those that others wait for by their names.
-func numbered(p Paint, width int, total int, named func(id string) string) *table {
-	label := func(t *boulder.SubTask) string { return fmt.Sprintf("[%d/%d]", t.Position, total) }
-	return newTable(p, width, len(fmt.Sprintf("[%d/%d]", total, total)), label, named)
-}
-
-// line is a sub-task on one line.
-func (t *table) line(r row) string {
-	mark := t.mark(r.task.Status)
-	if r.live() && t.spin != "" && !r.stopped() {
-		mark = t.Cyan(t.spin)
-	}
-	head := mark + " " + t.Dim(text.Fit(t.label(r.task), t.labels)) + " "
-	room := t.width - 1 - t.labels - 3 // the last column stays empty: some terminals wrap when it is used
-	if r.unused() {
-		return head + text.Clip(r.name(), room)
-	}
-	numbers := t.numbers(r)
-	name := room - ansi.StringWidthWc(numbers)
-	if r.idle() {
-		return head + t.idle(r, name, room-name)
-	}
-	return head + t.strong(r, text.Fit(r.name(), name)) + t.Dim(numbers)
-}
-
-func (t *table) strong(r row, s string) string {
-	switch {
-	case r.live() && !r.stopped():
-		return t.Bold(s)
-	case r.task.Status == boulder.SubTaskFailed:
-		return t.Red(s)
-	}
-	return s
-}
-
-// numbers are the columns on the right: model, time, tokens, cost.
-func (t *table) numbers(r row) string {
-	var b strings.Builder
-	if t.model > 0 {
-		b.WriteString("  " + text.Fit(shortModel(r.task.Model), t.model))
-	}
-	b.WriteString("  " + text.FitRight(text.Elapsed(r.took(t.now)), t.took))
-	if t.tokens > 0 {
-		b.WriteString("  " + text.FitRight(text.Count(r.usage().Tokens()), t.tokens))
-	}
-	cost := costText(r.usage())
-	return b.String() + "  " + text.FitRight(cost, max(t.cost, len(cost))) // what it costs is never cut
-}
-
-// idle is the rest of the line of a sub-task that waits: its name, and in the columns on the right what it waits for.
-// A long reason gets what the name does not need, or some of what it does.
-func (t *table) idle(r row, name, rest int) string {
-	why := "  " + text.Clip(t.why(r), name+rest)
-	if over := min(ansi.StringWidthWc(why)-rest, max(name-ansi.StringWidthWc(r.name()), name*2/5)); over > 0 {
-		name, rest = name-over, rest+over
-	}
-	return text.Fit(r.name(), name) + t.Dim(ansi.TruncateWc(why, rest, "…"))
-}
-
-// why says what a sub-task waits for.
-func (t *table) why(r row) string {
-	switch {
-	case r.task.Status == boulder.SubTaskBlocked:
-		return r.task.Reason
-	case r.replan:
-		return "waits for a new plan"
-	case r.wait != nil && !r.wait.Until.IsZero(): // the end first: the rest may be cut
-		return fmt.Sprintf("until %s: %s", Clock(r.wait.Until), cmp.Or(r.cooling, r.wait.Reason))
-	case r.wait != nil:
-		return fmt.Sprintf("%s in line: %s", ordinal(r.wait.Position), r.wait.Reason)
-	case r.attempt != nil:
-		return "is next"
-	case len(r.task.DependsOn) == 0:
-		return ""
-	}
-	names := make([]string, 0, len(r.task.DependsOn))
-	for _, id := range r.task.DependsOn {
-		if name := t.named(id); name != "" {
-			names = append(names, name)
+		row := []string{head + name}
+		if model {
+			name := r.task.Model[strings.LastIndexByte(r.task.Model, '/')+1:] // without the provider
+			if name == "" {
+				name = "default model"
+			}
+			row = append(row, t.Dim(text.Clip(name, 26)))
 		}
+		row = append(row, t.Dim(text.Elapsed(r.took())))
+		if tokens {
+			row = append(row, t.Dim(text.Count(r.used().Tokens())))
+		}
+		cells = append(cells, append(row, t.Dim(costText(r.used()))))
 	}
-	return Prefixed("after ", strings.Join(names, ", "))
-}
-
-// activity is what is going on in a sub-task that is at work.
-func (t *table) activity(r row) string {
-	a := r.attempt
-	var parts []string
-	if a.Attempt > 1 {
-		parts = append(parts, fmt.Sprintf("attempt %d", a.Attempt))
-	}
-	if a.Turns > 1 {
-		parts = append(parts, fmt.Sprintf("turn %d", a.Turns))
-	}
-	if d := r.doing; d.todosTotal > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d todos", d.todosDone, d.todosTotal))
-	}
-	return strings.Join(append(parts, t.doing(r)), " · ")
-}
-
-func (t *table) doing(r row) string {
-	a := r.attempt
-	switch {
-	case a.NotBefore.After(t.now):
-		return fmt.Sprintf("until %s: %s", Clock(a.NotBefore), text.OneLine(a.Reason)) // the end first: the rest may be cut
-	case r.stopped():
-		return "stopped, to be taken up again"
-	case r.replan:
-		return "a new plan is being made"
-	case a.Status == boulder.AttemptMonitoring && r.paused:
-		return "its result is to be judged"
-	case a.Status == boulder.AttemptMonitoring:
-		return "judging the result"
-	case r.doing.activity != "":
-		return text.OneLine(r.doing.activity)
-	case a.Status == boulder.AttemptStarting:
-		return "starting a session"
-	}
-	return "waiting for the model"
+	return table(t.width, columns, cells)
 }
 
 // below is a dimmed line under a sub-task's.
-func (t *table) below(s string) string {
-	return strings.Repeat(" ", t.labels+3) + t.Dim(text.Clip(s, t.width-t.labels-4))
+func (t *tasks) below(s string) string {
+	return strings.Repeat(" ", t.wide+3) + t.Dim(text.Clip(s, t.width-t.wide-4))
 }
 
-// shortModel leaves the provider out where there is little room.
-func shortModel(model string) string {
-	if i := strings.LastIndexByte(model, '/'); i >= 0 {
-		return model[i+1:]
+// aside is a line that tells something about a sub-task, or about the whole boulder.
+func (t *tasks) aside(sign string, s *boulder.SubTask, line string) string {
+	if s == nil {
+		return t.Yellow(text.Clip(sign+" "+line, t.width-1))
 	}
-	if model == "" {
-		return "default model"
-	}
-	return model
+	return t.Mark(sign) + " " + t.Dim(text.Clip(text.Fit(t.label(s), t.wide)+" "+text.OneLine(line), t.width-3))
 }
 
-func ordinal(n int) string {
+// numbered labels a sub-task by its place: [2/3].
+func numbered(position, total int) string { return fmt.Sprintf("[%d/%d]", position, total) }
+
+// costText is what is known of a cost: "$0.04", "$0.04+?" when some calls had no known price, "?" when none had.
+func costText(u boulder.Usage) string {
 	switch {
-	case n%100 >= 11 && n%100 <= 13:
-	case n%10 == 1:
-		return fmt.Sprintf("%dst", n)
-	case n%10 == 2:
-		return fmt.Sprintf("%dnd", n)
-	case n%10 == 3:
-		return fmt.Sprintf("%drd", n)
+	case u.Unpriced > 0 && u.Cost > 0:
+		return text.Money(u.Cost) + "+?"
+	case u.Unpriced > 0:
+		return "?"
 	}
-	return fmt.Sprintf("%dth", n)
+	return text.Money(u.Cost)
 }

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/watch"
 )
 
 // Watch shows decisions as they are made, a line each; with all also those that say nothing new. It is called on the
 // watch's loop goroutine.
-func Watch(p Out, quiet, all, dryRun bool) func(watch.Entry) {
+func Watch(p page.Out, quiet, all, dryRun bool) func(watch.Entry) {
 	before := map[string]watch.Entry{}
 	return func(e watch.Entry) {
 		// A run makes a session for each attempt: that they are left alone is not worth a line each.
@@ -50,7 +51,7 @@ func Follows(before, e watch.Entry) bool {
 }
 
 // WatchLine is a decision: when, about which session, what, and why. It is one line, unless a terminal is too narrow.
-func WatchLine(p Paint, e watch.Entry, width int) string {
+func WatchLine(p page.Paint, e watch.Entry, width int) string {
 	title := text.Fit(e.Title, widthTitle)
 	if width > 0 && width < roomyTerminal {
 		title = text.Fit(e.Title, widthNarrowTitle)
@@ -71,7 +72,7 @@ const (
 func shortSession(id string) string { return id[max(0, len(id)-WidthSession):] }
 
 // watchWord is what was decided.
-func watchWord(p Paint, e watch.Entry) string {
+func watchWord(p page.Paint, e watch.Entry) string {
 	would := ""
 	if e.DryRun {
 		would = "would: "
@@ -82,9 +83,9 @@ func watchWord(p Paint, e watch.Entry) string {
 	case enforcer.Countdown:
 		return p.Yellow(would + "counts down:")
 	case enforcer.Send:
-		return p.Cyan(fmt.Sprintf("%sgoes on (%d):", would, e.Iteration))
+		return p.Cyan(fmt.Sprintf("%scontinues (%d):", would, e.Iteration))
 	case enforcer.Fresh:
-		return p.Cyan(fmt.Sprintf("%sgoes on in a fresh session (%d):", would, e.Iteration))
+		return p.Cyan(fmt.Sprintf("%scontinues in a fresh session (%d):", would, e.Iteration))
 	case enforcer.Finish:
 		return p.Green(would + "complete:")
 	case enforcer.LetGo:
@@ -131,7 +132,7 @@ func NewWatchItem(s watch.Status) watchItem {
 }
 
 // WatchStatusLine is a watched session in one line.
-func WatchStatusLine(p Paint, s watchItem) string {
+func WatchStatusLine(p page.Paint, s watchItem) string {
 	status := string(s.Status)
 	switch s.Status {
 	case enforcer.Complete:
@@ -164,7 +165,7 @@ type WatchHistory struct {
 func IsSession(text string) bool { return strings.HasPrefix(text, "ses_") }
 
 // Print writes the decisions about the session, the oldest first.
-func (h *WatchHistory) Print(p Out) {
+func (h *WatchHistory) Print(p page.Out) {
 	var out strings.Builder
 	if h.Session != nil {
 		fmt.Fprintf(&out, "%s %s\n%s\n", p.Bold("Session"), p.Bold(h.SessionID), WatchStatusLine(p.Paint, *h.Session))

@@ -2,181 +2,351 @@ package view
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/store"
 )
 
-// How much of what was seen is shown. `--json` has all that is stored.
+// Why is what `manager show --why SUBTASK --json` prints: one object, folded from the events of a sub-task. Fields and
+// steps are added in later versions, never changed.
+type Why struct {
+	Type          string          `json:"type"` // why
+	BoulderID     string          `json:"boulder_id"`
+	BoulderStatus boulder.Status  `json:"boulder_status"`
+	Running       bool            `json:"running"` // a process is at the boulder
+	SubTask       boulder.SubTask `json:"sub_task"`
+	// GatesFrom names the replaced sub-tasks from which gates were taken over, by gate.
+	GatesFrom map[string]string `json:"gates_from,omitempty"`
+	Chain     []WhyStep         `json:"chain"` // in order of time
+	// Now is what the sub-task does or waits for; empty once it is over.
+	Now string `json:"now,omitempty"`
+
+	detail   store.Detail
+	turns    map[TurnRef]*boulder.Turn
+	reason   string // of the continuation that the next prompt carries
+	activity string // last sign of life of the running turn
+}
+
+// TurnRef names a turn of a sub-task; both count from 1.
+type TurnRef struct{ Attempt, Turn int }
+
+// Kinds of a [WhyStep].
 const (
-	callsShown       = 5
-	filesShown       = 8
-	diagnosticsShown = 5
-	nudgeShown       = 4   // lines
-	callShown        = 110 // columns of a tool call
+	stepAttempt  = "attempt"  // an attempt got its slot: model, agent, session_id, waited_ms
+	stepPrompt   = "prompt"   // a prompt was sent: prompt (brief, continuation, resume), reason
+	stepNudge    = "nudge"    // a prompt was sent into the running turn: rule, text
+	stepFault    = "fault"    // what is no agent's fault: fault (boulder.TroubleKind), reason, until
+	stepEnded    = "ended"    // a turn ended: ended, evidence
+	stepGate     = "gate"     // a gate of a turn whose evidence cannot be read, or one on the final files: gate
+	stepVerdict  = "verdict"  // a turn was judged: verdict
+	stepNote     = "note"     // the user said something: text
+	stepBlocker  = "blocker"  // something that only the user can answer came up: text
+	stepAnswer   = "answer"   // the user answered it, or said that there will be no answer: text
+	stepWarning  = "warning"  // most of its budget is used up: reason
+	stepDecision = "decision" // what followed: decision, reason, remaining, next, uncounted, by, replaced_by
 )
 
-// Print shows the chain of decisions of a sub-task to people.
-func (w *Why) Print(o Out) {
-	v := WhyView{Out: o, Width: o.Lines(), claimed: w.claimed}
-	v.Head(w)
-	for _, s := range w.Chain {
-		v.Step(s)
+// WhyStep is one link of the chain: something that was seen, judged or decided. What it has besides the first four
+// fields depends on the step.
+type WhyStep struct {
+	Step    string    `json:"step"`
+	Time    time.Time `json:"time"`
+	Attempt int       `json:"attempt,omitempty"`
+	Turn    int       `json:"turn,omitempty"`
+
+	Model     string `json:"model,omitempty"`
+	Agent     string `json:"agent,omitempty"`
+	SessionID string `json:"session_id,omitempty"`
+	WaitedMS  int64  `json:"waited_ms,omitempty"` // for the slot
+
+	Prompt string       `json:"prompt,omitempty"`
+	Rule   boulder.Rule `json:"rule,omitempty"`
+	Text   string       `json:"text,omitempty"`
+
+	Fault boulder.TroubleKind `json:"fault,omitempty"`
+	Until time.Time           `json:"until,omitzero"`
+
+	Ended    *boulder.Ended    `json:"ended,omitempty"`
+	Evidence *boulder.Evidence `json:"evidence,omitempty"`
+	Gate     *boulder.Gate     `json:"gate,omitempty"`
+	Verdict  *boulder.Verdict  `json:"verdict,omitempty"`
+
+	// Decision is continuation, retry, replan, replan-refused, parked, unparked, reopened, or the status that the sub-task
+	// got.
+	Decision  string   `json:"decision,omitempty"`
+	Reason    string   `json:"reason,omitempty"`
+	Remaining []string `json:"remaining,omitempty"`
+	Next      int      `json:"next,omitempty"`      // attempt or turn that it begins
+	Uncounted bool     `json:"uncounted,omitempty"` // the attempt that ended does not count
+	// By is the sub-task whose failure led to it, if that is another one.
+	By string `json:"by,omitempty"`
+	// ReplacedBy is the sub-task that stands in its place; with the decision superseded.
+	ReplacedBy string `json:"replaced_by,omitempty"`
+
+	line string // for people
+}
+
+// NewWhy begins the chain of decisions about a sub-task; [Why.Take] adds to it.
+func NewWhy(d store.Detail, t boulder.SubTask, turns []boulder.Turn) *Why {
+	w := &Why{
+		Type: "why", BoulderID: d.Boulder.ID, BoulderStatus: d.Boulder.Status, SubTask: t, Chain: []WhyStep{},
+		detail: d, turns: map[TurnRef]*boulder.Turn{},
 	}
-	if w.Now != "" {
-		fmt.Fprintln(v)
-		v.say(0, v.Cyan("now:"), text.OneLine(w.Now))
+	for _, gate := range slices.Concat(t.Gates, t.NoWorse) {
+		if from := d.Boulder.GateOrigin(&t, d.SubTasks, gate); from != "" {
+			if w.GatesFrom == nil {
+				w.GatesFrom = map[string]string{}
+			}
+			w.GatesFrom[gate] = from
+		}
+	}
+	for i := range turns {
+		w.turns[TurnRef{turns[i].Attempt, turns[i].Number}] = &turns[i]
+	}
+	return w
+}
+
+// Take adds what an event says about the sub-task, if it says anything.
+func (w *Why) Take(e boulder.Event) {
+	id := w.SubTask.ID
+	of, line := Describe(e.Body)
+	s := WhyStep{Time: e.Time, line: line}
+	mine := of == id
+	decide := func(decision, reason string) { s.Step, s.Decision, s.Reason = stepDecision, decision, reason }
+	switch b := e.Body.(type) {
+	case boulder.Starting:
+		s.Step, s.Attempt = stepAttempt, b.Attempt
+		for _, a := range w.detail.Attempts {
+			if a.AttemptRef == b.AttemptRef {
+				s.Model, s.Agent, s.WaitedMS = a.Model, a.Agent, max(0, e.Time.Sub(a.QueuedAt).Milliseconds())
+			}
+		}
+	case boulder.SubTaskStart:
+		for i := range w.Chain {
+			if a := &w.Chain[i]; mine && a.Step == stepAttempt && a.Attempt == b.Attempt {
+				a.SessionID, a.Model = b.SessionID, b.Model
+			}
+		}
+	case boulder.TurnSent:
+		s.Step, s.Attempt, s.Turn, s.Prompt, s.Reason = stepPrompt, b.Attempt, b.Turn, string(b.Kind), w.reason
+		if b.Resume {
+			s.Prompt, s.Reason = "resume", "the turn was cut off, and its session was idle"
+			s.line += ", because " + s.Reason
+		}
+		if mine {
+			w.reason, w.activity = "", ""
+		}
+	case boulder.Nudged:
+		s.Step, s.Attempt, s.Turn, s.Rule, s.Text = stepNudge, b.Attempt, b.Turn, b.Rule, b.Prompt
+	case boulder.BlockerRaised:
+		s.Step, s.Attempt, s.Text = stepBlocker, b.Attempt, line
+	case boulder.BlockerSettled:
+		s.Step, s.Text = stepAnswer, line
+	case boulder.BudgetWarning:
+		s.Step, s.Reason = stepWarning, line
+	case boulder.Noted:
+		s.Step, s.Text = stepNote, b.Text
+		mine = mine || of == ""
+	case boulder.SubTaskProgress:
+		if mine && b.Activity != "" {
+			w.activity = b.Activity
+		}
+	case boulder.Trouble:
+		s.Step, s.Attempt, s.Fault, s.Reason, s.Until = stepFault, b.Attempt, b.Kind, b.Reason, b.NotBefore
+	case boulder.TurnEnded:
+		s.Step, s.Attempt, s.Turn, s.Ended = stepEnded, b.Attempt, b.Turn, &b.Ended
+		if t := w.turns[TurnRef{b.Attempt, b.Turn}]; t != nil {
+			s.Evidence = t.Evidence
+			if s.Evidence != nil && s.Evidence.Duration > 0 {
+				s.line += " (" + text.Elapsed(s.Evidence.Duration) + ")"
+			}
+		}
+		if mine {
+			w.activity = ""
+		}
+	case boulder.GateRun:
+		last := WhyStep{}
+		for _, before := range w.Chain {
+			if before.Step == stepEnded {
+				last = before
+			}
+		}
+		if last.Evidence == nil || b.Final { // else the evidence has it
+			gate := gateOf(b)
+			s.Step, s.Attempt, s.Turn, s.Gate = stepGate, b.Attempt, last.Turn, &gate
+		}
+	case boulder.Judged:
+		s.Step, s.Attempt, s.Turn, s.Verdict = stepVerdict, b.Attempt, b.Turn, &b.Verdict
+	case boulder.Continuation:
+		decide("continuation", b.Reason)
+		s.Attempt, s.Turn, s.Remaining, s.Next, s.Until = b.Attempt, b.Turn-1, b.Remaining, b.Turn, b.NotBefore
+		if mine {
+			w.reason = b.Reason
+		}
+	case boulder.Retry:
+		decide("retry", b.Reason)
+		s.Attempt, s.Next, s.Uncounted = b.Attempt, b.Next, b.Uncounted
+	case boulder.SubTaskDone:
+		decide(string(b.Status), b.Summary)
+		s.Attempt = b.Attempt
+		if !mine && slices.Contains(b.Blocked, id) {
+			s.By, s.Attempt, s.Decision = of, 0, string(boulder.SubTaskBlocked)
+			s.line = fmt.Sprintf("blocked: %q %s", of, report.Stated(string(b.Status), b.Summary))
+		}
+	case boulder.Parked:
+		decide("parked", b.Reason)
+		s.Attempt = b.Attempt
+	case boulder.Unparked:
+		decide("unparked", b.Reason)
+	case boulder.Reopened:
+		decide("reopened", b.Reason)
+	case boulder.ReplanStarted:
+		decide("replan", b.Reason)
+		s.Attempt = b.Attempt
+		if !mine && slices.Contains(b.Replaces, id) {
+			s.By, s.Attempt = of, 0
+		}
+	case boulder.ReplanTrouble:
+		s.Step, s.Reason, s.Until = stepFault, b.Reason, b.NotBefore
+		if n := len(w.Chain); n > 0 { // of a replan that was asked for this sub-task
+			last := w.Chain[n-1]
+			mine = last.Decision == "replan" || last.Step == stepFault && last.Attempt == 0
+		}
+	case boulder.ReplanRefused:
+		decide("replan-refused", b.Reason)
+		s.Attempt = b.Attempt
+	case boulder.Replanned:
+		decide(string(boulder.SubTaskSuperseded), b.Reason)
+		gone := slices.Contains(b.Removed, id)
+		for _, c := range b.Changed {
+			if c.From == id {
+				gone, s.ReplacedBy = true, c.To.ID
+			}
+		}
+		if gone && !mine {
+			s.By = of
+		}
+		mine = gone
+		s.line = JoinedBy(" by ", "superseded", s.ReplacedBy) + ": " + b.Reason
+	}
+	if s.By != "" && s.Decision != string(boulder.SubTaskBlocked) {
+		s.line += fmt.Sprintf(" (because of %q)", s.By)
+	}
+	if s.Step != "" && (mine || s.By != "") {
+		w.Chain = append(w.Chain, s)
 	}
 }
 
-// WhyView prints steps in two columns: the time, and what happened. Details are below, deeper.
-type WhyView struct {
-	Out
-	Width int // of lines; 0: as they come
-
-	claimed map[string]bool // see [boulder.Claimed]
-}
-
-// Depths of the chain, in columns.
-const (
-	depthStep   = 2  // a time, or what is known of the sub-task
-	depthText   = 12 // what happened then
-	depthDetail = 14 // what was seen
-	depthMore   = 16
-)
-
-// Head prints which sub-task it is about, and how it stands.
-func (v WhyView) Head(w *Why) {
-	t := w.SubTask
-	v.say(0, v.mark(t.Status), v.Bold(text.OneLine(t.Subject))+v.Dim(fmt.Sprintf("  (%s) %s", text.OneLine(t.ID), t.Status)))
-	v.field("boulder", w.BoulderID)
-	if w.Now == "" || t.Status != boulder.SubTaskBlocked {
-		v.field("why", t.Reason)
-	}
-	if t.Replaces != "" {
-		v.field("replaces", fmt.Sprintf("%s, since plan revision %d", t.Replaces, t.Revision))
-	}
-	v.field("after", strings.Join(t.DependsOn, ", "))
-	for _, gate := range slices.Sorted(maps.Keys(w.GatesFrom)) {
-		v.field("gate", fmt.Sprintf("%s (taken over from %s, which was replaced)", gate, w.GatesFrom[gate]))
-	}
-	for _, g := range t.GateHints {
-		v.field("not run", g+" (a gate that nobody approved)")
-	}
-	for _, g := range t.Baseline {
-		v.gate(depthStep, "before:", g)
-	}
-	if t.Stalls > 0 {
-		v.field("stalls", fmt.Sprint(t.Stalls))
-	}
-	if len(w.Chain) == 0 {
-		v.say(depthStep, "", "Nothing has been done for it yet.")
-	}
-}
-
-func (v WhyView) field(name, value string) {
-	if value = text.OneLine(value); value != "" {
-		v.say(depthStep, v.Dim(name+":"), value)
-	}
-}
-
-// Step prints one decision with its reason.
-func (v WhyView) Step(s WhyStep) {
-	switch s.Step {
-	case stepAttempt:
-		v.attempt(s)
-	case stepPrompt:
-		v.at(s, fmt.Sprintf("turn %d:", s.Turn), promptText(s))
-	case stepNudge:
-		v.at(s, v.Yellow("nudge")+" by the rule "+string(s.Rule)+":", firstLines(strings.TrimSpace(s.Text), nudgeShown))
-	case stepFault:
-		v.fault(s)
-	case stepNote:
-		v.at(s, v.Yellow("note:"), s.Text)
-	case stepBlocker:
-		v.at(s, v.Yellow("?"), text.OneLine(s.Text))
-	case stepAnswer:
-		v.at(s, v.Green("✎"), text.OneLine(s.Text))
-	case stepWarning:
-		v.at(s, v.Yellow("warning:"), s.Reason)
-	case stepEnded:
-		v.ended(s)
-	case StepGate:
-		v.gate(depthDetail, "", *s.Gate)
-	case stepVerdict:
-		v.verdict(s)
-	case stepDecision:
-		v.decision(s)
-	}
-}
-
-// promptText says what was sent. Why a continuation was is told a line above it.
-func promptText(s WhyStep) string {
-	if s.Prompt == promptResume {
-		return "the resume prompt is sent, because " + s.Reason
-	}
-	return "the " + s.Prompt + " is sent"
-}
-
-func (v WhyView) fault(s WhyStep) {
-	if s.Fault == boulder.TroublePaused { // nobody's fault, and it ends when a person says so
-		v.at(s, v.Yellow("stopped for now:"), s.Reason)
+// End says what the sub-task does or waits for now. running: a process is at the boulder.
+func (w *Why) End(running bool) {
+	w.Running = running
+	if w.SubTask.Status.Terminal() || w.BoulderStatus.Terminal() {
 		return
 	}
-	v.at(s, v.Yellow("fault"), JoinedBy(" ", faultName(s.Fault), s.Reason)+"; next try at "+Clock(s.Until))
-}
-
-// faultName is the kind of a fault in front of its reason; a plain one needs no name.
-func faultName(kind boulder.TroubleKind) string {
-	if kind == "" || kind == boulder.TroubleServer {
-		return ""
+	var open *boulder.Attempt
+	for i := range w.detail.Attempts {
+		if a := &w.detail.Attempts[i]; a.SubTaskID == w.SubTask.ID && !a.Status.Terminal() {
+			open = a
+		}
 	}
-	return "(" + strings.ReplaceAll(string(kind), "_", " ") + ")"
-}
-
-func (v WhyView) attempt(s WhyStep) {
-	parts := []string{ModelName(s.Model)}
-	if s.Agent != "" {
-		parts = append(parts, "agent "+s.Agent)
+	if w.Now = w.doing(open); !running {
+		w.Now += "; no process runs it: manager resume " + w.BoulderID
 	}
-	if s.SessionID != "" {
-		parts = append(parts, "session "+s.SessionID)
+}
+
+// doing is what goes on; open is nil if no attempt is.
+func (w *Why) doing(open *boulder.Attempt) string {
+	t, replan := &w.SubTask, w.detail.Boulder.Replan
+	switch {
+	case t.Parked && len(t.AwaitedBy(t.Attempts)) > 0:
+		return "blocked: " + t.Reason + "; answer with: " + ClarifyHint
+	case t.Status == boulder.SubTaskBlocked:
+		return "blocked: " + t.Reason
+	case replan != nil && slices.Contains(replan.Replaces, t.ID):
+		return "waits for a new plan: " + replan.Reason
+	case open == nil:
+		var ids []string // that it still waits for
+		for _, other := range w.detail.SubTasks {
+			if other.Status != boulder.SubTaskCompleted && slices.Contains(t.DependsOn, other.ID) {
+				ids = append(ids, other.ID)
+			}
+		}
+		return "waits for " + Listed(ids)
+	case open.Status == boulder.AttemptQueued:
+		return "waits for a slot"
+	case stopped(w.BoulderStatus == boulder.Paused, open):
+		return "stopped, to be taken up again: " + open.Reason
+	case open.TurnedAway():
+		return "waits until " + Clock(open.NotBefore) + ": " + open.Reason
+	case open.Status == boulder.AttemptMonitoring:
+		return "is being judged"
+	case !w.Running:
+		return JoinedBy(": ", "left at work", w.activity)
 	}
-	if s.WaitedMS >= 1000 {
-		parts = append(parts, "waited "+text.Elapsed(time.Duration(s.WaitedMS)*time.Millisecond)+" for its slot")
+	return JoinedBy(": ", "at work", w.activity)
+}
+
+// nudgeShown is how many lines of a nudge are shown.
+const nudgeShown = 4
+
+// Print shows the chain of decisions to people: the log of the sub-task, with what was seen and judged below.
+func (w *Why) Print(o page.Out) {
+	subTaskHead(o, &w.SubTask, w.GatesFrom)
+	o.Field(1, "boulder", w.BoulderID)
+	if len(w.Chain) == 0 {
+		o.Item(1, "Nothing has been done for it yet.")
 	}
-	fmt.Fprintln(v)
-	v.column(0, depthText, v.Bold(fmt.Sprintf("attempt %d", s.Attempt)),
-		v.Dim(StampFull(s.Time)+"  "+text.OneLine(strings.Join(parts, ", "))))
-}
-
-// at prints what happened at a time. what is coloured already, text is not safe yet.
-func (v WhyView) at(s WhyStep, what, line string) {
-	v.column(depthStep, depthText, v.Dim(Clock(s.Time)), JoinedBy(" ", what, text.Safe(line)))
-}
-
-// column prints a label, and a text beside it from the column at on. Both are safe.
-func (v WhyView) column(depth, at int, label, s string) {
-	pad := strings.Repeat(" ", max(1, at-depth-ansi.StringWidthWc(label)))
-	body := text.Indent(text.Wrap(strings.TrimRight(s, "\n "), v.Width-at), strings.Repeat(" ", at))
-	fmt.Fprintln(v, strings.Repeat(" ", depth)+label+pad+strings.TrimLeft(body, " "))
-}
-
-// say prints a label and a text behind it, with further lines a bit deeper. Both are safe.
-func (v WhyView) say(depth int, label, s string) {
-	body := text.Wrap(JoinedBy(" ", label, strings.TrimRight(s, "\n ")), v.Width-depth-2)
-	body = text.Indent(body, strings.Repeat(" ", depth+2))
-	fmt.Fprintln(v, strings.Repeat(" ", depth)+strings.TrimLeft(body, " "))
-}
-
-func (v WhyView) detail(label, s string) {
-	if s = text.OneLine(s); s != "" {
-		v.say(depthDetail, v.Dim(label), s)
+	claimed := boulder.Claimed(w.detail.SubTasks)
+	for _, s := range w.Chain {
+		line := o.Plain(s.line)
+		switch s.Step {
+		case stepAttempt:
+			how := []string{Stamp(s.Time), ModelName(s.Model), report.Prefixed("agent ", s.Agent), report.Prefixed("session ", s.SessionID)}
+			if s.WaitedMS >= 1000 {
+				how = append(how, "waited "+text.Elapsed(time.Duration(s.WaitedMS)*time.Millisecond)+" for its slot")
+			}
+			how = slices.DeleteFunc(how, func(part string) bool { return part == "" })
+			o.Say()
+			o.Say(o.Bold(fmt.Sprintf("attempt %d", s.Attempt)), "  ", o.Faint(strings.Join(how, ", ")))
+			continue
+		case stepDecision:
+			line = o.Bold("→ " + o.As(decisionSign(s.Decision), line))
+		case stepNudge, stepFault, stepNote, stepWarning, stepBlocker:
+			line = o.Yellow(line)
+		}
+		o.Item(1, o.Dim(Clock(s.Time)), "  ", line)
+		switch {
+		case s.Step == stepNudge:
+			o.Text(3, firstLines(text.Safe(s.Text), nudgeShown))
+		case s.Evidence != nil:
+			evidence(o, 3, s.Evidence, claimed)
+		case s.Step == stepEnded:
+			o.Field(3, "evidence", "none is stored")
+		case s.Gate != nil:
+			o.Output(3, 10, report.NewGate(*s.Gate).Output)
+		case s.Verdict != nil:
+			verdict(o, 3, s.Verdict)
+		}
 	}
+	if w.Now != "" {
+		o.Say()
+		o.Say(o.Cyan("now:"), " ", o.Plain(w.Now))
+	}
+}
+
+// decisionSign is the sign in whose colour a decision is told.
+func decisionSign(decision string) string {
+	switch decision {
+	case string(boulder.SubTaskCompleted), "unparked":
+		return "✓"
+	case string(boulder.SubTaskFailed), string(boulder.SubTaskCancelled):
+		return "✗"
+	}
+	return "!"
 }

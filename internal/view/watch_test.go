@@ -1,4 +1,4 @@
-package cli
+package view
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/enforcer"
-	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/watch"
 )
 
@@ -19,12 +19,12 @@ func TestWatchLine(t *testing.T) {
 		Reason: "idle for 32s with 1 thing left to do, such as: Write b in the directory that the settings name",
 	}
 	for width, want := range map[int]string{
-		0: "03:04:05 XrrvZu Two files of the settin… goes on (2): idle for 32s with 1 thing left to do, such as: " +
+		0: "03:04:05 XrrvZu Two files of the settin… continues (2): idle for 32s with 1 thing left to do, such as: " +
 			"Write b in the directory that the settings name",
-		80: "03:04:05 XrrvZu Two files of … goes on (2): idle for 32s with 1 thing left to\n" +
+		80: "03:04:05 XrrvZu Two files of … continues (2): idle for 32s with 1 thing left to\n" +
 			"                do, such as: Write b in the directory that the settings name",
 	} {
-		if got := view.WatchLine(view.Paint{}, e, width); got != want {
+		if got := WatchLine(page.Paint{}, e, width); got != want {
 			t.Errorf("width %d:\n%s\nwant\n%s", width, got, want)
 		}
 	}
@@ -49,11 +49,11 @@ func TestFollows(t *testing.T) {
 		{"", wait(enforcer.GateWork), false},
 		{enforcer.Send, watch.Entry{Decision: enforcer.Look, Gate: enforcer.GateInFlight}, false},
 	} {
-		if got := view.Follows(watch.Entry{Decision: test.before}, test.next); got != test.want {
+		if got := Follows(watch.Entry{Decision: test.before}, test.next); got != test.want {
 			t.Errorf("%+v: %v", test, got)
 		}
 	}
-	if strings.Contains(view.WatchLine(view.Paint{}, wait(enforcer.GateIdle), 0), "\n") {
+	if strings.Contains(WatchLine(page.Paint{}, wait(enforcer.GateIdle), 0), "\n") {
 		t.Error("one line for no terminal")
 	}
 }

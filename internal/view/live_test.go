@@ -1,31 +1,30 @@
-package cli
+package view
 
 import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/schedule"
-	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/internal/golden/sample"
+	"github.com/bouldermgr/manager/internal/page"
 )
 
 // golden frames of the live view, in the middle of a run.
 func TestLiveFrames(t *testing.T) {
 	t.Parallel()
-	s := newSample(t)
-	s.play()
+	s := sample.New(t)
+	s.Play()
 	var out strings.Builder
-	for _, size := range []view.Size{
+	for _, size := range []page.Size{
 		{Width: 130, Height: 30}, {Width: 100, Height: 30}, {Width: 60, Height: 30}, {Width: 44, Height: 30},
 		{Width: 100, Height: 6},
 	} {
-		v := liveSample(t, s)
-		frame := v.Frame(size, 3)
-		fmt.Fprintf(&out, "== %d × %d\n%s\n%s\n", size.Width, size.Height, strings.Join(v.Printed, "\n"), frame)
+		v := liveSample(s)
+		frame := v.frame(size, 3)
+		fmt.Fprintf(&out, "== %d × %d\n%s\n%s\n", size.Width, size.Height, strings.Join(v.printed, "\n"), frame)
 		lines := strings.Split(frame, "\n")
 		if len(lines) > size.Room() {
 			t.Errorf("a frame for %d lines has %d", size.Height, len(lines))
@@ -36,34 +35,21 @@ func TestLiveFrames(t *testing.T) {
 			}
 		}
 	}
-	golden(t, "live.txt", out.String())
-}
-
-func liveSample(t *testing.T, s *sample) *view.LiveView {
-	t.Helper()
-	a, _, _ := testApp()
-	p := view.NewProgress(nil)
-	limits := schedule.DefaultLimits()
-	limits.Global = 1
-	v := &view.LiveView{Console: a.console(), Limits: limits, Now: func() time.Time { return s.now }, Progress: p}
-	for _, e := range s.events {
-		v.Take(e)
-	}
-	return v
+	compare(t, "live.txt", out.String())
 }
 
 // A sub-task that continues shows why, and what its red gate said last, also where the command has the same words.
 func TestLiveFrameSaysWhyATurnFollows(t *testing.T) {
 	t.Parallel()
-	s := newSample(t)
-	s.plan()
+	s := sample.New(t)
+	s.Plan()
 	ref := boulder.AttemptRef{SubTaskID: "toggle", Attempt: 1}
-	s.start(ref)
+	s.Start(ref)
 	red := boulder.Gate{Command: "echo no toggle; false", ExitCode: 1, Output: "looking\nno toggle\n"}
-	s.end(ref, 1, &red, boulder.Verdict{Remaining: []string{"save the toggle"}})
-	s.apply(boulder.Continuation{AttemptRef: ref, Turn: 2, Reason: "the judge is not content",
+	s.End(ref, 1, &red, boulder.Verdict{Remaining: []string{"save the toggle"}})
+	s.Apply(boulder.Continuation{AttemptRef: ref, Turn: 2, Reason: "the judge is not content",
 		Remaining: []string{"save the toggle"}, Prompt: "go on"})
-	frame := liveSample(t, s).Frame(view.Size{Width: 100, Height: 30}, 0)
+	frame := liveSample(s).frame(page.Size{Width: 100, Height: 30}, 0)
 	for _, want := range []string{
 		"because: the judge is not content: save the toggle", "✗ echo no toggle; false: no toggle",
 	} {
@@ -75,12 +61,12 @@ func TestLiveFrameSaysWhyATurnFollows(t *testing.T) {
 
 func TestLiveFrameWhileStopping(t *testing.T) {
 	t.Parallel()
-	s := newSample(t)
-	s.play()
-	v := liveSample(t, s)
+	s := sample.New(t)
+	s.Play()
+	v := liveSample(s)
 	v.Stopping()
-	frame := v.Frame(view.Size{Width: 100, Height: 30}, 0)
-	if !strings.Contains(frame, view.StoppingText) || strings.Contains(frame, "Write it down") {
+	frame := v.frame(page.Size{Width: 100, Height: 30}, 0)
+	if !strings.Contains(frame, StoppingText) || strings.Contains(frame, "Write it down") {
 		t.Errorf("the frame does not say that nothing new is started:\n%s", frame)
 	}
 }
@@ -88,18 +74,18 @@ func TestLiveFrameWhileStopping(t *testing.T) {
 // A frame must not cost more because the plan is long: events come by the thousand, frames ten times a second.
 func TestLiveFrameIsBounded(t *testing.T) {
 	t.Parallel()
-	s := newSample(t)
+	s := sample.New(t)
 	plan := boulder.Plan{Task: "many"}
 	for i := range 5000 {
 		plan.SubTasks = append(plan.SubTasks, boulder.Spec{ID: fmt.Sprint("s", i), Subject: "x", Description: "x"})
 	}
 	rev := boulder.PlanRevision{Number: 1, Plan: plan}
-	s.apply(boulder.Planned{Revision: 1, Plan: rev})
-	s.apply(boulder.Decomposed{Revision: 1, Plan: rev})
+	s.Apply(boulder.Planned{Revision: 1, Plan: rev})
+	s.Apply(boulder.Decomposed{Revision: 1, Plan: rev})
 	for i := range 40 {
-		s.start(boulder.AttemptRef{SubTaskID: fmt.Sprint("s", i), Attempt: 1})
+		s.Start(boulder.AttemptRef{SubTaskID: fmt.Sprint("s", i), Attempt: 1})
 	}
-	frame := liveSample(t, s).Frame(view.Size{Width: 100, Height: 30}, 0)
+	frame := liveSample(s).frame(page.Size{Width: 100, Height: 30}, 0)
 	if n := strings.Count(frame, "\n") + 1; n != 20 {
 		t.Errorf("the frame has %d lines, want two thirds of 30:\n%s", n, frame)
 	}

@@ -1,4 +1,4 @@
-package cli
+package text
 
 import (
 	"strings"
@@ -9,10 +9,6 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 	"pgregory.net/rapid"
-
-	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/internal/view"
 )
 
 func TestElapsed(t *testing.T) {
@@ -23,7 +19,7 @@ func TestElapsed(t *testing.T) {
 		62 * time.Second: "1m02s", time.Hour: "1h00m", 3*time.Hour + 5*time.Minute: "3h05m", 52 * time.Hour: "2d04h",
 		2160 * time.Hour: "90d",
 	} {
-		if got := text.Elapsed(d); got != want {
+		if got := Elapsed(d); got != want {
 			t.Errorf("elapsed(%v) = %q, want %q", d, got, want)
 		}
 	}
@@ -35,26 +31,8 @@ func TestCount(t *testing.T) {
 		0: "0", 999: "999", 1000: "1.0k", 12345: "12.3k", 99_949: "99.9k", 99_951: "100k", 999_499: "999k",
 		999_501: "1.0M", 4_500_000: "4.5M",
 	} {
-		if got := text.Count(n); got != want {
+		if got := Count(n); got != want {
 			t.Errorf("count(%d) = %q, want %q", n, got, want)
-		}
-	}
-}
-
-func TestUsageText(t *testing.T) {
-	t.Parallel()
-	for want, u := range map[string]boulder.Usage{
-		"0 tokens, $0.00":                                  {},
-		"12.3k tokens, $0.042":                             {Input: 12000, Output: 345, Cost: 0.042},
-		"10 tokens, $1.50":                                 {Input: 10, Cost: 1.5},
-		"10 tokens, $0.0004":                               {Input: 10, Cost: 0.0004},
-		"10 tokens, <$0.0001":                              {Input: 10, Cost: 0.00001},
-		"10 tokens, cost unknown":                          {Input: 10, Unpriced: 1},
-		"10 tokens, $1.50 and 1 call of unknown price":     {Input: 10, Cost: 1.5, Unpriced: 1},
-		"1.0k tokens, $0.10 and 12 calls of unknown price": {Input: 1000, Cost: 0.1, Unpriced: 12},
-	} {
-		if got := view.UsageText(u); got != want {
-			t.Errorf("usageText(%+v) = %q, want %q", u, got, want)
 		}
 	}
 }
@@ -77,7 +55,7 @@ func TestClipText(t *testing.T) {
 		{"broken \xff text", 40, "broken \uFFFD text"},
 		{"anything", 0, ""},
 	} {
-		if got := text.Clip(test.in, test.n); got != test.want {
+		if got := Clip(test.in, test.n); got != test.want {
 			t.Errorf("clipText(%q, %d) = %q, want %q", test.in, test.n, got, test.want)
 		}
 	}
@@ -94,8 +72,8 @@ func TestTextIsHarmless(t *testing.T) {
 			return string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
 		}), rapid.StringMatching(hostile)).Draw(t, "text")
 		n := rapid.IntRange(1, 40).Draw(t, "columns")
-		checkHarmless(t, text.Safe(s), "\n")
-		for name, got := range map[string]string{"fit": text.Fit(s, n), "fitRight": text.FitRight(s, n)} {
+		checkHarmless(t, Safe(s), "\n")
+		for name, got := range map[string]string{"fit": Fit(s, n), "fitRight": FitRight(s, n)} {
 			checkHarmless(t, got, "")
 			if w := ansi.StringWidthWc(got); w != n {
 				t.Fatalf("%s(%q, %d) is %d columns wide: %q", name, s, n, w, got)

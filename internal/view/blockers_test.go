@@ -1,0 +1,129 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/blockers"
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/golden/sample"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/report"
+)
+
+// sampleItems gives each a standing: the fourth is one that nobody waits for any more.
+func sampleItems(all []boulder.Blocker) []BlockerItem {
+	standings := []blockers.Standing{
+		blockers.Awaited, blockers.Awaited, blockers.Choice, blockers.Moot, blockers.Over, blockers.Over,
+	}
+	items := make([]BlockerItem, len(all))
+	for i := range all {
+		items[i] = BlockerItem{Type: TypeBlocker, Blocker: all[i], Standing: standings[i]}
+	}
+	return items
+}
+
+func TestBlockersViews(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	on, off, now := true, false, sample.Began.Add(time.Hour)
+	items := sampleItems(sample.Blockers())
+	for _, width := range []int{120, 80, 60, 40} {
+		fmt.Fprintf(&out, "== %d columns\n", width)
+		out.WriteString(shown(t, width, func(o page.Out) {
+			PrintBlockers(o, items[:2], now)
+			PrintBlockers(o, items, now)
+			for i := range items {
+				o.Say()
+				report.PrintBlocker(o, 0, &items[i].Blocker, items[i].Standing, true, now)
+			}
+		}))
+	}
+	for _, s := range []BlockersStatus{
+		{File: "blockers.md"},
+		{On: true, File: "blockers.md", Pending: 2, Hard: 1, Moot: 1, Switch: &on, Sessions: map[string]bool{"ses_a": false}},
+		{File: "docs/b.md", Pending: 3, Soft: 3, Answered: 2, Skipped: 1, Switch: &off, SessionID: "ses_b"},
+		{
+			On: true, SessionID: "ses_a", File: "blockers.md", Pending: 6, Hard: 3, Asks: 1, Soft: 2, Unwritten: 2, Trouble: "no space left",
+			Sessions: map[string]bool{"ses_a": true},
+		},
+	} {
+		out.WriteString("== status\n" + shown(t, 100, s.Print))
+	}
+	compare(t, "blockers.txt", out.String())
+}
+
+// A list says how long a session still holds still for an answer.
+func TestTimeLeftInLists(t *testing.T) {
+	t.Parallel()
+	out := ""
+	b := sample.Blockers()[3]
+	for _, minutes := range []int{60, 64} { // 3 minutes before its end, and 1 minute after it
+		out += shown(t, 80, func(o page.Out) {
+			PrintBlockers(o, []BlockerItem{{Blocker: b, Standing: blockers.Awaited}}, sample.Began.Add(time.Duration(minutes)*time.Minute))
+		})
+	}
+	if strings.Count(out, "(3m00s left) May it run") != 1 || strings.Count(out, "left") != 1 {
+		t.Errorf("the table:\n%s", out)
+	}
+}
+
+func TestBlockersMarkdown(t *testing.T) {
+	t.Parallel()
+	compare(t, "blockers.md", BlockersMarkdown(sampleItems(sample.Blockers()), sample.Began.Add(time.Hour)))
+}
+
+// A run tells of its blockers, where to answer them, and of the answers.
+func TestRunTellsOfBlockers(t *testing.T) {
+	t.Parallel()
+	s := sample.New(t)
+	s.PlayBlocked()
+	const hint = "? B1 [2/6] Which key signs the theme"
+	for _, width := range []int{100, 50} {
+		if frame := liveSample(s).frame(page.Size{Width: width, Height: 30}, 0); !strings.Contains(frame, hint) {
+			t.Errorf("the picture of %d columns does not say who waits for whom:\n%s", width, frame)
+		}
+	}
+	s.Apply(boulder.BlockerSettled{SubTaskID: "theme", BlockerID: "B2", Status: boulder.BlockerSkipped})
+	s.Apply(boulder.BlockerSettled{
+		SubTaskID: "theme", BlockerID: "B1", Status: boulder.BlockerAnswered, Answer: "The\x1b[31m new\none",
+	})
+	v := liveSample(s)
+	if frame := v.frame(page.Size{Width: 100, Height: 30}, 0); strings.Contains(frame, "blocker") {
+		t.Errorf("the picture says that somebody waits:\n%s", frame)
+	}
+	for where, text := range linesOf(s) {
+		for _, said := range []string{
+			"[2/6] hard blocker B1 (security): Which key signs the theme 主题? The old one is weak.",
+			"[2/6] soft blocker B2 (architecture): Variables or classes?; chosen for now: CSS variables",
+			"[2/6] waits for an answer to B1: Which key",
+			"[2/6] B2 gets no answer: continue without",
+			"[2/6] B1 is answered: The new one",
+		} {
+			if !strings.Contains(text, said) {
+				t.Errorf("%s: %q is not said:\n%s", where, said, text)
+			}
+		}
+	}
+}
+
+func TestWaitingBlockersText(t *testing.T) {
+	t.Parallel()
+	for w, want := range map[WaitingBlockers]string{
+		{}:                          "",
+		{Hard: 1}:                   "1 hard blocker waits for an answer",
+		{Asks: 1}:                   "1 ask waits for an answer",
+		{Soft: 1}:                   "1 choice can still be changed",
+		{Hard: 2}:                   "2 hard blockers wait for an answer",
+		{Hard: 1, Asks: 1}:          "1 hard blocker and 1 ask wait for an answer",
+		{Soft: 3}:                   "3 choices can still be changed",
+		{Hard: 1, Soft: 1}:          "1 hard blocker waits for an answer · 1 choice can still be changed",
+		{Hard: 2, Asks: 2, Soft: 5}: "2 hard blockers and 2 asks wait for an answer · 5 choices can still be changed",
+	} {
+		if got := w.Text(); got != want {
+			t.Errorf("%+v: %q, want %q", w, got, want)
+		}
+	}
+}

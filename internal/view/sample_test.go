@@ -1,0 +1,109 @@
+package view
+
+import (
+	"bytes"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/golden"
+	"github.com/bouldermgr/manager/internal/golden/sample"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/schedule"
+)
+
+// console is a console that writes into buffers.
+func console() (c Console, stdout, stderr *bytes.Buffer) {
+	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	return Console{
+		Stdout: page.Out{Writer: stdout}, Stderr: page.Out{Writer: stderr}, Limits: schedule.DefaultLimits,
+	}, stdout, stderr
+}
+
+// shown is what is printed on a terminal of some columns; 0: in a file. No line is wider than the terminal.
+func shown(t *testing.T, width int, print func(page.Out)) string {
+	t.Helper()
+	var out strings.Builder
+	print(page.Out{Writer: &out, Columns: width})
+	for line := range strings.Lines(out.String()) {
+		if w := ansi.StringWidthWc(strings.TrimSuffix(line, "\n")); width > 0 && w >= width {
+			t.Errorf("a line for %d columns has %d: %q", width, w, line)
+		}
+	}
+	if strings.ContainsRune(out.String(), '\x1b') {
+		t.Errorf("what agents wrote reaches the terminal as it is: %q", out.String())
+	}
+	return out.String()
+}
+
+var (
+	stamps = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? [A-Z+0-9]+`)
+	clocks = regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`) // of the zone in which the test runs
+)
+
+func compare(t *testing.T, name, got string) {
+	t.Helper()
+	golden.Compare(t, filepath.Join("golden", name), clocks.ReplaceAllString(stamps.ReplaceAllString(got, "DATE TIME ZONE"), "TIME"))
+}
+
+func holder() *control.Holder {
+	return &control.Holder{PID: 42, Command: "manager run", Since: sample.Began, BoulderID: sample.ID}
+}
+
+// statusText is what status shows on a terminal of 80 columns.
+func statusText(t *testing.T, s *sample.Boulder, holder *control.Holder) string {
+	t.Helper()
+	status := NewStatus(s.Detail(), s.Events, holder, schedule.DefaultLimits(), nil, s.Now)
+	if status.Total != s.State.Planned() {
+		t.Errorf("the status counts %d sub-tasks, the plan has %d", status.Total, s.State.Planned())
+	}
+	return shown(t, 80, status.Print)
+}
+
+// lineOf is the line that begins with a mark and the sub-task's id, and the one below it.
+func lineOf(t *testing.T, text, id string) string {
+	t.Helper()
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[1] == id {
+			return line + "\n" + lines[i+1]
+		}
+	}
+	t.Fatalf("there is no line of %s:\n%s", id, text)
+	return ""
+}
+
+// liveSample is the live view of what has happened.
+func liveSample(s *sample.Boulder) *LiveView {
+	c, _, _ := console()
+	limits := schedule.DefaultLimits()
+	limits.Global = 1
+	v := &LiveView{Console: c, limits: limits, now: func() time.Time { return s.Now }, progress: NewProgress(nil)}
+	for _, e := range s.Events {
+		v.take(e)
+	}
+	return v
+}
+
+// linesOf is what stays of a run in each of the views that people see it in.
+func linesOf(s *sample.Boulder) map[string]string {
+	c, _, stderr := console()
+	playTo(s, NewRun(c, NewProgress(nil), ""))
+	return map[string]string{"lines": stderr.String(), "live": strings.Join(liveSample(s).printed, "\n")}
+}
+
+func playTo(s *sample.Boulder, v Run) {
+	for _, e := range s.Events {
+		v.Event(e)
+	}
+	v.Close()
+}
+
+// ref is the first attempt of a sub-task.
+func ref(id string) boulder.AttemptRef { return boulder.AttemptRef{SubTaskID: id, Attempt: 1} }

@@ -1,0 +1,237 @@
+package view
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/internal/golden/sample"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/schedule"
+)
+
+func TestPlanView(t *testing.T) {
+	t.Parallel()
+	plan := sample.Plan()
+	compare(t, "plan.txt", shown(t, 0, func(o page.Out) { Plan(o, &plan) }))
+}
+
+// Who says yes to a plan says yes to what decides about its results.
+func TestPlanViewShowsWhatDecides(t *testing.T) {
+	t.Parallel()
+	plan := &boulder.Plan{Task: "x", SubTasks: []boulder.Spec{{
+		ID: "x", Subject: "x", Description: "x", NoWorse: []string{"make unit"}, ExpectsChanges: true, EmptyOK: true,
+		Outputs: []string{"port", "host"}, DoneWhen: []string{"judge", "todos"}, Budget: &boulder.Budget{
+			Tokens: 5e5, Cost: 2.5, Time: boulder.Duration(45 * time.Minute), Attempts: 2, Calls: 1,
+		},
+	}}}
+	got := shown(t, 0, func(o page.Out) { Plan(o, plan) })
+	want := `
+1. x (x)
+  no worse: $ make unit
+  expects: a change to files
+  empty ok: to have found nothing is a good result
+  outputs: port, host
+  decided by: judge, todos
+  budget: 500k tokens, $2.50, 45m00s, 2 attempts, 1 model call
+`
+	if !strings.HasSuffix(got, want) {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestPlanViewOfManySubTasks(t *testing.T) {
+	t.Parallel()
+	plan := boulder.Plan{Task: "many"}
+	for i := range 21 {
+		plan.SubTasks = append(plan.SubTasks, boulder.Spec{ID: fmt.Sprint("s", i), Subject: "x", Description: "x"})
+	}
+	plan.SubTasks[20].DependsOn = []string{"s0"}
+	got := shown(t, 80, func(o page.Out) { Plan(o, &plan) })
+	if want := "order: 21 sub-tasks in 2 steps, at most 20 side by side\n"; !strings.HasSuffix(got, want) {
+		t.Errorf("the plan does not end with %q:\n%s", want, got)
+	}
+}
+
+func TestPlanJSON(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	plan := sample.Plan()
+	plan.Seal = &boulder.Seal{Base: "0123", Hash: plan.Hash(), Origin: boulder.OriginModel, CreatedAt: sample.Began}
+	plan.SubTasks[0].Subject = "Edited"
+	if err := WriteJSON(&out, NewPlanJSON(&plan, ".manager/plan.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, "plan.json", out.String())
+}
+
+func TestLinesView(t *testing.T) {
+	t.Parallel()
+	c, stdout, stderr := console()
+	s := sample.New(t)
+	s.Play()
+	s.Finish()
+	v := NewRun(c, NewProgress(nil), "")
+	for i, e := range s.Events {
+		v.Event(e)
+		if i == 20 {
+			v.Stopping()
+		}
+	}
+	v.Close()
+	compare(t, "run.txt", stderr.String()+"-- stdout --\n"+stdout.String())
+}
+
+func TestQuietView(t *testing.T) {
+	t.Parallel()
+	c, stdout, stderr := console()
+	c.Quiet = true
+	s := sample.New(t)
+	s.Play()
+	s.Finish()
+	playTo(s, NewRun(c, NewProgress(nil), ""))
+	if stderr.Len() > 0 || !strings.HasPrefix(stdout.String(), "4 of 6 sub-tasks completed.") {
+		t.Errorf("stdout is %q, stderr is %q", stdout, stderr)
+	}
+}
+
+// With --json there are the documented events and nothing else, on stdout and on stderr.
+func TestJSONView(t *testing.T) {
+	t.Parallel()
+	c, stdout, stderr := console()
+	c.JSON = true
+	s := sample.New(t)
+	s.Play()
+	s.Finish()
+	v := NewRun(c, NewProgress(nil), "")
+	var want, got []string
+	for _, e := range s.Events {
+		v.Event(e)
+		if e.Public() {
+			want = append(want, boulder.TypeOf(e.Body))
+		}
+	}
+	v.Stopping()
+	v.Close()
+	for line := range strings.Lines(stdout.String()) {
+		var head struct {
+			Type      string
+			Time      time.Time
+			BoulderID string `json:"boulder_id"`
+		}
+		if err := json.Unmarshal([]byte(line), &head); err != nil || head.Time.IsZero() || head.BoulderID != sample.ID {
+			t.Errorf("line %q has no type, time and boulder_id (%v)", line, err)
+		}
+		got = append(got, head.Type)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if stderr.String() != StoppingText+"\n" { // and nothing but that, because it was asked to stop
+		t.Errorf("stderr is %q", stderr)
+	}
+}
+
+// The view applies the events that the run applied, so it must come to the same state, also if it did not see the
+// beginning.
+func TestProgressFollowsTheState(t *testing.T) {
+	t.Parallel()
+	s := sample.New(t)
+	s.Play()
+	s.Finish()
+	for begin := range s.Events {
+		p := NewProgress(storedAt{s.Events, begin})
+		for _, e := range s.Events[begin:] {
+			if err := p.Take(e); err != nil {
+				t.Fatalf("from event %d on: event %d: %v", begin+1, e.Seq, err)
+			}
+		}
+		if diff := cmp.Diff(s.State.Boulder, p.State.Boulder); diff != "" {
+			t.Fatalf("from event %d on the boulder differs (-want +got):\n%s", begin+1, diff)
+		}
+		if diff := cmp.Diff(s.State.SubTasks, p.State.SubTasks); diff != "" {
+			t.Fatalf("from event %d on the sub-tasks differ (-want +got):\n%s", begin+1, diff)
+		}
+		for _, r := range p.rows(schedule.DefaultLimits(), nil, s.Now) {
+			if r.activity != "" || r.usage != (boulder.Usage{}) {
+				t.Errorf("from event %d on %s is still at work: %+v", begin+1, r.task.ID, r.doing)
+			}
+		}
+	}
+}
+
+func TestStatusView(t *testing.T) {
+	t.Parallel()
+	holder := holder()
+	other := &control.Holder{PID: 43, Command: "manager run", Since: sample.Began, BoulderID: "another"}
+	running := sample.New(t)
+	running.Play()
+	paused := sample.New(t)
+	paused.Play()
+	paused.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "stopped"})
+	over := sample.New(t)
+	over.Play()
+	over.Finish()
+	for name, test := range map[string]struct {
+		sample *sample.Boulder
+		holder *control.Holder
+	}{
+		"status_planning": {sample.New(t), holder}, "status_running": {running, holder},
+		"status_interrupted": {running, other}, "status_paused": {paused, nil}, "status_over": {over, holder},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := test.sample
+			limits := schedule.DefaultLimits()
+			limits.Global = 1
+			status := NewStatus(s.Detail(), s.Events, test.holder, limits, nil, s.Now.Add(time.Minute))
+			compare(t, name+".txt", shown(t, 100, status.Print)+"== 80 columns\n"+shown(t, 80, status.Print))
+			data, err := json.MarshalIndent(status, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			compare(t, name+".json", string(data)+"\n")
+		})
+	}
+}
+
+// A status must be shown of what cannot be restored: that is when people look.
+func TestStatusOfContradictoryRecords(t *testing.T) {
+	t.Parallel()
+	s := sample.New(t)
+	s.Play()
+	d := s.Detail()
+	d.SubTasks[3].Status = boulder.SubTaskCompleted // its dependencies are not
+	if _, err := Restore(d); err == nil {
+		t.Fatal("the records do not contradict each other")
+	}
+	report := NewStatus(d, nil, nil, schedule.DefaultLimits(), nil, s.Now)
+	if len(report.SubTasks) != 6 {
+		t.Errorf("the report has %d sub-tasks", len(report.SubTasks))
+	}
+}
+
+// storedAt is a store as it is when the event at begin is shown: that event and the next one are in it, as a run
+// stores some events at once before it shows them.
+type storedAt struct {
+	events []boulder.Event
+	begin  int
+}
+
+func (l storedAt) Load(context.Context, string) (*boulder.State, error) {
+	s := boulder.NewState()
+	for _, e := range l.events[:min(l.begin+2, len(l.events))] {
+		if err := s.Replay(e); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}

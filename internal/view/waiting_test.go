@@ -1,0 +1,289 @@
+package view
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/golden/sample"
+	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/schedule"
+)
+
+// What makes an agent wait, and what it was refused, is for who reads the log in the morning too: once each, without
+// --verbose, in plain lines and beside the live picture.
+func TestNoticesAreShownOnce(t *testing.T) {
+	t.Parallel()
+	s := sample.New(t)
+	s.Plan()
+	ref := ref("theme")
+	s.Start(ref)
+	first := "until 10:05:00 the provider makes it wait (try 1)"
+	second := "until 10:06:00 the provider makes it wait (try 2)"
+	refused := "refused permission bash [rm]"
+	for _, text := range []string{first, first, second, refused} {
+		s.Apply(boulder.SubTaskProgress{AttemptRef: ref, Activity: text, Notice: true})
+	}
+	s.Apply(boulder.SubTaskProgress{AttemptRef: ref, Activity: "read theme.css"})
+
+	for name, text := range linesOf(s) {
+		for _, want := range []string{first, second, refused} {
+			if n := strings.Count(text, want); n != 1 || !strings.Contains(text, "[2/6] "+want) {
+				t.Errorf("%s: %q is there %d times, want once, and of sub-task 2:\n%s", name, want, n, text)
+			}
+		}
+		if strings.Contains(text, "read theme.css") {
+			t.Errorf("%s: every step is told without --verbose:\n%s", name, text)
+		}
+	}
+}
+
+func TestStatusWhileReplanning(t *testing.T) {
+	t.Parallel()
+	ref := ref("toggle")
+	s := sample.New(t)
+	s.Plan()
+	s.Start(ref)
+	holder := holder()
+	s.End(ref, 1, nil, boulder.Verdict{Summary: "no", NeedReplan: true, ReplanReason: "there is no page"})
+	if text := lineOf(t, statusText(t, s, nil), "toggle"); !strings.Contains(text, "left after turn 1 of attempt 1") {
+		t.Errorf("a turn that is over is said to be left in the middle:\n%s", text)
+	}
+	s.Apply(boulder.ReplanStarted{AttemptRef: ref, Number: 1, Reason: "no page", Replaces: []string{"toggle", "docs"}})
+	text := statusText(t, s, holder)
+	if got := lineOf(t, text, "toggle"); !strings.Contains(got, "a new plan is being made") {
+		t.Errorf("while a plan is made, status says:\n%s", got)
+	}
+	if got := lineOf(t, text, "docs"); !strings.Contains(got, "waits for a new plan") {
+		t.Errorf("what is to be replaced says:\n%s", got)
+	}
+	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "a new plan waits for approval"})
+	if got := lineOf(t, statusText(t, s, nil), "toggle"); !strings.Contains(got, "waits for a new plan") {
+		t.Errorf("while the plan is asked about, status says:\n%s", got)
+	}
+}
+
+// A turn that `pause --now` stopped is told as stopped wherever people look; what goes on to its end is not.
+func TestStoppedTurns(t *testing.T) {
+	t.Parallel()
+	s := sample.New(t)
+	s.Plan()
+	theme, icons := ref("theme"), ref("icons")
+	s.Start(theme)
+	s.Start(icons)
+	for _, ref := range []boulder.AttemptRef{theme, icons} {
+		s.Apply(boulder.SubTaskProgress{AttemptRef: ref, Activity: "edit " + ref.SubTaskID})
+	}
+	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"})
+	s.Apply(boulder.Trouble{AttemptRef: theme, Kind: boulder.TroublePaused, Reason: "paused by a person",
+		NotBefore: s.Now, Uncounted: true})
+	stoppedAt := s.Now
+	s.Now = s.Now.Add(time.Hour)
+	const says = "stopped, to be taken up again"
+	holder := holder()
+
+	text := statusText(t, s, holder)
+	if got := lineOf(t, text, "theme"); !strings.Contains(got, says) || strings.Contains(got, "Creating") ||
+		strings.Contains(got, "1h") {
+		t.Errorf("what was stopped is said to be at work, at %s:\n%s", Clock(stoppedAt), got)
+	}
+	if got := lineOf(t, text, "icons"); !strings.Contains(got, "Drawing") || !strings.Contains(got, "edit icons") {
+		t.Errorf("what goes on to the end of its turn says:\n%s", got)
+	}
+	for _, r := range NewStatus(s.Detail(), s.Events, holder, schedule.DefaultLimits(), nil, s.Now).SubTasks {
+		if want := r.ID == "theme"; r.Stopped != want || want && (r.Activity != "" || r.ElapsedMS > 60_000) {
+			t.Errorf("%s: stopped %v, %q, %d ms", r.ID, r.Stopped, r.Activity, r.ElapsedMS)
+		}
+	}
+	frame := liveSample(s).frame(page.Size{Width: 100, Height: 30}, 0)
+	if strings.Count(frame, says) != 1 || strings.Contains(frame, "edit theme") || !strings.Contains(frame, "edit icons") {
+		t.Errorf("the live picture shows:\n%s", frame)
+	}
+	receipt := NewReceipt(s.Detail(), s.Now)
+	receipt.Running = true
+	for _, want := range []string{"attempt 1, paused", "attempt 1, at work"} {
+		if out := shown(t, 80, receipt.Print); strings.Count(out, want) != 1 {
+			t.Errorf("the receipt does not say %q once:\n%s", want, out)
+		}
+	}
+	for now, want := range map[bool][]string{true: {"theme", "icons"}, false: {"icons"}} {
+		report := NewOrder(s.Detail(), s.Detail(), holder, boulder.Order{Do: boulder.OrderPause, Now: now})
+		if diff := cmp.Diff(want, report.AtWork); diff != "" {
+			t.Errorf("after a pause, now %v, at work (-want +got):\n%s", now, diff)
+		}
+	}
+	w := NewWhy(s.Detail(), *s.State.SubTask("theme"), nil)
+	for _, e := range s.Events {
+		w.Take(e)
+	}
+	w.End(true)
+	if text := shown(t, 80, w.Print); !strings.Contains(text, "now: "+says+": paused by a person") ||
+		!strings.Contains(text, "stopped for now: paused by a person\n") || strings.Contains(text, "fault") {
+		t.Errorf("the reasons are:\n%s", text)
+	}
+
+	s.Apply(boulder.StatusChanged{Status: boulder.Running, Reason: "resumed"})
+	s.Apply(boulder.SubTaskProgress{AttemptRef: theme, Activity: "edit theme.css"})
+	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"})
+	if got := lineOf(t, statusText(t, s, holder), "theme"); !strings.Contains(got, "edit theme.css") {
+		t.Errorf("taken up again, and paused without --now, it says:\n%s", got)
+	}
+}
+
+// A replan that is over: what it replaced is not counted, and costs nothing if it never began.
+func TestStatusAfterReplan(t *testing.T) {
+	t.Parallel()
+	s := sample.New(t)
+	s.Misbehave()
+	text := statusText(t, s, nil)
+	if !strings.Contains(text, "0/5 done") {
+		t.Errorf("of 6 sub-tasks 2 were replaced by 1, and it says:\n%s", text)
+	}
+	got := lineOf(t, text, "docs")
+	if strings.Contains(got, "$") || !strings.Contains(got, "replaced by plan revision 2") {
+		t.Errorf("a sub-task that never began and was replaced says:\n%s", got)
+	}
+}
+
+// The end of a wait is the first thing that is said of it: the rest may be cut.
+func TestWaitsSayTheirEndFirst(t *testing.T) {
+	t.Parallel()
+	s := sample.New(t)
+	s.Plan()
+	ref := ref("icons")
+	s.Start(ref)
+	until := s.Now.Add(10 * time.Minute)
+	long := "rate limit: " + strings.Repeat("too many requests ", 10)
+	s.Apply(boulder.Trouble{AttemptRef: ref, Reason: long, NotBefore: until})
+	s.Apply(boulder.Cooled{Model: "test/small", Until: until, Limit: 1, Full: 5, Reason: long})
+	holder := holder()
+	text := statusText(t, s, holder)
+	for _, id := range []string{"icons", "lang"} {
+		if got := lineOf(t, text, id); !strings.Contains(got, "until "+Clock(until)+": rate limit") {
+			t.Errorf("%s does not say until when it waits:\n%s", id, got)
+		}
+	}
+	// A retry that is in line waits no less than a first attempt.
+	s.Apply(boulder.Retry{AttemptRef: ref, Reason: "stuck", Status: boulder.AttemptFailed, Next: 2})
+	s.Apply(boulder.Cooled{Model: "test/large", Until: until, Limit: 1, Full: 5, Reason: long})
+	if got := lineOf(t, statusText(t, s, holder), "icons"); !strings.Contains(got, "until "+Clock(until)+": rate limit") {
+		t.Errorf("a retry in line does not say until when it waits:\n%s", got)
+	}
+	frame := liveSample(s).frame(page.Size{Width: 80, Height: 30}, 0)
+	if !strings.Contains(frame, "Draw the icons") || strings.Count(frame, "until "+Clock(until)) < 2 {
+		t.Errorf("the live picture does not show the waits:\n%s", frame)
+	}
+}
+
+func TestBudgetWarnings(t *testing.T) {
+	t.Parallel()
+	for want, b := range map[string]boulder.BudgetWarning{
+		"82% of the tokens budget is used: 820 of 1.0k": {Dimension: "tokens", Used: 820, Limit: 1000},
+		"99% of the calls budget is used: 999 of 1000":  {Dimension: "calls", Used: 999, Limit: 1000},
+		"the cost budget is used up: $1.50 of $1.00":    {Dimension: "cost", Used: 1.5, Limit: 1},
+		"the time budget is used up: 1m00s of 1m00s":    {Dimension: "time", Used: 60, Limit: 60},
+		"the attempts budget is used up: 2 of 2":        {Dimension: "attempts", Used: 2, Limit: 2},
+	} {
+		if _, got := Describe(b); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	s := sample.New(t)
+	s.Plan()
+	s.Apply(boulder.BudgetWarning{SubTaskID: "theme", Dimension: "tokens", Used: 820, Limit: 1000})
+	s.Apply(boulder.BudgetWarning{Dimension: "cost", Used: 0.9, Limit: 1})
+	printed := strings.Join(liveSample(s).printed, "\n")
+	if !strings.Contains(printed, "! [2/6] 82% of the tokens") || !strings.Contains(printed, "! 90% of the cost") {
+		t.Errorf("the live view says:\n%s", printed)
+	}
+}
+
+// Who trusts a result has to know that no judge has seen it.
+func TestVerdictOfTheGatesAlone(t *testing.T) {
+	t.Parallel()
+	s := sample.New(t)
+	s.Plan()
+	for id, alone := range map[string]bool{"toggle": true, "theme": false} {
+		ref := boulder.AttemptRef{SubTaskID: id, Attempt: 1}
+		s.Start(ref)
+		var gate *boulder.Gate
+		if gates := s.State.SubTask(id).Gates; len(gates) > 0 {
+			gate = &boulder.Gate{Command: gates[0]}
+		}
+		s.End(ref, 1, gate, boulder.Verdict{Completed: true, JudgeUnavailable: alone})
+		s.Apply(boulder.SubTaskDone{AttemptRef: ref, Completed: true, Status: boulder.SubTaskCompleted,
+			AttemptStatus: boulder.AttemptCompleted})
+	}
+	for name, text := range linesOf(s) {
+		if n := strings.Count(text, "by the gates alone"); n != 1 {
+			t.Errorf("%s: it is said %d times, want of one sub-task:\n%s", name, n, text)
+		}
+	}
+}
+
+func TestReceiptFits(t *testing.T) {
+	t.Parallel()
+	s := sample.New(t)
+	s.Play()
+	s.Apply(boulder.BudgetSet{Budget: boulder.Budget{Tokens: 2e6, Cost: 5, Time: boulder.Duration(8 * time.Hour),
+		Attempts: 20, Calls: 500}})
+	for name, test := range map[string]struct {
+		running bool
+		status  boulder.Status
+		says    string
+	}{
+		"at work":     {true, boulder.Running, "attempt 1, at work"},
+		"paused":      {false, boulder.Paused, "attempt 1, paused"},
+		"interrupted": {false, boulder.Running, "attempt 1, interrupted"},
+	} {
+		for _, width := range []int{80, 120} {
+			r := NewReceipt(s.Detail(), s.Now)
+			r.Running, r.Status = test.running, test.status
+			text := shown(t, width, r.Print)
+			if !strings.Contains(text, test.says) || strings.Contains(text, "executing") {
+				t.Errorf("%s: an attempt that is not over is not told as %q:\n%s", name, test.says, text)
+			}
+			if !strings.Contains(text, "500 model calls") {
+				t.Errorf("%s: the budget is not whole:\n%s", name, text)
+			}
+		}
+	}
+}
+
+// What a person says is told where the run is shown.
+func TestOrdersInTheViews(t *testing.T) {
+	t.Parallel()
+	s := sample.New(t)
+	s.Plan()
+	ref := ref("theme")
+	s.Start(ref)
+	s.Apply(boulder.Noted{Text: "Mind the gap"})
+	s.Apply(boulder.Noted{SubTaskID: "theme", Text: "Dark is dark"})
+	s.Apply(boulder.SubTaskDone{AttemptRef: ref, Status: boulder.SubTaskCancelled, AttemptStatus: boulder.AttemptCancelled,
+		Summary: "cancelled by a person", ByPerson: true})
+	s.Apply(boulder.Reopened{SubTaskID: "theme", Reason: "a person wants it tried again"})
+	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"})
+
+	live, texts := liveSample(s), linesOf(s)
+	texts["live"] += live.frame(page.Size{Width: 120, Height: 30}, 0)
+	for name, text := range texts {
+		for _, want := range []string{
+			"note: Mind the gap", "[2/6] note: Dark is dark", "cancelled by a person",
+			"[2/6] retried: a person wants it tried again", "paused by a person",
+		} {
+			if n := strings.Count(text, want); n != 1 {
+				t.Errorf("%s: %q is there %d times, want once:\n%s", name, want, n, text)
+			}
+		}
+	}
+	if frame := live.frame(page.Size{Width: 120, Height: 30}, 0); !strings.Contains(frame, "manager resume "+sample.ID) {
+		t.Errorf("the live picture does not say how to go on:\n%s", frame)
+	}
+	live.Stopping()
+	if frame := live.frame(page.Size{Width: 120, Height: 30}, 0); strings.Contains(frame, "manager resume") {
+		t.Errorf("a run that stops is said to be paused:\n%s", frame)
+	}
+}

@@ -1,0 +1,98 @@
+package view
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/golden/sample"
+)
+
+// whyOf is the chain of a sub-task in which everything goes wrong.
+func whyOf(t *testing.T, turns bool) *Why {
+	t.Helper()
+	s := sample.New(t)
+	s.Misbehave()
+	var all []boulder.Turn
+	for _, e := range s.Events {
+		if b, ok := e.Body.(boulder.TurnEnded); ok && turns {
+			all = append(all, boulder.Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Evidence: &b.Evidence})
+		}
+	}
+	w := NewWhy(s.Detail(), *s.State.SubTask("toggle"), all)
+	for _, e := range s.Events {
+		w.Take(e)
+	}
+	w.End(false)
+	return w
+}
+
+// The chain has every event of the sub-task that it is made of, in order.
+func TestWhyIsWholeAndInOrder(t *testing.T) {
+	t.Parallel()
+	w := whyOf(t, true)
+	var steps []string
+	for _, step := range w.Chain {
+		steps = append(steps, strings.TrimSpace(step.Step+" "+step.Prompt+step.Decision))
+	}
+	want := []string{
+		"attempt", "prompt brief", "nudge", "fault", "ended", "verdict", "decision retry",
+		"attempt", "prompt brief", "prompt resume", "ended", "verdict", "decision continuation",
+		"prompt continuation", "ended", "verdict", "decision replan", "fault", "decision superseded",
+	}
+	if diff := cmp.Diff(want, steps); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if !slices.IsSortedFunc(w.Chain, func(a, b WhyStep) int { return a.Time.Compare(b.Time) }) {
+		t.Error("the chain is not in order of time")
+	}
+}
+
+// A turn whose record cannot be read is told from the events alone, its gates included.
+func TestWhyWithoutEvidence(t *testing.T) {
+	t.Parallel()
+	w := whyOf(t, false)
+	gates := 0
+	for _, step := range w.Chain {
+		if step.Evidence != nil {
+			t.Errorf("there is evidence: %+v", step)
+		}
+		if step.Step == stepGate {
+			gates++
+		}
+	}
+	if gates != 2 {
+		t.Errorf("%d gates are told, want 2", gates)
+	}
+	if out := shown(t, 0, w.Print); !strings.Contains(out, "evidence: none is stored") {
+		t.Errorf("it is not said that there is no evidence:\n%s", out)
+	}
+}
+
+// On a terminal no line is wider than it.
+func TestWhyFitsTheTerminal(t *testing.T) {
+	t.Parallel()
+	for _, width := range []int{50, 80, 120} {
+		shown(t, width, whyOf(t, true).Print)
+	}
+}
+
+// Every event is told in words, not by the name of its type.
+func TestDescribeKnowsEveryEvent(t *testing.T) {
+	t.Parallel()
+	s, bad := sample.New(t), sample.New(t)
+	s.Play()
+	s.Finish()
+	bad.Misbehave()
+	for _, e := range append(s.Events, bad.Events...) {
+		if _, line := Describe(e.Body); line == boulder.TypeOf(e.Body) {
+			t.Errorf("%s is told as %q", boulder.TypeOf(e.Body), line)
+		}
+	}
+	if _, line := Describe(boulder.StatusChanged{Status: boulder.Paused, Reason: "x"}); line != "paused: x" {
+		t.Errorf("%q", line)
+	}
+}
