@@ -183,7 +183,7 @@ func (s *State) parked(e *Event, o *Open, b Parked) error {
 	}
 	s.finish(e, o, AttemptCancelled, b.Reason)
 	s.setSubTask(e, t, SubTaskBlocked, b.Reason)
-	t.Parked, t.AtLimit = true, b.AtLimit
+	t.Parked, t.AtLimit, t.Program = true, b.AtLimit, b.Program
 	return nil
 }
 
@@ -201,7 +201,7 @@ func (s *State) unparked(e *Event, b Unparked) error {
 
 // again queues a parked sub-task.
 func (s *State) again(e *Event, t *SubTask, track json.RawMessage) {
-	t.Parked, t.AtLimit, t.Track = false, false, track
+	t.Parked, t.AtLimit, t.Program, t.Track = false, false, "", track
 	s.setSubTask(e, t, SubTaskPending, "")
 	s.enqueue(e, t)
 }

@@ -297,6 +297,8 @@ type Parked struct {
 	Awaits []string `json:"awaits,omitempty"`
 	// AtLimit: a loop has had all its turns. It goes on when it gets more.
 	AtLimit bool `json:"at_limit,omitempty"`
+	// Program is what a gate needs and the shell does not find. The sub-task goes on when it is installed.
+	Program string `json:"program,omitempty"`
 }
 
 // SessionLeft says that an order ended an attempt while its agent was at work, or may have been: it may still be until it is

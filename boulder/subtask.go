@@ -106,6 +106,8 @@ type SubTask struct {
 	Parked bool `json:"parked,omitempty"`
 	// AtLimit: it is parked because a loop has had all its turns.
 	AtLimit bool `json:"at_limit,omitempty"`
+	// Program: it is parked because a gate needs this, which was not found.
+	Program string `json:"program,omitempty"`
 	// Blockers are what its attempts came upon that a person has to answer, oldest first.
 	Blockers []RaisedBlocker `json:"blockers,omitempty"`
 	// Files of the project that its attempts were found to have changed, relative to it; at most 500.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
@@ -204,10 +205,11 @@ func (r *run) takeUp(req ResumeRequest) error {
 	return r.unparkAffordable()
 }
 
-// unparkAffordable lets sub-tasks go on that wait for a person, unless it is for a larger budget, more turns or an answer.
+// unparkAffordable lets sub-tasks go on that wait for a person, unless it is for a larger budget, more turns, an answer, or a
+// program that is still not there: an agent's turn would end at the same gate.
 func (r *run) unparkAffordable() error {
 	for _, t := range r.state.SubTasks {
-		if !t.Parked {
+		if !t.Parked || command.Missing(r.ctx, r.state.Boulder.Project, nil, t.Program) != "" {
 			continue
 		}
 		if unparked, can := schedule.Unpark(r.state, t); can {

@@ -389,7 +389,7 @@ func (e *parkError) Error() string { return e.Why() }
 
 func parked(p schedule.Park) boulder.Body {
 	o := p.Open
-	b := boulder.Parked{AttemptRef: o.Attempt.AttemptRef, Reason: p.Why(), AtLimit: p.AtLimit}
+	b := boulder.Parked{AttemptRef: o.Attempt.AttemptRef, Reason: p.Why(), AtLimit: p.AtLimit, Program: p.Program}
 	for _, awaited := range p.Awaits {
 		b.Awaits = append(b.Awaits, awaited.ID)
 	}

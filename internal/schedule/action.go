@@ -55,6 +55,7 @@ type Park struct {
 	Awaits  []boulder.RaisedBlocker // an answer to these, before anything else
 	Reason  string                  // may be empty with Awaits
 	AtLimit bool                    // a loop has had all its turns
+	Program string                  // a gate needs it, and it was not found
 }
 
 // Needs says what the sub-task needs, as what follows "waits for" or "needed"; empty if it awaits no answer.

@@ -246,8 +246,8 @@ func (c *computing) next(o *boulder.Open) Action {
 	switch {
 	case c.waits(o):
 		return park(o, "")
-	case judging && unrunnable(o) != "":
-		return park(o, unrunnable(o))
+	case judging && unrunnable(o).Reason != "":
+		return unrunnable(o)
 	case judging && o.Turn.Verdict != nil:
 		return c.afterVerdict(o)
 	case a.Troubles > 0 && a.Troubles >= c.l.Troubles && judging:
@@ -273,27 +273,30 @@ func (c *computing) next(o *boulder.Open) Action {
 	return Run{o}
 }
 
-// unrunnable says which gate of an ended turn is at fault itself; empty: none. No judge has to look at that turn. No work of
-// an agent installs a program; a script or a target may be its work, so it is told once that it is missing.
-func unrunnable(o *boulder.Open) string {
+// unrunnable parks a sub-task for a gate of an ended turn that is at fault itself; without a reason: there is none. No judge
+// has to look at that turn. No work of an agent installs a program; a script or a target may be its work, so it is told once
+// that it is missing.
+func unrunnable(o *boulder.Open) Park {
 	if o.Turn.Evidence == nil {
-		return ""
+		return Park{}
 	}
 	told := o.Turn.Kind == boulder.TurnContinuation || len(o.SubTask.Failures) > 0
 	for _, g := range o.Turn.Evidence.Gates {
 		switch {
 		case g.NotFound == "" || g.Holds():
 		case g.NotIn == "":
-			return fmt.Sprintf("the gate `%s` cannot run: %s is not found. Install it, or correct the gate in the plan and run that",
-				g.Command, g.NotFound)
+			p := park(o, fmt.Sprintf("the gate `%s` cannot run: %s is not found. Install it, or correct the gate in the plan and "+
+				"run that", g.Command, g.NotFound))
+			p.Program = g.NotFound
+			return p
 		case told && !slices.ContainsFunc(o.SubTask.Files, func(f string) bool {
 			return strings.HasSuffix(strings.ToLower(path.Base(f)), strings.ToLower(g.NotIn)) // GNUmakefile is a Makefile
 		}):
-			return fmt.Sprintf("the gate `%s` cannot run: %s is not in %s, which the agent did not change. Add it, or correct the gate "+
-				"in the plan and run that", g.Command, g.NotFound, g.NotIn)
+			return park(o, fmt.Sprintf("the gate `%s` cannot run: %s is not in %s, which the agent did not change. Add it, or "+
+				"correct the gate in the plan and run that", g.Command, g.NotFound, g.NotIn))
 		}
 	}
-	return ""
+	return Park{}
 }
 
 // waits reports whether an attempt has nothing more to do before a person has answered: its turn is over, or its prompt
