@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -32,20 +33,18 @@ type Doctor struct {
 	Checks []Check `json:"checks"`
 }
 
-const widthCheck = 8 // database, opencode
-
 // Print prints the report for people.
-func (d *Doctor) Print(o Out) {
-	marks := map[Finding]string{Fine: o.Green("✓"), Notice: o.Yellow("!"), Broken: o.Red("✗")}
-	margin := strings.Repeat(" ", widthCheck+4)
+func (d *Doctor) Print(o page.Out) {
 	for _, c := range d.Checks {
-		fmt.Fprintf(o, "%s %s  %s\n", marks[c.Finding], o.Bold(text.Fit(c.Name, widthCheck)),
-			strings.TrimSpace(text.Indent(text.Safe(c.Detail), margin)))
+		sign := map[Finding]string{Fine: "✓", Notice: "!", Broken: "✗"}[c.Finding]
+		lines := strings.Split(strings.TrimSpace(text.Safe(c.Detail)), "\n")
 		if c.Do != "" {
-			fmt.Fprintf(o, "%s→ %s\n", margin, text.OneLine(c.Do))
+			lines = append(lines, "→ "+text.OneLine(c.Do))
 		}
+		fmt.Fprintf(o, "%s %s  %s\n", o.Mark(sign), o.Bold(text.Fit(c.Name, len("opencode"))),
+			strings.Join(lines, "\n"+strings.Repeat(" ", len("✗ opencode"))))
 	}
 	if !d.OK {
-		fmt.Fprintln(o, "\nSomething is in the way of a run; see the lines with "+o.Red("✗")+".")
+		o.Say("\nSomething is in the way of a run; see the lines with ", o.Mark("✗"), ".")
 	}
 }
