@@ -84,8 +84,8 @@ func (r *run) complete(a schedule.Complete) []boulder.Body {
 // park ends an attempt whose sub-task needs a person. A turn that is at work is stopped first; its result parks it.
 func (r *run) park(a schedule.Park) []boulder.Body {
 	ref := a.Open.Attempt.AttemptRef
-	if r.inflight[ref] {
-		r.cancels[ref](&parkError{a})
+	if stop := r.work[ref]; stop != nil {
+		stop(&parkError{a})
 		return nil
 	}
 	return append(brokenOff(a.Open), parked(a))

@@ -27,6 +27,8 @@ func (r *run) loop() error {
 			return err
 		}
 		switch status := r.state.Boulder.Status; {
+		case errors.Is(r.ended, ErrDeclined):
+			return r.ended
 		case status == boulder.Cancelled:
 			return ErrCancelled
 		case status.Terminal():
@@ -36,7 +38,7 @@ func (r *run) loop() error {
 		if !r.halting() {
 			r.launch()
 		}
-		if r.halting() && len(r.inflight) == 0 {
+		if r.halting() && len(r.work) == 0 {
 			return r.pause()
 		}
 		if err := r.wait(); err != nil {
@@ -62,7 +64,7 @@ func (r *run) pause() error {
 	if err == nil {
 		err = ErrStopped
 	}
-	if r.state.Boulder.Status == boulder.Running {
+	if r.state.Boulder.Status != boulder.Paused {
 		paused := boulder.StatusChanged{Status: boulder.Paused, Reason: err.Error(), SubTaskID: r.waitsFor}
 		if applyErr := r.apply(paused); applyErr != nil {
 			return errors.Join(err, applyErr)
@@ -222,7 +224,12 @@ func (r *run) commit() error {
 var errAbandoned = errors.New("the events are not read any more")
 
 // decide applies what schedule.Compute decides until only work is left to do, and remembers that.
-func (r *run) decide() error { return r.withSharedLimits(r.decideWith) }
+func (r *run) decide() error {
+	if err := r.adoptUnasked(); err != nil {
+		return err
+	}
+	return r.withSharedLimits(r.decideWith)
+}
 
 func (r *run) decideWith(others []schedule.Share) error {
 	for {

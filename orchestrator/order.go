@@ -365,7 +365,7 @@ func applyEach(bodies []boulder.Body, apply func(boulder.Body) error) error {
 
 // obey carries an order out on the loop goroutine. It is answered when it is on disk.
 func (r *run) obey(o order) error {
-	if o.Do == boulder.OrderPause && o.Now && r.state.Boulder.Status == boulder.Paused && len(r.inflight) > 0 {
+	if o.Do == boulder.OrderPause && o.Now && r.state.Boulder.Status == boulder.Paused && len(r.work) > 0 {
 		r.suspend() // it was paused, and what is at work shall stop all the same
 		o.reply <- nil
 		return nil
@@ -374,7 +374,7 @@ func (r *run) obey(o order) error {
 		return err
 	}
 	before := r.state.Boulder.Seq
-	followed := slices.DeleteFunc(followedSessions(r.state), func(l boulder.LeftSession) bool { return !r.inflight[l.AttemptRef] })
+	followed := slices.DeleteFunc(followedSessions(r.state), func(l boulder.LeftSession) bool { return !r.busy(l.AttemptRef) })
 	err := carryOut(r.state, o.Order, r.apply)
 	if err == nil { // until the runner has stopped them: this process may be killed before
 		err = leave(r.state, followed, r.apply)
@@ -388,7 +388,7 @@ func (r *run) obey(o order) error {
 	}
 	r.acks = append(r.acks, o.reply)
 	r.takeAway()
-	if o.Do == boulder.OrderPause && o.Now {
+	if o.Do == boulder.OrderPause && (o.Now || r.busy(planRef)) { // no turn is at work while there is no plan
 		r.suspend()
 	}
 	if o.Do == boulder.OrderResume {
@@ -399,11 +399,11 @@ func (r *run) obey(o order) error {
 
 // takeAway stops work whose attempt an order ended. What it still hands in is not taken.
 func (r *run) takeAway() {
-	for ref := range r.inflight {
+	for ref, stop := range r.work {
 		open := r.state.Open(ref.SubTaskID)
-		if ref != replanRef && ref != verifyRef && (open == nil || open.Attempt.AttemptRef != ref) {
+		if ref.Attempt > 0 && (open == nil || open.Attempt.AttemptRef != ref) {
 			r.leftover[ref] = true
-			r.cancels[ref](errTakenAway)
+			stop(errTakenAway)
 		}
 	}
 }
@@ -412,19 +412,11 @@ var errTakenAway = errors.New("a person ended it")
 
 // suspend stops the turns that are at work. They are taken up again when the pause is over.
 func (r *run) suspend() {
-	for ref := range r.inflight {
+	for ref, stop := range r.work {
 		if !r.leftover[ref] {
-			r.cancels[ref](errSuspended)
+			stop(errSuspended)
 		}
 	}
 }
 
 var errSuspended = errors.New(pausedByPerson)
-
-// heed takes in the orders that have arrived, and stores what they come to.
-func (r *run) heed(o order) error {
-	if err := r.obey(o); err != nil {
-		return err
-	}
-	return r.commit()
-}

@@ -11,38 +11,47 @@ import (
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
-// replacement is a replan that was made and, where somebody is asked, agreed to.
-type replacement struct {
-	boulder.Replacement
-	gates bool // that the model wrote may run
-}
-
 // replanRef is under what a replan is in flight; no attempt has it.
 var replanRef = boulder.AttemptRef{}
 
-// startReplan asks the Task Ledger for the replan that was begun.
+// startReplan asks the Task Ledger for the replan that was begun, and a person to approve it if there is one to ask.
 func (r *run) startReplan() {
-	if r.inflight[replanRef] {
+	if r.busy(replanRef) {
 		return
 	}
 	req := r.replanRequest()
-	proposal := ReplanProposal{Number: r.state.Boulder.Replans, Reason: req.Reason, Replaced: req.Replaced}
-	r.launchWork(replanRef, workReplan, func(ctx context.Context) *result {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		// A stop cuts it short: nothing is lost, and a resume asks again.
-		defer context.AfterFunc(r.o.stop, func() { cancel(ErrStopped) })()
-		replan, usage, err := r.o.cfg.Planner.Replan(ctx, req)
-		res := &result{kind: workReplan, usage: usage, err: err, replan: &replacement{Replacement: replan}}
+	ref, proposal := r.state.Boulder.Replan.AttemptRef, ReplanProposal{
+		Number: r.state.Boulder.Replans, Reason: req.Reason, Replaced: req.Replaced,
+	}
+	var plan boulder.Replacement
+	var usage boulder.Usage
+	var gates, asked bool
+	r.launchWork(replanRef, r.untilStop(func(ctx context.Context) (err error) {
+		plan, usage, err = r.o.cfg.Planner.Replan(ctx, req)
 		if err == nil && r.approveReplan != nil {
-			proposal.SubTasks, proposal.Replaces = replan.SubTasks, replan.Replaces
-			res.replan.gates, res.err = r.approveReplan(ctx, proposal)
-			res.asked = true
+			proposal.SubTasks, proposal.Replaces, asked = plan.SubTasks, plan.Replaces, true
+			gates, err = r.approveReplan(ctx, proposal)
 		}
-		if res.err != nil && ctx.Err() != nil && !errors.Is(res.err, ErrDeclined) {
-			res.err = context.Cause(ctx)
+		return err
+	}), func(err error) error {
+		booked := usageReport(ref, boulder.UsageReplan, r.state.Boulder.LedgerModel, usage)
+		if applyErr := r.applyAll(booked); applyErr != nil {
+			return applyErr
 		}
-		return res
+		switch {
+		case err == nil:
+			return r.adoptReplan(plan, gates)
+		case r.cutShort(err):
+			return nil
+		case errors.Is(err, ErrDeclined):
+			return r.applyAll(r.refuse("the new plan was declined"))
+		case errors.Is(err, boulder.ErrFatal), asked:
+			r.end(err)
+			return nil
+		case errors.Is(err, boulder.ErrTrouble):
+			return r.applyAll(schedule.ReplanTrouble(r.state, r.o.limits, r.now(), err))
+		}
+		return r.applyAll(r.refuse("the Task Ledger has none: " + err.Error()))
 	})
 }
 
@@ -79,54 +88,20 @@ func (r *run) replanRequest() boulder.ReplanRequest {
 	return req
 }
 
-// takeReplan turns the answer of the Task Ledger into events.
-func (r *run) takeReplan(res *result) error {
-	var bodies []boulder.Body
-	if res.usage != (boulder.Usage{}) {
-		bodies = one(boulder.UsageReport{
-			SubTaskID: r.state.Boulder.Replan.SubTaskID, Attempt: r.state.Boulder.Replan.Attempt,
-			Source: boulder.UsageReplan, Model: r.state.Boulder.LedgerModel, Usage: res.usage,
-		})
-	}
-	if err := r.applyAll(bodies); err != nil {
+// adoptReplan makes a new plan the current one. What it builds on may have failed in the meantime: then it is asked for
+// again, with the state as it is now. A planner that does not keep its contract costs this sub-task, not the run.
+func (r *run) adoptReplan(plan boulder.Replacement, gates bool) error {
+	err := r.apply(r.replanned(plan, gates))
+	switch {
+	case errors.Is(err, boulder.ErrRefused):
+		return r.apply(boulder.ReplanTrouble{Reason: err.Error(), NotBefore: r.now()})
+	case err != nil:
 		return err
 	}
-	if res.err == nil {
-		err := r.apply(r.replanned(res.replan))
-		if err == nil {
-			if err := r.startable(); err != nil {
-				r.end(err)
-			}
-			return nil
-		}
-		if !errors.Is(err, boulder.ErrRefused) {
-			return err
-		}
-		// What it builds on may have failed in the meantime: it is asked again, with the state as it is now. A planner that
-		// does not keep its contract costs this sub-task, not the run.
-		return r.apply(boulder.ReplanTrouble{Reason: err.Error(), NotBefore: r.now()})
-	}
-	return r.applyAll(r.replanFailure(res))
-}
-
-func (r *run) replanFailure(res *result) []boulder.Body {
-	err := res.err
-	switch {
-	case r.ended != nil:
-		return nil
-	case errors.Is(err, ErrStopped) && r.o.stop.Err() != nil:
-		return nil // the next look at the stop ends the run
-	case errors.Is(err, errSuspended):
-		return nil // it is asked for again when the pause is over
-	case errors.Is(err, ErrDeclined):
-		return r.refuse("the new plan was declined")
-	case errors.Is(err, boulder.ErrFatal), res.asked:
+	if err := r.startable(); err != nil {
 		r.end(err)
-		return nil
-	case errors.Is(err, boulder.ErrTrouble):
-		return schedule.ReplanTrouble(r.state, r.o.limits, r.now(), err)
 	}
-	return r.refuse("the Task Ledger has none: " + err.Error())
+	return nil
 }
 
 // refuse ends a replan without a new plan: the sub-task that asked for it fails. One that is completed stays that, and
@@ -146,7 +121,7 @@ func (r *run) refuse(why string) []boulder.Body {
 }
 
 // replanned makes the event of a new plan: what stays as it is, with the new sub-tasks behind it.
-func (r *run) replanned(n *replacement) boulder.Body {
+func (r *run) replanned(n boulder.Replacement, gates bool) boulder.Body {
 	b, old := r.state.Boulder, r.state.Revision
 	plan := old.Plan.Clone()
 	replaced := func(id string) bool { return slices.Contains(b.Replan.Replaces, id) }
@@ -160,7 +135,7 @@ func (r *run) replanned(n *replacement) boulder.Body {
 	}
 	e := boulder.Replanned{
 		AttemptRef: b.Replan.AttemptRef, Number: b.Replans, Reason: b.Replan.Reason, Revision: rev.Number, Plan: rev,
-		SubTasks: n.SubTasks, GatesApproved: n.gates,
+		SubTasks: n.SubTasks, GatesApproved: gates,
 		Added: []boulder.PlannedIn{}, Changed: []boulder.Change{}, Removed: []string{},
 	}
 	changed := map[string]bool{}

@@ -35,19 +35,20 @@ type run struct {
 	done    chan struct{} // closed when the loop does not listen any more
 	over    chan struct{} // closed when all work has ended, and somebody else may have the boulder
 
+	approve       Approve // nil: a plan is adopted, and its gates run if gates says so
+	gates         bool
 	approveReplan ApproveReplan
-	budgets       map[string]boulder.Budget                      // of sub-tasks, to be set when they are there
-	cancels       map[boulder.AttemptRef]context.CancelCauseFunc // of turns that are at work
+	budgets       map[string]boulder.Budget // of sub-tasks, to be set when they are there
 
-	inflight map[boulder.AttemptRef]bool           // work that was launched and has not handed in its result
-	slots    map[boulder.AttemptRef]string         // that attempts hold, with their models
-	shared   map[string]*atomic.Bool               // by sub-task, see shareFlags
-	leftover map[boulder.AttemptRef]bool           // of inflight: its attempt was ended by an order
-	restored map[boulder.AttemptRef]bool           // attempts whose work was broken off, here or in an earlier process
-	files    map[boulder.AttemptRef][]boulder.File // of briefs that were decided on and not launched yet
-	acks     []chan<- error                        // of reports that are applied but not yet stored
-	verified int                                   // attempts that had begun when all gates had run once more; -1 before
-	todo     []schedule.Action                     // decided: the work that should be under way when all is stored
+	work     map[boulder.AttemptRef]context.CancelCauseFunc // that was launched and has not handed in its end
+	slots    map[boulder.AttemptRef]string                  // that attempts hold, with their models
+	shared   map[string]*atomic.Bool                        // by sub-task: [boulder.SubTask.Shared], for workers
+	leftover map[boulder.AttemptRef]bool                    // of work: its attempt was ended by an order
+	restored map[boulder.AttemptRef]bool                    // attempts whose work was broken off, here or in an earlier process
+	files    map[boulder.AttemptRef][]boulder.File          // of briefs that were decided on and not launched yet
+	acks     []chan<- error                                 // of reports that are applied but not yet stored
+	verified int                                            // attempts that had begun when all gates had run once more; -1 before
+	todo     []schedule.Action                              // decided: the work that should be under way when all is stored
 	wake     time.Time
 	looked   time.Time // at the clock, with the newest event
 	stopping bool
@@ -61,9 +62,9 @@ func newRun(ctx context.Context, o *Orchestrator, yield func(boulder.Event, erro
 	r := &run{
 		o: o, verified: -1, state: boulder.NewState(), yield: yield, ctx: ctx, msgs: make(chan message, 64),
 		orders: make(chan order), nudge: make(chan struct{}, 1), done: make(chan struct{}), over: make(chan struct{}),
-		inflight: map[boulder.AttemptRef]bool{}, slots: map[boulder.AttemptRef]string{}, leftover: map[boulder.AttemptRef]bool{},
-		restored: map[boulder.AttemptRef]bool{},
-		files:    map[boulder.AttemptRef][]boulder.File{}, cancels: map[boulder.AttemptRef]context.CancelCauseFunc{},
+		work: map[boulder.AttemptRef]context.CancelCauseFunc{}, slots: map[boulder.AttemptRef]string{},
+		shared: map[string]*atomic.Bool{}, leftover: map[boulder.AttemptRef]bool{}, restored: map[boulder.AttemptRef]bool{},
+		files: map[boulder.AttemptRef][]boulder.File{},
 	}
 	r.workCtx, r.abort = context.WithCancelCause(context.WithoutCancel(ctx))
 	return r
@@ -101,21 +102,20 @@ var errRunOver = errors.New("the run is over")
 
 // begin creates the boulder, plans it if it has no plan, and runs it.
 func (r *run) begin(req Request) error {
-	r.approveReplan, r.budgets = req.ApproveReplan, req.SubTaskBudgets
+	r.approve, r.gates, r.approveReplan, r.budgets = req.Approve, req.GatesApproved, req.ApproveReplan, req.SubTaskBudgets
 	if req.Fork != nil {
 		return r.beginFork(req)
 	}
 	if err := r.create(r.head(req)); err != nil {
 		return err
 	}
-	if req.Plan == nil {
-		return r.planAndLoop(req.Approve, req.GatesApproved)
-	}
-	if err := r.propose(req.Plan); err != nil {
-		return err
-	}
-	if err := r.adopt(Approval{Plan: req.Plan, Gates: req.GatesApproved}); err != nil {
-		return err
+	if req.Plan != nil {
+		if err := r.propose(req.Plan); err != nil {
+			return err
+		}
+		if err := r.adopt(Approval{Plan: req.Plan, Gates: req.GatesApproved}); err != nil {
+			return err
+		}
 	}
 	return r.loop()
 }
@@ -164,15 +164,12 @@ func (r *run) resume(id string, req ResumeRequest) error {
 	for _, o := range r.state.Live() {
 		r.restored[o.Attempt.AttemptRef] = true
 	}
-	r.approveReplan = req.ApproveReplan
+	r.approve, r.approveReplan = req.Approve, req.ApproveReplan
 	if r.approveReplan == nil && r.state.Boulder.AskReplans {
 		r.approveReplan = nobodyToAsk
 	}
 	if err := r.takeUp(req); err != nil {
 		return err
-	}
-	if len(r.state.SubTasks) == 0 {
-		return r.planAndLoop(req.Approve, false)
 	}
 	return r.loop()
 }

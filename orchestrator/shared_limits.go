@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
 )
 
@@ -74,8 +73,7 @@ func (r *run) withSharedLimits(decide func(others []schedule.Share) error) error
 		}
 	}
 	err := decide(others)
-	busy := func(ref boulder.AttemptRef) bool { return r.inflight[ref] }
-	mine := schedule.Hold(r.state, r.o.limits, r.now(), r.slots, busy, others, err != nil || r.halting())
+	mine := schedule.Hold(r.state, r.o.limits, r.now(), r.slots, r.busy, others, err != nil || r.halting())
 	if !mine.Equal(rs.shares[r]) {
 		rs.shares[r] = mine
 		rs.nudge(r)

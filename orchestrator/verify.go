@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -31,7 +30,7 @@ func (r *run) toVerify(a schedule.Action) bool {
 }
 
 func (r *run) startVerify(a schedule.Finish) {
-	if r.inflight[verifyRef] {
+	if r.busy(verifyRef) {
 		return
 	}
 	what := boulder.Verification{BoulderID: r.state.Boulder.ID, Project: r.state.Boulder.Project}
@@ -42,24 +41,14 @@ func (r *run) startVerify(a schedule.Finish) {
 		what.Last = a.Last.ID
 	}
 	begun := r.state.Boulder.Attempts
-	r.launchWork(verifyRef, workVerify, func(ctx context.Context) *result {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer context.AfterFunc(r.o.stop, func() { cancel(ErrStopped) })() // a resume runs them
-		err := r.o.cfg.Runner.(Verifier).Verify(ctx, what, r.reporter(ctx, verifyRef))
-		if err != nil && ctx.Err() != nil {
-			err = context.Cause(ctx)
+	r.launchWork(verifyRef, r.untilStop(func(ctx context.Context) error {
+		return r.o.cfg.Runner.(Verifier).Verify(ctx, what, r.reporter(ctx, verifyRef))
+	}), func(err error) error {
+		if err == nil {
+			r.verified = begun
+		} else if !r.cutShort(err) {
+			r.end(fmt.Errorf("run the gates once more: %w", err))
 		}
-		return &result{kind: workVerify, turn: begun, err: err}
+		return nil
 	})
-}
-
-func (r *run) takeVerification(res *result) {
-	switch {
-	case res.err == nil:
-		r.verified = res.turn
-	case r.ended != nil, errors.Is(res.err, ErrStopped), errors.Is(res.err, errSuspended):
-	default:
-		r.end(fmt.Errorf("run the gates once more: %w", res.err))
-	}
 }

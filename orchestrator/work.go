@@ -13,46 +13,35 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// workKind is what a worker does for an attempt.
-type workKind string
-
-const (
-	workRun    workKind = "run"
-	workJudge  workKind = "judge"
-	workReplan workKind = "replan"
-	workVerify workKind = "verify"
-)
-
-// message is what a worker sends: any number of reports, then exactly one result.
+// message is what a worker sends: any number of reports, then exactly once that it has ended.
 type message struct {
 	ref    boulder.AttemptRef
-	report boulder.Body // nil in a result
+	report boulder.Body // nil: it has ended
 	ack    chan<- error // for a report
-	result *result
-}
-
-// result is how a worker's job ended.
-type result struct {
-	kind     workKind
-	turn     int
-	evidence boulder.Evidence // of a run
-	verdict  boulder.Verdict  // of a judgement
-	replan   *replacement     // of a replan
-	asked    bool             // a person was asked about it
-	usage    boulder.Usage    // of a judgement or a replan
-	err      error
+	finish func() error // after the end, on the loop goroutine
 }
 
 // launch starts the work that should be under way and is not. Nothing has changed since it was decided on but what is
 // stored.
 func (r *run) launch() {
-	r.shareFlags()
+	for _, o := range r.state.Live() { // for workers that ask when their turn has ended
+		if r.shared[o.SubTask.ID] == nil {
+			r.shared[o.SubTask.ID] = &atomic.Bool{}
+		}
+		r.shared[o.SubTask.ID].Store(o.SubTask.Shared)
+	}
+	switch r.state.Boulder.Status {
+	case boulder.Planning:
+		r.startPlan()
+	case boulder.AwaitingApproval:
+		r.startApproval()
+	}
 	for _, action := range r.todo {
 		switch a := action.(type) {
 		case schedule.Run:
-			r.start(a.Open, workRun)
+			r.startTurn(a.Open)
 		case schedule.Judge:
-			r.start(a.Open, workJudge)
+			r.startJudge(a.Open)
 		case schedule.AskReplan:
 			r.startReplan()
 		case schedule.Finish:
@@ -63,73 +52,91 @@ func (r *run) launch() {
 	}
 }
 
-// shareFlags mirrors [boulder.SubTask.Shared] of what is at work, for workers that ask when their turn has ended.
-func (r *run) shareFlags() {
-	flags := make(map[string]*atomic.Bool, len(r.shared))
-	for _, o := range r.state.Live() {
-		flag := r.shared[o.SubTask.ID]
-		if flag == nil {
-			flag = &atomic.Bool{}
-		}
-		flag.Store(o.SubTask.Shared)
-		flags[o.SubTask.ID] = flag
-	}
-	r.shared = flags
-}
+// busy reports whether work was launched under the ref that has not handed in its end.
+func (r *run) busy(ref boulder.AttemptRef) bool { return r.work[ref] != nil }
 
-func (r *run) start(o *boulder.Open, kind workKind) {
-	ref := o.Attempt.AttemptRef
-	if r.inflight[ref] || kind == workRun && len(r.leftover) > 0 {
-		return // what an order ended gives its slot back when its work has ended
-	}
-	if _, has := r.slots[ref]; kind == workRun && !has {
-		return // other boulders hold them all: their next change nudges this one
-	}
-	if kind == workRun {
-		r.launchWork(ref, kind, r.runTurn(o))
-	} else {
-		r.launchWork(ref, kind, r.judgeTurn(o))
-	}
-}
-
-func (r *run) launchWork(ref boulder.AttemptRef, kind workKind, work func(context.Context) *result) {
+// launchWork runs work on a goroutine of its own, and then finish with its error on the loop goroutine.
+func (r *run) launchWork(ref boulder.AttemptRef, work func(context.Context) error, finish func(error) error) {
 	ctx, cancel := context.WithCancelCause(r.workCtx)
-	r.inflight[ref], r.cancels[ref] = true, cancel
+	r.work[ref] = cancel
 	r.workers.Go(func() error {
-		r.work(ctx, ref, kind, work)
+		err := errors.New("internal error: the worker ended without a result") // also if it ends its goroutine
+		defer func() {
+			if p := recover(); p != nil {
+				r.o.cfg.Logger.Error("worker panicked",
+					"sub_task", ref.SubTaskID, "attempt", ref.Attempt, "panic", p, "stack", string(debug.Stack()))
+				err = fmt.Errorf("internal error: %v", p)
+			}
+			select {
+			case r.msgs <- message{ref: ref, finish: func() error { return finish(err) }}:
+			case <-r.done:
+			}
+		}()
+		err = work(ctx)
 		return nil
 	})
 }
 
-// work runs on a worker goroutine. It hands in exactly one result, also if the work panics or ends its goroutine.
-func (r *run) work(
-	ctx context.Context, ref boulder.AttemptRef, kind workKind, work func(context.Context) *result,
-) {
-	var res *result
-	defer func() {
-		if p := recover(); p != nil {
-			r.o.cfg.Logger.Error("worker panicked",
-				"sub_task", ref.SubTaskID, "attempt", ref.Attempt, "panic", p, "stack", string(debug.Stack()))
-			res = &result{kind: kind, err: fmt.Errorf("internal error: %v", p)}
+// untilStop is work that a stop cuts short: nothing is lost, and a resume does it again.
+func (r *run) untilStop(work func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(r.o.stop, func() { cancel(ErrStopped) })()
+		err := work(ctx)
+		if err != nil && ctx.Err() != nil && !errors.Is(err, ErrDeclined) {
+			err = context.Cause(ctx)
 		}
-		if res == nil {
-			res = &result{kind: kind, err: errors.New("internal error: the worker ended without a result")}
-		}
-		select {
-		case r.msgs <- message{ref: ref, result: res}:
-		case <-r.done:
-		}
-	}()
-	res = work(ctx)
+		return err
+	}
 }
 
-// runTurn prepares a turn on the loop goroutine; what it returns runs on the worker's.
-func (r *run) runTurn(o *boulder.Open) func(context.Context) *result {
-	shared := r.shared[o.SubTask.ID]
+// cutShort reports whether work failed because it was ended: it says nothing, and is done again when the run goes on.
+func (r *run) cutShort(err error) bool {
+	return r.ended != nil || errors.Is(err, ErrStopped) && r.o.stop.Err() != nil || errors.Is(err, errSuspended)
+}
+
+// launchFor is launchWork for an attempt. events are what follows from work that succeeded, usage is that of the ledger's
+// model.
+func (r *run) launchFor(
+	ref boulder.AttemptRef, work func(context.Context) error, events func(*boulder.Open) []boulder.Body, usage *boulder.Usage,
+) {
+	r.launchWork(ref, work, func(err error) error {
+		bodies := usageReport(ref, boulder.UsageJudge, r.state.Boulder.LedgerModel, *usage)
+		open := r.state.Open(ref.SubTaskID)
+		switch {
+		case r.leftover[ref]: // what an order ended stays ended
+			delete(r.leftover, ref)
+			for _, left := range r.state.Boulder.Left {
+				if left.AttemptRef == ref { // [Runner.Run] has stopped its turn
+					bodies = append(bodies, boulder.SessionLeft{AttemptRef: ref, SessionID: left.SessionID, Stopped: true})
+				}
+			}
+		case open == nil || open.Attempt.AttemptRef != ref:
+			return fmt.Errorf("a worker handed in a result for attempt %d of %q, which is over", ref.Attempt, ref.SubTaskID)
+		case err != nil:
+			bodies = append(bodies, r.failure(open, err)...)
+		default:
+			bodies = append(bodies, events(open)...)
+		}
+		return r.applyAll(bodies)
+	})
+}
+
+// startTurn runs the newest turn of an attempt, if it has a slot.
+func (r *run) startTurn(o *boulder.Open) {
+	ref := o.Attempt.AttemptRef
+	if r.busy(ref) || len(r.leftover) > 0 {
+		return // what an order ended gives its slot back when its work has ended
+	}
+	if _, has := r.slots[ref]; !has {
+		return // other boulders hold them all: their next change nudges this one
+	}
+	shared := r.shared[ref.SubTaskID]
 	job := boulder.Job{
 		BoulderID: r.state.Boulder.ID, Project: r.state.Boulder.Project,
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
-		Recovered: r.restored[o.Attempt.AttemptRef] || o.Attempt.Troubles > 0,
+		Recovered: r.restored[ref] || o.Attempt.Troubles > 0,
 		Alone:     func() bool { return !shared.Load() },
 		PerTurn:   r.state.Boulder.Loop != nil, Diverted: r.state.Boulder.Diverted,
 	}
@@ -145,10 +152,25 @@ func (r *run) runTurn(o *boulder.Open) func(context.Context) *result {
 	if o.Turn.Kind == boulder.TurnBrief && o.Turn.MessageID == "" {
 		job.Files = r.takeFiles(o)
 	}
-	return func(ctx context.Context) *result {
-		evidence, err := r.o.cfg.Runner.Run(ctx, job, r.reporter(ctx, job.Attempt.AttemptRef))
-		return &result{kind: workRun, turn: job.Turn.Number, evidence: evidence, err: err}
-	}
+	var evidence boulder.Evidence
+	r.launchFor(ref, func(ctx context.Context) (err error) {
+		if evidence, err = r.o.cfg.Runner.Run(ctx, job, r.reporter(ctx, ref)); err == nil {
+			err = missingGate(&job.SubTask, &evidence)
+		}
+		return err
+	}, func(o *boulder.Open) []boulder.Body {
+		bodies := one(schedule.TurnEnded(r.state, o, job.Turn.Number, evidence, r.now()))
+		for _, g := range evidence.Gates {
+			bodies = append(bodies, boulder.NewGateRun(o.SubTask, ref.Attempt, g))
+		}
+		if evidence.Usage != (boulder.Usage{}) || o.Running() != (boulder.Usage{}) {
+			bodies = append(bodies, boulder.UsageReport{
+				SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: boulder.UsageAttempt, Model: o.Attempt.Model,
+				Usage: evidence.Usage,
+			})
+		}
+		return bodies
+	}, &boulder.Usage{})
 }
 
 // takeFiles gives the files that the stored brief of an attempt refers to. After a fault or a crash the brief is built
@@ -162,29 +184,29 @@ func (r *run) takeFiles(o *boulder.Open) []boulder.File {
 	return files
 }
 
-func (r *run) judgeTurn(o *boulder.Open) func(context.Context) *result {
+func (r *run) startJudge(o *boulder.Open) {
+	ref := o.Attempt.AttemptRef
+	if r.busy(ref) {
+		return
+	}
 	req := boulder.JudgeRequest{
 		Goal: r.state.Boulder.Goal, Constraints: r.state.Revision.Plan.Constraints,
-		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn, Rest: r.rest(o),
+		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
 		Notes: r.said(o.SubTask), RulesFirst: r.state.Boulder.Loop != nil,
 	}
-	return func(ctx context.Context) *result {
-		verdict, usage, err := r.o.cfg.Judge.Judge(ctx, req)
-		return &result{kind: workJudge, turn: req.Turn.Number, verdict: verdict, usage: usage, err: err}
-	}
-}
-
-// rest are the subjects of what the plan still has beside this sub-task.
-func (r *run) rest(o *boulder.Open) []string {
-	rest := r.state.Unfinished()
-	rest = rest[:min(len(rest), maxListed+1)]
-	subjects := make([]string, 0, len(rest))
-	for _, t := range rest {
-		if t != o.SubTask && len(subjects) < maxListed {
-			subjects = append(subjects, t.Subject)
+	for _, t := range r.state.Unfinished() {
+		if t != o.SubTask && len(req.Rest) < maxListed {
+			req.Rest = append(req.Rest, t.Subject)
 		}
 	}
-	return subjects
+	var verdict boulder.Verdict
+	var usage boulder.Usage
+	r.launchFor(ref, func(ctx context.Context) (err error) {
+		verdict, usage, err = r.o.cfg.Judge.Judge(ctx, req)
+		return err
+	}, func(o *boulder.Open) []boulder.Body {
+		return one(schedule.Judged(r.state, o, req.Turn.Number, verdict, r.now()))
+	}, &usage)
 }
 
 // reporter gives a worker the function with which it reports: it returns when the report is stored.
@@ -207,8 +229,13 @@ func (r *run) reporter(ctx context.Context, ref boulder.AttemptRef) func(boulder
 
 // receive takes in one message on the loop goroutine.
 func (r *run) receive(m message) error {
-	if m.result != nil {
-		return r.takeResult(m.ref, m.result)
+	if m.finish != nil {
+		if err := r.noteClock(); err != nil {
+			return err
+		}
+		r.work[m.ref](nil)
+		delete(r.work, m.ref)
+		return m.finish()
 	}
 	refused := r.admissible(m)
 	if refused == nil {
@@ -245,56 +272,11 @@ func (r *run) admissible(m message) error {
 	default:
 		return fmt.Errorf("a runner cannot report a %T: %w", m.report, boulder.ErrRefused)
 	}
-	if ref != m.ref || !r.inflight[ref] {
+	if ref != m.ref || !r.busy(ref) {
 		return fmt.Errorf("attempt %d of %q reports for attempt %d of %q, or after its end: %w",
 			m.ref.Attempt, m.ref.SubTaskID, ref.Attempt, ref.SubTaskID, boulder.ErrRefused)
 	}
 	return nil
-}
-
-// takeResult turns a worker's result into events.
-func (r *run) takeResult(ref boulder.AttemptRef, res *result) error {
-	if err := r.noteClock(); err != nil {
-		return err
-	}
-	delete(r.inflight, ref)
-	if cancel := r.cancels[ref]; cancel != nil {
-		cancel(nil)
-		delete(r.cancels, ref)
-	}
-	if res.kind == workReplan {
-		return r.takeReplan(res)
-	}
-	if res.kind == workVerify {
-		r.takeVerification(res)
-		return nil
-	}
-	if r.leftover[ref] {
-		delete(r.leftover, ref)
-		bodies := r.judgeUsage(ref, res) // what an order ended stays ended
-		for _, left := range r.state.Boulder.Left {
-			if left.AttemptRef == ref { // [Runner.Run] has stopped its turn
-				bodies = append(bodies, boulder.SessionLeft{AttemptRef: ref, SessionID: left.SessionID, Stopped: true})
-			}
-		}
-		return r.applyAll(bodies)
-	}
-	open := r.state.Open(ref.SubTaskID)
-	if open == nil || open.Attempt.AttemptRef != ref {
-		return fmt.Errorf("a worker handed in a result for attempt %d of %q, which is over", ref.Attempt, ref.SubTaskID)
-	}
-	bodies := r.judgeUsage(ref, res)
-	switch {
-	case res.err == nil && res.kind == workRun && missingGate(open.SubTask, &res.evidence) != nil:
-		bodies = append(bodies, r.failure(open, missingGate(open.SubTask, &res.evidence))...)
-	case res.err == nil && res.kind == workRun:
-		bodies = append(bodies, r.turnEvents(open, res)...)
-	case res.err == nil:
-		bodies = append(bodies, schedule.Judged(r.state, open, res.turn, res.verdict, r.now()))
-	default:
-		bodies = append(bodies, r.failure(open, res.err)...)
-	}
-	return r.applyAll(bodies)
 }
 
 func (r *run) applyAll(bodies []boulder.Body) error {
@@ -306,42 +288,20 @@ func (r *run) applyAll(bodies []boulder.Body) error {
 	return nil
 }
 
-func (r *run) judgeUsage(ref boulder.AttemptRef, res *result) []boulder.Body {
-	if res.usage == (boulder.Usage{}) {
+// usageReport books a call of the ledger's model; none if it used nothing.
+func usageReport(ref boulder.AttemptRef, source, model string, used boulder.Usage) []boulder.Body {
+	if used == (boulder.Usage{}) {
 		return nil
 	}
-	return []boulder.Body{boulder.UsageReport{
-		SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: boulder.UsageJudge, Model: r.state.Boulder.LedgerModel,
-		Usage: res.usage,
-	}}
+	return one(boulder.UsageReport{SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: source, Model: model, Usage: used})
 }
 
 // brokenOff books what a turn used that will not be taken up again.
 func brokenOff(o *boulder.Open) []boulder.Body {
-	if o == nil || o.Running() == (boulder.Usage{}) {
+	if o == nil {
 		return nil
 	}
-	return []boulder.Body{boulder.UsageReport{
-		SubTaskID: o.SubTask.ID, Attempt: o.Attempt.Attempt, Source: boulder.UsageAttempt, Model: o.Attempt.Model,
-		Usage: o.Running(),
-	}}
-}
-
-// turnEvents is what an ended turn tells.
-func (r *run) turnEvents(o *boulder.Open, res *result) []boulder.Body {
-	ref := o.Attempt.AttemptRef
-	e := res.evidence
-	bodies := one(schedule.TurnEnded(r.state, o, res.turn, e, r.now()))
-	for _, g := range e.Gates {
-		bodies = append(bodies, boulder.NewGateRun(o.SubTask, ref.Attempt, g))
-	}
-	if e.Usage != (boulder.Usage{}) || o.Running() != (boulder.Usage{}) {
-		bodies = append(bodies, boulder.UsageReport{
-			SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: boulder.UsageAttempt, Model: o.Attempt.Model,
-			Usage: e.Usage,
-		})
-	}
-	return bodies
+	return usageReport(o.Attempt.AttemptRef, boulder.UsageAttempt, o.Attempt.Model, o.Running())
 }
 
 // failure is what follows from an error of a worker. A run that is ending needs no event: the attempt stays where it
