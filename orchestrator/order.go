@@ -86,43 +86,22 @@ func Obey(ctx context.Context, store Store, boulderID string, what boulder.Order
 	if what.Do == boulder.OrderResume && !s.Boulder.Status.Terminal() {
 		return refusal("nothing runs boulder %s, so there is no pause to take back", boulderID)
 	}
-	apply := func(b boulder.Body) error {
-		_, err := s.Apply(boulder.Event{Time: now.UTC(), BoulderID: boulderID, Body: b})
+	if err := carryOut(s, what, applier(s, now), nil); err != nil {
 		return err
 	}
-	followed := followedSessions(s)
-	if err := carryOut(s, what, apply); err != nil {
+	return commitEvents(ctx, store, s)
+}
+
+func applier(s *boulder.State, now time.Time) func(boulder.Body) error {
+	return func(b boulder.Body) error {
+		_, err := s.Apply(boulder.Event{Time: now.UTC(), BoulderID: s.Boulder.ID, Body: b})
 		return err
 	}
-	if err := leave(s, followed, apply); err != nil {
-		return err
-	}
+}
+
+func commitEvents(ctx context.Context, store Store, s *boulder.State) error {
 	if events := s.TakeEvents(); len(events) > 0 {
 		return store.Commit(ctx, s, events)
-	}
-	return nil
-}
-
-// followedSessions are those in which an agent may be at work.
-func followedSessions(s *boulder.State) []boulder.LeftSession {
-	var all []boulder.LeftSession
-	for _, o := range s.Live() {
-		if o.Attempt.Status == boulder.AttemptExecuting && o.Turn.MessageID != "" {
-			all = append(all, boulder.LeftSession{AttemptRef: o.Attempt.AttemptRef, SessionID: o.Attempt.SessionID})
-		}
-	}
-	return all
-}
-
-// leave notes the sessions of attempts that an order has ended: their agents may be at work until they are stopped.
-func leave(s *boulder.State, followed []boulder.LeftSession, apply func(boulder.Body) error) error {
-	for _, left := range followed {
-		if o := s.Open(left.SubTaskID); o != nil && o.Attempt.AttemptRef == left.AttemptRef {
-			continue
-		}
-		if err := apply(boulder.SessionLeft{AttemptRef: left.AttemptRef, SessionID: left.SessionID}); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -152,22 +131,18 @@ func (o *Orchestrator) noteStopped(
 	if err != nil {
 		return err
 	}
+	apply := applier(s, o.cfg.Now())
 	for _, left := range s.Boulder.Left {
 		if yes, err := stopped(left); err != nil {
 			return err
 		} else if !yes {
 			continue
 		}
-		body := boulder.SessionLeft{AttemptRef: left.AttemptRef, SessionID: left.SessionID, Stopped: true}
-		if _, err := s.Apply(boulder.Event{Time: o.cfg.Now().UTC(), BoulderID: boulderID, Body: body}); err != nil {
+		if err := apply(boulder.SessionLeft{AttemptRef: left.AttemptRef, SessionID: left.SessionID, Stopped: true}); err != nil {
 			return err
 		}
 	}
-	events := s.TakeEvents()
-	if len(events) == 0 {
-		return nil
-	}
-	return o.cfg.Store.Commit(ctx, s, events)
+	return commitEvents(ctx, o.cfg.Store, s)
 }
 
 func refusal(format string, args ...any) error {
@@ -175,61 +150,105 @@ func refusal(format string, args ...any) error {
 }
 
 // carryOut applies the events that an order comes to. An order that cannot be carried out changes nothing, and its error
-// wraps [boulder.ErrRefused] or [ErrFinished]; any other error is a fault of ours.
-func carryOut(s *boulder.State, o boulder.Order, apply func(boulder.Body) error) error {
+// wraps [boulder.ErrRefused] or [ErrFinished]; any other error is a fault of ours. The sessions of attempts that it ends
+// are noted if they may be at work, until they are stopped; busy says of which attempts that is known, nil: of all.
+func carryOut(s *boulder.State, o boulder.Order, apply func(boulder.Body) error, busy func(boulder.AttemptRef) bool) error {
+	bodies, err := ordered(s, o)
+	if err != nil {
+		return err
+	}
+	var followed []boulder.LeftSession
+	for _, o := range s.Live() {
+		ref := o.Attempt.AttemptRef
+		if o.Attempt.Status == boulder.AttemptExecuting && o.Turn.MessageID != "" && (busy == nil || busy(ref)) {
+			followed = append(followed, boulder.LeftSession{AttemptRef: ref, SessionID: o.Attempt.SessionID})
+		}
+	}
+	for _, b := range bodies {
+		if err := apply(b); err != nil {
+			return err
+		}
+	}
+	if o.Do == boulder.OrderCancel && s.Boulder.Status == boulder.Synthesizing { // it was the whole boulder
+		if err := apply(synthesize(s, boulder.Cancelled)); err != nil {
+			return err
+		}
+	}
+	for _, left := range followed {
+		if o := s.Open(left.SubTaskID); o != nil && o.Attempt.AttemptRef == left.AttemptRef {
+			continue
+		}
+		if err := apply(boulder.SessionLeft{AttemptRef: left.AttemptRef, SessionID: left.SessionID}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	pausedByPerson    = "paused by a person"
+	cancelledByPerson = "cancelled by a person"
+	triedAgain        = "a person wants it tried again"
+)
+
+// ordered are the events that an order comes to.
+func ordered(s *boulder.State, o boulder.Order) ([]boulder.Body, error) {
 	if err := o.Validate(); err != nil {
-		return refusal("%w", err)
+		return nil, refusal("%w", err)
 	}
 	b := &s.Boulder
-	if o.Do == boulder.OrderArchive || o.Do == boulder.OrderUnarchive {
-		return archive(b, o.Do == boulder.OrderArchive, apply)
+	archive := o.Do == boulder.OrderArchive
+	switch {
+	case archive || o.Do == boulder.OrderUnarchive:
+		switch {
+		case !b.Status.Terminal():
+			return nil, refusal("boulder %s is %s, and only what is over can be archived", b.ID, b.Status)
+		case archive && !b.ArchivedAt.IsZero():
+			return nil, refusal("boulder %s is archived already", b.ID)
+		case !archive && b.ArchivedAt.IsZero():
+			return nil, refusal("boulder %s is not archived", b.ID)
+		}
+		return one(boulder.Archived{Archived: archive}), nil
+	case b.Status.Terminal():
+		return nil, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, ErrFinished)
 	}
-	if b.Status.Terminal() {
-		return fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, ErrFinished)
+	t := s.SubTask(o.SubTaskID)
+	moves := o.Do == boulder.OrderRetry || o.Do == boulder.OrderSkip || o.Do == boulder.OrderCancel
+	switch r := b.Replan; {
+	case o.SubTaskID == "":
+	case t == nil:
+		return nil, refusal("boulder %s has no sub-task %q", b.ID, o.SubTaskID)
+	case moves && r != nil && (slices.Contains(r.Replaces, t.ID) || t.Status.Terminal() || t.Status == boulder.SubTaskBlocked):
+		return nil, refusal("a new plan is being made, and %q may be part of what it replaces: try again when it is there", t.ID)
 	}
 	switch o.Do {
 	case boulder.OrderPause:
 		if b.Status == boulder.Paused {
-			return refusal("boulder %s is paused already", b.ID)
+			return nil, refusal("boulder %s is paused already", b.ID)
 		}
-		return apply(boulder.StatusChanged{Status: boulder.Paused, Reason: pausedByPerson})
+		return one(boulder.StatusChanged{Status: boulder.Paused, Reason: pausedByPerson}), nil
 	case boulder.OrderResume:
 		if b.Status != boulder.Paused {
-			return refusal("boulder %s is not paused: it is %s", b.ID, b.Status)
+			return nil, refusal("boulder %s is not paused: it is %s", b.ID, b.Status)
 		}
-		return resumed(s, apply)
+		return one(resumed(s)), nil
 	case boulder.OrderNote:
-		return apply(boulder.Noted{SubTaskID: o.SubTaskID, Text: o.Text})
+		return one(boulder.Noted{SubTaskID: o.SubTaskID, Text: o.Text}), nil
 	case boulder.OrderCancel:
-		if o.SubTaskID == "" {
-			return cancelAll(s, apply)
+		if t == nil {
+			return cancelAll(s), nil
 		}
-		return drop(s, o.SubTaskID, boulder.SubTaskCancelled, cancelledByPerson, apply)
-	case boulder.OrderSettle:
-		return answerBlocker(s, o, apply)
+		return drop(s, t, boulder.SubTaskCancelled, cancelledByPerson)
 	case boulder.OrderSkip:
-		return drop(s, o.SubTaskID, boulder.SubTaskSkipped, "skipped by a person", apply)
+		return drop(s, t, boulder.SubTaskSkipped, "skipped by a person")
+	case boulder.OrderSettle:
+		return settle(t, o)
 	}
-	return retry(s, o.SubTaskID, apply)
+	return retry(s, t)
 }
 
-// archive puts a boulder out of sight, or brings it back.
-func archive(b *boulder.Boulder, archived bool, apply func(boulder.Body) error) error {
-	switch {
-	case !b.Status.Terminal():
-		return refusal("boulder %s is %s, and only what is over can be archived", b.ID, b.Status)
-	case archived && !b.ArchivedAt.IsZero():
-		return refusal("boulder %s is archived already", b.ID)
-	case !archived && b.ArchivedAt.IsZero():
-		return refusal("boulder %s is not archived", b.ID)
-	}
-	return apply(boulder.Archived{Archived: archived})
-}
-
-const pausedByPerson = "paused by a person"
-
-// resumed brings a paused boulder back to where it was when it was paused.
-func resumed(s *boulder.State, apply func(boulder.Body) error) error {
+// resumed brings a boulder back to where it was when it was paused.
+func resumed(s *boulder.State) boulder.Body {
 	to := boulder.Running
 	switch {
 	case len(s.SubTasks) > 0:
@@ -238,129 +257,84 @@ func resumed(s *boulder.State, apply func(boulder.Body) error) error {
 	default:
 		to = boulder.Planning
 	}
-	return apply(boulder.StatusChanged{Status: to, Reason: "resumed"})
+	return boulder.StatusChanged{Status: to, Reason: "resumed"}
 }
 
 // drop ends a sub-task without success.
-func drop(
-	s *boulder.State, id string, status boulder.SubTaskStatus, why string, apply func(boulder.Body) error,
-) error {
-	if err := movable(s, id); err != nil {
-		return err
-	}
-	t, open := s.SubTask(id), s.Open(id)
+func drop(s *boulder.State, t *boulder.SubTask, status boulder.SubTaskStatus, why string) ([]boulder.Body, error) {
 	undo := status == boulder.SubTaskSkipped && (t.Status == boulder.SubTaskFailed || t.Status == boulder.SubTaskCancelled)
 	if t.Status.Terminal() && !undo {
-		return refusal("sub-task %q is %s", id, t.Status)
+		return nil, refusal("sub-task %q is %s", t.ID, t.Status)
 	}
 	done := boulder.SubTaskDone{
-		AttemptRef: boulder.AttemptRef{SubTaskID: id}, Summary: why, Status: status,
+		AttemptRef: boulder.AttemptRef{SubTaskID: t.ID}, Summary: why, Status: status,
 		AttemptStatus: boulder.AttemptCancelled, ByPerson: true,
 	}
+	open := s.Open(t.ID)
 	if open != nil {
 		done.AttemptRef = open.Attempt.AttemptRef
 	}
-	return applyEach(append(brokenOff(open), done), apply)
+	return append(brokenOff(open), done), nil
 }
 
-// answerBlocker hands a person's answer to the sub-task that has the blocker.
-func answerBlocker(s *boulder.State, o boulder.Order, apply func(boulder.Body) error) error {
-	t := s.SubTask(o.SubTaskID)
-	switch {
-	case t == nil:
-		return refusal("boulder %s has no sub-task %q", s.Boulder.ID, o.SubTaskID)
-	case t.Status.Terminal():
-		return refusal("sub-task %q is %s: nothing of it goes on with an answer", t.ID, t.Status)
+// cancelAll ends everything that is not over, what depends on something before that, and the boulder.
+func cancelAll(s *boulder.State) []boulder.Body {
+	if len(s.SubTasks) == 0 {
+		return one(boulder.StatusChanged{Status: boulder.Cancelled, Reason: cancelledByPerson})
+	}
+	var bodies []boulder.Body
+	if r := s.Boulder.Replan; r != nil {
+		bodies = one(boulder.ReplanRefused{AttemptRef: r.AttemptRef, Reason: cancelledByPerson})
+	}
+	for _, t := range slices.Backward(s.SubTasks) {
+		if dropped, err := drop(s, t, boulder.SubTaskCancelled, cancelledByPerson); err == nil {
+			bodies = append(bodies, dropped...)
+		}
+	}
+	return append(bodies, boulder.StatusChanged{Status: boulder.Synthesizing})
+}
+
+// settle hands a person's answer to the sub-task that has the blocker.
+func settle(t *boulder.SubTask, o boulder.Order) ([]boulder.Body, error) {
+	if t.Status.Terminal() {
+		return nil, refusal("sub-task %q is %s: nothing of it goes on with an answer", t.ID, t.Status)
 	}
 	i := slices.IndexFunc(t.Blockers, func(b boulder.RaisedBlocker) bool { return b.ID == o.BlockerID })
 	if i < 0 {
-		return refusal("sub-task %q has no blocker %s", t.ID, o.BlockerID)
+		return nil, refusal("sub-task %q has no blocker %s", t.ID, o.BlockerID)
 	}
 	if b := t.Blockers[i]; b.Status.Settled() {
-		return refusal("blocker %s of sub-task %q is %s already", b.ID, t.ID, b.Status)
+		return nil, refusal("blocker %s of sub-task %q is %s already", b.ID, t.ID, b.Status)
 	}
 	status := boulder.BlockerAnswered
 	if o.Text == "" && !o.Allowed {
 		status = boulder.BlockerSkipped
 	}
-	return apply(boulder.BlockerSettled{
+	return one(boulder.BlockerSettled{
 		SubTaskID: t.ID, BlockerID: o.BlockerID, Status: status, Answer: o.Text, Allowed: o.Allowed,
-	})
-}
-
-// movable refuses a sub-task that is not there, or that a replan is about to replace.
-func movable(s *boulder.State, id string) error {
-	t, r := s.SubTask(id), s.Boulder.Replan
-	switch {
-	case t == nil:
-		return refusal("boulder %s has no sub-task %q", s.Boulder.ID, id)
-	case r != nil && (slices.Contains(r.Replaces, id) || t.Status.Terminal() || t.Status == boulder.SubTaskBlocked):
-		return refusal("a new plan is being made, and %q may be part of what it replaces: try again when it is there", id)
-	}
-	return nil
+	}), nil
 }
 
 // retry gives a sub-task a fresh session.
-func retry(s *boulder.State, id string, apply func(boulder.Body) error) error {
-	if err := movable(s, id); err != nil {
-		return err
-	}
-	t, open := s.SubTask(id), s.Open(id)
+func retry(s *boulder.State, t *boulder.SubTask) ([]boulder.Body, error) {
+	open := s.Open(t.ID)
 	switch {
 	case t.Parked, t.Status == boulder.SubTaskFailed, t.Status == boulder.SubTaskCancelled:
-		return apply(boulder.Reopened{SubTaskID: id, Reason: triedAgain})
+		return one(boulder.Reopened{SubTaskID: t.ID, Reason: triedAgain}), nil
 	case open != nil && open.Attempt.Status.Live():
-		return applyEach(append(brokenOff(open), boulder.Retry{
+		return append(brokenOff(open), boulder.Retry{
 			AttemptRef: open.Attempt.AttemptRef, Reason: triedAgain, Status: boulder.AttemptCancelled, Uncounted: true,
 			Next: open.Attempt.Attempt + 1,
-		}), apply)
+		}), nil
 	case open != nil:
-		return refusal("sub-task %q waits for a free slot: it begins by itself", id)
+		return nil, refusal("sub-task %q waits for a free slot: it begins by itself", t.ID)
 	case t.Status == boulder.SubTaskPending:
-		return refusal("sub-task %q has not begun: it waits for what it depends on", id)
+		return nil, refusal("sub-task %q has not begun: it waits for what it depends on", t.ID)
 	case t.Status == boulder.SubTaskBlocked:
-		return refusal("sub-task %q is blocked: it %s; retry or skip that", id, t.Reason)
+		return nil, refusal("sub-task %q is blocked: it %s; retry or skip that", t.ID, t.Reason)
 	}
-	return refusal("sub-task %q is %s, and others may have built on that: `manager run --fork %s --from %s` "+
-		"does it and what follows from it again", id, t.Status, s.Boulder.ID, id)
-}
-
-const triedAgain = "a person wants it tried again"
-
-// cancelAll ends everything that is not over, and the boulder.
-func cancelAll(s *boulder.State, apply func(boulder.Body) error) error {
-	if r := s.Boulder.Replan; r != nil {
-		if err := apply(boulder.ReplanRefused{AttemptRef: r.AttemptRef, Reason: cancelledByPerson}); err != nil {
-			return err
-		}
-	}
-	for i := len(s.SubTasks) - 1; i >= 0; i-- {
-		t := s.SubTasks[i]
-		if t.Status.Terminal() {
-			continue
-		}
-		if err := drop(s, t.ID, boulder.SubTaskCancelled, cancelledByPerson, apply); err != nil {
-			return err
-		}
-	}
-	if len(s.SubTasks) == 0 {
-		return apply(boulder.StatusChanged{Status: boulder.Cancelled, Reason: cancelledByPerson})
-	}
-	if err := apply(boulder.StatusChanged{Status: boulder.Synthesizing}); err != nil {
-		return err
-	}
-	return apply(synthesize(s, boulder.Cancelled))
-}
-
-const cancelledByPerson = "cancelled by a person"
-
-func applyEach(bodies []boulder.Body, apply func(boulder.Body) error) error {
-	for _, b := range bodies {
-		if err := apply(b); err != nil {
-			return err
-		}
-	}
-	return nil
+	return nil, refusal("sub-task %q is %s, and others may have built on that: `manager run --fork %s --from %s` "+
+		"does it and what follows from it again", t.ID, t.Status, s.Boulder.ID, t.ID)
 }
 
 // obey carries an order out on the loop goroutine. It is answered when it is on disk.
@@ -374,11 +348,7 @@ func (r *run) obey(o order) error {
 		return err
 	}
 	before := r.state.Boulder.Seq
-	followed := slices.DeleteFunc(followedSessions(r.state), func(l boulder.LeftSession) bool { return !r.busy(l.AttemptRef) })
-	err := carryOut(r.state, o.Order, r.apply)
-	if err == nil { // until the runner has stopped them: this process may be killed before
-		err = leave(r.state, followed, r.apply)
-	}
+	err := carryOut(r.state, o.Order, r.apply, r.busy)
 	if err != nil {
 		o.reply <- err
 		if r.state.Boulder.Seq != before {

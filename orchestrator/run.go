@@ -223,7 +223,7 @@ func (r *run) unpause() error {
 	if s := r.state.Boulder.Status; s != boulder.Paused && s != boulder.Synthesizing {
 		return nil
 	}
-	return resumed(r.state, r.apply)
+	return r.apply(resumed(r.state))
 }
 
 // setBudgets gives sub-tasks the budgets that the request has for them.
