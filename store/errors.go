@@ -11,21 +11,15 @@ import (
 
 // What is wrong with the file, see package boltfile.
 var (
-	// ErrHeld is returned by [Open] while another process, or another handle of this one, holds the file.
-	ErrHeld = boltfile.ErrHeld
-	// ErrUnusable is returned by [Open] for a file that is damaged or not manager's. Nothing was written to it.
+	ErrHeld     = boltfile.ErrHeld
 	ErrUnusable = boltfile.ErrUnusable
-	// ErrFull is returned by [Open] and [DB.Commit] when there is no room. The disk is as it was, and the same handle can
-	// commit again once there is room.
-	ErrFull = boltfile.ErrFull
-	// ErrMoved is returned by [DB.Commit] when the file is not at its place any more.
-	ErrMoved = boltfile.ErrMoved
+	ErrFull     = boltfile.ErrFull
+	ErrMoved    = boltfile.ErrMoved
 )
 
+// See package boltfile.
 type (
-	// VersionError is returned by [Open] for a database of another schema version. Nothing was written to it.
 	VersionError = boltfile.VersionError
-	// CorruptError names a record that is stored but cannot be read. Other boulders are not affected.
 	CorruptError = boltfile.CorruptError
 )
 

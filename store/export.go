@@ -7,15 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 
 	"github.com/bouldermgr/manager/boulder"
 )
 
 const (
-	// ExportVersion is the version of [Export] that this code writes and reads.
-	ExportVersion = 2
-	// MaxExport is the longest export that is read, in bytes. A run of 1,000 sub-tasks with ten turns each takes a fifth.
-	MaxExport = 256 << 20
+	// exportVersion is the version of [Export] that this code writes and reads.
+	exportVersion = 2
+	// maxExport is the longest export that is read, in bytes. A run of 1,000 sub-tasks with ten turns each takes a fifth.
+	maxExport = 256 << 20
 )
 
 // Export is a whole boulder as one document: its log. The texts that events refer to, transcripts and the files of briefs,
@@ -35,7 +36,7 @@ func (db *DB) Export(ctx context.Context, boulderID string) (Export, error) {
 	if err != nil {
 		return Export{}, fmt.Errorf("export: %w", err)
 	}
-	x := Export{Version: ExportVersion}
+	x := Export{Version: exportVersion}
 	for _, e := range events {
 		x.Events = append(x.Events, boulder.Logged{Event: e})
 	}
@@ -46,9 +47,8 @@ func (db *DB) Export(ctx context.Context, boulderID string) (Export, error) {
 // beginning, misses an event or has one that does not follow the others, or an id would be no safe name of a file. It
 // wraps [ErrBadExport].
 func (x *Export) State() (*boulder.State, error) {
-	if x.Version != ExportVersion {
-		return nil, badExport("it has version %d, and this manager reads version %d: use the manager that wrote it, or a "+
-			"newer one", x.Version, ExportVersion)
+	if err := checkVersion(x.Version); err != nil {
+		return nil, err
 	}
 	s := boulder.NewState()
 	for i := range x.Events {
@@ -56,34 +56,24 @@ func (x *Export) State() (*boulder.State, error) {
 			return nil, badExport("event %d: %w", i+1, err)
 		}
 	}
-	if err := errors.Join(checkIDs(s), s.Check()); err != nil {
+	err := checkID("the boulder", s.Boulder.ID)
+	for i, t := range s.SubTasks {
+		err = errors.Join(err, checkID(fmt.Sprintf("sub-task %d", i+1), t.ID))
+	}
+	if err = errors.Join(err, s.Check()); err != nil {
 		return nil, badExport("%w", err)
 	}
 	return s, nil
 }
 
-// maxID is the longest id of a boulder or a sub-task, in bytes. Ids become names of directories.
-const maxID = 64
+// safeID matches ids that can be names of directories.
+var safeID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// checkID refuses an id that is not letters, digits, - and _.
 func checkID(what, id string) error {
-	if id == "" || len(id) > maxID {
-		return fmt.Errorf("the id %.80q of %s has to have 1 to %d characters", id, what, maxID)
-	}
-	for _, c := range []byte(id) {
-		if c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
-			return fmt.Errorf("the id %q of %s may only have letters, digits, - and _", id, what)
-		}
+	if !safeID.MatchString(id) {
+		return fmt.Errorf("the id %.80q of %s may only have 1 to 64 characters: letters, digits, - and _", id, what)
 	}
 	return nil
-}
-
-func checkIDs(s *boulder.State) error {
-	err := checkID("the boulder", s.Boulder.ID)
-	for i, t := range s.SubTasks {
-		err = errors.Join(err, checkID(fmt.Sprintf("sub-task %d", i+1), t.ID))
-	}
-	return err
 }
 
 // Write writes the document, indented, with a line break at its end.
@@ -97,12 +87,12 @@ func (x *Export) Write(w io.Writer) error {
 // ReadExport reads what [Export.Write] wrote, and refuses what it does not know. It checks the form; what the records say
 // is checked by [DB.Import].
 func ReadExport(r io.Reader) (Export, error) {
-	data, err := io.ReadAll(io.LimitReader(r, MaxExport+1))
+	data, err := io.ReadAll(io.LimitReader(r, maxExport+1))
 	if err != nil {
 		return Export{}, fmt.Errorf("read the export: %w", err)
 	}
-	if len(data) > MaxExport {
-		return Export{}, badExport("it has more than %d MiB", MaxExport>>20)
+	if len(data) > maxExport {
+		return Export{}, badExport("it has more than %d MiB", maxExport>>20)
 	}
 	// The version first: a later one may have fields that would be called faults.
 	var version struct {
@@ -111,12 +101,11 @@ func ReadExport(r io.Reader) (Export, error) {
 	if err := json.Unmarshal(data, &version); err != nil {
 		return Export{}, badExport("it is not JSON: %w", err)
 	}
-	switch {
-	case version.Version == nil:
+	if version.Version == nil {
 		return Export{}, badExport("it has no \"manager_export\", which says its version: it comes from another program")
-	case *version.Version != ExportVersion:
-		return Export{}, badExport("it has version %d, and this manager reads version %d: use the manager that wrote it, or a "+
-			"newer one", *version.Version, ExportVersion)
+	}
+	if err := checkVersion(*version.Version); err != nil {
+		return Export{}, err
 	}
 	var x Export
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -125,6 +114,14 @@ func ReadExport(r io.Reader) (Export, error) {
 		return Export{}, badExport("%w", err)
 	}
 	return x, nil
+}
+
+func checkVersion(found int) error {
+	if found == exportVersion {
+		return nil
+	}
+	return badExport("it has version %d, and this manager reads version %d: use the manager that wrote it, or a newer one",
+		found, exportVersion)
 }
 
 // ErrBadExport is returned for an export that cannot be imported. Nothing was stored then.

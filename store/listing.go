@@ -22,7 +22,7 @@ type Item struct {
 	Task       string         `json:"task"` // the request; its first 1,000 characters
 	Status     boulder.Status `json:"status"`
 	Reason     string         `json:"reason,omitempty"`
-	Active     bool           `json:"active"` // see [DB.Active]
+	Active     bool           `json:"active"` // begun or taken up last
 	Tally      boulder.Tally  `json:"tally"`
 	Usage      boulder.Usage  `json:"usage"`
 	CreatedAt  time.Time      `json:"created_at"`
@@ -105,21 +105,9 @@ func listing(ctx context.Context, tx *bolt.Tx) (all []Item, err error) {
 	return all, errors.Join(append(faults, err)...)
 }
 
-// Active returns the id of the active boulder: the one that was begun or taken up last, whether it is over or not. The
-// error wraps [boulder.ErrNotFound] if there is none: nothing was run here yet.
-func (db *DB) Active(ctx context.Context) (id string, err error) {
-	err = db.view(ctx, "find the active boulder", func(tx *bolt.Tx) error {
-		if id = activeID(tx); id == "" {
-			return errNothingRun
-		}
-		return nil
-	})
-	return id, err
-}
-
 var errNothingRun = fmt.Errorf("%w: nothing has been run here yet", boulder.ErrNotFound)
 
-// activeID is empty if there is no active boulder.
+// activeID is the boulder that was begun or taken up last, whether it is over or not. It is empty if nothing was run here.
 func activeID(tx *bolt.Tx) string {
 	id := string(tx.Bucket(bucketMeta).Get(keyActive))
 	if id == "" || !known(tx, id) {
@@ -132,62 +120,53 @@ func known(tx *bolt.Tx, id string) bool {
 	return tx.Bucket(bucketList).Get([]byte(id)) != nil || lastSeq(tx, id) > 0
 }
 
-// Resolve finds the boulder that a person means: by its id, or by a beginning or an end that no other id has. With "" it is
+// Resolve finds the boulder that the user means: by its id, or by a beginning or an end that no other id has. With "" it is
 // the active one, or if there is none, or it is archived, the newest one that is not archived. Errors wrap
 // [boulder.ErrNotFound] or an [AmbiguousError], or name what cannot be read as [CorruptError].
 func (db *DB) Resolve(ctx context.Context, ref string) (id string, err error) {
-	err = db.file.View(ctx, func(tx *bolt.Tx) (err error) {
+	err = db.file.View(ctx, func(tx *bolt.Tx) error {
+		if id = ref; ref != "" && known(tx, ref) {
+			return nil
+		}
+		all, err := listing(ctx, tx)
 		if ref == "" {
-			id, err = unnamed(ctx, tx)
-		} else {
-			id, err = named(ctx, tx, ref)
+			id, err = unnamed(activeID(tx), all, err)
+			return err
 		}
-		return err
+		var found []string
+		for i := range all {
+			if id := all[i].BoulderID; strings.HasPrefix(id, ref) || strings.HasSuffix(id, ref) {
+				found = append(found, id)
+			}
+		}
+		switch len(found) {
+		case 0:
+			return errors.Join(fmt.Errorf("%w: %q (see `manager list`)", boulder.ErrNotFound, ref), err)
+		case 1:
+			id = found[0]
+			return nil
+		}
+		return &AmbiguousError{Ref: ref, Candidates: found}
 	})
-	return id, err
-}
-
-func named(ctx context.Context, tx *bolt.Tx, ref string) (string, error) {
-	if known(tx, ref) {
-		return ref, nil
-	}
-	all, listErr := listing(ctx, tx)
-	var found []string
-	for i := range all {
-		if id := all[i].BoulderID; strings.HasPrefix(id, ref) || strings.HasSuffix(id, ref) {
-			found = append(found, id)
-		}
-	}
-	switch len(found) {
-	case 0:
-		return "", errors.Join(fmt.Errorf("%w: %q (see `manager list`)", boulder.ErrNotFound, ref), listErr)
-	case 1:
-		return found[0], nil
-	}
-	return "", &AmbiguousError{Ref: ref, Candidates: found}
-}
-
-// unnamed finds the boulder that is meant where none is named.
-func unnamed(ctx context.Context, tx *bolt.Tx) (string, error) {
-	if id := activeID(tx); id != "" {
-		var e entry
-		if decode(bucketList, id, []byte(id), tx.Bucket(bucketList).Get([]byte(id)), &e) != nil || e.ArchivedAt.IsZero() {
-			return id, nil //nolint:nilerr // of one that cannot be read, whoever asks for more of it is told
-		}
-	}
-	all, err := listing(ctx, tx)
-	for i := range all {
-		if all[i].ArchivedAt.IsZero() {
-			return all[i].BoulderID, nil
-		}
-	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case len(all) > 0:
+	}
+	return id, nil
+}
+
+// unnamed is the boulder that is meant where none is named; err says what of the list cannot be read.
+func unnamed(active string, all []Item, err error) (string, error) {
+	newest := slices.IndexFunc(all, func(i Item) bool { return i.ArchivedAt.IsZero() })
+	archived := func(i Item) bool { return i.BoulderID == active && !i.ArchivedAt.IsZero() }
+	switch {
+	case active != "" && !slices.ContainsFunc(all, archived):
+		return active, nil // if it cannot be read, whoever asks for more of it is told
+	case newest >= 0:
+		return all[newest].BoulderID, nil
+	case err == nil && len(all) > 0:
 		return "", ErrAllArchived
 	}
-	return "", errNothingRun
+	return "", cmp.Or(err, errNothingRun)
 }
 
 // NewestUnfinished returns the id of the boulder to go on with where none is named: the active one, or if that is over the
@@ -196,13 +175,8 @@ func unnamed(ctx context.Context, tx *bolt.Tx) (string, error) {
 func (db *DB) NewestUnfinished(ctx context.Context) (id string, err error) {
 	err = db.view(ctx, "find unfinished boulder", func(tx *bolt.Tx) error {
 		all, err := listing(ctx, tx)
-		for i := range all {
-			switch item := &all[i]; {
-			case item.Status.Terminal():
-			case item.Active:
-				id = item.BoulderID
-				return nil
-			case id == "":
+		for _, item := range all {
+			if !item.Status.Terminal() && (id == "" || item.Active) {
 				id = item.BoulderID
 			}
 		}

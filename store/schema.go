@@ -9,8 +9,6 @@ import (
 	"strconv"
 
 	bolt "go.etcd.io/bbolt"
-
-	"github.com/bouldermgr/manager/boulder"
 )
 
 // The database, as buckets (name/) and keys. Values are JSON, with a line after it that is the checksum of the key and of
@@ -99,12 +97,6 @@ func decode(bucket []byte, name string, key, value []byte, v any) error {
 		return nil
 	}
 	return &CorruptError{Bucket: string(bucket), Key: name, Err: err}
-}
-
-// encodeEvent is an event as it is stored, without secrets.
-func (db *DB) encodeEvent(e boulder.Event) ([]byte, error) {
-	text, err := e.MarshalLog()
-	return db.clean(text), err
 }
 
 // clean takes secrets out of JSON.

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,10 +85,11 @@ func (db *DB) commit(ctx context.Context, s *boulder.State, events []boulder.Eve
 	}
 	texts := make([][]byte, len(events))
 	for i, e := range events {
-		var err error
-		if texts[i], err = db.encodeEvent(e); err != nil {
+		text, err := e.MarshalLog()
+		if err != nil {
 			return fmt.Errorf("event %d: %w", e.Seq, err)
 		}
+		texts[i] = db.clean(text)
 	}
 	item, err := db.itemOf(&s.Boulder)
 	if err != nil {
@@ -112,10 +114,23 @@ func (db *DB) commit(ctx context.Context, s *boulder.State, events []boulder.Eve
 				return err
 			}
 		}
-		if err := putEntry(tx, &e); err != nil || imported {
+		taken := slices.ContainsFunc(events, func(e boulder.Event) bool {
+			switch e.Body.(type) {
+			case boulder.Created, boulder.TakenUp:
+				return true
+			}
+			return false
+		})
+		if taken && !imported {
+			if err := tx.Bucket(bucketMeta).Put(keyActive, []byte(id)); err != nil {
+				return err
+			}
+		}
+		text, err := json.Marshal(e)
+		if err != nil {
 			return err
 		}
-		return setActive(tx, id, events)
+		return put(tx.Bucket(bucketList), []byte(id), text)
 	})
 }
 
@@ -136,14 +151,6 @@ func (db *DB) putSnapshot(tx *bolt.Tx, s *boulder.State, e *entry) error {
 	text = db.clean(text)
 	e.Snapshot, e.Behind = len(text), 0
 	return put(tx.Bucket(bucketSnapshots), []byte(e.BoulderID), text)
-}
-
-func putEntry(tx *bolt.Tx, e *entry) error {
-	text, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	return put(tx.Bucket(bucketList), []byte(e.BoulderID), text)
 }
 
 // entryOf is the entry of a boulder in the list; Seq is 0 if there is none yet. Where it cannot be read, the log says what
@@ -168,17 +175,6 @@ func lastSeq(tx *bolt.Tx, id string) uint64 {
 		return 0
 	}
 	return binary.BigEndian.Uint64(key[len(id)+1:])
-}
-
-// setActive remembers the boulder if a process has begun it, or taken it up.
-func setActive(tx *bolt.Tx, id string, events []boulder.Event) error {
-	for i := range events {
-		switch events[i].Body.(type) {
-		case boulder.Created, boulder.TakenUp:
-			return tx.Bucket(bucketMeta).Put(keyActive, []byte(id))
-		}
-	}
-	return nil
 }
 
 // view runs fn on a snapshot of the database.
