@@ -1,9 +1,9 @@
 package progressledger
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -46,16 +46,19 @@ const (
 func Normalize(req boulder.JudgeRequest, a Answer) boulder.Verdict {
 	claimed := a.Completed != nil && *a.Completed
 	criteria := findings(req.SubTask, a.Criteria)
-	outputs := declared(req.SubTask, a)
+	data, unstated := outputs(req.SubTask, a)
 
 	rules := rule(req)
-	missing := slices.Concat(rules.undone, unmet(criteria), outputs.missing())
+	missing := slices.Concat(rules.undone, unmet(criteria), unstated)
 	v := boulder.Verdict{
 		Completed: claimed && len(missing) == 0 && len(rules.silent) == 0 && rules.cutOff == "",
 		Summary:   text.Excerpt(strings.TrimSpace(a.Summary), maxSummary, text.Start), Criteria: criteria,
-		OutputData: text.Excerpt(outputs.data(), MaxOutput, text.Start), IsProgress: a.IsProgress, BlockedBy: obstacle(a.BlockedBy),
+		OutputData: text.Excerpt(data, MaxOutput, text.Start), IsProgress: a.IsProgress, BlockedBy: "none",
 		NeedReplan: a.NeedReplan, ReplanReason: text.Excerpt(a.ReplanReason, maxReason, text.Start),
 		NewFacts: few(a.NewFacts, maxFacts, maxFact),
+	}
+	if slices.Contains(obstacles, a.BlockedBy) {
+		v.BlockedBy = a.BlockedBy
 	}
 	if v.Completed {
 		v.IsProgress, v.GoalAchieved = true, a.GoalAchieved
@@ -66,8 +69,12 @@ func Normalize(req boulder.JudgeRequest, a Answer) boulder.Verdict {
 		v.Overruled = slices.Concat(missing, rules.silent, rules.rest())
 	}
 	v.IsInLoop, v.IsStuck, v.StuckReason = a.IsInLoop, a.IsStuck, text.Excerpt(a.StuckReason, maxReason, text.Start)
-	v.Remaining = remaining(few(a.Remaining, maxItems, maxItem), rules.undone, outputs.missing(), rules.rest())
-	v.ContinuationPrompt = rules.tell(continuation(a, claimed, missing, outputs.missing()))
+	for _, item := range slices.Concat(few(a.Remaining, maxItems, maxItem), rules.undone, unstated, rules.rest()) {
+		if !slices.Contains(v.Remaining, item) {
+			v.Remaining = append(v.Remaining, item)
+		}
+	}
+	v.ContinuationPrompt = rules.tell(continuation(a, claimed, missing, unstated))
 	return v
 }
 
@@ -115,100 +122,51 @@ func unmet(criteria []boulder.Criterion) []string {
 	return reasons
 }
 
-// results are the declared outputs with what the answer has for them.
-type results struct {
-	outputs []output
-	extra   string // what there is besides
-}
-
-type output struct {
-	name    string
-	value   string
-	present bool
-}
-
-// declared looks the sub-task's outputs up in the answer.
-func declared(t boulder.SubTask, a Answer) results {
-	r := results{extra: strings.TrimSpace(string(a.OutputData))}
+// outputs looks the declared outputs up in the answer: data is what dependents get, the outputs by name and the rest.
+func outputs(t boulder.SubTask, a Answer) (data string, missing []string) {
+	extra := strings.TrimSpace(string(a.OutputData))
 	var named map[string]Text
-	if json.Unmarshal([]byte(r.extra), &named) != nil {
+	if json.Unmarshal([]byte(extra), &named) != nil {
 		named = nil
 	}
-	if others := maps.Clone(named); others != nil {
-		maps.DeleteFunc(others, func(name string, _ Text) bool { return slices.Contains(t.Outputs, name) })
-		if len(others) == 0 {
-			r.extra = "" // it says nothing besides
+	others := 0
+	for name := range named {
+		if !slices.Contains(t.Outputs, name) {
+			others++
 		}
 	}
+	if named != nil && others == 0 {
+		extra = "" // it says nothing besides
+	}
+	var parts []string
 	for i, name := range t.Outputs {
-		o := output{name: name}
-		take := func(value Text) {
-			if v := strings.TrimSpace(string(value)); v != "" || t.EmptyOK {
-				o.present = true
-				if v != "" {
-					o.value = v
-				}
+		value, present := "", false
+		take := func(v Text) {
+			if v := strings.TrimSpace(string(v)); v != "" || t.EmptyOK {
+				value, present = cmp.Or(v, value), true
 			}
 		}
-		if value, ok := named[name]; ok {
-			take(value)
+		if v, ok := named[name]; ok {
+			take(v)
 		}
 		for _, v := range a.Outputs {
 			if isLabel(v.ID, "O", i) {
 				take(v.Value)
 			}
 		}
-		r.outputs = append(r.outputs, o)
-	}
-	return r
-}
-
-func (r results) missing() []string {
-	var names []string
-	for _, o := range r.outputs {
-		if !o.present {
-			names = append(names, "the value of this output has to be stated: "+o.name)
-		}
-	}
-	return names
-}
-
-// data is what dependents get: the outputs by name, and the rest.
-func (r results) data() string {
-	var parts []string
-	for _, o := range r.outputs {
 		switch {
-		case !o.present:
-		case o.value == "":
-			parts = append(parts, o.name+": (nothing)")
-		case strings.Contains(o.value, "\n"):
-			parts = append(parts, o.name+":\n"+o.value)
+		case !present:
+			missing = append(missing, "the value of this output has to be stated: "+name)
+		case strings.Contains(value, "\n"):
+			parts = append(parts, name+":\n"+value)
 		default:
-			parts = append(parts, o.name+": "+o.value)
+			parts = append(parts, name+": "+cmp.Or(value, "(nothing)"))
 		}
 	}
-	if r.extra != "" {
-		parts = append(parts, r.extra)
+	if extra != "" {
+		parts = append(parts, extra)
 	}
-	return strings.Join(parts, "\n")
-}
-
-func obstacle(s string) string {
-	if slices.Contains(obstacles, s) {
-		return s
-	}
-	return "none"
-}
-
-// remaining joins the lists, each item once.
-func remaining(lists ...[]string) []string {
-	var all []string
-	for _, item := range slices.Concat(lists...) {
-		if !slices.Contains(all, item) {
-			all = append(all, item)
-		}
-	}
-	return all
+	return strings.Join(parts, "\n"), missing
 }
 
 // filled drops blank items.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -64,21 +65,15 @@ func Format(plan *boulder.Plan) ([]byte, error) {
 type writer struct{ bytes.Buffer }
 
 func (w *writer) plan(p *boulder.Plan) {
-	w.text("", "version", strconv.Itoa(p.Version))
-	w.prose("", "task", p.Task)
-	w.prose("", "goal", p.Goal)
-	w.list("", "constraints", p.Constraints)
+	w.line("", "version", strconv.Itoa(p.Version))
+	w.fields("", "task", p.Task, "goal", p.Goal, "constraints", p.Constraints)
 	if f := p.Facts; len(f.Given)+len(f.ToFind)+len(f.Guesses) > 0 {
 		w.WriteString("facts:\n")
-		w.list("  ", "given", f.Given)
-		w.list("  ", "to_find", f.ToFind)
-		w.list("  ", "guesses", f.Guesses)
+		w.fields("  ", "given", f.Given, "to_find", f.ToFind, "guesses", f.Guesses)
 	}
-	if p.Model != "" {
-		w.text("", "model", scalar(p.Model))
-	}
+	w.fields("", "model", p.Model)
 	if len(p.DoneWhen) > 0 {
-		w.text("", "done_when", flow(p.DoneWhen))
+		w.line("", "done_when", flow(p.DoneWhen))
 	}
 	w.WriteString("sub_tasks:\n")
 	for i, s := range p.SubTasks {
@@ -91,49 +86,59 @@ func (w *writer) plan(p *boulder.Plan) {
 
 func (w *writer) subTask(s boulder.Spec) {
 	const in = "    "
-	w.text("  - ", "id", scalar(s.ID))
-	w.prose(in, "subject", s.Subject)
-	w.prose(in, "active_form", s.ActiveForm)
-	w.prose(in, "description", s.Description)
-	w.list(in, "success_criteria", s.SuccessCriteria)
-	w.text(in, "depends_on", flow(s.DependsOn)) // also when empty: people look for it
-	w.prose(in, "priority", string(s.Priority))
-	w.prose(in, "model", s.Model)
-	w.prose(in, "agent", s.Agent)
-	w.list(in, "gates", s.Gates)
-	w.list(in, "no_worse", s.NoWorse)
-	w.flag(in, "expects_changes", s.ExpectsChanges)
-	w.flag(in, "empty_ok", s.EmptyOK)
-	w.list(in, "outputs", s.Outputs)
+	w.line("  - ", "id", scalar(s.ID))
+	w.fields(in, "subject", s.Subject, "active_form", s.ActiveForm, "description", s.Description,
+		"success_criteria", s.SuccessCriteria)
+	w.line(in, "depends_on", flow(s.DependsOn)) // also when empty: people look for it
+	w.fields(in, "priority", string(s.Priority), "model", s.Model, "agent", s.Agent, "gates", s.Gates, "no_worse", s.NoWorse,
+		"expects_changes", s.ExpectsChanges, "empty_ok", s.EmptyOK, "outputs", s.Outputs)
 	if len(s.DoneWhen) > 0 {
-		w.text(in, "done_when", flow(s.DoneWhen))
+		w.line(in, "done_when", flow(s.DoneWhen))
 	}
 	if s.Budget != nil {
-		w.text(in, "budget", budget(*s.Budget))
+		w.line(in, "budget", budget(*s.Budget))
 	}
 }
 
 func (w *writer) seal(s boulder.Seal) {
 	const in = "  "
 	w.WriteString(sealHeader + "seal:\n")
-	w.prose(in, "base", s.Base)
-	w.prose(in, "hash", s.Hash)
-	w.prose(in, "origin", string(s.Origin))
-	w.prose(in, "model", s.Model)
-	w.text(in, "created_at", s.CreatedAt.UTC().Format(time.RFC3339Nano))
+	w.fields(in, "base", s.Base, "hash", s.Hash, "origin", string(s.Origin), "model", s.Model)
+	w.line(in, "created_at", s.CreatedAt.UTC().Format(time.RFC3339Nano))
 }
 
-// text writes a value that is YAML already.
-func (w *writer) text(indent, key, value string) { fmt.Fprintf(w, "%s%s: %s\n", indent, key, value) }
+// line writes a value that is YAML already.
+func (w *writer) line(indent, key, value string) { fmt.Fprintf(w, "%s%s: %s\n", indent, key, value) }
 
-// prose writes a text, as a block if it has several lines.
-func (w *writer) prose(indent, key, value string) {
-	switch {
-	case value == "":
-	case isBlock(value):
-		w.block(indent, key+":", value)
-	default:
-		w.text(indent, key, scalar(value))
+// fields writes keys with their values: texts, as a block if they have several lines, lists of such texts, and booleans.
+func (w *writer) fields(indent string, pairs ...any) {
+	for pair := range slices.Chunk(pairs, 2) {
+		key := pair[0].(string)
+		switch value := pair[1].(type) {
+		case bool:
+			if value {
+				w.line(indent, key, "true")
+			}
+		case string:
+			if value != "" {
+				w.text(indent, key+":", value)
+			}
+		case []string:
+			if len(value) > 0 {
+				fmt.Fprintf(w, "%s%s:\n", indent, key)
+			}
+			for _, item := range value {
+				w.text(indent+"  ", "-", item)
+			}
+		}
+	}
+}
+
+func (w *writer) text(indent, head, value string) {
+	if isBlock(value) {
+		w.block(indent, head, value)
+	} else {
+		fmt.Fprintf(w, "%s%s %s\n", indent, head, scalar(value))
 	}
 }
 
@@ -151,26 +156,6 @@ func (w *writer) block(indent, head, value string) {
 	}
 }
 
-func (w *writer) list(indent, key string, items []string) {
-	if len(items) == 0 {
-		return
-	}
-	fmt.Fprintf(w, "%s%s:\n", indent, key)
-	for _, item := range items {
-		if isBlock(item) {
-			w.block(indent+"  ", "-", item)
-		} else {
-			fmt.Fprintf(w, "%s  - %s\n", indent, scalar(item))
-		}
-	}
-}
-
-func (w *writer) flag(indent, key string, on bool) {
-	if on {
-		w.text(indent, key, "true")
-	}
-}
-
 func flow(items []string) string {
 	quoted := make([]string, len(items))
 	for i, item := range items {
@@ -181,21 +166,16 @@ func flow(items []string) string {
 
 func budget(b boulder.Budget) string {
 	var parts []string
-	if b.Attempts != 0 {
-		parts = append(parts, "attempts: "+strconv.Itoa(b.Attempts))
+	add := func(key, value string, set bool) {
+		if set {
+			parts = append(parts, key+": "+value)
+		}
 	}
-	if b.Time != 0 {
-		parts = append(parts, "time: "+duration(time.Duration(b.Time)))
-	}
-	if b.Tokens != 0 {
-		parts = append(parts, "tokens: "+text.FormatCount(b.Tokens))
-	}
-	if b.Cost != 0 {
-		parts = append(parts, "cost: "+strconv.FormatFloat(b.Cost, 'f', -1, 64))
-	}
-	if b.Calls != 0 {
-		parts = append(parts, "calls: "+strconv.FormatInt(b.Calls, 10))
-	}
+	add("attempts", strconv.Itoa(b.Attempts), b.Attempts != 0)
+	add("time", duration(time.Duration(b.Time)), b.Time != 0)
+	add("tokens", text.FormatCount(b.Tokens), b.Tokens != 0)
+	add("cost", strconv.FormatFloat(b.Cost, 'f', -1, 64), b.Cost != 0)
+	add("calls", strconv.FormatInt(b.Calls, 10), b.Calls != 0)
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
