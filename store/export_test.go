@@ -117,6 +117,38 @@ func TestAdopt(t *testing.T) {
 	})
 }
 
+// What waits for an answer is asked again where a boulder was imported: the blockers stayed where they came up.
+func TestAdoptAsksAgain(t *testing.T) {
+	t.Parallel()
+	for name, parked := range map[string]bool{"at work": false, "parked": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			here, there := openTemp(t), openTemp(t)
+			w := newWorld(t, "id", epoch, spec("a"))
+			w.start(t, ref("a", 1))
+			w.must(t, boulder.BlockerRaised{AttemptRef: ref("a", 1), Blocker: boulder.Blocker{
+				ID: "B1", Question: "Which database?", Hard: true, Status: boulder.BlockerPending,
+			}})
+			if parked {
+				w.must(t, boulder.Parked{AttemptRef: ref("a", 1), Reason: "waits"})
+			}
+			w.commit(t, here)
+			x := read(t, exported(t, here, "id"))
+			if _, _, err := x.Adopt("/elsewhere", epoch.Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			if err := there.Import(t.Context(), x); err != nil {
+				t.Fatal(err)
+			}
+			s := restore(t, there, "id")
+			a, o := s.SubTask("a"), s.Open("a")
+			if a.Parked || o == nil || o.Attempt.Attempt != 2 || len(a.AwaitedBy(2)) > 0 || a.Tries > 0 {
+				t.Fatalf("%+v, %+v", *a, o)
+			}
+		})
+	}
+}
+
 func TestAdoptLeavesTheEndAlone(t *testing.T) {
 	t.Parallel()
 	db := openTemp(t)

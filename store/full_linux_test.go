@@ -17,8 +17,8 @@ func faultyRoles() map[string]func(string) error {
 	return map[string]func(string) error{"full-disk": playFullDisk, "file-limit": playFileLimit}
 }
 
-// A disk that is full for once: the run ends with what to do, nothing that was stored is lost, views work, and when there is
-// room again a resume brings it to its end. The disk is a tmpfs in a namespace of the process, which most systems allow
+// A disk that is full for once: nothing that was stored is lost, it can be read, and when there is room again the same handle
+// goes on. The disk is a tmpfs in a namespace of the process, which most systems allow
 // everybody; where they do not, TestFileLimit shows the same with another errno.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
@@ -82,7 +82,7 @@ func playFullDisk(dir string) error {
 	if err != nil {
 		return err
 	}
-	return runUntilFull(limited{
+	return commitUntilFull(limited{
 		dir: dir, full: func(err error) bool { return errors.Is(err, ErrFull) },
 		room: func() error { return errors.Join(free(), syscall.Mount("", dir, "", syscall.MS_REMOUNT, "size=64m")) },
 	})
@@ -106,26 +106,10 @@ func playFileLimit(dir string) error {
 	if err := limit(3 << 20); err != nil {
 		return err
 	}
-	return runUntilFull(limited{
+	return commitUntilFull(limited{
 		dir: dir, full: func(err error) bool { return strings.Contains(err.Error(), syscall.EFBIG.Error()) },
 		room: func() error { return limit(1 << 40) },
 	})
-}
-
-// noRoomForANewOne tries to make a database. What could not be made whole is not left for the next try to stumble over.
-func noRoomForANewOne(dir string, want error) error {
-	path := filepath.Join(dir, FileName)
-	db, err := Open(path, Options{})
-	if err == nil {
-		return errors.Join(errors.New("a database was made without room for it"), db.Close())
-	}
-	if !errors.Is(err, want) {
-		return fmt.Errorf("open without room: %w", err)
-	}
-	if exists(path) {
-		return errors.New("something was left of a database that could not be made")
-	}
-	return nil
 }
 
 func exists(path string) bool {

@@ -1,8 +1,6 @@
 package store
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -43,36 +41,6 @@ func TestDamagedItems(t *testing.T) {
 	w := &world{State: restore(t, spoilt, "one"), id: "one", now: epoch.Add(time.Minute)}
 	w.must(t, boulder.TakenUp{}) // the next commit mends it, which checkTruth sees
 	w.commit(t, spoilt)
-}
-
-// What is taken out of records must not come back by the list.
-func TestListsAreRedacted(t *testing.T) {
-	t.Parallel()
-	path := t.TempDir() + "/" + FileName
-	db, err := Open(path, Options{Redact: func(b []byte) []byte {
-		return bytes.ReplaceAll(b, []byte("s3cret"), []byte("[redacted]"))
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{State: boulder.NewState(), id: "id", now: epoch}
-	w.must(t, boulder.Created{Boulder: boulder.Boulder{ID: "id", Task: "use s3cret", Project: "/p"}})
-	w.must(t, boulder.StatusChanged{Status: boulder.Paused, Reason: "s3cret failed"})
-	w.commit(t, db)
-	items, err := db.Listing(t.Context())
-	if err != nil || items[0].Task != "use [redacted]" || items[0].Reason != "[redacted] failed" {
-		t.Errorf("%+v, %v", items, err)
-	}
-	x, err := db.Export(t.Context(), "id")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text, err := json.Marshal(x); err != nil || bytes.Contains(text, []byte("s3cret")) {
-		t.Errorf("%s, %v", text, err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // The active boulder is what was begun or taken up last, and is what is meant where none is named, unless it is archived.

@@ -49,6 +49,9 @@ func TestRedact(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	if items, err := db.Listing(t.Context()); err != nil || items[0].Reason != "it said [redacted]" {
+		t.Errorf("%+v, %v", items, err)
+	}
 	if err := restore(t, db, "id").Check(); err != nil {
 		t.Error(err)
 	}
