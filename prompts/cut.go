@@ -2,7 +2,6 @@ package prompts
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -43,34 +42,17 @@ var lineBreaks = strings.NewReplacer("\r\n", "\n> ", "\n", "\n> ", "\r", "\n> ")
 // fit gives the passage in at most room characters, or in those of the bare notice if these are more, and its file if
 // something was cut.
 func (p passage) fit(room int) (string, []boulder.File) {
-	if p.cost(room) == p.total {
+	longest := utf8.RuneCountInString(notice(p.total, p.total, p.path)) // of a text that is missing altogether
+	if p.total <= max(room, longest) {
 		return p.text, nil
 	}
 	said := ""
-	kept := max(0, room-p.noticeLen()-1)
+	kept := max(0, room-longest-1)
 	if kept > 0 {
 		said = text.Head(p.text, kept) + "\n"
 	}
 	return said + notice(p.total-kept, p.total, p.path), []boulder.File{{Path: p.path, Text: p.whole}}
 }
-
-// cost is an upper bound of the characters that fit gives, and exact if nothing is cut.
-func (p passage) cost(room int) int {
-	if p.total <= room {
-		return p.total
-	}
-	return min(p.total, max(room, p.noticeLen()))
-}
-
-// noticeLen is the length of the longest notice, the one of a text that is missing altogether.
-func (p passage) noticeLen() int { return noticeLen(p.total, p.path) }
-
-func noticeLen(total int, path string) int {
-	return len(noticeFrame) + 2*len(strconv.Itoa(total)) + utf8.RuneCountInString(path)
-}
-
-// noticeFrame is what a [notice] has besides its numbers and its path.
-const noticeFrame = "[cut:  of  characters; full text: ]"
 
 func notice(missing, total int, path string) string {
 	return fmt.Sprintf("[cut: %d of %d characters; full text: %s]", missing, total, path)

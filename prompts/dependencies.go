@@ -24,76 +24,37 @@ type result struct {
 	body    passage
 }
 
-// cost is that of the result in the brief, with so much room for its body.
-func (r result) cost(room int) int {
-	return utf8.RuneCountInString(r.heading) + 1 + r.body.cost(room) + len(separator)
-}
-
+// fit shows as many results as find room, short ones whole and long ones equal.
 func (d dependencies) fit(room int) (string, []boulder.File) {
-	var rest []string
+	overflows := func(shown, level int) bool {
+		text, _ := d.show(shown, level)
+		return utf8.RuneCountInString(text) > room
+	}
+	least, _ := d.show(0, 0)
+	room = max(room, utf8.RuneCountInString(least))
+	shown := len(d.results)
+	if overflows(shown, 0) {
+		shown = sort.Search(shown-1, func(n int) bool { return overflows(n+1, 0) })
+	}
+	return d.show(shown, sort.Search(d.each, func(level int) bool { return overflows(shown, level+1) }))
+}
+
+// show gives the first results, each in at most level characters, and one notice for the others.
+func (d dependencies) show(shown, level int) (string, []boulder.File) {
+	var texts, all []string
 	var files []boulder.File
-	shown := d.shown(room)
-	if shown < len(d.results) {
-		total := characters(d.results)
-		rest = append(rest, notice(characters(d.results[shown:]), total, d.path))
-		files = append(files, boulder.File{Path: d.path, Text: join(d.results)})
-		room -= noticeLen(total, d.path) + len(separator)
-	}
-	level := d.level(room, d.results[:shown])
-	texts := make([]string, 0, shown+len(rest))
-	for _, r := range d.results[:shown] {
-		body, file := r.body.fit(level)
-		texts = append(texts, r.heading+"\n"+body)
-		files = append(files, file...)
-	}
-	return strings.Join(append(texts, rest...), separator), files
-}
-
-// characters are those of the results as they are joined.
-func characters(results []result) int {
-	sum := -len(separator)
-	for _, r := range results {
-		sum += r.cost(r.body.total)
-	}
-	return sum
-}
-
-// shown is how many results find room, if only with a notice.
-func (d dependencies) shown(room int) int {
-	collective := noticeLen(characters(d.results), d.path)
-	sum := -len(separator)
-	fits := 0
 	for i, r := range d.results {
-		sum += r.cost(0)
-		if sum+len(separator)+collective <= room {
-			fits = i + 1
+		all = append(all, r.heading+"\n"+r.body.text)
+		if i < shown {
+			body, file := r.body.fit(level)
+			texts, files = append(texts, r.heading+"\n"+body), append(files, file...)
 		}
 	}
-	if sum <= max(room, collective) {
-		return len(d.results)
+	if shown < len(all) {
+		whole := strings.Join(all, separator)
+		missing := utf8.RuneCountInString(strings.Join(all[shown:], separator))
+		texts = append(texts, notice(missing, utf8.RuneCountInString(whole), d.path))
+		files = append(files, boulder.File{Path: d.path, Text: whole})
 	}
-	return fits
-}
-
-// level is the greatest length of one result at which all of them find room: short ones are whole, long ones equal.
-func (d dependencies) level(room int, results []result) int {
-	overflows := func(level int) bool {
-		sum := -len(separator)
-		for _, r := range results {
-			sum += r.cost(level)
-		}
-		return sum > room
-	}
-	if !overflows(d.each) {
-		return d.each
-	}
-	return max(0, sort.Search(d.each, func(level int) bool { return overflows(level + 1) }))
-}
-
-func join(results []result) string {
-	texts := make([]string, len(results))
-	for i, r := range results {
-		texts[i] = r.heading + "\n" + r.body.text
-	}
-	return strings.Join(texts, separator)
+	return strings.Join(texts, separator), files
 }
