@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/ledger"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -33,13 +34,13 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 	}
 	parts := []part{
 		{"How the turn ended", ending(e), text.Start},
-		{"What the manager told the agent during the turn, because it seemed stuck", bulleted(nudges), text.End},
+		{"What the manager told the agent during the turn, because it seemed stuck", ledger.Bullets(nudges), text.End},
 		{"Gates: commands that the manager ran itself after the turn", gates(t, e.Gates), text.Start},
 		{"Errors that the language server found in changed files, after the last edit of each",
 			analysed(e), text.Start},
 		{"The promise of the agent that everything is done", promise(t, e), text.Start},
-		{"Choices that the agent made itself, and reported", bulleted(choices(t)), text.End},
-		{"Todo list of the agent", bulleted(todos), text.Start},
+		{"Choices that the agent made itself, and reported", ledger.Bullets(choices(t)), text.End},
+		{"Todo list of the agent", ledger.Bullets(todos), text.Start},
 		{"Changed files since the attempt began", changedFiles(e.Diff), text.Start},
 		{"Patch", e.Diff.Patch, text.Start},
 		{fmt.Sprintf("Tool calls: the last %d of %d, oldest first", len(e.ToolCalls), max(e.ToolCount, len(e.ToolCalls))),
@@ -50,23 +51,18 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 		parts = append([]part{{"What the agent was told before this turn", turn.Prompt, text.Start}}, parts...)
 	}
 	var lengths []int
-	room := limit
 	for i := range parts {
 		parts[i].body = strings.TrimSpace(strings.ToValidUTF8(parts[i].body, "\uFFFD"))
 		lengths = append(lengths, utf8.RuneCountInString(parts[i].body))
-		room -= len(parts[i].frame(""))
+		limit -= len(ledger.Headed(parts[i].heading, "-")) - 1
 	}
-	level := text.Level(lengths, max(0, room))
+	level := text.Level(lengths, max(0, limit))
 	var b strings.Builder
 	for _, p := range parts {
-		if p.body != "" {
-			b.WriteString(p.frame(text.Excerpt(p.body, level, p.keep)))
-		}
+		b.WriteString(ledger.Headed(p.heading, text.Excerpt(p.body, level, p.keep)))
 	}
 	return strings.TrimSpace(b.String())
 }
-
-func (p part) frame(body string) string { return "## " + p.heading + "\n\n" + body + "\n\n" }
 
 func ending(e *boulder.Evidence) string {
 	if why := unfinished(e); why != "" {
@@ -82,7 +78,7 @@ func analysed(e *boulder.Evidence) string {
 	if e.NoServer && len(e.Diagnostics) == 0 {
 		return "not known: no language server ran"
 	}
-	return bulleted(faults(e))
+	return ledger.Bullets(faults(e))
 }
 
 // promise tells of a claim, where one is asked for.
@@ -105,14 +101,6 @@ func choices(t boulder.SubTask) []string {
 		}
 	}
 	return all
-}
-
-func bulleted(items []string) string {
-	var b strings.Builder
-	for _, item := range items {
-		fmt.Fprintf(&b, "- %s\n", item)
-	}
-	return b.String()
 }
 
 // gates shows all results first, then the outputs, those of red ones first.

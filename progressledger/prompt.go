@@ -1,11 +1,11 @@
 package progressledger
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/ledger"
 )
 
 const systemPrompt = `You are the Progress Ledger of a manager that has sub-tasks done by coding agents. You decide
@@ -48,38 +48,27 @@ What to answer
 - continuation_prompt: if not completed, what to tell the agent so that it does exactly what is missing: concrete,
   without repeating what it knows. Empty if completed.`
 
-// userPrompt asks about one turn. What agents and commands produced stands between marks that contain a digest of it,
-// so that no text can hold its own closing mark.
+// userPrompt asks about one turn. What agents and commands produced stands between marks.
 func userPrompt(req boulder.JudgeRequest, limit int) string {
 	t := req.SubTask
-	var b strings.Builder
-	paragraph := func(heading, body string) {
-		if body = strings.TrimSpace(strings.ToValidUTF8(body, "\uFFFD")); body != "" {
-			fmt.Fprintf(&b, "## %s\n\n%s\n\n", heading, body)
-		}
-	}
-	fmt.Fprintf(&b, "# Sub-task: %s (%s)\n\n", t.ID, strings.ToValidUTF8(t.Subject, "\uFFFD"))
-	paragraph("Goal of the whole job", req.Goal)
-	paragraph("Constraints that hold for every sub-task", bulleted(req.Constraints))
-	paragraph("What was to be done", t.Description)
-	paragraph("Notes of the person whose job this is, which change what was to be done; the last one is the newest",
-		bulleted(req.Notes))
-	paragraph("Success criteria", enumerated(t.SuccessCriteria, func(i int) string { return label("C", i) + ":" }))
-	paragraph("Declared outputs", enumerated(t.Outputs, func(i int) string { return label("O", i) + ":" }))
-	paragraph("What counts", whatCounts(t))
-	paragraph("Other sub-tasks that are still to come, or at work", bulleted(req.Rest))
-	paragraph("Where it stands", fmt.Sprintf("Attempt %d, turn %d.", req.Attempt.Attempt, req.Turn.Number))
-
-	data := renderEvidence(req, limit)
-	mark := fmt.Sprintf("EVIDENCE %.8x", sha256.Sum256([]byte(data)))
-	fmt.Fprintf(&b, "<<<%s\n%s\n%s>>>\n\nJudge the sub-task by the evidence between the marks.", mark, data, mark)
-	return b.String()
+	return fmt.Sprintf("# Sub-task: %s (%s)\n\n", t.ID, strings.ToValidUTF8(t.Subject, "\uFFFD")) +
+		ledger.Headed("Goal of the whole job", req.Goal) +
+		ledger.Headed("Constraints that hold for every sub-task", ledger.Bullets(req.Constraints)) +
+		ledger.Headed("What was to be done", t.Description) +
+		ledger.Headed("Notes of the person whose job this is, which change what was to be done; the last one is the newest",
+			ledger.Bullets(req.Notes)) +
+		ledger.Headed("Success criteria", labelled("C", t.SuccessCriteria)) +
+		ledger.Headed("Declared outputs", labelled("O", t.Outputs)) +
+		ledger.Headed("What counts", whatCounts(t)) +
+		ledger.Headed("Other sub-tasks that are still to come, or at work", ledger.Bullets(req.Rest)) +
+		ledger.Headed("Where it stands", fmt.Sprintf("Attempt %d, turn %d.", req.Attempt.Attempt, req.Turn.Number)) +
+		ledger.Marked("EVIDENCE", renderEvidence(req, limit)) + "Judge the sub-task by the evidence between the marks."
 }
 
-func enumerated(items []string, name func(int) string) string {
+func labelled(prefix string, items []string) string {
 	var b strings.Builder
 	for i, item := range items {
-		fmt.Fprintf(&b, "%s %s\n", name(i), item)
+		fmt.Fprintf(&b, "%s: %s\n", label(prefix, i), item)
 	}
 	return b.String()
 }

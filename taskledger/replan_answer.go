@@ -182,39 +182,22 @@ func (r *replanner) check() []string {
 	return problems(p)
 }
 
-// rename gives new ids where the model's own are taken.
-func (r *replanner) rename() {
-	old, taken := map[string]bool{}, map[string]bool{}
-	for _, id := range r.req.Taken {
-		old[id] = true
-	}
-	for _, t := range slices.Concat(r.req.Replaced, r.req.Done, r.req.Kept) {
-		old[t.ID] = true
-	}
-	maps.Copy(taken, old)
-	for _, s := range r.specs {
-		taken[s.ID] = true
-	}
-	for i, s := range r.specs {
-		if old[s.ID] {
-			r.specs[i].ID = freeID(s.ID, taken)
-			taken[r.specs[i].ID] = true
-		}
-	}
-}
-
 var numbered = regexp.MustCompile(`^(.+)-\d{1,4}$`)
 
-// freeID puts the first free number from 2 behind an id, in place of one that it has.
-func freeID(id string, taken map[string]bool) string {
-	if m := numbered.FindStringSubmatch(id); m != nil {
-		id = m[1]
+// rename gives new ids where the model's own are taken: with the first free number from 2 behind them, in place of one that
+// they have.
+func (r *replanner) rename() {
+	taken := slices.Clone(r.req.Taken)
+	for _, s := range r.specs {
+		taken = append(taken, s.ID)
 	}
-	for n := 2; ; n++ {
-		number := "-" + strconv.Itoa(n)
-		if fresh := id[:min(len(id), maxID-len(number))] + number; !taken[fresh] {
-			return fresh
+	for i, s := range r.specs {
+		base, id := numbered.ReplaceAllString(s.ID, "$1"), s.ID
+		for n := 2; slices.Contains(r.req.Taken, s.ID) && slices.Contains(taken, id); n++ {
+			number := "-" + strconv.Itoa(n)
+			id = base[:min(len(base), maxID-len(number))] + number
 		}
+		r.specs[i].ID, taken = id, append(taken, id)
 	}
 }
 

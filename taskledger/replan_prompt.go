@@ -1,11 +1,11 @@
 package taskledger
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/ledger"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -50,18 +50,13 @@ var (
 // maxNote bounds what a prompt says about a sub-task in passing, in characters.
 const maxNote = 300
 
-// replanPrompt asks for the new part of a plan. The records stand between marks that contain a digest of them, so that
-// no text can hold its own closing mark.
+// replanPrompt asks for the new part of a plan. The records stand between marks.
 func replanPrompt(req boulder.ReplanRequest, limits replanLimits) string {
-	var b strings.Builder
-	b.WriteString(headed("Task", text.Excerpt(req.Task, limits.task, text.Start)))
-	b.WriteString(headed("Goal", req.Goal))
-	b.WriteString(headed("Constraints; they are kept anyway, do not repeat them", bullets(req.Constraints)))
-	b.WriteString(headed(filesHeading, strings.Join(projectFiles(req.Project), "\n")))
-	records := strings.ToValidUTF8(replanRecords(req, limits), "\uFFFD")
-	mark := fmt.Sprintf("RECORDS %.8x", sha256.Sum256([]byte(records)))
-	fmt.Fprintf(&b, "<<<%s\n%s\n%s>>>\n\nPlan anew what is replaced.", mark, records, mark)
-	return strings.ToValidUTF8(b.String(), "\uFFFD")
+	return ledger.Headed("Task", text.Excerpt(req.Task, limits.task, text.Start)) +
+		ledger.Headed("Goal", req.Goal) +
+		ledger.Headed("Constraints; they are kept anyway, do not repeat them", ledger.Bullets(req.Constraints)) +
+		ledger.Headed(filesHeading, strings.Join(projectFiles(req.Project), "\n")) +
+		ledger.Marked("RECORDS", replanRecords(req, limits)) + "Plan anew what is replaced."
 }
 
 func replanRecords(req boulder.ReplanRequest, limits replanLimits) string {
@@ -70,14 +65,14 @@ func replanRecords(req boulder.ReplanRequest, limits replanLimits) string {
 		failed = "The sub-task that was done, and showed that the rest of the plan is wrong"
 	}
 	return strings.TrimSpace(strings.Join([]string{
-		headed("Why a new plan is asked for", text.Excerpt(req.Reason, limits.text, text.Start)),
-		headed(failed, described(req.Failed, limits)),
-		headed("Its failures, oldest first", failures(req.Failed, limits)),
-		headed("Replaced by your answer", replacedList(req, limits)),
-		headed("Done, and frozen", doneList(req.Done, limits)),
-		headed("Kept: these are done by others", keptList(req.Kept)),
-		headed("Facts from the first planning", factList(req.Facts, limits)),
-		headed("Found out since", bullets(clipped(req.NewFacts))),
+		ledger.Headed("Why a new plan is asked for", text.Excerpt(req.Reason, limits.text, text.Start)),
+		ledger.Headed(failed, described(req.Failed, limits)),
+		ledger.Headed("Its failures, oldest first", failures(req.Failed, limits)),
+		ledger.Headed("Replaced by your answer", replacedList(req, limits)),
+		ledger.Headed("Done, and frozen", doneList(req.Done, limits)),
+		ledger.Headed("Kept: these are done by others", keptList(req.Kept)),
+		ledger.Headed("Facts from the first planning", factList(req.Facts, limits)),
+		ledger.Headed("Found out since", ledger.Bullets(clipped(req.NewFacts))),
 	}, ""))
 }
 
@@ -96,7 +91,7 @@ func described(t boulder.SubTask, limits replanLimits) string {
 		{"Suggested checks", t.GateHints},
 		{"Outputs", t.Outputs},
 	} {
-		if items := bullets(clipped(list.items)); items != "" {
+		if items := ledger.Bullets(clipped(list.items)); items != "" {
 			fmt.Fprintf(&b, "%s:\n%s", list.name, items)
 		}
 	}
@@ -160,7 +155,7 @@ func factList(f boulder.Facts, limits replanLimits) string {
 		name  string
 		facts []string
 	}{{"Given", f.Given}, {"To be found out", f.ToFind}, {"Guesses", f.Guesses}} {
-		if list := bullets(clipped(group.facts)); list != "" {
+		if list := ledger.Bullets(clipped(group.facts)); list != "" {
 			fmt.Fprintf(&b, "%s:\n%s", group.name, list)
 		}
 	}

@@ -121,7 +121,8 @@ func create(path string, opts Options) error {
 	if err == nil {
 		err = place(temp, path)
 	}
-	return errors.Join(err, ignoreMissing(os.Remove(temp)))
+	_ = os.Remove(temp)
+	return err
 }
 
 // build makes a file beside path that has what fill puts into it, and is on disk. The caller gives it its name, or
@@ -150,13 +151,6 @@ func place(temp, path string) error {
 // beside is the name of a new hidden file in the directory of path.
 func beside(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-"+rand.Text()+".tmp")
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // SyncDir makes the name of a file durable: syncing the file alone keeps its content only.
@@ -437,5 +431,6 @@ func copyTo(tx *bolt.Tx, path string) error {
 	if err = errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close()); err == nil {
 		err = place(temp, path)
 	}
-	return errors.Join(err, ignoreMissing(os.Remove(temp)))
+	_ = os.Remove(temp)
+	return err
 }

@@ -252,7 +252,7 @@ func heal(path string, opts Options) (err error) {
 	look.ReadOnly = true
 	db, err := openBolt(path, look) // for its lock
 	if err != nil {
-		return Explain(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	info, err := db.file.Stat()
@@ -297,8 +297,8 @@ func heal(path string, opts Options) (err error) {
 		err = errors.Join(os.WriteFile(kept, data, 0o600), os.Rename(temp, path), SyncDir(path))
 	}
 	if err != nil {
-		return fmt.Errorf("the database is damaged (%w), and what can be read could not be saved: %w", lost,
-			errors.Join(Explain(err), ignoreMissing(os.Remove(temp))))
+		_ = os.Remove(temp)
+		return fmt.Errorf("the database is damaged (%w), and what can be read could not be saved: %w", lost, err)
 	}
 	opts.Logger.Warn("the database was damaged: what can be read of it is in a new file, and what is missing is named "+
 		"where it is asked for", "path", path, "damaged", kept, "fault", lost)

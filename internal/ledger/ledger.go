@@ -5,6 +5,7 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,6 +75,31 @@ func Schema[T any](only map[string][]string, without ...string) json.RawMessage 
 			strings.Join(fields, ","), strings.Join(names, ","))
 	}
 	return json.RawMessage(of(reflect.TypeFor[T](), ""))
+}
+
+// Headed is a paragraph of a prompt; nothing, if it has nothing to say.
+func Headed(heading, body string) string {
+	if body = strings.TrimSpace(strings.ToValidUTF8(body, "\uFFFD")); body == "" {
+		return ""
+	}
+	return fmt.Sprintf("## %s\n\n%s\n\n", heading, body)
+}
+
+// Bullets is a list in a prompt.
+func Bullets(items []string) string {
+	var b strings.Builder
+	for _, item := range items {
+		fmt.Fprintf(&b, "- %s\n", item)
+	}
+	return b.String()
+}
+
+// Marked puts data that agents and commands produced between marks that contain a digest of it, so that no text can hold
+// its own closing mark.
+func Marked(name, data string) string {
+	data = strings.ToValidUTF8(data, "\uFFFD")
+	mark := fmt.Sprintf("%s %.8x", name, sha256.Sum256([]byte(data)))
+	return fmt.Sprintf("<<<%s\n%s\n%s>>>\n\n", mark, data, mark)
 }
 
 // Usage of one call. A call that was never answered costs nothing; one that was, at an unknown price, is unpriced.
