@@ -173,7 +173,7 @@ func (a *app) watchDiverts(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	client, err := watch.Dial(ctx, p.socket())
+	client, err := watch.Dial(ctx, p.socket)
 	if err != nil {
 		return false // nobody watches
 	}

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/unixsock"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
@@ -106,33 +109,35 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) error {
 	}
 	defer closeWiring()
 	if o.dryRun {
-		if cfg.Records, err = p.records(ctx); err != nil {
-			return err
-		}
-		w, err := watch.New(cfg)
+		report, err := p.read(ctx)
 		if err != nil {
 			return err
 		}
-		return watchEnd(w.Run(ctx), p.address(o))
+		for _, s := range report.Sessions {
+			cfg.Records = append(cfg.Records, s.Record)
+		}
+	} else {
+		if cfg.Store, err = p.open(ctx, false); err != nil {
+			return err
+		}
+		defer p.close(cfg.Store)
 	}
-	if cfg.Store, err = p.hold(ctx); err != nil {
-		return err
-	}
-	defer closeStore(cfg.Store, p.log)
 	w, err := watch.New(cfg)
 	if err != nil {
 		return err
 	}
-	stop, err := w.Serve(ctx, p.socket(), watch.Holder{
-		PID: os.Getpid(), Command: strings.Join(append([]string{"manager"}, a.Args...), " "), URL: p.address(o),
-		Since: time.Now(), Diverts: p.Config().Blockers.Enabled || o.blockers,
-	})
-	if err != nil {
-		return err
-	}
-	defer stop()
-	if !o.once {
-		a.note("Watching the sessions of %s at %s. Ctrl-C ends it; the sessions stay as they are.", p.Dir(), p.address(o))
+	if !o.dryRun {
+		stop, err := w.Serve(ctx, p.socket, watch.Holder{
+			PID: os.Getpid(), Command: strings.Join(append([]string{"manager"}, a.Args...), " "), URL: p.address(o),
+			Since: time.Now(), Diverts: p.Config().Blockers.Enabled,
+		})
+		if err != nil {
+			return err
+		}
+		defer stop()
+		if !o.once {
+			a.note("Watching the sessions of %s at %s. Ctrl-C ends it; the sessions stay as they are.", p.Dir(), p.address(o))
+		}
 	}
 	return watchEnd(w.Run(ctx), p.address(o))
 }
@@ -151,71 +156,142 @@ func watchEnd(err error, address string) error {
 	return err
 }
 
-func closeStore(s *watch.Store, log interface{ Error(string, ...any) }) {
-	if err := s.Close(); err != nil {
-		log.Error("close the state of the watch", "error", err)
+// watchProject is what the commands of `manager watch` know of a project. No server is needed for it.
+type watchProject struct {
+	*project.Project
+	app          *app
+	path, socket string // of the state, and of the process that watches
+}
+
+func (a *app) watchProject() (*watchProject, error) {
+	p, err := a.open()
+	if err != nil {
+		return nil, err
 	}
+	dir := filepath.Join(p.Dir(), store.DirName)
+	return &watchProject{p, a, filepath.Join(dir, watch.FileName), filepath.Join(dir, watch.SocketName)}, nil
+}
+
+// open opens the state. While another watch has it, the error says who.
+func (p *watchProject) open(ctx context.Context, readOnly bool) (*watch.Store, error) {
+	if !readOnly {
+		if _, err := store.EnsureDir(p.Dir()); err != nil {
+			return nil, err
+		}
+	}
+	db, err := watch.OpenStore(p.path, readOnly, project.LockWait)
+	if errors.Is(err, store.ErrHeld) {
+		return nil, p.heldBy(ctx)
+	}
+	if err == nil {
+		db.Clean = p.app.secrets.JSON
+	}
+	return db, err
+}
+
+func (p *watchProject) close(db *watch.Store) {
+	if err := db.Close(); err != nil {
+		p.app.logger().Error("close the state of the watch", "error", err)
+	}
+}
+
+// ofWatch asks the process that watches, or looks at the file if none does. Where there is nothing to read, there is
+// nothing.
+func ofWatch[T any](
+	ctx context.Context, p *watchProject, readOnly bool, live func(*watch.Client) (T, error),
+	stored func(*watch.Store) (T, error),
+) (nothing T, err error) {
+	client, err := watch.Dial(ctx, p.socket)
+	if err == nil {
+		return live(client)
+	}
+	if !errors.Is(err, unixsock.ErrNotServed) {
+		return nothing, err
+	}
+	db, err := p.open(ctx, readOnly)
+	if readOnly && errors.Is(err, fs.ErrNotExist) {
+		return nothing, nil
+	}
+	if err != nil {
+		return nothing, err
+	}
+	defer p.close(db)
+	return stored(db)
+}
+
+// read gives what is known of the sessions. The report has no holder if nobody watches.
+func (p *watchProject) read(ctx context.Context) (watch.Report, error) {
+	return ofWatch(ctx, p, true,
+		func(c *watch.Client) (watch.Report, error) { return c.Report(ctx) },
+		func(s *watch.Store) (r watch.Report, err error) {
+			r.Sessions, err = watch.Stored(s)
+			return r, err
+		})
+}
+
+// heldBy says who watches, as far as that process tells, or the kernel.
+func (p *watchProject) heldBy(ctx context.Context) error {
+	who := project.LockOwner(p.path)
+	if client, err := watch.Dial(ctx, p.socket); err == nil {
+		if r, err := client.Report(ctx); err == nil {
+			since := r.Holder.Since.Local().Format(time.DateTime)
+			who = fmt.Sprintf(": process %d, `%s`, since %s", r.Holder.PID, r.Holder.Command, since)
+		}
+	}
+	return fmt.Errorf("this project is watched already%s: look with `manager watch --status`, or end that one first (%w)",
+		who, store.ErrHeld)
 }
 
 // address is where OpenCode is.
 func (p *watchProject) address(o *watchOptions) string {
-	for _, address := range []string{o.attach, p.Config().Watch.Attach} {
-		if address != "" {
-			return address
-		}
-	}
-	return defaultServer
+	return cmp.Or(o.attach, p.Config().Watch.Attach, defaultServer)
 }
 
 // config makes a watch's configuration of flags and configuration files.
 func (p *watchProject) config(ctx context.Context, o *watchOptions) (_ watch.Config, closeWiring func(), err error) {
-	a, d := p.app, p.deps
+	a := p.app
 	if o.since <= 0 {
 		return watch.Config{}, nil, usagef("--since is %s: it must be more than 0", o.since)
 	}
 	if len(o.budget.subTasks) > 0 || o.budget.run != nil && (o.budget.run.Attempts > 0 || o.budget.run.Calls > 0) {
 		return watch.Config{}, nil, usagef("--budget of a watch has tokens, cost and time only, and no sub-tasks")
 	}
-	policy := d.Config().Watch.Policy()
+	policy := p.Config().Watch.Policy()
 	policy.Continuous = o.continuous
-	if o.iterations > 0 {
-		policy.MaxIterations = o.iterations
-	}
+	policy.MaxIterations = cmp.Or(o.iterations, policy.MaxIterations)
 	words, checks, err := p.criteria(o)
 	if err != nil {
 		return watch.Config{}, nil, err
 	}
 	cfg := watch.Config{
-		Project: d.Dir(), Policy: &policy, DoneWhen: words, Tests: checks.Tests, Lint: checks.Lint,
-		Budget: o.budget.run, Since: o.since, All: o.all, Once: o.once, DryRun: o.dryRun, Redact: a.secrets.Text, Logger: d.log,
+		Project: p.Dir(), Policy: &policy, DoneWhen: words, Tests: checks.Tests, Lint: checks.Lint,
+		Budget: o.budget.run, Since: o.since, All: o.all, Once: o.once, DryRun: o.dryRun, Redact: a.secrets.Text, Logger: a.logger(),
 		Attach: func(ctx context.Context) (*opencode.Client, error) { return p.attach(ctx, p.address(o)) },
-		Show:   a.showWatch(o), Note: func(text string) { a.note("%s %s", view.Clock(time.Now()), text) },
+		Show:   p.show(o), Note: func(text string) { a.note("%s %s", view.Clock(time.Now()), text) },
 		Run: p.RunCommand,
 	}
-	d.Config().Blockers.Enabled = d.Config().Blockers.Enabled || o.blockers
-	if cfg.Diverter, err = d.Diverter(); err != nil {
+	p.Config().Blockers.Enabled = p.Config().Blockers.Enabled || o.blockers
+	if cfg.Diverter, err = p.Diverter(); err != nil {
 		return watch.Config{}, nil, err
 	}
 	if !slices.Contains(words, boulder.DoneJudge) {
-		return cfg, d.Close, nil
+		return cfg, p.Close, nil
 	}
-	judge, err := d.SessionJudge(ctx, p.address(o))
+	judge, err := p.SessionJudge(ctx, p.address(o))
 	if err != nil {
 		return watch.Config{}, nil, err
 	}
 	cfg.Judge = judge.Ask
-	return cfg, func() { judge.Close(); d.Close() }, nil
+	return cfg, func() { judge.Close(); p.Close() }, nil
 }
 
 // criteria are the words of completion, and the commands behind tests and diagnostics. A person's own session is not held
 // up by tests that nobody asked for, so that what the configuration says of runs does not count here.
 func (p *watchProject) criteria(o *watchOptions) (words []string, checks boulder.Checks, err error) {
-	words = o.doneWhen
-	if len(words) == 0 {
-		words = p.Config().Watch.DoneWhen
-	}
-	if len(words) == 0 {
-		words = []string{boulder.DoneTodos}
+	for _, words = range [][]string{o.doneWhen, p.Config().Watch.DoneWhen, {boulder.DoneTodos}} {
+		if len(words) > 0 {
+			break
+		}
 	}
 	if len(o.tests) > 0 && !slices.Contains(words, boulder.DoneTests) {
 		words = append(slices.Clip(words), boulder.DoneTests)
@@ -241,7 +317,7 @@ func (p *watchProject) criteria(o *watchOptions) (words []string, checks boulder
 func (p *watchProject) attach(ctx context.Context, address string) (*opencode.Client, error) {
 	a := p.app
 	client, err := opencode.Attach(ctx, address, opencode.AttachConfig{
-		Username: a.Getenv("OPENCODE_SERVER_USERNAME"), Password: a.Getenv("OPENCODE_SERVER_PASSWORD"), Logger: p.log,
+		Username: a.Getenv("OPENCODE_SERVER_USERNAME"), Password: a.Getenv("OPENCODE_SERVER_PASSWORD"), Logger: a.logger(),
 	})
 	if err != nil {
 		return nil, err
@@ -251,6 +327,19 @@ func (p *watchProject) attach(ctx context.Context, address string) (*opencode.Cl
 		return nil, err
 	}
 	return client, nil
+}
+
+// show shows decisions as they are made.
+func (p *watchProject) show(o *watchOptions) func(watch.Entry) {
+	a := p.app
+	if a.json {
+		return func(e watch.Entry) { _ = a.printJSON(e) } // a reader that went away is no reason to stop
+	}
+	stream := a.Stderr
+	if o.dryRun || o.once {
+		stream = a.Stdout // it is what was asked for
+	}
+	return view.Watch(a.on(stream), a.quiet, a.verbose, o.dryRun)
 }
 
 // newWatchOrderCmd is `manager watch stop` and `manager watch start`.
@@ -275,7 +364,9 @@ func (a *app) runWatchOrder(ctx context.Context, order watch.Order, ref string) 
 	if err != nil {
 		return err
 	}
-	ids, err := p.order(ctx, order, ref)
+	ids, err := ofWatch(ctx, p, false,
+		func(c *watch.Client) ([]string, error) { return c.Order(ctx, ref, order) },
+		func(s *watch.Store) ([]string, error) { return watch.Steer(s, ref, order, time.Now()) })
 	if errors.Is(err, watch.ErrUnknownSession) {
 		return &project.UsageError{Err: err}
 	}
@@ -289,10 +380,9 @@ func (a *app) runWatchOrder(ctx context.Context, order watch.Order, ref string) 
 		a.note("No session is known here.")
 	}
 	for _, id := range ids {
-		switch order {
-		case watch.OrderStop:
+		if order == watch.OrderStop {
 			a.tell(fmt.Sprintf("Session %s is stopped. Continue with: manager watch start %s", id, id))
-		default:
+		} else {
 			a.tell(fmt.Sprintf("Session %s is watched.", id))
 		}
 	}
@@ -304,22 +394,6 @@ func (a *app) runWatchOrder(ctx context.Context, order watch.Order, ref string) 
 type watchOrderReport struct {
 	Type     string   `json:"type"` // watch-stop | watch-start
 	Sessions []string `json:"sessions"`
-}
-
-func (p *watchProject) path() string   { return filepath.Join(p.dir, watch.FileName) }
-func (p *watchProject) socket() string { return filepath.Join(p.dir, watch.SocketName) }
-
-// heldBy says who watches, as far as that process tells, or the kernel.
-func (p *watchProject) heldBy(ctx context.Context) error {
-	who := project.LockOwner(p.path())
-	if client, err := watch.Dial(ctx, p.socket()); err == nil {
-		if r, err := client.Report(ctx); err == nil {
-			since := r.Holder.Since.Local().Format(time.DateTime)
-			who = fmt.Sprintf(": process %d, `%s`, since %s", r.Holder.PID, r.Holder.Command, since)
-		}
-	}
-	return fmt.Errorf("this project is watched already%s: look with `manager watch --status`, or end that one first (%w)",
-		who, store.ErrHeld)
 }
 
 // runWatchStatus tells how the sessions are.
@@ -349,13 +423,11 @@ func (a *app) runWatchStatus(ctx context.Context) error {
 	if len(report.Sessions) == 0 && err == nil {
 		a.note("No session is known here.")
 	}
-	var out strings.Builder
 	for _, s := range report.Sessions {
 		if s.Watched || report.Holder.PID == 0 || s.Newest == nil || s.Newest.Gate != enforcer.GateOwned || a.verbose {
-			fmt.Fprintln(&out, view.WatchStatusLine(a.on(a.Stdout).Paint, view.NewWatchItem(s)))
+			fmt.Fprintln(a.Stdout, view.WatchStatusLine(a.on(a.Stdout).Paint, view.NewWatchItem(s)))
 		}
 	}
-	fmt.Fprint(a.Stdout, out.String())
 	return err
 }
 
@@ -395,7 +467,9 @@ func (a *app) runWhySession(ctx context.Context, id string) error {
 			h.Session = &item
 		}
 	}
-	history, err := p.history(ctx, id)
+	history, err := ofWatch(ctx, p, true,
+		func(c *watch.Client) ([]watch.Entry, error) { return c.History(ctx, id) },
+		func(s *watch.Store) ([]watch.Entry, error) { return s.History(id) })
 	h.Decisions = append([]watch.Entry{}, history...)
 	switch {
 	case err == nil && h.Session == nil && len(history) == 0:
@@ -408,16 +482,4 @@ func (a *app) runWhySession(ctx context.Context, id string) error {
 	}
 	h.Print(a.on(a.Stdout))
 	return err
-}
-
-// showWatch shows decisions as they are made.
-func (a *app) showWatch(o *watchOptions) func(watch.Entry) {
-	if a.json {
-		return func(e watch.Entry) { _ = a.printJSON(e) } // a reader that went away is no reason to stop
-	}
-	p := a.on(a.Stderr)
-	if o.dryRun || o.once {
-		p = a.on(a.Stdout) // it is what was asked for
-	}
-	return view.Watch(p, a.quiet, a.verbose, o.dryRun)
 }
