@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
 )
 
 func (a *app) newBlockersCmd() *cobra.Command {
@@ -31,14 +34,14 @@ or ` + "`manager blockers on`" + ` says so. All of this works while runs and oth
   manager blockers answer B7 "Use bcrypt, cost 12"
   manager blockers export -o night.md`,
 		Args: noSuchCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runBlockers(cmd.Context()) },
+		RunE: a.withDesk(a.runBlockers),
 	}
 	cmd.AddCommand(
 		a.newBlockersStatusCmd(), a.newBlockersListCmd(), a.newBlockersShowCmd(),
 		a.newBlockersClarifyCmd(), a.newBlockersAnswerCmd(), a.newBlockersSkipCmd(), a.newBlockersExportCmd(),
-		a.newBlockersSwitchCmd("on", "Divert what only a person can answer", true),
-		a.newBlockersSwitchCmd("off", "Do not divert: agents ask as they always do", false),
-		a.newBlockersUnsetCmd(),
+		a.newBlockersSwitchCmd("on", "Divert what only a person can answer"),
+		a.newBlockersSwitchCmd("off", "Do not divert: agents ask as they always do"),
+		a.newBlockersSwitchCmd("unset", "Take on or off back: the configuration counts again"),
 		a.blockersInstallCommand(), a.blockersUninstallCommand(), a.blockersSlashCommand(),
 	)
 	return cmd
@@ -65,11 +68,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return usagef("%s has no command %q: see `%[1]s --help`", cmd.CommandPath(), args[0])
 }
 
-func (a *app) runBlockers(ctx context.Context) error {
-	d, err := a.blockers()
-	if err != nil {
-		return err
-	}
+func (a *app) runBlockers(ctx context.Context, d *blockers.Desk, _ []string) error {
 	s, err := a.readBlockersStatus(ctx, d, "")
 	if err != nil {
 		return err
@@ -94,13 +93,9 @@ func (a *app) newBlockersStatusCmd() *cobra.Command {
 		Short:             "Whether blockers are diverted, and how many wait",
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			d, err := a.blockers()
-			if err != nil {
-				return err
-			}
-			return a.tellBlockersStatus(cmd.Context(), d, session)
-		},
+		RunE: a.withDesk(func(ctx context.Context, d *blockers.Desk, _ []string) error {
+			return a.tellBlockersStatus(ctx, d, session)
+		}),
 	}
 	cmd.Flags().StringVar(&session, "session", "", "say it of this `SESSION` of OpenCode")
 	return cmd
@@ -181,37 +176,129 @@ func (a *app) watchDiverts(ctx context.Context) bool {
 	return err == nil && report.Holder.Diverts
 }
 
-func (a *app) newBlockersSwitchCmd(name, short string, on bool) *cobra.Command {
-	return a.blockersSwitch(name, short, `Switches the diverter `+name+` for the project, or for one session of OpenCode,
+// newBlockersSwitchCmd is on, off or unset.
+func (a *app) newBlockersSwitchCmd(name, short string) *cobra.Command {
+	long := `Switches the diverter ` + name + ` for the project, or for one session of OpenCode,
 whatever the configuration and the flag --blockers say. Processes that are at work see it with the next ask. It stays
-until it is switched again; `+"`manager blockers unset`"+` takes it back.`, &on)
-}
-
-func (a *app) newBlockersUnsetCmd() *cobra.Command {
-	return a.blockersSwitch("unset", "Take on or off back: the configuration counts again",
-		`Takes what was switched on or off back, for the project or for one session: the configuration and the flag
---blockers count again.`, nil)
-}
-
-func (a *app) blockersSwitch(name, short, long string, to *bool) *cobra.Command {
+until it is switched again; ` + "`manager blockers unset`" + ` takes it back.`
+	on := name == "on"
+	to := &on
+	if name == "unset" {
+		to = nil
+		long = `Takes what was switched on or off back, for the project or for one session: the configuration and the flag
+--blockers count again.`
+	}
 	var session string
 	cmd := &cobra.Command{
 		Use: name + " [flags]", Short: short, Long: long,
 		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("session") && !view.IsSession(session) {
-				return usagef("--session takes the id of an OpenCode session, ses_…, not %q", session)
-			}
-			d, err := a.blockers()
-			if err != nil {
-				return err
-			}
-			if err := d.Switch(cmd.Context(), session, to); err != nil {
-				return err
-			}
-			return a.tellBlockersStatus(cmd.Context(), d, session)
-		},
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only for this `SESSION` of OpenCode")
+	cmd.RunE = a.withDesk(func(ctx context.Context, d *blockers.Desk, _ []string) error {
+		if cmd.Flags().Changed("session") && !view.IsSession(session) {
+			return usagef("--session takes the id of an OpenCode session, ses_…, not %q", session)
+		}
+		if err := d.Switch(ctx, session, to); err != nil {
+			return err
+		}
+		return a.tellBlockersStatus(ctx, d, session)
+	})
 	return cmd
 }
+
+const blockersUsage = "nobody is here: what only a person can answer is taken down, and agents go on without " +
+	"(see 'manager blockers')"
+
+func blockersFlag(cmd *cobra.Command, to *bool) {
+	cmd.Flags().BoolVar(to, "blockers", false, blockersUsage)
+}
+
+// warnOfSwitch says that --blockers was typed in vain.
+func (a *app) warnOfSwitch(typed bool) {
+	if !typed {
+		return
+	}
+	if d, err := a.blockers(); err == nil && !d.On(boulder.BlockerScope{Diverted: true}) { // an error is told later
+		a.warn("--blockers changes nothing: `manager blockers off` was said for this project, and counts more. Take it back" +
+			" with: manager blockers unset")
+	}
+}
+
+// blockers opens the blockers of the project that the command line is about.
+func (a *app) blockers() (*blockers.Desk, error) {
+	p, err := a.open()
+	if err != nil {
+		return nil, err
+	}
+	return p.Blockers()
+}
+
+// withDesk runs a command with the blockers of the project.
+func (a *app) withDesk(
+	run func(ctx context.Context, d *blockers.Desk, args []string) error,
+) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		d, err := a.blockers()
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), d, args)
+	}
+}
+
+// placed finds out who has use for answers to blockers, and sorts them: what is waited for first.
+func (a *app) placed(ctx context.Context, all []boulder.Blocker) []view.BlockerItem {
+	now, subTaskOf := time.Now(), a.subTasksOf(ctx, all)
+	items := make([]view.BlockerItem, len(all))
+	for i := range all {
+		b := &all[i]
+		items[i] = view.BlockerItem{Type: view.TypeBlocker, Blocker: *b, Standing: blockers.StandingOf(b, subTaskOf(b), now)}
+	}
+	slices.SortStableFunc(items, func(x, y view.BlockerItem) int {
+		return cmp.Or(view.Urgency(&x, now)-view.Urgency(&y, now), view.Until(&x, now).Compare(view.Until(&y, now)),
+			x.CreatedAt.Compare(y.CreatedAt))
+	})
+	return items
+}
+
+// subTasksOf reads the boulders that unsettled blockers belong to, each once. Of one that cannot be read, every blocker
+// counts as waited for: that can be answered, and what is not shown cannot.
+func (a *app) subTasksOf(ctx context.Context, all []boulder.Blocker) func(*boulder.Blocker) *boulder.SubTask {
+	details := map[string]*store.Detail{}
+	for i := range all {
+		if b := &all[i]; b.BoulderID != "" && !b.Status.Settled() {
+			details[b.BoulderID] = nil
+		}
+	}
+	if len(details) > 0 {
+		if r, closeReader, err := a.openReader(ctx); err == nil {
+			for id := range details {
+				details[id] = readDetail(ctx, r, id)
+			}
+			closeReader()
+		}
+	}
+	return func(b *boulder.Blocker) *boulder.SubTask {
+		d := details[b.BoulderID]
+		if d == nil {
+			return &boulder.SubTask{ID: b.SubTaskID, Attempts: b.Attempt}
+		}
+		i := slices.IndexFunc(d.SubTasks, func(t boulder.SubTask) bool { return t.ID == b.SubTaskID })
+		if i < 0 || d.Boulder.Status.Terminal() {
+			return nil
+		}
+		return &d.SubTasks[i]
+	}
+}
+
+// readDetail reads a boulder; one that is not there any more is empty, and nil is not known.
+func readDetail(ctx context.Context, r reader, id string) *store.Detail {
+	d, err := r.Get(ctx, id)
+	if d.Boulder.ID == "" && !errors.Is(err, boulder.ErrNotFound) {
+		return nil
+	}
+	return &d
+}
+
+// awaiting reports whether a sub-task stands still, or will, until somebody answers a blocker.
+func awaiting(d store.Detail) bool { return view.WaitingIn(d, nil, time.Now()).Hard > 0 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
@@ -40,14 +39,14 @@ An answer stays as it is: say more with ` + "`manager note`" + `.`,
 			return nil
 		},
 		ValidArgsFunction: a.completeBlocker(boulder.BlockerPending),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: a.withDesk(func(ctx context.Context, d *blockers.Desk, args []string) error {
 			text, err := a.noteText(args[1:])
 			if err != nil {
 				return err
 			}
-			return a.runAnswer(cmd.Context(), args[0],
+			return a.runAnswer(ctx, d, args[0],
 				blockers.Settlement{Status: boulder.BlockerAnswered, Answer: text, Allowed: allow})
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&allow, "allow", false, "give the permission that was asked for")
 	return cmd
@@ -61,41 +60,52 @@ func (a *app) newBlockersSkipCmd() *cobra.Command {
 needs it and to say so. Also for what is dealt with, to have it off the list.`,
 		Example: `  manager blockers skip B7`,
 		Args:    oneBlocker, ValidArgsFunction: a.completeBlocker(boulder.BlockerPending),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.runAnswer(cmd.Context(), args[0], blockers.Settlement{Status: boulder.BlockerSkipped})
-		},
+		RunE: a.withDesk(func(ctx context.Context, d *blockers.Desk, args []string) error {
+			return a.runAnswer(ctx, d, args[0], blockers.Settlement{Status: boulder.BlockerSkipped})
+		}),
 	}
 }
 
-func (a *app) runAnswer(ctx context.Context, id string, s blockers.Settlement) error {
-	d, err := a.blockers()
+func (a *app) runAnswer(ctx context.Context, d *blockers.Desk, id string, s blockers.Settlement) error {
+	b, err := a.findBlocker(ctx, d, id)
 	if err != nil {
 		return err
 	}
-	b, err := findBlocker(ctx, d, id)
-	if err != nil {
-		return err
-	}
-	if err := a.checkAnswer(ctx, &b, s); err != nil {
-		return err
-	}
-	report, err := a.settle(ctx, d, b.ID, a.cleanAnswer(s))
-	if err != nil {
-		err = a.answerError(&b, report, err)
-	}
-	return errors.Join(a.tellSettled(report), err)
-}
-
-// tellSettled prints what became of an answer, if it is stored.
-func (a *app) tellSettled(report *settled) error {
+	report, err := a.settle(ctx, d, &b, s)
 	switch {
 	case report == nil:
-		return nil
 	case a.json:
-		return a.printJSON(report)
+		err = errors.Join(a.printJSON(report), err)
+	default:
+		a.tell(view.Settled(report, time.Now()))
 	}
-	a.tell(report.text(time.Now()))
-	return nil
+	return err
+}
+
+// settle stores an answer to a blocker, and hands it to its boulder. With an error there is a report as well if the answer
+// is stored.
+func (a *app) settle(
+	ctx context.Context, d *blockers.Desk, b *boulder.Blocker, s blockers.Settlement,
+) (*project.Answered, error) {
+	if err := a.checkAnswer(ctx, b, s); err != nil {
+		return nil, err
+	}
+	p, err := a.open()
+	if err != nil {
+		return nil, err
+	}
+	s.Answer = a.withoutSecrets("The answer", s.Answer)
+	report, err := p.Answer(ctx, d, b.ID, s)
+	switch {
+	case err != nil && report != nil:
+		err = fmt.Errorf("%w\nThe answer is kept. It is handed over when the boulder is run the next time: manager resume %s",
+			refusal(err), b.BoulderID)
+	case errors.Is(err, blockers.ErrSettled):
+		err = fmt.Errorf("%s was settled by somebody else just now; see: manager blockers show %[1]s", b.ID)
+	case errors.Is(err, blockers.ErrNothingToAllow):
+		err = &project.UsageError{Err: err}
+	}
+	return report, err
 }
 
 // checkAnswer refuses what can only be a slip, before anything is stored.
@@ -103,7 +113,18 @@ func (a *app) checkAnswer(ctx context.Context, b *boulder.Blocker, s blockers.Se
 	skip := s.Status == boulder.BlockerSkipped
 	switch {
 	case b.Status.Settled():
-		return a.alreadySettled(ctx, b)
+		said := fmt.Sprintf("%s is %s already, since %s", b.ID, b.Status, view.Stamp(b.SettledAt))
+		if b.Status == boulder.BlockerAnswered {
+			allowed := ""
+			if b.Allowed {
+				allowed = "allowed"
+			}
+			said = view.JoinedBy(": ", view.JoinedBy(": ", said, allowed), text.OneLine(b.Answer))
+		}
+		if b.SubTaskID != "" && a.tooLate(ctx, b) == "" { // it is not over
+			said += fmt.Sprintf("; say more with: manager note --sub-task %s \"…\"", b.SubTaskID)
+		}
+		return errors.New(said)
 	case s.Allowed && !allowable(b):
 		return usagef("%s asks for no permission, so there is none to give: answer it with a text", b.ID)
 	case allowable(b) && !s.Allowed && affirms(s.Answer):
@@ -139,30 +160,6 @@ func affirms(text string) bool {
 	return false
 }
 
-// alreadySettled says what the answer was, and how to say more to a sub-task that is not over.
-func (a *app) alreadySettled(ctx context.Context, b *boulder.Blocker) error {
-	s := fmt.Sprintf("%s is %s already, since %s", b.ID, b.Status, view.Stamp(b.SettledAt))
-	switch {
-	case b.Status == boulder.BlockerAnswered && b.Allowed:
-		s += view.JoinedBy(": ", ": allowed", text.OneLine(b.Answer))
-	case b.Status == boulder.BlockerAnswered:
-		s += ": " + text.OneLine(b.Answer)
-	}
-	if b.SubTaskID != "" && a.tooLate(ctx, b) == "" {
-		s += fmt.Sprintf("; say more with: manager note --sub-task %s \"…\"", b.SubTaskID)
-	}
-	return &answeredError{s}
-}
-
-// errAnswered is in the chain of what is said about an answer to what has one.
-var errAnswered = errors.New("answered already")
-
-// answeredError is a second answer.
-type answeredError struct{ text string }
-
-func (e *answeredError) Error() string        { return e.text }
-func (e *answeredError) Is(target error) bool { return target == errAnswered }
-
 // tooLate says why an answer could have no effect any more: its sub-task is over. It is empty where that is not known: the
 // answer is then kept, and whoever hands it over finds out.
 func (a *app) tooLate(ctx context.Context, b *boulder.Blocker) string {
@@ -188,72 +185,4 @@ func (a *app) tooLate(ctx context.Context, b *boulder.Blocker) string {
 	}
 	return fmt.Sprintf("%s, so nobody goes on with an answer to %s: have what is wrong put right by a new run, or take it"+
 		" off the list with: manager blockers skip %s", what, b.ID, b.ID)
-}
-
-// cleanAnswer takes secrets out of an answer: it is stored, and sent to model providers.
-func (a *app) cleanAnswer(s blockers.Settlement) blockers.Settlement {
-	if kinds := a.secrets.Kinds(s.Answer); len(kinds) > 0 {
-		a.warnOfSecret("The answer", kinds)
-		s.Answer = a.secrets.Text(s.Answer)
-	}
-	return s
-}
-
-// answerError says what went wrong with an answer. A report means that it is stored.
-func (a *app) answerError(b *boulder.Blocker, report *settled, err error) error {
-	switch {
-	case report != nil:
-		return fmt.Errorf("%w\nThe answer is kept. It is handed over when the boulder is run the next time: manager resume %s",
-			refusal(err), b.BoulderID)
-	case errors.Is(err, blockers.ErrSettled):
-		return &answeredError{fmt.Sprintf("%s was settled by somebody else just now; see: manager blockers show %s", b.ID, b.ID)}
-	case errors.Is(err, blockers.ErrNothingToAllow):
-		return &project.UsageError{Err: err}
-	}
-	return err
-}
-
-// text is the report for people.
-func (r *settled) text(now time.Time) string {
-	did := "Answered"
-	with := "with the answer"
-	switch {
-	case r.Status == boulder.BlockerSkipped:
-		did, with = "Skipped", "without an answer"
-	case r.Allowed:
-		did, with = "Allowed", "with the permission"
-	}
-	return fmt.Sprintf("%s %s.%s", did, r.ID, morning.Prefixed(" ", r.follows(with, now)))
-}
-
-// follows says what comes of it.
-func (r *settled) follows(with string, now time.Time) string {
-	switch r.Handover {
-	case project.NoBoulder:
-		if r.Ask != nil && r.Ask.Reply == boulder.ReplyWaiting && r.Until.After(now) {
-			return "The session that waits for it gets it."
-		}
-		if strings.HasPrefix(r.SessionID, "ses_") {
-			return "It came up outside of a run: its session is told by the next prompt of `manager watch`, if that watches it."
-		}
-		return "It came up outside of a run: nobody waits for it."
-	case project.OverBefore:
-		return "Nothing waited for it any more."
-	case project.NotAsked:
-		return fmt.Sprintf("%q gets it as soon as it has told its boulder of the blocker.", r.SubTaskID)
-	case project.Kept:
-		return ""
-	}
-	switch {
-	case len(r.Awaited) > 0:
-		return fmt.Sprintf("%q still waits for %s.", r.SubTaskID, strings.Join(r.Awaited, ", "))
-	case r.goesOnLater():
-		return fmt.Sprintf("%q goes on %s when the boulder does: manager resume %s", r.SubTaskID, with, r.BoulderID)
-	}
-	return fmt.Sprintf("%q goes on %s.", r.SubTaskID, with)
-}
-
-// goesOnLater reports whether the boulder has the answer, and somebody has to resume it.
-func (r *settled) goesOnLater() bool {
-	return r.Handover == project.HandedOver && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
 }

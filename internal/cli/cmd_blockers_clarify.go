@@ -39,14 +39,14 @@ that you can leave at any time, and go on later with what is left.
 
 Without a terminal: ` + "`manager blockers list --json`" + ` and ` + "`manager blockers answer ID \"TEXT\"`" + `.`,
 		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runClarify(cmd.Context(), &o) },
+		RunE: a.withDesk(func(ctx context.Context, d *blockers.Desk, _ []string) error { return a.runClarify(ctx, d, &o) }),
 	}
 	o.register(a, cmd)
 	_ = cmd.Flags().MarkHidden("status") // it is about those that wait
 	return cmd
 }
 
-func (a *app) runClarify(ctx context.Context, o *blockerFilter) error {
+func (a *app) runClarify(ctx context.Context, d *blockers.Desk, o *blockerFilter) error {
 	in, ok := fileOf(a.Stdin)
 	if !ok || !terminal(a.Stdin) || !terminal(a.Stderr) {
 		return usagef("clarify asks on a terminal, and there is none: see `manager blockers list`, and answer with" +
@@ -54,10 +54,6 @@ func (a *app) runClarify(ctx context.Context, o *blockerFilter) error {
 	}
 	if o.status != "" {
 		return usagef("clarify is about what waits for an answer: leave --status out")
-	}
-	d, err := a.blockers()
-	if err != nil {
-		return err
 	}
 	f, err := o.filter(ctx, a, boulder.BlockerPending)
 	if err != nil {
@@ -221,15 +217,11 @@ func parseAnswer(text string, b *boulder.Blocker) (s blockers.Settlement, act an
 // settle stores an answer and tells what comes of it. again: the answer cannot be used, and another one is asked for.
 func (c *clarifying) settle(ctx context.Context, b *boulder.Blocker, s blockers.Settlement) (again bool, err error) {
 	v := c.view()
-	if err := c.app.checkAnswer(ctx, b, s); err != nil {
-		v.Say(v.Yellow(text.OneLine(err.Error())))
-		return true, nil
-	}
-	report, err := c.app.settle(ctx, c.desk, b.ID, c.app.cleanAnswer(s))
+	report, err := c.app.settle(ctx, c.desk, b, s)
 	if report == nil {
-		err = c.app.answerError(b, report, err)
 		v.Say(v.Yellow(text.OneLine(err.Error())))
-		return !errors.Is(err, errAnswered), nil
+		now, err := c.desk.Get(ctx, b.ID)
+		return err != nil || !now.Status.Settled(), nil
 	}
 	c.answered++
 	if c.app.json {
@@ -237,11 +229,11 @@ func (c *clarifying) settle(ctx context.Context, b *boulder.Blocker, s blockers.
 			return false, err
 		}
 	}
-	v.Say(v.Green("✓ ") + report.text(time.Now()))
+	v.Say(v.Green("✓ ") + view.Settled(report, time.Now()))
 	if err != nil { // stored, and handed over later
-		v.Say(v.Yellow(text.OneLine(c.app.answerError(b, report, err).Error())))
+		v.Say(v.Yellow(text.OneLine(err.Error())))
 	}
-	if report.goesOnLater() && !slices.Contains(c.resume, b.BoulderID) {
+	if view.GoesOnLater(report) && !slices.Contains(c.resume, b.BoulderID) {
 		c.resume = append(c.resume, b.BoulderID)
 	}
 	return false, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
@@ -36,7 +37,7 @@ ending then decides: .md is the document; .json, .jsonl and .ndjson are data.`,
   manager blockers export --json | jq -r .question
   manager blockers export -o night.jsonl`,
 		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runBlockersExport(cmd.Context(), &o) },
+		RunE: a.withDesk(func(ctx context.Context, d *blockers.Desk, _ []string) error { return a.runBlockersExport(ctx, d, &o) }),
 	}
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "write to a new `FILE` instead of stdout")
 	cmd.Flags().BoolVar(&o.force, "force", false, "write the file anew if it is there")
@@ -51,13 +52,9 @@ type blockersExport struct {
 	Blockers int    `json:"blockers"`
 }
 
-func (a *app) runBlockersExport(ctx context.Context, o *blockersExportOptions) error {
+func (a *app) runBlockersExport(ctx context.Context, d *blockers.Desk, o *blockersExportOptions) error {
 	if o.force && o.output == "" {
 		return usagef("--force is for the file of -o, and none is given")
-	}
-	d, err := a.blockers()
-	if err != nil {
-		return err
 	}
 	f, err := o.filter(ctx, a, "")
 	if err != nil {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,18 +93,14 @@ session that it came up in, and the question. What a session holds still for com
 oldest. Choices that agents made for themselves follow, as long as an answer still reaches them; with --all also what
 nobody waits for any more, since its sub-task is over or was tried again without, and what is settled.`,
 		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runBlockersList(cmd.Context(), &o) },
+		RunE: a.withDesk(func(ctx context.Context, d *blockers.Desk, _ []string) error { return a.runBlockersList(ctx, d, &o) }),
 	}
 	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "also those that nobody waits for any more, and those that are settled")
 	o.register(a, cmd)
 	return cmd
 }
 
-func (a *app) runBlockersList(ctx context.Context, o *blockerFilter) error {
-	d, err := a.blockers()
-	if err != nil {
-		return err
-	}
+func (a *app) runBlockersList(ctx context.Context, d *blockers.Desk, o *blockerFilter) error {
 	f, err := o.filter(ctx, a, boulder.BlockerPending)
 	if err != nil {
 		return err
@@ -141,22 +136,6 @@ func (a *app) runBlockersList(ctx context.Context, o *blockerFilter) error {
 	return nil
 }
 
-// urgentFirst sorts: what waits before what is settled, hard before soft, the oldest first.
-func urgentFirst(all []boulder.Blocker) {
-	rank := func(b boulder.Blocker) int {
-		switch {
-		case b.Status.Settled():
-			return 2
-		case !b.Hard:
-			return 1
-		}
-		return 0
-	}
-	slices.SortStableFunc(all, func(x, y boulder.Blocker) int {
-		return cmp.Or(rank(x)-rank(y), x.CreatedAt.Compare(y.CreatedAt))
-	})
-}
-
 // printBlockers prints blockers, one line each.
 func (a *app) printBlockers(all []view.BlockerItem) error {
 	if !a.json {
@@ -176,7 +155,7 @@ func (a *app) newBlockersShowCmd() *cobra.Command {
 		Use:   "show [flags] ID",
 		Short: "Everything about one blocker",
 		Args:  oneBlocker, ValidArgsFunction: a.completeBlocker(""),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.runBlockersShow(cmd.Context(), args[0]) },
+		RunE: a.withDesk(a.runBlockersShow),
 	}
 }
 
@@ -188,17 +167,14 @@ func oneBlocker(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func (a *app) runBlockersShow(ctx context.Context, id string) error {
-	d, err := a.blockers()
+func (a *app) runBlockersShow(ctx context.Context, d *blockers.Desk, args []string) error {
+	b, err := a.findBlocker(ctx, d, args[0])
 	if err != nil {
 		return err
 	}
-	b, err := findBlocker(ctx, d, id)
-	if err != nil {
-		return err
-	}
+	item := a.placed(ctx, []boulder.Blocker{b})[0]
 	if a.json {
-		return a.printJSON(a.placed(ctx, []boulder.Blocker{b})[0])
+		return a.printJSON(item)
 	}
 	v := a.on(a.Stdout)
 	standing := a.placed(ctx, []boulder.Blocker{b})[0].Standing
@@ -211,7 +187,7 @@ func (a *app) runBlockersShow(ctx context.Context, id string) error {
 		v.Say("No answer is waited for: " + late)
 		return nil
 	}
-	if standing == blockers.Moot {
+	if item.Standing == blockers.Moot {
 		v.Say(fmt.Sprintf("Nobody waits for an answer any more: sub-task %q was tried again without it.", b.SubTaskID))
 		return nil
 	}
@@ -226,29 +202,23 @@ func (a *app) runBlockersShow(ctx context.Context, id string) error {
 // allowable reports whether a permission can be given: OpenCode asked for one.
 func allowable(b *boulder.Blocker) bool { return b.Ask != nil && b.Ask.Kind == boulder.AskPermission }
 
-// findBlocker reads the blocker that a person means.
-func findBlocker(ctx context.Context, d *blockers.Desk, id string) (boulder.Blocker, error) {
-	b, err := d.Get(ctx, strings.ToUpper(strings.TrimSpace(id)))
-	if errors.Is(err, blockers.ErrNotFound) {
-		return b, noBlocker(ctx, d, id)
+// findBlocker reads the blocker that a person means. If there is none, the error says which one was probably meant.
+func (a *app) findBlocker(ctx context.Context, d *blockers.Desk, id string) (boulder.Blocker, error) {
+	b, err := d.Get(ctx, id)
+	if !errors.Is(err, blockers.ErrNotFound) {
+		return b, err
 	}
-	return b, err
-}
-
-// noBlocker says which blocker was probably meant.
-func noBlocker(ctx context.Context, d *blockers.Desk, id string) error {
 	all, err := d.List(ctx, blockers.Filter{})
 	if len(all) == 0 && err == nil {
-		return usagef("there is no blocker %q, and none at all: nothing came up yet", id)
+		return b, usagef("there is no blocker %q, and none at all: nothing came up yet", id)
 	}
-	urgentFirst(all)
-	ids := make([]string, len(all))
-	for i := range all {
-		ids[i] = all[i].ID
+	var ids []string
+	for _, item := range a.placed(ctx, all) {
+		ids = append(ids, item.ID)
 	}
 	for _, guess := range []string{"B" + id, text.Nearest(strings.ToUpper(id), ids)} { // 7 is B7
 		if slices.Contains(ids, guess) {
-			return usagef("there is no blocker %q: did you mean %s?", id, guess)
+			return b, usagef("there is no blocker %q: did you mean %s?", id, guess)
 		}
 	}
 	const named = 10
@@ -256,7 +226,7 @@ func noBlocker(ctx context.Context, d *blockers.Desk, id string) error {
 	if n := len(ids) - named; n > 0 {
 		more = fmt.Sprintf(" and %d more", n)
 	}
-	return usagef("there is no blocker %q: there are %s%s", id, strings.Join(ids[:min(len(ids), named)], ", "), more)
+	return b, usagef("there is no blocker %q: there are %s%s", id, strings.Join(ids[:min(len(ids), named)], ", "), more)
 }
 
 // completeBlocker offers ids of blockers to the shell, for the first argument; with a status only those that have it.
@@ -271,10 +241,9 @@ func (a *app) completeBlocker(status boulder.BlockerStatus) cobra.CompletionFunc
 			return nil, how
 		}
 		found, _ := d.List(cmd.Context(), blockers.Filter{Status: status}) // those that can be read
-		urgentFirst(found)
 		var all []cobra.Completion
-		for i := range found {
-			all = append(all, cobra.CompletionWithDesc(found[i].ID, text.Clip(found[i].Question, 60)))
+		for _, b := range a.placed(cmd.Context(), found) {
+			all = append(all, cobra.CompletionWithDesc(b.ID, text.Clip(b.Question, 60)))
 		}
 		return all, how
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/blockers/mcptool"
 )
 
@@ -27,17 +28,11 @@ In the configuration of OpenCode, for example, under a name other than manager, 
 		Example:           `  manager mcp -C ~/src/shop`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runMCP(cmd.Context()) },
+		RunE: a.withDesk(func(ctx context.Context, d *blockers.Desk, _ []string) error {
+			if terminal(a.Stdin) {
+				a.note("Waiting for an MCP client on standard input; Ctrl-D ends it.")
+			}
+			return mcptool.New(mcptool.Config{Desk: d, Logger: a.logger()}).ServeStdio(ctx, a.Stdin, a.Stdout)
+		}),
 	}
-}
-
-func (a *app) runMCP(ctx context.Context) error {
-	desk, err := a.blockers()
-	if err != nil {
-		return err
-	}
-	if terminal(a.Stdin) {
-		a.note("Waiting for an MCP client on standard input; Ctrl-D ends it.")
-	}
-	return mcptool.New(mcptool.Config{Desk: desk, Logger: a.logger()}).ServeStdio(ctx, a.Stdin, a.Stdout)
 }

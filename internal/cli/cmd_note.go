@@ -32,11 +32,7 @@ from stdin. It may have 4,000 characters.`,
 			if err != nil {
 				return err
 			}
-			if kinds := a.secrets.Kinds(text); len(kinds) > 0 {
-				a.warnOfSecret("The note", kinds)
-				text = a.secrets.Text(text)
-			}
-			order := boulder.Order{Do: boulder.OrderNote, SubTaskID: subTask, Text: text}
+			order := boulder.Order{Do: boulder.OrderNote, SubTaskID: subTask, Text: a.withoutSecrets("The note", text)}
 			return a.steer(cmd.Context(), ref, order, func(d store.Detail) error {
 				if len(args) < 2 || subTask != "" {
 					return nil

@@ -61,3 +61,12 @@ func (a *app) cleanEvent(e boulder.Event) boulder.Event {
 	e.Body = secret.Each(e.Body, a.secrets.Text, a.secrets.JSON)
 	return e
 }
+
+// withoutSecrets is a text of the user as it is stored and sent to model providers. That something was taken out is told.
+func (a *app) withoutSecrets(what, text string) string {
+	kinds := a.secrets.Kinds(text)
+	if p, err := a.open(); err == nil && len(kinds) > 0 {
+		p.WarnOfSecret(what, kinds)
+	}
+	return a.secrets.Text(text)
+}
