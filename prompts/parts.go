@@ -2,10 +2,10 @@ package prompts
 
 import (
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
@@ -25,24 +25,7 @@ func (b *builder) path(subTask, name string) string {
 
 // dirName keeps an id that is not of letters, digits, - and _ from leading out of its directory, or to one of our
 // files: a plan that a program made may not have been checked.
-func dirName(id string) string {
-	if !strings.ContainsFunc(id, func(r rune) bool { return r >= utf8.RuneSelf || !inDirName(byte(r)) }) {
-		return id
-	}
-	var b strings.Builder
-	for _, c := range []byte(id) {
-		if inDirName(c) {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "%%%02X", c)
-		}
-	}
-	return b.String()
-}
-
-func inDirName(c byte) bool {
-	return c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
-}
+func dirName(id string) string { return strings.ReplaceAll(url.QueryEscape(id), ".", "%2E") }
 
 func (b *builder) passage(heading, text string, limit int, subTask, name string) *section {
 	return &section{heading: heading, fit: newPassage(text, b.path(subTask, name)).fit, limit: limit}

@@ -17,11 +17,11 @@ var (
 	ErrMoved    = boltfile.ErrMoved
 )
 
-// See package boltfile.
-type (
-	VersionError = boltfile.VersionError
-	CorruptError = boltfile.CorruptError
-)
+// VersionError is that of package boltfile.
+type VersionError = boltfile.VersionError
+
+// CorruptError is that of package boltfile.
+type CorruptError = boltfile.CorruptError
 
 var (
 	// ErrConflict is returned by [DB.Commit] for events that do not follow what is stored: the boulder was changed by

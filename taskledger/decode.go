@@ -79,24 +79,23 @@ func Parse(name string, data []byte) (*boulder.Plan, error) {
 
 // checkSeal looks at the seal of a file. Whatever is wrong with it has the same remedy.
 func checkSeal(p *boulder.Plan) []finding {
-	const do = "restore it, or remove the whole seal: the plan is then taken as written by hand"
-	s := p.Seal
-	if s == nil {
-		return nil
-	}
 	origins := []boulder.Origin{
 		boulder.OriginModel, boulder.OriginDirect, boulder.OriginFallback, boulder.OriginHand, boulder.OriginList,
 		boulder.OriginReplan,
 	}
-	switch {
+	f := finding{do: "restore it, or remove the whole seal: the plan is then taken as written by hand"}
+	switch s := p.Seal; {
+	case s == nil:
+		return nil
 	case !slices.Contains(origins, s.Origin):
-		return []finding{{
-			"seal.origin", fmt.Sprintf("the seal's origin is %q, not model, direct, fallback, list, replan or hand", s.Origin), do,
-		}}
+		f.path = "seal.origin"
+		f.what = fmt.Sprintf("the seal's origin is %q, not model, direct, fallback, list, replan or hand", s.Origin)
 	case s.Hash == "":
-		return []finding{{"seal.hash", "the seal has no hash", do}}
+		f.path, f.what = "seal.hash", "the seal has no hash"
 	case s.CreatedAt.IsZero():
-		return []finding{{"seal.created_at", "the seal has no created_at", do}}
+		f.path, f.what = "seal.created_at", "the seal has no created_at"
+	default:
+		return nil
 	}
-	return nil
+	return []finding{f}
 }

@@ -85,14 +85,12 @@ func number(specs []boulder.Spec) {
 func subjects(specs []boulder.Spec) string {
 	var all []string
 	for _, s := range specs {
-		if s.Subject == "" {
-			continue
+		if s.Subject != "" {
+			all = append(all, s.Subject)
 		}
-		if len(all) == maxNamed {
-			all = append(all, "…")
-			break
-		}
-		all = append(all, s.Subject)
+	}
+	if len(all) > maxNamed {
+		all = append(all[:maxNamed], "…")
 	}
 	return strings.Join(all, "; ")
 }

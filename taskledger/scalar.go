@@ -1,6 +1,7 @@
 package taskledger
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,23 +40,12 @@ func isPlain(s string) bool {
 	return !slices.Contains(words, strings.ToLower(s))
 }
 
-// isBlock reports whether a text can be written as a literal block without marks that puzzle people.
-func isBlock(s string) bool {
-	if !strings.Contains(s, "\n") || strings.HasSuffix(s, "\n\n") || strings.ContainsFunc(s, unfitForBlock) {
-		return false
-	}
-	first := true
-	for line := range strings.Lines(s) {
-		line = strings.TrimSuffix(line, "\n")
-		if strings.TrimRight(line, " \t") != line { // editors strip it
-			return false
-		}
-		if first && (line == "" || line[0] == ' ' || line[0] == '\t') { // would need an indentation mark
-			return false
-		}
-		first = false
-	}
-	return true
-}
+// unfitForBlock matches texts that a literal block can hold only with marks that puzzle people, or that editors change:
+// what begins with a space, ends with an empty line, or has spaces at the end of a line.
+var unfitForBlock = regexp.MustCompile(`^[ \t\n]|[ \t](\n|$)|\n\n$`)
 
-func unfitForBlock(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
+// isBlock reports whether a text is written as a literal block.
+func isBlock(s string) bool {
+	return strings.Contains(s, "\n") && !unfitForBlock.MatchString(s) &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && r != '\t' && unprintable(r) })
+}
