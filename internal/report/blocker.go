@@ -115,7 +115,7 @@ func PrintBlocker(o page.Out, depth int, b *boulder.Blocker, standing blockers.S
 	o.Block(depth, "context", b.Context)
 	if a := b.Ask; a != nil {
 		if a.Permission != "" {
-			o.Field(depth, "permission", strings.Join(append([]string{a.Permission}, a.Patterns...), " "))
+			o.Field(depth, "permission", a.Permission+Prefixed(": ", strings.Join(a.Patterns, ", ")))
 		}
 		if call := strings.TrimSpace(a.Tool + " " + a.Arguments); call != "" {
 			o.Item(depth, o.Faint("call:"), " ", o.Code(text.Clip(call, textShown)))

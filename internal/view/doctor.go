@@ -42,7 +42,7 @@ func (d *Doctor) Print(o page.Out) {
 			lines = append(lines, "→ "+text.OneLine(c.Do))
 		}
 		fmt.Fprintf(o, "%s %s  %s\n", o.Mark(sign), o.Bold(text.Fit(c.Name, len("opencode"))),
-			strings.Join(lines, "\n"+strings.Repeat(" ", len("✗ opencode"))))
+			strings.Join(lines, "\n"+strings.Repeat(" ", len("! opencode  "))))
 	}
 	if !d.OK {
 		o.Say("\nSomething is in the way of a run; see the lines with ", o.Mark("✗"), ".")

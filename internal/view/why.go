@@ -320,6 +320,11 @@ func (w *Why) Print(o page.Out) {
 		case stepNudge, stepFault, stepNote, stepWarning, stepBlocker:
 			line = o.Yellow(line)
 		}
+		if s.Gate != nil {
+			run := report.NewGate(*s.Gate)
+			sign, _ := run.Text()
+			line = o.Mark(sign) + " " + line
+		}
 		o.Item(1, o.Dim(Clock(s.Time)), "  ", line)
 		switch {
 		case s.Step == stepNudge:
