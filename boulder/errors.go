@@ -22,7 +22,7 @@ var (
 	// ErrNoCredit is an ErrFatal for an account that has no credit left: only a person can help, by topping it up.
 	ErrNoCredit = fmt.Errorf("%w: no credit", ErrFatal)
 	// ErrNoNewPlan is what a planner returns that was asked for another plan and has none.
-	ErrNoNewPlan = errors.New("no other plan")
+	ErrNoNewPlan = errors.New("the Task Ledger has no other plan")
 )
 
 // TroubleKind says what sort of fault [ErrTrouble] was.

@@ -51,7 +51,7 @@ func (r *run) startReplan() {
 		case errors.Is(err, boulder.ErrTrouble):
 			return r.applyAll(schedule.ReplanTrouble(r.state, r.o.limits, r.now(), err))
 		}
-		return r.applyAll(r.refuse("the Task Ledger has none: " + err.Error()))
+		return r.applyAll(r.refuse(err.Error()))
 	})
 }
 

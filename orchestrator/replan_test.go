@@ -3,6 +3,7 @@ package orchestrator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -118,7 +119,7 @@ func TestReplanRefused(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func() (boulder.Replacement, error){
 		"no other plan": func() (boulder.Replacement, error) {
-			return boulder.Replacement{}, errors.Join(errors.New("the same again"), boulder.ErrNoNewPlan)
+			return boulder.Replacement{}, fmt.Errorf("%w: the same again", boulder.ErrNoNewPlan)
 		},
 		"a plan that contradicts itself": func() (boulder.Replacement, error) {
 			return boulder.Replacement{SubTasks: planOf(spec("x", "hard")).SubTasks}, nil

@@ -14,7 +14,17 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 	loop := s.Boulder.Loop != nil
 	switch {
 	case !loop:
-		fmt.Fprintf(&b, "%d of %d sub-tasks completed.\n", s.Count(boulder.SubTaskCompleted), s.Planned())
+		red := 0
+		for _, t := range s.SubTasks {
+			if t.Status == boulder.SubTaskCompleted && len(t.Unverified()) > 0 {
+				red++
+			}
+		}
+		fmt.Fprintf(&b, "%d of %d sub-tasks completed", s.Count(boulder.SubTaskCompleted), s.Planned())
+		if red > 0 {
+			fmt.Fprintf(&b, ", %d of them with a gate that is red on the final files", red)
+		}
+		b.WriteString(".\n")
 	case status == boulder.Completed:
 		b.WriteString("All criteria hold.\n")
 	default:

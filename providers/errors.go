@@ -161,7 +161,7 @@ func (e *Error) todo() string {
 	case KindContentFilter:
 		return "reword the request or choose another model"
 	case KindMalformedOutput:
-		return "choose a stronger model"
+		return "choose another with --ledger-model"
 	case KindBadRequest:
 		return "check the model's name and the provider's settings"
 	default:

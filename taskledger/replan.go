@@ -41,7 +41,7 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 		made, err = said.replacement(req)
 	}
 	if err != nil {
-		return boulder.Replacement{}, spent, fmt.Errorf("make a new plan: %w", err)
+		return boulder.Replacement{}, spent, err
 	}
 	made.Model = p.cfg.Model
 	return made, spent, nil

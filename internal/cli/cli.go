@@ -81,7 +81,7 @@ func Main(env Env) int {
 		err = outputError(err, *failed)
 	}
 	if err != nil && !errors.Is(err, errSilent) {
-		fmt.Fprintf(a.Stderr, "manager: %s\n", message(err))
+		a.on(a.Stderr).Say("manager: ", message(err))
 	}
 	return exitCode(err)
 }

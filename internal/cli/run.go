@@ -151,13 +151,13 @@ func (e *ending) ended(err error) error {
 	detail, _ := e.db.Get(context.Background(), e.id) // what cannot be read is told without
 	how := goOnWith(awaiting(detail))
 	how = strings.ToUpper(how[:1]) + how[1:]
-	return fmt.Errorf("%w\nNothing is lost. %smanager resume %s%s", err, how, e.id, moreOf(err))
+	return fmt.Errorf("%w\nNothing is lost. %smanager resume %s%s", err, how, e.id, moreOf(err, detail.Boulder.Loop))
 }
 
 // moreOf is the flag that a resume needs when a budget is used up, or a loop has had its turns.
-func moreOf(err error) string {
-	if errors.Is(err, orchestrator.ErrLoopLimit) {
-		return " --max-iterations …"
+func moreOf(err error, loop *boulder.Loop) string {
+	if errors.Is(err, orchestrator.ErrLoopLimit) && loop != nil {
+		return fmt.Sprintf(" --max-iterations %d", 2*loop.Iterations)
 	}
 	used, ok := errors.AsType[*orchestrator.BudgetError](err)
 	switch {
