@@ -269,45 +269,19 @@ func TestJudgeUnavailable(t *testing.T) {
 	}
 }
 
+// Where no model could be asked, nothing is claimed; see internal/ledger for the kinds.
 func TestJudgeErrors(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[providers.Kind]error{
-		providers.KindAuth: boulder.ErrFatal, providers.KindQuota: boulder.ErrFatal,
-		providers.KindBadRequest: boulder.ErrFatal, providers.KindNetwork: boulder.ErrTrouble,
-		providers.KindOverloaded: boulder.ErrTrouble, providers.KindRateLimit: boulder.ErrTrouble,
-		providers.KindCanceled: boulder.ErrTrouble, // the adapter's own doing: the caller's context is alive
+		providers.KindAuth: boulder.ErrFatal, providers.KindRateLimit: boulder.ErrTrouble,
 	} {
 		m := fails(kind)
 		failed, _ := errors.AsType[*providers.Error](m.replies[0].err)
-		failed.Usage, failed.RetryAfter = providers.Usage{Input: 7}, 9*time.Second
+		failed.Usage = providers.Usage{Input: 7}
 		_, usage, err := judge(t, m, request())
-		if !errors.Is(err, want) || len(m.requests) != 1 {
-			t.Errorf("%s: error %v after %d calls, want %v", kind, err, len(m.requests), want)
+		if !errors.Is(err, want) || len(m.requests) != 1 || usage.Input != 7 || usage.Unpriced != 1 {
+			t.Errorf("%s: error %v after %d calls and %+v, want %v", kind, err, len(m.requests), usage, want)
 		}
-		if failure, ok := errors.AsType[*providers.Error](err); !ok || failure.Kind != kind {
-			t.Errorf("%s: the provider's error is not in the chain of %v", kind, err)
-		}
-		trouble, ok := errors.AsType[*boulder.TroubleError](err)
-		if ok != errors.Is(err, boulder.ErrTrouble) || ok && trouble.RetryAfter != 9*time.Second {
-			t.Errorf("%s: it is not said when to ask again: %+v", kind, trouble)
-		}
-		if usage.Input != 7 || usage.Unpriced != 1 {
-			t.Errorf("%s: usage %+v", kind, usage)
-		}
-	}
-	odd := &model{replies: []reply{{err: errors.New("odd")}}}
-	if _, _, err := judge(t, odd, request()); !errors.Is(err, boulder.ErrTrouble) {
-		t.Errorf("an error of no kind: %v", err)
-	}
-}
-
-func TestJudgeCancelled(t *testing.T) {
-	t.Parallel()
-	stop := errors.New("stop")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(stop)
-	if _, _, err := newJudge(t, says(done)).Judge(ctx, request()); !errors.Is(err, stop) {
-		t.Errorf("error %v", err)
 	}
 }
 
@@ -433,7 +407,6 @@ func TestSummaryCountsGates(t *testing.T) {
 	}
 }
 
-// nobody must not be asked.
 // A loop does not pay for a model's opinion on a turn that the rules find incomplete.
 func TestRulesFirst(t *testing.T) {
 	t.Parallel()
@@ -450,6 +423,7 @@ func TestRulesFirst(t *testing.T) {
 	}
 }
 
+// nobody must not be asked.
 type nobody struct{ providers.Completer }
 
 func TestNewRefuses(t *testing.T) {
