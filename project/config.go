@@ -66,7 +66,7 @@ func (p *Project) Notifier() (*notify.Notifier, error) {
 		return nil, nil
 	}
 	p.learnWebhook(address)
-	env, err := p.Environ()
+	env, err := p.environ()
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ var (
 // Connect puts together what planning and running need: the way to OpenCode, the ledgers' model, the project's git. No
 // OpenCode is started: that comes with its first use, or with [Project.Warm].
 func (p *Project) Connect(ctx context.Context) error {
-	if _, err := p.model(); err != nil {
+	if _, err := p.Model(); err != nil {
 		return err
 	}
 	var g errgroup.Group
@@ -79,7 +79,7 @@ func (p *Project) OpenLedger() error {
 	}
 	// Through OpenCode: the ledger model if one is named, else the model of the sub-tasks, else OpenCode's own choice.
 	if name == "" {
-		if name, err = p.model(); err != nil {
+		if name, err = p.Model(); err != nil {
 			return err
 		}
 	}
@@ -121,7 +121,7 @@ func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrato
 	if err != nil {
 		return nil, err
 	}
-	env, err := p.Environ()
+	env, err := p.environ()
 	if err != nil {
 		return nil, err
 	}
@@ -160,4 +160,28 @@ func Overlay(b, over boulder.Budget) boulder.Budget {
 		Tokens: cmp.Or(over.Tokens, b.Tokens), Cost: cmp.Or(over.Cost, b.Cost), Time: cmp.Or(over.Time, b.Time),
 		Attempts: cmp.Or(over.Attempts, b.Attempts), Calls: cmp.Or(over.Calls, b.Calls),
 	}
+}
+
+// Base is the commit that the project is at; empty outside git, and before [Project.Connect].
+func (p *Project) Base() string { return p.base }
+
+// Ledger is the model that plans and judges; empty: OpenCode's own choice.
+func (p *Project) Ledger() string { return p.ledger }
+
+// LedgerIsDirect reports whether the ledgers' provider is asked directly, and not through OpenCode.
+func (p *Project) LedgerIsDirect() bool { return p.direct }
+
+// NoDiffs says why there are no diffs of the project; empty: there are.
+func (p *Project) NoDiffs() string { return p.work.Reason() }
+
+// Warm begins to start OpenCode.
+func (p *Project) Warm() { p.host.Warm() }
+
+// Client connects to OpenCode, which it starts if need be.
+func (p *Project) Client(ctx context.Context) (*opencode.Client, error) {
+	conn, err := p.host.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return conn.Client, nil
 }

@@ -7,9 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/bouldermgr/manager/internal/config"
-
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/config"
 	"github.com/bouldermgr/manager/internal/detect"
 )
 
@@ -23,48 +22,41 @@ type Criteria struct {
 
 // Criteria finds out what --done-when, the configuration and the files of the project say.
 func (p *Project) Criteria(flag []string) Criteria {
-	tests := p.lookFor(p.cfg.Tests, detect.Tests(os.DirFS(p.dir)), "tests", "a go.mod, a script \"test\" in "+
+	done := Criteria{Words: flag}
+	if len(flag) == 0 {
+		done.Words = p.cfg.DoneWhen
+	}
+	files := os.DirFS(p.dir)
+	done.Checks.Tests, done.NoTests = p.commands(p.cfg.Tests, detect.Tests(files), "tests", "a go.mod, a script \"test\" in "+
 		"package.json, a Cargo.toml, files or a configuration of pytest, and a target \"test\" in a Makefile")
-	lint := p.lookFor(p.cfg.Lint, detect.Lint(os.DirFS(p.dir)), "lint", "")
-	words := flag
-	if len(words) == 0 {
-		words = p.cfg.DoneWhen
-	}
-	return Criteria{
-		Words: words, Checks: boulder.Checks{Tests: tests.run, Lint: lint.run}, NoTests: tests.why,
-	}
+	done.Checks.Lint, _ = p.commands(p.cfg.Lint, detect.Lint(files), "lint", "")
+	return done
 }
 
-// lookedFor are the commands for a criterion, or why there is none.
-type lookedFor struct {
-	run []string
-	why string
-}
-
-// lookFor takes the configured config.Commands, or else those of the detected ones whose program is installed: one that cannot
-// be run would be red for ever.
-func (p *Project) lookFor(configured config.Commands, detected []detect.Command, key, places string) lookedFor {
-	if configured.Set {
-		if len(configured.List) == 0 {
-			return lookedFor{why: fmt.Sprintf("the configuration says that there is none (%s: [])", key)}
-		}
-		return lookedFor{run: configured.List}
+// commands are the configured ones, or else those of the detected ones whose program is installed: one that cannot be run
+// would be red for ever. Without any, why says so.
+func (p *Project) commands(
+	configured config.Commands, detected []detect.Command, key, places string,
+) (found []string, why string) {
+	switch {
+	case configured.Set && len(configured.List) == 0:
+		return nil, fmt.Sprintf("the configuration says that there is none (%s: [])", key)
+	case configured.Set:
+		return configured.List, ""
 	}
-	var found lookedFor
+	why = "there is none of " + places
 	for _, c := range detected {
 		if p.installed(c.Program) {
-			found.run = append(found.run, c.Run)
+			found = append(found, c.Run)
 			p.log.Debug("found a command", "for", key, "command", c.Run, "because", c.Why)
 		} else {
-			found.why = fmt.Sprintf("%s, but %s is not installed", c.Why, c.Program)
+			why = fmt.Sprintf("%s, but %s is not installed", c.Why, c.Program)
 		}
 	}
-	if len(found.run) > 0 {
-		found.why = ""
-	} else if found.why == "" {
-		found.why = "there is none of " + places
+	if len(found) > 0 {
+		why = ""
 	}
-	return found
+	return found, why
 }
 
 // installed reports whether the shell that runs gates would find a program.
@@ -80,36 +72,28 @@ func (p *Project) installed(program string) bool {
 
 // Check refuses a plan, and without one what the run says, if tests are to decide and no command runs them.
 func (done Criteria) Check(plan *boulder.Plan) error {
-	if len(done.Checks.Tests) > 0 {
-		return nil
-	}
 	who := ""
-	switch {
-	case plan == nil && slices.Contains(done.Words, boulder.DoneTests):
-		who = "--done-when or the configuration"
-	case plan == nil:
-		return nil
-	default:
+	if plan == nil {
+		if slices.Contains(done.Words, boulder.DoneTests) {
+			who = "--done-when or the configuration"
+		}
+	} else {
 		for _, s := range plan.SubTasks {
-			if slices.Contains(done.of(plan, s), boulder.DoneTests) {
+			words := s.DoneWhen
+			if len(words) == 0 {
+				words = plan.DoneWhen
+			}
+			if len(words) == 0 {
+				words = done.Words
+			}
+			if who == "" && slices.Contains(words, boulder.DoneTests) {
 				who = fmt.Sprintf("sub-task %q", s.ID)
-				break
 			}
 		}
 	}
-	if who == "" {
+	if who == "" || len(done.Checks.Tests) > 0 {
 		return nil
 	}
 	return usagef("%s: done when tests pass, but no command is known that runs them (%s): name it in the configuration,"+
 		" as in `tests: make check`, or leave that criterion out", who, done.NoTests)
-}
-
-// of are the criteria of a sub-task: its own, else those of its plan, else those of the run.
-func (done Criteria) of(plan *boulder.Plan, s boulder.Spec) []string {
-	for _, words := range [][]string{s.DoneWhen, plan.DoneWhen, done.Words} {
-		if len(words) > 0 {
-			return words
-		}
-	}
-	return nil
 }

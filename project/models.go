@@ -15,7 +15,7 @@ import (
 // of the sub-tasks that name none: by --model, the configuration, or OpenCode's own; empty leaves the choice to
 // OpenCode.
 func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, error) {
-	fallback, err := p.model()
+	fallback, err := p.Model()
 	if err != nil {
 		return "", err
 	}
@@ -109,8 +109,8 @@ func Offered(c opencode.Catalogue, provider string) string {
 		provider, connected)
 }
 
-// model is what the user named for sub-tasks that name none; empty if they did not.
-func (p *Project) model() (string, error) { return modelOf(p.opts.Model, p.cfg.Model) }
+// Model is what the user named for sub-tasks that name none; empty if they did not.
+func (p *Project) Model() (string, error) { return modelOf(p.opts.Model, p.cfg.Model) }
 
 // price is what the configuration says about a model of which OpenCode knows no price.
 func (p *Project) price(model string, u boulder.Usage) (float64, bool) {

@@ -56,7 +56,7 @@ func otherOpenCode(err error) bool {
 
 // startServer starts a server of our own and refuses one that cannot be used.
 func (p *Project) startServer(ctx context.Context) (*opencode.Server, error) {
-	env, err := p.Environ()
+	env, err := p.environ()
 	if err != nil {
 		return nil, err
 	}

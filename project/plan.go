@@ -1,10 +1,17 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
+	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/internal/statedir"
+	"github.com/bouldermgr/manager/store"
+	"github.com/bouldermgr/manager/taskledger"
 )
 
 // Plan asks the Task Ledger to split a task. Nothing is stored.
@@ -23,3 +30,75 @@ func (p *Project) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	}
 	return plan, usage, nil
 }
+
+// ReadPlan reads a plan file without the secrets in it; in commands, ids and names of models they are refused.
+func (p *Project) ReadPlan(path string) (*boulder.Plan, error) {
+	plan, err := taskledger.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.refuseSecret("the plan's model", plan.Model); err != nil {
+		return nil, err
+	}
+	for _, s := range plan.SubTasks {
+		for name, values := range map[string][]string{
+			"id": {s.ID}, "model": {s.Model}, "agent": {s.Agent}, "depends_on": s.DependsOn,
+			"gates": s.Gates, "no_worse": s.NoWorse,
+		} {
+			if err := p.refuseSecret(fmt.Sprintf("%s of sub-task %q", name, p.secrets.Text(s.ID)), values...); err != nil {
+				return nil, err
+			}
+		}
+	}
+	var kinds []string
+	clean := secret.Each(*plan, func(s string) string {
+		kinds = append(kinds, p.secrets.Kinds(s)...)
+		return p.secrets.Text(s)
+	}, p.secrets.JSON)
+	if len(kinds) > 0 {
+		slices.Sort(kinds)
+		p.WarnOfSecret("The plan "+path, slices.Compact(kinds))
+	}
+	return &clean, nil
+}
+
+// WritePlan writes a plan to a file that a person named, as they would write it, or to the project's own, which is
+// below .manager: there a link is not followed, since it may come from anybody.
+func (p *Project) WritePlan(path string, plan *boulder.Plan) error {
+	if path != p.PlanPath() {
+		return taskledger.WriteFile(path, plan)
+	}
+	data, err := taskledger.Format(plan)
+	if err != nil {
+		return err
+	}
+	dir, err := statedir.Open(p.dir, store.DirName)
+	if err != nil {
+		return fmt.Errorf("write the plan: %w", err)
+	}
+	defer dir.Close()
+	if err := dir.Write(filepath.Base(path), data); err != nil {
+		return fmt.Errorf("write the plan to %s: %w", path, err)
+	}
+	return nil
+}
+
+// CheckSeal refuses a plan that was made for another state of the project.
+func (p *Project) CheckSeal(plan *boulder.Plan, allowStale bool) error {
+	if plan.Edited() {
+		p.note("The plan was edited after it was made; it runs as it is written.")
+	}
+	if plan.Seal == nil || plan.Seal.Base == p.base || plan.Seal.Base == "" {
+		return nil
+	}
+	moved := fmt.Sprintf("the plan was made for commit %s, and the project is at %s",
+		Short(plan.Seal.Base), cmp.Or(Short(p.base), "no commit"))
+	if allowStale {
+		p.note("Note: %s.", moved)
+		return nil
+	}
+	return usagef("%s: plan again with `manager plan`, or run it all the same with --allow-stale", moved)
+}
+
+// Short is a commit as people read it.
+func Short(commit string) string { return commit[:min(len(commit), 10)] }

@@ -11,9 +11,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/config"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/secret"
@@ -21,8 +23,6 @@ import (
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/workspace"
-
-	"github.com/bouldermgr/manager/executor"
 )
 
 // Options tune a [Project]. The zero value is usable.
@@ -61,7 +61,8 @@ type Project struct {
 	log     *slog.Logger
 	secrets *secret.Redactor
 
-	processes processes
+	mu           sync.Mutex
+	registration *orphan.Registration // of processes that must not outlive this one; nil before the first start
 
 	// Of what Connect has put together.
 	host      *opencode.Host
@@ -199,7 +200,33 @@ func (p *Project) Close() {
 	if p.attached != nil {
 		p.attached.Close()
 	}
-	p.release()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.registration != nil {
+		if err := p.registration.Release(); err != nil { // it ends what still runs
+			p.warn("%v", err)
+		}
+		p.registration = nil
+	}
+}
+
+// environ is the environment for what is started in the project: with the mark by which it is found if this process dies.
+// Only where there is no state directory, and none is made (`doctor`, `plan -o`), is there no mark; neither of them has
+// an agent run tools.
+func (p *Project) environ() ([]string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.registration == nil {
+		if !exists(p.stateDir()) {
+			return p.opts.Environ, nil
+		}
+		r, err := orphan.Register(p.stateDir())
+		if err != nil {
+			return nil, err
+		}
+		p.registration = r
+	}
+	return append(slices.Clip(p.opts.Environ), p.registration.Env()), nil
 }
 
 // Kill ends OpenCode without asking it, if it is ours, for a user in a hurry.
@@ -219,3 +246,13 @@ func Sweep(dir string) (orphan.Swept, error) {
 	}
 	return orphan.Sweep(filepath.Join(root, store.DirName))
 }
+
+// UsageError is a request, plan file or configuration that cannot be used. What is wrong is in its text, with what to do.
+type UsageError struct{ Err error }
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *UsageError) Unwrap() error { return e.Err }
+
+func usagef(format string, args ...any) error { return &UsageError{Err: fmt.Errorf(format, args...)} }

@@ -5,9 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/secret"
-	"github.com/bouldermgr/manager/taskledger"
 )
 
 // learnSecrets makes the keys known that the configuration names, and refuses a secret in what it has run.
@@ -31,8 +29,8 @@ func (p *Project) learnSecrets() error {
 }
 
 // refuseSecret refuses a secret where it cannot be taken out: in what is run or used as it is written.
-func (p *Project) refuseSecret(where, text string) error {
-	kinds := p.secrets.Kinds(text)
+func (p *Project) refuseSecret(where string, texts ...string) error {
+	kinds := p.secrets.Kinds(strings.Join(texts, "\n"))
 	if len(kinds) == 0 {
 		return nil
 	}
@@ -48,50 +46,6 @@ func (p *Project) CleanRequest(task string, constraints []string) (string, []str
 		p.WarnOfSecret("The task", p.secrets.Kinds(strings.Join(append([]string{task}, constraints...), "\n")))
 	}
 	return clean[0], clean[1:]
-}
-
-// ReadPlan reads a plan file without the secrets in it; in commands, ids and names of models they are refused.
-func (p *Project) ReadPlan(path string) (*boulder.Plan, error) {
-	plan, err := taskledger.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.refuseInPlan(plan); err != nil {
-		return nil, err
-	}
-	var kinds []string
-	clean := secret.Each(*plan, func(s string) string {
-		for _, k := range p.secrets.Kinds(s) {
-			if !slices.Contains(kinds, k) {
-				kinds = append(kinds, k)
-			}
-		}
-		return p.secrets.Text(s)
-	}, p.secrets.JSON)
-	if len(kinds) > 0 {
-		p.WarnOfSecret("The plan "+path, kinds)
-	}
-	return &clean, nil
-}
-
-func (p *Project) refuseInPlan(plan *boulder.Plan) error {
-	if err := p.refuseSecret("the plan's model", plan.Model); err != nil {
-		return err
-	}
-	for _, s := range plan.SubTasks {
-		fields := map[string][]string{
-			"id": {s.ID}, "model": {s.Model}, "agent": {s.Agent}, "depends_on": s.DependsOn,
-			"gates": s.Gates, "no_worse": s.NoWorse,
-		}
-		for name, values := range fields {
-			for _, v := range values {
-				if err := p.refuseSecret(fmt.Sprintf("%s of sub-task %q", name, p.secrets.Text(s.ID)), v); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
 }
 
 // WarnOfSecret says that a text held secrets, and what becomes of it.

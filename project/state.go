@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
 )
@@ -197,51 +195,4 @@ func (s *State) ran(id string) {
 	if s.serves {
 		s.server.SetRunning(s.running)
 	}
-}
-
-// CheckSeal refuses a plan that was made for another state of the project.
-func (p *Project) CheckSeal(plan *boulder.Plan, allowStale bool) error {
-	if plan.Edited() {
-		p.note("The plan was edited after it was made; it runs as it is written.")
-	}
-	if plan.Seal == nil || plan.Seal.Base == p.base || plan.Seal.Base == "" {
-		return nil
-	}
-	moved := fmt.Sprintf("the plan was made for commit %s, and the project is at %s",
-		Short(plan.Seal.Base), cmp.Or(Short(p.base), "no commit"))
-	if allowStale {
-		p.note("Note: %s.", moved)
-		return nil
-	}
-	return usagef("%s: plan again with `manager plan`, or run it all the same with --allow-stale", moved)
-}
-
-// Short is a commit as people read it.
-func Short(commit string) string { return commit[:min(len(commit), 10)] }
-
-// Base is the commit that the project is at; empty outside git, and before [Project.Connect].
-func (p *Project) Base() string { return p.base }
-
-// Ledger is the model that plans and judges; empty: OpenCode's own choice.
-func (p *Project) Ledger() string { return p.ledger }
-
-// LedgerIsDirect reports whether the ledgers' provider is asked directly, and not through OpenCode.
-func (p *Project) LedgerIsDirect() bool { return p.direct }
-
-// NoDiffs says why there are no diffs of the project; empty: there are.
-func (p *Project) NoDiffs() string { return p.work.Reason() }
-
-// Warm begins to start OpenCode.
-func (p *Project) Warm() { p.host.Warm() }
-
-// Model is what the user named for sub-tasks that name none; empty if they did not.
-func (p *Project) Model() (string, error) { return p.model() }
-
-// Client connects to OpenCode, which it starts if need be.
-func (p *Project) Client(ctx context.Context) (*opencode.Client, error) {
-	conn, err := p.host.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return conn.Client, nil
 }

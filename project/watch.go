@@ -24,7 +24,7 @@ func (p *Project) Diverter() (session.Diverter, error) {
 
 // RunCommand runs a command of a criterion as the gates of a run are run.
 func (p *Project) RunCommand(ctx context.Context, command string) boulder.Gate {
-	env, err := p.Environ()
+	env, err := p.environ()
 	if err != nil {
 		p.log.Warn("what a killed manager leaves behind will not be found", "error", err)
 		env = p.opts.Environ
@@ -39,7 +39,8 @@ func (p *Project) RunCommand(ctx context.Context, command string) boulder.Gate {
 // SessionJudge asks the Progress Ledger about a session as it would about a sub-task that has the person's request for
 // content. It may be asked from any goroutine.
 type SessionJudge struct {
-	open func(ctx context.Context) (*Project, error)
+	dir  string
+	opts Options
 
 	mu    sync.Mutex
 	wired *Project
@@ -49,49 +50,42 @@ type SessionJudge struct {
 // SessionJudge prepares the judge of sessions at an OpenCode server. One that is not there yet is no fault: the watch waits
 // for it. The caller closes it.
 func (p *Project) SessionJudge(ctx context.Context, address string) (*SessionJudge, error) {
-	j := &SessionJudge{open: func(ctx context.Context) (*Project, error) {
-		o := p.opts
-		o.Attach = address
-		wired, err := Open(p.dir, o)
-		if err != nil {
-			return nil, err
-		}
-		return wired, wired.Connect(ctx)
-	}}
-	if _, _, err := j.connect(ctx); err != nil && !errors.Is(err, opencode.ErrUnavailable) {
+	j := &SessionJudge{dir: p.dir, opts: p.opts}
+	j.opts.Attach = address
+	if err := j.connect(ctx); err != nil && !errors.Is(err, opencode.ErrUnavailable) {
 		return nil, err
 	}
 	return j, nil
 }
 
-func (j *SessionJudge) connect(ctx context.Context) (*Project, cleanJudge, error) {
+func (j *SessionJudge) connect(ctx context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.wired != nil {
-		return j.wired, j.judge, nil
+		return nil
 	}
-	d, err := j.open(ctx)
+	p, err := Open(j.dir, j.opts)
 	if err != nil {
-		if d != nil {
-			d.Close()
-		}
-		return nil, cleanJudge{}, err
+		return err
 	}
-	judge, err := progressledger.New(progressledger.Config{Completer: d.completer, Logger: d.log})
+	var judge *progressledger.Judge
+	if err = p.Connect(ctx); err == nil {
+		judge, err = progressledger.New(progressledger.Config{Completer: p.completer, Logger: p.log})
+	}
 	if err != nil {
-		d.Close()
-		return nil, cleanJudge{}, err
+		p.Close()
+		return err
 	}
-	j.wired, j.judge = d, cleanJudge{judge, d.secrets}
-	return j.wired, j.judge, nil
+	j.wired, j.judge = p, cleanJudge{judge, p.secrets}
+	return nil
 }
 
 // Ask gives what is missing; nothing: the work is complete.
 func (j *SessionJudge) Ask(ctx context.Context, q watch.Question) (missing []string, err error) {
-	d, judge, err := j.connect(ctx)
-	if err != nil {
+	if err := j.connect(ctx); err != nil {
 		return nil, err
 	}
+	d := j.wired
 	now, err := d.work.Snapshot(ctx)
 	if err != nil {
 		return nil, err
@@ -101,7 +95,7 @@ func (j *SessionJudge) Ask(ctx context.Context, q watch.Question) (missing []str
 	if err != nil {
 		return nil, err
 	}
-	verdict, _, err := judge.Judge(ctx, judgeRequest(q, changes))
+	verdict, _, err := j.judge.Judge(ctx, judgeRequest(q, changes))
 	switch {
 	case err != nil || verdict.Completed:
 		return nil, err

@@ -2,11 +2,13 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -53,7 +55,7 @@ func (p *approver) approve(
 	} else if !p.app.json {
 		p.show(plan)
 	}
-	if !gates && hasGates(plan) {
+	if !gates && slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool { return len(s.Gates) > 0 }) {
 		p.app.note("The model proposed gates. Nobody has looked at them, so they are told to the agents but not run" +
 			" (allow_model_gates in the configuration changes that).")
 	}
@@ -82,29 +84,12 @@ func (p *approver) replans(wanted bool) orchestrator.ApproveReplan {
 			defer p.view.Pause()()
 		}
 		view.Replan(p.app.on(p.app.Stderr), r)
-		for {
-			fmt.Fprint(p.app.Stderr, "\nGo on with this plan? [yes / no] ")
-			answer, err := p.app.answer(ctx)
-			if err != nil {
-				return false, err
-			}
-			switch strings.ToLower(strings.TrimSpace(answer)) {
-			case "y", "yes":
-				return true, nil
-			case "n", "no":
-				return false, orchestrator.ErrDeclined
-			}
+		answer, err := p.app.choose(ctx, "Go on with this plan?", "yes", "no")
+		if err == nil && answer == "no" {
+			err = orchestrator.ErrDeclined
 		}
+		return err == nil, err
 	}
-}
-
-func hasGates(plan *boulder.Plan) bool {
-	for _, s := range plan.SubTasks {
-		if len(s.Gates) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // show shows a plan to a person who is about to run it.
@@ -118,28 +103,41 @@ func (p *approver) show(plan *boulder.Plan) {
 func (p *approver) question(ctx context.Context, plan *boulder.Plan, path string) (*boulder.Plan, error) {
 	p.show(plan)
 	for {
-		fmt.Fprint(p.app.Stderr, "\nRun this plan? [yes / edit / no] ")
-		answer, err := p.app.answer(ctx)
+		answer, err := p.app.choose(ctx, "Run this plan?", "yes", "edit", "no")
+		switch {
+		case err != nil:
+			return nil, err
+		case answer == "yes":
+			return plan, nil
+		case answer == "no":
+			return nil, orchestrator.ErrDeclined
+		}
+		edited, err := p.editPlan(ctx, plan, path)
+		if _, bad := errors.AsType[*taskledger.FileError](err); bad {
+			fmt.Fprintf(p.app.Stderr, "%v\nThe plan was not taken over; edit it again.\n", err)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
-		switch strings.ToLower(strings.TrimSpace(answer)) {
-		case "y", "yes":
-			return plan, nil
-		case "n", "no":
-			return nil, orchestrator.ErrDeclined
-		case "e", "edit":
-			edited, err := p.editPlan(ctx, plan, path)
-			var file *taskledger.FileError
-			if errors.As(err, &file) {
-				fmt.Fprintf(p.app.Stderr, "%v\nThe plan was not taken over; edit it again.\n", err)
-				continue
+		plan = edited
+		p.show(plan)
+	}
+}
+
+// choose asks until one of the words, or its first letter, is the answer.
+func (a *app) choose(ctx context.Context, question string, words ...string) (string, error) {
+	for {
+		fmt.Fprintf(a.Stderr, "\n%s [%s] ", question, strings.Join(words, " / "))
+		answer, err := a.answer(ctx)
+		if err != nil {
+			return "", err
+		}
+		answer = strings.ToLower(strings.TrimSpace(answer))
+		for _, word := range words {
+			if answer == word || answer == word[:1] {
+				return word, nil
 			}
-			if err != nil {
-				return nil, err
-			}
-			plan = edited
-			p.show(plan)
 		}
 	}
 }
@@ -184,7 +182,9 @@ func (a *app) answer(ctx context.Context) (string, error) {
 
 // editPlan opens the plan's file in the person's editor and reads it back.
 func (p *approver) editPlan(ctx context.Context, plan *boulder.Plan, path string) (*boulder.Plan, error) {
-	if !exists(path) || path == p.PlanPath() && !p.holds(path, plan) {
+	// What cannot be read is a failed edit of a moment ago: it is gone on with.
+	old, err := taskledger.ReadFile(path)
+	if !exists(path) || path == p.PlanPath() && err == nil && old.Hash() != plan.Hash() {
 		if err := p.app.keepEdited(path); err != nil {
 			return nil, err
 		}
@@ -198,23 +198,8 @@ func (p *approver) editPlan(ctx context.Context, plan *boulder.Plan, path string
 	return p.ReadPlan(path)
 }
 
-// holds reports whether the file is the plan, or an edit of it that could not be read yet.
-func (p *approver) holds(path string, plan *boulder.Plan) bool {
-	old, err := taskledger.ReadFile(path)
-	if err != nil {
-		return true // a failed edit of a moment ago: let the person go on with it
-	}
-	return old.Hash() == plan.Hash()
-}
-
 func (p *approver) runEditor(ctx context.Context, path string) error {
-	editor := "vi"
-	for _, name := range []string{"VISUAL", "EDITOR"} {
-		if v := p.app.Getenv(name); v != "" {
-			editor = v
-			break
-		}
-	}
+	editor := cmp.Or(p.app.Getenv("VISUAL"), p.app.Getenv("EDITOR"), "vi")
 	// $EDITOR may have arguments; the shell splits them, and gets the path as a parameter of its own.
 	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", path)
 	cmd.Env, cmd.Stdin = p.app.Environ, p.app.Stdin

@@ -2,21 +2,16 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/store"
 )
 
-type archiveOptions struct{ undo bool }
-
 func (a *app) newArchiveCmd() *cobra.Command {
-	var o archiveOptions
+	var undo bool
 	cmd := &cobra.Command{
 		Use:   "archive [flags] [BOULDER …]",
 		Short: "Archive finished boulders",
@@ -27,9 +22,9 @@ deleted: they are listed with ` + "`manager list --archived`" + `, can be looked
   manager archive 01k3 01k4
   manager archive --undo 01k3`,
 		ValidArgsFunction: a.completion(boulders),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.runArchive(cmd.Context(), &o, args) },
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.runArchive(cmd.Context(), undo, args) },
 	}
-	cmd.Flags().BoolVar(&o.undo, "undo", false, "bring them back")
+	cmd.Flags().BoolVar(&undo, "undo", false, "bring them back")
 	return cmd
 }
 
@@ -41,9 +36,12 @@ type archiveReport struct {
 	Changed   bool   `json:"changed"` // false: it was so before
 }
 
-func (a *app) runArchive(ctx context.Context, o *archiveOptions, args []string) error {
-	if o.undo && len(args) == 0 {
-		return usagef("say which boulder is to come back: `manager list --archived` shows them")
+func (a *app) runArchive(ctx context.Context, undo bool, args []string) error {
+	if len(args) == 0 {
+		if undo {
+			return usagef("say which boulder is to come back: `manager list --archived` shows them")
+		}
+		args = []string{""}
 	}
 	p, err := a.openAnyway()
 	if err != nil {
@@ -53,51 +51,35 @@ func (a *app) runArchive(ctx context.Context, o *archiveOptions, args []string) 
 	if err != nil {
 		return err
 	}
-	reports, err := archive(ctx, d, o, args)
-	d.Close()
-	for _, r := range reports {
-		if err := a.printArchived(r); err != nil {
+	defer d.Close()
+	var all []boulder.Boulder
+	for _, arg := range args { // nothing is done if one of them cannot be meant
+		found, err := project.Get(ctx, d, arg)
+		if err != nil {
+			return err
+		}
+		if b := found.Boulder; !b.Status.Terminal() {
+			return usagef("boulder %s is %s, and only what is over can be archived: bring it to its end with"+
+				" `manager resume %s`, or end it with `manager cancel -b %s`", b.ID, b.Status, b.ID, b.ID)
+		}
+		all = append(all, found.Boulder)
+	}
+	order := boulder.Order{Do: boulder.OrderArchive}
+	if undo {
+		order.Do = boulder.OrderUnarchive
+	}
+	for _, b := range all {
+		changes := b.ArchivedAt.IsZero() != undo
+		if changes {
+			if err := d.Orders.Order(ctx, b.ID, order); err != nil {
+				return refusal(err)
+			}
+		}
+		if err := a.printArchived(archiveReport{"archive", b.ID, !undo, changes}); err != nil {
 			return err
 		}
 	}
-	return refusal(err)
-}
-
-// archive puts away what the arguments name, or brings it back. Nothing is done if one of them cannot be meant.
-func archive(ctx context.Context, d *project.Desk, o *archiveOptions, args []string) ([]archiveReport, error) {
-	if len(args) == 0 {
-		args = []string{""}
-	}
-	var reports []archiveReport
-	for _, arg := range args {
-		id, err := project.Resolve(ctx, d, arg)
-		if err != nil {
-			return nil, err
-		}
-		found, err := d.Get(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if status := found.Boulder.Status; !status.Terminal() {
-			return nil, usagef("boulder %s is %s, and only what is over can be archived: bring it to its end with"+
-				" `manager resume %s`, or end it with `manager cancel -b %s`", id, status, id, id)
-		}
-		changes := found.Boulder.ArchivedAt.IsZero() != o.undo
-		reports = append(reports, archiveReport{Type: "archive", BoulderID: id, Archived: !o.undo, Changed: changes})
-	}
-	order := boulder.Order{Do: boulder.OrderArchive}
-	if o.undo {
-		order.Do = boulder.OrderUnarchive
-	}
-	for i, r := range reports {
-		if !r.Changed {
-			continue
-		}
-		if err := d.Orders.Order(ctx, r.BoulderID, order); err != nil {
-			return reports[:i], err
-		}
-	}
-	return reports, nil
+	return nil
 }
 
 func (a *app) printArchived(r archiveReport) error {
@@ -115,15 +97,4 @@ func (a *app) printArchived(r archiveReport) error {
 	}
 	_, err := fmt.Fprintln(a.Stdout, text)
 	return err
-}
-
-// openToWrite opens the database for a change that is made at once. If another process holds it, the error says who.
-func (a *app) openToWrite(dir string) (*store.DB, error) {
-	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{
-		Timeout: project.LockWait, Redact: a.secrets.JSON, Logger: a.logger(),
-	})
-	if errors.Is(err, store.ErrHeld) {
-		return nil, fmt.Errorf("%w%s: do this when it has ended", err, project.HolderText(dir))
-	}
-	return db, err
 }

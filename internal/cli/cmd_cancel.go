@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
-	"github.com/bouldermgr/manager/store"
 )
 
 type cancelOptions struct {
@@ -48,63 +46,37 @@ not over, ` + "`manager retry`" + ` takes that back.`,
 	return cmd
 }
 
-func (a *app) runCancel(ctx context.Context, o *cancelOptions, subTask string) error {
-	ref := o.boulder
+func (a *app) runCancel(ctx context.Context, o *cancelOptions, subTask string) (err error) {
+	ref, order := o.boulder, boulder.Order{Do: boulder.OrderCancel, SubTaskID: subTask}
 	if subTask == "" && !o.yes && !a.json && terminal(a.Stdin) && terminal(a.Stderr) {
-		id, err := a.confirmCancel(ctx, ref)
-		if err != nil {
+		if ref, err = a.confirm(ctx, ref, order); err != nil {
 			return err
 		}
-		ref = id
 	}
-	return a.steer(ctx, ref, boulder.Order{Do: boulder.OrderCancel, SubTaskID: subTask})
+	return a.steer(ctx, ref, order)
 }
 
-// errKept ends a cancel that the person did not mean.
-var errKept = errors.New("nothing was cancelled")
-
-// confirmCancel asks whether the boulder is to be ended, and returns its id. Nothing is held while a person thinks.
-func (a *app) confirmCancel(ctx context.Context, ref string) (string, error) {
-	d, err := a.toCancel(ctx, ref)
+// confirm asks whether the boulder is to be ended, and returns its id. Nothing is held while a person thinks.
+func (a *app) confirm(ctx context.Context, ref string, o boulder.Order) (string, error) {
+	p, err := a.openAnyway()
+	if err != nil {
+		return "", err
+	}
+	there, err := p.Desk(ctx)
+	if err != nil {
+		return "", err
+	}
+	d, err := a.toSteer(ctx, there, ref, o)
+	there.Close()
 	if err != nil {
 		return "", err
 	}
 	completed, planned := view.Done(d)
 	fmt.Fprintf(a.Stderr, "%s  %s\n%s\n%d of %s done.\n", d.Boulder.ID, d.Boulder.Status, text.Clip(d.Boulder.Task, 200),
 		completed, text.Plural(planned, "sub-task"))
-	for {
-		fmt.Fprint(a.Stderr, "\nEnd it for good? [yes / no] ")
-		answer, err := a.answer(ctx)
-		if err != nil {
-			return "", err
-		}
-		switch strings.ToLower(strings.TrimSpace(answer)) {
-		case "y", "yes":
-			return d.Boulder.ID, nil
-		case "n", "no":
-			return "", errKept
-		}
+	answer, err := a.choose(ctx, "End it for good?", "yes", "no")
+	if err == nil && answer == "no" {
+		err = errors.New("nothing was cancelled")
 	}
-}
-
-// toCancel reads the boulder that is meant.
-func (a *app) toCancel(ctx context.Context, ref string) (store.Detail, error) {
-	p, err := a.openAnyway()
-	if err != nil {
-		return store.Detail{}, err
-	}
-	d, err := p.Desk(ctx)
-	if err != nil {
-		return store.Detail{}, err
-	}
-	defer d.Close()
-	id, err := d.Find(ctx, ref)
-	if err != nil {
-		return store.Detail{}, err
-	}
-	detail, err := d.Get(ctx, id)
-	if err != nil {
-		return detail, err
-	}
-	return detail, makesSense(ctx, d, detail, boulder.Order{Do: boulder.OrderCancel})
+	return d.Boulder.ID, err
 }

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -56,51 +57,51 @@ func (a *app) runImport(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	x, err := a.readImport(name)
+	s, from, err := a.importInto(ctx, root, name)
 	if err != nil {
-		return badImport(name, err)
-	}
-	s, from, err := x.Adopt(root, time.Now().UTC())
-	if err != nil {
-		return badImport(name, err)
-	}
-	if err := a.importTo(ctx, root, x); err != nil {
-		return badImport(name, err)
+		err = fmt.Errorf("%s: %w", name, err)
+		if errors.Is(err, store.ErrBadExport) || errors.Is(err, store.ErrExists) ||
+			errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			err = &project.UsageError{Err: err}
+		}
+		return err
 	}
 	return a.printImported(newImportReport(s, from))
 }
 
-func (a *app) readImport(name string) (store.Export, error) {
-	if name == "-" {
-		return store.ReadExport(a.Stdin)
+// importInto reads an export, and stores it as a boulder of this project. from is the root that it comes from.
+func (a *app) importInto(ctx context.Context, root, name string) (_ *boulder.State, from string, err error) {
+	source := a.Stdin
+	if name != "-" {
+		f, err := os.Open(a.file(name))
+		if err != nil {
+			return nil, "", err
+		}
+		defer f.Close()
+		source = f
 	}
-	f, err := os.Open(a.file(name))
+	x, err := store.ReadExport(source)
 	if err != nil {
-		return store.Export{}, &project.UsageError{Err: err}
+		return nil, "", err
 	}
-	defer f.Close()
-	return store.ReadExport(io.Reader(f))
-}
-
-func (a *app) importTo(ctx context.Context, root string, x store.Export) error {
+	s, from, err := x.Adopt(root, time.Now().UTC())
+	if err != nil {
+		return nil, "", err
+	}
 	dir, err := store.EnsureDir(root)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	db, err := a.openToWrite(dir)
+	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{
+		Timeout: project.LockWait, Redact: a.secrets.JSON, Logger: a.logger(),
+	})
+	if errors.Is(err, store.ErrHeld) {
+		err = fmt.Errorf("%w%s: do this when it has ended", err, project.HolderText(dir))
+	}
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	return errors.Join(db.Import(ctx, x), db.Close())
-}
-
-// badImport says of which file an error is, and makes what is wrong with it the person's business.
-func badImport(name string, err error) error {
-	err = fmt.Errorf("%s: %w", name, err)
-	if errors.Is(err, store.ErrBadExport) || errors.Is(err, store.ErrExists) {
-		return &project.UsageError{Err: err}
-	}
-	return err
+	return s, from, errors.Join(db.Import(ctx, x), db.Close())
 }
 
 func newImportReport(s *boulder.State, from string) importReport {

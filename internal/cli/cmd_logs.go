@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,10 +19,8 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-type logsOptions struct{ follow bool }
-
 func (a *app) newLogsCmd() *cobra.Command {
-	var o logsOptions
+	var follow bool
 	cmd := &cobra.Command{
 		Use:        "logs [flags] [BOULDER [SUBTASK] | SUBTASK]",
 		Short:      "Show events, and transcripts of sessions",
@@ -34,22 +31,20 @@ with the end of what they gave back. Long texts are cut, and the cut says where 
 A SUBTASK alone is one of the newest boulder.
 
 With --json the events are printed as they are stored, all of them; lines of transcripts have the type "transcript".`,
-		Args:              atMostTwo,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 2 {
+				return usagef("%s takes a BOULDER and a SUBTASK, not %d arguments", cmd.CommandPath(), len(args))
+			}
+			return nil
+		},
 		ValidArgsFunction: a.completeBoulder(true),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.runLogs(cmd.Context(), &o, args) },
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.runLogs(cmd.Context(), follow, args) },
 	}
-	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on printing while a process runs the boulder")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing while a process runs the boulder")
 	return cmd
 }
 
-func atMostTwo(cmd *cobra.Command, args []string) error {
-	if len(args) > 2 {
-		return usagef("%s takes a BOULDER and a SUBTASK, not %d arguments", cmd.CommandPath(), len(args))
-	}
-	return nil
-}
-
-func (a *app) runLogs(ctx context.Context, o *logsOptions, args []string) error {
+func (a *app) runLogs(ctx context.Context, follow bool, args []string) error {
 	l := &logs{app: a}
 	r, closeReader, err := a.openReader(ctx)
 	if err != nil {
@@ -65,7 +60,7 @@ func (a *app) runLogs(ctx context.Context, o *logsOptions, args []string) error 
 	if printErr := l.printAll(); printErr != nil {
 		return printErr
 	}
-	if err != nil || !o.follow || l.over {
+	if err != nil || !follow || l.over {
 		return err
 	}
 	if !held {
@@ -119,45 +114,39 @@ func (l *logs) read(ctx context.Context, r reader, args []string) error {
 	return err
 }
 
-// find says which boulder is meant, and which sub-task. With an error there is a boulder as well if its head could be
-// read and the sub-task is there.
+// find says which boulder is meant, and which sub-task: one argument that names no boulder is a sub-task of the newest one,
+// and so is a number. With an error there is a boulder as well if its head could be read and the sub-task is there.
 func (l *logs) find(ctx context.Context, r reader, args []string) (store.Detail, error) {
-	id, err := project.Resolve(ctx, r, newestOr(args))
-	if _, numbered := subTaskPlace(strings.Join(args, " ")); numbered {
-		if d, err := l.findSubTask(ctx, r, args[0], err); l.id != "" {
-			return d, err
+	ref, subTask := newestOr(args), ""
+	if len(args) == 2 {
+		subTask = args[1]
+	}
+	id, noBoulder := project.Resolve(ctx, r, ref)
+	_, numbered := subTaskPlace(ref)
+	if len(args) == 1 && (numbered || errors.Is(noBoulder, boulder.ErrNotFound)) {
+		if newest, err := project.Get(ctx, r, ""); newest.Boulder.ID != "" {
+			t, findErr := findSubTask(newest, ref)
+			if t != nil {
+				l.id, l.subTask = newest.Boulder.ID, t.ID
+				return newest, err
+			}
+			if noBoulder != nil {
+				return newest, cmp.Or(err, usagef("%w; and %w", noBoulder, findErr))
+			}
 		}
 	}
-	if len(args) == 1 && errors.Is(err, boulder.ErrNotFound) {
-		return l.findSubTask(ctx, r, args[0], err)
-	}
-	if err != nil {
-		return store.Detail{}, err
+	if noBoulder != nil {
+		return store.Detail{}, noBoulder
 	}
 	d, err := r.Get(ctx, id)
-	if len(args) == 2 {
-		t, findErr := findSubTask(d, args[1])
+	if subTask != "" {
+		t, findErr := findSubTask(d, subTask)
 		if t == nil {
 			return d, cmp.Or(err, findErr)
 		}
 		l.subTask = t.ID
 	}
 	l.id = id
-	return d, err
-}
-
-// findSubTask takes an argument that names no boulder for a sub-task of the newest one.
-func (l *logs) findSubTask(ctx context.Context, r reader, subTask string, noBoulder error) (store.Detail, error) {
-	id, err := project.Resolve(ctx, r, "")
-	if err != nil {
-		return store.Detail{}, noBoulder
-	}
-	d, err := r.Get(ctx, id)
-	t, findErr := findSubTask(d, subTask)
-	if t == nil {
-		return d, cmp.Or(err, usagef("%w; and %w", noBoulder, findErr))
-	}
-	l.id, l.subTask = id, t.ID
 	return d, err
 }
 

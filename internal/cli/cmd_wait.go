@@ -73,22 +73,24 @@ func (a *app) runWait(ctx context.Context, o *waitOptions, ref string) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout, errTimeUp)
 		defer cancel()
 	}
-	w := &waiting{app: a, report: waitReport{Type: "wait", For: o.what, Blocked: []string{}}}
-	err := w.wait(ctx, ref)
+	w := &waitReport{Type: "wait", For: o.what, Blocked: []string{}}
+	err := a.wait(ctx, w, ref)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if errors.Is(err, errTimeUp) {
-		err = w.timeUp(o.timeout)
+		how := "nothing could be read"
+		if w.Status != "" {
+			how = fmt.Sprintf("boulder %s is %s, %d/%d done", w.BoulderID, w.Status, w.Completed, w.Total)
+		}
+		err = fmt.Errorf("%w: after %s %s", errTimeUp, o.timeout, how)
 	}
-	if w.report.BoulderID == "" || errors.Is(err, errInterrupted) {
-		return err
-	}
-	if a.json {
-		return errors.Join(a.printJSON(w.report), err)
-	}
-	if err == nil {
-		a.tell(w.report.text())
+	switch {
+	case w.BoulderID == "" || errors.Is(err, errInterrupted):
+	case a.json:
+		err = errors.Join(a.printJSON(w), err)
+	case err == nil:
+		a.tell(w.text())
 	}
 	return err
 }
@@ -116,83 +118,65 @@ func (r *waitReport) text() string {
 	return text
 }
 
-// waiting is one wait.
-type waiting struct {
-	app    *app
-	report waitReport // of the newest look
-	told   bool       // that nobody answers
-}
-
 // waitPoll is how long to wait before the next look where no process tells what happens.
 const waitPoll = time.Second
 
 // wait looks until it has an answer: nil if what is waited for has come.
-func (w *waiting) wait(ctx context.Context, ref string) error {
-	for {
-		arrived, err := w.look(ctx, ref)
-		switch {
-		case errors.Is(err, store.ErrHeld), errors.Is(err, control.ErrNotServed):
-			if !w.told && ctx.Err() == nil && errors.Is(err, store.ErrHeld) {
-				w.told = true
-				w.app.note("Another process holds the state and does not answer; waiting for it.")
-			}
+func (a *app) wait(ctx context.Context, w *waitReport, ref string) error {
+	for told := false; ; {
+		arrived, err := a.lookOnce(ctx, w, ref)
+		held := errors.Is(err, store.ErrHeld)
+		if arrived || err != nil && !held && !errors.Is(err, control.ErrNotServed) {
+			return err
+		}
+		if held && !told && ctx.Err() == nil {
+			told = true
+			a.note("Another process holds the state and does not answer; waiting for it.")
+		}
+		if err != nil {
 			if err := project.Rest(ctx, waitPoll); err != nil {
 				return err
 			}
-		case arrived || err != nil:
-			return err
 		}
 	}
 }
 
-// look reads the boulder once. If there is no answer yet it returns when it is time to look again.
-func (w *waiting) look(ctx context.Context, ref string) (arrived bool, err error) {
-	r, closeReader, err := w.app.openReader(ctx)
+// lookOnce reads the boulder. If there is no answer yet it returns when it is time to look again.
+func (a *app) lookOnce(ctx context.Context, w *waitReport, ref string) (arrived bool, err error) {
+	r, closeReader, err := a.openReader(ctx)
 	if err != nil {
 		return false, err
 	}
-	d, holder, err := w.read(ctx, r, ref)
-	client, served := r.(*control.Client)
-	if !served {
-		closeReader() // no run can start while it is open
-	} else {
-		defer closeReader()
-	}
-	if err != nil {
-		return false, err
-	}
-	if d.Boulder.ID != "" {
-		if arrived, err := w.judge(d, holder); arrived || err != nil {
-			return arrived, err
+	defer closeReader()
+	holder := project.HolderOf(ctx, r)
+	if w.BoulderID == "" {
+		ref, err = project.Meant(holder, ref)
+		if err == nil {
+			w.BoulderID, err = newestFirst(ctx, r, ref)
 		}
+		if err != nil && !errors.Is(err, control.ErrNotReady) { // it has not begun it yet
+			return false, err
+		}
+	}
+	client, served := r.(*control.Client)
+	if w.BoulderID == "" {
+		closeReader() // no run can start while it is open
+		return false, project.Rest(ctx, waitPoll)
+	}
+	d, err := r.Get(ctx, w.BoulderID)
+	if !served {
+		closeReader()
+	}
+	if d.Boulder.ID == "" {
+		return false, err
+	}
+	if arrived, err := w.judge(d, holder); arrived || err != nil { // what could not be read is not needed
+		return arrived, err
 	}
 	if !served || project.Beginning(holder) {
 		return false, project.Rest(ctx, waitPoll)
 	}
 	return false, untilNews(ctx, client, d.Boulder)
-}
-
-// read reads the boulder that is waited for; a process that has not begun it yet leaves it empty.
-func (w *waiting) read(ctx context.Context, r reader, ref string) (store.Detail, *control.Holder, error) {
-	holder := project.HolderOf(ctx, r)
-	if w.report.BoulderID == "" {
-		id, err := project.Meant(holder, ref)
-		if errors.Is(err, control.ErrNotReady) {
-			return store.Detail{}, holder, nil
-		}
-		if err == nil {
-			id, err = newestFirst(ctx, r, id)
-		}
-		if err != nil {
-			return store.Detail{}, holder, err
-		}
-		w.report.BoulderID = id
-	}
-	d, err := r.Get(ctx, w.report.BoulderID)
-	if d.Boulder.ID != "" {
-		err = nil // what could not be read is not needed
-	}
-	return d, holder, err
 }
 
 // newestFirst finds a boulder by its name; without one the newest unfinished one, or the newest.
@@ -206,9 +190,8 @@ func newestFirst(ctx context.Context, r reader, ref string) (string, error) {
 }
 
 // judge says whether what is waited for has come; the error says that it cannot come any more.
-func (w *waiting) judge(d store.Detail, holder *control.Holder) (arrived bool, err error) {
+func (r *waitReport) judge(d store.Detail, holder *control.Holder) (arrived bool, err error) {
 	b := d.Boulder
-	r := &w.report
 	r.Status, r.Reason, r.Blocked = b.Status, b.Reason, []string{}
 	r.Completed, r.Total = view.Done(d)
 	for _, t := range d.SubTasks {
@@ -216,7 +199,10 @@ func (w *waiting) judge(d store.Detail, holder *control.Holder) (arrived bool, e
 			r.Blocked = append(r.Blocked, t.ID)
 		}
 	}
-	stands := needsPerson(b, holder)
+	// A process that does not say yet what it runs may be about to go on with it, and one that has made a plan may be about
+	// to go ahead without asking.
+	stands := b.Status == boulder.Paused && (holder == nil || !project.Beginning(holder)) ||
+		b.Status == boulder.AwaitingApproval && !project.Runs(holder, b)
 	if r.For == waitBlocked {
 		if len(r.Blocked) == 0 && !stands && b.Status.Terminal() {
 			return false, fmt.Errorf("boulder %s is %s, and nothing in it was blocked", b.ID, b.Status)
@@ -245,18 +231,6 @@ func goOnWith(awaiting bool) string {
 	return "continue with: "
 }
 
-// needsPerson reports whether a boulder stands still until a person does something. A process that does not say yet
-// what it runs may be about to go on with it, and one that has made a plan may be about to go ahead without asking.
-func needsPerson(b boulder.Boulder, holder *control.Holder) bool {
-	switch b.Status {
-	case boulder.Paused:
-		return holder == nil || !project.Beginning(holder)
-	case boulder.AwaitingApproval:
-		return !project.Runs(holder, b)
-	}
-	return false
-}
-
 // untilNews follows a boulder until something happens that a wait may be about, or its process is gone.
 func untilNews(ctx context.Context, client *control.Client, b boulder.Boulder) error {
 	for e, err := range client.Follow(ctx, b.ID, b.Seq) {
@@ -273,14 +247,4 @@ func untilNews(ctx context.Context, client *control.Client, b boulder.Boulder) e
 		}
 	}
 	return nil
-}
-
-// timeUp says how far it is when the time is up.
-func (w *waiting) timeUp(after time.Duration) error {
-	r := w.report
-	if r.BoulderID == "" || r.Status == "" {
-		return fmt.Errorf("%w: after %s nothing could be read", errTimeUp, after)
-	}
-	return fmt.Errorf("%w: after %s boulder %s is %s, %d/%d done", errTimeUp, after, r.BoulderID, r.Status, r.Completed,
-		r.Total)
 }

@@ -17,40 +17,6 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// kill -9 while the second sub-task is at work: the first is not done again, and the second is finished in its session.
-func TestResumeAfterKill(t *testing.T) {
-	t.Parallel()
-	dir, env, model := crashWorld(t)
-	p := startManager(t, dir, env, "run", "plan.yaml", "--json", "--ledger-model", "scripted/ledger")
-	<-model.asked
-	model.release <- struct{}{}
-	p.until("subtask-done")
-	if id := <-model.asked; id != "second" {
-		t.Fatalf("%q is at work", id)
-	}
-	p.signal(syscall.SIGKILL)
-	if code := p.wait(); code != -1 {
-		t.Fatalf("exit code %d after SIGKILL", code)
-	}
-
-	code, stdout, _ := run(t, dir, env, "status")
-	if code != 0 || !strings.Contains(stdout, "manager resume") {
-		t.Errorf("status after the crash: %d\n%s", code, stdout)
-	}
-	close(model.release)
-	code, stdout, stderr := run(t, dir, env, "resume", "--json")
-	if code != 0 || !strings.Contains(stdout, `"all_completed":true`) {
-		t.Fatalf("resume: %d\n%s%s", code, stdout, stderr)
-	}
-	wantFile(t, dir, "first.txt", "first\n")
-	wantFile(t, dir, "second.txt", "second\n")
-	model.mu.Lock()
-	defer model.mu.Unlock()
-	if model.prompts["first"] != 1 || model.prompts["second"] != 1 || model.resumes > 1 {
-		t.Errorf("prompts %v, %d resume prompts", model.prompts, model.resumes)
-	}
-}
-
 // An order after kill -9, while the agent works on in a server that nobody ended: manager says so, and the agent is stopped
 // before another one starts.
 func TestOrderStopsTheAgentThatWasLeft(t *testing.T) {
@@ -111,8 +77,9 @@ func TestInterrupt(t *testing.T) {
 	for _, signals := range []int{1, 2} {
 		t.Run(fmt.Sprint(signals), func(t *testing.T) {
 			t.Parallel()
-			dir, env, model := crashWorld(t)
-			p := startManager(t, dir, env, "run", "plan.yaml", "--json", "--ledger-model", "scripted/ledger")
+			dir, env, model, server := heldWorld(t)
+			env, attach := attached(t, dir, env, server)
+			p := startManager(t, dir, env, "run", "plan.yaml", "--json", "--ledger-model", "scripted/ledger", attach)
 			<-model.asked
 			// Two signals of one kind may arrive as one; the manager treats all kinds alike.
 			for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}[:signals] {
@@ -132,7 +99,7 @@ func TestInterrupt(t *testing.T) {
 			} else {
 				wantFile(t, dir, "first.txt", "first\n")
 			}
-			code, stdout, stderr := run(t, dir, env, "resume", "--json")
+			code, stdout, stderr := run(t, dir, env, "resume", "--json", attach)
 			if code != 0 {
 				t.Fatalf("resume: %d\n%s%s", code, stdout, stderr)
 			}

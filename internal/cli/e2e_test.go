@@ -289,8 +289,8 @@ func TestLedgersThroughEndpointAndOpenCode(t *testing.T) {
 		"config.yaml": fmt.Sprintf("ledger_model: mine/judge-1\nendpoints: [{name: mine, base_url: %q, key_env: MY_KEY}]\n",
 			endpoint.URL()),
 	})
-	code, stdout, stderr := run(t, dir, append(env[:len(env):len(env)], "MY_KEY=sk-mine"),
-		"run", "plan.yaml", "--config", "config.yaml")
+	withServer, attach := attached(t, dir, env, model)
+	code, stdout, stderr := run(t, dir, append(withServer, "MY_KEY=sk-mine"), "run", "plan.yaml", "--config", "config.yaml", attach)
 	if code != 0 || judges.Load() != 1 {
 		t.Errorf("through the endpoint: exit code %d, %d calls\n%s%s", code, judges.Load(), stdout, stderr)
 	}

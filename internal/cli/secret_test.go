@@ -119,6 +119,9 @@ func TestNetsAreHungUp(t *testing.T) {
 	a, project, _ := secretApp(t)
 	a.Args = []string{"run", plantedKey}
 	d := openProject(t, a, project)
+	if err := d.Connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	st, err := d.Hold(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)

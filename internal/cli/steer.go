@@ -59,17 +59,11 @@ func (a *app) tell(s string) {
 func (a *app) order(
 	ctx context.Context, d *project.Desk, ref string, o boulder.Order, checks []func(store.Detail) error,
 ) (*view.Order, error) {
-	id, err := d.Find(ctx, ref)
+	before, err := a.toSteer(ctx, d, ref, o)
 	if err != nil {
 		return nil, err
 	}
-	before, err := d.Get(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if err := makesSense(ctx, d, before, o); err != nil {
-		return nil, err
-	}
+	id := before.Boulder.ID
 	for _, check := range checks {
 		if err := check(before); err != nil {
 			return nil, err
@@ -98,32 +92,34 @@ func (a *app) order(
 	return view.NewOrder(before, after, d.Holder, o), nil
 }
 
-// makesSense refuses what can only be a slip, and says what was probably meant.
-func makesSense(ctx context.Context, r reader, d store.Detail, o boulder.Order) error {
-	b := d.Boulder
+// toSteer reads the boulder that an order is for. It refuses what can only be a slip, and says what was probably meant.
+func (a *app) toSteer(ctx context.Context, r *project.Desk, ref string, o boulder.Order) (store.Detail, error) {
+	id, err := r.Find(ctx, ref)
+	if err != nil {
+		return store.Detail{}, err
+	}
+	d, err := r.Get(ctx, id)
 	switch {
-	case b.Status.Terminal():
-		return usagef("boulder %s is %s: there is nothing left to %s", b.ID, b.Status, o.Do)
+	case err != nil:
+		return d, err
+	case d.Boulder.Status.Terminal():
+		return d, usagef("boulder %s is %s: there is nothing left to %s", id, d.Boulder.Status, o.Do)
 	case o.SubTaskID == "":
-		return nil
+		return d, nil
 	}
-	_, err := findSubTask(d, o.SubTaskID)
+	_, err = findSubTask(d, o.SubTaskID)
 	if other, resolveErr := r.Resolve(ctx, o.SubTaskID); err != nil && resolveErr == nil && o.Do == boulder.OrderCancel {
-		return usagef("%q is a boulder, not a sub-task: end it with `manager cancel -b %s`", o.SubTaskID, other)
+		return d, usagef("%q is a boulder, not a sub-task: end it with `manager cancel -b %s`", o.SubTaskID, other)
 	}
-	return err
+	return d, err
 }
 
 // refusal says an order that cannot be carried out in words for people.
 func refusal(err error) error {
-	if !errors.Is(err, boulder.ErrRefused) {
-		return err
+	if _, why, ok := strings.Cut(err.Error(), boulder.ErrRefused.Error()+": "); ok && errors.Is(err, boulder.ErrRefused) {
+		return &refusedError{why, err}
 	}
-	_, why, ok := strings.Cut(err.Error(), boulder.ErrRefused.Error()+": ")
-	if !ok {
-		return err
-	}
-	return &refusedError{why, err}
+	return err
 }
 
 // refusedError is an order that cannot be carried out as things are.

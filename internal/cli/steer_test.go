@@ -283,14 +283,14 @@ func holdMain() {
 // Whoever is asked and says no has cancelled nothing; nothing is held while the question stands.
 func TestCancelAsks(t *testing.T) {
 	t.Parallel()
-	for answer, want := range map[string]error{"yes\n": nil, "what?\nno\n": errKept, "": errKept} {
+	for answer, want := range map[string]string{"yes\n": "", "what?\nno\n": "nothing was cancelled", "": "nothing was cancelled"} {
 		project := interrupted(t)
 		a, _, _ := testApp()
 		a.dir = project
 		look := &lookingReader{Reader: strings.NewReader(answer), t: t, project: project}
 		a.Stdin = look
-		id, err := a.confirmCancel(t.Context(), "")
-		if !errors.Is(err, want) || err == nil && id != sampleID {
+		id, err := a.confirm(t.Context(), "", boulder.Order{Do: boulder.OrderCancel})
+		if (err == nil) != (want == "") || err != nil && err.Error() != want || id != sampleID {
 			t.Errorf("%q: %q, %v", answer, id, err)
 		}
 		if !look.looked {

@@ -51,7 +51,7 @@ func TestWaitByState(t *testing.T) {
 			d.SubTasks = []boulder.SubTask{{ID: "x", Status: boulder.SubTaskBlocked}}
 		}
 		for what, want := range map[string]int{waitDone: test.done, waitBlocked: test.block} {
-			w := &waiting{report: waitReport{For: what}}
+			w := &waitReport{For: what}
 			arrived, err := w.judge(d, test.holder)
 			got := -1
 			if arrived || err != nil {
