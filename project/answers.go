@@ -62,32 +62,25 @@ func passOver(ctx context.Context, d *blockers.Desk, r Reader, boulderID string)
 // handOver gives a settled blocker to its boulder, and takes down that it has it. It may be called again.
 func handOver(
 	ctx context.Context, d *blockers.Desk, r Reader, orders control.Steerer, b *boulder.Blocker,
-) (Handover, error) {
-	how, err := give(ctx, r, orders, b)
-	if err != nil {
-		return Kept, fmt.Errorf("hand the answer to %s over: %w", b.ID, err)
+) (how Handover, err error) {
+	if b.BoulderID == "" {
+		how = NoBoulder
+	} else if how, err = Standing(ctx, r, b); err == nil && how == "" {
+		how = HandedOver
+		if err = orders.Order(ctx, b.BoulderID, SettleOrder(b)); err != nil {
+			// Another process was faster, it ended in this moment, or it was carried out and the answer to that was lost.
+			if now, readErr := Standing(ctx, r, b); readErr == nil && now != "" {
+				how, err = now, nil
+			}
+		}
 	}
-	if how == NotAsked {
+	switch {
+	case err != nil:
+		return Kept, fmt.Errorf("hand the answer to %s over: %w", b.ID, err)
+	case how == NotAsked:
 		return how, nil
 	}
 	return how, d.Delivered(ctx, b.ID)
-}
-
-func give(ctx context.Context, r Reader, orders control.Steerer, b *boulder.Blocker) (Handover, error) {
-	if b.BoulderID == "" {
-		return NoBoulder, nil
-	}
-	how, err := Standing(ctx, r, b)
-	if err != nil || how != "" {
-		return how, err
-	}
-	err = orders.Order(ctx, b.BoulderID, SettleOrder(b))
-	if err != nil { // somebody was faster, it ended in this moment, or it was carried out and the answer to that was lost
-		if how, readErr := Standing(ctx, r, b); readErr == nil && how != "" {
-			return how, nil
-		}
-	}
-	return HandedOver, err
 }
 
 // Standing says what there is to do for a blocker at its boulder: nothing, unless it is empty.

@@ -75,8 +75,8 @@ func (a *app) readGraph(ctx context.Context, o *graphOptions, ref string) (*view
 		return view.GraphOf(d, a.limitsOf(project.HolderOf(ctx, r)), o.all), nil
 	})
 	if ref == "" && errors.Is(err, boulder.ErrNotFound) {
-		if root, rootErr := a.project(); rootErr == nil && exists(planPath(root)) {
-			return a.readPlanGraph(planPath(root))
+		if path := a.ownPlan(); path != "" {
+			return a.readPlanGraph(path)
 		}
 	}
 	return report, err

@@ -160,7 +160,7 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 		return err
 	}
 	defer d.Close()
-	path, err := o.prepare(a, d.Dir())
+	path, err := o.prepare(d)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,11 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 		return a.printJSON(view.NewPlanJSON(plan, path))
 	}
 	view.Plan(a.on(a.Stdout), plan)
-	a.note("\nWrote %s. Edit it as you like, then: manager run%s", a.pretty(path), runArgument(d.Dir(), path))
+	runArgument := ""
+	if path != d.PlanPath() {
+		runArgument = " " + path
+	}
+	a.note("\nWrote %s. Edit it as you like, then: manager run%s", a.pretty(path), runArgument)
 	return nil
 }
 
@@ -232,24 +236,16 @@ func (a *app) planning(ledger string) (done func()) {
 }
 
 // prepare finds out before the model is asked whether the plan can be written.
-func (o *planOptions) prepare(a *app, root string) (string, error) {
+func (o *planOptions) prepare(d *deps) (path string, err error) {
 	switch o.output {
 	case "-":
 		return "", nil
 	case "":
-		if _, err := store.EnsureDir(root); err != nil {
-			return "", err
-		}
-		return planPath(root), nil
+		_, err = store.EnsureDir(d.Dir())
+		return d.PlanPath(), err
 	}
-	path := a.file(o.output)
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return "", usagef("cannot write the plan to %s: it is a directory", path)
-	}
-	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-		return "", usagef("cannot write the plan to %s: there is no directory %s", path, filepath.Dir(path))
-	}
-	return path, nil
+	path = d.app.file(o.output)
+	return path, checkWritable("plan", path)
 }
 
 // makePlan asks the Task Ledger, and seals what it says with the project's commit.
@@ -295,12 +291,4 @@ func (a *app) pretty(path string) string {
 		return rel
 	}
 	return path
-}
-
-// runArgument is what `manager run` has to be told to run this plan.
-func runArgument(root, path string) string {
-	if path == planPath(root) {
-		return ""
-	}
-	return " " + path
 }

@@ -78,12 +78,8 @@ func (a *app) makeReport(ctx context.Context, r reader, d store.Detail, now time
 			in.Turns[t.ID] = turn
 		}
 	}
-	root, rootErr := a.project()
-	if rootErr != nil {
-		return nil, rootErr
-	}
 	var blockersErr error
-	if in.Blockers, blockersErr = a.recordsOfBlockers(ctx, root, id); blockersErr != nil {
+	if in.Blockers, blockersErr = a.recordsOfBlockers(ctx, id); blockersErr != nil {
 		err = errors.Join(err, fmt.Errorf("the report has blockers as the boulder knows them, without what is in %s: %w",
 			blockers.FileName, blockersErr))
 	}
@@ -92,11 +88,12 @@ func (a *app) makeReport(ctx context.Context, r reader, d store.Detail, now time
 }
 
 // recordsOfBlockers are the full records of a boulder's blockers, oldest first. Nothing is made where none were recorded.
-func (a *app) recordsOfBlockers(ctx context.Context, root, id string) ([]boulder.Blocker, error) {
-	if !exists(filepath.Join(root, store.DirName, blockers.FileName)) {
-		return nil, nil
+func (a *app) recordsOfBlockers(ctx context.Context, id string) ([]boulder.Blocker, error) {
+	p, err := a.openAnyway()
+	if err != nil || !exists(filepath.Join(p.Dir(), store.DirName, blockers.FileName)) {
+		return nil, err
 	}
-	desk, err := a.blockers()
+	desk, err := p.Blockers()
 	if err != nil {
 		return nil, err
 	}

@@ -100,7 +100,7 @@ func (o *runOptions) request(ctx context.Context, d *deps, args []string) (_ *pr
 		req.Fork, err = o.forked(ctx, d, args)
 		return req, "", err
 	}
-	path, task, err := o.what(d.app, d.Dir(), args)
+	path, task, err := o.what(d, args)
 	if err != nil {
 		return nil, "", err
 	}
@@ -124,23 +124,23 @@ func (o *runOptions) request(ctx context.Context, d *deps, args []string) (_ *pr
 }
 
 // what decides whether the arguments name a plan file or say a task.
-func (o *runOptions) what(a *app, root string, args []string) (path, task string, err error) {
+func (o *runOptions) what(d *deps, args []string) (path, task string, err error) {
 	if len(args) == 0 && o.from == "" {
-		path = planPath(root)
+		path = d.PlanPath()
 		if !exists(path) {
 			return "", "", usagef("no plan and no task: there is no %s; say what to do, as in `manager run \"Add dark mode\"`,"+
-				" or make a plan first with `manager plan`", a.pretty(path))
+				" or make a plan first with `manager plan`", d.app.pretty(path))
 		}
 		return path, "", nil
 	}
 	if len(args) == 1 && o.from == "" && looksLikePlan(args[0]) {
-		path = a.file(args[0])
+		path = d.app.file(args[0])
 		if !exists(path) {
 			return "", "", usagef("there is no plan file %s", path)
 		}
 		return path, "", nil
 	}
-	task, err = o.task(a, args)
+	task, err = o.task(d.app, args)
 	return "", task, err
 }
 

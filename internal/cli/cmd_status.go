@@ -65,7 +65,7 @@ func (a *app) followStatus(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	raised, _ := a.recordsOfBlockers(ctx, d.Boulder.Project, id) // without them no time left is shown
+	raised, _ := a.recordsOfBlockers(ctx, id) // without them no time left is shown
 	p, err := view.ProgressOf(detailLoader{r}, d, recent, raised)
 	if err != nil {
 		return err
@@ -130,10 +130,18 @@ func (a *app) runStatus(ctx context.Context, ref string) error {
 
 // firstStep says how to begin in a project in which nothing was run.
 func (a *app) firstStep() string {
-	if root, err := a.project(); err == nil && exists(planPath(root)) {
+	if a.ownPlan() != "" {
 		return "There is a plan; run it with: manager run"
 	}
 	return "Start with: manager plan \"TASK\""
+}
+
+// ownPlan is the project's own plan file, if it is there.
+func (a *app) ownPlan() string {
+	if p, err := a.openAnyway(); err == nil && exists(p.PlanPath()) {
+		return p.PlanPath()
+	}
+	return ""
 }
 
 // recentEvents is how many events are searched for what the agents do right now.
@@ -149,10 +157,8 @@ func (a *app) readStatus(ctx context.Context, r reader, d store.Detail) (_ *view
 	holder, now := project.HolderOf(ctx, r), time.Now()
 	s := view.NewStatus(d, recent, holder, a.limitsOf(holder), neighboursOf(ctx, r, holder, d), now)
 	if s.Waiting != (view.WaitingBlockers{}) {
-		if root, rootErr := a.project(); rootErr == nil {
-			records, _ := a.recordsOfBlockers(ctx, root, b.ID) // without them it is told as the boulder knows it
-			s.Waiting = view.WaitingIn(d, records, now)
-		}
+		records, _ := a.recordsOfBlockers(ctx, b.ID) // without them it is told as the boulder knows it
+		s.Waiting = view.WaitingIn(d, records, now)
 	}
 	return s, err
 }

@@ -5,13 +5,11 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
-	"github.com/bouldermgr/manager/store"
 )
 
 // deps is the project that a command works in, and what it shows of it.
@@ -87,9 +85,6 @@ func (a *app) openReader(ctx context.Context) (_ reader, closeReader func(), err
 
 // project returns the absolute directory of the project.
 func (a *app) project() (string, error) { return project.Find(a.dir) }
-
-// planPath is where a plan is written and looked for unless another file is named.
-func planPath(dir string) string { return filepath.Join(dir, store.DirName, "plan.yaml") }
 
 // exists reports whether a path can be looked at.
 func exists(path string) bool {

@@ -54,7 +54,6 @@ func (o *outputFlags) check(a *app, given bool) error {
 	case a.json && o.file == "" && o.format != formatJSON:
 		return usagef("--json and --format contradict each other: give one of them, or write to a file with -o")
 	}
-	path := a.file(o.file)
 	switch {
 	case o.file == "":
 		return nil
@@ -63,11 +62,16 @@ func (o *outputFlags) check(a *app, given bool) error {
 	case o.convert != "" && slices.Contains([]string{".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".ps", ".eps"}, ending):
 		return usagef("-o %s: %s files are not written: %s%s`", o.file, ending, o.convert, ending[1:])
 	}
+	return checkWritable(o.document, a.file(o.file))
+}
+
+// checkWritable refuses a path at which no file can be.
+func checkWritable(document, path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return usagef("cannot write the %s to %s: it is a directory", o.document, path)
+		return usagef("cannot write the %s to %s: it is a directory", document, path)
 	}
 	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-		return usagef("cannot write the %s to %s: there is no directory %s", o.document, path, filepath.Dir(path))
+		return usagef("cannot write the %s to %s: there is no directory %s", document, path, filepath.Dir(path))
 	}
 	return nil
 }

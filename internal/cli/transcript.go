@@ -22,14 +22,11 @@ func readTranscript(project, name string) ([]view.TranscriptLine, error) {
 		return nil, fmt.Errorf("transcript %q is not below %s and was not read", name, runsDir)
 	}
 	root, err := os.OpenRoot(filepath.Join(project, runsDir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	var f *os.File
+	if err == nil {
+		defer root.Close()
+		f, err = root.Open(rel)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("transcripts: %w", err)
-	}
-	defer root.Close()
-	f, err := root.Open(rel)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
