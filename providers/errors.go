@@ -1,7 +1,9 @@
 package providers
 
 import (
-	"fmt"
+	"cmp"
+	"errors"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -63,25 +65,53 @@ type Error struct {
 	Err error
 }
 
+// meanings say of each kind what happened and what to do, and whether the same request may succeed later.
+var meanings = map[Kind]struct {
+	what, todo string
+	passes     bool
+}{
+	KindAuth:       {"the key was refused", "check the provider's key and that it may use this model", false},
+	KindQuota:      {"no credit left or a spending limit reached", "add credit with the provider or choose another model", false},
+	KindRateLimit:  {"rate limit reached", "try again later or choose another model", true},
+	KindOverloaded: {"the provider is overloaded", "try again later or choose another model", true},
+	KindContextLength: {"the request is too long for the model",
+		"shorten the request or choose a model with a larger context", false},
+	KindContentFilter: {"the request was refused by the provider's filter or the model",
+		"reword the request or choose another model", false},
+	KindNetwork:         {"no usable answer from the provider", "check the connection and the provider's base URL", true},
+	KindTruncated:       {"the answer was cut by the output limit", "raise the output limit or ask for less", false},
+	KindMalformedOutput: {"the model gave no usable answer", "choose another with --ledger-model", false},
+	KindBadRequest:      {"the provider did not accept the request", "check the model's name and the provider's settings", false},
+	KindCanceled:        {"cancelled", "", false},
+	KindSetup:           {"no way to ask a model", "", false},
+}
+
 // Error implements error.
 func (e *Error) Error() string {
 	var b strings.Builder
-	if who := e.who(); who != "" {
+	if who := strings.Trim(e.Provider+"/"+e.Model, "/"); who != "" {
 		b.WriteString(who + ": ")
 	}
-	b.WriteString(e.what())
-	switch {
-	case e.Status != 0 && e.Code != "":
-		fmt.Fprintf(&b, " (%d %s)", e.Status, e.Code)
-	case e.Status != 0:
-		fmt.Fprintf(&b, " (%d)", e.Status)
-	case e.Code != "":
-		fmt.Fprintf(&b, " (%s)", e.Code)
+	meaning := meanings[e.Kind]
+	b.WriteString(cmp.Or(meaning.what, "failed"))
+	status := ""
+	if e.Status != 0 {
+		status = strconv.Itoa(e.Status)
+	}
+	if status = strings.TrimSpace(status + " " + e.Code); status != "" {
+		b.WriteString(" (" + status + ")")
 	}
 	if e.Message != "" {
 		b.WriteString(": " + strings.TrimRight(e.Message, ". \n"))
 	}
-	if todo := e.todo(); todo != "" {
+	todo := meaning.todo
+	switch {
+	case e.Kind == KindAuth && e.KeyEnv != "":
+		todo = "check the key in " + e.KeyEnv + " and that it may use this model"
+	case (e.Kind == KindRateLimit || e.Kind == KindOverloaded) && e.RetryAfter > 0:
+		todo = "try again in " + e.RetryAfter.Round(time.Second).String()
+	}
+	if todo != "" {
 		b.WriteString("; " + todo)
 	}
 	return b.String()
@@ -91,80 +121,12 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Retryable reports whether the same request may succeed later.
-func (e *Error) Retryable() bool {
-	switch e.Kind {
-	case KindRateLimit, KindOverloaded, KindNetwork:
-		return true
-	default:
-		return false
-	}
-}
+func (e *Error) Retryable() bool { return meanings[e.Kind].passes }
 
-func (e *Error) who() string {
-	if e.Provider != "" && e.Model != "" {
-		return e.Provider + "/" + e.Model
+// asError gives a copy of what a Completer returned; what breaks its contract is classified.
+func asError(err error) *Error {
+	if typed, ok := errors.AsType[*Error](err); ok {
+		return new(*typed)
 	}
-	return e.Provider + e.Model
-}
-
-func (e *Error) what() string {
-	switch e.Kind {
-	case KindAuth:
-		return "the key was refused"
-	case KindQuota:
-		return "no credit left or a spending limit reached"
-	case KindRateLimit:
-		return "rate limit reached"
-	case KindOverloaded:
-		return "the provider is overloaded"
-	case KindContextLength:
-		return "the request is too long for the model"
-	case KindContentFilter:
-		return "the request was refused by the provider's filter or the model"
-	case KindNetwork:
-		return "no usable answer from the provider"
-	case KindTruncated:
-		return "the answer was cut by the output limit"
-	case KindMalformedOutput:
-		return "the model gave no usable answer"
-	case KindBadRequest:
-		return "the provider did not accept the request"
-	case KindCanceled:
-		return "cancelled"
-	case KindSetup:
-		return "no way to ask a model"
-	default:
-		return "failed"
-	}
-}
-
-func (e *Error) todo() string {
-	switch e.Kind {
-	case KindAuth:
-		if e.KeyEnv != "" {
-			return "check the key in " + e.KeyEnv + " and that it may use this model"
-		}
-		return "check the provider's key and that it may use this model"
-	case KindQuota:
-		return "add credit with the provider or choose another model"
-	case KindRateLimit, KindOverloaded:
-		if e.RetryAfter > 0 {
-			return "try again in " + e.RetryAfter.Round(time.Second).String()
-		}
-		return "try again later or choose another model"
-	case KindContextLength:
-		return "shorten the request or choose a model with a larger context"
-	case KindNetwork:
-		return "check the connection and the provider's base URL"
-	case KindTruncated:
-		return "raise the output limit or ask for less"
-	case KindContentFilter:
-		return "reword the request or choose another model"
-	case KindMalformedOutput:
-		return "choose another with --ledger-model"
-	case KindBadRequest:
-		return "check the model's name and the provider's settings"
-	default:
-		return ""
-	}
+	return Classify(0, "", "", nil, err)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/bouldermgr/manager/internal/wildcard"
 )
@@ -37,43 +38,34 @@ type Prices []Price
 func (p Prices) Validate() error {
 	var errs []error
 	for i, price := range p {
-		if err := price.validate(); err != nil {
-			errs = append(errs, fmt.Errorf("price %d (model %q): %w", i+1, price.Model, err))
+		wrong := func(format string, args ...any) {
+			errs = append(errs, fmt.Errorf("price %d (model %q)"+format, append([]any{i + 1, price.Model}, args...)...))
+		}
+		if price.Model == "" {
+			wrong(": model is missing; write provider/model, with * for any characters")
+		}
+		for _, field := range []struct {
+			name     string
+			value    *float64
+			required bool
+		}{
+			{"input", price.Input, true},
+			{"cached_input", price.CachedInput, false},
+			{"cache_write", price.CacheWrite, false},
+			{"output", price.Output, true},
+		} {
+			switch {
+			case field.value == nil && field.required:
+				wrong(": %s is missing; write US dollars per million tokens, 0 if it is free", field.name)
+			case field.value != nil && !(*field.value >= 0 && *field.value <= math.MaxFloat64):
+				wrong(": %s is %v; write US dollars per million tokens, 0 or more", field.name, *field.value)
+			}
 		}
 		// Each star of a later pattern falls under a star of an earlier one that matches its text, so what the later
 		// one matches is matched by the earlier one.
-		for _, earlier := range p[:i] {
-			if wildcard.Match(earlier.Model, price.Model) {
-				errs = append(errs, fmt.Errorf("price %d (model %q) never counts: %q stands above it and matches first; "+
-					"move it up", i+1, price.Model, earlier.Model))
-				break
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (p Price) validate() error {
-	var errs []error
-	if p.Model == "" {
-		errs = append(errs, errors.New("model is missing; write provider/model, with * for any characters"))
-	}
-	for _, field := range []struct {
-		name     string
-		value    *float64
-		required bool
-	}{
-		{"input", p.Input, true},
-		{"cached_input", p.CachedInput, false},
-		{"cache_write", p.CacheWrite, false},
-		{"output", p.Output, true},
-	} {
-		switch {
-		case field.value == nil && field.required:
-			errs = append(errs, fmt.Errorf("%s is missing; write US dollars per million tokens, 0 if it is free", field.name))
-		case field.value != nil && (math.IsNaN(*field.value) || math.IsInf(*field.value, 0) || *field.value < 0):
-			errs = append(errs, fmt.Errorf("%s is %v; write US dollars per million tokens, 0 or more",
-				field.name, *field.value))
+		above := slices.IndexFunc(p[:i], func(earlier Price) bool { return wildcard.Match(earlier.Model, price.Model) })
+		if above >= 0 {
+			wrong(" never counts: %q stands above it and matches first; move it up", p[above].Model)
 		}
 	}
 	return errors.Join(errs...)
@@ -94,34 +86,23 @@ func (p Price) cost(u Usage) (float64, bool) {
 	if p.Input == nil || p.Output == nil {
 		return 0, false
 	}
-	cached := p.CachedInput
-	if cached == nil {
-		cached = p.Input
-	}
+	cached, write := cmp.Or(p.CachedInput, p.Input), cmp.Or(p.CacheWrite, new(0.0))
 	free := *p.Input == 0 && *p.Output == 0 && *cached == 0
-	switch {
-	case u.Total() == 0 && !free, u.CacheWrite > 0 && p.CacheWrite == nil:
+	if u.Total() == 0 && !free || u.CacheWrite > 0 && p.CacheWrite == nil {
 		return 0, false
 	}
-	const million = 1e6
 	fresh := max(u.Input-u.CachedInput-u.CacheWrite, 0)
-	cost := float64(fresh)**p.Input + float64(u.CachedInput)**cached + float64(u.Output)**p.Output
-	if p.CacheWrite != nil {
-		cost += float64(u.CacheWrite) * *p.CacheWrite
-	}
-	return cost / million, true
+	const million = 1e6
+	return (float64(fresh)**p.Input + float64(u.CachedInput)**cached + float64(u.CacheWrite)**write +
+		float64(u.Output)**p.Output) / million, true
 }
 
 // WithPrices gives a Completer that fills in [Usage.Cost] from the table where c leaves it unknown. ref is the model of
 // requests that name none. [RegistryConfig.Prices] does it for those of a registry.
 func WithPrices(c Completer, ref ModelRef, prices Prices) Completer {
-	if len(prices) == 0 {
-		return c
-	}
 	return priced{next: c, ref: ref, prices: prices}
 }
 
-// priced adds the cost to what each attempt used, where the adapter left it unknown.
 type priced struct {
 	next   Completer
 	ref    ModelRef
@@ -129,39 +110,23 @@ type priced struct {
 }
 
 func (p priced) Complete(ctx context.Context, req *Request) (*Response, error) {
-	resp, err := p.next.Complete(ctx, req)
-	if err == nil {
-		resp.Usage = p.price(p.model(req, resp), resp.Usage)
-		return resp, nil
-	}
-	// The zero Usage of a failure stands for an attempt that was not billed, and changes no sum.
-	if failure, ok := errors.AsType[*Error](err); ok && failure.Usage != (Usage{}) {
-		own := *failure
-		own.Usage = p.price(p.model(req, nil), own.Usage)
-		return nil, &own
-	}
-	return nil, err
-}
-
-// model is the one that was asked. Where the request and the Completer leave the choice to the other side, it is the
-// one that answered.
-func (p priced) model(req *Request, resp *Response) ModelRef {
 	ref := ModelRef{Provider: p.ref.Provider, Model: cmp.Or(req.Model, p.ref.Model)}
-	if resp != nil && ref.Provider == "" {
-		ref.Provider = resp.Provider
+	resp, err := p.next.Complete(ctx, req)
+	if err != nil {
+		failure := asError(err)
+		if failure.Usage != (Usage{}) { // which stands for an attempt that was not billed, and changes no sum
+			p.price(ref, &failure.Usage)
+		}
+		return nil, failure
 	}
-	if resp != nil && ref.Model == "" {
-		ref.Model = resp.Model
-	}
-	return ref
+	// Where the request and the Completer leave the choice to the other side, the model is the one that answered.
+	ref = ModelRef{Provider: cmp.Or(ref.Provider, resp.Provider), Model: cmp.Or(ref.Model, resp.Model)}
+	p.price(ref, &resp.Usage)
+	return resp, nil
 }
 
-func (p priced) price(ref ModelRef, u Usage) Usage {
-	if u.Cost != nil {
-		return u
-	}
-	if cost, ok := p.prices.Cost(ref, u); ok {
+func (p priced) price(ref ModelRef, u *Usage) {
+	if cost, ok := p.prices.Cost(ref, *u); ok && u.Cost == nil {
 		u.Cost = &cost
 	}
-	return u
 }

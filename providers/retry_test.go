@@ -46,12 +46,6 @@ func TestRetryPauses(t *testing.T) {
 			failures: []providers.Error{limited, limited},
 			pauses:   []time.Duration{0, 0},
 		},
-		"capped": {
-			policy:   providers.RetryPolicy{Random: always(1), MaxDelay: 3 * time.Second, Attempts: 6},
-			failures: []providers.Error{limited, limited, limited, limited, limited},
-			pauses: []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second,
-				3 * time.Second},
-		},
 		"as asked, never earlier": {
 			policy:   providers.RetryPolicy{Random: always(0)},
 			failures: []providers.Error{asked(37 * time.Second)},
@@ -64,9 +58,6 @@ func TestRetryPauses(t *testing.T) {
 		},
 		"asked for too much": {
 			failures: []providers.Error{asked(61 * time.Second)}, fails: true,
-		},
-		"one attempt": {
-			policy: providers.RetryPolicy{Attempts: 1}, failures: []providers.Error{limited}, fails: true,
 		},
 		"overloaded and network pass": {
 			policy:   providers.RetryPolicy{Random: always(0)},
@@ -90,17 +81,14 @@ func TestRetryPauses(t *testing.T) {
 					model.steps = append(model.steps, fails(failure))
 				}
 				model.steps = append(model.steps, says("at last"))
-				var told []time.Duration
-				tt.policy.OnRetry = func(r providers.Retry) { told = append(told, r.Wait) }
-
 				resp, err := providers.WithRetry(model, tt.policy).Complete(t.Context(), request())
 
 				var pauses []time.Duration
 				for i := range len(model.at) - 1 {
 					pauses = append(pauses, model.at[i+1].Sub(model.at[i]))
 				}
-				if !slices.Equal(pauses, tt.pauses) || !slices.Equal(told, tt.pauses) {
-					t.Errorf("paused %v, told %v, want %v", pauses, told, tt.pauses)
+				if !slices.Equal(pauses, tt.pauses) {
+					t.Errorf("paused %v, want %v", pauses, tt.pauses)
 				}
 				if tt.fails {
 					last := tt.failures[len(tt.failures)-1]
@@ -186,11 +174,11 @@ func TestRetryAttemptTimeout(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		policy := providers.RetryPolicy{AttemptTimeout: time.Minute, Random: always(0), Attempts: 3}
+		policy := providers.RetryPolicy{Random: always(0)}
 		start := time.Now()
 		_, err := providers.WithRetry(hangs, policy).Complete(t.Context(), request())
 		failure, ok := errors.AsType[*providers.Error](err)
-		if !ok || failure.Kind != providers.KindNetwork || attempts != 3 || time.Since(start) != 3*time.Minute {
+		if !ok || failure.Kind != providers.KindNetwork || attempts != 4 || time.Since(start) != 20*time.Minute {
 			t.Errorf("%d attempts in %s: %v", attempts, time.Since(start), err)
 		}
 	})
@@ -252,7 +240,6 @@ func TestRetryStaysWithinPolicy(t *testing.T) {
 		}), 10, 10).Draw(rt, "kinds")
 		asked := rapid.SliceOfN(rapid.Int64Range(0, 90), 10, 10).Draw(rt, "asked")
 		dice := rapid.Float64Range(0, 0.999).Draw(rt, "dice")
-		attempts := rapid.IntRange(1, 8).Draw(rt, "attempts")
 		synctest.Test(t, func(*testing.T) {
 			model := &script{}
 			for i := range kinds {
@@ -260,10 +247,10 @@ func TestRetryStaysWithinPolicy(t *testing.T) {
 					Kind: kinds[i], RetryAfter: time.Duration(asked[i]) * time.Second,
 				}))
 			}
-			policy := providers.RetryPolicy{Attempts: attempts, Random: always(dice)}
+			policy := providers.RetryPolicy{Random: always(dice)}
 			_, err := providers.WithRetry(model, policy).Complete(context.Background(), request())
-			if err == nil || len(model.at) > attempts {
-				rt.Fatalf("%d attempts of %d, %v", len(model.at), attempts, err)
+			if err == nil || len(model.at) > 4 {
+				rt.Fatalf("%d attempts, %v", len(model.at), err)
 			}
 			for i := range len(model.at) - 1 {
 				pause, wanted := model.at[i+1].Sub(model.at[i]), time.Duration(asked[i])*time.Second

@@ -2,6 +2,7 @@ package providers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,46 +46,59 @@ func Structured[T any](
 ) (T, Usage, error) {
 	var zero T
 	var spent Usage
-	account := func(u Usage) {
-		spent = spent.Add(u)
-		if opts.OnUsage != nil {
-			opts.OnUsage(u)
-		}
-	}
-	dialogue := newRepairDialogue(req)
+	asked := *req
+	asked.Messages = slices.Clone(req.Messages)
+	widened := false
 	for repair := 0; ; repair++ {
-		reply, failure := dialogue.ask(ctx, c)
-		account(reply.usage)
-		if failure != nil {
+		resp, err := c.Complete(ctx, &asked)
+		failure := &Error{}
+		if err != nil {
+			failure = asError(err)
+			// A cut answer is one, however the Completer reports it; the text may be lost then.
+			resp = &Response{
+				Stop: StopLength, Provider: failure.Provider, Model: failure.Model, RequestID: failure.RequestID,
+				Usage: failure.Usage,
+			}
+		}
+		spent = spent.Add(resp.Usage)
+		if opts.OnUsage != nil {
+			opts.OnUsage(resp.Usage)
+		}
+		if err != nil && failure.Kind != KindTruncated {
 			return zero, spent, failure
 		}
-		var problem *Error
-		if reply.cut {
-			problem = reply.failure(KindTruncated, errCut)
-		} else {
-			value, err := Decode(reply.text, opts)
-			if err == nil {
+		kind, reason := KindTruncated, errCut
+		wish := "Your last answer was cut at the output limit. Answer again, much shorter: one complete JSON object " +
+			"that follows the schema, brief texts, and nothing else."
+		if resp.Stop != StopLength {
+			var value T
+			if value, err = Decode(resp.Text, opts); err == nil {
 				return value, spent, nil
 			}
-			problem = reply.failure(KindMalformedOutput, err)
+			kind, reason = KindMalformedOutput, err
+			wish = "Your last answer cannot be used: " + err.Error() +
+				"\nAnswer again with one complete JSON object that follows the schema, and nothing else."
+		} else if !widened {
+			// Often it was the reasoning that took the room, and no brevity of the answer helps; once is enough to tell.
+			asked.MaxOutputTokens *= 2
+			widened = true
 		}
-		problem.Usage = spent
-		if repair >= opts.repairs() {
+		problem := &Error{
+			Kind: kind, Provider: resp.Provider, Model: resp.Model, RequestID: resp.RequestID,
+			Message: text.Cut(Redact(reason.Error()), maxMessage), Usage: spent, Err: reason,
+		}
+		if repair >= cmp.Or(opts.Repairs, 3) {
 			return zero, spent, problem
 		}
-		dialogue.object(reply, problem)
+		said := cmp.Or(text.Excerpt(resp.Text, maxQuoted, text.Start), "(no text)") // providers refuse an empty turn
+		asked.Messages = append(asked.Messages, Message{RoleAssistant, said}, Message{RoleUser, wish})
 		if !pause(ctx, repairPause*time.Duration(repair+1)) {
 			return zero, spent, canceled(ctx, problem)
 		}
 	}
 }
 
-func (o StructuredOptions[T]) repairs() int {
-	if o.Repairs == 0 {
-		return 3
-	}
-	return o.Repairs
-}
+var errCut = errors.New("the answer was cut at the output limit before it was complete")
 
 // Decode is the pure part of [Structured]: it gives the last object in a model's answer that decodes into a T and
 // passes opts.Check. The error is about the last object of the answer, in words fit for the model.
@@ -151,72 +165,4 @@ func jsonType(t reflect.Type) string {
 	default:
 		return "a number"
 	}
-}
-
-var errCut = errors.New("the answer was cut at the output limit before it was complete")
-
-// repairDialogue is the request and what has been said since.
-type repairDialogue struct {
-	req     Request
-	widened bool
-}
-
-func newRepairDialogue(req *Request) *repairDialogue {
-	own := *req
-	own.Messages = slices.Clone(req.Messages)
-	return &repairDialogue{req: own}
-}
-
-// reply is one answer in a repair dialogue: whole, or cut and then perhaps without its text.
-type reply struct {
-	text  string
-	cut   bool
-	usage Usage
-	// about carries who was asked, for the error.
-	about Error
-}
-
-// ask makes one call. A cut answer is a reply and not a failure, however the Completer reports it.
-func (d *repairDialogue) ask(ctx context.Context, c Completer) (reply, *Error) {
-	resp, err := c.Complete(ctx, &d.req)
-	if err == nil {
-		about := Error{Provider: resp.Provider, Model: resp.Model, RequestID: resp.RequestID}
-		return reply{text: resp.Text, cut: resp.Stop == StopLength, usage: resp.Usage, about: about}, nil
-	}
-	failure, ok := errors.AsType[*Error](err)
-	if !ok {
-		failure = Classify(0, "", "", nil, err)
-	}
-	if failure.Kind == KindTruncated {
-		return reply{cut: true, usage: failure.Usage, about: *failure}, nil
-	}
-	return reply{usage: failure.Usage}, failure
-}
-
-func (r reply) failure(kind Kind, err error) *Error {
-	return &Error{
-		Kind: kind, Provider: r.about.Provider, Model: r.about.Model, RequestID: r.about.RequestID,
-		Message: text.Cut(Redact(err.Error()), maxMessage), Err: err,
-	}
-}
-
-// object adds the bad answer and what is wrong with it to the conversation.
-func (d *repairDialogue) object(r reply, problem *Error) {
-	said := text.Excerpt(r.text, maxQuoted, text.Start)
-	if said == "" {
-		said = "(no text)" // providers refuse an empty turn
-	}
-	wish := "Your last answer cannot be used: " + problem.Err.Error() +
-		"\nAnswer again with one complete JSON object that follows the schema, and nothing else."
-	if r.cut {
-		wish = "Your last answer was cut at the output limit. Answer again, much shorter: one complete JSON object " +
-			"that follows the schema, brief texts, and nothing else."
-		// Often it was the reasoning that took the room, and no brevity of the answer helps; once is enough to tell.
-		if !d.widened {
-			d.req.MaxOutputTokens *= 2
-			d.widened = true
-		}
-	}
-	d.req.Messages = append(d.req.Messages,
-		Message{Role: RoleAssistant, Text: said}, Message{Role: RoleUser, Text: wish})
 }
