@@ -48,7 +48,7 @@ func (t *turn) read(ctx context.Context, e *boulder.Evidence) (*reading, error) 
 // slim keeps of a message what tells how the turn ended.
 func slim(m opencode.Message) opencode.Message {
 	s := opencode.Message{Info: m.Info}
-	s.Info.Diffs, s.Info.Structured = nil, nil
+	s.Info.Structured = nil
 	for _, p := range m.Parts {
 		switch {
 		case p.Tool != nil:

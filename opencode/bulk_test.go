@@ -232,7 +232,6 @@ func TestHungServer(t *testing.T) {
 		"abort":    func() error { return d.Abort(ctx, "s") },
 		"statuses": func() error { _, err := d.Statuses(ctx); return err },
 		"todos":    func() error { _, err := d.Todos(ctx, "s"); return err },
-		"diff":     func() error { _, err := d.Diff(ctx, "s", "m"); return err },
 		"messages": func() error { _, err := d.Messages(ctx, "s", 0); return err },
 		"each message": func() (last error) {
 			for _, last = range d.EachMessage(ctx, "s") {

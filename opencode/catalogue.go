@@ -2,7 +2,6 @@ package opencode
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"time"
 )
@@ -11,9 +10,6 @@ import (
 // their models. Keys are not read from the answer.
 type Catalogue struct {
 	Providers []Provider `json:"providers"`
-	// Default names a model for each provider id. It is a suggestion of the server
-	// by kind of model, not the user's choice; see [Directory.DefaultModel].
-	Default map[string]string `json:"default"`
 }
 
 // Provider is a connected provider.
@@ -45,10 +41,6 @@ type Model struct {
 		Input   float64 `json:"input"`
 		Output  float64 `json:"output"`
 	} `json:"limit"`
-	Capabilities struct {
-		ToolCall  bool `json:"toolcall"`
-		Reasoning bool `json:"reasoning"`
-	} `json:"capabilities"`
 }
 
 // Model finds a model of the catalogue.
@@ -66,21 +58,14 @@ func (c Catalogue) Model(ref ModelRef) (Model, bool) {
 // that warms a directory: the first one takes about two seconds, which the first
 // prompt then does not.
 func (d *Directory) Catalogue(ctx context.Context) (Catalogue, error) {
-	var out Catalogue
-	err := d.call(ctx, request{
-		op: "list providers", method: http.MethodGet, path: "/config/providers", out: &out,
-	})
-	return out, err
+	return get[Catalogue](ctx, d, "list providers", "/config/providers", nil)
 }
 
 // DefaultModel gives the model that the user's configuration names, or none: then
 // the server chooses, by what was used last and what is connected.
 func (d *Directory) DefaultModel(ctx context.Context) (ModelRef, error) {
-	var out struct {
-		Model string `json:"model"`
-	}
-	err := d.call(ctx, request{op: "get configuration", method: http.MethodGet, path: "/config", out: &out})
-	provider, model, _ := strings.Cut(out.Model, "/")
+	config, err := get[struct{ Model string }](ctx, d, "get configuration", "/config", nil)
+	provider, model, _ := strings.Cut(config.Model, "/")
 	return ModelRef{ProviderID: provider, ModelID: model}, err
 }
 
@@ -95,9 +80,7 @@ type Agent struct {
 
 // Agents lists the agents that are defined in the directory.
 func (d *Directory) Agents(ctx context.Context) ([]Agent, error) {
-	var out []Agent
-	err := d.call(ctx, request{op: "list agents", method: http.MethodGet, path: "/agent", out: &out})
-	return out, err
+	return get[[]Agent](ctx, d, "list agents", "/agent", nil)
 }
 
 // Toast is a short notice in OpenCode's terminal interface.
@@ -117,5 +100,5 @@ func (d *Directory) ShowToast(ctx context.Context, t Toast) error {
 		Variant  string `json:"variant"`
 		Duration int64  `json:"duration,omitempty"` // milliseconds
 	}{t.Title, t.Message, t.Variant, t.Duration.Milliseconds()}
-	return d.call(ctx, request{op: "show toast", method: http.MethodPost, path: "/tui/show-toast", in: body})
+	return d.post(ctx, "show toast", "/tui/show-toast", body)
 }

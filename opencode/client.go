@@ -53,8 +53,7 @@ type Client struct {
 	events *hub
 
 	maxEvent int // bytes of one event as it is sent; a longer one ends the connection
-
-	version string
+	version  string
 }
 
 // Attach connects to the server at the given address and checks that it answers.
@@ -137,8 +136,8 @@ func (d *Directory) Path() string { return d.path }
 // Client is the client that the view belongs to.
 func (d *Directory) Client() *Client { return d.client }
 
-// Health asks the server for its version. It needs no directory.
-func (c *Client) Health(ctx context.Context) (version string, err error) {
+// health asks the server for its version.
+func (c *Client) health(ctx context.Context) (version string, err error) {
 	var out struct {
 		Healthy bool   `json:"healthy"`
 		Version string `json:"version"`
@@ -150,6 +149,17 @@ func (c *Client) Health(ctx context.Context) (version string, err error) {
 	return out.Version, err
 }
 
+// get is a call that reads.
+func get[T any](ctx context.Context, d *Directory, op, path string, query url.Values) (out T, err error) {
+	err = d.call(ctx, request{op: op, method: http.MethodGet, path: path, query: query, out: &out})
+	return out, err
+}
+
+// post is a call that changes something, and whose answer says no more than that it was done.
+func (d *Directory) post(ctx context.Context, op, path string, in any) error {
+	return d.call(ctx, request{op: op, method: http.MethodPost, path: path, in: in})
+}
+
 // request is one call of the HTTP API.
 type request struct {
 	op      string
@@ -159,7 +169,6 @@ type request struct {
 	in      any           // JSON body, nil for none
 	out     any           // where the JSON answer goes, nil to ignore it
 	timeout time.Duration // 0: the client's CallTimeout
-	header  *http.Header  // where the answer's header goes, nil to ignore it
 	// scan, if not nil, takes a JSON answer while it comes in, in the place of out.
 	scan func(*json.Decoder) error
 }
@@ -184,9 +193,6 @@ func (c *Client) call(ctx context.Context, r request) error {
 		return transportError(ctx, r.op, err)
 	}
 	defer resp.Body.Close()
-	if r.header != nil {
-		*r.header = resp.Header
-	}
 	if r.scan != nil && resp.StatusCode == http.StatusOK && isJSON(resp) {
 		return scanAnswer(ctx, r, resp)
 	}

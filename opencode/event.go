@@ -13,7 +13,7 @@ type Event struct {
 }
 
 // Payload is one of the types below that have "of an [Event]" in their comment.
-type Payload interface{ payload() }
+type Payload any
 
 type (
 	// Resync of an [Event] says: from here on you are told everything, but what
@@ -86,21 +86,3 @@ type (
 		Properties json.RawMessage
 	}
 )
-
-func (Resync) payload()            {}
-func (Disconnected) payload()      {}
-func (SessionCreated) payload()    {}
-func (SessionUpdated) payload()    {}
-func (SessionDeleted) payload()    {}
-func (SessionCompacted) payload()  {}
-func (StatusChanged) payload()     {}
-func (SessionFailed) payload()     {}
-func (MessageUpdated) payload()    {}
-func (PartUpdated) payload()       {}
-func (TodosUpdated) payload()      {}
-func (PermissionAsked) payload()   {}
-func (PermissionReplied) payload() {}
-func (QuestionAsked) payload()     {}
-func (QuestionClosed) payload()    {}
-func (FileEdited) payload()        {}
-func (Unknown) payload()           {}

@@ -73,11 +73,4 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%+v: got %v, want %v", test.filter, got, test.want)
 		}
 	}
-	want := []string{"child", "grandchild", "late", "root"}
-	if got := slices.Sorted(slices.Values(subs[2].Sessions())); !slices.Equal(got, want) {
-		t.Errorf("followed sessions: %v", got)
-	}
-	if got := subs[0].Sessions(); got != nil {
-		t.Errorf("a subscription to all follows %v", got)
-	}
 }

@@ -374,7 +374,7 @@ func TestHostOfTheRealServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := second.Client.Health(ctx); err != nil {
+	if _, err := second.Client.In(t.TempDir()).Statuses(ctx); err != nil {
 		t.Errorf("the second server: %v", err)
 	}
 	h.Stop(ctx)

@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	subscriptionBuffer = 512     // events; a turn step is about 20
-	subscriptionBytes  = 1 << 20 // of what they carry; a running bash call can send 30 KB with each line it prints
+	subscriptionBuffer = 512 // events; a turn step is about 20
 	minReconnect       = 100 * time.Millisecond
 	maxReconnect       = 5 * time.Second
 )
@@ -66,7 +65,7 @@ func (h *hub) subscribe(f Filter) *Subscription {
 	}
 	h.subs[s] = struct{}{}
 	if h.live {
-		s.push(Event{Payload: Resync{"subscribed"}}, 0)
+		s.push(Event{Payload: Resync{"subscribed"}})
 	}
 	if !h.started {
 		h.started = true
@@ -103,7 +102,7 @@ func (h *hub) connected() {
 	defer h.mu.Unlock()
 	h.live = true
 	for s := range h.subs {
-		s.push(Event{Payload: Resync{"connected"}}, 0)
+		s.push(Event{Payload: Resync{"connected"}})
 	}
 }
 
@@ -114,19 +113,19 @@ func (h *hub) disconnected(err error) (wasLive bool) {
 	wasLive, h.live = h.live, false
 	for s := range h.subs {
 		if wasLive {
-			s.push(Event{Payload: Disconnected{err}}, 0)
+			s.push(Event{Payload: Disconnected{err}})
 		}
 	}
 	return wasLive
 }
 
-// publish gives an event that carries so many bytes to whoever wants it.
-func (h *hub) publish(e Event, size int) {
+// publish gives an event to whoever wants it.
+func (h *hub) publish(e Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.subs {
 		if s.wants(e) {
-			s.push(e, size)
+			s.push(e)
 		}
 	}
 }
@@ -157,16 +156,11 @@ type Subscription struct {
 	hub       *hub
 	directory string
 	events    chan Event
-
-	// Guarded by hub.mu:
-
-	sessions map[string]struct{} // nil: all
-	sizes    []int               // what the newest events carry; at least those that wait are among them
-	size     int                 // the sum
+	sessions  map[string]struct{} // nil: all; guarded by hub.mu
 }
 
 // C delivers the events in the order in which they happened. It is closed when the
-// subscription or the client is. A reader that falls more than 512 events or 1 MiB
+// subscription or the client is. A reader that falls more than 512 events
 // behind loses those and gets a [Resync] instead; others are not held up.
 func (s *Subscription) C() <-chan Event { return s.events }
 
@@ -199,18 +193,6 @@ func (s *Subscription) Follow(sessionIDs ...string) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	s.follow(sessionIDs)
-}
-
-// Sessions gives the sessions whose events pass, sub-agents' sessions included, in
-// no order; nil for all.
-func (s *Subscription) Sessions() []string {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	var ids []string
-	for id := range s.sessions {
-		ids = append(ids, id)
-	}
-	return ids
 }
 
 // Close ends the subscription. It may be called more than once and while the events
@@ -249,34 +231,17 @@ func (s *Subscription) adopt(session Session) {
 	}
 }
 
-// push never blocks: a buffer that is full, or too large with the event, is emptied
-// and a Resync takes the place of what was in it. Only the hub sends, under its lock,
-// so there is room afterwards.
-func (s *Subscription) push(e Event, size int) {
-	waiting := len(s.events)
-	for len(s.sizes) > waiting { // the reader took the others
-		s.size -= s.sizes[0]
-		s.sizes = s.sizes[1:]
-	}
-	if waiting == cap(s.events) || waiting > 0 && s.size+size > subscriptionBytes {
-		s.empty()
-		s.add(Event{Payload: Resync{"too slow: events were dropped"}}, 0)
-	}
-	s.add(e, size)
-}
-
-func (s *Subscription) add(e Event, size int) {
-	s.events <- e
-	s.sizes = append(s.sizes, size)
-	s.size += size
-}
-
-func (s *Subscription) empty() {
-	for len(s.events) > 0 {
-		select {
-		case <-s.events:
-		default: // the reader took it
+// push never blocks: a buffer that is full is emptied and a Resync takes the place of what was in it. Only the hub sends,
+// under its lock, so there is room afterwards.
+func (s *Subscription) push(e Event) {
+	if len(s.events) == cap(s.events) {
+		for len(s.events) > 0 {
+			select {
+			case <-s.events:
+			default: // the reader took it
+			}
 		}
+		s.events <- Event{Payload: Resync{"too slow: events were dropped"}}
 	}
-	s.sizes, s.size = nil, 0
+	s.events <- e
 }

@@ -71,27 +71,24 @@ func (d *Directory) AddMCP(ctx context.Context, server MCPServer) error {
 	if err != nil {
 		return err
 	}
-	switch s := out[server.Name]; {
-	case s.Status == MCPConnected:
+	s := out[server.Name]
+	if s.Status == MCPConnected {
 		return nil
-	case s.Error == "":
-		return &Error{Op: op, Message: fmt.Sprintf("%s is %q", server.Name, s.Status), kind: ErrMCPFailed}
-	default:
-		return &Error{Op: op, Message: fmt.Sprintf("%s: %s", server.Name, text.Short(s.Error, maxErrorMessage)), kind: ErrMCPFailed}
 	}
+	why := fmt.Sprintf("%s is %q", server.Name, s.Status)
+	if s.Error != "" {
+		why = fmt.Sprintf("%s: %s", server.Name, text.Short(s.Error, maxErrorMessage))
+	}
+	return &Error{Op: op, Message: why, kind: ErrMCPFailed}
 }
 
 // DisconnectMCP takes the tools of a server away, from the next step of every agent on. OpenCode has no call that
 // forgets a server: it stays among [Directory.MCPServers] as disabled. One that is not known is no error.
 func (d *Directory) DisconnectMCP(ctx context.Context, name string) error {
-	return ignoreNotFound(d.call(ctx, request{
-		op: "disconnect MCP server", method: http.MethodPost, path: "/mcp/" + url.PathEscape(name) + "/disconnect",
-	}))
+	return ignoreNotFound(d.post(ctx, "disconnect MCP server", "/mcp/"+url.PathEscape(name)+"/disconnect", nil))
 }
 
 // MCPServers tells of the MCP servers that the directory knows, by their names. A connected one may have gone since.
 func (d *Directory) MCPServers(ctx context.Context) (map[string]MCPStatus, error) {
-	var out map[string]MCPStatus
-	err := d.call(ctx, request{op: "list MCP servers", method: http.MethodGet, path: "/mcp", out: &out})
-	return out, err
+	return get[map[string]MCPStatus](ctx, d, "list MCP servers", "/mcp", nil)
 }

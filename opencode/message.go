@@ -9,7 +9,6 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -60,62 +59,40 @@ type MessageInfo struct {
 	SessionID string
 	Role      string
 	Agent     string
-	Model     ModelRef
-	Variant   string // of the model, such as "high"; empty: its default
-	Created   time.Time
+	Model     ModelRef  `json:"-"`
+	Variant   string    // of the model, such as "high"; empty: its default
+	Created   time.Time `json:"-"`
 
 	// Of assistant messages only:
 
 	ParentID  string
-	Completed time.Time // zero while the model or its tools work, and for ever if the server died
+	Completed time.Time `json:"-"` // zero while the model or its tools work, and for ever if the server died
 	Finish    string    // empty until the model has answered
 	Error     *TurnError
 	Cost      float64 // US dollars
 	Tokens    Tokens
-	Compacted bool // the message is the summary of a compaction
+	Compacted bool `json:"-"` // the message is the summary of a compaction
 	// Structured is the answer to a prompt with a JSON schema, not checked against it.
 	Structured json.RawMessage
-
-	// Of user messages only: what changed during the turn, set once it is over.
-	// Without the patches, for which there is [Directory.Diff].
-	Diffs []FileDiff
 }
 
 // UnmarshalJSON reads OpenCode's two forms, in which "model" and "summary" differ
 // between user and assistant messages.
 func (m *MessageInfo) UnmarshalJSON(data []byte) error {
-	var in struct {
-		ID, SessionID, Role, ParentID, Agent, Finish string
-		ProviderID, ModelID, Variant                 string                                        // of assistant messages
-		Model                                        struct{ ProviderID, ModelID, Variant string } // of user messages
-		Error, Structured, Summary                   json.RawMessage
-		Cost                                         float64
-		Tokens                                       Tokens
-		Time                                         struct{ Created, Completed millis }
-	}
-	if err := unmarshal(data, &in); err != nil {
-		return err
-	}
-	*m = MessageInfo{
-		ID: in.ID, SessionID: in.SessionID, Role: in.Role, ParentID: in.ParentID, Agent: in.Agent, Finish: in.Finish,
-		Model:   ModelRef{cmp.Or(in.ProviderID, in.Model.ProviderID), cmp.Or(in.ModelID, in.Model.ModelID)},
-		Variant: cmp.Or(in.Variant, in.Model.Variant), Error: readTurnError(in.Error), Structured: in.Structured,
-		Cost: in.Cost, Tokens: in.Tokens, Created: in.Time.Created.time(), Completed: in.Time.Completed.time(),
-		Compacted: string(in.Summary) == "true", // user messages have their diffs there
-	}
-	var summary struct {
-		Diffs []struct {
-			File, Status         string
-			Additions, Deletions float64
-		}
-	}
-	_ = json.Unmarshal(in.Summary, &summary)
-	for _, d := range summary.Diffs {
-		m.Diffs = append(m.Diffs, FileDiff{
-			File: d.File, Status: d.Status, Additions: int(d.Additions), Deletions: int(d.Deletions),
-		})
-	}
-	return nil
+	type plain MessageInfo
+	in := struct {
+		*plain
+		ModelRef                                               // of assistant messages
+		Model    struct{ ProviderID, ModelID, Variant string } // of user messages
+		Summary  json.RawMessage
+		Time     struct{ Created, Completed millis }
+	}{plain: (*plain)(m)}
+	err := unmarshal(data, &in)
+	m.Model = ModelRef{cmp.Or(in.ProviderID, in.Model.ProviderID), cmp.Or(in.ModelID, in.Model.ModelID)}
+	m.Variant = cmp.Or(m.Variant, in.Model.Variant)
+	m.Created, m.Completed = in.Time.Created.time(), in.Time.Completed.time()
+	m.Compacted = string(in.Summary) == "true" // user messages have the changed files there
+	return err
 }
 
 // Message is a message with its parts, in order.
@@ -136,46 +113,24 @@ func (m Message) Text() string {
 	return text
 }
 
-const (
-	messagePage  = 100
-	cursorHeader = "X-Next-Cursor"
-)
-
 // Messages gives the newest messages of a session, oldest first: at most limit of
-// them, or all for 0. They are read in pages, so that only what is wanted is sent.
-// The server refuses (400, for ever) to list a session that had a prompt with a JSON
-// schema; see [Directory.Ask]. Of a long session rather look at one message at a
-// time, see [Directory.EachMessage].
+// them, or all for 0. The server refuses (400, for ever) to list a session that had a
+// prompt with a JSON schema; see [Directory.Ask]. Of a long session rather look at one
+// message at a time, see [Directory.EachMessage].
 func (d *Directory) Messages(ctx context.Context, sessionID string, limit int) ([]Message, error) {
-	var newestFirst []Message
-	var before string
-	for {
-		size := messagePage
-		if limit > 0 {
-			size = min(size, limit-len(newestFirst))
-		}
-		query := url.Values{"limit": {strconv.Itoa(size)}}
-		if before != "" {
-			query.Set("before", before)
-		}
-		var page []Message
-		var header http.Header
-		err := d.listMessages(ctx, sessionID, query, &header, func(m Message) bool {
-			page = append(page, m)
-			return true
-		})
-		if err != nil {
-			return nil, err
-		}
-		slices.Reverse(page)
-		newestFirst = append(newestFirst, page...)
-		next := header.Get(cursorHeader)
-		if next == "" || len(page) == 0 || (limit > 0 && len(newestFirst) >= limit) {
-			slices.Reverse(newestFirst)
-			return newestFirst, nil
-		}
-		before = next
+	query := url.Values{}
+	if limit > 0 {
+		query.Set("limit", strconv.Itoa(limit))
 	}
+	var all []Message
+	err := d.listMessages(ctx, sessionID, query, func(m Message) bool {
+		all = append(all, m)
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
 }
 
 // EachMessage goes through all messages of a session, oldest first, as they arrive:
@@ -185,7 +140,7 @@ func (d *Directory) Messages(ctx context.Context, sessionID string, limit int) (
 func (d *Directory) EachMessage(ctx context.Context, sessionID string) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		goOn := true
-		err := d.listMessages(ctx, sessionID, nil, nil, func(m Message) bool {
+		err := d.listMessages(ctx, sessionID, nil, func(m Message) bool {
 			goOn = yield(m, nil)
 			return goOn
 		})
@@ -197,10 +152,10 @@ func (d *Directory) EachMessage(ctx context.Context, sessionID string) iter.Seq2
 
 // listMessages takes messages out of the answer while it comes in, until one of them is enough.
 func (d *Directory) listMessages(
-	ctx context.Context, sessionID string, query url.Values, header *http.Header, take func(Message) bool,
+	ctx context.Context, sessionID string, query url.Values, take func(Message) bool,
 ) error {
 	return d.call(ctx, request{
-		op: "list messages", method: http.MethodGet, path: sessionPath(sessionID, "message"), query: query, header: header,
+		op: "list messages", method: http.MethodGet, path: sessionPath(sessionID, "message"), query: query,
 		scan: func(in *json.Decoder) error {
 			if begin, err := in.Token(); err != nil || begin != json.Delim('[') {
 				return cmp.Or(err, errors.New("the messages are no list"))
@@ -227,9 +182,5 @@ func (d *Directory) listMessages(
 
 // Message gives one message; the error matches [ErrNotFound] if it never arrived.
 func (d *Directory) Message(ctx context.Context, sessionID, messageID string) (Message, error) {
-	var out Message
-	err := d.call(ctx, request{
-		op: "get message", method: http.MethodGet, path: sessionPath(sessionID, "message", messageID), out: &out,
-	})
-	return out, err
+	return get[Message](ctx, d, "get message", sessionPath(sessionID, "message", messageID), nil)
 }

@@ -34,10 +34,10 @@ type Part struct {
 
 	// Cut says that Text, or a text in Tool, is longer than what is here, see
 	// [PartUpdated].
-	Cut bool
+	Cut bool `json:"-"`
 
-	Tool *ToolCall   // of PartTool
-	Step *StepFinish // of PartStepFinish
+	Tool *ToolCall   `json:"-"` // of PartTool
+	Step *StepFinish `json:"-"` // of PartStepFinish
 	// Files of PartPatch: absolute paths that the step changed.
 	Files []string
 }
@@ -61,9 +61,9 @@ func (s ToolState) Ended() bool { return s == ToolCompleted || s == ToolError }
 // ToolCall is a call of a tool by the model. Each is reported many times. Count calls
 // by [Part.ID]: a provider may give calls of different messages the same CallID.
 type ToolCall struct {
-	CallID string
-	Tool   string
-	State  ToolState
+	CallID string          `json:"-"`
+	Tool   string          `json:"-"`
+	State  ToolState       `json:"status"`
 	Input  json.RawMessage // the arguments, an object
 	Output string          // of ToolCompleted
 	Error  string          // of ToolError
@@ -72,8 +72,8 @@ type ToolCall struct {
 	// task has the sessionId of its sub-agent. Its "output" is left out, it repeats
 	// Output.
 	Metadata json.RawMessage
-	Start    time.Time
-	End      time.Time
+	Start    time.Time `json:"-"`
+	End      time.Time `json:"-"`
 }
 
 // StepFinish ends one call of the model.
@@ -88,47 +88,26 @@ type StepFinish struct {
 
 // UnmarshalJSON reads OpenCode's form. Content of an unexpected shape is left out.
 func (p *Part) UnmarshalJSON(data []byte) error {
-	var in struct {
-		ID, SessionID, MessageID string
-		Type                     PartType
-
-		Text      string
-		Synthetic bool
-		Metadata  map[string]any
-
+	type plain Part
+	in := struct {
+		*plain
 		CallID, Tool string
 		State        struct {
-			Status               ToolState
-			Input, Metadata      json.RawMessage
-			Output, Error, Title string
-			Time                 struct{ Start, End millis }
+			ToolCall
+			Time struct{ Start, End millis }
 		}
-
-		Reason, Snapshot string
-		Cost             float64
-		Tokens           Tokens
-
-		Files []string
-	}
-	if err := unmarshal(data, &in); err != nil {
-		return err
-	}
-	*p = Part{ID: in.ID, SessionID: in.SessionID, MessageID: in.MessageID, Type: in.Type}
+		StepFinish
+	}{plain: (*plain)(p)}
+	err := unmarshal(data, &in)
 	switch p.Type {
-	case PartText, PartReasoning:
-		p.Text, p.Synthetic, p.Metadata = in.Text, in.Synthetic, in.Metadata
 	case PartTool:
-		p.Tool = &ToolCall{
-			CallID: in.CallID, Tool: in.Tool, State: in.State.Status, Input: in.State.Input, Output: in.State.Output,
-			Error: in.State.Error, Title: in.State.Title, Metadata: withoutOutput(in.State.Metadata),
-			Start: in.State.Time.Start.time(), End: in.State.Time.End.time(),
-		}
+		p.Tool = &in.State.ToolCall
+		p.Tool.CallID, p.Tool.Tool, p.Tool.Metadata = in.CallID, in.Tool, withoutOutput(p.Tool.Metadata)
+		p.Tool.Start, p.Tool.End = in.State.Time.Start.time(), in.State.Time.End.time()
 	case PartStepFinish:
-		p.Step = &StepFinish{Reason: in.Reason, Snapshot: in.Snapshot, Cost: in.Cost, Tokens: in.Tokens}
-	case PartPatch:
-		p.Files = in.Files
+		p.Step = &in.StepFinish
 	}
-	return nil
+	return err
 }
 
 // withoutOutput leaves out what the metadata of a bash call has twice: its output once more, or, with every update while

@@ -15,11 +15,8 @@ const (
 	maxEventValue = 256 << 10 // of a JSON value that is passed on as it is; a longer one is dropped
 )
 
-var (
-	// errSkip marks an event that nobody needs to see.
-	errSkip   = errors.New("event of no interest")
-	errNoType = errors.New("event without a type")
-)
+// errSkip marks an event that nobody needs to see.
+var errSkip = errors.New("event of no interest")
 
 // skipped reports whether events of a type are dropped: those that come for every
 // token, that repeat another event ("sync" does so for nearly every one,
@@ -46,112 +43,78 @@ func readEvent(data []byte) (Event, error) {
 	}
 	switch {
 	case in.Payload.Type == "":
-		return Event{}, errNoType
+		return Event{}, errors.New("event without a type")
 	case skipped(in.Payload.Type):
 		return Event{}, errSkip
 	case len(in.Payload.Properties) == 0 || in.Payload.Properties[0] != '{':
 		return Event{}, fmt.Errorf("%s: the properties are no object", in.Payload.Type)
 	}
-	e := Event{Directory: in.Directory}
-	if e.Directory == "global" { // how the server marks events of no directory
-		e.Directory = ""
-	}
-	if err := e.readPayload(in.Payload.Type, in.Payload.Properties); err != nil {
+	e, err := payloadOf(in.Payload.Type, in.Payload.Properties)
+	if err != nil {
 		return Event{}, fmt.Errorf("%s: %w", in.Payload.Type, err)
+	}
+	if in.Directory != "global" { // how the server marks events of no directory
+		e.Directory = in.Directory
 	}
 	return e, nil
 }
 
-// readPayload reads the properties of an event. Types without a case here become [Unknown].
-func (e *Event) readPayload(eventType string, properties json.RawMessage) error {
-	if eventType == "message.part.updated" {
-		part, err := property[Part](properties, "part")
-		part.cut()
-		e.SessionID, e.Payload = part.SessionID, PartUpdated{part}
-		return err
+// payloadOf reads the properties of an event. Types without a case here become [Unknown].
+func payloadOf(eventType string, properties json.RawMessage) (Event, error) {
+	if eventType != "message.part.updated" { // whose texts are cut one by one
+		properties, _ = cutJSON(properties, maxEvent)
 	}
-	properties, _ = cutJSON(properties, maxEvent)
-	switch eventType {
-	case "session.created", "session.updated", "session.deleted":
-		session, err := property[Session](properties, "info")
-		e.SessionID, e.Payload = session.ID, sessionPayload(eventType, session)
-		return err
-	case "message.updated":
-		m, err := property[MessageInfo](properties, "info")
-		e.SessionID, e.Payload = m.SessionID, MessageUpdated{m}
-		return err
-	case "permission.asked": // a request is never lost for what is odd in it: it waits for the answer
-		var r PermissionRequest
-		err := unmarshal(properties, &r)
-		r.Metadata, _ = cutJSON(r.Metadata, maxEventValue)
-		e.SessionID, e.Payload = r.SessionID, PermissionAsked{r}
-		return err
-	case "question.asked":
-		var r QuestionRequest
-		err := unmarshal(properties, &r)
-		e.SessionID, e.Payload = r.SessionID, QuestionAsked{r}
-		return err
-	}
-	return e.readSmall(eventType, properties)
-}
-
-// property reads the one property of an event that matters.
-func property[T any](properties json.RawMessage, name string) (value T, err error) {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(properties, &all); err != nil {
-		return value, err
-	}
-	if all[name] == nil {
-		return value, fmt.Errorf("there is no %q", name)
-	}
-	err = json.Unmarshal(all[name], &value)
-	return value, err
-}
-
-func sessionPayload(eventType string, session Session) Payload {
-	switch eventType {
-	case "session.created":
-		return SessionCreated{session}
-	case "session.deleted":
-		return SessionDeleted{session}
-	}
-	return SessionUpdated{session}
-}
-
-func (e *Event) readSmall(eventType string, properties json.RawMessage) error {
 	var in struct {
 		SessionID, RequestID, File string
+		Info, Part, Status, Todos  json.RawMessage
 		Reply                      PermissionReply
-		Status, Error, Todos       json.RawMessage
+		Error                      *TurnError
 	}
-	if err := unmarshal(properties, &in); err != nil {
-		return err
+	err := unmarshal(properties, &in)
+	if err != nil {
+		return Event{}, err
 	}
-	e.SessionID = in.SessionID
+	e := Event{SessionID: in.SessionID}
 	switch eventType {
+	case "message.part.updated":
+		var p Part
+		err = unmarshal(in.Part, &p)
+		p.cut()
+		e.SessionID, e.Payload = p.SessionID, PartUpdated{p}
+	case "session.created", "session.updated", "session.deleted":
+		var s Session
+		err = unmarshal(in.Info, &s)
+		e.SessionID = s.ID
+		e.Payload = map[string]Payload{
+			"session.created": SessionCreated{s}, "session.updated": SessionUpdated{s}, "session.deleted": SessionDeleted{s},
+		}[eventType]
+	case "message.updated":
+		var m MessageInfo
+		err = unmarshal(in.Info, &m)
+		e.SessionID, e.Payload = m.SessionID, MessageUpdated{m}
+	case "permission.asked": // a request is never lost for what is odd in it: it waits for the answer
+		var r PermissionRequest
+		err = unmarshal(properties, &r)
+		r.Metadata, _ = cutJSON(r.Metadata, maxEventValue)
+		e.Payload = PermissionAsked{r}
+	case "question.asked":
+		var r QuestionRequest
+		err = unmarshal(properties, &r)
+		e.Payload = QuestionAsked{r}
 	case "session.status":
 		var status Status
-		if in.Status != nil {
-			if err := json.Unmarshal(in.Status, &status); err != nil {
-				return err
-			}
-		}
+		err = unmarshal(in.Status, &status)
 		e.Payload = StatusChanged{status}
 	case "session.error":
-		failure := readTurnError(in.Error)
-		if failure == nil { // the schema allows it
-			failure = &TurnError{Name: UnknownError, Message: "no reason given"}
+		if in.Error == nil { // the schema allows it
+			in.Error = &TurnError{Name: UnknownError, Message: "no reason given"}
 		}
-		e.Payload = SessionFailed{failure}
+		e.Payload = SessionFailed{in.Error}
 	case "session.compacted":
 		e.Payload = SessionCompacted{}
 	case "todo.updated":
 		var todos []Todo
-		if in.Todos != nil {
-			if err := unmarshal(in.Todos, &todos); err != nil {
-				return err
-			}
-		}
+		err = unmarshal(in.Todos, &todos)
 		e.Payload = TodosUpdated{todos}
 	case "permission.replied":
 		e.Payload = PermissionReplied{in.RequestID, in.Reply}
@@ -161,21 +124,9 @@ func (e *Event) readSmall(eventType string, properties json.RawMessage) error {
 		e.Payload = FileEdited{in.File}
 	default:
 		if len(properties) > maxEventValue {
-			return errors.New("the properties are too long to be kept")
+			err = errors.New("the properties are too long to be kept")
 		}
 		e.Payload = Unknown{Type: eventType, Properties: properties}
 	}
-	return nil
-}
-
-// size is about what the event carries, of so many bytes that were sent.
-func (e Event) size(sent int) int {
-	if p, ok := e.Payload.(PartUpdated); ok {
-		size := len(p.Part.Text)
-		if call := p.Part.Tool; call != nil {
-			size += len(call.Input) + len(call.Output) + len(call.Error) + len(call.Title) + len(call.Metadata)
-		}
-		return size
-	}
-	return min(sent, maxEventValue)
+	return e, err
 }

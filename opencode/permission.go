@@ -3,7 +3,6 @@ package opencode
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"net/url"
 )
 
@@ -38,9 +37,7 @@ const (
 // included. One whose session was aborted stays listed; a reply to it is accepted
 // and does nothing.
 func (d *Directory) Permissions(ctx context.Context) ([]PermissionRequest, error) {
-	var out []PermissionRequest
-	err := d.call(ctx, request{op: "list permission requests", method: http.MethodGet, path: "/permission", out: &out})
-	return out, err
+	return get[[]PermissionRequest](ctx, d, "list permission requests", "/permission", nil)
 }
 
 // ReplyPermission answers a request. Rejecting with a message makes the tool fail
@@ -55,10 +52,7 @@ func (d *Directory) ReplyPermission(
 		Reply   PermissionReply `json:"reply"`
 		Message string          `json:"message,omitempty"`
 	}{reply, message}
-	return d.call(ctx, request{
-		op: "reply to permission request", method: http.MethodPost,
-		path: "/permission/" + url.PathEscape(requestID) + "/reply", in: body,
-	})
+	return d.post(ctx, "reply to permission request", "/permission/"+url.PathEscape(requestID)+"/reply", body)
 }
 
 // QuestionRequest is a question of the agent that waits for an answer, for ever if
@@ -87,29 +81,19 @@ type Option struct {
 // Questions lists the pending questions of the directory, those of child sessions
 // included.
 func (d *Directory) Questions(ctx context.Context) ([]QuestionRequest, error) {
-	var out []QuestionRequest
-	err := d.call(ctx, request{op: "list questions", method: http.MethodGet, path: "/question", out: &out})
-	return out, err
+	return get[[]QuestionRequest](ctx, d, "list questions", "/question", nil)
 }
 
 // AnswerQuestion answers with, for each question in order, the chosen labels or
 // free text. The error matches [ErrNotFound] if somebody else was quicker.
 func (d *Directory) AnswerQuestion(ctx context.Context, requestID string, answers [][]string) error {
-	body := struct {
-		Answers [][]string `json:"answers"`
-	}{answers}
-	return d.call(ctx, request{
-		op: "answer question", method: http.MethodPost,
-		path: "/question/" + url.PathEscape(requestID) + "/reply", in: body,
-	})
+	body := map[string]any{"answers": answers}
+	return d.post(ctx, "answer question", "/question/"+url.PathEscape(requestID)+"/reply", body)
 }
 
 // RejectQuestion declines to answer, which ends the turn unless the configuration
 // has experimental.continue_loop_on_deny. The error matches [ErrNotFound] if
 // somebody else was quicker.
 func (d *Directory) RejectQuestion(ctx context.Context, requestID string) error {
-	return d.call(ctx, request{
-		op: "reject question", method: http.MethodPost,
-		path: "/question/" + url.PathEscape(requestID) + "/reject",
-	})
+	return d.post(ctx, "reject question", "/question/"+url.PathEscape(requestID)+"/reject", nil)
 }

@@ -3,7 +3,6 @@ package opencode
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"time"
 )
 
@@ -41,9 +40,7 @@ type TextPart struct {
 // was answered or is being answered, nothing more happens; if it never arrived, or
 // its turn was aborted, a turn runs.
 func (d *Directory) Prompt(ctx context.Context, sessionID string, p Prompt) error {
-	return d.call(ctx, request{
-		op: "send prompt", method: http.MethodPost, path: sessionPath(sessionID, "prompt_async"), in: p.wire(),
-	})
+	return d.post(ctx, "send prompt", sessionPath(sessionID, "prompt_async"), p.wire())
 }
 
 type wirePrompt struct {

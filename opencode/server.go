@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,8 +20,6 @@ import (
 var (
 	// ErrNoBinary says that there is no OpenCode to start.
 	ErrNoBinary = errors.New("OpenCode is not installed or not in PATH")
-	// ErrPortTaken says that another program listens on the demanded port.
-	ErrPortTaken = errors.New("port is taken")
 	// ErrStartTimeout says that the server did not get ready in time.
 	ErrStartTimeout = errors.New("OpenCode did not get ready in time")
 )
@@ -34,7 +30,6 @@ const (
 	defaultStopGrace    = 5 * time.Second
 	healthTry           = time.Second // requests made during the boot can hang for ever
 	healthPause         = 50 * time.Millisecond
-	loopback            = "127.0.0.1"
 	markVariable        = "MANAGER_OPENCODE_SERVER"
 )
 
@@ -49,8 +44,6 @@ type ServerConfig struct {
 	// ConfigContent is OpenCode configuration (JSON) that is laid over the user's
 	// files. Empty leaves OPENCODE_CONFIG_CONTENT in Env as it is.
 	ConfigContent string
-	// Port to listen on, always on 127.0.0.1. Defaults to a free one.
-	Port int
 	// StartTimeout defaults to 2 min.
 	StartTimeout time.Duration
 	// StopGrace is how long [Server.Stop] waits for each gentle step. Defaults to 5 s.
@@ -90,7 +83,7 @@ func (e *ExitError) Error() string {
 }
 
 // Start starts a server and waits until it answers. ctx bounds the start only; the
-// server runs until [Server.Stop]. The error matches [ErrNoBinary], [ErrPortTaken]
+// server runs until [Server.Stop]. The error matches [ErrNoBinary]
 // or [ErrStartTimeout], is an [*ExitError] if the process ended, or ctx's; nothing
 // is left running then.
 func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
@@ -128,7 +121,7 @@ func lookUp(binary string) (string, error) {
 }
 
 func (s *Server) command(path, password string) *exec.Cmd {
-	cmd := exec.Command(path, "serve", "--hostname", loopback, "--port", strconv.Itoa(s.cfg.Port))
+	cmd := exec.Command(path, "serve", "--hostname", "127.0.0.1", "--port", "0")
 	cmd.Dir = s.cfg.Dir
 	cmd.Env = s.cfg.Env
 	if cmd.Env == nil {
@@ -164,7 +157,7 @@ func (s *Server) getReady(ctx context.Context, password string) error {
 		}
 		s.client = client
 	case <-s.process.done:
-		return s.earlyExit()
+		return s.process.exitError()
 	case <-ctx.Done():
 		return s.notReady(ctx)
 	}
@@ -193,7 +186,7 @@ func (s *Server) awaitHealth(ctx context.Context) error {
 		select {
 		case <-pause.C:
 		case <-s.process.done:
-			return s.earlyExit()
+			return s.process.exitError()
 		case <-ctx.Done():
 			return s.notReady(ctx)
 		}
@@ -205,20 +198,6 @@ func (s *Server) notReady(ctx context.Context) error {
 		return fmt.Errorf("%w; its last output:\n%s", context.Cause(ctx), output)
 	}
 	return context.Cause(ctx)
-}
-
-// earlyExit names the one cause that can be found out: OpenCode itself says only
-// "Unexpected error" when its port is taken.
-func (s *Server) earlyExit() error {
-	if s.cfg.Port != 0 {
-		address := net.JoinHostPort(loopback, strconv.Itoa(s.cfg.Port))
-		listener, err := net.Listen("tcp", address)
-		if err != nil {
-			return fmt.Errorf("%w: %w; choose another port, or end the program that listens there", ErrPortTaken, err)
-		}
-		listener.Close()
-	}
-	return s.process.exitError()
 }
 
 // Client is the connection to the server. It is closed by [Server.Stop].

@@ -47,16 +47,16 @@ type Rule struct {
 // NewSession describes a session to create.
 type NewSession struct {
 	// Title should not be empty: an untitled session costs a model call for a title.
-	Title string
+	Title string `json:"title,omitempty"`
 	// ParentID makes the session a child of another one.
-	ParentID string
+	ParentID string `json:"parentID,omitempty"`
 	// Metadata is stored with the session and given back.
-	Metadata map[string]any
-	Agent    string
+	Metadata map[string]any `json:"metadata,omitempty"`
+	Agent    string         `json:"agent,omitempty"`
 	// Model and Variant are defaults; pass them with every prompt all the same.
-	Model   ModelRef
-	Variant string
-	Rules   []Rule
+	Model   ModelRef `json:"-"`
+	Variant string   `json:"-"`
+	Rules   []Rule   `json:"permission,omitempty"`
 }
 
 // Session is OpenCode's record of a session.
@@ -111,13 +111,9 @@ func (d *Directory) CreateSession(ctx context.Context, n NewSession) (Session, e
 		Variant    string `json:"variant,omitempty"`
 	}
 	body := struct {
-		Title    string         `json:"title,omitempty"`
-		ParentID string         `json:"parentID,omitempty"`
-		Metadata map[string]any `json:"metadata,omitempty"`
-		Agent    string         `json:"agent,omitempty"`
-		Model    *model         `json:"model,omitempty"`
-		Rules    []Rule         `json:"permission,omitempty"`
-	}{Title: n.Title, ParentID: n.ParentID, Metadata: n.Metadata, Agent: n.Agent, Rules: n.Rules}
+		NewSession
+		Model *model `json:"model,omitempty"`
+	}{NewSession: n}
 	if !n.Model.IsZero() {
 		body.Model = &model{n.Model.ProviderID, n.Model.ModelID, n.Variant}
 	}
@@ -131,12 +127,7 @@ func (d *Directory) CreateSession(ctx context.Context, n NewSession) (Session, e
 // FindSessions gives the sessions whose title contains the text, upper and lower
 // case alike, newest first; also those made before the server was last started.
 func (d *Directory) FindSessions(ctx context.Context, title string) ([]Session, error) {
-	var out []Session
-	err := d.call(ctx, request{
-		op: "find sessions", method: http.MethodGet, path: "/session",
-		query: url.Values{"search": {title}}, out: &out,
-	})
-	return out, err
+	return get[[]Session](ctx, d, "find sessions", "/session", url.Values{"search": {title}})
 }
 
 // SessionFilter chooses sessions of a directory. The zero value chooses the newest 100.
@@ -158,29 +149,17 @@ func (d *Directory) Sessions(ctx context.Context, f SessionFilter) ([]Session, e
 	if f.Limit > 0 {
 		query.Set("limit", strconv.Itoa(f.Limit))
 	}
-	var out []Session
-	err := d.call(ctx, request{
-		op: "list sessions", method: http.MethodGet, path: "/session", query: query, out: &out,
-	})
-	return out, err
+	return get[[]Session](ctx, d, "list sessions", "/session", query)
 }
 
 // Session gives one session; the error matches [ErrNotFound] if there is none.
 func (d *Directory) Session(ctx context.Context, sessionID string) (Session, error) {
-	var out Session
-	err := d.call(ctx, request{
-		op: "get session", method: http.MethodGet, path: sessionPath(sessionID), out: &out,
-	})
-	return out, err
+	return get[Session](ctx, d, "get session", sessionPath(sessionID), nil)
 }
 
 // Children gives the sessions that sub-agents of this one work in, one level deep.
 func (d *Directory) Children(ctx context.Context, sessionID string) ([]Session, error) {
-	var out []Session
-	err := d.call(ctx, request{
-		op: "list child sessions", method: http.MethodGet, path: sessionPath(sessionID, "children"), out: &out,
-	})
-	return out, err
+	return get[[]Session](ctx, d, "list child sessions", sessionPath(sessionID, "children"), nil)
 }
 
 // DeleteSession removes a session for good. One that is gone already is no error.
@@ -197,7 +176,7 @@ func (d *Directory) DeleteSession(ctx context.Context, sessionID string) error {
 // the next prompt was taken; do not take it for that prompt's end. A session that
 // does not exist is no error.
 func (d *Directory) Abort(ctx context.Context, sessionID string) error {
-	return d.call(ctx, request{op: "abort session", method: http.MethodPost, path: sessionPath(sessionID, "abort")})
+	return d.post(ctx, "abort session", sessionPath(sessionID, "abort"), nil)
 }
 
 // StatusType is what a session is doing.
@@ -218,34 +197,27 @@ type Status struct {
 	Type    StatusType
 	Attempt int       // Retry: the number of the try to come, from 1
 	Message string    // Retry: the error that made it necessary
-	Next    time.Time // Retry: when the model is called again
+	Next    time.Time `json:"-"` // Retry: when the model is called again
 }
 
 // UnmarshalJSON reads OpenCode's form.
 func (s *Status) UnmarshalJSON(data []byte) error {
-	var in struct {
-		Type    StatusType
-		Attempt float64
-		Message string
-		Next    millis
-	}
-	if err := unmarshal(data, &in); err != nil {
-		return err
-	}
-	message, _ := cutText(in.Message, maxStatus)
-	*s = Status{Type: in.Type, Attempt: int(in.Attempt), Message: message, Next: in.Next.time()}
-	return nil
+	type plain Status
+	in := struct {
+		*plain
+		Next millis
+	}{plain: (*plain)(s)}
+	err := unmarshal(data, &in)
+	s.Message, _ = cutText(s.Message, maxStatus)
+	s.Next = in.Next.time()
+	return err
 }
 
 // Statuses gives what the directory's sessions are doing, by session id. Idle
 // sessions are absent, and so is one whose first prompt was admitted a moment ago:
 // absence alone does not prove that a turn is over.
 func (d *Directory) Statuses(ctx context.Context) (map[string]Status, error) {
-	var out map[string]Status
-	err := d.call(ctx, request{
-		op: "get session statuses", method: http.MethodGet, path: "/session/status", out: &out,
-	})
-	return out, err
+	return get[map[string]Status](ctx, d, "get session statuses", "/session/status", nil)
 }
 
 // Todo is one item of the agent's own list. It has no id and can only be read.
@@ -257,33 +229,7 @@ type Todo struct {
 
 // Todos gives the session's todo list as the agent last wrote it.
 func (d *Directory) Todos(ctx context.Context, sessionID string) ([]Todo, error) {
-	var out []Todo
-	err := d.call(ctx, request{
-		op: "get todos", method: http.MethodGet, path: sessionPath(sessionID, "todo"), out: &out,
-	})
-	return out, err
-}
-
-// FileDiff is the change of one file.
-type FileDiff struct {
-	File      string `json:"file"` // relative to the repository's root
-	Status    string `json:"status"`
-	Additions int    `json:"additions"`
-	Deletions int    `json:"deletions"`
-	Patch     string `json:"patch"` // unified diff
-}
-
-// Diff gives what changed on disk during the turn of one user message, whoever
-// changed it. Needs a git repository. The server computes it from snapshots after
-// the turn, so it may lag the idle event a little. Without a message id the server
-// always answered with nothing, so the id is required.
-func (d *Directory) Diff(ctx context.Context, sessionID, messageID string) ([]FileDiff, error) {
-	var out []FileDiff
-	err := d.call(ctx, request{
-		op: "get diff", method: http.MethodGet, path: sessionPath(sessionID, "diff"),
-		query: url.Values{"messageID": {messageID}}, out: &out,
-	})
-	return out, err
+	return get[[]Todo](ctx, d, "get todos", sessionPath(sessionID, "todo"), nil)
 }
 
 func sessionPath(sessionID string, rest ...string) string {

@@ -42,7 +42,7 @@ func (c *Client) readEvents(ctx context.Context, h *hub) error {
 		case err != nil:
 			c.log.Warn("could not read an event of the server", "error", err)
 		default:
-			h.publish(event, event.size(len(e.Data)))
+			h.publish(event)
 		}
 	}
 	return streamError(ctx, io.ErrUnexpectedEOF) // a stream of events has no end

@@ -74,20 +74,21 @@ func (e *TurnError) Is(target error) bool {
 	return false
 }
 
-// UnmarshalJSON reads OpenCode's form.
+// UnmarshalJSON reads OpenCode's form. It never loses that there was an error.
 func (e *TurnError) UnmarshalJSON(data []byte) error {
 	var wire struct {
-		Name string `json:"name"`
+		Name string
 		Data struct {
-			Message         string            `json:"message"`
-			StatusCode      int               `json:"statusCode"`
-			IsRetryable     bool              `json:"isRetryable"`
-			ResponseHeaders map[string]string `json:"responseHeaders"`
-			ResponseBody    string            `json:"responseBody"`
-		} `json:"data"`
+			Message         string
+			StatusCode      int
+			IsRetryable     bool
+			ResponseHeaders map[string]string
+			ResponseBody    string
+		}
 	}
-	if err := json.Unmarshal(data, &wire); err != nil {
-		return err
+	if json.Unmarshal(data, &wire) != nil {
+		*e = TurnError{Name: UnknownError, Message: "OpenCode gave a reason that could not be read"}
+		return nil
 	}
 	*e = TurnError{
 		Name: wire.Name, Message: wire.Data.Message, StatusCode: wire.Data.StatusCode,
@@ -95,18 +96,6 @@ func (e *TurnError) UnmarshalJSON(data []byte) error {
 		RetryAfter: retryAfter(wire.Data.ResponseHeaders),
 	}
 	return nil
-}
-
-// readTurnError never loses that there was an error; nil is none.
-func readTurnError(data json.RawMessage) *TurnError {
-	if len(data) == 0 || string(data) == "null" {
-		return nil
-	}
-	e := &TurnError{}
-	if json.Unmarshal(data, e) != nil {
-		*e = TurnError{Name: UnknownError, Message: "OpenCode gave a reason that could not be read"}
-	}
-	return e
 }
 
 // retryAfter reads the three forms in use: seconds, a date, and milliseconds under a

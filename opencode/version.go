@@ -116,7 +116,7 @@ func (c *Client) Check(ctx context.Context) error {
 
 // identify asks the server for its version. The error is a [*VersionError] for an OpenCode 2, which answers elsewhere.
 func (c *Client) identify(ctx context.Context) (version string, err error) {
-	version, err = c.Health(ctx)
+	version, err = c.health(ctx)
 	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnauthorized) {
 		return version, err
 	}

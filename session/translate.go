@@ -220,7 +220,7 @@ func (t *Tree) abort(m *message, at time.Time) []enforcer.Event {
 
 // heard takes in a message of the root as it is now.
 func (t *Tree) heard(info opencode.MessageInfo, at time.Time) []enforcer.Event {
-	info.Diffs, info.Structured = nil, nil
+	info.Structured = nil
 	m, isNew := t.message(info)
 	before := m.info
 	if before.Completed.IsZero() || !info.Completed.IsZero() { // what was read a moment ago may be older than its events

@@ -48,7 +48,6 @@ func TestStartFailures(t *testing.T) {
 		"not installed":   {starting(missing), providers.KindSetup, "npm install -g opencode-ai@"},
 		"not a program":   {starting(script("\x7fnonsense")), providers.KindSetup, "exec format error"},
 		"another version": {failing(opencode.CheckVersion("2.0.0")), providers.KindSetup, "OpenCode 2.0.0 has another API"},
-		"taken port":      {failing(opencode.ErrPortTaken), providers.KindSetup, "port is taken"},
 		"ended at once":   {starting(script("#!/bin/sh\necho disk full; exit 3")), providers.KindNetwork, "disk full"},
 		"too slow":        {starting(script("#!/bin/sh\nsleep 600")), providers.KindNetwork, "did not get ready in time"},
 	} {
