@@ -9,7 +9,7 @@ import (
 type Hosted = hosted
 
 // NewHostOf is [NewHost] for fakes.
-func NewHostOf(start func(context.Context) (Hosted, error)) *Host { return &Host{start: start} }
+func NewHostOf(start func(context.Context) (Hosted, error)) *Host { return newHost(start) }
 
 // IdleClient is a client of no server.
 func IdleClient(t testing.TB) *Client {

@@ -248,9 +248,11 @@ func TestHostStopDuringStart(t *testing.T) {
 // A start that wins against Stop must not leave a server running.
 func TestHostStopEndsAServerThatGotReadyMeanwhile(t *testing.T) {
 	t.Parallel()
-	l := &launcher{t: t, result: func(ctx context.Context, _ int32) error { <-ctx.Done(); return nil }}
+	began := make(chan struct{})
+	l := &launcher{t: t, result: func(ctx context.Context, _ int32) error { close(began); <-ctx.Done(); return nil }}
 	h := opencode.NewHostOf(l.start)
 	h.Warm()
+	<-began
 	h.Stop(t.Context())
 	if !l.server(0).stopped.Load() {
 		t.Error("the server still runs")

@@ -12,8 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -62,11 +62,16 @@ type ServerConfig struct {
 // protected by a random password, and runs in a process group of its own, so that
 // Ctrl-C in the terminal reaches this program only.
 type Server struct {
-	cfg     ServerConfig
-	mark    string
-	process *process
-	client  *Client
-	stop    sync.Once
+	cfg    ServerConfig
+	mark   string // in the environment of everything that it starts
+	client *Client
+	stop   sync.Once
+
+	pid       int
+	listening chan string   // gets the address once
+	done      chan struct{} // closed when the process and all that it started are gone
+	output    tail
+	state     string // how it ended; read after done
 }
 
 // ExitError says that the server process ended without being asked to.
@@ -97,14 +102,15 @@ func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	password := rand.Text()
-	s := &Server{cfg: cfg, mark: markVariable + "=" + rand.Text()}
-	s.process, err = startProcess(s.command(path, password), s.mark, cfg.Output)
-	if err != nil {
+	s := &Server{
+		cfg: cfg, mark: markVariable + "=" + rand.Text(), listening: make(chan string, 1), done: make(chan struct{}),
+	}
+	if err := s.startProcess(s.command(path, password)); err != nil {
 		return nil, fmt.Errorf("opencode: start %s: %w", path, err)
 	}
 	if err := s.getReady(ctx, password); err != nil {
-		s.process.kill()
-		<-s.process.done
+		s.signal(syscall.SIGKILL)
+		<-s.done
 		return nil, fmt.Errorf("opencode: start %s: %w", path, explainStart(ctx, path, err))
 	}
 	return s, nil
@@ -148,7 +154,7 @@ func (s *Server) getReady(ctx context.Context, password string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.StartTimeout, ErrStartTimeout)
 	defer cancel()
 	select {
-	case address := <-s.process.listening:
+	case address := <-s.listening:
 		client, err := newClient(address, AttachConfig{
 			Password: password, CallTimeout: s.cfg.CallTimeout, EventSilence: s.cfg.EventSilence, Logger: s.cfg.Logger,
 		})
@@ -156,8 +162,8 @@ func (s *Server) getReady(ctx context.Context, password string) error {
 			return err
 		}
 		s.client = client
-	case <-s.process.done:
-		return s.process.exitError()
+	case <-s.done:
+		return s.exitError()
 	case <-ctx.Done():
 		return s.notReady(ctx)
 	}
@@ -185,8 +191,8 @@ func (s *Server) awaitHealth(ctx context.Context) error {
 		}
 		select {
 		case <-pause.C:
-		case <-s.process.done:
-			return s.process.exitError()
+		case <-s.done:
+			return s.exitError()
 		case <-ctx.Done():
 			return s.notReady(ctx)
 		}
@@ -194,7 +200,7 @@ func (s *Server) awaitHealth(ctx context.Context) error {
 }
 
 func (s *Server) notReady(ctx context.Context) error {
-	if output := s.process.output(); output != "" {
+	if output := s.output.String(); output != "" {
 		return fmt.Errorf("%w; its last output:\n%s", context.Cause(ctx), output)
 	}
 	return context.Cause(ctx)
@@ -203,26 +209,14 @@ func (s *Server) notReady(ctx context.Context) error {
 // Client is the connection to the server. It is closed by [Server.Stop].
 func (s *Server) Client() *Client { return s.client }
 
-// Version is what the server says its version is.
-func (s *Server) Version() string { return s.client.Version() }
-
 // PID is the id of the server's process, and of its process group.
-func (s *Server) PID() int { return s.process.pid }
+func (s *Server) PID() int { return s.pid }
 
 // Done is closed when the process has ended, for whatever reason, and everything
 // that it started has been ended too.
-func (s *Server) Done() <-chan struct{} { return s.process.done }
+func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err is nil while the server runs and after [Server.Stop], and an [*ExitError]
-// after it ended by itself.
-func (s *Server) Err() error {
-	select {
-	case <-s.process.done:
-		return s.process.unexpected()
-	default:
-		return nil
-	}
-}
+func (s *Server) exitError() error { return &ExitError{State: s.state, Output: s.output.String()} }
 
 // Stop ends the server, its turns and the tools that they run, and waits for that.
 // It first asks the server to end all turns, then kills it; only if the server does
@@ -230,45 +224,28 @@ func (s *Server) Err() error {
 // Stop may be called more than once and at the same time from several goroutines;
 // each call returns when the process is gone, and the first ctx to end hurries all.
 func (s *Server) Stop(ctx context.Context) {
-	s.process.expectExit()
-	calm := context.AfterFunc(ctx, s.process.kill)
+	calm := context.AfterFunc(ctx, func() { s.signal(syscall.SIGKILL) })
 	defer calm()
 	s.stop.Do(func() {
-		if !s.dispose(ctx) {
-			s.terminate(ctx)
+		// OpenCode's own way to end everything: turns are aborted and recorded as aborted, tools and language servers are
+		// killed. It takes a tenth of a second. SIGTERM does none of this: it takes 1.7 s and leaves tools running, because
+		// each runs in a session of its own, outside the process group. After dispose there is nothing left that SIGTERM
+		// could save, so the server is killed.
+		err := s.client.call(ctx, request{
+			op: "end all work", method: http.MethodPost, path: "/global/dispose", timeout: s.cfg.StopGrace,
+		})
+		if err != nil {
+			s.signal(syscall.SIGTERM)
+			grace := time.NewTimer(s.cfg.StopGrace)
+			defer grace.Stop()
+			select {
+			case <-s.done:
+			case <-grace.C:
+			case <-ctx.Done():
+			}
 		}
-		s.process.kill()
-		<-s.process.done
+		s.signal(syscall.SIGKILL)
+		<-s.done
 		s.client.Close()
 	})
-}
-
-// dispose is OpenCode's own way to end everything: turns are aborted and recorded
-// as aborted, tools and language servers are killed. It takes a tenth of a second.
-// SIGTERM does none of this: it takes 1.7 s and leaves tools running, because each
-// runs in a session of its own, outside the process group. After dispose there is
-// nothing left that SIGTERM could save, so the server is killed.
-func (s *Server) dispose(ctx context.Context) bool {
-	err := s.client.call(ctx, request{
-		op: "end all work", method: http.MethodPost, path: "/global/dispose", timeout: s.cfg.StopGrace,
-	})
-	return err == nil
-}
-
-func (s *Server) terminate(ctx context.Context) {
-	s.process.terminate()
-	grace := time.NewTimer(s.cfg.StopGrace)
-	defer grace.Stop()
-	select {
-	case <-s.process.done:
-	case <-grace.C:
-	case <-ctx.Done():
-	}
-}
-
-// listeningAddress finds the address in the line that the server prints when it
-// listens.
-func listeningAddress(line string) (string, bool) {
-	_, address, ok := strings.Cut(line, "opencode server listening on ")
-	return strings.TrimSpace(address), ok
 }

@@ -69,20 +69,14 @@ func TestStopLeavesNothing(t *testing.T) {
 	o := startOwn(t, steps(bash("echo $$ > pid; exec sleep 600")))
 	sub := o.server.Client().Subscribe(opencode.Filter{})
 	sessionID, _, pid := o.runTool()
-	if o.server.Version() != opencode.TestedVersion {
-		t.Errorf("version %q", o.server.Version())
-	}
-	if err := o.server.Err(); err != nil {
-		t.Errorf("while it runs: %v", err)
+	if o.server.Client().Version() != opencode.TestedVersion {
+		t.Errorf("version %q", o.server.Client().Version())
 	}
 	began := time.Now()
 	o.server.Stop(o.ctx)
 	o.server.Stop(o.ctx) // nothing more happens
 	t.Logf("stopped in %v", time.Since(began))
 	<-o.server.Done()
-	if err := o.server.Err(); err != nil {
-		t.Errorf("after Stop: %v", err)
-	}
 	if err := syscall.Kill(-o.server.PID(), 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("its process group: %v", err)
 	}
@@ -121,9 +115,6 @@ func TestKilledServerIsFollowedByAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-o.server.Done()
-	if exit, ok := errors.AsType[*opencode.ExitError](o.server.Err()); !ok || !strings.Contains(exit.State, "killed") {
-		t.Errorf("its end: %v", o.server.Err())
-	}
 	if runtime.GOOS == "linux" && running(pid) {
 		t.Error("the tool outlived its server")
 	}
@@ -265,9 +256,6 @@ while :; do sleep 600; done`, escape, pidFile, fake.URL)),
 	server.Stop(t.Context())
 	if running(server.PID()) || running(pid) {
 		t.Error("something still runs")
-	}
-	if err := server.Err(); err != nil {
-		t.Errorf("after Stop: %v", err)
 	}
 }
 
