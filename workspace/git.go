@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -99,7 +100,10 @@ func (g git) run(ctx context.Context, in io.Reader, out io.Writer, args ...strin
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout = g.dir, g.environ(), in, out
 	stderr := &lastBytes{limit: maxStderr}
 	cmd.Stderr = stderr
-	ownGroup(cmd)
+	// In a process group of its own: Ctrl-C on the terminal asks the manager to stop in an orderly way, and must not end
+	// the git commands that this takes. Cancelling ends the whole group.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 2 * time.Second // a filter that outlives git may hold the pipes
 
 	err := cmd.Run()

@@ -15,12 +15,6 @@ import (
 // that lies around untracked would take minutes and gigabytes at each snapshot.
 const maxFile = 64 << 20
 
-// largeFile is a new or changed file above [maxFile].
-type largeFile struct {
-	path string // relative to the project
-	info fs.FileInfo
-}
-
 // changed lists the files that are not as the index has them: new, changed, gone, or in conflict.
 func (x *index) changed(ctx context.Context) ([]string, error) {
 	list, err := x.git.output(ctx,
@@ -32,13 +26,13 @@ func (x *index) changed(ctx context.Context) ([]string, error) {
 	return slices.Compact(strings.Split(strings.TrimSuffix(list, "\x00"), "\x00")), nil
 }
 
-// large finds the files that are not to be read.
-func (x *index) large(changed []string) []largeFile {
-	var found []largeFile
+// large finds the files that are not to be read: new or changed ones above [maxFile], by their paths in the project.
+func (x *index) large(changed []string) map[string]fs.FileInfo {
+	found := map[string]fs.FileInfo{}
 	for _, path := range changed {
 		info, err := os.Lstat(filepath.Join(x.git.dir, path))
 		if err == nil && info.Mode().IsRegular() && info.Size() > maxFile {
-			found = append(found, largeFile{path: path, info: info})
+			found[path] = info
 		}
 	}
 	return found
@@ -46,19 +40,19 @@ func (x *index) large(changed []string) []largeFile {
 
 // standIn records, in place of each file, a few bytes that change whenever the file does. They begin with NUL, so
 // that a diff shows a binary file.
-func (x *index) standIn(ctx context.Context, large []largeFile) error {
+func (x *index) standIn(ctx context.Context, large map[string]fs.FileInfo) error {
 	if len(large) == 0 {
 		return nil
 	}
 	var entries strings.Builder
-	for _, f := range large {
-		content := fmt.Sprintf("\x00%d bytes, changed %d\n", f.info.Size(), f.info.ModTime().UnixNano())
+	for path, info := range large {
+		content := fmt.Sprintf("\x00%d bytes, changed %d\n", info.Size(), info.ModTime().UnixNano())
 		var blob strings.Builder
 		if err := x.git.run(ctx, strings.NewReader(content), &blob, "hash-object", "-w", "--stdin"); err != nil {
 			return err
 		}
 		// Unlike other commands this one takes paths from the top of the work tree.
-		fmt.Fprintf(&entries, "100644 %s\t%s\x00", strings.TrimSpace(blob.String()), x.prefix+f.path)
+		fmt.Fprintf(&entries, "100644 %s\t%s\x00", strings.TrimSpace(blob.String()), x.prefix+path)
 	}
 	return x.git.run(ctx, strings.NewReader(entries.String()), io.Discard, "update-index", "-z", "--index-info")
 }

@@ -33,13 +33,8 @@ func (w *Workspace) Snapshot(ctx context.Context) (id string, err error) {
 	return id, nil
 }
 
-// index is a private copy of the user's index.
-type index struct {
-	git    git
-	root   string
-	prefix string
-	scope  []string // pathspecs of what is taken in
-}
+// index is a workspace whose git works on a private copy of the user's index.
+type index struct{ Workspace }
 
 // copyIndex copies the user's index with its time of change. Git compares that time with the times of files: to an
 // entry that is not older it does not trust its stat data. A younger copy would hide changes made right after git
@@ -49,39 +44,29 @@ func (w *Workspace) copyIndex() (*index, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &index{git: w.git, root: w.root, prefix: w.prefix, scope: w.scope}
+	x := &index{*w}
 	x.git.index = filepath.Join(dir, "index")
-	if err := copyFile(x.git.index, w.index); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Stat(w.index) // before it is read: of a file that is replaced in between, the older time is the safe one
+	if errors.Is(err, fs.ErrNotExist) {
+		return x, nil
+	}
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(w.index)
+	}
+	if err == nil {
+		err = os.WriteFile(x.git.index, data, 0o600)
+	}
+	if err == nil {
+		err = os.Chtimes(x.git.index, info.ModTime(), info.ModTime())
+	}
+	if err != nil {
 		return nil, errors.Join(err, x.remove())
 	}
 	return x, nil
 }
 
 func (x *index) remove() error { return os.RemoveAll(filepath.Dir(x.git.index)) }
-
-// copyFile keeps the time of change. Git replaces its index by renaming, so an open file never changes.
-func copyFile(to, from string) error {
-	src, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	info, err := src.Stat()
-	if err != nil {
-		return err
-	}
-	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(dst, src); err != nil {
-		return errors.Join(err, dst.Close())
-	}
-	if err := dst.Close(); err != nil {
-		return err
-	}
-	return os.Chtimes(to, info.ModTime(), info.ModTime())
-}
 
 // record brings the copy up to date with the files and writes its tree.
 func (x *index) record(ctx context.Context) (string, error) {
@@ -103,10 +88,10 @@ func (x *index) record(ctx context.Context) (string, error) {
 
 // add takes in everything that changed. Files that cannot be read, and embedded repositories without a commit, make git
 // exit with 1 after it has taken in the others.
-func (x *index) add(ctx context.Context, large []largeFile) error {
+func (x *index) add(ctx context.Context, large map[string]fs.FileInfo) error {
 	specs := strings.Join(x.scope, "\x00") + "\x00"
-	for _, f := range large {
-		specs += ":(exclude,literal)" + f.path + "\x00"
+	for path := range large {
+		specs += ":(exclude,literal)" + path + "\x00"
 	}
 	err := x.git.run(ctx, strings.NewReader(specs), io.Discard,
 		"add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")

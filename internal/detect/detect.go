@@ -25,43 +25,38 @@ type Command struct {
 // else `make test`. None: it has no tests that are known here. A file that cannot be read, or is not what its name says,
 // counts as absent.
 func Tests(project fs.FS) []Command {
-	return find(project, goTests, npmTests, cargoTests, pytest, makeTests)
-}
-
-// Lint gives the commands that find errors in the source without running it, for Go, npm and Cargo.
-func Lint(project fs.FS) []Command { return find(project, goVet, npmLint, cargoCheck) }
-
-type detector func(project fs.FS, found []Command) (c Command, ok bool)
-
-func find(project fs.FS, detectors ...detector) []Command {
 	var found []Command
-	for _, detect := range detectors {
-		if c, ok := detect(project, found); ok {
-			found = append(found, c)
-		}
+	if isFile(project, "go.mod") {
+		found = append(found, Command{"go test ./...", "there is a go.mod", "go"})
+	}
+	if script := npmScript(project, "test"); script != "" && !strings.Contains(script, npmDefault) {
+		found = append(found, Command{"npm test", "package.json has the script \"test\"", "npm"})
+	}
+	found = cargo(found, project, "cargo test")
+	if why := pytest(project); why != "" {
+		found = append(found, Command{"pytest", why, "pytest"})
+	}
+	// For projects that say it in no other way: what a Makefile calls test may be anything.
+	if makefile := makefileOf(project); len(found) == 0 && makes(read(project, makefile), "test") {
+		found = append(found, Command{"make test", makefile + " has the target \"test\"", "make"})
 	}
 	return found
 }
 
-func goTests(project fs.FS, _ []Command) (Command, bool) {
-	return Command{"go test ./...", "there is a go.mod", "go"}, isFile(project, "go.mod")
-}
-
-func goVet(project fs.FS, _ []Command) (Command, bool) {
-	return Command{"go vet ./...", "there is a go.mod", "go"}, isFile(project, "go.mod")
+// Lint gives the commands that find errors in the source without running it, for Go, npm and Cargo.
+func Lint(project fs.FS) []Command {
+	var found []Command
+	if isFile(project, "go.mod") {
+		found = append(found, Command{"go vet ./...", "there is a go.mod", "go"})
+	}
+	if npmScript(project, "lint") != "" {
+		found = append(found, Command{"npm run lint", "package.json has the script \"lint\"", "npm"})
+	}
+	return cargo(found, project, "cargo check")
 }
 
 // npmDefault is what `npm init` writes: a script that fails.
 const npmDefault = "no test specified"
-
-func npmTests(project fs.FS, _ []Command) (Command, bool) {
-	script := npmScript(project, "test")
-	return Command{"npm test", "package.json has the script \"test\"", "npm"}, script != "" && !strings.Contains(script, npmDefault)
-}
-
-func npmLint(project fs.FS, _ []Command) (Command, bool) {
-	return Command{"npm run lint", "package.json has the script \"lint\"", "npm"}, npmScript(project, "lint") != ""
-}
 
 func npmScript(project fs.FS, name string) string {
 	scripts, _ := npmScripts(project)
@@ -121,16 +116,15 @@ func missingTarget(project fs.FS, name string) string {
 	return fmt.Sprintf("%s has no target %q", makefile, name)
 }
 
-func cargoTests(project fs.FS, _ []Command) (Command, bool) { return cargo(project, "cargo test") }
-func cargoCheck(project fs.FS, _ []Command) (Command, bool) { return cargo(project, "cargo check") }
-
 // cargo asks for all members of a workspace: without it only the package of the directory counts, if there is one.
-func cargo(project fs.FS, run string) (Command, bool) {
-	c := Command{run, "there is a Cargo.toml", "cargo"}
-	if workspace.Match(read(project, "Cargo.toml")) {
-		c.Run, c.Why = run+" --workspace", "Cargo.toml has a workspace"
+func cargo(found []Command, project fs.FS, run string) []Command {
+	switch {
+	case !isFile(project, "Cargo.toml"):
+		return found
+	case workspace.Match(read(project, "Cargo.toml")):
+		return append(found, Command{run + " --workspace", "Cargo.toml has a workspace", "cargo"})
 	}
-	return c, isFile(project, "Cargo.toml")
+	return append(found, Command{run, "there is a Cargo.toml", "cargo"})
 }
 
 var workspace = regexp.MustCompile(`(?m)^[ \t]*\[workspace\]`)
@@ -149,30 +143,22 @@ var pytestConfigs = []struct {
 // pytestFiles match what pytest collects, where most projects have it.
 var pytestFiles = []string{"conftest.py", "test_*.py", "*_test.py"}
 
-func pytest(project fs.FS, _ []Command) (Command, bool) {
+// pytest says what speaks for it.
+func pytest(project fs.FS) (why string) {
 	for _, config := range pytestConfigs {
 		if isFile(project, config.name) && (config.has == nil || config.has.Match(read(project, config.name))) {
-			return Command{"pytest", config.name + " configures pytest", "pytest"}, true
+			return config.name + " configures pytest"
 		}
 	}
 	for _, dir := range []string{".", "tests", "test"} {
 		for _, pattern := range pytestFiles {
 			files, err := fs.Glob(project, path.Join(dir, pattern))
 			if err == nil && len(files) > 0 {
-				return Command{"pytest", "there is " + files[0], "pytest"}, true
+				return "there is " + files[0]
 			}
 		}
 	}
-	return Command{}, false
-}
-
-// makeTests is for projects that say it in no other way: what a Makefile calls test may be anything.
-func makeTests(project fs.FS, found []Command) (Command, bool) {
-	if len(found) > 0 {
-		return Command{}, false
-	}
-	name := makefileOf(project)
-	return Command{"make test", fmt.Sprintf("%s has the target \"test\"", name), "make"}, makes(read(project, name), "test")
+	return ""
 }
 
 func makefileOf(project fs.FS) string {
