@@ -187,35 +187,3 @@ func TestTailKeepsTheEnd(t *testing.T) {
 		}
 	})
 }
-
-func TestRetryAfter(t *testing.T) {
-	t.Parallel()
-	for value, want := range map[string]time.Duration{
-		"0": 0, "12": 12 * time.Second, "-1": 0, "soon": 0, "99999999999999": 0,
-	} {
-		if got := retryAfter(map[string]string{"Retry-After": value}); got != want {
-			t.Errorf("%q: %v", value, got)
-		}
-	}
-}
-
-func TestRetryAfterOtherForms(t *testing.T) {
-	t.Parallel()
-	const sent, until = "Sat, 21 Nov 2026 12:11:03 GMT", "Sat, 21 Nov 2026 12:12:33 GMT"
-	for name, test := range map[string]struct {
-		header map[string]string
-		want   time.Duration
-	}{
-		"milliseconds":   {map[string]string{"Retry-After-Ms": "1500"}, 1500 * time.Millisecond},
-		"the longer":     {map[string]string{"retry-after-ms": "1500", "retry-after": "2"}, 2 * time.Second},
-		"no number":      {map[string]string{"retry-after-ms": "soon", "retry-after": "2"}, 2 * time.Second},
-		"date":           {map[string]string{"retry-after": until, "date": sent}, 90 * time.Second},
-		"date gone by":   {map[string]string{"retry-after": sent, "date": until}, 0},
-		"date on itself": {map[string]string{"retry-after": until}, 0},
-		"nothing":        {map[string]string{"date": sent}, 0},
-	} {
-		if got := retryAfter(test.header); got != test.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/retryafter"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -90,39 +90,14 @@ func (e *TurnError) UnmarshalJSON(data []byte) error {
 		*e = TurnError{Name: UnknownError, Message: "OpenCode gave a reason that could not be read"}
 		return nil
 	}
+	header := http.Header{}
+	for name, value := range wire.Data.ResponseHeaders {
+		header.Set(name, value)
+	}
 	*e = TurnError{
 		Name: wire.Name, Message: wire.Data.Message, StatusCode: wire.Data.StatusCode,
 		Retryable: wire.Data.IsRetryable, Body: wire.Data.ResponseBody,
-		RetryAfter: retryAfter(wire.Data.ResponseHeaders),
+		RetryAfter: retryafter.Of(header, time.Now()),
 	}
 	return nil
-}
-
-// retryAfter reads the three forms in use: seconds, a date, and milliseconds under a
-// name of their own; the longest counts. A date is taken against the one of the answer,
-// so that clocks need not agree; without that it is not taken.
-func retryAfter(header map[string]string) time.Duration {
-	var wait, sent string
-	var longest time.Duration
-	for name, value := range header {
-		switch strings.ToLower(name) {
-		case "retry-after-ms":
-			if ms, err := strconv.ParseUint(value, 10, 31); err == nil {
-				longest = time.Duration(ms) * time.Millisecond
-			}
-		case "retry-after":
-			wait = value
-		case "date":
-			sent = value
-		}
-	}
-	if seconds, err := strconv.ParseUint(wait, 10, 31); err == nil {
-		return max(longest, time.Duration(seconds)*time.Second)
-	}
-	until, err := http.ParseTime(wait)
-	now, nowErr := http.ParseTime(sent)
-	if err != nil || nowErr != nil {
-		return longest
-	}
-	return max(longest, until.Sub(now))
 }

@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/bouldermgr/manager/internal/retryafter"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -26,7 +25,7 @@ func Classify(status int, code, said string, header http.Header, err error) *Err
 		Code:       text.Cut(Redact(code), 100),
 		Message:    text.Cut(Redact(strings.TrimSpace(said)), maxMessage),
 		RequestID:  RequestID(header),
-		RetryAfter: retryAfter(header, time.Now),
+		RetryAfter: retryafter.Of(header, time.Now()),
 		Err:        err,
 	}
 	if e.Message == "" && err != nil {
@@ -83,37 +82,4 @@ func kindOf(status int, code, text string, err error) Kind {
 func RequestID(header http.Header) string {
 	id := cmp.Or(header.Get("X-Request-Id"), header.Get("Request-Id"), header.Get("X-Goog-Request-Id"))
 	return text.Cut(Redact(id), 100)
-}
-
-// retryAfter reads how long an answer asks to wait: retry-after-ms, or Retry-After in seconds (fractions are seen in
-// the wild) or as a date. A date is compared with the answer's own Date, so that a wrong clock here does not matter.
-func retryAfter(header http.Header, now func() time.Time) time.Duration {
-	if ms, err := strconv.ParseFloat(header.Get("Retry-After-Ms"), 64); err == nil {
-		return seconds(ms / 1000)
-	}
-	value := header.Get("Retry-After")
-	if value == "" {
-		return 0
-	}
-	if s, err := strconv.ParseFloat(value, 64); err == nil {
-		return seconds(s)
-	}
-	at, err := http.ParseTime(value)
-	if err != nil {
-		return 0
-	}
-	from, err := http.ParseTime(header.Get("Date"))
-	if err != nil {
-		from = now()
-	}
-	return max(at.Sub(from), 0)
-}
-
-// seconds converts without overflow; negative and absurd values come from broken proxies.
-func seconds(s float64) time.Duration {
-	const year = 365 * 24 * time.Hour
-	if math.IsNaN(s) || s <= 0 {
-		return 0
-	}
-	return time.Duration(min(s, year.Seconds()) * float64(time.Second))
 }

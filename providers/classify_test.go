@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/providers"
@@ -72,40 +70,6 @@ func TestClassify(t *testing.T) {
 			}
 			if tt.err != nil && !errors.Is(got, tt.err) {
 				t.Error("the cause is lost")
-			}
-		})
-	}
-}
-
-func TestRetryAfter(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		header map[string]string
-		want   time.Duration
-	}{
-		"none":             {nil, 0},
-		"seconds":          {map[string]string{"Retry-After": "37"}, 37 * time.Second},
-		"fraction":         {map[string]string{"Retry-After": "0.5"}, 500 * time.Millisecond},
-		"milliseconds win": {map[string]string{"Retry-After": "37", "Retry-After-Ms": "1200"}, 1200 * time.Millisecond},
-		"negative":         {map[string]string{"Retry-After": "-3"}, 0},
-		"nonsense":         {map[string]string{"Retry-After": "soon"}, 0},
-		"not a number":     {map[string]string{"Retry-After": "NaN"}, 0},
-		"absurd":           {map[string]string{"Retry-After": "1e300"}, 365 * 24 * time.Hour},
-		"date, by the server's clock": {map[string]string{
-			"Date": "Sat, 01 Nov 2008 10:00:00 GMT", "Retry-After": "Sat, 01 Nov 2008 10:00:42 GMT",
-		}, 42 * time.Second},
-		"date in the past": {map[string]string{
-			"Date": "Sat, 01 Nov 2008 10:00:00 GMT", "Retry-After": "Sat, 01 Nov 2008 09:00:00 GMT",
-		}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			header := http.Header{}
-			for key, value := range tt.header {
-				header.Set(key, value)
-			}
-			if got := providers.Classify(429, "", "", header, nil).RetryAfter; got != tt.want {
-				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
 	}
