@@ -1,7 +1,6 @@
 package providers
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -15,6 +14,8 @@ import (
 )
 
 const (
+	// repairs is how many times a bad answer is sent back with the reason.
+	repairs = 3
 	// repairPause grows with each repair: a model that just failed is often one under load.
 	repairPause = 250 * time.Millisecond
 	// maxQuoted bounds how much of a bad answer is shown to the model again, in characters.
@@ -23,13 +24,9 @@ const (
 
 // StructuredOptions tunes [Structured] and [Decode]. The zero value is usable.
 type StructuredOptions[T any] struct {
-	// Repairs is how many times a bad answer is sent back with the reason. Defaults to 3; negative means none.
-	Repairs int
 	// Check judges a decoded answer and may complete it. Its error is shown to the model word for word, so it says what
 	// is wrong and what would be right. Nil: anything that decodes is good. It is called once for each candidate.
 	Check func(*T) error
-	// Strict refuses keys that T does not have. Without it they are ignored: models like to add some.
-	Strict bool
 	// OnUsage, if set, is called after each model call, failed ones included, with what it cost.
 	OnUsage func(Usage)
 }
@@ -39,7 +36,7 @@ type StructuredOptions[T any] struct {
 //
 // A bad answer goes back to the model with the exact reason, after a pause of 250 ms times the number of the repair. An
 // answer cut by the output limit is asked for again, shorter and with twice the limit the first time. Other errors of c
-// are returned as they are. When the repairs are used up the error is an [*Error] of [KindMalformedOutput], or
+// are returned as they are. After three repairs the error is an [*Error] of [KindMalformedOutput], or
 // [KindTruncated] if the last answer was cut. req is not changed.
 func Structured[T any](
 	ctx context.Context, c Completer, req *Request, opts StructuredOptions[T],
@@ -87,7 +84,7 @@ func Structured[T any](
 			Kind: kind, Provider: resp.Provider, Model: resp.Model, RequestID: resp.RequestID,
 			Message: text.Cut(Redact(reason.Error()), maxMessage), Usage: spent, Err: reason,
 		}
-		if repair >= cmp.Or(opts.Repairs, 3) {
+		if repair >= repairs {
 			return zero, spent, problem
 		}
 		said := cmp.Or(text.Excerpt(resp.Text, maxQuoted, text.Start), "(no text)") // providers refuse an empty turn
@@ -110,7 +107,7 @@ func Decode[T any](text string, opts StructuredOptions[T]) (T, error) {
 	}
 	var problem error
 	for _, raw := range found {
-		value, err := decodeObject[T](raw, opts.Strict)
+		value, err := decodeObject[T](raw)
 		if err == nil && opts.Check != nil {
 			err = opts.Check(&value)
 		}
@@ -124,26 +121,19 @@ func Decode[T any](text string, opts StructuredOptions[T]) (T, error) {
 	return zero, problem
 }
 
-// decodeObject decodes as it is and, if a type does not fit, once more after [coerce].
-func decodeObject[T any](raw json.RawMessage, strict bool) (T, error) {
-	value, err := decodeExact[T](raw, strict)
-	if _, mismatch := errors.AsType[*json.UnmarshalTypeError](err); !mismatch {
+// decodeObject decodes as it is and, if a type does not fit, once more after [coerce]. Keys that T does not have are
+// ignored: models like to add some.
+func decodeObject[T any](raw json.RawMessage) (value T, err error) {
+	err = json.Unmarshal(raw, &value)
+	mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
 		return value, err
 	}
-	if coerced, coercedErr := decodeExact[T](coerce(raw, reflect.TypeFor[T]()), strict); coercedErr == nil {
+	var coerced T
+	if json.Unmarshal(coerce(raw, reflect.TypeFor[T]()), &coerced) == nil {
 		return coerced, nil
 	}
-	return value, err
-}
-
-func decodeExact[T any](raw json.RawMessage, strict bool) (T, error) {
-	var value T
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	if strict {
-		decoder.DisallowUnknownFields()
-	}
-	err := decoder.Decode(&value)
-	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && mismatch.Field != "" {
+	if mismatch.Field != "" {
 		err = fmt.Errorf("%q must be %s, not %s: %w", mismatch.Field, jsonType(mismatch.Type), mismatch.Value, err)
 	}
 	return value, err

@@ -125,26 +125,24 @@ func TestStructuredRepairs(t *testing.T) {
 
 func TestStructuredGivesUp(t *testing.T) {
 	t.Parallel()
-	for repairs, calls := range map[int]int{0: 4, 1: 2, -1: 1} {
-		synctest.Test(t, func(t *testing.T) {
-			model := &script{}
-			for range 10 {
-				model.steps = append(model.steps, says("no, sk-abcdefgh12345678"))
-			}
-			_, usage, err := providers.Structured(t.Context(), model, request(),
-				providers.StructuredOptions[verdict]{Repairs: repairs})
-			failure, ok := errors.AsType[*providers.Error](err)
-			if !ok || failure.Kind != providers.KindMalformedOutput || !errors.Is(err, providers.ErrNoJSON) {
-				t.Errorf("repairs %d: %v", repairs, err)
-			}
-			if len(model.asked) != calls || usage.Output != int64(calls) || failure.Usage != usage {
-				t.Errorf("repairs %d: %d calls, usage %v and %v", repairs, len(model.asked), usage, failure.Usage)
-			}
-			if failure.Provider != "p" || failure.Model != "m" {
-				t.Errorf("about %s/%s", failure.Provider, failure.Model)
-			}
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 4
+		model := &script{}
+		for range 10 {
+			model.steps = append(model.steps, says("no, sk-abcdefgh12345678"))
+		}
+		_, usage, err := providers.Structured(t.Context(), model, request(), providers.StructuredOptions[verdict]{})
+		failure, ok := errors.AsType[*providers.Error](err)
+		if !ok || failure.Kind != providers.KindMalformedOutput || !errors.Is(err, providers.ErrNoJSON) {
+			t.Fatal(err)
+		}
+		if len(model.asked) != calls || usage.Output != calls || failure.Usage != usage {
+			t.Errorf("%d calls, usage %v and %v", len(model.asked), usage, failure.Usage)
+		}
+		if failure.Provider != "p" || failure.Model != "m" {
+			t.Errorf("about %s/%s", failure.Provider, failure.Model)
+		}
+	})
 }
 
 // An answer that was cut is asked for again, shorter, and with more room once. Its usage counts.
@@ -272,18 +270,6 @@ func TestDecodeDoesNotInvent(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %+v, %v, want an error that says %s", text, got, err, says)
 		}
-	}
-}
-
-func TestDecodeStrict(t *testing.T) {
-	t.Parallel()
-	const text = `{"completed": true, "confidence": 0.9}`
-	if _, err := providers.Decode(text, providers.StructuredOptions[verdict]{}); err != nil {
-		t.Errorf("chatter is tolerated: %v", err)
-	}
-	if _, err := providers.Decode(text, providers.StructuredOptions[verdict]{Strict: true}); err == nil ||
-		!strings.Contains(err.Error(), "confidence") {
-		t.Errorf("strict: %v", err)
 	}
 }
 
