@@ -169,21 +169,3 @@ func TestMessageIDIsOpenCodes(t *testing.T) {
 		t.Errorf("%s, want %s and 14 characters", got, want)
 	}
 }
-
-func TestTailKeepsTheEnd(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		var kept tail
-		var all strings.Builder
-		for _, n := range rapid.SliceOfN(rapid.IntRange(0, 3*tailSize), 0, 5).Draw(t, "sizes") {
-			chunk := strings.Repeat("abcdefg", n/7)
-			kept.write([]byte(chunk))
-			all.WriteString(chunk)
-		}
-		want := all.String()
-		want = want[max(0, len(want)-tailSize):]
-		if got := kept.String(); got != want {
-			t.Fatalf("kept %d bytes, want the last %d", len(got), len(want))
-		}
-	})
-}

@@ -21,21 +21,15 @@ func TestFilters(t *testing.T) {
 	t.Parallel()
 	begin := make(chan struct{})
 	fake := newFake(t, map[string]http.HandlerFunc{
-		"GET /global/event": func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = w.Write([]byte(hello))
-			_ = http.NewResponseController(w).Flush()
-			<-begin
-			stream(
-				compacted("/a", "root"), compacted("/a", "late"), compacted("/a", "other"), compacted("/b", "foreign"),
-				rawEvent("/a", "session.created", `{"info":{"id":"child","parentID":"root"}}`), compacted("/a", "child"),
-				// The creation of this one was missed; any later news of it will do.
-				rawEvent("/a", "session.updated", `{"info":{"id":"grandchild","parentID":"child"}}`),
-				compacted("/a", "grandchild"),
-				rawEvent("/a", "file.edited", `{"file":"/a/x"}`), rawEvent("/b", "file.edited", `{"file":"/b/x"}`),
-				rawEvent("global", "end", `{}`),
-			)(w, r)
-		},
+		"GET /global/event": streamFrom(begin,
+			compacted("/a", "root"), compacted("/a", "late"), compacted("/a", "other"), compacted("/b", "foreign"),
+			rawEvent("/a", "session.created", `{"info":{"id":"child","parentID":"root"}}`), compacted("/a", "child"),
+			// The creation of this one was missed; any later news of it will do.
+			rawEvent("/a", "session.updated", `{"info":{"id":"grandchild","parentID":"child"}}`),
+			compacted("/a", "grandchild"),
+			rawEvent("/a", "file.edited", `{"file":"/a/x"}`), rawEvent("/b", "file.edited", `{"file":"/b/x"}`),
+			rawEvent("global", "end", `{}`),
+		),
 	})
 	client := attach(t, fake.URL, opencode.AttachConfig{})
 	t.Cleanup(client.Close)

@@ -15,10 +15,8 @@ import (
 	"github.com/bouldermgr/manager/internal/orphan"
 )
 
-const (
-	tailSize   = 8 << 10
-	drainAfter = time.Second // how long to read output that the dead server left behind
-)
+// drainAfter is how long to read output that the dead server left behind.
+const drainAfter = time.Second
 
 // startProcess starts the command in a process group of its own.
 func (s *Server) startProcess(cmd *exec.Cmd) error {
@@ -74,7 +72,7 @@ func (s *Server) follow(r io.Reader) {
 	for {
 		line, err := lines.ReadSlice('\n')
 		if len(line) > 0 {
-			s.output.write(line)
+			_, _ = s.output.Write(line)
 			if s.cfg.Output != nil {
 				_, _ = s.cfg.Output.Write(line) // a broken sink must not stop the server
 			}
@@ -97,25 +95,4 @@ func (s *Server) signal(sig syscall.Signal) {
 	default:
 		_ = syscall.Kill(-s.pid, sig) // the only possible failure is that nobody is left
 	}
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex
-	data []byte
-}
-
-func (t *tail) write(b []byte) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.data = append(t.data, b...)
-	if over := len(t.data) - tailSize; over > 0 {
-		t.data = append(t.data[:0], t.data[over:]...)
-	}
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.ToValidUTF8(strings.TrimSpace(string(t.data)), "")
 }

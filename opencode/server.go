@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 var (
@@ -31,6 +33,7 @@ const (
 	healthTry           = time.Second // requests made during the boot can hang for ever
 	healthPause         = 50 * time.Millisecond
 	markVariable        = "MANAGER_OPENCODE_SERVER"
+	outputKept          = 8 << 10
 )
 
 // ServerConfig says how to start a server.
@@ -70,7 +73,7 @@ type Server struct {
 	pid       int
 	listening chan string   // gets the address once
 	done      chan struct{} // closed when the process and all that it started are gone
-	output    tail
+	output    text.LastBytes
 	state     string // how it ended; read after done
 }
 
@@ -104,6 +107,7 @@ func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	password := rand.Text()
 	s := &Server{
 		cfg: cfg, mark: markVariable + "=" + rand.Text(), listening: make(chan string, 1), done: make(chan struct{}),
+		output: text.LastBytes{Limit: outputKept},
 	}
 	if err := s.startProcess(s.command(path, password)); err != nil {
 		return nil, fmt.Errorf("opencode: start %s: %w", path, err)

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +31,17 @@ func stream(chunks ...string) http.HandlerFunc {
 			_ = http.NewResponseController(w).Flush()
 		}
 		<-r.Context().Done()
+	}
+}
+
+// streamFrom says hello, and the rest once begin is closed.
+func streamFrom(begin <-chan struct{}, chunks ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, hello)
+		_ = http.NewResponseController(w).Flush()
+		<-begin
+		stream(chunks...)(w, r)
 	}
 }
 
@@ -117,14 +130,7 @@ func TestSlowSubscriberGetsAResync(t *testing.T) {
 	const many = 3000
 	begin := make(chan struct{})
 	fake := newFake(t, map[string]http.HandlerFunc{
-		"GET /global/event": func(w http.ResponseWriter, r *http.Request) {
-			stream := stream(strings.Repeat(todoEvent("again"), many-1) + todoEvent("last"))
-			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = io.WriteString(w, hello)
-			_ = http.NewResponseController(w).Flush()
-			<-begin
-			stream(w, r)
-		},
+		"GET /global/event": streamFrom(begin, strings.Repeat(todoEvent("again"), many-1)+todoEvent("last")),
 	})
 	client := attach(t, fake.URL, opencode.AttachConfig{})
 	t.Cleanup(client.Close)
@@ -194,11 +200,16 @@ func TestLateSubscriberIsToldToRead(t *testing.T) {
 func TestResyncAfterACut(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, steps(bash("true")))
-	proxy := newProxy(t, strings.TrimPrefix(s.dir.Client().URL(), "http://"))
-	client := shared.server.Through(t, proxy.address)
+	target, err := url.Parse(s.dir.Client().URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(httputil.NewSingleHostReverseProxy(target))
+	t.Cleanup(proxy.Close)
+	client := shared.server.Through(t, proxy.URL)
 	session := s.session()
 	sub := s.follow(client, session.ID)
-	proxy.cut()
+	proxy.CloseClientConnections()
 	await(s.ctx, t, sub, is[opencode.Disconnected])
 	await(s.ctx, t, sub, is[opencode.Resync])
 	s.send(session.ID, "go")
@@ -229,58 +240,4 @@ func TestEventWithoutEndIsGivenUp(t *testing.T) {
 	t.Cleanup(sub.Close)
 	await(waiting(t), t, sub, is[opencode.Disconnected])
 	await(waiting(t), t, sub, is[opencode.TodosUpdated])
-}
-
-// proxy passes TCP connections on, until it cuts them.
-type proxy struct {
-	address string
-	mu      sync.Mutex
-	conns   []net.Conn
-}
-
-func newProxy(t *testing.T, target string) *proxy {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{address: "http://" + listener.Addr().String()}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			in, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", target)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			p.mu.Lock()
-			p.conns = append(p.conns, in, out)
-			p.mu.Unlock()
-			pass := func(to, from net.Conn) {
-				_, _ = io.Copy(to, from)
-				to.Close()
-			}
-			running.Go(func() { pass(out, in) })
-			running.Go(func() { pass(in, out) })
-		}
-	})
-	t.Cleanup(func() {
-		listener.Close()
-		p.cut()
-		running.Wait()
-	})
-	return p
-}
-
-func (p *proxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, conn := range p.conns {
-		conn.Close()
-	}
-	p.conns = nil
 }

@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 const (
@@ -98,7 +99,7 @@ func (g git) run(ctx context.Context, in io.Reader, out io.Writer, args ...strin
 	defer cancel()
 	cmd := exec.CommandContext(limited, "git", append(settings(), args...)...)
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout = g.dir, g.environ(), in, out
-	stderr := &lastBytes{limit: maxStderr}
+	stderr := &text.LastBytes{Limit: maxStderr}
 	cmd.Stderr = stderr
 	// In a process group of its own: Ctrl-C on the terminal asks the manager to stop in an orderly way, and must not end
 	// the git commands that this takes. Cancelling ends the whole group.
@@ -121,22 +122,4 @@ func (g git) run(ctx context.Context, in io.Reader, out io.Writer, args ...strin
 		failure.Err = context.Cause(limited)
 	}
 	return failure
-}
-
-// lastBytes keeps the end of what is written to it.
-type lastBytes struct {
-	limit int
-	kept  []byte
-}
-
-func (w *lastBytes) Write(p []byte) (int, error) {
-	w.kept = append(w.kept, p...)
-	if n := len(w.kept) - w.limit; n > 0 {
-		w.kept = slices.Delete(w.kept, 0, n)
-	}
-	return len(p), nil
-}
-
-func (w *lastBytes) String() string {
-	return string(bytes.ToValidUTF8(bytes.TrimSpace(w.kept), []byte("\uFFFD")))
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/bouldermgr/manager/opencode"
@@ -20,44 +21,36 @@ func about(model opencode.ModelRef, spent providers.Usage, e *providers.Error) *
 	return e
 }
 
-// failure has the text of err, as far as it is fit to be shown.
-func failure(kind providers.Kind, err error) *providers.Error {
-	e := providers.Classify(0, "", err.Error(), nil, err)
-	e.Kind = kind
-	return e
-}
-
-// startFailed sorts the error of [opencode.Host.Connect]. A server that died while it started, or was too slow on a
-// busy machine, may do better next time; nothing else that keeps it from starting (no binary, another version, a taken
-// port) goes away without a person, so it must not pass for something that is worth another try.
-func startFailed(ctx context.Context, err error) *providers.Error {
-	_, died := errors.AsType[*opencode.ExitError](err)
-	switch {
-	case errors.Is(ctx.Err(), context.Canceled):
-		return canceled(ctx)
-	case died, errors.Is(err, opencode.ErrStartTimeout), errors.Is(err, opencode.ErrUnavailable),
-		errors.Is(err, context.DeadlineExceeded):
-		return failure(providers.KindNetwork, err)
-	}
-	return failure(providers.KindSetup, err)
-}
-
-// failed sorts the error of a question to a server that runs.
-func failed(ctx context.Context, err error) *providers.Error {
+// failed sorts the error of [opencode.Host.Connect], or of a question to a server that runs.
+//
+// A server that died while it started, or was too slow on a busy machine, may do better next time; nothing else that keeps
+// it from starting (no binary, another version) goes away without a person, so it must not pass for something that is
+// worth another try. Nor may the server's 401, which is about its password, pass for a provider's key.
+func failed(ctx context.Context, err error, starting bool) *providers.Error {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return canceled(ctx)
+		return providers.Classify(0, "", context.Cause(ctx).Error(), nil, ctx.Err())
 	}
-	if errors.Is(err, errRunaway) {
-		return failure(providers.KindMalformedOutput, err)
-	}
-	if turn, ok := errors.AsType[*opencode.TurnError](err); ok {
+	if turn, ok := errors.AsType[*opencode.TurnError](err); ok && !errors.Is(err, errRunaway) {
 		return turnFailed(turn)
 	}
-	return callFailed(err)
-}
-
-func canceled(ctx context.Context) *providers.Error {
-	return providers.Classify(0, "", context.Cause(ctx).Error(), nil, ctx.Err())
+	is := func(targets ...error) bool {
+		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+	}
+	_, died := errors.AsType[*opencode.ExitError](err)
+	call, refused := errors.AsType[*opencode.Error](err)
+	e := providers.Classify(0, "", err.Error(), nil, err)
+	e.Kind = providers.KindNetwork
+	switch {
+	case is(errRunaway):
+		e.Kind = providers.KindMalformedOutput
+	case died, is(opencode.ErrStartTimeout, opencode.ErrUnavailable, context.DeadlineExceeded):
+	case starting, is(opencode.ErrUnauthorized, opencode.ErrUnsupported):
+		e.Kind = providers.KindSetup
+	case is(opencode.ErrNotFound): // a session that is gone was deleted by somebody
+	case refused && call.Status >= http.StatusBadRequest:
+		e.Kind = providers.KindBadRequest
+	}
+	return e
 }
 
 // turnFailed sorts by OpenCode's own name of the error where that says it all, else by what the provider said.
@@ -88,19 +81,4 @@ func turnFailed(turn *opencode.TurnError) *providers.Error {
 		e.Message += " (`opencode models` lists what there is)"
 	}
 	return e
-}
-
-// callFailed sorts what went wrong between here and the OpenCode server. Its 401 is about the server's password and
-// must not pass for a provider's key.
-func callFailed(err error) *providers.Error {
-	call, ok := errors.AsType[*opencode.Error](err)
-	switch {
-	case errors.Is(err, opencode.ErrUnavailable), errors.Is(err, opencode.ErrNotFound):
-		return failure(providers.KindNetwork, err) // a session that is gone was deleted by somebody
-	case errors.Is(err, opencode.ErrUnauthorized), errors.Is(err, opencode.ErrUnsupported):
-		return failure(providers.KindSetup, err)
-	case ok && call.Status >= http.StatusBadRequest:
-		return failure(providers.KindBadRequest, err)
-	}
-	return failure(providers.KindNetwork, err)
 }

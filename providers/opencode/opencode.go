@@ -67,7 +67,7 @@ func (c *Completer) Complete(ctx context.Context, req *providers.Request) (*prov
 	}
 	conn, err := c.cfg.Host.Connect(ctx)
 	if err != nil {
-		return nil, about(model, providers.Usage{}, startFailed(ctx, err))
+		return nil, about(model, providers.Usage{}, failed(ctx, err, true))
 	}
 	answer, spent, err := c.ask(ctx, conn.Client.In(c.cfg.Directory), model, req)
 	stop, failure := outcome(ctx, answer, err, len(req.Schema) > 0)
@@ -141,7 +141,7 @@ func outcome(
 	prose := isTurn && turn.Name == opencode.StructuredOutput // the caller has to look at the text, and to repair
 	switch {
 	case err != nil && !prose:
-		return "", failed(ctx, err)
+		return "", failed(ctx, err, false)
 	case a.Finish == opencode.FinishLength && structured:
 		return "", &providers.Error{Kind: providers.KindTruncated}
 	case a.Finish == opencode.FinishLength:
