@@ -15,8 +15,7 @@ import (
 // Snapshots may be taken at the same time, and while files change: a file that changes meanwhile is recorded as it was
 // at some moment.
 //
-// It takes some 10 ms in a small repository, and two to three times as long as `git status` in any (see the
-// benchmark). New content is stored in the repository, compressed; of files above 64 MiB only size and time of change
+// It takes some 10 ms in a small repository, and two to three times as long as `git status` in any. New content is stored in the repository, compressed; of files above 64 MiB only size and time of change
 // are.
 func (w *Workspace) Snapshot(ctx context.Context) (id string, err error) {
 	if w.reason != "" {

@@ -527,31 +527,3 @@ func TestParseStat(t *testing.T) {
 		t.Errorf("a zombie with threads that run: %+v, %v", got, err)
 	}
 }
-
-func BenchmarkSweepOfNothing(b *testing.B) {
-	dir := b.TempDir()
-	for name, prepare := range map[string]func() error{
-		"no directory":    func() error { return nil },
-		"empty directory": func() error { return os.Mkdir(filepath.Join(dir, DirName), 0o700) },
-	} {
-		if err := prepare(); err != nil {
-			b.Fatal(err)
-		}
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if _, err := Sweep(dir); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-		_ = os.Remove(filepath.Join(dir, DirName))
-	}
-}
-
-func BenchmarkProcesses(b *testing.B) {
-	for b.Loop() {
-		if _, err := processes(Variable); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -429,36 +429,3 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkText(b *testing.B) {
-	source, err := os.ReadFile("forms.go")
-	if err != nil {
-		b.Fatal(err)
-	}
-	record := strings.Repeat(`{"type":"subtask-progress","time":"2026-01-02T03:04:05Z","id":"01k5zj8q4m7v3x2n6t9r1b0c5d",`+
-		`"sub_task_id":"toggle","attempt":1,"activity":"edit src/app.js","usage":{"input":1200,"output":80,"cost":0.0012}}`+"\n", 20)
-	var environ []string
-	for i := range 30 {
-		environ = append(environ, strings.Repeat("A", i+1)+"_TOKEN="+githubToken[4+i/8:]+strings.Repeat("z", i))
-	}
-	prose := strings.Repeat("The task-list has entries; the token count and the key of each page are stored beside it. ",
-		40)
-	for name, text := range map[string]string{
-		"source": string(source), "record": record, "prose": prose, "prefixes": strings.Repeat("sk-", 2000),
-	} {
-		r := secret.New(environ)
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(text)))
-			for b.Loop() {
-				r.Text(text)
-			}
-		})
-		b.Run(name+"/json", func(b *testing.B) {
-			data := []byte(text)
-			b.SetBytes(int64(len(text)))
-			for b.Loop() {
-				r.JSON(data)
-			}
-		})
-	}
-}
