@@ -88,7 +88,7 @@ func (e *TurnError) UnmarshalJSON(data []byte) error {
 	}
 	if json.Unmarshal(data, &wire) != nil {
 		*e = TurnError{Name: UnknownError, Message: "OpenCode gave a reason that could not be read"}
-		return nil
+		return nil //nolint:nilerr // what it is, is in e
 	}
 	header := http.Header{}
 	for name, value := range wire.Data.ResponseHeaders {
