@@ -205,17 +205,26 @@ func abandon(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }
 
-// release closes the file. It is unlocked first, which bbolt leaves out for readers: a process that is being started
-// shares the open file for a moment, and would keep the lock as long.
+// release closes the file when its transactions have ended. Of a reader, bbolt does not unlock it: a process that is being
+// started shares the open file for a moment, and would keep the lock as long.
 func (db *DB) release() error {
 	db.mu.Lock()
-	stuck := db.stuck
+	done, stuck := db.closed, db.stuck
 	db.closed = true
 	db.mu.Unlock()
-	if stuck { // bbolt's Close might wait for ever, so its mapping of the file is left
+	switch {
+	case done:
+		return nil
+	case stuck: // bbolt's Close might wait for ever, so its mapping of the file is left
 		return abandon(db.file)
+	case !db.opts.ReadOnly:
+		return db.bolt.Close()
 	}
-	return errors.Join(syscall.Flock(int(db.file.Fd()), syscall.LOCK_UN), db.bolt.Close())
+	same, err := syscall.Dup(int(db.file.Fd()))
+	if err != nil {
+		return errors.Join(err, db.bolt.Close())
+	}
+	return errors.Join(db.bolt.Close(), syscall.Flock(same, syscall.LOCK_UN), syscall.Close(same))
 }
 
 // check refuses a file that was replaced meanwhile, was cut, or is not of this schema.
@@ -370,12 +379,8 @@ func (db *DB) refusal(ctx context.Context, reads bool) error {
 // Close waits for transactions to end and gives the file up. It may be called again. A file that has lost its place is
 // written back, and the error says so.
 func (db *DB) Close() error {
-	writable := db.refusal(context.Background(), false)
-	if errors.Is(writable, bolterrors.ErrDatabaseNotOpen) {
-		return nil
-	}
 	var moved error
-	if writable == nil && !db.opts.ReadOnly {
+	if !db.opts.ReadOnly && db.refusal(context.Background(), false) == nil {
 		if err := db.checkPlace(); errors.Is(err, ErrMoved) { // in every other case, what is committed is on disk
 			moved = err
 		}

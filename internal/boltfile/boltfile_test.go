@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
@@ -133,4 +134,26 @@ func TestHealed(t *testing.T) {
 	if healed < 5 {
 		t.Errorf("%d files were put right", healed)
 	}
+}
+
+// A process that is being started shares every open file until it has replaced itself; a closed reader leaves it no lock.
+func TestClosedReaderLeavesNoLock(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "x.db")
+	if err := open1(t, path).Close(); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := Open(path, Options{Version: options.Version, Buckets: options.Buckets, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := syscall.Dup(int(reader.file.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(child)
+	if err := errors.Join(reader.Close(), reader.Close()); err != nil {
+		t.Fatal(err)
+	}
+	open1(t, path)
 }
