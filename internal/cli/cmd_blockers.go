@@ -255,8 +255,7 @@ func (a *app) placed(ctx context.Context, all []boulder.Blocker) []view.BlockerI
 		items[i] = view.BlockerItem{Type: view.TypeBlocker, Blocker: *b, Standing: blockers.StandingOf(b, subTaskOf(b), now)}
 	}
 	slices.SortStableFunc(items, func(x, y view.BlockerItem) int {
-		return cmp.Or(view.Urgency(&x, now)-view.Urgency(&y, now), view.Until(&x, now).Compare(view.Until(&y, now)),
-			x.CreatedAt.Compare(y.CreatedAt))
+		return cmp.Or(view.CompareBlockers(&x, &y, now), x.CreatedAt.Compare(y.CreatedAt))
 	})
 	return items
 }

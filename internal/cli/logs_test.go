@@ -9,11 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -129,51 +126,6 @@ func TestLogsOfASubTaskAlone(t *testing.T) {
 	if code != exitUsage || !strings.Contains(stderr, want) {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
-}
-
-// A line that is too long to be read is told in its place; the ones behind it are not lost.
-func TestTranscriptWithAHugeLine(t *testing.T) {
-	t.Parallel()
-	huge := `{"type":"text","text":"` + strings.Repeat("x", view.LongestLine) + `"}`
-	short := `{"time":"2026-03-04T10:00:10Z","type":"text","text":"short"}`
-	project := transcriptSample(t, playNudged, short+"\n"+huge+"\n"+short)
-	stdout, stderr, code := command(project, "logs", "toggle")
-	want := fmt.Sprintf("[cut: a line of %d bytes is not shown; it is in .manager/runs/", len(huge)+1)
-	if code != exitOK || !strings.Contains(stdout, want) || strings.Count(stdout, "short") != 2 {
-		t.Errorf("exit code %d, stderr %q, stdout:\n%.3000s", code, stderr, stdout)
-	}
-	stdout, _, _ = command(project, "logs", "toggle", "--json")
-	for line := range strings.Lines(stdout) {
-		if !json.Valid([]byte(line)) {
-			t.Errorf("%.200q is not JSON", line)
-		}
-	}
-}
-
-// What is shown of a text is bounded, says that it is, and is the text itself where it is not.
-func TestSomeLines(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		all := rapid.SliceOfN(rapid.StringMatching(`[a-z]{1,60}`), 1, 30).Draw(t, "lines")
-		limit, fromEnd := rapid.IntRange(1, 40).Draw(t, "limit"), rapid.Bool().Draw(t, "from the end")
-		lines, cut := view.SomeLines(strings.Join(all, "\n"), limit, 40, fromEnd)
-		if len(lines) != min(len(all), limit) {
-			t.Fatalf("%d lines of %d, with a limit of %d", len(lines), len(all), limit)
-		}
-		want, whole := all[:len(lines)], len(lines) == len(all)
-		if fromEnd {
-			want = all[len(all)-len(lines):]
-		}
-		for i, line := range lines {
-			if len(want[i]) <= 40 && line != want[i] || len(want[i]) > 40 && line != want[i][:39]+"…" {
-				t.Fatalf("line %d is %q, want %q", i, line, want[i])
-			}
-			whole = whole && len(want[i]) <= 40
-		}
-		if whole != (cut == "") {
-			t.Fatalf("of %d lines %d are shown, and it is said: %q", len(all), len(lines), cut)
-		}
-	})
 }
 
 // Ctrl-C is how to leave `logs -f`: it is told as nothing but that.

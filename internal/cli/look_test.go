@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -280,21 +278,6 @@ func TestTranscriptPaths(t *testing.T) {
 			t.Errorf("%q: %d lines, %v; want %d", name, len(lines), err, want)
 		}
 	}
-}
-
-func FuzzTranscript(f *testing.F) {
-	f.Add([]byte(sampleTranscript))
-	f.Add([]byte(`{"type":"tool","input":[{}],"text":"\u0000\u202e"}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		lines, _ := view.ParseTranscript(bytes.NewReader(data))
-		for _, l := range lines {
-			if !json.Valid(l.Raw) {
-				t.Errorf("%q is not JSON", l.Raw)
-			}
-			checkHarmless(t, (&view.TranscriptView{}).Tell(l), "\n")
-			checkHarmless(t, (&view.TranscriptView{Verbose: true}).Tell(l), "\n")
-		}
-	})
 }
 
 func TestVersion(t *testing.T) {

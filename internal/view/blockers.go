@@ -212,30 +212,25 @@ func WithoutMoot(all []BlockerItem) (kept []BlockerItem, moot int) {
 	return kept, len(all) - len(kept)
 }
 
-// WaitingBlockers counts what a person can still answer. What nobody waits for any more is not in it.
+// WaitingBlockers counts what the user can still answer. What is not needed any more is not in it.
 type WaitingBlockers struct {
 	Hard int `json:"hard"`           // sub-tasks stand still because of them, or will
 	Asks int `json:"asks,omitempty"` // sessions hold still because of them, for a time
 	Soft int `json:"soft"`           // the agents chose for themselves
 }
 
-// add counts one more.
-func (w *WaitingBlockers) add(standing blockers.Standing, hard bool) {
-	switch {
-	case standing == blockers.Awaited && hard:
-		w.Hard++
-	case standing == blockers.Awaited:
-		w.Asks++
-	case standing == blockers.Choice:
-		w.Soft++
-	}
-}
-
-// WaitingOf counts the blockers that the user can still answer.
+// WaitingOf counts blockers.
 func WaitingOf(all []BlockerItem) WaitingBlockers {
 	var w WaitingBlockers
 	for i := range all {
-		w.add(all[i].Standing, all[i].Hard)
+		switch b := &all[i]; {
+		case b.Standing == blockers.Awaited && b.Hard:
+			w.Hard++
+		case b.Standing == blockers.Awaited:
+			w.Asks++
+		case b.Standing == blockers.Choice:
+			w.Soft++
+		}
 	}
 	return w
 }
@@ -243,11 +238,11 @@ func WaitingOf(all []BlockerItem) WaitingBlockers {
 // WaitingIn counts the blockers of a boulder. records are those of the desk, as far as they can be had: a boulder does not
 // know for how long a session waits, nor of an answer that is on its way.
 func WaitingIn(d store.Detail, records []boulder.Blocker, now time.Time) WaitingBlockers {
-	var w WaitingBlockers
+	var items []BlockerItem
 	for _, b := range report.Blockers(d.Boulder, d.SubTasks, records, now) {
-		w.add(b.Standing, b.Hard)
+		items = append(items, BlockerItem{Blocker: b.Blocker, Standing: b.Standing})
 	}
-	return w
+	return WaitingOf(items)
 }
 
 // Text is the count for people; empty if there is nothing to count.
@@ -255,50 +250,42 @@ func (w WaitingBlockers) Text() string { return JoinedBy(" · ", w.Awaited(), w.
 
 // Awaited says how many wait for an answer; empty if none does.
 func (w WaitingBlockers) Awaited() string {
-	hard, asks := text.Plural(w.Hard, "hard blocker"), text.Plural(w.Asks, "ask")
-	text := JoinedBy(" and ", unlessNone(w.Hard, hard), unlessNone(w.Asks, asks))
+	var parts []string
+	if w.Hard > 0 {
+		parts = append(parts, text.Plural(w.Hard, "hard blocker"))
+	}
+	if w.Asks > 0 {
+		parts = append(parts, text.Plural(w.Asks, "ask"))
+	}
 	switch w.Hard + w.Asks {
 	case 0:
 		return ""
 	case 1:
-		return text + " waits for an answer"
+		return parts[0] + " waits for an answer"
 	}
-	return text + " wait for an answer"
+	return strings.Join(parts, " and ") + " wait for an answer"
 }
 
 // Choices says how many an answer would still reach; empty if there are none.
 func (w WaitingBlockers) Choices() string {
-	return unlessNone(w.Soft, text.Plural(w.Soft, "choice")+" can still be changed")
-}
-
-func unlessNone(n int, text string) string {
-	if n == 0 {
+	if w.Soft == 0 {
 		return ""
 	}
-	return text
+	return text.Plural(w.Soft, "choice") + " can still be changed"
 }
 
-// Urgency is the place of a blocker among others: a session that holds still goes on without its answer.
-func Urgency(b *BlockerItem, now time.Time) int {
-	switch {
-	case blockers.Waiting(&b.Blocker, now) && b.Standing == blockers.Awaited:
-		return 0
-	case b.Standing == blockers.Awaited:
-		return 1
-	case b.Standing == blockers.Choice:
-		return 2
-	case b.Standing == blockers.Moot:
-		return 3
+// CompareBlockers orders blockers by how urgent they are: a session that holds still continues without its answer.
+func CompareBlockers(x, y *BlockerItem, now time.Time) int {
+	urgency := func(b *BlockerItem) (place int, until time.Time) {
+		if b.Standing == blockers.Awaited && blockers.Waiting(&b.Blocker, now) {
+			return -1, b.Until
+		}
+		order := []blockers.Standing{blockers.Awaited, blockers.Choice, blockers.Moot, blockers.Over}
+		return slices.Index(order, b.Standing), time.Time{}
 	}
-	return 4
-}
-
-// Until is when a session that holds still goes on; zero of the others.
-func Until(b *BlockerItem, now time.Time) time.Time {
-	if Urgency(b, now) > 0 {
-		return time.Time{}
-	}
-	return b.Until
+	xPlace, xUntil := urgency(x)
+	yPlace, yUntil := urgency(y)
+	return cmp.Or(xPlace-yPlace, xUntil.Compare(yUntil))
 }
 
 // Are counts things in a sentence: "1 blocker is", "2 blockers are".

@@ -1,11 +1,14 @@
 package view
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
@@ -93,8 +96,6 @@ func (v *TranscriptView) Tell(l TranscriptLine) string {
 			return "" // the tool's line has told it
 		}
 		return v.Dim("answer ends: " + text.OneLine(cmp.Or(l.Finish, "no reason")))
-	case lineTooLong:
-		return v.Yellow(fmt.Sprintf("[cut: %s; it is in %s]", text.OneLine(l.Text), text.OneLine(v.Path)))
 	}
 	return text.Clip(l.Type+" "+l.Text, lineShown)
 }
@@ -134,7 +135,7 @@ func (v *TranscriptView) below(s string, limit int, fromEnd bool) string {
 	if v.Verbose {
 		limit, width = linesVerbose, widthVerbose
 	}
-	lines, cut := SomeLines(s, limit, width, fromEnd)
+	lines, cut := someLines(s, limit, width, fromEnd)
 	if len(lines) == 0 {
 		return ""
 	}
@@ -149,37 +150,53 @@ func (v *TranscriptView) below(s string, limit int, fromEnd bool) string {
 	return "\n" + text.Indent(text.Wrap(strings.Join(lines, "\n"), v.Width-4), "    ")
 }
 
-// textLooked bounds, in bytes, what is looked at of one text: the end of a tool's output of a hundred thousand lines is
-// found without the rest being cleaned first.
-const textLooked = 256 << 10
-
-// SomeLines keeps the first or last lines of a text, none wider than width, and says what was cut; empty if nothing
-// was.
-func SomeLines(s string, limit, width int, fromEnd bool) (lines []string, cut string) {
-	s = strings.TrimSpace(s)
-	total := strings.Count(s, "\n") + 1
-	if over := len(s) - textLooked; over > 0 && fromEnd {
-		s = s[over:]
-	} else if over > 0 {
-		s = s[:textLooked]
-	}
-	s = strings.TrimSpace(text.Safe(s))
-	if s == "" {
+// someLines keeps the first or last lines of a text, none wider than width, and says what was cut; empty if nothing was.
+func someLines(s string, limit, width int, fromEnd bool) (lines []string, cut string) {
+	if s = strings.TrimSpace(text.Safe(s)); s == "" {
 		return nil, ""
 	}
 	lines = strings.Split(s, "\n")
-	from, where := 0, "first"
-	if fromEnd {
-		from, where = max(0, len(lines)-limit), "last"
+	if total := len(lines); total > limit && fromEnd {
+		lines, cut = lines[total-limit:], fmt.Sprintf("the last %d of %d lines", limit, total)
+	} else if total > limit {
+		lines, cut = lines[:limit], fmt.Sprintf("the first %d of %d lines", limit, total)
 	}
-	lines = lines[from:min(len(lines), from+limit)]
-	if len(lines) < total {
-		cut = fmt.Sprintf("the %s %d of %d lines", where, len(lines), total)
-	}
+	long := false
 	for i, line := range lines {
-		if lines[i] = text.ClipLine(line, width); lines[i] != line {
-			cut = JoinedBy(", ", strings.TrimSuffix(cut, ", long lines"), "long lines")
-		}
+		lines[i] = text.ClipLine(line, width)
+		long = long || lines[i] != line
+	}
+	if long {
+		cut = JoinedBy(", ", cut, "long lines")
 	}
 	return lines, cut
+}
+
+// TranscriptLine is one line of a transcript file; package executor writes and documents them.
+type TranscriptLine struct {
+	Time   time.Time       `json:"time"`
+	Type   string          `json:"type"` // prompt | text | reasoning | tool | end
+	Text   string          `json:"text"`
+	Tool   string          `json:"tool"`
+	State  string          `json:"state"`
+	Input  json.RawMessage `json:"input"`
+	Output string          `json:"output"`
+	Finish string          `json:"finish"`
+	Error  string          `json:"error"`
+
+	Raw json.RawMessage `json:"-"` // as it is in the file
+}
+
+// ParseTranscript reads the lines that can be read.
+func ParseTranscript(r io.Reader) ([]TranscriptLine, error) {
+	data, err := io.ReadAll(r)
+	var lines []TranscriptLine
+	for line := range bytes.Lines(data) {
+		var l TranscriptLine
+		if json.Unmarshal(line, &l) == nil && l.Type != "" {
+			l.Raw = line
+			lines = append(lines, l)
+		}
+	}
+	return lines, err
 }
