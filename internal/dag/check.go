@@ -51,117 +51,66 @@ func Check[ID ~string](nodes []Node[ID]) []Fault[ID] {
 		if places[n.ID] != i {
 			faults = append(faults, Fault[ID]{Kind: Duplicate, Node: i, Edge: -1})
 		}
-		faults = append(faults, edgeFaults(i, n, places)...)
+		for e, id := range n.DependsOn {
+			_, known := places[id]
+			switch {
+			case id == n.ID:
+				faults = append(faults, Fault[ID]{Kind: Self, Node: i, Edge: e})
+			case slices.Index(n.DependsOn, id) < e:
+				faults = append(faults, Fault[ID]{Kind: Repeated, Node: i, Edge: e})
+			case !known:
+				faults = append(faults, Fault[ID]{Kind: Unknown, Node: i, Edge: e})
+			}
+		}
 	}
 	graph := edges(nodes)
-	for _, knot := range knots(graph) {
-		cycle := shortestCycle(graph, knot)
-		first, next := nodes[cycle[0]], nodes[cycle[1]].ID
-		fault := Fault[ID]{Kind: Cycle, Node: cycle[0], Edge: slices.Index(first.DependsOn, next)}
-		for _, i := range cycle {
-			fault.Path = append(fault.Path, nodes[i].ID)
+	back := make([][]int, len(graph))
+	for i, dependencies := range graph {
+		for _, j := range dependencies {
+			back[j] = append(back[j], i)
 		}
-		faults = append(faults, fault)
+	}
+	looked := make([]bool, len(nodes))
+	for _, level := range Levels(nodes) {
+		for _, i := range level {
+			looked[i] = true // it has a level, so it is in no cycle
+		}
+	}
+	for i, n := range nodes {
+		if looked[i] {
+			continue
+		}
+		came := walk(graph, i)
+		last, cyclic := came[i]
+		if !cyclic {
+			continue
+		}
+		for j := range walk(back, i) {
+			if _, there := came[j]; there {
+				looked[j] = true
+			}
+		}
+		path := []ID{n.ID}
+		for ; last != i; last = came[last] {
+			path = append(path, nodes[last].ID)
+		}
+		path = append(path, n.ID)
+		slices.Reverse(path)
+		faults = append(faults, Fault[ID]{Kind: Cycle, Node: i, Edge: slices.Index(n.DependsOn, path[1]), Path: path})
 	}
 	return faults
 }
 
-func edgeFaults[ID ~string](i int, n Node[ID], places map[ID]int) []Fault[ID] {
-	var faults []Fault[ID]
-	named := make(map[ID]bool, len(n.DependsOn))
-	for e, id := range n.DependsOn {
-		_, known := places[id]
-		switch {
-		case id == n.ID:
-			faults = append(faults, Fault[ID]{Kind: Self, Node: i, Edge: e})
-		case named[id]:
-			faults = append(faults, Fault[ID]{Kind: Repeated, Node: i, Edge: e})
-		case !known:
-			faults = append(faults, Fault[ID]{Kind: Unknown, Node: i, Edge: e})
-		}
-		named[id] = true
-	}
-	return faults
-}
-
-// knots gives the groups of two and more nodes in which each one depends on each other one, directly or not (strongly
-// connected components, after Tarjan). Groups and their members are in the order of the nodes.
-func knots(graph [][]int) [][]int {
-	var groups [][]int
-	var stack []int
-	entered := make([]int, len(graph)) // when the walk came to a node, from 1
-	low := make([]int, len(graph))     // the earliest node on the stack that can be reached
-	onStack := make([]bool, len(graph))
-	clock := 0
-	var walk func(int)
-	walk = func(v int) {
-		clock++
-		entered[v], low[v] = clock, clock
-		stack, onStack[v] = append(stack, v), true
-		for _, w := range graph[v] {
-			switch {
-			case entered[w] == 0:
-				walk(w)
-				low[v] = min(low[v], low[w])
-			case onStack[w]:
-				low[v] = min(low[v], entered[w])
-			}
-		}
-		if low[v] != entered[v] {
-			return
-		}
-		from := len(stack) - 1
-		for stack[from] != v { // from the top: a search from the bottom would be quadratic
-			from--
-		}
-		group := slices.Clone(stack[from:])
-		stack = stack[:from]
-		for _, w := range group {
-			onStack[w] = false
-		}
-		if len(group) > 1 {
-			slices.Sort(group)
-			groups = append(groups, group)
-		}
-	}
-	for v := range graph {
-		if entered[v] == 0 {
-			walk(v)
-		}
-	}
-	slices.SortFunc(groups, func(a, b []int) int { return a[0] - b[0] })
-	return groups
-}
-
-// shortestCycle gives a shortest way from the first node of a knot back to itself.
-func shortestCycle(graph [][]int, knot []int) []int {
-	start := knot[0]
-	from := make(map[int]int, len(knot)) // by which node of the knot the search came here
-	for _, v := range knot {
-		from[v] = -1
-	}
-	for queue := []int{start}; ; queue = queue[1:] { // ends: in a knot, every node leads back
-		v := queue[0]
-		for _, w := range graph[v] {
-			if w == start {
-				return wayBack(from, start, v)
-			}
-			if came, inside := from[w]; inside && came < 0 {
-				from[w] = v
+// walk goes from a node wherever edges lead, nearest first, and says of each node that it came to from which one.
+func walk(graph [][]int, start int) map[int]int {
+	came := map[int]int{}
+	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
+		for _, w := range graph[queue[0]] {
+			if _, there := came[w]; !there {
+				came[w] = queue[0]
 				queue = append(queue, w)
 			}
 		}
 	}
-}
-
-// wayBack follows the search from its last node to its start, and gives the way in walking order, with start at both
-// ends.
-func wayBack(from map[int]int, start, last int) []int {
-	path := []int{start}
-	for v := last; v != start; v = from[v] {
-		path = append(path, v)
-	}
-	path = append(path, start)
-	slices.Reverse(path)
-	return path
+	return came
 }

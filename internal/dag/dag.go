@@ -1,5 +1,5 @@
 // Package dag checks and layers graphs of things that depend on each other. It is pure and knows nothing of
-// sub-tasks. Everything takes time and memory in proportion to nodes and edges.
+// sub-tasks.
 package dag
 
 // Node is one node and the ids of those that it depends on. Nodes have the order in which they are given.

@@ -1,5 +1,7 @@
 package dag
 
+import "slices"
+
 // Levels groups nodes by how many steps must come before them: the nodes of level 0 depend on nothing, those of level n
 // on at least one of level n-1 and on none of later levels. Within a level, nodes keep their order. The result holds
 // places in nodes. Nodes that are part of a cycle, or depend on one, are left out; unknown ids do not count.
@@ -17,15 +19,12 @@ func Levels[ID ~string](nodes []Node[ID]) [][]int {
 			dependents[j] = append(dependents[j], i)
 		}
 	}
-	depth := make([]int, len(nodes))
-	for i := range depth {
-		depth[i] = -1
-	}
-	deepest := -1
-	for ; len(level) > 0; deepest++ {
+	levels := [][]int{}
+	for len(level) > 0 {
+		slices.Sort(level)
+		levels = append(levels, level)
 		var next []int
 		for _, i := range level {
-			depth[i] = deepest + 1
 			for _, d := range dependents[i] {
 				if waiting[d]--; waiting[d] == 0 {
 					next = append(next, d)
@@ -33,12 +32,6 @@ func Levels[ID ~string](nodes []Node[ID]) [][]int {
 			}
 		}
 		level = next
-	}
-	levels := make([][]int, deepest+1)
-	for i, d := range depth { // in the order of the nodes, without sorting
-		if d >= 0 {
-			levels[d] = append(levels[d], i)
-		}
 	}
 	return levels
 }
