@@ -50,7 +50,7 @@ func (r *run) decision(action schedule.Action) []boulder.Body {
 			Status: boulder.SubTaskFailed, AttemptStatus: a.Status,
 		})
 	case schedule.Finish:
-		return one(boulder.StatusChanged{Status: boulder.Synthesizing})
+		return []boulder.Body{boulder.StatusChanged{Status: boulder.Synthesizing}, synthesize(r.state, a.Status)}
 	}
 	return nil
 }

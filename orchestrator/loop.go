@@ -248,15 +248,9 @@ func (r *run) decideWith(others []schedule.Share) error {
 				}
 			}
 			decided = decided || len(bodies) > 0
-			switch a := action.(type) {
-			case schedule.Finish:
-				return r.apply(synthesize(r.state, a.Status))
-			case schedule.Stop:
-				r.end(stopError(a))
-				return nil
-			case schedule.Await:
-				r.waitsFor = a.SubTaskID
-				r.end(awaitError(a))
+			if stop, ok := action.(schedule.Stop); ok {
+				r.waitsFor = stop.SubTaskID
+				r.end(stopError(stop))
 				return nil
 			}
 		}
@@ -267,19 +261,12 @@ func (r *run) decideWith(others []schedule.Share) error {
 	}
 }
 
-func awaitError(a schedule.Await) error {
-	if a.Budget {
-		return fmt.Errorf("%w: %w", ErrWaiting, &BudgetError{SubTaskID: a.SubTaskID, Reason: a.Reason})
-	}
-	if a.AtLimit {
-		return fmt.Errorf("%w: %s", ErrLoopLimit, a.Reason)
-	}
-	return fmt.Errorf("%w: %s", ErrWaiting, a.Reason)
-}
-
 func stopError(a schedule.Stop) error {
-	if a.Budget {
-		return fmt.Errorf("%w: %w", ErrWaiting, &BudgetError{Reason: a.Reason})
+	switch {
+	case a.Budget:
+		return fmt.Errorf("%w: %w", ErrWaiting, &BudgetError{SubTaskID: a.SubTaskID, Reason: a.Reason})
+	case a.AtLimit:
+		return fmt.Errorf("%w: %s", ErrLoopLimit, a.Reason)
 	}
 	return fmt.Errorf("%w: %s", ErrWaiting, a.Reason)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Action is something to do. [Run], [Judge] and [AskReplan] are work that should be under way now: whoever drives
-// Compute starts what it has not started yet. [Wake] asks to be called again at a time; [Stop] and [Await] end the run.
+// Compute starts what it has not started yet. [Wake] asks to be called again at a time; [Stop] ends the run.
 // All the others are decisions: each becomes an event, after which Compute is asked again.
 type Action any
 
@@ -112,17 +112,11 @@ type Finish struct {
 }
 
 // Stop ends the run because it must not, or cannot, go on as it is. Turns that are at work are ended; they can be taken
-// up again.
+// up again. Without Budget, AtLimit and SubTaskID it is a fault that does not end and meets every sub-task.
 type Stop struct {
-	Reason string
-	Budget bool // a budget is used up; otherwise a fault that does not end and meets every sub-task
-}
-
-// Await says that everything that is left waits for a person.
-type Await struct {
 	Reason    string
-	SubTaskID string // the first one that waits
-	Budget    bool   // for a larger budget
+	SubTaskID string // everything that is left waits for a person: the first sub-task that does
+	Budget    bool   // a budget is used up: the run's, or that of the sub-task
 	AtLimit   bool   // for more turns of a loop
 }
 

@@ -165,7 +165,7 @@ func TestAwaitAnswers(t *testing.T) {
 	feed(t, s, epoch, boulder.Parked{AttemptRef: ref("a", 1), Reason: "money"})
 	feed(t, s, epoch, judged("b", boulder.Verdict{Completed: true})...)
 	feed(t, s, epoch, event(Compute(s, l, epoch)[0]))
-	want := Await{`sub-task "a": waits for an answer to B1: Which B1?`, "a", false, false}
+	want := Stop{`sub-task "a": waits for an answer to B1: Which B1?`, "a", false, false}
 	if got := Compute(s, l, epoch); len(got) != 1 || got[0] != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -267,7 +267,7 @@ func TestLoopGoesOnWithAnAnswer(t *testing.T) {
 		t.Fatalf("got %s", kindOf(r.decide()))
 	}
 	r.apply(boulder.Parked{AttemptRef: at, Reason: p.Why()})
-	if got := kindOf(r.decide()); got != "await" {
+	if got := kindOf(r.decide()); got != "stop" {
 		t.Fatalf("without an answer: %s", got)
 	}
 	r.apply(answers("1", "B1"))

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -144,11 +145,11 @@ func dollars(n float64) string { return fmt.Sprintf("$%.2f", n) }
 func (b *budget) forbids(a Action) string {
 	switch a.(type) {
 	case Start:
-		return first(b.exceeded, b.attempts, b.tight)
+		return cmp.Or(b.exceeded, b.attempts, b.tight)
 	case Continue:
-		return first(b.exceeded, b.tight)
+		return cmp.Or(b.exceeded, b.tight)
 	case Judge:
-		return first(b.exceeded, b.calls())
+		return cmp.Or(b.exceeded, b.calls())
 	case Run, AskReplan:
 		return b.exceeded
 	}
@@ -162,15 +163,6 @@ func (b *budget) calls() string {
 		return ""
 	}
 	return fmt.Sprintf("the run's budget of %s is used up by what is running", count("model call")(float64(limit.Calls)))
-}
-
-func first(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }
 
 // subTask says which budget of a sub-task's own is used up; empty if none is. The open attempt may be nil.

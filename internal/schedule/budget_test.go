@@ -306,7 +306,7 @@ func TestPark(t *testing.T) {
 	feed(t, s, epoch, use("a", boulder.Usage{Output: 120}), boulder.Parked{AttemptRef: ref("a", 1), Reason: why})
 	feed(t, s, epoch, judged("b", boulder.Verdict{Completed: true})...)
 	feed(t, s, epoch, event(Compute(s, l, epoch)[0]))
-	if got := Compute(s, l, epoch); len(got) != 1 || got[0] != (Await{`sub-task "a": ` + why, "a", true, false}) {
+	if got := Compute(s, l, epoch); len(got) != 1 || got[0] != (Stop{`sub-task "a": ` + why, "a", true, false}) {
 		t.Errorf("with a parked sub-task left, got %v", got)
 	}
 	if Affordable(s, s.SubTask("a")) {

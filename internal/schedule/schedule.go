@@ -189,8 +189,8 @@ func (c *computing) allOver() Action {
 }
 
 // await says for what a parked sub-task waits. An answer comes first: with a larger budget alone it would not go on.
-func await(s *boulder.State, t *boulder.SubTask) Await {
-	a := Await{Reason: t.Reason, SubTaskID: t.ID, Budget: !Affordable(s, t), AtLimit: t.AtLimit}
+func await(s *boulder.State, t *boulder.SubTask) Stop {
+	a := Stop{Reason: t.Reason, SubTaskID: t.ID, Budget: !Affordable(s, t), AtLimit: t.AtLimit}
 	if open := t.AwaitedBy(t.Attempts); len(open) > 0 {
 		a.Reason, a.Budget, a.AtLimit = Park{Awaits: open}.Why(), false, false
 	}

@@ -30,9 +30,9 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	case len(lateAnswers(o)) > 0:
 		return c.tell(o, lateAnswers(o))
 	case v.NeedReplan, v.BlockedBy == "wrong_plan":
-		return c.replanOr(o, "the plan is wrong: "+cmp.Or(v.ReplanReason, v.StuckReason, shortcoming(v)), failed, c.retryOrReplan)
+		return c.replanOrRetry(o, "the plan is wrong: "+cmp.Or(v.ReplanReason, v.StuckReason, shortcoming(v)))
 	case o.SubTask.Stalls >= c.l.Stalls:
-		return c.replanOr(o, fmt.Sprintf("no progress in %s: %s", text.Plural(o.SubTask.Stalls, "turn"), shortcoming(v)), failed, c.retryOrReplan)
+		return c.replanOrRetry(o, fmt.Sprintf("no progress in %s: %s", text.Plural(o.SubTask.Stalls, "turn"), shortcoming(v)))
 	case ended.Rule == boulder.RuleWallClock:
 		return c.retryOrReplan(o, "the turn was stopped: "+ended.Stopped, boulder.AttemptTimeout)
 	case ended.Stopped != "":
@@ -222,34 +222,39 @@ func shortcoming(v *boulder.Verdict) string {
 	return v.Summary
 }
 
-// retryOrReplan retries in a fresh session while there are tries left, and then plans anew. An attempt that ends with the same
-// changes and the same failing gates as the one before makes further tries pointless.
+// retryOrReplan retries in a fresh session while there are tries left, then plans anew while that is allowed, and then
+// fails. An attempt that ends with the same changes and the same failing gates as the one before makes further tries
+// pointless.
 func (c *computing) retryOrReplan(o *boulder.Open, reason string, status boulder.AttemptStatus) Action {
 	same := o.Attempt.Result != "" && o.Attempt.Result == o.SubTask.LastResult
 	if same {
 		reason += " (with the same changes and the same failing gates as the attempt before)"
 	}
-	if same || o.SubTask.Tries+1 >= c.l.attempts(o.SubTask) {
-		return c.replanOr(o, reason, status, fail)
+	switch {
+	case !same && o.SubTask.Tries+1 < c.l.attempts(o.SubTask):
+		return Retry{Open: o, Reason: reason, Status: status}
+	case c.mayReplan():
+		return c.planAnew(o, reason)
 	}
-	return Retry{Open: o, Reason: reason, Status: status}
+	return Fail{o, reason, status}
 }
 
-// fallback is what an unfinished attempt comes to.
-type fallback func(o *boulder.Open, reason string, status boulder.AttemptStatus) Action
+// replanOrRetry plans anew even if there are tries left.
+func (c *computing) replanOrRetry(o *boulder.Open, reason string) Action {
+	if c.mayReplan() {
+		return c.planAnew(o, reason)
+	}
+	return c.retryOrReplan(o, reason, boulder.AttemptFailed)
+}
 
-// replanOr replans while that is allowed, and otherwise falls back. Only one replan is made at a time; whoever
-// wants another waits for it.
-func (c *computing) replanOr(o *boulder.Open, reason string, status boulder.AttemptStatus, otherwise fallback) Action {
-	switch {
-	case c.s.Boulder.Replans >= c.l.Replans, c.s.Boulder.Loop != nil:
-		return otherwise(o, reason, status)
-	case c.replanning:
+func (c *computing) mayReplan() bool {
+	return c.s.Boulder.Replans < c.l.Replans && c.s.Boulder.Loop == nil
+}
+
+// planAnew begins a replan. Only one is made at a time; whoever wants another waits for it.
+func (c *computing) planAnew(o *boulder.Open, reason string) Action {
+	if c.replanning {
 		return nil
 	}
 	return Replan{Ref: o.Attempt.AttemptRef, Reason: reason, Replaces: idsOf(c.s.Remainder(o.SubTask.ID))}
-}
-
-func fail(o *boulder.Open, reason string, status boulder.AttemptStatus) Action {
-	return Fail{o, reason, status}
 }

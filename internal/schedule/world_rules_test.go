@@ -172,7 +172,11 @@ func (w *world) held(id string) bool {
 
 // checkStop: a run is only stopped for a budget that there is, or because nobody can judge.
 func (w *world) checkStop(a Stop) {
-	if a.Budget {
+	switch {
+	case a.SubTaskID != "":
+		w.seen["stop for a person"]++
+		return
+	case a.Budget:
 		w.seen["stop for a budget"]++
 		if w.state.Boulder.Budget == nil {
 			w.t.Fatalf("stopped for a budget, but there is none: %s", a.Reason)

@@ -214,9 +214,6 @@ func (w *world) decide() (wake time.Time) {
 				w.checkStop(a)
 				w.ended = a.Reason
 				return time.Time{}
-			case Await:
-				w.ended = a.Reason
-				return time.Time{}
 			case Wake:
 				wake = a.At
 			}
@@ -481,7 +478,7 @@ func TestEveryRunEnds(t *testing.T) {
 	// A property that never saw something says nothing about it.
 	for _, kind := range []string{
 		"start", "complete", "continue", "retry failed", "retry timeout", "replan", "park", "warn", "fail failed", "run",
-		"judge", "askreplan", "refusereplan", "finish", "stop", "await", "wake",
+		"judge", "askreplan", "refusereplan", "finish", "stop", "wake", "stop for a person",
 		"skip", "crash", "replan refused", "new plan", "after completion", "cool-down", "retry uncounted cancelled",
 		"hard blocker", "soft blocker", "answered at work", "answered while parked",
 	} {
