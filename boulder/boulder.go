@@ -70,18 +70,19 @@ type Boulder struct {
 
 	AskReplans bool `json:"ask_replans,omitempty"` // a person is to be asked before a replan is adopted
 
-	// Diverted: what only a person can answer is taken down, and the agents go on without. It was asked for when the boulder
-	// was begun or taken up; a person's switch goes before it.
+	// Diverted: blockers are recorded, and the agents go on without an answer. A person's switch goes before it.
 	Diverted bool `json:"diverted,omitempty"`
 
-	// Gates and NoWorse are those of every sub-task, besides its own: a person's configuration.
+	// Gates and NoWorse are a person's configuration: gates of every sub-task, besides its own.
 	Gates   []string `json:"gates,omitempty"`
 	NoWorse []string `json:"no_worse,omitempty"`
 
-	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any.
+	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any ([DoneWords]). Empty: the judge
+	// alone. Checks are the commands behind them; without Tests, a sub-task that is done when tests pass is refused.
 	DoneWhen []string `json:"done_when,omitempty"`
 	Checks   Checks   `json:"checks,omitzero"`
-	// Loop bounds a boulder that is one session, kept going; nil: it is none.
+	// Loop keeps the session of the one sub-task going until its criteria hold, within these bounds. There are no replans
+	// then, and a fresh session only where the old one is of no use any more. Nil: it is no loop.
 	Loop *Loop `json:"loop,omitempty"`
 
 	// Baseline is how commands of no_worse went at their best in this run, from before the first sub-task that has them.

@@ -129,35 +129,25 @@ type Request struct {
 	Plan *boulder.Plan
 	// Fork runs the plan of another boulder of this project again, from a sub-task on: that one, what depends on it and
 	// what was not completed is done anew; the rest is taken over with its outputs. The files of the project stay as they
-	// are. Task, Constraints, Mode and Plan do not count then; a Model that is empty is that of the original. An error
-	// wraps [ErrNoFork] or [boulder.ErrNotFound], and no boulder is made.
+	// are. Task, Constraints, Mode and Plan do not count then; DoneWhen, Checks and Loop are those of the original, as is a
+	// Model that is empty. An error wraps [ErrNoFork] or [boulder.ErrNotFound], and no boulder is made.
 	Fork *boulder.Fork
-	// Base is the commit the project is at; empty outside git.
-	Base string
-	// Gates and NoWorse are commands of a person's configuration: gates of every sub-task, besides its own.
+
+	// These are recorded, and mean what they do in [boulder.Boulder].
+	Base           string
 	Gates, NoWorse []string
-	// DoneWhen are the criteria of sub-tasks for which neither they nor the plan name any ([boulder.DoneWords]). Empty: the
-	// judge alone. A fork has those of the original, and its Checks and Loop.
-	DoneWhen []string
-	// Checks are the commands behind the criteria tests and diagnostics. Without Tests, a sub-task that is done when tests
-	// pass is refused.
-	Checks boulder.Checks
-	// Loop keeps the session of each sub-task going until its criteria hold, within these bounds. It is meant for a Plan of
-	// one sub-task; there are no replans then, and a fresh session only where the old one is of no use any more.
-	Loop *boulder.Loop
-	// Budget bounds the run. It is stored with the boulder, and a resume does not refill it. Nil: no bound.
-	Budget *boulder.Budget
+	DoneWhen       []string
+	Checks         boulder.Checks
+	Loop           *boulder.Loop
+	Budget         *boulder.Budget
+	AskReplans     bool
+	Diverted       bool
+	Model          string
+	LedgerModel    string
+
 	// SubTaskBudgets replaces those that the plan gives to sub-tasks, by id. A run whose plan has no such sub-task ends
 	// before it begins.
 	SubTaskBudgets map[string]boulder.Budget
-	// AskReplans is recorded with the boulder, for whoever resumes it: replans are to be approved.
-	AskReplans bool
-	// Diverted: see [boulder.Boulder.Diverted].
-	Diverted bool
-	// Model is used for sub-tasks for which neither they nor the plan name one, provider/model.
-	Model string
-	// LedgerModel is recorded with the boulder.
-	LedgerModel string
 	// Approve is shown a plan that the Planner made. Defaults to going ahead, with its gates as GatesApproved says.
 	Approve Approve
 	// GatesApproved lets the gates of a given Plan run, and those of a made one without Approve. It is not stored:

@@ -28,39 +28,27 @@ func (o *Orchestrator) Order(ctx context.Context, boulderID string, what boulder
 		reply := make(chan error, 1)
 		select {
 		case r.orders <- order{what, reply}:
-		case <-r.done:
-			if err := r.awaitOver(ctx); err != nil {
+			select {
+			case err := <-reply:
 				return err
+			case <-r.done:
+				select {
+				case err := <-reply: // it was the last thing that the run did
+					return err
+				default: // the loop broke before: no answer comes any more
+				}
+			case <-ctx.Done():
+				return context.Cause(ctx)
 			}
-			continue
+		case <-r.done:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 		select {
-		case err := <-reply:
-			return err
-		case <-r.done:
-			select {
-			case err := <-reply: // it was the last thing that the run did
-				return err
-			default: // the loop broke before: no answer comes any more
-			}
-			if err := r.awaitOver(ctx); err != nil {
-				return err
-			}
+		case <-r.over: // turns that are being stopped may take their time
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-	}
-}
-
-// awaitOver returns when all work of a run has ended: turns that are being stopped may take their time.
-func (r *run) awaitOver(ctx context.Context) error {
-	select {
-	case <-r.over:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 
