@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -63,32 +64,26 @@ func (s *State) decomposed(e *Event, b Decomposed) error {
 
 // inherit completes the sub-tasks of a fork that the original completed.
 func inherit(e *Event, subTasks []*SubTask, b Decomposed) error {
-	has := map[string]bool{}
-	for _, id := range b.Inherited {
-		has[id] = true
+	if !slices.Equal(b.Inherited, slices.Sorted(maps.Keys(b.Results))) {
+		return fmt.Errorf("the sub-tasks %v are inherited, with %d results", b.Inherited, len(b.Results))
 	}
-	if len(has) != len(b.Results) {
-		return fmt.Errorf("%d sub-tasks are inherited, with %d results", len(has), len(b.Results))
-	}
+	found := 0
 	for _, t := range subTasks {
-		if !has[t.ID] {
-			continue
-		}
-		delete(has, t.ID)
 		from, ok := b.Results[t.ID]
 		if !ok {
-			return fmt.Errorf("sub-task %q is inherited without a result", t.ID)
+			continue
 		}
 		for _, id := range t.DependsOn {
-			if !slices.Contains(b.Inherited, id) {
+			if _, ok := b.Results[id]; !ok {
 				return fmt.Errorf("sub-task %q is inherited, but depends on %q, which is not", t.ID, id)
 			}
 		}
+		found++
 		t.Status, t.Summary, t.Output, t.Files, t.EndSeq = SubTaskCompleted, from.Summary, from.Output, from.Files, e.Seq
 		t.Baseline = from.Baseline
 	}
-	for id := range has {
-		return fmt.Errorf("there is no sub-task %q to inherit", id)
+	if found < len(b.Results) {
+		return fmt.Errorf("%d of the inherited sub-tasks %v are in the plan", found, b.Inherited)
 	}
 	return nil
 }

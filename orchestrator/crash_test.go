@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -110,37 +109,6 @@ func TestCrashMatrix(t *testing.T) {
 			if d := cmp.Diff(want, endingOf(t, r)); d != "" {
 				t.Fatalf("after commit %d (written: %v) (-want +got):\n%s", k, written, d)
 			}
-		}
-	}
-}
-
-// TestManyCrashes cuts one boulder off again and again, at random commits.
-func TestManyCrashes(t *testing.T) {
-	t.Parallel()
-	undisturbed, plan := crashRig(t)
-	if _, err := undisturbed.run(plan); err != nil {
-		t.Fatal(err)
-	}
-	want := endingOf(t, undisturbed)
-	for seed := range uint64(30) {
-		r, plan := crashRig(t)
-		rng := rand.New(rand.NewPCG(seed, 0))
-		r.store.fault = func(_ int, _ bool) error {
-			if rng.IntN(8) == 0 {
-				return errDisk
-			}
-			return nil
-		}
-		_, err := r.run(plan)
-		crashes := 0
-		for ; errors.Is(err, errDisk); crashes++ {
-			err = r.goOn(plan)
-		}
-		if err != nil && !errors.Is(err, orchestrator.ErrFinished) {
-			t.Fatalf("seed %d, after %d crashes: %v", seed, crashes, err)
-		}
-		if d := cmp.Diff(want, endingOf(t, r)); d != "" {
-			t.Fatalf("seed %d, after %d crashes (-want +got):\n%s", seed, crashes, d)
 		}
 	}
 }

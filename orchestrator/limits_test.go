@@ -109,52 +109,6 @@ func TestBudgetEndsRunningTurn(t *testing.T) {
 	}
 }
 
-// TestUnknownCost: a budget in dollars cannot be kept where a price is not known, and nobody guesses.
-func TestUnknownCost(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.server.turn = func(context.Context, boulder.Job) (boulder.Evidence, error) {
-		return boulder.Evidence{Usage: boulder.Usage{Input: 5, Calls: 1, Unpriced: 1}}, nil
-	}
-	plan := planOf(spec("a"))
-	_, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &plan, Budget: &boulder.Budget{Cost: 5}}))
-	if !errors.Is(err, orchestrator.ErrWaiting) || !strings.Contains(err.Error(), "not known") {
-		t.Errorf("the run ended with %v", err)
-	}
-}
-
-// TestSubTaskBudget: a sub-task whose own budget is used up waits for a person; what does not depend on it goes on.
-func TestSubTaskBudget(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.server.turn = thousand
-	r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
-		v, u, err := agrees(ctx, req)
-		if req.SubTask.ID == "greedy" && req.Attempt.AttemptRef.Attempt == 1 {
-			v.Completed, v.IsProgress = false, true
-		}
-		return v, u, err
-	})
-	plan := planOf(spec("greedy"), spec("behind", "greedy"), spec("modest"), spec("after", "modest"))
-	plan.SubTasks[0].Budget = &boulder.Budget{Tokens: 1500}
-	_, err := r.run(plan)
-	if !errors.Is(err, orchestrator.ErrWaiting) || !strings.Contains(err.Error(), `"greedy"`) {
-		t.Fatalf("the run ended with %v", err)
-	}
-	head, subTasks := r.store.load(t)
-	greedy := subTasks["greedy"]
-	if greedy.Status != boulder.SubTaskBlocked || !greedy.Parked || greedy.Tries != 0 || head.Status != boulder.Paused ||
-		subTasks["after"].Status != boulder.SubTaskCompleted || subTasks["behind"].Status != boulder.SubTaskPending {
-		t.Fatalf("%s: %+v", head.Status, greedy)
-	}
-	if _, err := r.resume(); !errors.Is(err, orchestrator.ErrWaiting) {
-		t.Errorf("a resume gave %v", err)
-	}
-	r.completes(r.collect(r.orchestrator().Resume(t.Context(), "b1", orchestrator.ResumeRequest{
-		SubTaskBudgets: map[string]boulder.Budget{"greedy": {Tokens: 9000}},
-	})))
-}
-
 // TestSubTaskBudgetsOfTheRequest come before those of the plan; one for a sub-task that is not there ends the run.
 func TestSubTaskBudgetsOfTheRequest(t *testing.T) {
 	t.Parallel()
@@ -173,38 +127,6 @@ func TestSubTaskBudgetsOfTheRequest(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `no sub-task "x"`) {
 		t.Errorf("got %v", err)
 	}
-}
-
-// TestTimeBudget counts the clock of the run, without the pauses.
-func TestTimeBudget(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.server.turn = func(ctx context.Context, _ boulder.Job) (boulder.Evidence, error) {
-			select {
-			case <-time.After(40 * time.Minute):
-				return boulder.Evidence{}, nil
-			case <-ctx.Done():
-				return boulder.Evidence{}, context.Cause(ctx)
-			}
-		}
-		plan := planOf(spec("a"), spec("b", "a"), spec("c", "b"))
-		began := time.Now()
-		_, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{
-			Plan: &plan, Budget: &boulder.Budget{Time: boulder.Duration(time.Hour)},
-		}))
-		if took := time.Since(began); !errors.Is(err, orchestrator.ErrWaiting) || took != time.Hour {
-			t.Fatalf("after %s: %v", took, err)
-		}
-		<-time.After(24 * time.Hour) // the night, in the bubble's own time
-		_, err = r.collect(r.orchestrator().Resume(t.Context(), "b1", orchestrator.ResumeRequest{
-			Budget: &boulder.Budget{Time: boulder.Duration(3 * time.Hour)},
-		}))
-		r.completes([]boulder.Event{{Body: boulder.TaskComplete{AllCompleted: true}}}, err)
-		if head, _ := r.store.load(t); head.Worked < 2*time.Hour || head.Worked > 3*time.Hour {
-			t.Errorf("the run worked for %s", head.Worked)
-		}
-	})
 }
 
 // TestCooldown: a rate limit makes its model wait as long as the provider says, with fewer attempts at once after that;
@@ -260,27 +182,6 @@ func TestCooldown(t *testing.T) {
 		}
 		if least != 1 {
 			t.Errorf("the limit shrank to %d, want 1", least)
-		}
-	})
-}
-
-// TestOverloadGivesUp: a model that never answers leaves its sub-task to a person in the end.
-func TestOverloadGivesUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		turns := 0
-		r.server.turn = func(context.Context, boulder.Job) (boulder.Evidence, error) {
-			turns++
-			return boulder.Evidence{}, &boulder.TroubleError{Kind: boulder.TroubleOverloaded, Err: errors.New("529")}
-		}
-		began := time.Now()
-		if _, err := r.run(planOf(spec("a"))); !errors.Is(err, orchestrator.ErrWaiting) {
-			t.Fatal(err)
-		}
-		_, subTasks := r.store.load(t)
-		if !subTasks["a"].Parked || turns != 11 || time.Since(began) < 20*time.Minute {
-			t.Errorf("%s after %d turns in %s: %s", subTasks["a"].Status, turns, time.Since(began), subTasks["a"].Reason)
 		}
 	})
 }

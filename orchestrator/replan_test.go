@@ -94,26 +94,6 @@ func TestReplan(t *testing.T) {
 	}
 }
 
-// TestReplansExhausted: with no replan left a stalled sub-task uses its tries, then fails, and what depends on it is
-// blocked.
-func TestReplansExhausted(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	var asked []boulder.ReplanRequest
-	r.cfg.Judge, r.cfg.Planner = stalling("hard", "smaller"), replaces(&asked)
-	limits := orchestrator.DefaultLimits()
-	limits.Replans = 1
-	r.cfg.Limits = &limits
-	if _, err := r.run(hardPlan()); err != nil {
-		t.Fatal(err)
-	}
-	head, subTasks := r.store.load(t)
-	if head.Status != boulder.Partial || len(asked) != 1 || subTasks["smaller"].Status != boulder.SubTaskFailed ||
-		subTasks["smaller"].Tries != 3 || subTasks["rest"].Status != boulder.SubTaskBlocked {
-		t.Errorf("%s after %d replans: %+v", head.Status, len(asked), subTasks["smaller"])
-	}
-}
-
 // TestReplanRefused: without another plan the sub-task fails, and says so.
 func TestReplanRefused(t *testing.T) {
 	t.Parallel()
@@ -145,37 +125,6 @@ func TestReplanRefused(t *testing.T) {
 				t.Errorf("%s: %+v", head.Status, subTasks["hard"])
 			}
 		})
-	}
-}
-
-// TestReplanAfterCompletion: completion is committed first; only then is need_replan looked at. What depends on the
-// completed sub-task does not start in between.
-func TestReplanAfterCompletion(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
-		v, u, err := agrees(ctx, req)
-		v.NeedReplan, v.ReplanReason = req.SubTask.ID == "done", "there is no such module"
-		return v, u, err
-	})
-	r.cfg.Planner = replanner(func(
-		_ context.Context, req boulder.ReplanRequest,
-	) (boulder.Replacement, boulder.Usage, error) {
-		if req.Failed.ID != "done" || req.Reason != "there is no such module" || len(req.Replaced) != 2 {
-			t.Errorf("asked with %+v", req)
-		}
-		return boulder.Replacement{SubTasks: planOf(spec("other", "done")).SubTasks}, boulder.Usage{}, nil
-	})
-	r.completes(r.run(hardPlan()))
-	_, subTasks := r.store.load(t)
-	if subTasks["hard"].Status != boulder.SubTaskSuperseded || subTasks["done"].Status != boulder.SubTaskCompleted ||
-		subTasks["other"].Status != boulder.SubTaskCompleted {
-		t.Errorf("%+v", subTasks)
-	}
-	for p := range r.server.prompts {
-		if p.ref.SubTaskID == "hard" {
-			t.Error("hard began although it was about to be replaced")
-		}
 	}
 }
 
@@ -254,32 +203,6 @@ func TestReplanTrouble(t *testing.T) {
 	})
 }
 
-// TestReplanRateLimit: a rate limit makes the ledger's model cool down, and is no fault that counts.
-func TestReplanRateLimit(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		var at []time.Time
-		var asked []boulder.ReplanRequest
-		r.cfg.Judge = stalling("hard")
-		r.cfg.Planner = replanner(func(
-			ctx context.Context, req boulder.ReplanRequest,
-		) (boulder.Replacement, boulder.Usage, error) {
-			if at = append(at, time.Now()); len(at) <= 4 {
-				return boulder.Replacement{}, boulder.Usage{}, &boulder.TroubleError{
-					Kind: boulder.TroubleRateLimit, RetryAfter: time.Minute, Err: errors.New("429"),
-				}
-			}
-			return replaces(&asked)(ctx, req)
-		})
-		events, err := r.run(hardPlan())
-		r.completes(events, err)
-		if len(at) != 5 || at[4].Sub(at[0]) < 4*time.Minute || !slices.Contains(types(events), "cooldown") {
-			t.Errorf("asked at %v: %v", at, types(events))
-		}
-	})
-}
-
 // TestReplanWithAForbiddenModel: a new sub-task that could never start ends the run at once, and says so.
 func TestReplanWithAForbiddenModel(t *testing.T) {
 	t.Parallel()
@@ -297,31 +220,5 @@ func TestReplanWithAForbiddenModel(t *testing.T) {
 	r.cfg.Limits = &limits
 	if _, err := r.run(hardPlan()); !errors.Is(err, boulder.ErrFatal) || !strings.Contains(err.Error(), "p/forbidden") {
 		t.Errorf("the run ended with %v", err)
-	}
-}
-
-// TestGoalAchieved: what is left is skipped, unless it has gates.
-func TestGoalAchieved(t *testing.T) {
-	t.Parallel()
-	for _, gated := range []bool{false, true} {
-		r := newRig(t)
-		r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
-			v, u, err := agrees(ctx, req)
-			v.GoalAchieved = req.SubTask.ID == "a"
-			return v, u, err
-		})
-		plan := planOf(spec("a"), spec("b", "a"), spec("c", "b"))
-		if gated {
-			plan.SubTasks[2].Gates = []string{"true"}
-		}
-		r.completes(r.run(plan))
-		_, subTasks := r.store.load(t)
-		want := boulder.SubTaskSkipped
-		if gated {
-			want = boulder.SubTaskCompleted
-		}
-		if subTasks["b"].Status != want || subTasks["c"].Status != want {
-			t.Errorf("with gates %v: b is %s, c is %s", gated, subTasks["b"].Status, subTasks["c"].Status)
-		}
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -108,18 +106,6 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-func TestLimitsHold(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	limits := orchestrator.DefaultLimits()
-	limits.Global = 2
-	r.cfg.Limits = &limits
-	r.completes(r.run(planOf(spec("a"), spec("b"), spec("c"), spec("d"), spec("e"))))
-	if r.server.most > 2 {
-		t.Errorf("%d turns ran at once, and 2 are allowed", r.server.most)
-	}
-}
-
 // TestContinueRetryFail: the judge's verdicts lead to a continuation in the same session, a fresh session, and the end.
 func TestContinueRetryFail(t *testing.T) {
 	t.Parallel()
@@ -179,87 +165,6 @@ func TestRemainingIsAList(t *testing.T) {
 			t.Errorf("null instead of a list: %s", line)
 		}
 	}
-}
-
-// TestTroubleBacksOff: faults of the infrastructure wait 0.5 s, then 1 s, up to a quarter more, and are no attempts.
-func TestTroubleBacksOff(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		var at []time.Time
-		r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
-			if at = append(at, time.Now()); len(at) < 3 {
-				return boulder.Evidence{}, errors.Join(errors.New("connection refused"), boulder.ErrTrouble)
-			}
-			if !job.Recovered {
-				t.Error("the job does not say that it was at work before")
-			}
-			return boulder.Evidence{}, nil
-		}
-		r.completes(r.run(planOf(spec("a"))))
-		for i, least := range []time.Duration{500 * time.Millisecond, time.Second} {
-			if got := at[i+1].Sub(at[i]); got < least || got > least+least/4 {
-				t.Errorf("wait %d took %s, want %s and up to a quarter more", i+1, got, least)
-			}
-		}
-		if _, subTasks := r.store.load(t); subTasks["a"].Tries != 1 || subTasks["a"].Attempts != 1 {
-			t.Errorf("trouble counted as an attempt: %+v", subTasks["a"])
-		}
-	})
-}
-
-// TestJudgeGivesUp: a judge that cannot be asked is no fault of the work, so nothing fails: the run stops there, and a
-// resume asks again.
-func TestJudgeGivesUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.cfg.Judge = judgeFunc(func(context.Context, boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
-			return boulder.Verdict{}, boulder.Usage{Calls: 1}, errors.Join(errors.New("503"), boulder.ErrTrouble)
-		})
-		_, err := r.run(planOf(spec("a")))
-		if !errors.Is(err, orchestrator.ErrWaiting) || !strings.Contains(err.Error(), "503") {
-			t.Fatalf("the run ended with %v", err)
-		}
-		head, subTasks := r.store.load(t)
-		if head.Status != boulder.Paused || subTasks["a"].Status != boulder.SubTaskInProgress {
-			t.Errorf("the boulder is %s, the sub-task %s", head.Status, subTasks["a"].Status)
-		}
-		if head.Usage.Calls != 3 || r.server.sent() != 1 {
-			t.Errorf("%d calls of the judge and %d prompts, want 3 and 1", head.Usage.Calls, r.server.sent())
-		}
-		r.cfg.Judge = judgeFunc(agrees)
-		r.completes(r.resume())
-		if r.server.sent() != 1 {
-			t.Errorf("%d prompts: the work was done again", r.server.sent())
-		}
-	})
-}
-
-// TestTroubleGivesUp: faults that do not end are nobody's work. Nothing fails for them: the sub-task waits for a person,
-// others go on, and a resume takes it up again.
-func TestTroubleGivesUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
-			if job.SubTask.ID == "b" {
-				return boulder.Evidence{}, nil
-			}
-			return boulder.Evidence{}, errors.Join(errors.New("connection refused"), boulder.ErrTrouble)
-		}
-		_, err := r.run(planOf(spec("a"), spec("b"), spec("behind", "a")))
-		head, subTasks := r.store.load(t)
-		if !errors.Is(err, orchestrator.ErrWaiting) || head.Status != boulder.Paused || !subTasks["a"].Parked ||
-			!strings.Contains(subTasks["a"].Reason, "3 infrastructure errors in a row") || subTasks["b"].Status != boulder.SubTaskCompleted {
-			t.Fatalf("%v: the boulder is %s because %s", err, head.Status, subTasks["a"].Reason)
-		}
-		r.server.turn = nil
-		r.completes(r.resume())
-		if _, subTasks := r.store.load(t); subTasks["a"].Tries != 1 {
-			t.Errorf("the faults counted as tries: %+v", subTasks["a"])
-		}
-	})
 }
 
 func TestLostSession(t *testing.T) {

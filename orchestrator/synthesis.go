@@ -7,8 +7,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// synthesize puts the answer together from what is stored: what was done, what failed and why, what could not run, and
-// how to go on. It asks no model, so it says nothing that is not on record.
+// synthesize puts the answer together from what is stored: what was done, what failed and why, and what could not run.
+// How to look closer and go on is for whoever shows it. It asks no model, so it says nothing that is not on record.
 func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 	var b strings.Builder
 	loop := s.Boulder.Loop != nil
@@ -39,25 +39,25 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 			id = ""
 		}
 		fmt.Fprintf(&b, "\n%s %s%s", mark(t), id, t.Subject)
-		if t.Status != boulder.SubTaskCompleted {
+		outcome, done := t.Reason, t.Status == boulder.SubTaskCompleted
+		if done {
+			outcome = t.Summary
+		} else {
 			fmt.Fprintf(&b, " (%s)", t.Status)
 		}
-		if text := outcomeText(t); text != "" {
-			fmt.Fprintf(&b, "\n  %s", strings.ReplaceAll(text, "\n", "\n  "))
+		if outcome != "" {
+			fmt.Fprintf(&b, "\n  %s", strings.ReplaceAll(outcome, "\n", "\n  "))
 		}
-		if t.Status == boulder.SubTaskCompleted {
-			if len(t.Remaining) > 0 {
-				fmt.Fprintf(&b, "\n  the judge also named: %s", strings.Join(t.Remaining, "; "))
-			}
-			verification(&b, t)
+		if !done {
+			continue
 		}
+		if len(t.Remaining) > 0 {
+			fmt.Fprintf(&b, "\n  the judge also named: %s", strings.Join(t.Remaining, "; "))
+		}
+		verification(&b, t)
 	}
 	if status != boulder.Completed {
-		rest := "write a plan for the rest, or run the task again"
-		if loop {
-			rest = "run the task again to go on from there"
-		}
-		fmt.Fprintf(&b, "\n\nTo see why: manager show %s. What is done stays in the project; %s.", s.Boulder.ID, rest)
+		b.WriteString("\n\nWhat is done stays in the project.")
 	}
 	return boulder.TaskComplete{
 		AllCompleted: status == boulder.Completed, Summary: b.String(), Status: status, Usage: s.Boulder.Usage,
@@ -96,12 +96,4 @@ func mark(t *boulder.SubTask) string {
 		return "✗"
 	}
 	return "-"
-}
-
-// outcomeText is what a sub-task came to: its summary, or why there is none.
-func outcomeText(t *boulder.SubTask) string {
-	if t.Status == boulder.SubTaskCompleted {
-		return t.Summary
-	}
-	return t.Reason
 }

@@ -126,4 +126,7 @@ func printSummary(o page.Out, id string, end boulder.TaskComplete, took time.Dur
 		line += " · " + text.Elapsed(took)
 	}
 	fmt.Fprintf(o, "%s\n\n%s · %s\n", text.Safe(end.Summary), o.Bold(id), line)
+	if !end.AllCompleted {
+		fmt.Fprintf(o, "To see why: manager show %s\n", id)
+	}
 }
