@@ -1,11 +1,9 @@
 package blockers
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -101,83 +99,6 @@ func TestEditorsThatSaveOldText(t *testing.T) {
 			})
 		}
 	}
-}
-
-// People and programs write all the time while items come in: nothing of theirs is lost.
-func TestEditorsAtTheSameTime(t *testing.T) {
-	t.Parallel()
-	appender := func(path, text string) error {
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		lines := strings.SplitAfter(text, "\n")
-		_, err = f.WriteString(lines[len(lines)-2])
-		return err
-	}
-	all := map[string]func(path, text string) error{"appending": appender}
-	for name, save := range editors {
-		all[name] = save
-	}
-	for name, save := range all {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newProject(t)
-			path := filepath.Join(p.dir, DefaultFile)
-			d := p.desk(t)
-			raise(t, d, hardInput("The first?"))
-			stop, notes := make(chan struct{}), 0
-			var g sync.WaitGroup
-			g.Go(func() {
-				for ; ; notes++ {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					// It never loses its own notes, as an editor does not: they are in what it has on the screen.
-					data, err := os.ReadFile(path)
-					text := withNotes(string(data), notes+1)
-					if err == nil {
-						err = save(path, text)
-					}
-					if err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
-			for i := range 12 {
-				raise(t, d, hardInput(fmt.Sprintf("Question %d?", i)))
-			}
-			close(stop)
-			g.Wait()
-			for i := range notes {
-				if !strings.Contains(p.file(t), note(i)) {
-					t.Errorf("note %d of %d is lost", i, notes)
-				}
-			}
-			if s := status(t, d); s.Unwritten != 0 || s.Trouble != nil {
-				t.Errorf("%+v", s)
-			}
-		})
-	}
-}
-
-func note(i int) string { return fmt.Sprintf("<!-- note %d -->\n", i) }
-
-// withNotes adds those of the first n notes that a text lacks.
-func withNotes(text string, n int) string {
-	for i := range n {
-		if !strings.Contains(text, note(i)) {
-			if text != "" && !strings.HasSuffix(text, "\n") {
-				text += "\n"
-			}
-			text += note(i)
-		}
-	}
-	return text
 }
 
 // What a person takes out is not put back.

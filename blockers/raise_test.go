@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -106,75 +105,37 @@ func TestDuplicates(t *testing.T) {
 	one, other := p.desk(t), p.desk(t)
 	raise(t, one, softInput("Which name?"))
 	known := map[string]bool{"B1": true}
-	again := func(d *Desk, at boulder.BlockerScope, in Input) string {
-		t.Helper()
-		b, duplicate, err := d.Raise(t.Context(), at, in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if duplicate != known[b.ID] {
-			t.Errorf("%s, duplicate %v", b.ID, duplicate)
-		}
-		known[b.ID] = true
-		return b.ID
-	}
-	p.clock.pass(29 * time.Second)
-	folded := softInput("  Which\n\tname? ")
-	if id := again(other, scope, folded); id != "B1" {
-		t.Errorf("white space: %s", id)
-	}
 	elsewhere := scope
 	elsewhere.SessionID = "ses_api2"
-	if id := again(other, elsewhere, folded); id != "B2" {
-		t.Errorf("another session: %s", id)
+	folded := softInput("  Which\n\tname? ")
+	context, hard := folded, folded
+	context.Context, hard.BlocksProgress = "Another.", ptr(true)
+	for _, c := range []struct {
+		what string
+		pass time.Duration
+		d    *Desk
+		at   boulder.BlockerScope
+		in   Input
+		want string
+	}{
+		{"white space", 29 * time.Second, other, scope, folded, "B1"},
+		{"another session", 0, other, elsewhere, folded, "B2"},
+		{"another context", 0, one, scope, context, "B3"},
+		{"after another one", 0, one, scope, folded, "B1"},
+		{"that it blocks progress is not lost", 0, one, scope, hard, "B4"},
+		{"soft again, 30 s after the first", time.Second, one, scope, folded, "B4"},
+		{"30 s after the last", 29 * time.Second, one, scope, folded, "B5"},
+		{"without a cooldown", 0, p.desk(t, func(c *Config) { c.Cooldown = -1 }), scope, folded, "B6"},
+	} {
+		p.clock.pass(c.pass)
+		b, duplicate, err := c.d.Raise(t.Context(), c.at, c.in)
+		if err != nil || b.ID != c.want || duplicate != known[b.ID] {
+			t.Errorf("%s: %s, duplicate %v, %v", c.what, b.ID, duplicate, err)
+		}
+		known[b.ID] = true
 	}
-	context := folded
-	context.Context = "Another."
-	if id := again(one, scope, context); id != "B3" {
-		t.Errorf("another context: %s", id)
-	}
-	if id := again(one, scope, folded); id != "B1" {
-		t.Errorf("after another one: %s", id)
-	}
-	hard := folded
-	hard.BlocksProgress = ptr(true)
-	if id := again(one, scope, hard); id != "B4" {
-		t.Errorf("that it blocks progress is lost: %s", id)
-	}
-	p.clock.pass(time.Second)
-	if id := again(one, scope, softInput("Which name?")); id != "B4" { // soft now, after it was hard
-		t.Errorf("after 30 s: %s", id)
-	}
-	p.clock.pass(29 * time.Second)
-	if id := again(one, scope, softInput("Which name?")); id != "B5" {
-		t.Errorf("30 s after the last: %s", id)
-	}
-	if n := strings.Count(p.file(t), "- [ ] "); n != 5 {
+	if n := strings.Count(p.file(t), "- [ ] "); n != 6 {
 		t.Errorf("%d items in the file", n)
-	}
-	never := p.desk(t, func(c *Config) { c.Cooldown = -1 })
-	if id := again(never, scope, softInput("Which name?")); id != "B6" {
-		t.Errorf("without a cooldown: %s", id)
-	}
-}
-
-// Sessions whose ids begin alike are told apart, and the newest of one is found wherever its keys are.
-func TestSessionsWithSimilarIDs(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	d := p.desk(t)
-	for _, session := range []string{"b", "a", "ab", "c"} {
-		for range 2 {
-			if _, _, err := d.Raise(t.Context(), boulder.BlockerScope{SessionID: session}, hardInput("Which?")); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	for i, session := range []string{"b", "a", "ab", "c"} {
-		found := listed(t, d, Filter{SessionID: session})
-		if len(found) != 1 || found[0].ID != idOf(uint64(i+1)) {
-			t.Errorf("%s: %+v", session, found)
-		}
 	}
 }
 
@@ -213,28 +174,8 @@ func TestCap(t *testing.T) {
 	if n := len(listed(t, d, Filter{})); n != 4 {
 		t.Errorf("%d records", n)
 	}
-}
-
-// Without a number, 50 are let through.
-func TestDefaultCap(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	d := p.desk(t)
-	err := d.with(t.Context(), making, func(tx *bolt.Tx) error { // 49 at once: this is not about files
-		for range 49 {
-			r := record{Blocker: boulder.Blocker{SessionID: scope.SessionID, Status: boulder.BlockerPending}}
-			if err := d.add(tx, nil, &r); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	raise(t, d, hardInput("The 50th?"))
-	if _, _, err := d.Raise(t.Context(), scope, hardInput("The 51st?")); !errors.Is(err, ErrTooMany) {
-		t.Errorf("%v", err)
+	if n := p.desk(t).cfg.Max; n != 50 {
+		t.Errorf("without a number: %d", n)
 	}
 }
 

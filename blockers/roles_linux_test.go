@@ -6,16 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/store"
 )
 
 // stepEnv is the step at which a process waits to be killed.
@@ -23,7 +19,7 @@ const stepEnv = "MANAGER_BLOCKERS_TEST_STEP"
 
 func roles() map[string]func(string) error {
 	return map[string]func(string) error{
-		"wait-at-step": playWait, "full-disk": playFullDisk, "file-limit": playFileLimit,
+		"wait-at-step": playWait, "file-limit": playFileLimit,
 	}
 }
 
@@ -100,93 +96,12 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// Full and read-only disks for once. They are tmpfs in a namespace of the process, which most systems allow everybody;
-// where they do not, TestFileLimit shows the same with another errno.
-func TestFullDisk(t *testing.T) {
-	t.Parallel()
-	cmd := actor(t, "full-disk", t.TempDir())
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
-	out, err := cmd.CombinedOutput()
-	if errors.Is(err, fs.ErrPermission) || strings.Contains(string(out), "mount: operation not permitted") {
-		t.Skip("this system does not let a process have a file system of its own: ", err)
-	}
-	if err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-}
-
 // A limit on the size of files (`ulimit -f`) is a full disk to this process only, and cuts an item in two.
 func TestFileLimit(t *testing.T) {
 	t.Parallel()
 	if out, err := actor(t, "file-limit", t.TempDir()).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
-}
-
-func playFullDisk(dir string) error {
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=128k"); err != nil {
-		return fmt.Errorf("mount: %w", err)
-	}
-	ctx := context.Background()
-	d, err := deskIn(dir, "notes/list.md")
-	if err != nil {
-		return err
-	}
-	// The disk of the database: nothing is recorded, which is said, and nothing half-made is left.
-	ballast := filepath.Join(dir, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
-		return fmt.Errorf("the disk is larger than it should be: %w", err)
-	}
-	if _, _, err := d.Raise(ctx, scope, hardInput("On a full disk?")); !errors.Is(err, store.ErrFull) {
-		return fmt.Errorf("recorded on a full disk: %w", err)
-	}
-	if found, err := d.List(ctx, Filter{}); err != nil || len(found) > 0 {
-		return fmt.Errorf("%d records on a full disk, %w", len(found), err)
-	}
-	notes := filepath.Join(dir, "notes")
-	mount := func(options string, flags uintptr) error {
-		return syscall.Mount("tmpfs", notes, "tmpfs", flags, options)
-	}
-	err = errors.Join(os.Remove(ballast), syscall.Mount("", dir, "", syscall.MS_REMOUNT, "size=8m"), os.Mkdir(notes, 0o700),
-		mount("size=8k", 0))
-	if err != nil {
-		return err
-	}
-	// The disk of the list only.
-	for i := range 5 {
-		in := hardInput(fmt.Sprintf("Question %d?", i))
-		in.Context = strings.Repeat("All that is known about it. ", 100)
-		if _, _, err := d.Raise(ctx, scope, in); err != nil {
-			return err
-		}
-	}
-	waits := func(when string, want bool, cause error) error {
-		s, err := d.Status(ctx)
-		if err != nil || want != (s.Unwritten > 0) || want && !errors.Is(s.Trouble, cause) || !want && s.Trouble != nil {
-			return fmt.Errorf("%s: %+v, %w", when, s, err)
-		}
-		return nil
-	}
-	if err := waits("full", true, store.ErrFull); err != nil {
-		return err
-	}
-	if err := errors.Join(mount("size=1m", syscall.MS_REMOUNT), waits("room again", false, nil), whole(d, notes)); err != nil {
-		return err
-	}
-	if err := mount("size=1m", syscall.MS_REMOUNT|syscall.MS_RDONLY); err != nil {
-		return err
-	}
-	if _, err := d.Settle(ctx, "B1", Settlement{Status: boulder.BlockerAnswered, Answer: "Yes."}); err != nil {
-		return err
-	}
-	if err := waits("read-only", true, syscall.EROFS); err != nil {
-		return err
-	}
-	return errors.Join(mount("size=1m", syscall.MS_REMOUNT), waits("writable", false, nil), whole(d, notes))
 }
 
 func playFileLimit(dir string) error {

@@ -149,7 +149,7 @@ func TestFollow(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took >= closeTimeout {
+	if took := time.Since(began); took >= s.grace {
 		t.Errorf("a request that waits held Close up for %v", took)
 	}
 	if e, open := <-got; open {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -192,6 +193,7 @@ func TestOrderOutlivesItsClient(t *testing.T) {
 func TestCloseEndsOrders(t *testing.T) {
 	t.Parallel()
 	s, c := serve(t, &fake{})
+	s.grace = time.Millisecond
 	steerer := &fakeSteerer{come: make(chan struct{}), gate: make(chan struct{})}
 	s.SetSteerer(steerer)
 	result := make(chan error)

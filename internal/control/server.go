@@ -24,8 +24,6 @@ const (
 	answerTimeout = 10 * time.Second
 	// orderPatience is how long an order may take; less than what the client waits, so that it gets an answer.
 	orderPatience = 20 * time.Second
-	// closeTimeout is how long Close lets requests end that are being answered.
-	closeTimeout = 2 * time.Second
 )
 
 // Server serves a [Source] on a socket. Its methods may be called from any goroutine.
@@ -40,6 +38,7 @@ type Server struct {
 	steerer Steerer       // nil until there is one
 	closing bool          // no further order is taken
 	news    chan struct{} // closed when events have come, and made anew
+	grace   time.Duration // how long Close lets requests end that are being answered
 
 	orders  sync.WaitGroup          // those that are being carried out
 	abandon context.CancelCauseFunc // ends their patience
@@ -63,7 +62,10 @@ func Serve(ctx context.Context, path string, holder Holder, source Source, logge
 		return nil, fmt.Errorf("control socket %s: %w", path, err)
 	}
 	ctx, end := context.WithCancel(ctx)
-	s := &Server{path: path, file: file, source: source, log: logger, holder: holder, end: end, news: make(chan struct{})}
+	s := &Server{
+		path: path, file: file, source: source, log: logger, holder: holder, end: end,
+		news: make(chan struct{}), grace: 2 * time.Second,
+	}
 	s.patient, s.abandon = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.closed = sync.OnceValue(s.close)
 	mux := http.NewServeMux()
@@ -120,7 +122,7 @@ func (s *Server) Close() error { return s.closed() }
 func (s *Server) close() error {
 	unlinkErr := unixsock.Unlink(s.path, s.file)
 	s.end()
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.grace)
 	defer cancel()
 	err := s.http.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
