@@ -18,6 +18,7 @@ import (
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/project"
 )
 
 func (a *app) newBlockersClarifyCmd() *cobra.Command {
@@ -86,47 +87,42 @@ type clarifying struct {
 	resume   []string // boulders that go on when somebody resumes them
 }
 
-// errLeave ends a walk before its end.
-var errLeave = errors.New("leave")
-
-// run shows one blocker after the other. What comes up meanwhile is shown in its turn.
+// run shows one blocker after the other, the most urgent first. What comes up meanwhile is shown in its turn; one that
+// cannot be read is told at the end.
 func (c *clarifying) run(ctx context.Context) error {
 	for {
-		b, left, err := c.next(ctx)
-		if err != nil || b == nil {
+		records, err := c.desk.List(ctx, c.filter)
+		records = slices.DeleteFunc(records, func(b boulder.Blocker) bool { return c.seen[b.ID] })
+		open, _ := view.WithoutMoot(c.app.placed(ctx, records))
+		if len(open) == 0 {
 			return err
 		}
-		c.seen[b.ID] = true
-		err = c.one(ctx, b, left)
-		switch {
-		case errors.Is(err, errLeave), errors.Is(err, io.EOF):
+		c.seen[open[0].ID] = true
+		if err := c.one(ctx, &open[0], len(open)); errors.Is(err, io.EOF) {
 			return nil
-		case err != nil:
+		} else if err != nil {
 			return err
 		}
 	}
 }
 
-// next is the most urgent blocker that was not shown yet, and how many there are of those; nil: there is none.
-func (c *clarifying) next(ctx context.Context) (b *boulder.Blocker, left int, err error) {
-	records, err := c.desk.List(ctx, c.filter)
-	open, _ := view.WithoutMoot(c.app.placed(ctx, slices.DeleteFunc(records, func(b boulder.Blocker) bool { return c.seen[b.ID] })))
-	if len(open) == 0 {
-		return nil, 0, err
-	}
-	return &open[0].Blocker, len(open), nil // one that cannot be read is told at the end
-}
-
-// one shows a blocker and asks until there is an answer that can be used.
-func (c *clarifying) one(ctx context.Context, b *boulder.Blocker, left int) error {
-	v := c.view()
+// one shows a blocker and asks until there is an answer that can be used. [io.EOF]: the user leaves.
+func (c *clarifying) one(ctx context.Context, item *view.BlockerItem, left int) error {
+	v, b := c.view(), &item.Blocker
 	v.Say("")
 	v.Say(v.Dim(fmt.Sprintf("── %d left ", left) + strings.Repeat("─", max(0, min(v.Width(), 60)-12))))
-	c.show(ctx, v, b)
-	late := c.app.tooLate(ctx, b)
+	var all strings.Builder
+	whole := v
+	whole.Writer = &all
+	morning.PrintBlocker(whole, 0, b, item.Standing, true, time.Now())
+	fmt.Fprint(v, all.String())
+	if strings.Count(all.String(), "\n") > page.SizeOf(v.File).Height-4 { // the question has left the screen
+		v.Say("")
+		v.Say(v.Strong(b.Question))
+	}
 	v.Say("")
 	switch {
-	case late != "":
+	case c.app.tooLate(ctx, b) != "":
 		v.Say(v.Dim("No answer is waited for: its work is over. Enter: later · /skip: take it off the list · /quit"))
 	case allowable(b):
 		v.Say(v.Dim("Your answer · /allow or /deny: give or refuse the permission · Enter: later · /skip: go on without · /quit"))
@@ -134,109 +130,82 @@ func (c *clarifying) one(ctx context.Context, b *boulder.Blocker, left int) erro
 		v.Say(v.Dim("Your answer · Enter: later · /skip: go on without · /quit"))
 	}
 	for {
-		text, err := c.ask(ctx, b.ID+"> ")
+		typed, err := c.ask(ctx, b.ID+"> ")
 		if err != nil {
 			return err
 		}
-		s, act, err := parseAnswer(text, b)
+		s, err := parseAnswer(typed, b)
 		switch {
+		case errors.Is(err, io.EOF):
+			return err
 		case err != nil:
 			v.Say(v.Yellow(err.Error()))
 			continue
-		case act == answerLater:
+		case s == nil: // later
 			return nil
-		case act == answerQuit:
-			return errLeave
 		}
-		again, err := c.settle(ctx, b, s)
-		if err != nil || !again {
-			return err
+		report, err := c.app.settle(ctx, c.desk, b, *s)
+		if report != nil {
+			return c.settled(report, err)
 		}
-	}
-}
-
-// show shows a blocker, and if that is longer than the screen, the question once more at its end.
-func (c *clarifying) show(ctx context.Context, v page.Out, b *boulder.Blocker) {
-	var all strings.Builder
-	whole := v
-	whole.Writer = &all
-	morning.PrintBlocker(whole, 0, b, c.app.placed(ctx, []boulder.Blocker{*b})[0].Standing, true, time.Now())
-	fmt.Fprint(v, all.String())
-	if strings.Count(all.String(), "\n") > page.SizeOf(v.File).Height-4 {
-		v.Say("")
-		v.Say(v.Strong(b.Question))
-	}
-}
-
-// What a person wants who typed something.
-type answerAct int
-
-const (
-	answerSettle answerAct = iota
-	answerLater
-	answerQuit
-)
-
-// parseAnswer reads what was typed about a blocker.
-func parseAnswer(text string, b *boulder.Blocker) (s blockers.Settlement, act answerAct, err error) {
-	text = strings.TrimSpace(text)
-	word := text
-	if end := strings.IndexFunc(text, unicode.IsSpace); end >= 0 {
-		word = text[:end]
-	}
-	rest := strings.TrimSpace(text[len(word):])
-	alone := func(act answerAct) (blockers.Settlement, answerAct, error) {
-		if rest != "" {
-			return s, act, fmt.Errorf("%s takes no text: say it alone, or answer with a text", word)
-		}
-		return s, act, nil
-	}
-	switch {
-	case word == "":
-		return s, answerLater, nil
-	case word == "/quit", word == "/q", word == "/exit":
-		return alone(answerQuit)
-	case word == "/later":
-		return alone(answerLater)
-	case word == "/skip":
-		s.Status = boulder.BlockerSkipped
-		return alone(answerSettle)
-	case word == "/allow":
-		return blockers.Settlement{Status: boulder.BlockerAnswered, Answer: rest, Allowed: true}, answerSettle, nil
-	case word == "/deny" && !allowable(b):
-		return s, act, fmt.Errorf("%s asks for no permission, so there is none to refuse: answer it with a text", b.ID)
-	case word == "/deny":
-		return blockers.Settlement{Status: boulder.BlockerAnswered, Answer: view.JoinedBy(": ", "Denied", rest)}, answerSettle, nil
-	case strings.HasPrefix(word, "/") && !strings.Contains(word[1:], "/"): // a path is an answer
-		return s, act, fmt.Errorf("there is no %s: it is /allow, /deny, /skip, /later or /quit; an answer that begins so, begin with"+
-			" another word", word)
-	}
-	return blockers.Settlement{Status: boulder.BlockerAnswered, Answer: text}, answerSettle, nil
-}
-
-// settle stores an answer and tells what comes of it. again: the answer cannot be used, and another one is asked for.
-func (c *clarifying) settle(ctx context.Context, b *boulder.Blocker, s blockers.Settlement) (again bool, err error) {
-	v := c.view()
-	report, err := c.app.settle(ctx, c.desk, b, s)
-	if report == nil {
 		v.Say(v.Yellow(text.OneLine(err.Error())))
-		now, err := c.desk.Get(ctx, b.ID)
-		return err != nil || !now.Status.Settled(), nil
+		if now, err := c.desk.Get(ctx, b.ID); err == nil && now.Status.Settled() {
+			return nil
+		}
 	}
+}
+
+// settled tells what comes of an answer that is stored; err: it is handed over later.
+func (c *clarifying) settled(report *project.Answered, err error) error {
 	c.answered++
 	if c.app.json {
 		if err := c.app.printJSON(report); err != nil {
-			return false, err
+			return err
 		}
 	}
+	v := c.view()
 	v.Say(v.Green("✓ ") + view.Settled(report, time.Now()))
-	if err != nil { // stored, and handed over later
+	if err != nil {
 		v.Say(v.Yellow(text.OneLine(err.Error())))
 	}
-	if view.GoesOnLater(report) && !slices.Contains(c.resume, b.BoulderID) {
-		c.resume = append(c.resume, b.BoulderID)
+	if view.GoesOnLater(report) && !slices.Contains(c.resume, report.BoulderID) {
+		c.resume = append(c.resume, report.BoulderID)
 	}
-	return false, nil
+	return nil
+}
+
+// parseAnswer reads what was typed about a blocker: nothing is later, [io.EOF] leaves.
+func parseAnswer(text string, b *boulder.Blocker) (*blockers.Settlement, error) {
+	text = strings.TrimSpace(text)
+	word, rest := text, ""
+	if end := strings.IndexFunc(text, unicode.IsSpace); end >= 0 {
+		word, rest = text[:end], strings.TrimSpace(text[end:])
+	}
+	answer := &blockers.Settlement{Status: boulder.BlockerAnswered, Answer: text}
+	switch word {
+	case "/quit", "/q", "/exit", "/later", "/skip":
+		if rest != "" {
+			return nil, fmt.Errorf("%s takes no text: say it alone, or answer with a text", word)
+		}
+	}
+	switch {
+	case word == "", word == "/later":
+		return nil, nil
+	case word == "/quit", word == "/q", word == "/exit":
+		return nil, io.EOF
+	case word == "/skip":
+		answer.Status, answer.Answer = boulder.BlockerSkipped, ""
+	case word == "/allow":
+		answer.Answer, answer.Allowed = rest, true
+	case word == "/deny" && !allowable(b):
+		return nil, fmt.Errorf("%s asks for no permission, so there is none to refuse: answer it with a text", b.ID)
+	case word == "/deny":
+		answer.Answer = view.JoinedBy(": ", "Denied", rest)
+	case strings.HasPrefix(word, "/") && !strings.Contains(word[1:], "/"): // a path is an answer
+		return nil, fmt.Errorf("there is no %s: it is /allow, /deny, /skip, /later or /quit; an answer that begins so, begin with"+
+			" another word", word)
+	}
+	return answer, nil
 }
 
 // farewell says what is left, and how the work goes on.
