@@ -3,7 +3,6 @@ package project_test
 import (
 	"context"
 	"fmt"
-	"log"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/project"
@@ -11,24 +10,28 @@ import (
 
 // Have a task planned and run in the project in the current directory.
 func Example() {
-	ctx := context.Background()
+	if err := run(context.Background(), "Fix the typo in README.md"); err != nil {
+		fmt.Println(err)
+	}
+}
+
+func run(ctx context.Context, task string) error {
 	p, err := project.Open(".", project.Options{})
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	defer p.Close()
 	if err := p.Connect(ctx); err != nil {
-		log.Fatal(err)
+		return err
 	}
 	state, err := p.Hold(ctx, false) // the database, held by this process, and its socket
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	defer state.Release()
-	request := project.Request{Task: "Fix the typo in README.md"} // or Plan, Fork, Resume
-	for event, err := range state.Run(ctx, request, project.Approvals{}) {
+	for event, err := range state.Run(ctx, project.Request{Task: task}, project.Approvals{}) {
 		if err != nil {
-			log.Fatal(err) // a Request with Resume continues it
+			return err // a Request with Resume continues it
 		}
 		switch e := event.Body.(type) {
 		case boulder.SubTaskDone:
@@ -37,4 +40,5 @@ func Example() {
 			fmt.Println(e.Status)
 		}
 	}
+	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/bouldermgr/manager/internal/control"
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -18,9 +18,9 @@ const (
 	lockStep = 250 * time.Millisecond
 )
 
-// openState opens the database in the state directory for a run. If another process holds it for too long, the error
-// says who.
-func (p *Project) openState(ctx context.Context, dir string) (*store.DB, error) {
+// openState opens the database in the state directory for a run or a change, and waits for it as long as patience. If
+// another process holds it longer, the error says who.
+func (p *Project) openState(ctx context.Context, dir string, patience time.Duration) (*store.DB, error) {
 	path := filepath.Join(dir, store.FileName)
 	began, told := time.Now(), false
 	for {
@@ -31,14 +31,31 @@ func (p *Project) openState(ctx context.Context, dir string) (*store.DB, error) 
 			return db, err
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case waited >= max(LockWait, p.opts.LockTimeout):
+		case waited >= max(LockWait, patience):
 			return nil, fmt.Errorf("%w%s: wait for it with --lock-timeout, look with `manager status`, or stop it", err,
-				HolderText(dir))
+				p.holderText(ctx))
 		case !told && waited >= LockWait:
 			told = true
-			p.note("Waiting up to %s for the state, which another process holds%s.", p.opts.LockTimeout, HolderText(dir))
+			p.note("Waiting up to %s for the state, which another process holds%s.", patience, p.holderText(ctx))
 		}
 	}
+}
+
+// Import stores what [Reader.Export] gave as a boulder of this project. from is the project that it comes from. Errors wrap
+// [store.ErrBadExport], [store.ErrExists] or [store.ErrHeld]; nothing is stored then.
+func (p *Project) Import(ctx context.Context, x store.Export) (s *boulder.State, from string, err error) {
+	if s, from, err = x.Adopt(p.dir, time.Now().UTC()); err != nil {
+		return nil, "", err
+	}
+	dir, err := store.EnsureDir(p.dir)
+	if err != nil {
+		return nil, "", err
+	}
+	db, err := p.openState(ctx, dir, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	return s, from, errors.Join(db.Import(ctx, x), db.Close())
 }
 
 // unanswering is the error of a process that has the state and does not answer as it should: it hangs, or was stopped,
@@ -50,20 +67,16 @@ func unanswering(ctx context.Context, dir string, err error) error {
 	return fmt.Errorf("%w%s: %w", store.ErrHeld, LockOwner(filepath.Join(dir, store.FileName)), err)
 }
 
-// HolderText says who holds the database, as far as that process tells, or the kernel.
-func HolderText(dir string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+// holderText says who holds the database, as far as that process tells, or the kernel.
+func (p *Project) holderText(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	client, err := control.Dial(ctx, filepath.Join(dir, control.SocketName))
+	there, err := p.Dial(ctx)
 	if err != nil {
-		return LockOwner(filepath.Join(dir, store.FileName))
+		return LockOwner(filepath.Join(p.stateDir(), store.FileName))
 	}
-	defer client.Close()
-	h, err := client.Holder(ctx)
-	if err != nil {
-		return LockOwner(filepath.Join(dir, store.FileName))
-	}
-	also := ""
+	defer there.Close()
+	h, also := there.Holder, ""
 	if h.Serves {
 		also = " (a server: hand it the task with `manager run --detach`)"
 	}

@@ -60,7 +60,7 @@ func (p *Project) Hold(ctx context.Context, serves bool) (_ *State, err error) {
 		return nil, err
 	}
 	s := &State{p: p, serves: serves, changed: make(chan struct{}, 1)}
-	if s.DB, err = p.openState(ctx, dir); err != nil {
+	if s.DB, err = p.openState(ctx, dir, p.opts.LockTimeout); err != nil {
 		return nil, err
 	}
 	s.stopped, s.stop = context.WithCancel(context.WithoutCancel(ctx))

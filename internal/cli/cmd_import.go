@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -53,55 +50,32 @@ type importReport struct {
 }
 
 func (a *app) runImport(ctx context.Context, name string) error {
-	root, err := a.project()
+	p, err := a.openAnyway()
 	if err != nil {
 		return err
 	}
-	s, from, err := a.importInto(ctx, root, name)
-	if err != nil {
-		err = fmt.Errorf("%s: %w", name, err)
-		if errors.Is(err, store.ErrBadExport) || errors.Is(err, store.ErrExists) ||
-			errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-			err = &project.UsageError{Err: err}
-		}
-		return err
-	}
-	return a.printImported(newImportReport(s, from))
-}
-
-// importInto reads an export, and stores it as a boulder of this project. from is the root that it comes from.
-func (a *app) importInto(ctx context.Context, root, name string) (_ *boulder.State, from string, err error) {
 	source := a.Stdin
 	if name != "-" {
 		f, err := os.Open(a.file(name))
 		if err != nil {
-			return nil, "", err
+			return &project.UsageError{Err: err}
 		}
 		defer f.Close()
 		source = f
 	}
+	var s *boulder.State
+	var from string
 	x, err := store.ReadExport(source)
-	if err != nil {
-		return nil, "", err
+	if err == nil {
+		s, from, err = p.Import(ctx, x)
 	}
-	s, from, err := x.Adopt(root, time.Now().UTC())
-	if err != nil {
-		return nil, "", err
+	switch {
+	case errors.Is(err, store.ErrBadExport), errors.Is(err, store.ErrExists):
+		return usagef("%s: %w", name, err)
+	case err != nil:
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	dir, err := store.EnsureDir(root)
-	if err != nil {
-		return nil, "", err
-	}
-	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{
-		Timeout: project.LockWait, Redact: a.secrets.JSON, Logger: a.logger(),
-	})
-	if errors.Is(err, store.ErrHeld) {
-		err = fmt.Errorf("%w%s: do this when it has ended", err, project.HolderText(dir))
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	return s, from, errors.Join(db.Import(ctx, x), db.Close())
+	return a.printImported(newImportReport(s, from))
 }
 
 func newImportReport(s *boulder.State, from string) importReport {

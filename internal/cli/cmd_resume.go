@@ -98,21 +98,21 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 	}
 	there, err := p.Dial(ctx)
 	if err != nil {
-		return false, nil //nolint:nilerr // nobody runs anything, or Hold says what is wrong with who does
+		return false, nil // nobody runs anything, or Hold says what is wrong with who does
 	}
 	defer there.Close()
 	id, err := there.Find(ctx, ref)
 	if err != nil {
-		return false, nil //nolint:nilerr // as above
+		return false, nil
 	}
 	detail, err := there.Get(ctx, id)
 	atWork := slices.Contains(project.Running(there.Holder), id)
 	switch {
 	case err != nil:
-		return false, nil //nolint:nilerr // as above
+		return false, nil
 	case there.Holder.Serves && !atWork:
 		return true, a.resumeServed(ctx, o, there, detail)
-	case !there.Holder.Serves && !(atWork && detail.Boulder.Status == boulder.Paused):
+	case !there.Holder.Serves && (!atWork || detail.Boulder.Status != boulder.Paused):
 		return false, nil
 	}
 	if o.attach != "" || o.approveReplans || o.budget.run != nil || len(o.budget.subTasks) > 0 ||

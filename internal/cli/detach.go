@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,8 +98,8 @@ func (d *deps) startServer(ctx context.Context, attach string) (*project.Desk, e
 		}
 		select {
 		case err := <-died:
-			return nil, fmt.Errorf("it ended before it could take a task: %v; it says:\n%s", err,
-				logEnd(filepath.Join(dir, serverLog)))
+			return nil, fmt.Errorf("it ended before it could take a task: %w; it says:\n%s",
+				cmp.Or(err, errors.New("exit status 0")), logEnd(filepath.Join(dir, serverLog)))
 		default:
 		}
 		if time.Now().After(giveUp) {
