@@ -41,20 +41,32 @@ func (d dependencies) fit(room int) (string, []boulder.File) {
 
 // show gives the first results, each in at most level characters, and one notice for the others.
 func (d dependencies) show(shown, level int) (string, []boulder.File) {
-	var texts, all []string
+	var texts []string
 	var files []boulder.File
-	for i, r := range d.results {
-		all = append(all, r.heading+"\n"+r.body.text)
-		if i < shown {
-			body, file := r.body.fit(level)
-			texts, files = append(texts, r.heading+"\n"+body), append(files, file...)
-		}
+	for _, r := range d.results[:shown] {
+		body, file := r.body.fit(level)
+		texts, files = append(texts, r.heading+"\n"+body), append(files, file...)
 	}
-	if shown < len(all) {
-		whole := strings.Join(all, separator)
-		missing := utf8.RuneCountInString(strings.Join(all[shown:], separator))
-		texts = append(texts, notice(missing, utf8.RuneCountInString(whole), d.path))
-		files = append(files, boulder.File{Path: d.path, Text: whole})
+	if shown < len(d.results) {
+		texts = append(texts, notice(characters(d.results[shown:]), characters(d.results), d.path))
+		files = append(files, boulder.File{Path: d.path, Text: join(d.results)})
 	}
 	return strings.Join(texts, separator), files
+}
+
+func join(results []result) string {
+	var texts []string
+	for _, r := range results {
+		texts = append(texts, r.heading+"\n"+r.body.text)
+	}
+	return strings.Join(texts, separator)
+}
+
+// characters are those of joined results.
+func characters(results []result) int {
+	sum := -len(separator)
+	for _, r := range results {
+		sum += utf8.RuneCountInString(r.heading) + 1 + r.body.total + len(separator)
+	}
+	return sum
 }

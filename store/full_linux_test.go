@@ -52,7 +52,7 @@ func actor(t *testing.T, role string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), self, t.TempDir())
+	cmd := exec.CommandContext(t.Context(), self, scratch(t))
 	cmd.Env = append(os.Environ(), roleEnv+"="+role)
 	return cmd
 }

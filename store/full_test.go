@@ -43,7 +43,9 @@ func commitUntilFull(l limited) error {
 			return fmt.Errorf("commit %d: %w", n, err)
 		}
 		stored = picture(t, w.State)
-		w.must(t, boulder.Noted{Text: strings.Repeat("done. ", 600)})
+		for range 10 {
+			w.must(t, boulder.Noted{Text: strings.Repeat("done. ", 600)})
+		}
 	}
 	if !l.full(err) {
 		return fmt.Errorf("the commit ended with: %w", err)
