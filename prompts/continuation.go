@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
@@ -62,7 +61,14 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, told Told) string {
 	if t.DoneNeeds(boulder.DoneDiagnostics) {
 		p.list("Errors that the language server finds in files you changed:", diagnostics(e))
 	}
-	p.add(promiseAgain(t, e))
+	switch {
+	case !t.DoneNeeds(boulder.DonePromise):
+	case e.Promised:
+		p.add("You wrote " + boulder.Promise + ", and yet this is not done. There is no need to write it again: finish the work.")
+	default:
+		p.add("You have not written " + boulder.Promise + ". When, and only when, all that your brief asks for is done and " +
+			"checked, write it on a line of its own, outside of code blocks.")
+	}
 	var red, worse []boulder.Gate
 	for _, g := range e.Red() {
 		if t.MayStayRed(g.Command) {
@@ -77,19 +83,6 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, told Told) string {
 		worse, room)
 	p.add(checkProgress(told.BlockerTool))
 	return p.String()
-}
-
-// promiseAgain is what a continuation says about it.
-func promiseAgain(t boulder.SubTask, e *boulder.Evidence) string {
-	switch {
-	case !t.DoneNeeds(boulder.DonePromise):
-		return ""
-	case e.Promised:
-		return fmt.Sprintf("You wrote %s, and yet this is not done. There is no need to write it again: finish the work.",
-			boulder.Promise)
-	}
-	return fmt.Sprintf("You have not written %s. When, and only when, all that your brief asks for is done and checked, "+
-		"write it on a line of its own, outside of code blocks.", boulder.Promise)
 }
 
 // unmet lists the criteria that the verdict says are not met, with its reasons.
@@ -168,7 +161,7 @@ func (p *prompt) gates(heading string, red []boulder.Gate, room int) {
 	for _, g := range red {
 		block := indented(g.Command) + "\n\n" + gateEnd(g)
 		if output := clean(g.Output); output != "" {
-			block += ":\n" + indented(ending(output, room))
+			block += ":\n" + indented(text.Excerpt(output, room, text.End))
 		}
 		p.add(block)
 	}
@@ -210,16 +203,3 @@ func (p *prompt) idle(turns int) {
 }
 
 func (p *prompt) String() string { return strings.Join(p.paragraphs, separator) + "\n" }
-
-// ending keeps the end of a command's output.
-func ending(output string, limit int) string {
-	total := utf8.RuneCountInString(output)
-	if total <= limit {
-		return output
-	}
-	note := func(missing int) string {
-		return fmt.Sprintf("[cut: %d of %d characters; run the command to see all]\n", missing, total)
-	}
-	kept := max(0, limit-len(note(total)))
-	return note(total-kept) + text.Tail(output, kept)
-}

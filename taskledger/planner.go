@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/ledger"
@@ -113,4 +116,73 @@ func single(req boulder.PlanRequest) *boulder.Plan {
 	plan := request(req)
 	plan.SubTasks = []boulder.Spec{{Description: plan.Task}}
 	return plan
+}
+
+// Replan plans anew what could not be done: 1–5 new sub-tasks instead of req.Replaced, that depend on what is done, on
+// what is kept, and on each other. It blocks until the model has answered, minutes perhaps, and may be called again for
+// the same request.
+//
+// Ids that are taken get a number ("toggle-2"). What a person wrote into a replaced sub-task stays in force: the gates
+// of a sub-task stand at the last of the new ones that replace it, or at the last of all if none does, before the
+// model's own; model, agent, priority, done_when and budget go over to each one that replaces it.
+//
+// Answers that cannot be used, and plans that are equal to an earlier one, go back to the model with what is wrong,
+// three times. After that, and where the model refuses, the error wraps [boulder.ErrNoNewPlan]. If nobody could be
+// asked the error is as that of [Planner.Plan]. The usage is valid with an error too.
+func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulder.Replacement, boulder.Usage, error) {
+	if len(req.Replaced) == 0 {
+		return boulder.Replacement{}, boulder.Usage{}, errors.New("make a new plan: there is nothing to replace")
+	}
+	schema := ledger.Schema[answer](nil, "facts", "goal", "constraints", "needs_plan")
+	check := func(a *answer) error {
+		_, err := a.replacement(req)
+		return err
+	}
+	said, spent, err := ledger.Ask(ctx, p.cfg.Completer, p.cfg.Logger, question(replanSystemPrompt, schema), check,
+		replanPrompt(req, longReplan), replanPrompt(req, shortReplan))
+	if errors.Is(err, ledger.ErrNoAnswer) {
+		err = fmt.Errorf("%w: %w", boulder.ErrNoNewPlan, err)
+	}
+	var made boulder.Replacement
+	if err == nil {
+		p.cfg.Logger.DebugContext(ctx, "planned anew",
+			"failed", req.Failed.ID, "sub_tasks", len(said.SubTasks), "reason", said.Reason)
+		made, err = said.replacement(req)
+	}
+	if err != nil {
+		return boulder.Replacement{}, spent, err
+	}
+	made.Model = p.cfg.Model
+	return made, spent, nil
+}
+
+// simpleChars is the length up to which a task counts as short, in characters: about what people put into the first
+// line of a commit message. Longer ones are shown to the model, which may still find that they need no plan.
+const simpleChars = 80
+
+// IsSimple reports whether a task is so small that planning it would cost more than it saves: at most limit characters
+// (0: 80), one sentence, no list, and no word that says that something comes after something else.
+func IsSimple(task string, limit int) bool {
+	if limit == 0 {
+		limit = simpleChars
+	}
+	task = strings.TrimSpace(task)
+	return task != "" && utf8.RuneCountInString(task) <= limit && !severalSteps.MatchString(task)
+}
+
+// severalSteps matches what speaks for more than one step: another line; an end of a sentence with something behind it;
+// a semicolon; a numbered or bulleted entry; an enumeration of three and more ("a, b and c"); a word of order.
+var severalSteps = regexp.MustCompile(`(?i)\n|[.!?]["')\]]*\s+\S|[。！？]\S|;|(^|\s)(\d+[.)]|[-*•])\s` +
+	`|,[^,]+,|,[^,]+\s(and|or)\s|\b(then|after that|afterwards|finally|step \d)\b`)
+
+// Seal gives a copy of a plan with a seal: base is the commit that it was made on (empty outside git), model the ledger
+// model that made it (empty if none was asked), now the time. In the copy, what may be left out is filled in, so that
+// it has the hash that [Parse] will find.
+func Seal(plan *boulder.Plan, base string, origin boulder.Origin, model string, now time.Time) *boulder.Plan {
+	p := new(plan.Clone())
+	fill(p)
+	p.Seal = &boulder.Seal{
+		Base: base, Hash: p.Hash(), Origin: origin, Model: model, CreatedAt: now.UTC().Truncate(time.Second),
+	}
+	return p
 }
