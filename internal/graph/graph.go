@@ -7,10 +7,9 @@ package graph
 import (
 	"cmp"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 
-	"github.com/bouldermgr/manager/internal/dag"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -38,12 +37,11 @@ type Graph struct {
 type edge struct{ from, to int }
 
 // New makes a graph. Of nodes with the same id, edges mean the first. An edge that names no node or a node twice, and
-// one that is given again, is left out. A cycle is not refused: the nodes in it and behind it share the last level, and
-// the drawings with a layout of their own leave out the edges that do not lead to a later level.
+// one that is given again, is left out. A cycle is not refused: the drawings with a layout of their own leave out the
+// edges that do not lead to a later level.
 func New(title string, nodes []Node, edges []Edge) *Graph {
-	g := &Graph{title: clean(title)}
+	g := &Graph{title: clean(title), level: make([]int, len(nodes))}
 	places := make(map[string]int, len(nodes))
-	layers := make([]dag.Node[string], len(nodes)) // with places for ids: ids need not be unique
 	for i, n := range nodes {
 		if _, taken := places[n.ID]; !taken {
 			places[n.ID] = i
@@ -51,37 +49,36 @@ func New(title string, nodes []Node, edges []Edge) *Graph {
 		n.ID, n.Title, n.Status, n.Note = clean(n.ID), clean(n.Title), clean(n.Status), clean(n.Note)
 		n.Title = cmp.Or(n.Title, n.ID)
 		g.nodes = append(g.nodes, n)
-		layers[i].ID = strconv.Itoa(i)
 	}
-	given := make(map[edge]bool, len(edges))
+	before := make([][]int, len(nodes))
 	for _, e := range edges {
 		from, fromOK := places[e.From]
 		to, toOK := places[e.To]
-		if pair := (edge{from, to}); fromOK && toOK && from != to && !given[pair] {
-			given[pair] = true
-			g.edges = append(g.edges, pair)
-			layers[to].DependsOn = append(layers[to].DependsOn, layers[from].ID)
+		if fromOK && toOK && from != to && !slices.Contains(before[to], from) {
+			g.edges = append(g.edges, edge{from, to})
+			before[to] = append(before[to], from)
 		}
 	}
-	g.levels = dag.Levels(layers)
-	g.level = make([]int, len(nodes))
-	for i := range g.level {
-		g.level[i] = -1
-	}
-	for depth, level := range g.levels {
-		for _, i := range level {
-			g.level[i] = depth
+	met := make([]bool, len(nodes))
+	var place func(i int) int // the level of a node
+	place = func(i int) int {
+		if met[i] { // or it is just looked at, in a cycle
+			return g.level[i]
 		}
-	}
-	var cyclic []int
-	for i := range g.level {
-		if g.level[i] < 0 {
-			g.level[i] = len(g.levels)
-			cyclic = append(cyclic, i)
+		met[i] = true
+		level := 0
+		for _, from := range before[i] {
+			level = max(level, place(from)+1)
 		}
+		g.level[i] = level
+		return level
 	}
-	if len(cyclic) > 0 {
-		g.levels = append(g.levels, cyclic)
+	for i := range nodes {
+		level := place(i)
+		for len(g.levels) <= level {
+			g.levels = append(g.levels, nil)
+		}
+		g.levels[level] = append(g.levels[level], i)
 	}
 	return g
 }
@@ -94,15 +91,6 @@ func clean(s string) string {
 		}
 		return r
 	}, s))
-}
-
-// widest is the size of the largest level.
-func (g *Graph) widest() int {
-	most := 0
-	for _, level := range g.levels {
-		most = max(most, len(level))
-	}
-	return most
 }
 
 // look is how a status is drawn. Colours never stand alone: with each goes its sign, and the word.

@@ -1,19 +1,13 @@
 package graph_test
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/golden"
 	"github.com/bouldermgr/manager/internal/graph"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // Look at the pictures when these change: `go test ./internal/graph -update`, then the .svg in a browser.
 func TestGolden(t *testing.T) {
@@ -23,33 +17,14 @@ func TestGolden(t *testing.T) {
 		"empty": {title: "Nothing yet"},
 	} {
 		g := s.graph()
-		golden(t, name+".mmd", g.Mermaid())
-		golden(t, name+".dot", g.DOT())
-		golden(t, name+".svg", g.SVG())
-		golden(t, name+".txt", g.Text(graph.TextOptions{Width: 120}))
+		golden.Compare(t, "golden/"+name+".mmd", g.Mermaid())
+		golden.Compare(t, "golden/"+name+".dot", g.DOT())
+		golden.Compare(t, "golden/"+name+".svg", g.SVG())
+		golden.Compare(t, "golden/"+name+".txt", g.Text(graph.TextOptions{Width: 120}))
 	}
-	golden(t, "diamond_narrow.txt", diamond().graph().Text(graph.TextOptions{Width: 40}))
-	golden(t, "statuses_list.txt", statuses().graph().Text(graph.TextOptions{Width: 60}))
-	golden(t, "many.txt", layers(3, 20, 3).graph().Text(graph.TextOptions{}))
-}
-
-// golden compares a text with a file of testdata/golden.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", "golden", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s is not what it was (-want +got); -update takes it over:\n%s", path, diff)
-	}
+	golden.Compare(t, "golden/diamond_narrow.txt", diamond().graph().Text(graph.TextOptions{Width: 40}))
+	golden.Compare(t, "golden/statuses_list.txt", statuses().graph().Text(graph.TextOptions{Width: 60}))
+	golden.Compare(t, "golden/many.txt", layers(3, 20, 3).graph().Text(graph.TextOptions{}))
 }
 
 // A status that is added to the machine and not here would be drawn with a question mark.

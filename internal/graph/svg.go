@@ -51,7 +51,11 @@ func (t svgText) height() int {
 // SVG gives the graph as a picture on its own: it runs no script and loads nothing. It follows the viewer's choice of
 // light or dark. Time flows to the bottom, or to the right where that keeps a wide graph on the page.
 func (g *Graph) SVG() string {
-	p := &svg{Graph: g, beside: g.widest() > svgAcross && g.widest() > len(g.levels)}
+	widest := 0
+	for _, level := range g.levels {
+		widest = max(widest, len(level))
+	}
+	p := &svg{Graph: g, beside: widest > max(svgAcross, len(g.levels))}
 	for _, n := range g.nodes {
 		room := svgBox - 2*svgPad
 		if n.Status != "" {
