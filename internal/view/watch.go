@@ -13,7 +13,7 @@ import (
 
 // Watch shows decisions as they are made, a line each; with all also those that say nothing new. It is called on the
 // watch's loop goroutine.
-func Watch(p page.Out, quiet, all, dryRun bool) func(watch.Entry) {
+func Watch(o page.Out, quiet, all, dryRun bool) func(watch.Entry) {
 	before := map[string]watch.Entry{}
 	return func(e watch.Entry) {
 		// A run makes a session for each attempt: that they are left alone is not worth a line each.
@@ -22,13 +22,9 @@ func Watch(p page.Out, quiet, all, dryRun bool) func(watch.Entry) {
 		if !all && (quiet || known) {
 			return
 		}
-		width := 0 // a file has lines of any length
-		if p.File != nil {
-			width = p.Width()
-		}
-		fmt.Fprintln(p, WatchLine(p.Paint, e, width))
+		printDecision(o, e, true)
 		if dryRun && e.Prompt != "" {
-			fmt.Fprintln(p, text.Indent(text.Safe(e.Prompt), "    "))
+			o.Text(2, e.Prompt)
 		}
 	}
 }
@@ -50,26 +46,26 @@ func Follows(before, e watch.Entry) bool {
 	return false
 }
 
-// WatchLine is a decision: when, about which session, what, and why. It is one line, unless a terminal is too narrow.
-func WatchLine(p page.Paint, e watch.Entry, width int) string {
-	title := text.Fit(e.Title, widthTitle)
-	if width > 0 && width < roomyTerminal {
-		title = text.Fit(e.Title, widthNarrowTitle)
-	}
-	head := Clock(e.Time) + " " + text.Fit(shortSession(e.SessionID), WidthSession) + " "
-	text := text.Wrap(p.Dim(title)+" "+watchWord(p, e)+" "+text.Clip(e.Reason, 300), width-1-len(head))
-	return p.Dim(head) + strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", len(head)))
-}
-
+// Widths of columns; 0: as they come.
 const (
 	WidthSession     = 6
 	widthTitle       = 24
-	widthNarrowTitle = 14 // on a terminal below roomyTerminal
-	roomyTerminal    = 100
+	widthWatchStatus = 9
+	widthCounts      = 26
 )
 
-// shortSession is the end of a session's id, by which people can name it.
-func shortSession(id string) string { return id[max(0, len(id)-WidthSession):] }
+// printDecision is a decision: when, of several sessions about which, what, and why.
+func printDecision(o page.Out, e watch.Entry, which bool) {
+	of := ""
+	if which { // the end of a session's id is what people name it by
+		title := widthTitle
+		if width := o.Lines(); width > 0 && width < 99 {
+			title = 14
+		}
+		of = o.Dim(text.Fit(e.SessionID[max(0, len(e.SessionID)-WidthSession):], WidthSession)+" "+text.Fit(e.Title, title)) + " "
+	}
+	o.Say(o.Dim(Clock(e.Time)), " ", of, watchWord(o.Paint, e), " ", text.Clip(e.Reason, 300))
+}
 
 // watchWord is what was decided.
 func watchWord(p page.Paint, e watch.Entry) string {
@@ -147,11 +143,6 @@ func WatchStatusLine(p page.Paint, s watchItem) string {
 		text.Clip(s.Reason, 200)
 }
 
-const (
-	widthWatchStatus = 9
-	widthCounts      = 26
-)
-
 // WatchHistory is what `manager show --why SESSION --json` prints of a watched session. Fields are added in later
 // versions, never changed.
 type WatchHistory struct {
@@ -165,21 +156,19 @@ type WatchHistory struct {
 func IsSession(text string) bool { return strings.HasPrefix(text, "ses_") }
 
 // Print writes the decisions about the session, the oldest first.
-func (h *WatchHistory) Print(p page.Out) {
-	var out strings.Builder
+func (h *WatchHistory) Print(o page.Out) {
 	if h.Session != nil {
-		fmt.Fprintf(&out, "%s %s\n%s\n", p.Bold("Session"), p.Bold(h.SessionID), WatchStatusLine(p.Paint, *h.Session))
+		o.Say(o.Bold("Session " + h.SessionID))
+		o.Say(WatchStatusLine(o.Paint, *h.Session))
 	}
 	day := ""
 	for _, e := range h.Decisions {
 		if d := e.Time.Local().Format(time.DateOnly); d != day {
 			day = d
-			fmt.Fprintf(&out, "\n%s\n", p.Dim(day))
+			o.Say()
+			o.Say(o.Dim(day))
 		}
-		fmt.Fprintf(&out, "%s %s %s\n", p.Dim(Clock(e.Time)), watchWord(p.Paint, e), text.Clip(e.Reason, 300))
-		if e.Prompt != "" {
-			fmt.Fprintln(&out, p.Dim(text.Indent(text.Safe(e.Prompt), "    ")))
-		}
+		printDecision(o, e, false)
+		o.Text(2, e.Prompt)
 	}
-	fmt.Fprint(p, out.String())
 }

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -21,10 +20,10 @@ func TestWatchLine(t *testing.T) {
 	for width, want := range map[int]string{
 		0: "03:04:05 XrrvZu Two files of the settin… continues (2): idle for 32s with 1 thing left to do, such as: " +
 			"Write b in the directory that the settings name",
-		80: "03:04:05 XrrvZu Two files of … continues (2): idle for 32s with 1 thing left to\n" +
-			"                do, such as: Write b in the directory that the settings name",
+		80: "03:04:05 XrrvZu Two files of … continues (2): idle for 32s with 1 thing left\n" +
+			"  to do, such as: Write b in the directory that the settings name",
 	} {
-		if got := WatchLine(page.Paint{}, e, width); got != want {
+		if got := shown(t, width, func(o page.Out) { printDecision(o, e, true) }); got != want+"\n" {
 			t.Errorf("width %d:\n%s\nwant\n%s", width, got, want)
 		}
 	}
@@ -52,8 +51,5 @@ func TestFollows(t *testing.T) {
 		if got := Follows(watch.Entry{Decision: test.before}, test.next); got != test.want {
 			t.Errorf("%+v: %v", test, got)
 		}
-	}
-	if strings.Contains(WatchLine(page.Paint{}, wait(enforcer.GateIdle), 0), "\n") {
-		t.Error("one line for no terminal")
 	}
 }
