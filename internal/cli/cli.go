@@ -18,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 )
 
@@ -81,7 +82,7 @@ func Main(env Env) int {
 		err = outputError(err, *failed)
 	}
 	if err != nil && !errors.Is(err, errSilent) {
-		a.on(a.Stderr).Say("manager: ", message(err))
+		fmt.Fprintln(a.Stderr, text.Wrap("manager: "+message(err), a.on(a.Stderr).Lines()))
 	}
 	return exitCode(err)
 }
