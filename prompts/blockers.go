@@ -29,20 +29,6 @@ func Answers(settled []boulder.RaisedBlocker) []string {
 	return texts
 }
 
-// WaitDigest tells the next attempt why this one ended, as what follows "it", and what its agent said last: what it had
-// done is in the files. It has at most [MaxDigest] characters.
-func WaitDigest(why string, e boulder.Evidence) string {
-	digest := "It " + sentence(text.Short(why, MaxDigest/2))
-	if said := text.Short(e.FinalMessage, MaxDigest); said != "" {
-		digest += " Its last words: " + said
-	}
-	where := ""
-	if e.Transcript != "" {
-		where = " Transcript: " + text.Short(e.Transcript, 200)
-	}
-	return text.Excerpt(digest, MaxDigest-utf8.RuneCountInString(where), text.Start) + where
-}
-
 // triage explains the tool with which an agent reports what only a person can answer (seed 003, FR-011, FR-026).
 func (b *builder) triage() *section {
 	tool := b.in.BlockerTool

@@ -18,8 +18,9 @@ const MaxDigest = 600
 func Digest(turn boulder.Turn) string {
 	var causes []string
 	add := func(format string, args ...any) { causes = append(causes, sentence(fmt.Sprintf(format, args...))) }
-	where := ""
+	transcript := ""
 	if e := turn.Evidence; e != nil {
+		transcript = e.Transcript
 		switch end := e.Ended; {
 		case end.Stopped != "" && end.Rule != "":
 			add("The manager stopped it (rule %s): %s", end.Rule, end.Stopped)
@@ -37,9 +38,6 @@ func Digest(turn boulder.Turn) string {
 			failed := fmt.Sprintf("Gate `%s` failed (%s): %s", text.Short(g.Command, 100), gateEnd(g), text.Short(lines[len(lines)-1], 150))
 			add("%s", strings.TrimSuffix(failed, ": "))
 		}
-		if e.Transcript != "" {
-			where = " Transcript: " + text.Short(e.Transcript, 200)
-		}
 	}
 	if v := turn.Verdict; v != nil {
 		for _, item := range unmet(v) {
@@ -54,8 +52,25 @@ func Digest(turn boulder.Turn) string {
 	if len(causes) == 0 {
 		add("It ended without a result.")
 	}
-	all := text.Short(strings.Join(causes, " "), MaxDigest*10)
-	return text.Excerpt(all, MaxDigest-utf8.RuneCountInString(where), text.Start) + where
+	return digest(text.Short(strings.Join(causes, " "), MaxDigest*10), transcript)
+}
+
+// digest is a text in [MaxDigest] characters, with where the transcript is.
+func digest(said, transcript string) string {
+	if transcript != "" {
+		transcript = " Transcript: " + text.Short(transcript, 200)
+	}
+	return text.Excerpt(said, MaxDigest-utf8.RuneCountInString(transcript), text.Start) + transcript
+}
+
+// WaitDigest tells the next attempt why this one ended, as what follows "it", and what its agent said last: what it had
+// done is in the files. It has at most [MaxDigest] characters.
+func WaitDigest(why string, e boulder.Evidence) string {
+	all := "It " + sentence(text.Short(why, MaxDigest/2))
+	if said := text.Short(e.FinalMessage, MaxDigest); said != "" {
+		all += " Its last words: " + said
+	}
+	return digest(all, e.Transcript)
 }
 
 // sentence ends a text with a full stop, unless it has an end.

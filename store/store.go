@@ -110,7 +110,14 @@ func (db *DB) commit(ctx context.Context, s *boulder.State, events []boulder.Eve
 		}
 		e.Item = item
 		if s.Boulder.Status.Terminal() || e.Behind > max(e.Snapshot, leastSnapshot) {
-			if err := db.putSnapshot(tx, s, &e); err != nil {
+			// The next one who opens the boulder begins here.
+			text, err := json.Marshal(s.Snapshot())
+			if err != nil {
+				return err
+			}
+			text = db.clean(text)
+			e.Snapshot, e.Behind = len(text), 0
+			if err := put(tx.Bucket(bucketSnapshots), []byte(id), text); err != nil {
 				return err
 			}
 		}
@@ -141,17 +148,6 @@ const (
 	// leastSnapshot is how long a log is, in bytes, before there is a snapshot: applying as much is quick.
 	leastSnapshot = 64 << 10
 )
-
-// putSnapshot writes the state, so that the next one who opens the boulder begins there.
-func (db *DB) putSnapshot(tx *bolt.Tx, s *boulder.State, e *entry) error {
-	text, err := json.Marshal(s.Snapshot())
-	if err != nil {
-		return err
-	}
-	text = db.clean(text)
-	e.Snapshot, e.Behind = len(text), 0
-	return put(tx.Bucket(bucketSnapshots), []byte(e.BoulderID), text)
-}
 
 // entryOf is the entry of a boulder in the list; Seq is 0 if there is none yet. Where it cannot be read, the log says what
 // is needed of it, and the next commit writes it anew.

@@ -3,6 +3,7 @@ package taskledger
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,13 +124,7 @@ func (a *answer) frame(req boulder.PlanRequest) *boulder.Plan {
 
 // request is a plan that holds nothing but the request.
 func request(req boulder.PlanRequest) *boulder.Plan {
-	p := &boulder.Plan{Task: clean(req.Task)}
-	for _, c := range req.Constraints {
-		if c = clean(c); !blank(c) {
-			p.Constraints = append(p.Constraints, c)
-		}
-	}
-	return p
+	return &boulder.Plan{Task: clean(req.Task), Constraints: said(req.Constraints)}
 }
 
 // specs are the sub-tasks without their dependencies.
@@ -178,17 +173,11 @@ func (a *answer) repetitions() []string {
 	return told
 }
 
+var noID = regexp.MustCompile(`(-|[^a-zA-Z0-9_])+`)
+
 // slug makes an id of what a model took for one; "" if nothing is left.
 func slug(id string) string {
-	id = strings.Map(func(r rune) rune {
-		if idRune(r) {
-			return r
-		}
-		return '-'
-	}, strings.TrimSpace(id))
-	for strings.Contains(id, "--") {
-		id = strings.ReplaceAll(id, "--", "-")
-	}
+	id = noID.ReplaceAllString(strings.TrimSpace(id), "-")
 	return strings.Trim(id[:min(len(id), maxID)], "-")
 }
 
