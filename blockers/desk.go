@@ -50,6 +50,19 @@ type Config struct {
 	Logger *slog.Logger     // Defaults to none. It is told ids and never what a blocker says.
 }
 
+var (
+	// ErrOff is returned for what comes up where diversion is switched off. Nothing was recorded.
+	ErrOff = errors.New("the blocker diverter is off; nothing was recorded")
+	// ErrTooMany is returned for a blocker of a session that has [Config.Max] of them. Nothing was recorded.
+	ErrTooMany = errors.New("this session has as many blockers as it may have; nothing was recorded")
+	// ErrNotFound is returned for an id that is not there.
+	ErrNotFound = errors.New("no such blocker")
+	// ErrSettled is returned for an answer to what has one, or was skipped.
+	ErrSettled = errors.New("it is settled already")
+	// ErrNothingToAllow is returned for a permission given to what did not ask for one.
+	ErrNothingToAllow = errors.New("it did not ask for a permission, so there is none to give: answer it with a text")
+)
+
 // Desk is where blockers are taken down and answered. Its methods may be called from any goroutine. They wait up to five
 // seconds for others who use the database, and then fail with [store.ErrHeld]; of a file that is damaged, foreign or
 // from a newer manager they say so ([store.ErrUnusable], [store.VersionError]) and leave it alone.

@@ -94,9 +94,11 @@ func (d *Desk) taken(ask boulder.Blocker) *record {
 	a := *ask.Ask
 	a.Patterns = slices.Clone(a.Patterns)
 	r := &record{Blocker: ask}
-	r.Blocker.Ask, r.Blocker.Options, r.Blocker.Status = &a, slices.Clone(ask.Options), boulder.BlockerPending
+	b := &r.Blocker
+	b.Ask, b.Options, b.Status = &a, slices.Clone(ask.Options), boulder.BlockerPending
+	asks := a.Kind == boulder.AskPermission
 	parts := []string{ask.SessionID, string(a.Kind), a.Permission}
-	if a.Kind == boulder.AskPermission {
+	if asks {
 		patterns := a.Patterns
 		if len(patterns) == 0 {
 			patterns = []string{""}
@@ -106,55 +108,37 @@ func (d *Desk) taken(ask boulder.Blocker) *record {
 		}
 		parts = append(parts, r.Grants...)
 	}
-	d.tidy(&r.Blocker)
-	if a.Kind == boulder.AskQuestion {
-		parts = append(append(parts, text.Fold(r.Blocker.Question)), r.Blocker.Options...)
+	d.tidy(b)
+	category, question := boulder.BlockerQuestion, "The agent asked a question without words."
+	if asks {
+		category, question = boulder.BlockerPermission, fmt.Sprintf("May the agent use %s?", wanted(&a))
+	} else {
+		parts = append(append(parts, text.Fold(b.Question)), b.Options...)
 	}
-	describe(&r.Blocker)
-	bound(&r.Blocker)
 	r.Ask = hashed(parts...)
+	who := "OpenCode"
+	if a.Tool != "" {
+		who = "The tool " + a.Tool
+	}
+	b.Category = cmp.Or(b.Category, category)
+	b.Question = text.Cut(cmp.Or(b.Question, question), maxQuestion)
+	b.Context = text.Cut(cmp.Or(b.Context, who+" asked for it while nobody was there."), maxContext)
+	b.Options = bounded(b.Options, "options", maxOptions, maxOption)
+	a.Patterns = bounded(a.Patterns, "patterns", maxPatterns, maxPattern)
+	a.Permission, a.Tool = text.Cut(a.Permission, maxName), text.Cut(a.Tool, maxName)
+	a.RequestID, a.Arguments = text.Cut(a.RequestID, maxName), text.Cut(a.Arguments, maxArguments)
 	return r
 }
 
-// describe adds what an ask does not say itself.
-func describe(b *boulder.Blocker) {
-	if b.Category == "" {
-		b.Category = boulder.BlockerQuestion
-		if b.Ask.Kind == boulder.AskPermission {
-			b.Category = boulder.BlockerPermission
-		}
+// bounded cuts a list and each of its texts, visibly.
+func bounded(list []string, what string, most, long int) []string {
+	if n := len(list); n > most {
+		list = append(list[:most-1:most-1], fmt.Sprintf("… (%d %s)", n, what))
 	}
-	if strings.TrimSpace(b.Question) == "" {
-		b.Question = "The agent asked a question without words."
-		if b.Ask.Kind == boulder.AskPermission {
-			b.Question = fmt.Sprintf("May the agent use %s?", wanted(b.Ask))
-		}
+	for i, s := range list {
+		list[i] = text.Cut(s, long)
 	}
-	if strings.TrimSpace(b.Context) == "" {
-		b.Context = "OpenCode asked for it while nobody was there."
-		if b.Ask.Tool != "" {
-			b.Context = fmt.Sprintf("The tool %s asked for it while nobody was there.", b.Ask.Tool)
-		}
-	}
-}
-
-func bound(b *boulder.Blocker) {
-	b.Question, b.Context = text.Cut(b.Question, maxQuestion), text.Cut(b.Context, maxContext)
-	if n := len(b.Options); n > maxOptions {
-		b.Options = append(b.Options[:maxOptions-1:maxOptions-1], fmt.Sprintf("… (%d options)", n))
-	}
-	for i, o := range b.Options {
-		b.Options[i] = text.Cut(o, maxOption)
-	}
-	a := b.Ask
-	a.Permission, a.Tool = text.Cut(a.Permission, maxName), text.Cut(a.Tool, maxName)
-	a.RequestID, a.Arguments = text.Cut(a.RequestID, maxName), text.Cut(a.Arguments, maxArguments)
-	if n := len(a.Patterns); n > maxPatterns {
-		a.Patterns = append(a.Patterns[:maxPatterns-1:maxPatterns-1], fmt.Sprintf("… (%d patterns)", n))
-	}
-	for i, p := range a.Patterns {
-		a.Patterns[i] = text.Cut(p, maxPattern)
-	}
+	return list
 }
 
 // wanted names a permission: bash: git push, git tag.
@@ -240,4 +224,30 @@ func (d *Desk) Gone(ctx context.Context, id string) error {
 		}
 		return nil
 	})
+}
+
+// Instruction is what an agent is told whose ask is diverted: that it is refused and recorded, and how to go on. It gives no
+// tasks and no next steps: the agent knows them (seed 003, FR-008 and FR-010). toolName is what the agent knows the blocker
+// tool as; empty: it has none.
+func Instruction(toolName string, ask boulder.Blocker) string {
+	var s strings.Builder
+	hard := " If a part of your task cannot be done without it, leave that part out and say so in your final message."
+	if ask.Ask != nil && ask.Ask.Kind == boulder.AskPermission {
+		s.WriteString("Nobody is there to give this permission (" + wanted(ask.Ask) + "). It is refused, and recorded for a " +
+			"person to see. Do not ask for it again, and do not do the same in another way.")
+		if toolName != "" {
+			hard = " If a part of your task cannot be done without it, call the tool " + toolName + " once, with category " +
+				"permission and blocks_progress true."
+		}
+	} else {
+		s.WriteString("Nobody is there to answer. The question is recorded for a person to see; do not ask it again.")
+		hard = " Choose what can be changed later, go on with it, and say so in your final message."
+		if toolName != "" {
+			hard = " If you may choose yourself, find three options, choose one, go on with it, and report it with the tool " +
+				toolName + " and blocks_progress false; if you must not, call " + toolName + " with blocks_progress true."
+		}
+	}
+	s.WriteString(hard)
+	s.WriteString(" Move on with the next non-blocking issues.")
+	return s.String()
 }

@@ -38,6 +38,25 @@ type Input struct {
 	ChosenReasoning string   `json:"chosen_reasoning,omitempty"` // at most 4,000 characters
 }
 
+// InputError says what is wrong with a call of the tool, in words for the agent that made it.
+type InputError struct {
+	Problems []FieldError // in the order of the tool's fields; at least one
+}
+
+// FieldError is about one field of a call.
+type FieldError struct {
+	Field   string // as the tool has it: blocks_progress
+	Problem string // a sentence that names the field
+}
+
+func (e *InputError) Error() string {
+	texts := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		texts[i] = p.Problem
+	}
+	return strings.Join(texts, "\n")
+}
+
 // fields are those of the input, in the order in which agents are told of them: what each has to be, and where it goes.
 var fields = []struct {
 	name, want string

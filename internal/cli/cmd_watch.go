@@ -103,11 +103,13 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) error {
 	if err != nil {
 		return err
 	}
-	cfg, closeWiring, err := p.config(ctx, o)
+	cfg, err := p.config(ctx, o)
+	if p.judge != nil {
+		defer p.judge.Close()
+	}
 	if err != nil {
 		return err
 	}
-	defer closeWiring()
 	if o.dryRun {
 		report, err := p.read(ctx)
 		if err != nil {
@@ -160,7 +162,8 @@ func watchEnd(err error, address string) error {
 type watchProject struct {
 	*project.Project
 	app          *app
-	path, socket string // of the state, and of the process that watches
+	path, socket string                // of the state, and of the process that watches
+	judge        *project.SessionJudge // nil unless a criterion asks for it
 }
 
 func (a *app) watchProject() (*watchProject, error) {
@@ -169,7 +172,9 @@ func (a *app) watchProject() (*watchProject, error) {
 		return nil, err
 	}
 	dir := filepath.Join(p.Dir(), store.DirName)
-	return &watchProject{p, a, filepath.Join(dir, watch.FileName), filepath.Join(dir, watch.SocketName)}, nil
+	return &watchProject{
+		Project: p, app: a, path: filepath.Join(dir, watch.FileName), socket: filepath.Join(dir, watch.SocketName),
+	}, nil
 }
 
 // open opens the state. While another watch has it, the error says who.
@@ -248,22 +253,22 @@ func (p *watchProject) address(o *watchOptions) string {
 }
 
 // config makes a watch's configuration of flags and configuration files.
-func (p *watchProject) config(ctx context.Context, o *watchOptions) (_ watch.Config, closeWiring func(), err error) {
+func (p *watchProject) config(ctx context.Context, o *watchOptions) (cfg watch.Config, err error) {
 	a := p.app
 	if o.since <= 0 {
-		return watch.Config{}, nil, usagef("--since is %s: it must be more than 0", o.since)
+		return cfg, usagef("--since is %s: it must be more than 0", o.since)
 	}
 	if len(o.budget.subTasks) > 0 || o.budget.run != nil && (o.budget.run.Attempts > 0 || o.budget.run.Calls > 0) {
-		return watch.Config{}, nil, usagef("--budget of a watch has tokens, cost and time only, and no sub-tasks")
+		return cfg, usagef("--budget of a watch has tokens, cost and time only, and no sub-tasks")
 	}
 	policy := p.Config().Watch.Policy()
 	policy.Continuous = o.continuous
 	policy.MaxIterations = cmp.Or(o.iterations, policy.MaxIterations)
 	words, checks, err := p.criteria(o)
 	if err != nil {
-		return watch.Config{}, nil, err
+		return cfg, err
 	}
-	cfg := watch.Config{
+	cfg = watch.Config{
 		Project: p.Dir(), Policy: &policy, DoneWhen: words, Tests: checks.Tests, Lint: checks.Lint,
 		Budget: o.budget.run, Since: o.since, All: o.all, Once: o.once, DryRun: o.dryRun, Redact: a.secrets.Text, Logger: a.logger(),
 		Attach: func(ctx context.Context) (*opencode.Client, error) { return p.attach(ctx, p.address(o)) },
@@ -271,18 +276,13 @@ func (p *watchProject) config(ctx context.Context, o *watchOptions) (_ watch.Con
 		Run: p.RunCommand,
 	}
 	p.Config().Blockers.Enabled = p.Config().Blockers.Enabled || o.blockers
-	if cfg.Diverter, err = p.Diverter(); err != nil {
-		return watch.Config{}, nil, err
+	if cfg.Diverter, err = p.Diverter(); err != nil || !slices.Contains(words, boulder.DoneJudge) {
+		return cfg, err
 	}
-	if !slices.Contains(words, boulder.DoneJudge) {
-		return cfg, p.Close, nil
+	if p.judge, err = p.SessionJudge(ctx, p.address(o)); err == nil {
+		cfg.Judge = p.judge.Ask
 	}
-	judge, err := p.SessionJudge(ctx, p.address(o))
-	if err != nil {
-		return watch.Config{}, nil, err
-	}
-	cfg.Judge = judge.Ask
-	return cfg, func() { judge.Close(); p.Close() }, nil
+	return cfg, err
 }
 
 // criteria are the words of completion, and the commands behind tests and diagnostics. A person's own session is not held

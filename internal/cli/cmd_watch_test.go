@@ -127,7 +127,7 @@ func TestWatchCommand(t *testing.T) {
 	contains(run(5, "watch"), "watched already: process")
 	contains(run(0, "watch", "--status"), "complete")
 	contains(run(0, "watch", "stop", session.ID[len(session.ID)-6:]), "is stopped")
-	contains(run(0, "show", "--why", session.ID), "goes on (1)")
+	contains(run(0, "show", "--why", session.ID), "continues (1)")
 	contains(run(0, "watch", "--dry-run", "--once"), "waits (stopped)")
 	if err := watching.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
