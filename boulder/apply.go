@@ -61,11 +61,11 @@ func event[B Body](name string, public bool, apply func(*State, *Event, B) error
 }
 
 // ofAttempt is an event of an open attempt in one of the allowed states; none given: in any.
-func ofAttempt[B interface{ ref() AttemptRef }](
+func ofAttempt[B interface{ Ref() AttemptRef }](
 	name string, public bool, apply func(*State, *Event, *Open, B) error, allowed ...AttemptStatus,
 ) eventType {
 	return event(name, public, func(s *State, e *Event, b B) error {
-		o, err := s.at(b.ref(), allowed...)
+		o, err := s.at(b.Ref(), allowed...)
 		if err == nil {
 			err = apply(s, e, o, b)
 		}
@@ -76,7 +76,8 @@ func ofAttempt[B interface{ ref() AttemptRef }](
 	})
 }
 
-func (r AttemptRef) ref() AttemptRef { return r }
+// Ref is of what is about one attempt.
+func (r AttemptRef) Ref() AttemptRef { return r }
 
 // Apply changes the state by one event and returns it as it was logged, with its number. An event that does not fit is
 // refused with an error that wraps [ErrRefused], and the state is as it was.

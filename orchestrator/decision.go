@@ -109,12 +109,8 @@ func tag(boulderID string, ref boulder.AttemptRef) string {
 	return "manager:" + boulderID + "/" + ref.SubTaskID + "#" + strconv.Itoa(ref.Attempt)
 }
 
-// maxListed is how many sub-tasks a prompt lists beside those that it is about.
+// maxListed is how many sub-tasks a prompt lists beside those that it is about: the list must not grow with the plan.
 const maxListed = 20
-
-// briefOthers is how many finished sub-tasks a brief mentions beside its dependencies, the newest ones: in a plan of
-// thousands the list must not grow with the plan.
-const briefOthers = 20
 
 // brief builds the first prompt of an attempt. It depends on stored records only.
 func (r *run) brief(o *boulder.Open) boulder.Brief {
@@ -123,7 +119,7 @@ func (r *run) brief(o *boulder.Open) boulder.Brief {
 		NewFacts: r.state.Boulder.NewFacts, Notes: r.state.Boulder.NotesFor(o.SubTask.ID, 0),
 		Answers: r.answers(o.SubTask, 0), BlockerTool: r.blockerTool(),
 	}
-	others := r.state.Completed(briefOthers + len(o.SubTask.DependsOn))
+	others := r.state.Completed(maxListed + len(o.SubTask.DependsOn))
 	in.Dependencies = make([]*boulder.SubTask, 0, len(o.SubTask.DependsOn))
 	in.Finished = make([]*boulder.SubTask, 0, len(others))
 	needed := make(map[string]bool, len(o.SubTask.DependsOn)) // a join can need all others

@@ -223,24 +223,28 @@ func (r *run) commit() error {
 
 var errAbandoned = errors.New("the events are not read any more")
 
-// decide applies what schedule.Compute decides until only work is left to do, and remembers that.
+// decide applies what schedule.Compute decides until only work is left to do, and remembers that. No other boulder of
+// this Orchestrator decides meanwhile, so that no slot is given out twice.
 func (r *run) decide() error {
 	if err := r.adoptUnasked(); err != nil {
 		return err
 	}
-	return r.withSharedLimits(r.decideWith)
+	r.o.runs.mu.Lock()
+	defer r.o.runs.mu.Unlock()
+	others := r.others()
+	err := r.decideWith(others)
+	r.share(schedule.Hold(r.state, r.o.limits, r.now(), r.slots, r.busy, others, err != nil || r.halting()))
+	return err
 }
 
 func (r *run) decideWith(others []schedule.Share) error {
 	for {
-		decided := false
-		r.wake, r.todo = time.Time{}, nil
-		actions := schedule.Compute(r.state, r.o.limits, r.now(), others...)
-		if len(actions) == 1 && r.toVerify(actions[0]) {
-			r.todo = actions
+		r.wake, r.todo = time.Time{}, schedule.Compute(r.state, r.o.limits, r.now(), others...)
+		if len(r.todo) == 1 && r.toVerify(r.todo[0]) {
 			return nil
 		}
-		for _, action := range actions {
+		decided := false
+		for _, action := range r.todo {
 			bodies := r.decision(action)
 			for _, body := range bodies {
 				if err := r.apply(body); err != nil {
@@ -255,7 +259,6 @@ func (r *run) decideWith(others []schedule.Share) error {
 			}
 		}
 		if !decided {
-			r.todo = actions
 			return nil
 		}
 	}

@@ -60,23 +60,21 @@ func (rs *runs) nudge(except *run) {
 	}
 }
 
-// withSharedLimits calls decide with what the other boulders hold and wait for. No other one decides meanwhile, so that no slot is
-// given out twice.
-func (r *run) withSharedLimits(decide func(others []schedule.Share) error) error {
-	rs := &r.o.runs
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
+// others are what the other boulders hold and wait for. Its caller holds mu.
+func (r *run) others() []schedule.Share {
 	var others []schedule.Share
-	for other, share := range rs.shares {
+	for other, share := range r.o.runs.shares {
 		if other != r {
 			others = append(others, share)
 		}
 	}
-	err := decide(others)
-	mine := schedule.Hold(r.state, r.o.limits, r.now(), r.slots, r.busy, others, err != nil || r.halting())
-	if !mine.Equal(rs.shares[r]) {
-		rs.shares[r] = mine
-		rs.nudge(r)
+	return others
+}
+
+// share tells the other boulders what this one holds and waits for. Its caller holds mu.
+func (r *run) share(mine schedule.Share) {
+	if !mine.Equal(r.o.runs.shares[r]) {
+		r.o.runs.shares[r] = mine
+		r.o.runs.nudge(r)
 	}
-	return err
 }

@@ -252,18 +252,8 @@ func (r *run) receive(m message) error {
 // admissible refuses reports that the contract of [Runner] does not have: a runner must not decide, nor speak for
 // another attempt.
 func (r *run) admissible(m message) error {
-	var ref boulder.AttemptRef
 	switch b := m.report.(type) {
-	case boulder.SubTaskStart:
-		ref = b.AttemptRef
-	case boulder.TurnSent:
-		ref = b.AttemptRef
-	case boulder.Nudged:
-		ref = b.AttemptRef
-	case boulder.SubTaskProgress:
-		ref = b.AttemptRef
-	case boulder.BlockerRaised:
-		ref = b.AttemptRef
+	case boulder.SubTaskStart, boulder.TurnSent, boulder.Nudged, boulder.SubTaskProgress, boulder.BlockerRaised:
 	case boulder.GateRun:
 		if m.ref == verifyRef && b.Final {
 			return nil
@@ -272,7 +262,7 @@ func (r *run) admissible(m message) error {
 	default:
 		return fmt.Errorf("a runner cannot report a %T: %w", m.report, boulder.ErrRefused)
 	}
-	if ref != m.ref || !r.busy(ref) {
+	if ref := m.report.(interface{ Ref() boulder.AttemptRef }).Ref(); ref != m.ref || !r.busy(ref) {
 		return fmt.Errorf("attempt %d of %q reports for attempt %d of %q, or after its end: %w",
 			m.ref.Attempt, m.ref.SubTaskID, ref.Attempt, ref.SubTaskID, boulder.ErrRefused)
 	}

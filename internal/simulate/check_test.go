@@ -16,7 +16,7 @@ func (w *world) committed(p *process, events []boulder.Event) {
 	if d := time.Since(w.epoch); d > maxTime {
 		w.violate("every run ends", "%s have not brought it to its end", d)
 	}
-	w.since, w.unsynced = events[0].Seq, nil
+	w.since = events[0].Seq
 	for _, e := range events {
 		w.noteEvent(e)
 		w.checkEvent(p, e)

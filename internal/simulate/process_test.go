@@ -148,7 +148,6 @@ func (s disk) Commit(ctx context.Context, state *boulder.State, events []boulder
 	}
 	if hit && p.fate.kind == "crash" && !p.fate.written {
 		if throw(p.w.sc.seed, "cut", p.number).is(0.5) {
-			p.w.unsynced = events
 			if err := p.cutPower(func() error { return p.db.Commit(ctx, state, events) }); err != nil {
 				p.w.violate("the store takes what the loop commits", "%v", err)
 			}
@@ -190,7 +189,6 @@ func (w *world) start(dir string, number int, crashed bool) (*process, error) {
 	p.ctx, p.leave = context.WithCancelCause(context.Background())
 	p.path = filepath.Join(dir, "manager.db")
 	if number > 1 {
-		w.flipBit(dir, p.path, number)
 	}
 	db, err := store.Open(p.path, store.Options{})
 	if err != nil {

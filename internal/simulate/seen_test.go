@@ -50,7 +50,7 @@ func (c *census) check(t *testing.T) {
 	for _, what := range []string{
 		"fate crash", "fate full", "fate kill", "fate stop", "fate cancel", "fate abandon", "resume prompts",
 		"order pause", "order resume", "order cancel", "order skip", "order retry", "order note", "clock back",
-		"clock forward", "power cut", "bit flipped",
+		"clock forward", "power cut",
 		"asked", "answered before the report", "answered twice", "order settle", "delivered later",
 		"answer lost between desk and boulder",
 		"end completed", "end partial", "end failed", "end cancelled",

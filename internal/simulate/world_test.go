@@ -30,8 +30,6 @@ type world struct {
 
 	disk   *boulder.State // what the disk has, by the events that were committed
 	events []boulder.Event
-	// unsynced are those of a commit that a power cut has ended, until there is another commit.
-	unsynced []boulder.Event
 	record
 
 	broken  []string       // invariants, with what broke them
