@@ -10,6 +10,7 @@ import (
 
 // Elapsed is a duration as people say it: <0.1s, 0.4s, 34s, 1m02s, 3h05m, 2d04h, 90d.
 func Elapsed(d time.Duration) string {
+	const day = 24 * time.Hour
 	switch d = max(d, 0); {
 	case d == 0:
 		return "0s"
@@ -18,21 +19,16 @@ func Elapsed(d time.Duration) string {
 	case d < time.Second:
 		return fmt.Sprintf("%.1fs", d.Truncate(100*time.Millisecond).Seconds())
 	case d < time.Minute:
-		return whole(d, time.Second) + "s"
+		return fmt.Sprintf("%ds", d/time.Second)
 	case d < time.Hour:
-		return whole(d, time.Minute) + "m" + two(d%time.Minute/time.Second) + "s"
-	case d < 24*time.Hour:
-		return whole(d, time.Hour) + "h" + two(d%time.Hour/time.Minute) + "m"
-	case d < 10*24*time.Hour:
-		return whole(d, 24*time.Hour) + "d" + two(d%(24*time.Hour)/time.Hour) + "h"
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < day:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d < 10*day:
+		return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
 	}
-	return whole(d, 24*time.Hour) + "d"
+	return fmt.Sprintf("%dd", d/day)
 }
-
-func whole(d, unit time.Duration) string { return strconv.FormatInt(int64(d/unit), 10) }
-
-// two writes a number below 100 with two digits.
-func two(n time.Duration) string { return string([]byte{byte('0' + n/10), byte('0' + n%10)}) }
 
 // Count is a number in at most five columns up to a billion: 950, 12.3k, 4.5M.
 func Count(n int64) string {

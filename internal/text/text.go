@@ -69,13 +69,5 @@ func Wrap(s string, n int) string {
 // Fit is [Clip], filled with spaces to exactly n columns.
 func Fit(s string, n int) string {
 	s = Clip(s, n)
-	return s + blanks(s, n)
+	return s + strings.Repeat(" ", max(0, n-ansi.StringWidthWc(s)))
 }
-
-// FitRight is [Fit] with the spaces in front.
-func FitRight(s string, n int) string {
-	s = Clip(s, n)
-	return blanks(s, n) + s
-}
-
-func blanks(s string, n int) string { return strings.Repeat(" ", max(0, n-ansi.StringWidthWc(s))) }

@@ -27,10 +27,10 @@ func console() (c Console, stdout, stderr *bytes.Buffer) {
 }
 
 // shown is what is printed on a terminal of some columns; 0: in a file. No line is wider than the terminal.
-func shown(t *testing.T, width int, print func(page.Out)) string {
+func shown(t *testing.T, width int, write func(page.Out)) string {
 	t.Helper()
 	var out strings.Builder
-	print(page.Out{Writer: &out, Columns: width})
+	write(page.Out{Writer: &out, Columns: width})
 	for line := range strings.Lines(out.String()) {
 		if w := ansi.StringWidthWc(strings.TrimSuffix(line, "\n")); width > 0 && w >= width {
 			t.Errorf("a line for %d columns has %d: %q", width, w, line)

@@ -27,11 +27,13 @@ type Boulder struct {
 
 const ID = "01k3sample"
 
+// New is the boulder before its plan.
 func New(t testing.TB) *Boulder {
 	t.Helper()
 	return NewOf(t, ID)
 }
 
+// NewOf is New with an id.
 func NewOf(t testing.TB, id string) *Boulder {
 	t.Helper()
 	s := &Boulder{T: t, ID: id, State: boulder.NewState(), Now: Began}
@@ -44,6 +46,7 @@ func NewOf(t testing.TB, id string) *Boulder {
 	return s
 }
 
+// Apply lets something happen, a second after the last event.
 func (s *Boulder) Apply(body boulder.Body) {
 	s.T.Helper()
 	e, err := s.State.Apply(boulder.Event{Time: s.Now, BoulderID: s.ID, Body: body})
@@ -54,6 +57,7 @@ func (s *Boulder) Apply(body boulder.Body) {
 	s.Events = append(s.Events, e)
 }
 
+// Plan is the plan of the boulder.
 func Plan() boulder.Plan {
 	return boulder.Plan{
 		Version: 1, Task: "Add dark mode\nwith a toggle in the settings", Goal: "The app has a dark mode",
@@ -83,6 +87,7 @@ func Plan() boulder.Plan {
 	}
 }
 
+// Plan adopts the plan.
 func (s *Boulder) Plan() {
 	plan := Plan()
 	rev := boulder.PlanRevision{
@@ -98,6 +103,7 @@ func (s *Boulder) Plan() {
 	s.Apply(planned)
 }
 
+// Start begins an attempt and sends its brief.
 func (s *Boulder) Start(ref boulder.AttemptRef) {
 	s.Apply(boulder.Starting{AttemptRef: ref, Tag: "tag", Prompt: "the brief"})
 	model := s.State.SubTask(ref.SubTaskID).Model
