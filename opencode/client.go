@@ -102,7 +102,7 @@ func newClient(address string, cfg AttachConfig) (*Client, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
-	c.events = newHub(c.readEvents, cfg.Logger)
+	c.events = newHub(c)
 	return c, nil
 }
 

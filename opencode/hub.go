@@ -3,7 +3,6 @@ package opencode
 import (
 	"context"
 	"iter"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -28,38 +27,36 @@ type Filter struct {
 // hub spreads the events of one connection over the subscriptions. The connection
 // is made when the first one subscribes and kept until the client closes.
 type hub struct {
-	read   func(ctx context.Context, h *hub) error // one connection; returns why it ended
-	log    *slog.Logger
+	client *Client
 	ctx    context.Context
 	cancel context.CancelFunc
+	start  sync.Once
 	reader sync.WaitGroup
 
-	mu      sync.Mutex
-	subs    map[*Subscription]struct{}
-	started bool
-	live    bool // connected: events are coming in
-	closed  bool
+	mu   sync.Mutex
+	subs map[*Subscription]struct{}
+	live bool // connected: events are coming in
 }
 
-func newHub(read func(ctx context.Context, h *hub) error, log *slog.Logger) *hub {
-	ctx, cancel := context.WithCancel(context.Background())
-	return &hub{read: read, log: log, ctx: ctx, cancel: cancel, subs: map[*Subscription]struct{}{}}
+func newHub(c *Client) *hub {
+	h := &hub{client: c, subs: map[*Subscription]struct{}{}}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	return h
 }
 
 // Subscribe begins to collect events; the first is a [Resync], as soon as the
 // connection stands. Close the subscription when done. After the client is closed a
 // subscription is born closed.
-func (c *Client) Subscribe(f Filter) *Subscription { return c.events.subscribe(f) }
-
-func (h *hub) subscribe(f Filter) *Subscription {
+func (c *Client) Subscribe(f Filter) *Subscription {
+	h := c.events
 	s := &Subscription{hub: h, directory: f.Directory, events: make(chan Event, subscriptionBuffer)}
 	if len(f.Sessions) > 0 {
-		s.sessions = map[string]struct{}{}
+		s.sessions = map[string]bool{}
 		s.follow(f.Sessions)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed {
+	if h.ctx.Err() != nil {
 		close(s.events)
 		return s
 	}
@@ -67,62 +64,41 @@ func (h *hub) subscribe(f Filter) *Subscription {
 	if h.live {
 		s.push(Event{Payload: Resync{"subscribed"}})
 	}
-	if !h.started {
-		h.started = true
-		h.reader.Go(h.run)
-	}
+	h.start.Do(func() { h.reader.Go(h.run) })
 	return s
 }
 
 // run keeps a connection until the hub closes.
 func (h *hub) run() {
 	wait := minReconnect
-	for h.ctx.Err() == nil {
-		err := h.read(h.ctx, h)
+	for {
+		connected, err := h.client.readEvents(h.ctx, h.publish)
 		if h.ctx.Err() != nil {
 			return
 		}
-		if h.disconnected(err) {
+		if connected {
+			h.publish(Event{Payload: Disconnected{err}})
 			wait = minReconnect
 		}
-		h.log.Warn("event stream ended, connecting again", "error", err, "in", wait)
-		pause := time.NewTimer(wait/2 + rand.N(wait/2))
+		h.client.log.Warn("event stream ended, connecting again", "error", err, "in", wait)
 		select {
 		case <-h.ctx.Done():
-			pause.Stop()
-		case <-pause.C:
+		case <-time.After(wait/2 + rand.N(wait/2)):
 		}
 		wait = min(2*wait, maxReconnect)
 	}
-}
-
-// connected marks the point from which on events are complete.
-func (h *hub) connected() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.live = true
-	for s := range h.subs {
-		s.push(Event{Payload: Resync{"connected"}})
-	}
-}
-
-// disconnected reports whether there was a connection to lose.
-func (h *hub) disconnected(err error) (wasLive bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	wasLive, h.live = h.live, false
-	for s := range h.subs {
-		if wasLive {
-			s.push(Event{Payload: Disconnected{err}})
-		}
-	}
-	return wasLive
 }
 
 // publish gives an event to whoever wants it.
 func (h *hub) publish(e Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	switch e.Payload.(type) {
+	case Resync:
+		h.live = true
+	case Disconnected:
+		h.live = false
+	}
 	for s := range h.subs {
 		if s.wants(e) {
 			s.push(e)
@@ -130,24 +106,14 @@ func (h *hub) publish(e Event) {
 	}
 }
 
-func (h *hub) remove(s *Subscription) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, ok := h.subs[s]; ok {
-		delete(h.subs, s)
-		close(s.events)
-	}
-}
-
 func (h *hub) close() {
 	h.mu.Lock()
-	h.closed = true
+	h.cancel()
 	for s := range h.subs {
 		delete(h.subs, s)
 		close(s.events)
 	}
 	h.mu.Unlock()
-	h.cancel()
 	h.reader.Wait()
 }
 
@@ -156,7 +122,7 @@ type Subscription struct {
 	hub       *hub
 	directory string
 	events    chan Event
-	sessions  map[string]struct{} // nil: all; guarded by hub.mu
+	sessions  map[string]bool // nil: all; guarded by hub.mu
 }
 
 // C delivers the events in the order in which they happened. It is closed when the
@@ -197,14 +163,21 @@ func (s *Subscription) Follow(sessionIDs ...string) {
 
 // Close ends the subscription. It may be called more than once and while the events
 // are being read.
-func (s *Subscription) Close() { s.hub.remove(s) }
+func (s *Subscription) Close() {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	if _, open := s.hub.subs[s]; open {
+		delete(s.hub.subs, s)
+		close(s.events)
+	}
+}
 
 func (s *Subscription) follow(sessionIDs []string) {
 	if s.sessions == nil {
 		return
 	}
 	for _, id := range sessionIDs {
-		s.sessions[id] = struct{}{}
+		s.sessions[id] = true
 	}
 }
 
@@ -215,20 +188,17 @@ func (s *Subscription) wants(e Event) bool {
 	if s.sessions == nil || e.SessionID == "" {
 		return true
 	}
+	var session Session
 	switch p := e.Payload.(type) {
 	case SessionCreated:
-		s.adopt(p.Session)
+		session = p.Session
 	case SessionUpdated:
-		s.adopt(p.Session)
+		session = p.Session
 	}
-	_, ok := s.sessions[e.SessionID]
-	return ok
-}
-
-func (s *Subscription) adopt(session Session) {
-	if _, ok := s.sessions[session.ParentID]; ok {
-		s.follow([]string{session.ID})
+	if s.sessions[session.ParentID] {
+		s.sessions[session.ID] = true
 	}
+	return s.sessions[e.SessionID]
 }
 
 // push never blocks: a buffer that is full is emptied and a Resync takes the place of what was in it. Only the hub sends,

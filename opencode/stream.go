@@ -12,9 +12,10 @@ import (
 	"github.com/tmaxmax/go-sse"
 )
 
-// readEvents reads /global/event over one connection and publishes what comes. It
-// returns why the connection ended, never nil.
-func (c *Client) readEvents(ctx context.Context, h *hub) error {
+// readEvents reads /global/event over one connection and publishes what comes, first
+// of all a [Resync]. It tells whether it got as far as that, and why the connection
+// ended, never nil.
+func (c *Client) readEvents(ctx context.Context, publish func(Event)) (connected bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(c.cfg.EventSilence, func() {
@@ -23,18 +24,17 @@ func (c *Client) readEvents(ctx context.Context, h *hub) error {
 	defer silence.Stop()
 	body, err := c.openEvents(ctx)
 	if err != nil {
-		return streamError(ctx, err)
+		return false, streamError(ctx, err)
 	}
 	defer body.Close()
 	source := &watchedReader{r: body, heard: func() { silence.Reset(c.cfg.EventSilence) }}
-	connected := false
 	for e, err := range sse.Read(source, &sse.ReadConfig{MaxEventSize: c.maxEvent}) {
 		if err != nil {
-			return streamError(ctx, err)
+			return connected, streamError(ctx, err)
 		}
 		if !connected { // the first is server.connected, and from then on nothing is missed
 			connected = true
-			h.connected()
+			publish(Event{Payload: Resync{"connected"}})
 		}
 		event, err := readEvent([]byte(e.Data))
 		switch {
@@ -42,10 +42,10 @@ func (c *Client) readEvents(ctx context.Context, h *hub) error {
 		case err != nil:
 			c.log.Warn("could not read an event of the server", "error", err)
 		default:
-			h.publish(event)
+			publish(event)
 		}
 	}
-	return streamError(ctx, io.ErrUnexpectedEOF) // a stream of events has no end
+	return connected, streamError(ctx, io.ErrUnexpectedEOF) // a stream of events has no end
 }
 
 func (c *Client) openEvents(ctx context.Context) (io.ReadCloser, error) {
