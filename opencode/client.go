@@ -193,47 +193,7 @@ func (c *Client) call(ctx context.Context, r request) error {
 		return transportError(ctx, r.op, err)
 	}
 	defer resp.Body.Close()
-	if r.scan != nil && resp.StatusCode == http.StatusOK && isJSON(resp) {
-		return scanAnswer(ctx, r, resp)
-	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
-	if err != nil {
-		return transportError(ctx, r.op, err)
-	}
-	return readAnswer(r, resp, body)
-}
-
-func scanAnswer(ctx context.Context, r request, resp *http.Response) error {
-	body := &io.LimitedReader{R: resp.Body, N: maxScanned}
-	source := &failingReader{r: body}
-	err := r.scan(json.NewDecoder(source))
-	switch {
-	case err == nil:
-		return nil
-	case source.err != nil:
-		return transportError(ctx, r.op, source.err)
-	case body.N <= 0:
-		return tooLong(r.op, resp.StatusCode, maxScanned)
-	}
-	return &Error{Op: r.op, Status: resp.StatusCode, cause: fmt.Errorf("unexpected answer: %w", err)}
-}
-
-// failingReader remembers a failure of the source, to tell it from one of what the source says.
-type failingReader struct {
-	r   io.Reader
-	err error
-}
-
-func (f *failingReader) Read(p []byte) (int, error) {
-	n, err := f.r.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		f.err = err
-	}
-	return n, err
-}
-
-func tooLong(op string, status, limit int) *Error {
-	return &Error{Op: op, Status: status, Message: fmt.Sprintf("the answer exceeds %d MiB", limit>>20)}
+	return readAnswer(ctx, r, resp)
 }
 
 func isJSON(resp *http.Response) bool {
@@ -268,31 +228,62 @@ func (c *Client) newRequest(ctx context.Context, r request) (*http.Request, erro
 // readAnswer turns an HTTP answer into r.out or an error. OpenCode answers a path
 // that it does not know with 200 and its web page, so the content type decides
 // whether the call was understood at all.
-func readAnswer(r request, resp *http.Response, body []byte) error {
-	if resp.StatusCode >= http.StatusMultipleChoices {
-		name, message := errorBody(body)
-		return &Error{
-			Op: r.op, Status: resp.StatusCode, Name: name, Message: message, kind: statusKind(resp.StatusCode),
-		}
+func readAnswer(ctx context.Context, r request, resp *http.Response) error {
+	limit := int64(maxBody)
+	if r.scan != nil {
+		limit = maxScanned
 	}
-	if len(body) > maxBody {
-		return tooLong(r.op, resp.StatusCode, maxBody)
-	}
-	if resp.StatusCode == http.StatusNoContent {
+	failure := &Error{Op: r.op, Status: resp.StatusCode, kind: statusKind(resp.StatusCode)}
+	body := &limitedBody{r: resp.Body, left: limit}
+	switch {
+	case resp.StatusCode >= http.StatusMultipleChoices:
+		said, _ := io.ReadAll(body)
+		failure.Name, failure.Message = errorBody(said)
+		return failure
+	case resp.StatusCode == http.StatusNoContent:
 		return nil
-	}
-	if !isJSON(resp) {
+	case !isJSON(resp):
 		media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-		message := fmt.Sprintf("%s answered %q instead of JSON", r.path, media)
-		return &Error{Op: r.op, Status: resp.StatusCode, Message: message, kind: ErrUnsupported}
+		failure.Message, failure.kind = fmt.Sprintf("%s answered %q instead of JSON", r.path, media), ErrUnsupported
+		return failure
 	}
-	if r.out == nil {
-		return nil
+	var err error
+	if r.scan != nil {
+		err = r.scan(json.NewDecoder(body))
+	} else if data, readErr := io.ReadAll(body); readErr == nil && r.out != nil {
+		err = json.Unmarshal(data, r.out)
 	}
-	if err := json.Unmarshal(body, r.out); err != nil {
-		return &Error{Op: r.op, Status: resp.StatusCode, cause: fmt.Errorf("unexpected answer: %w", err)}
+	switch {
+	case body.err != nil:
+		return transportError(ctx, r.op, body.err)
+	case body.left <= 0:
+		failure.Message = fmt.Sprintf("the answer exceeds %d MiB", limit>>20)
+		return failure
+	case err != nil:
+		failure.cause = fmt.Errorf("unexpected answer: %w", err)
+		return failure
 	}
 	return nil
+}
+
+// limitedBody ends where the limit is, and remembers a failure of the connection, to
+// tell it from one of what was sent.
+type limitedBody struct {
+	r    io.Reader
+	left int64
+	err  error
+}
+
+func (b *limitedBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, io.EOF
+	}
+	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.err = err
+	}
+	return n, err
 }
 
 // errorBody reads the two shapes in which OpenCode reports errors,
