@@ -136,19 +136,6 @@ func (d *Directory) Path() string { return d.path }
 // Client is the client that the view belongs to.
 func (d *Directory) Client() *Client { return d.client }
 
-// health asks the server for its version.
-func (c *Client) health(ctx context.Context) (version string, err error) {
-	var out struct {
-		Healthy bool   `json:"healthy"`
-		Version string `json:"version"`
-	}
-	err = c.call(ctx, request{op: "check health", method: http.MethodGet, path: "/global/health", out: &out})
-	if err == nil && !out.Healthy {
-		err = &Error{Op: "check health", Message: "the server says that it is not healthy", kind: ErrUnavailable}
-	}
-	return out.Version, err
-}
-
 // get is a call that reads.
 func get[T any](ctx context.Context, d *Directory, op, path string, query url.Values) (out T, err error) {
 	err = d.call(ctx, request{op: op, method: http.MethodGet, path: path, query: query, out: &out})

@@ -54,9 +54,6 @@ type ServerConfig struct {
 	// Output gets what the server prints. It is called from one goroutine. Defaults
 	// to nowhere; the last 8 KiB are kept for errors in any case.
 	Output io.Writer
-	// CallTimeout and EventSilence are passed on to the client, see [AttachConfig].
-	CallTimeout  time.Duration
-	EventSilence time.Duration
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -97,9 +94,6 @@ func (e *ExitError) Error() string {
 func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	cfg.StartTimeout = cmp.Or(cfg.StartTimeout, defaultStartTimeout)
 	cfg.StopGrace = cmp.Or(cfg.StopGrace, defaultStopGrace)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
 	path, err := lookUp(cfg.Binary)
 	if err != nil {
 		return nil, err
@@ -154,60 +148,43 @@ func (s *Server) command(path, password string) *exec.Cmd {
 }
 
 // getReady waits for the line that tells the address, then for a real answer.
-func (s *Server) getReady(ctx context.Context, password string) error {
+func (s *Server) getReady(ctx context.Context, password string) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.StartTimeout, ErrStartTimeout)
 	defer cancel()
-	select {
-	case address := <-s.listening:
-		client, err := newClient(address, AttachConfig{
-			Password: password, CallTimeout: s.cfg.CallTimeout, EventSilence: s.cfg.EventSilence, Logger: s.cfg.Logger,
-		})
-		if err != nil {
-			return err
+	listening := s.listening
+	ask := time.NewTicker(healthPause)
+	defer ask.Stop()
+	for {
+		select {
+		case address := <-listening:
+			if s.client, err = newClient(address, AttachConfig{Password: password, Logger: s.cfg.Logger}); err != nil {
+				return err
+			}
+			listening = nil
+			continue
+		case <-ask.C:
+			if s.client == nil {
+				continue
+			}
+			try, cancel := context.WithTimeout(ctx, healthTry)
+			s.client.version, err = s.client.identify(try)
+			cancel()
+			_, other := errors.AsType[*VersionError](err)
+			if err != nil && !other && !errors.Is(err, ErrUnauthorized) && !errors.Is(err, ErrUnsupported) {
+				continue // not yet
+			}
+		case <-s.done:
+			err = s.exitError()
+		case <-ctx.Done():
+			if err = context.Cause(ctx); s.output.String() != "" {
+				err = fmt.Errorf("%w; its last output:\n%s", err, s.output.String())
+			}
 		}
-		s.client = client
-	case <-s.done:
-		return s.exitError()
-	case <-ctx.Done():
-		return s.notReady(ctx)
-	}
-	if err := s.awaitHealth(ctx); err != nil {
-		s.client.Close()
+		if err != nil && s.client != nil {
+			s.client.Close()
+		}
 		return err
 	}
-	return nil
-}
-
-func (s *Server) awaitHealth(ctx context.Context) error {
-	pause := time.NewTicker(healthPause)
-	defer pause.Stop()
-	for {
-		try, cancel := context.WithTimeout(ctx, healthTry)
-		version, err := s.client.identify(try)
-		cancel()
-		if err == nil {
-			s.client.version = version
-			return nil
-		}
-		_, other := errors.AsType[*VersionError](err)
-		if other || errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrUnsupported) {
-			return err
-		}
-		select {
-		case <-pause.C:
-		case <-s.done:
-			return s.exitError()
-		case <-ctx.Done():
-			return s.notReady(ctx)
-		}
-	}
-}
-
-func (s *Server) notReady(ctx context.Context) error {
-	if output := s.output.String(); output != "" {
-		return fmt.Errorf("%w; its last output:\n%s", context.Cause(ctx), output)
-	}
-	return context.Cause(ctx)
 }
 
 // Client is the connection to the server. It is closed by [Server.Stop].

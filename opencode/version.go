@@ -116,15 +116,20 @@ func (c *Client) Check(ctx context.Context) error {
 
 // identify asks the server for its version. The error is a [*VersionError] for an OpenCode 2, which answers elsewhere.
 func (c *Client) identify(ctx context.Context) (version string, err error) {
-	version, err = c.health(ctx)
+	const op = "ask for the version"
+	var out struct {
+		Healthy bool
+		Version string
+	}
+	err = c.call(ctx, request{op: op, method: http.MethodGet, path: "/global/health", out: &out})
+	if err == nil && !out.Healthy {
+		err = &Error{Op: op, Message: "the server says that it is not healthy", kind: ErrUnavailable}
+	}
 	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnauthorized) {
-		return version, err
+		return out.Version, err
 	}
 	for _, path := range []string{"/api/info", "/api/health"} { // since 2.0.4, and before
-		var out struct {
-			Version string `json:"version"`
-		}
-		asked := c.call(ctx, request{op: "ask for the version", method: http.MethodGet, path: path, out: &out})
+		asked := c.call(ctx, request{op: op, method: http.MethodGet, path: path, out: &out})
 		if major, _ := generation(out.Version); asked == nil && major > 1 {
 			return "", &VersionError{Version: out.Version}
 		}
