@@ -19,8 +19,6 @@ const maxEvidence = 30_000
 type Config struct {
 	// Completer is asked. It retries by itself ([providers.WithRetry]). Required.
 	Completer providers.Completer
-	// Model is the provider's own name of the model. Defaults to the one that the Completer was opened for.
-	Model string
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -64,7 +62,7 @@ func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Ve
 	if req.RulesFirst && !v.Completed {
 		return v, boulder.Usage{}, nil
 	}
-	question := providers.Request{Model: j.cfg.Model, System: systemPrompt, Schema: schema(req.SubTask), SchemaName: "verdict"}
+	question := providers.Request{System: systemPrompt, Schema: schema(req.SubTask), SchemaName: "verdict"}
 	answer, spent, err := ledger.Ask(ctx, j.cfg.Completer, j.cfg.Logger, question, (*Answer).check,
 		userPrompt(req, maxEvidence), userPrompt(req, maxEvidence/3))
 	switch {

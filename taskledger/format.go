@@ -174,23 +174,11 @@ func budget(b boulder.Budget) string {
 		}
 	}
 	add("attempts", strconv.Itoa(b.Attempts), b.Attempts != 0)
-	add("time", duration(time.Duration(b.Time)), b.Time != 0)
+	add("time", strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(time.Duration(b.Time).String()), b.Time != 0)
 	add("tokens", text.FormatCount(b.Tokens), b.Tokens != 0)
 	add("cost", strconv.FormatFloat(b.Cost, 'f', -1, 64), b.Cost != 0)
 	add("calls", strconv.FormatInt(b.Calls, 10), b.Calls != 0)
 	return "{" + strings.Join(parts, ", ") + "}"
-}
-
-// duration writes 30m, not 30m0s.
-func duration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }
 
 // scalar writes a text in one line of YAML: plain where nothing in it has a meaning to YAML, between single quotes
