@@ -171,13 +171,7 @@ type BlockerSettled struct {
 
 // AwaitedBy are the hard blockers that an attempt left and nobody has settled.
 func (t *SubTask) AwaitedBy(attempt int) []RaisedBlocker {
-	var awaited []RaisedBlocker
-	for _, b := range t.Blockers {
-		if b.Hard && b.Attempt == attempt && !b.Status.Settled() {
-			awaited = append(awaited, b)
-		}
-	}
-	return awaited
+	return filter(t.Blockers, func(b RaisedBlocker) bool { return b.Hard && b.Attempt == attempt && !b.Status.Settled() })
 }
 
 // Awaited says what a person has to answer before a sub-task goes on; at least one blocker.
@@ -192,13 +186,7 @@ func Awaited(blockers []RaisedBlocker) string {
 
 // SettledSince are the blockers that a person settled after the event with the number afterSeq.
 func (t *SubTask) SettledSince(afterSeq uint64) []RaisedBlocker {
-	var settled []RaisedBlocker
-	for _, b := range t.Blockers {
-		if b.Status.Settled() && b.Seq > afterSeq {
-			settled = append(settled, b)
-		}
-	}
-	return settled
+	return filter(t.Blockers, func(b RaisedBlocker) bool { return b.Status.Settled() && b.Seq > afterSeq })
 }
 
 func (s *State) blockerRaised(e *Event, o *Open, b BlockerRaised) error {
@@ -265,14 +253,8 @@ func unanswered(o *Open) error {
 const maxKept = 500
 
 func excerpt(text string) string {
-	if utf8.RuneCountInString(text) <= maxKept {
-		return text
-	}
-	n := 0
-	for i := range text {
-		if n++; n == maxKept {
-			return text[:i] + "…"
-		}
+	if all := []rune(text); len(all) > maxKept {
+		return string(all[:maxKept-1]) + "…"
 	}
 	return text
 }

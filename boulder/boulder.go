@@ -44,11 +44,7 @@ const (
 
 // Terminal reports whether the status never changes again.
 func (s Status) Terminal() bool {
-	switch s {
-	case Completed, Partial, Failed, Cancelled:
-		return true
-	}
-	return false
+	return s == Completed || s == Partial || s == Failed || s == Cancelled
 }
 
 // Boulder is the head record: what was asked, where, and how far it has come. The parts are records of their own.

@@ -114,15 +114,8 @@ type FileChange struct {
 
 // Empty reports whether a diff was taken and shows no change that could be this sub-task's.
 func (d Diff) Empty() bool {
-	if d.Unavailable != "" || d.Commands && len(d.Files) > 0 {
-		return false
-	}
-	for _, f := range d.Files {
-		if f.Own {
-			return false
-		}
-	}
-	return true
+	return d.Unavailable == "" && (!d.Commands || len(d.Files) == 0) &&
+		!slices.ContainsFunc(d.Files, func(f FileChange) bool { return f.Own })
 }
 
 // Split sorts the changes: the session's own, those that no sub-task claims, as after a shell command, and those of other
@@ -186,14 +179,10 @@ func (g Gate) Green() bool { return g.ExitCode == 0 && !g.TimedOut }
 func (g Gate) Holds() bool { return g.Green() || g.NoWorse != "" }
 
 // Red returns the gates that do not hold.
-func (e *Evidence) Red() []Gate {
-	var red []Gate
-	for _, g := range e.Gates {
-		if !g.Holds() {
-			red = append(red, g)
-		}
-	}
-	return red
+func (e *Evidence) Red() []Gate { return filter(e.Gates, func(g Gate) bool { return !g.Holds() }) }
+
+func filter[T any](all []T, keep func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(x T) bool { return !keep(x) })
 }
 
 // OpenGate is a gate that forbids completion: Run does not hold, or is nil, since the gate did not run.
@@ -251,15 +240,7 @@ func (b *Boulder) GateOrigin(t *SubTask, all []SubTask, gate string) string {
 func (t *SubTask) Unverified() []OpenGate { return t.OpenGates(t.GateRuns, false) }
 
 // OpenTodos returns the items that are still work to do.
-func (e *Evidence) OpenTodos() []Todo {
-	var open []Todo
-	for _, t := range e.Todos {
-		if t.Open() {
-			open = append(open, t)
-		}
-	}
-	return open
-}
+func (e *Evidence) OpenTodos() []Todo { return filter(e.Todos, Todo.Open) }
 
 // Verdict is the Progress Ledger's judgement of one turn, after normalisation.
 type Verdict struct {

@@ -135,12 +135,7 @@ func (s *State) Open(subTaskID string) *Open {
 
 // Live returns the attempts that hold a slot, in the order they got it.
 func (s *State) Live() []*Open {
-	var live []*Open
-	for _, o := range s.open {
-		if o.Attempt.Status.Live() {
-			live = append(live, o)
-		}
-	}
+	live := filter(s.open, func(o *Open) bool { return o.Attempt.Status.Live() })
 	slices.SortStableFunc(live, func(a, b *Open) int { return cmp.Compare(a.Attempt.SlotSeq, b.Attempt.SlotSeq) })
 	return live
 }
@@ -173,13 +168,7 @@ func (s *State) Completed(n int) []*SubTask {
 }
 
 func (s *State) with(statuses ...SubTaskStatus) []*SubTask {
-	var all []*SubTask
-	for _, t := range s.SubTasks {
-		if slices.Contains(statuses, t.Status) {
-			all = append(all, t)
-		}
-	}
-	return all
+	return filter(s.SubTasks, func(t *SubTask) bool { return slices.Contains(statuses, t.Status) })
 }
 
 // Planned reports how many sub-tasks the plan has now: those that a later revision replaced do not count.
@@ -187,13 +176,7 @@ func (s *State) Planned() int { return s.Boulder.Tally.Planned }
 
 // Parked reports how many sub-tasks wait for a person.
 func (s *State) Parked() int {
-	n := 0
-	for _, t := range s.SubTasks {
-		if t.Parked {
-			n++
-		}
-	}
-	return n
+	return len(filter(s.SubTasks, func(t *SubTask) bool { return t.Parked }))
 }
 
 // AllOver reports whether no attempt is queued or live: nothing more can happen by itself.

@@ -35,11 +35,7 @@ const (
 
 // Terminal reports whether the status never changes again by itself.
 func (s SubTaskStatus) Terminal() bool {
-	switch s {
-	case SubTaskCompleted, SubTaskFailed, SubTaskSkipped, SubTaskCancelled, SubTaskSuperseded:
-		return true
-	}
-	return false
+	return s == SubTaskCompleted || s == SubTaskFailed || s == SubTaskSkipped || s == SubTaskCancelled || s == SubTaskSuperseded
 }
 
 // SubTask is one record of the graph.
@@ -162,11 +158,7 @@ const (
 
 // Terminal reports whether the status never changes again.
 func (s AttemptStatus) Terminal() bool {
-	switch s {
-	case AttemptCompleted, AttemptFailed, AttemptCancelled, AttemptTimeout, AttemptLost:
-		return true
-	}
-	return false
+	return s == AttemptCompleted || s == AttemptFailed || s == AttemptCancelled || s == AttemptTimeout || s == AttemptLost
 }
 
 // Live reports whether the attempt holds a slot.

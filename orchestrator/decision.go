@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
@@ -19,7 +18,8 @@ func (r *run) decision(action schedule.Action) []boulder.Body {
 		}
 		ref, brief := a.Open.Attempt.AttemptRef, r.brief(a.Open)
 		r.files[ref] = brief.Files
-		return one(boulder.Starting{AttemptRef: ref, Tag: tag(r.state.Boulder.ID, ref), Prompt: brief.Text})
+		tag := fmt.Sprintf("manager:%s/%s#%d", r.state.Boulder.ID, ref.SubTaskID, ref.Attempt) // to find a session without an id
+		return one(boulder.Starting{AttemptRef: ref, Tag: tag, Prompt: brief.Text})
 	case schedule.Complete:
 		return r.complete(a)
 	case schedule.Continue:
@@ -53,14 +53,6 @@ func (r *run) decision(action schedule.Action) []boulder.Body {
 		return []boulder.Body{boulder.StatusChanged{Status: boulder.Synthesizing}, synthesize(r.state, a.Status)}
 	}
 	return nil
-}
-
-// idle is how many turns in a row were without a tool call, once that is too many; before, 0.
-func (r *run) idle(o *boulder.Open) int {
-	if o.Attempt.Idle < r.o.limits.IdleTurns {
-		return 0
-	}
-	return o.Attempt.Idle
 }
 
 func one(b boulder.Body) []boulder.Body { return []boulder.Body{b} }
@@ -104,11 +96,6 @@ func digest(a schedule.Retry) string {
 	return prompts.Digest(*a.Open.Turn)
 }
 
-// tag names an attempt's session, so that it can be found although its id was not stored.
-func tag(boulderID string, ref boulder.AttemptRef) string {
-	return "manager:" + boulderID + "/" + ref.SubTaskID + "#" + strconv.Itoa(ref.Attempt)
-}
-
 // maxListed is how many sub-tasks a prompt lists beside those that it is about: the list must not grow with the plan.
 const maxListed = 20
 
@@ -141,10 +128,14 @@ func (r *run) brief(o *boulder.Open) boulder.Brief {
 
 // told is what a session is told besides what the judge found, after the turn that has ended.
 func (r *run) told(o *boulder.Open) prompts.Told {
-	return prompts.Told{
-		Idle: r.idle(o), Notes: r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq), Answers: r.answers(o.SubTask, o.Turn.Seq),
+	told := prompts.Told{
+		Notes: r.state.Boulder.NotesFor(o.SubTask.ID, o.Turn.Seq), Answers: r.answers(o.SubTask, o.Turn.Seq),
 		BlockerTool: r.blockerTool(),
 	}
+	if o.Attempt.Idle >= r.o.limits.IdleTurns {
+		told.Idle = o.Attempt.Idle
+	}
+	return told
 }
 
 // said is all that people have said about a sub-task: their notes, then their answers.

@@ -185,8 +185,10 @@ func (r *run) takeUp(req ResumeRequest) error {
 	if err := r.apply(boulder.TakenUp{LedgerModel: req.LedgerModel, Diverted: req.Diverted, Iterations: req.Iterations}); err != nil {
 		return err
 	}
-	if err := r.unpause(); err != nil {
-		return err
+	if s := r.state.Boulder.Status; s == boulder.Paused || s == boulder.Synthesizing {
+		if err := r.apply(resumed(r.state)); err != nil {
+			return err
+		}
 	}
 	if req.Budget != nil {
 		if err := r.apply(boulder.BudgetSet{Budget: *req.Budget}); err != nil {
@@ -216,14 +218,6 @@ func (r *run) unparkAffordable() error {
 		}
 	}
 	return nil
-}
-
-// unpause brings a paused boulder back to where it was when it was paused.
-func (r *run) unpause() error {
-	if s := r.state.Boulder.Status; s != boulder.Paused && s != boulder.Synthesizing {
-		return nil
-	}
-	return r.apply(resumed(r.state))
 }
 
 // setBudgets gives sub-tasks the budgets that the request has for them.

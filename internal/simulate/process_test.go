@@ -188,8 +188,6 @@ func (w *world) start(dir string, number int, crashed bool) (*process, error) {
 	p.gone, p.end = context.WithCancel(context.Background())
 	p.ctx, p.leave = context.WithCancelCause(context.Background())
 	p.path = filepath.Join(dir, "manager.db")
-	if number > 1 {
-	}
 	db, err := store.Open(p.path, store.Options{})
 	if err != nil {
 		return nil, err
