@@ -66,9 +66,9 @@ const (
 func Continue(t Track, s Situation, p Policy, now time.Time) Decision {
 	v := view{t, s, p, now}
 	for _, g := range gates {
-		if d, shut := g.ask(v); shut {
+		if d := g.ask(v); d != nil {
 			d.Gate = g.name
-			return d
+			return *d
 		}
 	}
 	kind := Send

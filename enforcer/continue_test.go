@@ -397,7 +397,7 @@ func TestBackoff(t *testing.T) {
 	p := WatchPolicy()
 	var got []time.Duration
 	for n := range 9 {
-		got = append(got, Backoff(p, n))
+		got = append(got, backoff(p, n))
 	}
 	want := []time.Duration{
 		30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 32 * time.Minute,
@@ -407,7 +407,7 @@ func TestBackoff(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	p.Cooldown = 2 * time.Hour
-	if got := Backoff(p, 1<<30); got != 2*time.Hour {
+	if got := backoff(p, 1<<30); got != 2*time.Hour {
 		t.Errorf("a long cool-down becomes %v", got)
 	}
 }

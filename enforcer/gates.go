@@ -35,251 +35,174 @@ const (
 	GateOpen       Gate = "open"       // no gate is shut
 )
 
-// gates: each looks at one thing, and says what to do if it is shut.
+// gates: each looks at one thing, and says what to do if it is shut; nil: it is open.
 var gates = []struct {
 	name Gate
-	ask  func(view) (d Decision, shut bool)
+	ask  func(view) *Decision
 }{
-	{GateOwned, owned},
-	{GateStopped, stopped},
-	{GateLetGo, alreadyLetGo},
-	{GateAbort, aborted},
-	{GateUndo, undone},
+	{GateOwned, func(v view) *Decision {
+		why := ""
+		if v.NotOwned != "" {
+			why = ": " + v.NotOwned
+		}
+		return waitIf(!v.Owned, "the session is not watched%s", why)
+	}},
+	{GateStopped, func(v view) *Decision {
+		return waitIf(v.Status == Stopped || v.StopRequested, "stopped: %s", v.Reason)
+	}},
+	{GateLetGo, func(v view) *Decision { return waitIf(v.Status == Exhausted, "left to a person: %s", v.Reason) }},
+	{GateAbort, func(v view) *Decision {
+		if v.AbortWindow <= 0 || v.AbortedAt.IsZero() {
+			return nil
+		}
+		return v.until(v.AbortedAt.Add(v.AbortWindow), "a turn was aborted a moment ago")
+	}},
+	{GateUndo, func(v view) *Decision {
+		return waitIf(v.Reverted, "you undid a turn: redo it, or write a prompt, which deletes it")
+	}},
 	{GateWork, work},
-	{GateBackground, background},
-	{GateAsks, asks},
-	{GateCompaction, compaction},
-	{GateInFlight, inFlight},
-	{GateBroken, broken},
-	{GateIdle, idle},
-	{GateAnswers, answers},
-	{GateCooldown, cooldown},
+	{GateBackground, func(v view) *Decision {
+		return waitIf(len(v.Background) > 0, "%s in the background: %s", are(len(v.Background), "task"),
+			strings.Join(v.Background, ", "))
+	}},
+	{GateAsks, func(v view) *Decision {
+		return waitIf(len(v.Asks) > 0, "it waits for an answer: %s", strings.Join(v.Asks, ", "))
+	}},
+	{GateCompaction, func(v view) *Decision { return waitIf(v.Compacting, "the conversation is being compacted") }},
+	{GateInFlight, func(v view) *Decision {
+		switch {
+		case v.Pending == "":
+			return nil
+		case v.Busy || v.Admission <= 0:
+			return waitIf(true, "the continuation before is at work")
+		}
+		if d := v.until(v.LastEnforcement.Add(v.Admission), "the continuation before is on its way"); d != nil {
+			return d
+		}
+		reason := fmt.Sprintf("no turn began for %s after the continuation before", round(v.Admission))
+		return &Decision{Kind: Look, Reason: reason}
+	}},
+	{GateBroken, func(v view) *Decision {
+		return letGoIf(v.Hopeless, "the turn ended with an error that no continuation heals: %s", v.Broken)
+	}},
+	{GateIdle, func(v view) *Decision {
+		switch {
+		case v.Busy:
+			return waitIf(true, "it is at work")
+		case v.Claimed: // words trigger; evidence decides
+			return nil
+		}
+		return v.until(v.LastActivity.Add(v.Idle), "not idle for %s yet", round(v.Idle))
+	}},
+	// For an agent that answers quickly, and always the same: told once more, it would say it once more.
+	{GateAnswers, func(v view) *Decision {
+		n := v.sameAnswers()
+		return letGoIf(v.SameWindow > 0 && reached(n, v.SameAnswers), "continuations got the same answer %s within %s",
+			text.Plural(n, "time"), round(v.SameWindow))
+	}},
+	{GateCooldown, func(v view) *Decision {
+		n := v.failures()
+		if v.Cooldown <= 0 || v.LastEnforcement.IsZero() || reached(n, v.MaxFailures) {
+			return nil // at the bound of failures there is no continuation to cool down for
+		}
+		pause := backoff(v.Policy, n)
+		return v.until(v.LastEnforcement.Add(pause), "cool-down of %s after %s without progress", round(pause),
+			text.Plural(n, "continuation"))
+	}},
 	{GateFailures, failures},
-	{GateIterations, iterations},
-	{GateBudget, budget},
-	{GateCheck, check},
+	{GateIterations, func(v view) *Decision {
+		return letGoIf(reached(v.Iteration, v.MaxIterations), "it was told to go on %s, which is the limit",
+			text.Plural(v.Iteration, "time"))
+	}},
+	{GateBudget, func(v view) *Decision { return letGoIf(v.Overspent != "", "the budget is used up: %s", v.Overspent) }},
+	{GateCheck, func(v view) *Decision {
+		if v.incomplete() || v.Checked {
+			return nil
+		}
+		return &Decision{Kind: Check, Reason: "nothing is left on the list; now the checks that take time"}
+	}},
 	{GateCountdown, countdown},
 }
 
-// forEvent waits until something happens.
-func forEvent(format string, args ...any) (Decision, bool) {
-	return Decision{Kind: Wait, Reason: fmt.Sprintf(format, args...)}, true
+// waitIf waits until something happens.
+func waitIf(shut bool, format string, args ...any) *Decision {
+	if !shut {
+		return nil
+	}
+	return &Decision{Kind: Wait, Reason: fmt.Sprintf(format, args...)}
 }
 
 // until waits for a time, if that is to come.
-func (v view) until(due time.Time, format string, args ...any) (Decision, bool) {
+func (v view) until(due time.Time, format string, args ...any) *Decision {
 	if !v.now.Before(due) {
-		return Decision{}, false
+		return nil
 	}
 	args = append(args, round(due.Sub(v.now)))
-	return Decision{Kind: Wait, At: due, Reason: fmt.Sprintf(format+": %s left", args...)}, true
+	return &Decision{Kind: Wait, At: due, Reason: fmt.Sprintf(format+": %s left", args...)}
 }
 
-func letGo(format string, args ...any) (Decision, bool) {
+func letGoIf(shut bool, format string, args ...any) *Decision {
+	if !shut {
+		return nil
+	}
 	reason := fmt.Sprintf(format, args...)
-	return Decision{
-		Kind: LetGo, Reason: reason, Toast: &Toast{Error, "manager lets go", sentence(reason)},
-	}, true
-}
-
-func owned(v view) (Decision, bool) {
-	if v.Owned {
-		return Decision{}, false
-	}
-	if v.NotOwned == "" {
-		return forEvent("the session is not watched")
-	}
-	return forEvent("the session is not watched: %s", v.NotOwned)
-}
-
-func stopped(v view) (Decision, bool) {
-	if v.Status != Stopped && !v.StopRequested {
-		return Decision{}, false
-	}
-	return forEvent("stopped: %s", v.Reason)
-}
-
-func alreadyLetGo(v view) (Decision, bool) {
-	if v.Status != Exhausted {
-		return Decision{}, false
-	}
-	return forEvent("left to a person: %s", v.Reason)
-}
-
-func aborted(v view) (Decision, bool) {
-	if v.AbortWindow <= 0 || v.AbortedAt.IsZero() {
-		return Decision{}, false
-	}
-	return v.until(v.AbortedAt.Add(v.AbortWindow), "a turn was aborted a moment ago")
-}
-
-func undone(v view) (Decision, bool) {
-	if !v.Reverted {
-		return Decision{}, false
-	}
-	return forEvent("you undid a turn: redo it, or write a prompt, which deletes it")
+	return &Decision{Kind: LetGo, Reason: reason, Toast: &Toast{Error, "manager lets go", sentence(reason)}}
 }
 
 // work leaves it to the gates below to say what is under way: what a session has done is seen when that is over. What
 // costs something to find out is looked at last, too.
-func work(v view) (Decision, bool) {
+func work(v view) *Decision {
 	switch {
 	case v.incomplete(), v.Busy, v.Compacting, v.Pending != "", len(v.Background) > 0, len(v.Asks) > 0:
-		return Decision{}, false
+		return nil
 	case v.Turn == "":
-		return forEvent("no turn has ended yet")
+		return waitIf(true, "no turn has ended yet")
 	case v.Continuous:
-		return Decision{}, false
+		return nil
 	case v.Status == Complete:
-		return forEvent("complete: %s", v.Reason)
+		return waitIf(true, "complete: %s", v.Reason)
 	case !v.Checked:
-		return Decision{}, false
+		return nil
 	case v.Blocked > 0:
-		return letGo("nothing is left that the agent can do: %s blocked", are(v.Blocked, "item"))
+		return letGoIf(true, "nothing is left that the agent can do: %s blocked", are(v.Blocked, "item"))
 	}
 	reason := "everything that was asked for holds"
-	return Decision{Kind: Finish, Reason: reason, Toast: &Toast{Success, "Complete", sentence(reason)}}, true
+	return &Decision{Kind: Finish, Reason: reason, Toast: &Toast{Success, "Complete", sentence(reason)}}
 }
 
-func background(v view) (Decision, bool) {
-	if len(v.Background) == 0 {
-		return Decision{}, false
-	}
-	return forEvent("%s in the background: %s", are(len(v.Background), "task"), strings.Join(v.Background, ", "))
-}
-
-func asks(v view) (Decision, bool) {
-	if len(v.Asks) == 0 {
-		return Decision{}, false
-	}
-	return forEvent("it waits for an answer: %s", strings.Join(v.Asks, ", "))
-}
-
-func compaction(v view) (Decision, bool) {
-	if !v.Compacting {
-		return Decision{}, false
-	}
-	return forEvent("the conversation is being compacted")
-}
-
-func inFlight(v view) (Decision, bool) {
-	switch {
-	case v.Pending == "":
-		return Decision{}, false
-	case v.Busy || v.Admission <= 0:
-		return forEvent("the continuation before is at work")
-	}
-	due := v.LastEnforcement.Add(v.Admission)
-	if d, early := v.until(due, "the continuation before is on its way"); early {
-		return d, true
-	}
-	return Decision{
-		Kind: Look, Reason: fmt.Sprintf("no turn began for %s after the continuation before", round(v.Admission)),
-	}, true
-}
-
-func broken(v view) (Decision, bool) {
-	if !v.Hopeless {
-		return Decision{}, false
-	}
-	return letGo("the turn ended with an error that no continuation heals: %s", v.Broken)
-}
-
-func idle(v view) (Decision, bool) {
-	switch {
-	case v.Busy:
-		return forEvent("it is at work")
-	case v.Claimed: // words trigger; evidence decides
-		return Decision{}, false
-	}
-	return v.until(v.LastActivity.Add(v.Idle), "not idle for %s yet", round(v.Idle))
-}
-
-// answers is for an agent that answers quickly, and always the same: told once more, it would say it once more.
-func answers(v view) (Decision, bool) {
-	n := v.sameAnswers()
-	if v.SameWindow <= 0 || !reached(n, v.SameAnswers) {
-		return Decision{}, false
-	}
-	return letGo("continuations got the same answer %s within %s", text.Plural(n, "time"), round(v.SameWindow))
-}
-
-// maxCooldown bounds the doubling.
-const maxCooldown = time.Hour
-
-// cooldown says nothing at the bound of failures: there is no continuation to cool down for.
-func cooldown(v view) (Decision, bool) {
-	n := v.failures()
-	if v.Cooldown <= 0 || v.LastEnforcement.IsZero() || reached(n, v.MaxFailures) {
-		return Decision{}, false
-	}
-	pause := Backoff(v.Policy, n)
-	return v.until(v.LastEnforcement.Add(pause), "cool-down of %s after %s without progress", round(pause),
-		text.Plural(n, "continuation"))
-}
-
-// Backoff is how long nothing is sent after a continuation when so many failed: Cooldown × 2^failures, at most an hour
+// backoff is how long nothing is sent after a continuation when so many failed: Cooldown × 2^failures, at most an hour
 // unless Cooldown is longer.
-func Backoff(p Policy, failures int) time.Duration {
-	pause := p.Cooldown
-	for range failures {
-		if pause >= maxCooldown/2 {
-			return max(p.Cooldown, maxCooldown)
-		}
-		pause *= 2
-	}
-	return pause
+func backoff(p Policy, failures int) time.Duration {
+	return max(p.Cooldown, min(p.Cooldown<<min(failures, 16), time.Hour))
 }
 
-func failures(v view) (Decision, bool) {
+func failures(v view) *Decision {
 	n := v.failures()
-	if !reached(n, v.MaxFailures) && !v.repeats() {
-		return Decision{}, false
-	}
 	why := ""
 	if v.Broken != "" {
 		why = "; the last one ended with: " + v.Broken
 	}
 	switch {
 	case v.repeats():
-		return letGo("it said the same %d times and called no tool", v.Same)
+		return letGoIf(true, "it said the same %d times and called no tool", v.Same)
+	case !reached(n, v.MaxFailures):
+		return nil
 	case v.mayForget():
 		return v.until(v.forgottenAt(), "%s in a row brought no progress%s; it is tried anew after a pause",
 			text.Plural(n, "continuation"), why)
 	case n == 0:
-		return letGo("no continuation is allowed that brings no progress")
+		return letGoIf(true, "no continuation is allowed that brings no progress")
 	}
-	return letGo("%s in a row brought no progress%s", text.Plural(n, "continuation"), why)
-}
-
-func iterations(v view) (Decision, bool) {
-	if !reached(v.Iteration, v.MaxIterations) {
-		return Decision{}, false
-	}
-	return letGo("it was told to go on %s, which is the limit", text.Plural(v.Iteration, "time"))
-}
-
-func budget(v view) (Decision, bool) {
-	if v.Overspent == "" {
-		return Decision{}, false
-	}
-	return letGo("the budget is used up: %s", v.Overspent)
-}
-
-func check(v view) (Decision, bool) {
-	if v.incomplete() || v.Checked {
-		return Decision{}, false
-	}
-	return Decision{Kind: Check, Reason: "nothing is left on the list; now the checks that take time"}, true
+	return letGoIf(true, "%s in a row brought no progress%s", text.Plural(n, "continuation"), why)
 }
 
 // staleCountdown is how late a countdown may be noticed to be over. A laptop that slept meanwhile has shown no toast to
 // anybody who could have said no.
 const staleCountdown = time.Minute
 
-func countdown(v view) (Decision, bool) {
+func countdown(v view) *Decision {
 	if v.Countdown <= 0 {
-		return Decision{}, false
+		return nil
 	}
 	if !v.CountdownAt.IsZero() && !v.now.After(v.CountdownAt.Add(staleCountdown)) {
 		return v.until(v.CountdownAt, "counting down: %s", v.cause())
@@ -288,7 +211,7 @@ func countdown(v view) (Decision, bool) {
 	if v.Claimed && v.incomplete() {
 		toast.Variant = Warning
 	}
-	return Decision{Kind: Countdown, At: v.now.Add(v.Countdown), Reason: v.cause(), Toast: toast}, true
+	return &Decision{Kind: Countdown, At: v.now.Add(v.Countdown), Reason: v.cause(), Toast: toast}
 }
 
 // are counts things with their verb.

@@ -50,12 +50,10 @@ func asksForEverything(env []string) []string {
 	return append(env, everythingAsks)
 }
 
-func onAskingServer(c *Config) { c.Host = shared.asking }
-
 // Nothing that asks waits for a person, and nothing that is refused ends the turn.
 func TestAsks(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, asker(t), onAskingServer)
+	w := newAskingWorld(t, asker(t))
 	for _, test := range []struct{ prompt, told, saw string }{
 		{"ONE", refusal, "refused permission bash [echo one]"},
 		{"PARALLEL", refusal, "refused permission bash [echo two]"},
@@ -80,7 +78,7 @@ func TestAsks(t *testing.T) {
 // The process dies between the ask of a sub-agent and the answer: the next one finds the ask and answers it.
 func TestAskThatNobodyAnsweredBefore(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, asker(t), onAskingServer)
+	w := newAskingWorld(t, asker(t))
 	a := w.newAttempt("x", "TASK")
 	a.refuse = func(b boulder.Body) error {
 		if p, ok := b.(boulder.SubTaskProgress); ok && strings.HasPrefix(p.Activity, "refused permission") {
@@ -104,7 +102,7 @@ func TestAskThatNobodyAnsweredBefore(t *testing.T) {
 // The turn is cancelled while it asks. The ask stays listed; the turn that follows is not harmed by it.
 func TestAskOfAnAbortedTurn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	w := newAskingWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		switch {
 		case req.AssistantTurns() == 0:
 			return calls(shell("echo one"))
@@ -112,7 +110,7 @@ func TestAskOfAnAbortedTurn(t *testing.T) {
 			return calls(shell("echo two"))
 		}
 		return scriptmodel.Reply{Text: "I went on, and this is the end of it."}
-	}, onAskingServer)
+	})
 	a := w.newAttempt("x", "go")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	a.refuse = func(b boulder.Body) error {
@@ -139,7 +137,7 @@ func TestAsksElsewhere(t *testing.T) {
 	t.Parallel()
 	rootAsked, release, childDone := make(chan struct{}, 1), make(chan struct{}), make(chan struct{}, 4)
 	ask := asker(t)
-	w := newWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	w := newAskingWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		if !strings.Contains(req.FirstUser(), "ROOT") {
 			if req.AssistantTurns() > 0 {
 				childDone <- struct{}{}
@@ -148,7 +146,7 @@ func TestAsksElsewhere(t *testing.T) {
 		}
 		rootAsked <- struct{}{}
 		return scriptmodel.Reply{Text: "The root is done with all of it.", Wait: release}
-	}, onAskingServer)
+	})
 	a := w.newAttempt("x", "ROOT")
 	done := make(chan error, 1)
 	go func() {
@@ -187,7 +185,7 @@ func TestAsksElsewhere(t *testing.T) {
 
 func TestAsksAllowed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, asker(t), onAskingServer, func(c *Config) { c.Asks = AsksAllow })
+	w := newAskingWorld(t, asker(t), func(c *Config) { c.Asks = AsksAllow })
 	for _, prompt := range []string{"PARALLEL", "TASK"} {
 		a := w.newAttempt(prompt, prompt)
 		e, err := a.run(t.Context(), w)

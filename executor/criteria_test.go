@@ -15,6 +15,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/session"
 )
@@ -42,8 +43,10 @@ func TestPromiseAndLanguageServer(t *testing.T) {
 					Name: "write", Args: map[string]any{"filePath": "a.foo", "content": "good\nBAD\n"},
 				}}}
 			})
-			if served {
+			if served { // in a repository that OpenCode does not know yet: it reads its configuration once
+				w.project = octest.Repo(t, hello)
 				w.configureLanguageServer()
+				w.open()
 			}
 			a := w.newAttempt("a", "first")
 			a.SubTask.DoneWhen = []string{boulder.DoneDiagnostics, boulder.DonePromise}
@@ -83,7 +86,8 @@ func TestPromiseAndLanguageServer(t *testing.T) {
 func TestWallClockOfALoop(t *testing.T) {
 	t.Parallel()
 	for perTurn, want := range map[bool]time.Duration{true: 0, false: time.Hour} {
-		turn := &turn{Executor: &Executor{}, job: boulder.Job{PerTurn: perTurn, Attempt: boulder.Attempt{Worked: time.Hour}}}
+		job := boulder.Job{PerTurn: perTurn, Attempt: boulder.Attempt{Worked: time.Hour}}
+		turn := (&Executor{cfg: Config{Now: time.Now}}).newTurn(job, nil)
 		turn.tree = session.NewTurn("", enforcer.DefaultRules(), nil)
 		if got := turn.asSeen().Worked; got != want {
 			t.Errorf("per turn %v: %s of earlier turns count", perTurn, got)

@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -32,15 +31,12 @@ func TestWaitingIsNobodysFault(t *testing.T) {
 	t.Parallel()
 	now := at(0)
 	clock := func() time.Time { return now }
-	tu := &turn{tree: session.NewTurn("ses", enforcer.DefaultRules(), nil), Executor: &Executor{
-		cfg: Config{Now: clock, Redact: asItIs{}, Project: "/p"}, rules: enforcer.DefaultRules(),
-	}}
+	e := &Executor{cfg: Config{Now: clock, Redact: asItIs{}, Diverter: waits{}}, rules: enforcer.DefaultRules()}
+	tu := e.newTurn(boulder.Job{TimeLeft: 20 * time.Minute}, func(boulder.Body) error { return nil })
+	tu.tree = session.NewTurn("ses", enforcer.DefaultRules(), nil)
 	tu.seen.began, tu.seen.lastEvent, tu.seen.busy = now, now, true
-	tu.asks = &session.StandIn{
-		Diverter: waits{}, Now: clock, In: tu.directoryOf, Log: slog.New(slog.DiscardHandler),
-		Tell: func(context.Context, []*session.Ruled) error { return nil },
-	}
-	tu.job.TimeLeft = 20 * time.Minute
+	tu.asks.Tell = func(context.Context, []*session.Ruled) error { return nil }
+	tu.asks.In = func(string) *opencode.Directory { return nil }
 	tu.tree.Take(opencode.Event{
 		SessionID: "ses", Payload: opencode.StatusChanged{Status: opencode.Status{Type: opencode.Busy}},
 	}, now)

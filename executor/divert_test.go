@@ -121,7 +121,7 @@ func wantWentOn(t *testing.T, a *attempt, e boulder.Evidence, err error) {
 func TestDiverted(t *testing.T) {
 	t.Parallel()
 	var d away
-	w := newWorld(t, asker(t), onAskingServer, diverting(t, &d, blockers.Policy{}))
+	w := newAskingWorld(t, asker(t), diverting(t, &d, blockers.Policy{}))
 	for _, test := range []struct {
 		prompt, question, saw, told, arguments string
 	}{
@@ -180,9 +180,9 @@ func steps(agents map[string][][]scriptmodel.ToolCall) scriptmodel.Handler {
 func TestDivertedInParallel(t *testing.T) {
 	t.Parallel()
 	var d away
-	w := newWorld(t, steps(map[string][][]scriptmodel.ToolCall{
+	w := newAskingWorld(t, steps(map[string][][]scriptmodel.ToolCall{
 		"MIXED": {{shell("echo bad"), shell("echo fine"), shell("echo worse")}},
-	}), onAskingServer, diverting(t, &d, blockers.Policy{
+	}), diverting(t, &d, blockers.Policy{
 		Permissions: []blockers.Rule{{Permission: "bash", Pattern: "echo fine", Action: blockers.Allow}},
 	}))
 	a := w.newAttempt("x", "MIXED")
@@ -209,9 +209,9 @@ func TestDivertedInParallel(t *testing.T) {
 func TestDivertedSinceTheSwitch(t *testing.T) {
 	t.Parallel()
 	d := away{noTool: errors.New("no tool today")}
-	w := newWorld(t, steps(map[string][][]scriptmodel.ToolCall{
+	w := newAskingWorld(t, steps(map[string][][]scriptmodel.ToolCall{
 		"THREE": {{shell("echo one")}, {shell("echo two")}, {shell("echo three")}},
-	}), onAskingServer, diverting(t, &d, blockers.Policy{}))
+	}), diverting(t, &d, blockers.Policy{}))
 	turn := func(on bool) {
 		if err := d.Switch(t.Context(), "", &on); err != nil {
 			t.Error(err)
@@ -245,7 +245,7 @@ func TestDivertedSinceTheSwitch(t *testing.T) {
 func TestDiverterThatFails(t *testing.T) {
 	t.Parallel()
 	var d away
-	w := newWorld(t, asker(t), onAskingServer, diverting(t, &d, blockers.Policy{}))
+	w := newAskingWorld(t, asker(t), diverting(t, &d, blockers.Policy{}))
 	d.breaks(errors.New("the disk is full"))
 	a := w.newAttempt("x", "PARALLEL")
 	_, err := a.run(t.Context(), w)

@@ -115,12 +115,12 @@ func TestTenScenarios(t *testing.T) {
 		play = append(play, s.steps...)
 	}
 	var d away
-	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	w := newAskingWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		if n := req.AssistantTurns(); n < len(play) {
 			return calls(play[n])
 		}
 		return scriptmodel.Reply{Text: wentOn}
-	}, onAskingServer, diverting(t, &d, blockers.Policy{}))
+	}, diverting(t, &d, blockers.Policy{}))
 	a := w.newAttempt("x", "go")
 	e, err := a.run(t.Context(), w)
 	wantWentOn(t, a, e, err)
@@ -169,7 +169,7 @@ func TestSubAgentsReportBlockers(t *testing.T) {
 		"ELSEWHERE": {{shell("echo one")}, {hard(boulder.BlockerSecurity, "Which other key?")}},
 	})
 	var d away
-	w := newWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	w := newAskingWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		switch {
 		case !strings.Contains(req.FirstUser(), ": ROOT"):
 			r := play(ctx, req)
@@ -182,7 +182,7 @@ func TestSubAgentsReportBlockers(t *testing.T) {
 		}
 		rootAsked <- struct{}{}
 		return scriptmodel.Reply{Text: wentOn, Wait: release}
-	}, onAskingServer, diverting(t, &d, blockers.Policy{}))
+	}, diverting(t, &d, blockers.Policy{}))
 	a := w.newAttempt("x", "ROOT")
 	done := make(chan error, 1)
 	go func() {

@@ -67,10 +67,10 @@ func TestPersonIsWaitedFor(t *testing.T) {
 		"description": "Ask", "prompt": t.Name() + ": CHILD", "subagent_type": "general",
 	})
 	var d away
-	w := newWorld(t, steps(map[string][][]scriptmodel.ToolCall{
+	w := newAskingWorld(t, steps(map[string][][]scriptmodel.ToolCall{
 		"ALLOWED": {{shell("echo no"), shell("echo wait")}}, "REFUSED": {{shell("echo wait 2"), shell("echo wait 3")}},
 		"LATE": {{shell("echo late")}}, "QUESTION": {{question}}, "TASK": {{task}}, "CHILD": {{shell("echo wait child")}},
-	}), onAskingServer, diverting(t, &d, someWait))
+	}), diverting(t, &d, someWait))
 	no := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "Never. Use printf."}
 	blue := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "Blue."}
 	for _, test := range []struct {
@@ -115,7 +115,7 @@ func TestPersonIsWaitedFor(t *testing.T) {
 func TestTurnIsAbortedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	var d away
-	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	w := newAskingWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		switch {
 		case req.AssistantTurns() == 0:
 			return calls(shell("echo wait"))
@@ -123,7 +123,7 @@ func TestTurnIsAbortedWhileItWaits(t *testing.T) {
 			return calls(shell("echo two"))
 		}
 		return scriptmodel.Reply{Text: wentOn}
-	}, onAskingServer, diverting(t, &d, someWait))
+	}, diverting(t, &d, someWait))
 	a := w.newAttempt("x", "go")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	a.onWait(t, func(string) error { cancel(errCrash); return nil })
@@ -148,8 +148,8 @@ func TestTurnIsAbortedWhileItWaits(t *testing.T) {
 func TestManagerDiesWhileTurnWaits(t *testing.T) {
 	t.Parallel()
 	var d away
-	w := newWorld(t, steps(map[string][][]scriptmodel.ToolCall{"GO": {{shell("echo wait"), shell("echo no")}}}),
-		onAskingServer, diverting(t, &d, someWait))
+	w := newAskingWorld(t, steps(map[string][][]scriptmodel.ToolCall{"GO": {{shell("echo wait"), shell("echo no")}}}),
+		diverting(t, &d, someWait))
 	a := w.newAttempt("x", "GO")
 	a.onWait(t, func(string) error { return errCrash })
 	if _, err := a.run(t.Context(), w); !errors.Is(err, errCrash) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/session"
@@ -55,18 +56,17 @@ func TestStatusesThatAreLate(t *testing.T) {
 	tick := func() time.Time { now = now.Add(time.Minute); return now } // nobody waits for the clock
 	sub := client.Subscribe(opencode.Filter{Sessions: []string{"ses_1"}})
 	defer sub.Close()
-	tu := &turn{
-		tree:     session.NewTurn("ses_1", enforcer.Rules{}, nil),
-		Executor: &Executor{cfg: Config{Now: tick, Redact: asItIs{}}, rules: enforcer.Rules{ProviderRetries: -1}},
-		conn:     opencode.Connection{Client: client}, dir: client.In(t.TempDir()), sub: sub,
-	}
+	e := &Executor{cfg: Config{Now: tick, After: time.After, Redact: asItIs{}}, rules: enforcer.Rules{ProviderRetries: -1}}
+	tu := e.newTurn(boulder.Job{}, nil)
+	tu.tree, tu.sub = session.NewTurn("ses_1", enforcer.Rules{}, nil), sub
+	tu.conn, tu.dir = opencode.Connection{Client: client}, client.In(t.TempDir())
 	tu.job.Recovered, tu.job.Attempt.SessionID, tu.job.Turn.MessageID = true, "ses_1", "msg_1"
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a bound for the failure
 	defer cancel()
 	if ended, err := tu.pickUp(ctx); ended || err != nil {
 		t.Fatalf("taken up: ended %v, %v", ended, err)
 	}
-	if err := tu.follow(ctx, sub); err != nil {
+	if err := tu.follow(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if ended, err := tu.confirmed(ctx); !ended || err != nil {
@@ -80,20 +80,14 @@ func TestStatusesThatAreLate(t *testing.T) {
 // A turn that is at work for long is not asked about all the time.
 func TestDoubtFades(t *testing.T) {
 	t.Parallel()
-	var d doubt
 	n, now := 0, at(0)
+	tu := (&Executor{cfg: Config{Now: func() time.Time { return now }}}).newTurn(boulder.Job{}, nil)
 	for ; now.Before(at(30 * time.Minute)); n++ {
-		d.raise(now)
-		if d.raised(d.due.Add(-1)) || !d.raised(d.due) || d.orBefore(d.due.Add(1)) != d.due || d.orBefore(now) != now {
-			t.Fatalf("raised at %s: %+v", now, d)
-		}
-		now = d.due
+		tu.doubt()
+		now = tu.seen.recheck
 	}
 	if n > 11 {
 		t.Errorf("asked %d times in half an hour", n)
-	}
-	if d = (doubt{}); d.raised(now) || d.orBefore(now) != now {
-		t.Error("there is a doubt that nobody raised")
 	}
 }
 

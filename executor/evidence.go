@@ -3,37 +3,35 @@ package executor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
 	"unicode/utf8"
 
-	"github.com/bouldermgr/manager/internal/text"
-
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
+	"github.com/bouldermgr/manager/session"
 )
 
-// Sizes of what is kept as evidence, in characters.
-const (
-	finalMessageKept = 8000
-	toolTextKept     = 500
-	toolCallsKept    = 30
-)
+// finalMessageKept is how much of the final message is evidence, in characters.
+const finalMessageKept = 8000
 
 // completionTime is how long the last message of an ended turn may take to be completed: that comes a little after the idle
 // event when a turn failed or was aborted (seen: 30 ms).
 const completionTime = 2 * time.Second
 
 // awaitCompletion waits until the last message is completed.
-func (t *turn) awaitCompletion(ctx context.Context, sub *opencode.Subscription) error {
+func (t *turn) awaitCompletion(ctx context.Context) error {
 	deadline := t.cfg.Now().Add(completionTime)
 	for !t.tree.Completed() && t.cfg.Now().Before(deadline) {
-		if _, err := t.next(ctx, sub, deadline); err != nil {
+		if _, err := t.next(ctx, deadline); err != nil {
 			return err
 		}
 	}
@@ -44,16 +42,16 @@ func (t *turn) awaitCompletion(ctx context.Context, sub *opencode.Subscription) 
 const workspaceTimeout = 10 * time.Minute
 
 // gather collects what the turn left behind.
-func (t *turn) gather(ctx context.Context, sub *opencode.Subscription) (boulder.Evidence, error) {
-	var e boulder.Evidence
-	if err := t.awaitCompletion(ctx, sub); err != nil {
-		return e, err
+func (t *turn) gather(ctx context.Context) (boulder.Evidence, error) {
+	if err := t.awaitCompletion(ctx); err != nil {
+		return boulder.Evidence{}, err
 	}
-	r, err := t.read(ctx, &e)
+	r, err := t.read(ctx)
 	if err != nil {
-		return e, err
+		return boulder.Evidence{}, err
 	}
-	if err := turnFault(t.ending(&e, r.own), t.modelName(r.own)); err != nil {
+	e := r.evidence
+	if err := turnFault(t.ending(&e, r), t.modelName(r.model)); err != nil {
 		r.transcript.discard()
 		return e, err
 	}
@@ -65,30 +63,133 @@ func (t *turn) gather(ctx context.Context, sub *opencode.Subscription) (boulder.
 	return e, err
 }
 
+// reading is one pass over the messages of a session, oldest first.
+type reading struct {
+	transcript *transcript
+	// Of the turn, which are the messages that followed its prompt:
+
+	evidence   boulder.Evidence
+	newest     opencode.MessageInfo // answer
+	model      opencode.ModelRef    // of the first one
+	reported   bool                 // a provider counted tokens
+	output     int64                // those it counted, without summaries of the conversation
+	characters int                  // of the answers' texts
+	// Of the whole session:
+
+	promised bool // the agent said that everything is done, see [boulder.Promise]
+	marked   bool // or gave [boulder.DoneMarker], which counts where it is diverted
+	tools    bool // a tool was called
+	commands bool // one that may write files without saying which
+	findings session.Findings
+}
+
+// errTranscript wraps a transcript that could not be written: without it the record of the attempt would be incomplete.
+var errTranscript = errors.New("the transcript could not be written")
+
+func transcriptFault(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w: %w", boulder.ErrTrouble, errTranscript, err)
+}
+
+// read reads the session's messages: all into the transcript, those of the turn into the evidence.
+func (t *turn) read(ctx context.Context) (*reading, error) {
+	w, err := t.newTranscript(t.transcriptName())
+	if err != nil {
+		return nil, transcriptFault(err)
+	}
+	r := &reading{transcript: w}
+	own := false
+	for m, err := range t.dir.EachMessage(ctx, t.job.Attempt.SessionID) {
+		m = handOver(t.Executor, m)
+		if err != nil {
+			err = fault(err)
+		} else {
+			err = transcriptFault(w.add(m))
+		}
+		if err != nil {
+			w.discard()
+			return nil, err
+		}
+		t.readMessage(r, m, own)
+		own = own || m.Info.ID == t.job.Turn.MessageID
+	}
+	r.evidence.Promised = r.promised || r.marked && t.diverted()
+	r.evidence.Diagnostics = r.findings.Errors
+	for i := range r.evidence.Diagnostics {
+		r.evidence.Diagnostics[i].File = t.relative(r.evidence.Diagnostics[i].File)
+	}
+	return r, nil
+}
+
+// readMessage takes in what was said, called and, in the turn's own, spent.
+func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
+	for _, p := range m.Parts {
+		if p.Tool != nil {
+			r.tools, r.commands = true, r.commands || p.Tool.Tool == "bash" || p.Tool.Tool == "task"
+			r.findings.Take(p.Tool, t.cfg.Project)
+		}
+	}
+	if m.Info.Role != opencode.RoleAssistant {
+		return
+	}
+	said, e := m.Text(), &r.evidence
+	if !m.Info.Compacted { // a summary of the conversation is no answer
+		r.promised = r.promised || enforcer.Promised(said)
+		r.marked = r.marked || enforcer.Marked(said, boulder.DoneMarker)
+	}
+	if !own {
+		return
+	}
+	if m.Info.Compacted {
+		e.Compactions++
+	} else {
+		r.output += m.Info.Tokens.Output
+		r.reported = r.reported || m.Info.Tokens != opencode.Tokens{}
+		r.characters += utf8.RuneCountInString(said)
+		if said != "" {
+			e.FinalMessage = text.Excerpt(said, finalMessageKept, text.Start)
+		}
+	}
+	if r.model.IsZero() {
+		r.model = m.Info.Model
+	}
+	r.newest = m.Info
+	e.Usage = e.Usage.Add(t.usageOf(m.Info.Model, m.Info.Tokens, m.Info.Cost))
+	calls := session.ToolCalls(m)
+	e.ToolCount += len(calls)
+	e.ToolCalls = append(e.ToolCalls, calls...)
+	e.ToolCalls = slices.Clone(e.ToolCalls[max(0, len(e.ToolCalls)-session.MaxToolCalls):])
+}
+
 // ask collects what does not depend on each other at the same time: the session's sub-agents, its todo list, the
 // project's changes; and it writes the transcript. Gates come after that, since they may leave files behind.
 func (t *turn) ask(ctx context.Context, e *boulder.Evidence, r *reading) error {
 	var children boulder.Usage
-	e.Diagnostics, e.Promised = t.diagnostics(r.session), r.session.promised || r.session.marked && t.diverted()
 	g, ctx := errgroup.WithContext(ctx)
-	if r.session.tools { // sub-agents and todo lists come about by tools only
-		g.Go(func() (err error) {
-			children, err = t.children(ctx)
-			return err
+	if r.tools { // sub-agents and todo lists come about by tools only
+		g.Go(func() error {
+			return t.eachChildAnswer(ctx, func(m opencode.Message) {
+				children = children.Add(t.usageOf(m.Info.Model, m.Info.Tokens, m.Info.Cost))
+			})
 		})
-		g.Go(func() (err error) {
-			e.Todos, err = t.todoList(ctx)
-			return err
+		g.Go(func() error {
+			list, err := t.dir.Todos(ctx, t.job.Attempt.SessionID)
+			e.Todos = session.Todos(handOver(t.Executor, list))
+			return fault(err)
 		})
 	}
-	if r.session.tools || t.job.Attempt.Attempt > 1 { // an earlier attempt may have left something behind
-		g.Go(func() (err error) {
-			e.NoServer, err = t.unanalysed(ctx)
-			return err
+	// An earlier attempt may have left something behind.
+	if t.job.SubTask.DoneNeeds(boulder.DoneDiagnostics) && (r.tools || t.job.Attempt.Attempt > 1) {
+		g.Go(func() error {
+			has, err := t.dir.HasLanguageServer(ctx)
+			e.NoServer = err == nil && !has
+			return fault(err)
 		})
 	}
 	g.Go(func() (err error) {
-		e.Diff, err = t.diff(ctx, r.session)
+		e.Diff, err = t.diff(ctx, r)
 		return err
 	})
 	g.Go(func() error {
@@ -98,56 +199,6 @@ func (t *turn) ask(ctx context.Context, e *boulder.Evidence, r *reading) error {
 	err := g.Wait()
 	e.Usage = e.Usage.Add(children)
 	return err
-}
-
-func (t *turn) todoList(ctx context.Context) ([]boulder.Todo, error) {
-	list, err := t.dir.Todos(ctx, t.job.Attempt.SessionID)
-	if err != nil {
-		return nil, fault(err)
-	}
-	var todos []boulder.Todo
-	for _, x := range list {
-		todos = append(todos, boulder.Todo{Content: text.Short(t.cfg.Redact.Text(x.Content), 300), Status: x.Status})
-	}
-	return todos, nil
-}
-
-// readMessage takes in what the agent said, called and cost, and gives the message without the bulk.
-func (t *turn) readMessage(e *boulder.Evidence, m opencode.Message) opencode.Message {
-	if m.Info.Role != opencode.RoleAssistant {
-		return slim(m)
-	}
-	if said := m.Text(); said != "" && !m.Info.Compacted { // a summary of the conversation is no answer
-		e.FinalMessage = text.Excerpt(said, finalMessageKept, text.Start)
-	}
-	if m.Info.Compacted {
-		e.Compactions++
-	}
-	e.Usage = e.Usage.Add(t.usageOf(m.Info.Model, m.Info.Tokens, m.Info.Cost))
-	for _, p := range m.Parts {
-		if p.Tool != nil {
-			e.ToolCount++
-			e.ToolCalls = append(e.ToolCalls, toolCall(p.Tool))
-		}
-	}
-	if n := len(e.ToolCalls); n > toolCallsKept {
-		e.ToolCalls = slices.Delete(e.ToolCalls, 0, n-toolCallsKept)
-	}
-	return slim(m)
-}
-
-func toolCall(c *opencode.ToolCall) boulder.ToolCall {
-	out, status := c.Output, string(c.State)
-	switch c.State {
-	case opencode.ToolError:
-		out = c.Error
-	case opencode.ToolPending, opencode.ToolRunning:
-		status = "running"
-	}
-	return boulder.ToolCall{
-		ID: c.CallID, Tool: c.Tool, Title: text.Short(c.Title, 200),
-		Input: text.Excerpt(string(c.Input), toolTextKept, text.Start), Output: text.Excerpt(out, toolTextKept, text.End), Status: status,
-	}
 }
 
 // usageOf counts one call. Where OpenCode knows no price it says 0 for what was not free; then [Config].Price is asked, and
@@ -173,16 +224,9 @@ func (t *turn) usageOf(model opencode.ModelRef, n opencode.Tokens, cost float64)
 }
 
 // ending fills in how the turn ended and returns the error that ended it, if one did.
-func (t *turn) ending(e *boulder.Evidence, messages []opencode.Message) *opencode.TurnError {
-	e.Ended.Stopped, e.Ended.Rule = t.seen.stopped, t.seen.rule
-	failed := t.seen.failed
-	for _, m := range slices.Backward(messages) {
-		if m.Info.Role == opencode.RoleAssistant {
-			e.Ended.Finish = m.Info.Finish
-			failed = cmp.Or(m.Info.Error, failed) // the message is completed a little after the idle event
-			break
-		}
-	}
+func (t *turn) ending(e *boulder.Evidence, r *reading) *opencode.TurnError {
+	e.Ended = boulder.Ended{Finish: r.newest.Finish, Stopped: t.seen.stopped, Rule: t.seen.rule}
+	failed := cmp.Or(r.newest.Error, t.seen.failed) // the message is completed a little after the idle event
 	if failed != nil && failed.Name == opencode.MessageAborted && t.seen.stopped != "" {
 		failed = nil // an abort of our own is told by Stopped
 	}
@@ -192,13 +236,13 @@ func (t *turn) ending(e *boulder.Evidence, messages []opencode.Message) *opencod
 			e.Ended.Error = opencode.ContextOverflow
 		}
 	}
-	e.Ended.Truncated = t.truncated(e.Ended, messages)
+	e.Ended.Truncated = t.truncated(e, r)
 	return failed
 }
 
 // truncated says why the turn's end is none of its own although it looks like one.
-func (t *turn) truncated(ended boulder.Ended, messages []opencode.Message) string {
-	switch {
+func (t *turn) truncated(e *boulder.Evidence, r *reading) string {
+	switch ended := e.Ended; {
 	case t.seen.cutOff && t.job.Awaits():
 		return "the turn was cut off from outside, and does not go on before a person has answered"
 	case t.seen.cutOff:
@@ -207,19 +251,12 @@ func (t *turn) truncated(ended boulder.Ended, messages []opencode.Message) strin
 		return "the turn was cut off at the output limit"
 	case ended.Finish == opencode.FinishUnknown:
 		return "the turn ended for a reason that its provider did not name"
-	case ended.Error != "", ended.Stopped != "", usedTools(messages):
+	case ended.Error != "", ended.Stopped != "", e.ToolCount > 0:
 		return ""
 	}
-	tokens, reported, characters := int64(0), false, 0
-	for _, m := range messages {
-		if m.Info.Role == opencode.RoleAssistant && !m.Info.Compacted {
-			tokens += m.Info.Tokens.Output
-			reported = reported || m.Info.Tokens != opencode.Tokens{}
-			characters += utf8.RuneCountInString(m.Text())
-		}
-	}
-	if !reported {
-		tokens = int64(characters / 4)
+	tokens := r.output
+	if !r.reported {
+		tokens = int64(r.characters / 4)
 	}
 	if t.rules.MinOutput < 0 || tokens > int64(t.rules.MinOutput) {
 		return ""
@@ -236,23 +273,20 @@ func (t *turn) duration() time.Duration {
 	return max(0, t.seen.ended.Sub(t.seen.began)-t.seen.pause.by(t.seen.ended))
 }
 
-func (t *turn) modelName(messages []opencode.Message) string {
-	if t.job.Attempt.Model != "" {
-		return t.job.Attempt.Model
-	}
-	for _, m := range messages {
-		if !m.Info.Model.IsZero() {
-			return m.Info.Model.String()
-		}
-	}
-	return "the default model"
+// modelName is what people call the model, which gave the answers of the turn if it was not chosen.
+func (t *turn) modelName(answered opencode.ModelRef) string {
+	return cmp.Or(t.job.Attempt.Model, answered.String(), "the default model")
 }
 
 // diff says what changed in the project since the sub-task began. When other sub-tasks were at work at the same time,
 // only files that its sessions were seen to write are its own.
-func (t *turn) diff(ctx context.Context, session account) (boulder.Diff, error) {
-	if t.job.SubTask.Snapshot != "" && t.job.Attempt.Attempt == 1 && !session.tools {
-		return boulder.Diff{Tree: t.untouched()}, nil // without a tool an agent changes nothing
+func (t *turn) diff(ctx context.Context, r *reading) (boulder.Diff, error) {
+	alone := t.job.Alone == nil || t.job.Alone()
+	if t.job.SubTask.Snapshot != "" && t.job.Attempt.Attempt == 1 && !r.tools { // without a tool an agent changes nothing
+		if !alone {
+			return boulder.Diff{}, nil
+		}
+		return boulder.Diff{Tree: t.job.SubTask.Snapshot}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, workspaceTimeout)
 	defer cancel()
@@ -261,9 +295,13 @@ func (t *turn) diff(ctx context.Context, session account) (boulder.Diff, error) 
 		return boulder.Diff{}, fmt.Errorf("look at the project after the turn: %w", err)
 	}
 	own := func(string) bool { return true }
-	alone := t.job.Alone == nil || t.job.Alone()
 	if !alone {
-		touched := t.touched(session)
+		touched := map[string]bool{}
+		for _, paths := range []map[string]bool{r.findings.Edited, t.seen.touched} {
+			for f := range paths {
+				touched[t.relative(f)] = true
+			}
+		}
 		own = func(path string) bool { return touched[path] || slices.Contains(t.job.SubTask.Files, path) }
 	}
 	d, err := t.cfg.Workspace.Diff(ctx, t.job.SubTask.Snapshot, now, own)
@@ -272,35 +310,6 @@ func (t *turn) diff(ctx context.Context, session account) (boulder.Diff, error) 
 		t.cfg.Logger.Warn("no diff", "sub_task", t.job.SubTask.ID, "error", err)
 		return boulder.Diff{Unavailable: text.Short(err.Error(), 300)}, nil
 	}
-	d.Commands, d.Tree = !alone && session.commands, now
+	d.Commands, d.Tree = !alone && r.commands, now
 	return d, err
-}
-
-// untouched is the tree in which the sub-task began, if nobody else can have changed it.
-func (t *turn) untouched() string {
-	if t.job.Alone == nil || t.job.Alone() {
-		return t.job.SubTask.Snapshot
-	}
-	return ""
-}
-
-// usedTools reports whether a tool was called.
-func usedTools(messages []opencode.Message) bool {
-	for _, m := range messages {
-		if slices.ContainsFunc(m.Parts, func(p opencode.Part) bool { return p.Tool != nil }) {
-			return true
-		}
-	}
-	return false
-}
-
-// touched are the files that the session wrote, relative to the project, as its messages and its events tell.
-func (t *turn) touched(session account) map[string]bool {
-	files := map[string]bool{}
-	for _, paths := range []map[string]bool{session.edited, t.seen.touched} {
-		for f := range paths {
-			files[t.relative(f)] = true
-		}
-	}
-	return files
 }

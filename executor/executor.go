@@ -50,8 +50,9 @@ type Config struct {
 	Redact Redactor
 	// Logger defaults to none.
 	Logger *slog.Logger
-	// Now defaults to time.Now.
-	Now func() time.Time
+	// Now defaults to time.Now, and After to time.After.
+	Now   func() time.Time
+	After func(time.Duration) <-chan time.Time
 }
 
 // Executor implements orchestrator.Runner on an OpenCode server. It is safe for concurrent use.
@@ -91,6 +92,9 @@ func New(cfg Config) (*Executor, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.After == nil {
+		cfg.After = time.After
+	}
 	e := &Executor{cfg: cfg, rules: enforcer.DefaultRules()}
 	if cfg.Rules != nil {
 		e.rules = *cfg.Rules
@@ -112,10 +116,7 @@ type turn struct {
 	seen   observation
 }
 
-// Run brings one turn to its end; see orchestrator.Runner for the contract.
-func (e *Executor) Run(
-	ctx context.Context, job boulder.Job, report func(boulder.Body) error,
-) (boulder.Evidence, error) {
+func (e *Executor) newTurn(job boulder.Job, report func(boulder.Body) error) *turn {
 	t := &turn{Executor: e, job: job, report: e.reporting(report)}
 	t.asks = &session.StandIn{
 		Diverter: e.cfg.Diverter, Policy: t.policy, About: t.about, Tell: t.tellRuled, In: t.directoryOf, Now: e.cfg.Now,
@@ -125,6 +126,14 @@ func (e *Executor) Run(
 			SessionID: job.Attempt.SessionID, Diverted: job.Diverted,
 		},
 	}
+	return t
+}
+
+// Run brings one turn to its end; see orchestrator.Runner for the contract.
+func (e *Executor) Run(
+	ctx context.Context, job boulder.Job, report func(boulder.Body) error,
+) (boulder.Evidence, error) {
+	t := e.newTurn(job, report)
 	evidence, err := t.run(ctx)
 	evidence = handOver(e, evidence)
 	if err != nil {
@@ -145,13 +154,12 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	}
 	// The connection for events can come to stand while the session is created, which has no id to ask for yet. Sub-agents
 	// may work in other directories: all are listened to.
-	sub := t.conn.Client.Subscribe(opencode.Filter{Sessions: []string{t.job.Attempt.Tag}})
-	defer sub.Close()
-	t.sub = sub
+	t.sub = t.conn.Client.Subscribe(opencode.Filter{Sessions: []string{t.job.Attempt.Tag}})
+	defer t.sub.Close()
 	if err := t.openSession(ctx); err != nil {
 		return boulder.Evidence{}, err
 	}
-	sub.Follow(t.job.Attempt.SessionID)
+	t.sub.Follow(t.job.Attempt.SessionID)
 	t.asks.Scope.SessionID = t.job.Attempt.SessionID
 	var nudges []string
 	for _, n := range t.job.Turn.Nudges {
@@ -162,7 +170,7 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 		return boulder.Evidence{}, err
 	}
 	if !t.job.Recovered {
-		t.skip(sub)
+		t.skip()
 	}
 	t.seen.activity = "" // what was reported up to here is not the turn's
 	ended, err := t.send(ctx)
@@ -170,7 +178,7 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 		return boulder.Evidence{}, err
 	}
 	for !ended {
-		if err := t.follow(ctx, sub); err != nil {
+		if err := t.follow(ctx); err != nil {
 			return boulder.Evidence{}, err
 		}
 		if ended, err = t.confirmed(ctx); err != nil {
@@ -178,7 +186,7 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 		}
 	}
 	t.seen.ended = t.cfg.Now()
-	evidence, err := t.gather(ctx, sub)
+	evidence, err := t.gather(ctx)
 	if err != nil {
 		return evidence, err
 	}

@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
@@ -245,41 +245,78 @@ func writesAndHangs(ctx context.Context, req scriptmodel.Request) scriptmodel.Re
 	return scriptmodel.Reply{}
 }
 
-// What the budget leaves of a sub-task's time wins over the rules.
-func TestBudgetedTimeStopsTheTurn(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, writesAndHangs)
-	a := w.newAttempt("x", "go")
-	a.TimeLeft = 8 * time.Second
-	checkStopped(t, w, a, boulder.RuleBudget, "the turn ran for 8s")
+// hurry is a clock that runs fast while the model says nothing.
+type hurry struct {
+	mu    sync.Mutex
+	ahead time.Duration
+	wake  chan struct{}
 }
 
-func TestSilenceStopsTheTurnAndItIsJudged(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, writesAndHangs, func(c *Config) {
-		c.Rules = new(enforcer.DefaultRules())
-		c.Rules.Silence = 6 * time.Second
-	})
-	checkStopped(t, w, w.newAttempt("x", "go"), boulder.RuleSilence, "no event came for 6s")
+func (h *hurry) now() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Now().Add(h.ahead)
 }
 
-// checkStopped: the turn is ended for the reason, and what it did before is evidence.
-func checkStopped(t *testing.T, w *world, a *attempt, rule boulder.Rule, reason string) {
-	t.Helper()
-	if _, err := w.dir().Catalogue(t.Context()); err != nil { // the first prompt in a cold directory is silent for seconds
-		t.Fatal(err)
+// after is early where the clock was turned: then it is looked at again.
+func (h *hurry) after(d time.Duration) <-chan time.Time {
+	h.mu.Lock()
+	turned := h.wake
+	h.mu.Unlock()
+	rung := make(chan time.Time, 1)
+	timer := time.AfterFunc(d, func() { rung <- time.Time{} })
+	go func() {
+		<-turned
+		if timer.Stop() {
+			rung <- time.Time{}
+		}
+	}()
+	return rung
+}
+
+// hang is a model that has a file written and then says nothing more, for as many minutes as it takes.
+func (h *hurry) hang(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	if req.AssistantTurns() == 0 {
+		return calls(call("write", map[string]any{"filePath": "out.txt", "content": "x\n"}))
 	}
-	e, err := a.run(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return scriptmodel.Reply{}
+		case <-tick.C:
+		}
+		h.mu.Lock()
+		h.ahead += time.Minute
+		close(h.wake)
+		h.wake = make(chan struct{})
+		h.mu.Unlock()
 	}
-	if !strings.Contains(e.Ended.Stopped, reason) || e.Ended.Rule != rule || e.Ended.Error != "" {
-		t.Errorf("ended %+v", e.Ended)
-	}
-	if e.Duration < 5*time.Second || e.Duration > time.Minute {
-		t.Errorf("the turn took %s", e.Duration)
-	}
-	if e.ToolCount != 1 || len(e.Diff.Files) != 1 {
-		t.Errorf("what was done before is lost: %d calls, diff %+v", e.ToolCount, e.Diff)
+}
+
+// A turn that lasts too long is ended; what it did before is evidence. What the budget leaves of a sub-task's time wins over
+// the rules.
+func TestTimeStopsTheTurn(t *testing.T) {
+	t.Parallel()
+	for rule, test := range map[boulder.Rule]struct {
+		left   time.Duration
+		reason string
+	}{
+		boulder.RuleBudget:  {4 * time.Minute, "the turn ran for 4m0s"},
+		boulder.RuleSilence: {0, "no event came for 5m0s"},
+	} {
+		t.Run(string(rule), func(t *testing.T) {
+			t.Parallel()
+			h := &hurry{wake: make(chan struct{})}
+			w := newWorld(t, h.hang, func(c *Config) { c.Now, c.After = h.now, h.after })
+			a := w.newAttempt("x", "go")
+			a.TimeLeft = test.left
+			e, err := a.run(t.Context(), w)
+			wantStopped(t, e, err, rule, test.reason)
+			if e.Duration < 4*time.Minute || e.ToolCount != 1 || len(e.Diff.Files) != 1 {
+				t.Errorf("after %s, %d calls, diff %+v", e.Duration, e.ToolCount, e.Diff)
+			}
+		})
 	}
 }

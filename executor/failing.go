@@ -3,6 +3,7 @@ package executor
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,13 +22,11 @@ const (
 // go test (also -json), pytest, unittest, TAP, jest, vitest, mocha, node --test, cargo, nextest, rspec, PHPUnit,
 // surefire, ctest, dotnet test and everything that says "name FAILED".
 type failingTests struct {
-	line  []byte
-	names map[string]bool
-	// go test names the package after its tests.
-	goTests []string
-	// A numbered list is a list of failures only if mocha says how many there are.
-	mocha     []string
-	mochaSays bool
+	line    []byte
+	names   map[string]bool
+	goTests []string // go test names the package after its tests
+	mocha   bool     // it has said how many fail: then a numbered list is one of failures
+	items   []string // of such a list
 }
 
 func (f *failingTests) Write(p []byte) (int, error) {
@@ -50,16 +49,12 @@ func (f *failingTests) list() []string {
 	for _, name := range f.goTests {
 		f.add(name)
 	}
-	if f.mochaSays {
-		for _, name := range f.mocha {
+	if f.mocha {
+		for _, name := range f.items {
 			f.add(name)
 		}
 	}
-	var names []string
-	for name := range f.names {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(f.names))
 	return names[:min(len(names), failingKept)]
 }
 
@@ -74,22 +69,18 @@ func (f *failingTests) add(name string) {
 
 var colour = text.Regexp(`\x1b\[[0-9;?]*[ -/]*[@-~]`)
 
+// take takes in a line. A TAP directive says that the test may fail.
 func (f *failingTests) take() {
-	line := f.line
+	text := strings.TrimRight(colour().ReplaceAllString(string(f.line), ""), " \t\r")
 	f.line = f.line[:0]
-	if len(bytes.TrimSpace(line)) == 0 {
-		return
-	}
-	text := string(line)
-	if bytes.IndexByte(line, 0x1b) >= 0 {
-		text = colour().ReplaceAllString(text, "")
-	}
-	text = strings.TrimRight(text, " \t\r")
 	switch {
 	case strings.HasPrefix(text, "{"):
 		f.goEvent(text)
 		return
-	case !mayName(text), f.goLine(text), f.mochaLine(text), f.tapLine(text):
+	case !mayName(text), mayFail().MatchString(text), f.goLine(text):
+		return
+	case mochaCount().MatchString(text):
+		f.mocha = true
 		return
 	}
 	for _, format := range formats {
@@ -98,6 +89,9 @@ func (f *failingTests) take() {
 			return
 		}
 	}
+	if m := mochaItem().FindStringSubmatch(text); m != nil && len(f.items) < pendingTests {
+		f.items = append(f.items, m[1])
+	}
 }
 
 var (
@@ -105,6 +99,10 @@ var (
 		"FAIL", "fail", "Fail", "ERROR", "not ok", "●", "✖", "SIG", "TIMEOUT", "Timeout", "could not compile", "rspec",
 	}
 	numbers = text.Regexp(`^\s*\d+(?:\)| - )`)
+
+	mayFail    = text.Regexp(`(?i)^\s*not ok\b.*#\s*(?:todo|skip)`)
+	mochaCount = text.Regexp(`^\s+\d+ failing$`)
+	mochaItem  = text.Regexp(`^\s+\d+\) (\S.*?):?$`)
 )
 
 // mayName leaves out nearly every line of an output, of which there may be millions.
@@ -157,43 +155,12 @@ func (f *failingTests) goEvent(text string) {
 	}
 }
 
-var (
-	mochaItem  = text.Regexp(`^\s+\d+\) (\S.*?):?$`)
-	mochaCount = text.Regexp(`^\s+\d+ failing$`)
-)
-
-func (f *failingTests) mochaLine(text string) bool {
-	if mochaCount().MatchString(text) {
-		f.mochaSays = true
-		return true
-	}
-	m := mochaItem().FindStringSubmatch(text)
-	if m != nil && len(f.mocha) < pendingTests {
-		f.mocha = append(f.mocha, m[1])
-	}
-	return m != nil && !exunit().MatchString(text)
-}
-
-var tapTest = text.Regexp(`^\s*not ok\b(?:\s+\d+)?(?:\s+-)?\s+([^#]*)(?:#\s*(.*))?$`)
-
-// tapLine reads TAP: not ok 3 - adds. A directive says that the test may fail.
-func (f *failingTests) tapLine(text string) bool {
-	m := tapTest().FindStringSubmatch(text)
-	if m == nil {
-		return false
-	}
-	if directive := strings.ToLower(m[2]); !strings.HasPrefix(directive, "todo") && !strings.HasPrefix(directive, "skip") {
-		f.add(m[1])
-	}
-	return true
-}
-
-// exunit has a name that mocha's numbered list would swallow.
-var exunit = text.Regexp(`^\s+\d+\) (test .+ \([\w.]+\))$`)
-
 // formats are tried in this order; a name is what the groups say, joined by a space.
 var formats = []func() *regexp.Regexp{
-	exunit,
+	// exunit: 1) test adds (AdderTest)
+	text.Regexp(`^\s+\d+\) (test .+ \([\w.]+\))$`),
+	// TAP: not ok 3 - adds # time=3ms
+	text.Regexp(`^\s*not ok\b(?:\s+\d+)?(?:\s+-)?\s+([^#]*)`),
 	// pytest: FAILED tests/test_a.py::test_x[1 2] - assert 1 == 2; also files that cannot be collected
 	text.Regexp(`^(?:FAILED|ERROR) (\S+\.py(?:::.+?)?)(?: - .*)?$`),
 	text.Regexp(`^(\S+\.py::.+?) (?:FAILED|ERROR)(?:\s+\[\s*\d+%\])?$`),

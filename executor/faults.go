@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
 )
@@ -147,9 +146,7 @@ func classifyRetry(message string) *providers.Error {
 }
 
 // hopeless reports whether it is in vain to wait for a provider, which OpenCode does all the same.
-func hopeless(r *enforcer.Retry) bool {
-	return r != nil && refusedFault(classifyRetry(r.Message), "", "") != nil
-}
+func hopeless(message string) bool { return refusedFault(classifyRetry(message), "", "") != nil }
 
 // retryFault is the error for a turn that was ended because OpenCode waited for its provider.
 func retryFault(message, model, reason string, after time.Duration) error {

@@ -1,15 +1,12 @@
 package executor
 
 import (
-	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -67,7 +64,7 @@ func TestOverflowHasOneName(t *testing.T) {
 		Name: opencode.APIError, StatusCode: 400, Body: `{"error":{"message":"prompt is too long: 210000 tokens","type":"invalid_request_error"}}`,
 	}
 	var e boulder.Evidence
-	turn.ending(&e, nil)
+	turn.ending(&e, &reading{})
 	if e.Ended.Error != opencode.ContextOverflow {
 		t.Errorf("ended %+v", e.Ended)
 	}
@@ -96,14 +93,14 @@ func TestHopelessRetries(t *testing.T) {
 	} {
 		err := retryFault(message, "p/m", "why", time.Minute)
 		fatal := errors.Is(err, boulder.ErrFatal)
-		if h := hopeless(&enforcer.Retry{Message: message}); h != (todo != "") || fatal != h {
+		if h := hopeless(message); h != (todo != "") || fatal != h {
 			t.Errorf("%q: hopeless %v, error %v", message, h, err)
 		}
 		if !strings.Contains(err.Error(), todo) || !strings.Contains(err.Error(), "p/m") {
 			t.Errorf("%q: nobody knows what to do: %v", message, err)
 		}
 	}
-	if hopeless(nil) {
+	if hopeless("") {
 		t.Error("nobody waits, and it is hopeless")
 	}
 }
@@ -125,33 +122,5 @@ func TestRetryMessages(t *testing.T) {
 		if !ok || trouble.Kind != want || trouble.RetryAfter != time.Minute {
 			t.Errorf("%q: got %v, want %s", message, err, want)
 		}
-	}
-}
-
-func TestDiagnostics(t *testing.T) {
-	edit := func(file, diagnostics string) opencode.Part {
-		return opencode.Part{Tool: &opencode.ToolCall{
-			Tool: "edit", State: opencode.ToolCompleted, Input: json.RawMessage(`{"filePath":"` + file + `"}`),
-			Metadata: json.RawMessage(`{"diagnostics":` + diagnostics + `}`),
-		}}
-	}
-	finding := func(line, severity, message string) string {
-		return `{"severity":` + severity + `,"message":"` + message + `","range":{"start":{"line":` + line + `,"character":2}}}`
-	}
-	turn := turn{Executor: &Executor{cfg: Config{Project: "/p"}}}
-	var session account
-	session.add(opencode.Message{Parts: []opencode.Part{
-		edit("/p/a.go", `{"/p/a.go":[`+finding("1", "1", "gone by the next edit")+`]}`),
-		edit("/p/b.go", `{"/p/b.go":[`+finding("6", "1", "undefined: x")+`,`+finding("2", "2", "a warning")+`],`+
-			`"/p/other.go":[`+finding("3", "1", "not touched")+`],"/p/a.go":[`+finding("0", "1", `no\nsuch`)+`]}`),
-		{Tool: &opencode.ToolCall{Tool: "bash", State: opencode.ToolCompleted, Metadata: json.RawMessage(`{"exit":1}`)}},
-		edit("/p/c.go", `"odd"`),
-	}})
-	got := turn.diagnostics(session)
-	want := []boulder.Diagnostic{
-		{File: "a.go", Line: 1, Severity: "error", Message: "no such"}, {File: "b.go", Line: 7, Severity: "error", Message: "undefined: x"},
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -25,15 +25,17 @@ type observation struct {
 	activity         string            // the newest that was reported
 	children         map[string]string // the newest activity of sub-agents, by session
 	failed           *opencode.TurnError
-	cutOff           bool         // from outside, and so was its resume prompt
-	stopped          string       // why the manager ended the turn
-	rule             boulder.Rule // for which it did
-	looks            int          // how often a prompt without a turn was sent again
-	looked           bool         // the state was read since the last event, and told nothing
-	prompted         time.Time    // when the newest prompt was sent
-	nudged           bool         // in this run
-	nudgeLost        bool         // the turn ended while a nudge was on its way, which may begin another
-	doubted          doubt
+	cutOff           bool            // from outside, and so was its resume prompt
+	stopped          string          // why the manager ended the turn
+	rule             boulder.Rule    // for which it did
+	looks            int             // how often a prompt without a turn was sent again
+	looked           bool            // the state was read since the last event, and told nothing
+	prompted         time.Time       // when the newest prompt was sent
+	nudged           bool            // in this run
+	nudgeLost        bool            // the turn ended while a nudge was on its way, which may begin another
+	recheck          time.Time       // when to read the state again; zero: events tell
+	wait             time.Duration   // before that
+	idle             bool            // the session was found idle in the middle of its turn
 	diverting        bool            // the diverter was asked for something
 	pause            pause           // while a person may answer
 	reported         map[string]bool // calls of the blocker tool that ended, by part
@@ -43,30 +45,12 @@ type observation struct {
 	unread           error           // why what was recorded could not be read the last time
 }
 
-// doubt is about a state that says busy. OpenCode announces that a session is idle before its statuses say so (1.18.33,
-// SessionStatus.set): who asks in between waits for an event that was there already, until it counts as silence.
-type doubt struct {
-	due  time.Time // to ask again; zero: no doubt
-	wait time.Duration
-	idle bool // the session was found idle in the middle of its turn
-}
-
-// firstDoubt is how soon a state that says busy is read again; each time after that takes twice as long.
-const firstDoubt = time.Second
-
-func (d *doubt) raise(now time.Time) {
-	d.wait = max(firstDoubt, 2*d.wait)
-	d.due = now.Add(d.wait)
-}
-
-func (d *doubt) raised(now time.Time) bool { return !d.due.IsZero() && !now.Before(d.due) }
-
-// orBefore is the moment, or the one at which to ask again if that comes before.
-func (d *doubt) orBefore(at time.Time) time.Time {
-	if d.due.IsZero() || at.Before(d.due) {
-		return at
-	}
-	return d.due
+// doubt has a state that says busy read again soon, each time after twice as long. OpenCode announces that a session is idle
+// before its statuses say so (1.18.33, SessionStatus.set): who asks in between waits for an event that was there already,
+// until it counts as silence.
+func (t *turn) doubt() {
+	t.seen.wait = max(time.Second, 2*t.seen.wait)
+	t.seen.recheck = t.cfg.Now().Add(t.seen.wait)
 }
 
 // errNoTurn is the answer to a prompt that was accepted again and again and never began a turn.
@@ -77,23 +61,27 @@ const maxLooks = 3
 
 // follow reads the events until the turn has ended. It ends the turn itself when the enforcer says so, and when ctx
 // ends.
-func (t *turn) follow(ctx context.Context, sub *opencode.Subscription) error {
+func (t *turn) follow(ctx context.Context) error {
 	now := t.cfg.Now()
 	t.seen.lastEvent = now
 	if t.seen.began.IsZero() {
 		t.seen.began = now
 	}
-	for {
+	for ended := false; !ended; {
 		retries := t.tree.Retries()
-		if i := slices.IndexFunc(retries, func(r session.Retrying) bool { return hopeless(&r.Retry) }); i >= 0 {
-			return t.giveUp(ctx, sub, retries[i])
+		if i := slices.IndexFunc(retries, func(r session.Retrying) bool { return hopeless(r.Message) }); i >= 0 {
+			return t.giveUp(ctx, retries[i], "", 0)
 		}
-		if t.seen.doubted.raised(t.cfg.Now()) {
-			if ended, err := t.askAgain(ctx); ended || err != nil {
+		if at := t.seen.recheck; !at.IsZero() && !t.cfg.Now().Before(at) {
+			p, err := t.position(ctx)
+			if err == nil {
+				ended, err = t.over(p)
+			}
+			if ended || err != nil {
 				return err
 			}
 		}
-		again, err := t.answerAsks(ctx)
+		answers, err := t.answerAsks(ctx)
 		if err != nil {
 			return err
 		}
@@ -101,61 +89,50 @@ func (t *turn) follow(ctx context.Context, sub *opencode.Subscription) error {
 		switch d.Kind {
 		case enforcer.Stop:
 			t.seen.stopped, t.seen.rule = d.Reason, d.Rule
-			return t.stop(ctx, sub)
+			return t.stop(ctx)
 		case enforcer.Yield:
-			return t.yield(ctx, sub, d)
-		case enforcer.Nudge:
-			if err := t.nudge(ctx, d); err != nil {
-				return err
-			}
-			continue
+			return t.giveUp(ctx, retries[0], d.Reason, d.RetryAfter)
 		case enforcer.Lose:
 			return fmt.Errorf("%w: %s", boulder.ErrTrouble, d.Reason)
+		case enforcer.Nudge:
+			err = t.nudge(ctx, d)
 		case enforcer.Look:
-			if ended, err := t.look(ctx); ended || err != nil {
-				return err
+			ended, err = t.look(ctx)
+		default:
+			until := d.At
+			for _, at := range []time.Time{answers, t.seen.recheck} {
+				if !at.IsZero() && at.Before(until) {
+					until = at
+				}
 			}
-			continue
+			ended, err = t.next(ctx, until)
 		}
-		until := t.seen.doubted.orBefore(d.At)
-		if !again.IsZero() && again.Before(until) {
-			until = again
-		}
-		ended, err := t.next(ctx, sub, until)
-		if ended || err != nil {
+		if err != nil {
 			return err
 		}
 	}
-}
-
-// askAgain settles a [doubt]: a turn whose answer is complete has ended, whatever was said before.
-func (t *turn) askAgain(ctx context.Context) (ended bool, err error) {
-	p, err := t.position(ctx)
-	if err != nil {
-		return false, err
-	}
-	if p.Busy {
-		t.seen.doubted.raise(t.cfg.Now())
-		t.seen.doubted.idle = false
-		return false, nil
-	}
-	return p.Answered, t.brokenOff(p)
-}
-
-// brokenOff is the error of a turn that was at work, has no end, and is worked on no more: its server, which is not known
-// to have died if it is another's, was restarted. It is believed when it is found twice: a message gets its error up to a
-// second after its session is idle (seen).
-func (t *turn) brokenOff(p session.Position) error {
-	switch {
-	case p.Answered || !t.seen.busy:
-		t.seen.doubted = doubt{}
-	case t.seen.doubted.idle:
-		return fmt.Errorf("%w: OpenCode does not work on the turn any more: was it restarted?", boulder.ErrTrouble)
-	default:
-		t.seen.doubted.idle = true
-		t.seen.doubted.raise(t.cfg.Now())
-	}
 	return nil
+}
+
+// over reports whether a turn has ended by a state that was read: one whose answer is complete has, whatever was said
+// before. One that was at work, has no end, and is worked on no more is an error: its server, which is not known to have
+// died if it is another's, was restarted. That is believed when it is found twice: a message gets its error up to a second
+// after its session is idle (seen).
+func (t *turn) over(p session.Position) (ended bool, err error) {
+	t.seen.recheck = time.Time{}
+	switch {
+	case p.Busy:
+		t.seen.idle = false
+		t.doubt()
+	case p.Answered || !t.seen.busy:
+		return p.Answered, nil
+	case t.seen.idle:
+		return false, fmt.Errorf("%w: OpenCode does not work on the turn any more: was it restarted?", boulder.ErrTrouble)
+	default:
+		t.seen.idle = true
+		t.doubt()
+	}
+	return false, nil
 }
 
 // confirmed reports whether the turn is over indeed. A turn that failed or was aborted gives its last idle event late:
@@ -170,7 +147,7 @@ func (t *turn) confirmed(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if p.Busy {
-		t.seen.doubted.raise(t.cfg.Now())
+		t.doubt()
 		return false, nil
 	}
 	if p.Unanswered && t.seen.nudged {
@@ -205,16 +182,14 @@ func (t *turn) asSeen() enforcer.Seen {
 }
 
 // next waits for one event, at most until the given time.
-func (t *turn) next(ctx context.Context, sub *opencode.Subscription, until time.Time) (ended bool, err error) {
-	timer := time.NewTimer(until.Sub(t.cfg.Now()))
-	defer timer.Stop()
+func (t *turn) next(ctx context.Context, until time.Time) (ended bool, err error) {
 	select {
-	case e, ok := <-sub.C():
+	case e, ok := <-t.sub.C():
 		if !ok {
 			return false, fmt.Errorf("%w: the event stream was closed", boulder.ErrTrouble)
 		}
 		return t.event(ctx, e)
-	case <-timer.C:
+	case <-t.cfg.After(until.Sub(t.cfg.Now())):
 		return false, nil
 	case <-t.conn.Down:
 		return false, fmt.Errorf("%w: the OpenCode server died", boulder.ErrTrouble)
@@ -225,10 +200,10 @@ func (t *turn) next(ctx context.Context, sub *opencode.Subscription, until time.
 
 // skip drops what came before the prompt is sent. A [opencode.Resync] among it says that the connection stands: then
 // nothing of the turn will be missing, and there is no need to ask.
-func (t *turn) skip(sub *opencode.Subscription) {
+func (t *turn) skip() {
 	for {
 		select {
-		case e, ok := <-sub.C():
+		case e, ok := <-t.sub.C():
 			if !ok {
 				return
 			}
@@ -254,7 +229,7 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 		if err := t.blockerPart(ctx, p.Part); err != nil {
 			return false, err
 		}
-		p.Part.Tool = t.cleanCall(p.Part.Tool)
+		p.Part.Tool = handOver(t.Executor, p.Part.Tool)
 		e.Payload = p
 	}
 	told := t.tree.Take(e, t.cfg.Now())
@@ -302,7 +277,7 @@ func (t *turn) status(own bool, s opencode.Status) (ended bool, err error) {
 		t.seen.busy = t.seen.busy || own
 	case opencode.Retry:
 		t.seen.busy = t.seen.busy || own
-		if hopeless(&enforcer.Retry{Attempt: s.Attempt, Next: s.Next, Message: s.Message}) {
+		if hopeless(s.Message) {
 			return false, nil // nobody waits for it
 		}
 		// The end comes first: lines are cut on narrow terminals.
@@ -341,7 +316,7 @@ func (t *turn) resync(ctx context.Context) (ended bool, err error) {
 	if p.Busy {
 		return false, t.recount(ctx)
 	}
-	return p.Answered, t.brokenOff(p)
+	return t.over(p)
 }
 
 // look finds out why nothing is heard of a turn. If it is at work, a permission, a question or a provider may be waited
@@ -363,7 +338,7 @@ func (t *turn) look(ctx context.Context) (ended bool, err error) {
 		return false, fmt.Errorf("%w: %w", boulder.ErrTrouble, errNoTurn)
 	}
 	t.seen.prompted = t.cfg.Now()
-	return false, t.prompt(ctx, t.lastMessageID(), t.lastPrompt())
+	return false, t.prompt(ctx)
 }
 
 // stopGrace is how long an aborted turn may take to become idle.
@@ -374,13 +349,13 @@ const stopGrace = 15 * time.Second
 const stopCheck = 2 * time.Second
 
 // stop aborts the turn and waits until the session is idle: what it did until then is judged.
-func (t *turn) stop(ctx context.Context, sub *opencode.Subscription) error {
+func (t *turn) stop(ctx context.Context) error {
 	t.abort(ctx)
 	ctx, cancel := context.WithTimeout(ctx, stopGrace)
 	defer cancel()
 	check := t.cfg.Now().Add(stopCheck)
 	for {
-		ended, err := t.next(ctx, sub, check)
+		ended, err := t.next(ctx, check)
 		if err == nil && !ended && !t.cfg.Now().Before(check) {
 			var p session.Position
 			p, err = t.position(ctx)

@@ -28,6 +28,8 @@ var shared struct {
 
 	// asking is a second server, whose permissions ask; it starts when the first test needs it.
 	asking *opencode.Host
+
+	repos map[*opencode.Host]*octest.Repos
 }
 
 // patience bounds a start of the real server: a busy machine takes a minute for it.
@@ -56,6 +58,9 @@ func runTests(m *testing.M) (int, error) {
 		return 1, err
 	}
 	defer os.RemoveAll(home)
+	if home, err = filepath.EvalSymlinks(home); err != nil { // as OpenCode reports it
+		return 1, err
+	}
 	shared.handlers, shared.sessions = map[string]scriptmodel.Handler{}, map[string]scriptmodel.Handler{}
 	if shared.model, err = scriptmodel.Start(route); err != nil {
 		return 1, err
@@ -74,6 +79,9 @@ func runTests(m *testing.M) (int, error) {
 		return opencode.Start(ctx, opencode.ServerConfig{Binary: binary, Dir: home, Env: asking, StartTimeout: patience})
 	})
 	defer stopHost(shared.asking)
+	shared.repos = map[*opencode.Host]*octest.Repos{
+		shared.host: {Home: home, Files: hello}, shared.asking: {Home: filepath.Join(home, "asking"), Files: hello},
+	}
 	return m.Run(), nil
 }
 

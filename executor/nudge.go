@@ -51,24 +51,13 @@ func nudgeText(d enforcer.Decision) string {
 		" If it cannot be done, leave it, and say so and why in your final message."
 }
 
-// yield ends the turn because its provider needs time that is better spent without a slot.
-func (t *turn) yield(ctx context.Context, sub *opencode.Subscription, d enforcer.Decision) error {
-	began, message := t.cfg.Now(), ""
-	if r := t.tree.Retries(); len(r) > 0 {
-		message = r[0].Message
-	}
-	if err := t.stop(ctx, sub); err != nil {
+// giveUp ends the turn because a provider refuses a session of the tree for good, or needs time that is better spent
+// without a slot.
+func (t *turn) giveUp(ctx context.Context, r session.Retrying, reason string, after time.Duration) error {
+	began := t.cfg.Now()
+	if err := t.stop(ctx); err != nil {
 		return err
 	}
-	after := max(0, d.RetryAfter-t.cfg.Now().Sub(began)).Round(time.Millisecond)
-	return retryFault(message, t.modelName(nil), d.Reason, after)
-}
-
-// giveUp ends the turn because a provider refuses a session of the tree for good: what OpenCode's tries would cost in time
-// is only lost.
-func (t *turn) giveUp(ctx context.Context, sub *opencode.Subscription, r session.Retrying) error {
-	if err := t.stop(ctx, sub); err != nil {
-		return err
-	}
-	return retryFault(r.Message, cmp.Or(r.Model.String(), t.modelName(nil)), "", 0)
+	after = max(0, after-t.cfg.Now().Sub(began)).Round(time.Millisecond)
+	return retryFault(r.Message, cmp.Or(r.Model.String(), t.modelName(opencode.ModelRef{})), reason, after)
 }

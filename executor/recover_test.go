@@ -234,7 +234,7 @@ func TestAttachedServerRestartsInMidTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	w := &world{t: t, host: opencode.AttachedHost(client)}
+	w := &world{t: t, host: opencode.AttachedHost(client), project: octest.Repo(t, hello)}
 	w.open(func(c *Config) {
 		c.Rules = new(enforcer.DefaultRules())
 		c.Rules.Offline = patience                                          // a busy machine takes a minute to start OpenCode

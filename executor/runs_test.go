@@ -111,20 +111,22 @@ func TestMessagesAreCleanBeforeTheyAreCut(t *testing.T) {
 	t.Parallel()
 	const key = "planted/key+of 40 characters in length!!"
 	tu := plainTurn(t.TempDir(), "b", "x")
+	tu.cfg.Price = func(string, boulder.Usage) (float64, bool) { return 0, false }
 	tu.cfg.Redact = secret.New([]string{"MY_TOKEN=" + key})
 	long := func(n int) string { return strings.Repeat("x", n) }
-	m := tu.clean(opencode.Message{
+	m := handOver(tu.Executor, opencode.Message{
 		Info: opencode.MessageInfo{Role: opencode.RoleAssistant, Error: &opencode.TurnError{Message: key, Body: key}},
 		Parts: []opencode.Part{
 			{Type: opencode.PartText, Text: long(finalMessageKept-20) + key},
 			{Type: opencode.PartTool, Tool: &opencode.ToolCall{
 				Title: long(180) + key, Input: []byte(`{"command":"` + long(480) + key + `"}`), Error: key,
-				Output: key + long(toolTextKept-20), Metadata: []byte(`{"diff":"` + key + `"}`), State: opencode.ToolCompleted,
+				Output: key + long(480), Metadata: []byte(`{"diff":"` + key + `"}`), State: opencode.ToolCompleted,
 			}},
 		},
 	})
-	var e boulder.Evidence
-	tu.readMessage(&e, m)
+	var r reading
+	tu.readMessage(&r, m, true)
+	e := r.evidence
 	all := e.FinalMessage + e.ToolCalls[0].Title + e.ToolCalls[0].Input + e.ToolCalls[0].Output + m.Info.Error.Message +
 		m.Info.Error.Body + string(m.Parts[1].Tool.Metadata) + m.Parts[1].Tool.Error
 	if strings.Contains(all, "planted") || strings.Contains(all, "length") {

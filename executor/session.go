@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,17 +101,7 @@ func (t *turn) send(ctx context.Context) (ended bool, err error) {
 			t.seen.cutOff = true
 			return true, nil
 		}
-		sent := t.cfg.Now()
-		id := opencode.NewMessageID(sent)
-		err := t.report(boulder.TurnSent{
-			AttemptRef: t.job.Attempt.AttemptRef, Turn: t.job.Turn.Number, Kind: t.job.Turn.Kind, MessageID: id,
-			ToldUpTo: t.job.Turn.ToldUpTo,
-		})
-		if err != nil {
-			return false, err
-		}
-		t.job.Turn.MessageID, t.job.Turn.SentAt = id, sent
-		return false, t.prompt(ctx, id, t.job.Turn.Prompt)
+		return false, t.sendNew(ctx, false)
 	}
 	if t.cfg.Diverter != nil { // what was recorded just before a crash says whether the session may be prompted
 		if err := t.tellRaised(ctx); err != nil {
@@ -133,7 +124,7 @@ func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
 	switch {
 	case p.Busy:
 		t.seen.busy = true
-		t.seen.doubted.raise(t.cfg.Now())
+		t.doubt()
 		return false, nil
 	case p.Answered && !cutOff && turnFault(p.Failed, t.job.Attempt.Model) == nil:
 		return true, nil
@@ -143,41 +134,39 @@ func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
 	case p.Answered && !cutOff, !p.Arrived:
 		// The prompt never arrived, or its turn failed for a reason that may be gone now: sending the same message again
 		// is harmless.
-		return false, t.prompt(ctx, t.lastMessageID(), t.lastPrompt())
+		return false, t.prompt(ctx)
 	case t.job.Turn.ResumeID == "":
-		id := opencode.NewMessageID(t.cfg.Now())
-		err := t.report(boulder.TurnSent{
-			AttemptRef: t.job.Attempt.AttemptRef, Turn: t.job.Turn.Number, Kind: t.job.Turn.Kind, MessageID: id, Resume: true,
-			ToldUpTo: t.job.Turn.ToldUpTo,
-		})
-		if err != nil {
-			return false, err
-		}
-		t.job.Turn.ResumeID = id
-		return false, t.prompt(ctx, id, t.job.Resume)
+		return false, t.sendNew(ctx, true)
 	case !p.Begun:
 		// Cut off while the model had not said a word, as when a provider makes it wait: nothing is lost, and nothing that
 		// was done can be to blame.
-		return false, t.prompt(ctx, t.lastMessageID(), t.lastPrompt())
+		return false, t.prompt(ctx)
 	}
 	// Cut off twice: what is there is judged, as of an agent that was not done, and the judge's continuation goes on from it.
 	t.seen.cutOff = true
 	return true, nil
 }
 
-func (t *turn) lastMessageID() string {
-	if t.job.Turn.ResumeID != "" {
-		return t.job.Turn.ResumeID
+// sendNew sends the turn's prompt, or its resume prompt, when its id is stored.
+func (t *turn) sendNew(ctx context.Context, resume bool) error {
+	sent := t.cfg.Now()
+	id := opencode.NewMessageID(sent)
+	err := t.report(boulder.TurnSent{
+		AttemptRef: t.job.Attempt.AttemptRef, Turn: t.job.Turn.Number, Kind: t.job.Turn.Kind, MessageID: id, Resume: resume,
+		ToldUpTo: t.job.Turn.ToldUpTo,
+	})
+	if err != nil {
+		return err
 	}
-	return t.job.Turn.MessageID
+	if resume {
+		t.job.Turn.ResumeID = id
+	} else {
+		t.job.Turn.MessageID, t.job.Turn.SentAt = id, sent
+	}
+	return t.prompt(ctx)
 }
 
-func (t *turn) lastPrompt() string {
-	if t.job.Turn.ResumeID != "" {
-		return t.job.Resume
-	}
-	return t.job.Turn.Prompt
-}
+func (t *turn) lastMessageID() string { return cmp.Or(t.job.Turn.ResumeID, t.job.Turn.MessageID) }
 
 // load reads the state of the tree.
 func (t *turn) load(ctx context.Context) error {
@@ -190,7 +179,7 @@ func (t *turn) load(ctx context.Context) error {
 		return fault(err)
 	}
 	for i := range r.Messages {
-		r.Messages[i] = t.clean(r.Messages[i])
+		r.Messages[i] = handOver(t.Executor, r.Messages[i])
 	}
 	t.tree.Load(r, t.lastMessageID())
 	for _, s := range r.Sessions {
@@ -223,10 +212,14 @@ func (t *turn) where(ctx context.Context) (session.Position, error) {
 	return p, nil
 }
 
-// prompt sends a text. An accepted prompt proves nothing about a turn.
-func (t *turn) prompt(ctx context.Context, messageID, text string) error {
+// prompt sends the turn's newest prompt, perhaps once more. An accepted prompt proves nothing about a turn.
+func (t *turn) prompt(ctx context.Context) error {
+	text := t.job.Turn.Prompt
+	if t.job.Turn.ResumeID != "" {
+		text = t.job.Resume
+	}
 	return t.promptSession(ctx, t.dir, t.job.Attempt.SessionID, opencode.Prompt{
-		MessageID: messageID, Agent: t.job.Attempt.Agent, Model: t.model, Parts: t.tagged(text),
+		MessageID: t.lastMessageID(), Agent: t.job.Attempt.Agent, Model: t.model, Parts: t.tagged(text),
 	})
 }
 

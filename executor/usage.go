@@ -83,15 +83,6 @@ func (t *turn) eachAnswer(ctx context.Context, take func(opencode.Message)) erro
 	return t.eachChildAnswer(ctx, take)
 }
 
-// children is what sub-agents used in this turn. Each answer is one call, at the price of its own model.
-func (t *turn) children(ctx context.Context) (boulder.Usage, error) {
-	var sum boulder.Usage
-	err := t.eachChildAnswer(ctx, func(m opencode.Message) {
-		sum = sum.Add(t.usageOf(m.Info.Model, m.Info.Tokens, m.Info.Cost))
-	})
-	return sum, err
-}
-
 // eachChildAnswer goes through what the sub-agents' models answered in the turn. A sub-agent can be taken up again by a
 // later turn, so what counts is when the answer began, and not when its session did. It changes nothing of the turn.
 func (t *turn) eachChildAnswer(ctx context.Context, take func(opencode.Message)) error {

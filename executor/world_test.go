@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,8 @@ type world struct {
 	server  *opencode.Server // of ownWorld, the newest
 	requests
 }
+
+var hello = map[string]string{"hello.txt": "one\ntwo\nthree\n"}
 
 // requests counts what reached the model.
 type requests struct {
@@ -57,17 +60,60 @@ func (r *requests) watch(h scriptmodel.Handler) scriptmodel.Handler {
 // newWorld uses the shared server.
 func newWorld(t *testing.T, handler scriptmodel.Handler, change ...func(*Config)) *world {
 	t.Helper()
-	w := &world{t: t, host: shared.host}
-	shared.mu.Lock()
-	shared.handlers[t.Name()] = w.watch(handler)
-	shared.mu.Unlock()
-	t.Cleanup(func() {
-		shared.mu.Lock()
-		defer shared.mu.Unlock()
-		delete(shared.handlers, t.Name())
-	})
+	return worldOn(t, shared.host, handler, change...)
+}
+
+// newAskingWorld uses the shared server whose permissions ask.
+func newAskingWorld(t *testing.T, handler scriptmodel.Handler, change ...func(*Config)) *world {
+	t.Helper()
+	return worldOn(t, shared.asking, handler, change...)
+}
+
+func worldOn(t *testing.T, host *opencode.Host, handler scriptmodel.Handler, change ...func(*Config)) *world {
+	t.Helper()
+	repository := shared.repos[host].Take(t)
+	w := &world{t: t, host: host, project: repository}
+	w.play(handler)
+	t.Cleanup(func() { w.leave(repository) })
 	w.open(change...)
 	return w
+}
+
+// play has the scripted model answer the test.
+func (w *world) play(handler scriptmodel.Handler) {
+	name := w.t.Name()
+	shared.mu.Lock()
+	shared.handlers[name] = w.watch(handler)
+	shared.mu.Unlock()
+	w.t.Cleanup(func() {
+		shared.mu.Lock()
+		defer shared.mu.Unlock()
+		delete(shared.handlers, name)
+	})
+}
+
+// leave deletes the sessions, so that the repository can be used by another test.
+func (w *world) leave(repository string) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := w.host.Connect(ctx)
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	dir := conn.Client.In(repository)
+	all, err := dir.Sessions(ctx, opencode.SessionFilter{})
+	for _, s := range all {
+		err = errors.Join(err, dir.Abort(ctx, s.ID))
+		if deleteErr := dir.DeleteSession(ctx, s.ID); !errors.Is(deleteErr, opencode.ErrNotFound) { // with its parent
+			err = errors.Join(err, deleteErr)
+		}
+	}
+	if err != nil {
+		w.t.Errorf("cannot clear the repository: %v", err)
+		return
+	}
+	shared.repos[w.host].Give(w.t, repository)
 }
 
 // ownWorld has a server of its own, for a test that harms it.
@@ -80,7 +126,7 @@ func ownWorldWith(
 	t *testing.T, handler scriptmodel.Handler, config func(*Config), change ...func(env []string) []string,
 ) *world {
 	t.Helper()
-	w := &world{t: t}
+	w := &world{t: t, project: octest.Repo(t, hello)}
 	model := octest.Model(t, w.watch(handler))
 	env := octest.Env(t, model.URL())
 	for _, c := range change {
@@ -99,7 +145,6 @@ func ownWorldWith(
 
 func (w *world) open(change ...func(*Config)) {
 	w.t.Helper()
-	w.project = octest.Repo(w.t, map[string]string{"hello.txt": "one\ntwo\nthree\n"})
 	ws, err := workspace.Open(w.t.Context(), w.project)
 	if err != nil {
 		w.t.Fatal(err)
@@ -108,7 +153,6 @@ func (w *world) open(change ...func(*Config)) {
 	for _, c := range change {
 		c(&cfg)
 	}
-	w.host = cfg.Host
 	if w.exec, err = New(cfg); err != nil {
 		w.t.Fatal(err)
 	}

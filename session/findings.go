@@ -1,49 +1,58 @@
 package session
 
 import (
-	"fmt"
-	"maps"
+	"cmp"
 	"path/filepath"
 	"slices"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// maxFindings is how many errors of language servers are kept.
-const maxFindings = 10
+// Bounds of what is kept of the errors of language servers.
+const (
+	maxFindings = 50
+	maxFinding  = 300 // characters
+)
 
-// findings are the errors of language servers in the files that a session was seen to edit.
-type findings struct {
-	edited map[string]bool // absolute paths
-	lines  []string        // of the newest editing call, which has the last word
+// Findings are the errors of language servers in the files that a session was seen to edit.
+type Findings struct {
+	Edited map[string]bool      // absolute paths
+	Errors []boulder.Diagnostic // of the newest editing call, which has the last word; by file and line, at most 50
 }
 
-// call takes in a tool call. directory is the session's.
-func (f *findings) call(c *opencode.ToolCall, directory string) {
+// Take takes in a tool call. directory is the session's.
+func (f *Findings) Take(c *opencode.ToolCall, directory string) {
 	files := c.EditedFiles()
 	if len(files) == 0 {
 		return
+	}
+	if f.Edited == nil {
+		f.Edited = map[string]bool{}
 	}
 	for _, file := range files {
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(directory, file)
 		}
-		if f.edited == nil {
-			f.edited = map[string]bool{}
-		}
-		f.edited[filepath.Clean(file)] = true
+		f.Edited[filepath.Clean(file)] = true
 	}
 	byFile, known := c.LanguageErrors()
 	if !known {
 		return
 	}
-	f.lines = nil
-	for _, file := range slices.Sorted(maps.Keys(byFile)) {
-		for _, e := range byFile[file] {
-			if f.edited[filepath.Clean(file)] && len(f.lines) < maxFindings {
-				f.lines = append(f.lines, fmt.Sprintf("%s:%d: %s", file, e.Line, text.Short(e.Message, 200)))
+	f.Errors = nil
+	for file, found := range byFile {
+		for _, e := range found {
+			if f.Edited[filepath.Clean(file)] {
+				f.Errors = append(f.Errors, boulder.Diagnostic{
+					File: file, Line: e.Line, Severity: "error", Message: text.Short(e.Message, maxFinding),
+				})
 			}
 		}
 	}
+	slices.SortFunc(f.Errors, func(a, b boulder.Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+	f.Errors = f.Errors[:min(len(f.Errors), maxFindings)]
 }

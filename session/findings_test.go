@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -21,7 +22,7 @@ func TestFindingsAreOfEditedFiles(t *testing.T) {
 		ours   = `"/p/a.go":[{"severity":1,"message":"undefined: x","range":{"start":{"line":4}}},{"severity":2,"message":"unused"}]`
 		theirs = `"/p/old.go":[{"severity":1,"message":"broken for years","range":{"start":{"line":0}}}]`
 	)
-	var f findings
+	var f Findings
 	for _, step := range []struct {
 		call *opencode.ToolCall
 		want []string
@@ -31,9 +32,13 @@ func TestFindingsAreOfEditedFiles(t *testing.T) {
 		{call("/p/b.go", "{"+ours+"}"), []string{"/p/a.go:5: undefined: x"}},
 		{call("/p/a.go", "{"+theirs+"}"), nil},
 	} {
-		f.call(step.call, "/p")
-		if !slices.Equal(f.lines, step.want) {
-			t.Errorf("after %s %s: %q, want %q", step.call.Tool, step.call.Input, f.lines, step.want)
+		f.Take(step.call, "/p")
+		var got []string
+		for _, e := range f.Errors {
+			got = append(got, fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Message))
+		}
+		if !slices.Equal(got, step.want) {
+			t.Errorf("after %s %s: %q, want %q", step.call.Tool, step.call.Input, got, step.want)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 		}
 	}
 	if !t.listed.After(r.At) {
-		t.todos = todos(r.Todos)
+		t.todos = Todos(r.Todos)
 	}
 	if t.horizon.IsZero() {
 		t.horizon = firstSight(r.Messages)

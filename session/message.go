@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -117,6 +119,34 @@ func (m *message) diff() string {
 		return "edits:" + strconv.FormatUint(all, 16)
 	}
 	return m.tree
+}
+
+// Bounds of the tool calls that a judge is shown.
+const (
+	MaxToolCalls = 30
+	maxCallText  = 500 // characters of an input and of an output
+)
+
+// ToolCalls are the calls of a message as a judge sees them.
+func ToolCalls(m opencode.Message) (all []boulder.ToolCall) {
+	for _, p := range m.Parts {
+		c := p.Tool
+		if c == nil {
+			continue
+		}
+		out, status := c.Output, string(c.State)
+		switch c.State {
+		case opencode.ToolError:
+			out = c.Error
+		case opencode.ToolPending, opencode.ToolRunning:
+			status = "running"
+		}
+		all = append(all, boulder.ToolCall{
+			ID: c.CallID, Tool: c.Tool, Title: text.Short(c.Title, 200), Status: status,
+			Input: text.Excerpt(string(c.Input), maxCallText, text.Start), Output: text.Excerpt(out, maxCallText, text.End),
+		})
+	}
+	return all
 }
 
 // delegated is what a call of the tool task says of its sub-agent's session.

@@ -57,7 +57,7 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 		return t.alive(m, at)
 	case opencode.TodosUpdated:
 		if own {
-			t.todos, t.listed = todos(p.Todos), at
+			t.todos, t.listed = Todos(p.Todos), at
 			// Not at the end of the turn only: a compaction in between makes the agent forget what it had listed (seen).
 			return append(t.alive(m, at), enforcer.Listed{At: at, Todos: slices.Clone(t.todos)})
 		}
@@ -252,7 +252,7 @@ func (t *Tree) part(p opencode.Part, at time.Time) []enforcer.Event {
 	m.part(p)
 	events := t.alive(t.members[t.root], at)
 	if p.Tool != nil {
-		t.findings.call(p.Tool, t.Session().Directory)
+		t.findings.Take(p.Tool, t.Session().Directory)
 		if d := readDelegated(*p.Tool); d.Background && d.SessionID != "" && t.tell(p.ID, m) {
 			t.background[d.SessionID] = at
 		}
@@ -283,7 +283,8 @@ func (t *Tree) Situation(now time.Time) enforcer.Situation {
 // statusBlocked is what agents write of an item that they can do nothing about; OpenCode does not know it.
 const statusBlocked = "blocked"
 
-func todos(list []opencode.Todo) []boulder.Todo {
+// Todos are a session's, with their texts cut.
+func Todos(list []opencode.Todo) []boulder.Todo {
 	var all []boulder.Todo
 	for _, x := range list {
 		all = append(all, boulder.Todo{Content: text.Short(x.Content, maxItem), Status: x.Status})

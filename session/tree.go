@@ -21,7 +21,7 @@ const (
 	MaxMessages = 60
 	// maxTold is how many of the things that were told are remembered: more than MaxMessages can bring.
 	maxTold = 3 * MaxMessages
-	// maxItem is how much of a todo item is kept, in bytes. What an agent writes there is a line.
+	// maxItem is how much of a todo item is kept, in characters. What an agent writes there is a line.
 	maxItem = 300
 	// delivery is how long the result of a background task may be on its way. OpenCode delivers it in milliseconds
 	// (seen); one that was lost with a server that died never comes.
@@ -47,7 +47,7 @@ type Tree struct {
 	beat       time.Time            // the newest sign of life that was passed on
 	touched    time.Time            // the newest event, whatever it was about
 	listed     time.Time            // the newest event that brought the todo list
-	findings   findings
+	findings   Findings
 	deleted    bool
 }
 
@@ -103,7 +103,7 @@ func (t *Tree) Member(sessionID string) opencode.Session {
 func (t *Tree) Todos() []boulder.Todo { return t.todos }
 
 // Findings are the errors of language servers in the files that the session was seen to edit.
-func (t *Tree) Findings() []string { return t.findings.lines }
+func (t *Tree) Findings() []boulder.Diagnostic { return t.findings.Errors }
 
 // Session is the main session as the server last told it.
 func (t *Tree) Session() opencode.Session { return t.members[t.root].session }

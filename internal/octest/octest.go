@@ -89,6 +89,12 @@ func Repo(tb testing.TB, files map[string]string) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	commit(tb, dir, files)
+	return dir
+}
+
+func commit(tb testing.TB, dir string, files map[string]string) {
+	tb.Helper()
 	for name, content := range files {
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -104,7 +110,6 @@ func Repo(tb testing.TB, files map[string]string) string {
 	Git(tb, dir, "config", "commit.gpgsign", "false")
 	Git(tb, dir, "add", "--all")
 	Git(tb, dir, "commit", "--quiet", "--allow-empty", "--message", "Start")
-	return dir
 }
 
 // Git runs git in dir and returns what it printed. The configuration of the user and the machine, and the variables of

@@ -1,17 +1,13 @@
 package watch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
-	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/session"
 )
 
@@ -23,6 +19,9 @@ type checks struct {
 	green   []string
 }
 
+// maxFindings is how many errors of language servers an agent is told at once.
+const maxFindings = 10
+
 // check looks at the costly criteria, until it has the answer or the session shows life.
 func (w *Watch) check(ctx context.Context, s *watched) {
 	ctx, s.end = context.WithCancel(ctx)
@@ -33,7 +32,11 @@ func (w *Watch) check(ctx context.Context, s *watched) {
 	for _, m := range s.tree.Answers() {
 		turn, q.Finish = append(turn, m.ID), m.Finish
 	}
-	findings := s.tree.Findings()
+	var findings []string
+	for _, f := range s.tree.Findings() {
+		findings = append(findings, fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message))
+	}
+	findings = findings[:min(len(findings), maxFindings)]
 	end := s.end
 	newest, id := s.rec.Track.Turn, s.rec.SessionID
 	evidence := func(ctx context.Context, q *Question) error { return w.calls(ctx, id, turn, q) }
@@ -93,11 +96,6 @@ func (w *Watch) verify(
 	return c, nil
 }
 
-const (
-	maxCalls    = 30  // that a judge is shown
-	maxCallText = 500 // bytes of an input and of an output
-)
-
 // calls reads the tool calls of a turn, which are not kept.
 func (w *Watch) calls(ctx context.Context, sessionID string, turn []string, q *Question) error {
 	messages, err := w.dir.Messages(ctx, sessionID, session.MaxMessages)
@@ -105,27 +103,13 @@ func (w *Watch) calls(ctx context.Context, sessionID string, turn []string, q *Q
 		return err
 	}
 	for _, m := range messages {
-		if !slices.Contains(turn, m.Info.ID) {
-			continue
-		}
-		for _, p := range m.Parts {
-			if p.Tool != nil {
-				q.Tools = append(q.Tools, toolCall(p.Tool))
-			}
+		if slices.Contains(turn, m.Info.ID) {
+			q.Tools = append(q.Tools, session.ToolCalls(m)...)
 		}
 	}
 	q.Called = len(q.Tools)
-	q.Tools = q.Tools[max(0, q.Called-maxCalls):]
+	q.Tools = q.Tools[max(0, q.Called-session.MaxToolCalls):]
 	return nil
-}
-
-// toolCall keeps the end of what came of it: there it says what it comes to.
-func toolCall(c *opencode.ToolCall) boulder.ToolCall {
-	output := cmp.Or(c.Error, c.Output)
-	return boulder.ToolCall{
-		ID: c.CallID, Tool: c.Tool, Title: text.Short(c.Title, 200), Input: text.Cut(string(c.Input), maxCallText),
-		Output: strings.ToValidUTF8(output[max(0, len(output)-maxCallText):], ""), Status: string(c.State),
-	}
 }
 
 // commands are those that the criteria need: tests, and what stands in for a language server where none works.

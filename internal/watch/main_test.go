@@ -1,7 +1,6 @@
 package watch_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -35,31 +34,7 @@ type fixture struct {
 
 	cast octest.Cast
 
-	mu   sync.Mutex
-	made int      // repositories
-	free []string // those among them that no test uses now
-}
-
-// repository gives a test a repository that no other test uses at the same time. OpenCode takes two seconds of a
-// processor for the first session in one: they are used again, see [world.leave].
-func (f *fixture) repository(t *testing.T) string {
-	t.Helper()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if n := len(f.free); n > 0 {
-		dir := f.free[n-1]
-		f.free = f.free[:n-1]
-		return dir
-	}
-	f.made++
-	dir := filepath.Join(f.home, fmt.Sprint("project", f.made))
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	octest.Git(t, dir, "init", "--quiet", "--initial-branch=main")
-	octest.Git(t, dir, "-c", "user.name=Test", "-c", "user.email=test@example.com", "commit", "--quiet", "--allow-empty",
-		"--message", "Start")
-	return dir
+	repos octest.Repos
 }
 
 func (f *fixture) start() error {
@@ -70,6 +45,7 @@ func (f *fixture) start() error {
 		if f.home, f.err = filepath.EvalSymlinks(f.home); f.err != nil { // as OpenCode reports it
 			return
 		}
+		f.repos.Home = f.home
 		if f.model, f.err = scriptmodel.Start(f.cast.Reply); f.err == nil {
 			f.server, f.err = octest.Serve(f.home, scriptmodel.OpenCodeEnv(os.Environ(), f.home, f.model.URL()), "0")
 		}

@@ -87,7 +87,7 @@ type Question struct {
 	// Of the newest turn:
 
 	Finish string             // OpenCode's reason for its end, such as stop
-	Tools  []boulder.ToolCall // the last 30, the oldest first, inputs and outputs cut to 500 bytes
+	Tools  []boulder.ToolCall // the last 30, the oldest first
 	Called int                // all of them
 }
 

@@ -35,7 +35,7 @@ func newWorld(t *testing.T) *world {
 	if err := shared.start(); err != nil {
 		t.Fatal(err)
 	}
-	w := worldOn(t, shared.server.URL, shared.repository(t))
+	w := worldOn(t, shared.server.URL, shared.repos.Take(t))
 	t.Cleanup(w.leave)
 	return w
 }
@@ -55,9 +55,7 @@ func (w *world) leave() {
 		w.t.Errorf("cannot clear the repository: %v", err)
 		return
 	}
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	shared.free = append(shared.free, w.dir.Path())
+	shared.repos.Give(w.t, w.dir.Path())
 }
 
 func worldOn(t *testing.T, url, repository string) *world {
