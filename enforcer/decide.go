@@ -26,7 +26,7 @@ type Seen struct {
 	// Retry is the retry of a provider that OpenCode waits for, in any session of the tree; nil: none.
 	Retry *Retry
 	// Findings are those of all windows.
-	Findings []Finding
+	Findings []Decision
 	// Nudged are the rules for which the turn was nudged already: it is done once for each.
 	Nudged []boulder.Rule
 }
@@ -189,14 +189,14 @@ func yield(retry *Retry, r Rules, now time.Time) (Decision, bool) {
 
 // stuck takes up what the windows found: a reason to stop before one to nudge.
 func stuck(s Seen) (Decision, bool) {
-	for _, f := range s.Findings {
-		if f.Kind == Stop {
-			return Decision{Kind: Stop, Rule: f.Rule, Reason: f.Reason, Session: f.Session}, true
+	for _, d := range s.Findings {
+		if d.Kind == Stop {
+			return d, true
 		}
 	}
-	for _, f := range s.Findings {
-		if f.Kind == Nudge && !slices.Contains(s.Nudged, f.Rule) {
-			return Decision{Kind: Nudge, Rule: f.Rule, Reason: f.Reason, Session: f.Session}, true
+	for _, d := range s.Findings {
+		if d.Kind == Nudge && !slices.Contains(s.Nudged, d.Rule) {
+			return d, true
 		}
 	}
 	return Decision{}, false

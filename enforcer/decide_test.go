@@ -9,8 +9,8 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-func nudgeFor(r boulder.Rule) Finding {
-	return Finding{Kind: Nudge, Rule: r, Reason: "again and again"}
+func nudgeFor(r boulder.Rule) Decision {
+	return Decision{Kind: Nudge, Rule: r, Reason: "again and again"}
 }
 
 func at(d time.Duration) time.Time { return time.Unix(1_000_000, 0).Add(d) }
@@ -61,12 +61,12 @@ func TestDecide(t *testing.T) {
 			0, Yield, 0,
 		},
 		{
-			"nudge", Seen{Began: at(0), LastEvent: at(0), Busy: true, Findings: []Finding{nudgeFor(boulder.RuleErrors)}},
+			"nudge", Seen{Began: at(0), LastEvent: at(0), Busy: true, Findings: []Decision{nudgeFor(boulder.RuleErrors)}},
 			0, Nudge, 0,
 		},
 		{
 			"nudged already", Seen{
-				Began: at(0), LastEvent: at(0), Busy: true, Findings: []Finding{nudgeFor(boulder.RuleErrors)},
+				Began: at(0), LastEvent: at(0), Busy: true, Findings: []Decision{nudgeFor(boulder.RuleErrors)},
 				Nudged: []boulder.Rule{boulder.RuleErrors},
 			},
 			0, Wait, 5 * time.Minute,
@@ -74,7 +74,7 @@ func TestDecide(t *testing.T) {
 		{
 			"stop before nudge", Seen{
 				Began: at(0), LastEvent: at(0), Busy: true,
-				Findings: []Finding{nudgeFor(boulder.RuleErrors), {Kind: Stop, Rule: boulder.RuleRepeat, Reason: "again"}},
+				Findings: []Decision{nudgeFor(boulder.RuleErrors), {Kind: Stop, Rule: boulder.RuleRepeat, Reason: "again"}},
 			},
 			0, Stop, 0,
 		},

@@ -33,14 +33,6 @@ type Message struct {
 	AfterNudge bool // as in [Call]
 }
 
-// Finding is a rule that fired. It stays.
-type Finding struct {
-	Kind    Kind // Nudge or Stop
-	Rule    boulder.Rule
-	Reason  string // for people
-	Session string // of the window
-}
-
 // Window is what one session did lately. It lives as long as a turn; the zero value is not usable.
 type Window struct {
 	session string
@@ -54,7 +46,8 @@ type Window struct {
 	compactions int  // without a new successful call between them
 	fresh       bool // there was one since the last compaction
 
-	findings []Finding // at most one of each kind and rule
+	// Findings are the rules that fired, each to nudge or to stop, in the order in which they did. They stay.
+	Findings []Decision
 }
 
 type record struct {
@@ -72,9 +65,6 @@ func NewWindow(session string, r Rules) *Window {
 	}
 	return &Window{session: session, rules: r, known: map[string]bool{}}
 }
-
-// Findings are the rules that fired, in the order in which they did.
-func (w *Window) Findings() []Finding { return w.findings }
 
 // Call takes in a call that ended. One that is known is passed over.
 func (w *Window) Call(c Call) {
@@ -111,22 +101,18 @@ func (w *Window) repeated(c Call, newest record) {
 			n++
 		}
 	}
+	times, limit := text.Plural(n, "time"), w.rules.SameOutput
+	if newest.polling {
+		limit = w.rules.SamePolling
+	}
 	switch {
-	case newest.polling:
-		if reached(n, w.rules.SamePolling) {
-			w.found(Stop, boulder.RuleRepeat, "%s was run %s and gave the same output each time", c.brief(),
-				text.Plural(n, "time"))
-		}
-	case c.Failed:
+	case c.Failed && !newest.polling:
 		w.told(told{
 			rule: boulder.RuleErrors, n: n, nudge: w.rules.SameError, stop: w.rules.SameErrorStop, afterNudge: c.AfterNudge,
-			reason: fmt.Sprintf("%s failed %s in the same way", c.brief(), text.Plural(n, "time")),
+			reason: fmt.Sprintf("%s failed %s in the same way", c.brief(), times),
 		})
-	default:
-		if reached(n, w.rules.SameOutput) {
-			w.found(Stop, boulder.RuleRepeat, "%s was called %s and gave the same output each time", c.brief(),
-				text.Plural(n, "time"))
-		}
+	case reached(n, limit):
+		w.found(Stop, boulder.RuleRepeat, "%s was called %s and gave the same output each time", c.brief(), times)
 	}
 }
 
@@ -195,11 +181,11 @@ func (w *Window) Compacted() {
 }
 
 func (w *Window) found(kind Kind, rule boulder.Rule, format string, args ...any) {
-	if slices.ContainsFunc(w.findings, func(f Finding) bool { return f.Kind == kind && f.Rule == rule }) {
+	if slices.ContainsFunc(w.Findings, func(f Decision) bool { return f.Kind == kind && f.Rule == rule }) {
 		return
 	}
 	reason := fmt.Sprintf(format, args...)
-	w.findings = append(w.findings, Finding{Kind: kind, Rule: rule, Reason: reason, Session: w.session})
+	w.Findings = append(w.Findings, Decision{Kind: kind, Rule: rule, Reason: reason, Session: w.session})
 }
 
 // brief is the call as people know it.

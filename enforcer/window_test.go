@@ -45,7 +45,7 @@ func times(n int, calls ...Call) []Call { return slices.Concat(slices.Repeat([][
 // kinds is what fired, as "kind rule".
 func (w *Window) kinds() []string {
 	var out []string
-	for _, f := range w.Findings() {
+	for _, f := range w.Findings {
 		out = append(out, string(f.Kind)+" "+string(f.Rule))
 	}
 	return out
@@ -98,7 +98,7 @@ func TestWindow(t *testing.T) {
 			if got := w.kinds(); !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			for _, f := range w.Findings() {
+			for _, f := range w.Findings {
 				if f.Session != "s" || f.Reason == "" {
 					t.Errorf("a finding that does not say what was seen: %+v", f)
 				}
@@ -289,7 +289,7 @@ func TestFindingsStay(t *testing.T) {
 	calls := []Call{read("a", "1"), read("b", "2"), fails(read("c", "no")), heard(fails(read("c", "no"))), edit("x"), edit("y")}
 	rapid.Check(t, func(t *rapid.T) {
 		w := NewWindow("s", DefaultRules())
-		var before []Finding
+		var before []Decision
 		for i := range rapid.IntRange(1, 120).Draw(t, "n") {
 			switch k := rapid.IntRange(0, len(calls)+1).Draw(t, "what"); k {
 			case len(calls):
@@ -301,7 +301,7 @@ func TestFindingsStay(t *testing.T) {
 				c.ID = fmt.Sprint(i)
 				w.Call(c)
 			}
-			now := w.Findings()
+			now := w.Findings
 			if len(now) < len(before) || !slices.Equal(now[:len(before)], before) {
 				t.Fatalf("%v became %v", before, now)
 			}

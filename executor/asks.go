@@ -80,8 +80,8 @@ func (t *turn) answerAsks(ctx context.Context) (again time.Time, err error) {
 // about is what a record of an ask says of its circumstances.
 func (t *turn) about(a session.Ask) string {
 	says := "The sub-task: " + strings.TrimRight(t.job.SubTask.Subject, ".") + "."
-	asks := t.tree.Member(a.SessionID())
-	if a.SessionID() != t.job.Attempt.SessionID {
+	asks := t.tree.Member(a.Session)
+	if a.Session != t.job.Attempt.SessionID {
 		says += " A sub-agent asks, which is to do this: " + cmp.Or(titleOf(asks), "unknown") + "."
 	}
 	if d := asks.Directory; d != "" && d != t.cfg.Project {
@@ -114,7 +114,7 @@ func (t *turn) tellRuled(ctx context.Context, ruled []*session.Ruled) error {
 
 func (t *turn) announce(r *session.Ruled) error {
 	done, what := "refused ", text.Short(t.cfg.Redact.Text(r.String()), 250)
-	if r.SessionID() != t.job.Attempt.SessionID {
+	if r.Session != t.job.Attempt.SessionID {
 		what += " (sub-agent)"
 	}
 	allowed := r.Ruling.Reply == boulder.ReplyAllowed
@@ -128,7 +128,7 @@ func (t *turn) announce(r *session.Ruled) error {
 	}
 	switch id := r.Ruling.BlockerID; {
 	case r.Failed != nil:
-		t.cfg.Logger.Warn("an ask could not be taken down", "session", r.SessionID(), "ask", r.ID(), "error", r.Failed)
+		t.cfg.Logger.Warn("an ask could not be taken down", "session", r.Session, "ask", r.ID, "error", r.Failed)
 		return t.notice(done + what + ", which could not be taken down: " + text.Short(t.cfg.Redact.Text(r.Failed.Error()), 200))
 	case r.Waits():
 		return t.notice("waits for a person until " + clock(r.Ruling.Until, t.cfg.Now()) + ": " + what + " (" + id + ")")
@@ -226,7 +226,7 @@ func (t *turn) directoryOf(sessionID string) *opencode.Directory {
 // of it.
 func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
 	if t.cfg.Diverter == nil || p.Tool == nil || p.Tool.Tool != t.cfg.Diverter.ToolName() ||
-		p.Tool.State == opencode.ToolPending || t.seen.reported[p.ID] {
+		p.Tool.State == opencode.ToolPending {
 		return nil
 	}
 	input, err := t.wholeInput(ctx, p)
@@ -239,7 +239,6 @@ func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
 	if p.Tool.State == opencode.ToolRunning {
 		return nil
 	}
-	setIn(&t.seen.reported, p.ID)
 	return t.tellRaised(ctx)
 }
 
@@ -253,10 +252,8 @@ func (t *turn) wholeInput(ctx context.Context, p opencode.Part) ([]byte, error) 
 	if err != nil && !errors.Is(err, opencode.ErrNotFound) {
 		return nil, fault(err)
 	}
-	for _, x := range m.Parts {
-		if x.Tool != nil && x.Tool.CallID == p.Tool.CallID {
-			return x.Tool.Input, nil
-		}
+	if c := session.CallOf(m, p.Tool.CallID); c != nil {
+		return c.Input, nil
 	}
 	return p.Tool.Input, nil
 }
@@ -319,13 +316,12 @@ func (t *turn) reportRaised(ctx context.Context, limit time.Duration, bury bool)
 			t.asks.Gone(ctx, b.ID)
 		}
 		known := func(k boulder.RaisedBlocker) bool { return k.ID == b.ID }
-		if t.seen.raised[b.ID] || slices.ContainsFunc(t.job.SubTask.Blockers, known) {
+		if slices.ContainsFunc(t.job.SubTask.Blockers, known) {
 			continue
 		}
 		if err := t.report(boulder.BlockerRaised{AttemptRef: t.job.Attempt.AttemptRef, Blocker: b}); err != nil {
 			return err
 		}
-		setIn(&t.seen.raised, b.ID)
 		t.job.SubTask.Blockers = append(slices.Clip(t.job.SubTask.Blockers), boulder.RaisedBlocker{
 			ID: b.ID, Attempt: t.job.Attempt.Attempt, Hard: b.Hard, Question: b.Question, Status: b.Status,
 		}) // for [boulder.Job.Awaits]

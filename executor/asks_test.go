@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -80,16 +79,7 @@ func TestAskThatNobodyAnsweredBefore(t *testing.T) {
 	t.Parallel()
 	w := newAskingWorld(t, asker(t))
 	a := w.newAttempt("x", "TASK")
-	a.refuse = func(b boulder.Body) error {
-		if p, ok := b.(boulder.SubTaskProgress); ok && strings.HasPrefix(p.Activity, "refused permission") {
-			return errCrash
-		}
-		return nil
-	}
-	if _, err := a.run(t.Context(), w); !errors.Is(err, errCrash) {
-		t.Fatal(err)
-	}
-	a.refuse = nil
+	a.diesBefore(t, w, does("refused permission"))
 	e, err := a.again(t.Context(), w)
 	if err != nil || e.Ended != (boulder.Ended{Finish: "stop"}) || !a.saw("refused permission bash [echo child") {
 		t.Errorf("ended %+v, activities %q, %v", e.Ended, a.activities(), err)
@@ -112,17 +102,7 @@ func TestAskOfAnAbortedTurn(t *testing.T) {
 		return scriptmodel.Reply{Text: "I went on, and this is the end of it."}
 	})
 	a := w.newAttempt("x", "go")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	a.refuse = func(b boulder.Body) error {
-		if p, ok := b.(boulder.SubTaskProgress); ok && strings.HasPrefix(p.Activity, "refused permission") {
-			cancel(errCrash)
-		}
-		return nil
-	}
-	if _, err := a.run(ctx, w); !errors.Is(err, errCrash) {
-		t.Fatal(err)
-	}
-	a.refuse = nil
+	a.dies(t, w, a.run, does("refused permission"))
 	e, err := a.again(t.Context(), w)
 	if err != nil || e.FinalMessage != "I went on, and this is the end of it." || !a.saw("refused permission bash [echo two]") {
 		t.Fatalf("ended %+v with %q, activities %q, %v", e.Ended, e.FinalMessage, a.activities(), err)
@@ -148,11 +128,7 @@ func TestAsksElsewhere(t *testing.T) {
 		return scriptmodel.Reply{Text: "The root is done with all of it.", Wait: release}
 	})
 	a := w.newAttempt("x", "ROOT")
-	done := make(chan error, 1)
-	go func() {
-		_, err := a.run(t.Context(), w)
-		done <- err
-	}()
+	done := a.start(t.Context(), w)
 	await(t, rootAsked, done)
 	elsewhere := w.dir().Client().In(octest.Repo(t, map[string]string{"hello.txt": "x\n"}))
 	for _, prompt := range []string{"ONE", "QUESTION"} {

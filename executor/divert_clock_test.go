@@ -40,7 +40,7 @@ func TestWaitingIsNobodysFault(t *testing.T) {
 	tu.tree.Take(opencode.Event{
 		SessionID: "ses", Payload: opencode.StatusChanged{Status: opencode.Status{Type: opencode.Busy}},
 	}, now)
-	tu.tree.Ask(session.Ask{Permission: &opencode.PermissionRequest{ID: "p", SessionID: "ses"}}, now)
+	tu.tree.Ask(session.Ask{ID: "p", Session: "ses", Permission: &opencode.PermissionRequest{}}, now)
 	for ; now.Before(at(8 * time.Hour)); now = now.Add(time.Minute) {
 		if _, err := tu.answerAsks(t.Context()); err != nil {
 			t.Fatal(err)

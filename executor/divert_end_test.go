@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
@@ -23,22 +22,9 @@ func TestBlockedTurnIsNotPrompted(t *testing.T) {
 		return calls(shell("sleep 600"))
 	}, diverting(t, &d, blockers.Policy{}))
 	a := w.newAttempt("x", "go")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	a.refuse = func(b boulder.Body) error {
-		switch b := b.(type) {
-		case boulder.BlockerRaised:
-			a.SubTask.Blockers = []boulder.RaisedBlocker{
-				{ID: b.Blocker.ID, Attempt: 1, Hard: b.Blocker.Hard, Status: boulder.BlockerPending},
-			}
-		case boulder.SubTaskProgress:
-			if strings.Contains(b.Activity, "sleep 600") {
-				cancel(errCrash)
-			}
-		}
-		return nil
-	}
-	if _, err := a.run(ctx, w); !errors.Is(err, errCrash) || !a.Awaits() {
-		t.Fatalf("%v, blockers %+v", err, a.SubTask.Blockers)
+	a.dies(t, w, a.run, does("sleep 600"))
+	if !a.Awaits() {
+		t.Fatalf("blockers %+v", a.SubTask.Blockers)
 	}
 	e, err := a.again(t.Context(), w)
 	if err != nil || e.ToolCount != 2 || !strings.Contains(e.Ended.Truncated, "before a person has answered") {
@@ -72,18 +58,7 @@ func TestBlockedTurnIsNotResumedAfterACrash(t *testing.T) {
 		return calls(shell("sleep 600"))
 	}, diverting(t, &d, blockers.Policy{}))
 	a := w.newAttempt("x", "go")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	a.refuse = func(b boulder.Body) error {
-		if _, raised := b.(boulder.BlockerRaised); raised {
-			cancel(errCrash)
-			return errCrash
-		}
-		return nil
-	}
-	if _, err := a.run(ctx, w); !errors.Is(err, errCrash) {
-		t.Fatal(err)
-	}
-	a.refuse = nil
+	a.diesBefore(t, w, is[boulder.BlockerRaised])
 	e, err := a.again(t.Context(), w)
 	if err != nil || !strings.Contains(e.Ended.Truncated, "before a person has answered") || w.prompts("RESUME") != 0 {
 		t.Errorf("ended %+v after %d resume prompts, %v", e.Ended, w.prompts("RESUME"), err)

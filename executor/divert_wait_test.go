@@ -37,7 +37,6 @@ func (a *attempt) onWait(t *testing.T, do func(id string) error) {
 			if a.knows(b.Blocker.ID) {
 				t.Errorf("%s is reported twice", b.Blocker.ID)
 			}
-			a.SubTask.Blockers = append(slices.Clone(a.SubTask.Blockers), boulder.RaisedBlocker{ID: b.Blocker.ID})
 		case boulder.SubTaskProgress:
 			m := notice.FindStringSubmatch(b.Activity)
 			if m == nil || !b.Notice {

@@ -218,11 +218,7 @@ func TestCancelAbortsTheTurn(t *testing.T) {
 	a := w.newAttempt("x", "go")
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		_, err := a.run(ctx, w)
-		done <- err
-	}()
+	done := a.start(ctx, w)
 	await(t, asked, done)
 	cancel(cause)
 	if err := <-done; !errors.Is(err, cause) {

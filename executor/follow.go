@@ -38,8 +38,6 @@ type observation struct {
 	idle             bool            // the session was found idle in the middle of its turn
 	diverting        bool            // the diverter was asked for something
 	pause            pause           // while a person may answer
-	reported         map[string]bool // calls of the blocker tool that ended, by part
-	raised           map[string]bool // blockers that were reported, by id
 	offered          map[string]bool // directories whose agents were offered the tool
 	unoffered        error           // why some were not; nil once it is told
 	unread           error           // why what was recorded could not be read the last time

@@ -15,8 +15,6 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-var errCrash = errors.New("crash")
-
 const twoSteps = `
 rules:
   - when: {first_user: "begin"}
@@ -28,16 +26,7 @@ func TestSessionIsAdoptedByItsTag(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, script(t, twoSteps))
 	a := w.newAttempt("x", "begin")
-	a.refuse = func(b boulder.Body) error {
-		if _, ok := b.(boulder.SubTaskStart); ok {
-			return errCrash
-		}
-		return nil
-	}
-	if _, err := a.run(t.Context(), w); !errors.Is(err, errCrash) {
-		t.Fatal(err)
-	}
-	a.refuse = nil
+	a.diesBefore(t, w, is[boulder.SubTaskStart])
 	if _, err := a.again(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
@@ -55,17 +44,7 @@ func TestPromptThatWasNotSentIsSent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, script(t, twoSteps))
 	a := w.newAttempt("x", "begin")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	a.refuse = func(b boulder.Body) error {
-		if _, ok := b.(boulder.TurnSent); ok {
-			cancel(errCrash)
-		}
-		return nil
-	}
-	if _, err := a.run(ctx, w); !errors.Is(err, errCrash) {
-		t.Fatal(err)
-	}
-	a.refuse = nil
+	a.dies(t, w, a.run, is[boulder.TurnSent])
 	if e, err := a.again(t.Context(), w); err != nil || e.FinalMessage != "Done." {
 		t.Fatalf("%q, %v", e.FinalMessage, err)
 	}
@@ -100,11 +79,7 @@ func TestBusyTurnIsFollowed(t *testing.T) {
 		return scriptmodel.Reply{Text: "Done.", Wait: release}
 	})
 	a := w.newAttempt("x", "begin")
-	first := make(chan error, 1)
-	go func() {
-		_, err := a.run(t.Context(), w)
-		first <- err
-	}()
+	first := a.start(t.Context(), w)
 	await(t, asked, first)
 	second := make(chan error, 1)
 	go func() {
@@ -184,19 +159,8 @@ func TestTurnThatWasCutOffTwiceIsTruncated(t *testing.T) {
 		}}
 	})
 	a := w.newAttempt("x", "begin")
-	for _, run := range []func(context.Context, *world) (boulder.Evidence, error){a.run, a.again} {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		a.refuse = func(b boulder.Body) error {
-			if p, ok := b.(boulder.SubTaskProgress); ok && strings.Contains(p.Activity, "sleep 600") {
-				cancel(errCrash)
-			}
-			return nil
-		}
-		if _, err := run(ctx, w); !errors.Is(err, errCrash) {
-			t.Fatal(err)
-		}
-	}
-	a.refuse = nil
+	a.dies(t, w, a.run, does("sleep 600"))
+	a.dies(t, w, a.again, does("sleep 600"))
 	e, err := a.again(t.Context(), w)
 	if err != nil || e.ToolCount == 0 || e.Ended.Truncated == "" {
 		t.Errorf("%d tool calls, ended %+v, %v", e.ToolCount, e.Ended, err)
@@ -241,11 +205,7 @@ func TestAttachedServerRestartsInMidTurn(t *testing.T) {
 		c.Rules.Silence, c.Rules.ToolSilence = 2*time.Minute, 2*time.Minute // which stop it if it is not noticed before
 	})
 	a := w.newAttempt("x", "begin")
-	first := make(chan error, 1)
-	go func() {
-		_, err := a.run(t.Context(), w)
-		first <- err
-	}()
+	first := a.start(t.Context(), w)
 	await(t, inTool, first)
 	running.Kill()
 	serve(running.Port())
@@ -280,11 +240,7 @@ func TestServerDiesInMidTurn(t *testing.T) {
 		}}
 	})
 	a := w.newAttempt("x", "begin")
-	first := make(chan error, 1)
-	go func() {
-		_, err := a.run(t.Context(), w)
-		first <- err
-	}()
+	first := a.start(t.Context(), w)
 	await(t, inTool, first)
 	if err := syscall.Kill(w.server.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)

@@ -170,17 +170,7 @@ func TestNudgeIsGivenOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, atMost(t, 20, func(scriptmodel.Request) scriptmodel.Reply { return calls(readFile("missing.txt")) }))
 	a := w.newAttempt("x", "go")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	a.refuse = func(b boulder.Body) error {
-		if _, ok := b.(boulder.Nudged); ok {
-			cancel(errCrash)
-		}
-		return nil
-	}
-	if _, err := a.run(ctx, w); !errors.Is(err, errCrash) {
-		t.Fatal(err)
-	}
-	a.refuse = nil
+	a.dies(t, w, a.run, is[boulder.Nudged])
 	e, err := a.again(t.Context(), w)
 	wantStopped(t, e, err, boulder.RuleErrors, "failed")
 	if n := len(reported[boulder.Nudged](a)); n != 1 {

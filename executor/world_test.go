@@ -219,6 +219,10 @@ func (a *attempt) report(b boulder.Body) error {
 		}
 	case boulder.SubTaskProgress:
 		a.Attempt.Seen = b.Usage
+	case boulder.BlockerRaised:
+		a.SubTask.Blockers = append(slices.Clone(a.SubTask.Blockers), boulder.RaisedBlocker{
+			ID: b.Blocker.ID, Attempt: 1, Hard: b.Blocker.Hard, Status: b.Blocker.Status,
+		})
 	}
 	return nil
 }
@@ -229,6 +233,64 @@ func (a *attempt) run(ctx context.Context, w *world) (boulder.Evidence, error) {
 	job := a.Job
 	a.mu.Unlock()
 	return w.exec.Run(ctx, job, a.report)
+}
+
+// start is run in the background.
+func (a *attempt) start(ctx context.Context, w *world) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.run(ctx, w)
+		done <- err
+	}()
+	return done
+}
+
+// errCrash stands for the end of the process.
+var errCrash = errors.New("crash")
+
+// dies has the manager die when it reports that, which is stored.
+func (a *attempt) dies(
+	t *testing.T, w *world, run func(context.Context, *world) (boulder.Evidence, error), at func(boulder.Body) bool,
+) {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	a.refuse = func(b boulder.Body) error {
+		if at(b) {
+			cancel(errCrash)
+		}
+		return nil
+	}
+	if _, err := run(ctx, w); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	a.refuse = nil
+}
+
+// diesBefore has it die before that is stored.
+func (a *attempt) diesBefore(t *testing.T, w *world, at func(boulder.Body) bool) {
+	t.Helper()
+	a.refuse = func(b boulder.Body) error {
+		if at(b) {
+			return errCrash
+		}
+		return nil
+	}
+	if _, err := a.run(t.Context(), w); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	a.refuse = nil
+}
+
+func is[T boulder.Body](b boulder.Body) bool {
+	_, ok := b.(T)
+	return ok
+}
+
+func does(activity string) func(boulder.Body) bool {
+	return func(b boulder.Body) bool {
+		p, ok := b.(boulder.SubTaskProgress)
+		return ok && strings.Contains(p.Activity, activity)
+	}
 }
 
 // again runs it as after a crash.

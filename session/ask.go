@@ -15,46 +15,21 @@ import (
 // ReplyTimeout bounds a reply: an agent waits for it.
 const ReplyTimeout = 5 * time.Second
 
-// Ask is what OpenCode wants the user to say: one of the two.
+// Ask is what OpenCode wants the user to say: a permission or a question.
 type Ask struct {
+	ID         string            // of the request
+	Session    string            // that asks
+	Tool       *opencode.ToolRef // the call that asks; nil: none, or not known
 	Permission *opencode.PermissionRequest
 	Question   *opencode.QuestionRequest
 }
 
-// Asks are the permissions and the questions that a directory lists.
-func Asks(permissions []opencode.PermissionRequest, questions []opencode.QuestionRequest) []Ask {
-	var all []Ask
-	for i := range permissions {
-		all = append(all, Ask{Permission: &permissions[i]})
-	}
-	for i := range questions {
-		all = append(all, Ask{Question: &questions[i]})
-	}
-	return all
+func permission(r opencode.PermissionRequest) Ask {
+	return Ask{ID: r.ID, Session: r.SessionID, Tool: r.Tool, Permission: &r}
 }
 
-// ID is the request's.
-func (a Ask) ID() string {
-	if a.Permission != nil {
-		return a.Permission.ID
-	}
-	return a.Question.ID
-}
-
-// SessionID is the session that asks.
-func (a Ask) SessionID() string {
-	if a.Permission != nil {
-		return a.Permission.SessionID
-	}
-	return a.Question.SessionID
-}
-
-// Tool is the call that asks; nil: none, or not known.
-func (a Ask) Tool() *opencode.ToolRef {
-	if a.Permission != nil {
-		return a.Permission.Tool
-	}
-	return a.Question.Tool
+func question(r opencode.QuestionRequest) Ask {
+	return Ask{ID: r.ID, Session: r.SessionID, Tool: r.Tool, Question: &r}
 }
 
 // String says it in words, however many.
@@ -97,23 +72,17 @@ func (a Ask) Blocker() boulder.Blocker {
 // Call reads the call that asks, as far as it is known, and reports whether it waits: OpenCode goes on listing asks of a
 // turn that was aborted (seen), and to refuse one of those sweeps away what the session asks for now.
 func (a Ask) Call(ctx context.Context, dir *opencode.Directory) (call opencode.ToolCall, waits bool, err error) {
-	ref := a.Tool()
-	if ref == nil {
+	if a.Tool == nil {
 		return call, true, nil
 	}
-	m, err := dir.Message(ctx, a.SessionID(), ref.MessageID)
+	m, err := dir.Message(ctx, a.Session, a.Tool.MessageID)
 	if errors.Is(err, opencode.ErrNotFound) {
 		return call, false, nil
 	}
-	if err != nil {
-		return call, false, err
+	if c := CallOf(m, a.Tool.CallID); c != nil {
+		return *c, !c.State.Ended(), err
 	}
-	for _, p := range m.Parts {
-		if p.Tool != nil && p.Tool.CallID == ref.CallID {
-			return *p.Tool, !p.Tool.State.Ended(), nil
-		}
-	}
-	return call, true, nil
+	return call, err == nil, err
 }
 
 // Reply tells OpenCode what was ruled. [opencode.ErrNotFound] means that nobody waits for it.

@@ -26,8 +26,8 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 		t.loadMember(s, r)
 	}
 	for _, a := range r.Asks {
-		if m, ok := t.members[a.SessionID()]; ok && !m.asked.After(r.At) {
-			m.asks[a.ID()] = a
+		if m, ok := t.members[a.Session]; ok && !m.asked.After(r.At) {
+			m.asks[a.ID] = a
 		}
 	}
 	if !t.listed.After(r.At) {
@@ -43,7 +43,7 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 	life := t.lived(r)
 	root := t.members[t.root]
 	if life.After(t.life()) {
-		events = append(events, t.now(root, life)...)
+		events = append(events, t.alive(root, life)...)
 	}
 	if root.busy() {
 		return events

@@ -149,6 +149,16 @@ func ToolCalls(m opencode.Message) (all []boulder.ToolCall) {
 	return all
 }
 
+// CallOf is a tool call of a message; nil: there is none of that id.
+func CallOf(m opencode.Message, callID string) *opencode.ToolCall {
+	for _, p := range m.Parts {
+		if p.Tool != nil && p.Tool.CallID == callID {
+			return p.Tool
+		}
+	}
+	return nil
+}
+
 // delegated is what a call of the tool task says of its sub-agent's session.
 type delegated struct {
 	SessionID  string `json:"sessionId"`

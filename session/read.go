@@ -55,7 +55,12 @@ func Read(ctx context.Context, dir *opencode.Directory, root string, at time.Tim
 				return err
 			}
 			maps.Copy(r.Statuses, statuses)
-			r.Asks = append(r.Asks, Asks(permissions, questions)...)
+			for _, p := range permissions {
+				r.Asks = append(r.Asks, permission(p))
+			}
+			for _, q := range questions {
+				r.Asks = append(r.Asks, question(q))
+			}
 		}
 		return nil
 	})

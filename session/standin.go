@@ -106,17 +106,21 @@ func (s *StandIn) Awaits(blockerID string) bool {
 	return slices.ContainsFunc(s.asks, func(r *Ruled) bool { return r.Ruling.BlockerID == blockerID && !r.done })
 }
 
-func find[A interface{ ID() string }](asks []A, id string) int {
-	return slices.IndexFunc(asks, func(a A) bool { return a.ID() == id })
+func (s *StandIn) find(id string) int {
+	return slices.IndexFunc(s.asks, func(r *Ruled) bool { return r.ID == id })
+}
+
+func among(asks []Ask, id string) bool {
+	return slices.ContainsFunc(asks, func(a Ask) bool { return a.ID == id })
 }
 
 // Next is when there is something to do about what is asked, perhaps long since; zero: not before that changes.
 func (s *StandIn) Next(pending []Ask, now time.Time) (at time.Time) {
-	if slices.ContainsFunc(pending, func(a Ask) bool { return find(s.asks, a.ID()) < 0 }) {
+	if slices.ContainsFunc(pending, func(a Ask) bool { return s.find(a.ID) < 0 }) {
 		return now
 	}
 	for _, r := range s.asks {
-		if find(pending, r.ID()) < 0 {
+		if !among(pending, r.ID) {
 			return now
 		}
 		if !r.again.IsZero() && (at.IsZero() || r.again.Before(at)) {
@@ -130,7 +134,7 @@ func (s *StandIn) Next(pending []Ask, now time.Time) (at time.Time) {
 // yet is found: its tree should hear of it. An error is of Tell, of the server, or ctx's.
 func (s *StandIn) Round(ctx context.Context, pending []Ask) (found []Ask, err error) {
 	s.asks = slices.DeleteFunc(s.asks, func(r *Ruled) bool {
-		settled := find(pending, r.ID()) < 0 // by another client of the server, or by an abort
+		settled := !among(pending, r.ID) // by another client of the server, or by an abort
 		if settled && !r.done {
 			s.Gone(ctx, r.Ruling.BlockerID)
 		}
@@ -168,7 +172,7 @@ func replies(asks []*Ruled) (now []*Ruled) {
 		switch {
 		case r.done:
 		case !r.decided():
-			open[r.SessionID()] = open[r.SessionID()] || r.Question == nil
+			open[r.Session] = open[r.Session] || r.Question == nil
 		case r.Question != nil || r.Ruling.Reply == boulder.ReplyAllowed:
 			now = append(now, r)
 		default:
@@ -176,7 +180,7 @@ func replies(asks []*Ruled) (now []*Ruled) {
 		}
 	}
 	for _, r := range slices.Backward(refused) {
-		if !open[r.SessionID()] {
+		if !open[r.Session] {
 			now = append(now, r)
 		}
 	}
@@ -192,14 +196,15 @@ func (s *StandIn) unheard(ctx context.Context, due []*Ruled) (found []Ask) {
 		if r.Permission == nil || r.Ruling.Reply == boulder.ReplyAllowed {
 			continue
 		}
-		dir := s.In(r.SessionID())
+		dir := s.In(r.Session)
 		listed, err := dir.Permissions(ctx)
 		if err != nil {
 			s.Log.Warn("what else is asked is not known", "error", err)
 			return found
 		}
-		for _, other := range Asks(listed, nil) {
-			if other.SessionID() != r.SessionID() || find(s.asks, other.ID()) >= 0 || find(found, other.ID()) >= 0 {
+		for _, p := range listed {
+			other := permission(p)
+			if other.Session != r.Session || s.find(other.ID) >= 0 || among(found, other.ID) {
 				continue
 			}
 			if _, waits, err := other.Call(ctx, dir); err == nil && waits {
@@ -216,7 +221,7 @@ func (s *StandIn) ruleOn(ctx context.Context, asks []Ask) error {
 	before := map[*Ruled]boulder.AskReply{}
 	var work sync.WaitGroup
 	for _, a := range asks {
-		i := find(s.asks, a.ID())
+		i := s.find(a.ID)
 		if i < 0 {
 			i = len(s.asks)
 			s.asks = append(s.asks, &Ruled{Ask: a})
@@ -232,7 +237,7 @@ func (s *StandIn) ruleOn(ctx context.Context, asks []Ask) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // and nothing is refused: whoever takes the session up asks again
 	}
-	slices.SortFunc(s.asks, func(a, b *Ruled) int { return strings.Compare(a.ID(), b.ID()) })
+	slices.SortFunc(s.asks, func(a, b *Ruled) int { return strings.Compare(a.ID, b.ID) })
 	var news []*Ruled
 	for _, r := range s.asks {
 		if reply, has := before[r]; has && r.Ruling.Reply != reply {
@@ -273,9 +278,9 @@ func (s *StandIn) rule(ctx context.Context, r *Ruled, now time.Time) {
 func (s *StandIn) dead(ctx context.Context, r *Ruled) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	call, waits, err := r.Call(ctx, s.In(r.SessionID()))
+	call, waits, err := r.Call(ctx, s.In(r.Session))
 	if err != nil {
-		s.Log.Warn("the arguments of a call that asks are not known", "session", r.SessionID(), "error", err)
+		s.Log.Warn("the arguments of a call that asks are not known", "session", r.Session, "error", err)
 	}
 	r.blocker = r.Blocker()
 	if call.Tool != "" { // for people to read
@@ -329,7 +334,7 @@ func (s *StandIn) reply(ctx context.Context, r *Ruled) error {
 	if s.Diverter != nil && r.blocker.Ask != nil {
 		message = cmp.Or(message, s.Diverter.Instruction(r.blocker))
 	}
-	err := r.Reply(ctx, s.In(r.SessionID()), r.Ruling.Reply, message)
+	err := r.Reply(ctx, s.In(r.Session), r.Ruling.Reply, message)
 	if err != nil && !errors.Is(err, opencode.ErrNotFound) {
 		return err
 	}

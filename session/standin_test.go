@@ -12,11 +12,11 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-func ask(sessionID, id string, question bool) Ask {
-	if question {
-		return Ask{Question: &opencode.QuestionRequest{ID: id, SessionID: sessionID}}
+func ask(sessionID, id string, asks bool) Ask {
+	if asks {
+		return question(opencode.QuestionRequest{ID: id, SessionID: sessionID})
 	}
-	return Ask{Permission: &opencode.PermissionRequest{ID: id, SessionID: sessionID}}
+	return permission(opencode.PermissionRequest{ID: id, SessionID: sessionID})
 }
 
 func TestReplies(t *testing.T) {
@@ -44,7 +44,7 @@ func TestReplies(t *testing.T) {
 		}
 		var got []string
 		for _, r := range replies(asks) {
-			got = append(got, r.ID())
+			got = append(got, r.ID)
 		}
 		if strings.Join(got, " ") != test.want {
 			t.Errorf("%s: %v, want %s", name, got, test.want)

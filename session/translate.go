@@ -63,9 +63,9 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 		}
 		return t.alive(m, at)
 	case opencode.PermissionAsked:
-		return t.asked(m, Ask{Permission: &p.Request}, at)
+		return t.asked(m, permission(p.Request), at)
 	case opencode.QuestionAsked:
-		return t.asked(m, Ask{Question: &p.Request}, at)
+		return t.asked(m, question(p.Request), at)
 	case opencode.PermissionReplied:
 		return t.replied(m, p.RequestID, at)
 	case opencode.QuestionClosed:
@@ -76,7 +76,7 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 
 // Ask takes in something that is asked, of which no event told.
 func (t *Tree) Ask(a Ask, at time.Time) {
-	if m, ok := t.members[a.SessionID()]; ok {
+	if m, ok := t.members[a.Session]; ok {
 		t.asked(m, a, at)
 	}
 }
@@ -84,15 +84,15 @@ func (t *Tree) Ask(a Ask, at time.Time) {
 // asked takes in that somebody is asked something.
 func (t *Tree) asked(m *member, a Ask, at time.Time) []enforcer.Event {
 	m.asked = at
-	m.asks[a.ID()] = a
-	return t.now(m, at)
+	m.asks[a.ID] = a
+	return t.alive(m, at)
 }
 
 // replied takes in that it is settled.
 func (t *Tree) replied(m *member, id string, at time.Time) []enforcer.Event {
 	m.asked = at
 	delete(m.asks, id)
-	return t.now(m, at)
+	return t.alive(m, at)
 }
 
 // Join takes in what is told of a session: a sub-agent's becomes one of the tree.
@@ -105,14 +105,14 @@ func (t *Tree) Join(s opencode.Session, at time.Time) []enforcer.Event {
 			return nil
 		}
 		t.touched = at
-		return t.now(m, at)
+		return t.alive(m, at)
 	}
 	if !t.Has(s.ParentID) || s.ID == "" {
 		return nil
 	}
 	m := &member{session: s, asks: map[string]Ask{}}
 	t.members[s.ID] = m
-	return t.now(m, at)
+	return t.alive(m, at)
 }
 
 func (t *Tree) leave(sessionID string) {
@@ -124,34 +124,23 @@ func (t *Tree) leave(sessionID string) {
 	delete(t.background, sessionID)
 }
 
-// now passes a sign of life on.
-func (t *Tree) now(m *member, at time.Time) []enforcer.Event {
-	m.life, t.beat = later(m.life, at), at
-	return []enforcer.Event{enforcer.Activity{At: at}}
-}
-
-// alive passes a sign of life on, unless one was a moment ago and the tree is busy.
+// alive passes a sign of life on.
 func (t *Tree) alive(m *member, at time.Time) []enforcer.Event {
-	if t.Busy() && at.Sub(t.beat) < quiet {
-		m.life = later(m.life, at)
-		return nil
-	}
-	return t.now(m, at)
+	m.life = later(m.life, at)
+	return []enforcer.Event{enforcer.Activity{At: at}}
 }
 
 func (t *Tree) status(m *member, own bool, s opencode.Status, at time.Time) []enforcer.Event {
 	was := m.busy()
 	m.status = s
 	switch {
-	case m.busy() && !was:
-		return t.now(m, at)
 	case m.busy():
 		return t.alive(m, at)
 	case !was:
 		return nil // idle is said twice, and the second one may be late
 	}
 	clear(m.asks) // those that are left are dead
-	events := t.now(m, at)
+	events := t.alive(m, at)
 	if !own {
 		return events
 	}

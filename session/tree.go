@@ -26,8 +26,6 @@ const (
 	// delivery is how long the result of a background task may be on its way. OpenCode delivers it in milliseconds
 	// (seen); one that was lost with a server that died never comes.
 	delivery = time.Minute
-	// quiet is how often signs of life are passed on while a session is busy: some tools print a thousand times a second.
-	quiet = time.Second
 )
 
 // Tree is what is known of a main session and of the sessions of its sub-agents. It is fed with OpenCode's events
@@ -44,7 +42,6 @@ type Tree struct {
 	told       []string             // what was told already, the newest last, see [Cursor]
 	horizon    time.Time            // what happened before is history
 	failed     *opencode.TurnError  // of the newest turn, where no message says so
-	beat       time.Time            // the newest sign of life that was passed on
 	touched    time.Time            // the newest event, whatever it was about
 	listed     time.Time            // the newest event that brought the todo list
 	findings   Findings
@@ -272,7 +269,7 @@ func (t *Tree) Pending() []Ask {
 			all = slices.AppendSeq(all, maps.Values(m.asks))
 		}
 	}
-	slices.SortFunc(all, func(a, b Ask) int { return strings.Compare(a.ID(), b.ID()) })
+	slices.SortFunc(all, func(a, b Ask) int { return strings.Compare(a.ID, b.ID) })
 	return all
 }
 

@@ -214,11 +214,11 @@ func (t *Turn) ToolsRunning() int {
 }
 
 // Stuck is what the rules found. A sub-agent that has ended is not stuck any more, and not to be nudged.
-func (t *Turn) Stuck() []enforcer.Finding {
-	var all []enforcer.Finding
+func (t *Turn) Stuck() []enforcer.Decision {
+	var all []enforcer.Decision
 	for id, c := range t.calls {
 		if m := t.members[id]; id == t.root || m != nil && m.busy() {
-			all = append(all, c.window.Findings()...)
+			all = append(all, c.window.Findings...)
 		}
 	}
 	return all

@@ -197,6 +197,19 @@ var watchCases = []watchCase{
 		want: []string{"send open", "finish work"}, sent: 1,
 	},
 	{
+		name: "a retry of OpenCode's own",
+		model: func() scriptmodel.Handler {
+			var refused atomic.Bool
+			return func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
+				if r.AssistantTurns() == 1 && !refused.Swap(true) {
+					return scriptmodel.Reply{Status: http.StatusServiceUnavailable}
+				}
+				return steps(half, whole, say("Both are there."))(ctx, r)
+			}
+		}(),
+		want: []string{"finish work"},
+	},
+	{
 		name: "question", model: steps(half, use("question", map[string]any{"questions": []map[string]any{{
 			"question": "Which colour?", "header": "Colour",
 			"options": []map[string]any{{"label": "Red", "description": "Like a rose"}},
@@ -273,6 +286,28 @@ var watchCases = []watchCase{
 			reply := say("I wrote a.")
 			reply.InputTokens = 199_000 // of 200,000: OpenCode compacts
 			return reply
+		},
+		want: []string{"send open", "finish work"}, sent: 1,
+	},
+	{
+		name: "compaction forgets", // the agent begins another list after it, and thinks that it is done
+		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+			switch last := r.Messages[len(r.Messages)-1]; {
+			case len(r.Tools) == 0:
+				return say("Summary: a is written.")
+			case strings.Contains(r.LastUser(), "[manager]") && r.TurnsSinceUser() == 0:
+				return whole
+			case strings.Contains(r.Text(), "Summary: a is written."):
+				if last.Role == "tool" {
+					return say("That was it.")
+				}
+				return list("Look again", "completed")
+			case last.Role == "tool":
+				reply := say("I look at b next.")
+				reply.InputTokens = 199_000 // of 200,000: OpenCode compacts
+				return reply
+			}
+			return half
 		},
 		want: []string{"send open", "finish work"}, sent: 1,
 	},

@@ -100,6 +100,44 @@ func TestAbortIsObeyed(t *testing.T) {
 	k.until(r, "send open")
 }
 
+// An abort or a "stop" holds until the user writes there again.
+func TestPersonStopsAndGoesOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	k := w.begin(t, steps(half, say("I look at b next."), say("I stop."), whole, say("Both are there.")))
+	r := w.watch(func(c *watch.Config) { c.Policy.Idle = never })
+	k.until(r, "wait idle")
+	k.write("Stop!")
+	if e := k.until(r, "wait stopped"); !strings.Contains(e.Reason, "wrote") {
+		t.Error(e.Reason)
+	}
+	r.end()
+	r = w.watch()
+	k.next = 0
+	k.until(r, "wait stopped")
+	k.person("Go on.")
+	k.until(r, "finish work")
+	if n := len(k.continuations()); n != 0 {
+		t.Errorf("%d continuations:\n%s", n, r.said(k.id))
+	}
+}
+
+// A model that does not exist is nothing that a continuation heals.
+func TestUnknownModel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	k := w.talk(t, opencode.NewSession{Title: t.Name()}, steps())
+	r := w.watch()
+	err := w.dir.Prompt(w.ctx, k.id, opencode.Prompt{
+		Agent: "build", Model: opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: "gone"},
+		Parts: []opencode.TextPart{{Text: "Write a and b."}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.until(r, "let_go broken")
+}
+
 // steer gives an order while no watch runs.
 func (w *world) steer(t *testing.T, ref string, o watch.Order) {
 	t.Helper()

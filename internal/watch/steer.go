@@ -131,17 +131,14 @@ func Stored(s *Store) ([]Status, error) {
 	for _, r := range records {
 		history, historyErr := s.History(r.SessionID)
 		err = errors.Join(err, historyErr)
-		all = append(all, Status{Record: r, Newest: newestOf(history)})
+		one := Status{Record: r}
+		if n := len(history); n > 0 {
+			one.Newest = &history[n-1]
+		}
+		all = append(all, one)
 	}
 	sortStatus(all)
 	return all, err
-}
-
-func newestOf(history []Entry) *Entry {
-	if len(history) == 0 {
-		return nil
-	}
-	return &history[len(history)-1]
 }
 
 // sortStatus puts those that were alive last first.

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -135,47 +136,37 @@ func (s *Store) Forget(sessionID string) error {
 
 // Records gives all sessions, by their ids in order. One that cannot be read is named in the error, and the others come
 // all the same.
-func (s *Store) Records() (records []Record, err error) {
-	var faults []error
-	err = s.file.View(context.Background(), func(tx *bolt.Tx) error {
-		return tx.Bucket(bucketSessions).ForEach(func(key, value []byte) error {
-			r, fault := decode[Record](value, string(bucketSessions), string(key))
-			if fault != nil {
-				faults = append(faults, fault)
-			} else {
-				records = append(records, r)
-			}
-			return nil
-		})
-	})
-	return records, errors.Join(append(faults, err)...)
-}
+func (s *Store) Records() ([]Record, error) { return all[Record](s, bucketSessions) }
 
 // History gives the decisions about a session, the oldest first; none for a session that is not known.
-func (s *Store) History(sessionID string) (entries []Entry, err error) {
+func (s *Store) History(sessionID string) ([]Entry, error) {
+	return all[Entry](s, bucketDecisions, []byte(sessionID))
+}
+
+// all are the values of a bucket.
+func all[T any](s *Store, path ...[]byte) (values []T, err error) {
 	var faults []error
 	err = s.file.View(context.Background(), func(tx *bolt.Tx) error {
-		b := tx.Bucket(bucketDecisions).Bucket([]byte(sessionID))
-		if b == nil {
-			return nil
-		}
-		return b.ForEach(func(key, value []byte) error {
-			e, fault := decode[Entry](value, string(bucketDecisions)+"/"+sessionID, fmt.Sprintf("%x", key))
-			if fault != nil {
-				faults = append(faults, fault)
-			} else {
-				entries = append(entries, e)
+		b := tx.Bucket(path[0])
+		for _, name := range path[1:] {
+			if b = b.Bucket(name); b == nil {
+				return nil
 			}
+		}
+		return b.ForEach(func(key, data []byte) error {
+			var v T
+			if err := json.Unmarshal(data, &v); err != nil {
+				name := string(key)
+				if len(path) > 1 { // a number
+					name = fmt.Sprintf("%x", key)
+				}
+				bucket := string(bytes.Join(path, []byte("/")))
+				faults = append(faults, &store.CorruptError{Bucket: bucket, Key: name, Err: err})
+				return nil
+			}
+			values = append(values, v)
 			return nil
 		})
 	})
-	return entries, errors.Join(append(faults, err)...)
-}
-
-// decode reads one value.
-func decode[T any](value []byte, bucket, key string) (v T, fault error) {
-	if err := json.Unmarshal(value, &v); err != nil {
-		return v, &store.CorruptError{Bucket: bucket, Key: key, Err: err}
-	}
-	return v, nil
+	return values, errors.Join(append(faults, err)...)
 }
