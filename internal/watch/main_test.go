@@ -12,7 +12,7 @@ import (
 )
 
 // patience bounds every wait for the real server, which shares two cores with other tests.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 // shared is the real server of the tests, each of which has a repository for itself while it runs.
 var shared fixture
