@@ -230,17 +230,6 @@ func TestCancelAbortsTheTurn(t *testing.T) {
 	}
 }
 
-// writesAndHangs is a model that has a file written and then says nothing more.
-func writesAndHangs(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
-	if req.AssistantTurns() == 0 {
-		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
-			{Name: "write", Args: map[string]any{"filePath": "out.txt", "content": "x\n"}},
-		}}
-	}
-	<-ctx.Done()
-	return scriptmodel.Reply{}
-}
-
 // hurry is a clock that runs fast while the model says nothing.
 type hurry struct {
 	mu    sync.Mutex
