@@ -67,10 +67,10 @@ func NewOrder(before, after store.Detail, holder *control.Holder, o boulder.Orde
 
 // Text is the report for people, on one line.
 func (r *Order) Text() string {
-	line, resume := "", "continue with: manager resume "+r.BoulderID
+	line, resume := "", "manager resume "+r.BoulderID
 	switch r.Do {
 	case boulder.OrderPause:
-		return fmt.Sprintf("Paused. %s C%s%s", r.atWork(), resume[1:], report.Prefixed(" ", leftText(r.Left)))
+		return fmt.Sprintf("Paused. %s Continue with: %s%s", r.atWork(), resume, report.Prefixed(" ", leftText(r.Left)))
 	case boulder.OrderResume:
 		line = "Resumed."
 	case boulder.OrderCancel:
@@ -99,9 +99,9 @@ func (r *Order) Text() string {
 	}
 	switch { // what has to be done for the order to have an effect
 	case r.RunBy == nil:
-		line += " No process runs the boulder; " + resume
+		line += " No process runs the boulder; continue with: " + resume
 	case r.Status == boulder.Paused:
-		line += " The boulder is paused; " + resume
+		line += " The boulder is paused; continue with: " + resume
 	case r.Do == boulder.OrderResume:
 		line += fmt.Sprintf(" Process %d continues boulder %s.", r.RunBy.PID, r.BoulderID)
 	}

@@ -43,10 +43,22 @@ type Console struct {
 // on names the one, as in " -b ID".
 func NewRun(c Console, p *Progress, on string) Run {
 	switch {
-	case c.JSON:
-		return &jsonView{c}
-	case c.Quiet:
-		return &quietView{c}
+	case c.JSON: // the documented events, one object per line
+		return plainView{func(e boulder.Event) {
+			if e.Public() {
+				_ = WriteJSON(c.Stdout, e) // a reader that went away is no reason to stop the work
+			}
+		}, func() {
+			if !c.Quiet {
+				fmt.Fprintln(c.Stderr, StoppingText)
+			}
+		}}
+	case c.Quiet: // nothing but how it ended
+		return plainView{func(e boulder.Event) {
+			if end, ok := e.Body.(boulder.TaskComplete); ok {
+				printSummary(c.Stdout, e.BoulderID, end, 0)
+			}
+		}, func() {}}
 	case c.Drawable():
 		v := &LiveView{Console: c, limits: c.Limits(), now: time.Now, progress: p, on: on}
 		if p.State != nil {
@@ -86,35 +98,16 @@ func WriteJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// jsonView prints the documented events, one object per line, each as soon as it happened.
-type jsonView struct{ Console }
-
-func (v *jsonView) Event(e boulder.Event) {
-	if e.Public() {
-		_ = WriteJSON(v.Stdout, e) // a reader that went away is no reason to stop the work
-	}
+// plainView shows events as they come, and nothing else.
+type plainView struct {
+	event    func(e boulder.Event)
+	stopping func()
 }
 
-func (v *jsonView) Stopping() {
-	if !v.Quiet {
-		fmt.Fprintln(v.Stderr, StoppingText)
-	}
-}
-func (v *jsonView) Pause() func() { return func() {} }
-func (v *jsonView) Close()        {}
-
-// quietView shows nothing but how it ended.
-type quietView struct{ Console }
-
-func (v *quietView) Event(e boulder.Event) {
-	if end, ok := e.Body.(boulder.TaskComplete); ok {
-		printSummary(v.Stdout, e.BoulderID, end, 0)
-	}
-}
-
-func (v *quietView) Stopping()     {}
-func (v *quietView) Pause() func() { return func() {} }
-func (v *quietView) Close()        {}
+func (v plainView) Event(e boulder.Event) { v.event(e) }
+func (v plainView) Stopping()             { v.stopping() }
+func (v plainView) Pause() func()         { return func() {} }
+func (v plainView) Close()                {}
 
 // StoppingText answers the first Ctrl-C.
 const StoppingText = "Finishing the running turns; Ctrl-C again aborts them."
