@@ -201,3 +201,18 @@ func (n Node) label() []string {
 	}
 	return lines
 }
+
+// boxText is what stands in a box, in lines.
+type boxText struct{ title, id, state []string }
+
+// text breaks what stands in a box into lines that have room, as the title and the rest are measured.
+func (n Node) text(room int, title, rest func(string) int) boxText {
+	t := boxText{title: wrap(n.Title, room, 3, title), state: wrap(n.state(), room, 2, rest)}
+	if n.ID != n.Title {
+		t.id = wrap(n.ID, room, 1, rest)
+	}
+	if word := lookOf(n.Status).word(); len(t.state) > 1 && word != "" && n.Note != "" { // the word on a line of its own
+		t.state = slices.Concat(wrap(word, room, 1, rest), wrap(n.Note, room, 2, rest))
+	}
+	return t
+}

@@ -20,11 +20,11 @@ func TestGolden(t *testing.T) {
 		golden.Compare(t, "golden/"+name+".mmd", g.Mermaid())
 		golden.Compare(t, "golden/"+name+".dot", g.DOT())
 		golden.Compare(t, "golden/"+name+".svg", g.SVG())
-		golden.Compare(t, "golden/"+name+".txt", g.Text(graph.TextOptions{Width: 120}))
+		golden.Compare(t, "golden/"+name+".txt", g.Text(120, plain))
 	}
-	golden.Compare(t, "golden/diamond_narrow.txt", diamond().graph().Text(graph.TextOptions{Width: 40}))
-	golden.Compare(t, "golden/statuses_list.txt", statuses().graph().Text(graph.TextOptions{Width: 60}))
-	golden.Compare(t, "golden/many.txt", layers(3, 20, 3).graph().Text(graph.TextOptions{}))
+	golden.Compare(t, "golden/diamond_narrow.txt", diamond().graph().Text(40, plain))
+	golden.Compare(t, "golden/statuses_list.txt", statuses().graph().Text(60, plain))
+	golden.Compare(t, "golden/many.txt", layers(3, 20, 3).graph().Text(80, plain))
 }
 
 // A status that is added to the machine and not here would be drawn with a question mark.
@@ -47,10 +47,10 @@ func TestKnowsEveryStatus(t *testing.T) {
 func TestPaint(t *testing.T) {
 	t.Parallel()
 	got := map[string]bool{}
-	text := statuses().graph().Text(graph.TextOptions{Width: 120, Paint: func(status, text string) string {
+	text := statuses().graph().Text(120, func(status, text string) string {
 		got[status+": "+text] = true
 		return "<" + text + ">"
-	}})
+	})
 	for _, want := range []string{
 		"completed: ✓", "completed: completed", "in_progress: in progress", "failed: ✗", "blocked: blocked", "pending: ○",
 		"superseded: -",
@@ -103,7 +103,7 @@ func TestLargeGraphs(t *testing.T) {
 	}
 	for _, s := range []*shape{long, fan(n), layers(50, 40, 3)} {
 		g := s.graph()
-		for _, text := range []string{g.Mermaid(), g.DOT(), g.SVG(), g.Text(graph.TextOptions{})} {
+		for _, text := range []string{g.Mermaid(), g.DOT(), g.SVG(), g.Text(80, plain)} {
 			if strings.Count(text, "\n") < len(s.nodes) {
 				t.Errorf("%d lines for %d nodes", strings.Count(text, "\n"), len(s.nodes))
 			}

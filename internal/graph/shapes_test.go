@@ -6,6 +6,8 @@ import (
 	"github.com/bouldermgr/manager/internal/graph"
 )
 
+func plain(_, text string) string { return text }
+
 // shape is a graph that is drawn in the tests.
 type shape struct {
 	title string

@@ -34,17 +34,14 @@ type svg struct {
 	*Graph
 	strings.Builder
 	beside      bool      // levels stand beside each other, time flows to the right
-	boxes       []svgText // of each node
+	boxes       []boxText // of each node
 	starts      []int     // where each level begins, along the flow of time
 	ends        []int
 	left, above int // where the graph begins on the page
 }
 
-// svgText is what stands in a box, in lines.
-type svgText struct{ title, id, state []string }
-
 // height is that of a box with the text.
-func (t svgText) height() int {
+func (t boxText) height() int {
 	return 2*svgPad + len(t.title)*svgLead + (len(t.id)+len(t.state))*svgLine - 2
 }
 
@@ -61,11 +58,7 @@ func (g *Graph) SVG() string {
 		if n.Status != "" {
 			room -= svgSign
 		}
-		t := svgText{title: wrap(n.Title, room, 3, font(svgTitle)), state: wrap(n.state(), room, 2, font(svgSmall))}
-		if n.ID != n.Title {
-			t.id = wrap(n.ID, room, 1, font(svgSmall))
-		}
-		p.boxes = append(p.boxes, t)
+		p.boxes = append(p.boxes, n.text(room, font(svgTitle), font(svgSmall)))
 	}
 	across := func(node int) int {
 		if p.beside {

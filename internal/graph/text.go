@@ -8,38 +8,23 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// TextOptions say how a graph is drawn for a terminal.
-type TextOptions struct {
-	// Width is how many columns there are. Defaults to 80; 40 are used at least.
-	Width int
-	// Paint colours what tells a status. Defaults to none: the text is plain.
-	Paint func(status, text string) string
-}
-
 // Measures in a terminal, in columns.
 const (
 	minWidth  = 40 // leaves each column of a list some room
 	maxBoxes  = 24 // nodes that are drawn as boxes: more of them fill several screens with frames
 	boxWidest = 36 // with its frame
 	boxLeast  = 17
-	boxLines  = 3 // of a title
 	boxGap    = 2
 	listID    = 20
 	listAfter = 24
 )
 
-// Text gives the graph for a terminal: as boxes with lines between them if they fit, else as a list in which each node
-// says after which others it comes.
-func (g *Graph) Text(o TextOptions) string {
-	if o.Width <= 0 {
-		o.Width = 80
-	}
-	o.Width = max(o.Width, minWidth)
-	if o.Paint == nil {
-		o.Paint = func(_, text string) string { return text }
-	}
+// Text gives the graph for a terminal of so many columns: as boxes with lines between them if they fit, else as a list in
+// which each node says after which others it comes. paint colours what tells a status.
+func (g *Graph) Text(width int, paint func(status, text string) string) string {
+	o := textOptions{max(width, minWidth), paint}
 	var b strings.Builder
-	for _, line := range wrap(g.title, o.Width, 3, ansi.StringWidthWc) {
+	for _, line := range wrap(g.title, o.width, 3, ansi.StringWidthWc) {
 		b.WriteString(line + "\n")
 	}
 	if len(g.nodes) == 0 {
@@ -54,8 +39,8 @@ func (g *Graph) Text(o TextOptions) string {
 	}
 	b.WriteString(picture)
 	const between = "   "
-	width := func(t tally) int { return ansi.StringWidthWc(t.sign + " " + t.String() + between) }
-	for i, line := range g.legend(o.Width+len(between), width) {
+	columns := func(t tally) int { return ansi.StringWidthWc(t.sign + " " + t.String() + between) }
+	for i, line := range g.legend(o.width+len(between), columns) {
 		if i == 0 {
 			b.WriteByte('\n')
 		}
@@ -63,15 +48,20 @@ func (g *Graph) Text(o TextOptions) string {
 			if k > 0 {
 				b.WriteString(between)
 			}
-			b.WriteString(o.Paint(t.status, t.sign) + " " + cut(t.String(), o.Width-2, ansi.StringWidthWc))
+			b.WriteString(o.paint(t.status, t.sign) + " " + cut(t.String(), o.width-2, ansi.StringWidthWc))
 		}
 		b.WriteByte('\n')
 	}
 	return b.String()
 }
 
+type textOptions struct {
+	width int
+	paint func(status, text string) string
+}
+
 // boxes draws the graph as boxes, as wide as there is room for, if there are not too many and the lines find their way.
-func (g *Graph) boxes(o TextOptions) (picture string, ok bool) {
+func (g *Graph) boxes(o textOptions) (picture string, ok bool) {
 	if len(g.nodes) > maxBoxes {
 		return "", false
 	}
@@ -88,9 +78,9 @@ func (g *Graph) boxes(o TextOptions) (picture string, ok bool) {
 }
 
 // boxesOf draws the graph as boxes of one width.
-func (g *Graph) boxesOf(size int, o TextOptions) (string, bool) {
+func (g *Graph) boxesOf(size int, o textOptions) (string, bool) {
 	l := newLayout(g, spacing{size: func(int) int { return size }, gap: boxGap, lane: 1, pass: 2})
-	if l.width > o.Width {
+	if l.width > o.width {
 		return "", false
 	}
 	var b strings.Builder
@@ -104,11 +94,11 @@ func (g *Graph) boxesOf(size int, o TextOptions) (string, bool) {
 }
 
 // writeLevel draws the boxes and lanes of a level, all boxes of one height.
-func (g *Graph) writeLevel(b *strings.Builder, level []*item, o TextOptions) {
+func (g *Graph) writeLevel(b *strings.Builder, level []*item, o textOptions) {
 	inside, height := make([][]string, len(level)), 0
 	for i, it := range level {
 		if !it.lane {
-			inside[i] = g.nodes[it.node].inside(it.size-4, o.Paint)
+			inside[i] = g.nodes[it.node].inside(it.size-4, o.paint)
 			height = max(height, len(inside[i])+2)
 		}
 	}
@@ -145,21 +135,14 @@ func (n Node) inside(columns int, paint func(status, text string) string) []stri
 		indent = "  "
 	}
 	columns -= len(indent)
-	title := wrap(n.Title, columns, boxLines, ansi.StringWidthWc)
-	if n.ID != n.Title {
-		title = append(title, cut(n.ID, columns, ansi.StringWidthWc))
-	}
-	state := wrap(n.state(), columns, 2, ansi.StringWidthWc)
-	if word := lookOf(n.Status).word(); len(state) > 1 && word != "" && n.Note != "" { // the word on a line of its own
-		state = slices.Concat(wrap(word, columns, 1, ansi.StringWidthWc), wrap(n.Note, columns, 2, ansi.StringWidthWc))
-	}
+	t := n.text(columns, ansi.StringWidthWc, ansi.StringWidthWc)
 	var lines []string
-	for i, line := range slices.Concat(title, state) {
+	for i, line := range slices.Concat(t.title, t.id, t.state) {
 		start, filling := indent, strings.Repeat(" ", columns-ansi.StringWidthWc(line))
 		if i == 0 && indent != "" {
 			start = paint(n.Status, lookOf(n.Status).sign) + " "
 		}
-		if i >= len(title) && n.Status != "" {
+		if i >= len(t.title)+len(t.id) && n.Status != "" {
 			line = paint(n.Status, line)
 		}
 		lines = append(lines, start+line+filling)
@@ -168,7 +151,7 @@ func (n Node) inside(columns int, paint func(status, text string) string) []stri
 }
 
 // list draws the graph as a list: a line for each node, a blank one between levels.
-func (g *Graph) list(o TextOptions) string {
+func (g *Graph) list(o textOptions) string {
 	width := ansi.StringWidthWc
 	from := make([][]int, len(g.nodes))
 	for _, e := range g.edges {
@@ -185,12 +168,12 @@ func (g *Graph) list(o TextOptions) string {
 		if n.Status != "" {
 			signColumns = 2
 		}
-		idColumns = max(idColumns, min(width(n.ID), listID, o.Width/4))
-		afterColumns = max(afterColumns, min(width(after[i]), listAfter, o.Width/3))
+		idColumns = max(idColumns, min(width(n.ID), listID, o.width/4))
+		afterColumns = max(afterColumns, min(width(after[i]), listAfter, o.width/3))
 		titleColumns = max(titleColumns, width(titles[i]))
 	}
 	number := len(fmt.Sprint(len(g.nodes)))
-	titleColumns = max(min(titleColumns, o.Width-number-signColumns-idColumns-afterColumns-5), 1)
+	titleColumns = max(min(titleColumns, o.width-number-signColumns-idColumns-afterColumns-5), 1)
 	pad := func(s string, n int) string {
 		s = cut(s, n, width)
 		return s + strings.Repeat(" ", max(n-width(s), 0))
@@ -203,7 +186,7 @@ func (g *Graph) list(o TextOptions) string {
 		for _, i := range level {
 			n, sign := g.nodes[i], ""
 			if signColumns > 0 {
-				sign = o.Paint(n.Status, pad(lookOf(n.Status).sign, 1)) + " "
+				sign = o.paint(n.Status, pad(lookOf(n.Status).sign, 1)) + " "
 			}
 			line := fmt.Sprintf("%*d %s%s  %s  %s", number, i+1, sign, pad(n.ID, idColumns), pad(titles[i], titleColumns),
 				cut(after[i], afterColumns, width))

@@ -31,7 +31,7 @@ func TestLinesLeadToWhatWaits(t *testing.T) {
 	drawn := 0
 	rapid.Check(t, func(t *rapid.T) {
 		s := plans(t)
-		text := s.graph().Text(graph.TextOptions{Width: 400})
+		text := s.graph().Text(400, plain)
 		if !strings.Contains(text, "┌") { // a list, because lines would have had to lie on each other
 			return
 		}

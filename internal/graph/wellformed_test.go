@@ -34,7 +34,7 @@ func checkAll(t failer, s *shape) {
 	checkMermaid(t, g.Mermaid())
 	checkDOT(t, g.DOT())
 	for _, width := range []int{40, 80, 200} {
-		checkText(t, g.Text(graph.TextOptions{Width: width}), width)
+		checkText(t, g.Text(width, plain), width)
 	}
 }
 

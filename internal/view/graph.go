@@ -122,7 +122,5 @@ func (r *Graph) Draw(format string, o page.Out) string {
 	case "svg":
 		return g.SVG()
 	}
-	return g.Text(graph.TextOptions{Width: o.Width(), Paint: func(status, text string) string {
-		return o.As(report.Sign(boulder.SubTaskStatus(status)), text)
-	}})
+	return g.Text(o.Width(), func(status, text string) string { return o.As(report.Sign(boulder.SubTaskStatus(status)), text) })
 }
