@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,37 +127,6 @@ func TestAShownCallIsOne(t *testing.T) {
 	}{{`{"q":1}`, true}, {`{"q":1}`, false}, {`{"q":2}`, true}, {`{"q":2}`, false}} {
 		if _, ok := c.claim(done, mustCanonical(t, want.input)); ok != want.ok {
 			t.Errorf("claiming %s: %v", want.input, ok)
-		}
-	}
-}
-
-// Many sessions and calls at the same time, all with few inputs: the race detector looks on.
-func TestClaimsInParallel(t *testing.T) {
-	t.Parallel()
-	c := newClaims(time.Now)
-	const sessions, calls = 10, 50
-	var mu sync.Mutex
-	got := map[string]int{}
-	var wg sync.WaitGroup
-	for s := range sessions {
-		for i := range calls {
-			input := fmt.Sprintf(`{"q":%d}`, i%5)
-			call := callOf(fmt.Sprintf("s%d", s), fmt.Sprintf("call_%d", i), input)
-			wg.Go(func() { c.announce(call) })
-			wg.Go(func() {
-				scope, ok := c.claim(t.Context(), mustCanonical(t, input))
-				mu.Lock()
-				defer mu.Unlock()
-				if ok {
-					got[scope.SessionID]++
-				}
-			})
-		}
-	}
-	wg.Wait()
-	for s := range sessions {
-		if n := got[fmt.Sprintf("s%d", s)]; n != calls {
-			t.Errorf("session %d got %d of its %d calls", s, n, calls)
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -245,53 +244,6 @@ func TestABlockerThatCannotBeRecorded(t *testing.T) {
 		s.Called(callOf("ses_1", "call_0", hard))
 		if text, failed := callTool(t, session, hard); failed != c.failed || !strings.Contains(text, c.says) {
 			t.Errorf("%v: %v %q", c.err, failed, text)
-		}
-	}
-}
-
-// Ten sessions that call at the same time, each over a connection of its own, some with the same words: everything is
-// recorded once for each who said it (SC-007). Sessions tell of their calls before or after they arrive.
-func TestTenSessionsAtOnce(t *testing.T) {
-	t.Parallel()
-	desk := newDesk(t, nil)
-	s := newServer(t, desk)
-	const sessions, each = 10, 3
-	var wg sync.WaitGroup
-	for i := range sessions {
-		client, id := connect(t, s), fmt.Sprintf("ses_%d", i)
-		wg.Go(func() {
-			for n := range each {
-				arguments := input(fmt.Sprintf("Question %d of %s?", n, id))
-				if n == 1 {
-					arguments = input("The same question?")
-				}
-				call := callOf(id, fmt.Sprintf("call_%d", n), arguments)
-				if i%2 == 0 {
-					s.Called(call)
-				} else {
-					wg.Go(func() { s.Called(call) })
-				}
-				if text, failed := callTool(t, client, arguments); failed || text != Registered {
-					t.Errorf("%s was told %v %q", id, failed, text)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	raised, err := desk.List(t.Context(), blockers.Filter{})
-	if err != nil || len(raised) != sessions*each {
-		t.Fatalf("%d recorded, %v", len(raised), err)
-	}
-	count := map[string]int{}
-	for _, b := range raised {
-		count[b.SessionID]++
-		if strings.HasPrefix(b.Question, "Question") && !strings.HasSuffix(b.Question, "of "+b.SessionID+"?") {
-			t.Errorf("%s is said to have asked %q", b.SessionID, b.Question)
-		}
-	}
-	for i := range sessions {
-		if n := count[fmt.Sprintf("ses_%d", i)]; n != each {
-			t.Errorf("session %d has %d blockers", i, n)
 		}
 	}
 }

@@ -5,6 +5,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,8 +64,8 @@ type Config struct {
 	// Webhook is an http or https address that gets the message in a POST request. It may hold a secret: it is in no
 	// error and no log, but for its host.
 	Webhook string
-	// Client defaults to one with Go's default transport. Its Timeout and CheckRedirect are not used.
-	Client *http.Client
+	// Transport defaults to Go's.
+	Transport http.RoundTripper
 	// RetryWait is the pause before a request that failed is sent once more. Defaults to 1 s.
 	RetryWait time.Duration
 
@@ -84,35 +85,22 @@ type Notifier struct {
 }
 
 // New checks the configuration and fills in the defaults.
-func New(cfg Config) (*Notifier, error) {
+func New(cfg Config) (_ *Notifier, err error) {
 	n := &Notifier{cfg: cfg}
-	if len(cfg.Command) == 0 && cfg.Webhook == "" {
+	switch {
+	case len(cfg.Command) == 0 && cfg.Webhook == "":
 		return nil, errors.New("notify: neither a command nor a webhook is given")
-	}
-	if len(cfg.Command) > 0 && cfg.Command[0] == "" {
+	case len(cfg.Command) > 0 && cfg.Command[0] == "":
 		return nil, errors.New("notify: the command is empty")
-	}
-	if cfg.Webhook != "" {
-		var err error
+	case cfg.Timeout < 0 || cfg.RetryWait < 0:
+		return nil, errors.New("notify: a time is below zero")
+	case cfg.Webhook != "":
 		if n.hook, err = ParseWebhook(cfg.Webhook); err != nil {
 			return nil, err
 		}
 	}
-	if cfg.Timeout < 0 || cfg.RetryWait < 0 {
-		return nil, errors.New("notify: a time is below zero")
-	}
-	if cfg.Timeout == 0 {
-		n.cfg.Timeout = DefaultTimeout
-	}
-	if cfg.RetryWait == 0 {
-		n.cfg.RetryWait = time.Second
-	}
-	if cfg.Logger == nil {
-		n.cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Client == nil {
-		n.cfg.Client = &http.Client{}
-	}
+	n.cfg.Timeout, n.cfg.RetryWait = cmp.Or(cfg.Timeout, DefaultTimeout), cmp.Or(cfg.RetryWait, time.Second)
+	n.cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return n, nil
 }
 
@@ -150,10 +138,16 @@ func (n *Notifier) Send(ctx context.Context, m Message) error {
 	return errors.Join(byCommand, byWebhook)
 }
 
-// gaveUp names the limit if that is why ctx has ended.
-func (n *Notifier) gaveUp(ctx context.Context) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("it did not end within %s (notify.timeout), and was stopped", n.cfg.Timeout)
+// outputKept is how much of a command's output, and of a webhook's answer, is looked at, in bytes.
+const outputKept = 4 << 10
+
+// failed is the error of one of the ways. That the time was over says more than what broke off then.
+func (n *Notifier) failed(ctx context.Context, way string, err error) error {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err = fmt.Errorf("it did not end within %s (notify.timeout), and was stopped", n.cfg.Timeout)
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
 	}
-	return context.Cause(ctx)
+	return fmt.Errorf("the %s failed: %w", way, err)
 }

@@ -41,14 +41,9 @@ const wire = `{"type":"notification","event":"failed","time":"2026-03-04T05:06:0
 
 func notifier(t *testing.T, cfg notify.Config) *notify.Notifier {
 	t.Helper()
-	if cfg.Client == nil {
-		transport := &http.Transport{}
-		t.Cleanup(transport.CloseIdleConnections)
-		cfg.Client = &http.Client{Transport: transport}
-	}
-	if cfg.RetryWait == 0 {
-		cfg.RetryWait = time.Nanosecond
-	}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	cfg.Transport, cfg.RetryWait = transport, time.Nanosecond
 	n, err := notify.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -117,8 +112,9 @@ func TestCommandThatFails(t *testing.T) {
 		},
 		"missing in a longer line": {
 			[]string{"sh", "-c", "TOKEN=secret nosuch-notifier done"},
-			"the notification command has a program in its line that was not found",
+			"the notification command nosuch-notifier was not found",
 		},
+		"a secret for a program": {[]string{"sh", "-c", "TOKEN=sec; ${TOKEN}ret"}, "the notification command sh failed: exit"},
 		// More than a pipe holds is left unread, and more than is kept is printed: neither is a fault.
 		"prints": {[]string{"sh", "-c", "head -c 300000 /dev/zero"}, ""},
 	} {

@@ -28,13 +28,10 @@ func (n *Notifier) post(ctx context.Context, body []byte) error {
 		case <-ctx.Done(): // what went wrong says more than that there is no time left
 		}
 	}
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		err = n.gaveUp(ctx)
+	if err != nil {
+		return n.failed(ctx, "webhook at "+n.hook.Host, err)
 	}
-	return fmt.Errorf("the webhook at %s failed: %w", n.hook.Host, err)
+	return nil
 }
 
 // postOnce reports besides the error whether it may pass.
@@ -45,7 +42,7 @@ func (n *Notifier) postOnce(ctx context.Context, body []byte) (again bool, err e
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "manager")
-	client := http.Client{Transport: n.cfg.Client.Transport, Jar: n.cfg.Client.Jar, CheckRedirect: sameHost}
+	client := http.Client{Transport: n.cfg.Transport, CheckRedirect: sameHost}
 	resp, err := client.Do(req)
 	if err != nil {
 		refused := errors.Is(err, errRedirect)
