@@ -113,56 +113,6 @@ func TestCrashMatrix(t *testing.T) {
 	}
 }
 
-// TestCrashWhilePlanning: whatever part of planning was stored, a resume comes to the same end, and a boulder never
-// refers to a plan that is not there.
-func TestCrashWhilePlanning(t *testing.T) {
-	t.Parallel()
-	for _, written := range []bool{false, true} {
-		for k := 1; k <= 6; k++ {
-			r := newRig(t)
-			r.cfg.Planner = plans(diamond())
-			crashed := false
-			r.store.fault = func(commit int, after bool) error {
-				if crashed = crashed || commit == k && after == written; crashed {
-					return errDisk // and it stays full: what follows must not be written either
-				}
-				return nil
-			}
-			req := orchestrator.Request{Task: "the task"}
-			_, err := r.collect(r.orchestrator().Run(t.Context(), req))
-			if !errors.Is(err, errDisk) {
-				t.Fatalf("commit %d: %v", k, err)
-			}
-			r.store.fault = nil
-			events, err := r.resume()
-			if errors.Is(err, boulder.ErrNotFound) {
-				events, err = r.collect(r.orchestrator().Run(t.Context(), req))
-			}
-			r.completes(events, err)
-		}
-	}
-}
-
-// TestOneFailedCommit: a commit that fails once must not be followed by one that succeeds, because the state is ahead
-// of the disk by then.
-func TestOneFailedCommit(t *testing.T) {
-	t.Parallel()
-	for k := 1; k <= 4; k++ {
-		r := newRig(t)
-		r.cfg.Planner = plans(diamond())
-		r.store.fault = func(commit int, _ bool) error {
-			if commit == k {
-				return errDisk
-			}
-			return nil
-		}
-		_, err := r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Task: "the task"}))
-		if !errors.Is(err, errDisk) || r.store.commits != k {
-			t.Errorf("commit %d failed; the run ended with %v after %d commits", k, err, r.store.commits)
-		}
-	}
-}
-
 // TestCommitErrorWaitsForWorkers: the run ends when its turns have ended, and not before.
 func TestCommitErrorWaitsForWorkers(t *testing.T) {
 	t.Parallel()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -127,61 +126,4 @@ func TestSubTaskBudgetsOfTheRequest(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `no sub-task "x"`) {
 		t.Errorf("got %v", err)
 	}
-}
-
-// TestCooldown: a rate limit makes its model wait as long as the provider says, with fewer attempts at once after that;
-// other models go on, and no try is used up.
-func TestCooldown(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		began := time.Now()
-		var limited []time.Duration // when turns of the limited model began
-		var free time.Duration
-		r.server.turn = func(_ context.Context, job boulder.Job) (boulder.Evidence, error) {
-			r.server.mu.Lock()
-			defer r.server.mu.Unlock()
-			if job.Attempt.Model == "b/free" {
-				free = time.Since(began)
-				return boulder.Evidence{}, nil
-			}
-			if limited = append(limited, time.Since(began)); len(limited) <= 2 {
-				return boulder.Evidence{}, &boulder.TroubleError{
-					Kind: boulder.TroubleRateLimit, RetryAfter: 10 * time.Minute, Err: errors.New("429"),
-				}
-			}
-			return boulder.Evidence{}, nil
-		}
-		limits := orchestrator.DefaultLimits()
-		limits.PerModel, limits.Troubles = 2, 1
-		r.cfg.Limits = &limits
-		plan := planOf(spec("a"), spec("b"), spec("c"), spec("d"), spec("e"))
-		for i := range plan.SubTasks {
-			plan.SubTasks[i].Model = "a/limited"
-		}
-		plan.SubTasks[4].Model = "b/free"
-		events, err := r.run(plan)
-		r.completes(events, err)
-		if free > time.Second {
-			t.Errorf("the other model waited for %s", free)
-		}
-		for i, at := range limited[2:] {
-			if at < 10*time.Minute {
-				t.Errorf("turn %d began after %s", i+3, at)
-			}
-		}
-		head, subTasks := r.store.load(t)
-		if len(limited) != 6 || subTasks["a"].Tries != 1 || len(head.Cooldowns) != 0 {
-			t.Errorf("%d turns, %d tries, cool-downs %v", len(limited), subTasks["a"].Tries, head.Cooldowns)
-		}
-		var least int
-		for _, e := range events {
-			if b, ok := e.Body.(boulder.Cooled); ok {
-				least = b.Limit
-			}
-		}
-		if least != 1 {
-			t.Errorf("the limit shrank to %d, want 1", least)
-		}
-	})
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -174,31 +172,6 @@ func TestApproveReplan(t *testing.T) {
 		r.completes(r.resume())
 		if head, _ := r.store.load(t); head.Replans != 1 {
 			t.Errorf("%d replans are counted for one", head.Replans)
-		}
-	})
-}
-
-// TestReplanTrouble: a Task Ledger that cannot be reached is asked again; after three times the sub-task fails.
-func TestReplanTrouble(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		var at []time.Time
-		r.cfg.Judge = stalling("hard")
-		r.cfg.Planner = replanner(func(
-			context.Context, boulder.ReplanRequest,
-		) (boulder.Replacement, boulder.Usage, error) {
-			at = append(at, time.Now())
-			return boulder.Replacement{}, boulder.Usage{}, &boulder.TroubleError{
-				Kind: boulder.TroubleNetwork, RetryAfter: time.Minute, Err: errors.New("no route"),
-			}
-		})
-		if _, err := r.run(hardPlan()); err != nil {
-			t.Fatal(err)
-		}
-		_, subTasks := r.store.load(t)
-		if len(at) != 3 || subTasks["hard"].Status != boulder.SubTaskFailed || at[1].Sub(at[0]) < time.Minute {
-			t.Errorf("asked at %v: %+v", at, subTasks["hard"])
 		}
 	})
 }
