@@ -2,7 +2,6 @@ package prompts
 
 import (
 	"fmt"
-	"slices"
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -64,15 +63,6 @@ func (b *builder) before() *section {
 		text: "It ended because it needed a person's answer, and that is no failure. Find out what is done of it in the files, " +
 			"and go on from there." + separator + quoted(clean(b.in.SubTask.Before)),
 	}
-}
-
-// answers are what earlier sessions asked, and a person settled.
-func (b *builder) answers() *section {
-	newestFirst := slices.Clone(b.in.Answers)
-	slices.Reverse(newestFirst)
-	heading := "## Answers of the person whose job this is\n\n" +
-		"Earlier sessions asked. What was answered takes precedence over the rest of this brief. The newest comes first."
-	return b.passage(heading, bullets(newestFirst), b.limits.Answers, b.in.SubTask.ID, "answers.md")
 }
 
 // checkProgress asks an agent that is sent back to work where it stands, and how it says that there is none left (seed 003,

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Input is what a brief is made from: stored records only.
@@ -34,12 +35,21 @@ type Input struct {
 // of several sub-tasks name has the same text in all of them, so it does not matter which one writes it.
 func Build(in Input, limits Limits) boulder.Brief {
 	b := builder{in: in, limits: limits, dir: filepath.Join(in.RunsDir, dirName(in.BoulderID))}
-	request, results, failures := b.request(), b.results(), b.failures()
-	notes, answers := b.notes(), b.answers()
-	learned, finished, facts := b.learned(), b.finished(), b.facts()
+	me := in.SubTask.ID
+	goal := &section{heading: "## Goal of the whole job", text: text.Fold(in.Plan.Goal)}
+	constraints := &section{heading: "## Constraints\n\nThey hold for everything you do.", text: bullets(in.Plan.Constraints)}
+	answers := b.passage("## Answers of the person whose job this is\n\n"+
+		"Earlier sessions asked. What was answered takes precedence over the rest of this brief. The newest comes first.",
+		newestFirst(in.Answers), limits.Answers, me, "answers.md")
+	notes := b.passage("## Notes of the person whose job this is\n\n"+
+		"They came while the job was under way and take precedence over the rest of this brief. The newest comes first.",
+		newestFirst(in.Notes), limits.Notes, me, "notes.md")
+	learned := b.data("## Found out by other sub-tasks\n\nThe newest comes first.", newestFirst(in.NewFacts), limits.NewFacts,
+		me, "new-facts.md")
+	request, results, failures, finished, facts := b.request(), b.results(), b.failures(), b.finished(), b.facts()
 	sections := []*section{
-		b.opening(), b.goal(), b.constraints(), request, b.work(), b.triage(), answers, notes, results, b.before(),
-		failures, learned, finished, facts, b.closing(),
+		b.opening(), goal, constraints, request, b.work(), b.triage(), answers, notes, results, b.before(), failures, learned,
+		finished, facts, b.closing(),
 	}
 	// Without what it builds on an attempt cannot succeed; without the list of what else was done it usually can.
 	share(limits.Total, sections, answers, notes, results, failures, request, learned, facts, finished)

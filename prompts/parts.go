@@ -54,15 +54,6 @@ func (b *builder) opening() *section {
 	return &section{text: text}
 }
 
-func (b *builder) goal() *section {
-	return &section{heading: "## Goal of the whole job", text: strings.Join(strings.Fields(clean(b.in.Plan.Goal)), " ")}
-}
-
-func (b *builder) constraints() *section {
-	heading := "## Constraints\n\nThey hold for everything you do."
-	return &section{heading: heading, text: bullets(b.in.Plan.Constraints)}
-}
-
 // request leaves the request out where it is the sub-task itself.
 func (b *builder) request() *section {
 	text := clean(b.in.Plan.Task)
@@ -153,14 +144,6 @@ func outcome(t *boulder.SubTask) string {
 	return summary + separator + output
 }
 
-func (b *builder) notes() *section {
-	newestFirst := slices.Clone(b.in.Notes)
-	slices.Reverse(newestFirst)
-	heading := "## Notes of the person whose job this is\n\n" +
-		"They came while the job was under way and take precedence over the rest of this brief. The newest comes first."
-	return b.passage(heading, bullets(newestFirst), b.limits.Notes, b.in.SubTask.ID, "notes.md")
-}
-
 func (b *builder) failures() *section {
 	var digests []string
 	for i := len(b.in.SubTask.Failures) - 1; i >= 0; i-- {
@@ -171,13 +154,6 @@ func (b *builder) failures() *section {
 	heading := "## Earlier tries at this sub-task failed\n\n" +
 		"Find out what is left of them in the files, and do not go the same way again. The newest comes first."
 	return b.data(heading, strings.Join(digests, "\n"), b.limits.Failures, b.in.SubTask.ID, "failures.md")
-}
-
-func (b *builder) learned() *section {
-	newestFirst := slices.Clone(b.in.NewFacts)
-	slices.Reverse(newestFirst)
-	heading := "## Found out by other sub-tasks\n\nThe newest comes first."
-	return b.data(heading, bullets(newestFirst), b.limits.NewFacts, b.in.SubTask.ID, "new-facts.md")
 }
 
 func (b *builder) finished() *section {
@@ -228,6 +204,13 @@ func bullets(items []string) string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// newestFirst lists what is in order of time.
+func newestFirst(items []string) string {
+	items = slices.Clone(items)
+	slices.Reverse(items)
+	return bullets(items)
 }
 
 func numbered(items []string) string {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -22,7 +21,7 @@ func faultyRoles() map[string]func(string) error {
 // everybody; where they do not, TestFileLimit shows the same with another errno.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	cmd := actor(t, "full-disk")
+	cmd := otherProcess(t, "full-disk", scratch(t))
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
@@ -40,21 +39,9 @@ func TestFullDisk(t *testing.T) {
 // A limit on the size of files (`ulimit -f`) is a full disk to this process only.
 func TestFileLimit(t *testing.T) {
 	t.Parallel()
-	if out, err := actor(t, "file-limit").CombinedOutput(); err != nil {
+	if out, err := otherProcess(t, "file-limit", scratch(t)).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
-}
-
-// actor prepares this test binary to play a role in an empty directory.
-func actor(t *testing.T, role string) *exec.Cmd {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), self, scratch(t))
-	cmd.Env = append(os.Environ(), roleEnv+"="+role)
-	return cmd
 }
 
 func playFullDisk(dir string) error {
