@@ -64,49 +64,47 @@ func replanRecords(req boulder.ReplanRequest, limits replanLimits) string {
 	if req.Failed.Status == boulder.SubTaskCompleted {
 		failed = "The sub-task that was done, and showed that the rest of the plan is wrong"
 	}
+	var failures, kept, learned []string
+	for i, digest := range req.Failed.Failures {
+		failures = append(failures, fmt.Sprintf("Try %d: %s", i+1, text.Excerpt(oneLine(digest), limits.text, text.Start)))
+	}
+	for _, t := range req.Kept {
+		line := fmt.Sprintf("%s: %s (%s)", t.ID, short(t.Subject), t.Status)
+		if !dependable(t) {
+			line += "; nothing new may depend on it"
+		}
+		kept = append(kept, line)
+	}
+	for _, fact := range req.NewFacts {
+		learned = append(learned, short(fact))
+	}
+	facts := named("Given", req.Facts.Given) + named("To be found out", req.Facts.ToFind) + named("Guesses", req.Facts.Guesses)
 	return strings.TrimSpace(strings.Join([]string{
 		ledger.Headed("Why a new plan is asked for", text.Excerpt(req.Reason, limits.text, text.Start)),
 		ledger.Headed(failed, described(req.Failed, limits)),
-		ledger.Headed("Its failures, oldest first", failures(req.Failed, limits)),
+		ledger.Headed("Its failures, oldest first", ledger.Bullets(failures)),
 		ledger.Headed("Replaced by your answer", replacedList(req, limits)),
 		ledger.Headed("Done, and frozen", doneList(req.Done, limits)),
-		ledger.Headed("Kept: these are done by others", keptList(req.Kept)),
-		ledger.Headed("Facts from the first planning", factList(req.Facts, limits)),
-		ledger.Headed("Found out since", ledger.Bullets(clipped(req.NewFacts))),
+		ledger.Headed("Kept: these are done by others", ledger.Bullets(kept)),
+		ledger.Headed("Facts from the first planning", text.Excerpt(facts, limits.text, text.Start)),
+		ledger.Headed("Found out since", ledger.Bullets(learned)),
 	}, ""))
 }
 
 // described is all that the planner is told about a sub-task's work.
 func described(t boulder.SubTask, limits replanLimits) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n%s\n", t.ID, oneLine(t.Subject), text.Excerpt(strings.TrimSpace(t.Description), limits.text, text.Start))
-	for _, list := range []struct {
-		name  string
-		items []string
-	}{
-		{"It is done when", t.SuccessCriteria},
-		{"It depends on", t.DependsOn},
-		{"Commands that must pass", t.Gates},
-		{"Commands that may stay as red as they were before", t.NoWorse},
-		{"Suggested checks", t.GateHints},
-		{"Outputs", t.Outputs},
-	} {
-		if items := ledger.Bullets(clipped(list.items)); items != "" {
-			fmt.Fprintf(&b, "%s:\n%s", list.name, items)
-		}
-	}
+	told := fmt.Sprintf("%s: %s\n%s\n", t.ID, oneLine(t.Subject),
+		text.Excerpt(strings.TrimSpace(t.Description), limits.text, text.Start)) +
+		named("It is done when", t.SuccessCriteria) +
+		named("It depends on", t.DependsOn) +
+		named("Commands that must pass", t.Gates) +
+		named("Commands that may stay as red as they were before", t.NoWorse) +
+		named("Suggested checks", t.GateHints) +
+		named("Outputs", t.Outputs)
 	if t.ExpectsChanges {
-		b.WriteString("It needs changes to files.\n")
+		told += "It needs changes to files.\n"
 	}
-	return b.String()
-}
-
-func failures(t boulder.SubTask, limits replanLimits) string {
-	var b strings.Builder
-	for i, digest := range t.Failures {
-		fmt.Fprintf(&b, "- Try %d: %s\n", i+1, text.Excerpt(oneLine(digest), limits.text, text.Start))
-	}
-	return b.String()
+	return told
 }
 
 // replacedList describes what is replaced; the failed one stands above already.
@@ -128,7 +126,7 @@ func replacedList(req boulder.ReplanRequest, limits replanLimits) string {
 func doneList(done []boulder.SubTask, limits replanLimits) string {
 	var b strings.Builder
 	for _, t := range done {
-		fmt.Fprintf(&b, "### %s: %s\n%s\n", t.ID, oneLine(t.Subject), text.Cut(oneLine(t.Summary), maxNote))
+		fmt.Fprintf(&b, "### %s: %s\n%s\n", t.ID, oneLine(t.Subject), short(t.Summary))
 		if output := strings.TrimSpace(t.Output); output != "" {
 			fmt.Fprintf(&b, "Outputs:\n%s\n", text.Excerpt(output, limits.output, text.Start))
 		}
@@ -137,35 +135,16 @@ func doneList(done []boulder.SubTask, limits replanLimits) string {
 	return b.String()
 }
 
-func keptList(kept []boulder.SubTask) string {
-	var b strings.Builder
-	for _, t := range kept {
-		fmt.Fprintf(&b, "- %s: %s (%s)", t.ID, text.Cut(oneLine(t.Subject), maxNote), t.Status)
-		if !dependable(t) {
-			b.WriteString("; nothing new may depend on it")
-		}
-		b.WriteString("\n")
+// named is a list with its name; nothing, if it is empty.
+func named(name string, items []string) string {
+	if len(items) == 0 {
+		return ""
 	}
-	return b.String()
-}
-
-func factList(f boulder.Facts, limits replanLimits) string {
-	var b strings.Builder
-	for _, group := range []struct {
-		name  string
-		facts []string
-	}{{"Given", f.Given}, {"To be found out", f.ToFind}, {"Guesses", f.Guesses}} {
-		if list := ledger.Bullets(clipped(group.facts)); list != "" {
-			fmt.Fprintf(&b, "%s:\n%s", group.name, list)
-		}
-	}
-	return text.Excerpt(b.String(), limits.text, text.Start)
-}
-
-func clipped(items []string) []string {
-	var short []string
+	var lines []string
 	for _, item := range items {
-		short = append(short, text.Cut(oneLine(item), maxNote))
+		lines = append(lines, short(item))
 	}
-	return short
+	return name + ":\n" + ledger.Bullets(lines)
 }
+
+func short(s string) string { return text.Cut(oneLine(s), maxNote) }
