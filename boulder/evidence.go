@@ -242,6 +242,16 @@ func (t *SubTask) Unverified() []OpenGate { return t.OpenGates(t.GateRuns, false
 // OpenTodos returns the items that are still work to do.
 func (e *Evidence) OpenTodos() []Todo { return filter(e.Todos, Todo.Open) }
 
+// Errors are the diagnostics that are no warnings, each with its place.
+func (e *Evidence) Errors() (all []string) {
+	for _, d := range e.Diagnostics {
+		if d.Severity != "warning" {
+			all = append(all, fmt.Sprintf("%s:%d: %s", d.File, d.Line, d.Message))
+		}
+	}
+	return all
+}
+
 // Verdict is the Progress Ledger's judgement of one turn, after normalisation.
 type Verdict struct {
 	Completed  bool        `json:"completed"`

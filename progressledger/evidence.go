@@ -78,7 +78,7 @@ func analysed(e *boulder.Evidence) string {
 	if e.NoServer && len(e.Diagnostics) == 0 {
 		return "not known: no language server ran"
 	}
-	return ledger.Bullets(faults(e))
+	return ledger.Bullets(e.Errors())
 }
 
 // promise tells of a claim, where one is asked for.

@@ -35,7 +35,7 @@ func rule(req boulder.JudgeRequest) ruling {
 			r.undone = append(r.undone, "the todo list has an open item: "+todo.Content)
 		}
 	}
-	if found := faults(e); t.DoneNeeds(boulder.DoneDiagnostics) && len(found) > 0 {
+	if found := e.Errors(); t.DoneNeeds(boulder.DoneDiagnostics) && len(found) > 0 {
 		r.undone = append(r.undone, "the language server finds errors in changed files: "+several(found, "; "))
 	}
 	if t.ExpectsChanges && e.Diff.Empty() {
@@ -172,17 +172,6 @@ func worse(t boulder.SubTask, g boulder.Gate) string {
 		text += "; newly failing: " + several(fresh, ", ")
 	}
 	return text
-}
-
-// faults are the errors that the language server found, warnings left out.
-func faults(e *boulder.Evidence) []string {
-	var all []string
-	for _, d := range e.Diagnostics {
-		if d.Severity != "warning" {
-			all = append(all, fmt.Sprintf("%s:%d: %s", d.File, d.Line, d.Message))
-		}
-	}
-	return all
 }
 
 // several joins the first few items and counts the others.

@@ -59,7 +59,7 @@ func Continuation(t boulder.SubTask, turn boulder.Turn, told Told) string {
 		p.list("Open items of your todo list; finish them, or cancel those that are not needed:", open)
 	}
 	if t.DoneNeeds(boulder.DoneDiagnostics) {
-		p.list("Errors that the language server finds in files you changed:", diagnostics(e))
+		p.list("Errors that the language server finds in files you changed:", e.Errors())
 	}
 	switch {
 	case !t.DoneNeeds(boulder.DonePromise):
@@ -95,16 +95,6 @@ func unmet(v *boulder.Verdict) []string {
 			items = append(items, c.Criterion)
 		default:
 			items = append(items, fmt.Sprintf("%s (%s)", c.Criterion, reason))
-		}
-	}
-	return items
-}
-
-func diagnostics(e *boulder.Evidence) []string {
-	var items []string
-	for _, d := range e.Diagnostics {
-		if d.Severity != "warning" {
-			items = append(items, fmt.Sprintf("%s:%d: %s", d.File, d.Line, d.Message))
 		}
 	}
 	return items
