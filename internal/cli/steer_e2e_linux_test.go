@@ -107,7 +107,7 @@ func TestSteerARun(t *testing.T) {
 	p.untilOf("usage", "one")
 	steer(t, dir, "Noted for all sub-tasks", "note", forAll)
 	steer(t, dir, "paused by a person", "status")
-	steer(t, dir, fmt.Sprintf("Resumed. Process %d goes on", p.cmd.Process.Pid), "resume")
+	steer(t, dir, fmt.Sprintf("Resumed. Process %d continues", p.cmd.Process.Pid), "resume")
 
 	over = waitFor(dir, waitDone)
 	blocked := waitFor(dir, waitBlocked)
