@@ -127,7 +127,7 @@ sub_tasks:
 		t.Errorf("who waits (-want +got):\n%s", diff)
 	}
 	_, stdout, _ = run(t, dir, env, "status")
-	for _, line := range []string{"two .* 1st in line: " + taken, "three .* 2nd in line: " + taken} {
+	for _, line := range []string{"two .* #1 in line: " + taken, "three .* #2 in line: " + taken} {
 		if !regexp.MustCompile(line).MatchString(stdout) {
 			t.Errorf("no %q in:\n%s", line, stdout)
 		}
