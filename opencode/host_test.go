@@ -6,12 +6,9 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 
-	"github.com/bouldermgr/manager/internal/octest"
-	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -344,60 +341,4 @@ func TestAttachedHost(t *testing.T) {
 	if err != nil || conn.Client != client || conn.Down != nil {
 		t.Errorf("%+v, %v", conn, err)
 	}
-}
-
-func TestHostOfTheRealServer(t *testing.T) {
-	t.Parallel()
-	model := octest.Model(t, func(context.Context, scriptmodel.Request) scriptmodel.Reply { return scriptmodel.Reply{} })
-	cfg := opencode.ServerConfig{
-		Binary: octest.Binary(t), Dir: t.TempDir(), Env: octest.Env(t, model.URL()), StartTimeout: patience,
-	}
-	var pids []int
-	h := opencode.NewHost(func(ctx context.Context) (*opencode.Server, error) {
-		s, err := opencode.Start(ctx, cfg)
-		if err == nil {
-			pids = append(pids, s.PID())
-		}
-		return s, err
-	})
-	defer h.Stop(context.Background())
-	ctx := waiting(t)
-	first, err := h.Connect(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sub := first.Client.Subscribe(opencode.Filter{}) // TestMain finds its reader if nobody closes the client
-	await(ctx, t, sub, is[opencode.Resync])
-	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	<-first.Down
-	second, err := h.Connect(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := second.Client.In(t.TempDir()).Statuses(ctx); err != nil {
-		t.Errorf("the second server: %v", err)
-	}
-	h.Stop(ctx)
-	<-second.Down
-	if running(pids[1]) {
-		t.Error("the second server still runs")
-	}
-	if _, err := h.Connect(ctx); !errors.Is(err, opencode.ErrClosed) {
-		t.Errorf("after Stop: %v", err)
-	}
-}
-
-func TestHostOfNoBinary(t *testing.T) {
-	t.Parallel()
-	h := opencode.NewHost(func(ctx context.Context) (*opencode.Server, error) {
-		return opencode.Start(ctx, opencode.ServerConfig{Binary: t.TempDir() + "/missing"})
-	})
-	for range 2 {
-		if _, err := h.Connect(t.Context()); !errors.Is(err, opencode.ErrNoBinary) {
-			t.Errorf("Connect: %v", err)
-		}
-	}
-	h.Stop(t.Context()) // there is no server to stop
 }

@@ -31,7 +31,8 @@ import (
 type own struct {
 	*scene
 	cfg    opencode.ServerConfig
-	server *opencode.Server
+	host   *opencode.Host
+	server *opencode.Server // the last one
 }
 
 func startOwn(t *testing.T, handler scriptmodel.Handler) *own {
@@ -41,19 +42,24 @@ func startOwn(t *testing.T, handler scriptmodel.Handler) *own {
 	o.cfg = opencode.ServerConfig{
 		Binary: octest.Binary(t), Dir: octest.Repo(t, nil), Env: octest.Env(t, model.URL()), StartTimeout: patience,
 	}
-	o.restart()
+	o.host = opencode.NewHost(func(ctx context.Context) (server *opencode.Server, err error) {
+		server, err = opencode.Start(ctx, o.cfg)
+		o.server = server
+		return server, err
+	})
+	t.Cleanup(func() { o.host.Stop(context.Background()) })
+	o.connect()
 	return o
 }
 
-func (o *own) restart() {
+// connect starts a server if none runs.
+func (o *own) connect() {
 	o.t.Helper()
-	server, err := opencode.Start(o.ctx, o.cfg)
+	conn, err := o.host.Connect(o.ctx)
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	o.t.Cleanup(func() { server.Stop(context.Background()) })
-	o.server = server
-	o.dir = server.Client().In(o.cfg.Dir)
+	o.dir = conn.Client.In(o.cfg.Dir)
 }
 
 // runTool prompts until a bash tool, which never ends by itself, really runs.
@@ -92,7 +98,7 @@ func TestStopLeavesNothing(t *testing.T) {
 		t.Errorf("a call to a stopped server: %v", err)
 	}
 
-	o.restart() // to see that the turn was ended in good order, although the server was killed
+	o.connect() // to see that the turn was ended in good order, although the server was killed
 	messages, err := o.dir.Messages(o.ctx, sessionID, 1)
 	if err != nil || len(messages) != 1 || messages[0].Info.Completed.IsZero() ||
 		messages[0].Info.Error == nil || messages[0].Info.Error.Name != opencode.MessageAborted {
@@ -101,7 +107,7 @@ func TestStopLeavesNothing(t *testing.T) {
 }
 
 // A server that is killed takes its tools with it, says so, and its sessions are
-// found and go on in the next server.
+// found and go on in the next server, which its Host starts.
 func TestKilledServerIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	o := startOwn(t, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
@@ -110,6 +116,7 @@ func TestKilledServerIsFollowedByAnother(t *testing.T) {
 		}
 		return bash("echo $$ > pid; exec sleep 600")
 	})
+	lost := o.dir.Client().Subscribe(opencode.Filter{}) // TestMain finds its reader if nobody closes the client
 	sessionID, messageID, pid := o.runTool()
 	if err := syscall.Kill(o.server.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -122,7 +129,10 @@ func TestKilledServerIsFollowedByAnother(t *testing.T) {
 		t.Errorf("a call to a dead server: %v", err)
 	}
 
-	o.restart()
+	o.connect()
+	for range lost.C() { // which ends when the client of the dead server is closed
+		continue
+	}
 	found, err := o.dir.FindSessions(o.ctx, o.mark)
 	if err != nil || len(found) != 1 || found[0].ID != sessionID {
 		t.Fatalf("found %+v, %v", found, err)
@@ -142,6 +152,13 @@ func TestKilledServerIsFollowedByAnother(t *testing.T) {
 		p, ok := e.Payload.(opencode.MessageUpdated)
 		return ok && p.Message.ParentID == resumed && p.Message.Finish == opencode.FinishStop
 	})
+	o.host.Stop(o.ctx)
+	if running(o.server.PID()) {
+		t.Error("the second server still runs")
+	}
+	if _, err := o.host.Connect(o.ctx); !errors.Is(err, opencode.ErrClosed) {
+		t.Errorf("after Stop: %v", err)
+	}
 }
 
 func TestStartWithoutBinary(t *testing.T) {
