@@ -3,6 +3,7 @@ package orphan
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -334,7 +335,7 @@ func list(t *testing.T, dir string) []string {
 // What a record says decides only whether its owner lives. The marked process goes or stays, a named one always stays.
 func TestRecords(t *testing.T) {
 	t.Parallel()
-	named := victim(t, newMark()) // another manager's
+	named := victim(t, rand.Text()) // another manager's
 	alive, err := identify(named.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
@@ -359,7 +360,7 @@ func TestRecords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, mark := t.TempDir(), newMark()
+			dir, mark := t.TempDir(), rand.Text()
 			marked := victim(t, mark)
 			write(t, dir, mark, test.content)
 			want := Swept{Managers: 1}
@@ -390,7 +391,7 @@ func TestRecords(t *testing.T) {
 // Entries that are no records of ours are left as they are, and end nothing.
 func TestForeignEntries(t *testing.T) {
 	t.Parallel()
-	dir, mark := t.TempDir(), newMark()
+	dir, mark := t.TempDir(), rand.Text()
 	marked := victim(t, mark)
 	outside := filepath.Join(t.TempDir(), mark)
 	if err := os.WriteFile(outside, nil, 0o600); err != nil {
@@ -399,18 +400,18 @@ func TestForeignEntries(t *testing.T) {
 	write(t, dir, "notes.txt", "mine")
 	write(t, dir, strings.ToLower(mark), "")
 	records := filepath.Join(dir, DirName)
-	link := newMark()
+	link := rand.Text()
 	err := errors.Join(
 		os.Symlink(outside, filepath.Join(records, mark)),
 		os.Symlink("notes.txt", filepath.Join(records, link)),
-		os.Mkdir(filepath.Join(records, newMark()), 0o700),
-		syscall.Mkfifo(filepath.Join(records, newMark()), 0o600),
+		os.Mkdir(filepath.Join(records, rand.Text()), 0o700),
+		syscall.Mkfifo(filepath.Join(records, rand.Text()), 0o600),
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if os.Geteuid() == 0 { // only root can give files away
-		theirs := newMark()
+		theirs := rand.Text()
 		write(t, dir, theirs, "")
 		if err := os.Chown(filepath.Join(records, theirs), 65534, 65534); err != nil {
 			t.Fatal(err)
@@ -434,7 +435,7 @@ func TestForeignEntries(t *testing.T) {
 // A state directory that is a link may lead to another project's.
 func TestLinksInPlaceOfDirectories(t *testing.T) {
 	t.Parallel()
-	elsewhere, mark := t.TempDir(), newMark()
+	elsewhere, mark := t.TempDir(), rand.Text()
 	marked := victim(t, mark)
 	write(t, elsewhere, mark, "")
 	link := filepath.Join(t.TempDir(), ".manager")
@@ -489,11 +490,11 @@ func TestRegisterIsPrivate(t *testing.T) {
 func TestIsMark(t *testing.T) {
 	t.Parallel()
 	for range 100 {
-		if mark := newMark(); !isMark(mark) {
+		if mark := rand.Text(); !isMark(mark) {
 			t.Errorf("%q is made and not taken", mark)
 		}
 	}
-	good := newMark()
+	good := rand.Text()
 	for _, name := range []string{
 		"", ".", "..", good[1:], good + "A", strings.ToLower(good), good[:25] + "/",
 		good[:25] + "\x00", good[:25] + "1", others,

@@ -21,7 +21,7 @@ import (
 type record struct {
 	mark  string
 	owner owner
-	file  *os.File // nil where there are no records
+	file  *os.File
 }
 
 // owner is the content of a record. The zero owner is one that was torn: its process died while it registered, so
@@ -35,9 +35,7 @@ type owner struct {
 // maxRecord bounds what is read of a file that may come from anybody, in bytes.
 const maxRecord = 4 << 10
 
-func newMark() string { return rand.Text() }
-
-// isMark reports whether a name is one that [newMark] makes: 26 letters and digits of base32.
+// isMark reports whether a name is one that [rand.Text] makes: 26 letters and digits of base32.
 func isMark(name string) bool {
 	const length, alphabet = 26, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 	return len(name) == length && strings.Trim(name, alphabet) == ""
@@ -111,7 +109,7 @@ func create(records *os.Root) (*record, error) {
 		return nil, err
 	}
 	for range 10 {
-		r := &record{mark: newMark(), owner: self}
+		r := &record{mark: rand.Text(), owner: self}
 		r.file, err = records.OpenFile(r.mark, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			return nil, err
@@ -146,34 +144,20 @@ func takeOver(records *os.Root, mark string) (*record, bool) {
 		return nil, false
 	}
 	data, err := io.ReadAll(io.LimitReader(file, maxRecord))
-	if err != nil || r.parse(data).alive() {
+	if json.Unmarshal(data, &r.owner) != nil || r.owner.PID <= 0 {
+		r.owner = owner{} // of a process that died while it wrote
+	}
+	if err != nil || r.owner.alive() {
 		file.Close()
 		return nil, false
 	}
 	return r, true
 }
 
-// parse reads the content; one that makes no sense is that of a process that died while it wrote.
-func (r *record) parse(data []byte) owner {
-	if json.Unmarshal(data, &r.owner) != nil || r.owner.PID <= 0 {
-		r.owner = owner{}
-	}
-	return r.owner
-}
-
 // alive reports whether the process that wrote this still runs.
 func (o owner) alive() bool {
-	if o.PID <= 0 {
-		return false
-	}
 	now, err := identify(o.PID)
 	return err == nil && now == o
-}
-
-// past reports whether the owner ran before the machine was started, so that nothing of it can be left.
-func (o owner) past() bool {
-	boot, err := bootID()
-	return err == nil && o.Boot != "" && o.Boot != boot
 }
 
 // lock takes the record; it fails if another process has it. Locks belong to the open file, which no child inherits.
@@ -194,7 +178,8 @@ func (r *record) inPlace(records *os.Root) bool {
 // finish ends everything that carries the mark and removes the record. If something is left, the record stays, and
 // anybody can take it over.
 func (r *record) finish(records *os.Root) (ended int, err error) {
-	if !r.owner.past() {
+	// What ran before the machine was started is gone.
+	if boot, err := bootID(); err != nil || r.owner.Boot == "" || r.owner.Boot == boot {
 		if ended, err = End(Variable + "=" + r.mark); err != nil {
 			r.file.Close()
 			return ended, err

@@ -38,9 +38,6 @@ func (r *Registration) Env() string { return Variable + "=" + r.file.mark }
 // error matches [ErrAlive] if something is left; then the record stays for the next [Sweep].
 func (r *Registration) Release() error {
 	r.once.Do(func() {
-		if r.records == nil {
-			return
-		}
 		_, r.err = r.file.finish(r.records)
 		r.records.Close()
 	})
