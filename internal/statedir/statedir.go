@@ -102,23 +102,18 @@ func (d *Dir) Write(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if _, err := f.Write(data); err != nil {
-		f.Discard()
-		return err
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
 	}
-	if err := f.Sync(); err != nil {
+	if err != nil {
 		f.Discard()
 		return err
 	}
 	if err := f.Publish(); err != nil {
 		return err
 	}
-	return d.sync(filepath.Dir(name))
-}
-
-// sync makes a rename survive a power failure.
-func (d *Dir) sync(name string) error {
-	dir, err := d.root.Open(name)
+	dir, err := d.root.Open(filepath.Dir(name)) // a rename survives a power failure only if its directory is synced
 	if err != nil {
 		return err
 	}

@@ -40,37 +40,25 @@ func Listen(ctx context.Context, path string) (net.Listener, fs.FileInfo, error)
 	if err := os.Chmod(private, 0o700); err != nil { // a umask may have taken the owner's rights
 		return nil, nil, err
 	}
-	l, err := bind(ctx, filepath.Join(private, "s"))
-	if err != nil {
-		return nil, nil, err
-	}
-	info, err := publish(filepath.Join(private, "s"), path)
-	if err != nil {
-		return nil, nil, errors.Join(err, l.Close())
-	}
-	return l, info, nil
-}
-
-func bind(ctx context.Context, path string) (l net.Listener, err error) {
-	err = withShortPath(path, func(short string) error {
+	socket := filepath.Join(private, "s")
+	var l net.Listener
+	err = withShortPath(socket, func(short string) error {
 		l, err = new(net.ListenConfig).Listen(ctx, "unix", short)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false) // it is moved, and another one may have taken its place by then
-	return l, nil
-}
-
-func publish(private, path string) (fs.FileInfo, error) {
-	if err := os.Chmod(private, 0o600); err != nil {
-		return nil, err
+	err = os.Chmod(socket, 0o600)
+	if err == nil {
+		err = os.Rename(socket, path)
 	}
-	if err := os.Rename(private, path); err != nil {
-		return nil, err
+	info, statErr := os.Lstat(path)
+	if err = errors.Join(err, statErr); err != nil {
+		return nil, nil, errors.Join(err, l.Close())
 	}
-	return os.Lstat(path)
+	return l, info, nil
 }
 
 // checkFree refuses a path that somebody serves, or that is something else than a socket.
