@@ -41,6 +41,7 @@ func startOwn(t *testing.T, handler scriptmodel.Handler) *own {
 	o := &own{scene: &scene{t: t, mark: "[" + t.Name() + "]", ctx: waiting(t)}}
 	o.cfg = opencode.ServerConfig{
 		Binary: octest.Binary(t), Dir: octest.Repo(t, nil), Env: octest.Env(t, model.URL()), StartTimeout: patience,
+		StopGrace: patience, // a busy machine needs longer than the default to end turns in good order
 	}
 	o.host = opencode.NewHost(func(ctx context.Context) (server *opencode.Server, err error) {
 		server, err = opencode.Start(ctx, o.cfg)
