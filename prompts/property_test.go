@@ -167,18 +167,6 @@ func TestNoticeCounts(t *testing.T) {
 	})
 }
 
-func TestWaitDigestProperties(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		e := boulder.Evidence{FinalMessage: text(t, "message"), Transcript: text(t, "transcript")}
-		got := prompts.WaitDigest(text(t, "because"), e)
-		if n := utf8.RuneCountInString(got); n > prompts.MaxDigest || !utf8.ValidString(got) ||
-			!strings.HasPrefix(got, "It ") {
-			t.Fatalf("%d characters: %q", n, got)
-		}
-	})
-}
-
 // Whatever was answered: a prompt has all that fits, newest answers first of all, and says what it leaves out.
 func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
@@ -223,12 +211,17 @@ func TestDigestProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		turn := judgedTurn()
 		turn.Evidence.Ended = boulder.Ended{Error: text(t, "error"), Message: text(t, "message"), Stopped: text(t, "stopped")}
-		turn.Evidence.Transcript = text(t, "transcript")
+		turn.Evidence.Transcript, turn.Evidence.FinalMessage = text(t, "transcript"), text(t, "final message")
 		turn.Evidence.Gates[0].Output = text(t, "output")
 		turn.Verdict.Summary, turn.Verdict.StuckReason = text(t, "summary"), text(t, "stuck")
-		got := prompts.Digest(turn)
-		if n := utf8.RuneCountInString(got); n > prompts.MaxDigest || n == 0 || !utf8.ValidString(got) {
-			t.Fatalf("%d characters: %q", n, got)
+		waited := prompts.WaitDigest(text(t, "because"), *turn.Evidence)
+		for _, got := range []string{prompts.Digest(turn), waited} {
+			if n := utf8.RuneCountInString(got); n > prompts.MaxDigest || n == 0 || !utf8.ValidString(got) {
+				t.Fatalf("%d characters: %q", n, got)
+			}
+		}
+		if !strings.HasPrefix(waited, "It ") {
+			t.Fatalf("%q", waited)
 		}
 	})
 }

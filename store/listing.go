@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Item is one boulder as a list shows it, kept ready so that nobody has to read its log for that.
@@ -33,40 +33,27 @@ type Item struct {
 // maxListed is how many characters of a request a list keeps. One line of a terminal shows fewer.
 const maxListed = 1000
 
-// ItemOf is what a list shows of a boulder, apart from whether it is the active one.
-func ItemOf(b *boulder.Boulder) Item {
+// shown is what a list shows of a boulder, apart from whether it is the active one.
+func shown(b *boulder.Boulder) Item {
 	return Item{
-		BoulderID: b.ID, Task: firstChars(b.Task, maxListed), Status: b.Status, Reason: b.Reason, Tally: b.Tally,
+		BoulderID: b.ID, Task: text.Cut(b.Task, maxListed), Status: b.Status, Reason: b.Reason, Tally: b.Tally,
 		Usage: b.Usage, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, ArchivedAt: b.ArchivedAt,
 	}
 }
 
-// itemOf is [ItemOf] without secrets. They are taken out before the request is cut: of a half of one nobody knows what it is.
+// itemOf is [shown] without secrets. They are taken out before the request is cut: of a half of one nobody knows what it is.
 func (db *DB) itemOf(b *boulder.Boulder) (Item, error) {
-	text, err := json.Marshal([]string{b.Task, b.Reason})
+	record, err := json.Marshal([]string{b.Task, b.Reason})
 	if err != nil {
 		return Item{}, err
 	}
 	var texts []string
-	if err := json.Unmarshal(db.clean(text), &texts); err != nil || len(texts) != 2 {
+	if err := json.Unmarshal(db.clean(record), &texts); err != nil || len(texts) != 2 {
 		return Item{}, fmt.Errorf("take secrets out of the request: %w", err)
 	}
-	item := ItemOf(b)
-	item.Task, item.Reason = firstChars(texts[0], maxListed), texts[1]
+	item := shown(b)
+	item.Task, item.Reason = text.Cut(texts[0], maxListed), texts[1]
 	return item, nil
-}
-
-// firstChars is the beginning of a text; a cut shows.
-func firstChars(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	for i := range s {
-		if n--; n == 0 {
-			return s[:i] + "…"
-		}
-	}
-	return s
 }
 
 // Listing returns all boulders as a list shows them, the newest first. With a joined error that names the ones that cannot
@@ -93,7 +80,7 @@ func listing(ctx context.Context, tx *bolt.Tx) (all []Item, err error) {
 				faults = append(faults, err)
 				return nil //nolint:nilerr // it is among the faults
 			}
-			e.Item = ItemOf(&s.Boulder)
+			e.Item = shown(&s.Boulder)
 		}
 		e.Active = e.BoulderID == active
 		all = append(all, e.Item)
