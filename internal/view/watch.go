@@ -17,7 +17,7 @@ func Watch(o page.Out, quiet, all, dryRun bool) func(watch.Entry) {
 	before := map[string]watch.Entry{}
 	return func(e watch.Entry) {
 		// A run makes a session for each attempt: that they are left alone is not worth a line each.
-		known := e.Gate == enforcer.GateOwned && !dryRun || Follows(before[e.SessionID], e)
+		known := e.Gate == enforcer.GateOwned && !dryRun || saysNothingNew(before[e.SessionID], e)
 		before[e.SessionID] = e
 		if !all && (quiet || known) {
 			return
@@ -29,21 +29,16 @@ func Watch(o page.Out, quiet, all, dryRun bool) func(watch.Entry) {
 	}
 }
 
-// Follows reports whether a decision says nothing that the one before did not say: that what was sent is on its way, and
-// that a session rests which was complete or let go.
-func Follows(before, e watch.Entry) bool {
-	if e.Decision != enforcer.Wait {
-		return false
-	}
-	switch before.Decision {
-	case enforcer.Send, enforcer.Fresh:
-		return e.Gate == enforcer.GateInFlight
-	case enforcer.Finish:
-		return e.Gate == enforcer.GateWork
-	case enforcer.LetGo:
-		return e.Gate == enforcer.GateLetGo
-	}
-	return false
+// silent is the wait that says nothing new after a decision: what was sent is on its way, or a session rests that was
+// complete or let go.
+var silent = map[enforcer.Kind]enforcer.Gate{
+	enforcer.Send: enforcer.GateInFlight, enforcer.Fresh: enforcer.GateInFlight, enforcer.Finish: enforcer.GateWork,
+	enforcer.LetGo: enforcer.GateLetGo,
+}
+
+func saysNothingNew(before, e watch.Entry) bool {
+	gate, ok := silent[before.Decision]
+	return ok && e.Decision == enforcer.Wait && e.Gate == gate
 }
 
 // Widths of columns; 0: as they come.
@@ -69,27 +64,27 @@ func printDecision(o page.Out, e watch.Entry, which bool) {
 
 // watchWord is what was decided.
 func watchWord(p page.Paint, e watch.Entry) string {
-	would := ""
-	if e.DryRun {
-		would = "would: "
-	}
+	sign, word := "", string(e.Decision)
 	switch e.Decision {
 	case enforcer.Wait:
-		return p.Dim(would + "waits (" + string(e.Gate) + "):")
+		word = "waits (" + string(e.Gate) + ")"
 	case enforcer.Countdown:
-		return p.Yellow(would + "counts down:")
+		sign, word = "!", "counts down"
 	case enforcer.Send:
-		return p.Cyan(fmt.Sprintf("%scontinues (%d):", would, e.Iteration))
+		sign, word = "●", fmt.Sprintf("continues (%d)", e.Iteration)
 	case enforcer.Fresh:
-		return p.Cyan(fmt.Sprintf("%scontinues in a fresh session (%d):", would, e.Iteration))
+		sign, word = "●", fmt.Sprintf("continues in a fresh session (%d)", e.Iteration)
 	case enforcer.Finish:
-		return p.Green(would + "complete:")
+		sign, word = "✓", "complete"
 	case enforcer.LetGo:
-		return p.Red(would + "lets go:")
+		sign, word = "✗", "lets go"
 	case enforcer.Check:
-		return would + "checks:"
+		word = "checks"
 	}
-	return would + string(e.Decision) + ":"
+	if e.DryRun {
+		word = "would: " + word
+	}
+	return p.As(sign, word+":")
 }
 
 // watchItem is one line of `manager watch --status --json`. Fields are added in later versions, never changed.
@@ -129,14 +124,12 @@ func NewWatchItem(s watch.Status) watchItem {
 
 // WatchStatusLine is a watched session in one line.
 func WatchStatusLine(p page.Paint, s watchItem) string {
-	status := string(s.Status)
+	status := text.Fit(string(s.Status), widthWatchStatus)
 	switch s.Status {
 	case enforcer.Complete:
-		status = p.Green(text.Fit(status, widthWatchStatus))
+		status = p.Green(status)
 	case enforcer.Stopped, enforcer.Exhausted:
-		status = p.Yellow(text.Fit(status, widthWatchStatus))
-	default:
-		status = text.Fit(status, widthWatchStatus)
+		status = p.Yellow(status)
 	}
 	counts := fmt.Sprintf("%d sent, %d failed, %d open", s.Iteration, s.FailureCount, len(s.Open))
 	return p.Dim(s.SessionID) + "  " + status + "  " + text.Fit(counts, widthCounts) + "  " + text.Fit(s.Title, widthTitle) + "  " +

@@ -30,7 +30,7 @@ func TestWatchLine(t *testing.T) {
 }
 
 // What only repeats the line before is left out: would fail if a session that waits for another reason were silent.
-func TestFollows(t *testing.T) {
+func TestWhatIsNotNewIsSilent(t *testing.T) {
 	t.Parallel()
 	wait := func(g enforcer.Gate) watch.Entry { return watch.Entry{Decision: enforcer.Wait, Gate: g} }
 	for _, test := range []struct {
@@ -48,7 +48,7 @@ func TestFollows(t *testing.T) {
 		{"", wait(enforcer.GateWork), false},
 		{enforcer.Send, watch.Entry{Decision: enforcer.Look, Gate: enforcer.GateInFlight}, false},
 	} {
-		if got := Follows(watch.Entry{Decision: test.before}, test.next); got != test.want {
+		if got := saysNothingNew(watch.Entry{Decision: test.before}, test.next); got != test.want {
 			t.Errorf("%+v: %v", test, got)
 		}
 	}
