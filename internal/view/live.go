@@ -243,7 +243,7 @@ func (v *LiveView) frame(size page.Size, tick int) string {
 	}
 	needs := Needs(s, v.progress.raised, v.on, now)
 	lines = append(lines, NeedLines(needs, t.width, size.Room()-len(lines)-min(2, len(live)), t.Paint)...)
-	lines = append(lines, v.atWork(t, live, size.Room()-len(lines))...)
+	lines = append(lines, atWork(t, live, size.Room()-len(lines))...)
 	if !v.stopping { // a run that stops starts nothing
 		slices.SortStableFunc(waiting, func(a, b row) int { return cmp.Compare(a.place, b.place) })
 		lines = append(lines, inLine(t, waiting, size.Room()-len(lines))...)
@@ -279,35 +279,28 @@ func (v *LiveView) head(t *tasks, rows []row, now time.Time) string {
 }
 
 // atWork draws what runs: with its activity, why it continues and what was red, as far as there is room.
-func (v *LiveView) atWork(t *tasks, live []row, room int) []string {
-	var shown [][]string
-	for _, r := range live[:min(len(live), max(room, 0))] {
-		lines := append(t.lines(r), t.below(r.does()))
-		for _, more := range []string{r.why, r.gate} {
-			if more != "" {
-				lines = append(lines, t.below(more))
+func atWork(t *tasks, live []row, room int) []string {
+	if room <= 0 {
+		return nil
+	}
+	for depth := 4; ; depth-- {
+		var lines []string
+		for _, r := range live {
+			all := append(t.lines(r), t.below(r.does()))
+			for _, more := range []string{r.why, r.gate} {
+				if more != "" {
+					all = append(all, t.below(more))
+				}
 			}
+			lines = append(lines, all[:min(depth, len(all))]...)
 		}
-		shown = append(shown, lines)
-	}
-	depth := 1
-	for d := 2; d <= 4; d++ {
-		total := 0
-		for _, s := range shown {
-			total += min(d, len(s))
+		if len(lines) <= room {
+			return lines
 		}
-		if total <= room && len(shown) == len(live) {
-			depth = d
+		if depth == 1 {
+			return append(lines[:room-1], t.below(fmt.Sprintf("and %d more at work", len(live)-room+1)))
 		}
 	}
-	var lines []string
-	for i, s := range shown {
-		if len(live) > room && i == room-1 {
-			return append(lines, t.below(fmt.Sprintf("and %d more at work", len(live)-i)))
-		}
-		lines = append(lines, s[:min(depth, len(s))]...)
-	}
-	return lines
 }
 
 // waitingShown is how many waiting sub-tasks are drawn at most.
