@@ -24,14 +24,7 @@ func started(t *testing.T, plan Plan) *State {
 // feed applies events that must all fit.
 func feed(t *testing.T, s *State, bodies ...Body) {
 	t.Helper()
-	for _, b := range bodies {
-		if _, err := s.Apply(Event{Time: epoch, BoulderID: "b1", Body: b}); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Check(); err != nil {
-			t.Fatalf("after %s: %v", TypeOf(b), err)
-		}
-	}
+	feedAt(t, s, epoch, bodies...)
 }
 
 // toVerdict brings an attempt from the queue to a verdict.

@@ -64,25 +64,10 @@ func (r *loopRun) turn(e boulder.Evidence, v boulder.Verdict) Action {
 		r.now = wake.At
 		next = r.decide()
 	}
-	switch a := next.(type) {
-	case Continue:
-		r.apply(boulder.Continuation{
-			AttemptRef: ref, Turn: o.Turn.Number + 1, Prompt: "go on", Reason: a.Reason, Track: a.Track, NotBefore: a.NotBefore,
-		})
-	case Retry:
-		r.apply(boulder.Retry{
-			AttemptRef: ref, Reason: a.Reason, Status: a.Status, Next: ref.Attempt + 1, Uncounted: a.Uncounted, Track: a.Track,
-		})
-	case Fail:
-		r.apply(boulder.SubTaskDone{
-			AttemptRef: ref, Summary: a.Reason, Status: boulder.SubTaskFailed, AttemptStatus: a.Status,
-		})
-	case Park:
+	if a, parks := next.(Park); parks {
 		r.apply(boulder.Parked{AttemptRef: ref, Reason: a.Reason, AtLimit: a.AtLimit})
-	case Complete:
-		r.apply(boulder.SubTaskDone{
-			AttemptRef: ref, Completed: true, Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted,
-		})
+	} else if b := event(next); b != nil {
+		r.apply(b)
 	}
 	if err := r.s.Check(); err != nil {
 		r.t.Fatal(err)

@@ -266,11 +266,14 @@ func event(action Action) boulder.Body {
 			Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted,
 		}
 	case Continue:
-		return boulder.Continuation{AttemptRef: a.Open.Attempt.AttemptRef, Turn: a.Open.Turn.Number + 1}
+		return boulder.Continuation{
+			AttemptRef: a.Open.Attempt.AttemptRef, Turn: a.Open.Turn.Number + 1, Prompt: "go on", Reason: a.Reason,
+			Track: a.Track, NotBefore: a.NotBefore,
+		}
 	case Retry:
 		return boulder.Retry{
 			AttemptRef: a.Open.Attempt.AttemptRef, Status: a.Status, Uncounted: a.Uncounted,
-			Next: a.Open.Attempt.Attempt + 1,
+			Next: a.Open.Attempt.Attempt + 1, Reason: a.Reason, Track: a.Track,
 		}
 	case Fail:
 		return boulder.SubTaskDone{
