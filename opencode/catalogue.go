@@ -74,7 +74,6 @@ type Agent struct {
 	Name        string    `json:"name"`
 	Description string    `json:"description"`
 	Mode        string    `json:"mode"` // primary, subagent or all
-	Hidden      bool      `json:"hidden"`
 	Model       *ModelRef `json:"model"`
 }
 

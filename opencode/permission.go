@@ -18,7 +18,6 @@ type PermissionRequest struct {
 	SessionID  string          `json:"sessionID"`
 	Permission string          `json:"permission"` // such as "bash"
 	Patterns   []string        `json:"patterns"`   // what is asked for, such as the command
-	Always     []string        `json:"always"`     // what [ReplyAlways] would allow from now on
 	Metadata   json.RawMessage `json:"metadata"`
 	Tool       *ToolRef        `json:"tool"`
 }
@@ -29,7 +28,6 @@ type PermissionReply string
 // The replies to a permission request.
 const (
 	ReplyOnce   PermissionReply = "once"
-	ReplyAlways PermissionReply = "always"
 	ReplyReject PermissionReply = "reject"
 )
 
@@ -69,7 +67,6 @@ type Question struct {
 	Header   string   `json:"header"`
 	Question string   `json:"question"`
 	Options  []Option `json:"options"`
-	Multiple bool     `json:"multiple"`
 }
 
 // Option is an answer that the agent suggests.

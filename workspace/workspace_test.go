@@ -25,10 +25,17 @@ type repo struct {
 	dir string
 }
 
-func newRepo(t testing.TB) repo {
+// newRepo makes one; files are paths and contents in turn, which are committed.
+func newRepo(t testing.TB, files ...string) repo {
 	t.Helper()
 	r := repo{TB: t, dir: t.TempDir()}
 	r.git("init", "-q", "-b", "main")
+	for i := 0; i < len(files); i += 2 {
+		r.write(files[i], files[i+1])
+	}
+	if len(files) > 0 {
+		r.commit()
+	}
 	return r
 }
 
@@ -195,9 +202,7 @@ func TestDiff(t *testing.T) {
 
 func TestSameSize(t *testing.T) {
 	t.Parallel()
-	r := newRepo(t)
-	r.write("f", "aaa")
-	r.commit()
+	r := newRepo(t, "f", "aaa")
 	// The content changes within the time stamp's grain, size and time stay: only the index's own time tells that its
 	// entry is not to be trusted.
 	path := filepath.Join(r.dir, "f")
@@ -224,10 +229,7 @@ func TestSameSize(t *testing.T) {
 // Neither index, refs nor stash move, whatever state they are in.
 func TestLeavesEverythingAlone(t *testing.T) {
 	t.Parallel()
-	r := newRepo(t)
-	r.write("a", "1")
-	r.write("b", "1")
-	r.commit()
+	r := newRepo(t, "a", "1", "b", "1")
 	r.write("a", "2")
 	r.git("stash")
 	r.write("a", "3")
@@ -265,10 +267,7 @@ func TestLeavesEverythingAlone(t *testing.T) {
 
 func TestSubdirectory(t *testing.T) {
 	t.Parallel()
-	r := newRepo(t)
-	r.write("sub/in", "1\n")
-	r.write("out", "1\n")
-	r.commit()
+	r := newRepo(t, "sub/in", "1\n", "out", "1\n")
 	w := r.open("sub")
 	if root, err := filepath.EvalSymlinks(r.dir); err != nil || w.Root() != root {
 		t.Errorf("root %q, want %q, %v", w.Root(), root, err)
@@ -296,10 +295,7 @@ func TestEmptySubdirectoryWithoutCommits(t *testing.T) {
 
 func TestConflicts(t *testing.T) {
 	t.Parallel()
-	r := newRepo(t)
-	r.write("sub/in", "1\n")
-	r.write("out file", "1\n")
-	r.commit()
+	r := newRepo(t, "sub/in", "1\n", "out file", "1\n")
 	r.git("checkout", "-q", "-b", "other")
 	r.write("sub/in", "2\n")
 	r.write("out file", "2\n")
@@ -342,9 +338,7 @@ func TestStrangeNames(t *testing.T) {
 
 func TestEmbeddedRepositories(t *testing.T) {
 	t.Parallel()
-	r := newRepo(t)
-	r.write("f", "1\n")
-	r.commit()
+	r := newRepo(t, "f", "1\n")
 	emb := repo{TB: t, dir: filepath.Join(r.dir, "emb")}
 	d := changes(t, r.open(""), func() {
 		r.write("f", "2\n")
@@ -370,9 +364,7 @@ func TestUnreadableFile(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root can read everything")
 	}
-	r := newRepo(t)
-	r.write("a", "1\n")
-	r.commit()
+	r := newRepo(t, "a", "1\n")
 	d := changes(t, r.open(""), func() {
 		r.write("secret", "1\n")
 		if err := os.Chmod(filepath.Join(r.dir, "secret"), 0); err != nil {
@@ -386,9 +378,7 @@ func TestUnreadableFile(t *testing.T) {
 // A large file is not read, but its changes are seen.
 func TestLargeFile(t *testing.T) {
 	t.Parallel()
-	r := newRepo(t)
-	r.write("sub/f", "1\n")
-	r.commit()
+	r := newRepo(t, "sub/f", "1\n")
 	large := filepath.Join(r.dir, "sub", "big [x].bin")
 	grow := func(size int64) {
 		f, err := os.OpenFile(large, os.O_CREATE|os.O_WRONLY, 0o644)
@@ -411,10 +401,7 @@ func TestLargeFile(t *testing.T) {
 
 func TestSparseCheckout(t *testing.T) {
 	t.Parallel()
-	r := newRepo(t)
-	r.write("in/f", "1\n")
-	r.write("out/f", "1\n")
-	r.commit()
+	r := newRepo(t, "in/f", "1\n", "out/f", "1\n")
 	r.git("sparse-checkout", "set", "in")
 	d := changes(t, r.open(""), func() {
 		r.write("in/g", "1\n")
@@ -426,9 +413,7 @@ func TestSparseCheckout(t *testing.T) {
 
 func TestLinkedWorktree(t *testing.T) {
 	t.Parallel()
-	r := newRepo(t)
-	r.write("f", "1\n")
-	r.commit()
+	r := newRepo(t, "f", "1\n")
 	linked := filepath.Join(t.TempDir(), "linked")
 	r.git("worktree", "add", "-q", linked)
 	other := repo{TB: t, dir: linked}
@@ -441,10 +426,7 @@ func TestLinkedWorktree(t *testing.T) {
 
 func TestTypeChanges(t *testing.T) {
 	t.Parallel()
-	r := newRepo(t)
-	r.write("dir/f", "1\n")
-	r.write("file", "1\n")
-	r.commit()
+	r := newRepo(t, "dir/f", "1\n", "file", "1\n")
 	d := changes(t, r.open(""), func() {
 		r.remove("dir")
 		r.remove("file")
@@ -529,9 +511,7 @@ func TestCancelled(t *testing.T) {
 
 func TestCorruptIndex(t *testing.T) {
 	t.Parallel()
-	r := newRepo(t)
-	r.write("a", "1")
-	r.commit()
+	r := newRepo(t, "a", "1")
 	r.write(".git/index", "no index")
 	_, err := r.open("").Snapshot(t.Context())
 	if failure, ok := errors.AsType[*workspace.Error](err); !ok || failure.Stderr == "" {
@@ -541,9 +521,7 @@ func TestCorruptIndex(t *testing.T) {
 
 // A manager that was started by a git hook or alias inherits git's variables.
 func TestEnvironment(t *testing.T) {
-	r := newRepo(t)
-	r.write("a", "1\n")
-	r.commit()
+	r := newRepo(t, "a", "1\n")
 	other := newRepo(t)
 	t.Setenv("GIT_DIR", filepath.Join(other.dir, ".git"))
 	t.Setenv("GIT_INDEX_FILE", filepath.Join(other.dir, ".git", "index"))
@@ -559,9 +537,7 @@ func TestEnvironment(t *testing.T) {
 
 func TestConcurrentSnapshots(t *testing.T) {
 	t.Parallel()
-	r := newRepo(t)
-	r.write("a", "1")
-	r.commit()
+	r := newRepo(t, "a", "1")
 	r.write("b", "1")
 	w := r.open("")
 	const n = 8
@@ -585,10 +561,7 @@ func TestConcurrentSnapshots(t *testing.T) {
 
 func TestLeaveOut(t *testing.T) {
 	t.Parallel()
-	r := newRepo(t)
-	r.write("tracked [a].md", "1\n")
-	r.write("tracked a.md", "1\n")
-	r.commit()
+	r := newRepo(t, "tracked [a].md", "1\n", "tracked a.md", "1\n")
 	w, err := workspace.Open(t.Context(), r.dir, "tracked [a].md", "notes/new.md", "not there")
 	if err != nil {
 		t.Fatal(err)
