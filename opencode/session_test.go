@@ -208,47 +208,6 @@ func TestTodos(t *testing.T) {
 	}
 }
 
-func TestSubAgentIsFollowed(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, nil)
-	delegate := steps(call("task", map[string]any{
-		"description": "help", "prompt": s.mark + " the child's work", "subagent_type": "general",
-	}))
-	child := steps(bash("true"))
-	shared.mu.Lock()
-	shared.handlers[s.mark] = func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
-		if strings.Contains(r.FirstUser(), "the child's work") {
-			return child(ctx, r)
-		}
-		return delegate(ctx, r)
-	}
-	shared.mu.Unlock()
-	session := s.session()
-	sub := s.follow(s.dir.Client(), session.ID)
-	s.send(session.ID, "delegate")
-	events := await(s.ctx, t, sub, func(e opencode.Event) bool {
-		return status(opencode.Idle)(e) && e.SessionID == session.ID
-	})
-	// The creation of the session itself may be among the events as well: it lags the call that made it.
-	created := slices.IndexFunc(events, func(e opencode.Event) bool {
-		p, ok := e.Payload.(opencode.SessionCreated)
-		return ok && p.Session.ParentID == session.ID
-	})
-	if created < 0 {
-		t.Fatalf("no SessionCreated of a child in %s", kinds(events))
-	}
-	born := events[created].Payload.(opencode.SessionCreated).Session
-	if !slices.ContainsFunc(events, func(e opencode.Event) bool {
-		return e.SessionID == born.ID && tool(opencode.ToolCompleted)(e)
-	}) {
-		t.Error("the child's tool call was not reported")
-	}
-	children, err := s.dir.Children(s.ctx, session.ID)
-	if err != nil || len(children) != 1 || children[0].ID != born.ID {
-		t.Errorf("the children are %+v, %v", children, err)
-	}
-}
-
 func TestUnknownModelAndAgentFail(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, steps())

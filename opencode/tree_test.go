@@ -86,9 +86,9 @@ func only(t *testing.T, s *scene, parent string) (child string) {
 	return children[0].ID
 }
 
-// What a session denies its agent is denied to sub-agents too. What it has to ask for is
-// not: that comes from the configuration alone.
-func TestDenialsAreInheritedAsksAreNot(t *testing.T) {
+// A sub-agent's session is followed without being asked for. What a session denies its agent is denied to sub-agents
+// too. What it has to ask for is not: that comes from the configuration alone.
+func TestSubAgentIsFollowedAndDenied(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, nil)
 	root := steps(call("task", map[string]any{
@@ -105,9 +105,7 @@ func TestDenialsAreInheritedAsksAreNot(t *testing.T) {
 	shared.mu.Unlock()
 	deny := opencode.Rule{Permission: "question", Pattern: "*", Action: opencode.Deny}
 	session := s.session(deny, opencode.Rule{Permission: "bash", Pattern: "*", Action: opencode.Ask})
-	sub := s.dir.Client().Subscribe(opencode.Filter{Sessions: []string{session.ID}})
-	defer sub.Close()
-	await(s.ctx, t, sub, is[opencode.Resync])
+	sub := s.follow(s.dir.Client(), session.ID)
 	s.send(session.ID, "the root's work")
 	events := await(s.ctx, t, sub, func(e opencode.Event) bool {
 		return status(opencode.Idle)(e) && e.SessionID == session.ID
@@ -121,5 +119,16 @@ func TestDenialsAreInheritedAsksAreNot(t *testing.T) {
 	born, err := s.dir.Session(s.ctx, only(t, s, session.ID))
 	if err != nil || !slices.Contains(born.Rules, deny) {
 		t.Errorf("the sub-agent's rules are %+v, %v", born.Rules, err)
+	}
+	if !slices.ContainsFunc(events, func(e opencode.Event) bool {
+		p, ok := e.Payload.(opencode.SessionCreated)
+		return ok && p.Session.ID == born.ID && p.Session.ParentID == session.ID
+	}) {
+		t.Errorf("no SessionCreated of the child in %s", kinds(events))
+	}
+	if !slices.ContainsFunc(events, func(e opencode.Event) bool {
+		return e.SessionID == born.ID && tool(opencode.ToolCompleted)(e)
+	}) {
+		t.Error("the child's tool call was not reported")
 	}
 }
