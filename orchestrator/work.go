@@ -315,17 +315,17 @@ func (r *run) failure(o *boulder.Open, err error) []boulder.Body {
 	case errors.Is(err, boulder.ErrTrouble):
 		return schedule.Trouble(r.state, r.o.limits, r.now(), o, err)
 	case errors.Is(err, boulder.ErrSessionLost):
-		return r.brokenOff(o, schedule.Lost(o, r.o.limits, reason))
+		return r.breakOff(o, schedule.Lost(o, r.o.limits, reason))
 	}
 	action := schedule.Broken(r.state, o, r.o.limits, reason)
 	if _, waits := action.(schedule.Park); !waits && r.state.Boulder.Loop != nil {
 		return schedule.Trouble(r.state, r.o.limits, r.now(), o, err) // it has no tries that such faults could use up over a night
 	}
-	return r.brokenOff(o, action)
+	return r.breakOff(o, action)
 }
 
-// brokenOff carries out what follows from a turn that will not be taken up again, and books what it used.
-func (r *run) brokenOff(o *boulder.Open, action schedule.Action) []boulder.Body {
+// breakOff carries out what follows from a turn that will not be taken up again, and books what it used.
+func (r *run) breakOff(o *boulder.Open, action schedule.Action) []boulder.Body {
 	if _, parks := action.(schedule.Park); parks {
 		return r.decision(action) // which books it
 	}
