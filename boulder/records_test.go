@@ -102,14 +102,6 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-func TestPriorityRank(t *testing.T) {
-	t.Parallel()
-	if High.Rank() >= Medium.Rank() || Medium.Rank() >= Low.Rank() || Priority("").Rank() != Medium.Rank() {
-		t.Errorf("ranks: high %d, medium %d, low %d, none %d",
-			High.Rank(), Medium.Rank(), Low.Rank(), Priority("").Rank())
-	}
-}
-
 func TestDiffEmpty(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -143,17 +135,6 @@ func TestEvidence(t *testing.T) {
 	}
 	if open := e.OpenTodos(); len(open) != 2 || open[0].Content != "a" || open[1].Content != "b" {
 		t.Errorf("open todos: %+v", open)
-	}
-}
-
-func TestDoneNeeds(t *testing.T) {
-	t.Parallel()
-	def, todos := SubTask{}, SubTask{DoneWhen: []string{DoneTodos}}
-	if !def.DoneNeeds(DoneJudge) || def.DoneNeeds(DoneTodos) {
-		t.Error("by default the judge counts, and only the judge")
-	}
-	if todos.DoneNeeds(DoneJudge) || !todos.DoneNeeds(DoneTodos) {
-		t.Error("done_when replaces the default")
 	}
 }
 
