@@ -90,8 +90,7 @@ sub_tasks:
 	if err := os.Remove(filepath.Join(dir, "done.txt")); err != nil {
 		t.Fatal(err)
 	}
-	env, attach := attached(t, dir, env, server)
-	manager(0, "run", "plan.yaml", attach)
+	manager(0, "run", "plan.yaml")
 	manager(0, "plan", "--direct", "Deploy with "+keyInTask)
 
 	noSecretsIn(t, said)
