@@ -174,7 +174,7 @@ func handOverTo(ctx context.Context, there *Desk, d *blockers.Desk, report *Answ
 		return nil
 	}
 	report.BoulderStatus, report.RunBy, report.Awaited = detail.Boulder.Status, nil, []string{}
-	if Runs(there.Holder, detail.Boulder) {
+	if there.Holder.Runs(detail.Boulder) {
 		report.RunBy = there.Holder
 	}
 	for i := range detail.SubTasks {

@@ -121,17 +121,6 @@ func (d *Desk) Submit(ctx context.Context, req Request) (id string, err error) {
 	}
 }
 
-// Running lists the boulders that the holder is known to be at.
-func Running(h *control.Holder) []string {
-	switch {
-	case h.Serves:
-		return h.Running
-	case h.BoulderID == "":
-		return nil
-	}
-	return []string{h.BoulderID}
-}
-
 // Find says which boulder a person means: without a name the one that is at work, else the newest unfinished one.
 func (d *Desk) Find(ctx context.Context, ref string) (string, error) {
 	ref, err := Meant(d.Holder, ref)
@@ -154,19 +143,16 @@ func Meant(h *control.Holder, ref string) (string, error) {
 	if ref != "" || h == nil {
 		return ref, nil
 	}
-	switch atWork := Running(h); {
+	switch atWork := h.AtWork(); {
 	case len(atWork) == 1:
 		return atWork[0], nil
 	case len(atWork) > 1:
 		return "", usagef("process %d runs several boulders: say which one is meant: %s", h.PID, strings.Join(atWork, ", "))
-	case Beginning(h):
+	case h.Beginning():
 		return "", control.ErrNotReady
 	}
 	return "", nil
 }
-
-// Beginning reports whether a process has the state and does not say yet what it runs.
-func Beginning(h *control.Holder) bool { return h == nil || !h.Serves && h.BoulderID == "" }
 
 // Unfinished finds the boulder to resume: the one that is named, or the active one, or the newest that is not over.
 func Unfinished(ctx context.Context, db Reader, args []string) (string, error) {
@@ -197,10 +183,4 @@ func Rest(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// Runs reports whether the process that holds the state runs the boulder. One that is about to begin does not say yet
-// what it runs.
-func Runs(holder *control.Holder, b boulder.Boulder) bool {
-	return holder != nil && !b.Status.Terminal() && holder.Runs(b.ID)
 }

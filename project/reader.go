@@ -51,19 +51,6 @@ func openToRead(dir string, wait time.Duration) (*store.DB, error) {
 	return store.Open(filepath.Join(dir, store.FileName), store.Options{ReadOnly: true, Timeout: wait})
 }
 
-// HolderOf says which process holds the state, if one does.
-func HolderOf(ctx context.Context, r Reader) *control.Holder {
-	client, ok := r.(*control.Client)
-	if !ok {
-		return nil
-	}
-	h, err := client.Holder(ctx)
-	if err != nil {
-		return nil
-	}
-	return &h
-}
-
 // Get reads the boulder that a person means; an empty ref is the active one. With an error there is what could be read: at
 // least the head, or nothing.
 func Get(ctx context.Context, r Reader, ref string) (store.Detail, error) {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/internal/watch"
-	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -149,12 +149,12 @@ func (a *app) divertedNow(ctx context.Context) []string {
 		return nil // whoever holds it is about to begin or to end
 	}
 	defer closeReader()
-	holder := project.HolderOf(ctx, r)
+	holder := control.HolderOf(ctx, r)
 	if holder == nil {
 		return nil
 	}
 	var ids []string
-	for _, id := range project.Running(holder) {
+	for _, id := range holder.AtWork() {
 		if d, _ := r.Get(ctx, id); d.Boulder.Diverted {
 			ids = append(ids, id)
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/project"
 
 	"github.com/spf13/cobra"
@@ -157,7 +158,7 @@ func (d *doctor) database(ctx context.Context) view.Check {
 		return broken("database", err, "the other boulders are not affected; keep a copy of "+store.DirName+" and report this")
 	}
 	held := ""
-	if h := project.HolderOf(ctx, r); h != nil {
+	if h := control.HolderOf(ctx, r); h != nil {
 		held = fmt.Sprintf("; process %d is at work: %s", h.PID, h.Command)
 	}
 	return fine("database", "%s%s", text.Plural(len(boulders), "boulder"), held)

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/view"
-	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -72,7 +72,7 @@ func (a *app) readGraph(ctx context.Context, o *graphOptions, ref string) (*view
 		return a.readPlanGraph(path)
 	}
 	report, err := read(ctx, a, ref, func(r reader, d store.Detail) (*view.Graph, error) {
-		return view.GraphOf(d, a.limitsOf(project.HolderOf(ctx, r)), o.all), nil
+		return view.GraphOf(d, a.limitsOf(control.HolderOf(ctx, r)), o.all), nil
 	})
 	if ref == "" && errors.Is(err, boulder.ErrNotFound) {
 		if path := a.ownPlan(); path != "" {

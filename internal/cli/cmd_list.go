@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
-	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -35,7 +35,7 @@ func (a *app) runList(ctx context.Context, archived bool) error {
 		return err
 	}
 	all, err := r.Listing(ctx)
-	holder := project.HolderOf(ctx, r)
+	holder := control.HolderOf(ctx, r)
 	closeReader() // before anything is printed: a pager must not keep a run from starting
 	total := len(all)
 	shown := slices.DeleteFunc(all, func(b store.Item) bool { return b.ArchivedAt.IsZero() == archived })

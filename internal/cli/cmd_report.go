@@ -13,11 +13,11 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/statedir"
-	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -65,7 +65,7 @@ func (a *app) runReport(ctx context.Context, o *outputFlags, args []string) erro
 func (a *app) makeReport(ctx context.Context, r reader, d store.Detail, now time.Time) (*morning.Report, error) {
 	in := morning.Input{
 		Boulder: d.Boulder, SubTasks: d.SubTasks, Attempts: d.Attempts, Turns: map[string]boulder.Turn{},
-		Running: project.Runs(project.HolderOf(ctx, r), d.Boulder), Now: now.Round(0),
+		Running: control.HolderOf(ctx, r).Runs(d.Boulder), Now: now.Round(0),
 	}
 	id := d.Boulder.ID
 	all, err := r.Turns(ctx, id, "")

@@ -106,7 +106,7 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 		return false, nil
 	}
 	detail, err := there.Get(ctx, id)
-	atWork := slices.Contains(project.Running(there.Holder), id)
+	atWork := slices.Contains(there.Holder.AtWork(), id)
 	switch {
 	case err != nil:
 		return false, nil

@@ -81,7 +81,7 @@ func (a *app) stopServing(ctx context.Context) error {
 		return fmt.Errorf("stop process %d: %w", pid, err)
 	}
 	a.note("Process %d lets its turns end. Once more aborts them.", pid)
-	for project.HolderOf(ctx, there.Reader) != nil {
+	for control.HolderOf(ctx, there.Reader) != nil {
 		if err := project.Rest(ctx, serverLook); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
@@ -106,7 +107,7 @@ func bySubTask(turns []boulder.Turn) map[string][]boulder.Turn {
 func (a *app) runReceipt(ctx context.Context, args []string) error {
 	report, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*view.Receipt, error) {
 		receipt := view.NewReceipt(d, time.Now())
-		receipt.Running = project.Runs(project.HolderOf(ctx, r), d.Boulder)
+		receipt.Running = control.HolderOf(ctx, r).Runs(d.Boulder)
 		return receipt, nil
 	})
 	return show(a, report, err)
@@ -131,7 +132,7 @@ func readWhy(ctx context.Context, r reader, d store.Detail, subTask string) (*vi
 			w.Take(e)
 		}
 	}
-	w.End(project.Runs(project.HolderOf(ctx, r), d.Boulder))
+	w.End(control.HolderOf(ctx, r).Runs(d.Boulder))
 	return w, err
 }
 

@@ -57,8 +57,8 @@ func (a *app) followStatus(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	id, holder := d.Boulder.ID, project.HolderOf(ctx, r)
-	if !project.Runs(holder, d.Boulder) {
+	id, holder := d.Boulder.ID, control.HolderOf(ctx, r)
+	if !holder.Runs(d.Boulder) {
 		return a.notFollowed(ctx, ref)
 	}
 	recent, err := r.Events(ctx, id, d.Boulder.Seq-min(d.Boulder.Seq, recentEvents), recentEvents)
@@ -154,7 +154,7 @@ func (a *app) readStatus(ctx context.Context, r reader, d store.Detail) (_ *view
 	if !b.Status.Terminal() {
 		recent, err = r.Events(ctx, b.ID, b.Seq-min(b.Seq, recentEvents), 0)
 	}
-	holder, now := project.HolderOf(ctx, r), time.Now()
+	holder, now := control.HolderOf(ctx, r), time.Now()
 	s := view.NewStatus(d, recent, holder, a.limitsOf(holder), neighboursOf(ctx, r, holder, d), now)
 	if s.Waiting != (view.WaitingBlockers{}) {
 		records, _ := a.recordsOfBlockers(ctx, b.ID) // without them it is told as the boulder knows it

@@ -148,7 +148,7 @@ func (a *app) lookOnce(ctx context.Context, w *waitReport, ref string) (arrived 
 		return false, err
 	}
 	defer closeReader()
-	holder := project.HolderOf(ctx, r)
+	holder := control.HolderOf(ctx, r)
 	if w.BoulderID == "" {
 		ref, err = project.Meant(holder, ref)
 		if err == nil {
@@ -173,7 +173,7 @@ func (a *app) lookOnce(ctx context.Context, w *waitReport, ref string) (arrived 
 	if arrived, err := w.judge(d, holder); arrived || err != nil { // what could not be read is not needed
 		return arrived, err
 	}
-	if !served || project.Beginning(holder) {
+	if !served || holder.Beginning() {
 		return false, project.Rest(ctx, waitPoll)
 	}
 	return false, untilNews(ctx, client, d.Boulder)
@@ -201,8 +201,8 @@ func (r *waitReport) judge(d store.Detail, holder *control.Holder) (arrived bool
 	}
 	// A process that does not say yet what it runs may be about to go on with it, and one that has made a plan may be about
 	// to go ahead without asking.
-	stands := b.Status == boulder.Paused && (holder == nil || !project.Beginning(holder)) ||
-		b.Status == boulder.AwaitingApproval && !project.Runs(holder, b)
+	stands := b.Status == boulder.Paused && (holder == nil || !holder.Beginning()) ||
+		b.Status == boulder.AwaitingApproval && !holder.Runs(b)
 	if r.For == waitBlocked {
 		if len(r.Blocked) == 0 && !stands && b.Status.Terminal() {
 			return false, fmt.Errorf("boulder %s is %s, and nothing in it was blocked", b.ID, b.Status)

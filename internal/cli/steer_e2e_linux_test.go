@@ -116,7 +116,7 @@ func TestSteerARun(t *testing.T) {
 	prompts = model.next(t, "two", "four")
 	texts(t, "the briefs", []string{forAll}, nil, prompts["two"].text, prompts["four"].text)
 	texts(t, "the judgement of what ended before the note", []string{forAll}, nil, model.judgements("one")...)
-	steer(t, dir, `"two" is tried again`, "retry", "two")
+	steer(t, dir, `"two" is retried`, "retry", "two")
 	again := model.next(t, "two")["two"]
 	texts(t, "the second brief", []string{forAll, "# Sub-task: two"}, nil, again.text)
 

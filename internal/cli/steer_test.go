@@ -126,7 +126,7 @@ func TestPauseAndResumeThere(t *testing.T) {
 		{[]string{"resume"}, exitHeld, "process 42, `manager run`"}, // it is not paused
 		{[]string{"pause"}, exitOK, "Paused. \"theme\" is still at work, to the end of its turn; nothing new starts. " +
 			"Continue with: manager resume " + sampleID + "\n"},
-		{[]string{"status"}, exitOK, "paused by a person. Continue with: manager resume " + sampleID + "\n"},
+		{[]string{"status"}, exitOK, "paused by a person\nContinue with: manager resume " + sampleID + "\n"},
 		{[]string{"skip", "docs"}, exitOK, "The boulder is paused; continue with: manager resume " + sampleID + "\n"},
 		{[]string{"resume", "--budget", "cost=1"}, exitUsage, "process 42 runs boulder " + sampleID},
 	} {

@@ -50,15 +50,6 @@ var (
 // SocketName is the socket's name in the state directory.
 const SocketName = "manager.sock"
 
-// Runs reports whether the holder is at work on a boulder. One that has a boulder of its own and has not said which may
-// be at work on any.
-func (h *Holder) Runs(boulderID string) bool {
-	if h.Serves {
-		return slices.Contains(h.Running, boulderID)
-	}
-	return h.BoulderID == boulderID || h.BoulderID == ""
-}
-
 // Holder says who serves.
 type Holder struct {
 	PID       int    `json:"pid"`
@@ -104,6 +95,35 @@ type Submission struct {
 type Submitter interface {
 	// Submit begins to run a boulder and returns its id when it is on disk. It may be called from any goroutine.
 	Submit(ctx context.Context, s Submission) (boulderID string, err error)
+}
+
+// HolderOf says which process holds the state; nil if none does.
+func HolderOf(ctx context.Context, s Source) *Holder {
+	client, ok := s.(*Client)
+	if !ok {
+		return nil
+	}
+	h, err := client.Holder(ctx)
+	if err != nil {
+		return nil
+	}
+	return &h
+}
+
+// AtWork lists the boulders that the holder is known to be at.
+func (h *Holder) AtWork() []string {
+	if h.Serves || h.BoulderID == "" {
+		return h.Running
+	}
+	return []string{h.BoulderID}
+}
+
+// Beginning reports whether a process has the state and does not say yet what it runs: no answer, or none of that.
+func (h *Holder) Beginning() bool { return h == nil || !h.Serves && h.BoulderID == "" }
+
+// Runs reports whether a boulder is at work. A process that does not say yet what it runs may be at any.
+func (h *Holder) Runs(b boulder.Boulder) bool {
+	return h != nil && !b.Status.Terminal() && (h.Beginning() || slices.Contains(h.AtWork(), b.ID))
 }
 
 var (

@@ -9,7 +9,6 @@ import (
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -42,7 +41,7 @@ func NewListItem(b *store.Item, holder *control.Holder) listItem {
 }
 
 func runsItem(holder *control.Holder, b *store.Item) bool {
-	return holder != nil && project.Runs(holder, boulder.Boulder{ID: b.BoulderID, Status: b.Status})
+	return holder.Runs(boulder.Boulder{ID: b.BoulderID, Status: b.Status})
 }
 
 // List writes boulders, a line each.

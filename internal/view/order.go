@@ -9,7 +9,6 @@ import (
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -40,7 +39,7 @@ func NewOrder(before, after store.Detail, holder *control.Holder, o boulder.Orde
 		Freed: []string{}, Left: b.Left,
 	}
 	r.done, r.total = Done(after)
-	if project.Runs(holder, b) {
+	if holder.Runs(b) {
 		r.RunBy, r.Left = holder, nil // it stops them now
 		for _, t := range after.Attempts {
 			left := !o.Now && stopped(b.Status == boulder.Paused, &t)

@@ -12,7 +12,6 @@ import (
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -92,7 +91,7 @@ func NewStatus(
 		Usage: b.Usage, Summary: b.Summary, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, SubTasks: []subTaskStatus{}, now: now,
 	}
 	s.Completed, s.Total = Done(d)
-	if project.Runs(holder, b) {
+	if holder.Runs(b) {
 		s.RunBy, s.Left = holder, nil // it stops them now
 	} else {
 		recent = nil // what an agent did when its run ended is not what it does
