@@ -33,7 +33,17 @@ const Mark = "[manager]"
 // themselves.
 func KeepGoing(u Unfinished) string {
 	p := prompt{}
-	p.add(Mark + " " + u.opening())
+	switch {
+	case u.Continuous:
+		p.add(Mark + " Everything that was asked for holds. Go on improving it: look at what you made as its strictest reviewer " +
+			"would, take the most useful thing that is still wrong, missing or untested, write it on your todo list, do it, " +
+			"and check it. Stay within what was asked for.")
+	case u.Compacted:
+		p.add(Mark + " The conversation was shortened to a summary, and the work is not complete. Go on with it. Look at the " +
+			"files first: what the summary leaves out is there.")
+	default:
+		p.add(Mark + " The work is not complete. Go on with it, without asking whether you should.")
+	}
 	p.idle(u.Idle)
 	if u.Broken != "" {
 		p.add("The turn before ended with an error: " + text.Short(u.Broken, maxItem))
@@ -46,33 +56,15 @@ func KeepGoing(u Unfinished) string {
 	} else {
 		p.list("Open items of your todo list:", u.Items)
 	}
-	room := maxGateOutput / max(1, min(len(u.Gates), maxUnmet))
-	p.gates("These commands were run and failed:", u.Gates, room)
+	p.gates("These commands were run and failed:", u.Gates, maxGateOutput/max(1, min(len(u.Gates), maxUnmet)))
 	p.add(checkProgress(u.BlockerTool))
-	p.add(u.ending())
-	return p.String()
-}
-
-func (u Unfinished) opening() string {
-	switch {
-	case u.Continuous:
-		return "Everything that was asked for holds. Go on improving it: look at what you made as its strictest reviewer " +
-			"would, take the most useful thing that is still wrong, missing or untested, write it on your todo list, do it, " +
-			"and check it. Stay within what was asked for."
-	case u.Compacted:
-		return "The conversation was shortened to a summary, and the work is not complete. Go on with it. Look at the files " +
-			"first: what the summary leaves out is there."
-	}
-	return "The work is not complete. Go on with it, without asking whether you should."
-}
-
-// ending says how the agent gets out: a prompt that demands the impossible would be answered for ever.
-func (u Unfinished) ending() string {
-	text := "Mark each item as completed when it is done and checked. Items that are not needed may be cancelled; one that " +
+	// How the agent gets out: a prompt that demands the impossible would be answered for ever.
+	ending := "Mark each item as completed when it is done and checked. Items that are not needed may be cancelled; one that " +
 		"only a person can do is marked as blocked, with the reason in your last message."
 	if u.Promise {
-		text += " When everything is done, and only then, end your last message with this line, as plain text:\n\n" +
+		ending += " When everything is done, and only then, end your last message with this line, as plain text:\n\n" +
 			boulder.Promise
 	}
-	return text
+	p.add(ending)
+	return p.String()
 }
