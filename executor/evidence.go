@@ -1,9 +1,10 @@
 package executor
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -52,7 +53,6 @@ func (t *turn) gather(ctx context.Context) (boulder.Evidence, error) {
 	}
 	e := r.evidence
 	if err := turnFault(t.ending(&e, r), t.modelName(r.model)); err != nil {
-		r.transcript.discard()
 		return e, err
 	}
 	e.Duration = t.duration()
@@ -65,7 +65,7 @@ func (t *turn) gather(ctx context.Context) (boulder.Evidence, error) {
 
 // reading is one pass over the messages of a session, oldest first.
 type reading struct {
-	transcript *transcript
+	transcript bytes.Buffer
 	// Of the turn, which are the messages that followed its prompt:
 
 	evidence   boulder.Evidence
@@ -83,34 +83,20 @@ type reading struct {
 	findings session.Findings
 }
 
-// errTranscript wraps a transcript that could not be written: without it the record of the attempt would be incomplete.
-var errTranscript = errors.New("the transcript could not be written")
-
-func transcriptFault(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%w: %w: %w", boulder.ErrTrouble, errTranscript, err)
-}
-
 // read reads the session's messages: all into the transcript, those of the turn into the evidence.
 func (t *turn) read(ctx context.Context) (*reading, error) {
-	w, err := t.newTranscript(t.transcriptName())
-	if err != nil {
-		return nil, transcriptFault(err)
-	}
-	r := &reading{transcript: w}
-	own := false
+	r, own := &reading{}, false
+	transcript := json.NewEncoder(&r.transcript)
+	transcript.SetEscapeHTML(false) // people read it
 	for m, err := range t.dir.EachMessage(ctx, t.job.Attempt.SessionID) {
-		m = handOver(t.Executor, m)
 		if err != nil {
-			err = fault(err)
-		} else {
-			err = transcriptFault(w.add(m))
+			return nil, fault(err)
 		}
-		if err != nil {
-			w.discard()
-			return nil, err
+		m = handOver(t.Executor, m)
+		for _, l := range linesOf(m) {
+			if err := transcript.Encode(l); err != nil {
+				return nil, fmt.Errorf("%w: message %s cannot be written: %w", boulder.ErrTrouble, m.Info.ID, err)
+			}
 		}
 		t.readMessage(r, m, own)
 		own = own || m.Info.ID == t.job.Turn.MessageID
@@ -193,8 +179,13 @@ func (t *turn) ask(ctx context.Context, e *boulder.Evidence, r *reading) error {
 		return err
 	})
 	g.Go(func() error {
-		e.Transcript = t.relative(filepath.Join(t.cfg.RunsDir, r.transcript.name))
-		return transcriptFault(r.transcript.save())
+		name := t.transcriptName()
+		e.Transcript = t.relative(filepath.Join(t.cfg.RunsDir, name))
+		if err := t.saveTranscript(name, r.transcript.Bytes()); err != nil {
+			// Without it the record of the attempt would be incomplete.
+			return fmt.Errorf("%w: the transcript could not be written: %w", boulder.ErrTrouble, err)
+		}
+		return nil
 	})
 	err := g.Wait()
 	e.Usage = e.Usage.Add(children)

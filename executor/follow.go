@@ -87,7 +87,7 @@ func (t *turn) follow(ctx context.Context) error {
 		switch d.Kind {
 		case enforcer.Stop:
 			t.seen.stopped, t.seen.rule = d.Reason, d.Rule
-			return t.stop(ctx)
+			return t.stopSession(ctx, t.dir, t.job.Attempt.SessionID)
 		case enforcer.Yield:
 			return t.giveUp(ctx, retries[0], d.Reason, d.RetryAfter)
 		case enforcer.Lose:
@@ -339,36 +339,7 @@ func (t *turn) look(ctx context.Context) (ended bool, err error) {
 	return false, t.prompt(ctx)
 }
 
-// stopGrace is how long an aborted turn may take to become idle.
-const stopGrace = 15 * time.Second
-
-// stopCheck is how long the idle event is waited for before the state is read: there is none if the model had not been
-// called.
-const stopCheck = 2 * time.Second
-
-// stop aborts the turn and waits until the session is idle: what it did until then is judged.
-func (t *turn) stop(ctx context.Context) error {
-	t.abort(ctx)
-	ctx, cancel := context.WithTimeout(ctx, stopGrace)
-	defer cancel()
-	check := t.cfg.Now().Add(stopCheck)
-	for {
-		ended, err := t.next(ctx, check)
-		if err == nil && !ended && !t.cfg.Now().Before(check) {
-			var p session.Position
-			p, err = t.position(ctx)
-			ended, check = !p.Busy, t.cfg.Now().Add(stopCheck)
-		}
-		switch {
-		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return fmt.Errorf("%w: the session did not stop within %s of an abort", boulder.ErrTrouble, stopGrace)
-		case ended || err != nil:
-			return err
-		}
-	}
-}
-
-// abort tells the server to end the turn. It is best effort: whoever calls it waits for the idle event, or leaves.
+// abort tells the server to end the turn. It is best effort: whoever calls it leaves.
 func (t *turn) abort(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -55,7 +55,7 @@ func nudgeText(d enforcer.Decision) string {
 // without a slot.
 func (t *turn) giveUp(ctx context.Context, r session.Retrying, reason string, after time.Duration) error {
 	began := t.cfg.Now()
-	if err := t.stop(ctx); err != nil {
+	if err := t.stopSession(ctx, t.dir, t.job.Attempt.SessionID); err != nil {
 		return err
 	}
 	after = max(0, after-t.cfg.Now().Sub(began)).Round(time.Millisecond)

@@ -26,8 +26,8 @@ func TestPlantedLinks(t *testing.T) {
 		if err := tu.writeFiles(); err == nil {
 			t.Errorf("%s: the brief's file was written", planted)
 		}
-		if _, err := tu.newTranscript(tu.transcriptName()); err == nil {
-			t.Errorf("%s: a transcript was begun", planted)
+		if err := tu.saveTranscript(tu.transcriptName(), nil); err == nil {
+			t.Errorf("%s: a transcript was written", planted)
 		}
 		if left, err := os.ReadDir(outside); len(left) > 0 || err != nil {
 			t.Errorf("%s was followed: %v, %v", planted, left, err)
@@ -50,11 +50,7 @@ func TestPlantedLinksOfFiles(t *testing.T) {
 	if err := tu.writeFiles(); err != nil {
 		t.Fatal(err)
 	}
-	w, err := tu.newTranscript(tu.transcriptName())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.save(); err != nil {
+	if err := tu.saveTranscript(tu.transcriptName(), nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"1.jsonl": "", "output.md": "whole"} {

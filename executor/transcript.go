@@ -1,13 +1,9 @@
 package executor
 
 import (
-	"bufio"
 	"encoding/json"
-	"fmt"
-	"io"
 	"time"
 
-	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
 )
@@ -29,70 +25,14 @@ type line struct {
 // toolOutputKept bounds one tool's output in a transcript, in characters.
 const toolOutputKept = 64 << 10
 
-// transcript is a transcript that is being written, beside an earlier one whose place it takes when it is saved.
-type transcript struct {
-	name string // in the directory of all
-	runs *statedir.Dir
-	file *statedir.File
-	w    *bufio.Writer
-	enc  *json.Encoder
-}
-
-func (e *Executor) newTranscript(name string) (*transcript, error) {
+// saveTranscript returns when the file is on disk, in the place of an earlier one.
+func (e *Executor) saveTranscript(name string, transcript []byte) error {
 	runs, err := e.openRuns()
 	if err != nil {
-		return nil, err
-	}
-	f, err := runs.Create(name)
-	if err != nil {
-		runs.Close()
-		return nil, err
-	}
-	t := &transcript{name: name, runs: runs, file: f, w: bufio.NewWriterSize(f, 64<<10)}
-	t.enc = json.NewEncoder(redacting{t.w, e.cfg.Redact.JSON})
-	t.enc.SetEscapeHTML(false) // people read it
-	return t, nil
-}
-
-// redacting writes what an encoder gives it, one value at a time, without secrets.
-type redacting struct {
-	w      io.Writer
-	redact func([]byte) []byte
-}
-
-func (r redacting) Write(p []byte) (int, error) {
-	if _, err := r.w.Write(r.redact(p)); err != nil {
-		return 0, err
-	}
-	return len(p), nil
-}
-
-func (t *transcript) add(m opencode.Message) error {
-	for _, l := range linesOf(m) {
-		if err := t.enc.Encode(l); err != nil {
-			return fmt.Errorf("message %s: %w", m.Info.ID, err)
-		}
-	}
-	return nil
-}
-
-// save returns when the file is on disk. Whatever it returns, nothing else is left behind.
-func (t *transcript) save() error {
-	defer t.runs.Close()
-	err := t.w.Flush()
-	if err == nil {
-		err = t.file.Sync()
-	}
-	if err != nil {
-		t.file.Discard()
 		return err
 	}
-	return t.file.Publish()
-}
-
-func (t *transcript) discard() {
-	t.file.Discard()
-	t.runs.Close()
+	defer runs.Close()
+	return runs.Write(name, transcript)
 }
 
 func linesOf(m opencode.Message) []line {
