@@ -27,8 +27,8 @@ type Seen struct {
 	Retry *Retry
 	// Findings are those of all windows.
 	Findings []Decision
-	// Nudged are the rules for which the turn was nudged already: it is done once for each.
-	Nudged []boulder.Rule
+	// Nudged is what the turn was nudged for already: it is done once for each rule.
+	Nudged []boulder.Nudge
 }
 
 // Retry is OpenCode's waiting for a provider that refused or could not be reached.
@@ -195,7 +195,8 @@ func stuck(s Seen) (Decision, bool) {
 		}
 	}
 	for _, d := range s.Findings {
-		if d.Kind == Nudge && !slices.Contains(s.Nudged, d.Rule) {
+		nudged := func(n boulder.Nudge) bool { return n.Rule == d.Rule }
+		if d.Kind == Nudge && !slices.ContainsFunc(s.Nudged, nudged) {
 			return d, true
 		}
 	}

@@ -67,7 +67,7 @@ func TestDecide(t *testing.T) {
 		{
 			"nudged already", Seen{
 				Began: at(0), LastEvent: at(0), Busy: true, Findings: []Decision{nudgeFor(boulder.RuleErrors)},
-				Nudged: []boulder.Rule{boulder.RuleErrors},
+				Nudged: []boulder.Nudge{{Rule: boulder.RuleErrors}},
 			},
 			0, Wait, 5 * time.Minute,
 		},

@@ -175,7 +175,7 @@ func (t *turn) asSeen() enforcer.Seen {
 		Began: began, Prompted: t.seen.prompted, LastEvent: lastEvent, Busy: t.seen.busy,
 		ToolsRunning: t.tree.ToolsRunning(), OfflineSince: t.seen.offlineSince, Looked: t.seen.looked,
 		Worked: worked, TimeLeft: t.job.TimeLeft,
-		Retry: retry, Findings: t.tree.Stuck(), Nudged: t.nudgedFor(),
+		Retry: retry, Findings: t.tree.Stuck(), Nudged: t.job.Turn.Nudges,
 	}
 }
 

@@ -12,14 +12,6 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-func (t *turn) nudgedFor() []boulder.Rule {
-	var rules []boulder.Rule
-	for _, n := range t.job.Turn.Nudges {
-		rules = append(rules, n.Rule)
-	}
-	return rules
-}
-
 // nudge tells the agent in the running turn that it seems to be stuck, once for each rule. Whether the prompt arrives
 // is not followed up: if it is lost, the rule stops the turn a little later.
 func (t *turn) nudge(ctx context.Context, d enforcer.Decision) error {
