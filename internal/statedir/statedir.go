@@ -98,76 +98,39 @@ func (d *Dir) Rename(from, to string) error { return d.root.Rename(from, to) }
 // Write replaces a file as a whole or not at all, also in a crash; it is on disk when Write returns. A link of that
 // name is replaced, and not followed. Directories on the way are made.
 func (d *Dir) Write(name string, data []byte) error {
-	f, err := d.Create(name)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err != nil {
-		f.Discard()
-		return err
-	}
-	if err := f.Publish(); err != nil {
-		return err
-	}
-	dir, err := d.root.Open(filepath.Dir(name)) // a rename survives a power failure only if its directory is synced
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
-
-// File is a new file that has no name yet. Exactly one of Publish and Discard is called in the end, while the
-// directory is open.
-type File struct {
-	*os.File
-	dir        *Dir
-	temp, name string
-}
-
-// Create begins a file that will have the name, which is relative to the directory. Directories on the way are made.
-func (d *Dir) Create(name string) (*File, error) {
 	if !filepath.IsLocal(name) {
-		return nil, fmt.Errorf("write in %s: %q leads out of it", d.path, name)
+		return fmt.Errorf("write in %s: %q leads out of it", d.path, name)
 	}
 	parent := filepath.Dir(name)
 	for i, c := range parent + "/" {
 		if c == '/' || c == filepath.Separator {
 			if err := mkdir(d.root, parent[:i]); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
 	temp := filepath.Join(parent, "."+strings.TrimLeft(filepath.Base(name), ".")+"-"+rand.Text()+".tmp")
 	f, err := d.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	file := &File{File: f, dir: d, temp: temp, name: name}
-	if err := f.Chmod(fileMode); err != nil { // a umask may have taken the owner's rights
-		file.Discard()
-		return nil, err
-	}
-	return file, nil
-}
-
-// Publish closes the file and gives it its name, in the place of what has it. After an error nothing is left behind.
-func (f *File) Publish() error {
-	err := f.Close()
+	err = f.Chmod(fileMode) // a umask may have taken the owner's rights
 	if err == nil {
-		err = f.dir.root.Rename(f.temp, f.name)
+		_, err = f.Write(data)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = d.root.Rename(temp, name)
 	}
 	if err != nil {
-		_ = f.dir.root.Remove(f.temp)
+		_ = d.root.Remove(temp)
+		return err
 	}
-	return err
-}
-
-// Discard removes the file.
-func (f *File) Discard() {
-	_ = f.Close()
-	_ = f.dir.root.Remove(f.temp)
+	dir, err := d.root.Open(parent) // a rename survives a power failure only if its directory is synced
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
