@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -58,7 +59,18 @@ func TestBlockedTurnIsNotResumedAfterACrash(t *testing.T) {
 		return calls(shell("sleep 600"))
 	}, diverting(t, &d, blockers.Policy{}))
 	a := w.newAttempt("x", "go")
-	a.diesBefore(t, w, is[boulder.BlockerRaised])
+	ctx, cancel := context.WithCancelCause(t.Context())
+	a.refuse = func(b boulder.Body) error {
+		if is[boulder.BlockerRaised](b) {
+			cancel(errCrash)
+			return errCrash
+		}
+		return nil
+	}
+	if _, err := a.run(ctx, w); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	a.refuse = nil
 	e, err := a.again(t.Context(), w)
 	if err != nil || !strings.Contains(e.Ended.Truncated, "before a person has answered") || w.prompts("RESUME") != 0 {
 		t.Errorf("ended %+v after %d resume prompts, %v", e.Ended, w.prompts("RESUME"), err)
