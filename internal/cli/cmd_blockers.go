@@ -246,13 +246,20 @@ func (a *app) withDesk(
 	}
 }
 
-// placed finds out who has use for answers to blockers, and sorts them: what is waited for first.
+// placed finds out who has use for answers to blockers, and sorts them: what is waited for first. Of a boulder that cannot be
+// read, every blocker counts as waited for: that can be answered, and what is not shown cannot.
 func (a *app) placed(ctx context.Context, all []boulder.Blocker) []view.BlockerItem {
-	now, subTaskOf := time.Now(), a.subTasksOf(ctx, all)
+	now, details := time.Now(), a.detailsOf(ctx, all)
 	items := make([]view.BlockerItem, len(all))
-	for i := range all {
-		b := &all[i]
-		items[i] = view.BlockerItem{Type: view.TypeBlocker, Blocker: *b, Standing: blockers.StandingOf(b, subTaskOf(b), now)}
+	for i, b := range all {
+		t := &boulder.SubTask{ID: b.SubTaskID, Attempts: b.Attempt}
+		if d, known := details[b.BoulderID]; known {
+			at := slices.IndexFunc(d.SubTasks, func(t boulder.SubTask) bool { return t.ID == b.SubTaskID })
+			if t = nil; at >= 0 && !d.Boulder.Status.Terminal() {
+				t = &d.SubTasks[at]
+			}
+		}
+		items[i] = view.BlockerItem{Type: view.TypeBlocker, Blocker: b, Standing: blockers.StandingOf(&b, t, now)}
 	}
 	slices.SortStableFunc(items, func(x, y view.BlockerItem) int {
 		return cmp.Or(view.CompareBlockers(&x, &y, now), x.CreatedAt.Compare(y.CreatedAt))
@@ -260,43 +267,29 @@ func (a *app) placed(ctx context.Context, all []boulder.Blocker) []view.BlockerI
 	return items
 }
 
-// subTasksOf reads the boulders that unsettled blockers belong to, each once. Of one that cannot be read, every blocker
-// counts as waited for: that can be answered, and what is not shown cannot.
-func (a *app) subTasksOf(ctx context.Context, all []boulder.Blocker) func(*boulder.Blocker) *boulder.SubTask {
-	details := map[string]*store.Detail{}
-	for i := range all {
-		if b := &all[i]; b.BoulderID != "" && !b.Status.Settled() {
-			details[b.BoulderID] = nil
+// detailsOf reads the boulders that unsettled blockers belong to. One that is not there any more is empty.
+func (a *app) detailsOf(ctx context.Context, all []boulder.Blocker) map[string]store.Detail {
+	details := map[string]store.Detail{}
+	for _, b := range all {
+		if b.BoulderID != "" && !b.Status.Settled() {
+			details[b.BoulderID] = store.Detail{}
 		}
 	}
-	if len(details) > 0 {
-		if r, closeReader, err := a.openReader(ctx); err == nil {
-			for id := range details {
-				details[id] = readDetail(ctx, r, id)
-			}
-			closeReader()
-		}
-	}
-	return func(b *boulder.Blocker) *boulder.SubTask {
-		d := details[b.BoulderID]
-		if d == nil {
-			return &boulder.SubTask{ID: b.SubTaskID, Attempts: b.Attempt}
-		}
-		i := slices.IndexFunc(d.SubTasks, func(t boulder.SubTask) bool { return t.ID == b.SubTaskID })
-		if i < 0 || d.Boulder.Status.Terminal() {
-			return nil
-		}
-		return &d.SubTasks[i]
-	}
-}
-
-// readDetail reads a boulder; one that is not there any more is empty, and nil is not known.
-func readDetail(ctx context.Context, r reader, id string) *store.Detail {
-	d, err := r.Get(ctx, id)
-	if d.Boulder.ID == "" && !errors.Is(err, boulder.ErrNotFound) {
+	if len(details) == 0 {
 		return nil
 	}
-	return &d
+	r, closeReader, err := a.openReader(ctx)
+	if err != nil {
+		return nil
+	}
+	defer closeReader()
+	for id := range details {
+		d, err := r.Get(ctx, id)
+		if details[id] = d; d.Boulder.ID == "" && !errors.Is(err, boulder.ErrNotFound) {
+			delete(details, id)
+		}
+	}
+	return details
 }
 
 // awaiting reports whether a sub-task stands still, or will, until somebody answers a blocker.
