@@ -22,7 +22,10 @@ type Node struct {
 }
 
 // Edge says that To waits for From.
-type Edge struct{ From, To string }
+type Edge struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
 
 // Graph is what is drawn. Make one with [New].
 type Graph struct {

@@ -19,7 +19,7 @@ type Graph struct {
 	Task      string         `json:"task"`
 	Status    boulder.Status `json:"status,omitempty"` // of a boulder
 	SubTasks  []graphSubTask `json:"sub_tasks"`        // in plan order
-	Edges     []graphEdge    `json:"edges"`
+	Edges     []graph.Edge   `json:"edges"`
 }
 
 // graphSubTask is a node of the graph.
@@ -33,19 +33,13 @@ type graphSubTask struct {
 	Note string `json:"-"`
 }
 
-// graphEdge says that To depends on From. Both are in the graph.
-type graphEdge struct {
-	From string `json:"from"`
-	To   string `json:"to"`
-}
-
 // GraphOfPlan is the graph of a plan that nothing has run yet.
 func GraphOfPlan(plan *boulder.Plan, path string) *Graph {
-	r := &Graph{Type: "graph", Path: path, Task: plan.Task, SubTasks: []graphSubTask{}, Edges: []graphEdge{}}
+	r := &Graph{Type: "graph", Path: path, Task: plan.Task, SubTasks: []graphSubTask{}, Edges: []graph.Edge{}}
 	for _, s := range plan.SubTasks {
 		r.SubTasks = append(r.SubTasks, graphSubTask{ID: s.ID, Subject: s.Subject})
 		for _, from := range s.DependsOn {
-			r.Edges = append(r.Edges, graphEdge{From: from, To: s.ID})
+			r.Edges = append(r.Edges, graph.Edge{From: from, To: s.ID})
 		}
 	}
 	return r
@@ -55,7 +49,7 @@ func GraphOfPlan(plan *boulder.Plan, path string) *Graph {
 func GraphOf(d store.Detail, limits schedule.Limits, all bool) *Graph {
 	b := d.Boulder
 	r := &Graph{
-		Type: "graph", BoulderID: b.ID, Task: b.Task, Status: b.Status, SubTasks: []graphSubTask{}, Edges: []graphEdge{},
+		Type: "graph", BoulderID: b.ID, Task: b.Task, Status: b.Status, SubTasks: []graphSubTask{}, Edges: []graph.Edge{},
 	}
 	shown := map[string]bool{}
 	replacedBy := map[string]string{}
@@ -79,7 +73,7 @@ func GraphOf(d store.Detail, limits schedule.Limits, all bool) *Graph {
 		r.SubTasks = append(r.SubTasks, s)
 		for _, from := range t.DependsOn {
 			if shown[from] {
-				r.Edges = append(r.Edges, graphEdge{From: from, To: t.ID})
+				r.Edges = append(r.Edges, graph.Edge{From: from, To: t.ID})
 			}
 		}
 	}
@@ -109,11 +103,7 @@ func (r *Graph) Draw(format string, o page.Out) string {
 	for _, s := range r.SubTasks {
 		nodes = append(nodes, graph.Node{ID: s.ID, Title: s.Subject, Status: string(s.Status), Note: s.Note})
 	}
-	var edges []graph.Edge
-	for _, e := range r.Edges {
-		edges = append(edges, graph.Edge(e))
-	}
-	g := graph.New(r.Task, nodes, edges)
+	g := graph.New(r.Task, nodes, r.Edges)
 	switch format {
 	case "mermaid":
 		return g.Mermaid()
