@@ -2,6 +2,7 @@ package boulder
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -43,42 +44,29 @@ const maxNotes = 30
 
 // Validate refuses an order that means nothing.
 func (o Order) Validate() error {
-	needs := func(subTask, text bool) error {
-		switch {
-		case subTask && o.SubTaskID == "":
-			return fmt.Errorf("%s needs a sub-task", o.Do)
-		case !text && o.Text != "":
-			return fmt.Errorf("%s takes no text", o.Do)
-		case text && strings.TrimSpace(o.Text) == "":
-			return fmt.Errorf("a %s needs a text", o.Do)
-		case utf8.RuneCountInString(o.Text) > maxNote:
-			return fmt.Errorf("the text has more than %d characters: put it into a file of the project and name that", maxNote)
-		case o.Do != OrderSettle && (o.BlockerID != "" || o.Allowed):
-			return fmt.Errorf("%s is not about a blocker", o.Do)
-		case o.Now && o.Do != OrderPause:
-			return fmt.Errorf("%s is never put off, so it has no \"now\"", o.Do)
-		}
-		return nil
+	is := func(kinds ...OrderKind) bool { return slices.Contains(kinds, o.Do) }
+	takesText := o.Do == OrderNote || o.Do == OrderSettle && o.Text != ""
+	switch {
+	case is(OrderPause, OrderResume, OrderArchive, OrderUnarchive) && o.SubTaskID != "":
+		return fmt.Errorf("%s is for the whole boulder, not for a sub-task", o.Do)
+	case !is(OrderPause, OrderResume, OrderArchive, OrderUnarchive, OrderCancel, OrderRetry, OrderSkip, OrderNote, OrderSettle):
+		return fmt.Errorf("there is no order %q", o.Do)
+	case is(OrderSettle) && o.BlockerID == "":
+		return fmt.Errorf("%s needs a blocker", o.Do)
+	case is(OrderRetry, OrderSkip, OrderSettle) && o.SubTaskID == "":
+		return fmt.Errorf("%s needs a sub-task", o.Do)
+	case !takesText && o.Text != "":
+		return fmt.Errorf("%s takes no text", o.Do)
+	case takesText && strings.TrimSpace(o.Text) == "":
+		return fmt.Errorf("a %s needs a text", o.Do)
+	case utf8.RuneCountInString(o.Text) > maxNote:
+		return fmt.Errorf("the text has more than %d characters: put it into a file of the project and name that", maxNote)
+	case !is(OrderSettle) && (o.BlockerID != "" || o.Allowed):
+		return fmt.Errorf("%s is not about a blocker", o.Do)
+	case o.Now && !is(OrderPause):
+		return fmt.Errorf("%s is never put off, so it has no \"now\"", o.Do)
 	}
-	switch o.Do {
-	case OrderPause, OrderResume, OrderArchive, OrderUnarchive:
-		if o.SubTaskID != "" {
-			return fmt.Errorf("%s is for the whole boulder, not for a sub-task", o.Do)
-		}
-		return needs(false, false)
-	case OrderCancel:
-		return needs(false, false)
-	case OrderRetry, OrderSkip:
-		return needs(true, false)
-	case OrderNote:
-		return needs(false, true)
-	case OrderSettle:
-		if o.BlockerID == "" {
-			return fmt.Errorf("%s needs a blocker", o.Do)
-		}
-		return needs(true, o.Text != "")
-	}
-	return fmt.Errorf("there is no order %q", o.Do)
+	return nil
 }
 
 // Note is what a person told the agents and the judge. It counts from the next prompt and the next judgement on.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // budget is what a run, and its sub-tasks, may still spend (SEMANTICS §8). It is looked at before every prompt, and
@@ -75,13 +76,13 @@ func (b *budget) look() {
 	}
 	if n := b.used.Unpriced - limit.Unpriced; limit.Cost > 0 && n > 0 {
 		b.exceeded = fmt.Sprintf("there is a budget of %s, but the cost of %s is not known: give the model a price in the"+
-			" configuration and set the budget again, or limit tokens instead", dollars(limit.Cost), count("model call")(float64(n)))
+			" configuration and set the budget again, or limit tokens instead", dollars(limit.Cost), text.Plural(int(n), "model call"))
 	}
 	if n := limit.Attempts; n > 0 {
 		started := b.s.Boulder.Attempts
 		b.run = append(b.run, dimension{"attempts", float64(started), float64(n), 0, count("attempt")})
 		if started+b.starts >= n {
-			b.attempts = fmt.Sprintf("the run's budget of %s is used up", count("attempt")(float64(n)))
+			b.attempts = fmt.Sprintf("the run's budget of %s is used up", text.Plural(n, "attempt"))
 		}
 	}
 }
@@ -130,12 +131,7 @@ func dimensions(limit boulder.Budget, used, reserved boulder.Usage, worked time.
 }
 
 func count(what string) func(float64) string {
-	return func(n float64) string {
-		if n == 1 {
-			return "1 " + what
-		}
-		return fmt.Sprintf("%.0f %ss", n, what)
-	}
+	return func(n float64) string { return text.Plural(int(n), what) }
 }
 
 func dollars(n float64) string { return fmt.Sprintf("$%.2f", n) }
@@ -162,7 +158,7 @@ func (b *budget) calls() string {
 	if limit == nil || limit.Calls == 0 || b.used.Calls+b.judges < limit.Calls {
 		return ""
 	}
-	return fmt.Sprintf("the run's budget of %s is used up by what is running", count("model call")(float64(limit.Calls)))
+	return fmt.Sprintf("the run's budget of %s is used up by what is running", text.Plural(int(limit.Calls), "model call"))
 }
 
 // subTask says which budget of a sub-task's own is used up; empty if none is. The open attempt may be nil.
@@ -177,7 +173,7 @@ func (b *budget) subTask(t *boulder.SubTask, o *boulder.Open) string {
 	}
 	if n := t.Usage.Unpriced - t.Budget.Unpriced; t.Budget.Cost > 0 && n > 0 {
 		return fmt.Sprintf("it has a budget of %s, but the cost of %s is not known",
-			dollars(t.Budget.Cost), count("model call")(float64(n)))
+			dollars(t.Budget.Cost), text.Plural(int(n), "model call"))
 	}
 	return ""
 }
