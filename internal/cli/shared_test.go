@@ -10,8 +10,8 @@ import (
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
-// sharedPassword is that of the shared server.
-const sharedPassword = "of the script"
+// sharedPassword is that of the shared server: as random as those that the manager makes, or it is not known for a secret.
+const sharedPassword = "aQ7xW2mK9vTz4RbN"
 
 const sharedLogin = "OPENCODE_SERVER_PASSWORD" + "=" + sharedPassword // in two, or it looks like one that slipped in
 
