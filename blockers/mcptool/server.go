@@ -59,12 +59,11 @@ type Server struct {
 	// patience is how long a call waits for its session, see the constant.
 	patience time.Duration
 
-	mu     sync.Mutex
-	http   *http.Server // nil before it is served
-	url    string
-	token  string
-	closed bool
-	served chan struct{} // closed when nothing is listened to any more
+	mu         sync.Mutex
+	http       *http.Server // nil before it is served
+	url, token string
+	closed     bool
+	serving    sync.WaitGroup
 }
 
 // New makes a server. Nothing listens before [Server.Serve].
@@ -112,20 +111,19 @@ func (s *Server) listen(ctx context.Context) error {
 		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxBody,
 	})
 	s.http = &http.Server{
-		Handler:           guard{handler, listener.Addr().String(), s.token},
+		Handler:           guarded(handler, listener.Addr().String(), s.token),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn),
 	}
-	s.served = make(chan struct{})
-	go func(server *http.Server, served chan<- struct{}) {
-		defer close(served)
+	server := s.http
+	s.serving.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			s.cfg.Logger.Error("the blocker tool is not served any more", "error", err)
 		}
-	}(s.http, s.served)
+	})
 	return nil
 }
 
@@ -138,7 +136,7 @@ func (s *Server) Called(call boulder.BlockerCall) { s.claims.announce(call) }
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	server, served := s.http, s.served
+	server := s.http
 	s.mu.Unlock()
 	if server == nil {
 		return nil
@@ -149,28 +147,24 @@ func (s *Server) Close() error {
 	if err != nil {
 		err = fmt.Errorf("close the blocker tool's server: %w", errors.Join(err, server.Close()))
 	}
-	<-served
+	s.serving.Wait()
 	return err
 }
 
-// guard lets in who has the token. Browsers are kept out besides: they may be made to call any port of this machine by
+// guarded lets in who has the token. Browsers are kept out besides: they may be made to call any port of this machine by
 // any page, and tell that page's origin, or the name by which it leads here.
-type guard struct {
-	next  http.Handler
-	host  string
-	token string
-}
-
-func (g guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	want, got := "Bearer "+g.token, r.Header.Get("Authorization")
-	switch {
-	case r.Host != g.host || r.Header.Get("Origin") != "":
-		http.Error(w, "this is not for browsers", http.StatusForbidden)
-	case subtle.ConstantTimeCompare([]byte(want), []byte(got)) != 1:
-		http.Error(w, "the token is missing or wrong", http.StatusUnauthorized)
-	case r.URL.Path != path:
-		http.NotFound(w, r)
-	default:
-		g.next.ServeHTTP(w, r)
+func guarded(next http.Handler, host, token string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		want, got := "Bearer "+token, r.Header.Get("Authorization")
+		switch {
+		case r.Host != host || r.Header.Get("Origin") != "":
+			http.Error(w, "this is not for browsers", http.StatusForbidden)
+		case subtle.ConstantTimeCompare([]byte(want), []byte(got)) != 1:
+			http.Error(w, "the token is missing or wrong", http.StatusUnauthorized)
+		case r.URL.Path != path:
+			http.NotFound(w, r)
+		default:
+			next.ServeHTTP(w, r)
+		}
 	}
 }
