@@ -177,25 +177,24 @@ func (a *app) runBlockersShow(ctx context.Context, d *blockers.Desk, args []stri
 		return a.printJSON(item)
 	}
 	v := a.on(a.Stdout)
-	standing := a.placed(ctx, []boulder.Blocker{b})[0].Standing
-	morning.PrintBlocker(v, 0, &b, standing, true, time.Now())
+	morning.PrintBlocker(v, 0, &b, item.Standing, true, time.Now())
 	if b.Status.Settled() {
 		return nil
 	}
 	v.Say("")
-	if late := a.tooLate(ctx, &b); late != "" {
+	late := a.tooLate(ctx, &b)
+	switch {
+	case late != "":
 		v.Say("No answer is waited for: " + late)
-		return nil
-	}
-	if item.Standing == blockers.Moot {
+	case item.Standing == blockers.Moot:
 		v.Say(fmt.Sprintf("Nobody waits for an answer any more: sub-task %q was tried again without it.", b.SubTaskID))
-		return nil
+	default:
+		v.Say("Answer with: manager blockers answer " + b.ID + ` "…"`)
+		if allowable(&b) {
+			v.Say("Allow it with: manager blockers answer " + b.ID + " --allow")
+		}
+		v.Say("Go on without: manager blockers skip " + b.ID)
 	}
-	v.Say("Answer with: manager blockers answer " + b.ID + ` "…"`)
-	if allowable(&b) {
-		v.Say("Allow it with: manager blockers answer " + b.ID + " --allow")
-	}
-	v.Say("Go on without: manager blockers skip " + b.ID)
 	return nil
 }
 
