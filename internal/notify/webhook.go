@@ -25,7 +25,10 @@ func (n *Notifier) post(ctx context.Context, body []byte) error {
 		select {
 		case <-pause.C:
 			_, err = n.postOnce(ctx, body)
-		case <-ctx.Done(): // what went wrong says more than that there is no time left
+		case <-ctx.Done():
+			if !errors.Is(err, ctx.Err()) { // what went wrong says more than that there is no time left
+				return fmt.Errorf("the webhook at %s failed: %w", n.hook.Host, err)
+			}
 		}
 	}
 	if err != nil {
