@@ -142,29 +142,26 @@ func PrintBlocker(o page.Out, depth int, b *boulder.Blocker, standing blockers.S
 	case b.Status == boulder.BlockerSkipped:
 		o.Field(depth, "skipped", "it goes on without an answer")
 	}
-	switch {
-	case b.Allowed:
+	if b.Allowed {
 		o.Field(depth, "allowed", strings.TrimSpace("for the rest of the sub-task. "+b.Answer))
-	default:
+	} else {
 		o.Block(depth, "answer", b.Answer)
 	}
 }
 
 // replyText says what the session got from OpenCode's question.
 func replyText(b *boulder.Blocker, now time.Time) string {
-	switch b.Ask.Reply {
-	case boulder.ReplyDiverted:
+	until := b.Until.In(now.Location()).Format(stampLayout)
+	switch reply := b.Ask.Reply; {
+	case reply == boulder.ReplyWaiting && b.Until.After(now):
+		return fmt.Sprintf("waits for the user until %s, %s from now", until, text.Elapsed(b.Until.Sub(now)))
+	case reply == boulder.ReplyWaiting:
+		return "waited for the user until " + until
+	case reply == boulder.ReplyDiverted:
 		return "refused, and told to continue with something else"
-	case boulder.ReplyAllowed:
-		return "allowed"
-	case boulder.ReplyWaiting:
-		if until := b.Until.In(now.Location()).Format(stampLayout); b.Until.After(now) {
-			return fmt.Sprintf("waits for the user until %s, %s from now", until, text.Elapsed(b.Until.Sub(now)))
-		} else {
-			return "waited for the user until " + until
-		}
-	case boulder.ReplyGone:
+	case reply == boulder.ReplyGone:
 		return "none: the session did not wait any longer"
+	default:
+		return string(reply)
 	}
-	return string(b.Ask.Reply)
 }
