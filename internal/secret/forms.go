@@ -123,7 +123,8 @@ func keyLike(groups []string) bool {
 	return slices.ContainsFunc(pieces, func(p string) bool { return len(p) >= 12 && strings.ContainsAny(p, digits) })
 }
 
-// named is what is called a secret: API_KEY=…, "password": "…", token = '…', and the beginning of its value.
+// named is what is called a secret: API_KEY=…, "password": "…", token = '…'. Of the value it takes the beginning only: a
+// pattern of the whole would cost much.
 var named = text.Regexp(`(?:\\[nrtbf])?([\w-]*(?i:(` + strings.ReplaceAll(keyWords, " ", "|") + `))[\w-]*)` +
 	`(["'\\]{0,8}) {0,8}([:=])( {0,8}["'\\]{0,8})([\w.~+/=@:!%^?-]{8,64})`)
 
@@ -137,16 +138,19 @@ func findNamed(spans []span, s, lower string) []span {
 		if match == nil {
 			return spans
 		}
-		from, to := at+match[len(match)-2], at+match[len(match)-1]
-		to += len(s[to:]) - len(strings.TrimLeft(s[to:], valueChars)) // a pattern of the whole would cost much
+		from := at + match[len(match)-2]
 		groups := groupsOf(s[at:], match)
-		if at = from; !namedSecret(groups, s[from:min(to, from+512)]) {
+		if at = from; !namedSecret(groups, valueOf(s[from:min(from+512, len(s))])) {
 			continue // a value that is none may be the name of one
 		}
+		to := from + len(valueOf(s[from:]))
 		spans = append(spans, span{from, to, "a value that is called " + strings.ToLower(groups[1]), byName})
 		at = to
 	}
 }
+
+// valueOf is the value that s begins with.
+func valueOf(s string) string { return s[:len(s)-len(strings.TrimLeft(s, valueChars))] }
 
 // namedSecret judges a value by its name and what stands between them. Names and values of programs look alike, so the
 // value has to look random; in a line of an environment, NAME=value without spaces, it has only to be no word.
