@@ -2,6 +2,7 @@ package providers
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"reflect"
@@ -19,15 +20,22 @@ func coerce(raw json.RawMessage, to reflect.Type) json.RawMessage {
 	switch to.Kind() {
 	case reflect.Pointer:
 		return coerce(raw, to.Elem())
-	case reflect.Struct:
-		return coerceStruct(raw, to)
-	case reflect.Map:
-		return coerceMap(raw, to.Elem())
+	case reflect.Struct, reflect.Map:
+		var object map[string]json.RawMessage
+		if json.Unmarshal(raw, &object) != nil {
+			return raw
+		}
+		for key, value := range object {
+			if member := memberType(to, key); member != nil {
+				object[key] = coerce(value, member)
+			}
+		}
+		return remarshal(object, raw)
 	case reflect.Slice, reflect.Array:
 		return coerceList(raw, to)
 	case reflect.String:
 		if c := raw[0]; c == '-' || '0' <= c && c <= '9' {
-			return quoted(raw)
+			return remarshal(string(raw), raw)
 		}
 	case reflect.Bool:
 		switch word := strings.ToLower(unquoted(raw)); word {
@@ -44,34 +52,19 @@ func coerce(raw json.RawMessage, to reflect.Type) json.RawMessage {
 	return raw
 }
 
-func coerceStruct(raw json.RawMessage, to reflect.Type) json.RawMessage {
-	var object map[string]json.RawMessage
-	if json.Unmarshal(raw, &object) != nil {
-		return raw
+// memberType is the type of a member of an object, as encoding/json finds it; nil if there is none.
+func memberType(object reflect.Type, key string) reflect.Type {
+	if object.Kind() == reflect.Map {
+		return object.Elem()
 	}
-	for _, field := range reflect.VisibleFields(to) {
-		name, ok := jsonName(field)
-		if !ok {
-			continue
-		}
-		for key, value := range object {
-			if strings.EqualFold(key, name) { // as encoding/json matches them
-				object[key] = coerce(value, field.Type)
-			}
+	for _, field := range reflect.VisibleFields(object) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		stored := field.IsExported() && name != "-" && (!field.Anonymous || name != "")
+		if stored && strings.EqualFold(key, cmp.Or(name, field.Name)) {
+			return field.Type
 		}
 	}
-	return remarshal(object, raw)
-}
-
-func coerceMap(raw json.RawMessage, elem reflect.Type) json.RawMessage {
-	var object map[string]json.RawMessage
-	if json.Unmarshal(raw, &object) != nil {
-		return raw
-	}
-	for key, value := range object {
-		object[key] = coerce(value, elem)
-	}
-	return remarshal(object, raw)
+	return nil
 }
 
 func coerceList(raw json.RawMessage, to reflect.Type) json.RawMessage {
@@ -91,18 +84,6 @@ func coerceList(raw json.RawMessage, to reflect.Type) json.RawMessage {
 	return remarshal(list, raw)
 }
 
-// jsonName gives the key under which encoding/json stores a field; ok is false for fields it does not store itself.
-func jsonName(field reflect.StructField) (name string, ok bool) {
-	tag, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-	if !field.IsExported() || tag == "-" || field.Anonymous && tag == "" {
-		return "", false
-	}
-	if tag == "" {
-		return field.Name, true
-	}
-	return tag, true
-}
-
 func decodesItself(t reflect.Type) bool {
 	pointer := reflect.PointerTo(t)
 	return pointer.Implements(reflect.TypeFor[json.Unmarshaler]()) ||
@@ -116,8 +97,6 @@ func unquoted(raw json.RawMessage) string {
 	}
 	return s
 }
-
-func quoted(raw json.RawMessage) json.RawMessage { return remarshal(string(raw), raw) }
 
 // remarshal encodes a value made of strings and valid raw JSON, which cannot fail; original is the way out all the
 // same.
