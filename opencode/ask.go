@@ -35,28 +35,19 @@ type AskRequest struct {
 	Timeout time.Duration
 }
 
-// Answer of a model, and what it cost. The cost holds also for a failed turn.
-type Answer struct {
-	JSON   json.RawMessage // set if the request had a schema
-	Text   string
-	Finish string
-	Model  ModelRef
-	Tokens Tokens
-	Cost   float64 // US dollars
-}
-
 type wireFormat struct {
 	Type   string          `json:"type"`
 	Schema json.RawMessage `json:"schema"`
 }
 
 // Ask puts one question to a model in a session of its own, waits for the answer
-// and deletes the session. The error is a [*TurnError] if the model or its provider
-// failed or is unknown, an [*Error] if the call did.
+// and deletes the session. What the message says of its cost holds also for a failed
+// turn. The error is a [*TurnError] if the model or its provider failed or is unknown,
+// an [*Error] if the call did.
 //
 // The session cannot be kept: once it has had a prompt with a schema, the server
 // answers 400 whenever its messages are listed.
-func (d *Directory) Ask(ctx context.Context, r AskRequest) (Answer, error) {
+func (d *Directory) Ask(ctx context.Context, r AskRequest) (Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.Timeout, defaultAskTimeout))
 	defer cancel()
 	session, err := d.CreateSession(ctx, NewSession{
@@ -66,14 +57,14 @@ func (d *Directory) Ask(ctx context.Context, r AskRequest) (Answer, error) {
 		Rules: []Rule{{"*", "*", Deny}, {structuredTool, "*", Allow}},
 	})
 	if err != nil {
-		return Answer{}, err
+		return Message{}, err
 	}
 	answer, err := d.askIn(ctx, session.ID, r)
 	d.discard(ctx, session.ID)
 	return answer, err
 }
 
-func (d *Directory) askIn(ctx context.Context, sessionID string, r AskRequest) (Answer, error) {
+func (d *Directory) askIn(ctx context.Context, sessionID string, r AskRequest) (Message, error) {
 	prompt := Prompt{
 		Agent: r.Agent, Model: r.Model, Variant: r.Variant, System: r.System, Parts: []TextPart{{Text: r.Text}},
 	}.wire()
@@ -86,9 +77,12 @@ func (d *Directory) askIn(ctx context.Context, sessionID string, r AskRequest) (
 		timeout: cmp.Or(r.Timeout, defaultAskTimeout),
 	})
 	if err != nil {
-		return Answer{}, d.explain(ctx, r, err)
+		return Message{}, d.explain(ctx, r, err)
 	}
-	return readReply(reply)
+	if reply.Info.Error != nil {
+		return reply, reply.Info.Error
+	}
+	return reply, nil
 }
 
 // explain finds out why the server failed. A synchronous prompt with an unknown model
@@ -109,18 +103,6 @@ func (d *Directory) explain(ctx context.Context, r AskRequest, err error) error 
 		}
 	}
 	return err
-}
-
-// readReply looks at the reply of the synchronous call only, see [Directory.Ask].
-func readReply(m Message) (Answer, error) {
-	answer := Answer{
-		JSON: m.Info.Structured, Text: m.Text(), Finish: m.Info.Finish, Model: m.Info.Model,
-		Tokens: m.Info.Tokens, Cost: m.Info.Cost,
-	}
-	if m.Info.Error != nil {
-		return answer, m.Info.Error
-	}
-	return answer, nil
 }
 
 // discard removes a session whether or not the caller still waits. A failure is

@@ -272,7 +272,8 @@ func TestAskForJSON(t *testing.T) {
 		Title: s.mark, Model: agentModel, Text: s.mark,
 		Schema: json.RawMessage(`{"type":"object","properties":{"answer":{"type":"number"}},"required":["answer"]}`),
 	})
-	if err != nil || string(answer.JSON) != `{"answer":42}` || answer.Cost <= 0 || answer.Model != agentModel {
+	if err != nil || string(answer.Info.Structured) != `{"answer":42}` || answer.Info.Cost <= 0 ||
+		answer.Info.Model != agentModel {
 		t.Errorf("the answer is %+v, %v", answer, err)
 	}
 	for _, r := range shared.model.Requests() {
@@ -296,7 +297,7 @@ func TestAskForJSONAnsweredWithProse(t *testing.T) {
 	if !ok || failure.Name != opencode.StructuredOutput {
 		t.Errorf("prose instead of JSON is %v", err)
 	}
-	if answer.Text != "I would rather talk" || answer.Cost <= 0 || answer.JSON != nil {
+	if answer.Text() != "I would rather talk" || answer.Info.Cost <= 0 || answer.Info.Structured != nil {
 		t.Errorf("the answer is %+v", answer)
 	}
 }

@@ -70,15 +70,16 @@ func (c *Completer) Complete(ctx context.Context, req *providers.Request) (*prov
 		return nil, about(model, providers.Usage{}, failed(ctx, err, true))
 	}
 	answer, spent, err := c.ask(ctx, conn.Client.In(c.cfg.Directory), model, req)
-	stop, failure := outcome(ctx, answer, err, len(req.Schema) > 0)
+	stop, failure := outcome(ctx, answer.Info, err, len(req.Schema) > 0)
 	if failure != nil {
 		return nil, about(model, spent, failure)
 	}
 	resp := &providers.Response{
-		Text: answer.Text, Stop: stop, Provider: answer.Model.ProviderID, Model: answer.Model.ModelID, Usage: spent,
+		Text: answer.Text(), Stop: stop, Usage: spent,
+		Provider: answer.Info.Model.ProviderID, Model: answer.Info.Model.ModelID,
 	}
-	if len(req.Schema) > 0 && json.Valid(answer.JSON) {
-		resp.Text = string(answer.JSON)
+	if len(req.Schema) > 0 && json.Valid(answer.Info.Structured) {
+		resp.Text = string(answer.Info.Structured)
 	}
 	return resp, nil
 }
@@ -104,10 +105,10 @@ func (c *Completer) model(name string) (opencode.ModelRef, *providers.Error) {
 // ask puts the question under watch. What it spent holds whatever came of it.
 func (c *Completer) ask(
 	ctx context.Context, dir *opencode.Directory, model opencode.ModelRef, req *providers.Request,
-) (opencode.Answer, providers.Usage, error) {
+) (opencode.Message, providers.Usage, error) {
 	ctx, w := startWatch(ctx, dir, "manager: "+cmp.Or(req.SchemaName, "question"))
 	agent, err := c.agent(ctx, dir)
-	var answer opencode.Answer
+	var answer opencode.Message
 	if err == nil {
 		answer, err = dir.Ask(ctx, opencode.AskRequest{
 			Title: w.title, Agent: agent, Model: model, System: req.System, Text: flatten(req.Messages),
@@ -115,7 +116,7 @@ func (c *Completer) ask(
 		})
 	}
 	w.end()
-	return answer, w.spent(answer), w.explain(err)
+	return answer, w.spent(answer.Info), w.explain(err)
 }
 
 // agent is the configured agent if the server has it. An attached server may not.
@@ -135,7 +136,7 @@ func (c *Completer) agent(ctx context.Context, dir *opencode.Directory) (string,
 
 // outcome says why the model stopped, or how the question failed.
 func outcome(
-	ctx context.Context, a opencode.Answer, err error, structured bool,
+	ctx context.Context, a opencode.MessageInfo, err error, structured bool,
 ) (providers.Stop, *providers.Error) {
 	turn, isTurn := errors.AsType[*opencode.TurnError](err)
 	prose := isTurn && turn.Name == opencode.StructuredOutput // the caller has to look at the text, and to repair

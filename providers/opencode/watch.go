@@ -94,7 +94,7 @@ func (w *watch) called(m opencode.MessageInfo) {
 }
 
 // spent is what all calls cost: the last one by the answer, which is sure, the others by their events.
-func (w *watch) spent(a opencode.Answer) providers.Usage {
+func (w *watch) spent(a opencode.MessageInfo) providers.Usage {
 	sum := usage(a.Tokens, a.Cost)
 	calls := slices.SortedFunc(maps.Values(w.calls), func(a, b opencode.MessageInfo) int {
 		return strings.Compare(a.ID, b.ID) // ids ascend
