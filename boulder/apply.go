@@ -190,13 +190,15 @@ func (s *State) enqueue(e *Event, t *SubTask) {
 		Model: t.Model, Agent: t.Agent, QueueSeq: e.Seq, QueuedAt: e.Time, UpdatedAt: e.Time,
 	}
 	s.Attempts = append(s.Attempts, a)
-	s.open = append(s.open, &Open{SubTask: t, Attempt: a})
+	s.opened(&Open{SubTask: t, Attempt: a})
 }
 
 // setSubTask moves a sub-task.
 func (s *State) setSubTask(e *Event, t *SubTask, status SubTaskStatus, reason string) {
+	s.moved(t, t.Status, status)
+	s.Boulder.Tally.add(t.Status, -1)
+	s.Boulder.Tally.add(status, 1)
 	t.Status, t.Reason, t.UpdatedAt = status, reason, e.Time
-	s.Boulder.Tally = tallyOf(s.SubTasks)
 }
 
 // at finds the open attempt that an event speaks of, and refuses one that is over or in another state.

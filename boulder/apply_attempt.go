@@ -16,7 +16,9 @@ func (s *State) starting(e *Event, o *Open, b Starting) error {
 		return err
 	}
 	s.Boulder.Attempts++
+	s.closed(o)
 	o.Attempt.Status, o.Attempt.Tag, o.Attempt.Turns = AttemptStarting, b.Tag, 1
+	s.opened(o)
 	o.Attempt.SlotSeq, o.Attempt.StartedAt = e.Seq, e.Time
 	s.begin(o, &Turn{AttemptRef: b.AttemptRef, Number: 1, Seq: e.Seq, Kind: TurnBrief, Prompt: b.Prompt})
 	if o.Attempt.Attempt == 1 {
@@ -25,8 +27,8 @@ func (s *State) starting(e *Event, o *Open, b Starting) error {
 	if o.SubTask.Status != SubTaskInProgress {
 		s.setSubTask(e, o.SubTask, SubTaskInProgress, "")
 	}
-	if working := s.with(SubTaskInProgress); len(working) > 1 {
-		for _, t := range working {
+	if len(s.working) > 1 {
+		for _, t := range s.working {
 			t.Shared = true
 		}
 	}
@@ -212,7 +214,7 @@ func (s *State) track(t *SubTask, track json.RawMessage) {
 // finish takes an open attempt off the books.
 func (s *State) finish(e *Event, o *Open, status AttemptStatus, reason string) {
 	o.Attempt.Status, o.Attempt.Reason, o.Attempt.EndedAt, o.Attempt.UpdatedAt = status, reason, e.Time, e.Time
-	s.open = slices.DeleteFunc(s.open, func(x *Open) bool { return x == o })
+	s.closed(o)
 }
 
 func (s *State) retry(e *Event, o *Open, b Retry) error {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -46,6 +47,7 @@ type picture struct {
 	Live     []AttemptRef
 	Queues   map[string][]AttemptRef
 	Done     []string
+	Rest     []string
 }
 
 func pictureOf(s *State) picture {
@@ -68,6 +70,9 @@ func pictureOf(s *State) picture {
 	}
 	for _, t := range s.Completed(len(s.SubTasks)) {
 		p.Done = append(p.Done, t.ID)
+	}
+	for _, t := range s.Unfinished() {
+		p.Rest = append(p.Rest, t.ID)
 	}
 	return p
 }
@@ -636,7 +641,7 @@ func TestMachine(t *testing.T) {
 					m.apply(t, m.event(t, m.around(t)))
 					continue
 				}
-				open := slices.SortedFunc(slices.Values(m.state.open), func(a, b *Open) int {
+				open := slices.SortedFunc(maps.Values(m.state.open), func(a, b *Open) int {
 					return strings.Compare(a.SubTask.ID, b.SubTask.ID)
 				})
 				m.apply(t, m.event(t, m.natural(t, open[rapid.IntRange(0, len(open)-1).Draw(t, "open")])))

@@ -102,26 +102,30 @@ type Tally struct {
 func tallyOf(subTasks []*SubTask) Tally {
 	var t Tally
 	for _, st := range subTasks {
-		if st.Status == SubTaskSuperseded {
-			continue
-		}
-		t.Planned++
-		switch st.Status {
-		case SubTaskInProgress:
-			t.InProgress++
-		case SubTaskCompleted:
-			t.Completed++
-		case SubTaskSkipped:
-			t.Skipped++
-		case SubTaskFailed:
-			t.Failed++
-		case SubTaskBlocked:
-			t.Blocked++
-		case SubTaskCancelled:
-			t.Cancelled++
-		}
+		t.add(st.Status, 1)
 	}
 	return t
+}
+
+// add counts n more sub-tasks with a status.
+func (t *Tally) add(status SubTaskStatus, n int) {
+	switch status {
+	case SubTaskSuperseded:
+		return
+	case SubTaskInProgress:
+		t.InProgress += n
+	case SubTaskCompleted:
+		t.Completed += n
+	case SubTaskSkipped:
+		t.Skipped += n
+	case SubTaskFailed:
+		t.Failed += n
+	case SubTaskBlocked:
+		t.Blocked += n
+	case SubTaskCancelled:
+		t.Cancelled += n
+	}
+	t.Planned += n
 }
 
 // Fork says of which boulder another one is a copy that goes another way.

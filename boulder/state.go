@@ -11,8 +11,8 @@ import (
 // sub-task, a transition that is not in the state machine. The state is unchanged.
 var ErrRefused = errors.New("event refused")
 
-// State is one boulder in memory: its records. What follows from them is looked up when it is asked for. It is owned by
-// one goroutine.
+// State is one boulder in memory: its records, and what a step looks up in them, so that it costs the same in a plan of 5
+// as in one of 5,000. It is owned by one goroutine.
 type State struct {
 	Boulder  Boulder
 	Revision *PlanRevision // the current one; nil while planning
@@ -20,8 +20,13 @@ type State struct {
 	Attempts []*Attempt    // all, in the order they were queued
 	Turns    []*Turn       // all, in the order they began, of a state that keeps them; see [NewHistory]
 
-	byID map[string]*SubTask
-	open []*Open // the attempts that are not over, in the order they were queued
+	byID    map[string]*SubTask
+	open    map[string]*Open   // the attempt of each sub-task that is not over
+	live    []*Open            // those that hold a slot, in the order they got it
+	queues  map[string][]*Open // the others, by model: by priority, then first in, first out
+	rest    []*SubTask         // pending or in progress, in plan order
+	working []*SubTask         // in progress: live, or a retry in line
+	done    []*SubTask         // completed, in the order they did
 
 	keepTurns bool
 	events    []Event // that were applied since TakeEvents
@@ -50,7 +55,7 @@ type Snapshot struct {
 // Snapshot is the state now.
 func (s *State) Snapshot() Snapshot {
 	snap := Snapshot{Boulder: s.Boulder, Revision: s.Revision, SubTasks: s.SubTasks, Attempts: s.Attempts}
-	for _, o := range s.Live() {
+	for _, o := range s.live {
 		snap.Turns = append(snap.Turns, o.Turn)
 	}
 	return snap
@@ -64,7 +69,9 @@ func (s *State) TakeEvents() []Event {
 }
 
 // NewState is the state before the first event, [Created].
-func NewState() *State { return &State{byID: map[string]*SubTask{}} }
+func NewState() *State {
+	return &State{byID: map[string]*SubTask{}, open: map[string]*Open{}, queues: map[string][]*Open{}}
+}
 
 // NewHistory is a [NewState] that keeps all turns, with their prompts, evidence and verdicts. A run needs the newest ones
 // only.
@@ -89,6 +96,7 @@ func Restore(snap Snapshot) (*State, error) {
 	for _, t := range snap.Turns {
 		turns[t.AttemptRef] = t
 	}
+	slices.SortStableFunc(s.done, func(a, b *SubTask) int { return cmp.Compare(a.EndSeq, b.EndSeq) })
 	for _, a := range snap.Attempts {
 		switch t := s.byID[a.SubTaskID]; {
 		case t == nil:
@@ -98,9 +106,10 @@ func Restore(snap Snapshot) (*State, error) {
 		case s.Open(t.ID) != nil:
 			return nil, fmt.Errorf("boulder %s: sub-task %q has more than one open attempt", s.Boulder.ID, t.ID)
 		default:
-			s.open = append(s.open, &Open{SubTask: t, Attempt: a, Turn: turns[a.AttemptRef]})
+			s.opened(&Open{SubTask: t, Attempt: a, Turn: turns[a.AttemptRef]})
 		}
 	}
+	slices.SortStableFunc(s.live, func(a, b *Open) int { return cmp.Compare(a.Attempt.SlotSeq, b.Attempt.SlotSeq) })
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("stored records of boulder %s contradict each other: %w", s.Boulder.ID, err)
 	}
@@ -110,6 +119,61 @@ func Restore(snap Snapshot) (*State, error) {
 func (s *State) addSubTask(t *SubTask) {
 	s.SubTasks = append(s.SubTasks, t)
 	s.byID[t.ID] = t
+	s.moved(t, "", t.Status)
+}
+
+// moved takes a sub-task out of what it leaves with a status, and puts it into what it enters with another.
+func (s *State) moved(t *SubTask, from, to SubTaskStatus) {
+	if from.unfinished() && !to.unfinished() {
+		s.rest = removed(s.rest, t)
+	} else if to.unfinished() && !from.unfinished() {
+		i, _ := slices.BinarySearchFunc(s.rest, t, func(a, b *SubTask) int { return cmp.Compare(a.Position, b.Position) })
+		s.rest = slices.Insert(s.rest, i, t)
+	}
+	if from == SubTaskInProgress {
+		s.working = removed(s.working, t)
+	}
+	switch to {
+	case SubTaskInProgress:
+		s.working = append(s.working, t)
+	case SubTaskCompleted:
+		s.done = append(s.done, t)
+	}
+}
+
+// opened puts an attempt into its queue, or among those that hold a slot.
+func (s *State) opened(o *Open) {
+	s.open[o.SubTask.ID] = o
+	if o.Attempt.Status != AttemptQueued {
+		s.live = append(s.live, o)
+		return
+	}
+	q, rank := s.queues[o.Attempt.Model], o.SubTask.Priority.Rank()
+	i, _ := slices.BinarySearchFunc(q, rank+1, func(x *Open, r int) int { return cmp.Compare(x.SubTask.Priority.Rank(), r) })
+	s.queues[o.Attempt.Model] = slices.Insert(q, i, o)
+}
+
+// closed takes an attempt out of where opened has put it.
+func (s *State) closed(o *Open) {
+	delete(s.open, o.SubTask.ID)
+	s.live = removed(s.live, o)
+	if q := removed(s.queues[o.Attempt.Model], o); len(q) > 0 {
+		s.queues[o.Attempt.Model] = q
+	} else {
+		delete(s.queues, o.Attempt.Model)
+	}
+}
+
+// removed is the list without x, which is nearly always the first one.
+func removed[T comparable](list []T, x T) []T {
+	switch i := slices.Index(list, x); i {
+	case -1:
+		return list
+	case 0:
+		return list[1:]
+	default:
+		return slices.Delete(list, i, i+1)
+	}
 }
 
 // ready reports whether nothing that the sub-task depends on is a reason to wait.
@@ -124,52 +188,25 @@ func (s *State) ready(t *SubTask) bool {
 func (s *State) SubTask(id string) *SubTask { return s.byID[id] }
 
 // Open returns the sub-task's attempt that is not over, or nil.
-func (s *State) Open(subTaskID string) *Open {
-	for _, o := range s.open {
-		if o.SubTask.ID == subTaskID {
-			return o
-		}
-	}
-	return nil
-}
+func (s *State) Open(subTaskID string) *Open { return s.open[subTaskID] }
 
 // Live returns the attempts that hold a slot, in the order they got it.
-func (s *State) Live() []*Open {
-	live := filter(s.open, func(o *Open) bool { return o.Attempt.Status.Live() })
-	slices.SortStableFunc(live, func(a, b *Open) int { return cmp.Compare(a.Attempt.SlotSeq, b.Attempt.SlotSeq) })
-	return live
-}
+func (s *State) Live() []*Open { return slices.Clone(s.live) }
 
-// Queues returns the attempts that wait for a slot, by model: by priority, then first in, first out.
-func (s *State) Queues() map[string][]*Open {
-	queues := map[string][]*Open{}
-	for _, o := range s.open {
-		if o.Attempt.Status == AttemptQueued {
-			queues[o.Attempt.Model] = append(queues[o.Attempt.Model], o)
-		}
-	}
-	for _, q := range queues {
-		slices.SortStableFunc(q, func(a, b *Open) int { return cmp.Compare(a.SubTask.Priority.Rank(), b.SubTask.Priority.Rank()) })
-	}
-	return queues
-}
+// Queues returns the attempts that wait for a slot, by model: by priority, then first in, first out. None of it may be kept
+// or changed.
+func (s *State) Queues() map[string][]*Open { return s.queues }
 
 // Count returns how many sub-tasks have one of the statuses.
-func (s *State) Count(statuses ...SubTaskStatus) int { return len(s.with(statuses...)) }
-
-// Unfinished returns the sub-tasks that are pending or in progress, in plan order.
-func (s *State) Unfinished() []*SubTask { return s.with(SubTaskPending, SubTaskInProgress) }
-
-// Completed returns the n sub-tasks that completed last, oldest first.
-func (s *State) Completed(n int) []*SubTask {
-	done := s.with(SubTaskCompleted)
-	slices.SortStableFunc(done, func(a, b *SubTask) int { return cmp.Compare(a.EndSeq, b.EndSeq) })
-	return done[max(0, len(done)-n):]
+func (s *State) Count(statuses ...SubTaskStatus) int {
+	return len(filter(s.SubTasks, func(t *SubTask) bool { return slices.Contains(statuses, t.Status) }))
 }
 
-func (s *State) with(statuses ...SubTaskStatus) []*SubTask {
-	return filter(s.SubTasks, func(t *SubTask) bool { return slices.Contains(statuses, t.Status) })
-}
+// Unfinished returns the sub-tasks that are pending or in progress, in plan order. The slice must not be kept or changed.
+func (s *State) Unfinished() []*SubTask { return s.rest }
+
+// Completed returns the n sub-tasks that completed last, oldest first. The slice must not be kept or changed.
+func (s *State) Completed(n int) []*SubTask { return s.done[max(0, len(s.done)-n):] }
 
 // Planned reports how many sub-tasks the plan has now: those that a later revision replaced do not count.
 func (s *State) Planned() int { return s.Boulder.Tally.Planned }

@@ -38,6 +38,8 @@ func (s SubTaskStatus) Terminal() bool {
 	return s == SubTaskCompleted || s == SubTaskFailed || s == SubTaskSkipped || s == SubTaskCancelled || s == SubTaskSuperseded
 }
 
+func (s SubTaskStatus) unfinished() bool { return s == SubTaskPending || s == SubTaskInProgress }
+
 // SubTask is one record of the graph.
 type SubTask struct {
 	ID       string `json:"id"`

@@ -4,6 +4,7 @@ package schedule
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -104,9 +105,11 @@ func (c *computing) queues() map[string][]*boulder.Open {
 			hold(idsOf(c.s.Remainder(w.SubTaskID)))
 		}
 	}
-	queues := c.s.Queues()
+	queues := maps.Clone(c.s.Queues())
 	for m, q := range queues {
-		queues[m] = slices.DeleteFunc(q, func(o *boulder.Open) bool { return held[o.SubTask.ID] })
+		if len(held) > 0 {
+			queues[m] = slices.DeleteFunc(slices.Clone(q), func(o *boulder.Open) bool { return held[o.SubTask.ID] })
+		}
 	}
 	return queues
 }
