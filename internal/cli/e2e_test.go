@@ -328,7 +328,7 @@ func TestWrongVersionOfOpenCode(t *testing.T) {
 	defer server.Close()
 	dir := octest.Repo(t, map[string]string{
 		"plan.yaml": "sub_tasks: [{description: Say hello.}]\n",
-		"opencode":  "#!/bin/sh\necho 'opencode server listening on " + server.URL + "'\nread forever\n",
+		"opencode":  "#!/bin/sh\necho 'opencode server listening on " + server.URL + "'\nexec tail -f /dev/null\n",
 	})
 	if err := os.Chmod(filepath.Join(dir, "opencode"), 0o755); err != nil {
 		t.Fatal(err)
