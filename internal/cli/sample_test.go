@@ -26,7 +26,7 @@ func newSample(t *testing.T) *sample { return newSampleOf(t, sampleID) }
 
 func newSampleOf(t *testing.T, id string) *sample {
 	t.Helper()
-	return &sample{samples.NewOf(t, id)}
+	return &sample{samples.New(t, id)}
 }
 
 // store writes the sample into a new project, and returns the project's directory.

@@ -15,7 +15,7 @@ import (
 // golden frames of the live view, in the middle of a run.
 func TestLiveFrames(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Play()
 	var out strings.Builder
 	for _, size := range []page.Size{
@@ -41,7 +41,7 @@ func TestLiveFrames(t *testing.T) {
 // A sub-task that continues shows why, and what its red gate said last, also where the command has the same words.
 func TestLiveFrameSaysWhyATurnFollows(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Plan()
 	ref := boulder.AttemptRef{SubTaskID: "toggle", Attempt: 1}
 	s.Start(ref)
@@ -61,7 +61,7 @@ func TestLiveFrameSaysWhyATurnFollows(t *testing.T) {
 
 func TestLiveFrameWhileStopping(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Play()
 	v := liveSample(s)
 	v.Stopping()
@@ -74,7 +74,7 @@ func TestLiveFrameWhileStopping(t *testing.T) {
 // A frame must not cost more because the plan is long: events come by the thousand, frames ten times a second.
 func TestLiveFrameIsBounded(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	plan := boulder.Plan{Task: "many"}
 	for i := range 5000 {
 		plan.SubTasks = append(plan.SubTasks, boulder.Spec{ID: fmt.Sprint("s", i), Subject: "x", Description: "x"})

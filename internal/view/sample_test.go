@@ -16,6 +16,7 @@ import (
 	"github.com/bouldermgr/manager/internal/golden/sample"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/store"
 )
 
 // console is a console that writes into buffers.
@@ -59,7 +60,7 @@ func holder() *control.Holder {
 // statusText is what status shows on a terminal of 80 columns.
 func statusText(t *testing.T, s *sample.Boulder, holder *control.Holder) string {
 	t.Helper()
-	status := NewStatus(s.Detail(), s.Events, holder, schedule.DefaultLimits(), nil, s.Now)
+	status := NewStatus(detailOf(s), s.Events, holder, schedule.DefaultLimits(), nil, s.Now)
 	if status.Total != s.State.Planned() {
 		t.Errorf("the status counts %d sub-tasks, the plan has %d", status.Total, s.State.Planned())
 	}
@@ -107,3 +108,19 @@ func playTo(s *sample.Boulder, v Run) {
 
 // ref is the first attempt of a sub-task.
 func ref(id string) boulder.AttemptRef { return boulder.AttemptRef{SubTaskID: id, Attempt: 1} }
+
+// detailOf is the sample as a store would give it, from its state and its events.
+func detailOf(s *sample.Boulder) store.Detail {
+	d := store.Detail{Boulder: s.State.Boulder, Revision: s.State.Revision}
+	attempts := map[boulder.AttemptRef]boulder.Attempt{}
+	for _, a := range s.State.Attempts {
+		attempts[a.AttemptRef] = *a
+	}
+	for _, t := range s.State.SubTasks {
+		d.SubTasks = append(d.SubTasks, *t)
+		for n := 1; n <= t.Attempts; n++ {
+			d.Attempts = append(d.Attempts, attempts[boulder.AttemptRef{SubTaskID: t.ID, Attempt: n}])
+		}
+	}
+	return d
+}

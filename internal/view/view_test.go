@@ -76,7 +76,7 @@ func TestPlanJSON(t *testing.T) {
 func TestLinesView(t *testing.T) {
 	t.Parallel()
 	c, stdout, stderr := console()
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Play()
 	s.Finish()
 	v := NewRun(c, NewProgress(nil), "")
@@ -94,7 +94,7 @@ func TestQuietView(t *testing.T) {
 	t.Parallel()
 	c, stdout, stderr := console()
 	c.Quiet = true
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Play()
 	s.Finish()
 	playTo(s, NewRun(c, NewProgress(nil), ""))
@@ -108,7 +108,7 @@ func TestJSONView(t *testing.T) {
 	t.Parallel()
 	c, stdout, stderr := console()
 	c.JSON = true
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Play()
 	s.Finish()
 	v := NewRun(c, NewProgress(nil), "")
@@ -144,7 +144,7 @@ func TestJSONView(t *testing.T) {
 // beginning.
 func TestProgressFollowsTheState(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Play()
 	s.Finish()
 	for begin := range s.Events {
@@ -172,19 +172,19 @@ func TestStatusView(t *testing.T) {
 	t.Parallel()
 	holder := holder()
 	other := &control.Holder{PID: 43, Command: "manager run", Since: sample.Began, BoulderID: "another"}
-	running := sample.New(t)
+	running := sample.New(t, sample.ID)
 	running.Play()
-	paused := sample.New(t)
+	paused := sample.New(t, sample.ID)
 	paused.Play()
 	paused.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "stopped"})
-	over := sample.New(t)
+	over := sample.New(t, sample.ID)
 	over.Play()
 	over.Finish()
 	for name, test := range map[string]struct {
 		sample *sample.Boulder
 		holder *control.Holder
 	}{
-		"status_planning": {sample.New(t), holder}, "status_running": {running, holder},
+		"status_planning": {sample.New(t, sample.ID), holder}, "status_running": {running, holder},
 		"status_interrupted": {running, other}, "status_paused": {paused, nil}, "status_over": {over, holder},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestStatusView(t *testing.T) {
 			s := test.sample
 			limits := schedule.DefaultLimits()
 			limits.Global = 1
-			status := NewStatus(s.Detail(), s.Events, test.holder, limits, nil, s.Now.Add(time.Minute))
+			status := NewStatus(detailOf(s), s.Events, test.holder, limits, nil, s.Now.Add(time.Minute))
 			compare(t, name+".txt", shown(t, 100, status.Print)+"== 80 columns\n"+shown(t, 80, status.Print))
 			data, err := json.MarshalIndent(status, "", "  ")
 			if err != nil {
@@ -206,9 +206,9 @@ func TestStatusView(t *testing.T) {
 // A status must be shown of what cannot be restored: that is when people look.
 func TestStatusOfContradictoryRecords(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Play()
-	d := s.Detail()
+	d := detailOf(s)
 	d.SubTasks[3].Status = boulder.SubTaskCompleted // its dependencies are not
 	if _, err := Restore(d); err == nil {
 		t.Fatal("the records do not contradict each other")

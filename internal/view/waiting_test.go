@@ -17,7 +17,7 @@ import (
 // --verbose, in plain lines and beside the live picture.
 func TestNoticesAreShownOnce(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Plan()
 	ref := ref("theme")
 	s.Start(ref)
@@ -44,7 +44,7 @@ func TestNoticesAreShownOnce(t *testing.T) {
 func TestStatusWhileReplanning(t *testing.T) {
 	t.Parallel()
 	ref := ref("toggle")
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Plan()
 	s.Start(ref)
 	holder := holder()
@@ -69,7 +69,7 @@ func TestStatusWhileReplanning(t *testing.T) {
 // A turn that `pause --now` stopped is told as stopped wherever people look; what goes on to its end is not.
 func TestStoppedTurns(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Plan()
 	theme, icons := ref("theme"), ref("icons")
 	s.Start(theme)
@@ -93,7 +93,7 @@ func TestStoppedTurns(t *testing.T) {
 	if got := lineOf(t, text, "icons"); !strings.Contains(got, "Drawing") || !strings.Contains(got, "edit icons") {
 		t.Errorf("what goes on to the end of its turn says:\n%s", got)
 	}
-	for _, r := range NewStatus(s.Detail(), s.Events, holder, schedule.DefaultLimits(), nil, s.Now).SubTasks {
+	for _, r := range NewStatus(detailOf(s), s.Events, holder, schedule.DefaultLimits(), nil, s.Now).SubTasks {
 		if want := r.ID == "theme"; r.Stopped != want || want && (r.Activity != "" || r.ElapsedMS > 60_000) {
 			t.Errorf("%s: stopped %v, %q, %d ms", r.ID, r.Stopped, r.Activity, r.ElapsedMS)
 		}
@@ -102,7 +102,7 @@ func TestStoppedTurns(t *testing.T) {
 	if strings.Count(frame, says) != 1 || strings.Contains(frame, "edit theme") || !strings.Contains(frame, "edit icons") {
 		t.Errorf("the live picture shows:\n%s", frame)
 	}
-	receipt := NewReceipt(s.Detail(), s.Now)
+	receipt := NewReceipt(detailOf(s), s.Now)
 	receipt.Running = true
 	for _, want := range []string{"attempt 1, paused", "attempt 1, at work"} {
 		if out := shown(t, 80, receipt.Print); strings.Count(out, want) != 1 {
@@ -110,12 +110,12 @@ func TestStoppedTurns(t *testing.T) {
 		}
 	}
 	for now, want := range map[bool][]string{true: {"theme", "icons"}, false: {"icons"}} {
-		report := NewOrder(s.Detail(), s.Detail(), holder, boulder.Order{Do: boulder.OrderPause, Now: now})
+		report := NewOrder(detailOf(s), detailOf(s), holder, boulder.Order{Do: boulder.OrderPause, Now: now})
 		if diff := cmp.Diff(want, report.AtWork); diff != "" {
 			t.Errorf("after a pause, now %v, at work (-want +got):\n%s", now, diff)
 		}
 	}
-	w := NewWhy(s.Detail(), *s.State.SubTask("theme"), nil)
+	w := NewWhy(detailOf(s), *s.State.SubTask("theme"), nil)
 	for _, e := range s.Events {
 		w.Take(e)
 	}
@@ -136,7 +136,7 @@ func TestStoppedTurns(t *testing.T) {
 // A replan that is over: what it replaced is not counted, and costs nothing if it never began.
 func TestStatusAfterReplan(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Misbehave()
 	text := statusText(t, s, nil)
 	if !strings.Contains(text, "0/5 done") {
@@ -151,7 +151,7 @@ func TestStatusAfterReplan(t *testing.T) {
 // The end of a wait is the first thing that is said of it: the rest may be cut.
 func TestWaitsSayTheirEndFirst(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Plan()
 	ref := ref("icons")
 	s.Start(ref)
@@ -191,7 +191,7 @@ func TestBudgetWarnings(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Plan()
 	s.Apply(boulder.BudgetWarning{SubTaskID: "theme", Dimension: "tokens", Used: 820, Limit: 1000})
 	s.Apply(boulder.BudgetWarning{Dimension: "cost", Used: 0.9, Limit: 1})
@@ -204,7 +204,7 @@ func TestBudgetWarnings(t *testing.T) {
 // Who trusts a result has to know that no judge has seen it.
 func TestVerdictOfTheGatesAlone(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Plan()
 	for id, alone := range map[string]bool{"toggle": true, "theme": false} {
 		ref := boulder.AttemptRef{SubTaskID: id, Attempt: 1}
@@ -226,7 +226,7 @@ func TestVerdictOfTheGatesAlone(t *testing.T) {
 
 func TestReceiptFits(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Play()
 	s.Apply(boulder.BudgetSet{Budget: boulder.Budget{Tokens: 2e6, Cost: 5, Time: boulder.Duration(8 * time.Hour),
 		Attempts: 20, Calls: 500}})
@@ -240,7 +240,7 @@ func TestReceiptFits(t *testing.T) {
 		"interrupted": {false, boulder.Running, "attempt 1, interrupted"},
 	} {
 		for _, width := range []int{80, 120} {
-			r := NewReceipt(s.Detail(), s.Now)
+			r := NewReceipt(detailOf(s), s.Now)
 			r.Running, r.Status = test.running, test.status
 			text := shown(t, width, r.Print)
 			if !strings.Contains(text, test.says) || strings.Contains(text, "executing") {
@@ -256,7 +256,7 @@ func TestReceiptFits(t *testing.T) {
 // What a person says is told where the run is shown.
 func TestOrdersInTheViews(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Plan()
 	ref := ref("theme")
 	s.Start(ref)

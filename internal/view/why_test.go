@@ -14,7 +14,7 @@ import (
 // whyOf is the chain of a sub-task in which everything goes wrong.
 func whyOf(t *testing.T, turns bool) *Why {
 	t.Helper()
-	s := sample.New(t)
+	s := sample.New(t, sample.ID)
 	s.Misbehave()
 	var all []boulder.Turn
 	for _, e := range s.Events {
@@ -22,7 +22,7 @@ func whyOf(t *testing.T, turns bool) *Why {
 			all = append(all, boulder.Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Evidence: &b.Evidence})
 		}
 	}
-	w := NewWhy(s.Detail(), *s.State.SubTask("toggle"), all)
+	w := NewWhy(detailOf(s), *s.State.SubTask("toggle"), all)
 	for _, e := range s.Events {
 		w.Take(e)
 	}
@@ -83,7 +83,7 @@ func TestWhyFitsTheTerminal(t *testing.T) {
 // Every event is told in words, not by the name of its type.
 func TestDescribeKnowsEveryEvent(t *testing.T) {
 	t.Parallel()
-	s, bad := sample.New(t), sample.New(t)
+	s, bad := sample.New(t, sample.ID), sample.New(t, sample.ID)
 	s.Play()
 	s.Finish()
 	bad.Misbehave()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
-	"github.com/bouldermgr/manager/store"
 )
 
 // Began is when the sample boulder was created. Each of its events comes a second after the one before.
@@ -28,13 +27,7 @@ type Boulder struct {
 const ID = "01k3sample"
 
 // New is the boulder before its plan.
-func New(t testing.TB) *Boulder {
-	t.Helper()
-	return NewOf(t, ID)
-}
-
-// NewOf is New with an id.
-func NewOf(t testing.TB, id string) *Boulder {
+func New(t testing.TB, id string) *Boulder {
 	t.Helper()
 	s := &Boulder{T: t, ID: id, State: boulder.NewState(), Now: Began}
 	s.Apply(boulder.Created{Boulder: boulder.Boulder{
@@ -320,20 +313,4 @@ func (s *Boulder) PlayBlocked() {
 	s.Apply(boulder.Parked{
 		AttemptRef: theme, Reason: "waits for an answer to B1: Which key signs the theme 主题?", Digest: "It waits.", Awaits: []string{"B1"},
 	})
-}
-
-// Detail is the sample as a store would give it, from its state and its events.
-func (s *Boulder) Detail() store.Detail {
-	d := store.Detail{Boulder: s.State.Boulder, Revision: s.State.Revision}
-	attempts := map[boulder.AttemptRef]boulder.Attempt{}
-	for _, a := range s.State.Attempts {
-		attempts[a.AttemptRef] = *a
-	}
-	for _, t := range s.State.SubTasks {
-		d.SubTasks = append(d.SubTasks, *t)
-		for n := 1; n <= t.Attempts; n++ {
-			d.Attempts = append(d.Attempts, attempts[boulder.AttemptRef{SubTaskID: t.ID, Attempt: n}])
-		}
-	}
-	return d
 }
