@@ -211,9 +211,10 @@ func TestTodos(t *testing.T) {
 func TestUnknownModelAndAgentFail(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, steps())
-	if _, err := s.dir.Catalogue(s.ctx); err != nil { // a directory that still boots may lose these very events
-		t.Fatal(err)
-	}
+	first := s.session() // a directory that still boots may lose these very events: after a turn it has booted
+	booted := s.follow(s.dir.Client(), first.ID)
+	s.send(first.ID, "go")
+	await(s.ctx, t, booted, status(opencode.Idle))
 	for _, test := range []struct {
 		agent string
 		model opencode.ModelRef
