@@ -19,6 +19,7 @@ func asking(ctx context.Context, t *testing.T, p *pty) (answer func() (string, e
 		err  error
 	}
 	done := make(chan result, 1)
+	p.drain() // or the prompt of the question before would pass for this one's
 	before := len(p.text())
 	go func() {
 		text, err := view.ReadAnswer(ctx, p.slave, p.slave, "B1> ")
