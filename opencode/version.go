@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
-	"regexp"
 	"strings"
 	"time"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // TestedVersion is the version of OpenCode that this package was written against.
@@ -82,7 +83,7 @@ var needed = []string{
 	"GET /permission", "POST /permission/{}/reply", "GET /question", "POST /question/{}/reply",
 }
 
-var pathParameter = regexp.MustCompile(`\{[^}]*\}`)
+var pathParameter = text.Regexp(`\{[^}]*\}`)
 
 // Check tells, with a [*VersionError], whether the server can be used: by [CheckVersion], and a minor version that was not
 // tested by the calls that the server says it knows.
@@ -103,7 +104,7 @@ func (c *Client) Check(ctx context.Context) error {
 	known := map[string]bool{}
 	for path, methods := range doc.Paths {
 		for method := range methods {
-			known[strings.ToUpper(method)+" "+pathParameter.ReplaceAllString(path, "{}")] = true
+			known[strings.ToUpper(method)+" "+pathParameter().ReplaceAllString(path, "{}")] = true
 		}
 	}
 	for _, call := range needed {

@@ -4,6 +4,7 @@ import (
 	"regexp"
 
 	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // maxMessage is the longest text of a provider that is kept in an [Error], in characters. Gateways answer with whole
@@ -13,15 +14,15 @@ const maxMessage = 600
 // loose matches what is a key in the error of a provider, and may be none elsewhere. Vendors echo keys partly starred,
 // hence the * in the classes; what is a key anywhere is known to package secret.
 var loose = []struct {
-	pattern *regexp.Regexp
+	pattern func() *regexp.Regexp
 	with    string
 }{
-	{regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=*-]{6,}`), "$1 " + redacted},
-	{regexp.MustCompile(`\b(?:sk|xai|gsk|pk|rk)[-_][A-Za-z0-9_*-]{8,}`), redacted},
-	{regexp.MustCompile(`\bAIza[A-Za-z0-9_*-]{6,}`), redacted},
-	{regexp.MustCompile(`(?i)([?&\s"']|^)((?:api[-_]?)?key|access_token|token)=[^&\s"'<>]+`), "$1$2=" + redacted},
+	{text.Regexp(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=*-]{6,}`), "$1 " + redacted},
+	{text.Regexp(`\b(?:sk|xai|gsk|pk|rk)[-_][A-Za-z0-9_*-]{8,}`), redacted},
+	{text.Regexp(`\bAIza[A-Za-z0-9_*-]{6,}`), redacted},
+	{text.Regexp(`(?i)([?&\s"']|^)((?:api[-_]?)?key|access_token|token)=[^&\s"'<>]+`), "$1$2=" + redacted},
 	{
-		regexp.MustCompile(`(?i)\b((?:x-)?(?:goog-)?api[-_]?key["']?\s*[:=]\s*["']?)[A-Za-z0-9._~+/=*-]{6,}`),
+		text.Regexp(`(?i)\b((?:x-)?(?:goog-)?api[-_]?key["']?\s*[:=]\s*["']?)[A-Za-z0-9._~+/=*-]{6,}`),
 		"${1}" + redacted,
 	},
 }
@@ -34,7 +35,7 @@ var byForm *secret.Redactor
 func Redact(s string) string {
 	s = byForm.Text(s)
 	for _, l := range loose {
-		s = l.pattern.ReplaceAllString(s, l.with)
+		s = l.pattern().ReplaceAllString(s, l.with)
 	}
 	return s
 }

@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 const (
@@ -67,10 +67,10 @@ func (x *Export) State() (*boulder.State, error) {
 }
 
 // safeID matches ids that can be names of directories.
-var safeID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+var safeID = text.Regexp(`^[a-zA-Z0-9_-]{1,64}$`)
 
 func checkID(what, id string) error {
-	if !safeID.MatchString(id) {
+	if !safeID().MatchString(id) {
 		return fmt.Errorf("the id %.80q of %s may only have 1 to 64 characters: letters, digits, - and _", id, what)
 	}
 	return nil

@@ -3,7 +3,6 @@ package taskledger
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -173,11 +172,11 @@ func (a *answer) repetitions() []string {
 	return told
 }
 
-var noID = regexp.MustCompile(`(-|[^a-zA-Z0-9_])+`)
+var noID = text.Regexp(`(-|[^a-zA-Z0-9_])+`)
 
 // slug makes an id of what a model took for one; "" if nothing is left.
 func slug(id string) string {
-	id = noID.ReplaceAllString(strings.TrimSpace(id), "-")
+	id = noID().ReplaceAllString(strings.TrimSpace(id), "-")
 	return strings.Trim(id[:min(len(id), maxID)], "-")
 }
 

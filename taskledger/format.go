@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -215,10 +214,10 @@ func isPlain(s string) bool {
 
 // unfitForBlock matches texts that a literal block can hold only with marks that puzzle people, or that editors change:
 // what begins with a space, ends with an empty line, or has spaces at the end of a line.
-var unfitForBlock = regexp.MustCompile(`^[ \t\n]|[ \t](\n|$)|\n\n$`)
+var unfitForBlock = text.Regexp(`^[ \t\n]|[ \t](\n|$)|\n\n$`)
 
 // isBlock reports whether a text is written as a literal block.
 func isBlock(s string) bool {
-	return strings.Contains(s, "\n") && !unfitForBlock.MatchString(s) &&
+	return strings.Contains(s, "\n") && !unfitForBlock().MatchString(s) &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && r != '\t' && unprintable(r) })
 }

@@ -3,7 +3,6 @@ package taskledger
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +49,7 @@ func FromList(req boulder.PlanRequest, now time.Time) (*boulder.Plan, error) {
 const maxGoal = 200
 
 // listItem matches the first line of a step: its indentation, number and text.
-var listItem = regexp.MustCompile(`^([ \t]*)(\d{1,3})[.)][ \t]+(\S.*)$`)
+var listItem = text.Regexp(`^([ \t]*)(\d{1,3})[.)][ \t]+(\S.*)$`)
 
 // splitList gives the text before the list, and its steps without their numbers.
 func splitList(text string) (before string, steps []string, err error) {
@@ -64,7 +63,7 @@ func splitList(text string) (before string, steps []string, err error) {
 		line = strings.TrimRight(line, " \t\r\n")
 		body := strings.TrimLeft(line, " \t")
 		indent := len(line) - len(body)
-		if m := listItem.FindStringSubmatch(line); m != nil && !fenced && (len(steps) == 0 || indent < inner) {
+		if m := listItem().FindStringSubmatch(line); m != nil && !fenced && (len(steps) == 0 || indent < inner) {
 			number, _ := strconv.Atoi(m[2]) // of at most three digits
 			switch want := len(steps) + 1; {
 			case number == want:

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/ledger"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/providers"
 )
 
@@ -167,12 +167,12 @@ func IsSimple(task string, limit int) bool {
 		limit = simpleChars
 	}
 	task = strings.TrimSpace(task)
-	return task != "" && utf8.RuneCountInString(task) <= limit && !severalSteps.MatchString(task)
+	return task != "" && utf8.RuneCountInString(task) <= limit && !severalSteps().MatchString(task)
 }
 
 // severalSteps matches what speaks for more than one step: another line; an end of a sentence with something behind it;
 // a semicolon; a numbered or bulleted entry; an enumeration of three and more ("a, b and c"); a word of order.
-var severalSteps = regexp.MustCompile(`(?i)\n|[.!?]["')\]]*\s+\S|[。！？]\S|;|(^|\s)(\d+[.)]|[-*•])\s` +
+var severalSteps = text.Regexp(`(?i)\n|[.!?]["')\]]*\s+\S|[。！？]\S|;|(^|\s)(\d+[.)]|[-*•])\s` +
 	`|,[^,]+,|,[^,]+\s(and|or)\s|\b(then|after that|afterwards|finally|step \d)\b`)
 
 // Seal gives a copy of a plan with a seal: base is the commit that it was made on (empty outside git), model the ledger

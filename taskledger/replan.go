@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -182,7 +181,7 @@ func (r *replanner) check() []string {
 	return problems(p)
 }
 
-var numbered = regexp.MustCompile(`^(.+)-\d{1,4}$`)
+var numbered = text.Regexp(`^(.+)-\d{1,4}$`)
 
 // rename gives new ids where the model's own are taken: with the first free number from 2 behind them, in place of one that
 // they have.
@@ -192,7 +191,7 @@ func (r *replanner) rename() {
 		taken = append(taken, s.ID)
 	}
 	for i, s := range r.specs {
-		base, id := numbered.ReplaceAllString(s.ID, "$1"), s.ID
+		base, id := numbered().ReplaceAllString(s.ID, "$1"), s.ID
 		for n := 2; slices.Contains(r.req.Taken, s.ID) && slices.Contains(taken, id); n++ {
 			number := "-" + strconv.Itoa(n)
 			id = base[:min(len(base), maxID-len(number))] + number

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -50,11 +49,11 @@ func newestOr(args []string) string {
 }
 
 // subTaskNumber is what views call a sub-task: [2/3], or its number alone.
-var subTaskNumber = regexp.MustCompile(`^(\[[0-9]+(/[0-9]+)?\]|[1-9][0-9]{0,3})$`)
+var subTaskNumber = text.Regexp(`^(\[[0-9]+(/[0-9]+)?\]|[1-9][0-9]{0,3})$`)
 
 // subTaskPlace is the place in the plan, from 1, that a user means with a number.
 func subTaskPlace(ref string) (n int, ok bool) {
-	if !subTaskNumber.MatchString(ref) {
+	if !subTaskNumber().MatchString(ref) {
 		return 0, false
 	}
 	number, _, _ := strings.Cut(strings.Trim(ref, "[]"), "/")

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Syntax says what the shell cannot read in a command; empty: it can, or there is no shell to ask. Nothing is executed.
@@ -25,12 +27,12 @@ func Syntax(line string) string {
 }
 
 // name is what can be the name of a program, and is no path.
-var name = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*$`)
+var name = text.Regexp(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*$`)
 
 // Missing returns the first word of a command if it is the name of a program that the shell does not find.
 func Missing(ctx context.Context, dir string, env []string, line string) string {
 	words := strings.Fields(line)
-	if len(words) == 0 || !name.MatchString(words[0]) {
+	if len(words) == 0 || !name().MatchString(words[0]) {
 		return ""
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-c", `command -v -- "$1"`, "sh", words[0])
@@ -46,24 +48,24 @@ const exitNotFound = 127
 
 var (
 	// notFound is what the shell itself says; a script says its own name first.
-	notFound = regexp.MustCompile(`(?m)^sh: (?:line )?(?:\d+: )?([^/:\s]+): (?:command )?not found$`)
+	notFound = text.Regexp(`(?m)^sh: (?:line )?(?:\d+: )?([^/:\s]+): (?:command )?not found$`)
 	// noScript is what npm, pnpm, yarn 1 and later ones say.
-	noScript = regexp.MustCompile(`(?m)^(?:npm (?:error|ERR!) Missing script: "([^"\n]+)"|\W*ERR_PNPM_NO_SCRIPT\W+Missing script: (\S+)|` +
+	noScript = text.Regexp(`(?m)^(?:npm (?:error|ERR!) Missing script: "([^"\n]+)"|\W*ERR_PNPM_NO_SCRIPT\W+Missing script: (\S+)|` +
 		`error Command "([^"\n]+)" not found\.|Usage Error: Couldn't find a script named "([^"\n]+)"\.)`)
-	noTarget = regexp.MustCompile("(?m)^make: \\*\\*\\* No rule to make target ['`]([^'\n]+)'\\.  Stop\\.$")
+	noTarget = text.Regexp("(?m)^make: \\*\\*\\* No rule to make target ['`]([^'\n]+)'\\.  Stop\\.$")
 )
 
 // NotFound returns what a command names and what is not there, by how it ended: a program, which the shell did not find, or a
 // script or target, and then the file that does not have it. A path is no program: what lies there may be work that is still
 // to be done.
 func NotFound(line string, exit int, output string) (name, file string) {
-	if m := notFound.FindStringSubmatch(output); m != nil && exit == exitNotFound {
+	if m := notFound().FindStringSubmatch(output); m != nil && exit == exitNotFound {
 		return m[1], ""
 	}
 	for _, tool := range []struct {
 		says *regexp.Regexp
 		file string
-	}{{noScript, "package.json"}, {noTarget, "Makefile"}} {
+	}{{noScript(), "package.json"}, {noTarget(), "Makefile"}} {
 		m := tool.says.FindStringSubmatch(output)
 		if m == nil || exit == 0 {
 			continue

@@ -290,7 +290,7 @@ func (c *Config) Rules() enforcer.Rules {
 	r := enforcer.DefaultRules()
 	overlay(c.Rule, &r)
 	if c.Rule.Polling != nil {
-		r.Polling = []*regexp.Regexp{matchesNothing} // with no pattern at all the defaults would count
+		r.Polling = []*regexp.Regexp{matchesNothing()} // with no pattern at all the defaults would count
 	}
 	for _, p := range c.Rule.Polling {
 		r.Polling = append(r.Polling, p.Regexp)
@@ -298,7 +298,7 @@ func (c *Config) Rules() enforcer.Rules {
 	return r
 }
 
-var matchesNothing = regexp.MustCompile(`[^\s\S]`)
+var matchesNothing = text.Regexp(`[^\s\S]`)
 
 // Loop is the defaults of `manager loop` with what the configuration changes.
 func (c *Config) Loop() boulder.Loop {

@@ -2,11 +2,11 @@ package config
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/bouldermgr/manager/internal/notify"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/yamlfile"
 )
 
@@ -29,7 +29,7 @@ type Notify struct {
 }
 
 // wholeVariable is a value that is taken from the environment.
-var wholeVariable = regexp.MustCompile(`^\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})$`)
+var wholeVariable = text.Regexp(`^\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})$`)
 
 // check reports what is well-formed and makes no sense. The webhook is in no message.
 func (c *Notify) check(file *yamlfile.File) {
@@ -42,7 +42,7 @@ func (c *Notify) check(file *yamlfile.File) {
 				"use finished, blocked, failed or budget")
 		}
 	}
-	if c.Webhook != "" && !wholeVariable.MatchString(c.Webhook) {
+	if c.Webhook != "" && !wholeVariable().MatchString(c.Webhook) {
 		if _, err := notify.ParseWebhook(c.Webhook); err != nil {
 			file.Report("notify.webhook", "notify.webhook: "+err.Error(), "")
 		}
@@ -56,7 +56,7 @@ func (c *Notify) Wants(e notify.Event) bool {
 
 // Address is the webhook's, from the environment if the configuration names a variable; empty: there is none.
 func (c *Notify) Address(getenv func(string) string) (string, error) {
-	names := wholeVariable.FindStringSubmatch(c.Webhook)
+	names := wholeVariable().FindStringSubmatch(c.Webhook)
 	if names == nil {
 		return c.Webhook, nil
 	}

@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Command is a command of a project.
@@ -75,7 +77,7 @@ func npmScripts(project fs.FS) (scripts map[string]any, ok bool) {
 // Missing says which script or target a command runs that the project does not have; empty: none, or it is not certain.
 func Missing(project fs.FS, line string) string {
 	words := strings.Fields(line)
-	if slices.ContainsFunc(words, func(w string) bool { return !plainWord.MatchString(w) }) {
+	if slices.ContainsFunc(words, func(w string) bool { return !plainWord().MatchString(w) }) {
 		return ""
 	}
 	switch {
@@ -88,7 +90,7 @@ func Missing(project fs.FS, line string) string {
 }
 
 // plainWord is no option, no assignment and nothing that the shell reads.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.:/@][A-Za-z0-9_.:/@-]*$`)
+var plainWord = text.Regexp(`^[A-Za-z0-9_.:/@][A-Za-z0-9_.:/@-]*$`)
 
 func missingScript(project fs.FS, tool, name string) string {
 	scripts, ok := npmScripts(project)
@@ -101,7 +103,7 @@ func missingScript(project fs.FS, tool, name string) string {
 }
 
 // unlistable is what gives a Makefile targets that it does not name; with a file of a like name, make may have a rule of its own.
-var unlistable = regexp.MustCompile(`(?m)^[ \t]*[s-]?include|%|^[^\t#\n]*\$[^\n=]*:|eval|^\.DEFAULT[ \t]*:`)
+var unlistable = text.Regexp(`(?m)^[ \t]*[s-]?include|%|^[^\t#\n]*\$[^\n=]*:|eval|^\.DEFAULT[ \t]*:`)
 
 func missingTarget(project fs.FS, name string) string {
 	makefile := makefileOf(project)
@@ -109,8 +111,8 @@ func missingTarget(project fs.FS, name string) string {
 	if makefile == "" || err != nil || len(like) > 0 {
 		return ""
 	}
-	text := read(project, makefile)
-	if unlistable.Match(text) || makes(text, name) {
+	rules := read(project, makefile)
+	if unlistable().Match(rules) || makes(rules, name) {
 		return ""
 	}
 	return fmt.Sprintf("%s has no target %q", makefile, name)
@@ -121,23 +123,23 @@ func cargo(found []Command, project fs.FS, run string) []Command {
 	switch {
 	case !isFile(project, "Cargo.toml"):
 		return found
-	case workspace.Match(read(project, "Cargo.toml")):
+	case workspace().Match(read(project, "Cargo.toml")):
 		return append(found, Command{run + " --workspace", "Cargo.toml has a workspace", "cargo"})
 	}
 	return append(found, Command{run, "there is a Cargo.toml", "cargo"})
 }
 
-var workspace = regexp.MustCompile(`(?m)^[ \t]*\[workspace\]`)
+var workspace = text.Regexp(`(?m)^[ \t]*\[workspace\]`)
 
 // pytestConfigs are the files in which pytest looks for its configuration, and what stands in them then.
 var pytestConfigs = []struct {
 	name string
-	has  *regexp.Regexp // nil: the file itself is enough
+	has  func() *regexp.Regexp // nil: the file itself is enough
 }{
 	{"pytest.ini", nil},
-	{"pyproject.toml", regexp.MustCompile(`(?m)^[ \t]*\[tool\.pytest(\.ini_options)?\]`)},
-	{"tox.ini", regexp.MustCompile(`(?m)^\[pytest\]`)},
-	{"setup.cfg", regexp.MustCompile(`(?m)^\[tool:pytest\]`)},
+	{"pyproject.toml", text.Regexp(`(?m)^[ \t]*\[tool\.pytest(\.ini_options)?\]`)},
+	{"tox.ini", text.Regexp(`(?m)^\[pytest\]`)},
+	{"setup.cfg", text.Regexp(`(?m)^\[tool:pytest\]`)},
 }
 
 // pytestFiles match what pytest collects, where most projects have it.
@@ -146,7 +148,7 @@ var pytestFiles = []string{"conftest.py", "test_*.py", "*_test.py"}
 // pytest says what speaks for it.
 func pytest(project fs.FS) (why string) {
 	for _, config := range pytestConfigs {
-		if isFile(project, config.name) && (config.has == nil || config.has.Match(read(project, config.name))) {
+		if isFile(project, config.name) && (config.has == nil || config.has().Match(read(project, config.name))) {
 			return config.name + " configures pytest"
 		}
 	}
@@ -171,10 +173,10 @@ func makefileOf(project fs.FS) string {
 }
 
 // rule is the head of a rule of make: targets, one or two colons, and no assignment.
-var rule = regexp.MustCompile(`(?m)^([^\s:=#][^:=#\n]*?)[ \t]*::?(?:[^:=\n]|$)`)
+var rule = text.Regexp(`(?m)^([^\s:=#][^:=#\n]*?)[ \t]*::?(?:[^:=\n]|$)`)
 
 func makes(makefile []byte, target string) bool {
-	for _, m := range rule.FindAllSubmatch(makefile, -1) {
+	for _, m := range rule().FindAllSubmatch(makefile, -1) {
 		if slices.Contains(strings.Fields(string(m[1])), target) {
 			return true
 		}
