@@ -119,11 +119,7 @@ func (r *run) brief(o *boulder.Open) boulder.Brief {
 			in.Finished = append(in.Finished, t)
 		}
 	}
-	limits := prompts.DefaultLimits()
-	if r.o.cfg.Prompts != nil {
-		limits = *r.o.cfg.Prompts
-	}
-	return prompts.Build(in, limits)
+	return prompts.Build(in)
 }
 
 // told is what a session is told besides what the judge found, after the turn that has ended.

@@ -20,7 +20,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
-	"github.com/bouldermgr/manager/prompts"
 )
 
 // Limits bounds what runs at once and how often something is tried. Start from [DefaultLimits].
@@ -44,8 +43,6 @@ type Config struct {
 
 	// Limits defaults to [DefaultLimits].
 	Limits *Limits
-	// Prompts bounds the briefs. Defaults to [prompts.DefaultLimits].
-	Prompts *prompts.Limits
 	// BlockerTool names the tool with which the agents of a boulder report what only a person can answer. It is asked
 	// whenever a brief is written; empty: there is none now. Defaults to none.
 	BlockerTool func(b boulder.Boulder) string

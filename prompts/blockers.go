@@ -29,40 +29,33 @@ func Answers(settled []boulder.RaisedBlocker) []string {
 }
 
 // triage explains the tool with which an agent reports what only a person can answer (seed 003, FR-011, FR-026).
-func (b *builder) triage() *section {
-	tool := b.in.BlockerTool
+func triage(tool string) string {
 	if tool == "" {
-		return &section{}
+		return ""
 	}
-	return &section{
-		heading: triageHeading,
-		text: "Nobody reads along. Never wait for an answer, and never end with a question: call the tool `" + tool + "`, once for " +
-			"each thing, and go on.\n\n" +
-			"- A soft blocker (`blocks_progress: false`) is a choice that can be changed later: a name, a format, a library for " +
-			"a detail. Look into three `options`, take one, say which (`chosen_option`) and why (`chosen_reasoning`), and go " +
-			"on with it.\n" +
-			"- A hard blocker (`blocks_progress: true`) is what you must not decide: architecture that much depends on, " +
-			"security, secrets, money, deleting or publishing something, or a refused permission that the work cannot do " +
-			"without. Do not get around it. Do what does not depend on it, then end your turn: the answer comes in a later " +
-			"session.\n\n" +
-			"`question` is for somebody who has not seen your work; `context` says what they have to know: files, findings, what " +
-			"follows from each answer. A permission that was refused is on record already: do not ask for it again, and report it " +
-			"with the tool only where it is a hard blocker.",
-	}
+	return "Nobody reads along. Never wait for an answer, and never end with a question: call the tool `" + tool + "`, once for " +
+		"each thing, and go on.\n\n" +
+		"- A soft blocker (`blocks_progress: false`) is a choice that can be changed later: a name, a format, a library for " +
+		"a detail. Look into three `options`, take one, say which (`chosen_option`) and why (`chosen_reasoning`), and go " +
+		"on with it.\n" +
+		"- A hard blocker (`blocks_progress: true`) is what you must not decide: architecture that much depends on, " +
+		"security, secrets, money, deleting or publishing something, or a refused permission that the work cannot do " +
+		"without. Do not get around it. Do what does not depend on it, then end your turn: the answer comes in a later " +
+		"session.\n\n" +
+		"`question` is for somebody who has not seen your work; `context` says what they have to know: files, findings, what " +
+		"follows from each answer. A permission that was refused is on record already: do not ask for it again, and report it " +
+		"with the tool only where it is a hard blocker."
 }
 
 const triageHeading = "## When you need a person"
 
 // before is what a session did that ended because it needed an answer.
-func (b *builder) before() *section {
-	if b.in.SubTask.Before == "" {
-		return &section{}
+func before(t *boulder.SubTask) string {
+	if t.Before == "" {
+		return ""
 	}
-	return &section{
-		heading: "## An earlier session began this",
-		text: "It ended because it needed a person's answer, and that is no failure. Find out what is done of it in the files, " +
-			"and go on from there." + separator + quoted(clean(b.in.SubTask.Before)),
-	}
+	return "It ended because it needed a person's answer, and that is no failure. Find out what is done of it in the files, " +
+		"and go on from there." + separator + quoted(clean(t.Before))
 }
 
 // checkProgress asks an agent that is sent back to work where it stands, and how it says that there is none left (seed 003,

@@ -33,7 +33,7 @@ func TestBlockersGolden(t *testing.T) {
 	in.SubTask.Before = waited
 	told := prompts.Told{Answers: in.Answers, Notes: in.Notes, BlockerTool: in.BlockerTool}
 	golden.Compare(t, "blockers.md", strings.Join([]string{
-		prompts.Build(in, prompts.DefaultLimits()).Text,
+		prompts.Build(in).Text,
 		prompts.Continuation(in.SubTask, boulder.Turn{
 			Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{ContinuationPrompt: "Sign the tokens."},
 		}, told),
@@ -50,7 +50,7 @@ func TestBlockersGolden(t *testing.T) {
 func TestNoToolNoTriage(t *testing.T) {
 	t.Parallel()
 	turn := boulder.Turn{Evidence: &boulder.Evidence{}, Verdict: &boulder.Verdict{}}
-	text := prompts.Build(input(), prompts.DefaultLimits()).Text +
+	text := prompts.Build(input()).Text +
 		prompts.Continuation(input().SubTask, turn, prompts.Told{}) + prompts.KeepGoing(prompts.Unfinished{})
 	for _, word := range []string{"blocker", boulder.DoneMarker, "need a person"} {
 		if strings.Contains(text, word) {
@@ -66,7 +66,7 @@ func TestLongAnswersAreInAFile(t *testing.T) {
 	for i := range 5 {
 		in.Answers = append(in.Answers, fmt.Sprintf("About B%d: %s", i+1, strings.Repeat("ж", 3_900)))
 	}
-	b := prompts.Build(in, prompts.DefaultLimits())
+	b := prompts.Build(in)
 	if n := utf8.RuneCountInString(b.Text); n > 24_000 {
 		t.Errorf("%d characters", n)
 	}

@@ -2,11 +2,26 @@ package prompts
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
+)
+
+// Bounds of a brief, in characters, headings within a part and notices of cuts included.
+const (
+	// maxBrief yields only to what is never cut: goal, constraints, the sub-task's own content, criteria, outputs and
+	// commands, what to do when a person is needed, headings, notices, and texts shorter than their notice.
+	maxBrief        = 24_000
+	maxRequest      = 8_000
+	maxDependency   = 4_000 // of one result; short ones are given whole
+	maxDependencies = 10_000
+	maxNotes        = 4_000 // at least the newest one whole
+	maxAnswersKept  = 8_000 // at least the newest one whole
+	maxFailures     = 2_500 // four digests of full length
+	maxFacts        = 2_000 // of the planning; and of those that were found out since
+	maxFinished     = 2_000 // some twenty lines
 )
 
 // Input is what a brief is made from: stored records only.
@@ -18,41 +33,84 @@ type Input struct {
 	// Dependencies are the direct ones, all completed, or skipped by a person. When there is not room for every one, the
 	// first ones win.
 	Dependencies []*boulder.SubTask
-	// NewFacts are what judges noted since the plan was made, oldest first.
-	NewFacts []string
-	// Notes are what people noted while the job was under way, oldest first.
-	Notes []string
-	// Answers are what people said about blockers of this sub-task, oldest first, see [Answers].
-	Answers []string
-	// BlockerTool is the name of the tool with which the agent can report what only a person can answer; empty: there is none.
-	BlockerTool string
-	// Finished are other sub-tasks that are over. When there is not room for every one, the first ones win.
-	Finished []*boulder.SubTask
+	NewFacts     []string           // what judges noted since the plan was made, oldest first
+	Notes        []string           // what people noted while the job was under way, oldest first
+	Answers      []string           // what people said about blockers of this sub-task, oldest first, see [Answers]
+	BlockerTool  string             // with which the agent can report what only a person can answer; empty: there is none
+	Finished     []*boulder.SubTask // others that are over; when there is not room for every one, the first ones win
 }
 
 // Build writes the brief of an attempt. Its Files are those that the cuts in its text name, and no others. They lie in
 // RunsDir/BoulderID; what belongs to a sub-task, in a directory of its id there (api/output.md). A path that the briefs
 // of several sub-tasks name has the same text in all of them, so it does not matter which one writes it.
-func Build(in Input, limits Limits) boulder.Brief {
-	b := builder{in: in, limits: limits, dir: filepath.Join(in.RunsDir, dirName(in.BoulderID))}
-	me := in.SubTask.ID
-	goal := &section{heading: "## Goal of the whole job", text: text.Fold(in.Plan.Goal)}
-	constraints := &section{heading: "## Constraints\n\nThey hold for everything you do.", text: bullets(in.Plan.Constraints)}
-	answers := b.passage("## Answers of the person whose job this is\n\n"+
-		"Earlier sessions asked. What was answered takes precedence over the rest of this brief. The newest comes first.",
-		newestFirst(in.Answers), limits.Answers, me, "answers.md")
-	notes := b.passage("## Notes of the person whose job this is\n\n"+
-		"They came while the job was under way and take precedence over the rest of this brief. The newest comes first.",
-		newestFirst(in.Notes), limits.Notes, me, "notes.md")
-	learned := b.data("## Found out by other sub-tasks\n\nThe newest comes first.", newestFirst(in.NewFacts), limits.NewFacts,
-		me, "new-facts.md")
-	request, results, failures, finished, facts := b.request(), b.results(), b.failures(), b.finished(), b.facts()
-	sections := []*section{
-		b.opening(), goal, constraints, request, b.work(), b.triage(), answers, notes, results, b.before(), failures, learned,
-		finished, facts, b.closing(),
+func Build(in Input) boulder.Brief {
+	t := &in.SubTask
+	file := func(subTask, name string) string {
+		return filepath.Join(in.RunsDir, dirName(in.BoulderID), dirName(subTask), name)
 	}
-	// Without what it builds on an attempt cannot succeed; without the list of what else was done it usually can.
-	share(limits.Total, sections, answers, notes, results, failures, request, learned, facts, finished)
+	cuttable := func(heading, text, path string, limit int) *section {
+		return &section{heading: heading, limit: limit, each: limit, path: path, passages: []passage{{"", text, path, text}}}
+	}
+	data := func(heading, text, path string, limit int) *section {
+		s := cuttable(heading, text, path, limit)
+		s.passages[0].text = quoted(text)
+		return s
+	}
+	task := clean(in.Plan.Task)
+	if task == clean(t.Description) {
+		task = ""
+	}
+	request := cuttable("## The request that the whole job comes from", task, file("", "request.md"), maxRequest)
+	answers := cuttable("## Answers of the person whose job this is\n\n"+
+		"Earlier sessions asked. What was answered takes precedence over the rest of this brief. The newest comes first.",
+		newestFirst(in.Answers), file(t.ID, "answers.md"), maxAnswersKept)
+	notes := cuttable("## Notes of the person whose job this is\n\n"+
+		"They came while the job was under way and take precedence over the rest of this brief. The newest comes first.",
+		newestFirst(in.Notes), file(t.ID, "notes.md"), maxNotes)
+	results := &section{
+		heading: "## Results this sub-task builds on\n\nThey come from other sessions.",
+		limit:   maxDependencies, each: maxDependency, path: file(t.ID, "dependencies.md"),
+	}
+	for _, d := range in.Dependencies {
+		out := outcome(d)
+		results.passages = append(results.passages, passage{
+			"### " + d.ID + ": " + text.Short(d.Subject, 200) + "\n", quoted(out), file(d.ID, "output.md"), out,
+		})
+	}
+	failures := data("## Earlier tries at this sub-task failed\n\n"+
+		"Find out what is left of them in the files, and do not go the same way again. The newest comes first.",
+		failures(t), file(t.ID, "failures.md"), maxFailures)
+	learned := data("## Found out by other sub-tasks\n\nThe newest comes first.", newestFirst(in.NewFacts),
+		file(t.ID, "new-facts.md"), maxFacts)
+	over := data("## Other sub-tasks that are over", finished(in.Finished), file(t.ID, "finished.md"), maxFinished)
+	facts := data("## Facts from the planning", facts(in.Plan.Facts), file("", "facts.md"), maxFacts)
+
+	sections := []*section{
+		{text: opening(in)},
+		{heading: "## Goal of the whole job", text: text.Fold(in.Plan.Goal)},
+		{heading: "## Constraints\n\nThey hold for everything you do.", text: bullets(in.Plan.Constraints)},
+		request,
+		{heading: "## Your sub-task", text: work(t)},
+		{heading: triageHeading, text: triage(in.BlockerTool)},
+		answers, notes, results,
+		{heading: "## An earlier session began this", text: before(t)},
+		failures, learned, over, facts,
+		{heading: "## When you are done", text: closing(t)},
+	}
+	// Those that can be cut get the least they need, and what is left goes to the most urgent ones: without what it builds
+	// on an attempt cannot succeed; without the list of what else was done it usually can.
+	urgency := []*section{answers, notes, results, failures, request, learned, facts, over}
+	least := make([]int, len(urgency))
+	for i, s := range urgency {
+		least[i] = s.render(0)
+	}
+	room := maxBrief
+	for _, s := range sections {
+		room -= length(s.String())
+	}
+	for i, s := range urgency {
+		room -= s.render(least[i]+max(0, room)) - least[i]
+	}
 	var brief boulder.Brief
 	for _, s := range sections {
 		brief.Text += s.String()
@@ -62,45 +120,9 @@ func Build(in Input, limits Limits) boulder.Brief {
 	return brief
 }
 
-// section is one part of a brief. Where fit is set, it gives the text and the files for the room that there is.
-type section struct {
-	heading string
-	text    string
-	fit     func(room int) (string, []boulder.File)
-	limit   int // of what fit gives
-	files   []boulder.File
-}
-
-// String is the section as it stands in the brief; nothing, if it has nothing to say.
-func (s *section) String() string {
-	switch {
-	case s.text == "":
-		return ""
-	case s.heading == "":
-		return s.text + separator
-	}
-	return s.heading + separator + s.text + separator
-}
-
-// render fits the section into the room that there is, and returns the characters of its text.
-func (s *section) render(room int) int {
-	if s.fit != nil {
-		s.text, s.files = s.fit(min(room, s.limit))
-	}
-	return utf8.RuneCountInString(s.text)
-}
-
-// share lays out the sections in at most total characters, or in as many as cannot be cut: those that can be cut get the
-// least they need, and what is left goes to the most urgent ones, which come first.
-func share(total int, sections []*section, urgency ...*section) {
-	least := make([]int, len(urgency))
-	for i, s := range urgency {
-		least[i] = s.render(0)
-	}
-	for _, s := range sections {
-		total -= utf8.RuneCountInString(s.String())
-	}
-	for i, s := range urgency {
-		total -= s.render(least[i]+max(0, total)) - least[i]
-	}
+// newestFirst lists what is in order of time.
+func newestFirst(items []string) string {
+	items = slices.Clone(items)
+	slices.Reverse(items)
+	return bullets(items)
 }

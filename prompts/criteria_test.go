@@ -16,7 +16,7 @@ func TestCriteriaGolden(t *testing.T) {
 	in.SubTask.DoneWhen, in.SubTask.Lint = boulder.DoneWords(), []string{"go vet ./..."}
 	in.SubTask.NoWorse = []string{"go test ./..."}
 	turn := judgedTurn()
-	brief := prompts.Build(in, prompts.DefaultLimits()).Text
+	brief := prompts.Build(in).Text
 	missing := prompts.Continuation(in.SubTask, turn, prompts.Told{})
 	turn.Evidence.Promised, turn.Evidence.NoServer, turn.Evidence.Diagnostics = true, true, nil
 	turn.Evidence.Gates = []boulder.Gate{{Command: "go vet ./...", ExitCode: 1, Output: "a.go:3: unreachable code"}}
@@ -27,7 +27,7 @@ func TestCriteriaGolden(t *testing.T) {
 		t.Errorf("nothing was forgotten: %q", text)
 	}
 	in.SubTask.DoneWhen = []string{boulder.DoneTests, boulder.DoneJudge}
-	plain := prompts.Build(in, prompts.DefaultLimits()).Text + prompts.Continuation(in.SubTask, turn, prompts.Told{})
+	plain := prompts.Build(in).Text + prompts.Continuation(in.SubTask, turn, prompts.Told{})
 	if strings.Contains(plain, "promise") || strings.Contains(plain, "language server") {
 		t.Errorf("criteria that do not count are told of:\n%s", plain)
 	}

@@ -2,6 +2,7 @@ package prompts
 
 import (
 	"fmt"
+	"net/url"
 	"sort"
 	"strings"
 	"unicode/utf8"
@@ -10,23 +11,95 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// passage is a text that may be cut, and the file that holds all of it if it is.
+const separator = "\n\n"
+
+// length is in characters.
+func length(s string) int { return utf8.RuneCountInString(s) }
+
+// section is one part of a brief. With passages, its text and files are made by render.
+type section struct {
+	heading  string
+	text     string
+	passages []passage
+	limit    int    // of the text
+	each     int    // of a passage
+	path     string // of the file for all passages together
+	files    []boulder.File
+}
+
+// passage is a text that may be cut.
 type passage struct {
-	text  string
-	total int // characters
-	path  string
-	whole string // what the file gets
+	heading string // with its line break; empty: none
+	text    string
+	path    string // of the file that holds all of it if it is cut
+	whole   string // what the file gets
 }
 
-func newPassage(text, path string) passage {
-	return passage{text, utf8.RuneCountInString(text), path, text}
+// String is the section as it stands in the brief; nothing, if it has nothing to say.
+func (s *section) String() string {
+	switch {
+	case s.text == "":
+		return ""
+	case s.heading == "":
+		return s.text + separator
+	}
+	return s.heading + separator + s.text + separator
 }
 
-// newData is a passage that a model or a tool wrote, as it stands in a brief.
-func newData(text, path string) passage {
-	p := newPassage(quoted(text), path)
-	p.whole = text
-	return p
+// render shows as many passages as find room, short ones whole and long ones equal, and returns the characters of the
+// text. If there are so many that not even a notice for each finds room, the last ones share one.
+func (s *section) render(room int) int {
+	overflows := func(shown, level int) bool {
+		text, _ := s.show(shown, level)
+		return length(text) > room
+	}
+	least, _ := s.show(0, 0)
+	room = max(length(least), min(room, s.limit))
+	shown := len(s.passages)
+	if overflows(shown, 0) {
+		shown = sort.Search(shown-1, func(n int) bool { return overflows(n+1, 0) })
+	}
+	s.text, s.files = s.show(shown, sort.Search(s.each, func(level int) bool { return overflows(shown, level+1) }))
+	return length(s.text)
+}
+
+// show gives the first passages, each in at most level characters, and one notice for the others.
+func (s *section) show(shown, level int) (string, []boulder.File) {
+	var texts, all []string
+	var files []boulder.File
+	for i, p := range s.passages {
+		all = append(all, p.heading+p.text)
+		if i < shown {
+			said, file := p.fit(level)
+			texts, files = append(texts, p.heading+said), append(files, file...)
+		}
+	}
+	if shown < len(all) {
+		whole := strings.Join(all, separator)
+		texts = append(texts, notice(length(strings.Join(all[shown:], separator)), length(whole), s.path))
+		files = append(files, boulder.File{Path: s.path, Text: whole})
+	}
+	return strings.Join(texts, separator), files
+}
+
+// fit gives the passage in at most room characters, or in those of the bare notice if these are more, and its file if
+// something was cut.
+func (p passage) fit(room int) (string, []boulder.File) {
+	total := length(p.text)
+	longest := length(notice(total, total, p.path)) // of a text that is missing altogether
+	if total <= max(room, longest) {
+		return p.text, nil
+	}
+	kept := max(0, room-longest-1)
+	said := notice(total-kept, total, p.path)
+	if kept > 0 {
+		said = text.Head(p.text, kept) + "\n" + said
+	}
+	return said, []boulder.File{{Path: p.path, Text: p.whole}}
+}
+
+func notice(missing, total int, path string) string {
+	return fmt.Sprintf("[cut: %d of %d characters; full text: %s]", missing, total, path)
 }
 
 // quoted marks every line as data. Unlike a pair of fences this still holds where the text is cut, and no line of it can
@@ -40,89 +113,11 @@ func quoted(text string) string {
 
 var lineBreaks = strings.NewReplacer("\r\n", "\n> ", "\n", "\n> ", "\r", "\n> ")
 
-// fit gives the passage in at most room characters, or in those of the bare notice if these are more, and its file if
-// something was cut.
-func (p passage) fit(room int) (string, []boulder.File) {
-	longest := utf8.RuneCountInString(notice(p.total, p.total, p.path)) // of a text that is missing altogether
-	if p.total <= max(room, longest) {
-		return p.text, nil
-	}
-	said := ""
-	kept := max(0, room-longest-1)
-	if kept > 0 {
-		said = text.Head(p.text, kept) + "\n"
-	}
-	return said + notice(p.total-kept, p.total, p.path), []boulder.File{{Path: p.path, Text: p.whole}}
-}
-
-func notice(missing, total int, path string) string {
-	return fmt.Sprintf("[cut: %d of %d characters; full text: %s]", missing, total, path)
-}
-
 // clean makes text valid UTF-8 without blank lines around it.
 func clean(text string) string {
 	return strings.TrimRight(strings.TrimLeft(strings.ToValidUTF8(text, "\uFFFD"), "\r\n"), " \t\r\n")
 }
 
-const separator = "\n\n"
-
-// dependencies are the results that a brief hands on. If there are so many that not even a notice for each finds room,
-// the last ones share one notice.
-type dependencies struct {
-	results []result
-	each    int    // characters for one result
-	path    string // file for all of them together
-}
-
-// result is what one dependency has to hand on.
-type result struct {
-	heading string
-	body    passage
-}
-
-// fit shows as many results as find room, short ones whole and long ones equal.
-func (d dependencies) fit(room int) (string, []boulder.File) {
-	overflows := func(shown, level int) bool {
-		text, _ := d.show(shown, level)
-		return utf8.RuneCountInString(text) > room
-	}
-	least, _ := d.show(0, 0)
-	room = max(room, utf8.RuneCountInString(least))
-	shown := len(d.results)
-	if overflows(shown, 0) {
-		shown = sort.Search(shown-1, func(n int) bool { return overflows(n+1, 0) })
-	}
-	return d.show(shown, sort.Search(d.each, func(level int) bool { return overflows(shown, level+1) }))
-}
-
-// show gives the first results, each in at most level characters, and one notice for the others.
-func (d dependencies) show(shown, level int) (string, []boulder.File) {
-	var texts []string
-	var files []boulder.File
-	for _, r := range d.results[:shown] {
-		body, file := r.body.fit(level)
-		texts, files = append(texts, r.heading+"\n"+body), append(files, file...)
-	}
-	if shown < len(d.results) {
-		texts = append(texts, notice(characters(d.results[shown:]), characters(d.results), d.path))
-		files = append(files, boulder.File{Path: d.path, Text: join(d.results)})
-	}
-	return strings.Join(texts, separator), files
-}
-
-func join(results []result) string {
-	var texts []string
-	for _, r := range results {
-		texts = append(texts, r.heading+"\n"+r.body.text)
-	}
-	return strings.Join(texts, separator)
-}
-
-// characters are those of joined results.
-func characters(results []result) int {
-	sum := -len(separator)
-	for _, r := range results {
-		sum += utf8.RuneCountInString(r.heading) + 1 + r.body.total + len(separator)
-	}
-	return sum
-}
+// dirName keeps an id that is not of letters, digits, - and _ from leading out of its directory, or to one of our
+// files: a plan that a program made may not have been checked.
+func dirName(id string) string { return strings.ReplaceAll(url.QueryEscape(id), ".", "%2E") }

@@ -1,6 +1,7 @@
 package prompts
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -23,20 +24,13 @@ type ResumeInput struct {
 func Resume(in ResumeInput) string {
 	p := prompt{}
 	p.add("[manager] This session was interrupted from outside and is taken up again.")
-	job := in.Boulder.Goal
-	if job == "" {
-		job = in.Boulder.Task
-	}
-	doing := in.SubTask.ActiveForm
-	if doing == "" {
-		doing = in.SubTask.Subject
-	}
 	progress := "no sub-task is completed"
 	if in.Total > 0 {
 		progress = fmt.Sprintf("%d/%s completed (%d%%)", in.Completed, text.Plural(in.Total, "sub-task"), 100*in.Completed/in.Total)
 	}
 	p.add(fmt.Sprintf("Job: %s (boulder %s)\nSub-task: %s (%s)\nProgress: %s",
-		text.Short(job, maxItem), in.Boulder.ID, text.Short(doing, maxItem), in.SubTask.ID, progress))
+		text.Short(cmp.Or(in.Boulder.Goal, in.Boulder.Task), maxItem), in.Boulder.ID,
+		text.Short(cmp.Or(in.SubTask.ActiveForm, in.SubTask.Subject), maxItem), in.SubTask.ID, progress))
 	if c := in.SubTask.Checkpoint; c != nil {
 		p.add(fmt.Sprintf("Last edit:\n  File: %s\n  Line: %d\n  Context: %s",
 			text.Short(c.File, maxItem), c.Line, text.Short(c.Context, maxItem)))
