@@ -31,16 +31,11 @@ func (s onDisk) Order(ctx context.Context, boulderID string, o boulder.Order) er
 
 // Dial connects to the process that holds the state; the error wraps [control.ErrNotServed] if none does.
 func (p *Project) Dial(ctx context.Context) (*Desk, error) {
-	client, err := control.Dial(ctx, filepath.Join(p.stateDir(), control.SocketName))
-	if err == nil {
-		h, err := client.Holder(ctx)
-		if err == nil {
-			return &Desk{Reader: client, Orders: client, Holder: &h, Close: client.Close}, nil
-		}
-		client.Close()
-		return nil, err
-	}
-	if !errors.Is(err, control.ErrNotServed) {
+	client, holder, err := control.Dial(ctx, filepath.Join(p.stateDir(), control.SocketName))
+	switch {
+	case err == nil:
+		return &Desk{Reader: client, Orders: client, Holder: &holder, Close: func() {}}, nil
+	case !errors.Is(err, control.ErrNotServed):
 		err = unanswering(ctx, p.stateDir(), err)
 	}
 	return nil, err

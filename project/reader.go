@@ -29,9 +29,9 @@ func (p *Project) Read(ctx context.Context) (_ Reader, closeReader func(), err e
 	dir := p.stateDir()
 	db, err := openToRead(dir, 0)
 	if errors.Is(err, store.ErrHeld) {
-		client, dialErr := control.Dial(ctx, filepath.Join(dir, control.SocketName))
+		client, _, dialErr := control.Dial(ctx, filepath.Join(dir, control.SocketName))
 		if dialErr == nil {
-			return client, client.Close, nil
+			return client, func() {}, nil
 		}
 		if !errors.Is(dialErr, control.ErrNotServed) {
 			return nil, nil, unanswering(ctx, dir, dialErr)

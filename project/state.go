@@ -181,18 +181,12 @@ func (s *State) runs(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running = append(slices.Clone(s.running), id)
-	if s.serves {
-		s.server.SetRunning(s.running)
-	} else {
-		s.server.SetBoulder(id)
-	}
+	s.server.SetRunning(s.running)
 }
 
 func (s *State) ran(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running = slices.DeleteFunc(slices.Clone(s.running), func(other string) bool { return other == id })
-	if s.serves {
-		s.server.SetRunning(s.running)
-	}
+	s.server.SetRunning(s.running)
 }

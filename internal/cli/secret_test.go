@@ -135,7 +135,7 @@ func TestNetsAreHungUp(t *testing.T) {
 	if err := st.DB.Commit(t.Context(), state, state.TakeEvents()); err != nil {
 		t.Fatal(err)
 	}
-	client, err := control.Dial(t.Context(), filepath.Join(project, ".manager", control.SocketName))
+	client, _, err := control.Dial(t.Context(), filepath.Join(project, ".manager", control.SocketName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,6 @@ func TestNetsAreHungUp(t *testing.T) {
 	if all, err := client.Listing(t.Context()); err != nil || len(all) != 1 || all[0].Task != "use [redacted]" {
 		t.Errorf("the socket tells %+v, %v", all, err)
 	}
-	client.Close()
 	st.Release()
 	data, err := os.ReadFile(filepath.Join(project, ".manager", "manager.db"))
 	if err != nil || bytes.Contains(data, []byte(plantedKey)) || !bytes.Contains(data, []byte("use [redacted]")) {

@@ -167,8 +167,8 @@ func TestOrdersAreNotTaken(t *testing.T) {
 	t.Run("about to begin something else", func(t *testing.T) {
 		t.Parallel()
 		project := interrupted(t)
-		_, server := hold(t, project, true)
-		server.SetBoulder("")
+		db, server := holdAs(t, project, control.Holder{PID: 42, Command: "manager run"})
+		server.SetSteerer(onDisk{db})
 		_, stderr, code := command(project, "cancel")
 		if code != exitHeld || !strings.Contains(stderr, "try again") {
 			t.Errorf("exit code %d, %s", code, stderr)

@@ -1,7 +1,7 @@
 // Package control lets other processes look at the state that one process holds, and tell it what to do: bbolt gives a
 // file to one process only, so that one serves what it knows on a unix socket beside it, .manager/manager.sock.
 //
-// It is HTTP/1.1 with JSON. [Serve] answers from a [Source], which a *store.DB is; a [Client] is a Source again, so
+// A request is JSON, as its answer is. [Serve] answers from a [Source], which a *store.DB is; a [Client] is a Source again, so
 // that a view does not know which of the two it reads. An order of the user goes to a [Steerer], an
 // *orchestrator.Orchestrator, which alone knows what the order means; a task goes to a [Submitter].
 //
@@ -112,10 +112,10 @@ func HolderOf(ctx context.Context, s Source) *Holder {
 
 // AtWork lists the boulders that the holder is known to be at.
 func (h *Holder) AtWork() []string {
-	if h.Serves || h.BoulderID == "" {
-		return h.Running
+	if h.BoulderID != "" {
+		return []string{h.BoulderID}
 	}
-	return []string{h.BoulderID}
+	return h.Running
 }
 
 // Beginning reports whether a process has the state and does not say yet what it runs: no answer, or none of that.
@@ -140,34 +140,10 @@ var (
 	ErrUnanswered = errors.New("no answer came, so the order may have been carried out or not: `manager logs` shows it")
 	// ErrNoSubmitter is returned for a submission to a process that runs a boulder of its own only.
 	ErrNoSubmitter = errors.New("the process that holds the state takes no further tasks: wait for it, or stop it")
+
+	errNotUnderstood = errors.New("the process that holds the state is another version of manager: use that version")
+	errNoAnswer      = errors.New("no answer in time: the process that holds the state is very busy or hangs")
 )
-
-// prefix is before the name of a request, which is POSTed. The version is that of the whole protocol: a server of another
-// one answers 404.
-const prefix = "/v2/"
-
-// request is the body of every request; each takes what it needs of it.
-type request struct {
-	ID         string         `json:"id,omitempty"` // of a boulder, or what a person calls it
-	SubTask    string         `json:"sub_task,omitempty"`
-	After      uint64         `json:"after,omitempty"`
-	Limit      int            `json:"limit,omitempty"`
-	Wait       time.Duration  `json:"wait,omitempty"` // for events
-	Order      *boulder.Order `json:"order,omitempty"`
-	Submission *Submission    `json:"submission,omitempty"`
-}
-
-// acts reports whether a request may change something.
-func (r request) acts() bool { return r.Order != nil || r.Submission != nil }
-
-// maxRequest bounds a request, in bytes: a plan file has at most 4 MiB, and JSON is a little longer.
-const maxRequest = 8 << 20
-
-// response is the body of every answer. Both parts are there when some records could be read and others not.
-type response[T any] struct {
-	Result T          `json:"result"`
-	Error  *wireError `json:"error,omitempty"`
-}
 
 // wireError is an error of the other process: its words, and what errors.Is and errors.As find in it.
 type wireError struct {

@@ -5,13 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -100,7 +96,7 @@ func TestHolder(t *testing.T) {
 	if h, err := c.Holder(t.Context()); !reflect.DeepEqual(h, want) || err != nil {
 		t.Errorf("%+v, %v", h, err)
 	}
-	s.SetBoulder("01x")
+	s.SetRunning([]string{"01x"})
 	want.BoulderID = "01x"
 	if h, err := c.Holder(t.Context()); !reflect.DeepEqual(h, want) || err != nil {
 		t.Errorf("%+v, %v", h, err)
@@ -149,7 +145,7 @@ func TestFollow(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took >= s.grace {
+	if took := time.Since(began); took >= s.Grace {
 		t.Errorf("a request that waits held Close up for %v", took)
 	}
 	if e, open := <-got; open {
@@ -181,8 +177,8 @@ func TestFollowEndsWithItsContext(t *testing.T) {
 func TestWaitForEventsIsBounded(t *testing.T) {
 	t.Parallel()
 	_, c := serve(t, &fake{})
-	r := request{ID: "id", Wait: time.Millisecond}
-	if events, err := ask[[]boulder.Event](t.Context(), c, "events", r, 0); len(events) != 0 || err != nil {
+	r := request{Do: "events", ID: "id", Wait: time.Millisecond}
+	if events, err := ask[[]boulder.Event](t.Context(), c, r, 0); len(events) != 0 || err != nil {
 		t.Errorf("%v, %v", events, err)
 	}
 }
@@ -206,7 +202,7 @@ func TestCallsTimeOut(t *testing.T) {
 func TestNotServed(t *testing.T) {
 	t.Parallel()
 	path := socketPath(t)
-	if _, err := Dial(t.Context(), path); !errors.Is(err, ErrNotServed) {
+	if _, _, err := Dial(t.Context(), path); !errors.Is(err, ErrNotServed) {
 		t.Errorf("no socket: %v", err)
 	}
 	s, err := Serve(t.Context(), path, Holder{}, &fake{}, nil)
@@ -218,37 +214,6 @@ func TestNotServed(t *testing.T) {
 	}
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("the socket is left behind: %v", err)
-	}
-}
-
-// What is not the server of this version gets a clear word, and no wrong result.
-func TestForeignServers(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		handler http.HandlerFunc
-		want    string
-	}{
-		"another version": {http.NotFound, "another version of manager"},
-		"a fault":         {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }, "418"},
-		"prose":           {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }, "invalid character"},
-		"half an answer": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "100")
-			fmt.Fprint(w, `{"result":`)
-		}, ErrNotServed.Error()},
-	} {
-		path := socketPath(t)
-		l, err := net.Listen("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := httptest.NewUnstartedServer(tc.handler)
-		_ = s.Listener.Close()
-		s.Listener = l
-		s.Start()
-		if _, err := Dial(t.Context(), path); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v", name, err)
-		}
-		s.Close()
 	}
 }
 

@@ -63,12 +63,11 @@ func serve(t *testing.T, source Source) (*Server, *Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Dial(t.Context(), path)
+	c, _, err := Dial(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		c.Close()
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}

@@ -1,13 +1,11 @@
 package control
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -114,7 +112,6 @@ func TestOrderIsNotCarriedOut(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c.Close()
 	expect("nobody is there", c.Order(t.Context(), "id", pause), ErrNotServed, c.path)
 	if done := steerer.orders(); len(done) > 0 {
 		t.Errorf("carried out: %q", done)
@@ -127,36 +124,34 @@ func TestOrdersAreReadStrictly(t *testing.T) {
 	s, c := serve(t, &fake{})
 	steerer := &fakeSteerer{}
 	s.SetSteerer(steerer)
+	const order = `{"version":3,"do":"order","id":"x","order":{"do":"pause"}}`
 	for _, test := range []struct {
-		method, name, body string
-		want               int
+		request string
+		taken   bool
 	}{
-		{http.MethodPost, "order", `{"id":"x","order":{"do":"pause"}}`, http.StatusOK},
-		{http.MethodPost, "order", ``, http.StatusBadRequest},
-		{http.MethodPost, "order", `{"id":"x"}`, http.StatusBadRequest},
-		{http.MethodPost, "submit", `{"id":"x"}`, http.StatusBadRequest},
-		{http.MethodPost, "order", `{"id":"x","order":{"do":"pause"},"force":true}`, http.StatusBadRequest},
-		{http.MethodPost, "order", `{"id":"x","order":{"do":"pause","later":true}}`, http.StatusBadRequest},
-		{http.MethodPost, "order", `{"id":"x","order":{"do":"pause"}} {}`, http.StatusBadRequest},
-		{http.MethodPost, "order", `{"id":"x","order":{"do":"pause"}`, http.StatusBadRequest},
-		{http.MethodPost, "order", `{"id":"` + strings.Repeat("x", maxRequest) + `"}`, http.StatusBadRequest},
-		{http.MethodPost, "sing", `{}`, http.StatusNotFound},
-		{http.MethodGet, "order", ``, http.StatusMethodNotAllowed},
-		{http.MethodPut, "order", `{"id":"x","order":{"do":"pause"}}`, http.StatusMethodNotAllowed},
+		{order, true},
+		{"", false},
+		{order[:len(order)-1], false},
+		{order + " {}", false},
+		{strings.Replace(order, "3", "2", 1), false},
+		{strings.Replace(order, `"order",`, `"sing",`, 1), false},
+		{strings.Replace(order, `"order",`, `"submit",`, 1), false},
+		{strings.Replace(order, `}}`, `,"later":true}}`, 1), false},
+		{strings.Replace(order, `}}`, `},"force":true}`, 1), false},
+		{`{"version":3,"do":"order","id":"x"}`, false},
+		{`{"version":3,"do":"submit","id":"x"}`, false},
+		{`{"version":3,"do":"order","id":"` + strings.Repeat("x", 8<<20) + `"}`, false},
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), test.method, "http://manager"+prefix+test.name,
-			strings.NewReader(test.body))
+		conn, err := net.Dial("unix", c.path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := c.http.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if resp.StatusCode != test.want {
-			t.Errorf("%s %s %.60s: %s, want %d: %s", test.method, test.name, test.body, resp.Status, test.want, text)
+		_, _ = io.WriteString(conn, test.request) // all of the longest is not taken
+		_ = conn.(*net.UnixConn).CloseWrite()
+		text, _ := io.ReadAll(conn)
+		conn.Close()
+		if refused := strings.Contains(string(text), "another version of manager"); refused == test.taken && len(text) > 0 {
+			t.Errorf("%.80s: %s", test.request, text)
 		}
 	}
 	if done := steerer.orders(); len(done) != 1 {
@@ -179,7 +174,6 @@ func TestOrderOutlivesItsClient(t *testing.T) {
 	if err := <-result; !errors.Is(err, gone) || !errors.Is(err, ErrUnanswered) {
 		t.Errorf("the client got %v", err)
 	}
-	c.Close()
 	close(steerer.gate)
 	if err := s.Close(); err != nil { // waits for it
 		t.Error(err)
@@ -193,7 +187,7 @@ func TestOrderOutlivesItsClient(t *testing.T) {
 func TestCloseEndsOrders(t *testing.T) {
 	t.Parallel()
 	s, c := serve(t, &fake{})
-	s.grace = time.Millisecond
+	s.Grace = time.Millisecond
 	steerer := &fakeSteerer{come: make(chan struct{}), gate: make(chan struct{})}
 	s.SetSteerer(steerer)
 	result := make(chan error)
@@ -214,15 +208,15 @@ func TestCloseEndsOrders(t *testing.T) {
 // that can be read as well. One that says that it does not know the request has not.
 func TestOrderToForeignServers(t *testing.T) {
 	t.Parallel()
-	for answer, unanswered := range map[string]bool{
-		"": true,
-		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello":              true,
-		"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{":                true,
-		"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n":                   true,
-		"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n":            false,
-		"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n":   false,
-		"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n":          false,
-		"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{\"result\":null}": false,
+	for answer, want := range map[string]struct {
+		unanswered bool
+		says       string
+	}{
+		"":                            {true, ErrNotServed.Error()},
+		`{"result":`:                  {true, ErrNotServed.Error()},
+		"hello":                       {true, "invalid character"},
+		`{"error":{"message":"old"}}`: {false, "old"},
+		`{"result":null}`:             {false, ""},
 	} {
 		path := socketPath(t)
 		l, err := net.Listen("unix", path)
@@ -230,35 +224,23 @@ func TestOrderToForeignServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		served := make(chan error)
-		go func() { served <- answerOnce(l, answer) }()
-		c := newClient(path)
+		go func() {
+			conn, err := l.Accept()
+			if err == nil {
+				_, err = io.ReadAll(conn)
+				_, writeErr := io.WriteString(conn, answer)
+				err = errors.Join(err, writeErr, conn.Close())
+			}
+			served <- err
+		}()
+		c := &Client{path, callTimeout}
 		err = c.Order(t.Context(), "id", boulder.Order{Do: boulder.OrderPause})
-		if errors.Is(err, ErrUnanswered) != unanswered {
+		if errors.Is(err, ErrUnanswered) != want.unanswered || !strings.Contains(fmt.Sprint(err), want.says) {
 			t.Errorf("%q: %v", answer, err)
 		}
-		c.Close()
 		l.Close()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
 	}
-}
-
-// answerOnce answers one request with the bytes, and hangs up.
-func answerOnce(l net.Listener, answer string) error {
-	conn, err := l.Accept()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	var got []byte
-	for buf := make([]byte, 1<<10); !bytes.HasSuffix(got, []byte("}}")); {
-		n, err := conn.Read(buf)
-		if err != nil {
-			return err
-		}
-		got = append(got, buf[:n]...)
-	}
-	_, err = io.WriteString(conn, answer)
-	return err
 }

@@ -43,11 +43,10 @@ func TestDeadSocketIsReplaced(t *testing.T) {
 	if _, err := Serve(t.Context(), path, Holder{}, &fake{}, nil); !errors.Is(err, ErrServed) {
 		t.Errorf("while it lives: %v", err)
 	}
-	c, err := Dial(t.Context(), path)
+	c, _, err := Dial(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
 	if h, err := c.Holder(t.Context()); h.Command != "plain" || err != nil {
 		t.Errorf("%+v, %v", h, err)
 	}
@@ -55,7 +54,7 @@ func TestDeadSocketIsReplaced(t *testing.T) {
 	if _, err := c.Holder(t.Context()); !errors.Is(err, ErrNotServed) {
 		t.Errorf("an open client: %v", err)
 	}
-	if _, err := Dial(t.Context(), path); !errors.Is(err, ErrNotServed) {
+	if _, _, err := Dial(t.Context(), path); !errors.Is(err, ErrNotServed) {
 		t.Errorf("a new client: %v", err)
 	}
 	if _, err := os.Lstat(path); err != nil {
@@ -87,19 +86,18 @@ func TestDeepDirectory(t *testing.T) {
 	// A relative path is short, but what it names is the same.
 	t.Chdir(filepath.Dir(path))
 	for _, p := range []string{path, SocketName} {
-		c, err := Dial(t.Context(), p)
+		c, _, err := Dial(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if h, err := c.Holder(t.Context()); h.Command != "deep" || err != nil {
 			t.Errorf("%+v, %v", h, err)
 		}
-		c.Close()
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := Dial(t.Context(), path); !errors.Is(err, ErrNotServed) {
+	if _, _, err := Dial(t.Context(), path); !errors.Is(err, ErrNotServed) {
 		t.Errorf("after the end: %v", err)
 	}
 	if left, err := os.ReadDir(os.TempDir()); len(left) != 0 || err != nil {

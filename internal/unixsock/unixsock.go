@@ -23,7 +23,7 @@ var (
 const maxSocketPath = 103
 
 // Listen puts a socket at path, for its owner only whatever the umask, in the place of one that nobody serves. While
-// somebody does, the error wraps [ErrServed]. Whoever listens removes it in the end, with [Unlink].
+// another process does, the error wraps [ErrServed]. Whoever listens removes it in the end, with [Unlink].
 //
 // The socket is made in a directory that only the owner can enter, and moved when its mode is right and it accepts:
 // at no time can another user connect, and nobody who finds it has to wonder whether its owner is dead or not yet

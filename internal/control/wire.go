@@ -1,0 +1,281 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/unixsock"
+	"github.com/bouldermgr/manager/store"
+)
+
+const (
+	// version is that of the protocol: a server of another one does nothing.
+	version = 3
+	// callTimeout bounds a call, the connecting included.
+	callTimeout = 10 * time.Second
+	// longWait is how long an export may take besides, and an order: it has to be decided, and to be on disk, while the
+	// holder is at work.
+	longWait = 20 * time.Second
+	// orderPatience is how long an order may take; less than what the client waits, so that it gets an answer.
+	orderPatience = 20 * time.Second
+	// followWait is how long a request of Follow waits for events before the next one, and followPage how many it brings.
+	followWait = 25 * time.Second
+	followPage = 1000
+)
+
+// request is what is asked for, and the arguments.
+type request struct {
+	Version    int            `json:"version"`
+	Do         string         `json:"do"`
+	ID         string         `json:"id,omitempty"` // of a boulder, or what a user calls it
+	SubTask    string         `json:"sub_task,omitempty"`
+	After      uint64         `json:"after,omitempty"`
+	Limit      int            `json:"limit,omitempty"`
+	Wait       time.Duration  `json:"wait,omitempty"` // for events
+	Order      *boulder.Order `json:"order,omitempty"`
+	Submission *Submission    `json:"submission,omitempty"`
+}
+
+// response has both parts when some records could be read and others not.
+type response[T any] struct {
+	Result T          `json:"result"`
+	Error  *wireError `json:"error,omitempty"`
+}
+
+// Client reads from the process that holds the state, and gives it orders. Its methods may be called from any goroutine;
+// each ends after ten seconds, an order after thirty. Errors are those of the [Source] or [Steerer] on the other side, and
+// [ErrNotServed] when it is gone.
+type Client struct {
+	path    string
+	timeout time.Duration
+}
+
+// Dial finds the process that serves the socket at path. The error wraps [ErrNotServed] if there is none.
+func Dial(ctx context.Context, path string) (*Client, Holder, error) {
+	c := &Client{path, callTimeout}
+	h, err := c.Holder(ctx)
+	return c, h, err
+}
+
+// Holder says who serves.
+func (c *Client) Holder(ctx context.Context) (Holder, error) {
+	return ask[Holder](ctx, c, request{Do: "holder"}, 0)
+}
+
+// Listing and those below are the methods of [Source].
+func (c *Client) Listing(ctx context.Context) ([]store.Item, error) {
+	return ask[[]store.Item](ctx, c, request{Do: "listing"}, 0)
+}
+
+func (c *Client) Export(ctx context.Context, boulderID string) (store.Export, error) {
+	return ask[store.Export](ctx, c, request{Do: "export", ID: boulderID}, longWait)
+}
+
+func (c *Client) Get(ctx context.Context, boulderID string) (store.Detail, error) {
+	return ask[store.Detail](ctx, c, request{Do: "get", ID: boulderID}, 0)
+}
+
+func (c *Client) Turns(ctx context.Context, boulderID, subTaskID string) ([]boulder.Turn, error) {
+	return ask[[]boulder.Turn](ctx, c, request{Do: "turns", ID: boulderID, SubTask: subTaskID}, 0)
+}
+
+func (c *Client) Events(ctx context.Context, boulderID string, afterSeq uint64, limit int) ([]boulder.Event, error) {
+	return ask[[]boulder.Event](ctx, c, request{Do: "events", ID: boulderID, After: afterSeq, Limit: limit}, 0)
+}
+
+func (c *Client) Resolve(ctx context.Context, ref string) (string, error) {
+	return ask[string](ctx, c, request{Do: "resolve", ID: ref}, 0)
+}
+
+func (c *Client) NewestUnfinished(ctx context.Context) (string, error) {
+	return ask[string](ctx, c, request{Do: "unfinished"}, 0)
+}
+
+// Order has the holder carry an order out, and returns when that is on disk. Besides those of [Steerer], errors wrap
+// [ErrNotReady]; [ErrNotServed] if there is no holder; or [ErrUnanswered]. Only after the last of them may the order
+// have been carried out.
+func (c *Client) Order(ctx context.Context, boulderID string, o boulder.Order) error {
+	_, err := ask[any](ctx, c, request{Do: "order", ID: boulderID, Order: &o}, longWait)
+	return err
+}
+
+// Submit hands a task over, and returns the id of its boulder. Besides what the [Submitter] says, errors wrap
+// [ErrNoSubmitter], [ErrNotReady], [ErrNotServed] or [ErrUnanswered].
+func (c *Client) Submit(ctx context.Context, s Submission) (boulderID string, err error) {
+	return ask[string](ctx, c, request{Do: "submit", Submission: &s}, longWait)
+}
+
+// Follow yields the events after number afterSeq: those that are stored, then those that come, as they come. Unless
+// the caller leaves, it ends with an error: what ctx was cancelled with; [ErrNotServed] when the holder is gone,
+// after which the rest can be read from the database; or one of the [Source]. It does not end with the boulder.
+func (c *Client) Follow(ctx context.Context, boulderID string, afterSeq uint64) iter.Seq2[boulder.Event, error] {
+	return func(yield func(boulder.Event, error) bool) {
+		for {
+			r := request{Do: "events", ID: boulderID, After: afterSeq, Limit: followPage, Wait: followWait}
+			events, err := ask[[]boulder.Event](ctx, c, r, followWait)
+			for _, e := range events {
+				afterSeq = e.Seq
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(boulder.Event{}, err)
+				return
+			}
+		}
+	}
+}
+
+// ask makes one request. wait is how long the other side may take on purpose.
+func ask[T any](ctx context.Context, c *Client, r request, wait time.Duration) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout+wait, errNoAnswer)
+	defer cancel()
+	r.Version = version
+	answer, sent, err := unixsock.Call[response[T]](ctx, c.path, r)
+	switch {
+	case err != nil && sent && (r.Order != nil || r.Submission != nil):
+		err = fmt.Errorf("%w: %w", ErrUnanswered, err)
+	case err == nil && answer.Error != nil:
+		err = answer.Error
+	}
+	return answer.Result, err
+}
+
+// Server serves a [Source] on a socket. Its methods may be called from any goroutine.
+type Server struct {
+	*unixsock.Server
+	source Source
+
+	mu      sync.Mutex
+	holder  Holder
+	steerer Steerer       // nil until there is one
+	news    chan struct{} // closed when events have come, and made anew
+}
+
+// Serve puts a socket at path and answers on it until [Server.Close], after which no order touches the state. The directory
+// must exist. A socket that a dead process left is replaced; while a living one serves it, the error wraps [ErrServed].
+// Requests that wait end when ctx does.
+func Serve(ctx context.Context, path string, holder Holder, source Source, logger *slog.Logger) (*Server, error) {
+	s := &Server{source: source, holder: holder, news: make(chan struct{})}
+	var err error
+	logger = cmp.Or(logger, slog.New(slog.DiscardHandler))
+	s.Server, err = unixsock.Serve(ctx, path, logger, func(ctx, patient context.Context, r request, err error) any {
+		var result any
+		if err == nil {
+			result, err = s.answer(ctx, patient, r)
+		} else {
+			err = fmt.Errorf("%w: %w", errNotUnderstood, err)
+		}
+		return response[any]{result, onWire(err)}
+	})
+	return s, err
+}
+
+// SetRunning says which boulders the holder runs.
+func (s *Server) SetRunning(ids []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.holder.Serves {
+		s.holder.Running = ids
+	} else if len(ids) > 0 {
+		s.holder.BoulderID = ids[0]
+	}
+}
+
+// SetSteerer says who carries out orders from now on. Until then they are refused with [ErrNotReady].
+func (s *Server) SetSteerer(steerer Steerer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.steerer = steerer
+}
+
+// Notify wakes requests that wait for events. It is called after each commit, and does not block.
+func (s *Server) Notify() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
+func (s *Server) answer(ctx, patient context.Context, r request) (any, error) {
+	s.mu.Lock()
+	holder, steerer := s.holder, s.steerer
+	s.mu.Unlock()
+	acts := r.Do == "order" && r.Order != nil || r.Do == "submit" && r.Submission != nil
+	switch {
+	case r.Version != version:
+	case acts && steerer == nil:
+		return nil, ErrNotReady
+	case acts:
+		return carryOut(patient, steerer, r)
+	case r.Do == "holder":
+		return holder, nil
+	case r.Do == "listing":
+		return s.source.Listing(ctx)
+	case r.Do == "get":
+		return s.source.Get(ctx, r.ID)
+	case r.Do == "turns":
+		return s.source.Turns(ctx, r.ID, r.SubTask)
+	case r.Do == "events":
+		return s.events(ctx, r)
+	case r.Do == "export":
+		return s.source.Export(ctx, r.ID)
+	case r.Do == "resolve":
+		return s.source.Resolve(ctx, r.ID)
+	case r.Do == "unfinished":
+		return s.source.NewestUnfinished(ctx)
+	}
+	return nil, errNotUnderstood
+}
+
+// events answers at once if there are events, and otherwise waits for as long as the request allows.
+func (s *Server) events(ctx context.Context, r request) ([]boulder.Event, error) {
+	timeout := time.NewTimer(min(r.Wait, followWait))
+	defer timeout.Stop()
+	for {
+		s.mu.Lock()
+		news := s.news // before looking, so that nothing is missed in between
+		s.mu.Unlock()
+		events, err := s.source.Events(ctx, r.ID, r.After, r.Limit)
+		if len(events) > 0 || err != nil || r.Wait <= 0 {
+			return events, err
+		}
+		select {
+		case <-news:
+		case <-timeout.C:
+			return events, nil
+		case <-ctx.Done(): // the server closes
+			return events, nil
+		}
+	}
+}
+
+// carryOut hands a request on. Once it was received whole it is carried out, even if the client goes away before the
+// answer: closing a terminal at that moment takes nothing back. Only a server that closes meanwhile may end it.
+func carryOut(ctx context.Context, steerer Steerer, r request) (result any, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, orderPatience, errNoAnswer)
+	defer cancel()
+	if r.Submission != nil {
+		submitter, takes := steerer.(Submitter)
+		if !takes {
+			return nil, ErrNoSubmitter
+		}
+		result, err = submitter.Submit(ctx, *r.Submission)
+	} else if err = r.Order.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", boulder.ErrRefused, err)
+	} else {
+		err = steerer.Order(ctx, r.ID, *r.Order)
+	}
+	if err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		err = fmt.Errorf("%w: %w", ErrUnanswered, err)
+	}
+	return result, err
+}
