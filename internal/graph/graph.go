@@ -27,23 +27,20 @@ type Edge struct {
 	To   string `json:"to"`
 }
 
-// Graph is what is drawn. Make one with [New].
+// Graph is what is drawn. Make one with [New]. Nodes are known by their place in the list.
 type Graph struct {
 	title  string
 	nodes  []Node
-	edges  []edge
+	before [][]int // for which others each node waits
 	level  []int   // of each node, from 0: one more than the deepest of those that it waits for
 	levels [][]int // the nodes of each level
 }
-
-// edge is an [Edge] between places in nodes.
-type edge struct{ from, to int }
 
 // New makes a graph. Of nodes with the same id, edges mean the first. An edge that names no node or a node twice, and
 // one that is given again, is left out. A cycle is not refused: the drawings with a layout of their own leave out the
 // edges that do not lead to a later level.
 func New(title string, nodes []Node, edges []Edge) *Graph {
-	g := &Graph{title: clean(title), level: make([]int, len(nodes))}
+	g := &Graph{title: clean(title), before: make([][]int, len(nodes)), level: make([]int, len(nodes))}
 	places := make(map[string]int, len(nodes))
 	for i, n := range nodes {
 		if _, taken := places[n.ID]; !taken {
@@ -53,28 +50,25 @@ func New(title string, nodes []Node, edges []Edge) *Graph {
 		n.Title = cmp.Or(n.Title, n.ID)
 		g.nodes = append(g.nodes, n)
 	}
-	before := make([][]int, len(nodes))
 	for _, e := range edges {
 		from, fromOK := places[e.From]
 		to, toOK := places[e.To]
-		if fromOK && toOK && from != to && !slices.Contains(before[to], from) {
-			g.edges = append(g.edges, edge{from, to})
-			before[to] = append(before[to], from)
+		if fromOK && toOK && from != to && !slices.Contains(g.before[to], from) {
+			g.before[to] = append(g.before[to], from)
 		}
 	}
 	met := make([]bool, len(nodes))
 	var place func(i int) int // the level of a node
 	place = func(i int) int {
-		if met[i] { // or it is just looked at, in a cycle
-			return g.level[i]
+		if !met[i] { // else it is known, or just looked at, in a cycle
+			met[i] = true
+			level := 0
+			for _, from := range g.before[i] {
+				level = max(level, place(from)+1)
+			}
+			g.level[i] = level
 		}
-		met[i] = true
-		level := 0
-		for _, from := range before[i] {
-			level = max(level, place(from)+1)
-		}
-		g.level[i] = level
-		return level
+		return g.level[i]
 	}
 	for i := range nodes {
 		level := place(i)
@@ -118,23 +112,18 @@ var looks = []look{
 // dropped boxes are dashed.
 const dropped = "dropped"
 
-// lookOf gives the look of a status. A word that is not known is drawn as it is, without a colour.
-func lookOf(status string) look {
-	for _, l := range looks {
-		if l.status == status {
-			return l
-		}
+// look is that of the node's status. A word that is not known is drawn as it is, without a colour.
+func (n Node) look() look {
+	if i := slices.IndexFunc(looks, func(l look) bool { return l.status == n.Status }); i >= 0 {
+		return looks[i]
 	}
-	if status == "" {
+	if n.Status == "" {
 		return look{class: "plain"}
 	}
-	return look{status, "?", "plain"}
+	return look{n.Status, "?", "plain"}
 }
 
 func (l look) word() string { return strings.ReplaceAll(l.status, "_", " ") }
-
-// Known reports whether a status has a sign and a colour of its own.
-func Known(status string) bool { return status != "" && lookOf(status).sign != "?" }
 
 // colours of a class of boxes. The lines keep a contrast of 3:1 and more with their fill and with the background.
 type colours struct{ class, fill, line, darkFill, darkLine string }
@@ -160,33 +149,33 @@ func (t tally) String() string { return fmt.Sprint(t.word(), " ", t.count) }
 // legend counts the statuses that the graph has, known ones first, on lines that have so much room; it is empty when no
 // status is known.
 func (g *Graph) legend(room int, width func(tally) int) [][]tally {
-	counts := map[string]int{}
-	order := looks
+	var all []tally
+	for _, l := range looks {
+		all = append(all, tally{l, 0})
+	}
 	for _, n := range g.nodes {
-		if n.Status != "" && counts[n.Status] == 0 && !Known(n.Status) {
-			order = append(order[:len(order):len(order)], lookOf(n.Status))
+		at := slices.IndexFunc(all, func(t tally) bool { return t.status == n.Status })
+		if at < 0 && n.Status != "" {
+			at, all = len(all), append(all, tally{n.look(), 0})
 		}
-		counts[n.Status]++
+		if at >= 0 {
+			all[at].count++
+		}
 	}
 	var lines [][]tally
-	at := 0
-	for _, l := range order {
-		if counts[l.status] == 0 {
-			continue
-		}
-		t := tally{l, counts[l.status]}
-		if at == 0 || at+width(t) > room {
-			lines, at = append(lines, nil), 0
+	at := room
+	for _, t := range slices.DeleteFunc(all, func(t tally) bool { return t.count == 0 }) {
+		if at += width(t); at > room || len(lines) == 0 {
+			lines, at = append(lines, nil), width(t)
 		}
 		lines[len(lines)-1] = append(lines[len(lines)-1], t)
-		at += width(t)
 	}
 	return lines
 }
 
 // state is the word for a node's status with its note: "in progress, attempt 2 of 3".
 func (n Node) state() string {
-	word := lookOf(n.Status).word()
+	word := n.look().word()
 	if word != "" && n.Note != "" {
 		return word + ", " + n.Note
 	}
@@ -195,7 +184,7 @@ func (n Node) state() string {
 
 // label is what stands in a box: the sign with the title, the id if it is another one, and the state.
 func (n Node) label() []string {
-	lines := []string{strings.TrimSpace(lookOf(n.Status).sign + " " + n.Title)}
+	lines := []string{strings.TrimSpace(n.look().sign + " " + n.Title)}
 	if n.ID != n.Title {
 		lines = append(lines, n.ID)
 	}
@@ -203,19 +192,4 @@ func (n Node) label() []string {
 		lines = append(lines, state)
 	}
 	return lines
-}
-
-// boxText is what stands in a box, in lines.
-type boxText struct{ title, id, state []string }
-
-// text breaks what stands in a box into lines that have room, as the title and the rest are measured.
-func (n Node) text(room int, title, rest func(string) int) boxText {
-	t := boxText{title: wrap(n.Title, room, 3, title), state: wrap(n.state(), room, 2, rest)}
-	if n.ID != n.Title {
-		t.id = wrap(n.ID, room, 1, rest)
-	}
-	if word := lookOf(n.Status).word(); len(t.state) > 1 && word != "" && n.Note != "" { // the word on a line of its own
-		t.state = slices.Concat(wrap(word, room, 1, rest), wrap(n.Note, room, 2, rest))
-	}
-	return t
 }

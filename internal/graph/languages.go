@@ -13,7 +13,7 @@ func (g *Graph) Mermaid() string {
 	b.WriteString("flowchart TD\n")
 	used := map[string]bool{}
 	for i, n := range g.nodes {
-		class := lookOf(n.Status).class
+		class := n.look().class
 		used[class] = true
 		lines := n.label()
 		for k := range lines {
@@ -21,9 +21,7 @@ func (g *Graph) Mermaid() string {
 		}
 		fmt.Fprintf(&b, "    n%d[\"%s\"]:::%s\n", i+1, strings.Join(lines, "<br/>"), class)
 	}
-	for _, e := range g.edges {
-		fmt.Fprintf(&b, "    n%d --> n%d\n", e.from+1, e.to+1)
-	}
+	g.writeEdges(&b, "    n%d --> n%d\n")
 	for _, c := range palette {
 		if used[c.class] {
 			fmt.Fprintf(&b, "    classDef %s fill:%s,stroke:%s,color:#1f2328", c.class, c.fill, c.line)
@@ -34,6 +32,14 @@ func (g *Graph) Mermaid() string {
 		}
 	}
 	return b.String()
+}
+
+func (g *Graph) writeEdges(b *strings.Builder, format string) {
+	for i, before := range g.before {
+		for _, from := range before {
+			fmt.Fprintf(b, format, from+1, i+1)
+		}
+	}
 }
 
 // mermaidText writes a text that may stand in a quoted label. All ASCII but letters, digits, spaces and a few harmless
@@ -75,7 +81,7 @@ func (g *Graph) DOT() string {
 		classes[c.class] = c
 	}
 	for i, n := range g.nodes {
-		c := classes[lookOf(n.Status).class]
+		c := classes[n.look().class]
 		lines := n.label()
 		for k := range lines {
 			lines[k] = dotLines(lines[k], dotColumns)
@@ -86,9 +92,7 @@ func (g *Graph) DOT() string {
 		}
 		b.WriteString("];\n")
 	}
-	for _, e := range g.edges {
-		fmt.Fprintf(&b, "    n%d -> n%d;\n", e.from+1, e.to+1)
-	}
+	g.writeEdges(&b, "    n%d -> n%d;\n")
 	b.WriteString("}\n")
 	return b.String()
 }

@@ -3,6 +3,7 @@ package graph
 import (
 	"fmt"
 	"html"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -19,6 +20,8 @@ const (
 	svgLead   = 17  // height of a line of a title
 	svgLine   = 15  // height of a small line
 	svgGap    = 22  // between boxes of a level
+	svgLane   = 8   // of an edge that passes a level, across
+	svgPass   = 14  // between such a lane and what stands beside it
 	svgLevel  = 46  // between levels, at least
 	svgEdge   = 3   // more between levels for each edge between them, up to svgEdges of them; double to the right
 	svgEdges  = 20
@@ -40,6 +43,25 @@ type svg struct {
 	left, above int // where the graph begins on the page
 }
 
+// boxText is what stands in a box, in lines.
+type boxText struct{ title, id, state []string }
+
+// box breaks what stands in a node's box into lines.
+func (n Node) box() boxText {
+	room := svgBox - 2*svgPad
+	if n.Status != "" {
+		room -= svgSign
+	}
+	t := boxText{title: wrap(n.Title, room, 3, font(svgTitle)), state: wrap(n.state(), room, 2, font(svgSmall))}
+	if n.ID != n.Title {
+		t.id = wrap(n.ID, room, 1, font(svgSmall))
+	}
+	if word := n.look().word(); len(t.state) > 1 && word != "" && n.Note != "" { // the word on a line of its own
+		t.state = slices.Concat(wrap(word, room, 1, font(svgSmall)), wrap(n.Note, room, 2, font(svgSmall)))
+	}
+	return t
+}
+
 // height is that of a box with the text.
 func (t boxText) height() int {
 	return 2*svgPad + len(t.title)*svgLead + (len(t.id)+len(t.state))*svgLine - 2
@@ -54,11 +76,7 @@ func (g *Graph) SVG() string {
 	}
 	p := &svg{Graph: g, beside: widest > max(svgAcross, len(g.levels))}
 	for _, n := range g.nodes {
-		room := svgBox - 2*svgPad
-		if n.Status != "" {
-			room -= svgSign
-		}
-		p.boxes = append(p.boxes, n.text(room, font(svgTitle), font(svgSmall)))
+		p.boxes = append(p.boxes, n.box())
 	}
 	across := func(node int) int {
 		if p.beside {
@@ -66,7 +84,7 @@ func (g *Graph) SVG() string {
 		}
 		return svgBox
 	}
-	l := newLayout(g, spacing{size: across, gap: svgGap, lane: 8, pass: 14})
+	l := newLayout(g, across)
 	depth := p.stack(l)
 	wide, high := l.width, depth
 	if p.beside {
@@ -82,9 +100,9 @@ func (p *svg) stack(l *layout) int {
 	for _, level := range l.levels {
 		size, edges := 0, 0
 		for _, it := range level {
-			if !it.lane && p.beside {
+			if !it.lane() && p.beside {
 				size = svgBox
-			} else if !it.lane {
+			} else if !it.lane() {
 				size = max(size, p.boxes[it.node].height())
 			}
 			edges += len(it.down)
@@ -132,9 +150,6 @@ func (p *svg) document(l *layout, wide, high int) {
 			}
 		}
 	}
-	for _, e := range l.loose {
-		p.line(l.nodes[e.from], l.nodes[e.to])
-	}
 	for _, it := range l.nodes {
 		p.box(it)
 	}
@@ -177,7 +192,7 @@ text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","Noto San
 // line draws a piece of an edge, and if it leads to a lane, that too.
 func (p *svg) line(from, to *item) {
 	tip, lane := ` marker-end="url(#tip)"`, ""
-	if to.lane {
+	if to.lane() {
 		tip, lane = "", "L"+p.page(to.middle(), p.ends[to.level])
 	}
 	start, end := p.ends[from.level], p.starts[to.level]
@@ -192,7 +207,7 @@ func (p *svg) box(it *item) {
 	if p.beside {
 		x, y, width, height = p.left+p.starts[it.level], p.above+it.left, height, width
 	}
-	look := lookOf(n.Status)
+	look := n.look()
 	p.printf(`<g class="%s"><title>%s</title>`, look.class, html.EscapeString(strings.Join(n.label(), "\n")))
 	p.printf(`<rect class="box" x="%d" y="%d" width="%d" height="%d" rx="8"/>`, x, y, width, height)
 	x, y = x+svgPad, y+svgPad+svgTitle-1

@@ -4,210 +4,154 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 )
 
 // Measures in a terminal, in columns.
 const (
-	minWidth  = 40 // leaves each column of a list some room
-	maxBoxes  = 24 // nodes that are drawn as boxes: more of them fill several screens with frames
-	boxWidest = 36 // with its frame
-	boxLeast  = 17
-	boxGap    = 2
-	listID    = 20
-	listAfter = 24
+	minWidth   = 40 // leaves each column of the list some room
+	mostID     = 20
+	mostAfter  = 24
+	leastTitle = 16 // beside lanes
 )
 
-// Text gives the graph for a terminal of so many columns: as boxes with lines between them if they fit, else as a list in
-// which each node says after which others it comes. paint colours what tells a status.
+// Text gives the graph for a terminal of so many columns: a numbered line for each node, below those that it waits for.
+// Lines at the left lead there, if there is room for them, and in any case each line says after which others it comes.
+// paint colours what tells a status.
 func (g *Graph) Text(width int, paint func(status, text string) string) string {
-	o := textOptions{max(width, minWidth), paint}
+	width = max(width, minWidth)
 	var b strings.Builder
-	for _, line := range wrap(g.title, o.width, 3, ansi.StringWidthWc) {
+	for _, line := range wrap(g.title, width, 3, ansi.StringWidthWc) {
 		b.WriteString(line + "\n")
 	}
-	if len(g.nodes) == 0 {
-		return b.String()
-	}
-	if b.Len() > 0 {
+	if b.Len() > 0 && len(g.nodes) > 0 {
 		b.WriteByte('\n')
 	}
-	picture, ok := g.boxes(o)
-	if !ok {
-		picture = g.list(o)
-	}
-	b.WriteString(picture)
+	g.list(&b, width, paint)
 	const between = "   "
 	columns := func(t tally) int { return ansi.StringWidthWc(t.sign + " " + t.String() + between) }
-	for i, line := range g.legend(o.width+len(between), columns) {
+	for i, line := range g.legend(width+len(between), columns) {
 		if i == 0 {
 			b.WriteByte('\n')
 		}
-		for k, t := range line {
-			if k > 0 {
-				b.WriteString(between)
-			}
-			b.WriteString(o.paint(t.status, t.sign) + " " + cut(t.String(), o.width-2, ansi.StringWidthWc))
+		var entries []string
+		for _, t := range line {
+			entries = append(entries, paint(t.status, t.sign)+" "+cut(t.String(), width-2, ansi.StringWidthWc))
 		}
-		b.WriteByte('\n')
+		b.WriteString(strings.Join(entries, between) + "\n")
 	}
 	return b.String()
 }
 
-type textOptions struct {
-	width int
-	paint func(status, text string) string
-}
-
-// boxes draws the graph as boxes, as wide as there is room for, if there are not too many and the lines find their way.
-func (g *Graph) boxes(o textOptions) (picture string, ok bool) {
-	if len(g.nodes) > maxBoxes {
-		return "", false
-	}
-	size := boxLeast
-	for _, n := range g.nodes {
-		for i, line := range n.label() {
-			size = max(size, ansi.StringWidthWc(line)+4+2*min(i, 1)) // below the title, lines are indented
-		}
-	}
-	for size = min(size, boxWidest); !ok && size >= boxLeast; size-- {
-		picture, ok = g.boxesOf(size, o)
-	}
-	return picture, ok
-}
-
-// boxesOf draws the graph as boxes of one width.
-func (g *Graph) boxesOf(size int, o textOptions) (string, bool) {
-	l := newLayout(g, spacing{size: func(int) int { return size }, gap: boxGap, lane: 1, pass: 2})
-	if l.width > o.width {
-		return "", false
-	}
-	var b strings.Builder
-	for i, level := range l.levels {
-		g.writeLevel(&b, level, o)
-		if i+1 < len(l.levels) && !writeChannel(&b, level, l.levels[i+1], l.width) {
-			return "", false
-		}
-	}
-	return b.String(), true
-}
-
-// writeLevel draws the boxes and lanes of a level, all boxes of one height.
-func (g *Graph) writeLevel(b *strings.Builder, level []*item, o textOptions) {
-	inside, height := make([][]string, len(level)), 0
-	for i, it := range level {
-		if !it.lane {
-			inside[i] = g.nodes[it.node].inside(it.size-4, o.paint)
-			height = max(height, len(inside[i])+2)
-		}
-	}
-	for row := range height {
-		column := 0
-		for i, it := range level {
-			b.WriteString(strings.Repeat(" ", it.left-column))
-			column = it.left + it.size
-			rule := strings.Repeat("─", max(it.size-2, 0))
-			switch {
-			case it.lane:
-				b.WriteString("│")
-			case row == 0:
-				b.WriteString("┌" + rule + "┐")
-			case row == height-1 && len(it.down) > 0:
-				half := len("─") * (it.size/2 - 1)
-				b.WriteString("└" + rule[:half] + "┬" + rule[half+len("─"):] + "┘")
-			case row == height-1:
-				b.WriteString("└" + rule + "┘")
-			case row <= len(inside[i]):
-				b.WriteString("│ " + inside[i][row-1] + " │")
-			default:
-				b.WriteString("│" + strings.Repeat(" ", it.size-2) + "│")
-			}
-		}
-		b.WriteByte('\n')
-	}
-}
-
-// inside gives the lines of a box, each filled to its columns.
-func (n Node) inside(columns int, paint func(status, text string) string) []string {
-	indent := ""
-	if n.Status != "" {
-		indent = "  "
-	}
-	columns -= len(indent)
-	t := n.text(columns, ansi.StringWidthWc, ansi.StringWidthWc)
-	var lines []string
-	for i, line := range slices.Concat(t.title, t.id, t.state) {
-		start, filling := indent, strings.Repeat(" ", columns-ansi.StringWidthWc(line))
-		if i == 0 && indent != "" {
-			start = paint(n.Status, lookOf(n.Status).sign) + " "
-		}
-		if i >= len(t.title)+len(t.id) && n.Status != "" {
-			line = paint(n.Status, line)
-		}
-		lines = append(lines, start+line+filling)
-	}
-	return lines
-}
-
-// list draws the graph as a list: a line for each node, a blank one between levels.
-func (g *Graph) list(o textOptions) string {
-	width := ansi.StringWidthWc
-	from := make([][]int, len(g.nodes))
-	for _, e := range g.edges {
-		from[e.to] = append(from[e.to], e.from+1)
-	}
-	after := make([]string, len(g.nodes))
-	titles := make([]string, len(g.nodes))
+func (g *Graph) list(b *strings.Builder, width int, paint func(status, text string) string) {
+	after, titles := make([]string, len(g.nodes)), make([]string, len(g.nodes))
 	var idColumns, afterColumns, titleColumns, signColumns int
 	for i, n := range g.nodes {
-		after[i], titles[i] = ranges(from[i]), n.Title
+		after[i], titles[i] = ranges(g.before[i]), n.Title
 		if n.Note != "" {
 			titles[i] += " (" + n.Note + ")" // the sign tells the status
 		}
 		if n.Status != "" {
 			signColumns = 2
 		}
-		idColumns = max(idColumns, min(width(n.ID), listID, o.width/4))
-		afterColumns = max(afterColumns, min(width(after[i]), listAfter, o.width/3))
-		titleColumns = max(titleColumns, width(titles[i]))
+		idColumns = max(idColumns, min(ansi.StringWidthWc(n.ID), mostID, width/4))
+		afterColumns = max(afterColumns, min(len(after[i]), mostAfter, width/3))
+		titleColumns = max(titleColumns, ansi.StringWidthWc(titles[i]))
 	}
+	rows := slices.Concat(g.levels...)
 	number := len(fmt.Sprint(len(g.nodes)))
-	titleColumns = max(min(titleColumns, o.width-number-signColumns-idColumns-afterColumns-5), 1)
-	pad := func(s string, n int) string {
-		s = cut(s, n, width)
-		return s + strings.Repeat(" ", max(n-width(s), 0))
-	}
-	var b strings.Builder
-	for depth, level := range g.levels {
-		if depth > 0 {
-			b.WriteByte('\n')
+	room := width - number - signColumns - idColumns - afterColumns - 5 // for lanes and titles
+	lanes := g.lanes(rows, (room-leastTitle)/2)
+	for row, i := range rows {
+		n, sign := g.nodes[i], ""
+		if signColumns > 0 {
+			sign = paint(n.Status, column(n.look().sign, 1)) + " "
 		}
-		for _, i := range level {
-			n, sign := g.nodes[i], ""
-			if signColumns > 0 {
-				sign = o.paint(n.Status, pad(lookOf(n.Status).sign, 1)) + " "
-			}
-			line := fmt.Sprintf("%*d %s%s  %s  %s", number, i+1, sign, pad(n.ID, idColumns), pad(titles[i], titleColumns),
-				cut(after[i], afterColumns, width))
-			b.WriteString(strings.TrimRight(line, " ") + "\n")
-		}
+		line := fmt.Sprintf("%s%*d %s%s  %s  %s", lanes[row], number, i+1, sign, column(n.ID, idColumns),
+			column(titles[i], min(titleColumns, room-utf8.RuneCountInString(lanes[row]))),
+			cut(after[i], afterColumns, ansi.StringWidthWc))
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
-	return b.String()
 }
 
+// column cuts or fills a text to so many columns.
+func column(s string, n int) string {
+	s = cut(s, n, ansi.StringWidthWc)
+	return s + strings.Repeat(" ", max(n-ansi.StringWidthWc(s), 0))
+}
+
+// lanes draws what leads to each row: a node that others wait for has a lane of its own, from its row down to the last of
+// them. A horizontal line leads from all lanes that it joins to its row, and passes behind the others. The lanes are
+// empty where that takes more than most of them.
+func (g *Graph) lanes(rows []int, most int) []string {
+	last := make([]int, len(rows)) // of each node: the row of the last one that waits for it
+	for row, i := range rows {
+		for _, from := range g.before[i] {
+			last[from] = row
+		}
+	}
+	const free = -1
+	var lanes []int // the node that each belongs to
+	lines := make([]string, len(rows))
+	for row, i := range rows {
+		own := free
+		if last[i] > row {
+			if own = slices.Index(lanes, free); own == free {
+				own, lanes = len(lanes), append(lanes, free)
+			}
+			if own >= most {
+				return make([]string, len(rows))
+			}
+		}
+		run := 0 // 1: a horizontal line comes from the left
+		for k, from := range lanes {
+			turn := "" // without and with such a line
+			switch {
+			case k == own:
+				turn, lanes[k] = "┌┬", i
+			case from != free && last[from] == row:
+				turn, lanes[k] = "└┴", free
+			case slices.Contains(g.before[i], from):
+				turn = "├┼"
+			}
+			switch {
+			case turn != "":
+				lines[row] += string([]rune(turn)[run])
+				run = 1
+			case from != free:
+				lines[row] += "│"
+			default:
+				lines[row] += fills[run]
+			}
+			lines[row] += fills[run]
+		}
+	}
+	for row, line := range lines { // up to the numbers
+		fill := fills[0]
+		if strings.HasSuffix(line, fills[1]) {
+			fill = fills[1]
+		}
+		lines[row] += strings.Repeat(fill, 2*len(lanes)-utf8.RuneCountInString(line)) + strings.Repeat(" ", min(1, len(lanes)))
+	}
+	return lines
+}
+
+var fills = []string{" ", "─"}
+
 // ranges says after which numbers a node comes, with three and more that follow each other joined: "after 1-3, 7".
-func ranges(numbers []int) string {
-	slices.Sort(numbers)
+func ranges(nodes []int) string {
+	nodes = slices.Sorted(slices.Values(nodes))
 	text, word := "", "after "
-	for i := 0; i < len(numbers); word = ", " {
+	for i := 0; i < len(nodes); word = ", " {
 		j := i
-		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+		for j+1 < len(nodes) && nodes[j+1] == nodes[j]+1 {
 			j++
 		}
-		text += word + fmt.Sprint(numbers[i])
+		text += word + fmt.Sprint(nodes[i]+1)
 		if i++; j > i {
-			text += fmt.Sprint("-", numbers[j])
+			text += fmt.Sprint("-", nodes[j]+1)
 			i = j + 1
 		}
 	}
