@@ -103,7 +103,7 @@ func TestDamagedRecord(t *testing.T) {
 		t.Errorf("%v", corrupt)
 	}
 	raise(t, d, hardInput("Five?"))
-	if s := status(t, d); s.Trouble == nil || !strings.Contains(s.Trouble.Error(), "record B2 in records") || s.Pending != 3 {
+	if s := status(t, d); !strings.Contains(s.Trouble, "record B2 in records") {
 		t.Errorf("%+v", s)
 	}
 	if !strings.Contains(p.file(t), "Five?") {

@@ -59,8 +59,8 @@ var (
 	ErrNotFound = errors.New("no such blocker")
 	// ErrSettled is returned for an answer to what has one, or was skipped.
 	ErrSettled = errors.New("it is settled already")
-	// ErrNothingToAllow is returned for a permission given to what did not ask for one.
-	ErrNothingToAllow = errors.New("it did not ask for a permission, so there is none to give: answer it with a text")
+	// ErrNoAnswer is returned for a settlement that makes no sense.
+	ErrNoAnswer = errors.New("that is no answer")
 )
 
 // Desk is where blockers are taken down and answered. Its methods may be called from any goroutine. They wait up to five

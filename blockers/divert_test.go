@@ -221,7 +221,7 @@ func TestNothingToAllow(t *testing.T) {
 	divert(t, d, q)
 	for _, id := range []string{"B1", "B2"} {
 		_, err := d.Settle(t.Context(), id, Settlement{Status: boulder.BlockerAnswered, Allowed: true, Answer: "yes"})
-		if !errors.Is(err, ErrNothingToAllow) || get1(t, d, id).Status != boulder.BlockerPending {
+		if !errors.Is(err, ErrNoAnswer) || get1(t, d, id).Status != boulder.BlockerPending {
 			t.Errorf("%s: %v", id, err)
 		}
 	}

@@ -112,7 +112,7 @@ func TestWhatLiesInThePlace(t *testing.T) {
 				t.Skip("this system has no such thing: ", err)
 			}
 			raise(t, d, hardInput("Which?"))
-			if s := status(t, d); s.Unwritten != 1 || s.Trouble == nil || strings.Contains(s.Trouble.Error(), FileName) {
+			if s := status(t, d); s.Unwritten != 1 || s.Trouble == "" || strings.Contains(s.Trouble, FileName) {
 				t.Errorf("what is wrong with the list is not told as such: %+v", s)
 			}
 			for _, v := range victims {
@@ -128,7 +128,7 @@ func TestWhatLiesInThePlace(t *testing.T) {
 			if err := os.RemoveAll(filepath.Join(p.dir, "notes")); err != nil {
 				t.Fatal(err)
 			}
-			if s := status(t, d); s.Unwritten != 0 || s.Trouble != nil {
+			if s := status(t, d); s.Unwritten != 0 || s.Trouble != "" {
 				t.Errorf("in the end: %+v", s)
 			}
 		})
@@ -171,7 +171,7 @@ func TestListIsReplacedWhileItIsOpened(t *testing.T) {
 				}
 				p.clock.pass(time.Minute)
 			}
-			if s := status(t, p.desk(t)); s.Unwritten != 2 || s.Trouble == nil {
+			if s := status(t, p.desk(t)); s.Unwritten != 2 || s.Trouble == "" {
 				t.Errorf("%+v", s)
 			}
 		})

@@ -2,7 +2,6 @@ package blockers
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	bolt "go.etcd.io/bbolt"
@@ -90,59 +89,45 @@ func (d *Desk) Get(ctx context.Context, id string) (b boulder.Blocker, err error
 
 // Status says how things stand.
 type Status struct {
-	Enabled  bool            // for sessions without a switch of their own
-	Switch   *bool           // of the project; nil: as configured
-	Sessions map[string]bool // those with a switch of their own
-
-	Pending, Hard     int // nobody has answered; and how many of them block progress
-	Answered, Skipped int
-	// Unwritten is how many items blockers.md lacks, after one more try to write them; Trouble says why, and
-	// names records that cannot be read.
-	Unwritten int
-	Trouble   error
-	File      string // the list for people, relative to the project
+	Switch   *bool           `json:"switch"`   // of the project; nil: as configured
+	Sessions map[string]bool `json:"sessions"` // those with a switch of their own, which counts most
+	// Unwritten is how many items blockers.md lacks, after one more try to write them; Trouble says why, and names records
+	// that cannot be read.
+	Unwritten int    `json:"unwritten"`
+	Trouble   string `json:"trouble,omitempty"`
+	File      string `json:"file"` // the list for people, relative to the project
 }
 
-// Status counts. Records that cannot be read are named in its Trouble.
-func (d *Desk) Status(ctx context.Context) (s Status, err error) {
-	if s, err = d.count(ctx); err != nil || s.Unwritten == 0 {
-		return s, err
-	}
-	unwritten := d.Flush(ctx)
-	s, err = d.count(ctx)
-	s.Trouble = errors.Join(unwritten, s.Trouble)
-	return s, err
-}
-
-func (d *Desk) count(ctx context.Context) (Status, error) {
-	s := Status{Enabled: d.cfg.Enabled, Sessions: map[string]bool{}, File: d.cfg.File}
-	err := d.with(ctx, reading, func(tx *bolt.Tx) error {
-		err := tx.Bucket(bucketSwitches).ForEach(func(k, v []byte) error {
+// Status reads the switches, and writes what blockers.md lacks.
+func (d *Desk) Status(ctx context.Context) (Status, error) {
+	s := Status{Sessions: map[string]bool{}, File: d.cfg.File}
+	count := func(tx *bolt.Tx) error {
+		all, damaged := records(tx)
+		s.Unwritten, s.Trouble = 0, ""
+		for _, r := range all {
+			s.Unwritten += len(r.unlisted())
+		}
+		if damaged != nil {
+			s.Trouble = damaged.Error()
+		}
+		return tx.Bucket(bucketSwitches).ForEach(func(k, v []byte) error {
 			on := string(v) == valueOn
 			if session, ok := strings.CutPrefix(string(k), switchSession); ok {
 				s.Sessions[session] = on
 			} else {
-				s.Switch, s.Enabled = &on, on
+				s.Switch = &on
 			}
 			return nil
 		})
-		all, damaged := records(tx)
-		s.Trouble = damaged
-		for _, r := range all {
-			switch r.Blocker.Status {
-			case boulder.BlockerAnswered:
-				s.Answered++
-			case boulder.BlockerSkipped:
-				s.Skipped++
-			default:
-				s.Pending++
-				if r.Blocker.Hard {
-					s.Hard++
-				}
-			}
-			s.Unwritten += len(r.unlisted())
-		}
-		return err
-	})
+	}
+	err := d.with(ctx, reading, count)
+	if err != nil || s.Unwritten == 0 {
+		return s, err
+	}
+	unwritten := d.Flush(ctx)
+	err = d.with(ctx, reading, count)
+	if unwritten != nil {
+		s.Trouble = unwritten.Error()
+	}
 	return s, err
 }

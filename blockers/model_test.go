@@ -258,7 +258,7 @@ func (m *model) settle(n int, s Settlement, now time.Time) error {
 	case b.Status.Settled():
 		return ErrSettled
 	case s.Allowed && b.Ask == nil:
-		return ErrNothingToAllow
+		return ErrNoAnswer
 	}
 	b.Status, b.Answer, b.Allowed, b.SettledAt = s.Status, s.Answer, s.Allowed, now
 	if s.Allowed {

@@ -150,7 +150,7 @@ func TestUnwritableList(t *testing.T) {
 			settle(t, d, "B1", Settlement{Status: boulder.BlockerAnswered, Answer: "Yes."})
 			for range 3 {
 				s := status(t, p.desk(t))
-				if s.Unwritten != 3 || s.Trouble == nil || !strings.Contains(s.Trouble.Error(), "not a regular file") {
+				if s.Unwritten != 3 || !strings.Contains(s.Trouble, "not a regular file") {
 					t.Fatalf("%+v", s)
 				}
 			}
@@ -165,7 +165,7 @@ func TestUnwritableList(t *testing.T) {
 			if got := p.file(t); strings.Count(got, "**B1** ") != 1 || strings.Count(got, "\n## ") != strings.Count(got, "\n\n## ") {
 				t.Errorf("%s", got)
 			}
-			if s := status(t, after); s.Unwritten != 0 || s.Trouble != nil {
+			if s := status(t, after); s.Unwritten != 0 || s.Trouble != "" {
 				t.Errorf("%+v", s)
 			}
 		})

@@ -138,7 +138,7 @@ func playFileLimit(dir string) error {
 		return err
 	}
 	s, err := d.Status(ctx)
-	if err != nil || s.Unwritten != 1 || !errors.Is(s.Trouble, syscall.EFBIG) {
+	if err != nil || s.Unwritten != 1 || !strings.Contains(s.Trouble, syscall.EFBIG.Error()) {
 		return fmt.Errorf("%+v, %w", s, err)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "list.md"))

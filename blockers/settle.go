@@ -21,29 +21,29 @@ type Settlement struct {
 func (s Settlement) check() error {
 	switch {
 	case s.Status == boulder.BlockerSkipped && (s.Answer != "" || s.Allowed):
-		return errors.New("a blocker that is skipped gets no answer")
+		return errors.New("what is skipped gets none")
 	case s.Status == boulder.BlockerSkipped:
 		return nil
 	case s.Status != boulder.BlockerAnswered:
-		return fmt.Errorf("a blocker cannot be settled as %q", s.Status)
+		return fmt.Errorf("it cannot be settled as %q", s.Status)
 	case s.Answer == "" && !s.Allowed:
-		return errors.New("the answer is empty")
+		return errors.New("it is empty")
 	}
 	if n := utf8.RuneCountInString(s.Answer); n > maxAnswer {
-		return fmt.Errorf("the answer has %d characters and may have %d: put it into a file of the project and name that",
+		return fmt.Errorf("it has %d characters and may have %d: put it into a file of the project and name that",
 			n, maxAnswer)
 	}
 	return nil
 }
 
 // Settle takes a person's word down, and gives the blocker as it is then. Errors wrap [ErrNotFound], [ErrSettled] (with
-// the blocker as it is) or [ErrNothingToAllow], or say what is wrong with the settlement.
+// the blocker as it is) or [ErrNoAnswer].
 //
 // Whoever settles a blocker of a boulder then tells the boulder, and calls [Desk.Delivered].
 func (d *Desk) Settle(ctx context.Context, id string, s Settlement) (b boulder.Blocker, err error) {
 	s.Answer = d.cfg.Redact(clean(s.Answer))
 	if err := s.check(); err != nil {
-		return b, fmt.Errorf("settle %s: %w", id, err)
+		return b, fmt.Errorf("%w to %s: %w", ErrNoAnswer, id, err)
 	}
 	err = d.one(ctx, changing, id, func(r *record) error {
 		b = r.Blocker
@@ -51,7 +51,7 @@ func (d *Desk) Settle(ctx context.Context, id string, s Settlement) (b boulder.B
 		case b.Status.Settled():
 			return fmt.Errorf("%s is %s: %w", b.ID, b.Status, ErrSettled)
 		case s.Allowed && len(r.Grants) == 0:
-			return fmt.Errorf("settle %s: %w", b.ID, ErrNothingToAllow)
+			return fmt.Errorf("%w to %s: it asks for no permission, so there is none to give: answer it with a text", ErrNoAnswer, b.ID)
 		}
 		r.Blocker.Status, r.Blocker.Answer, r.Blocker.Allowed = s.Status, s.Answer, s.Allowed
 		r.Blocker.SettledAt = d.now()

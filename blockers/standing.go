@@ -1,6 +1,8 @@
 package blockers
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -21,8 +23,23 @@ const (
 	Over Standing = "settled"
 )
 
-// StandingOf is where a blocker stands. t is its sub-task; nil if there is none, or the boulder is over. Outside of a run
-// there is none either, and what is asked there stays open.
+// SubTaskOf finds the sub-task of a boulder that an answer to a blocker reaches. If that is over, or the boulder is, or is
+// not there any more, which is the zero value, there is none, and why says so.
+func SubTaskOf(b *boulder.Blocker, of boulder.Boulder, tasks []boulder.SubTask) (t *boulder.SubTask, why string) {
+	i := slices.IndexFunc(tasks, func(t boulder.SubTask) bool { return t.ID == b.SubTaskID })
+	switch {
+	case of.ID == "":
+		return nil, fmt.Sprintf("boulder %s is not here any more", b.BoulderID)
+	case of.Status.Terminal() || i < 0:
+		return nil, fmt.Sprintf("boulder %s is %s", b.BoulderID, of.Status)
+	case tasks[i].Status.Terminal():
+		return nil, fmt.Sprintf("sub-task %q is %s", b.SubTaskID, tasks[i].Status)
+	}
+	return &tasks[i], ""
+}
+
+// StandingOf is where a blocker stands. t is its sub-task, see [SubTaskOf]. Outside of a run there is none,
+// and what is asked there stays open.
 func StandingOf(b *boulder.Blocker, t *boulder.SubTask, now time.Time) Standing {
 	of := b.BoulderID != ""
 	switch {

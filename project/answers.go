@@ -65,11 +65,13 @@ func handOver(
 ) (how Handover, err error) {
 	if b.BoulderID == "" {
 		how = NoBoulder
-	} else if how, err = Standing(ctx, r, b); err == nil && how == "" {
+	} else if how, err = standing(ctx, r, b); err == nil && how == "" {
 		how = HandedOver
-		if err = orders.Order(ctx, b.BoulderID, SettleOrder(b)); err != nil {
+		if err = orders.Order(ctx, b.BoulderID, boulder.Order{
+			Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID, Text: b.Answer, Allowed: b.Allowed,
+		}); err != nil {
 			// Another process was faster, it ended in this moment, or it was carried out and the answer to that was lost.
-			if now, readErr := Standing(ctx, r, b); readErr == nil && now != "" {
+			if now, readErr := standing(ctx, r, b); readErr == nil && now != "" {
 				how, err = now, nil
 			}
 		}
@@ -83,37 +85,23 @@ func handOver(
 	return how, d.Delivered(ctx, b.ID)
 }
 
-// Standing says what there is to do for a blocker at its boulder: nothing, unless it is empty.
-func Standing(ctx context.Context, r Reader, b *boulder.Blocker) (Handover, error) {
+// standing says what there is to do for a blocker at its boulder: nothing, unless it is empty.
+func standing(ctx context.Context, r Reader, b *boulder.Blocker) (Handover, error) {
 	detail, err := r.Get(ctx, b.BoulderID)
+	t, _ := blockers.SubTaskOf(b, detail.Boulder, detail.SubTasks)
 	switch {
-	case errors.Is(err, boulder.ErrNotFound): // removed, with its database
-		return OverBefore, nil
-	case detail.Boulder.ID == "":
+	case detail.Boulder.ID == "" && !errors.Is(err, boulder.ErrNotFound):
 		return "", err
-	case detail.Boulder.Status.Terminal():
+	case t == nil:
 		return OverBefore, nil
 	}
-	t := slices.IndexFunc(detail.SubTasks, func(t boulder.SubTask) bool { return t.ID == b.SubTaskID })
-	if t < 0 || detail.SubTasks[t].Status.Terminal() {
-		return OverBefore, nil
-	}
-	raised := detail.SubTasks[t].Blockers
-	i := slices.IndexFunc(raised, func(r boulder.RaisedBlocker) bool { return r.ID == b.ID })
-	switch {
+	switch i := slices.IndexFunc(t.Blockers, func(r boulder.RaisedBlocker) bool { return r.ID == b.ID }); {
 	case i < 0:
 		return NotAsked, nil
-	case raised[i].Status.Settled():
+	case t.Blockers[i].Status.Settled():
 		return HandedOver, nil
 	}
 	return "", nil
-}
-
-// SettleOrder is a settled blocker as the order to its boulder.
-func SettleOrder(b *boulder.Blocker) boulder.Order {
-	return boulder.Order{
-		Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID, Text: b.Answer, Allowed: b.Allowed,
-	}
 }
 
 // Answered is what `manager blockers answer` and `skip` print, and clarify for each answer. Fields are added in later

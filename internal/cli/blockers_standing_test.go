@@ -25,7 +25,7 @@ func TestWaitingEverywhere(t *testing.T) {
 	}{
 		{nil, map[string][]string{
 			"blockers":      {"2 hard blockers wait for an answer · 2 choices can still be changed · blockers.md", "B1", "B2"},
-			"blockers list": {"B1", "B4", "choices that can still be changed:\nB2", "B3", "!nobody waits"},
+			"blockers list": {"B1", "B4", "choices that can still be changed:\nB2", "B3", "!obsolete"},
 			"status":        {"1 hard blocker waits for an answer · 2 choices can still be changed: manager"},
 			"report":        {"answer what is waited for: 1 question", "look at 2 choices"},
 		}},
@@ -43,7 +43,7 @@ func TestWaitingEverywhere(t *testing.T) {
 		}},
 		{[]string{"cancel"}, map[string][]string{
 			"blockers":                {"1 hard blocker waits for an answer · 3 obsolete", "!B3"},
-			"blockers list -b sample": {"No blocker is of that kind. For 3 blockers nobody waits any more; see: "},
+			"blockers list -b sample": {"No blocker is of that kind. 3 blockers are obsolete or settled; see: "},
 			"status":                  {"!blocker", "!choice"},
 			"report":                  {"manager blockers list --all -b " + sampleID + ": look at 2 choices"},
 		}},

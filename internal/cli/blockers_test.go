@@ -112,7 +112,7 @@ func TestAnswersWhileItRunsAndWhileNot(t *testing.T) {
 	for _, test := range []answerCase{
 		{[]string{"answer", "B1"}, exitUsage, "needs a text"},
 		{[]string{"answer", "B1", " \n "}, exitUsage, "needs a text"},
-		{[]string{"answer", "B1", strings.Repeat("ü", 4_001)}, exitUsage, "more than 4000 characters"},
+		{[]string{"answer", "B1", strings.Repeat("ü", 4_001)}, exitUsage, "may have 4000"},
 		{[]string{"answer", "B1", "--allow"}, exitUsage, "asks for no permission"},
 		{[]string{"answer", "B3", "Yes."}, exitUsage, "--allow"},
 		{[]string{"answer", "B9", "x"}, exitUsage, "there is no blocker"},
@@ -316,7 +316,7 @@ func TestAnswerTooLate(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	for _, test := range []answerCase{
-		{[]string{"answer", "B1", "x"}, exitError, `sub-task "theme" is skipped, so nobody goes on with an answer to B1`},
+		{[]string{"answer", "B1", "x"}, exitError, `sub-task "theme" is skipped, so nobody continues with an answer to B1`},
 		{[]string{"show", "B1"}, exitOK, `No answer is waited for: sub-task "theme" is skipped`},
 		{[]string{"skip", "B1"}, exitOK, "Skipped B1. Nothing waited for it any more."},
 		{[]string{"answer", "B1", "x"}, exitError, "B1 is skipped already"},

@@ -12,7 +12,6 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/view"
 )
 
@@ -22,28 +21,22 @@ func walk(t *testing.T, project string, then func(n int), typed ...string) (aske
 	t.Helper()
 	var out bytes.Buffer
 	a := &app{Env: Env{Stdout: io.Discard, Stderr: &out, Stdin: strings.NewReader("")}, dir: project}
-	d, err := a.blockers()
+	d, err := a.desk()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &clarifying{
-		app: a, desk: d, filter: blockers.Filter{Status: boulder.BlockerPending}, seen: map[string]bool{},
-		view: func() page.Out { return page.Out{Writer: &out, Columns: 100} },
-		ask: func(_ context.Context, prompt string) (string, error) {
-			asked = append(asked, strings.TrimSuffix(prompt, "> "))
-			if then != nil {
-				then(len(asked))
-			}
-			if len(typed) == 0 {
-				return "", io.EOF
-			}
-			text := typed[0]
-			typed = typed[1:]
-			return text, nil
-		},
-	}
-	err = c.run(t.Context())
-	c.farewell(t.Context())
+	err = d.clarify(t.Context(), blockers.Filter{}, func(_ context.Context, prompt string) (string, error) {
+		asked = append(asked, strings.TrimSuffix(prompt, "> "))
+		if then != nil {
+			then(len(asked))
+		}
+		if len(typed) == 0 {
+			return "", io.EOF
+		}
+		text := typed[0]
+		typed = typed[1:]
+		return text, nil
+	})
 	return asked, out.String(), err
 }
 
@@ -84,7 +77,7 @@ func TestClarify(t *testing.T) {
 			t.Errorf("the screen lacks %q:\n%s", text, screen)
 		}
 	}
-	if n := strings.Count(screen, "The work goes on with: manager resume "+sampleID); n != 1 {
+	if n := strings.Count(screen, "Continue the work with: manager resume "+sampleID); n != 1 {
 		t.Errorf("how to go on is said %d times:\n%s", n, screen)
 	}
 	asked, screen, err = walk(t, project, nil, "no")
@@ -129,7 +122,7 @@ func TestClarifyAsksAgain(t *testing.T) {
 		t.Errorf("asked others (-want +got): %v\n%s", err, diff)
 	}
 	for _, text := range []string{
-		"there is none to give", "there is none to refuse", "there is no /alow", "/skip takes no text", "more than 4000 characters",
+		"there is none to give", "there is none to refuse", "there is no /alow", "/skip takes no text", "may have 4000",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(screen), " "), text) {
 			t.Errorf("the screen lacks %q:\n%s", text, screen)
@@ -167,7 +160,7 @@ func TestClarifyBesideOthers(t *testing.T) {
 	if got["B1"] != "answered: theirs" || got["B5"] != "answered: for the new one" {
 		t.Errorf("stored: %v", got)
 	}
-	if !strings.Contains(screen, "B1 was settled by somebody else just now") {
+	if !strings.Contains(screen, "B1 is answered already") {
 		t.Errorf("it is not told:\n%s", screen)
 	}
 }
@@ -188,7 +181,7 @@ func TestClarifyTooLate(t *testing.T) {
 	if diff := cmp.Diff([]string{"B1", "B1", "B4"}, asked); diff != "" || err != nil {
 		t.Errorf("asked in another order (-want +got): %v\n%s", err, diff)
 	}
-	if got := statusOf(t, project)["B1"]; got != "skipped" || !strings.Contains(screen, "so nobody goes on with an answer") {
+	if got := statusOf(t, project)["B1"]; got != "skipped" || !strings.Contains(screen, "so nobody continues with an answer") {
 		t.Errorf("B1 is %s:\n%s", got, screen)
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,47 +16,99 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
+	morning "github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/internal/watch"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
 func (a *app) newBlockersCmd() *cobra.Command {
-	cmd := &cobra.Command{
+	var o blockerOptions
+	cmd := a.deskCmd(&cobra.Command{
 		Use:        "blockers",
 		Short:      "Show and answer the questions that agents recorded",
 		SuggestFor: []string{"questions", "answer", "clarify"},
-		Long: `Shows what only a person can answer: questions that agents reported with the blocker tool, and permissions
-and questions that OpenCode asked for while nobody was there. A hard blocker stops its sub-task until it is answered;
-with a soft one the agent chose for itself and went on. Without a command: status and list.
+		Long: `Shows what agents asked for while the user was away: questions that they reported with the blocker tool, and
+permissions and questions of OpenCode. A hard blocker stops its sub-task until it is answered; with a soft one the agent
+chose for itself. Without a command: status and list. All of this works while runs are at work.
 
-Agents get the tool, and asks are diverted, where the configuration (blockers: {enabled: true}), a flag (--blockers)
-or ` + "`manager blockers on`" + ` says so. All of this works while runs and other processes are at work.`,
+Recording is off unless the configuration (blockers: {enabled: true}), --blockers or ` + "`manager blockers on`" + ` says so.`,
 		Example: `  manager blockers
   manager blockers clarify
   manager blockers answer B7 "Use bcrypt, cost 12"
   manager blockers export -o night.md`,
 		Args: noSuchCommand,
-		RunE: a.withDesk(a.runBlockers),
-	}
+	}, func(ctx context.Context, d desk, _ []string) error { return d.status(ctx, "", true) })
+
+	status := a.deskCmd(&cobra.Command{Use: "status [flags]", Short: "Whether blockers are recorded, and how many wait"},
+		func(ctx context.Context, d desk, _ []string) error { return d.status(ctx, o.session, false) })
+	status.Flags().StringVar(&o.session, "session", "", "of this `SESSION` of OpenCode")
+
+	list := a.deskCmd(&cobra.Command{
+		Use: "list [flags]", Short: "What waits for an answer, the most urgent first",
+		Long: `Lists the blockers that wait for an answer: what a session holds still for, then hard ones, then the oldest. Choices
+that agents made for themselves follow, as long as an answer still reaches them. --all adds what no one waits for any
+more, and what is settled.`,
+	}, func(ctx context.Context, d desk, _ []string) error { return d.list(ctx, &o) })
+	list.Flags().BoolVarP(&o.all, "all", "a", false, "also what is obsolete or settled")
+	o.choose(a, list)
+
+	show := a.deskCmd(&cobra.Command{
+		Use: "show [flags] ID", Short: "Everything about one blocker", Args: oneBlocker, ValidArgsFunction: a.completeBlocker(""),
+	}, func(ctx context.Context, d desk, args []string) error { return d.show(ctx, args[0]) })
+
+	export := a.deskCmd(&cobra.Command{
+		Use: "export [flags]", Short: "Write the blockers as a Markdown document, or with --json as data",
+		Long: `Writes all blockers, those that are settled as well: as a Markdown document, with --json as one object per line. With
+-o the ending of the file decides: .md is the document; .json, .jsonl and .ndjson are data.`,
+		Example: `  manager blockers export --status pending -o open.md
+  manager blockers export --json | jq -r .question`,
+	}, func(ctx context.Context, d desk, _ []string) error { return d.export(ctx, &o) })
+	export.Flags().StringVarP(&o.output, "output", "o", "", "write to a new `FILE` instead of stdout")
+	export.Flags().BoolVar(&o.force, "force", false, "replace the file if it is there")
+	o.choose(a, export)
+
 	cmd.AddCommand(
-		a.newBlockersStatusCmd(), a.newBlockersListCmd(), a.newBlockersShowCmd(),
-		a.newBlockersClarifyCmd(), a.newBlockersAnswerCmd(), a.newBlockersSkipCmd(), a.newBlockersExportCmd(),
-		a.newBlockersSwitchCmd("on", "Divert what only a person can answer"),
-		a.newBlockersSwitchCmd("off", "Do not divert: agents ask as they always do"),
+		status, list, show, export, a.newBlockersClarifyCmd(), a.newBlockersAnswerCmd(), a.newBlockersSkipCmd(),
+		a.newBlockersSwitchCmd("on", "Record questions, whatever the configuration and --blockers say"),
+		a.newBlockersSwitchCmd("off", "Record no questions: agents ask as they always do"),
 		a.newBlockersSwitchCmd("unset", "Take on or off back: the configuration counts again"),
-		a.blockersInstallCommand(), a.blockersUninstallCommand(), a.blockersSlashCommand(),
+		a.newSlashFileCmd(true), a.newSlashFileCmd(false), a.newSlashCmd(),
 	)
 	return cmd
 }
 
-// alternatives is "a", "b" or "c".
-func alternatives(names []string) string {
-	text := view.Listed(names)
-	if i := strings.LastIndex(text, ", "); i >= 0 {
-		text = text[:i] + " or " + text[i+2:]
+// desk is the blockers of the project that the command line is about.
+type desk struct {
+	*app
+	*blockers.Desk
+}
+
+// deskCmd fills in what the commands about blockers share.
+func (a *app) deskCmd(cmd *cobra.Command, run func(ctx context.Context, d desk, args []string) error) *cobra.Command {
+	if cmd.Args == nil {
+		cmd.Args, cmd.ValidArgsFunction = noArguments, cobra.NoFileCompletions
 	}
-	return text
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		d, err := a.desk()
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), d, args)
+	}
+	return cmd
+}
+
+func (a *app) desk() (desk, error) {
+	p, err := a.open()
+	if err != nil {
+		return desk{}, err
+	}
+	d, err := p.Blockers()
+	return desk{a, d}, err
 }
 
 // noSuchCommand refuses a word that is no command, and says which one was meant.
@@ -63,154 +118,107 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return usagef("%s has no command %q: did you mean %s?", cmd.CommandPath(), args[0], alternatives(near))
+		return usagef("%s has no command %q: did you mean %q?", cmd.CommandPath(), args[0], strings.Join(near, `" or "`))
 	}
 	return usagef("%s has no command %q: see `%[1]s --help`", cmd.CommandPath(), args[0])
 }
 
-func (a *app) runBlockers(ctx context.Context, d *blockers.Desk, _ []string) error {
-	s, err := a.readBlockersStatus(ctx, d, "")
-	if err != nil {
-		return err
-	}
-	open, _ := view.WithoutMoot(s.Open)
-	if a.json {
-		return errors.Join(a.printJSON(s), a.printBlockers(open), s.Unread)
-	}
-	o := a.on(a.Stdout)
-	s.Print(o)
-	if len(open) > 0 {
-		o.Say()
-		view.PrintBlockers(o, open, time.Now())
-	}
-	return s.Unread
-}
-
-func (a *app) newBlockersStatusCmd() *cobra.Command {
-	var session string
-	cmd := &cobra.Command{
-		Use:               "status [flags]",
-		Short:             "Whether blockers are diverted, and how many wait",
-		Args:              noArguments,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: a.withDesk(func(ctx context.Context, d *blockers.Desk, _ []string) error {
-			return a.tellBlockersStatus(ctx, d, session)
-		}),
-	}
-	cmd.Flags().StringVar(&session, "session", "", "say it of this `SESSION` of OpenCode")
-	return cmd
-}
-
-func (a *app) tellBlockersStatus(ctx context.Context, d *blockers.Desk, session string) error {
-	s, err := a.readBlockersStatus(ctx, d, session)
-	if err != nil {
-		return err
-	}
-	if a.json {
-		return a.printJSON(s)
-	}
-	s.Print(a.on(a.Stdout))
-	return nil
-}
-
-func (a *app) readBlockersStatus(ctx context.Context, d *blockers.Desk, session string) (*view.BlockersStatus, error) {
+// status says whether blockers are recorded and how many wait, and with list also which.
+func (d desk) status(ctx context.Context, session string, list bool) error {
 	s, err := d.Status(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	all, unread := d.List(ctx, blockers.Filter{})
 	report := &view.BlockersStatus{
-		Type: "blockers-status", On: s.Enabled, SessionID: session, Switch: s.Switch, Sessions: s.Sessions,
-		Pending: s.Pending, Answered: s.Answered, Skipped: s.Skipped, Unwritten: s.Unwritten, File: s.File,
+		Type: "blockers-status", On: d.On(boulder.BlockerScope{SessionID: session}), SessionID: session, Status: s,
 	}
-	if s.Pending > 0 {
-		records, err := d.List(ctx, blockers.Filter{Status: boulder.BlockerPending})
-		report.Open, report.Unread = a.placed(ctx, records), err
-		waits := view.WaitingOf(report.Open)
-		report.Hard, report.Asks, report.Soft = waits.Hard, waits.Asks, waits.Soft
-		report.Moot = len(records) - waits.Hard - waits.Asks - waits.Soft
-	}
-	if s.Switch == nil && !s.Enabled {
-		report.Diverted, report.Watched = a.divertedNow(ctx), a.watchDiverts(ctx)
+	pending := slices.DeleteFunc(all, func(b boulder.Blocker) bool {
+		switch b.Status {
+		case boulder.BlockerAnswered:
+			report.Answered++
+		case boulder.BlockerSkipped:
+			report.Skipped++
+		}
+		return b.Status.Settled()
+	})
+	open := view.WithoutMoot(d.placed(ctx, pending))
+	waits := view.WaitingOf(open)
+	report.Pending, report.Hard, report.Asks, report.Soft = len(pending), waits.Hard, waits.Asks, waits.Soft
+	report.Moot = len(pending) - len(open)
+	if _, own := s.Sessions[session]; !own && s.Switch == nil && !report.On {
+		report.Diverted, report.Watched = d.divertedNow(ctx)
 		report.On = len(report.Diverted) > 0 || report.Watched
 	}
-	if on, ok := s.Sessions[session]; ok {
-		report.On = on
+	if !list {
+		unread = nil // it is in the report, see [blockers.Status.Trouble]
 	}
-	if s.Trouble != nil {
-		report.Trouble = s.Trouble.Error()
+	switch {
+	case !d.json:
+		report.Print(d.on(d.Stdout))
+		if list && len(open) > 0 {
+			fmt.Fprintln(d.Stdout)
+		}
+	default:
+		err = d.printJSON(report)
 	}
-	return report, nil
+	if list {
+		err = errors.Join(err, d.print(open))
+	}
+	return errors.Join(err, unread)
 }
 
-// divertedNow lists the boulders at work that were begun with --blockers.
-func (a *app) divertedNow(ctx context.Context) []string {
-	r, closeReader, err := a.openReader(ctx)
-	if err != nil {
-		return nil // whoever holds it is about to begin or to end
-	}
-	defer closeReader()
-	holder := control.HolderOf(ctx, r)
-	if holder == nil {
-		return nil
-	}
-	var ids []string
-	for _, id := range holder.AtWork() {
-		if d, _ := r.Get(ctx, id); d.Boulder.Diverted {
-			ids = append(ids, id)
+// divertedNow finds what is at work that was begun with --blockers: boulders, and whether a watch is. What cannot be asked
+// is about to begin or to end.
+func (a *app) divertedNow(ctx context.Context) (ids []string, watched bool) {
+	if p, err := a.watchProject(); err == nil {
+		if client, err := watch.Dial(ctx, p.socket); err == nil {
+			report, err := client.Report(ctx)
+			watched = err == nil && report.Holder.Diverts
 		}
 	}
-	return ids
-}
-
-// watchDiverts reports whether a watch is at work that was begun with --blockers.
-func (a *app) watchDiverts(ctx context.Context) bool {
-	p, err := a.watchProject()
+	r, closeReader, err := a.openReader(ctx)
 	if err != nil {
-		return false
+		return nil, watched
 	}
-	client, err := watch.Dial(ctx, p.socket)
-	if err != nil {
-		return false // nobody watches
+	defer closeReader()
+	if holder := control.HolderOf(ctx, r); holder != nil {
+		ids = slices.DeleteFunc(holder.AtWork(), func(id string) bool {
+			d, _ := r.Get(ctx, id)
+			return !d.Boulder.Diverted
+		})
 	}
-	report, err := client.Report(ctx)
-	return err == nil && report.Holder.Diverts
+	return ids, watched
 }
 
 // newBlockersSwitchCmd is on, off or unset.
 func (a *app) newBlockersSwitchCmd(name, short string) *cobra.Command {
-	long := `Switches the diverter ` + name + ` for the project, or for one session of OpenCode,
-whatever the configuration and the flag --blockers say. Processes that are at work see it with the next ask. It stays
-until it is switched again; ` + "`manager blockers unset`" + ` takes it back.`
-	on := name == "on"
-	to := &on
-	if name == "unset" {
-		to = nil
-		long = `Takes what was switched on or off back, for the project or for one session: the configuration and the flag
---blockers count again.`
-	}
 	var session string
 	cmd := &cobra.Command{
-		Use: name + " [flags]", Short: short, Long: long,
-		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		Use: name + " [flags]", Short: short,
+		Long: short + `, for the project or with --session for one session. It stays until it is switched again, and
+processes that are at work see it with the next ask.`,
 	}
-	cmd.Flags().StringVar(&session, "session", "", "only for this `SESSION` of OpenCode")
-	cmd.RunE = a.withDesk(func(ctx context.Context, d *blockers.Desk, _ []string) error {
+	a.deskCmd(cmd, func(ctx context.Context, d desk, _ []string) error {
 		if cmd.Flags().Changed("session") && !view.IsSession(session) {
 			return usagef("--session takes the id of an OpenCode session, ses_…, not %q", session)
 		}
-		if err := d.Switch(ctx, session, to); err != nil {
+		to := map[string]bool{"on": true, "off": false}
+		if on, ok := to[name]; ok {
+			if err := d.Switch(ctx, session, &on); err != nil {
+				return err
+			}
+		} else if err := d.Switch(ctx, session, nil); err != nil {
 			return err
 		}
-		return a.tellBlockersStatus(ctx, d, session)
+		return d.status(ctx, session, false)
 	})
+	cmd.Flags().StringVar(&session, "session", "", "only for this `SESSION` of OpenCode")
 	return cmd
 }
 
-const blockersUsage = "nobody is here: what only a person can answer is taken down, and agents go on without " +
-	"(see 'manager blockers')"
-
 func blockersFlag(cmd *cobra.Command, to *bool) {
-	cmd.Flags().BoolVar(to, "blockers", false, blockersUsage)
+	cmd.Flags().BoolVar(to, "blockers", false, "run unattended: record questions instead of waiting (see 'manager blockers')")
 }
 
 // warnOfSwitch says that --blockers was typed in vain.
@@ -218,48 +226,40 @@ func (a *app) warnOfSwitch(typed bool) {
 	if !typed {
 		return
 	}
-	if d, err := a.blockers(); err == nil && !d.On(boulder.BlockerScope{Diverted: true}) { // an error is told later
+	if d, err := a.desk(); err == nil && !d.On(boulder.BlockerScope{Diverted: true}) { // an error is told later
 		a.warn("--blockers changes nothing: `manager blockers off` was said for this project, and counts more. Take it back" +
 			" with: manager blockers unset")
 	}
 }
 
-// blockers opens the blockers of the project that the command line is about.
-func (a *app) blockers() (*blockers.Desk, error) {
-	p, err := a.open()
-	if err != nil {
-		return nil, err
-	}
-	return p.Blockers()
-}
-
-// withDesk runs a command with the blockers of the project.
-func (a *app) withDesk(
-	run func(ctx context.Context, d *blockers.Desk, args []string) error,
-) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		d, err := a.blockers()
-		if err != nil {
-			return err
-		}
-		return run(cmd.Context(), d, args)
-	}
-}
+// awaiting reports whether a sub-task stands still, or will, until the user answers a blocker.
+func awaiting(d store.Detail) bool { return view.WaitingIn(d, nil, time.Now()).Hard > 0 }
 
 // placed finds out who has use for answers to blockers, and sorts them: what is waited for first. Of a boulder that cannot be
 // read, every blocker counts as waited for: that can be answered, and what is not shown cannot.
 func (a *app) placed(ctx context.Context, all []boulder.Blocker) []view.BlockerItem {
-	now, details := time.Now(), a.detailsOf(ctx, all)
-	items := make([]view.BlockerItem, len(all))
-	for i, b := range all {
-		t := &boulder.SubTask{ID: b.SubTaskID, Attempts: b.Attempt}
-		if d, known := details[b.BoulderID]; known {
-			at := slices.IndexFunc(d.SubTasks, func(t boulder.SubTask) bool { return t.ID == b.SubTaskID })
-			if t = nil; at >= 0 && !d.Boulder.Status.Terminal() {
-				t = &d.SubTasks[at]
+	now, details := time.Now(), map[string]store.Detail{}
+	ofRun := func(b boulder.Blocker) bool { return b.BoulderID != "" && !b.Status.Settled() }
+	if slices.ContainsFunc(all, ofRun) {
+		if r, closeReader, err := a.openReader(ctx); err == nil {
+			defer closeReader()
+			for _, b := range all {
+				if _, read := details[b.BoulderID]; read || !ofRun(b) {
+					continue
+				}
+				if d, err := r.Get(ctx, b.BoulderID); d.Boulder.ID != "" || errors.Is(err, boulder.ErrNotFound) {
+					details[b.BoulderID] = d
+				}
 			}
 		}
-		items[i] = view.BlockerItem{Type: view.TypeBlocker, Blocker: b, Standing: blockers.StandingOf(&b, t, now)}
+	}
+	items := make([]view.BlockerItem, len(all))
+	for i, b := range all {
+		t, over := &boulder.SubTask{ID: b.SubTaskID, Attempts: b.Attempt}, ""
+		if d, known := details[b.BoulderID]; known && ofRun(b) {
+			t, over = blockers.SubTaskOf(&b, d.Boulder, d.SubTasks)
+		}
+		items[i] = view.BlockerItem{Type: view.TypeBlocker, Blocker: b, Standing: blockers.StandingOf(&b, t, now), Over: over}
 	}
 	slices.SortStableFunc(items, func(x, y view.BlockerItem) int {
 		return cmp.Or(view.CompareBlockers(&x, &y, now), x.CreatedAt.Compare(y.CreatedAt))
@@ -267,30 +267,222 @@ func (a *app) placed(ctx context.Context, all []boulder.Blocker) []view.BlockerI
 	return items
 }
 
-// detailsOf reads the boulders that unsettled blockers belong to. One that is not there any more is empty.
-func (a *app) detailsOf(ctx context.Context, all []boulder.Blocker) map[string]store.Detail {
-	details := map[string]store.Detail{}
-	for _, b := range all {
-		if b.BoulderID != "" && !b.Status.Settled() {
-			details[b.BoulderID] = store.Detail{}
-		}
+// blockerOptions are the flags that choose blockers, and those of single commands.
+type blockerOptions struct {
+	all, hard, soft           bool
+	status                    string
+	boulder, subTask, session string
+
+	output string
+	force  bool
+}
+
+func (o *blockerOptions) choose(a *app, cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.hard, "hard", false, "only those that stop a sub-task")
+	f.BoolVar(&o.soft, "soft", false, "only those for which the agent chose for itself")
+	f.StringVar(&o.status, "status", "", "only those with this `STATUS`: pending, answered or skipped")
+	f.StringVarP(&o.boulder, "boulder", "b", "", "only those of this `BOULDER`")
+	f.StringVar(&o.subTask, "sub-task", "", "only those of this `SUBTASK`")
+	f.StringVar(&o.session, "session", "", "only those of this `SESSION` of OpenCode")
+	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completeBoulder(false)) // fails only for a flag that is not there
+	_ = cmd.RegisterFlagCompletionFunc("status",
+		cobra.FixedCompletions([]string{"pending", "answered", "skipped"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// filter is what the flags say.
+func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, error) {
+	f := blockers.Filter{SubTaskID: o.subTask, SessionID: o.session, Status: boulder.BlockerStatus(o.status)}
+	switch {
+	case o.hard && o.soft:
+		return f, usagef("--hard and --soft together are all: leave them out")
+	case o.all && o.status != "":
+		return f, usagef("--all and --status contradict each other: give one of them")
+	case o.status != "" && f.Status != boulder.BlockerPending && !f.Status.Settled():
+		return f, usagef("--status takes pending, answered or skipped, not %q", o.status)
+	case o.hard || o.soft:
+		f.Hard = &o.hard
 	}
-	if len(details) == 0 {
-		return nil
+	_, numbered := subTaskPlace(o.subTask)
+	if o.boulder == "" && !numbered {
+		return f, nil
 	}
 	r, closeReader, err := a.openReader(ctx)
 	if err != nil {
-		return nil
+		return f, err
 	}
 	defer closeReader()
-	for id := range details {
-		d, err := r.Get(ctx, id)
-		if details[id] = d; d.Boulder.ID == "" && !errors.Is(err, boulder.ErrNotFound) {
-			delete(details, id)
-		}
+	if f.BoulderID, err = project.Resolve(ctx, r, o.boulder); err != nil || !numbered {
+		return f, err
 	}
-	return details
+	d, err := r.Get(ctx, f.BoulderID)
+	if err != nil {
+		return f, err
+	}
+	t, err := findSubTask(d, o.subTask)
+	if err == nil {
+		f.SubTaskID = t.ID
+	}
+	return f, err
 }
 
-// awaiting reports whether a sub-task stands still, or will, until somebody answers a blocker.
-func awaiting(d store.Detail) bool { return view.WaitingIn(d, nil, time.Now()).Hard > 0 }
+func (d desk) list(ctx context.Context, o *blockerOptions) error {
+	f, err := o.filter(ctx, d.app)
+	if err != nil {
+		return err
+	}
+	records, err := d.List(ctx, f)
+	shown := slices.DeleteFunc(d.placed(ctx, records), func(b view.BlockerItem) bool {
+		return o.status == "" && !o.all && (b.Standing == blockers.Moot || b.Standing == blockers.Over)
+	})
+	if d.json || len(shown) > 0 || err != nil {
+		return errors.Join(d.print(shown), err)
+	}
+	line := "No blocker is of that kind."
+	if f == (blockers.Filter{}) {
+		line = "Nothing waits for an answer."
+	}
+	if n := len(records); n > 0 {
+		line += " " + view.Are(n, "blocker") + " obsolete or settled; see: manager blockers list --all"
+	}
+	d.note("%s", line)
+	return nil
+}
+
+// print prints blockers, one line each.
+func (d desk) print(all []view.BlockerItem) error {
+	if !d.json {
+		view.PrintBlockers(d.app.on(d.Stdout), all, time.Now())
+		return nil
+	}
+	for i := range all {
+		if err := d.printJSON(all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d desk) show(ctx context.Context, id string) error {
+	item, err := d.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	if d.json {
+		return d.printJSON(item)
+	}
+	v, b := d.app.on(d.Stdout), &item.Blocker
+	morning.PrintBlocker(v, 0, b, item.Standing, true, time.Now())
+	if b.Status.Settled() {
+		return nil
+	}
+	v.Say("")
+	switch {
+	case item.Over != "":
+		v.Say("No answer is waited for: " + tooLate(&item))
+	case item.Standing == blockers.Moot:
+		v.Say(fmt.Sprintf("No answer is waited for any more: sub-task %q was tried again without it.", b.SubTaskID))
+	default:
+		v.Say("Answer with: manager blockers answer " + b.ID + ` "…"`)
+		if allowable(b) {
+			v.Say("Allow it with: manager blockers answer " + b.ID + " --allow")
+		}
+		v.Say("Continue without: manager blockers skip " + b.ID)
+	}
+	return nil
+}
+
+// oneBlocker takes exactly one argument.
+func oneBlocker(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("%s takes one ID, not %d arguments: `manager blockers list` has them", cmd.CommandPath(), len(args))
+	}
+	return nil
+}
+
+// find reads the blocker that the user means. If there is none, the error says which one was probably meant.
+func (d desk) find(ctx context.Context, id string) (view.BlockerItem, error) {
+	b, err := d.Get(ctx, id)
+	if !errors.Is(err, blockers.ErrNotFound) {
+		return d.placed(ctx, []boulder.Blocker{b})[0], err
+	}
+	hint := "see `manager blockers list --all`"
+	all, err := d.List(ctx, blockers.Filter{})
+	if len(all) == 0 && err == nil {
+		hint = "nothing was recorded yet"
+	}
+	var ids []string
+	for _, b := range all {
+		ids = append(ids, b.ID)
+	}
+	for _, guess := range []string{"B" + id, text.Nearest(strings.ToUpper(id), ids)} { // 7 is B7
+		if slices.Contains(ids, guess) {
+			hint = "did you mean " + guess + "?"
+			break
+		}
+	}
+	return view.BlockerItem{}, usagef("there is no blocker %q: %s", id, hint)
+}
+
+// completeBlocker offers ids of blockers to the shell, for the first argument; with a status only those that have it.
+func (a *app) completeBlocker(status boulder.BlockerStatus) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) (all []cobra.Completion, _ cobra.ShellCompDirective) {
+		if d, err := a.desk(); err == nil && len(args) == 0 {
+			found, _ := d.List(cmd.Context(), blockers.Filter{Status: status}) // those that can be read
+			for _, b := range d.placed(cmd.Context(), found) {
+				all = append(all, cobra.CompletionWithDesc(b.ID, text.Clip(b.Question, 60)))
+			}
+		}
+		return all, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// blockersExport is what `manager blockers export --json -o FILE` prints.
+type blockersExport struct {
+	Type     string `json:"type"` // blockers-export
+	File     string `json:"file"`
+	Blockers int    `json:"blockers"`
+}
+
+func (d desk) export(ctx context.Context, o *blockerOptions) error {
+	if o.force && o.output == "" {
+		return usagef("--force is for the file of -o, and none is given")
+	}
+	f, err := o.filter(ctx, d.app)
+	if err != nil {
+		return err
+	}
+	records, unread := d.List(ctx, f)
+	found := secret.Each(d.placed(ctx, records), d.secrets.Text, d.secrets.JSON)
+	data := d.json
+	switch strings.ToLower(filepath.Ext(o.output)) {
+	case ".json", ".jsonl", ".ndjson":
+		data = true
+	case ".md", ".markdown":
+		data = false
+	}
+	write := func(w io.Writer) error {
+		if !data {
+			_, err := io.WriteString(w, view.BlockersMarkdown(found, time.Now()))
+			return err
+		}
+		for i := range found {
+			if err := view.WriteJSON(w, found[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if o.output == "" || o.output == "-" {
+		return errors.Join(write(d.Stdout), unread)
+	}
+	file := d.file(o.output)
+	if err := writeNew(file, o.force, write); err != nil {
+		return err
+	}
+	if d.json {
+		return errors.Join(d.printJSON(blockersExport{"blockers-export", file, len(found)}), unread)
+	}
+	d.note("Exported %s to %s.", text.Plural(len(found), "blocker"), d.pretty(file))
+	return unread
+}

@@ -1,17 +1,21 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/page"
+	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
@@ -19,16 +23,11 @@ import (
 
 func (a *app) newBlockersAnswerCmd() *cobra.Command {
 	var allow bool
-	cmd := &cobra.Command{
+	cmd := a.deskCmd(&cobra.Command{
 		Use:   "answer [flags] ID [\"TEXT\" | -]",
 		Short: "Answer a blocker",
-		Long: `Answers a blocker. Its sub-task goes on with the answer in its next prompt: at once if a process runs the
-boulder, else with ` + "`manager resume`" + `. With - the text is read from stdin. It may have 4,000 characters.
-
-With --allow a permission that OpenCode asked for is given, for what was asked and for the rest of that sub-task, in
-later attempts as well; a text is then optional.
-
-An answer stays as it is: say more with ` + "`manager note`" + `.`,
+		Long: `Answers a blocker, once. Its sub-task continues with the answer in its next prompt: at once if a process runs the
+boulder, else with ` + "`manager resume`" + `. With - the text, of at most 4,000 characters, is read from stdin.`,
 		Example: `  manager blockers answer B7 "Use bcrypt, cost 12"
   manager blockers answer B8 --allow
   manager blockers answer B9 - < decision.md`,
@@ -39,150 +38,280 @@ An answer stays as it is: say more with ` + "`manager note`" + `.`,
 			return nil
 		},
 		ValidArgsFunction: a.completeBlocker(boulder.BlockerPending),
-		RunE: a.withDesk(func(ctx context.Context, d *blockers.Desk, args []string) error {
-			text, err := a.noteText(args[1:])
-			if err != nil {
-				return err
-			}
-			return a.runAnswer(ctx, d, args[0],
-				blockers.Settlement{Status: boulder.BlockerAnswered, Answer: text, Allowed: allow})
-		}),
-	}
-	cmd.Flags().BoolVar(&allow, "allow", false, "give the permission that was asked for")
+	}, func(ctx context.Context, d desk, args []string) error {
+		text, err := a.noteText(args[1:])
+		if err != nil {
+			return err
+		}
+		return d.answer(ctx, args[0], blockers.Settlement{Status: boulder.BlockerAnswered, Answer: text, Allowed: allow})
+	})
+	cmd.Flags().BoolVar(&allow, "allow", false, "give the permission that OpenCode asked for, for the rest of the sub-task")
 	return cmd
 }
 
 func (a *app) newBlockersSkipCmd() *cobra.Command {
-	return &cobra.Command{
+	return a.deskCmd(&cobra.Command{
 		Use:   "skip [flags] ID",
-		Short: "Give no answer: the sub-task goes on without",
-		Long: `Settles a blocker without an answer. A sub-task that waits for it goes on, and is told to leave out what
-needs it and to say so. Also for what is dealt with, to have it off the list.`,
-		Example: `  manager blockers skip B7`,
-		Args:    oneBlocker, ValidArgsFunction: a.completeBlocker(boulder.BlockerPending),
-		RunE: a.withDesk(func(ctx context.Context, d *blockers.Desk, args []string) error {
-			return a.runAnswer(ctx, d, args[0], blockers.Settlement{Status: boulder.BlockerSkipped})
-		}),
-	}
+		Short: "Give no answer: the sub-task continues without",
+		Long: `Settles a blocker without an answer. A sub-task that waits for it continues, and is told to leave out what needs it
+and to say so.`,
+		Args: oneBlocker, ValidArgsFunction: a.completeBlocker(boulder.BlockerPending),
+	}, func(ctx context.Context, d desk, args []string) error {
+		return d.answer(ctx, args[0], blockers.Settlement{Status: boulder.BlockerSkipped})
+	})
 }
 
-func (a *app) runAnswer(ctx context.Context, d *blockers.Desk, id string, s blockers.Settlement) error {
-	b, err := a.findBlocker(ctx, d, id)
+func (d desk) answer(ctx context.Context, id string, s blockers.Settlement) error {
+	item, err := d.find(ctx, id)
 	if err != nil {
 		return err
 	}
-	report, err := a.settle(ctx, d, &b, s)
+	report, err := d.settle(ctx, &item.Blocker, s)
 	switch {
 	case report == nil:
-	case a.json:
-		err = errors.Join(a.printJSON(report), err)
+	case d.json:
+		err = errors.Join(d.printJSON(report), err)
 	default:
-		a.tell(view.Settled(report, time.Now()))
+		d.tell(view.Settled(report, time.Now()))
 	}
 	return err
 }
 
-// settle stores an answer to a blocker, and hands it to its boulder. With an error there is a report as well if the answer
-// is stored.
-func (a *app) settle(
-	ctx context.Context, d *blockers.Desk, b *boulder.Blocker, s blockers.Settlement,
-) (*project.Answered, error) {
-	if err := a.checkAnswer(ctx, b, s); err != nil {
-		return nil, err
+// settle stores an answer to a blocker, and hands it to its boulder. It refuses what can only be a slip. With an error there
+// is a report as well if the answer is stored.
+func (d desk) settle(ctx context.Context, b *boulder.Blocker, s blockers.Settlement) (*project.Answered, error) {
+	now := *b
+	now.Status = boulder.BlockerPending // or nothing is found out about it
+	item := d.placed(ctx, []boulder.Blocker{now})[0]
+	skip := s.Status == boulder.BlockerSkipped
+	switch {
+	case b.Status.Settled():
+		said := fmt.Sprintf("%s is %s already, since %s", b.ID, b.Status, view.Stamp(b.SettledAt))
+		if b.Allowed {
+			said += ": allowed"
+		}
+		said = view.JoinedBy(": ", said, text.OneLine(b.Answer))
+		if b.SubTaskID != "" && item.Over == "" {
+			said += fmt.Sprintf("; say more with: manager note --sub-task %s \"…\"", b.SubTaskID)
+		}
+		return nil, errors.New(said)
+	case allowable(b) && !s.Allowed && affirms(s.Answer):
+		return nil, usagef("%q alone does not give the permission, it would only be told to the agent: allow it with --allow"+
+			" (/allow in clarify), or say more", s.Answer)
+	case !skip && !s.Allowed && s.Answer == "":
+		return nil, usagef("an answer needs a text, or --allow for a permission; to continue without: manager blockers skip %s", b.ID)
+	case !skip && item.Over != "":
+		return nil, errors.New(tooLate(&item))
 	}
-	p, err := a.open()
+	p, err := d.open()
 	if err != nil {
 		return nil, err
 	}
-	s.Answer = a.withoutSecrets("The answer", s.Answer)
-	report, err := p.Answer(ctx, d, b.ID, s)
+	s.Answer = d.withoutSecrets("The answer", s.Answer)
+	report, err := p.Answer(ctx, d.Desk, b.ID, s)
 	switch {
 	case err != nil && report != nil:
 		err = fmt.Errorf("%w\nThe answer is kept. It is handed over when the boulder is run the next time: manager resume %s",
 			refusal(err), b.BoulderID)
 	case errors.Is(err, blockers.ErrSettled):
-		err = fmt.Errorf("%s was settled by somebody else just now; see: manager blockers show %[1]s", b.ID)
-	case errors.Is(err, blockers.ErrNothingToAllow):
+		if faster, getErr := d.Get(ctx, b.ID); getErr == nil && faster.Status.Settled() {
+			return d.settle(ctx, &faster, s)
+		}
+	case errors.Is(err, blockers.ErrNoAnswer):
 		err = &project.UsageError{Err: err}
 	}
 	return report, err
 }
 
-// checkAnswer refuses what can only be a slip, before anything is stored.
-func (a *app) checkAnswer(ctx context.Context, b *boulder.Blocker, s blockers.Settlement) error {
-	skip := s.Status == boulder.BlockerSkipped
-	switch {
-	case b.Status.Settled():
-		said := fmt.Sprintf("%s is %s already, since %s", b.ID, b.Status, view.Stamp(b.SettledAt))
-		if b.Status == boulder.BlockerAnswered {
-			allowed := ""
-			if b.Allowed {
-				allowed = "allowed"
-			}
-			said = view.JoinedBy(": ", view.JoinedBy(": ", said, allowed), text.OneLine(b.Answer))
-		}
-		if b.SubTaskID != "" && a.tooLate(ctx, b) == "" { // it is not over
-			said += fmt.Sprintf("; say more with: manager note --sub-task %s \"…\"", b.SubTaskID)
-		}
-		return errors.New(said)
-	case s.Allowed && !allowable(b):
-		return usagef("%s asks for no permission, so there is none to give: answer it with a text", b.ID)
-	case allowable(b) && !s.Allowed && affirms(s.Answer):
-		return usagef("%q alone does not give the permission, it would only be told to the agent: allow it with --allow"+
-			" (/allow in clarify), or say more", s.Answer)
-	case s.Answer == "" && !s.Allowed && !skip:
-		hint := ""
-		if allowable(b) {
-			hint = ", --allow for yes,"
-		}
-		return usagef("an answer needs a text%s; to go on without one: manager blockers skip %s", hint, b.ID)
-	}
-	order := project.SettleOrder(b)
-	order.SubTaskID, order.Text, order.Allowed = cmp.Or(order.SubTaskID, "-"), s.Answer, s.Allowed
-	if err := order.Validate(); err != nil { // also outside of a run: what is too long there is too long here
-		return &project.UsageError{Err: err}
-	}
-	if skip {
-		return nil
-	}
-	if late := a.tooLate(ctx, b); late != "" {
-		return errors.New(late)
-	}
-	return nil
-}
+// allowable reports whether a permission can be given: OpenCode asked for one.
+func allowable(b *boulder.Blocker) bool { return b.Ask != nil && b.Ask.Kind == boulder.AskPermission }
 
 // affirms reports whether a text says yes and no more.
 func affirms(text string) bool {
-	switch strings.ToLower(strings.TrimRight(strings.TrimSpace(text), ".!")) {
-	case "y", "yes", "ok", "okay", "sure", "allow", "allowed", "go", "go ahead", "do it", "please do", "granted":
-		return true
-	}
-	return false
+	return slices.Contains([]string{
+		"y", "yes", "ok", "okay", "sure", "allow", "allowed", "go", "go ahead", "do it", "please do", "granted",
+	}, strings.ToLower(strings.TrimRight(strings.TrimSpace(text), ".!")))
 }
 
-// tooLate says why an answer could have no effect any more: its sub-task is over. It is empty where that is not known: the
-// answer is then kept, and whoever hands it over finds out.
-func (a *app) tooLate(ctx context.Context, b *boulder.Blocker) string {
-	if b.BoulderID == "" {
-		return ""
-	}
-	r, closeReader, err := a.openReader(ctx)
-	if err != nil {
-		return ""
-	}
-	defer closeReader()
-	if how, err := project.Standing(ctx, r, b); err != nil || how != project.OverBefore {
-		return ""
-	}
-	what := fmt.Sprintf("boulder %s is not here any more", b.BoulderID)
-	if detail, err := r.Get(ctx, b.BoulderID); err == nil {
-		what = fmt.Sprintf("boulder %s is %s", b.BoulderID, detail.Boulder.Status)
-		for i := range detail.SubTasks {
-			if t := &detail.SubTasks[i]; t.ID == b.SubTaskID && !detail.Boulder.Status.Terminal() {
-				what = fmt.Sprintf("sub-task %q is %s", t.ID, t.Status)
+// tooLate says why an answer could have no effect any more.
+func tooLate(item *view.BlockerItem) string {
+	return fmt.Sprintf("%s, so nobody continues with an answer to %s: have what is wrong put right by a new run, or take it"+
+		" off the list with: manager blockers skip %[2]s", item.Over, item.ID)
+}
+
+func (a *app) newBlockersClarifyCmd() *cobra.Command {
+	var o blockerOptions
+	cmd := a.deskCmd(&cobra.Command{
+		Use:   "clarify [flags]",
+		Short: "Go through what waits for an answer, one by one",
+		Long: `Asks on the terminal for an answer to each blocker that waits for one, in the order of ` + "`list`" + `. Each answer is
+stored and handed over at once: leave at any time, and continue later with what is left.
+
+  TEXT       Enter ends the answer; what is pasted stays one answer. A line that ends with a backslash continues in
+             the next one
+  (nothing)  later: it stays on the list
+  /allow     give the permission that was asked for, for the rest of the sub-task; a text may follow
+  /deny      refuse the permission; a text may follow
+  /skip      no answer: the sub-task continues without
+  /quit      leave, as do Ctrl-D and Ctrl-C`,
+	}, func(ctx context.Context, d desk, _ []string) error {
+		in, ok := fileOf(d.Stdin)
+		if !ok || !terminal(d.Stdin) || !terminal(d.Stderr) {
+			return usagef("clarify asks on a terminal, and there is none: see `manager blockers list`, and answer with" +
+				" `manager blockers answer ID \"TEXT\"`")
+		}
+		if o.status != "" {
+			return usagef("clarify is about what waits for an answer: leave --status out")
+		}
+		f, err := o.filter(ctx, a)
+		if err != nil {
+			return err
+		}
+		return d.clarify(ctx, f, func(ctx context.Context, prompt string) (string, error) {
+			text, err := view.ReadAnswer(ctx, in, bare(d.Stderr), prompt)
+			if errors.Is(err, view.ErrInterrupted) {
+				err = errInterrupted
+			}
+			return text, err
+		})
+	})
+	o.choose(a, cmd)
+	_ = cmd.Flags().MarkHidden("status")
+	return cmd
+}
+
+// asker reads an answer. [io.EOF]: the user leaves.
+type asker func(ctx context.Context, prompt string) (string, error)
+
+// clarify shows one blocker after the other, the most urgent first. What comes up meanwhile is shown in its turn; one that
+// cannot be read is told at the end.
+func (d desk) clarify(ctx context.Context, f blockers.Filter, ask asker) (err error) {
+	f.Status = boulder.BlockerPending
+	v := d.app.on(d.Stderr)
+	seen, answers, resume := map[string]bool{}, 0, []string{}
+	for leave := false; !leave; {
+		var records []boulder.Blocker
+		records, err = d.List(ctx, f)
+		open := view.WithoutMoot(d.placed(ctx, slices.DeleteFunc(records, func(b boulder.Blocker) bool { return seen[b.ID] })))
+		if len(open) == 0 {
+			break
+		}
+		seen[open[0].ID] = true
+		v.Say("")
+		v.Say(v.Dim(fmt.Sprintf("── %d left ", len(open)) + strings.Repeat("─", max(0, min(v.Width(), 60)-12))))
+		var report *project.Answered
+		report, err = d.clarifyOne(ctx, v, &open[0], ask)
+		leave = err != nil
+		if report != nil {
+			answers++
+			if view.GoesOnLater(report) && !slices.Contains(resume, report.BoulderID) {
+				resume = append(resume, report.BoulderID)
 			}
 		}
 	}
-	return fmt.Sprintf("%s, so nobody goes on with an answer to %s: have what is wrong put right by a new run, or take it"+
-		" off the list with: manager blockers skip %s", what, b.ID, b.ID)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	all, listErr := d.List(ctx, blockers.Filter{Status: boulder.BlockerPending}) // whatever this walk was about
+	left := view.WaitingOf(d.placed(ctx, all))
+	v.Say("")
+	switch {
+	case listErr != nil:
+		v.Say(v.Yellow(listErr.Error()))
+	case left.Awaited() != "":
+		v.Say(fmt.Sprintf("%s; continue with: %s", left.Text(), view.ClarifyHint))
+	case left.Soft > 0:
+		v.Say(fmt.Sprintf("Nothing waits for an answer; %s: %s", left.Choices(), view.ClarifyHint))
+	case answers > 0:
+		v.Say("Nothing waits for an answer any more.")
+	default:
+		v.Say("Nothing waits for an answer.")
+	}
+	for _, id := range resume {
+		v.Say("Continue the work with: manager resume " + id)
+	}
+	return err
+}
+
+// clarifyOne shows a blocker and asks until there is an answer that can be used, which it stores. It gives none if the user
+// wants to answer later.
+func (d desk) clarifyOne(ctx context.Context, v page.Out, item *view.BlockerItem, ask asker) (*project.Answered, error) {
+	var all strings.Builder
+	whole, b := v, &item.Blocker
+	whole.Writer = &all
+	morning.PrintBlocker(whole, 0, b, item.Standing, true, time.Now())
+	fmt.Fprint(v, all.String())
+	if strings.Count(all.String(), "\n") > page.SizeOf(v.File).Height-4 { // the question has left the screen
+		v.Say("")
+		v.Say(v.Strong(b.Question))
+	}
+	hint := "Your answer · Enter: later · /skip: continue without · /quit"
+	if allowable(b) {
+		hint = "Your answer · /allow or /deny: give or refuse the permission · Enter: later · /skip: continue without · /quit"
+	}
+	v.Say("")
+	v.Say(v.Dim(hint))
+	for {
+		typed, err := ask(ctx, b.ID+"> ")
+		if err != nil {
+			return nil, err
+		}
+		s, err := parseAnswer(typed, b)
+		if s == nil && err == nil || errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		var report *project.Answered
+		if err == nil {
+			report, err = d.settle(ctx, b, *s)
+		}
+		if report != nil {
+			v.Say(v.Green("✓ ") + view.Settled(report, time.Now()))
+		}
+		if err != nil {
+			v.Say(v.Yellow(text.OneLine(err.Error())))
+		}
+		if report != nil && d.json {
+			return report, d.printJSON(report)
+		}
+		if now, err := d.Get(ctx, b.ID); report != nil || err == nil && now.Status.Settled() { // also by another process
+			return report, nil
+		}
+	}
+}
+
+// parseAnswer reads what was typed about a blocker: nothing is later, [io.EOF] leaves.
+func parseAnswer(typed string, b *boulder.Blocker) (*blockers.Settlement, error) {
+	typed = strings.TrimSpace(typed)
+	word, rest := typed, ""
+	if end := strings.IndexFunc(typed, unicode.IsSpace); end >= 0 {
+		word, rest = typed[:end], strings.TrimSpace(typed[end:])
+	}
+	answer := &blockers.Settlement{Status: boulder.BlockerAnswered, Answer: typed}
+	switch word {
+	case "/quit", "/q", "/exit", "/later", "/skip":
+		if rest != "" {
+			return nil, fmt.Errorf("%s takes no text: say it alone, or answer with a text", word)
+		}
+	}
+	switch word {
+	case "", "/later":
+		return nil, nil
+	case "/quit", "/q", "/exit":
+		return nil, io.EOF
+	case "/skip":
+		return &blockers.Settlement{Status: boulder.BlockerSkipped}, nil
+	case "/allow":
+		answer.Answer, answer.Allowed = rest, true
+	case "/deny":
+		if !allowable(b) {
+			return nil, fmt.Errorf("%s asks for no permission, so there is none to refuse: answer it with a text", b.ID)
+		}
+		answer.Answer = view.JoinedBy(": ", "Denied", rest)
+	default:
+		if strings.HasPrefix(word, "/") && !strings.Contains(word[1:], "/") { // a path is an answer
+			return nil, fmt.Errorf("there is no %s: it is /allow, /deny, /skip, /later or /quit; begin an answer with another word", word)
+		}
+	}
+	return answer, nil
 }

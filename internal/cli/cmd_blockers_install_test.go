@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,47 +12,31 @@ import (
 	"pgregory.net/rapid"
 )
 
-func slashIn(t *testing.T, path string) *slashPlace {
-	t.Helper()
-	p, err := openSlashPlace(path, ".opencode")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.root.Close() })
-	return p
-}
-
 // What install does depends on what is there: nothing, its own file, one of an older version, or somebody else's.
 func TestSlashInstall(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	step := func(what string, want string, do func(p *slashPlace) (string, error)) {
-		t.Helper()
-		if got, err := do(slashIn(t, dir)); err != nil || got != want {
-			t.Errorf("%s: %q, %v", what, got, err)
+	file := filepath.Join(dir, ".opencode", "command", "blockers.md")
+	for _, step := range []struct{ program, outcome, holds string }{
+		{"", "absent", ""},
+		{"manager", "installed", "!`manager -C " + dir + " blockers"},
+		{"manager", "unchanged", "!`manager -C "},
+		{"/opt/it's here/manager", "updated", `'/opt/it'\''s here/manager' -C `},
+		{"", "removed", ""},
+		{"", "absent", ""},
+	} {
+		done, err := changeSlashFile(dir, ".opencode", step.program, dir)
+		if err != nil || done.Outcome != step.outcome || done.File != file {
+			t.Errorf("%+v: %+v, %v", step, done, err)
+		}
+		text, err := os.ReadFile(file)
+		if (err == nil) != (step.holds != "") || !strings.Contains(string(text), step.holds) {
+			t.Errorf("%+v: wrote %q, %v", step, text, err)
+		}
+		if err == nil && len(entries(t, filepath.Dir(file))) != 1 {
+			t.Errorf("left behind: %q", entries(t, filepath.Dir(file)))
 		}
 	}
-	install := func(program string) func(p *slashPlace) (string, error) {
-		return func(p *slashPlace) (string, error) { return p.install(program, dir) }
-	}
-	file := filepath.Join(dir, ".opencode", "command", "blockers.md")
-	step("removing nothing", "absent", (*slashPlace).remove)
-	step("the first time", "installed", install("manager"))
-	first, err := os.ReadFile(file)
-	if err != nil || !strings.Contains(string(first), "!`manager -C "+dir+" blockers") {
-		t.Errorf("wrote %q, %v", first, err)
-	}
-	step("again", "unchanged", install("manager"))
-	step("for another program", "updated", install("/opt/it's here/manager"))
-	text, err := os.ReadFile(file)
-	if err != nil || !strings.Contains(string(text), `'/opt/it'\''s here/manager' -C `) {
-		t.Errorf("wrote %q, %v", text, err)
-	}
-	if names := entries(t, filepath.Dir(file)); len(names) != 1 {
-		t.Errorf("left behind: %q", names)
-	}
-	step("removing it", "removed", (*slashPlace).remove)
-	step("removing it again", "absent", (*slashPlace).remove)
 	if names := entries(t, filepath.Join(dir, ".opencode")); len(names) != 0 {
 		t.Errorf("left behind: %q", names)
 	}
@@ -76,34 +61,24 @@ func TestSlashInstallLeavesOthersAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := func(name, text string) func(*testing.T, string) {
-		return func(t *testing.T, dir string) {
+	in := func(name string, do func(path string) error) func(dir string) error {
+		return func(dir string) error {
 			path := filepath.Join(dir, ".opencode", name)
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), do(path))
 		}
 	}
-	link := func(name, to string) func(*testing.T, string) {
-		return func(t *testing.T, dir string) {
-			path := filepath.Join(dir, ".opencode", name)
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Symlink(to, path); err != nil {
-				t.Fatal(err)
-			}
-		}
+	write := func(name, text string) func(dir string) error {
+		return in(name, func(path string) error { return os.WriteFile(path, []byte(text), 0o600) })
+	}
+	link := func(name, to string) func(dir string) error {
+		return in(name, func(path string) error { return os.Symlink(to, path) })
 	}
 	elsewhere := t.TempDir()
 	victim := filepath.Join(elsewhere, "victim")
 	if err := os.WriteFile(victim, []byte(ours), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for what, prepare := range map[string]func(*testing.T, string){
+	for what, prepare := range map[string]func(dir string) error{
 		"a file of the user's":     write("command/blockers.md", "Say hello.\n"),
 		"one in the other place":   write("commands/blockers.md", "Say hello.\n"),
 		"ours, changed":            write("command/blockers.md", ours+"And say hello.\n"),
@@ -114,26 +89,22 @@ func TestSlashInstallLeavesOthersAlone(t *testing.T) {
 		"a link to nothing":        link("command/blockers.md", filepath.Join(elsewhere, "nothing")),
 		"a link for the directory": link("command", elsewhere),
 		"a file for the directory": write("command", "x"),
-		"ours in both of the places": func(t *testing.T, dir string) {
-			write("command/blockers.md", ours)(t, dir)
-			write("commands/blockers.md", ours)(t, dir)
+		"ours in both of the places": func(dir string) error {
+			return errors.Join(write("command/blockers.md", ours)(dir), write("commands/blockers.md", ours)(dir))
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			prepare(t, dir)
-			before := snapshot(t, dir)
-			p, err := openSlashPlace(dir, ".opencode")
-			if err == nil {
-				defer p.root.Close()
-				if _, removeErr := p.remove(); removeErr != nil || p.there != "" {
-					t.Errorf("removing: %v", removeErr)
-				}
-				_, err = p.install("manager", dir)
+			if err := prepare(dir); err != nil {
+				t.Fatal(err)
 			}
-			if err == nil {
-				t.Error("it was installed")
+			before := snapshot(t, dir)
+			for _, program := range []string{"", "manager"} {
+				done, err := changeSlashFile(dir, ".opencode", program, dir)
+				if err == nil && (program != "" || done.Outcome != "absent") {
+					t.Errorf("for %q: %+v", program, done)
+				}
 			}
 			if after := snapshot(t, dir); !slices.Equal(after, before) {
 				t.Errorf("before:\n%q\nafter:\n%q", before, after)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 
@@ -68,7 +69,7 @@ func (a *app) runExport(ctx context.Context, o *exportOptions, args []string) er
 		return err
 	}
 	file := a.file(o.output)
-	if err := writeNew(file, &x); err != nil {
+	if err := writeNew(file, false, x.Write); err != nil {
 		return err
 	}
 	if a.json {
@@ -81,16 +82,21 @@ func (a *app) runExport(ctx context.Context, o *exportOptions, args []string) er
 	return nil
 }
 
-// writeNew writes an export to a file that is not there yet: what is there may be the only copy of something.
-func writeNew(file string, x *store.Export) (err error) {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+// writeNew writes an export to a file that is not there yet, or with force in its place: what is there may be the only copy
+// of something.
+func writeNew(file string, force bool, write func(io.Writer) error) error {
+	unless := os.O_EXCL
+	if force {
+		unless = os.O_TRUNC
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|unless, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return usagef("%s is there already, and is not overwritten: choose another name, or remove it first", file)
 	}
 	if err != nil {
 		return fmt.Errorf("write the export: %w", err)
 	}
-	if err := errors.Join(x.Write(f), f.Sync(), f.Close()); err != nil {
+	if err := errors.Join(write(f), f.Sync(), f.Close()); err != nil {
 		return errors.Join(fmt.Errorf("write the export: %w", err), os.Remove(file))
 	}
 	return nil

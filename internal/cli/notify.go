@@ -245,12 +245,8 @@ func (d *deps) warnOfUnwritten(ctx context.Context) {
 	case err != nil:
 		d.app.warn("whether %s has every blocker is not known: %v", s.File, err)
 	case s.Unwritten > 0:
-		why := "it could not be written"
-		if s.Trouble != nil {
-			why = s.Trouble.Error()
-		}
 		d.app.warn("%s not in %s yet: %s. Nothing is lost: see manager blockers list; it is tried again with every command",
-			view.Are(s.Unwritten, "item"), s.File, why)
+			view.Are(s.Unwritten, "item"), s.File, cmp.Or(s.Trouble, "it could not be written"))
 	}
 }
 

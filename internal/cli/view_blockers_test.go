@@ -115,7 +115,7 @@ func TestBlockersExportToAFile(t *testing.T) {
 		{[]string{"-o", "night.md"}, exitOK, "Exported 4 blockers to"},
 		{[]string{"-o", "night.md"}, exitUsage, "night.md is there already, and is not overwritten"},
 		{[]string{"-o", "night.md", "--force", "--hard"}, exitOK, "Exported 2 blockers to"},
-		{[]string{"-o", ".manager"}, exitUsage, "is a directory"},
+		{[]string{"-o", ".manager"}, exitUsage, "is there already"},
 		{[]string{"-o", "none/night.md"}, exitError, "no such file"},
 		{[]string{"-o", "data.jsonl"}, exitOK, "Exported 4 blockers to"},
 		{[]string{"-o", "data.md", "--json"}, exitOK, ""},

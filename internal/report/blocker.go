@@ -29,11 +29,9 @@ type Blocker struct {
 // first.
 func Blockers(of boulder.Boulder, tasks []boulder.SubTask, records []boulder.Blocker, now time.Time) []Blocker {
 	full := slices.Clone(records)
-	subTasks := map[string]*boulder.SubTask{}
 	raised := map[string]boulder.RaisedBlocker{}
 	for i := range tasks {
 		t := &tasks[i]
-		subTasks[t.ID] = t
 		for _, k := range t.Blockers {
 			raised[k.ID] = k
 			at := slices.IndexFunc(full, func(b boulder.Blocker) bool { return b.ID == k.ID })
@@ -49,14 +47,11 @@ func Blockers(of boulder.Boulder, tasks []boulder.SubTask, records []boulder.Blo
 	}
 	all := []Blocker{}
 	for _, f := range full {
-		t := subTasks[f.SubTaskID]
-		if of.Status.Terminal() {
-			t = nil
-		}
+		t, _ := blockers.SubTaskOf(&f, of, tasks)
 		b := Blocker{Blocker: f, Standing: blockers.StandingOf(&f, t, now)}
 		b.Awaited = b.Standing == blockers.Awaited
 		k, known := raised[f.ID]
-		b.Undelivered = known && t != nil && !t.Status.Terminal() && f.Status.Settled() && !k.Status.Settled()
+		b.Undelivered = known && t != nil && f.Status.Settled() && !k.Status.Settled()
 		all = append(all, b)
 	}
 	order := []blockers.Standing{blockers.Awaited, blockers.Choice, blockers.Moot, blockers.Over}

@@ -27,6 +27,8 @@ type BlockerItem struct {
 	boulder.Blocker
 	// Standing says who has use for an answer: awaited, choice, moot or settled.
 	Standing blockers.Standing `json:"standing"`
+	// Over says what is over, so that an answer can reach nothing any more.
+	Over string `json:"-"`
 }
 
 // BlockersStatus is what `manager blockers status --json` prints: one object. Fields are added in later versions, never
@@ -36,27 +38,18 @@ type BlockersStatus struct {
 	// On: what comes up in the session, or with none named in the project or in what is at work, is diverted.
 	On        bool   `json:"on"`
 	SessionID string `json:"session_id,omitempty"` // that On speaks of
-	// Switch is what `manager blockers on|off` said, which counts more; null: nothing.
-	Switch *bool `json:"switch"`
 	// Diverted are the boulders at work that were begun with --blockers, where no switch says otherwise.
 	Diverted []string `json:"diverted,omitempty"`
 	// Watched: a watch is at work that was begun with --blockers.
 	Watched bool `json:"watched,omitempty"`
-	// Sessions are those with a switch of their own, which counts most.
-	Sessions  map[string]bool `json:"sessions"`
-	Pending   int             `json:"pending"` // nobody answered: hard, asks, soft and moot
-	Hard      int             `json:"hard"`    // work on them stands still, or will
-	Asks      int             `json:"asks"`    // a session holds still for an answer, for a time
-	Soft      int             `json:"soft"`    // the agents chose for themselves, and an answer still reaches them
-	Moot      int             `json:"moot"`    // nobody waits any more
-	Answered  int             `json:"answered"`
-	Skipped   int             `json:"skipped"`
-	Unwritten int             `json:"unwritten"`         // items that are not in the file yet
-	Trouble   string          `json:"trouble,omitempty"` // why they are not
-	File      string          `json:"file"`              // for people, in the project
-
-	Open   []BlockerItem `json:"-"`
-	Unread error         `json:"-"` // why some of them are missing
+	blockers.Status
+	Pending  int `json:"pending"` // nobody answered: hard, asks, soft and moot
+	Hard     int `json:"hard"`    // work on them stands still, or will
+	Asks     int `json:"asks"`    // a session holds still for an answer, for a time
+	Soft     int `json:"soft"`    // the agents chose for themselves, and an answer still reaches them
+	Moot     int `json:"moot"`    // nobody waits any more
+	Answered int `json:"answered"`
+	Skipped  int `json:"skipped"`
 }
 
 // Print says whether blockers are diverted, and how many wait.
@@ -206,10 +199,9 @@ func BlockersMarkdown(all []BlockerItem, now time.Time) string {
 	return s.String()
 }
 
-// WithoutMoot leaves out what nobody waits for any more, and counts it.
-func WithoutMoot(all []BlockerItem) (kept []BlockerItem, moot int) {
-	kept = slices.DeleteFunc(all, func(b BlockerItem) bool { return b.Standing == blockers.Moot })
-	return kept, len(all) - len(kept)
+// WithoutMoot leaves out what nobody waits for any more.
+func WithoutMoot(all []BlockerItem) []BlockerItem {
+	return slices.DeleteFunc(all, func(b BlockerItem) bool { return b.Standing == blockers.Moot })
 }
 
 // WaitingBlockers counts what the user can still answer. What is not needed any more is not in it.

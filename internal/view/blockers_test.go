@@ -42,12 +42,20 @@ func TestBlockersViews(t *testing.T) {
 		}))
 	}
 	for _, s := range []BlockersStatus{
-		{File: "blockers.md"},
-		{On: true, File: "blockers.md", Pending: 2, Hard: 1, Moot: 1, Switch: &on, Sessions: map[string]bool{"ses_a": false}},
-		{File: "docs/b.md", Pending: 3, Soft: 3, Answered: 2, Skipped: 1, Switch: &off, SessionID: "ses_b"},
+		{Status: blockers.Status{File: "blockers.md"}},
 		{
-			On: true, SessionID: "ses_a", File: "blockers.md", Pending: 6, Hard: 3, Asks: 1, Soft: 2, Unwritten: 2, Trouble: "no space left",
-			Sessions: map[string]bool{"ses_a": true},
+			On: true, Pending: 2, Hard: 1, Moot: 1,
+			Status: blockers.Status{File: "blockers.md", Switch: &on, Sessions: map[string]bool{"ses_a": false}},
+		},
+		{
+			Pending: 3, Soft: 3, Answered: 2, Skipped: 1, SessionID: "ses_b",
+			Status: blockers.Status{File: "docs/b.md", Switch: &off},
+		},
+		{
+			On: true, SessionID: "ses_a", Pending: 6, Hard: 3, Asks: 1, Soft: 2,
+			Status: blockers.Status{
+				File: "blockers.md", Unwritten: 2, Trouble: "no space left", Sessions: map[string]bool{"ses_a": true},
+			},
 		},
 	} {
 		out.WriteString("== status\n" + shown(t, 100, s.Print))
