@@ -70,9 +70,9 @@ func (p *Project) Notifier() (*notify.Notifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return notify.New(notify.Config{
+	return &notify.Notifier{
 		Command: c.Command, Dir: p.dir, Env: env, Webhook: address, Timeout: time.Duration(c.Timeout), Logger: p.log,
-	})
+	}, nil
 }
 
 // learnWebhook makes an address a secret: it is the only key to what it leads to.

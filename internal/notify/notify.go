@@ -1,32 +1,39 @@
-// Package notify tells somebody how a run stands: with a command on this machine, with a webhook, or both.
+// Package notify tells the user how a run stands: with a command on this machine, with a webhook, or both.
 //
-// What is told is a [Message]: ids, counts and a path, and nothing that a person, a model or an agent wrote. Telling is
+// What is told is a [Message]: ids, counts and a path, and nothing that a user, a model or an agent wrote. Telling is
 // bounded in time and never of consequence: an error is for a warning.
 package notify
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/command"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Event is what somebody can be told about.
+// Event is what the user can be told about.
 type Event string
 
-// The events.
 const (
 	Finished Event = "finished" // every sub-task is completed
-	Blocked  Event = "blocked"  // a person is waited for: for an answer, an approval, or because faults do not end
+	Blocked  Event = "blocked"  // the user is waited for: for an answer, an approval, or because faults do not end
 	Failed   Event = "failed"   // it is over or broken off, and not everything is done
 	Budget   Event = "budget"   // a budget is used up
 )
@@ -52,17 +59,17 @@ type Message struct {
 	Report   string `json:"report,omitempty"` // path of the report, relative to the project
 }
 
-// Config says how to tell. One of Command and Webhook is needed.
-type Config struct {
+// Notifier tells by Command, by Webhook, or by both.
+type Notifier struct {
 	// Command is a program with its arguments. It gets the message on standard input and in variables of its environment:
 	// MANAGER_EVENT, MANAGER_BOULDER_ID, MANAGER_STATUS, MANAGER_TITLE, MANAGER_EXIT_CODE (empty while the run goes on)
 	// and MANAGER_REPORT.
 	Command []string
 	Dir     string   // of the command
-	Env     []string // of the command, besides; defaults to none
+	Env     []string // of the command, besides
 
-	// Webhook is an http or https address that gets the message in a POST request. It may hold a secret: it is in no
-	// error and no log, but for its host.
+	// Webhook is an address that [ParseWebhook] takes. It gets the message in a POST request. It may hold a secret: it is in
+	// no error and no log, but for its host.
 	Webhook string
 	// Transport defaults to Go's.
 	Transport http.RoundTripper
@@ -71,46 +78,20 @@ type Config struct {
 
 	// Timeout bounds each of the two ways, retries included. Defaults to [DefaultTimeout].
 	Timeout time.Duration
-	// Logger gets what the command printed, and what the webhook answered, as diagnostics. Defaults to none.
+	// Logger gets what the command printed, and what the webhook answered, as diagnostics.
 	Logger *slog.Logger
 }
 
 // DefaultTimeout is how long a notification may take.
 const DefaultTimeout = 10 * time.Second
 
-// Notifier tells. Its methods may be called from any goroutine.
-type Notifier struct {
-	cfg  Config
-	hook *url.URL // nil: none
-}
-
-// New checks the configuration and fills in the defaults.
-func New(cfg Config) (_ *Notifier, err error) {
-	n := &Notifier{cfg: cfg}
-	switch {
-	case len(cfg.Command) == 0 && cfg.Webhook == "":
-		return nil, errors.New("notify: neither a command nor a webhook is given")
-	case len(cfg.Command) > 0 && cfg.Command[0] == "":
-		return nil, errors.New("notify: the command is empty")
-	case cfg.Timeout < 0 || cfg.RetryWait < 0:
-		return nil, errors.New("notify: a time is below zero")
-	case cfg.Webhook != "":
-		if n.hook, err = ParseWebhook(cfg.Webhook); err != nil {
-			return nil, err
-		}
-	}
-	n.cfg.Timeout, n.cfg.RetryWait = cmp.Or(cfg.Timeout, DefaultTimeout), cmp.Or(cfg.RetryWait, time.Second)
-	n.cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	return n, nil
-}
+// outputKept is how much of a command's output, and of a webhook's answer, is looked at, in bytes.
+const outputKept = 4 << 10
 
 // ParseWebhook checks an address. The error does not show it.
 func ParseWebhook(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
-	if err != nil {
-		return nil, errors.New("the webhook is no address: it must be like https://example.com/hook")
-	}
-	if u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || strings.ContainsAny(u.Host, "$ ") {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || strings.ContainsAny(u.Host, "$ ") {
 		return nil, errors.New("the webhook must be an http or https address, like https://example.com/hook")
 	}
 	return u, nil
@@ -124,30 +105,69 @@ func (n *Notifier) Send(ctx context.Context, m Message) error {
 	if err != nil {
 		return fmt.Errorf("notification: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(n.Timeout, DefaultTimeout))
 	defer cancel()
 	var byCommand, byWebhook error
 	var both sync.WaitGroup
-	if len(n.cfg.Command) > 0 {
+	if len(n.Command) > 0 {
 		both.Go(func() { byCommand = n.run(ctx, m, body) })
 	}
-	if n.hook != nil {
+	if n.Webhook != "" {
 		both.Go(func() { byWebhook = n.post(ctx, body) })
 	}
 	both.Wait()
 	return errors.Join(byCommand, byWebhook)
 }
 
-// outputKept is how much of a command's output, and of a webhook's answer, is looked at, in bytes.
-const outputKept = 4 << 10
-
 // failed is the error of one of the ways. That the time was over says more than what broke off then.
 func (n *Notifier) failed(ctx context.Context, way string, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		err = fmt.Errorf("it did not end within %s (notify.timeout), and was stopped", n.cfg.Timeout)
+		err = fmt.Errorf("it did not end within %s (notify.timeout), and was stopped", cmp.Or(n.Timeout, DefaultTimeout))
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	}
 	return fmt.Errorf("the %s failed: %w", way, err)
+}
+
+// run runs the command in a process group of its own, which ends with it: nothing is left behind.
+func (n *Notifier) run(ctx context.Context, m Message, body []byte) error {
+	code := ""
+	if m.ExitCode != nil {
+		code = strconv.Itoa(*m.ExitCode)
+	}
+	program, name, out := n.Command[0], filepath.Base(n.Command[0]), &firstBytes{}
+	cmd := exec.CommandContext(ctx, program, n.Command[1:]...)
+	cmd.Dir, cmd.Stdin, cmd.Env = n.Dir, bytes.NewReader(body), slices.Concat(n.Env, []string{
+		"MANAGER_EVENT=" + string(m.Event), "MANAGER_BOULDER_ID=" + m.BoulderID, "MANAGER_STATUS=" + string(m.Status),
+		"MANAGER_TITLE=" + m.Title, "MANAGER_EXIT_CODE=" + code, "MANAGER_REPORT=" + m.Report,
+	})
+	err := command.Run(cmd, out)
+	n.Logger.Debug("notification command", "command", name, "output", text.Safe(out.String()))
+	missing := ""
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		missing = program
+	} else if err != nil && ctx.Err() == nil && cmd.ProcessState != nil {
+		line := strings.Join(n.Command, " ")
+		missing, _ = command.NotFound(line, cmd.ProcessState.ExitCode(), out.String())
+		if !strings.Contains(line, missing) { // it is what a variable holds, which may be a secret
+			missing = ""
+		}
+	}
+	switch {
+	case err == nil:
+		return nil
+	case missing != "":
+		return fmt.Errorf("the notification command %s was not found: correct notify.command, or put the program on the PATH",
+			missing)
+	}
+	return n.failed(ctx, "notification command "+name, err)
+}
+
+// firstBytes keeps the beginning of what is written, and takes the rest without keeping it.
+type firstBytes struct{ bytes.Buffer }
+
+func (f *firstBytes) Write(p []byte) (int, error) {
+	f.Buffer.Write(p[:min(len(p), outputKept-f.Len())])
+	return len(p), nil
 }

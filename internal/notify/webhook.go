@@ -2,6 +2,7 @@ package notify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,34 +19,36 @@ const redirectsFollowed = 3
 
 // post sends the message, and once more if nobody answered or the server was in trouble.
 func (n *Notifier) post(ctx context.Context, body []byte) error {
+	hook, err := ParseWebhook(n.Webhook)
+	if err != nil {
+		return err
+	}
 	again, err := n.postOnce(ctx, body)
-	if again && err != nil {
-		pause := time.NewTimer(n.cfg.RetryWait)
-		defer pause.Stop()
+	if again {
 		select {
-		case <-pause.C:
+		case <-time.After(cmp.Or(n.RetryWait, time.Second)):
 			_, err = n.postOnce(ctx, body)
 		case <-ctx.Done():
 			if !errors.Is(err, ctx.Err()) { // what went wrong says more than that there is no time left
-				return fmt.Errorf("the webhook at %s failed: %w", n.hook.Host, err)
+				return fmt.Errorf("the webhook at %s failed: %w", hook.Host, err)
 			}
 		}
 	}
 	if err != nil {
-		return n.failed(ctx, "webhook at "+n.hook.Host, err)
+		return n.failed(ctx, "webhook at "+hook.Host, err)
 	}
 	return nil
 }
 
 // postOnce reports besides the error whether it may pass.
 func (n *Notifier) postOnce(ctx context.Context, body []byte) (again bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.hook.String(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.Webhook, bytes.NewReader(body))
 	if err != nil {
 		return false, errors.New("the request cannot be made") // the cause shows the address
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "manager")
-	client := http.Client{Transport: n.cfg.Transport, CheckRedirect: sameHost}
+	client := http.Client{Transport: n.Transport, CheckRedirect: sameHost}
 	resp, err := client.Do(req)
 	if err != nil {
 		refused := errors.Is(err, errRedirect)
@@ -56,7 +59,7 @@ func (n *Notifier) postOnce(ctx context.Context, body []byte) (again bool, err e
 	}
 	defer resp.Body.Close()
 	answer, _ := io.ReadAll(io.LimitReader(resp.Body, outputKept)) // it is for diagnostics only
-	n.cfg.Logger.Debug("webhook", "host", n.hook.Host, "status", resp.Status, "answer", text.Safe(string(answer)))
+	n.Logger.Debug("webhook", "host", req.URL.Host, "status", resp.Status, "answer", text.Safe(string(answer)))
 	if resp.StatusCode/100 == 2 {
 		return false, nil
 	}
@@ -68,15 +71,16 @@ var errRedirect = errors.New("a redirect was not followed")
 
 // sameHost follows a redirect only where it leads to the same host, is no less protected, and sends the message again.
 func sameHost(req *http.Request, via []*http.Request) error {
-	first := via[0].URL
+	first, why := via[0].URL, ""
 	switch {
 	case len(via) > redirectsFollowed:
-		return fmt.Errorf("%w: there are more than %d", errRedirect, redirectsFollowed)
+		why = fmt.Sprintf("there are more than %d", redirectsFollowed)
 	case req.URL.Host != first.Host || req.URL.Scheme != first.Scheme:
-		return fmt.Errorf("%w: it leads to %s://%s: give the address that is meant", errRedirect, req.URL.Scheme,
-			req.URL.Host)
+		why = fmt.Sprintf("it leads to %s://%s: give the address that is meant", req.URL.Scheme, req.URL.Host)
 	case req.Method != http.MethodPost:
-		return fmt.Errorf("%w: it asks to fetch something instead: give the address that is meant", errRedirect)
+		why = "it asks to fetch something instead: give the address that is meant"
+	default:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w: %s", errRedirect, why)
 }
