@@ -182,6 +182,9 @@ func terminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// interactive reports whether somebody can be asked.
+func (a *app) interactive() bool { return !a.json && terminal(a.Stdin) && terminal(a.Stderr) }
+
 // color reports whether to colour what goes to the stream.
 func (a *app) color(stream io.Writer) bool {
 	return !a.noColor && a.Getenv("NO_COLOR") == "" && a.Getenv("TERM") != "dumb" && terminal(stream)

@@ -15,11 +15,9 @@ func (a *app) newArchiveCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "archive [flags] [BOULDER …]",
 		Short: "Archive finished boulders",
-		Long: `Takes boulders that are over out of ` + "`manager list`" + ` (default: the active one). Nothing is
-deleted: they are listed with ` + "`manager list --archived`" + `, can be looked at as before, and come back with
---undo.`,
-		Example: `  manager archive
-  manager archive 01k3 01k4
+		Long: `Takes boulders that are over out of ` + "`manager list`" + ` (default: the active one). Nothing is deleted: they are
+listed with ` + "`manager list --archived`" + `, can be looked at as before, and come back with --undo.`,
+		Example: `  manager archive 01k3 01k4
   manager archive --undo 01k3`,
 		ValidArgsFunction: a.completion(boulders),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runArchive(cmd.Context(), undo, args) },
@@ -37,64 +35,55 @@ type archiveReport struct {
 }
 
 func (a *app) runArchive(ctx context.Context, undo bool, args []string) error {
-	if len(args) == 0 {
-		if undo {
-			return usagef("say which boulder is to come back: `manager list --archived` shows them")
-		}
-		args = []string{""}
-	}
-	p, err := a.openAnyway()
-	if err != nil {
-		return err
-	}
-	d, err := p.Desk(ctx)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	var all []boulder.Boulder
-	for _, arg := range args { // nothing is done if one of them cannot be meant
-		found, err := project.Get(ctx, d, arg)
-		if err != nil {
-			return err
-		}
-		if b := found.Boulder; !b.Status.Terminal() {
-			return usagef("boulder %s is %s, and only what is over can be archived: bring it to its end with"+
-				" `manager resume %s`, or end it with `manager cancel -b %s`", b.ID, b.Status, b.ID, b.ID)
-		}
-		all = append(all, found.Boulder)
-	}
 	order := boulder.Order{Do: boulder.OrderArchive}
+	says := map[bool]string{true: "Archived %s.\n", false: "%s is archived already.\n"}
 	if undo {
 		order.Do = boulder.OrderUnarchive
+		says = map[bool]string{true: "%s is back.\n", false: "%s is not archived.\n"}
 	}
-	for _, b := range all {
-		changes := b.ArchivedAt.IsZero() != undo
-		if changes {
-			if err := d.Orders.Order(ctx, b.ID, order); err != nil {
-				return refusal(err)
+	switch {
+	case len(args) == 0 && undo:
+		return usagef("say which boulder is to come back: `manager list --archived` shows them")
+	case len(args) == 0:
+		args = []string{""}
+	}
+	var done []archiveReport
+	err := a.atDesk(ctx, func(d *project.Desk) error {
+		done = nil
+		for _, arg := range args { // nothing is done if one of them cannot be meant
+			found, err := project.Get(ctx, d, arg)
+			if err != nil {
+				return err
+			}
+			b := found.Boulder
+			if !b.Status.Terminal() {
+				return usagef("boulder %s is %s, and only what is over can be archived: bring it to its end with"+
+					" `manager resume %s`, or end it with `manager cancel -b %s`", b.ID, b.Status, b.ID, b.ID)
+			}
+			done = append(done, archiveReport{"archive", b.ID, !undo, b.ArchivedAt.IsZero() != undo})
+		}
+		for _, r := range done {
+			if !r.Changed {
+				continue
+			}
+			if err := d.Orders.Order(ctx, r.BoulderID, order); err != nil {
+				return err
 			}
 		}
-		if err := a.printArchived(archiveReport{"archive", b.ID, !undo, changes}); err != nil {
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range done {
+		if a.json {
+			err = a.printJSON(r)
+		} else {
+			_, err = fmt.Fprintf(a.Stdout, says[r.Changed], r.BoulderID)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (a *app) printArchived(r archiveReport) error {
-	if a.json {
-		return a.printJSON(r)
-	}
-	text := "Archived " + r.BoulderID + "."
-	switch {
-	case r.Archived && !r.Changed:
-		text = r.BoulderID + " is archived already."
-	case !r.Archived && r.Changed:
-		text = r.BoulderID + " is back."
-	case !r.Archived:
-		text = r.BoulderID + " is not archived."
-	}
-	_, err := fmt.Fprintln(a.Stdout, text)
-	return err
 }

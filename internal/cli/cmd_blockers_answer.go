@@ -112,7 +112,7 @@ func (d desk) settle(ctx context.Context, b *boulder.Blocker, s blockers.Settlem
 	switch {
 	case err != nil && report != nil:
 		err = fmt.Errorf("%w\nThe answer is kept. It is handed over when the boulder is run the next time: manager resume %s",
-			refusal(err), b.BoulderID)
+			err, b.BoulderID)
 	case errors.Is(err, blockers.ErrSettled):
 		if faster, getErr := d.Get(ctx, b.ID); getErr == nil && faster.Status.Settled() {
 			return d.settle(ctx, &faster, s)

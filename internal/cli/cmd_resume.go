@@ -120,7 +120,7 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 		return false, usagef("process %d runs boulder %s: it goes on as it was begun. Resume it without flags,"+
 			" or end that process and resume it here", there.Holder.PID, id)
 	}
-	err = a.steer(ctx, id, boulder.Order{Do: boulder.OrderResume})
+	err = a.steer(ctx, id, boulder.Order{Do: boulder.OrderResume}, nil)
 	if errors.Is(err, boulder.ErrRefused) && !there.Holder.Serves {
 		return false, nil // that process has ended meanwhile, or goes on already
 	}
@@ -143,7 +143,7 @@ func (a *app) resumeServed(ctx context.Context, o *resumeOptions, there *project
 		return err
 	}
 	if _, err := there.Submit(ctx, o.request(id)); err != nil {
-		return refusal(err)
+		return err
 	}
 	if err := stands(ctx, there, id); err != nil {
 		return err

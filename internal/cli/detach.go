@@ -44,7 +44,7 @@ func (d *deps) detach(ctx context.Context, attach string, req project.Request) e
 	case errors.Is(err, control.ErrNoSubmitter):
 		return fmt.Errorf("%w: %w: process %d, `%s`", store.ErrHeld, err, there.Holder.PID, there.Holder.Command)
 	case err != nil:
-		return refusal(err)
+		return err
 	}
 	return d.app.detached(id, there.Holder.PID)
 }

@@ -73,4 +73,6 @@ func exitCode(err error) int {
 }
 
 // message is an error as a person reads it.
-func message(err error) string { return strings.TrimRight(err.Error(), "\n") }
+func message(err error) string {
+	return strings.TrimRight(strings.ReplaceAll(err.Error(), boulder.ErrRefused.Error()+": ", ""), "\n")
+}

@@ -49,7 +49,7 @@ func (a *app) connectToRun(ctx context.Context, o *runFlags) (*deps, error) {
 
 // approver asks the user, if there is one.
 func (o *runFlags) approver(d *deps) *approver {
-	return &approver{deps: d, ask: !o.yes && !d.app.json && terminal(d.app.Stdin) && terminal(d.app.Stderr)}
+	return &approver{deps: d, ask: !o.yes && d.app.interactive()}
 }
 
 // run does what is asked for here, or hands it to the server of the project. complete fills in the rest of the request, and

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,24 +22,52 @@ func (a *app) boulderFlag(cmd *cobra.Command, to *string) {
 	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completeBoulder(false)) // fails only for a flag that is not there
 }
 
-// steer has an order carried out and tells what follows from it. The checks may refuse it.
-func (a *app) steer(ctx context.Context, ref string, o boulder.Order, checks ...func(store.Detail) error) error {
-	if err := o.Validate(); err != nil {
-		return &project.UsageError{Err: err}
-	}
+// atDesk calls do with whoever takes orders. It may be called again, if that process ends meanwhile.
+func (a *app) atDesk(ctx context.Context, do func(*project.Desk) error) error {
 	p, err := a.openAnyway()
 	if err != nil {
 		return err
 	}
-	var report *view.Order
-	err = p.Steer(ctx, func(d *project.Desk) (err error) {
-		report, err = a.order(ctx, d, ref, o, checks)
-		return err
-	})
-	if err != nil {
-		return refusal(err)
+	return p.Steer(ctx, do)
+}
+
+// steer has an order carried out and tells what follows from it. check, if there is one, may refuse it.
+func (a *app) steer(ctx context.Context, ref string, o boulder.Order, check func(store.Detail) error) error {
+	if err := o.Validate(); err != nil {
+		return &project.UsageError{Err: err}
 	}
-	if a.json {
+	var report *view.Order
+	err := a.atDesk(ctx, func(d *project.Desk) error {
+		before, err := toSteer(ctx, d, ref, &o)
+		if err == nil && check != nil {
+			err = check(before)
+		}
+		if err == nil {
+			err = d.Orders.Order(ctx, before.Boulder.ID, o)
+		}
+		if err != nil {
+			return err
+		}
+		after, err := d.Get(ctx, before.Boulder.ID)
+		if errors.Is(err, control.ErrNotServed) { // a cancel ends the process as well
+			d.Holder = nil
+			var r reader
+			var closeReader func()
+			if r, closeReader, err = a.openReader(ctx); err == nil {
+				after, err = r.Get(ctx, before.Boulder.ID)
+				closeReader()
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("the order was carried out, but what came of it cannot be read: %w", err)
+		}
+		report = view.NewOrder(before, after, d.Holder, o)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case a.json:
 		return a.printJSON(report)
 	}
 	a.tell(report.Text())
@@ -55,45 +82,9 @@ func (a *app) tell(s string) {
 	fmt.Fprintln(a.Stdout, s)
 }
 
-// order hands an order in, once.
-func (a *app) order(
-	ctx context.Context, d *project.Desk, ref string, o boulder.Order, checks []func(store.Detail) error,
-) (*view.Order, error) {
-	before, err := a.toSteer(ctx, d, ref, o)
-	if err != nil {
-		return nil, err
-	}
-	id := before.Boulder.ID
-	for _, check := range checks {
-		if err := check(before); err != nil {
-			return nil, err
-		}
-	}
-	if o.SubTaskID != "" {
-		t, _ := findSubTask(before, o.SubTaskID) // it is there
-		o.SubTaskID = t.ID
-	}
-	if err := d.Orders.Order(ctx, id, o); err != nil {
-		return nil, err
-	}
-	after, err := d.Get(ctx, id)
-	if errors.Is(err, control.ErrNotServed) { // a cancel ends the process as well
-		r, closeReader, openErr := a.openReader(ctx)
-		if openErr != nil {
-			return nil, fmt.Errorf("the order was carried out, but what came of it cannot be read: %w", openErr)
-		}
-		after, err = r.Get(ctx, id)
-		closeReader()
-		d.Holder = nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the order was carried out, but what came of it cannot be read: %w", err)
-	}
-	return view.NewOrder(before, after, d.Holder, o), nil
-}
-
-// toSteer reads the boulder that an order is for. It refuses what can only be a slip, and says what was probably meant.
-func (a *app) toSteer(ctx context.Context, r *project.Desk, ref string, o boulder.Order) (store.Detail, error) {
+// toSteer reads the boulder that an order is for, and puts the id of its sub-task into the order. It refuses what can only
+// be a slip, and says what was probably meant.
+func toSteer(ctx context.Context, r *project.Desk, ref string, o *boulder.Order) (store.Detail, error) {
 	id, err := r.Find(ctx, ref)
 	if err != nil {
 		return store.Detail{}, err
@@ -107,26 +98,13 @@ func (a *app) toSteer(ctx context.Context, r *project.Desk, ref string, o boulde
 	case o.SubTaskID == "":
 		return d, nil
 	}
-	_, err = findSubTask(d, o.SubTaskID)
-	if other, resolveErr := r.Resolve(ctx, o.SubTaskID); err != nil && resolveErr == nil && o.Do == boulder.OrderCancel {
-		return d, usagef("%q is a boulder, not a sub-task: end it with `manager cancel -b %s`", o.SubTaskID, other)
+	t, err := findSubTask(d, o.SubTaskID)
+	if err == nil {
+		o.SubTaskID = t.ID
+		return d, nil
+	}
+	if other, resolveErr := r.Resolve(ctx, o.SubTaskID); resolveErr == nil && o.Do == boulder.OrderCancel {
+		err = usagef("%q is a boulder, not a sub-task: end it with `manager cancel -b %s`", o.SubTaskID, other)
 	}
 	return d, err
 }
-
-// refusal says an order that cannot be carried out in words for people.
-func refusal(err error) error {
-	if _, why, ok := strings.Cut(err.Error(), boulder.ErrRefused.Error()+": "); ok && errors.Is(err, boulder.ErrRefused) {
-		return &refusedError{why, err}
-	}
-	return err
-}
-
-// refusedError is an order that cannot be carried out as things are.
-type refusedError struct {
-	why string
-	err error
-}
-
-func (e *refusedError) Error() string { return e.why }
-func (e *refusedError) Unwrap() error { return e.err }

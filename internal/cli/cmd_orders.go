@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
+)
+
+func (a *app) newPauseCmd() *cobra.Command {
+	o := boulder.Order{Do: boulder.OrderPause}
+	cmd := &cobra.Command{
+		Use:        "pause [flags] [BOULDER]",
+		Short:      "Pause a boulder",
+		SuggestFor: []string{"stop"},
+		Long: `Nothing new starts. The turns that are at work go on to their end; with --now they are stopped, and taken up again
+later. The process that runs the boulder stays, and waits for ` + "`manager resume`" + ` from any terminal. A pause outlives
+that process.`,
+		Args:              atMostOne("BOULDER"),
+		ValidArgsFunction: a.completeBoulder(false),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.steer(cmd.Context(), newestOr(args), o, nil)
+		},
+	}
+	cmd.Flags().BoolVar(&o.Now, "now", false, "stop the turns that are at work")
+	return cmd
+}
+
+func (a *app) newRetryCmd() *cobra.Command {
+	return a.subTaskCmd(boulder.OrderRetry, &cobra.Command{
+		Use:   "retry [flags] SUBTASK",
+		Short: "Retry a sub-task in a fresh session",
+		Long: `Has a sub-task done again in a fresh session, with all its attempts, whether it failed, was cancelled, waits for you, or
+is at work. What was blocked because of it can go on. What it changed in the project stays, and its new session finds it.
+
+A sub-task that is completed is not done again: others may have built on it.`,
+		Example: `  manager retry toggle
+  manager note --sub-task toggle "The store is in src/state.js" && manager retry toggle`,
+	})
+}
+
+func (a *app) newSkipCmd() *cobra.Command {
+	return a.subTaskCmd(boulder.OrderSkip, &cobra.Command{
+		Use:   "skip [flags] SUBTASK",
+		Short: "Skip a sub-task, as if it were done",
+		Long: `Ends a sub-task as skipped, whether it has begun or not: what depends on it goes on without it. Use it for what is
+not needed, or what you have done yourself (say so with ` + "`manager note`" + `).`,
+	})
+}
+
+// subTaskCmd completes a command that gives an order about one sub-task.
+func (a *app) subTaskCmd(do boulder.OrderKind, cmd *cobra.Command) *cobra.Command {
+	var ref string
+	cmd.Args, cmd.ValidArgsFunction = oneSubTask, a.completeSubTask(&ref)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.steer(cmd.Context(), ref, boulder.Order{Do: do, SubTaskID: args[0]}, nil)
+	}
+	a.boulderFlag(cmd, &ref)
+	return cmd
+}
+
+func (a *app) newCancelCmd() *cobra.Command {
+	var ref string
+	var yes bool
+	cmd := &cobra.Command{
+		Use:        "cancel [flags] [SUBTASK]",
+		Short:      "Cancel a boulder or one of its sub-tasks",
+		SuggestFor: []string{"kill", "stop", "abort"},
+		Long: `Ends a boulder for good: what is at work is stopped, nothing else starts, and the process that runs it ends with exit
+code 130. What was changed in the project stays. On a terminal it asks first.
+
+With SUBTASK only that one ends; what depends on it is blocked, the rest goes on. As long as the boulder is not over,
+` + "`manager retry`" + ` takes that back.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return oneSubTask(cmd, args)
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeSubTask(&ref),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			o := boulder.Order{Do: boulder.OrderCancel, SubTaskID: newestOr(args)}
+			if o.SubTaskID == "" && !yes && a.interactive() {
+				if ref, err = a.confirm(cmd.Context(), ref, o); err != nil {
+					return err
+				}
+			}
+			return a.steer(cmd.Context(), ref, o, nil)
+		},
+	}
+	a.boulderFlag(cmd, &ref)
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+// confirm asks whether the boulder is to be ended, and returns its id. Nothing is held while the user thinks.
+func (a *app) confirm(ctx context.Context, ref string, o boulder.Order) (string, error) {
+	var d store.Detail
+	err := a.atDesk(ctx, func(there *project.Desk) (err error) {
+		d, err = toSteer(ctx, there, ref, &o)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	completed, planned := view.Done(d)
+	fmt.Fprintf(a.Stderr, "%s  %s\n%s\n%d of %s done.\n", d.Boulder.ID, d.Boulder.Status, text.Clip(d.Boulder.Task, 200),
+		completed, text.Plural(planned, "sub-task"))
+	answer, err := a.choose(ctx, "End it for good?", "yes", "no")
+	if err == nil && answer == "no" {
+		err = errors.New("nothing was cancelled")
+	}
+	return d.Boulder.ID, err
+}
+
+// noteRead bounds what is read of a note, in bytes; what is too long for one is refused with how long it may be.
+const noteRead = 64 << 10
+
+func (a *app) newNoteCmd() *cobra.Command {
+	var ref, subTask string
+	cmd := &cobra.Command{
+		Use:   "note [flags] \"TEXT\" | -",
+		Short: "Tell the agents and the judge something",
+		Long: `The text goes into the next prompt of every sub-task, or of one with --sub-task, and into the next judgement. A turn
+that is at work is not disturbed. With - the text is read from stdin. It may have 4,000 characters.`,
+		Example: `  manager note "The staging database is down; use the fixtures in testdata/"
+  git diff --stat | manager note --sub-task toggle -`,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			said, err := a.noteText(args)
+			if err != nil {
+				return err
+			}
+			order := boulder.Order{Do: boulder.OrderNote, SubTaskID: subTask, Text: a.withoutSecrets("The note", said)}
+			return a.steer(cmd.Context(), ref, order, func(d store.Detail) error {
+				if len(args) < 2 || subTask != "" {
+					return nil
+				}
+				t, _ := findSubTask(d, args[0])
+				if t == nil {
+					return nil
+				}
+				return usagef("%q is a sub-task: did you mean `manager note --sub-task %s %q`? To tell all of them, put the"+
+					" text into quotes: `manager note %q`", args[0], t.ID, strings.Join(args[1:], " "), said)
+			})
+		},
+	}
+	a.boulderFlag(cmd, &ref)
+	cmd.Flags().StringVar(&subTask, "sub-task", "", "only for `SUBTASK`")
+	_ = cmd.RegisterFlagCompletionFunc("sub-task", a.completion(
+		func(ctx context.Context, r reader, _ []string) []cobra.Completion { return subTasksOf(ctx, r, ref) }))
+	return cmd
+}
+
+// noteText is what the arguments say: one text, however the shell has split it.
+func (a *app) noteText(args []string) (string, error) {
+	said := strings.Join(args, " ")
+	if said == "-" {
+		data, err := io.ReadAll(io.LimitReader(a.Stdin, noteRead))
+		if err != nil {
+			return "", fmt.Errorf("read the note from stdin: %w", err)
+		}
+		said = string(data)
+	}
+	return strings.TrimSpace(said), nil
+}
