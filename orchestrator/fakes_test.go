@@ -357,7 +357,7 @@ func (r *rig) run(plan boulder.Plan) ([]boulder.Event, error) {
 // resume goes on in a new orchestrator.
 func (r *rig) resume() ([]boulder.Event, error) {
 	r.t.Helper()
-	return r.collect(r.orchestrator().Resume(r.t.Context(), "b1", orchestrator.ResumeRequest{}))
+	return r.collect(r.orchestrator().Resume(r.t.Context(), "b1", orchestrator.Request{}))
 }
 
 // collect ranges over a run, and checks what holds for every run: events are numbered and stored, an error comes last,

@@ -53,7 +53,7 @@ func TestRunBudget(t *testing.T) {
 			if _, err := r.resume(); !errors.Is(err, orchestrator.ErrWaiting) || r.server.sent() != test.prompts {
 				t.Errorf("a resume gave %v and %d prompts", err, r.server.sent())
 			}
-			r.completes(r.collect(r.orchestrator().Resume(t.Context(), "b1", orchestrator.ResumeRequest{Budget: &test.more})))
+			r.completes(r.collect(r.orchestrator().Resume(t.Context(), "b1", orchestrator.Request{Budget: &test.more})))
 			if r.server.sent() != 4 {
 				t.Errorf("%d prompts in all, want 4", r.server.sent())
 			}
@@ -99,7 +99,7 @@ func TestBudgetEndsRunningTurn(t *testing.T) {
 	if _, err := r.resume(); !errors.Is(err, orchestrator.ErrWaiting) {
 		t.Fatalf("a resume forgot what the turn had used: %v", err)
 	}
-	r.completes(r.collect(r.orchestrator().Resume(t.Context(), "b1", orchestrator.ResumeRequest{
+	r.completes(r.collect(r.orchestrator().Resume(t.Context(), "b1", orchestrator.Request{
 		Budget: &boulder.Budget{Tokens: 5000},
 	})))
 	head, subTasks := r.store.load(t)

@@ -80,7 +80,7 @@ func TestPauseOfALoopOutlivesTheProcess(t *testing.T) {
 			t.Fatal("there was no pause")
 		}
 		var next time.Time
-		for e, err := range r.orchestrator().Resume(t.Context(), "b1", orchestrator.ResumeRequest{}) {
+		for e, err := range r.orchestrator().Resume(t.Context(), "b1", orchestrator.Request{}) {
 			if _, ok := e.Body.(boulder.TurnSent); err == nil && ok && next.IsZero() {
 				next = e.Time
 			}

@@ -117,8 +117,13 @@ func New(cfg Config) (*Orchestrator, error) {
 	return o, nil
 }
 
-// Request is a task to run. Either Plan is given, or Fork, or the Planner makes a plan from Task.
+// Request is what to run: with Resume a boulder to continue, else a new one. Of that either Plan is given, or Fork, or the
+// Planner makes a plan from Task. As JSON it is handed to another process, which has nobody to ask.
 type Request struct {
+	// Resume is the id of a boulder that goes on after a crash, a stop or a fatal fault. Then what counts is Approve,
+	// ApproveReplan, and, where it is not empty, LedgerModel, Diverted, Iterations, Budget and SubTaskBudgets, from now on.
+	Resume string
+
 	Task        string
 	Constraints []string
 	Mode        boulder.PlanMode
@@ -141,36 +146,18 @@ type Request struct {
 	Diverted       bool
 	Model          string
 	LedgerModel    string
+	Iterations     int // of a loop that is resumed: its bound
 
 	// SubTaskBudgets replaces those that the plan gives to sub-tasks, by id. A run whose plan has no such sub-task ends
-	// before it begins.
+	// before it begins. A sub-task that was parked because its budget was used up goes on if the new one leaves something.
 	SubTaskBudgets map[string]boulder.Budget
 	// Approve is shown a plan that the Planner made. Defaults to going ahead, with its gates as GatesApproved says.
-	Approve Approve
+	Approve Approve `json:"-"`
 	// GatesApproved lets the gates of a given Plan run, and those of a made one without Approve. It is not stored:
 	// after a crash before the plan is adopted, [Orchestrator.Resume] without an Approve does not run them.
 	GatesApproved bool
 	// ApproveReplan is asked about every replan. Nil: replans go ahead; gates that nobody approved do not run.
-	ApproveReplan ApproveReplan
-}
-
-// ResumeRequest says how to go on with a boulder. The zero value goes on as before.
-type ResumeRequest struct {
-	// Approve is asked if the boulder was waiting for approval; nil goes ahead without running the gates of a made plan.
-	Approve Approve
-	// ApproveReplan is as in [Request].
-	ApproveReplan ApproveReplan
-	// LedgerModel is recorded from now on. Empty: it stays as it is.
-	LedgerModel string
-	// Diverted makes the boulder a diverted one from now on, see [boulder.Boulder.Diverted].
-	Diverted bool
-	// Iterations is the bound of a loop from now on. 0: it stays as it is.
-	Iterations int
-	// Budget replaces the run's budget; what was spent stays spent. Nil: it stays as it is.
-	Budget *boulder.Budget
-	// SubTaskBudgets replaces those of sub-tasks, by id. A sub-task that was parked because its budget was used up goes
-	// on if the new one leaves something.
-	SubTaskBudgets map[string]boulder.Budget
+	ApproveReplan ApproveReplan `json:"-"`
 }
 
 // ApproveReplan asks a person about a replan. [ErrDeclined] refuses it: the sub-task fails. Any other error leaves the
@@ -212,7 +199,7 @@ var (
 	// answer. The boulder is paused and can be resumed.
 	ErrWaiting = errors.New("waiting for a person")
 	// ErrLoopLimit is an ErrWaiting of a loop that has had all its turns: it goes on when it gets more
-	// ([ResumeRequest.Iterations]).
+	// ([Request].Iterations).
 	ErrLoopLimit = fmt.Errorf("%w", ErrWaiting)
 	// ErrUnstartable refuses a plan with a sub-task whose model, or its provider, has a limit of 0. It is an
 	// [boulder.ErrFatal].
@@ -260,19 +247,19 @@ func (o *Orchestrator) Plan(
 func (o *Orchestrator) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, error] {
 	return func(yield func(boulder.Event, error) bool) {
 		r := newRun(ctx, o, yield)
-		r.drive(func() error { return r.begin(req) })
+		r.drive(func() error {
+			if req.Resume != "" {
+				return r.resume(req.Resume, req)
+			}
+			return r.begin(req)
+		})
 	}
 }
 
-// Resume goes on with a boulder after a crash, a stop or a fatal fault, as [Orchestrator.Run] does. Finished sub-tasks
-// are not done again.
-func (o *Orchestrator) Resume(
-	ctx context.Context, boulderID string, req ResumeRequest,
-) iter.Seq2[boulder.Event, error] {
-	return func(yield func(boulder.Event, error) bool) {
-		r := newRun(ctx, o, yield)
-		r.drive(func() error { return r.resume(boulderID, req) })
-	}
+// Resume is Run with [Request].Resume. Finished sub-tasks are not done again.
+func (o *Orchestrator) Resume(ctx context.Context, boulderID string, req Request) iter.Seq2[boulder.Event, error] {
+	req.Resume = boulderID
+	return o.Run(ctx, req)
 }
 
 // Stop asks all runs of this Orchestrator to end at the next boundary: no new turn is started, those that run may end,

@@ -197,7 +197,7 @@ func TestApprovalIsAskedAgain(t *testing.T) {
 				seen = p.Clone()
 				return orchestrator.Approval{Plan: p, Gates: true}, nil
 			}
-			r.completes(r.collect(r.orchestrator().Resume(t.Context(), "b1", orchestrator.ResumeRequest{Approve: approve})))
+			r.completes(r.collect(r.orchestrator().Resume(t.Context(), "b1", orchestrator.Request{Approve: approve})))
 			want := gated()
 			seen.Seal = nil
 			if d := cmp.Diff(want, seen); d != "" {

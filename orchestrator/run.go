@@ -142,7 +142,7 @@ func (r *run) create(head boulder.Boulder) error {
 }
 
 // resume takes a stored boulder up where it was.
-func (r *run) resume(id string, req ResumeRequest) error {
+func (r *run) resume(id string, req Request) error {
 	if err := r.o.enter(id, r); err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
@@ -181,7 +181,7 @@ func nobodyToAsk(context.Context, ReplanProposal) (bool, error) {
 }
 
 // takeUp brings a stored boulder to where it goes on, with the budgets that it may have got.
-func (r *run) takeUp(req ResumeRequest) error {
+func (r *run) takeUp(req Request) error {
 	if err := r.apply(boulder.TakenUp{LedgerModel: req.LedgerModel, Diverted: req.Diverted, Iterations: req.Iterations}); err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func TestEmbedding(t *testing.T) {
 	defer state.Release()
 	var last boulder.Event
 	request := project.Request{Task: "Write hello.txt", Mode: boulder.PlanNever}
-	for event, err := range state.Run(t.Context(), request, project.Approvals{}) {
+	for event, err := range state.Run(t.Context(), request) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ func run(ctx context.Context, task string) error {
 		return err
 	}
 	defer state.Release()
-	for event, err := range state.Run(ctx, project.Request{Task: task}, project.Approvals{}) {
+	for event, err := range state.Run(ctx, project.Request{Task: task}) {
 		if err != nil {
 			return err // a Request with Resume continues it
 		}

@@ -117,7 +117,7 @@ func (s *service) Submit(ctx context.Context, req Request) (string, error) {
 		}()
 		s.follow(func(yield func(boulder.Event, error) bool) {
 			began := false
-			for e, err := range s.Run(s.ctx, req, Approvals{}) {
+			for e, err := range s.Run(s.ctx, req) {
 				if !began {
 					first <- start{e.BoulderID, err}
 				}

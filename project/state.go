@@ -17,18 +17,8 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// Request is what to run: a task to plan, a plan or a fork, or with Resume a boulder to continue. What it leaves out is as
-// the project is configured.
-type Request = control.Submission
-
-// Approvals ask the user. Nil: nobody is asked.
-type Approvals struct {
-	// Plan is shown a plan that the Task Ledger made; without it, its gates run if the configuration allows that.
-	Plan orchestrator.Approve
-	// Replan is shown every replan. AskReplans is recorded with the boulder, for whoever resumes it.
-	Replan     orchestrator.ApproveReplan
-	AskReplans bool
-}
+// Request is what to run. What it leaves out is as the project is configured.
+type Request = orchestrator.Request
 
 // State is the project's database, held by this process, what runs boulders on it, and the socket on which other processes
 // look at it and steer it.
@@ -113,7 +103,7 @@ func (s *State) stopLeft(ctx context.Context) error {
 
 // Run does what the request says while the caller ranges over its events, which are those of
 // [orchestrator.Orchestrator.Run]. Other processes can look at it and steer it.
-func (s *State) Run(ctx context.Context, req Request, ask Approvals) iter.Seq2[boulder.Event, error] {
+func (s *State) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, error] {
 	return func(yield func(boulder.Event, error) bool) {
 		if !s.serves {
 			s.server.SetSteerer(s.run)
@@ -124,7 +114,7 @@ func (s *State) Run(ctx context.Context, req Request, ask Approvals) iter.Seq2[b
 		defer cancel()
 		id := ""
 		defer func() { s.ran(id) }()
-		for e, err := range s.events(ctx, req, ask) {
+		for e, err := range s.events(ctx, req) {
 			if err == nil && id == "" {
 				id = e.BoulderID
 				s.runs(id)
@@ -145,29 +135,22 @@ func (s *State) Run(ctx context.Context, req Request, ask Approvals) iter.Seq2[b
 }
 
 // events begins the run.
-func (s *State) events(ctx context.Context, req Request, ask Approvals) iter.Seq2[boulder.Event, error] {
+func (s *State) events(ctx context.Context, req Request) iter.Seq2[boulder.Event, error] {
 	p := s.p
+	req.LedgerModel = p.ledger
 	if req.Resume != "" {
 		if !s.isRunning(req.Resume) {
 			p.Deliver(ctx, s.DB, req.Resume)
 		}
-		return s.run.Resume(ctx, req.Resume, orchestrator.ResumeRequest{
-			Approve: ask.Plan, ApproveReplan: ask.Replan, LedgerModel: p.ledger, Diverted: req.Diverted,
-			Iterations: req.Iterations, Budget: req.Budget, SubTaskBudgets: req.SubTasks,
-		})
+		return s.run.Run(ctx, req)
 	}
-	model, gates := req.Model, req.GatesApproved
 	if req.Plan == nil && req.Fork == nil {
-		model, gates = cmp.Or(model, p.opts.Model, p.cfg.Model), p.cfg.AllowModelGates
+		req.Model, req.GatesApproved = cmp.Or(req.Model, p.opts.Model, p.cfg.Model), p.cfg.AllowModelGates
 	}
 	done := p.Criteria(req.DoneWhen)
-	return s.run.Run(ctx, orchestrator.Request{
-		Task: req.Task, Constraints: req.Constraints, Mode: req.Mode, Plan: req.Plan, Fork: req.Fork,
-		Base: cmp.Or(req.Base, p.base), Gates: p.cfg.Gates, NoWorse: p.cfg.NoWorse, DoneWhen: done.Words,
-		Checks: done.Checks, Loop: req.Loop, Budget: p.budget(req.Budget), SubTaskBudgets: req.SubTasks,
-		AskReplans: ask.AskReplans, Diverted: req.Diverted, Model: model, LedgerModel: p.ledger,
-		Approve: ask.Plan, GatesApproved: gates, ApproveReplan: ask.Replan,
-	})
+	req.DoneWhen, req.Checks, req.Base = done.Words, done.Checks, cmp.Or(req.Base, p.base)
+	req.Gates, req.NoWorse, req.Budget = p.cfg.Gates, p.cfg.NoWorse, p.budget(req.Budget)
+	return s.run.Run(ctx, req)
 }
 
 func (s *State) isRunning(id string) bool {

@@ -26,14 +26,12 @@ type approver struct {
 	check func(*boulder.Plan) error // of the plan as it is after that; nil: none
 }
 
-// approvals are those of a run. askReplans: replans are to be approved, too.
-func (p *approver) approvals(askReplans bool) project.Approvals {
-	return project.Approvals{
-		Plan: func(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {
-			return p.approve(ctx, plan, p.PlanPath(), p.Config().AllowModelGates)
-		},
-		Replan: p.replans(askReplans), AskReplans: askReplans,
+// into has the request ask. askReplans: replans are to be approved, too.
+func (p *approver) into(req *project.Request, askReplans bool) {
+	req.Approve = func(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {
+		return p.approve(ctx, plan, p.PlanPath(), p.Config().AllowModelGates)
 	}
+	req.ApproveReplan, req.AskReplans = p.replans(askReplans), askReplans
 }
 
 // approve returns the plan to run, with a model for sub-tasks that name none. gates says whether its gates may run if

@@ -70,7 +70,7 @@ func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	return d.run(ctx, &o.runFlags, req, project.Approvals{}, func() error { // there is no plan to agree to
+	return d.run(ctx, &o.runFlags, req, func() error { // there is no plan to agree to
 		if req.Model, err = d.CheckModels(ctx, req.Plan); err == nil && !a.json {
 			a.note("%s", loopText(req, d.Criteria(req.DoneWhen).Checks))
 		}
@@ -107,7 +107,7 @@ func (o *loopOptions) request(ctx context.Context, d *deps, args []string) (*pro
 	loop.Iterations = cmp.Or(o.iterations, loop.Iterations)
 	return &project.Request{
 		Plan: plan, GatesApproved: true, Base: d.Base(), Loop: &loop, DoneWhen: done.Words, Diverted: o.blockers,
-		Budget: o.budget.run, SubTasks: o.budget.subTasks,
+		Budget: o.budget.run, SubTaskBudgets: o.budget.subTasks,
 	}, nil
 }
 

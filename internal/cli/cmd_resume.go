@@ -79,13 +79,14 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 		return err
 	}
 	d.Warm()
-	ask := o.approver(d).approvals(o.approveReplans || stored.AskReplans)
-	return d.execute(ctx, st, o.request(id), ask)
+	req := o.request(id)
+	o.approver(d).into(&req, o.approveReplans || stored.AskReplans)
+	return d.execute(ctx, st, req)
 }
 
 func (o *resumeOptions) request(id string) project.Request {
 	return project.Request{
-		Resume: id, Budget: o.budget.run, SubTasks: o.budget.subTasks, Diverted: o.blockers, Iterations: o.iterations,
+		Resume: id, Budget: o.budget.run, SubTaskBudgets: o.budget.subTasks, Diverted: o.blockers, Iterations: o.iterations,
 	}
 }
 

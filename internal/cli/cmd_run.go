@@ -78,7 +78,8 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 	done := d.Criteria(o.doneWhen)
 	ask := o.approver(d)
 	ask.edit, ask.check = o.edit, done.Check
-	return d.run(ctx, &o.runFlags, req, ask.approvals(o.approveReplans), func() error {
+	ask.into(req, o.approveReplans)
+	return d.run(ctx, &o.runFlags, req, func() error {
 		d.warnOfMissing(ctx, req.Plan)
 		if req.Fork != nil {
 			return nil
@@ -93,7 +94,7 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 // request is what to run, and the file in which its plan can be edited.
 func (o *runOptions) request(ctx context.Context, d *deps, args []string) (_ *project.Request, path string, err error) {
 	req := &project.Request{
-		Mode: o.mode(), Base: d.Base(), Model: d.app.model, Budget: o.budget.run, SubTasks: o.budget.subTasks,
+		Mode: o.mode(), Base: d.Base(), Model: d.app.model, Budget: o.budget.run, SubTaskBudgets: o.budget.subTasks,
 		DoneWhen: o.doneWhen, Diverted: o.blockers,
 	}
 	if o.fork != "" {

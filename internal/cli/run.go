@@ -54,9 +54,7 @@ func (o *runFlags) approver(d *deps) *approver {
 
 // run does what is asked for here, or hands it to the server of the project. complete fills in the rest of the request, and
 // may ask the user.
-func (d *deps) run(
-	ctx context.Context, o *runFlags, req *project.Request, ask project.Approvals, complete func() error,
-) error {
+func (d *deps) run(ctx context.Context, o *runFlags, req *project.Request, complete func() error) error {
 	if o.detach {
 		if o.approveReplans {
 			return usagef("--approve-replans needs a person at the terminal, and --detach leaves it")
@@ -75,11 +73,11 @@ func (d *deps) run(
 	if err := complete(); err != nil {
 		return err
 	}
-	return d.execute(ctx, st, *req, ask)
+	return d.execute(ctx, st, *req)
 }
 
 // execute runs or resumes a boulder and shows it. The first signal lets running turns end; the second one aborts them.
-func (d *deps) execute(ctx context.Context, st *project.State, req project.Request, ask project.Approvals) error {
+func (d *deps) execute(ctx context.Context, st *project.State, req project.Request) error {
 	if reason := d.NoDiffs(); reason != "" {
 		d.app.note("Note: %s: there are no diffs here, so the work is judged without them.", reason)
 	}
@@ -100,7 +98,7 @@ func (d *deps) execute(ctx context.Context, st *project.State, req project.Reque
 		}
 		abort(errInterrupted)
 	})()
-	err = end.follow(ctx, st.Run(ctx, req, ask), func(string) view.Run { return shown })
+	err = end.follow(ctx, st.Run(ctx, req), func(string) view.Run { return shown })
 	if errors.Is(err, orchestrator.ErrWaiting) && !d.app.quiet && !d.app.json { // else: manager show --receipt
 		d.showReceipt(ctx, st, end.id)
 	}

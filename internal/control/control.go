@@ -18,6 +18,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/unixsock"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -63,38 +64,11 @@ type Holder struct {
 	Limits *schedule.Limits `json:"limits,omitempty"`
 }
 
-// Submission is a task that is handed to a process which runs boulders for others. What it leaves out is as that
-// process was configured.
-type Submission struct {
-	// Resume is a boulder to go on with, with the budgets that it gets, and Diverted; nothing else counts then.
-	Resume string `json:"resume,omitempty"`
-
-	Task        string           `json:"task,omitempty"`
-	Constraints []string         `json:"constraints,omitempty"`
-	Mode        boulder.PlanMode `json:"mode,omitempty"`
-	// Plan is run exactly as it is written; without it, and without Fork, a plan is made and run without asking.
-	Plan          *boulder.Plan             `json:"plan,omitempty"`
-	GatesApproved bool                      `json:"gates_approved,omitempty"` // those of Plan
-	Fork          *boulder.Fork             `json:"fork,omitempty"`
-	Base          string                    `json:"base,omitempty"`
-	Model         string                    `json:"model,omitempty"`
-	LedgerModel   string                    `json:"ledger_model,omitempty"`
-	Budget        *boulder.Budget           `json:"budget,omitempty"`
-	SubTasks      map[string]boulder.Budget `json:"sub_task_budgets,omitempty"`
-	// DoneWhen, Checks and Loop are as in orchestrator.Request.
-	DoneWhen []string       `json:"done_when,omitempty"`
-	Checks   boulder.Checks `json:"checks,omitzero"`
-	Loop     *boulder.Loop  `json:"loop,omitempty"`
-	// Diverted is as in orchestrator.Request, and as in orchestrator.ResumeRequest.
-	Diverted bool `json:"diverted,omitempty"`
-	// Iterations is as in orchestrator.ResumeRequest.
-	Iterations int `json:"iterations,omitempty"`
-}
-
 // Submitter runs boulders for others. A [Steerer] that is one takes submissions.
 type Submitter interface {
-	// Submit begins to run a boulder and returns its id when it is on disk. It may be called from any goroutine.
-	Submit(ctx context.Context, s Submission) (boulderID string, err error)
+	// Submit begins to run a boulder and returns its id when it is on disk. What the request leaves out is as this process
+	// was configured. It may be called from any goroutine.
+	Submit(ctx context.Context, r orchestrator.Request) (boulderID string, err error)
 }
 
 // HolderOf says which process holds the state; nil if none does.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/unixsock"
+	"github.com/bouldermgr/manager/orchestrator"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -32,15 +33,15 @@ const (
 
 // request is what is asked for, and the arguments.
 type request struct {
-	Version    int            `json:"version"`
-	Do         string         `json:"do"`
-	ID         string         `json:"id,omitempty"` // of a boulder, or what a user calls it
-	SubTask    string         `json:"sub_task,omitempty"`
-	After      uint64         `json:"after,omitempty"`
-	Limit      int            `json:"limit,omitempty"`
-	Wait       time.Duration  `json:"wait,omitempty"` // for events
-	Order      *boulder.Order `json:"order,omitempty"`
-	Submission *Submission    `json:"submission,omitempty"`
+	Version    int                   `json:"version"`
+	Do         string                `json:"do"`
+	ID         string                `json:"id,omitempty"` // of a boulder, or what a user calls it
+	SubTask    string                `json:"sub_task,omitempty"`
+	After      uint64                `json:"after,omitempty"`
+	Limit      int                   `json:"limit,omitempty"`
+	Wait       time.Duration         `json:"wait,omitempty"` // for events
+	Order      *boulder.Order        `json:"order,omitempty"`
+	Submission *orchestrator.Request `json:"submission,omitempty"`
 }
 
 // response has both parts when some records could be read and others not.
@@ -108,8 +109,8 @@ func (c *Client) Order(ctx context.Context, boulderID string, o boulder.Order) e
 
 // Submit hands a task over, and returns the id of its boulder. Besides what the [Submitter] says, errors wrap
 // [ErrNoSubmitter], [ErrNotReady], [ErrNotServed] or [ErrUnanswered].
-func (c *Client) Submit(ctx context.Context, s Submission) (boulderID string, err error) {
-	return ask[string](ctx, c, request{Do: "submit", Submission: &s}, longWait)
+func (c *Client) Submit(ctx context.Context, r orchestrator.Request) (boulderID string, err error) {
+	return ask[string](ctx, c, request{Do: "submit", Submission: &r}, longWait)
 }
 
 // Follow yields the events after number afterSeq: those that are stored, then those that come, as they come. Unless

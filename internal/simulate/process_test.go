@@ -217,7 +217,7 @@ func (w *world) start(dir string, number int, crashed bool) (*process, error) {
 }
 
 // live runs or resumes the boulder, and returns how that ended.
-func (p *process) live(budgets orchestrator.ResumeRequest) (err error) {
+func (p *process) live(budgets orchestrator.Request) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			p.w.mu.Lock()
@@ -329,7 +329,7 @@ func (sc *scenario) request(p *process) orchestrator.Request {
 // live runs a boulder to its end, through as many processes as that takes.
 func (w *world) live(dir string) {
 	crashed := false
-	var budgets orchestrator.ResumeRequest
+	var budgets orchestrator.Request
 	for number := 1; ; number++ {
 		if number > maxProcesses {
 			w.violate("every run ends", "%d processes have not brought it to its end", number-1)
@@ -374,8 +374,8 @@ func (w *world) live(dir string) {
 const maxProcesses = 150
 
 // goOn says with what the next process goes on, or that a run must not end like that.
-func (w *world) goOn(p *process, err error) (orchestrator.ResumeRequest, error) {
-	var req orchestrator.ResumeRequest
+func (w *world) goOn(p *process, err error) (orchestrator.Request, error) {
+	var req orchestrator.Request
 	used, short := errors.AsType[*orchestrator.BudgetError](err)
 	switch {
 	case p.dead, err == nil && p.fate.kind == "abandon":
