@@ -1,7 +1,6 @@
 package boulder
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -40,8 +39,10 @@ func (s *State) archived(e *Event, b Archived) error {
 	switch {
 	case !s.Boulder.Status.Terminal():
 		return fmt.Errorf("boulder %s is %s: only what is over can be archived", s.Boulder.ID, s.Boulder.Status)
-	case b.Archived == !s.Boulder.ArchivedAt.IsZero():
-		return errors.New("nothing changes")
+	case b.Archived && !s.Boulder.ArchivedAt.IsZero():
+		return fmt.Errorf("boulder %s is archived already", s.Boulder.ID)
+	case !b.Archived && s.Boulder.ArchivedAt.IsZero():
+		return fmt.Errorf("boulder %s is not archived", s.Boulder.ID)
 	}
 	s.Boulder.ArchivedAt = time.Time{}
 	if b.Archived {

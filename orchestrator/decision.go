@@ -9,92 +9,39 @@ import (
 	"github.com/bouldermgr/manager/prompts"
 )
 
-// decision makes the events of a scheduler's decision; none for actions that are work.
-func (r *run) decision(action schedule.Action) []boulder.Body {
+// events are what a scheduler's decision comes to, with what only the run knows; none for what is work, or has to wait.
+func (r *run) events(action schedule.Action) []boulder.Body {
 	switch a := action.(type) {
-	case schedule.Start:
+	case schedule.Run, schedule.Judge, schedule.AskReplan, schedule.Wake, schedule.Stop:
+		return nil
+	case schedule.Finish:
+		return []boulder.Body{boulder.StatusChanged{Status: boulder.Synthesizing}, synthesize(r.state, a.Status)}
+	case boulder.Starting:
 		if r.halting() {
 			return nil
 		}
-		ref, brief := a.Open.Attempt.AttemptRef, r.brief(a.Open)
-		r.files[ref] = brief.Files
-		tag := fmt.Sprintf("manager:%s/%s#%d", r.state.Boulder.ID, ref.SubTaskID, ref.Attempt) // to find a session without an id
-		return one(boulder.Starting{AttemptRef: ref, Tag: tag, Prompt: brief.Text})
-	case schedule.Complete:
-		return r.complete(a)
-	case schedule.Continue:
-		return one(boulder.Continuation{
-			AttemptRef: a.Open.Attempt.AttemptRef, Reason: a.Reason,
-			Remaining: append([]string{}, a.Open.Turn.Verdict.Remaining...), Turn: a.Open.Turn.Number + 1,
-			Track: a.Track, NotBefore: a.NotBefore,
-			Prompt: prompts.Continuation(*a.Open.SubTask, *a.Open.Turn, r.told(a.Open)) + prompts.Forgotten(a.Forgotten),
-		})
-	case schedule.Retry:
-		return one(boulder.Retry{
-			AttemptRef: a.Open.Attempt.AttemptRef, Reason: a.Reason, Status: a.Status, Uncounted: a.Uncounted,
-			Next: a.Open.Attempt.Attempt + 1, Digest: digest(a), Track: a.Track,
-		})
-	case schedule.Replan:
-		return one(boulder.ReplanStarted{
-			AttemptRef: a.Ref, Number: r.state.Boulder.Replans + 1, Reason: a.Reason, Replaces: a.Replaces,
-		})
-	case schedule.RefuseReplan:
-		return r.refuse(a.Reason)
-	case schedule.Park:
-		return r.park(a)
-	case schedule.Warn:
-		return one(a.Warning)
-	case schedule.Fail:
-		return one(boulder.SubTaskDone{
-			AttemptRef: a.Open.Attempt.AttemptRef, Summary: a.Reason,
-			Status: boulder.SubTaskFailed, AttemptStatus: a.Status,
-		})
-	case schedule.Finish:
-		return []boulder.Body{boulder.StatusChanged{Status: boulder.Synthesizing}, synthesize(r.state, a.Status)}
+		brief := r.brief(r.state.Open(a.SubTaskID))
+		r.files[a.AttemptRef] = brief.Files
+		a.Tag = fmt.Sprintf("manager:%s/%s#%d", r.state.Boulder.ID, a.SubTaskID, a.Attempt) // to find a session without an id
+		a.Prompt = brief.Text
+		action = a
+	case boulder.Continuation:
+		o := r.state.Open(a.SubTaskID)
+		a.Prompt = prompts.Continuation(*o.SubTask, *o.Turn, r.told(o)) + a.Prompt
+		action = a
+	case boulder.Parked:
+		if stop := r.work[a.AttemptRef]; stop != nil { // a turn that is at work: its result parks the sub-task
+			stop(&parkError{a})
+			return nil
+		}
 	}
-	return nil
+	return []boulder.Body{action}
 }
 
-func one(b boulder.Body) []boulder.Body { return []boulder.Body{b} }
+// parkError stops a turn whose sub-task needs a person.
+type parkError struct{ boulder.Parked }
 
-func (r *run) complete(a schedule.Complete) []boulder.Body {
-	v := a.Open.Turn.Verdict
-	bodies := one(boulder.SubTaskDone{
-		AttemptRef: a.Open.Attempt.AttemptRef, Completed: true, Summary: v.Summary, Output: v.OutputData,
-		Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted,
-	})
-	for _, t := range a.Skip {
-		bodies = append(bodies, boulder.SubTaskDone{
-			AttemptRef: boulder.AttemptRef{SubTaskID: t.ID}, Status: boulder.SubTaskSkipped,
-			AttemptStatus: boulder.AttemptCancelled,
-			Summary:       fmt.Sprintf("not needed any more: the goal was achieved with %q", a.Open.SubTask.ID),
-		})
-	}
-	return bodies
-}
-
-// park ends an attempt whose sub-task needs a person. A turn that is at work is stopped first; its result parks it.
-func (r *run) park(a schedule.Park) []boulder.Body {
-	ref := a.Open.Attempt.AttemptRef
-	if stop := r.work[ref]; stop != nil {
-		stop(&parkError{a})
-		return nil
-	}
-	return append(brokenOff(a.Open), parked(a))
-}
-
-// digest tells the next attempt why this one failed, or ended without that. A lost session failed at nothing.
-func digest(a schedule.Retry) string {
-	switch {
-	case a.Uncounted && a.Open.Turn != nil && a.Open.Turn.Evidence != nil:
-		return prompts.WaitDigest("could not know that "+a.Reason, *a.Open.Turn.Evidence)
-	case a.Uncounted:
-		return ""
-	case a.Open.Turn == nil || a.Open.Turn.Verdict == nil:
-		return a.Reason
-	}
-	return prompts.Digest(*a.Open.Turn)
-}
+func (e *parkError) Error() string { return e.Reason }
 
 // maxListed is how many sub-tasks a prompt lists beside those that it is about: the list must not grow with the plan.
 const maxListed = 20

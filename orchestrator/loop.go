@@ -147,15 +147,39 @@ func (r *run) end(cause error) {
 	}
 }
 
-// apply makes an event of the body and applies it.
-func (r *run) apply(b boulder.Body) error { return r.applyFor(r.state.Boulder.ID, b) }
-
-func (r *run) applyFor(id string, b boulder.Body) error {
+// apply makes events of the bodies and applies them, one after the other.
+func (r *run) apply(bodies ...boulder.Body) error {
 	if err := r.noteClock(); err != nil {
 		return err
 	}
-	_, err := r.state.Apply(boulder.Event{Time: r.now(), BoulderID: id, Body: b})
-	return err
+	return applyTo(r.state, r.now(), bodies...)
+}
+
+// applyTo applies events. Before one that ends an attempt it books what the running turn was seen to use: that turn is not
+// taken up again.
+func applyTo(s *boulder.State, now time.Time, bodies ...boulder.Body) error {
+	apply := func(b boulder.Body) error {
+		_, err := s.Apply(boulder.Event{Time: now, BoulderID: s.Boulder.ID, Body: b})
+		return err
+	}
+	for _, b := range bodies {
+		switch ends := b.(type) {
+		case boulder.Retry, boulder.Parked, boulder.SubTaskDone:
+			ref := ends.(interface{ Ref() boulder.AttemptRef }).Ref()
+			if o := s.Open(ref.SubTaskID); o != nil && o.Attempt.AttemptRef == ref && o.Running() != (boulder.Usage{}) {
+				used := boulder.UsageReport{
+					SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: boulder.UsageAttempt, Model: o.Attempt.Model, Usage: o.Running(),
+				}
+				if err := apply(used); err != nil {
+					return err
+				}
+			}
+		}
+		if err := apply(b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // now is the wall clock alone. Times of the state are compared with it: while the machine slept they have passed.
@@ -245,11 +269,9 @@ func (r *run) decideWith(others []schedule.Share) error {
 		}
 		decided := false
 		for _, action := range r.todo {
-			bodies := r.decision(action)
-			for _, body := range bodies {
-				if err := r.apply(body); err != nil {
-					return fmt.Errorf("the scheduler decided what the state refuses: %w", err)
-				}
+			bodies := r.events(action)
+			if err := r.apply(bodies...); err != nil {
+				return fmt.Errorf("the scheduler decided what the state refuses: %w", err)
 			}
 			decided = decided || len(bodies) > 0
 			if stop, ok := action.(schedule.Stop); ok {

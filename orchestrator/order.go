@@ -74,17 +74,10 @@ func Obey(ctx context.Context, store Store, boulderID string, what boulder.Order
 	if what.Do == boulder.OrderResume && !s.Boulder.Status.Terminal() {
 		return refusal("nothing runs boulder %s, so there is no pause to take back", boulderID)
 	}
-	if err := carryOut(s, what, applier(s, now), nil); err != nil {
+	if err := carryOut(s, what, now.UTC(), nil); err != nil {
 		return err
 	}
 	return commitEvents(ctx, store, s)
-}
-
-func applier(s *boulder.State, now time.Time) func(boulder.Body) error {
-	return func(b boulder.Body) error {
-		_, err := s.Apply(boulder.Event{Time: now.UTC(), BoulderID: s.Boulder.ID, Body: b})
-		return err
-	}
 }
 
 func commitEvents(ctx context.Context, store Store, s *boulder.State) error {
@@ -98,35 +91,24 @@ func commitEvents(ctx context.Context, store Store, s *boulder.State) error {
 // when that is on disk. [Orchestrator.Resume] does it by itself; call it for boulders that are over before anything is run
 // in the same project.
 func (o *Orchestrator) StopLeft(ctx context.Context, boulderID string) error {
-	stopper, can := o.cfg.Runner.(SessionStopper)
-	if !can {
-		return nil
-	}
-	return o.noteStopped(ctx, boulderID, func(left boulder.LeftSession) (bool, error) {
-		if err := stopper.StopSession(ctx, left.SessionID); err != nil {
-			return false, fmt.Errorf("stop session %s of attempt %d of %q, which may be at work: %w",
-				left.SessionID, left.Attempt, left.SubTaskID, err)
-		}
-		return true, nil
-	})
-}
-
-// noteStopped stores which of the sessions that were left behind have stopped.
-func (o *Orchestrator) noteStopped(
-	ctx context.Context, boulderID string, stopped func(boulder.LeftSession) (bool, error),
-) error {
 	s, err := o.cfg.Store.Load(ctx, boulderID)
 	if err != nil {
 		return err
 	}
-	apply := applier(s, o.cfg.Now())
+	return o.stopLeft(ctx, s)
+}
+
+func (o *Orchestrator) stopLeft(ctx context.Context, s *boulder.State) error {
+	stopper, can := o.cfg.Runner.(SessionStopper)
+	if !can {
+		return nil
+	}
 	for _, left := range s.Boulder.Left {
-		if yes, err := stopped(left); err != nil {
-			return err
-		} else if !yes {
-			continue
+		if err := stopper.StopSession(ctx, left.SessionID); err != nil {
+			return fmt.Errorf("stop session %s of attempt %d of %q, which may be at work: %w",
+				left.SessionID, left.Attempt, left.SubTaskID, err)
 		}
-		if err := apply(boulder.SessionLeft{AttemptRef: left.AttemptRef, SessionID: left.SessionID, Stopped: true}); err != nil {
+		if err := applyTo(s, o.cfg.Now().UTC(), boulder.SessionLeft{AttemptRef: left.AttemptRef, SessionID: left.SessionID, Stopped: true}); err != nil {
 			return err
 		}
 	}
@@ -140,33 +122,27 @@ func refusal(format string, args ...any) error {
 // carryOut applies the events that an order comes to. An order that cannot be carried out changes nothing, and its error
 // wraps [boulder.ErrRefused] or [ErrFinished]; any other error is a fault of ours. The sessions of attempts that it ends
 // are noted if they may be at work, until they are stopped; busy says of which attempts that is known, nil: of all.
-func carryOut(s *boulder.State, o boulder.Order, apply func(boulder.Body) error, busy func(boulder.AttemptRef) bool) error {
-	bodies, err := ordered(s, o)
+func carryOut(s *boulder.State, what boulder.Order, now time.Time, busy func(boulder.AttemptRef) bool) error {
+	bodies, err := ordered(s, what)
 	if err != nil {
 		return err
 	}
-	var followed []boulder.LeftSession
-	for _, o := range s.Live() {
-		ref := o.Attempt.AttemptRef
-		if o.Attempt.Status == boulder.AttemptExecuting && o.Turn.MessageID != "" && (busy == nil || busy(ref)) {
-			followed = append(followed, boulder.LeftSession{AttemptRef: ref, SessionID: o.Attempt.SessionID})
-		}
+	atWork := slices.DeleteFunc(s.Live(), func(o *boulder.Open) bool {
+		return o.Attempt.Status != boulder.AttemptExecuting || o.Turn.MessageID == "" || busy != nil && !busy(o.Attempt.AttemptRef)
+	})
+	if err := applyTo(s, now, bodies...); err != nil {
+		return err
 	}
-	for _, b := range bodies {
-		if err := apply(b); err != nil {
+	if what.Do == boulder.OrderCancel && s.Boulder.Status == boulder.Synthesizing { // it was the whole boulder
+		if err := applyTo(s, now, synthesize(s, boulder.Cancelled)); err != nil {
 			return err
 		}
 	}
-	if o.Do == boulder.OrderCancel && s.Boulder.Status == boulder.Synthesizing { // it was the whole boulder
-		if err := apply(synthesize(s, boulder.Cancelled)); err != nil {
-			return err
-		}
-	}
-	for _, left := range followed {
-		if o := s.Open(left.SubTaskID); o != nil && o.Attempt.AttemptRef == left.AttemptRef {
+	for _, o := range atWork {
+		if s.Open(o.SubTask.ID) == o {
 			continue
 		}
-		if err := apply(boulder.SessionLeft{AttemptRef: left.AttemptRef, SessionID: left.SessionID}); err != nil {
+		if err := applyTo(s, now, boulder.SessionLeft{AttemptRef: o.Attempt.AttemptRef, SessionID: o.Attempt.SessionID}); err != nil {
 			return err
 		}
 	}
@@ -179,58 +155,53 @@ const (
 	triedAgain        = "a person wants it tried again"
 )
 
-// ordered are the events that an order comes to.
+// ordered are the events that an order comes to. What [boulder.State.Apply] refuses with the first of them is not looked at
+// here.
 func ordered(s *boulder.State, o boulder.Order) ([]boulder.Body, error) {
 	if err := o.Validate(); err != nil {
 		return nil, refusal("%w", err)
 	}
 	b := &s.Boulder
-	archive := o.Do == boulder.OrderArchive
 	switch {
-	case archive || o.Do == boulder.OrderUnarchive:
-		switch {
-		case !b.Status.Terminal():
-			return nil, refusal("boulder %s is %s, and only what is over can be archived", b.ID, b.Status)
-		case archive && !b.ArchivedAt.IsZero():
-			return nil, refusal("boulder %s is archived already", b.ID)
-		case !archive && b.ArchivedAt.IsZero():
-			return nil, refusal("boulder %s is not archived", b.ID)
-		}
-		return one(boulder.Archived{Archived: archive}), nil
+	case o.Do == boulder.OrderArchive, o.Do == boulder.OrderUnarchive:
+		return []boulder.Body{boulder.Archived{Archived: o.Do == boulder.OrderArchive}}, nil
 	case b.Status.Terminal():
 		return nil, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, ErrFinished)
+	case o.Do == boulder.OrderPause && b.Status == boulder.Paused:
+		return nil, refusal("boulder %s is paused already", b.ID)
+	case o.Do == boulder.OrderPause:
+		return []boulder.Body{boulder.StatusChanged{Status: boulder.Paused, Reason: pausedByPerson}}, nil
+	case o.Do == boulder.OrderResume && b.Status != boulder.Paused:
+		return nil, refusal("boulder %s is not paused: it is %s", b.ID, b.Status)
+	case o.Do == boulder.OrderResume:
+		return []boulder.Body{resumed(s)}, nil
+	case o.Do == boulder.OrderCancel && o.SubTaskID == "":
+		return cancelAll(s), nil
 	}
 	t := s.SubTask(o.SubTaskID)
-	moves := o.Do == boulder.OrderRetry || o.Do == boulder.OrderSkip || o.Do == boulder.OrderCancel
-	switch r := b.Replan; {
-	case o.SubTaskID == "":
-	case t == nil:
+	switch {
+	case o.SubTaskID != "" && t == nil:
 		return nil, refusal("boulder %s has no sub-task %q", b.ID, o.SubTaskID)
-	case moves && r != nil && (slices.Contains(r.Replaces, t.ID) || t.Status.Terminal() || t.Status == boulder.SubTaskBlocked):
+	case o.Do == boulder.OrderNote:
+		return []boulder.Body{boulder.Noted{SubTaskID: o.SubTaskID, Text: o.Text}}, nil
+	case o.Do == boulder.OrderSettle:
+		status := boulder.BlockerAnswered
+		if o.Text == "" && !o.Allowed {
+			status = boulder.BlockerSkipped
+		}
+		return []boulder.Body{boulder.BlockerSettled{
+			SubTaskID: t.ID, BlockerID: o.BlockerID, Status: status, Answer: o.Text, Allowed: o.Allowed,
+		}}, nil
+	}
+	if r := b.Replan; r != nil &&
+		(slices.Contains(r.Replaces, t.ID) || t.Status.Terminal() || t.Status == boulder.SubTaskBlocked) {
 		return nil, refusal("a new plan is being made, and %q may be part of what it replaces: try again when it is there", t.ID)
 	}
 	switch o.Do {
-	case boulder.OrderPause:
-		if b.Status == boulder.Paused {
-			return nil, refusal("boulder %s is paused already", b.ID)
-		}
-		return one(boulder.StatusChanged{Status: boulder.Paused, Reason: pausedByPerson}), nil
-	case boulder.OrderResume:
-		if b.Status != boulder.Paused {
-			return nil, refusal("boulder %s is not paused: it is %s", b.ID, b.Status)
-		}
-		return one(resumed(s)), nil
-	case boulder.OrderNote:
-		return one(boulder.Noted{SubTaskID: o.SubTaskID, Text: o.Text}), nil
 	case boulder.OrderCancel:
-		if t == nil {
-			return cancelAll(s), nil
-		}
-		return drop(s, t, boulder.SubTaskCancelled, cancelledByPerson)
+		return []boulder.Body{drop(s, t, boulder.SubTaskCancelled, cancelledByPerson)}, nil
 	case boulder.OrderSkip:
-		return drop(s, t, boulder.SubTaskSkipped, "skipped by a person")
-	case boulder.OrderSettle:
-		return settle(t, o)
+		return []boulder.Body{drop(s, t, boulder.SubTaskSkipped, "skipped by a person")}, nil
 	}
 	return retry(s, t)
 }
@@ -249,58 +220,31 @@ func resumed(s *boulder.State) boulder.Body {
 }
 
 // drop ends a sub-task without success.
-func drop(s *boulder.State, t *boulder.SubTask, status boulder.SubTaskStatus, why string) ([]boulder.Body, error) {
-	undo := status == boulder.SubTaskSkipped && (t.Status == boulder.SubTaskFailed || t.Status == boulder.SubTaskCancelled)
-	if t.Status.Terminal() && !undo {
-		return nil, refusal("sub-task %q is %s", t.ID, t.Status)
-	}
+func drop(s *boulder.State, t *boulder.SubTask, status boulder.SubTaskStatus, why string) boulder.Body {
 	done := boulder.SubTaskDone{
 		AttemptRef: boulder.AttemptRef{SubTaskID: t.ID}, Summary: why, Status: status,
 		AttemptStatus: boulder.AttemptCancelled, ByPerson: true,
 	}
-	open := s.Open(t.ID)
-	if open != nil {
+	if open := s.Open(t.ID); open != nil {
 		done.AttemptRef = open.Attempt.AttemptRef
 	}
-	return append(brokenOff(open), done), nil
+	return done
 }
 
 // cancelAll ends everything that is not over, what depends on something before that, and the boulder.
-func cancelAll(s *boulder.State) []boulder.Body {
+func cancelAll(s *boulder.State) (bodies []boulder.Body) {
 	if len(s.SubTasks) == 0 {
-		return one(boulder.StatusChanged{Status: boulder.Cancelled, Reason: cancelledByPerson})
+		return []boulder.Body{boulder.StatusChanged{Status: boulder.Cancelled, Reason: cancelledByPerson}}
 	}
-	var bodies []boulder.Body
 	if r := s.Boulder.Replan; r != nil {
-		bodies = one(boulder.ReplanRefused{AttemptRef: r.AttemptRef, Reason: cancelledByPerson})
+		bodies = append(bodies, boulder.ReplanRefused{AttemptRef: r.AttemptRef, Reason: cancelledByPerson})
 	}
 	for _, t := range slices.Backward(s.SubTasks) {
-		if dropped, err := drop(s, t, boulder.SubTaskCancelled, cancelledByPerson); err == nil {
-			bodies = append(bodies, dropped...)
+		if !t.Status.Terminal() {
+			bodies = append(bodies, drop(s, t, boulder.SubTaskCancelled, cancelledByPerson))
 		}
 	}
 	return append(bodies, boulder.StatusChanged{Status: boulder.Synthesizing})
-}
-
-// settle hands a person's answer to the sub-task that has the blocker.
-func settle(t *boulder.SubTask, o boulder.Order) ([]boulder.Body, error) {
-	if t.Status.Terminal() {
-		return nil, refusal("sub-task %q is %s: nothing of it goes on with an answer", t.ID, t.Status)
-	}
-	i := slices.IndexFunc(t.Blockers, func(b boulder.RaisedBlocker) bool { return b.ID == o.BlockerID })
-	if i < 0 {
-		return nil, refusal("sub-task %q has no blocker %s", t.ID, o.BlockerID)
-	}
-	if b := t.Blockers[i]; b.Status.Settled() {
-		return nil, refusal("blocker %s of sub-task %q is %s already", b.ID, t.ID, b.Status)
-	}
-	status := boulder.BlockerAnswered
-	if o.Text == "" && !o.Allowed {
-		status = boulder.BlockerSkipped
-	}
-	return one(boulder.BlockerSettled{
-		SubTaskID: t.ID, BlockerID: o.BlockerID, Status: status, Answer: o.Text, Allowed: o.Allowed,
-	}), nil
 }
 
 // retry gives a sub-task a fresh session.
@@ -308,12 +252,12 @@ func retry(s *boulder.State, t *boulder.SubTask) ([]boulder.Body, error) {
 	open := s.Open(t.ID)
 	switch {
 	case t.Parked, t.Status == boulder.SubTaskFailed, t.Status == boulder.SubTaskCancelled:
-		return one(boulder.Reopened{SubTaskID: t.ID, Reason: triedAgain}), nil
+		return []boulder.Body{boulder.Reopened{SubTaskID: t.ID, Reason: triedAgain}}, nil
 	case open != nil && open.Attempt.Status.Live():
-		return append(brokenOff(open), boulder.Retry{
+		return []boulder.Body{boulder.Retry{
 			AttemptRef: open.Attempt.AttemptRef, Reason: triedAgain, Status: boulder.AttemptCancelled, Uncounted: true,
 			Next: open.Attempt.Attempt + 1,
-		}), nil
+		}}, nil
 	case open != nil:
 		return nil, refusal("sub-task %q waits for a free slot: it begins by itself", t.ID)
 	case t.Status == boulder.SubTaskPending:
@@ -336,7 +280,7 @@ func (r *run) obey(o order) error {
 		return err
 	}
 	before := r.state.Boulder.Seq
-	err := carryOut(r.state, o.Order, r.apply, r.busy)
+	err := carryOut(r.state, o.Order, r.now(), r.busy)
 	if err != nil {
 		o.reply <- err
 		if r.state.Boulder.Seq != before {

@@ -33,8 +33,7 @@ func (r *run) startPlan() {
 		plan, usage, err = r.o.Plan(ctx, req, b.Base)
 		return err
 	}), func(err error) error {
-		booked := usageReport(boulder.AttemptRef{}, boulder.UsagePlan, b.LedgerModel, usage)
-		if applyErr := r.applyAll(booked); applyErr != nil {
+		if applyErr := r.apply(r.ledgerUsage(boulder.AttemptRef{}, boulder.UsagePlan, usage)...); applyErr != nil {
 			return applyErr
 		}
 		if err != nil || r.state.Boulder.Status != boulder.Planning {

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/prompts"
 )
 
 // replanRef is under what a replan is in flight; no attempt has it.
@@ -34,8 +34,7 @@ func (r *run) startReplan() {
 		}
 		return err
 	}), func(err error) error {
-		booked := usageReport(ref, boulder.UsageReplan, r.state.Boulder.LedgerModel, usage)
-		if applyErr := r.applyAll(booked); applyErr != nil {
+		if applyErr := r.apply(r.ledgerUsage(ref, boulder.UsageReplan, usage)...); applyErr != nil {
 			return applyErr
 		}
 		switch {
@@ -44,14 +43,14 @@ func (r *run) startReplan() {
 		case r.cutShort(err):
 			return nil
 		case errors.Is(err, ErrDeclined):
-			return r.applyAll(r.refuse("the new plan was declined"))
+			return r.apply(schedule.RefuseReplan(r.state, "the new plan was declined")...)
 		case errors.Is(err, boulder.ErrFatal), asked:
 			r.end(err)
 			return nil
 		case errors.Is(err, boulder.ErrTrouble):
-			return r.applyAll(schedule.ReplanTrouble(r.state, r.o.limits, r.now(), err))
+			return r.apply(schedule.ReplanTrouble(r.state, r.o.limits, r.now(), err)...)
 		}
-		return r.applyAll(r.refuse(err.Error()))
+		return r.apply(schedule.RefuseReplan(r.state, err.Error())...)
 	})
 }
 
@@ -65,8 +64,7 @@ func (r *run) replanRequest() boulder.ReplanRequest {
 		req.NewFacts = append(slices.Clip(req.NewFacts), "The person whose task this is noted: "+note)
 	}
 	if o := r.state.Open(b.Replan.SubTaskID); o != nil && o.Turn != nil && o.Turn.Verdict != nil {
-		last := digest(schedule.Retry{Open: o, Reason: b.Replan.Reason})
-		req.Failed.Failures = append(slices.Clone(req.Failed.Failures), last)
+		req.Failed.Failures = append(slices.Clone(req.Failed.Failures), prompts.Digest(*o.Turn))
 	}
 	var specs []boulder.Spec
 	for _, id := range b.Replan.Replaces {
@@ -102,22 +100,6 @@ func (r *run) adoptReplan(plan boulder.Replacement, gates bool) error {
 		r.end(err)
 	}
 	return nil
-}
-
-// refuse ends a replan without a new plan: the sub-task that asked for it fails. One that is completed stays that, and
-// the old plan goes on.
-func (r *run) refuse(why string) []boulder.Body {
-	ref, reason := r.state.Boulder.Replan.AttemptRef, r.state.Boulder.Replan.Reason
-	bodies := one(boulder.ReplanRefused{AttemptRef: ref, Reason: why})
-	open := r.state.Open(ref.SubTaskID)
-	if ref.Attempt == 0 || open == nil {
-		return bodies
-	}
-	bodies = append(bodies, brokenOff(open)...)
-	return append(bodies, boulder.SubTaskDone{
-		AttemptRef: ref, Summary: fmt.Sprintf("%s (%s)", reason, why),
-		Status: boulder.SubTaskFailed, AttemptStatus: boulder.AttemptFailed,
-	})
 }
 
 // replanned makes the event of a new plan: what stays as it is, with the new sub-tasks behind it.

@@ -90,12 +90,26 @@ func (r *run) endWorkers() {
 	if len(r.leftover) == 0 || r.broken != nil {
 		return
 	}
-	err := r.o.noteStopped(context.WithoutCancel(r.ctx), r.state.Boulder.ID, func(left boulder.LeftSession) (bool, error) {
-		return r.leftover[left.AttemptRef], nil
-	})
-	if err != nil { // the next run stops them once more
+	if err := r.noteStopped(context.WithoutCancel(r.ctx)); err != nil { // the next run stops them once more
 		r.o.cfg.Logger.Warn("it is not stored that agents have stopped", "boulder", r.state.Boulder.ID, "error", err)
 	}
+}
+
+// noteStopped stores that the agents of attempts that an order ended have stopped: their workers have ended.
+func (r *run) noteStopped(ctx context.Context) error {
+	s, err := r.o.cfg.Store.Load(ctx, r.state.Boulder.ID)
+	if err != nil {
+		return err
+	}
+	for _, left := range s.Boulder.Left {
+		if r.leftover[left.AttemptRef] {
+			stopped := boulder.SessionLeft{AttemptRef: left.AttemptRef, SessionID: left.SessionID, Stopped: true}
+			if err := applyTo(s, r.now(), stopped); err != nil {
+				return err
+			}
+		}
+	}
+	return commitEvents(ctx, r.o.cfg.Store, s)
 }
 
 var errRunOver = errors.New("the run is over")
@@ -138,7 +152,8 @@ func (r *run) create(head boulder.Boulder) error {
 	if err := r.o.enter(head.ID, r); err != nil {
 		return err
 	}
-	return r.applyFor(head.ID, boulder.Created{Boulder: head})
+	_, err := r.state.Apply(boulder.Event{Time: r.now(), BoulderID: head.ID, Body: boulder.Created{Boulder: head}})
+	return err
 }
 
 // resume takes a stored boulder up where it was.
@@ -146,10 +161,10 @@ func (r *run) resume(id string, req Request) error {
 	if err := r.o.enter(id, r); err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
-	if err := r.o.StopLeft(r.ctx, id); err != nil {
-		return fmt.Errorf("resume: %w", err)
-	}
 	stored, err := r.o.cfg.Store.Load(r.ctx, id)
+	if err == nil {
+		err = r.o.stopLeft(r.ctx, stored)
+	}
 	if err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}

@@ -102,7 +102,7 @@ func (r *run) launchFor(
 	ref boulder.AttemptRef, work func(context.Context) error, events func(*boulder.Open) []boulder.Body, usage *boulder.Usage,
 ) {
 	r.launchWork(ref, work, func(err error) error {
-		bodies := usageReport(ref, boulder.UsageJudge, r.state.Boulder.LedgerModel, *usage)
+		bodies := r.ledgerUsage(ref, boulder.UsageJudge, *usage)
 		open := r.state.Open(ref.SubTaskID)
 		switch {
 		case r.leftover[ref]: // what an order ended stays ended
@@ -119,7 +119,10 @@ func (r *run) launchFor(
 		default:
 			bodies = append(bodies, events(open)...)
 		}
-		return r.applyAll(bodies)
+		if err := r.apply(bodies...); err != nil {
+			return fmt.Errorf("a worker's result: %w", err)
+		}
+		return nil
 	})
 }
 
@@ -159,7 +162,7 @@ func (r *run) startTurn(o *boulder.Open) {
 		}
 		return err
 	}, func(o *boulder.Open) []boulder.Body {
-		bodies := one(schedule.TurnEnded(r.state, o, job.Turn.Number, evidence, r.now()))
+		bodies := []boulder.Body{schedule.TurnEnded(r.state, o, job.Turn.Number, evidence, r.now())}
 		for _, g := range evidence.Gates {
 			bodies = append(bodies, boulder.NewGateRun(o.SubTask, ref.Attempt, g))
 		}
@@ -205,7 +208,7 @@ func (r *run) startJudge(o *boulder.Open) {
 		verdict, usage, err = r.o.cfg.Judge.Judge(ctx, req)
 		return err
 	}, func(o *boulder.Open) []boulder.Body {
-		return one(schedule.Judged(r.state, o, req.Turn.Number, verdict, r.now()))
+		return []boulder.Body{schedule.Judged(r.state, o, req.Turn.Number, verdict, r.now())}
 	}, &usage)
 }
 
@@ -269,29 +272,14 @@ func (r *run) admissible(m message) error {
 	return nil
 }
 
-func (r *run) applyAll(bodies []boulder.Body) error {
-	for _, b := range bodies {
-		if err := r.apply(b); err != nil {
-			return fmt.Errorf("a worker's result: %w", err)
-		}
-	}
-	return nil
-}
-
-// usageReport books a call of the ledger's model; none if it used nothing.
-func usageReport(ref boulder.AttemptRef, source, model string, used boulder.Usage) []boulder.Body {
+// ledgerUsage books a call of the ledger's model; none if it used nothing.
+func (r *run) ledgerUsage(ref boulder.AttemptRef, source string, used boulder.Usage) []boulder.Body {
 	if used == (boulder.Usage{}) {
 		return nil
 	}
-	return one(boulder.UsageReport{SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: source, Model: model, Usage: used})
-}
-
-// brokenOff books what a turn used that will not be taken up again.
-func brokenOff(o *boulder.Open) []boulder.Body {
-	if o == nil {
-		return nil
-	}
-	return usageReport(o.Attempt.AttemptRef, boulder.UsageAttempt, o.Attempt.Model, o.Running())
+	return []boulder.Body{boulder.UsageReport{
+		SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: source, Model: r.state.Boulder.LedgerModel, Usage: used,
+	}}
 }
 
 // failure is what follows from an error of a worker. A run that is ending needs no event: the attempt stays where it
@@ -303,49 +291,23 @@ func (r *run) failure(o *boulder.Open, err error) []boulder.Body {
 	case r.ended != nil:
 		return nil
 	case parking:
-		return append(brokenOff(o), parked(park.Park))
+		return []boulder.Body{park.Parked}
 	case errors.Is(err, errSuspended):
 		r.restored[o.Attempt.AttemptRef] = true
-		return one(boulder.Trouble{
+		return []boulder.Body{boulder.Trouble{
 			AttemptRef: o.Attempt.AttemptRef, Kind: boulder.TroublePaused, Reason: pausedByPerson, NotBefore: r.now(), Uncounted: true,
-		})
+		}}
 	case errors.Is(err, boulder.ErrFatal):
 		r.end(err)
 		return nil
 	case errors.Is(err, boulder.ErrTrouble):
 		return schedule.Trouble(r.state, r.o.limits, r.now(), o, err)
 	case errors.Is(err, boulder.ErrSessionLost):
-		return r.breakOff(o, schedule.Lost(o, r.o.limits, reason))
+		return r.events(schedule.Lost(o, r.o.limits, reason))
 	}
 	action := schedule.Broken(r.state, o, r.o.limits, reason)
-	if _, waits := action.(schedule.Park); !waits && r.state.Boulder.Loop != nil {
+	if _, parks := action.(boulder.Parked); !parks && r.state.Boulder.Loop != nil {
 		return schedule.Trouble(r.state, r.o.limits, r.now(), o, err) // it has no tries that such faults could use up over a night
 	}
-	return r.breakOff(o, action)
-}
-
-// breakOff carries out what follows from a turn that will not be taken up again, and books what it used.
-func (r *run) breakOff(o *boulder.Open, action schedule.Action) []boulder.Body {
-	if _, parks := action.(schedule.Park); parks {
-		return r.decision(action) // which books it
-	}
-	return append(brokenOff(o), r.decision(action)...)
-}
-
-// parkError stops a turn whose sub-task needs a person.
-type parkError struct{ schedule.Park }
-
-func (e *parkError) Error() string { return e.Why() }
-
-func parked(p schedule.Park) boulder.Body {
-	o := p.Open
-	b := boulder.Parked{AttemptRef: o.Attempt.AttemptRef, Reason: p.Why(), AtLimit: p.AtLimit, Program: p.Program}
-	for _, awaited := range p.Awaits {
-		b.Awaits = append(b.Awaits, awaited.ID)
-	}
-	b.Digest = "The attempt was stopped: " + b.Reason
-	if o.Turn.Evidence != nil && len(p.Awaits) > 0 {
-		b.Digest = prompts.WaitDigest("needed "+p.Needs(), *o.Turn.Evidence)
-	}
-	return b
+	return r.events(action)
 }

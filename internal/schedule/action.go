@@ -1,91 +1,19 @@
 package schedule
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/prompts"
 )
 
-// Action is something to do. [Run], [Judge] and [AskReplan] are work that should be under way now: whoever drives
-// Compute starts what it has not started yet. [Wake] asks to be called again at a time; [Stop] ends the run.
-// All the others are decisions: each becomes an event, after which Compute is asked again.
+// Action is something to do. A decision is an event ([boulder.Body]): whoever drives Compute applies it and asks again. It
+// adds what it alone knows: the tag and the prompt of a [boulder.Starting]; the prompt of a [boulder.Continuation], before
+// what that one has. For a [boulder.Parked] it first stops a turn that is at work. [Finish] is a decision as well.
+//
+// [Run], [Judge] and [AskReplan] are work that should be under way now: start what is not. [Wake] asks to be called again at
+// a time; [Stop] ends the run.
 type Action any
-
-// Start gives a queued attempt a slot.
-type Start struct{ Open *boulder.Open }
-
-// Complete ends a sub-task whose newest turn was judged complete.
-type Complete struct {
-	Open *boulder.Open
-	// Skip are the sub-tasks that are not needed any more, because the goal is achieved; dependents come first.
-	Skip []*boulder.SubTask
-}
-
-// Continue tells the attempt's session to go on.
-type Continue struct {
-	Open   *boulder.Open
-	Reason string
-	// Track and NotBefore are those of a loop, see [boulder.Continuation]. Forgotten are open items that a compaction
-	// took off the agent's list.
-	Track     json.RawMessage
-	NotBefore time.Time
-	Forgotten []string
-}
-
-// Retry ends an attempt and queues the next one.
-type Retry struct {
-	Open      *boulder.Open
-	Reason    string
-	Status    boulder.AttemptStatus // what the ended attempt becomes
-	Uncounted bool                  // the ended attempt is not a try
-	Track     json.RawMessage       // of a loop, see [boulder.Continuation]
-}
-
-// Replan begins to make anew what remains of the plan.
-type Replan struct {
-	Ref      boulder.AttemptRef // attempt 0: the sub-task is completed
-	Reason   string
-	Replaces []string
-}
-
-// Park ends an attempt because its sub-task needs a person. A turn that is at work is stopped first.
-type Park struct {
-	Open    *boulder.Open
-	Awaits  []boulder.RaisedBlocker // an answer to these, before anything else
-	Reason  string                  // may be empty with Awaits
-	AtLimit bool                    // a loop has had all its turns
-	Program string                  // a gate needs it, and it was not found
-}
-
-// Needs says what the sub-task needs, as what follows "waits for" or "needed"; empty if it awaits no answer.
-func (p Park) Needs() string {
-	if len(p.Awaits) == 0 {
-		return ""
-	}
-	if p.Reason == "" {
-		return boulder.Awaited(p.Awaits)
-	}
-	return boulder.Awaited(p.Awaits) + "; " + p.Reason
-}
-
-// Why is the reason for people.
-func (p Park) Why() string {
-	if needs := p.Needs(); needs != "" {
-		return "waits for " + needs
-	}
-	return p.Reason
-}
-
-// Warn gives the soft warning of a budget.
-type Warn struct{ Warning boulder.BudgetWarning }
-
-// Fail ends a sub-task without success.
-type Fail struct {
-	Open   *boulder.Open
-	Reason string
-	Status boulder.AttemptStatus // what the attempt becomes
-}
 
 // Run says that the attempt's newest turn should be running.
 type Run struct{ Open *boulder.Open }
@@ -93,14 +21,8 @@ type Run struct{ Open *boulder.Open }
 // Judge says that the attempt's newest turn should be being judged.
 type Judge struct{ Open *boulder.Open }
 
-// AskReplan says that the Task Ledger should be being asked for a replan.
-type AskReplan struct{ Replan *boulder.Replanning }
-
-// RefuseReplan gives up a replan: nobody could be asked.
-type RefuseReplan struct {
-	Replan *boulder.Replanning
-	Reason string
-}
+// AskReplan says that the Task Ledger should be being asked for the replan that was begun.
+type AskReplan struct{}
 
 // Finish says that nothing is ready or live any more.
 type Finish struct {
@@ -122,3 +44,77 @@ type Stop struct {
 
 // Wake asks for another Compute at this time; the earliest one is given.
 type Wake struct{ At time.Time }
+
+// park lets a sub-task wait for a person, for an answer before anything else. The reason may be empty if it waits for one.
+func park(o *boulder.Open, reason string) boulder.Parked {
+	b := boulder.Parked{AttemptRef: o.Attempt.AttemptRef, Reason: reason}
+	awaited := o.SubTask.AwaitedBy(o.Attempt.Attempt)
+	if len(awaited) > 0 {
+		needs := boulder.Awaited(awaited)
+		if reason != "" {
+			needs += "; " + reason
+		}
+		b.Reason = "waits for " + needs
+		if o.Turn != nil && o.Turn.Evidence != nil {
+			b.Digest = prompts.WaitDigest("needed "+needs, *o.Turn.Evidence)
+		}
+	}
+	if b.Digest == "" {
+		b.Digest = "The attempt was stopped: " + b.Reason
+	}
+	for _, a := range awaited {
+		b.Awaits = append(b.Awaits, a.ID)
+	}
+	return b
+}
+
+// retry ends an attempt, and tells the next one why.
+func retry(o *boulder.Open, reason string, status boulder.AttemptStatus) boulder.Retry {
+	b := boulder.Retry{
+		AttemptRef: o.Attempt.AttemptRef, Reason: reason, Status: status, Next: o.Attempt.Attempt + 1, Digest: reason,
+	}
+	if o.Turn != nil && o.Turn.Verdict != nil {
+		b.Digest = prompts.Digest(*o.Turn)
+	}
+	return b
+}
+
+// uncounted is a retry that is not a try: the attempt failed at nothing.
+func uncounted(o *boulder.Open, reason string, status boulder.AttemptStatus) boulder.Retry {
+	b := retry(o, reason, status)
+	b.Uncounted, b.Digest = true, ""
+	if o.Turn != nil && o.Turn.Evidence != nil {
+		b.Digest = prompts.WaitDigest("could not know that "+reason, *o.Turn.Evidence)
+	}
+	return b
+}
+
+func fail(ref boulder.AttemptRef, reason string, status boulder.AttemptStatus) boulder.SubTaskDone {
+	return boulder.SubTaskDone{AttemptRef: ref, Summary: reason, Status: boulder.SubTaskFailed, AttemptStatus: status}
+}
+
+func proceed(o *boulder.Open, reason string) boulder.Continuation {
+	return boulder.Continuation{
+		AttemptRef: o.Attempt.AttemptRef, Reason: reason, Remaining: append([]string{}, o.Turn.Verdict.Remaining...),
+		Turn: o.Turn.Number + 1,
+	}
+}
+
+// complete ends a sub-task as its verdict says.
+func complete(o *boulder.Open) boulder.SubTaskDone {
+	return boulder.SubTaskDone{
+		AttemptRef: o.Attempt.AttemptRef, Completed: true, Summary: o.Turn.Verdict.Summary, Output: o.Turn.Verdict.OutputData,
+		Status: boulder.SubTaskCompleted, AttemptStatus: boulder.AttemptCompleted,
+	}
+}
+
+// RefuseReplan gives up the replan that is being made: the sub-task that asked for it fails. One that is completed stays
+// that, and the old plan goes on.
+func RefuseReplan(s *boulder.State, why string) []boulder.Body {
+	r := s.Boulder.Replan
+	bodies := []boulder.Body{boulder.ReplanRefused{AttemptRef: r.AttemptRef, Reason: why}}
+	if r.Attempt == 0 || s.Open(r.SubTaskID) == nil {
+		return bodies
+	}
+	return append(bodies, fail(r.AttemptRef, r.Reason+" ("+why+")", boulder.AttemptFailed))
+}

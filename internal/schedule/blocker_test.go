@@ -89,7 +89,11 @@ func TestAwaitingParks(t *testing.T) {
 		for _, loop := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				s := newBoulder(t, loop, boulder.Spec{ID: "a", Model: "p/m"})
+				head := boulder.Boulder{}
+				if loop {
+					head.Loop = &boulder.Loop{Iterations: 100, Failures: 5}
+				}
+				s := begunWith(t, head, boulder.Spec{ID: "a", Model: "p/m"})
 				feed(t, s, epoch, append(running("a"), asks("a", "B1"))...)
 				feed(t, s, epoch, test.then...)
 				l := DefaultLimits()
@@ -100,36 +104,24 @@ func TestAwaitingParks(t *testing.T) {
 				if kindOf(got[0]) != test.want {
 					t.Fatalf("loop %v: %s, want %s", loop, kindsOf(got), test.want)
 				}
-				if p, ok := got[0].(Park); ok && !strings.Contains(p.Why(), test.reason) {
-					t.Errorf("parked because %q, want %q", p.Why(), test.reason)
+				if p, ok := got[0].(boulder.Parked); ok && !strings.Contains(p.Reason, test.reason) {
+					t.Errorf("parked because %q, want %q", p.Reason, test.reason)
 				}
 			})
 		}
 	}
 }
 
-func newBoulder(t *testing.T, loop bool, specs ...boulder.Spec) *boulder.State {
-	t.Helper()
-	s := boulder.NewState()
-	head := boulder.Boulder{ID: "b1", LedgerModel: ledgerModel}
-	if loop {
-		head.Loop = &boulder.Loop{Iterations: 100, Failures: 5}
-	}
-	rev := boulder.PlanRevision{Number: 1, Plan: boulder.Plan{SubTasks: specs}}
-	feed(t, s, epoch, boulder.Created{Boulder: head}, boulder.Planned{Plan: rev}, boulder.Decomposed{Plan: rev, GatesApproved: true})
-	return s
-}
-
 // What became of the session, or of its turn, does not answer the question.
 func TestAwaitingInAFault(t *testing.T) {
 	t.Parallel()
-	s := newBoulder(t, false, boulder.Spec{ID: "a"})
+	s := begun(t, boulder.Spec{ID: "a"})
 	feed(t, s, epoch, append(running("a"), asks("a", "B1"))...)
 	o, l := s.Open("a"), DefaultLimits()
 	for name, got := range map[string]Action{
 		"lost": Lost(o, l, "no such session"), "broken": Broken(s, o, l, "no such session"),
 	} {
-		if p, ok := got.(Park); !ok || p.Why() != "waits for an answer to B1: Which B1?; no such session" {
+		if p, ok := got.(boulder.Parked); !ok || p.Reason != "waits for an answer to B1: Which B1?; no such session" {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -142,7 +134,7 @@ func TestAwaitingInAFault(t *testing.T) {
 // A blocker that came up after the turn (a sub-agent's) keeps the next prompt from being sent.
 func TestAwaitingBeforeTheNextPrompt(t *testing.T) {
 	t.Parallel()
-	s := newBoulder(t, false, boulder.Spec{ID: "a"})
+	s := begun(t, boulder.Spec{ID: "a"})
 	feed(t, s, epoch, judged("a", boulder.Verdict{})...)
 	feed(t, s, epoch, boulder.Continuation{AttemptRef: ref("a", 1), Turn: 2}, asks("a", "B1"))
 	if got := kindsOf(Compute(s, DefaultLimits(), epoch)); got != "park" {
@@ -154,7 +146,7 @@ func TestAwaitingBeforeTheNextPrompt(t *testing.T) {
 // answer it goes on. An answer comes before a budget: without it nothing could be done with the money.
 func TestAwaitAnswers(t *testing.T) {
 	t.Parallel()
-	s := newBoulder(t, false,
+	s := begun(t,
 		boulder.Spec{ID: "a", Budget: &boulder.Budget{Tokens: 10}}, boulder.Spec{ID: "b"}, boulder.Spec{ID: "c", DependsOn: []string{"a"}})
 	l := DefaultLimits()
 	feed(t, s, epoch, append(running("a"), asks("a", "B1"), ends(boulder.Evidence{}), use("a", boulder.Usage{Input: 10}))...)
@@ -164,7 +156,7 @@ func TestAwaitAnswers(t *testing.T) {
 	}
 	feed(t, s, epoch, boulder.Parked{AttemptRef: ref("a", 1), Reason: "money"})
 	feed(t, s, epoch, judged("b", boulder.Verdict{Completed: true})...)
-	feed(t, s, epoch, event(Compute(s, l, epoch)[0]))
+	applyAll(t, s, epoch, Compute(s, l, epoch)[:1])
 	want := Stop{`sub-task "a": waits for an answer to B1: Which B1?`, "a", false, false}
 	if got := Compute(s, l, epoch); len(got) != 1 || got[0] != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -177,7 +169,7 @@ func TestAwaitAnswers(t *testing.T) {
 		t.Fatalf("with an answer: %s", got)
 	}
 	feed(t, s, epoch, boulder.Starting{AttemptRef: ref("a", 2)})
-	if got, ok := Compute(s, l, epoch)[0].(Park); !ok || !strings.HasPrefix(got.Reason, "its budget of 10 tokens") {
+	if got, ok := Compute(s, l, epoch)[0].(boulder.Parked); !ok || !strings.HasPrefix(got.Reason, "its budget of 10 tokens") {
 		t.Errorf("with an answer and without money: %+v", got)
 	}
 }
@@ -208,7 +200,7 @@ func TestAnsweredDuringTheTurn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newBoulder(t, false, boulder.Spec{ID: "a"})
+			s := begun(t, boulder.Spec{ID: "a"})
 			s.Boulder.Loop = test.loop
 			feed(t, s, epoch, append(running("a"), asks("a", "B1"), answers("a", "B1"), ends(test.evidence))...)
 			feed(t, s, epoch, boulder.Judged{AttemptRef: ref("a", 1), Turn: 1, Verdict: test.verdict})
@@ -222,11 +214,11 @@ func TestAnsweredDuringTheTurn(t *testing.T) {
 				t.Fatalf("got %s, want %s", kindOf(got), test.want)
 			}
 			switch got := got.(type) {
-			case Continue:
+			case boulder.Continuation:
 				if test.loop == nil && got.Reason != "there is an answer to B1" {
 					t.Errorf("it goes on because %q", got.Reason)
 				}
-			case Retry:
+			case boulder.Retry:
 				if got.Reason != "there is an answer to B1" {
 					t.Errorf("it is tried again because %q", got.Reason)
 				}
@@ -238,7 +230,7 @@ func TestAnsweredDuringTheTurn(t *testing.T) {
 // The exception is for one turn: the next one is judged as any other.
 func TestAnswersAreHeardOnce(t *testing.T) {
 	t.Parallel()
-	s := newBoulder(t, false, boulder.Spec{ID: "a"})
+	s := begun(t, boulder.Spec{ID: "a"})
 	at := ref("a", 1)
 	feed(t, s, epoch, append(running("a"), asks("a", "B1"), answers("a", "B1"), ends(boulder.Evidence{ToolCount: 1}))...)
 	feed(t, s, epoch, boulder.Judged{AttemptRef: at, Turn: 1}, boulder.Continuation{AttemptRef: at, Turn: 2},
@@ -262,11 +254,11 @@ func TestLoopGoesOnWithAnAnswer(t *testing.T) {
 	r.apply(boulder.TurnSent{AttemptRef: at, Turn: 3, MessageID: "m"})
 	r.apply(boulder.BlockerRaised{AttemptRef: at, Blocker: boulder.Blocker{ID: "B1", Question: "?", Hard: true}})
 	r.apply(boulder.TurnEnded{AttemptRef: at, Turn: 3})
-	p, ok := r.decide().(Park)
+	p, ok := r.decide().(boulder.Parked)
 	if !ok {
 		t.Fatalf("got %s", kindOf(r.decide()))
 	}
-	r.apply(boulder.Parked{AttemptRef: at, Reason: p.Why()})
+	r.apply(p)
 	if got := kindOf(r.decide()); got != "stop" {
 		t.Fatalf("without an answer: %s", got)
 	}
@@ -284,7 +276,7 @@ func TestLoopGoesOnWithAnAnswer(t *testing.T) {
 // TestRunLetsGoOfEqualAnswers: a session of a run that answers quickly, and always the same, is left for a fresh one.
 func TestRunLetsGoOfEqualAnswers(t *testing.T) {
 	t.Parallel()
-	s := newBoulder(t, false, boulder.Spec{ID: "a"})
+	s := begun(t, boulder.Spec{ID: "a"})
 	l := DefaultLimits()
 	l.Evaluations, l.Stalls, l.IdleTurns = 20, 99, 99
 	at := ref("a", 1)
@@ -296,20 +288,19 @@ func TestRunLetsGoOfEqualAnswers(t *testing.T) {
 		feed(t, s, now, boulder.TurnSent{AttemptRef: at, Turn: turn, MessageID: "m"},
 			boulder.TurnEnded{AttemptRef: at, Turn: turn, Evidence: e}, boulder.Judged{AttemptRef: at, Turn: turn})
 		switch a := Compute(s, l, now)[0].(type) {
-		case Continue:
+		case boulder.Continuation:
 			if turn > 5 {
 				t.Fatalf("continuation %d after the same answer", turn)
 			}
-			feed(t, s, now, boulder.Continuation{AttemptRef: at, Turn: turn + 1, Track: a.Track})
+			feed(t, s, now, a)
 			continue
-		case Retry:
+		case boulder.Retry:
 			if turn != 6 || !strings.Contains(a.Reason, "the same answer 5 times within 2m0s") {
 				t.Errorf("after %d turns: %s", turn, a.Reason)
 			}
 			// The next session does not pay for it.
 			at = ref("a", 2)
-			feed(t, s, now, boulder.Retry{AttemptRef: ref("a", 1), Status: a.Status, Next: 2})
-			feed(t, s, now, boulder.Starting{AttemptRef: at}, boulder.SubTaskStart{AttemptRef: at, SessionID: "s2"},
+			feed(t, s, now, a, boulder.Starting{AttemptRef: at}, boulder.SubTaskStart{AttemptRef: at, SessionID: "s2"},
 				boulder.TurnSent{AttemptRef: at, Turn: 1, MessageID: "m"},
 				boulder.TurnEnded{AttemptRef: at, Turn: 1, Evidence: e}, boulder.Judged{AttemptRef: at, Turn: 1})
 			if got := kindsOf(Compute(s, l, now)); got != "continue" {

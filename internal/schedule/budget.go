@@ -93,9 +93,9 @@ func (b *budget) take(a Action) {
 		return
 	}
 	switch a.(type) {
-	case Start:
+	case boulder.Starting:
 		b.starts++
-	case Continue:
+	case boulder.Continuation:
 	case Judge:
 		b.judges++
 		return
@@ -140,9 +140,9 @@ func dollars(n float64) string { return fmt.Sprintf("$%.2f", n) }
 // not its business: a used-up budget ends that as a whole.
 func (b *budget) forbids(a Action) string {
 	switch a.(type) {
-	case Start:
+	case boulder.Starting:
 		return cmp.Or(b.exceeded, b.attempts, b.tight)
-	case Continue:
+	case boulder.Continuation:
 		return cmp.Or(b.exceeded, b.tight)
 	case Judge:
 		return cmp.Or(b.exceeded, b.calls())

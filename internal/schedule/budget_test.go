@@ -70,8 +70,16 @@ func seen(id string, u boulder.Usage) boulder.Body {
 	return boulder.SubTaskProgress{AttemptRef: ref(id, 1), Usage: u}
 }
 
-func abc() boulder.Plan {
-	return boulder.Plan{SubTasks: []boulder.Spec{{ID: "a"}, {ID: "b"}, {ID: "c"}}}
+func abc() []boulder.Spec { return []boulder.Spec{{ID: "a"}, {ID: "b"}, {ID: "c"}} }
+
+// applyAll applies all decisions of one answer, one after the other, as the orchestrator does.
+func applyAll(t *testing.T, s *boulder.State, now time.Time, actions []Action) {
+	t.Helper()
+	for _, action := range actions {
+		if boulder.TypeOf(action) != "" {
+			feed(t, s, now, action)
+		}
+	}
 }
 
 // TestRunBudget is SEMANTICS §8 for the run: what may still begin, and what ends the run.
@@ -173,7 +181,7 @@ func TestRunBudget(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := begun(t, abc())
+			s := begun(t, abc()...)
 			feed(t, s, epoch, boulder.BudgetSet{Budget: test.budget})
 			feed(t, s, epoch, test.before...)
 			l := DefaultLimits()
@@ -195,7 +203,7 @@ func TestRunBudget(t *testing.T) {
 // TestTimeBudgetWakes: nothing has to happen for a run to end when its time is used up. A pause does not use it up.
 func TestTimeBudgetWakes(t *testing.T) {
 	t.Parallel()
-	s := begun(t, abc())
+	s := begun(t, abc()...)
 	feed(t, s, epoch, boulder.BudgetSet{Budget: boulder.Budget{Time: boulder.Duration(time.Minute)}})
 	feed(t, s, epoch.Add(10*time.Second), boulder.StatusChanged{Status: boulder.Paused})
 	resumed := epoch.Add(time.Hour)
@@ -214,7 +222,7 @@ func TestTimeBudgetWakes(t *testing.T) {
 // TestUnknownCostIsAccepted: a budget that is set anew leaves out the calls of unknown cost before it; later ones count.
 func TestUnknownCostIsAccepted(t *testing.T) {
 	t.Parallel()
-	s := begun(t, abc())
+	s := begun(t, abc()...)
 	feed(t, s, epoch, boulder.BudgetSet{Budget: boulder.Budget{Cost: 5}})
 	unknown := boulder.UsageReport{Source: boulder.UsagePlan, Usage: boulder.Usage{Calls: 1, Input: 1, Unpriced: 1}}
 	stops := func() bool {
@@ -239,9 +247,9 @@ func TestUnknownCostIsAccepted(t *testing.T) {
 // TestBudgetWaitsForNothing: a run that may not begin anything does not wait for a model to cool down first.
 func TestBudgetWaitsForNothing(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a", Model: "p/a"}, {ID: "b", Model: "p/b"}}})
+	s := begun(t, []boulder.Spec{{ID: "a", Model: "p/a"}, {ID: "b", Model: "p/b"}}...)
 	feed(t, s, epoch, judged("a", boulder.Verdict{Completed: true})...)
-	feed(t, s, epoch, event(Complete{Open: s.Open("a")}), boulder.BudgetSet{Budget: boulder.Budget{Attempts: 1}},
+	feed(t, s, epoch, complete(s.Open("a")), boulder.BudgetSet{Budget: boulder.Budget{Attempts: 1}},
 		boulder.Cooled{Model: "p/b", Until: epoch.Add(time.Hour), Limit: 1, Full: 5, Reason: "429"})
 	l := DefaultLimits()
 	l.Warn = 0
@@ -253,15 +261,15 @@ func TestBudgetWaitsForNothing(t *testing.T) {
 // TestBudgetWarning: once for each limit, at 80 %; again only after a person changed the budget.
 func TestBudgetWarning(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a", Budget: &boulder.Budget{Calls: 10}}, {ID: "b"}}})
+	s := begun(t, []boulder.Spec{{ID: "a", Budget: &boulder.Budget{Calls: 10}}, {ID: "b"}}...)
 	warnings := func() (all []boulder.BudgetWarning) {
 		for range 10 {
-			w, ok := Compute(s, DefaultLimits(), epoch)[0].(Warn)
+			w, ok := Compute(s, DefaultLimits(), epoch)[0].(boulder.BudgetWarning)
 			if !ok {
 				return all
 			}
-			all = append(all, w.Warning)
-			feed(t, s, epoch, w.Warning)
+			all = append(all, w)
+			feed(t, s, epoch, w)
 		}
 		t.Fatal("there is no end of warnings")
 		return nil
@@ -289,9 +297,9 @@ func TestBudgetWarning(t *testing.T) {
 // else is left.
 func TestPark(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{
+	s := begun(t, []boulder.Spec{
 		{ID: "a", Budget: &boulder.Budget{Tokens: 100}}, {ID: "b"}, {ID: "c", DependsOn: []string{"a"}},
-	}})
+	}...)
 	l := DefaultLimits()
 	l.Warn = 0
 	feed(t, s, epoch, append(running("a"), seen("a", boulder.Usage{Output: 120}))...)
@@ -300,12 +308,12 @@ func TestPark(t *testing.T) {
 		t.Fatalf("got %s, want park and the start of b", kinds)
 	}
 	why := "its budget of 100 tokens is used up (120 tokens)"
-	if reason := got[0].(Park).Reason; reason != why {
+	if reason := got[0].(boulder.Parked).Reason; reason != why {
 		t.Errorf("parked because %q", reason)
 	}
 	feed(t, s, epoch, use("a", boulder.Usage{Output: 120}), boulder.Parked{AttemptRef: ref("a", 1), Reason: why})
 	feed(t, s, epoch, judged("b", boulder.Verdict{Completed: true})...)
-	feed(t, s, epoch, event(Compute(s, l, epoch)[0]))
+	applyAll(t, s, epoch, Compute(s, l, epoch)[:1])
 	if got := Compute(s, l, epoch); len(got) != 1 || got[0] != (Stop{`sub-task "a": ` + why, "a", true, false}) {
 		t.Errorf("with a parked sub-task left, got %v", got)
 	}
@@ -325,9 +333,9 @@ func TestPark(t *testing.T) {
 // TestUnknownCostParks: a budget of money says nothing about calls without a price.
 func TestUnknownCostParks(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a", Budget: &boulder.Budget{Cost: 9}}}})
+	s := begun(t, []boulder.Spec{{ID: "a", Budget: &boulder.Budget{Cost: 9}}}...)
 	feed(t, s, epoch, append(judged("a", boulder.Verdict{}), use("a", boulder.Usage{Calls: 3, Unpriced: 3}))...)
-	got, ok := Compute(s, DefaultLimits(), epoch)[0].(Park)
+	got, ok := Compute(s, DefaultLimits(), epoch)[0].(boulder.Parked)
 	if !ok || !strings.Contains(got.Reason, "cost of 3 model calls is not known") {
 		t.Errorf("got %+v", got)
 	}

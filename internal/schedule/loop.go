@@ -9,6 +9,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/prompts"
 )
 
 // loopTurn decides about a turn of a loop that was judged incomplete. The arbiter of all sessions does, package enforcer;
@@ -16,7 +17,7 @@ import (
 func (c *computing) loopTurn(o *boulder.Open) Action {
 	track, err := trackOf(o.SubTask)
 	if err != nil { // counted from nothing, the bounds would not hold
-		return Fail{o, fmt.Sprintf("what is stored of the loop cannot be read: %v", err), boulder.AttemptFailed}
+		return fail(o.Attempt.AttemptRef, fmt.Sprintf("what is stored of the loop cannot be read: %v", err), boulder.AttemptFailed)
 	}
 	p := loopPolicy(c.s.Boulder.Loop)
 	if len(lateAnswers(o)) > 0 {
@@ -38,26 +39,30 @@ func (c *computing) loopTurn(o *boulder.Open) Action {
 	}
 	switch {
 	case d.Kind == enforcer.Send:
-		a := Continue{Open: o, Reason: missing, Track: encode(track), Forgotten: forgotten(track, o.Turn.Evidence)}
+		b := proceed(o, missing)
+		b.Track, b.Prompt = encode(track), prompts.Forgotten(forgotten(track, o.Turn.Evidence))
 		if at.After(c.now) {
-			a.NotBefore = at
+			b.NotBefore = at
 		}
-		return a
+		return b
 	case d.Kind == enforcer.Fresh && at.After(c.now):
 		return Wake{At: at}
 	case d.Kind == enforcer.Fresh:
-		return Retry{Open: o, Reason: d.Reason, Status: boulder.AttemptFailed, Track: encode(track)}
-	case d.Kind == enforcer.LetGo && d.Gate != enforcer.GateWork && len(lateAnswers(o)) > 0:
-		return Retry{
-			Open: o, Reason: answerTo(lateAnswers(o)), Status: boulder.AttemptCancelled, Uncounted: true, Track: encode(enforcer.Track{}),
-		}
-	case d.Kind == enforcer.LetGo && d.Gate == enforcer.GateIterations:
-		return Park{Open: o, AtLimit: true, Reason: fmt.Sprintf("it had %s, which is the limit; %s",
-			text.Plural(c.s.Boulder.Loop.Iterations, "turn"), missing)}
-	case d.Kind == enforcer.LetGo && d.Gate != enforcer.GateWork:
-		return Fail{o, d.Reason + "; " + missing, boulder.AttemptFailed}
+		b := retry(o, d.Reason, boulder.AttemptFailed)
+		b.Track = encode(track)
+		return b
+	case d.Kind != enforcer.LetGo || d.Gate == enforcer.GateWork: // only a person can close these, or lift a stop
+		return park(o, d.Reason+blockedItems(o.Turn.Evidence))
+	case len(lateAnswers(o)) > 0:
+		b := uncounted(o, "there is an answer to "+lateAnswers(o)[0].ID, boulder.AttemptCancelled)
+		b.Track = encode(enforcer.Track{})
+		return b
+	case d.Gate == enforcer.GateIterations:
+		b := park(o, fmt.Sprintf("it had %s, which is the limit; %s", text.Plural(c.s.Boulder.Loop.Iterations, "turn"), missing))
+		b.AtLimit = true
+		return b
 	}
-	return Park{Open: o, Reason: d.Reason + blockedItems(o.Turn.Evidence)} // only a person can close these, or lift a stop
+	return fail(o.Attempt.AttemptRef, d.Reason+"; "+missing, boulder.AttemptFailed)
 }
 
 // Unpark lets a parked sub-task go on, and reports whether it can: not without an answer that it waits for, a larger budget,

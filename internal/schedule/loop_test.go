@@ -3,7 +3,6 @@ package schedule
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/prompts"
 )
 
 // loopRun is a loop whose turns end as a test says.
@@ -40,11 +40,9 @@ func (r *loopRun) apply(b boulder.Body) {
 
 // turn ends the next turn of the session, after the wait that was decided on, and carries out what follows from it.
 func (r *loopRun) turn(e boulder.Evidence, v boulder.Verdict) Action {
-	a, ok := r.decide().(Start)
-	if ok {
-		ref := a.Open.Attempt.AttemptRef
-		r.apply(boulder.Starting{AttemptRef: ref})
-		r.apply(boulder.SubTaskStart{AttemptRef: ref, SessionID: fmt.Sprint("ses_", ref.Attempt)})
+	if a, ok := r.decide().(boulder.Starting); ok {
+		r.apply(a)
+		r.apply(boulder.SubTaskStart{AttemptRef: a.AttemptRef, SessionID: fmt.Sprint("ses_", a.Attempt)})
 	}
 	o := r.s.Open("1")
 	ref := o.Attempt.AttemptRef
@@ -64,10 +62,8 @@ func (r *loopRun) turn(e boulder.Evidence, v boulder.Verdict) Action {
 		r.now = wake.At
 		next = r.decide()
 	}
-	if a, parks := next.(Park); parks {
-		r.apply(boulder.Parked{AttemptRef: ref, Reason: a.Reason, AtLimit: a.AtLimit})
-	} else if b := event(next); b != nil {
-		r.apply(b)
+	if boulder.TypeOf(next) != "" {
+		r.apply(next)
 	}
 	if err := r.s.Check(); err != nil {
 		r.t.Fatal(err)
@@ -103,7 +99,7 @@ func TestLoopWithBlockedItems(t *testing.T) {
 		if got := kindOf(next); got != want {
 			t.Errorf("%s: %s, want %s", criterion, got, want)
 		}
-		if p, ok := next.(Park); ok && p.Reason != "all that can be done is done: get the key" {
+		if p, ok := next.(boulder.Parked); ok && p.Reason != "all that can be done is done: get the key" {
 			t.Errorf("the reason is %q", p.Reason)
 		}
 	}
@@ -217,16 +213,16 @@ func TestLoop(t *testing.T) {
 				if kindOf(last) != "continue" {
 					break
 				}
-				wait := max(0, last.(Continue).NotBefore.Sub(r.now))
+				wait := max(0, last.(boulder.Continuation).NotBefore.Sub(r.now))
 				if i := n - 1; test.waits != nil && i < len(test.waits) && wait != test.waits[i] {
 					t.Errorf("%s before turn %d, want %s", wait, n+1, test.waits[i])
 				}
 			}
 			reason := ""
 			switch a := last.(type) {
-			case Fail:
-				reason = a.Reason
-			case Park:
+			case boulder.SubTaskDone:
+				reason = a.Summary
+			case boulder.Parked:
 				reason = a.Reason
 			}
 			if kindOf(last) != test.want || r.prompts != test.turns || !strings.Contains(reason, test.reason) {
@@ -274,9 +270,9 @@ func TestLoopRemembersItems(t *testing.T) {
 	} {
 		e := acted("x")
 		e.Todos, e.Compactions = turn.todos, turn.compactions
-		a, ok := r.turn(e, unfinished).(Continue)
-		if !ok || !slices.Equal(a.Forgotten, turn.want) {
-			t.Errorf("turn %d: %v, want %v", n+1, a.Forgotten, turn.want)
+		a, ok := r.turn(e, unfinished).(boulder.Continuation)
+		if !ok || a.Prompt != prompts.Forgotten(turn.want) {
+			t.Errorf("turn %d: %v, want %v", n+1, a.Prompt, turn.want)
 		}
 	}
 }
@@ -302,7 +298,7 @@ func TestLoopGetsMoreTurns(t *testing.T) {
 	t.Parallel()
 	r := newLoopRun(t, boulder.Loop{Iterations: 2, Failures: 9})
 	r.turn(acted("1"), unfinished)
-	if p, ok := r.turn(acted("2"), unfinished).(Park); !ok || !p.AtLimit {
+	if p, ok := r.turn(acted("2"), unfinished).(boulder.Parked); !ok || !p.AtLimit {
 		t.Fatalf("at the limit: %+v", p)
 	}
 	if _, can := Unpark(r.s, r.s.SubTask("1")); can {
@@ -367,7 +363,7 @@ func TestLoopEnds(t *testing.T) {
 			case kind == "fail failed" && r.prompts < l.Iterations && failures < l.Failures && !repeats(r, l):
 				t.Fatalf("%s after %d of %d prompts and %d of %d failures", kind, r.prompts, l.Iterations, failures, l.Failures)
 			}
-			if c, ok := got.(Continue); ok && !c.NotBefore.IsZero() && !c.NotBefore.After(r.now) {
+			if c, ok := got.(boulder.Continuation); ok && !c.NotBefore.IsZero() && !c.NotBefore.After(r.now) {
 				t.Fatalf("a wait until %s at %s", c.NotBefore, r.now)
 			}
 			if !goesOn {

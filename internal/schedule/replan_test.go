@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,48 +17,24 @@ var (
 )
 
 // vee is c behind both a and b, and d behind c; e stands alone.
-func vee() boulder.Plan {
-	return boulder.Plan{SubTasks: []boulder.Spec{
+func vee() []boulder.Spec {
+	return []boulder.Spec{
 		{ID: "a"}, {ID: "b"}, {ID: "c", DependsOn: []string{"a", "b"}}, {ID: "d", DependsOn: []string{"c"}}, {ID: "e"},
-	}}
-}
-
-// applyAll applies all decisions of one answer, one after the other, as the orchestrator does.
-func applyAll(t *testing.T, s *boulder.State, now time.Time, actions []Action) {
-	t.Helper()
-	for _, action := range actions {
-		var bodies []boulder.Body
-		switch a := action.(type) {
-		case Replan:
-			bodies = append(bodies, boulder.ReplanStarted{
-				AttemptRef: a.Ref, Number: s.Boulder.Replans + 1, Reason: a.Reason, Replaces: a.Replaces,
-			})
-		case Complete:
-			bodies = append(bodies, event(a))
-			for _, st := range a.Skip {
-				bodies = append(bodies, boulder.SubTaskDone{
-					AttemptRef: ref(st.ID, 0), Status: boulder.SubTaskSkipped, AttemptStatus: boulder.AttemptCancelled,
-				})
-			}
-		default:
-			if b := event(a); b != nil {
-				bodies = append(bodies, b)
-			}
-		}
-		feed(t, s, now, bodies...)
 	}
 }
 
 // TestReplanReplaces: a replan stands in for the sub-task and for all that waits for it; nothing else is held up.
 func TestReplanReplaces(t *testing.T) {
 	t.Parallel()
-	s := begun(t, vee())
+	s := begun(t, vee()...)
 	feed(t, s, epoch, judged("a", wrong)...)
 	got := Compute(s, DefaultLimits(), epoch)
 	if kinds := kindsOf(got); kinds != "replan, start, start" {
 		t.Fatalf("got %s", kinds)
 	}
-	want := Replan{Ref: ref("a", 1), Reason: "the plan is wrong: there is no API", Replaces: []string{"a", "c", "d"}}
+	want := boulder.ReplanStarted{
+		AttemptRef: ref("a", 1), Number: 1, Reason: "the plan is wrong: there is no API", Replaces: []string{"a", "c", "d"},
+	}
 	if d := cmp.Diff(want, got[0]); d != "" {
 		t.Error(d)
 	}
@@ -72,7 +47,7 @@ func TestReplanReplaces(t *testing.T) {
 // TestOneReplanAtATime: whoever wants another one waits for it, also if both want it in the same moment.
 func TestOneReplanAtATime(t *testing.T) {
 	t.Parallel()
-	s := begun(t, abc())
+	s := begun(t, abc()...)
 	for _, id := range []string{"a", "b", "c"} {
 		feed(t, s, epoch, judged(id, wrong)...)
 	}
@@ -81,7 +56,7 @@ func TestOneReplanAtATime(t *testing.T) {
 	meanwhile := []string{"askreplan", "askreplan, retry failed"}
 	for i, id := range []string{"a", "b"} {
 		got := Compute(s, l, epoch)
-		if len(got) != 1 || got[0].(Replan).Ref != ref(id, 1) {
+		if len(got) != 1 || got[0].(boulder.ReplanStarted).AttemptRef != ref(id, 1) {
 			t.Fatalf("replan %d: got %v, want the one for %s and nothing else", i+1, got, id)
 		}
 		applyAll(t, s, epoch, got)
@@ -105,7 +80,7 @@ func TestOneReplanAtATime(t *testing.T) {
 // TestReplanBesideAFault: in one answer, what ends b must not make the replan of a impossible, which replaces c behind both.
 func TestReplanBesideAFault(t *testing.T) {
 	t.Parallel()
-	s := begun(t, vee())
+	s := begun(t, vee()...)
 	feed(t, s, epoch, running("b")...)
 	feed(t, s, epoch, judged("a", wrong)...)
 	for range 3 {
@@ -129,10 +104,10 @@ func TestReplanBesideAFault(t *testing.T) {
 // is there, and everything else goes on.
 func TestReplanAfterCompletion(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{
+	s := begun(t, []boulder.Spec{
 		{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}, {ID: "c", DependsOn: []string{"b"}},
 		{ID: "d", DependsOn: []string{"e"}}, {ID: "e"},
-	}})
+	}...)
 	feed(t, s, epoch, running("e")...)
 	feed(t, s, epoch, judged("a", boulder.Verdict{Completed: true, NeedReplan: true, ReplanReason: "a was odd"})...)
 	got := Compute(s, DefaultLimits(), epoch)
@@ -141,7 +116,7 @@ func TestReplanAfterCompletion(t *testing.T) {
 	}
 	applyAll(t, s, epoch, got)
 	got = Compute(s, DefaultLimits(), epoch)
-	want := Replan{Ref: ref("a", 0), Reason: "a was odd", Replaces: []string{"b", "c"}}
+	want := boulder.ReplanStarted{AttemptRef: ref("a", 0), Number: 1, Reason: "a was odd", Replaces: []string{"b", "c"}}
 	same := cmp.Comparer(func(a, b *boulder.Open) bool { return a == b })
 	if d := cmp.Diff([]Action{want, Run{s.Open("e")}}, got, same); d != "" {
 		t.Fatalf("b, which waits for a, is ready (-want +got):\n%s", d)
@@ -159,9 +134,9 @@ func TestReplanAfterCompletion(t *testing.T) {
 // TestReplanAfterCompletionExhausted: no replan is left, so nothing is held.
 func TestReplanAfterCompletionExhausted(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}}})
+	s := begun(t, []boulder.Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}}...)
 	feed(t, s, epoch, judged("a", boulder.Verdict{Completed: true, NeedReplan: true})...)
-	feed(t, s, epoch, event(Complete{Open: s.Open("a")}))
+	feed(t, s, epoch, complete(s.Open("a")))
 	l := DefaultLimits()
 	l.Replans = 0
 	if kinds := kindsOf(Compute(s, l, epoch)); kinds != "start" {
@@ -172,10 +147,10 @@ func TestReplanAfterCompletionExhausted(t *testing.T) {
 // TestAskReplan: faults of whoever is asked are waited for, and then the replan is given up.
 func TestAskReplan(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a"}}})
+	s := begun(t, []boulder.Spec{{ID: "a"}}...)
 	feed(t, s, epoch, judged("a", wrong)...)
 	applyAll(t, s, epoch, Compute(s, DefaultLimits(), epoch))
-	for i, want := range []string{"wake", "wake", "refusereplan"} {
+	for i, want := range []string{"wake", "wake", "boulder.replanrefused, fail failed"} {
 		if kinds := kindsOf(Compute(s, DefaultLimits(), epoch)); kinds != "askreplan" {
 			t.Fatalf("before fault %d, got %s", i+1, kinds)
 		}
@@ -203,7 +178,7 @@ func TestAskReplan(t *testing.T) {
 // somebody else.
 func TestBroken(t *testing.T) {
 	t.Parallel()
-	s := begun(t, abc())
+	s := begun(t, abc()...)
 	feed(t, s, epoch, running("a")...)
 	l := DefaultLimits()
 	o := s.Open("a")
@@ -250,18 +225,18 @@ func TestReasons(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a"}}})
+			s := begun(t, []boulder.Spec{{ID: "a"}}...)
 			feed(t, s, epoch, judged("a", test.verdict)...)
 			if test.spoil != nil {
 				test.spoil(s.Open("a"))
 			}
 			reason := ""
 			switch a := Compute(s, DefaultLimits(), epoch)[0].(type) {
-			case Continue:
+			case boulder.Continuation:
 				reason = a.Reason
-			case Retry:
+			case boulder.Retry:
 				reason = a.Reason
-			case Replan:
+			case boulder.ReplanStarted:
 				reason = a.Reason
 			}
 			if reason != test.want {
@@ -276,14 +251,12 @@ func TestReasons(t *testing.T) {
 func TestSkip(t *testing.T) {
 	t.Parallel()
 	achieved := boulder.Verdict{Completed: true, GoalAchieved: true}
-	chain := func(last boulder.Spec) boulder.Plan {
+	chain := func(last boulder.Spec) []boulder.Spec {
 		last.ID, last.DependsOn = "d", []string{"c"}
-		return boulder.Plan{SubTasks: []boulder.Spec{
-			last, {ID: "c", DependsOn: []string{"b"}}, {ID: "b", DependsOn: []string{"a"}}, {ID: "a"}, {ID: "e"},
-		}}
+		return []boulder.Spec{last, {ID: "c", DependsOn: []string{"b"}}, {ID: "b", DependsOn: []string{"a"}}, {ID: "a"}, {ID: "e"}}
 	}
 	tests := map[string]struct {
-		plan    boulder.Plan
+		plan    []boulder.Spec
 		verdict boulder.Verdict
 		before  []boulder.Body
 		want    []string
@@ -307,9 +280,7 @@ func TestSkip(t *testing.T) {
 			[]string{"e", "d", "c", "b"},
 		},
 		"what failed and what it blocks stay as they are": {
-			boulder.Plan{SubTasks: []boulder.Spec{
-				{ID: "a"}, {ID: "e"}, {ID: "f"}, {ID: "g", DependsOn: []string{"e", "f"}},
-			}}, achieved,
+			[]boulder.Spec{{ID: "a"}, {ID: "e"}, {ID: "f"}, {ID: "g", DependsOn: []string{"e", "f"}}}, achieved,
 			append(running("e"), boulder.SubTaskDone{
 				AttemptRef: ref("e", 1), Status: boulder.SubTaskFailed, AttemptStatus: boulder.AttemptFailed,
 			}), []string{"f"},
@@ -318,16 +289,14 @@ func TestSkip(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := begun(t, test.plan)
+			s := begun(t, test.plan...)
 			feed(t, s, epoch, test.before...)
 			feed(t, s, epoch, judged("a", test.verdict)...)
 			actions := Compute(s, DefaultLimits(), epoch)
 			var skip []string
 			for _, action := range actions {
-				if c, ok := action.(Complete); ok {
-					for _, st := range c.Skip {
-						skip = append(skip, st.ID)
-					}
+				if done, ok := action.(boulder.SubTaskDone); ok && done.Status == boulder.SubTaskSkipped {
+					skip = append(skip, done.SubTaskID)
 				}
 			}
 			if d := cmp.Diff(test.want, skip); d != "" {
@@ -348,13 +317,12 @@ func TestSkip(t *testing.T) {
 // TestNoSkipDuringAReplan: what a replan is about to replace is not also skipped.
 func TestNoSkipDuringAReplan(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}, {ID: "e"}}})
+	s := begun(t, []boulder.Spec{{ID: "a"}, {ID: "b", DependsOn: []string{"a"}}, {ID: "e"}}...)
 	feed(t, s, epoch, judged("a", boulder.Verdict{Completed: true, NeedReplan: true})...)
-	feed(t, s, epoch, event(Complete{Open: s.Open("a")}))
+	feed(t, s, epoch, complete(s.Open("a")))
 	feed(t, s, epoch, judged("e", boulder.Verdict{Completed: true, GoalAchieved: true})...)
 	got := Compute(s, DefaultLimits(), epoch) // the replan of b is wanted, and e has achieved the goal
-	i := slices.IndexFunc(got, func(a Action) bool { _, ok := a.(Complete); return ok })
-	if kinds := kindsOf(got); kinds != "replan, complete" || len(got[i].(Complete).Skip) > 0 {
+	if kinds := kindsOf(got); kinds != "replan, complete" {
 		t.Errorf("got %s: %+v", kinds, got)
 	}
 	applyAll(t, s, epoch, got)
@@ -363,7 +331,7 @@ func TestNoSkipDuringAReplan(t *testing.T) {
 // TestJudgeStops: when nobody can judge, the work that is there is not thrown away: the run stops, to be resumed.
 func TestJudgeStops(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a"}, {ID: "b"}}})
+	s := begun(t, []boulder.Spec{{ID: "a"}, {ID: "b"}}...)
 	feed(t, s, epoch, running("b")...)
 	feed(t, s, epoch, judged("a", done)[:4]...)
 	for range 3 {

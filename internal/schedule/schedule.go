@@ -25,9 +25,7 @@ func Compute(s *boulder.State, l Limits, now time.Time, others ...Share) []Actio
 		return []Action{c.allOver()}
 	}
 	for _, o := range s.Live() {
-		if a := c.next(o); a != nil {
-			c.do(a)
-		}
+		c.do(c.next(o))
 	}
 	if !c.skipping {
 		c.dispatch(others)
@@ -57,7 +55,7 @@ func newComputing(s *boulder.State, l Limits, now time.Time) *computing {
 
 func (c *computing) wakeAt(t time.Time) { c.wake = earlier(c.wake, t) }
 
-// do takes an action in, unless it needs a prompt that no budget allows.
+// do takes an action in, if there is one, unless it needs a prompt that no budget allows.
 //
 // All actions of one answer are decided on the same state, and are applied one after the other: none may undo what
 // another needs. A replan comes first, because the failure of another sub-task can block what it says that it replaces.
@@ -68,17 +66,20 @@ func (c *computing) do(a Action) {
 	}
 	c.budget.take(a)
 	switch a := a.(type) {
+	case nil:
 	case Wake:
 		c.wakeAt(a.At)
-		return
-	case Replan:
+	case boulder.ReplanStarted:
 		c.replanning = true
 		c.actions = slices.Insert(c.actions, 0, Action(a))
-		return
-	case Complete:
-		c.skipping = c.skipping || len(a.Skip) > 0
+	case boulder.SubTaskDone:
+		c.actions = append(c.actions, a)
+		if a.Completed {
+			c.skip(c.s.Open(a.SubTaskID))
+		}
+	default:
+		c.actions = append(c.actions, a)
 	}
-	c.actions = append(c.actions, a)
 }
 
 // queues are the attempts that may start when there is a slot, by model. What a replan replaces is held back: one that is
@@ -95,7 +96,7 @@ func (c *computing) queues() map[string][]*boulder.Open {
 		hold(r.Replaces)
 	}
 	for _, a := range c.actions {
-		if r, ok := a.(Replan); ok {
+		if r, ok := a.(boulder.ReplanStarted); ok {
 			replans++
 			hold(r.Replaces)
 		}
@@ -117,7 +118,7 @@ func (c *computing) queues() map[string][]*boulder.Open {
 // end closes the list: a used-up budget ends the run as soon as nothing else can happen, and at once if it is exceeded.
 func (c *computing) end() []Action {
 	if warning := c.budget.warning(); warning != nil {
-		return append([]Action{Warn{*warning}}, c.actions...)
+		return append([]Action{*warning}, c.actions...)
 	}
 	switch {
 	case c.budget.exceeded != "" && len(decisions(c.actions)) > 0:
@@ -153,7 +154,9 @@ func (c *computing) replan() {
 	r, ledger := c.s.Boulder.Replan, c.s.Boulder.LedgerModel
 	switch {
 	case r != nil && r.Troubles > 0 && r.Troubles >= c.l.Troubles:
-		c.do(RefuseReplan{r, fmt.Sprintf("the Task Ledger failed %d times in a row: %s", r.Troubles, r.Fault)})
+		for _, b := range RefuseReplan(c.s, fmt.Sprintf("the Task Ledger failed %d times in a row: %s", r.Troubles, r.Fault)) {
+			c.do(b)
+		}
 	case r != nil && c.now.Before(r.NotBefore) && c.cooling(ledger) && c.s.Boulder.Cooldowns[ledger].Hits > c.l.Cooldowns:
 		c.do(Stop{Reason: "the Task Ledger could not be asked for a new plan: " + c.s.Boulder.Cooldowns[ledger].Reason})
 	case r != nil && c.now.Before(r.NotBefore):
@@ -161,11 +164,11 @@ func (c *computing) replan() {
 	case r != nil && c.cooling(ledger):
 		c.wakeAt(c.s.Boulder.Cooldowns[ledger].Until)
 	case r != nil:
-		c.do(AskReplan{r})
+		c.do(AskReplan{})
 	case c.s.Boulder.Replans < c.l.Replans:
 		for _, w := range c.s.Boulder.Wanted {
 			if ids := idsOf(c.s.Remainder(w.SubTaskID)); len(ids) > 0 {
-				c.do(Replan{Ref: w.AttemptRef, Reason: w.Reason, Replaces: ids})
+				c.do(boulder.ReplanStarted{AttemptRef: w.AttemptRef, Number: c.s.Boulder.Replans + 1, Reason: w.Reason, Replaces: ids})
 				return
 			}
 		}
@@ -195,7 +198,7 @@ func (c *computing) allOver() Action {
 func await(s *boulder.State, t *boulder.SubTask) Stop {
 	a := Stop{Reason: t.Reason, SubTaskID: t.ID, Budget: !Affordable(s, t), AtLimit: t.AtLimit}
 	if open := t.AwaitedBy(t.Attempts); len(open) > 0 {
-		a.Reason, a.Budget, a.AtLimit = Park{Awaits: open}.Why(), false, false
+		a.Reason, a.Budget, a.AtLimit = "waits for "+boulder.Awaited(open), false, false
 	}
 	if s.Boulder.Loop == nil { // a loop has one only
 		a.Reason = fmt.Sprintf("sub-task %q: %s", t.ID, a.Reason)
@@ -249,8 +252,8 @@ func (c *computing) next(o *boulder.Open) Action {
 	switch {
 	case c.waits(o):
 		return park(o, "")
-	case judging && unrunnable(o).Reason != "":
-		return unrunnable(o)
+	case judging && unrunnable(o) != nil:
+		return *unrunnable(o)
 	case judging && o.Turn.Verdict != nil:
 		return c.afterVerdict(o)
 	case a.Troubles > 0 && a.Troubles >= c.l.Troubles && judging:
@@ -276,12 +279,12 @@ func (c *computing) next(o *boulder.Open) Action {
 	return Run{o}
 }
 
-// unrunnable parks a sub-task for a gate of an ended turn that is at fault itself; without a reason: there is none. No judge
-// has to look at that turn. No work of an agent installs a program; a script or a target may be its work, so it is told once
+// unrunnable parks a sub-task for a gate of an ended turn that is at fault itself; nil: there is none. No judge has to look
+// at that turn. No work of an agent installs a program; a script or a target may be its work, so it is told once
 // that it is missing.
-func unrunnable(o *boulder.Open) Park {
+func unrunnable(o *boulder.Open) *boulder.Parked {
 	if o.Turn.Evidence == nil {
-		return Park{}
+		return nil
 	}
 	told := o.Turn.Kind == boulder.TurnContinuation || len(o.SubTask.Failures) > 0
 	for _, g := range o.Turn.Evidence.Gates {
@@ -291,15 +294,15 @@ func unrunnable(o *boulder.Open) Park {
 			p := park(o, fmt.Sprintf("the gate `%s` cannot run: %s is not found. Install it, or correct the gate in the plan and "+
 				"run that", g.Command, g.NotFound))
 			p.Program = g.NotFound
-			return p
+			return &p
 		case told && !slices.ContainsFunc(o.SubTask.Files, func(f string) bool {
 			return strings.HasSuffix(strings.ToLower(path.Base(f)), strings.ToLower(g.NotIn)) // GNUmakefile is a Makefile
 		}):
-			return park(o, fmt.Sprintf("the gate `%s` cannot run: %s is not in %s, which the agent did not change. Add it, or "+
-				"correct the gate in the plan and run that", g.Command, g.NotFound, g.NotIn))
+			return new(park(o, fmt.Sprintf("the gate `%s` cannot run: %s is not in %s, which the agent did not change. Add it, or "+
+				"correct the gate in the plan and run that", g.Command, g.NotFound, g.NotIn)))
 		}
 	}
-	return Park{}
+	return nil
 }
 
 // waits reports whether an attempt has nothing more to do before a person has answered: its turn is over, or its prompt
@@ -310,11 +313,6 @@ func (c *computing) waits(o *boulder.Open) bool {
 		return false
 	}
 	return a.Status == boulder.AttemptMonitoring || o.Turn.MessageID == "" || c.now.Before(a.NotBefore) && c.cooling(a.Model)
-}
-
-// park lets a sub-task wait for a person, for an answer before anything else. The reason may be empty if it waits for one.
-func park(o *boulder.Open, reason string) Park {
-	return Park{Open: o, Awaits: o.SubTask.AwaitedBy(o.Attempt.Attempt), Reason: reason}
 }
 
 // crowded reports whether an attempt that was turned away by its model has to let others go first: after a cool-down only
@@ -351,7 +349,7 @@ func Broken(s *boulder.State, o *boulder.Open, l Limits, reason string) Action {
 	if a := c.retryOrReplan(o, reason, boulder.AttemptFailed); a != nil {
 		return a
 	}
-	return Fail{o, reason, boulder.AttemptFailed} // it cannot wait for the replan that is being made: its turn is over
+	return fail(o.Attempt.AttemptRef, reason, boulder.AttemptFailed) // it cannot wait for the replan that is being made: its turn is over
 }
 
 // Lost says what follows when an attempt's session does not exist any more. That is not a try, but a sub-task that
@@ -361,7 +359,7 @@ func Lost(o *boulder.Open, l Limits, reason string) Action {
 		return park(o, reason)
 	}
 	if lost := o.SubTask.Lost + 1; lost > l.Troubles {
-		return Fail{o, fmt.Sprintf("lost %d sessions: %s", lost, reason), boulder.AttemptLost}
+		return fail(o.Attempt.AttemptRef, fmt.Sprintf("lost %d sessions: %s", lost, reason), boulder.AttemptLost)
 	}
-	return Retry{Open: o, Reason: reason, Status: boulder.AttemptLost, Uncounted: true}
+	return uncounted(o, reason, boulder.AttemptLost)
 }

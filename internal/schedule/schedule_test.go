@@ -13,6 +13,24 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+const ledgerModel = "q/ledger"
+
+// begun is a running boulder with these sub-tasks.
+func begun(t *testing.T, specs ...boulder.Spec) *boulder.State {
+	return begunWith(t, boulder.Boulder{}, specs...)
+}
+
+func begunWith(t *testing.T, head boulder.Boulder, specs ...boulder.Spec) *boulder.State {
+	t.Helper()
+	s := boulder.NewState()
+	head.ID, head.LedgerModel = "b1", ledgerModel
+	rev := boulder.PlanRevision{Number: 1, Plan: boulder.Plan{SubTasks: specs}}
+	feed(t, s, epoch, boulder.Created{Boulder: head}, boulder.Planned{Plan: rev}, boulder.Decomposed{Plan: rev, GatesApproved: true})
+	return s
+}
+
 // TestAfterVerdict is SEMANTICS §4, line by line.
 func TestAfterVerdict(t *testing.T) {
 	t.Parallel()
@@ -129,15 +147,26 @@ func computingFor(l Limits) *computing {
 	return newComputing(s, l, epoch)
 }
 
+// kindOf names an action in a word or two.
 func kindOf(a Action) string {
 	switch a := a.(type) {
-	case Retry:
+	case boulder.Starting:
+		return "start"
+	case boulder.Continuation:
+		return "continue"
+	case boulder.Retry:
 		if a.Uncounted {
 			return "retry uncounted " + string(a.Status)
 		}
 		return "retry " + string(a.Status)
-	case Fail:
-		return "fail " + string(a.Status)
+	case boulder.ReplanStarted:
+		return "replan"
+	case boulder.Parked:
+		return "park"
+	case boulder.SubTaskDone:
+		return map[boulder.SubTaskStatus]string{
+			boulder.SubTaskCompleted: "complete", boulder.SubTaskSkipped: "skip", boulder.SubTaskFailed: "fail " + string(a.AttemptStatus),
+		}[a.Status]
 	case nil:
 		return "nothing"
 	}
@@ -346,9 +375,9 @@ func TestValidate(t *testing.T) {
 // TestStartable: a limit of 0 would let a run wait for ever; whoever asks first is told which sub-tasks and what to do.
 func TestStartable(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{
+	s := begun(t, []boulder.Spec{
 		{ID: "a", Model: "p/x"}, {ID: "b", Model: "p/opus"}, {ID: "c", Model: "p/opus", DependsOn: []string{"a"}},
-	}})
+	}...)
 	l := DefaultLimits()
 	if err := Startable(s, l); err != nil {
 		t.Errorf("with the defaults: %v", err)
@@ -365,9 +394,7 @@ func TestStartable(t *testing.T) {
 	}
 	ref := boulder.AttemptRef{SubTaskID: "b", Attempt: 1}
 	skip := boulder.SubTaskDone{AttemptRef: ref, Status: boulder.SubTaskSkipped, AttemptStatus: boulder.AttemptCancelled}
-	if _, err := s.Apply(boulder.Event{BoulderID: "b1", Body: skip}); err != nil {
-		t.Fatal(err)
-	}
+	feed(t, s, epoch, skip)
 	l = DefaultLimits()
 	l.Models = []ModelLimit{{"*opus", 0}}
 	if err := Startable(s, l); err == nil || !strings.Contains(err.Error(), "1 sub-tasks") {
@@ -379,8 +406,8 @@ func TestStartable(t *testing.T) {
 func starts(s *boulder.State, l Limits) []string {
 	var ids []string
 	for _, a := range Compute(s, l, epoch) {
-		if start, ok := a.(Start); ok {
-			ids = append(ids, start.Open.SubTask.ID)
+		if start, ok := a.(boulder.Starting); ok {
+			ids = append(ids, start.SubTaskID)
 		}
 	}
 	return ids
@@ -388,11 +415,11 @@ func starts(s *boulder.State, l Limits) []string {
 
 func TestDispatch(t *testing.T) {
 	t.Parallel()
-	plan := boulder.Plan{SubTasks: []boulder.Spec{
+	plan := []boulder.Spec{
 		{ID: "low", Model: "p/one", Priority: boulder.Low}, {ID: "first", Model: "p/one"},
 		{ID: "second", Model: "p/one"}, {ID: "urgent", Model: "p/two", Priority: boulder.High},
 		{ID: "other", Model: "q/three"}, {ID: "low other", Model: "q/three", Priority: boulder.Low},
-	}}
+	}
 	tests := map[string]struct {
 		limits Limits
 		want   []string
@@ -411,7 +438,7 @@ func TestDispatch(t *testing.T) {
 		"nothing allowed": {Limits{}, nil},
 	}
 	for name, test := range tests {
-		if d := cmp.Diff(test.want, starts(begun(t, plan), test.limits)); d != "" {
+		if d := cmp.Diff(test.want, starts(begun(t, plan...), test.limits)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
 	}
@@ -420,15 +447,9 @@ func TestDispatch(t *testing.T) {
 // TestDispatchBetweenModels: who waited longer goes first, wherever it stands in the plan.
 func TestDispatchBetweenModels(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a", Model: "p/one"}, {ID: "b", Model: "q/two"}}})
+	s := begun(t, []boulder.Spec{{ID: "a", Model: "p/one"}, {ID: "b", Model: "q/two"}}...)
 	ref := boulder.AttemptRef{SubTaskID: "a", Attempt: 1}
-	for _, b := range []boulder.Body{
-		boulder.Starting{AttemptRef: ref}, boulder.Retry{AttemptRef: ref, Status: boulder.AttemptFailed, Next: 2},
-	} {
-		if _, err := s.Apply(boulder.Event{BoulderID: "b1", Body: b}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	feed(t, s, epoch, boulder.Starting{AttemptRef: ref}, boulder.Retry{AttemptRef: ref, Status: boulder.AttemptFailed, Next: 2})
 	if d := cmp.Diff([]string{"b"}, starts(s, Limits{Global: 1, PerModel: 1})); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -437,16 +458,10 @@ func TestDispatchBetweenModels(t *testing.T) {
 // TestWake: the earliest back-off counts.
 func TestWake(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a"}, {ID: "b"}, {ID: "c"}}})
+	s := begun(t, []boulder.Spec{{ID: "a"}, {ID: "b"}, {ID: "c"}}...)
 	for id, wait := range map[string]time.Duration{"a": 3 * time.Second, "b": time.Second, "c": 2 * time.Second} {
 		ref := boulder.AttemptRef{SubTaskID: id, Attempt: 1}
-		for _, b := range []boulder.Body{
-			boulder.Starting{AttemptRef: ref}, boulder.Trouble{AttemptRef: ref, NotBefore: epoch.Add(wait)},
-		} {
-			if _, err := s.Apply(boulder.Event{BoulderID: "b1", Body: b}); err != nil {
-				t.Fatal(err)
-			}
-		}
+		feed(t, s, epoch, boulder.Starting{AttemptRef: ref}, boulder.Trouble{AttemptRef: ref, NotBefore: epoch.Add(wait)})
 	}
 	got := Compute(s, DefaultLimits(), epoch)
 	if len(got) != 1 || got[0] != (Wake{At: epoch.Add(time.Second)}) {
@@ -456,16 +471,12 @@ func TestWake(t *testing.T) {
 
 func TestWaiting(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{
+	s := begun(t, []boulder.Spec{
 		{ID: "a", Model: "p/one"}, {ID: "b", Model: "p/one"}, {ID: "c", Model: "p/one", Priority: boulder.High},
 		{ID: "d", Model: "q/two"}, {ID: "e", Model: "q/two", DependsOn: []string{"d"}},
-	}})
+	}...)
 	l := Limits{Global: 9, Models: []ModelLimit{{"p/one", 1}}, PerModel: 9}
-	for _, a := range Compute(s, l, epoch) {
-		if _, err := s.Apply(boulder.Event{BoulderID: "b1", Body: event(a)}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	applyAll(t, s, epoch, Compute(s, l, epoch))
 	full := "the one slot of p/one is taken"
 	want := []Wait{
 		{SubTaskID: "a", Model: "p/one", Position: 1, Reason: full},
@@ -489,14 +500,11 @@ func TestWaiting(t *testing.T) {
 // TestNotRunning: whatever is ready, nothing is decided for a boulder that is not running.
 func TestNotRunning(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a"}}})
+	s := begun(t, []boulder.Spec{{ID: "a"}}...)
 	if len(Compute(s, DefaultLimits(), epoch)) == 0 {
 		t.Fatal("nothing to do for a running boulder")
 	}
-	paused := boulder.Event{BoulderID: "b1", Body: boulder.StatusChanged{Status: boulder.Paused}}
-	if _, err := s.Apply(paused); err != nil {
-		t.Fatal(err)
-	}
+	feed(t, s, epoch, boulder.StatusChanged{Status: boulder.Paused})
 	if got := Compute(s, DefaultLimits(), epoch); got != nil {
 		t.Errorf("a paused boulder gets %v", got)
 	}

@@ -76,7 +76,7 @@ func waiting(s *boulder.State, l Limits, now time.Time, halting bool) Share {
 		return share
 	}
 	c := newComputing(s, l, now)
-	if c.budget.forbids(Start{}) != "" {
+	if c.budget.forbids(boulder.Starting{}) != "" {
 		return share
 	}
 	queues := c.queues()

@@ -106,7 +106,7 @@ func (c *computing) dispatch(others []Share) {
 		if first == nil {
 			break
 		}
-		c.do(Start{first})
+		c.do(boulder.Starting{AttemptRef: first.Attempt.AttemptRef})
 		m := first.Attempt.Model
 		free.take(m)
 		queues[m], tickets[m] = queues[m][1:], tickets[m][min(1, len(tickets[m])):]
@@ -120,7 +120,7 @@ func (c *computing) dispatch(others []Share) {
 	if cooled.IsZero() {
 		return
 	}
-	if why := c.budget.forbids(Start{}); why != "" {
+	if why := c.budget.forbids(boulder.Starting{}); why != "" {
 		c.held = why
 		return
 	}

@@ -13,15 +13,15 @@ import (
 // TestCooldown: no attempt starts before the model has cooled down, fewer start after that, and other models go on.
 func TestCooldown(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{
+	s := begun(t, []boulder.Spec{
 		{ID: "a", Model: "p/hot"}, {ID: "b", Model: "p/hot"}, {ID: "c", Model: "p/hot"}, {ID: "d", Model: "q/other"},
-	}})
+	}...)
 	until := epoch.Add(20 * time.Second)
 	feed(t, s, epoch, boulder.Cooled{Model: "p/hot", Until: until, Limit: 2, Full: 5, Reason: "429: slow down"})
 	l := DefaultLimits()
 
 	got := Compute(s, l, epoch)
-	if kindsOf(got) != "start, wake" || got[0].(Start).Open.SubTask.ID != "d" || got[1] != (Wake{until}) {
+	if kindsOf(got) != "start, wake" || got[0].(boulder.Starting).SubTaskID != "d" || got[1] != (Wake{until}) {
 		t.Errorf("while it cools down: %v", got)
 	}
 	why := fmt.Sprintf("p/hot cools down until %s: 429: slow down", until.Local().Format(time.TimeOnly))
@@ -52,12 +52,12 @@ func TestCooldown(t *testing.T) {
 // TestHeldIsSkipped: what a replan is about to replace does not stand in the way of what is behind it in the queue.
 func TestHeldIsSkipped(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{
+	s := begun(t, []boulder.Spec{
 		{ID: "a", Model: "q/m"}, {ID: "b", Model: "p/m", DependsOn: []string{"a"}, Priority: boulder.High},
 		{ID: "c", Model: "p/m"}, {ID: "d", Model: "p/m"}, {ID: "x", Model: "p/m", DependsOn: []string{"a"}},
-	}})
+	}...)
 	feed(t, s, epoch, judged("a", boulder.Verdict{Completed: true, NeedReplan: true})...)
-	feed(t, s, epoch, event(Complete{Open: s.Open("a")}))
+	feed(t, s, epoch, complete(s.Open("a")))
 	l := DefaultLimits()
 	l.PerModel = 1
 	if d := cmp.Diff([]string{"c"}, starts(s, l)); d != "" {

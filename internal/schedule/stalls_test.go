@@ -36,7 +36,7 @@ func TestStalls(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a"}}})
+			s := begun(t, []boulder.Spec{{ID: "a"}}...)
 			at := ref("a", 1)
 			feed(t, s, epoch, boulder.Starting{AttemptRef: at}, boulder.SubTaskStart{AttemptRef: at, SessionID: "s"})
 			feed(t, s, epoch, judgedTurn(at, 1, boulder.Evidence{}, boulder.Verdict{ContinuationPrompt: "the first"})...)
@@ -55,7 +55,7 @@ func TestStalls(t *testing.T) {
 // TestStallsGoOnInTheNextAttempt: a fresh session does not make a plan less suspect.
 func TestStallsGoOnInTheNextAttempt(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a"}}})
+	s := begun(t, []boulder.Spec{{ID: "a"}}...)
 	for n := 1; n <= 2; n++ {
 		at := ref("a", n)
 		feed(t, s, epoch, boulder.Starting{AttemptRef: at}, boulder.SubTaskStart{AttemptRef: at, SessionID: "s"})

@@ -12,7 +12,7 @@ import (
 // after the wait, and is then forgotten.
 func TestCooldownGrowsBack(t *testing.T) {
 	t.Parallel()
-	s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a", Model: "p/m"}}})
+	s := begun(t, []boulder.Spec{{ID: "a", Model: "p/m"}}...)
 	l := DefaultLimits()
 	l.PerModel = 4
 	at := ref("a", 1)
@@ -57,7 +57,7 @@ func TestCooldownGrowsBack(t *testing.T) {
 func TestLedgerModelCools(t *testing.T) {
 	t.Parallel()
 	for _, unavailable := range []bool{true, false} {
-		s := begun(t, boulder.Plan{SubTasks: []boulder.Spec{{ID: "a", Model: "p/m"}}})
+		s := begun(t, []boulder.Spec{{ID: "a", Model: "p/m"}}...)
 		at := ref("a", 1)
 		feed(t, s, epoch, boulder.Cooled{Model: ledgerModel, Until: epoch, Limit: 1, Full: 5}, boulder.Starting{AttemptRef: at},
 			boulder.TurnEnded{AttemptRef: at, Turn: 1},

@@ -18,13 +18,13 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 	failed := boulder.AttemptFailed
 	switch {
 	case v.Completed && c.s.Boulder.Loop != nil && leftBlocked(o):
-		return Park{Open: o, Reason: "all that can be done is done" + blockedItems(o.Turn.Evidence)}
+		return park(o, "all that can be done is done"+blockedItems(o.Turn.Evidence))
 	case v.Completed && len(newAnswers(o)) > 0 && c.canContinue(o):
 		return c.tell(o, newAnswers(o))
 	case v.Completed:
-		return Complete{Open: o, Skip: c.notNeeded(o)}
+		return complete(o)
 	case ended.Rule == boulder.RuleBudget, c.budget.subTask(o.SubTask, o) != "":
-		return Park{Open: o, Reason: cmp.Or(c.budget.subTask(o.SubTask, o), ended.Stopped)}
+		return park(o, cmp.Or(c.budget.subTask(o.SubTask, o), ended.Stopped))
 	case c.s.Boulder.Loop != nil:
 		return c.loopTurn(o)
 	case len(lateAnswers(o)) > 0:
@@ -115,14 +115,13 @@ func newAnswers(o *boulder.Open) []boulder.RaisedBlocker {
 // tell lets the agent have an answer: in its session if that can still be told something, else in a fresh one. Neither is a
 // try, because a sub-task that was parked, and answered then, would not have used one up either.
 func (c *computing) tell(o *boulder.Open, answers []boulder.RaisedBlocker) Action {
-	if c.canContinue(o) {
-		return Continue{Open: o, Reason: answerTo(answers), Track: encode(enforcer.Track{})} // its answers count anew
+	why := "there is an answer to " + answers[0].ID
+	if !c.canContinue(o) {
+		return uncounted(o, why, boulder.AttemptCancelled)
 	}
-	return Retry{Open: o, Reason: answerTo(answers), Status: boulder.AttemptCancelled, Uncounted: true}
-}
-
-func answerTo(answers []boulder.RaisedBlocker) string {
-	return "there is an answer to " + answers[0].ID
+	b := proceed(o, why)
+	b.Track = encode(enforcer.Track{}) // its answers count anew
+	return b
 }
 
 // canContinue reports whether the session can still be told something.
@@ -140,12 +139,13 @@ func (c *computing) continueOrRetry(o *boulder.Open) Action {
 	if err != nil { // counted from nothing, a bound would not hold
 		return c.retryOrReplan(o, fmt.Sprintf("what is stored of the session cannot be read: %v", err), boulder.AttemptFailed)
 	}
-	a := Continue{Open: o, Reason: missing, Track: encode(track)}
+	b := proceed(o, missing)
+	b.Track = encode(track)
 	track.Iteration, track.FailureCount = o.Attempt.Turns-1, o.Attempt.Idle
 	d := enforcer.Continue(track, enforcer.Situation{Owned: true, Checked: true, Unmet: []string{missing}}, p, c.now)
 	switch {
 	case d.Kind == enforcer.Send:
-		return a
+		return b
 	case d.Gate == enforcer.GateFailures:
 		d.Reason = fmt.Sprintf("stuck: %d messages in a row without a tool call", o.Attempt.Idle)
 	case d.Gate == enforcer.GateIterations:
@@ -169,23 +169,30 @@ func said(o *boulder.Open, p enforcer.Policy) (enforcer.Track, error) {
 	return enforcer.Track{Answers: t.Answers, Progress: t.Progress}, nil
 }
 
-// notNeeded are the sub-tasks to skip because the goal is achieved: all that are left, dependents first. None if one of
-// them has gates, which only its own work can turn green, or is at work already, or while a replan is being made.
-func (c *computing) notNeeded(done *boulder.Open) []*boulder.SubTask {
+// skip ends all that is left, dependents first, because a sub-task achieved the goal. Nothing if one of them has gates, which
+// only its own work can turn green, or is at work already, or while a replan is being made.
+func (c *computing) skip(done *boulder.Open) {
 	if !done.Turn.Verdict.GoalAchieved || len(c.s.Live()) > 1 || c.replanning {
-		return nil
+		return
 	}
 	var rest []*boulder.SubTask
 	for _, t := range slices.Backward(c.s.SubTasks) {
 		switch {
 		case t == done.SubTask || t.Status.Terminal() || t.Status == boulder.SubTaskBlocked:
 		case t.Status != boulder.SubTaskPending, len(t.Gates)+len(t.NoWorse)+len(t.GateHints) > 0:
-			return nil
+			return
 		default:
 			rest = append(rest, t)
 		}
 	}
-	return dependentsFirst(rest)
+	for _, t := range dependentsFirst(rest) {
+		c.skipping = true
+		c.actions = append(c.actions, boulder.SubTaskDone{
+			AttemptRef: boulder.AttemptRef{SubTaskID: t.ID}, Status: boulder.SubTaskSkipped,
+			AttemptStatus: boulder.AttemptCancelled,
+			Summary:       fmt.Sprintf("not needed any more: the goal was achieved with %q", done.SubTask.ID),
+		})
+	}
 }
 
 // dependentsFirst orders sub-tasks so that none comes before one that depends on it.
@@ -232,11 +239,11 @@ func (c *computing) retryOrReplan(o *boulder.Open, reason string, status boulder
 	}
 	switch {
 	case !same && o.SubTask.Tries+1 < c.l.attempts(o.SubTask):
-		return Retry{Open: o, Reason: reason, Status: status}
+		return retry(o, reason, status)
 	case c.mayReplan():
 		return c.planAnew(o, reason)
 	}
-	return Fail{o, reason, status}
+	return fail(o.Attempt.AttemptRef, reason, status)
 }
 
 // replanOrRetry plans anew even if there are tries left.
@@ -256,5 +263,8 @@ func (c *computing) planAnew(o *boulder.Open, reason string) Action {
 	if c.replanning {
 		return nil
 	}
-	return Replan{Ref: o.Attempt.AttemptRef, Reason: reason, Replaces: idsOf(c.s.Remainder(o.SubTask.ID))}
+	return boulder.ReplanStarted{
+		AttemptRef: o.Attempt.AttemptRef, Number: c.s.Boulder.Replans + 1, Reason: reason,
+		Replaces: idsOf(c.s.Remainder(o.SubTask.ID)),
+	}
 }

@@ -161,10 +161,8 @@ func (w *world) checkDependencies(id string) {
 	}
 }
 
-// checkLimits: the attempt that starts has a slot of every limit, those that a cool-down has shrunk included.
-func (w *world) checkLimits(e boulder.Event, id string) {
-	model := w.disk.Open(id).Attempt.Model
-	var all, ofProvider, ofModel int
+// taken counts the slots that are held: all, those of the model's provider, and those of the model.
+func (w *world) taken(model string) (all, ofProvider, ofModel int) {
 	for _, o := range w.disk.Live() {
 		all++
 		if provider(o.Attempt.Model) == provider(model) {
@@ -174,7 +172,13 @@ func (w *world) checkLimits(e boulder.Event, id string) {
 			ofModel++
 		}
 	}
-	l := w.sc.limits
+	return all, ofProvider, ofModel
+}
+
+// checkLimits: the attempt that starts has a slot of every limit, those that a cool-down has shrunk included.
+func (w *world) checkLimits(e boulder.Event, id string) {
+	l, model := w.sc.limits, w.disk.Open(id).Attempt.Model
+	all, ofProvider, ofModel := w.taken(model)
 	if all > l.Global {
 		w.violate("limits hold", "%d attempts hold a slot, %d may", all, l.Global)
 	}
@@ -191,6 +195,44 @@ func (w *world) checkLimits(e boulder.Event, id string) {
 	if cooling && ofModel > cool.Limit {
 		w.violate("limits hold", "%d attempts of %s hold a slot, %d may after a cool-down", ofModel, model, cool.Limit)
 	}
+}
+
+// checkFull: when work begins, no attempt waits for which there is a slot.
+func (w *world) checkFull(now time.Time) {
+	if w.disk.Boulder.Budget != nil {
+		return
+	}
+	l, aside := w.sc.limits, w.aside()
+	for m, queue := range w.disk.Queues() {
+		all, ofProvider, ofModel := w.taken(m)
+		most, limited := l.Providers[provider(m)]
+		cool, cooling := w.disk.Boulder.Cooldowns[m]
+		if all >= l.Global || limited && ofProvider >= most || ofModel >= w.ofModel(m) ||
+			cooling && (now.Before(cool.Until) || ofModel >= cool.Limit) {
+			continue
+		}
+		for _, o := range queue {
+			if !aside[o.SubTask.ID] {
+				w.violate("no slot is left unused", "%v waits for %q", o.Attempt.AttemptRef, m)
+			}
+		}
+	}
+}
+
+// aside are the sub-tasks that a replan is about to replace.
+func (w *world) aside() map[string]bool {
+	ids := map[string]bool{}
+	if r := w.disk.Boulder.Replan; r != nil {
+		for _, id := range r.Replaces {
+			ids[id] = true
+		}
+	}
+	for _, wish := range w.disk.Boulder.Wanted {
+		for _, t := range w.disk.Remainder(wish.SubTaskID) {
+			ids[t.ID] = true
+		}
+	}
+	return ids
 }
 
 // ofModel is the limit of a model; the scenario's patterns are prefixes.
@@ -217,17 +259,7 @@ func (w *world) checkQueue(ref boulder.AttemptRef) {
 		w.violate("one live attempt each", "%v starts, and is not the open one", ref)
 		return
 	}
-	aside := map[string]bool{}
-	if r := w.disk.Boulder.Replan; r != nil {
-		for _, id := range r.Replaces {
-			aside[id] = true
-		}
-	}
-	for _, wish := range w.disk.Boulder.Wanted {
-		for _, t := range w.disk.Remainder(wish.SubTaskID) {
-			aside[t.ID] = true
-		}
-	}
+	aside := w.aside()
 	for _, t := range w.disk.SubTasks {
 		other := w.disk.Open(t.ID)
 		if other == nil || other == o || other.Attempt.Status != boulder.AttemptQueued || aside[t.ID] ||
@@ -241,17 +273,21 @@ func (w *world) checkQueue(ref boulder.AttemptRef) {
 	}
 }
 
-// checkBudget: no turn begins when the run's budget is used up.
+// checkBudget: no turn begins when the run's budget is used up, with what those at work will probably still use.
 func (w *world) checkBudget(e boulder.Event) {
 	limit, b := w.disk.Boulder.Budget, &w.disk.Boulder
 	if limit == nil {
 		return
 	}
-	used := b.Usage
+	used, reserved := b.Usage, int64(0)
 	for _, o := range w.disk.Live() {
-		used = used.Add(o.Running())
+		seen := o.Running()
+		used = used.Add(seen)
+		if o.Attempt.Status != boulder.AttemptMonitoring && b.Turns > 0 {
+			reserved += max(0, b.TurnUsage.Input/b.Turns-seen.Input) + max(0, b.TurnUsage.Output/b.Turns-seen.Output)
+		}
 	}
-	over := limit.Tokens > 0 && used.Tokens() >= limit.Tokens || limit.Cost > 0 && used.Cost >= limit.Cost ||
+	over := limit.Tokens > 0 && used.Tokens()+reserved >= limit.Tokens || limit.Cost > 0 && used.Cost >= limit.Cost ||
 		limit.Calls > 0 && used.Calls >= limit.Calls || limit.Time > 0 && b.WorkedBy(e.Time) >= time.Duration(limit.Time)
 	_, starts := e.Body.(boulder.Starting)
 	if over || starts && limit.Attempts > 0 && b.Attempts >= limit.Attempts {
@@ -269,9 +305,13 @@ func (w *world) checkNotes(id string, after uint64, prompt string) {
 	}
 }
 
-// checkDone: what completes was judged complete, with no red gate, and no sub-task completes twice.
+// checkDone: what is skipped has not begun, and has no gates. What completes was judged complete, with no red gate, and no sub-task completes twice.
 func (w *world) checkDone(b boulder.SubTaskDone) {
 	if !b.Completed {
+		t := w.disk.SubTask(b.SubTaskID)
+		if b.Status == boulder.SubTaskSkipped && !b.ByPerson && (len(t.Gates) > 0 || t.Status != boulder.SubTaskPending) {
+			w.violate("only what has nothing to show is skipped", "%s is %s, with gates %v", t.ID, t.Status, t.Gates)
+		}
 		return
 	}
 	if w.done[b.SubTaskID] {

@@ -21,6 +21,7 @@ func (w *world) checkRun(c *call) {
 		return
 	}
 	w.checkDependencies(ref.SubTaskID)
+	w.checkFull(c.now())
 	if d := c.now(); d.Before(o.Attempt.NotBefore) {
 		w.violate("waits are waited out", "%v runs at %s, and not before %s", ref, d, o.Attempt.NotBefore)
 	}

@@ -58,7 +58,7 @@ func newScenario(seed uint64) scenario {
 	sc := scenario{
 		seed: seed, class: pick(d, anything, anything, anything, serial, parallel),
 		trouble: pick(d, 0, 0.05, 0.2), good: pick(d, 0.3, 0.5, 0.7, 0.95), crash: pick(d, 0.02, 0.1, 0.3),
-		brittle: pick(d, 0.02, 0.02, 0.02, 0.2), thorough: d.is(0.15), planned: d.is(0.3),
+		brittle: pick(d, 0.02, 0.02, 0.02, 0.2), thorough: d.is(0.02), planned: d.is(0.3),
 		approval: pick(d, "", "yes", "edit"),
 	}
 	sc.limits = drawLimits(d, sc.class)
