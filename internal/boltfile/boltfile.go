@@ -50,7 +50,7 @@ type DB struct {
 
 	mu     sync.Mutex
 	ended  error // why nothing can be written any more
-	stuck  bool  // bbolt may hold its own locks for ever
+	broken bool  // nor read: bbolt panicked, and may hold its own locks for ever
 	closed bool
 }
 
@@ -88,7 +88,6 @@ func prepare(path string, opts Options) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !opts.ReadOnly:
-		return create(path, opts)
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
@@ -96,44 +95,49 @@ func prepare(path string, opts Options) error {
 		return fmt.Errorf("%w: it is not a regular file", ErrUnusable)
 	case info.Size() == 0 && opts.ReadOnly: // bbolt would try to write the first pages
 		return fmt.Errorf("nothing is stored yet: %w", fs.ErrNotExist)
-	case info.Size() == 0:
+	case opts.ReadOnly:
+		return nil
+	case info.Size() > 0:
+		return heal(path, opts)
+	default:
 		if err := os.Remove(path); err != nil {
 			return err
 		}
-		return create(path, opts)
-	case opts.ReadOnly:
-		return nil
 	}
-	return heal(path, opts)
-}
-
-// create makes a file: under another name first, so that a full disk, a crash or a power cut leaves nothing that would be
-// taken for a damaged one.
-func create(path string, opts Options) error {
-	temp, err := build(path, opts, func(tx *bolt.Tx) error {
+	return write(path, place, fillWith(opts, func(tx *bolt.Tx) error {
 		for _, name := range append([]string{bucketMeta}, opts.Buckets...) {
 			if _, err := tx.CreateBucket([]byte(name)); err != nil {
 				return err
 			}
 		}
 		return tx.Bucket([]byte(bucketMeta)).Put([]byte(keySchema), []byte(strconv.Itoa(opts.Version)))
-	})
-	if err == nil {
-		err = place(temp, path)
-	}
-	_ = os.Remove(temp)
-	return err
+	}))
 }
 
-// build makes a file beside path that has what fill puts into it, and is on disk. The caller gives it its name, or
-// removes it, after an error as well.
-func build(path string, opts Options, fill func(*bolt.Tx) error) (temp string, err error) {
-	temp, opts.ReadOnly = beside(path), false
-	db, err := openBolt(temp, opts)
-	if err != nil {
-		return temp, err
+// write makes a file under another name first, so that a full disk, a crash or a power cut leaves nothing that would be
+// taken for a damaged one. fill leaves it on disk, and name gives it its name.
+func write(path string, name func(temp, path string) error, fill func(temp string) error) error {
+	temp := beside(path)
+	defer os.Remove(temp)
+	if err := fill(temp); err != nil {
+		return err
 	}
-	return temp, errors.Join(db.bolt.Update(fill), db.file.Chmod(0o600), db.release()) // the umask may have taken rights
+	if err := name(temp, path); err != nil {
+		return err
+	}
+	return SyncDir(path)
+}
+
+// fillWith makes a database that has what fill puts into it.
+func fillWith(opts Options, fill func(*bolt.Tx) error) func(string) error {
+	opts.ReadOnly = false
+	return func(temp string) error {
+		db, err := openBolt(temp, opts)
+		if err != nil {
+			return err
+		}
+		return errors.Join(db.bolt.Update(fill), db.file.Chmod(0o600), db.release()) // the umask may have taken rights
+	}
 }
 
 // place gives a file that is complete its name, unless another process was faster.
@@ -143,9 +147,9 @@ func place(temp, path string) error {
 	case errors.Is(err, fs.ErrExist):
 		return nil
 	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, syscall.EPERM): // the file system has no links
-		err = os.Rename(temp, path)
+		return os.Rename(temp, path)
 	}
-	return errors.Join(err, SyncDir(path))
+	return err
 }
 
 // beside is the name of a new hidden file in the directory of path.
@@ -209,13 +213,13 @@ func abandon(f *os.File) error {
 // started shares the open file for a moment, and would keep the lock as long.
 func (db *DB) release() error {
 	db.mu.Lock()
-	done, stuck := db.closed, db.stuck
+	done, broken := db.closed, db.broken
 	db.closed = true
 	db.mu.Unlock()
 	switch {
 	case done:
 		return nil
-	case stuck: // bbolt's Close might wait for ever, so its mapping of the file is left
+	case broken: // bbolt's Close might wait for ever, so its mapping of the file is left
 		return abandon(db.file)
 	case !db.opts.ReadOnly:
 		return db.bolt.Close()
@@ -251,11 +255,12 @@ func (db *DB) check() error {
 func (db *DB) checkSize(tx *bolt.Tx) error {
 	info, err := db.file.Stat()
 	if err == nil && info.Size() < tx.Size() {
-		err = fmt.Errorf("it has %d bytes and should have %d", info.Size(), tx.Size())
-		err = &CorruptError{Bucket: "the file", Key: "page", Err: err}
+		err = damaged(fmt.Errorf("it has %d bytes and should have %d", info.Size(), tx.Size()))
 	}
 	return err
 }
+
+func damaged(err error) error { return &CorruptError{Bucket: "the file", Key: "page", Err: err} }
 
 func checkSchema(tx *bolt.Tx, opts Options) error {
 	meta := tx.Bucket([]byte(bucketMeta))
@@ -283,86 +288,71 @@ func (db *DB) Path() string { return db.path }
 
 // View runs fn on a snapshot. Keys and values that fn sees are memory of the file: they must not leave it undecoded.
 func (db *DB) View(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
-	if err := db.refusal(ctx, true); err != nil {
+	if err := db.refusal(ctx, false); err != nil {
 		return err
 	}
-	unwound := false
-	defer db.guard(&err, &unwound)()
-	return db.bolt.View(func(tx *bolt.Tx) error {
-		unwound = true
-		return fn(tx)
-	})
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer db.caught(&err)
+	return db.bolt.View(fn)
 }
 
 // Update runs fn in a transaction of its own, and returns when it is on disk. After an error the disk is as it was.
 // Cancelling ctx stops one that has not begun, and no other.
 func (db *DB) Update(ctx context.Context, fn func(*bolt.Tx) error) (err error) {
-	if err := db.refusal(ctx, false); err != nil {
+	if err := db.refusal(ctx, true); err != nil {
 		return err
 	}
 	if err := db.checkPlace(); err != nil {
 		return err
 	}
-	defer db.guard(&err, new(bool))() // rolling back reads pages as well, and may have panicked itself
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer db.caught(&err)
 	written := false
 	err = db.bolt.Update(func(tx *bolt.Tx) error {
 		if err := db.checkSize(tx); err != nil {
-			return db.end(err, false)
+			return db.end(err)
 		}
 		err := fn(tx)
 		written = err == nil
 		return err
 	})
-	if err != nil && written {
-		return db.notCommitted(err)
-	}
-	return err
-}
-
-// notCommitted is what Update returns when bbolt could not commit.
-//
-// Where a page could not be written, as on a full disk, nothing refers to what was, and the next commit may go through:
-// bbolt writes with pwrite and maps the file for reading only, so that a full disk is an error of a call and no memory
-// fault. Anything else, above all a failed fdatasync, leaves open what is on disk: the kernel forgets pages that it could
-// not write, and the next fdatasync would report success without them. Nothing more is written by this handle then.
-func (db *DB) notCommitted(err error) error {
-	err = Explain(err)
-	if path, ok := errors.AsType[*fs.PathError](err); ok && path.Op == "write" || errors.Is(err, bolterrors.ErrDatabaseReadOnly) {
+	if err == nil || !written {
 		return err
 	}
-	return db.end(fmt.Errorf("%w: %w", errUnsure, err), false)
+	// Where a page could not be written, as on a full disk, nothing refers to what was, and the next commit may go through:
+	// bbolt writes with pwrite and maps the file for reading only, so that a full disk is an error of a call and no memory
+	// fault. Anything else, above all a failed fdatasync, leaves open what is on disk: the kernel forgets pages that it
+	// could not write, and the next fdatasync would report success without them. Nothing more is written by this handle.
+	err = Explain(err)
+	path, ok := errors.AsType[*fs.PathError](err)
+	if ok && path.Op == "write" || errors.Is(err, bolterrors.ErrDatabaseReadOnly) {
+		return err
+	}
+	return db.end(fmt.Errorf("%w: %w", errUnsure, err))
 }
 
-// guard turns a panic over a damaged page, which bbolt has no other way to report, into an error; and a fault over a page
-// that is not there, because the file was cut, into such a panic. It is deferred as a call of what it returns.
-// unwound says whether bbolt has certainly rolled the transaction back, and given its locks free.
-func (db *DB) guard(err *error, unwound *bool) func() {
-	before := debug.SetPanicOnFault(true)
-	return func() {
-		debug.SetPanicOnFault(before)
-		p := recover()
-		if p == nil {
-			return
-		}
+// caught, deferred, makes an error of a panic over a damaged page, which bbolt has no other way to report, or over one that
+// is not there because the file was cut. The handle is of no more use then.
+func (db *DB) caught(err *error) {
+	if p := recover(); p != nil {
 		db.opts.Logger.Error("transaction panicked", "path", db.path, "panic", p, "stack", string(debug.Stack()))
-		*err = &CorruptError{Bucket: "the file", Key: "page", Err: fmt.Errorf("%v", p)}
-		if !*unwound {
-			*err = db.end(*err, true)
-		}
+		*err = db.end(damaged(fmt.Errorf("%v", p)))
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		db.broken = true
 	}
 }
 
 // end makes err the answer to every later write. The first one stays.
-func (db *DB) end(err error, stuck bool) error {
+func (db *DB) end(err error) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.ended = cmp.Or(db.ended, err)
-	db.stuck = db.stuck || stuck
 	return err
 }
 
 // refusal is why nothing can be written any more, or be read; nil while it can.
-func (db *DB) refusal(ctx context.Context, reads bool) error {
+func (db *DB) refusal(ctx context.Context, writes bool) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	switch {
@@ -370,7 +360,7 @@ func (db *DB) refusal(ctx context.Context, reads bool) error {
 		return context.Cause(ctx)
 	case db.closed:
 		return bolterrors.ErrDatabaseNotOpen
-	case db.stuck, !reads:
+	case db.broken, writes:
 		return db.ended
 	}
 	return nil
@@ -380,7 +370,7 @@ func (db *DB) refusal(ctx context.Context, reads bool) error {
 // written back, and the error says so.
 func (db *DB) Close() error {
 	var moved error
-	if !db.opts.ReadOnly && db.refusal(context.Background(), false) == nil {
+	if !db.opts.ReadOnly && db.refusal(context.Background(), true) == nil {
 		if err := db.checkPlace(); errors.Is(err, ErrMoved) { // in every other case, what is committed is on disk
 			moved = err
 		}
@@ -416,26 +406,20 @@ func (db *DB) checkPlace() error {
 	if dir := filepath.Dir(path); os.Mkdir(dir, 0o700) == nil {
 		_ = os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*\n"), 0o600)
 	}
-	err := db.View(context.Background(), func(tx *bolt.Tx) error { return copyTo(tx, path) })
+	err := db.View(context.Background(), func(tx *bolt.Tx) error {
+		return write(path, place, func(temp string) error {
+			f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			if err != nil {
+				return err
+			}
+			_, err = tx.WriteTo(f)
+			return errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close())
+		})
+	})
 	if err != nil {
-		return db.end(fmt.Errorf("%w, and could not be written back: %w", ErrMoved, Explain(err)), false)
+		return db.end(fmt.Errorf("%w, and could not be written back: %w", ErrMoved, Explain(err)))
 	}
 	db.opts.Logger.Warn("database written back", "path", path)
 	return db.end(fmt.Errorf("%w; everything that was stored until then is in %s now: go on with `manager resume`",
-		ErrMoved, path), false)
-}
-
-// copyTo writes the whole database to a file that is not there yet. It appears under its name when it is on disk.
-func copyTo(tx *bolt.Tx, path string) error {
-	temp := beside(path)
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = tx.WriteTo(f)
-	if err = errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close()); err == nil {
-		err = place(temp, path)
-	}
-	_ = os.Remove(temp)
-	return err
+		ErrMoved, path))
 }

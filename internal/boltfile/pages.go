@@ -9,7 +9,6 @@ import (
 	"hash/fnv"
 	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -32,8 +31,7 @@ type (
 		Magic, Version, PageSize, Flags              uint32
 		Root, Sequence, Freelist, High, TxID, Digest uint64
 	}
-	leaf struct{ Flags, At, Key, Value uint32 }
-
+	leaf   struct{ Flags, At, Key, Value uint32 }
 	branch struct {
 		At, Key uint32
 		Child   uint64
@@ -61,6 +59,8 @@ type tree struct {
 	data   []byte          // the file up to its end
 	used   map[uint64]bool // pages that were seen
 	faults []error
+	// Of the bucket that is being read: its last key, and the one of the branch that it has to reach.
+	last, least []byte
 }
 
 func (t *tree) fault(format string, args ...any) {
@@ -70,150 +70,132 @@ func (t *tree) fault(format string, args ...any) {
 // walk collects what cannot be read of the tree. What can be read is put into a bucket, unless that is nil.
 func (t *tree) walk(into *bolt.Bucket) {
 	t.used, t.faults = map[uint64]bool{}, nil
-	t.page(into, t.Root, nil, nil)
-	t.checkFree()
+	t.page(into, t.Root)
+	t.free()
 	if lost := int(t.High) - 2 - len(t.used); lost > 0 { // a reference was damaged and leads to another page
 		t.fault("%d pages are neither in use nor free", lost)
 	}
 }
 
-// at is the file from a page on; empty if there is no such page.
-func (t *tree) at(id uint64) []byte {
-	if id < 2 || id >= t.High {
-		t.fault("page %d is not one of %d", id, t.High)
+// take marks a page as used and gives the file from there on; nil if there is no such page, or it is used already.
+func (t *tree) take(id uint64) []byte {
+	if id < 2 || id >= t.High || t.used[id] {
+		t.fault("page %d is in two places, or not one of %d", id, t.High)
 		return nil
 	}
+	t.used[id] = true
 	return t.data[id*uint64(t.PageSize):]
 }
 
-// take marks pages as used; false if one is already.
-func (t *tree) take(id, more uint64) bool {
-	for i := id; i <= id+more; i++ {
-		if i >= t.High || t.used[i] {
-			t.fault("page %d is in two places, or not in the file", i)
-			return false
-		}
-		t.used[i] = true
-	}
-	return true
-}
-
-// page reads a page and what is below it. Its keys have to be from low on, and below high unless that is nil. Where its
-// header is damaged, what is in it may still be sound.
-func (t *tree) page(into *bolt.Bucket, id uint64, low, high []byte) {
-	data := t.at(id)
+// page reads a page and what is below it. Where its header is damaged, what is in it may still be sound.
+func (t *tree) page(into *bolt.Bucket, id uint64) {
+	data := t.take(id)
 	if data == nil {
 		return
 	}
 	h := decode[header](data)
-	all, end := t.elements(fmt.Sprintf("page %d", id), data, low, high)
-	more := (end - 1) / uint64(t.PageSize)
+	more := (t.elements(into, data) - 1) / uint64(t.PageSize)
 	if h.ID != id || h.Flags != leafPage && h.Flags != branchPage || uint64(h.More) != more {
 		t.fault("page %d says that it is page %d of kind %#x with %d more, and needs %d", id, h.ID, h.Flags, h.More, more)
 	}
-	if t.take(id, min(more, uint64(h.More))) { // either of the two may be what is damaged
-		t.visit(into, all, high)
+	for i := range min(more, uint64(h.More)) { // either of the two may be what is damaged
+		t.take(id + 1 + i)
 	}
 }
 
-// element of a page: a key with what belongs to it.
-type element struct {
-	key, value []byte
-	isBucket   bool
-	child      uint64 // the page below; 0 in a leaf
-}
-
-// elements reads those of a page, or of a small bucket within one, and leaves out what is damaged. end is where they end.
-func (t *tree) elements(name string, data, low, high []byte) (all []element, end uint64) {
+// elements reads those of a page, or of a small bucket within one, with what is below them, and leaves out what is damaged.
+// end is where they end.
+func (t *tree) elements(into *bolt.Bucket, data []byte) (end uint64) {
 	h := decode[header](data)
 	end = headerSize
-	for i := range int(h.Count) {
+	for i := range uint64(h.Count) {
 		at := headerSize + i*elementSize
-		if at+elementSize > len(data) {
-			t.fault("%s has %d elements", name, h.Count)
+		if at+elementSize > uint64(len(data)) {
+			t.fault("element %d of %d is not in the file", i, h.Count)
 			break
 		}
-		l, e := decode[leaf](data[at:]), element{}
+		e, child := decode[leaf](data[at:]), uint64(0)
 		if h.Flags == branchPage {
 			b := decode[branch](data[at:])
-			l, e.child = leaf{At: b.At, Key: b.Key}, b.Child
+			e, child = leaf{At: b.At, Key: b.Key}, b.Child
 		}
-		from := uint64(at) + uint64(l.At)
-		value := from + uint64(l.Key)
-		to := value + uint64(l.Value)
-		if to > uint64(len(data)) || l.Key == 0 || l.Flags > 1 {
-			t.fault("%s: element %d is not within it", name, i)
+		from := at + uint64(e.At)
+		middle := from + uint64(e.Key)
+		to := middle + uint64(e.Value)
+		if to > uint64(len(data)) || e.Key == 0 || e.Flags > 1 {
+			t.fault("page %d: element %d is not within it", h.ID, i)
 			continue
 		}
+		end = max(end, to)
+		key, value := data[from:middle:middle], data[middle:to:to]
 		if i == 0 && from != headerSize+uint64(h.Count)*elementSize {
-			t.fault("%s has another number of elements than %d", name, h.Count)
+			t.fault("page %d has another number of elements than %d", h.ID, h.Count)
 		}
-		e.key, e.value, e.isBucket = data[from:value:value], data[value:to:to], l.Flags == 1
-		if c := bytes.Compare(e.key, low); c < 0 || c == 0 && i > 0 || high != nil && bytes.Compare(e.key, high) >= 0 {
-			t.fault("%s: element %d is not in order", name, i)
+		if bytes.Compare(key, t.last) <= 0 || bytes.Compare(key, t.least) < 0 {
+			t.fault("page %d: element %d is not in order", h.ID, i)
 		}
-		low, end, all = e.key, max(end, to), append(all, e)
-	}
-	return all, end
-}
-
-// visit reads what is below the elements of a page, and puts those of a leaf into the bucket.
-func (t *tree) visit(into *bolt.Bucket, all []element, high []byte) {
-	for i, e := range all {
-		switch {
-		case e.child != 0 && i+1 < len(all):
-			t.page(into, e.child, e.key, all[i+1].key)
-		case e.child != 0:
-			t.page(into, e.child, e.key, high)
-		case e.isBucket:
-			t.bucket(into, e.key, e.value)
-		case into != nil:
-			if err := into.Put(e.key, e.value); err != nil {
-				t.fault("key %q: %w", e.key, err)
-			}
+		if h.Flags == branchPage {
+			t.least = key
+			t.page(into, child)
+			continue
 		}
-	}
-}
-
-func (t *tree) bucket(into *bolt.Bucket, name, value []byte) {
-	if len(value) < bucketSize {
-		t.fault("bucket %q is cut", name)
-		return
-	}
-	b := decode[bucket](value)
-	if into != nil {
+		t.last = key
 		var err error
-		if into, err = into.CreateBucketIfNotExists(name); err == nil {
-			err = into.SetSequence(b.Sequence)
+		if e.Flags == 1 {
+			err = t.bucket(into, key, value)
+		} else if into != nil {
+			err = into.Put(key, value)
 		}
 		if err != nil {
-			t.fault("bucket %q: %w", name, err)
-			return
+			t.fault("key %q: %w", key, err)
 		}
 	}
-	switch inline := value[bucketSize:]; {
-	case b.Root != 0:
-		t.page(into, b.Root, nil, nil)
-	case len(inline) < headerSize || decode[header](inline).Flags != leafPage:
-		t.fault("bucket %q is neither here nor elsewhere", name)
-	default:
-		all, _ := t.elements(fmt.Sprintf("bucket %q", name), inline, nil, nil)
-		t.visit(into, all, nil)
-	}
+	return end
 }
 
-// checkFree reads the list of free pages, which names none that is in use.
-func (t *tree) checkFree() {
-	data := t.at(t.Freelist)
+func (t *tree) bucket(into *bolt.Bucket, name, value []byte) (err error) {
+	if len(value) < bucketSize {
+		return errors.New("the bucket is cut")
+	}
+	b, inline := decode[bucket](value), value[bucketSize:]
+	if into != nil {
+		if into, err = into.CreateBucketIfNotExists(name); err != nil {
+			return err
+		}
+		if err := into.SetSequence(b.Sequence); err != nil {
+			return err
+		}
+	}
+	last, least := t.last, t.least
+	defer func() { t.last, t.least = last, least }()
+	t.last, t.least = nil, nil
+	switch {
+	case b.Root != 0:
+		t.page(into, b.Root)
+	case len(inline) < headerSize || decode[header](inline).Flags != leafPage:
+		return errors.New("the bucket is neither here nor elsewhere")
+	default:
+		t.elements(into, inline)
+	}
+	return nil
+}
+
+// free reads the list of free pages, which names none that is in use.
+func (t *tree) free() {
+	data := t.take(t.Freelist)
 	if data == nil {
 		return
 	}
 	h := decode[header](data)
-	if h.ID != t.Freelist || h.Flags != freePage || !t.take(t.Freelist, uint64(h.More)) {
+	size := (1 + uint64(h.More)) * uint64(t.PageSize)
+	if h.ID != t.Freelist || h.Flags != freePage || size > uint64(len(data)) {
 		t.fault("page %d is not the list of free pages", t.Freelist)
 		return
 	}
-	count, ids := uint64(h.Count), data[headerSize:(1+uint64(h.More))*uint64(t.PageSize)]
+	for i := range uint64(h.More) {
+		t.take(t.Freelist + 1 + i)
+	}
+	count, ids := uint64(h.Count), data[headerSize:size]
 	if count == 0xFFFF {
 		count, ids = decode[uint64](ids), ids[8:]
 	}
@@ -222,9 +204,7 @@ func (t *tree) checkFree() {
 		return
 	}
 	for i := range count {
-		if id := decode[uint64](ids[8*i:]); t.at(id) != nil {
-			t.take(id, 0)
-		}
+		t.take(decode[uint64](ids[8*i:]))
 	}
 }
 
@@ -259,13 +239,10 @@ func heal(path string, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
-	data, err := syscall.Mmap(int(db.file.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
-	if err != nil {
+	data := make([]byte, info.Size())
+	if _, err := db.file.ReadAt(data, 0); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, syscall.Munmap(data)) }()
-	defer db.guard(&err, new(bool))() // a disk that cannot read is a fault of memory here
-
 	found := trees(data)
 	if len(found) == 0 || uint64(len(data)) < found[0].High*uint64(found[0].PageSize) {
 		return nil // it was cut, or is none of ours: it is refused when it is opened
@@ -289,15 +266,17 @@ func heal(path string, opts Options) (err error) {
 		return nil
 	}
 	kept := path + ".damaged-" + stamp()
-	temp, err := build(path, opts, func(tx *bolt.Tx) error {
+	replace := func(temp, path string) error {
+		if err := os.WriteFile(kept, data, 0o600); err != nil {
+			return err
+		}
+		return os.Rename(temp, path)
+	}
+	err = write(path, replace, fillWith(opts, func(tx *bolt.Tx) error {
 		best.walk(tx.Cursor().Bucket())
 		return checkSchema(tx, opts)
-	})
-	if err == nil {
-		err = errors.Join(os.WriteFile(kept, data, 0o600), os.Rename(temp, path), SyncDir(path))
-	}
+	}))
 	if err != nil {
-		_ = os.Remove(temp)
 		return fmt.Errorf("the database is damaged (%w), and what can be read could not be saved: %w", lost, err)
 	}
 	opts.Logger.Warn("the database was damaged: what can be read of it is in a new file, and what is missing is named "+
