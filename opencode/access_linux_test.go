@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The real server listens on the loopback interface only, and answers nobody who does not know the password, whatever is
-// asked.
+// The real server listens on the loopback interface only, and answers nobody who does not know the password, whatever
+// is asked.
 func TestServerIsForItsOwnerOnly(t *testing.T) {
 	t.Parallel()
 	if err := shared.start(); err != nil {

@@ -20,18 +20,17 @@ const (
 type AskRequest struct {
 	// Title of the session that is made for the question. Defaults to "ask".
 	Title string
-	// Agent decides the system prompt; the default agent's has about 9,800
-	// characters, an agent with a prompt of its own brings only that.
+	// Agent decides the system prompt; the default agent's has about 9,800 characters, an agent with a prompt of its
+	// own brings only that.
 	Agent   string
 	Model   ModelRef
 	Variant string
 	System  string
 	Text    string
-	// Schema is the JSON schema that the answer shall have; without one the answer
-	// is text. OpenCode passes it to the model and does not check the answer.
+	// Schema is the JSON schema that the answer shall have; without one the answer is text. OpenCode passes it to the
+	// model and does not check the answer.
 	Schema json.RawMessage
-	// Timeout defaults to 10 minutes. On 429 OpenCode itself retries, six requests
-	// in all, within this time.
+	// Timeout defaults to 10 minutes. On 429 OpenCode itself retries, six requests in all, within this time.
 	Timeout time.Duration
 }
 
@@ -40,13 +39,12 @@ type wireFormat struct {
 	Schema json.RawMessage `json:"schema"`
 }
 
-// Ask puts one question to a model in a session of its own, waits for the answer
-// and deletes the session. What the message says of its cost holds also for a failed
-// turn. The error is a [*TurnError] if the model or its provider failed or is unknown,
-// an [*Error] if the call did.
+// Ask puts one question to a model in a session of its own, waits for the answer and deletes the session. What the
+// message says of its cost holds also for a failed turn. The error is a [*TurnError] if the model or its provider
+// failed or is unknown, an [*Error] if the call did.
 //
-// The session cannot be kept: once it has had a prompt with a schema, the server
-// answers 400 whenever its messages are listed.
+// The session cannot be kept: once it has had a prompt with a schema, the server answers 400 whenever its messages
+// are listed.
 func (d *Directory) Ask(ctx context.Context, r AskRequest) (Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.Timeout, defaultAskTimeout))
 	defer cancel()
@@ -85,8 +83,8 @@ func (d *Directory) askIn(ctx context.Context, sessionID string, r AskRequest) (
 	return reply, nil
 }
 
-// explain finds out why the server failed. A synchronous prompt with an unknown model
-// or agent is answered with a bare 500, which would pass for a passing trouble.
+// explain finds out why the server failed. A synchronous prompt with an unknown model or agent is answered with a
+// bare 500, which would pass for a passing trouble.
 func (d *Directory) explain(ctx context.Context, r AskRequest, err error) error {
 	failed, ok := errors.AsType[*Error](err)
 	if !ok || failed.Status != http.StatusInternalServerError {
@@ -105,8 +103,8 @@ func (d *Directory) explain(ctx context.Context, r AskRequest, err error) error 
 	return err
 }
 
-// discard removes a session whether or not the caller still waits. A failure is
-// logged only: the answer is worth more than a tidy list of sessions.
+// discard removes a session whether or not the caller still waits. A failure is logged only: the answer is worth more
+// than a tidy list of sessions.
 func (d *Directory) discard(ctx context.Context, sessionID string) {
 	tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 	defer cancel()

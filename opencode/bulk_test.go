@@ -58,8 +58,7 @@ func TestTenMegabytesOfText(t *testing.T) {
 	}
 }
 
-// An agent writes a file of 4 MB: the arguments of the call are cut in events and whole
-// in the message.
+// An agent writes a file of 4 MB: the arguments of the call are cut in events and whole in the message.
 func TestFourMegabytesOfArguments(t *testing.T) {
 	t.Parallel()
 	content := strings.Repeat("line of a file\n", 4<<20/15)
@@ -95,9 +94,9 @@ func TestFourMegabytesOfArguments(t *testing.T) {
 	}
 }
 
-// A tool prints what is no text. OpenCode passes it on as text with U+FFFD, NUL and
-// escapes in it, and keeps the end of what is long. What follows the last line feed can
-// be lost: bytes that begin a character are, and sometimes all of it.
+// A tool prints what is no text. OpenCode passes it on as text with U+FFFD, NUL and escapes in it, and keeps the end
+// of what is long. What follows the last line feed can be lost: bytes that begin a character are, and sometimes all
+// of it.
 func TestBinaryOutput(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, steps(
@@ -137,8 +136,7 @@ func TestBinaryOutput(t *testing.T) {
 	}
 }
 
-// A session of 30 MB: all of it comes, whole or one message at a time, and who has seen
-// enough can leave.
+// A session of 30 MB: all of it comes, whole or one message at a time, and who has seen enough can leave.
 func TestThirtyMegabytesOfMessages(t *testing.T) {
 	t.Parallel()
 	const each, n = 100 << 10, 300
@@ -213,8 +211,7 @@ func TestMessagesThatBreakOff(t *testing.T) {
 	}
 }
 
-// A server that takes calls and never answers holds nobody up for longer than the
-// timeout, whatever the call.
+// A server that takes calls and never answers holds nobody up for longer than the timeout, whatever the call.
 func TestHungServer(t *testing.T) {
 	t.Parallel()
 	fake := newFake(t, map[string]http.HandlerFunc{"/": func(w http.ResponseWriter, r *http.Request) {
@@ -284,8 +281,7 @@ func TestHungInTheMiddleOfMessages(t *testing.T) {
 	}
 }
 
-// Events of 12 MB that nobody needs, and one of 12 MB that somebody does, between small
-// ones: all small ones come.
+// Events of 12 MB that nobody needs, and one of 12 MB that somebody does, between small ones: all small ones come.
 func TestHugeEvents(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("x", 12<<20)

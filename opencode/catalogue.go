@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Catalogue is what the server can use: the providers that are connected, with
-// their models. Keys are not read from the answer.
+// Catalogue is what the server can use: the providers that are connected, with their models. Keys are not read from
+// the answer.
 type Catalogue struct {
 	Providers []Provider `json:"providers"`
 }
@@ -19,8 +19,7 @@ type Provider struct {
 	Models map[string]Model `json:"models"` // by model id
 }
 
-// Model is what the server knows of a model. Zero costs mean free or unknown; zero
-// limits mean unknown.
+// Model is what the server knows of a model. Zero costs mean free or unknown; zero limits mean unknown.
 type Model struct {
 	ID         string `json:"id"`
 	ProviderID string `json:"providerID"`
@@ -54,15 +53,14 @@ func (c Catalogue) Model(ref ModelRef) (Model, bool) {
 	return Model{}, false
 }
 
-// Catalogue lists the connected providers and their models. It is also the call
-// that warms a directory: the first one takes about two seconds, which the first
-// prompt then does not.
+// Catalogue lists the connected providers and their models. It is also the call that warms a directory: the first one
+// takes about two seconds, which the first prompt then does not.
 func (d *Directory) Catalogue(ctx context.Context) (Catalogue, error) {
 	return get[Catalogue](ctx, d, "list providers", "/config/providers", nil)
 }
 
-// DefaultModel gives the model that the user's configuration names, or none: then
-// the server chooses, by what was used last and what is connected.
+// DefaultModel gives the model that the user's configuration names, or none: then the server chooses, by what was
+// used last and what is connected.
 func (d *Directory) DefaultModel(ctx context.Context) (ModelRef, error) {
 	config, err := get[struct{ Model string }](ctx, d, "get configuration", "/config", nil)
 	provider, model, _ := strings.Cut(config.Model, "/")
@@ -90,8 +88,8 @@ type Toast struct {
 	Duration time.Duration // 0: OpenCode's default
 }
 
-// ShowToast shows a notice to whoever has the terminal interface open on this
-// server; nobody having it open is no error.
+// ShowToast shows a notice to whoever has the terminal interface open on this server; nobody having it open is no
+// error.
 func (d *Directory) ShowToast(ctx context.Context, t Toast) error {
 	body := struct {
 		Title    string `json:"title,omitempty"`

@@ -33,18 +33,18 @@ type AttachConfig struct {
 	Username string
 	// Password of HTTP basic authentication; empty sends no credentials.
 	Password string
-	// CallTimeout bounds every call, together with the caller's context, except
-	// [Directory.Ask], which waits for a model. Defaults to 30 s.
+	// CallTimeout bounds every call, together with the caller's context, except [Directory.Ask], which waits for a
+	// model. Defaults to 30 s.
 	CallTimeout time.Duration
-	// EventSilence is how long the event stream may bring nothing, not even the
-	// server's heartbeat of 10 s, before it counts as dead. Defaults to 30 s.
+	// EventSilence is how long the event stream may bring nothing, not even the server's heartbeat of 10 s, before it
+	// counts as dead. Defaults to 30 s.
 	EventSilence time.Duration
 	// Logger gets reconnects and events that could not be read. Defaults to none.
 	Logger *slog.Logger
 }
 
-// Client is a connection to one OpenCode server. It is safe for concurrent use.
-// Close it when done: a subscription keeps a goroutine and a connection open.
+// Client is a connection to one OpenCode server. It is safe for concurrent use. Close it when done: a subscription
+// keeps a goroutine and a connection open.
 type Client struct {
 	base   *url.URL
 	cfg    AttachConfig
@@ -56,9 +56,9 @@ type Client struct {
 	version  string
 }
 
-// Attach connects to the server at the given address and checks that it answers.
-// The error matches [ErrBadAddress], [ErrUnavailable] or [ErrUnauthorized], or is
-// a [*VersionError] if an OpenCode 2 answers; see also [Client.Check]. The caller closes the client; the server goes on.
+// Attach connects to the server at the given address and checks that it answers. The error matches [ErrBadAddress],
+// [ErrUnavailable] or [ErrUnauthorized], or is a [*VersionError] if an OpenCode 2 answers; see also [Client.Check].
+// The caller closes the client; the server goes on.
 func Attach(ctx context.Context, address string, cfg AttachConfig) (*Client, error) {
 	c, err := newClient(address, cfg)
 	if err != nil {
@@ -112,8 +112,8 @@ func (c *Client) URL() string { return c.base.String() }
 // Version is what the server said its version is when the client was made.
 func (c *Client) Version() string { return c.version }
 
-// Close ends all subscriptions and idle connections and waits for the goroutine
-// that reads events. It may be called more than once.
+// Close ends all subscriptions and idle connections and waits for the goroutine that reads events. It may be called
+// more than once.
 func (c *Client) Close() {
 	c.events.close()
 	c.http.CloseIdleConnections()
@@ -122,9 +122,9 @@ func (c *Client) Close() {
 // In is the client's view of one working directory (an absolute path).
 func (c *Client) In(path string) *Directory { return &Directory{client: c, path: path} }
 
-// Directory is the part of a server that works in one directory. Its methods are
-// safe for concurrent use. The first call in a directory boots its instance; the
-// first prompt then takes about three seconds, or one after [Directory.Catalogue].
+// Directory is the part of a server that works in one directory. Its methods are safe for concurrent use. The first
+// call in a directory boots its instance; the first prompt then takes about three seconds, or one after
+// [Directory.Catalogue].
 type Directory struct {
 	client *Client
 	path   string
@@ -212,9 +212,8 @@ func (c *Client) newRequest(ctx context.Context, r request) (*http.Request, erro
 	return req, nil
 }
 
-// readAnswer turns an HTTP answer into r.out or an error. OpenCode answers a path
-// that it does not know with 200 and its web page, so the content type decides
-// whether the call was understood at all.
+// readAnswer turns an HTTP answer into r.out or an error. OpenCode answers a path that it does not know with 200 and
+// its web page, so the content type decides whether the call was understood at all.
 func readAnswer(ctx context.Context, r request, resp *http.Response) error {
 	limit := int64(maxBody)
 	if r.scan != nil {
@@ -253,8 +252,8 @@ func readAnswer(ctx context.Context, r request, resp *http.Response) error {
 	return nil
 }
 
-// limitedBody ends where the limit is, and remembers a failure of the connection, to
-// tell it from one of what was sent.
+// limitedBody ends where the limit is, and remembers a failure of the connection, to tell it from one of what was
+// sent.
 type limitedBody struct {
 	r    io.Reader
 	left int64
@@ -273,8 +272,8 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errorBody reads the two shapes in which OpenCode reports errors,
-// {name, data: {message}} and {_tag, message}; anything else is shown as it is.
+// errorBody reads the two shapes in which OpenCode reports errors, {name, data: {message}} and {_tag, message};
+// anything else is shown as it is.
 func errorBody(body []byte) (name, message string) {
 	var shape struct {
 		Name    string `json:"name"`

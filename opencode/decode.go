@@ -10,8 +10,8 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// unmarshal is json.Unmarshal, to which a field of an unexpected type is a field that is not there: one odd part must not
-// make the rest of a session unreadable.
+// unmarshal is json.Unmarshal, to which a field of an unexpected type is a field that is not there: one odd part must
+// not make the rest of a session unreadable.
 func unmarshal(data []byte, into any) error {
 	err := json.Unmarshal(data, into)
 	if odd, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {

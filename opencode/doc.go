@@ -1,12 +1,9 @@
-// Package opencode is a client of an OpenCode server: it starts or attaches to
-// one, drives sessions and follows their events. It knows nothing of the work
-// that is done in those sessions.
+// Package opencode is a client of an OpenCode server: it starts or attaches to one, drives sessions and follows their
+// events. It knows nothing of the work that is done in those sessions.
 //
-// A [Server] is a process started here and ended here; a [Client] is a
-// connection to any server; a [Directory] is that client's view of one working
-// directory, which nearly every call of OpenCode's API needs: a server runs one
-// instance per directory, and a call sent to the wrong one acts on the wrong
-// files.
+// A [Server] is a process started here and ended here; a [Client] is a connection to any server; a [Directory] is
+// that client's view of one working directory, which nearly every call of OpenCode's API needs: a server runs one
+// instance per directory, and a call sent to the wrong one acts on the wrong files.
 //
 //	server, err := opencode.Start(ctx, opencode.ServerConfig{Dir: repo})
 //	defer server.Stop(ctx)
@@ -19,21 +16,16 @@
 //
 // # When is a turn over?
 //
-// [Directory.Prompt] returns when the prompt is admitted, not when a turn runs.
-// For up to three seconds (the first prompt in a directory) the session is still
-// absent from [Directory.Statuses], exactly like one that has finished. A turn is
-// over when [StatusChanged] says idle after it said busy; or, when state is read
-// after a [Resync], when the session is absent from the statuses and its newest
-// assistant message has the prompt as parent and is completed. A prompt with an
-// unknown agent ends with [SessionFailed] alone: never busy, never idle, no
-// message. One with an unknown model is busy and idle, and [SessionFailed] comes
-// before and after the idle, again without any message; see [ErrUnknownModel].
-// While a directory's instance boots, such a failure may even pass without any
-// event.
+// [Directory.Prompt] returns when the prompt is admitted, not when a turn runs. For up to three seconds (the first
+// prompt in a directory) the session is still absent from [Directory.Statuses], exactly like one that has finished. A
+// turn is over when [StatusChanged] says idle after it said busy; or, when state is read after a [Resync], when the
+// session is absent from the statuses and its newest assistant message has the prompt as parent and is completed. A
+// prompt with an unknown agent ends with [SessionFailed] alone: never busy, never idle, no message. One with an
+// unknown model is busy and idle, and [SessionFailed] comes before and after the idle, again without any message; see
+// [ErrUnknownModel]. While a directory's instance boots, such a failure may even pass without any event.
 //
-// So after [Directory.Prompt] wait for a sign of the turn (busy, a message with the
-// prompt as parent, a failure) for some seconds only, and without one send the
-// prompt again under the same MessageID, which is harmless.
+// So after [Directory.Prompt] wait for a sign of the turn (busy, a message with the prompt as parent, a failure) for
+// some seconds only, and without one send the prompt again under the same MessageID, which is harmless.
 //
 // Facts about OpenCode in this package's comments were observed on [TestedVersion].
 package opencode

@@ -2,8 +2,8 @@ package opencode
 
 import "encoding/json"
 
-// EditedFiles lists the files that a finished call of an editing tool wrote: absolute paths, or as the model wrote them,
-// relative to the session's directory. What a shell command changes is not known.
+// EditedFiles lists the files that a finished call of an editing tool wrote: absolute paths, or as the model wrote
+// them, relative to the session's directory. What a shell command changes is not known.
 func (c *ToolCall) EditedFiles() []string {
 	if c.State != ToolCompleted {
 		return nil
@@ -46,8 +46,8 @@ type LanguageError struct {
 const severityError = 1
 
 // LanguageErrors are the errors of which language servers told with an editing call, by absolute path: all that they
-// know by then of all files, so that the newest call has the last word. known is false for a call that says nothing of
-// them.
+// know by then of all files, so that the newest call has the last word. known is false for a call that says nothing
+// of them.
 func (c *ToolCall) LanguageErrors() (byFile map[string][]LanguageError, known bool) {
 	var metadata struct {
 		Diagnostics map[string][]struct {

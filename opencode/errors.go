@@ -11,28 +11,24 @@ import (
 )
 
 var (
-	// ErrUnavailable says that the server could not do its part: connection
-	// refused or cut, a 5xx answer, or no answer in time. The same call may
-	// succeed later or on a restarted server; whether it had an effect is unknown.
+	// ErrUnavailable says that the server could not do its part: connection refused or cut, a 5xx answer, or no
+	// answer in time. The same call may succeed later or on a restarted server; whether it had an effect is unknown.
 	ErrUnavailable = errors.New("OpenCode server unavailable")
 	// ErrBadAddress says that what should be a server's address is none.
 	ErrBadAddress = errors.New("is not the address of a server")
 	// ErrUnauthorized says that the server wants another user name or password.
 	ErrUnauthorized = errors.New("OpenCode server refused the credentials")
-	// ErrNotFound says that the session, message, permission or question does not
-	// exist in the server's state.
+	// ErrNotFound says that the session, message, permission or question does not exist in the server's state.
 	ErrNotFound = errors.New("not found on the OpenCode server")
-	// ErrUnsupported says that the server does not know the call: it is another
-	// version of OpenCode, or not OpenCode.
+	// ErrUnsupported says that the server does not know the call: it is another version of OpenCode, or not OpenCode.
 	ErrUnsupported = errors.New("call not supported by this server")
 	// ErrClosed says that the client or the subscription was closed here.
 	ErrClosed = errors.New("OpenCode client closed")
 )
 
-// Error is a call that did not succeed. It matches one of [ErrUnavailable],
-// [ErrUnauthorized], [ErrNotFound], [ErrUnsupported], or none of them when the
-// server understood the call and refused it, or when the caller's context was
-// canceled (then it matches [context.Canceled]).
+// Error is a call that did not succeed. It matches one of [ErrUnavailable], [ErrUnauthorized], [ErrNotFound],
+// [ErrUnsupported], or none of them when the server understood the call and refused it, or when the caller's context
+// was canceled (then it matches [context.Canceled]).
 type Error struct {
 	Op      string // the call, for people: "create session"
 	Status  int    // HTTP status, 0 if there was no answer
@@ -71,8 +67,8 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// transportError classifies a call that brought no complete answer. A caller who
-// gave up is told so; every other cause, a deadline included, is the server's.
+// transportError classifies a call that brought no complete answer. A caller who gave up is told so; every other
+// cause, a deadline included, is the server's.
 func transportError(ctx context.Context, op string, err error) *Error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return &Error{Op: op, cause: context.Cause(ctx)}

@@ -16,14 +16,13 @@ type Event struct {
 type Payload any
 
 type (
-	// Resync of an [Event] says: from here on you are told everything, but what
-	// happened before this point may be missing. Read the state that you depend on.
-	// It is the first event of every subscription and comes again after each
-	// reconnect, and when the subscriber was so slow that events were dropped.
+	// Resync of an [Event] says: from here on you are told everything, but what happened before this point may be
+	// missing. Read the state that you depend on. It is the first event of every subscription and comes again after
+	// each reconnect, and when the subscriber was so slow that events were dropped.
 	Resync struct{ Reason string }
 
-	// Disconnected of an [Event]: the event stream is cut. The client reconnects by
-	// itself, and a Resync follows when it has.
+	// Disconnected of an [Event]: the event stream is cut. The client reconnects by itself, and a Resync follows when
+	// it has.
 	Disconnected struct{ Err error }
 
 	// SessionCreated of an [Event]. A sub-agent's session has a ParentID.
@@ -38,24 +37,22 @@ type (
 	// SessionCompacted of an [Event]: the conversation was replaced by a summary.
 	SessionCompacted struct{}
 
-	// StatusChanged of an [Event]. The same status comes many times in a row: busy
-	// before every call of the model, idle once or, after [Directory.Abort], twice.
+	// StatusChanged of an [Event]. The same status comes many times in a row: busy before every call of the model,
+	// idle once or, after [Directory.Abort], twice.
 	StatusChanged struct{ Status Status }
 
-	// SessionFailed of an [Event]: a turn, or the attempt to begin one, failed. It
-	// may come twice for one failure, the second time with a stack trace for message.
+	// SessionFailed of an [Event]: a turn, or the attempt to begin one, failed. It may come twice for one failure,
+	// the second time with a stack trace for message.
 	SessionFailed struct{ Err *TurnError }
 
 	// MessageUpdated of an [Event]. Comes several times for every message.
 	MessageUpdated struct{ Message MessageInfo }
 
-	// PartUpdated of an [Event]. Comes several times for every part, but not for
-	// every token: those events are dropped. A bash call that prints is updated
-	// with every piece of its output.
+	// PartUpdated of an [Event]. Comes several times for every part, but not for every token: those events are
+	// dropped. A bash call that prints is updated with every piece of its output.
 	//
-	// Texts that a model or a tool wrote are cut at 64 KiB, those inside of Input
-	// and Metadata too; Part.Cut says so, and [Directory.Message] has the whole.
-	// Other events are cut in the same way.
+	// Texts that a model or a tool wrote are cut at 64 KiB, those inside of Input and Metadata too; Part.Cut says so,
+	// and [Directory.Message] has the whole. Other events are cut in the same way.
 	PartUpdated struct{ Part Part }
 
 	// TodosUpdated of an [Event]: the whole list, as it is now.
@@ -76,8 +73,8 @@ type (
 	// QuestionClosed of an [Event]: the question was answered or rejected, by whomever.
 	QuestionClosed struct{ RequestID string }
 
-	// FileEdited of an [Event]: a tool wrote the file (absolute path). It belongs to
-	// no session; [PartUpdated] tells which session wrote what.
+	// FileEdited of an [Event]: a tool wrote the file (absolute path). It belongs to no session; [PartUpdated] tells
+	// which session wrote what.
 	FileEdited struct{ File string }
 
 	// Unknown of an [Event]: any other event, as it came.

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// newFake is an HTTP server that is healthy and otherwise behaves as told: it shows
-// the faults that the real server cannot be made to have.
+// newFake is an HTTP server that is healthy and otherwise behaves as told: it shows the faults that the real server
+// cannot be made to have.
 func newFake(t *testing.T, handlers map[string]http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()

@@ -22,8 +22,8 @@ func attach(t *testing.T, url string, cfg opencode.AttachConfig) *opencode.Clien
 	return client
 }
 
-// Each fault is told apart by errors.Is, so that infrastructure trouble never
-// passes for a refusal, nor the other way round.
+// Each fault is told apart by errors.Is, so that infrastructure trouble never passes for a refusal, nor the other way
+// round.
 func TestFaultsOfACall(t *testing.T) {
 	t.Parallel()
 	kinds := []error{

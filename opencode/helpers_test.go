@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// eventually fails the test unless the condition comes true. It is for what nobody
-// announces, such as the end of another's process.
+// eventually fails the test unless the condition comes true. It is for what nobody announces, such as the end of
+// another's process.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

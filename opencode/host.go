@@ -115,8 +115,8 @@ func (h *Host) live() (any, error) {
 	return s, nil
 }
 
-// Stop ends the server that this host started, also one that is still starting, and waits for that; see [Server.Stop].
-// No other is started afterwards. An attached server goes on, and so does the host for it.
+// Stop ends the server that this host started, also one that is still starting, and waits for that; see
+// [Server.Stop]. No other is started afterwards. An attached server goes on, and so does the host for it.
 func (h *Host) Stop(ctx context.Context) {
 	if h.attached != nil {
 		return

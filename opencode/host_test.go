@@ -226,7 +226,8 @@ func TestHostStartsNothingForACallerWhoHasLeft(t *testing.T) {
 	})
 }
 
-// Whoever waits for a start is told that the host was stopped, not that a context of no concern to them was cancelled.
+// Whoever waits for a start is told that the host was stopped, not that a context of no concern to them was
+// cancelled.
 func TestHostStopDuringStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,14 +18,13 @@ const (
 type Filter struct {
 	// Directory lets only its own events pass, and those of no directory.
 	Directory string
-	// Sessions lets only events of these sessions and of their sub-agents' sessions
-	// pass, and those of no session. Sub-agents are recognised by any event that
-	// names their parent.
+	// Sessions lets only events of these sessions and of their sub-agents' sessions pass, and those of no session.
+	// Sub-agents are recognised by any event that names their parent.
 	Sessions []string
 }
 
-// hub spreads the events of one connection over the subscriptions. The connection
-// is made when the first one subscribes and kept until the client closes.
+// hub spreads the events of one connection over the subscriptions. The connection is made when the first one
+// subscribes and kept until the client closes.
 type hub struct {
 	client *Client
 	ctx    context.Context
@@ -44,9 +43,8 @@ func newHub(c *Client) *hub {
 	return h
 }
 
-// Subscribe begins to collect events; the first is a [Resync], as soon as the
-// connection stands. Close the subscription when done. After the client is closed a
-// subscription is born closed.
+// Subscribe begins to collect events; the first is a [Resync], as soon as the connection stands. Close the
+// subscription when done. After the client is closed a subscription is born closed.
 func (c *Client) Subscribe(f Filter) *Subscription {
 	h := c.events
 	s := &Subscription{hub: h, directory: f.Directory, events: make(chan Event, subscriptionBuffer)}
@@ -125,14 +123,12 @@ type Subscription struct {
 	sessions  map[string]bool // nil: all; guarded by hub.mu
 }
 
-// C delivers the events in the order in which they happened. It is closed when the
-// subscription or the client is. A reader that falls more than 512 events
-// behind loses those and gets a [Resync] instead; others are not held up.
+// C delivers the events in the order in which they happened. It is closed when the subscription or the client is. A
+// reader that falls more than 512 events behind loses those and gets a [Resync] instead; others are not held up.
 func (s *Subscription) C() <-chan Event { return s.events }
 
-// Events delivers the events of [Subscription.C] until the context ends, yielding
-// its cause, or the subscription is closed, yielding [ErrClosed]. It can be ranged
-// over again to go on.
+// Events delivers the events of [Subscription.C] until the context ends, yielding its cause, or the subscription is
+// closed, yielding [ErrClosed]. It can be ranged over again to go on.
 func (s *Subscription) Events(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {
@@ -153,16 +149,14 @@ func (s *Subscription) Events(ctx context.Context) iter.Seq2[Event, error] {
 	}
 }
 
-// Follow lets the events of further sessions pass, from now on. It has no effect on
-// a subscription to all sessions.
+// Follow lets the events of further sessions pass, from now on. It has no effect on a subscription to all sessions.
 func (s *Subscription) Follow(sessionIDs ...string) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	s.follow(sessionIDs)
 }
 
-// Close ends the subscription. It may be called more than once and while the events
-// are being read.
+// Close ends the subscription. It may be called more than once and while the events are being read.
 func (s *Subscription) Close() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -201,8 +195,8 @@ func (s *Subscription) wants(e Event) bool {
 	return s.sessions[e.SessionID]
 }
 
-// push never blocks: a buffer that is full is emptied and a Resync takes the place of what was in it. Only the hub sends,
-// under its lock, so there is room afterwards.
+// push never blocks: a buffer that is full is emptied and a Resync takes the place of what was in it. Only the hub
+// sends, under its lock, so there is room afterwards.
 func (s *Subscription) push(e Event) {
 	if len(s.events) == cap(s.events) {
 		for len(s.events) > 0 {

@@ -17,8 +17,8 @@ import (
 // patience bounds every wait for the real server, which shares two cores with other tests.
 const patience = 5 * time.Minute // a bound for the failure; a busy machine is no failure
 
-// shared is the real server that the tests of sessions use, each in a repository of
-// its own: a process takes 600 MB and a second to start.
+// shared is the real server that the tests of sessions use, each in a repository of its own: a process takes 600 MB
+// and a second to start.
 var shared fixture
 
 func TestMain(m *testing.M) {
@@ -95,8 +95,8 @@ type scene struct {
 	dir  *opencode.Directory
 }
 
-// newScene makes a repository and has the model answer, in conversations that begin
-// with the scene's mark, from handler.
+// newScene makes a repository and has the model answer, in conversations that begin with the scene's mark, from
+// handler.
 func newScene(t *testing.T, handler scriptmodel.Handler) *scene {
 	t.Helper()
 	if err := shared.start(); err != nil {
@@ -215,8 +215,7 @@ func kinds(events []opencode.Event) string {
 	return b.String()
 }
 
-// steps answers the nth call of the model in a turn with the nth reply, and says
-// "done" after the last.
+// steps answers the nth call of the model in a turn with the nth reply, and says "done" after the last.
 func steps(replies ...scriptmodel.Reply) scriptmodel.Handler {
 	return func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		if n := r.TurnsSinceUser(); n < len(replies) {

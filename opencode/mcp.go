@@ -11,7 +11,8 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// ErrMCPFailed says that OpenCode knows the MCP server now and could not connect to it; agents have none of its tools.
+// ErrMCPFailed says that OpenCode knows the MCP server now and could not connect to it; agents have none of its
+// tools.
 var ErrMCPFailed = errors.New("OpenCode could not connect to the MCP server")
 
 // defaultMCPTimeout is half of OpenCode's own: what waits for [Directory.AddMCP] waits for twice this at worst.
@@ -30,8 +31,8 @@ type MCPServer struct {
 	Name    string
 	URL     string
 	Headers map[string]string
-	// Timeout bounds each of the two ways in which OpenCode tries to connect, and later each call of a tool, which then
-	// fails for the agent. Defaults to 15 s.
+	// Timeout bounds each of the two ways in which OpenCode tries to connect, and later each call of a tool, which
+	// then fails for the agent. Defaults to 15 s.
 	Timeout time.Duration
 }
 

@@ -46,8 +46,8 @@ func newToolServer(t *testing.T) *httptest.Server {
 	return served
 }
 
-// A session that was there before gets the tool, and loses it; another directory never has it; the agent reads what the
-// tool answers, and its error; a server that went away holds nobody up.
+// A session that was there before gets the tool, and loses it; another directory never has it; the agent reads what
+// the tool answers, and its error; a server that went away holds nobody up.
 func TestToolsOfAnMCPServerComeAndGo(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {

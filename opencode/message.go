@@ -27,8 +27,7 @@ const (
 	FinishUnknown   = "unknown"
 )
 
-// Tokens counts what a model read and wrote. Total input is Input + CacheRead +
-// CacheWrite.
+// Tokens counts what a model read and wrote. Total input is Input + CacheRead + CacheWrite.
 type Tokens struct {
 	Input      int64
 	Output     int64
@@ -51,9 +50,8 @@ func (t *Tokens) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MessageInfo is a message without its parts. One turn of the agent is one user
-// message and, for each call of the model, one assistant message whose ParentID is
-// the user message.
+// MessageInfo is a message without its parts. One turn of the agent is one user message and, for each call of the
+// model, one assistant message whose ParentID is the user message.
 type MessageInfo struct {
 	ID        string
 	SessionID string
@@ -76,8 +74,8 @@ type MessageInfo struct {
 	Structured json.RawMessage
 }
 
-// UnmarshalJSON reads OpenCode's two forms, in which "model" and "summary" differ
-// between user and assistant messages.
+// UnmarshalJSON reads OpenCode's two forms, in which "model" and "summary" differ between user and assistant
+// messages.
 func (m *MessageInfo) UnmarshalJSON(data []byte) error {
 	type plain MessageInfo
 	in := struct {
@@ -101,8 +99,7 @@ type Message struct {
 	Parts []Part      `json:"parts"`
 }
 
-// Text joins what the message says, without tools, reasoning and parts that
-// nobody wrote.
+// Text joins what the message says, without tools, reasoning and parts that nobody wrote.
 func (m Message) Text() string {
 	var text string
 	for _, part := range m.Parts {
@@ -113,10 +110,9 @@ func (m Message) Text() string {
 	return text
 }
 
-// Messages gives the newest messages of a session, oldest first: at most limit of
-// them, or all for 0. The server refuses (400, for ever) to list a session that had a
-// prompt with a JSON schema; see [Directory.Ask]. Of a long session rather look at one
-// message at a time, see [Directory.EachMessage].
+// Messages gives the newest messages of a session, oldest first: at most limit of them, or all for 0. The server
+// refuses (400, for ever) to list a session that had a prompt with a JSON schema; see [Directory.Ask]. Of a long
+// session rather look at one message at a time, see [Directory.EachMessage].
 func (d *Directory) Messages(ctx context.Context, sessionID string, limit int) ([]Message, error) {
 	query := url.Values{}
 	if limit > 0 {
@@ -133,10 +129,9 @@ func (d *Directory) Messages(ctx context.Context, sessionID string, limit int) (
 	return all, nil
 }
 
-// EachMessage goes through all messages of a session, oldest first, as they arrive:
-// one at a time is held, however long the session is. It ends with an error if not
-// all could be read. The caller's own work on the messages is part of the call and
-// counts for its timeout.
+// EachMessage goes through all messages of a session, oldest first, as they arrive: one at a time is held, however
+// long the session is. It ends with an error if not all could be read. The caller's own work on the messages is part
+// of the call and counts for its timeout.
 func (d *Directory) EachMessage(ctx context.Context, sessionID string) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		goOn := true

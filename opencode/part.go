@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// PartType tells the parts of a message apart. Types that are not listed here
-// occur and are kept, with only the fields every part has.
+// PartType tells the parts of a message apart. Types that are not listed here occur and are kept, with only the
+// fields every part has.
 type PartType string
 
 // The part types whose content is read.
@@ -26,14 +26,12 @@ type Part struct {
 	MessageID string
 	Type      PartType
 
-	// Of PartText and PartReasoning. While the model writes it is what has come so
-	// far; the last update has it all.
+	// Of PartText and PartReasoning. While the model writes it is what has come so far; the last update has it all.
 	Text      string
 	Synthetic bool           // written by a program, not by a person or the model
 	Metadata  map[string]any // as given with the prompt
 
-	// Cut says that Text, or a text in Tool, is longer than what is here, see
-	// [PartUpdated].
+	// Cut says that Text, or a text in Tool, is longer than what is here, see [PartUpdated].
 	Cut bool `json:"-"`
 
 	Tool *ToolCall   `json:"-"` // of PartTool
@@ -45,9 +43,8 @@ type Part struct {
 // ToolState is how far a tool call has come.
 type ToolState string
 
-// A tool call goes pending, running (any number of updates), then completed or
-// error. It stays running for ever if the server dies. An aborted bash call
-// completes, with "User aborted the command" in its output.
+// A tool call goes pending, running (any number of updates), then completed or error. It stays running for ever if
+// the server dies. An aborted bash call completes, with "User aborted the command" in its output.
 const (
 	ToolPending   ToolState = "pending" // Input is not there yet
 	ToolRunning   ToolState = "running"
@@ -58,8 +55,8 @@ const (
 // Ended reports whether the call is over, well or badly.
 func (s ToolState) Ended() bool { return s == ToolCompleted || s == ToolError }
 
-// ToolCall is a call of a tool by the model. Each is reported many times. Count calls
-// by [Part.ID]: a provider may give calls of different messages the same CallID.
+// ToolCall is a call of a tool by the model. Each is reported many times. Count calls by [Part.ID]: a provider may
+// give calls of different messages the same CallID.
 type ToolCall struct {
 	CallID string          `json:"-"`
 	Tool   string          `json:"-"`
@@ -68,9 +65,8 @@ type ToolCall struct {
 	Output string          // of ToolCompleted
 	Error  string          // of ToolError
 	Title  string
-	// Metadata depends on the tool: bash has exit, edit and write have diagnostics,
-	// task has the sessionId of its sub-agent. Its "output" is left out, it repeats
-	// Output.
+	// Metadata depends on the tool: bash has exit, edit and write have diagnostics, task has the sessionId of its
+	// sub-agent. Its "output" is left out, it repeats Output.
 	Metadata json.RawMessage
 	Start    time.Time `json:"-"`
 	End      time.Time `json:"-"`
@@ -79,8 +75,8 @@ type ToolCall struct {
 // StepFinish ends one call of the model.
 type StepFinish struct {
 	Reason string // as [MessageInfo.Finish]
-	// Snapshot names the state of the work tree after the call: the hash of a git tree. Empty without git, or where the
-	// configuration switches snapshots off.
+	// Snapshot names the state of the work tree after the call: the hash of a git tree. Empty without git, or where
+	// the configuration switches snapshots off.
 	Snapshot string
 	Cost     float64
 	Tokens   Tokens
@@ -110,8 +106,8 @@ func (p *Part) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// withoutOutput leaves out what the metadata of a bash call has twice: its output once more, or, with every update while
-// it runs, the last 30,000 characters so far.
+// withoutOutput leaves out what the metadata of a bash call has twice: its output once more, or, with every update
+// while it runs, the last 30,000 characters so far.
 func withoutOutput(metadata json.RawMessage) json.RawMessage {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(metadata, &all) != nil || all["output"] == nil {

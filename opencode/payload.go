@@ -18,9 +18,8 @@ const (
 // errSkip marks an event that nobody needs to see.
 var errSkip = errors.New("event of no interest")
 
-// skipped reports whether events of a type are dropped: those that come for every
-// token, that repeat another event ("sync" does so for nearly every one,
-// "session.idle" for every idle status), or that only concern the connection.
+// skipped reports whether events of a type are dropped: those that come for every token, that repeat another event
+// ("sync" does so for nearly every one, "session.idle" for every idle status), or that only concern the connection.
 func skipped(eventType string) bool {
 	switch eventType {
 	case "message.part.delta", "sync", "session.idle", "server.connected", "server.heartbeat":
@@ -29,7 +28,8 @@ func skipped(eventType string) bool {
 	return strings.HasPrefix(eventType, "session.next.")
 }
 
-// readEvent reads the data of one event of /global/event. The error is errSkip for events that are dropped on purpose.
+// readEvent reads the data of one event of /global/event. The error is errSkip for events that are dropped on
+// purpose.
 func readEvent(data []byte) (Event, error) {
 	var in struct {
 		Directory string

@@ -31,18 +31,15 @@ const (
 	ReplyReject PermissionReply = "reject"
 )
 
-// Permissions lists the pending requests of the directory, those of child sessions
-// included. One whose session was aborted stays listed; a reply to it is accepted
-// and does nothing.
+// Permissions lists the pending requests of the directory, those of child sessions included. One whose session was
+// aborted stays listed; a reply to it is accepted and does nothing.
 func (d *Directory) Permissions(ctx context.Context) ([]PermissionRequest, error) {
 	return get[[]PermissionRequest](ctx, d, "list permission requests", "/permission", nil)
 }
 
-// ReplyPermission answers a request. Rejecting with a message makes the tool fail
-// with that text, and the agent goes on in the same turn; rejecting without one ends
-// the turn. Rejecting one of several parallel requests of a session rejects them
-// all, the others without the message. The error matches [ErrNotFound] if somebody
-// else was quicker.
+// ReplyPermission answers a request. Rejecting with a message makes the tool fail with that text, and the agent goes
+// on in the same turn; rejecting without one ends the turn. Rejecting one of several parallel requests of a session
+// rejects them all, the others without the message. The error matches [ErrNotFound] if somebody else was quicker.
 func (d *Directory) ReplyPermission(
 	ctx context.Context, requestID string, reply PermissionReply, message string,
 ) error {
@@ -53,8 +50,7 @@ func (d *Directory) ReplyPermission(
 	return d.post(ctx, "reply to permission request", "/permission/"+url.PathEscape(requestID)+"/reply", body)
 }
 
-// QuestionRequest is a question of the agent that waits for an answer, for ever if
-// need be.
+// QuestionRequest is a question of the agent that waits for an answer, for ever if need be.
 type QuestionRequest struct {
 	ID        string     `json:"id"`
 	SessionID string     `json:"sessionID"`
@@ -75,22 +71,20 @@ type Option struct {
 	Description string `json:"description"`
 }
 
-// Questions lists the pending questions of the directory, those of child sessions
-// included.
+// Questions lists the pending questions of the directory, those of child sessions included.
 func (d *Directory) Questions(ctx context.Context) ([]QuestionRequest, error) {
 	return get[[]QuestionRequest](ctx, d, "list questions", "/question", nil)
 }
 
-// AnswerQuestion answers with, for each question in order, the chosen labels or
-// free text. The error matches [ErrNotFound] if somebody else was quicker.
+// AnswerQuestion answers with, for each question in order, the chosen labels or free text. The error matches
+// [ErrNotFound] if somebody else was quicker.
 func (d *Directory) AnswerQuestion(ctx context.Context, requestID string, answers [][]string) error {
 	body := map[string]any{"answers": answers}
 	return d.post(ctx, "answer question", "/question/"+url.PathEscape(requestID)+"/reply", body)
 }
 
-// RejectQuestion declines to answer, which ends the turn unless the configuration
-// has experimental.continue_loop_on_deny. The error matches [ErrNotFound] if
-// somebody else was quicker.
+// RejectQuestion declines to answer, which ends the turn unless the configuration has
+// experimental.continue_loop_on_deny. The error matches [ErrNotFound] if somebody else was quicker.
 func (d *Directory) RejectQuestion(ctx context.Context, requestID string) error {
 	return d.post(ctx, "reject question", "/question/"+url.PathEscape(requestID)+"/reject", nil)
 }

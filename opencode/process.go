@@ -33,10 +33,9 @@ func (s *Server) startProcess(cmd *exec.Cmd) error {
 
 // run starts the process and stays until it is gone.
 //
-// It keeps its thread, because on Linux the parent death signal is sent when the
-// thread that started the process ends, which in Go happens at any time
-// (go.dev/issue/27505). Nobody waits for this goroutine's last instruction, but for
-// done, which it closes.
+// It keeps its thread, because on Linux the parent death signal is sent when the thread that started the process
+// ends, which in Go happens at any time (go.dev/issue/27505). Nobody waits for this goroutine's last instruction, but
+// for done, which it closes.
 func (s *Server) run(cmd *exec.Cmd, r, w *os.File, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -55,8 +54,8 @@ func (s *Server) run(cmd *exec.Cmd, r, w *os.File, started chan<- error) {
 	_ = cmd.Wait() // how it ended is in ProcessState
 	s.state = cmd.ProcessState.String()
 	s.signal(syscall.SIGKILL) // what is left of the group
-	// OpenCode starts each tool in a session of its own; these live on, outside of the group, with no parent to find them
-	// by. What cannot be ended now has the mark of this program's own registration, too, if it has one.
+	// OpenCode starts each tool in a session of its own; these live on, outside of the group, with no parent to find
+	// them by. What cannot be ended now has the mark of this program's own registration, too, if it has one.
 	_, _ = orphan.End(s.mark)
 	// A process that escaped both may hold the pipe open.
 	_ = r.SetReadDeadline(time.Now().Add(drainAfter))
@@ -64,8 +63,8 @@ func (s *Server) run(cmd *exec.Cmd, r, w *os.File, started chan<- error) {
 	close(s.done)
 }
 
-// follow reads the output until its end. Lines longer than the buffer come in
-// pieces; nothing is ever left unread, since the server would block on a full pipe.
+// follow reads the output until its end. Lines longer than the buffer come in pieces; nothing is ever left unread,
+// since the server would block on a full pipe.
 func (s *Server) follow(r io.Reader) {
 	lines := bufio.NewReader(r)
 	listening := false
@@ -87,8 +86,8 @@ func (s *Server) follow(r io.Reader) {
 	}
 }
 
-// signal reaches the whole group. Its id cannot belong to others as long as done is
-// open: either the leader is not reaped yet or this is run's own, immediate call.
+// signal reaches the whole group. Its id cannot belong to others as long as done is open: either the leader is not
+// reaped yet or this is run's own, immediate call.
 func (s *Server) signal(sig syscall.Signal) {
 	select {
 	case <-s.done:

@@ -44,23 +44,22 @@ type ServerConfig struct {
 	Dir string
 	// Env is the environment. Defaults to os.Environ().
 	Env []string
-	// ConfigContent is OpenCode configuration (JSON) that is laid over the user's
-	// files. Empty leaves OPENCODE_CONFIG_CONTENT in Env as it is.
+	// ConfigContent is OpenCode configuration (JSON) that is laid over the user's files. Empty leaves
+	// OPENCODE_CONFIG_CONTENT in Env as it is.
 	ConfigContent string
 	// StartTimeout defaults to 2 min.
 	StartTimeout time.Duration
 	// StopGrace is how long [Server.Stop] waits for each gentle step. Defaults to 5 s.
 	StopGrace time.Duration
-	// Output gets what the server prints. It is called from one goroutine. Defaults
-	// to nowhere; the last 8 KiB are kept for errors in any case.
+	// Output gets what the server prints. It is called from one goroutine. Defaults to nowhere; the last 8 KiB are
+	// kept for errors in any case.
 	Output io.Writer
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
 
-// Server is an OpenCode server that was started here. It is bound to 127.0.0.1,
-// protected by a random password, and runs in a process group of its own, so that
-// Ctrl-C in the terminal reaches this program only.
+// Server is an OpenCode server that was started here. It is bound to 127.0.0.1, protected by a random password, and
+// runs in a process group of its own, so that Ctrl-C in the terminal reaches this program only.
 type Server struct {
 	cfg    ServerConfig
 	mark   string // in the environment of everything that it starts
@@ -87,10 +86,9 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("the OpenCode server ended: %s; its last output:\n%s", e.State, e.Output)
 }
 
-// Start starts a server and waits until it answers. ctx bounds the start only; the
-// server runs until [Server.Stop]. The error matches [ErrNoBinary]
-// or [ErrStartTimeout], is an [*ExitError] if the process ended, or ctx's; nothing
-// is left running then.
+// Start starts a server and waits until it answers. ctx bounds the start only; the server runs until [Server.Stop].
+// The error matches [ErrNoBinary] or [ErrStartTimeout], is an [*ExitError] if the process ended, or ctx's; nothing is
+// left running then.
 func Start(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	cfg.StartTimeout = cmp.Or(cfg.StartTimeout, defaultStartTimeout)
 	cfg.StopGrace = cmp.Or(cfg.StopGrace, defaultStopGrace)
@@ -193,25 +191,23 @@ func (s *Server) Client() *Client { return s.client }
 // PID is the id of the server's process, and of its process group.
 func (s *Server) PID() int { return s.pid }
 
-// Done is closed when the process has ended, for whatever reason, and everything
-// that it started has been ended too.
+// Done is closed when the process has ended, for whatever reason, and everything that it started has been ended too.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
 func (s *Server) exitError() error { return &ExitError{State: s.state, Output: s.output.String()} }
 
-// Stop ends the server, its turns and the tools that they run, and waits for that.
-// It first asks the server to end all turns, then kills it; only if the server does
-// not answer is it sent SIGTERM and given time. When ctx ends it is killed at once.
-// Stop may be called more than once and at the same time from several goroutines;
-// each call returns when the process is gone, and the first ctx to end hurries all.
+// Stop ends the server, its turns and the tools that they run, and waits for that. It first asks the server to end
+// all turns, then kills it; only if the server does not answer is it sent SIGTERM and given time. When ctx ends it is
+// killed at once. Stop may be called more than once and at the same time from several goroutines; each call returns
+// when the process is gone, and the first ctx to end hurries all.
 func (s *Server) Stop(ctx context.Context) {
 	calm := context.AfterFunc(ctx, func() { s.signal(syscall.SIGKILL) })
 	defer calm()
 	s.stop.Do(func() {
-		// OpenCode's own way to end everything: turns are aborted and recorded as aborted, tools and language servers are
-		// killed. It takes a tenth of a second. SIGTERM does none of this: it takes 1.7 s and leaves tools running, because
-		// each runs in a session of its own, outside the process group. After dispose there is nothing left that SIGTERM
-		// could save, so the server is killed.
+		// OpenCode's own way to end everything: turns are aborted and recorded as aborted, tools and language servers
+		// are killed. It takes a tenth of a second. SIGTERM does none of this: it takes 1.7 s and leaves tools
+		// running, because each runs in a session of its own, outside the process group. After dispose there is
+		// nothing left that SIGTERM could save, so the server is killed.
 		err := s.client.call(ctx, request{
 			op: "end all work", method: http.MethodPost, path: "/global/dispose", timeout: s.cfg.StopGrace,
 		})

@@ -107,8 +107,8 @@ func TestStopLeavesNothing(t *testing.T) {
 	}
 }
 
-// A server that is killed takes its tools with it, says so, and its sessions are
-// found and go on in the next server, which its Host starts.
+// A server that is killed takes its tools with it, says so, and its sessions are found and go on in the next server,
+// which its Host starts.
 func TestKilledServerIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	o := startOwn(t, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
@@ -300,8 +300,8 @@ while :; do sleep 600; done`, fake.URL)),
 	<-patient
 }
 
-// orphanVariable makes the test binary play a program that starts a server and is
-// then killed; its value is the binary to start.
+// orphanVariable makes the test binary play a program that starts a server and is then killed; its value is the
+// binary to start.
 const orphanVariable = "OPENCODE_TEST_ORPHAN"
 
 func startAndWait() int {

@@ -36,8 +36,8 @@ const (
 	Deny  Action = "deny"
 )
 
-// Rule is one permission rule of a session; the last matching rule wins. A tool
-// denied for every pattern is not offered to the model at all.
+// Rule is one permission rule of a session; the last matching rule wins. A tool denied for every pattern is not
+// offered to the model at all.
 type Rule struct {
 	Permission string `json:"permission"` // such as "bash", "edit", "*"
 	Pattern    string `json:"pattern"`    // such as "*", "git push *"
@@ -102,8 +102,8 @@ func (m millis) time() time.Time {
 	return time.UnixMilli(int64(m))
 }
 
-// CreateSession makes a session. It is not idempotent: to survive a crash, put a
-// tag of your own into the title and look for it with [Directory.FindSessions].
+// CreateSession makes a session. It is not idempotent: to survive a crash, put a tag of your own into the title and
+// look for it with [Directory.FindSessions].
 func (d *Directory) CreateSession(ctx context.Context, n NewSession) (Session, error) {
 	type model struct {
 		ProviderID string `json:"providerID"`
@@ -124,8 +124,8 @@ func (d *Directory) CreateSession(ctx context.Context, n NewSession) (Session, e
 	return out, err
 }
 
-// FindSessions gives the sessions whose title contains the text, upper and lower
-// case alike, newest first; also those made before the server was last started.
+// FindSessions gives the sessions whose title contains the text, upper and lower case alike, newest first; also those
+// made before the server was last started.
 func (d *Directory) FindSessions(ctx context.Context, title string) ([]Session, error) {
 	return get[[]Session](ctx, d, "find sessions", "/session", url.Values{"search": {title}})
 }
@@ -169,12 +169,10 @@ func (d *Directory) DeleteSession(ctx context.Context, sessionID string) error {
 	}))
 }
 
-// Abort stops the turn of a session, if there is one. It returns before the turn
-// has ended. What follows: [SessionFailed] with [MessageAborted] and the idle status
-// (both missing if the model had not been called yet), the running tool's end, the
-// message's completion with that error, idle again. The second idle can come after
-// the next prompt was taken; do not take it for that prompt's end. A session that
-// does not exist is no error.
+// Abort stops the turn of a session, if there is one. It returns before the turn has ended. What follows:
+// [SessionFailed] with [MessageAborted] and the idle status (both missing if the model had not been called yet), the
+// running tool's end, the message's completion with that error, idle again. The second idle can come after the next
+// prompt was taken; do not take it for that prompt's end. A session that does not exist is no error.
 func (d *Directory) Abort(ctx context.Context, sessionID string) error {
 	return d.post(ctx, "abort session", sessionPath(sessionID, "abort"), nil)
 }
@@ -213,9 +211,8 @@ func (s *Status) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// Statuses gives what the directory's sessions are doing, by session id. Idle
-// sessions are absent, and so is one whose first prompt was admitted a moment ago:
-// absence alone does not prove that a turn is over.
+// Statuses gives what the directory's sessions are doing, by session id. Idle sessions are absent, and so is one
+// whose first prompt was admitted a moment ago: absence alone does not prove that a turn is over.
 func (d *Directory) Statuses(ctx context.Context) (map[string]Status, error) {
 	return get[map[string]Status](ctx, d, "get session statuses", "/session/status", nil)
 }

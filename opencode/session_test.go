@@ -82,8 +82,8 @@ func checkTurn(t *testing.T, messages []opencode.Message, messageID string) {
 	}
 }
 
-// The diff comes some time after the turn: the user message is updated with it.
-// Breaks if parts get ids of the server's choosing: the text then doubles.
+// The diff comes some time after the turn: the user message is updated with it. Breaks if parts get ids of the
+// server's choosing: the text then doubles.
 func TestPromptSentTwiceRunsOnce(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

@@ -12,9 +12,8 @@ import (
 	"github.com/tmaxmax/go-sse"
 )
 
-// readEvents reads /global/event over one connection and publishes what comes, first
-// of all a [Resync]. It tells whether it got as far as that, and why the connection
-// ended, never nil.
+// readEvents reads /global/event over one connection and publishes what comes, first of all a [Resync]. It tells
+// whether it got as far as that, and why the connection ended, never nil.
 func (c *Client) readEvents(ctx context.Context, publish func(Event)) (connected bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -70,8 +69,8 @@ func (c *Client) openEvents(ctx context.Context) (io.ReadCloser, error) {
 	}
 }
 
-// streamError prefers the reason for which the stream was cut here, such as the
-// silence, to the read error that follows from it.
+// streamError prefers the reason for which the stream was cut here, such as the silence, to the read error that
+// follows from it.
 func streamError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("opencode: follow events: %w: %w", ErrUnavailable, context.Cause(ctx))

@@ -21,8 +21,7 @@ import (
 
 const hello = `data: {"payload":{"id":"evt_1","type":"server.connected","properties":{}}}` + "\n\n"
 
-// stream is a fake's event stream: each string is sent as it is. It stays open until
-// the client or the test goes.
+// stream is a fake's event stream: each string is sent as it is. It stays open until the client or the test goes.
 func stream(chunks ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -123,8 +122,7 @@ func TestStreamThatIsNoneIsTriedAgain(t *testing.T) {
 	}
 }
 
-// One reader that does not read must cost the others nothing, and must learn that
-// it missed something.
+// One reader that does not read must cost the others nothing, and must learn that it missed something.
 func TestSlowSubscriberGetsAResync(t *testing.T) {
 	t.Parallel()
 	const many = 3000

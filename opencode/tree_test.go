@@ -12,9 +12,8 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// A sub-agent of a sub-agent asks for a permission, in a directory that the subscription
-// does not name. Whoever follows the root session only is told, and the answer reaches
-// it: otherwise the whole tree would wait for ever.
+// A sub-agent of a sub-agent asks for a permission, in a directory that the subscription does not name. Whoever
+// follows the root session only is told, and the answer reaches it: otherwise the whole tree would wait for ever.
 func TestAskOfAGrandchildIsSeen(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, nil)
@@ -57,8 +56,7 @@ func TestAskOfAGrandchildIsSeen(t *testing.T) {
 	if grandchild := only(t, s, child); grandchild != asked.SessionID {
 		t.Errorf("%s asked, not the grandchild %s", asked.SessionID, grandchild)
 	}
-	// The subscription may have missed the ask: then it is in the list of its directory,
-	// under the session's id.
+	// The subscription may have missed the ask: then it is in the list of its directory, under the session's id.
 	pending, err := s.dir.Permissions(s.ctx)
 	if err != nil || len(pending) != 1 || pending[0].ID != asked.ID || pending[0].SessionID != asked.SessionID {
 		t.Errorf("pending: %+v, %v", pending, err)

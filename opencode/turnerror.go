@@ -25,8 +25,8 @@ const (
 )
 
 var (
-	// ErrUnknownModel is matched by a [*TurnError] about a model that OpenCode does
-	// not know or whose provider is not connected.
+	// ErrUnknownModel is matched by a [*TurnError] about a model that OpenCode does not know or whose provider is not
+	// connected.
 	ErrUnknownModel = errors.New("unknown model")
 	// ErrUnknownAgent is matched by a [*TurnError] about an agent that is not defined.
 	ErrUnknownAgent = errors.New("unknown agent")
@@ -39,8 +39,7 @@ const (
 	agentNotFound      = "Agent not found: "
 )
 
-// TurnError is how a turn failed: a fact about the model or the agent, not about
-// the call that reported it.
+// TurnError is how a turn failed: a fact about the model or the agent, not about the call that reported it.
 type TurnError struct {
 	Name    string
 	Message string

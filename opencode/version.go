@@ -19,9 +19,8 @@ const TestedVersion = "1.18.33"
 // versionTimeout is how long a start that failed may be explained.
 const versionTimeout = 5 * time.Second
 
-// Version asks an OpenCode binary for its version. An empty binary means "opencode"
-// in PATH. The error matches [ErrNoBinary] if there is none. It takes about as long
-// as OpenCode needs to start, a second.
+// Version asks an OpenCode binary for its version. An empty binary means "opencode" in PATH. The error matches
+// [ErrNoBinary] if there is none. It takes about as long as OpenCode needs to start, a second.
 func Version(ctx context.Context, binary string) (string, error) {
 	path, err := lookUp(binary)
 	if err != nil {
@@ -59,8 +58,8 @@ func (e *VersionError) Error() string {
 		e.Version, TestedVersion, install)
 }
 
-// CheckVersion answers a version that cannot be used, whatever it is able to do, with a [*VersionError]: one before the
-// tested minor version, or of another major one. A later minor version is for [Client.Check] to judge.
+// CheckVersion answers a version that cannot be used, whatever it is able to do, with a [*VersionError]: one before
+// the tested minor version, or of another major one. A later minor version is for [Client.Check] to judge.
 func CheckVersion(version string) error {
 	major, minor := generation(version)
 	_, tested := generation(TestedVersion)
@@ -85,8 +84,8 @@ var needed = []string{
 
 var pathParameter = text.Regexp(`\{[^}]*\}`)
 
-// Check tells, with a [*VersionError], whether the server can be used: by [CheckVersion], and a minor version that was not
-// tested by the calls that the server says it knows.
+// Check tells, with a [*VersionError], whether the server can be used: by [CheckVersion], and a minor version that
+// was not tested by the calls that the server says it knows.
 func (c *Client) Check(ctx context.Context) error {
 	if err := CheckVersion(c.version); err != nil {
 		return err
@@ -115,7 +114,8 @@ func (c *Client) Check(ctx context.Context) error {
 	return nil
 }
 
-// identify asks the server for its version. The error is a [*VersionError] for an OpenCode 2, which answers elsewhere.
+// identify asks the server for its version. The error is a [*VersionError] for an OpenCode 2, which answers
+// elsewhere.
 func (c *Client) identify(ctx context.Context) (version string, err error) {
 	const op = "ask for the version"
 	var out struct {
