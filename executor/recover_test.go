@@ -30,7 +30,7 @@ func TestSessionIsAdoptedByItsTag(t *testing.T) {
 	if _, err := a.again(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
-	found, err := w.dir().FindSessions(t.Context(), a.Attempt.Tag)
+	found, err := w.dir().Sessions(t.Context(), opencode.SessionFilter{Title: a.Attempt.Tag})
 	if err != nil || len(found) != 1 || found[0].ID != a.Attempt.SessionID {
 		t.Errorf("%d sessions carry the tag (%v)", len(found), err)
 	}

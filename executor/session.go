@@ -66,7 +66,7 @@ func (t *turn) firstSnapshot(ctx context.Context) (string, error) {
 // point before can have one.
 func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 	if t.job.Recovered {
-		found, err := t.dir.FindSessions(ctx, t.job.Attempt.Tag)
+		found, err := t.dir.Sessions(ctx, opencode.SessionFilter{Title: t.job.Attempt.Tag})
 		if err != nil {
 			return opencode.Session{}, err
 		}

@@ -22,21 +22,15 @@ type AskRequest struct {
 	Title string
 	// Agent decides the system prompt; the default agent's has about 9,800 characters, an agent with a prompt of its
 	// own brings only that.
-	Agent   string
-	Model   ModelRef
-	Variant string
-	System  string
-	Text    string
+	Agent  string
+	Model  ModelRef
+	System string
+	Text   string
 	// Schema is the JSON schema that the answer shall have; without one the answer is text. OpenCode passes it to the
 	// model and does not check the answer.
 	Schema json.RawMessage
 	// Timeout defaults to 10 minutes. On 429 OpenCode itself retries, six requests in all, within this time.
 	Timeout time.Duration
-}
-
-type wireFormat struct {
-	Type   string          `json:"type"`
-	Schema json.RawMessage `json:"schema"`
 }
 
 // Ask puts one question to a model in a session of its own, waits for the answer and deletes the session. What the
@@ -46,7 +40,8 @@ type wireFormat struct {
 // The session cannot be kept: once it has had a prompt with a schema, the server answers 400 whenever its messages
 // are listed.
 func (d *Directory) Ask(ctx context.Context, r AskRequest) (Message, error) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.Timeout, defaultAskTimeout))
+	timeout := cmp.Or(r.Timeout, defaultAskTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	session, err := d.CreateSession(ctx, NewSession{
 		Title: cmp.Or(r.Title, "ask"),
@@ -57,48 +52,34 @@ func (d *Directory) Ask(ctx context.Context, r AskRequest) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	answer, err := d.askIn(ctx, session.ID, r)
-	d.discard(ctx, session.ID)
-	return answer, err
-}
-
-func (d *Directory) askIn(ctx context.Context, sessionID string, r AskRequest) (Message, error) {
-	prompt := Prompt{
-		Agent: r.Agent, Model: r.Model, Variant: r.Variant, System: r.System, Parts: []TextPart{{Text: r.Text}},
-	}.wire()
+	defer d.discard(ctx, session.ID)
+	prompt := Prompt{Agent: r.Agent, Model: r.Model, System: r.System, Parts: []TextPart{{Text: r.Text}}}.wire()
 	if len(r.Schema) > 0 {
 		prompt.Format = &wireFormat{Type: "json_schema", Schema: r.Schema}
 	}
 	var reply Message
-	err := d.call(ctx, request{
-		op: "ask", method: http.MethodPost, path: sessionPath(sessionID, "message"), in: prompt, out: &reply,
-		timeout: cmp.Or(r.Timeout, defaultAskTimeout),
+	err = d.call(ctx, request{
+		op: "ask", method: http.MethodPost, path: sessionPath(session.ID, "message"), in: prompt, out: &reply, timeout: timeout,
 	})
-	if err != nil {
+	switch failed, ok := errors.AsType[*Error](err); {
+	case ok && failed.Status == http.StatusInternalServerError:
 		return Message{}, d.explain(ctx, r, err)
-	}
-	if reply.Info.Error != nil {
+	case err != nil:
+		return Message{}, err
+	case reply.Info.Error != nil:
 		return reply, reply.Info.Error
 	}
 	return reply, nil
 }
 
-// explain finds out why the server failed. A synchronous prompt with an unknown model or agent is answered with a
-// bare 500, which would pass for a passing trouble.
+// explain finds out why the server failed. A synchronous prompt with an unknown model or agent is answered with a bare
+// 500, which would pass for a passing trouble.
 func (d *Directory) explain(ctx context.Context, r AskRequest, err error) error {
-	failed, ok := errors.AsType[*Error](err)
-	if !ok || failed.Status != http.StatusInternalServerError {
-		return err
+	if catalogue, listErr := d.Catalogue(ctx); listErr == nil && !r.Model.IsZero() && !catalogue.Has(r.Model) {
+		return &TurnError{Name: UnknownError, Message: modelNotFound + r.Model.String()}
 	}
-	if catalogue, listErr := d.Catalogue(ctx); listErr == nil && !r.Model.IsZero() {
-		if _, known := catalogue.Model(r.Model); !known {
-			return &TurnError{Name: UnknownError, Message: modelNotFound + r.Model.String()}
-		}
-	}
-	if agents, listErr := d.Agents(ctx); listErr == nil && r.Agent != "" {
-		if !slices.ContainsFunc(agents, func(a Agent) bool { return a.Name == r.Agent }) {
-			return &TurnError{Name: UnknownError, Message: agentNotFound + r.Agent}
-		}
+	if agents, listErr := d.Agents(ctx); listErr == nil && r.Agent != "" && !slices.Contains(agents, r.Agent) {
+		return &TurnError{Name: UnknownError, Message: agentNotFound + r.Agent}
 	}
 	return err
 }
@@ -108,12 +89,11 @@ func (d *Directory) explain(ctx context.Context, r AskRequest, err error) error 
 func (d *Directory) discard(ctx context.Context, sessionID string) {
 	tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 	defer cancel()
+	var err error
 	if ctx.Err() != nil {
-		if err := d.Abort(tidy, sessionID); err != nil {
-			d.client.log.Warn("could not stop an abandoned question", "session", sessionID, "error", err)
-		}
+		err = d.Abort(tidy, sessionID)
 	}
-	if err := d.DeleteSession(tidy, sessionID); err != nil {
-		d.client.log.Warn("could not delete the session of a question", "session", sessionID, "error", err)
+	if err = errors.Join(err, d.DeleteSession(tidy, sessionID)); err != nil {
+		d.client.log.Warn("could not remove the session of a question", "session", sessionID, "error", err)
 	}
 }

@@ -2,55 +2,28 @@ package opencode
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 )
 
-// Catalogue is what the server can use: the providers that are connected, with their models. Keys are not read from
-// the answer.
+// Catalogue is what the server can use: the providers that are connected, with their models by id. Nothing else is read
+// of the answer, which holds keys.
 type Catalogue struct {
-	Providers []Provider `json:"providers"`
+	Providers []struct {
+		ID     string
+		Models map[string]struct{}
+	}
 }
 
-// Provider is a connected provider.
-type Provider struct {
-	ID     string           `json:"id"`
-	Name   string           `json:"name"`
-	Models map[string]Model `json:"models"` // by model id
-}
-
-// Model is what the server knows of a model. Zero costs mean free or unknown; zero limits mean unknown.
-type Model struct {
-	ID         string `json:"id"`
-	ProviderID string `json:"providerID"`
-	Name       string `json:"name"`
-	Status     string `json:"status"` // active, alpha, beta or deprecated
-	// Cost in US dollars per million tokens.
-	Cost struct {
-		Input  float64 `json:"input"`
-		Output float64 `json:"output"`
-		Cache  struct {
-			Read  float64 `json:"read"`
-			Write float64 `json:"write"`
-		} `json:"cache"`
-	} `json:"cost"`
-	// Limit in tokens.
-	Limit struct {
-		Context float64 `json:"context"`
-		Input   float64 `json:"input"`
-		Output  float64 `json:"output"`
-	} `json:"limit"`
-}
-
-// Model finds a model of the catalogue.
-func (c Catalogue) Model(ref ModelRef) (Model, bool) {
+// Has reports whether a model can be used.
+func (c Catalogue) Has(ref ModelRef) bool {
 	for _, provider := range c.Providers {
-		if provider.ID == ref.ProviderID {
-			model, ok := provider.Models[ref.ModelID]
-			return model, ok
+		if _, ok := provider.Models[ref.ModelID]; ok && provider.ID == ref.ProviderID {
+			return true
 		}
 	}
-	return Model{}, false
+	return false
 }
 
 // Catalogue lists the connected providers and their models. It is also the call that warms a directory: the first one
@@ -67,17 +40,22 @@ func (d *Directory) DefaultModel(ctx context.Context) (ModelRef, error) {
 	return ModelRef{ProviderID: provider, ModelID: model}, err
 }
 
-// Agent is an agent that a prompt can name.
-type Agent struct {
-	Name        string    `json:"name"`
-	Description string    `json:"description"`
-	Mode        string    `json:"mode"` // primary, subagent or all
-	Model       *ModelRef `json:"model"`
+// Agents lists the names of the agents that are defined in the directory.
+func (d *Directory) Agents(ctx context.Context) (names []string, err error) {
+	all, err := get[[]struct{ Name string }](ctx, d, "list agents", "/agent", nil)
+	for _, agent := range all {
+		names = append(names, agent.Name)
+	}
+	return names, err
 }
 
-// Agents lists the agents that are defined in the directory.
-func (d *Directory) Agents(ctx context.Context) ([]Agent, error) {
-	return get[[]Agent](ctx, d, "list agents", "/agent", nil)
+// HasLanguageServer reports whether one works in the directory. OpenCode starts one with the first file of its kind that
+// an agent edits, if it is installed; which kinds one is for is not told. Without any, editing tools report empty
+// diagnostics, the same as for files without a fault.
+func (d *Directory) HasLanguageServer(ctx context.Context) (bool, error) {
+	type server struct{ Status string }
+	all, err := get[[]server](ctx, d, "list language servers", "/lsp", nil)
+	return slices.Contains(all, server{"connected"}), err
 }
 
 // Toast is a short notice in OpenCode's terminal interface.

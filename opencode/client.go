@@ -29,9 +29,9 @@ const (
 
 // AttachConfig says how to talk to a server.
 type AttachConfig struct {
-	// Username of HTTP basic authentication. Defaults to "opencode".
+	// Username of HTTP basic authentication. Defaults to the one in the address, else "opencode".
 	Username string
-	// Password of HTTP basic authentication; empty sends no credentials.
+	// Password of HTTP basic authentication. Defaults to the one in the address; without any no credentials are sent.
 	Password string
 	// CallTimeout bounds every call, together with the caller's context, except [Directory.Ask], which waits for a
 	// model. Defaults to 30 s.
@@ -46,14 +46,14 @@ type AttachConfig struct {
 // Client is a connection to one OpenCode server. It is safe for concurrent use. Close it when done: a subscription
 // keeps a goroutine and a connection open.
 type Client struct {
-	base   *url.URL
-	cfg    AttachConfig
-	log    *slog.Logger
-	http   *http.Client
-	events *hub
+	base    *url.URL // without credentials
+	cfg     AttachConfig
+	log     *slog.Logger
+	http    *http.Client
+	events  *hub
+	version string
 
 	maxEvent int // bytes of one event as it is sent; a longer one ends the connection
-	version  string
 }
 
 // Attach connects to the server at the given address and checks that it answers. The error matches [ErrBadAddress],
@@ -76,13 +76,10 @@ func newClient(address string, cfg AttachConfig) (*Client, error) {
 	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
 		return nil, fmt.Errorf("opencode: %q %w, such as http://127.0.0.1:4096", address, ErrBadAddress)
 	}
-	if base.User != nil {
-		password, _ := base.User.Password()
-		cfg.Username = cmp.Or(cfg.Username, base.User.Username())
-		cfg.Password = cmp.Or(cfg.Password, password)
-		base.User = nil
-	}
-	cfg.Username = cmp.Or(cfg.Username, defaultUsername)
+	password, _ := base.User.Password()
+	cfg.Username = cmp.Or(cfg.Username, base.User.Username(), defaultUsername)
+	cfg.Password = cmp.Or(cfg.Password, password)
+	base.User = nil
 	cfg.CallTimeout = cmp.Or(cfg.CallTimeout, defaultCallTimeout)
 	cfg.EventSilence = cmp.Or(cfg.EventSilence, defaultEventSilence)
 	if cfg.Logger == nil {
@@ -92,10 +89,7 @@ func newClient(address string, cfg AttachConfig) (*Client, error) {
 	transport.MaxIdleConnsPerHost = 32 // one per session that is being driven, not the default 2
 	transport.ReadBufferSize = 32 << 10
 	c := &Client{
-		base:     base,
-		cfg:      cfg,
-		log:      cfg.Logger,
-		maxEvent: maxEvent,
+		base: base, cfg: cfg, log: cfg.Logger, maxEvent: maxEvent,
 		http: &http.Client{
 			Transport: transport,
 			// A redirect would carry the password to wherever it points.
@@ -171,11 +165,7 @@ func (d *Directory) call(ctx context.Context, r request) error {
 func (c *Client) call(ctx context.Context, r request) error {
 	limited, cancel := context.WithTimeout(ctx, cmp.Or(r.timeout, c.cfg.CallTimeout))
 	defer cancel()
-	req, err := c.newRequest(limited, r)
-	if err != nil {
-		return &Error{Op: r.op, cause: err}
-	}
-	resp, err := c.http.Do(req)
+	resp, err := c.send(limited, r)
 	if err != nil {
 		return transportError(ctx, r.op, err)
 	}
@@ -183,12 +173,7 @@ func (c *Client) call(ctx context.Context, r request) error {
 	return readAnswer(ctx, r, resp)
 }
 
-func isJSON(resp *http.Response) bool {
-	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	return media == "application/json"
-}
-
-func (c *Client) newRequest(ctx context.Context, r request) (*http.Request, error) {
+func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	var body io.Reader
 	if r.in != nil {
 		encoded, err := json.Marshal(r.in)
@@ -209,18 +194,33 @@ func (c *Client) newRequest(ctx context.Context, r request) (*http.Request, erro
 	if c.cfg.Password != "" {
 		req.SetBasicAuth(c.cfg.Username, c.cfg.Password)
 	}
-	return req, nil
+	return c.http.Do(req)
+}
+
+func mediaType(resp *http.Response) string {
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return media
 }
 
 // readAnswer turns an HTTP answer into r.out or an error. OpenCode answers a path that it does not know with 200 and
 // its web page, so the content type decides whether the call was understood at all.
 func readAnswer(ctx context.Context, r request, resp *http.Response) error {
-	limit := int64(maxBody)
-	if r.scan != nil {
-		limit = maxScanned
+	limit, read := int64(maxScanned), r.scan
+	if read == nil {
+		limit, read = maxBody, func(in *json.Decoder) error {
+			if r.out == nil {
+				return nil
+			}
+			return in.Decode(r.out)
+		}
 	}
 	failure := &Error{Op: r.op, Status: resp.StatusCode, kind: statusKind(resp.StatusCode)}
-	body := &limitedBody{r: resp.Body, left: limit}
+	var broken error // the connection, and not what was sent
+	body := hookedReader{http.MaxBytesReader(nil, resp.Body, limit), func(_ int, err error) {
+		if err != nil && !errors.Is(err, io.EOF) {
+			broken = err
+		}
+	}}
 	switch {
 	case resp.StatusCode >= http.StatusMultipleChoices:
 		said, _ := io.ReadAll(body)
@@ -228,23 +228,17 @@ func readAnswer(ctx context.Context, r request, resp *http.Response) error {
 		return failure
 	case resp.StatusCode == http.StatusNoContent:
 		return nil
-	case !isJSON(resp):
-		media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-		failure.Message, failure.kind = fmt.Sprintf("%s answered %q instead of JSON", r.path, media), ErrUnsupported
+	case mediaType(resp) != "application/json":
+		failure.Message, failure.kind = fmt.Sprintf("%s answered %q instead of JSON", r.path, mediaType(resp)), ErrUnsupported
 		return failure
 	}
-	var err error
-	if r.scan != nil {
-		err = r.scan(json.NewDecoder(body))
-	} else if data, readErr := io.ReadAll(body); readErr == nil && r.out != nil {
-		err = json.Unmarshal(data, r.out)
-	}
-	switch {
-	case body.err != nil:
-		return transportError(ctx, r.op, body.err)
-	case body.left <= 0:
+	err := read(json.NewDecoder(body))
+	switch _, tooLong := errors.AsType[*http.MaxBytesError](broken); {
+	case tooLong:
 		failure.Message = fmt.Sprintf("the answer exceeds %d MiB", limit>>20)
 		return failure
+	case broken != nil:
+		return transportError(ctx, r.op, broken)
 	case err != nil:
 		failure.cause = fmt.Errorf("unexpected answer: %w", err)
 		return failure
@@ -252,23 +246,15 @@ func readAnswer(ctx context.Context, r request, resp *http.Response) error {
 	return nil
 }
 
-// limitedBody ends where the limit is, and remembers a failure of the connection, to tell it from one of what was
-// sent.
-type limitedBody struct {
-	r    io.Reader
-	left int64
-	err  error
+// hookedReader tells of every read.
+type hookedReader struct {
+	io.Reader
+	read func(n int, err error)
 }
 
-func (b *limitedBody) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, io.EOF
-	}
-	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	if err != nil && !errors.Is(err, io.EOF) {
-		b.err = err
-	}
+func (h hookedReader) Read(p []byte) (int, error) {
+	n, err := h.Reader.Read(p)
+	h.read(n, err)
 	return n, err
 }
 
@@ -276,16 +262,11 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 // anything else is shown as it is.
 func errorBody(body []byte) (name, message string) {
 	var shape struct {
-		Name    string `json:"name"`
-		Tag     string `json:"_tag"`
-		Message string `json:"message"`
-		Data    struct {
-			Message string `json:"message"`
-		} `json:"data"`
+		Name, Message string
+		Tag           string `json:"_tag"`
+		Data          struct{ Message string }
 	}
-	if err := json.Unmarshal(body, &shape); err != nil {
-		return "", text.Short(string(body), maxErrorMessage)
-	}
+	_ = json.Unmarshal(body, &shape)
 	message = cmp.Or(shape.Data.Message, shape.Message, string(body))
 	return cmp.Or(shape.Name, shape.Tag), text.Short(message, maxErrorMessage)
 }

@@ -26,8 +26,8 @@ func TestDecodeEvent(t *testing.T) {
 			Event{"/r", "s", StatusChanged{Status{Retry, 2, "overloaded", time.UnixMilli(1000)}}},
 		},
 		{
-			"no directory", `{"directory":"global","payload":{"type":"file.edited","properties":{"file":"/r/a"}}}`,
-			Event{"", "", FileEdited{"/r/a"}},
+			"no directory", `{"directory":"global","payload":{"type":"new","properties":{}}}`,
+			Event{"", "", Unknown{"new", json.RawMessage(`{}`)}},
 		},
 		{
 			"error", `{"payload":{"type":"session.error","properties":{"sessionID":"s","error":{"name":"APIError","data":` +
@@ -72,7 +72,7 @@ func TestDecodeEvent(t *testing.T) {
 func TestDecodeEventSkips(t *testing.T) {
 	t.Parallel()
 	for _, eventType := range []string{
-		"message.part.delta", "sync", "session.idle", "server.heartbeat", "server.connected", "session.next.text.delta",
+		"message.part.delta", "sync", "session.idle", "file.edited", "server.heartbeat", "server.connected", "session.next.text.delta",
 	} {
 		for _, data := range []string{
 			`{"payload":{"id":"evt_1","type":"` + eventType + `","properties":{}}}`,

@@ -1,6 +1,7 @@
 package opencode_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -103,7 +104,7 @@ func cut(w http.ResponseWriter, _ *http.Request) {
 
 func endless(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	chunk := make([]byte, 1<<20)
+	chunk := bytes.Repeat([]byte(" "), 1<<20)
 	for r.Context().Err() == nil {
 		if _, err := w.Write(chunk); err != nil {
 			return

@@ -27,7 +27,7 @@ func TestFilters(t *testing.T) {
 			// The creation of this one was missed; any later news of it will do.
 			rawEvent("/a", "session.updated", `{"info":{"id":"grandchild","parentID":"child"}}`),
 			compacted("/a", "grandchild"),
-			rawEvent("/a", "file.edited", `{"file":"/a/x"}`), rawEvent("/b", "file.edited", `{"file":"/b/x"}`),
+			rawEvent("/a", "question.replied", `{"requestID":"/a/x"}`), rawEvent("/b", "question.replied", `{"requestID":"/b/x"}`),
 			rawEvent("global", "end", `{}`),
 		),
 	})
@@ -35,7 +35,7 @@ func TestFilters(t *testing.T) {
 	t.Cleanup(client.Close)
 	tests := []struct {
 		filter opencode.Filter
-		want   []string // "session" of compactions, or the file
+		want   []string // "session" of compactions, or the question
 	}{
 		{opencode.Filter{}, []string{"root", "late", "other", "foreign", "child", "grandchild", "/a/x", "/b/x"}},
 		{opencode.Filter{Directory: "/a"}, []string{"root", "late", "other", "child", "grandchild", "/a/x"}},
@@ -59,8 +59,8 @@ func TestFilters(t *testing.T) {
 			switch p := e.Payload.(type) {
 			case opencode.SessionCompacted:
 				got = append(got, e.SessionID)
-			case opencode.FileEdited:
-				got = append(got, p.File)
+			case opencode.QuestionClosed:
+				got = append(got, p.RequestID)
 			}
 		}
 		if !slices.Equal(got, test.want) {

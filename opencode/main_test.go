@@ -178,16 +178,18 @@ func await(
 ) []opencode.Event {
 	t.Helper()
 	var events []opencode.Event
-	for event, err := range sub.Events(ctx) {
-		if err != nil {
-			t.Fatalf("%v; so far:\n%s", err, kinds(events))
+	for {
+		select {
+		case event, open := <-sub.C():
+			if events = append(events, event); open && match(event) {
+				return events
+			} else if open {
+				continue
+			}
+		case <-ctx.Done():
 		}
-		events = append(events, event)
-		if match(event) {
-			break
-		}
+		t.Fatalf("no event came that fits: %v; so far:\n%s", ctx.Err(), kinds(events))
 	}
-	return events
 }
 
 func is[P opencode.Payload](e opencode.Event) bool { _, ok := e.Payload.(P); return ok }

@@ -1,8 +1,8 @@
 package opencode
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,19 +11,12 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// ErrMCPFailed says that OpenCode knows the MCP server now and could not connect to it; agents have none of its
-// tools.
-var ErrMCPFailed = errors.New("OpenCode could not connect to the MCP server")
-
 // defaultMCPTimeout is half of OpenCode's own: what waits for [Directory.AddMCP] waits for twice this at worst.
 const defaultMCPTimeout = 15 * time.Second
 
-// The states of an MCP server. There are others for those that want a person to log in.
-const (
-	MCPConnected = "connected"
-	MCPDisabled  = "disabled" // by the configuration, or by [Directory.DisconnectMCP]
-	MCPFailed    = "failed"
-)
+// MCPConnected is the state of an MCP server whose tools agents have. One is "disabled" by the configuration or by
+// [Directory.DisconnectMCP], "failed", or in another state if it wants a person to log in.
+const MCPConnected = "connected"
 
 // MCPServer is a server of tools that OpenCode is to use, over streamable HTTP.
 type MCPServer struct {
@@ -38,21 +31,19 @@ type MCPServer struct {
 
 // MCPStatus is how OpenCode gets on with an MCP server.
 type MCPStatus struct {
-	Status string `json:"status"` // [MCPConnected] …
+	Status string `json:"status"` // such as [MCPConnected]
 	Error  string `json:"error"`  // of a failed one
 }
 
 // AddMCP makes the tools of a server known in the directory, in the place of those of a server that had the name.
 // Agents have them from their next step on, in sessions that exist too. Nothing is written into a configuration: a
-// server that is restarted knows nothing of it. The error matches [ErrMCPFailed] if OpenCode could not connect.
+// server that is restarted knows nothing of it. That OpenCode could not connect is an error.
 //
 // A call of such a tool is itself a matter of permission, under the tool's name and the pattern "*". When the MCP
 // server has gone, turns are not held up, and calls fail at once.
 func (d *Directory) AddMCP(ctx context.Context, server MCPServer) error {
 	const op = "add MCP server"
-	if server.Timeout <= 0 {
-		server.Timeout = defaultMCPTimeout
-	}
+	server.Timeout = cmp.Or(server.Timeout, defaultMCPTimeout)
 	type config struct {
 		Type    string            `json:"type"`
 		URL     string            `json:"url"`
@@ -72,15 +63,11 @@ func (d *Directory) AddMCP(ctx context.Context, server MCPServer) error {
 	if err != nil {
 		return err
 	}
-	s := out[server.Name]
-	if s.Status == MCPConnected {
-		return nil
+	if s := out[server.Name]; s.Status != MCPConnected {
+		return &Error{Op: op, Message: fmt.Sprintf("OpenCode could not connect to %s: %s",
+			server.Name, cmp.Or(text.Short(s.Error, maxErrorMessage), s.Status))}
 	}
-	why := fmt.Sprintf("%s is %q", server.Name, s.Status)
-	if s.Error != "" {
-		why = fmt.Sprintf("%s: %s", server.Name, text.Short(s.Error, maxErrorMessage))
-	}
-	return &Error{Op: op, Message: why, kind: ErrMCPFailed}
+	return nil
 }
 
 // DisconnectMCP takes the tools of a server away, from the next step of every agent on. OpenCode has no call that

@@ -93,7 +93,7 @@ func TestToolsOfAnMCPServerComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	known, err := s.dir.MCPServers(s.ctx)
-	if err != nil || known["test"].Status != opencode.MCPDisabled {
+	if err != nil || known["test"].Status != "disabled" {
 		t.Errorf("after the end: %v, %v", known, err)
 	}
 	turn("after")
@@ -120,7 +120,7 @@ func TestMCPServerThatCannotBeUsed(t *testing.T) {
 	s := newScene(t, steps())
 	tools := newToolServer(t)
 	err := s.dir.AddMCP(s.ctx, opencode.MCPServer{Name: "refused", URL: tools.URL})
-	if !errors.Is(err, opencode.ErrMCPFailed) || !strings.Contains(err.Error(), "401") {
+	if err == nil || !strings.Contains(err.Error(), "401") {
 		t.Errorf("without the token: %v", err)
 	}
 	hung := make(chan struct{})
@@ -134,11 +134,11 @@ func TestMCPServerThatCannotBeUsed(t *testing.T) {
 	t.Cleanup(hanging.Close)
 	t.Cleanup(func() { close(hung) })
 	err = s.dir.AddMCP(s.ctx, opencode.MCPServer{Name: "hanging", URL: hanging.URL, Timeout: 200 * time.Millisecond})
-	if !errors.Is(err, opencode.ErrMCPFailed) || !strings.Contains(err.Error(), "timed out") {
+	if err == nil || !strings.Contains(err.Error(), "timed out") {
 		t.Errorf("a server that hangs: %v", err)
 	}
 	known, err := s.dir.MCPServers(s.ctx)
-	if err != nil || known["refused"].Status != opencode.MCPFailed || known["hanging"].Status != opencode.MCPFailed {
+	if err != nil || known["refused"].Status != "failed" || known["hanging"].Status != "failed" {
 		t.Errorf("known: %v, %v", known, err)
 	}
 	if err := s.dir.DisconnectMCP(s.ctx, "nobody"); err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"iter"
 	"net/http"
 	"net/url"
@@ -110,69 +109,57 @@ func (m Message) Text() string {
 	return text
 }
 
-// Messages gives the newest messages of a session, oldest first: at most limit of them, or all for 0. The server
-// refuses (400, for ever) to list a session that had a prompt with a JSON schema; see [Directory.Ask]. Of a long
-// session rather look at one message at a time, see [Directory.EachMessage].
-func (d *Directory) Messages(ctx context.Context, sessionID string, limit int) ([]Message, error) {
+// Messages gives the newest messages of a session, oldest first: at most limit of them, or all for 0. The server refuses
+// (400, for ever) to list a session that had a prompt with a JSON schema; see [Directory.Ask]. Of a long session rather
+// look at one message at a time, see [Directory.EachMessage].
+func (d *Directory) Messages(ctx context.Context, sessionID string, limit int) (all []Message, err error) {
 	query := url.Values{}
 	if limit > 0 {
 		query.Set("limit", strconv.Itoa(limit))
 	}
-	var all []Message
-	err := d.listMessages(ctx, sessionID, query, func(m Message) bool {
+	for m, err := range d.messages(ctx, sessionID, query) {
+		if err != nil {
+			return nil, err
+		}
 		all = append(all, m)
-		return true
-	})
-	if err != nil {
-		return nil, err
 	}
 	return all, nil
 }
 
-// EachMessage goes through all messages of a session, oldest first, as they arrive: one at a time is held, however
-// long the session is. It ends with an error if not all could be read. The caller's own work on the messages is part
-// of the call and counts for its timeout.
+// EachMessage goes through all messages of a session, oldest first, as they arrive: one at a time is held, however long
+// the session is. It ends with an error if not all could be read. The caller's own work on the messages is part of the
+// call and counts for its timeout.
 func (d *Directory) EachMessage(ctx context.Context, sessionID string) iter.Seq2[Message, error] {
-	return func(yield func(Message, error) bool) {
-		goOn := true
-		err := d.listMessages(ctx, sessionID, nil, func(m Message) bool {
-			goOn = yield(m, nil)
-			return goOn
-		})
-		if err != nil && goOn {
-			yield(Message{}, err)
-		}
-	}
+	return d.messages(ctx, sessionID, nil)
 }
 
-// listMessages takes messages out of the answer while it comes in, until one of them is enough.
-func (d *Directory) listMessages(
-	ctx context.Context, sessionID string, query url.Values, take func(Message) bool,
-) error {
-	return d.call(ctx, request{
-		op: "list messages", method: http.MethodGet, path: sessionPath(sessionID, "message"), query: query,
-		scan: func(in *json.Decoder) error {
+func (d *Directory) messages(ctx context.Context, sessionID string, query url.Values) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		left := false
+		scan := func(in *json.Decoder) error {
 			if begin, err := in.Token(); err != nil || begin != json.Delim('[') {
 				return cmp.Or(err, errors.New("the messages are no list"))
 			}
-			for in.More() {
+			for in.More() && !left {
 				var m Message
 				if err := in.Decode(&m); err != nil {
 					return err
 				}
-				if !take(m) {
-					return nil
-				}
+				left = !yield(m, nil)
 			}
-			if _, err := in.Token(); err != nil {
-				return err
+			if left {
+				return nil
 			}
-			if _, err := in.Token(); !errors.Is(err, io.EOF) {
-				return cmp.Or(err, errors.New("something follows the messages"))
-			}
-			return nil
-		},
-	})
+			_, err := in.Token() // the end of the list
+			return err
+		}
+		err := d.call(ctx, request{
+			op: "list messages", method: http.MethodGet, path: sessionPath(sessionID, "message"), query: query, scan: scan,
+		})
+		if err != nil && !left {
+			yield(Message{}, err)
+		}
+	}
 }
 
 // Message gives one message; the error matches [ErrNotFound] if it never arrived.

@@ -2,6 +2,7 @@ package opencode
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -133,4 +134,57 @@ func (p *Part) cut() {
 		kept, cut := cutJSON(*v, maxEventValue)
 		*v, p.Cut = kept, p.Cut || cut
 	}
+}
+
+// EditedFiles lists the files that a finished call of an editing tool wrote: absolute paths, or as the model wrote them,
+// relative to the session's directory. What a shell command changes is not known.
+func (c *ToolCall) EditedFiles() (files []string) {
+	if c.State != ToolCompleted || !slices.Contains([]string{"edit", "write", "patch", "apply_patch", "multiedit"}, c.Tool) {
+		return nil
+	}
+	type file struct{ FilePath string }
+	var input file
+	var metadata struct{ Files []file }
+	_, _ = json.Unmarshal(c.Input, &input), json.Unmarshal(c.Metadata, &metadata)
+	if len(metadata.Files) == 0 && input.FilePath != "" {
+		return []string{input.FilePath}
+	}
+	for _, f := range metadata.Files {
+		files = append(files, f.FilePath)
+	}
+	return files
+}
+
+// LanguageError is an error that a language server found.
+type LanguageError struct {
+	Line    int // from 1
+	Message string
+}
+
+// severityError is the language server protocol's number for an error; 2 to 4 are warnings, information and hints.
+const severityError = 1
+
+// LanguageErrors are the errors of which language servers told with an editing call, by absolute path: all that they
+// know by then of all files, so that the newest call has the last word. known is false for a call that says nothing
+// of them.
+func (c *ToolCall) LanguageErrors() (byFile map[string][]LanguageError, known bool) {
+	var metadata struct {
+		Diagnostics map[string][]struct {
+			Severity int
+			Message  string
+			Range    struct{ Start struct{ Line int } } // from 0
+		}
+	}
+	if json.Unmarshal(c.Metadata, &metadata) != nil || metadata.Diagnostics == nil {
+		return nil, false
+	}
+	byFile = map[string][]LanguageError{}
+	for file, found := range metadata.Diagnostics {
+		for _, f := range found {
+			if f.Severity == severityError {
+				byFile[file] = append(byFile[file], LanguageError{Line: f.Range.Start.Line + 1, Message: f.Message})
+			}
+		}
+	}
+	return byFile, true
 }

@@ -72,9 +72,6 @@ func (s *Server) follow(r io.Reader) {
 		line, err := lines.ReadSlice('\n')
 		if len(line) > 0 {
 			_, _ = s.output.Write(line)
-			if s.cfg.Output != nil {
-				_, _ = s.cfg.Output.Write(line) // a broken sink must not stop the server
-			}
 			if _, address, ok := strings.Cut(string(line), "opencode server listening on "); ok && !listening {
 				listening = true
 				s.listening <- strings.TrimSpace(address)

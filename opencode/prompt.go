@@ -3,6 +3,10 @@ package opencode
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 )
 
@@ -10,15 +14,15 @@ import (
 type Prompt struct {
 	// MessageID becomes the id of the user message. Defaults to a new one, but then the prompt cannot be sent again
 	// safely.
-	MessageID string
+	MessageID string `json:"messageID"`
 	// Agent, Model and Variant default to what the session last used, which may be another prompt's choice: pass them
 	// every time.
-	Agent   string
-	Model   ModelRef
-	Variant string
+	Agent   string   `json:"agent,omitempty"`
+	Model   ModelRef `json:"model,omitzero"`
+	Variant string   `json:"variant,omitempty"`
 	// System is added to the agent's own system prompt.
-	System string
-	Parts  []TextPart
+	System string     `json:"system,omitempty"`
+	Parts  []TextPart `json:"-"`
 }
 
 // TextPart is a text of a prompt.
@@ -40,14 +44,11 @@ func (d *Directory) Prompt(ctx context.Context, sessionID string, p Prompt) erro
 	return d.post(ctx, "send prompt", sessionPath(sessionID, "prompt_async"), p.wire())
 }
 
+// wirePrompt is a prompt as OpenCode reads it.
 type wirePrompt struct {
-	MessageID string      `json:"messageID"`
-	Agent     string      `json:"agent,omitempty"`
-	Model     *ModelRef   `json:"model,omitempty"`
-	Variant   string      `json:"variant,omitempty"`
-	System    string      `json:"system,omitempty"`
-	Format    *wireFormat `json:"format,omitempty"`
-	Parts     []wirePart  `json:"parts"`
+	Prompt
+	Parts  []wirePart  `json:"parts"`
+	Format *wireFormat `json:"format,omitempty"`
 }
 
 type wirePart struct {
@@ -56,17 +57,39 @@ type wirePart struct {
 	TextPart
 }
 
+type wireFormat struct {
+	Type   string          `json:"type"`
+	Schema json.RawMessage `json:"schema"`
+}
+
 func (p Prompt) wire() wirePrompt {
-	wire := wirePrompt{
-		MessageID: cmp.Or(p.MessageID, NewMessageID(time.Now())),
-		Agent:     p.Agent, Variant: p.Variant, System: p.System,
-		Parts: make([]wirePart, len(p.Parts)),
-	}
-	if !p.Model.IsZero() {
-		wire.Model = &p.Model
-	}
+	p.MessageID = cmp.Or(p.MessageID, NewMessageID(time.Now()))
+	wire := wirePrompt{Prompt: p, Parts: []wirePart{}}
 	for i, part := range p.Parts {
-		wire.Parts[i] = wirePart{ID: partID(wire.MessageID, i), Type: string(PartText), TextPart: part}
+		wire.Parts = append(wire.Parts, wirePart{partID(p.MessageID, i), string(PartText), part})
 	}
 	return wire
+}
+
+const messagePrefix = "msg_"
+
+// NewMessageID makes the id of a prompt that is sent at t. Store it before the prompt is sent: it is the key that
+// makes sending again harmless, see [Directory.Prompt].
+//
+// The format is OpenCode's own: "msg_", the low 48 bits of (milliseconds << 12) as 12 hexadecimal digits, 14 random
+// characters. So ids sort by time, up to the wrap that 48 bits bring every 2.2 years, the last in August 2026. The
+// server demands no more than the prefix; 1.18.33 orders messages by their creation time first and answered ids from
+// 100 s before and after its clock correctly, older versions went by the id alone.
+func NewMessageID(t time.Time) string {
+	const steps = 1 << 12 // OpenCode counts ids within a millisecond; the clock's finer digits do as well
+	fraction := int64(t.Nanosecond()%int(time.Millisecond)) * steps / int64(time.Millisecond)
+	stamp := (t.UnixMilli()*steps + fraction) & (1<<48 - 1)
+	return fmt.Sprintf("%s%012x%s", messagePrefix, stamp, rand.Text()[:14])
+}
+
+// partID derives the id of a prompt's nth part from the prompt's id. Parts without an id of their own get a new one
+// each time the prompt arrives, and the message then holds the text twice. Ids ascend with n: parts are sorted by
+// them.
+func partID(messageID string, n int) string {
+	return fmt.Sprintf("prt_%s%04d", strings.TrimPrefix(messageID, messagePrefix), n)
 }

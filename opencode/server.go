@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -51,9 +50,6 @@ type ServerConfig struct {
 	StartTimeout time.Duration
 	// StopGrace is how long [Server.Stop] waits for each gentle step. Defaults to 5 s.
 	StopGrace time.Duration
-	// Output gets what the server prints. It is called from one goroutine. Defaults to nowhere; the last 8 KiB are
-	// kept for errors in any case.
-	Output io.Writer
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -172,7 +168,7 @@ func (s *Server) getReady(ctx context.Context, password string) (err error) {
 				continue // not yet
 			}
 		case <-s.done:
-			err = s.exitError()
+			err = &ExitError{State: s.state, Output: s.output.String()}
 		case <-ctx.Done():
 			if err = context.Cause(ctx); s.output.String() != "" {
 				err = fmt.Errorf("%w; its last output:\n%s", err, s.output.String())
@@ -193,8 +189,6 @@ func (s *Server) PID() int { return s.pid }
 
 // Done is closed when the process has ended, for whatever reason, and everything that it started has been ended too.
 func (s *Server) Done() <-chan struct{} { return s.done }
-
-func (s *Server) exitError() error { return &ExitError{State: s.state, Output: s.output.String()} }
 
 // Stop ends the server, its turns and the tools that they run, and waits for that. It first asks the server to end
 // all turns, then kills it; only if the server does not answer is it sent SIGTERM and given time. When ctx ends it is

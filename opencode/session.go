@@ -103,7 +103,7 @@ func (m millis) time() time.Time {
 }
 
 // CreateSession makes a session. It is not idempotent: to survive a crash, put a tag of your own into the title and
-// look for it with [Directory.FindSessions].
+// look for it with [Directory.Sessions].
 func (d *Directory) CreateSession(ctx context.Context, n NewSession) (Session, error) {
 	type model struct {
 		ProviderID string `json:"providerID"`
@@ -124,22 +124,21 @@ func (d *Directory) CreateSession(ctx context.Context, n NewSession) (Session, e
 	return out, err
 }
 
-// FindSessions gives the sessions whose title contains the text, upper and lower case alike, newest first; also those
-// made before the server was last started.
-func (d *Directory) FindSessions(ctx context.Context, title string) ([]Session, error) {
-	return get[[]Session](ctx, d, "find sessions", "/session", url.Values{"search": {title}})
-}
-
 // SessionFilter chooses sessions of a directory. The zero value chooses the newest 100.
 type SessionFilter struct {
+	Title        string    // only those whose title contains it, upper and lower case alike
 	Roots        bool      // leaves out the sessions of sub-agents
 	UpdatedSince time.Time // leaves out those that nothing has happened in since
 	Limit        int       // at most so many. Defaults to the server's 100
 }
 
-// Sessions gives the directory's sessions, those that something happened in last first.
+// Sessions gives the directory's sessions, those that something happened in last first; also those made before the
+// server was last started.
 func (d *Directory) Sessions(ctx context.Context, f SessionFilter) ([]Session, error) {
 	query := url.Values{}
+	if f.Title != "" {
+		query.Set("search", f.Title)
+	}
 	if f.Roots {
 		query.Set("roots", "true")
 	}

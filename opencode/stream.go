@@ -5,35 +5,103 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
+	"math/rand/v2"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/tmaxmax/go-sse"
 )
 
-// readEvents reads /global/event over one connection and publishes what comes, first of all a [Resync]. It tells
-// whether it got as far as that, and why the connection ended, never nil.
-func (c *Client) readEvents(ctx context.Context, publish func(Event)) (connected bool, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+const (
+	subscriptionBuffer = 512 // events; a turn step is about 20
+	minReconnect       = 100 * time.Millisecond
+	maxReconnect       = 5 * time.Second
+)
+
+// hub spreads the events of one connection over the subscriptions. The connection is made when the first one
+// subscribes and kept until the client closes.
+type hub struct {
+	client *Client
+	ctx    context.Context
+	cancel context.CancelFunc
+	start  sync.Once
+	reader sync.WaitGroup
+
+	mu   sync.Mutex
+	subs map[*Subscription]struct{}
+	live bool // connected: events are coming in
+}
+
+func newHub(c *Client) *hub {
+	h := &hub{client: c, subs: map[*Subscription]struct{}{}}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	return h
+}
+
+// run keeps a connection until the hub closes.
+func (h *hub) run() {
+	wait := minReconnect
+	for {
+		connected, err := h.read()
+		if h.ctx.Err() != nil {
+			return
+		}
+		if connected {
+			h.publish(Event{Payload: Disconnected{err}})
+			wait = minReconnect
+		}
+		h.client.log.Warn("event stream ended, connecting again", "error", err, "in", wait)
+		select {
+		case <-h.ctx.Done():
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		}
+		wait = min(2*wait, maxReconnect)
+	}
+}
+
+// read publishes what comes over one connection, first of all a [Resync]. It tells whether it got as far as that, and
+// why the connection ended, never nil.
+func (h *hub) read() (connected bool, err error) {
+	ctx, cancel := context.WithCancelCause(h.ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(c.cfg.EventSilence, func() {
-		cancel(fmt.Errorf("the server sent nothing for %v, not even a heartbeat", c.cfg.EventSilence))
+	c := h.client
+	patience := c.cfg.EventSilence
+	silence := time.AfterFunc(patience, func() {
+		cancel(fmt.Errorf("the server sent nothing for %v, not even a heartbeat", patience))
 	})
 	defer silence.Stop()
-	body, err := c.openEvents(ctx)
+	defer func() {
+		// The reason for which the stream was cut here counts, and not the read error that follows from it.
+		if _, refused := errors.AsType[*Error](err); ctx.Err() != nil {
+			err = fmt.Errorf("opencode: follow events: %w: %w", ErrUnavailable, context.Cause(ctx))
+		} else if !refused {
+			err = transportError(ctx, "follow events", err)
+		}
+	}()
+	resp, err := c.send(ctx, request{method: http.MethodGet, path: "/global/event"})
 	if err != nil {
-		return false, streamError(ctx, err)
+		return false, err
 	}
-	defer body.Close()
-	source := &watchedReader{r: body, heard: func() { silence.Reset(c.cfg.EventSilence) }}
+	defer resp.Body.Close()
+	if media := mediaType(resp); resp.StatusCode != http.StatusOK || media != "text/event-stream" {
+		return false, &Error{
+			Op: "follow events", Status: resp.StatusCode, kind: statusKind(resp.StatusCode),
+			Message: fmt.Sprintf("the answer is %q, not an event stream", media),
+		}
+	}
+	source := hookedReader{resp.Body, func(n int, _ error) {
+		if n > 0 {
+			silence.Reset(patience)
+		}
+	}}
 	for e, err := range sse.Read(source, &sse.ReadConfig{MaxEventSize: c.maxEvent}) {
 		if err != nil {
-			return connected, streamError(ctx, err)
+			return connected, err
 		}
 		if !connected { // the first is server.connected, and from then on nothing is missed
 			connected = true
-			publish(Event{Payload: Resync{"connected"}})
+			h.publish(Event{Payload: Resync{"connected"}})
 		}
 		event, err := readEvent([]byte(e.Data))
 		switch {
@@ -41,56 +109,139 @@ func (c *Client) readEvents(ctx context.Context, publish func(Event)) (connected
 		case err != nil:
 			c.log.Warn("could not read an event of the server", "error", err)
 		default:
-			publish(event)
+			h.publish(event)
 		}
 	}
-	return connected, streamError(ctx, io.ErrUnexpectedEOF) // a stream of events has no end
+	return connected, io.ErrUnexpectedEOF // a stream of events has no end
 }
 
-func (c *Client) openEvents(ctx context.Context) (io.ReadCloser, error) {
-	r := request{op: "follow events", method: http.MethodGet, path: "/global/event"}
-	req, err := c.newRequest(ctx, r)
-	if err != nil {
-		return nil, err
+// publish gives an event to whoever wants it.
+func (h *hub) publish(e Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch e.Payload.(type) {
+	case Resync:
+		h.live = true
+	case Disconnected:
+		h.live = false
 	}
-	req.Header.Set("Accept", "text/event-stream")
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if resp.StatusCode == http.StatusOK && media == "text/event-stream" {
-		return resp.Body, nil
-	}
-	resp.Body.Close()
-	return nil, &Error{
-		Op: r.op, Status: resp.StatusCode, kind: statusKind(resp.StatusCode),
-		Message: fmt.Sprintf("the answer is %q, not an event stream", media),
+	for s := range h.subs {
+		if s.wants(e) {
+			s.push(e)
+		}
 	}
 }
 
-// streamError prefers the reason for which the stream was cut here, such as the silence, to the read error that
-// follows from it.
-func streamError(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("opencode: follow events: %w: %w", ErrUnavailable, context.Cause(ctx))
+func (h *hub) close() {
+	h.cancel()
+	h.mu.Lock()
+	for s := range h.subs {
+		s.end()
 	}
-	if callError, ok := errors.AsType[*Error](err); ok {
-		return callError
-	}
-	return transportError(ctx, "follow events", err)
+	h.mu.Unlock()
+	h.reader.Wait()
 }
 
-// watchedReader reports every sign of life.
-type watchedReader struct {
-	r     io.Reader
-	heard func()
+// Filter chooses the events of a [Subscription]. The zero value chooses all.
+type Filter struct {
+	// Directory lets only its own events pass, and those of no directory.
+	Directory string
+	// Sessions lets only events of these sessions and of their sub-agents' sessions pass, and those of no session.
+	// Sub-agents are recognised by any event that names their parent.
+	Sessions []string
 }
 
-func (w *watchedReader) Read(p []byte) (int, error) {
-	n, err := w.r.Read(p)
-	if n > 0 {
-		w.heard()
+// Subscription is a stream of events for one reader.
+type Subscription struct {
+	hub       *hub
+	directory string
+	events    chan Event
+	sessions  map[string]bool // nil: all; guarded by hub.mu
+}
+
+// Subscribe begins to collect events; the first is a [Resync], as soon as the connection stands. Close the subscription
+// when done. After the client is closed a subscription is born closed.
+func (c *Client) Subscribe(f Filter) *Subscription {
+	h := c.events
+	s := &Subscription{hub: h, directory: f.Directory, events: make(chan Event, subscriptionBuffer)}
+	if len(f.Sessions) > 0 {
+		s.sessions = map[string]bool{}
+		s.Follow(f.Sessions...)
 	}
-	return n, err
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.subs[s] = struct{}{}
+	if h.ctx.Err() != nil {
+		s.end()
+		return s
+	}
+	if h.live {
+		s.push(Event{Payload: Resync{"subscribed"}})
+	}
+	h.start.Do(func() { h.reader.Go(h.run) })
+	return s
+}
+
+// C delivers the events in the order in which they happened. It is closed when the subscription or the client is. A
+// reader that falls more than 512 events behind loses those and gets a [Resync] instead; others are not held up.
+func (s *Subscription) C() <-chan Event { return s.events }
+
+// Follow lets the events of further sessions pass, from now on. It has no effect on a subscription to all sessions.
+func (s *Subscription) Follow(sessionIDs ...string) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	for _, id := range sessionIDs {
+		if s.sessions != nil {
+			s.sessions[id] = true
+		}
+	}
+}
+
+// Close ends the subscription. It may be called more than once and while the events are being read.
+func (s *Subscription) Close() {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	s.end()
+}
+
+func (s *Subscription) end() {
+	if _, open := s.hub.subs[s]; open {
+		delete(s.hub.subs, s)
+		close(s.events)
+	}
+}
+
+func (s *Subscription) wants(e Event) bool {
+	if s.directory != "" && e.Directory != "" && e.Directory != s.directory {
+		return false
+	}
+	if s.sessions == nil || e.SessionID == "" {
+		return true
+	}
+	var session Session
+	switch p := e.Payload.(type) {
+	case SessionCreated:
+		session = p.Session
+	case SessionUpdated:
+		session = p.Session
+	}
+	if s.sessions[session.ParentID] {
+		s.sessions[session.ID] = true
+	}
+	return s.sessions[e.SessionID]
+}
+
+// push never blocks: a buffer that is full is emptied and a Resync takes the place of what was in it. Only the hub
+// sends, under its lock, so there is room afterwards.
+func (s *Subscription) push(e Event) {
+	if len(s.events) == cap(s.events) {
+		for len(s.events) > 0 {
+			select {
+			case <-s.events:
+			default: // the reader took it
+			}
+		}
+		s.events <- Event{Payload: Resync{"too slow: events were dropped"}}
+	}
+	s.events <- e
 }

@@ -1,7 +1,6 @@
 package opencode_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -158,31 +157,17 @@ func TestSubscriptionsEnd(t *testing.T) {
 	one, two := client.Subscribe(opencode.Filter{}), client.Subscribe(opencode.Filter{})
 	one.Close()
 	one.Close()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	why := errors.New("enough")
-	cancel(why)
-	next := func(ctx context.Context, sub *opencode.Subscription) (err error) {
-		for _, err = range sub.Events(ctx) {
-			if err != nil {
-				return err
+	await(waiting(t), t, two, is[opencode.Resync])
+	client.Close()
+	client.Close()
+	for name, sub := range map[string]*opencode.Subscription{
+		"closed": one, "of a closed client": two, "made afterwards": client.Subscribe(opencode.Filter{}),
+	} {
+		for e := range sub.C() { // which ends
+			if !is[opencode.Resync](e) {
+				t.Errorf("%s: %v", name, e)
 			}
 		}
-		return nil
-	}
-	if err := next(t.Context(), one); !errors.Is(err, opencode.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
-	await(waiting(t), t, two, is[opencode.Resync])
-	if err := next(ctx, two); !errors.Is(err, why) {
-		t.Errorf("after the end of the context: %v", err)
-	}
-	client.Close()
-	client.Close()
-	if err := next(t.Context(), two); !errors.Is(err, opencode.ErrClosed) {
-		t.Errorf("after the client's Close: %v", err)
-	}
-	if err := next(t.Context(), client.Subscribe(opencode.Filter{})); !errors.Is(err, opencode.ErrClosed) {
-		t.Errorf("subscribed afterwards: %v", err)
 	}
 }
 

@@ -73,8 +73,7 @@ func checkAgents(ctx context.Context, dir *opencode.Directory, plan *boulder.Pla
 		return fmt.Errorf("ask OpenCode for its agents: %w", err)
 	}
 	for _, s := range plan.SubTasks {
-		has := slices.ContainsFunc(agents, func(a opencode.Agent) bool { return a.Name == s.Agent })
-		if s.Agent != "" && !has {
+		if s.Agent != "" && !slices.Contains(agents, s.Agent) {
 			return usagef("sub-task %q names the agent %s, which OpenCode does not have: `opencode agent list` lists them",
 				s.ID, s.Agent)
 		}
@@ -87,7 +86,7 @@ func checkModel(catalogue opencode.Catalogue, name, who string) error {
 	if err != nil {
 		return &UsageError{Err: fmt.Errorf("%s: %w", who, err)}
 	}
-	if _, ok := catalogue.Model(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}); !ok {
+	if !catalogue.Has(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}) {
 		return usagef("%s names the model %s, which OpenCode does not offer: %s", who, name, Offered(catalogue, ref.Provider))
 	}
 	return nil

@@ -71,11 +71,10 @@ func TestTenSessionsOfOpenCode(t *testing.T) {
 	}
 	sub := server.Client().Subscribe(opencode.Filter{Directory: dir.Path()})
 	defer sub.Close()
-	for event, err := range sub.Events(ctx) { // the first says that nothing is missed from now on
-		if _, ok := event.Payload.(opencode.Resync); !ok || err != nil {
-			t.Fatalf("the first event is %#v, %v", event.Payload, err)
-		}
-		break
+	defer context.AfterFunc(ctx, sub.Close)()
+	first := <-sub.C() // says that nothing is missed from now on
+	if _, ok := first.Payload.(opencode.Resync); !ok {
+		t.Fatalf("the first event is %#v, %v", first.Payload, ctx.Err())
 	}
 	ids := map[string]int{}
 	for i := range sessions {
@@ -92,7 +91,7 @@ func TestTenSessionsOfOpenCode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	told := follow(ctx, t, sub, s, sessions)
+	told := follow(t, sub, s, sessions)
 
 	raised, err := desk.List(ctx, blockers.Filter{})
 	if err != nil {
@@ -126,16 +125,11 @@ func TestTenSessionsOfOpenCode(t *testing.T) {
 
 // follow tells the server of calls as the sessions show them, until all sessions have come to rest. It returns what
 // their agents read.
-func follow(
-	ctx context.Context, t *testing.T, sub *opencode.Subscription, s *Server, sessions int,
-) (told map[string][]string) {
+func follow(t *testing.T, sub *opencode.Subscription, s *Server, sessions int) (told map[string][]string) {
 	t.Helper()
 	told = map[string][]string{}
 	resting := map[string]bool{}
-	for event, err := range sub.Events(ctx) {
-		if err != nil {
-			t.Fatalf("%v; so far %v", err, told)
-		}
+	for event := range sub.C() {
 		switch p := event.Payload.(type) {
 		case opencode.PartUpdated:
 			tool := p.Part.Tool

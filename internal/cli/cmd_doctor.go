@@ -235,7 +235,7 @@ func (d *doctor) models(ctx context.Context, dir *opencode.Directory) view.Check
 	if err != nil {
 		return broken("models", fmt.Errorf("%s: %w", from, err), spelling)
 	}
-	if _, ok := catalogue.Model(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}); !ok {
+	if !catalogue.Has(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}) {
 		return broken("models", fmt.Errorf("%s names %s, which OpenCode does not offer", from, chosen),
 			"choose another; "+project.Offered(catalogue, ref.Provider))
 	}

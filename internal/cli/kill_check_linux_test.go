@@ -63,7 +63,7 @@ func (w *killWorld) checkSessions() {
 		w.t.Fatal(err)
 	}
 	defer client.Close()
-	found, err := client.In(w.dir).FindSessions(w.t.Context(), "[manager:")
+	found, err := client.In(w.dir).Sessions(w.t.Context(), opencode.SessionFilter{Title: "[manager:"})
 	if err != nil || len(found) != len(killIDs) {
 		w.t.Errorf("%d sessions for %d attempts (%v)", len(found), len(killIDs), err)
 		for _, s := range found {

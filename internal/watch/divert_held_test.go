@@ -145,8 +145,8 @@ func refuseOneOfTwo(t *testing.T, drop func(event string) bool) {
 	t.Cleanup(sub.Close)
 	go func() {
 		n := 0
-		for e, err := range sub.Events(w.ctx) {
-			if _, ok := e.Payload.(opencode.PermissionAsked); ok && err == nil {
+		for e := range sub.C() {
+			if _, ok := e.Payload.(opencode.PermissionAsked); ok {
 				n++
 			}
 			if n == 2 {

@@ -187,7 +187,7 @@ func (s *scene) noSessions() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	left, err := conn.Client.In(s.project).FindSessions(s.t.Context(), s.schema)
+	left, err := conn.Client.In(s.project).Sessions(s.t.Context(), opencode.SessionFilter{Title: s.schema})
 	if err != nil || len(left) != 0 {
 		s.t.Errorf("sessions left behind: %+v, %v", left, err)
 	}

@@ -125,11 +125,8 @@ func (c *Completer) agent(ctx context.Context, dir *opencode.Directory) (string,
 		return "", nil
 	}
 	agents, err := dir.Agents(ctx)
-	if err != nil {
+	if err != nil || !slices.Contains(agents, c.cfg.Agent) {
 		return "", err
-	}
-	if !slices.ContainsFunc(agents, func(a opencode.Agent) bool { return a.Name == c.cfg.Agent }) {
-		return "", nil
 	}
 	return c.cfg.Agent, nil
 }
