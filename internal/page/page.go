@@ -4,6 +4,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -19,10 +20,14 @@ import (
 type Paint struct{ On bool }
 
 func (p Paint) style(s string, style ansi.Style) string {
-	if !p.On || s == "" {
-		return s
+	if p.On && s != "" {
+		s = style.Styled(s)
 	}
-	return style.Styled(s)
+	return s
+}
+
+func (p Paint) color(s string, c ansi.BasicColor) string {
+	return p.style(s, ansi.NewStyle().ForegroundColor(c))
 }
 
 // Bold is for what a line is about.
@@ -32,18 +37,16 @@ func (p Paint) Bold(s string) string { return p.style(s, ansi.NewStyle().Bold())
 func (p Paint) Dim(s string) string { return p.style(s, ansi.NewStyle().Faint()) }
 
 // Green is for what is done.
-func (p Paint) Green(s string) string { return p.style(s, ansi.NewStyle().ForegroundColor(ansi.Green)) }
+func (p Paint) Green(s string) string { return p.color(s, ansi.Green) }
 
 // Red is for what failed.
-func (p Paint) Red(s string) string { return p.style(s, ansi.NewStyle().ForegroundColor(ansi.Red)) }
+func (p Paint) Red(s string) string { return p.color(s, ansi.Red) }
 
 // Yellow is for what waits.
-func (p Paint) Yellow(s string) string {
-	return p.style(s, ansi.NewStyle().ForegroundColor(ansi.Yellow))
-}
+func (p Paint) Yellow(s string) string { return p.color(s, ansi.Yellow) }
 
 // Cyan is for what is at work, and for commands to type.
-func (p Paint) Cyan(s string) string { return p.style(s, ansi.NewStyle().ForegroundColor(ansi.Cyan)) }
+func (p Paint) Cyan(s string) string { return p.color(s, ansi.Cyan) }
 
 // As colours a text like the sign of what it tells.
 func (p Paint) As(sign, s string) string {
@@ -76,12 +79,7 @@ type Out struct {
 const Widest = 120
 
 // Width is that of the terminal, in columns; a common one if it is none.
-func (o Out) Width() int {
-	if o.Columns > 0 {
-		return o.Columns
-	}
-	return SizeOf(o.File).Width
-}
+func (o Out) Width() int { return cmp.Or(o.Columns, SizeOf(o.File).Width) }
 
 // Lines is how wide lines of text may be; 0: a file has lines of any length.
 func (o Out) Lines() int {
@@ -130,28 +128,29 @@ func (o Out) Faint(s string) string { return o.Dim(o.Plain(s)) }
 
 // Code is to be typed or found as it is.
 func (o Out) Code(s string) string {
-	if s = text.OneLine(s); o.Markdown && s != "" {
-		return codeSpan(s)
+	s = text.OneLine(s)
+	if !o.Markdown || s == "" {
+		return o.Cyan(s)
 	}
-	return o.Cyan(s)
+	ticks := fence(s, 1)
+	if strings.HasPrefix(s, "`") || strings.HasSuffix(s, "`") {
+		s = " " + s + " "
+	}
+	return ticks + s + ticks
 }
 
 // Title is the first line of a document.
-func (o Out) Title(s string) {
-	if o.Markdown {
-		fmt.Fprintf(o, "# %s\n\n", o.Plain(s))
-		return
-	}
-	fmt.Fprintf(o, "%s\n\n", o.Strong(s))
-}
+func (o Out) Title(s string) { o.heading("", "# ", s, "\n") }
 
 // Heading begins a part of a document.
-func (o Out) Heading(s string) {
+func (o Out) Heading(s string) { o.heading("\n", "## ", s, "") }
+
+func (o Out) heading(above, mark, s, below string) {
 	if o.Markdown {
-		fmt.Fprintf(o, "\n## %s\n\n", o.Plain(s))
-		return
+		fmt.Fprintf(o, "%s%s%s\n\n", above, mark, o.Plain(s))
+	} else {
+		fmt.Fprintf(o, "%s%s\n%s", above, o.Strong(s), below)
 	}
-	fmt.Fprintf(o, "\n%s\n", o.Strong(s))
 }
 
 // Say is an [Out.Item] without a margin; nothing is an empty line.
@@ -198,32 +197,26 @@ func (o Out) Text(depth int, s string) {
 	}
 }
 
-// Output are the last lines of what a program wrote, below an item.
+// Output are the last lines of what a program wrote, each cut to 160 characters, below an item.
 func (o Out) Output(depth, lines int, s string) {
-	all := strings.Split(strings.TrimSpace(text.Safe(s)), "\n")
-	all = all[max(0, len(all)-lines):]
-	if len(all) == 1 && all[0] == "" {
+	s = strings.TrimSpace(text.Safe(s))
+	if s == "" {
 		return
 	}
+	all := strings.Split(s, "\n")
+	all = all[max(0, len(all)-lines):]
 	margin := strings.Repeat("  ", depth)
-	if o.Markdown {
-		margin = margin[2:]
-	}
 	for i, line := range all {
-		if o.Markdown {
-			all[i] = text.Cut(line, widestOutput)
-		} else {
-			all[i] = o.Dim(text.ClipLine(text.Cut(line, widestOutput), o.Lines()-len(margin)))
+		if all[i] = text.Cut(line, 160); !o.Markdown {
+			all[i] = o.Dim(text.ClipLine(all[i], o.Lines()-len(margin)))
 		}
 	}
 	if o.Markdown {
-		fence := strings.Repeat("`", max(3, 1+longestRun(strings.Join(all, "\n"))))
-		all = append(append([]string{fence + "text"}, all...), fence)
+		margin = margin[2:]
+		ticks := fence(strings.Join(all, "\n"), 3)
+		all = append(append([]string{ticks + "text"}, all...), ticks)
 	}
 	for _, line := range all {
 		fmt.Fprintln(o, strings.TrimRight(margin+line, " "))
 	}
 }
-
-// widestOutput is how much of a program's line is shown, in characters.
-const widestOutput = 160

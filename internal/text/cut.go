@@ -19,9 +19,6 @@ const (
 
 // Head is the first n characters of a text.
 func Head(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
 	for i := range s {
 		if n--; n < 0 {
 			return s[:i]
@@ -42,7 +39,7 @@ func Tail(s string, n int) string {
 
 // Cut is a text in at most n characters, ending with an ellipsis where something is missing.
 func Cut(s string, n int) string {
-	if first := Head(s, n); len(first) == len(s) {
+	if Head(s, n) == s {
 		return s
 	}
 	return Head(s, n-1) + "…"
@@ -66,14 +63,7 @@ func Excerpt(s string, limit int, keep Keep) string {
 		return s
 	}
 	kept := max(0, limit-len(notice(total)))
-	front := kept
-	switch keep {
-	case Start:
-	case End:
-		front = 0
-	case Ends:
-		front = kept / 3
-	}
+	front := map[Keep]int{Start: kept, End: 0, Ends: kept / 3}[keep]
 	return strings.TrimSpace(Head(s, front) + notice(total-kept) + Tail(s, kept-front))
 }
 

@@ -11,8 +11,8 @@ import (
 // Elapsed is a duration as people say it: <0.1s, 0.4s, 34s, 1m02s, 3h05m, 2d04h, 90d.
 func Elapsed(d time.Duration) string {
 	const day = 24 * time.Hour
-	switch d = max(d, 0); {
-	case d == 0:
+	switch {
+	case d <= 0:
 		return "0s"
 	case d < 100*time.Millisecond:
 		return "<0.1s"
@@ -65,42 +65,38 @@ func Plural(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// units are what may stand behind a number, the largest first.
-var units = []struct {
-	mark string
-	size int64
-}{{"M", 1_000_000}, {"k", 1_000}}
-
 // ParseCount reads a whole number from 1: digits, perhaps with a decimal point, and perhaps with k or M behind them, in
 // upper or lower case.
 func ParseCount(s string) (n int64, ok bool) {
-	size := int64(1)
-	for _, u := range units {
-		if last := len(s) - 1; last >= 0 && strings.EqualFold(s[last:], u.mark) {
-			s, size = s[:last], u.size
-			break
-		}
-	}
-	if len(s) > 19 || strings.Trim(s, "0123456789.") != "" {
+	digits, size := strings.TrimRight(s, "kKmM"), int64(1)
+	switch strings.ToLower(s[len(digits):]) {
+	case "":
+	case "k":
+		size = 1000
+	case "m":
+		size = 1_000_000
+	default:
 		return 0, false
 	}
-	value, ok := new(big.Rat).SetString(s)
-	if !ok {
+	value := new(big.Rat)
+	if len(digits) > 19 || strings.Trim(digits, "0123456789.") != "" {
+		return 0, false
+	}
+	if _, ok := value.SetString(digits); !ok {
 		return 0, false
 	}
 	value.Mul(value, new(big.Rat).SetInt64(size))
-	if !value.IsInt() || value.Sign() <= 0 || !value.Num().IsInt64() {
-		return 0, false
-	}
-	return value.Num().Int64(), true
+	ok = value.IsInt() && value.Sign() > 0 && value.Num().IsInt64()
+	return value.Num().Int64(), ok
 }
 
 // FormatCount writes 150k, not 150000, and nothing that [ParseCount] reads as another number.
 func FormatCount(n int64) string {
-	for _, u := range units {
-		if n%u.size == 0 {
-			return strconv.FormatInt(n/u.size, 10) + u.mark
-		}
+	switch {
+	case n%1_000_000 == 0:
+		return fmt.Sprintf("%dM", n/1_000_000)
+	case n%1000 == 0:
+		return fmt.Sprintf("%dk", n/1000)
 	}
 	return strconv.FormatInt(n, 10)
 }

@@ -34,13 +34,15 @@ func Safe(s string) string {
 func OneLine(s string) string { return strings.Join(strings.Fields(Safe(s)), " ") }
 
 // Clip is [OneLine], cut visibly to n columns.
-func Clip(s string, n int) string {
-	s = OneLine(s)
-	// TruncateWc takes a family of emojis for one of them, and keeps too much.
-	for w := max(n, 0); ansi.StringWidthWc(s) > max(n, 0); w-- {
-		s = ansi.TruncateWc(s, w, "…")
+func Clip(s string, n int) string { return Truncate(OneLine(s), n) }
+
+// Truncate cuts a clean line, which may have colours, visibly to n columns.
+func Truncate(line string, n int) string {
+	n = max(n, 0)
+	for w := n; ansi.StringWidthWc(line) > n; w-- { // TruncateWc takes a family of emojis for one of them, and keeps too much
+		line = ansi.TruncateWc(line, w, "…")
 	}
-	return s
+	return line
 }
 
 // ClipLine cuts a safe line visibly to n columns and keeps its white space. Too little room, as for a stream that is no

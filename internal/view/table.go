@@ -56,9 +56,7 @@ func table(width int, columns []column, rows [][]string) []string {
 
 // fit cuts a cell visibly, and fills it with spaces.
 func fit(s string, n int, right bool) string {
-	for w := n; ansi.StringWidthWc(s) > n; w-- { // TruncateWc takes a family of emojis for one of them, and keeps too much
-		s = ansi.TruncateWc(s, w, "…")
-	}
+	s = text.Truncate(s, n)
 	if pad := strings.Repeat(" ", n-ansi.StringWidthWc(s)); right {
 		return pad + s
 	} else {
