@@ -11,7 +11,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
@@ -112,7 +111,7 @@ func (a *app) confirm(ctx context.Context, ref string, o boulder.Order) (string,
 	if err != nil {
 		return "", err
 	}
-	completed, planned := view.Done(d)
+	completed, planned := d.Boulder.Tally.Completed, d.Boulder.Tally.Planned
 	fmt.Fprintf(a.Stderr, "%s  %s\n%s\n%d of %s done.\n", d.Boulder.ID, d.Boulder.Status, text.Clip(d.Boulder.Task, 200),
 		completed, text.Plural(planned, "sub-task"))
 	answer, err := a.choose(ctx, "End it for good?", "yes", "no")

@@ -68,14 +68,10 @@ func (a *app) makeReport(ctx context.Context, r reader, d store.Detail, now time
 		Running: control.HolderOf(ctx, r).Runs(d.Boulder), Now: now.Round(0),
 	}
 	id := d.Boulder.ID
-	all, err := r.Turns(ctx, id, "")
-	turns := bySubTask(all)
-	for _, t := range d.SubTasks {
-		if t.Status == boulder.SubTaskSuperseded {
-			continue
-		}
-		if turn, ok := morning.Newest(turns[t.ID]); ok {
-			in.Turns[t.ID] = turn
+	turns, err := r.Turns(ctx, id, "")
+	for _, turn := range turns { // the newest that tells how its sub-task stands
+		if turn.Evidence != nil || turn.Verdict != nil {
+			in.Turns[turn.SubTaskID] = turn
 		}
 	}
 	var blockersErr error

@@ -129,8 +129,8 @@ func (d *deps) followServed(ctx context.Context, st *project.State, events iter.
 		d.app.warn("%v", err)
 		return
 	}
-	err = end.follow(ctx, events, func(id string) view.Run {
-		return view.NewServeRun(d.app.console(), view.NewProgress(st.DB), id)
+	err = end.follow(ctx, events, func(id string) *view.Run {
+		return view.NewServeRun(d.app.console(), view.NewProgress(st.DB.Load), id)
 	})
 	if err != nil && !errors.Is(err, orchestrator.ErrCancelled) && exitCode(err) != exitPartial { // those were shown
 		fmt.Fprintf(d.app.Stderr, "%s boulder %s: %s\n", view.Clock(time.Now()), end.id, message(err))

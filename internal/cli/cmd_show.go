@@ -69,38 +69,30 @@ about that one.`,
 // runWhy shows the chain of decisions of one sub-task.
 func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
 	report, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*view.Why, error) {
-		return readWhy(ctx, r, d, subTask)
+		t, err := findSubTask(d, subTask)
+		if err != nil {
+			return nil, err
+		}
+		turns, err := r.Turns(ctx, d.Boulder.ID, t.ID)
+		w := view.NewWhy(d, *t, turns)
+		for e, eventErr := range eventsOf(ctx, r, d.Boulder.ID) {
+			if err = errors.Join(err, eventErr); eventErr == nil {
+				w.Take(e)
+			}
+		}
+		holder := control.HolderOf(ctx, r)
+		w.End(a.limitsOf(holder), holder.Runs(d.Boulder), time.Now())
+		return w, err
 	})
 	return show(a, report, err)
 }
 
 func (a *app) runShow(ctx context.Context, args []string) error {
 	report, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*view.Show, error) {
-		s := &view.Show{Type: "show", Boulder: d.Boulder, Revision: d.Revision, SubTasks: []view.SubTaskShow{}}
-		all, err := r.Turns(ctx, d.Boulder.ID, "")
-		turns := bySubTask(all)
-		for _, t := range d.SubTasks {
-			shown := view.SubTaskShow{SubTask: t, History: []view.AttemptShow{}}
-			for _, a := range d.Attempts {
-				if a.SubTaskID == t.ID {
-					shown.History = append(shown.History, view.AttemptShow{Attempt: a, History: []boulder.Turn{}})
-				}
-			}
-			shown.TakeTurns(turns[t.ID])
-			s.SubTasks = append(s.SubTasks, shown)
-		}
-		return s, err
+		turns, err := r.Turns(ctx, d.Boulder.ID, "")
+		return view.NewShow(d, turns), err
 	})
 	return show(a, report, err)
-}
-
-// bySubTask sorts turns by their sub-task.
-func bySubTask(turns []boulder.Turn) map[string][]boulder.Turn {
-	sorted := map[string][]boulder.Turn{}
-	for _, t := range turns {
-		sorted[t.SubTaskID] = append(sorted[t.SubTaskID], t)
-	}
-	return sorted
 }
 
 // runReceipt prints the receipt of a boulder.
@@ -111,41 +103,4 @@ func (a *app) runReceipt(ctx context.Context, args []string) error {
 		return receipt, nil
 	})
 	return show(a, report, err)
-}
-
-// readWhy reads the chain of one sub-task. With an error there is a report as well if its record could be read.
-func readWhy(ctx context.Context, r reader, d store.Detail, subTask string) (*view.Why, error) {
-	t, err := findSubTask(d, subTask)
-	if err != nil {
-		return nil, err
-	}
-	id := d.Boulder.ID
-	turns, err := r.Turns(ctx, id, t.ID)
-	w := view.NewWhy(d, *t, turns)
-	from, to := span(d, *t)
-	for e, eventErr := range eventsOf(ctx, r, id, from) {
-		err = errors.Join(err, eventErr)
-		if eventErr != nil || e.Seq > to && len(t.GateRuns) == 0 {
-			break
-		}
-		if g, ok := e.Body.(boulder.GateRun); e.Seq <= to || ok && g.Final && g.SubTaskID == t.ID {
-			w.Take(e)
-		}
-	}
-	w.End(control.HolderOf(ctx, r).Runs(d.Boulder))
-	return w, err
-}
-
-// span is where the events of a sub-task lie: from its first place in the queue to its end.
-func span(d store.Detail, t boulder.SubTask) (after, last uint64) {
-	last = d.Boulder.Seq
-	if t.EndSeq > 0 {
-		last = t.EndSeq
-	}
-	for _, a := range d.Attempts {
-		if a.SubTaskID == t.ID && a.QueueSeq > 0 {
-			return a.QueueSeq - 1, last
-		}
-	}
-	return 0, last
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
@@ -31,47 +30,58 @@ disturb it: what needs you on top, then what is at work and what waits.`,
 		Args:              atMostOne("BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			ref := newestOr(args)
 			if follow {
-				return a.followStatus(cmd.Context(), newestOr(args))
+				followed, err := a.followStatus(cmd.Context(), ref)
+				if followed || err != nil {
+					return err
+				}
 			}
-			return a.runStatus(cmd.Context(), newestOr(args))
+			err := a.runStatus(cmd.Context(), ref)
+			if follow && err == nil {
+				a.note("No process runs it, so there is nothing to follow.")
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow the boulder while a process runs it")
 	return cmd
 }
 
-// followStatus shows a boulder that another process runs as that process would show it.
-func (a *app) followStatus(ctx context.Context, ref string) error {
+// followStatus shows a boulder that another process runs as that process would show it, unless none does.
+func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err error) {
 	r, closeReader, err := a.openReader(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer closeReader()
 	client, held := r.(*control.Client)
 	if !held {
-		closeReader() // a run must be able to start
-		return a.notFollowed(ctx, ref)
+		return false, nil
 	}
 	d, err := project.Get(ctx, r, ref)
-	if err != nil {
-		return err
-	}
 	id, holder := d.Boulder.ID, control.HolderOf(ctx, r)
-	if !holder.Runs(d.Boulder) {
-		return a.notFollowed(ctx, ref)
+	if err != nil || !holder.Runs(d.Boulder) {
+		return false, err
 	}
-	recent, err := r.Events(ctx, id, d.Boulder.Seq-min(d.Boulder.Seq, recentEvents), recentEvents)
+	recent, err := recentOf(ctx, r, d)
 	if err != nil {
-		return err
+		return false, err
 	}
 	raised, _ := a.recordsOfBlockers(ctx, id) // without them no time left is shown
-	p, err := view.ProgressOf(detailLoader{r}, d, recent, raised)
+	load := func(ctx context.Context, id string) (*boulder.State, error) {
+		d, err := r.Get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return view.Restore(d)
+	}
+	p, err := view.ProgressOf(load, d, recent, raised)
 	if err != nil {
-		return err
+		return false, err
 	}
 	c, on := a.console(), ""
-	c.Limits = func() schedule.Limits { return a.limitsOf(holder) }
+	c.Limits = a.limitsOf(holder)
 	if len(holder.Running) > 1 {
 		on = " -b " + id
 	}
@@ -80,39 +90,18 @@ func (a *app) followStatus(ctx context.Context, ref string) error {
 	for e, err := range client.Follow(ctx, id, d.Boulder.Seq) {
 		switch {
 		case ctx.Err() != nil:
-			return errInterrupted // that is how to leave it
+			return true, errInterrupted // that is how to leave it
 		case errors.Is(err, control.ErrNotServed): // the process has ended
 			v.Close()
-			return a.runStatus(ctx, id)
+			return true, a.runStatus(ctx, id)
 		case err != nil:
-			return err
+			return true, err
 		}
-		v.Event(e)
-		if p.Ended() {
-			return nil
+		if v.Event(e); p.State.Boulder.Status.Terminal() {
+			break
 		}
 	}
-	return nil
-}
-
-// detailLoader reads a boulder for looking at it.
-type detailLoader struct{ reader }
-
-func (l detailLoader) Load(ctx context.Context, id string) (*boulder.State, error) {
-	d, err := l.Get(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return view.Restore(d)
-}
-
-// notFollowed shows what there is instead of following it.
-func (a *app) notFollowed(ctx context.Context, ref string) error {
-	if err := a.runStatus(ctx, ref); err != nil {
-		return err
-	}
-	a.note("No process runs it, so there is nothing to follow.")
-	return nil
+	return true, nil
 }
 
 func (a *app) runStatus(ctx context.Context, ref string) error {
@@ -144,41 +133,31 @@ func (a *app) ownPlan() string {
 	return ""
 }
 
-// recentEvents is how many events are searched for what the agents do right now.
-const recentEvents = 200
+// recentOf are the events that tell what the agents do right now.
+func recentOf(ctx context.Context, r reader, d store.Detail) ([]boulder.Event, error) {
+	return r.Events(ctx, d.Boulder.ID, d.Boulder.Seq-min(d.Boulder.Seq, 200), 0)
+}
 
 // readStatus reads what status shows besides the boulder.
 func (a *app) readStatus(ctx context.Context, r reader, d store.Detail) (_ *view.Status, err error) {
 	b := &d.Boulder
 	var recent []boulder.Event
 	if !b.Status.Terminal() {
-		recent, err = r.Events(ctx, b.ID, b.Seq-min(b.Seq, recentEvents), 0)
+		recent, err = recentOf(ctx, r, d)
 	}
+	var beside []store.Detail
 	holder, now := control.HolderOf(ctx, r), time.Now()
-	s := view.NewStatus(d, recent, holder, a.limitsOf(holder), neighboursOf(ctx, r, holder, d), now)
+	if holder != nil && slices.Contains(holder.Running, b.ID) {
+		for _, id := range holder.Running {
+			if other, err := r.Get(ctx, id); err == nil && id != b.ID { // one that cannot be read has a status of its own
+				beside = append(beside, other)
+			}
+		}
+	}
+	s := view.NewStatus(d, recent, holder, a.limitsOf(holder), beside, now)
 	if s.Waiting != (view.WaitingBlockers{}) {
 		records, _ := a.recordsOfBlockers(ctx, b.ID) // without them it is told as the boulder knows it
 		s.Waiting = view.WaitingIn(d, records, now)
 	}
 	return s, err
-}
-
-// neighboursOf reads what the boulders beside one have, if anything in it waits for a slot. One that cannot be read is
-// left out: its own status tells.
-func neighboursOf(ctx context.Context, r reader, holder *control.Holder, d store.Detail) []view.Neighbour {
-	queued := func(a boulder.Attempt) bool { return a.Status == boulder.AttemptQueued }
-	if holder == nil || !slices.Contains(holder.Running, d.Boulder.ID) || !slices.ContainsFunc(d.Attempts, queued) {
-		return nil
-	}
-	var all []view.Neighbour
-	for _, id := range holder.Running {
-		if id == d.Boulder.ID {
-			continue
-		}
-		other, err := r.Get(ctx, id)
-		if held := view.HeldBy(other); err == nil && len(held) > 0 {
-			all = append(all, view.Neighbour{BoulderID: id, Held: held})
-		}
-	}
-	return all
 }

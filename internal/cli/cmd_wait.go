@@ -193,7 +193,7 @@ func newestFirst(ctx context.Context, r reader, ref string) (string, error) {
 func (r *waitReport) judge(d store.Detail, holder *control.Holder) (arrived bool, err error) {
 	b := d.Boulder
 	r.Status, r.Reason, r.Blocked = b.Status, b.Reason, []string{}
-	r.Completed, r.Total = view.Done(d)
+	r.Completed, r.Total = b.Tally.Completed, b.Tally.Planned
 	for _, t := range d.SubTasks {
 		if t.Status == boulder.SubTaskBlocked {
 			r.Blocked = append(r.Blocked, t.ID)

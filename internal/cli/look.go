@@ -67,7 +67,7 @@ func (a *app) on(stream io.Writer) page.Out {
 func (a *app) console() view.Console {
 	return view.Console{
 		Stdout: a.on(a.Stdout), Stderr: a.on(a.Stderr), JSON: a.json, Quiet: a.quiet, Verbose: a.verbose,
-		TermType: a.Getenv("TERM"), Limits: func() schedule.Limits { return a.limitsOf(nil) },
+		TermType: a.Getenv("TERM"), Limits: a.limitsOf(nil),
 	}
 }
 
@@ -88,10 +88,10 @@ func (a *app) printJSON(v any) error { return view.WriteJSON(a.Stdout, v) }
 // eventPage is how many events are read at once: each reading from the process that holds the state is bounded in time.
 const eventPage = 2000
 
-// eventsOf yields the events of a boulder after a number, as far as they are stored.
-func eventsOf(ctx context.Context, r reader, id string, after uint64) iter.Seq2[boulder.Event, error] {
+// eventsOf yields the events of a boulder, as far as they are stored.
+func eventsOf(ctx context.Context, r reader, id string) iter.Seq2[boulder.Event, error] {
 	return func(yield func(boulder.Event, error) bool) {
-		for {
+		for after := uint64(0); ; {
 			events, err := r.Events(ctx, id, after, eventPage)
 			for _, e := range events {
 				after = e.Seq

@@ -93,7 +93,7 @@ func (w *waitingSubTask) news(body boulder.Body) bool {
 	case boulder.BlockerSettled, boulder.SubTaskDone: // nothing goes on because of these
 		return false
 	}
-	other, _ := view.Describe(body)
+	other, _, _ := view.Describe(body)
 	if w.told || w.parked == "" || other == "" || other == w.parked {
 		return false
 	}

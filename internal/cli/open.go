@@ -17,7 +17,7 @@ type deps struct {
 	*project.Project
 	app  *app
 	log  *slog.Logger
-	view view.Run // of the run; nil before it begins
+	view *view.Run // of the run; nil before it begins
 }
 
 // options are those of every project that the command line opens.

@@ -85,7 +85,7 @@ func (d *deps) execute(ctx context.Context, st *project.State, req project.Reque
 	if err != nil {
 		return err
 	}
-	shown := view.NewRun(d.app.console(), view.NewProgress(st.DB), "")
+	shown := view.NewRun(d.app.console(), view.NewProgress(st.DB.Load), "")
 	defer shown.Close()
 	d.view = shown
 	ctx, abort := context.WithCancelCause(ctx)
@@ -98,7 +98,7 @@ func (d *deps) execute(ctx context.Context, st *project.State, req project.Reque
 		}
 		abort(errInterrupted)
 	})()
-	err = end.follow(ctx, st.Run(ctx, req), func(string) view.Run { return shown })
+	err = end.follow(ctx, st.Run(ctx, req), func(string) *view.Run { return shown })
 	if errors.Is(err, orchestrator.ErrWaiting) && !d.app.quiet && !d.app.json { // else: manager show --receipt
 		d.showReceipt(ctx, st, end.id)
 	}
@@ -117,9 +117,9 @@ func (d *deps) showReceipt(ctx context.Context, st *project.State, id string) {
 
 // follow shows the events of a run until it ends, and takes down what there is to tell afterwards.
 func (e *ending) follow(
-	ctx context.Context, events iter.Seq2[boulder.Event, error], show func(id string) view.Run,
+	ctx context.Context, events iter.Seq2[boulder.Event, error], show func(id string) *view.Run,
 ) error {
-	var shown view.Run
+	var shown *view.Run
 	for event, err := range events {
 		if err != nil {
 			return e.ended(err)

@@ -14,45 +14,51 @@ import (
 
 // Describe tells an event in a sentence, and the id of the sub-task that it speaks of; empty: the whole boulder. The
 // sentence may hold any text: the caller cleans it. It is empty for a sign of life that says nothing.
-func Describe(body boulder.Body) (subTask, line string) {
+//
+// The sign marks the line that the event leaves where a run is shown; empty: it leaves none.
+func Describe(body boulder.Body) (subTask, sign, line string) {
 	switch b := body.(type) {
 	case boulder.Created:
-		return "", "created: " + b.Boulder.Task
+		return "", "", "created: " + b.Boulder.Task
 	case boulder.Planned:
-		return "", fmt.Sprintf("plan revision %d (%s) waits for approval", b.Revision, b.Origin)
+		return "", "", fmt.Sprintf("plan revision %d (%s) waits for approval", b.Revision, b.Origin)
 	case boulder.Decomposed:
 		edited := ""
 		if b.Edited {
 			edited = ", edited"
 		}
-		return "", fmt.Sprintf("plan revision %d (%s%s): %s", b.Revision, b.Origin, edited, text.Plural(len(b.SubTasks), "sub-task"))
+		return "", inPicture, fmt.Sprintf("plan revision %d (%s%s): %s", b.Revision, b.Origin, edited,
+			text.Plural(len(b.SubTasks), "sub-task"))
 	case boulder.StatusChanged:
-		return "", report.Stated(string(b.Status), b.Reason)
+		if sign = inPicture; b.Status == boulder.Synthesizing { // what follows at once says more
+			sign = ""
+		}
+		return "", sign, report.Stated(string(b.Status), b.Reason)
 	case boulder.TakenUp:
-		return "", "resumed by another process"
+		return "", "", "resumed by another process"
 	case boulder.ClockMoved:
 		if b.By < 0 {
-			return "", "the clock was set back by " + text.Elapsed(-b.By)
+			return "", "", "the clock was set back by " + text.Elapsed(-b.By)
 		}
-		return "", "the clock went on by " + text.Elapsed(b.By) + " at once: the machine slept, or it was set"
+		return "", "", "the clock went on by " + text.Elapsed(b.By) + " at once: the machine slept, or it was set"
 	case boulder.SessionLeft:
 		if b.Stopped {
-			return b.SubTaskID, fmt.Sprintf("attempt %d: session %s is stopped", b.Attempt, b.SessionID)
+			return b.SubTaskID, "", fmt.Sprintf("attempt %d: session %s is stopped", b.Attempt, b.SessionID)
 		}
-		return b.SubTaskID, fmt.Sprintf("attempt %d: its agent may still be at work in session %s until that is stopped",
+		return b.SubTaskID, "", fmt.Sprintf("attempt %d: its agent may still be at work in session %s until that is stopped",
 			b.Attempt, b.SessionID)
 	case boulder.Starting:
-		return b.SubTaskID, fmt.Sprintf("attempt %d has a slot", b.Attempt)
+		return b.SubTaskID, "", fmt.Sprintf("attempt %d has a slot", b.Attempt)
 	case boulder.SubTaskStart:
-		return b.SubTaskID, fmt.Sprintf("attempt %d starts with %s in session %s", b.Attempt, ModelName(b.Model), b.SessionID)
+		return b.SubTaskID, "", fmt.Sprintf("attempt %d starts with %s in session %s", b.Attempt, ModelName(b.Model), b.SessionID)
 	case boulder.TurnSent:
 		what := string(b.Kind)
 		if b.Resume {
 			what = "resume prompt"
 		}
-		return b.SubTaskID, fmt.Sprintf("turn %d: the %s is sent", b.Turn, what)
+		return b.SubTaskID, "", fmt.Sprintf("turn %d: the %s is sent", b.Turn, what)
 	case boulder.Nudged:
-		return b.SubTaskID, fmt.Sprintf("turn %d is nudged (rule %s)", b.Turn, b.Rule)
+		return b.SubTaskID, "↻", fmt.Sprintf("turn %d is nudged (rule %s)", b.Turn, b.Rule)
 	case boulder.SubTaskProgress:
 		line = b.Activity
 		if b.TodosTotal > 0 {
@@ -61,17 +67,23 @@ func Describe(body boulder.Body) (subTask, line string) {
 		if c := b.Checkpoint; c != nil {
 			line += fmt.Sprintf(" (%s:%d)", c.File, c.Line)
 		}
-		return b.SubTaskID, line
+		if b.Notice {
+			sign = "!"
+		}
+		return b.SubTaskID, sign, line
 	case boulder.TurnEnded:
-		return b.SubTaskID, fmt.Sprintf("turn %d ended: %s", b.Turn, endText(b.Ended))
+		return b.SubTaskID, "", fmt.Sprintf("turn %d ended: %s", b.Turn, endText(b.Ended))
 	case boulder.GateRun:
+		if sign = "✗"; b.Passed {
+			sign = inPicture
+		}
 		g := report.NewGate(gateOf(b))
 		_, how := g.Text()
 		took := text.Elapsed(time.Duration(b.Millis) * time.Millisecond)
 		if b.Final {
 			took += ", on the final files"
 		}
-		return b.SubTaskID, fmt.Sprintf("gate %s: %s (%s)%s", how, b.Command, took, report.Prefixed(": ", g.Why))
+		return b.SubTaskID, sign, fmt.Sprintf("gate %s: %s (%s)%s", how, b.Command, took, report.Prefixed(": ", g.Why))
 	case boulder.Judged:
 		how := "not complete"
 		if b.Verdict.Completed {
@@ -80,31 +92,31 @@ func Describe(body boulder.Body) (subTask, line string) {
 		if b.Verdict.JudgeUnavailable {
 			how += " (by the gates alone)"
 		}
-		return b.SubTaskID, fmt.Sprintf("turn %d judged %s", b.Turn, joined(how, b.Verdict.Summary))
+		return b.SubTaskID, "", fmt.Sprintf("turn %d judged %s", b.Turn, joined(how, b.Verdict.Summary))
 	case boulder.Continuation:
 		line = fmt.Sprintf("continues with turn %d", b.Turn)
 		if !b.NotBefore.IsZero() {
 			line += ", not before " + Clock(b.NotBefore)
 		}
-		return b.SubTaskID, line + ": " + joined(b.Reason, strings.Join(b.Remaining, "; "))
+		return b.SubTaskID, inPicture, line + ": " + joined(b.Reason, strings.Join(b.Remaining, "; "))
 	case boulder.Retry:
-		return b.SubTaskID, fmt.Sprintf("attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
+		return b.SubTaskID, "↻", fmt.Sprintf("attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
 	case boulder.Trouble:
 		if b.Kind == boulder.TroublePaused { // not a fault, and it ends when the user says so
-			return b.SubTaskID, "stopped for now: " + b.Reason
+			return b.SubTaskID, inPicture, "stopped for now: " + b.Reason
 		}
 		kind := ""
 		if b.Kind != "" && b.Kind != boulder.TroubleServer {
 			kind = " (" + strings.ReplaceAll(string(b.Kind), "_", " ") + ")"
 		}
-		return b.SubTaskID, fmt.Sprintf("fault%s: %s; tried again at %s", kind, b.Reason, Clock(b.NotBefore))
+		return b.SubTaskID, inPicture, fmt.Sprintf("fault%s: %s; tried again at %s", kind, b.Reason, Clock(b.NotBefore))
 	case boulder.Cooled:
-		return "", fmt.Sprintf("%s cools down until %s, then %s at once: %s",
+		return "", "!", fmt.Sprintf("%s cools down until %s, then %s at once: %s",
 			ModelName(b.Model), Clock(b.Until), text.Plural(b.Limit, "attempt"), b.Reason)
 	case boulder.ReplanStarted:
-		return b.SubTaskID, fmt.Sprintf("replan %d: %s", b.Number, b.Reason)
+		return b.SubTaskID, "↻", fmt.Sprintf("replan %d: %s", b.Number, b.Reason)
 	case boulder.ReplanTrouble:
-		return "", fmt.Sprintf("fault while replanning: %s; tried again at %s", b.Reason, Clock(b.NotBefore))
+		return "", "!", fmt.Sprintf("fault while replanning: %s; tried again at %s", b.Reason, Clock(b.NotBefore))
 	case boulder.Replanned:
 		var parts []string
 		for _, c := range b.Changed {
@@ -116,52 +128,55 @@ func Describe(body boulder.Body) (subTask, line string) {
 		for _, id := range b.Removed {
 			parts = append(parts, "- "+id)
 		}
-		return b.SubTaskID, fmt.Sprintf("replan %d, plan revision %d: %s", b.Number, b.Revision, strings.Join(parts, ", "))
+		return b.SubTaskID, "↻", fmt.Sprintf("replan %d, plan revision %d: %s", b.Number, b.Revision, strings.Join(parts, ", "))
 	case boulder.ReplanRefused:
-		return b.SubTaskID, "no new plan: " + b.Reason
+		return b.SubTaskID, "↻", "no new plan: " + b.Reason
 	case boulder.BudgetSet:
-		return b.SubTaskID, "budget: " + cmp.Or(report.Budget(b.Budget), "none")
+		return b.SubTaskID, "", "budget: " + cmp.Or(report.Budget(b.Budget), "none")
 	case boulder.BudgetWarning:
-		of := amountText(b.Dimension, b.Used) + " of " + amountText(b.Dimension, b.Limit)
+		line = fmt.Sprintf("%.0f%% of the %s budget is used: ", math.Floor(100*b.Used/b.Limit), b.Dimension)
 		if b.Used >= b.Limit {
-			return b.SubTaskID, fmt.Sprintf("the %s budget is used up: %s", b.Dimension, of)
+			line = fmt.Sprintf("the %s budget is used up: ", b.Dimension)
 		}
-		return b.SubTaskID, fmt.Sprintf("%.0f%% of the %s budget is used: %s", math.Floor(100*b.Used/b.Limit), b.Dimension, of)
+		return b.SubTaskID, "!", line + amountText(b.Dimension, b.Used) + " of " + amountText(b.Dimension, b.Limit)
 	case boulder.Parked:
 		if len(b.Awaits) > 0 { // an answer
-			return b.SubTaskID, b.Reason
+			return b.SubTaskID, "!", b.Reason
 		}
-		return b.SubTaskID, "waits for you: " + b.Reason
+		return b.SubTaskID, "!", "waits for you: " + b.Reason
 	case boulder.Unparked:
-		return b.SubTaskID, "continues: " + b.Reason
+		return b.SubTaskID, "↻", "continues: " + b.Reason
 	case boulder.Noted:
-		return b.SubTaskID, "note: " + b.Text
+		return b.SubTaskID, "✎", "note: " + b.Text
 	case boulder.Reopened:
-		return b.SubTaskID, "retried: " + b.Reason
+		return b.SubTaskID, "✎", "retried: " + b.Reason
 	case boulder.Archived:
 		if b.Archived {
-			return "", "archived"
+			return "", "", "archived"
 		}
-		return "", "taken back from the archive"
+		return "", "", "taken back from the archive"
 	case boulder.BlockerRaised:
-		return b.SubTaskID, fmt.Sprintf("%s blocker %s (%s): %s%s", report.Hardness(b.Blocker.Hard), b.Blocker.ID,
+		return b.SubTaskID, "?", fmt.Sprintf("%s blocker %s (%s): %s%s", report.Hardness(b.Blocker.Hard), b.Blocker.ID,
 			b.Blocker.Category, b.Blocker.Question, report.Prefixed("; chosen for now: ", b.Blocker.ChosenOption))
 	case boulder.BlockerSettled:
-		return b.SubTaskID, b.BlockerID + " " + settledText(b.Status, b.Allowed, b.Answer)
+		return b.SubTaskID, "✎", b.BlockerID + " " + settledText(b.Status, b.Allowed, b.Answer)
 	case boulder.UsageReport:
-		return b.SubTaskID, fmt.Sprintf("usage of %s: %s", JoinedBy(", ", b.Source, b.Model), report.Usage(b.Usage))
+		return b.SubTaskID, "", fmt.Sprintf("usage of %s: %s", JoinedBy(", ", b.Source, b.Model), report.Usage(b.Usage))
 	case boulder.SubTaskDone:
 		line = report.Stated(string(b.Status), b.Summary)
 		if len(b.Blocked) > 0 {
 			line += " (blocks " + strings.Join(b.Blocked, ", ") + ")"
 		}
-		return b.SubTaskID, line
+		return b.SubTaskID, report.Sign(b.Status), line
 	case boulder.TaskComplete:
 		first, _, _ := strings.Cut(b.Summary, "\n")
-		return "", joined(string(b.Status), first)
+		return "", "", joined(string(b.Status), first)
 	}
-	return "", boulder.TypeOf(body)
+	return "", "", boulder.TypeOf(body)
 }
+
+// inPicture is the sign of what the live picture shows: only plain lines tell it.
+const inPicture = "·"
 
 // gateOf is the run of a gate that an event tells of.
 func gateOf(b boulder.GateRun) boulder.Gate {

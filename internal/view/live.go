@@ -13,60 +13,81 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
-	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// LiveView shows a run on a terminal: sub-tasks that are over scroll away as lines of their own, below them is a
-// picture of what is at work and what waits.
+// Run shows a run while it goes on. Programs get its events, quiet people how it ended. On a terminal what is over scrolls
+// away as lines, below a picture of what is at work and what waits; elsewhere, as in a log file, there are lines alone.
 //
 // The picture stands only while the manager works by itself. While the user is asked about the plan the terminal is
 // theirs.
-type LiveView struct {
+type Run struct {
 	Console
-	limits schedule.Limits
+	drawn  bool   // there is a picture to draw
+	prefix string // of plain lines, where there are several boulders
+	on     string // says which boulder is meant, at the end of a command; empty where there is only one
 	now    func() time.Time
 
 	mu       sync.Mutex // the fields below are used by the run, by the program that draws, and by Stopping
 	progress *Progress
-	printed  []string // lines that scroll away, waiting for the next frame
+	printed  []string // lines that wait for the next frame, or for the end of a pause
 	scrolled bool     // there are some above the picture
 	stopping bool
-	lost     error  // the state could not be followed
-	on       string // says which boulder is meant, at the end of a command; empty where there is only one
+	lost     error // the state could not be followed
 
 	term   sync.Mutex // guards the fields below; taken before mu
 	screen *Screen    // nil while the terminal is not ours
 	paused bool       // the user is asked something
 }
 
-// Event takes an event into the picture.
-func (v *LiveView) Event(e boulder.Event) {
+// Event shows one event. It is called for each event in order, and does not block.
+func (v *Run) Event(e boulder.Event) {
+	end, over := e.Body.(boulder.TaskComplete)
+	switch {
+	case v.JSON: // the documented events, one object per line
+		if e.Public() {
+			_ = WriteJSON(v.Stdout, e) // a reader that went away is no reason to stop the work
+		}
+		return
+	case v.Quiet:
+		if over {
+			printSummary(v.Stdout, e.BoulderID, end, 0)
+		}
+		return
+	}
 	v.term.Lock()
 	defer v.term.Unlock()
 	working := v.take(e)
 	switch {
-	case working && v.screen == nil && !v.paused:
-		v.open()
-	case !working:
+	case v.paused:
+	case !v.drawn || !working:
 		v.close()
+	case v.screen == nil:
+		v.open()
 	}
-	if end, ok := e.Body.(boulder.TaskComplete); ok {
+	if over {
 		printSummary(v.Stdout, e.BoulderID, end, e.Time.Sub(v.progress.began))
 	}
 }
 
 // open takes the terminal.
-func (v *LiveView) open() { v.screen = v.Screen(Picture{Frame: v.frame, Flush: v.flush}) }
+func (v *Run) open() { v.screen = v.Screen(Picture{Frame: v.frame, Flush: v.flush}) }
 
 // take follows the event and reports whether the manager is at work after it.
-func (v *LiveView) take(e boulder.Event) bool {
+func (v *Run) take(e boulder.Event) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.lost = v.progress.Take(e); v.lost != nil {
+		if !v.drawn {
+			v.printed = append(v.printed, Clock(e.Time)+" "+v.prefix+v.lostText())
+		}
 		return v.screen != nil
 	}
-	v.note(e)
+	if v.drawn {
+		v.printed = append(v.printed, v.above(e)...)
+	} else {
+		v.printed = append(v.printed, v.plain(e)...)
+	}
 	switch v.progress.State.Boulder.Status {
 	case boulder.Planning, boulder.Running, boulder.Synthesizing:
 		return true
@@ -76,62 +97,92 @@ func (v *LiveView) take(e boulder.Event) bool {
 	return false
 }
 
-// note makes the lines that stay.
-func (v *LiveView) note(e boulder.Event) {
+func (v *Run) lostText() string { return "this view has lost track: " + text.OneLine(v.lost.Error()) }
+
+// above are the lines that an event leaves above the picture.
+func (v *Run) above(e boulder.Event) (lines []string) {
 	t := v.table(v.Stderr.Width())
-	id, line := Describe(e.Body)
+	id, sign, line := Describe(e.Body)
 	s := v.progress.State.SubTask(id)
-	if sign := noteSign(e.Body, v.progress.news); sign != "" && sign != inPicture {
-		v.printed = append(v.printed, t.aside(sign, s, line))
-	}
 	switch b := e.Body.(type) {
 	case boulder.SubTaskDone:
-		r := v.progress.rows(v.limits, nil, e.Time)[s.Position-1]
-		v.printed = append(v.printed, t.lines(r)...)
+		r := v.rowAt(s, e.Time)
+		lines = t.lines(r)
 		switch {
 		case !b.Completed:
-			v.printed = append(v.printed, t.below(b.Summary))
+			lines = append(lines, t.below(b.Summary))
 		case r.alone:
-			v.printed = append(v.printed, t.below("by the gates alone: no usable answer came from the judge"))
+			lines = append(lines, t.below("by the gates alone: no usable answer came from the judge"))
 		}
+		return lines
 	case boulder.Replanned:
 		for _, line := range replanLines(v.progress.State, b) {
-			v.printed = append(v.printed, t.below(line))
+			lines = append(lines, t.below(line))
 		}
 	}
+	switch {
+	case sign == "" || sign == inPicture || v.progress.stale:
+		return nil
+	case s == nil:
+		line = t.Yellow(text.Clip(sign+" "+line, t.width-1))
+	default:
+		place := text.Fit(numbered(s.Position, len(v.progress.State.SubTasks)), t.wide)
+		line = t.Mark(sign) + " " + t.Dim(text.Clip(place+" "+text.OneLine(line), t.width-3))
+	}
+	return append([]string{line}, lines...)
 }
 
-// inPicture is the sign of what the picture shows, and only plain lines tell.
-const inPicture = "·"
-
-// noteSign marks the line that an event leaves; empty: it leaves none. news: it is a notice that was not given before.
-func noteSign(body boulder.Body, news bool) string {
-	switch b := body.(type) {
-	case boulder.SubTaskProgress:
-		if news {
-			return "!"
-		}
-	case boulder.GateRun:
-		if !b.Passed {
-			return "✗"
-		}
-		return inPicture
-	case boulder.StatusChanged:
-		if b.Status != boulder.Synthesizing { // what follows at once says more
-			return inPicture
-		}
-	case boulder.Decomposed, boulder.Continuation, boulder.Trouble:
-		return inPicture
-	case boulder.BlockerRaised:
-		return "?"
-	case boulder.Parked, boulder.BudgetWarning, boulder.Cooled, boulder.ReplanTrouble:
-		return "!"
-	case boulder.Retry, boulder.Replanned, boulder.Nudged, boulder.ReplanStarted, boulder.ReplanRefused, boulder.Unparked:
-		return "↻"
-	case boulder.Noted, boulder.Reopened, boulder.BlockerSettled:
-		return "✎"
+// plain are the lines that an event leaves where there is no picture.
+func (v *Run) plain(e boulder.Event) (lines []string) {
+	id, sign, line := Describe(e.Body)
+	s := v.progress.State.SubTask(id)
+	say := func(label, line string) {
+		lines = append(lines, Clock(e.Time)+" "+v.prefix+label+text.Clip(line, 400))
 	}
-	return ""
+	label := ""
+	if s != nil {
+		label = numbered(s.Position, len(v.progress.State.SubTasks)) + " "
+	}
+	switch b := e.Body.(type) {
+	case boulder.Created:
+		say("", fmt.Sprintf("boulder %s: %s", e.BoulderID, text.Clip(b.Boulder.Task, 100)))
+	case boulder.SubTaskStart:
+		attempt := ""
+		if b.Attempt > 1 {
+			attempt = fmt.Sprintf(" (attempt %d)", b.Attempt)
+		}
+		say(label+text.Clip(cmp.Or(s.ActiveForm, s.Subject), 100)+"  ", ModelName(b.Model)+attempt)
+	case boulder.SubTaskDone:
+		r, alone := v.rowAt(s, e.Time), ""
+		if b.Completed && r.alone {
+			alone = "  (by the gates alone)"
+		}
+		took := time.Duration(r.ElapsedMS) * time.Millisecond
+		say(fmt.Sprintf("%s%s %s  %s  %s  %s%s", label, sign, text.Clip(s.Subject, 100), text.OneLine(ModelName(s.Model)),
+			text.Elapsed(took), report.Usage(s.Usage), alone), "")
+		if !b.Completed {
+			say(label, line)
+		}
+	case boulder.SubTaskProgress:
+		if sign != "" && !v.progress.stale || v.Verbose && b.Activity != "" {
+			say(label, line)
+		}
+	case boulder.Replanned:
+		say(label, line)
+		for _, line := range replanLines(v.progress.State, b) {
+			say("  ", line)
+		}
+	default:
+		if sign != "" {
+			say(label, line)
+		}
+	}
+	return lines
+}
+
+// rowAt is a sub-task as it stood at a time.
+func (v *Run) rowAt(s *boulder.SubTask, at time.Time) row {
+	return v.progress.rows(v.Limits, nil, at, true)[s.Position-1]
 }
 
 // replanLines tells what a replan that was adopted changes, a line each.
@@ -151,27 +202,30 @@ func replanLines(s *boulder.State, b boulder.Replanned) []string {
 	return lines
 }
 
-func (v *LiveView) table(width int) *tasks {
+func (v *Run) table(width int) *tasks {
 	total := len(v.progress.State.SubTasks)
 	return &tasks{
 		Paint: v.Stderr.Paint, width: min(width, page.Widest), wide: len(numbered(total, total)), fixed: true,
-		label: func(t *boulder.SubTask) string { return numbered(t.Position, total) },
+		label: func(r *row) string { return numbered(r.Position, total) },
 	}
 }
 
-// Stopping shows at the next frame that the run is about to end.
-func (v *LiveView) Stopping() {
+// Stopping says that the run was asked to stop and lets its turns end. It may be called from any goroutine.
+func (v *Run) Stopping() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.stopping = true
+	if v.stopping = true; !v.drawn && !v.Quiet {
+		fmt.Fprintln(v.Stderr, StoppingText)
+	}
 }
 
-// Pause takes the picture away; the first event after the pause brings it back.
-func (v *LiveView) Pause() func() {
+// Pause gives the terminal to somebody else, until the function that it returns is called; the first event after that
+// brings the picture back. It may be called from any goroutine.
+func (v *Run) Pause() (resume func()) {
 	v.term.Lock()
 	defer v.term.Unlock()
-	v.paused = true
 	v.close()
+	v.paused = true
 	return func() {
 		v.term.Lock()
 		defer v.term.Unlock()
@@ -179,26 +233,26 @@ func (v *LiveView) Pause() func() {
 	}
 }
 
-// Close takes the picture away and leaves the lines.
-func (v *LiveView) Close() {
+// Close gives the terminal back. Nothing is shown after it. It may be called again.
+func (v *Run) Close() {
 	v.term.Lock()
 	defer v.term.Unlock()
 	v.close()
 }
 
-// close is Close for whoever holds term.
-func (v *LiveView) close() {
+// close takes the picture away and prints the lines that are left.
+func (v *Run) close() {
 	if v.screen != nil {
 		v.screen.Close()
 		v.screen = nil
 	}
-	for _, line := range v.flush() { // a terminal that could not be drawn on left them
+	for _, line := range v.flush() {
 		fmt.Fprintln(v.Stderr, line)
 	}
 }
 
 // flush hands out the lines that scroll away.
-func (v *LiveView) flush() []string {
+func (v *Run) flush() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	lines := v.printed
@@ -207,7 +261,7 @@ func (v *LiveView) flush() []string {
 }
 
 // frame draws the picture, in at most size.Room lines: the sum, what needs the user, what is at work, what waits.
-func (v *LiveView) frame(size page.Size, tick int) string {
+func (v *Run) frame(size page.Size, tick int) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.progress.State == nil || size.Height == 0 {
@@ -216,7 +270,7 @@ func (v *LiveView) frame(size page.Size, tick int) string {
 	s, now := v.progress.State, v.now()
 	t := v.table(size.Width)
 	t.spin = Spinner(tick)
-	rows := v.progress.rows(v.limits, nil, now)
+	rows := v.progress.rows(v.Limits, nil, now, true)
 	lines := []string{v.head(t, rows, now)}
 	if v.scrolled {
 		lines = []string{"", lines[0]} // apart from the lines that stay
@@ -230,29 +284,27 @@ func (v *LiveView) frame(size page.Size, tick int) string {
 		say(t.Yellow, report.Stated("paused", s.Boulder.Reason)+"; continue, from any terminal, with: manager resume "+s.Boulder.ID)
 	}
 	if v.lost != nil {
-		say(t.Red, "this view has lost track: "+v.lost.Error())
+		say(t.Red, v.lostText())
 	}
 	var live, waiting []row
 	for _, r := range rows {
 		switch {
-		case r.live():
+		case r.live:
 			live = append(live, r)
-		case r.task.Status == boulder.SubTaskPending, r.attempt != nil:
+		case (r.Status == boulder.SubTaskPending || r.attempt != nil) && !v.stopping: // a run that stops starts nothing
 			waiting = append(waiting, r)
 		}
 	}
 	needs := Needs(s, v.progress.raised, v.on, now)
 	lines = append(lines, NeedLines(needs, t.width, size.Room()-len(lines)-min(2, len(live)), t.Paint)...)
 	lines = append(lines, atWork(t, live, size.Room()-len(lines))...)
-	if !v.stopping { // a run that stops starts nothing
-		slices.SortStableFunc(waiting, func(a, b row) int { return cmp.Compare(a.place, b.place) })
-		lines = append(lines, inLine(t, waiting, size.Room()-len(lines))...)
-	}
+	slices.SortStableFunc(waiting, func(a, b row) int { return cmp.Compare(a.place, b.place) })
+	lines = append(lines, inLine(t, waiting, size.Room()-len(lines))...)
 	return strings.Join(lines[:min(len(lines), size.Room())], "\n")
 }
 
 // head sums the run up.
-func (v *LiveView) head(t *tasks, rows []row, now time.Time) string {
+func (v *Run) head(t *tasks, rows []row, now time.Time) string {
 	s := v.progress.State
 	took := text.Elapsed(now.Sub(v.progress.began).Truncate(time.Second))
 	if s.Boulder.Status == boulder.Planning {
@@ -275,7 +327,7 @@ func (v *LiveView) head(t *tasks, rows []row, now time.Time) string {
 			return line
 		}
 	}
-	return ansi.TruncateWc(said, t.width-1-len(cost), "…") + t.Dim(cost) // what it costs is never cut
+	return text.Truncate(said, t.width-1-len(cost)) + t.Dim(cost) // what it costs is never cut
 }
 
 // atWork draws what runs: with its activity, why it continues and what was red, as far as there is room.
@@ -286,7 +338,7 @@ func atWork(t *tasks, live []row, room int) []string {
 	for depth := 4; ; depth-- {
 		var lines []string
 		for _, r := range live {
-			all := append(t.lines(r), t.below(r.does()))
+			all := append(t.lines(r), t.below(r.says()))
 			for _, more := range []string{r.why, r.gate} {
 				if more != "" {
 					all = append(all, t.below(more))
@@ -303,16 +355,13 @@ func atWork(t *tasks, live []row, room int) []string {
 	}
 }
 
-// waitingShown is how many waiting sub-tasks are drawn at most.
-const waitingShown = 10
-
-// inLine draws what waits, as far as there is room.
+// inLine draws what waits, at most ten and as far as there is room.
 func inLine(t *tasks, waiting []row, room int) []string {
-	limit := min(room, waitingShown)
-	if limit <= 0 || len(waiting) <= limit {
-		return t.lines(waiting[:min(len(waiting), max(limit, 0))]...)
+	room = max(0, min(room, 10))
+	if room == 0 || len(waiting) <= room {
+		return t.lines(waiting[:min(len(waiting), room)]...)
 	}
-	return append(t.lines(waiting[:limit-1]...), t.below(fmt.Sprintf("and %d more waiting", len(waiting)-limit+1)))
+	return append(t.lines(waiting[:room-1]...), t.below(fmt.Sprintf("and %d more waiting", len(waiting)-room+1)))
 }
 
 // Spinner is one column that turns.

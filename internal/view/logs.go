@@ -29,13 +29,12 @@ const (
 	inputShown   = 160 // columns of a tool's input; with --verbose lineShown
 )
 
-// TranscriptView tells the lines of one attempt's transcript.
-type TranscriptView struct {
-	page.Paint
-	Verbose bool
-	Width   int             // of lines; 0: as they come
-	Path    string          // of the transcript, relative to the project
-	Prompts []managerPrompt // of the attempt, in order, as far as they have not been met
+// Transcript tells the lines of one attempt's transcript.
+type Transcript struct {
+	o       page.Out
+	verbose bool
+	path    string          // of the transcript, relative to the project
+	prompts []managerPrompt // of the attempt, in order, as far as they have not been met
 }
 
 // managerPrompt is a prompt that the manager sent.
@@ -43,73 +42,70 @@ type managerPrompt struct {
 	text, name string
 }
 
-// PromptsOf lists what the manager sent to an attempt.
-func PromptsOf(turns []boulder.Turn, attempt int) []managerPrompt {
-	var all []managerPrompt
+// NewTranscript tells a transcript to people on a stream; turns are those of its sub-task.
+func NewTranscript(o page.Out, verbose bool, path string, turns []boulder.Turn, attempt int) *Transcript {
+	v := &Transcript{o: o, verbose: verbose, path: path}
 	for _, t := range turns {
 		if t.Attempt != attempt {
 			continue
 		}
-		all = append(all, managerPrompt{t.Prompt, fmt.Sprintf("%s of turn %d", t.Kind, t.Number)})
+		v.prompts = append(v.prompts, managerPrompt{t.Prompt, fmt.Sprintf("%s of turn %d", t.Kind, t.Number)})
 		for _, n := range t.Nudges {
-			all = append(all, managerPrompt{n.Prompt, fmt.Sprintf("nudge in turn %d (rule %s)", t.Number, n.Rule)})
+			v.prompts = append(v.prompts, managerPrompt{n.Prompt, fmt.Sprintf("nudge in turn %d (rule %s)", t.Number, n.Rule)})
 		}
 	}
-	return all
+	return v
 }
 
-// promptMark begins all prompts of the manager but briefs.
-const promptMark = "[manager]"
-
-// whose says who sent a prompt, and why.
-func (v *TranscriptView) whose(text string) string {
-	text = strings.TrimSpace(text)
-	for i, p := range v.Prompts {
-		if strings.TrimSpace(strings.ToValidUTF8(p.text, "\uFFFD")) == text {
-			v.Prompts = append(v.Prompts[:i:i], v.Prompts[i+1:]...)
-			return "manager: " + p.name
-		}
-	}
-	if strings.HasPrefix(text, promptMark) {
-		return "manager: resume prompt" // the only one whose text is not stored
+// whose says who sent a prompt, and why. All prompts of the manager but briefs begin with "[manager]", and of those only
+// the resume prompt's text is not stored.
+func (v *Transcript) whose(prompt string) string {
+	prompt = strings.TrimSpace(prompt)
+	i := slices.IndexFunc(v.prompts, func(p managerPrompt) bool {
+		return strings.TrimSpace(strings.ToValidUTF8(p.text, "\uFFFD")) == prompt
+	})
+	switch {
+	case i >= 0:
+		name := v.prompts[i].name
+		v.prompts = slices.Delete(v.prompts, i, i+1)
+		return "manager: " + text.OneLine(name)
+	case strings.HasPrefix(prompt, "[manager]"):
+		return "manager: resume prompt"
 	}
 	return "prompt that the manager did not send"
 }
 
 // Tell is a line of the transcript as people read it; what has more than one line is indented below the first. It is
 // empty for what nobody misses.
-func (v *TranscriptView) Tell(l TranscriptLine) string {
+func (v *Transcript) Tell(l TranscriptLine) string {
 	switch l.Type {
 	case "prompt":
-		return v.Cyan(text.OneLine(v.whose(l.Text))) + v.below(l.Text, promptShown, false)
+		return v.o.Cyan(v.whose(l.Text)) + v.below(l.Text, promptShown, false)
 	case "text":
-		return v.Bold("agent") + v.below(l.Text, textShown, false)
+		return v.o.Bold("agent") + v.below(l.Text, textShown, false)
 	case "reasoning":
-		return v.Dim("agent thinks") + v.below(l.Text, promptShown, false)
+		return v.o.Dim("agent thinks") + v.below(l.Text, promptShown, false)
 	case "tool":
-		return v.tool(l)
+		room, how := inputShown, ""
+		if v.verbose {
+			room = lineShown
+		}
+		if l.State != "completed" && l.State != "error" {
+			how = v.o.Dim(" (" + text.OneLine(cmp.Or(l.State, "never ended")) + ")")
+		}
+		return callMark(v.o.Paint, l.Tool, l.State) + " " + v.o.Bold(text.Clip(l.Tool, inputShown)) + " " +
+			text.Clip(toolInput(l.Input), room) + how +
+			v.below(l.Output, outputShown, true) + v.below(report.Prefixed("error: ", l.Error), outputShown, true)
 	case "end":
 		if l.Error != "" {
-			return v.Red("answer broke off: ") + text.Clip(JoinedBy(": ", l.Finish, l.Error), lineShown)
+			return v.o.Red("answer broke off: ") + text.Clip(JoinedBy(": ", l.Finish, l.Error), lineShown)
 		}
-		if l.Finish == "tool-calls" && !v.Verbose {
+		if l.Finish == "tool-calls" && !v.verbose {
 			return "" // the tool's line has told it
 		}
-		return v.Dim("answer ends: " + text.OneLine(cmp.Or(l.Finish, "no reason")))
+		return v.o.Dim("answer ends: " + text.OneLine(cmp.Or(l.Finish, "no reason")))
 	}
 	return text.Clip(l.Type+" "+l.Text, lineShown)
-}
-
-func (v *TranscriptView) tool(l TranscriptLine) string {
-	room := inputShown
-	if v.Verbose {
-		room = lineShown
-	}
-	s := callMark(v.Paint, l.Tool, l.State) + " " + v.Bold(text.Clip(l.Tool, inputShown)) + " " + text.Clip(toolInput(l.Input), room)
-	if l.State != "completed" && l.State != "error" {
-		s += v.Dim(" (" + text.OneLine(cmp.Or(l.State, "never ended")) + ")")
-	}
-	return s + v.below(l.Output, outputShown, true) + v.below(report.Prefixed("error: ", l.Error), outputShown, true)
 }
 
 // toolInput is what a call is about: the one argument that tells most, or all of them.
@@ -130,9 +126,9 @@ func toolInput(input json.RawMessage) string {
 }
 
 // below is a text on lines of its own, cut visibly, from the beginning or from the end.
-func (v *TranscriptView) below(s string, limit int, fromEnd bool) string {
+func (v *Transcript) below(s string, limit int, fromEnd bool) string {
 	width := lineShown
-	if v.Verbose {
+	if v.verbose {
 		limit, width = linesVerbose, widthVerbose
 	}
 	lines, cut := someLines(s, limit, width, fromEnd)
@@ -140,14 +136,14 @@ func (v *TranscriptView) below(s string, limit int, fromEnd bool) string {
 		return ""
 	}
 	if cut != "" {
-		note := v.Yellow(fmt.Sprintf("[cut: %s; all of it is in %s]", cut, text.OneLine(v.Path)))
+		note := v.o.Yellow(fmt.Sprintf("[cut: %s; all of it is in %s]", cut, text.OneLine(v.path)))
 		if fromEnd {
 			lines = slices.Insert(lines, 0, note)
 		} else {
 			lines = append(lines, note)
 		}
 	}
-	return "\n" + text.Indent(text.Wrap(strings.Join(lines, "\n"), v.Width-4), "    ")
+	return "\n" + text.Indent(text.Wrap(strings.Join(lines, "\n"), v.o.Lines()-4), "    ")
 }
 
 // someLines keeps the first or last lines of a text, none wider than width, and says what was cut; empty if nothing was.

@@ -45,7 +45,7 @@ func FuzzTranscript(f *testing.F) {
 			if !json.Valid(l.Raw) {
 				t.Errorf("%q is not JSON", l.Raw)
 			}
-			for _, v := range []*TranscriptView{{}, {Verbose: true}} {
+			for _, v := range []*Transcript{{}, {verbose: true}} {
 				if told := v.Tell(l); strings.ContainsFunc(told, func(r rune) bool {
 					return r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r))
 				}) {

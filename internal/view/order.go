@@ -36,9 +36,8 @@ func NewOrder(before, after store.Detail, holder *control.Holder, o boulder.Orde
 	b := after.Boulder
 	r := &Order{
 		Type: "order", BoulderID: b.ID, Order: o, Status: b.Status, AtWork: []string{}, Blocked: []string{},
-		Freed: []string{}, Left: b.Left,
+		Freed: []string{}, Left: b.Left, done: b.Tally.Completed, total: b.Tally.Planned,
 	}
-	r.done, r.total = Done(after)
 	if holder.Runs(b) {
 		r.RunBy, r.Left = holder, nil // it stops them now
 		for _, t := range after.Attempts {

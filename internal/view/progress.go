@@ -20,12 +20,12 @@ import (
 type Progress struct {
 	State *boulder.State // nil before the first event
 
-	load   loader
+	load   Load
 	broken bool                       // the stored records contradict each other: there are no indexes over them
 	began  time.Time                  // time of the first event seen
 	doing  map[string]doing           // by sub-task
 	raised map[string]boulder.Blocker // as they were when they were raised; settled ones are not in it
-	news   bool                       // the newest event is a notice that its turn has not given before
+	stale  bool                       // the newest event is a notice that its turn has given before
 }
 
 // doing is what is known of a sub-task that the state does not keep.
@@ -39,20 +39,18 @@ type doing struct {
 	alone                 bool   // the last verdict came from the gates alone, without a judge
 }
 
-// loader reads a boulder that was begun by an earlier process; a *store.DB is one.
-type loader interface {
-	Load(ctx context.Context, boulderID string) (*boulder.State, error)
-}
+// Load reads a boulder that was begun by an earlier process, as [store.DB.Load] does.
+type Load func(ctx context.Context, boulderID string) (*boulder.State, error)
 
-// NewProgress follows a run; db has what its events do not carry.
-func NewProgress(db loader) *Progress {
-	return &Progress{load: db, doing: map[string]doing{}, raised: map[string]boulder.Blocker{}}
+// NewProgress follows a run.
+func NewProgress(load Load) *Progress {
+	return &Progress{load: load, doing: map[string]doing{}, raised: map[string]boulder.Blocker{}}
 }
 
 // ProgressOf is the progress of a boulder as it is stored. With an error, which says that its records contradict each
 // other, it can be shown as well.
-func ProgressOf(db loader, d store.Detail, recent []boulder.Event, raised []boulder.Blocker) (*Progress, error) {
-	p := NewProgress(db)
+func ProgressOf(load Load, d store.Detail, recent []boulder.Event, raised []boulder.Blocker) (*Progress, error) {
+	p := NewProgress(load)
 	p.began = d.Boulder.CreatedAt
 	for _, e := range recent {
 		if e.Seq <= d.Boulder.Seq {
@@ -65,20 +63,14 @@ func ProgressOf(db loader, d store.Detail, recent []boulder.Event, raised []boul
 		}
 	}
 	var err error
-	if p.State, err = Restore(d); err != nil {
-		p.State, p.broken = &boulder.State{Boulder: d.Boulder}, true
-		for i := range d.SubTasks {
-			p.State.SubTasks = append(p.State.SubTasks, &d.SubTasks[i])
-		}
-		for i := range d.Attempts {
-			p.State.Attempts = append(p.State.Attempts, &d.Attempts[i])
-		}
-	}
+	p.State, err = Restore(d)
+	p.broken = err != nil
 	return p, err
 }
 
 // Restore makes the state of a boulder for looking at it. The turns are not read: they hold whole transcripts of
-// evidence, so the state has stand-ins that say no more than that there is one.
+// evidence, so the state has stand-ins that say no more than that there is one. With an error, which says that the records
+// contradict each other, it has the records alone.
 func Restore(d store.Detail) (*boulder.State, error) {
 	snap := boulder.Snapshot{Boulder: d.Boulder, Revision: d.Revision}
 	for i := range d.SubTasks {
@@ -95,7 +87,11 @@ func Restore(d store.Detail) (*boulder.State, error) {
 			snap.Turns = append(snap.Turns, turn)
 		}
 	}
-	return boulder.Restore(snap)
+	s, err := boulder.Restore(snap)
+	if err != nil {
+		s = &boulder.State{Boulder: snap.Boulder, SubTasks: snap.SubTasks, Attempts: snap.Attempts}
+	}
+	return s, err
 }
 
 // Take follows one event. An error means that the state could not be read; what is shown is then out of date.
@@ -111,7 +107,7 @@ func (p *Progress) Take(e boulder.Event) error {
 		return nil
 	}
 	// The beginning was not seen. Events are stored before they are shown, so what is stored holds the one at hand.
-	state, err := p.load.Load(context.Background(), e.BoulderID)
+	state, err := p.load(context.Background(), e.BoulderID)
 	if err == nil {
 		p.State = state
 	}
@@ -120,21 +116,19 @@ func (p *Progress) Take(e boulder.Event) error {
 
 // watch takes in what the state does not keep.
 func (p *Progress) watch(e boulder.Event) {
-	p.news = false
-	id, _ := Describe(e.Body)
+	p.stale = false
+	id, _, _ := Describe(e.Body)
 	d := p.doing[id]
 	switch b := e.Body.(type) {
 	case boulder.SubTaskProgress:
 		if b.Notice {
-			p.news, d.notice = b.Activity != d.notice, b.Activity
+			p.stale, d.notice = b.Activity == d.notice, b.Activity
 		}
 		d.activity = cmp.Or(b.Activity, d.activity)
 		if b.TodosTotal > 0 {
 			d.todosDone, d.todosTotal = b.TodosDone, b.TodosTotal
 		}
-		if b.Usage != (boulder.Usage{}) {
-			d.usage = b.Usage
-		}
+		d.usage = cmp.Or(b.Usage, d.usage)
 	case boulder.TurnEnded, boulder.SubTaskDone:
 		d = doing{alone: d.alone}
 	case boulder.GateRun:
@@ -156,18 +150,39 @@ func (p *Progress) watch(e boulder.Event) {
 	p.doing[id] = d
 }
 
-// Ended reports whether the boulder is over.
-func (p *Progress) Ended() bool { return p.State != nil && p.State.Boulder.Status.Terminal() }
-
-// row is a sub-task as tables show it.
+// row is a sub-task as it stands now. Programs get the exported fields.
 type row struct {
+	ID        string                `json:"id"`
+	Position  int                   `json:"position"` // in the plan, from 1
+	Subject   string                `json:"subject"`
+	Status    boulder.SubTaskStatus `json:"status"`
+	Reason    string                `json:"reason,omitempty"`
+	Priority  boulder.Priority      `json:"priority"`
+	DependsOn []string              `json:"depends_on"`
+	Model     string                `json:"model,omitempty"` // empty: OpenCode's default
+	Agent     string                `json:"agent,omitempty"`
+
+	Attempt       int                   `json:"attempt"`                  // number of the newest; 0 before the first
+	AttemptStatus boulder.AttemptStatus `json:"attempt_status,omitempty"` // of the newest, as the next two
+	Turn          int                   `json:"turn,omitempty"`
+	SessionID     string                `json:"session_id,omitempty"`
+	// Waiting is its place in line and the reason, while it waits for a slot.
+	Waiting *schedule.Wait `json:"waiting,omitempty"`
+	// Stopped: its turn was broken off, and is taken up again when the pause is over.
+	Stopped    bool                `json:"stopped,omitempty"`
+	Activity   string              `json:"activity,omitempty"` // last sign of life of the running turn
+	Checkpoint *boulder.Checkpoint `json:"checkpoint,omitempty"`
+	// Blockers are what its attempts came upon that a person has to answer, oldest first.
+	Blockers  []boulder.RaisedBlocker `json:"blockers,omitempty"`
+	ElapsedMS int64                   `json:"elapsed_ms"` // of all attempts together
+	Usage     boulder.Usage           `json:"usage"`
+	Summary   string                  `json:"summary,omitempty"`
+
 	doing
-	task    *boulder.SubTask
-	now     time.Time        // up to which it is at work
+	name    string           // of what is being done
+	now     time.Time        // the clock
 	attempt *boulder.Attempt // the one that is not over, or nil
-	newest  *boulder.Attempt // whether it is over or not
-	spent   time.Duration    // on attempts that are over
-	wait    *schedule.Wait   // why it does not start, or nil
+	live    bool             // an agent or the judge is at work on it, or was when the process or the pause stopped it
 	place   int              // among those that wait: the soonest first
 	after   string           // what it waits for, if it has not begun
 	cooling string           // why the model that it waits for cools down
@@ -175,16 +190,16 @@ type row struct {
 	replan  bool             // it waits for a new plan, which stands in its place
 }
 
-// rows are the sub-tasks in plan order, beside the boulders that share their limits.
-func (p *Progress) rows(limits schedule.Limits, beside []Neighbour, now time.Time) []row {
+// rows are the sub-tasks in plan order, beside the boulders that share their limits. running: a process is at them.
+func (p *Progress) rows(limits schedule.Limits, beside []store.Detail, now time.Time, running bool) []row {
 	b := &p.State.Boulder
 	attempts := map[string][]*boulder.Attempt{}
 	for _, a := range p.State.Attempts {
 		attempts[a.SubTaskID] = append(attempts[a.SubTaskID], a)
 	}
-	undone := map[string]bool{}
+	done := map[string]bool{}
 	for _, t := range p.State.SubTasks {
-		undone[t.ID] = t.Status != boulder.SubTaskCompleted && t.Status != boulder.SubTaskSkipped
+		done[t.ID] = t.Status == boulder.SubTaskCompleted || t.Status == boulder.SubTaskSkipped
 	}
 	var waits []schedule.Wait
 	if !p.broken && b.Status == boulder.Running {
@@ -194,36 +209,44 @@ func (p *Progress) rows(limits schedule.Limits, beside []Neighbour, now time.Tim
 	for i, w := range waits {
 		place[w.SubTaskID] = i
 	}
-	all := make([]row, len(p.State.SubTasks))
-	for i, t := range p.State.SubTasks {
-		r := row{doing: p.doing[t.ID], task: t, now: now, paused: b.Status == boulder.Paused, place: len(waits) + 1}
-		r.replan = b.Replan != nil && (b.Replan.SubTaskID == t.ID || slices.Contains(b.Replan.Replaces, t.ID))
+	all := make([]row, 0, len(p.State.SubTasks))
+	for _, t := range p.State.SubTasks {
+		r := row{
+			ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Priority: t.Priority,
+			DependsOn: append([]string{}, t.DependsOn...), Model: t.Model, Agent: t.Agent, Attempt: t.Attempts,
+			Checkpoint: t.Checkpoint, Usage: t.Usage.Add(p.doing[t.ID].usage), Summary: t.Summary, Blockers: t.Blockers,
+			doing: p.doing[t.ID], name: cmp.Or(text.OneLine(t.ActiveForm), text.OneLine(t.Subject)), now: now,
+			paused: b.Status == boulder.Paused, place: len(waits) + 1,
+			replan: b.Replan != nil && (b.Replan.SubTaskID == t.ID || slices.Contains(b.Replan.Replaces, t.ID)),
+		}
 		for _, a := range attempts[t.ID] {
-			r.newest = a
+			r.AttemptStatus, r.Turn, r.SessionID = a.Status, a.Turns, a.SessionID
+			end := a.EndedAt
 			if !a.Status.Terminal() {
-				r.attempt, r.place = a, len(waits)
-			} else if !a.StartedAt.IsZero() {
-				r.spent += a.EndedAt.Sub(a.StartedAt)
+				r.attempt, r.place, r.live, r.Stopped = a, len(waits), a.Status.Live(), stopped(r.paused, a)
+				if end = now; r.Stopped || !running {
+					end = a.UpdatedAt // since then the clock stands still
+				}
 			}
+			if !a.StartedAt.IsZero() {
+				r.ElapsedMS += end.Sub(a.StartedAt).Milliseconds()
+			}
+		}
+		if !r.Stopped {
+			r.Activity = r.activity
 		}
 		if at, ok := place[t.ID]; ok {
-			r.wait, r.place = &waits[at], at
-			if !r.wait.Until.IsZero() {
-				r.cooling = b.Cooldowns[r.wait.Model].Reason
+			r.Waiting, r.place = &waits[at], at
+			if !r.Waiting.Until.IsZero() {
+				r.cooling = b.Cooldowns[r.Waiting.Model].Reason
 			}
 		}
-		awaited := slices.DeleteFunc(slices.Clone(t.DependsOn), func(id string) bool { return !undone[id] })
+		awaited := slices.DeleteFunc(slices.Clone(t.DependsOn), func(id string) bool { return done[id] })
 		r.after = report.Prefixed("after ", strings.Join(awaited, ", "))
-		all[i] = r
+		all = append(all, r)
 	}
 	return all
 }
-
-// live reports whether an agent or the judge is at work on it.
-func (r row) live() bool { return r.attempt != nil && r.attempt.Status.Live() }
-
-// working reports whether one is in fact: its turn was not broken off by a pause.
-func (r row) working() bool { return r.live() && !stopped(r.paused, r.attempt) }
 
 // stopped reports whether a live attempt of a paused boulder rests: it was stopped with the pause, or by a fault before,
 // and nothing takes it up meanwhile. Only of an attempt that was taken up after a fault, and whose session is just being
@@ -233,67 +256,35 @@ func stopped(paused bool, a *boulder.Attempt) bool {
 }
 
 // idle reports whether it waits, be it for its first attempt or for a further one.
-func (r row) idle() bool {
-	return r.task.Status == boulder.SubTaskPending || r.task.Status == boulder.SubTaskBlocked || r.attempt != nil && !r.live()
+func (r *row) idle() bool {
+	return r.Status == boulder.SubTaskPending || r.Status == boulder.SubTaskBlocked || r.attempt != nil && !r.live
 }
 
 // unused reports whether it is over without anything having been done for it.
-func (r row) unused() bool {
-	switch r.task.Status {
-	case boulder.SubTaskSuperseded, boulder.SubTaskSkipped, boulder.SubTaskCancelled:
-		return r.spent == 0 && r.used() == boulder.Usage{}
-	}
-	return false
+func (r *row) unused() bool {
+	return (r.Status == boulder.SubTaskSuperseded || r.Status == boulder.SubTaskSkipped || r.Status == boulder.SubTaskCancelled) &&
+		r.ElapsedMS == 0 && r.Usage == boulder.Usage{}
 }
 
-// took is how long its attempts ran.
-func (r row) took() time.Duration {
+// says is what an idle one waits for, or what goes on in one that is live. Ends of waits come first: the rest may be cut.
+func (r *row) says() string {
+	a, what := r.attempt, "waiting for the model"
 	switch {
-	case !r.live() || r.attempt.StartedAt.IsZero():
-		return r.spent
-	case !r.working():
-		r.now = r.attempt.UpdatedAt // since then the clock stands still
-	}
-	return r.spent + r.now.Sub(r.attempt.StartedAt)
-}
-
-func (r row) used() boulder.Usage { return r.task.Usage.Add(r.usage) }
-
-// waitsFor says what an idle one waits for.
-func (r row) waitsFor() string {
-	switch {
-	case r.task.Status == boulder.SubTaskBlocked:
-		return r.task.Reason
-	case r.replan:
+	case r.Status == boulder.SubTaskBlocked:
+		return r.Reason
+	case r.replan && !r.live:
 		return "waits for a new plan"
-	case r.wait != nil && !r.wait.Until.IsZero(): // the end first: the rest may be cut
-		return fmt.Sprintf("until %s: %s", Clock(r.wait.Until), cmp.Or(r.cooling, r.wait.Reason))
-	case r.wait != nil:
-		return fmt.Sprintf("#%d in line: %s", r.wait.Position, r.wait.Reason)
-	case r.attempt != nil:
+	case r.Waiting != nil && !r.Waiting.Until.IsZero():
+		return fmt.Sprintf("until %s: %s", Clock(r.Waiting.Until), cmp.Or(r.cooling, r.Waiting.Reason))
+	case r.Waiting != nil:
+		return fmt.Sprintf("#%d in line: %s", r.Waiting.Position, r.Waiting.Reason)
+	case a == nil:
+		return r.after
+	case !r.live:
 		return "is next"
-	}
-	return r.after
-}
-
-// does says what goes on in one that is live.
-func (r row) does() string {
-	a := r.attempt
-	var parts []string
-	if a.Attempt > 1 {
-		parts = append(parts, fmt.Sprintf("attempt %d", a.Attempt))
-	}
-	if a.Turns > 1 {
-		parts = append(parts, fmt.Sprintf("turn %d", a.Turns))
-	}
-	if r.todosTotal > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d todos", r.todosDone, r.todosTotal))
-	}
-	what := "waiting for the model"
-	switch {
 	case a.NotBefore.After(r.now):
-		what = fmt.Sprintf("until %s: %s", Clock(a.NotBefore), text.OneLine(a.Reason)) // the end first: the rest may be cut
-	case !r.working():
+		what = fmt.Sprintf("until %s: %s", Clock(a.NotBefore), text.OneLine(a.Reason))
+	case r.Stopped:
 		what = "stopped, to be taken up again"
 	case r.replan:
 		what = "a new plan is being made"
@@ -306,39 +297,39 @@ func (r row) does() string {
 	case a.Status == boulder.AttemptStarting:
 		what = "starting a session"
 	}
-	return strings.Join(append(parts, what), " · ")
-}
-
-// Neighbour is a boulder that the same process runs, under the same limits.
-type Neighbour struct {
-	BoulderID string
-	Held      map[string]int // slots, by model
-}
-
-// HeldBy counts the slots of a boulder by model. A turn that goes on although its boulder is paused has one as well.
-func HeldBy(d store.Detail) map[string]int {
-	held, paused := map[string]int{}, d.Boulder.Status == boulder.Paused
-	for _, a := range d.Attempts {
-		ended := paused && a.Status == boulder.AttemptMonitoring
-		if a.Status.Live() && !ended && !stopped(paused, &a) {
-			held[a.Model]++
-		}
+	if r.todosTotal > 0 {
+		what = fmt.Sprintf("%d of %d todos · %s", r.todosDone, r.todosTotal, what)
 	}
-	return held
+	if a.Turns > 1 {
+		what = fmt.Sprintf("turn %d · %s", a.Turns, what)
+	}
+	if a.Attempt > 1 {
+		what = fmt.Sprintf("attempt %d · %s", a.Attempt, what)
+	}
+	return what
 }
 
-// waitsBeside adds to waits what waits only because of other boulders: alone, it could start.
-func waitsBeside(waits []schedule.Wait, s *boulder.State, l schedule.Limits, beside []Neighbour) []schedule.Wait {
-	if len(beside) == 0 {
-		return waits
-	}
+// waitsBeside adds to waits what waits only because of other boulders of the same process: alone, it could start. A turn
+// that goes on although its boulder is paused has a slot as well.
+func waitsBeside(waits []schedule.Wait, s *boulder.State, l schedule.Limits, beside []store.Detail) []schedule.Wait {
 	own := schedule.Share{Held: map[string]int{}}
 	for _, o := range s.Live() {
 		own.Held[o.Attempt.Model]++
 	}
 	shares, ids := []schedule.Share{own}, []string{}
-	for _, n := range beside {
-		shares, ids = append(shares, schedule.Share{Held: n.Held}), append(ids, n.BoulderID)
+	for _, d := range beside {
+		held, paused := map[string]int{}, d.Boulder.Status == boulder.Paused
+		for _, a := range d.Attempts {
+			if a.Status.Live() && !stopped(paused, &a) && (!paused || a.Status != boulder.AttemptMonitoring) {
+				held[a.Model]++
+			}
+		}
+		if len(held) > 0 {
+			shares, ids = append(shares, schedule.Share{Held: held}), append(ids, d.Boulder.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return waits
 	}
 	reason := fmt.Sprintf("boulders %s have the slots", strings.Join(ids, ", "))
 	if len(ids) == 1 {

@@ -18,63 +18,27 @@ import (
 // Report is what a command has found out: encoding/json writes it for programs, and it prints itself for people.
 type Report interface{ Print(o page.Out) }
 
-// Run shows a run while it goes on: to programs, live on a terminal, as plain lines, or hardly at all.
-type Run interface {
-	// Event shows one event. It is called on the loop goroutine of the run, for each event in order, and does not block.
-	Event(e boulder.Event)
-	// Stopping says that the run was asked to stop and lets its turns end. It may be called from any goroutine.
-	Stopping()
-	// Pause gives the terminal to somebody else, until the function that it returns is called. It may be called from any
-	// goroutine.
-	Pause() (resume func())
-	// Close gives the terminal back. Nothing is shown after it. It may be called again.
-	Close()
-}
-
 // Console is where a run is shown, and how.
 type Console struct {
 	Stdout, Stderr       page.Out
 	JSON, Quiet, Verbose bool
-	TermType             string                 // of the terminal behind Stderr
-	Limits               func() schedule.Limits // that explain why something waits
+	TermType             string          // of the terminal behind Stderr
+	Limits               schedule.Limits // that explain why something waits
 }
 
 // NewRun shows a run of which nothing, or what progress has taken in, was seen already. Where several boulders run,
 // on names the one, as in " -b ID".
-func NewRun(c Console, p *Progress, on string) Run {
-	switch {
-	case c.JSON: // the documented events, one object per line
-		return plainView{func(e boulder.Event) {
-			if e.Public() {
-				_ = WriteJSON(c.Stdout, e) // a reader that went away is no reason to stop the work
-			}
-		}, func() {
-			if !c.Quiet {
-				fmt.Fprintln(c.Stderr, StoppingText)
-			}
-		}}
-	case c.Quiet: // nothing but how it ended
-		return plainView{func(e boulder.Event) {
-			if end, ok := e.Body.(boulder.TaskComplete); ok {
-				printSummary(c.Stdout, e.BoulderID, end, 0)
-			}
-		}, func() {}}
-	case c.Drawable():
-		v := &LiveView{Console: c, limits: c.Limits(), now: time.Now, progress: p, on: on}
-		if p.State != nil {
-			v.open()
-		}
-		return v
+func NewRun(c Console, p *Progress, on string) *Run {
+	v := &Run{Console: c, drawn: c.Drawable() && !c.JSON && !c.Quiet, now: time.Now, progress: p, on: on}
+	if v.drawn && p.State != nil {
+		v.open()
 	}
-	return &LinesView{Console: c, progress: p}
+	return v
 }
 
 // NewServeRun shows one of several runs that go on at the same time: its lines begin with the end of its id.
-func NewServeRun(c Console, p *Progress, id string) Run {
-	if c.JSON || c.Quiet {
-		return NewRun(c, p, "")
-	}
-	return &LinesView{Console: c, progress: p, prefix: id[max(0, len(id)-6):] + " "}
+func NewServeRun(c Console, p *Progress, id string) *Run {
+	return &Run{Console: c, progress: p, prefix: id[max(0, len(id)-6):] + " "}
 }
 
 // Drawable reports whether a picture can be drawn. With Verbose the diagnostics would tear it.
@@ -97,17 +61,6 @@ func WriteJSON(w io.Writer, v any) error {
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
-
-// plainView shows events as they come, and nothing else.
-type plainView struct {
-	event    func(e boulder.Event)
-	stopping func()
-}
-
-func (v plainView) Event(e boulder.Event) { v.event(e) }
-func (v plainView) Stopping()             { v.stopping() }
-func (v plainView) Pause() func()         { return func() {} }
-func (v plainView) Close()                {}
 
 // StoppingText answers the first Ctrl-C.
 const StoppingText = "Finishing the running turns; Ctrl-C again aborts them."

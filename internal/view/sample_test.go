@@ -23,7 +23,7 @@ import (
 func console() (c Console, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	return Console{
-		Stdout: page.Out{Writer: stdout}, Stderr: page.Out{Writer: stderr}, Limits: schedule.DefaultLimits,
+		Stdout: page.Out{Writer: stdout}, Stderr: page.Out{Writer: stderr}, Limits: schedule.DefaultLimits(),
 	}, stdout, stderr
 }
 
@@ -81,11 +81,10 @@ func lineOf(t *testing.T, text, id string) string {
 }
 
 // liveSample is the live view of what has happened.
-func liveSample(s *sample.Boulder) *LiveView {
+func liveSample(s *sample.Boulder) *Run {
 	c, _, _ := console()
-	limits := schedule.DefaultLimits()
-	limits.Global = 1
-	v := &LiveView{Console: c, limits: limits, now: func() time.Time { return s.Now }, progress: NewProgress(nil)}
+	c.Limits.Global = 1
+	v := &Run{Console: c, drawn: true, now: func() time.Time { return s.Now }, progress: NewProgress(nil)}
 	for _, e := range s.Events {
 		v.take(e)
 	}
@@ -99,7 +98,7 @@ func linesOf(s *sample.Boulder) map[string]string {
 	return map[string]string{"lines": stderr.String(), "live": strings.Join(liveSample(s).printed, "\n")}
 }
 
-func playTo(s *sample.Boulder, v Run) {
+func playTo(s *sample.Boulder, v *Run) {
 	for _, e := range s.Events {
 		v.Event(e)
 	}

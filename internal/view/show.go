@@ -12,6 +12,7 @@ import (
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
+	"github.com/bouldermgr/manager/store"
 )
 
 // Show is what `manager show --json` prints: one object with the stored records. Fields are added in later
@@ -26,7 +27,7 @@ type Show struct {
 // SubTaskShow is a sub-task with its history.
 type SubTaskShow struct {
 	boulder.SubTask
-	History []AttemptShow `json:"history"` // its attempts, from the first
+	History []*AttemptShow `json:"history"` // its attempts, from the first
 }
 
 // AttemptShow is an attempt with its turns.
@@ -35,15 +36,26 @@ type AttemptShow struct {
 	History []boulder.Turn `json:"history"` // its turns, from the first: prompt, evidence, verdict
 }
 
-// TakeTurns gives each turn to its attempt.
-func (s *SubTaskShow) TakeTurns(turns []boulder.Turn) {
-	for _, turn := range turns {
-		for i := range s.History {
-			if s.History[i].Attempt.Attempt == turn.Attempt {
-				s.History[i].History = append(s.History[i].History, turn)
+// NewShow puts stored records together.
+func NewShow(d store.Detail, turns []boulder.Turn) *Show {
+	s := &Show{Type: "show", Boulder: d.Boulder, Revision: d.Revision, SubTasks: []SubTaskShow{}}
+	attempts := map[boulder.AttemptRef]*AttemptShow{}
+	for _, t := range d.SubTasks {
+		shown := SubTaskShow{SubTask: t, History: []*AttemptShow{}}
+		for _, a := range d.Attempts {
+			if a.SubTaskID == t.ID {
+				attempts[a.AttemptRef] = &AttemptShow{Attempt: a, History: []boulder.Turn{}}
+				shown.History = append(shown.History, attempts[a.AttemptRef])
 			}
 		}
+		s.SubTasks = append(s.SubTasks, shown)
 	}
+	for _, turn := range turns {
+		if a := attempts[turn.AttemptRef]; a != nil {
+			a.History = append(a.History, turn)
+		}
+	}
+	return s
 }
 
 // Print shows a report to people.
@@ -147,7 +159,7 @@ func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
 	}
 }
 
-func attempt(o page.Out, a AttemptShow, claimed map[string]bool) {
+func attempt(o page.Out, a *AttemptShow, claimed map[string]bool) {
 	took := ""
 	if !a.EndedAt.IsZero() && !a.StartedAt.IsZero() {
 		took = "  " + text.Elapsed(a.EndedAt.Sub(a.StartedAt))

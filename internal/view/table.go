@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -20,11 +21,11 @@ type column struct {
 	rest  bool // gets what the others leave, if its cells need it, and is cut
 }
 
-// table lays rows out in lines narrower than width. Cells are clean and may have colours. The last cell of a row with
-// fewer cells than columns has the rest of the line.
+// table lays rows out in lines narrower than width. Cells are clean and may have colours. A column without anything in it is
+// left out. The last cell of a row with fewer cells than columns has the rest of the line.
 func table(width int, columns []column, rows [][]string) []string {
 	widths := make([]int, len(columns))
-	left := width - 1 - 2*(len(columns)-1)
+	left := width + 1
 	for i, c := range columns {
 		widths[i] = c.least
 		for _, cells := range rows {
@@ -32,8 +33,11 @@ func table(width int, columns []column, rows [][]string) []string {
 				widths[i] = max(widths[i], ansi.StringWidthWc(cells[i]))
 			}
 		}
-		if !c.rest {
-			left -= widths[i]
+		switch {
+		case c.rest:
+			left -= 2
+		case widths[i] > 0:
+			left -= widths[i] + 2
 		}
 	}
 	var lines []string
@@ -41,27 +45,25 @@ func table(width int, columns []column, rows [][]string) []string {
 		line := ""
 		for i, cell := range cells {
 			n := widths[i]
-			if columns[i].rest {
-				n = max(min(n, left), 1)
-			}
-			if i == len(cells)-1 && i < len(columns)-1 {
+			switch {
+			case i == len(cells)-1 && i < len(columns)-1:
 				n = width - 1 - ansi.StringWidthWc(line)
+			case columns[i].rest:
+				n = max(min(n, left), 1)
+			case n == 0:
+				continue
 			}
-			line += fit(cell, n, columns[i].right) + "  "
+			cell = text.Truncate(cell, n)
+			pad := strings.Repeat(" ", max(0, n-ansi.StringWidthWc(cell)))
+			if columns[i].right {
+				line += pad + cell + "  "
+			} else {
+				line += cell + pad + "  "
+			}
 		}
 		lines = append(lines, strings.TrimRight(line, " "))
 	}
 	return lines
-}
-
-// fit cuts a cell visibly, and fills it with spaces.
-func fit(s string, n int, right bool) string {
-	s = text.Truncate(s, n)
-	if pad := strings.Repeat(" ", n-ansi.StringWidthWc(s)); right {
-		return pad + s
-	} else {
-		return s + pad
-	}
 }
 
 // tasks draws sub-tasks, one line each, in columns that fit the terminal: the narrower it is, the fewer columns there
@@ -69,69 +71,50 @@ func fit(s string, n int, right bool) string {
 type tasks struct {
 	page.Paint
 	width int // of the terminal
-	label func(t *boulder.SubTask) string
+	label func(r *row) string
 	wide  int    // of the labels
 	fixed bool   // columns do not depend on what they hold: lines are printed one by one
 	spin  string // mark of a sub-task that is at work; empty: the usual one
 }
 
-// lines are those of the rows.
+// lines are those of the rows: name, model, time, tokens, cost.
 func (t *tasks) lines(rows ...row) []string {
-	columns := []column{{rest: true}}
 	var models []string
-	for _, r := range rows {
-		if !r.unused() && !r.idle() {
-			models = append(models, r.task.Model)
+	for i := range rows {
+		if r := &rows[i]; !r.unused() && !r.idle() && !slices.Contains(models, r.Model) {
+			models = append(models, r.Model)
 		}
 	}
-	slices.Sort(models)
-	model := t.width >= 100 || t.width >= 80 && (t.fixed || len(slices.Compact(models)) > 1)
-	tokens := t.width >= 60
-	if model {
-		columns = append(columns, column{})
-	}
-	columns = append(columns, column{right: true})
-	if tokens {
-		columns = append(columns, column{right: true})
-	}
-	columns = append(columns, column{right: true})
+	model := t.width >= 100 || t.width >= 80 && (t.fixed || len(models) > 1)
+	columns := []column{{rest: true}, {}, {right: true}, {right: true}, {right: true}}
 	if t.fixed {
-		columns[0].least = t.width
-		for i := range columns[1:] {
-			columns[i+1].least = 6
-		}
-		columns[len(columns)-1].least = 7
+		columns[0].least, columns[2].least, columns[4].least = t.width, 6, 7
 		if model {
 			columns[1].least = min(t.width/5, 26)
 		}
+		if t.width >= 60 {
+			columns[3].least = 6
+		}
 	}
 	var cells [][]string
-	for _, r := range rows {
-		sign, name := report.Sign(r.task.Status), text.OneLine(r.task.Subject)
+	for i := range rows {
+		r := &rows[i]
+		name, mark := text.OneLine(r.Subject), t.Mark(report.Sign(r.Status))
 		switch {
-		case r.working():
-			if t.spin != "" {
-				sign = t.spin
+		case r.live && !r.Stopped:
+			if name = t.Bold(r.name); t.spin != "" {
+				mark = t.Cyan(t.spin)
 			}
-			name = text.OneLine(r.task.ActiveForm)
-			if name == "" {
-				name = text.OneLine(r.task.Subject)
-			}
-			name = t.Bold(name)
-		case r.idle() && r.task.Status == boulder.SubTaskInProgress:
-			sign = "○"
-		case r.task.Status == boulder.SubTaskFailed:
+		case r.idle() && r.Status == boulder.SubTaskInProgress:
+			mark = t.Mark("○")
+		case r.Status == boulder.SubTaskFailed:
 			name = t.Red(name)
 		}
-		mark := t.Mark(sign)
-		if sign == t.spin {
-			mark = t.Cyan(sign)
-		}
-		head := mark + " " + t.Dim(text.Fit(t.label(r.task), t.wide)) + " "
+		head := mark + " " + t.Dim(text.Fit(t.label(r), t.wide)) + " "
 		switch {
 		case r.idle():
 			room := t.width - 4 - t.wide // a long reason gets what the name does not need, or some of what it does
-			why := report.Prefixed(" · ", text.OneLine(r.waitsFor()))
+			why := report.Prefixed(" · ", text.OneLine(r.says()))
 			name = text.Clip(name, max(room-ansi.StringWidthWc(why), room*3/5))
 			cells = append(cells, []string{head + name + t.Dim(why)})
 			continue
@@ -139,19 +122,18 @@ func (t *tasks) lines(rows ...row) []string {
 			cells = append(cells, []string{head + name})
 			continue
 		}
-		row := []string{head + name}
+		of, tokens := "", ""
 		if model {
-			name := r.task.Model[strings.LastIndexByte(r.task.Model, '/')+1:] // without the provider
-			if name == "" {
-				name = "default model"
+			of = text.Clip(r.Model[strings.LastIndexByte(r.Model, '/')+1:], 26) // without the provider
+			if of == "" {
+				of = "default model"
 			}
-			row = append(row, t.Dim(text.Clip(name, 26)))
 		}
-		row = append(row, t.Dim(text.Elapsed(r.took())))
-		if tokens {
-			row = append(row, t.Dim(text.Count(r.used().Tokens())))
+		if t.width >= 60 {
+			tokens = text.Count(r.Usage.Tokens())
 		}
-		cells = append(cells, append(row, t.Dim(costText(r.used()))))
+		took := text.Elapsed(time.Duration(r.ElapsedMS) * time.Millisecond)
+		cells = append(cells, []string{head + name, t.Dim(of), t.Dim(took), t.Dim(tokens), t.Dim(costText(r.Usage))})
 	}
 	return table(t.width, columns, cells)
 }
@@ -159,14 +141,6 @@ func (t *tasks) lines(rows ...row) []string {
 // below is a dimmed line under a sub-task's.
 func (t *tasks) below(s string) string {
 	return strings.Repeat(" ", t.wide+3) + t.Dim(text.Clip(s, t.width-t.wide-4))
-}
-
-// aside is a line that tells something about a sub-task, or about the whole boulder.
-func (t *tasks) aside(sign string, s *boulder.SubTask, line string) string {
-	if s == nil {
-		return t.Yellow(text.Clip(sign+" "+line, t.width-1))
-	}
-	return t.Mark(sign) + " " + t.Dim(text.Clip(text.Fit(t.label(s), t.wide)+" "+text.OneLine(line), t.width-3))
 }
 
 // numbered labels a sub-task by its place: [2/3].

@@ -148,7 +148,7 @@ func TestProgressFollowsTheState(t *testing.T) {
 	s.Play()
 	s.Finish()
 	for begin := range s.Events {
-		p := NewProgress(storedAt{s.Events, begin})
+		p := NewProgress(storedAt{s.Events, begin}.Load)
 		for _, e := range s.Events[begin:] {
 			if err := p.Take(e); err != nil {
 				t.Fatalf("from event %d on: event %d: %v", begin+1, e.Seq, err)
@@ -160,9 +160,9 @@ func TestProgressFollowsTheState(t *testing.T) {
 		if diff := cmp.Diff(s.State.SubTasks, p.State.SubTasks); diff != "" {
 			t.Fatalf("from event %d on the sub-tasks differ (-want +got):\n%s", begin+1, diff)
 		}
-		for _, r := range p.rows(schedule.DefaultLimits(), nil, s.Now) {
+		for _, r := range p.rows(schedule.DefaultLimits(), nil, s.Now, true) {
 			if r.activity != "" || r.usage != (boulder.Usage{}) {
-				t.Errorf("from event %d on %s is still at work: %+v", begin+1, r.task.ID, r.doing)
+				t.Errorf("from event %d on %s is still at work: %+v", begin+1, r.ID, r.doing)
 			}
 		}
 	}

@@ -119,7 +119,7 @@ func TestStoppedTurns(t *testing.T) {
 	for _, e := range s.Events {
 		w.Take(e)
 	}
-	w.End(true)
+	w.End(schedule.DefaultLimits(), true, sample.Began.Add(time.Hour))
 	if text := shown(t, 80, w.Print); !strings.Contains(text, "now: "+says+": paused by a person") ||
 		!strings.Contains(text, "stopped for now: paused by a person\n") || strings.Contains(text, "fault") {
 		t.Errorf("the reasons are:\n%s", text)
@@ -187,7 +187,7 @@ func TestBudgetWarnings(t *testing.T) {
 		"the time budget is used up: 1m00s of 1m00s":    {Dimension: "time", Used: 60, Limit: 60},
 		"the attempts budget is used up: 2 of 2":        {Dimension: "attempts", Used: 2, Limit: 2},
 	} {
-		if _, got := Describe(b); got != want {
+		if _, _, got := Describe(b); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
+	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/store"
 )
@@ -27,14 +28,11 @@ type Why struct {
 	// Now is what the sub-task does or waits for; empty once it is over.
 	Now string `json:"now,omitempty"`
 
-	detail   store.Detail
-	turns    map[TurnRef]*boulder.Turn
-	reason   string // of the continuation that the next prompt carries
-	activity string // last sign of life of the running turn
+	detail store.Detail
+	turns  []boulder.Turn
+	events []boulder.Event
+	reason string // of the continuation that the next prompt carries
 }
-
-// TurnRef names a turn of a sub-task; both count from 1.
-type TurnRef struct{ Attempt, Turn int }
 
 // Kinds of a [WhyStep].
 const (
@@ -92,36 +90,34 @@ type WhyStep struct {
 	line string // for people
 }
 
-// NewWhy begins the chain of decisions about a sub-task; [Why.Take] adds to it.
+// NewWhy begins the chain of decisions about a sub-task, of which turns are all that can be read; [Why.Take] adds to it.
 func NewWhy(d store.Detail, t boulder.SubTask, turns []boulder.Turn) *Why {
 	w := &Why{
-		Type: "why", BoulderID: d.Boulder.ID, BoulderStatus: d.Boulder.Status, SubTask: t, Chain: []WhyStep{},
-		detail: d, turns: map[TurnRef]*boulder.Turn{},
+		Type: "why", BoulderID: d.Boulder.ID, BoulderStatus: d.Boulder.Status, SubTask: t, GatesFrom: map[string]string{},
+		Chain: []WhyStep{}, detail: d, turns: turns,
 	}
 	for _, gate := range slices.Concat(t.Gates, t.NoWorse) {
 		if from := d.Boulder.GateOrigin(&t, d.SubTasks, gate); from != "" {
-			if w.GatesFrom == nil {
-				w.GatesFrom = map[string]string{}
-			}
 			w.GatesFrom[gate] = from
 		}
-	}
-	for i := range turns {
-		w.turns[TurnRef{turns[i].Attempt, turns[i].Number}] = &turns[i]
 	}
 	return w
 }
 
-// Take adds what an event says about the sub-task, if it says anything.
+// Take adds what an event says about the sub-task, if it says anything. Events come in order, from the first on.
 func (w *Why) Take(e boulder.Event) {
-	id := w.SubTask.ID
-	of, line := Describe(e.Body)
+	w.events = append(w.events, e)
+	t := &w.SubTask
+	of, _, line := Describe(e.Body)
+	mine, by := of == t.ID, "" // by: it is another one's, and about this one all the same
 	s := WhyStep{Time: e.Time, line: line}
-	mine := of == id
-	decide := func(decision, reason string) { s.Step, s.Decision, s.Reason = stepDecision, decision, reason }
+	step := func(kind string, attempt, turn int) { s.Step, s.Attempt, s.Turn = kind, attempt, turn }
+	decide := func(decision string, attempt int, reason string) {
+		s.Step, s.Decision, s.Attempt, s.Reason = stepDecision, decision, attempt, reason
+	}
 	switch b := e.Body.(type) {
 	case boulder.Starting:
-		s.Step, s.Attempt = stepAttempt, b.Attempt
+		step(stepAttempt, b.Attempt, 0)
 		for _, a := range w.detail.Attempts {
 			if a.AttemptRef == b.AttemptRef {
 				s.Model, s.Agent, s.WaitedMS = a.Model, a.Agent, max(0, e.Time.Sub(a.QueuedAt).Milliseconds())
@@ -134,41 +130,40 @@ func (w *Why) Take(e boulder.Event) {
 			}
 		}
 	case boulder.TurnSent:
-		s.Step, s.Attempt, s.Turn, s.Prompt, s.Reason = stepPrompt, b.Attempt, b.Turn, string(b.Kind), w.reason
-		if b.Resume {
+		step(stepPrompt, b.Attempt, b.Turn)
+		if s.Prompt, s.Reason = string(b.Kind), w.reason; b.Resume {
 			s.Prompt, s.Reason = "resume", "the turn was cut off, and its session was idle"
 			s.line += ", because " + s.Reason
 		}
 		if mine {
-			w.reason, w.activity = "", ""
+			w.reason = ""
 		}
 	case boulder.Nudged:
-		s.Step, s.Attempt, s.Turn, s.Rule, s.Text = stepNudge, b.Attempt, b.Turn, b.Rule, b.Prompt
+		step(stepNudge, b.Attempt, b.Turn)
+		s.Rule, s.Text = b.Rule, b.Prompt
 	case boulder.BlockerRaised:
-		s.Step, s.Attempt, s.Text = stepBlocker, b.Attempt, line
+		step(stepBlocker, b.Attempt, 0)
+		s.Text = line
 	case boulder.BlockerSettled:
 		s.Step, s.Text = stepAnswer, line
 	case boulder.BudgetWarning:
 		s.Step, s.Reason = stepWarning, line
 	case boulder.Noted:
 		s.Step, s.Text = stepNote, b.Text
-		mine = mine || of == ""
-	case boulder.SubTaskProgress:
-		if mine && b.Activity != "" {
-			w.activity = b.Activity
-		}
+		mine = mine || of == "" && (t.EndSeq == 0 || e.Seq < t.EndSeq)
 	case boulder.Trouble:
-		s.Step, s.Attempt, s.Fault, s.Reason, s.Until = stepFault, b.Attempt, b.Kind, b.Reason, b.NotBefore
+		step(stepFault, b.Attempt, 0)
+		s.Fault, s.Reason, s.Until = b.Kind, b.Reason, b.NotBefore
 	case boulder.TurnEnded:
-		s.Step, s.Attempt, s.Turn, s.Ended = stepEnded, b.Attempt, b.Turn, &b.Ended
-		if t := w.turns[TurnRef{b.Attempt, b.Turn}]; t != nil {
-			s.Evidence = t.Evidence
-			if s.Evidence != nil && s.Evidence.Duration > 0 {
-				s.line += " (" + text.Elapsed(s.Evidence.Duration) + ")"
+		step(stepEnded, b.Attempt, b.Turn)
+		s.Ended = &b.Ended
+		for _, t := range w.turns {
+			if t.AttemptRef == b.AttemptRef && t.Number == b.Turn {
+				s.Evidence = t.Evidence
 			}
 		}
-		if mine {
-			w.activity = ""
+		if s.Evidence != nil && s.Evidence.Duration > 0 {
+			s.line += " (" + text.Elapsed(s.Evidence.Duration) + ")"
 		}
 	case boulder.GateRun:
 		last := WhyStep{}
@@ -178,39 +173,38 @@ func (w *Why) Take(e boulder.Event) {
 			}
 		}
 		if last.Evidence == nil || b.Final { // else the evidence has it
+			step(stepGate, b.Attempt, last.Turn)
 			gate := gateOf(b)
-			s.Step, s.Attempt, s.Turn, s.Gate = stepGate, b.Attempt, last.Turn, &gate
+			s.Gate = &gate
 		}
 	case boulder.Judged:
-		s.Step, s.Attempt, s.Turn, s.Verdict = stepVerdict, b.Attempt, b.Turn, &b.Verdict
+		step(stepVerdict, b.Attempt, b.Turn)
+		s.Verdict = &b.Verdict
 	case boulder.Continuation:
-		decide("continuation", b.Reason)
-		s.Attempt, s.Turn, s.Remaining, s.Next, s.Until = b.Attempt, b.Turn-1, b.Remaining, b.Turn, b.NotBefore
+		decide("continuation", b.Attempt, b.Reason)
+		s.Turn, s.Remaining, s.Next, s.Until = b.Turn-1, b.Remaining, b.Turn, b.NotBefore
 		if mine {
 			w.reason = b.Reason
 		}
 	case boulder.Retry:
-		decide("retry", b.Reason)
-		s.Attempt, s.Next, s.Uncounted = b.Attempt, b.Next, b.Uncounted
+		decide("retry", b.Attempt, b.Reason)
+		s.Next, s.Uncounted = b.Next, b.Uncounted
 	case boulder.SubTaskDone:
-		decide(string(b.Status), b.Summary)
-		s.Attempt = b.Attempt
-		if !mine && slices.Contains(b.Blocked, id) {
-			s.By, s.Attempt, s.Decision = of, 0, string(boulder.SubTaskBlocked)
-			s.line = fmt.Sprintf("blocked: %q %s", of, report.Stated(string(b.Status), b.Summary))
+		decide(string(b.Status), b.Attempt, b.Summary)
+		if slices.Contains(b.Blocked, t.ID) {
+			decide(string(boulder.SubTaskBlocked), 0, b.Summary)
+			by, s.line = of, fmt.Sprintf("blocked: %q %s", of, report.Stated(string(b.Status), b.Summary))
 		}
 	case boulder.Parked:
-		decide("parked", b.Reason)
-		s.Attempt = b.Attempt
+		decide("parked", b.Attempt, b.Reason)
 	case boulder.Unparked:
-		decide("unparked", b.Reason)
+		decide("unparked", 0, b.Reason)
 	case boulder.Reopened:
-		decide("reopened", b.Reason)
+		decide("reopened", 0, b.Reason)
 	case boulder.ReplanStarted:
-		decide("replan", b.Reason)
-		s.Attempt = b.Attempt
-		if !mine && slices.Contains(b.Replaces, id) {
-			s.By, s.Attempt = of, 0
+		decide("replan", b.Attempt, b.Reason)
+		if !mine && slices.Contains(b.Replaces, t.ID) {
+			by, s.Attempt = of, 0
 		}
 	case boulder.ReplanTrouble:
 		s.Step, s.Reason, s.Until = stepFault, b.Reason, b.NotBefore
@@ -219,81 +213,55 @@ func (w *Why) Take(e boulder.Event) {
 			mine = last.Decision == "replan" || last.Step == stepFault && last.Attempt == 0
 		}
 	case boulder.ReplanRefused:
-		decide("replan-refused", b.Reason)
-		s.Attempt = b.Attempt
+		decide("replan-refused", b.Attempt, b.Reason)
 	case boulder.Replanned:
-		decide(string(boulder.SubTaskSuperseded), b.Reason)
-		gone := slices.Contains(b.Removed, id)
+		decide(string(boulder.SubTaskSuperseded), 0, b.Reason)
+		gone := slices.Contains(b.Removed, t.ID)
 		for _, c := range b.Changed {
-			if c.From == id {
+			if c.From == t.ID {
 				gone, s.ReplacedBy = true, c.To.ID
 			}
 		}
 		if gone && !mine {
-			s.By = of
+			by = of
 		}
 		mine = gone
 		s.line = JoinedBy(" by ", "superseded", s.ReplacedBy) + ": " + b.Reason
 	}
-	if s.By != "" && s.Decision != string(boulder.SubTaskBlocked) {
-		s.line += fmt.Sprintf(" (because of %q)", s.By)
+	if s.By = by; by != "" && s.Decision != string(boulder.SubTaskBlocked) {
+		s.line += fmt.Sprintf(" (because of %q)", by)
 	}
-	if s.Step != "" && (mine || s.By != "") {
+	if s.Step != "" && (mine || by != "") {
 		w.Chain = append(w.Chain, s)
 	}
 }
 
 // End says what the sub-task does or waits for now. running: a process is at the boulder.
-func (w *Why) End(running bool) {
+func (w *Why) End(limits schedule.Limits, running bool, now time.Time) {
 	w.Running = running
 	if w.SubTask.Status.Terminal() || w.BoulderStatus.Terminal() {
 		return
 	}
-	var open *boulder.Attempt
-	for i := range w.detail.Attempts {
-		if a := &w.detail.Attempts[i]; a.SubTaskID == w.SubTask.ID && !a.Status.Terminal() {
-			open = a
-		}
+	p, _ := ProgressOf(nil, w.detail, w.events, nil)
+	r := p.rows(limits, nil, now, running)[w.SubTask.Position-1]
+	switch w.Now = r.says(); {
+	case len(w.SubTask.AwaitedBy(w.SubTask.Attempts)) > 0 && w.SubTask.Parked:
+		w.Now = "blocked: " + w.Now + "; answer with: " + ClarifyHint
+	case r.Status == boulder.SubTaskBlocked:
+		w.Now = "blocked: " + w.Now
+	case r.attempt == nil && w.Now == r.after:
+		w.Now = "begins " + w.Now
+	case r.Stopped:
+		w.Now += ": " + r.attempt.Reason
+	case r.live && !running:
+		w.Now = "left at work: " + w.Now
+	case r.live:
+		w.Now = "at work: " + w.Now
 	}
-	if w.Now = w.doing(open); !running {
+	if !running {
 		w.Now += "; no process runs it: manager resume " + w.BoulderID
 	}
 }
-
-// doing is what goes on; open is nil if no attempt is.
-func (w *Why) doing(open *boulder.Attempt) string {
-	t, replan := &w.SubTask, w.detail.Boulder.Replan
-	switch {
-	case t.Parked && len(t.AwaitedBy(t.Attempts)) > 0:
-		return "blocked: " + t.Reason + "; answer with: " + ClarifyHint
-	case t.Status == boulder.SubTaskBlocked:
-		return "blocked: " + t.Reason
-	case replan != nil && slices.Contains(replan.Replaces, t.ID):
-		return "waits for a new plan: " + replan.Reason
-	case open == nil:
-		var ids []string // that it still waits for
-		for _, other := range w.detail.SubTasks {
-			if other.Status != boulder.SubTaskCompleted && slices.Contains(t.DependsOn, other.ID) {
-				ids = append(ids, other.ID)
-			}
-		}
-		return "waits for " + Listed(ids)
-	case open.Status == boulder.AttemptQueued:
-		return "waits for a slot"
-	case stopped(w.BoulderStatus == boulder.Paused, open):
-		return "stopped, to be taken up again: " + open.Reason
-	case open.TurnedAway():
-		return "waits until " + Clock(open.NotBefore) + ": " + open.Reason
-	case open.Status == boulder.AttemptMonitoring:
-		return "is being judged"
-	case !w.Running:
-		return JoinedBy(": ", "left at work", w.activity)
-	}
-	return JoinedBy(": ", "at work", w.activity)
-}
-
-// nudgeShown is how many lines of a nudge are shown.
-const nudgeShown = 4
 
 // Print shows the chain of decisions to people: the log of the sub-task, with what was seen and judged below.
 func (w *Why) Print(o page.Out) {
@@ -316,7 +284,14 @@ func (w *Why) Print(o page.Out) {
 			o.Say(o.Bold(fmt.Sprintf("attempt %d", s.Attempt)), "  ", o.Faint(strings.Join(how, ", ")))
 			continue
 		case stepDecision:
-			line = o.Bold("→ " + o.As(decisionSign(s.Decision), line))
+			sign := "!"
+			switch s.Decision {
+			case string(boulder.SubTaskCompleted), "unparked":
+				sign = "✓"
+			case string(boulder.SubTaskFailed), string(boulder.SubTaskCancelled):
+				sign = "✗"
+			}
+			line = o.Bold("→ " + o.As(sign, line))
 		case stepNudge, stepFault, stepNote, stepWarning, stepBlocker:
 			line = o.Yellow(line)
 		}
@@ -328,7 +303,7 @@ func (w *Why) Print(o page.Out) {
 		o.Item(1, o.Dim(Clock(s.Time)), "  ", line)
 		switch {
 		case s.Step == stepNudge:
-			o.Text(3, firstLines(text.Safe(s.Text), nudgeShown))
+			o.Text(3, firstLines(text.Safe(s.Text), 4))
 		case s.Evidence != nil:
 			evidence(o, 3, s.Evidence, claimed)
 		case s.Step == stepEnded:
@@ -343,15 +318,4 @@ func (w *Why) Print(o page.Out) {
 		o.Say()
 		o.Say(o.Cyan("now:"), " ", o.Plain(w.Now))
 	}
-}
-
-// decisionSign is the sign in whose colour a decision is told.
-func decisionSign(decision string) string {
-	switch decision {
-	case string(boulder.SubTaskCompleted), "unparked":
-		return "✓"
-	case string(boulder.SubTaskFailed), string(boulder.SubTaskCancelled):
-		return "✗"
-	}
-	return "!"
 }

@@ -4,11 +4,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/golden/sample"
+	"github.com/bouldermgr/manager/internal/schedule"
 )
 
 // whyOf is the chain of a sub-task in which everything goes wrong.
@@ -26,7 +28,7 @@ func whyOf(t *testing.T, turns bool) *Why {
 	for _, e := range s.Events {
 		w.Take(e)
 	}
-	w.End(false)
+	w.End(schedule.DefaultLimits(), false, sample.Began.Add(time.Hour))
 	return w
 }
 
@@ -88,11 +90,11 @@ func TestDescribeKnowsEveryEvent(t *testing.T) {
 	s.Finish()
 	bad.Misbehave()
 	for _, e := range append(s.Events, bad.Events...) {
-		if _, line := Describe(e.Body); line == boulder.TypeOf(e.Body) {
+		if _, _, line := Describe(e.Body); line == boulder.TypeOf(e.Body) {
 			t.Errorf("%s is told as %q", boulder.TypeOf(e.Body), line)
 		}
 	}
-	if _, line := Describe(boulder.StatusChanged{Status: boulder.Paused, Reason: "x"}); line != "paused: x" {
+	if _, _, line := Describe(boulder.StatusChanged{Status: boulder.Paused, Reason: "x"}); line != "paused: x" {
 		t.Errorf("%q", line)
 	}
 }
