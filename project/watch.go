@@ -9,7 +9,6 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/progressledger"
 	"github.com/bouldermgr/manager/session"
@@ -81,7 +80,7 @@ func (j *SessionJudge) connect(ctx context.Context) error {
 }
 
 // Ask gives what is missing; nothing: the work is complete.
-func (j *SessionJudge) Ask(ctx context.Context, q watch.Question) (missing []string, err error) {
+func (j *SessionJudge) Ask(ctx context.Context, request string, e *boulder.Evidence) (missing []string, err error) {
 	if err := j.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -91,11 +90,11 @@ func (j *SessionJudge) Ask(ctx context.Context, q watch.Question) (missing []str
 		return nil, err
 	}
 	// Against the commit that was there when the watch began: what the agent commits is its work as well.
-	changes, err := d.work.Diff(ctx, d.Base(), now, nil)
+	e.Diff, err = d.work.Diff(ctx, d.Base(), now, nil)
 	if err != nil {
 		return nil, err
 	}
-	verdict, _, err := j.judge.Judge(ctx, judgeRequest(q, changes))
+	verdict, _, err := j.judge.Judge(ctx, judgeRequest(request, e))
 	switch {
 	case err != nil || verdict.Completed:
 		return nil, err
@@ -114,16 +113,12 @@ func (j *SessionJudge) Close() {
 	}
 }
 
-func judgeRequest(q watch.Question, changes boulder.Diff) boulder.JudgeRequest {
+func judgeRequest(request string, e *boulder.Evidence) boulder.JudgeRequest {
 	t := boulder.SubTask{
-		ID: "session", Subject: text.Clip(q.Request, 200), Description: q.Request,
+		ID: "session", Subject: text.Clip(request, 200), Description: request,
 		SuccessCriteria: []string{"What was asked for is done"}, DoneWhen: []string{boulder.DoneJudge},
 	}
-	return boulder.JudgeRequest{
-		Goal: q.Request, SubTask: t,
-		Turn: boulder.Turn{AttemptRef: boulder.AttemptRef{SubTaskID: t.ID, Attempt: 1}, Number: 1, Evidence: &boulder.Evidence{
-			Ended: boulder.Ended{Finish: q.Finish}, FinalMessage: q.Answer, Todos: q.Todos, Gates: q.Gates,
-			ToolCalls: q.Tools, ToolCount: q.Called, Diff: changes,
-		}},
-	}
+	return boulder.JudgeRequest{Goal: request, SubTask: t, Turn: boulder.Turn{
+		AttemptRef: boulder.AttemptRef{SubTaskID: t.ID, Attempt: 1}, Number: 1, Evidence: e,
+	}}
 }

@@ -172,10 +172,8 @@ func (d desk) status(ctx context.Context, session string, list bool) error {
 // is about to begin or to end.
 func (a *app) divertedNow(ctx context.Context) (ids []string, watched bool) {
 	if p, err := a.watchProject(); err == nil {
-		if client, err := watch.Dial(ctx, p.socket); err == nil {
-			report, err := client.Report(ctx)
-			watched = err == nil && report.Holder.Diverts
-		}
+		report, err := watch.Call(ctx, p.socket, watch.Request{})
+		watched = err == nil && report.Holder.Diverts
 	}
 	r, closeReader, err := a.openReader(ctx)
 	if err != nil {

@@ -87,43 +87,8 @@ func watchWord(p page.Paint, e watch.Entry) string {
 	return p.As(sign, word+":")
 }
 
-// watchItem is one line of `manager watch --status --json`. Fields are added in later versions, never changed.
-type watchItem struct {
-	Type            string          `json:"type"` // watched-session
-	SessionID       string          `json:"session_id"`
-	Title           string          `json:"title,omitempty"`
-	Status          enforcer.Status `json:"status"`
-	Reason          string          `json:"reason,omitempty"` // of the status, or of the newest decision
-	Watched         bool            `json:"watched"`          // a process watches it now
-	Busy            bool            `json:"busy"`
-	Iteration       int             `json:"iteration"`
-	FailureCount    int             `json:"failure_count"`
-	StopRequested   bool            `json:"stop_requested"`
-	LastActivity    time.Time       `json:"last_activity,omitzero"`
-	LastEnforcement time.Time       `json:"last_enforcement,omitzero"`
-	Open            []string        `json:"open"` // items that were open when the newest turn ended
-	Newest          *watch.Entry    `json:"newest,omitempty"`
-}
-
-// NewWatchItem is a watched session as `manager watch --status --json` prints it.
-func NewWatchItem(s watch.Status) watchItem {
-	t := s.Track
-	item := watchItem{
-		Type: "watched-session", SessionID: s.SessionID, Title: s.Title, Status: t.Status, Reason: t.Reason, Watched: s.Watched,
-		Busy: s.Busy, Iteration: t.Iteration, FailureCount: t.FailureCount, StopRequested: t.StopRequested,
-		LastActivity: t.LastActivity, LastEnforcement: t.LastEnforcement, Open: append([]string{}, t.Open...), Newest: s.Newest,
-	}
-	if item.Status == "" {
-		item.Status = enforcer.Watching
-	}
-	if item.Reason == "" && s.Newest != nil {
-		item.Reason = s.Newest.Reason
-	}
-	return item
-}
-
 // WatchStatusLine is a watched session in one line.
-func WatchStatusLine(p page.Paint, s watchItem) string {
+func WatchStatusLine(p page.Paint, s watch.Status) string {
 	status := text.Fit(string(s.Status), widthWatchStatus)
 	switch s.Status {
 	case enforcer.Complete:
@@ -141,7 +106,7 @@ func WatchStatusLine(p page.Paint, s watchItem) string {
 type WatchHistory struct {
 	Type      string        `json:"type"` // watched-session-why
 	SessionID string        `json:"session_id"`
-	Session   *watchItem    `json:"session"` // null if nothing is known of it
+	Session   *watch.Status `json:"session"` // null if nothing is known of it
 	Decisions []watch.Entry `json:"decisions"`
 }
 

@@ -250,8 +250,8 @@ var watchCases = []watchCase{
 		name: "judge", model: steps(say("I wrote it."), bash("touch fixed"), say("Now it is better.")),
 		change: func(c *watch.Config) {
 			c.DoneWhen = []string{boulder.DoneJudge}
-			c.Judge = func(_ context.Context, q watch.Question) ([]string, error) {
-				if q.Answer == "I wrote it." && strings.Contains(q.Request, "Write a and b.") {
+			c.Judge = func(_ context.Context, request string, e *boulder.Evidence) ([]string, error) {
+				if e.FinalMessage == "I wrote it." && strings.Contains(request, "Write a and b.") {
 					return []string{"b is missing"}, nil
 				}
 				return nil, nil

@@ -1,35 +1,57 @@
 package watch
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"net/url"
+	"net/rpc"
+	"net/rpc/jsonrpc"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/unixsock"
 )
 
-// SocketName is the socket of a process that watches, in the state directory.
-const SocketName = "watch.sock"
-
 const (
-	pathStatus  = "/status"
-	pathHistory = "/history"
-	pathOrder   = "/order"
-
-	// answerTimeout bounds a request, and the answer.
-	answerTimeout = 10 * time.Second
-	maxAnswer     = 64 << 20
+	// SocketName is the socket of a process that watches, in the state directory.
+	SocketName = "watch.sock"
+	// callTimeout bounds a request to it; askTimeout is how long it is busy with something else at most, or says so.
+	callTimeout = 30 * time.Second
+	askTimeout  = 20 * time.Second
 )
+
+// Order is what the user tells a watch.
+type Order string
+
+// The orders.
+const (
+	OrderStop  Order = "stop"  // nothing is sent any more, until a start
+	OrderStart Order = "start" // watch it, and count everything anew
+)
+
+// Request asks how the sessions are, and may have an order carried out.
+type Request struct {
+	Session string `json:"session,omitempty"` // the id of one, or its end; empty: all
+	Order   Order  `json:"order,omitempty"`   // empty: none
+}
+
+// Report is the answer.
+type Report struct {
+	Holder   Holder   `json:"holder"`
+	Online   bool     `json:"online"`            // OpenCode answers
+	Sessions []Status `json:"sessions"`          // all of them, those that were alive last first
+	Named    []string `json:"named,omitempty"`   // those that the request is about
+	History  []Entry  `json:"history,omitempty"` // of the one that it names, the oldest first
+	Records  []Record `json:"records,omitempty"` // of all
+	Fault    string   `json:"fault,omitempty"`   // what went wrong; the rest is what could be read
+}
 
 // Holder is who watches, as it tells others.
 type Holder struct {
-	PID     int       `json:"pid"`
+	PID     int       `json:"pid"` // 0: nobody
 	Command string    `json:"command"`
 	URL     string    `json:"url"` // of the OpenCode server
 	Since   time.Time `json:"since"`
@@ -37,138 +59,159 @@ type Holder struct {
 	Diverts bool `json:"diverts,omitempty"`
 }
 
-// Report is everything that a process that watches tells.
-type Report struct {
-	Holder   Holder   `json:"holder"`
-	Online   bool     `json:"online"` // OpenCode answers
-	Sessions []Status `json:"sessions"`
-}
-
-// Serve answers other processes on a socket at path until ctx ends: it tells how the sessions are, and carries orders
-// out. It returns when it listens; stop waits until nothing of it runs any more. What it is asked is answered while
-// [Watch.Run] runs.
+// Serve answers the requests of other processes on a socket at path until stop is called, as long as [Watch.Run] runs.
 func (w *Watch) Serve(ctx context.Context, path string, holder Holder) (stop func(), err error) {
+	w.holder = holder
+	server := rpc.NewServer()
+	if err := server.RegisterName("Watch", &service{ctx, w}); err != nil {
+		return nil, err
+	}
 	l, file, err := unixsock.Listen(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("control socket %s: %w", path, err)
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+pathStatus, func(rw http.ResponseWriter, r *http.Request) {
-		var report Report
-		err := w.ask(r.Context(), func() { report = Report{Holder: holder, Online: w.online, Sessions: w.status()} })
-		answer(rw, report, err)
-	})
-	mux.HandleFunc("GET "+pathHistory, func(rw http.ResponseWriter, r *http.Request) {
-		history, err := w.cfg.Store.History(r.FormValue("session"))
-		answer(rw, history, err)
-	})
-	mux.HandleFunc("POST "+pathOrder, func(rw http.ResponseWriter, r *http.Request) {
-		var ids []string
-		var orderErr error
-		err := w.ask(r.Context(), func() { ids, orderErr = w.order(ctx, r.FormValue("session"), Order(r.FormValue("do"))) })
-		answer(rw, ids, errors.Join(err, orderErr))
-	})
-	server := &http.Server{
-		Handler: mux, BaseContext: func(net.Listener) context.Context { return ctx },
-		ReadTimeout: answerTimeout, WriteTimeout: answerTimeout, IdleTimeout: answerTimeout,
-	}
-	done := make(chan struct{})
 	go func() {
-		defer close(done)
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			w.log.Error("control socket failed; other commands cannot talk to this watch", "path", path, "error", err)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go server.ServeCodec(jsonrpc.NewServerCodec(conn))
 		}
 	}()
 	return func() {
-		if err := errors.Join(unixsock.Unlink(path, file), server.Close()); err != nil {
+		if err := errors.Join(unixsock.Unlink(path, file), l.Close()); err != nil {
 			w.log.Warn("could not close the control socket", "path", path, "error", err)
 		}
-		<-done
 	}, nil
 }
 
-// ask has a function run on the loop goroutine, and waits for it.
-func (w *Watch) ask(ctx context.Context, f func()) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout/2)
+// service is what is called over the socket.
+type service struct {
+	ctx   context.Context
+	watch *Watch
+}
+
+// Do has a request answered on the loop goroutine, and waits for it.
+func (s *service) Do(req Request, report *Report) (err error) {
+	ctx, cancel := context.WithTimeout(s.ctx, askTimeout)
 	defer cancel()
 	done := make(chan struct{})
 	select {
-	case w.posts <- func() { defer close(done); f() }:
+	case s.watch.posts <- func() { defer close(done); *report, err = s.watch.Do(s.ctx, req) }:
 		<-done
+		if err != nil {
+			report.Fault = err.Error()
+		}
 		return nil
 	case <-ctx.Done():
-		return errors.New("the process that watches does not answer")
+		return errors.New("it is busy; try again")
 	}
 }
 
-// reply is an answer on the wire.
-type reply[T any] struct {
-	Answer  T      `json:"answer"`
-	Error   string `json:"error,omitempty"`
-	Unknown bool   `json:"unknown,omitempty"` // the error is [ErrUnknownSession]
-}
-
-func answer[T any](rw http.ResponseWriter, a T, err error) {
-	out := reply[T]{Answer: a}
-	if err != nil {
-		out.Error, out.Unknown = err.Error(), errors.Is(err, ErrUnknownSession)
-	}
-	rw.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(rw).Encode(out) // one that went away needs no answer
-}
-
-// Client talks to the process that watches a project.
-type Client struct{ http http.Client }
-
-// Dial connects to the process that serves the socket at path. The error wraps [unixsock.ErrNotServed] if there is
-// none.
-func Dial(ctx context.Context, path string) (*Client, error) {
+// Call has the process that serves the socket at path answer a request. What was ordered is on disk then. The error wraps
+// [unixsock.ErrNotServed] if there is none.
+func Call(ctx context.Context, path string, req Request) (report Report, err error) {
 	conn, err := unixsock.Dial(ctx, path)
 	if err != nil {
-		return nil, err
+		return report, err
 	}
-	_ = conn.Close()
-	return &Client{http: http.Client{Timeout: answerTimeout, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return unixsock.Dial(ctx, path) },
-	}}}, nil
-}
-
-// Report tells how the sessions are.
-func (c *Client) Report(ctx context.Context) (Report, error) {
-	return call[Report](ctx, c, http.MethodGet, pathStatus, nil)
-}
-
-// History gives the decisions about a session, the oldest first.
-func (c *Client) History(ctx context.Context, sessionID string) ([]Entry, error) {
-	return call[[]Entry](ctx, c, http.MethodGet, pathHistory, url.Values{"session": {sessionID}})
-}
-
-// Order has an order carried out, and returns when that is on disk, with the sessions that it was about. An empty ref
-// is all of them.
-func (c *Client) Order(ctx context.Context, ref string, o Order) ([]string, error) {
-	return call[[]string](ctx, c, http.MethodPost, pathOrder, url.Values{"session": {ref}, "do": {string(o)}})
-}
-
-func call[T any](ctx context.Context, c *Client, method, path string, query url.Values) (T, error) {
-	var out reply[T]
-	req, err := http.NewRequestWithContext(ctx, method, "http://watch"+path+"?"+query.Encode(), nil)
-	if err != nil {
-		return out.Answer, err
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return out.Answer, fmt.Errorf("ask the process that watches: %w", err)
-	}
-	defer resp.Body.Close()
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&out); err != nil {
-		return out.Answer, fmt.Errorf("ask the process that watches: its answer is not understood: %w", err)
+	client := jsonrpc.NewClient(conn)
+	defer client.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if err = conn.SetDeadline(time.Now().Add(callTimeout)); err == nil {
+		err = client.Call("Watch.Do", req, &report)
 	}
 	switch {
-	case out.Unknown:
-		return out.Answer, fmt.Errorf("%w%s", ErrUnknownSession, out.Error[len(ErrUnknownSession.Error()):])
-	case out.Error != "":
-		return out.Answer, errors.New(out.Error)
+	case err != nil:
+		return report, fmt.Errorf("ask the process that watches: %w", err)
+	case report.Fault != "":
+		return report, errors.New(report.Fault)
 	}
-	return out.Answer, nil
+	return report, nil
+}
+
+// Do answers a request: on the loop goroutine or, where nobody watches, of a Watch that does not run. With an error the
+// report has what could be read.
+func (w *Watch) Do(ctx context.Context, req Request) (r Report, err error) {
+	if r.Named, err = w.named(req.Session); err != nil {
+		return r, err
+	}
+	if req.Order != "" {
+		for _, id := range r.Named {
+			w.order(ctx, id, req)
+		}
+		if err := w.save(); err != nil {
+			return r, err
+		}
+	}
+	r.Holder, r.Online = w.holder, w.online
+	var faults []error
+	for id, s := range w.sessions {
+		history, err := w.cfg.Store.History(id)
+		faults = append(faults, err)
+		if req.Session != "" && slices.Contains(r.Named, id) {
+			r.History = history
+		}
+		r.Sessions = append(r.Sessions, s.status(history))
+		r.Records = append(r.Records, s.rec)
+	}
+	slices.SortFunc(r.Sessions, func(a, b Status) int {
+		return cmp.Or(b.LastActivity.Compare(a.LastActivity), strings.Compare(a.SessionID, b.SessionID))
+	})
+	return r, errors.Join(faults...)
+}
+
+// named finds the sessions that are meant: an id, also one that is not known yet, or its end; all for an empty text.
+func (w *Watch) named(ref string) (ids []string, err error) {
+	for id, s := range w.sessions {
+		if strings.HasSuffix(id, ref) && (s.notOwned == "" || id == ref) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	switch {
+	case ref != "" && len(ids) > 1:
+		return nil, fmt.Errorf("%q fits %d sessions, give more of the id: %s", ref, len(ids), strings.Join(ids, ", "))
+	case len(ids) == 0 && strings.HasPrefix(ref, "ses_") && len(ref) > 20:
+		return []string{ref}, nil
+	}
+	return ids, nil
+}
+
+// order carries an order out, and leaves it to the caller to save that.
+func (w *Watch) order(ctx context.Context, id string, req Request) {
+	s := w.sessions[id]
+	if s == nil {
+		s = &watched{rec: Record{SessionID: id}}
+		w.sessions[id] = s
+	}
+	if req.Session != "" {
+		s.rec.Asked = req.Order == OrderStart
+	}
+	if req.Order == OrderStart {
+		w.apply(s, enforcer.Started{At: time.Now()})
+		w.show(s, enforcer.Decision{Kind: enforcer.Wait, Gate: enforcer.GateOpen, Reason: "a person started it"})
+		if delete(w.strange, id); w.online {
+			w.meet(ctx, id)
+		}
+		return
+	}
+	w.apply(s, enforcer.StopAsked{At: time.Now()})
+	w.show(s, enforcer.Decision{Kind: enforcer.Wait, Gate: enforcer.GateStopped, Reason: "a person stopped it"})
+}
+
+func (s *watched) status(history []Entry) Status {
+	t := s.rec.Track
+	one := Status{
+		Type: "watched-session", SessionID: s.rec.SessionID, Title: s.rec.Title, Status: cmp.Or(t.Status, enforcer.Watching),
+		Reason: t.Reason, Iteration: t.Iteration, FailureCount: t.FailureCount, StopRequested: t.StopRequested,
+		LastActivity: t.LastActivity, LastEnforcement: t.LastEnforcement, Open: append([]string{}, t.Open...),
+		Watched: s.tree != nil && s.notOwned == "", Busy: s.tree != nil && s.tree.Busy(),
+	}
+	if n := len(history); n > 0 {
+		one.Newest = &history[n-1]
+		one.Reason = cmp.Or(one.Reason, one.Newest.Reason)
+	}
+	return one
 }

@@ -14,28 +14,13 @@ import (
 )
 
 const (
-	// blockerLook is how often it is looked whether a blocker was answered that a session waits for.
+	// blockerLook is how often it is looked whether a blocker was answered that a session waits for, and readTimeout bounds
+	// that.
 	blockerLook = 5 * time.Second
+	readTimeout = 2 * time.Second
 	// withdrawTimeout bounds the end of a watch.
 	withdrawTimeout = 5 * time.Second
 )
-
-// offerEarly makes the tool known before there is a session, where every one is diverted.
-func (w *Watch) offerEarly(ctx context.Context) {
-	w.offered = false // the server has forgotten it if it was started anew
-	if w.cfg.Diverter == nil || w.cfg.DryRun {
-		return
-	}
-	div := w.cfg.Diverter
-	w.background(ctx, func() func() {
-		on := div.On(boulder.BlockerScope{})
-		return func() {
-			if on {
-				w.offer(ctx)
-			}
-		}
-	})
-}
 
 // offer makes the tool known to the server, once while it is connected.
 func (w *Watch) offer(ctx context.Context) {
@@ -43,18 +28,12 @@ func (w *Watch) offer(ctx context.Context) {
 		return
 	}
 	w.offered = true
-	div, dir := w.cfg.Diverter, w.dir
-	w.background(ctx, func() func() {
-		err := w.offers.Offer(ctx, div, dir, true)
-		return func() {
-			if err != nil {
-				w.cfg.Note("Agents cannot report blockers with a tool; what they ask is diverted all the same.")
-				w.log.Warn("the blocker tool could not be added to OpenCode", "error", err)
-				return
-			}
-			w.cfg.Note("Blockers are taken down; agents report them with the tool " + div.ToolName() + ".")
-		}
-	})
+	if err := w.offers.Offer(ctx, w.cfg.Diverter, w.dir, true); err != nil {
+		w.cfg.Note("Agents cannot report blockers with a tool; what they ask is diverted all the same.")
+		w.log.Warn("the blocker tool could not be added to OpenCode", "error", err)
+		return
+	}
+	w.cfg.Note("Blockers are taken down; agents report them with the tool " + w.cfg.Diverter.ToolName() + ".")
 }
 
 // withdraw takes the tool back when the watch ends.
@@ -74,7 +53,6 @@ type away struct {
 	on       bool              // the session is diverted
 	blockers []boulder.Blocker // of the session and its sub-agents
 	looked   time.Time         // when these two were read last
-	reading  bool
 }
 
 // diverts reports whether there is somebody who could stand in for the user in a session.
@@ -82,7 +60,7 @@ func (w *Watch) diverts(s *watched) bool {
 	return w.cfg.Diverter != nil && s.notOwned == "" && !w.cfg.DryRun
 }
 
-// divert has what a session asks answered, as far as that is due, in the background: its end is news.
+// divert has what a session asks answered, as far as that is due, in the background.
 func (w *Watch) divert(ctx context.Context, s *watched, now time.Time) {
 	x := &s.away
 	if !w.diverts(s) || x.answers {
@@ -90,7 +68,7 @@ func (w *Watch) divert(ctx context.Context, s *watched, now time.Time) {
 	}
 	if x.standIn == nil {
 		x.standIn = &session.StandIn{
-			Diverter: w.cfg.Diverter, Scope: boulder.BlockerScope{SessionID: s.rec.SessionID}, Now: w.cfg.Now, Log: w.log,
+			Diverter: w.cfg.Diverter, Scope: boulder.BlockerScope{SessionID: s.rec.SessionID}, Now: time.Now, Log: w.log,
 		}
 	}
 	pending := s.tree.Pending()
@@ -98,7 +76,10 @@ func (w *Watch) divert(ctx context.Context, s *watched, now time.Time) {
 	if at.IsZero() {
 		return
 	}
-	if at = later(at, x.retry); now.Before(at) {
+	if x.retry.After(at) {
+		at = x.retry
+	}
+	if now.Before(at) {
 		s.due = earlier(s.due, at)
 		return
 	}
@@ -121,13 +102,14 @@ func (w *Watch) divert(ctx context.Context, s *watched, now time.Time) {
 	w.background(ctx, func() func() {
 		found, err := x.standIn.Round(ctx, pending)
 		return func() {
-			x.answers, s.news, x.looked = false, true, time.Time{}
+			x.answers, x.looked = false, time.Time{}
+			s.wake()
 			for _, a := range found {
-				s.tree.Ask(a, w.cfg.Now())
+				s.tree.Ask(a, time.Now())
 			}
 			if err != nil {
 				w.failed(err)
-				x.retry = w.cfg.Now().Add(reconnect)
+				x.retry = time.Now().Add(reconnect)
 			}
 			for _, note := range notes {
 				if note != "" {
@@ -159,8 +141,7 @@ func (w *Watch) noteOf(r *session.Ruled) string {
 // called tells the diverter of a call of the tool that reports blockers.
 func (w *Watch) called(s *watched, e opencode.Event) {
 	p, ok := e.Payload.(opencode.PartUpdated)
-	if !ok || w.cfg.Diverter == nil || p.Part.Tool == nil || p.Part.Tool.Tool != w.cfg.Diverter.ToolName() ||
-		s.notOwned != "" {
+	if !ok || !w.diverts(s) || p.Part.Tool == nil || p.Part.Tool.Tool != w.cfg.Diverter.ToolName() {
 		return
 	}
 	switch p.Part.Tool.State {
@@ -174,41 +155,29 @@ func (w *Watch) called(s *watched, e opencode.Event) {
 	}
 }
 
-// lookAtBlockers reads what was recorded for a session, if that was not done a moment ago, or since a call of the tool. It
-// reports whether that is under way, so that nothing can be decided yet.
-func (w *Watch) lookAtBlockers(ctx context.Context, s *watched, now time.Time) bool {
+// lookAtBlockers reads what was recorded for a session, if that was not done a moment ago, or since a call of the tool.
+func (w *Watch) lookAtBlockers(ctx context.Context, s *watched, now time.Time) {
 	x := &s.away
-	switch {
-	case !w.diverts(s):
-		return false
-	case x.reading:
-		return true
-	case now.Sub(x.looked) < blockerLook:
-		return false
+	if !w.diverts(s) || now.Sub(x.looked) < blockerLook {
+		return
 	}
-	x.reading = true
-	div, scope := w.cfg.Diverter, boulder.BlockerScope{SessionID: s.rec.SessionID}
-	w.background(ctx, func() func() {
-		on := div.On(scope)
-		all, err := div.Raised(ctx, scope)
-		return func() {
-			x.reading, s.news = false, true
-			x.looked, x.on = w.cfg.Now(), on
-			if on {
-				w.offer(ctx)
-			}
-			if err != nil {
-				w.log.Warn("the blockers of a session could not be read", "session", scope.SessionID, "error", err)
-				return
-			}
-			x.blockers = all
-			answers, _ := s.answers()
-			if awaits := len(s.awaited())+len(answers) > 0; awaits != s.rec.Awaits {
-				s.rec.Awaits, s.changed = awaits, true
-			}
-		}
-	})
-	return true
+	scope := boulder.BlockerScope{SessionID: s.rec.SessionID}
+	x.looked, x.on = now, w.cfg.Diverter.On(scope)
+	if x.on {
+		w.offer(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	all, err := w.cfg.Diverter.Raised(ctx, scope)
+	if err != nil {
+		w.log.Warn("the blockers of a session could not be read", "session", scope.SessionID, "error", err)
+		return
+	}
+	x.blockers = all
+	answers, _ := s.answers()
+	if awaits := len(s.awaited())+len(answers) > 0; awaits != s.rec.Awaits {
+		s.rec.Awaits, s.changed = awaits, true
+	}
 }
 
 // awaited are the hard blockers of a session that nobody has settled. It is not told to go on before.
@@ -222,11 +191,14 @@ func (s *watched) awaited() []string {
 	return texts
 }
 
-// answers are what a person said about blockers of the session, and its agent has not been told.
+// answers are what the user said about blockers of the session, and its agent has not been told.
 func (s *watched) answers() (texts, ids []string) {
 	var news []boulder.RaisedBlocker
 	for _, b := range s.away.blockers {
-		if b.Status.Settled() && !slices.Contains(s.rec.Answered, b.ID) && !replied(b) {
+		// In time it was the reply to the ask itself, unless nobody heard that: the session was aborted, or OpenCode was
+		// started anew.
+		replied := b.Ask != nil && !b.SettledAt.After(b.Until) && b.Ask.Reply != boulder.ReplyWaiting && b.Ask.Reply != boulder.ReplyGone
+		if b.Status.Settled() && !replied && !slices.Contains(s.rec.Answered, b.ID) {
 			news = append(news, boulder.RaisedBlocker{
 				ID: b.ID, Question: b.Question, Status: b.Status, Answer: b.Answer, Allowed: b.Allowed,
 			})
@@ -234,10 +206,4 @@ func (s *watched) answers() (texts, ids []string) {
 		}
 	}
 	return prompts.Answers(news), ids
-}
-
-// replied reports whether what a person said was the reply to an ask that waited for it. One that was settled in time and
-// is still waiting had nobody to reply to: its session was aborted, or OpenCode was started anew.
-func replied(b boulder.Blocker) bool {
-	return b.Ask != nil && !b.SettledAt.After(b.Until) && b.Ask.Reply != boulder.ReplyWaiting && b.Ask.Reply != boulder.ReplyGone
 }

@@ -3,7 +3,6 @@ package watch_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -236,49 +235,34 @@ func TestStopAndStart(t *testing.T) {
 	w := newWorld(t)
 	k := w.begin(t, steps(half, say("I wrote a."), whole, say("Both are there.")))
 	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
-	socket := filepath.Join(t.TempDir(), watch.SocketName)
-	stop, err := r.watch.Serve(t.Context(), socket, watch.Holder{PID: 42, Command: "manager watch"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
 	k.until(r, "countdown countdown")
 	if _, err := watch.OpenStore(w.db, false, time.Millisecond); !errors.Is(err, store.ErrHeld) {
 		t.Errorf("a second watch: %v", err)
 	}
-	c, err := watch.Dial(w.ctx, socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ids, err := c.Order(w.ctx, k.id[len(k.id)-6:], watch.OrderStop); err != nil || len(ids) != 1 || ids[0] != k.id {
-		t.Fatal(ids, err)
+	stop := watch.Request{Order: watch.OrderStop, Session: k.id[len(k.id)-6:]}
+	if report, err := r.ask(stop); err != nil || len(report.Named) != 1 || report.Named[0] != k.id {
+		t.Fatal(report.Named, err)
 	}
 	k.until(r, "wait stopped")
 	k.person("Is it blue?") // does not lift a stop in so many words
-	report, err := c.Report(w.ctx)
+	report, err := r.ask(watch.Request{})
 	if err != nil || report.Holder.PID != 42 || !report.Online || len(report.Sessions) != 1 ||
-		report.Sessions[0].Track.Status != enforcer.Stopped {
+		report.Sessions[0].Status != enforcer.Stopped || !report.Sessions[0].Watched {
 		t.Errorf("%+v, %v", report, err)
 	}
-	if _, err := c.Order(w.ctx, "nobody", watch.OrderStop); !errors.Is(err, watch.ErrUnknownSession) {
-		t.Errorf("an order for nobody: %v", err)
+	if report, err := r.ask(watch.Request{Order: watch.OrderStop, Session: "nobody"}); err != nil || len(report.Named) != 0 {
+		t.Errorf("an order for nobody: %v, %v", report.Named, err)
 	}
-	stop()
 	r.end()
 	r = w.watch()
 	k.next = 0
 	k.until(r, "wait stopped")
-	if stop, err = r.watch.Serve(t.Context(), socket, watch.Holder{}); err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-	if ids, err := c.Order(w.ctx, "", watch.OrderStart); err != nil || len(ids) != 1 {
-		t.Fatal(ids, err)
+	if report, err := r.ask(watch.Request{Order: watch.OrderStart}); err != nil || len(report.Named) != 1 {
+		t.Fatal(report.Named, err)
 	}
 	k.until(r, "finish work")
-	history, err := c.History(w.ctx, k.id)
-	if err != nil || len(history) < 4 {
-		t.Errorf("%d decisions, %v", len(history), err)
+	if report, err := r.ask(watch.Request{Session: k.id}); err != nil || len(report.History) < 4 {
+		t.Errorf("%d decisions, %v", len(report.History), err)
 	}
 }
 

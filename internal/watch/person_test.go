@@ -90,7 +90,7 @@ func TestAbortIsObeyed(t *testing.T) {
 	if n := len(k.continuations()); n != 0 {
 		t.Fatalf("%d continuations after an abort:\n%s", n, r.said(k.id))
 	}
-	w.steer(t, k.id, watch.OrderStart)
+	w.order(t, watch.Request{Session: k.id, Order: watch.OrderStart})
 	r = w.watch(func(c *watch.Config) { c.Policy.AbortWindow = never })
 	k.next = 0
 	k.until(r, "wait abort")
@@ -148,16 +148,15 @@ func TestUnknownModel(t *testing.T) {
 	k.until(r, "let_go broken")
 }
 
-// steer gives an order while no watch runs.
-func (w *world) steer(t *testing.T, ref string, o watch.Order) {
+// order gives an order while no watch runs.
+func (w *world) order(t *testing.T, req watch.Request) {
 	t.Helper()
-	db, err := watch.OpenStore(w.db, false, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if ids, err := watch.Steer(db, ref, o, time.Now()); err != nil || len(ids) != 1 {
-		t.Fatal(ids, err)
+	r := w.watch(func(c *watch.Config) {
+		c.Attach = func(ctx context.Context) (*opencode.Client, error) { return nil, opencode.ErrUnavailable }
+	})
+	defer r.end()
+	if report, err := r.ask(req); err != nil || len(report.Named) != 1 {
+		t.Fatal(report.Named, err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -20,9 +19,9 @@ type Record struct {
 	Awaits bool `json:"awaits,omitempty"`
 	// Intent is the continuation that Track.Pending names; nil: none.
 	Intent *Intent `json:"intent,omitempty"`
-	// Request is what the person asked for last, for a session that has to go on in a fresh one; at most 8,000 bytes.
+	// Request is what the user asked for last, for a session that has to go on in a fresh one; at most 8,000 bytes.
 	Request string `json:"request,omitempty"`
-	// Asked: a person started it by its id, so that it is watched however long it rested.
+	// Asked: the user started it by its id, so that it is watched however long it rested.
 	Asked bool `json:"asked,omitempty"`
 	// Answered are the blockers whose answers the agent was told, or is by Intent.
 	Answered []string `json:"answered,omitempty"`
@@ -39,14 +38,12 @@ func (r *Record) drop(ran bool) {
 	r.Intent = nil
 }
 
-// resting is how long a session may have rested that was watched before and is not finished.
-const resting = 24 * time.Hour
-
-// unfinished reports whether the session was watched not long ago, and was not done: a watch that is started again goes
-// on with it. What waits for a person's answer does so for however long they take.
+// unfinished reports whether the session was watched within the last day, and was not done: a watch that is started again
+// goes on with it. What waits for the user's answer does so for however long they take.
 func (r *Record) unfinished(now time.Time) bool {
-	return r.Track.Status == enforcer.Watching && r.Awaits || r.Track.Status == enforcer.Watching && (r.Track.Pending != "" || len(r.Track.Open) > 0) &&
-		now.Sub(r.Track.LastActivity) < resting
+	t := r.Track
+	return t.Status == enforcer.Watching &&
+		(r.Awaits || (t.Pending != "" || len(t.Open) > 0) && now.Sub(t.LastActivity) < 24*time.Hour)
 }
 
 // Spent is an amount of work of models.
@@ -91,26 +88,26 @@ type Entry struct {
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
-// TypeDecision is the Type of every [Entry].
-const TypeDecision = "decision"
-
 // same reports whether two decisions say the same thing. Reasons that count seconds do not.
 func (e Entry) same(other Entry) bool {
 	return e.Decision == other.Decision && e.Gate == other.Gate && e.MessageID == other.MessageID &&
 		e.Iteration == other.Iteration && e.Failures == other.Failures
 }
 
-// remember reads what was stored.
-func (w *Watch) remember() error {
-	records := w.cfg.Records
-	if w.cfg.Store != nil {
-		var err error
-		if records, err = w.cfg.Store.Records(); err != nil {
-			w.cfg.Note(fmt.Sprintf("Some of what was stored cannot be read, and is begun anew: %v", err))
-		}
-	}
-	for _, r := range records {
-		w.records[r.SessionID] = r
-	}
-	return nil
+// Status is one session as people are told about it. Fields are added in later versions, never changed.
+type Status struct {
+	Type            string          `json:"type"` // watched-session
+	SessionID       string          `json:"session_id"`
+	Title           string          `json:"title,omitempty"`
+	Status          enforcer.Status `json:"status"`
+	Reason          string          `json:"reason,omitempty"` // of the status, or of the newest decision
+	Watched         bool            `json:"watched"`          // a process watches it now
+	Busy            bool            `json:"busy"`
+	Iteration       int             `json:"iteration"`
+	FailureCount    int             `json:"failure_count"`
+	StopRequested   bool            `json:"stop_requested"`
+	LastActivity    time.Time       `json:"last_activity,omitzero"`
+	LastEnforcement time.Time       `json:"last_enforcement,omitzero"`
+	Open            []string        `json:"open"` // items that were open when the newest turn ended
+	Newest          *Entry          `json:"newest,omitempty"`
 }

@@ -1,18 +1,19 @@
-// Package watch keeps a person's own OpenCode sessions going: it follows what happens in a project's main sessions,
-// asks the arbiter (package enforcer) after every turn and at every time that the arbiter names, and does what it says:
-// a countdown on the screen, one prompt, or nothing.
+// Package watch keeps the user's own OpenCode sessions going: it follows what happens in a project's main sessions, asks
+// the arbiter (package enforcer) after every turn and at every time that the arbiter names, and does what it says: a
+// countdown on the screen, one prompt, or nothing.
 //
-// What is known of a session is a [session.Tree], which is pure; what is remembered is a [Record] in a [Store]; one goroutine
-// owns both ([Watch.Run]). Reading the server, running checks and sending are done by others, which hand what came of
-// it back. Every decision that something is done about is on disk before it is done.
+// What is known of a session is a [session.Tree], which is pure; what is remembered is a [Record] in a [Store]. One
+// goroutine owns both and talks to OpenCode ([Watch.Run]); session.go is the way of an event through it. Only what may
+// take long, checks and the answering of asks, runs beside it and hands back what came of it. Every decision that
+// something is done about is on disk before it is done.
 package watch
 
 import (
 	"context"
 	"errors"
-	"fmt"
+	"iter"
 	"log/slog"
-	"slices"
+	"maps"
 	"sync"
 	"time"
 
@@ -29,30 +30,25 @@ type Config struct {
 	// Attach connects to the OpenCode server. It is called again, after a second, while the error is
 	// [opencode.ErrUnavailable]; every other error ends [Watch.Run].
 	Attach func(ctx context.Context) (*opencode.Client, error)
-	// Store holds the records. The caller closes it. Nil: nothing is remembered, for a dry run.
+	// Store keeps the records. The caller closes it. It may be nil for a dry run.
 	Store *Store
-	// Records are what a dry run begins with, in the place of Store.
+	// Records are those that were stored.
 	Records []Record
 
-	// Policy are the numbers of the gates. Defaults to [enforcer.WatchPolicy].
-	Policy *enforcer.Policy
-	// DoneWhen are the criteria of completion, in the words of [boulder.DoneWords]. Defaults to todos.
-	DoneWhen []string
-	// Tests are the commands of the criterion tests. They are run with Run.
-	Tests []string
-	// Lint are commands that stand in for a language server, for the criterion diagnostics. They are run with Run, and only
-	// where OpenCode has no language server that works.
+	Policy   enforcer.Policy // the numbers of the gates
+	DoneWhen []string        // the criteria of completion, in the words of [boulder.DoneWords]
+	Tests    []string        // the commands of the criterion tests
+	// Lint are commands that stand in for a language server, for the criterion diagnostics, where OpenCode has none that
+	// works.
 	Lint []string
-	// Run runs a command in the project, as a gate is run. Needed with Tests and Lint.
+	// Run runs such a command in the project, as a gate is run.
 	Run func(ctx context.Context, command string) boulder.Gate
-	// Judge asks a model whether the work is complete, and gives what is missing; nothing: it is. Needed with the
-	// criterion judge.
-	Judge func(ctx context.Context, q Question) (missing []string, err error)
+	// Judge asks a model, for the criterion judge, whether a request of the user is fulfilled, and gives what is missing.
+	Judge func(ctx context.Context, request string, e *boulder.Evidence) (missing []string, err error)
 	// Budget of each session since its loop began: tokens, cost and time, sub-agents included. Nil: none.
 	Budget *boulder.Budget
 	// Since is how long a session may have rested that is watched from the beginning. Others are watched when they show
-	// life, and if they were watched within the last day and were not done. Defaults to 15 minutes: what a person left
-	// longer ago may have been left for good.
+	// life, and if they were watched within the last day and were not done.
 	Since time.Duration
 	// All watches the sessions of sub-agents as well, each for itself.
 	All bool
@@ -60,131 +56,59 @@ type Config struct {
 	Once bool
 	// DryRun does nothing and stores nothing.
 	DryRun bool
-
-	// Diverter takes down what agents want a person to answer. Defaults to none: asks wait for the person.
+	// Diverter takes down what agents want the user to answer. Nil: asks wait for the user.
 	Diverter session.Diverter
 
-	// Show is told every decision, on the loop goroutine. Defaults to nothing.
-	Show func(Entry)
-	// Note is told, in a sentence for people, what else happens: that the connection is lost, and is there again.
-	Note func(text string)
-	// Redact takes secrets out of what is stored and sent. Defaults to nothing.
-	Redact func(text string) string
-	// Now is the clock. Defaults to time.Now.
-	Now    func() time.Time
-	Logger *slog.Logger // defaults to none
+	Show   func(Entry)              // is told every decision, on the loop goroutine
+	Note   func(text string)        // is told, in a sentence, what else happens, such as a lost connection
+	Redact func(text string) string // takes secrets out of what is stored and sent
+	Logger *slog.Logger
 
 	// stored is called when an intent is on disk, before it is sent. An error ends Run, as a crash would. Of tests.
 	stored func(Intent) error
 }
 
-// Question is what a judge is asked about.
-type Question struct {
-	Request string         // what the person asked for last
-	Answer  string         // what the agent said last
-	Todos   []boulder.Todo // its list
-	Gates   []boulder.Gate // commands that were run
-	// Of the newest turn:
-
-	Finish string             // OpenCode's reason for its end, such as stop
-	Tools  []boulder.ToolCall // the last 30, the oldest first
-	Called int                // all of them
-}
-
-// DefaultSince is the default of [Config].Since.
-const DefaultSince = 15 * time.Minute
-
 const (
-	reconnect  = time.Second // between two tries to attach
-	maxReaders = 4           // readings of the server's state at the same time
-	beatSave   = time.Minute // how old what is stored of a sign of life may be; a reading tells it anew after a crash
-	idleAsk    = time.Hour   // with nothing due there is no harm in asking again
+	reconnect = time.Second          // before something that failed is tried again
+	settle    = 2 * time.Millisecond // what comes in one burst is decided about once
+	idleAsk   = time.Hour            // with nothing due there is no harm in asking again
 )
 
 // Watch watches the sessions of one project.
 type Watch struct {
 	cfg    Config
-	policy enforcer.Policy
 	log    *slog.Logger
-
-	posts   chan func() // to be run on the loop goroutine
-	work    sync.WaitGroup
-	readers chan struct{}
-	offers  session.Offers // of the blocker tool
+	holder Holder
+	posts  chan func() // to be run on the loop goroutine
+	work   sync.WaitGroup
 
 	// Owned by the loop goroutine:
 
 	client   *opencode.Client
 	dir      *opencode.Directory
 	online   bool
-	listed   bool // the directory's sessions were listed since it is online
 	told     bool // that the connection is lost
-	offered  bool // the server was told of the blocker tool, since it is online
-	sessions map[string]*watched
-	records  map[string]Record // of sessions that are not watched now
-	strange  map[string]bool   // sessions that are being looked up, or are none of ours
-	inFlight int               // readings, checks and sendings
-	entries  []Entry           // to be stored
+	offers   session.Offers
+	offered  bool                // the server was told of the blocker tool, since it is online
+	sessions map[string]*watched // those that are watched now, and those of which a record is left
+	strange  map[string]bool     // sessions that were looked up, and are none of ours
+	inFlight int                 // what runs in the background
+	entries  []Entry             // to be stored
 	fatal    error
 }
 
-// New checks and completes a configuration.
-func New(cfg Config) (*Watch, error) {
-	if cfg.Project == "" || cfg.Attach == nil || cfg.Store == nil && !cfg.DryRun {
-		return nil, errors.New("watch: Project, Attach and Store are needed")
-	}
-	policy := enforcer.WatchPolicy()
-	if cfg.Policy != nil {
-		policy = *cfg.Policy
-	}
+// New makes a watch of a complete configuration.
+func New(cfg Config) *Watch {
 	if cfg.DryRun {
-		policy.Countdown = 0 // nobody is shown one
+		cfg.Policy.Countdown = 0 // nobody is shown one
 	}
-	if len(cfg.DoneWhen) == 0 {
-		cfg.DoneWhen = []string{boulder.DoneTodos}
+	w := &Watch{
+		cfg: cfg, log: cfg.Logger, posts: make(chan func()), sessions: map[string]*watched{}, strange: map[string]bool{},
 	}
-	for _, word := range cfg.DoneWhen {
-		switch {
-		case !boulder.IsDoneWord(word):
-			return nil, fmt.Errorf("watch: there is no criterion %q", word)
-		case word == boulder.DoneTests && (len(cfg.Tests) == 0 || cfg.Run == nil):
-			return nil, errors.New("watch: the criterion tests needs a command")
-		case word == boulder.DoneDiagnostics && len(cfg.Lint) > 0 && cfg.Run == nil:
-			return nil, errors.New("watch: the criterion diagnostics has commands, and nothing to run them with")
-		case word == boulder.DoneJudge && cfg.Judge == nil:
-			return nil, errors.New("watch: the criterion judge needs a judge")
-		}
+	for _, r := range cfg.Records {
+		w.sessions[r.SessionID] = &watched{rec: r}
 	}
-	if cfg.Since == 0 {
-		cfg.Since = DefaultSince
-	}
-	if cfg.Show == nil {
-		cfg.Show = func(Entry) {}
-	}
-	if cfg.Note == nil {
-		cfg.Note = func(string) {}
-	}
-	if cfg.Redact == nil {
-		cfg.Redact = func(text string) string { return text }
-	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	return &Watch{
-		cfg: cfg, policy: policy, log: cfg.Logger, posts: make(chan func()), readers: make(chan struct{}, maxReaders),
-		sessions: map[string]*watched{}, records: map[string]Record{}, strange: map[string]bool{},
-	}, nil
-}
-
-// needs reports whether a criterion counts.
-func (w *Watch) needs(criterion string) bool { return slices.Contains(w.cfg.DoneWhen, criterion) }
-
-// costly reports whether there is a criterion that takes time or money to look at.
-func (w *Watch) costly() bool {
-	return w.needs(boulder.DoneTests) || w.needs(boulder.DoneJudge) || w.needs(boulder.DoneDiagnostics)
+	return w
 }
 
 // Run watches until ctx ends, which is its error then, or with Once until everything was looked at. Nothing is sent
@@ -193,9 +117,6 @@ func (w *Watch) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer w.work.Wait()
 	defer cancel()
-	if err := w.remember(); err != nil {
-		return err
-	}
 	if err := w.attach(ctx); err != nil {
 		return err
 	}
@@ -206,50 +127,37 @@ func (w *Watch) Run(ctx context.Context) error {
 	timer := time.NewTimer(idleAsk)
 	defer timer.Stop()
 	for {
-		if err := w.decideAll(ctx); err != nil {
+		next, due := w.next()
+		timer.Reset(max(due, settle))
+		select {
+		case e, ok := <-sub.C():
+			if !ok {
+				return opencode.ErrClosed
+			}
+			w.event(ctx, e)
+		case f := <-w.posts:
+			f()
+		case <-timer.C:
+			if next != nil {
+				w.decide(ctx, next)
+			}
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), w.save())
+		}
+		if err := errors.Join(w.fatal, w.save()); err != nil {
 			return err
 		}
 		if w.cfg.Once && w.done() {
 			return nil
 		}
-		timer.Reset(w.next())
-		select {
-		case e, ok := <-sub.C():
-			if !ok {
-				return fmt.Errorf("watch: %w", opencode.ErrClosed)
-			}
-			w.event(ctx, e)
-			w.drain(ctx, sub)
-		case f := <-w.posts:
-			f()
-		case <-timer.C:
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), w.save())
-		}
-	}
-}
-
-// drain takes in what has come meanwhile, so that a burst of events is decided about once.
-func (w *Watch) drain(ctx context.Context, sub *opencode.Subscription) {
-	for range 256 {
-		select {
-		case e, ok := <-sub.C():
-			if !ok {
-				return
-			}
-			w.event(ctx, e)
-		default:
-			return
-		}
 	}
 }
 
 // attach connects, and waits for a server that is not there yet.
-func (w *Watch) attach(ctx context.Context) error {
+func (w *Watch) attach(ctx context.Context) (err error) {
 	for {
-		client, err := w.cfg.Attach(ctx)
-		if err == nil {
-			w.client, w.dir = client, client.In(w.cfg.Project)
+		if w.client, err = w.cfg.Attach(ctx); err == nil {
+			w.dir = w.client.In(w.cfg.Project)
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -259,22 +167,19 @@ func (w *Watch) attach(ctx context.Context) error {
 			return err
 		}
 		w.lost(err)
-		pause := time.NewTimer(reconnect)
 		select {
 		case f := <-w.posts: // people may ask how it is
 			f()
-		case <-pause.C:
+		case <-time.After(reconnect):
 		case <-ctx.Done():
-			pause.Stop()
 			return context.Cause(ctx)
 		}
-		pause.Stop()
 	}
 }
 
 // lost says once that there is no connection.
 func (w *Watch) lost(err error) {
-	w.online, w.listed = false, false
+	w.online = false
 	if !w.told {
 		w.told = true
 		w.cfg.Note("OpenCode does not answer; waiting for it.")
@@ -284,20 +189,43 @@ func (w *Watch) lost(err error) {
 
 // found is called when the event stream stands, the first time and after every gap: what happened before is read.
 func (w *Watch) found(ctx context.Context) {
-	w.online = true
+	w.online, w.offered = true, false // a server that was started anew has forgotten the tool
 	if w.told {
 		w.told = false
 		w.cfg.Note("OpenCode answers again.")
 	}
-	clear(w.strange)
-	w.offerEarly(ctx)
-	for _, s := range w.sessions {
-		// Who was asked something before the gap may not know that the question is gone: idleness begins anew.
-		w.apply(s, enforcer.Activity{At: w.cfg.Now()})
-		s.fresh = false
-		w.read(ctx, s)
+	if w.cfg.Diverter != nil && !w.cfg.DryRun && w.cfg.Diverter.On(boulder.BlockerScope{}) {
+		w.offer(ctx) // before there is a session
 	}
-	w.list(ctx)
+	for s := range w.watched() {
+		// Who was asked something before the gap may not know that the question is gone: idleness begins anew.
+		w.apply(s, enforcer.Activity{At: time.Now()})
+		s.loaded = false
+	}
+	clear(w.strange)
+	recent, err := w.dir.Sessions(ctx, opencode.SessionFilter{Roots: !w.cfg.All, UpdatedSince: time.Now().Add(-w.cfg.Since)})
+	if err != nil {
+		w.failed(err)
+	}
+	for _, info := range recent {
+		w.meet(ctx, info.ID)
+	}
+	for id, s := range maps.Clone(w.sessions) {
+		if s.rec.Asked || s.rec.unfinished(time.Now()) {
+			w.meet(ctx, id)
+		}
+	}
+}
+
+// failed takes in a call that failed. The event stream says when the server is there again.
+func (w *Watch) failed(err error) {
+	switch {
+	case errors.Is(err, context.Canceled):
+	case errors.Is(err, opencode.ErrUnauthorized), w.cfg.Once:
+		w.fatal = err
+	default:
+		w.log.Warn("could not read OpenCode's state", "error", err)
+	}
 }
 
 // background has a function run in the background, and what it gives back on the loop goroutine.
@@ -312,80 +240,55 @@ func (w *Watch) background(ctx context.Context, work func() (then func())) {
 	})
 }
 
-// next is how long there is nothing to do by itself.
-func (w *Watch) next() time.Duration {
-	wait := idleAsk
-	now := w.cfg.Now()
-	for _, s := range w.sessions {
-		if !s.due.IsZero() {
-			wait = min(wait, max(0, s.due.Sub(now)))
-		}
-		if s.dirty {
-			wait = min(wait, beatSave)
+// watched are the sessions that are watched now.
+func (w *Watch) watched() iter.Seq[*watched] {
+	return func(yield func(*watched) bool) {
+		for _, s := range maps.Clone(w.sessions) {
+			if s.tree != nil && !yield(s) {
+				return
+			}
 		}
 	}
-	return wait
 }
 
-// decideAll decides about every session of which something was heard or whose time has come, and stores what came of it.
-func (w *Watch) decideAll(ctx context.Context) error {
+// next is the session to decide about first, and how long there is nothing to do by itself.
+func (w *Watch) next() (next *watched, due time.Duration) {
 	if w.online {
-		for _, id := range w.ids() {
-			s := w.sessions[id]
-			if s == nil || !s.news && (s.due.IsZero() || w.cfg.Now().Before(s.due)) {
-				continue
+		for s := range w.watched() {
+			if !s.due.IsZero() && (next == nil || s.due.Before(next.due)) {
+				next = s
 			}
-			s.news = false
-			if err := w.decide(ctx, s); err != nil {
-				return err
-			}
-			w.divert(ctx, s, w.cfg.Now())
 		}
 	}
-	return errors.Join(w.fatal, w.save())
-}
-
-// ids are the watched sessions in a fixed order.
-func (w *Watch) ids() []string {
-	ids := make([]string, 0, len(w.sessions))
-	for id := range w.sessions {
-		ids = append(ids, id)
+	if next == nil {
+		return nil, idleAsk
 	}
-	slices.Sort(ids)
-	return ids
+	return next, time.Until(next.due)
 }
 
 // done reports whether one look at each session has come to its end.
 func (w *Watch) done() bool {
-	if !w.online || !w.listed || w.inFlight > 0 {
-		return false
-	}
-	for _, s := range w.sessions {
+	for s := range w.watched() {
 		if !s.lookedAt {
 			return false
 		}
 	}
-	return true
+	return w.online && w.inFlight == 0
 }
 
-// save stores what has changed. What is only a sign of life may wait.
+// save stores what has changed.
 func (w *Watch) save() error {
-	if w.cfg.DryRun {
-		w.entries = nil
-		return nil
-	}
-	now := w.cfg.Now()
+	entries := w.entries
+	w.entries = nil
 	var records []Record
 	for _, s := range w.sessions {
-		if s.changed || s.dirty && now.Sub(s.rec.UpdatedAt) >= beatSave {
-			s.rec.UpdatedAt, s.changed, s.dirty = now, false, false
+		if s.changed {
+			s.changed, s.rec.UpdatedAt = false, time.Now()
 			records = append(records, s.rec)
 		}
 	}
-	if len(records) == 0 && len(w.entries) == 0 {
+	if w.cfg.DryRun || len(records)+len(entries) == 0 {
 		return nil
 	}
-	entries := w.entries
-	w.entries = nil
 	return w.cfg.Store.Save(records, entries...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/internal/watch"
@@ -167,9 +169,13 @@ func (w *world) watch(change ...func(*watch.Config)) *running {
 		w.t.Fatal(err)
 	}
 	r := &running{w: w, store: db, done: make(chan struct{}), more: make(chan struct{})}
-	p := policy()
+	records, err := db.Records()
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	cfg := watch.Config{
-		Project: w.dir.Path(), Store: db, Policy: &p,
+		Project: w.dir.Path(), Store: db, Records: records, Policy: policy(), DoneWhen: []string{boulder.DoneTodos},
+		Since: 15 * time.Minute, Redact: func(text string) string { return text }, Logger: slog.New(slog.DiscardHandler),
 		Attach: func(ctx context.Context) (*opencode.Client, error) {
 			return opencode.Attach(ctx, w.url, opencode.AttachConfig{})
 		},
@@ -181,9 +187,7 @@ func (w *world) watch(change ...func(*watch.Config)) *running {
 			c(&cfg)
 		}
 	}
-	if r.watch, err = watch.New(cfg); err != nil {
-		w.t.Fatal(err)
-	}
+	r.watch = watch.New(cfg)
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(w.t.Context())
 	go func() {
@@ -215,6 +219,18 @@ func (r *running) end() {
 
 // errCrash ends a watch as a crash would.
 var errCrash = errors.New("crash")
+
+// ask asks the watch as another process does.
+func (r *running) ask(req watch.Request) (watch.Report, error) {
+	r.w.t.Helper()
+	socket := filepath.Join(r.w.t.TempDir(), watch.SocketName)
+	stop, err := r.watch.Serve(r.w.ctx, socket, watch.Holder{PID: 42})
+	if err != nil {
+		r.w.t.Fatal(err)
+	}
+	defer stop()
+	return watch.Call(r.w.ctx, socket, req)
+}
 
 // wait waits until the condition holds, which is asked under the lock.
 func (r *running) wait(t *testing.T, what string, holds func() bool) {
