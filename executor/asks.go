@@ -194,7 +194,7 @@ func (t *turn) offerTool(ctx context.Context, again bool) {
 		if t.seen.offered[path] && !again {
 			continue
 		}
-		setIn(&t.seen.offered, path)
+		t.seen.offered[path] = true
 		// Only of a server of our own is it known when it is another.
 		if err := t.tool.Offer(ctx, t.cfg.Diverter, t.conn.Client.In(path), t.conn.Down == nil); err != nil {
 			t.seen.unoffered = err

@@ -142,7 +142,7 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 		r.model = m.Info.Model
 	}
 	r.newest = m.Info
-	e.Usage = e.Usage.Add(t.usageOf(m.Info.Model, m.Info.Tokens, m.Info.Cost))
+	e.Usage = e.Usage.Add(t.usageOf(m.Info))
 	calls := session.ToolCalls(m)
 	e.ToolCount += len(calls)
 	e.ToolCalls = append(e.ToolCalls, calls...)
@@ -156,9 +156,7 @@ func (t *turn) ask(ctx context.Context, e *boulder.Evidence, r *reading) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if r.tools { // sub-agents and todo lists come about by tools only
 		g.Go(func() error {
-			return t.eachChildAnswer(ctx, func(m opencode.Message) {
-				children = children.Add(t.usageOf(m.Info.Model, m.Info.Tokens, m.Info.Cost))
-			})
+			return t.eachChildAnswer(ctx, func(m opencode.MessageInfo) { children = children.Add(t.usageOf(m)) })
 		})
 		g.Go(func() error {
 			list, err := t.dir.Todos(ctx, t.job.Attempt.SessionID)
@@ -190,28 +188,6 @@ func (t *turn) ask(ctx context.Context, e *boulder.Evidence, r *reading) error {
 	err := g.Wait()
 	e.Usage = e.Usage.Add(children)
 	return err
-}
-
-// usageOf counts one call. Where OpenCode knows no price it says 0 for what was not free; then [Config].Price is asked, and
-// without an answer the cost is unknown.
-func (t *turn) usageOf(model opencode.ModelRef, n opencode.Tokens, cost float64) boulder.Usage {
-	u := boulder.Usage{
-		Input: n.Input + n.CacheRead + n.CacheWrite, CacheRead: n.CacheRead, CacheWrite: n.CacheWrite,
-		Output: n.Output + n.Reasoning, Reasoning: n.Reasoning, Cost: cost, Calls: 1,
-	}
-	if cost > 0 || u.Tokens() == 0 {
-		return u
-	}
-	name := t.job.Attempt.Model
-	if !model.IsZero() {
-		name = model.String()
-	}
-	if price, known := t.cfg.Price(name, u); known {
-		u.Cost = price
-	} else {
-		u.Unpriced = 1
-	}
-	return u
 }
 
 // ending fills in how the turn ended and returns the error that ended it, if one did.

@@ -117,7 +117,7 @@ type turn struct {
 }
 
 func (e *Executor) newTurn(job boulder.Job, report func(boulder.Body) error) *turn {
-	t := &turn{Executor: e, job: job, report: e.reporting(report)}
+	t := &turn{Executor: e, job: job, report: e.reporting(report), seen: newObservation()}
 	t.asks = &session.StandIn{
 		Diverter: e.cfg.Diverter, Policy: t.policy, About: t.about, Tell: t.tellRuled, In: t.directoryOf, Now: e.cfg.Now,
 		Log: e.cfg.Logger,

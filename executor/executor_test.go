@@ -43,7 +43,7 @@ rules:
 	if len(e.Todos) != 1 || !e.Todos[0].Open() {
 		t.Errorf("todos: %+v", e.Todos)
 	}
-	if len(e.Gates) != 2 || !e.Gates[0].Green() || e.Gates[1].ExitCode != 3 || e.Gates[1].Output != "broken\n" {
+	if len(e.Gates) != 2 || !e.Gates[0].Green() || e.Gates[1].ExitCode != 3 || e.Gates[1].Output != "broken" {
 		t.Errorf("gates: %+v", e.Gates)
 	}
 	if e.Usage.Calls != 4 || e.Usage.Output == 0 || e.Usage.Cost == 0 || e.Usage.Unpriced != 0 {

@@ -64,7 +64,10 @@ func (f *failingTests) add(name string) {
 	if name == "" || len(f.names) > failingKept {
 		return
 	}
-	setIn(&f.names, name)
+	if f.names == nil {
+		f.names = map[string]bool{}
+	}
+	f.names[name] = true
 }
 
 var colour = text.Regexp(`\x1b\[[0-9;?]*[ -/]*[@-~]`)

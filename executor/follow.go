@@ -20,8 +20,9 @@ type observation struct {
 	ended            time.Time
 	busy             bool
 	offlineSince     time.Time
-	touched          map[string]bool   // files, absolute
-	usage            boulder.Usage     // of these
+	touched          map[string]bool // files, absolute
+	usage            boulder.Usage
+	counted          map[string]bool   // answers in it, by id
 	activity         string            // the newest that was reported
 	children         map[string]string // the newest activity of sub-agents, by session
 	failed           *opencode.TurnError
@@ -41,6 +42,12 @@ type observation struct {
 	offered          map[string]bool // directories whose agents were offered the tool
 	unoffered        error           // why some were not; nil once it is told
 	unread           error           // why what was recorded could not be read the last time
+}
+
+func newObservation() observation {
+	return observation{
+		counted: map[string]bool{}, touched: map[string]bool{}, children: map[string]string{}, offered: map[string]bool{},
+	}
 }
 
 // doubt has a state that says busy read again soon, each time after twice as long. OpenCode announces that a session is idle
@@ -250,6 +257,8 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 		if own {
 			return t.sessionFailed(p.Err), nil
 		}
+	case opencode.MessageUpdated:
+		return false, t.answered(p.Message)
 	case opencode.PartUpdated:
 		return false, t.tell(e.SessionID, told)
 	case opencode.TodosUpdated:

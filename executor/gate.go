@@ -3,6 +3,8 @@ package executor
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os/exec"
 	"slices"
 	"time"
@@ -15,28 +17,29 @@ import (
 // DefaultGateTimeout bounds a gate that is given no other bound.
 const DefaultGateTimeout = 10 * time.Minute
 
-// gateOutputKept is how many characters of a gate's output are kept.
-const gateOutputKept = 2000
+const (
+	// gateOutputKept is how many characters of a gate's output are kept, gateEndKept how many bytes of it are looked at for
+	// that, and for what the shell says.
+	gateOutputKept = 2000
+	gateEndKept    = 16 << 10
+)
 
 // runGates runs the sub-task's gates one after the other, all of them, so that the agent is told everything that is wrong;
 // lint says whether those among them that stand in for a language server.
 func (t *turn) runGates(ctx context.Context, lint bool) ([]boulder.Gate, error) {
-	gates, err := t.gates(ctx, t.job.SubTask.Gates, "gate")
-	if err != nil {
-		return nil, err
-	}
-	mayStayRed := t.job.SubTask.NoWorse
+	s := t.job.SubTask
+	commands := slices.Concat(s.Gates, s.NoWorse)
 	if lint {
-		mayStayRed = slices.Concat(mayStayRed, t.job.SubTask.Lint)
+		commands = append(commands, s.Lint...)
 	}
-	more, err := t.gates(ctx, mayStayRed, "gate")
+	gates, err := t.gates(ctx, commands, "gate")
 	if err != nil {
 		return nil, err
 	}
-	for i := range more {
-		more[i].NoWorse = noWorse(baselineOf(t.job.SubTask.Baseline, more[i].Command), more[i])
+	for i, g := range gates[len(s.Gates):] {
+		gates[len(s.Gates)+i].NoWorse = noWorse(baselineOf(s.Baseline, g.Command), g)
 	}
-	return append(gates, more...), nil
+	return gates, nil
 }
 
 func (t *turn) gates(ctx context.Context, commands []string, what string) ([]boulder.Gate, error) {
@@ -60,56 +63,23 @@ func RunCommand(
 ) boulder.Gate {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var out gateOutput
+	end := &text.LastBytes{Limit: gateEndKept}
+	var failing failingTests // of all that it prints
 	began := time.Now()
-	err := command.Run(command.Shell(ctx, dir, env, line), &out)
+	err := command.Run(command.Shell(ctx, dir, env, line), io.MultiWriter(end, &failing))
 	g := boulder.Gate{Command: line, Duration: time.Since(began)}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		g.ExitCode = exit.ExitCode()
 	} else if err != nil {
 		g.ExitCode = -1
-		out.last.add([]byte("\nthe gate could not be run: " + err.Error()))
+		fmt.Fprintf(end, "\nthe gate could not be run: %v", err)
 	}
 	g.TimedOut = g.ExitCode != 0 && errors.Is(ctx.Err(), context.DeadlineExceeded)
-	g.Output = text.Excerpt(redact(out.last.String()), gateOutputKept, text.End)
+	g.Output = text.Excerpt(redact(end.String()), gateOutputKept, text.End)
 	if !g.Green() {
-		g.NotFound, g.NotIn = command.NotFound(line, g.ExitCode, out.last.String())
+		g.NotFound, g.NotIn = command.NotFound(line, g.ExitCode, end.String())
 		g.NotFound = redact(g.NotFound)
-		g.Failing = out.failing.list()
+		g.Failing = failing.list()
 	}
 	return g
-}
-
-// gateOutput reads what a gate prints: the names of failing tests from all of it, and its end.
-type gateOutput struct {
-	last    lastBytes
-	failing failingTests
-}
-
-func (o *gateOutput) Write(p []byte) (int, error) {
-	o.last.add(p)
-	return o.failing.Write(p)
-}
-
-// lastBytes is a writer that keeps the end of what is written, however much that is.
-type lastBytes struct {
-	data    []byte
-	dropped bool
-}
-
-const lastBytesKept = 16 << 10
-
-func (l *lastBytes) add(p []byte) {
-	l.data = append(l.data, p...)
-	if over := len(l.data) - lastBytesKept; over > lastBytesKept {
-		l.data = append(l.data[:0], l.data[over:]...)
-		l.dropped = true
-	}
-}
-
-func (l *lastBytes) String() string {
-	if l.dropped {
-		return "[earlier output dropped]\n" + string(l.data)
-	}
-	return string(l.data)
 }

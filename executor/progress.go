@@ -21,12 +21,9 @@ func (t *turn) progress(activity string, c *boulder.Checkpoint) error {
 	})
 }
 
-// tell reports what is new of the calls of tools and models.
+// tell reports what is new of the calls of tools.
 func (t *turn) tell(sessionID string, told session.Told) error {
 	own := sessionID == t.job.Attempt.SessionID
-	if told.Step != nil {
-		return t.step(sessionID, *told.Step, told.Model)
-	}
 	if told.Begun != nil && own && announcement(told.Begun) != "" {
 		return t.progress(announcement(told.Begun), nil)
 	}
@@ -35,13 +32,10 @@ func (t *turn) tell(sessionID string, told session.Told) error {
 		return nil
 	}
 	for _, file := range call.EditedFiles() {
-		setIn(&t.seen.touched, file)
+		t.seen.touched[file] = true
 	}
 	if !own {
-		if t.seen.children == nil {
-			t.seen.children = map[string]string{}
-		}
-		t.seen.children[sessionID] = t.activity(call) // is reported with the step, which ends after its calls
+		t.seen.children[sessionID] = t.activity(call) // is reported with the answer, which ends after its calls
 		return nil
 	}
 	if (told.Announced && announcement(call) != "" || call.Tool == "todowrite") && call.State != opencode.ToolError {
@@ -66,13 +60,6 @@ func announcement(call *opencode.ToolCall) string {
 		return ""
 	}
 	return call.Tool + ": " + text.Short(what, 100)
-}
-
-func setIn(set *map[string]bool, key string) {
-	if *set == nil {
-		*set = map[string]bool{}
-	}
-	(*set)[key] = true
 }
 
 // activity is one line for people.

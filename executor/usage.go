@@ -13,19 +13,51 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// step takes in the end of a call of the model, by the agent or a sub-agent. It is reported at once: a budget is kept by
-// what is reported, and a sub-agent can make many calls within one of its parent's.
-func (t *turn) step(sessionID string, s opencode.StepFinish, model opencode.ModelRef) error {
-	if model.IsZero() {
-		model = t.model
+// answered takes in an answer of a model, the agent's or a sub-agent's, that is complete. It is reported at once: a budget
+// is kept by what is reported, and a sub-agent can make many calls within one of its parent's.
+func (t *turn) answered(m opencode.MessageInfo) error {
+	if !t.tree.Has(m.SessionID) || !t.count(m) {
+		return nil
 	}
-	t.seen.usage = t.seen.usage.Add(t.usageOf(model, s.Tokens, s.Cost))
-	if sessionID == t.job.Attempt.SessionID {
+	if m.SessionID == t.job.Attempt.SessionID {
 		return t.used("the model answered")
 	}
-	activity := "sub-agent: " + cmp.Or(t.seen.children[sessionID], titleOf(t.tree.Member(sessionID)), "at work")
-	delete(t.seen.children, sessionID)
+	activity := "sub-agent: " + cmp.Or(t.seen.children[m.SessionID], titleOf(t.tree.Member(m.SessionID)), "at work")
+	delete(t.seen.children, m.SessionID)
 	return t.progress(activity, nil)
+}
+
+// count adds what an answer used, once.
+func (t *turn) count(m opencode.MessageInfo) bool {
+	if m.Role != opencode.RoleAssistant || m.Completed.IsZero() || t.seen.counted[m.ID] {
+		return false
+	}
+	t.seen.counted[m.ID] = true
+	t.seen.usage = t.seen.usage.Add(t.usageOf(m))
+	return true
+}
+
+// usageOf is what one answer used. Where OpenCode knows no price it says 0 for what was not free; then [Config].Price is
+// asked, and without an answer the cost is unknown.
+func (t *turn) usageOf(m opencode.MessageInfo) boulder.Usage {
+	n := m.Tokens
+	u := boulder.Usage{
+		Input: n.Input + n.CacheRead + n.CacheWrite, CacheRead: n.CacheRead, CacheWrite: n.CacheWrite,
+		Output: n.Output + n.Reasoning, Reasoning: n.Reasoning, Cost: m.Cost, Calls: 1,
+	}
+	if m.Cost > 0 || u.Tokens() == 0 {
+		return u
+	}
+	name := t.job.Attempt.Model
+	if !m.Model.IsZero() {
+		name = m.Model.String()
+	}
+	if price, known := t.cfg.Price(name, u); known {
+		u.Cost = price
+	} else {
+		u.Unpriced = 1
+	}
+	return u
 }
 
 // used reports what the turn has used so far. What it did is said already, or else the text given here.
@@ -36,20 +68,23 @@ func (t *turn) used(activity string) error {
 	return t.report(boulder.SubTaskProgress{AttemptRef: t.job.Attempt.AttemptRef, Usage: t.seen.usage})
 }
 
-// recount reads what the turn has used so far and which tools run, because events that told so may have been missed, or
-// come while nobody followed it. What was reported of it before it was taken up is booked already.
+// recount reads what the turn has used so far, because events that told so may have been missed, or come while nobody
+// followed it. What was reported of it before it was taken up is booked already.
 func (t *turn) recount(ctx context.Context) error {
 	before := t.seen.usage
 	t.seen.usage = boulder.Usage{}
-	err := t.eachAnswer(ctx, func(m opencode.Message) {
-		t.tree.Answer(m, t.seen.busy) // else a call in it is one of a server that died
-		for _, p := range m.Parts {
-			if p.Step != nil {
-				t.seen.usage = t.seen.usage.Add(t.usageOf(m.Info.Model, p.Step.Tokens, p.Step.Cost))
-			}
+	clear(t.seen.counted)
+	own := false
+	for m, err := range t.dir.EachMessage(ctx, t.job.Attempt.SessionID) {
+		if err != nil {
+			return fault(err)
 		}
-	})
-	if err != nil {
+		if own {
+			t.count(m.Info)
+		}
+		own = own || m.Info.ID == t.job.Turn.MessageID
+	}
+	if err := t.eachChildAnswer(ctx, func(m opencode.MessageInfo) { t.count(m) }); err != nil {
 		return err
 	}
 	if t.seen.usage = beyond(t.seen.usage, t.job.Attempt.Spent); t.seen.usage == before {
@@ -68,24 +103,9 @@ func beyond(a, b boulder.Usage) boulder.Usage {
 	}
 }
 
-// eachAnswer goes through what models answered in the turn: the agent, and then its sub-agents.
-func (t *turn) eachAnswer(ctx context.Context, take func(opencode.Message)) error {
-	own := false
-	for m, err := range t.dir.EachMessage(ctx, t.job.Attempt.SessionID) {
-		if err != nil {
-			return fault(err)
-		}
-		if own && m.Info.Role == opencode.RoleAssistant {
-			take(m)
-		}
-		own = own || m.Info.ID == t.job.Turn.MessageID
-	}
-	return t.eachChildAnswer(ctx, take)
-}
-
 // eachChildAnswer goes through what the sub-agents' models answered in the turn. A sub-agent can be taken up again by a
 // later turn, so what counts is when the answer began, and not when its session did. It changes nothing of the turn.
-func (t *turn) eachChildAnswer(ctx context.Context, take func(opencode.Message)) error {
+func (t *turn) eachChildAnswer(ctx context.Context, take func(opencode.MessageInfo)) error {
 	sessions, err := session.Descendants(ctx, t.dir, t.job.Attempt.SessionID)
 	if err != nil {
 		return fault(err)
@@ -100,7 +120,7 @@ func (t *turn) eachChildAnswer(ctx context.Context, take func(opencode.Message))
 				return fault(err)
 			}
 			if err == nil && m.Info.Role == opencode.RoleAssistant && !m.Info.Created.Before(sent) {
-				take(m)
+				take(m.Info)
 			}
 		}
 	}

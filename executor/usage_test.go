@@ -60,7 +60,7 @@ func sameUsage(a, b boulder.Usage) bool {
 	return a == b && costs
 }
 
-// A call that is announced as it begins says no more when it ends, unless it failed; the end of a step names none again.
+// A call that is announced as it begins says no more when it ends, unless it failed; the end of an answer names none again.
 func TestEachToolCallIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, script(t, `
@@ -78,7 +78,7 @@ rules:
 		t.Fatal(err)
 	}
 	said := slices.DeleteFunc(a.activities(), func(s string) bool { return s == "" })
-	slices.Sort(said[max(0, len(said)-2):]) // those of one step end in any order
+	slices.Sort(said[max(0, len(said)-2):]) // those of one answer end in any order
 	if want := []string{"todo list", "bash: echo made > made.txt", "read (failed)", "write out.txt"}; !slices.Equal(said, want) {
 		t.Errorf("said %q, want %q", said, want)
 	}
@@ -172,7 +172,7 @@ func TestUsageSurvivesAResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.Usage.Calls != w.asked() {
+	if n := e.Usage.Calls - w.asked(); n != 0 && n != 1 { // one can be cut off before it reaches the model
 		t.Errorf("%d calls are counted, the model was asked %d times", e.Usage.Calls, w.asked())
 	}
 	found := slices.ContainsFunc(reported[boulder.SubTaskProgress](a), func(p boulder.SubTaskProgress) bool {
@@ -181,7 +181,7 @@ func TestUsageSurvivesAResume(t *testing.T) {
 	if !found {
 		t.Errorf("the call that was not stored was not reported afterwards: %q", a.activities())
 	}
-	// The call that was cut off has no step; and a turn can end before its last step is heard of.
+	// A turn can end before its last answer is heard of.
 	if r := a.running(); r.Calls > e.Usage.Calls || r.Tokens() > e.Usage.Tokens() || r.Cost > e.Usage.Cost+1e-9 {
 		t.Errorf("the reports end with %+v, the turn with %+v", r, e.Usage)
 	}
@@ -246,15 +246,15 @@ func TestBeyond(t *testing.T) {
 	})
 }
 
-// Without a model of the attempt's own its steps have the price of the model that OpenCode chose.
-func TestStepsArePricedByTheModelThatTookThem(t *testing.T) {
+// Without a model of the attempt's own its answers have the price of the model that OpenCode chose.
+func TestAnswersArePricedByTheirModel(t *testing.T) {
 	var asked []string
 	turn := turn{
 		Executor: &Executor{cfg: Config{Now: time.Now, Redact: asItIs{}, Price: func(model string, _ boulder.Usage) (float64, bool) {
 			asked = append(asked, model)
 			return 0.5, true
 		}}},
-		report: func(boulder.Body) error { return nil },
+		report: func(boulder.Body) error { return nil }, seen: newObservation(),
 	}
 	turn.tree = session.NewTurn("ses_one", enforcer.DefaultRules(), nil)
 	take := func(sessionID string, p opencode.Payload) {
@@ -264,15 +264,10 @@ func TestStepsArePricedByTheModelThatTookThem(t *testing.T) {
 		}
 	}
 	take("ses_two", opencode.SessionCreated{Session: opencode.Session{ID: "ses_two", ParentID: "ses_one"}})
-	for _, m := range []string{"one", "two"} {
+	for _, m := range []string{"one", "two", "one"} { // the last one is an update of the first
 		take("ses_"+m, opencode.MessageUpdated{Message: opencode.MessageInfo{
 			ID: "msg_" + m, SessionID: "ses_" + m, Role: opencode.RoleAssistant, Model: modelRef("p/" + m),
-		}})
-	}
-	for _, m := range []string{"one", "two", "one"} { // the last one is an update of the first
-		take("ses_"+m, opencode.PartUpdated{Part: opencode.Part{
-			ID: "prt_" + m, SessionID: "ses_" + m, MessageID: "msg_" + m, Type: opencode.PartStepFinish,
-			Step: &opencode.StepFinish{Tokens: opencode.Tokens{Input: 10, Output: 1}},
+			Completed: time.Now(), Tokens: opencode.Tokens{Input: 10, Output: 1},
 		}})
 	}
 	want := boulder.Usage{Input: 20, Output: 2, Cost: 1, Calls: 2}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -13,48 +14,40 @@ import (
 // told once, and what the stuck rules find in them. It lives as long as the turn.
 type Turn struct {
 	*Tree
-	rules   enforcer.Rules
-	calls   map[string]*calls // by session id
-	told    map[string]bool   // parts that ended, by id
-	begun   map[string]bool   // tool calls that began, by part
-	calling map[string]bool   // messages that call a tool, by id
-	nudges  []string          // ids of the prompts
-	// nudged are messages that a model began when it knew of a nudge, by id; all of them after a crash, which does not
-	// give a nudge again.
-	nudged map[string]bool
-	all    bool
+	rules  enforcer.Rules
+	calls  map[string]*calls // by session id
+	told   map[string]bool   // calls that began and that ended, by part
+	nudges []string          // ids of the prompts that sessions got for the stuck rules
+	all    bool              // whatever is called now follows a nudge: after a crash, which does not give one again
 }
 
 // calls is what one session of the tree calls.
 type calls struct {
 	window  *enforcer.Window
-	answer  string                   // the newest of its model, by id
-	model   opencode.ModelRef        // that gives it
-	running map[string]opencode.Part // tool calls of that answer, by part
+	answer  opencode.MessageInfo // the newest of its model
+	tools   bool                 // that calls a tool
+	running map[string]bool      // its tool calls that have not ended, by part
 }
 
 // Told is what an event told of a turn for the first time: at most one of these.
 type Told struct {
-	Begun *opencode.ToolCall // a tool runs
-	Ended *opencode.ToolCall
-	Step  *opencode.StepFinish // a call of a model ended
-
-	Announced bool              // of Ended: it was told that it runs
-	Model     opencode.ModelRef // of Step; zero: not known
+	Begun     *opencode.ToolCall // a tool runs
+	Ended     *opencode.ToolCall
+	Announced bool // of Ended: it was told that it runs
 }
 
 // NewTurn begins to watch a turn in a session. nudges are the ids of the prompts that it got for the stuck rules before.
 func NewTurn(root string, r enforcer.Rules, nudges []string) *Turn {
 	return &Turn{
-		Tree: NewTree(root, Cursor{}), rules: r, calls: map[string]*calls{}, told: map[string]bool{}, begun: map[string]bool{},
-		calling: map[string]bool{}, nudges: nudges, nudged: map[string]bool{}, all: len(nudges) > 0,
+		Tree: NewTree(root, Cursor{}), rules: r, calls: map[string]*calls{}, told: map[string]bool{}, nudges: nudges,
+		all: len(nudges) > 0,
 	}
 }
 
 func (t *Turn) of(sessionID string) *calls {
 	c := t.calls[sessionID]
 	if c == nil {
-		c = &calls{window: enforcer.NewWindow(sessionID, t.rules), running: map[string]opencode.Part{}}
+		c = &calls{window: enforcer.NewWindow(sessionID, t.rules), running: map[string]bool{}}
 		t.calls[sessionID] = c
 	}
 	return c
@@ -73,7 +66,9 @@ func (t *Turn) Take(e opencode.Event, at time.Time) Told {
 	case opencode.MessageUpdated:
 		t.answer(p.Message)
 	case opencode.PartUpdated:
-		return t.call(p.Part)
+		if p.Part.Tool != nil {
+			return t.call(p.Part)
+		}
 	}
 	return Told{}
 }
@@ -85,49 +80,37 @@ func (t *Turn) answer(m opencode.MessageInfo) {
 	}
 	c := t.of(m.SessionID)
 	c.answers(m)
-	if slices.Contains(t.nudges, m.ParentID) {
-		t.nudged[m.ID] = true
+	if !m.Completed.IsZero() && !m.Compacted && m.Error == nil {
+		c.window.Message(enforcer.Message{
+			ID: m.ID, Tools: m.Finish == opencode.FinishToolCalls || c.tools, AfterNudge: t.afterNudge(c),
+		})
 	}
-	if m.Completed.IsZero() || m.Compacted || m.Error != nil {
-		return
-	}
-	c.window.Message(enforcer.Message{
-		ID: m.ID, Tools: m.Finish == opencode.FinishToolCalls || t.calling[m.ID], AfterNudge: t.afterNudge(m.ID),
-	})
 }
 
 // answers takes in which answer a session's model gives now: the calls of the one before have ended, even if no event
 // said so.
 func (c *calls) answers(m opencode.MessageInfo) {
-	if c.answer != m.ID {
+	if c.answer.ID != m.ID {
 		clear(c.running)
+		c.tools = false
 	}
-	c.answer, c.model = m.ID, m.Model
+	c.answer = m
 }
 
-// call takes in a part as it is now. Calls are told apart by their parts: providers may give those of different answers
-// the same id.
+// call takes in a tool call as it is now. Calls are told apart by their parts: providers may give those of different
+// answers the same id.
 func (t *Turn) call(p opencode.Part) (told Told) {
 	c := t.of(p.SessionID)
 	switch {
-	case t.told[p.ID]:
-	case p.Step != nil:
-		t.told[p.ID] = true
-		told.Step = p.Step
-		if c.answer == p.MessageID {
-			told.Model = c.model
-		}
-	case p.Tool == nil:
+	case t.told["end"+p.ID]:
 	case p.Tool.State.Ended():
-		t.told[p.ID] = true
+		t.told["end"+p.ID] = true
 		t.ended(p)
-		told.Ended, told.Announced = p.Tool, t.begun[p.ID]
+		told.Ended, told.Announced = p.Tool, t.told["begin"+p.ID]
 	default:
-		t.calling[p.MessageID] = true
-		c.running[p.ID] = p
-		if p.Tool.State == opencode.ToolRunning && !t.begun[p.ID] {
-			t.begun[p.ID] = true
-			told.Begun = p.Tool
+		c.tools, c.running[p.ID] = true, true
+		if p.Tool.State == opencode.ToolRunning && !t.told["begin"+p.ID] {
+			t.told["begin"+p.ID], told.Begun = true, p.Tool
 		}
 	}
 	return told
@@ -135,31 +118,29 @@ func (t *Turn) call(p opencode.Part) (told Told) {
 
 // ended takes in a tool call that ended, for the stuck rules.
 func (t *Turn) ended(p opencode.Part) {
-	t.calling[p.MessageID] = true
 	c := t.of(p.SessionID)
+	c.tools = true
 	delete(c.running, p.ID)
-	output, failed := p.Tool.Output, p.Tool.State == opencode.ToolError || exitCode(p.Tool) != 0
+	var metadata struct {
+		Exit int `json:"exit"` // of a shell command
+	}
+	if p.Tool.Tool == "bash" {
+		_ = json.Unmarshal(p.Tool.Metadata, &metadata) // without it the state tells
+	}
+	output, failed := p.Tool.Output, metadata.Exit != 0
 	if p.Tool.State == opencode.ToolError {
-		output = p.Tool.Error
+		output, failed = p.Tool.Error, true
 	}
 	c.window.Call(enforcer.Call{
 		ID: p.ID, Tool: p.Tool.Tool, Input: p.Tool.Input, Output: output, Failed: failed,
-		Edited: len(p.Tool.EditedFiles()) > 0, AfterNudge: t.afterNudge(p.MessageID),
+		Edited: len(p.Tool.EditedFiles()) > 0, AfterNudge: t.afterNudge(c),
 	})
 }
 
-// exitCode is how a shell command ended; 0 for every other tool.
-func exitCode(c *opencode.ToolCall) int {
-	var metadata struct {
-		Exit int `json:"exit"`
-	}
-	if c.Tool != "bash" || json.Unmarshal(c.Metadata, &metadata) != nil {
-		return 0
-	}
-	return metadata.Exit
+// afterNudge reports whether a session's model knew of a nudge when it began its newest answer.
+func (t *Turn) afterNudge(c *calls) bool {
+	return t.all || slices.Contains(t.nudges, c.answer.ParentID)
 }
-
-func (t *Turn) afterNudge(messageID string) bool { return t.all || t.nudged[messageID] }
 
 // Nudged takes in that a nudge was sent, as the prompt of that id.
 func (t *Turn) Nudged(messageID string) {
@@ -172,9 +153,16 @@ func (t *Turn) Load(r Reading, prompt string) {
 	t.Tree.Load(r)
 	followed := false
 	for _, m := range r.Messages {
-		for _, p := range m.Parts {
-			if followed && p.Tool != nil && p.Tool.State.Ended() {
-				t.ended(p)
+		if followed && m.Info.Role == opencode.RoleAssistant {
+			t.of(t.root).answers(m.Info)
+			for _, p := range m.Parts {
+				switch {
+				case p.Tool == nil:
+				case p.Tool.State.Ended():
+					t.ended(p)
+				case !t.told["end"+p.ID]: // what was read a moment ago may be older than its events
+					t.of(t.root).running[p.ID] = true
+				}
 			}
 		}
 		followed = followed || m.Info.ID == prompt
@@ -182,24 +170,6 @@ func (t *Turn) Load(r Reading, prompt string) {
 	for id, c := range t.calls {
 		if m := t.members[id]; m == nil || !m.busy() {
 			clear(c.running)
-		}
-	}
-}
-
-// Answer takes in an answer that was read, of any session of the tree: what is in it is not told any more. live: calls in
-// it that have not ended are at work.
-func (t *Turn) Answer(m opencode.Message, live bool) {
-	c := t.of(m.Info.SessionID)
-	c.answers(m.Info)
-	for _, p := range m.Parts {
-		switch {
-		case p.Step != nil:
-			t.told[p.ID] = true
-		case p.Tool == nil:
-		case p.Tool.State.Ended():
-			delete(c.running, p.ID)
-		case live && !t.told[p.ID]:
-			c.running[p.ID] = p
 		}
 	}
 }
@@ -235,14 +205,11 @@ func (t *Turn) Retries() []Retrying {
 	var all []Retrying
 	for id, m := range t.members {
 		if s := m.status; s.Type == opencode.Retry {
-			all = append(all, Retrying{enforcer.Retry{Attempt: s.Attempt, Next: s.Next, Message: s.Message}, t.of(id).model})
+			all = append(all, Retrying{enforcer.Retry{Attempt: s.Attempt, Next: s.Next, Message: s.Message}, t.of(id).answer.Model})
 		}
 	}
 	slices.SortFunc(all, func(a, b Retrying) int {
-		if a.Attempt != b.Attempt {
-			return b.Attempt - a.Attempt
-		}
-		return b.Next.Compare(a.Next)
+		return cmp.Or(b.Attempt-a.Attempt, b.Next.Compare(a.Next))
 	})
 	return all
 }
