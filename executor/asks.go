@@ -15,27 +15,23 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// Asks is a policy for permissions that OpenCode's configuration wants a person to be asked for. An ask waits for ever,
-// so each is answered at once, in the whole tree of sessions and in whatever directory it comes up.
+// Asks is a policy for permissions that OpenCode's configuration wants a person to be asked for.
 type Asks string
 
-// The policies.
 const (
 	AsksReject Asks = "reject" // the tool fails with a text that says so, and the agent goes on
 	AsksAllow  Asks = "allow"  // once, each time
 )
 
-// refusal is what the agent is told when it asks for a permission that nobody is there to give.
-const refusal = "Nobody is there to give this permission. Go on without it: find another way, or leave this part out" +
-	" and say so in your final message."
-
-// ownAnswer is what the agent is told when it asks a question: a rejection would end the turn (seen).
-const ownAnswer = "Nobody is there to answer. Choose yourself what fits the task best, go on, and note the question and" +
-	" your choice in your final message."
-
 const (
+	refusal = "Nobody is there to give this permission. Go on without it: find another way, or leave this part out" +
+		" and say so in your final message."
+	// ownAnswer is for a question: a rejection would end the turn (seen).
+	ownAnswer = "Nobody is there to answer. Choose yourself what fits the task best, go on, and note the question and" +
+		" your choice in your final message."
+
 	// raisedTimeout bounds the reading of what was recorded while an agent waits, concludeTimeout that at the end of a
-	// turn: somebody else may hold the database.
+	// turn: another process may hold the database.
 	raisedTimeout   = 2 * time.Second
 	concludeTimeout = 10 * time.Second
 )
@@ -58,8 +54,7 @@ func (t *turn) diverted() bool {
 	return on
 }
 
-// answerAsks answers what is asked in the tree, as far as it is due, and says when to look again; zero: when something is
-// asked.
+// answerAsks answers what is due in the tree, and says when to look again; zero: when something is asked.
 func (t *turn) answerAsks(ctx context.Context) (again time.Time, err error) {
 	pending := t.tree.Pending()
 	now := t.cfg.Now()
@@ -90,11 +85,11 @@ func (t *turn) about(a session.Ask) string {
 	return says
 }
 
-// tellRuled says in a line for people what becomes of each ask. The orchestrator knows the blocker by then: an answer is for
-// one that is known.
+// tellRuled says in a line for people what becomes of each ask. The orchestrator hears of the blocker before: it takes
+// answers to those that it knows.
 func (t *turn) tellRuled(ctx context.Context, ruled []*session.Ruled) error {
 	if t.seen.diverting {
-		t.offerTool(ctx, false) // in case the diverter was off when the turn began
+		t.offerTool(ctx) // in case the diverter was off when the turn began
 		if err := t.tellUnoffered(); err != nil {
 			return err
 		}
@@ -180,10 +175,9 @@ func (p *pause) by(now time.Time) time.Duration {
 // Withdraw takes the blocker tool back from the servers it was offered to. Call it when no turn runs any more.
 func (e *Executor) Withdraw(ctx context.Context) error { return e.tool.Withdraw(ctx) }
 
-// offerTool offers the tool in every directory that the tree of a diverted session is known to work in: once in a turn,
-// and again where the server may have been started anew. Without it agents go on as well as they can: an error is for
-// [turn.tellUnoffered].
-func (t *turn) offerTool(ctx context.Context, again bool) {
+// offerTool offers the tool, once in a turn, in each directory in which the tree of a diverted session works. Agents can do
+// without: an error is for [turn.tellUnoffered].
+func (t *turn) offerTool(ctx context.Context) {
 	paths := map[string]bool{t.cfg.Project: true}
 	if t.tree != nil {
 		for _, id := range t.tree.Sessions() {
@@ -191,12 +185,11 @@ func (t *turn) offerTool(ctx context.Context, again bool) {
 		}
 	}
 	for path := range paths {
-		if t.seen.offered[path] && !again {
+		if t.seen.offered[path] {
 			continue
 		}
 		t.seen.offered[path] = true
-		// Only of a server of our own is it known when it is another.
-		if err := t.tool.Offer(ctx, t.cfg.Diverter, t.conn.Client.In(path), t.conn.Down == nil); err != nil {
+		if err := t.tool.Offer(ctx, t.cfg.Diverter, t.conn.Client.In(path)); err != nil {
 			t.seen.unoffered = err
 		}
 	}
@@ -222,8 +215,7 @@ func (t *turn) directoryOf(sessionID string) *opencode.Directory {
 	return t.dir
 }
 
-// blockerPart tells the diverter which session calls the tool that reports blockers, and the orchestrator what came
-// of it.
+// blockerPart tells the diverter which session calls the blocker tool, and the orchestrator what came of it.
 func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
 	if t.cfg.Diverter == nil || p.Tool == nil || p.Tool.Tool != t.cfg.Diverter.ToolName() ||
 		p.Tool.State == opencode.ToolPending {
@@ -242,8 +234,7 @@ func (t *turn) blockerPart(ctx context.Context, p opencode.Part) error {
 	return t.tellRaised(ctx)
 }
 
-// wholeInput are a call's arguments as they were made: events cut long texts, and with those the call is not
-// recognised.
+// wholeInput are a call's arguments as they were made, by which it is recognised: events cut long texts.
 func (t *turn) wholeInput(ctx context.Context, p opencode.Part) ([]byte, error) {
 	if !p.Cut {
 		return p.Tool.Input, nil
@@ -258,11 +249,12 @@ func (t *turn) wholeInput(ctx context.Context, p opencode.Part) ([]byte, error) 
 	return p.Tool.Input, nil
 }
 
-// blockersMissed takes in what no event told, after all that is pending was looked at: calls of the tool, each of which
-// waits to be known, and what was recorded.
+// blockersMissed takes in what no event told: calls of the tool, which wait to be known, and what was recorded. All that is
+// pending was looked at before.
 func (t *turn) blockersMissed(ctx context.Context) error {
 	if t.diverted() {
-		t.offerTool(ctx, t.conn.Down == nil)
+		clear(t.seen.offered) // the server may be another by now
+		t.offerTool(ctx)
 		if err := t.tellUnoffered(); err != nil {
 			return err
 		}
@@ -289,18 +281,15 @@ func (t *turn) blockersMissed(ctx context.Context) error {
 	return t.reportRaised(ctx, raisedTimeout, true)
 }
 
-// tellRaised reports what was recorded for the attempt, as soon as it is. What cannot be read now is read at the end of the
-// turn, see [turn.conclude].
+// tellRaised reports what was recorded for the attempt. What cannot be read now is read by [turn.conclude].
 func (t *turn) tellRaised(ctx context.Context) error {
 	return t.reportRaised(ctx, raisedTimeout, false)
 }
 
-// errRaised is that it is not known what the agent reported as blocked.
 var errRaised = errors.New("what the agent reported as blocked cannot be read")
 
-// reportRaised reports what was recorded for the attempt. bury: what no session waits for any longer is marked, after all
-// that is pending was looked at: asks of a turn that was aborted, or of a server that died, perhaps under an earlier
-// process.
+// reportRaised reports what was recorded for the attempt. bury also marks what no session waits for any longer, such as
+// asks of an aborted turn or a dead server; only after all that is pending was looked at.
 func (t *turn) reportRaised(ctx context.Context, limit time.Duration, bury bool) error {
 	reading, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -329,8 +318,8 @@ func (t *turn) reportRaised(ctx context.Context, limit time.Duration, bury bool)
 	return nil
 }
 
-// conclude reports everything that was recorded before the turn's end is, so that nothing that is blocked goes on.
-// Where that cannot be known the turn's end has to be taken up again.
+// conclude reports all that was recorded before the turn's end is, so that nothing that is blocked goes on. Where that
+// cannot be known the turn's end has to be taken up again.
 func (t *turn) conclude(ctx context.Context) error {
 	if t.cfg.Diverter == nil {
 		return nil
@@ -345,8 +334,7 @@ func (t *turn) conclude(ctx context.Context) error {
 	return nil
 }
 
-// leave is conclude for a turn that did not come to its end. It is best effort: whoever takes the turn up does it
-// again.
+// leave is conclude, as best effort, for a turn that did not come to its end: whoever takes it up does it again.
 func (t *turn) leave(ctx context.Context, over bool) {
 	if t.cfg.Diverter == nil || !t.seen.diverting {
 		return

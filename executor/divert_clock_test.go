@@ -56,8 +56,7 @@ func TestWaitingIsNobodysFault(t *testing.T) {
 	if d := enforcer.Decide(tu.asSeen(), tu.rules, now); d.Kind != enforcer.Wait {
 		t.Errorf("as soon as a person had answered: %+v", d)
 	}
-	tu.seen.ended = now.Add(time.Minute)
-	if got := tu.duration(); got != time.Minute {
+	if got := now.Add(time.Minute).Sub(tu.seen.began) - tu.seen.pause.by(now); got != time.Minute {
 		t.Errorf("a turn that worked for a minute is said to have worked for %s", got)
 	}
 	now = now.Add(20 * time.Minute)

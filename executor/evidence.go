@@ -11,8 +11,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/text"
@@ -21,31 +19,23 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// finalMessageKept is how much of the final message is evidence, in characters.
-const finalMessageKept = 8000
-
-// completionTime is how long the last message of an ended turn may take to be completed: that comes a little after the idle
-// event when a turn failed or was aborted (seen: 30 ms).
-const completionTime = 2 * time.Second
-
-// awaitCompletion waits until the last message is completed.
-func (t *turn) awaitCompletion(ctx context.Context) error {
-	deadline := t.cfg.Now().Add(completionTime)
-	for !t.tree.Completed() && t.cfg.Now().Before(deadline) {
-		if _, err := t.next(ctx, deadline); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// workspaceTimeout bounds one look at the project: a first snapshot of a large one takes a minute.
-const workspaceTimeout = 10 * time.Minute
+const (
+	// finalMessageKept is how much of the final message is evidence, in characters.
+	finalMessageKept = 8000
+	// completionTime is how long the last message of an ended turn may take to be completed: that comes a little after the
+	// idle event when a turn failed or was aborted (seen: 30 ms).
+	completionTime = 2 * time.Second
+	// workspaceTimeout bounds one look at the project: a first snapshot of a large one takes a minute.
+	workspaceTimeout = 10 * time.Minute
+)
 
 // gather collects what the turn left behind.
 func (t *turn) gather(ctx context.Context) (boulder.Evidence, error) {
-	if err := t.awaitCompletion(ctx); err != nil {
-		return boulder.Evidence{}, err
+	deadline := t.cfg.Now().Add(completionTime)
+	for !t.tree.Completed() && t.cfg.Now().Before(deadline) {
+		if _, err := t.next(ctx, deadline); err != nil {
+			return boulder.Evidence{}, err
+		}
 	}
 	r, err := t.read(ctx)
 	if err != nil {
@@ -55,8 +45,10 @@ func (t *turn) gather(ctx context.Context) (boulder.Evidence, error) {
 	if err := turnFault(t.ending(&e, r), t.modelName(r.model)); err != nil {
 		return e, err
 	}
-	e.Duration = t.duration()
-	if err := t.ask(ctx, &e, r); err != nil {
+	if !t.seen.began.IsZero() { // else it had ended before it was taken up
+		e.Duration = max(0, t.seen.ended.Sub(t.seen.began)-t.seen.pause.by(t.seen.ended))
+	}
+	if err := t.lookAround(ctx, &e, r); err != nil {
 		return e, err
 	}
 	e.Gates, err = t.runGates(ctx, e.NoServer)
@@ -149,45 +141,40 @@ func (t *turn) readMessage(r *reading, m opencode.Message, own bool) {
 	e.ToolCalls = slices.Clone(e.ToolCalls[max(0, len(e.ToolCalls)-session.MaxToolCalls):])
 }
 
-// ask collects what does not depend on each other at the same time: the session's sub-agents, its todo list, the
-// project's changes; and it writes the transcript. Gates come after that, since they may leave files behind.
-func (t *turn) ask(ctx context.Context, e *boulder.Evidence, r *reading) error {
-	var children boulder.Usage
-	g, ctx := errgroup.WithContext(ctx)
+// lookAround collects what is not in the session's messages, and writes the transcript. Gates come later: they may leave files
+// behind.
+func (t *turn) lookAround(ctx context.Context, e *boulder.Evidence, r *reading) error {
 	if r.tools { // sub-agents and todo lists come about by tools only
-		g.Go(func() error {
-			return t.eachChildAnswer(ctx, func(m opencode.MessageInfo) { children = children.Add(t.usageOf(m)) })
-		})
-		g.Go(func() error {
-			list, err := t.dir.Todos(ctx, t.job.Attempt.SessionID)
-			e.Todos = session.Todos(handOver(t.Executor, list))
+		err := t.eachChildAnswer(ctx, func(m opencode.MessageInfo) { e.Usage = e.Usage.Add(t.usageOf(m)) })
+		if err != nil {
+			return err
+		}
+		list, err := t.dir.Todos(ctx, t.job.Attempt.SessionID)
+		if err != nil {
 			return fault(err)
-		})
+		}
+		e.Todos = session.Todos(handOver(t.Executor, list))
 	}
 	// An earlier attempt may have left something behind.
 	if t.job.SubTask.DoneNeeds(boulder.DoneDiagnostics) && (r.tools || t.job.Attempt.Attempt > 1) {
-		g.Go(func() error {
-			has, err := t.dir.HasLanguageServer(ctx)
-			e.NoServer = err == nil && !has
+		has, err := t.dir.HasLanguageServer(ctx)
+		if err != nil {
 			return fault(err)
-		})
-	}
-	g.Go(func() (err error) {
-		e.Diff, err = t.diff(ctx, r)
-		return err
-	})
-	g.Go(func() error {
-		name := t.transcriptName()
-		e.Transcript = t.relative(filepath.Join(t.cfg.RunsDir, name))
-		if err := t.saveTranscript(name, r.transcript.Bytes()); err != nil {
-			// Without it the record of the attempt would be incomplete.
-			return fmt.Errorf("%w: the transcript could not be written: %w", boulder.ErrTrouble, err)
 		}
-		return nil
-	})
-	err := g.Wait()
-	e.Usage = e.Usage.Add(children)
-	return err
+		e.NoServer = !has
+	}
+	var err error
+	if e.Diff, err = t.diff(ctx, r); err != nil {
+		return err
+	}
+	a := t.job.Attempt
+	name := filepath.Join(t.job.BoulderID, a.SubTaskID, fmt.Sprintf("%d.jsonl", a.Attempt))
+	e.Transcript = t.relative(filepath.Join(t.cfg.RunsDir, name))
+	if err := t.writeRun(name, r.transcript.Bytes()); err != nil {
+		// Without it the record of the attempt would be incomplete.
+		return fmt.Errorf("%w: the transcript could not be written: %w", boulder.ErrTrouble, err)
+	}
+	return nil
 }
 
 // ending fills in how the turn ended and returns the error that ended it, if one did.
@@ -231,15 +218,6 @@ func (t *turn) truncated(e *boulder.Evidence, r *reading) string {
 	return fmt.Sprintf("the turn ended after %d output tokens and no tool call", tokens)
 }
 
-// duration is how long the turn was at work since it was taken up: what it did before is booked when that is. Waiting for
-// a person is no work.
-func (t *turn) duration() time.Duration {
-	if t.seen.began.IsZero() {
-		return 0 // it had ended before anybody looked
-	}
-	return max(0, t.seen.ended.Sub(t.seen.began)-t.seen.pause.by(t.seen.ended))
-}
-
 // modelName is what people call the model, which gave the answers of the turn if it was not chosen.
 func (t *turn) modelName(answered opencode.ModelRef) string {
 	return cmp.Or(t.job.Attempt.Model, answered.String(), "the default model")
@@ -257,21 +235,19 @@ func (t *turn) diff(ctx context.Context, r *reading) (boulder.Diff, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, workspaceTimeout)
 	defer cancel()
-	now, err := t.cfg.Workspace.Snapshot(ctx)
+	now, err := t.snapshot(ctx)
 	if err != nil {
 		return boulder.Diff{}, fmt.Errorf("look at the project after the turn: %w", err)
 	}
-	own := func(string) bool { return true }
-	if !alone {
-		touched := map[string]bool{}
-		for _, paths := range []map[string]bool{r.findings.Edited, t.seen.touched} {
-			for f := range paths {
-				touched[t.relative(f)] = true
-			}
+	touched := map[string]bool{}
+	for _, paths := range []map[string]bool{r.findings.Edited, t.seen.touched} {
+		for f := range paths {
+			touched[t.relative(f)] = true
 		}
-		own = func(path string) bool { return touched[path] || slices.Contains(t.job.SubTask.Files, path) }
 	}
-	d, err := t.cfg.Workspace.Diff(ctx, t.job.SubTask.Snapshot, now, own)
+	d, err := t.cfg.Workspace.Diff(ctx, t.job.SubTask.Snapshot, now, func(path string) bool {
+		return alone || touched[path] || slices.Contains(t.job.SubTask.Files, path)
+	})
 	if err != nil && ctx.Err() == nil {
 		// A snapshot's objects can be gone after a garbage collection. Better no diff than no judgement.
 		t.cfg.Logger.Warn("no diff", "sub_task", t.job.SubTask.ID, "error", err)

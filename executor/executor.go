@@ -152,8 +152,8 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	if err := t.prepare(ctx); err != nil {
 		return boulder.Evidence{}, err
 	}
-	// The connection for events can come to stand while the session is created, which has no id to ask for yet. Sub-agents
-	// may work in other directories: all are listened to.
+	// Before the session is created, which has no id yet: the connection for events comes to stand meanwhile. All directories
+	// are listened to, since sub-agents may work in others.
 	t.sub = t.conn.Client.Subscribe(opencode.Filter{Sessions: []string{t.job.Attempt.Tag}})
 	defer t.sub.Close()
 	if err := t.openSession(ctx); err != nil {
@@ -174,16 +174,13 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	}
 	t.seen.activity = "" // what was reported up to here is not the turn's
 	ended, err := t.send(ctx)
+	for !ended && err == nil {
+		if err = t.follow(ctx); err == nil {
+			ended, err = t.confirmed(ctx)
+		}
+	}
 	if err != nil {
 		return boulder.Evidence{}, err
-	}
-	for !ended {
-		if err := t.follow(ctx); err != nil {
-			return boulder.Evidence{}, err
-		}
-		if ended, err = t.confirmed(ctx); err != nil {
-			return boulder.Evidence{}, err
-		}
 	}
 	t.seen.ended = t.cfg.Now()
 	evidence, err := t.gather(ctx)
@@ -210,7 +207,7 @@ func (t *turn) prepare(ctx context.Context) error {
 	}
 	t.conn, t.dir = conn, conn.Client.In(t.cfg.Project)
 	if t.diverted() {
-		t.offerTool(ctx, false)
+		t.offerTool(ctx)
 	}
 	return nil
 }

@@ -41,8 +41,7 @@ func startFault(err error) error {
 	return fmt.Errorf("%w: %w", boulder.ErrFatal, err)
 }
 
-// turnFault sorts what ended a turn: nil if the turn is to be judged on what it did, an error if no judge is needed to
-// know what to do.
+// turnFault sorts what ended a turn; nil: it is judged on what it did.
 func turnFault(e *opencode.TurnError, model string) error {
 	if e == nil {
 		return nil
@@ -63,8 +62,8 @@ func turnFault(e *opencode.TurnError, model string) error {
 
 // classify gives a provider's error the kind that it has everywhere in the manager.
 func classify(e *opencode.TurnError) *providers.Error {
-	body := parseBody(e.Body)
-	c := providers.Classify(e.StatusCode, body.code(), cmp.Or(body.Error.Message, e.Message), nil, nil)
+	code, message := parseBody(e.Body)
+	c := providers.Classify(e.StatusCode, code, cmp.Or(message, e.Message), nil, nil)
 	c.RetryAfter = e.RetryAfter
 	return c
 }
@@ -80,7 +79,7 @@ func apiFault(e *opencode.TurnError, model string) error {
 	}
 	switch c.Kind {
 	case providers.KindBadRequest:
-		if e.StatusCode == http.StatusNotFound || parseBody(e.Body).code() == "model_not_found" {
+		if code, _ := parseBody(e.Body); e.StatusCode == http.StatusNotFound || code == "model_not_found" {
 			return fmt.Errorf("%w: the provider does not know %s%s: %s: correct the plan or --model (`opencode models` says"+
 				" what there is), and run it again", boulder.ErrFatal, model, status, c.Message)
 		}
@@ -94,9 +93,18 @@ func apiFault(e *opencode.TurnError, model string) error {
 			return nil // whatever it is, it is not known to pass
 		}
 	}
-	return &boulder.TroubleError{
-		Kind: troubleOf(c.Kind), RetryAfter: c.RetryAfter, Err: fmt.Errorf("%s%s: %s", model, status, c.Message),
+	return trouble(c.Kind, c.RetryAfter, fmt.Errorf("%s%s: %s", model, status, c.Message))
+}
+
+func trouble(k providers.Kind, after time.Duration, err error) error {
+	kind := boulder.TroubleNetwork
+	switch k {
+	case providers.KindRateLimit:
+		kind = boulder.TroubleRateLimit
+	case providers.KindOverloaded:
+		kind = boulder.TroubleOverloaded
 	}
+	return &boulder.TroubleError{Kind: kind, RetryAfter: after, Err: err}
 }
 
 // refusedFault is the error for what neither waiting nor trying again can cure; nil for everything else.
@@ -110,16 +118,6 @@ func refusedFault(c *providers.Error, model, status string) error {
 			" `manager resume`", boulder.ErrNoCredit, model, status, c.Message)
 	}
 	return nil
-}
-
-func troubleOf(k providers.Kind) boulder.TroubleKind {
-	switch k {
-	case providers.KindRateLimit:
-		return boulder.TroubleRateLimit
-	case providers.KindOverloaded:
-		return boulder.TroubleOverloaded
-	}
-	return boulder.TroubleNetwork
 }
 
 // classifyRetry gives the kind of what OpenCode waits for. message is all that it says of the provider's answer: the
@@ -154,27 +152,18 @@ func retryFault(message, model, reason string, after time.Duration) error {
 	if err := refusedFault(c, model, ""); err != nil {
 		return err
 	}
-	err := fmt.Errorf("%s: %s (%s)", model, cmp.Or(c.Message, "its provider makes it wait"), reason)
-	return &boulder.TroubleError{Kind: troubleOf(c.Kind), RetryAfter: after, Err: err}
+	return trouble(c.Kind, after, fmt.Errorf("%s: %s (%s)", model, cmp.Or(c.Message, "its provider makes it wait"), reason))
 }
 
-// errorBody is what the bodies of providers' errors have in common.
-type errorBody struct {
-	Error struct {
-		Message string `json:"message"`
-		Type    string `json:"type"`
-		Status  string `json:"status"`
-		Code    any    `json:"code"` // a word, or the HTTP status again
-	} `json:"error"`
-}
-
-func parseBody(body string) (b errorBody) {
+// parseBody reads what the bodies of providers' errors have in common. code is the provider's own word for the error.
+func parseBody(body string) (code, message string) {
+	var b struct {
+		Error struct {
+			Message, Type, Status string
+			Code                  any // a word, or the HTTP status again
+		}
+	}
 	_ = json.Unmarshal([]byte(body), &b) // what is not such a body is known by its text
-	return b
-}
-
-// code is the provider's own word for the error; empty: it has none.
-func (b errorBody) code() string {
 	word, _ := b.Error.Code.(string)
-	return cmp.Or(word, b.Error.Status, b.Error.Type)
+	return cmp.Or(word, b.Error.Status, b.Error.Type), b.Error.Message
 }

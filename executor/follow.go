@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -57,9 +56,6 @@ func (t *turn) doubt() {
 	t.seen.wait = max(time.Second, 2*t.seen.wait)
 	t.seen.recheck = t.cfg.Now().Add(t.seen.wait)
 }
-
-// errNoTurn is the answer to a prompt that was accepted again and again and never began a turn.
-var errNoTurn = errors.New("OpenCode accepted the prompt but began no turn")
 
 // maxLooks bounds how often a prompt that began no turn is sent again.
 const maxLooks = 3
@@ -248,14 +244,15 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 		// A sub-agent may begin to work in another directory.
 		path := t.tree.Member(e.SessionID).Directory
 		if path != "" && path != t.cfg.Project && !t.seen.offered[path] && t.seen.diverting && t.diverted() {
-			t.offerTool(ctx, false)
+			t.offerTool(ctx)
 			return false, t.tellUnoffered()
 		}
 	case opencode.StatusChanged:
 		return t.status(own, p.Status)
 	case opencode.SessionFailed:
-		if own {
-			return t.sessionFailed(p.Err), nil
+		if own && p.Err != nil {
+			t.seen.failed = p.Err
+			return !t.seen.busy, nil // one that could not even begin says nothing more
 		}
 	case opencode.MessageUpdated:
 		return false, t.answered(p.Message)
@@ -267,15 +264,6 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 		}
 	}
 	return false, nil
-}
-
-// sessionFailed remembers why a turn failed. One that could not even begin says nothing more.
-func (t *turn) sessionFailed(e *opencode.TurnError) (ended bool) {
-	if e == nil {
-		return false
-	}
-	t.seen.failed = e
-	return !t.seen.busy
 }
 
 func (t *turn) status(own bool, s opencode.Status) (ended bool, err error) {
@@ -342,7 +330,7 @@ func (t *turn) look(ctx context.Context) (ended bool, err error) {
 		return true, nil
 	}
 	if t.seen.looks++; t.seen.looks > maxLooks {
-		return false, fmt.Errorf("%w: %w", boulder.ErrTrouble, errNoTurn)
+		return false, fmt.Errorf("%w: OpenCode accepted the prompt but began no turn", boulder.ErrTrouble)
 	}
 	t.seen.prompted = t.cfg.Now()
 	return false, t.prompt(ctx)

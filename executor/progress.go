@@ -44,16 +44,13 @@ func (t *turn) tell(sessionID string, told session.Told) error {
 	return t.progress(t.activity(call), t.checkpoint(call))
 }
 
-// announcement is what is told of a tool that may run for long when it begins, without which a test run of ten minutes
-// looks like a model that hangs; empty: nothing.
+// announcement is what is told when a tool begins that may run for long: a test run of ten minutes would look like a model
+// that hangs. Empty: nothing.
 func announcement(call *opencode.ToolCall) string {
 	if call.Tool != "bash" && call.Tool != "task" {
 		return ""
 	}
-	var input struct {
-		Command     string `json:"command"`
-		Description string `json:"description"`
-	}
+	var input struct{ Command, Description string }
 	_ = json.Unmarshal(call.Input, &input) // odd arguments say nothing
 	what := cmp.Or(input.Command, input.Description)
 	if what == "" {
@@ -65,7 +62,8 @@ func announcement(call *opencode.ToolCall) string {
 // activity is one line for people.
 func (t *turn) activity(call *opencode.ToolCall) string {
 	line := call.Tool
-	if title := strings.TrimSpace(firstLine(call.Title)); title != "" {
+	title, _, _ := strings.Cut(call.Title, "\n")
+	if title = strings.TrimSpace(title); title != "" {
 		line += " " + title
 	} else if files := call.EditedFiles(); len(files) > 0 {
 		line += " " + t.relative(files[0])
@@ -92,20 +90,16 @@ func (t *turn) todos(todos []opencode.Todo) error {
 
 var hunkHeader = text.Regexp(`^@@ -\d+(?:,\d+)? \+(\d+)`)
 
-// checkpoint says where an editing call made its last change: from the diff that OpenCode keeps with the call, or, for a
-// newly written file, its last line.
+// checkpoint says where an editing call made its last change: by the diff that OpenCode keeps with the call, or at the last
+// line of a file that it wrote.
 func (t *turn) checkpoint(call *opencode.ToolCall) *boulder.Checkpoint {
 	files := call.EditedFiles()
 	if len(files) == 0 {
 		return nil
 	}
 	c := &boulder.Checkpoint{File: t.relative(files[len(files)-1]), Line: 1, At: t.cfg.Now().UTC()}
-	var metadata struct {
-		Diff string `json:"diff"`
-	}
-	var input struct {
-		Content string `json:"content"`
-	}
+	var metadata struct{ Diff string }
+	var input struct{ Content string }
 	if json.Unmarshal(call.Metadata, &metadata) == nil && metadata.Diff != "" {
 		if line, context := lastAdded(metadata.Diff); line > 0 {
 			c.Line, c.Context = line, text.Short(context, 200)
@@ -153,7 +147,3 @@ func (t *turn) relative(path string) string {
 	return path
 }
 
-func firstLine(s string) string {
-	s, _, _ = strings.Cut(s, "\n")
-	return s
-}

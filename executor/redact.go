@@ -20,8 +20,8 @@ type asItIs struct{}
 func (asItIs) Text(s string) string    { return s }
 func (asItIs) JSON(data []byte) []byte { return data }
 
-// handOver is a value without secrets: a message as soon as it is read, since what is cut to a length afterwards may cut a
-// secret in two, which nobody would know any more; and whatever leaves the executor, wherever it came from.
+// handOver is a value without secrets: a message as soon as it is read, since a secret that is cut in two is not recognised
+// any more; and whatever leaves the executor.
 func handOver[T any](e *Executor, v T) T {
 	return secret.Each(v, e.cfg.Redact.Text, e.cfg.Redact.JSON)
 }
@@ -36,17 +36,13 @@ func (e *Executor) fault(err error) error {
 	if err == nil {
 		return nil
 	}
-	if text := e.cfg.Redact.Text(err.Error()); text != err.Error() {
-		return &cleanedError{text, err}
-	}
-	return err
+	return &cleanedError{err, e.cfg.Redact.Text(err.Error())}
 }
 
-// cleanedError is an error that is shown in other words.
 type cleanedError struct {
+	error
 	text string
-	err  error
 }
 
 func (e *cleanedError) Error() string { return e.text }
-func (e *cleanedError) Unwrap() error { return e.err }
+func (e *cleanedError) Unwrap() error { return e.error }

@@ -34,26 +34,22 @@ func checkIDs(ids ...string) error {
 	return nil
 }
 
-// transcriptName is the transcript's path in the directory of all.
-func (t *turn) transcriptName() string {
-	a := t.job.Attempt
-	return filepath.Join(t.job.BoulderID, a.SubTaskID, fmt.Sprintf("%d.jsonl", a.Attempt))
+// writeRun writes a file there, in place of an earlier one. It returns when that is on disk.
+func (e *Executor) writeRun(name string, data []byte) error {
+	runs, err := e.openRuns()
+	if err != nil {
+		return err
+	}
+	defer runs.Close()
+	return runs.Write(name, data)
 }
 
 // writeFiles writes the files that the prompt points to.
 func (t *turn) writeFiles() error {
-	if len(t.job.Files) == 0 {
-		return nil
-	}
-	runs, err := t.openRuns()
-	if err != nil {
-		return fmt.Errorf("write what the brief refers to: %w", err)
-	}
-	defer runs.Close()
 	for _, f := range t.job.Files {
 		name, err := filepath.Rel(t.cfg.RunsDir, f.Path)
 		if err == nil {
-			err = runs.Write(name, []byte(t.cfg.Redact.Text(f.Text)))
+			err = t.writeRun(name, []byte(t.cfg.Redact.Text(f.Text)))
 		}
 		if err != nil {
 			return fmt.Errorf("write what the brief refers to: %w", err)

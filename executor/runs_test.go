@@ -21,12 +21,12 @@ func TestPlantedLinks(t *testing.T) {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o700), os.Symlink(outside, link)); err != nil {
 			t.Fatal(err)
 		}
-		tu := plainTurn(project, "b", "x")
+		tu := plainTurn(project)
 		tu.job.Files = []boulder.File{{Path: filepath.Join(project, ".manager/runs/b/x/output.md"), Text: "whole"}}
 		if err := tu.writeFiles(); err == nil {
 			t.Errorf("%s: the brief's file was written", planted)
 		}
-		if err := tu.saveTranscript(tu.transcriptName(), nil); err == nil {
+		if err := tu.writeRun("b/x/1.jsonl", nil); err == nil {
 			t.Errorf("%s: a transcript was written", planted)
 		}
 		if left, err := os.ReadDir(outside); len(left) > 0 || err != nil {
@@ -45,12 +45,12 @@ func TestPlantedLinksOfFiles(t *testing.T) {
 		os.Symlink(precious, filepath.Join(dir, "1.jsonl")), os.Symlink(precious, filepath.Join(dir, "output.md"))); err != nil {
 		t.Fatal(err)
 	}
-	tu := plainTurn(project, "b", "x")
+	tu := plainTurn(project)
 	tu.job.Files = []boulder.File{{Path: filepath.Join(dir, "output.md"), Text: "whole"}}
 	if err := tu.writeFiles(); err != nil {
 		t.Fatal(err)
 	}
-	if err := tu.saveTranscript(tu.transcriptName(), nil); err != nil {
+	if err := tu.writeRun("b/x/1.jsonl", nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"1.jsonl": "", "output.md": "whole"} {
@@ -75,7 +75,7 @@ func TestPathTricks(t *testing.T) {
 		"/etc/manager-test", filepath.Join(project, "hello.txt"), filepath.Join(project, ".manager/plan.yaml"),
 		project + "/.manager/runs/b/../../x.md", project + "/.manager/runs", "",
 	} {
-		tu := plainTurn(project, "b", "x")
+		tu := plainTurn(project)
 		tu.job.Files = []boulder.File{{Path: path, Text: "whole"}}
 		if err := tu.writeFiles(); err == nil {
 			t.Errorf("%q was written", path)
@@ -93,20 +93,17 @@ func TestPathTricks(t *testing.T) {
 	}
 }
 
-func plainTurn(project, boulderID, subTask string) *turn {
-	tu := &turn{Executor: &Executor{cfg: Config{
+func plainTurn(project string) *turn {
+	return &turn{Executor: &Executor{cfg: Config{
 		Project: project, RunsDir: filepath.Join(project, ".manager", "runs"), Redact: asItIs{},
 	}}}
-	tu.job.BoulderID = boulderID
-	tu.job.Attempt.AttemptRef = boulder.AttemptRef{SubTaskID: subTask, Attempt: 1}
-	return tu
 }
 
 // What was said goes through the redactor before it is cut, so that no half of a secret is left at a cut.
 func TestMessagesAreCleanBeforeTheyAreCut(t *testing.T) {
 	t.Parallel()
 	const key = "planted/key+of 40 characters in length!!"
-	tu := plainTurn(t.TempDir(), "b", "x")
+	tu := plainTurn(t.TempDir())
 	tu.cfg.Price = func(string, boulder.Usage) (float64, bool) { return 0, false }
 	tu.cfg.Redact = secret.New([]string{"MY_TOKEN=" + key})
 	long := func(n int) string { return strings.Repeat("x", n) }

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/session"
@@ -25,20 +23,15 @@ func (t *turn) openSession(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var snapshot string
-	var session opencode.Session
-	// Both take some 10 ms, and neither changes what the other sees.
-	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() (err error) {
-		snapshot, err = t.firstSnapshot(gctx)
-		return err
-	})
-	g.Go(func() (err error) {
-		session, err = t.adoptOrCreate(gctx)
+	snapshot := t.job.SubTask.Snapshot // before the sub-task's first attempt
+	if snapshot == "" {
+		if snapshot, err = t.snapshot(ctx); err != nil {
+			return fmt.Errorf("look at the project before the attempt: %w", err)
+		}
+	}
+	session, err := t.adoptOrCreate(ctx)
+	if err != nil {
 		return fault(err)
-	})
-	if err := g.Wait(); err != nil {
-		return err
 	}
 	t.job.Attempt.SessionID, t.job.SubTask.Snapshot = session.ID, snapshot
 	t.job.SubTask.Baseline = append(slices.Clip(t.job.SubTask.Baseline), baseline...)
@@ -48,18 +41,10 @@ func (t *turn) openSession(ctx context.Context) error {
 	})
 }
 
-// firstSnapshot is the project before the sub-task's first attempt.
-func (t *turn) firstSnapshot(ctx context.Context) (string, error) {
-	if s := t.job.SubTask.Snapshot; s != "" {
-		return s, nil
-	}
+func (t *turn) snapshot(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, workspaceTimeout)
 	defer cancel()
-	s, err := t.cfg.Workspace.Snapshot(ctx)
-	if err != nil {
-		return "", fmt.Errorf("look at the project before the attempt: %w", err)
-	}
-	return s, nil
+	return t.cfg.Workspace.Snapshot(ctx)
 }
 
 // adoptOrCreate finds the session that an attempt made before a crash, or makes one. Only an attempt that was at this
@@ -84,8 +69,8 @@ func (t *turn) adoptOrCreate(ctx context.Context) (opencode.Session, error) {
 	})
 }
 
-// sessionRules are permissions that come after those of the configuration, and win. Nobody is there to answer a question:
-// without the tool for it the agent decides for itself, unless its question is taken down.
+// sessionRules win over those of the configuration. Without the tool for questions an agent decides for itself; it has it
+// where its questions are taken down.
 func (t *turn) sessionRules() []opencode.Rule {
 	if t.diverted() {
 		return []opencode.Rule{{Permission: t.cfg.Diverter.ToolName(), Pattern: "*", Action: opencode.Allow}}
@@ -147,7 +132,7 @@ func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
 	return true, nil
 }
 
-// sendNew sends the turn's prompt, or its resume prompt, when its id is stored.
+// sendNew sends the turn's prompt, or its resume prompt, once its id is stored.
 func (t *turn) sendNew(ctx context.Context, resume bool) error {
 	sent := t.cfg.Now()
 	id := opencode.NewMessageID(sent)

@@ -25,16 +25,6 @@ type line struct {
 // toolOutputKept bounds one tool's output in a transcript, in characters.
 const toolOutputKept = 64 << 10
 
-// saveTranscript returns when the file is on disk, in the place of an earlier one.
-func (e *Executor) saveTranscript(name string, transcript []byte) error {
-	runs, err := e.openRuns()
-	if err != nil {
-		return err
-	}
-	defer runs.Close()
-	return runs.Write(name, transcript)
-}
-
 func linesOf(m opencode.Message) []line {
 	var lines []line
 	for _, p := range m.Parts {

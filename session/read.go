@@ -6,8 +6,6 @@ import (
 	"maps"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/bouldermgr/manager/opencode"
 )
 
@@ -19,52 +17,44 @@ func Read(ctx context.Context, dir *opencode.Directory, root string, at time.Tim
 	if err != nil {
 		return r, err
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() (err error) {
-		r.Messages, err = dir.Messages(ctx, root, MaxMessages)
-		return err
-	})
-	g.Go(func() (err error) {
-		r.Todos, err = dir.Todos(ctx, root)
-		return err
-	})
-	g.Go(func() error {
-		below, err := Descendants(ctx, dir, root)
+	if r.Messages, err = dir.Messages(ctx, root, MaxMessages); err != nil {
+		return r, err
+	}
+	if r.Todos, err = dir.Todos(ctx, root); err != nil {
+		return r, err
+	}
+	below, err := Descendants(ctx, dir, root)
+	if err != nil {
+		return r, err
+	}
+	r.Sessions = append([]opencode.Session{main}, below...)
+	in := map[string]*opencode.Directory{main.Directory: dir}
+	for _, s := range below {
+		in[s.Directory] = dir.Client().In(s.Directory)
+	}
+	for _, d := range in {
+		// After the sessions: a child that begins meanwhile is at work by its parent's status.
+		statuses, err := d.Statuses(ctx)
 		if err != nil {
-			return err
+			return r, err
 		}
-		r.Sessions = append([]opencode.Session{main}, below...)
-		in := map[string]*opencode.Directory{main.Directory: dir}
-		for _, s := range below {
-			if in[s.Directory] == nil {
-				in[s.Directory] = dir.Client().In(s.Directory)
-			}
+		maps.Copy(r.Statuses, statuses)
+		permissions, err := d.Permissions(ctx)
+		if err != nil {
+			return r, err
 		}
-		for _, d := range in {
-			// After the sessions: a child that begins meanwhile is at work by its parent's status.
-			statuses, err := d.Statuses(ctx)
-			if err != nil {
-				return err
-			}
-			permissions, err := d.Permissions(ctx)
-			if err != nil {
-				return err
-			}
-			questions, err := d.Questions(ctx)
-			if err != nil {
-				return err
-			}
-			maps.Copy(r.Statuses, statuses)
-			for _, p := range permissions {
-				r.Asks = append(r.Asks, permission(p))
-			}
-			for _, q := range questions {
-				r.Asks = append(r.Asks, question(q))
-			}
+		for _, p := range permissions {
+			r.Asks = append(r.Asks, permission(p))
 		}
-		return nil
-	})
-	return r, g.Wait()
+		questions, err := d.Questions(ctx)
+		if err != nil {
+			return r, err
+		}
+		for _, q := range questions {
+			r.Asks = append(r.Asks, question(q))
+		}
+	}
+	return r, nil
 }
 
 // Descendants are the sessions of sub-agents, and of theirs, parents before children.

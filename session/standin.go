@@ -16,15 +16,14 @@ import (
 )
 
 const (
-	// rulingTimeout bounds a ruling, lookTimeout the looks at the server without which an ask is answered all the same:
-	// an ask is answered within 5 s even if it cannot be recorded.
+	// An ask is answered within 5 s even if it cannot be recorded: rulingTimeout bounds a ruling, lookTimeout the looks at
+	// the server that it can do without.
 	rulingTimeout = 2 * time.Second
 	lookTimeout   = time.Second
-	// answerLook is how often it is looked whether the user has answered an ask that waits for them, switchLook whether a
-	// session is diverted by now.
+	// answerLook is how often it is looked whether the user has answered, switchLook whether a session is diverted by now.
 	answerLook = time.Second
 	switchLook = 5 * time.Second
-	// overdue is how long after its time a wait is ended by the session that waits, should nobody else end it.
+	// overdue is how long after its time a wait ends that the diverter has not ended.
 	overdue = 5 * time.Second
 	// doomLoop is the permission that OpenCode asks for when a message makes the same call three times. Rejecting it fails
 	// the turn, with or without a message (seen). Whether a session is stuck is for the enforcer to say.
@@ -60,8 +59,8 @@ type Diverter interface {
 	Raised(ctx context.Context, scope boulder.BlockerScope) ([]boulder.Blocker, error)
 }
 
-// StandIn answers in the user's stead what the tree of a session asks: [StandIn.Next] says when, [StandIn.Round] does it.
-// One goroutine uses it at a time.
+// StandIn answers in the user's stead what the tree of a session asks: [StandIn.Next] says when, [StandIn.Round] does it. It
+// is not for concurrent use.
 type StandIn struct {
 	Diverter Diverter // nil: none
 	Scope    boulder.BlockerScope
@@ -235,7 +234,7 @@ func (s *StandIn) ruleOn(ctx context.Context, asks []Ask) error {
 	}
 	work.Wait()
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // and nothing is refused: whoever takes the session up asks again
+		return context.Cause(ctx) // nothing is refused: whoever takes the session up asks again
 	}
 	slices.SortFunc(s.asks, func(a, b *Ruled) int { return strings.Compare(a.ID, b.ID) })
 	var news []*Ruled
@@ -259,12 +258,11 @@ func (s *StandIn) rule(ctx context.Context, r *Ruled, now time.Time) {
 		s.ruleAgain(ctx, r, now)
 	case s.Diverter != nil && r.Permission != nil && r.Permission.Permission == s.Diverter.ToolName():
 		r.Ruling.Reply = boulder.ReplyAllowed // to report a blocker needs a permission, too (seen)
-	case !s.Diverted():
-		if s.Policy != nil && !s.dead(ctx, r) {
-			r.Ruling = s.Policy(r.Ask)
-		}
-	case !s.dead(ctx, r):
+	case !s.Diverted() && s.Policy == nil, s.dead(ctx, r):
+	case s.Diverted():
 		s.divert(ctx, r)
+	default:
+		r.Ruling = s.Policy(r.Ask)
 	}
 	switch {
 	case r.Waits():
@@ -379,24 +377,21 @@ type place struct {
 	path   string
 }
 
-// offerTimeout bounds the making known of the tool, on which an agent's prompt waits.
+// offerTimeout bounds an offer, on which an agent's prompt waits.
 const offerTimeout = 5 * time.Second
 
-// Offer sees to it that the agents of a directory have the tool. sure is for a server that may have forgotten it.
-func (o *Offers) Offer(ctx context.Context, d Diverter, dir *opencode.Directory, sure bool) error {
+// Offer sees to it that the agents of a directory have the tool.
+func (o *Offers) Offer(ctx context.Context, d Diverter, dir *opencode.Directory) error {
 	ctx, cancel := context.WithTimeout(ctx, offerTimeout)
 	defer cancel()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	at := place{dir.Client(), dir.Path()}
-	if o.made[at] != "" && !sure {
-		return nil
-	}
 	tool, err := d.Tool(ctx)
 	if err != nil {
 		return fmt.Errorf("the blocker tool is not served: %w", err)
 	}
-	if o.made[at] != "" { // to add it again would cut off the calls that are under way
+	if o.made[at] != "" { // the server may have forgotten it, but to add it again would cut off the calls under way
 		known, err := dir.MCPServers(ctx)
 		if err != nil || known[tool.Name].Status == opencode.MCPConnected {
 			return err

@@ -28,7 +28,7 @@ func (w *Watch) offer(ctx context.Context) {
 		return
 	}
 	w.offered = true
-	if err := w.offers.Offer(ctx, w.cfg.Diverter, w.dir, true); err != nil {
+	if err := w.offers.Offer(ctx, w.cfg.Diverter, w.dir); err != nil {
 		w.cfg.Note("Agents cannot report blockers with a tool; what they ask is diverted all the same.")
 		w.log.Warn("the blocker tool could not be added to OpenCode", "error", err)
 		return
