@@ -18,16 +18,19 @@ func shell(command string) scriptmodel.ToolCall {
 	return call("bash", map[string]any{"command": command, "description": "Run"})
 }
 
+func whichColour() scriptmodel.ToolCall {
+	return call("question", map[string]any{"questions": []any{map[string]any{
+		"question": "Which colour?", "header": "Colour", "options": []any{map[string]any{"label": "red", "description": "red"}},
+	}}})
+}
+
 // asker plays the agent that each prompt names; every one of them asks for something, and then says that it went on.
 func asker(t *testing.T) scriptmodel.Handler {
 	same := readFile("hello.txt")
-	question := call("question", map[string]any{"questions": []any{map[string]any{
-		"question": "Which colour?", "header": "Colour", "options": []any{map[string]any{"label": "red", "description": "red"}},
-	}}})
-	task := call("task", map[string]any{"description": "Ask", "prompt": t.Name() + ": CHILD", "subagent_type": "general"})
 	first := map[string][]scriptmodel.ToolCall{
 		"ONE": {shell("echo one")}, "PARALLEL": {shell("echo one"), shell("echo two")}, "DOOM": {same, same, same},
-		"QUESTION": {question}, "TASK": {task}, "CHILD": {shell("echo child"), shell("echo child two")},
+		"QUESTION": {whichColour()}, "TASK": {delegate(t, "Ask", "CHILD")}, "CHILD": {shell("echo child"), shell("echo child two")},
+		"OUTSIDE": {readFile("/etc/hostname")},
 	}
 	return func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		for name, c := range first {
@@ -35,7 +38,7 @@ func asker(t *testing.T) scriptmodel.Handler {
 				return calls(c...)
 			}
 		}
-		return scriptmodel.Reply{Text: "I went on, and this is the end of it."}
+		return scriptmodel.Reply{Text: wentOn}
 	}
 }
 
@@ -58,12 +61,11 @@ func TestAsks(t *testing.T) {
 		{"PARALLEL", refusal, "refused permission bash [echo two]"},
 		{"DOOM", "three", "allowed permission doom_loop"},
 		{"TASK", "", "refused permission bash [echo child two]"},
+		{"OUTSIDE", refusal, "refused permission external_directory"},
 	} {
 		a := w.newAttempt(test.prompt, test.prompt)
 		e, err := a.run(t.Context(), w)
-		if err != nil || e.FinalMessage != "I went on, and this is the end of it." || e.Ended.Error != "" {
-			t.Fatalf("%s: ended %+v with %q, %v", test.prompt, e.Ended, e.FinalMessage, err)
-		}
+		wantWentOn(t, a, e, err)
 		told := ""
 		for _, c := range e.ToolCalls { // of calls that ask at once, one is told
 			told += c.Output + "\n"
@@ -86,29 +88,6 @@ func TestAskThatNobodyAnsweredBefore(t *testing.T) {
 	}
 	if n := w.prompts("RESUME"); n != 0 {
 		t.Errorf("a turn that was at work got %d resume prompts", n)
-	}
-}
-
-// The turn is cancelled while it asks. The ask stays listed; the turn that follows is not harmed by it.
-func TestAskOfAnAbortedTurn(t *testing.T) {
-	t.Parallel()
-	w := newAskingWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
-		switch {
-		case req.AssistantTurns() == 0:
-			return calls(shell("echo one"))
-		case strings.Contains(req.LastUser(), "RESUME") && req.TurnsSinceUser() == 0:
-			return calls(shell("echo two"))
-		}
-		return scriptmodel.Reply{Text: "I went on, and this is the end of it."}
-	})
-	a := w.newAttempt("x", "go")
-	a.dies(t, w, a.run, does("refused permission"))
-	e, err := a.again(t.Context(), w)
-	if err != nil || e.FinalMessage != "I went on, and this is the end of it." || !a.saw("refused permission bash [echo two]") {
-		t.Fatalf("ended %+v with %q, activities %q, %v", e.Ended, e.FinalMessage, a.activities(), err)
-	}
-	if last := e.ToolCalls[len(e.ToolCalls)-1]; !strings.Contains(last.Output, refusal) {
-		t.Errorf("the agent was told %q", last.Output)
 	}
 }
 

@@ -58,17 +58,11 @@ func (a *attempt) knows(id string) bool {
 // A person answers in time, says something else, or does not answer: each time the agent goes on in the same turn.
 func TestPersonIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	question := call("question", map[string]any{"questions": []any{map[string]any{
-		"question": "Which colour?", "header": "Colour",
-		"options": []any{map[string]any{"label": "red", "description": "red"}},
-	}}})
-	task := call("task", map[string]any{
-		"description": "Ask", "prompt": t.Name() + ": CHILD", "subagent_type": "general",
-	})
 	var d away
 	w := newAskingWorld(t, steps(map[string][][]scriptmodel.ToolCall{
 		"ALLOWED": {{shell("echo no"), shell("echo wait")}}, "REFUSED": {{shell("echo wait 2"), shell("echo wait 3")}},
-		"LATE": {{shell("echo late")}}, "QUESTION": {{question}}, "TASK": {{task}}, "CHILD": {{shell("echo wait child")}},
+		"LATE": {{shell("echo late")}}, "QUESTION": {{whichColour()}}, "TASK": {{delegate(t, "Ask", "CHILD")}},
+		"CHILD": {{shell("echo wait child")}},
 	}), diverting(t, &d, someWait))
 	no := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "Never. Use printf."}
 	blue := blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "Blue."}
@@ -167,22 +161,21 @@ func TestManagerDiesWhileTurnWaits(t *testing.T) {
 	}
 }
 
-// OpenCode dies while a turn waits, and with it the ask. The next turn asks again: that is the same blocker, and its
-// answer is for it. The new server has the tool again, and lets agents report blockers where every other call asks.
+// OpenCode dies in the middle of a call that waits, and with it the ask. The same session goes on, with one resume prompt,
+// and asks again: that is the same blocker, and its answer is for it. The new server has the tool again, and lets agents report blockers where every other call asks.
 func TestServerDiesWhileTurnWaits(t *testing.T) {
 	t.Parallel()
-	task := call("task", map[string]any{"description": "Help", "prompt": t.Name() + ": CHILD", "subagent_type": "general"})
 	var d away
 	policy := someWait
 	policy.Permissions = append([]blockers.Rule{{Permission: "task", Action: blockers.Allow}}, policy.Permissions...)
-	w := ownWorldWith(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	w := ownWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		switch n := req.TurnsSinceUser(); {
 		case n == 0 && strings.Contains(req.FirstUser(), "CHILD"):
 			return calls(hard(boulder.BlockerSecurity, "Which key?"))
 		case n == 0:
 			return calls(shell("echo wait"))
 		case n == 1 && strings.Contains(req.LastUser(), "RESUME"):
-			return calls(task)
+			return calls(delegate(t, "Help", "CHILD"))
 		}
 		return scriptmodel.Reply{Text: wentOn}
 	}, diverting(t, &d, policy), func(env []string) []string {
@@ -198,9 +191,10 @@ func TestServerDiesWhileTurnWaits(t *testing.T) {
 		t.Errorf("taken down %+v", b)
 	}
 	a.onWait(t, func(id string) error { d.settle(t, id, allowed); return nil })
+	session := a.Attempt.SessionID
 	e, err := a.again(t.Context(), w)
 	wantWentOn(t, a, e, err)
-	if c := e.ToolCalls; len(c) != 3 || c[1].Status != "completed" || !strings.Contains(c[1].Output, "wait") {
+	if c := e.ToolCalls; a.Attempt.SessionID != session || len(c) != 3 || c[1].Status != "completed" || !strings.Contains(c[1].Output, "wait") {
 		t.Errorf("the agent got %+v", e.ToolCalls)
 	}
 	all := d.all(t)

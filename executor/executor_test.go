@@ -153,31 +153,6 @@ rules:
 	}
 }
 
-func TestPermissionIsRefusedAndTheTurnGoesOn(t *testing.T) {
-	t.Parallel()
-	w := ownWorld(t, script(t, `
-rules:
-  - when: {first_user: "read outside"}
-    replies:
-      - tool_calls: [{name: read, args: {filePath: /etc/hostname}}]
-      - text: I went on without it.
-`), func(env []string) []string {
-		// The scripted configuration gives every permission.
-		return append(env, `OPENCODE_PERMISSION={"external_directory": "ask"}`)
-	})
-	a := w.newAttempt("outside", "read outside")
-	e, err := a.run(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(e.ToolCalls) != 1 || !strings.Contains(e.ToolCalls[0].Output, refusal) || !a.saw("refused permission external_directory") {
-		t.Errorf("the agent was told %+v; activities %q", e.ToolCalls, a.activities())
-	}
-	if e.FinalMessage != "I went on without it." {
-		t.Errorf("the turn ended with %q", e.FinalMessage)
-	}
-}
-
 func TestFaultsOfTheModel(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,21 +13,13 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// shared is the one OpenCode server of the tests that do not harm it. A model request belongs to the test whose name is in
-// the session's first prompt.
+// shared are the OpenCode servers of the tests that do not harm them. A model request belongs to the test whose name is in a
+// prompt of the session.
 var shared struct {
-	host  *opencode.Host
-	model *scriptmodel.Server
-
-	mu       sync.Mutex
-	handlers map[string]scriptmodel.Handler
-	// sessions have handlers too: after a compaction the first prompt is not there any more.
-	sessions map[string]scriptmodel.Handler
-
-	// asking is a second server, whose permissions ask; it starts when the first test needs it.
-	asking *opencode.Host
-
-	repos map[*opencode.Host]*octest.Repos
+	host   *opencode.Host
+	asking *opencode.Host // whose permissions ask
+	cast   octest.Cast
+	repos  map[*opencode.Host]*octest.Repos
 }
 
 // patience bounds a start of the real server: a busy machine takes a minute for it.
@@ -61,17 +51,17 @@ func runTests(m *testing.M) (int, error) {
 	if home, err = filepath.EvalSymlinks(home); err != nil { // as OpenCode reports it
 		return 1, err
 	}
-	shared.handlers, shared.sessions = map[string]scriptmodel.Handler{}, map[string]scriptmodel.Handler{}
-	if shared.model, err = scriptmodel.Start(route); err != nil {
+	model, err := scriptmodel.Start(shared.cast.Reply)
+	if err != nil {
 		return 1, err
 	}
-	defer shared.model.Close()
-	env := scriptmodel.OpenCodeEnv(os.Environ(), home, shared.model.URL())
+	defer model.Close()
+	env := scriptmodel.OpenCodeEnv(os.Environ(), home, model.URL())
 	shared.host = opencode.NewHost(func(ctx context.Context) (*opencode.Server, error) {
 		return opencode.Start(ctx, opencode.ServerConfig{Binary: binary, Dir: home, Env: env, StartTimeout: patience})
 	})
 	defer stopHost(shared.host)
-	asking := asksForEverything(scriptmodel.OpenCodeEnv(os.Environ(), filepath.Join(home, "asking"), shared.model.URL()))
+	asking := asksForEverything(scriptmodel.OpenCodeEnv(os.Environ(), filepath.Join(home, "asking"), model.URL()))
 	if err := os.MkdirAll(filepath.Join(home, "asking"), 0o700); err != nil {
 		return 1, err
 	}
@@ -89,20 +79,4 @@ func stopHost(h *opencode.Host) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	h.Stop(ctx)
-}
-
-func route(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
-	shared.mu.Lock()
-	handler := shared.sessions[req.SessionID]
-	for name, h := range shared.handlers {
-		if handler == nil && strings.Contains(req.FirstUser(), name+":") {
-			handler = h
-		}
-	}
-	shared.sessions[req.SessionID] = handler
-	shared.mu.Unlock()
-	if handler == nil {
-		return scriptmodel.Errorf("no test claims %q", req.FirstUser())
-	}
-	return handler(ctx, req)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -50,23 +49,6 @@ func TestPromptThatWasNotSentIsSent(t *testing.T) {
 	}
 	if n := w.prompts("begin"); n != 1 {
 		t.Errorf("the prompt reached the model %d times", n)
-	}
-}
-
-// The turn ended while nobody looked.
-func TestEndedTurnIsNotPromptedAgain(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, script(t, twoSteps))
-	a := w.newAttempt("x", "begin")
-	if _, err := a.run(t.Context(), w); err != nil {
-		t.Fatal(err)
-	}
-	e, err := a.again(t.Context(), w)
-	if err != nil || e.FinalMessage != "Done." || e.ToolCount != 1 {
-		t.Errorf("%+v, %v", e, err)
-	}
-	if n := len(w.all); n != 2 {
-		t.Errorf("the model was asked %d times, want 2", n)
 	}
 }
 
@@ -150,13 +132,9 @@ func TestTurnThatWasCutOffTwiceIsTruncated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		if req.TurnsSinceUser() == 0 {
-			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
-				{Name: "write", Args: map[string]any{"filePath": "a.txt", "content": req.LastUser()}},
-			}}
+			return calls(call("write", map[string]any{"filePath": "a.txt", "content": req.LastUser()}))
 		}
-		return scriptmodel.Reply{Text: "Now the long part.", ToolCalls: []scriptmodel.ToolCall{
-			{Name: "bash", Args: map[string]any{"command": "sleep 600", "description": "wait"}},
-		}}
+		return scriptmodel.Reply{Text: "Now the long part.", ToolCalls: []scriptmodel.ToolCall{shell("sleep 600")}}
 	})
 	a := w.newAttempt("x", "begin")
 	a.dies(t, w, a.run, does("sleep 600"))
@@ -181,7 +159,7 @@ func TestAttachedServerRestartsInMidTurn(t *testing.T) {
 			return scriptmodel.Reply{Text: "Went on."}
 		}
 		inTool <- struct{}{}
-		return calls(call("bash", map[string]any{"command": "sleep 600", "description": "wait"}))
+		return calls(shell("sleep 600"))
 	}))
 	env, home := octest.Env(t, server.URL()), t.TempDir()
 	serve := func(port string) *octest.Server {
@@ -218,45 +196,5 @@ func TestAttachedServerRestartsInMidTurn(t *testing.T) {
 	}
 	if begun, resumed := model.prompts("begin"), model.prompts("RESUME"); begun != 1 || resumed != 1 {
 		t.Errorf("the prompt reached the model %d times, the resume prompt %d times", begun, resumed)
-	}
-}
-
-// The server dies in the middle of a tool call: a new one is started, and the same session goes on with one resume prompt.
-func TestServerDiesInMidTurn(t *testing.T) {
-	t.Parallel()
-	inTool := make(chan struct{}, 8)
-	w := ownWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
-		switch {
-		case strings.Contains(req.LastUser(), "RESUME"):
-			return scriptmodel.Reply{Text: "Went on."}
-		case req.AssistantTurns() == 0:
-			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
-				{Name: "write", Args: map[string]any{"filePath": "a.txt", "content": "a\n"}},
-			}}
-		}
-		inTool <- struct{}{}
-		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
-			{Name: "bash", Args: map[string]any{"command": "sleep 600", "description": "wait"}},
-		}}
-	})
-	a := w.newAttempt("x", "begin")
-	first := a.start(t.Context(), w)
-	await(t, inTool, first)
-	if err := syscall.Kill(w.server.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-first; !errors.Is(err, boulder.ErrTrouble) {
-		t.Fatalf("got %v", err)
-	}
-	session := a.Attempt.SessionID
-	e, err := a.again(t.Context(), w)
-	if err != nil || e.FinalMessage != "Went on." || a.Attempt.SessionID != session {
-		t.Fatalf("%q in session %s, %v", e.FinalMessage, a.Attempt.SessionID, err)
-	}
-	if n := w.prompts("begin"); n != 1 {
-		t.Errorf("the prompt reached the model %d times", n)
-	}
-	if n := w.prompts("RESUME"); n != 1 {
-		t.Errorf("the resume prompt reached the model %d times", n)
 	}
 }

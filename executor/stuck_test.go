@@ -51,9 +51,12 @@ func wantStopped(t *testing.T, e boulder.Evidence, err error, rule boulder.Rule,
 	}
 }
 
+// Some providers number the calls of each answer from 0: calls are told apart by their parts.
 func TestSameCallAgainAndAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, atMost(t, 12, func(scriptmodel.Request) scriptmodel.Reply { return calls(readFile("hello.txt")) }))
+	w := newWorld(t, atMost(t, 12, func(scriptmodel.Request) scriptmodel.Reply {
+		return calls(scriptmodel.ToolCall{ID: "call_0", Name: "read", Args: map[string]any{"filePath": "hello.txt"}})
+	}))
 	a := w.newAttempt("x", "go")
 	a.SubTask.Gates = []string{"true"}
 	e, err := a.run(t.Context(), w)
@@ -61,22 +64,11 @@ func TestSameCallAgainAndAgain(t *testing.T) {
 	if len(e.Gates) != 1 || e.ToolCount < 4 {
 		t.Errorf("not judged on what it did: %+v", e)
 	}
-	if statuses, err := w.dir().Statuses(t.Context()); err != nil || statuses[a.Attempt.SessionID].Type != "" {
-		t.Errorf("the session is %+v (%v)", statuses[a.Attempt.SessionID], err)
-	}
-}
-
-// Some providers number the calls of each answer from 0: calls are told apart by their parts.
-func TestSameCallUnderTheSameID(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, atMost(t, 12, func(scriptmodel.Request) scriptmodel.Reply {
-		return calls(scriptmodel.ToolCall{ID: "call_0", Name: "read", Args: map[string]any{"filePath": "hello.txt"}})
-	}))
-	a := w.newAttempt("x", "go")
-	e, err := a.run(t.Context(), w)
-	wantStopped(t, e, err, boulder.RuleRepeat, "hello.txt\"} was called 4 times")
 	if n := len(slices.DeleteFunc(a.activities(), func(s string) bool { return s != "read hello.txt" })); n < 4 {
 		t.Errorf("%d of the calls were reported: %q", n, a.activities())
+	}
+	if statuses, err := w.dir().Statuses(t.Context()); err != nil || statuses[a.Attempt.SessionID].Type != "" {
+		t.Errorf("the session is %+v (%v)", statuses[a.Attempt.SessionID], err)
 	}
 }
 
@@ -86,7 +78,7 @@ func TestTwoCallsInTurns(t *testing.T) {
 		if req.AssistantTurns()%2 == 0 {
 			return calls(readFile("hello.txt"))
 		}
-		return calls(call("bash", map[string]any{"command": "date; echo nothing new", "description": "Look"}))
+		return calls(shell("date; echo nothing new"))
 	}))
 	e, err := w.newAttempt("x", "go").run(t.Context(), w)
 	wantStopped(t, e, err, boulder.RuleAlternate, "the last 6 calls")
@@ -241,9 +233,7 @@ func TestStuckSubAgent(t *testing.T) {
 		if strings.Contains(req.FirstUser(), "CHILD") {
 			return calls(readFile("hello.txt"))
 		}
-		return calls(call("task", map[string]any{
-			"description": "Read", "prompt": t.Name() + ": CHILD", "subagent_type": "general",
-		}))
+		return calls(delegate(t, "Read", "CHILD"))
 	}))
 	e, err := w.newAttempt("x", "go").run(t.Context(), w)
 	wantStopped(t, e, err, boulder.RuleRepeat, "was called 4 times")
@@ -259,9 +249,7 @@ func TestNudgeReachesASubAgent(t *testing.T) {
 		case child:
 			return calls(readFile("missing.txt"))
 		case req.AssistantTurns() == 0:
-			return calls(call("task", map[string]any{
-				"description": "Read", "prompt": t.Name() + ": CHILD", "subagent_type": "general",
-			}))
+			return calls(delegate(t, "Read", "CHILD"))
 		}
 		return scriptmodel.Reply{Text: "The sub-agent found no such file."}
 	}))
@@ -376,7 +364,7 @@ func TestTurnGoesOnAfterRateLimits(t *testing.T) {
 // OpenCode tries for ever to reach an address at which nothing listens.
 func TestProviderThatCannotBeReached(t *testing.T) {
 	t.Parallel()
-	w := ownWorldWith(t, nil, func(c *Config) {
+	w := ownWorld(t, nil, func(c *Config) {
 		c.Rules = new(enforcer.DefaultRules())
 		c.Rules.ProviderRetries = 0
 	}, func(env []string) []string {

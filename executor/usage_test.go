@@ -90,7 +90,7 @@ rules:
 // Each call of a sub-agent is reported when it ends, and not with its parent's next.
 func TestSubAgentsCallsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
-	const calls = 20
+	const calls = 6
 	w := newWorld(t, busyChild(t, calls))
 	a := w.newAttempt("x", "go")
 	e, err := a.run(t.Context(), w)
@@ -103,7 +103,7 @@ func TestSubAgentsCallsAreReportedAtOnce(t *testing.T) {
 	if !sameUsage(a.running(), e.Usage) {
 		t.Errorf("the reports end with %+v, the turn with %+v", a.running(), e.Usage)
 	}
-	if !a.saw("sub-agent: write 7.txt") {
+	if !a.saw("sub-agent: write 3.txt") {
 		t.Errorf("activities %q", a.activities())
 	}
 	last := int64(0)
@@ -151,7 +151,7 @@ func TestBudgetIsUsedUpByASubAgent(t *testing.T) {
 // twice.
 func TestUsageSurvivesAResume(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, busyChild(t, 8))
+	w := newWorld(t, busyChild(t, 6))
 	a := w.newAttempt("x", "go")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	a.refuse = func(b boulder.Body) error {

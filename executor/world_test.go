@@ -73,23 +73,10 @@ func worldOn(t *testing.T, host *opencode.Host, handler scriptmodel.Handler, cha
 	t.Helper()
 	repository := shared.repos[host].Take(t)
 	w := &world{t: t, host: host, project: repository}
-	w.play(handler)
+	shared.cast.Play(t.Name()+":", w.watch(handler))
 	t.Cleanup(func() { w.leave(repository) })
 	w.open(change...)
 	return w
-}
-
-// play has the scripted model answer the test.
-func (w *world) play(handler scriptmodel.Handler) {
-	name := w.t.Name()
-	shared.mu.Lock()
-	shared.handlers[name] = w.watch(handler)
-	shared.mu.Unlock()
-	w.t.Cleanup(func() {
-		shared.mu.Lock()
-		defer shared.mu.Unlock()
-		delete(shared.handlers, name)
-	})
 }
 
 // leave deletes the sessions, so that the repository can be used by another test.
@@ -117,22 +104,13 @@ func (w *world) leave(repository string) {
 }
 
 // ownWorld has a server of its own, for a test that harms it.
-func ownWorld(t *testing.T, handler scriptmodel.Handler, change ...func(env []string) []string) *world {
-	t.Helper()
-	return ownWorldWith(t, handler, func(*Config) {}, change...)
-}
-
-func ownWorldWith(
-	t *testing.T, handler scriptmodel.Handler, config func(*Config), change ...func(env []string) []string,
+func ownWorld(
+	t *testing.T, handler scriptmodel.Handler, config func(*Config), change func(env []string) []string,
 ) *world {
 	t.Helper()
 	w := &world{t: t, project: octest.Repo(t, hello)}
 	model := octest.Model(t, w.watch(handler))
-	env := octest.Env(t, model.URL())
-	for _, c := range change {
-		env = c(env)
-	}
-	home := t.TempDir()
+	env, home := change(octest.Env(t, model.URL())), t.TempDir()
 	w.host = opencode.NewHost(func(ctx context.Context) (*opencode.Server, error) {
 		s, err := opencode.Start(ctx, opencode.ServerConfig{Binary: octest.Binary(t), Dir: home, Env: env, StartTimeout: patience})
 		w.server = s
