@@ -99,9 +99,6 @@ func (v view) mayForget() bool {
 	return v.MaxFailures > 0 && v.FailureReset > 0 && !reached(v.Track.Resets, v.Policy.Resets)
 }
 
-// repeats reports whether the agent says the same again and again and does nothing.
-func (v view) repeats() bool { return v.Same > 1 && reached(v.Same, v.MaxFailures) }
-
 // sameAnswers is how often continuations got the newest answer lately.
 func (v view) sameAnswers() int {
 	n := 0

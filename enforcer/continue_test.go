@@ -31,138 +31,122 @@ func TestGates(t *testing.T) {
 	for _, test := range []struct {
 		gate   Gate
 		name   string
-		change func(*Track, *Situation, *Policy)
+		change func(*view)
 		want   Kind
 		next   time.Duration // At; 0: zero
 		reason string
 	}{
-		{GateOpen, "all open", func(*Track, *Situation, *Policy) {}, Send, 0, "idle for 40s with 1 thing left to do, such as: Write"},
-
-		{GateOwned, "a child", func(_ *Track, s *Situation, _ *Policy) {
-			s.Owned, s.NotOwned = false, "it is a sub-agent's"
+		{GateOpen, "all open", func(*view) {}, Send, 0, "idle for 40s with 1 thing left to do, such as: Write"},
+		{GateOwned, "a child", func(v *view) {
+			v.Owned, v.NotOwned = false, "it is a sub-agent's"
 		}, Wait, 0, "not watched: it is a sub-agent's"},
-
-		{GateStopped, "by a command", func(t *Track, _ *Situation, p *Policy) {
-			*t = Apply(*t, StopAsked{at(35 * time.Second)}, *p)
+		{GateStopped, "by a command", func(v *view) {
+			v.Track = Apply(v.Track, StopAsked{at(35 * time.Second)}, v.Policy)
 		}, Wait, 0, "stopped: a person stopped it"},
-		{GateStopped, "by an abort", func(t *Track, _ *Situation, p *Policy) {
-			*t = Apply(*t, Aborted{at(1 * time.Second)}, *p)
+		{GateStopped, "by an abort", func(v *view) {
+			v.Track = Apply(v.Track, Aborted{at(1 * time.Second)}, v.Policy)
 		}, Wait, 0, "stopped: a person aborted the turn"},
-		{GateStopped, "by a word", func(t *Track, _ *Situation, p *Policy) {
-			*t = Apply(*t, Prompted{At: at(1 * time.Second), Stop: true}, *p)
+		{GateStopped, "by a word", func(v *view) {
+			v.Track = Apply(v.Track, Prompted{At: at(1 * time.Second), Stop: true}, v.Policy)
 		}, Wait, 0, "stopped: a person wrote"},
-
-		{GateLetGo, "before", func(t *Track, _ *Situation, p *Policy) {
-			*t = Apply(*t, Decided{At: at(1), Decision: Decision{Kind: LetGo, Reason: "the budget is used up"}}, *p)
+		{GateLetGo, "before", func(v *view) {
+			v.Track = Apply(v.Track, Decided{At: at(1), Decision: Decision{Kind: LetGo, Reason: "the budget is used up"}}, v.Policy)
 		}, Wait, 0, "left to a person: the budget"},
-
-		{GateAbort, "started again at once", func(t *Track, _ *Situation, p *Policy) {
-			*t = Apply(*t, Aborted{at(38 * time.Second)}, *p)
-			*t = Apply(*t, Started{at(39 * time.Second)}, *p)
+		{GateAbort, "started again at once", func(v *view) {
+			v.Track = Apply(v.Track, Aborted{at(38 * time.Second)}, v.Policy)
+			v.Track = Apply(v.Track, Started{at(39 * time.Second)}, v.Policy)
 		}, Wait, 41 * time.Second, "aborted a moment ago: 1s left"},
-
-		{GateUndo, "a turn", func(_ *Track, s *Situation, _ *Policy) { s.Reverted = true }, Wait, 0, "undid a turn"},
-
-		{GateWork, "complete", func(_ *Track, s *Situation, _ *Policy) { s.Unmet = nil }, Finish, 0, "holds"},
-		{GateWork, "complete before", func(t *Track, s *Situation, _ *Policy) {
-			s.Unmet, t.Status, t.Reason = nil, Complete, "everything holds"
+		{GateUndo, "a turn", func(v *view) { v.Reverted = true }, Wait, 0, "undid a turn"},
+		{GateWork, "complete", func(v *view) { v.Unmet = nil }, Finish, 0, "holds"},
+		{GateWork, "complete before", func(v *view) {
+			v.Unmet, v.Status, v.Reason = nil, Complete, "everything holds"
 		}, Wait, 0, "complete: everything holds"},
-		{GateWork, "nothing was asked yet", func(t *Track, s *Situation, _ *Policy) {
-			s.Unmet, t.Turn = nil, ""
-		}, Wait, 0, "no turn has ended"},
-		{GateWork, "all blocked", func(_ *Track, s *Situation, _ *Policy) {
-			s.Unmet, s.Blocked = nil, 2
+		{GateWork, "nothing was asked yet", func(v *view) { v.Unmet, v.Turn = nil, "" }, Wait, 0, "no turn has ended"},
+		{GateWork, "all blocked", func(v *view) {
+			v.Unmet, v.Blocked = nil, 2
 		}, LetGo, 0, "nothing is left that the agent can do: 2 items are blocked"},
-
-		{GateBackground, "a child", func(_ *Track, s *Situation, _ *Policy) {
-			s.Background = []string{"Look for uses"}
+		{GateBackground, "a child", func(v *view) {
+			v.Background = []string{"Look for uses"}
 		}, Wait, 0, "1 task is in the background: Look for uses"},
-		{GateBackground, "a child, and the list is empty", func(_ *Track, s *Situation, _ *Policy) {
-			s.Background, s.Unmet = []string{"a", "b"}, nil
+		{GateBackground, "a child, and the list is empty", func(v *view) {
+			v.Background, v.Unmet = []string{"a", "b"}, nil
 		}, Wait, 0, "2 tasks are in the background: a, b"},
-		{GateAsks, "a permission", func(_ *Track, s *Situation, _ *Policy) {
-			s.Asks = []string{"permission bash: rm -r build"}
+		{GateAsks, "a permission", func(v *view) {
+			v.Asks = []string{"permission bash: rm -r build"}
 		}, Wait, 0, "waits for an answer: permission bash"},
-		{GateCompaction, "under way", func(_ *Track, s *Situation, _ *Policy) { s.Compacting = true }, Wait, 0, "compacted"},
-		{GateInFlight, "at work", func(t *Track, s *Situation, _ *Policy) {
-			t.Pending, s.Busy = "m2", true
-		}, Wait, 0, "at work"},
-		{GateInFlight, "not seen yet", func(t *Track, _ *Situation, _ *Policy) {
-			t.Pending, t.LastEnforcement = "m2", at(35*time.Second)
+		{GateCompaction, "under way", func(v *view) { v.Compacting = true }, Wait, 0, "compacted"},
+		{GateInFlight, "at work", func(v *view) { v.Pending, v.Busy = "m2", true }, Wait, 0, "at work"},
+		{GateInFlight, "not seen yet", func(v *view) {
+			v.Pending, v.LastEnforcement = "m2", at(35*time.Second)
 		}, Wait, 45 * time.Second, "on its way: 5s left"},
-		{GateInFlight, "not seen for 10 s", func(t *Track, _ *Situation, _ *Policy) {
-			t.Pending, t.LastEnforcement = "m2", at(30*time.Second)
+		{GateInFlight, "not seen for 10 s", func(v *view) {
+			v.Pending, v.LastEnforcement = "m2", at(30*time.Second)
 		}, Look, 0, "no turn began for 10s"},
-		{GateBroken, "a dead model", func(_ *Track, s *Situation, _ *Policy) {
-			s.Broken, s.Hopeless = "unknown model x/y", true
+		{GateBroken, "a dead model", func(v *view) {
+			v.Broken, v.Hopeless = "unknown model x/y", true
 		}, LetGo, 0, "no continuation heals: unknown model x/y"},
-
-		{GateIdle, "not long enough", func(t *Track, _ *Situation, p *Policy) {
-			*t = Apply(*t, Activity{at(15 * time.Second)}, *p)
+		{GateIdle, "not long enough", func(v *view) {
+			v.Track = Apply(v.Track, Activity{at(15 * time.Second)}, v.Policy)
 		}, Wait, 45 * time.Second, "not idle for 30s yet: 5s left"},
-		{GateIdle, "busy", func(_ *Track, s *Situation, _ *Policy) { s.Busy = true }, Wait, 0, "at work"},
-
-		{GateAnswers, "the same five times", func(t *Track, _ *Situation, _ *Policy) {
-			t.Answers = said(0, 30*time.Second, 60*time.Second, 90*time.Second, 120*time.Second)
+		{GateIdle, "busy", func(v *view) { v.Busy = true }, Wait, 0, "at work"},
+		{GateAnswers, "the same five times", func(v *view) {
+			v.Answers = said(0, 30*time.Second, 60*time.Second, 90*time.Second, 120*time.Second)
 		}, LetGo, 0, "the same answer 5 times within 2m0s"},
-		{GateOpen, "five times, over a longer time", func(t *Track, _ *Situation, _ *Policy) {
-			t.Answers = said(0, 30*time.Second, 60*time.Second, 90*time.Second, 121*time.Second)
+		{GateOpen, "five times, over a longer time", func(v *view) {
+			v.Answers = said(0, 30*time.Second, 60*time.Second, 90*time.Second, 121*time.Second)
 		}, Send, 0, ""},
-		{GateOpen, "four times, and something else", func(t *Track, _ *Situation, _ *Policy) {
-			t.Answers = append([]Answer{{"other", at(0)}}, said(1, 2, 3, 4)...)
+		{GateOpen, "four times, and something else", func(v *view) {
+			v.Answers = append([]Answer{{"other", at(0)}}, said(1, 2, 3, 4)...)
 		}, Send, 0, ""},
-
-		{GateCooldown, "first", func(t *Track, _ *Situation, _ *Policy) {
-			t.LastEnforcement = at(11 * time.Second)
+		{GateCooldown, "first", func(v *view) {
+			v.LastEnforcement = at(11 * time.Second)
 		}, Wait, 41 * time.Second, "cool-down of 30s after 0 continuations"},
-		{GateCooldown, "after a failure", func(t *Track, _ *Situation, _ *Policy) {
-			t.LastEnforcement, t.FailureCount = at(0), 1
+		{GateCooldown, "after a failure", func(v *view) {
+			v.LastEnforcement, v.FailureCount = at(0), 1
 		}, Wait, 60 * time.Second, "cool-down of 1m0s after 1 continuation"},
-		{GateCooldown, "after four", func(t *Track, _ *Situation, _ *Policy) {
-			t.LastEnforcement, t.FailureCount = at(0), 4
+		{GateCooldown, "after four", func(v *view) {
+			v.LastEnforcement, v.FailureCount = at(0), 4
 		}, Wait, 480 * time.Second, "cool-down of 8m0s"},
-
-		{GateFailures, "five, forgotten later", func(t *Track, _ *Situation, _ *Policy) {
-			t.LastEnforcement, t.LastFailure, t.FailureCount = at(1*time.Second), at(2*time.Second), 5
+		{GateFailures, "five, forgotten later", func(v *view) {
+			v.LastEnforcement, v.LastFailure, v.FailureCount = at(1*time.Second), at(2*time.Second), 5
 		}, Wait, 302 * time.Second, "5 continuations in a row brought no progress"},
-		{GateFailures, "five more", func(t *Track, _ *Situation, _ *Policy) {
-			t.LastEnforcement, t.LastFailure, t.FailureCount, t.Resets = at(1*time.Second), at(2*time.Second), 5, 1
+		{GateFailures, "five more", func(v *view) {
+			v.LastEnforcement, v.LastFailure, v.FailureCount, v.Track.Resets = at(1*time.Second), at(2*time.Second), 5, 1
 		}, LetGo, 0, "5 continuations in a row brought no progress"},
-		{GateFailures, "a dead provider", func(t *Track, s *Situation, p *Policy) {
-			t.FailureCount, p.FailureReset, s.Broken = 5, 0, "connection refused"
+		{GateFailures, "a dead provider", func(v *view) {
+			v.FailureCount, v.FailureReset, v.Broken = 5, 0, "connection refused"
 		}, LetGo, 0, "no progress; the last one ended with: connection refused"},
-		{GateFailures, "the same answer", func(t *Track, _ *Situation, _ *Policy) {
-			t.FailureCount, t.Same = 4, 5
+		{GateFailures, "the same answer", func(v *view) {
+			v.FailureCount, v.Same = 4, 5
 		}, LetGo, 0, "said the same 5 times and called no tool"},
-		{GateFailures, "the same answer, long ago", func(t *Track, _ *Situation, _ *Policy) {
-			t.FailureCount, t.Same, t.LastFailure = 5, 5, at(-time.Hour)
+		{GateFailures, "the same answer, long ago", func(v *view) {
+			v.FailureCount, v.Same, v.LastFailure = 5, 5, at(-time.Hour)
 		}, LetGo, 0, "said the same 5 times"},
-		{GateFailures, "none allowed", func(_ *Track, _ *Situation, p *Policy) { p.MaxFailures = 0 }, LetGo, 0, "allowed"},
-
-		{GateIterations, "the last was the last", func(t *Track, _ *Situation, _ *Policy) { t.Iteration = 100 }, LetGo, 0, "100 times"},
-		{GateIterations, "one is left", func(t *Track, _ *Situation, _ *Policy) { t.Iteration = 99 }, Send, 0, ""},
-		{GateBudget, "used up", func(_ *Track, s *Situation, _ *Policy) {
-			s.Overspent = "2.00 of 2.00 dollars"
+		{GateFailures, "none allowed", func(v *view) { v.MaxFailures = 0 }, LetGo, 0, "allowed"},
+		{GateIterations, "the last was the last", func(v *view) { v.Iteration = 100 }, LetGo, 0, "100 times"},
+		{GateIterations, "one is left", func(v *view) { v.Iteration = 99 }, Send, 0, ""},
+		{GateBudget, "used up", func(v *view) {
+			v.Overspent = "2.00 of 2.00 dollars"
 		}, LetGo, 0, "budget is used up: 2.00"},
-		{GateCheck, "costly criteria", func(_ *Track, s *Situation, _ *Policy) {
-			s.Unmet, s.Checked = nil, false
+		{GateCheck, "costly criteria", func(v *view) {
+			v.Unmet, v.Checked = nil, false
 		}, Check, 0, "the checks that take time"},
-		{GateOpen, "known to be incomplete", func(_ *Track, s *Situation, _ *Policy) { s.Checked = false }, Send, 0, "Write"},
-		{GateCountdown, "to be started", func(t *Track, _ *Situation, _ *Policy) {
-			t.CountdownAt = time.Time{}
+		{GateOpen, "known to be incomplete", func(v *view) { v.Checked = false }, Send, 0, "Write"},
+		{GateCountdown, "to be started", func(v *view) {
+			v.CountdownAt = time.Time{}
 		}, Countdown, 42 * time.Second, "idle for 40s"},
-		{GateCountdown, "running", func(t *Track, _ *Situation, _ *Policy) {
-			t.CountdownAt = at(41 * time.Second)
+		{GateCountdown, "running", func(v *view) {
+			v.CountdownAt = at(41 * time.Second)
 		}, Wait, 41 * time.Second, "counting down"},
-		{GateCountdown, "nobody saw it", func(t *Track, _ *Situation, _ *Policy) {
-			t.CountdownAt = at(-21 * time.Second)
+		{GateCountdown, "nobody saw it", func(v *view) {
+			v.CountdownAt = at(-21 * time.Second)
 		}, Countdown, 42 * time.Second, ""},
 	} {
 		t.Run(fmt.Sprint(test.gate, ": ", test.name), func(t *testing.T) {
 			track, situation := counted()
-			policy := WatchPolicy()
-			test.change(&track, &situation, &policy)
-			d := Continue(track, situation, policy, at(now))
+			v := &view{track, situation, WatchPolicy(), at(now)}
+			test.change(v)
+			d := Continue(v.Track, v.Situation, v.Policy, v.now)
 			gate := test.gate
 			if test.want == Send {
 				gate = GateOpen
@@ -195,24 +179,24 @@ func said(when ...time.Duration) []Answer {
 
 // The order is that of SEMANTICS §6: of two shut gates the first is told.
 func TestOrderOfGates(t *testing.T) {
-	shut := map[Gate]func(*Track, *Situation, *Policy){
-		GateOwned:      func(_ *Track, s *Situation, _ *Policy) { s.Owned = false },
-		GateStopped:    func(t *Track, _ *Situation, _ *Policy) { t.StopRequested = true },
-		GateLetGo:      func(t *Track, _ *Situation, _ *Policy) { t.Status = Exhausted },
-		GateAbort:      func(t *Track, _ *Situation, _ *Policy) { t.AbortedAt = at(39 * time.Second) },
-		GateUndo:       func(_ *Track, s *Situation, _ *Policy) { s.Reverted = true },
-		GateBackground: func(_ *Track, s *Situation, _ *Policy) { s.Background = []string{"x"} },
-		GateAsks:       func(_ *Track, s *Situation, _ *Policy) { s.Asks = []string{"x"} },
-		GateCompaction: func(_ *Track, s *Situation, _ *Policy) { s.Compacting = true },
-		GateInFlight:   func(t *Track, _ *Situation, _ *Policy) { t.Pending = "m" },
-		GateBroken:     func(_ *Track, s *Situation, _ *Policy) { s.Hopeless = true },
-		GateIdle:       func(t *Track, _ *Situation, _ *Policy) { t.LastActivity = at(39 * time.Second) },
-		GateAnswers:    func(t *Track, _ *Situation, _ *Policy) { t.Answers = said(1, 2, 3, 4, 5) },
-		GateCooldown:   func(t *Track, _ *Situation, _ *Policy) { t.LastEnforcement = at(39 * time.Second) },
-		GateFailures:   func(t *Track, _ *Situation, _ *Policy) { t.Same = 5 },
-		GateIterations: func(t *Track, _ *Situation, _ *Policy) { t.Iteration = 100 },
-		GateBudget:     func(_ *Track, s *Situation, _ *Policy) { s.Overspent = "x" },
-		GateCountdown:  func(t *Track, _ *Situation, _ *Policy) { t.CountdownAt = time.Time{} },
+	shut := map[Gate]func(*view){
+		GateOwned:      func(v *view) { v.Owned = false },
+		GateStopped:    func(v *view) { v.StopRequested = true },
+		GateLetGo:      func(v *view) { v.Status = Exhausted },
+		GateAbort:      func(v *view) { v.AbortedAt = at(39 * time.Second) },
+		GateUndo:       func(v *view) { v.Reverted = true },
+		GateBackground: func(v *view) { v.Background = []string{"x"} },
+		GateAsks:       func(v *view) { v.Asks = []string{"x"} },
+		GateCompaction: func(v *view) { v.Compacting = true },
+		GateInFlight:   func(v *view) { v.Pending = "m" },
+		GateBroken:     func(v *view) { v.Hopeless = true },
+		GateIdle:       func(v *view) { v.LastActivity = at(39 * time.Second) },
+		GateAnswers:    func(v *view) { v.Answers = said(1, 2, 3, 4, 5) },
+		GateCooldown:   func(v *view) { v.LastEnforcement = at(39 * time.Second) },
+		GateFailures:   func(v *view) { v.Same = 5 },
+		GateIterations: func(v *view) { v.Iteration = 100 },
+		GateBudget:     func(v *view) { v.Overspent = "x" },
+		GateCountdown:  func(v *view) { v.CountdownAt = time.Time{} },
 	}
 	alone := map[Gate]bool{GateWork: true, GateCheck: true} // they need an empty list, see TestGates
 	for i, first := range gates {
@@ -224,10 +208,10 @@ func TestOrderOfGates(t *testing.T) {
 				continue
 			}
 			track, situation := counted()
-			policy := WatchPolicy()
-			shut[second.name](&track, &situation, &policy)
-			shut[first.name](&track, &situation, &policy)
-			if d := Continue(track, situation, policy, at(40*time.Second)); d.Gate != first.name {
+			v := &view{track, situation, WatchPolicy(), at(40 * time.Second)}
+			shut[second.name](v)
+			shut[first.name](v)
+			if d := Continue(v.Track, v.Situation, v.Policy, v.now); d.Gate != first.name {
 				t.Errorf("%s and %s are shut, and %s is told", first.name, second.name, d.Gate)
 			}
 		}

@@ -68,29 +68,15 @@ type Decision struct {
 	Reason  string       // for people; of Decide empty for Wait
 	Session string       // of Nudge: whom to tell
 	// At is when to ask again: of Wait, and of Countdown. Zero, which only Continue says: not before something happens.
-	At time.Time
-	// RetryAfter is how long OpenCode would have waited; of Yield.
-	RetryAfter time.Duration
-	Gate       Gate   // of Continue: the one that decided
-	Toast      *Toast // of Continue: what to show people; nil: nothing
+	At    time.Time
+	Gate  Gate   // of Continue: the one that decided
+	Toast *Toast // of Continue: what to show people; nil: nothing
 }
 
 // Decide applies the rules, the hardest first.
 func Decide(s Seen, r Rules, now time.Time) Decision {
-	limits := deadlines(s, r)
-	for _, l := range limits {
-		if d := l.decision; d.Kind != Look && !now.Before(l.due) {
-			return d
-		}
-	}
-	if d, ok := yield(s.Retry, r, now); ok {
-		return d
-	}
-	if d, ok := stuck(s); ok {
-		return d
-	}
-	next := now.Add(time.Hour) // with every deadline switched off there is no harm in asking again
-	for _, l := range limits {
+	next := now.Add(time.Hour) // with every limit switched off there is no harm in asking again
+	for _, l := range limits(s, r, now) {
 		if !now.Before(l.due) {
 			return l.decision
 		}
@@ -101,106 +87,67 @@ func Decide(s Seen, r Rules, now time.Time) Decision {
 	return Decision{Kind: Wait, At: next}
 }
 
-type deadline struct {
+type limit struct {
 	due      time.Time
 	decision Decision
 }
 
-// deadlines lists the rules of time that apply.
-func deadlines(s Seen, r Rules) []deadline {
-	var list []deadline
-	add := func(since time.Time, limit time.Duration, d Decision) {
-		list = append(list, deadline{since.Add(limit), d})
+// limits are the rules that apply, the hardest first.
+func limits(s Seen, r Rules, now time.Time) (all []limit) {
+	add := func(due time.Time, kind Kind, rule boulder.Rule, format string, args ...any) {
+		all = append(all, limit{due, Decision{Kind: kind, Rule: rule, Reason: fmt.Sprintf(format, args...)}})
 	}
 	if s.TimeLeft > 0 {
-		add(s.Began, s.TimeLeft, Decision{
-			Kind: Stop, Rule: boulder.RuleBudget,
-			Reason: fmt.Sprintf("the sub-task's time is used up: the turn ran for %s", round(s.TimeLeft)),
-		})
+		add(s.Began.Add(s.TimeLeft), Stop, boulder.RuleBudget, "the sub-task's time is used up: the turn ran for %s",
+			round(s.TimeLeft))
 	}
 	if r.WallClock > 0 {
-		reason := fmt.Sprintf("the turn ran for %s", round(r.WallClock))
+		what := "turn"
 		if s.Worked > 0 {
-			reason = fmt.Sprintf("the turns of the attempt ran for %s", round(r.WallClock))
+			what = "turns of the attempt"
 		}
-		add(s.Began, max(0, r.WallClock-s.Worked), Decision{Kind: Stop, Rule: boulder.RuleWallClock, Reason: reason})
+		add(s.Began.Add(max(0, r.WallClock-s.Worked)), Stop, boulder.RuleWallClock, "the %s ran for %s", what, round(r.WallClock))
 	}
-	switch {
-	case !s.OfflineSince.IsZero():
-		if r.Offline > 0 {
-			add(s.OfflineSince, r.Offline, Decision{
-				Kind: Lose, Reason: fmt.Sprintf("the connection to OpenCode was gone for %s", round(r.Offline)),
-			})
-		}
-	case s.Busy:
-		if silence, d := silence(s, r); silence > 0 {
-			add(s.awake(), silence, d)
-		}
-	case r.Admission > 0:
-		since := s.Began
-		if s.Prompted.After(since) {
-			since = s.Prompted
-		}
-		add(since, r.Admission, Decision{
-			Kind: Look, Reason: fmt.Sprintf("no turn began for %s", round(r.Admission)),
-		})
+	offline := !s.OfflineSince.IsZero()
+	if offline && r.Offline > 0 {
+		add(s.OfflineSince.Add(r.Offline), Lose, "", "the connection to OpenCode was gone for %s", round(r.Offline))
 	}
-	return list
-}
-
-// awake is the time from which a session is silent: waiting for a retry at a known time is no silence.
-func (s Seen) awake() time.Time {
-	if s.Retry != nil && s.Retry.Next.After(s.LastEvent) {
-		return s.Retry.Next
-	}
-	return s.LastEvent
-}
-
-// silence finds out why first, and stops then.
-func silence(s Seen, r Rules) (time.Duration, Decision) {
-	limit, what := r.Silence, "no event"
+	silence, what := r.Silence, "no event"
 	if s.ToolsRunning > 0 {
-		limit, what = r.ToolSilence, "a tool is running, but no event"
+		silence, what = r.ToolSilence, "a tool is running, but no event"
 	}
-	d := Decision{Kind: Look, Reason: fmt.Sprintf("%s came for %s", what, round(limit))}
-	if s.Looked {
-		d.Kind, d.Rule = Stop, boulder.RuleSilence
+	awake := s.LastEvent // waiting for a retry at a known time is no silence
+	if s.Retry != nil {
+		awake = later(awake, s.Retry.Next)
 	}
-	return limit, d
-}
-
-// yield says whether OpenCode's own waiting for a provider has to end.
-func yield(retry *Retry, r Rules, now time.Time) (Decision, bool) {
-	if retry == nil {
-		return Decision{}, false
+	silent := s.Busy && !offline && silence > 0
+	if silent && s.Looked {
+		add(awake.Add(silence), Stop, boulder.RuleSilence, "%s came for %s", what, round(silence))
 	}
-	wait := max(0, retry.Next.Sub(now))
-	d := Decision{Kind: Yield, RetryAfter: wait}
+	if s.Retry != nil {
+		wait := max(0, s.Retry.Next.Sub(now))
+		switch {
+		case r.ProviderRetries >= 0 && s.Retry.Attempt > r.ProviderRetries:
+			add(now, Yield, "", "OpenCode has tried again %s", text.Plural(r.ProviderRetries, "time"))
+		case r.ProviderWait > 0 && wait > r.ProviderWait:
+			add(now, Yield, "", "OpenCode would wait for %s", round(wait))
+		}
+	}
+	for _, kind := range []Kind{Stop, Nudge} {
+		for _, d := range s.Findings {
+			nudged := func(n boulder.Nudge) bool { return n.Rule == d.Rule }
+			if d.Kind == kind && (kind == Stop || !slices.ContainsFunc(s.Nudged, nudged)) {
+				all = append(all, limit{now, d})
+			}
+		}
+	}
 	switch {
-	case r.ProviderRetries >= 0 && retry.Attempt > r.ProviderRetries:
-		d.Reason = "OpenCode has tried again " + text.Plural(r.ProviderRetries, "time")
-	case r.ProviderWait > 0 && wait > r.ProviderWait:
-		d.Reason = fmt.Sprintf("OpenCode would wait for %s", round(wait))
-	default:
-		return Decision{}, false
+	case silent && !s.Looked: // find out why first
+		add(awake.Add(silence), Look, "", "%s came for %s", what, round(silence))
+	case !s.Busy && !offline && r.Admission > 0:
+		add(later(s.Began, s.Prompted).Add(r.Admission), Look, "", "no turn began for %s", round(r.Admission))
 	}
-	return d, true
-}
-
-// stuck takes up what the windows found: a reason to stop before one to nudge.
-func stuck(s Seen) (Decision, bool) {
-	for _, d := range s.Findings {
-		if d.Kind == Stop {
-			return d, true
-		}
-	}
-	for _, d := range s.Findings {
-		nudged := func(n boulder.Nudge) bool { return n.Rule == d.Rule }
-		if d.Kind == Nudge && !slices.ContainsFunc(s.Nudged, nudged) {
-			return d, true
-		}
-	}
-	return Decision{}, false
+	return all
 }
 
 // round leaves out what nobody wants to read.

@@ -1,6 +1,7 @@
 package enforcer
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -9,7 +10,7 @@ import (
 )
 
 // Event is something that happened to a session, for [Apply]: one of the types below that have an At.
-type Event interface{ happen(t *Track, p Policy) }
+type Event any
 
 type (
 	// Activity is a sign of life of the session or of a child: it is busy, a part came, something is asked or answered. It
@@ -89,100 +90,114 @@ type Reached struct {
 }
 
 // Apply gives the track after an event. It is deterministic and does not change t.
-func Apply(t Track, e Event, p Policy) Track {
+func Apply(t Track, event Event, p Policy) Track {
 	t.Progress = t.Progress.clone()
 	t.Open, t.Answers = slices.Clone(t.Open), slices.Clone(t.Answers)
 	if t.Status == "" {
 		t.Status = Watching
 	}
-	e.happen(&t, p)
+	switch e := event.(type) {
+	case Activity:
+		t.alive(e.At)
+	case Listed:
+		t.alive(e.At)
+		t.Open = OpenItems(t, e.Todos)
+	case Prompted:
+		t.alive(e.At)
+		t.begin(e.At)
+		switch {
+		case e.Stop:
+			t.stop("a person wrote that it is to stop")
+		case !t.StopRequested:
+			t.Status, t.Reason = Watching, ""
+		}
+		// What was there before is seen at the end of the turn that begins, and is no progress of a continuation.
+		t.Progress = Progress{}
+	case Aborted:
+		t.alive(e.At)
+		t.Pending, t.AbortedAt = "", later(t.AbortedAt, e.At)
+		if t.Status != Stopped {
+			t.stop("a person aborted the turn")
+		}
+	case StopAsked:
+		t.alive(e.At)
+		t.StopRequested = true
+		t.stop("a person stopped it")
+	case Started:
+		t.StopRequested, t.CountdownAt = false, time.Time{}
+		t.Status, t.Reason = Watching, ""
+		t.begin(e.At)
+	case TurnEnded:
+		t.turnEnded(e, p)
+	case Verified:
+		if t.Progress.add(Reached{Gates: e.Green}) && t.Acted {
+			t.progressed()
+		}
+	case Compacted:
+		t.alive(e.At)
+		t.Compactions++
+		t.Compacted = true
+	case Decided:
+		t.decided(e, p)
+	case NotSent:
+		if t.Pending != "" {
+			t.Pending = ""
+			t.failed(e.At)
+		}
+	case Replaced:
+		t.Pending, t.CountdownAt = "", time.Time{}
+		t.stop("the work goes on in session " + e.By)
+	case TakenUp:
+		t.CountdownAt = time.Time{}
+	default:
+		panic(fmt.Sprintf("enforcer: %T is no event", event))
+	}
 	return t
 }
 
-func (e Activity) happen(t *Track, _ Policy) { t.alive(e.At) }
-
-func (e Listed) happen(t *Track, _ Policy) {
-	t.alive(e.At)
-	t.Open = OpenItems(*t, e.Todos)
-}
-
-func (e Prompted) happen(t *Track, _ Policy) {
-	t.alive(e.At)
-	t.begin(e.At)
-	switch {
-	case e.Stop:
-		t.stop("a person wrote that it is to stop")
-	case !t.StopRequested:
-		t.Status, t.Reason = Watching, ""
-	}
-	// What was there before is seen at the end of the turn that begins, and is no progress of a continuation.
-	t.Progress = Progress{}
-}
-
-func (e Aborted) happen(t *Track, _ Policy) {
-	t.alive(e.At)
-	t.Pending, t.AbortedAt = "", later(t.AbortedAt, e.At)
-	if t.Status != Stopped {
-		t.stop("a person aborted the turn")
-	}
-}
-
-func (e StopAsked) happen(t *Track, _ Policy) {
-	t.alive(e.At)
-	t.StopRequested = true
-	t.stop("a person stopped it")
-}
-
-func (e Started) happen(t *Track, _ Policy) {
-	t.StopRequested, t.CountdownAt = false, time.Time{}
-	t.Status, t.Reason = Watching, ""
-	t.begin(e.At)
-}
-
-func (e TurnEnded) happen(t *Track, p Policy) {
+func (t *Track) turnEnded(e TurnEnded, p Policy) {
 	if e.Message != "" && e.Message == t.Turn {
 		return
 	}
 	t.alive(e.At)
 	continued := t.Pending != ""
 	t.Turn, t.Pending = e.Message, ""
-	if t.Began.IsZero() {
-		t.Began = e.At
-	}
 	if t.Status == Complete {
 		t.Status, t.Reason = Watching, ""
 	}
-	marked := Marked(e.Reached.Answer, p.Marker)
-	t.Acted, t.Claimed = e.Reached.Tools, marked || Claims(e.Reached.Answer)
-	t.Promised = t.Promised || marked || e.Reached.Promised
-	t.said(e.Reached)
-	isNew := t.Progress.add(e.Reached)
+	r := e.Reached
+	marked := Marked(r.Answer, p.Marker)
+	t.Acted, t.Claimed = r.Tools, marked || Claims(r.Answer)
+	t.Promised = t.Promised || marked || r.Promised
+	if r.Answer != "" || r.Tools { // of a turn without a word its error tells more
+		name := nameOf(Normalize(r.Answer))
+		switch {
+		case r.Tools:
+			t.Same = 0
+		case name == t.Answer:
+			t.Same++
+		default:
+			t.Same = 1
+		}
+		t.Answer = name
+	}
+	isNew := t.Progress.add(r)
 	switch {
-	case isNew && e.Reached.Tools:
+	case isNew && r.Tools:
 		t.progressed()
 	case continued:
 		// Whatever changed during a turn that called no tool was somebody else's work.
 		t.failed(e.At)
 	}
-	if continued {
-		t.answered(e, p)
+	if continued && strings.TrimSpace(r.Answer) != "" && p.SameWindow > 0 {
+		t.Answers = append(t.Answers, Answer{nameOf(essence(r.Answer)), e.At})
+		t.Answers = slices.DeleteFunc(t.Answers, func(a Answer) bool { return e.At.Sub(a.At).Abs() > p.SameWindow })
+		t.Answers = t.Answers[max(0, len(t.Answers)-maxAnswers):]
 	}
-	t.Open = OpenItems(*t, e.Reached.Todos)
+	t.Open = OpenItems(*t, r.Todos)
 }
 
-func (e Verified) happen(t *Track, _ Policy) {
-	if t.Progress.add(Reached{Gates: e.Green}) && t.Acted {
-		t.progressed()
-	}
-}
-
-func (e Compacted) happen(t *Track, _ Policy) {
-	t.alive(e.At)
-	t.Compactions++
-	t.Compacted = true
-}
-
-func (e Decided) happen(t *Track, p Policy) {
+func (t *Track) decided(e Decided, p Policy) {
 	switch d := e.Decision; d.Kind {
 	case Countdown:
 		t.CountdownAt = d.At
@@ -202,21 +217,6 @@ func (e Decided) happen(t *Track, p Policy) {
 		t.Status, t.Reason, t.CountdownAt = Exhausted, d.Reason, time.Time{}
 	}
 }
-
-func (e NotSent) happen(t *Track, _ Policy) {
-	if t.Pending == "" {
-		return
-	}
-	t.Pending = ""
-	t.failed(e.At)
-}
-
-func (e Replaced) happen(t *Track, _ Policy) {
-	t.Pending, t.CountdownAt = "", time.Time{}
-	t.stop("the work goes on in session " + e.By)
-}
-
-func (e TakenUp) happen(t *Track, _ Policy) { t.CountdownAt = time.Time{} }
 
 // alive takes in a sign of life.
 func (t *Track) alive(at time.Time) {
@@ -243,35 +243,8 @@ func (t *Track) failed(at time.Time) {
 	t.LastFailure = at
 }
 
-// said counts answers that are the same. A turn that ended without a word said nothing: its error tells more.
-func (t *Track) said(r Reached) {
-	if r.Answer == "" && !r.Tools {
-		return
-	}
-	name := nameOf(Normalize(r.Answer))
-	switch {
-	case r.Tools:
-		t.Same = 0
-	case name == t.Answer:
-		t.Same++
-	default:
-		t.Same = 1
-	}
-	t.Answer = name
-}
-
 // maxAnswers bounds [Track.Answers].
 const maxAnswers = 50
-
-// answered takes down what a continuation got.
-func (t *Track) answered(e TurnEnded, p Policy) {
-	if strings.TrimSpace(e.Reached.Answer) == "" || p.SameWindow <= 0 {
-		return
-	}
-	t.Answers = append(t.Answers, Answer{nameOf(essence(e.Reached.Answer)), e.At})
-	t.Answers = slices.DeleteFunc(t.Answers, func(a Answer) bool { return e.At.Sub(a.At).Abs() > p.SameWindow })
-	t.Answers = t.Answers[max(0, len(t.Answers)-maxAnswers):]
-}
 
 func later(a, b time.Time) time.Time {
 	if b.After(a) {

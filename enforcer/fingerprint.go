@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -15,29 +16,16 @@ type fingerprint [sha256.Size]byte
 
 // fingerprintOf makes two calls alike when they ask for the same and get the same but for what changes by itself.
 func fingerprintOf(c Call) fingerprint {
-	h := sha256.New()
-	for _, part := range [][]byte{[]byte(c.Tool), canonical(c.Tool, c.Input), {outcome(c.Failed)}} {
-		h.Write(part)
-		h.Write([]byte{0})
-	}
 	// The ends of an output hold what changes by itself; what lies between them is compared as it is.
 	const end = 64 << 10
 	first, middle, last := c.Output, "", ""
 	if len(first) > 2*end {
 		first, middle, last = first[:end], first[end:len(first)-end], first[len(first)-end:]
 	}
-	for _, part := range []string{Normalize(first), middle, Normalize(last)} {
-		h.Write([]byte(part))
-		h.Write([]byte{0})
+	parts := []string{
+		c.Tool, string(canonical(c.Tool, c.Input)), fmt.Sprint(c.Failed), Normalize(first), middle, Normalize(last),
 	}
-	return fingerprint(h.Sum(nil))
-}
-
-func outcome(failed bool) byte {
-	if failed {
-		return 1
-	}
-	return 0
+	return sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 }
 
 // canonical writes arguments with sorted keys and without white space. A command's description is left out: it is

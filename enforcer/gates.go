@@ -183,7 +183,7 @@ func failures(v view) *Decision {
 		why = "; the last one ended with: " + v.Broken
 	}
 	switch {
-	case v.repeats():
+	case v.Same > 1 && reached(v.Same, v.MaxFailures):
 		return letGoIf(true, "it said the same %d times and called no tool", v.Same)
 	case !reached(n, v.MaxFailures):
 		return nil

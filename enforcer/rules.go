@@ -2,8 +2,10 @@ package enforcer
 
 import (
 	"regexp"
-	"sync"
+	"strings"
 	"time"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // Rules are the numbers by which a turn is judged while it runs. Start from [DefaultRules].
@@ -40,8 +42,8 @@ type Rules struct {
 	SameOutput int
 	// SamePolling is the same for commands that wait for something. Defaults to 10 (SEMANTICS §5).
 	SamePolling int
-	// Polling says which commands wait for something. Defaults to [DefaultPolling]; to have none, give a pattern that
-	// matches nothing.
+	// Polling says which commands wait for something. Defaults to sleep, wait, tail -f, status commands and the like; to have
+	// none, give a pattern that matches nothing.
 	Polling []*regexp.Regexp
 	// SameError is how often the same call may fail in the same way before the agent is told to find another way.
 	// Defaults to 3 (SEMANTICS §5). Off: it is stopped without being told.
@@ -82,37 +84,23 @@ func DefaultRules() Rules {
 // reached compares a count with a rule's number.
 func reached(count, number int) bool { return number >= 0 && count >= number }
 
-// Compiled when they are first used: most commands start without them.
-var defaultPolling = sync.OnceValue(func() []*regexp.Regexp {
-	return compile(
-		`\bsleep\s+["'$]*\d`,
-		`(?:^|[;&|]\s*)(?:wait|jobs)\b`,
-		`\btail\s(?:.*\s)?(?:-[a-zA-Z]*[fF]|--follow)`,
-		`(?:^|[;&|]\s*)watch\s`,
-		`\b(?:kubectl|oc|helm)\s+(?:.*\s)?(?:get|rollout|wait|describe|logs|status|top)\b`,
-		`\b(?:docker|podman)(?:[- ]compose)?\s+(?:container\s+)?(?:ps|logs|inspect|wait|stats|top)\b`,
-		`\bgh\s+(?:run|pr|workflow|release)\s+(?:watch|view|list|checks|status)\b`,
-		`\bglab\s+(?:ci|pipeline)\s+(?:status|view|list)\b`,
-		`\b(?:curl|wget)\b.*(?:health|ready|live|status|ping)`,
-		`\bsystemctl\s+(?:.*\s)?(?:status|is-active)\b`,
-		`\b(?:pgrep|pg_isready|lsof|netstat|squeue|nvidia-smi)\b`,
-		`\bps\s+(?:aux|-)`,
-		`\bnc\s+-\w*z`,
-		`\bredis-cli\s+.*ping\b`,
-		`\baws\s+\S+\s+(?:wait|describe-\S+|get-\S+)\b`,
-		`\bgcloud\s.*\b(?:describe|list)\b`,
-	)
-})
-
-// DefaultPolling are the shell commands that are made to be run again with the same answer until something is ready:
-// sleep, wait, tail -f, watch, ps, and the status commands of kubectl, docker, gh, systemd, clouds, and health checks
-// by curl.
-func DefaultPolling() []*regexp.Regexp { return defaultPolling() }
-
-func compile(patterns ...string) []*regexp.Regexp {
-	var out []*regexp.Regexp
-	for _, p := range patterns {
-		out = append(out, regexp.MustCompile(p))
-	}
-	return out
-}
+// defaultPolling are shell commands that are made to be run again with the same answer until something is ready: sleep,
+// wait, tail -f, watch, ps, and the status commands of kubectl, docker, gh, systemd, clouds, and health checks by curl.
+var defaultPolling = text.Regexp(strings.Join([]string{
+	`\bsleep\s+["'$]*\d`,
+	`(?:^|[;&|]\s*)(?:wait|jobs)\b`,
+	`\btail\s(?:.*\s)?(?:-[a-zA-Z]*[fF]|--follow)`,
+	`(?:^|[;&|]\s*)watch\s`,
+	`\b(?:kubectl|oc|helm)\s+(?:.*\s)?(?:get|rollout|wait|describe|logs|status|top)\b`,
+	`\b(?:docker|podman)(?:[- ]compose)?\s+(?:container\s+)?(?:ps|logs|inspect|wait|stats|top)\b`,
+	`\bgh\s+(?:run|pr|workflow|release)\s+(?:watch|view|list|checks|status)\b`,
+	`\bglab\s+(?:ci|pipeline)\s+(?:status|view|list)\b`,
+	`\b(?:curl|wget)\b.*(?:health|ready|live|status|ping)`,
+	`\bsystemctl\s+(?:.*\s)?(?:status|is-active)\b`,
+	`\b(?:pgrep|pg_isready|lsof|netstat|squeue|nvidia-smi)\b`,
+	`\bps\s+(?:aux|-)`,
+	`\bnc\s+-\w*z`,
+	`\bredis-cli\s+.*ping\b`,
+	`\baws\s+\S+\s+(?:wait|describe-\S+|get-\S+)\b`,
+	`\bgcloud\s.*\b(?:describe|list)\b`,
+}, "|"))

@@ -1,12 +1,12 @@
 package enforcer
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
@@ -58,7 +58,7 @@ type record struct {
 // NewWindow begins to watch a session.
 func NewWindow(session string, r Rules) *Window {
 	if r.Polling == nil {
-		r.Polling = defaultPolling()
+		r.Polling = []*regexp.Regexp{defaultPolling()}
 	}
 	if r.Window < 1 {
 		r.Window = DefaultRules().Window
@@ -74,7 +74,11 @@ func (w *Window) Call(c Call) {
 	w.known[c.ID] = true
 	r := record{mark: fingerprintOf(c), polling: waits(c.Input, w.rules.Polling)}
 	isNew := !slices.ContainsFunc(w.calls, func(old record) bool { return old.mark == r.mark })
-	w.add(r)
+	w.calls = append(w.calls, r)
+	if over := len(w.calls) - w.rules.Window; over > 0 {
+		w.calls = slices.Delete(w.calls, 0, over)
+		w.edited = max(0, w.edited-over)
+	}
 	if isNew && !c.Failed {
 		w.fresh = true
 		if c.Edited {
@@ -83,14 +87,6 @@ func (w *Window) Call(c Call) {
 	}
 	w.repeated(c, r)
 	w.alternating()
-}
-
-func (w *Window) add(r record) {
-	w.calls = append(w.calls, r)
-	if over := len(w.calls) - w.rules.Window; over > 0 {
-		w.calls = slices.Delete(w.calls, 0, over)
-		w.edited = max(0, w.edited-over)
-	}
 }
 
 // repeated looks for calls that are like the newest.
@@ -107,30 +103,20 @@ func (w *Window) repeated(c Call, newest record) {
 	}
 	switch {
 	case c.Failed && !newest.polling:
-		w.told(told{
-			rule: boulder.RuleErrors, n: n, nudge: w.rules.SameError, stop: w.rules.SameErrorStop, afterNudge: c.AfterNudge,
-			reason: fmt.Sprintf("%s failed %s in the same way", c.brief(), times),
-		})
+		w.nudgeOrStop(boulder.RuleErrors, n, w.rules.SameError, w.rules.SameErrorStop, c.AfterNudge,
+			fmt.Sprintf("%s failed %s in the same way", c.brief(), times))
 	case reached(n, limit):
-		w.found(Stop, boulder.RuleRepeat, "%s was called %s and gave the same output each time", c.brief(), times)
+		w.found(Stop, boulder.RuleRepeat, c.brief()+" was called "+times+" and gave the same output each time")
 	}
 }
 
-// told is a rule that nudges before it stops.
-type told struct {
-	rule           boulder.Rule
-	n, nudge, stop int
-	afterNudge     bool
-	reason         string
-}
-
-func (w *Window) told(t told) {
-	if reached(t.n, t.nudge) {
-		w.found(Nudge, t.rule, "%s", t.reason)
+func (w *Window) nudgeOrStop(rule boulder.Rule, n, nudge, stop int, afterNudge bool, reason string) {
+	if reached(n, nudge) {
+		w.found(Nudge, rule, reason)
 	}
 	// What was under way when the nudge came is not held against the agent, within limits.
-	if reached(t.n, t.stop) && (t.afterNudge || t.nudge < 0 || t.n >= 2*t.stop) {
-		w.found(Stop, t.rule, "%s", t.reason)
+	if reached(n, stop) && (afterNudge || nudge < 0 || n >= 2*stop) {
+		w.found(Stop, rule, reason)
 	}
 }
 
@@ -147,7 +133,7 @@ func (w *Window) alternating() {
 			return
 		}
 	}
-	w.found(Stop, boulder.RuleAlternate, "the last %d calls are the same two in turns, with the same outputs", n)
+	w.found(Stop, boulder.RuleAlternate, fmt.Sprintf("the last %d calls are the same two in turns, with the same outputs", n))
 }
 
 // Message takes in an answer of the model that ended. One that is known is passed over.
@@ -161,10 +147,8 @@ func (w *Window) Message(m Message) {
 		return
 	}
 	w.idle++
-	w.told(told{
-		rule: boulder.RuleIdle, n: w.idle, nudge: w.rules.Idle, stop: w.rules.IdleStop, afterNudge: m.AfterNudge,
-		reason: text.Plural(w.idle, "message") + " in a row called no tool, and the turn went on",
-	})
+	w.nudgeOrStop(boulder.RuleIdle, w.idle, w.rules.Idle, w.rules.IdleStop, m.AfterNudge,
+		text.Plural(w.idle, "message")+" in a row called no tool, and the turn went on")
 }
 
 // Compacted takes in that the conversation was replaced by a summary.
@@ -175,38 +159,25 @@ func (w *Window) Compacted() {
 	w.compactions++
 	w.fresh = false
 	if reached(w.compactions, w.rules.Compactions) {
-		w.found(Stop, boulder.RuleCompaction,
-			"the conversation was compacted %s without a new successful tool call between", text.Plural(w.compactions, "time"))
+		w.found(Stop, boulder.RuleCompaction, "the conversation was compacted "+text.Plural(w.compactions, "time")+
+			" without a new successful tool call between")
 	}
 }
 
-func (w *Window) found(kind Kind, rule boulder.Rule, format string, args ...any) {
-	if slices.ContainsFunc(w.Findings, func(f Decision) bool { return f.Kind == kind && f.Rule == rule }) {
-		return
+func (w *Window) found(kind Kind, rule boulder.Rule, reason string) {
+	if !slices.ContainsFunc(w.Findings, func(f Decision) bool { return f.Kind == kind && f.Rule == rule }) {
+		w.Findings = append(w.Findings, Decision{Kind: kind, Rule: rule, Reason: reason, Session: w.session})
 	}
-	reason := fmt.Sprintf(format, args...)
-	w.Findings = append(w.Findings, Decision{Kind: kind, Rule: rule, Reason: reason, Session: w.session})
 }
 
 // brief is the call as people know it.
 func (c Call) brief() string {
-	const kept = 100
-	what := strings.ToValidUTF8(string(c.Input), "\uFFFD")
-	if command := commandOf(c.Input); command != "" {
-		what = command
-	}
-	what = strings.Join(strings.Fields(what), " ")
-	if utf8.RuneCountInString(what) > kept {
-		what = string([]rune(what)[:kept-1]) + "…"
-	}
-	return strings.TrimSpace("`" + c.Tool + "` " + what)
+	return strings.TrimSpace("`" + c.Tool + "` " + text.Short(cmp.Or(commandOf(c.Input), string(c.Input)), 100))
 }
 
 // commandOf is the shell command of a call, if it has one.
 func commandOf(input json.RawMessage) string {
-	var args struct {
-		Command string `json:"command"`
-	}
+	var args struct{ Command string }
 	if json.Unmarshal(input, &args) != nil {
 		return ""
 	}

@@ -3,6 +3,7 @@ package enforcer
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -209,7 +210,7 @@ func TestPolling(t *testing.T) {
 		"systemctl --user status x": true, "ps aux | grep node": true, "go test ./...": false, "npm run watcher": false,
 		"cat sleepy.txt": false,
 	} {
-		if got := waits(bash(command, "").Input, defaultPolling()); got != want {
+		if got := waits(bash(command, "").Input, []*regexp.Regexp{defaultPolling()}); got != want {
 			t.Errorf("%q waits for something: %v, want %v", command, got, want)
 		}
 	}

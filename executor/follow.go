@@ -71,7 +71,7 @@ func (t *turn) follow(ctx context.Context) error {
 	for ended := false; !ended; {
 		retries := t.tree.Retries()
 		if i := slices.IndexFunc(retries, func(r session.Retrying) bool { return hopeless(r.Message) }); i >= 0 {
-			return t.giveUp(ctx, retries[i], "", 0)
+			return t.giveUp(ctx, retries[i], "")
 		}
 		if at := t.seen.recheck; !at.IsZero() && !t.cfg.Now().Before(at) {
 			p, err := t.position(ctx)
@@ -92,7 +92,7 @@ func (t *turn) follow(ctx context.Context) error {
 			t.seen.stopped, t.seen.rule = d.Reason, d.Rule
 			return t.stopSession(ctx, t.dir, t.job.Attempt.SessionID)
 		case enforcer.Yield:
-			return t.giveUp(ctx, retries[0], d.Reason, d.RetryAfter)
+			return t.giveUp(ctx, retries[0], d.Reason)
 		case enforcer.Lose:
 			return fmt.Errorf("%w: %s", boulder.ErrTrouble, d.Reason)
 		case enforcer.Nudge:

@@ -45,11 +45,10 @@ func nudgeText(d enforcer.Decision) string {
 
 // giveUp ends the turn because a provider refuses a session of the tree for good, or needs time that is better spent
 // without a slot.
-func (t *turn) giveUp(ctx context.Context, r session.Retrying, reason string, after time.Duration) error {
-	began := t.cfg.Now()
+func (t *turn) giveUp(ctx context.Context, r session.Retrying, reason string) error {
 	if err := t.stopSession(ctx, t.dir, t.job.Attempt.SessionID); err != nil {
 		return err
 	}
-	after = max(0, after-t.cfg.Now().Sub(began)).Round(time.Millisecond)
+	after := max(0, r.Next.Sub(t.cfg.Now())).Round(time.Millisecond)
 	return retryFault(r.Message, cmp.Or(r.Model.String(), t.modelName(opencode.ModelRef{})), reason, after)
 }
