@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -250,9 +251,9 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	case opencode.StatusChanged:
 		return t.status(own, p.Status)
 	case opencode.SessionFailed:
-		if own && p.Err != nil {
-			t.seen.failed = p.Err
-			return !t.seen.busy, nil // one that could not even begin says nothing more
+		if own {
+			t.seen.failed = cmp.Or(p.Err, t.seen.failed)
+			ended = p.Err != nil && !t.seen.busy // one that could not even begin says nothing more
 		}
 	case opencode.MessageUpdated:
 		return false, t.answered(p.Message)
@@ -263,7 +264,7 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 			return false, t.todos(p.Todos)
 		}
 	}
-	return false, nil
+	return ended, nil
 }
 
 func (t *turn) status(own bool, s opencode.Status) (ended bool, err error) {

@@ -146,4 +146,3 @@ func (t *turn) relative(path string) string {
 	}
 	return path
 }
-
