@@ -1,21 +1,29 @@
-// Package blockers keeps what only a person can answer: questions that agents report with the blocker tool, and
-// permissions and questions that OpenCode asked for while nobody was there.
+// Package blockers keeps what only the user can answer: questions that agents report with the blocker tool, and
+// permissions and questions that OpenCode asked for while the user was away.
 //
-// A [Desk] writes each down twice: in a database of its own, which is the truth, and in blockers.md, which is for people
-// and theirs to edit. It rules on asks by a [Policy], takes people's answers, and knows which of them have not reached
-// their sub-task. Any number of processes may have a desk on the same files: each operation opens the database, waits for
-// whoever has it, and gives it up again.
+// A [Desk] writes each down twice: in a database of its own, which is the truth, and in blockers.md, which is the user's to
+// edit. It rules on asks by a [Policy], takes the user's answers, and knows which of them have not reached their sub-task.
+// Any number of processes may have a desk on the same files: each operation opens the database, waits for whoever has it,
+// and gives it up again.
 package blockers
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
 	"unicode"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/bouldermgr/manager/internal/boltfile"
+	"github.com/bouldermgr/manager/store"
 )
 
 const (
@@ -25,6 +33,23 @@ const (
 	DefaultFile = "blockers.md"
 	// DefaultTool is how OpenCode names the tool of a server called "manager".
 	DefaultTool = "manager_blocker"
+
+	schemaVersion = 2
+	// patience is how long an operation waits for others. One of them takes some milliseconds.
+	patience = 5 * time.Second
+)
+
+// The database, as buckets (name/) and keys. A number is 8 bytes, big endian; B7 has the number 7.
+//
+//	meta/
+//	    schema                       version of this tree, decimal
+//	records/
+//	    <number>                     record (JSON)
+//	switches/
+//	    project, session/<session>   "on" or "off"
+var (
+	bucketRecords  = []byte("records")
+	bucketSwitches = []byte("switches")
 )
 
 // Config of a [Desk]. Path and Root are needed.
@@ -63,16 +88,12 @@ var (
 	ErrNoAnswer = errors.New("that is no answer")
 )
 
-// Desk is where blockers are taken down and answered. Its methods may be called from any goroutine. They wait up to five
+// Desk is where blockers are recorded and answered. Its methods may be called from any goroutine. They wait up to five
 // seconds for others who use the database, and then fail with [store.ErrHeld]; of a file that is damaged, foreign or
 // from a newer manager they say so ([store.ErrUnusable], [store.VersionError]) and leave it alone.
 type Desk struct {
-	cfg  Config
-	list list
-	// turn lets the goroutines of this process queue here: bbolt looks every 50 ms whether a file is free, so that many who
-	// wait there are served late and out of order.
-	turn     chan struct{}
-	patience time.Duration // how long to wait for other processes
+	cfg      Config
+	patience time.Duration
 	// failpoint is called between steps, by name. For tests, which end the process there.
 	failpoint func(step string)
 }
@@ -100,23 +121,23 @@ func Open(cfg Config) (*Desk, error) {
 	if err := cfg.Policy.Validate(); err != nil {
 		return nil, fmt.Errorf("open blockers: %w", err)
 	}
-	d := &Desk{cfg: cfg, turn: make(chan struct{}, 1), patience: patience, failpoint: func(string) {}}
-	d.list = list{root: cfg.Root, name: filepath.ToSlash(filepath.Clean(cfg.File)), failpoint: func(step string) { d.failpoint(step) }}
-	return d, nil
+	cfg.File = filepath.Clean(cfg.File)
+	return &Desk{cfg: cfg, patience: patience, failpoint: func(string) {}}, nil
 }
 
 // checkFile refuses a name that could lead out of the project, or to manager's or git's own files.
 func checkFile(name string) error {
+	slashed := filepath.ToSlash(name)
 	switch {
 	case filepath.IsAbs(name) || !filepath.IsLocal(name):
 		return errors.New("it has to be in the project: give a path relative to it, without \"..\"")
 	case strings.ContainsFunc(name, unicode.IsControl):
 		return errors.New("it has control characters in it")
-	case strings.HasSuffix(filepath.ToSlash(name), "/") || filepath.Clean(name) == ".":
+	case strings.HasSuffix(slashed, "/") || filepath.Clean(name) == ".":
 		return errors.New("it is a directory and not a file")
 	}
-	for part := range strings.SplitSeq(filepath.ToSlash(filepath.Clean(name)), "/") {
-		if strings.EqualFold(part, ".git") || strings.EqualFold(part, ".manager") {
+	for part := range strings.SplitSeq(slashed, "/") {
+		if strings.EqualFold(part, ".git") || strings.EqualFold(part, store.DirName) {
 			return fmt.Errorf("%s is not for people to edit: choose another place", part)
 		}
 	}
@@ -125,3 +146,90 @@ func checkFile(name string) error {
 
 // now is in UTC and without a monotonic part, so that it is the same after it was stored.
 func (d *Desk) now() time.Time { return d.cfg.Now().UTC().Round(0) }
+
+// access is what an operation does with the database.
+type access int
+
+const (
+	reading  access = iota // where nothing is stored, there is nothing to do
+	changing               // likewise
+	making                 // the database is made if it is not there
+)
+
+// with opens the database for the time of fn. What fn changes is on disk when with returns. Then what blockers.md lacks is
+// written; that this could not be done is no error: it is tried again with the next operation.
+func (d *Desk) with(ctx context.Context, how access, fn func(*bolt.Tx) error) error {
+	var said error // by fn; everything else is about the file
+	lacking := false
+	run := func(tx *bolt.Tx) error {
+		if how == reading {
+			all, _ := records(tx)
+			_, items := unlisted(all)
+			lacking = len(items) > 0
+		}
+		said = fn(tx)
+		return said
+	}
+	db, err := d.open(ctx, how)
+	if how != making && errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		do := db.Update
+		if how == reading {
+			do = db.View
+		}
+		if err = do(ctx, run); err == nil && how != reading {
+			d.failpoint("committed")
+			d.unwritten(db.Update(ctx, d.flush))
+		}
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil && !errors.Is(err, said) && ctx.Err() == nil {
+		return fmt.Errorf("blockers in %s: %w", d.cfg.Path, err)
+	}
+	if err == nil && lacking {
+		d.unwritten(d.Flush(ctx))
+	}
+	return err
+}
+
+func (d *Desk) unwritten(err error) {
+	if err != nil {
+		d.cfg.Logger.Warn("blockers: list not written", "file", d.cfg.File, "error", err)
+	}
+}
+
+func (d *Desk) open(ctx context.Context, how access) (*boltfile.DB, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if dir := filepath.Dir(d.cfg.Path); dir == filepath.Join(d.cfg.Root, store.DirName) {
+		// A link would let the files of a project choose where its state is.
+		if info, err := os.Lstat(dir); err == nil && !info.IsDir() {
+			return nil, fmt.Errorf("%w: %s is not a directory", store.ErrUnusable, dir)
+		}
+		if how == making {
+			if _, err := store.EnsureDir(d.cfg.Root); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if how == changing {
+		if _, err := os.Lstat(d.cfg.Path); err != nil {
+			return nil, err
+		}
+	}
+	wait := d.patience
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(end))
+	}
+	db, err := boltfile.Open(d.cfg.Path, boltfile.Options{
+		Version: schemaVersion, Buckets: []string{string(bucketRecords), string(bucketSwitches)}, ReadOnly: how == reading,
+		Timeout: max(wait, 1), Logger: d.cfg.Logger,
+	})
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return db, err
+}

@@ -96,26 +96,19 @@ func (d *Desk) taken(ask boulder.Blocker) *record {
 	r := &record{Blocker: ask}
 	b := &r.Blocker
 	b.Ask, b.Options, b.Status = &a, slices.Clone(ask.Options), boulder.BlockerPending
-	asks := a.Kind == boulder.AskPermission
-	parts := []string{ask.SessionID, string(a.Kind), a.Permission}
-	if asks {
-		patterns := a.Patterns
-		if len(patterns) == 0 {
-			patterns = []string{""}
-		}
-		for _, p := range patterns {
+	key := []string{ask.SessionID, string(a.Kind), a.Permission}
+	if a.Kind == boulder.AskPermission {
+		for _, p := range patternsOf(&a) {
 			r.Grants = append(r.Grants, grantKey(ask.Scope(), a.Permission, d.cfg.Redact(p)))
 		}
-		parts = append(parts, r.Grants...)
 	}
 	d.tidy(b)
-	category, question := boulder.BlockerQuestion, "The agent asked a question without words."
-	if asks {
-		category, question = boulder.BlockerPermission, fmt.Sprintf("May the agent use %s?", wanted(&a))
-	} else {
-		parts = append(append(parts, text.Fold(b.Question)), b.Options...)
+	category, question := boulder.BlockerPermission, fmt.Sprintf("May the agent use %s?", wanted(&a))
+	if a.Kind == boulder.AskQuestion {
+		category, question = boulder.BlockerQuestion, "The agent asked a question without words."
+		key = append(append(key, text.Fold(b.Question)), b.Options...)
 	}
-	r.Ask = hashed(parts...)
+	r.Ask = hashed(append(key, r.Grants...)...)
 	who := "OpenCode"
 	if a.Tool != "" {
 		who = "The tool " + a.Tool
@@ -179,7 +172,7 @@ func granted(all []*record, keys []string) bool {
 	return len(keys) > 0 && !slices.ContainsFunc(keys, func(k string) bool { return !slices.Contains(given, k) })
 }
 
-// Ruling says what has become of a ruling to wait. That the time is over is taken down.
+// Ruling says what has become of a ruling to wait. That the time is over is stored.
 func (d *Desk) Ruling(ctx context.Context, id string) (ruling boulder.Ruling, err error) {
 	news := false
 	rule := func(r *record) error {
@@ -187,8 +180,7 @@ func (d *Desk) Ruling(ctx context.Context, id string) (ruling boulder.Ruling, er
 			return fmt.Errorf("%w: there is no ask %s", ErrNotFound, r.Blocker.ID)
 		}
 		ruling = d.ruling(&r.Blocker)
-		news = ruling.Reply != r.Blocker.Ask.Reply
-		r.Blocker.Ask.Reply = ruling.Reply
+		news, r.Blocker.Ask.Reply = ruling.Reply != r.Blocker.Ask.Reply, ruling.Reply
 		return nil
 	}
 	if err = d.one(ctx, reading, id, rule); err == nil && news {
@@ -200,12 +192,11 @@ func (d *Desk) Ruling(ctx context.Context, id string) (ruling boulder.Ruling, er
 // ruling is the ruling at this moment.
 func (d *Desk) ruling(b *boulder.Blocker) boulder.Ruling {
 	ruling := boulder.Ruling{BlockerID: b.ID, Reply: boulder.ReplyDiverted}
+	answered := b.Status == boulder.BlockerAnswered
 	switch {
-	case b.Status == boulder.BlockerAnswered && b.Allowed:
+	case answered && (b.Allowed || b.Ask.Kind == boulder.AskQuestion):
 		ruling.Reply, ruling.Message = boulder.ReplyAllowed, b.Answer
-	case b.Status == boulder.BlockerAnswered && b.Ask.Kind == boulder.AskQuestion:
-		ruling.Reply, ruling.Message = boulder.ReplyAllowed, b.Answer
-	case b.Status == boulder.BlockerAnswered:
+	case answered:
 		ruling.Message = "A person refused this permission and says: " + b.Answer
 	case b.Status == boulder.BlockerPending && d.now().Before(b.Until):
 		ruling.Reply, ruling.Until = boulder.ReplyWaiting, b.Until
@@ -215,8 +206,8 @@ func (d *Desk) ruling(b *boulder.Blocker) boulder.Ruling {
 	return ruling
 }
 
-// Gone takes down that the session got no reply: it does not wait any longer, or a refusal of another ask swept this one
-// away. The blocker stays for a person to see. It may be called again, and after an answer.
+// Gone stores that the session got no reply: it does not wait any longer, or a refusal of another ask swept this one away.
+// The blocker stays for the user to see. It may be called again, and after an answer.
 func (d *Desk) Gone(ctx context.Context, id string) error {
 	return d.one(ctx, changing, id, func(r *record) error {
 		if r.Blocker.Ask != nil && !r.Blocker.Status.Settled() {
@@ -227,27 +218,23 @@ func (d *Desk) Gone(ctx context.Context, id string) error {
 }
 
 // Instruction is what an agent is told whose ask is diverted: that it is refused and recorded, and how to go on. It gives no
-// tasks and no next steps: the agent knows them (seed 003, FR-008 and FR-010). toolName is what the agent knows the blocker
-// tool as; empty: it has none.
-func Instruction(toolName string, ask boulder.Blocker) string {
-	var s strings.Builder
-	hard := " If a part of your task cannot be done without it, leave that part out and say so in your final message."
+// tasks and no next steps: the agent knows them (seed 003, FR-008 and FR-010). tool is what the agent knows the blocker tool
+// as; empty: it has none.
+func Instruction(tool string, ask boulder.Blocker) string {
+	said := "Nobody is there to answer. The question is recorded for a person to see; do not ask it again."
+	how := "Choose what can be changed later, go on with it, and say so in your final message."
+	if tool != "" {
+		how = "If you may choose yourself, find three options, choose one, go on with it, and report it with the tool " + tool +
+			" and blocks_progress false; if you must not, call " + tool + " with blocks_progress true."
+	}
 	if ask.Ask != nil && ask.Ask.Kind == boulder.AskPermission {
-		s.WriteString("Nobody is there to give this permission (" + wanted(ask.Ask) + "). It is refused, and recorded for a " +
-			"person to see. Do not ask for it again, and do not do the same in another way.")
-		if toolName != "" {
-			hard = " If a part of your task cannot be done without it, call the tool " + toolName + " once, with category " +
-				"permission and blocks_progress true."
-		}
-	} else {
-		s.WriteString("Nobody is there to answer. The question is recorded for a person to see; do not ask it again.")
-		hard = " Choose what can be changed later, go on with it, and say so in your final message."
-		if toolName != "" {
-			hard = " If you may choose yourself, find three options, choose one, go on with it, and report it with the tool " +
-				toolName + " and blocks_progress false; if you must not, call " + toolName + " with blocks_progress true."
+		said = "Nobody is there to give this permission (" + wanted(ask.Ask) + "). It is refused, and recorded for a person to " +
+			"see. Do not ask for it again, and do not do the same in another way."
+		how = "If a part of your task cannot be done without it, leave that part out and say so in your final message."
+		if tool != "" {
+			how = "If a part of your task cannot be done without it, call the tool " + tool + " once, with category permission " +
+				"and blocks_progress true."
 		}
 	}
-	s.WriteString(hard)
-	s.WriteString(" Move on with the next non-blocking issues.")
-	return s.String()
+	return said + " " + how + " Move on with the next non-blocking issues."
 }

@@ -24,7 +24,6 @@ func TestDivert(t *testing.T) {
 	d := p.desk(t)
 	a := permission("per_1", "git push *", "git tag *")
 	a.Ask.Arguments = `{"command":"git push && git tag v1"}`
-	r := divert(t, d, a)
 	want := boulder.Ruling{
 		BlockerID: "B1", Reply: boulder.ReplyDiverted,
 		Message: "Nobody is there to give this permission (bash: git push *, git tag *). It is refused, and recorded for a " +
@@ -32,7 +31,7 @@ func TestDivert(t *testing.T) {
 			"done without it, call the tool manager_blocker once, with category permission and blocks_progress true. Move on " +
 			"with the next non-blocking issues.",
 	}
-	if diff := cmp.Diff(want, r); diff != "" {
+	if diff := cmp.Diff(want, divert(t, d, a)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	record := boulder.Blocker{
@@ -49,17 +48,15 @@ func TestDivert(t *testing.T) {
 	}
 	p.clock.pass(time.Hour)
 	for _, request := range []string{"per_1", "per_2"} { // after a restart; and asked again
-		a := permission(request, "git push *", "git tag *")
-		if diff := cmp.Diff(want, divert(t, p.desk(t), a)); diff != "" {
+		if diff := cmp.Diff(want, divert(t, p.desk(t), permission(request, "git push *", "git tag *"))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", request, diff)
 		}
 	}
 	if r := divert(t, d, permission("per_3", "git push *")); r.BlockerID != "B2" {
 		t.Errorf("something else: %+v", r)
 	}
-	elsewhere := a
-	elsewhere.SessionID = "ses_other"
-	if r := divert(t, d, elsewhere); r.BlockerID != "B3" {
+	a.SessionID = "ses_other"
+	if r := divert(t, d, a); r.BlockerID != "B3" {
 		t.Errorf("another session: %+v", r)
 	}
 }
@@ -67,12 +64,9 @@ func TestDivert(t *testing.T) {
 // A question is answered in the agent's stead; what is told depends on whether it has the tool.
 func TestDivertQuestion(t *testing.T) {
 	t.Parallel()
-	p := newProject(t)
-	d := p.desk(t)
-	q := ask(boulder.Ask{Kind: boulder.AskQuestion, RequestID: "que_1"})
-	q.Question, q.Options = "Which colour?", []string{"red", "blue"}
-	r := divert(t, d, q)
-	if r.Reply != boulder.ReplyDiverted || !strings.HasPrefix(r.Message, "Nobody is there to answer.") ||
+	d := newProject(t).desk(t)
+	q := question("que_1", "Which colour?", "red", "blue")
+	if r := divert(t, d, q); r.Reply != boulder.ReplyDiverted || !strings.HasPrefix(r.Message, "Nobody is there to answer.") ||
 		!strings.Contains(r.Message, DefaultTool+" and blocks_progress false") {
 		t.Errorf("%+v", r)
 	}
@@ -83,7 +77,7 @@ func TestDivertQuestion(t *testing.T) {
 	if r := divert(t, d, q); r.BlockerID != "B1" {
 		t.Errorf("asked again while nobody has answered: %+v", r)
 	}
-	settle(t, d, "B1", Settlement{Status: boulder.BlockerAnswered, Answer: "red"})
+	settle(t, d, "B1", answered("red"))
 	if r := divert(t, d, q); r.BlockerID != "B2" {
 		t.Errorf("asked again after it was answered: %+v", r)
 	}
@@ -98,27 +92,26 @@ func TestDivertQuestion(t *testing.T) {
 func TestDivertAndWait(t *testing.T) {
 	t.Parallel()
 	yes := Settlement{Status: boulder.BlockerAnswered, Allowed: true, Answer: "Only this branch."}
-	no := Settlement{Status: boulder.BlockerAnswered, Answer: "Open a pull request instead."}
-	skip := Settlement{Status: boulder.BlockerSkipped}
 	for name, c := range map[string]struct {
+		ask     boulder.Blocker
 		says    Settlement
 		after   time.Duration
 		want    boulder.AskReply
 		message string
 	}{
-		"allowed":        {yes, 59 * time.Second, boulder.ReplyAllowed, "Only this branch."},
-		"refused":        {no, time.Second, boulder.ReplyDiverted, "A person refused this permission and says: Open a pull"},
-		"skipped":        {skip, time.Second, boulder.ReplyDiverted, "Nobody is there"},
-		"nobody":         {Settlement{}, time.Minute, boulder.ReplyDiverted, "Nobody is there"},
-		"not yet":        {Settlement{}, 59 * time.Second, boulder.ReplyWaiting, ""},
-		"allowed later":  {yes, time.Hour, boulder.ReplyAllowed, "Only this branch."},
-		"restart, later": {Settlement{}, time.Hour, boulder.ReplyDiverted, "Nobody is there"},
+		"allowed":       {permission("per_1", "ls"), yes, 59 * time.Second, boulder.ReplyAllowed, "Only this branch."},
+		"refused":       {permission("per_1", "ls"), answered("No."), time.Second, boulder.ReplyDiverted, "A person refused this permission and says: No."},
+		"skipped":       {permission("per_1", "ls"), skipped, time.Second, boulder.ReplyDiverted, "Nobody is there"},
+		"nobody":        {permission("per_1", "ls"), Settlement{}, time.Minute, boulder.ReplyDiverted, "Nobody is there"},
+		"not yet":       {permission("per_1", "ls"), Settlement{}, 59 * time.Second, boulder.ReplyWaiting, ""},
+		"allowed later": {permission("per_1", "ls"), yes, time.Hour, boulder.ReplyAllowed, "Only this branch."},
+		"a question":    {question("que_1", "Which colour?"), answered("red"), time.Second, boulder.ReplyAllowed, "red"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProject(t)
 			d := p.desk(t, waiting)
-			r := divert(t, d, permission("per_1", "git push *"))
+			r := divert(t, d, c.ask)
 			if r.Reply != boulder.ReplyWaiting || !r.Until.Equal(epoch.Add(time.Minute)) || r.BlockerID != "B1" {
 				t.Fatalf("%+v", r)
 			}
@@ -126,43 +119,22 @@ func TestDivertAndWait(t *testing.T) {
 			if c.says.Status != "" {
 				settle(t, p.desk(t), "B1", c.says)
 			}
-			check := func(how string, r boulder.Ruling, err error) {
-				t.Helper()
-				if err != nil || r.Reply != c.want || r.BlockerID != "B1" || !strings.HasPrefix(r.Message, c.message) {
-					t.Errorf("%s: %+v, %v", how, r, err)
+			r, err := d.Ruling(t.Context(), "B1")
+			check(t, err)
+			rulings := []boulder.Ruling{r}
+			if c.want != boulder.ReplyAllowed || c.ask.Ask.Kind == boulder.AskQuestion { // a permission is granted, see TestGrants
+				rulings = append(rulings, divert(t, p.desk(t, waiting), c.ask))
+			}
+			for _, r := range rulings {
+				if r.Reply != c.want || r.BlockerID != "B1" || !strings.HasPrefix(r.Message, c.message) {
+					t.Errorf("%+v", r)
 				}
 			}
-			r, err := d.Ruling(t.Context(), "B1")
-			check("ruling", r, err)
-			if reply := get1(t, d, "B1").Ask.Reply; reply != c.want {
+			if reply := get1(t, d, "B1").Ask.Reply; reply != c.want || len(listed(t, d, Filter{})) != 1 {
 				t.Errorf("recorded: %s", reply)
-			}
-			if c.want == boulder.ReplyAllowed {
-				return // asked again it is granted, see TestGrants
-			}
-			r, err = p.desk(t, waiting).Divert(t.Context(), permission("per_1", "git push *"))
-			check("the same request", r, err)
-			r, err = d.Divert(t.Context(), permission("per_2", "git push *"))
-			check("asked again", r, err)
-			if n := len(listed(t, d, Filter{})); n != 1 {
-				t.Errorf("%d records", n)
 			}
 		})
 	}
-	t.Run("question", func(t *testing.T) {
-		t.Parallel()
-		p := newProject(t)
-		d := p.desk(t, waiting)
-		q := ask(boulder.Ask{Kind: boulder.AskQuestion, RequestID: "que_1"})
-		q.Question = "Which colour?"
-		divert(t, d, q)
-		settle(t, d, "B1", Settlement{Status: boulder.BlockerAnswered, Answer: "red"})
-		for range 2 { // also for the same request after a restart
-			if r := divert(t, d, q); r.Reply != boulder.ReplyAllowed || r.Message != "red" || r.BlockerID != "B1" {
-				t.Errorf("%+v", r)
-			}
-		}
-	})
 }
 
 // What a person allows is allowed for the rest of the sub-task, in later attempts too, for exactly what was asked; nothing
@@ -172,57 +144,35 @@ func TestGrants(t *testing.T) {
 	p := newProject(t)
 	d := p.desk(t)
 	divert(t, d, permission("per_1", "git push", "git tag"))
-	settle(t, d, "B1", Settlement{Status: boulder.BlockerAnswered, Allowed: true})
-	try := func(what string, want boulder.AskReply, change func(*boulder.Blocker), patterns ...string) {
-		t.Helper()
-		a := permission("per_"+what, patterns...)
-		a.Attempt, a.SessionID = 3, "ses_later"
-		if change != nil {
-			change(&a)
-		}
-		r := divert(t, p.desk(t), a)
-		if r.Reply != want || (r.BlockerID == "") != (want == boulder.ReplyAllowed) {
-			t.Errorf("%s: %+v", what, r)
-		}
-	}
-	try("same", boulder.ReplyAllowed, nil, "git push", "git tag")
-	try("one", boulder.ReplyAllowed, nil, "git tag")
-	try("more", boulder.ReplyDiverted, nil, "git tag", "git rebase")
-	try("similar", boulder.ReplyDiverted, nil, "git push --force")
-	try("case", boulder.ReplyDiverted, nil, "Git push")
-	try("hidden", boulder.ReplyDiverted, nil, "git\x00 push")
-	try("none", boulder.ReplyDiverted, nil)
-	try("permission", boulder.ReplyDiverted, func(b *boulder.Blocker) { b.Ask.Permission = "edit" }, "git push")
-	try("sub-task", boulder.ReplyDiverted, func(b *boulder.Blocker) { b.SubTaskID = "web" }, "git push")
-	try("boulder", boulder.ReplyDiverted, func(b *boulder.Blocker) { b.BoulderID = "01JOTHER" }, "git push")
-	try("no run", boulder.ReplyDiverted, func(b *boulder.Blocker) { b.BoulderID, b.SubTaskID, b.Attempt = "", "", 0 }, "git push")
-
-	watched := permission("per_w", "git push")
-	watched.BoulderID, watched.SubTaskID, watched.Attempt, watched.SessionID = "", "", 0, "ses_watched"
-	id := divert(t, d, watched).BlockerID
-	settle(t, d, id, Settlement{Status: boulder.BlockerAnswered, Allowed: true})
-	if r := divert(t, d, watched); r.Reply != boulder.ReplyAllowed {
-		t.Errorf("a session's own: %+v", r)
-	}
-	watched.SessionID = "ses_another"
-	if r := divert(t, d, watched); r.Reply != boulder.ReplyDiverted {
-		t.Errorf("another session's: %+v", r)
-	}
-}
-
-// Only what asked for a permission can be allowed.
-func TestNothingToAllow(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	d := p.desk(t)
-	raise(t, d, hardInput("Which?"))
-	q := ask(boulder.Ask{Kind: boulder.AskQuestion, RequestID: "que_1"})
-	q.Question = "Who?"
-	divert(t, d, q)
-	for _, id := range []string{"B1", "B2"} {
-		_, err := d.Settle(t.Context(), id, Settlement{Status: boulder.BlockerAnswered, Allowed: true, Answer: "yes"})
-		if !errors.Is(err, ErrNoAnswer) || get1(t, d, id).Status != boulder.BlockerPending {
-			t.Errorf("%s: %v", id, err)
+	settle(t, d, "B1", allowed)
+	watched := boulder.BlockerScope{SessionID: "ses_watched"}
+	settle(t, d, divert(t, d, askedIn(watched, *permission("per_w", "git push").Ask)).BlockerID, allowed)
+	later, subTask, other := scope, scope, scope
+	later.Attempt, later.SessionID, subTask.SubTaskID, other.BoulderID = 3, "ses_later", "web", "01JOTHER"
+	for _, c := range []struct {
+		what, permission string
+		at               boulder.BlockerScope
+		allowed          bool
+		patterns         []string
+	}{
+		{"same", "bash", later, true, []string{"git push", "git tag"}},
+		{"one", "bash", later, true, []string{"git tag"}},
+		{"more", "bash", later, false, []string{"git tag", "git rebase"}},
+		{"similar", "bash", later, false, []string{"git push --force"}},
+		{"case", "bash", later, false, []string{"Git push"}},
+		{"hidden", "bash", later, false, []string{"git\x00 push"}},
+		{"none", "bash", later, false, nil},
+		{"permission", "edit", later, false, []string{"git push"}},
+		{"sub-task", "bash", subTask, false, []string{"git push"}},
+		{"boulder", "bash", other, false, []string{"git push"}},
+		{"a session's own", "bash", watched, true, []string{"git push"}},
+		{"another session's", "bash", boulder.BlockerScope{SessionID: "ses_api"}, false, []string{"git push"}},
+	} {
+		a := *permission("per_"+c.what, c.patterns...).Ask
+		a.Permission = c.permission
+		r := divert(t, p.desk(t), askedIn(c.at, a))
+		if (r.Reply == boulder.ReplyAllowed) != c.allowed || (r.BlockerID == "") != c.allowed {
+			t.Errorf("%s: %+v", c.what, r)
 		}
 	}
 }
@@ -232,43 +182,25 @@ func TestGone(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	d := p.desk(t, waiting)
-	for _, answered := range []bool{false, true} {
-		a := permission("per_1", fmt.Sprintf("cmd %v", answered))
-		id := divert(t, d, a).BlockerID
-		if answered {
-			settle(t, d, id, Settlement{Status: boulder.BlockerAnswered, Allowed: true})
-			if _, err := d.Ruling(t.Context(), id); err != nil {
-				t.Fatal(err)
-			}
-		}
+	divert(t, d, permission("per_1", "one"))
+	divert(t, d, permission("per_2", "two"))
+	settle(t, d, "B2", allowed)
+	_, err := d.Ruling(t.Context(), "B2")
+	check(t, err)
+	divert(t, p.desk(t), permission("per_3", "refused"))
+	raise(t, d, hardInput("Is this an ask?"))
+	for id, want := range map[string]boulder.AskReply{
+		"B1": boulder.ReplyGone, "B2": boulder.ReplyAllowed, "B3": boulder.ReplyGone, "B4": "",
+	} {
 		for range 2 {
-			if err := d.Gone(t.Context(), id); err != nil {
-				t.Fatal(err)
-			}
+			check(t, d.Gone(t.Context(), id))
 		}
-		b, want := get1(t, d, id), boulder.ReplyGone
-		if answered {
-			want = boulder.ReplyAllowed
-		}
-		if b.Ask.Reply != want || b.Status.Settled() != answered {
+		if b := get1(t, d, id); want != "" && b.Ask.Reply != want || b.Status.Settled() != (id == "B2") {
 			t.Errorf("%+v, %+v", b, b.Ask)
 		}
-		if answered {
-			continue
-		}
-		if r := divert(t, d, a); r.Reply != boulder.ReplyWaiting || get1(t, d, id).Ask.Reply != boulder.ReplyWaiting {
-			t.Errorf("it is back, and there is time left: %+v", r)
-		}
-		settle(t, d, id, Settlement{Status: boulder.BlockerSkipped})
 	}
-	swept := p.desk(t)
-	id := divert(t, swept, permission("per_9", "swept")).BlockerID
-	if err := swept.Gone(t.Context(), id); err != nil || get1(t, swept, id).Ask.Reply != boulder.ReplyGone {
-		t.Errorf("%v", err)
-	}
-	raise(t, d, hardInput("Which?"))
-	if err := d.Gone(t.Context(), "B4"); err != nil {
-		t.Errorf("of what is no ask: %v", err)
+	if r := divert(t, d, permission("per_1", "one")); r.Reply != boulder.ReplyWaiting || get1(t, d, "B1").Ask.Reply != r.Reply {
+		t.Errorf("it is back, and there is time left: %+v", r)
 	}
 	if _, err := d.Ruling(t.Context(), "B4"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("ruling on what is no ask: %v", err)
@@ -278,18 +210,13 @@ func TestGone(t *testing.T) {
 // What OpenCode asks for is kept within bounds, and every cut is seen. The whole of it decides, not what is kept.
 func TestAsksAreBounded(t *testing.T) {
 	t.Parallel()
-	p := newProject(t)
-	d := p.desk(t)
+	d := newProject(t).desk(t)
 	long := func(last string) boulder.Blocker {
-		var patterns []string
+		a := permission("per_" + last)
+		a.Ask.Permission, a.Ask.Tool, a.Ask.Arguments = strings.Repeat("n", 300), strings.Repeat("t", 300), strings.Repeat("a", 9000)
+		a.Question, a.Context = strings.Repeat("q", 3000), strings.Repeat("c", 20_000)
 		for i := range 30 {
-			patterns = append(patterns, strings.Repeat("p", 2000)+fmt.Sprint(i)+last)
-		}
-		a := permission("per_"+last, patterns...)
-		a.Ask.Permission, a.Ask.Tool = strings.Repeat("n", 300), strings.Repeat("t", 300)
-		a.Ask.Arguments, a.Context = strings.Repeat("a", 9000), strings.Repeat("c", 20_000)
-		a.Question = strings.Repeat("q", 3000)
-		for i := range 15 {
+			a.Ask.Patterns = append(a.Ask.Patterns, strings.Repeat("p", 2000)+fmt.Sprint(i)+last)
 			a.Options = append(a.Options, strings.Repeat("o", 600)+fmt.Sprint(i))
 		}
 		return a
@@ -298,11 +225,11 @@ func TestAsksAreBounded(t *testing.T) {
 	b := get1(t, d, "B1")
 	total := len([]rune(b.Question+b.Context+b.Ask.Permission+b.Ask.Tool+b.Ask.Arguments)) - 2*maxName
 	if total != maxQuestion+maxContext+maxArguments || len(b.Ask.Patterns) != maxPatterns || len(b.Options) != maxOptions ||
-		b.Ask.Patterns[maxPatterns-1] != "… (30 patterns)" || b.Options[maxOptions-1] != "… (15 options)" ||
+		b.Ask.Patterns[maxPatterns-1] != "… (30 patterns)" || b.Options[maxOptions-1] != "… (30 options)" ||
 		!strings.HasSuffix(b.Ask.Arguments, "…") {
 		t.Errorf("%d, %d patterns, %d options", total, len(b.Ask.Patterns), len(b.Options))
 	}
-	settle(t, d, "B1", Settlement{Status: boulder.BlockerAnswered, Allowed: true})
+	settle(t, d, "B1", allowed)
 	if r := divert(t, d, long("b")); r.Reply != boulder.ReplyDiverted {
 		t.Error("what differs behind the cut only is allowed as well")
 	}

@@ -14,9 +14,8 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// How long texts may be, in characters. A person reads them in the morning, one after another: a question that needs more
-// than a page, or more background than some pages, is better put into a file that it names. The agent is told, and shortens
-// it; nothing is cut of what it says.
+// How long texts may be, in characters, for somebody who reads them one after another. The agent is told, and shortens what
+// is longer or puts it into a file; nothing is cut of what it says.
 const (
 	maxQuestion  = 2_000
 	maxContext   = 10_000
@@ -40,22 +39,10 @@ type Input struct {
 
 // InputError says what is wrong with a call of the tool, in words for the agent that made it.
 type InputError struct {
-	Problems []FieldError // in the order of the tool's fields; at least one
+	Problems []string // sentences, in the order of the tool's fields; at least one
 }
 
-// FieldError is about one field of a call.
-type FieldError struct {
-	Field   string // as the tool has it: blocks_progress
-	Problem string // a sentence that names the field
-}
-
-func (e *InputError) Error() string {
-	texts := make([]string, len(e.Problems))
-	for i, p := range e.Problems {
-		texts[i] = p.Problem
-	}
-	return strings.Join(texts, "\n")
-}
+func (e *InputError) Error() string { return strings.Join(e.Problems, "\n") }
 
 // fields are those of the input, in the order in which agents are told of them: what each has to be, and where it goes.
 var fields = []struct {
@@ -81,26 +68,26 @@ func ReadInput(arguments json.RawMessage) (in Input, err error) {
 	known := strings.Join(names, ", ")
 	var given map[string]json.RawMessage
 	if len(bytes.TrimSpace(arguments)) > 0 && json.Unmarshal(arguments, &given) != nil {
-		return in, &InputError{[]FieldError{{"", "The arguments have to be a JSON object with the fields " + known + "."}}}
+		return in, &InputError{[]string{"The arguments have to be a JSON object with the fields " + known + "."}}
 	}
-	var wrong []FieldError
+	var problems []string
+	unread := map[string]bool{}
 	for _, f := range fields {
 		raw, there := given[f.name]
 		delete(given, f.name)
 		if there && json.Unmarshal(raw, f.into(&in)) != nil {
-			wrong = append(wrong, FieldError{f.name, fmt.Sprintf("%s has to be %s, and not %s.", f.name, f.want, kindOf(raw))})
+			unread[f.name] = true
+			problems = append(problems, fmt.Sprintf("%s has to be %s, and not %s.", f.name, f.want, kindOf(raw)))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		problem := fmt.Sprintf("There is no field %q.", text.Cut(name, 60))
+		hint := "The fields are " + known + "."
 		if near := text.Nearest(name, names); near != "" {
-			problem += " Did you mean " + near + "?"
-		} else {
-			problem += " The fields are " + known + "."
+			hint = "Did you mean " + near + "?"
 		}
-		wrong = append(wrong, FieldError{name, problem})
+		problems = append(problems, fmt.Sprintf("There is no field %q. %s", text.Cut(name, 60), hint))
 	}
-	return in, in.check(wrong)
+	return in, in.check(problems, unread)
 }
 
 // kindOf names what a value is, in the words of an error.
@@ -119,21 +106,17 @@ func kindOf(raw json.RawMessage) string {
 }
 
 // Check reports everything that is wrong as an [*InputError].
-func (in Input) Check() error { return in.check(nil) }
+func (in Input) Check() error { return in.check(nil, nil) }
 
 // check adds what is wrong with the fields that could be read to what could not.
-func (in Input) check(unread []FieldError) error {
+func (in Input) check(problems []string, unread map[string]bool) error {
 	in = in.tidy()
-	e := InputError{unread}
-	lost := func(field string) bool {
-		return slices.ContainsFunc(unread, func(p FieldError) bool { return p.Field == field })
-	}
 	add := func(field, format string, args ...any) {
-		if !lost(field) {
-			e.Problems = append(e.Problems, FieldError{field, fmt.Sprintf(format, args...)})
+		if !unread[field] {
+			problems = append(problems, fmt.Sprintf(format, args...))
 		}
 	}
-	text := func(field, value, missing string, limit int) {
+	length := func(field, value, missing string, limit int) {
 		if n := utf8.RuneCountInString(value); n > limit {
 			add(field, "%s has %d characters and may have %d: shorten it, or put the rest into a file and name that.",
 				field, n, limit)
@@ -141,38 +124,22 @@ func (in Input) check(unread []FieldError) error {
 			add(field, "%s is missing: %s.", field, missing)
 		}
 	}
-	soft := in.BlocksProgress != nil && !*in.BlocksProgress
+	soft, why := in.BlocksProgress != nil && !*in.BlocksProgress, ""
+	categories := strings.Trim(strings.ReplaceAll(fmt.Sprint(boulder.BlockerCategories()), " ", ", "), "[]")
 	if in.Category == "" {
-		add("category", "category is missing. Must be one of: %s", categoryList())
+		add("category", "category is missing. Must be one of: %s", categories)
 	} else if !slices.Contains(boulder.BlockerCategories(), boulder.BlockerCategory(in.Category)) {
-		add("category", "Invalid category. Must be one of: %s", categoryList())
+		add("category", "Invalid category. Must be one of: %s", categories)
 	}
-	text("question", in.Question, "say what a person has to decide", maxQuestion)
-	text("context", in.Context, "say what a person has to know to answer, who has not seen your work", maxContext)
+	length("question", in.Question, "say what a person has to decide", maxQuestion)
+	length("context", in.Context, "say what a person has to know to answer, who has not seen your work", maxContext)
 	if in.BlocksProgress == nil {
 		add("blocks_progress", "blocks_progress is missing: true if you must not decide this yourself, "+
 			"false if you have chosen one of the options and go on with it.")
 	}
-	chosen := in.checkOptions(soft, add)
-	switch {
-	case soft && in.ChosenOption == "":
-		add("chosen_option", "chosen_option is missing: with blocks_progress false give the option that you go on with.")
-	case in.ChosenOption != "" && !chosen && !lost("options"):
-		add("chosen_option", "chosen_option is none of the options: repeat one of them word for word.")
-	}
-	why := ""
 	if soft {
 		why = "say why you chose this option"
 	}
-	text("chosen_reasoning", in.ChosenReasoning, why, maxReasoning)
-	if len(e.Problems) > 0 {
-		return &e
-	}
-	return nil
-}
-
-// checkOptions reports besides whether the chosen one is among them.
-func (in Input) checkOptions(soft bool, add func(field, format string, args ...any)) (chosen bool) {
 	switch n := len(in.Options); {
 	case n > maxOptions:
 		add("options", "options has %d entries and may have %d: leave the weakest ones out.", n, maxOptions)
@@ -195,12 +162,18 @@ func (in Input) checkOptions(soft bool, add func(field, format string, args ...a
 			seen[text.Fold(o)] = i
 		}
 	}
-	_, chosen = seen[text.Fold(in.ChosenOption)]
-	return chosen
-}
-
-func categoryList() string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(boulder.BlockerCategories()), " ", ", "), "[]")
+	_, chosen := seen[text.Fold(in.ChosenOption)]
+	switch {
+	case soft && in.ChosenOption == "":
+		add("chosen_option", "chosen_option is missing: with blocks_progress false give the option that you go on with.")
+	case in.ChosenOption != "" && !chosen && !unread["options"]:
+		add("chosen_option", "chosen_option is none of the options: repeat one of them word for word.")
+	}
+	length("chosen_reasoning", in.ChosenReasoning, why, maxReasoning)
+	if len(problems) > 0 {
+		return &InputError{problems}
+	}
+	return nil
 }
 
 // tidy is the input as it is checked and stored.

@@ -16,99 +16,112 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Every field that is missing or wrong has a message of its own, in the words that the agent gets.
-func TestCheckNamesEveryProblem(t *testing.T) {
+const softJSON = `{"category":"question","question":"Which?","context":"Two names.","blocks_progress":false,` +
+	`"options":["a","b","c"],"chosen_option":"b","chosen_reasoning":"shorter"}`
+
+const hardJSON = `{"category":"security","question":"May it be stored?","context":"A token.","blocks_progress":true}`
+
+// changed is the good soft call with other fields; nil leaves one out.
+func changed(fields map[string]any) string {
+	var call map[string]any
+	if err := json.Unmarshal([]byte(softJSON), &call); err != nil {
+		panic(err)
+	}
+	for name, value := range fields {
+		if call[name] = value; value == nil {
+			delete(call, name)
+		}
+	}
+	data, err := json.Marshal(call)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+// Every field that is missing or wrong is named once, in the words that the agent gets.
+func TestReadInput(t *testing.T) {
 	t.Parallel()
-	const oneOf = "Must be one of: permission, architecture, security, destructive, question, other"
-	for name, c := range map[string]struct {
-		change func(*Input)
-		want   []string
-	}{
-		"nothing at all": {func(in *Input) { *in = Input{} }, []string{
-			"category is missing. " + oneOf,
-			"question is missing: say what a person has to decide.",
-			"context is missing: say what a person has to know to answer, who has not seen your work.",
-			"blocks_progress is missing: true if you must not decide this yourself, false if you have chosen one of the " +
-				"options and go on with it.",
-		}},
-		// The seed's words.
-		"unknown category": {func(in *Input) { in.Category = "Other" }, []string{"Invalid category. " + oneOf}},
-		"blank texts": {func(in *Input) { in.Question, in.Context = " \n", "\x00\t" }, []string{
-			"question is missing: say what a person has to decide.",
-			"context is missing: say what a person has to know to answer, who has not seen your work.",
-		}},
-		"long texts": {func(in *Input) {
-			in.Question, in.Context = strings.Repeat("é", 2001), strings.Repeat("c", 10_001)
-			in.ChosenReasoning = strings.Repeat("r", 4001)
-		}, []string{
+	const (
+		oneOf   = "Must be one of: permission, architecture, security, destructive, question, other"
+		ask     = "question is missing: say what a person has to decide."
+		explain = "context is missing: say what a person has to know to answer, who has not seen your work."
+		blocks  = "blocks_progress is missing: true if you must not decide this yourself, false if you have chosen one of the " +
+			"options and go on with it."
+		fields = "category, question, context, blocks_progress, options, chosen_option, chosen_reasoning"
+		none   = "chosen_option is none of the options: repeat one of them word for word."
+	)
+	many := strings.Split("a b c d e f g h i j k", " ")
+	for arguments, want := range map[string][]string{
+		softJSON: nil,
+		hardJSON: nil,
+		changed(map[string]any{"blocks_progress": true}):                           nil,
+		strings.Replace(hardJSON, "}", `,"options":null,"chosen_option":null}`, 1): nil,
+		``:       {"category is missing. " + oneOf, ask, explain, blocks},
+		`null`:   {"category is missing. " + oneOf, ask, explain, blocks},
+		`"text"`: {"The arguments have to be a JSON object with the fields " + fields + "."},
+		`[{}]`:   {"The arguments have to be a JSON object with the fields " + fields + "."},
+		changed(map[string]any{"category": "Other"}):                                        {"Invalid category. " + oneOf}, // the seed's words
+		changed(map[string]any{"question": " \n", "context": "\x00\t"}):                     {ask, explain},
+		changed(map[string]any{"question": []string{"Which?"}}):                             {"question has to be a string, and not a list with other things in it."},
+		changed(map[string]any{"blocks_progress": "no"}):                                    {"blocks_progress has to be true or false, and not a string."},
+		changed(map[string]any{"blocks_progress": 0}):                                       {"blocks_progress has to be true or false, and not a number."},
+		changed(map[string]any{"options": "a, b, c"}):                                       {"options has to be a list of strings, and not a string."},
+		changed(map[string]any{"options": []any{"a", 2}}):                                   {"options has to be a list of strings, and not a list with other things in it."},
+		changed(map[string]any{"extra": map[string]any{}}):                                  {`There is no field "extra". The fields are ` + fields + "."},
+		changed(map[string]any{"chosen_option": "a  b", "options": []string{"c", " a\nb"}}): nil,
+		changed(map[string]any{"blocksProgress": true, "blocks_progress": nil}): {
+			`There is no field "blocksProgress". Did you mean blocks_progress?`, blocks,
+		},
+		changed(map[string]any{
+			"question": strings.Repeat("é", 2000), "context": strings.Repeat("c", 10_000), "chosen_reasoning": strings.Repeat("r", 4000),
+		}): nil,
+		changed(map[string]any{
+			"question": strings.Repeat("é", 2001), "context": strings.Repeat("c", 10_001), "chosen_reasoning": strings.Repeat("r", 4001),
+		}): {
 			"question has 2001 characters and may have 2000: shorten it, or put the rest into a file and name that.",
 			"context has 10001 characters and may have 10000: shorten it, or put the rest into a file and name that.",
 			"chosen_reasoning has 4001 characters and may have 4000: shorten it, or put the rest into a file and name that.",
-		}},
-		"texts as long as they may be": {func(in *Input) {
-			in.Question, in.Context = strings.Repeat("é", 2000), strings.Repeat("c", 10_000)
-			in.ChosenReasoning = strings.Repeat("r", 4000)
-		}, nil},
-		"soft without a choice": {func(in *Input) { in.Options, in.ChosenOption, in.ChosenReasoning = nil, "", "" }, []string{
+		},
+		changed(map[string]any{"options": nil, "chosen_option": nil, "chosen_reasoning": nil}): {
 			"options is missing: with blocks_progress false give the options that you found, best three.",
 			"chosen_option is missing: with blocks_progress false give the option that you go on with.",
 			"chosen_reasoning is missing: say why you chose this option.",
-		}},
-		"one option": {func(in *Input) { in.Options = in.Options[1:2] }, []string{
+		},
+		changed(map[string]any{"options": []string{"b"}}): {
 			"options has one entry: with blocks_progress false give at least two, best three.",
-		}},
-		"eleven options": {func(in *Input) {
-			for i := range 8 {
-				in.Options = append(in.Options, fmt.Sprint(i))
-			}
-		}, []string{"options has 11 entries and may have 10: leave the weakest ones out."}},
-		"options that are none": {func(in *Input) {
-			in.Options = append(in.Options, " ", "first ", strings.Repeat("o", 501))
-		}, []string{
-			"options: entry 4 is empty.", "options: entries 1 and 5 are the same.",
-			"options: entry 6 has 501 characters and may have 500.",
-		}},
-		"a choice of something else": {func(in *Input) { in.ChosenOption = "fourth" }, []string{
-			"chosen_option is none of the options: repeat one of them word for word.",
-		}},
-		"a choice with other white space": {func(in *Input) { in.Options[1], in.ChosenOption = "a  b", " a\nb" }, nil},
-		"hard without a choice":           {func(in *Input) { *in = hardInput("Which?") }, nil},
-		"hard with a proposal":            {func(in *Input) { in.BlocksProgress = ptr(true) }, nil},
-		"hard with a proposal of something else": {func(in *Input) {
-			in.BlocksProgress, in.Options = ptr(true), nil
-		}, []string{"chosen_option is none of the options: repeat one of them word for word."}},
+		},
+		changed(map[string]any{"options": many}): {"options has 11 entries and may have 10: leave the weakest ones out."},
+		changed(map[string]any{"options": []string{"a", "b", " ", "a ", strings.Repeat("o", 501)}}): {
+			"options: entry 3 is empty.", "options: entries 1 and 4 are the same.",
+			"options: entry 5 has 501 characters and may have 500.",
+		},
+		changed(map[string]any{"chosen_option": "d"}):                    {none},
+		changed(map[string]any{"blocks_progress": true, "options": nil}): {none},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			in := softInput("Which?")
-			c.change(&in)
-			var got []string
-			err := in.Check()
-			if e, ok := errors.AsType[*InputError](err); ok {
-				for _, p := range e.Problems {
-					got = append(got, p.Problem)
-					if !strings.HasPrefix(p.Problem, p.Field) && p.Problem != "Invalid category. "+oneOf {
-						t.Errorf("%q does not name %s", p.Problem, p.Field)
-					}
-				}
-				if err.Error() != strings.Join(got, "\n") {
-					t.Errorf("the error says %q", err)
-				}
-			} else if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
+		in, err := ReadInput(json.RawMessage(arguments))
+		var got []string
+		if invalid, ok := errors.AsType[*InputError](err); ok {
+			got = invalid.Problems
+		}
+		if diff := cmp.Diff(want, got); diff != "" || (err == nil) != (want == nil) {
+			t.Errorf("%s: %v (-want +got):\n%s", arguments, err, diff)
+		}
+		if err == nil && (in.Check() != nil || in.Question == "" || in.Context == "" || in.Category == "") {
+			t.Errorf("%s was read as %+v", arguments, in)
+		}
+	}
+	want := softInput("Which?")
+	want.Context, want.Options, want.ChosenOption, want.ChosenReasoning = "Two names.", []string{"a", "b", "c"}, "b", "shorter"
+	if in, err := ReadInput(json.RawMessage(softJSON)); err != nil || !cmp.Equal(in, want) {
+		t.Errorf("%+v, %v", in, err)
 	}
 }
 
-// What is wrong in one field is said of that field, whatever the others are; and what Check lets through can be recorded.
+// What Check lets through can be recorded; what it does not is named in the order of the fields.
 func TestCheckOfAnything(t *testing.T) {
 	t.Parallel()
 	words := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", " ", "a", "b", "a ", "\x00", "\u202e", "\xff"}))
-	fields := []string{"category", "question", "context", "blocks_progress", "options", "chosen_option", "chosen_reasoning"}
 	rapid.Check(t, func(t *rapid.T) {
 		in := Input{
 			Category: rapid.SampledFrom([]string{"security", "other", "Security", ""}).Draw(t, "category"),
@@ -118,31 +131,31 @@ func TestCheckOfAnything(t *testing.T) {
 			ChosenOption:   words.Draw(t, "chosen"), ChosenReasoning: words.Draw(t, "reasoning"),
 		}
 		err := in.Check()
-		if err == nil {
-			tidy := in.tidy()
-			soft := !*in.BlocksProgress
-			if tidy.Question == "" || tidy.Context == "" || soft && (len(tidy.Options) < 2 || tidy.ChosenReasoning == "") ||
-				soft && !slices.ContainsFunc(tidy.Options, func(o string) bool { return text.Fold(o) == text.Fold(tidy.ChosenOption) }) {
-				t.Fatalf("let through: %+v", in)
-			}
-			if again := tidy.Check(); again != nil {
-				t.Fatalf("what is stored would be refused: %v", again)
+		if invalid, ok := errors.AsType[*InputError](err); ok {
+			if !slices.IsSortedFunc(invalid.Problems, func(x, y string) int { return place(x) - place(y) }) {
+				t.Fatalf("out of order: %v", err)
 			}
 			return
 		}
-		e, ok := errors.AsType[*InputError](err)
-		if !ok || len(e.Problems) == 0 {
-			t.Fatalf("%v", err)
+		tidy := in.tidy()
+		soft := !*in.BlocksProgress
+		if err != nil || tidy.Question == "" || tidy.Context == "" || soft && (len(tidy.Options) < 2 || tidy.ChosenReasoning == "") ||
+			soft && !slices.ContainsFunc(tidy.Options, func(o string) bool { return text.Fold(o) == text.Fold(tidy.ChosenOption) }) {
+			t.Fatalf("let through: %+v, %v", in, err)
 		}
-		last := 0
-		for _, p := range e.Problems {
-			at := slices.Index(fields, p.Field)
-			if at < last {
-				t.Fatalf("%q is out of order in %v", p.Field, err)
-			}
-			last = at
+		if again := tidy.Check(); again != nil {
+			t.Fatalf("what is stored would be refused: %v", again)
 		}
 	})
+}
+
+// place is that of the field that a problem begins with.
+func place(problem string) (i int) {
+	word, _, _ := strings.Cut(strings.TrimPrefix(problem, "Invalid "), " ")
+	for fields[i].name != strings.TrimRight(word, ".:") {
+		i++
+	}
+	return i
 }
 
 // Nothing that turns a terminal or a reader's eye around is stored.
@@ -161,81 +174,14 @@ func TestClean(t *testing.T) {
 // Ids come from programs: what none of them gives is refused, since it could be taken for another one's.
 func TestCheckScope(t *testing.T) {
 	t.Parallel()
-	for _, s := range []boulder.BlockerScope{
-		{}, {BoulderID: "b", SubTaskID: "s", Attempt: 1}, {SessionID: "a\x00b"}, {SessionID: strings.Repeat("s", 201)},
-		{SessionID: "s", BoulderID: "b"}, {SessionID: "s", SubTaskID: "t"}, {SessionID: "\xff"},
-		{SessionID: "s", BoulderID: "b", SubTaskID: "t", Attempt: -1},
+	for s, good := range map[boulder.BlockerScope]bool{
+		{SessionID: "opencode 4711"}: true, scope: true,
+		{}: false, {BoulderID: "b", SubTaskID: "s", Attempt: 1}: false, {SessionID: "a\x00b"}: false,
+		{SessionID: strings.Repeat("s", 201)}: false, {SessionID: "s", BoulderID: "b"}: false, {SessionID: "s", SubTaskID: "t"}: false,
+		{SessionID: "\xff"}: false, {SessionID: "s", BoulderID: "b", SubTaskID: "t", Attempt: -1}: false,
 	} {
-		if err := checkScope(s); err == nil {
-			t.Errorf("%+v is let through", s)
-		}
-	}
-	for _, s := range []boulder.BlockerScope{{SessionID: "opencode 4711"}, scope} {
-		if err := checkScope(s); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-const softJSON = `{"category":"question","question":"Which?","context":"Two names.","blocks_progress":false,` +
-	`"options":["a","b","c"],"chosen_option":"b","chosen_reasoning":"shorter"}`
-
-const hardJSON = `{"category":"security","question":"May it be stored?","context":"A token.","blocks_progress":true}`
-
-func TestReadInput(t *testing.T) {
-	t.Parallel()
-	in, err := ReadInput(json.RawMessage(softJSON))
-	if err != nil || in.Category != "question" || in.Question != "Which?" || in.Context != "Two names." ||
-		in.BlocksProgress == nil || *in.BlocksProgress || !slices.Equal(in.Options, []string{"a", "b", "c"}) ||
-		in.ChosenOption != "b" || in.ChosenReasoning != "shorter" {
-		t.Errorf("read %+v, %v", in, err)
-	}
-	for _, arguments := range []string{hardJSON, strings.Replace(hardJSON, "}", `,"options":null,"chosen_option":null}`, 1)} {
-		if in, err := ReadInput(json.RawMessage(arguments)); err != nil || !*in.BlocksProgress || in.Options != nil {
-			t.Errorf("%s was read as %+v, %v", arguments, in, err)
-		}
-	}
-}
-
-// Each field that is wrong is named once, with what it has to be.
-func TestReadInputNamesWhatIsWrong(t *testing.T) {
-	t.Parallel()
-	with := func(old, replacement string) string { return strings.Replace(softJSON, old, replacement, 1) }
-	for _, c := range []struct {
-		arguments string
-		fields    []string // of the problems
-		says      string
-	}{
-		{``, []string{"category", "question", "context", "blocks_progress"}, "question is missing"},
-		{`null`, []string{"category", "question", "context", "blocks_progress"}, "category is missing"},
-		{`"text"`, []string{""}, "have to be a JSON object"},
-		{`[{}]`, []string{""}, "have to be a JSON object"},
-		{with(`"Which?"`, `["Which?"]`), []string{"question"}, "question has to be a string, and not a list"},
-		{with(`"Which?"`, `null`), []string{"question"}, "question is missing"},
-		{with(`false`, `"no"`), []string{"blocks_progress"}, "blocks_progress has to be true or false, and not a string"},
-		{with(`false`, `0`), []string{"blocks_progress"}, "and not a number"},
-		{with(`["a","b","c"]`, `"a, b, c"`), []string{"options"}, "options has to be a list of strings, and not a string"},
-		{with(`["a","b","c"]`, `["a",2]`), []string{"options"}, "and not a list with other things"},
-		{with(`"question":"Which?"`, `"question":"Which?","extra":{}`), []string{"extra"}, "There is no field \"extra\""},
-		{with(`blocks_progress`, `blocksProgress`), []string{"blocksProgress", "blocks_progress"},
-			"Did you mean blocks_progress?"},
-		{with(`"chosen_reasoning"`, `"chosen_reason"`), []string{"chosen_reason", "chosen_reasoning"},
-			"Did you mean chosen_reasoning?"},
-		{with(`"category":"question"`, `"category":"naming"`), []string{"category"},
-			"Invalid category. Must be one of: permission, architecture, security, destructive, question, other"},
-	} {
-		_, err := ReadInput(json.RawMessage(c.arguments))
-		invalid, ok := errors.AsType[*InputError](err)
-		if !ok {
-			t.Errorf("%s: %v", c.arguments, err)
-			continue
-		}
-		var fields []string
-		for _, p := range invalid.Problems {
-			fields = append(fields, p.Field)
-		}
-		if !slices.Equal(fields, c.fields) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: problems of %q, want %q and %q:\n%v", c.arguments, fields, c.fields, c.says, err)
+		if err := checkScope(s); (err == nil) != good {
+			t.Errorf("%+v: %v", s, err)
 		}
 	}
 }
@@ -249,14 +195,11 @@ func FuzzReadInput(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, arguments []byte) {
 		in, err := ReadInput(arguments)
-		if err == nil {
-			if err := in.Check(); err != nil {
-				t.Fatalf("accepted, and then refused: %v", err)
-			}
-			return
-		}
-		invalid, ok := errors.AsType[*InputError](err)
-		if !ok || len(invalid.Problems) == 0 || !utf8.ValidString(err.Error()) || strings.ContainsRune(err.Error(), 0) {
+		invalid, refused := errors.AsType[*InputError](err)
+		switch said := fmt.Sprint(err); {
+		case err == nil && in.Check() != nil:
+			t.Fatalf("accepted, and then refused: %v", in.Check())
+		case err != nil && (!refused || len(invalid.Problems) == 0 || !utf8.ValidString(said) || strings.ContainsRune(said, 0)):
 			t.Fatalf("refused with %#v", err)
 		}
 	})

@@ -29,14 +29,13 @@ func TestGolden(t *testing.T) {
 	push := permission("per_1", "git push *")
 	push.Ask.Arguments = `{"command":"git push origin main","description":"Push"}`
 	divert(t, d, push)
-	watched := ask(boulder.Ask{Kind: boulder.AskQuestion, RequestID: "que_1"})
+	watched := question("que_1", "Which colour?", "red", "blue")
 	watched.BoulderID, watched.SubTaskID, watched.Attempt = "", "", 0
-	watched.Question, watched.Options = "Which colour?", []string{"red", "blue"}
 	divert(t, d, watched)
 	p.clock.pass(time.Hour)
-	settle(t, d, "B1", Settlement{Status: boulder.BlockerAnswered, Answer: "SQLite.\n\nOne file, please."})
+	settle(t, d, "B1", answered("SQLite.\n\nOne file, please."))
 	settle(t, d, "B3", Settlement{Status: boulder.BlockerAnswered, Allowed: true, Answer: "This branch only."})
-	settle(t, d, "B4", Settlement{Status: boulder.BlockerSkipped})
+	settle(t, d, "B4", skipped)
 	raise(t, d, hardInput("Who may see the report?"))
 	golden.Compare(t, "blockers.md", p.file(t))
 }

@@ -3,6 +3,7 @@ package blockers
 import (
 	"context"
 	"strings"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -49,41 +50,25 @@ func (d *Desk) Undelivered(ctx context.Context, boulderID string) ([]boulder.Blo
 	})
 }
 
-// read gives the blockers of all records that are wanted, and then tries to write what blockers.md still lacks.
 func (d *Desk) read(ctx context.Context, want func(*record) bool) (found []boulder.Blocker, err error) {
-	lacking := 0
 	err = d.with(ctx, reading, func(tx *bolt.Tx) error {
 		all, err := records(tx)
 		for _, r := range all {
-			lacking += len(r.unlisted())
 			if want(r) {
 				found = append(found, r.Blocker)
 			}
 		}
 		return err
 	})
-	d.retry(ctx, lacking)
 	return found, err
-}
-
-// retry writes what blockers.md lacks; if that cannot be done now, the next operation tries again.
-func (d *Desk) retry(ctx context.Context, lacking int) {
-	if lacking == 0 {
-		return
-	}
-	if err := d.Flush(ctx); err != nil {
-		d.cfg.Logger.Warn("blockers: list not written", "file", d.cfg.File, "error", err)
-	}
 }
 
 // Get gives one blocker, by its id in upper or lower case. Errors wrap [ErrNotFound].
 func (d *Desk) Get(ctx context.Context, id string) (b boulder.Blocker, err error) {
-	lacking := 0
 	err = d.one(ctx, reading, id, func(r *record) error {
-		b, lacking = r.Blocker, len(r.unlisted())
+		b = r.Blocker
 		return nil
 	})
-	d.retry(ctx, lacking)
 	return b, err
 }
 
@@ -101,14 +86,12 @@ type Status struct {
 // Status reads the switches, and writes what blockers.md lacks.
 func (d *Desk) Status(ctx context.Context) (Status, error) {
 	s := Status{Sessions: map[string]bool{}, File: d.cfg.File}
-	count := func(tx *bolt.Tx) error {
+	trouble := d.Flush(ctx)
+	err := d.with(ctx, reading, func(tx *bolt.Tx) error {
 		all, damaged := records(tx)
-		s.Unwritten, s.Trouble = 0, ""
-		for _, r := range all {
-			s.Unwritten += len(r.unlisted())
-		}
-		if damaged != nil {
-			s.Trouble = damaged.Error()
+		_, items := unlisted(all)
+		if s.Unwritten = len(items); trouble == nil {
+			trouble = damaged
 		}
 		return tx.Bucket(bucketSwitches).ForEach(func(k, v []byte) error {
 			on := string(v) == valueOn
@@ -119,15 +102,71 @@ func (d *Desk) Status(ctx context.Context) (Status, error) {
 			}
 			return nil
 		})
-	}
-	err := d.with(ctx, reading, count)
-	if err != nil || s.Unwritten == 0 {
-		return s, err
-	}
-	unwritten := d.Flush(ctx)
-	err = d.with(ctx, reading, count)
-	if unwritten != nil {
-		s.Trouble = unwritten.Error()
+	})
+	if trouble != nil {
+		s.Trouble = trouble.Error()
 	}
 	return s, err
+}
+
+const (
+	switchProject = "project"
+	switchSession = "session/" // and its id
+	valueOn       = "on"
+	valueOff      = "off"
+)
+
+// On reports whether what comes up there is diverted and recorded: as the session's switch says, else the project's, else
+// it is on if the configuration says so or the boulder was started with it. Where the database cannot be read within a
+// second, for which an ask of an agent waits, no switch counts.
+func (d *Desk) On(scope boulder.BlockerScope) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	on, err := d.on(ctx, scope)
+	if err != nil {
+		d.cfg.Logger.Warn("blockers: switch not read", "error", err)
+	}
+	return on
+}
+
+func (d *Desk) on(ctx context.Context, scope boulder.BlockerScope) (on bool, err error) {
+	on = d.cfg.Enabled || scope.Diverted
+	err = d.with(ctx, reading, func(tx *bolt.Tx) error {
+		for _, key := range []string{switchProject, switchSession + scope.SessionID} { // the session's counts more
+			if v := tx.Bucket(bucketSwitches).Get([]byte(key)); v != nil {
+				on = string(v) == valueOn
+			}
+		}
+		return nil
+	})
+	return on, err
+}
+
+// Switch turns diversion on or off for a session, or with "" for the project; nil takes the switch away. It holds, over
+// restarts as well, until it is used again, and is seen by whatever comes up next in any process.
+func (d *Desk) Switch(ctx context.Context, sessionID string, on *bool) error {
+	key, how, value := switchProject, making, valueOff
+	if sessionID != "" {
+		if err := checkScope(boulder.BlockerScope{SessionID: sessionID}); err != nil {
+			return err
+		}
+		key = switchSession + sessionID
+	}
+	switch {
+	case on == nil:
+		how = changing
+	case *on:
+		value = valueOn
+	}
+	err := d.with(ctx, how, func(tx *bolt.Tx) error {
+		b := tx.Bucket(bucketSwitches)
+		if on == nil {
+			return b.Delete([]byte(key))
+		}
+		return b.Put([]byte(key), []byte(value))
+	})
+	if err == nil {
+		d.cfg.Logger.Info("blockers: switched", "session", sessionID, "configured", on == nil, "on", on != nil && *on)
+	}
+	return err
 }

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +15,9 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 )
+
+// roles are what the test binary can act as.
+var roles map[string]func(dir string) error
 
 // roleEnv makes the test binary act as another process: what a kill, a limit or a full disk do can only be seen from there.
 const roleEnv = "MANAGER_BLOCKERS_TEST_ROLE"
@@ -26,7 +28,7 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m)
 		return
 	}
-	if err := roles()[role](os.Args[1]); err != nil {
+	if err := roles[role](os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -40,16 +42,13 @@ type clock struct {
 	t  time.Time
 }
 
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.t
-}
+func (c *clock) now() time.Time { return c.pass(0) }
 
-func (c *clock) pass(d time.Duration) {
+func (c *clock) pass(d time.Duration) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.t = c.t.Add(d)
+	return c.t
 }
 
 // project is a place with desks.
@@ -67,9 +66,11 @@ func (p *project) config() Config {
 	return Config{Path: filepath.Join(p.dir, ".manager", FileName), Root: p.dir, Enabled: true, Now: p.clock.now}
 }
 
+// fataler is a test, or a step of a property's.
 type fataler interface {
 	Helper()
 	Fatal(args ...any)
+	Errorf(format string, args ...any)
 }
 
 // desk opens one, as another process would.
@@ -80,30 +81,47 @@ func (p *project) desk(t fataler, changes ...func(*Config)) *Desk {
 		change(&cfg)
 	}
 	d, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return d
 }
 
-// file is what people find in blockers.md.
-func (p *project) file(t testing.TB) string {
+// file is what people find in blockers.md; missing is empty.
+func (p *project) file(t fataler) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(p.dir, DefaultFile))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
+	if !errors.Is(err, os.ErrNotExist) {
+		check(t, err)
 	}
 	return string(data)
 }
 
-func (p *project) write(t testing.TB, text string) {
+func (p *project) write(t fataler, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(p.dir, DefaultFile), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	check(t, os.WriteFile(filepath.Join(p.dir, DefaultFile), []byte(text), 0o600))
+}
+
+// present fails unless the items of all blockers are in the file from end to end, once each.
+func (p *project) present(t fataler, d *Desk) {
+	t.Helper()
+	text := p.file(t)
+	for _, b := range listed(t, d, Filter{}) {
+		if !strings.Contains(text, raisedItem(&b).Text) || strings.Count(text, "**"+b.ID+"**") != 1 ||
+			b.Status.Settled() && !strings.Contains(text, settledItem(&b).Text) {
+			t.Errorf("%s is not in the file once:\n%s", b.ID, text)
+		}
 	}
 }
 
 var scope = boulder.BlockerScope{BoulderID: "01JBOULDER", SubTaskID: "api", Attempt: 2, SessionID: "ses_api"}
+
+var (
+	skipped = Settlement{Status: boulder.BlockerSkipped}
+	allowed = Settlement{Status: boulder.BlockerAnswered, Allowed: true}
+)
+
+func answered(text string) Settlement {
+	return Settlement{Status: boulder.BlockerAnswered, Answer: text}
+}
 
 func ptr[T any](v T) *T { return &v }
 
@@ -121,71 +139,74 @@ func softInput(question string) Input {
 }
 
 func permission(request string, patterns ...string) boulder.Blocker {
-	b := ask(boulder.Ask{Kind: boulder.AskPermission, RequestID: request, Permission: "bash", Patterns: patterns, Tool: "bash"})
+	return ask(boulder.Ask{Kind: boulder.AskPermission, RequestID: request, Permission: "bash", Patterns: patterns, Tool: "bash"})
+}
+
+func question(request, text string, options ...string) boulder.Blocker {
+	b := ask(boulder.Ask{Kind: boulder.AskQuestion, RequestID: request})
+	b.Question, b.Options = text, options
 	return b
 }
 
-func ask(a boulder.Ask) boulder.Blocker {
-	return boulder.Blocker{
-		BoulderID: scope.BoulderID, SubTaskID: scope.SubTaskID, Attempt: scope.Attempt, SessionID: scope.SessionID, Ask: &a,
+func ask(a boulder.Ask) boulder.Blocker { return askedIn(scope, a) }
+
+func askedIn(s boulder.BlockerScope, a boulder.Ask) boulder.Blocker {
+	return boulder.Blocker{BoulderID: s.BoulderID, SubTaskID: s.SubTaskID, Attempt: s.Attempt, SessionID: s.SessionID, Ask: &a}
+}
+
+func check(t fataler, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
 // raise records something that is not refused.
-func raise(t testing.TB, d *Desk, in Input) boulder.Blocker {
+func raise(t fataler, d *Desk, in Input) boulder.Blocker {
 	t.Helper()
 	b, _, err := d.Raise(context.Background(), scope, in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return b
 }
 
-func divert(t testing.TB, d *Desk, ask boulder.Blocker) boulder.Ruling {
+func divert(t fataler, d *Desk, ask boulder.Blocker) boulder.Ruling {
 	t.Helper()
 	r, err := d.Divert(context.Background(), ask)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return r
 }
 
-func settle(t testing.TB, d *Desk, id string, s Settlement) boulder.Blocker {
+func settle(t fataler, d *Desk, id string, s Settlement) boulder.Blocker {
 	t.Helper()
 	b, err := d.Settle(context.Background(), id, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return b
 }
 
-func get1(t testing.TB, d *Desk, id string) boulder.Blocker {
+func get1(t fataler, d *Desk, id string) boulder.Blocker {
 	t.Helper()
 	b, err := d.Get(context.Background(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return b
 }
 
-func listed(t testing.TB, d *Desk, f Filter) []boulder.Blocker {
+func listed(t fataler, d *Desk, f Filter) []boulder.Blocker {
 	t.Helper()
 	found, err := d.List(context.Background(), f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return found
 }
 
-func status(t testing.TB, d *Desk) Status {
+func status(t fataler, d *Desk) Status {
 	t.Helper()
 	s, err := d.Status(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return s
 }
 
-func logTo(w io.Writer) *slog.Logger {
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+func ids(found []boulder.Blocker) (ids []string) {
+	for _, b := range found {
+		ids = append(ids, b.ID)
+	}
+	return ids
 }

@@ -84,12 +84,8 @@ func (p Policy) decide(ask *boulder.Ask) (Action, time.Duration) {
 	if ask.Kind == boulder.AskQuestion {
 		return cmp.Or(p.Questions, Deny), cmp.Or(p.Wait, DefaultWait)
 	}
-	patterns := ask.Patterns
-	if len(patterns) == 0 {
-		patterns = []string{""} // which only * fits
-	}
 	action, wait := Allow, time.Duration(0)
-	for _, pattern := range patterns {
+	for _, pattern := range patternsOf(ask) {
 		switch a, w := p.permission(ask.Permission, pattern); {
 		case a == Deny:
 			return Deny, 0
@@ -98,6 +94,14 @@ func (p Policy) decide(ask *boulder.Ask) (Action, time.Duration) {
 		}
 	}
 	return action, wait
+}
+
+// patternsOf are what is asked for, at least one: the empty one, which only * fits.
+func patternsOf(ask *boulder.Ask) []string {
+	if len(ask.Patterns) == 0 {
+		return []string{""}
+	}
+	return ask.Patterns
 }
 
 func (p Policy) permission(permission, pattern string) (Action, time.Duration) {

@@ -2,10 +2,10 @@ package blockers
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,44 +54,31 @@ func TestNothingIsMadeForNothing(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	d := p.desk(t, func(c *Config) { c.Enabled = false })
+	on := p.desk(t, func(c *Config) { c.Policy.Permissions = []Rule{{Permission: "bash", Action: Allow}} })
 	ctx := t.Context()
-	if _, _, err := d.Raise(ctx, scope, hardInput("Which?")); !errors.Is(err, ErrOff) {
-		t.Errorf("off: %v", err)
-	}
-	if _, err := d.Divert(ctx, permission("per_1", "ls")); !errors.Is(err, ErrOff) {
-		t.Errorf("off: %v", err)
-	}
-	on := p.desk(t, func(c *Config) {
-		c.Policy.Permissions = []Rule{{Permission: "bash", Action: Allow}}
-	})
-	if _, _, err := on.Raise(ctx, scope, Input{}); err == nil {
-		t.Error("an empty call is recorded")
+	only := func(_ any, err error) error { return err }
+	_, _, raiseErr := d.Raise(ctx, scope, hardInput("Which?"))
+	_, _, emptyErr := on.Raise(ctx, scope, Input{})
+	if !errors.Is(raiseErr, ErrOff) || !errors.Is(only(d.Divert(ctx, permission("per_1", "ls"))), ErrOff) || emptyErr == nil {
+		t.Errorf("%v, %v", raiseErr, emptyErr)
 	}
 	if r := divert(t, on, permission("per_1", "ls")); r.Reply != boulder.ReplyAllowed || r.BlockerID != "" {
 		t.Errorf("%+v", r)
 	}
 	for name, err := range map[string]error{
-		"get":       func() error { _, err := d.Get(ctx, "B1"); return err }(),
-		"settle":    func() error { _, err := d.Settle(ctx, "B1", Settlement{Status: boulder.BlockerSkipped}); return err }(),
-		"ruling":    func() error { _, err := d.Ruling(ctx, "B1"); return err }(),
-		"gone":      d.Gone(ctx, "B1"),
-		"delivered": d.Delivered(ctx, "B1"),
-		"no id":     func() error { _, err := d.Get(ctx, "7"); return err }(),
-		"id 0":      func() error { _, err := d.Get(ctx, "B0"); return err }(),
-		"id -1":     func() error { _, err := d.Get(ctx, "B-1"); return err }(),
+		"get": only(d.Get(ctx, "B1")), "settle": only(d.Settle(ctx, "B1", skipped)), "ruling": only(d.Ruling(ctx, "B1")),
+		"gone": d.Gone(ctx, "B1"), "delivered": d.Delivered(ctx, "B1"),
+		"no id": only(d.Get(ctx, "7")), "id 0": only(d.Get(ctx, "B0")), "id -1": only(d.Get(ctx, "B-1")),
 	} {
 		if !errors.Is(err, ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	undelivered, err := d.Undelivered(ctx, "")
-	raised, raisedErr := d.Raised(ctx, boulder.BlockerScope{BoulderID: "01JBOULDER", SubTaskID: "api", Attempt: 2})
-	if err := errors.Join(err, raisedErr, d.Flush(ctx), d.Switch(ctx, "", nil)); err != nil {
-		t.Error(err)
-	}
-	s := status(t, d)
-	if n := len(undelivered) + len(raised) + len(listed(t, d, Filter{})); n != 0 || s.Switch != nil {
-		t.Errorf("%d, %+v", n, s)
+	raised, raisedErr := d.Raised(ctx, scope)
+	check(t, errors.Join(err, raisedErr, d.Flush(ctx), d.Switch(ctx, "", nil)))
+	if n := len(undelivered) + len(raised) + len(listed(t, d, Filter{})); n != 0 || status(t, d).Switch != nil {
+		t.Errorf("%d records", n)
 	}
 	if entries, err := os.ReadDir(p.dir); err != nil || len(entries) > 0 {
 		t.Errorf("made: %v, %v", entries, err)
@@ -102,8 +89,7 @@ func TestNothingIsMadeForNothing(t *testing.T) {
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	one, other := p.desk(t), p.desk(t)
-	raise(t, one, softInput("Which name?"))
+	raise(t, p.desk(t), softInput("Which name?"))
 	known := map[string]bool{"B1": true}
 	elsewhere := scope
 	elsewhere.SessionID = "ses_api2"
@@ -113,29 +99,27 @@ func TestDuplicates(t *testing.T) {
 	for _, c := range []struct {
 		what string
 		pass time.Duration
-		d    *Desk
 		at   boulder.BlockerScope
 		in   Input
 		want string
 	}{
-		{"white space", 29 * time.Second, other, scope, folded, "B1"},
-		{"another session", 0, other, elsewhere, folded, "B2"},
-		{"another context", 0, one, scope, context, "B3"},
-		{"after another one", 0, one, scope, folded, "B1"},
-		{"that it blocks progress is not lost", 0, one, scope, hard, "B4"},
-		{"soft again, 30 s after the first", time.Second, one, scope, folded, "B4"},
-		{"30 s after the last", 29 * time.Second, one, scope, folded, "B5"},
-		{"without a cooldown", 0, p.desk(t, func(c *Config) { c.Cooldown = -1 }), scope, folded, "B6"},
+		{"white space", 29 * time.Second, scope, folded, "B1"},
+		{"another session", 0, elsewhere, folded, "B2"},
+		{"another context", 0, scope, context, "B3"},
+		{"after another one", 0, scope, folded, "B1"},
+		{"that it blocks progress is not lost", 0, scope, hard, "B4"},
+		{"soft again, 30 s after the first", time.Second, scope, folded, "B4"},
+		{"30 s after the last", 29 * time.Second, scope, folded, "B5"},
 	} {
 		p.clock.pass(c.pass)
-		b, duplicate, err := c.d.Raise(t.Context(), c.at, c.in)
+		b, duplicate, err := p.desk(t).Raise(t.Context(), c.at, c.in)
 		if err != nil || b.ID != c.want || duplicate != known[b.ID] {
 			t.Errorf("%s: %s, duplicate %v, %v", c.what, b.ID, duplicate, err)
 		}
 		known[b.ID] = true
 	}
-	if n := strings.Count(p.file(t), "- [ ] "); n != 6 {
-		t.Errorf("%d items in the file", n)
+	if b := raise(t, p.desk(t, func(c *Config) { c.Cooldown = -1 }), folded); b.ID != "B6" {
+		t.Errorf("without a cooldown: %s", b.ID)
 	}
 }
 
@@ -158,24 +142,12 @@ func TestCap(t *testing.T) {
 	if r := divert(t, d, permission("per_3", "ls")); r.BlockerID != "B1" {
 		t.Errorf("a known ask: %+v", r)
 	}
-	if _, duplicate, err := d.Raise(t.Context(), scope, hardInput("Which?")); !duplicate || err != nil {
-		t.Errorf("a duplicate: %v", err)
-	}
-	elsewhere := scope
-	elsewhere.SessionID = "ses_other"
-	if b, _, err := d.Raise(t.Context(), elsewhere, hardInput("When?")); err != nil || b.ID != "B4" {
-		t.Errorf("%s, %v", b.ID, err)
-	}
 	none := p.desk(t, func(c *Config) { c.Max = -1 })
-	elsewhere.SessionID = "ses_third"
-	if _, _, err := none.Raise(t.Context(), elsewhere, hardInput("When?")); !errors.Is(err, ErrTooMany) {
+	if _, _, err := none.Raise(t.Context(), boulder.BlockerScope{SessionID: "s"}, hardInput("When?")); !errors.Is(err, ErrTooMany) {
 		t.Errorf("where none may be: %v", err)
 	}
-	if n := len(listed(t, d, Filter{})); n != 4 {
-		t.Errorf("%d records", n)
-	}
-	if n := p.desk(t).cfg.Max; n != 50 {
-		t.Errorf("without a number: %d", n)
+	if n := len(listed(t, d, Filter{})); n != 3 || p.desk(t).cfg.Max != 50 {
+		t.Errorf("%d records, and %d without a number", n, p.desk(t).cfg.Max)
 	}
 }
 
@@ -187,53 +159,35 @@ func TestTenSessionsAtOnce(t *testing.T) {
 	desks := []*Desk{p.desk(t), p.desk(t)}
 	var g errgroup.Group
 	for s := range sessions {
-		g.Go(func() error {
+		g.Go(func() (err error) {
 			at := boulder.BlockerScope{SessionID: fmt.Sprintf("ses_%d", s)}
-			if s%2 == 0 {
-				at.BoulderID, at.SubTaskID, at.Attempt = "01J", fmt.Sprintf("t%d", s), 1
-			}
-			for i := range each {
+			for i := 0; i < each && err == nil; i++ {
 				d := desks[(s+i)%2]
-				var err error
 				if i%3 == 2 {
-					ask := permission(fmt.Sprintf("per_%d", i), fmt.Sprintf("cmd %d", i))
-					ask.BoulderID, ask.SubTaskID, ask.Attempt, ask.SessionID = at.BoulderID, at.SubTaskID, at.Attempt, at.SessionID
-					_, err = d.Divert(context.Background(), ask)
+					_, err = d.Divert(t.Context(), askedIn(at, *permission("per", fmt.Sprintf("cmd %d", i)).Ask))
 				} else {
-					_, _, err = d.Raise(context.Background(), at, hardInput(fmt.Sprintf("Question %d of session %d?", i, s)))
-				}
-				if err != nil {
-					return err
+					_, _, err = d.Raise(t.Context(), at, hardInput(fmt.Sprintf("Question %d of session %d?", i, s)))
 				}
 			}
-			return nil
+			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	d := p.desk(t)
-	ids := map[string]bool{}
+	check(t, g.Wait())
+	d, all := p.desk(t), map[string]bool{}
 	for s := range sessions {
 		found := listed(t, d, Filter{SessionID: fmt.Sprintf("ses_%d", s)})
-		if len(found) != each {
-			t.Errorf("session %d has %d records", s, len(found))
-		}
 		for _, b := range found {
-			ids[b.ID] = true
+			all[b.ID] = true
 			if b.Ask == nil && !strings.HasSuffix(b.Question, fmt.Sprintf("of session %d?", s)) {
 				t.Errorf("session %d has %q", s, b.Question)
 			}
 		}
-		if s%2 == 0 {
-			ref := boulder.BlockerScope{BoulderID: "01J", SubTaskID: fmt.Sprintf("t%d", s), Attempt: 1}
-			if raised, err := d.Raised(t.Context(), ref); err != nil || !cmp.Equal(raised, found) {
-				t.Errorf("of attempt %v: %d, %v", ref, len(raised), err)
-			}
+		if len(found) != each {
+			t.Errorf("session %d has %d records", s, len(found))
 		}
 	}
-	if len(ids) != sessions*each || strings.Count(p.file(t), "- [ ] ") != sessions*each || status(t, d).Unwritten != 0 {
-		t.Errorf("%d records, %d in the file", len(ids), strings.Count(p.file(t), "- [ ] "))
+	if p.present(t, d); len(all) != sessions*each || strings.Count(p.file(t), "- [ ] ") != sessions*each {
+		t.Errorf("%d records, %d in the file", len(all), strings.Count(p.file(t), "- [ ] "))
 	}
 }
 
@@ -245,7 +199,7 @@ func TestSecrets(t *testing.T) {
 	var logged bytes.Buffer
 	d := p.desk(t, func(c *Config) {
 		c.Redact = secret.New([]string{"MY_TOKEN=" + key}).Text
-		c.Logger = logTo(&logged)
+		c.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 	})
 	said := "it is plan\x00ted key of 40 characters, & more"
 	in := softInput(said)
@@ -255,11 +209,9 @@ func TestSecrets(t *testing.T) {
 	a.Ask.Permission, a.Ask.Tool, a.Ask.Arguments = "p "+key, key, `{"command":"`+strings.Replace(key, "nt", "n\x1bt", 1)+`"}`
 	a.Question, a.Context = key+"?", strings.Repeat("y", maxContext-20)+key
 	divert(t, d, a)
-	q := ask(boulder.Ask{Kind: boulder.AskQuestion, RequestID: "que_1"})
-	q.Question, q.Options = key+"?", []string{key}
-	divert(t, d, q)
-	settle(t, d, "B1", Settlement{Status: boulder.BlockerAnswered, Answer: "use " + said})
-	settle(t, d, "B2", Settlement{Status: boulder.BlockerAnswered, Allowed: true})
+	divert(t, d, question("que_1", key+"?", key))
+	settle(t, d, "B1", answered("use "+said))
+	settle(t, d, "B2", allowed)
 	if r := divert(t, d, a); r.Reply != boulder.ReplyAllowed {
 		t.Errorf("what was allowed is not: %+v", r)
 	}
@@ -276,10 +228,8 @@ func TestSecrets(t *testing.T) {
 	if err != nil || strings.Contains(logged.String(), "planted") || logged.Len() == 0 {
 		t.Errorf("%v, %s", err, &logged)
 	}
-	if got := get1(t, d, "B1").Question; got != "it is [redacted]" {
-		t.Errorf("%q", got)
-	}
-	if !slices.Equal(get1(t, d, "B1").Options, []string{"a [redacted]", "b"}) || get1(t, d, "B1").ChosenOption != "a [redacted]" {
-		t.Errorf("%+v", get1(t, d, "B1"))
+	if b := get1(t, d, "B1"); b.Question != "it is [redacted]" || b.ChosenOption != "a [redacted]" ||
+		!slices.Equal(b.Options, []string{"a [redacted]", "b"}) {
+		t.Errorf("%+v", b)
 	}
 }

@@ -30,45 +30,28 @@ type record struct {
 	Listed boulder.BlockerStatus `json:"listed,omitempty"`
 }
 
-// unlisted are the items that blockers.md lacks.
-func (r *record) unlisted() []item {
-	var lacking []item
-	if r.Listed == "" {
-		lacking = append(lacking, raisedItem(&r.Blocker))
-	}
-	if r.Blocker.Status.Settled() && !r.Listed.Settled() {
-		lacking = append(lacking, settledItem(&r.Blocker))
-	}
-	return lacking
-}
-
-// idOf and numberOf relate B7 and 7.
 func idOf(n uint64) string { return "B" + strconv.FormatUint(n, 10) }
 
-func numberOf(id string) (uint64, error) {
+// keyOf is the key of B7.
+func keyOf(id string) ([]byte, error) {
 	digits, ok := strings.CutPrefix(strings.ToUpper(strings.TrimSpace(id)), "B")
 	n, err := strconv.ParseUint(digits, 10, 64)
 	if !ok || err != nil || n == 0 {
-		return 0, fmt.Errorf("%w: %q (an id is B1, B2, …)", ErrNotFound, id)
+		return nil, fmt.Errorf("%w: %q (an id is B1, B2, …)", ErrNotFound, id)
 	}
-	return n, nil
+	return binary.BigEndian.AppendUint64(nil, n), nil
 }
 
-func numberKey(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
-
 // records reads all of them, oldest first. One that cannot be read is named in the error, and the others come all the same.
-func records(tx *bolt.Tx) ([]*record, error) {
-	var all []*record
-	var faults []error
+func records(tx *bolt.Tx) (all []*record, faults error) {
 	err := tx.Bucket(bucketRecords).ForEach(func(k, v []byte) error {
-		if r, err := decode(k, v); err != nil {
-			faults = append(faults, err)
-		} else {
+		r, err := decode(k, v)
+		if faults = errors.Join(faults, err); err == nil {
 			all = append(all, r)
 		}
 		return nil
 	})
-	return all, errors.Join(append(faults, err)...)
+	return all, errors.Join(faults, err)
 }
 
 func decode(key, data []byte) (*record, error) {
@@ -89,7 +72,7 @@ func decode(key, data []byte) (*record, error) {
 
 // put stores a record under its id.
 func put(tx *bolt.Tx, r *record) error {
-	n, err := numberOf(r.Blocker.ID)
+	key, err := keyOf(r.Blocker.ID)
 	if err != nil {
 		return err
 	}
@@ -97,23 +80,23 @@ func put(tx *bolt.Tx, r *record) error {
 	if err != nil {
 		return err
 	}
-	return tx.Bucket(bucketRecords).Put(numberKey(n), data)
+	return tx.Bucket(bucketRecords).Put(key, data)
 }
 
 // one lets fn see a record. With [changing], what fn makes of it is stored. Errors wrap [ErrNotFound].
 func (d *Desk) one(ctx context.Context, how access, id string, fn func(*record) error) error {
-	n, err := numberOf(id)
+	key, err := keyOf(id)
 	if err != nil {
 		return err
 	}
 	found := false
 	err = d.with(ctx, how, func(tx *bolt.Tx) error {
-		data := tx.Bucket(bucketRecords).Get(numberKey(n))
+		data := tx.Bucket(bucketRecords).Get(key)
 		if data == nil {
 			return nil
 		}
 		found = true
-		r, err := decode(numberKey(n), data)
+		r, err := decode(key, data)
 		if err == nil {
 			err = fn(r)
 		}
@@ -123,7 +106,7 @@ func (d *Desk) one(ctx context.Context, how access, id string, fn func(*record) 
 		return put(tx, r)
 	})
 	if err == nil && !found {
-		return fmt.Errorf("%w: %s", ErrNotFound, idOf(n))
+		return fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	return err
 }
@@ -131,13 +114,13 @@ func (d *Desk) one(ctx context.Context, how access, id string, fn func(*record) 
 // PassOver keeps the ids up to this one from being given to new blockers. Boulders know blockers by their ids, and may know
 // some that are not here: they were imported, or the database was moved away.
 func (d *Desk) PassOver(ctx context.Context, id string) error {
-	n, err := numberOf(id)
+	key, err := keyOf(id)
 	if err != nil {
 		return err
 	}
 	return d.with(ctx, making, func(tx *bolt.Tx) error {
 		b := tx.Bucket(bucketRecords)
-		return b.SetSequence(max(b.Sequence(), n))
+		return b.SetSequence(max(b.Sequence(), binary.BigEndian.Uint64(key)))
 	})
 }
 
@@ -145,22 +128,16 @@ func (d *Desk) PassOver(ctx context.Context, id string) error {
 // says why something could not be written; it is tried again with the next operation.
 func (d *Desk) Flush(ctx context.Context) error { return d.with(ctx, changing, d.flush) }
 
-// flush appends what blockers.md lacks, and takes down that it is there. The database is open for writing, so that no other
+// flush appends what blockers.md lacks, and notes that it is there. The database is open for writing, so that no other
 // process of ours appends at the same time; items that were appended before a crash are not appended again.
 func (d *Desk) flush(tx *bolt.Tx) error {
-	var due []*record
-	var items []item
 	all, _ := records(tx)
-	for _, r := range all {
-		if lacking := r.unlisted(); len(lacking) > 0 {
-			due, items = append(due, r), append(items, lacking...)
-		}
-	}
+	due, items := unlisted(all)
 	if len(due) == 0 {
 		return nil
 	}
 	d.failpoint("appending")
-	if err := d.list.append(items); err != nil {
+	if err := d.append(items); err != nil {
 		return boltfile.Explain(err)
 	}
 	d.failpoint("appended")
@@ -171,4 +148,21 @@ func (d *Desk) flush(tx *bolt.Tx) error {
 		}
 	}
 	return nil
+}
+
+// unlisted are the items that blockers.md lacks, and the records that they are of.
+func unlisted(all []*record) (due []*record, items []item) {
+	for _, r := range all {
+		n := len(items)
+		if r.Listed == "" {
+			items = append(items, raisedItem(&r.Blocker))
+		}
+		if r.Blocker.Status.Settled() && !r.Listed.Settled() {
+			items = append(items, settledItem(&r.Blocker))
+		}
+		if len(items) > n {
+			due = append(due, r)
+		}
+	}
+	return due, items
 }

@@ -1,5 +1,0 @@
-package blockers
-
-import "syscall"
-
-func makePipe(path string) error { return syscall.Mkfifo(path, 0o600) }

@@ -1,0 +1,124 @@
+package blockers
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// stepEnv is the step at which a process waits to be killed.
+const stepEnv = "MANAGER_BLOCKERS_TEST_STEP"
+
+func init() {
+	roles = map[string]func(string) error{"wait-at-step": playWait, "file-limit": playFileLimit}
+}
+
+// actor prepares this test binary to play a role in a directory.
+func actor(t *testing.T, role, dir string, env ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	check(t, err)
+	cmd := exec.CommandContext(t.Context(), self, dir)
+	cmd.Env = append(append(os.Environ(), roleEnv+"="+role), env...)
+	return cmd
+}
+
+// playing is a test where there is none: it ends the process.
+type playing struct{}
+
+func (playing) Helper()                           {}
+func (playing) Fatal(args ...any)                 { panic(fmt.Sprint(args...)) }
+func (playing) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+func playWait(dir string) error {
+	d := (&project{dir, &clock{t: epoch}}).desk(playing{})
+	d.failpoint = func(step string) {
+		if step == os.Getenv(stepEnv) {
+			fmt.Println("there")
+			_, _ = io.Copy(io.Discard, os.Stdin)
+		}
+	}
+	raise(playing{}, d, hardInput("Which?"))
+	return errors.New("it did not come to the step")
+}
+
+// A process that is killed between any two steps loses nothing that was committed, does not write it twice, and keeps
+// nobody waiting.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"committed", "appending", "appended"} {
+		t.Run(step, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			cmd := actor(t, "wait-at-step", p.dir, stepEnv+"="+step)
+			in, inErr := cmd.StdinPipe()
+			out, outErr := cmd.StdoutPipe()
+			check(t, errors.Join(inErr, outErr, cmd.Start()))
+			defer in.Close()
+			if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "there\n" {
+				t.Fatalf("%q, %v", line, err)
+			}
+			check(t, cmd.Process.Kill())
+			_ = cmd.Wait() // killed
+			d := p.desk(t)
+			if found := listed(t, d, Filter{}); len(found) != 1 {
+				t.Fatalf("%d records", len(found))
+			}
+			p.present(t, d)
+			raise(t, d, softInput("Who?"))
+			p.present(t, d)
+		})
+	}
+}
+
+// A limit on the size of files (`ulimit -f`) is a full disk to this process only, and cuts an item in two.
+func TestFileLimit(t *testing.T) {
+	t.Parallel()
+	if out, err := actor(t, "file-limit", t.TempDir()).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func playFileLimit(dir string) error {
+	const size, room = 512 << 10, 100
+	p := &project{dir, &clock{t: epoch}}
+	theirs := strings.Repeat("x", size-room-1) + "\n"
+	p.write(playing{}, theirs)
+	d := p.desk(playing{})
+	var l syscall.Rlimit
+	check(playing{}, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &l))
+	before := l.Cur
+	limit := func(bytes uint64) {
+		l.Cur = bytes
+		check(playing{}, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &l))
+	}
+	// No room for the database's first pages: what there is of them is not left to be taken for a damaged one.
+	limit(8 << 10)
+	if _, _, err := d.Raise(context.Background(), scope, hardInput("Too early?")); !errors.Is(err, syscall.EFBIG) {
+		return fmt.Errorf("recorded without room: %w", err)
+	}
+	limit(size)
+	raise(playing{}, d, hardInput("Which?"))
+	if s := status(playing{}, d); s.Unwritten != 1 || !strings.Contains(s.Trouble, syscall.EFBIG.Error()) {
+		return fmt.Errorf("%+v", s)
+	}
+	data := p.file(playing{})
+	if len(data) != size || !strings.Contains(data, "**B1** Which?") {
+		return fmt.Errorf("no item was cut in two: %q", data[size-room:])
+	}
+	limit(before)
+	b := get1(playing{}, d, "B1")
+	if data = p.file(playing{}); !strings.HasPrefix(data, theirs) || !strings.Contains(data, raisedItem(&b).Text) {
+		return errors.New("what people wrote is lost, or the item is not whole")
+	}
+	_, err := os.Stat(filepath.Join(dir, ".manager", FileName))
+	return err
+}

@@ -1,5 +1,0 @@
-//go:build !linux
-
-package blockers
-
-func roles() map[string]func(string) error { return nil }
