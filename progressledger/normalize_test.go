@@ -18,7 +18,7 @@ import (
 
 func decode(t *testing.T, text string) progressledger.Answer {
 	t.Helper()
-	a, err := providers.Decode(text, providers.StructuredOptions[progressledger.Answer]{})
+	a, err := providers.Decode[progressledger.Answer](text, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -441,7 +441,7 @@ func FuzzAnswer(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		a, err := providers.Decode(text, providers.StructuredOptions[progressledger.Answer]{})
+		a, err := providers.Decode[progressledger.Answer](text, nil)
 		if err != nil {
 			return
 		}

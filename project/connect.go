@@ -102,7 +102,7 @@ func (p *Project) providers() (*providers.Registry, error) {
 		return nil, err
 	}
 	return providers.NewRegistry(providers.RegistryConfig{
-		Getenv: p.getenv, Retry: providers.RetryPolicy{Logger: p.log}, Prices: p.cfg.Prices,
+		Getenv: p.getenv, Logger: p.log, Prices: p.cfg.Prices,
 	}, sources...)
 }
 

@@ -5,7 +5,7 @@
 //   - [Completer], the one-attempt interface that an adapter implements, with its [Request], [Response] and [Usage];
 //   - [Error], whose [Kind] tells a caller how to react, and [Classify], the one place that decides it;
 //   - [WithRetry], the one place that tries again;
-//   - [Structured], which turns a model's answer into a checked Go value, and [Extract], the pure part of it;
+//   - [Structured], which turns a model's answer into a checked Go value, and [Decode], the pure part of it;
 //   - [Registry], which opens the adapters that the environment and the configuration make available.
 //
 // Adapters live in sub-packages and are wired by the program; this package imports none of them.

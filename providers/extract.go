@@ -2,6 +2,7 @@ package providers
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,25 +18,15 @@ const (
 	maxObjects = 16
 )
 
-// ErrNoJSON is in the chain of the error when an answer contains nothing that looks like a JSON object.
-var ErrNoJSON = errors.New("the answer contains no JSON object")
+var errNoJSON = errors.New("the answer contains no JSON object")
 
-// Extract finds the JSON object in a model's answer: the last balanced one that is valid. Reasoning blocks, code fences
-// and prose around it are ignored; slips that have only one reading are put right, see [lenient]. The error says, in
-// words fit for the model, what is wrong.
+// candidates gives the valid top-level JSON objects of a model's answer, the last one first, at least one if the error is
+// nil. Reasoning blocks, code fences and prose around them are ignored; slips that have only one reading are put right, see
+// [lenient]. The error says, in words fit for the model, what is wrong.
 //
 // What it never does is guess. An object that is not closed was cut, and completing it would turn half an answer into
 // a whole one ("completed": true, with the objections missing); an object inside of another is never taken for the
 // answer; prose stays prose.
-func Extract(answer string) (json.RawMessage, error) {
-	found, err := candidates(answer)
-	if err != nil {
-		return nil, err
-	}
-	return found[0], nil
-}
-
-// candidates gives the valid top-level objects of an answer, the last one first, at least one if the error is nil.
 func candidates(answer string) ([]json.RawMessage, error) {
 	if len(answer) > maxAnswer {
 		return nil, fmt.Errorf("the answer of %d bytes is too long, at most %d are read", len(answer), maxAnswer)
@@ -81,18 +72,16 @@ func scan(src []byte) ([]json.RawMessage, error) {
 		object, err := single(value)
 		if err == nil {
 			found = append(found, object)
-		} else if problem == nil {
-			problem = err
 		}
+		problem = cmp.Or(problem, err)
 	}
 	switch {
 	case len(found) > 0:
 		return found, nil
-	case problem != nil:
-		return nil, problem
-	default:
+	case problem == nil:
 		return nil, noJSON(src)
 	}
+	return nil, problem
 }
 
 // almost matches what was meant to be an object, but does not begin like one.
@@ -106,15 +95,15 @@ func noJSON(src []byte) error {
 	src = src[:min(len(src), maxHint)]
 	switch m := almost().FindSubmatchIndex(src); {
 	case m == nil:
-		return ErrNoJSON
+		return errNoJSON
 	case m[2] >= 0 && src[m[2]] == '\\':
 		return fmt.Errorf("%w: the quotation marks of %s are escaped; write them without the backslash",
-			ErrNoJSON, quoteHead(src[m[0]:]))
+			errNoJSON, quoteHead(src[m[0]:]))
 	case m[2] >= 0:
 		return fmt.Errorf("%w: %s has typographic quotation marks; write straight ones (\")",
-			ErrNoJSON, quoteHead(src[m[0]:]))
+			errNoJSON, quoteHead(src[m[0]:]))
 	default:
-		return fmt.Errorf("%w: the key %s is not in quotation marks", ErrNoJSON, src[m[4]:min(m[5], m[4]+40)])
+		return fmt.Errorf("%w: the key %s is not in quotation marks", errNoJSON, src[m[4]:min(m[5], m[4]+40)])
 	}
 }
 

@@ -47,20 +47,3 @@ func (r ModelRef) String() string {
 
 // IsZero reports that no model is named.
 func (r ModelRef) IsZero() bool { return r == ModelRef{} }
-
-// MarshalText writes what [ModelRef.UnmarshalText] reads; JSON and YAML use both.
-func (r ModelRef) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
-
-// UnmarshalText reads a reference as [ParseModel] does, and an empty text as the zero value.
-func (r *ModelRef) UnmarshalText(text []byte) error {
-	if len(text) == 0 {
-		*r = ModelRef{}
-		return nil
-	}
-	parsed, err := ParseModel(string(text))
-	if err != nil {
-		return err
-	}
-	*r = parsed
-	return nil
-}

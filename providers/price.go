@@ -97,8 +97,8 @@ func (p Price) cost(u Usage) (float64, bool) {
 		float64(u.Output)**p.Output) / million, true
 }
 
-// WithPrices gives a Completer that fills in [Usage.Cost] from the table where c leaves it unknown. ref is the model of
-// requests that name none. [RegistryConfig.Prices] does it for those of a registry.
+// WithPrices gives a Completer that asks ref where a request names no model, and fills in [Usage.Cost] from the table
+// where c leaves it unknown. [RegistryConfig.Prices] does it for those of a registry.
 func WithPrices(c Completer, ref ModelRef, prices Prices) Completer {
 	return priced{next: c, ref: ref, prices: prices}
 }
@@ -110,8 +110,10 @@ type priced struct {
 }
 
 func (p priced) Complete(ctx context.Context, req *Request) (*Response, error) {
-	ref := ModelRef{Provider: p.ref.Provider, Model: cmp.Or(req.Model, p.ref.Model)}
-	resp, err := p.next.Complete(ctx, req)
+	own := *req
+	own.Model = cmp.Or(req.Model, p.ref.Model)
+	ref := ModelRef{Provider: p.ref.Provider, Model: own.Model}
+	resp, err := p.next.Complete(ctx, &own)
 	if err != nil {
 		failure := asError(err)
 		if failure.Usage != (Usage{}) { // which stands for an attempt that was not billed, and changes no sum

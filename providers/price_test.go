@@ -223,7 +223,6 @@ func TestRegistryPrices(t *testing.T) {
 			ref := providers.ModelRef{Provider: cmp.Or(tt.provider, "p"), Model: "m"}
 			r, err := providers.NewRegistry(providers.RegistryConfig{
 				Getenv: func(string) string { return "" }, Prices: prices,
-				Retry: providers.RetryPolicy{Random: always(0)},
 			}, source(ref.Provider, func(s *providers.Source) {
 				s.Open = func(providers.Key) (providers.Completer, error) { return &script{steps: tt.steps}, nil }
 			}))

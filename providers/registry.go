@@ -1,9 +1,9 @@
 package providers
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 )
@@ -25,8 +25,8 @@ type Source struct {
 type RegistryConfig struct {
 	// Getenv reads the environment; required. Keys are read when they are needed and kept nowhere but in the adapter.
 	Getenv func(string) string
-	// Retry is the policy for all providers.
-	Retry RetryPolicy
+	// Logger is told of attempts that are repeated. Defaults to none.
+	Logger *slog.Logger
 	// Prices give the cost of calls whose provider does not tell it. Defaults to none: such a cost is unknown.
 	Prices Prices
 }
@@ -45,6 +45,9 @@ func NewRegistry(cfg RegistryConfig, sources ...Source) (*Registry, error) {
 	}
 	if err := cfg.Prices.Validate(); err != nil {
 		return nil, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &Registry{cfg: cfg}
 	for _, source := range sources {
@@ -95,23 +98,7 @@ func (r *Registry) Completer(ref ModelRef) (Completer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open provider %s: %w", source.Name, err)
 	}
-	adapter = WithRetry(WithPrices(adapter, ModelRef{Provider: source.Name}, r.cfg.Prices), r.cfg.Retry)
-	return bound{Completer: adapter, model: ref.Model}, nil
-}
-
-// bound fills in the model of requests that name none.
-type bound struct {
-	Completer
-	model string
-}
-
-func (b bound) Complete(ctx context.Context, req *Request) (*Response, error) {
-	if req.Model == "" {
-		own := *req
-		own.Model = b.model
-		req = &own
-	}
-	return b.Completer.Complete(ctx, req)
+	return WithRetry(WithPrices(adapter, ref, r.cfg.Prices), r.cfg.Logger), nil
 }
 
 func (r *Registry) unavailable(ref ModelRef, source *Source) error {

@@ -23,33 +23,17 @@ const (
 	attemptTimeout = 5 * time.Minute
 )
 
-// RetryPolicy is for [WithRetry].
-type RetryPolicy struct {
-	// Random gives numbers in [0, 1) and may be called from many goroutines. Defaults to math/rand/v2.
-	Random func() float64
-	// Logger defaults to none.
-	Logger *slog.Logger
-}
-
 // WithRetry gives a Completer that tries c again after errors that may pass: four times in all, half a second, one and
 // two after each other at most, or when the provider asks for it. Its error is that of the last attempt, with the Usage
 // of all. It is the only place that retries: SDKs and adapters must not, or attempts multiply.
-func WithRetry(c Completer, policy RetryPolicy) Completer {
-	if policy.Random == nil {
-		policy.Random = rand.Float64
-	}
-	if policy.Logger == nil {
-		policy.Logger = slog.New(slog.DiscardHandler)
-	}
-	return &retrier{next: c, policy: policy}
-}
+func WithRetry(c Completer, log *slog.Logger) Completer { return retrier{c, log} }
 
 type retrier struct {
-	next   Completer
-	policy RetryPolicy
+	next Completer
+	log  *slog.Logger
 }
 
-func (r *retrier) Complete(ctx context.Context, req *Request) (*Response, error) {
+func (r retrier) Complete(ctx context.Context, req *Request) (*Response, error) {
 	var spent Usage
 	for attempt := 1; ; attempt++ {
 		resp, failure := r.attempt(ctx, req)
@@ -62,14 +46,14 @@ func (r *retrier) Complete(ctx context.Context, req *Request) (*Response, error)
 		if !failure.Retryable() || attempt >= maxAttempts || failure.RetryAfter > maxWait {
 			return nil, failure
 		}
-		wait := time.Duration(r.policy.Random() * float64(firstDelay<<(attempt-1)))
+		wait := time.Duration(rand.Float64() * float64(firstDelay<<(attempt-1)))
 		if asked := failure.RetryAfter; asked > 0 { // never earlier, and not all clients at once
-			wait = asked + time.Duration(r.policy.Random()*float64(asked)/10)
+			wait = asked + time.Duration(rand.Float64()*float64(asked)/10)
 		}
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
 			return nil, failure // the pause would only end in a cancellation that hides why
 		}
-		r.policy.Logger.InfoContext(ctx, "model call failed, trying again",
+		r.log.InfoContext(ctx, "model call failed, trying again",
 			"attempt", attempt, "wait", wait, "kind", string(failure.Kind), "error", failure)
 		if !pause(ctx, wait) {
 			return nil, canceled(ctx, failure)
@@ -79,7 +63,7 @@ func (r *retrier) Complete(ctx context.Context, req *Request) (*Response, error)
 
 // attempt is one call with its own deadline. Here, where both contexts are known, the end of the caller's context is
 // told from the end of the attempt's.
-func (r *retrier) attempt(ctx context.Context, req *Request) (*Response, *Error) {
+func (r retrier) attempt(ctx context.Context, req *Request) (*Response, *Error) {
 	attemptCtx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	resp, err := r.next.Complete(attemptCtx, req)

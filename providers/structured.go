@@ -22,57 +22,47 @@ const (
 	maxQuoted = 8000
 )
 
-// StructuredOptions tunes [Structured] and [Decode]. The zero value is usable.
-type StructuredOptions[T any] struct {
-	// Check judges a decoded answer and may complete it. Its error is shown to the model word for word, so it says what
-	// is wrong and what would be right. Nil: anything that decodes is good. It is called once for each candidate.
-	Check func(*T) error
-	// OnUsage, if set, is called after each model call, failed ones included, with what it cost.
-	OnUsage func(Usage)
-}
-
-// Structured asks c until it has an answer that decodes into a T and passes opts.Check, and gives the summed usage of
-// all calls, whether it succeeds or not. T is a struct or a map: the root of the answer is a JSON object.
+// Structured asks c until it has an answer that decodes into a T and passes check. T is a struct or a map: the root of the
+// answer is a JSON object. check judges a decoded answer and may complete it; its error is shown to the model word for
+// word, so it says what is wrong and what would be right. It is called once for each candidate; nil: anything that decodes
+// is good. used is told what each call cost, failed ones included.
 //
 // A bad answer goes back to the model with the exact reason, after a pause of 250 ms times the number of the repair. An
 // answer cut by the output limit is asked for again, shorter and with twice the limit the first time. Other errors of c
 // are returned as they are. After three repairs the error is an [*Error] of [KindMalformedOutput], or
 // [KindTruncated] if the last answer was cut. req is not changed.
 func Structured[T any](
-	ctx context.Context, c Completer, req *Request, opts StructuredOptions[T],
-) (T, Usage, error) {
-	var zero T
-	var spent Usage
+	ctx context.Context, c Completer, req *Request, check func(*T) error, used func(Usage),
+) (value T, err error) {
 	asked := *req
 	asked.Messages = slices.Clone(req.Messages)
 	widened := false
-	for repair := 0; ; repair++ {
+	for repair := 1; ; repair++ {
 		resp, err := c.Complete(ctx, &asked)
-		failure := &Error{}
 		if err != nil {
-			failure = asError(err)
+			failure := asError(err)
+			used(failure.Usage)
+			if failure.Kind != KindTruncated {
+				return value, failure
+			}
 			// A cut answer is one, however the Completer reports it; the text may be lost then.
 			resp = &Response{
 				Stop: StopLength, Provider: failure.Provider, Model: failure.Model, RequestID: failure.RequestID,
-				Usage: failure.Usage,
 			}
+		} else {
+			used(resp.Usage)
 		}
-		spent = spent.Add(resp.Usage)
-		if opts.OnUsage != nil {
-			opts.OnUsage(resp.Usage)
+		problem := &Error{
+			Kind: KindTruncated, Provider: resp.Provider, Model: resp.Model, RequestID: resp.RequestID,
+			Err: errors.New("the answer was cut at the output limit before it was complete"),
 		}
-		if err != nil && failure.Kind != KindTruncated {
-			return zero, spent, failure
-		}
-		kind, reason := KindTruncated, errCut
 		wish := "Your last answer was cut at the output limit. Answer again, much shorter: one complete JSON object " +
 			"that follows the schema, brief texts, and nothing else."
 		if resp.Stop != StopLength {
-			var value T
-			if value, err = Decode(resp.Text, opts); err == nil {
-				return value, spent, nil
+			if value, err = Decode(resp.Text, check); err == nil {
+				return value, nil
 			}
-			kind, reason = KindMalformedOutput, err
+			problem.Kind, problem.Err = KindMalformedOutput, err
 			wish = "Your last answer cannot be used: " + err.Error() +
 				"\nAnswer again with one complete JSON object that follows the schema, and nothing else."
 		} else if !widened {
@@ -80,45 +70,36 @@ func Structured[T any](
 			asked.MaxOutputTokens *= 2
 			widened = true
 		}
-		problem := &Error{
-			Kind: kind, Provider: resp.Provider, Model: resp.Model, RequestID: resp.RequestID,
-			Message: text.Cut(Redact(reason.Error()), maxMessage), Usage: spent, Err: reason,
-		}
-		if repair >= repairs {
-			return zero, spent, problem
+		problem.Message = text.Cut(Redact(problem.Err.Error()), maxMessage)
+		if repair > repairs {
+			return value, problem
 		}
 		said := cmp.Or(text.Excerpt(resp.Text, maxQuoted, text.Start), "(no text)") // providers refuse an empty turn
 		asked.Messages = append(asked.Messages, Message{RoleAssistant, said}, Message{RoleUser, wish})
-		if !pause(ctx, repairPause*time.Duration(repair+1)) {
-			return zero, spent, canceled(ctx, problem)
+		if !pause(ctx, repairPause*time.Duration(repair)) {
+			return value, canceled(ctx, problem)
 		}
 	}
 }
 
-var errCut = errors.New("the answer was cut at the output limit before it was complete")
-
 // Decode is the pure part of [Structured]: it gives the last object in a model's answer that decodes into a T and
-// passes opts.Check. The error is about the last object of the answer, in words fit for the model.
-func Decode[T any](text string, opts StructuredOptions[T]) (T, error) {
-	var zero T
+// passes check. The error is about the last object of the answer, in words fit for the model.
+func Decode[T any](text string, check func(*T) error) (none T, problem error) {
 	found, err := candidates(text)
 	if err != nil {
-		return zero, err
+		return none, err
 	}
-	var problem error
 	for _, raw := range found {
 		value, err := decodeObject[T](raw)
-		if err == nil && opts.Check != nil {
-			err = opts.Check(&value)
+		if err == nil && check != nil {
+			err = check(&value)
 		}
 		if err == nil {
 			return value, nil
 		}
-		if problem == nil {
-			problem = err
-		}
+		problem = cmp.Or(problem, err)
 	}
-	return zero, problem
+	return none, problem
 }
 
 // decodeObject decodes as it is and, if a type does not fit, once more after [coerce]. Keys that T does not have are
@@ -129,9 +110,9 @@ func decodeObject[T any](raw json.RawMessage) (value T, err error) {
 	if !ok {
 		return value, err
 	}
-	var coerced T
-	if json.Unmarshal(coerce(raw, reflect.TypeFor[T]()), &coerced) == nil {
-		return coerced, nil
+	var again T
+	if json.Unmarshal(coerced(raw, reflect.TypeFor[T]()), &again) == nil {
+		return again, nil
 	}
 	if mismatch.Field != "" {
 		err = fmt.Errorf("%q must be %s, not %s: %w", mismatch.Field, jsonType(mismatch.Type), mismatch.Value, err)

@@ -66,6 +66,14 @@ func (s *script) Complete(_ context.Context, req *providers.Request) (*providers
 	return s.steps[len(s.asked)-1]()
 }
 
+// bill is what calls have cost.
+type bill struct {
+	providers.Usage
+	calls int
+}
+
+func (b *bill) add(u providers.Usage) { b.Usage, b.calls = b.Add(u), b.calls+1 }
+
 func request() *providers.Request {
 	return &providers.Request{
 		Messages: []providers.Message{{Role: providers.RoleUser, Text: "Judge."}}, Schema: json.RawMessage(`{}`),
@@ -80,16 +88,14 @@ func TestStructuredRepairs(t *testing.T) {
 			says("It is done."), says(`{"completed": "maybe"}`), says(`{"completed": true}`),
 			says(`{"completed": true, "summary": "ok"}`),
 		}}
-		var reported []providers.Usage
+		var spent bill
 		req := request()
-		got, usage, err := providers.Structured(t.Context(), model, req, providers.StructuredOptions[verdict]{
-			Check: needsSummary, OnUsage: func(u providers.Usage) { reported = append(reported, u) },
-		})
+		got, err := providers.Structured(t.Context(), model, req, needsSummary, spent.add)
 		if err != nil || !got.Completed || got.Summary != "ok" {
 			t.Fatalf("got %+v, %v", got, err)
 		}
-		if usage.Input != 40 || usage.Output != 4 || len(reported) != 4 {
-			t.Errorf("usage %v, reported %v", usage, reported)
+		if spent.Input != 40 || spent.Output != 4 || spent.calls != 4 {
+			t.Errorf("%d calls reported: %v", spent.calls, spent)
 		}
 		if diff := cmp.Diff(request(), req); diff != "" {
 			t.Errorf("the request was changed:\n%s", diff)
@@ -131,13 +137,14 @@ func TestStructuredGivesUp(t *testing.T) {
 		for range 10 {
 			model.steps = append(model.steps, says("no, sk-abcdefgh12345678"))
 		}
-		_, usage, err := providers.Structured(t.Context(), model, request(), providers.StructuredOptions[verdict]{})
+		var usage bill
+		_, err := providers.Structured[verdict](t.Context(), model, request(), nil, usage.add)
 		failure, ok := errors.AsType[*providers.Error](err)
-		if !ok || failure.Kind != providers.KindMalformedOutput || !errors.Is(err, providers.ErrNoJSON) {
+		if !ok || failure.Kind != providers.KindMalformedOutput || !strings.Contains(err.Error(), "no JSON object") {
 			t.Fatal(err)
 		}
-		if len(model.asked) != calls || usage.Output != calls || failure.Usage != usage {
-			t.Errorf("%d calls, usage %v and %v", len(model.asked), usage, failure.Usage)
+		if len(model.asked) != calls || usage.Output != calls {
+			t.Errorf("%d calls, usage %v", len(model.asked), usage)
 		}
 		if failure.Provider != "p" || failure.Model != "m" {
 			t.Errorf("about %s/%s", failure.Provider, failure.Model)
@@ -156,7 +163,8 @@ func TestStructuredTruncated(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		model := &script{steps: []func() (*providers.Response, error){cut, cutText, says(`{"completed": true}`)}}
-		got, usage, err := providers.Structured(t.Context(), model, request(), providers.StructuredOptions[verdict]{})
+		var usage bill
+		got, err := providers.Structured[verdict](t.Context(), model, request(), nil, usage.add)
 		if err != nil || !got.Completed || usage.Output != 502 {
 			t.Fatalf("got %+v, usage %v, %v", got, usage, err)
 		}
@@ -174,7 +182,7 @@ func TestStructuredTruncated(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		model := &script{steps: []func() (*providers.Response, error){cut, cut, cut, cut}}
-		_, _, err := providers.Structured(t.Context(), model, request(), providers.StructuredOptions[verdict]{})
+		_, err := providers.Structured[verdict](t.Context(), model, request(), nil, new(bill).add)
 		if failure, ok := errors.AsType[*providers.Error](err); !ok || failure.Kind != providers.KindTruncated {
 			t.Errorf("got %v", err)
 		}
@@ -188,7 +196,8 @@ func TestStructuredPassesErrorsOn(t *testing.T) {
 		model := &script{steps: []func() (*providers.Response, error){
 			says("prose"), fails(providers.Error{Kind: providers.KindAuth, Provider: "p"}),
 		}}
-		_, usage, err := providers.Structured(t.Context(), model, request(), providers.StructuredOptions[verdict]{})
+		var usage bill
+		_, err := providers.Structured[verdict](t.Context(), model, request(), nil, usage.add)
 		if failure, ok := errors.AsType[*providers.Error](err); !ok || failure.Kind != providers.KindAuth {
 			t.Errorf("got %v", err)
 		}
@@ -204,7 +213,7 @@ func TestStructuredStopsWithTheContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // ends in the first pause
 		defer cancel()
 		model := &script{steps: []func() (*providers.Response, error){says("prose")}}
-		_, _, err := providers.Structured(ctx, model, request(), providers.StructuredOptions[verdict]{})
+		_, err := providers.Structured[verdict](ctx, model, request(), nil, new(bill).add)
 		failure, ok := errors.AsType[*providers.Error](err)
 		if !ok || failure.Kind != providers.KindCanceled || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
@@ -222,7 +231,7 @@ func TestStructuredQuotesBounded(t *testing.T) {
 		model := &script{steps: []func() (*providers.Response, error){
 			says(strings.Repeat("prose ", 100_000)), says(""), says(`{}`),
 		}}
-		_, _, err := providers.Structured(t.Context(), model, request(), providers.StructuredOptions[verdict]{})
+		_, err := providers.Structured[verdict](t.Context(), model, request(), nil, new(bill).add)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +249,7 @@ func TestDecodeToleratesForms(t *testing.T) {
 	t.Parallel()
 	const text = `{"completed": "True", "summary": 42, "remaining": "one thing", "score": "7", "extra": [1],
 		"criteria": {"met": "false", "id": 3}, "notes": {"a": "true"}, "since": "2026-11-01T10:00:00Z"}`
-	got, err := providers.Decode(text, providers.StructuredOptions[verdict]{})
+	got, err := providers.Decode[verdict](text, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +275,7 @@ func TestDecodeDoesNotInvent(t *testing.T) {
 		`{"score": "many"}`:               `"score" must be a number`,
 		`{"criteria": [{"met": "half"}]}`: `"criteria.met" must be true or false`,
 	} {
-		got, err := providers.Decode(text, providers.StructuredOptions[verdict]{})
+		got, err := providers.Decode[verdict](text, nil)
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %+v, %v, want an error that says %s", text, got, err, says)
 		}
@@ -276,12 +285,11 @@ func TestDecodeDoesNotInvent(t *testing.T) {
 // The last object that passes the check counts, and if none does, what is wrong with the last one.
 func TestDecodePrefersTheLastGoodOne(t *testing.T) {
 	t.Parallel()
-	opts := providers.StructuredOptions[verdict]{Check: needsSummary}
-	got, err := providers.Decode(`{"summary": "a"} {"summary": "b"} {"example": 1}`, opts)
+	got, err := providers.Decode(`{"summary": "a"} {"summary": "b"} {"example": 1}`, needsSummary)
 	if err != nil || got.Summary != "b" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	_, err = providers.Decode(`{"summary": [1, 2]} {"example": 1}`, opts)
+	_, err = providers.Decode(`{"summary": [1, 2]} {"example": 1}`, needsSummary)
 	if err == nil || !strings.Contains(err.Error(), "is missing") {
 		t.Errorf("got %v", err)
 	}
@@ -295,8 +303,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(`{"completed": "True", "remaining": {"a": [1]}, "score": "1e2",
 		"criteria": {"met": "false"}, "notes": {"": "true"}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		opts := providers.StructuredOptions[verdict]{Check: needsSummary}
-		got, err := providers.Decode(text, opts)
+		got, err := providers.Decode(text, needsSummary)
 		if err != nil {
 			if !utf8.ValidString(err.Error()) || len(err.Error()) > 2_000 && len(text) < 1_000 {
 				t.Fatalf("error %q", err)
@@ -307,7 +314,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Skip(err) // a time that JSON cannot hold
 		}
-		again, err := providers.Decode(string(encoded), opts)
+		again, err := providers.Decode(string(encoded), needsSummary)
 		if err != nil {
 			t.Fatalf("%s is not read again: %v", encoded, err)
 		}
@@ -321,7 +328,7 @@ func ExampleDecode() {
 	type answer struct {
 		Done bool `json:"done"`
 	}
-	got, err := providers.Decode("Here you are:\n```json\n{\"done\": True,}\n```", providers.StructuredOptions[answer]{})
+	got, err := providers.Decode[answer]("Here you are:\n```json\n{\"done\": True,}\n```", nil)
 	fmt.Println(got.Done, err)
 	// Output: true <nil>
 }

@@ -27,12 +27,10 @@ var ErrNoAnswer = errors.New("the model gave no usable answer")
 func Ask[T any](
 	ctx context.Context, c providers.Completer, log *slog.Logger, question providers.Request, check func(*T) error, prompts ...string,
 ) (answer T, spent boulder.Usage, err error) {
-	options := providers.StructuredOptions[T]{
-		Check: check, OnUsage: func(u providers.Usage) { spent = spent.Add(Usage(u)) },
-	}
+	used := func(u providers.Usage) { spent = spent.Add(Usage(u)) }
 	for _, prompt := range prompts {
 		question.Messages = []providers.Message{{Role: providers.RoleUser, Text: prompt}}
-		if answer, _, err = providers.Structured(ctx, c, &question, options); err == nil {
+		if answer, err = providers.Structured(ctx, c, &question, check, used); err == nil {
 			return answer, spent, nil
 		}
 		log.InfoContext(ctx, "the ledger's model gave no usable answer", "schema", question.SchemaName, "error", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/anthropic"
+	"github.com/bouldermgr/manager/providers/internal/adaptertest"
 	"github.com/bouldermgr/manager/providers/providerstest"
 )
 
@@ -28,4 +29,13 @@ func open(t testing.TB, baseURL string, key providers.Key, client *http.Client) 
 		t.Fatal(err)
 	}
 	return c
+}
+
+func FuzzAnswer(f *testing.F) {
+	adaptertest.FuzzAnswer(f, open,
+		says("end_turn", `{"type":"text","text":"x"}`),
+		`{"type":"error","error":{"type":"overloaded_error"}}`,
+		`{"type":"message","stop_reason":"end_turn","content":{"a":1},"usage":[]}`,
+		`[]`,
+	)
 }

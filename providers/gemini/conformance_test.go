@@ -8,6 +8,7 @@ import (
 
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/gemini"
+	"github.com/bouldermgr/manager/providers/internal/adaptertest"
 	"github.com/bouldermgr/manager/providers/providerstest"
 )
 
@@ -28,4 +29,13 @@ func open(t testing.TB, baseURL string, key providers.Key, client *http.Client) 
 		t.Fatal(err)
 	}
 	return c
+}
+
+func FuzzAnswer(f *testing.F) {
+	adaptertest.FuzzAnswer(f, open,
+		says("STOP", `{"text":"x"}`),
+		`{"candidates":"none"}`,
+		`{"candidates":[{"content":{"parts":{"a":1}}}],"usageMetadata":[]}`,
+		`[{"error":{"code":503,"details":[{"violations":[7]}]}}]`,
+	)
 }

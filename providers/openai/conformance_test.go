@@ -42,3 +42,12 @@ func opening(change func(*openai.Endpoint)) adaptertest.Open {
 		return c
 	}
 }
+
+func FuzzAnswer(f *testing.F) {
+	adaptertest.FuzzAnswer(f, open,
+		fine,
+		`{"choices":"none"}`,
+		`{"choices":[{"message":{"content":[1]}}],"usage":[]}`,
+		`[{"error":{"code":503,"message":{"a":1}}}]`,
+	)
+}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
@@ -53,31 +52,27 @@ func failed(ctx context.Context, err error, starting bool) *providers.Error {
 	return e
 }
 
+// kinds are the errors that OpenCode's own name says all about.
+var kinds = map[string]providers.Kind{
+	opencode.ProviderAuth:        providers.KindAuth,
+	opencode.ContextOverflow:     providers.KindContextLength,
+	opencode.ContentFilter:       providers.KindContentFilter,
+	opencode.MessageOutputLength: providers.KindTruncated,
+	opencode.MessageAborted:      providers.KindCanceled, // by somebody else, such as the end of the server
+}
+
 // turnFailed sorts by OpenCode's own name of the error where that says it all, else by what the provider said.
 func turnFailed(turn *opencode.TurnError) *providers.Error {
-	header := http.Header{}
-	if turn.RetryAfter > 0 {
-		header.Set("Retry-After", strconv.FormatFloat(turn.RetryAfter.Seconds(), 'f', -1, 64))
-	}
-	e := providers.Classify(turn.StatusCode, "", turn.Message, header, nil)
+	e := providers.Classify(turn.StatusCode, "", turn.Message, nil, nil)
+	e.RetryAfter = turn.RetryAfter
 	// The provider's own code, which tells missing credit from too many requests, is in the body only.
-	e.Kind = providers.Classify(turn.StatusCode, "", turn.Message+"\n"+turn.Body, nil, nil).Kind
-	switch turn.Name {
-	case opencode.ProviderAuth:
-		e.Kind = providers.KindAuth
-	case opencode.ContextOverflow:
-		e.Kind = providers.KindContextLength
-	case opencode.ContentFilter:
-		e.Kind = providers.KindContentFilter
-	case opencode.MessageOutputLength:
-		e.Kind = providers.KindTruncated
-	case opencode.MessageAborted: // by somebody else, such as the end of the server
-		e.Kind = providers.KindCanceled
-	}
-	if errors.Is(turn, opencode.ErrUnknownModel) || errors.Is(turn, opencode.ErrUnknownAgent) {
+	byBody := providers.Classify(turn.StatusCode, "", turn.Message+"\n"+turn.Body, nil, nil).Kind
+	e.Kind = cmp.Or(kinds[turn.Name], byBody)
+	unknownModel := errors.Is(turn, opencode.ErrUnknownModel)
+	if unknownModel || errors.Is(turn, opencode.ErrUnknownAgent) {
 		e.Kind, e.Err = providers.KindBadRequest, turn
 	}
-	if errors.Is(turn, opencode.ErrUnknownModel) {
+	if unknownModel {
 		e.Message += " (`opencode models` lists what there is)"
 	}
 	return e

@@ -105,10 +105,15 @@ func (c *Completer) model(name string) (opencode.ModelRef, *providers.Error) {
 // ask puts the question under watch. What it spent holds whatever came of it.
 func (c *Completer) ask(
 	ctx context.Context, dir *opencode.Directory, model opencode.ModelRef, req *providers.Request,
-) (opencode.Message, providers.Usage, error) {
+) (answer opencode.Message, spent providers.Usage, err error) {
 	ctx, w := startWatch(ctx, dir, "manager: "+cmp.Or(req.SchemaName, "question"))
-	agent, err := c.agent(ctx, dir)
-	var answer opencode.Message
+	agent, agents := c.cfg.Agent, []string(nil)
+	if agent != "" {
+		agents, err = dir.Agents(ctx)
+	}
+	if !slices.Contains(agents, agent) { // an attached server may not have it
+		agent = ""
+	}
 	if err == nil {
 		answer, err = dir.Ask(ctx, opencode.AskRequest{
 			Title: w.title, Agent: agent, Model: model, System: req.System, Text: flatten(req.Messages),
@@ -117,18 +122,6 @@ func (c *Completer) ask(
 	}
 	w.end()
 	return answer, w.spent(answer.Info), w.explain(err)
-}
-
-// agent is the configured agent if the server has it. An attached server may not.
-func (c *Completer) agent(ctx context.Context, dir *opencode.Directory) (string, error) {
-	if c.cfg.Agent == "" {
-		return "", nil
-	}
-	agents, err := dir.Agents(ctx)
-	if err != nil || !slices.Contains(agents, c.cfg.Agent) {
-		return "", err
-	}
-	return c.cfg.Agent, nil
 }
 
 // outcome says why the model stopped, or how the question failed.

@@ -149,8 +149,9 @@ func TestUnpricedModel(t *testing.T) {
 func TestProseIsRepaired(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, nil, says(scriptmodel.Reply{Text: "I would rather talk."}, yes()))
-	got, spent, err := providers.Structured(
-		t.Context(), ocprovider.New(s.config()), s.question(), providers.StructuredOptions[struct{ Answer string }]{})
+	var spent providers.Usage
+	got, err := providers.Structured[struct{ Answer string }](
+		t.Context(), ocprovider.New(s.config()), s.question(), nil, func(u providers.Usage) { spent = spent.Add(u) })
 	if err != nil || got.Answer != "yes" {
 		t.Fatalf("%+v, %v", got, err)
 	}

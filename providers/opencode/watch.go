@@ -60,36 +60,30 @@ func (w *watch) end() {
 }
 
 func (w *watch) follow() {
+	recognise := func(s opencode.Session) {
+		if s.Title == w.title {
+			w.session = s.ID
+		}
+	}
 	for event := range w.sub.C() {
+		own := w.session != "" && event.SessionID == w.session
 		switch p := event.Payload.(type) {
 		case opencode.SessionCreated:
-			w.recognise(p.Session)
+			recognise(p.Session)
 		case opencode.SessionUpdated: // the connection may have come up after the session was created
-			w.recognise(p.Session)
+			recognise(p.Session)
 		case opencode.StatusChanged:
-			if w.own(event) && p.Status.Type == opencode.Retry {
+			if own && p.Status.Type == opencode.Retry {
 				w.waiting = p.Status.Message
 			}
 		case opencode.MessageUpdated:
-			if w.own(event) && p.Message.Role == opencode.RoleAssistant {
-				w.called(p.Message)
+			if own && p.Message.Role == opencode.RoleAssistant {
+				w.calls[p.Message.ID] = p.Message
+			}
+			if len(w.calls) > maxCalls {
+				w.cancel(fmt.Errorf("%w: stopped after %d calls", errRunaway, maxCalls))
 			}
 		}
-	}
-}
-
-func (w *watch) recognise(s opencode.Session) {
-	if s.Title == w.title {
-		w.session = s.ID
-	}
-}
-
-func (w *watch) own(e opencode.Event) bool { return w.session != "" && e.SessionID == w.session }
-
-func (w *watch) called(m opencode.MessageInfo) {
-	w.calls[m.ID] = m
-	if len(w.calls) > maxCalls {
-		w.cancel(fmt.Errorf("%w: stopped after %d calls", errRunaway, maxCalls))
 	}
 }
 
