@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -174,6 +175,13 @@ func (o Out) Item(depth int, parts ...string) {
 func (o Out) Field(depth int, name, value string) {
 	if value = o.Plain(value); value != "" {
 		o.Item(depth, o.Faint(name+":"), " ", value)
+	}
+}
+
+// Fields are several: names and values in turn.
+func (o Out) Fields(depth int, namesAndValues ...string) {
+	for f := range slices.Chunk(namesAndValues, 2) {
+		o.Field(depth, f[0], f[1])
 	}
 }
 

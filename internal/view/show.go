@@ -22,6 +22,8 @@ type Show struct {
 	Boulder  boulder.Boulder       `json:"boulder"`
 	Revision *boulder.PlanRevision `json:"revision"`  // the plan that it runs; null while planning
 	SubTasks []SubTaskShow         `json:"sub_tasks"` // in plan order
+
+	claimed map[string]bool // see [boulder.Claimed]
 }
 
 // SubTaskShow is a sub-task with its history.
@@ -38,7 +40,7 @@ type AttemptShow struct {
 
 // NewShow puts stored records together.
 func NewShow(d store.Detail, turns []boulder.Turn) *Show {
-	s := &Show{Type: "show", Boulder: d.Boulder, Revision: d.Revision, SubTasks: []SubTaskShow{}}
+	s := &Show{Type: "show", Boulder: d.Boulder, Revision: d.Revision, SubTasks: []SubTaskShow{}, claimed: boulder.Claimed(d.SubTasks)}
 	attempts := map[boulder.AttemptRef]*AttemptShow{}
 	for _, t := range d.SubTasks {
 		shown := SubTaskShow{SubTask: t, History: []*AttemptShow{}}
@@ -61,23 +63,19 @@ func NewShow(d store.Detail, turns []boulder.Turn) *Show {
 // Print shows a report to people.
 func (s *Show) Print(o page.Out) {
 	b := s.Boulder
+	fork, loop := "", ""
+	if f := b.ForkOf; f != nil {
+		fork = f.BoulderID + ", from " + f.SubTaskID + " on"
+	}
+	if l := b.Loop; l != nil {
+		loop = fmt.Sprintf("at most %s, ends after %s without progress",
+			text.Plural(l.Iterations, "turn"), text.Plural(l.Failures, "continuation"))
+	}
 	o.Say(o.Strong(b.ID), "  ", o.As(statusSign(b.Status), string(b.Status)), report.Prefixed("  ", o.Plain(b.Reason)))
 	o.Text(1, b.Task)
-	o.Field(1, "created", Stamp(b.CreatedAt))
-	o.Field(1, "updated", Stamp(b.UpdatedAt))
-	o.Field(1, "project", b.Project)
-	o.Field(1, "commit", b.Base)
-	o.Field(1, "model", b.Model)
-	o.Field(1, "ledgers", b.LedgerModel)
-	o.Field(1, "usage", report.Usage(b.Usage))
-	if f := b.ForkOf; f != nil {
-		o.Field(1, "fork of", f.BoulderID+", from "+f.SubTaskID+" on")
-	}
-	o.Field(1, "done when", strings.Join(b.DoneWhen, ", "))
-	if l := b.Loop; l != nil {
-		o.Field(1, "loop", fmt.Sprintf("at most %s, ends after %s without progress",
-			text.Plural(l.Iterations, "turn"), text.Plural(l.Failures, "continuation")))
-	}
+	o.Fields(1, "created", Stamp(b.CreatedAt), "updated", Stamp(b.UpdatedAt), "project", b.Project, "commit", b.Base,
+		"model", b.Model, "ledgers", b.LedgerModel, "usage", report.Usage(b.Usage), "fork of", fork,
+		"done when", strings.Join(b.DoneWhen, ", "), "loop", loop)
 	if b.Status == boulder.Paused {
 		o.Item(1, o.Dim("continue with:"), " ", o.Code("manager resume "+b.ID))
 	}
@@ -90,23 +88,17 @@ func (s *Show) Print(o page.Out) {
 		if r.Edited {
 			edited = ", edited"
 		}
-		o.Field(1, "plan", fmt.Sprintf("revision %d (%s%s), %s, hash %s", r.Number, r.Origin, edited,
-			text.Plural(len(r.Plan.SubTasks), "sub-task"), project.Short(r.Hash)))
-		o.Field(1, "goal", r.Plan.Goal)
+		o.Fields(1, "plan", fmt.Sprintf("revision %d (%s%s), %s, hash %s", r.Number, r.Origin, edited,
+			text.Plural(len(r.Plan.SubTasks), "sub-task"), project.Short(r.Hash)), "goal", r.Plan.Goal)
 		for _, c := range r.Plan.Constraints {
 			o.Field(1, "constraint", c)
 		}
 	}
-	var tasks []boulder.SubTask
-	for _, t := range s.SubTasks {
-		tasks = append(tasks, t.SubTask)
-	}
-	claimed := boulder.Claimed(tasks)
 	for _, t := range s.SubTasks {
 		o.Say()
 		subTaskHead(o, &t.SubTask, nil)
 		for _, a := range t.History {
-			attempt(o, a, claimed)
+			a.print(o, s.claimed)
 		}
 		if t.Status == boulder.SubTaskCompleted {
 			o.Field(1, "summary", t.Summary)
@@ -121,24 +113,23 @@ func (s *Show) Print(o page.Out) {
 // subTaskHead is what is known of a sub-task besides its history. gatesFrom names the replaced sub-tasks from which gates
 // were taken over.
 func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
-	o.Say(o.Mark(report.Sign(t.Status)), fmt.Sprintf(" %d. ", t.Position), o.Strong(t.Subject), "  ",
-		o.Faint(fmt.Sprintf("(%s) %s", t.ID, t.Status)))
-	o.Field(1, "why", t.Reason)
+	replaces, usage, stalls, edit := "", "", "", ""
 	if t.Replaces != "" {
-		o.Field(1, "replaces", fmt.Sprintf("%s, since plan revision %d", t.Replaces, t.Revision))
+		replaces = fmt.Sprintf("%s, since plan revision %d", t.Replaces, t.Revision)
 	}
-	o.Field(1, "after", strings.Join(t.DependsOn, ", "))
-	o.Field(1, "model", t.Model)
-	o.Field(1, "agent", t.Agent)
 	if t.Usage.Calls > 0 {
-		o.Field(1, "usage", report.Usage(t.Usage))
+		usage = report.Usage(t.Usage)
 	}
 	if t.Stalls > 0 {
-		o.Field(1, "stalls", fmt.Sprint(t.Stalls))
+		stalls = fmt.Sprint(t.Stalls)
 	}
 	if c := t.Checkpoint; c != nil {
-		o.Field(1, "last edit", fmt.Sprintf("%s:%d  %s", c.File, c.Line, c.Context))
+		edit = fmt.Sprintf("%s:%d  %s", c.File, c.Line, c.Context)
 	}
+	o.Say(o.Mark(report.Sign(t.Status)), fmt.Sprintf(" %d. ", t.Position), o.Strong(t.Subject), "  ",
+		o.Faint(fmt.Sprintf("(%s) %s", t.ID, t.Status)))
+	o.Fields(1, "why", t.Reason, "replaces", replaces, "after", strings.Join(t.DependsOn, ", "), "model", t.Model,
+		"agent", t.Agent, "usage", usage, "stalls", stalls, "last edit", edit)
 	for _, gate := range slices.Concat(t.Gates, t.NoWorse) {
 		if from := gatesFrom[gate]; from != "" {
 			o.Field(1, "gate", fmt.Sprintf("%s (taken over from %s, which was replaced)", gate, from))
@@ -159,7 +150,7 @@ func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
 	}
 }
 
-func attempt(o page.Out, a *AttemptShow, claimed map[string]bool) {
+func (a *AttemptShow) print(o page.Out, claimed map[string]bool) {
 	took := ""
 	if !a.EndedAt.IsZero() && !a.StartedAt.IsZero() {
 		took = "  " + text.Elapsed(a.EndedAt.Sub(a.StartedAt))
@@ -192,36 +183,26 @@ func attempt(o page.Out, a *AttemptShow, claimed map[string]bool) {
 	}
 }
 
-// How much of what was seen is shown. `--json` has all that is stored.
-const (
-	callsShown       = 5
-	diagnosticsShown = 5
-	callShown        = 110 // columns of a tool call
-)
-
-// evidence is what the manager itself observed of a turn.
+// evidence is what the manager itself observed of a turn. `--json` has all that is stored.
 func evidence(o page.Out, depth int, e *boulder.Evidence, claimed map[string]bool) {
-	if t := e.Ended.Truncated; t != "" && !strings.Contains(endText(e.Ended), t) {
+	const shown, wide = 5, 110 // calls, diagnostics; columns of a call
+	if t := e.Ended.Truncated; !strings.Contains(endText(e.Ended), t) {
 		o.Field(depth, "truncated", t)
 	}
-	o.Field(depth, "said", text.Clip(e.FinalMessage, 3*callShown))
-	calls := e.ToolCalls[max(0, len(e.ToolCalls)-callsShown):]
+	calls := e.ToolCalls[max(0, len(e.ToolCalls)-shown):]
 	count := text.Plural(e.ToolCount, "call")
 	if len(calls) > 0 && len(calls) < e.ToolCount {
 		count += fmt.Sprintf(", the last %d:", len(calls))
 	}
-	o.Field(depth, "tools", count)
+	o.Fields(depth, "said", text.Clip(e.FinalMessage, 3*wide), "tools", count)
 	for _, c := range calls {
-		how := ""
-		switch c.Status {
-		case "completed":
-		case "error":
-			how = " error: " + text.Clip(c.Output, callShown)
-		default:
-			how = " (never ended)"
+		how := map[string]string{"completed": "", "error": " error: " + text.Clip(c.Output, wide)}
+		ended, known := how[c.Status]
+		if !known {
+			ended = " (never ended)"
 		}
 		o.Item(depth+1, callMark(o.Paint, c.Tool, c.Status), " ",
-			text.Clip(c.Tool+" "+cmp.Or(c.Title, toolInput(json.RawMessage(c.Input))), callShown), o.Dim(how))
+			text.Clip(c.Tool+" "+cmp.Or(c.Title, toolInput(json.RawMessage(c.Input))), wide), o.Dim(ended))
 	}
 	report.PrintChanges(o, depth, e.Diff, claimed)
 	if open := e.OpenTodos(); len(open) > 0 {
@@ -229,11 +210,12 @@ func evidence(o page.Out, depth int, e *boulder.Evidence, claimed map[string]boo
 	} else if len(e.Todos) > 0 {
 		o.Field(depth, "todos", fmt.Sprintf("%d, all done", len(e.Todos)))
 	}
-	for _, d := range e.Diagnostics[:min(len(e.Diagnostics), diagnosticsShown)] {
+	for i, d := range e.Diagnostics {
+		if i == shown {
+			o.Field(depth, "diagnostic", fmt.Sprintf("and %d more", len(e.Diagnostics)-shown))
+			break
+		}
 		o.Field(depth, "diagnostic", fmt.Sprintf("%s:%d: %s: %s", d.File, d.Line, d.Severity, d.Message))
-	}
-	if more := len(e.Diagnostics) - diagnosticsShown; more > 0 {
-		o.Field(depth, "diagnostic", fmt.Sprintf("and %d more", more))
 	}
 	if e.NoServer {
 		o.Field(depth, "diagnostics", "no language server ran")
@@ -258,7 +240,7 @@ func verdict(o page.Out, depth int, v *boulder.Verdict) {
 	}
 	remaining := slices.DeleteFunc(slices.Clone(v.Remaining), func(s string) bool { return slices.Contains(v.Overruled, s) })
 	report.PrintJudged(o, depth, v.Criteria, remaining, v.Completed)
-	var saw []string
+	saw := ""
 	for _, n := range []struct {
 		on   bool
 		what string
@@ -271,10 +253,10 @@ func verdict(o page.Out, depth int, v *boulder.Verdict) {
 		{v.GoalAchieved, "the whole goal achieved"},
 	} {
 		if n.on {
-			saw = append(saw, n.what)
+			saw = JoinedBy("; ", saw, n.what)
 		}
 	}
-	o.Field(depth, "the judge saw", strings.Join(saw, "; "))
+	o.Field(depth, "the judge saw", saw)
 }
 
 // callMark shows how a tool call ended. A shell command that OpenCode calls completed may have failed all the same: what
