@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,24 +22,21 @@ var demoFiles embed.FS
 const demoTask = "Add a greeting and a farewell to the greeter, each in a file of its own," +
 	" and a command that uses both."
 
-type demoOptions struct{ keep bool }
-
 func (a *app) newDemoCmd() *cobra.Command {
-	var o demoOptions
+	var keep bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a demo offline, with a scripted model",
-		Long: `Makes a small git repository, plans a task of three sub-tasks in it, and runs them on the real
-OpenCode: real sessions, real tools, real files, real gates. Only the model is scripted, so no key and no network is
-needed.`,
+		Long: `Makes a small git repository, plans a task of three sub-tasks in it, and runs them on the real OpenCode: real
+sessions, real tools, real files, real gates. Only the model is scripted, so no key and no network is needed.`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd.Context(), &o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDemo(cmd.Context(), keep) },
 	}
-	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the sample repository")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep the sample repository")
 	return cmd
 }
 
-func (a *app) runDemo(ctx context.Context, o *demoOptions) error {
+func (a *app) runDemo(ctx context.Context, keep bool) error {
 	data, err := demoFiles.ReadFile("demo/script.yaml")
 	if err != nil {
 		return err
@@ -56,16 +54,56 @@ func (a *app) runDemo(ctx context.Context, o *demoOptions) error {
 	if err != nil {
 		return err
 	}
-	if !o.keep {
+	if !keep {
 		defer func() { _ = os.RemoveAll(root) }() // in the system's directory for such things
 	}
 	d := &demo{app: a, project: filepath.Join(root, "greeter")}
 	home := filepath.Join(root, "home")
+	files, err := fs.Sub(demoFiles, "demo/project")
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return err
 	}
+	if err := os.CopyFS(d.project, files); err != nil {
+		return err
+	}
 	d.env = scriptmodel.OpenCodeEnv(a.Environ, home, model.URL())
-	return d.play(ctx, o.keep)
+	fmt.Fprintf(a.Stdout, `This demo runs the real OpenCode on a sample repository, %s.
+The model is scripted: what it says is written down beforehand, and it costs nothing. All else is real:
+the sessions, the files that the agent writes, the gates that manager runs.
+`, d.project)
+	commit := "git init --quiet && git add --all &&" +
+		" git -c user.name=demo -c user.email=demo@example.com commit --quiet --no-gpg-sign --message Start"
+	if err := d.shell(ctx, commit); err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		ends int // exit code
+		args []string
+	}{
+		{exitOK, []string{"plan", demoTask}},
+		{exitWaiting, []string{"run", "--yes", "--blockers"}}, // one sub-task needs a person's word
+		{exitOK, []string{"blockers", "list"}},
+		{exitOK, []string{"blockers", "answer", "B1", "With Goodbye: it is a formal program."}},
+		{exitOK, []string{"resume"}},
+		{exitOK, []string{"report"}},
+	} {
+		if err := d.manager(step.ends, step.args...); err != nil {
+			return err
+		}
+	}
+	for _, command := range []string{"git status --short", "sh greeter.sh Ada"} {
+		fmt.Fprintf(a.Stdout, "\n$ %s\n", command)
+		if err := d.shell(ctx, command); err != nil {
+			return err
+		}
+	}
+	if keep {
+		fmt.Fprintf(a.Stdout, "\nThe repository is kept: %s\n", d.project)
+	}
+	return nil
 }
 
 // demo plays commands in a sample project.
@@ -75,67 +113,16 @@ type demo struct {
 	env     []string
 }
 
-func (d *demo) play(ctx context.Context, keep bool) error {
-	d.say("This demo runs the real OpenCode on a sample repository, %s.\n"+
-		"The model is scripted: what it says is written down beforehand, and it costs nothing. All else is real:\n"+
-		"the sessions, the files that the agent writes, the gates that manager runs.", d.project)
-	if err := d.makeProject(ctx); err != nil {
-		return err
-	}
-	for _, step := range []struct {
-		args []string
-		ends int // exit code
-	}{
-		{args: []string{"plan", demoTask}},
-		{args: []string{"run", "--yes", "--blockers"}, ends: exitWaiting}, // one sub-task needs a person's word
-		{args: []string{"blockers", "list"}},
-		{args: []string{"blockers", "answer", "B1", "With Goodbye: it is a formal program."}},
-		{args: []string{"resume"}},
-		{args: []string{"report"}},
-	} {
-		if err := d.manager(step.ends, step.args...); err != nil {
-			return err
-		}
-	}
-	for _, command := range []string{"git status --short", "sh greeter.sh Ada"} {
-		if err := d.shell(ctx, command); err != nil {
-			return err
-		}
-	}
-	if keep {
-		d.say("\nThe repository is kept: %s", d.project)
-	}
-	return nil
-}
-
-func (d *demo) say(format string, args ...any) { fmt.Fprintf(d.app.Stdout, format+"\n", args...) }
-
-// makeProject writes the sample repository and commits it.
-func (d *demo) makeProject(ctx context.Context) error {
-	files, err := fs.Sub(demoFiles, "demo/project")
-	if err != nil {
-		return err
-	}
-	if err := os.CopyFS(d.project, files); err != nil {
-		return err
-	}
-	for _, args := range [][]string{
-		{"init", "--quiet"}, {"add", "--all"},
-		{"-c", "user.name=demo", "-c", "user.email=demo@example.com", "commit", "--quiet", "--no-gpg-sign",
-			"--message", "Start"},
-	} {
-		cmd := exec.CommandContext(ctx, "git", args...)
-		cmd.Dir, cmd.Env = d.project, d.env
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("git %s: %w: %s", args[0], err, out)
-		}
-	}
-	return nil
-}
-
 // manager runs this program's own command line, as a person would.
 func (d *demo) manager(ends int, args ...string) error {
-	d.say("\n$ manager %s", quoted(args))
+	line := "\n$ manager"
+	for _, arg := range args {
+		if strings.Contains(arg, " ") {
+			arg = strconv.Quote(arg)
+		}
+		line += " " + arg
+	}
+	fmt.Fprintln(d.app.Stdout, line)
 	args = append(args, "-C", d.project)
 	if b := d.app.opencodeBinary; b != "" {
 		args = append(args, "--opencode", b)
@@ -159,23 +146,7 @@ func (d *demo) manager(ends int, args ...string) error {
 	return nil
 }
 
-// quoted writes arguments as they would be typed.
-func quoted(args []string) string {
-	line := ""
-	for i, arg := range args {
-		if i > 0 {
-			line += " "
-		}
-		if strings.ContainsAny(arg, " \"") {
-			arg = fmt.Sprintf("%q", arg)
-		}
-		line += arg
-	}
-	return line
-}
-
 func (d *demo) shell(ctx context.Context, command string) error {
-	d.say("\n$ %s", command)
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = d.project, d.env, bare(d.app.Stdout), bare(d.app.Stderr)
 	return cmd.Run()

@@ -15,23 +15,20 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-type exportOptions struct{ output string }
-
 func (a *app) newExportCmd() *cobra.Command {
-	var o exportOptions
+	output := ""
 	cmd := &cobra.Command{
 		Use:   "export [flags] [BOULDER]",
 		Short: "Export a boulder as one JSON document",
-		Long: `Writes everything that is stored about a boulder (default: the active one) as one JSON document, to
-stdout or to a file: ` + "`manager import`" + ` reads it, here or elsewhere. Transcripts and the files of briefs in
-.manager/runs are not part of it.`,
+		Long: `Writes everything that is stored about a boulder (default: the active one) as one JSON document, for
+` + "`manager import`" + `. Transcripts and the files of briefs in .manager/runs are not part of it.`,
 		Example: `  manager export > boulder.json
   manager export 01k3 -o boulder.json`,
 		Args:              atMostOne("BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.runExport(cmd.Context(), &o, args) },
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.runExport(cmd.Context(), output, args) },
 	}
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "write to a new `FILE` instead of stdout")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "write to a new `FILE` instead of stdout")
 	return cmd
 }
 
@@ -44,7 +41,7 @@ type exportReport struct {
 	Events    int    `json:"events"`
 }
 
-func (a *app) runExport(ctx context.Context, o *exportOptions, args []string) error {
+func (a *app) runExport(ctx context.Context, output string, args []string) error {
 	r, closeReader, err := a.openReader(ctx)
 	if err != nil {
 		return err
@@ -55,29 +52,26 @@ func (a *app) runExport(ctx context.Context, o *exportOptions, args []string) er
 		x, err = r.Export(ctx, id)
 	}
 	closeReader()
-	if err != nil {
-		return err
-	}
 	switch {
-	case o.output == "" && a.json:
+	case err != nil:
+		return err
+	case output == "" && a.json:
 		return a.printJSON(&x)
-	case o.output == "":
+	case output == "":
 		return x.Write(a.Stdout)
 	}
 	s, err := x.State()
 	if err != nil {
 		return err
 	}
-	file := a.file(o.output)
+	file := a.file(output)
 	if err := writeNew(file, false, x.Write); err != nil {
 		return err
 	}
 	if a.json {
-		return a.printJSON(exportReport{
-			Type: "export", BoulderID: s.Boulder.ID, File: file, SubTasks: len(s.SubTasks), Events: len(x.Events),
-		})
+		return a.printJSON(exportReport{"export", id, file, len(s.SubTasks), len(x.Events)})
 	}
-	a.note("Exported %s with %s and %s to %s. Transcripts are not part of it.", s.Boulder.ID,
+	a.note("Exported %s with %s and %s to %s. Transcripts are not part of it.", id,
 		text.Plural(len(s.SubTasks), "sub-task"), text.Plural(len(x.Events), "event"), file)
 	return nil
 }
@@ -93,11 +87,13 @@ func writeNew(file string, force bool, write func(io.Writer) error) error {
 	if errors.Is(err, fs.ErrExist) {
 		return usagef("%s is there already, and is not overwritten: choose another name, or remove it first", file)
 	}
+	if err == nil {
+		if err = errors.Join(write(f), f.Sync(), f.Close()); err != nil {
+			err = errors.Join(err, os.Remove(file))
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("write the export: %w", err)
-	}
-	if err := errors.Join(write(f), f.Sync(), f.Close()); err != nil {
-		return errors.Join(fmt.Errorf("write the export: %w", err), os.Remove(file))
 	}
 	return nil
 }

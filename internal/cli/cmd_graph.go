@@ -14,75 +14,60 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-type graphOptions struct {
-	outputFlags
-	all bool
-}
-
 func (a *app) newGraphCmd() *cobra.Command {
-	o := graphOptions{outputFlags: outputFlags{
+	all := false
+	o := outputFlags{
 		document: "picture", convert: "write an .svg, or convert a .dot with `dot -T",
 		names: []string{"text", "mermaid", "dot", "svg"}, endings: map[string]string{
 			".mmd": "mermaid", ".mermaid": "mermaid", ".dot": "dot", ".gv": "dot", ".svg": "svg", ".txt": "text",
 		},
-	}}
+	}
 	cmd := &cobra.Command{
 		Use:   "graph [flags] [BOULDER | PLAN.yaml]",
 		Short: "Show the dependency graph",
-		Long: `Draws what comes after what in a boulder (default: the active one, or the plan in .manager/plan.yaml
-if nothing was run), with how far each sub-task is. It also works while another process runs the boulder. BOULDER is
-an id, or a beginning or end of one; an argument that ends in .yaml, .yml or .json is a plan file.
-
-As text, boxes are drawn if they fit on the terminal, else a list that says of each sub-task after which others it
-comes.`,
+		Long: `Draws what comes after what in a boulder (default: the active one, or the plan in .manager/plan.yaml if nothing was
+run), with how far each sub-task is, also while another process runs it. BOULDER is an id, or a beginning or end of
+one; an argument that ends in .yaml, .yml or .json is a plan file.`,
 		Example: `  manager graph
   manager graph feature.yaml
   manager graph -o plan.svg
   manager graph --format mermaid 01k3 >> NOTES.md`,
 		Args:              atMostOne("BOULDER or plan file"),
 		ValidArgsFunction: a.completeBoulder(false),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.runGraph(cmd.Context(), &o, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			report, err := a.readGraph(cmd.Context(), newestOr(args), all)
+			if report == nil {
+				return err
+			}
+			if len(report.SubTasks) == 0 {
+				a.note("There are no sub-tasks yet.")
+			}
+			return errors.Join(o.write(a, report, func(to page.Out) error {
+				_, err := io.WriteString(to, report.Draw(o.format, to))
+				return err
+			}), err)
+		},
 	}
 	o.register(a, cmd)
-	cmd.Flags().BoolVar(&o.all, "all", false, "with the sub-tasks that a later plan replaced")
+	cmd.Flags().BoolVar(&all, "all", false, "with the sub-tasks that a later plan replaced")
 	return cmd
 }
 
-func (a *app) runGraph(ctx context.Context, o *graphOptions, args []string) error {
-	report, err := a.readGraph(ctx, o, newestOr(args))
-	if report == nil {
-		return err
-	}
-	if len(report.SubTasks) == 0 {
-		a.note("There are no sub-tasks yet.")
-	}
-	return errors.Join(o.write(a, report, func(to page.Out) error {
-		_, err := io.WriteString(to, report.Draw(o.format, to))
-		return err
-	}), err)
-}
-
 // readGraph reads what is to be drawn. With an error there is a report as well if at least the head could be read.
-func (a *app) readGraph(ctx context.Context, o *graphOptions, ref string) (*view.Graph, error) {
-	if looksLikePlan(ref) {
-		path := a.file(ref)
-		if !exists(path) {
-			return nil, usagef("there is no plan file %s", path)
-		}
-		return a.readPlanGraph(path)
-	}
-	report, err := read(ctx, a, ref, func(r reader, d store.Detail) (*view.Graph, error) {
-		return view.GraphOf(d, a.limitsOf(control.HolderOf(ctx, r)), o.all), nil
-	})
-	if ref == "" && errors.Is(err, boulder.ErrNotFound) {
-		if path := a.ownPlan(); path != "" {
-			return a.readPlanGraph(path)
+func (a *app) readGraph(ctx context.Context, ref string, all bool) (*view.Graph, error) {
+	path := a.file(ref)
+	if !looksLikePlan(ref) {
+		report, err := read(ctx, a, ref, func(r reader, d store.Detail) (*view.Graph, error) {
+			return view.GraphOf(d, a.limitsOf(control.HolderOf(ctx, r)), all), nil
+		})
+		path = a.ownPlan()
+		if ref != "" || path == "" || !errors.Is(err, boulder.ErrNotFound) {
+			return report, err
 		}
 	}
-	return report, err
-}
-
-func (a *app) readPlanGraph(path string) (*view.Graph, error) {
+	if !exists(path) {
+		return nil, usagef("there is no plan file %s", path)
+	}
 	p, err := a.open()
 	if err != nil {
 		return nil, err

@@ -19,12 +19,9 @@ func (a *app) newImportCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "import [flags] FILE|-",
 		Short: "Import a boulder",
-		Long: `Reads what ` + "`manager export`" + ` wrote, from a file or with - from stdin, and stores it in this
-project. A boulder that is not over becomes paused: ` + "`manager resume`" + ` goes on with it, in fresh sessions,
-and runs its gates, which are shell commands. Take over only what you would run.
-
-What contradicts itself is refused with the record's name, and so is a boulder that is here already; then nothing is
-stored.`,
+		Long: `Stores what ` + "`manager export`" + ` wrote, from a file or with - from stdin, in this project. A boulder that is not
+over becomes paused: ` + "`manager resume`" + ` continues it in fresh sessions, and runs its gates, which are shell
+commands. Import only what you would run. What contradicts itself, or is here already, is refused as a whole.`,
 		Example: `  manager import boulder.json
   ssh host manager -C work export | manager import -`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -75,45 +72,38 @@ func (a *app) runImport(ctx context.Context, name string) error {
 	case err != nil:
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	return a.printImported(newImportReport(s, from))
-}
-
-func newImportReport(s *boulder.State, from string) importReport {
 	b := &s.Boulder
-	r := importReport{
-		Type: "import", BoulderID: b.ID, Status: b.Status, Completed: b.Tally.Completed, Total: b.Tally.Planned,
-		Project: b.Project, From: from,
-	}
-	if b.Status.Terminal() {
-		return r
-	}
-	for _, t := range s.SubTasks {
-		if !t.Status.Terminal() {
-			r.Gates = slices.Concat(r.Gates, t.Gates, t.NoWorse, t.Lint)
-		}
-	}
-	if len(s.SubTasks) == 0 { // those that its plan will give to all of them
-		r.Gates = slices.Concat(b.Gates, b.NoWorse, b.Checks.Tests, b.Checks.Lint)
-	}
-	slices.Sort(r.Gates)
-	r.Gates = slices.Compact(r.Gates)
-	return r
-}
-
-func (a *app) printImported(r importReport) error {
+	r := importReport{"import", b.ID, b.Status, b.Tally.Completed, b.Tally.Planned, b.Project, from, gatesToRun(s)}
 	if a.json {
 		return a.printJSON(r)
 	}
-	fmt.Fprintf(a.Stdout, "Imported %s: %s, %d of %s done.\n", r.BoulderID, r.Status, r.Completed,
-		text.Plural(r.Total, "sub-task"))
-	if r.From != r.Project {
-		a.note("It comes from %s and belongs to %s now.", text.OneLine(r.From), r.Project)
+	fmt.Fprintf(a.Stdout, "Imported %s: %s, %d of %s done.\n", b.ID, b.Status, r.Completed, text.Plural(r.Total, "sub-task"))
+	if from != b.Project {
+		a.note("It comes from %s and belongs to %s now.", text.OneLine(from), b.Project)
 	}
 	for _, gate := range r.Gates {
 		a.note("A resume will run this gate: %s", text.OneLine(gate))
 	}
-	if !r.Status.Terminal() {
-		a.note("Continue with: manager resume %s", r.BoulderID)
+	if !b.Status.Terminal() {
+		a.note("Continue with: manager resume %s", b.ID)
 	}
 	return nil
+}
+
+// gatesToRun are the commands that a resume will run.
+func gatesToRun(s *boulder.State) (gates []string) {
+	b := &s.Boulder
+	switch {
+	case b.Status.Terminal():
+	case len(s.SubTasks) == 0: // those that its plan will give to all of them
+		gates = slices.Concat(b.Gates, b.NoWorse, b.Checks.Tests, b.Checks.Lint)
+	default:
+		for _, t := range s.SubTasks {
+			if !t.Status.Terminal() {
+				gates = slices.Concat(gates, t.Gates, t.NoWorse, t.Lint)
+			}
+		}
+	}
+	slices.Sort(gates)
+	return slices.Compact(gates)
 }

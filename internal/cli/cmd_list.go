@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/store"
 )
@@ -19,8 +18,8 @@ func (a *app) newListCmd() *cobra.Command {
 		Use:        "list [flags]",
 		Short:      "List the boulders of the project",
 		SuggestFor: []string{"ls", "boulders"},
-		Long: `Lists the boulders of the project, the newest first, without those that are archived. The active one,
-which is marked with *, was begun or taken up last: it is the one that is meant where a command is given none.`,
+		Long: `Lists the boulders of the project, the newest first, without those that are archived. The active one, marked with *,
+was begun or taken up last: it is the one that is meant where a command is given none.`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runList(cmd.Context(), archived) },
@@ -51,10 +50,8 @@ func (a *app) runList(ctx context.Context, archived bool) error {
 	case err != nil:
 	case archived:
 		a.note("Nothing is archived here.")
-	case total > 0:
-		a.note("Everything that was run here is archived: %s. See `manager list --archived`.", text.Plural(total, "boulder"))
 	default:
-		a.note("Nothing has been run here yet. %s", a.firstStep())
+		a.noteNothing(total > 0)
 	}
 	return err
 }

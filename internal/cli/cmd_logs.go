@@ -26,10 +26,10 @@ func (a *app) newLogsCmd() *cobra.Command {
 		Use:        "logs [flags] [BOULDER [SUBTASK] | SUBTASK]",
 		Short:      "Show events, and transcripts of sessions",
 		SuggestFor: []string{"tail"},
-		Long: `Prints the events of a boulder (default: the active one), one line each. With SUBTASK only those of that
-sub-task, and among them the transcripts of its sessions: prompts and who sent them, what the agent said, tool calls
-with the end of what they gave back. Long texts are cut, and the cut says where all of it is; --verbose shows more.
-A SUBTASK alone is one of the newest boulder.
+		Long: `Prints the events of a boulder (default: the active one), one line each. With SUBTASK only those of that one, and
+among them the transcripts of its sessions: prompts and who sent them, what the agent said, tool calls with the end of
+what they gave back. Long texts are cut, and the cut says where all of it is; --verbose shows more. A SUBTASK alone is
+one of the newest boulder.
 
 With --json the events are printed as they are stored, all of them; lines of transcripts have the type "transcript".`,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -29,11 +29,10 @@ func (a *app) newReportCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [flags] [BOULDER]",
 		Short: "Show what was done, how it was verified, and what needs you",
-		Long: `Reports on a boulder (default: the active one) for whoever comes back to it: what to do next, as commands
-that can be typed as they are; the questions that wait for an answer, and the choices that agents made where they could
-not ask; what was not done, and why; what was done, with the gates and the judge's evidence for each criterion; and what
-it took. It says nothing that is not on record, and works while another process runs the boulder. BOULDER is an id, or
-a beginning or end of one.
+		Long: `Reports on a boulder (default: the active one) for whoever comes back to it: what to do next, as commands to type;
+the questions that wait for an answer, and the choices that agents made; what was not done, and why; what was done, with
+the gates and the judge's evidence; and what it took. It works while another process runs the boulder. BOULDER is an
+id, or a beginning or end of one.
 
 Every run writes its report when it ends, however it does: .manager/runs/BOULDER/report.md.`,
 		Example: `  manager report
@@ -41,24 +40,23 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
   manager report 01k3 --format markdown | less`,
 		Args:              atMostOne("BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.runReport(cmd.Context(), &o, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			made, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*morning.Report, error) {
+				return a.makeReport(ctx, r, d, time.Now())
+			})
+			if made == nil {
+				return err
+			}
+			return errors.Join(o.write(a, made, func(to page.Out) error {
+				to.Markdown = o.format == "markdown"
+				made.Print(to)
+				return nil
+			}), err)
+		},
 	}
 	o.register(a, cmd)
 	return cmd
-}
-
-func (a *app) runReport(ctx context.Context, o *outputFlags, args []string) error {
-	made, err := read(ctx, a, newestOr(args), func(r reader, d store.Detail) (*morning.Report, error) {
-		return a.makeReport(ctx, r, d, time.Now())
-	})
-	if made == nil {
-		return err
-	}
-	return errors.Join(o.write(a, made, func(to page.Out) error {
-		to.Markdown = o.format == "markdown"
-		made.Print(to)
-		return nil
-	}), err)
 }
 
 // makeReport makes the report of a boulder, without secrets. With an error it lacks something.
@@ -96,9 +94,6 @@ func (a *app) recordsOfBlockers(ctx context.Context, id string) ([]boulder.Block
 	return desk.List(ctx, blockers.Filter{BoulderID: id})
 }
 
-// reportName is the report of a boulder, relative to [runsDir].
-func reportName(id string) string { return filepath.Join(id, "report.md") }
-
 // writeReport writes the report of a boulder into its directory and returns the file's path, relative to the project.
 func (d *deps) writeReport(made *morning.Report) (string, error) {
 	var text bytes.Buffer
@@ -108,8 +103,6 @@ func (d *deps) writeReport(made *morning.Report) (string, error) {
 		return "", err
 	}
 	defer runs.Close()
-	if err := runs.Write(reportName(made.BoulderID), text.Bytes()); err != nil {
-		return "", err
-	}
-	return filepath.Join(filepath.FromSlash(runsDir), reportName(made.BoulderID)), nil
+	name := filepath.Join(made.BoulderID, "report.md")
+	return filepath.Join(filepath.FromSlash(runsDir), name), runs.Write(name, text.Bytes())
 }

@@ -14,51 +14,45 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-type showOptions struct {
-	why     string
-	receipt bool
-}
-
 func (a *app) newShowCmd() *cobra.Command {
-	var o showOptions
+	why, receipt := "", false
 	cmd := &cobra.Command{
 		Use:        "show [flags] [BOULDER]",
 		Short:      "Show plan, attempts, sessions and verdicts of a boulder",
 		SuggestFor: []string{"why", "describe"},
-		Long: `Shows everything that is known about a boulder (default: the active one): the plan that it runs, and
-of each sub-task the attempts with their sessions, each turn's verdict with the evidence, and the gates. BOULDER is
-an id, or a beginning or end of one.
+		Long: `Shows everything that is known about a boulder (default: the active one): the plan, and of each sub-task the
+attempts with their sessions, each turn's verdict with the evidence, and the gates. BOULDER is an id, or a beginning or
+end of one.
 
-With --why SUBTASK it shows why that sub-task came to be where it is: what was sent to its sessions, what was seen,
-how it was judged, and what was decided, in order of time. It also works while another process runs the boulder. With
-the id of an OpenCode session, or its end as ` + "`manager watch`" + ` prints it, it shows every decision of the watch
-about that one.`,
+With --why SUBTASK it shows what was sent to that one's sessions, what was seen, how it was judged, and what was decided,
+in order of time; with --why and the id of an OpenCode session, or its end as ` + "`manager watch`" + ` prints it, every
+decision of the watch about that one.`,
 		Args:              atMostOne("BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case cmd.Flags().Changed("why") && o.receipt:
+			case cmd.Flags().Changed("why") && receipt:
 				return usagef("--why and --receipt cannot be used together: --why is about one sub-task," +
 					" --receipt about the whole boulder")
-			case view.IsSession(o.why):
-				return a.runWhySession(cmd.Context(), o.why)
+			case view.IsSession(why):
+				return a.runWhySession(cmd.Context(), why)
 			case cmd.Flags().Changed("why"):
-				err := a.runWhy(cmd.Context(), args, o.why)
+				err := a.runWhy(cmd.Context(), args, why)
 				if _, usage := errors.AsType[*project.UsageError](err); !usage && !errors.Is(err, boulder.ErrNotFound) {
 					return err
 				}
-				if id := a.watchedSession(cmd.Context(), o.why); id != "" {
+				if id := a.watchedSession(cmd.Context(), why); id != "" {
 					return a.runWhySession(cmd.Context(), id)
 				}
 				return err
-			case o.receipt:
+			case receipt:
 				return a.runReceipt(cmd.Context(), args)
 			}
 			return a.runShow(cmd.Context(), args)
 		},
 	}
-	cmd.Flags().StringVar(&o.why, "why", "", "only the chain of decisions about `SUBTASK`, or about a watched session")
-	cmd.Flags().BoolVar(&o.receipt, "receipt", false, "only where tokens, money and time went")
+	cmd.Flags().StringVar(&why, "why", "", "only the chain of decisions about `SUBTASK`, or about a watched session")
+	cmd.Flags().BoolVar(&receipt, "receipt", false, "only where tokens, money and time went")
 	_ = cmd.RegisterFlagCompletionFunc("why", a.completion(
 		func(ctx context.Context, r reader, args []string) []cobra.Completion {
 			return subTasksOf(ctx, r, newestOr(args))

@@ -106,23 +106,24 @@ func (a *app) followStatus(ctx context.Context, ref string) (followed bool, err 
 
 func (a *app) runStatus(ctx context.Context, ref string) error {
 	report, err := read(ctx, a, ref, func(r reader, d store.Detail) (*view.Status, error) { return a.readStatus(ctx, r, d) })
-	switch {
-	case report == nil && errors.Is(err, store.ErrAllArchived):
-		a.note("Everything that was run here is archived; see: manager list --archived")
-		return nil
-	case report == nil && ref == "" && errors.Is(err, boulder.ErrNotFound):
-		a.note("Nothing has been run here yet. %s", a.firstStep())
+	archived := errors.Is(err, store.ErrAllArchived)
+	if report == nil && (archived || ref == "" && errors.Is(err, boulder.ErrNotFound)) {
+		a.noteNothing(archived)
 		return nil
 	}
 	return show(a, report, err)
 }
 
-// firstStep says how to begin in a project in which nothing was run.
-func (a *app) firstStep() string {
-	if a.ownPlan() != "" {
-		return "There is a plan; run it with: manager run"
+// noteNothing says that there is nothing to show, and how to begin.
+func (a *app) noteNothing(archived bool) {
+	switch {
+	case archived:
+		a.note("Everything that was run here is archived; see: manager list --archived")
+	case a.ownPlan() != "":
+		a.note("Nothing has been run here yet. There is a plan; run it with: manager run")
+	default:
+		a.note("Nothing has been run here yet. Start with: manager plan \"TASK\"")
 	}
-	return "Start with: manager plan \"TASK\""
 }
 
 // ownPlan is the project's own plan file, if it is there.

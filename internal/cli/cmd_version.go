@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -34,7 +35,12 @@ func (a *app) newVersionCmd() *cobra.Command {
 
 func (a *app) runVersion() error {
 	build, _ := debug.ReadBuildInfo()
-	return a.printVersion(newVersionInfo(build))
+	v := newVersionInfo(build)
+	if a.json {
+		return a.printJSON(v)
+	}
+	_, err := fmt.Fprint(a.Stdout, v)
+	return err
 }
 
 // newVersionInfo reads what the Go tool left in the binary; nil if it left nothing.
@@ -46,9 +52,7 @@ func newVersionInfo(build *debug.BuildInfo) versionInfo {
 	if build == nil {
 		return v
 	}
-	if build.Main.Version != "" {
-		v.Version = build.Main.Version
-	}
+	v.Version = cmp.Or(build.Main.Version, v.Version)
 	for _, s := range build.Settings {
 		switch s.Key {
 		case "vcs.revision":
@@ -60,10 +64,8 @@ func newVersionInfo(build *debug.BuildInfo) versionInfo {
 	return v
 }
 
-func (a *app) printVersion(v versionInfo) error {
-	if a.json {
-		return a.printJSON(v)
-	}
+// String is the version for people.
+func (v versionInfo) String() string {
 	commit := ""
 	if v.Commit != "" {
 		commit = ", commit " + project.Short(v.Commit)
@@ -71,7 +73,5 @@ func (a *app) printVersion(v versionInfo) error {
 			commit += " with changes"
 		}
 	}
-	fmt.Fprintf(a.Stdout, "manager %s (%s, %s%s)\n", v.Version, v.Go, v.Platform, commit)
-	fmt.Fprintf(a.Stdout, "tested with OpenCode %s\n", v.OpenCode)
-	return nil
+	return fmt.Sprintf("manager %s (%s, %s%s)\ntested with OpenCode %s\n", v.Version, v.Go, v.Platform, commit, v.OpenCode)
 }

@@ -282,17 +282,13 @@ func TestTranscriptPaths(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	a, stdout, _ := testApp()
 	build := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
 		{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"},
 	}}
 	v := newVersionInfo(build)
 	v.Go, v.Platform, v.OpenCode = "go1.26", "linux/amd64", "1.18.33"
-	if err := a.printVersion(v); err != nil {
-		t.Fatal(err)
-	}
 	want := "manager v1.2.3 (go1.26, linux/amd64, commit 0123456789 with changes)\ntested with OpenCode 1.18.33\n"
-	if diff := cmp.Diff(want, stdout.String()); diff != "" {
+	if diff := cmp.Diff(want, v.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if v := newVersionInfo(nil); v.Version != "(devel)" {
