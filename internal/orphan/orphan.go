@@ -16,12 +16,19 @@
 package orphan
 
 import (
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/bouldermgr/manager/internal/statedir"
 )
 
 const (
@@ -29,12 +36,55 @@ const (
 	DirName = "processes"
 	// Variable is the name of the mark in the environment.
 	Variable = "MANAGER_PROCESS"
-	// patience is how long to wait for killed processes to be gone.
-	patience = 5 * time.Second
+	// maxRecord bounds what is read of a file that may come from anybody, in bytes.
+	maxRecord = 4 << 10
 )
 
-// ErrAlive says that processes could not be ended: they hang in the kernel, or are made faster than they are ended.
-var ErrAlive = errors.New("processes of a manager could not be ended")
+// Registration is this process's promise to leave nothing behind: an open, locked record. Its methods may be called from
+// any goroutine.
+//
+// The lock is what says that the owner lives: the kernel gives it up with the process, whatever ends it, and a process
+// id that was used again does not bring it back. The content says the same in another way, for file systems on which a
+// lock can get lost. Only if both agree is an owner taken for dead.
+type Registration struct {
+	records *os.Root
+	mark    string // the name of the file
+	owner   owner
+	file    *os.File
+	release func() error
+}
+
+// owner is the content of a record. The zero owner is one that was torn: its process died while it registered, so
+// nothing was started under it.
+type owner struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // when it was started, in the system's own units: tells a process from a later one
+	Boot  string `json:"boot"`  // of the machine
+}
+
+// Register writes this process's record into a state directory, which must exist. Call it before anything is started
+// that is to carry the mark.
+//
+// The record is not synced: it has to survive this process, not the machine, with which all processes end.
+func Register(dir string) (*Registration, error) {
+	records, err := openRecords(dir, true)
+	if err == nil {
+		var r *Registration
+		if r, err = create(records); err == nil {
+			return r, nil
+		}
+		records.Close()
+	}
+	return nil, fmt.Errorf("record that processes will be started, in %s: %w (manager keeps its state in the project: "+
+		"make it writable, or choose another with -C)", dir, err)
+}
+
+// Env is what the environment of everything that this process starts has to hold: "NAME=value".
+func (r *Registration) Env() string { return Variable + "=" + r.mark }
+
+// Release ends what still carries the mark, and removes the record. It may be called again, and does nothing then. An
+// error matches [ErrAlive] if something is left; then the record stays for the next [Sweep].
+func (r *Registration) Release() error { return r.release() }
 
 // Swept is what [Sweep] found.
 type Swept struct {
@@ -47,43 +97,146 @@ type Swept struct {
 // does not exist is an empty one. Entries that are no records of this user are left as they are.
 //
 // With an error, everything that could be done is done; what could not, the next Sweep tries again.
-func Sweep(dir string) (Swept, error) {
-	records, err := openRecords(dir)
+func Sweep(dir string) (total Swept, err error) {
+	if info, err := os.Lstat(dir); err != nil || !info.IsDir() { // a link may lead to another project's
+		return total, nil //nolint:nilerr // what is no directory has left nothing behind
+	}
+	records, err := openRecords(dir, false)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Swept{}, nil
+		return total, nil
 	}
 	if err != nil {
-		return Swept{}, fmt.Errorf("look for processes that a dead manager left: %w", err)
+		return total, fmt.Errorf("look for processes that a dead manager left: %w", err)
 	}
 	defer records.Close()
-	var total Swept
-	for {
-		// A manager that was started inside of another one, by its agent, is ended with it, and leaves a record too.
-		round, err := sweepOnce(records)
-		total.Managers += round.Managers
-		total.Processes += round.Processes
-		if err != nil {
-			return total, fmt.Errorf("end what a dead manager left, by the records in %s: %w",
-				filepath.Join(dir, DirName), err)
+	// A manager that was started inside of another one, by its agent, is ended with it, and leaves a record too.
+	for before := -1; before < total.Processes; {
+		before = total.Processes
+		entries, err := fs.ReadDir(records.FS(), ".")
+		for _, e := range entries {
+			if r := takeOver(records, e.Name()); r != nil {
+				n, endErr := r.finish()
+				total.Managers++
+				total.Processes += n
+				err = errors.Join(err, endErr)
+			}
 		}
-		if round.Processes == 0 {
-			return total, nil
+		if err != nil {
+			return total, fmt.Errorf("end what a dead manager left, by the records in %s: %w", filepath.Join(dir, DirName), err)
 		}
 	}
+	return total, nil
 }
 
-func sweepOnce(records *os.Root) (Swept, error) {
-	marks, err := marksIn(records)
-	var swept Swept
-	for _, mark := range marks {
-		file, dead := takeOver(records, mark)
-		if !dead {
+// openRecords opens the directory of records. The project's files may come from anybody, and must not choose where records
+// are looked for: no link is followed.
+func openRecords(dir string, create bool) (*os.Root, error) {
+	project, err := os.OpenRoot(filepath.Dir(dir))
+	if err != nil {
+		return nil, err
+	}
+	defer project.Close()
+	state, err := statedir.Enter(project, filepath.Base(dir), false)
+	if err != nil {
+		return nil, err
+	}
+	defer state.Close()
+	return statedir.Enter(state, DirName, create)
+}
+
+// isMark reports whether a name is one that [rand.Text] makes: 26 letters and digits of base32.
+func isMark(name string) bool {
+	const length, alphabet = 26, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+	return len(name) == length && strings.Trim(name, alphabet) == ""
+}
+
+// create makes the record of this process. A Sweep of another process may look at it before it is locked, and then
+// takes it away: in that case another one is made.
+func create(records *os.Root) (*Registration, error) {
+	self, err := identify(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	for range 10 {
+		r := &Registration{records: records, mark: rand.Text(), owner: self}
+		if r.file, err = records.OpenFile(r.mark, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+			return nil, err
+		}
+		if !r.lock() {
 			continue
 		}
-		n, endErr := file.finish(records)
-		swept.Managers++
-		swept.Processes += n
-		err = errors.Join(err, endErr)
+		if err := errors.Join(json.NewEncoder(r.file).Encode(self), r.file.Chmod(0o600)); err != nil {
+			return nil, errors.Join(err, r.remove())
+		}
+		r.release = sync.OnceValue(func() error {
+			defer records.Close()
+			_, err := r.finish()
+			return err
+		})
+		return r, nil
 	}
-	return swept, err
+	return nil, errors.New("the record could not be locked: is something else at work in there?")
+}
+
+// takeOver opens and locks a record whose owner is dead, so that only one process ends what is left; nil: it is none.
+func takeOver(records *os.Root, mark string) *Registration {
+	info, err := records.Lstat(mark)
+	if err != nil || !isMark(mark) || !info.Mode().IsRegular() || !mine(info) {
+		return nil
+	}
+	r := &Registration{records: records, mark: mark}
+	if r.file, err = records.OpenFile(mark, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0); err != nil || !r.lock() {
+		return nil
+	}
+	data, err := io.ReadAll(io.LimitReader(r.file, maxRecord))
+	if json.Unmarshal(data, &r.owner) != nil || r.owner.PID <= 0 {
+		r.owner = owner{} // of a process that died while it wrote
+	}
+	now, ended := identify(r.owner.PID)
+	if err != nil || ended == nil && now == r.owner {
+		r.file.Close()
+		return nil
+	}
+	return r
+}
+
+// lock takes the record, and closes the file if another process has it or its name leads elsewhere by now. Locks belong to
+// the open file, which no child inherits.
+func (r *Registration) lock() bool {
+	err := syscall.Flock(int(r.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	open, openErr := r.file.Stat()
+	named, namedErr := r.records.Lstat(r.mark)
+	if errors.Join(err, openErr, namedErr) == nil && os.SameFile(open, named) {
+		return true
+	}
+	r.file.Close()
+	return false
+}
+
+// finish ends everything that carries the mark and removes the record. If something is left, the record stays, and
+// anybody can take it over.
+func (r *Registration) finish() (ended int, err error) {
+	// What ran before the machine was started is gone.
+	if boot, err := bootID(); err != nil || r.owner.Boot == "" || r.owner.Boot == boot {
+		if ended, err = End(r.Env()); err != nil {
+			r.file.Close()
+			return ended, err
+		}
+	}
+	return ended, r.remove()
+}
+
+func (r *Registration) remove() error {
+	err := r.records.Remove(r.mark)
+	r.file.Close() // and with it the lock, when nobody can find the record any more
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// mine reports whether a file belongs to the user of this process.
+func mine(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
 }

@@ -274,7 +274,7 @@ func TestRegisterBesideSweep(t *testing.T) {
 					t.Error(err)
 				}
 				r.records.Remove(mark) // without the look at all processes that Release takes
-				r.file.file.Close()
+				r.file.Close()
 				r.records.Close()
 			}
 		})

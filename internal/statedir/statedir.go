@@ -37,7 +37,7 @@ func Open(base string, names ...string) (*Dir, error) {
 	path := base
 	for _, name := range names {
 		path = filepath.Join(path, name)
-		next, err := enter(root, name)
+		next, err := Enter(root, name, true)
 		root.Close()
 		if err != nil {
 			return nil, fmt.Errorf("open state directory %s: %w", path, err)
@@ -47,10 +47,12 @@ func Open(base string, names ...string) (*Dir, error) {
 	return &Dir{root, path}, nil
 }
 
-// enter opens a directory in another one, and makes it if it is not there.
-func enter(in *os.Root, name string) (*os.Root, error) {
-	if err := mkdir(in, name); err != nil {
-		return nil, err
+// Enter opens a directory in another one, and makes it if it is not there and create says so.
+func Enter(in *os.Root, name string, create bool) (*os.Root, error) {
+	if create {
+		if err := mkdir(in, name); err != nil {
+			return nil, err
+		}
 	}
 	info, err := in.Lstat(name)
 	if err != nil {
