@@ -10,14 +10,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/project"
-
 	"github.com/spf13/cobra"
 
+	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/store"
 	"github.com/bouldermgr/manager/workspace"
@@ -27,10 +26,9 @@ func (a *app) newDoctorCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor [flags]",
 		Short: "Check the installation, and say what to do",
-		Long: `Checks the configuration, git, the state in the project, OpenCode and its models, the keys of all
-providers, the model that plans and judges, and whether its price is known. It starts an OpenCode server for a
-moment, asks no model anything, and prints names of keys, never their values. Exit code 1 if something is in the way
-of a run.`,
+		Long: `Checks the configuration, git, the state in the project, OpenCode and its models, the keys of all providers, the
+model that plans and judges, and whether its price is known. It starts an OpenCode server for a moment, asks no model
+anything, and prints names of keys, never their values. Exit code 1 if something is in the way of a run.`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runDoctor(cmd.Context()) },
@@ -42,17 +40,10 @@ func (a *app) runDoctor(ctx context.Context) error {
 	if p == nil {
 		return configErr
 	}
-	d := &doctor{Project: p, app: a}
-	report := &view.Doctor{Type: "doctor", OK: true, Checks: []view.Check{
-		d.config(configErr), d.git(ctx), d.state(), d.database(ctx),
-	}}
-	report.Checks = append(report.Checks, d.openCode(ctx)...)
-	report.Checks = append(report.Checks, d.keys(), d.ledgers(), d.prices())
+	defer p.Close()
+	report := (&doctor{Project: p, app: a, configErr: configErr}).look(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	}
-	for _, c := range report.Checks {
-		report.OK = report.OK && c.Finding != view.Broken
 	}
 	if err := show(a, report, nil); err != nil || report.OK {
 		return err
@@ -60,28 +51,52 @@ func (a *app) runDoctor(ctx context.Context) error {
 	return errSilent
 }
 
-// doctor is what the checks look at.
+// doctor is what the checks look at. Some use what those before them have found.
 type doctor struct {
 	*project.Project
-	app *app
+	app       *app
+	configErr error
+	dir       *opencode.Directory // nil: OpenCode does not run
+	sources   []providers.Source
+	source    *providers.Source // of the ledgers; nil: they go through OpenCode
 }
 
-func fine(name, format string, args ...any) view.Check {
-	return view.Check{Name: name, Finding: view.Fine, Detail: fmt.Sprintf(format, args...)}
+// look makes all checks. Each gives what it found and what to do about it: with an error, something is in the way of a run;
+// with something to do and no error, it works but is worth knowing; without anything it does not apply.
+func (d *doctor) look(ctx context.Context) *view.Doctor {
+	report := &view.Doctor{Type: "doctor", OK: true}
+	for _, check := range []struct {
+		name string
+		look func(context.Context) (detail, do string, err error)
+	}{
+		{"config", d.config},
+		{"git", d.git},
+		{"state", d.state},
+		{"database", d.database},
+		{"opencode", d.openCode},
+		{"models", d.models},
+		{"keys", d.keys},
+		{"ledgers", d.ledgers},
+		{"prices", d.prices},
+	} {
+		c := view.Check{Name: check.name, Finding: view.Fine}
+		var err error
+		switch c.Detail, c.Do, err = check.look(ctx); {
+		case err != nil:
+			c.Finding, c.Detail, report.OK = view.Broken, err.Error(), false
+		case c.Do != "":
+			c.Finding = view.Notice
+		case c.Detail == "":
+			continue
+		}
+		report.Checks = append(report.Checks, c)
+	}
+	return report
 }
 
-func notice(name, do, format string, args ...any) view.Check {
-	return view.Check{Name: name, Finding: view.Notice, Detail: fmt.Sprintf(format, args...), Do: do}
-}
-
-// broken is about what is in the way of a run; do may be empty if the error says what to do.
-func broken(name string, err error, do string) view.Check {
-	return view.Check{Name: name, Finding: view.Broken, Detail: err.Error(), Do: do}
-}
-
-func (d *doctor) config(err error) view.Check {
-	if err != nil {
-		return broken("config", err, "correct the file; the keys are described in docs/cli.md")
+func (d *doctor) config(context.Context) (detail, do string, err error) {
+	if d.configErr != nil {
+		return "", "correct the file; the keys are described in docs/cli.md", d.configErr
 	}
 	var files []string
 	for _, path := range d.ConfigPaths() {
@@ -90,57 +105,56 @@ func (d *doctor) config(err error) view.Check {
 		}
 	}
 	if len(files) == 0 {
-		return fine("config", "none, the defaults apply")
+		return "none, the defaults apply", "", nil
 	}
-	return fine("config", "read from %s", strings.Join(files, ", "))
+	return "read from " + strings.Join(files, ", "), "", nil
 }
 
-func (d *doctor) git(ctx context.Context) view.Check {
+func (d *doctor) git(ctx context.Context) (detail, do string, err error) {
 	w, err := workspace.Open(ctx, d.Dir())
 	if err != nil {
-		return broken("git", err, "")
+		return "", "", err
 	}
 	if w.Reason() != "" {
-		return notice("git", "nothing, if that is meant; with git, results are judged by what changed as well",
-			"no diffs are available: %s", w.Reason())
+		return "no diffs are available: " + w.Reason(),
+			"nothing, if that is meant; with git, results are judged by what changed as well", nil
 	}
 	head, err := w.Head(ctx)
 	switch {
 	case err != nil:
-		return broken("git", err, "make `git status` work here")
+		return "", "make `git status` work here", err
 	case head == "":
-		return fine("git", "repository %s, no commit yet", w.Root())
+		return fmt.Sprintf("repository %s, no commit yet", w.Root()), "", nil
 	}
-	return fine("git", "repository %s at %s", w.Root(), project.Short(head))
+	return fmt.Sprintf("repository %s at %s", w.Root(), project.Short(head)), "", nil
 }
 
 // state looks whether the state can be written, without leaving any.
-func (d *doctor) state() view.Check {
+func (d *doctor) state(context.Context) (detail, do string, err error) {
 	where := filepath.Join(d.Dir(), store.DirName)
 	switch info, err := os.Lstat(where); {
 	case errors.Is(err, fs.ErrNotExist):
 		where = d.Dir()
 	case err == nil && !info.IsDir():
-		return broken("state", fmt.Errorf("%s is a link or a file and not a directory", where), "move it away")
+		return "", "move it away", fmt.Errorf("%s is a link or a file and not a directory", where)
 	}
 	f, err := os.CreateTemp(where, ".manager-doctor-*")
 	if err == nil {
-		f.Close()
-		err = os.Remove(f.Name())
+		err = errors.Join(f.Close(), os.Remove(f.Name()))
 	}
 	if err != nil {
-		return broken("state", fmt.Errorf("cannot write: %w", err), "make the directory writable, or work elsewhere with -C")
+		return "", "make the directory writable, or work elsewhere with -C", fmt.Errorf("cannot write: %w", err)
 	}
-	return fine("state", "%s is writable", where)
+	return where + " is writable", "", nil
 }
 
-func (d *doctor) database(ctx context.Context) view.Check {
+func (d *doctor) database(ctx context.Context) (detail, do string, err error) {
 	r, closeReader, err := d.app.openReader(ctx)
 	switch {
 	case errors.Is(err, store.ErrHeld):
-		return broken("database", err, "wait a moment, or find that process and end it")
+		return "", "wait a moment, or find that process and end it", err
 	case err != nil:
-		return broken("database", err, "")
+		return "", "", err
 	}
 	defer closeReader()
 	boulders, err := r.Listing(ctx)
@@ -154,52 +168,53 @@ func (d *doctor) database(ctx context.Context) view.Check {
 		}
 		err = errors.Join(err, readErr)
 	}
-	if err != nil {
-		return broken("database", err, "the other boulders are not affected; keep a copy of "+store.DirName+" and report this")
-	}
-	held := ""
+	detail = text.Plural(len(boulders), "boulder")
 	if h := control.HolderOf(ctx, r); h != nil {
-		held = fmt.Sprintf("; process %d is at work: %s", h.PID, h.Command)
+		detail += fmt.Sprintf("; process %d is at work: %s", h.PID, h.Command)
 	}
-	return fine("database", "%s%s", text.Plural(len(boulders), "boulder"), held)
+	if err != nil {
+		do = "the other boulders are not affected; keep a copy of " + store.DirName + " and report this"
+	}
+	return detail, do, err
 }
 
 // openCode starts a server: that finds more than looking does.
-func (d *doctor) openCode(ctx context.Context) []view.Check {
+func (d *doctor) openCode(ctx context.Context) (detail, do string, err error) {
 	if err := d.ConnectOpenCode(ctx); err != nil {
-		return []view.Check{broken("opencode", err, "")}
+		return "", "", err
 	}
-	defer d.Close()
 	d.Warm() // it boots while the version is asked for
 	version, err := opencode.Version(ctx, d.Binary())
 	if err == nil {
 		err = opencode.CheckVersion(version)
 	}
 	if err != nil {
-		return []view.Check{broken("opencode", err, "then `manager doctor` again; --opencode PATH names another one")}
+		return "", "then `manager doctor` again; --opencode PATH names another one", err
 	}
 	client, err := d.Client(ctx)
 	if err != nil {
-		return []view.Check{broken("opencode", err, "run `opencode serve` by hand to see what is wrong")}
+		return "", "run `opencode serve` by hand to see what is wrong", err
 	}
-	tested := ""
+	d.dir = client.In(d.Dir())
+	detail = fmt.Sprintf("version %s (%s)", version, d.Binary())
 	if version != opencode.TestedVersion {
-		tested = "; tested with " + opencode.TestedVersion
+		detail += "; tested with " + opencode.TestedVersion
 	}
-	return []view.Check{
-		fine("opencode", "version %s (%s)%s", version, d.Binary(), tested), d.models(ctx, client.In(d.Dir())),
-	}
+	return detail, "", nil
 }
 
 // hosted is OpenCode's own provider. With nothing else connected and no model configured, OpenCode 1.18.33 uses a free
 // model there (opencode/big-pickle) without saying so, and the project's code goes to it.
 const hosted = "opencode"
 
-func (d *doctor) models(ctx context.Context, dir *opencode.Directory) view.Check {
+func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 	const spelling, login = "write it as PROVIDER/MODEL", "log in with `opencode auth login`, or choose with --model PROVIDER/MODEL"
-	catalogue, err := dir.Catalogue(ctx)
+	if d.dir == nil {
+		return "", "", nil
+	}
+	catalogue, err := d.dir.Catalogue(ctx)
 	if err != nil {
-		return broken("models", err, "")
+		return "", "", err
 	}
 	var names []string
 	models, own := 0, false
@@ -214,42 +229,39 @@ func (d *doctor) models(ctx context.Context, dir *opencode.Directory) view.Check
 	chosen, err := d.Model()
 	from := "--model or the configuration"
 	if err == nil && chosen == "" {
-		if ref, defaultErr := dir.DefaultModel(ctx); defaultErr != nil {
-			err = defaultErr
-		} else if ref.ModelID != "" {
+		var ref opencode.ModelRef
+		if ref, err = d.dir.DefaultModel(ctx); ref.ModelID != "" {
 			chosen, from = ref.ProviderID+"/"+ref.ModelID, "OpenCode's configuration"
 		}
 	}
 	switch {
 	case err != nil:
-		return broken("models", err, spelling)
+		return "", spelling, err
 	case models == 0:
-		return broken("models", errors.New("OpenCode has no model"), login)
+		return "", login, errors.New("OpenCode has no model")
 	case chosen == "" && !own:
-		return notice("models", login, "%s; no provider of yours is connected, so OpenCode would send your project "+
-			"to its own hosted free model", offer)
+		return offer + "; no provider of yours is connected, so OpenCode would send your project to its own hosted free model", login, nil
 	case chosen == "":
-		return fine("models", "%s; OpenCode chooses for sub-tasks that name none", offer)
+		return offer + "; OpenCode chooses for sub-tasks that name none", "", nil
 	}
 	ref, err := providers.ParseModel(chosen)
 	if err != nil {
-		return broken("models", fmt.Errorf("%s: %w", from, err), spelling)
+		return "", spelling, fmt.Errorf("%s: %w", from, err)
 	}
 	if !catalogue.Has(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}) {
-		return broken("models", fmt.Errorf("%s names %s, which OpenCode does not offer", from, chosen),
-			"choose another; "+project.Offered(catalogue, ref.Provider))
+		return "", "choose another; " + project.Offered(catalogue, ref.Provider),
+			fmt.Errorf("%s names %s, which OpenCode does not offer", from, chosen)
 	}
-	return fine("models", "%s; sub-tasks use %s (%s)", offer, chosen, from)
+	return fmt.Sprintf("%s; sub-tasks use %s (%s)", offer, chosen, from), "", nil
 }
 
 // keys says for each provider whether its key is set. Without any the ledgers go through OpenCode.
-func (d *doctor) keys() view.Check {
-	sources, err := d.Sources()
-	if err != nil {
-		return broken("keys", err, "correct the endpoints in the configuration")
+func (d *doctor) keys(context.Context) (detail, do string, err error) {
+	if d.sources, err = d.Sources(); err != nil {
+		return "", "correct the endpoints in the configuration", err
 	}
 	var all []string
-	for _, s := range sources {
+	for _, s := range d.sources {
 		said := strings.Join(s.KeyEnv, " and ") + " not set"
 		if name := d.keyOf(s); name != "" {
 			said = name + " set"
@@ -258,7 +270,7 @@ func (d *doctor) keys() view.Check {
 		}
 		all = append(all, s.Name+": "+said)
 	}
-	return fine("keys", "%s", strings.Join(all, "\n"))
+	return strings.Join(all, "\n"), "", nil
 }
 
 // keyOf is the variable that a provider's key is taken from; empty if there is none.
@@ -272,50 +284,37 @@ func (d *doctor) keyOf(s providers.Source) string {
 }
 
 // ledgers says which model plans and judges, and how it is reached.
-func (d *doctor) ledgers() view.Check {
+func (d *doctor) ledgers(context.Context) (detail, do string, err error) {
 	if err := d.OpenLedger(); err != nil {
-		return broken("ledgers", err, "set the key of its provider, or choose another with --ledger-model")
+		return "", "set the key of its provider, or choose another with --ledger-model", err
 	}
 	how := "through OpenCode"
-	if source, ok := d.direct(); ok {
-		how = view.JoinedBy(" with ", "directly", d.keyOf(source))
+	for i, s := range d.sources {
+		if d.LedgerIsDirect() && strings.HasPrefix(d.Ledger(), s.Name+"/") {
+			d.source, how = &d.sources[i], view.JoinedBy(" with ", "directly", d.keyOf(s))
+		}
 	}
-	return fine("ledgers", "%s plans and judges, asked %s", view.ModelName(d.Ledger()), how)
-}
-
-// direct is the provider of the ledgers, if it is asked directly.
-func (d *doctor) direct() (providers.Source, bool) {
-	ref, err := providers.ParseModel(d.Ledger())
-	if err != nil || !d.LedgerIsDirect() {
-		return providers.Source{}, false
-	}
-	sources, err := d.Sources()
-	i := slices.IndexFunc(sources, func(s providers.Source) bool { return s.Name == ref.Provider })
-	if err != nil || i < 0 {
-		return providers.Source{}, false
-	}
-	return sources[i], true
+	return fmt.Sprintf("%s plans and judges, asked %s", view.ModelName(d.Ledger()), how), "", nil
 }
 
 // prices says whether it will be known what the ledgers cost: providers that are asked directly do not tell.
-func (d *doctor) prices() view.Check {
+func (d *doctor) prices(context.Context) (detail, do string, err error) {
 	prices := d.Config().Prices
-	s := "none configured"
+	detail = "none configured"
 	if n := len(prices); n > 0 {
-		s = text.Plural(n, "price") + " configured"
+		detail = text.Plural(n, "price") + " configured"
 	}
-	source, direct := d.direct()
-	if !direct {
-		return fine("prices", "%s; OpenCode tells what its models cost, where it knows", s)
+	if d.source == nil {
+		return detail + "; OpenCode tells what its models cost, where it knows", "", nil
 	}
 	ref, err := providers.ParseModel(d.Ledger())
 	if _, known := prices.Cost(ref, providers.Usage{Input: 1, Output: 1}); err == nil && known {
-		return fine("prices", "%s, that of %s among them", s, ref)
+		return fmt.Sprintf("%s, that of %s among them", detail, ref), "", nil
 	}
-	do := fmt.Sprintf("add it to prices in the configuration: {model: %q, input: …, output: …}", d.Ledger())
-	s += fmt.Sprintf("; %s does not tell what %s costs, so that counts as unknown", source.Name, d.Ledger())
+	detail += fmt.Sprintf("; %s does not tell what %s costs, so that counts as unknown", d.source.Name, d.Ledger())
+	do = fmt.Sprintf("add it to prices in the configuration: {model: %q, input: …, output: …}", d.Ledger())
 	if d.Config().RunBudget.Cost > 0 {
-		return broken("prices", errors.New(s+", and a budget of cost cannot be kept"), do+", or limit tokens instead")
+		return "", do + ", or limit tokens instead", errors.New(detail + ", and a budget of cost cannot be kept")
 	}
-	return notice("prices", do, "%s", s)
+	return detail, do, nil
 }

@@ -85,10 +85,8 @@ var projectOpen = project.Open // under a name that no variable of a test has
 func doctorText(t *testing.T, configuration string, environ ...string) string {
 	t.Helper()
 	a, stdout, _ := testApp(environ...)
-	a.configFile = configFile(t, configuration)
-	d := &doctor{Project: openProject(t, a, t.TempDir()).Project, app: a}
-	report := view.Doctor{Checks: []view.Check{d.keys(), d.ledgers(), d.prices()}}
-	report.Print(a.on(a.Stdout))
+	a.configFile, a.opencodeBinary = configFile(t, configuration), "nosuch"
+	(&doctor{Project: openProject(t, a, t.TempDir()).Project, app: a}).look(t.Context()).Print(a.on(a.Stdout))
 	return stdout.String()
 }
 
