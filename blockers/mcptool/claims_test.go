@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"pgregory.net/rapid"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -20,12 +21,10 @@ func callOf(session, call, input string) boulder.BlockerCall {
 	}
 }
 
-func mustCanonical(t interface{ Fatal(...any) }, input string) string {
-	text, err := canonical(json.RawMessage(input))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+// claimed is the session of a call that arrives.
+func (s *Server) claimed(ctx context.Context, input string) (session string, ok bool) {
+	scope, ok := s.claim(ctx, &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Arguments: json.RawMessage(input)}})
+	return scope.SessionID, ok
 }
 
 // Whatever the order in which both halves of calls come, and however often a session shows one: each that arrives gets
@@ -50,19 +49,18 @@ func TestEachCallIsClaimedOnce(t *testing.T) {
 				halves = append(halves, half{false, call})
 			}
 		}
-		halves = rapid.Permutation(halves).Draw(t, "order")
-
-		c := newClaims(func() time.Time { return time.Time{} })
+		s := New(Config{})
+		s.patience = time.Hour
 		results, arrived := make(chan string, len(halves)), 0
-		for _, h := range halves {
+		for _, h := range rapid.Permutation(halves).Draw(t, "order") {
 			if !h.arrives {
-				c.announce(h.call)
+				s.Called(h.call)
 				continue
 			}
 			arrived++
 			go func() {
-				scope, _ := c.claim(context.Background(), mustCanonical(t, string(h.call.Input)))
-				results <- scope.SessionID + string(h.call.Input)
+				session, _ := s.claimed(context.Background(), string(h.call.Input))
+				results <- session + string(h.call.Input)
 			}()
 		}
 		for range arrived {
@@ -73,59 +71,49 @@ func TestEachCallIsClaimedOnce(t *testing.T) {
 				t.Fatalf("%s: %d more made than claimed", call, n)
 			}
 		}
-		if len(c.open) != 0 {
-			t.Fatalf("left over: %v", c.open)
+		if len(s.open) != 0 {
+			t.Fatalf("left over: %v", s.open)
 		}
 	})
 }
 
-// A call whose session nobody tells is given up, and what is told later is not for it but for the next.
-func TestAClaimIsGivenUp(t *testing.T) {
+// A call whose session nobody tells is given up, and what is told later is for the next. An announced call that never
+// arrives, such as one that was aborted, does not lend its session to one that says the same later.
+func TestWhatWaitsTooLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newClaims(time.Now)
-		input := mustCanonical(t, `{"q":1}`)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		if scope, ok := c.claim(ctx, input); ok {
-			t.Fatalf("claimed for %v", scope)
+		s := New(Config{})
+		if session, ok := s.claimed(t.Context(), `{"q":1}`); ok {
+			t.Fatalf("claimed for %v", session)
 		}
-		c.announce(callOf("late", "call_0", `{"q":1}`))
-		if scope, ok := c.claim(t.Context(), input); !ok || scope.SessionID != "late" {
-			t.Errorf("the next call got %v, %v", scope, ok)
+		s.Called(callOf("late", "call_0", `{"q":1}`))
+		if session, ok := s.claimed(t.Context(), `{"q":1}`); !ok || session != "late" {
+			t.Errorf("the next call got %v, %v", session, ok)
+		}
+		s.Called(callOf("aborted", "call_0", `{"q":1}`))
+		time.Sleep(keepCall + 1)
+		s.Called(callOf("alive", "call_0", `{"q":1}`))
+		if session, ok := s.claimed(t.Context(), `{"q":1}`); !ok || session != "alive" {
+			t.Errorf("claimed for %v, %v", session, ok)
 		}
 	})
-}
-
-// A call that never arrives, such as one that was aborted, does not lend its session to one that says the same later.
-func TestAnAnnouncedCallExpires(t *testing.T) {
-	t.Parallel()
-	var now time.Time
-	c := newClaims(func() time.Time { return now })
-	c.announce(callOf("aborted", "call_0", `{"q":1}`))
-	now = now.Add(keepCall + 1)
-	c.announce(callOf("alive", "call_0", `{"q":1}`))
-	if scope, ok := c.claim(t.Context(), mustCanonical(t, `{"q":1}`)); !ok || scope.SessionID != "alive" {
-		t.Errorf("claimed for %v, %v", scope, ok)
-	}
 }
 
 // A session that shows a call again after it was claimed, as sessions do, has not made another one; the same CallID
 // with another input is another call.
 func TestAShownCallIsOne(t *testing.T) {
 	t.Parallel()
-	c := newClaims(time.Now)
-	for range 3 {
-		c.announce(callOf("s", "call_0", `{"q":1}`))
-	}
-	c.announce(callOf("s", "call_0", `{"q":2}`))
+	s := New(Config{})
+	s.Called(callOf("s", "call_0", `{"q":1}`))
+	s.Called(callOf("s", "call_0", `{"q":1}`))
+	s.Called(callOf("s", "call_0", `{"q":2}`))
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, want := range []struct {
 		input string
 		ok    bool
 	}{{`{"q":1}`, true}, {`{"q":1}`, false}, {`{"q":2}`, true}, {`{"q":2}`, false}} {
-		if _, ok := c.claim(done, mustCanonical(t, want.input)); ok != want.ok {
+		if _, ok := s.claimed(done, want.input); ok != want.ok {
 			t.Errorf("claiming %s: %v", want.input, ok)
 		}
 	}
@@ -134,33 +122,24 @@ func TestAShownCallIsOne(t *testing.T) {
 // Inputs are the same if they are equal as JSON, and only then.
 func TestCanonical(t *testing.T) {
 	t.Parallel()
-	same := [][]string{
+	var seen []string
+	for _, same := range [][]string{
 		{`{"a":1,"b":[1.5,"x"]}`, ` { "b" : [1.50,"\u0078"], "a" : 1.0e0 } `},
 		{`{}`, ``, ` `},
 		{`{"a":"<ü>"}`, `{"a":"\u003c\u00fc\u003e"}`},
 		{`{"a":12345678901234567890}`, `{"a":12345678901234567000}`}, // JavaScript cannot tell them apart
-	}
-	var seen []string
-	for _, inputs := range same {
-		first := mustCanonical(t, inputs[0])
-		for _, input := range inputs[1:] {
-			if mustCanonical(t, input) != first {
-				t.Errorf("%s and %s differ", inputs[0], input)
+		{`{"a":1}`}, {`{"a":"1"}`}, {`{"a":null}`}, {`{"a":[1]}`}, {`{"a":1,"b":[1.5,"x",1]}`}, {`{"a":true}`},
+	} {
+		first, _ := canonical(json.RawMessage(same[0]))
+		for _, input := range same {
+			if got, err := canonical(json.RawMessage(input)); got != first || err != nil {
+				t.Errorf("%s and %s differ, %v", same[0], input, err)
 			}
 		}
 		if slices.Contains(seen, first) {
-			t.Errorf("%s is like another", inputs[0])
+			t.Errorf("%s is like another", same[0])
 		}
 		seen = append(seen, first)
-	}
-	for _, other := range []string{
-		`{"a":1}`, `{"a":"1"}`, `{"a":null}`, `{"a":[1]}`, `{"a":1,"b":[1.5,"x",1]}`, `{"a":true}`,
-	} {
-		d := mustCanonical(t, other)
-		if slices.Contains(seen, d) {
-			t.Errorf("%s is like another", other)
-		}
-		seen = append(seen, d)
 	}
 	if _, err := canonical(json.RawMessage(`{"a":`)); err == nil {
 		t.Error("half an object is taken")

@@ -1,18 +1,22 @@
 // Package mcptool offers the tool with which agents report blockers, as an MCP server: over HTTP to the sessions of an
 // OpenCode server, and over standard input and output to whoever starts it.
-//
-// A call over HTTP does not say which session makes it. Who watches the sessions tells, see [Server.Called].
 package mcptool
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"regexp"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,36 +31,30 @@ const DefaultName = "manager"
 
 const (
 	path       = "/mcp"
-	maxBody    = 1 << 20          // of a request; a longer call is answered with a text up to there
-	closeGrace = 10 * time.Second // for calls that are being taken down
+	maxMessage = 1 << 20          // in bytes; a longer call is answered with a text up to there
+	closeGrace = 10 * time.Second // for calls that are being recorded
+	// patience is how long a call waits for its session to be told. It has been some ten milliseconds: OpenCode sends its
+	// events in batches, and makes the call in the meantime.
+	patience = 5 * time.Second
+	// keepCall is how long an announced call waits for its other half. In between lie OpenCode's own steps, a few
+	// milliseconds; one that was aborted there never comes, and must not be taken for another's that says the same.
+	keepCall = time.Minute
 )
-
-// ErrClosed is returned for the use of a server that was closed.
-var ErrClosed = errors.New("the blocker tool's server was closed")
-
-// Desk takes blockers down. Its methods may be called from any goroutine.
-type Desk interface {
-	// On reports whether blockers of the session are taken down at this moment.
-	On(scope boulder.BlockerScope) bool
-	// Raise takes one down: it is on disk when Raise returns. One that is there already is a duplicate. The error is an
-	// [*blockers.InputError], matches [blockers.ErrOff] or [blockers.ErrTooMany], or says why it could not be stored.
-	Raise(ctx context.Context, scope boulder.BlockerScope, in blockers.Input) (_ boulder.Blocker, duplicate bool, _ error)
-}
-
-var _ Desk = (*blockers.Desk)(nil)
 
 // Config of a [Server]. Desk is needed.
 type Config struct {
-	Desk Desk
+	Desk *blockers.Desk
 	// Logger defaults to none. It is told ids, and never what a blocker says.
 	Logger *slog.Logger
 }
 
 // Server has the tool "blocker". It is safe for concurrent use.
+//
+// A call over HTTP does not say which session makes it (OpenCode 1.18.33); whoever follows the sessions tells, see
+// [Server.Called]. Equal inputs make the two halves one; each call of a session is claimed once, so that of two sessions
+// which say the same each gets one. Either half may be first.
 type Server struct {
-	cfg    Config
-	claims *claims
-	// patience is how long a call waits for its session, see the constant.
+	cfg      Config
 	patience time.Duration
 
 	mu         sync.Mutex
@@ -64,6 +62,18 @@ type Server struct {
 	url, token string
 	closed     bool
 	serving    sync.WaitGroup
+
+	told *sync.Cond  // of mu: open has grown, or somebody gives up
+	open []announced // calls that are not claimed, oldest first
+	// known calls are announced again and again, and are not new ones then. Providers number the calls of a conversation as
+	// they like: another session, or another call of the same, may have the same CallID.
+	known map[[3]string]bool // session, CallID, input
+}
+
+type announced struct {
+	input string
+	scope boulder.BlockerScope
+	at    time.Time
 }
 
 // New makes a server. Nothing listens before [Server.Serve].
@@ -71,68 +81,107 @@ func New(cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Server{cfg: cfg, claims: newClaims(time.Now), patience: patience}
+	s := &Server{cfg: cfg, patience: patience, known: map[[3]string]bool{}}
+	s.told = sync.NewCond(&s.mu)
+	return s
 }
 
 // Serve begins to listen on a free port of 127.0.0.1 and says where, for streamable HTTP, and with which headers:
 // without them nobody is let in. Called again it says the same. ctx bounds the beginning only; the server goes on until
-// [Server.Close], after which the error matches [ErrClosed].
+// [Server.Close], after which this is an error.
 func (s *Server) Serve(ctx context.Context) (url string, headers map[string]string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return "", nil, ErrClosed
+		return "", nil, errors.New("the blocker tool's server was closed")
 	}
 	if s.http == nil {
-		if err := s.listen(ctx); err != nil {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
 			return "", nil, fmt.Errorf("serve the blocker tool: %w", err)
 		}
+		s.token, s.url = rand.Text(), "http://"+listener.Addr().String()+path
+		tools := s.tools(s.claim)
+		// Stateless, since OpenCode does not end its MCP sessions; plain JSON, since nothing is told in between.
+		handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return tools }, &mcp.StreamableHTTPOptions{
+			Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxMessage,
+		})
+		s.http = &http.Server{
+			Handler:           guarded(handler, listener.Addr().String(), s.token),
+			ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+			MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn),
+		}
+		server := s.http
+		s.serving.Go(func() {
+			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				s.cfg.Logger.Error("the blocker tool is not served any more", "error", err)
+			}
+		})
 	}
 	return s.url, map[string]string{"Authorization": "Bearer " + s.token}, nil
-}
-
-func (s *Server) listen(ctx context.Context) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	s.token, s.url = rand.Text(), "http://"+listener.Addr().String()+path
-	tools := s.tools(func(ctx context.Context, r *mcp.CallToolRequest) (boulder.BlockerScope, bool) {
-		input, err := canonical(r.Params.Arguments)
-		if err != nil {
-			return boulder.BlockerScope{}, false
-		}
-		limited, cancel := context.WithTimeout(ctx, s.patience)
-		defer cancel()
-		return s.claims.claim(limited, input)
-	})
-	// Stateless, since OpenCode does not end its MCP sessions; plain JSON, since nothing is told in between.
-	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return tools }, &mcp.StreamableHTTPOptions{
-		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxBody,
-	})
-	s.http = &http.Server{
-		Handler:           guarded(handler, listener.Addr().String(), s.token),
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn),
-	}
-	server := s.http
-	s.serving.Go(func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			s.cfg.Logger.Error("the blocker tool is not served any more", "error", err)
-		}
-	})
-	return nil
 }
 
 // Called says which session makes a call, as soon as the session shows it with its whole input. The call may have
 // arrived already, or arrive up to a minute later. The same call may be told again: it is one with its session, its
 // CallID and its input. It does not block.
-func (s *Server) Called(call boulder.BlockerCall) { s.claims.announce(call) }
+func (s *Server) Called(call boulder.BlockerCall) {
+	input, err := canonical(call.Input)
+	if err != nil {
+		return // it cannot be equal to what arrived, which was JSON
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if key := [3]string{call.SessionID, call.CallID, input}; !s.known[key] {
+		s.known[key] = true
+		s.open = append(s.open, announced{input, call.BlockerScope, time.Now()})
+		s.told.Broadcast()
+	}
+}
 
-// Close stops listening, and waits up to ten seconds for calls that are being taken down. It may be called twice.
+// claim finds the session of a call that arrived. It waits for it to be announced; then it reports false.
+func (s *Server) claim(ctx context.Context, r *mcp.CallToolRequest) (boulder.BlockerScope, bool) {
+	input, err := canonical(r.Params.Arguments)
+	if err != nil {
+		return boulder.BlockerScope{}, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.told.Broadcast()
+	})()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		s.open = slices.DeleteFunc(s.open, func(a announced) bool { return time.Since(a.at) > keepCall })
+		if i := slices.IndexFunc(s.open, func(a announced) bool { return a.input == input }); i >= 0 {
+			scope := s.open[i].scope
+			s.open = slices.Delete(s.open, i, i+1)
+			return scope, true
+		}
+		if ctx.Err() != nil {
+			return boulder.BlockerScope{}, false
+		}
+		s.told.Wait()
+	}
+}
+
+// canonical is the same for inputs that are equal as JSON: whatever the order of the keys, the white space, and the ways
+// to write a number or a letter. Numbers are compared as JavaScript has them, since OpenCode has read them.
+func canonical(input json.RawMessage) (string, error) {
+	if len(bytes.TrimSpace(input)) == 0 {
+		input = json.RawMessage("{}") // how OpenCode calls a tool without arguments
+	}
+	var value any
+	if err := json.Unmarshal(input, &value); err != nil {
+		return "", err
+	}
+	data, err := json.Marshal(value) // with sorted keys
+	return string(data), err
+}
+
+// Close stops listening, and waits up to ten seconds for calls that are being recorded. It may be called twice.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -168,3 +217,41 @@ func guarded(next http.Handler, host, token string) http.HandlerFunc {
 		}
 	}
 }
+
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
+
+// ServeStdio offers the tool over in and out, to one client, until in ends, which is no error, or ctx does, whose cause
+// it then returns. What the client reports is one session, named after the client and this process, of which each client
+// has one of its own. OpenCode has one for a directory, so that all its sessions there are one.
+//
+// A read of in may go on after the return; out is not written to any more.
+func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	tools := s.tools(func(_ context.Context, r *mcp.CallToolRequest) (boulder.BlockerScope, bool) {
+		client := "mcp"
+		if p := r.Session.InitializeParams(); p != nil && p.ClientInfo != nil && p.ClientInfo.Name != "" {
+			client = notInNames.ReplaceAllString(p.ClientInfo.Name, "_")
+		}
+		return boulder.BlockerScope{SessionID: fmt.Sprintf("%.60s-%d", client, os.Getpid())}, true
+	})
+	// The library reads on until the reader ends, also when it is told to stop, and a read of a terminal or a file cannot
+	// be ended from here. So it reads from a pipe.
+	reader, writer := io.Pipe()
+	go func() {
+		_, err := io.Copy(writer, in)
+		writer.CloseWithError(err) // nil is the end
+	}()
+	defer reader.CloseWithError(io.ErrClosedPipe) // ends the copying with its next read
+	defer context.AfterFunc(ctx, func() { reader.CloseWithError(context.Cause(ctx)) })()
+	err := tools.Run(ctx, &mcp.IOTransport{Reader: reader, Writer: keepOpen{out}, MaxLineLength: maxMessage})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err == nil, errors.Is(err, io.EOF):
+		return nil
+	}
+	return fmt.Errorf("serve the blocker tool over standard input and output: %w", err)
+}
+
+type keepOpen struct{ io.Writer }
+
+func (keepOpen) Close() error { return nil }

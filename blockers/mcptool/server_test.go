@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -42,7 +43,7 @@ func newDesk(t *testing.T, change func(*blockers.Config)) *blockers.Desk {
 	return desk
 }
 
-func newServer(t *testing.T, desk Desk) *Server {
+func newServer(t *testing.T, desk *blockers.Desk) *Server {
 	t.Helper()
 	s := New(Config{Desk: desk})
 	s.patience = time.Minute // however slow the machine is
@@ -57,15 +58,15 @@ func newServer(t *testing.T, desk Desk) *Server {
 // bearer adds headers to every request.
 type bearer struct {
 	headers map[string]string
-	next    *http.Transport
+	http.Transport
 }
 
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	for name, value := range b.headers {
 		r.Header.Set(name, value)
 	}
-	return b.next.RoundTrip(r)
+	return b.Transport.RoundTrip(r)
 }
 
 // connect is a client of the server, by the library that OpenCode's is the model of.
@@ -75,12 +76,10 @@ func connect(t *testing.T, s *Server) *mcp.ClientSession {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := &http.Transport{}
+	transport := &bearer{headers: headers}
 	t.Cleanup(transport.CloseIdleConnections)
-	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
-		Endpoint: url, HTTPClient: &http.Client{Transport: bearer{headers, transport}}, DisableStandaloneSSE: true,
-	}, nil)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
+		&mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: transport}, DisableStandaloneSSE: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,31 +219,14 @@ func TestACallOfNobody(t *testing.T) {
 	}
 }
 
-// brokenDesk shows what a real desk cannot be made to show at will.
-type brokenDesk struct{ err error }
-
-func (brokenDesk) On(boulder.BlockerScope) bool { return true }
-
-func (d brokenDesk) Raise(context.Context, boulder.BlockerScope, blockers.Input) (boulder.Blocker, bool, error) {
-	return boulder.Blocker{}, false, d.err
-}
-
 func TestABlockerThatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		err    error
-		says   string
-		failed bool
-	}{
-		{errors.New("no space left on device"), "could not be recorded: no space left on device", true},
-		{fmt.Errorf("just now: %w", blockers.ErrOff), Off, false},
-	} {
-		s := newServer(t, brokenDesk{c.err})
-		session := connect(t, s)
-		s.Called(callOf("ses_1", "call_0", hard))
-		if text, failed := callTool(t, session, hard); failed != c.failed || !strings.Contains(text, c.says) {
-			t.Errorf("%v: %v %q", c.err, failed, text)
-		}
+	s := newServer(t, newDesk(t, func(c *blockers.Config) { c.Path = filepath.Join(c.Root, "none", "b.db") }))
+	session := connect(t, s)
+	s.Called(callOf("ses_1", "call_0", hard))
+	if text, failed := callTool(t, session, hard); !failed || !strings.Contains(text, "The blocker could not be recorded: ") ||
+		!strings.Contains(text, "no such file") {
+		t.Errorf("%v %q", failed, text)
 	}
 }
 
@@ -266,45 +248,42 @@ func TestTheDoor(t *testing.T) {
 	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	ask := func(at, body string, change func(*http.Request)) int {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", headers["Authorization"])
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Accept", "application/json, text/event-stream")
-		if change != nil {
-			change(r)
-		}
-		resp, err := (&http.Client{Transport: transport}).Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		_, _ = io.Copy(io.Discard, resp.Body)
-		return resp.StatusCode
-	}
 	authorization := func(value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set("Authorization", value) }
 	}
 	for _, c := range []struct {
 		what   string
 		status int
-		got    int
+		at     string
+		body   string
+		change func(*http.Request)
 	}{
-		{"everything right", http.StatusOK, ask(url, list, nil)},
-		{"no token", http.StatusUnauthorized, ask(url, list, authorization(""))},
-		{"a shorter token", http.StatusUnauthorized, ask(url, list, authorization(headers["Authorization"][:20]))},
-		{"another token", http.StatusUnauthorized, ask(url, list, authorization("Bearer "+strings.Repeat("A", 26)))},
-		{"a page's request", http.StatusForbidden, ask(url, list, func(r *http.Request) { r.Header.Set("Origin", "null") })},
-		{"another name for it", http.StatusForbidden, ask(url, list, func(r *http.Request) { r.Host = "a.example" })},
-		{"another path", http.StatusNotFound, ask(url+"/x", list, nil)},
-		{"two megabytes", http.StatusRequestEntityTooLarge, ask(url, strings.Repeat(" ", 2<<20)+list, nil)},
+		{"everything right", http.StatusOK, url, list, func(*http.Request) {}},
+		{"no token", http.StatusUnauthorized, url, list, authorization("")},
+		{"a shorter token", http.StatusUnauthorized, url, list, authorization(headers["Authorization"][:20])},
+		{"another token", http.StatusUnauthorized, url, list, authorization("Bearer " + strings.Repeat("A", 26))},
+		{"a page's request", http.StatusForbidden, url, list, func(r *http.Request) { r.Header.Set("Origin", "null") }},
+		{"another name for it", http.StatusForbidden, url, list, func(r *http.Request) { r.Host = "a.example" }},
+		{"another path", http.StatusNotFound, url + "/x", list, func(*http.Request) {}},
+		{"two megabytes", http.StatusRequestEntityTooLarge, url, strings.Repeat(" ", 2<<20) + list, func(*http.Request) {}},
 	} {
-		if c.got != c.status {
-			t.Errorf("%s: answered %d, want %d", c.what, c.got, c.status)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.at, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{
+			"Authorization": {headers["Authorization"]}, "Content-Type": {"application/json"},
+			"Accept": {"application/json, text/event-stream"},
+		}
+		c.change(r)
+		resp, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != c.status {
+			t.Errorf("%s: answered %d, want %d", c.what, resp.StatusCode, c.status)
 		}
 	}
 }
@@ -316,24 +295,68 @@ func TestClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+	unused := New(Config{Desk: newDesk(t, nil)})
+	if err := errors.Join(s.Close(), s.Close(), unused.Close()); err != nil {
+		t.Error(err)
 	}
-	if _, _, err := s.Serve(t.Context()); !errors.Is(err, ErrClosed) {
-		t.Errorf("served after it was closed: %v", err)
+	if _, _, err := s.Serve(t.Context()); err == nil {
+		t.Error("served after it was closed")
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(url, "http://"), path)); err == nil {
+		conn.Close()
+		t.Error("somebody still listens")
+	}
+}
+
+// pipes connects a client to the server's standard input and output; ended gets what ServeStdio returns.
+func pipes(ctx context.Context, t *testing.T, s *Server) (*mcp.ClientSession, io.WriteCloser, <-chan error) {
+	t.Helper()
+	toServer, in := io.Pipe()
+	out, fromServer := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.ServeStdio(ctx, toServer, fromServer)
+		fromServer.Close()
+	}()
+	client := mcp.NewClient(&mcp.Implementation{Name: "an editor/2", Version: "1"}, nil)
+	session, err := client.Connect(t.Context(), &mcp.IOTransport{Reader: out, Writer: in}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if resp, err := http.DefaultClient.Do(r); err == nil {
-		resp.Body.Close()
-		t.Error("somebody still listens")
+	return session, in, ended
+}
+
+// A client over standard input and output is one session, and the end of the input is the end.
+func TestServeStdio(t *testing.T) {
+	t.Parallel()
+	desk := newDesk(t, nil)
+	session, _, ended := pipes(t.Context(), t, New(Config{Desk: desk}))
+	if text, failed := callTool(t, session, soft); failed || text != Registered {
+		t.Errorf("it was told %v %q", failed, text)
 	}
-	unused := New(Config{Desk: newDesk(t, nil)})
-	if err := unused.Close(); err != nil {
-		t.Errorf("one that was never served: %v", err)
+	if text, failed := callTool(t, session, `{}`); !failed {
+		t.Errorf("a wrong call: %q", text)
 	}
+	raised, err := desk.List(t.Context(), blockers.Filter{})
+	if err != nil || len(raised) != 1 || raised[0].SessionID != fmt.Sprintf("an_editor_2-%d", os.Getpid()) {
+		t.Errorf("recorded: %+v, %v", raised, err)
+	}
+	session.Close() // closes the input
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// It stops when it is told to, although nobody ends the input.
+func TestServeStdioStops(t *testing.T) {
+	t.Parallel()
+	stop := errors.New("told to stop")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	session, in, ended := pipes(ctx, t, New(Config{Desk: newDesk(t, nil)}))
+	cancel(stop)
+	if err := <-ended; !errors.Is(err, stop) {
+		t.Errorf("it ended with %v", err)
+	}
+	in.Close() // the read that was left
+	session.Close()
 }

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// ToolName is the tool's name. OpenCode puts the name of the server in front of it, see [Config.Name].
+	// ToolName is the tool's name. OpenCode puts the name of the server in front of it, see [DefaultName].
 	ToolName = "blocker"
 	// Registered is what an agent reads whose blocker was taken down (seed 003, FR-009).
 	Registered = "Great, blocker registered, move on with the next non-blocking issues!"
@@ -29,11 +29,8 @@ const (
 )
 
 const (
-	// patience is how long a call waits for its session to be told. It has been some ten milliseconds: OpenCode sends its
-	// events in batches, and makes the call in the meantime.
-	patience = 5 * time.Second
-	// recording bounds the writing: the desk waits five seconds for its database. Both together stay below the fifteen
-	// after which OpenCode gives a call up, see opencode.MCPServer.
+	// recording bounds the writing: the desk waits five seconds for its database. Together with patience it stays below the
+	// fifteen after which OpenCode gives a call up, see opencode.MCPServer.
 	recording = 8 * time.Second
 	// maxArguments bounds a call, in bytes. The fields together may be some 21,000 characters long. A session shows up to
 	// 64 KiB of a text and 256 KiB of an input (opencode), so that whatever is well-formed can be told apart.
@@ -51,36 +48,25 @@ A hard blocker (blocks_progress: true) is what you must not decide: architecture
 	`secrets, money, deleting or publishing something, a permission that was refused and that you cannot do without. ` +
 	`Do not do it in another way; go on with what does not depend on it.`
 
-// schema is the input's. That a soft blocker needs its options, choice and reason is left to the texts: model providers
-// refuse schemas with conditions.
-var schema = func() json.RawMessage {
-	type property map[string]any
-	text := func(description string) property { return property{"type": "string", "description": description} }
-	data, err := json.Marshal(map[string]any{
-		"type":                 "object",
-		"additionalProperties": false,
-		"required":             []string{"category", "question", "context", "blocks_progress"},
-		"properties": map[string]property{
-			"category": {"type": "string", "enum": boulder.BlockerCategories(), "description": "What kind of thing it is about"},
-			"question": text("What the user has to decide or allow, so that it can be answered without having seen your work"),
-			"context":  text("What the user has to know for it: files, findings, what follows from each answer"),
-			"blocks_progress": {
-				"type":        "boolean",
-				"description": "true: hard, you must not decide it; false: soft, you have chosen one of the options",
-			},
-			"options": {
-				"type": "array", "items": property{"type": "string"},
-				"description": "What there is to choose from, best three. Needed for a soft blocker",
-			},
-			"chosen_option":    text("The option that you go on with, word for word. Needed for a soft blocker"),
-			"chosen_reasoning": text("Why you chose it. Needed for a soft blocker"),
-		},
-	})
-	if err != nil {
-		panic(err) // strings and booleans always marshal
+// schema is the input's, with the categories to be filled in. That a soft blocker needs its options, choice and reason is
+// left to the texts: model providers refuse schemas with conditions.
+const schema = `{
+	"type": "object", "additionalProperties": false, "required": ["category", "question", "context", "blocks_progress"],
+	"properties": {
+		"category": {"type": "string", "enum": %s, "description": "What kind of thing it is about"},
+		"question": {"type": "string", "description":
+			"What the user has to decide or allow, so that it can be answered without having seen your work"},
+		"context": {"type": "string", "description":
+			"What the user has to know for it: files, findings, what follows from each answer"},
+		"blocks_progress": {"type": "boolean", "description":
+			"true: hard, you must not decide it; false: soft, you have chosen one of the options"},
+		"options": {"type": "array", "items": {"type": "string"}, "description":
+			"What there is to choose from, best three. Needed for a soft blocker"},
+		"chosen_option": {"type": "string", "description":
+			"The option that you go on with, word for word. Needed for a soft blocker"},
+		"chosen_reasoning": {"type": "string", "description": "Why you chose it. Needed for a soft blocker"}
 	}
-	return data
-}()
+}`
 
 // scopeOf says which session makes a call; false if that cannot be found out.
 type scopeOf func(context.Context, *mcp.CallToolRequest) (boulder.BlockerScope, bool)
@@ -95,8 +81,9 @@ func (s *Server) tools(who scopeOf) *mcp.Server {
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}, // the list never changes
 	})
 	no := false
+	categories, _ := json.Marshal(boulder.BlockerCategories()) // texts always marshal
 	server.AddTool(&mcp.Tool{
-		Name: ToolName, Title: "Report a blocker", Description: description, InputSchema: schema,
+		Name: ToolName, Title: "Report a blocker", Description: description, InputSchema: json.RawMessage(fmt.Sprintf(schema, categories)),
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &no, IdempotentHint: true},
 	}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		text, failed := s.take(ctx, r, who)
