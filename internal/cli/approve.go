@@ -18,24 +18,29 @@ import (
 	"github.com/bouldermgr/manager/taskledger"
 )
 
-// approver shows a plan to a person and lets them change it, agree or decline.
+// approver shows a plan to the user and lets them change it, agree or decline.
 type approver struct {
 	*deps
-	ask   bool                      // a person is there
+	ask   bool                      // somebody is there
 	edit  bool                      // open the editor first
 	check func(*boulder.Plan) error // of the plan as it is after that; nil: none
 }
 
 // into has the request ask. askReplans: replans are to be approved, too.
 func (p *approver) into(req *project.Request, askReplans bool) {
+	req.AskReplans, req.ApproveReplan = askReplans, p.approveReplan
+	if !askReplans { // they go ahead, and their gates run if the configuration allows gates that nobody has looked at
+		req.ApproveReplan = func(context.Context, orchestrator.ReplanProposal) (gates bool, err error) {
+			return p.Config().AllowModelGates, nil
+		}
+	}
 	req.Approve = func(ctx context.Context, plan *boulder.Plan) (orchestrator.Approval, error) {
 		return p.approve(ctx, plan, p.PlanPath(), p.Config().AllowModelGates)
 	}
-	req.ApproveReplan, req.AskReplans = p.replans(askReplans), askReplans
 }
 
 // approve returns the plan to run, with a model for sub-tasks that name none. gates says whether its gates may run if
-// nobody is asked; a person who agrees to a plan agrees to its gates. path is the plan's file, where edits are made.
+// nobody is asked; who agrees to a plan agrees to its gates. path is the plan's file, where edits are made.
 func (p *approver) approve(
 	ctx context.Context, plan *boulder.Plan, path string, gates bool,
 ) (a orchestrator.Approval, err error) {
@@ -43,16 +48,17 @@ func (p *approver) approve(
 		if plan, err = p.editPlan(ctx, plan, path); err != nil {
 			return a, err
 		}
-		gates = true
 	}
-	if p.ask {
-		if plan, err = p.question(ctx, plan, path); err != nil {
-			return a, err
-		}
-		gates = true
-	} else if !p.app.json {
+	switch {
+	case p.ask:
+		plan, err = p.question(ctx, plan, path)
+	case !p.app.json:
 		p.show(plan)
 	}
+	if err != nil {
+		return a, err
+	}
+	gates = gates || p.edit || p.ask
 	if !gates && slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool { return len(s.Gates) > 0 }) {
 		p.app.note("The model proposed gates. Nobody has looked at them, so they are told to the agents but not run" +
 			" (allow_model_gates in the configuration changes that).")
@@ -64,33 +70,26 @@ func (p *approver) approve(
 	return orchestrator.Approval{Plan: plan, Gates: gates, Model: model}, err
 }
 
-// replans asks about every replan, if that is wanted and a person is there; otherwise replans go ahead, and their gates
-// run if the configuration allows gates that nobody has looked at.
-func (p *approver) replans(wanted bool) orchestrator.ApproveReplan {
-	return func(ctx context.Context, r orchestrator.ReplanProposal) (gates bool, err error) {
-		if !wanted {
-			return p.Config().AllowModelGates, nil
-		}
-		if !terminal(p.app.Stdin) || !terminal(p.app.Stderr) {
-			if !p.app.quiet {
-				view.Replan(p.app.on(p.app.Stderr), r) // it is not stored: a resume asks for a new one
-			}
-			return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask"+
-				" on: go on with `manager resume` on one, or without the flag", orchestrator.ErrWaiting)
-		}
-		if p.view != nil {
-			defer p.view.Pause()()
-		}
-		view.Replan(p.app.on(p.app.Stderr), r)
-		answer, err := p.app.choose(ctx, "Go on with this plan?", "yes", "no")
-		if err == nil && answer == "no" {
-			err = orchestrator.ErrDeclined
-		}
-		return err == nil, err
+// approveReplan asks about a replan.
+func (p *approver) approveReplan(ctx context.Context, r orchestrator.ReplanProposal) (gates bool, err error) {
+	asks := terminal(p.app.Stdin) && terminal(p.app.Stderr)
+	if p.view != nil && asks {
+		defer p.view.Pause()()
 	}
+	if asks || !p.app.quiet { // it is not stored: a resume asks for a new one
+		view.Replan(p.app.on(p.app.Stderr), r)
+	}
+	if !asks {
+		return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask"+
+			" on: go on with `manager resume` on one, or without the flag", orchestrator.ErrWaiting)
+	}
+	answer, err := p.app.choose(ctx, "Go on with this plan?", "yes", "no")
+	if err == nil && answer == "no" {
+		err = orchestrator.ErrDeclined
+	}
+	return err == nil, err
 }
 
-// show shows a plan to a person who is about to run it.
 func (p *approver) show(plan *boulder.Plan) {
 	if !p.app.quiet {
 		view.Plan(p.app.on(p.app.Stderr), plan)
@@ -103,10 +102,8 @@ func (p *approver) question(ctx context.Context, plan *boulder.Plan, path string
 	for {
 		answer, err := p.app.choose(ctx, "Run this plan?", "yes", "edit", "no")
 		switch {
-		case err != nil:
-			return nil, err
-		case answer == "yes":
-			return plan, nil
+		case err != nil || answer == "yes":
+			return plan, err
 		case answer == "no":
 			return nil, orchestrator.ErrDeclined
 		}
@@ -140,18 +137,13 @@ func (a *app) choose(ctx context.Context, question string, words ...string) (str
 	}
 }
 
-// answers are the lines that a person types. The zero value is ready to use.
+// answers are the lines that the user types. The zero value is ready to use.
 type answers struct {
 	lines *bufio.Scanner
-	next  chan answered // not nil: a line is being read
+	next  chan string // not nil: a line is being read; closed: there is none
 }
 
-type answered struct {
-	text string
-	ok   bool
-}
-
-// answer reads a line of a person, who may also interrupt. An end of input is a no. Reading a terminal cannot be
+// answer reads a line of the user, who may also interrupt. An end of input is a no. Reading a terminal cannot be
 // cancelled: the line that an ended question waited for is the answer to the next one. One question at a time.
 func (a *app) answer(ctx context.Context) (string, error) {
 	in := &a.answers
@@ -159,26 +151,28 @@ func (a *app) answer(ctx context.Context) (string, error) {
 		in.lines = bufio.NewScanner(a.Stdin)
 	}
 	if in.next == nil {
-		next := make(chan answered, 1)
+		next := make(chan string, 1)
 		in.next = next
 		go func() {
-			ok := in.lines.Scan()
-			next <- answered{in.lines.Text(), ok}
+			defer close(next)
+			if in.lines.Scan() {
+				next <- in.lines.Text()
+			}
 		}()
 	}
 	select {
-	case l := <-in.next:
+	case line, ok := <-in.next:
 		in.next = nil
-		if !l.ok {
-			return "no", nil
+		if !ok {
+			line = "no"
 		}
-		return l.text, nil
+		return line, nil
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
 }
 
-// editPlan opens the plan's file in the person's editor and reads it back.
+// editPlan opens the plan's file in the user's editor and reads it back.
 func (p *approver) editPlan(ctx context.Context, plan *boulder.Plan, path string) (*boulder.Plan, error) {
 	// What cannot be read is a failed edit of a moment ago: it is gone on with.
 	old, err := taskledger.ReadFile(path)
@@ -190,24 +184,16 @@ func (p *approver) editPlan(ctx context.Context, plan *boulder.Plan, path string
 			return nil, err
 		}
 	}
-	if err := p.runEditor(ctx, path); err != nil {
-		return nil, err
-	}
-	return p.ReadPlan(path)
-}
-
-func (p *approver) runEditor(ctx context.Context, path string) error {
 	editor := cmp.Or(p.app.Getenv("VISUAL"), p.app.Getenv("EDITOR"), "vi")
 	// $EDITOR may have arguments; the shell splits them, and gets the path as a parameter of its own.
 	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", path)
-	cmd.Env, cmd.Stdin = p.app.Environ, p.app.Stdin
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.app.Environ, p.app.Stdin, os.Stderr, os.Stderr
 	if terminal(p.app.Stdout) {
 		cmd.Stdout = bare(p.app.Stdout)
 	}
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("the editor %q failed: %w: set $EDITOR to one that works, or edit %s yourself and run it",
+		return nil, fmt.Errorf("the editor %q failed: %w: set $EDITOR to one that works, or edit %s yourself and run it",
 			editor, err, path)
 	}
-	return nil
+	return p.ReadPlan(path)
 }

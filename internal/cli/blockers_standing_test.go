@@ -147,7 +147,7 @@ func TestEndedNamesClarify(t *testing.T) {
 	db := openState(t, project)
 	for _, err := range []error{orchestrator.ErrWaiting, orchestrator.ErrStopped, errInterrupted, errors.New("no disk")} {
 		want := "Answer with: manager blockers clarify; then continue with: manager resume " + sampleID
-		if got := (&ending{db: db, id: sampleID}).ended(err); !strings.Contains(got.Error(), want) || !errors.Is(got, err) {
+		if got := (&ending{db: db, id: sampleID}).howToContinue(err); !strings.Contains(got.Error(), want) || !errors.Is(got, err) {
 			t.Errorf("%v", got)
 		}
 	}

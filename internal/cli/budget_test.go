@@ -56,14 +56,21 @@ func TestBudgetFlagRefuses(t *testing.T) {
 func TestBudgetOfANumber(t *testing.T) {
 	t.Parallel()
 	var f budgetFlag
-	for _, text := range []string{"2:tokens=1k", "[1/3]:calls=5", "9:calls=1", "3:attempts=2"} {
+	for _, text := range []string{"2:tokens=1k", "[1/3]:calls=5", "3:attempts=2"} {
 		if err := f.Set(text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.name([]string{"toggle", "theme", "3"})
-	want := map[string]boulder.Budget{"theme": {Tokens: 1000}, "toggle": {Calls: 5}, "9": {Calls: 1}, "3": {Attempts: 2}}
-	if diff := cmp.Diff(want, f.subTasks); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	err := f.name([]string{"toggle", "theme", "3"}, "it has no sub-task")
+	want := map[string]boulder.Budget{"theme": {Tokens: 1000}, "toggle": {Calls: 5}, "3": {Attempts: 2}}
+	if diff := cmp.Diff(want, f.subTasks); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	for _, none := range []string{"9", "2", "nobody"} {
+		f.subTasks = map[string]boulder.Budget{none: {Calls: 1}}
+		err := f.name([]string{"toggle", ""}, "it has no sub-task")
+		if want := `it has no sub-task "` + none + `" to give a budget to; there is toggle`; err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }

@@ -28,35 +28,26 @@ func (a *app) newLoopCmd() *cobra.Command {
 		Long: `Gives the task to one OpenCode session, without planning, and tells it to go on until everything holds that
 --done-when names: no open item on its todo list, no errors in the files that it changed, the project's tests (they
 pass, or are no worse than before), its own promise that all is done, and the judge's agreement. Tests that nobody
-named, and that are not found, do not count. Where red tests have to turn green, make their command a gate.
+named, and that are not found, do not count.
 
-It stops at the limit of turns, and goes on with a larger one: manager resume --max-iterations N. It ends without success
-when 5 continuations in a row brought nothing new: no
-item completed, no new change to files, no check turned green. After each of these it waits longer.
+It stops at the limit of turns, and ends without success when 5 continuations in a row brought nothing new. A loop is a
+run of one sub-task: status, show, logs, pause, resume, note and cancel work as with any other.
 
-A loop is a run of one sub-task: status, show, logs, pause, resume, note and cancel work as with any other.
-
-Exit codes: those of ` + "`manager run`" + `; 3 if it ended without success, 4 if it had all its turns, all that is
-left is blocked, or it was stopped in OpenCode.`,
+Exit codes: those of ` + "`manager run`" + `; 3 if it ended without success, 4 if it had all its turns or needs you.`,
 		Example: `  manager loop "Move the parser into a package of its own, with tests for it"
   manager loop --from task.md --done-when tests,promise --max-iterations 30
   manager loop "Port the CLI to cobra" --budget cost=5,time=8h --detach`,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.runLoop(cmd.Context(), &o, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("max-iterations") && o.iterations < 1 {
+				return usagef("--max-iterations is %d: it must be at least 1", o.iterations)
+			}
+			return a.runLoop(cmd.Context(), &o, args)
+		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&o.from, "from", "", "read the task from `FILE`, or from stdin with -")
-	f.StringArrayVar(&o.constraints, "constraint", nil, "`TEXT` that goes verbatim into the brief; repeatable")
-	f.Var(&o.doneWhen, "done-when",
-		"`CRITERIA` that all have to hold: todos, diagnostics, tests, promise, judge; default all of them")
-	f.IntVar(&o.iterations, "max-iterations", 0, "at most `N` turns (default 100)")
+	o.registerTask(cmd, "; default all of them")
+	cmd.Flags().IntVar(&o.iterations, "max-iterations", 0, "at most `N` turns (default 100)")
 	o.runFlags.register(cmd)
-	f.BoolVarP(&o.detach, "detach", "d", false, "hand it to a server in the background, started if need be, and leave")
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if cmd.Flags().Changed("max-iterations") && o.iterations < 1 {
-			return usagef("--max-iterations is %d: it must be at least 1", o.iterations)
-		}
-		return nil
-	}
+	o.registerDetach(cmd)
 	return cmd
 }
 
@@ -66,52 +57,37 @@ func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error 
 		return err
 	}
 	defer d.Close()
-	req, err := o.request(ctx, d, args)
+	o.direct = true // a plan of one sub-task
+	task, err := o.task(a, args)
 	if err != nil {
 		return err
 	}
-	return d.run(ctx, &o.runFlags, req, func() error { // there is no plan to agree to
-		if req.Model, err = d.CheckModels(ctx, req.Plan); err == nil && !a.json {
-			a.note("%s", loopText(req, d.Criteria(req.DoneWhen).Checks))
-		}
+	plan, err := d.makePlan(ctx, o.request(d, task))
+	if err != nil {
 		return err
-	})
-}
-
-// request is a plan of one sub-task, and the bounds of the loop.
-func (o *loopOptions) request(ctx context.Context, d *deps, args []string) (*project.Request, error) {
-	task, err := o.task(d.app, args)
-	if err != nil {
-		return nil, err
-	}
-	task, o.constraints = d.CleanRequest(task, o.constraints)
-	plan, err := d.makePlan(ctx, boulder.PlanRequest{
-		Task: task, Constraints: o.constraints, Project: d.Dir(), Mode: boulder.PlanNever,
-	})
-	if err != nil {
-		return nil, err
-	}
-	plan.Seal.Base = d.Base()
-	only := plan.SubTasks[0].ID
-	o.budget.name([]string{only})
-	for id := range o.budget.subTasks {
-		if id != only {
-			return nil, usagef("a loop has one sub-task, %q, and none named %q to give a budget to", only, id)
-		}
 	}
 	done, err := d.loopDone(o.doneWhen)
+	if err == nil {
+		err = o.budget.name([]string{plan.SubTasks[0].ID}, "a loop has no sub-task")
+	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	loop := d.Config().Loop()
 	loop.Iterations = cmp.Or(o.iterations, loop.Iterations)
-	return &project.Request{
+	req := project.Request{
 		Plan: plan, GatesApproved: true, Base: d.Base(), Loop: &loop, DoneWhen: done.Words, Diverted: o.blockers,
 		Budget: o.budget.run, SubTaskBudgets: o.budget.subTasks,
-	}, nil
+	}
+	return d.run(ctx, &o.runFlags, &req, func() (err error) { // there is no plan to agree to
+		if req.Model, err = d.CheckModels(ctx, plan); err == nil && !a.json {
+			a.note("%s", loopText(&req, done.Checks))
+		}
+		return err
+	})
 }
 
-// loopDone is every criterion, unless a person named some. One that nobody named and nothing can check is left out,
+// loopDone is every criterion, unless the user named some. One that nobody named and nothing can check is left out,
 // with a word about it.
 func (d *deps) loopDone(flag doneFlag) (project.Criteria, error) {
 	done := d.Criteria(flag)

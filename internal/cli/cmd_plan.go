@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,104 +24,123 @@ import (
 	"github.com/bouldermgr/manager/taskledger"
 )
 
-// taskFlags are shared by the commands that make a plan.
+// taskFlags are shared by the commands that take a task.
 type taskFlags struct {
-	from        string
-	constraints []string
-	direct      bool
-	plan        bool
-	list        bool
-	doneWhen    doneFlag
+	from               string
+	constraints        []string
+	direct, plan, list bool
+	doneWhen           doneFlag
 }
 
-func (f *taskFlags) register(cmd *cobra.Command) {
+// registerTask adds the flags of every task.
+func (f *taskFlags) registerTask(cmd *cobra.Command, doneWithout string) {
 	cmd.Flags().StringVar(&f.from, "from", "", "read the task from `FILE`, or from stdin with -")
 	cmd.Flags().StringArrayVar(&f.constraints, "constraint", nil, "`TEXT` that goes verbatim into every brief; repeatable")
+	cmd.Flags().Var(&f.doneWhen, "done-when", "`CRITERIA` by which a sub-task that names none is done: "+
+		strings.Join(boulder.DoneWords(), ", ")+doneWithout)
+}
+
+// registerPlan adds those of a task that is planned.
+func (f *taskFlags) registerPlan(cmd *cobra.Command) {
+	f.registerTask(cmd, "; default the judge")
 	cmd.Flags().BoolVar(&f.direct, "direct", false, "one sub-task, without a planning call")
 	cmd.Flags().BoolVar(&f.plan, "plan", false, "plan even if the task looks too small to split")
 	cmd.Flags().BoolVar(&f.list, "from-list", false,
 		"take the task's own numbered list of 2 to 5 steps as the plan, without a model")
-	cmd.Flags().Var(&f.doneWhen, "done-when", doneUsage+"; default the judge")
 	cmd.PreRunE = func(*cobra.Command, []string) error { // cobra's own check is no usage error
-		if f.direct && f.plan {
+		switch {
+		case f.direct && f.plan:
 			return usagef("--direct and --plan contradict each other: give one of them, or neither")
-		}
-		if f.list && (f.direct || f.plan) {
+		case f.list && (f.direct || f.plan):
 			return usagef("--from-list takes the plan from the task, so --direct and --plan do not go with it")
 		}
 		return nil
 	}
 }
 
-// fromList is the plan that the task itself is, with --from-list.
-func (f *taskFlags) fromList(req boulder.PlanRequest) (*boulder.Plan, error) {
-	plan, err := taskledger.FromList(req, time.Now())
-	if errors.Is(err, taskledger.ErrNoList) {
-		return nil, &project.UsageError{Err: err}
+// doneFlag is --done-when: `todos,tests`; repeatable.
+type doneFlag []string
+
+func (f *doneFlag) String() string { return "" }
+func (f *doneFlag) Type() string   { return "CRITERIA" }
+
+// Set takes one value of the flag.
+func (f *doneFlag) Set(text string) error {
+	for word := range strings.SplitSeq(text, ",") {
+		word = strings.TrimSpace(word)
+		if !boulder.IsDoneWord(word) {
+			return fmt.Errorf("there is no criterion %q: use %s", word, strings.Join(boulder.DoneWords(), ", "))
+		}
+		if !slices.Contains(*f, word) {
+			*f = append(*f, word)
+		}
 	}
-	return plan, err
+	return nil
 }
 
-func (f *taskFlags) mode() boulder.PlanMode {
+// request is what the Task Ledger gets, without secrets.
+func (f *taskFlags) request(d *deps, task string) boulder.PlanRequest {
+	req := boulder.PlanRequest{Project: d.Dir(), Mode: boulder.PlanAuto}
+	req.Task, req.Constraints = d.CleanRequest(task, f.constraints)
 	switch {
 	case f.direct:
-		return boulder.PlanNever
+		req.Mode = boulder.PlanNever
 	case f.plan:
-		return boulder.PlanAlways
+		req.Mode = boulder.PlanAlways
 	}
-	return boulder.PlanAuto
+	return req
 }
 
 // maxTask bounds a task, in bytes: beyond this it is a file that was given by mistake.
 const maxTask = 1 << 20
 
-// task is the request: the arguments, or what --from names.
+// task is what the arguments say, or what --from names.
 func (f *taskFlags) task(a *app, args []string) (string, error) {
-	if len(args) > 1 {
-		return "", usagef("there are %d arguments, %q first: put the task into quotes", len(args), text.Clip(args[0], 40))
-	}
 	s := strings.Join(args, "")
-	if exists(a.file(s)) && s != "" {
+	switch {
+	case len(args) > 1:
+		return "", usagef("there are %d arguments, %q first: put the task into quotes", len(args), text.Clip(args[0], 40))
+	case s != "" && exists(a.file(s)):
 		return "", usagef("%s is a file or directory, not a task; a plan file ends in .yaml, .yml or .json, and --from reads"+
 			" a task from a file", s)
-	}
-	if f.from != "" {
-		if len(args) > 0 {
-			return "", usagef("the task is given twice: as %q and by --from %s", text.Clip(s, 40), f.from)
+	case f.from != "" && len(args) > 0:
+		return "", usagef("the task is given twice: as %q and by --from %s", text.Clip(s, 40), f.from)
+	case f.from != "":
+		source := a.Stdin
+		if f.from != "-" {
+			file, err := os.Open(a.file(f.from))
+			if err != nil {
+				return "", usagef("cannot read the task: %v", err)
+			}
+			defer file.Close()
+			source = file
 		}
-		data, err := a.read(f.from)
-		if err != nil {
-			return "", err
+		data, err := io.ReadAll(io.LimitReader(source, maxTask+1))
+		switch {
+		case err != nil:
+			return "", usagef("cannot read the task from %s: %v", f.from, err)
+		case len(data) > maxTask:
+			return "", usagef("the task in %s is longer than 1 MiB: put the details into files of the project and name them",
+				f.from)
 		}
 		s = string(data)
 	}
-	s = strings.TrimSpace(s)
-	if s == "" {
+	if s = strings.TrimSpace(s); s == "" {
 		return "", usagef("no task: say what to do, as in \"Add dark mode\", or read it with --from FILE")
 	}
 	return strings.ToValidUTF8(s, "\uFFFD"), nil
 }
 
-// read reads a small file, or stdin for "-".
-func (a *app) read(name string) ([]byte, error) {
-	source := a.Stdin
-	if name != "-" {
-		f, err := os.Open(a.file(name))
-		if err != nil {
-			return nil, usagef("cannot read the task: %v", err)
-		}
-		defer f.Close()
-		source = f
-	}
-	data, err := io.ReadAll(io.LimitReader(source, maxTask+1))
+// fromList is the plan that the task itself is, with --from-list.
+func (d *deps) fromList(req boulder.PlanRequest) (*boulder.Plan, error) {
+	plan, err := taskledger.FromList(req, time.Now())
 	switch {
-	case err != nil:
-		return nil, usagef("cannot read the task from %s: %v", name, err)
-	case len(data) > maxTask:
-		return nil, usagef("the task in %s is longer than 1 MiB: put the details into files of the project and name them",
-			name)
+	case errors.Is(err, taskledger.ErrNoList):
+		return nil, &project.UsageError{Err: err}
+	case err == nil:
+		plan.Seal.Base = d.Base()
 	}
-	return data, nil
+	return plan, err
 }
 
 type planOptions struct {
@@ -133,9 +153,8 @@ func (a *app) newPlanCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [flags] \"TASK\"",
 		Short: "Split a task into sub-tasks and write the plan file",
-		Long: `Asks the ledger model once to split the task, prints the plan, and writes it to a file for editing.
-Nothing in the root is changed. A short task that is one step becomes a plan of one sub-task without asking a
-model.
+		Long: `Asks the ledger model once to split the task, prints the plan, and writes it to a file. Nothing else in the project is
+changed. A short task that is one step becomes a plan of one sub-task without asking a model.
 
 Then edit the file as you like and run it with ` + "`manager run`" + `.`,
 		Example: `  manager plan "Add dark mode: a toggle in the settings, both themes, and tests for them"
@@ -143,7 +162,7 @@ Then edit the file as you like and run it with ` + "`manager run`" + `.`,
   manager plan -o - "Add dark mode" | less`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runPlan(cmd.Context(), &o, args) },
 	}
-	o.register(cmd)
+	o.registerPlan(cmd)
 	attachFlag(cmd, &o.attach)
 	cmd.Flags().StringVarP(&o.output, "output", "o", "",
 		"write the plan to `FILE` (default .manager/plan.yaml); - writes YAML to stdout and nothing else")
@@ -160,20 +179,24 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 		return err
 	}
 	defer d.Close()
-	path, err := o.prepare(d)
+	req, path := o.request(d, task), d.PlanPath()
+	switch o.output { // before the model is asked
+	case "-":
+	case "":
+		_, err = store.EnsureDir(d.Dir())
+	default:
+		path = a.file(o.output)
+		err = checkWritable("plan", path)
+	}
+	if err == nil && len(o.doneWhen) > 0 {
+		err = d.Criteria(o.doneWhen).Check(nil)
+	}
 	if err != nil {
 		return err
 	}
-	if len(o.doneWhen) > 0 {
-		if err := d.Criteria(o.doneWhen).Check(nil); err != nil {
-			return err
-		}
-	}
-	task, o.constraints = d.CleanRequest(task, o.constraints)
-	req := boulder.PlanRequest{Task: task, Constraints: o.constraints, Project: d.Dir(), Mode: o.mode()}
 	var plan *boulder.Plan
 	if o.list {
-		plan, err = o.fromList(req)
+		plan, err = d.fromList(req)
 	} else {
 		done := a.planning(d.Ledger())
 		plan, err = d.makePlan(ctx, req)
@@ -181,9 +204,6 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 	}
 	if err != nil {
 		return err
-	}
-	if plan.Seal != nil {
-		plan.Seal.Base = d.Base()
 	}
 	if len(o.doneWhen) > 0 {
 		plan.DoneWhen = o.doneWhen
@@ -209,11 +229,11 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 		return a.printJSON(view.NewPlanJSON(plan, path))
 	}
 	view.Plan(a.on(a.Stdout), plan)
-	runArgument := ""
+	run := "manager run"
 	if path != d.PlanPath() {
-		runArgument = " " + path
+		run += " " + path
 	}
-	a.note("\nWrote %s. Edit it as you like, then: manager run%s", a.pretty(path), runArgument)
+	a.note("\nWrote %s. Edit it as you like, then: %s", a.pretty(path), run)
 	return nil
 }
 
@@ -235,24 +255,14 @@ func (a *app) planning(ledger string) (done func()) {
 	return func() {}
 }
 
-// prepare finds out before the model is asked whether the plan can be written.
-func (o *planOptions) prepare(d *deps) (path string, err error) {
-	switch o.output {
-	case "-":
-		return "", nil
-	case "":
-		_, err = store.EnsureDir(d.Dir())
-		return d.PlanPath(), err
-	}
-	path = d.app.file(o.output)
-	return path, checkWritable("plan", path)
-}
-
 // makePlan asks the Task Ledger, and seals what it says with the project's commit.
 func (d *deps) makePlan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, error) {
 	plan, usage, err := d.Plan(ctx, req)
 	if err != nil {
 		return nil, err
+	}
+	if plan.Seal != nil {
+		plan.Seal.Base = d.Base()
 	}
 	if plan.Origin() == boulder.OriginFallback {
 		d.app.note("The model's answers were not usable as a plan, so the whole task is one sub-task." +
@@ -264,14 +274,11 @@ func (d *deps) makePlan(ctx context.Context, req boulder.PlanRequest) (*boulder.
 	return plan, nil
 }
 
-// keepEdited moves a plan that a person wrote or changed out of the way of a new one.
+// keepEdited moves a plan that the user wrote or changed out of the way of a new one.
 func (a *app) keepEdited(path string) error {
 	old, err := taskledger.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil && old.Seal != nil && !old.Edited() {
-		return nil // the model's own; it can be made again
+	if errors.Is(err, fs.ErrNotExist) || err == nil && old.Seal != nil && !old.Edited() {
+		return nil // there is none, or it is the model's own and can be made again
 	}
 	backup := path + ".bak"
 	if err := os.Rename(path, backup); err != nil {
@@ -283,12 +290,10 @@ func (a *app) keepEdited(path string) error {
 
 // pretty shows a path relative to the current directory if that is shorter.
 func (a *app) pretty(path string) string {
-	wd, err := os.Getwd()
-	if err != nil {
-		return path
-	}
-	if rel, err := filepath.Rel(wd, path); err == nil && len(rel) < len(path) {
-		return rel
+	if wd, err := os.Getwd(); err == nil {
+		if rel, err := filepath.Rel(wd, path); err == nil && len(rel) < len(path) {
+			return rel
+		}
 	}
 	return path
 }

@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,13 +26,12 @@ func (a *app) newResumeCmd() *cobra.Command {
 		Use:        "resume [flags] [BOULDER]",
 		Short:      "Continue a boulder after a crash, an interrupt or a pause",
 		SuggestFor: []string{"continue"},
-		Long: `Goes on with a boulder (default: the newest unfinished one) where it was. Finished sub-tasks are not done
-again; sessions that were at work are found and followed, and a prompt that was sent is not sent twice.
+		Long: `Goes on with a boulder (default: the newest unfinished one) where it was. Finished sub-tasks are not done again;
+sessions that were at work are found and followed, and a prompt that was sent is not sent twice. If another process runs
+it and it is paused there, that process goes on.
 
-If a process runs it already and it is paused there, the pause is taken back, and that process goes on.
-
-A run that stopped because a budget was used up goes on when it gets a larger one: what was spent stays spent. So does a
-loop that had all its turns, with --max-iterations.`,
+A budget that was used up needs a larger one, and a loop that had all its turns --max-iterations: what was spent stays
+spent.`,
 		Example: `  manager resume
   manager resume --budget cost=10 --budget toggle:tokens=500k`,
 		Args:              atMostOne("BOULDER"),
@@ -42,9 +39,8 @@ loop that had all its turns, with --max-iterations.`,
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), &o, args) },
 	}
 	o.register(cmd)
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	o.registerAsking(cmd)
 	cmd.Flags().IntVar(&o.iterations, "max-iterations", 0, "of a loop: at most `N` turns from now on, those it had included")
-	cmd.Flags().BoolVar(&o.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
 	return cmd
 }
 
@@ -58,12 +54,7 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	}
 	defer d.Close()
 	if !d.Exists() { // to hold the state would make it
-		r, closeReader, err := d.Read(ctx)
-		if err == nil {
-			defer closeReader()
-			_, err = project.Unfinished(ctx, r, args)
-		}
-		return err
+		return usagef("nothing to resume: no boulder was ever run here; start with `manager plan`")
 	}
 	st, err := d.Hold(ctx, false)
 	if err != nil {
@@ -74,20 +65,17 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	if err != nil {
 		return err
 	}
-	stored, err := o.merge(ctx, st.DB, id)
+	detail, err := st.DB.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	req, err := o.request(detail)
 	if err != nil {
 		return err
 	}
 	d.Warm()
-	req := o.request(id)
-	o.approver(d).into(&req, o.approveReplans || stored.AskReplans)
+	(&approver{deps: d, ask: !o.yes && a.interactive()}).into(&req, o.approveReplans || detail.Boulder.AskReplans)
 	return d.execute(ctx, st, req)
-}
-
-func (o *resumeOptions) request(id string) project.Request {
-	return project.Request{
-		Resume: id, Budget: o.budget.run, SubTaskBudgets: o.budget.subTasks, Diverted: o.blockers, Iterations: o.iterations,
-	}
 }
 
 // resumeThere hands a boulder to the server of the project, or takes the pause of one back that another process runs. It
@@ -128,6 +116,9 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 	return true, err
 }
 
+// resumeLook is how long to look whether a boulder that was handed over goes on: one that cannot stops at once.
+const resumeLook = time.Second
+
 // resumeServed hands a boulder to the server of the project.
 func (a *app) resumeServed(ctx context.Context, o *resumeOptions, there *project.Desk, detail store.Detail) error {
 	a.warnOfSwitch(o.blockers)
@@ -140,70 +131,56 @@ func (a *app) resumeServed(ctx context.Context, o *resumeOptions, there *project
 		return usagef("the plan of boulder %s waits for approval, and the server cannot ask: stop it with"+
 			" `manager serve --stop` and resume here, or run the plan without asking with --yes", id)
 	}
-	if _, err := o.merge(ctx, there, id); err != nil {
+	req, err := o.request(detail)
+	if err != nil {
 		return err
 	}
-	if _, err := there.Submit(ctx, o.request(id)); err != nil {
+	if _, err := there.Submit(ctx, req); err != nil {
 		return err
 	}
-	if err := stands(ctx, there, id); err != nil {
-		return err
-	}
-	return a.detached(id, there.Holder.PID)
-}
-
-// resumeLook is how long to look whether a boulder that was handed over goes on: one that cannot stops at once.
-const resumeLook = time.Second
-
-// stands says why a boulder that was handed over stands still again.
-func stands(ctx context.Context, r reader, id string) error {
 	for giveUp := time.Now().Add(resumeLook); time.Now().Before(giveUp); {
 		if err := project.Rest(ctx, serverLook); err != nil {
 			return err
 		}
-		d, err := r.Get(ctx, id)
-		if err != nil {
+		if detail, err = there.Get(ctx, id); err != nil {
 			return err
 		}
-		if d.Boulder.Status == boulder.Paused {
-			return fmt.Errorf("%w: boulder %s: %s", orchestrator.ErrWaiting, id, d.Boulder.Reason)
+		if detail.Boulder.Status == boulder.Paused {
+			return fmt.Errorf("%w: boulder %s: %s", orchestrator.ErrWaiting, id, detail.Boulder.Reason)
 		}
 	}
-	return nil
+	return a.detached(id, there.Holder.PID)
 }
 
-// merge lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot use them, and
-// a bound of turns for what is no loop. It returns the boulder's head.
-func (o *resumeOptions) merge(ctx context.Context, db reader, id string) (boulder.Boulder, error) {
-	detail, err := db.Get(ctx, id)
-	if err != nil {
-		return detail.Boulder, err
+// request lays what the command line says over the stored budgets, and refuses budgets for sub-tasks that cannot use them, and
+// a bound of turns for what is no loop.
+func (o *resumeOptions) request(detail store.Detail) (req project.Request, err error) {
+	b := detail.Boulder
+	if o.iterations < 0 || o.iterations > 0 && b.Loop == nil {
+		return req, usagef("--max-iterations is for a loop, and at least 1: boulder %s cannot use %d", b.ID, o.iterations)
 	}
-	if o.iterations < 0 || o.iterations > 0 && detail.Boulder.Loop == nil {
-		return detail.Boulder, usagef("--max-iterations is for a loop, and at least 1: boulder %s cannot use %d", id, o.iterations)
+	if b.Budget != nil && o.budget.run != nil {
+		*o.budget.run = project.Overlay(*b.Budget, *o.budget.run)
 	}
-	if old := detail.Boulder.Budget; old != nil && o.budget.run != nil {
-		*o.budget.run = project.Overlay(*old, *o.budget.run)
-	}
-	open := map[string]*boulder.Budget{}
-	var ids, names []string
-	for _, t := range detail.SubTasks {
-		ids = append(ids, t.ID)
-		if !t.Status.Terminal() {
-			open[t.ID] = t.Budget
-			names = append(names, t.ID)
+	if len(detail.SubTasks) > 0 {
+		var open []string // in the places of all
+		for _, t := range detail.SubTasks {
+			name := t.ID
+			if t.Status.Terminal() {
+				name = ""
+			}
+			open = append(open, name)
+		}
+		if err := o.budget.name(open, "boulder "+b.ID+" has no unfinished sub-task"); err != nil {
+			return req, err
+		}
+		for _, t := range detail.SubTasks {
+			if given, ok := o.budget.subTasks[t.ID]; ok && t.Budget != nil {
+				o.budget.subTasks[t.ID] = project.Overlay(*t.Budget, given)
+			}
 		}
 	}
-	o.budget.name(ids)
-	for name, b := range o.budget.subTasks {
-		old, ok := open[name]
-		if !ok && len(detail.SubTasks) > 0 {
-			return detail.Boulder, usagef("boulder %s has no unfinished sub-task %q to give a budget to; unfinished: %s",
-				id, name, cmp.Or(strings.Join(names, ", "), "none"))
-		}
-		if old != nil {
-			o.budget.subTasks[name] = project.Overlay(*old, b)
-		}
-	}
-	return detail.Boulder, nil
+	return project.Request{
+		Resume: b.ID, Budget: o.budget.run, SubTaskBudgets: o.budget.subTasks, Diverted: o.blockers, Iterations: o.iterations,
+	}, nil
 }

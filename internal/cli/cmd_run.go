@@ -30,33 +30,28 @@ func (a *app) newRunCmd() *cobra.Command {
 		Use:        "run [flags] [PLAN.yaml | \"TASK\"]",
 		Short:      "Execute a plan file, or plan and execute a task",
 		SuggestFor: []string{"start", "exec", "execute"},
-		Long: `Executes a plan file (default .manager/plan.yaml), or plans the task and executes that. Each sub-task
-runs as a fresh OpenCode session, after those that it depends on and beside those that it does not. On a terminal
-the plan is shown first, and you are asked.
+		Long: `Executes a plan file (default .manager/plan.yaml), or plans the task and executes that. Each sub-task runs as a fresh
+OpenCode session, after those that it depends on. On a terminal the plan is shown first, and you are asked.
 
 Ctrl-C lets the running turns end and stops there; a second Ctrl-C aborts them. Either way nothing is lost: go on with
 ` + "`manager resume`" + `.
 
 Exit codes: 0 all done · 1 error · 2 usage, bad plan file or configuration · 3 finished, but some sub-tasks failed, or
-a gate is red · 4 stopped, waiting for a person (a hard blocker has to be answered, a budget is used up, a new plan has to
-be approved, or faults do not end) ·
+a gate is red · 4 stopped, waiting for a person: a question, a budget, a new plan, or faults that do not end ·
 5 another process holds the state · 130 interrupted, or cancelled from another terminal.`,
 		Example: `  manager run
-  manager run feature.yaml --yes
   manager run "Add dark mode" --model anthropic/claude-sonnet-4-5
   manager run feature.yaml --yes --budget cost=5,time=8h
   manager run feature.yaml --detach
   manager run --fork 01kakq --from docs`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runRun(cmd.Context(), &o, args) },
 	}
-	o.taskFlags.register(cmd)
+	o.registerPlan(cmd)
 	o.runFlags.register(cmd)
+	o.registerAsking(cmd)
+	o.registerDetach(cmd)
 	cmd.Flags().Lookup("from").Usage += "; with --fork, the sub-task from which on it is done anew"
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&o.edit, "edit", false, "open the plan in $EDITOR first")
-	cmd.Flags().BoolVar(&o.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
-	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false,
-		"hand it to a server in the background, started if need be, and leave; a task is planned and run without asking")
 	cmd.Flags().StringVar(&o.fork, "fork", "",
 		"run the plan of `BOULDER` again, as a new one: from the sub-task of --from on; "+
 			"what does not follow from that is taken over with its outputs")
@@ -71,15 +66,23 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 		return err
 	}
 	defer d.Close()
-	req, path, err := o.request(ctx, d, args)
+	req := project.Request{
+		Base: d.Base(), Model: a.model, Budget: o.budget.run, SubTaskBudgets: o.budget.subTasks,
+		DoneWhen: o.doneWhen, Diverted: o.blockers,
+	}
+	path := ""
+	if o.fork != "" {
+		req.Fork, err = o.forked(ctx, d, args)
+	} else {
+		path, err = o.read(d, args, &req)
+	}
 	if err != nil {
 		return err
 	}
 	done := d.Criteria(o.doneWhen)
-	ask := o.approver(d)
-	ask.edit, ask.check = o.edit, done.Check
-	ask.into(req, o.approveReplans)
-	return d.run(ctx, &o.runFlags, req, func() error {
+	ask := &approver{deps: d, ask: !o.yes && a.interactive(), edit: o.edit, check: done.Check}
+	ask.into(&req, o.approveReplans)
+	return d.run(ctx, &o.runFlags, &req, func() error {
 		d.warnOfMissing(ctx, req.Plan)
 		if req.Fork != nil {
 			return nil
@@ -87,73 +90,53 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 		if err := done.Check(req.Plan); err != nil || req.Plan == nil {
 			return err
 		}
-		return o.agree(ctx, ask, req, path)
+		return o.agree(ctx, ask, &req, path)
 	})
 }
 
-// request is what to run, and the file in which its plan can be edited.
-func (o *runOptions) request(ctx context.Context, d *deps, args []string) (_ *project.Request, path string, err error) {
-	req := &project.Request{
-		Mode: o.mode(), Base: d.Base(), Model: d.app.model, Budget: o.budget.run, SubTaskBudgets: o.budget.subTasks,
-		DoneWhen: o.doneWhen, Diverted: o.blockers,
-	}
-	if o.fork != "" {
-		req.Fork, err = o.forked(ctx, d, args)
-		return req, "", err
-	}
-	path, task, err := o.what(d, args)
-	if err != nil {
-		return nil, "", err
-	}
-	req.Task, req.Constraints = d.CleanRequest(task, o.constraints)
-	switch {
-	case path != "" && o.list:
-		err = usagef("--from-list needs a task, not a plan file")
-	case path != "":
-		req.Plan, err = d.ReadPlan(path)
-	case o.list:
-		path = d.PlanPath() // where it can be edited
-		req.Plan, err = o.fromList(boulder.PlanRequest{Task: req.Task, Constraints: req.Constraints, Project: d.Dir()})
-		if err == nil {
-			req.Plan.Seal.Base = d.Base()
+// read puts the plan file or the task that is given into the request, and returns the file in which the plan can be edited.
+func (o *runOptions) read(d *deps, args []string, req *project.Request) (path string, err error) {
+	none := len(args) == 0 && o.from == ""
+	if none || len(args) == 1 && o.from == "" && looksLikePlan(args[0]) {
+		path = d.PlanPath()
+		if !none {
+			path = d.app.file(args[0])
 		}
+		switch {
+		case none && !exists(path):
+			return "", usagef("no plan and no task: there is no %s; say what to do, as in `manager run \"Add dark mode\"`,"+
+				" or make a plan first with `manager plan`", d.app.pretty(path))
+		case !exists(path):
+			return "", usagef("there is no plan file %s", path)
+		case o.list:
+			return "", usagef("--from-list needs a task, not a plan file")
+		}
+		_, req.Constraints = d.CleanRequest("", o.constraints)
+		req.Plan, err = d.ReadPlan(path)
+		return path, err
+	}
+	task, err := o.task(d.app, args)
+	if err != nil {
+		return "", err
+	}
+	made := o.request(d, task)
+	req.Task, req.Constraints, req.Mode = made.Task, made.Constraints, made.Mode
+	switch {
+	case o.list:
+		req.Plan, err = d.fromList(made)
 	case o.edit && o.detach:
 		err = usagef("--edit is for a plan, and with --detach a task is planned later:" +
 			" make the plan first, with `manager plan`")
 	}
-	return req, path, err
-}
-
-// what decides whether the arguments name a plan file or say a task.
-func (o *runOptions) what(d *deps, args []string) (path, task string, err error) {
-	if len(args) == 0 && o.from == "" {
-		path = d.PlanPath()
-		if !exists(path) {
-			return "", "", usagef("no plan and no task: there is no %s; say what to do, as in `manager run \"Add dark mode\"`,"+
-				" or make a plan first with `manager plan`", d.app.pretty(path))
-		}
-		return path, "", nil
-	}
-	if len(args) == 1 && o.from == "" && looksLikePlan(args[0]) {
-		path = d.app.file(args[0])
-		if !exists(path) {
-			return "", "", usagef("there is no plan file %s", path)
-		}
-		return path, "", nil
-	}
-	task, err = o.task(d.app, args)
-	return "", task, err
+	return d.PlanPath(), err
 }
 
 func looksLikePlan(arg string) bool {
-	switch strings.ToLower(filepath.Ext(arg)) {
-	case ".yaml", ".yml", ".json":
-		return !strings.ContainsAny(arg, "\n")
-	}
-	return false
+	ending := strings.ToLower(filepath.Ext(arg))
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, ending) && !strings.Contains(arg, "\n")
 }
 
-// agree checks a given plan, and has it approved. It was written or seen by a person: its gates may run.
+// agree checks a given plan, and has it approved. It was written or seen by the user: its gates may run.
 func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Request, path string) error {
 	if err := ask.CheckSeal(req.Plan, o.allowStale); err != nil {
 		return err
@@ -162,11 +145,8 @@ func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Requ
 	for i := range req.Plan.SubTasks {
 		ids = append(ids, req.Plan.SubTasks[i].ID)
 	}
-	o.budget.name(ids)
-	for id := range o.budget.subTasks {
-		if !slices.Contains(ids, id) {
-			return usagef("the plan has no sub-task %q to give a budget to", id)
-		}
+	if err := o.budget.name(ids, "the plan has no sub-task"); err != nil {
+		return err
 	}
 	a, err := ask.approve(ctx, req.Plan, path, true)
 	req.Plan, req.GatesApproved, req.Model = a.Plan, a.Gates, a.Model
@@ -187,13 +167,11 @@ func (d *deps) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
 			d.app.warn("%s, and the gate `%s` %s needs it", missing, line, whose)
 		}
 	}
-	var subTasks []boulder.Spec
 	if plan != nil {
-		subTasks = plan.SubTasks
-	}
-	for _, s := range subTasks {
-		for _, line := range slices.Concat(s.Gates, s.NoWorse) {
-			look(line, fmt.Sprintf("of sub-task %q", s.ID))
+		for _, s := range plan.SubTasks {
+			for _, line := range slices.Concat(s.Gates, s.NoWorse) {
+				look(line, fmt.Sprintf("of sub-task %q", s.ID))
+			}
 		}
 	}
 	commands := d.Config().Commands()

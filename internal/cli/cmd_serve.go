@@ -30,13 +30,12 @@ func (a *app) newServeCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the background server",
-		Long: `Holds the root's state and runs boulders that are handed over with
-` + "`manager run --detach`" + `, several at the same time and under the same limits; the one that has waited longer
-for a free slot goes first. What a crashed process left running is taken up at once; what is paused waits for
+		Long: `Holds the project's state and runs boulders that are handed over with ` + "`manager run --detach`" + `, several at the
+same time and under the same limits. What a crashed process left running is taken up at once; what is paused waits for
 ` + "`manager resume`" + `.
 
-Ctrl-C, or ` + "`manager serve --stop`" + ` in another terminal, lets the running turns end, pauses all boulders and
-ends; a second one aborts the turns.`,
+Ctrl-C, or ` + "`manager serve --stop`" + ` in another terminal, lets the running turns end, pauses all boulders and ends; a
+second one aborts the turns.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("%s takes no arguments: hand a task over with `manager run --detach`", cmd.CommandPath())
@@ -71,7 +70,6 @@ func (a *app) stopServing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer there.Close()
 	pid := there.Holder.PID
 	if !there.Holder.Serves {
 		return usagef("process %d runs a boulder of its own, `%s`: pause it with `manager pause`, or stop it where it runs",
@@ -104,16 +102,11 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 		return err
 	}
 	defer st.Release()
-	work, abort := context.WithCancelCause(ctx)
-	defer abort(nil)
-	defer a.interrupts.take(func(n int) {
-		if n == 1 {
-			a.note("%s", view.StoppingText)
-			st.Stop()
-			return
-		}
-		abort(errInterrupted)
-	})()
+	work, giveBack := a.interrupts.stopInTwo(ctx, func() {
+		a.note("%s", view.StoppingText)
+		st.Stop()
+	})
+	defer giveBack()
 	a.note("Serving %s. Hand a task over with: manager run --detach", d.Dir())
 	err = st.Serve(work, o.untilIdle, func(events iter.Seq2[boulder.Event, error]) { d.followServed(work, st, events) })
 	if errors.Is(err, orchestrator.ErrStopped) {

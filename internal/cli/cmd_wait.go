@@ -24,19 +24,14 @@ const (
 	waitBlocked = "blocked"
 )
 
-type waitOptions struct {
-	what    string
-	timeout time.Duration
-}
-
 func (a *app) newWaitCmd() *cobra.Command {
-	var o waitOptions
+	w := waitReport{Type: "wait", Blocked: []string{}}
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "wait [flags] [BOULDER]",
 		Short: "Wait until a boulder is over or needs you",
-		Long: `Waits for a boulder (default: the one that is at work, or the newest unfinished one, or the newest) and
-says how it is then. While a process runs it, its events are followed; while none does, the database is looked at once
-a second, until one comes.
+		Long: `Waits for a boulder (default: the one that is at work, or the newest unfinished one, or the newest), whether a process
+runs it or one has still to come, and says how it is then.
 
   --for done      until it is over
   --for blocked   until a sub-task is blocked, or the boulder waits for a person
@@ -49,11 +44,11 @@ Exit codes: 0 what was waited for has come, and with "done" every sub-task is co
 		Args:              atMostOne("BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.runWait(cmd.Context(), &o, newestOr(args))
+			return a.runWait(cmd.Context(), &w, timeout, newestOr(args))
 		},
 	}
-	cmd.Flags().StringVar(&o.what, "for", waitDone, "`STATE` to wait for: done or blocked")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "give up after `TIME`, as 30m; 0: never")
+	cmd.Flags().StringVar(&w.For, "for", waitDone, "`STATE` to wait for: done or blocked")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after `TIME`, as 30m; 0: never")
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(
 		[]cobra.Completion{waitDone, waitBlocked}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -62,18 +57,17 @@ Exit codes: 0 what was waited for has come, and with "done" every sub-task is co
 // errTimeUp ends a wait.
 var errTimeUp = errors.New("the time is up")
 
-func (a *app) runWait(ctx context.Context, o *waitOptions, ref string) error {
+func (a *app) runWait(ctx context.Context, w *waitReport, timeout time.Duration, ref string) error {
 	switch {
-	case o.what != waitDone && o.what != waitBlocked:
-		return usagef("--for takes done or blocked, not %q", o.what)
-	case o.timeout < 0:
-		return usagef("--timeout takes a time that is not below zero, not %s", o.timeout)
-	case o.timeout > 0:
+	case w.For != waitDone && w.For != waitBlocked:
+		return usagef("--for takes done or blocked, not %q", w.For)
+	case timeout < 0:
+		return usagef("--timeout takes a time that is not below zero, not %s", timeout)
+	case timeout > 0:
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout, errTimeUp)
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimeUp)
 		defer cancel()
 	}
-	w := &waitReport{Type: "wait", For: o.what, Blocked: []string{}}
 	err := a.wait(ctx, w, ref)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -83,14 +77,19 @@ func (a *app) runWait(ctx context.Context, o *waitOptions, ref string) error {
 		if w.Status != "" {
 			how = fmt.Sprintf("boulder %s is %s, %d/%d done", w.BoulderID, w.Status, w.Completed, w.Total)
 		}
-		err = fmt.Errorf("%w: after %s %s", errTimeUp, o.timeout, how)
+		err = fmt.Errorf("%w: after %s %s", errTimeUp, timeout, how)
 	}
 	switch {
 	case w.BoulderID == "" || errors.Is(err, errInterrupted):
 	case a.json:
 		err = errors.Join(a.printJSON(w), err)
 	case err == nil:
-		a.tell(w.text())
+		says := fmt.Sprintf("Boulder %s is %s, %d/%d done.", w.BoulderID,
+			morning.Stated(string(w.Status), text.OneLine(w.Reason)), w.Completed, w.Total)
+		if len(w.Blocked) > 0 {
+			says += fmt.Sprintf(" Blocked: %s.", view.Listed(w.Blocked))
+		}
+		a.tell(says)
 	}
 	return err
 }
@@ -108,40 +107,28 @@ type waitReport struct {
 	Blocked   []string       `json:"blocked"`   // sub-tasks
 }
 
-// text is the report of a wait that has got what it waited for.
-func (r *waitReport) text() string {
-	status := morning.Stated(string(r.Status), text.OneLine(r.Reason))
-	text := fmt.Sprintf("Boulder %s is %s, %d/%d done.", r.BoulderID, status, r.Completed, r.Total)
-	if len(r.Blocked) > 0 {
-		text += fmt.Sprintf(" Blocked: %s.", view.Listed(r.Blocked))
-	}
-	return text
-}
-
-// waitPoll is how long to wait before the next look where no process tells what happens.
-const waitPoll = time.Second
+// waitPoll is how long to wait before the next look.
+const waitPoll = 500 * time.Millisecond
 
 // wait looks until it has an answer: nil if what is waited for has come.
 func (a *app) wait(ctx context.Context, w *waitReport, ref string) error {
 	for told := false; ; {
 		arrived, err := a.lookOnce(ctx, w, ref)
 		held := errors.Is(err, store.ErrHeld)
-		if arrived || err != nil && !held && !errors.Is(err, control.ErrNotServed) {
+		if arrived || err != nil && !held && !errors.Is(err, control.ErrNotServed) && !errors.Is(err, control.ErrNotReady) {
 			return err
 		}
 		if held && !told && ctx.Err() == nil {
 			told = true
 			a.note("Another process holds the state and does not answer; waiting for it.")
 		}
-		if err != nil {
-			if err := project.Rest(ctx, waitPoll); err != nil {
-				return err
-			}
+		if err := project.Rest(ctx, waitPoll); err != nil {
+			return err
 		}
 	}
 }
 
-// lookOnce reads the boulder. If there is no answer yet it returns when it is time to look again.
+// lookOnce reads the boulder, and closes what it read from: no run can start while the database is open.
 func (a *app) lookOnce(ctx context.Context, w *waitReport, ref string) (arrived bool, err error) {
 	r, closeReader, err := a.openReader(ctx)
 	if err != nil {
@@ -150,43 +137,21 @@ func (a *app) lookOnce(ctx context.Context, w *waitReport, ref string) (arrived 
 	defer closeReader()
 	holder := control.HolderOf(ctx, r)
 	if w.BoulderID == "" {
-		ref, err = project.Meant(holder, ref)
-		if err == nil {
-			w.BoulderID, err = newestFirst(ctx, r, ref)
+		if ref, err = project.Meant(holder, ref); err != nil {
+			return false, err
 		}
-		if err != nil && !errors.Is(err, control.ErrNotReady) { // it has not begun it yet
+		if ref == "" {
+			ref, _ = project.Unfinished(ctx, r, nil) // else the newest
+		}
+		if w.BoulderID, err = project.Resolve(ctx, r, ref); err != nil {
 			return false, err
 		}
 	}
-	client, served := r.(*control.Client)
-	if w.BoulderID == "" {
-		closeReader() // no run can start while it is open
-		return false, project.Rest(ctx, waitPoll)
-	}
 	d, err := r.Get(ctx, w.BoulderID)
-	if !served {
-		closeReader()
-	}
 	if d.Boulder.ID == "" {
 		return false, err
 	}
-	if arrived, err := w.judge(d, holder); arrived || err != nil { // what could not be read is not needed
-		return arrived, err
-	}
-	if !served || holder.Beginning() {
-		return false, project.Rest(ctx, waitPoll)
-	}
-	return false, untilNews(ctx, client, d.Boulder)
-}
-
-// newestFirst finds a boulder by its name; without one the newest unfinished one, or the newest.
-func newestFirst(ctx context.Context, r reader, ref string) (string, error) {
-	if ref == "" {
-		if id, err := project.Unfinished(ctx, r, nil); err == nil {
-			return id, nil
-		}
-	}
-	return project.Resolve(ctx, r, ref)
+	return w.judge(d, holder) // what could not be read is not needed
 }
 
 // judge says whether what is waited for has come; the error says that it cannot come any more.
@@ -203,13 +168,13 @@ func (r *waitReport) judge(d store.Detail, holder *control.Holder) (arrived bool
 	// to go ahead without asking.
 	stands := b.Status == boulder.Paused && (holder == nil || !holder.Beginning()) ||
 		b.Status == boulder.AwaitingApproval && !holder.Runs(b)
-	if r.For == waitBlocked {
-		if len(r.Blocked) == 0 && !stands && b.Status.Terminal() {
-			return false, fmt.Errorf("boulder %s is %s, and nothing in it was blocked", b.ID, b.Status)
-		}
-		return len(r.Blocked) > 0 || stands, nil
-	}
 	switch {
+	case r.For == waitBlocked && (len(r.Blocked) > 0 || stands):
+		return true, nil
+	case r.For == waitBlocked && b.Status.Terminal():
+		return false, fmt.Errorf("boulder %s is %s, and nothing in it was blocked", b.ID, b.Status)
+	case r.For == waitBlocked:
+		return false, nil
 	case b.Status == boulder.Completed:
 		return true, nil
 	case b.Status == boulder.Cancelled:
@@ -229,22 +194,4 @@ func goOnWith(awaiting bool) string {
 		return "answer with: " + view.ClarifyHint + "; then continue with: "
 	}
 	return "continue with: "
-}
-
-// untilNews follows a boulder until something happens that a wait may be about, or its process is gone.
-func untilNews(ctx context.Context, client *control.Client, b boulder.Boulder) error {
-	for e, err := range client.Follow(ctx, b.ID, b.Seq) {
-		if errors.Is(err, control.ErrNotServed) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		switch e.Body.(type) {
-		case boulder.StatusChanged, boulder.SubTaskDone, boulder.Parked, boulder.Unparked, boulder.Reopened,
-			boulder.BlockerSettled, boulder.Decomposed, boulder.Replanned, boulder.TaskComplete:
-			return nil
-		}
-	}
-	return nil
 }

@@ -20,7 +20,7 @@ import (
 const (
 	// servedUntilIdle is how long a server that `run --detach` started stays with nothing to do: long enough to hand
 	// over the next task without starting another one.
-	servedUntilIdle = 30 * time.Second
+	servedUntilIdle = "30s"
 	// serverStart is how long a server may take to be there. It begins with the database, not with OpenCode.
 	serverStart = 20 * time.Second
 	// serverLook is how often to look for it meanwhile.
@@ -29,16 +29,23 @@ const (
 	serverLog = "serve.log"
 )
 
-// detach hands what is to be run to the server of the project, and starts one if there is none.
+// detach hands what is to be run to the server of the project, and starts one if nobody holds the state.
 func (d *deps) detach(ctx context.Context, attach string, req project.Request) error {
 	if d.app.ledgerModel != "" {
 		req.LedgerModel = d.Ledger()
 	}
-	there, err := d.server(ctx, attach)
-	if err != nil {
+	there, err := d.Dial(ctx)
+	switch {
+	case errors.Is(err, control.ErrNotServed):
+		if there, err = d.startServer(ctx, attach); err != nil {
+			return fmt.Errorf("start a server: %w", err)
+		}
+	case err != nil:
 		return err
+	case there.Holder.Serves && attach != "":
+		return usagef("process %d serves this project already, with an OpenCode server of its own choice: "+
+			"leave --attach out, or stop it", there.Holder.PID)
 	}
-	defer there.Close()
 	id, err := there.Submit(ctx, req)
 	switch {
 	case errors.Is(err, control.ErrNoSubmitter):
@@ -58,66 +65,20 @@ func (a *app) detached(id string, pid int) error {
 			PID       int    `json:"pid"`
 		}{"detached", id, pid})
 	}
-	fmt.Fprintf(a.Stdout, "Boulder %s runs in the background (process %d).\n"+
-		"Look: manager status %s · follow: manager logs -f %s · wait: manager wait %s · end: manager cancel -b %s\n",
-		id, pid, id, id, id, id)
+	fmt.Fprintf(a.Stdout, "Boulder %[1]s runs in the background (process %[2]d).\nLook: manager status %[1]s"+
+		" · follow: manager logs -f %[1]s · wait: manager wait %[1]s · end: manager cancel -b %[1]s\n", id, pid)
 	return nil
 }
 
-// server finds the process that takes tasks, and starts it if nobody holds the state.
-func (d *deps) server(ctx context.Context, attach string) (*project.Desk, error) {
-	there, err := d.Dial(ctx)
-	if errors.Is(err, control.ErrNotServed) {
-		if there, err = d.startServer(ctx, attach); err != nil {
-			err = fmt.Errorf("start a server: %w", err)
-		}
-		return there, err
-	}
-	if err == nil && there.Holder.Serves && attach != "" {
-		there.Close()
-		return nil, usagef("process %d serves this project already, with an OpenCode server of its own choice: "+
-			"leave --attach out, or stop it", there.Holder.PID)
-	}
-	return there, err
-}
-
-// startServer starts a server in the background, and waits until it is there.
+// startServer starts a server in the background, in a session of its own, so that closing the terminal does not reach it,
+// and waits until it is there. What it prints goes to a file.
 func (d *deps) startServer(ctx context.Context, attach string) (*project.Desk, error) {
+	if d.app.Executable == "" {
+		return nil, errors.New("the path of this program is not known")
+	}
 	dir, err := store.EnsureDir(d.Dir())
 	if err != nil {
 		return nil, err
-	}
-	died, err := d.startServing(dir, attach)
-	if err != nil {
-		return nil, err
-	}
-	for giveUp := time.Now().Add(serverStart); ; {
-		there, err := d.Dial(ctx)
-		if !errors.Is(err, control.ErrNotServed) {
-			return there, err
-		}
-		select {
-		case err := <-died:
-			return nil, fmt.Errorf("it ended before it could take a task: %w; it says:\n%s",
-				cmp.Or(err, errors.New("exit status 0")), logEnd(filepath.Join(dir, serverLog)))
-		default:
-		}
-		if time.Now().After(giveUp) {
-			return nil, fmt.Errorf("it did not answer within %s; it says:\n%s", serverStart,
-				logEnd(filepath.Join(dir, serverLog)))
-		}
-		if err := project.Rest(ctx, serverLook); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// startServing starts a server in the background, in a session of its own, so that closing the terminal does not reach
-// it. What it prints goes to a file. The channel gets how it ended, if it does.
-func (d *deps) startServing(dir, attach string) (<-chan error, error) {
-	program := d.app.Executable
-	if program == "" {
-		return nil, errors.New("the path of this program is not known")
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -129,7 +90,7 @@ func (d *deps) startServing(dir, attach string) (<-chan error, error) {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(program, d.serveArgs(attach)...)
+	cmd := exec.Command(d.app.Executable, d.serveArgs(attach)...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = d.app.Environ, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -137,12 +98,42 @@ func (d *deps) startServing(dir, attach string) (<-chan error, error) {
 	}
 	died := make(chan error, 1)
 	go func() { died <- cmd.Wait() }() // until this process ends; the server does not
-	return died, nil
+	says := func() string {
+		printed, _ := root.ReadFile(serverLog)
+		lines := strings.Split(strings.TrimSpace(string(printed[max(0, len(printed)-2000):])), "\n")
+		return strings.Join(lines[max(0, len(lines)-8):], "\n")
+	}
+	for giveUp := time.Now().Add(serverStart); ; {
+		there, err := d.Dial(ctx)
+		if !errors.Is(err, control.ErrNotServed) {
+			return there, err
+		}
+		select {
+		case err := <-died:
+			return nil, fmt.Errorf("it ended before it could take a task: %w; it says:\n%s",
+				cmp.Or(err, errors.New("exit status 0")), says())
+		default:
+		}
+		if time.Now().After(giveUp) {
+			return nil, fmt.Errorf("it did not answer within %s; it says:\n%s", serverStart, says())
+		}
+		if err := project.Rest(ctx, serverLook); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // serveArgs is the command line of the server: what this one was told about models, files and binaries.
 func (d *deps) serveArgs(attach string) []string {
-	args := []string{"serve", "--until-idle", servedUntilIdle.String(), "-C", d.Dir()}
+	// A path that is relative to this working directory has to be good for another one; a bare name is looked up in PATH.
+	absolute := func(path string) string {
+		if !strings.ContainsRune(path, filepath.Separator) && !exists(path) {
+			return path
+		}
+		abs, err := filepath.Abs(path)
+		return cmp.Or(abs, fmt.Sprint(err))
+	}
+	args := []string{"serve", "--until-idle", servedUntilIdle, "-C", d.Dir()}
 	for _, flag := range []struct{ name, value string }{
 		{"--attach", attach}, {"--model", d.app.model}, {"--ledger-model", d.app.ledgerModel},
 		{"--config", absolute(d.app.file(d.app.configFile))}, {"--opencode", absolute(d.app.opencodeBinary)},
@@ -152,27 +143,4 @@ func (d *deps) serveArgs(attach string) []string {
 		}
 	}
 	return args
-}
-
-// absolute makes a path that is relative to the working directory good for another one; a bare name is looked up in
-// PATH.
-func absolute(path string) string {
-	if path == "" || !strings.ContainsRune(path, filepath.Separator) && !exists(path) {
-		return path
-	}
-	if abs, err := filepath.Abs(path); err == nil {
-		return abs
-	}
-	return path
-}
-
-// logEnd is the end of a file, for people.
-func logEnd(path string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	text := strings.TrimSpace(string(data[max(0, len(data)-2000):]))
-	lines := strings.Split(text, "\n")
-	return strings.Join(lines[max(0, len(lines)-8):], "\n")
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"os"
 	"os/signal"
 	"sync"
@@ -24,9 +25,8 @@ func Signals() <-chan os.Signal {
 	return signals
 }
 
-// hurryAfter is how long after a second signal everything that was started may still end in good order. Ending a
-// turn and the tools that it runs takes OpenCode a tenth of a second; one that hangs would take until several calls
-// time out.
+// hurryAfter is how long after a second signal everything that was started may still end in good order. Ending a turn and
+// its tools takes OpenCode a tenth of a second; one that hangs would take until several calls time out.
 const hurryAfter = 2 * time.Second
 
 // interrupts hands signals to whoever is responsible for them now. By default the first one ends the command.
@@ -51,21 +51,16 @@ func (i *interrupts) watch(signals <-chan os.Signal, fallback func()) {
 			// A terminal that is closed sends SIGHUP twice, by itself and through its shell, and nobody is there to be in a
 			// hurry: it is never more than the first signal.
 			if s != syscall.SIGHUP || i.all == 0 {
-				i.count()
+				i.all++
+				i.seen++
+				i.handler(i.seen)
+				if i.all == 2 {
+					time.AfterFunc(hurryAfter, i.rush)
+				}
 			}
 			i.mu.Unlock()
 		}
 	}()
-}
-
-// count passes a signal on.
-func (i *interrupts) count() {
-	i.all++
-	i.seen++
-	i.handler(i.seen)
-	if i.all == 2 {
-		time.AfterFunc(hurryAfter, i.rush)
-	}
 }
 
 // onHurry has something killed that is not gone some time after a second signal. kill may be called when it is, too.
@@ -77,9 +72,8 @@ func (i *interrupts) onHurry(kill func()) {
 
 func (i *interrupts) rush() {
 	i.mu.Lock()
-	all := i.hurry
-	i.mu.Unlock()
-	for _, kill := range all {
+	defer i.mu.Unlock()
+	for _, kill := range i.hurry {
 		kill()
 	}
 }
@@ -95,5 +89,21 @@ func (i *interrupts) take(handler func(n int)) (giveBack func()) {
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		i.handler = before
+	}
+}
+
+// stopInTwo has the first signal call stop, and the second one end the context.
+func (i *interrupts) stopInTwo(ctx context.Context, stop func()) (_ context.Context, giveBack func()) {
+	ctx, abort := context.WithCancelCause(ctx)
+	release := i.take(func(n int) {
+		if n == 1 {
+			stop()
+		} else {
+			abort(errInterrupted)
+		}
+	})
+	return ctx, func() {
+		release()
+		abort(nil)
 	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -107,50 +108,48 @@ func TestEventOf(t *testing.T) {
 	}
 }
 
-// A sub-task that waits for an answer is told once, and only if others go on.
-func TestWaitingSubTask(t *testing.T) {
+// detailReader has a boulder as the test says.
+type detailReader struct {
+	reader
+	detail store.Detail
+}
+
+func (r detailReader) Get(context.Context, string) (store.Detail, error) { return r.detail, nil }
+
+// A sub-task that waits for an answer is told once, and only if others go on; a session that holds still is told once.
+func TestWaitingIsToldOnce(t *testing.T) {
 	t.Parallel()
-	a, b := boulder.AttemptRef{SubTaskID: "a", Attempt: 1}, boulder.AttemptRef{SubTaskID: "b", Attempt: 1}
-	asked := func(ref boulder.AttemptRef, hard bool, status boulder.BlockerStatus) boulder.Body {
-		return boulder.BlockerRaised{AttemptRef: ref, Blocker: boulder.Blocker{ID: "B1", Hard: hard, Status: status}}
-	}
-	hard := asked(a, true, boulder.BlockerPending)
+	a := boulder.AttemptRef{SubTaskID: "a", Attempt: 1}
+	parked := boulder.Parked{AttemptRef: a}
 	held := boulder.BlockerRaised{AttemptRef: a, Blocker: boulder.Blocker{
 		ID: "B2", Status: boulder.BlockerPending, Ask: &boulder.Ask{Reply: boulder.ReplyWaiting},
 	}}
-	other, same := boulder.TurnEnded{AttemptRef: b}, boulder.TurnEnded{AttemptRef: a}
+	hard := []boulder.RaisedBlocker{{ID: "B1", Attempt: 1, Hard: true, Status: boulder.BlockerPending}}
+	answered := []boulder.RaisedBlocker{{ID: "B1", Attempt: 1, Hard: true, Status: boulder.BlockerAnswered}}
 	for name, test := range map[string]struct {
-		events []boulder.Body
-		want   int // event after which it is told; -1: none
+		blockers []boulder.RaisedBlocker
+		other    boulder.AttemptStatus
+		events   []boulder.Body
+		want     string
 	}{
-		"others go on":    {[]boulder.Body{hard, same, boulder.Parked{AttemptRef: a}, other, other}, 3},
-		"nothing goes on": {[]boulder.Body{hard, boulder.Parked{AttemptRef: a}, boulder.StatusChanged{}}, -1},
-		"others end with it": {
-			[]boulder.Body{hard, boulder.Parked{AttemptRef: a}, boulder.SubTaskDone{AttemptRef: b}}, -1,
-		},
-		"two of them": {
-			[]boulder.Body{hard, boulder.Parked{AttemptRef: a}, other, asked(b, true, ""), boulder.Parked{AttemptRef: b}, same}, 2,
-		},
-		"a session holds still": {[]boulder.Body{held, other, held}, 0},
-		"a question, then a hard one": {
-			[]boulder.Body{held, hard, boulder.Parked{AttemptRef: a}, boulder.StatusChanged{}}, 0,
-		},
-		"a budget":         {[]boulder.Body{boulder.Parked{AttemptRef: a}, other}, -1},
-		"a soft one":       {[]boulder.Body{asked(a, false, ""), boulder.Parked{AttemptRef: a}, other}, -1},
-		"answered already": {[]boulder.Body{asked(a, true, boulder.BlockerAnswered), boulder.Parked{AttemptRef: a}, other}, -1},
+		"others go on":       {hard, boulder.AttemptExecuting, []boulder.Body{boulder.TurnEnded{AttemptRef: a}, parked, parked}, "010"},
+		"others wait":        {hard, boulder.AttemptQueued, []boulder.Body{parked}, "1"},
+		"nothing goes on":    {hard, boulder.AttemptCompleted, []boulder.Body{parked}, "0"},
+		"a session holds":    {nil, boulder.AttemptExecuting, []boulder.Body{held, held}, "10"},
+		"holds, then parked": {hard, boulder.AttemptExecuting, []boulder.Body{held, parked}, "11"},
+		"a budget":           {nil, boulder.AttemptExecuting, []boulder.Body{parked}, "0"},
+		"answered already":   {answered, boulder.AttemptExecuting, []boulder.Body{parked}, "0"},
 	} {
-		var w waitingSubTask
-		told := -1
-		for i, body := range test.events {
-			if w.news(body) {
-				if told >= 0 {
-					t.Errorf("%s: told again at %d", name, i)
-				}
-				told = i
-			}
+		e := &ending{db: detailReader{detail: store.Detail{
+			SubTasks: []boulder.SubTask{{ID: "a", Blockers: test.blockers}},
+			Attempts: []boulder.Attempt{{AttemptRef: a, Status: boulder.AttemptCancelled}, {Status: test.other}},
+		}}}
+		got := ""
+		for _, body := range test.events {
+			got += map[bool]string{true: "1", false: "0"}[e.waits(t.Context(), body)]
 		}
-		if told != test.want {
-			t.Errorf("%s: told at %d, want %d", name, told, test.want)
+		if got != test.want {
+			t.Errorf("%s: told %s, want %s", name, got, test.want)
 		}
 	}
 }
@@ -316,7 +315,7 @@ func TestNobodyIsTold(t *testing.T) {
 		"notify: {command: 'touch told'}": orchestrator.ErrStopped,
 	} {
 		e, stderr := endingOf(t, config)
-		e.end = nil
+		e.complete = nil
 		if name := e.conclude(t.Context(), err); name == "" || stderr.Len() > 0 {
 			t.Errorf("%s: report %q, stderr %s", config, name, stderr)
 		}
@@ -334,13 +333,16 @@ func TestNobodyIsTold(t *testing.T) {
 func TestToldWhileItRuns(t *testing.T) {
 	t.Parallel()
 	e, stderr := endingOf(t, "notify: {command: 'cat >> told', on: [blocked]}")
-	a, b := boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}, boulder.AttemptRef{SubTaskID: "lang", Attempt: 1}
-	for _, body := range []boulder.Body{
-		boulder.BlockerRaised{AttemptRef: a, Blocker: boulder.Blocker{ID: "B1", Hard: true}}, boulder.Parked{AttemptRef: a},
-		boulder.TurnEnded{AttemptRef: b}, boulder.TurnEnded{AttemptRef: b},
-	} {
-		e.take(t.Context(), boulder.Event{BoulderID: sampleID, Body: body})
+	d, err := e.db.Get(t.Context(), sampleID)
+	if err != nil {
+		t.Fatal(err)
 	}
+	for i := range d.SubTasks {
+		d.SubTasks[i].Blockers = []boulder.RaisedBlocker{{ID: "B1", Attempt: 1, Hard: true}}
+	}
+	d.Attempts[len(d.Attempts)-1].Status = boulder.AttemptExecuting
+	e.db = detailReader{e.db, d}
+	e.take(t.Context(), boulder.Event{BoulderID: sampleID, Body: boulder.Parked{AttemptRef: boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}}})
 	e.conclude(t.Context(), nil) // waits for it; "failed" is not asked for
 	told, err := os.ReadFile(filepath.Join(e.deps.Dir(), "told"))
 	if err != nil || stderr.Len() > 0 {

@@ -26,17 +26,26 @@ type runFlags struct {
 
 func (o *runFlags) register(cmd *cobra.Command) {
 	attachFlag(cmd, &o.attach)
-	cmd.Flags().Var(&o.budget, "budget", budgetUsage)
+	cmd.Flags().Var(&o.budget, "budget", "`LIMITS` of the run as tokens=2M,cost=5,time=8h,attempts=20,calls=500 (cost in US"+
+		" dollars), or of one sub-task as SUBTASK:tokens=200k; repeatable")
 	blockersFlag(cmd, &o.blockers)
 	lockFlag(cmd, &o.lockTimeout)
 }
 
-// attachFlag adds --attach.
+func (o *runFlags) registerDetach(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false,
+		"hand it to a server in the background, started if need be, and leave; a task is planned and run without asking")
+}
+
+func (o *runFlags) registerAsking(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&o.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
+}
+
 func attachFlag(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVar(to, "attach", "", "use the OpenCode server at `URL` instead of starting one")
 }
 
-// lockFlag adds --lock-timeout.
 func lockFlag(cmd *cobra.Command, to *time.Duration) {
 	cmd.Flags().DurationVar(to, "lock-timeout", 0,
 		"wait up to `TIME`, as 30m, while another process holds the state, instead of a second")
@@ -45,11 +54,6 @@ func lockFlag(cmd *cobra.Command, to *time.Duration) {
 func (a *app) connectToRun(ctx context.Context, o *runFlags) (*deps, error) {
 	a.warnOfSwitch(o.blockers)
 	return a.connect(ctx, o.attach, o.lockTimeout)
-}
-
-// approver asks the user, if there is one.
-func (o *runFlags) approver(d *deps) *approver {
-	return &approver{deps: d, ask: !o.yes && d.app.interactive()}
 }
 
 // run does what is asked for here, or hands it to the server of the project. complete fills in the rest of the request, and
@@ -69,7 +73,7 @@ func (d *deps) run(ctx context.Context, o *runFlags, req *project.Request, compl
 		return err
 	}
 	defer st.Release()
-	d.Warm() // boots while the model plans and the person reads
+	d.Warm() // boots while the model plans and the user reads
 	if err := complete(); err != nil {
 		return err
 	}
@@ -88,31 +92,18 @@ func (d *deps) execute(ctx context.Context, st *project.State, req project.Reque
 	shown := view.NewRun(d.app.console(), view.NewProgress(st.DB.Load), "")
 	defer shown.Close()
 	d.view = shown
-	ctx, abort := context.WithCancelCause(ctx)
-	defer abort(nil)
-	defer d.app.interrupts.take(func(n int) {
-		if n == 1 {
-			shown.Stopping()
-			st.Stop()
-			return
-		}
-		abort(errInterrupted)
-	})()
+	ctx, giveBack := d.app.interrupts.stopInTwo(ctx, func() {
+		shown.Stopping()
+		st.Stop()
+	})
+	defer giveBack()
 	err = end.follow(ctx, st.Run(ctx, req), func(string) *view.Run { return shown })
 	if errors.Is(err, orchestrator.ErrWaiting) && !d.app.quiet && !d.app.json { // else: manager show --receipt
-		d.showReceipt(ctx, st, end.id)
+		if detail, readErr := st.DB.Get(context.WithoutCancel(ctx), end.id); readErr == nil {
+			view.NewReceipt(detail, time.Now()).Print(d.app.on(d.app.Stderr))
+		}
 	}
 	return end.told(end.conclude(ctx, err), err)
-}
-
-// showReceipt tells on stderr where a run that a person has to decide about has spent what it has.
-func (d *deps) showReceipt(ctx context.Context, st *project.State, id string) {
-	detail, err := st.DB.Get(context.WithoutCancel(ctx), id)
-	if err != nil {
-		d.log.Warn("no receipt", "error", err)
-		return
-	}
-	view.NewReceipt(detail, time.Now()).Print(d.app.on(d.app.Stderr))
 }
 
 // follow shows the events of a run until it ends, and takes down what there is to tell afterwards.
@@ -122,47 +113,40 @@ func (e *ending) follow(
 	var shown *view.Run
 	for event, err := range events {
 		if err != nil {
-			return e.ended(err)
+			return e.howToContinue(err)
 		}
 		if shown == nil {
 			shown = show(event.BoulderID)
 			defer shown.Close()
 		}
-		event = e.deps.app.cleanEvent(event)
+		event = e.app.cleanEvent(event)
 		e.take(ctx, event)
 		shown.Event(event)
 	}
-	if e.end != nil && !e.end.AllCompleted {
+	if e.complete != nil && !e.complete.AllCompleted {
 		detail, _ := e.db.Get(context.Background(), e.id) // what cannot be read is called a run
 		return notCompleted(&detail.Boulder)
 	}
 	return nil
 }
 
-// ended adds to the error that ended a run how to go on.
-func (e *ending) ended(err error) error {
+// howToContinue adds to the error that ended a run how to go on, and the flag that it takes.
+func (e *ending) howToContinue(err error) error {
 	over := errors.Is(err, orchestrator.ErrDeclined) || errors.Is(err, orchestrator.ErrFinished) ||
 		errors.Is(err, orchestrator.ErrCancelled)
 	if e.id == "" || over {
 		return err
 	}
 	detail, _ := e.db.Get(context.Background(), e.id) // what cannot be read is told without
+	flag := ""
+	if used, ok := errors.AsType[*orchestrator.BudgetError](err); ok {
+		flag = " --budget tokens=… (or what it needs more of)"
+		if used.SubTaskID != "" {
+			flag = strings.Replace(flag, "tokens", used.SubTaskID+":tokens", 1)
+		}
+	} else if errors.Is(err, orchestrator.ErrLoopLimit) && detail.Boulder.Loop != nil {
+		flag = fmt.Sprintf(" --max-iterations %d", 2*detail.Boulder.Loop.Iterations)
+	}
 	how := goOnWith(awaiting(detail))
-	how = strings.ToUpper(how[:1]) + how[1:]
-	return fmt.Errorf("%w\nNothing is lost. %smanager resume %s%s", err, how, e.id, moreOf(err, detail.Boulder.Loop))
-}
-
-// moreOf is the flag that a resume needs when a budget is used up, or a loop has had its turns.
-func moreOf(err error, loop *boulder.Loop) string {
-	if errors.Is(err, orchestrator.ErrLoopLimit) && loop != nil {
-		return fmt.Sprintf(" --max-iterations %d", 2*loop.Iterations)
-	}
-	used, ok := errors.AsType[*orchestrator.BudgetError](err)
-	switch {
-	case !ok:
-		return ""
-	case used.SubTaskID != "":
-		return " --budget " + used.SubTaskID + ":tokens=… (or what it needs more of)"
-	}
-	return " --budget tokens=… (or what it needs more of)"
+	return fmt.Errorf("%w\nNothing is lost. %s%smanager resume %s%s", err, strings.ToUpper(how[:1]), how[1:], e.id, flag)
 }
