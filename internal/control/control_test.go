@@ -199,24 +199,6 @@ func TestCallsTimeOut(t *testing.T) {
 	}
 }
 
-func TestNotServed(t *testing.T) {
-	t.Parallel()
-	path := socketPath(t)
-	if _, _, err := Dial(t.Context(), path); !errors.Is(err, ErrNotServed) {
-		t.Errorf("no socket: %v", err)
-	}
-	s, err := Serve(t.Context(), path, Holder{}, &fake{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Lstat(path); !os.IsNotExist(err) {
-		t.Errorf("the socket is left behind: %v", err)
-	}
-}
-
 // Every kind of error is the same on the other side, also in company.
 func TestErrorsCrossTheSocket(t *testing.T) {
 	t.Parallel()

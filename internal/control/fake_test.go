@@ -2,11 +2,7 @@ package control
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -55,46 +51,3 @@ func (f *fake) Get(context.Context, string) (d store.Detail, err error)       { 
 func (f *fake) Turns(context.Context, string, string) ([]boulder.Turn, error) { return nil, nil }
 
 var since = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-
-func serve(t *testing.T, source Source) (*Server, *Client) {
-	t.Helper()
-	path := socketPath(t)
-	s, err := Serve(t.Context(), path, Holder{PID: os.Getpid(), Command: "manager run", Since: since}, source, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, _, err := Dial(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s, c
-}
-
-// socketPath is short, whatever the name of the test.
-func socketPath(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "ctl") //nolint:usetesting // t.TempDir is as long as the test's name
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return filepath.Join(dir, SocketName)
-}
-
-// deepPath is a socket in a directory whose path does not fit into a socket address.
-func deepPath(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	for i := 0; len(dir) < 400; i++ {
-		dir = filepath.Join(dir, fmt.Sprintf("a-rather-long-directory-name-%d", i))
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(dir, SocketName)
-}

@@ -1,28 +1,38 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The umask is that of the process: no other test runs beside this one.
 func TestSocketIsPrivateWhateverTheUmask(t *testing.T) {
-	t.Parallel()
-	for _, role := range []string{"umask-0", "umask-777"} {
-		t.Run(role, func(t *testing.T) {
-			t.Parallel()
-			path := socketPath(t)
-			otherProcess(t, role, path)
-			info, err := os.Lstat(path)
-			if err != nil || info.Mode() != fs.ModeSocket|0o600 {
-				t.Errorf("%v, %v", info.Mode(), err)
-			}
-			onlySocket(t, path)
-		})
+	for _, umask := range []int{0, 0o777} {
+		path := socketPath(t)
+		before := syscall.Umask(umask)
+		s, err := Serve(t.Context(), path, Holder{}, &fake{}, nil)
+		syscall.Umask(before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Lstat(path); err != nil || info.Mode() != fs.ModeSocket|0o600 {
+			t.Errorf("%v, %v", info.Mode(), err)
+		}
+		onlySocket(t, path)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -35,46 +45,52 @@ func onlySocket(t *testing.T, path string) {
 	}
 }
 
-// The socket of a process that was killed is no obstacle: nobody is found there, and the next one takes its place.
+// The socket of a process that was killed is no obstacle: nobody is found there, and the next one takes its place, which
+// no further one takes from it.
 func TestDeadSocketIsReplaced(t *testing.T) {
 	t.Parallel()
 	path := socketPath(t)
-	kill := otherProcess(t, "plain", path)
-	if _, err := Serve(t.Context(), path, Holder{}, &fake{}, nil); !errors.Is(err, ErrServed) {
-		t.Errorf("while it lives: %v", err)
-	}
-	c, _, err := Dial(t.Context(), path)
+	dead, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h, err := c.Holder(t.Context()); h.Command != "plain" || err != nil {
-		t.Errorf("%+v, %v", h, err)
-	}
-	kill()
-	if _, err := c.Holder(t.Context()); !errors.Is(err, ErrNotServed) {
-		t.Errorf("an open client: %v", err)
+	dead.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := dead.Close(); err != nil {
+		t.Fatal(err)
 	}
 	if _, _, err := Dial(t.Context(), path); !errors.Is(err, ErrNotServed) {
-		t.Errorf("a new client: %v", err)
-	}
-	if _, err := os.Lstat(path); err != nil {
-		t.Errorf("there is no dead socket to replace: %v", err)
+		t.Errorf("nobody is there: %v", err)
 	}
 	s, err := Serve(t.Context(), path, Holder{Command: "next"}, &fake{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h, err := c.Holder(t.Context()); h.Command != "next" || err != nil {
+	if _, err := Serve(t.Context(), path, Holder{}, &fake{}, nil); !errors.Is(err, ErrServed) {
+		t.Errorf("while it lives: %v", err)
+	}
+	c, h, err := Dial(t.Context(), path)
+	if h.Command != "next" || err != nil {
 		t.Errorf("%+v, %v", h, err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
+	if _, err := c.Holder(t.Context()); !errors.Is(err, ErrNotServed) {
+		t.Errorf("an open client: %v", err)
+	}
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("the socket is left behind: %v", err)
+	}
 }
 
+// A socket may lie in a directory whose path does not fit into a socket address.
 func TestDeepDirectory(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()) // to see what is left there; it keeps this test from being parallel
-	path := deepPath(t)
+	dir := filepath.Join(t.TempDir(), strings.Repeat("a-rather-long-directory-name/", 12))
+	path := filepath.Join(dir, SocketName)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	s, err := Serve(t.Context(), path, Holder{Command: "deep"}, &fake{}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -83,22 +99,14 @@ func TestDeepDirectory(t *testing.T) {
 	if _, err := Serve(t.Context(), path, Holder{}, &fake{}, nil); !errors.Is(err, ErrServed) {
 		t.Errorf("a second server: %v", err)
 	}
-	// A relative path is short, but what it names is the same.
-	t.Chdir(filepath.Dir(path))
+	t.Chdir(dir) // a relative path is short, but what it names is the same
 	for _, p := range []string{path, SocketName} {
-		c, _, err := Dial(t.Context(), p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if h, err := c.Holder(t.Context()); h.Command != "deep" || err != nil {
+		if _, h, err := Dial(t.Context(), p); h.Command != "deep" || err != nil {
 			t.Errorf("%+v, %v", h, err)
 		}
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
-	}
-	if _, _, err := Dial(t.Context(), path); !errors.Is(err, ErrNotServed) {
-		t.Errorf("after the end: %v", err)
 	}
 	if left, err := os.ReadDir(os.TempDir()); len(left) != 0 || err != nil {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -147,4 +155,34 @@ func TestCloseLeavesTheSocketOfAnother(t *testing.T) {
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("the other socket: %v", err)
 	}
+}
+
+func serve(t *testing.T, source Source) (*Server, *Client) {
+	t.Helper()
+	path := socketPath(t)
+	s, err := Serve(t.Context(), path, Holder{PID: os.Getpid(), Command: "manager run", Since: since}, source, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c, _, err := Dial(context.Background(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, c
+}
+
+// socketPath is short, whatever the name of the test.
+func socketPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ctl") //nolint:usetesting // t.TempDir is as long as the test's name
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, SocketName)
 }
