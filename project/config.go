@@ -8,7 +8,6 @@ import (
 	"github.com/bouldermgr/manager/internal/config"
 	"github.com/bouldermgr/manager/internal/notify"
 	"github.com/bouldermgr/manager/internal/yamlfile"
-	"github.com/bouldermgr/manager/providers"
 )
 
 // loadConfig reads --config, or else the user's file and the project's over it.
@@ -30,29 +29,14 @@ func (p *Project) ConfigPaths() []string {
 	if p.opts.Config != "" {
 		return []string{p.opts.Config}
 	}
-	home := p.getenv("XDG_CONFIG_HOME")
-	if home == "" && p.getenv("HOME") != "" {
-		home = filepath.Join(p.getenv("HOME"), ".config")
+	paths := []string{filepath.Join(p.stateDir(), "config.yaml")}
+	if home := p.getenv("XDG_CONFIG_HOME"); home != "" {
+		return append([]string{filepath.Join(home, "manager", "config.yaml")}, paths...)
 	}
-	var paths []string
-	if home != "" {
-		paths = append(paths, filepath.Join(home, "manager", "config.yaml"))
+	if home := p.getenv("HOME"); home != "" {
+		return append([]string{filepath.Join(home, ".config", "manager", "config.yaml")}, paths...)
 	}
-	return append(paths, filepath.Join(p.stateDir(), "config.yaml"))
-}
-
-// modelOf returns the first model that is named, checked.
-func modelOf(refs ...string) (string, error) {
-	for _, ref := range refs {
-		if ref == "" {
-			continue
-		}
-		if _, err := providers.ParseModel(ref); err != nil {
-			return "", usagef("--model: %w", err)
-		}
-		return ref, nil
-	}
-	return "", nil
+	return paths
 }
 
 // Notifier is who tells; nil if nobody is to be told.
@@ -78,7 +62,7 @@ func (p *Project) Notifier() (*notify.Notifier, error) {
 // learnWebhook makes an address a secret: it is the only key to what it leads to.
 func (p *Project) learnWebhook(address string) {
 	u, err := notify.ParseWebhook(address)
-	if err != nil || p.secrets == nil {
+	if err != nil {
 		return
 	}
 	password, _ := u.User.Password()

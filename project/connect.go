@@ -53,57 +53,50 @@ func (p *Project) look(ctx context.Context) (err error) {
 // OpenLedger decides which model plans and judges, and how it is reached: directly where its provider's key is set,
 // else through OpenCode.
 func (p *Project) OpenLedger() error {
-	var err error
-	if p.registry, err = p.providers(); err != nil {
-		return err
-	}
-	name, err := modelOf(p.opts.LedgerModel, p.cfg.LedgerModel)
+	sources, err := p.Sources()
 	if err != nil {
 		return err
 	}
-	if name == "" {
-		if ref, ok := p.registry.Default(); ok {
-			name = ref.String()
-		}
+	registry, err := providers.NewRegistry(providers.RegistryConfig{
+		Getenv: p.getenv, Logger: p.log, Prices: p.cfg.Prices,
+	}, sources...)
+	if err != nil {
+		return err
 	}
-	if name != "" {
-		ref, err := providers.ParseModel(name)
-		if err != nil {
-			return &UsageError{Err: err}
-		}
-		if p.registry.Has(ref.Provider) {
-			p.ledger, p.direct = name, true
-			p.completer, err = p.registry.Completer(ref)
-			return err
-		}
+	ref, err := modelOf(p.opts.LedgerModel, p.cfg.LedgerModel)
+	if err != nil {
+		return err
+	}
+	if ref.IsZero() {
+		ref, _ = registry.Default()
+	}
+	if p.direct = registry.Has(ref.Provider); p.direct {
+		p.ledger = ref.String()
+		p.completer, err = registry.Completer(ref)
+		return err
 	}
 	// Through OpenCode: the ledger model if one is named, else the model of the sub-tasks, else OpenCode's own choice.
-	if name == "" {
-		if name, err = p.Model(); err != nil {
+	if ref.IsZero() {
+		if ref, err = modelOf(p.opts.Model, p.cfg.Model); err != nil {
 			return err
 		}
 	}
-	cfg := ocprovider.Config{Host: p.host, Directory: p.dir, Agent: ocprovider.Agent}
-	var ref providers.ModelRef
-	if name != "" {
-		if ref, err = providers.ParseModel(name); err != nil {
-			return &UsageError{Err: err}
-		}
-		cfg.Model = opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}
-	}
-	p.ledger, p.completer = name, providers.WithPrices(ocprovider.New(cfg), ref, p.cfg.Prices)
+	p.ledger = ref.String()
+	p.completer = providers.WithPrices(ocprovider.New(ocprovider.Config{
+		Host: p.host, Directory: p.dir, Agent: ocprovider.Agent,
+		Model: opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model},
+	}), ref, p.cfg.Prices)
 	return nil
 }
 
-// providers lists the model providers whose keys are in the environment, and the configured endpoints.
-func (p *Project) providers() (*providers.Registry, error) {
-	sources, err := p.Sources()
-	if err != nil {
-		return nil, err
+// modelOf is the first model that is named; zero if none is.
+func modelOf(names ...string) (ref providers.ModelRef, err error) {
+	if name := cmp.Or(names...); name != "" {
+		if ref, err = providers.ParseModel(name); err != nil {
+			err = usagef("--model: %w", err)
+		}
 	}
-	return providers.NewRegistry(providers.RegistryConfig{
-		Getenv: p.getenv, Logger: p.log, Prices: p.cfg.Prices,
-	}, sources...)
+	return ref, err
 }
 
 func (p *Project) planner() (orchestrator.Planner, error) {

@@ -41,19 +41,24 @@ func (p *Project) Dial(ctx context.Context) (*Desk, error) {
 	return nil, err
 }
 
-// Desk finds out who takes orders. A process that has the database and does not serve yet, or not any more, gets
-// two seconds. While the database itself is open no run can start: the caller closes it at once.
+// Desk finds out who takes orders. While the database itself is open no run can start: the caller closes it at once.
 func (p *Project) Desk(ctx context.Context) (*Desk, error) {
-	path := filepath.Join(p.stateDir(), store.FileName)
-	if !exists(path) {
+	if !p.Exists() {
 		return nil, &UsageError{Err: ErrNothing}
 	}
+	return p.enter(ctx, false)
+}
+
+// enter connects to the process that has the state, or opens the database if none does. A process that has it and does not
+// serve yet, or not any more, gets two seconds.
+func (p *Project) enter(ctx context.Context, readOnly bool) (*Desk, error) {
+	path := filepath.Join(p.stateDir(), store.FileName)
 	for giveUp := time.Now().Add(holderWait); ; {
 		there, err := p.Dial(ctx)
 		if !errors.Is(err, control.ErrNotServed) {
 			return there, err
 		}
-		db, err := store.Open(path, store.Options{Timeout: step, Redact: p.secrets.JSON, Logger: p.log})
+		db, err := store.Open(path, store.Options{ReadOnly: readOnly, Timeout: step, Redact: p.secrets.JSON, Logger: p.log})
 		switch {
 		case err == nil:
 			return &Desk{Reader: db, Orders: onDisk{db}, Close: func() { _ = db.Close() }}, nil
@@ -62,13 +67,15 @@ func (p *Project) Desk(ctx context.Context) (*Desk, error) {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case time.Now().After(giveUp):
-			return nil, fmt.Errorf("%w%s, and it takes no orders: try again, or stop it with Ctrl-C where it runs", err,
+			return nil, fmt.Errorf("%w%s, and it does not answer: try again, or stop it with Ctrl-C where it runs", err,
 				LockOwner(path))
 		}
 	}
 }
 
 const (
+	// holderWait is how long to wait for a process that has the database but does not answer yet, or not any more.
+	holderWait = 2 * time.Second
 	// step is how long to wait for the database, or for a process, before looking for a socket again.
 	step = 200 * time.Millisecond
 	// beginWait is how long an order waits for a process that has the database and has not begun its work: OpenCode is

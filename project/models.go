@@ -109,7 +109,10 @@ func Offered(c opencode.Catalogue, provider string) string {
 }
 
 // Model is what the user named for sub-tasks that name none; empty if they did not.
-func (p *Project) Model() (string, error) { return modelOf(p.opts.Model, p.cfg.Model) }
+func (p *Project) Model() (string, error) {
+	ref, err := modelOf(p.opts.Model, p.cfg.Model)
+	return ref.String(), err
+}
 
 // price is what the configuration says about a model of which OpenCode knows no price.
 func (p *Project) price(model string, u boulder.Usage) (float64, bool) {

@@ -69,7 +69,6 @@ type Project struct {
 	attached  *opencode.Client // with Options.Attach
 	work      *workspace.Workspace
 	base      string // the commit that the project is at; empty outside git
-	registry  *providers.Registry
 	completer providers.Completer
 	ledger    string // the ledger model, for people and records
 	direct    bool   // the ledger's provider is asked directly, not through OpenCode

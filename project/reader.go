@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
@@ -18,37 +17,19 @@ type Reader = control.Source
 
 var _ Reader = nothing{}
 
-// holderWait is how long to wait for a process that has the database but does not answer yet, or not any more.
-const holderWait = 2 * time.Second
-
-// Read opens the project's state for reading: the database if nobody holds it, else the process that does. A
-// project in which nothing was run reads as empty. Nothing is created.
+// Read opens the project's state for reading: the process that holds it, or else the database. A project in which nothing
+// was run reads as empty. Nothing is created.
 //
 // While the database itself is open, no run can start: the caller closes it as soon as it has read.
 func (p *Project) Read(ctx context.Context) (_ Reader, closeReader func(), err error) {
-	dir := p.stateDir()
-	db, err := openToRead(dir, 0)
-	if errors.Is(err, store.ErrHeld) {
-		client, _, dialErr := control.Dial(ctx, filepath.Join(dir, control.SocketName))
-		if dialErr == nil {
-			return client, func() {}, nil
-		}
-		if !errors.Is(dialErr, control.ErrNotServed) {
-			return nil, nil, unanswering(ctx, dir, dialErr)
-		}
-		db, err = openToRead(dir, holderWait) // it is about to begin, or to end
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	there, err := p.enter(ctx, true)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nothing{}, func() {}, nil
-	case err != nil:
+	}
+	if err != nil {
 		return nil, nil, err
 	}
-	return db, func() { _ = db.Close() }, nil
-}
-
-func openToRead(dir string, wait time.Duration) (*store.DB, error) {
-	return store.Open(filepath.Join(dir, store.FileName), store.Options{ReadOnly: true, Timeout: wait})
+	return there.Reader, there.Close, nil
 }
 
 // Get reads the boulder that a person means; an empty ref is the active one. With an error there is what could be read: at

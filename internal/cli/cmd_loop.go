@@ -66,10 +66,10 @@ func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	done, err := d.loopDone(o.doneWhen)
-	if err == nil {
-		err = o.budget.name([]string{plan.SubTasks[0].ID}, "a loop has no sub-task")
+	if err := o.budget.name([]string{plan.SubTasks[0].ID}, "a loop has no sub-task"); err != nil {
+		return err
 	}
+	done, err := d.loopDone(o.doneWhen)
 	if err != nil {
 		return err
 	}
