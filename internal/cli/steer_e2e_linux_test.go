@@ -97,7 +97,7 @@ func TestSteerARun(t *testing.T) {
 	// Two are at work. One is skipped, the other ends its turn, and nothing starts until the note is made.
 	prompts := model.next(t, "one", "three")
 	over := waitFor(dir, waitDone)
-	steer(t, dir, "are still at work", "pause")
+	steer(t, dir, "Still at work", "pause")
 	if end := <-over; end.code != exitWaiting || !strings.Contains(end.stderr, "paused by a person") {
 		t.Errorf("waiting for the end of what is paused: %+v", end)
 	}

@@ -124,7 +124,7 @@ func TestPauseAndResumeThere(t *testing.T) {
 		says string
 	}{
 		{[]string{"resume"}, exitHeld, "process 42, `manager run`"}, // it is not paused
-		{[]string{"pause"}, exitOK, "Paused. \"theme\" is still at work, to the end of its turn; nothing new starts. " +
+		{[]string{"pause"}, exitOK, "Paused. Still at work, to the end of the turn: \"theme\"; nothing new starts. " +
 			"Continue with: manager resume " + sampleID + "\n"},
 		{[]string{"status"}, exitOK, "paused by a person\nContinue with: manager resume " + sampleID + "\n"},
 		{[]string{"skip", "docs"}, exitOK, "The boulder is paused; continue with: manager resume " + sampleID + "\n"},

@@ -148,14 +148,6 @@ func PrintBlockers(o page.Out, all []BlockerItem, now time.Time) {
 			o.Cyan(text.Clip(place, widestLabel)), question,
 		})
 	}
-	for c := range slices.Backward(columns) { // empty ones are left out
-		if !slices.ContainsFunc(rows, func(cells []string) bool { return cells[c] != "" }) {
-			columns = slices.Delete(columns, c, c+1)
-			for i := range rows {
-				rows[i] = slices.Delete(rows[i], c, c+1)
-			}
-		}
-	}
 	group := blockers.Awaited // goes without saying
 	for i, line := range table(width, columns, rows) {
 		if all[i].Standing != group {
@@ -175,23 +167,19 @@ func PrintBlockers(o page.Out, all []BlockerItem, now time.Time) {
 func BlockersMarkdown(all []BlockerItem, now time.Time) string {
 	var s strings.Builder
 	o := page.Out{Writer: &s, Markdown: true}
-	pending := 0
-	for i := range all {
-		if !all[i].Status.Settled() {
-			pending++
-		}
-	}
 	now = now.UTC()
+	pending := slices.DeleteFunc(slices.Clone(all), func(b BlockerItem) bool { return b.Status.Settled() })
 	o.Title("Blockers")
-	o.Say(fmt.Sprintf("%s, %d of them without an answer. Exported %s.", text.Plural(len(all), "blocker"), pending,
+	o.Say(fmt.Sprintf("%s, %d of them without an answer. Exported %s.", text.Plural(len(all), "blocker"), len(pending),
 		now.Format("2006-01-02 15:04 MST")))
 	for _, hard := range []bool{true, false} {
-		if !slices.ContainsFunc(all, func(b BlockerItem) bool { return b.Hard == hard }) {
-			continue
-		}
-		o.Heading(map[bool]string{true: "Hard blockers", false: "Soft blockers"}[hard])
+		heading := map[bool]string{true: "Hard blockers", false: "Soft blockers"}[hard]
 		for i := range all {
 			if b := &all[i]; b.Hard == hard {
+				if heading != "" {
+					o.Heading(heading)
+					heading = ""
+				}
 				report.PrintBlocker(o, 1, &b.Blocker, b.Standing, true, now)
 			}
 		}
@@ -211,30 +199,32 @@ type WaitingBlockers struct {
 	Soft int `json:"soft"`           // the agents chose for themselves
 }
 
+func (w *WaitingBlockers) count(hard bool, s blockers.Standing) {
+	switch {
+	case s == blockers.Awaited && hard:
+		w.Hard++
+	case s == blockers.Awaited:
+		w.Asks++
+	case s == blockers.Choice:
+		w.Soft++
+	}
+}
+
 // WaitingOf counts blockers.
-func WaitingOf(all []BlockerItem) WaitingBlockers {
-	var w WaitingBlockers
+func WaitingOf(all []BlockerItem) (w WaitingBlockers) {
 	for i := range all {
-		switch b := &all[i]; {
-		case b.Standing == blockers.Awaited && b.Hard:
-			w.Hard++
-		case b.Standing == blockers.Awaited:
-			w.Asks++
-		case b.Standing == blockers.Choice:
-			w.Soft++
-		}
+		w.count(all[i].Hard, all[i].Standing)
 	}
 	return w
 }
 
 // WaitingIn counts the blockers of a boulder. records are those of the desk, as far as they can be had: a boulder does not
 // know for how long a session waits, nor of an answer that is on its way.
-func WaitingIn(d store.Detail, records []boulder.Blocker, now time.Time) WaitingBlockers {
-	var items []BlockerItem
+func WaitingIn(d store.Detail, records []boulder.Blocker, now time.Time) (w WaitingBlockers) {
 	for _, b := range report.Blockers(d.Boulder, d.SubTasks, records, now) {
-		items = append(items, BlockerItem{Blocker: b.Blocker, Standing: b.Standing})
+		w.count(b.Hard, b.Standing)
 	}
-	return WaitingOf(items)
+	return w
 }
 
 // Text is the count for people; empty if there is nothing to count.
@@ -242,20 +232,20 @@ func (w WaitingBlockers) Text() string { return JoinedBy(" · ", w.Awaited(), w.
 
 // Awaited says how many wait for an answer; empty if none does.
 func (w WaitingBlockers) Awaited() string {
-	var parts []string
+	hard, asks := "", ""
 	if w.Hard > 0 {
-		parts = append(parts, text.Plural(w.Hard, "hard blocker"))
+		hard = text.Plural(w.Hard, "hard blocker")
 	}
 	if w.Asks > 0 {
-		parts = append(parts, text.Plural(w.Asks, "ask"))
+		asks = text.Plural(w.Asks, "ask")
 	}
 	switch w.Hard + w.Asks {
 	case 0:
 		return ""
 	case 1:
-		return parts[0] + " waits for an answer"
+		return hard + asks + " waits for an answer"
 	}
-	return strings.Join(parts, " and ") + " wait for an answer"
+	return JoinedBy(" and ", hard, asks) + " wait for an answer"
 }
 
 // Choices says how many an answer would still reach; empty if there are none.
@@ -268,16 +258,17 @@ func (w WaitingBlockers) Choices() string {
 
 // CompareBlockers orders blockers by how urgent they are: a session that holds still continues without its answer.
 func CompareBlockers(x, y *BlockerItem, now time.Time) int {
-	urgency := func(b *BlockerItem) (place int, until time.Time) {
+	place := func(b *BlockerItem) int {
 		if b.Standing == blockers.Awaited && blockers.Waiting(&b.Blocker, now) {
-			return -1, b.Until
+			return -1
 		}
 		order := []blockers.Standing{blockers.Awaited, blockers.Choice, blockers.Moot, blockers.Over}
-		return slices.Index(order, b.Standing), time.Time{}
+		return slices.Index(order, b.Standing)
 	}
-	xPlace, xUntil := urgency(x)
-	yPlace, yUntil := urgency(y)
-	return cmp.Or(xPlace-yPlace, xUntil.Compare(yUntil))
+	if p := place(x); p != place(y) || p >= 0 {
+		return p - place(y)
+	}
+	return x.Until.Compare(y.Until)
 }
 
 // Are counts things in a sentence: "1 blocker is", "2 blockers are".

@@ -51,28 +51,23 @@ func GraphOf(d store.Detail, limits schedule.Limits, all bool) *Graph {
 	r := &Graph{
 		Type: "graph", BoulderID: b.ID, Task: b.Task, Status: b.Status, SubTasks: []graphSubTask{}, Edges: []graph.Edge{},
 	}
-	shown := map[string]bool{}
-	replacedBy := map[string]string{}
-	for i := range d.SubTasks {
-		t := &d.SubTasks[i]
-		shown[t.ID] = all || t.Status != boulder.SubTaskSuperseded
-		if t.Replaces != "" {
-			replacedBy[t.Replaces] = t.ID
-		}
+	hidden, replacedBy := map[string]bool{}, map[string]string{}
+	for _, t := range d.SubTasks {
+		hidden[t.ID] = !all && t.Status == boulder.SubTaskSuperseded
+		replacedBy[t.Replaces] = t.ID
 	}
 	for i := range d.SubTasks {
 		t := &d.SubTasks[i]
-		if !shown[t.ID] {
+		if hidden[t.ID] {
 			continue
 		}
-		s := graphSubTask{ID: t.ID, Subject: t.Subject, Status: t.Status, Attempt: t.Attempts, Replaces: t.Replaces}
-		s.Note = attemptNote(t, limits)
+		s := graphSubTask{t.ID, t.Subject, t.Status, t.Attempts, t.Replaces, attemptNote(t, limits)}
 		if by := replacedBy[t.ID]; by != "" {
 			s.Note = "replaced by " + by
 		}
 		r.SubTasks = append(r.SubTasks, s)
 		for _, from := range t.DependsOn {
-			if shown[from] {
+			if !hidden[from] {
 				r.Edges = append(r.Edges, graph.Edge{From: from, To: t.ID})
 			}
 		}

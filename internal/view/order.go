@@ -27,8 +27,8 @@ type Order struct {
 	// Left are sessions whose agents may be at work although their attempts have ended; the next run or resume stops them.
 	Left []boulder.LeftSession `json:"left,omitempty"`
 
-	done, total int
-	depended    bool // something depends on the sub-task
+	tally    boulder.Tally
+	depended bool // something depends on the sub-task
 }
 
 // NewOrder reports what an order did, from the boulder before and after it.
@@ -36,14 +36,13 @@ func NewOrder(before, after store.Detail, holder *control.Holder, o boulder.Orde
 	b := after.Boulder
 	r := &Order{
 		Type: "order", BoulderID: b.ID, Order: o, Status: b.Status, AtWork: []string{}, Blocked: []string{},
-		Freed: []string{}, Left: b.Left, done: b.Tally.Completed, total: b.Tally.Planned,
+		Freed: []string{}, Left: b.Left, tally: b.Tally,
 	}
 	if holder.Runs(b) {
 		r.RunBy, r.Left = holder, nil // it stops them now
-		for _, t := range after.Attempts {
-			left := !o.Now && stopped(b.Status == boulder.Paused, &t)
-			if t.Status.Live() && !left {
-				r.AtWork = append(r.AtWork, t.SubTaskID)
+		for _, a := range after.Attempts {
+			if a.Status.Live() && (o.Now || !stopped(b.Status == boulder.Paused, &a)) {
+				r.AtWork = append(r.AtWork, a.SubTaskID)
 			}
 		}
 	}
@@ -65,35 +64,35 @@ func NewOrder(before, after store.Detail, holder *control.Holder, o boulder.Orde
 
 // Text is the report for people, on one line.
 func (r *Order) Text() string {
-	line, resume := "", "manager resume "+r.BoulderID
+	id, resume, left := r.SubTaskID, "manager resume "+r.BoulderID, report.Prefixed(" ", leftText(r.Left))
+	line := ""
 	switch r.Do {
 	case boulder.OrderPause:
-		return fmt.Sprintf("Paused. %s Continue with: %s%s", r.atWork(), resume, report.Prefixed(" ", leftText(r.Left)))
+		return "Paused. " + r.atWork() + " Continue with: " + resume + left
 	case boulder.OrderResume:
 		line = "Resumed."
 	case boulder.OrderCancel:
-		if r.SubTaskID == "" {
-			line = fmt.Sprintf("Cancelled boulder %s, with %d of %s done. What they changed in the project stays.",
-				r.BoulderID, r.done, text.Plural(r.total, "sub-task"))
-			return line + report.Prefixed(" ", leftText(r.Left))
+		if id == "" {
+			return fmt.Sprintf("Cancelled boulder %s, with %d of %s done. What they changed in the project stays.",
+				r.BoulderID, r.tally.Completed, text.Plural(r.tally.Planned, "sub-task")) + left
 		}
-		line = fmt.Sprintf("Cancelled %q.", r.SubTaskID)
+		line = fmt.Sprintf("Cancelled %q.", id)
 		if len(r.Blocked) > 0 {
 			line += fmt.Sprintf(" Blocked, because of that: %s.", Listed(r.Blocked))
 		}
 	case boulder.OrderSkip:
-		line = fmt.Sprintf("Skipped %q.", r.SubTaskID)
+		line = fmt.Sprintf("Skipped %q.", id)
 		if r.depended {
-			line = fmt.Sprintf("Skipped %q: what depends on it continues without it.", r.SubTaskID)
+			line = fmt.Sprintf("Skipped %q: what depends on it continues without it.", id)
 		}
 	case boulder.OrderRetry:
-		line = fmt.Sprintf("%q is retried in a fresh session, with all its attempts.", r.SubTaskID)
+		line = fmt.Sprintf("%q is retried in a fresh session, with all its attempts.", id)
 	default:
 		whom := "all sub-tasks"
-		if r.SubTaskID != "" {
-			whom = fmt.Sprintf("sub-task %q", r.SubTaskID)
+		if id != "" {
+			whom = fmt.Sprintf("sub-task %q", id)
 		}
-		line = fmt.Sprintf("Noted for %s: it goes into the next prompt and the next judgement.", whom)
+		line = "Noted for " + whom + ": it goes into the next prompt and the next judgement."
 	}
 	switch { // what has to be done for the order to have an effect
 	case r.RunBy == nil:
@@ -103,32 +102,29 @@ func (r *Order) Text() string {
 	case r.Do == boulder.OrderResume:
 		line += fmt.Sprintf(" Process %d continues boulder %s.", r.RunBy.PID, r.BoulderID)
 	}
-	return line + report.Prefixed(" ", leftText(r.Left))
+	return line + left
 }
 
 // atWork says what is still at work after a pause.
 func (r *Order) atWork() string {
-	switch n := len(r.AtWork); {
+	switch {
 	case r.RunBy == nil:
 		return "No process runs it."
-	case n == 0:
+	case len(r.AtWork) == 0:
 		return "Nothing is at work, and nothing starts."
 	case r.Now:
-		return fmt.Sprintf("Stopped, to be taken up again: %s.", Listed(r.AtWork))
-	case n == 1:
-		return fmt.Sprintf("%q is still at work, to the end of its turn; nothing new starts.", r.AtWork[0])
+		return "Stopped, to be taken up again: " + Listed(r.AtWork) + "."
 	}
-	return fmt.Sprintf("%s are still at work, to the end of their turns; nothing new starts.", Listed(r.AtWork))
+	return "Still at work, to the end of the turn: " + Listed(r.AtWork) + "; nothing new starts."
 }
 
 // leftText says which agents may be at work although an order has ended their attempts.
-func leftText(left []boulder.LeftSession) string {
-	var all []string
+func leftText(left []boulder.LeftSession) (all string) {
 	for _, l := range left {
-		all = append(all, fmt.Sprintf("The agent of %q may still be at work in session %s: the next run or resume here stops it"+
-			" before it starts anything.", l.SubTaskID, l.SessionID))
+		all = JoinedBy(" ", all, fmt.Sprintf("The agent of %q may still be at work in session %s: the next run or resume here"+
+			" stops it before it starts anything.", l.SubTaskID, l.SessionID))
 	}
-	return strings.Join(all, " ")
+	return all
 }
 
 // Listed is names in a row: "a", "b".

@@ -39,9 +39,6 @@ func NewPlanJSON(plan *boulder.Plan, path string) planJSON {
 // descriptionShown bounds the lines of a description: the plan file has all of it.
 const descriptionShown = 6
 
-// orderShown is how many sub-tasks a plan may have for its order to be drawn.
-const orderShown = 20
-
 // Plan prints a plan for people.
 func Plan(o page.Out, plan *boulder.Plan) {
 	fmt.Fprintln(o, o.Bold(text.Wrap(firstLines(text.Safe(plan.Task), descriptionShown), o.Lines())))
@@ -51,8 +48,7 @@ func Plan(o page.Out, plan *boulder.Plan) {
 	for _, c := range plan.Constraints {
 		o.Field(1, "constraint", c)
 	}
-	o.Field(1, "decided by", strings.Join(plan.DoneWhen, ", "))
-	o.Field(1, "model", plan.Model)
+	o.Fields(1, "decided by", strings.Join(plan.DoneWhen, ", "), "model", plan.Model)
 	var nodes []dag.Node[string]
 	for i, s := range plan.SubTasks {
 		spec(o, o.Bold(fmt.Sprintf("%d.", i+1)), s.ID, s)
@@ -72,7 +68,7 @@ func Plan(o page.Out, plan *boulder.Plan) {
 		steps = append(steps, strings.Join(names, " + "))
 	}
 	order := strings.Join(steps, " → ")
-	if len(nodes) > orderShown {
+	if len(nodes) > 20 {
 		order = fmt.Sprintf("%d sub-tasks in %s, at most %d side by side", len(nodes), text.Plural(len(steps), "step"), widest)
 	}
 	o.Say()
@@ -125,10 +121,8 @@ func spec(o page.Out, mark, id string, s boulder.Spec) {
 	if s.EmptyOK {
 		o.Field(1, "empty ok", "to have found nothing is a good result")
 	}
-	o.Field(1, "outputs", strings.Join(s.Outputs, ", "))
-	o.Field(1, "decided by", strings.Join(s.DoneWhen, ", "))
-	o.Field(1, "model", s.Model)
-	o.Field(1, "agent", s.Agent)
+	o.Fields(1, "outputs", strings.Join(s.Outputs, ", "), "decided by", strings.Join(s.DoneWhen, ", "), "model", s.Model,
+		"agent", s.Agent)
 	if s.Priority != boulder.Medium {
 		o.Field(1, "priority", string(s.Priority))
 	}

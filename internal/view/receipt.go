@@ -59,37 +59,30 @@ func NewReceipt(d store.Detail, now time.Time) *Receipt {
 		Type: "receipt", BoulderID: b.ID, Status: b.Status, Budget: b.Budget, Attempts: b.Attempts, Replans: b.Replans,
 		spending: spending{b.Usage, b.WorkedBy(now).Milliseconds()}, Planning: b.Usage, SubTasks: []subTaskReceipt{},
 	}
-	place := map[string]int{}
-	for i, t := range d.SubTasks {
-		place[t.ID] = i
-		r.SubTasks = append(r.SubTasks, subTaskReceipt{
+	for _, t := range d.SubTasks {
+		s := subTaskReceipt{
 			ID: t.ID, Subject: t.Subject, Status: t.Status, Budget: t.Budget, Attempts: []attemptReceipt{},
 			spending: spending{t.Usage, t.Worked.Milliseconds()},
-		})
-		r.Planning = less(r.Planning, t.Usage)
-	}
-	for _, a := range d.Attempts {
-		if a.Status == boulder.AttemptQueued {
-			continue // it has not begun
 		}
-		running := a.Spent.Add(a.Seen)
-		t := &r.SubTasks[place[a.SubTaskID]]
-		t.Usage, r.Usage = t.Usage.Add(running), r.Usage.Add(running)
-		t.Attempts = append(t.Attempts, attemptReceipt{
-			Attempt: a.Attempt, Status: a.Status, Model: a.Model,
-			spending: spending{a.Usage.Add(running), a.Worked.Milliseconds()},
-			stopped:  stopped(b.Status == boulder.Paused, &a),
+		u := t.Usage
+		r.Planning = r.Planning.Add(boulder.Usage{
+			Input: -u.Input, CacheRead: -u.CacheRead, CacheWrite: -u.CacheWrite, Output: -u.Output, Reasoning: -u.Reasoning,
+			Calls: -u.Calls, Cost: -u.Cost, Unpriced: -u.Unpriced,
 		})
+		for _, a := range d.Attempts {
+			if a.SubTaskID != t.ID || a.Status == boulder.AttemptQueued { // it has not begun
+				continue
+			}
+			running := a.Spent.Add(a.Seen)
+			s.Usage, r.Usage = s.Usage.Add(running), r.Usage.Add(running)
+			s.Attempts = append(s.Attempts, attemptReceipt{
+				Attempt: a.Attempt, Status: a.Status, Model: a.Model, stopped: stopped(b.Status == boulder.Paused, &a),
+				spending: spending{a.Usage.Add(running), a.Worked.Milliseconds()},
+			})
+		}
+		r.SubTasks = append(r.SubTasks, s)
 	}
 	return r
-}
-
-func less(a, b boulder.Usage) boulder.Usage {
-	return boulder.Usage{
-		Input: a.Input - b.Input, CacheRead: a.CacheRead - b.CacheRead, CacheWrite: a.CacheWrite - b.CacheWrite,
-		Output: a.Output - b.Output, Reasoning: a.Reasoning - b.Reasoning, Calls: a.Calls - b.Calls,
-		Cost: a.Cost - b.Cost, Unpriced: a.Unpriced - b.Unpriced,
-	}
 }
 
 // Print writes what was spent, by sub-task and attempt.
@@ -99,7 +92,7 @@ func (r *Receipt) Print(o page.Out) {
 	add := func(style func(string) string, name string, s spending, note string, budget *boulder.Budget) {
 		budgets[len(rows)] = budget
 		rows = append(rows, []string{
-			style(text.Clip(name, receiptName)), text.Count(s.Usage.Tokens()), costText(s.Usage), text.Count(s.Usage.Calls),
+			style(text.Clip(name, 36)), text.Count(s.Usage.Tokens()), costText(s.Usage), text.Count(s.Usage.Calls),
 			text.Elapsed(time.Duration(s.WorkedMS) * time.Millisecond), o.Dim(note),
 		})
 	}
@@ -108,10 +101,9 @@ func (r *Receipt) Print(o page.Out) {
 		add(plain, "planning", spending{Usage: r.Planning}, "", nil)
 	}
 	for _, t := range r.SubTasks {
-		if len(t.Attempts) == 0 {
-			continue
+		if len(t.Attempts) > 0 {
+			add(plain, t.ID+": "+t.Subject, t.spending, string(t.Status), t.Budget)
 		}
-		add(plain, t.ID+": "+t.Subject, t.spending, string(t.Status), t.Budget)
 		for _, a := range t.Attempts {
 			how := string(a.Status)
 			switch {
@@ -135,6 +127,3 @@ func (r *Receipt) Print(o page.Out) {
 		}
 	}
 }
-
-// receiptName is how much of a sub-task's name a receipt has, in columns.
-const receiptName = 36
