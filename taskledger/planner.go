@@ -31,9 +31,6 @@ type Config struct {
 	Completer providers.Completer
 	// Model is what the seal calls the ledger model, as provider/model. It is not sent. Defaults to no name.
 	Model string
-	// SimpleChars is the length, in characters, up to which a task can be simple, see [IsSimple]. Defaults to 80;
-	// negative: no task is simple.
-	SimpleChars int
 	// Now is the clock of the seal. Defaults to time.Now.
 	Now func() time.Time
 	// Logger defaults to none.
@@ -47,9 +44,6 @@ type Planner struct{ cfg Config }
 func New(cfg Config) (*Planner, error) {
 	if cfg.Completer == nil {
 		return nil, errors.New("taskledger: Config.Completer is nil")
-	}
-	if cfg.SimpleChars == 0 {
-		cfg.SimpleChars = simpleChars
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -74,7 +68,7 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 	if blank(req.Task) {
 		return nil, boulder.Usage{}, errors.New("make a plan: there is no task: say what to do")
 	}
-	if req.Mode == boulder.PlanNever || req.Mode == boulder.PlanAuto && IsSimple(req.Task, p.cfg.SimpleChars) {
+	if req.Mode == boulder.PlanNever || req.Mode == boulder.PlanAuto && IsSimple(req.Task) {
 		return p.seal(single(req), boulder.OriginDirect, ""), boulder.Usage{}, nil
 	}
 	schema := ledger.Schema[answer](nil, "sub_tasks.replaces")
@@ -160,14 +154,11 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 // line of a commit message. Longer ones are shown to the model, which may still find that they need no plan.
 const simpleChars = 80
 
-// IsSimple reports whether a task is so small that planning it would cost more than it saves: at most limit characters
-// (0: 80), one sentence, no list, and no word that says that something comes after something else.
-func IsSimple(task string, limit int) bool {
-	if limit == 0 {
-		limit = simpleChars
-	}
+// IsSimple reports whether a task is so small that planning it would cost more than it saves: at most 80 characters,
+// one sentence, no list, and no word that says that something comes after something else.
+func IsSimple(task string) bool {
 	task = strings.TrimSpace(task)
-	return task != "" && utf8.RuneCountInString(task) <= limit && !severalSteps().MatchString(task)
+	return task != "" && utf8.RuneCountInString(task) <= simpleChars && !severalSteps().MatchString(task)
 }
 
 // severalSteps matches what speaks for more than one step: another line; an end of a sentence with something behind it;

@@ -13,36 +13,58 @@ import (
 )
 
 // replacement turns an answer into new sub-tasks, or says in words for the model why it cannot.
-func (a *answer) replacement(req boulder.ReplanRequest) (boulder.Replacement, error) {
+func (a *answer) replacement(req boulder.ReplanRequest) (made boulder.Replacement, err error) {
 	n := len(a.SubTasks)
 	if n < 1 || n > maxSplit {
-		return boulder.Replacement{}, fmt.Errorf("there are %d sub_tasks; give 1 to %d", n, maxSplit)
+		return made, fmt.Errorf("there are %d sub_tasks; give 1 to %d", n, maxSplit)
 	}
-	p := &boulder.Plan{SubTasks: a.specs()}
+	p := &boulder.Plan{Version: boulder.PlanVersion, Task: "-", SubTasks: a.specs()}
 	fill(p)
 	r := &replanner{
-		req: req, answer: a, specs: p.SubTasks, old: dependables(req),
+		answer: a, req: req, specs: p.SubTasks, old: dependables(req),
 		replaces: make([]*boulder.SubTask, n), own: make([][]int, n),
 	}
-	if err := tell(a.repetitions(), r.findReplaced(), r.findDependencies(), r.check()); err != nil {
-		return boulder.Replacement{}, err
+	told := slices.Concat(a.repetitions(), r.findReplaced(), r.findDependencies())
+	if err := tell(told, problems(&boulder.Plan{Version: p.Version, Task: p.Task, SubTasks: r.joined(false)})); err != nil {
+		return made, err
 	}
 	r.rename()
 	r.inherit()
 	if r.repeats() {
-		return boulder.Replacement{}, errors.New("this is a plan that was tried before and did not work: find another way")
+		return made, errors.New("this is a plan that was tried before and did not work: find another way")
 	}
-	return r.result(), nil
+	made = boulder.Replacement{SubTasks: r.joined(true), Replaces: map[string]string{}}
+	for i, old := range r.replaces {
+		if old != nil {
+			made.Replaces[r.specs[i].ID] = old.ID
+		}
+	}
+	return made, nil
 }
 
 // replanner works one answer out. Sub-tasks of the answer go by their place in it until their ids are final.
 type replanner struct {
 	*answer
 	req      boulder.ReplanRequest
-	specs    []boulder.Spec
+	specs    []boulder.Spec     // DependsOn has what is old
 	replaces []*boulder.SubTask // of each spec; nil: none
 	own      [][]int            // dependencies of each spec on others of the answer
 	old      map[string]string  // ids of what a new sub-task may depend on: done or kept; to their subjects
+}
+
+// joined gives the new sub-tasks with what they depend on among themselves, and with what is old or without.
+func (r *replanner) joined(old bool) []boulder.Spec {
+	specs := slices.Clone(r.specs)
+	for i := range specs {
+		s := &specs[i]
+		if s.DependsOn = slices.Clone(s.DependsOn); !old {
+			s.DependsOn = nil
+		}
+		for _, j := range r.own[i] {
+			s.DependsOn = append(s.DependsOn, specs[j].ID)
+		}
+	}
+	return specs
 }
 
 // dependables are the done and kept sub-tasks that can still be waited for. What a replaced one depends on is either
@@ -71,14 +93,14 @@ func dependable(t boulder.SubTask) bool {
 }
 
 // findReplaced finds out what each new sub-task is a changed form of.
-func (r *replanner) findReplaced() []string {
-	var told, ids []string
+func (r *replanner) findReplaced() (told []string) {
+	var ids []string
 	for _, t := range r.req.Replaced {
 		ids = append(ids, t.ID)
 	}
 	for i, s := range r.SubTasks {
 		name := strings.TrimSpace(s.Replaces)
-		if name == "" || slices.Contains([]string{"none", "null", "-"}, strings.ToLower(name)) {
+		if slices.Contains([]string{"", "none", "null", "-"}, strings.ToLower(name)) {
 			continue
 		}
 		meant := slices.IndexFunc(r.req.Replaced, func(t boulder.SubTask) bool {
@@ -95,17 +117,29 @@ func (r *replanner) findReplaced() []string {
 }
 
 // findDependencies resolves what each new sub-task depends on.
-func (r *replanner) findDependencies() []string {
-	var told []string
+func (r *replanner) findDependencies() (told []string) {
+	oldIDs := slices.Sorted(maps.Keys(r.old))
+	may := "name new sub-tasks only"
+	if len(oldIDs) > 0 {
+		may = "name new sub-tasks, or of the old ones " + text.Cut(strings.Join(oldIDs, ", "), maxNote)
+	}
 	for i, s := range r.SubTasks {
+		id := r.specs[i].ID
 		for _, name := range said(s.DependsOn) {
-			own, old, ok := r.meant(i, name)
-			if !ok {
-				told = append(told, r.unknown(i, name))
-			}
+			own, old := r.meant(i, name, oldIDs)
 			addTo(&r.own[i], own...)
-			if old != "" {
+			replaced := r.replaces[i]
+			switch {
+			case own != nil:
+			case old != "":
 				addTo(&r.specs[i].DependsOn, old)
+			case r.answer.meant(name, r.specs) == id:
+				told = append(told, fmt.Sprintf("sub-task %q depends on itself: remove it from depends_on", id))
+			case replaced != nil && replaced.ID == name:
+				told = append(told, fmt.Sprintf("sub-task %q depends on %q, which it replaces: remove it from depends_on", id, name))
+			default:
+				told = append(told, fmt.Sprintf("sub-task %q depends on %q, which is neither new nor done nor kept: %s",
+					id, text.Cut(name, maxID), may))
 			}
 		}
 	}
@@ -114,71 +148,34 @@ func (r *replanner) findDependencies() []string {
 
 // meant gives what sub-task i calls name: new sub-tasks, or an old one. An id goes before a number or a subject. Who
 // depends on something that is replaced means what takes its place.
-func (r *replanner) meant(i int, name string) (own []int, old string, ok bool) {
-	given := func(j int) bool { return strings.TrimSpace(r.SubTasks[j].ID) == name }
-	if j := r.other(i, given); j >= 0 {
-		return []int{j}, "", true
-	}
-	if _, known := r.old[name]; known {
-		return nil, name, true
-	}
-	for j, t := range r.replaces {
-		if j != i && t != nil && t.ID == name {
-			own = append(own, j)
+func (r *replanner) meant(i int, name string, oldIDs []string) (own []int, old string) {
+	others := func(fits func(j int) bool) (all []int) {
+		for j := range r.specs {
+			if j != i && fits(j) {
+				all = append(all, j)
+			}
 		}
+		return all
 	}
-	if own != nil {
-		return own, "", true
+	if given := others(func(j int) bool { return strings.TrimSpace(r.SubTasks[j].ID) == name }); given != nil {
+		return given[:1], ""
+	}
+	if slices.Contains(oldIDs, name) {
+		return nil, name
+	}
+	if heirs := others(func(j int) bool { return r.replaces[j] != nil && r.replaces[j].ID == name }); heirs != nil {
+		return heirs, ""
 	}
 	id := r.answer.meant(name, r.specs)
-	if j := r.other(i, func(j int) bool { return r.specs[j].ID == id }); j >= 0 {
-		return []int{j}, "", true
+	if called := others(func(j int) bool { return r.specs[j].ID == id }); called != nil {
+		return called[:1], ""
 	}
-	for _, id := range r.oldIDs() {
+	for _, id := range oldIDs {
 		if subject := r.old[id]; subject != "" && strings.EqualFold(oneLine(subject), oneLine(name)) {
-			return nil, id, true
+			return nil, id
 		}
 	}
-	return nil, "", false
-}
-
-func (r *replanner) oldIDs() []string { return slices.Sorted(maps.Keys(r.old)) }
-
-// other finds the first sub-task of the answer that is not i and fits, or -1.
-func (r *replanner) other(i int, fits func(j int) bool) int {
-	for j := range r.specs {
-		if j != i && fits(j) {
-			return j
-		}
-	}
-	return -1
-}
-
-func (r *replanner) unknown(i int, name string) string {
-	if r.answer.meant(name, r.specs) == r.specs[i].ID {
-		return fmt.Sprintf("sub-task %q depends on itself: remove it from depends_on", r.specs[i].ID)
-	}
-	if old := r.replaces[i]; old != nil && old.ID == name {
-		return fmt.Sprintf("sub-task %q depends on %q, which it replaces: remove it from depends_on", r.specs[i].ID, name)
-	}
-	may := "name new sub-tasks only"
-	if len(r.old) > 0 {
-		may = "name new sub-tasks, or of the old ones " + text.Cut(strings.Join(r.oldIDs(), ", "), maxNote)
-	}
-	return fmt.Sprintf("sub-task %q depends on %q, which is neither new nor done nor kept: %s",
-		r.specs[i].ID, text.Cut(name, maxID), may)
-}
-
-// check looks at the new sub-tasks as at a plan of their own.
-func (r *replanner) check() []string {
-	p := &boulder.Plan{Version: boulder.PlanVersion, Task: "-", SubTasks: slices.Clone(r.specs)}
-	for i := range p.SubTasks {
-		p.SubTasks[i].DependsOn = nil
-		for _, j := range r.own[i] {
-			p.SubTasks[i].DependsOn = append(p.SubTasks[i].DependsOn, r.specs[j].ID)
-		}
-	}
-	return problems(p)
+	return nil, ""
 }
 
 var numbered = text.Regexp(`^(.+)-\d{1,4}$`)
@@ -200,25 +197,12 @@ func (r *replanner) rename() {
 	}
 }
 
-func (r *replanner) result() boulder.Replacement {
-	made := boulder.Replacement{SubTasks: r.specs, Replaces: map[string]string{}}
-	for i := range r.specs {
-		for _, j := range r.own[i] {
-			r.specs[i].DependsOn = append(r.specs[i].DependsOn, r.specs[j].ID)
-		}
-		if old := r.replaces[i]; old != nil {
-			made.Replaces[r.specs[i].ID] = old.ID
-		}
-	}
-	return made
-}
-
 // inherit keeps in force what a person may have written into the replaced sub-tasks.
 func (r *replanner) inherit() {
-	all := make([]int, len(r.specs))
-	for i := range all {
-		all[i] = i
-		if old := r.replaces[i]; old != nil {
+	var all []int
+	for i, old := range r.replaces {
+		all = append(all, i)
+		if old != nil {
 			s := &r.specs[i]
 			s.Model, s.Agent, s.Priority, s.DoneWhen = old.Model, old.Agent, old.Priority, slices.Clone(old.DoneWhen)
 			if old.Budget != nil {
@@ -226,18 +210,13 @@ func (r *replanner) inherit() {
 			}
 		}
 	}
-	mayStayRed, mustPass := map[string]bool{}, map[string]bool{}
+	var mayStayRed, mustPass []string
 	for i := range r.req.Replaced {
 		old := &r.req.Replaced[i]
-		for _, gate := range old.NoWorse {
-			mayStayRed[gate] = true
-		}
-		for _, gate := range old.Gates {
-			mustPass[gate] = true
-		}
 		if len(old.Gates)+len(old.NoWorse) == 0 {
 			continue
 		}
+		mayStayRed, mustPass = append(mayStayRed, old.NoWorse...), append(mustPass, old.Gates...)
 		heirs := slices.DeleteFunc(slices.Clone(all), func(j int) bool { return r.replaces[j] != old })
 		if len(heirs) == 0 {
 			heirs = all
@@ -252,11 +231,11 @@ func (r *replanner) inherit() {
 		s := &r.specs[i]
 		// A command that may stay red by a person's word does not become one that must pass by the model's.
 		s.Gates = slices.DeleteFunc(s.Gates, func(gate string) bool {
-			if !mayStayRed[gate] || mustPass[gate] {
-				return false
+			stays := slices.Contains(mayStayRed, gate) && !slices.Contains(mustPass, gate)
+			if stays {
+				addTo(&s.NoWorse, gate)
 			}
-			addTo(&s.NoWorse, gate)
-			return true
+			return stays
 		})
 		s.NoWorse = slices.DeleteFunc(s.NoWorse, func(gate string) bool { return slices.Contains(s.Gates, gate) })
 		nilIfEmpty(&s.Gates)
