@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -296,10 +297,10 @@ func TestCorruptRecordsAreNamed(t *testing.T) {
 		"missing event": {gone(bucketLog, logKey("id", 4)), "id/5"},
 		"last event":    {gone(bucketLog, logKey("id", 6)), "id/6"},
 		"future event": {func(tx *bolt.Tx) error {
-			return put(tx.Bucket(bucketLog), logKey("id", 2), []byte(`{"type":"from-the-future","seq":2}`))
+			return store(tx.Bucket(bucketLog), logKey("id", 2), `{"type":"from-the-future","seq":2}`)
 		}, "id/2"},
 		"item":     {overwrite(bucketList, []byte("id")), ""},
-		"snapshot": {func(tx *bolt.Tx) error { return put(tx.Bucket(bucketSnapshots), []byte("id"), []byte(`{"boulder":`)) }, ""},
+		"snapshot": {func(tx *bolt.Tx) error { return store(tx.Bucket(bucketSnapshots), []byte("id"), `{"boulder":3}`) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -399,6 +400,12 @@ func usedPages(t testing.TB, data []byte) (n int) {
 		return nil
 	})
 	return n
+}
+
+// store writes a record whose checksum is right.
+func store(b *bolt.Bucket, key []byte, text string) error {
+	_, err := new(DB).put(b, key, json.RawMessage(text))
+	return err
 }
 
 // overwrite makes a record unreadable.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
@@ -37,18 +39,22 @@ func (db *DB) Export(ctx context.Context, boulderID string) (Export, error) {
 		return Export{}, fmt.Errorf("export: %w", err)
 	}
 	x := Export{Version: exportVersion}
+	x.add(events)
+	return x, nil
+}
+
+func (x *Export) add(events []boulder.Event) {
 	for _, e := range events {
 		x.Events = append(x.Events, boulder.Logged{Event: e})
 	}
-	return x, nil
 }
 
 // State is what the events lead to. An error says why the export cannot be imported: the log does not begin with the
 // beginning, misses an event or has one that does not follow the others, or an id would be no safe name of a file. It
 // wraps [ErrBadExport].
 func (x *Export) State() (*boulder.State, error) {
-	if err := checkVersion(x.Version); err != nil {
-		return nil, err
+	if x.Version != exportVersion {
+		return nil, otherVersion(x.Version)
 	}
 	s := boulder.NewState()
 	for i := range x.Events {
@@ -98,14 +104,13 @@ func ReadExport(r io.Reader) (Export, error) {
 	var version struct {
 		Version *int `json:"manager_export"`
 	}
-	if err := json.Unmarshal(data, &version); err != nil {
+	switch err := json.Unmarshal(data, &version); {
+	case err != nil:
 		return Export{}, badExport("it is not JSON: %w", err)
-	}
-	if version.Version == nil {
+	case version.Version == nil:
 		return Export{}, badExport("it has no \"manager_export\", which says its version: it comes from another program")
-	}
-	if err := checkVersion(*version.Version); err != nil {
-		return Export{}, err
+	case *version.Version != exportVersion:
+		return Export{}, otherVersion(*version.Version)
 	}
 	var x Export
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -116,10 +121,7 @@ func ReadExport(r io.Reader) (Export, error) {
 	return x, nil
 }
 
-func checkVersion(found int) error {
-	if found == exportVersion {
-		return nil
-	}
+func otherVersion(found int) error {
 	return badExport("it has version %d, and this manager reads version %d: use the manager that wrote it, or a newer one",
 		found, exportVersion)
 }
@@ -129,4 +131,103 @@ var ErrBadExport = errors.New("the export cannot be imported")
 
 func badExport(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrBadExport, fmt.Errorf(format, args...))
+}
+
+// ErrExists is returned by [DB.Import] for a boulder whose id is taken.
+var ErrExists = errors.New("a boulder with this id is here already; nothing was imported")
+
+// Import stores a boulder as it is in an export, in one transaction; [DB.Export] then gives the same again. Errors wrap
+// [ErrExists], or [ErrBadExport] with what is wrong.
+func (db *DB) Import(ctx context.Context, x Export) error {
+	s, err := x.State()
+	if err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	events := make([]boulder.Event, len(x.Events))
+	for i := range x.Events {
+		events[i] = x.Events[i].Event
+	}
+	if err = db.commit(ctx, s, events, true); errors.Is(err, ErrConflict) {
+		err = ErrExists
+	}
+	if err != nil {
+		return fmt.Errorf("import boulder %s: %w", s.Boulder.ID, err)
+	}
+	return nil
+}
+
+// Adopt makes the boulder of an export one of the project that it is imported into, and returns its state and the project
+// it comes from. One that is not over becomes paused; its attempts that are at work end as lost, since nobody follows their
+// sessions from here: a resume gives each a fresh session, and does not count the lost one as a try. The same holds for what
+// waits for an answer: the blockers stayed where they came up, with their ids, so that it is asked again.
+//
+// project is an absolute directory, now the time of the events that say so. The export is unchanged after an error, which
+// wraps [ErrBadExport].
+func (x *Export) Adopt(project string, now time.Time) (s *boulder.State, from string, err error) {
+	if s, err = x.State(); err != nil {
+		return nil, "", err
+	}
+	events := slices.Clone(x.Events)
+	created := events[0].Body.(boulder.Created)
+	from, created.Boulder.Project = created.Boulder.Project, project
+	events[0].Body, s.Boulder.Project = created, project
+	if !s.Boulder.Status.Terminal() {
+		apply := func(body boulder.Body) {
+			if err == nil {
+				_, err = s.Apply(boulder.Event{Time: now, BoulderID: s.Boulder.ID, Body: body})
+			}
+		}
+		apply(boulder.TakenUp{}) // the time since it was left is nobody's work
+		for _, body := range append(lost(s), unanswerable(s)...) {
+			apply(body)
+		}
+		if s.Boulder.Status != boulder.Paused {
+			apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "imported"})
+		}
+	}
+	if err != nil {
+		return nil, "", badExport("boulder %s cannot be paused: %w", s.Boulder.ID, err)
+	}
+	x.Events = events
+	x.add(s.TakeEvents())
+	return s, from, nil
+}
+
+// lost ends the attempts that hold a slot, and books what their turns were seen to use. One that has asked for a replan
+// stays: its turn is over.
+func lost(s *boulder.State) []boulder.Body {
+	var bodies []boulder.Body
+	for _, o := range s.Live() {
+		ref := o.Attempt.AttemptRef
+		if r := s.Boulder.Replan; r != nil && r.AttemptRef == ref {
+			continue
+		}
+		if used := o.Running(); used != (boulder.Usage{}) {
+			bodies = append(bodies, boulder.UsageReport{
+				SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, Source: boulder.UsageAttempt, Model: o.Attempt.Model, Usage: used,
+			})
+		}
+		retry := boulder.Retry{
+			AttemptRef: ref, Status: boulder.AttemptLost, Uncounted: true, Next: ref.Attempt + 1,
+			Reason: "imported: its session stayed where it was",
+		}
+		if len(o.SubTask.AwaitedBy(ref.Attempt)) > 0 { // only a person sends that on without the answer
+			retry.Status, retry.Reason = boulder.AttemptCancelled, askedElsewhere
+		}
+		bodies = append(bodies, retry)
+	}
+	return bodies
+}
+
+const askedElsewhere = "imported: what it asked a person stayed where it was, and is asked again"
+
+// unanswerable lets parked sub-tasks go on that wait for an answer that nobody can give here.
+func unanswerable(s *boulder.State) []boulder.Body {
+	var bodies []boulder.Body
+	for _, t := range s.SubTasks {
+		if t.Parked && len(t.AwaitedBy(t.Attempts)) > 0 {
+			bodies = append(bodies, boulder.Reopened{SubTaskID: t.ID, Reason: askedElsewhere})
+		}
+	}
+	return bodies
 }

@@ -42,18 +42,15 @@ func shown(b *boulder.Boulder) Item {
 }
 
 // itemOf is [shown] without secrets. They are taken out before the request is cut: of a half of one nobody knows what it is.
-func (db *DB) itemOf(b *boulder.Boulder) (Item, error) {
-	record, err := json.Marshal([]string{b.Task, b.Reason})
-	if err != nil {
-		return Item{}, err
+func (db *DB) itemOf(b *boulder.Boulder) (item Item, err error) {
+	whole := shown(b)
+	whole.Task = b.Task
+	record, err := json.Marshal(whole)
+	if err == nil {
+		err = json.Unmarshal(db.clean(record), &item)
 	}
-	var texts []string
-	if err := json.Unmarshal(db.clean(record), &texts); err != nil || len(texts) != 2 {
-		return Item{}, fmt.Errorf("take secrets out of the request: %w", err)
-	}
-	item := shown(b)
-	item.Task, item.Reason = text.Cut(texts[0], maxListed), texts[1]
-	return item, nil
+	item.Task = text.Cut(item.Task, maxListed)
+	return item, err
 }
 
 // Listing returns all boulders as a list shows them, the newest first. With a joined error that names the ones that cannot
@@ -92,19 +89,16 @@ func listing(ctx context.Context, tx *bolt.Tx) (all []Item, err error) {
 	return all, errors.Join(append(faults, err)...)
 }
 
-var errNothingRun = fmt.Errorf("%w: nothing has been run here yet", boulder.ErrNotFound)
-
 // activeID is the boulder that was begun or taken up last, whether it is over or not. It is empty if nothing was run here.
 func activeID(tx *bolt.Tx) string {
-	id := string(tx.Bucket(bucketMeta).Get(keyActive))
-	if id == "" || !known(tx, id) {
-		return ""
+	if id := string(tx.Bucket(bucketMeta).Get(keyActive)); known(tx, id) {
+		return id
 	}
-	return id
+	return ""
 }
 
 func known(tx *bolt.Tx, id string) bool {
-	return tx.Bucket(bucketList).Get([]byte(id)) != nil || lastSeq(tx, id) > 0
+	return id != "" && (tx.Bucket(bucketList).Get([]byte(id)) != nil || lastSeq(tx, id) > 0)
 }
 
 // Resolve finds the boulder that the user means: by its id, or by a beginning or an end that no other id has. With "" it is
@@ -112,68 +106,65 @@ func known(tx *bolt.Tx, id string) bool {
 // [boulder.ErrNotFound] or an [AmbiguousError], or name what cannot be read as [CorruptError].
 func (db *DB) Resolve(ctx context.Context, ref string) (id string, err error) {
 	err = db.file.View(ctx, func(tx *bolt.Tx) error {
-		if id = ref; ref != "" && known(tx, ref) {
+		if known(tx, ref) {
+			id = ref
 			return nil
 		}
 		all, err := listing(ctx, tx)
-		if ref == "" {
-			id, err = unnamed(activeID(tx), all, err)
-			return err
+		if ref != "" {
+			all = slices.DeleteFunc(all, func(i Item) bool {
+				return !strings.HasPrefix(i.BoulderID, ref) && !strings.HasSuffix(i.BoulderID, ref)
+			})
+			return one(all, ref, &id, err)
 		}
-		var found []string
-		for i := range all {
-			if id := all[i].BoulderID; strings.HasPrefix(id, ref) || strings.HasSuffix(id, ref) {
-				found = append(found, id)
-			}
-		}
-		switch len(found) {
-		case 0:
-			return errors.Join(fmt.Errorf("%w: %q (see `manager list`)", boulder.ErrNotFound, ref), err)
-		case 1:
-			id = found[0]
+		active := activeID(tx)
+		archived := func(i Item) bool { return !i.ArchivedAt.IsZero() }
+		left := slices.DeleteFunc(slices.Clone(all), archived)
+		switch {
+		case active != "" && !slices.ContainsFunc(all, func(i Item) bool { return i.Active && archived(i) }):
+			id = active // if it cannot be read, whoever asks for more of it is told
 			return nil
+		case len(left) > 0:
+			id = left[0].BoulderID
+			return nil
+		case err == nil && len(all) > 0:
+			return ErrAllArchived
 		}
-		return &AmbiguousError{Ref: ref, Candidates: found}
+		return cmp.Or(err, fmt.Errorf("%w: nothing has been run here yet", boulder.ErrNotFound))
 	})
-	if err != nil {
-		return "", err
-	}
-	return id, nil
+	return id, err
 }
 
-// unnamed is the boulder that is meant where none is named; err says what of the list cannot be read.
-func unnamed(active string, all []Item, err error) (string, error) {
-	newest := slices.IndexFunc(all, func(i Item) bool { return i.ArchivedAt.IsZero() })
-	archived := func(i Item) bool { return i.BoulderID == active && !i.ArchivedAt.IsZero() }
-	switch {
-	case active != "" && !slices.ContainsFunc(all, archived):
-		return active, nil // if it cannot be read, whoever asks for more of it is told
-	case newest >= 0:
-		return all[newest].BoulderID, nil
-	case err == nil && len(all) > 0:
-		return "", ErrAllArchived
+// one gives the id of the only boulder that fits; err says what of the list cannot be read.
+func one(fit []Item, ref string, id *string, err error) error {
+	switch len(fit) {
+	case 0:
+		return errors.Join(fmt.Errorf("%w: %q (see `manager list`)", boulder.ErrNotFound, ref), err)
+	case 1:
+		*id = fit[0].BoulderID
+		return nil
 	}
-	return "", cmp.Or(err, errNothingRun)
+	found := &AmbiguousError{Ref: ref}
+	for _, i := range fit {
+		found.Candidates = append(found.Candidates, i.BoulderID)
+	}
+	return found
 }
 
 // NewestUnfinished returns the id of the boulder to go on with where none is named: the active one, or if that is over the
 // newest that is not. The error wraps [boulder.ErrNotFound] if all are over. Boulders that cannot be read are passed over,
 // and named if nothing else is found.
-func (db *DB) NewestUnfinished(ctx context.Context) (id string, err error) {
-	err = db.view(ctx, "find unfinished boulder", func(tx *bolt.Tx) error {
-		all, err := listing(ctx, tx)
-		for _, item := range all {
-			if !item.Status.Terminal() && (id == "" || item.Active) {
-				id = item.BoulderID
-			}
-		}
-		switch {
-		case id != "":
-			return nil
-		case all == nil && err != nil:
-			return err
-		}
-		return errors.Join(err, fmt.Errorf("%w: none is unfinished", boulder.ErrNotFound))
-	})
-	return id, err
+func (db *DB) NewestUnfinished(ctx context.Context) (string, error) {
+	all, err := db.Listing(ctx)
+	left := slices.DeleteFunc(slices.Clone(all), func(i Item) bool { return i.Status.Terminal() })
+	if i := slices.IndexFunc(left, func(i Item) bool { return i.Active }); i >= 0 {
+		return left[i].BoulderID, nil
+	}
+	switch {
+	case len(left) > 0:
+		return left[0].BoulderID, nil
+	case len(all) == 0 && err != nil:
+		return "", err
+	}
+	return "", errors.Join(err, fmt.Errorf("%w: none is unfinished", boulder.ErrNotFound))
 }

@@ -71,9 +71,14 @@ func sumOf(key, text []byte) string {
 	return fmt.Sprintf("\n%08x", crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, text))
 }
 
-// put stores JSON with its checksum.
-func put(b *bolt.Bucket, key, text []byte) error {
-	return b.Put(key, append(text, sumOf(key, text)...))
+// put stores a value as JSON, without secrets and with its checksum. size is that of the JSON.
+func (db *DB) put(b *bolt.Bucket, key []byte, v any) (size int, err error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return 0, err
+	}
+	text = db.clean(text)
+	return len(text), b.Put(key, append(text, sumOf(key, text)...))
 }
 
 var (

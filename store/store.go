@@ -8,11 +8,9 @@ package store
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -83,61 +81,42 @@ func (db *DB) commit(ctx context.Context, s *boulder.State, events []boulder.Eve
 	if id == "" || strings.Contains(id, "\x00") || len(events) == 0 {
 		return errors.New("the boulder has no id, or there is nothing to commit")
 	}
-	texts := make([][]byte, len(events))
-	for i, e := range events {
-		text, err := e.MarshalLog()
-		if err != nil {
-			return fmt.Errorf("event %d: %w", e.Seq, err)
-		}
-		texts[i] = db.clean(text)
-	}
 	item, err := db.itemOf(&s.Boulder)
 	if err != nil {
 		return err
 	}
-	return db.file.Update(ctx, func(tx *bolt.Tx) error {
+	return db.file.Update(ctx, func(tx *bolt.Tx) (err error) {
 		e := entryOf(tx, id)
 		log := tx.Bucket(bucketLog)
 		log.FillPercent = fillAppend
-		for i, text := range texts {
-			if e.Seq++; events[i].Seq != e.Seq {
-				return fmt.Errorf("event %d comes where %d is next: %w", events[i].Seq, e.Seq, ErrConflict)
+		for _, event := range events {
+			if e.Seq++; event.Seq != e.Seq {
+				return fmt.Errorf("event %d comes where %d is next: %w", event.Seq, e.Seq, ErrConflict)
 			}
-			if err := put(log, logKey(id, e.Seq), text); err != nil {
-				return err
+			size, err := db.put(log, logKey(id, e.Seq), boulder.Logged{Event: event})
+			if err != nil {
+				return fmt.Errorf("event %d: %w", event.Seq, err)
 			}
-			e.Behind += len(text)
-		}
-		e.Item = item
-		if s.Boulder.Status.Terminal() || e.Behind > max(e.Snapshot, leastSnapshot) {
-			// The next one who opens the boulder begins here.
-			text, err := json.Marshal(s.Snapshot())
+			e.Behind += size
+			switch event.Body.(type) {
+			case boulder.Created, boulder.TakenUp:
+				if !imported {
+					err = tx.Bucket(bucketMeta).Put(keyActive, []byte(id))
+				}
+			}
 			if err != nil {
 				return err
 			}
-			text = db.clean(text)
-			e.Snapshot, e.Behind = len(text), 0
-			if err := put(tx.Bucket(bucketSnapshots), []byte(id), text); err != nil {
+		}
+		e.Item = item
+		if s.Boulder.Status.Terminal() || e.Behind > max(e.Snapshot, leastSnapshot) {
+			e.Behind = 0 // the next one who opens the boulder begins here
+			if e.Snapshot, err = db.put(tx.Bucket(bucketSnapshots), []byte(id), s.Snapshot()); err != nil {
 				return err
 			}
 		}
-		taken := slices.ContainsFunc(events, func(e boulder.Event) bool {
-			switch e.Body.(type) {
-			case boulder.Created, boulder.TakenUp:
-				return true
-			}
-			return false
-		})
-		if taken && !imported {
-			if err := tx.Bucket(bucketMeta).Put(keyActive, []byte(id)); err != nil {
-				return err
-			}
-		}
-		text, err := json.Marshal(e)
-		if err != nil {
-			return err
-		}
-		return put(tx.Bucket(bucketList), []byte(id), text)
+		_, err = db.put(tx.Bucket(bucketList), []byte(id), e)
+		return err
 	})
 }
 
