@@ -94,5 +94,5 @@ func (w *world) checkReopened(p *process) {
 	if err != nil || len(last) != 1 {
 		w.violate("what was stored is still there", "%d events follow number %d, %v", len(last), len(w.events)-1, err)
 	}
-	w.disk = restored
+	p.found = restored
 }

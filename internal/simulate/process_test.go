@@ -40,6 +40,7 @@ type process struct {
 	// guarded by w.mu
 	torn    []byte // the file as a power cut leaves it
 	dead    bool
+	found   *boulder.State // what the database held, until somebody has asked for it or changed it
 	commits int
 	stopped time.Time
 	paused  time.Time // when an order said so; zero: it does not hold
@@ -139,6 +140,7 @@ func (s disk) Commit(ctx context.Context, state *boulder.State, events []boulder
 		return errCrash
 	}
 	p.commits++
+	p.found = nil
 	p.asked.Store(0)
 	p.w.note("process %d commits %d", p.number, p.commits)
 	hit := p.commits == p.fate.commit
@@ -174,6 +176,10 @@ func (s disk) Load(ctx context.Context, id string) (*boulder.State, error) {
 	defer s.p.w.mu.Unlock()
 	if s.p.dead {
 		return nil, errCrash
+	}
+	if found := s.p.found; found != nil {
+		s.p.found = nil
+		return found, nil
 	}
 	return s.p.db.Load(ctx, id)
 }
