@@ -27,8 +27,10 @@ func (s *State) starting(e *Event, o *Open, b Starting) error {
 	if o.SubTask.Status != SubTaskInProgress {
 		s.setSubTask(e, o.SubTask, SubTaskInProgress, "")
 	}
-	if len(s.working) > 1 {
-		for _, t := range s.working {
+	// An attempt of each that has begun is live, or in line again.
+	begun := func(t *SubTask) bool { return t.Status == SubTaskInProgress }
+	if working := filter(s.SubTasks, begun); len(working) > 1 {
+		for _, t := range working {
 			t.Shared = true
 		}
 	}
@@ -302,14 +304,25 @@ func (s *State) subTaskDone(e *Event, b SubTaskDone) error {
 	return nil
 }
 
-// release queues the dependents that waited for this sub-task only.
-func (s *State) release(e *Event, done *SubTask) {
-	for _, id := range done.Blocks {
-		if t := s.byID[id]; t.Status == SubTaskPending && s.ready(t) {
-			s.enqueue(e, t)
+// release queues the dependents that waited for this sub-task only. It also takes back what the end of the sub-task did to
+// those that depend on it, near or far, where nothing else is in their way.
+func (s *State) release(e *Event, t *SubTask) {
+	for todo := []*SubTask{t}; len(todo) > 0; todo = todo[1:] {
+		for _, id := range todo[0].Blocks {
+			d := s.byID[id]
+			if d.Status == SubTaskBlocked && !d.Parked && !slices.ContainsFunc(d.DependsOn, s.hopeless) {
+				s.setSubTask(e, d, SubTaskPending, "")
+				todo = append(todo, d)
+			}
+			if d.Status == SubTaskPending && s.open[id] == nil && s.ready(d) {
+				s.enqueue(e, d)
+			}
 		}
 	}
 }
+
+// hopeless reports whether what depends on a sub-task can never run, as things are.
+func (s *State) hopeless(id string) bool { return s.byID[id].hopeless() }
 
 // block marks everything that depends on a failed sub-task, near or far, and returns the ids in plan order.
 func (s *State) block(e *Event, failed *SubTask) []string {

@@ -75,7 +75,7 @@ func (s *State) reopened(e *Event, b Reopened) error {
 	if s.ready(t) { // else it was cancelled before its turn came
 		s.enqueue(e, t)
 	}
-	s.unblock(e, t)
+	s.release(e, t)
 	return nil
 }
 
@@ -86,29 +86,6 @@ func (s *State) undoable(t *SubTask) error {
 		return fmt.Errorf("sub-task %q is %s, and a replan is being made", t.ID, t.Status)
 	}
 	return nil
-}
-
-// unblock takes back what the end of a sub-task did to those that depend on it, near or far, where nothing else is in
-// their way.
-func (s *State) unblock(e *Event, t *SubTask) {
-	for todo := []*SubTask{t}; len(todo) > 0; todo = todo[1:] {
-		for _, id := range todo[0].Blocks {
-			d := s.byID[id]
-			if d.Status != SubTaskBlocked || d.Parked || !s.hopeful(d) {
-				continue
-			}
-			s.setSubTask(e, d, SubTaskPending, "")
-			if s.ready(d) {
-				s.enqueue(e, d)
-			}
-			todo = append(todo, d)
-		}
-	}
-}
-
-// hopeful reports whether everything that a sub-task depends on has completed or still can.
-func (s *State) hopeful(t *SubTask) bool {
-	return !slices.ContainsFunc(t.DependsOn, func(id string) bool { return s.byID[id].hopeless() })
 }
 
 // hopeless reports whether what depends on the sub-task can never run, as things are.
@@ -147,7 +124,6 @@ func (s *State) dropped(e *Event, b SubTaskDone) error {
 	s.setSubTask(e, t, b.Status, b.Summary)
 	if b.Status == SubTaskSkipped {
 		s.release(e, t)
-		s.unblock(e, t)
 		return nil
 	}
 	b.Blocked = s.block(e, t)

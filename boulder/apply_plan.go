@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/bouldermgr/manager/internal/dag"
 )
 
 func (s *State) created(e *Event, b Created) error {
@@ -112,9 +114,9 @@ func (s *State) add(e *Event, subTasks []*SubTask) {
 func (s *State) newSubTasks(
 	e *Event, rev PlanRevision, specs []Spec, approved func(gate string) bool, model string,
 ) ([]*SubTask, error) {
-	fresh, all := make(map[string]*SubTask, len(specs)), make([]*SubTask, 0, len(specs))
+	given, all := map[string]bool{}, make([]*SubTask, 0, len(specs))
 	for i, spec := range specs {
-		if spec.ID == "" || fresh[spec.ID] != nil || s.byID[spec.ID] != nil {
+		if spec.ID == "" || given[spec.ID] || s.byID[spec.ID] != nil {
 			return nil, fmt.Errorf("sub-task id %q is empty or given twice", spec.ID)
 		}
 		if err := spec.Budget.Validate(); err != nil {
@@ -133,10 +135,10 @@ func (s *State) newSubTasks(
 		if err := s.setDone(t, &rev.Plan); err != nil {
 			return nil, err
 		}
-		fresh[t.ID] = t
+		given[t.ID] = true
 		all = append(all, t)
 	}
-	return all, s.checkDependencies(all, fresh)
+	return all, s.checkDependencies(all)
 }
 
 // setGates gives a new sub-task its gates: those of the plan that may run, and those of the configuration.
@@ -157,41 +159,25 @@ func (s *State) setGates(t *SubTask, spec Spec, approved func(gate string) bool)
 }
 
 // checkDependencies refuses dependencies with which something could never run.
-func (s *State) checkDependencies(all []*SubTask, fresh map[string]*SubTask) error {
-	const begun, ok = 1, 2
-	looked := make(map[string]int, len(all))
-	var look func(t *SubTask) error
-	look = func(t *SubTask) error {
-		switch looked[t.ID] {
-		case begun:
-			return fmt.Errorf("sub-task %q can never run: its dependencies form a cycle", t.ID)
-		case ok:
-			return nil
-		}
-		looked[t.ID] = begun
-		named := make(map[string]bool, len(t.DependsOn))
+func (s *State) checkDependencies(all []*SubTask) error {
+	nodes := make([]dag.Node[string], len(all))
+	for i, t := range all {
+		nodes[i] = dag.Node[string]{ID: t.ID, DependsOn: t.DependsOn}
 		for _, id := range t.DependsOn {
-			old := s.byID[id]
-			switch {
-			case named[id]:
-				return fmt.Errorf("sub-task %q names the dependency %q twice", t.ID, id)
-			case fresh[id] != nil:
-				if err := look(fresh[id]); err != nil {
-					return err
-				}
-			case old == nil:
-				return fmt.Errorf("sub-task %q depends on %q, which is not in the plan", t.ID, id)
-			case old.hopeless() || old.Status == SubTaskBlocked:
+			if old := s.byID[id]; old != nil && (old.hopeless() || old.Status == SubTaskBlocked) {
 				return fmt.Errorf("sub-task %q depends on %q, which is %s", t.ID, id, old.Status)
 			}
-			named[id] = true
 		}
-		looked[t.ID] = ok
-		return nil
 	}
-	for _, t := range all {
-		if err := look(t); err != nil {
-			return err
+	for _, f := range dag.Check(nodes) {
+		t := all[f.Node]
+		switch id := t.DependsOn[f.Edge]; {
+		case f.Kind == dag.Repeated:
+			return fmt.Errorf("sub-task %q names the dependency %q twice", t.ID, id)
+		case f.Kind != dag.Unknown:
+			return fmt.Errorf("sub-task %q can never run: its dependencies form a cycle", t.ID)
+		case s.byID[id] == nil:
+			return fmt.Errorf("sub-task %q depends on %q, which is not in the plan", t.ID, id)
 		}
 	}
 	return nil

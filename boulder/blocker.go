@@ -9,10 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// BlockerCategory says what kind of thing a blocker is about. The values are those of the seed document.
+// BlockerCategory says what kind of thing a blocker is about.
 type BlockerCategory string
 
-// The categories.
 const (
 	BlockerPermission   BlockerCategory = "permission"
 	BlockerArchitecture BlockerCategory = "architecture"
@@ -61,23 +60,19 @@ type Blocker struct {
 	Options         []string `json:"options,omitempty"`
 	ChosenOption    string   `json:"chosen_option,omitempty"`
 	ChosenReasoning string   `json:"chosen_reasoning,omitempty"`
-	// Ask is what OpenCode wanted to ask a person; nil where the agent called the blocker tool.
-	Ask *Ask `json:"ask,omitempty"`
+	Ask             *Ask     `json:"ask,omitempty"` // what OpenCode asked; nil where the agent called the blocker tool
 
-	Status BlockerStatus `json:"status"`
-	Answer string        `json:"answer,omitempty"`
-	// Allowed: the answer gives the permission that was asked for, for the rest of the sub-task.
-	Allowed bool `json:"allowed,omitempty"`
-	// Until: a person may still give the answer to the session that waits for it; then it is diverted.
-	Until     time.Time `json:"until,omitzero"`
-	CreatedAt time.Time `json:"created_at"`
-	SettledAt time.Time `json:"settled_at,omitzero"`
+	Status    BlockerStatus `json:"status"`
+	Answer    string        `json:"answer,omitempty"`
+	Allowed   bool          `json:"allowed,omitempty"` // the permission that was asked for is given, for the rest of the sub-task
+	Until     time.Time     `json:"until,omitzero"`    // so long the session waits for a person's answer; then it is diverted
+	CreatedAt time.Time     `json:"created_at"`
+	SettledAt time.Time     `json:"settled_at,omitzero"`
 }
 
 // AskKind is what OpenCode asks a person for.
 type AskKind string
 
-// The kinds.
 const (
 	AskPermission AskKind = "permission"
 	AskQuestion   AskKind = "question"
@@ -91,16 +86,14 @@ type Ask struct {
 	Permission string   `json:"permission,omitempty"`
 	Patterns   []string `json:"patterns,omitempty"`
 	// Tool and Arguments are of the call that waited for it, where it is known.
-	Tool      string `json:"tool,omitempty"`
-	Arguments string `json:"arguments,omitempty"`
-	// Reply is what the agent got.
-	Reply AskReply `json:"reply"`
+	Tool      string   `json:"tool,omitempty"`
+	Arguments string   `json:"arguments,omitempty"`
+	Reply     AskReply `json:"reply"` // what the agent got
 }
 
 // AskReply is how an ask was answered.
 type AskReply string
 
-// The replies.
 const (
 	ReplyDiverted AskReply = "diverted" // refused, with the word to go on with something else
 	ReplyAllowed  AskReply = "allowed"
@@ -114,8 +107,7 @@ type BlockerScope struct {
 	SubTaskID string
 	Attempt   int
 	SessionID string
-	// Diverted is that of the boulder.
-	Diverted bool
+	Diverted  bool // of the boulder
 }
 
 // Scope is where the blocker came up.

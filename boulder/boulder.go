@@ -5,7 +5,7 @@
 // events is all that a store has to keep; a [Snapshot] saves applying the whole of it. [State.Check] says whether the
 // records agree with each other.
 //
-// The package imports only the standard library, so that every other package can speak its words.
+// The package imports nothing but the standard library and internal/dag, so that every other package can speak its words.
 package boulder
 
 import "time"
@@ -16,30 +16,23 @@ import "time"
 type Status string
 
 const (
-	// Planning: the Task Ledger is being asked for a plan. Entered by [Created] when the request has no plan yet. A
-	// crash leaves nothing but the request; a resume plans again.
+	// Planning: the Task Ledger is being asked. Entered by [Created]. A crash leaves the request; a resume plans again.
 	Planning Status = "planning"
-	// AwaitingApproval: a plan exists and a person has not yet agreed to it. Entered by [Planned]. A crash leaves the
-	// plan; a resume asks again.
+	// AwaitingApproval: nobody has agreed to the plan yet. Entered by [Planned]. A crash leaves the plan; a resume asks again.
 	AwaitingApproval Status = "awaiting_approval"
 	// Running: sub-tasks are dispatched. Entered by [Decomposed], and by [StatusChanged] on a resume. A crash leaves
 	// live attempts, which a resume picks up where they were.
 	Running Status = "running"
-	// Paused: nothing is dispatched until somebody resumes; Reason says why. Entered by [StatusChanged] when a person
-	// pauses, after an interrupt, or after a fault that ends the run without ending the work (a wrong key). Turns that
-	// are at work may end meanwhile. A crash leaves it paused.
+	// Paused: nothing is dispatched until the user resumes; Reason says why. Entered by [StatusChanged]: the user paused, an
+	// interrupt, a fault that ends the run but not the work (a wrong key). Turns at work may end meanwhile.
 	Paused Status = "paused"
-	// Synthesizing: no sub-task is ready or live; the answer is being put together. Entered by [StatusChanged]. A
-	// crash loses nothing: the answer is built from stored records.
+	// Synthesizing: no sub-task is ready or live; the answer is built, from stored records. Entered by [StatusChanged].
 	Synthesizing Status = "synthesizing"
-	// Completed: every sub-task is completed or skipped. Terminal.
+	// Completed: every sub-task is completed or skipped. Terminal, as are the others below.
 	Completed Status = "completed"
-	// Partial: some sub-tasks completed, others failed or are blocked by one that did. Terminal.
-	Partial Status = "partial"
-	// Failed: no sub-task completed. Terminal.
-	Failed Status = "failed"
-	// Cancelled: a person ended it. Terminal.
-	Cancelled Status = "cancelled"
+	Partial   Status = "partial"   // some sub-tasks completed, others failed or are blocked by one that did
+	Failed    Status = "failed"    // no sub-task completed
+	Cancelled Status = "cancelled" // by the user
 )
 
 // Terminal reports whether the status never changes again.
@@ -49,13 +42,12 @@ func (s Status) Terminal() bool {
 
 // Boulder is the head record: what was asked, where, and how far it has come. The parts are records of their own.
 type Boulder struct {
-	ID     string `json:"id"`
-	Task   string `json:"task"`           // the request, verbatim
-	Goal   string `json:"goal,omitempty"` // one line, from the Task Ledger
-	Status Status `json:"status"`
-	Reason string `json:"reason,omitempty"` // why it is in this status, for people
-	// WaitsFor is the parked sub-task for which it is paused; empty: it is paused for something else, or not paused.
-	WaitsFor string `json:"waits_for,omitempty"`
+	ID       string `json:"id"`
+	Task     string `json:"task"`           // the request, verbatim
+	Goal     string `json:"goal,omitempty"` // one line, from the Task Ledger
+	Status   Status `json:"status"`
+	Reason   string `json:"reason,omitempty"`    // why it is in this status, for people
+	WaitsFor string `json:"waits_for,omitempty"` // the parked sub-task for which it is paused
 
 	Project  string `json:"project"`        // absolute path of the directory the sub-tasks work on
 	Base     string `json:"base,omitempty"` // commit of the project when the plan was made; empty outside git
@@ -64,35 +56,26 @@ type Boulder struct {
 	Constraints []string `json:"constraints,omitempty"` // of the user, before a plan takes them over
 	PlanMode    PlanMode `json:"plan_mode,omitempty"`
 
-	AskReplans bool `json:"ask_replans,omitempty"` // a person is to be asked before a replan is adopted
-
-	// Diverted: blockers are recorded, and the agents go on without an answer. A person's switch goes before it.
-	Diverted bool `json:"diverted,omitempty"`
-
-	// Gates and NoWorse are a person's configuration: gates of every sub-task, besides its own.
-	Gates   []string `json:"gates,omitempty"`
-	NoWorse []string `json:"no_worse,omitempty"`
+	AskReplans bool     `json:"ask_replans,omitempty"` // a person is to be asked before a replan is adopted
+	Diverted   bool     `json:"diverted,omitempty"`    // blockers are recorded, and the agents go on; the user's switch goes before it
+	Gates      []string `json:"gates,omitempty"`       // of the configuration: of every sub-task, besides its own
+	NoWorse    []string `json:"no_worse,omitempty"`    // the same, for gates that may stay as red as before
 
 	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any ([DoneWords]). Empty: the judge
 	// alone. Checks are the commands behind them; without Tests, a sub-task that is done when tests pass is refused.
 	DoneWhen []string `json:"done_when,omitempty"`
 	Checks   Checks   `json:"checks,omitzero"`
-	// Loop keeps the session of the one sub-task going until its criteria hold, within these bounds. There are no replans
-	// then, and a fresh session only where the old one is of no use any more. Nil: it is no loop.
-	Loop *Loop `json:"loop,omitempty"`
-
-	// Baseline is how commands of no_worse went at their best in this run, from before the first sub-task that has them.
-	Baseline []Gate `json:"baseline,omitempty"`
+	Loop     *Loop    `json:"loop,omitempty"`     // nil: it is no loop
+	Baseline []Gate   `json:"baseline,omitempty"` // the best runs of commands of no_worse, from before the first sub-task that has them
 
 	Model       string `json:"model,omitempty"`        // default model of the sub-tasks, provider/model
 	LedgerModel string `json:"ledger_model,omitempty"` // model of the two ledgers, provider/model
 
 	Budget *Budget `json:"budget,omitempty"` // of the run; stored, so a resume does not refill it
 	// Worked is the wall clock of the run so far, nanoseconds: while it was running, and a process was at it.
-	Worked  time.Duration `json:"worked,omitempty"`
-	ClockAt time.Time     `json:"clock_at,omitzero"` // when Worked was last added to
-	// Attempts counts the attempts that were started.
-	Attempts int `json:"attempts,omitempty"`
+	Worked   time.Duration `json:"worked,omitempty"`
+	ClockAt  time.Time     `json:"clock_at,omitzero"`  // when Worked was last added to
+	Attempts int           `json:"attempts,omitempty"` // that were started
 
 	// Turns and TurnUsage count the ended turns of agents and what they used: what a turn is expected to use.
 	Turns     int64 `json:"turns,omitempty"`
@@ -106,14 +89,11 @@ type Boulder struct {
 	NewFacts  []string            `json:"new_facts,omitempty"` // that judges noted, oldest first; at most 30
 	Warned    []string            `json:"warned,omitempty"`    // budgets whose soft warning was given
 
-	// Left are sessions whose agents may be at work although their attempts have ended, see [SessionLeft].
-	Left []LeftSession `json:"left,omitempty"`
-
-	Notes  []Note `json:"notes,omitempty"` // of people, oldest first; at most 30
-	Tally  Tally  `json:"tally"`           // of the sub-tasks
-	ForkOf *Fork  `json:"fork_of,omitempty"`
-	// ArchivedAt is when it was put out of sight of `manager list`; zero: it is not.
-	ArchivedAt time.Time `json:"archived_at,omitzero"`
+	Left       []LeftSession `json:"left,omitempty"`  // sessions that may be at work although their attempts have ended
+	Notes      []Note        `json:"notes,omitempty"` // of the user, oldest first; at most 30
+	Tally      Tally         `json:"tally"`           // of the sub-tasks
+	ForkOf     *Fork         `json:"fork_of,omitempty"`
+	ArchivedAt time.Time     `json:"archived_at,omitzero"` // when it was put out of sight of `manager list`
 
 	Usage     Usage     `json:"usage"` // of everything: attempts and ledger calls
 	Summary   string    `json:"summary,omitempty"`
@@ -122,7 +102,7 @@ type Boulder struct {
 	Seq       uint64    `json:"seq"` // number of the last event
 }
 
-// LeftSession is a session that has to be stopped before anything else is run.
+// LeftSession is a session that has to be stopped before anything else is run, see [SessionLeft].
 type LeftSession struct {
 	AttemptRef
 	SessionID string `json:"session_id"`
@@ -148,16 +128,14 @@ const (
 // Usage is what models were paid for. Tokens are counts; Input includes what was read from a cache, Output includes
 // reasoning.
 type Usage struct {
-	Input      int64 `json:"input"`
-	CacheRead  int64 `json:"cache_read,omitempty"`
-	CacheWrite int64 `json:"cache_write,omitempty"`
-	Output     int64 `json:"output"`
-	Reasoning  int64 `json:"reasoning,omitempty"`
-	Calls      int64 `json:"calls"` // model calls (ledgers) and steps (agents)
-	// Cost is in US dollars. Where the price of a call is not known the call adds to Unpriced instead, so a sum is
-	// never a guess.
-	Cost     float64 `json:"cost"`
-	Unpriced int64   `json:"unpriced,omitempty"`
+	Input      int64   `json:"input"`
+	CacheRead  int64   `json:"cache_read,omitempty"`
+	CacheWrite int64   `json:"cache_write,omitempty"`
+	Output     int64   `json:"output"`
+	Reasoning  int64   `json:"reasoning,omitempty"`
+	Calls      int64   `json:"calls"`              // model calls (ledgers) and steps (agents)
+	Cost       float64 `json:"cost"`               // US dollars
+	Unpriced   int64   `json:"unpriced,omitempty"` // calls of unknown price: they are not in Cost, so that no sum is a guess
 }
 
 // Add returns the sum of both.
@@ -180,11 +158,10 @@ type Replanning struct {
 	AttemptRef
 	Reason string `json:"reason"`
 	// Replaces are the ids of the sub-tasks that the new ones stand in for, in plan order.
-	Replaces []string `json:"replaces"`
-	Troubles int      `json:"troubles,omitempty"` // faults in a row while asking
-	Fault    string   `json:"fault,omitempty"`    // the newest of them
-	// NotBefore is the end of the back-off after such a fault.
-	NotBefore time.Time `json:"not_before,omitzero"`
+	Replaces  []string  `json:"replaces"`
+	Troubles  int       `json:"troubles,omitempty"`  // faults in a row while asking
+	Fault     string    `json:"fault,omitempty"`     // the newest of them
+	NotBefore time.Time `json:"not_before,omitzero"` // the end of the back-off after it
 }
 
 // Cooldown is the state of a model that answered with a rate limit or an overload.

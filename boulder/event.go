@@ -43,13 +43,11 @@ type Decomposed struct {
 
 	Plan PlanRevision `json:"plan,omitzero" log:"only"`
 	// GatesApproved: a person (plan file, answer at the prompt) or the configuration allows the plan's gates to run.
-	GatesApproved bool `json:"gates_approved"`
-	// Model is for sub-tasks for which neither they nor the plan name one.
-	Model string `json:"model,omitempty"`
-	// Inherited are the sub-tasks of a fork that the original completed, with what depends on none but such.
-	Inherited []string `json:"inherited,omitempty"`
-	// Results are what they came to.
-	Results map[string]Inherited `json:"results,omitempty" log:"only"`
+	GatesApproved bool     `json:"gates_approved"`
+	Model         string   `json:"model,omitempty"`     // of sub-tasks for which neither they nor the plan name one
+	Inherited     []string `json:"inherited,omitempty"` // sub-tasks of a fork that the original completed, and all before them
+
+	Results map[string]Inherited `json:"results,omitempty" log:"only"` // what they came to
 }
 
 // PlannedIn is a sub-task as the event log shows it.
@@ -62,20 +60,16 @@ type PlannedIn struct {
 
 // StatusChanged moves the boulder itself.
 type StatusChanged struct {
-	Status Status `json:"status"`
-	Reason string `json:"reason,omitempty"`
-	// SubTaskID is the parked sub-task for which a boulder is paused; empty: it is paused for something else.
-	SubTaskID string `json:"sub_task_id,omitempty"`
+	Status    Status `json:"status"`
+	Reason    string `json:"reason,omitempty"`
+	SubTaskID string `json:"sub_task_id,omitempty"` // the parked sub-task for which it is paused, if it is for one
 }
 
 // TakenUp says that a process goes on with a boulder that another one left. The time between them is not counted.
 type TakenUp struct {
-	// LedgerModel is that of the process that goes on; empty: the same.
-	LedgerModel string `json:"ledger_model,omitempty"`
-	// Diverted makes it a diverted one from now on, see [Boulder.Diverted].
-	Diverted bool `json:"diverted,omitempty"`
-	// Iterations is the bound of a loop from now on; 0: it stays as it is.
-	Iterations int `json:"iterations,omitempty"`
+	LedgerModel string `json:"ledger_model,omitempty"` // of the process that goes on; empty: the same
+	Diverted    bool   `json:"diverted,omitempty"`     // from now on
+	Iterations  int    `json:"iterations,omitempty"`   // the bound of a loop from now on; 0: it stays as it is
 }
 
 // ClockMoved says that the wall clock went on by more, or by less, than time has passed for the process: the machine slept,
@@ -108,8 +102,7 @@ type TurnSent struct {
 	Kind      TurnKind `json:"kind"`
 	MessageID string   `json:"message_id"`
 	Resume    bool     `json:"resume,omitempty"` // the one resume prompt of this turn
-	// ToldUpTo is that of the job's turn, see [Turn.ToldUpTo].
-	ToldUpTo uint64 `json:"heard,omitempty"`
+	ToldUpTo  uint64   `json:"heard,omitempty"`  // that of the job's turn
 }
 
 // Nudged says that a prompt is about to be sent into the running turn, because it seems to be stuck. It is committed
@@ -129,9 +122,8 @@ type SubTaskProgress struct {
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 	TodosDone  int         `json:"todos_done,omitempty"`
 	TodosTotal int         `json:"todos_total,omitempty"`
-	Usage      Usage       `json:"usage"` // of this turn so far
-	// Notice: somebody should see it who does not look at every step: a wait for a provider, a refused permission.
-	Notice bool `json:"notice,omitempty"`
+	Usage      Usage       `json:"usage"`            // of this turn so far
+	Notice     bool        `json:"notice,omitempty"` // worth showing beside the steps: a wait for a provider, a refused permission
 }
 
 // TurnEnded hands in what a turn left behind. It is committed before anything follows from the verdict.
@@ -140,7 +132,7 @@ type TurnEnded struct {
 	Turn     int      `json:"turn"`
 	Ended    Ended    `json:"ended"`
 	Evidence Evidence `json:"evidence,omitzero" log:"only"`
-	// Cooldown is what became of the attempt's model, because it answered; nil: nothing.
+	// Cooldown is what became of that of the attempt's model, because it answered; nil: nothing.
 	Cooldown *Cooldown `json:"cooldown,omitempty" log:"only"`
 }
 
@@ -154,8 +146,7 @@ type GateRun struct {
 	Output   string `json:"output,omitempty"`   // the tail, of a gate that did not pass
 	TimedOut bool   `json:"timed_out,omitempty"`
 	Millis   int64  `json:"duration_ms"`
-	// Final: it ran once more on the files that all sub-tasks left behind.
-	Final bool `json:"final,omitempty"`
+	Final    bool   `json:"final,omitempty"` // it ran once more on the files that all sub-tasks left behind
 }
 
 // NewGateRun is the event of a run of a gate of t.
@@ -175,10 +166,9 @@ type Judged struct {
 	AttemptRef
 	Turn    int     `json:"turn"`
 	Verdict Verdict `json:"verdict"`
-	// Stalls becomes that of the sub-task.
-	Stalls int `json:"stalls,omitempty" log:"only"`
-	// Cooldown is what became of the ledger's model, because it answered; nil: nothing.
-	Cooldown *Cooldown `json:"cooldown,omitempty" log:"only"`
+
+	Stalls   int       `json:"stalls,omitempty" log:"only"`   // becomes that of the sub-task
+	Cooldown *Cooldown `json:"cooldown,omitempty" log:"only"` // as in [TurnEnded], of the ledger's model
 }
 
 // Continuation tells the same session to go on.
@@ -188,10 +178,9 @@ type Continuation struct {
 	Remaining []string `json:"remaining"`
 	Turn      int      `json:"turn"` // the one that this begins
 	Prompt    string   `json:"prompt,omitempty" log:"only"`
-	// Track becomes that of the sub-task; empty: it stays as it is.
-	Track json.RawMessage `json:"track,omitempty" log:"only"`
-	// NotBefore is the end of a wait before the prompt, if there is one.
-	NotBefore time.Time `json:"not_before,omitzero"`
+
+	Track     json.RawMessage `json:"track,omitempty" log:"only"` // becomes that of the sub-task; empty: it stays as it is
+	NotBefore time.Time       `json:"not_before,omitzero"`        // the end of a wait before the prompt, if there is one
 }
 
 // Retry ends an attempt without success and queues the next one in a fresh session.
@@ -202,8 +191,8 @@ type Retry struct {
 	Uncounted  bool          `json:"uncounted"`                   // the ended attempt is not a try (lost)
 	Next       int           `json:"next"`                        // number of the queued attempt
 	Digest     string        `json:"digest,omitempty" log:"only"` // of the failure, for the next brief
-	// Track is as in [Continuation].
-	Track json.RawMessage `json:"track,omitempty" log:"only"`
+
+	Track json.RawMessage `json:"track,omitempty" log:"only"` // as in [Continuation]
 }
 
 // Trouble is a fault that is not the agent's: the attempt stays where it is and is taken up again at NotBefore.
@@ -212,12 +201,10 @@ type Trouble struct {
 	Kind      TroubleKind `json:"kind,omitempty"`
 	Reason    string      `json:"reason"`
 	NotBefore time.Time   `json:"not_before"`
-	// Uncounted: it is a wait that a provider asked for, and does not count towards giving up.
-	Uncounted bool `json:"uncounted,omitempty"`
+	Uncounted bool        `json:"uncounted,omitempty"` // a wait that a provider asked for: it does not count towards giving up
 }
 
-// Cooled makes a model wait: no prompt goes to it before Until, and fewer attempts at once use it until answers come
-// again. It does not stop other models.
+// Cooled makes a model wait: no prompt goes to it before Until, and fewer attempts at once use it until answers come again.
 type Cooled struct {
 	Model  string    `json:"model"`
 	Until  time.Time `json:"until"`
@@ -253,11 +240,10 @@ type Replanned struct {
 	Changed    []Change    `json:"changed"`
 	Removed    []string    `json:"removed"` // ids of sub-tasks that nothing took the place of
 
-	Plan PlanRevision `json:"plan,omitzero" log:"only"`
-	// SubTasks are the new ones.
-	SubTasks []Spec `json:"sub_tasks,omitempty" log:"only"`
-	// GatesApproved: their gates may run.
-	GatesApproved bool `json:"gates_approved"`
+	Plan     PlanRevision `json:"plan,omitzero" log:"only"`
+	SubTasks []Spec       `json:"sub_tasks,omitempty" log:"only"` // the new ones
+
+	GatesApproved bool `json:"gates_approved"` // their gates may run
 }
 
 // Change is a sub-task that a replan put in the place of another.
@@ -286,23 +272,19 @@ type BudgetWarning struct {
 	Limit     float64 `json:"limit"`
 }
 
-// Parked ends an attempt because the sub-task needs a person: it is blocked, what does not depend on it goes on.
-//
-// The attempt ends as cancelled, and is not a try.
+// Parked ends an attempt, as cancelled and not a try, because the sub-task needs a person: it is blocked, what does not depend
+// on it goes on.
 type Parked struct {
 	AttemptRef
-	Reason string `json:"reason"`
-	Digest string `json:"digest,omitempty" log:"only"` // for the next brief
-	// Awaits are the blockers without whose answers it cannot continue.
-	Awaits []string `json:"awaits,omitempty"`
-	// AtLimit: a loop has had all its turns. It goes on when it gets more.
-	AtLimit bool `json:"at_limit,omitempty"`
-	// Program is what a gate needs and the shell does not find. The sub-task goes on when it is installed.
-	Program string `json:"program,omitempty"`
+	Reason  string   `json:"reason"`
+	Digest  string   `json:"digest,omitempty" log:"only"` // for the next brief
+	Awaits  []string `json:"awaits,omitempty"`            // blockers without whose answers it cannot continue
+	AtLimit bool     `json:"at_limit,omitempty"`          // a loop has had all its turns; it goes on when it gets more
+	Program string   `json:"program,omitempty"`           // what a gate needs and is not found; it goes on when that is there
 }
 
-// SessionLeft says that an order ended an attempt while its agent was at work, or may have been: it may still be until it is
-// Stopped. It may come after the end of the boulder.
+// SessionLeft says that an order ended an attempt whose agent may be at work until it is Stopped. It may come after the end of
+// the boulder.
 type SessionLeft struct {
 	AttemptRef
 	SessionID string `json:"session_id"`
@@ -313,8 +295,8 @@ type SessionLeft struct {
 type Unparked struct {
 	SubTaskID string `json:"sub_task_id"`
 	Reason    string `json:"reason"`
-	// Track becomes that of the sub-task: empty, and it is counted anew.
-	Track json.RawMessage `json:"-"`
+
+	Track json.RawMessage `json:"-"` // becomes that of the sub-task; empty: it is counted anew
 }
 
 // Noted is a note of a person.
@@ -349,12 +331,11 @@ type SubTaskDone struct {
 	Completed bool          `json:"completed"`
 	Summary   string        `json:"summary"`
 	Status    SubTaskStatus `json:"status"`
-	// AttemptStatus is what the attempt becomes.
-	AttemptStatus AttemptStatus `json:"attempt_status"`
+
+	AttemptStatus AttemptStatus `json:"attempt_status"` // what the attempt becomes
 	Output        string        `json:"output,omitempty" log:"only"`
-	ByPerson      bool          `json:"by_person,omitempty"` // a person skipped or cancelled it
-	// Blocked are the sub-tasks that can no longer run because of this one. Apply fills it in.
-	Blocked []string `json:"blocked,omitempty"`
+	ByPerson      bool          `json:"by_person,omitempty"` // the user skipped or cancelled it
+	Blocked       []string      `json:"blocked,omitempty"`   // sub-tasks that can no longer run because of it; filled in by Apply
 }
 
 // TaskComplete ends the boulder.

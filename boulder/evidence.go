@@ -18,13 +18,10 @@ type Evidence struct {
 	// Diagnostics are the language server's errors in the files that the session changed, as its last edit of each file
 	// left them; at most 50.
 	Diagnostics []Diagnostic `json:"diagnostics,omitempty"`
-	// NoServer says that no language server ran for the session's files, so that nothing is known of errors in them. Gates
-	// has [SubTask.Lint] then.
-	NoServer bool `json:"no_server,omitempty"`
-	// Promised: the agent's own text has [Promise], or the [DoneMarker] where that counts, since the attempt began.
-	Promised bool `json:"promised,omitempty"`
-	// Compactions of the session in this turn.
-	Compactions int           `json:"compactions,omitempty"`
+	// NoServer: no language server ran, so that nothing is known of errors. Gates has [SubTask.Lint] then.
+	NoServer    bool          `json:"no_server,omitempty"`
+	Promised    bool          `json:"promised,omitempty"`    // see [DonePromise]
+	Compactions int           `json:"compactions,omitempty"` // of the session in this turn
 	Gates       []Gate        `json:"gates,omitempty"`
 	Usage       Usage         `json:"usage"`                // of this turn
 	Duration    time.Duration `json:"duration,omitempty"`   // of this turn at work, nanoseconds; gates not included
@@ -38,12 +35,10 @@ type Ended struct {
 	// Error is the name of what ended the turn early (APIError, MessageAbortedError, ContextOverflowError …).
 	Error   string `json:"error,omitempty"`
 	Message string `json:"message,omitempty"` // of the error, redacted
-	// Stopped is why the manager itself ended the turn (wall clock, silence); empty if it did not.
-	Stopped string `json:"stopped,omitempty"`
-	// Rule is the rule for which it did; empty if it did not.
-	Rule Rule `json:"rule,omitempty"`
-	// Truncated is why the turn's end is no end of its own although it looks like one: it was cut at the output limit, or
-	// there is next to no output. Such a turn never completes a sub-task. Empty: it is not truncated.
+	Stopped string `json:"stopped,omitempty"` // why the manager itself ended the turn (wall clock, silence)
+	Rule    Rule   `json:"rule,omitempty"`    // for which it did
+	// Truncated is why the turn's end is none although it looks like one: it was cut at the output limit, or there is next to
+	// no output. Such a turn never completes a sub-task.
 	Truncated string `json:"truncated,omitempty"`
 }
 
@@ -93,13 +88,9 @@ type Diff struct {
 	Unavailable string       `json:"unavailable,omitempty"`
 	Files       []FileChange `json:"files,omitempty"`
 	Patch       string       `json:"patch,omitempty"` // unified, cut to 12,000 characters
-	// Hash names the changes that are not another sub-task's, before any cut: two diffs with the same hash change the
-	// same files in the same way. Empty when there is none.
-	Hash string `json:"hash,omitempty"`
-	// Tree names the content of the project as the gates of the turn found it; empty where that is not known.
-	Tree string `json:"tree,omitempty"`
-	// Commands: the session ran shell commands beside other sub-tasks, so a change that is not marked as its own may be
-	// its work all the same.
+	Hash        string       `json:"hash,omitempty"`  // of the changes that are not another sub-task's, before any cut
+	Tree        string       `json:"tree,omitempty"`  // of the project's content as the gates of the turn found it
+	// Commands: the session ran shell commands beside other sub-tasks, so a change that is not its own may be all the same.
 	Commands bool `json:"commands,omitempty"`
 }
 
@@ -118,8 +109,7 @@ func (d Diff) Empty() bool {
 		!slices.ContainsFunc(d.Files, func(f FileChange) bool { return f.Own })
 }
 
-// Split sorts the changes: the session's own, those that no sub-task claims, as after a shell command, and those of other
-// sub-tasks.
+// Split sorts the changes: the session's own, those that no sub-task claims (a shell command's), and other sub-tasks'.
 func (d Diff) Split(claimed map[string]bool) (own, unclaimed, others []FileChange) {
 	for _, f := range d.Files {
 		switch {
@@ -161,15 +151,10 @@ type Gate struct {
 	Output   string        `json:"output"`    // tail of stdout and stderr together, 2,000 characters
 	Duration time.Duration `json:"duration"`  // nanoseconds
 	TimedOut bool          `json:"timed_out,omitempty"`
-	// NotFound is the program that the command names and that is not there, or the script or target, which then is not in the
-	// file NotIn.
-	NotFound string `json:"not_found,omitempty"`
-	NotIn    string `json:"not_in,omitempty"`
-	// Failing are the tests that the output names as failed, sorted; at most 200. Nil: it names none.
-	Failing []string `json:"failing,omitempty"`
-	// NoWorse says why a gate that is red does not count: it was red before the sub-task began, and is no worse now.
-	// Only gates of [SubTask.NoWorse] have it.
-	NoWorse string `json:"no_worse,omitempty"`
+	NotFound string        `json:"not_found,omitempty"` // the program that is missing; with NotIn, the script or target
+	NotIn    string        `json:"not_in,omitempty"`    // the file that does not have it
+	Failing  []string      `json:"failing,omitempty"`   // tests that the output names as failed, sorted; at most 200
+	NoWorse  string        `json:"no_worse,omitempty"`  // why a red gate of [SubTask.NoWorse] does not count: it was red before
 }
 
 // Green reports whether the command passed.
@@ -185,7 +170,7 @@ func filter[T any](all []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(x T) bool { return !keep(x) })
 }
 
-// OpenGate is a gate that forbids completion: Run does not hold, or is nil, since the gate did not run.
+// OpenGate is a gate that forbids completion: Run does not hold, or is nil: the gate did not run.
 type OpenGate struct {
 	Command string
 	Run     *Gate

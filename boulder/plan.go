@@ -22,11 +22,10 @@ type Plan struct {
 	Goal        string   `json:"goal,omitempty"`        // one line
 	Constraints []string `json:"constraints,omitempty"` // verbatim into every brief
 	Facts       Facts    `json:"facts,omitzero"`
-	Model       string   `json:"model,omitempty"` // default model of the sub-tasks
-	// DoneWhen are the criteria of sub-tasks that name none.
-	DoneWhen []string `json:"done_when,omitempty"`
-	SubTasks []Spec   `json:"sub_tasks"`
-	Seal     *Seal    `json:"seal,omitempty"` // absent in a plan written by hand
+	Model       string   `json:"model,omitempty"`     // default model of the sub-tasks
+	DoneWhen    []string `json:"done_when,omitempty"` // of sub-tasks that name none
+	SubTasks    []Spec   `json:"sub_tasks"`
+	Seal        *Seal    `json:"seal,omitempty"` // absent in a plan written by hand
 }
 
 // Facts is what the Task Ledger knew, wanted to know and guessed when it planned.
@@ -70,11 +69,8 @@ type Budget struct {
 
 // Validate refuses a bound that is below zero or no number: a record with one could not be read back. Nil is valid.
 func (b *Budget) Validate() error {
-	if b == nil {
-		return nil
-	}
-	money := b.Cost >= 0 && b.Cost <= math.MaxFloat64 // not NaN either
-	if money && b.Attempts >= 0 && b.Time >= 0 && b.Tokens >= 0 && b.Calls >= 0 {
+	if b == nil || b.Cost >= 0 && b.Cost <= math.MaxFloat64 && // not NaN either
+		b.Attempts >= 0 && b.Time >= 0 && b.Tokens >= 0 && b.Calls >= 0 {
 		return nil
 	}
 	return fmt.Errorf("a budget cannot be negative or infinite: %d attempts, %s, %d tokens, $%v, %d calls",

@@ -11,8 +11,7 @@ import (
 // sub-task, a transition that is not in the state machine. The state is unchanged.
 var ErrRefused = errors.New("event refused")
 
-// State is one boulder in memory: its records, and what a step looks up in them, so that it costs the same in a plan of 5
-// as in one of 5,000. It is owned by one goroutine.
+// State is one boulder in memory: its records, and what every step looks up in them. It is owned by one goroutine.
 type State struct {
 	Boulder  Boulder
 	Revision *PlanRevision // the current one; nil while planning
@@ -20,13 +19,11 @@ type State struct {
 	Attempts []*Attempt    // all, in the order they were queued
 	Turns    []*Turn       // all, in the order they began, of a state that keeps them; see [NewHistory]
 
-	byID    map[string]*SubTask
-	open    map[string]*Open   // the attempt of each sub-task that is not over
-	live    []*Open            // those that hold a slot, in the order they got it
-	queues  map[string][]*Open // the others, by model: by priority, then first in, first out
-	rest    []*SubTask         // pending or in progress, in plan order
-	working []*SubTask         // in progress: live, or a retry in line
-	done    []*SubTask         // completed, in the order they did
+	byID   map[string]*SubTask
+	open   map[string]*Open   // the attempt of each sub-task that is not over
+	live   []*Open            // those that hold a slot, in the order they got it
+	queues map[string][]*Open // the others, by model: by priority, then first in, first out
+	done   []*SubTask         // completed, in the order they did
 
 	keepTurns bool
 	events    []Event // that were applied since TakeEvents
@@ -119,24 +116,7 @@ func Restore(snap Snapshot) (*State, error) {
 func (s *State) addSubTask(t *SubTask) {
 	s.SubTasks = append(s.SubTasks, t)
 	s.byID[t.ID] = t
-	s.moved(t, "", t.Status)
-}
-
-// moved takes a sub-task out of what it leaves with a status, and puts it into what it enters with another.
-func (s *State) moved(t *SubTask, from, to SubTaskStatus) {
-	if from.unfinished() && !to.unfinished() {
-		s.rest = removed(s.rest, t)
-	} else if to.unfinished() && !from.unfinished() {
-		i, _ := slices.BinarySearchFunc(s.rest, t, func(a, b *SubTask) int { return cmp.Compare(a.Position, b.Position) })
-		s.rest = slices.Insert(s.rest, i, t)
-	}
-	if from == SubTaskInProgress {
-		s.working = removed(s.working, t)
-	}
-	switch to {
-	case SubTaskInProgress:
-		s.working = append(s.working, t)
-	case SubTaskCompleted:
+	if t.Status == SubTaskCompleted {
 		s.done = append(s.done, t)
 	}
 }
@@ -202,8 +182,10 @@ func (s *State) Count(statuses ...SubTaskStatus) int {
 	return len(filter(s.SubTasks, func(t *SubTask) bool { return slices.Contains(statuses, t.Status) }))
 }
 
-// Unfinished returns the sub-tasks that are pending or in progress, in plan order. The slice must not be kept or changed.
-func (s *State) Unfinished() []*SubTask { return s.rest }
+// Unfinished returns the sub-tasks that are pending or in progress, in plan order.
+func (s *State) Unfinished() []*SubTask {
+	return filter(s.SubTasks, func(t *SubTask) bool { return t.Status == SubTaskPending || t.Status == SubTaskInProgress })
+}
 
 // Completed returns the n sub-tasks that completed last, oldest first. The slice must not be kept or changed.
 func (s *State) Completed(n int) []*SubTask { return s.done[max(0, len(s.done)-n):] }

@@ -9,25 +9,24 @@ import (
 type SubTaskStatus string
 
 const (
-	// SubTaskPending: waits for its dependencies or for a slot. Entered by [Decomposed]. A crash changes nothing.
+	// SubTaskPending: waits for its dependencies or for a slot. Entered by [Decomposed].
 	SubTaskPending SubTaskStatus = "pending"
 	// SubTaskInProgress: an attempt holds a slot, or the next one waits for it. Entered by [Starting].
 	SubTaskInProgress SubTaskStatus = "in_progress"
 	// SubTaskCompleted: its result was judged complete. Entered by [SubTaskDone]; in a fork by [Decomposed], for what the
 	// original completed. Terminal.
 	SubTaskCompleted SubTaskStatus = "completed"
-	// SubTaskBlocked: something it depends on failed, or it is parked; Reason says which. Entered as a consequence of
-	// [SubTaskDone], or by [Parked]. Left by [Unparked], by the last [BlockerSettled] that it waits for, and by [Reopened]
-	// or a skip of what is in its way.
+	// SubTaskBlocked: something it depends on failed, or it is parked; Reason says which. A consequence of [SubTaskDone], or
+	// entered by [Parked]. Left by [Unparked], the last [BlockerSettled] that it waits for, and [Reopened] or a skip of what
+	// is in its way.
 	SubTaskBlocked SubTaskStatus = "blocked"
-	// SubTaskFailed: its attempts are exhausted. Entered by [SubTaskDone]. Terminal; while the boulder is not over, a
-	// person can take it back ([Reopened]), or declare it needless (skipped).
+	// SubTaskFailed: its attempts are exhausted. Entered by [SubTaskDone]. Terminal; while the boulder is not over, the user
+	// can take it back ([Reopened]), or skip it.
 	SubTaskFailed SubTaskStatus = "failed"
-	// SubTaskSkipped: not needed any more, because the goal is achieved or a person said so; what depends on it goes on
-	// without it. Entered by [SubTaskDone]. Terminal.
+	// SubTaskSkipped: the goal is achieved, or the user does not need it; its dependents go on. Entered by [SubTaskDone].
+	// Terminal.
 	SubTaskSkipped SubTaskStatus = "skipped"
-	// SubTaskCancelled: a person ended it; what depends on it is blocked. Entered by [SubTaskDone]. Terminal, with the
-	// exceptions of SubTaskFailed.
+	// SubTaskCancelled: the user ended it; its dependents are blocked. Entered by [SubTaskDone]. Terminal, as SubTaskFailed is.
 	SubTaskCancelled SubTaskStatus = "cancelled"
 	// SubTaskSuperseded: a later plan revision replaced it. Terminal.
 	SubTaskSuperseded SubTaskStatus = "superseded"
@@ -37,8 +36,6 @@ const (
 func (s SubTaskStatus) Terminal() bool {
 	return s == SubTaskCompleted || s == SubTaskFailed || s == SubTaskSkipped || s == SubTaskCancelled || s == SubTaskSuperseded
 }
-
-func (s SubTaskStatus) unfinished() bool { return s == SubTaskPending || s == SubTaskInProgress }
 
 // SubTask is one record of the graph.
 type SubTask struct {
@@ -55,9 +52,8 @@ type SubTask struct {
 	Reason    string        `json:"reason,omitempty"`
 	Priority  Priority      `json:"priority"`
 	DependsOn []string      `json:"depends_on,omitempty"`
-	// Blocks and BlockedBy are the graph's edges both ways, derived from DependsOn and set once: what depends on this
-	// sub-task, and what it depends on. Whether an edge still holds is the other end's status; storing that here as
-	// well would rewrite a join of 5,000 once for each of them.
+	// Blocks and BlockedBy are the graph's edges both ways, derived from DependsOn and set once. Whether an edge still holds is
+	// the other end's status; to store that here would rewrite a join of 5,000 once for each of them.
 	Blocks    []string `json:"blocks,omitempty"`
 	BlockedBy []string `json:"blocked_by,omitempty"`
 
@@ -70,9 +66,8 @@ type SubTask struct {
 	EmptyOK        bool     `json:"empty_ok,omitempty"`
 	Outputs        []string `json:"outputs,omitempty"`
 	DoneWhen       []string `json:"done_when,omitempty"`
-	// Lint are commands that stand in for a language server where none runs; they may stay as red as Baseline was.
-	Lint   []string `json:"lint,omitempty"`
-	Budget *Budget  `json:"budget,omitempty"`
+	Lint           []string `json:"lint,omitempty"` // stand in for a language server where none runs; may stay as red as Baseline
+	Budget         *Budget  `json:"budget,omitempty"`
 
 	Replaces string `json:"replaces,omitempty"` // the superseded sub-task in whose place a replan put this one
 
@@ -85,41 +80,30 @@ type SubTask struct {
 	Before     string      `json:"before,omitempty"`
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 	// Snapshot is the workspace when the first attempt began. Changes are measured against it in later attempts too: a
-	// retry finds the work of the attempts before it in place, and that is not nothing.
+	// retry finds the work of the attempts before it in place.
 	Snapshot string `json:"snapshot,omitempty"`
-	// Baseline is how the gates of NoWorse went at their best in this run before the first attempt began.
-	Baseline []Gate `json:"baseline,omitempty"`
+	Baseline []Gate `json:"baseline,omitempty"` // the best runs of NoWorse before the first attempt began
 	// GateRuns are the newest runs of its gates, without the output of green ones: those after its newest turn, or later
-	// ones on the final files. One that is missing did not run. Tree is [Diff.Tree] of the newest turn.
-	GateRuns []Gate `json:"gate_runs,omitempty"`
-	Tree     string `json:"tree,omitempty"`
-	// LastResult names the diff and the failing gates with which the attempt before ended; empty if no gate failed.
-	LastResult string `json:"last_result,omitempty"`
-	// Worked is how long its turns took together, nanoseconds.
-	Worked time.Duration `json:"worked,omitempty"`
-	// Track is what the arbiter of sessions remembers of a [Loop], and of an attempt of a run that was told to go on. It is
-	// package enforcer's, and nothing is read in it here.
-	Track json.RawMessage `json:"track,omitempty"`
-	// Parked: it is blocked until a person does something, which Reason says (not because of a dependency).
-	Parked bool `json:"parked,omitempty"`
-	// AtLimit: it is parked because a loop has had all its turns.
-	AtLimit bool `json:"at_limit,omitempty"`
-	// Program: it is parked because a gate needs this, which was not found.
-	Program string `json:"program,omitempty"`
-	// Blockers are what its attempts came upon that a person has to answer, oldest first.
-	Blockers []RaisedBlocker `json:"blockers,omitempty"`
-	// Files of the project that its attempts were found to have changed, relative to it; at most 500.
-	Files []string `json:"files,omitempty"`
-	// Shared: another sub-task was at work at some time since this one began, so a change may be somebody else's.
-	Shared  bool   `json:"shared,omitempty"`
-	Output  string `json:"output,omitempty"`  // handed on to dependents
-	Summary string `json:"summary,omitempty"` // what was done, or why not
-	// Remaining is what the judge named that found it complete.
-	Remaining []string  `json:"remaining,omitempty"`
-	Usage     Usage     `json:"usage"`
-	EndSeq    uint64    `json:"end_seq,omitempty"` // event that ended it; 0 before
-	CreatedAt time.Time `json:"created_at"`
-	UpdatedAt time.Time `json:"updated_at"`
+	// ones on the final files. One that is missing did not run.
+	GateRuns   []Gate        `json:"gate_runs,omitempty"`
+	Tree       string        `json:"tree,omitempty"`        // [Diff.Tree] of the newest turn
+	LastResult string        `json:"last_result,omitempty"` // [Attempt.Result] of the attempt before
+	Worked     time.Duration `json:"worked,omitempty"`      // its turns together, nanoseconds
+	// Track is what the arbiter of sessions (package enforcer) remembers. Nothing is read in it here.
+	Track     json.RawMessage `json:"track,omitempty"`
+	Parked    bool            `json:"parked,omitempty"`    // blocked until the user does what Reason says, not by a dependency
+	AtLimit   bool            `json:"at_limit,omitempty"`  // parked because a loop has had all its turns
+	Program   string          `json:"program,omitempty"`   // parked because a gate needs this, which was not found
+	Blockers  []RaisedBlocker `json:"blockers,omitempty"`  // that its attempts came upon, oldest first
+	Files     []string        `json:"files,omitempty"`     // of the project, that its attempts changed; at most 500
+	Shared    bool            `json:"shared,omitempty"`    // another sub-task was at work since this one began: a change may be its
+	Output    string          `json:"output,omitempty"`    // handed on to dependents
+	Summary   string          `json:"summary,omitempty"`   // what was done, or why not
+	Remaining []string        `json:"remaining,omitempty"` // what the judge named that found it complete
+	Usage     Usage           `json:"usage"`
+	EndSeq    uint64          `json:"end_seq,omitempty"` // event that ended it; 0 before
+	CreatedAt time.Time       `json:"created_at"`
+	UpdatedAt time.Time       `json:"updated_at"`
 }
 
 // Checkpoint is where the last edit of a sub-task was made.
@@ -138,17 +122,15 @@ type Checkpoint struct {
 type AttemptStatus string
 
 const (
-	// AttemptQueued: waits for a slot. Entered when its sub-task is ready. A crash changes nothing: its place in the
-	// queue is stored.
+	// AttemptQueued: waits for a slot. Entered when its sub-task is ready. Its place in the queue is stored.
 	AttemptQueued AttemptStatus = "queued"
-	// AttemptStarting: holds a slot; its session may or may not exist yet. Entered by [Starting]. After a crash
-	// the session is looked up by its tag and adopted, or created.
+	// AttemptStarting: holds a slot; its session may exist. Entered by [Starting]. After a crash the session is looked up by
+	// its tag and adopted, or created.
 	AttemptStarting AttemptStatus = "starting"
 	// AttemptExecuting: its session is stored and a prompt is on its way or at work. Entered by [SubTaskStart]. After a
 	// crash the session is asked how far it is; the prompt is not sent twice.
 	AttemptExecuting AttemptStatus = "executing"
-	// AttemptMonitoring: the turn ended, its evidence is stored and being judged. Entered by [TurnEnded]. After a
-	// crash it is judged again from that evidence.
+	// AttemptMonitoring: the turn's evidence is stored and being judged, after a crash again. Entered by [TurnEnded].
 	AttemptMonitoring AttemptStatus = "monitoring"
 	// AttemptCompleted: judged complete. Terminal, as are the others below.
 	AttemptCompleted AttemptStatus = "completed"
@@ -187,16 +169,11 @@ type Attempt struct {
 	Troubles  int           `json:"troubles,omitempty"`   // infrastructure faults in a row; not tries
 	NotBefore time.Time     `json:"not_before,omitzero"`  // back-off after trouble
 	Usage     Usage         `json:"usage"`
-	// Seen is what the running turn was seen to use since it was last taken up, Spent what it was before that. Both are zero
-	// when no turn is at work.
-	Seen  Usage `json:"seen,omitzero"`
-	Spent Usage `json:"spent,omitzero"`
-	// Idle counts the turns in a row, the newest included, in which the agent called no tool.
-	Idle int `json:"idle,omitempty"`
-	// Asked names the last continuation prompt (a hash), to notice one that says the same again.
-	Asked string `json:"asked,omitempty"`
-	// Result names the diff and the failing gates of its newest ended turn; empty if no gate failed.
-	Result    string        `json:"result,omitempty"`
+	Seen      Usage         `json:"seen,omitzero"`     // by the running turn, since it was last taken up
+	Spent     Usage         `json:"spent,omitzero"`    // by it before that
+	Idle      int           `json:"idle,omitempty"`    // turns in a row without a tool call, the newest included
+	Asked     string        `json:"asked,omitempty"`   // hash of the last continuation prompt, to notice the same again
+	Result    string        `json:"result,omitempty"`  // names the diff and the failing gates of its newest ended turn; empty: none failed
 	Worked    time.Duration `json:"worked,omitempty"`  // of its turns together, nanoseconds
 	TakenAt   time.Time     `json:"taken_at,omitzero"` // when the running turn was last taken up; zero: none is at work
 	QueuedAt  time.Time     `json:"queued_at"`
@@ -222,16 +199,13 @@ type Turn struct {
 	Number int      `json:"number"` // from 1
 	Seq    uint64   `json:"seq"`    // event that began it: notes that came later are news for the next prompt
 	Kind   TurnKind `json:"kind"`
-	// ToldUpTo is the event up to which the prompt has what people said: one that waits to be sent gets it added. 0: what there
-	// was when the turn began.
+	// ToldUpTo is the event up to which the prompt has what the user said; 0: what there was when the turn began.
 	ToldUpTo  uint64 `json:"heard,omitempty"`
 	Prompt    string `json:"prompt"`
 	MessageID string `json:"message_id,omitempty"` // of the prompt, stored before it is sent
-	// ResumeID is the message of the one resume prompt that a turn may get after a crash; stored before it is sent,
-	// so that it is never sent twice.
-	ResumeID string `json:"resume_id,omitempty"`
-	// Nudges are the prompts that were sent into the running turn; each is stored before it is sent.
-	Nudges   []Nudge   `json:"nudges,omitempty"`
+	// ResumeID is the message of the one resume prompt that a turn may get after a crash; stored before it is sent.
+	ResumeID string    `json:"resume_id,omitempty"`
+	Nudges   []Nudge   `json:"nudges,omitempty"` // each is stored before it is sent
 	Evidence *Evidence `json:"evidence,omitempty"`
 	Verdict  *Verdict  `json:"verdict,omitempty"`
 	SentAt   time.Time `json:"sent_at,omitzero"`
@@ -241,7 +215,7 @@ type Turn struct {
 // KnowsUpTo is the event up to which the turn's prompt has what people said.
 func (t *Turn) KnowsUpTo() uint64 { return max(t.Seq, t.ToldUpTo) }
 
-// Nudge is a prompt into a running turn that seems to be stuck: it comes before the turn is stopped.
+// Nudge is a prompt into a running turn that seems to be stuck.
 type Nudge struct {
 	Rule      Rule      `json:"rule"`
 	MessageID string    `json:"message_id"`

@@ -26,35 +26,26 @@ type JudgeRequest struct {
 	SubTask     SubTask
 	Attempt     Attempt
 	Turn        Turn     // with Evidence
-	Notes       []string // of people, on this sub-task or on all, oldest first
-	// RulesFirst: no model needs to be asked about a turn that the rules alone find incomplete. That is so for a loop, which
-	// has many turns and goes on in any case.
-	RulesFirst bool
-	// Rest are the subjects of the other sub-tasks that have not ended, at most 20: what the goal still wants by plan.
-	Rest []string
+	Notes       []string // of the user, on this sub-task or on all, oldest first
+	RulesFirst  bool     // of a loop: no model needs to be asked about a turn that the rules alone find incomplete
+	Rest        []string // subjects of the other sub-tasks that have not ended, at most 20: what the goal still wants by plan
 }
 
 // ReplanRequest is what a part of a plan is made anew from.
 type ReplanRequest struct {
 	Task        string
 	Goal        string
-	Constraints []string // of the user, verbatim
-	Facts       Facts    // of the plan
-	NewFacts    []string // that judges noted since
-	Project     string   // absolute directory
-	Reason      string   // why a new plan is asked for
-	// Failed is the sub-task that could not be done, with the digests of its failures.
-	Failed SubTask
-	// Replaced are the sub-tasks that the new ones stand in for: Failed, and everything unfinished that depends on it.
-	Replaced []SubTask
-	// Done are completed sub-tasks, with summaries and outputs; the newest 20. They are frozen.
-	Done []SubTask
-	// Kept are unfinished sub-tasks that stay as they are; at most 20. New ones may depend on them.
-	Kept []SubTask
-	// Taken are the ids that exist already, in any state.
-	Taken []string
-	// Earlier are the [SpecsHash] of what was tried before and must not come again.
-	Earlier []string
+	Constraints []string  // of the user, verbatim
+	Facts       Facts     // of the plan
+	NewFacts    []string  // that judges noted since
+	Project     string    // absolute directory
+	Reason      string    // why a new plan is asked for
+	Failed      SubTask   // could not be done, with the digests of its failures
+	Replaced    []SubTask // the new ones stand in for: Failed, and everything unfinished that depends on it
+	Done        []SubTask // completed, with summaries and outputs, the newest 20; they are frozen
+	Kept        []SubTask // unfinished, at most 20; they stay as they are, and new ones may depend on them
+	Taken       []string  // ids that exist already, in any state
+	Earlier     []string  // [SpecsHash] of what was tried before and must not come again
 }
 
 // Replacement is the answer to a [ReplanRequest]: new sub-tasks with new ids, valid together with what is done and kept.
@@ -79,15 +70,12 @@ type Job struct {
 	// Recovered says that the attempt was at work before, in another process or before a fault: its session and its
 	// prompt may exist although nothing is stored about them.
 	Recovered bool
-	// Diverted is that of the boulder.
-	Diverted bool
+	Diverted  bool // of the boulder
 	// Alone reports whether no other sub-task was at work since this one began, so that every change in the project since
 	// SubTask.Snapshot is its own. It is asked when the turn has ended, from any goroutine.
-	Alone func() bool
-	// PerTurn: the wall clock bounds each turn by itself, not those of the attempt together. That is so for a loop.
-	PerTurn bool
-	// TimeLeft is what the sub-task's budget leaves for this turn. Zero: it has no such budget.
-	TimeLeft time.Duration
+	Alone    func() bool
+	PerTurn  bool          // the wall clock bounds each turn by itself, not those of the attempt together: a loop
+	TimeLeft time.Duration // what the sub-task's budget leaves for this turn; zero: it has no such budget
 }
 
 // Verification are the gates to run once more when all work has ended.
