@@ -62,12 +62,11 @@ func readable(key []byte) string {
 	return string(key[:at-1]) + "/" + strconv.FormatUint(binary.BigEndian.Uint64(key[at:]), 10)
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // sumSize is that of a checksum, with the line break before it.
 const sumSize = 9
 
 func sumOf(key, text []byte) string {
+	castagnoli := crc32.MakeTable(crc32.Castagnoli)
 	return fmt.Sprintf("\n%08x", crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, text))
 }
 

@@ -18,7 +18,7 @@ func inEnviron(environ []string) []known {
 		name, value, _ := strings.Cut(entry, "=")
 		value = strings.TrimSpace(value)
 		kind := "the value of " + name
-		if secretVariable(name) && !strings.Contains(value, "://") && !pathLike(value) && strong(value) {
+		if !strings.Contains(value, "://") && !pathLike(value) && strong(value) && secretVariable(name) {
 			found = append(found, known{value, kind})
 		}
 		if strings.HasPrefix(value, "{") {
