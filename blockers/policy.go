@@ -35,20 +35,20 @@ const doomLoop = "doom_loop"
 type Policy struct {
 	// Permissions are rules of which the last that fits decides, as in OpenCode's configuration. An ask for several patterns
 	// gets the strictest of what they get: deny before ask before allow.
-	Permissions []Rule
+	Permissions []Rule `yaml:"permissions"`
 	// Questions is [Deny] or [AskMe]. Defaults to Deny.
-	Questions Action
+	Questions Action `yaml:"questions"`
 	// Wait is how long a person may answer. Defaults to [DefaultWait].
-	Wait time.Duration
+	Wait time.Duration `yaml:"wait"`
 }
 
 // Rule decides permissions that fit both patterns. In them * stands for any characters, ? for one, and " *" at the end for
 // nothing as well ("git push *" fits "git push"); upper and lower case differ. This is how OpenCode reads its own rules.
 type Rule struct {
-	Permission string        // bash, edit, external_directory, …
-	Pattern    string        // of what is asked for: a command, a path. Defaults to *
-	Action     Action        // allow, deny or ask
-	Wait       time.Duration // of an ask. Defaults to the policy's
+	Permission string        `yaml:"permission"` // bash, edit, external_directory, …
+	Pattern    string        `yaml:"pattern"`    // of what is asked for: a command, a path. Defaults to *
+	Action     Action        `yaml:"action"`     // allow, deny or ask
+	Wait       time.Duration `yaml:"wait"`       // of an ask. Defaults to the policy's
 }
 
 // Validate names every rule that means nothing.

@@ -105,7 +105,7 @@ type Loop struct {
 	Failures int `json:"failures"`
 	// Cooldown is the wait before a continuation after one that brought no progress, nanoseconds. It doubles with each
 	// further one.
-	Cooldown time.Duration `json:"cooldown"`
+	Cooldown time.Duration `json:"cooldown" yaml:"cooldown,off"`
 }
 
 // Validate refuses bounds that are below zero. Nil is valid.

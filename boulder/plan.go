@@ -58,13 +58,13 @@ type Spec struct {
 
 // Budget bounds a sub-task or a whole run. Zero: no bound; for the attempts of a sub-task, the run's default.
 type Budget struct {
-	Attempts int      `json:"attempts,omitempty"` // of a sub-task: tries, the first included; of a run: all attempts
-	Time     Duration `json:"time,omitempty"`     // of a sub-task: its turns together; of a run: wall clock, pauses excluded
-	Tokens   int64    `json:"tokens,omitempty"`   // input and output, of agents and ledgers
-	Cost     float64  `json:"cost,omitempty"`     // US dollars
-	Calls    int64    `json:"calls,omitempty"`    // model calls: steps of agents, and ledger calls
+	Attempts int      `json:"attempts,omitempty" yaml:"attempts,count"` // of a sub-task: tries, the first included; of a run: all attempts
+	Time     Duration `json:"time,omitempty"`                           // of a sub-task: its turns together; of a run: wall clock, pauses excluded
+	Tokens   int64    `json:"tokens,omitempty" yaml:"tokens,count"`     // input and output, of agents and ledgers
+	Cost     float64  `json:"cost,omitempty" yaml:"cost,dollars"`       // US dollars
+	Calls    int64    `json:"calls,omitempty" yaml:"calls,count"`       // model calls: steps of agents, and ledger calls
 	// Unpriced are calls of unknown cost that a person accepted: those before the budget was set anew ([BudgetSet]).
-	Unpriced int64 `json:"unpriced,omitempty"`
+	Unpriced int64 `json:"unpriced,omitempty" yaml:"-"`
 }
 
 // Validate refuses a bound that is below zero or no number: a record with one could not be read back. Nil is valid.

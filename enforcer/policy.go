@@ -9,27 +9,27 @@ import "time"
 type Policy struct {
 	// Idle is how long a session must be idle before it is told to go on, unless it claims to be done. 30 s in watch
 	// (seed 000).
-	Idle time.Duration
+	Idle time.Duration `yaml:"idle,off"`
 	// AbortWindow is how long nothing is sent after an abort that was not the manager's own. 3 s (seed 004).
-	AbortWindow time.Duration
+	AbortWindow time.Duration `yaml:"abort_window,off"`
 	// Cooldown is how long nothing is sent after a continuation, doubled with each failure, up to an hour. 30 s in watch
 	// and loop (seeds 000, 004).
-	Cooldown time.Duration
+	Cooldown time.Duration `yaml:"cooldown,off"`
 	// MaxFailures is how many continuations in a row may bring no progress, and how often the same may be said without a
 	// tool call. 5 (seeds 000, 004).
-	MaxFailures int
+	MaxFailures int `yaml:"failures,off"`
 	// FailureReset is when the failures are forgotten, after the last of MaxFailures. 5 minutes in watch (seed 004); off:
 	// never.
-	FailureReset time.Duration
+	FailureReset time.Duration `yaml:"failure_reset,off"`
 	// Resets is how often they are forgotten while there is no progress; without a bound a dead session would be prompted
 	// for ever. 1 in watch: an outage of half an hour is survived, and the pointless prompts are at most 10.
-	Resets int
+	Resets int `yaml:"resets,off"`
 	// Countdown is shown as a toast before each continuation, and any sign of life ends it. 2 s in watch (seed 004).
-	Countdown time.Duration
+	Countdown time.Duration `yaml:"countdown,off"`
 	// MaxIterations is how many continuations a person's prompt may bring. 100 in watch and loop (issue 5).
-	MaxIterations int
+	MaxIterations int `yaml:"iterations"`
 	// Compactions is how many of them without progress make a fresh session better. 2 (SEMANTICS §5).
-	Compactions int
+	Compactions int `yaml:"compactions,off"`
 	// Admission is how long a continuation may show no sign of a turn before it is looked for. 10 s, as in [Rules].
 	Admission time.Duration
 	// SameAnswers is how many continuations within SameWindow may get the same answer, but for ids, times and numbers. After

@@ -16,57 +16,57 @@ type Rules struct {
 	// Admission is how long an accepted prompt may show no sign of a turn: an accepted prompt does not prove that one
 	// runs. The first prompt in a directory takes 3 s (measured); one that arrives in the moment in which the turn
 	// before it fails is swallowed (seen). Defaults to 10 s.
-	Admission time.Duration
+	Admission time.Duration `yaml:"admission,off"`
 	// Silence is how long a busy session may bring no event. Defaults to 5 minutes (SEMANTICS §5).
-	Silence time.Duration
+	Silence time.Duration `yaml:"silence,off"`
 	// ToolSilence is the same while a tool runs. Defaults to 15 minutes (SEMANTICS §5).
-	ToolSilence time.Duration
+	ToolSilence time.Duration `yaml:"tool_silence,off"`
 	// WallClock bounds the turns of an attempt together. Defaults to 30 minutes (SEMANTICS §5).
-	WallClock time.Duration
+	WallClock time.Duration `yaml:"wall_clock,off"`
 	// Offline is how long the connection to the server may be gone. Defaults to 1 minute.
-	Offline time.Duration
+	Offline time.Duration `yaml:"offline,off"`
 
 	// ProviderRetries is how many retries in a row OpenCode may make on its own when a provider refuses or cannot be
 	// reached; the one after these ends the turn. 0 allows none. Defaults to 5: with its back-off these take about a
 	// minute (measured: 2, 4, 9, 18 s between them), and it makes them without a bound if nothing listens at the address.
-	ProviderRetries int
+	ProviderRetries int `yaml:"provider_retries,off"`
 	// ProviderWait is how long it may wait for one of them: longer waits are better spent without a slot. Defaults to 1
 	// minute.
-	ProviderWait time.Duration
+	ProviderWait time.Duration `yaml:"provider_wait,off"`
 
 	// Window is how many of the newest calls of a session are looked at. Defaults to 30 (SEMANTICS §5), which also stands
 	// in for numbers below 1.
-	Window int
+	Window int `yaml:"window"`
 	// SameOutput is how often the same call may give the same output, unless a file was edited between. Defaults to 4
 	// (SEMANTICS §5).
-	SameOutput int
+	SameOutput int `yaml:"same_output,off"`
 	// SamePolling is the same for commands that wait for something. Defaults to 10 (SEMANTICS §5).
-	SamePolling int
+	SamePolling int `yaml:"same_polling,off"`
 	// Polling says which commands wait for something. Defaults to sleep, wait, tail -f, status commands and the like; to have
 	// none, give a pattern that matches nothing.
-	Polling []*regexp.Regexp
+	Polling []*regexp.Regexp `yaml:"polling"`
 	// SameError is how often the same call may fail in the same way before the agent is told to find another way.
 	// Defaults to 3 (SEMANTICS §5). Off: it is stopped without being told.
-	SameError int
+	SameError int `yaml:"same_error,off"`
 	// SameErrorStop is when it is stopped for that. A call that was made before the agent could hear the nudge is not held
 	// against it; twice this number stops it in any case. Defaults to 4 (SEMANTICS §5).
-	SameErrorStop int
+	SameErrorStop int `yaml:"same_error_stop,off"`
 	// Idle is how many messages without a tool call in a row may follow each other within a turn before the agent is told
 	// to act: OpenCode asks a model whose finish reason it does not know again and again, without a bound (seen: 120 calls
 	// in 15 s). Defaults to 3 (SEMANTICS §5).
-	Idle int
+	Idle int `yaml:"idle,off"`
 	// IdleStop is when it is stopped for that, with the same grace as SameErrorStop. Defaults to 4.
-	IdleStop int
+	IdleStop int `yaml:"idle_stop,off"`
 	// Alternate is how many calls of two kinds in turns (A B A B …) are a loop. Numbers below 4 stand for 4, since A B A
 	// may be anything. Defaults to 6 (SEMANTICS §5).
-	Alternate int
+	Alternate int `yaml:"alternate,off"`
 	// Compactions is how often a session may be compacted without a new successful tool call between. Defaults to 2
 	// (SEMANTICS §5).
-	Compactions int
+	Compactions int `yaml:"compactions,off"`
 
 	// MinOutput is up to how many output tokens a turn without any tool call is no answer but a cut one. Defaults to 3: a
 	// turn that stopped after two was taken for a finished one (seed 002).
-	MinOutput int
+	MinOutput int `yaml:"min_output,off"`
 }
 
 // DefaultRules returns the documented defaults.

@@ -3,7 +3,6 @@ package project
 import (
 	"errors"
 	"path/filepath"
-	"time"
 
 	"github.com/bouldermgr/manager/internal/config"
 	"github.com/bouldermgr/manager/internal/notify"
@@ -55,7 +54,7 @@ func (p *Project) Notifier() (*notify.Notifier, error) {
 		return nil, err
 	}
 	return &notify.Notifier{
-		Command: c.Command, Dir: p.dir, Env: env, Webhook: address, Timeout: time.Duration(c.Timeout), Logger: p.log,
+		Command: c.Command, Dir: p.dir, Env: env, Webhook: address, Timeout: c.Timeout, Logger: p.log,
 	}, nil
 }
 

@@ -3,7 +3,6 @@ package project
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -121,16 +120,16 @@ func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrato
 	if p.diverter, err = p.newDiverter(); err != nil {
 		return nil, err
 	}
-	rules := p.cfg.Rules()
+	rules := p.cfg.Rules
 	p.runner, err = executor.New(executor.Config{
 		Host: p.host, Project: p.dir, Workspace: p.work, Rules: &rules,
-		GateTimeout: time.Duration(p.cfg.GateTimeout), Env: env, Asks: p.cfg.OnAsk, Price: p.price,
+		GateTimeout: p.cfg.GateTimeout, Env: env, Asks: p.cfg.OnAsk, Price: p.price,
 		Redact: p.secrets, Diverter: p.diverter, Logger: p.log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	limits := p.cfg.Limits()
+	limits := p.cfg.Limits
 	return orchestrator.New(orchestrator.Config{
 		Project: p.dir, Planner: planner, Judge: cleanJudge{judge, p.secrets}, Runner: p.runner, Store: db,
 		Limits: &limits, BlockerTool: p.diverter.briefed, Logger: p.log,
@@ -139,7 +138,7 @@ func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrato
 
 // budget is that of the run: what is asked for, and for the rest the configuration.
 func (p *Project) budget(flag *boulder.Budget) *boulder.Budget {
-	configured := p.cfg.Budget()
+	configured := p.cfg.Budget
 	if flag == nil || configured == nil {
 		return cmp.Or(flag, configured)
 	}

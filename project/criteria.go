@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/config"
 	"github.com/bouldermgr/manager/internal/detect"
 )
 
@@ -36,13 +35,13 @@ func (p *Project) Criteria(flag []string) Criteria {
 // commands are the configured ones, or else those of the detected ones whose program is installed: one that cannot be run
 // would be red for ever. Without any, why says so.
 func (p *Project) commands(
-	configured config.Commands, detected []detect.Command, key, places string,
+	configured []string, detected []detect.Command, key, places string,
 ) (found []string, why string) {
 	switch {
-	case configured.Set && len(configured.List) == 0:
+	case configured != nil && len(configured) == 0:
 		return nil, fmt.Sprintf("the configuration says that there is none (%s: [])", key)
-	case configured.Set:
-		return configured.List, ""
+	case configured != nil:
+		return configured, ""
 	}
 	why = "there is none of " + places
 	for _, c := range detected {

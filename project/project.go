@@ -107,7 +107,7 @@ func prepare(root string, o Options) *Project {
 	if o.Command == "" {
 		o.Command = filepath.Base(os.Args[0])
 	}
-	return &Project{opts: o, dir: root, cfg: &config.Config{}, log: o.Logger, secrets: o.Secrets}
+	return &Project{opts: o, dir: root, cfg: config.Default(), log: o.Logger, secrets: o.Secrets}
 }
 
 // Find returns the absolute directory of the project that dir belongs to, with symbolic links resolved, as OpenCode and

@@ -17,7 +17,7 @@ func (p *Project) learnSecrets() error {
 		}
 	}
 	for name, commands := range map[string][]string{
-		"gates": c.Gates, "no_worse": c.NoWorse, "tests": c.Tests.List, "lint": c.Lint.List,
+		"gates": c.Gates, "no_worse": c.NoWorse, "tests": c.Tests, "lint": c.Lint,
 	} {
 		for i, command := range commands {
 			if err := p.refuseSecret(fmt.Sprintf("configuration: %s[%d]", name, i), command); err != nil {

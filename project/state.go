@@ -44,7 +44,7 @@ type State struct {
 // [store.ErrHeld] and says who. serves: the process is going to [State.Serve]. Agents that may be at work for boulders that
 // were cancelled while no process ran them are stopped. Call [Project.Connect] before.
 func (p *Project) Hold(ctx context.Context, serves bool) (_ *State, err error) {
-	limits := p.cfg.Limits()
+	limits := p.cfg.Limits
 	dir, err := store.EnsureDir(p.dir)
 	if err != nil {
 		return nil, err

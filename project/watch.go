@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/executor"
@@ -28,7 +27,7 @@ func (p *Project) RunCommand(ctx context.Context, command string) boulder.Gate {
 		p.log.Warn("what a killed manager leaves behind will not be found", "error", err)
 		env = p.opts.Environ
 	}
-	timeout := time.Duration(p.cfg.GateTimeout)
+	timeout := p.cfg.GateTimeout
 	if timeout == 0 {
 		timeout = executor.DefaultGateTimeout
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.yaml.in/yaml/v4"
 	"pgregory.net/rapid"
 
 	"github.com/bouldermgr/manager/providers"
@@ -168,12 +168,12 @@ func TestPricesAreConfiguration(t *testing.T) {
 		{Model: "b", Input: new(0.0), Output: new(0.0)},
 	}
 	var fromYAML, fromJSON providers.Prices
-	if err := yaml.UnmarshalWithOptions([]byte(`
+	if err := yaml.Load([]byte(`
 - {model: "a/*", input: 1.5, cached_input: 0, cache_write: 2, output: 3}
 - model: b
   input: 0
   output: 0
-`), &fromYAML, yaml.Strict()); err != nil {
+`), &fromYAML, yaml.WithKnownFields()); err != nil {
 		t.Fatal(err)
 	}
 	encoded, err := json.Marshal(want)

@@ -8,27 +8,6 @@ import (
 	"github.com/bouldermgr/manager/internal/yamlfile"
 )
 
-// planFile is a plan as it is written in a file: the keys are those of the JSON of a [boulder.Plan], with budgets as
-// people write them.
-type planFile struct {
-	boulder.Plan
-	SubTasks []subTaskFile `json:"sub_tasks"`
-}
-
-type subTaskFile struct {
-	boulder.Spec
-	Budget *yamlfile.Budget `json:"budget"`
-}
-
-func (p *planFile) plan() *boulder.Plan {
-	p.Plan.SubTasks = make([]boulder.Spec, len(p.SubTasks))
-	for i, s := range p.SubTasks {
-		s.Spec.Budget = s.Budget.Budget()
-		p.Plan.SubTasks[i] = s.Spec
-	}
-	return &p.Plan
-}
-
 // Problem is one thing that is wrong in a plan file.
 type Problem = yamlfile.Problem
 
@@ -54,15 +33,14 @@ func ReadFile(path string) (*boulder.Plan, error) {
 // written (`id: 007` is "007", the gate `true` is "true"); a key without a value counts as absent. What may be left out
 // is filled in, see the package comment; the version is 1 then, the task is the goal, or else the subjects.
 func Parse(name string, data []byte) (*boulder.Plan, error) {
-	var written planFile
-	file, readable := yamlfile.Decode(name, data, &written)
-	switch {
-	case !readable:
-		return nil, file.Err()
-	case file.Empty():
+	plan := &boulder.Plan{}
+	file, err := yamlfile.Decode(name, data, plan)
+	if err != nil {
+		return nil, err
+	}
+	if file.Empty() {
 		return nil, file.Just("", "the file is empty", "write a plan, or make one with `manager plan \"TASK\"`")
 	}
-	plan := written.plan()
 	fill(plan)
 	found := check(plan)
 	if plan.Version != boulder.PlanVersion { // then nothing else can be judged

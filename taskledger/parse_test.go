@@ -46,7 +46,7 @@ func problemsOf(t *testing.T, name string, data []byte) string {
 func TestParseBadCharacters(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"task: é\x00\n":             "p:1:8: there is a NUL character: save the file as plain UTF-8 text\n",
+		"task: é\x00\n":             "p:1:8: there is a control character, U+0000: save the file as plain UTF-8 text\n",
 		"task: x\ngoal: caf\xe9\n":  "p:2:10: this is not valid UTF-8: save the file as plain UTF-8 text\n",
 		"task: caf\xe9\ngoal: \x00": "p:1:10: this is not valid UTF-8: save the file as plain UTF-8 text\n",
 	} {
@@ -133,7 +133,7 @@ func TestParseFillsIn(t *testing.T) {
 	}
 }
 
-// What would make the YAML library recurse or copy without end is refused first.
+// What could make a reader recurse or copy without end is read or refused at once.
 func TestParseHostileFiles(t *testing.T) {
 	t.Parallel()
 	const n = 1 << 20
@@ -146,22 +146,22 @@ func TestParseHostileFiles(t *testing.T) {
 		fmt.Fprintf(&keys, "k%d: 1\n", i)
 	}
 	for name, tc := range map[string]struct{ in, want string }{
-		"brackets":   {strings.Repeat("[", 100_000), "nested more than 32"},
-		"many":       {strings.Repeat("[", n/2), "more than 250000 YAML elements"},
-		"dashes":     {strings.Repeat("- ", 50_000), "nested more than 32"},
-		"braces":     {strings.Repeat("{a: ", 50_000), "nested more than 32"},
-		"colons":     {strings.Repeat("a: ", 50_000), "nested more than 32"},
-		"staircase":  {strings.Repeat("- a:\n", 1) + staircase(200), "nested more than 32"},
-		"bomb":       {bomb, "anchors and aliases"},
-		"keys":       {keys.String(), "more than 256 keys"},
+		"brackets":   {strings.Repeat("[", 100_000), "max depth of 32"},
+		"many":       {strings.Repeat("[", n/2), "max depth of 32"},
+		"dashes":     {strings.Repeat("- ", 50_000), "max depth of 32"},
+		"braces":     {strings.Repeat("{a: ", 50_000), "max depth of 32"},
+		"colons":     {strings.Repeat("a: ", 50_000), "not YAML"},
+		"staircase":  {strings.Repeat("- a:\n", 1) + staircase(200), "max depth of 32"},
+		"bomb":       {"constraints: &a [x]\n" + bomb, "anchors and aliases"},
+		"keys":       {keys.String(), "no key \"k19\""},
 		"quotes":     {"task: " + strings.Repeat("'' ", 80_000), "not YAML"},
-		"dash lines": {strings.Repeat("-\n", 200_000), "more than 1000 values are missing"},
-		"no values":  {strings.Repeat("- a:\n", 80_000), "more than 1000 values are missing"},
-		"flow keys":  {"facts: [" + strings.Repeat("{a, b}, ", 30_000) + "x]", "more than 1000 values are missing"},
-		"flow pairs": {"facts: [" + strings.Repeat("a: , ", 30_000) + "x]", "more than 1000 values are missing"},
-		"one flow":   {"facts: {" + strings.Repeat("a, ", 100_000) + "x}", "more than 256 keys"},
-		"documents":  {strings.Repeat("--- a\n", 80_000), "many YAML documents"},
-		"empty text": {"task: | # x\n" + strings.Repeat("  \n", 300_000), "more than 100 empty lines"},
+		"dash lines": {strings.Repeat("-\n", n), "not a list"},
+		"no values":  {strings.Repeat("- a:\n", 80_000), "not a list"},
+		"flow keys":  {"facts: [" + strings.Repeat("{a, b}, ", 30_000) + "x]", "facts must be keys and values"},
+		"flow pairs": {"facts: [" + strings.Repeat("a: , ", 30_000) + "x]", "facts must be keys and values"},
+		"one flow":   {"facts: {" + strings.Repeat("a, ", 100_000) + "x}", "the key \"a\" is there twice"},
+		"documents":  {strings.Repeat("--- a\n", 80_000), "second YAML document"},
+		"empty text": {"task: | # x\n" + strings.Repeat("  \n", n), "no sub-tasks"},
 		"one word":   {strings.Repeat("a", n), "must be keys and values"},
 		"line feeds": {strings.Repeat("\n", n), "file is empty"},
 		"10 MB":      {strings.Repeat("a", 10<<20), "larger than 4 MiB"},
@@ -172,7 +172,7 @@ func TestParseHostileFiles(t *testing.T) {
 			if took := time.Since(began); took > 15*time.Second { // a tenth of it in practice
 				t.Errorf("took %v", took)
 			}
-			if err == nil || !strings.Contains(err.Error(), tc.want) || len(err.Error()) > 1000 {
+			if err == nil || !strings.Contains(err.Error(), tc.want) || len(err.Error()) > 4000 { // 20 problems
 				t.Errorf("got %.1000v", err)
 			}
 		})

@@ -313,7 +313,7 @@ func (d *doctor) prices(context.Context) (detail, do string, err error) {
 	}
 	detail += fmt.Sprintf("; %s does not tell what %s costs, so that counts as unknown", d.source.Name, d.Ledger())
 	do = fmt.Sprintf("add it to prices in the configuration: {model: %q, input: …, output: …}", d.Ledger())
-	if d.Config().RunBudget.Cost > 0 {
+	if b := d.Config().Budget; b != nil && b.Cost > 0 {
 		return "", do + ", or limit tokens instead", errors.New(detail + ", and a budget of cost cannot be kept")
 	}
 	return detail, do, nil

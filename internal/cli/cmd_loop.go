@@ -73,7 +73,7 @@ func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	loop := d.Config().Loop()
+	loop := d.Config().Loop
 	loop.Iterations = cmp.Or(o.iterations, loop.Iterations)
 	req := project.Request{
 		Plan: plan, GatesApproved: true, Base: d.Base(), Loop: &loop, DoneWhen: done.Words, Diverted: o.blockers,

@@ -124,7 +124,7 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) error {
 		return err
 	}
 	cfg := watch.Config{
-		Project: p.Dir(), Policy: p.Config().Watch.Policy(), DoneWhen: words, Tests: checks.Tests, Lint: checks.Lint,
+		Project: p.Dir(), Policy: p.Config().Watch.Policy, DoneWhen: words, Tests: checks.Tests, Lint: checks.Lint,
 		Budget: o.budget.run, Since: o.since, All: o.all, Once: o.once, DryRun: o.dryRun, Run: p.RunCommand,
 		Redact: a.secrets.Text, Logger: a.logger(), Show: a.showDecisions(o),
 		Note:   func(text string) { a.note("%s %s", view.Clock(time.Now()), text) },

@@ -124,7 +124,7 @@ func TestConfigOfALoop(t *testing.T) {
 		"loop: {cooldown: 90s}":                             {Iterations: 100, Failures: 5, Cooldown: 90 * time.Second},
 	} {
 		c, err := config.Load(true, configFile(t, text))
-		if err != nil || c.Loop() != want {
+		if err != nil || c.Loop != want {
 			t.Errorf("%q: %+v, %v", text, c, err)
 		}
 	}

@@ -77,7 +77,7 @@ func (a *app) limitsOf(holder *control.Holder) schedule.Limits {
 		return *holder.Limits
 	}
 	if p, err := a.open(); err == nil {
-		return p.Config().Limits()
+		return p.Config().Limits
 	}
 	return schedule.DefaultLimits()
 }

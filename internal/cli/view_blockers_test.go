@@ -93,7 +93,7 @@ blockers:
 		"file: .manager/b.md": "is not for people to edit", "max_per_session: 0": "blockers.max_per_session must be at least 1",
 		"questions: allow": `questions: "allow" is none of deny, ask`, "enabled: maybe": "must be true or false",
 		"wait: 0s": "must be a duration", "cooldown: soon": "must be a duration of more than 0 as 90s, 10m or 1h30m, or off",
-		"permissions: [{permission: bash, action: maybe}]":          "must be allow, deny or ask",
+		"permissions: [{permission: bash, action: maybe}]":          `permissions[0]: action "maybe" is none of allow`,
 		"permissions: [{permission: bash}]":                         `permissions[0]: action "" is none of`,
 		"permissions: [{action: deny}]":                             "permissions[0]: it names no permission",
 		"permissions: [{permission: a, action: deny, wait: 1m}]":    "only an ask waits",

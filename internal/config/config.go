@@ -6,11 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
@@ -23,7 +22,7 @@ import (
 	"github.com/bouldermgr/manager/providers/openai"
 )
 
-// Config is what the files say. The zero value is the configuration of nobody.
+// Config is what the files say, over the defaults of [Default].
 type Config struct {
 	Model       string `yaml:"model"`        // for sub-tasks that name none
 	LedgerModel string `yaml:"ledger_model"` // for planning and judging
@@ -31,29 +30,28 @@ type Config struct {
 
 	// AllowModelGates runs the gates of a plan that a model wrote and nobody looked at. Defaults to false: they are
 	// told to the agent as hints.
-	AllowModelGates bool            `yaml:"allow_model_gates"`
-	Gates           []string        `yaml:"gates"`    // of every sub-task, besides its own
-	NoWorse         []string        `yaml:"no_worse"` // the same, for gates that may stay as red as they were
-	GateTimeout     yamlfile.Period `yaml:"gate_timeout"`
+	AllowModelGates bool          `yaml:"allow_model_gates"`
+	Gates           []string      `yaml:"gates"`        // of every sub-task, besides its own
+	NoWorse         []string      `yaml:"no_worse"`     // the same, for gates that may stay as red as they were
+	GateTimeout     time.Duration `yaml:"gate_timeout"` // 0: the executor's default
 
 	// DoneWhen are the criteria of sub-tasks for which neither they nor their plan name any. Defaults to the judge.
 	DoneWhen []string `yaml:"done_when"`
-	// Tests and Lint are the commands behind the criteria tests and diagnostics. Default to what is found in the project.
-	Tests Commands     `yaml:"tests"`
-	Lint  Commands     `yaml:"lint"`
-	Loops loopSettings `yaml:"loop"`
+	// Tests and Lint are the commands behind the criteria tests and diagnostics. Nil: what is found in the project; empty:
+	// none.
+	Tests []string     `yaml:"tests"`
+	Lint  []string     `yaml:"lint"`
+	Loop  boulder.Loop `yaml:"loop"`
 
 	// OnAsk is what an agent is told that asks for a permission: reject, which is the default, or allow.
 	OnAsk executor.Asks `yaml:"on_ask"`
 
-	Limit limitSettings `yaml:"limits"`
-	Rule  ruleSettings  `yaml:"rules"`
-	Watch Watch         `yaml:"watch"`
-
-	Blockers Blockers `yaml:"blockers"`
-	Notify   Notify   `yaml:"notify"`
-
-	RunBudget yamlfile.Budget `yaml:"budget"`
+	Limits   orchestrator.Limits `yaml:"limits"` // the models that the files name come before the defaults
+	Rules    enforcer.Rules      `yaml:"rules"`
+	Watch    Watch               `yaml:"watch"`
+	Blockers Blockers            `yaml:"blockers"`
+	Notify   Notify              `yaml:"notify"`
+	Budget   *boulder.Budget     `yaml:"budget"` // of a run; nil: none
 
 	// Prices are for calls of which neither the provider nor OpenCode tells what they cost.
 	Prices providers.Prices `yaml:"prices"`
@@ -63,89 +61,29 @@ type Config struct {
 	places map[string]string // of the commands
 }
 
-// limitSettings overwrites [orchestrator.Limits].
-type limitSettings struct {
-	Global    number            `yaml:"global"`
-	PerModel  number            `yaml:"per_model"`
-	Providers map[string]number `yaml:"providers"`
-	Models    []struct {        // looked at before the defaults
-		Pattern string `yaml:"pattern"`
-		Limit   number `yaml:"limit"`
-	} `yaml:"models"`
-	Attempts    number `yaml:"attempts"`
-	Evaluations number `yaml:"evaluations"`
-	Troubles    number `yaml:"troubles"`
-	Backoff     period `yaml:"backoff"`
-	Stalls      number `yaml:"stalls"`
-	Replans     number `yaml:"replans"`
-	IdleTurns   number `yaml:"idle_turns"`
-	Cooldowns   number `yaml:"cooldowns"`
-	CoolBase    period `yaml:"cool_base"`
-	CoolMax     period `yaml:"cool_max"`
-	Warn        share  `yaml:"warn"`
-}
-
-// ruleSettings overwrites [enforcer.Rules].
-type ruleSettings struct {
-	Admission   deadline `yaml:"admission"`
-	Silence     deadline `yaml:"silence"`
-	ToolSilence deadline `yaml:"tool_silence"`
-	WallClock   deadline `yaml:"wall_clock"`
-	Offline     deadline `yaml:"offline"`
-
-	ProviderRetries threshold `yaml:"provider_retries"`
-	ProviderWait    deadline  `yaml:"provider_wait"`
-
-	Window        number    `yaml:"window"`
-	SameOutput    threshold `yaml:"same_output"`
-	SamePolling   threshold `yaml:"same_polling"`
-	Polling       []pattern `yaml:"polling"`
-	SameError     threshold `yaml:"same_error"`
-	SameErrorStop threshold `yaml:"same_error_stop"`
-	Idle          threshold `yaml:"idle"`
-	IdleStop      threshold `yaml:"idle_stop"`
-	Alternate     threshold `yaml:"alternate"`
-	Compactions   threshold `yaml:"compactions"`
-	MinOutput     threshold `yaml:"min_output"`
-}
-
-// loopSettings overwrites the bounds of `manager loop`.
-type loopSettings struct {
-	Iterations number   `yaml:"iterations"`
-	Failures   number   `yaml:"failures"`
-	Cooldown   deadline `yaml:"cooldown"`
-}
-
-// Watch overwrites [enforcer.WatchPolicy], and has defaults of the flags of `manager watch`.
+// Watch is the policy of `manager watch`, and has defaults of its flags.
 type Watch struct {
 	Attach   string   `yaml:"attach"`
 	DoneWhen []string `yaml:"done_when"`
-
-	Idle          deadline  `yaml:"idle"`
-	AbortWindow   deadline  `yaml:"abort_window"`
-	Cooldown      deadline  `yaml:"cooldown"`
-	Countdown     deadline  `yaml:"countdown"`
-	MaxFailures   threshold `yaml:"failures"`
-	FailureReset  deadline  `yaml:"failure_reset"`
-	Resets        threshold `yaml:"resets"`
-	MaxIterations number    `yaml:"iterations"`
-	Compactions   threshold `yaml:"compactions"`
+	enforcer.Policy
 }
 
-// Policy is the defaults with what the configuration changes.
-func (w Watch) Policy() enforcer.Policy {
-	p := enforcer.WatchPolicy()
-	overlay(w, &p)
-	if p.MaxFailures < 0 { // whoever wants no end for want of progress wants none for want of words either
-		p.SameAnswers = -1
+// Default is the configuration of who has none.
+func Default() *Config {
+	loop := enforcer.LoopPolicy()
+	return &Config{
+		Limits: orchestrator.DefaultLimits(), Rules: enforcer.DefaultRules(), Watch: Watch{Policy: enforcer.WatchPolicy()},
+		Loop:     boulder.Loop{Iterations: loop.MaxIterations, Failures: loop.MaxFailures, Cooldown: loop.Cooldown},
+		Blockers: Blockers{MaxPerSession: 50, Cooldown: 30 * time.Second},
 	}
-	return p
 }
 
 // Load reads files, the later ones over the earlier. A mistake in one is a [*yamlfile.Error]; what the file system says
 // is wrapped. Unless they are required, files that are not there count as empty.
 func Load(required bool, paths ...string) (*Config, error) {
-	var c Config
+	c := Default()
+	models := c.Limits.Models
+	c.Limits.Models = nil
 	for _, path := range paths {
 		data, err := yamlfile.Read(path)
 		// A file where .manager should be is no fault of the configuration; the store says what to do about it.
@@ -159,15 +97,23 @@ func Load(required bool, paths ...string) (*Config, error) {
 			return nil, err
 		}
 	}
-	return &c, nil
+	c.Limits.Models = append(c.Limits.Models, models...)
+	if c.Budget != nil && *c.Budget == (boulder.Budget{}) {
+		c.Budget = nil
+	}
+	if c.Watch.MaxFailures < 0 { // whoever wants no end for want of progress wants none for want of words either
+		c.Watch.SameAnswers = -1
+	}
+	return c, nil
 }
 
 // read lays a file over c.
 func (c *Config) read(name string, data []byte) error {
-	file, readable := yamlfile.Decode(name, data, c)
-	if readable {
-		c.check(file)
+	file, err := yamlfile.Decode(name, data, c)
+	if err != nil {
+		return err
 	}
+	c.check(file)
 	return file.Err()
 }
 
@@ -195,9 +141,13 @@ func (c *Config) check(file *yamlfile.File) {
 			reportAll(path, err)
 		}
 	}
-	c.checkLimits(file)
-	reportAll("limits", c.Limits().Validate())
-	if c.Rules().Window < 1 {
+	for i, m := range c.Limits.Models {
+		if path := fmt.Sprintf("limits.models[%d]", i); m.Pattern == "" || !file.Has(path+".limit") && file.Has(path) {
+			file.Report(path, "limits.models needs a pattern and a limit", `as in {pattern: "*opus*", limit: 2}`)
+		}
+	}
+	reportAll("limits", c.Limits.Validate())
+	if c.Rules.Window < 1 {
 		file.Report("rules.window", "rules.window must be at least 1", "without a call there is nothing to compare")
 	}
 	c.checkCommands(file)
@@ -208,8 +158,7 @@ func (c *Config) check(file *yamlfile.File) {
 		}
 	}
 	reportAll("prices", c.Prices.Validate())
-	loop := c.Loop()
-	reportAll("loop", loop.Validate())
+	reportAll("loop", c.Loop.Validate())
 	reportWords("done_when", c.DoneWhen)
 	reportWords("watch.done_when", c.Watch.DoneWhen)
 	c.Blockers.check(file)
@@ -234,7 +183,7 @@ func (c *Config) checkCommands(file *yamlfile.File) {
 	before := c.places
 	c.places = map[string]string{}
 	for key, lines := range map[string][]string{
-		"gates": c.Gates, "no_worse": c.NoWorse, "tests": c.Tests.List, "lint": c.Lint.List,
+		"gates": c.Gates, "no_worse": c.NoWorse, "tests": c.Tests, "lint": c.Lint,
 	} {
 		for i, line := range lines {
 			if !file.Has(key) { // it is of an earlier file
@@ -243,70 +192,11 @@ func (c *Config) checkCommands(file *yamlfile.File) {
 			}
 			path := fmt.Sprintf("%s[%d]", key, i)
 			c.places[line] = file.Place(path)
-			if what := command.Syntax(line); what != "" {
+			if strings.TrimSpace(line) == "" {
+				file.Report(path, key+" has an empty command", "write one as `go test ./...`, or remove it")
+			} else if what := command.Syntax(line); what != "" {
 				file.Report(path, "the shell cannot read the command: "+text.Cut(what, 200), "correct it: `sh -n -c` has to accept it")
 			}
 		}
 	}
 }
-
-func (c *Config) checkLimits(file *yamlfile.File) {
-	for _, name := range slices.Sorted(maps.Keys(c.Limit.Providers)) {
-		if path := "limits.providers." + name; c.Limit.Providers[name].value == nil {
-			file.Report(path, path+" has no number", "")
-		}
-	}
-	for i, m := range c.Limit.Models {
-		if m.Limit.value == nil || m.Pattern == "" {
-			file.Report(fmt.Sprintf("limits.models[%d].limit", i), "limits.models needs a pattern and a limit",
-				`as in {pattern: "*opus*", limit: 2}`)
-		}
-	}
-}
-
-// Limits are the defaults with what the configuration changes.
-func (c *Config) Limits() orchestrator.Limits {
-	l, from := orchestrator.DefaultLimits(), c.Limit
-	of := from.Providers
-	var models []orchestrator.ModelLimit
-	for _, m := range from.Models {
-		n, _ := m.Limit.value.(int)
-		models = append(models, orchestrator.ModelLimit{Pattern: m.Pattern, Limit: n})
-	}
-	from.Providers, from.Models = nil, nil
-	overlay(from, &l)
-	for name, limit := range of {
-		if l.Providers == nil {
-			l.Providers = map[string]int{}
-		}
-		l.Providers[name], _ = limit.value.(int)
-	}
-	l.Models = append(models, l.Models...)
-	return l
-}
-
-// Rules are the defaults with what the configuration changes.
-func (c *Config) Rules() enforcer.Rules {
-	r := enforcer.DefaultRules()
-	overlay(c.Rule, &r)
-	if c.Rule.Polling != nil {
-		r.Polling = []*regexp.Regexp{matchesNothing()} // with no pattern at all the defaults would count
-	}
-	for _, p := range c.Rule.Polling {
-		r.Polling = append(r.Polling, p.Regexp)
-	}
-	return r
-}
-
-var matchesNothing = text.Regexp(`[^\s\S]`)
-
-// Loop is the defaults of `manager loop` with what the configuration changes.
-func (c *Config) Loop() boulder.Loop {
-	p := enforcer.LoopPolicy()
-	l := boulder.Loop{Iterations: p.MaxIterations, Failures: p.MaxFailures, Cooldown: p.Cooldown}
-	overlay(c.Loops, &l)
-	return l
-}
-
-// Budget is that of a run; nil if none is configured.
-func (c *Config) Budget() *boulder.Budget { return c.RunBudget.Budget() }

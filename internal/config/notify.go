@@ -1,9 +1,13 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
 
 	"github.com/bouldermgr/manager/internal/notify"
 	"github.com/bouldermgr/manager/internal/text"
@@ -25,7 +29,25 @@ type Notify struct {
 	// On are the events that are told: finished, blocked, failed, budget. Defaults to all of them.
 	On []string `yaml:"on"`
 	// Timeout bounds a notification. Defaults to [notify.DefaultTimeout].
-	Timeout yamlfile.Period `yaml:"timeout"`
+	Timeout time.Duration `yaml:"timeout"`
+}
+
+// commandLine is a program with its arguments.
+type commandLine []string
+
+// UnmarshalYAML reads a list, or a line for the shell; an empty one is none, in a project's file over the user's.
+func (c *commandLine) UnmarshalYAML(n *yaml.Node) error {
+	var line string
+	if n.Kind != yaml.ScalarNode || n.Decode(&line) != nil {
+		if n.Decode((*[]string)(c)) != nil {
+			return errors.New("a command as [notify-send, manager], or a line for the shell")
+		}
+		return nil
+	}
+	if *c = nil; line != "" {
+		*c = commandLine{"sh", "-c", line}
+	}
+	return nil
 }
 
 // wholeVariable is a value that is taken from the environment.

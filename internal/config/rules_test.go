@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"github.com/bouldermgr/manager/internal/yamlfile"
 	"os"
 	"reflect"
 	"regexp"
@@ -10,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/orchestrator"
 )
@@ -47,19 +47,17 @@ func TestRulesAreDocumented(t *testing.T) {
 		}
 	}
 	for group, defaults := range map[string]any{"rules": enforcer.DefaultRules(), "limits": orchestrator.DefaultLimits()} {
-		keys := reflect.TypeFor[ruleSettings]()
-		if group == "limits" {
-			keys = reflect.TypeFor[limitSettings]()
-		}
-		for _, f := range reflect.VisibleFields(keys) {
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(defaults)) {
 			value := reflect.ValueOf(defaults).FieldByName(f.Name)
-			key := group + "." + f.Tag.Get("yaml")
-			_, err := configOf(t, group+": {"+f.Tag.Get("yaml")+": off}")
+			key := group + "." + keyOf(f)
+			_, err := configOf(t, group+": {"+keyOf(f)+": off}")
 			documented(key, fallbackText(value.Interface()), err == nil)
 		}
 	}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[yamlfile.Budget]()) {
-		documented("budget."+f.Tag.Get("yaml"), "none", false)
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[boulder.Budget]()) {
+		if keyOf(f) != "-" {
+			documented("budget."+keyOf(f), "none", false)
+		}
 	}
 	for key, fallback := range map[string]string{
 		"gates": "none", "no_worse": "none", "gate_timeout": "10m", "allow_model_gates": "false", "on_ask": "reject",
@@ -117,11 +115,11 @@ func TestLoopBoundsAreDocumented(t *testing.T) {
 	for _, m := range tableRow.FindAllStringSubmatch(string(text), -1) {
 		rows[m[1]] = ruleRow{strings.TrimSpace(m[2]), strings.TrimSpace(m[3])}
 	}
-	defaults := reflect.ValueOf((&Config{}).Loop())
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[loopSettings]()) {
-		key := "loop." + f.Tag.Get("yaml")
+	defaults := reflect.ValueOf(Default().Loop)
+	for _, f := range reflect.VisibleFields(defaults.Type()) {
+		key := "loop." + keyOf(f)
 		want := ruleRow{fallback: fallbackText(defaults.FieldByName(f.Name).Interface()), off: "no"}
-		if _, err := configOf(t, "loop: {"+f.Tag.Get("yaml")+": off}"); err == nil {
+		if _, err := configOf(t, "loop: {"+keyOf(f)+": off}"); err == nil {
 			want.off = "yes"
 		}
 		if rows[key] != want {

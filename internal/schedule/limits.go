@@ -51,7 +51,7 @@ type Limits struct {
 	CoolMax time.Duration `json:"cool_max"`
 
 	// Warn is the part of a budget at which the soft warning comes. Defaults to 0.8; 0: no warning.
-	Warn float64 `json:"warn"`
+	Warn float64 `json:"warn" yaml:"warn,share"`
 }
 
 // ModelLimit is a limit for the models that a pattern matches. In the pattern, * stands for any characters; it is

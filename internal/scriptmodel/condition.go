@@ -3,6 +3,8 @@ package scriptmodel
 import (
 	"fmt"
 	"strings"
+
+	"go.yaml.in/yaml/v4"
 )
 
 // condition says which requests a rule answers. Everything in it has to hold; an empty one matches everything except
@@ -21,14 +23,14 @@ type condition struct {
 // texts is one string or a list of strings.
 type texts []string
 
-// UnmarshalYAML implements the interface of goccy/go-yaml.
-func (t *texts) UnmarshalYAML(unmarshal func(any) error) error {
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (t *texts) UnmarshalYAML(n *yaml.Node) error {
 	var one string
-	if err := unmarshal(&one); err == nil {
+	if err := n.Decode(&one); err == nil {
 		*t = texts{one}
 		return nil
 	}
-	return unmarshal((*[]string)(t))
+	return n.Decode((*[]string)(t))
 }
 
 func (c condition) check() error {

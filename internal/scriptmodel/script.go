@@ -1,18 +1,16 @@
 package scriptmodel
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 )
 
 // Script is a declarative [Handler] ([Script.Reply]), read from YAML:
@@ -102,10 +100,7 @@ func ParseScript(data []byte) (*Script, error) {
 	var file struct {
 		Rules []rule `yaml:"rules"`
 	}
-	if err := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(&file); err != nil {
-		if errors.Is(err, io.EOF) {
-			return nil, errors.New("the script is empty")
-		}
+	if err := yaml.Load(data, &file, yaml.WithKnownFields()); err != nil {
 		return nil, err
 	}
 	if len(file.Rules) == 0 {

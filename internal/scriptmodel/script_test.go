@@ -158,16 +158,16 @@ rules:
 func TestBrokenScriptsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ script, want string }{
-		"empty":         {``, "empty"},
+		"empty":         {``, "no documents"},
 		"no rules":      {`rules: []`, "no rules"},
-		"unknown key":   {"rules:\n  - wen: {}\n", "[2:5] unknown field \"wen\""},
+		"unknown key":   {"rules:\n  - wen: {}\n", "line 2: field wen not found"},
 		"unknown kind":  {`rules: [{name: x, when: {kind: agents}, replies: [{text: a}]}]`, `rule 1 "x": kind "agents"`},
 		"no replies":    {`rules: [{when: {}}]`, "no replies"},
 		"idle times":    {`rules: [{replies: [{text: a, times: 2}]}]`, "faults"},
 		"minus times":   {`rules: [{replies: [{cut: true, times: -1}]}]`, "negative"},
 		"status 200":    {`rules: [{replies: [{text: a}, {status: 200}]}]`, "reply 2: status 200"},
 		"nameless tool": {`rules: [{replies: [{tool_calls: [{args: {}}]}]}]`, "no name"},
-		"not a text":    {`rules: [{when: {any: {a: b}}, replies: [{text: a}]}]`, "mapping"},
+		"not a text":    {`rules: [{when: {any: {a: b}}, replies: [{text: a}]}]`, "cannot construct !!map"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

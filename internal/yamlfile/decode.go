@@ -1,87 +1,44 @@
 package yamlfile
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
 )
-
-// Value is a value of a file, for types that read themselves.
-type Value struct{ node ast.Node }
-
-// Reader is a type that reads itself from a value.
-type Reader interface {
-	// ReadYAML returns [Wanted] if the value is of another kind; the text of any other error follows "NAME must be ".
-	ReadYAML(v Value) error
-}
-
-// Wanted is an error that says what a value must be: "a duration as 90s".
-type Wanted string
-
-// Error says what is wanted.
-func (w Wanted) Error() string { return string(w) }
-
-// Text is a scalar as it is written; ok is false for everything else.
-func (v Value) Text() (text string, ok bool) {
-	switch n := v.node.(type) {
-	case *ast.StringNode:
-		return n.Value, true
-	case *ast.LiteralNode:
-		return n.Value.Value, true
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		return n.GetToken().Value, true
-	}
-	return "", false
-}
-
-// List gives the entries of a list; ok is false for everything else.
-func (v Value) List() (items []Value, ok bool) {
-	list, ok := v.node.(*ast.SequenceNode)
-	if !ok {
-		return nil, false
-	}
-	for _, n := range list.Values {
-		items = append(items, Value{n})
-	}
-	return items, true
-}
-
-// String names the value in a message.
-func (v Value) String() string {
-	const shown = 60
-	switch v.node.(type) {
-	case *ast.MappingNode, *ast.MappingValueNode:
-		return "keys and values"
-	case *ast.SequenceNode:
-		return "a list"
-	case *ast.NullNode:
-		return "nothing"
-	}
-	written, ok := v.Text()
-	if !ok {
-		written = v.node.GetToken().Value
-	}
-	return strconv.Quote(text.Cut(written, shown))
-}
 
 // decoder writes values into Go's, collects what does not fit, and remembers where everything stood.
 type decoder struct {
 	file  *File
-	to    reflect.Value
 	known map[string][]string // where each key is known: paths without indexes
 }
 
-func newDecoder(f *File, to any) *decoder {
-	d := &decoder{file: f, to: reflect.ValueOf(to).Elem(), known: map[string][]string{}}
-	d.learn("", d.to.Type())
-	return d
+// field is a field of a struct with its key. What follows the key in the tag says how a scalar is read, see [scalarOf].
+type field struct {
+	reflect.StructField
+	key, option string
+}
+
+// fieldsOf lists the fields that have a key in their yaml tag, or else in their json tag; a key "-" is none.
+func fieldsOf(t reflect.Type) []field {
+	var fields []field
+	for _, f := range reflect.VisibleFields(t) {
+		tag, ok := f.Tag.Lookup("yaml")
+		if !ok {
+			tag = f.Tag.Get("json")
+		}
+		if key, option, _ := strings.Cut(tag, ","); key != "" && key != "-" {
+			fields = append(fields, field{f, key, option})
+		}
+	}
+	return fields
 }
 
 // learn collects the keys of a struct and of what is below it.
@@ -99,9 +56,16 @@ func (d *decoder) learn(path string, t reflect.Type) {
 	}
 }
 
-func (d *decoder) decode(root ast.Node) { d.read("", root, d.to) }
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
 
-func (d *decoder) wrong(path string, n ast.Node, what, do string) {
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
+
+func (d *decoder) wrong(path string, n *yaml.Node, what, do string) {
 	if path == "" {
 		path = "the file"
 	}
@@ -109,33 +73,52 @@ func (d *decoder) wrong(path string, n ast.Node, what, do string) {
 }
 
 // wrongKind reports a value of another kind than the one that is wanted.
-func (d *decoder) wrongKind(path string, n ast.Node, wanted, do string) {
-	d.wrong(path, n, fmt.Sprintf("must be %s, not %s", wanted, Value{n}), do)
+func (d *decoder) wrongKind(path string, n *yaml.Node, wanted, do string) {
+	is := strconv.Quote(text.Cut(n.Value, 60))
+	switch {
+	case n.Kind == yaml.MappingNode:
+		is = "keys and values"
+	case n.Kind == yaml.SequenceNode:
+		is = "a list"
+	case isNull(n):
+		is = "nothing"
+	}
+	d.wrong(path, n, fmt.Sprintf("must be %s, not %s", wanted, is), do)
 }
 
 // read reads a value, which is nothing only as an entry of a list.
-func (d *decoder) read(path string, n ast.Node, to reflect.Value) {
+func (d *decoder) read(path string, n *yaml.Node, to reflect.Value, option string) {
 	d.file.spots[path] = spotOf(n)
-	if list, ok := n.(*ast.SequenceNode); ok {
-		for i, item := range list.Values {
-			d.file.spots[fmt.Sprintf("%s[%d]", path, i)] = spotOf(item)
-		}
+	switch {
+	case n.Kind == yaml.AliasNode || n.Anchor != "":
+		d.file.add(spotOf(n), "YAML anchors and aliases are not used here",
+			"write the value out; a text that begins with & or * goes between quotes")
+		return
+	case n.Style&yaml.TaggedStyle != 0:
+		d.file.add(spotOf(n), "YAML tags are not used here", "remove the tag; a text that begins with ! goes between quotes")
+		return
 	}
 	switch self := to.Addr().Interface().(type) {
-	case Reader:
-		d.readItself(path, n, self.ReadYAML(Value{n}))
+	case yaml.Unmarshaler:
+		if err := self.UnmarshalYAML(n); err != nil {
+			d.wrongKind(path, n, err.Error(), "")
+		}
+		return
+	case *regexp.Regexp:
+		if err := self.UnmarshalText([]byte(n.Value)); err != nil {
+			d.wrong(path, n, "must be a regular expression of Go: "+err.Error(), "")
+		}
 		return
 	case *time.Time:
-		text, _ := Value{n}.Text()
-		if self.UnmarshalText([]byte(text)) != nil {
-			d.wrongKind(path, n, "a time as 2026-01-31T12:00:00Z", "")
-		}
+		d.scalar(path, n, to, option)
 		return
 	}
 	switch to.Kind() {
 	case reflect.Pointer:
-		to.Set(reflect.New(to.Type().Elem()))
-		d.read(path, n, to.Elem())
+		if to.IsNil() {
+			to.Set(reflect.New(to.Type().Elem()))
+		}
+		d.read(path, n, to.Elem(), option)
 	case reflect.Struct:
 		d.mapping(path, n, to)
 	case reflect.Slice:
@@ -143,64 +126,19 @@ func (d *decoder) read(path string, n ast.Node, to reflect.Value) {
 	case reflect.Map:
 		d.freeMapping(path, n, to)
 	default:
-		d.scalar(path, n, to)
-	}
-}
-
-func (d *decoder) readItself(path string, n ast.Node, err error) {
-	wanted, kind := errors.AsType[Wanted](err)
-	switch {
-	case kind:
-		d.wrongKind(path, n, string(wanted), "")
-	case err != nil:
-		d.wrong(path, n, "must be "+err.Error(), "")
-	}
-}
-
-func (d *decoder) scalar(path string, n ast.Node, to reflect.Value) {
-	text, ok := Value{n}.Text()
-	switch to.Kind() {
-	case reflect.String:
-		switch {
-		case !ok:
-			d.wrongKind(path, n, "a text", "write it as one text, between quotes if need be")
-		case strings.ContainsRune(text, 0):
-			d.wrong(path, n, "contains a NUL character", "remove it; no command and no prompt can hold one")
-		default:
-			to.SetString(text)
-		}
-	case reflect.Bool:
-		b, ok := n.(*ast.BoolNode)
-		if !ok {
-			d.wrongKind(path, n, "true or false", "write true or false, without quotes")
-			return
-		}
-		to.SetBool(b.Value)
-	case reflect.Int:
-		v, err := strconv.ParseInt(text, 10, 32)
-		if err != nil {
-			d.wrongKind(path, n, "a whole number", "")
-			return
-		}
-		to.SetInt(v)
-	case reflect.Float64:
-		v, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			d.wrongKind(path, n, "a number", "")
-			return
-		}
-		to.SetFloat(v)
-	default:
-		panic("yamlfile: no way to read a " + to.Type().String())
+		d.scalar(path, n, to, option)
 	}
 }
 
 // list reads a list, or a single text as a list of one. A text that is nothing, or cannot be read, keeps its place.
-func (d *decoder) list(path string, n ast.Node, to reflect.Value) {
-	items := []ast.Node{n}
-	if list, ok := n.(*ast.SequenceNode); ok {
-		items = list.Values
-	} else if to.Type().Elem().Kind() != reflect.String {
+func (d *decoder) list(path string, n *yaml.Node, to reflect.Value) {
+	texts := to.Type().Elem().Kind() == reflect.String
+	items := n.Content
+	switch {
+	case n.Kind == yaml.SequenceNode:
+	case texts:
+		items = []*yaml.Node{n}
+	default:
 		d.wrongKind(path, n, "a list", "begin each entry with a dash")
 		return
 	}
@@ -210,114 +148,164 @@ func (d *decoder) list(path string, n ast.Node, to reflect.Value) {
 		if item != n {
 			at = fmt.Sprintf("%s[%d]", path, i)
 		}
-		if _, empty := item.(*ast.NullNode); empty && all.Index(i).Kind() == reflect.String {
+		if texts && isNull(item) {
 			d.file.spots[at] = spotOf(item)
 			continue
 		}
-		d.read(at, item, all.Index(i))
+		d.read(at, item, all.Index(i), "")
 	}
 	to.Set(all)
 }
 
-// mapping reads the keys of a struct, each at most once.
-func (d *decoder) mapping(path string, n ast.Node, to reflect.Value) {
+// mapping reads the keys of a struct.
+func (d *decoder) mapping(path string, n *yaml.Node, to reflect.Value) {
 	fields := fieldsOf(to.Type())
-	d.keys(path, n, fields[0].key, func(name, at string, key, value ast.Node) {
+	d.keys(path, n, fields[0].key, func(key, value *yaml.Node) {
 		for _, f := range fields {
-			if f.key != name {
+			if f.key != key.Value {
 				continue
 			}
-			if _, absent := value.(*ast.NullNode); !absent {
-				d.read(at, value, to.FieldByIndex(f.Index))
+			if !isNull(value) {
+				d.read(join(path, f.key), value, to.FieldByIndex(f.Index), f.option)
 			}
 			return
 		}
-		d.unknown(path, name, key, fields)
+		d.unknown(path, key, fields)
 	})
 }
 
 // freeMapping reads a map, whose keys may be any.
-func (d *decoder) freeMapping(path string, n ast.Node, to reflect.Value) {
+func (d *decoder) freeMapping(path string, n *yaml.Node, to reflect.Value) {
 	all := reflect.MakeMap(to.Type())
-	d.keys(path, n, "NAME", func(name, at string, _, value ast.Node) {
+	d.keys(path, n, "NAME", func(key, value *yaml.Node) {
 		v := reflect.New(to.Type().Elem()).Elem()
-		if _, absent := value.(*ast.NullNode); absent {
-			d.file.spots[at] = spotOf(value)
-		} else {
-			d.read(at, value, v)
-		}
-		all.SetMapIndex(reflect.ValueOf(name), v)
+		d.read(join(path, key.Value), value, v, "")
+		all.SetMapIndex(reflect.ValueOf(key.Value), v)
 	})
 	to.Set(all)
 }
 
-func (d *decoder) keys(path string, n ast.Node, example string, each func(name, at string, key, value ast.Node)) {
-	m, ok := n.(*ast.MappingNode)
-	if !ok {
+// keys gives the keys of a mapping, each at most once.
+func (d *decoder) keys(path string, n *yaml.Node, example string, each func(key, value *yaml.Node)) {
+	if n.Kind != yaml.MappingNode {
 		d.wrongKind(path, n, "keys and values", "write it with keys, as in "+example+": …")
 		return
 	}
-	seen := make(map[string]int, len(m.Values))
-	for _, entry := range m.Values {
-		name := entry.Key.GetToken().Value
-		at := spotOf(entry.Key)
-		if line, twice := seen[name]; twice {
-			d.file.add(at, fmt.Sprintf("the key %q is there twice, first in line %d", name, line), "remove one of them")
+	seen := make(map[string]int, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if line, twice := seen[key.Value]; twice {
+			d.file.add(spotOf(key), fmt.Sprintf("the key %q is there twice, first in line %d", key.Value, line), "remove one of them")
 			continue
 		}
-		seen[name] = at.line
-		each(name, join(path, name), entry.Key, entry.Value)
+		seen[key.Value] = key.Line
+		each(key, n.Content[i+1])
 	}
 }
 
 // unknown says that there is no such key, and which one was probably meant: one beside it, or else one of the same name
 // in another place.
-func (d *decoder) unknown(path, name string, key ast.Node, fields []field) {
+func (d *decoder) unknown(path string, key *yaml.Node, fields []field) {
 	where := "here"
 	if path != "" {
 		where = "in " + path
 	}
-	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = f.key
+	var names, elsewhere []string
+	for _, f := range fields {
+		names = append(names, f.key)
 	}
-	do := "remove it, or use one of " + strings.Join(names, ", ")
-	var elsewhere []string
-	for _, k := range d.known[name] {
+	for _, k := range d.known[key.Value] {
 		elsewhere = append(elsewhere, strconv.Quote(k))
 	}
-	if near := text.Nearest(name, names); near != "" {
+	do := "remove it, or use one of " + strings.Join(names, ", ")
+	if near := text.Nearest(key.Value, names); near != "" {
 		do = fmt.Sprintf("did you mean %q?", near)
 	} else if len(elsewhere) > 0 {
 		do = "did you mean " + strings.Join(elsewhere, " or ") + "?"
 	}
-	d.file.add(spotOf(key), fmt.Sprintf("there is no key %q %s", name, where), do)
+	d.file.add(spotOf(key), fmt.Sprintf("there is no key %q %s", text.Cut(key.Value, 60), where), do)
 }
 
-func join(path, key string) string {
-	if path == "" {
-		return key
+func (d *decoder) scalar(path string, n *yaml.Node, to reflect.Value, option string) {
+	wanted, read := scalarOf(to, option)
+	value, ok := any(nil), n.Kind == yaml.ScalarNode && !isNull(n)
+	if ok {
+		value, ok = read(n.Value)
 	}
-	return path + "." + key
+	switch {
+	case !ok && to.Kind() == reflect.String:
+		d.wrongKind(path, n, wanted, "write it as one text, between quotes if need be")
+	case !ok:
+		d.wrongKind(path, n, wanted, "")
+	case to.Kind() == reflect.String && strings.ContainsRune(n.Value, 0):
+		d.wrong(path, n, "contains a NUL character", "remove it; no command and no prompt can hold one")
+	case value != nil:
+		to.Set(reflect.ValueOf(value).Convert(to.Type()))
+	}
 }
 
-// field is a field of a struct with its key.
-type field struct {
-	reflect.StructField
-	key string
-}
-
-// fieldsOf lists the fields that have a key in their yaml tag, or else in their json tag.
-func fieldsOf(t reflect.Type) []field {
-	var fields []field
-	for _, f := range reflect.VisibleFields(t) {
-		tag, ok := f.Tag.Lookup("yaml")
-		if !ok {
-			tag = f.Tag.Get("json")
-		}
-		if key, _, _ := strings.Cut(tag, ","); key != "" {
-			fields = append(fields, field{f, key})
+// scalarOf says what the value of a field must be, and reads it; nil was read into the field already. Options in its tag:
+//
+//	off      the word off stands for -1 in a whole number, and for 0 in everything else
+//	count    1500, 200k or 2M
+//	dollars  5, 0.50 or $5
+//	share    from 0 to 1
+func scalarOf(to reflect.Value, option string) (wanted string, read func(string) (any, bool)) {
+	if option == "off" {
+		wanted, read := scalarOf(to, "")
+		return wanted + ", or off", func(s string) (any, bool) {
+			switch {
+			case s != "off":
+				return read(s)
+			case to.Kind() == reflect.Int:
+				return -1, true
+			}
+			return 0, true
 		}
 	}
-	return fields
+	float := func(s string, valid func(float64) bool) (any, bool) {
+		v, err := strconv.ParseFloat(s, 64)
+		return v, err == nil && valid(v)
+	}
+	switch option {
+	case "count":
+		return "a number of at least 1 as 1500, 200k or 2M", func(s string) (any, bool) {
+			v, ok := text.ParseCount(s)
+			return v, ok
+		}
+	case "dollars": // a billion and more is a slip, and would not survive being written and read
+		return "an amount of US dollars of more than 0 as 5 or 0.50", func(s string) (any, bool) {
+			return float(strings.TrimPrefix(s, "$"), func(v float64) bool { return v > 0 && v <= 1e9 })
+		}
+	case "share":
+		return "a number from 0 to 1 as 0.8, or off", func(s string) (any, bool) {
+			if s == "off" {
+				return 0, true
+			}
+			return float(s, func(v float64) bool { return v >= 0 && v <= 1 })
+		}
+	}
+	switch self := to.Addr().Interface().(type) {
+	case *time.Duration, *boulder.Duration:
+		return "a duration of more than 0 as 90s, 10m or 1h30m", func(s string) (any, bool) {
+			v, err := time.ParseDuration(s)
+			return v, err == nil && v > 0
+		}
+	case *time.Time:
+		return "a time as 2026-01-31T12:00:00Z", func(s string) (any, bool) { return nil, self.UnmarshalText([]byte(s)) == nil }
+	}
+	switch to.Kind() {
+	case reflect.String:
+		return "a text", func(s string) (any, bool) { return s, true }
+	case reflect.Bool:
+		return "true or false", func(s string) (any, bool) { return s == "true", s == "true" || s == "false" }
+	case reflect.Int:
+		return "a whole number of 0 or more", func(s string) (any, bool) {
+			v, err := strconv.ParseInt(strings.ReplaceAll(s, "_", ""), 10, 32)
+			return v, err == nil && v >= 0
+		}
+	case reflect.Float64:
+		return "a number", func(s string) (any, bool) { return float(s, func(float64) bool { return true }) }
+	}
+	panic("yamlfile: no way to read a " + to.Type().String())
 }

@@ -1,30 +1,139 @@
 // Package yamlfile reads plans and configurations: YAML that people wrote, or that came with a repository.
 //
-// It is guarded: only regular files of a bounded size are read, and what would make the YAML library use much time or
-// memory (aliases, deep nesting) is refused before the library sees it. It is strict: unknown and repeated keys and
-// values of a wrong kind are problems, each told with its place, all of them at once. It is lenient where there is only
-// one reading: a single text where a list of texts is wanted is a list of one, any scalar where a text is wanted is that text
-// as it is written, a key without a value counts as absent.
+// It is guarded: only regular files of a bounded size and depth are read, without aliases. It is strict: unknown and
+// repeated keys and values of a wrong kind are problems, each told with its place, all of them at once. It is lenient where
+// there is only one reading: a single text where a list of texts is wanted is a list of one, any scalar where a text is
+// wanted is that text as it is written, a key without a value counts as absent.
 package yamlfile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"syscall"
+	"unicode"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
+	"go.yaml.in/yaml/v4"
+	"go.yaml.in/yaml/v4/plugin/loaderlimits"
+
+	"github.com/bouldermgr/manager/internal/text"
 )
 
-// MaxSize bounds a file, in bytes. A plan with 10,000 sub-tasks of a few lines fits well.
-const MaxSize = 4 << 20
+const (
+	// MaxSize bounds a file, in bytes. A plan with 10,000 sub-tasks of a few lines fits well.
+	MaxSize     = 4 << 20
+	maxDepth    = 32 // four are needed
+	maxProblems = 20 // of one file are told at once
+)
+
+// Problem is one thing that is wrong in a file.
+type Problem struct {
+	File   string
+	Line   int // from 1; 0 if the problem is the file as a whole
+	Column int // from 1, in characters; 0 with Line
+	What   string
+	Do     string // what to do about it; empty if What says it
+}
+
+// String is the problem as people read it: `plan.yaml:12:5: what is wrong: what to do`.
+func (p Problem) String() string {
+	at := p.File
+	if p.Line > 0 {
+		at = fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+	}
+	if p.Do == "" {
+		return at + ": " + p.What
+	}
+	return at + ": " + p.What + ": " + p.Do
+}
+
+// Error says everything that is wrong in a file, in the order of the file.
+type Error struct {
+	Problems []Problem // at least one, at most 20
+	More     int       // how many there are beyond these
+}
+
+// Error gives one problem per line.
+func (e *Error) Error() string {
+	var lines []string
+	for _, p := range e.Problems {
+		lines = append(lines, p.String())
+	}
+	if e.More > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", e.More))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// spot is a place in a file; zero is the file as a whole.
+type spot struct{ line, column int }
+
+func spotOf(n *yaml.Node) spot { return spot{n.Line, n.Column} }
+
+// File is a file that was decoded: what is wrong in it, and where its values stand.
+type File struct {
+	name     string
+	problems []Problem
+	spots    map[string]spot // by path, as sub_tasks[0].gates[1]; "" is the root
+	unread   map[spot]bool   // what could not be read: whatever else is wrong there follows from it
+}
+
+func (f *File) add(at spot, what, do string) {
+	f.problems = append(f.problems, Problem{File: f.name, Line: at.line, Column: at.column, What: what, Do: do})
+}
+
+// Report adds a problem of the value at a path, as limits.models[0].limit. A value that is not in the file is reported
+// at the nearest one around it; one that could not be read is not reported again.
+func (f *File) Report(path, what, do string) {
+	if at := f.nearest(path); !f.unread[at] {
+		f.add(at, what, do)
+	}
+}
+
+func (f *File) nearest(path string) spot {
+	for {
+		if at, known := f.spots[path]; known || path == "" {
+			return at
+		}
+		path = path[:max(0, strings.LastIndexAny(path, ".["))]
+	}
+}
+
+// Place is where the value at a path stands, as `plan.yaml:12`.
+func (f *File) Place(path string) string { return fmt.Sprintf("%s:%d", f.name, f.nearest(path).line) }
+
+// Has reports whether the file has a value at the path.
+func (f *File) Has(path string) bool {
+	_, has := f.spots[path]
+	return has
+}
+
+// Just is the error if nothing but this is wrong in the file.
+func (f *File) Just(path, what, do string) error {
+	one := &File{name: f.name, spots: f.spots}
+	one.Report(path, what, do)
+	return one.Err()
+}
+
+// Err is nil if nothing is wrong, else an [*Error].
+func (f *File) Err() error {
+	if len(f.problems) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(f.problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	shown := min(len(f.problems), maxProblems)
+	return &Error{Problems: f.problems[:shown:shown], More: len(f.problems) - shown}
+}
 
 // Read reads a file. One that is no regular file, or is too large, is an [*Error]; what the file system says is wrapped.
 func Read(path string) ([]byte, error) {
@@ -39,130 +148,111 @@ func Read(path string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case info.IsDir():
-		file.add(spot{}, "this is a directory", "name the file in it")
+		return nil, file.Just("", "this is a directory", "name the file in it")
 	case !info.Mode().IsRegular():
-		file.add(spot{}, "this is not a regular file", "name another one")
-	default:
-		data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", path, err)
-		}
-		file.checkSize(data)
-		return data, file.Err()
+		return nil, file.Just("", "this is not a regular file", "name another one")
 	}
-	return nil, file.Err()
-}
-
-func (f *File) checkSize(data []byte) {
-	if len(data) > MaxSize {
-		f.add(spot{}, fmt.Sprintf("it is larger than %d MiB", MaxSize>>20),
-			"check that this is the right file; long material belongs into files of the project that it names")
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
+	return data, nil
 }
 
 // Decode reads the one document in data into a pointer to a struct, whose keys are the names in its yaml or json tags.
-// What is not in the file stays as it is. readable is false if it is no YAML at all. name stands for the file in
-// messages; [File.Err] says what is wrong.
-func Decode(name string, data []byte, to any) (f *File, readable bool) {
-	f = &File{name: name, spots: map[string]spot{}, unread: map[spot]bool{}}
-	f.checkSize(data)
-	if len(f.problems) > 0 {
-		return f, false
-	}
-	root := f.parse(data)
-	if len(f.problems) > 0 {
-		return f, false
+// What is not in the file stays as it is. An error says that it is no YAML at all; what else is wrong, [File.Err] says.
+// name stands for the file in messages.
+func Decode(name string, data []byte, to any) (*File, error) {
+	f := &File{name: name, spots: map[string]spot{}, unread: map[spot]bool{}}
+	root, err := f.parse(data)
+	if err != nil {
+		return nil, err
 	}
 	if root != nil {
-		newDecoder(f, to).decode(root)
+		d := &decoder{file: f, known: map[string][]string{}}
+		d.learn("", reflect.TypeOf(to))
+		d.read("", root, reflect.ValueOf(to).Elem(), "")
 	}
 	for _, p := range f.problems {
 		f.unread[spot{p.Line, p.Column}] = true
 	}
-	return f, true
+	return f, nil
 }
 
 // Empty reports whether the file holds nothing but comments.
 func (f *File) Empty() bool { return len(f.spots) == 0 }
 
 // parse gives the root value of the one document in data; nil if there is none.
-func (f *File) parse(data []byte) ast.Node {
-	data = bytes.TrimPrefix(data, []byte("\uFEFF")) // editors of some systems put it there; the library takes it for text
-	if at, what := badCharacter(data); what != "" {
-		f.add(at, what, "save the file as plain UTF-8 text")
-		return nil
+func (f *File) parse(data []byte) (root *yaml.Node, err error) {
+	if len(data) > MaxSize {
+		return nil, f.Just("", fmt.Sprintf("it is larger than %d MiB", MaxSize>>20),
+			"check that this is the right file; long material belongs into files of the project that it names")
 	}
-	if isJSON(data) {
-		// Valid JSON has tabs only between its tokens, where the library takes some of them amiss.
-		data = bytes.ReplaceAll(data, []byte("\t"), []byte(" "))
+	if err := f.checkCharacters(string(data)); err != nil {
+		return nil, err
 	}
-	tokens := f.tokenize(string(data))
-	if len(f.problems) > 0 {
-		return nil
+	if json.Valid(data) { // YAML has no surrogate pairs
+		data = surrogates().ReplaceAllFunc(data, func(pair []byte) []byte {
+			var character string
+			_ = json.Unmarshal(slices.Concat([]byte(`"`), pair, []byte(`"`)), &character) // it is valid
+			return []byte(character)
+		})
 	}
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey()) // the decoder finds those, all of them
-	if err != nil {
-		f.addSyntax(err, data)
-		return nil
-	}
-	var root ast.Node
-	for _, doc := range file.Docs {
-		if doc.Body == nil {
-			continue
+	loader, err := yaml.NewLoader(bytes.NewReader(data), yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(maxDepth))))
+	for err == nil {
+		var document yaml.Node
+		if err = loader.Load(&document); err != nil {
+			break
 		}
-		if root != nil {
-			f.add(spotOf(doc.Body), "a second YAML document begins here", "keep to one in a file")
-			return nil
-		}
-		root = doc.Body
-	}
-	return root
-}
-
-func isJSON(data []byte) bool {
-	return bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) && json.Valid(data)
-}
-
-// badCharacter finds what no text file holds.
-func badCharacter(data []byte) (at spot, what string) {
-	for offset := 0; offset < len(data); {
-		r, size := utf8.DecodeRune(data[offset:])
-		switch {
-		case r == 0:
-			what = "there is a NUL character"
-		case r == utf8.RuneError && size == 1:
-			what = "this is not valid UTF-8"
+		switch value := document.Content[0]; {
+		case isNull(value):
+		case root != nil:
+			f.add(spotOf(value), "a second YAML document begins here", "keep to one in a file")
+			return nil, f.Err()
 		default:
-			offset += size
-			continue
+			root = value
 		}
-		before := data[:offset]
-		line := before[bytes.LastIndexByte(before, '\n')+1:]
-		return spot{1 + bytes.Count(before, []byte("\n")), 1 + utf8.RuneCount(line)}, what
 	}
-	return spot{}, ""
-}
-
-func (f *File) addSyntax(err error, data []byte) {
+	if errors.Is(err, io.EOF) {
+		return root, nil
+	}
 	do := "correct the YAML there; texts with special characters go between quotes"
-	var syntax *yaml.SyntaxError
-	if !errors.As(err, &syntax) || syntax.Token == nil {
-		f.add(spot{}, "this is not YAML", do) // its text may quote the whole file
-		return
+	syntax, ok := errors.AsType[*yaml.LoadError](err)
+	if !ok {
+		return nil, f.Just("", "this is not YAML", do) // its text may quote the whole file
 	}
-	message, _, _ := strings.Cut(syntax.Message, "\n")
-	at := spot{syntax.Token.Position.Line, syntax.Token.Position.Column}
-	if lines := bytes.SplitAfterN(data, []byte("\n"), at.line+1); bytes.HasPrefix(lines[min(at.line, len(lines))-1], []byte("\t")) {
+	what, at := "this is not YAML: "+syntax.Message, spot{syntax.Mark.Line, syntax.Mark.Column}
+	if syntax.ContextMsg != "" {
+		what += " " + syntax.ContextMsg
+	}
+	if from := syntax.ContextMark; syntax.Stage == yaml.ScannerStage && from.Line > 0 { // as of a text that never ends
+		at = spot{from.Line, from.Column}
+	}
+	if lines := bytes.SplitAfterN(data, []byte("\n"), at.line+1); bytes.HasPrefix(lines[max(0, min(at.line, len(lines))-1)], []byte("\t")) {
 		do = "indent with spaces, YAML does not take tabs there"
 	}
-	f.add(at, "this is not YAML: "+message, do)
+	f.add(at, what, do)
+	return nil, f.Err()
 }
 
-func spotOf(n ast.Node) spot {
-	position := n.GetToken().Position
-	// The token of a mapping in block style is its first colon.
-	if m, ok := n.(*ast.MappingNode); ok && len(m.Values) > 0 && !m.IsFlowStyle {
-		position = m.Values[0].Key.GetToken().Position
+var surrogates = text.Regexp(`(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}`)
+
+// checkCharacters finds what no text file holds: the library does not say where it is.
+func (f *File) checkCharacters(s string) error {
+	for at, r := range s {
+		what := ""
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[at:], "\uFFFD"):
+			what = "this is not valid UTF-8"
+		case unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r):
+			what = fmt.Sprintf("there is a control character, %U", r)
+		default:
+			continue
+		}
+		before := s[:at]
+		line := before[strings.LastIndexByte(before, '\n')+1:]
+		f.add(spot{1 + strings.Count(before, "\n"), 1 + utf8.RuneCountInString(line)}, what, "save the file as plain UTF-8 text")
+		return f.Err()
 	}
-	return spot{position.Line, position.Column}
+	return nil
 }
