@@ -2,14 +2,12 @@ package cli
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/view"
-	"github.com/bouldermgr/manager/store"
 )
 
 func (a *app) newListCmd() *cobra.Command {
@@ -36,22 +34,26 @@ func (a *app) runList(ctx context.Context, archived bool) error {
 	all, err := r.Listing(ctx)
 	holder := control.HolderOf(ctx, r)
 	closeReader() // before anything is printed: a pager must not keep a run from starting
-	total := len(all)
-	shown := slices.DeleteFunc(all, func(b store.Item) bool { return b.ArchivedAt.IsZero() == archived })
+	var shown []view.ListItem
+	for i := range all {
+		if all[i].ArchivedAt.IsZero() != archived {
+			shown = append(shown, view.NewListItem(&all[i], holder))
+		}
+	}
 	switch {
 	case a.json:
 		for i := range shown {
-			if err := a.printJSON(view.NewListItem(&shown[i], holder)); err != nil {
+			if err := a.printJSON(shown[i]); err != nil {
 				return err
 			}
 		}
 	case len(shown) > 0:
-		view.List(a.on(a.Stdout), shown, holder, time.Now())
+		view.List(a.on(a.Stdout), shown, time.Now())
 	case err != nil:
 	case archived:
 		a.note("Nothing is archived here.")
 	default:
-		a.noteNothing(total > 0)
+		a.noteNothing(len(all) > 0)
 	}
 	return err
 }

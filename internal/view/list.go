@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -12,8 +11,8 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// listItem is one line of `manager list --json`.
-type listItem struct {
+// ListItem is one line of `manager list --json`.
+type ListItem struct {
 	Type      string         `json:"type"` // boulder
 	BoulderID string         `json:"boulder_id"`
 	Task      string         `json:"task"` // its first 1,000 characters
@@ -32,35 +31,32 @@ type listItem struct {
 }
 
 // NewListItem is a boulder as lists show it. holder is nil if no process holds the state.
-func NewListItem(b *store.Item, holder *control.Holder) listItem {
-	return listItem{
+func NewListItem(b *store.Item, holder *control.Holder) ListItem {
+	return ListItem{
 		Type: "boulder", BoulderID: b.BoulderID, Task: b.Task, Status: b.Status, Reason: b.Reason,
-		Running: runsItem(holder, b), Active: b.Active, Completed: b.Tally.Completed, Total: b.Tally.Planned, Tally: b.Tally,
-		Usage: b.Usage, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, ArchivedAt: b.ArchivedAt,
+		Running: holder.Runs(boulder.Boulder{ID: b.BoulderID, Status: b.Status}), Active: b.Active,
+		Completed: b.Tally.Completed, Total: b.Tally.Planned, Tally: b.Tally, Usage: b.Usage,
+		CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, ArchivedAt: b.ArchivedAt,
 	}
-}
-
-func runsItem(holder *control.Holder, b *store.Item) bool {
-	return holder.Runs(boulder.Boulder{ID: b.BoulderID, Status: b.Status})
 }
 
 // List writes boulders, a line each.
-func List(o page.Out, items []store.Item, holder *control.Holder, now time.Time) {
+func List(o page.Out, items []ListItem, now time.Time) {
 	var rows [][]string
-	for i := range items {
-		item := &items[i]
-		status, mark := string(item.Status), " "
-		if item.Status == boulder.Running && !runsItem(holder, item) {
+	for _, b := range items {
+		status, mark := string(b.Status), " "
+		if b.Status == boulder.Running && !b.Running {
 			status = "interrupted"
 		}
-		if item.Active {
+		if b.Active {
 			mark = "*"
 		}
 		rows = append(rows, []string{
-			o.Dim(mark + " " + item.BoulderID), status, fmt.Sprintf("%d/%d", item.Tally.Completed, item.Tally.Planned),
-			text.Elapsed(now.Sub(item.CreatedAt)) + " ago", text.Clip(item.Task, page.Widest),
+			o.Dim(mark + " " + b.BoulderID), status, fmt.Sprintf("%d/%d", b.Completed, b.Total),
+			text.Elapsed(now.Sub(b.CreatedAt)) + " ago", text.Clip(b.Task, page.Widest),
 		})
 	}
-	lines := table(o.Width(), []column{{}, {}, {right: true}, {right: true}, {rest: true}}, rows)
-	fmt.Fprint(o, strings.Join(append(lines, ""), "\n"))
+	for _, line := range table(o.Width(), []column{{}, {}, {right: true}, {right: true}, {rest: true}}, rows) {
+		fmt.Fprintln(o, line)
+	}
 }

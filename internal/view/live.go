@@ -83,11 +83,7 @@ func (v *Run) take(e boulder.Event) bool {
 		}
 		return v.screen != nil
 	}
-	if v.drawn {
-		v.printed = append(v.printed, v.above(e)...)
-	} else {
-		v.printed = append(v.printed, v.plain(e)...)
-	}
+	v.printed = append(v.printed, v.lines(e)...)
 	switch v.progress.State.Boulder.Status {
 	case boulder.Planning, boulder.Running, boulder.Synthesizing:
 		return true
@@ -99,104 +95,75 @@ func (v *Run) take(e boulder.Event) bool {
 
 func (v *Run) lostText() string { return "this view has lost track: " + text.OneLine(v.lost.Error()) }
 
-// above are the lines that an event leaves above the picture.
-func (v *Run) above(e boulder.Event) (lines []string) {
-	t := v.table(v.Stderr.Width())
+// lines are those that an event leaves: above the picture what that does not show, elsewhere all.
+func (v *Run) lines(e boulder.Event) (lines []string) {
 	id, sign, line := Describe(e.Body)
-	s := v.progress.State.SubTask(id)
-	switch b := e.Body.(type) {
-	case boulder.SubTaskDone:
-		r := v.rowAt(s, e.Time)
-		lines = t.lines(r)
-		switch {
-		case !b.Completed:
-			lines = append(lines, t.below(b.Summary))
-		case r.alone:
-			lines = append(lines, t.below("by the gates alone: no usable answer came from the judge"))
-		}
-		return lines
-	case boulder.Replanned:
-		for _, line := range replanLines(v.progress.State, b) {
-			lines = append(lines, t.below(line))
-		}
-	}
-	switch {
-	case sign == "" || sign == inPicture || v.progress.stale:
-		return nil
-	case s == nil:
-		line = t.Yellow(text.Clip(sign+" "+line, t.width-1))
-	default:
-		place := text.Fit(numbered(s.Position, len(v.progress.State.SubTasks)), t.wide)
-		line = t.Mark(sign) + " " + t.Dim(text.Clip(place+" "+text.OneLine(line), t.width-3))
-	}
-	return append([]string{line}, lines...)
-}
-
-// plain are the lines that an event leaves where there is no picture.
-func (v *Run) plain(e boulder.Event) (lines []string) {
-	id, sign, line := Describe(e.Body)
-	s := v.progress.State.SubTask(id)
-	say := func(label, line string) {
-		lines = append(lines, Clock(e.Time)+" "+v.prefix+label+text.Clip(line, 400))
-	}
-	label := ""
+	state, t, label := v.progress.State, v.table(v.Stderr.Width()), ""
+	s := state.SubTask(id)
 	if s != nil {
-		label = numbered(s.Position, len(v.progress.State.SubTasks)) + " "
+		label = numbered(s.Position, len(state.SubTasks)) + " "
+	}
+	say := func(clean string) {
+		switch {
+		case !v.drawn:
+			clean = Clock(e.Time) + " " + v.prefix + label + clean
+		case s == nil:
+			clean = t.Yellow(text.Clip(sign+" "+clean, t.width-1))
+		default:
+			clean = t.Mark(sign) + " " + t.Dim(text.Clip(text.Fit(label, t.wide)+" "+clean, t.width-3))
+		}
+		lines = append(lines, clean)
+	}
+	below := func(line string) {
+		if v.drawn {
+			lines = append(lines, t.below(line))
+		} else {
+			say(text.Clip(line, 400))
+		}
 	}
 	switch b := e.Body.(type) {
 	case boulder.Created:
-		say("", fmt.Sprintf("boulder %s: %s", e.BoulderID, text.Clip(b.Boulder.Task, 100)))
+		sign, line = inPicture, fmt.Sprintf("boulder %s: %s", e.BoulderID, text.Clip(b.Boulder.Task, 100))
 	case boulder.SubTaskStart:
-		attempt := ""
+		sign, line = inPicture, text.Clip(cmp.Or(s.ActiveForm, s.Subject), 100)+" · "+ModelName(b.Model)
 		if b.Attempt > 1 {
-			attempt = fmt.Sprintf(" (attempt %d)", b.Attempt)
+			line += fmt.Sprintf(" (attempt %d)", b.Attempt)
 		}
-		say(label+text.Clip(cmp.Or(s.ActiveForm, s.Subject), 100)+"  ", ModelName(b.Model)+attempt)
 	case boulder.SubTaskDone:
-		r, alone := v.rowAt(s, e.Time), ""
-		if b.Completed && r.alone {
-			alone = "  (by the gates alone)"
+		r := v.progress.rows(v.Limits, nil, e.Time, true)[s.Position-1]
+		if v.drawn {
+			lines = t.lines(r)
+		} else {
+			say(fmt.Sprintf("%s %s · %s · %s · %s", sign, text.Clip(s.Subject, 100), text.OneLine(ModelName(s.Model)),
+				text.Elapsed(time.Duration(r.ElapsedMS)*time.Millisecond), report.Usage(s.Usage)))
 		}
-		took := time.Duration(r.ElapsedMS) * time.Millisecond
-		say(fmt.Sprintf("%s%s %s  %s  %s  %s%s", label, sign, text.Clip(s.Subject, 100), text.OneLine(ModelName(s.Model)),
-			text.Elapsed(took), report.Usage(s.Usage), alone), "")
 		if !b.Completed {
-			say(label, line)
+			below(line)
+		} else if r.alone {
+			below("by the gates alone: no usable answer came from the judge")
 		}
+		return lines
 	case boulder.SubTaskProgress:
-		if sign != "" && !v.progress.stale || v.Verbose && b.Activity != "" {
-			say(label, line)
+		if v.progress.stale {
+			sign = ""
 		}
-	case boulder.Replanned:
-		say(label, line)
-		for _, line := range replanLines(v.progress.State, b) {
-			say("  ", line)
-		}
-	default:
-		if sign != "" {
-			say(label, line)
+		if v.Verbose && b.Activity != "" {
+			sign = cmp.Or(sign, inPicture)
 		}
 	}
-	return lines
-}
-
-// rowAt is a sub-task as it stood at a time.
-func (v *Run) rowAt(s *boulder.SubTask, at time.Time) row {
-	return v.progress.rows(v.Limits, nil, at, true)[s.Position-1]
-}
-
-// replanLines tells what a replan that was adopted changes, a line each.
-func replanLines(s *boulder.State, b boulder.Replanned) []string {
-	var lines []string
-	for _, c := range b.Changed {
-		lines = append(lines, fmt.Sprintf("~ %s → %s: %s", c.From, c.To.ID, c.To.Subject))
+	if sign == "" || sign == inPicture && v.drawn {
+		return nil
 	}
-	for _, t := range b.Added {
-		lines = append(lines, fmt.Sprintf("+ %s: %s", t.ID, t.Subject))
-	}
-	for _, id := range b.Removed {
-		if t := s.SubTask(id); t != nil {
-			lines = append(lines, fmt.Sprintf("- %s: %s", id, t.Subject))
+	say(text.Clip(line, 400))
+	if b, ok := e.Body.(boulder.Replanned); ok {
+		for _, c := range b.Changed {
+			below(fmt.Sprintf("~ %s → %s: %s", c.From, c.To.ID, c.To.Subject))
+		}
+		for _, t := range b.Added {
+			below(fmt.Sprintf("+ %s: %s", t.ID, t.Subject))
+		}
+		for _, id := range b.Removed {
+			below(fmt.Sprintf("- %s: %s", id, state.SubTask(id).Subject))
 		}
 	}
 	return lines
@@ -295,8 +262,8 @@ func (v *Run) frame(size page.Size, tick int) string {
 			waiting = append(waiting, r)
 		}
 	}
-	needs := Needs(s, v.progress.raised, v.on, now)
-	lines = append(lines, NeedLines(needs, t.width, size.Room()-len(lines)-min(2, len(live)), t.Paint)...)
+	needs := needsOf(s, v.progress.raised, v.on, now)
+	lines = append(lines, needLines(needs, t.width, size.Room()-len(lines)-min(2, len(live)), t.Paint)...)
 	lines = append(lines, atWork(t, live, size.Room()-len(lines))...)
 	slices.SortStableFunc(waiting, func(a, b row) int { return cmp.Compare(a.place, b.place) })
 	lines = append(lines, inLine(t, waiting, size.Room()-len(lines))...)

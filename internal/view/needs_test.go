@@ -56,7 +56,7 @@ func TestNeeds(t *testing.T) {
 	var out strings.Builder
 	for _, size := range []page.Size{{Width: 200, Height: 60}, {Width: 80, Height: 24}, {Width: 44, Height: 24}, {Width: 80, Height: 8}, {Width: 80, Height: 4}} {
 		room := size.Room() - 1
-		lines := NeedLines(Needs(s, raised, " -b 01k3", noon), size.Width, room, page.Paint{})
+		lines := needLines(needsOf(s, raised, " -b 01k3", noon), size.Width, room, page.Paint{})
 		fmt.Fprintf(&out, "== %d × %d\n%s\n", size.Width, size.Height, strings.Join(lines, "\n"))
 		if len(lines) > room {
 			t.Errorf("%d lines for %d", len(lines), room)
@@ -74,8 +74,8 @@ func TestNeeds(t *testing.T) {
 func TestNeedsAfterTheDeadline(t *testing.T) {
 	t.Parallel()
 	s, raised := troubled(t)
-	for _, n := range Needs(s, raised, "", noon.Add(time.Hour)) {
-		if strings.HasPrefix(n.Name, "B3") {
+	for _, n := range needsOf(s, raised, "", noon.Add(time.Hour)) {
+		if strings.HasPrefix(n.name, "B3") {
 			t.Errorf("nobody waits for it any more: %+v", n)
 		}
 	}
