@@ -28,14 +28,20 @@ func (p *Project) ConfigPaths() []string {
 	if p.opts.Config != "" {
 		return []string{p.opts.Config}
 	}
-	paths := []string{filepath.Join(p.stateDir(), "config.yaml")}
-	if home := p.getenv("XDG_CONFIG_HOME"); home != "" {
-		return append([]string{filepath.Join(home, "manager", "config.yaml")}, paths...)
+	var paths []string
+	if home := ConfigHome(p.getenv); home != "" {
+		paths = append(paths, filepath.Join(home, "manager", "config.yaml"))
 	}
-	if home := p.getenv("HOME"); home != "" {
-		return append([]string{filepath.Join(home, ".config", "manager", "config.yaml")}, paths...)
+	return append(paths, filepath.Join(p.stateDir(), "config.yaml"))
+}
+
+// ConfigHome is the user's directory for configuration, of OpenCode as well; empty if the environment names none.
+func ConfigHome(getenv func(string) string) string {
+	home := getenv("XDG_CONFIG_HOME")
+	if home == "" && getenv("HOME") != "" {
+		home = filepath.Join(getenv("HOME"), ".config")
 	}
-	return paths
+	return home
 }
 
 // Notifier is who tells; nil if nobody is to be told.

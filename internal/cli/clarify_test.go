@@ -84,7 +84,7 @@ func TestClarify(t *testing.T) {
 	if diff := cmp.Diff([]string{"B4"}, asked); diff != "" || err != nil {
 		t.Errorf("the second walk asks others (-want +got): %v\n%s", err, diff)
 	}
-	if !strings.Contains(screen, "Nothing waits for an answer any more.") {
+	if !strings.Contains(screen, "Nothing waits for an answer.") {
 		t.Errorf("the end is not told:\n%s", screen)
 	}
 }
@@ -195,7 +195,7 @@ func TestClarifyFarewell(t *testing.T) {
 		says  string
 	}{
 		{[]string{"/skip", "/quit"}, "1 hard blocker waits for an answer · 2 choices can still be changed; continue with: manager"},
-		{[]string{"/skip", "/quit"}, "Nothing waits for an answer; 2 choices can still be changed: manager blockers clarify"},
+		{[]string{"/skip", "/quit"}, "\n2 choices can still be changed; continue with: manager blockers clarify"},
 	} {
 		if _, screen, err := walk(t, project, nil, test.typed...); err != nil || !strings.Contains(screen, test.says) {
 			t.Errorf("%v, the screen lacks %q:\n%s", err, test.says, screen)

@@ -150,22 +150,13 @@ func (d desk) status(ctx context.Context, session string, list bool) error {
 		report.Diverted, report.Watched = d.divertedNow(ctx)
 		report.On = len(report.Diverted) > 0 || report.Watched
 	}
-	if !list {
-		unread = nil // it is in the report, see [blockers.Status.Trouble]
+	if err := show(d.app, report, nil); err != nil || !list { // what is unread is in the report, as trouble
+		return err
 	}
-	switch {
-	case !d.json:
-		report.Print(d.on(d.Stdout))
-		if list && len(open) > 0 {
-			fmt.Fprintln(d.Stdout)
-		}
-	default:
-		err = d.printJSON(report)
+	if !d.json && len(open) > 0 {
+		fmt.Fprintln(d.Stdout)
 	}
-	if list {
-		err = errors.Join(err, d.print(open))
-	}
-	return errors.Join(err, unread)
+	return errors.Join(d.print(open), unread)
 }
 
 // divertedNow finds what is at work that was begun with --blockers: boulders, and whether a watch is. What cannot be asked
@@ -201,12 +192,8 @@ processes that are at work see it with the next ask.`,
 		if cmd.Flags().Changed("session") && !view.IsSession(session) {
 			return usagef("--session takes the id of an OpenCode session, ses_…, not %q", session)
 		}
-		to := map[string]bool{"on": true, "off": false}
-		if on, ok := to[name]; ok {
-			if err := d.Switch(ctx, session, &on); err != nil {
-				return err
-			}
-		} else if err := d.Switch(ctx, session, nil); err != nil {
+		on, off := true, false
+		if err := d.Switch(ctx, session, map[string]*bool{"on": &on, "off": &off}[name]); err != nil {
 			return err
 		}
 		return d.status(ctx, session, false)
@@ -310,11 +297,9 @@ func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, e
 		return f, err
 	}
 	defer closeReader()
-	if f.BoulderID, err = project.Resolve(ctx, r, o.boulder); err != nil || !numbered {
-		return f, err
-	}
-	d, err := r.Get(ctx, f.BoulderID)
-	if err != nil {
+	d, err := project.Get(ctx, r, o.boulder)
+	f.BoulderID = d.Boulder.ID
+	if err != nil || o.subTask == "" {
 		return f, err
 	}
 	t, err := findSubTask(d, o.subTask)

@@ -188,7 +188,7 @@ type asker func(ctx context.Context, prompt string) (string, error)
 func (d desk) clarify(ctx context.Context, f blockers.Filter, ask asker) (err error) {
 	f.Status = boulder.BlockerPending
 	v := d.app.on(d.Stderr)
-	seen, answers, resume := map[string]bool{}, 0, []string{}
+	seen, resume := map[string]bool{}, []string{}
 	for leave := false; !leave; {
 		var records []boulder.Blocker
 		records, err = d.List(ctx, f)
@@ -202,11 +202,8 @@ func (d desk) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 		var report *project.Answered
 		report, err = d.clarifyOne(ctx, v, &open[0], ask)
 		leave = err != nil
-		if report != nil {
-			answers++
-			if view.GoesOnLater(report) && !slices.Contains(resume, report.BoulderID) {
-				resume = append(resume, report.BoulderID)
-			}
+		if report != nil && view.GoesOnLater(report) && !slices.Contains(resume, report.BoulderID) {
+			resume = append(resume, report.BoulderID)
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -219,12 +216,8 @@ func (d desk) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 	switch {
 	case listErr != nil:
 		v.Say(v.Yellow(listErr.Error()))
-	case left.Awaited() != "":
-		v.Say(fmt.Sprintf("%s; continue with: %s", left.Text(), view.ClarifyHint))
-	case left.Soft > 0:
-		v.Say(fmt.Sprintf("Nothing waits for an answer; %s: %s", left.Choices(), view.ClarifyHint))
-	case answers > 0:
-		v.Say("Nothing waits for an answer any more.")
+	case left.Text() != "":
+		v.Say(left.Text() + "; continue with: " + view.ClarifyHint)
 	default:
 		v.Say("Nothing waits for an answer.")
 	}

@@ -89,9 +89,6 @@ func TestSlashInstallLeavesOthersAlone(t *testing.T) {
 		"a link to nothing":        link("command/blockers.md", filepath.Join(elsewhere, "nothing")),
 		"a link for the directory": link("command", elsewhere),
 		"a file for the directory": write("command", "x"),
-		"ours in both of the places": func(dir string) error {
-			return errors.Join(write("command/blockers.md", ours)(dir), write("commands/blockers.md", ours)(dir))
-		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -26,6 +26,7 @@ import (
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/project"
 )
 
 // newSlashFileCmd is install or uninstall.
@@ -60,20 +61,16 @@ type slashChange struct {
 
 func (a *app) runSlashFile(install, global bool) error {
 	root, err := a.project()
-	base, below := root, ".opencode"
+	base, below, program := root, ".opencode", ""
 	if global {
-		root, below, err = "", "", nil
-		if base = a.Getenv("XDG_CONFIG_HOME"); base == "" && a.Getenv("HOME") != "" {
-			base = filepath.Join(a.Getenv("HOME"), ".config")
-		}
-		if base == "" {
+		if base = project.ConfigHome(a.Getenv); base == "" {
 			return usagef("neither HOME nor XDG_CONFIG_HOME is set, so that OpenCode's configuration cannot be found")
 		}
-		if base = filepath.Join(base, "opencode"); install {
+		root, base, below, err = "", filepath.Join(base, "opencode"), "", nil
+		if install {
 			err = os.MkdirAll(base, 0o755)
 		}
 	}
-	program := ""
 	if install && err == nil {
 		program, err = a.slashProgram()
 	}
@@ -87,16 +84,13 @@ func (a *app) runSlashFile(install, global bool) error {
 	if a.json {
 		return a.printJSON(done)
 	}
-	switch done.Outcome {
-	case "installed", "updated":
-		a.tell("Wrote " + done.File + ". OpenCode has the command /blockers when it is started the next time.")
-	case "unchanged":
-		a.tell(done.File + " is there already.")
-	case "removed":
-		a.tell("Removed " + done.File + ".")
-	default:
-		a.tell("There is no " + done.File + ".")
-	}
+	a.tell(fmt.Sprintf(map[string]string{
+		"installed": "Wrote %s. OpenCode has the command /blockers when it is started the next time.",
+		"updated":   "Wrote %s. OpenCode has the command /blockers when it is started the next time.",
+		"unchanged": "%s is there already.",
+		"removed":   "Removed %s.",
+		"absent":    "There is no %s.",
+	}[done.Outcome], done.File))
 	return nil
 }
 
@@ -131,76 +125,60 @@ const (
 	slashMark = "# Written by manager blockers install, removed by manager blockers uninstall: "
 )
 
-// changeSlashFile writes the command file below a directory of base, or without a program removes it. A file that is not
-// ours is an error, also in the other directory in which OpenCode looks: it would have two. Nothing outside of base is
-// looked at or written, whatever links there are in it.
+// changeSlashFile writes the command file below a directory of base, or without a program removes it. One that is not ours,
+// or was changed, is an error. Nothing outside of base is looked at or written, whatever links there are in it.
 func changeSlashFile(base, below, program, project string) (done slashChange, err error) {
-	name, there := filepath.Join(below, "command", slashName), "" // the older of the two, known to more versions
+	name := filepath.Join(below, "command", slashName)
 	done = slashChange{"blockers-command", filepath.Join(base, name), "absent"}
 	root, err := os.OpenRoot(base)
-	if program == "" && errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && program == "" {
 		return done, nil
 	}
 	if err != nil {
 		return done, err
 	}
 	defer root.Close()
-	for _, other := range []string{name, filepath.Join(below, "commands", slashName)} {
-		file := filepath.Join(base, other)
-		info, err := root.Lstat(other)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		var data []byte
-		if err == nil && info.Mode().IsRegular() && info.Size() <= maxSlash {
-			data, err = root.ReadFile(other)
-		}
-		if err != nil {
-			return done, fmt.Errorf("look at %s: %w", file, err)
-		}
-		head, rest, ours := strings.Cut(string(data), slashMark)
-		digest, body, _ := strings.Cut(rest, "\n")
-		switch {
-		case !ours:
-			return done, usagef("%s is not of this command: move it away, or delete it, first", file)
-		case digest != slashDigest(head+body):
-			return done, usagef("%s was changed since it was written: delete it yourself if its changes are not needed", file)
-		case there != "":
-			return done, usagef("%s is there a second time, as %s: delete one of them", file, done.File)
-		}
-		name, there, done.File = other, string(data), file
+	info, err := root.Lstat(name)
+	var there []byte
+	if err == nil && info.Mode().IsRegular() && info.Size() <= maxSlash {
+		there, err = root.ReadFile(name)
 	}
-	if program == "" {
-		if there == "" {
+	head, rest, ours := strings.Cut(string(there), slashMark)
+	digest, body, _ := strings.Cut(rest, "\n")
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if program == "" {
 			return done, nil
 		}
+		if _, err := root.Lstat(filepath.Join(below, "commands", slashName)); err == nil { // the other place for commands
+			return done, usagef("OpenCode has a command /blockers already, in %s: move it away first", filepath.Join(base, below, "commands"))
+		}
+		done.Outcome = "installed"
+	case err != nil:
+		return done, err
+	case !ours:
+		return done, usagef("%s is not of this command: move it away, or delete it, first", done.File)
+	case digest != slashDigest(head+body):
+		return done, usagef("%s was changed since it was written: delete it yourself if its changes are not needed", done.File)
+	case program == "":
 		done.Outcome, err = "removed", root.Remove(name)
 		_ = root.Remove(filepath.Dir(name)) // unless there is something else in it
 		return done, err
-	}
-	_, here, _ := strings.Cut(there, "<<'")
-	delimiter, _, _ := strings.Cut(here, "'") // as it was, so that the file is the same
-	content, err := slashFile(program, project, cmp.Or(delimiter, "END_"+rand.Text()))
-	switch {
-	case err != nil:
-		return done, err
-	case content == there:
-		done.Outcome = "unchanged"
-		return done, nil
-	case there == "":
-		done.Outcome = "installed"
 	default:
 		done.Outcome = "updated"
 	}
-	temp := name + "-" + rand.Text() + ".tmp" // no command: those end in .md
-	if err = root.MkdirAll(filepath.Dir(name), 0o755); err == nil {
-		err = root.WriteFile(temp, []byte(content), 0o644)
+	_, here, _ := strings.Cut(string(there), "<<'")
+	delimiter, _, _ := strings.Cut(here, "'") // as it was, so that the file is the same
+	content, err := slashFile(program, project, cmp.Or(delimiter, "END_"+rand.Text()))
+	if err == nil && content == string(there) {
+		done.Outcome = "unchanged"
+		return done, nil
 	}
 	if err == nil {
-		err = root.Rename(temp, name)
+		err = root.MkdirAll(filepath.Dir(name), 0o755)
 	}
-	if err != nil {
-		_ = root.Remove(temp)
+	if err == nil {
+		err = root.WriteFile(name, []byte(content), 0o644)
 	}
 	return done, err
 }
