@@ -110,8 +110,6 @@ type machine struct {
 	applied     map[string]int
 	refused     map[string]int
 	over        map[AttemptRef]AttemptStatus // attempts that have ended
-
-	ledger ledger
 }
 
 // apply feeds one body to the state, and checks everything that must hold whatever it is.
@@ -158,7 +156,6 @@ func (m *machine) apply(t *rapid.T, e Event) {
 	if err := m.state.Check(); err != nil {
 		t.Fatalf("after %s:\n%v\n%s", kind, err, pictureOf(m.state).JSON(t))
 	}
-	m.ledger.check(t, m.state, before, e)
 }
 
 func (m *machine) event(t *rapid.T, b Body) Event {
@@ -393,119 +390,6 @@ func (m *machine) replanned(t *rapid.T, ref AttemptRef) Replanned {
 	return Replanned{
 		AttemptRef: ref, Number: m.state.Boulder.Replans, Revision: number, SubTasks: specs,
 		Plan: PlanRevision{Number: number, Plan: plan, Hash: plan.Hash()}, GatesApproved: rapid.Bool().Draw(t, "gates"),
-	}
-}
-
-// ledger is what a run must have come to by its events, kept beside the state.
-type ledger struct {
-	worked   time.Duration
-	clock    time.Time
-	attempts int
-	over     map[string]SubTaskStatus // sub-tasks that ended
-	settled  map[string]RaisedBlocker // by sub-task and id
-}
-
-// check books one applied event, and compares.
-func (l *ledger) check(t *rapid.T, s *State, before Boulder, e Event) {
-	kind := TypeOf(e.Body)
-	atWork := before.Status == Planning || before.Status == Running || before.Status == Synthesizing
-	passed := e.Time.Sub(l.clock)
-	if moved, ok := e.Body.(ClockMoved); ok {
-		passed -= moved.By
-	}
-	if atWork && passed > 0 && kind != "taken-up" {
-		l.worked += passed
-	}
-	l.clock = e.Time
-	if kind == "created" {
-		l.worked, l.over, l.settled = 0, map[string]SubTaskStatus{}, map[string]RaisedBlocker{}
-	}
-	if kind == "attempt-starting" {
-		l.attempts++
-	}
-	if s.Boulder.Worked != l.worked || s.Boulder.Attempts != l.attempts {
-		t.Fatalf("after %s at %s: worked %s with %d attempts, by the events %s with %d",
-			kind, e.Time, s.Boulder.Worked, s.Boulder.Attempts, l.worked, l.attempts)
-	}
-	for _, st := range s.SubTasks {
-		if was, over := l.over[st.ID]; over && was != st.Status && !byPerson(e, st.ID, was) {
-			t.Fatalf("%s moved %s from %s to %s", kind, st.ID, was, st.Status)
-		}
-		if delete(l.over, st.ID); st.Status.Terminal() {
-			l.over[st.ID] = st.Status
-		}
-		if st.Tries > st.Attempts {
-			t.Fatalf("%s had %d tries in %d attempts", st.ID, st.Tries, st.Attempts)
-		}
-	}
-	l.checkReplan(t, s, before, e)
-	l.checkBlockers(t, s, e)
-}
-
-// checkBlockers: what was settled stays as it was settled, and an attempt that awaits an answer is told nothing.
-func (l *ledger) checkBlockers(t *rapid.T, s *State, e Event) {
-	awaiting := map[string]bool{}
-	for _, st := range s.SubTasks {
-		for _, b := range st.Blockers {
-			key := st.ID + " " + b.ID
-			if was, settled := l.settled[key]; settled && was != b {
-				t.Fatalf("%s turned %+v into %+v", TypeOf(e.Body), was, b)
-			}
-			if b.Status.Settled() {
-				l.settled[key] = b
-			}
-			if b.Hard && b.Attempt == st.Attempts && !b.Status.Settled() {
-				awaiting[st.ID] = true
-			}
-		}
-	}
-	told := ""
-	switch b := e.Body.(type) {
-	case TurnSent:
-		told = b.SubTaskID
-	case Continuation:
-		told = b.SubTaskID
-	}
-	if awaiting[told] {
-		t.Fatalf("%s for %s, which awaits an answer", TypeOf(e.Body), told)
-	}
-}
-
-// byPerson reports whether an event is one of the two with which a person takes back the end of a sub-task.
-func byPerson(e Event, id string, was SubTaskStatus) bool {
-	undone := was == SubTaskFailed || was == SubTaskCancelled
-	switch b := e.Body.(type) {
-	case Reopened:
-		return undone && b.SubTaskID == id
-	case SubTaskDone:
-		return undone && b.SubTaskID == id && b.ByPerson && b.Status == SubTaskSkipped
-	}
-	return false
-}
-
-// checkReplan: a replan that was begun stays until one of its two ends, and what it replaced is superseded.
-func (l *ledger) checkReplan(t *rapid.T, s *State, before Boulder, e Event) {
-	was, is := before.Replan, s.Boulder.Replan
-	switch e.Body.(type) {
-	case ReplanStarted:
-		granted := slices.ContainsFunc(s.Boulder.Wanted, func(w Replanning) bool { return w.AttemptRef == is.AttemptRef })
-		if is == nil || s.Boulder.Replans != before.Replans+1 || granted {
-			t.Fatalf("a replan began: %+v, the %d. after the %d.", is, s.Boulder.Replans, before.Replans)
-		}
-		return
-	case Replanned:
-		for _, id := range was.Replaces {
-			if st := s.SubTask(id); st.Status != SubTaskSuperseded || s.Open(id) != nil {
-				t.Fatalf("%s was replaced but is %s, with an open attempt: %v", id, st.Status, s.Open(id) != nil)
-			}
-		}
-		was = nil
-	case ReplanRefused:
-		was = nil
-	}
-	same := is != nil && was != nil && is.AttemptRef == was.AttemptRef && slices.Equal(is.Replaces, was.Replaces)
-	if (was != nil || is != nil) && !same {
-		t.Fatalf("%s turned the replan %+v into %+v", TypeOf(e.Body), was, is)
 	}
 }
 

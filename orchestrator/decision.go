@@ -20,10 +20,8 @@ func (r *run) events(action schedule.Action) []boulder.Body {
 		if r.halting() {
 			return nil
 		}
-		brief := r.brief(r.state.Open(a.SubTaskID))
-		r.files[a.AttemptRef] = brief.Files
 		a.Tag = fmt.Sprintf("manager:%s/%s#%d", r.state.Boulder.ID, a.SubTaskID, a.Attempt) // to find a session without an id
-		a.Prompt = brief.Text
+		a.Prompt = r.brief(r.state.Open(a.SubTaskID)).Text
 		action = a
 	case boulder.Continuation:
 		o := r.state.Open(a.SubTaskID)

@@ -45,7 +45,7 @@ func (r *run) beginFork(req Request) error {
 	if err := r.propose(&plan); err != nil {
 		return err
 	}
-	if err := r.adoptWith(Approval{Plan: &plan, Gates: true}, inherited(plan, from, f.SubTaskID)); err != nil {
+	if err := r.adopt(Approval{Plan: &plan, Gates: true}, inherited(plan, from, f.SubTaskID)); err != nil {
 		return err
 	}
 	return r.loop()

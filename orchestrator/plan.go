@@ -63,7 +63,7 @@ func (r *run) startApproval() {
 		if err != nil || r.state.Boulder.Status != boulder.AwaitingApproval {
 			return r.unplanned(err)
 		}
-		return r.adopt(approved)
+		return r.adopt(approved, nil)
 	})
 }
 
@@ -86,7 +86,7 @@ func (r *run) adoptUnasked() error {
 		return nil
 	}
 	plan := r.state.Revision.Plan.Clone()
-	return r.adopt(Approval{Plan: &plan, Gates: r.gates})
+	return r.adopt(Approval{Plan: &plan, Gates: r.gates}, nil)
 }
 
 // propose makes a plan the first revision, which nobody has agreed to yet.
@@ -95,11 +95,9 @@ func (r *run) propose(plan *boulder.Plan) error {
 	return r.apply(boulder.Planned{Revision: rev.Number, Origin: rev.Origin, Plan: rev})
 }
 
-// adopt makes the sub-tasks of a plan. One that differs from what was proposed is the next revision.
-func (r *run) adopt(a Approval) error { return r.adoptWith(a, nil) }
-
-// adoptWith is adopt for a plan of which some sub-tasks are done, with these results.
-func (r *run) adoptWith(a Approval, results map[string]boulder.Inherited) error {
+// adopt makes the sub-tasks of a plan, some of which a fork has done already, with these results. A plan that differs from
+// what was proposed is the next revision.
+func (r *run) adopt(a Approval, results map[string]boulder.Inherited) error {
 	plan := a.Plan
 	rev := *r.state.Revision
 	if plan.Hash() != rev.Hash {

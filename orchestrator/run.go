@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -42,10 +42,9 @@ type run struct {
 
 	work     map[boulder.AttemptRef]context.CancelCauseFunc // that was launched and has not handed in its end
 	slots    map[boulder.AttemptRef]string                  // that attempts hold, with their models
-	shared   map[string]*atomic.Bool                        // by sub-task: [boulder.SubTask.Shared], for workers
+	shared   sync.Map                                       // by sub-task: [boulder.SubTask.Shared], for workers
 	leftover map[boulder.AttemptRef]bool                    // of work: its attempt was ended by an order
 	restored map[boulder.AttemptRef]bool                    // attempts whose work was broken off, here or in an earlier process
-	files    map[boulder.AttemptRef][]boulder.File          // of briefs that were decided on and not launched yet
 	acks     []chan<- error                                 // of reports that are applied but not yet stored
 	verified int                                            // attempts that had begun when all gates had run once more; -1 before
 	todo     []schedule.Action                              // decided: the work that should be under way when all is stored
@@ -63,8 +62,7 @@ func newRun(ctx context.Context, o *Orchestrator, yield func(boulder.Event, erro
 		o: o, verified: -1, state: boulder.NewState(), yield: yield, ctx: ctx, msgs: make(chan message, 64),
 		orders: make(chan order), nudge: make(chan struct{}, 1), done: make(chan struct{}), over: make(chan struct{}),
 		work: map[boulder.AttemptRef]context.CancelCauseFunc{}, slots: map[boulder.AttemptRef]string{},
-		shared: map[string]*atomic.Bool{}, leftover: map[boulder.AttemptRef]bool{}, restored: map[boulder.AttemptRef]bool{},
-		files: map[boulder.AttemptRef][]boulder.File{},
+		leftover: map[boulder.AttemptRef]bool{}, restored: map[boulder.AttemptRef]bool{},
 	}
 	r.workCtx, r.abort = context.WithCancelCause(context.WithoutCancel(ctx))
 	return r
@@ -127,7 +125,7 @@ func (r *run) begin(req Request) error {
 		if err := r.propose(req.Plan); err != nil {
 			return err
 		}
-		if err := r.adopt(Approval{Plan: req.Plan, Gates: req.GatesApproved}); err != nil {
+		if err := r.adopt(Approval{Plan: req.Plan, Gates: req.GatesApproved}, nil); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -25,10 +24,7 @@ type message struct {
 // stored.
 func (r *run) launch() {
 	for _, o := range r.state.Live() { // for workers that ask when their turn has ended
-		if r.shared[o.SubTask.ID] == nil {
-			r.shared[o.SubTask.ID] = &atomic.Bool{}
-		}
-		r.shared[o.SubTask.ID].Store(o.SubTask.Shared)
+		r.shared.Store(o.SubTask.ID, o.SubTask.Shared)
 	}
 	switch r.state.Boulder.Status {
 	case boulder.Planning:
@@ -135,12 +131,11 @@ func (r *run) startTurn(o *boulder.Open) {
 	if _, has := r.slots[ref]; !has {
 		return // other boulders hold them all: their next change nudges this one
 	}
-	shared := r.shared[ref.SubTaskID]
 	job := boulder.Job{
 		BoulderID: r.state.Boulder.ID, Project: r.state.Boulder.Project,
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
 		Recovered: r.restored[ref] || o.Attempt.Troubles > 0,
-		Alone:     func() bool { return !shared.Load() },
+		Alone:     func() bool { shared, _ := r.shared.Load(ref.SubTaskID); return shared == false },
 		PerTurn:   r.state.Boulder.Loop != nil, Diverted: r.state.Boulder.Diverted,
 	}
 	if job.Recovered || o.Turn.MessageID != "" {
@@ -153,7 +148,7 @@ func (r *run) startTurn(o *boulder.Open) {
 		job.TimeLeft = max(time.Duration(b.Time)-o.SubTask.Worked, time.Nanosecond)
 	}
 	if o.Turn.Kind == boulder.TurnBrief && o.Turn.MessageID == "" {
-		job.Files = r.takeFiles(o)
+		job.Files = r.brief(o).Files // after a fault or a crash there may be more of them than the stored brief names
 	}
 	var evidence boulder.Evidence
 	r.launchFor(ref, func(ctx context.Context) (err error) {
@@ -174,17 +169,6 @@ func (r *run) startTurn(o *boulder.Open) {
 		}
 		return bodies
 	}, &boulder.Usage{})
-}
-
-// takeFiles gives the files that the stored brief of an attempt refers to. After a fault or a crash the brief is built
-// again; then there may be more of them than it names.
-func (r *run) takeFiles(o *boulder.Open) []boulder.File {
-	files, known := r.files[o.Attempt.AttemptRef]
-	if !known {
-		return r.brief(o).Files
-	}
-	delete(r.files, o.Attempt.AttemptRef)
-	return files
 }
 
 func (r *run) startJudge(o *boulder.Open) {
