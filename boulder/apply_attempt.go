@@ -140,13 +140,11 @@ const maxFiles = 500
 
 // addFiles remembers the files that are a sub-task's own.
 func (t *SubTask) addFiles(d Diff) {
-	files := slices.Clip(t.Files)
 	for _, f := range d.Files {
-		if f.Own && len(files) < maxFiles && !slices.Contains(files, f.Path) {
-			files = append(files, f.Path)
+		if f.Own && len(t.Files) < maxFiles {
+			addTo(&t.Files, f.Path)
 		}
 	}
-	t.Files = files
 }
 
 func (s *State) judged(_ *Event, o *Open, b Judged) error {
@@ -338,7 +336,7 @@ func (s *State) block(e *Event, failed *SubTask) []string {
 	return idsOf(blocked)
 }
 
-// behind are the sub-tasks that depend on one, near or far, by way of those that may count only; in plan order.
+// behind are the sub-tasks that depend on one, near or far, by way of those that may count only.
 func (s *State) behind(t *SubTask, counts func(*SubTask) bool) []*SubTask {
 	var all []*SubTask
 	seen := map[string]bool{}
@@ -350,13 +348,12 @@ func (s *State) behind(t *SubTask, counts func(*SubTask) bool) []*SubTask {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b *SubTask) int { return a.Position - b.Position })
 	return all
 }
 
-func idsOf(subTasks []*SubTask) []string {
-	var ids []string
-	for _, t := range subTasks {
+// idsOf are the ids in plan order.
+func idsOf(subTasks []*SubTask) (ids []string) {
+	for _, t := range slices.SortedFunc(slices.Values(subTasks), func(a, b *SubTask) int { return a.Position - b.Position }) {
 		ids = append(ids, t.ID)
 	}
 	return ids

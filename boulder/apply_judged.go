@@ -3,7 +3,6 @@ package boulder
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"slices"
 	"strings"
 )
 
@@ -14,13 +13,8 @@ func (a *Attempt) WasAsked(prompt string) bool { return prompt != "" && hashOf(p
 const maxNewFacts = 30
 
 func (s *State) learn(facts []string) {
-	known := slices.Clone(s.Boulder.NewFacts)
-	for _, f := range facts {
-		if !slices.Contains(known, f) {
-			known = append(known, f)
-		}
-	}
-	s.Boulder.NewFacts = known[max(0, len(known)-maxNewFacts):]
+	addTo(&s.Boulder.NewFacts, facts...)
+	s.Boulder.NewFacts = s.Boulder.NewFacts[max(0, len(s.Boulder.NewFacts)-maxNewFacts):]
 }
 
 // resultOf names the diff and the failing gates of a turn; empty if no gate failed, or if nobody could take the diff: what

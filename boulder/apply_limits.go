@@ -106,10 +106,8 @@ func (s *State) cooled(_ *Event, b Cooled) error {
 }
 
 func (s *State) setCooldown(model string, c Cooldown) {
-	all := maps.Clone(s.Boulder.Cooldowns) // records that were handed out share it
-	if all == nil {
-		all = map[string]Cooldown{}
-	}
+	all := map[string]Cooldown{}
+	maps.Copy(all, s.Boulder.Cooldowns) // records that were handed out share the old one
 	all[model] = c
 	s.Boulder.Cooldowns = all
 }

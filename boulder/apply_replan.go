@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Remainder are the sub-tasks that a replan for the given one replaces, in plan order: itself unless it is completed, and
-// everything unfinished that depends on it, near or far. What does not depend on it is not its business.
-func (s *State) Remainder(id string) []*SubTask {
+// Remainder are the ids of what a replan for the given sub-task replaces, in plan order: itself unless it is completed, and
+// everything unfinished that depends on it, near or far.
+func (s *State) Remainder(id string) []string {
 	t := s.byID[id]
 	if t == nil {
 		return nil
@@ -16,8 +16,7 @@ func (s *State) Remainder(id string) []*SubTask {
 	if t.Status != SubTaskCompleted {
 		all = append(all, t)
 	}
-	slices.SortFunc(all, func(a, b *SubTask) int { return a.Position - b.Position })
-	return all
+	return idsOf(all)
 }
 
 // wantReplan notes that the judge of a completed sub-task found the rest of the plan wrong.
@@ -46,12 +45,11 @@ func (s *State) replanStarted(_ *Event, b ReplanStarted) error {
 	} else if t := s.byID[b.SubTaskID]; t == nil || t.Status != SubTaskCompleted {
 		return fmt.Errorf("a replan without an attempt is for a completed sub-task, which %q is not", b.SubTaskID)
 	}
-	var ids []string
-	for _, t := range s.Remainder(b.SubTaskID) {
-		if o := s.Open(t.ID); o != nil && o.Attempt.Status.Live() && o.Attempt.AttemptRef != b.AttemptRef {
-			return fmt.Errorf("sub-task %q is at work", t.ID)
+	ids := s.Remainder(b.SubTaskID)
+	for _, id := range ids {
+		if o := s.Open(id); o != nil && o.Attempt.Status.Live() && o.Attempt.AttemptRef != b.AttemptRef {
+			return fmt.Errorf("sub-task %q is at work", id)
 		}
-		ids = append(ids, t.ID)
 	}
 	if len(ids) == 0 || !slices.Equal(ids, b.Replaces) {
 		return fmt.Errorf("a replan for %q replaces %v, not %v", b.SubTaskID, ids, b.Replaces)

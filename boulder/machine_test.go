@@ -301,11 +301,9 @@ func drawVerdict(t *rapid.T) Verdict {
 }
 
 func (m *machine) replanStarted(ref AttemptRef) ReplanStarted {
-	var ids []string
-	for _, st := range m.state.Remainder(ref.SubTaskID) {
-		ids = append(ids, st.ID)
+	return ReplanStarted{
+		AttemptRef: ref, Number: m.state.Boulder.Replans + 1, Reason: "stalled", Replaces: m.state.Remainder(ref.SubTaskID),
 	}
-	return ReplanStarted{AttemptRef: ref, Number: m.state.Boulder.Replans + 1, Reason: "stalled", Replaces: ids}
 }
 
 // around draws an event that belongs to no attempt: a replan that goes on, a cool-down, a budget, a person, a crash.

@@ -103,7 +103,7 @@ func (c *computing) queues() map[string][]*boulder.Open {
 	}
 	if replans < c.l.Replans {
 		for _, w := range c.s.Boulder.Wanted {
-			hold(idsOf(c.s.Remainder(w.SubTaskID)))
+			hold(c.s.Remainder(w.SubTaskID))
 		}
 	}
 	queues := maps.Clone(c.s.Queues())
@@ -167,20 +167,12 @@ func (c *computing) replan() {
 		c.do(AskReplan{})
 	case c.s.Boulder.Replans < c.l.Replans:
 		for _, w := range c.s.Boulder.Wanted {
-			if ids := idsOf(c.s.Remainder(w.SubTaskID)); len(ids) > 0 {
+			if ids := c.s.Remainder(w.SubTaskID); len(ids) > 0 {
 				c.do(boulder.ReplanStarted{AttemptRef: w.AttemptRef, Number: c.s.Boulder.Replans + 1, Reason: w.Reason, Replaces: ids})
 				return
 			}
 		}
 	}
-}
-
-func idsOf(subTasks []*boulder.SubTask) []string {
-	var ids []string
-	for _, t := range subTasks {
-		ids = append(ids, t.ID)
-	}
-	return ids
 }
 
 // allOver is for a state in which no attempt is open.

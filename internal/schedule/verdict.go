@@ -265,6 +265,6 @@ func (c *computing) planAnew(o *boulder.Open, reason string) Action {
 	}
 	return boulder.ReplanStarted{
 		AttemptRef: o.Attempt.AttemptRef, Number: c.s.Boulder.Replans + 1, Reason: reason,
-		Replaces: idsOf(c.s.Remainder(o.SubTask.ID)),
+		Replaces: c.s.Remainder(o.SubTask.ID),
 	}
 }

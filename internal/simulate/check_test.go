@@ -228,8 +228,8 @@ func (w *world) aside() map[string]bool {
 		}
 	}
 	for _, wish := range w.disk.Boulder.Wanted {
-		for _, t := range w.disk.Remainder(wish.SubTaskID) {
-			ids[t.ID] = true
+		for _, id := range w.disk.Remainder(wish.SubTaskID) {
+			ids[id] = true
 		}
 	}
 	return ids
