@@ -50,10 +50,6 @@ func (r replacer) copy(out, in reflect.Value) {
 				r.copy(out.Field(i), in.Field(i))
 			}
 		}
-	case reflect.Array:
-		for i := range in.Len() {
-			r.copy(out.Index(i), in.Index(i))
-		}
 	case reflect.Slice:
 		switch {
 		case in.IsNil():

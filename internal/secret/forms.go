@@ -30,8 +30,7 @@ const (
 	// inside of JSON reads as it does outside.
 	begin = `(?:^|\W|\\[nrtbf])`
 
-	keyWords   = "key token secret password passwd passphrase credentials"
-	valueChars = lowers + uppers + digits + `_.~+/=@:!%^?-`
+	keyWords = "key token secret password passwd passphrase credentials"
 )
 
 // userinfo is the password of scheme://user:password@host.
@@ -82,14 +81,14 @@ var forms = []form{
 
 func token(pattern string) func() *regexp.Regexp { return text.Regexp(begin + `(` + pattern + `)`) }
 
-// find appends the secrets of the form in s; lower is s in lower case.
-func (f *form) find(spans []span, s, lower string) []span {
+// find gives the secrets of the form in s; lower is s in lower case.
+func (f *form) find(s, lower string) (spans []span) {
 	if !containsAny(lower, f.needles) {
-		return spans
+		return nil
 	}
 	for _, match := range f.pattern().FindAllStringSubmatchIndex(s, -1) {
 		if f.ok == nil || f.ok(groupsOf(s, match)) {
-			spans = append(spans, span{match[len(match)-2], match[len(match)-1], f.kind, byForm})
+			spans = append(spans, span{match[len(match)-2], match[len(match)-1], f.kind})
 		}
 	}
 	return spans
@@ -123,54 +122,44 @@ func keyLike(groups []string) bool {
 	return slices.ContainsFunc(pieces, func(p string) bool { return len(p) >= 12 && strings.ContainsAny(p, digits) })
 }
 
-// named is what is called a secret: API_KEY=…, "password": "…", token = '…'. Of the value it takes the beginning only: a
-// pattern of the whole would cost much.
+// named is the beginning of what is called a secret: API_KEY=…, "password": "…", token = '…'. The value follows: it may be
+// the name of another one, and a pattern of the whole would cost much.
 var named = text.Regexp(`(?:\\[nrtbf])?([\w-]*(?i:(` + strings.ReplaceAll(keyWords, " ", "|") + `))[\w-]*)` +
-	`(["'\\]{0,8}) {0,8}([:=])( {0,8}["'\\]{0,8})([\w.~+/=@:!%^?-]{8,64})`)
+	`(["'\\]{0,8}) {0,8}([:=])( {0,8}["'\\]{0,8})`)
 
-// findNamed appends the values that are called a secret.
-func findNamed(spans []span, s, lower string) []span {
+// findNamed gives the values that are called a secret.
+func findNamed(s, lower string) (spans []span) {
 	if !containsAny(lower, keyWords) {
-		return spans
+		return nil
 	}
-	for at := 0; ; {
-		match := named().FindStringSubmatchIndex(s[at:])
-		if match == nil {
-			return spans
+	for _, match := range named().FindAllStringSubmatchIndex(s, -1) {
+		groups, from := groupsOf(s, match), match[1]
+		if namedSecret(groups, valueOf(s[from:min(from+128, len(s))])) {
+			spans = append(spans, span{from, from + len(valueOf(s[from:])), "a value that is called " + strings.ToLower(groups[1])})
 		}
-		from := at + match[len(match)-2]
-		groups := groupsOf(s[at:], match)
-		if at = from; !namedSecret(groups, valueOf(s[from:min(from+512, len(s))])) {
-			continue // a value that is none may be the name of one
-		}
-		to := from + len(valueOf(s[from:]))
-		spans = append(spans, span{from, to, "a value that is called " + strings.ToLower(groups[1]), byName})
-		at = to
 	}
+	return spans
 }
 
 // valueOf is the value that s begins with.
-func valueOf(s string) string { return s[:len(s)-len(strings.TrimLeft(s, valueChars))] }
+func valueOf(s string) string {
+	return s[:len(s)-len(strings.TrimLeft(s, lowers+uppers+digits+"_.~+/=@:!%^?-"))]
+}
 
 // namedSecret judges a value by its name and what stands between them. Names and values of programs look alike, so the
 // value has to look random; in a line of an environment, NAME=value without spaces, it has only to be no word.
 func namedSecret(groups []string, value string) bool {
 	name, quote, sep, open := groups[0], groups[2], groups[3], groups[4]
 	tight := sep == "=" && quote == "" && !strings.HasPrefix(open, " ") && name == strings.ToUpper(name)
-	switch {
-	case placeholder(value), strings.Contains(value, "://"):
-		return false
-	case tight && secretVariable(name) && strong(value) && !pathLike(value):
-		return true
-	}
 	quoted := strings.Trim(open, " ") != "" || quote != ""
-	return secretName(name) && (quoted || !strings.ContainsAny(value, ".:")) && random(value)
+	return guarded(value) && (tight && secretVariable(name) ||
+		(quoted || !strings.ContainsAny(value, ".:")) && random(value) && secretName(name)) && !placeholder(value)
 }
 
 // random reports whether a value looks made by a machine: by Shannon's entropy, in bits per byte, of which English words
 // have less than 3.3 mostly, and 20 random letters and digits about 4.
 func random(v string) bool {
-	if len(v) < 16 || !strings.ContainsAny(v, digits) || !strings.ContainsAny(v, lowers+uppers) || pathLike(v) {
+	if len(v) < 16 || !strings.ContainsAny(v, digits) || !strings.ContainsAny(v, lowers+uppers) {
 		return false
 	}
 	v = v[:min(len(v), 64)]
@@ -186,8 +175,7 @@ var (
 	filePath = text.Regexp(`^(?:\.\.?|~)/|^/.*/`)
 )
 
-// placeholder reports whether somebody wrote a value that stands for a secret.
+// placeholder reports whether a value only stands for a secret.
 func placeholder(v string) bool { return standIn().MatchString(v) }
 
-// pathLike reports whether a value is the path of a file.
 func pathLike(v string) bool { return filePath().MatchString(v) }

@@ -35,17 +35,7 @@ type known struct{ value, kind string }
 type span struct {
 	from, to int
 	kind     string
-	rank     rank
 }
-
-// rank says how sure a finding is: of several that overlap, the lowest names the secret.
-type rank int
-
-const (
-	byValue rank = iota
-	byForm
-	byName // of what holds it
-)
 
 // New makes a Redactor that knows the secrets of an environment, NAME=value each: the values of variables whose names
 // say that they are secret (see docs/security.md for the list), such values inside of variables that hold JSON, and
@@ -79,45 +69,36 @@ func (r *Redactor) add(more []known) {
 	}
 }
 
-// find gives the secrets in s, in order and without overlap.
-func (r *Redactor) find(s string) []span {
+// find gives the secrets in s, in order and without overlap: no end of one may be left beside the mark that replaces
+// another. The surest finding of those in the same place names it.
+func (r *Redactor) find(s string) (merged []span) {
 	var spans []span
 	if r != nil {
 		r.mu.RLock()
 		defer r.mu.RUnlock()
 		for _, k := range r.known {
-			for at := 0; ; {
+			for at := 0; ; at++ { // occurrences may overlap
 				next := strings.Index(s[at:], k.value)
 				if next < 0 {
 					break
 				}
-				spans = append(spans, span{at + next, at + next + len(k.value), k.kind, byValue})
-				at += next + 1
+				at += next
+				spans = append(spans, span{at, at + len(k.value), k.kind})
 			}
 		}
 	}
 	lower := strings.ToLower(s)
 	for i := range forms {
-		spans = forms[i].find(spans, s, lower)
+		spans = append(spans, forms[i].find(s, lower)...)
 	}
-	return merge(findNamed(spans, s, lower))
-}
-
-// merge puts secrets in order, and takes those that overlap for one: no end of one may be left beside the mark that
-// replaces the other.
-func merge(spans []span) []span {
+	spans = append(spans, findNamed(s, lower)...)
 	slices.SortStableFunc(spans, func(a, b span) int { return cmp.Or(a.from-b.from, b.to-a.to) })
-	merged := spans[:0]
 	for _, sp := range spans {
-		if n := len(merged); n > 0 && sp.from < merged[n-1].to {
-			last := &merged[n-1]
-			last.to = max(last.to, sp.to)
-			if sp.rank < last.rank {
-				last.kind, last.rank = sp.kind, sp.rank
-			}
-			continue
+		if last := len(merged) - 1; last >= 0 && sp.from < merged[last].to {
+			merged[last].to = max(merged[last].to, sp.to)
+		} else {
+			merged = append(merged, sp)
 		}
-		merged = append(merged, sp)
 	}
 	return merged
 }

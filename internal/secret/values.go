@@ -12,50 +12,44 @@ import (
 )
 
 // inEnviron finds the secrets of an environment.
-func inEnviron(environ []string) []known {
-	var found []known
+func inEnviron(environ []string) (found []known) {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		value = strings.TrimSpace(value)
-		kind := "the value of " + name
-		if !strings.Contains(value, "://") && !pathLike(value) && strong(value) && secretVariable(name) {
-			found = append(found, known{value, kind})
+		if secretVariable(name) && guarded(value) {
+			found = append(found, known{value, "the value of " + name})
 		}
-		if strings.HasPrefix(value, "{") {
-			for _, v := range inJSON(value) {
+		var object map[string]any // a service account, a configuration of OpenCode
+		if strings.HasPrefix(value, "{") && json.Unmarshal([]byte(value), &object) == nil {
+			for _, v := range inJSON("", object) {
 				found = append(found, known{v, "a secret of " + name})
 			}
 		}
-		for _, address := range userinfo.find(nil, value, value) {
+		for _, address := range userinfo.find(value, value) {
 			found = append(found, known{value[address.from:address.to], "the password of " + name})
 		}
 	}
 	return found
 }
 
-// inJSON finds the secrets in a variable that holds a JSON object: a service account, a configuration of OpenCode.
-func inJSON(text string) []string {
-	var found []string
-	var walk func(name string, v any)
-	walk = func(name string, v any) {
-		switch v := v.(type) {
-		case string:
-			if secretName(name) && strong(v) && !strings.Contains(v, "://") && !pathLike(v) {
-				found = append(found, v)
-			}
-		case []any:
-			for _, x := range v {
-				walk(name, x)
-			}
-		case map[string]any:
-			for k, x := range v {
-				walk(k, x)
-			}
+// guarded reports whether a value that is called a secret is one: addresses and paths are not.
+func guarded(v string) bool { return strong(v) && !strings.Contains(v, "://") && !pathLike(v) }
+
+// inJSON finds the secrets in a value with a name.
+func inJSON(name string, v any) (found []string) {
+	switch v := v.(type) {
+	case string:
+		if secretName(name) && guarded(v) {
+			found = append(found, v)
 		}
-	}
-	var object map[string]any
-	if json.Unmarshal([]byte(text), &object) == nil {
-		walk("", object)
+	case []any:
+		for _, x := range v {
+			found = append(found, inJSON(name, x)...)
+		}
+	case map[string]any:
+		for k, x := range v {
+			found = append(found, inJSON(k, x)...)
+		}
 	}
 	return found
 }
@@ -109,31 +103,20 @@ func strong(v string) bool {
 		strings.Trim(v[1:], lowers+"-_. ") != "" // Capitalised
 }
 
-// printed gives the texts in which a program may print a value.
+// printed gives the texts in which a program may print a value, and, of one with several lines, the long ones of them:
+// tools indent, number and fold.
 func printed(value string) []string {
 	if !utf8.ValidString(value) {
 		return nil // a part of a character would be left of what it is cut out of
 	}
-	var all []string
-	for _, line := range lines(value) {
-		all = append(all, encodings(line)...)
+	all := encodings(value)
+	for line := range strings.Lines(value) {
+		if line = strings.TrimSpace(line); len(line) >= 16 && !strings.HasPrefix(line, "-----") {
+			all = append(all, encodings(line)...)
+		}
 	}
 	slices.Sort(all)
 	return slices.DeleteFunc(slices.Compact(all), func(s string) bool { return len(s) < minValue })
-}
-
-// lines are a value and, of one with several lines, the long ones of them: tools indent, number and fold.
-func lines(v string) []string {
-	all := []string{v}
-	if !strings.Contains(v, "\n") {
-		return all
-	}
-	for line := range strings.Lines(v) {
-		if line = strings.TrimSpace(line); len(line) >= 16 && !strings.HasPrefix(line, "-----") {
-			all = append(all, line)
-		}
-	}
-	return all
 }
 
 func encodings(v string) []string {
@@ -143,15 +126,18 @@ func encodings(v string) []string {
 		all = append(all, escaped, jsonEscaped(escaped, false)) // also JSON in JSON
 	}
 	for _, escaped := range []string{url.QueryEscape(v), url.PathEscape(v)} {
-		all = append(all, escaped, lowerHex(escaped))
+		all = append(all, escaped, hexEscape().ReplaceAllStringFunc(escaped, strings.ToLower)) // %2F and %2f
 	}
 	for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-		for shift := range 3 {
-			all = append(all, inBase64(alphabet, v, shift))
+		for shift := range 3 { // in a longer text, shift bytes after a multiple of three: without what its neighbours have a say in
+			encoded := alphabet.EncodeToString([]byte(strings.Repeat("\x00", shift) + v))
+			all = append(all, encoded[(shift*8+5)/6:(shift+len(v))*8/6])
 		}
 	}
 	return all
 }
+
+var hexEscape = text.Regexp("%[0-9A-F]{2}")
 
 func jsonEscaped(v string, html bool) string {
 	var b strings.Builder
@@ -162,19 +148,4 @@ func jsonEscaped(v string, html bool) string {
 	}
 	quoted := strings.TrimSpace(b.String())
 	return quoted[1 : len(quoted)-1]
-}
-
-// lowerHex writes %2F as %2f.
-func lowerHex(escaped string) string {
-	return hexEscape().ReplaceAllStringFunc(escaped, strings.ToLower)
-}
-
-var hexEscape = text.Regexp("%[0-9A-F]{2}")
-
-// inBase64 is how a value looks in the encoding of a longer text in which it stands shift bytes after a multiple of
-// three. Characters at both ends that its neighbours have a say in are left out.
-func inBase64(alphabet *base64.Encoding, v string, shift int) string {
-	encoded := alphabet.EncodeToString([]byte(strings.Repeat("\x00", shift) + v))
-	begin := (shift*8 + 5) / 6
-	return encoded[begin : (shift+len(v))*8/6]
 }
