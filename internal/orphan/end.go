@@ -37,7 +37,9 @@ func End(mark string) (ended int, err error) {
 	}
 	name, value, _ := strings.Cut(mark, "=")
 	killed := map[identity]bool{}
-	for deadline := time.Now().Add(patience); ; time.Sleep(recheck) {
+	pause := time.NewTicker(recheck)
+	defer pause.Stop()
+	for deadline := time.Now().Add(patience); ; <-pause.C {
 		all, err := processes(name)
 		if err != nil {
 			return len(killed), fmt.Errorf("list processes: %w", err)

@@ -99,7 +99,7 @@ type Swept struct {
 // With an error, everything that could be done is done; what could not, the next Sweep tries again.
 func Sweep(dir string) (total Swept, err error) {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() { // a link may lead to another project's
-		return total, nil //nolint:nilerr // what is no directory has left nothing behind
+		return total, nil
 	}
 	records, err := openRecords(dir, false)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -116,12 +116,12 @@ func Call(ctx context.Context, path string, req Request) (report Report, err err
 	if err != nil {
 		return report, err
 	}
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })()
 	client := jsonrpc.NewClient(conn)
-	defer client.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if err = conn.SetDeadline(time.Now().Add(callTimeout)); err == nil {
 		err = client.Call("Watch.Do", req, &report)
 	}
+	_ = client.Close() // it was only asked
 	switch {
 	case err != nil:
 		return report, fmt.Errorf("ask the process that watches: %w", err)

@@ -1,8 +1,10 @@
 package watch_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,8 +12,10 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/blockers/mcptool"
@@ -20,7 +24,7 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-// standIn is who stands in for the person, as `manager watch --blockers` puts it together.
+// standIn is who stands in for the user, as `manager watch --blockers` puts it together.
 type standIn struct {
 	*blockers.Desk
 	*mcptool.Server
@@ -37,10 +41,12 @@ func (s standIn) Instruction(ask boulder.Blocker) string {
 	return blockers.Instruction(blockers.DefaultTool, ask)
 }
 
-func newStandIn(t *testing.T, on bool) standIn {
+func newStandIn(t *testing.T, on bool, rules ...blockers.Rule) standIn {
 	t.Helper()
 	root := t.TempDir()
-	desk, err := blockers.Open(blockers.Config{Root: root, Path: filepath.Join(root, blockers.FileName), Enabled: on})
+	desk, err := blockers.Open(blockers.Config{
+		Root: root, Path: filepath.Join(root, blockers.FileName), Enabled: on, Policy: blockers.Policy{Permissions: rules},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,32 +59,61 @@ func newStandIn(t *testing.T, on bool) standIn {
 	return standIn{desk, server}
 }
 
-// mayDelete is an agent that needs a person.
+// settle has the user answer a blocker.
+func (s standIn) settle(w *world, id string, how blockers.Settlement) {
+	w.t.Helper()
+	how.Status = boulder.BlockerAnswered
+	if _, err := s.Settle(w.ctx, id, how); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// all are the blockers of a session, of which there have to be so many.
+func (s standIn) all(k *talk, want int) []boulder.Blocker {
+	k.t.Helper()
+	all, err := s.List(k.w.ctx, blockers.Filter{SessionID: k.id})
+	if err != nil || len(all) != want {
+		k.t.Fatalf("%d blockers, want %d: %v", len(all), want, err)
+	}
+	return all
+}
+
+// mayDelete is an agent that needs the user.
 var mayDelete = use(blockers.DefaultTool, map[string]any{
 	"category": "destructive", "question": "May I delete the directory old?", "context": "Nothing uses it.",
 	"blocks_progress": true,
 })
 
+const answer = "Yes, but keep old/LICENSE."
+
+// deletes is an agent that needs the user at once, and what they say.
+var deletes = steps(mayDelete, say("I cannot go on without an answer."), say("It is gone.\n"+boulder.DoneMarker))
+
 var askForBash = opencode.Rule{Permission: "bash", Pattern: "*", Action: opencode.Ask}
 
-// A session whose person is away is refused what it asks for and goes on in the same turn; what it cannot do without
+// sendsAnswer waits for a continuation that has the user's answer in it.
+func (k *talk) sendsAnswer(r *running) {
+	k.t.Helper()
+	sent := k.until(r, "send open")
+	if !strings.Contains(sent.Prompt, answer) || !strings.Contains(sent.Prompt, boulder.DoneMarker) {
+		k.t.Errorf("the continuation lacks the answer, or how to end:\n%s", sent.Prompt)
+	}
+}
+
+// A session whose user is away is refused what it asks for and goes on in the same turn; what it cannot do without
 // them holds it up until there is an answer, and then it goes on with that.
 func TestDiverted(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	away := newStandIn(t, true)
-	k := w.talk(t, opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
-		half, bash("rm -r old"),
-		mayDelete,
+	k := w.talk(opencode.NewSession{Title: t.Name(), Rules: []opencode.Rule{askForBash}}, steps(
+		half, bash("rm -r old"), mayDelete,
 		say("I cannot go on without an answer."), whole, say("It is gone.\n"+boulder.DoneMarker),
 	))
 	r := w.watch(func(c *watch.Config) { c.Diverter = away })
-	r.noted(t, blockers.DefaultTool)
-	k.person("Write a and b.")
-	if e := k.until(r, "wait asks"); !strings.Contains(e.Reason, "rm -r old") && !strings.Contains(e.Reason, "B2") {
-		t.Error(e.Reason)
-	}
-	r.wait(t, "the wait for an answer to B2", func() bool {
+	r.noted(blockers.DefaultTool)
+	k.user("Write a and b.")
+	k.until(r, "wait asks")
+	r.wait("the wait for an answer to B2", func() bool {
 		for _, e := range r.log {
 			if e.SessionID == k.id && strings.Contains(e.Reason, "an answer to B2: May I delete the directory old?") {
 				return true
@@ -86,46 +121,30 @@ func TestDiverted(t *testing.T) {
 		}
 		return false
 	})
-	all, err := away.List(w.ctx, blockers.Filter{SessionID: k.id})
-	if err != nil || len(all) != 2 {
-		t.Fatalf("%d blockers, %v", len(all), err)
-	}
+	all := away.all(k, 2)
 	asked, hard := all[0], all[1]
 	if a := asked.Ask; asked.Hard || asked.Category != boulder.BlockerPermission || a == nil ||
-		a.Reply != boulder.ReplyDiverted || a.Permission != "bash" || strings.Join(a.Patterns, " ") != "rm -r old" || a.Tool != "bash" || !strings.Contains(a.Arguments, "rm -r old") {
+		a.Reply != boulder.ReplyDiverted || a.Permission != "bash" || strings.Join(a.Patterns, " ") != "rm -r old" ||
+		a.Tool != "bash" || !strings.Contains(a.Arguments, "rm -r old") {
 		t.Errorf("the ask is recorded as %+v, %+v", asked, a)
 	}
 	if !hard.Hard || hard.SessionID != k.id {
 		t.Errorf("the hard one is recorded as %+v", hard)
 	}
-	if n := len(k.continuations()); n != 0 {
-		t.Errorf("%d continuations of what is blocked:\n%s", n, r.said(k.id))
-	}
-	if _, err := away.Settle(w.ctx, hard.ID, blockers.Settlement{
-		Status: boulder.BlockerAnswered, Answer: "Yes, but keep old/LICENSE.",
-	}); err != nil {
-		t.Fatal(err)
-	}
-	sent := k.until(r, "send open")
-	if !strings.Contains(sent.Prompt, "Yes, but keep old/LICENSE.") || !strings.Contains(sent.Prompt, boulder.DoneMarker) {
-		t.Errorf("the continuation lacks the answer, or how to end:\n%s", sent.Prompt)
-	}
+	k.continued(0)
+	away.settle(w, hard.ID, blockers.Settlement{Answer: answer})
+	k.sendsAnswer(r)
 	k.until(r, "finish work")
-	if n := len(k.continuations()); n != 1 {
-		t.Errorf("%d continuations:\n%s", n, r.said(k.id))
-	}
+	k.continued(1)
 }
 
-// Switched off, nobody stands in for the person. A switch counts for what is asked already.
+// Switched off, nobody stands in for the user. A switch counts for what is asked already.
 func TestDivertedWhenSwitchedOn(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	away := newStandIn(t, false)
-	k := w.begin(t, steps(half, bash("true"), whole, say("It works.")), askForBash)
+	k := w.begin(steps(half, bash("true"), whole, say("It works.")), askForBash)
 	r := w.watch(func(c *watch.Config) { c.Diverter = away })
-	if e := k.until(r, "wait asks"); !strings.Contains(e.Reason, "permission bash [true]") {
-		t.Error(e.Reason)
-	}
+	k.until(r, "wait asks", "permission bash [true]")
 	// Another test may have had the directory before, and withdrawn the tool.
 	if servers, err := w.dir.MCPServers(w.ctx); err != nil ||
 		servers[mcptool.DefaultName].Status == opencode.MCPConnected {
@@ -136,51 +155,12 @@ func TestDivertedWhenSwitchedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.until(r, "finish work")
-	all, err := away.List(w.ctx, blockers.Filter{SessionID: k.id})
-	if err != nil || len(all) != 1 {
-		t.Errorf("%d blockers, %v", len(all), err)
-	}
+	away.all(k, 1)
 }
 
-// An answer is told until a turn came of it: OpenCode refused the first prompt that had it.
-func TestAnswerIsToldAgain(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	away := newStandIn(t, true)
-	k := w.talk(t, opencode.NewSession{Title: t.Name()}, steps(
-		mayDelete,
-		say("I cannot go on without an answer."), say("It is gone.\n"+boulder.DoneMarker),
-	))
-	const answer = "Yes, but keep old/LICENSE."
-	var refused atomic.Bool
-	url := refusing(t, w.url, func(r *http.Request, body string) bool {
-		return strings.HasSuffix(r.URL.Path, "/prompt_async") && strings.Contains(body, answer) && !refused.Swap(true)
-	})
-	r := w.watch(func(c *watch.Config) {
-		c.Diverter = away
-		c.Attach = func(ctx context.Context) (*opencode.Client, error) {
-			return opencode.Attach(ctx, url, opencode.AttachConfig{})
-		}
-	})
-	r.noted(t, blockers.DefaultTool)
-	k.person("Delete what nothing uses.")
-	k.until(r, "wait asks")
-	if _, err := away.Settle(w.ctx, "B1", blockers.Settlement{Status: boulder.BlockerAnswered, Answer: answer}); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if sent := k.until(r, "send open"); !strings.Contains(sent.Prompt, answer) {
-			t.Errorf("the continuation lacks the answer:\n%s", sent.Prompt)
-		}
-	}
-	k.until(r, "finish work")
-	if n := len(k.continuations()); n != 1 || !refused.Load() {
-		t.Errorf("%d continuations:\n%s", n, r.said(k.id))
-	}
-}
-
-// refusing is a server before another one, which refuses some requests.
-func refusing(t *testing.T, to string, refuse func(r *http.Request, body string) bool) string {
+// proxied puts a server before OpenCode, which may refuse requests and keep events to itself.
+func proxied(t *testing.T, to string, refuse func(r *http.Request, body string) bool, drop func(event string) bool,
+) func(*watch.Config) {
 	t.Helper()
 	target, err := url.Parse(to)
 	if err != nil {
@@ -188,6 +168,30 @@ func refusing(t *testing.T, to string, refuse func(r *http.Request, body string)
 	}
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.FlushInterval = -1
+	proxy.ModifyResponse = func(r *http.Response) error {
+		if !strings.Contains(r.Header.Get("Content-Type"), "event-stream") {
+			return nil
+		}
+		from, body := r.Body, bufio.NewReader(r.Body)
+		pr, pw := io.Pipe()
+		go func() {
+			for {
+				line, err := body.ReadString('\n')
+				if !drop(line) {
+					_, _ = io.WriteString(pw, line)
+				}
+				if err != nil {
+					_ = pw.CloseWithError(err)
+					return
+				}
+			}
+		}()
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{pr, from}
+		return nil
+	}
 	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil || refuse(r, string(body)) {
@@ -198,5 +202,170 @@ func refusing(t *testing.T, to string, refuse func(r *http.Request, body string)
 		proxy.ServeHTTP(rw, r)
 	}))
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
-	return s.URL
+	return func(c *watch.Config) {
+		c.Attach = func(ctx context.Context) (*opencode.Client, error) { return attach(ctx, s.URL) }
+	}
+}
+
+// An answer is told until a turn came of it: OpenCode refused the first prompt that had it.
+func TestAnswerIsToldAgain(t *testing.T) {
+	w := newWorld(t)
+	away := newStandIn(t, true)
+	k := w.talk(opencode.NewSession{Title: t.Name()}, deletes)
+	var refused atomic.Bool
+	r := w.watch(func(c *watch.Config) { c.Diverter = away }, proxied(t, w.url, func(r *http.Request, body string) bool {
+		return strings.HasSuffix(r.URL.Path, "/prompt_async") && strings.Contains(body, answer) && !refused.Swap(true)
+	}, func(string) bool { return false }))
+	r.noted(blockers.DefaultTool)
+	k.user("Delete what nothing uses.")
+	k.until(r, "wait asks")
+	away.settle(w, "B1", blockers.Settlement{Answer: answer})
+	k.sendsAnswer(r)
+	k.sendsAnswer(r)
+	k.until(r, "finish work")
+	if k.continued(1); !refused.Load() {
+		t.Error("nothing was refused")
+	}
+}
+
+// A watch that is started again goes on with a session that waits for an answer, however long it rested.
+func TestAnswerAfterARestart(t *testing.T) {
+	w := newWorld(t)
+	away := newStandIn(t, true)
+	k := w.talk(opencode.NewSession{Title: t.Name()}, deletes)
+	change := func(c *watch.Config) { c.Diverter, c.Since = away, time.Nanosecond }
+	events := w.client.Subscribe(opencode.Filter{Directory: w.dir.Path()})
+	defer events.Close()
+	r := w.watch(change)
+	r.noted(blockers.DefaultTool)
+	k.user("Delete what nothing uses.")
+	k.until(r, "wait asks")
+	for e := range events.C() { // it waits for that while it is still at work
+		if p, ok := e.Payload.(opencode.StatusChanged); ok && e.SessionID == k.id && p.Status.Type == opencode.Idle {
+			break
+		}
+	}
+	r.end()
+	away.settle(w, "B1", blockers.Settlement{Answer: answer})
+	r = r.again(change)
+	k.sendsAnswer(r)
+	k.until(r, "finish work")
+}
+
+// unsure cannot say once what has become of an ask.
+type unsure struct {
+	standIn
+	once  *sync.Once
+	asked chan<- struct{}
+}
+
+func (s unsure) Ruling(ctx context.Context, id string) (r boulder.Ruling, err error) {
+	s.once.Do(func() {
+		err = errors.New("the database is held")
+		close(s.asked)
+	})
+	if err != nil {
+		return r, err
+	}
+	return s.standIn.Ruling(ctx, id)
+}
+
+// A user who may still answer an ask is not cut short because the database could not be read.
+func TestUserIsWaitedForAllTheSame(t *testing.T) {
+	w := newWorld(t)
+	away := newStandIn(t, true, blockers.Rule{Permission: "bash", Action: blockers.AskMe, Wait: time.Hour})
+	k := w.begin(steps(half, bash("true"), whole, say("It works.")), askForBash)
+	asked := make(chan struct{})
+	r := w.watch(func(c *watch.Config) { c.Diverter = unsure{away, new(sync.Once), asked} })
+	select {
+	case <-asked:
+	case <-w.ctx.Done():
+		t.Fatalf("nobody looked whether the user answered:\n%s", r.said(k.id))
+	}
+	away.settle(w, "B1", blockers.Settlement{Allowed: true})
+	k.until(r, "finish work")
+	if b, err := away.Get(w.ctx, "B1"); err != nil || b.Ask.Reply != boulder.ReplyAllowed {
+		t.Errorf("the agent got %+v, %v", b.Ask, err)
+	}
+}
+
+// Of two permissions that are asked for at once one is refused and one is the user's to give: the refusal, which would
+// sweep the other away, waits for the answer, also if the event of the other one does not come in time.
+func TestRefusalSweepsNothingAway(t *testing.T) {
+	for name, drop := range map[string]func(event string) bool{
+		"both told": func(string) bool { return false },
+		"one told": func(event string) bool {
+			return strings.Contains(event, `"permission.asked"`) && strings.Contains(event, "echo perhaps")
+		},
+	} {
+		t.Run(name, func(t *testing.T) { refuseOneOfTwo(t, drop) })
+	}
+}
+
+// patient rules when both are asked for.
+type patient struct {
+	standIn
+	both <-chan struct{}
+}
+
+func (p patient) Divert(ctx context.Context, ask boulder.Blocker) (boulder.Ruling, error) {
+	select {
+	case <-p.both:
+	case <-ctx.Done():
+	}
+	return p.standIn.Divert(ctx, ask)
+}
+
+func refuseOneOfTwo(t *testing.T, drop func(event string) bool) {
+	w := newWorld(t)
+	asked := make(chan struct{})
+	sub := w.client.Subscribe(opencode.Filter{Directory: w.dir.Path()})
+	t.Cleanup(sub.Close)
+	go func() {
+		n := 0
+		for e := range sub.C() {
+			if _, ok := e.Payload.(opencode.PermissionAsked); ok {
+				n++
+			}
+			if n == 2 {
+				close(asked)
+				return
+			}
+		}
+	}()
+	away := newStandIn(t, true, blockers.Rule{Permission: "bash", Pattern: "echo no", Action: blockers.Deny},
+		blockers.Rule{Permission: "bash", Pattern: "echo perhaps", Action: blockers.AskMe, Wait: time.Hour})
+	both := bash("echo no")
+	both.ToolCalls = append(both.ToolCalls, bash("echo perhaps").ToolCalls...)
+	k := w.begin(steps(both, say("I did what I may.")), askForBash)
+	r := w.watch(func(c *watch.Config) { c.Diverter = patient{away, asked} },
+		proxied(t, w.url, func(*http.Request, string) bool { return false }, drop))
+	r.noted("waits for you until")
+	r.noted("was refused")
+	all := away.all(k, 2)
+	for _, b := range all {
+		if b.Ask.Reply == boulder.ReplyWaiting {
+			away.settle(w, b.ID, blockers.Settlement{Allowed: true})
+		}
+	}
+	k.until(r, "finish work")
+	calls, ran := 0, 0
+	for _, m := range k.messages() {
+		for _, p := range m.Parts {
+			if p.Tool != nil {
+				calls++
+				if strings.Contains(string(p.Tool.Input), "perhaps") && p.Tool.State == opencode.ToolCompleted {
+					ran++
+				}
+			}
+		}
+	}
+	if ran != 1 || calls != 2 {
+		t.Errorf("what the user allowed did not run: %d of %d calls", ran, calls)
+	}
+	for _, b := range all {
+		if b, err := away.Get(w.ctx, b.ID); err != nil || b.Ask.Reply == boulder.ReplyWaiting || b.Ask.Reply == boulder.ReplyGone {
+			t.Errorf("recorded as %+v, %v", b.Ask, err)
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,15 +15,63 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/internal/watch"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/session"
 )
 
+const (
+	// patience bounds every wait for the real server, which shares two cores with other tests.
+	patience = 5 * time.Minute
+	// never is an idle time, or a window, that no test lives to see the end of.
+	never = time.Hour
+)
+
+// shared is the real server of the tests, with a model whose answers each test chooses and repositories that one test uses
+// at a time.
+var shared struct {
+	cast   octest.Cast
+	repos  octest.Repos
+	model  *scriptmodel.Server
+	server *octest.Server
+}
+
+var start = sync.OnceValue(func() (err error) {
+	home, err := os.MkdirTemp("", "watch-test")
+	if err != nil {
+		return err
+	}
+	if shared.repos.Home, err = filepath.EvalSymlinks(home); err != nil { // as OpenCode reports it
+		return err
+	}
+	if shared.model, err = scriptmodel.Start(shared.cast.Reply); err != nil {
+		return err
+	}
+	env := scriptmodel.OpenCodeEnv(os.Environ(), shared.repos.Home, shared.model.URL())
+	shared.server, err = octest.Serve(shared.repos.Home, env, "0")
+	return err
+})
+
+func TestMain(m *testing.M) {
+	octest.Guard()
+	code := m.Run()
+	if shared.server != nil {
+		shared.server.Kill()
+	}
+	if shared.model != nil {
+		shared.model.Close()
+	}
+	if home := shared.repos.Home; home != "" {
+		os.RemoveAll(home)
+	}
+	os.Exit(octest.CheckLeaks(code))
+}
+
 var agentModel = opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: scriptmodel.ModelAgent}
 
-// world is a project on the real OpenCode, with a person's client.
+// world is a project on the real OpenCode, with the user's client.
 type world struct {
 	t      *testing.T
 	ctx    context.Context
@@ -34,12 +83,31 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	if err := shared.start(); err != nil {
+	t.Parallel()
+	if err := start(); err != nil {
 		t.Fatal(err)
 	}
 	w := worldOn(t, shared.server.URL, shared.repos.Take(t))
 	t.Cleanup(w.leave)
 	return w
+}
+
+func worldOn(t *testing.T, url, repository string) *world {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	w := &world{t: t, ctx: ctx, url: url, db: filepath.Join(t.TempDir(), watch.FileName)}
+	var err error
+	if w.client, err = attach(ctx, url); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.client.Close)
+	w.dir = w.client.In(repository)
+	return w
+}
+
+func attach(ctx context.Context, url string) (*opencode.Client, error) {
+	return opencode.Attach(ctx, url, opencode.AttachConfig{CallTimeout: patience})
 }
 
 // leave deletes the sessions, so that the repository can be used by another test.
@@ -60,90 +128,78 @@ func (w *world) leave() {
 	shared.repos.Give(w.t, w.dir.Path())
 }
 
-func worldOn(t *testing.T, url, repository string) *world {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	w := &world{t: t, ctx: ctx, url: url, db: filepath.Join(t.TempDir(), watch.FileName)}
-	var err error
-	if w.client, err = opencode.Attach(ctx, url, opencode.AttachConfig{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.client.Close)
-	w.dir = w.client.In(repository)
-	return w
-}
-
-// talk is a session of a person, with a model of its own.
+// talk is a session of the user, with a model of its own.
 type talk struct {
 	t    *testing.T
 	w    *world
 	id   string
 	mark string
-	next int // of the decisions about it, the first that was not looked at
+	of   *running // the watch that was asked last,
+	next int      // and the first of its decisions that was not looked at
 }
 
-// begin makes a session, and has a person write in it.
-func (w *world) begin(t *testing.T, model scriptmodel.Handler, rules ...opencode.Rule) *talk {
-	t.Helper()
-	k := w.talk(t, opencode.NewSession{Title: t.Name(), Rules: rules}, model)
-	k.person("Write a and b.")
+// begin makes a session, and has the user write in it.
+func (w *world) begin(model scriptmodel.Handler, rules ...opencode.Rule) *talk {
+	w.t.Helper()
+	k := w.talk(opencode.NewSession{Title: w.t.Name(), Rules: rules}, model)
+	k.user("Write a and b.")
 	return k
 }
 
 // talk makes a session.
-func (w *world) talk(t *testing.T, n opencode.NewSession, model scriptmodel.Handler) *talk {
-	t.Helper()
-	k := &talk{t: t, w: w, mark: "[" + t.Name() + "/" + n.Title + "]"}
+func (w *world) talk(n opencode.NewSession, model scriptmodel.Handler) *talk {
+	w.t.Helper()
+	k := &talk{t: w.t, w: w, mark: "[" + w.t.Name() + "/" + n.Title + "]"}
 	shared.cast.Play(k.mark, model)
 	s, err := w.dir.CreateSession(w.ctx, n)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	k.id = s.ID
 	return k
 }
 
-// person writes in the session.
-func (k *talk) person(text string) {
+// user writes in the session.
+func (k *talk) user(text string) {
 	k.t.Helper()
-	k.write(text + "\n" + k.mark)
+	k.write(text+"\n"+k.mark, agentModel)
 }
 
-// write is [talk.person] without the mark, of which the model knows the session by then.
-func (k *talk) write(text string) {
+// write is [talk.user] without the mark, of which the model knows the session by then.
+func (k *talk) write(text string, model opencode.ModelRef) {
 	k.t.Helper()
 	err := k.w.dir.Prompt(k.w.ctx, k.id, opencode.Prompt{
-		Agent: "build", Model: agentModel, Parts: []opencode.TextPart{{Text: text}},
+		Agent: "build", Model: model, Parts: []opencode.TextPart{{Text: text}},
 	})
 	if err != nil {
 		k.t.Fatal(err)
 	}
 }
 
-// continuations are the prompts of the manager that are in the session.
-func (k *talk) continuations() []opencode.Message {
+// continued gives the prompts of the manager that are in the session, of which there have to be so many.
+func (k *talk) continued(want int) (all []opencode.Message) {
+	k.t.Helper()
+	for _, m := range k.messages() {
+		if len(m.Parts) > 0 && m.Parts[0].Metadata[session.TagKey] == "watch" {
+			all = append(all, m)
+			if m.Info.Agent != "build" || m.Info.Model != agentModel {
+				k.t.Errorf("a continuation went to %s with %s", m.Info.Agent, m.Info.Model)
+			}
+		}
+	}
+	if len(all) != want {
+		k.t.Fatalf("%d continuations, want %d:\n%s", len(all), want, k.of.said(k.id))
+	}
+	return all
+}
+
+func (k *talk) messages() []opencode.Message {
 	k.t.Helper()
 	messages, err := k.w.dir.Messages(k.w.ctx, k.id, 0)
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	var all []opencode.Message
-	for _, m := range messages {
-		if len(m.Parts) > 0 && m.Parts[0].Metadata[session.TagKey] == "watch" {
-			all = append(all, m)
-		}
-	}
-	return all
-}
-
-// policy has the times of people divided by a hundred or so, and 3 failures in the place of 5.
-func policy() enforcer.Policy {
-	p := enforcer.WatchPolicy()
-	p.Idle, p.AbortWindow = 300*time.Millisecond, 50*time.Millisecond
-	p.Cooldown, p.Countdown = 20*time.Millisecond, 50*time.Millisecond
-	p.FailureReset, p.Admission, p.MaxFailures = 0, 5*time.Second, 3
-	return p
+	return messages
 }
 
 // running is a watch at work.
@@ -161,26 +217,28 @@ type running struct {
 	more  chan struct{} // closed and made anew with each entry and note
 }
 
-// watch begins to watch the project.
+// watch begins to watch the project, with the times of people divided by a hundred or so and 3 failures in the place of 5.
 func (w *world) watch(change ...func(*watch.Config)) *running {
 	w.t.Helper()
 	db, err := watch.OpenStore(w.db, false, patience)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	r := &running{w: w, store: db, done: make(chan struct{}), more: make(chan struct{})}
 	records, err := db.Records()
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	p := enforcer.WatchPolicy()
+	p.Idle, p.AbortWindow = 300*time.Millisecond, 50*time.Millisecond
+	p.Cooldown, p.Countdown = 20*time.Millisecond, 50*time.Millisecond
+	p.FailureReset, p.Admission, p.MaxFailures = 0, 5*time.Second, 3
+	r := &running{w: w, store: db, done: make(chan struct{}), more: make(chan struct{})}
 	cfg := watch.Config{
-		Project: w.dir.Path(), Store: db, Records: records, Policy: policy(), DoneWhen: []string{boulder.DoneTodos},
+		Project: w.dir.Path(), Store: db, Records: records, Policy: p, DoneWhen: []string{boulder.DoneTodos},
 		Since: 15 * time.Minute, Redact: func(text string) string { return text }, Logger: slog.New(slog.DiscardHandler),
-		Attach: func(ctx context.Context) (*opencode.Client, error) {
-			return opencode.Attach(ctx, w.url, opencode.AttachConfig{})
-		},
-		Show: func(e watch.Entry) { r.add(func() { r.log = append(r.log, e) }) },
-		Note: func(text string) { r.add(func() { r.notes = append(r.notes, text) }) },
+		Attach: func(ctx context.Context) (*opencode.Client, error) { return attach(ctx, w.url) },
+		Show:   func(e watch.Entry) { r.add(func() { r.log = append(r.log, e) }) },
+		Note:   func(text string) { r.add(func() { r.notes = append(r.notes, text) }) },
 	}
 	for _, c := range change {
 		if c != nil {
@@ -197,6 +255,13 @@ func (w *world) watch(change ...func(*watch.Config)) *running {
 	}()
 	w.t.Cleanup(r.end)
 	return r
+}
+
+// again ends the watch, and begins another one.
+func (r *running) again(change ...func(*watch.Config)) *running {
+	r.w.t.Helper()
+	r.end()
+	return r.w.watch(change...)
 }
 
 func (r *running) add(what func()) {
@@ -233,45 +298,46 @@ func (r *running) ask(req watch.Request) (watch.Report, error) {
 }
 
 // wait waits until the condition holds, which is asked under the lock.
-func (r *running) wait(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for {
+func (r *running) wait(what string, holds func() bool) {
+	r.w.t.Helper()
+	for ended := false; ; {
 		r.mu.Lock()
 		ok, more := holds(), r.more
 		r.mu.Unlock()
 		if ok {
 			return
 		}
+		if ended {
+			r.w.t.Fatalf("the watch ended (%v) before %s; so far:\n%s", r.err, what, r.said(""))
+		}
 		select {
 		case <-more:
 		case <-r.done:
-			r.mu.Lock()
-			ok := holds()
-			r.mu.Unlock()
-			if ok {
-				return
-			}
-			t.Fatalf("the watch ended (%v) before %s; so far:\n%s", r.err, what, r.said(""))
+			ended = true
 		case <-r.w.ctx.Done():
-			t.Fatalf("waited in vain for %s; so far:\n%s", what, r.said(""))
+			r.w.t.Fatalf("waited in vain for %s; so far:\n%s", what, r.said(""))
 		}
 	}
 }
 
 // noted waits for a note.
-func (r *running) noted(t *testing.T, text string) {
-	t.Helper()
-	r.wait(t, "the note "+text, func() bool {
+func (r *running) noted(text string) {
+	r.w.t.Helper()
+	r.wait("the note "+text, func() bool {
 		return slices.ContainsFunc(r.notes, func(n string) bool { return strings.Contains(n, text) })
 	})
 }
 
-// until waits for the next decision about the session that is "kind gate", and gives it.
-func (k *talk) until(r *running, what string) (found watch.Entry) {
+// until waits for the next decision about the session that is "kind gate" and has this in its reason, and gives it.
+func (k *talk) until(r *running, what string, reason ...string) (found watch.Entry) {
 	k.t.Helper()
-	r.wait(k.t, fmt.Sprintf("%q of %s", what, k.id), func() bool {
+	if k.of != r {
+		k.of, k.next = r, 0
+	}
+	r.wait(fmt.Sprintf("%q %q of %s", what, reason, k.id), func() bool {
 		for i := k.next; i < len(r.log); i++ {
-			if e := r.log[i]; e.SessionID == k.id && named(e) == what {
+			e := r.log[i]
+			if e.SessionID == k.id && named(e) == what && strings.Contains(e.Reason, strings.Join(reason, "")) {
 				found, k.next = e, i+1
 				return true
 			}
@@ -291,23 +357,8 @@ func (r *running) said(id string) string {
 			fmt.Fprintf(&b, "%s %s: %s [%d/%d]\n", e.SessionID[len(e.SessionID)-4:], named(e), e.Reason, e.Iteration, e.Failures)
 		}
 	}
-	for _, n := range r.notes {
-		fmt.Fprintf(&b, "note: %s\n", n)
-	}
+	fmt.Fprintf(&b, "notes: %q\n", r.notes)
 	return b.String()
-}
-
-// times counts the decisions about the session so far.
-func (k *talk) times(r *running, what string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := 0
-	for _, e := range r.log {
-		if e.SessionID == k.id && named(e) == what {
-			n++
-		}
-	}
-	return n
 }
 
 func named(e watch.Entry) string { return fmt.Sprintf("%s %s", e.Decision, e.Gate) }
@@ -331,6 +382,12 @@ func bash(command string) scriptmodel.Reply {
 	return use("bash", map[string]any{"command": command, "description": "Run it"})
 }
 
+// Todo lists that the scripted agents write.
+var (
+	half  = list("Write a", "completed", "Write b", "pending")
+	whole = list("Write a", "completed", "Write b", "completed")
+)
+
 // steps are the model's answers, by how many it gave in the session before.
 func steps(replies ...scriptmodel.Reply) scriptmodel.Handler {
 	return func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
@@ -339,4 +396,15 @@ func steps(replies ...scriptmodel.Reply) scriptmodel.Handler {
 		}
 		return say("I have nothing to add.")
 	}
+}
+
+// twice is an agent that needs to be told once to continue.
+var twice = steps(half, say("I wrote a."), whole, say("Both are there."))
+
+// chat never does anything, in other words each time.
+func chat(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	if r.AssistantTurns() == 0 {
+		return half
+	}
+	return say(strings.Repeat("I think about b. ", r.AssistantTurns()))
 }

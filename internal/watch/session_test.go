@@ -1,0 +1,548 @@
+package watch_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/octest"
+	"github.com/bouldermgr/manager/internal/scriptmodel"
+	"github.com/bouldermgr/manager/internal/watch"
+	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/session"
+	"github.com/bouldermgr/manager/store"
+)
+
+// TestGoesOnUntilComplete: a session that is left with open items is told to go on, once, and left alone when they are
+// done. It would fail if the prompt were taken for a person's, were sent twice, or lost the agent or the model.
+func TestGoesOnUntilComplete(t *testing.T) {
+	w := newWorld(t)
+	k := w.begin(twice)
+	r := w.watch()
+	k.until(r, "countdown countdown")
+	sent := k.until(r, "send open")
+	k.until(r, "finish work")
+	m := k.continued(1)[0]
+	if m.Info.ID != sent.MessageID || m.Text() != sent.Prompt || sent.Iteration != 1 {
+		t.Errorf("%+v, and %+v", m, sent)
+	}
+	if !strings.Contains(m.Text(), "Write b") || strings.Contains(m.Text(), "Write a") {
+		t.Errorf("the prompt names what is open, and nothing else: %s", m.Text())
+	}
+	if n := strings.Count(r.said(k.id), "countdown countdown"); n != 1 {
+		t.Errorf("%d countdowns", n)
+	}
+}
+
+// What is shown on the user's screen: an error for a session that is idle, a warning for one that says that it is
+// done, and that it is complete. It would fail if the colours were exchanged, or a toast came without its decision.
+func TestToasts(t *testing.T) {
+	w := newWorld(t)
+	screen := w.client.Subscribe(opencode.Filter{Directory: w.dir.Path()})
+	defer screen.Close()
+	r := w.watch()
+	k := w.begin(steps(half, say("I wrote a."), half, say("All done. Everything works."), whole, say("Both are there.")))
+	k.until(r, "finish work")
+	want := []string{
+		"error: manager goes on in 50ms: Idle for",
+		"warning: ",
+		"success: Complete: ",
+	}
+	for len(want) > 0 {
+		select {
+		case e := <-screen.C():
+			p, ok := e.Payload.(opencode.Unknown)
+			if !ok || p.Type != "tui.toast.show" {
+				continue
+			}
+			var toast struct{ Variant, Title, Message string }
+			if err := json.Unmarshal(p.Properties, &toast); err != nil {
+				t.Fatal(err)
+			}
+			shown := toast.Variant + ": " + toast.Title + ": " + toast.Message
+			if !strings.HasPrefix(shown, want[0]) {
+				t.Errorf("%q, want %q", shown, want[0])
+			}
+			if toast.Variant == "warning" &&
+				!strings.Contains(shown, "It says that it is done, but there is 1 thing left to do, such as: Write b") {
+				t.Error(shown)
+			}
+			if strings.Contains(shown, "Write a") {
+				t.Errorf("what is done is shown as open: %q", shown)
+			}
+			want = want[1:]
+		case <-w.ctx.Done():
+			t.Fatalf("%q was not shown:\n%s", want, r.said(k.id))
+		}
+	}
+}
+
+// A user who writes ends a countdown, and everything is counted anew: the manager's own prompts are never taken for
+// theirs.
+func TestUserInBetween(t *testing.T) {
+	w := newWorld(t)
+	k := w.begin(chat)
+	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
+	k.until(r, "countdown countdown")
+	k.user("By the way, why is the sky blue?")
+	k.until(r, "wait idle")
+	k.until(r, "countdown countdown")
+	k.continued(0)
+	r = r.again(func(c *watch.Config) { c.Policy.MaxIterations = 1 })
+	k.until(r, "let_go iterations")
+	k.user("Go on, please.")
+	if e := k.until(r, "send open"); e.Iteration != 1 {
+		t.Errorf("after the user's prompt it is iteration %d", e.Iteration)
+	}
+	k.until(r, "let_go iterations")
+	k.continued(2)
+}
+
+// An abort stops the session, through a restart of the watch and against a start within the window; a start lifts it.
+func TestAbortIsObeyed(t *testing.T) {
+	w := newWorld(t)
+	release := make(chan struct{})
+	defer close(release)
+	k := w.begin(func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		reply := steps(half, say("late"), say("I look at b."), say("I still look at b."))(ctx, r)
+		if r.AssistantTurns() == 1 {
+			reply.Wait = release
+		}
+		return reply
+	})
+	r := w.watch()
+	k.until(r, "wait idle") // at work
+	events := w.client.Subscribe(opencode.Filter{Sessions: []string{k.id}})
+	defer events.Close()
+	for {
+		todos, err := w.dir.Todos(w.ctx, k.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(todos) > 0 {
+			break
+		}
+		<-events.C()
+	}
+	if err := w.dir.Abort(w.ctx, k.id); err != nil {
+		t.Fatal(err)
+	}
+	k.until(r, "wait stopped", "aborted")
+	r = r.again()
+	k.until(r, "wait stopped")
+	k.continued(0)
+	r = r.again(func(c *watch.Config) { c.Policy.AbortWindow = never })
+	k.until(r, "wait stopped")
+	if report, err := r.ask(watch.Request{Session: k.id, Order: watch.OrderStart}); err != nil || len(report.Named) != 1 {
+		t.Fatal(report.Named, err)
+	}
+	k.until(r, "wait abort")
+	r = r.again()
+	k.until(r, "send open")
+}
+
+// A "stop" holds until the user writes there again.
+func TestUserStopsAndGoesOn(t *testing.T) {
+	w := newWorld(t)
+	k := w.begin(func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		switch told := strings.Contains(r.LastUser(), "Go on."); {
+		case told && r.TurnsSinceUser() == 0:
+			return whole
+		case told:
+			return say("Both are there.")
+		case r.AssistantTurns() == 0:
+			return half
+		}
+		return say("I look at b next.")
+	})
+	r := w.watch(func(c *watch.Config) { c.Policy.Idle = never })
+	k.until(r, "wait idle")
+	k.write("Stop!", agentModel)
+	k.until(r, "wait stopped", "wrote")
+	r = r.again()
+	k.until(r, "wait stopped")
+	k.user("Go on.")
+	k.until(r, "finish work")
+	k.continued(0)
+}
+
+// A model that does not exist is nothing that a continuation heals.
+func TestUnknownModel(t *testing.T) {
+	w := newWorld(t)
+	k := w.talk(opencode.NewSession{Title: t.Name()}, steps())
+	r := w.watch()
+	k.write("Write a and b.", opencode.ModelRef{ProviderID: scriptmodel.ProviderID, ModelID: "gone"})
+	k.until(r, "let_go broken")
+}
+
+// call does in a session what OpenCode's screen does for the user and the client has no call for.
+func (k *talk) call(method, path, body string) {
+	k.t.Helper()
+	address := k.w.url + "/session/" + k.id + path + "?" + url.Values{"directory": {k.w.dir.Path()}}.Encode()
+	req, err := http.NewRequestWithContext(k.w.ctx, method, address, strings.NewReader(body))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if text, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK {
+		k.t.Fatalf("%s %s: %s: %s", method, path, resp.Status, text)
+	}
+}
+
+// TestUndo would fail if a continuation deleted what the user may want to have back.
+func TestUndo(t *testing.T) {
+	w := newWorld(t)
+	k := w.begin(twice)
+	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = patience })
+	k.until(r, "countdown countdown")
+	before := k.messages()
+	k.call(http.MethodPost, "/revert", `{"messageID":"`+before[0].Info.ID+`"}`)
+	k.until(r, "wait undo")
+	r = r.again() // which is fast, and sees it from the beginning
+	k.until(r, "wait undo")
+	k.call(http.MethodPost, "/unrevert", "")
+	k.until(r, "send open")
+	k.until(r, "finish work")
+	if after := k.messages(); len(after) <= len(before) || after[0].Info.ID != before[0].Info.ID {
+		t.Errorf("%d messages of %d are left", len(after), len(before))
+	}
+}
+
+// A session that the user archives is left alone, and one that is deleted is forgotten.
+func TestArchivedAndDeleted(t *testing.T) {
+	w := newWorld(t)
+	k, other := w.begin(twice), w.talk(opencode.NewSession{Title: "other"}, chat)
+	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
+	k.until(r, "countdown countdown")
+	k.call(http.MethodPatch, "", `{"time":{"archived":1767225600000}}`)
+	k.until(r, "wait owned", "archived")
+	k.continued(0)
+	if err := w.dir.DeleteSession(w.ctx, k.id); err != nil {
+		t.Fatal(err)
+	}
+	other.user("Write a and b.")
+	other.until(r, "countdown countdown")
+	records, err := r.store.Records()
+	if err != nil || len(records) != 1 || records[0].SessionID != other.id {
+		t.Errorf("%+v, %v", records, err)
+	}
+}
+
+// Sessions of a run are never told anything, whatever is open in them; with All, those of its sub-agents neither.
+func TestRunsAreLeftAlone(t *testing.T) {
+	for name, all := range map[string]bool{"main sessions": false, "all": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			model := steps(half, say("I wrote a."))
+			tagged := w.talk(opencode.NewSession{Title: "one", Metadata: map[string]any{session.TagKey: "manager:b/a#1"}}, model)
+			left := []*talk{tagged, w.talk(opencode.NewSession{Title: "two [manager:b/a#1]"}, model)}
+			if all {
+				left[0] = w.talk(opencode.NewSession{Title: "child", ParentID: tagged.id}, model)
+			}
+			own := w.talk(opencode.NewSession{Title: "three"}, model)
+			r := w.watch(func(c *watch.Config) { c.All = all })
+			for _, k := range append(left, own) {
+				k.user("Write a and b.")
+			}
+			own.until(r, "send open")
+			for _, k := range left {
+				k.until(r, "wait owned", "run of manager")
+			}
+			own.until(r, "let_go failures") // by then the others would have been sent something long ago
+			for _, k := range left {
+				k.continued(0)
+			}
+		})
+	}
+}
+
+// While a sub-agent is at work nothing is sent, and the sub-agent's own session is not watched.
+func TestSubAgentAtWork(t *testing.T) {
+	w := newWorld(t)
+	release := make(chan struct{})
+	var k *talk
+	k = w.talk(opencode.NewSession{Title: "parent"}, func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		if r.SessionID != k.id {
+			return scriptmodel.Reply{Text: "It is used in two places.", Wait: release}
+		}
+		return steps(half, use("task", map[string]any{
+			"description": "Find uses", "prompt": k.mark + " Where is a used?", "subagent_type": "general",
+		}), say("I know it now."), whole, say("Both are there."))(ctx, r)
+	})
+	r := w.watch()
+	k.user("Write a and b.")
+	k.until(r, "wait background")
+	children, err := w.dir.Children(w.ctx, k.id)
+	if err != nil || len(children) != 1 {
+		t.Fatal(children, err)
+	}
+	close(release)
+	k.until(r, "send open")
+	k.until(r, "finish work")
+	if said := r.said(children[0].ID); !strings.HasPrefix(said, "notes") {
+		t.Errorf("about the sub-agent's session:\n%s", said)
+	}
+	k.continued(1)
+}
+
+// A sub-agent of a sub-agent counts as well, and after a restart too, when no event tells of it.
+func TestGrandchildAtWork(t *testing.T) {
+	w := newWorld(t)
+	release := make(chan struct{})
+	model := func(context.Context, scriptmodel.Request) scriptmodel.Reply {
+		return scriptmodel.Reply{Text: "It is used in two places.", Wait: release}
+	}
+	k := w.begin(twice)
+	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
+	k.until(r, "countdown countdown")
+	child := w.talk(opencode.NewSession{Title: "child", ParentID: k.id}, model)
+	w.talk(opencode.NewSession{Title: "grandchild", ParentID: child.id}, model).user("Where is a used?")
+	k.until(r, "wait background")
+	r = r.again()
+	k.until(r, "wait background", `"grandchild" is at work`)
+	close(release)
+	k.until(r, "finish work")
+	k.continued(1)
+}
+
+// With All the session of a sub-agent is watched for itself, and told to go on when it leaves its own list undone.
+func TestAll(t *testing.T) {
+	w := newWorld(t)
+	parent := w.talk(opencode.NewSession{Title: "parent"}, chat)
+	child := w.talk(opencode.NewSession{Title: "child", ParentID: parent.id}, twice)
+	r := w.watch(func(c *watch.Config) { c.All = true })
+	child.user("Write a and b.")
+	child.until(r, "send open")
+	child.until(r, "finish work")
+	child.continued(1)
+}
+
+// A session that was compacted twice without progress is left for a fresh one, which is told what the work is, is
+// watched with the counters of the old one, and finishes it. So it is after a crash that has left an empty one behind.
+func TestFreshSessionAfterCompactions(t *testing.T) {
+	for name, crash := range map[string]bool{"switched": false, "crashed": true} {
+		t.Run(name, func(t *testing.T) { goesOnAfresh(t, crash) })
+	}
+}
+
+func goesOnAfresh(t *testing.T, crash bool) {
+	t.Helper()
+	w := newWorld(t)
+	k := w.talk(opencode.NewSession{Title: "long"}, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		switch {
+		case len(r.Tools) == 0:
+			return say("Summary: a is written, b is not.")
+		case strings.Contains(r.FirstUser(), "another one"):
+			if r.TurnsSinceUser() == 0 {
+				return whole
+			}
+			return say("Both are there.")
+		case r.AssistantTurns() == 0 && !strings.Contains(r.Text(), "Summary"):
+			return half
+		case strings.HasPrefix(r.LastUser(), "Continue"):
+			return say("I look at it.")
+		}
+		return long("I look at it once more.")
+	})
+	r := w.watch(func(c *watch.Config) {
+		c.OnStored(func(i watch.Intent) error {
+			if i.Fresh && crash {
+				return errCrash
+			}
+			return nil
+		})
+	})
+	k.user("Write a and b.")
+	sent := k.until(r, "fresh open")
+	if crash {
+		<-r.done
+		_, err := w.dir.CreateSession(w.ctx, opencode.NewSession{
+			Title: "left behind", Metadata: map[string]any{"manager_continues": sent.MessageID},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r = r.again(func(c *watch.Config) { c.Policy.Admission /= 50 })
+	}
+	k.until(r, "wait stopped")
+	fresh := &talk{t: t, w: w}
+	r.wait("a decision about the fresh session", func() bool {
+		for _, e := range r.log {
+			if e.SessionID != k.id {
+				fresh.id = e.SessionID
+			}
+		}
+		return fresh.id != ""
+	})
+	if done := fresh.until(r, "finish work"); done.Iteration != sent.Iteration {
+		t.Errorf("iteration %d after %d", done.Iteration, sent.Iteration)
+	}
+	m := fresh.continued(1)[0]
+	if m.Info.ID != sent.MessageID {
+		t.Errorf("%+v, want message %s", m.Info, sent.MessageID)
+	}
+	for _, want := range []string{"Write a and b.", "Summary: a is written, b is not.", "- Write b"} {
+		if !strings.Contains(m.Text(), want) {
+			t.Errorf("the fresh session is not told %q: %s", want, m.Text())
+		}
+	}
+	sessions, err := w.dir.Sessions(w.ctx, opencode.SessionFilter{})
+	if err != nil || len(sessions) != 2 {
+		t.Errorf("%d sessions, %v", len(sessions), err)
+	}
+}
+
+// A dry run says what would be done, and neither does nor stores anything; one look does what is due.
+func TestDryRunAndOnce(t *testing.T) {
+	w := newWorld(t)
+	k := w.begin(steps(half, say("I wrote a.")))
+	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
+	k.until(r, "countdown countdown") // it is idle by then
+	r = r.again(func(c *watch.Config) { c.Once, c.DryRun = true, true })
+	e := k.until(r, "send open")
+	<-r.done
+	if r.err != nil || !e.DryRun || !strings.Contains(e.Prompt, "- Write b") {
+		t.Errorf("%+v, %v", e, r.err)
+	}
+	k.continued(0)
+	r = r.again(func(c *watch.Config) { c.Once = true })
+	k.until(r, "send open")
+	<-r.done
+	if r.err != nil {
+		t.Error(r.err)
+	}
+	k.continued(1)
+}
+
+// Stop and start reach a watch that runs, and stay; a second watch is refused.
+func TestStopAndStart(t *testing.T) {
+	w := newWorld(t)
+	k := w.begin(twice)
+	r := w.watch(func(c *watch.Config) { c.Policy.Countdown = never })
+	k.until(r, "countdown countdown")
+	if _, err := watch.OpenStore(w.db, false, time.Millisecond); !errors.Is(err, store.ErrHeld) {
+		t.Errorf("a second watch: %v", err)
+	}
+	stop := watch.Request{Order: watch.OrderStop, Session: k.id[len(k.id)-6:]}
+	if report, err := r.ask(stop); err != nil || len(report.Named) != 1 || report.Named[0] != k.id {
+		t.Fatal(report.Named, err)
+	}
+	k.until(r, "wait stopped")
+	k.user("Is it blue?") // does not lift a stop in so many words
+	report, err := r.ask(watch.Request{})
+	if err != nil || report.Holder.PID != 42 || !report.Online || len(report.Sessions) != 1 ||
+		report.Sessions[0].Status != enforcer.Stopped || !report.Sessions[0].Watched {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if report, err := r.ask(watch.Request{Order: watch.OrderStop, Session: "nobody"}); err != nil || len(report.Named) != 0 {
+		t.Errorf("an order for nobody: %v, %v", report.Named, err)
+	}
+	r = r.again()
+	k.until(r, "wait stopped")
+	if report, err := r.ask(watch.Request{Order: watch.OrderStart}); err != nil || len(report.Named) != 1 {
+		t.Fatal(report.Named, err)
+	}
+	k.until(r, "finish work")
+	if report, err := r.ask(watch.Request{Session: k.id}); err != nil || len(report.History) < 4 {
+		t.Errorf("%d decisions, %v", len(report.History), err)
+	}
+}
+
+// A crash between the decision and the sending: the same message is sent once, and the count goes on.
+func TestRestartBetweenIntentAndSend(t *testing.T) {
+	w := newWorld(t)
+	k := w.begin(twice)
+	r := w.watch(func(c *watch.Config) { c.OnStored(func(watch.Intent) error { return errCrash }) })
+	intended := k.until(r, "send open")
+	<-r.done
+	k.continued(0)
+	r = r.again(func(c *watch.Config) { c.Policy.Admission /= 50 })
+	k.until(r, "look in_flight")
+	k.until(r, "finish work")
+	if m := k.continued(1)[0]; m.Info.ID != intended.MessageID || strings.Contains(r.said(k.id), "send open") {
+		t.Errorf("%s after %s:\n%s", m.Info.ID, intended.MessageID, r.said(k.id))
+	}
+}
+
+// A crash after the sending: while it is answered, and after it was.
+func TestRestartAfterSend(t *testing.T) {
+	w := newWorld(t)
+	release := make(chan struct{})
+	k := w.begin(func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		reply := twice(ctx, r)
+		if r.AssistantTurns() == 2 {
+			reply.Wait = release
+		}
+		return reply
+	})
+	soon := func(c *watch.Config) { c.Policy.Admission /= 50 }
+	r := w.watch()
+	k.until(r, "send open")
+	k.until(r, "wait in_flight")
+	r = r.again(soon)
+	k.until(r, "wait in_flight")
+	r.end()
+	close(release)
+	r = r.again(soon)
+	k.until(r, "finish work")
+	if k.continued(1); strings.Contains(r.said(k.id), "send open") {
+		t.Error(r.said(k.id))
+	}
+}
+
+// OpenCode dies while the agent is at work, and is started again: the watch waits for it, says so once, and the session
+// goes on.
+func TestOpenCodeRestarts(t *testing.T) {
+	t.Parallel()
+	if err := start(); err != nil { // for begin
+		t.Fatal(err)
+	}
+	hang := make(chan struct{})
+	defer close(hang)
+	var dead atomic.Bool
+	model := octest.Model(t, func(context.Context, scriptmodel.Request) scriptmodel.Reply {
+		if dead.Load() {
+			return say("Both are there.")
+		}
+		return scriptmodel.Reply{Text: "never heard", Wait: hang}
+	})
+	home := t.TempDir()
+	env := scriptmodel.OpenCodeEnv(os.Environ(), home, model.URL())
+	s, err := octest.Serve(home, env, "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := worldOn(t, s.URL, octest.Repo(t, nil))
+	k := w.begin(nil)
+	r := w.watch()
+	k.until(r, "wait idle") // at work
+	s.Kill()
+	r.noted("does not answer")
+	dead.Store(true)
+	if s, err = octest.Serve(home, env, s.Port()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Kill)
+	r.noted("answers again")
+	k.until(r, "send open")
+	k.until(r, "finish work")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.notes) != 2 {
+		t.Errorf("notes: %q", r.notes)
+	}
+}
