@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/orchestrator"
 )
+
+// idleLook is how often a server looks whether it has nothing to do.
+const idleLook = 100 * time.Millisecond
 
 // Serve runs what a crashed process left, and what other processes hand over, several boulders at the same time and under
 // the same limits. follow is called for each, on a goroutine of its own, and ranges over its events. Serve returns when
@@ -20,26 +24,24 @@ import (
 func (s *State) Serve(
 	ctx context.Context, patience time.Duration, follow func(events iter.Seq2[boulder.Event, error]),
 ) error {
-	sv := &service{s, ctx, follow}
+	sv := &service{State: s, ctx: ctx, follow: follow}
 	defer sv.close()
 	if err := sv.takeUp(ctx); err != nil {
 		s.p.warn("%v", err)
 	}
 	s.server.SetSteerer(sv)
-	for {
-		idle := make(<-chan time.Time)
-		if s.mu.Lock(); patience > 0 && s.begun == 0 {
-			idle = time.After(patience)
-		}
-		s.mu.Unlock()
+	look := time.NewTicker(idleLook)
+	defer look.Stop()
+	for busy := time.Now(); ; {
 		select {
-		case <-s.changed:
-		case <-idle:
-			if s.mu.Lock(); s.begun == 0 {
-				s.closed = true
+		case <-look.C:
+			sv.mu.Lock()
+			if sv.begun > 0 {
+				busy = time.Now()
 			}
-			over := s.closed
-			s.mu.Unlock()
+			sv.closed = patience > 0 && time.Since(busy) >= patience
+			over := sv.closed
+			sv.mu.Unlock()
 			if over {
 				return nil
 			}
@@ -56,6 +58,11 @@ type service struct {
 	*State
 	ctx    context.Context // of the boulders
 	follow func(iter.Seq2[boulder.Event, error])
+
+	mu     sync.Mutex
+	begun  int            // boulders that are being begun, or at work
+	closed bool           // nothing further is begun
+	work   sync.WaitGroup // a goroutine for each boulder
 }
 
 var (
@@ -65,7 +72,7 @@ var (
 
 // Order carries an order out. A resume of what nothing runs runs it.
 func (s *service) Order(ctx context.Context, boulderID string, o boulder.Order) error {
-	if o.Do == boulder.OrderResume && !s.isRunning(boulderID) {
+	if o.Do == boulder.OrderResume && !s.server.Runs(boulderID) {
 		_, err := s.Submit(ctx, Request{Resume: boulderID})
 		return err
 	}
@@ -99,22 +106,12 @@ func (s *service) Submit(ctx context.Context, req Request) (string, error) {
 		return "", fmt.Errorf("%w: the server is stopping", boulder.ErrRefused)
 	}
 	s.begun++
-	s.work.Add(1) // here, so that close waits for it
-	s.mu.Unlock()
-	s.tell()
 	type start struct {
 		id  string
 		err error
 	}
 	first := make(chan start, 1)
-	go func() {
-		defer s.work.Done()
-		defer s.tell()
-		defer func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.begun--
-		}()
+	s.work.Go(func() {
 		s.follow(func(yield func(boulder.Event, error) bool) {
 			began := false
 			for e, err := range s.Run(s.ctx, req) {
@@ -127,20 +124,16 @@ func (s *service) Submit(ctx context.Context, req Request) (string, error) {
 				began = true
 			}
 		})
-	}()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.begun--
+	})
+	s.mu.Unlock()
 	select {
 	case began := <-first:
 		return began.id, began.err
 	case <-ctx.Done():
 		return "", context.Cause(ctx) // it may have begun: the list of boulders tells
-	}
-}
-
-// tell wakes Serve.
-func (s *service) tell() {
-	select {
-	case s.changed <- struct{}{}:
-	default:
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -31,13 +30,6 @@ type State struct {
 	stopped context.Context // Stop was called
 	stop    context.CancelFunc
 	serves  bool
-
-	mu      sync.Mutex
-	running []string // boulders, as they were begun
-	begun   int      // boulders that are being begun, or at work
-	closed  bool     // nothing further is begun
-	changed chan struct{}
-	work    sync.WaitGroup // a goroutine for each boulder of a server
 }
 
 // Hold opens the project's database for this process alone. If another process holds it, the error wraps
@@ -49,7 +41,7 @@ func (p *Project) Hold(ctx context.Context, serves bool) (_ *State, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &State{p: p, serves: serves, changed: make(chan struct{}, 1)}
+	s := &State{p: p, serves: serves}
 	if s.DB, err = p.openState(ctx, dir, p.opts.LockTimeout); err != nil {
 		return nil, err
 	}
@@ -113,11 +105,11 @@ func (s *State) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, e
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		id := ""
-		defer func() { s.ran(id) }()
+		defer func() { s.server.Ended(id) }()
 		for e, err := range s.events(ctx, req) {
 			if err == nil && id == "" {
 				id = e.BoulderID
-				s.runs(id)
+				s.server.Began(id)
 			}
 			if _, raised := e.Body.(boulder.BlockerRaised); raised && err == nil {
 				work.Go(func() { // the run does not wait for it: it is what takes the order
@@ -139,7 +131,7 @@ func (s *State) events(ctx context.Context, req Request) iter.Seq2[boulder.Event
 	p := s.p
 	req.LedgerModel = p.ledger
 	if req.Resume != "" {
-		if !s.isRunning(req.Resume) {
+		if !s.server.Runs(req.Resume) {
 			p.Deliver(ctx, s.DB, req.Resume)
 		}
 		return s.run.Run(ctx, req)
@@ -151,25 +143,4 @@ func (s *State) events(ctx context.Context, req Request) iter.Seq2[boulder.Event
 	req.DoneWhen, req.Checks, req.Base = done.Words, done.Checks, cmp.Or(req.Base, p.base)
 	req.Gates, req.NoWorse, req.Budget = p.cfg.Gates, p.cfg.NoWorse, p.budget(req.Budget)
 	return s.run.Run(ctx, req)
-}
-
-func (s *State) isRunning(id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Contains(s.running, id)
-}
-
-// runs and ran say on the socket what is at work.
-func (s *State) runs(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.running = append(slices.Clone(s.running), id)
-	s.server.SetRunning(s.running)
-}
-
-func (s *State) ran(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.running = slices.DeleteFunc(slices.Clone(s.running), func(other string) bool { return other == id })
-	s.server.SetRunning(s.running)
 }

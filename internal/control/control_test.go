@@ -96,7 +96,7 @@ func TestHolder(t *testing.T) {
 	if h, err := c.Holder(t.Context()); !reflect.DeepEqual(h, want) || err != nil {
 		t.Errorf("%+v, %v", h, err)
 	}
-	s.SetRunning([]string{"01x"})
+	s.Began("01x")
 	want.BoulderID = "01x"
 	if h, err := c.Holder(t.Context()); !reflect.DeepEqual(h, want) || err != nil {
 		t.Errorf("%+v, %v", h, err)

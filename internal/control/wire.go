@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -157,6 +158,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	holder  Holder
+	running []string      // boulders, as they were begun
 	steerer Steerer       // nil until there is one
 	news    chan struct{} // closed when events have come, and made anew
 }
@@ -180,15 +182,31 @@ func Serve(ctx context.Context, path string, holder Holder, source Source, logge
 	return s, err
 }
 
-// SetRunning says which boulders the holder runs.
-func (s *Server) SetRunning(ids []string) {
+// Began and Ended say which boulders the holder runs.
+func (s *Server) Began(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.holder.Serves {
-		s.holder.Running = ids
-	} else if len(ids) > 0 {
-		s.holder.BoulderID = ids[0]
+	s.running = append(slices.Clone(s.running), id)
+	s.holder.Running = s.running
+	if !s.holder.Serves { // it has no other one, and is about to end when it has ended
+		s.holder.Running, s.holder.BoulderID = nil, id
 	}
+}
+
+func (s *Server) Ended(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = slices.DeleteFunc(slices.Clone(s.running), func(other string) bool { return other == id })
+	if s.holder.Serves {
+		s.holder.Running = s.running
+	}
+}
+
+// Runs reports whether the holder runs a boulder.
+func (s *Server) Runs(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.running, id)
 }
 
 // SetSteerer says who carries out orders from now on. Until then they are refused with [ErrNotReady].
