@@ -33,20 +33,16 @@ func (p *Project) Connect(ctx context.Context) error {
 	}
 	var g errgroup.Group
 	g.Go(func() error { return p.ConnectOpenCode(ctx) })
-	g.Go(func() error { return p.look(ctx) })
+	g.Go(func() (err error) { // whether the project is in git, and at which commit
+		if p.work, err = workspace.Open(ctx, p.dir, cmp.Or(p.cfg.Blockers.File, blockers.DefaultFile)); err == nil {
+			p.base, err = p.work.Head(ctx)
+		}
+		return err
+	})
 	if err := g.Wait(); err != nil {
 		return err
 	}
 	return p.OpenLedger()
-}
-
-// look finds out whether the project is in git, and at which commit.
-func (p *Project) look(ctx context.Context) (err error) {
-	if p.work, err = workspace.Open(ctx, p.dir, cmp.Or(p.cfg.Blockers.File, blockers.DefaultFile)); err != nil {
-		return err
-	}
-	p.base, err = p.work.Head(ctx)
-	return err
 }
 
 // OpenLedger decides which model plans and judges, and how it is reached: directly where its provider's key is set,

@@ -2,6 +2,7 @@ package project
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -23,7 +24,10 @@ func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, 
 	defer slow.Stop()
 	conn, err := p.host.Connect(ctx)
 	if err != nil {
-		return "", startFault(err)
+		if errors.Is(err, opencode.ErrNoBinary) {
+			err = fmt.Errorf("%w: see `manager doctor`", err)
+		}
+		return "", err
 	}
 	dir := conn.Client.In(p.dir)
 	catalogue, err := dir.Catalogue(ctx)
@@ -44,8 +48,12 @@ func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, 
 	}
 	delete(wanted, "")
 	for name, who := range wanted {
-		if err := checkModel(catalogue, name, who); err != nil {
-			return "", err
+		ref, err := providers.ParseModel(name)
+		if err != nil {
+			return "", usagef("%s: %w", who, err)
+		}
+		if !catalogue.Has(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}) {
+			return "", usagef("%s names the model %s, which OpenCode does not offer: %s", who, name, Offered(catalogue, ref.Provider))
 		}
 	}
 	unnamed := func(s boulder.Spec) bool { return s.Model == "" && plan.Model == "" }
@@ -64,30 +72,21 @@ func (p *Project) CheckModels(ctx context.Context, plan *boulder.Plan) (string, 
 
 // checkAgents refuses a plan that names an agent OpenCode does not have.
 func checkAgents(ctx context.Context, dir *opencode.Directory, plan *boulder.Plan) error {
-	named := func(s boulder.Spec) bool { return s.Agent != "" }
-	if !slices.ContainsFunc(plan.SubTasks, named) {
-		return nil
-	}
-	agents, err := dir.Agents(ctx)
-	if err != nil {
-		return fmt.Errorf("ask OpenCode for its agents: %w", err)
-	}
+	var agents []string
 	for _, s := range plan.SubTasks {
-		if s.Agent != "" && !slices.Contains(agents, s.Agent) {
+		if s.Agent == "" {
+			continue
+		}
+		if agents == nil {
+			var err error
+			if agents, err = dir.Agents(ctx); err != nil {
+				return fmt.Errorf("ask OpenCode for its agents: %w", err)
+			}
+		}
+		if !slices.Contains(agents, s.Agent) {
 			return usagef("sub-task %q names the agent %s, which OpenCode does not have: `opencode agent list` lists them",
 				s.ID, s.Agent)
 		}
-	}
-	return nil
-}
-
-func checkModel(catalogue opencode.Catalogue, name, who string) error {
-	ref, err := providers.ParseModel(name)
-	if err != nil {
-		return &UsageError{Err: fmt.Errorf("%s: %w", who, err)}
-	}
-	if !catalogue.Has(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}) {
-		return usagef("%s names the model %s, which OpenCode does not offer: %s", who, name, Offered(catalogue, ref.Provider))
 	}
 	return nil
 }

@@ -1,10 +1,12 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/bouldermgr/manager/opencode"
@@ -18,10 +20,11 @@ func (p *Project) ConnectOpenCode(ctx context.Context) error {
 			Username: p.getenv("OPENCODE_SERVER_USERNAME"), Password: p.getenv("OPENCODE_SERVER_PASSWORD"),
 			Logger: p.log,
 		})
+		_, otherVersion := errors.AsType[*opencode.VersionError](err)
 		switch {
 		case errors.Is(err, opencode.ErrBadAddress):
 			return usagef("attach: %w", err)
-		case otherOpenCode(err):
+		case otherVersion:
 			return fmt.Errorf("attach: %w", err)
 		case errors.Is(err, opencode.ErrUnauthorized):
 			return fmt.Errorf("attach: %w: set OPENCODE_SERVER_PASSWORD to the server's password", err)
@@ -40,18 +43,7 @@ func (p *Project) ConnectOpenCode(ctx context.Context) error {
 
 // Binary is the OpenCode to start.
 func (p *Project) Binary() string {
-	for _, b := range []string{p.opts.OpenCode, p.getenv("MANAGER_OPENCODE"), p.cfg.OpenCode} {
-		if b != "" {
-			return b
-		}
-	}
-	return "opencode"
-}
-
-// otherOpenCode reports whether an OpenCode answered that cannot be used.
-func otherOpenCode(err error) bool {
-	_, ok := errors.AsType[*opencode.VersionError](err)
-	return ok
+	return cmp.Or(p.opts.OpenCode, p.getenv("MANAGER_OPENCODE"), p.cfg.OpenCode, "opencode")
 }
 
 // startServer starts a server of our own and refuses one that cannot be used.
@@ -83,33 +75,21 @@ func withOwnConfig(content string) string {
 	if content != "" && json.Unmarshal([]byte(content), &merged) != nil {
 		return content
 	}
-	agents, ok := merged["agent"].(map[string]any)
-	if !ok {
-		agents = map[string]any{}
+	section := func(name string) map[string]any {
+		found, ok := merged[name].(map[string]any)
+		if !ok {
+			found = map[string]any{}
+			merged[name] = found
+		}
+		return found
 	}
-	for name, agent := range ocprovider.AgentConfig()["agent"].(map[string]any) {
-		agents[name] = agent
-	}
-	merged["agent"] = agents
-	experimental, ok := merged["experimental"].(map[string]any)
-	if !ok {
-		experimental = map[string]any{}
-	}
-	if _, said := experimental["continue_loop_on_deny"]; !said {
+	maps.Copy(section("agent"), ocprovider.AgentConfig()["agent"].(map[string]any))
+	if experimental := section("experimental"); experimental["continue_loop_on_deny"] == nil {
 		experimental["continue_loop_on_deny"] = true // else one of several refusals ends the turn (seen)
 	}
-	merged["experimental"] = experimental
 	out, err := json.Marshal(merged)
 	if err != nil {
 		return content
 	}
 	return string(out)
-}
-
-// startFault adds what to do to an OpenCode that cannot be started.
-func startFault(err error) error {
-	if errors.Is(err, opencode.ErrNoBinary) {
-		return fmt.Errorf("%w: see `manager doctor`", err)
-	}
-	return err
 }

@@ -57,7 +57,7 @@ func (p *Project) ReadPlan(path string) (*boulder.Plan, error) {
 	}, p.secrets.JSON)
 	if len(kinds) > 0 {
 		slices.Sort(kinds)
-		p.WarnOfSecret("The plan "+path, slices.Compact(kinds))
+		p.warnOfSecret("The plan "+path, slices.Compact(kinds))
 	}
 	return &clean, nil
 }

@@ -38,18 +38,18 @@ func (p *Project) refuseSecret(where string, texts ...string) error {
 		" write $NAME instead", where, strings.Join(kinds, " and "))
 }
 
-// CleanRequest takes secrets out of a request, before anybody is asked or anything is stored: what is planned, run,
-// stored and taken up again after a crash is then the same text.
-func (p *Project) CleanRequest(task string, constraints []string) (string, []string) {
-	clean := secret.Each(append([]string{task}, constraints...), p.secrets.Text, p.secrets.JSON)
-	if !slices.Equal(clean[1:], constraints) || clean[0] != task {
-		p.WarnOfSecret("The task", p.secrets.Kinds(strings.Join(append([]string{task}, constraints...), "\n")))
+// Clean takes secrets out of texts of the user, before anybody is asked or anything is stored: what is planned, run, stored
+// and taken up again after a crash is then the same. That something was taken out is told.
+func (p *Project) Clean(what string, texts ...string) []string {
+	clean := secret.Each(texts, p.secrets.Text, p.secrets.JSON)
+	if !slices.Equal(clean, texts) {
+		p.warnOfSecret(what, p.secrets.Kinds(strings.Join(texts, "\n")))
 	}
-	return clean[0], clean[1:]
+	return clean
 }
 
-// WarnOfSecret says that a text held secrets, and what becomes of it.
-func (p *Project) WarnOfSecret(what string, kinds []string) {
+// warnOfSecret says that a text held secrets, and what becomes of it.
+func (p *Project) warnOfSecret(what string, kinds []string) {
 	p.note("%s holds %s. It reads %s from here on, also for the agents. If they need it, put it into an environment"+
 		" variable and name that instead.", what, strings.Join(kinds, " and "), secret.Redacted)
 }

@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -27,10 +28,7 @@ func (p *Project) RunCommand(ctx context.Context, command string) boulder.Gate {
 		p.log.Warn("what a killed manager leaves behind will not be found", "error", err)
 		env = p.opts.Environ
 	}
-	timeout := p.cfg.GateTimeout
-	if timeout == 0 {
-		timeout = executor.DefaultGateTimeout
-	}
+	timeout := cmp.Or(p.cfg.GateTimeout, executor.DefaultGateTimeout)
 	return executor.RunCommand(ctx, p.dir, env, command, timeout, p.secrets.Text)
 }
 

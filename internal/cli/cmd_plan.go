@@ -81,7 +81,8 @@ func (f *doneFlag) Set(text string) error {
 // request is what the Task Ledger gets, without secrets.
 func (f *taskFlags) request(d *deps, task string) boulder.PlanRequest {
 	req := boulder.PlanRequest{Project: d.Dir(), Mode: boulder.PlanAuto}
-	req.Task, req.Constraints = d.CleanRequest(task, f.constraints)
+	clean := d.Clean("The task", append([]string{task}, f.constraints...)...)
+	req.Task, req.Constraints = clean[0], clean[1:]
 	switch {
 	case f.direct:
 		req.Mode = boulder.PlanNever

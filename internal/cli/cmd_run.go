@@ -111,7 +111,7 @@ func (o *runOptions) read(d *deps, args []string, req *project.Request) (path st
 		case o.list:
 			return "", usagef("--from-list needs a task, not a plan file")
 		}
-		_, req.Constraints = d.CleanRequest("", o.constraints)
+		req.Constraints = d.Clean("The task", o.constraints...)
 		req.Plan, err = d.ReadPlan(path)
 		return path, err
 	}

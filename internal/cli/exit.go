@@ -72,7 +72,11 @@ func exitCode(err error) int {
 	return exitError
 }
 
-// message is an error as a person reads it.
+// message is an error as a person reads it: what was refused only says why.
 func message(err error) string {
-	return strings.TrimRight(strings.ReplaceAll(err.Error(), boulder.ErrRefused.Error()+": ", ""), "\n")
+	text := strings.TrimRight(err.Error(), "\n")
+	if _, why, refused := strings.Cut(text, boulder.ErrRefused.Error()+": "); refused {
+		return why
+	}
+	return text
 }

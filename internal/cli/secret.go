@@ -64,9 +64,9 @@ func (a *app) cleanEvent(e boulder.Event) boulder.Event {
 
 // withoutSecrets is a text of the user as it is stored and sent to model providers. That something was taken out is told.
 func (a *app) withoutSecrets(what, text string) string {
-	kinds := a.secrets.Kinds(text)
-	if p, err := a.open(); err == nil && len(kinds) > 0 {
-		p.WarnOfSecret(what, kinds)
+	p, err := a.openAnyway()
+	if err != nil {
+		return a.secrets.Text(text)
 	}
-	return a.secrets.Text(text)
+	return p.Clean(what, text)[0]
 }

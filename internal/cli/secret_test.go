@@ -54,9 +54,9 @@ func TestGuardedStream(t *testing.T) {
 func TestSecretInRequest(t *testing.T) {
 	t.Parallel()
 	a, project, stderr := secretApp(t, "MY_API_KEY=planted.value.9")
-	task, constraints := openProject(t, a, t.TempDir()).CleanRequest("deploy with "+plantedKey, []string{"use planted.value.9", "be nice"})
-	if task != "deploy with [redacted]" || strings.Join(constraints, "|") != "use [redacted]|be nice" {
-		t.Errorf("%q, %q", task, constraints)
+	clean := openProject(t, a, t.TempDir()).Clean("The task", "deploy with "+plantedKey, "use planted.value.9", "be nice")
+	if strings.Join(clean, "|") != "deploy with [redacted]|use [redacted]|be nice" {
+		t.Errorf("%q", clean)
 	}
 	for _, want := range []string{"a GitHub token and the value of MY_API_KEY", "environment variable"} {
 		if !strings.Contains(stderr.String(), want) {
@@ -64,8 +64,8 @@ func TestSecretInRequest(t *testing.T) {
 		}
 	}
 	stderr.Reset()
-	if task, none := openProject(t, a, t.TempDir()).CleanRequest("nothing", nil); task != "nothing" || len(none) != 0 || stderr.Len() > 0 {
-		t.Errorf("%q, %q, %s", task, none, stderr)
+	if clean := openProject(t, a, t.TempDir()).Clean("The task", "nothing"); clean[0] != "nothing" || stderr.Len() > 0 {
+		t.Errorf("%q, %s", clean, stderr)
 	}
 
 	path := filepath.Join(project, "plan.yaml")
