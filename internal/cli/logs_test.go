@@ -11,7 +11,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/store"
 )
 
 // transcriptSample stores the sample in a project of its own, with transcripts of its sub-task toggle.
@@ -21,16 +20,7 @@ func transcriptSample(t *testing.T, play func(*sample), transcript string) (proj
 	project = t.TempDir()
 	s.State.Boulder.Project = project
 	play(s)
-	dir, err := store.EnsureDir(project)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	s.commit(db)
+	s.storeIn(project)
 	writeFile(t, filepath.Join(project, runsDir, sampleID, "toggle", "1.jsonl"), transcript)
 	return project
 }

@@ -219,22 +219,7 @@ not JSON
 
 func TestLogsWithTranscript(t *testing.T) {
 	t.Parallel()
-	s := newSample(t)
-	s.T = t
-	project := t.TempDir()
-	s.State.Boulder.Project = project
-	s.Play()
-	dir, err := store.EnsureDir(project)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.commit(db)
-	db.Close()
-	writeFile(t, filepath.Join(project, runsDir, sampleID, "toggle", "1.jsonl"), sampleTranscript)
+	project := transcriptSample(t, func(s *sample) { s.Play() }, sampleTranscript)
 	stdout, stderr, code := command(project, "logs", sampleID, "toggle", "--verbose")
 	if code != exitOK {
 		t.Errorf("exit code %d, stderr %q", code, stderr)

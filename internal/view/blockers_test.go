@@ -86,8 +86,7 @@ func TestBlockersMarkdown(t *testing.T) {
 // A run tells of its blockers, where to answer them, and of the answers.
 func TestRunTellsOfBlockers(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t, sample.ID)
-	s.PlayBlocked()
+	s := after(t, (*sample.Boulder).PlayBlocked)
 	const hint = "? B1 [2/6] Which key signs the theme"
 	for _, width := range []int{100, 50} {
 		if frame := liveSample(s).frame(page.Size{Width: width, Height: 30}, 0); !strings.Contains(frame, hint) {

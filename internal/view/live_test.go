@@ -15,8 +15,7 @@ import (
 // golden frames of the live view, in the middle of a run.
 func TestLiveFrames(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t, sample.ID)
-	s.Play()
+	s := after(t, (*sample.Boulder).Play)
 	var out strings.Builder
 	for _, size := range []page.Size{
 		{Width: 130, Height: 30}, {Width: 100, Height: 30}, {Width: 60, Height: 30}, {Width: 44, Height: 30},
@@ -41,15 +40,14 @@ func TestLiveFrames(t *testing.T) {
 // A sub-task that continues shows why, and what its red gate said last, also where the command has the same words.
 func TestLiveFrameSaysWhyATurnFollows(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t, sample.ID)
-	s.Plan()
+	s := after(t, (*sample.Boulder).Plan)
 	ref := boulder.AttemptRef{SubTaskID: "toggle", Attempt: 1}
 	s.Start(ref)
 	red := boulder.Gate{Command: "echo no toggle; false", ExitCode: 1, Output: "looking\nno toggle\n"}
 	s.End(ref, 1, &red, boulder.Verdict{Remaining: []string{"save the toggle"}})
 	s.Apply(boulder.Continuation{AttemptRef: ref, Turn: 2, Reason: "the judge is not content",
 		Remaining: []string{"save the toggle"}, Prompt: "go on"})
-	frame := liveSample(s).frame(page.Size{Width: 100, Height: 30}, 0)
+	frame := frameOf(s, 100)
 	for _, want := range []string{
 		"because: the judge is not content: save the toggle", "✗ echo no toggle; false: no toggle",
 	} {
@@ -61,8 +59,7 @@ func TestLiveFrameSaysWhyATurnFollows(t *testing.T) {
 
 func TestLiveFrameWhileStopping(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t, sample.ID)
-	s.Play()
+	s := after(t, (*sample.Boulder).Play)
 	v := liveSample(s)
 	v.Stopping()
 	frame := v.frame(page.Size{Width: 100, Height: 30}, 0)
@@ -85,7 +82,7 @@ func TestLiveFrameIsBounded(t *testing.T) {
 	for i := range 40 {
 		s.Start(boulder.AttemptRef{SubTaskID: fmt.Sprint("s", i), Attempt: 1})
 	}
-	frame := liveSample(s).frame(page.Size{Width: 100, Height: 30}, 0)
+	frame := frameOf(s, 100)
 	if n := strings.Count(frame, "\n") + 1; n != 20 {
 		t.Errorf("the frame has %d lines, want two thirds of 30:\n%s", n, frame)
 	}

@@ -105,6 +105,21 @@ func playTo(s *sample.Boulder, v *Run) {
 	v.Close()
 }
 
+// after is the sample after some plays.
+func after(t *testing.T, plays ...func(*sample.Boulder)) *sample.Boulder {
+	t.Helper()
+	s := sample.New(t, sample.ID)
+	for _, play := range plays {
+		play(s)
+	}
+	return s
+}
+
+// frameOf is the live picture in 30 lines of some columns.
+func frameOf(s *sample.Boulder, width int) string {
+	return liveSample(s).frame(page.Size{Width: width, Height: 30}, 0)
+}
+
 // ref is the first attempt of a sub-task.
 func ref(id string) boulder.AttemptRef { return boulder.AttemptRef{SubTaskID: id, Attempt: 1} }
 

@@ -76,9 +76,7 @@ func TestPlanJSON(t *testing.T) {
 func TestLinesView(t *testing.T) {
 	t.Parallel()
 	c, stdout, stderr := console()
-	s := sample.New(t, sample.ID)
-	s.Play()
-	s.Finish()
+	s := after(t, (*sample.Boulder).Play, (*sample.Boulder).Finish)
 	v := NewRun(c, NewProgress(nil), "")
 	for i, e := range s.Events {
 		v.Event(e)
@@ -94,9 +92,7 @@ func TestQuietView(t *testing.T) {
 	t.Parallel()
 	c, stdout, stderr := console()
 	c.Quiet = true
-	s := sample.New(t, sample.ID)
-	s.Play()
-	s.Finish()
+	s := after(t, (*sample.Boulder).Play, (*sample.Boulder).Finish)
 	playTo(s, NewRun(c, NewProgress(nil), ""))
 	if stderr.Len() > 0 || !strings.HasPrefix(stdout.String(), "4 of 6 sub-tasks completed.") {
 		t.Errorf("stdout is %q, stderr is %q", stdout, stderr)
@@ -108,9 +104,7 @@ func TestJSONView(t *testing.T) {
 	t.Parallel()
 	c, stdout, stderr := console()
 	c.JSON = true
-	s := sample.New(t, sample.ID)
-	s.Play()
-	s.Finish()
+	s := after(t, (*sample.Boulder).Play, (*sample.Boulder).Finish)
 	v := NewRun(c, NewProgress(nil), "")
 	var want, got []string
 	for _, e := range s.Events {
@@ -144,9 +138,7 @@ func TestJSONView(t *testing.T) {
 // beginning.
 func TestProgressFollowsTheState(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t, sample.ID)
-	s.Play()
-	s.Finish()
+	s := after(t, (*sample.Boulder).Play, (*sample.Boulder).Finish)
 	for begin := range s.Events {
 		p := NewProgress(storedAt{s.Events, begin}.Load)
 		for _, e := range s.Events[begin:] {
@@ -172,14 +164,10 @@ func TestStatusView(t *testing.T) {
 	t.Parallel()
 	holder := holder()
 	other := &control.Holder{PID: 43, Command: "manager run", Since: sample.Began, BoulderID: "another"}
-	running := sample.New(t, sample.ID)
-	running.Play()
-	paused := sample.New(t, sample.ID)
-	paused.Play()
+	running := after(t, (*sample.Boulder).Play)
+	paused := after(t, (*sample.Boulder).Play)
 	paused.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "stopped"})
-	over := sample.New(t, sample.ID)
-	over.Play()
-	over.Finish()
+	over := after(t, (*sample.Boulder).Play, (*sample.Boulder).Finish)
 	for name, test := range map[string]struct {
 		sample *sample.Boulder
 		holder *control.Holder
@@ -206,8 +194,7 @@ func TestStatusView(t *testing.T) {
 // A status must be shown of what cannot be restored: that is when people look.
 func TestStatusOfContradictoryRecords(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t, sample.ID)
-	s.Play()
+	s := after(t, (*sample.Boulder).Play)
 	d := detailOf(s)
 	d.SubTasks[3].Status = boulder.SubTaskCompleted // its dependencies are not
 	if _, err := Restore(d); err == nil {

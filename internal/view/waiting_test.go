@@ -17,8 +17,7 @@ import (
 // --verbose, in plain lines and beside the live picture.
 func TestNoticesAreShownOnce(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t, sample.ID)
-	s.Plan()
+	s := after(t, (*sample.Boulder).Plan)
 	ref := ref("theme")
 	s.Start(ref)
 	first := "until 10:05:00 the provider makes it wait (try 1)"
@@ -44,8 +43,7 @@ func TestNoticesAreShownOnce(t *testing.T) {
 func TestStatusWhileReplanning(t *testing.T) {
 	t.Parallel()
 	ref := ref("toggle")
-	s := sample.New(t, sample.ID)
-	s.Plan()
+	s := after(t, (*sample.Boulder).Plan)
 	s.Start(ref)
 	holder := holder()
 	s.End(ref, 1, nil, boulder.Verdict{Summary: "no", NeedReplan: true, ReplanReason: "there is no page"})
@@ -69,8 +67,7 @@ func TestStatusWhileReplanning(t *testing.T) {
 // A turn that `pause --now` stopped is told as stopped wherever people look; what goes on to its end is not.
 func TestStoppedTurns(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t, sample.ID)
-	s.Plan()
+	s := after(t, (*sample.Boulder).Plan)
 	theme, icons := ref("theme"), ref("icons")
 	s.Start(theme)
 	s.Start(icons)
@@ -98,7 +95,7 @@ func TestStoppedTurns(t *testing.T) {
 			t.Errorf("%s: stopped %v, %q, %d ms", r.ID, r.Stopped, r.Activity, r.ElapsedMS)
 		}
 	}
-	frame := liveSample(s).frame(page.Size{Width: 100, Height: 30}, 0)
+	frame := frameOf(s, 100)
 	if strings.Count(frame, says) != 1 || strings.Contains(frame, "edit theme") || !strings.Contains(frame, "edit icons") {
 		t.Errorf("the live picture shows:\n%s", frame)
 	}
@@ -136,8 +133,7 @@ func TestStoppedTurns(t *testing.T) {
 // A replan that is over: what it replaced is not counted, and costs nothing if it never began.
 func TestStatusAfterReplan(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t, sample.ID)
-	s.Misbehave()
+	s := after(t, (*sample.Boulder).Misbehave)
 	text := statusText(t, s, nil)
 	if !strings.Contains(text, "0/5 done") {
 		t.Errorf("of 6 sub-tasks 2 were replaced by 1, and it says:\n%s", text)
@@ -151,8 +147,7 @@ func TestStatusAfterReplan(t *testing.T) {
 // The end of a wait is the first thing that is said of it: the rest may be cut.
 func TestWaitsSayTheirEndFirst(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t, sample.ID)
-	s.Plan()
+	s := after(t, (*sample.Boulder).Plan)
 	ref := ref("icons")
 	s.Start(ref)
 	until := s.Now.Add(10 * time.Minute)
@@ -172,7 +167,7 @@ func TestWaitsSayTheirEndFirst(t *testing.T) {
 	if got := lineOf(t, statusText(t, s, holder), "icons"); !strings.Contains(got, "until "+Clock(until)+": rate limit") {
 		t.Errorf("a retry in line does not say until when it waits:\n%s", got)
 	}
-	frame := liveSample(s).frame(page.Size{Width: 80, Height: 30}, 0)
+	frame := frameOf(s, 80)
 	if !strings.Contains(frame, "Draw the icons") || strings.Count(frame, "until "+Clock(until)) < 2 {
 		t.Errorf("the live picture does not show the waits:\n%s", frame)
 	}
@@ -191,8 +186,7 @@ func TestBudgetWarnings(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	s := sample.New(t, sample.ID)
-	s.Plan()
+	s := after(t, (*sample.Boulder).Plan)
 	s.Apply(boulder.BudgetWarning{SubTaskID: "theme", Dimension: "tokens", Used: 820, Limit: 1000})
 	s.Apply(boulder.BudgetWarning{Dimension: "cost", Used: 0.9, Limit: 1})
 	printed := strings.Join(liveSample(s).printed, "\n")
@@ -204,8 +198,7 @@ func TestBudgetWarnings(t *testing.T) {
 // Who trusts a result has to know that no judge has seen it.
 func TestVerdictOfTheGatesAlone(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t, sample.ID)
-	s.Plan()
+	s := after(t, (*sample.Boulder).Plan)
 	for id, alone := range map[string]bool{"toggle": true, "theme": false} {
 		ref := boulder.AttemptRef{SubTaskID: id, Attempt: 1}
 		s.Start(ref)
@@ -226,8 +219,7 @@ func TestVerdictOfTheGatesAlone(t *testing.T) {
 
 func TestReceiptFits(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t, sample.ID)
-	s.Play()
+	s := after(t, (*sample.Boulder).Play)
 	s.Apply(boulder.BudgetSet{Budget: boulder.Budget{Tokens: 2e6, Cost: 5, Time: boulder.Duration(8 * time.Hour),
 		Attempts: 20, Calls: 500}})
 	for name, test := range map[string]struct {
@@ -256,8 +248,7 @@ func TestReceiptFits(t *testing.T) {
 // What a person says is told where the run is shown.
 func TestOrdersInTheViews(t *testing.T) {
 	t.Parallel()
-	s := sample.New(t, sample.ID)
-	s.Plan()
+	s := after(t, (*sample.Boulder).Plan)
 	ref := ref("theme")
 	s.Start(ref)
 	s.Apply(boulder.Noted{Text: "Mind the gap"})

@@ -16,8 +16,7 @@ import (
 // whyOf is the chain of a sub-task in which everything goes wrong.
 func whyOf(t *testing.T, turns bool) *Why {
 	t.Helper()
-	s := sample.New(t, sample.ID)
-	s.Misbehave()
+	s := after(t, (*sample.Boulder).Misbehave)
 	var all []boulder.Turn
 	for _, e := range s.Events {
 		if b, ok := e.Body.(boulder.TurnEnded); ok && turns {
