@@ -91,28 +91,26 @@ func (s *BlockersStatus) Print(o page.Out) {
 // why says what decides whether blockers are diverted.
 func (s *BlockersStatus) why() string {
 	said := map[bool]string{true: "on", false: "off"}
+	atWork := slices.Clone(s.Diverted)
+	if s.Watched {
+		atWork = append(atWork, "manager watch")
+	}
 	line := "by the configuration"
-	if !s.On {
+	switch on, own := s.Sessions[s.SessionID]; {
+	case own:
+		line = "by `manager blockers " + said[on] + " --session " + s.SessionID + "`"
+	case s.Switch != nil:
+		line = "by `manager blockers " + said[*s.Switch] + "`"
+	case len(atWork) > 0:
+		line = "by --blockers of what is at work: " + strings.Join(atWork, ", ")
+	case !s.On:
 		line += "; runs that were begun with --blockers keep it"
 	}
-	atWork := s.Diverted
-	if s.Watched {
-		atWork = append(slices.Clip(atWork), "manager watch")
-	}
-	if len(atWork) > 0 {
-		line = "by --blockers of what is at work: " + strings.Join(atWork, ", ")
-	}
-	if s.Switch != nil {
-		line = "by `manager blockers " + said[*s.Switch] + "`"
-	}
-	if s.SessionID != "" {
-		if on, ok := s.Sessions[s.SessionID]; ok {
-			line = "by `manager blockers " + said[on] + " --session " + s.SessionID + "`"
-		}
-		return "for session " + text.OneLine(s.SessionID) + ", " + line
-	}
-	if n := len(s.Sessions); n > 0 {
-		line += fmt.Sprintf("; switched by itself: %s", text.Plural(n, "session"))
+	switch n := len(s.Sessions); {
+	case s.SessionID != "":
+		line = "for session " + text.OneLine(s.SessionID) + ", " + line
+	case n > 0:
+		line += "; switched by itself: " + text.Plural(n, "session")
 	}
 	return line
 }

@@ -305,7 +305,7 @@ func atWork(t *tasks, live []row, room int) []string {
 	for depth := 4; ; depth-- {
 		var lines []string
 		for _, r := range live {
-			all := append(t.lines(r), t.below(r.says()))
+			all := append(t.lines(r), t.below(r.now))
 			for _, more := range []string{r.why, r.gate} {
 				if more != "" {
 					all = append(all, t.below(more))

@@ -180,13 +180,10 @@ type row struct {
 
 	doing
 	name    string           // of what is being done
-	now     time.Time        // the clock
+	now     string           // what it waits for, or what goes on in it
 	attempt *boulder.Attempt // the one that is not over, or nil
 	live    bool             // an agent or the judge is at work on it, or was when the process or the pause stopped it
 	place   int              // among those that wait: the soonest first
-	after   string           // what it waits for, if it has not begun
-	cooling string           // why the model that it waits for cools down
-	paused  bool             // the boulder is
 	replan  bool             // it waits for a new plan, which stands in its place
 }
 
@@ -211,19 +208,19 @@ func (p *Progress) rows(limits schedule.Limits, beside []store.Detail, now time.
 	}
 	all := make([]row, 0, len(p.State.SubTasks))
 	for _, t := range p.State.SubTasks {
+		d := p.doing[t.ID]
 		r := row{
 			ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Priority: t.Priority,
 			DependsOn: append([]string{}, t.DependsOn...), Model: t.Model, Agent: t.Agent, Attempt: t.Attempts,
-			Checkpoint: t.Checkpoint, Usage: t.Usage.Add(p.doing[t.ID].usage), Summary: t.Summary, Blockers: t.Blockers,
-			doing: p.doing[t.ID], name: cmp.Or(text.OneLine(t.ActiveForm), text.OneLine(t.Subject)), now: now,
-			paused: b.Status == boulder.Paused, place: len(waits) + 1,
+			Checkpoint: t.Checkpoint, Usage: t.Usage.Add(d.usage), Summary: t.Summary, Blockers: t.Blockers,
+			doing: d, name: cmp.Or(text.OneLine(t.ActiveForm), text.OneLine(t.Subject)), place: len(waits) + 1,
 			replan: b.Replan != nil && (b.Replan.SubTaskID == t.ID || slices.Contains(b.Replan.Replaces, t.ID)),
 		}
 		for _, a := range attempts[t.ID] {
 			r.AttemptStatus, r.Turn, r.SessionID = a.Status, a.Turns, a.SessionID
 			end := a.EndedAt
 			if !a.Status.Terminal() {
-				r.attempt, r.place, r.live, r.Stopped = a, len(waits), a.Status.Live(), stopped(r.paused, a)
+				r.attempt, r.place, r.live, r.Stopped = a, len(waits), a.Status.Live(), stopped(b.Status == boulder.Paused, a)
 				if end = now; r.Stopped || !running {
 					end = a.UpdatedAt // since then the clock stands still
 				}
@@ -237,12 +234,13 @@ func (p *Progress) rows(limits schedule.Limits, beside []store.Detail, now time.
 		}
 		if at, ok := place[t.ID]; ok {
 			r.Waiting, r.place = &waits[at], at
-			if !r.Waiting.Until.IsZero() {
-				r.cooling = b.Cooldowns[r.Waiting.Model].Reason
-			}
 		}
 		awaited := slices.DeleteFunc(slices.Clone(t.DependsOn), func(id string) bool { return done[id] })
-		r.after = report.Prefixed("after ", strings.Join(awaited, ", "))
+		if r.now = report.Prefixed("after ", strings.Join(awaited, ", ")); r.live {
+			r.now = r.does(b.Status == boulder.Paused, now)
+		} else if w := r.waitsFor(b.Cooldowns); w != "" {
+			r.now = w
+		}
 		all = append(all, r)
 	}
 	return all
@@ -266,29 +264,34 @@ func (r *row) unused() bool {
 		r.ElapsedMS == 0 && r.Usage == boulder.Usage{}
 }
 
-// says is what an idle one waits for, or what goes on in one that is live. Ends of waits come first: the rest may be cut.
-func (r *row) says() string {
-	a, what := r.attempt, "waiting for the model"
-	switch {
+// waitsFor says what an idle one waits for besides its dependencies. The end comes first: the rest may be cut.
+func (r *row) waitsFor(cooldowns map[string]boulder.Cooldown) string {
+	switch w := r.Waiting; {
 	case r.Status == boulder.SubTaskBlocked:
 		return r.Reason
-	case r.replan && !r.live:
+	case r.replan:
 		return "waits for a new plan"
-	case r.Waiting != nil && !r.Waiting.Until.IsZero():
-		return fmt.Sprintf("until %s: %s", Clock(r.Waiting.Until), cmp.Or(r.cooling, r.Waiting.Reason))
-	case r.Waiting != nil:
-		return fmt.Sprintf("#%d in line: %s", r.Waiting.Position, r.Waiting.Reason)
-	case a == nil:
-		return r.after
-	case !r.live:
+	case w != nil && !w.Until.IsZero():
+		return fmt.Sprintf("until %s: %s", Clock(w.Until), cmp.Or(cooldowns[w.Model].Reason, w.Reason))
+	case w != nil:
+		return fmt.Sprintf("#%d in line: %s", w.Position, w.Reason)
+	case r.attempt != nil:
 		return "is next"
-	case a.NotBefore.After(r.now):
+	}
+	return ""
+}
+
+// does says what goes on in one that is live.
+func (r *row) does(paused bool, now time.Time) string {
+	a, what := r.attempt, "waiting for the model"
+	switch {
+	case a.NotBefore.After(now): // the end first: the rest may be cut
 		what = fmt.Sprintf("until %s: %s", Clock(a.NotBefore), text.OneLine(a.Reason))
 	case r.Stopped:
 		what = "stopped, to be taken up again"
 	case r.replan:
 		what = "a new plan is being made"
-	case a.Status == boulder.AttemptMonitoring && r.paused:
+	case a.Status == boulder.AttemptMonitoring && paused:
 		what = "its result is to be judged"
 	case a.Status == boulder.AttemptMonitoring:
 		what = "judging the result"

@@ -133,7 +133,7 @@ func (s *Status) Print(o page.Out) {
 
 // more is a second line for what did not go well, or is at work.
 func (s *Status) more(r *row) string {
-	now := r.says()
+	now := r.now
 	switch {
 	case r.Status.Terminal() && r.Status != boulder.SubTaskCompleted:
 		return r.Reason

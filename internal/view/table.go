@@ -114,7 +114,7 @@ func (t *tasks) lines(rows ...row) []string {
 		switch {
 		case r.idle():
 			room := t.width - 4 - t.wide // a long reason gets what the name does not need, or some of what it does
-			why := report.Prefixed(" · ", text.OneLine(r.says()))
+			why := report.Prefixed(" · ", text.OneLine(r.now))
 			name = text.Clip(name, max(room-ansi.StringWidthWc(why), room*3/5))
 			cells = append(cells, []string{head + name + t.Dim(why)})
 			continue

@@ -244,12 +244,12 @@ func (w *Why) End(limits schedule.Limits, running bool, now time.Time) {
 	}
 	p, _ := ProgressOf(nil, w.detail, w.events, nil)
 	r := p.rows(limits, nil, now, running)[w.SubTask.Position-1]
-	switch w.Now = r.says(); {
+	switch w.Now = r.now; {
 	case len(w.SubTask.AwaitedBy(w.SubTask.Attempts)) > 0 && w.SubTask.Parked:
 		w.Now = "blocked: " + w.Now + "; answer with: " + ClarifyHint
 	case r.Status == boulder.SubTaskBlocked:
 		w.Now = "blocked: " + w.Now
-	case r.attempt == nil && w.Now == r.after:
+	case r.attempt == nil && !r.replan: // after what it depends on
 		w.Now = "begins " + w.Now
 	case r.Stopped:
 		w.Now += ": " + r.attempt.Reason
