@@ -129,7 +129,7 @@ func Open(cfg Config) (*Desk, error) {
 func checkFile(name string) error {
 	slashed := filepath.ToSlash(name)
 	switch {
-	case filepath.IsAbs(name) || !filepath.IsLocal(name):
+	case !filepath.IsLocal(name):
 		return errors.New("it has to be in the project: give a path relative to it, without \"..\"")
 	case strings.ContainsFunc(name, unicode.IsControl):
 		return errors.New("it has control characters in it")

@@ -10,11 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bouldermgr/manager/internal/text"
-
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // How much of an ask is kept, in characters; more is cut, visibly. OpenCode makes asks: there is nobody to shorten them.
@@ -25,26 +24,22 @@ const (
 	maxName      = 200
 )
 
-// Divert rules on an ask by the policy, and records it unless the policy or a person's earlier answer allows it. Of ask it
-// takes the scope, [boulder.Blocker.Ask] (the tool's arguments as JSON, as they are known), and Question, Context and
+// Divert rules on an ask by the policy, and records it unless the policy or an earlier answer of the user allows it. Of ask
+// it takes the scope, [boulder.Blocker.Ask] (the tool's arguments as JSON, as they are known), and Question, Context and
 // Options, which may be empty for a permission.
 //
-// The same ask of the same session is one record however often it comes, and is ruled on alike: refused if it was, and
-// waiting for no longer than it did the first time. A question that comes again after it was answered is a new one.
-//
-// [ErrOff] means that asks are not diverted. With [ErrTooMany] nothing is recorded, and there is a ruling all the same. Any
-// other error means that nothing is recorded and there is no ruling.
+// The same ask of the same session is one record however often it comes, and is ruled on alike; it waits for no longer than
+// the first time. A question that comes again after it was answered is a new one. [ErrOff] means that asks are not
+// diverted. With [ErrTooMany] there is a ruling all the same; with any other error there is none.
 func (d *Desk) Divert(ctx context.Context, ask boulder.Blocker) (ruling boulder.Ruling, err error) {
 	if ask.Ask == nil || ask.Ask.Kind != boulder.AskPermission && ask.Ask.Kind != boulder.AskQuestion {
 		return ruling, errors.New("divert: it is neither a permission nor a question")
 	}
-	if err := checkScope(ask.Scope()); err != nil {
-		return ruling, err
-	}
-	action, wait := d.cfg.Policy.decide(ask.Ask)
-	if on, err := d.on(ctx, ask.Scope()); err != nil || !on {
+	on, err := d.on(ctx, ask.Scope())
+	if err = cmp.Or(checkScope(ask.Scope()), err); err != nil || !on {
 		return ruling, cmp.Or(err, ErrOff)
 	}
+	action, wait := d.cfg.Policy.decide(ask.Ask)
 	if action == Allow {
 		return boulder.Ruling{Reply: boulder.ReplyAllowed}, nil
 	}
@@ -57,16 +52,15 @@ func (d *Desk) Divert(ctx context.Context, ask boulder.Blocker) (ruling boulder.
 			return nil
 		}
 		for _, old := range slices.Backward(all) {
-			if old.Ask != r.Ask {
-				continue
-			}
 			was := &old.Blocker
-			if b.Ask.Kind == boulder.AskQuestion && was.Status.Settled() && was.Ask.RequestID != b.Ask.RequestID {
+			if old.Ask == r.Ask && b.Ask.Kind == boulder.AskQuestion && was.Status.Settled() && was.Ask.RequestID != b.Ask.RequestID {
 				break
 			}
-			ruling = d.ruling(was)
-			was.Ask.Reply = ruling.Reply
-			return put(tx, old)
+			if old.Ask == r.Ask {
+				ruling = d.ruling(was)
+				was.Ask.Reply = ruling.Reply
+				return put(tx, old)
+			}
 		}
 		b.CreatedAt = d.now()
 		if action == AskMe {

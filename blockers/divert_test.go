@@ -100,7 +100,7 @@ func TestDivertAndWait(t *testing.T) {
 		message string
 	}{
 		"allowed":       {permission("per_1", "ls"), yes, 59 * time.Second, boulder.ReplyAllowed, "Only this branch."},
-		"refused":       {permission("per_1", "ls"), answered("No."), time.Second, boulder.ReplyDiverted, "A person refused this permission and says: No."},
+		"refused":       {permission("per_1", "ls"), answered("No."), time.Second, boulder.ReplyDiverted, "A person refused this"},
 		"skipped":       {permission("per_1", "ls"), skipped, time.Second, boulder.ReplyDiverted, "Nobody is there"},
 		"nobody":        {permission("per_1", "ls"), Settlement{}, time.Minute, boulder.ReplyDiverted, "Nobody is there"},
 		"not yet":       {permission("per_1", "ls"), Settlement{}, 59 * time.Second, boulder.ReplyWaiting, ""},
@@ -213,7 +213,8 @@ func TestAsksAreBounded(t *testing.T) {
 	d := newProject(t).desk(t)
 	long := func(last string) boulder.Blocker {
 		a := permission("per_" + last)
-		a.Ask.Permission, a.Ask.Tool, a.Ask.Arguments = strings.Repeat("n", 300), strings.Repeat("t", 300), strings.Repeat("a", 9000)
+		a.Ask.Permission, a.Ask.Tool = strings.Repeat("n", 300), strings.Repeat("t", 300)
+		a.Ask.Arguments = strings.Repeat("a", 9000)
 		a.Question, a.Context = strings.Repeat("q", 3000), strings.Repeat("c", 20_000)
 		for i := range 30 {
 			a.Ask.Patterns = append(a.Ask.Patterns, strings.Repeat("p", 2000)+fmt.Sprint(i)+last)

@@ -213,7 +213,8 @@ func TestWhatPeopleTakeOut(t *testing.T) {
 	raise(t, d, hardInput("The first?"))
 	p.write(t, "# Mine\n")
 	raise(t, d, hardInput("The second?"))
-	if got := p.file(t); strings.Contains(got, "The first?") || !strings.HasPrefix(got, "# Mine\n\n## Hard blockers\n\n- [ ] **B2**") {
+	if got := p.file(t); strings.Contains(got, "The first?") ||
+		!strings.HasPrefix(got, "# Mine\n\n## Hard blockers\n\n- [ ] **B2**") {
 		t.Errorf("%s", got)
 	}
 	check(t, os.Remove(filepath.Join(p.dir, DefaultFile)))

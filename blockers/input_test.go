@@ -51,34 +51,36 @@ func TestReadInput(t *testing.T) {
 		fields = "category, question, context, blocks_progress, options, chosen_option, chosen_reasoning"
 		none   = "chosen_option is none of the options: repeat one of them word for word."
 	)
-	many := strings.Split("a b c d e f g h i j k", " ")
+	with := func(name string, value any) string { return changed(map[string]any{name: value}) }
+	long := func(extra int) string {
+		return changed(map[string]any{
+			"question": strings.Repeat("é", 2000+extra), "context": strings.Repeat("c", 10_000+extra),
+			"chosen_reasoning": strings.Repeat("r", 4000+extra),
+		})
+	}
+	nothing := []string{"category is missing. " + oneOf, ask, explain, blocks}
+	noObject := "The arguments have to be a JSON object with the fields " + fields + "."
 	for arguments, want := range map[string][]string{
-		softJSON: nil,
-		hardJSON: nil,
-		changed(map[string]any{"blocks_progress": true}):                           nil,
-		strings.Replace(hardJSON, "}", `,"options":null,"chosen_option":null}`, 1): nil,
-		``:       {"category is missing. " + oneOf, ask, explain, blocks},
-		`null`:   {"category is missing. " + oneOf, ask, explain, blocks},
-		`"text"`: {"The arguments have to be a JSON object with the fields " + fields + "."},
-		`[{}]`:   {"The arguments have to be a JSON object with the fields " + fields + "."},
-		changed(map[string]any{"category": "Other"}):                                        {"Invalid category. " + oneOf}, // the seed's words
-		changed(map[string]any{"question": " \n", "context": "\x00\t"}):                     {ask, explain},
-		changed(map[string]any{"question": []string{"Which?"}}):                             {"question has to be a string, and not a list with other things in it."},
-		changed(map[string]any{"blocks_progress": "no"}):                                    {"blocks_progress has to be true or false, and not a string."},
-		changed(map[string]any{"blocks_progress": 0}):                                       {"blocks_progress has to be true or false, and not a number."},
-		changed(map[string]any{"options": "a, b, c"}):                                       {"options has to be a list of strings, and not a string."},
-		changed(map[string]any{"options": []any{"a", 2}}):                                   {"options has to be a list of strings, and not a list with other things in it."},
-		changed(map[string]any{"extra": map[string]any{}}):                                  {`There is no field "extra". The fields are ` + fields + "."},
+		softJSON: nil, hardJSON: nil, with("blocks_progress", true): nil, long(0): nil,
+		strings.Replace(hardJSON, "}", `,"options":null,"chosen_option":null}`, 1):          nil,
 		changed(map[string]any{"chosen_option": "a  b", "options": []string{"c", " a\nb"}}): nil,
+
+		``: nothing, `null`: nothing,
+		`"text"`: {noObject}, `[{}]`: {noObject},
+		with("category", "Other"): {"Invalid category. " + oneOf}, // the seed's words
+		changed(map[string]any{"question": " \n", "context": "\x00\t"}): {ask, explain},
+		with("question", []string{"Which?"}): {
+			"question has to be a string, and not a list with other things in it.",
+		},
+		with("blocks_progress", "no"):   {"blocks_progress has to be true or false, and not a string."},
+		with("blocks_progress", 0):      {"blocks_progress has to be true or false, and not a number."},
+		with("options", "a, b, c"):      {"options has to be a list of strings, and not a string."},
+		with("options", []any{"a", 2}):  {"options has to be a list of strings, and not a list with other things in it."},
+		with("extra", map[string]any{}): {`There is no field "extra". The fields are ` + fields + "."},
 		changed(map[string]any{"blocksProgress": true, "blocks_progress": nil}): {
 			`There is no field "blocksProgress". Did you mean blocks_progress?`, blocks,
 		},
-		changed(map[string]any{
-			"question": strings.Repeat("é", 2000), "context": strings.Repeat("c", 10_000), "chosen_reasoning": strings.Repeat("r", 4000),
-		}): nil,
-		changed(map[string]any{
-			"question": strings.Repeat("é", 2001), "context": strings.Repeat("c", 10_001), "chosen_reasoning": strings.Repeat("r", 4001),
-		}): {
+		long(1): {
 			"question has 2001 characters and may have 2000: shorten it, or put the rest into a file and name that.",
 			"context has 10001 characters and may have 10000: shorten it, or put the rest into a file and name that.",
 			"chosen_reasoning has 4001 characters and may have 4000: shorten it, or put the rest into a file and name that.",
@@ -88,16 +90,15 @@ func TestReadInput(t *testing.T) {
 			"chosen_option is missing: with blocks_progress false give the option that you go on with.",
 			"chosen_reasoning is missing: say why you chose this option.",
 		},
-		changed(map[string]any{"options": []string{"b"}}): {
-			"options has one entry: with blocks_progress false give at least two, best three.",
+		with("options", []string{"b"}): {"options has one entry: with blocks_progress false give at least two, best three."},
+		with("options", strings.Split("a b c d e f g h i j k", " ")): {
+			"options has 11 entries and may have 10: leave the weakest ones out.",
 		},
-		changed(map[string]any{"options": many}): {"options has 11 entries and may have 10: leave the weakest ones out."},
-		changed(map[string]any{"options": []string{"a", "b", " ", "a ", strings.Repeat("o", 501)}}): {
+		with("options", []string{"a", "b", " ", "a ", strings.Repeat("o", 501)}): {
 			"options: entry 3 is empty.", "options: entries 1 and 4 are the same.",
 			"options: entry 5 has 501 characters and may have 500.",
 		},
-		changed(map[string]any{"chosen_option": "d"}):                    {none},
-		changed(map[string]any{"blocks_progress": true, "options": nil}): {none},
+		with("chosen_option", "d"): {none}, changed(map[string]any{"blocks_progress": true, "options": nil}): {none},
 	} {
 		in, err := ReadInput(json.RawMessage(arguments))
 		var got []string
@@ -177,8 +178,9 @@ func TestCheckScope(t *testing.T) {
 	for s, good := range map[boulder.BlockerScope]bool{
 		{SessionID: "opencode 4711"}: true, scope: true,
 		{}: false, {BoulderID: "b", SubTaskID: "s", Attempt: 1}: false, {SessionID: "a\x00b"}: false,
-		{SessionID: strings.Repeat("s", 201)}: false, {SessionID: "s", BoulderID: "b"}: false, {SessionID: "s", SubTaskID: "t"}: false,
-		{SessionID: "\xff"}: false, {SessionID: "s", BoulderID: "b", SubTaskID: "t", Attempt: -1}: false,
+		{SessionID: strings.Repeat("s", 201)}: false, {SessionID: "s", BoulderID: "b"}: false,
+		{SessionID: "s", SubTaskID: "t"}: false,
+		{SessionID: "\xff"}:              false, {SessionID: "s", BoulderID: "b", SubTaskID: "t", Attempt: -1}: false,
 	} {
 		if err := checkScope(s); (err == nil) != good {
 			t.Errorf("%+v: %v", s, err)

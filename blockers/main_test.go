@@ -139,7 +139,9 @@ func softInput(question string) Input {
 }
 
 func permission(request string, patterns ...string) boulder.Blocker {
-	return ask(boulder.Ask{Kind: boulder.AskPermission, RequestID: request, Permission: "bash", Patterns: patterns, Tool: "bash"})
+	return ask(boulder.Ask{
+		Kind: boulder.AskPermission, RequestID: request, Permission: "bash", Patterns: patterns, Tool: "bash",
+	})
 }
 
 func question(request, text string, options ...string) boulder.Blocker {

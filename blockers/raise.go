@@ -18,13 +18,10 @@ import (
 //
 // The same question and context of the same session, white space aside, within [Config.Cooldown] is a duplicate, for which
 // the first one's record is given; unless it blocks progress now and did not before.
-func (d *Desk) Raise(ctx context.Context, scope boulder.BlockerScope, in Input) (
-	b boulder.Blocker, duplicate bool, err error,
-) {
-	if err := in.Check(); err != nil {
-		return b, false, err
-	}
-	if err := checkScope(scope); err != nil {
+func (d *Desk) Raise(
+	ctx context.Context, scope boulder.BlockerScope, in Input,
+) (b boulder.Blocker, duplicate bool, err error) {
+	if err := cmp.Or(in.Check(), checkScope(scope)); err != nil {
 		return b, false, err
 	}
 	raised := boulder.Blocker{
@@ -40,8 +37,11 @@ func (d *Desk) Raise(ctx context.Context, scope boulder.BlockerScope, in Input) 
 	err = d.with(ctx, making, func(tx *bolt.Tx) error {
 		all := d.readable(tx)
 		for _, r := range slices.Backward(all) {
-			if d.sameLately(&r.Blocker, &raised) {
-				b, duplicate = r.Blocker, true
+			old := &r.Blocker
+			if old.SessionID == scope.SessionID && raised.CreatedAt.Sub(old.CreatedAt) < d.cfg.Cooldown && old.Ask == nil &&
+				(old.Hard || !raised.Hard) && text.Fold(old.Question) == text.Fold(raised.Question) &&
+				text.Fold(old.Context) == text.Fold(raised.Context) {
+				b, duplicate = *old, true
 				return nil
 			}
 		}
@@ -65,13 +65,6 @@ func (d *Desk) readable(tx *bolt.Tx) []*record {
 		d.cfg.Logger.Warn("blockers: not read", "error", err)
 	}
 	return all
-}
-
-// sameLately reports whether the session asked the same within the cooldown.
-func (d *Desk) sameLately(old, b *boulder.Blocker) bool {
-	return old.SessionID == b.SessionID && b.CreatedAt.Sub(old.CreatedAt) < d.cfg.Cooldown && old.Ask == nil &&
-		(old.Hard || !b.Hard) && text.Fold(old.Question) == text.Fold(b.Question) &&
-		text.Fold(old.Context) == text.Fold(b.Context)
 }
 
 // add stores a new record with an id of its own, unless its session has as many among all as it may have.

@@ -143,7 +143,8 @@ func TestCap(t *testing.T) {
 		t.Errorf("a known ask: %+v", r)
 	}
 	none := p.desk(t, func(c *Config) { c.Max = -1 })
-	if _, _, err := none.Raise(t.Context(), boulder.BlockerScope{SessionID: "s"}, hardInput("When?")); !errors.Is(err, ErrTooMany) {
+	alone := boulder.BlockerScope{SessionID: "s"}
+	if _, _, err := none.Raise(t.Context(), alone, hardInput("When?")); !errors.Is(err, ErrTooMany) {
 		t.Errorf("where none may be: %v", err)
 	}
 	if n := len(listed(t, d, Filter{})); n != 3 || p.desk(t).cfg.Max != 50 {

@@ -2,7 +2,6 @@ package blockers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"unicode/utf8"
 
@@ -18,32 +17,23 @@ type Settlement struct {
 	Allowed bool
 }
 
-func (s Settlement) check() error {
-	switch {
-	case s.Status == boulder.BlockerSkipped && (s.Answer != "" || s.Allowed):
-		return errors.New("what is skipped gets none")
-	case s.Status == boulder.BlockerSkipped:
-		return nil
-	case s.Status != boulder.BlockerAnswered:
-		return fmt.Errorf("it cannot be settled as %q", s.Status)
-	case s.Answer == "" && !s.Allowed:
-		return errors.New("it is empty")
-	}
-	if n := utf8.RuneCountInString(s.Answer); n > maxAnswer {
-		return fmt.Errorf("it has %d characters and may have %d: put it into a file of the project and name that",
-			n, maxAnswer)
-	}
-	return nil
-}
-
-// Settle takes a person's word down, and gives the blocker as it is then. Errors wrap [ErrNotFound], [ErrSettled] (with
-// the blocker as it is) or [ErrNoAnswer].
-//
-// Whoever settles a blocker of a boulder then tells the boulder, and calls [Desk.Delivered].
+// Settle stores what the user says, and gives the blocker as it is then. Errors wrap [ErrNotFound], [ErrSettled] (with
+// the blocker as it is) or [ErrNoAnswer]. Whoever settles a blocker of a boulder then tells the boulder, and calls
+// [Desk.Delivered].
 func (d *Desk) Settle(ctx context.Context, id string, s Settlement) (b boulder.Blocker, err error) {
+	refuse := func(format string, args ...any) (boulder.Blocker, error) {
+		return b, fmt.Errorf("%w to %s: "+format, append([]any{ErrNoAnswer, id}, args...)...)
+	}
 	s.Answer = d.cfg.Redact(clean(s.Answer))
-	if err := s.check(); err != nil {
-		return b, fmt.Errorf("%w to %s: %w", ErrNoAnswer, id, err)
+	switch n, skip := utf8.RuneCountInString(s.Answer), s.Status == boulder.BlockerSkipped; {
+	case !s.Status.Settled():
+		return refuse("it cannot be settled as %q", s.Status)
+	case skip && (n > 0 || s.Allowed):
+		return refuse("what is skipped gets none")
+	case !skip && n == 0 && !s.Allowed:
+		return refuse("it is empty")
+	case n > maxAnswer:
+		return refuse("it has %d characters and may have %d: put it into a file of the project and name that", n, maxAnswer)
 	}
 	err = d.one(ctx, changing, id, func(r *record) error {
 		b = r.Blocker
@@ -51,7 +41,8 @@ func (d *Desk) Settle(ctx context.Context, id string, s Settlement) (b boulder.B
 		case b.Status.Settled():
 			return fmt.Errorf("%s is %s: %w", b.ID, b.Status, ErrSettled)
 		case s.Allowed && len(r.Grants) == 0:
-			return fmt.Errorf("%w to %s: it asks for no permission, so there is none to give: answer it with a text", ErrNoAnswer, b.ID)
+			_, err := refuse("it asks for no permission, so there is none to give: answer it with a text")
+			return err
 		}
 		r.Blocker.Status, r.Blocker.Answer, r.Blocker.Allowed = s.Status, s.Answer, s.Allowed
 		r.Blocker.SettledAt = d.now()
@@ -65,7 +56,7 @@ func (d *Desk) Settle(ctx context.Context, id string, s Settlement) (b boulder.B
 	return b, nil
 }
 
-// Delivered takes down that the boulder has the answer. It may be called again.
+// Delivered stores that the boulder has the answer. It may be called again.
 func (d *Desk) Delivered(ctx context.Context, id string) error {
 	return d.one(ctx, changing, id, func(r *record) error {
 		if !r.Blocker.Status.Settled() {

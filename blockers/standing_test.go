@@ -58,7 +58,8 @@ func TestStandingOf(t *testing.T) {
 	tasks := []boulder.SubTask{*parked, {ID: "done", Status: boulder.SubTaskCompleted}}
 	for id, says := range map[string]string{"t": "", "done": `sub-task "done" is completed`, "gone": "boulder b is running"} {
 		b := boulder.Blocker{BoulderID: "b", SubTaskID: id}
-		if s, why := SubTaskOf(&b, boulder.Boulder{ID: "b", Status: boulder.Running}, tasks); why != says || (s == nil) != (why != "") {
+		s, why := SubTaskOf(&b, boulder.Boulder{ID: "b", Status: boulder.Running}, tasks)
+		if why != says || (s == nil) != (why != "") {
 			t.Errorf("%s: %q", id, why)
 		}
 		if s, why := SubTaskOf(&b, boulder.Boulder{}, nil); s != nil || why != "boulder b is not here any more" {

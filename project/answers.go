@@ -47,61 +47,32 @@ func deliver(ctx context.Context, d *blockers.Desk, r Reader, orders control.Ste
 	return err
 }
 
-// passOver keeps the ids of blockers that a boulder knows from being given to others: it would take those for known, and
-// not wait for an answer to them. Call it before a boulder is taken up again.
-func passOver(ctx context.Context, d *blockers.Desk, r Reader, boulderID string) error {
-	detail, err := r.Get(ctx, boulderID)
-	for i := range detail.SubTasks {
-		for _, b := range detail.SubTasks[i].Blockers {
-			err = errors.Join(err, d.PassOver(ctx, b.ID))
-		}
-	}
-	return err
-}
-
-// handOver gives a settled blocker to its boulder, and takes down that it has it. It may be called again.
+// handOver gives a settled blocker to its boulder, and stores that it has it. It may be called again.
 func handOver(
 	ctx context.Context, d *blockers.Desk, r Reader, orders control.Steerer, b *boulder.Blocker,
-) (how Handover, err error) {
-	if b.BoulderID == "" {
-		how = NoBoulder
-	} else if how, err = standing(ctx, r, b); err == nil && how == "" {
-		how = HandedOver
-		if err = orders.Order(ctx, b.BoulderID, boulder.Order{
-			Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID, Text: b.Answer, Allowed: b.Allowed,
-		}); err != nil {
-			// Another process was faster, it ended in this moment, or it was carried out and the answer to that was lost.
-			if now, readErr := standing(ctx, r, b); readErr == nil && now != "" {
-				how, err = now, nil
-			}
+) (Handover, error) {
+	how, err := HandedOver, orders.Order(ctx, b.BoulderID, boulder.Order{
+		Do: boulder.OrderSettle, SubTaskID: b.SubTaskID, BlockerID: b.ID, Text: b.Answer, Allowed: b.Allowed,
+	})
+	if err != nil { // perhaps it has nothing to do with it, any more or yet, or has had it before
+		detail, readErr := r.Get(ctx, b.BoulderID)
+		t, _ := blockers.SubTaskOf(b, detail.Boulder, detail.SubTasks)
+		known := func(k boulder.RaisedBlocker) bool { return k.ID == b.ID }
+		switch {
+		case detail.Boulder.ID == "" && !errors.Is(readErr, boulder.ErrNotFound):
+			how = Kept
+		case t == nil:
+			how = OverBefore
+		case !slices.ContainsFunc(t.Blockers, known):
+			return NotAsked, nil
+		case !t.Blockers[slices.IndexFunc(t.Blockers, known)].Status.Settled():
+			how = Kept
+		}
+		if how == Kept {
+			return how, fmt.Errorf("hand the answer to %s over: %w", b.ID, err)
 		}
 	}
-	switch {
-	case err != nil:
-		return Kept, fmt.Errorf("hand the answer to %s over: %w", b.ID, err)
-	case how == NotAsked:
-		return how, nil
-	}
 	return how, d.Delivered(ctx, b.ID)
-}
-
-// standing says what there is to do for a blocker at its boulder: nothing, unless it is empty.
-func standing(ctx context.Context, r Reader, b *boulder.Blocker) (Handover, error) {
-	detail, err := r.Get(ctx, b.BoulderID)
-	t, _ := blockers.SubTaskOf(b, detail.Boulder, detail.SubTasks)
-	switch {
-	case detail.Boulder.ID == "" && !errors.Is(err, boulder.ErrNotFound):
-		return "", err
-	case t == nil:
-		return OverBefore, nil
-	}
-	switch i := slices.IndexFunc(t.Blockers, func(r boulder.RaisedBlocker) bool { return r.ID == b.ID }); {
-	case i < 0:
-		return NotAsked, nil
-	case t.Blockers[i].Status.Settled():
-		return HandedOver, nil
-	}
-	return "", nil
 }
 
 // Answered is what `manager blockers answer` and `skip` print, and clarify for each answer. Fields are added in later

@@ -72,7 +72,14 @@ func (p *Project) closeDiverter(ctx context.Context) {
 func (p *Project) Deliver(ctx context.Context, db *store.DB, boulderID string) {
 	desk, err := p.Blockers()
 	if err == nil {
-		err = errors.Join(passOver(ctx, desk, db, boulderID), deliver(ctx, desk, db, onDisk{db}, boulderID))
+		var detail store.Detail
+		detail, err = db.Get(ctx, boulderID)
+		for i := range detail.SubTasks { // what it knows by these ids would not be waited for, were they given again
+			for _, b := range detail.SubTasks[i].Blockers {
+				err = errors.Join(err, desk.PassOver(ctx, b.ID))
+			}
+		}
+		err = errors.Join(err, deliver(ctx, desk, db, onDisk{db}, boulderID))
 	}
 	if err != nil {
 		p.warn("answers to blockers: %v", err)

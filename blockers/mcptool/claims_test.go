@@ -91,7 +91,7 @@ func TestWhatWaitsTooLong(t *testing.T) {
 			t.Errorf("the next call got %v, %v", session, ok)
 		}
 		s.Called(callOf("aborted", "call_0", `{"q":1}`))
-		time.Sleep(keepCall + 1)
+		<-time.After(keepCall + 1)
 		s.Called(callOf("alive", "call_0", `{"q":1}`))
 		if session, ok := s.claimed(t.Context(), `{"q":1}`); !ok || session != "alive" {
 			t.Errorf("claimed for %v, %v", session, ok)

@@ -78,8 +78,10 @@ func connect(t *testing.T, s *Server) *mcp.ClientSession {
 	}
 	transport := &bearer{headers: headers}
 	t.Cleanup(transport.CloseIdleConnections)
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
-		&mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: transport}, DisableStandaloneSSE: true}, nil)
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
+		Endpoint: url, HTTPClient: &http.Client{Transport: transport}, DisableStandaloneSSE: true,
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
