@@ -21,7 +21,7 @@ const ClarifyHint = "manager blockers clarify"
 // TypeBlocker tells the record from the event, which is of type blocker.
 const TypeBlocker = "blocker-record"
 
-// BlockerItem is a blocker in `--json`. Fields are added in later versions, never changed.
+// BlockerItem is a blocker in `--json`.
 type BlockerItem struct {
 	Type string `json:"type"` // blocker-record
 	boulder.Blocker
@@ -31,8 +31,7 @@ type BlockerItem struct {
 	Over string `json:"-"`
 }
 
-// BlockersStatus is what `manager blockers status --json` prints: one object. Fields are added in later versions, never
-// changed.
+// BlockersStatus is what `manager blockers status --json` prints: one object.
 type BlockersStatus struct {
 	Type string `json:"type"` // blockers-status
 	// On: what comes up in the session, or with none named in the project or in what is at work, is diverted.

@@ -11,7 +11,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// Graph is what `manager graph --json` prints: one object. Fields are added in later versions, never changed.
+// Graph is what `manager graph --json` prints: one object.
 type Graph struct {
 	Type      string         `json:"type"`                 // graph
 	BoulderID string         `json:"boulder_id,omitempty"` // of a boulder

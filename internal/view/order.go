@@ -4,27 +4,28 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
-// Order is what an order prints with --json: one object. Fields are added in later versions, never changed.
+// Order is what an order prints with --json: one object.
 type Order struct {
 	Type      string `json:"type"` // order
 	BoulderID string `json:"boulder_id"`
 	boulder.Order
-	Status boulder.Status `json:"status"` // of the boulder, afterwards
-	// RunBy is the process that runs it, and carried the order out; null if none does.
-	RunBy *control.Holder `json:"run_by"`
+	Status boulder.Status  `json:"status"` // of the boulder, afterwards
+	RunBy  *control.Holder `json:"run_by"` // the process that runs it, and carried the order out; null if none does
 	// AtWork are the sub-tasks that an agent or the judge is at; after "now" those that a resume takes up again.
 	AtWork  []string `json:"at_work"`
 	Blocked []string `json:"blocked"` // sub-tasks that this order blocked
 	Freed   []string `json:"freed"`   // sub-tasks that this order let go on: dependents, and what is tried again
-	// Left are sessions whose agents may be at work although their attempts have ended; the next run or resume stops them.
+	// Left are sessions that the next run or resume stops: their agents may be at work although their attempts have ended.
 	Left []boulder.LeftSession `json:"left,omitempty"`
 
 	tally    boulder.Tally
@@ -134,4 +135,40 @@ func Listed(names []string) string {
 		all = append(all, fmt.Sprintf("%q", name))
 	}
 	return strings.Join(all, ", ")
+}
+
+// Settled says what became of an answer to a blocker, and what comes of it.
+func Settled(r *project.Answered, now time.Time) string {
+	did, with := "Answered", "with the answer"
+	switch {
+	case r.Status == boulder.BlockerSkipped:
+		did, with = "Skipped", "without an answer"
+	case r.Allowed:
+		did, with = "Allowed", "with the permission"
+	}
+	follows := fmt.Sprintf("%q goes on %s.", r.SubTaskID, with)
+	switch {
+	case r.Handover == project.NoBoulder && r.Ask != nil && r.Ask.Reply == boulder.ReplyWaiting && r.Until.After(now):
+		follows = "The session that waits for it gets it."
+	case r.Handover == project.NoBoulder && IsSession(r.SessionID):
+		follows = "It came up outside of a run: its session is told by the next prompt of `manager watch`, if that watches it."
+	case r.Handover == project.NoBoulder:
+		follows = "It came up outside of a run: nobody waits for it."
+	case r.Handover == project.OverBefore:
+		follows = "Nothing waited for it any more."
+	case r.Handover == project.NotAsked:
+		follows = fmt.Sprintf("%q gets it as soon as it has told its boulder of the blocker.", r.SubTaskID)
+	case r.Handover == project.Kept:
+		follows = ""
+	case len(r.Awaited) > 0:
+		follows = fmt.Sprintf("%q still waits for %s.", r.SubTaskID, strings.Join(r.Awaited, ", "))
+	case GoesOnLater(r):
+		follows = fmt.Sprintf("%q goes on %s when the boulder does: manager resume %s", r.SubTaskID, with, r.BoulderID)
+	}
+	return strings.TrimSpace(did + " " + r.ID + ". " + follows)
+}
+
+// GoesOnLater reports whether the boulder has the answer, and the user has to resume it.
+func GoesOnLater(r *project.Answered) bool {
+	return r.Handover == project.HandedOver && (r.RunBy == nil || r.BoulderStatus == boulder.Paused)
 }

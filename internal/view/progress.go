@@ -166,17 +166,15 @@ type row struct {
 	AttemptStatus boulder.AttemptStatus `json:"attempt_status,omitempty"` // of the newest, as the next two
 	Turn          int                   `json:"turn,omitempty"`
 	SessionID     string                `json:"session_id,omitempty"`
-	// Waiting is its place in line and the reason, while it waits for a slot.
-	Waiting *schedule.Wait `json:"waiting,omitempty"`
-	// Stopped: its turn was broken off, and is taken up again when the pause is over.
-	Stopped    bool                `json:"stopped,omitempty"`
-	Activity   string              `json:"activity,omitempty"` // last sign of life of the running turn
-	Checkpoint *boulder.Checkpoint `json:"checkpoint,omitempty"`
-	// Blockers are what its attempts came upon that a person has to answer, oldest first.
-	Blockers  []boulder.RaisedBlocker `json:"blockers,omitempty"`
-	ElapsedMS int64                   `json:"elapsed_ms"` // of all attempts together
-	Usage     boulder.Usage           `json:"usage"`
-	Summary   string                  `json:"summary,omitempty"`
+
+	Waiting    *schedule.Wait          `json:"waiting,omitempty"`  // for a slot: place in line and reason
+	Stopped    bool                    `json:"stopped,omitempty"`  // its turn is taken up again after the pause
+	Activity   string                  `json:"activity,omitempty"` // last sign of life of the running turn
+	Checkpoint *boulder.Checkpoint     `json:"checkpoint,omitempty"`
+	Blockers   []boulder.RaisedBlocker `json:"blockers,omitempty"` // oldest first
+	ElapsedMS  int64                   `json:"elapsed_ms"`         // of all attempts together
+	Usage      boulder.Usage           `json:"usage"`
+	Summary    string                  `json:"summary,omitempty"`
 
 	doing
 	name    string           // of what is being done

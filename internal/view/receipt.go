@@ -11,8 +11,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// Receipt says where tokens, money and time of a boulder went. It is what `manager show --receipt --json` prints: one
-// object. Fields are added in later versions, never changed.
+// Receipt says where tokens, money and time of a boulder went. It is what `manager show --receipt --json` prints: one object.
 type Receipt struct {
 	Type      string          `json:"type"` // receipt
 	BoulderID string          `json:"boulder_id"`

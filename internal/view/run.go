@@ -1,12 +1,17 @@
 package view
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/charmbracelet/colorprofile"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
@@ -15,7 +20,8 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Report is what a command has found out: encoding/json writes it for programs, and it prints itself for people.
+// Report is what a command has found out: encoding/json writes it for programs, and it prints itself for people. Of all that
+// is printed with --json, fields, events and steps are added in later versions, never changed.
 type Report interface{ Print(o page.Out) }
 
 // Console is where a run is shown, and how.
@@ -24,21 +30,6 @@ type Console struct {
 	JSON, Quiet, Verbose bool
 	TermType             string          // of the terminal behind Stderr
 	Limits               schedule.Limits // that explain why something waits
-}
-
-// NewRun shows a run of which nothing, or what progress has taken in, was seen already. Where several boulders run,
-// on names the one, as in " -b ID".
-func NewRun(c Console, p *Progress, on string) *Run {
-	v := &Run{Console: c, drawn: c.Drawable() && !c.JSON && !c.Quiet, now: time.Now, progress: p, on: on}
-	if v.drawn && p.State != nil {
-		v.open()
-	}
-	return v
-}
-
-// NewServeRun shows one of several runs that go on at the same time: its lines begin with the end of its id.
-func NewServeRun(c Console, p *Progress, id string) *Run {
-	return &Run{Console: c, progress: p, prefix: id[max(0, len(id)-6):] + " "}
 }
 
 // Drawable reports whether a picture can be drawn. With Verbose the diagnostics would tear it.
@@ -64,6 +55,342 @@ func WriteJSON(w io.Writer, v any) error {
 
 // StoppingText answers the first Ctrl-C.
 const StoppingText = "Finishing the running turns; Ctrl-C again aborts them."
+
+// Run shows a run while it goes on. Programs get its events, quiet people how it ended. On a terminal what is over scrolls
+// away as lines, below a picture of what is at work and what waits; elsewhere, as in a log file, there are lines alone.
+//
+// The picture stands only while the manager works by itself. While the user is asked about the plan the terminal is
+// theirs.
+type Run struct {
+	Console
+	drawn  bool   // there is a picture to draw
+	prefix string // of plain lines, where there are several boulders
+	on     string // says which boulder is meant, at the end of a command; empty where there is only one
+	now    func() time.Time
+
+	mu       sync.Mutex // the fields below are used by the run, by the program that draws, and by Stopping
+	progress *Progress
+	printed  []string // lines that wait for the next frame, or for the end of a pause
+	scrolled bool     // there are some above the picture
+	stopping bool
+	lost     error // the state could not be followed
+
+	term   sync.Mutex // guards the fields below; taken before mu
+	screen *Screen    // nil while the terminal is not ours
+	paused bool       // the user is asked something
+}
+
+// NewRun shows a run of which nothing, or what progress has taken in, was seen already. Where several boulders run,
+// on names the one, as in " -b ID".
+func NewRun(c Console, p *Progress, on string) *Run {
+	v := &Run{Console: c, drawn: c.Drawable() && !c.JSON && !c.Quiet, now: time.Now, progress: p, on: on}
+	if v.drawn && p.State != nil {
+		v.open()
+	}
+	return v
+}
+
+// NewServeRun shows one of several runs that go on at the same time: its lines begin with the end of its id.
+func NewServeRun(c Console, p *Progress, id string) *Run {
+	return &Run{Console: c, progress: p, prefix: id[max(0, len(id)-6):] + " "}
+}
+
+// Event shows one event. It is called for each event in order, and does not block.
+func (v *Run) Event(e boulder.Event) {
+	end, over := e.Body.(boulder.TaskComplete)
+	switch {
+	case v.JSON: // the documented events, one object per line
+		if e.Public() {
+			_ = WriteJSON(v.Stdout, e) // a reader that went away is no reason to stop the work
+		}
+		return
+	case v.Quiet:
+		if over {
+			printSummary(v.Stdout, e.BoulderID, end, 0)
+		}
+		return
+	}
+	v.term.Lock()
+	defer v.term.Unlock()
+	working := v.take(e)
+	switch {
+	case v.paused:
+	case !v.drawn || !working:
+		v.close()
+	case v.screen == nil:
+		v.open()
+	}
+	if over {
+		printSummary(v.Stdout, e.BoulderID, end, e.Time.Sub(v.progress.began))
+	}
+}
+
+// open takes the terminal.
+func (v *Run) open() { v.screen = v.Screen(Picture{Frame: v.frame, Flush: v.flush}) }
+
+// take follows the event and reports whether the manager is at work after it.
+func (v *Run) take(e boulder.Event) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.lost = v.progress.Take(e); v.lost != nil {
+		if !v.drawn {
+			v.printed = append(v.printed, Clock(e.Time)+" "+v.prefix+v.lostText())
+		}
+		return v.screen != nil
+	}
+	v.printed = append(v.printed, v.lines(e)...)
+	switch v.progress.State.Boulder.Status {
+	case boulder.Planning, boulder.Running, boulder.Synthesizing:
+		return true
+	case boulder.Paused: // by an order, and turns may be at work; or for good, and the picture is closed at once
+		return v.screen != nil
+	}
+	return false
+}
+
+func (v *Run) lostText() string { return "this view has lost track: " + text.OneLine(v.lost.Error()) }
+
+// lines are those that an event leaves: above the picture what that does not show, elsewhere all.
+func (v *Run) lines(e boulder.Event) (lines []string) {
+	id, sign, line := Describe(e.Body)
+	state, t, label := v.progress.State, v.table(v.Stderr.Width()), ""
+	s := state.SubTask(id)
+	if s != nil {
+		label = numbered(s.Position, len(state.SubTasks)) + " "
+	}
+	say := func(clean string) {
+		switch {
+		case !v.drawn:
+			clean = Clock(e.Time) + " " + v.prefix + label + clean
+		case s == nil:
+			clean = t.Yellow(text.Clip(sign+" "+clean, t.width-1))
+		default:
+			clean = t.Mark(sign) + " " + t.Dim(text.Clip(text.Fit(label, t.wide)+" "+clean, t.width-3))
+		}
+		lines = append(lines, clean)
+	}
+	below := func(line string) {
+		if v.drawn {
+			lines = append(lines, t.below(line))
+		} else {
+			say(text.Clip(line, 400))
+		}
+	}
+	switch b := e.Body.(type) {
+	case boulder.Created:
+		sign, line = inPicture, fmt.Sprintf("boulder %s: %s", e.BoulderID, text.Clip(b.Boulder.Task, 100))
+	case boulder.SubTaskStart:
+		sign, line = inPicture, text.Clip(cmp.Or(s.ActiveForm, s.Subject), 100)+" · "+ModelName(b.Model)
+		if b.Attempt > 1 {
+			line += fmt.Sprintf(" (attempt %d)", b.Attempt)
+		}
+	case boulder.SubTaskDone:
+		r := v.progress.rows(v.Limits, nil, e.Time, true)[s.Position-1]
+		if v.drawn {
+			lines = t.lines(r)
+		} else {
+			say(fmt.Sprintf("%s %s · %s · %s · %s", sign, text.Clip(s.Subject, 100), text.OneLine(ModelName(s.Model)),
+				text.Elapsed(time.Duration(r.ElapsedMS)*time.Millisecond), report.Usage(s.Usage)))
+		}
+		if !b.Completed {
+			below(line)
+		} else if r.alone {
+			below("by the gates alone: no usable answer came from the judge")
+		}
+		return lines
+	case boulder.SubTaskProgress:
+		if v.progress.stale {
+			sign = ""
+		}
+		if v.Verbose && b.Activity != "" {
+			sign = cmp.Or(sign, inPicture)
+		}
+	}
+	if sign == "" || sign == inPicture && v.drawn {
+		return nil
+	}
+	say(text.Clip(line, 400))
+	if b, ok := e.Body.(boulder.Replanned); ok {
+		for _, c := range b.Changed {
+			below(fmt.Sprintf("~ %s → %s: %s", c.From, c.To.ID, c.To.Subject))
+		}
+		for _, t := range b.Added {
+			below(fmt.Sprintf("+ %s: %s", t.ID, t.Subject))
+		}
+		for _, id := range b.Removed {
+			below(fmt.Sprintf("- %s: %s", id, state.SubTask(id).Subject))
+		}
+	}
+	return lines
+}
+
+func (v *Run) table(width int) *tasks {
+	total := len(v.progress.State.SubTasks)
+	return &tasks{
+		Paint: v.Stderr.Paint, width: min(width, page.Widest), wide: len(numbered(total, total)), fixed: true,
+		label: func(r *row) string { return numbered(r.Position, total) },
+	}
+}
+
+// Stopping says that the run was asked to stop and lets its turns end. It may be called from any goroutine.
+func (v *Run) Stopping() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.stopping = true; !v.drawn && !v.Quiet {
+		fmt.Fprintln(v.Stderr, StoppingText)
+	}
+}
+
+// Pause gives the terminal to somebody else, until the function that it returns is called; the first event after that
+// brings the picture back. It may be called from any goroutine.
+func (v *Run) Pause() (resume func()) {
+	v.term.Lock()
+	defer v.term.Unlock()
+	v.close()
+	v.paused = true
+	return func() {
+		v.term.Lock()
+		defer v.term.Unlock()
+		v.paused = false
+	}
+}
+
+// Close gives the terminal back. Nothing is shown after it. It may be called again.
+func (v *Run) Close() {
+	v.term.Lock()
+	defer v.term.Unlock()
+	v.close()
+}
+
+// close takes the picture away and prints the lines that are left.
+func (v *Run) close() {
+	if v.screen != nil {
+		v.screen.Close()
+		v.screen = nil
+	}
+	for _, line := range v.flush() {
+		fmt.Fprintln(v.Stderr, line)
+	}
+}
+
+// flush hands out the lines that scroll away.
+func (v *Run) flush() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	lines := v.printed
+	v.printed, v.scrolled = nil, v.scrolled || len(lines) > 0
+	return lines
+}
+
+// frame draws the picture, in at most size.Room lines: the sum, what needs the user, what is at work, what waits.
+func (v *Run) frame(size page.Size, tick int) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.progress.State == nil || size.Height == 0 {
+		return ""
+	}
+	s, now := v.progress.State, v.now()
+	t := v.table(size.Width)
+	t.spin = Spinner(tick)
+	rows := v.progress.rows(v.Limits, nil, now, true)
+	lines := []string{v.head(t, rows, now)}
+	if v.scrolled {
+		lines = []string{"", lines[0]} // apart from the lines that stay
+	}
+	say := func(style func(string) string, line string) {
+		lines = append(lines, style(text.Clip(line, t.width-1)))
+	}
+	if v.stopping {
+		say(t.Yellow, StoppingText)
+	} else if s.Boulder.Status == boulder.Paused {
+		say(t.Yellow, report.Stated("paused", s.Boulder.Reason)+"; continue, from any terminal, with: manager resume "+s.Boulder.ID)
+	}
+	if v.lost != nil {
+		say(t.Red, v.lostText())
+	}
+	var live, waiting []row
+	for _, r := range rows {
+		switch {
+		case r.live:
+			live = append(live, r)
+		case (r.Status == boulder.SubTaskPending || r.attempt != nil) && !v.stopping: // a run that stops starts nothing
+			waiting = append(waiting, r)
+		}
+	}
+	needs := needsOf(s, v.progress.raised, v.on, now)
+	lines = append(lines, needLines(needs, t.width, size.Room()-len(lines)-min(2, len(live)), t.Paint)...)
+	lines = append(lines, atWork(t, live, size.Room()-len(lines))...)
+	slices.SortStableFunc(waiting, func(a, b row) int { return cmp.Compare(a.place, b.place) })
+	lines = append(lines, inLine(t, waiting, size.Room()-len(lines))...)
+	return strings.Join(lines[:min(len(lines), size.Room())], "\n")
+}
+
+// head sums the run up.
+func (v *Run) head(t *tasks, rows []row, now time.Time) string {
+	s := v.progress.State
+	took := text.Elapsed(now.Sub(v.progress.began).Truncate(time.Second))
+	if s.Boulder.Status == boulder.Planning {
+		return t.Cyan(t.spin) + " " + t.Bold("Planning") + "  " + t.Dim(took)
+	}
+	said := t.Bold(fmt.Sprintf("%d/%d", s.Count(boulder.SubTaskCompleted), s.Planned())) + " done"
+	if n := s.Count(boulder.SubTaskFailed); n > 0 {
+		said += " · " + t.Red(fmt.Sprintf("%d failed", n))
+	}
+	if n := s.Count(boulder.SubTaskBlocked); n > 0 {
+		said += " · " + t.Yellow(fmt.Sprintf("%d blocked", n))
+	}
+	usage := s.Boulder.Usage
+	for _, r := range rows {
+		usage = usage.Add(r.usage)
+	}
+	cost := " · " + costText(usage)
+	for _, rest := range []string{" · " + took + " · " + text.Count(usage.Tokens()) + " tokens", " · " + took, ""} {
+		if line := said + t.Dim(rest+cost); ansi.StringWidthWc(line) < t.width {
+			return line
+		}
+	}
+	return text.Truncate(said, t.width-1-len(cost)) + t.Dim(cost) // what it costs is never cut
+}
+
+// atWork draws what runs: with its activity, why it continues and what was red, as far as there is room.
+func atWork(t *tasks, live []row, room int) []string {
+	if room <= 0 {
+		return nil
+	}
+	for depth := 4; ; depth-- {
+		var lines []string
+		for _, r := range live {
+			all := append(t.lines(r), t.below(r.now))
+			for _, more := range []string{r.why, r.gate} {
+				if more != "" {
+					all = append(all, t.below(more))
+				}
+			}
+			lines = append(lines, all[:min(depth, len(all))]...)
+		}
+		if len(lines) <= room {
+			return lines
+		}
+		if depth == 1 {
+			return append(lines[:room-1], t.below(fmt.Sprintf("and %d more at work", len(live)-room+1)))
+		}
+	}
+}
+
+// inLine draws what waits, at most ten and as far as there is room.
+func inLine(t *tasks, waiting []row, room int) []string {
+	room = max(0, min(room, 10))
+	if room == 0 || len(waiting) <= room {
+		return t.lines(waiting[:min(len(waiting), room)]...)
+	}
+	return append(t.lines(waiting[:room-1]...), t.below(fmt.Sprintf("and %d more waiting", len(waiting)-room+1)))
+}
+
+// Spinner is one column that turns.
+func Spinner(tick int) string {
+	const frames = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+	return string([]rune(frames)[tick%10])
+}
 
 // printSummary tells on stdout how a run ended. took is how long it ran, 0 if that is not known.
 func printSummary(o page.Out, id string, end boulder.TaskComplete, took time.Duration) {

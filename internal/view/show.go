@@ -15,8 +15,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// Show is what `manager show --json` prints: one object with the stored records. Fields are added in later
-// versions, never changed.
+// Show is what `manager show --json` prints: one object with the stored records.
 type Show struct {
 	Type     string                `json:"type"` // show
 	Boulder  boulder.Boulder       `json:"boulder"`
@@ -40,7 +39,8 @@ type AttemptShow struct {
 
 // NewShow puts stored records together.
 func NewShow(d store.Detail, turns []boulder.Turn) *Show {
-	s := &Show{Type: "show", Boulder: d.Boulder, Revision: d.Revision, SubTasks: []SubTaskShow{}, claimed: boulder.Claimed(d.SubTasks)}
+	s := &Show{Type: "show", Boulder: d.Boulder, Revision: d.Revision, SubTasks: []SubTaskShow{}}
+	s.claimed = boulder.Claimed(d.SubTasks)
 	attempts := map[boulder.AttemptRef]*AttemptShow{}
 	for _, t := range d.SubTasks {
 		shown := SubTaskShow{SubTask: t, History: []*AttemptShow{}}

@@ -15,7 +15,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// Status is what `manager status --json` prints: one object. Fields are added in later versions, never changed.
+// Status is what `manager status --json` prints: one object.
 type Status struct {
 	Type      string         `json:"type"` // status
 	BoulderID string         `json:"boulder_id"`
@@ -23,26 +23,23 @@ type Status struct {
 	Goal      string         `json:"goal,omitempty"`
 	Status    boulder.Status `json:"status"`
 	Reason    string         `json:"reason,omitempty"`
-	// Left are sessions whose agents may be at work although their attempts have ended; the next run or resume stops them.
+	// Left are sessions that the next run or resume stops: their agents may be at work although their attempts have ended.
 	Left        []boulder.LeftSession `json:"left,omitempty"`
 	Project     string                `json:"project"`
 	Base        string                `json:"base,omitempty"` // commit the plan was made on
 	Revision    int                   `json:"revision"`       // of the plan; 0 while planning
 	Model       string                `json:"model,omitempty"`
 	LedgerModel string                `json:"ledger_model,omitempty"`
-	// RunBy is the process that runs it; null if none does.
-	RunBy *control.Holder `json:"run_by"`
-	// Resumable: it is not over, and `manager resume` would go on with it now.
-	Resumable bool          `json:"resumable"`
-	Completed int           `json:"completed"` // sub-tasks
-	Total     int           `json:"total"`     // sub-tasks of the plan, without superseded ones
-	Usage     boulder.Usage `json:"usage"`
-	Summary   string        `json:"summary,omitempty"`
-	// Waiting are the blockers that a person may still answer.
-	Waiting   WaitingBlockers `json:"waiting_blockers,omitzero"`
-	CreatedAt time.Time       `json:"created_at"`
-	UpdatedAt time.Time       `json:"updated_at"`
-	SubTasks  []row           `json:"sub_tasks"` // in plan order
+	RunBy       *control.Holder       `json:"run_by"`    // the process that runs it; null if none does
+	Resumable   bool                  `json:"resumable"` // `manager resume` would go on with it now
+	Completed   int                   `json:"completed"` // sub-tasks
+	Total       int                   `json:"total"`     // sub-tasks of the plan, without superseded ones
+	Usage       boulder.Usage         `json:"usage"`
+	Summary     string                `json:"summary,omitempty"`
+	Waiting     WaitingBlockers       `json:"waiting_blockers,omitzero"` // that a person may still answer
+	CreatedAt   time.Time             `json:"created_at"`
+	UpdatedAt   time.Time             `json:"updated_at"`
+	SubTasks    []row                 `json:"sub_tasks"` // in plan order
 
 	now time.Time
 }
@@ -153,4 +150,54 @@ func (s *Status) more(r *row) string {
 		now += fmt.Sprintf(" · last edit %s:%d", c.File, c.Line)
 	}
 	return now
+}
+
+// ListItem is one line of `manager list --json`.
+type ListItem struct {
+	Type      string         `json:"type"` // boulder
+	BoulderID string         `json:"boulder_id"`
+	Task      string         `json:"task"` // its first 1,000 characters
+	Status    boulder.Status `json:"status"`
+	Reason    string         `json:"reason,omitempty"`
+	Running   bool           `json:"running"` // a process is at it
+	// Active: it was begun or taken up last.
+	Active     bool          `json:"active"`
+	Completed  int           `json:"completed"` // sub-tasks
+	Total      int           `json:"total"`     // sub-tasks of the plan, without superseded ones
+	Tally      boulder.Tally `json:"tally"`
+	Usage      boulder.Usage `json:"usage"`
+	CreatedAt  time.Time     `json:"created_at"`
+	UpdatedAt  time.Time     `json:"updated_at"`
+	ArchivedAt time.Time     `json:"archived_at,omitzero"`
+}
+
+// NewListItem is a boulder as lists show it. holder is nil if no process holds the state.
+func NewListItem(b *store.Item, holder *control.Holder) ListItem {
+	return ListItem{
+		Type: "boulder", BoulderID: b.BoulderID, Task: b.Task, Status: b.Status, Reason: b.Reason,
+		Running: holder.Runs(boulder.Boulder{ID: b.BoulderID, Status: b.Status}), Active: b.Active,
+		Completed: b.Tally.Completed, Total: b.Tally.Planned, Tally: b.Tally, Usage: b.Usage,
+		CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, ArchivedAt: b.ArchivedAt,
+	}
+}
+
+// List writes boulders, a line each.
+func List(o page.Out, items []ListItem, now time.Time) {
+	var rows [][]string
+	for _, b := range items {
+		status, mark := string(b.Status), " "
+		if b.Status == boulder.Running && !b.Running {
+			status = "interrupted"
+		}
+		if b.Active {
+			mark = "*"
+		}
+		rows = append(rows, []string{
+			o.Dim(mark + " " + b.BoulderID), status, fmt.Sprintf("%d/%d", b.Completed, b.Total),
+			text.Elapsed(now.Sub(b.CreatedAt)) + " ago", text.Clip(b.Task, page.Widest),
+		})
+	}
+	for _, line := range table(o.Width(), []column{{}, {}, {right: true}, {right: true}, {rest: true}}, rows) {
+		fmt.Fprintln(o, line)
+	}
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// Why is what `manager show --why SUBTASK --json` prints: one object, folded from the events of a sub-task. Fields and
-// steps are added in later versions, never changed.
+// Why is what `manager show --why SUBTASK --json` prints: one object, folded from its events.
 type Why struct {
 	Type          string          `json:"type"` // why
 	BoulderID     string          `json:"boulder_id"`
@@ -24,9 +23,8 @@ type Why struct {
 	SubTask       boulder.SubTask `json:"sub_task"`
 	// GatesFrom names the replaced sub-tasks from which gates were taken over, by gate.
 	GatesFrom map[string]string `json:"gates_from,omitempty"`
-	Chain     []WhyStep         `json:"chain"` // in order of time
-	// Now is what the sub-task does or waits for; empty once it is over.
-	Now string `json:"now,omitempty"`
+	Chain     []WhyStep         `json:"chain"`         // in order of time
+	Now       string            `json:"now,omitempty"` // what it does or waits for; empty once it is over
 
 	detail store.Detail
 	turns  []boulder.Turn
@@ -75,17 +73,14 @@ type WhyStep struct {
 	Gate     *boulder.Gate     `json:"gate,omitempty"`
 	Verdict  *boulder.Verdict  `json:"verdict,omitempty"`
 
-	// Decision is continuation, retry, replan, replan-refused, parked, unparked, reopened, or the status that the sub-task
-	// got.
-	Decision  string   `json:"decision,omitempty"`
-	Reason    string   `json:"reason,omitempty"`
-	Remaining []string `json:"remaining,omitempty"`
-	Next      int      `json:"next,omitempty"`      // attempt or turn that it begins
-	Uncounted bool     `json:"uncounted,omitempty"` // the attempt that ended does not count
-	// By is the sub-task whose failure led to it, if that is another one.
-	By string `json:"by,omitempty"`
-	// ReplacedBy is the sub-task that stands in its place; with the decision superseded.
-	ReplacedBy string `json:"replaced_by,omitempty"`
+	// Decision is continuation, retry, replan, replan-refused, parked, unparked, reopened, or the status that it got.
+	Decision   string   `json:"decision,omitempty"`
+	Reason     string   `json:"reason,omitempty"`
+	Remaining  []string `json:"remaining,omitempty"`
+	Next       int      `json:"next,omitempty"`        // attempt or turn that it begins
+	Uncounted  bool     `json:"uncounted,omitempty"`   // the attempt that ended does not count
+	By         string   `json:"by,omitempty"`          // the other sub-task whose failure led to it
+	ReplacedBy string   `json:"replaced_by,omitempty"` // the sub-task that stands in its place: superseded
 
 	line string // for people
 }
