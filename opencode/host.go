@@ -10,22 +10,18 @@ import (
 // Host keeps one server at hand for many users: it starts it when it is first needed, and again when it has died. A
 // Host for an attached server does neither. It is safe for concurrent use.
 type Host struct {
-	attached *Client // nil for a host that starts servers
-	start    func(context.Context) (hosted, error)
-	ctx      context.Context // ends with Stop
-	stop     context.CancelCauseFunc
-	flight   singleflight.Group
-	server   hosted // the last one; belongs to the flight
+	start  func(context.Context) (hosted, error)
+	ctx    context.Context // ends with Stop
+	cancel context.CancelCauseFunc
+	flight singleflight.Group
+	server hosted // the last one; belongs to the flight
 }
 
-// hosted is what a Host needs of a [Server].
-type hosted interface {
-	Client() *Client
-	Done() <-chan struct{}
-	Stop(ctx context.Context)
+// hosted is a server that a Host holds.
+type hosted struct {
+	Connection
+	stop func(context.Context) // nil: it is somebody else's
 }
-
-var _ hosted = (*Server)(nil)
 
 // Connection is a client of a server that was alive a moment ago.
 type Connection struct {
@@ -41,27 +37,27 @@ func NewHost(start func(context.Context) (*Server, error)) *Host {
 	return newHost(func(ctx context.Context) (hosted, error) {
 		s, err := start(ctx)
 		if err != nil {
-			return nil, err // and not s: a nil *Server makes a hosted that is not nil
+			return hosted{}, err
 		}
-		return s, nil
+		return hosted{Connection{s.Client(), s.Done()}, s.Stop}, nil
 	})
 }
 
 func newHost(start func(context.Context) (hosted, error)) *Host {
 	h := &Host{start: start}
-	h.ctx, h.stop = context.WithCancelCause(context.Background())
+	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	return h
 }
 
 // AttachedHost returns a host for a server that somebody else runs. The caller closes the client.
-func AttachedHost(c *Client) *Host { return &Host{attached: c} }
+func AttachedHost(c *Client) *Host {
+	h := newHost(nil)
+	h.server.Client = c
+	return h
+}
 
 // Warm begins to start the server and returns at once. A failure is not remembered: the next Connect starts again.
-func (h *Host) Warm() {
-	if h.attached == nil {
-		h.flight.DoChan("", h.live)
-	}
-}
+func (h *Host) Warm() { h.flight.DoChan("", h.live) }
 
 // Connect returns a client of a live server, after starting one if need be. Those who call it at the same time share
 // one start, which goes on for the others when ctx ends. The error is that of the start, matches [ErrClosed] after
@@ -70,19 +66,13 @@ func (h *Host) Warm() {
 // The client of a server that died is closed by the Connect that replaces it: its subscriptions end, its calls fail
 // with [ErrUnavailable].
 func (h *Host) Connect(ctx context.Context) (Connection, error) {
-	if h.attached != nil {
-		return Connection{Client: h.attached}, nil
-	}
 	if ctx.Err() != nil {
 		return Connection{}, context.Cause(ctx) // no server for somebody who has left
 	}
 	select {
 	case r := <-h.flight.DoChan("", h.live):
-		if r.Err != nil {
-			return Connection{}, r.Err
-		}
-		s := r.Val.(hosted)
-		return Connection{Client: s.Client(), Down: s.Done()}, nil
+		conn, _ := r.Val.(Connection)
+		return conn, r.Err
 	case <-ctx.Done():
 		return Connection{}, context.Cause(ctx)
 	}
@@ -90,40 +80,36 @@ func (h *Host) Connect(ctx context.Context) (Connection, error) {
 
 func errStopped() error { return fmt.Errorf("the OpenCode server was stopped: %w", ErrClosed) }
 
-// live gives a server that runs, after starting one if need be.
+// live gives a connection to a server that runs, after starting one if need be.
 func (h *Host) live() (any, error) {
 	if h.ctx.Err() != nil {
 		return nil, errStopped()
 	}
-	if h.server != nil {
+	if h.server.Client != nil {
 		select {
-		case <-h.server.Done():
-			h.server.Client().Close() // its event reader would try to reconnect for ever
-			h.server = nil
+		case <-h.server.Down:
+			h.server.Client.Close() // its event reader would try to reconnect for ever
 		default:
-			return h.server, nil
+			return h.server.Connection, nil
 		}
 	}
-	s, err := h.start(h.ctx)
-	switch {
-	case err != nil && h.ctx.Err() != nil:
-		return nil, errStopped() // "context canceled" would pass for the caller's own doing
-	case err != nil:
-		return nil, err
+	var err error
+	h.server, err = h.start(h.ctx)
+	if err != nil && h.ctx.Err() != nil {
+		err = errStopped() // "context canceled" would pass for the caller's own doing
 	}
-	h.server = s
-	return s, nil
+	return h.server.Connection, err
 }
 
-// Stop ends the server that this host started, also one that is still starting, and waits for that; see
-// [Server.Stop]. No other is started afterwards. An attached server goes on, and so does the host for it.
+// Stop ends the server that this host started, also one that is still starting, and waits for that; see [Server.Stop].
+// No other is started afterwards. An attached server goes on, and so does the host for it.
 func (h *Host) Stop(ctx context.Context) {
-	if h.attached != nil {
+	if h.start == nil {
 		return
 	}
-	h.stop(errStopped())
+	h.cancel(errStopped())
 	_, _, _ = h.flight.Do("", func() (any, error) { return nil, errStopped() }) // after the start that goes on, if there is one
-	if h.server != nil {
-		h.server.Stop(ctx)
+	if h.server.stop != nil {
+		h.server.stop(ctx)
 	}
 }

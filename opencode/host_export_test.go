@@ -5,11 +5,13 @@ import (
 	"testing"
 )
 
-// Hosted is a server as a [Host] sees it, for fakes.
-type Hosted = hosted
-
-// NewHostOf is [NewHost] for fakes.
-func NewHostOf(start func(context.Context) (Hosted, error)) *Host { return newHost(start) }
+// NewHostOf is [NewHost] for fakes, which end with stop.
+func NewHostOf(start func(context.Context) (Connection, func(context.Context), error)) *Host {
+	return newHost(func(ctx context.Context) (hosted, error) {
+		conn, stop, err := start(ctx)
+		return hosted{conn, stop}, err
+	})
+}
 
 // IdleClient is a client of no server.
 func IdleClient(t testing.TB) *Client {

@@ -26,10 +26,7 @@ func newFakeServer(t testing.TB) *fakeServer {
 	return s
 }
 
-func (s *fakeServer) Client() *opencode.Client { return s.client }
-func (s *fakeServer) Done() <-chan struct{}    { return s.done }
-
-func (s *fakeServer) Stop(context.Context) {
+func (s *fakeServer) stop(context.Context) {
 	s.stopped.Store(true)
 	s.die()
 	s.client.Close()
@@ -59,18 +56,18 @@ type launcher struct {
 	servers []*fakeServer
 }
 
-func (l *launcher) start(ctx context.Context) (opencode.Hosted, error) {
+func (l *launcher) start(ctx context.Context) (opencode.Connection, func(context.Context), error) {
 	number := l.starts.Add(1)
 	if l.result != nil {
 		if err := l.result(ctx, number); err != nil {
-			return nil, err
+			return opencode.Connection{}, nil, err
 		}
 	}
 	s := newFakeServer(l.t)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.servers = append(l.servers, s)
-	return s, nil
+	return opencode.Connection{Client: s.client, Down: s.done}, s.stop, nil
 }
 
 // server gives the one with the number, from 0.
@@ -104,7 +101,7 @@ func TestHostSharesOneStart(t *testing.T) {
 	}
 	want := l.server(0)
 	for i, conn := range conns {
-		if errs[i] != nil || conn.Client != want.client || conn.Down != want.Done() {
+		if errs[i] != nil || conn.Client != want.client || conn.Down != want.done {
 			t.Errorf("caller %d: %+v, %v", i, conn, errs[i])
 		}
 	}
