@@ -70,6 +70,9 @@ func Start(handler Handler, options ...Option) (*Server, error) {
 	return s, nil
 }
 
+// Routes answers what a [Server] does, for a test with a server of its own.
+func Routes(handler Handler) http.Handler { return (&Server{handler: handler}).routes() }
+
 // URL is the base URL for OpenAI clients. It ends in /v1.
 func (s *Server) URL() string { return s.url }
 

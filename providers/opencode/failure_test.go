@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
 	ocprovider "github.com/bouldermgr/manager/providers/opencode"
@@ -100,16 +102,50 @@ func TestCancelWhileTheServerStarts(t *testing.T) {
 	}
 }
 
+func answers(status int, media, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", media)
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	}
+}
+
+// fakeServer is a host of a server that answers questions as told.
+func fakeServer(t *testing.T, message http.HandlerFunc) *opencode.Host {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /global/health", answers(200, "application/json", `{"healthy":true,"version":"1.18.33"}`))
+	mux.HandleFunc("POST /session", answers(200, "application/json", `{"id":"ses_1"}`))
+	mux.HandleFunc("DELETE /session/ses_1", answers(200, "application/json", `true`))
+	mux.HandleFunc("GET /config/providers", answers(500, "application/json", `{}`))
+	mux.HandleFunc("POST /session/ses_1/message", message)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	client, err := opencode.Attach(t.Context(), server.URL, opencode.AttachConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return opencode.AttachedHost(client)
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	host := fakeServer(t, answers(200, "application/json", `{"info":{"id":"msg_1","role":"assistant","finish":"stop","cost":0.25,
+		"tokens":{"input":100,"output":30,"reasoning":40,"cache":{"read":600,"write":20}}},"parts":[]}`))
+	resp, err := ocprovider.New(ocprovider.Config{Host: host, Directory: "/"}).Complete(t.Context(), simpleQuestion())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := providers.Usage{Input: 720, CachedInput: 600, CacheWrite: 20, Output: 70, Reasoning: 40, Cost: new(0.25)}
+	if diff := cmp.Diff(want, resp.Usage); diff != "" {
+		t.Errorf("usage (-want +got):\n%s", diff)
+	}
+}
+
 // What the real server cannot be made to do on demand.
 func TestFaultsOfTheServer(t *testing.T) {
 	t.Parallel()
-	answers := func(status int, media, body string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", media)
-			w.WriteHeader(status)
-			_, _ = w.Write([]byte(body))
-		}
-	}
 	turn := func(name, message string) http.HandlerFunc {
 		return answers(200, "application/json", fmt.Sprintf(
 			`{"info":{"id":"msg_1","role":"assistant","error":{"name":%q,"data":{"message":%q}}},"parts":[]}`, name, message))
@@ -138,21 +174,8 @@ func TestFaultsOfTheServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			mux := http.NewServeMux()
-			mux.HandleFunc("GET /global/health", answers(200, "application/json", `{"healthy":true,"version":"1.18.33"}`))
-			mux.HandleFunc("POST /session", answers(200, "application/json", `{"id":"ses_1"}`))
-			mux.HandleFunc("DELETE /session/ses_1", answers(200, "application/json", `true`))
-			mux.HandleFunc("GET /config/providers", answers(500, "application/json", `{}`))
-			mux.HandleFunc("POST /session/ses_1/message", test.message)
-			server := httptest.NewServer(mux)
-			t.Cleanup(server.Close)
-			client, err := opencode.Attach(t.Context(), server.URL, opencode.AttachConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(client.Close)
 			failure := fails(t, ocprovider.Config{
-				Host: opencode.AttachedHost(client), Directory: "/project", Model: opencode.ModelRef{ProviderID: "p", ModelID: "m"},
+				Host: fakeServer(t, test.message), Directory: "/project", Model: opencode.ModelRef{ProviderID: "p", ModelID: "m"},
 			}, simpleQuestion())
 			if failure.Kind != test.want || !strings.Contains(failure.Error(), test.says) {
 				t.Errorf("kind %s: %v", failure.Kind, failure)
