@@ -36,20 +36,17 @@ type fixture struct {
 	once   sync.Once
 	err    error
 	home   string
+	cast   octest.Cast
 	model  *scriptmodel.Server
 	server *opencode.Server
-
-	mu       sync.Mutex
-	handlers map[string]scriptmodel.Handler // by the mark in the first user message
 }
 
 func (f *fixture) start() error {
 	f.once.Do(func() {
-		f.handlers = map[string]scriptmodel.Handler{}
 		if f.home, f.err = os.MkdirTemp("", "opencode-test"); f.err != nil {
 			return
 		}
-		if f.model, f.err = scriptmodel.Start(f.reply); f.err != nil {
+		if f.model, f.err = scriptmodel.Start(f.cast.Reply); f.err != nil {
 			return
 		}
 		var binary string
@@ -76,17 +73,6 @@ func (f *fixture) close() {
 	}
 }
 
-func (f *fixture) reply(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for mark, handler := range f.handlers {
-		if strings.Contains(r.FirstUser(), mark) {
-			return handler(ctx, r)
-		}
-	}
-	return scriptmodel.Errorf("no test is waiting for this: %s", r.FirstUser())
-}
-
 // scene is one test's part of the shared server.
 type scene struct {
 	t    *testing.T
@@ -105,9 +91,7 @@ func newScene(t *testing.T, handler scriptmodel.Handler) *scene {
 	s := &scene{t: t, mark: "[" + t.Name() + "]"}
 	s.ctx = waiting(t)
 	s.dir = shared.server.Client().In(octest.Repo(t, map[string]string{"README.md": "hello\n"}))
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	shared.handlers[s.mark] = handler
+	shared.cast.Play(s.mark, handler)
 	return s
 }
 

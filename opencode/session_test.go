@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -242,10 +243,9 @@ func TestUnknownModelAndAgentFail(t *testing.T) {
 
 func TestRetryIsReported(t *testing.T) {
 	t.Parallel()
-	refused := false
+	var refused atomic.Bool
 	s := newScene(t, func(context.Context, scriptmodel.Request) scriptmodel.Reply {
-		if !refused {
-			refused = true
+		if !refused.Swap(true) {
 			return scriptmodel.Reply{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"1"}}}
 		}
 		return scriptmodel.Reply{Text: "done"}
@@ -319,13 +319,11 @@ func TestAskGivenUpStopsTheModelCall(t *testing.T) {
 	asked, gone := make(chan struct{}), make(chan struct{})
 	s := newScene(t, nil)
 	never := make(chan struct{})
-	shared.mu.Lock()
-	shared.handlers[s.mark] = func(ctx context.Context, _ scriptmodel.Request) scriptmodel.Reply {
+	shared.cast.Play(s.mark, func(ctx context.Context, _ scriptmodel.Request) scriptmodel.Reply {
 		context.AfterFunc(ctx, func() { close(gone) })
 		close(asked)
 		return scriptmodel.Reply{Wait: never}
-	}
-	shared.mu.Unlock()
+	})
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	context.AfterFunc(s.ctx, cancel)

@@ -30,16 +30,14 @@ func TestAskOfAGrandchildIsSeen(t *testing.T) {
 		"the child's work":      steps(delegate(" the grandchild's work")),
 		"the root's work":       steps(delegate(" the child's work")),
 	}
-	shared.mu.Lock()
-	shared.handlers[s.mark] = func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	shared.cast.Play(s.mark, func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		for work, handler := range levels {
 			if strings.Contains(r.FirstUser(), work) {
 				return handler(ctx, r)
 			}
 		}
 		return scriptmodel.Errorf("nobody's work: %s", r.FirstUser())
-	}
-	shared.mu.Unlock()
+	})
 	session := s.session()
 	sub := s.dir.Client().Subscribe(opencode.Filter{Sessions: []string{session.ID}})
 	defer sub.Close()
@@ -93,14 +91,12 @@ func TestSubAgentIsFollowedAndDenied(t *testing.T) {
 		"description": "help", "prompt": s.mark + " the child's work", "subagent_type": "general",
 	}))
 	child := steps(bash("touch done"))
-	shared.mu.Lock()
-	shared.handlers[s.mark] = func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	shared.cast.Play(s.mark, func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		if strings.Contains(r.FirstUser(), "the child's work") {
 			return child(ctx, r)
 		}
 		return root(ctx, r)
-	}
-	shared.mu.Unlock()
+	})
 	deny := opencode.Rule{Permission: "question", Pattern: "*", Action: opencode.Deny}
 	session := s.session(deny, opencode.Rule{Permission: "bash", Pattern: "*", Action: opencode.Ask})
 	sub := s.follow(s.dir.Client(), session.ID)

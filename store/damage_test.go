@@ -325,31 +325,6 @@ func TestCorruptRecordsAreNamed(t *testing.T) {
 	}
 }
 
-// Bytes from a foreign or damaged file never end the process.
-func FuzzOpen(f *testing.F) {
-	f.Add(uint16(0), []byte("x"), true)
-	f.Add(uint16(8), []byte{0xFF, 0xFF}, false)
-	whole := databaseBytes(f)
-	f.Fuzz(func(t *testing.T, at uint16, patch []byte, readOnly bool) {
-		data := slices.Clone(whole)
-		copy(data[int(at)%len(data):], patch)
-		path := filepath.Join(t.TempDir(), FileName)
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		db, err := Open(path, Options{ReadOnly: readOnly})
-		if err != nil {
-			return
-		}
-		_, _ = db.Listing(t.Context())
-		_, _ = db.Get(t.Context(), "id")
-		_, _ = db.Events(t.Context(), "id", 0, 0)
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
 // databaseBytes is a closed database with two boulders: "id", with a live attempt, and the older "sound".
 func databaseBytes(t testing.TB) []byte {
 	t.Helper()

@@ -13,12 +13,11 @@ import (
 
 // faultyRoles are the roles of processes that have little room.
 func faultyRoles() map[string]func(string) error {
-	return map[string]func(string) error{"full-disk": playFullDisk, "file-limit": playFileLimit}
+	return map[string]func(string) error{"full-disk": playFullDisk}
 }
 
 // A disk that is full for once: nothing that was stored is lost, it can be read, and when there is room again the same handle
-// goes on. The disk is a tmpfs in a namespace of the process, which most systems allow
-// everybody; where they do not, TestFileLimit shows the same with another errno.
+// goes on. The disk is a tmpfs in a namespace of the process, which most systems allow everybody.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	cmd := otherProcess(t, "full-disk", scratch(t))
@@ -36,14 +35,6 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A limit on the size of files (`ulimit -f`) is a full disk to this process only.
-func TestFileLimit(t *testing.T) {
-	t.Parallel()
-	if out, err := otherProcess(t, "file-limit", scratch(t)).CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-}
-
 func playFullDisk(dir string) error {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2560k"); err != nil {
 		return fmt.Errorf("mount: %w", err)
@@ -52,7 +43,7 @@ func playFullDisk(dir string) error {
 	if !errors.Is(err, syscall.ENOSPC) {
 		return fmt.Errorf("the disk is larger than it should be: %w", err)
 	}
-	if err := noRoomForANewOne(dir, ErrFull); err != nil {
+	if err := noRoomForANewOne(dir); err != nil {
 		return err
 	}
 	ignored := filepath.Join(dir, DirName, ".gitignore")
@@ -69,33 +60,8 @@ func playFullDisk(dir string) error {
 	if err != nil {
 		return err
 	}
-	return commitUntilFull(limited{
-		dir: dir, full: func(err error) bool { return errors.Is(err, ErrFull) },
-		room: func() error { return errors.Join(free(), syscall.Mount("", dir, "", syscall.MS_REMOUNT, "size=64m")) },
-	})
-}
-
-func playFileLimit(dir string) error {
-	limit := func(bytes uint64) error {
-		var l syscall.Rlimit
-		if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &l); err != nil {
-			return err
-		}
-		l.Cur = min(bytes, l.Max)
-		return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &l)
-	}
-	if err := limit(8 << 10); err != nil {
-		return err
-	}
-	if err := noRoomForANewOne(dir, syscall.EFBIG); err != nil {
-		return err
-	}
-	if err := limit(3 << 20); err != nil {
-		return err
-	}
-	return commitUntilFull(limited{
-		dir: dir, full: func(err error) bool { return strings.Contains(err.Error(), syscall.EFBIG.Error()) },
-		room: func() error { return limit(1 << 40) },
+	return commitUntilFull(dir, func() error {
+		return errors.Join(free(), syscall.Mount("", dir, "", syscall.MS_REMOUNT, "size=64m"))
 	})
 }
 

@@ -11,13 +11,6 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-// limited is a place for a database that has little room, until room is made.
-type limited struct {
-	dir  string
-	room func() error // makes more of it
-	full func(error) bool
-}
-
 // actorT is the tb of a process that plays a role.
 type actorT struct{}
 
@@ -26,8 +19,8 @@ func (actorT) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, arg
 
 // commitUntilFull commits until there is no room, looks at what is left, makes room and goes on. It is a play for another
 // process: the room is that process's.
-func commitUntilFull(l limited) error {
-	path, t := filepath.Join(l.dir, FileName), actorT{}
+func commitUntilFull(dir string, room func() error) error {
+	path, t := filepath.Join(dir, FileName), actorT{}
 	db, err := Open(path, Options{})
 	if err != nil {
 		return err
@@ -47,22 +40,14 @@ func commitUntilFull(l limited) error {
 			w.must(t, boulder.Noted{Text: strings.Repeat("done. ", 600)})
 		}
 	}
-	if !l.full(err) {
+	if !errors.Is(err, ErrFull) {
 		return fmt.Errorf("the commit ended with: %w", err)
 	}
 	if got := picture(t, restore(t, db, "id")); got != stored {
 		return fmt.Errorf("on the full disk there is\n%s\nwanted was\n%s", got, stored)
 	}
-	if err := l.room(); err != nil {
+	if err := room(); err != nil {
 		return err
-	}
-	if !errors.Is(err, ErrFull) { // what another fault left is not known before it is read again
-		if err := db.Close(); err != nil {
-			return err
-		}
-		if db, err = Open(path, Options{}); err != nil {
-			return err
-		}
 	}
 	w = &world{State: restore(t, db, "id"), id: "id", now: w.now}
 	w.start(t, ref("a", 1))
@@ -86,13 +71,13 @@ func ballast(dir string, size int) (release func() error, err error) {
 }
 
 // noRoomForANewOne tries to make a database. What could not be made whole is not left for the next try to stumble over.
-func noRoomForANewOne(dir string, want error) error {
+func noRoomForANewOne(dir string) error {
 	path := filepath.Join(dir, FileName)
 	db, err := Open(path, Options{})
 	if err == nil {
 		return errors.Join(errors.New("a database was made without room for it"), db.Close())
 	}
-	if !errors.Is(err, want) {
+	if !errors.Is(err, ErrFull) {
 		return fmt.Errorf("open without room: %w", err)
 	}
 	if left, err := os.ReadDir(dir); len(left) > 1 || err != nil { // the ballast

@@ -277,17 +277,6 @@ func TestReadWhileWriting(t *testing.T) {
 	readers.Wait()
 }
 
-func TestHeldByAnotherHandle(t *testing.T) {
-	t.Parallel()
-	db := openTemp(t)
-	for _, opts := range []Options{{}, {ReadOnly: true}, {Timeout: 60 * time.Millisecond}} {
-		if _, err := Open(db.file.Path(), opts); !errors.Is(err, ErrHeld) {
-			t.Errorf("%+v: %v", opts, err)
-		}
-	}
-	newWorld(t, "id", epoch).commit(t, db) // the refused handles took nothing away
-}
-
 func TestReadersShareTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), FileName)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -42,8 +43,10 @@ func TestMade(t *testing.T) {
 		t.Errorf("%v, %v", entries, err)
 	}
 	db := open1(t, path)
-	if _, err := Open(path, options); !errors.Is(err, ErrHeld) {
-		t.Errorf("%v", err)
+	for _, refused := range []Options{{}, {ReadOnly: true}, {Timeout: 60 * time.Millisecond}} {
+		if _, err := Open(path, refused); !errors.Is(err, ErrHeld) {
+			t.Errorf("%+v: %v", refused, err)
+		}
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
@@ -26,24 +24,18 @@ const patience = 5 * time.Minute // a bound for the failure; a busy machine is n
 // shared is the real server that the tests use, each in a project of its own.
 var shared struct {
 	host    *opencode.Host
+	cast    octest.Cast
 	model   *scriptmodel.Server
 	project string
-
-	mu       sync.Mutex
-	handlers map[string]scriptmodel.Handler // by the mark in the user message
 }
 
 func TestMain(m *testing.M) {
 	octest.Guard()
 	code, err := run(m)
-	if err == nil && code == 0 {
-		err = goleak.Find()
-	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		code = 1
 	}
-	os.Exit(code)
+	os.Exit(octest.CheckLeaks(code))
 }
 
 func run(m *testing.M) (int, error) {
@@ -60,8 +52,7 @@ func run(m *testing.M) (int, error) {
 	if err := os.Mkdir(shared.project, 0o755); err != nil {
 		return 1, err
 	}
-	shared.handlers = map[string]scriptmodel.Handler{}
-	if shared.model, err = scriptmodel.Start(route); err != nil {
+	if shared.model, err = scriptmodel.Start(shared.cast.Reply); err != nil {
 		return 1, err
 	}
 	defer shared.model.Close()
@@ -92,21 +83,6 @@ func serverConfig(url string) (string, error) {
 	return string(out), err
 }
 
-func route(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
-	shared.mu.Lock()
-	var handler scriptmodel.Handler
-	for mark, h := range shared.handlers {
-		if strings.Contains(req.FirstUser(), mark) {
-			handler = h
-		}
-	}
-	shared.mu.Unlock()
-	if handler == nil {
-		return scriptmodel.Errorf("no test is waiting for %q", req.FirstUser())
-	}
-	return handler(ctx, req)
-}
-
 // scene is one test's part of the shared server.
 type scene struct {
 	t       *testing.T
@@ -125,9 +101,7 @@ func newScene(t *testing.T, files map[string]string, handler scriptmodel.Handler
 	if files != nil {
 		s.project = project(t, files)
 	}
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	shared.handlers[s.mark] = handler
+	shared.cast.Play(s.mark, handler)
 	return s
 }
 
