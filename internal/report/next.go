@@ -21,7 +21,7 @@ type Step struct {
 const subTasksShown = 3
 
 // next says what the user can do now.
-func next(r *Report, in Input) []Step {
+func (r *Report) next() []Step {
 	steps := []Step{}
 	add := func(why, command string, args ...any) {
 		steps = append(steps, Step{fmt.Sprintf(command, args...), why})
@@ -42,16 +42,17 @@ func next(r *Report, in Input) []Step {
 				r.SubTasks[undone].ID)
 		}
 	default:
-		for _, s := range retried(r, in) {
+		for _, s := range r.retried() {
 			add(s.Why, "manager retry %s -b %s", s.Command, r.BoulderID)
 		}
-		steps = append(steps, resumed(r, in))
+		steps = append(steps, r.resumed())
 	}
 	if choices := r.Choices(); choices > 0 {
-		add("look at "+text.Plural(choices, "choice")+" that agents made where they could not ask", "manager blockers list")
+		all := ""
 		if r.Status.Terminal() {
-			steps[len(steps)-1].Command += " --all -b " + r.BoulderID
+			all = " --all -b " + r.BoulderID
 		}
+		add("look at "+text.Plural(choices, "choice")+" that agents made where they could not ask", "manager blockers list%s", all)
 	}
 	failed := 0
 	for _, s := range r.SubTasks {
@@ -75,7 +76,7 @@ func (r *Report) Choices() int {
 }
 
 // resumed is how to continue a boulder that stands still.
-func resumed(r *Report, in Input) Step {
+func (r *Report) resumed() Step {
 	step := Step{"manager resume " + r.BoulderID, "go on where it stopped"}
 	switch {
 	case r.Status == boulder.AwaitingApproval:
@@ -86,9 +87,9 @@ func resumed(r *Report, in Input) Step {
 		step.Why = "go on with the answers"
 	}
 	raised := raise("", r.Budget, r.Usage, r.WorkedMS, r.Attempts)
-	for i := range r.SubTasks {
-		if s := &r.SubTasks[i]; stored(in, s).Parked {
-			raised += raise(s.ID+":", s.Budget, s.Usage, s.WorkedMS, 0) // its attempts are no reason to park it
+	for _, s := range r.SubTasks {
+		if s.task.Parked {
+			raised += s.raise()
 		}
 	}
 	if raised != "" {
@@ -98,24 +99,21 @@ func resumed(r *Report, in Input) Step {
 	return step
 }
 
-func stored(in Input, s *SubTask) *boulder.SubTask {
-	return &in.SubTasks[slices.IndexFunc(in.SubTasks, func(t boulder.SubTask) bool { return t.ID == s.ID })]
-}
+// raise is that of its own budget; its attempts are no reason to park it.
+func (s *SubTask) raise() string { return raise(s.ID+":", s.Budget, s.Usage, s.WorkedMS, 0) }
 
 // retried are the sub-tasks to retry, as commands, and why: those that are over without being done, and those that stand
 // still because of what no agent can mend, such as a gate whose program is missing. What waits for an answer, a larger
 // budget or more turns is told of otherwise.
-func retried(r *Report, in Input) []Step {
+func (r *Report) retried() []Step {
 	var over, mended []Step
-	for i := range r.SubTasks {
-		s := &r.SubTasks[i]
-		t := stored(in, s)
-		switch {
+	for _, s := range r.SubTasks {
+		switch t := s.task; {
 		case s.Status == boulder.SubTaskFailed:
 			over = append(over, Step{s.ID, "have it tried again in a fresh session: it failed"})
 		case s.Status == boulder.SubTaskCancelled:
 			over = append(over, Step{s.ID, "have it tried again in a fresh session: it was cancelled"})
-		case t.Parked && !t.AtLimit && len(t.AwaitedBy(t.Attempts)) == 0 && raise("", s.Budget, s.Usage, s.WorkedMS, 0) == "":
+		case t.Parked && !t.AtLimit && len(t.AwaitedBy(t.Attempts)) == 0 && s.raise() == "":
 			mended = append(mended, Step{s.ID, "when this is mended: " + text.Clip(t.Reason, 160)})
 		}
 	}

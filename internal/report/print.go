@@ -33,28 +33,19 @@ func (r *Report) Print(o page.Out) {
 		o.Item(1, "nothing is left to do")
 	}
 	r.printBlockers(o)
-	done := func(s boulder.SubTaskStatus) bool {
-		return s == boulder.SubTaskCompleted || s == boulder.SubTaskSkipped
+	const undone, open, done = "Not done, and why", "Not done yet", "Done, and how it was verified"
+	parts := map[boulder.SubTaskStatus]string{
+		boulder.SubTaskPending: open, boulder.SubTaskInProgress: open, boulder.SubTaskCompleted: done, boulder.SubTaskSkipped: done,
 	}
-	open := func(s boulder.SubTaskStatus) bool {
-		return s == boulder.SubTaskPending || s == boulder.SubTaskInProgress
-	}
-	for _, part := range []struct {
-		heading string
-		has     func(boulder.SubTaskStatus) bool
-	}{
-		{"Not done, and why", func(s boulder.SubTaskStatus) bool { return !done(s) && !open(s) }},
-		{"Not done yet", open},
-		{"Done, and how it was verified", done},
-	} {
+	for _, part := range []string{undone, open, done} {
 		begun := false
 		for i := range r.SubTasks {
-			if s := &r.SubTasks[i]; part.has(s.Status) {
+			if s := &r.SubTasks[i]; cmp.Or(parts[s.Status], undone) == part {
 				if !begun {
-					o.Heading(part.heading)
+					o.Heading(part)
 					begun = true
 				}
-				s.print(o, !done(s.Status))
+				s.print(o, part != done, r.claimed)
 			}
 		}
 	}
@@ -122,8 +113,8 @@ func (r *Report) Counts() string {
 		}
 	}
 	red := 0
-	for i := range r.SubTasks {
-		if s := &r.SubTasks[i]; s.Status == boulder.SubTaskCompleted && !s.completed() {
+	for _, sub := range r.SubTasks {
+		if sub.Status == boulder.SubTaskCompleted && !sub.completed() {
 			red++
 		}
 	}
@@ -134,34 +125,26 @@ func (r *Report) Counts() string {
 }
 
 func (r *Report) printBlockers(o page.Out) {
+	others := slices.DeleteFunc(slices.Clone(r.Blockers), func(b Blocker) bool { return b.Awaited })
 	for _, part := range []struct {
-		heading string
-		awaited bool
-		most    int
-	}{{"Waiting for an answer", true, len(r.Blockers)}, {"Questions and choices", false, choicesShown}} {
-		n := 0
-		for i := range r.Blockers {
-			b := &r.Blockers[i]
-			if b.Awaited != part.awaited {
-				continue
-			}
-			if n++; n == 1 {
-				o.Heading(part.heading)
-			}
-			if n > part.most {
-				continue
-			}
-			short := b.Blocker
-			for _, s := range []*string{&short.Question, &short.Context, &short.ChosenReasoning, &short.Answer} {
+		heading  string
+		blockers []Blocker
+		most     int
+	}{{"Waiting for an answer", r.Awaited(), len(r.Blockers)}, {"Questions and choices", others, choicesShown}} {
+		if len(part.blockers) > 0 {
+			o.Heading(part.heading)
+		}
+		for _, b := range part.blockers[:min(len(part.blockers), part.most)] {
+			for _, s := range []*string{&b.Question, &b.Context, &b.ChosenReasoning, &b.Answer} {
 				*s = text.Clip(*s, textShown)
 			}
-			PrintBlocker(o, 1, &short, b.Standing, false, r.MadeAt.In(r.zone))
+			PrintBlocker(o, 1, &b.Blocker, b.Standing, false, r.MadeAt.In(r.zone))
 			if b.Undelivered {
 				o.Item(2, "its sub-task has not been told yet; the next run does it")
 			}
 		}
-		if n > part.most {
-			o.Item(1, fmt.Sprintf("and %d more: ", n-part.most), o.Code("manager blockers list --all -b "+r.BoulderID))
+		if more := len(part.blockers) - part.most; more > 0 {
+			o.Item(1, fmt.Sprintf("and %d more: ", more), o.Code("manager blockers list --all -b "+r.BoulderID))
 		}
 	}
 }
@@ -174,24 +157,15 @@ var verifiedBy = map[Verification]string{
 	ByRecord:   "how it was verified is not stored",
 }
 
-// Sign shows the status of a sub-task.
-func Sign(s boulder.SubTaskStatus) string {
-	switch s {
-	case boulder.SubTaskCompleted:
-		return "✓"
-	case boulder.SubTaskFailed:
-		return "✗"
-	case boulder.SubTaskBlocked:
-		return "!"
-	case boulder.SubTaskInProgress:
-		return "●"
-	case boulder.SubTaskPending:
-		return "○"
-	}
-	return "–"
+var signs = map[boulder.SubTaskStatus]string{
+	boulder.SubTaskCompleted: "✓", boulder.SubTaskFailed: "✗", boulder.SubTaskBlocked: "!", boulder.SubTaskInProgress: "●",
+	boulder.SubTaskPending: "○",
 }
 
-func (s *SubTask) print(o page.Out, failures bool) {
+// Sign shows the status of a sub-task.
+func Sign(s boulder.SubTaskStatus) string { return cmp.Or(signs[s], "–") }
+
+func (s *SubTask) print(o page.Out, failures bool, claimed map[string]bool) {
 	sign, outcome := Sign(s.Status), s.Summary
 	switch {
 	case s.Status != boulder.SubTaskCompleted:
@@ -211,7 +185,7 @@ func (s *SubTask) print(o page.Out, failures bool) {
 	PrintJudged(o, 2, s.Criteria, s.Remaining, s.Status == boulder.SubTaskCompleted)
 	diff := boulder.Diff{Files: s.Changes, Unavailable: s.ChangesUnknown}
 	if len(s.Changes) > 0 || s.ChangesUnknown != "" || !slices.Contains([]Verification{"", ByOriginal, ByRecord}, s.VerifiedBy) {
-		PrintChanges(o, 2, diff, s.claimed)
+		PrintChanges(o, 2, diff, claimed)
 	}
 	for i, f := range s.Failures {
 		if failures {
@@ -284,23 +258,18 @@ func PrintJudged(o page.Out, depth int, criteria []boulder.Criterion, remaining 
 // PrintChanges names the files that were changed, and by whom; claimed is what [boulder.Claimed] gives.
 func PrintChanges(o page.Out, depth int, d boulder.Diff, claimed map[string]bool) {
 	own, unclaimed, others := d.Split(claimed)
-	var parts []string
-	if len(own) > 0 {
-		parts = append(parts, changes(o, own))
-	}
+	parts := []string{changes(o, own)}
 	if len(unclaimed) > 0 {
 		parts = append(parts, changes(o, unclaimed)+o.Dim(" (by this or another sub-task)"))
 	}
 	if n := len(others); n > 0 {
 		parts = append(parts, o.Dim(text.Plural(n, "file")+" by other sub-tasks"))
 	}
-	switch {
-	case d.Unavailable != "":
+	if d.Unavailable != "" {
 		parts = []string{"not known: " + o.Plain(d.Unavailable)}
-	case len(parts) == 0:
-		parts = []string{"none"}
 	}
-	o.Item(depth, o.Dim("changes:"), " ", strings.Join(parts, "; "))
+	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
+	o.Item(depth, o.Dim("changes:"), " ", cmp.Or(strings.Join(parts, "; "), "none"))
 }
 
 // changes lists files by name.

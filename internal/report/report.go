@@ -55,8 +55,9 @@ type Report struct {
 	// Files are all that sub-tasks were found to have changed, relative to the project, sorted.
 	Files []string `json:"files"`
 
-	zone *time.Location // in which people read times: that of Input.Now
-	loop bool           // it is a loop, which has no sub-tasks for its user
+	zone    *time.Location  // in which people read times: that of Input.Now
+	loop    bool            // it is a loop, which has no sub-tasks for its user
+	claimed map[string]bool // see [boulder.Claimed]
 }
 
 // Newest picks of all turns of a sub-task, oldest first, the one that tells how it stands: the newest with evidence or
@@ -77,7 +78,7 @@ func New(in Input) *Report {
 		Type: "report", BoulderID: b.ID, Task: b.Task, Goal: b.Goal, Project: b.Project, Base: b.Base, Status: b.Status,
 		Reason: b.Reason, Running: in.Running, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, MadeAt: in.Now.UTC(), zone: in.Now.Location(),
 		Attempts: b.Attempts, Replans: b.Replans, Usage: b.Usage, Budget: b.Budget,
-		SubTasks: []SubTask{}, Files: []string{}, loop: b.Loop != nil,
+		Tally: b.Tally, SubTasks: []SubTask{}, Files: []string{}, loop: b.Loop != nil, claimed: boulder.Claimed(in.SubTasks),
 	}
 	r.WorkedMS = b.WorkedBy(b.UpdatedAt).Milliseconds() // what no process is at has not gone on since its last event
 	if in.Running {
@@ -89,25 +90,17 @@ func New(in Input) *Report {
 		running[a.SubTaskID] = running[a.SubTaskID].Add(used)
 		r.Usage = r.Usage.Add(used)
 	}
-	claimed := boulder.Claimed(in.SubTasks)
 	for i := range in.SubTasks {
 		t := &in.SubTasks[i]
 		r.Files = append(r.Files, t.Files...)
-		if t.Status == boulder.SubTaskSuperseded {
-			continue // what took its place is there
+		if t.Status != boulder.SubTaskSuperseded { // else what took its place is there
+			r.SubTasks = append(r.SubTasks, newSubTask(t, &in, running[t.ID]))
 		}
-		s := newSubTask(t, in.Turns, b.ForkOf, running[t.ID])
-		for j := range s.Gates {
-			s.Gates[j].From = b.GateOrigin(t, in.SubTasks, s.Gates[j].Command)
-		}
-		s.claimed = claimed
-		r.SubTasks = append(r.SubTasks, s)
 	}
-	r.Tally = b.Tally
 	slices.Sort(r.Files)
 	r.Files = slices.Compact(r.Files)
-	r.Blockers = Blockers(in.Boulder, in.SubTasks, in.Blockers, in.Now)
-	r.Next = next(r, in)
+	r.Blockers = Blockers(b, in.SubTasks, in.Blockers, in.Now)
+	r.Next = r.next()
 	return r
 }
 

@@ -26,7 +26,6 @@ type SubTask struct {
 
 	// Changes are what changed in the project since it began; Own is false for what may be another sub-task's.
 	Changes []boulder.FileChange `json:"changes"`
-	claimed map[string]bool      // see [boulder.Claimed]
 	// ChangesUnknown says why Changes is empty although something may have been changed.
 	ChangesUnknown string `json:"changes_unknown,omitempty"`
 
@@ -36,12 +35,13 @@ type SubTask struct {
 	Usage    boulder.Usage   `json:"usage"`
 	WorkedMS int64           `json:"worked_ms"` // of its turns together
 	Budget   *boulder.Budget `json:"budget"`    // null: none
+
+	task *boulder.SubTask
 }
 
 // Verification is what a completion rests on.
 type Verification string
 
-// What there is to rest on.
 const (
 	ByGatesAndJudge Verification = "gates_and_judge"
 	ByGates         Verification = "gates"  // no usable answer came from the judge
@@ -53,7 +53,6 @@ const (
 // GateResult is how a gate went.
 type GateResult string
 
-// The results.
 const (
 	GatePassed   GateResult = "passed"
 	GateNoWorse  GateResult = "no_worse" // red, as it was before
@@ -73,12 +72,13 @@ type Gate struct {
 	Output     string     `json:"output,omitempty"` // the tail, of one that does not hold
 }
 
-func newSubTask(t *boulder.SubTask, turns map[string]boulder.Turn, fork *boulder.Fork, running boulder.Usage) SubTask {
+func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
 	s := SubTask{
 		ID: t.ID, Position: t.Position, Subject: t.Subject, Status: t.Status, Reason: t.Reason, Summary: t.Summary,
 		DependsOn: append([]string{}, t.DependsOn...), Replaces: t.Replaces, GateHints: t.GateHints,
 		Gates: []Gate{}, Criteria: []boulder.Criterion{}, Changes: []boulder.FileChange{}, Attempts: t.Attempts,
 		Failures: t.Failures, Usage: t.Usage.Add(running), WorkedMS: t.Worked.Milliseconds(), Budget: t.Budget,
+		task: t,
 	}
 	for _, g := range t.GateRuns {
 		s.Gates = append(s.Gates, NewGate(g))
@@ -88,7 +88,10 @@ func newSubTask(t *boulder.SubTask, turns map[string]boulder.Turn, fork *boulder
 			s.Gates = append(s.Gates, Gate{Command: g.Command, Result: GateNotRun})
 		}
 	}
-	turn, found := turns[t.ID]
+	for i := range s.Gates {
+		s.Gates[i].From = in.Boulder.GateOrigin(t, in.SubTasks, s.Gates[i].Command)
+	}
+	turn, found := in.Turns[t.ID]
 	if e := turn.Evidence; e != nil {
 		s.Changes = append(s.Changes, e.Diff.Files...)
 		s.ChangesUnknown = e.Diff.Unavailable
@@ -104,7 +107,7 @@ func newSubTask(t *boulder.SubTask, turns map[string]boulder.Turn, fork *boulder
 	}
 	switch gated := len(s.Gates) > 0; {
 	case !s.completed():
-	case fork != nil && t.Attempts == 0:
+	case in.Boulder.ForkOf != nil && t.Attempts == 0:
 		s.VerifiedBy = ByOriginal
 	case found && judged && gated:
 		s.VerifiedBy = ByGatesAndJudge
@@ -120,22 +123,20 @@ func newSubTask(t *boulder.SubTask, turns map[string]boulder.Turn, fork *boulder
 
 // completed reports whether it is, and all its gates hold.
 func (s *SubTask) completed() bool {
-	holds := func(g Gate) bool { return g.Result == GatePassed || g.Result == GateNoWorse }
-	return s.Status == boulder.SubTaskCompleted && !slices.ContainsFunc(s.Gates, func(g Gate) bool { return !holds(g) })
+	red := func(g Gate) bool { return g.Result != GatePassed && g.Result != GateNoWorse }
+	return s.Status == boulder.SubTaskCompleted && !slices.ContainsFunc(s.Gates, red)
 }
 
 // NewGate is a run of a gate as reports have it.
 func NewGate(g boulder.Gate) Gate {
-	to := Gate{Command: g.Command, Result: GateFailed, ExitCode: g.ExitCode, DurationMS: g.Duration.Milliseconds()}
+	to := Gate{Command: g.Command, Result: GateFailed, ExitCode: g.ExitCode, DurationMS: g.Duration.Milliseconds(), Output: g.Output}
 	switch {
 	case g.Green():
-		to.Result = GatePassed
+		to.Result, to.Output = GatePassed, ""
 	case g.NoWorse != "":
-		to.Result, to.Why = GateNoWorse, g.NoWorse
+		to.Result, to.Why, to.Output = GateNoWorse, g.NoWorse, ""
 	case g.TimedOut:
-		to.Result, to.Output = GateTimedOut, g.Output
-	default:
-		to.Output = g.Output
+		to.Result = GateTimedOut
 	}
 	return to
 }
