@@ -21,8 +21,8 @@ type item struct {
 	level int
 	rank  int     // place in its level
 	size  int     // across
+	at    float64 // where it wants to stand
 	left  int     // where it begins, across
-	at    float64 // left, before all is rounded
 	up    []*item // from which edges come
 	down  []*item // to which edges lead
 }
@@ -83,71 +83,31 @@ func (l *layout) connect(g *Graph) {
 
 func above(it *item) []*item { return it.up }
 func below(it *item) []*item { return it.down }
-func both(it *item) []*item  { return slices.Concat(it.up, it.down) }
 
-// order sorts each level by where the neighbours of its items stand, down and up in turn, and keeps the best.
+// order sorts each level by where the neighbours of its items stand, down and up in turn.
 func (l *layout) order() {
-	best, fewest := l.levels, math.MaxInt
-	for n := 0; n < 2*sweeps && fewest > 0; n++ {
-		if c := l.crossings(); c < fewest {
-			best, fewest = slices.Clone(l.levels), c
+	for range sweeps {
+		for _, level := range l.levels {
+			sortLevel(level, above)
 		}
-		for i := range l.levels {
-			if n%2 == 0 {
-				l.levels[i] = sorted(l.levels[i], above)
-			} else {
-				i = len(l.levels) - 1 - i
-				l.levels[i] = sorted(l.levels[i], below)
-			}
+		for _, level := range slices.Backward(l.levels) {
+			sortLevel(level, below)
 		}
-	}
-	l.levels = best
-	for _, level := range best {
-		setRanks(level)
 	}
 }
 
-func setRanks(level []*item) {
+// sortLevel puts each item at the mean place of its neighbours; one without any stays where it is.
+func sortLevel(level []*item, near func(*item) []*item) {
+	for _, it := range level {
+		it.at = float64(it.rank)
+		for k, o := range near(it) {
+			it.at += (float64(o.rank) - it.at) / float64(k+1) // their mean so far
+		}
+	}
+	slices.SortStableFunc(level, func(a, b *item) int { return cmp.Compare(a.at, b.at) })
 	for rank, it := range level {
 		it.rank = rank
 	}
-}
-
-// sorted puts each item of a level at the mean place of its neighbours; one without any stays where it is.
-func sorted(level []*item, near func(*item) []*item) []*item {
-	for _, it := range level {
-		sum, n := 0, 0
-		for _, o := range near(it) {
-			sum, n = sum+o.rank, n+1
-		}
-		it.at = float64(it.rank)
-		if n > 0 {
-			it.at = float64(sum) / float64(n)
-		}
-	}
-	level = slices.Clone(level)
-	slices.SortStableFunc(level, func(a, b *item) int { return cmp.Compare(a.at, b.at) })
-	setRanks(level)
-	return level
-}
-
-// crossings counts how often edges cross.
-func (l *layout) crossings() int {
-	n := 0
-	for _, level := range l.levels {
-		for i, a := range level {
-			for _, b := range level[i+1:] {
-				for _, to := range a.down {
-					for _, other := range b.down {
-						if to.rank > other.rank {
-							n++
-						}
-					}
-				}
-			}
-		}
-	}
-	return n
 }
 
 // coordinates gives each item its place across: each level in turn comes as near to the middle of its neighbours as its
@@ -158,46 +118,20 @@ func (l *layout) coordinates() {
 			level[n].at = float64(at)
 		}
 	}
-	for range sweeps {
+	for range 2 * sweeps {
 		for _, level := range l.levels {
-			pull(level, above)
-		}
-		for _, level := range slices.Backward(l.levels) {
-			pull(level, below)
+			pull(level)
 		}
 	}
-	for range sweeps {
-		for _, level := range l.levels {
-			pull(level, both)
-		}
+	least := math.Inf(1)
+	for _, it := range slices.Concat(l.levels...) {
+		least = min(least, it.at)
 	}
-	least := math.MaxInt
-	for _, level := range l.levels {
-		for n, it := range level {
-			it.left = whole(it.at)
-			if len(it.up) == 1 && (it.lane() && it.up[0].lane() || math.Abs(it.middle()-it.up[0].middle()) <= 2) {
-				it.left = it.up[0].left + (it.up[0].size-it.size)/2 // straight, where there is room
-				if n > 0 {
-					it.left = max(it.left, level[n-1].left+closest(level[n-1 : n+1])[1])
-				}
-				if n+1 < len(level) {
-					it.left = min(it.left, whole(level[n+1].at)-closest(level[n : n+2])[1])
-				}
-			}
-			least = min(least, it.left)
-		}
-	}
-	for _, level := range l.levels {
-		for _, it := range level {
-			it.left -= least
-			l.width = max(l.width, it.left+it.size)
-		}
+	for _, it := range slices.Concat(l.levels...) {
+		it.left = int(math.Round(it.at - least))
+		l.width = max(l.width, it.left+it.size)
 	}
 }
-
-// whole rounds a place. Sizes and gaps are whole numbers, so what had room before has it afterwards. Halves are common;
-// the small part more keeps those on one side that are none by an error of the last digit only.
-func whole(at float64) int { return int(math.Floor(at + 0.5 + 1e-6)) }
 
 // closest gives the places of a level's items if they stand as close as they may.
 func closest(level []*item) []int {
@@ -218,7 +152,7 @@ const straightLane = 8
 
 // pull moves a level's items towards their neighbours: of all places that keep the order and the gaps, those with the
 // least sum of squared distances (isotonic regression, by pooling adjacent violators).
-func pull(level []*item, near func(*item) []*item) {
+func pull(level []*item) {
 	type pool struct {
 		sum, weight float64
 		items       []*item
@@ -227,7 +161,7 @@ func pull(level []*item, near func(*item) []*item) {
 	places := closest(level)
 	for n, it := range level {
 		p := pool{0.01 * it.at, 0.01, level[n : n+1]} // without neighbours: where it is, but it gives way
-		for k, o := range near(it) {
+		for k, o := range slices.Concat(it.up, it.down) {
 			w := 1.0
 			if it.lane() && o.lane() {
 				w = straightLane
