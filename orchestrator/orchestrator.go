@@ -2,11 +2,12 @@
 // through.
 //
 // A run is a straight line: plan, then again and again: ask [schedule.Compute] what to do, write the decisions as one
-// transaction, act. One goroutine owns the state; the workers that run and judge turns send it messages. What planning,
-// judging, running and storing mean is behind four small interfaces, each of which an embedder can replace.
+// transaction, act. One goroutine owns the state; the workers that run and judge turns send it messages. Planning, judging,
+// running and storing are behind four small interfaces, each of which an embedder can replace.
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,20 +88,14 @@ func New(cfg Config) (*Orchestrator, error) {
 		return nil, fmt.Errorf("orchestrator: project %s: %w", cfg.Project, err)
 	}
 	cfg.Project = project
-	if cfg.RunsDir == "" {
-		cfg.RunsDir = filepath.Join(project, ".manager", "runs")
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.RunsDir = cmp.Or(cfg.RunsDir, filepath.Join(project, ".manager", "runs"))
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.StopGrace = cmp.Or(cfg.StopGrace, 10*time.Minute)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	if cfg.NewID == nil {
 		cfg.NewID = func() string { return strings.ToLower(ulid.Make().String()) }
-	}
-	if cfg.StopGrace == 0 {
-		cfg.StopGrace = 10 * time.Minute
 	}
 	o := &Orchestrator{cfg: cfg, limits: DefaultLimits()}
 	o.runs.byID, o.runs.shares = map[string]*run{}, map[*run]schedule.Share{}

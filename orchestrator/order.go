@@ -28,32 +28,27 @@ func (o *Orchestrator) Order(ctx context.Context, boulderID string, what boulder
 		reply := make(chan error, 1)
 		select {
 		case r.orders <- order{what, reply}:
-			select {
-			case err := <-reply:
-				return err
-			case <-r.done:
-				select {
-				case err := <-reply: // it was the last thing that the run did
-					return err
-				default: // the loop broke before: no answer comes any more
-				}
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
 		case <-r.done:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 		select {
+		case err := <-reply:
+			return err
 		case <-r.over: // turns that are being stopped may take their time
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		select {
+		case err := <-reply: // it was the last thing that the run did
+			return err
+		default: // the loop ended before: the order is for whoever has the boulder now
+		}
 	}
 }
 
-// runningOrObey carries an order out at once if nothing runs the boulder. Nothing begins to run it meanwhile, and no two
-// orders are carried out so at the same time: the second one has to see what the first did.
+// runningOrObey carries an order out at once if nothing runs the boulder. Nothing begins to run it meanwhile, and a second
+// order waits: it has to see what the first did.
 func (o *Orchestrator) runningOrObey(ctx context.Context, boulderID string, what boulder.Order) (*run, error) {
 	o.runs.idle.Lock()
 	defer o.runs.idle.Unlock()
