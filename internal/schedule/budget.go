@@ -161,8 +161,8 @@ func (b *budget) calls() string {
 	return fmt.Sprintf("the run's budget of %s is used up by what is running", text.Plural(int(limit.Calls), "model call"))
 }
 
-// subTask says which budget of a sub-task's own is used up; empty if none is. The open attempt may be nil.
-func (b *budget) subTask(t *boulder.SubTask, o *boulder.Open) string {
+// overspent says which budget of a sub-task's own is used up; empty if none is. The open attempt may be nil.
+func overspent(t *boulder.SubTask, o *boulder.Open) string {
 	if t.Budget == nil {
 		return ""
 	}
@@ -216,9 +216,7 @@ func (b *budget) due(subTask string, dimensions []dimension) *boulder.BudgetWarn
 }
 
 // Affordable reports whether a parked sub-task could go on: its own budget, if it has one, is not used up.
-func Affordable(s *boulder.State, t *boulder.SubTask) bool {
-	return (&budget{s: s}).subTask(t, nil) == ""
-}
+func Affordable(t *boulder.SubTask) bool { return overspent(t, nil) == "" }
 
 // Exceeded says why nothing more may be spent; empty while something may.
 func Exceeded(s *boulder.State, l Limits, now time.Time) string { return newBudget(s, l, now).exceeded }

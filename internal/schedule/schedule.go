@@ -188,7 +188,7 @@ func (c *computing) allOver() Action {
 
 // await says for what a parked sub-task waits. An answer comes first: with a larger budget alone it would not go on.
 func await(s *boulder.State, t *boulder.SubTask) Stop {
-	a := Stop{Reason: t.Reason, SubTaskID: t.ID, Budget: !Affordable(s, t), AtLimit: t.AtLimit}
+	a := Stop{Reason: t.Reason, SubTaskID: t.ID, Budget: !Affordable(t), AtLimit: t.AtLimit}
 	if open := t.AwaitedBy(t.Attempts); len(open) > 0 {
 		a.Reason, a.Budget, a.AtLimit = "waits for "+boulder.Awaited(open), false, false
 	}
@@ -257,8 +257,8 @@ func (c *computing) next(o *boulder.Open) Action {
 		return park(o, fmt.Sprintf("%d infrastructure errors in a row: %s", a.Troubles, a.Reason))
 	case c.refused(a, model):
 		return park(o, a.Reason)
-	case !judging && c.budget.subTask(o.SubTask, o) != "":
-		return park(o, c.budget.subTask(o.SubTask, o))
+	case !judging && overspent(o.SubTask, o) != "":
+		return park(o, overspent(o.SubTask, o))
 	case c.now.Before(a.NotBefore):
 		return Wake{At: a.NotBefore}
 	case c.cooling(model) && (judging || o.Turn.MessageID == "" || a.TurnedAway()):

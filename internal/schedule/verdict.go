@@ -23,8 +23,8 @@ func (c *computing) afterVerdict(o *boulder.Open) Action {
 		return c.tell(o, newAnswers(o))
 	case v.Completed:
 		return complete(o)
-	case ended.Rule == boulder.RuleBudget, c.budget.subTask(o.SubTask, o) != "":
-		return park(o, cmp.Or(c.budget.subTask(o.SubTask, o), ended.Stopped))
+	case ended.Rule == boulder.RuleBudget, overspent(o.SubTask, o) != "":
+		return park(o, cmp.Or(overspent(o.SubTask, o), ended.Stopped))
 	case c.s.Boulder.Loop != nil:
 		return c.loopTurn(o)
 	case len(lateAnswers(o)) > 0:
