@@ -154,14 +154,7 @@ func TestAnsweredWhileAtWork(t *testing.T) {
 		a := newAsker(r, once("a", hard("B1")))
 		o := r.orchestrator()
 		plan := planOf(spec("a"))
-		over := make(chan error)
-		go func() {
-			var last error
-			for _, err := range o.Run(t.Context(), orchestrator.Request{Plan: &plan}) {
-				last = err
-			}
-			over <- last
-		}()
+		over := r.begin(o, orchestrator.Request{Plan: &plan})
 		synctest.Wait()
 		obey(t, o, settles("a", "B1", "this one"))
 		close(h.at(at("a", 1)))
@@ -284,14 +277,7 @@ func TestNewsBeforeAPromptIsSent(t *testing.T) {
 		o := r.orchestrator()
 		plan := planOf(spec("a"))
 		loop := &boulder.Loop{Iterations: 5, Failures: 5, Cooldown: time.Hour}
-		over := make(chan error)
-		go func() {
-			var last error
-			for _, err := range o.Run(t.Context(), orchestrator.Request{Plan: &plan, Loop: loop}) {
-				last = err
-			}
-			over <- last
-		}()
+		over := r.begin(o, orchestrator.Request{Plan: &plan, Loop: loop})
 		<-time.After(time.Minute)
 		synctest.Wait()
 		if n := len(a.prompts(at("a", 1))); n != 2 {

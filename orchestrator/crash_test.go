@@ -3,115 +3,11 @@ package orchestrator_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/orchestrator"
 )
-
-// crashRig is a run in which everything happens: parallel sub-tasks, a continuation, a retry, a failure that blocks, a
-// failure that is planned anew.
-// What comes of a turn depends on its place only, so that every run has to end the same way.
-func crashRig(t *testing.T) (*rig, boulder.Plan) {
-	r := newRig(t)
-	r.cfg.Judge = judgeFunc(func(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
-		attempt, turn := req.Attempt.AttemptRef.Attempt, req.Turn.Number
-		verdict, usage, err := agrees(ctx, req)
-		switch req.SubTask.ID {
-		case "b":
-			verdict.Completed = turn == 2
-		case "c":
-			verdict.Completed = attempt == 2
-			verdict.IsStuck, verdict.IsProgress = !verdict.Completed, true
-		case "bad", "bad-2", "bad-3":
-			verdict.Completed, verdict.IsStuck, verdict.NewFacts = false, true, []string{"it is hard"}
-		}
-		return verdict, usage, err
-	})
-	r.cfg.Planner = replanner(func(
-		_ context.Context, req boulder.ReplanRequest,
-	) (boulder.Replacement, boulder.Usage, error) {
-		bad := fmt.Sprintf("bad-%d", 2+len(req.Earlier)/3)
-		specs := planOf(spec(bad), spec("behind-"+bad, bad), spec("extra-"+bad)).SubTasks
-		return boulder.Replacement{SubTasks: specs, Replaces: map[string]string{bad: req.Failed.ID}},
-			boulder.Usage{Calls: 1}, nil
-	})
-	return r, planOf(spec("a"), spec("b", "a"), spec("c", "a"), spec("d", "b", "c"), spec("bad"), spec("behind", "bad"))
-}
-
-// ending is what has to be the same however often a run was cut off.
-type ending struct {
-	Status   boulder.Status
-	SubTasks map[string]string
-	Prompts  map[string]bool
-}
-
-func endingOf(t *testing.T, r *rig) ending {
-	head, subTasks := r.store.load(t)
-	e := ending{Status: head.Status, SubTasks: map[string]string{}, Prompts: map[string]bool{}}
-	for id, st := range subTasks {
-		e.SubTasks[id] = fmt.Sprintf("%s, %d tries, %d attempts, %q", st.Status, st.Tries, st.Attempts, st.Output)
-	}
-	for p := range r.server.prompts {
-		e.Prompts[fmt.Sprintf("%v turn %d", p.ref, p.turn)] = true
-	}
-	return e
-}
-
-// goOn resumes a boulder, or runs it if not even its creation was stored.
-func (r *rig) goOn(plan boulder.Plan) error {
-	_, err := r.resume()
-	if errors.Is(err, boulder.ErrNotFound) {
-		_, err = r.run(plan)
-	}
-	return err
-}
-
-// TestCrashMatrix fails every commit of a run, before and after its write, resumes, and expects the end that a run
-// without faults has, with no prompt sent twice.
-func TestCrashMatrix(t *testing.T) {
-	t.Parallel()
-	undisturbed, plan := crashRig(t)
-	if _, err := undisturbed.run(plan); err != nil {
-		t.Fatal(err)
-	}
-	want := endingOf(t, undisturbed)
-	// a, b twice, c twice, d; bad twice, stalled; in its place bad-2 twice and extra; then bad-3 three times and extra
-	if want.Status != boulder.Partial || len(want.Prompts) != 1+2+2+1+2+3+4 {
-		t.Fatalf("the script is not what the test thinks it is: %+v", want)
-	}
-	for _, written := range []bool{false, true} {
-		crashed := true
-		for k := 1; crashed; k++ {
-			r, plan := crashRig(t)
-			crashed = false
-			r.store.fault = func(commit int, after bool) error {
-				if commit == k && after == written {
-					crashed = true
-					return errDisk
-				}
-				return nil
-			}
-			_, err := r.run(plan)
-			if crashed {
-				if !errors.Is(err, errDisk) {
-					t.Fatalf("commit %d failed, and the run ended with %v", k, err)
-				}
-				if err := r.goOn(plan); err != nil && !errors.Is(err, orchestrator.ErrFinished) {
-					t.Fatalf("after commit %d (written: %v): %v", k, written, err)
-				}
-			} else if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(want, endingOf(t, r)); d != "" {
-				t.Fatalf("after commit %d (written: %v) (-want +got):\n%s", k, written, d)
-			}
-		}
-	}
-}
 
 // TestCommitErrorWaitsForWorkers: the run ends when its turns have ended, and not before.
 func TestCommitErrorWaitsForWorkers(t *testing.T) {

@@ -360,6 +360,16 @@ func (r *rig) resume() ([]boulder.Event, error) {
 	return r.collect(r.orchestrator().Resume(r.t.Context(), "b1", orchestrator.Request{}))
 }
 
+// begin runs a request on a goroutine of its own, which hands over the error that ended the run.
+func (r *rig) begin(o *orchestrator.Orchestrator, req orchestrator.Request) <-chan error {
+	over := make(chan error, 1)
+	go func() {
+		_, err := r.collect(o.Run(r.t.Context(), req))
+		over <- err
+	}()
+	return over
+}
+
 // collect ranges over a run, and checks what holds for every run: events are numbered and stored, an error comes last,
 // and no work is left behind.
 func (r *rig) collect(seq func(func(boulder.Event, error) bool)) (events []boulder.Event, err error) {

@@ -237,17 +237,15 @@ func TestOrderNote(t *testing.T) {
 		})
 		o := r.orchestrator()
 		plan := planOf(spec("a"), spec("b", "a"))
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
-			r.completes(r.collect(o.Run(t.Context(), orchestrator.Request{Plan: &plan})))
-		}()
+		over := r.begin(o, orchestrator.Request{Plan: &plan})
 		synctest.Wait()
 		obey(t, o, boulder.Order{Do: boulder.OrderNote, Text: "keep the old icon"})
 		obey(t, o, boulder.Order{Do: boulder.OrderNote, Text: "only for b", SubTaskID: "b"})
 		close(h.at(at("a", 1)))
 		close(h.at(at("b", 1)))
-		<-over
+		if err := <-over; err != nil {
+			t.Fatal(err)
+		}
 		again, b := h.job(at("a", 1)), h.job(at("b", 1))
 		if again.Turn.Number != 2 || !strings.Contains(again.Turn.Prompt, "keep the old icon") ||
 			strings.Contains(again.Turn.Prompt, "only for b") {
@@ -275,11 +273,7 @@ func TestOrderWhilePlanning(t *testing.T) {
 			return nil, boulder.Usage{Calls: 1}, context.Cause(ctx)
 		})
 		o := r.orchestrator()
-		over := make(chan error)
-		go func() {
-			_, err := r.collect(o.Run(t.Context(), orchestrator.Request{Task: "the task"}))
-			over <- err
-		}()
+		over := r.begin(o, orchestrator.Request{Task: "the task"})
 		synctest.Wait()
 		obey(t, o, boulder.Order{Do: boulder.OrderPause})
 		if head, _ := r.store.load(t); head.Status != boulder.Paused || calls != 1 {
@@ -461,12 +455,7 @@ func TestOrderIsAnsweredBeforeTheTurnsHaveEnded(t *testing.T) {
 				return boulder.Evidence{}, context.Cause(ctx)
 			}
 			o, plan := r.orchestrator(), planOf(spec("a"))
-			over := make(chan struct{})
-			go func() {
-				defer close(over)
-				for range o.Run(t.Context(), orchestrator.Request{Plan: &plan}) {
-				}
-			}()
+			over := r.begin(o, orchestrator.Request{Plan: &plan})
 			synctest.Wait()
 			before := time.Now()
 			obey(t, o, boulder.Order{Do: boulder.OrderCancel})

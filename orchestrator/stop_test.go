@@ -132,34 +132,6 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestBreak leaves the loop at every event of a run; the boulder is resumable each time.
-func TestBreak(t *testing.T) {
-	t.Parallel()
-	for at, whole := 0, false; !whole; at++ {
-		r := newRig(t)
-		r.cfg.Planner = plans(diamond())
-		whole = true
-		n := 0
-		for range r.orchestrator().Run(t.Context(), orchestrator.Request{Task: "the task"}) {
-			if n++; n > at {
-				whole = false
-				break
-			}
-		}
-		r.server.check(t)
-		if !whole {
-			events, err := r.resume()
-			if errors.Is(err, orchestrator.ErrFinished) {
-				continue
-			}
-			r.completes(events, err)
-		}
-		if r.server.sent() != 4 {
-			t.Errorf("left at event %d: %d prompts for 4 sub-tasks", at, r.server.sent())
-		}
-	}
-}
-
 // TestBreakBeforeApproval: nobody is asked about a plan after the events are not read any more.
 func TestBreakBeforeApproval(t *testing.T) {
 	t.Parallel()
