@@ -9,14 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func ids(subTasks []*SubTask) []string {
-	var all []string
-	for _, t := range subTasks {
-		all = append(all, t.ID)
-	}
-	return all
-}
-
 // TestRemainder: a sub-task and all that waits for it, near or far, in plan order; nothing that is done or apart.
 func TestRemainder(t *testing.T) {
 	t.Parallel()
