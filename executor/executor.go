@@ -174,10 +174,8 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 	}
 	t.seen.activity = "" // what was reported up to here is not the turn's
 	ended, err := t.send(ctx)
-	for !ended && err == nil {
-		if err = t.follow(ctx); err == nil {
-			ended, err = t.confirmed(ctx)
-		}
+	if !ended && err == nil {
+		err = t.follow(ctx)
 	}
 	if err != nil {
 		return boulder.Evidence{}, err

@@ -36,6 +36,7 @@ type observation struct {
 	nudgeLost        bool            // the turn ended while a nudge was on its way, which may begin another
 	recheck          time.Time       // when to read the state again; zero: events tell
 	wait             time.Duration   // before that
+	end              bool            // an event told of the turn's end
 	idle             bool            // the session was found idle in the middle of its turn
 	diverting        bool            // the diverter was asked for something
 	pause            pause           // while a person may answer
@@ -116,6 +117,14 @@ func (t *turn) follow(ctx context.Context) error {
 	return nil
 }
 
+// sawEnd takes in an event that tells of the turn's end, and says whether that is to be believed. A turn that failed or was
+// aborted gives its last idle event late: one that is run again right after it would be taken for ended by that (seen). And
+// a nudge that comes when the turn has ended begins another.
+func (t *turn) sawEnd() bool {
+	t.seen.end, t.seen.recheck = true, t.cfg.Now()
+	return !t.job.Recovered && !t.seen.nudged
+}
+
 // over reports whether a turn has ended by a state that was read: one whose answer is complete has, whatever was said
 // before. One that was at work, has no end, and is worked on no more is an error: its server, which is not known to have
 // died if it is another's, was restarted. That is believed when it is found twice: a message gets its error up to a second
@@ -124,10 +133,13 @@ func (t *turn) over(p session.Position) (ended bool, err error) {
 	t.seen.recheck = time.Time{}
 	switch {
 	case p.Busy:
-		t.seen.idle = false
+		t.seen.idle, t.seen.end = false, false
 		t.doubt()
-	case p.Answered || !t.seen.busy:
-		return p.Answered, nil
+	case p.Unanswered && t.seen.nudged && !t.seen.nudgeLost:
+		t.seen.nudgeLost, t.seen.busy, t.seen.prompted = true, false, t.cfg.Now()
+	case p.Answered, t.seen.end:
+		return true, nil
+	case !t.seen.busy:
 	case t.seen.idle:
 		return false, fmt.Errorf("%w: OpenCode does not work on the turn any more: was it restarted?", boulder.ErrTrouble)
 	default:
@@ -135,28 +147,6 @@ func (t *turn) over(p session.Position) (ended bool, err error) {
 		t.doubt()
 	}
 	return false, nil
-}
-
-// confirmed reports whether the turn is over indeed. A turn that failed or was aborted gives its last idle event late:
-// one that is run again right after it would be taken for ended by that event (seen). And a nudge that came when the
-// turn had ended begins another.
-func (t *turn) confirmed(ctx context.Context) (bool, error) {
-	if t.seen.stopped != "" || t.seen.nudgeLost || !t.job.Recovered && !t.seen.nudged {
-		return true, nil
-	}
-	p, err := t.position(ctx)
-	if err != nil {
-		return false, err
-	}
-	if p.Busy {
-		t.doubt()
-		return false, nil
-	}
-	if p.Unanswered && t.seen.nudged {
-		t.seen.nudgeLost, t.seen.busy, t.seen.prompted = true, false, t.cfg.Now()
-		return false, nil
-	}
-	return true, nil
 }
 
 func (t *turn) asSeen() enforcer.Seen {
@@ -253,7 +243,7 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	case opencode.SessionFailed:
 		if own {
 			t.seen.failed = cmp.Or(p.Err, t.seen.failed)
-			ended = p.Err != nil && !t.seen.busy // one that could not even begin says nothing more
+			ended = p.Err != nil && !t.seen.busy && t.sawEnd() // one that could not even begin says nothing more
 		}
 	case opencode.MessageUpdated:
 		return false, t.answered(p.Message)
@@ -280,7 +270,7 @@ func (t *turn) status(own bool, s opencode.Status) (ended bool, err error) {
 		return false, t.notice(fmt.Sprintf("until %s the model's provider makes it wait (try %d): %s",
 			s.Next.Local().Format(time.TimeOnly), s.Attempt, text.Short(t.cfg.Redact.Text(s.Message), 200)))
 	case opencode.Idle:
-		return own && t.seen.busy, nil
+		return own && t.seen.busy && t.sawEnd(), nil
 	}
 	return false, nil
 }

@@ -184,7 +184,7 @@ func (t *turn) position(ctx context.Context) (session.Position, error) {
 // where says how far the turn is by the state that was read last, and what events told since.
 func (t *turn) where(ctx context.Context) (session.Position, error) {
 	p, known := t.tree.Position(t.lastMessageID())
-	if known || p.Busy || !t.tree.Full() {
+	if known || p.Busy {
 		return p, nil
 	}
 	switch _, err := t.dir.Message(ctx, t.job.Attempt.SessionID, t.lastMessageID()); {

@@ -23,7 +23,18 @@ type Reading struct {
 // among the messages.
 func (t *Tree) Load(r Reading) []enforcer.Event {
 	for _, s := range r.Sessions {
-		t.loadMember(s, r)
+		m, ok := t.members[s.ID]
+		if !ok {
+			m = &member{asks: map[string]Ask{}}
+			t.members[s.ID] = m
+		}
+		m.session = s
+		if !m.turned.After(r.At) {
+			m.status = r.Statuses[s.ID]
+		}
+		if !m.asked.After(r.At) {
+			clear(m.asks)
+		}
 	}
 	for _, a := range r.Asks {
 		if m, ok := t.members[a.Session]; ok && !m.asked.After(r.At) {
@@ -31,7 +42,7 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 		}
 	}
 	if !t.listed.After(r.At) {
-		t.todos = Todos(r.Todos)
+		t.Todos = Todos(r.Todos)
 	}
 	if t.horizon.IsZero() {
 		t.horizon = firstSight(r.Messages)
@@ -53,21 +64,6 @@ func (t *Tree) Load(r Reading) []enforcer.Event {
 		events = append(events, enforcer.TurnEnded{At: life, Message: id, Reached: reached})
 	}
 	return events
-}
-
-func (t *Tree) loadMember(s opencode.Session, r Reading) {
-	m, ok := t.members[s.ID]
-	if !ok {
-		m = &member{asks: map[string]Ask{}}
-		t.members[s.ID] = m
-	}
-	m.session = s
-	if !m.turned.After(r.At) {
-		m.status = r.Statuses[s.ID]
-	}
-	if !m.asked.After(r.At) {
-		clear(m.asks)
-	}
 }
 
 // lived is the newest sign of life that a reading tells of.

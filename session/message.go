@@ -1,7 +1,6 @@
 package session
 
 import (
-	"encoding/json"
 	"hash/fnv"
 	"slices"
 	"strconv"
@@ -157,19 +156,6 @@ func CallOf(m opencode.Message, callID string) *opencode.ToolCall {
 		}
 	}
 	return nil
-}
-
-// delegated is what a call of the tool task says of its sub-agent's session.
-type delegated struct {
-	SessionID  string `json:"sessionId"`
-	Background bool   `json:"background"` // it goes on after the call has ended; its result comes as a message
-}
-
-func readDelegated(c opencode.ToolCall) (d delegated) {
-	if c.Tool == "task" && len(c.Metadata) > 0 && json.Unmarshal(c.Metadata, &d) != nil {
-		return delegated{}
-	}
-	return d
 }
 
 // delivers gives the session whose background result a synthetic text of OpenCode brings; empty: none. It begins with

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -28,7 +29,12 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 	case opencode.SessionUpdated:
 		return t.Join(p.Session, at)
 	case opencode.SessionDeleted:
-		t.leave(p.Session.ID)
+		if p.Session.ID == t.root {
+			t.Deleted = true
+			return nil
+		}
+		delete(t.members, p.Session.ID)
+		delete(t.background, p.Session.ID)
 		return nil
 	}
 	m, ok := t.members[e.SessionID]
@@ -36,7 +42,6 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 		return nil
 	}
 	own := e.SessionID == t.root
-	t.touched = at
 	switch p := e.Payload.(type) {
 	case opencode.StatusChanged:
 		m.turned = at
@@ -57,9 +62,9 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 		return t.alive(m, at)
 	case opencode.TodosUpdated:
 		if own {
-			t.todos, t.listed = Todos(p.Todos), at
+			t.Todos, t.listed = Todos(p.Todos), at
 			// Not at the end of the turn only: a compaction in between makes the agent forget what it had listed (seen).
-			return append(t.alive(m, at), enforcer.Listed{At: at, Todos: slices.Clone(t.todos)})
+			return append(t.alive(m, at), enforcer.Listed{At: at, Todos: slices.Clone(t.Todos)})
 		}
 		return t.alive(m, at)
 	case opencode.PermissionAsked:
@@ -81,14 +86,12 @@ func (t *Tree) Ask(a Ask, at time.Time) {
 	}
 }
 
-// asked takes in that somebody is asked something.
 func (t *Tree) asked(m *member, a Ask, at time.Time) []enforcer.Event {
 	m.asked = at
 	m.asks[a.ID] = a
 	return t.alive(m, at)
 }
 
-// replied takes in that it is settled.
 func (t *Tree) replied(m *member, id string, at time.Time) []enforcer.Event {
 	m.asked = at
 	delete(m.asks, id)
@@ -104,7 +107,6 @@ func (t *Tree) Join(s opencode.Session, at time.Time) []enforcer.Event {
 		if before.Reverted == s.Reverted && before.Archived.Equal(s.Archived) {
 			return nil
 		}
-		t.touched = at
 		return t.alive(m, at)
 	}
 	if !t.Has(s.ParentID) || s.ID == "" {
@@ -113,15 +115,6 @@ func (t *Tree) Join(s opencode.Session, at time.Time) []enforcer.Event {
 	m := &member{session: s, asks: map[string]Ask{}}
 	t.members[s.ID] = m
 	return t.alive(m, at)
-}
-
-func (t *Tree) leave(sessionID string) {
-	if sessionID == t.root {
-		t.deleted = true
-		return
-	}
-	delete(t.members, sessionID)
-	delete(t.background, sessionID)
 }
 
 // alive passes a sign of life on.
@@ -150,7 +143,8 @@ func (t *Tree) status(m *member, own bool, s opencode.Status, at time.Time) []en
 		return append(events, t.abort(asked, at)...)
 	}
 	events = append(events, t.broke(at, true)...)
-	return append(events, t.ended(at)...)
+	id, reached := t.Reached()
+	return append(events, enforcer.TurnEnded{At: at, Message: id, Reached: reached})
 }
 
 // broke tells of an abort between two calls of the model, which has no other sign than that the second one is missing
@@ -167,12 +161,6 @@ func (t *Tree) broke(at time.Time, there bool) []enforcer.Event {
 		return nil
 	}
 	return t.abort(m, at)
-}
-
-// ended tells of the end of the root's newest turn.
-func (t *Tree) ended(at time.Time) []enforcer.Event {
-	id, reached := t.Reached()
-	return []enforcer.Event{enforcer.TurnEnded{At: at, Message: id, Reached: reached}}
 }
 
 // fail takes in that a turn of the root failed. An abort is a person's: the manager never aborts a session that it
@@ -241,9 +229,14 @@ func (t *Tree) part(p opencode.Part, at time.Time) []enforcer.Event {
 	m.part(p)
 	events := t.alive(t.members[t.root], at)
 	if p.Tool != nil {
-		t.findings.Take(p.Tool, t.Session().Directory)
-		if d := readDelegated(*p.Tool); d.Background && d.SessionID != "" && t.tell(p.ID, m) {
-			t.background[d.SessionID] = at
+		t.Findings.Take(p.Tool, t.Session().Directory)
+		var task struct { // a sub-agent's, whose result comes as a message if it goes on in the background
+			SessionID  string
+			Background bool
+		}
+		if p.Tool.Tool == "task" && json.Unmarshal(p.Tool.Metadata, &task) == nil && task.Background &&
+			task.SessionID != "" && t.tell(p.ID, m) {
+			t.background[task.SessionID] = at
 		}
 	}
 	if id := delivers(p); id != "" && m.info.Role == opencode.RoleUser {
@@ -261,7 +254,7 @@ func (t *Tree) Situation(now time.Time) enforcer.Situation {
 		Reverted: t.Session().Reverted, Busy: t.Busy(), Background: t.working(now), Asks: t.asks(), Compacting: t.compacting(now),
 	}
 	s.Broken, s.Hopeless, s.Overflow = t.Broken()
-	for _, item := range t.todos {
+	for _, item := range t.Todos {
 		if item.Status == statusBlocked {
 			s.Blocked++
 		}

@@ -35,17 +35,17 @@ const (
 // It holds at most 60 messages of the main session, with at most 16 KiB of each text.
 type Tree struct {
 	root       string
-	members    map[string]*member // by session id, the root's included
-	messages   []*message         // of the root, oldest first
-	todos      []boulder.Todo
+	members    map[string]*member   // by session id, the root's included
+	messages   []*message           // of the root, oldest first
 	background map[string]time.Time // sub-agents whose result comes as a message, and when they were last heard of
 	told       []string             // what was told already, the newest last, see [Cursor]
 	horizon    time.Time            // what happened before is history
 	failed     *opencode.TurnError  // of the newest turn, where no message says so
-	touched    time.Time            // the newest event, whatever it was about
 	listed     time.Time            // the newest event that brought the todo list
-	findings   Findings
-	deleted    bool
+
+	Todos    []boulder.Todo // the agent's list as it is now
+	Findings Findings       // of the main session
+	Deleted  bool           // the main session was
 }
 
 // member is a session of the tree.
@@ -96,17 +96,8 @@ func (t *Tree) Member(sessionID string) opencode.Session {
 	return opencode.Session{}
 }
 
-// Todos is the agent's list as it is now.
-func (t *Tree) Todos() []boulder.Todo { return t.todos }
-
-// Findings are the errors of language servers in the files that the session was seen to edit.
-func (t *Tree) Findings() []boulder.Diagnostic { return t.findings.Errors }
-
 // Session is the main session as the server last told it.
 func (t *Tree) Session() opencode.Session { return t.members[t.root].session }
-
-// Deleted reports whether the main session was deleted.
-func (t *Tree) Deleted() bool { return t.deleted }
 
 // Busy reports whether anything of the tree is at work, or waits for a provider or an answer.
 func (t *Tree) Busy() bool {
@@ -117,9 +108,6 @@ func (t *Tree) Busy() bool {
 	}
 	return false
 }
-
-// ChangedSince reports whether an event came later than that.
-func (t *Tree) ChangedSince(at time.Time) bool { return t.touched.After(at) }
 
 // Request is what a person wrote last, as far as it is known.
 func (t *Tree) Request() string {
@@ -156,10 +144,8 @@ func (t *Tree) tell(what string, m *message) bool {
 
 // message finds or makes the record of a message of the root. isNew: it was not known.
 func (t *Tree) message(info opencode.MessageInfo) (m *message, isNew bool) {
-	for _, m := range slices.Backward(t.messages) {
-		if m.info.ID == info.ID {
-			return m, false
-		}
+	if m := t.known(info.ID); m != nil {
+		return m, false
 	}
 	m = &message{info: info}
 	t.messages = append(t.messages, m)
@@ -221,7 +207,7 @@ func (t *Tree) turn() []*message {
 
 // Reached is what is there at the end of the newest turn.
 func (t *Tree) Reached() (newestID string, r enforcer.Reached) {
-	r.Todos = slices.Clone(t.todos)
+	r.Todos = slices.Clone(t.Todos)
 	for _, m := range t.turn() {
 		if !m.assistant() || m.info.Compacted {
 			continue
@@ -326,36 +312,19 @@ func (t *Tree) Broken() (words string, hopeless, overflow bool) {
 			break
 		}
 	}
-	if err == nil && t.cutOff() {
+	switch m := t.newest(); {
+	case err != nil && err.Name != opencode.MessageAborted:
+		// What only the user can put right: the model, the agent, the key or the account.
+		hopeless = errors.Is(err, opencode.ErrUnknownModel) || errors.Is(err, opencode.ErrUnknownAgent) ||
+			err.Name == opencode.ProviderAuth || err.Name == opencode.APIError && slices.Contains([]int{
+			http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
+		}, err.StatusCode)
+		return text.Short(err.Error(), 300), hopeless, err.Name == opencode.ContextOverflow
+	case err != nil, m == nil, t.members[t.root].busy():
+	case m.assistant() && m.info.Completed.IsZero(), m.begins() && m.own == "": // nobody is at work on it
 		return "OpenCode ended while the agent was at work", false, false
 	}
-	if err == nil || err.Name == opencode.MessageAborted {
-		return "", false, false
-	}
-	return text.Short(err.Error(), 300), isHopeless(err), err.Name == opencode.ContextOverflow
-}
-
-// cutOff reports whether nobody is at work on the newest message although it is not complete.
-func (t *Tree) cutOff() bool {
-	m := t.newest()
-	if m == nil || t.members[t.root].busy() {
-		return false
-	}
-	return m.assistant() && m.info.Completed.IsZero() || m.begins() && m.own == ""
-}
-
-// isHopeless recognises what only a person can put right: the model, the agent, the key or the account.
-func isHopeless(err *opencode.TurnError) bool {
-	switch {
-	case errors.Is(err, opencode.ErrUnknownModel), errors.Is(err, opencode.ErrUnknownAgent),
-		err.Name == opencode.ProviderAuth:
-		return true
-	case err.Name != opencode.APIError:
-		return false
-	}
-	return slices.Contains([]int{
-		http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
-	}, err.StatusCode)
+	return "", false, false
 }
 
 // life is the newest sign of life of the tree.

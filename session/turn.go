@@ -225,13 +225,13 @@ type Position struct {
 }
 
 // Position says how far the turn of a prompt is, by all messages that followed it: not every one has it for its parent,
-// since OpenCode puts prompts of its own in between (after a compaction), and so do nudges. known: the prompt is among
-// the newest [MaxMessages]. All of these are looked at for an empty id.
+// since OpenCode puts prompts of its own in between (after a compaction), and so do nudges. Not known: the prompt may be
+// older than the messages that are kept. All of these are looked at for an empty id.
 func (t *Tree) Position(prompt string) (p Position, known bool) {
 	p.Busy = t.members[t.root].busy()
 	i := slices.IndexFunc(t.messages, func(m *message) bool { return m.info.ID == prompt })
 	if i < 0 && prompt != "" {
-		return p, false
+		return p, len(t.messages) < MaxMessages
 	}
 	for _, m := range t.messages[i+1:] {
 		if p.Unanswered = !m.assistant(); p.Unanswered {
@@ -242,9 +242,6 @@ func (t *Tree) Position(prompt string) (p Position, known bool) {
 	}
 	return p, true
 }
-
-// Full reports whether there may be older messages than those that are kept.
-func (t *Tree) Full() bool { return len(t.messages) >= MaxMessages }
 
 // Completed reports whether nothing more is to come of the newest message.
 func (t *Tree) Completed() bool {

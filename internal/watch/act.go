@@ -46,7 +46,7 @@ func (w *Watch) prompt(s *watched, d enforcer.Decision) string {
 	u.Broken, _, _ = s.tree.Broken()
 	u.Answers, _ = s.answers()
 	if w.needs(boulder.DoneTodos) {
-		u.Items = enforcer.OpenItems(t, s.tree.Todos())
+		u.Items = enforcer.OpenItems(t, s.tree.Todos)
 	}
 	if u.Promise && !t.Promised {
 		u.Unmet = append(u.Unmet, "the promise, which is asked for below, was not given")

@@ -39,7 +39,7 @@ func (w *Watch) check(ctx context.Context, s *watched) {
 	}
 	var c checks
 	if w.needs(boulder.DoneDiagnostics) {
-		found := s.tree.Findings()
+		found := s.tree.Findings.Errors
 		for _, f := range found[:min(len(found), maxFindings)] {
 			c.miss(fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message))
 		}

@@ -63,7 +63,7 @@ func (w *Watch) event(ctx context.Context, e opencode.Event) {
 			s.fresh, s.notOwned = false, w.notOwned(s)
 			w.apply(s, events...)
 		}
-		if s.tree.Deleted() {
+		if s.tree.Deleted {
 			w.forget(s)
 		}
 	}
@@ -136,7 +136,7 @@ func (w *Watch) situation(s *watched, now time.Time) enforcer.Situation {
 	sit.Owned, sit.NotOwned = s.notOwned == "", s.notOwned
 	sit.Asks = append(sit.Asks, s.awaited()...)
 	if w.needs(boulder.DoneTodos) {
-		for _, item := range enforcer.OpenItems(s.rec.Track, s.tree.Todos()) {
+		for _, item := range enforcer.OpenItems(s.rec.Track, s.tree.Todos) {
 			sit.Unmet = append(sit.Unmet, w.cfg.Redact(item))
 		}
 	}
