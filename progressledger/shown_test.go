@@ -26,7 +26,7 @@ func TestGreenAsBeforeShowsNothing(t *testing.T) {
 				},
 				Turn: boulder.Turn{Evidence: &boulder.Evidence{Ended: ended, Gates: []boulder.Gate{{Command: tests}}}},
 			}
-			v, _, err := newJudge(t, nobody{}).Judge(t.Context(), req)
+			v, _, err := newJudge(nobody{}).Judge(t.Context(), req)
 			if err != nil || v.Completed != want {
 				t.Errorf("%s, exit code %d before: completed is %v: %s, %v", name, before, v.Completed, v.Summary, err)
 			}
@@ -36,7 +36,7 @@ func TestGreenAsBeforeShowsNothing(t *testing.T) {
 			}
 			req.SubTask.DoneWhen = []string{boulder.DoneTodos, boulder.DoneTests}
 			req.SubTask.Gates, req.SubTask.NoWorse = req.SubTask.NoWorse, nil
-			if v, _, err := newJudge(t, nobody{}).Judge(t.Context(), req); err != nil || !v.Completed {
+			if v, _, err := newJudge(nobody{}).Judge(t.Context(), req); err != nil || !v.Completed {
 				t.Errorf("%s, with a gate: %s, %v", name, v.Summary, err)
 			}
 		}

@@ -105,10 +105,7 @@ func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrato
 	if err != nil {
 		return nil, err
 	}
-	judge, err := progressledger.New(progressledger.Config{Completer: p.completer, Logger: p.log})
-	if err != nil {
-		return nil, err
-	}
+	judge := &progressledger.Judge{Completer: p.completer, Logger: p.log}
 	env, err := p.environ()
 	if err != nil {
 		return nil, err

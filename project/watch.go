@@ -64,15 +64,11 @@ func (j *SessionJudge) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var judge *progressledger.Judge
-	if err = p.Connect(ctx); err == nil {
-		judge, err = progressledger.New(progressledger.Config{Completer: p.completer, Logger: p.log})
-	}
-	if err != nil {
+	if err := p.Connect(ctx); err != nil {
 		p.Close()
 		return err
 	}
-	j.wired, j.judge = p, cleanJudge{judge, p.secrets}
+	j.wired, j.judge = p, cleanJudge{&progressledger.Judge{Completer: p.completer, Logger: p.log}, p.secrets}
 	return nil
 }
 
