@@ -78,11 +78,7 @@ func (w *Workspace) locate(ctx context.Context) error {
 	return nil
 }
 
-// Dir is the project's directory, absolute.
-func (w *Workspace) Dir() string { return w.git.dir }
-
-// Root is the top of the git work tree, absolute and without symbolic links; Dir may be a directory below it. Empty if
-// there is none.
+// Root is the top of the git work tree, absolute and without symbolic links. Empty if there is none.
 func (w *Workspace) Root() string { return w.root }
 
 // Reason says why there is no git work tree ("not a git repository", "git is not installed"); empty if there is one.
