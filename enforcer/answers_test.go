@@ -9,37 +9,6 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-func TestMarked(t *testing.T) {
-	t.Parallel()
-	const m = boulder.DoneMarker
-	for text, want := range map[string]bool{
-		m:                                true,
-		"All 5 tests pass.\n\n" + m:      true,
-		"Everything is there, " + m:      true,
-		"**" + m + "**":                  true,
-		"Tests pass: " + m + " Good bye": true,
-		"":                               false,
-		"BLOCKER_DIVERTER_DONE":          false,
-		"blocker_diverter_done!":         false,
-		"I will write " + m + " later.":  false,
-		"You asked me to say " + m:       false,
-		"Not yet " + m:                   false,
-		"`" + m + "`":                    false,
-		"\"" + m + "\" is the marker.":   false,
-		"> " + m:                         false,
-		"```\n" + m + "\n```":            false,
-		"\x00":                           false,
-		"I will look once more.\n" + m:   true,
-	} {
-		if got := Marked(text, m); got != want {
-			t.Errorf("%q: %v", text, got)
-		}
-	}
-	if Marked(m, "") {
-		t.Error("nothing was asked for, and it was said")
-	}
-}
-
 // Where it is asked for, the marker is the promise and a claim; elsewhere it is a word.
 func TestMarkerIsAPromise(t *testing.T) {
 	t.Parallel()

@@ -88,11 +88,8 @@ func (t *turn) about(a session.Ask) string {
 // tellRuled says in a line for people what becomes of each ask. The orchestrator hears of the blocker before: it takes
 // answers to those that it knows.
 func (t *turn) tellRuled(ctx context.Context, ruled []*session.Ruled) error {
-	if t.seen.diverting {
-		t.offerTool(ctx) // in case the diverter was off when the turn began
-		if err := t.tellUnoffered(); err != nil {
-			return err
-		}
+	if err := t.offerTool(ctx); err != nil { // the diverter may have been off when the turn began
+		return err
 	}
 	if slices.ContainsFunc(ruled, func(r *session.Ruled) bool { return r.Failed == nil && r.Ruling.BlockerID != "" }) {
 		if err := t.tellRaised(ctx); err != nil {
@@ -176,35 +173,29 @@ func (p *pause) by(now time.Time) time.Duration {
 func (e *Executor) Withdraw(ctx context.Context) error { return e.tool.Withdraw(ctx) }
 
 // offerTool offers the tool, once in a turn, in each directory in which the tree of a diverted session works. Agents can do
-// without: an error is for [turn.tellUnoffered].
-func (t *turn) offerTool(ctx context.Context) {
-	paths := map[string]bool{t.cfg.Project: true}
-	if t.tree != nil {
-		for _, id := range t.tree.Sessions() {
-			paths[t.directoryOf(id).Path()] = true
-		}
+// without.
+func (t *turn) offerTool(ctx context.Context) error {
+	if !t.diverted() {
+		return nil
 	}
-	for path := range paths {
+	for _, id := range t.tree.Sessions() {
+		path := t.directoryOf(id).Path()
 		if t.seen.offered[path] {
 			continue
 		}
 		t.seen.offered[path] = true
-		if err := t.tool.Offer(ctx, t.cfg.Diverter, t.conn.Client.In(path)); err != nil {
-			t.seen.unoffered = err
+		err := t.tool.Offer(ctx, t.cfg.Diverter, t.conn.Client.In(path))
+		if err == nil {
+			continue
+		}
+		t.cfg.Logger.Warn("the blocker tool could not be offered", "error", err)
+		err = t.notice("agents have no tool to report blockers with, what they ask for is diverted all the same: " +
+			text.Short(t.cfg.Redact.Text(err.Error()), 200))
+		if err != nil {
+			return err
 		}
 	}
-}
-
-// tellUnoffered says once in a turn that the agents have to do without the tool.
-func (t *turn) tellUnoffered() error {
-	err := t.seen.unoffered
-	t.seen.unoffered = nil
-	if err == nil {
-		return nil
-	}
-	t.cfg.Logger.Warn("the blocker tool could not be offered", "error", err)
-	return t.notice("agents have no tool to report blockers with, what they ask for is diverted all the same: " +
-		text.Short(t.cfg.Redact.Text(err.Error()), 200))
+	return nil
 }
 
 // directoryOf is the server's view of the directory in which a session of the tree works.
@@ -252,12 +243,9 @@ func (t *turn) wholeInput(ctx context.Context, p opencode.Part) ([]byte, error) 
 // blockersMissed takes in what no event told: calls of the tool, which wait to be known, and what was recorded. All that is
 // pending was looked at before.
 func (t *turn) blockersMissed(ctx context.Context) error {
-	if t.diverted() {
-		clear(t.seen.offered) // the server may be another by now
-		t.offerTool(ctx)
-		if err := t.tellUnoffered(); err != nil {
-			return err
-		}
+	clear(t.seen.offered) // the server may be another by now
+	if err := t.offerTool(ctx); err != nil {
+		return err
 	}
 	if !t.seen.diverting {
 		return nil

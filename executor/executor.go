@@ -166,7 +166,7 @@ func (t *turn) run(ctx context.Context) (boulder.Evidence, error) {
 		nudges = append(nudges, n.MessageID)
 	}
 	t.tree = session.NewTurn(t.job.Attempt.SessionID, t.rules, nudges)
-	if err := t.tellUnoffered(); err != nil {
+	if err := t.offerTool(ctx); err != nil {
 		return boulder.Evidence{}, err
 	}
 	if !t.job.Recovered {
@@ -204,9 +204,6 @@ func (t *turn) prepare(ctx context.Context) error {
 		return startFault(err)
 	}
 	t.conn, t.dir = conn, conn.Client.In(t.cfg.Project)
-	if t.diverted() {
-		t.offerTool(ctx)
-	}
 	return nil
 }
 

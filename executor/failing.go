@@ -80,7 +80,7 @@ func (f *failingTests) take() {
 	case strings.HasPrefix(text, "{"):
 		f.goEvent(text)
 		return
-	case !mayName(text), mayFail().MatchString(text), f.goLine(text):
+	case !mayName().MatchString(text), mayFail().MatchString(text), f.goLine(text):
 		return
 	case mochaCount().MatchString(text):
 		f.mocha = true
@@ -98,21 +98,12 @@ func (f *failingTests) take() {
 }
 
 var (
-	cues = []string{
-		"FAIL", "fail", "Fail", "ERROR", "not ok", "●", "✖", "SIG", "TIMEOUT", "Timeout", "could not compile", "rspec",
-	}
-	numbers = text.Regexp(`^\s*\d+(?:\)| - )`)
-
+	// mayName leaves out nearly every line of an output, of which there may be millions.
+	mayName    = text.Regexp(`[Ff]ail|FAIL|ERROR|not ok|●|✖|SIG|TIMEOUT|Timeout|could not compile|rspec|^\s*\d+(?:\)| - )`)
 	mayFail    = text.Regexp(`(?i)^\s*not ok\b.*#\s*(?:todo|skip)`)
 	mochaCount = text.Regexp(`^\s+\d+ failing$`)
 	mochaItem  = text.Regexp(`^\s+\d+\) (\S.*?):?$`)
 )
-
-// mayName leaves out nearly every line of an output, of which there may be millions.
-func mayName(text string) bool {
-	inText := func(cue string) bool { return strings.Contains(text, cue) }
-	return slices.ContainsFunc(cues, inText) || numbers().MatchString(text)
-}
 
 var (
 	goTest    = text.Regexp(`^\s*--- FAIL: (\S+)`)

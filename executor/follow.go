@@ -41,7 +41,6 @@ type observation struct {
 	diverting        bool            // the diverter was asked for something
 	pause            pause           // while a person may answer
 	offered          map[string]bool // directories whose agents were offered the tool
-	unoffered        error           // why some were not; nil once it is told
 	unread           error           // why what was recorded could not be read the last time
 }
 
@@ -71,10 +70,6 @@ func (t *turn) follow(ctx context.Context) error {
 		t.seen.began = now
 	}
 	for ended := false; !ended; {
-		retries := t.tree.Retries()
-		if i := slices.IndexFunc(retries, func(r session.Retrying) bool { return hopeless(r.Message) }); i >= 0 {
-			return t.giveUp(ctx, retries[i], "")
-		}
 		if at := t.seen.recheck; !at.IsZero() && !t.cfg.Now().Before(at) {
 			p, err := t.position(ctx)
 			if err == nil {
@@ -87,6 +82,10 @@ func (t *turn) follow(ctx context.Context) error {
 		answers, err := t.answerAsks(ctx)
 		if err != nil {
 			return err
+		}
+		retries := t.tree.Retries()
+		if i := slices.IndexFunc(retries, func(r session.Retrying) bool { return hopeless(r.Message) }); i >= 0 {
+			return t.giveUp(ctx, retries[i], "")
 		}
 		d := enforcer.Decide(t.asSeen(), t.rules, t.cfg.Now())
 		switch d.Kind {
@@ -235,8 +234,7 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 		// A sub-agent may begin to work in another directory.
 		path := t.tree.Member(e.SessionID).Directory
 		if path != "" && path != t.cfg.Project && !t.seen.offered[path] && t.seen.diverting && t.diverted() {
-			t.offerTool(ctx)
-			return false, t.tellUnoffered()
+			return false, t.offerTool(ctx)
 		}
 	case opencode.StatusChanged:
 		return t.status(own, p.Status)

@@ -10,16 +10,21 @@ import (
 	"github.com/bouldermgr/manager/internal/statedir"
 )
 
-// openRuns opens the directory of the transcripts, which is made if it is not there. Of the way to it only what lies
-// above the project is trusted: an agent may put links anywhere below.
-func (e *Executor) openRuns() (*statedir.Dir, error) {
+// writeRun writes a file in the directory of the transcripts, in place of an earlier one. It returns when that is on disk. Of
+// the way to it only what lies above the project is trusted: an agent may put links anywhere below.
+func (e *Executor) writeRun(name string, data []byte) error {
+	root, below := e.cfg.RunsDir, []string(nil)
 	if rel, err := filepath.Rel(e.cfg.Project, e.cfg.RunsDir); err == nil && filepath.IsLocal(rel) {
-		return statedir.Open(e.cfg.Project, strings.Split(rel, string(filepath.Separator))...)
+		root, below = e.cfg.Project, strings.Split(rel, string(filepath.Separator))
+	} else if err := os.MkdirAll(e.cfg.RunsDir, 0o700); err != nil {
+		return err
 	}
-	if err := os.MkdirAll(e.cfg.RunsDir, 0o700); err != nil {
-		return nil, err
+	runs, err := statedir.Open(root, below...)
+	if err != nil {
+		return err
 	}
-	return statedir.Open(e.cfg.RunsDir)
+	defer runs.Close()
+	return runs.Write(name, data)
 }
 
 // checkIDs refuses ids that cannot be names of directories. Plans and imports are checked where they are read; this is
@@ -32,16 +37,6 @@ func checkIDs(ids ...string) error {
 		}
 	}
 	return nil
-}
-
-// writeRun writes a file there, in place of an earlier one. It returns when that is on disk.
-func (e *Executor) writeRun(name string, data []byte) error {
-	runs, err := e.openRuns()
-	if err != nil {
-		return err
-	}
-	defer runs.Close()
-	return runs.Write(name, data)
 }
 
 // writeFiles writes the files that the prompt points to.
