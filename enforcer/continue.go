@@ -9,42 +9,30 @@ import (
 
 // Situation is what is known of a session that may have to go on. The caller gathers it; the arbiter does not look.
 type Situation struct {
-	// Owned: this manager has the session, or a person asked to have it watched. NotOwned says why not (a sub-agent's, one
-	// of a run, another directory), for people.
-	Owned    bool
-	NotOwned string
-	// Busy: a turn of the session or of one of its children is at work, or waits for a provider.
-	Busy bool
-	// Background are children at work, and results of theirs that were not delivered; empty: none.
-	Background []string
-	// Asks are questions and permissions that wait for an answer in the tree; empty: none.
-	Asks []string
-	// Reverted: the user undid a turn, and may redo it until the next prompt.
-	Reverted bool
-	// Compacting: the newest message is the marker of a compaction that has not ended.
-	Compacting bool
-	// Unmet is what is missing, one line for each criterion or open item ([OpenItems]); empty: everything that was looked
-	// at holds. Blocked items are not in it. Where Checked is false, the criteria that cost something (tests, the judge)
-	// were not looked at since the newest turn; without such criteria it is always true.
+	Owned      bool     // this manager has the session, or a person asked to have it watched
+	NotOwned   string   // why not, for people
+	Busy       bool     // a turn of the session or of a child is at work, or waits for a provider
+	Background []string // children at work, and results of theirs that were not delivered
+	Asks       []string // questions and permissions that wait for an answer in the tree
+	Reverted   bool     // the user undid a turn, and may redo it until the next prompt
+	Compacting bool     // a compaction has begun and not ended
+	// Unmet is what is missing, one line for each criterion or open item ([OpenItems]), without blocked ones; empty:
+	// everything that was looked at holds. Checked: the criteria that cost something (tests, the judge) were looked at since
+	// the newest turn, or there are none.
 	Unmet   []string
 	Checked bool
-	// Blocked counts the items that only somebody else can close.
-	Blocked int
-	// Broken is the error with which the newest turn ended; empty: none. Work that broke off is incomplete, even without
-	// a todo list. Hopeless: no continuation heals it (an unknown model, a wrong key, no credit). Overflow: the
-	// conversation does not fit the model any more.
-	Broken   string
-	Hopeless bool
-	Overflow bool
-	// Overspent says which budget is used up; empty: none.
-	Overspent string
+	Blocked int // items that only somebody else can close
+	// Broken is the error with which the newest turn ended; empty: none. Such work is incomplete, even without a todo list.
+	Broken    string
+	Hopeless  bool   // no continuation heals it (an unknown model, a wrong key, no credit)
+	Overflow  bool   // the conversation does not fit the model any more
+	Overspent string // which budget is used up; empty: none
 }
 
 // Toast is a short message on the screen of whoever sits before OpenCode.
 type Toast struct {
-	Variant Variant
-	Title   string
-	Message string
+	Variant        Variant
+	Title, Message string
 }
 
 // Variant is the colour of a [Toast], in OpenCode's words.
@@ -112,10 +100,8 @@ func (v view) sameAnswers() int {
 
 func (v view) forgottenAt() time.Time { return v.LastFailure.Add(v.FailureReset) }
 
-// incomplete reports whether work is known to be left.
 func (v view) incomplete() bool { return len(v.Unmet) > 0 || v.Broken != "" }
 
-// forgets reports whether the session is better left behind.
 func (v view) forgets() bool { return v.Overflow || reached(v.Track.Compactions, v.Policy.Compactions) }
 
 // cause is why the session has to go on, for people.

@@ -16,19 +16,13 @@ type Seen struct {
 	LastEvent    time.Time // of the session or a child of it
 	Busy         bool      // the session was seen at work since Began
 	ToolsRunning int
-	OfflineSince time.Time // zero: connected
-	// Looked: the session's state was read since LastEvent, and did not say why it is silent.
-	Looked bool
-	// Worked is how long the attempt's earlier turns took.
-	Worked time.Duration
-	// TimeLeft is what the budget leaves for this turn; zero: there is no such budget.
-	TimeLeft time.Duration
-	// Retry is the retry of a provider that OpenCode waits for, in any session of the tree; nil: none.
-	Retry *Retry
-	// Findings are those of all windows.
-	Findings []Decision
-	// Nudged is what the turn was nudged for already: it is done once for each rule.
-	Nudged []boulder.Nudge
+	OfflineSince time.Time       // zero: connected
+	Looked       bool            // its state was read since LastEvent, and did not say why it is silent
+	Worked       time.Duration   // by the attempt's earlier turns
+	TimeLeft     time.Duration   // of the budget for this turn; zero: there is no such budget
+	Retry        *Retry          // of a provider that OpenCode waits for, in any session of the tree; nil: none
+	Findings     []Decision      // of all windows
+	Nudged       []boulder.Nudge // in this turn: it is done once for each rule
 }
 
 // Retry is OpenCode's waiting for a provider that refused or could not be reached.

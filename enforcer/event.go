@@ -13,30 +13,24 @@ import (
 type Event any
 
 type (
-	// Activity is a sign of life of the session or of a child: it is busy, a part came, something is asked or answered. It
-	// ends a countdown.
-	Activity struct{ At time.Time }
+	Activity  struct{ At time.Time } // a sign of life of the session or of a child: it is busy, a part came, it asks
+	Aborted   struct{ At time.Time } // the end of a turn by an abort that was not the manager's own: it stops the session
+	StopAsked struct{ At time.Time } // a person's stop in so many words: `manager watch stop`
+	Started   struct{ At time.Time } // a person's start, `manager watch start`: everything is counted anew
+	Compacted struct{ At time.Time } // the conversation was replaced by a summary
+	TakenUp   struct{ At time.Time } // the program was started again: nobody saw a countdown that ran when it ended
 
-	// Listed is the agent's todo list as it has just written it. It is a sign of life too.
+	// Listed is the agent's todo list as it has just written it, and a sign of life.
 	Listed struct {
 		At    time.Time
 		Todos []boulder.Todo
 	}
 
-	// Prompted is a new message of a person: everything is counted anew. Stop: it says nothing but stop ([SaysStop]).
+	// Prompted is a new message of a person: everything is counted anew.
 	Prompted struct {
 		At   time.Time
-		Stop bool
+		Stop bool // it says nothing but stop ([SaysStop])
 	}
-
-	// Aborted is the end of a turn by an abort that was not the manager's own. It stops the session.
-	Aborted struct{ At time.Time }
-
-	// StopAsked is a person's stop in so many words, as `manager watch stop` gives it.
-	StopAsked struct{ At time.Time }
-
-	// Started is a person's start, as `manager watch start` gives it: everything is counted anew.
-	Started struct{ At time.Time }
 
 	// TurnEnded is the end of a turn, well or badly, whoever began it. The first look at an idle session is one too. With
 	// the Message of the turn before it is passed over: OpenCode reports the end of a turn more than once.
@@ -52,9 +46,6 @@ type (
 		Green []string // the commands that passed
 	}
 
-	// Compacted is that the conversation was replaced by a summary.
-	Compacted struct{ At time.Time }
-
 	// Decided is what [Continue] answered. Store the track that comes of it before anything is done about the answer.
 	Decided struct {
 		At        time.Time
@@ -62,8 +53,7 @@ type (
 		MessageID string // of Send and Fresh: the id under which the prompt will be sent
 	}
 
-	// NotSent is that the continuation Pending was refused, or showed no sign of a turn and is not to be found. It counts
-	// as a failure.
+	// NotSent is that the continuation Pending was refused, or began no turn and is not to be found: it failed.
 	NotSent struct {
 		At  time.Time
 		Why string
@@ -74,9 +64,6 @@ type (
 		At time.Time
 		By string
 	}
-
-	// TakenUp is that the program was started again. Nobody saw a countdown that ran when it ended.
-	TakenUp struct{ At time.Time }
 )
 
 // Reached is what is there at the end of a turn.
