@@ -4,6 +4,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,31 +29,22 @@ type Workspace interface {
 
 // Config is what an Executor works with. Host, Project and Workspace are required.
 type Config struct {
-	Host      *opencode.Host
-	Project   string // absolute directory
-	Workspace Workspace
-	// RunsDir is where transcripts are written. Defaults to .manager/runs in Project.
-	RunsDir string
-	// Rules are the numbers by which a turn is watched. Defaults to [enforcer.DefaultRules].
-	Rules *enforcer.Rules
-	// GateTimeout bounds one gate. Defaults to 10 minutes.
-	GateTimeout time.Duration
-	// Env is the environment of gates. Defaults to os.Environ().
-	Env []string
-	// Asks is what an agent is told that asks for a permission. Defaults to [AsksReject].
-	Asks Asks
-	// Diverter takes down what agents want a person to answer. Where it is off, or nil, Asks says what agents are told.
-	Diverter session.Diverter
+	Host        *opencode.Host
+	Project     string // absolute directory
+	Workspace   Workspace
+	RunsDir     string           // where transcripts are written; defaults to .manager/runs in Project
+	Rules       *enforcer.Rules  // defaults to [enforcer.DefaultRules]
+	GateTimeout time.Duration    // of one gate; defaults to [DefaultGateTimeout]
+	Env         []string         // of gates; defaults to os.Environ()
+	Asks        Asks             // what an agent is told that asks for a permission; defaults to [AsksReject]
+	Diverter    session.Diverter // takes down what agents want a person to answer; where it is off, or nil, Asks holds
 	// Price says what a call of a model, provider/model, cost in US dollars, where OpenCode knows no price. It may be called
 	// from any goroutine. Defaults to knowing none.
-	Price func(model string, u boulder.Usage) (dollars float64, known bool)
-	// Redact takes secrets out of everything that is written, reported or handed over. Defaults to leaving it as it is.
-	Redact Redactor
-	// Logger defaults to none.
-	Logger *slog.Logger
-	// Now defaults to time.Now, and After to time.After.
-	Now   func() time.Time
-	After func(time.Duration) <-chan time.Time
+	Price  func(model string, u boulder.Usage) (dollars float64, known bool)
+	Redact Redactor     // goes over all that is written, reported or handed over; defaults to leaving it as it is
+	Logger *slog.Logger // defaults to none
+	Now    func() time.Time
+	After  func(time.Duration) <-chan time.Time
 }
 
 // Executor implements orchestrator.Runner on an OpenCode server. It is safe for concurrent use.
@@ -74,20 +66,12 @@ func New(cfg Config) (*Executor, error) {
 	case cfg.Asks != "" && cfg.Asks != AsksReject && cfg.Asks != AsksAllow:
 		return nil, fmt.Errorf("executor: Config.Asks is %q: use %q or %q", cfg.Asks, AsksReject, AsksAllow)
 	}
-	if cfg.RunsDir == "" {
-		cfg.RunsDir = filepath.Join(cfg.Project, ".manager", "runs")
-	}
-	if cfg.GateTimeout == 0 {
-		cfg.GateTimeout = DefaultGateTimeout
-	}
+	cfg.RunsDir = cmp.Or(cfg.RunsDir, filepath.Join(cfg.Project, ".manager", "runs"))
+	cfg.GateTimeout = cmp.Or(cfg.GateTimeout, DefaultGateTimeout)
+	cfg.Redact = cmp.Or[Redactor](cfg.Redact, asItIs{})
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Price == nil {
 		cfg.Price = func(string, boulder.Usage) (float64, bool) { return 0, false }
-	}
-	if cfg.Redact == nil {
-		cfg.Redact = asItIs{}
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

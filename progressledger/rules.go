@@ -1,6 +1,7 @@
 package progressledger
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -184,8 +185,5 @@ func several(items []string, separator string) string {
 
 // evidence of a turn; nothing, if it has none.
 func evidence(req boulder.JudgeRequest) *boulder.Evidence {
-	if req.Turn.Evidence == nil {
-		return &boulder.Evidence{}
-	}
-	return req.Turn.Evidence
+	return cmp.Or(req.Turn.Evidence, &boulder.Evidence{})
 }

@@ -18,15 +18,10 @@ const (
 
 // Told is what a continuation has to say besides what the judge found.
 type Told struct {
-	// Idle is how many turns in a row, this one included, came without a tool call, once that is too many; 0: it is not. The
-	// agent is then told to act, or to say what is in the way.
-	Idle int
-	// Notes are what people noted since the turn began, oldest first.
-	Notes []string
-	// Answers are what they said since then about blockers, see [Answers].
-	Answers []string
-	// BlockerTool is as in [Input]. Where there is one, the agent is asked to check where its tasks stand.
-	BlockerTool string
+	Idle        int      // turns in a row without a tool call, once these are too many; 0: they are not
+	Notes       []string // of people, since the turn began, oldest first
+	Answers     []string // of people about blockers, see [Answers]
+	BlockerTool string   // as in [Input]; where there is one, the agent is asked to check where its tasks stand
 }
 
 // Continuation writes the prompt that sends an idle session back to work after a turn that was judged incomplete:

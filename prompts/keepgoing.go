@@ -7,22 +7,16 @@ import (
 
 // Unfinished is a session that was left before its work was done, as its agent has to be told.
 type Unfinished struct {
-	Unmet  []string       // what is missing besides the items, one line for each criterion
-	Items  []string       // of the agent's todo list that are open
-	Broken string         // the error with which the turn ended; empty: none
-	Gates  []boulder.Gate // commands that were run and failed
-	// Compacted: the conversation was replaced by a summary; the items are then the manager's own record.
-	Compacted bool
-	// Idle is how many turns in a row came without a tool call, once that is too many; 0: it is not.
-	Idle int
-	// Promise: the promise is asked for, [boulder.Promise].
-	Promise bool
-	// Answers are what a person said about blockers of the session, see [Answers].
-	Answers []string
-	// BlockerTool is the name of the tool with which the agent can report what only a person can answer; empty: there is none.
-	BlockerTool string
-	// Continuous: everything holds, and the agent is to go on improving.
-	Continuous bool
+	Unmet       []string       // what is missing besides the items, one line for each criterion
+	Items       []string       // of the agent's todo list that are open
+	Broken      string         // the error with which the turn ended; empty: none
+	Gates       []boulder.Gate // commands that were run and failed
+	Compacted   bool           // the conversation was replaced by a summary; the items are the manager's own record
+	Idle        int            // turns in a row without a tool call, once these are too many; 0: they are not
+	Promise     bool           // is asked for, [boulder.Promise]
+	Answers     []string       // of a person about blockers of the session, see [Answers]
+	BlockerTool string         // as in [Input]
+	Continuous  bool           // everything holds, and the agent is to go on improving
 }
 
 // Mark begins every prompt of the manager, so that people and agents can tell it from one of a person.

@@ -64,16 +64,12 @@ type Diverter interface {
 type StandIn struct {
 	Diverter Diverter // nil: none
 	Scope    boulder.BlockerScope
-	// Policy rules where the session is not diverted. Nil, or a ruling without a reply: the user is asked.
-	Policy func(Ask) boulder.Ruling
-	// About says for the record in which circumstances something is asked; nil: nothing.
-	About func(Ask) string
-	// Tell hears what was ruled before anything is replied. Its error ends the round.
-	Tell func(context.Context, []*Ruled) error
-	// In is the directory in which a session of the tree works.
-	In  func(sessionID string) *opencode.Directory
-	Now func() time.Time
-	Log *slog.Logger
+	Policy   func(Ask) boulder.Ruling                   // where not diverted; nil, or without a reply: the user is asked
+	About    func(Ask) string                           // in which circumstances something is asked; nil: nothing
+	Tell     func(context.Context, []*Ruled) error      // before anything is replied; its error ends the round
+	In       func(sessionID string) *opencode.Directory // in which a session of the tree works
+	Now      func() time.Time
+	Log      *slog.Logger
 
 	asks []*Ruled // by their ids, as they came up
 }

@@ -45,6 +45,9 @@ func (w *Workspace) Diff(ctx context.Context, from, to string, own func(path str
 	case from == to:
 		return boulder.Diff{}, nil
 	}
+	if own == nil {
+		own = func(string) bool { return true }
+	}
 	d, err := w.diff(ctx, from, to, own)
 	if err != nil {
 		return boulder.Diff{}, fmt.Errorf("diff of %s: %w", w.git.dir, w.explain(ctx, err, from, to))
@@ -74,11 +77,7 @@ func (w *Workspace) diff(ctx context.Context, from, to string, own func(string) 
 	if err != nil {
 		return boulder.Diff{}, err
 	}
-	hash, stat, err := hashOwn(out, own)
-	if err != nil {
-		return boulder.Diff{}, err
-	}
-	files, specs, err := parseStat(stat, own)
+	files, specs, hash, err := parse(out, own)
 	if err != nil || len(files) == 0 {
 		return boulder.Diff{}, err
 	}
@@ -104,47 +103,34 @@ func diffTree(from, to string, args ...string) []string {
 	}, args...)
 }
 
-// hashOwn reads what --raw -z printed, and returns the rest. A record is ":<mode> <mode> <blob> <blob>
-// <status>\0<path>\0": the blobs name the contents, so equal hashes are equal changes, of binary files and of those
-// past every cut too. Empty: none of the files is the attempt's own.
-func hashOwn(out string, own func(string) bool) (hash, rest string, err error) {
-	sum, found := sha256.New(), false
-	for strings.HasPrefix(out, ":") {
-		change, after, ok := strings.Cut(out, "\x00")
-		path, next, ok2 := strings.Cut(after, "\x00")
-		if !ok || !ok2 {
-			return "", "", fmt.Errorf("git printed %.200q, which is no raw diff", out)
-		}
-		if out = next; own == nil || own(path) {
-			fmt.Fprintf(sum, "%s\x00%s\x00", change, path)
-			found = true
-		}
-	}
-	if !found {
-		return "", out, nil
-	}
-	return hex.EncodeToString(sum.Sum(nil)), out, nil
-}
-
-// parseStat reads what --numstat -z printed. The own files come first; specs are the pathspecs of those.
-func parseStat(stat string, own func(string) bool) (files []boulder.FileChange, specs []string, err error) {
+// parse reads what --raw --numstat -z printed: ":<mode> <mode> <blob> <blob> <status>\0<path>\0" for each file, and then
+// "<added>\t<removed>\t<path>\0". The own files come first; specs are the pathspecs of those. The blobs name the contents,
+// so equal hashes are equal changes, of binary files and of those past every cut too; empty: none of the files is own.
+func parse(out string, own func(string) bool) (files []boulder.FileChange, specs []string, hash string, err error) {
 	var others []boulder.FileChange
-	for record := range strings.SplitSeq(strings.TrimSuffix(stat, "\x00"), "\x00") {
-		if record == "" {
+	sum := sha256.New()
+	records := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
+	for i := 0; i < len(records) && out != ""; i++ {
+		if strings.HasPrefix(records[i], ":") && i+1 < len(records) {
+			if own(records[i+1]) {
+				fmt.Fprintf(sum, "%s\x00%s\x00", records[i], records[i+1])
+				hash = hex.EncodeToString(sum.Sum(nil))
+			}
+			i++
 			continue
 		}
-		fields := strings.SplitN(record, "\t", 3)
+		fields := strings.SplitN(records[i], "\t", 3)
 		if len(fields) != 3 {
-			return nil, nil, fmt.Errorf("git printed %q, which is no line of a numstat", record)
+			return nil, nil, "", fmt.Errorf("git printed %.200q, which is no line of a diff", records[i])
 		}
 		added, addedErr := lines(fields[0])
 		removed, removedErr := lines(fields[1])
 		if err := errors.Join(addedErr, removedErr); err != nil {
-			return nil, nil, fmt.Errorf("git printed %q, which is no line of a numstat: %w", record, err)
+			return nil, nil, "", fmt.Errorf("git printed %.200q, which is no line of a diff: %w", records[i], err)
 		}
 		path := fields[2]
 		change := boulder.FileChange{
-			Path: strings.ToValidUTF8(path, "\uFFFD"), Added: added, Removed: removed, Own: own == nil || own(path),
+			Path: strings.ToValidUTF8(path, "\uFFFD"), Added: added, Removed: removed, Own: own(path),
 		}
 		if !change.Own {
 			others = append(others, change)
@@ -153,7 +139,7 @@ func parseStat(stat string, own func(string) bool) (files []boulder.FileChange, 
 		files = append(files, change)
 		specs = append(specs, ":(literal)"+path)
 	}
-	return slices.Concat(files, others), specs, nil
+	return slices.Concat(files, others), specs, hash, nil
 }
 
 // lines reads a count; git prints "-" for a binary file.
