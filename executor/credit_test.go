@@ -42,7 +42,7 @@ func TestCreditThatIsUsedUp(t *testing.T) {
 	})
 	a := w.newAttempt("x", "go")
 	_, err := a.run(t.Context(), w)
-	if !errors.Is(err, boulder.ErrNoCredit) || !strings.Contains(err.Error(), "the account of scripted/agent has no credit left") ||
+	if !errors.Is(err, boulder.ErrNoCredit) || !strings.Contains(err.Error(), "scripted/agent: no credit left") ||
 		!strings.Contains(err.Error(), "manager resume") {
 		t.Fatalf("got %v", err)
 	}
@@ -73,7 +73,7 @@ func TestCreditOfASubAgent(t *testing.T) {
 	})
 	a := w.newAttempt("x", "go")
 	_, err := a.run(t.Context(), w)
-	if !errors.Is(err, boulder.ErrFatal) || !strings.Contains(err.Error(), "top it up") || w.asked() != 2 {
+	if !errors.Is(err, boulder.ErrFatal) || !strings.Contains(err.Error(), "add credit with the provider") || w.asked() != 2 {
 		t.Errorf("got %v after %d calls", err, w.asked())
 	}
 }

@@ -186,7 +186,7 @@ func (t *turn) ending(e *boulder.Evidence, r *reading) *opencode.TurnError {
 	}
 	if failed != nil {
 		e.Ended.Error, e.Ended.Message = failed.Name, text.Short(failed.Message, 600)
-		if failed.Name == opencode.APIError && classify(failed).Kind == providers.KindContextLength {
+		if failed.Name == opencode.APIError && classify(failed, "").Kind == providers.KindContextLength {
 			e.Ended.Error = opencode.ContextOverflow
 		}
 	}

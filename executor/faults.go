@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/ledger"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
 )
@@ -61,63 +62,34 @@ func turnFault(e *opencode.TurnError, model string) error {
 }
 
 // classify gives a provider's error the kind that it has everywhere in the manager.
-func classify(e *opencode.TurnError) *providers.Error {
+func classify(e *opencode.TurnError, model string) *providers.Error {
 	code, message := parseBody(e.Body)
 	c := providers.Classify(e.StatusCode, code, cmp.Or(message, e.Message), nil, nil)
-	c.RetryAfter = e.RetryAfter
+	c.Model, c.RetryAfter = model, e.RetryAfter
 	return c
 }
 
 func apiFault(e *opencode.TurnError, model string) error {
-	c := classify(e)
-	status := ""
-	if e.StatusCode != 0 {
-		status = fmt.Sprintf(" (HTTP %d)", e.StatusCode)
+	c := classify(e, model)
+	switch {
+	case c.Kind == providers.KindBadRequest && (e.StatusCode == http.StatusNotFound || c.Code == "model_not_found"):
+		return fmt.Errorf("%w: the provider does not know %s (HTTP %d): %s: correct the plan or --model (`opencode models` says"+
+			" what there is), and run it again", boulder.ErrFatal, model, e.StatusCode, c.Message)
+	case c.Kind == providers.KindBadRequest && e.Retryable:
+		c.Kind = providers.KindNetwork
+	case c.Kind == providers.KindBadRequest, c.Kind == providers.KindNetwork && e.StatusCode == 0 && !e.Retryable:
+		return nil // whatever it is, it is not known to pass
 	}
-	if err := refusedFault(c, model, status); err != nil {
-		return err
-	}
-	switch c.Kind {
-	case providers.KindBadRequest:
-		if code, _ := parseBody(e.Body); e.StatusCode == http.StatusNotFound || code == "model_not_found" {
-			return fmt.Errorf("%w: the provider does not know %s%s: %s: correct the plan or --model (`opencode models` says"+
-				" what there is), and run it again", boulder.ErrFatal, model, status, c.Message)
-		}
-		if !e.Retryable {
-			return nil
-		}
-	case providers.KindContextLength, providers.KindContentFilter:
-		return nil
-	case providers.KindNetwork:
-		if e.StatusCode == 0 && !e.Retryable {
-			return nil // whatever it is, it is not known to pass
-		}
-	}
-	return trouble(c.Kind, c.RetryAfter, fmt.Errorf("%s%s: %s", model, status, c.Message))
+	return outage(c)
 }
 
-func trouble(k providers.Kind, after time.Duration, err error) error {
-	kind := boulder.TroubleNetwork
-	switch k {
-	case providers.KindRateLimit:
-		kind = boulder.TroubleRateLimit
-	case providers.KindOverloaded:
-		kind = boulder.TroubleOverloaded
+// outage is the error for what a provider said; nil: the turn is judged on what it did.
+func outage(c *providers.Error) error {
+	err := ledger.Outage(context.Background(), c)
+	if errors.Is(err, boulder.ErrFatal) {
+		return fmt.Errorf("%w; then run `manager resume`", err)
 	}
-	return &boulder.TroubleError{Kind: kind, RetryAfter: after, Err: err}
-}
-
-// refusedFault is the error for what neither waiting nor trying again can cure; nil for everything else.
-func refusedFault(c *providers.Error, model, status string) error {
-	switch c.Kind {
-	case providers.KindAuth:
-		return fmt.Errorf("%w: %s was refused by its provider%s: %s: check the key, then run `manager resume`",
-			boulder.ErrFatal, model, status, c.Message)
-	case providers.KindQuota:
-		return fmt.Errorf("%w: the account of %s has no credit left, or reached a limit%s: %s: top it up, then run"+
-			" `manager resume`", boulder.ErrNoCredit, model, status, c.Message)
-	}
-	return nil
+	return err
 }
 
 // classifyRetry gives the kind of what OpenCode waits for. message is all that it says of the provider's answer: the
@@ -144,15 +116,22 @@ func classifyRetry(message string) *providers.Error {
 }
 
 // hopeless reports whether it is in vain to wait for a provider, which OpenCode does all the same.
-func hopeless(message string) bool { return refusedFault(classifyRetry(message), "", "") != nil }
+func hopeless(message string) bool {
+	kind := classifyRetry(message).Kind
+	return kind == providers.KindAuth || kind == providers.KindQuota
+}
 
 // retryFault is the error for a turn that was ended because OpenCode waited for its provider.
 func retryFault(message, model, reason string, after time.Duration) error {
 	c := classifyRetry(message)
-	if err := refusedFault(c, model, ""); err != nil {
-		return err
+	c.Model, c.RetryAfter = model, after
+	if !hopeless(message) {
+		c.Message = cmp.Or(c.Message, "its provider makes it wait") + " (" + reason + ")"
+		if c.Kind != providers.KindRateLimit && c.Kind != providers.KindOverloaded {
+			c.Kind = providers.KindNetwork
+		}
 	}
-	return trouble(c.Kind, after, fmt.Errorf("%s: %s (%s)", model, cmp.Or(c.Message, "its provider makes it wait"), reason))
+	return outage(c)
 }
 
 // parseBody reads what the bodies of providers' errors have in common. code is the provider's own word for the error.

@@ -82,10 +82,10 @@ const (
 // What waiting does not cure ends the turn with the first try, and the run with it; what it cures does not.
 func TestHopelessRetries(t *testing.T) {
 	for message, todo := range map[string]string{
-		openAIWithoutCredit: "top it up",
-		`Too Many Requests: {"error":{"message":"No more.","type":"insufficient_quota","code":"insufficient_quota"}}`: "top it up",
-		"Your credit balance is too low to access the Anthropic API.":                                                 "top it up",
-		`Too Many Requests: {"error":{"message":"Incorrect API key provided","code":"invalid_api_key"}}`:              "check the key",
+		openAIWithoutCredit: "add credit",
+		`Too Many Requests: {"error":{"message":"No more.","type":"insufficient_quota","code":"insufficient_quota"}}`: "add credit",
+		"Your credit balance is too low to access the Anthropic API.":                                                 "add credit",
+		`Too Many Requests: {"error":{"message":"Incorrect API key provided","code":"invalid_api_key"}}`:              "check the provider's key",
 		geminiPerMinute: "",
 		`Too Many Requests: {"error":{"code":"rate_limit_exceeded","message":"Rate limit reached for gpt-4o"}}`: "",
 		"Provider is overloaded": "",

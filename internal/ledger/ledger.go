@@ -1,5 +1,5 @@
-// Package ledger holds what the two ledgers share: how they ask their model, what that cost, and what it means when it
-// failed.
+// Package ledger holds what the two ledgers share: how they ask their model, what that cost, and what it means, for turns of
+// agents too, when a provider failed.
 package ledger
 
 import (
