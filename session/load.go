@@ -86,11 +86,7 @@ func (t *Tree) lived(r Reading) time.Time {
 // firstSight is the time of the newest prompt of a person.
 func firstSight(messages []opencode.Message) time.Time {
 	for _, m := range slices.Backward(messages) {
-		known := message{info: m.Info}
-		for _, p := range m.Parts {
-			known.part(p)
-		}
-		if m.Info.Role == opencode.RoleUser && known.person && known.own == "" {
+		if known := (&message{m.Info, m.Parts}); known.person() {
 			return m.Info.Created
 		}
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"hash/fnv"
 	"slices"
 	"strconv"
@@ -18,106 +19,84 @@ const TagKey = "manager"
 // maxKept is how much of a text is kept, in bytes: enough to say what it claims. OpenCode's events cut at 64 KiB.
 const maxKept = 16 << 10
 
-// message is what is kept of a message of the main session.
+// message is a message of the main session with its parts: the ends of its texts, and tool calls without their output.
 type message struct {
 	info  opencode.MessageInfo
-	texts []textPart
-	tools map[string]uint64 // by part: a hash of what an editing tool did; 0 for others
-	tree  string            // the work tree after the newest step, by OpenCode's snapshot
-
-	// Of user messages:
-
-	person bool   // somebody wrote something in it
-	own    string // the manager's tag
-	marker bool   // of a compaction
-}
-
-type textPart struct {
-	id        string
-	text      string
-	synthetic bool
+	parts []opencode.Part
 }
 
 // part takes in a part as it is now.
 func (m *message) part(p opencode.Part) {
-	switch p.Type {
-	case opencode.PartText:
-		m.text(p)
-	case opencode.PartTool:
-		m.tool(p)
-	case opencode.PartStepFinish:
-		if p.Step.Snapshot != "" {
-			m.tree = p.Step.Snapshot
-		}
-	case opencode.PartCompaction:
-		m.marker = true
-	default:
-		// A file, an agent that is named, a sub-task of a command: of a user message, a person's.
-		m.person = m.person || m.info.Role == opencode.RoleUser
+	p.Text = strings.ToValidUTF8(p.Text[max(0, len(p.Text)-maxKept):], "") // the end says what it comes to
+	if p.Tool != nil {
+		p.Tool = &opencode.ToolCall{Tool: p.Tool.Tool, State: p.Tool.State, Input: p.Tool.Input, Metadata: p.Tool.Metadata}
+	}
+	switch i := slices.IndexFunc(m.parts, func(old opencode.Part) bool { return old.ID == p.ID }); {
+	case i < 0:
+		m.parts = append(m.parts, p)
+	case p.Type != opencode.PartText || !strings.HasPrefix(m.parts[i].Text, p.Text): // what was read may be older than its events
+		m.parts[i] = p
 	}
 }
 
-func (m *message) text(p opencode.Part) {
-	if tag, ok := p.Metadata[TagKey].(string); ok && m.info.Role == opencode.RoleUser {
-		m.own = tag
-	} else if m.info.Role == opencode.RoleUser && !p.Synthetic {
-		m.person = true
-	}
-	// The end of a long text says what it comes to.
-	kept := textPart{p.ID, strings.ToValidUTF8(p.Text[max(0, len(p.Text)-maxKept):], ""), p.Synthetic}
-	if i := slices.IndexFunc(m.texts, func(t textPart) bool { return t.id == p.ID }); i >= 0 {
-		if !strings.HasPrefix(m.texts[i].text, kept.text) { // what was read a moment ago may be older than its events
-			m.texts[i] = kept
-		}
-		return
-	}
-	m.texts = append(m.texts, kept)
-}
-
-func (m *message) tool(p opencode.Part) {
-	if m.tools == nil {
-		m.tools = map[string]uint64{}
-	}
-	var did uint64
-	if len(p.Tool.EditedFiles()) > 0 {
-		h := fnv.New64a()
-		_, _ = h.Write([]byte(p.ID))
-		_, _ = h.Write(p.Tool.Input)
-		did = h.Sum64()
-	}
-	m.tools[p.ID] = did
+func (m *message) has(t opencode.PartType) bool {
+	return slices.ContainsFunc(m.parts, func(p opencode.Part) bool { return p.Type == t })
 }
 
 // says is what the author wrote.
 func (m *message) says() string {
 	var b strings.Builder
-	for _, t := range m.texts {
-		if !t.synthetic {
-			b.WriteString(t.text)
+	for _, p := range m.parts {
+		if p.Type == opencode.PartText && !p.Synthetic {
+			b.WriteString(p.Text)
 		}
 	}
 	return b.String()
 }
 
-// begins reports whether the message begins a turn: a person's or the manager's. What OpenCode writes itself, as after
+// own reports whether the manager wrote the message, person whether somebody else did. What OpenCode writes itself, as after
 // a compaction or when a background task has ended, belongs to the turn that runs.
-func (m *message) begins() bool {
-	return m.info.Role == opencode.RoleUser && (m.person || m.own != "")
+func (m *message) own() bool {
+	return m.info.Role == opencode.RoleUser &&
+		slices.ContainsFunc(m.parts, func(p opencode.Part) bool { return p.Metadata[TagKey] != nil })
 }
+
+func (m *message) person() bool {
+	return m.info.Role == opencode.RoleUser && !m.own() && slices.ContainsFunc(m.parts, func(p opencode.Part) bool {
+		switch p.Type {
+		case opencode.PartText:
+			return !p.Synthetic
+		case opencode.PartTool, opencode.PartStepFinish, opencode.PartCompaction:
+			return false
+		}
+		return true // a file, an agent that is named, a sub-task of a command
+	})
+}
+
+// begins reports whether the message begins a turn.
+func (m *message) begins() bool { return m.person() || m.own() }
 
 func (m *message) assistant() bool { return m.info.Role == opencode.RoleAssistant }
 
-// diff names the state of the work tree after the message, or what was edited where there are no snapshots; empty:
-// unknown.
-func (m *message) diff() string {
-	var all uint64
-	for _, did := range m.tools {
-		all ^= did // in any order
+// diff names the state of the work tree after the message, by OpenCode's snapshot, or what was edited where there are none;
+// empty: unknown.
+func (m *message) diff() (tree string) {
+	var edits uint64
+	for _, p := range m.parts {
+		if p.Step != nil {
+			tree = cmp.Or(p.Step.Snapshot, tree)
+		}
+		if p.Tool != nil && len(p.Tool.EditedFiles()) > 0 {
+			h := fnv.New64a()
+			_, _ = h.Write([]byte(p.ID))
+			_, _ = h.Write(p.Tool.Input)
+			edits ^= h.Sum64() // in any order
+		}
 	}
-	if m.tree == "" && all != 0 {
-		return "edits:" + strconv.FormatUint(all, 16)
+	if tree == "" && edits != 0 {
+		return "edits:" + strconv.FormatUint(edits, 16)
 	}
-	return m.tree
+	return tree
 }
 
 // Bounds of the tool calls that a judge is shown.

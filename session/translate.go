@@ -242,7 +242,7 @@ func (t *Tree) part(p opencode.Part, at time.Time) []enforcer.Event {
 	if id := delivers(p); id != "" && m.info.Role == opencode.RoleUser {
 		delete(t.background, id)
 	}
-	if m.info.Role == opencode.RoleUser && m.person && m.own == "" && t.tell(toldPrompt, m) {
+	if m.person() && t.tell(toldPrompt, m) {
 		events = append(events, enforcer.Prompted{At: at, Stop: enforcer.SaysStop(m.says())})
 	}
 	return events

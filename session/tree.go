@@ -112,7 +112,7 @@ func (t *Tree) Busy() bool {
 // Request is what a person wrote last, as far as it is known.
 func (t *Tree) Request() string {
 	for _, m := range slices.Backward(t.messages) {
-		if m.begins() && m.own == "" {
+		if m.person() {
 			return m.says()
 		}
 	}
@@ -213,7 +213,7 @@ func (t *Tree) Reached() (newestID string, r enforcer.Reached) {
 			continue
 		}
 		newestID = m.info.ID
-		r.Tools = r.Tools || len(m.tools) > 0
+		r.Tools = r.Tools || m.has(opencode.PartTool)
 		if d := m.diff(); d != "" {
 			r.Diff = d
 		}
@@ -230,7 +230,7 @@ func (t *Tree) Reached() (newestID string, r enforcer.Reached) {
 func (t *Tree) compacting(now time.Time) bool {
 	m := t.newest()
 	summing := m != nil && m.info.Compacted && m.info.Completed.IsZero()
-	if m == nil || !m.marker && !summing {
+	if m == nil || !m.has(opencode.PartCompaction) && !summing {
 		return false
 	}
 	return t.members[t.root].busy() || now.Before(t.life().Add(delivery))
@@ -321,7 +321,7 @@ func (t *Tree) Broken() (words string, hopeless, overflow bool) {
 		}, err.StatusCode)
 		return text.Short(err.Error(), 300), hopeless, err.Name == opencode.ContextOverflow
 	case err != nil, m == nil, t.members[t.root].busy():
-	case m.assistant() && m.info.Completed.IsZero(), m.begins() && m.own == "": // nobody is at work on it
+	case m.assistant() && m.info.Completed.IsZero(), m.person(): // nobody is at work on it
 		return "OpenCode ended while the agent was at work", false, false
 	}
 	return "", false, false

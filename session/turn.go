@@ -238,7 +238,7 @@ func (t *Tree) Position(prompt string) (p Position, known bool) {
 			continue
 		}
 		p.Arrived, p.Failed, p.Answered = true, m.info.Error, answered(m.info)
-		p.Begun = m.says() != "" || len(m.tools) > 0
+		p.Begun = m.says() != "" || m.has(opencode.PartTool)
 	}
 	return p, true
 }
