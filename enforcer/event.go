@@ -13,12 +13,18 @@ import (
 type Event any
 
 type (
-	Activity  struct{ At time.Time } // a sign of life of the session or of a child: it is busy, a part came, it asks
-	Aborted   struct{ At time.Time } // the end of a turn by an abort that was not the manager's own: it stops the session
-	StopAsked struct{ At time.Time } // a person's stop in so many words: `manager watch stop`
-	Started   struct{ At time.Time } // a person's start, `manager watch start`: everything is counted anew
-	Compacted struct{ At time.Time } // the conversation was replaced by a summary
-	TakenUp   struct{ At time.Time } // the program was started again: nobody saw a countdown that ran when it ended
+	// Activity is a sign of life of the session or of a child: it is busy, a part came, something is asked or answered.
+	Activity struct{ At time.Time }
+	// Aborted is the end of a turn by an abort that was not the manager's own. It stops the session.
+	Aborted struct{ At time.Time }
+	// StopAsked is a person's stop in so many words: `manager watch stop`.
+	StopAsked struct{ At time.Time }
+	// Started is a person's start, `manager watch start`: everything is counted anew.
+	Started struct{ At time.Time }
+	// Compacted is that the conversation was replaced by a summary.
+	Compacted struct{ At time.Time }
+	// TakenUp is that the program was started again. Nobody saw a countdown that ran when it ended.
+	TakenUp struct{ At time.Time }
 
 	// Listed is the agent's todo list as it has just written it, and a sign of life.
 	Listed struct {
