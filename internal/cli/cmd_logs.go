@@ -116,12 +116,11 @@ func (l *logs) read(ctx context.Context, r reader, args []string) error {
 		turns, turnsErr := r.Turns(ctx, l.id, l.subTask)
 		err = errors.Join(err, turnsErr, l.readTranscripts(turns, d.Boulder.Project))
 	}
-	for e, eventErr := range eventsOf(ctx, r, l.id) {
-		if err = errors.Join(err, eventErr); eventErr == nil {
-			l.add(e)
-		}
+	events, eventsErr := eventsOf(ctx, r, l.id)
+	for _, e := range events {
+		l.add(e)
 	}
-	return err
+	return errors.Join(err, eventsErr)
 }
 
 // find says which boulder is meant, and which sub-task: one argument that names no boulder is a sub-task of the newest one,

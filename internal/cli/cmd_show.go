@@ -67,16 +67,11 @@ func (a *app) runWhy(ctx context.Context, args []string, subTask string) error {
 		if err != nil {
 			return nil, err
 		}
-		turns, err := r.Turns(ctx, d.Boulder.ID, t.ID)
-		w := view.NewWhy(d, *t, turns)
-		for e, eventErr := range eventsOf(ctx, r, d.Boulder.ID) {
-			if err = errors.Join(err, eventErr); eventErr == nil {
-				w.Take(e)
-			}
-		}
+		turns, turnsErr := r.Turns(ctx, d.Boulder.ID, t.ID)
+		events, eventsErr := eventsOf(ctx, r, d.Boulder.ID)
 		holder := control.HolderOf(ctx, r)
-		w.End(a.limitsOf(holder), holder.Runs(d.Boulder), time.Now())
-		return w, err
+		why := view.NewWhy(d, *t, turns, events, a.limitsOf(holder), holder.Runs(d.Boulder), time.Now())
+		return why, errors.Join(turnsErr, eventsErr)
 	})
 	return show(a, report, err)
 }

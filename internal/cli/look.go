@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"io"
-	"iter"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
@@ -85,26 +84,15 @@ func (a *app) limitsOf(holder *control.Holder) schedule.Limits {
 // printJSON writes one object on a line of stdout.
 func (a *app) printJSON(v any) error { return view.WriteJSON(a.Stdout, v) }
 
-// eventPage is how many events are read at once: each reading from the process that holds the state is bounded in time.
-const eventPage = 2000
-
-// eventsOf yields the events of a boulder, as far as they are stored.
-func eventsOf(ctx context.Context, r reader, id string) iter.Seq2[boulder.Event, error] {
-	return func(yield func(boulder.Event, error) bool) {
-		for after := uint64(0); ; {
-			events, err := r.Events(ctx, id, after, eventPage)
-			for _, e := range events {
-				after = e.Seq
-				if !yield(e, nil) {
-					return
-				}
-			}
-			if err != nil {
-				yield(boulder.Event{}, err)
-			}
-			if err != nil || len(events) < eventPage {
-				return
-			}
+// eventsOf are the events of a boulder, as far as they can be read. They are read in pages: each reading from the process
+// that holds the state is bounded in time.
+func eventsOf(ctx context.Context, r reader, id string) (all []boulder.Event, err error) {
+	const page = 2000
+	for after := uint64(0); ; after = all[len(all)-1].Seq {
+		events, err := r.Events(ctx, id, after, page)
+		all = append(all, events...)
+		if err != nil || len(events) < page {
+			return all, err
 		}
 	}
 }

@@ -2,7 +2,6 @@ package text
 
 import (
 	"fmt"
-	"math/big"
 	"strconv"
 	"strings"
 	"time"
@@ -68,26 +67,15 @@ func Plural(n int, thing string) string {
 // ParseCount reads a whole number from 1: digits, perhaps with a decimal point, and perhaps with k or M behind them, in
 // upper or lower case.
 func ParseCount(s string) (n int64, ok bool) {
-	digits, size := strings.TrimRight(s, "kKmM"), int64(1)
-	switch strings.ToLower(s[len(digits):]) {
-	case "":
-	case "k":
-		size = 1000
-	case "m":
-		size = 1_000_000
-	default:
+	number := strings.TrimRight(s, "kKmM")
+	places, known := map[string]int{"": 0, "k": 3, "m": 6}[strings.ToLower(s[len(number):])]
+	whole, fraction, _ := strings.Cut(number, ".")
+	fraction = strings.TrimRight(fraction, "0")
+	if !known || len(fraction) > places {
 		return 0, false
 	}
-	value := new(big.Rat)
-	if len(digits) > 19 || strings.Trim(digits, "0123456789.") != "" {
-		return 0, false
-	}
-	if _, ok := value.SetString(digits); !ok {
-		return 0, false
-	}
-	value.Mul(value, new(big.Rat).SetInt64(size))
-	ok = value.IsInt() && value.Sign() > 0 && value.Num().IsInt64()
-	return value.Num().Int64(), ok
+	u, err := strconv.ParseUint(whole+fraction+strings.Repeat("0", places-len(fraction)), 10, 63)
+	return int64(u), err == nil && u > 0
 }
 
 // FormatCount writes 150k, not 150000, and nothing that [ParseCount] reads as another number.

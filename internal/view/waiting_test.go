@@ -112,11 +112,7 @@ func TestStoppedTurns(t *testing.T) {
 			t.Errorf("after a pause, now %v, at work (-want +got):\n%s", now, diff)
 		}
 	}
-	w := NewWhy(detailOf(s), *s.State.SubTask("theme"), nil)
-	for _, e := range s.Events {
-		w.Take(e)
-	}
-	w.End(schedule.DefaultLimits(), true, sample.Began.Add(time.Hour))
+	w := NewWhy(detailOf(s), *s.State.SubTask("theme"), nil, s.Events, schedule.DefaultLimits(), true, s.Now)
 	if text := shown(t, 80, w.Print); !strings.Contains(text, "now: "+says+": paused by a person") ||
 		!strings.Contains(text, "stopped for now: paused by a person\n") || strings.Contains(text, "fault") {
 		t.Errorf("the reasons are:\n%s", text)

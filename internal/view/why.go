@@ -28,7 +28,6 @@ type Why struct {
 
 	detail store.Detail
 	turns  []boulder.Turn
-	events []boulder.Event
 	reason string // of the continuation that the next prompt carries
 }
 
@@ -85,23 +84,51 @@ type WhyStep struct {
 	line string // for people
 }
 
-// NewWhy begins the chain of decisions about a sub-task, of which turns are all that can be read; [Why.Take] adds to it.
-func NewWhy(d store.Detail, t boulder.SubTask, turns []boulder.Turn) *Why {
+// NewWhy makes the chain of decisions about a sub-task, from its turns and the boulder's events, as far as they can be
+// read, and says what it does or waits for now. running: a process is at the boulder.
+func NewWhy(
+	d store.Detail, t boulder.SubTask, turns []boulder.Turn, events []boulder.Event, limits schedule.Limits, running bool,
+	now time.Time,
+) *Why {
 	w := &Why{
-		Type: "why", BoulderID: d.Boulder.ID, BoulderStatus: d.Boulder.Status, SubTask: t, GatesFrom: map[string]string{},
-		Chain: []WhyStep{}, detail: d, turns: turns,
+		Type: "why", BoulderID: d.Boulder.ID, BoulderStatus: d.Boulder.Status, Running: running, SubTask: t,
+		GatesFrom: map[string]string{}, Chain: []WhyStep{}, detail: d, turns: turns,
 	}
 	for _, gate := range slices.Concat(t.Gates, t.NoWorse) {
 		if from := d.Boulder.GateOrigin(&t, d.SubTasks, gate); from != "" {
 			w.GatesFrom[gate] = from
 		}
 	}
+	for _, e := range events {
+		w.take(e)
+	}
+	if t.Status.Terminal() || d.Boulder.Status.Terminal() {
+		return w
+	}
+	p, _ := ProgressOf(nil, d, events, nil)
+	r := p.rows(limits, nil, now, running)[t.Position-1]
+	switch w.Now = r.now; {
+	case t.Parked && len(t.AwaitedBy(t.Attempts)) > 0:
+		w.Now = "blocked: " + w.Now + "; answer with: " + ClarifyHint
+	case t.Status == boulder.SubTaskBlocked:
+		w.Now = "blocked: " + w.Now
+	case r.attempt == nil && !r.replan: // after what it depends on
+		w.Now = "begins " + w.Now
+	case r.Stopped:
+		w.Now += ": " + r.attempt.Reason
+	case r.live && !running:
+		w.Now = "left at work: " + w.Now
+	case r.live:
+		w.Now = "at work: " + w.Now
+	}
+	if !running {
+		w.Now += "; no process runs it: manager resume " + w.BoulderID
+	}
 	return w
 }
 
-// Take adds what an event says about the sub-task, if it says anything. Events come in order, from the first on.
-func (w *Why) Take(e boulder.Event) {
-	w.events = append(w.events, e)
+// take adds what an event says about the sub-task, if it says anything.
+func (w *Why) take(e boulder.Event) {
 	t := &w.SubTask
 	of, _, line := Describe(e.Body)
 	mine, by := of == t.ID, "" // by: it is another one's, and about this one all the same
@@ -228,33 +255,6 @@ func (w *Why) Take(e boulder.Event) {
 	}
 	if s.Step != "" && (mine || by != "") {
 		w.Chain = append(w.Chain, s)
-	}
-}
-
-// End says what the sub-task does or waits for now. running: a process is at the boulder.
-func (w *Why) End(limits schedule.Limits, running bool, now time.Time) {
-	w.Running = running
-	if w.SubTask.Status.Terminal() || w.BoulderStatus.Terminal() {
-		return
-	}
-	p, _ := ProgressOf(nil, w.detail, w.events, nil)
-	r := p.rows(limits, nil, now, running)[w.SubTask.Position-1]
-	switch w.Now = r.now; {
-	case len(w.SubTask.AwaitedBy(w.SubTask.Attempts)) > 0 && w.SubTask.Parked:
-		w.Now = "blocked: " + w.Now + "; answer with: " + ClarifyHint
-	case r.Status == boulder.SubTaskBlocked:
-		w.Now = "blocked: " + w.Now
-	case r.attempt == nil && !r.replan: // after what it depends on
-		w.Now = "begins " + w.Now
-	case r.Stopped:
-		w.Now += ": " + r.attempt.Reason
-	case r.live && !running:
-		w.Now = "left at work: " + w.Now
-	case r.live:
-		w.Now = "at work: " + w.Now
-	}
-	if !running {
-		w.Now += "; no process runs it: manager resume " + w.BoulderID
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -23,12 +22,7 @@ func whyOf(t *testing.T, turns bool) *Why {
 			all = append(all, boulder.Turn{AttemptRef: b.AttemptRef, Number: b.Turn, Evidence: &b.Evidence})
 		}
 	}
-	w := NewWhy(detailOf(s), *s.State.SubTask("toggle"), all)
-	for _, e := range s.Events {
-		w.Take(e)
-	}
-	w.End(schedule.DefaultLimits(), false, sample.Began.Add(time.Hour))
-	return w
+	return NewWhy(detailOf(s), *s.State.SubTask("toggle"), all, s.Events, schedule.DefaultLimits(), false, s.Now)
 }
 
 // The chain has every event of the sub-task that it is made of, in order.
