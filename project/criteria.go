@@ -1,13 +1,13 @@
 package project
 
 import (
-	"cmp"
+	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/command"
 	"github.com/bouldermgr/manager/internal/detect"
 )
 
@@ -45,7 +45,7 @@ func (p *Project) commands(
 	}
 	why = "there is none of " + places
 	for _, c := range detected {
-		if p.installed(c.Program) {
+		if command.Missing(context.Background(), p.dir, p.opts.Environ, c.Program) == "" {
 			found = append(found, c.Run)
 			p.log.Debug("found a command", "for", key, "command", c.Run, "because", c.Why)
 		} else {
@@ -58,39 +58,28 @@ func (p *Project) commands(
 	return found, why
 }
 
-// installed reports whether the shell that runs gates would find a program.
-func (p *Project) installed(program string) bool {
-	for _, dir := range filepath.SplitList(p.getenv("PATH")) {
-		info, err := os.Stat(filepath.Join(cmp.Or(dir, "."), program))
-		if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // Check refuses a plan, and without one what the run says, if tests are to decide and no command runs them.
 func (done Criteria) Check(plan *boulder.Plan) error {
 	who := ""
-	if plan == nil {
-		if slices.Contains(done.Words, boulder.DoneTests) {
-			who = "--done-when or the configuration"
-		}
-	} else {
+	switch {
+	case len(done.Checks.Tests) > 0:
+		return nil
+	case plan == nil && slices.Contains(done.Words, boulder.DoneTests):
+		who = "--done-when or the configuration"
+	case plan != nil:
 		for _, s := range plan.SubTasks {
-			words := s.DoneWhen
-			if len(words) == 0 {
-				words = plan.DoneWhen
-			}
-			if len(words) == 0 {
-				words = done.Words
+			words := done.Words
+			for _, own := range [][]string{plan.DoneWhen, s.DoneWhen} {
+				if len(own) > 0 {
+					words = own
+				}
 			}
 			if who == "" && slices.Contains(words, boulder.DoneTests) {
 				who = fmt.Sprintf("sub-task %q", s.ID)
 			}
 		}
 	}
-	if who == "" || len(done.Checks.Tests) > 0 {
+	if who == "" {
 		return nil
 	}
 	return usagef("%s: done when tests pass, but no command is known that runs them (%s): name it in the configuration,"+

@@ -70,12 +70,7 @@ var (
 	_ control.Submitter = (*service)(nil)
 )
 
-// Order carries an order out. A resume of what nothing runs runs it.
 func (s *service) Order(ctx context.Context, boulderID string, o boulder.Order) error {
-	if o.Do == boulder.OrderResume && !s.server.Runs(boulderID) {
-		_, err := s.Submit(ctx, Request{Resume: boulderID})
-		return err
-	}
 	return s.run.Order(ctx, boulderID, o)
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,21 +64,16 @@ func subTaskPlace(ref string) (n int, ok bool) {
 
 // findSubTask is the sub-task that a user names: by its id, or by its number, which views show as [2/3].
 func findSubTask(d store.Detail, ref string) (*boulder.SubTask, error) {
-	n, _ := subTaskPlace(ref)
-	var numbered *boulder.SubTask
+	i := slices.IndexFunc(d.SubTasks, func(t boulder.SubTask) bool { return t.ID == ref })
+	if n, isNumber := subTaskPlace(ref); i < 0 && isNumber {
+		i = slices.IndexFunc(d.SubTasks, func(t boulder.SubTask) bool { return t.Position == n })
+	}
+	if i >= 0 {
+		return &d.SubTasks[i], nil
+	}
 	var ids []string
 	for i := range d.SubTasks {
-		t := &d.SubTasks[i]
-		if t.ID == ref {
-			return t, nil
-		}
-		if n > 0 && t.Position == n {
-			numbered = t
-		}
-		ids = append(ids, t.ID)
-	}
-	if numbered != nil {
-		return numbered, nil
+		ids = append(ids, d.SubTasks[i].ID)
 	}
 	if near := text.Nearest(ref, ids); near != "" {
 		return nil, usagef("boulder %s has no sub-task %q: did you mean %q?", d.Boulder.ID, ref, near)

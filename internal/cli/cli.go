@@ -50,7 +50,8 @@ type app struct {
 	Env
 	interrupts interrupts
 	secrets    *secret.Redactor // nil: known by their form only
-	opened     *project.Project // by commands that start nothing
+	opened     *project.Project // by commands that start nothing; nil: not yet
+	openErr    error
 	answers    answers
 
 	json, quiet, noColor, verbose bool

@@ -165,11 +165,10 @@ func (o *resumeOptions) request(detail store.Detail) (req project.Request, err e
 	if len(detail.SubTasks) > 0 {
 		var open []string // in the places of all
 		for _, t := range detail.SubTasks {
-			name := t.ID
 			if t.Status.Terminal() {
-				name = ""
+				t.ID = ""
 			}
-			open = append(open, name)
+			open = append(open, t.ID)
 		}
 		if err := o.budget.name(open, "boulder "+b.ID+" has no unfinished sub-task"); err != nil {
 			return req, err

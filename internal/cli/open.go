@@ -22,28 +22,29 @@ type deps struct {
 
 // options are those of every project that the command line opens.
 func (a *app) options() project.Options {
-	config := a.configFile
-	if config != "" {
-		config = a.file(config)
-	}
 	return project.Options{
-		Config: config, Model: a.model, LedgerModel: a.ledgerModel, OpenCode: a.opencodeBinary, Environ: a.Environ,
+		Config: a.file(a.configFile), Model: a.model, LedgerModel: a.ledgerModel, OpenCode: a.opencodeBinary, Environ: a.Environ,
 		Command: "manager " + strings.Join(a.Args, " "), Logger: a.logger(), Secrets: a.secrets,
 		Note: func(text string) { a.note("%s", text) }, Warn: func(text string) { a.warn("%s", text) },
 	}
 }
 
-// open opens the project for commands that start nothing. It is opened once.
+// open opens the project for commands that start nothing, once. With an error there is a project as well if only its
+// configuration is not in order.
 func (a *app) open() (*project.Project, error) {
-	if a.opened != nil {
-		return a.opened, nil
+	if a.opened == nil {
+		a.opened, a.openErr = project.Open(a.dir, a.options())
 	}
-	p, err := project.Open(a.dir, a.options())
-	if err != nil {
-		return nil, err
+	return a.opened, a.openErr
+}
+
+// openAnyway opens the project to look and to give orders: its configuration need not be in order for that.
+func (a *app) openAnyway() (*project.Project, error) {
+	p, err := a.open()
+	if p != nil {
+		err = nil
 	}
-	a.opened = p
-	return p, nil
+	return p, err
 }
 
 // connect opens the project for commands that plan or run. The caller closes it.
@@ -63,15 +64,6 @@ func (a *app) connect(ctx context.Context, attach string, lockTimeout time.Durat
 	}
 	a.interrupts.onHurry(p.Kill)
 	return &deps{Project: p, app: a, log: a.logger()}, nil
-}
-
-// openAnyway opens the project to look and to give orders: its configuration need not be in order for that.
-func (a *app) openAnyway() (*project.Project, error) {
-	p, err := project.Open(a.dir, a.options())
-	if p == nil {
-		return nil, err
-	}
-	return p, nil
 }
 
 // openReader opens the project's state for reading.

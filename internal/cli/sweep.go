@@ -26,14 +26,11 @@ func (a *app) sweep(cmd *cobra.Command) {
 	if f, ok := fileOf(a.Stderr); ok && terminal(f) {
 		fmt.Fprint(f, ansi.ShowCursor) // a live view that was killed has left it hidden
 	}
-	if swept.Processes > 0 {
-		a.note("A manager was killed here and left %s running; ended now.", countOf(swept.Processes, "process", "processes"))
+	if n := swept.Processes; n > 0 {
+		what := fmt.Sprintf("%d processes", n)
+		if n == 1 {
+			what = "a process"
+		}
+		a.note("A manager was killed here and left %s running; ended now.", what)
 	}
-}
-
-func countOf(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
