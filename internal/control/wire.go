@@ -71,31 +71,37 @@ func (c *Client) Holder(ctx context.Context) (Holder, error) {
 	return ask[Holder](ctx, c, request{Do: "holder"}, 0)
 }
 
-// Listing and those below are the methods of [Source].
+// Listing is that of [Source].
 func (c *Client) Listing(ctx context.Context) ([]store.Item, error) {
 	return ask[[]store.Item](ctx, c, request{Do: "listing"}, 0)
 }
 
+// Export is that of [Source].
 func (c *Client) Export(ctx context.Context, boulderID string) (store.Export, error) {
 	return ask[store.Export](ctx, c, request{Do: "export", ID: boulderID}, longWait)
 }
 
+// Get is that of [Source].
 func (c *Client) Get(ctx context.Context, boulderID string) (store.Detail, error) {
 	return ask[store.Detail](ctx, c, request{Do: "get", ID: boulderID}, 0)
 }
 
+// Turns is that of [Source].
 func (c *Client) Turns(ctx context.Context, boulderID, subTaskID string) ([]boulder.Turn, error) {
 	return ask[[]boulder.Turn](ctx, c, request{Do: "turns", ID: boulderID, SubTask: subTaskID}, 0)
 }
 
+// Events is that of [Source].
 func (c *Client) Events(ctx context.Context, boulderID string, afterSeq uint64, limit int) ([]boulder.Event, error) {
 	return ask[[]boulder.Event](ctx, c, request{Do: "events", ID: boulderID, After: afterSeq, Limit: limit}, 0)
 }
 
+// Resolve is that of [Source].
 func (c *Client) Resolve(ctx context.Context, ref string) (string, error) {
 	return ask[string](ctx, c, request{Do: "resolve", ID: ref}, 0)
 }
 
+// NewestUnfinished is that of [Source].
 func (c *Client) NewestUnfinished(ctx context.Context) (string, error) {
 	return ask[string](ctx, c, request{Do: "unfinished"}, 0)
 }
@@ -182,7 +188,7 @@ func Serve(ctx context.Context, path string, holder Holder, source Source, logge
 	return s, err
 }
 
-// Began and Ended say which boulders the holder runs.
+// Began says that the holder runs a boulder.
 func (s *Server) Began(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,6 +199,7 @@ func (s *Server) Began(id string) {
 	}
 }
 
+// Ended says that it runs it no more.
 func (s *Server) Ended(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

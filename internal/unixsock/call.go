@@ -51,8 +51,9 @@ func Serve[Q any](
 	ctx, ended := context.WithCancel(ctx)
 	s.abandon, s.ended = abandon, ended
 	one := func(conn net.Conn) {
-		defer conn.Close()
-		defer context.AfterFunc(patient, func() { conn.Close() })()
+		hangUp := func() { _ = conn.Close() }
+		defer hangUp()
+		defer context.AfterFunc(patient, hangUp)()
 		q, err := read[Q](conn)
 		text, err := json.Marshal(answer(ctx, patient, q, err))
 		if err == nil {
@@ -73,7 +74,10 @@ func Serve[Q any](
 				return
 			default: // too many open files, for example
 				log.Error("control socket failed; other commands may not reach this process", "path", path, "error", err)
-				time.Sleep(100 * time.Millisecond)
+				select {
+				case <-time.After(100 * time.Millisecond):
+				case <-patient.Done():
+				}
 			}
 		}
 	})
@@ -142,8 +146,9 @@ func Call[A any](ctx context.Context, path string, q any) (answer A, sent bool, 
 	if err != nil {
 		return answer, false, err
 	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	hangUp := func() { _ = conn.Close() }
+	defer hangUp()
+	defer context.AfterFunc(ctx, hangUp)()
 	if _, err = conn.Write(request); err == nil {
 		err = conn.(*net.UnixConn).CloseWrite()
 	}
