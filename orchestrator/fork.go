@@ -13,18 +13,18 @@ import (
 // ErrNoFork is in the chain of errors about a [Request].Fork that cannot be made.
 var ErrNoFork = errors.New("it cannot be forked")
 
-// beginFork runs the plan of another boulder, with the results that it takes over.
-func (r *run) beginFork(req Request) error {
-	f := *req.Fork
+// fork is the plan of another boulder, with the results that are taken over. The head record gets what is that of the
+// original.
+func (r *run) fork(head *boulder.Boulder) (*boulder.Plan, map[string]boulder.Inherited, error) {
+	f := *r.req.Fork
 	from, err := r.o.cfg.Store.Load(r.ctx, f.BoulderID)
-	if err != nil {
-		return fmt.Errorf("fork: %w", err)
-	}
 	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("fork: %w", err)
 	case from.Boulder.Project != r.o.cfg.Project:
-		return fmt.Errorf("%w: boulder %s works on %s, not on %s", ErrNoFork, f.BoulderID, from.Boulder.Project, r.o.cfg.Project)
+		return nil, nil, fmt.Errorf("%w: boulder %s works on %s, not on %s", ErrNoFork, f.BoulderID, from.Boulder.Project, r.o.cfg.Project)
 	case from.Revision == nil || len(from.SubTasks) == 0:
-		return fmt.Errorf("%w: boulder %s has no plan that was run: run its task again", ErrNoFork, f.BoulderID)
+		return nil, nil, fmt.Errorf("%w: boulder %s has no plan that was run: run its task again", ErrNoFork, f.BoulderID)
 	}
 	plan := runnable(from)
 	var ids []string
@@ -32,23 +32,13 @@ func (r *run) beginFork(req Request) error {
 		ids = append(ids, s.ID)
 	}
 	if !slices.Contains(ids, f.SubTaskID) {
-		return fmt.Errorf("%w: the plan of boulder %s has no sub-task %q; it has %s", ErrNoFork,
+		return nil, nil, fmt.Errorf("%w: the plan of boulder %s has no sub-task %q; it has %s", ErrNoFork,
 			f.BoulderID, f.SubTaskID, strings.Join(ids, ", "))
 	}
-	head := r.head(req)
-	head.Task, head.PlanMode, head.ForkOf = from.Boulder.Task, from.Boulder.PlanMode, req.Fork
+	head.Task, head.PlanMode, head.ForkOf = from.Boulder.Task, from.Boulder.PlanMode, &f
 	head.DoneWhen, head.Checks, head.Loop = from.Boulder.DoneWhen, from.Boulder.Checks, from.Boulder.Loop
 	head.Model = cmp.Or(head.Model, from.Boulder.Model)
-	if err := r.create(head); err != nil {
-		return err
-	}
-	if err := r.propose(&plan); err != nil {
-		return err
-	}
-	if err := r.adopt(Approval{Plan: &plan, Gates: true}, inherited(plan, from, f.SubTaskID)); err != nil {
-		return err
-	}
-	return r.loop()
+	return &plan, inherited(plan, from, f.SubTaskID), nil
 }
 
 // runnable is the plan of the original with the gates that might run there: those may in the fork, and nobody is asked

@@ -240,15 +240,7 @@ func (o *Orchestrator) Plan(
 // Cancelling ctx aborts the turns that are running; [Orchestrator.Stop] lets them end. Breaking out of the loop is the
 // same as cancelling ctx. When the loop ends, however it does, all work has ended.
 func (o *Orchestrator) Run(ctx context.Context, req Request) iter.Seq2[boulder.Event, error] {
-	return func(yield func(boulder.Event, error) bool) {
-		r := newRun(ctx, o, yield)
-		r.drive(func() error {
-			if req.Resume != "" {
-				return r.resume(req.Resume, req)
-			}
-			return r.begin(req)
-		})
-	}
+	return func(yield func(boulder.Event, error) bool) { newRun(ctx, o, req, yield).drive() }
 }
 
 // Resume is Run with [Request].Resume. Finished sub-tasks are not done again.

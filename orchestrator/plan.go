@@ -54,7 +54,7 @@ func (r *run) startApproval() {
 	proposed := r.state.Revision.Plan.Clone()
 	var approved Approval
 	r.launchWork(planRef, r.untilStop(func(ctx context.Context) (err error) {
-		approved, err = r.approve(ctx, &proposed)
+		approved, err = r.req.Approve(ctx, &proposed)
 		if err == nil && approved.Plan == nil {
 			err = errors.New("the approval returned neither a plan nor an error")
 		}
@@ -82,11 +82,11 @@ func (r *run) unplanned(err error) error {
 
 // adoptUnasked adopts a plan that nobody has to be asked about.
 func (r *run) adoptUnasked() error {
-	if r.state.Boulder.Status != boulder.AwaitingApproval || r.approve != nil || r.halting() {
+	if r.state.Boulder.Status != boulder.AwaitingApproval || r.req.Approve != nil || r.halting() {
 		return nil
 	}
 	plan := r.state.Revision.Plan.Clone()
-	return r.adopt(Approval{Plan: &plan, Gates: r.gates}, nil)
+	return r.adopt(Approval{Plan: &plan, Gates: r.req.GatesApproved}, nil)
 }
 
 // propose makes a plan the first revision, which nobody has agreed to yet.
@@ -112,7 +112,7 @@ func (r *run) adopt(a Approval, results map[string]boulder.Inherited) error {
 	for _, s := range plan.SubTasks {
 		d.SubTasks = append(d.SubTasks, plannedIn(s, plan.Model, d.Model))
 	}
-	for id := range r.budgets {
+	for id := range r.req.SubTaskBudgets {
 		if !slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool { return s.ID == id }) {
 			return fmt.Errorf("%w: the plan has no sub-task %q to give a budget to", boulder.ErrFatal, id)
 		}

@@ -28,9 +28,9 @@ func (r *run) startReplan() {
 	var gates, asked bool
 	r.launchWork(replanRef, r.untilStop(func(ctx context.Context) (err error) {
 		plan, usage, err = r.o.cfg.Planner.Replan(ctx, req)
-		if err == nil && r.approveReplan != nil {
+		if err == nil && r.req.ApproveReplan != nil {
 			proposal.SubTasks, proposal.Replaces, asked = plan.SubTasks, plan.Replaces, true
-			gates, err = r.approveReplan(ctx, proposal)
+			gates, err = r.req.ApproveReplan(ctx, proposal)
 		}
 		return err
 	}), func(err error) error {

@@ -20,6 +20,7 @@ import (
 // orders and nudge.
 type run struct {
 	o     *Orchestrator
+	req   Request
 	id    string // of the boulder, once it is known; guarded by o.runs.mu
 	state *boulder.State
 	yield func(boulder.Event, error) bool
@@ -34,11 +35,6 @@ type run struct {
 	nudge   chan struct{} // other boulders hold or wait for something else now
 	done    chan struct{} // closed when the loop does not listen any more
 	over    chan struct{} // closed when all work has ended, and somebody else may have the boulder
-
-	approve       Approve // nil: a plan is adopted, and its gates run if gates says so
-	gates         bool
-	approveReplan ApproveReplan
-	budgets       map[string]boulder.Budget // of sub-tasks, to be set when they are there
 
 	work     map[boulder.AttemptRef]context.CancelCauseFunc // that was launched and has not handed in its end
 	slots    map[boulder.AttemptRef]string                  // that attempts hold, with their models
@@ -57,9 +53,9 @@ type run struct {
 	broken   error            // what the store failed with: the state is ahead of the disk, nothing more is written
 }
 
-func newRun(ctx context.Context, o *Orchestrator, yield func(boulder.Event, error) bool) *run {
+func newRun(ctx context.Context, o *Orchestrator, req Request, yield func(boulder.Event, error) bool) *run {
 	r := &run{
-		o: o, verified: -1, state: boulder.NewState(), yield: yield, ctx: ctx, msgs: make(chan message, 64),
+		o: o, req: req, verified: -1, state: boulder.NewState(), yield: yield, ctx: ctx, msgs: make(chan message, 64),
 		orders: make(chan order), nudge: make(chan struct{}, 1), done: make(chan struct{}), over: make(chan struct{}),
 		work: map[boulder.AttemptRef]context.CancelCauseFunc{}, slots: map[boulder.AttemptRef]string{},
 		leftover: map[boulder.AttemptRef]bool{}, restored: map[boulder.AttemptRef]bool{},
@@ -68,13 +64,20 @@ func newRun(ctx context.Context, o *Orchestrator, yield func(boulder.Event, erro
 	return r
 }
 
-// drive runs body, ends the workers and waits for them, and yields the error that ended the run, if one did. The
+// drive runs the request, ends the workers and waits for them, and yields the error that ended the run, if one did. The
 // workers end too if the consumer's loop body panics or ends its goroutine.
-func (r *run) drive(body func() error) {
+func (r *run) drive() {
 	err := func() error {
 		defer r.o.leave(r)
 		defer r.endWorkers()
-		return body()
+		begin := r.begin
+		if r.req.Resume != "" {
+			begin = r.resume
+		}
+		if err := begin(); err != nil {
+			return err
+		}
+		return r.loop()
 	}()
 	if err != nil && !r.gone {
 		r.yield(boulder.Event{}, err)
@@ -112,29 +115,33 @@ func (r *run) noteStopped(ctx context.Context) error {
 
 var errRunOver = errors.New("the run is over")
 
-// begin creates the boulder, plans it if it has no plan, and runs it.
-func (r *run) begin(req Request) error {
-	r.approve, r.gates, r.approveReplan, r.budgets = req.Approve, req.GatesApproved, req.ApproveReplan, req.SubTaskBudgets
-	if req.Fork != nil {
-		return r.beginFork(req)
+// begin creates the boulder, with its sub-tasks if it has a plan already.
+func (r *run) begin() error {
+	head, given := r.head(), Approval{Plan: r.req.Plan, Gates: r.req.GatesApproved}
+	var results map[string]boulder.Inherited
+	if r.req.Fork != nil {
+		var err error
+		if given.Plan, results, err = r.fork(&head); err != nil {
+			return err
+		}
+		given.Gates = true
 	}
-	if err := r.create(r.head(req)); err != nil {
+	if err := r.o.enter(head.ID, r); err != nil {
 		return err
 	}
-	if req.Plan != nil {
-		if err := r.propose(req.Plan); err != nil {
-			return err
-		}
-		if err := r.adopt(Approval{Plan: req.Plan, Gates: req.GatesApproved}, nil); err != nil {
-			return err
-		}
+	_, err := r.state.Apply(boulder.Event{Time: r.now(), BoulderID: head.ID, Body: boulder.Created{Boulder: head}})
+	if err != nil || given.Plan == nil {
+		return err
 	}
-	return r.loop()
+	if err := r.propose(given.Plan); err != nil {
+		return err
+	}
+	return r.adopt(given, results)
 }
 
-// head is the head record of a request.
-func (r *run) head(req Request) boulder.Boulder {
-	task := req.Task
+// head is the head record of the request.
+func (r *run) head() boulder.Boulder {
+	req, task := r.req, r.req.Task
 	if req.Plan != nil {
 		task = req.Plan.Task
 	}
@@ -146,16 +153,9 @@ func (r *run) head(req Request) boulder.Boulder {
 	}
 }
 
-func (r *run) create(head boulder.Boulder) error {
-	if err := r.o.enter(head.ID, r); err != nil {
-		return err
-	}
-	_, err := r.state.Apply(boulder.Event{Time: r.now(), BoulderID: head.ID, Body: boulder.Created{Boulder: head}})
-	return err
-}
-
-// resume takes a stored boulder up where it was.
-func (r *run) resume(id string, req Request) error {
+// resume takes a stored boulder up where it was, with the budgets that it may have got.
+func (r *run) resume() error {
+	id := r.req.Resume
 	if err := r.o.enter(id, r); err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
@@ -166,55 +166,44 @@ func (r *run) resume(id string, req Request) error {
 	if err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
-	if stored.Boulder.Status.Terminal() {
-		return fmt.Errorf("boulder %s is %s: %w", id, stored.Boulder.Status, ErrFinished)
+	b := &stored.Boulder
+	switch {
+	case b.Status.Terminal():
+		return fmt.Errorf("boulder %s is %s: %w", id, b.Status, ErrFinished)
+	case b.Project != r.o.cfg.Project:
+		return fmt.Errorf("boulder %s works on %s, not on %s: run resume there, or with -C", id, b.Project, r.o.cfg.Project)
 	}
-	if stored.Boulder.Project != r.o.cfg.Project {
-		return fmt.Errorf("boulder %s works on %s, not on %s: run resume there, or with -C",
-			id, stored.Boulder.Project, r.o.cfg.Project)
-	}
-	r.state = stored
+	r.state, r.req.GatesApproved = stored, false
 	for _, o := range r.state.Live() {
 		r.restored[o.Attempt.AttemptRef] = true
 	}
-	r.approve, r.approveReplan = req.Approve, req.ApproveReplan
-	if r.approveReplan == nil && r.state.Boulder.AskReplans {
-		r.approveReplan = nobodyToAsk
+	if r.req.ApproveReplan == nil && b.AskReplans {
+		r.req.ApproveReplan = nobodyToAsk
 	}
-	if err := r.takeUp(req); err != nil {
+	bodies := []boulder.Body{
+		boulder.TakenUp{LedgerModel: r.req.LedgerModel, Diverted: r.req.Diverted, Iterations: r.req.Iterations},
+	}
+	if b.Status == boulder.Paused || b.Status == boulder.Synthesizing {
+		bodies = append(bodies, resumed(r.state))
+	}
+	if r.req.Budget != nil {
+		bodies = append(bodies, boulder.BudgetSet{Budget: *r.req.Budget})
+	}
+	if err := r.apply(bodies...); err != nil {
 		return err
 	}
-	return r.loop()
-}
-
-// nobodyToAsk is for a boulder whose replans a person wants to see, where there is none: in a server.
-func nobodyToAsk(context.Context, ReplanProposal) (bool, error) {
-	return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and nobody is here to ask: go on with"+
-		" `manager resume` on a terminal, without a server", ErrWaiting)
-}
-
-// takeUp brings a stored boulder to where it goes on, with the budgets that it may have got.
-func (r *run) takeUp(req Request) error {
-	if err := r.apply(boulder.TakenUp{LedgerModel: req.LedgerModel, Diverted: req.Diverted, Iterations: req.Iterations}); err != nil {
-		return err
-	}
-	if s := r.state.Boulder.Status; s == boulder.Paused || s == boulder.Synthesizing {
-		if err := r.apply(resumed(r.state)); err != nil {
-			return err
-		}
-	}
-	if req.Budget != nil {
-		if err := r.apply(boulder.BudgetSet{Budget: *req.Budget}); err != nil {
-			return err
-		}
-	}
-	r.budgets = req.SubTaskBudgets
 	if len(r.state.SubTasks) > 0 {
 		if err := r.setBudgets(); err != nil {
 			return fmt.Errorf("resume: %w", err)
 		}
 	}
 	return r.unparkAffordable()
+}
+
+// nobodyToAsk is for a boulder whose replans a person wants to see, where there is none: in a server.
+func nobodyToAsk(context.Context, ReplanProposal) (bool, error) {
+	return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and nobody is here to ask: go on with"+
+		" `manager resume` on a terminal, without a server", ErrWaiting)
 }
 
 // unparkAffordable lets sub-tasks go on that wait for a person, unless it is for a larger budget, more turns, an answer, or a
@@ -235,11 +224,11 @@ func (r *run) unparkAffordable() error {
 
 // setBudgets gives sub-tasks the budgets that the request has for them.
 func (r *run) setBudgets() error {
-	for _, id := range slices.Sorted(maps.Keys(r.budgets)) {
+	for _, id := range slices.Sorted(maps.Keys(r.req.SubTaskBudgets)) {
 		if r.state.SubTask(id) == nil {
 			return fmt.Errorf("there is no sub-task %q to give a budget to", id)
 		}
-		if err := r.apply(boulder.BudgetSet{SubTaskID: id, Budget: r.budgets[id]}); err != nil {
+		if err := r.apply(boulder.BudgetSet{SubTaskID: id, Budget: r.req.SubTaskBudgets[id]}); err != nil {
 			return err
 		}
 	}
