@@ -60,20 +60,16 @@ func (d *Directory) HasLanguageServer(ctx context.Context) (bool, error) {
 
 // Toast is a short notice in OpenCode's terminal interface.
 type Toast struct {
-	Title    string
-	Message  string
-	Variant  string        // info, success, warning or error
-	Duration time.Duration // 0: OpenCode's default
+	Title    string        `json:"title,omitempty"`
+	Message  string        `json:"message"`
+	Variant  string        `json:"variant"` // info, success, warning or error
+	Duration time.Duration `json:"-"`       // 0: OpenCode's default
 }
 
-// ShowToast shows a notice to whoever has the terminal interface open on this server; nobody having it open is no
-// error.
+// ShowToast shows a notice to whoever has the terminal interface open on this server; nobody having it open is no error.
 func (d *Directory) ShowToast(ctx context.Context, t Toast) error {
-	body := struct {
-		Title    string `json:"title,omitempty"`
-		Message  string `json:"message"`
-		Variant  string `json:"variant"`
-		Duration int64  `json:"duration,omitempty"` // milliseconds
-	}{t.Title, t.Message, t.Variant, t.Duration.Milliseconds()}
-	return d.post(ctx, "show toast", "/tui/show-toast", body)
+	return d.post(ctx, "show toast", "/tui/show-toast", struct {
+		Toast
+		Milliseconds int64 `json:"duration,omitempty"`
+	}{t, t.Duration.Milliseconds()})
 }

@@ -12,7 +12,7 @@
 //	defer events.Close()
 //	session, err := dir.CreateSession(ctx, opencode.NewSession{Title: "fix the build"})
 //	err = dir.Prompt(ctx, session.ID, opencode.Prompt{MessageID: id, Parts: ...})
-//	for event, err := range events.Events(ctx) { ... }
+//	for event := range events.C() { ... }
 //
 // # When is a turn over?
 //

@@ -49,17 +49,19 @@ func NewRegistry(cfg RegistryConfig, sources ...Source) (*Registry, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &Registry{cfg: cfg}
-	for _, source := range sources {
+	for i, source := range sources {
 		if _, err := ParseModel(source.Name + "/model"); err != nil || strings.Contains(source.Name, "/") {
 			return nil, fmt.Errorf("provider name %q: use letters, digits, - and _", source.Name)
 		}
-		if r.find(source.Name) != nil {
+		if find(sources[:i], source.Name) >= 0 {
 			return nil, fmt.Errorf("provider %s is defined twice; give the second one another name", source.Name)
 		}
-		r.sources = append(r.sources, source)
 	}
-	return r, nil
+	return &Registry{cfg, sources}, nil
+}
+
+func find(sources []Source, name string) int {
+	return slices.IndexFunc(sources, func(s Source) bool { return s.Name == name })
 }
 
 // Has reports whether the provider is known and its key, if it needs one, is set.
@@ -69,7 +71,7 @@ func (r *Registry) Has(provider string) bool { return slices.Contains(r.Names(),
 func (r *Registry) Names() []string {
 	var names []string
 	for _, source := range r.sources {
-		if r.available(source) {
+		if _, available := r.key(source); available {
 			names = append(names, source.Name)
 		}
 	}
@@ -80,7 +82,7 @@ func (r *Registry) Names() []string {
 // has one.
 func (r *Registry) Default() (ModelRef, bool) {
 	for _, source := range r.sources {
-		if source.DefaultModel != "" && r.available(source) {
+		if _, available := r.key(source); available && source.DefaultModel != "" {
 			return ModelRef{Provider: source.Name, Model: source.DefaultModel}, true
 		}
 	}
@@ -90,48 +92,34 @@ func (r *Registry) Default() (ModelRef, bool) {
 // Completer opens a model's provider. Requests without a model go to ref.Model. What may pass is tried again by the
 // registry's policy. The error says what to do if the provider is not available.
 func (r *Registry) Completer(ref ModelRef) (Completer, error) {
-	source := r.find(ref.Provider)
-	if source == nil || !r.available(*source) {
-		return nil, r.unavailable(ref, source)
+	have := "no provider is available"
+	if names := r.Names(); len(names) > 0 {
+		have = "available: " + strings.Join(names, ", ")
 	}
-	adapter, err := source.Open(r.key(*source))
+	i := find(r.sources, ref.Provider)
+	if i < 0 {
+		return nil, fmt.Errorf("model %s: there is no provider %q; choose another model (%s) or define the endpoint in the "+
+			"configuration", ref, ref.Provider, have)
+	}
+	source := r.sources[i]
+	key, available := r.key(source)
+	if !available {
+		return nil, fmt.Errorf("model %s: provider %s has no key; set %s, or choose another model (%s)",
+			ref, ref.Provider, strings.Join(source.KeyEnv, " or "), have)
+	}
+	adapter, err := source.Open(key)
 	if err != nil {
 		return nil, fmt.Errorf("open provider %s: %w", source.Name, err)
 	}
 	return WithRetry(WithPrices(adapter, ref, r.cfg.Prices), r.cfg.Logger), nil
 }
 
-func (r *Registry) unavailable(ref ModelRef, source *Source) error {
-	have := "no provider is available"
-	if names := r.Names(); len(names) > 0 {
-		have = "available: " + strings.Join(names, ", ")
-	}
-	if source != nil {
-		return fmt.Errorf("model %s: provider %s has no key; set %s, or choose another model (%s)",
-			ref, ref.Provider, strings.Join(source.KeyEnv, " or "), have)
-	}
-	return fmt.Errorf("model %s: there is no provider %q; choose another model (%s) or define the endpoint in the "+
-		"configuration", ref, ref.Provider, have)
-}
-
-func (r *Registry) find(name string) *Source {
-	for i := range r.sources {
-		if r.sources[i].Name == name {
-			return &r.sources[i]
-		}
-	}
-	return nil
-}
-
-func (r *Registry) available(source Source) bool {
-	return len(source.KeyEnv) == 0 || !r.key(source).IsZero()
-}
-
-func (r *Registry) key(source Source) Key {
+// key is that of a source, which is available with one, or if it needs none.
+func (r *Registry) key(source Source) (key Key, available bool) {
 	for _, name := range source.KeyEnv {
-		if key := NewKey(r.cfg.Getenv(name)); !key.IsZero() {
-			return key
+		if key = NewKey(r.cfg.Getenv(name)); !key.IsZero() {
+			return key, true
 		}
 	}
-	return Key{}
+	return Key{}, len(source.KeyEnv) == 0
 }
