@@ -141,7 +141,6 @@ func (d *Directory) post(ctx context.Context, op, path string, in any) error {
 	return d.call(ctx, request{op: op, method: http.MethodPost, path: path, in: in})
 }
 
-// request is one call of the HTTP API.
 type request struct {
 	op      string
 	method  string
@@ -246,7 +245,6 @@ func readAnswer(ctx context.Context, r request, resp *http.Response) error {
 	return nil
 }
 
-// hookedReader tells of every read.
 type hookedReader struct {
 	io.Reader
 	read func(n int, err error)

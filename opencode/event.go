@@ -93,7 +93,6 @@ const (
 	maxEventValue = 256 << 10 // of a JSON value that is passed on as it is; a longer one is dropped
 )
 
-// errSkip marks an event that nobody needs to see.
 var errSkip = errors.New("event of no interest")
 
 // skipped reports whether events of a type are dropped: those that come for every token, that repeat another event

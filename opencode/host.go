@@ -17,7 +17,6 @@ type Host struct {
 	server hosted // the last one; belongs to the flight
 }
 
-// hosted is a server that a Host holds.
 type hosted struct {
 	Connection
 	stop func(context.Context) // nil: it is somebody else's
@@ -80,7 +79,6 @@ func (h *Host) Connect(ctx context.Context) (Connection, error) {
 
 func errStopped() error { return fmt.Errorf("the OpenCode server was stopped: %w", ErrClosed) }
 
-// live gives a connection to a server that runs, after starting one if need be.
 func (h *Host) live() (any, error) {
 	if h.ctx.Err() != nil {
 		return nil, errStopped()

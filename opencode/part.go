@@ -119,7 +119,6 @@ func withoutOutput(metadata json.RawMessage) json.RawMessage {
 	return metadata
 }
 
-// cut leaves of the part what an event may carry.
 func (p *Part) cut() {
 	texts, values := []*string{&p.Text}, []*json.RawMessage{}
 	if p.Tool != nil {

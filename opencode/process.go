@@ -15,7 +15,6 @@ import (
 	"github.com/bouldermgr/manager/internal/orphan"
 )
 
-// drainAfter is how long to read output that the dead server left behind.
 const drainAfter = time.Second
 
 // startProcess starts the command in a process group of its own.

@@ -44,7 +44,6 @@ func (d *Directory) Prompt(ctx context.Context, sessionID string, p Prompt) erro
 	return d.post(ctx, "send prompt", sessionPath(sessionID, "prompt_async"), p.wire())
 }
 
-// wirePrompt is a prompt as OpenCode reads it.
 type wirePrompt struct {
 	Prompt
 	Parts  []wirePart  `json:"parts"`

@@ -141,7 +141,6 @@ func (s *Server) command(path, password string) *exec.Cmd {
 	return cmd
 }
 
-// getReady waits for the line that tells the address, then for a real answer.
 func (s *Server) getReady(ctx context.Context, password string) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.StartTimeout, ErrStartTimeout)
 	defer cancel()

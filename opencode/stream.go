@@ -39,7 +39,6 @@ func newHub(c *Client) *hub {
 	return h
 }
 
-// run keeps a connection until the hub closes.
 func (h *hub) run() {
 	wait := minReconnect
 	for {
@@ -115,7 +114,6 @@ func (h *hub) read() (connected bool, err error) {
 	return connected, io.ErrUnexpectedEOF // a stream of events has no end
 }
 
-// publish gives an event to whoever wants it.
 func (h *hub) publish(e Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

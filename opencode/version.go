@@ -16,7 +16,6 @@ import (
 // TestedVersion is the version of OpenCode that this package was written against.
 const TestedVersion = "1.18.33"
 
-// versionTimeout is how long a start that failed may be explained.
 const versionTimeout = 5 * time.Second
 
 // Version asks an OpenCode binary for its version. An empty binary means "opencode" in PATH. The error matches

@@ -90,7 +90,6 @@ var almost = text.Regexp(`\{\s*(?:(“|”|„|«|\\")|([A-Za-z_][A-Za-z0-9_]*)\
 // maxHint is how much of an answer without an object is searched for what was meant to be one, in bytes.
 const maxHint = 16 << 10
 
-// noJSON says what keeps the answer from being read, if it can be told.
 func noJSON(src []byte) error {
 	src = src[:min(len(src), maxHint)]
 	switch m := almost().FindSubmatchIndex(src); {

@@ -8,7 +8,6 @@ import (
 	"github.com/bouldermgr/manager/internal/secret"
 )
 
-// redacted stands where a secret was.
 const redacted = secret.Redacted
 
 // Key is a provider's secret. However it is printed, logged or marshalled, it reads "[redacted]"; only [Key.Reveal]

@@ -89,7 +89,6 @@ func canceled(ctx context.Context, failure *Error) *Error {
 	}
 }
 
-// pause waits for d and reports whether the wait was not ended by ctx.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

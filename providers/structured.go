@@ -120,7 +120,6 @@ func decodeObject[T any](raw json.RawMessage) (value T, err error) {
 	return value, err
 }
 
-// jsonType names a Go type in the model's terms.
 func jsonType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:

@@ -72,7 +72,6 @@ func (x *Export) State() (*boulder.State, error) {
 	return s, nil
 }
 
-// safeID matches ids that can be names of directories.
 var safeID = text.Regexp(`^[a-zA-Z0-9_-]{1,64}$`)
 
 func checkID(what, id string) error {

@@ -37,7 +37,6 @@ var (
 	keyActive = []byte("active")
 )
 
-// entry is the value of a boulder in the list.
 type entry struct {
 	Item
 	Seq uint64 `json:"seq"` // number of its last event
@@ -53,7 +52,6 @@ func logKey(id string, seq uint64) []byte {
 // logPrefix begins the keys of all events of a boulder. Ids have no byte 0.
 func logPrefix(id string) []byte { return append([]byte(id), 0) }
 
-// readable prints a key of the log for people.
 func readable(key []byte) string {
 	if len(key) < 9 {
 		return strconv.Quote(string(key))
@@ -103,7 +101,6 @@ func decode(bucket []byte, name string, key, value []byte, v any) error {
 	return &CorruptError{Bucket: string(bucket), Key: name, Err: err}
 }
 
-// clean takes secrets out of JSON.
 func (db *DB) clean(text []byte) []byte {
 	if db.redact == nil || text == nil {
 		return text

@@ -138,7 +138,6 @@ func entryOf(tx *bolt.Tx, id string) entry {
 	return e
 }
 
-// lastSeq is the number of the newest event in the log of a boulder, or 0.
 func lastSeq(tx *bolt.Tx, id string) uint64 {
 	c := tx.Bucket(bucketLog).Cursor()
 	c.Seek(append([]byte(id), 1)) // behind all of its keys
@@ -152,7 +151,6 @@ func lastSeq(tx *bolt.Tx, id string) uint64 {
 	return binary.BigEndian.Uint64(key[len(id)+1:])
 }
 
-// view runs fn on a snapshot of the database.
 func (db *DB) view(ctx context.Context, what string, fn func(*bolt.Tx) error) error {
 	if err := db.file.View(ctx, fn); err != nil {
 		return fmt.Errorf("%s: %w", what, err)

@@ -90,7 +90,6 @@ func tell(problems ...[]string) error {
 	return errors.New(strings.Join(all[:min(len(all), maxTold)], "\n"))
 }
 
-// problems are what [check] finds, in words for the model.
 func problems(p *boulder.Plan) (all []string) {
 	for _, f := range check(p) {
 		all = append(all, fmt.Sprintf("%s: %s", f.what, f.do))
@@ -98,7 +97,6 @@ func problems(p *boulder.Plan) (all []string) {
 	return all
 }
 
-// addTo adds what is not in a list yet.
 func addTo[T comparable](list *[]T, items ...T) {
 	for _, item := range items {
 		if !slices.Contains(*list, item) {
@@ -121,7 +119,6 @@ func (a *answer) frame(req boulder.PlanRequest) *boulder.Plan {
 	return p
 }
 
-// request is a plan that holds nothing but the request.
 func request(req boulder.PlanRequest) *boulder.Plan {
 	return &boulder.Plan{Task: clean(req.Task), Constraints: said(req.Constraints)}
 }
@@ -157,7 +154,6 @@ func (a *answer) meant(name string, specs []boulder.Spec) string {
 	return name
 }
 
-// repetitions finds sub-tasks that are the same work twice.
 func (a *answer) repetitions() []string {
 	var told []string
 	first := map[string]int{}
@@ -180,7 +176,6 @@ func slug(id string) string {
 	return strings.Trim(id[:min(len(id), maxID)], "-")
 }
 
-// said drops what is empty.
 func said(items []string) []string {
 	var kept []string
 	for _, item := range items {

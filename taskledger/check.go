@@ -21,7 +21,6 @@ type finding struct {
 	what, do string
 }
 
-// checker collects what is wrong in a plan.
 type checker struct {
 	*boulder.Plan
 	found  []finding
@@ -59,7 +58,6 @@ func (c *checker) report(path, do, format string, args ...any) {
 	c.found = append(c.found, finding{path, fmt.Sprintf(format, args...), do})
 }
 
-// called is how messages call a sub-task.
 func (c *checker) called(i int) string {
 	if id := c.SubTasks[i].ID; id != "" {
 		return fmt.Sprintf("sub-task %q", text.Cut(id, maxID))
@@ -181,7 +179,6 @@ func (c *checker) graph() {
 	}
 }
 
-// graph is the plan's dependencies.
 func graph(p *boulder.Plan) []dag.Node[string] {
 	nodes := make([]dag.Node[string], len(p.SubTasks))
 	for i, s := range p.SubTasks {
@@ -190,7 +187,6 @@ func graph(p *boulder.Plan) []dag.Node[string] {
 	return nodes
 }
 
-// shorten keeps the path of a long cycle readable.
 func shorten(f dag.Fault[string]) string {
 	const shown = 12
 	if len(f.Path) > shown {
@@ -200,7 +196,6 @@ func shorten(f dag.Fault[string]) string {
 	return f.PathString()
 }
 
-// maybe names the sub-task that was probably meant.
 func maybe(id string, p *boulder.Plan) string {
 	ids := make([]string, len(p.SubTasks))
 	for i, s := range p.SubTasks {

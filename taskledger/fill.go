@@ -81,7 +81,6 @@ func number(specs []boulder.Spec) {
 	}
 }
 
-// subjects puts a task together from what its sub-tasks are.
 func subjects(specs []boulder.Spec) string {
 	var all []string
 	for _, s := range specs {
@@ -95,7 +94,6 @@ func subjects(specs []boulder.Spec) string {
 	return strings.Join(all, "; ")
 }
 
-// headline is the first line that says something.
 func headline(s string) string {
 	for line := range strings.Lines(s) {
 		if line = text.Short(line, maxSubject); line != "" {

@@ -216,7 +216,6 @@ func isPlain(s string) bool {
 // what begins with a space, ends with an empty line, or has spaces at the end of a line.
 var unfitForBlock = text.Regexp(`^[ \t\n]|[ \t](\n|$)|\n\n$`)
 
-// isBlock reports whether a text is written as a literal block.
 func isBlock(s string) bool {
 	return strings.Contains(s, "\n") && !unfitForBlock().MatchString(s) &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && r != '\t' && unprintable(r) })

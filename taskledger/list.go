@@ -45,7 +45,6 @@ func FromList(req boulder.PlanRequest, now time.Time) (*boulder.Plan, error) {
 	return Seal(p, "", boulder.OriginList, "", now), nil
 }
 
-// maxGoal bounds a goal that is taken from another text, in characters.
 const maxGoal = 200
 
 // listItem matches the first line of a step: its indentation, number and text.

@@ -105,7 +105,6 @@ func (p *Planner) seal(plan *boulder.Plan, origin boulder.Origin, model string) 
 	return Seal(plan, "", origin, model, p.cfg.Now())
 }
 
-// single is the whole request as one sub-task.
 func single(req boulder.PlanRequest) *boulder.Plan {
 	plan := request(req)
 	plan.SubTasks = []boulder.Spec{{Description: plan.Task}}

@@ -52,13 +52,11 @@ works in the project's directory with a shell and can read and change files.`
   files say it all.`
 )
 
-// promptLimits bounds the task in the prompt.
 type promptLimits struct {
 	task  int // characters
 	files bool
 }
 
-// userPrompt asks for the plan of one request.
 func userPrompt(req boulder.PlanRequest, limits promptLimits) string {
 	files, demanded := "", ""
 	if limits.files {

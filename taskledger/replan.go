@@ -92,7 +92,6 @@ func dependable(t boulder.SubTask) bool {
 	return t.Status == boulder.SubTaskCompleted || !t.Status.Terminal() && t.Status != boulder.SubTaskBlocked
 }
 
-// findReplaced finds out what each new sub-task is a changed form of.
 func (r *replanner) findReplaced() (told []string) {
 	var ids []string
 	for _, t := range r.req.Replaced {
@@ -116,7 +115,6 @@ func (r *replanner) findReplaced() (told []string) {
 	return told
 }
 
-// findDependencies resolves what each new sub-task depends on.
 func (r *replanner) findDependencies() (told []string) {
 	oldIDs := slices.Sorted(maps.Keys(r.old))
 	may := "name new sub-tasks only"

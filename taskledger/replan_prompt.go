@@ -91,7 +91,6 @@ func replanRecords(req boulder.ReplanRequest, limits replanLimits) string {
 	}, ""))
 }
 
-// described is all that the planner is told about a sub-task's work.
 func described(t boulder.SubTask, limits replanLimits) string {
 	told := fmt.Sprintf("%s: %s\n%s\n", t.ID, oneLine(t.Subject),
 		text.Excerpt(strings.TrimSpace(t.Description), limits.text, text.Start)) +

@@ -118,7 +118,7 @@ func prepare(path string, opts Options) error {
 // taken for a damaged one. fill leaves it on disk, and name gives it its name.
 func write(path string, name func(temp, path string) error, fill func(temp string) error) error {
 	temp := beside(path)
-	defer os.Remove(temp)
+	defer func() { _ = os.Remove(temp) }()
 	if err := fill(temp); err != nil {
 		return err
 	}
@@ -128,7 +128,6 @@ func write(path string, name func(temp, path string) error, fill func(temp strin
 	return SyncDir(path)
 }
 
-// fillWith makes a database that has what fill puts into it.
 func fillWith(opts Options, fill func(*bolt.Tx) error) func(string) error {
 	opts.ReadOnly = false
 	return func(temp string) error {
@@ -380,7 +379,6 @@ func (db *DB) Close() error {
 
 var errReplaced = errors.New("the file was deleted or replaced while it was being opened")
 
-// inPlace fails if the path does not lead to the open file.
 func (db *DB) inPlace() error {
 	opened, err := db.file.Stat()
 	if err != nil {

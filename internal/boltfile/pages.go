@@ -53,7 +53,6 @@ func decode[T any](data []byte) (v T) {
 	return v
 }
 
-// tree is what one commit left.
 type tree struct {
 	meta
 	data   []byte          // the file up to its end

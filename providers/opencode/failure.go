@@ -14,7 +14,6 @@ import (
 // unnamedProvider stands in errors for the provider of OpenCode's own choice of a model.
 const unnamedProvider = "opencode"
 
-// about completes an error: who was asked, and what it cost.
 func about(model opencode.ModelRef, spent providers.Usage, e *providers.Error) *providers.Error {
 	e.Provider, e.Model, e.Usage = cmp.Or(model.ProviderID, unnamedProvider), model.ModelID, spent
 	return e

@@ -52,7 +52,6 @@ func startWatch(ctx context.Context, dir *opencode.Directory, title string) (con
 	return ctx, w
 }
 
-// end stops following; what was seen can be read then.
 func (w *watch) end() {
 	w.sub.Close()
 	w.reader.Wait()

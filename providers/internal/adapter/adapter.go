@@ -118,7 +118,6 @@ func (a *Adapter) attempt(
 	return &resp, nil
 }
 
-// refusedOf tells which of the used features the endpoint did not take.
 func (a *Adapter) refusedOf(used Features, failure *providers.Error) (string, bool) {
 	if failure.Kind != providers.KindBadRequest || !slices.Contains(a.Statuses, failure.Status) {
 		return "", false
