@@ -17,7 +17,7 @@ type Input struct {
 	Boulder  boulder.Boulder
 	SubTasks []boulder.SubTask // in plan order
 	Attempts []boulder.Attempt
-	// Turns are the newest turns of sub-tasks that have evidence or a verdict, by sub-task; see [Newest].
+	// Turns are the newest ones that have evidence or a verdict, by sub-task.
 	Turns map[string]boulder.Turn
 	// Blockers are the full records of the boulder's, oldest first. What the boulder's own records have besides is added.
 	Blockers []boulder.Blocker
@@ -58,17 +58,6 @@ type Report struct {
 	zone    *time.Location  // in which people read times: that of Input.Now
 	loop    bool            // it is a loop, which has no sub-tasks for its user
 	claimed map[string]bool // see [boulder.Claimed]
-}
-
-// Newest picks of all turns of a sub-task, oldest first, the one that tells how it stands: the newest with evidence or
-// a verdict.
-func Newest(turns []boulder.Turn) (turn boulder.Turn, ok bool) {
-	for _, t := range slices.Backward(turns) {
-		if t.Evidence != nil || t.Verdict != nil {
-			return t, true
-		}
-	}
-	return turn, false
 }
 
 // New makes the report.

@@ -226,18 +226,6 @@ func TestBlockersOfBothSides(t *testing.T) {
 	}
 }
 
-func TestNewest(t *testing.T) {
-	t.Parallel()
-	judged := boulder.Turn{Number: 1, Verdict: &boulder.Verdict{}}
-	got, ok := report.Newest([]boulder.Turn{{Number: 0}, judged, {Number: 2}})
-	if !ok || got.Number != 1 {
-		t.Errorf("%+v, %v", got, ok)
-	}
-	if _, ok := report.Newest([]boulder.Turn{{Number: 1}}); ok {
-		t.Error("a turn at work tells how it stands")
-	}
-}
-
 func TestUsageText(t *testing.T) {
 	t.Parallel()
 	for want, u := range map[string]boulder.Usage{
