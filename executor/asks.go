@@ -68,7 +68,13 @@ func (t *turn) answerAsks(ctx context.Context) (again time.Time, err error) {
 		t.tree.Ask(a, now)
 	}
 	t.seen.lastEvent, t.seen.looked = now, false
-	t.seen.pause.set(t.asks.Waits(), now)
+	if since := t.seen.waits; !since.IsZero() { // to wait for the user is no work, and no silence
+		t.seen.began = t.seen.began.Add(max(0, now.Sub(since)))
+	}
+	t.seen.waits = time.Time{}
+	if t.asks.Waits() {
+		t.seen.waits = now
+	}
 	return t.asks.Next(t.tree.Pending(), now), fault(err)
 }
 
@@ -144,29 +150,6 @@ func clock(at, now time.Time) string {
 		return at.Format("15:04")
 	}
 	return at.Format("Jan 2 15:04")
-}
-
-// pause adds up the times in which a turn waits for the user: they are nobody's work, and no silence.
-type pause struct {
-	since time.Time // zero: it does not wait
-	total time.Duration
-}
-
-func (p *pause) set(waits bool, now time.Time) {
-	switch {
-	case waits && p.since.IsZero():
-		p.since = now
-	case !waits && !p.since.IsZero():
-		p.total, p.since = p.by(now), time.Time{}
-	}
-}
-
-// by is how long it had waited at a moment.
-func (p *pause) by(now time.Time) time.Duration {
-	if p.since.IsZero() {
-		return p.total
-	}
-	return p.total + max(0, now.Sub(p.since))
 }
 
 // Withdraw takes the blocker tool back from the servers it was offered to. Call it when no turn runs any more.

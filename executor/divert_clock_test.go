@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/opencode"
@@ -56,7 +54,7 @@ func TestWaitingIsNobodysFault(t *testing.T) {
 	if d := enforcer.Decide(tu.asSeen(), tu.rules, now); d.Kind != enforcer.Wait {
 		t.Errorf("as soon as a person had answered: %+v", d)
 	}
-	if got := now.Add(time.Minute).Sub(tu.seen.began) - tu.seen.pause.by(now); got != time.Minute {
+	if got := now.Add(time.Minute).Sub(tu.seen.began); got != time.Minute {
 		t.Errorf("a turn that worked for a minute is said to have worked for %s", got)
 	}
 	now = now.Add(20 * time.Minute)
@@ -64,27 +62,6 @@ func TestWaitingIsNobodysFault(t *testing.T) {
 	if d := enforcer.Decide(tu.asSeen(), tu.rules, now); d.Rule != boulder.RuleBudget {
 		t.Errorf("after 20 minutes of work: %+v", d)
 	}
-}
-
-// Whenever it is looked, what was waited is the sum of the times between a beginning and its end.
-func TestPause(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		var p pause
-		now, want, waits := at(0), time.Duration(0), false
-		for range rapid.IntRange(0, 20).Draw(t, "steps") {
-			d := time.Duration(rapid.IntRange(0, 1000).Draw(t, "passes")) * time.Millisecond
-			now = now.Add(d)
-			if waits {
-				want += d
-			}
-			if got := p.by(now); got != want {
-				t.Fatalf("waited %s, want %s", got, want)
-			}
-			waits = rapid.Bool().Draw(t, "waits")
-			p.set(waits, now)
-		}
-	})
 }
 
 func TestDeadlineAsPeopleReadIt(t *testing.T) {

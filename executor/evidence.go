@@ -46,7 +46,7 @@ func (t *turn) gather(ctx context.Context) (boulder.Evidence, error) {
 		return e, err
 	}
 	if !t.seen.began.IsZero() { // else it had ended before it was taken up
-		e.Duration = max(0, t.seen.ended.Sub(t.seen.began)-t.seen.pause.by(t.seen.ended))
+		e.Duration = max(0, t.seen.ended.Sub(t.seen.began))
 	}
 	if err := t.lookAround(ctx, &e, r); err != nil {
 		return e, err

@@ -16,8 +16,8 @@ import (
 
 // observation is what was seen of a turn while it ran.
 type observation struct {
-	began, lastEvent time.Time
-	ended            time.Time
+	began            time.Time // the time in which it waited for the user left out
+	lastEvent, ended time.Time
 	busy             bool
 	offlineSince     time.Time
 	touched          map[string]bool // files, absolute
@@ -39,7 +39,7 @@ type observation struct {
 	end              bool            // an event told of the turn's end
 	idle             bool            // the session was found idle in the middle of its turn
 	diverting        bool            // the diverter was asked for something
-	pause            pause           // while a person may answer
+	waits            time.Time       // the newest look that found that the user may answer; zero: they may not
 	offered          map[string]bool // directories whose agents were offered the tool
 	unread           error           // why what was recorded could not be read the last time
 }
@@ -153,10 +153,7 @@ func (t *turn) asSeen() enforcer.Seen {
 	if t.job.PerTurn {
 		worked = 0
 	}
-	began, lastEvent := t.seen.began, t.seen.lastEvent
-	if t.seen.pause != (pause{}) {
-		began = began.Add(t.seen.pause.by(t.cfg.Now()))
-	}
+	lastEvent := t.seen.lastEvent
 	if t.asks.Waits() {
 		lastEvent = t.cfg.Now()
 	}
@@ -165,7 +162,7 @@ func (t *turn) asSeen() enforcer.Seen {
 		retry = &all[0].Retry
 	}
 	return enforcer.Seen{
-		Began: began, Prompted: t.seen.prompted, LastEvent: lastEvent, Busy: t.seen.busy,
+		Began: t.seen.began, Prompted: t.seen.prompted, LastEvent: lastEvent, Busy: t.seen.busy,
 		ToolsRunning: t.tree.ToolsRunning(), OfflineSince: t.seen.offlineSince, Looked: t.seen.looked,
 		Worked: worked, TimeLeft: t.job.TimeLeft,
 		Retry: retry, Findings: t.tree.Stuck(), Nudged: t.job.Turn.Nudges,
@@ -283,17 +280,14 @@ func (t *turn) notice(activity string) error {
 
 // resync reads what may have happened while no events came.
 func (t *turn) resync(ctx context.Context) (ended bool, err error) {
-	if err := t.load(ctx); err != nil {
+	p, err := t.position(ctx)
+	if err != nil {
 		return false, err
 	}
 	if _, err := t.answerAsks(ctx); err != nil {
 		return false, err
 	}
 	if err := t.blockersMissed(ctx); err != nil {
-		return false, err
-	}
-	p, err := t.where(ctx)
-	if err != nil {
 		return false, err
 	}
 	t.seen.busy = t.seen.busy || p.Busy

@@ -153,15 +153,11 @@ func (t *turn) sendNew(ctx context.Context, resume bool) error {
 
 func (t *turn) lastMessageID() string { return cmp.Or(t.job.Turn.ResumeID, t.job.Turn.MessageID) }
 
-// load reads the state of the tree.
-func (t *turn) load(ctx context.Context) error {
-	id := t.job.Attempt.SessionID
-	r, err := session.Read(ctx, t.dir, id, t.cfg.Now())
-	if errors.Is(err, opencode.ErrNotFound) {
-		return fmt.Errorf("session %s: %w", id, boulder.ErrSessionLost)
-	}
+// position reads the state of the tree, and how far the turn is by it.
+func (t *turn) position(ctx context.Context) (session.Position, error) {
+	r, err := session.Read(ctx, t.dir, t.job.Attempt.SessionID, t.cfg.Now())
 	if err != nil {
-		return fault(err)
+		return session.Position{}, fault(err)
 	}
 	for i := range r.Messages {
 		r.Messages[i] = handOver(t.Executor, r.Messages[i])
@@ -170,19 +166,6 @@ func (t *turn) load(ctx context.Context) error {
 	for _, s := range r.Sessions {
 		t.sub.Follow(s.ID)
 	}
-	return nil
-}
-
-// position reads how far the turn is.
-func (t *turn) position(ctx context.Context) (session.Position, error) {
-	if err := t.load(ctx); err != nil {
-		return session.Position{}, err
-	}
-	return t.where(ctx)
-}
-
-// where says how far the turn is by the state that was read last, and what events told since.
-func (t *turn) where(ctx context.Context) (session.Position, error) {
 	p, known := t.tree.Position(t.lastMessageID())
 	if known || p.Busy {
 		return p, nil
@@ -203,22 +186,14 @@ func (t *turn) prompt(ctx context.Context) error {
 	if t.job.Turn.ResumeID != "" {
 		text = t.job.Resume
 	}
-	return t.promptSession(ctx, t.dir, t.job.Attempt.SessionID, opencode.Prompt{
+	return fault(t.dir.Prompt(ctx, t.job.Attempt.SessionID, opencode.Prompt{
 		MessageID: t.lastMessageID(), Agent: t.job.Attempt.Agent, Model: t.model, Parts: t.tagged(text),
-	})
+	}))
 }
 
 // tagged is a text that is known to be the manager's.
 func (t *turn) tagged(text string) []opencode.TextPart {
 	return []opencode.TextPart{{Text: text, Metadata: map[string]any{session.TagKey: t.job.Attempt.Tag}}}
-}
-
-func (t *turn) promptSession(ctx context.Context, dir *opencode.Directory, session string, p opencode.Prompt) error {
-	err := dir.Prompt(ctx, session, p)
-	if errors.Is(err, opencode.ErrNotFound) {
-		return fmt.Errorf("session %s: %w", session, boulder.ErrSessionLost)
-	}
-	return fault(err)
 }
 
 func modelRef(s string) opencode.ModelRef {
