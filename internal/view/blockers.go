@@ -59,22 +59,9 @@ func (s *BlockersStatus) Print(o page.Out) {
 	}
 	o.Say(o.Bold("blockers"), " ", on, "  ", o.Faint(s.why()))
 	waits := WaitingBlockers{Hard: s.Hard, Asks: s.Asks, Soft: s.Soft}
-	counts := []string{"nothing waits for an answer"}
-	if waits.Awaited() != "" {
-		counts[0] = o.Yellow(waits.Awaited())
-	}
-	if s.Soft > 0 {
-		counts = append(counts, waits.Choices())
-	}
-	for _, c := range []struct {
-		n    int
-		what string
-	}{{s.Answered, "answered"}, {s.Skipped, "skipped"}, {s.Moot, "obsolete"}} {
-		if c.n > 0 {
-			counts = append(counts, o.Dim(fmt.Sprintf("%d %s", c.n, c.what)))
-		}
-	}
-	o.Say(strings.Join(append(counts, o.Faint(s.File)), " · "))
+	count := func(n int, what string) string { return when(n > 0, o.Dim(fmt.Sprintf("%d %s", n, what))) }
+	o.Say(JoinedBy(" · ", cmp.Or(o.Yellow(waits.Awaited()), "nothing waits for an answer"), waits.Choices(),
+		count(s.Answered, "answered"), count(s.Skipped, "skipped"), count(s.Moot, "obsolete"), o.Faint(s.File)))
 	if s.Unwritten > 0 {
 		o.Say(o.Yellow(fmt.Sprintf("%s not in %s yet", Are(s.Unwritten, "item"), o.Plain(s.File))),
 			report.Prefixed(": ", o.Plain(s.Trouble)), ". Nothing is lost; it is tried again with every command.")
@@ -229,28 +216,13 @@ func (w WaitingBlockers) Text() string { return JoinedBy(" · ", w.Awaited(), w.
 
 // Awaited says how many wait for an answer; empty if none does.
 func (w WaitingBlockers) Awaited() string {
-	hard, asks := "", ""
-	if w.Hard > 0 {
-		hard = text.Plural(w.Hard, "hard blocker")
-	}
-	if w.Asks > 0 {
-		asks = text.Plural(w.Asks, "ask")
-	}
-	switch w.Hard + w.Asks {
-	case 0:
-		return ""
-	case 1:
-		return hard + asks + " waits for an answer"
-	}
-	return JoinedBy(" and ", hard, asks) + " wait for an answer"
+	all := JoinedBy(" and ", when(w.Hard > 0, text.Plural(w.Hard, "hard blocker")), when(w.Asks > 0, text.Plural(w.Asks, "ask")))
+	return all + when(w.Hard+w.Asks == 1, " waits for an answer") + when(w.Hard+w.Asks > 1, " wait for an answer")
 }
 
 // Choices says how many an answer would still reach; empty if there are none.
 func (w WaitingBlockers) Choices() string {
-	if w.Soft == 0 {
-		return ""
-	}
-	return text.Plural(w.Soft, "choice") + " can still be changed"
+	return when(w.Soft > 0, text.Plural(w.Soft, "choice")+" can still be changed")
 }
 
 // CompareBlockers orders blockers by how urgent they are: a session that holds still continues without its answer.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,16 +24,10 @@ func Describe(body boulder.Body) (subTask, sign, line string) {
 	case boulder.Planned:
 		return "", "", fmt.Sprintf("plan revision %d (%s) waits for approval", b.Revision, b.Origin)
 	case boulder.Decomposed:
-		edited := ""
-		if b.Edited {
-			edited = ", edited"
-		}
-		return "", inPicture, fmt.Sprintf("plan revision %d (%s%s): %s", b.Revision, b.Origin, edited,
+		return "", inPicture, fmt.Sprintf("plan revision %d (%s%s): %s", b.Revision, b.Origin, when(b.Edited, ", edited"),
 			text.Plural(len(b.SubTasks), "sub-task"))
 	case boulder.StatusChanged:
-		if sign = inPicture; b.Status == boulder.Synthesizing { // what follows at once says more
-			sign = ""
-		}
+		sign = when(b.Status != boulder.Synthesizing, inPicture) // what follows that at once says more
 		return "", sign, report.Stated(string(b.Status), b.Reason)
 	case boulder.TakenUp:
 		return "", "", "resumed by another process"
@@ -67,37 +62,20 @@ func Describe(body boulder.Body) (subTask, sign, line string) {
 		if c := b.Checkpoint; c != nil {
 			line += fmt.Sprintf(" (%s:%d)", c.File, c.Line)
 		}
-		if b.Notice {
-			sign = "!"
-		}
-		return b.SubTaskID, sign, line
+		return b.SubTaskID, when(b.Notice, "!"), line
 	case boulder.TurnEnded:
 		return b.SubTaskID, "", fmt.Sprintf("turn %d ended: %s", b.Turn, endText(b.Ended))
 	case boulder.GateRun:
-		if sign = "✗"; b.Passed {
-			sign = inPicture
-		}
+		sign = map[bool]string{true: inPicture, false: "✗"}[b.Passed]
 		g := report.NewGate(gateOf(b))
 		_, how := g.Text()
-		took := text.Elapsed(time.Duration(b.Millis) * time.Millisecond)
-		if b.Final {
-			took += ", on the final files"
-		}
+		took := text.Elapsed(time.Duration(b.Millis)*time.Millisecond) + when(b.Final, ", on the final files")
 		return b.SubTaskID, sign, fmt.Sprintf("gate %s: %s (%s)%s", how, b.Command, took, report.Prefixed(": ", g.Why))
 	case boulder.Judged:
-		how := "not complete"
-		if b.Verdict.Completed {
-			how = "complete"
-		}
-		if b.Verdict.JudgeUnavailable {
-			how += " (by the gates alone)"
-		}
+		how := when(!b.Verdict.Completed, "not ") + "complete" + when(b.Verdict.JudgeUnavailable, " (by the gates alone)")
 		return b.SubTaskID, "", fmt.Sprintf("turn %d judged %s", b.Turn, joined(how, b.Verdict.Summary))
 	case boulder.Continuation:
-		line = fmt.Sprintf("continues with turn %d", b.Turn)
-		if !b.NotBefore.IsZero() {
-			line += ", not before " + Clock(b.NotBefore)
-		}
+		line = fmt.Sprintf("continues with turn %d", b.Turn) + when(!b.NotBefore.IsZero(), ", not before "+Clock(b.NotBefore))
 		return b.SubTaskID, inPicture, line + ": " + joined(b.Reason, strings.Join(b.Remaining, "; "))
 	case boulder.Retry:
 		return b.SubTaskID, "↻", fmt.Sprintf("attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
@@ -105,10 +83,7 @@ func Describe(body boulder.Body) (subTask, sign, line string) {
 		if b.Kind == boulder.TroublePaused { // not a fault, and it ends when the user says so
 			return b.SubTaskID, inPicture, "stopped for now: " + b.Reason
 		}
-		kind := ""
-		if b.Kind != "" && b.Kind != boulder.TroubleServer {
-			kind = " (" + strings.ReplaceAll(string(b.Kind), "_", " ") + ")"
-		}
+		kind := when(b.Kind != "" && b.Kind != boulder.TroubleServer, " ("+strings.ReplaceAll(string(b.Kind), "_", " ")+")")
 		return b.SubTaskID, inPicture, fmt.Sprintf("fault%s: %s; tried again at %s", kind, b.Reason, Clock(b.NotBefore))
 	case boulder.Cooled:
 		return "", "!", fmt.Sprintf("%s cools down until %s, then %s at once: %s",
@@ -140,10 +115,7 @@ func Describe(body boulder.Body) (subTask, sign, line string) {
 		}
 		return b.SubTaskID, "!", line + amountText(b.Dimension, b.Used) + " of " + amountText(b.Dimension, b.Limit)
 	case boulder.Parked:
-		if len(b.Awaits) > 0 { // an answer
-			return b.SubTaskID, "!", b.Reason
-		}
-		return b.SubTaskID, "!", "waits for you: " + b.Reason
+		return b.SubTaskID, "!", when(len(b.Awaits) == 0, "waits for you: ") + b.Reason // else it waits for an answer
 	case boulder.Unparked:
 		return b.SubTaskID, "↻", "continues: " + b.Reason
 	case boulder.Noted:
@@ -163,11 +135,8 @@ func Describe(body boulder.Body) (subTask, sign, line string) {
 	case boulder.UsageReport:
 		return b.SubTaskID, "", fmt.Sprintf("usage of %s: %s", JoinedBy(", ", b.Source, b.Model), report.Usage(b.Usage))
 	case boulder.SubTaskDone:
-		line = report.Stated(string(b.Status), b.Summary)
-		if len(b.Blocked) > 0 {
-			line += " (blocks " + strings.Join(b.Blocked, ", ") + ")"
-		}
-		return b.SubTaskID, report.Sign(b.Status), line
+		blocks := when(len(b.Blocked) > 0, " (blocks "+strings.Join(b.Blocked, ", ")+")")
+		return b.SubTaskID, report.Sign(b.Status), report.Stated(string(b.Status), b.Summary) + blocks
 	case boulder.TaskComplete:
 		first, _, _ := strings.Cut(b.Summary, "\n")
 		return "", "", joined(string(b.Status), first)
@@ -227,12 +196,17 @@ func joined(a, b string) string {
 	return JoinedBy(": ", a, b)
 }
 
-// JoinedBy puts sep between two texts, unless one of them is empty.
-func JoinedBy(sep, a, b string) string {
-	if a == "" || b == "" {
-		return a + b
+// JoinedBy puts sep between the texts that are not empty.
+func JoinedBy(sep string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), sep)
+}
+
+// when is a text on a condition, else none.
+func when(on bool, s string) string {
+	if on {
+		return s
 	}
-	return a + sep + b
+	return ""
 }
 
 // ModelName names a model for people; empty is what OpenCode uses when none is named.

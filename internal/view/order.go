@@ -77,15 +77,9 @@ func (r *Order) Text() string {
 			return fmt.Sprintf("Cancelled boulder %s, with %d of %s done. What they changed in the project stays.",
 				r.BoulderID, r.tally.Completed, text.Plural(r.tally.Planned, "sub-task")) + left
 		}
-		line = fmt.Sprintf("Cancelled %q.", id)
-		if len(r.Blocked) > 0 {
-			line += fmt.Sprintf(" Blocked, because of that: %s.", Listed(r.Blocked))
-		}
+		line = fmt.Sprintf("Cancelled %q.", id) + when(len(r.Blocked) > 0, " Blocked, because of that: "+Listed(r.Blocked)+".")
 	case boulder.OrderSkip:
-		line = fmt.Sprintf("Skipped %q.", id)
-		if r.depended {
-			line = fmt.Sprintf("Skipped %q: what depends on it continues without it.", id)
-		}
+		line = fmt.Sprintf("Skipped %q", id) + when(r.depended, ": what depends on it continues without it") + "."
 	case boulder.OrderRetry:
 		line = fmt.Sprintf("%q is retried in a fresh session, with all its attempts.", id)
 	default:

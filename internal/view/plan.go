@@ -115,17 +115,10 @@ func spec(o page.Out, mark, id string, s boulder.Spec) {
 	for _, g := range s.NoWorse {
 		o.Item(1, o.Dim("no worse:"), " ", o.Code("$ "+g))
 	}
-	if s.ExpectsChanges {
-		o.Field(1, "expects", "a change to files")
-	}
-	if s.EmptyOK {
-		o.Field(1, "empty ok", "to have found nothing is a good result")
-	}
-	o.Fields(1, "outputs", strings.Join(s.Outputs, ", "), "decided by", strings.Join(s.DoneWhen, ", "), "model", s.Model,
-		"agent", s.Agent)
-	if s.Priority != boulder.Medium {
-		o.Field(1, "priority", string(s.Priority))
-	}
+	o.Fields(1, "expects", when(s.ExpectsChanges, "a change to files"),
+		"empty ok", when(s.EmptyOK, "to have found nothing is a good result"),
+		"outputs", strings.Join(s.Outputs, ", "), "decided by", strings.Join(s.DoneWhen, ", "), "model", s.Model,
+		"agent", s.Agent, "priority", when(s.Priority != boulder.Medium, string(s.Priority)))
 	if s.Budget != nil {
 		o.Field(1, "budget", report.Budget(*s.Budget))
 	}

@@ -298,16 +298,8 @@ func (r *row) does(paused bool, now time.Time) string {
 	case a.Status == boulder.AttemptStarting:
 		what = "starting a session"
 	}
-	if r.todosTotal > 0 {
-		what = fmt.Sprintf("%d of %d todos · %s", r.todosDone, r.todosTotal, what)
-	}
-	if a.Turns > 1 {
-		what = fmt.Sprintf("turn %d · %s", a.Turns, what)
-	}
-	if a.Attempt > 1 {
-		what = fmt.Sprintf("attempt %d · %s", a.Attempt, what)
-	}
-	return what
+	return JoinedBy(" · ", when(a.Attempt > 1, fmt.Sprint("attempt ", a.Attempt)), when(a.Turns > 1, fmt.Sprint("turn ", a.Turns)),
+		when(r.todosTotal > 0, fmt.Sprintf("%d of %d todos", r.todosDone, r.todosTotal)), what)
 }
 
 // waitsBeside adds to waits what waits only because of other boulders of the same process: alone, it could start. A turn

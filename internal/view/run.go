@@ -180,10 +180,8 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 	case boulder.Created:
 		sign, line = inPicture, fmt.Sprintf("boulder %s: %s", e.BoulderID, text.Clip(b.Boulder.Task, 100))
 	case boulder.SubTaskStart:
-		sign, line = inPicture, text.Clip(cmp.Or(s.ActiveForm, s.Subject), 100)+" · "+ModelName(b.Model)
-		if b.Attempt > 1 {
-			line += fmt.Sprintf(" (attempt %d)", b.Attempt)
-		}
+		sign, line = inPicture, text.Clip(cmp.Or(s.ActiveForm, s.Subject), 100)+" · "+ModelName(b.Model)+
+			when(b.Attempt > 1, fmt.Sprintf(" (attempt %d)", b.Attempt))
 	case boulder.SubTaskDone:
 		r := v.progress.rows(v.Limits, nil, e.Time, true)[s.Position-1]
 		if v.drawn {
@@ -332,13 +330,10 @@ func (v *Run) head(t *tasks, rows []row, now time.Time) string {
 	if s.Boulder.Status == boulder.Planning {
 		return t.Cyan(t.spin) + " " + t.Bold("Planning") + "  " + t.Dim(took)
 	}
-	said := t.Bold(fmt.Sprintf("%d/%d", s.Count(boulder.SubTaskCompleted), s.Planned())) + " done"
-	if n := s.Count(boulder.SubTaskFailed); n > 0 {
-		said += " · " + t.Red(fmt.Sprintf("%d failed", n))
-	}
-	if n := s.Count(boulder.SubTaskBlocked); n > 0 {
-		said += " · " + t.Yellow(fmt.Sprintf("%d blocked", n))
-	}
+	tally := s.Boulder.Tally
+	said := JoinedBy(" · ", t.Bold(fmt.Sprintf("%d/%d", tally.Completed, tally.Planned))+" done",
+		when(tally.Failed > 0, t.Red(fmt.Sprintf("%d failed", tally.Failed))),
+		when(tally.Blocked > 0, t.Yellow(fmt.Sprintf("%d blocked", tally.Blocked))))
 	usage := s.Boulder.Usage
 	for _, r := range rows {
 		usage = usage.Add(r.usage)
@@ -394,11 +389,8 @@ func Spinner(tick int) string {
 
 // printSummary tells on stdout how a run ended. took is how long it ran, 0 if that is not known.
 func printSummary(o page.Out, id string, end boulder.TaskComplete, took time.Duration) {
-	line := o.As(statusSign(end.Status), string(end.Status)) + " · " + report.Usage(end.Usage)
-	if took > 0 {
-		line += " · " + text.Elapsed(took)
-	}
-	fmt.Fprintf(o, "%s\n\n%s · %s\n", text.Safe(end.Summary), o.Bold(id), line)
+	fmt.Fprintf(o, "%s\n\n%s\n", text.Safe(end.Summary), JoinedBy(" · ", o.Bold(id),
+		o.As(statusSign(end.Status), string(end.Status)), report.Usage(end.Usage), when(took > 0, text.Elapsed(took))))
 	if !end.AllCompleted {
 		fmt.Fprintf(o, "To see why: manager show %s\n", id)
 	}

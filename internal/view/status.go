@@ -75,11 +75,9 @@ const widestLabel = 20
 // each sub-task.
 func (s *Status) Print(o page.Out) {
 	o.Columns = min(o.Width(), page.Widest)
-	head := o.Strong(s.BoulderID) + "  " + o.As(statusSign(s.Status), string(s.Status))
-	if s.Total > 0 {
-		head += fmt.Sprintf("  %d/%d done", s.Completed, s.Total)
-	}
-	o.Say(head, "  ", o.Dim(report.Usage(s.Usage)), "  ", o.Dim("started "+text.Elapsed(s.now.Sub(s.CreatedAt))+" ago"))
+	done := when(s.Total > 0, fmt.Sprintf("%d/%d done", s.Completed, s.Total))
+	o.Say(JoinedBy("  ", o.Strong(s.BoulderID), o.As(statusSign(s.Status), string(s.Status)), done, o.Dim(report.Usage(s.Usage)),
+		o.Dim("started "+text.Elapsed(s.now.Sub(s.CreatedAt))+" ago")))
 	o.Say(text.Clip(s.Task, 2*o.Columns))
 	if waiting := s.Waiting.Text(); waiting != "" {
 		o.Say(o.Yellow(waiting), ": ", o.Code(ClarifyHint))
@@ -87,10 +85,8 @@ func (s *Status) Print(o page.Out) {
 	if len(s.Left) > 0 {
 		o.Say(o.Yellow(o.Plain(leftText(s.Left))))
 	}
-	resume := "Continue with: " + o.Code("manager resume "+s.BoulderID)
-	if s.Waiting.Hard > 0 {
-		resume = "Answer first, then continue with: " + o.Code("manager resume "+s.BoulderID)
-	}
+	how := map[bool]string{true: "Answer first, then continue with: ", false: "Continue with: "}[s.Waiting.Hard > 0]
+	resume := how + o.Code("manager resume "+s.BoulderID)
 	if s.RunBy != nil {
 		since, now := s.RunBy.Since.Local(), s.now.Local()
 		layout := time.DateTime
@@ -185,15 +181,12 @@ func NewListItem(b *store.Item, holder *control.Holder) ListItem {
 func List(o page.Out, items []ListItem, now time.Time) {
 	var rows [][]string
 	for _, b := range items {
-		status, mark := string(b.Status), " "
+		status := string(b.Status)
 		if b.Status == boulder.Running && !b.Running {
 			status = "interrupted"
 		}
-		if b.Active {
-			mark = "*"
-		}
 		rows = append(rows, []string{
-			o.Dim(mark + " " + b.BoulderID), status, fmt.Sprintf("%d/%d", b.Completed, b.Total),
+			o.Dim(map[bool]string{true: "* ", false: "  "}[b.Active] + b.BoulderID), status, fmt.Sprintf("%d/%d", b.Completed, b.Total),
 			text.Elapsed(now.Sub(b.CreatedAt)) + " ago", text.Clip(b.Task, page.Widest),
 		})
 	}

@@ -3,7 +3,6 @@ package view
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -270,13 +269,11 @@ func (w *Why) Print(o page.Out) {
 		line := o.Plain(s.line)
 		switch s.Step {
 		case stepAttempt:
-			how := []string{Stamp(s.Time), ModelName(s.Model), report.Prefixed("agent ", s.Agent), report.Prefixed("session ", s.SessionID)}
-			if s.WaitedMS >= 1000 {
-				how = append(how, "waited "+text.Elapsed(time.Duration(s.WaitedMS)*time.Millisecond)+" for its slot")
-			}
-			how = slices.DeleteFunc(how, func(part string) bool { return part == "" })
+			waited := text.Elapsed(time.Duration(s.WaitedMS) * time.Millisecond)
 			o.Say()
-			o.Say(o.Bold(fmt.Sprintf("attempt %d", s.Attempt)), "  ", o.Faint(strings.Join(how, ", ")))
+			o.Say(o.Bold(fmt.Sprintf("attempt %d", s.Attempt)), "  ", o.Faint(JoinedBy(", ", Stamp(s.Time), ModelName(s.Model),
+				report.Prefixed("agent ", s.Agent), report.Prefixed("session ", s.SessionID),
+				when(s.WaitedMS >= 1000, "waited "+waited+" for its slot"))))
 			continue
 		case stepDecision:
 			sign := "!"
