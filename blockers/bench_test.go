@@ -29,7 +29,8 @@ func BenchmarkDesk(b *testing.B) {
 			check(b, d.with(b.Context(), making, func(tx *bolt.Tx) error { // they are in blockers.md already
 				for i := range n {
 					r := record{Listed: boulder.BlockerPending, Blocker: boulder.Blocker{
-						SessionID: fmt.Sprintf("ses_%d", i/50), Question: fmt.Sprintf("Question %d?", i), Context: "It is a detail.",
+						BlockerScope: boulder.BlockerScope{SessionID: fmt.Sprintf("ses_%d", i/50)},
+						Question:     fmt.Sprintf("Question %d?", i), Context: "It is a detail.",
 						Options: []string{"first", "second", "third"}, Status: boulder.BlockerPending, CreatedAt: epoch,
 					}}
 					if err := d.add(tx, nil, &r); err != nil {

@@ -35,8 +35,8 @@ func (d *Desk) Divert(ctx context.Context, ask boulder.Blocker) (ruling boulder.
 	if ask.Ask == nil || ask.Ask.Kind != boulder.AskPermission && ask.Ask.Kind != boulder.AskQuestion {
 		return ruling, errors.New("divert: it is neither a permission nor a question")
 	}
-	on, err := d.on(ctx, ask.Scope())
-	if err = cmp.Or(checkScope(ask.Scope()), err); err != nil || !on {
+	on, err := d.on(ctx, ask.BlockerScope)
+	if err = cmp.Or(checkScope(ask.BlockerScope), err); err != nil || !on {
 		return ruling, cmp.Or(err, ErrOff)
 	}
 	action, wait := d.cfg.Policy.decide(ask.Ask)
@@ -93,7 +93,7 @@ func (d *Desk) taken(ask boulder.Blocker) *record {
 	key := []string{ask.SessionID, string(a.Kind), a.Permission}
 	if a.Kind == boulder.AskPermission {
 		for _, p := range patternsOf(&a) {
-			r.Grants = append(r.Grants, grantKey(ask.Scope(), a.Permission, d.cfg.Redact(p)))
+			r.Grants = append(r.Grants, grantKey(ask.BlockerScope, a.Permission, d.cfg.Redact(p)))
 		}
 	}
 	d.tidy(b)

@@ -35,7 +35,8 @@ func TestDivert(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	record := boulder.Blocker{
-		ID: "B1", BoulderID: "01JBOULDER", SubTaskID: "api", Attempt: 2, SessionID: "ses_api", Category: "permission",
+		ID:           "B1",
+		BlockerScope: scope, Category: "permission",
 		Question: "May the agent use bash: git push *, git tag *?", Status: boulder.BlockerPending, CreatedAt: epoch,
 		Context: "The tool bash asked for it while nobody was there.",
 		Ask: &boulder.Ask{
@@ -240,7 +241,7 @@ func TestAsksAreBounded(t *testing.T) {
 	// What is no ask, or of nobody, is refused.
 	nobody := permission("per_1", "ls")
 	nobody.SessionID = ""
-	for _, wrong := range []boulder.Blocker{{SessionID: "s"}, {SessionID: "s", Ask: &boulder.Ask{}}, nobody} {
+	for _, wrong := range []boulder.Blocker{{BlockerScope: scope}, {BlockerScope: scope, Ask: &boulder.Ask{}}, nobody} {
 		if _, err := d.Divert(t.Context(), wrong); err == nil {
 			t.Errorf("%+v is taken", wrong)
 		}

@@ -30,7 +30,7 @@ func TestGolden(t *testing.T) {
 	push.Ask.Arguments = `{"command":"git push origin main","description":"Push"}`
 	divert(t, d, push)
 	watched := question("que_1", "Which colour?", "red", "blue")
-	watched.BoulderID, watched.SubTaskID, watched.Attempt = "", "", 0
+	watched.BlockerScope = boulder.BlockerScope{SessionID: scope.SessionID}
 	divert(t, d, watched)
 	p.clock.pass(time.Hour)
 	settle(t, d, "B1", answered("SQLite.\n\nOne file, please."))
@@ -89,8 +89,9 @@ func TestNothingButText(t *testing.T) {
 func drawBlocker(t *rapid.T) boulder.Blocker {
 	h := hostile()
 	b := boulder.Blocker{
-		ID: idOf(rapid.Uint64Range(1, 1200).Draw(t, "id")), Category: boulder.BlockerOther, SessionID: h.Draw(t, "session"),
-		Question: "Q" + h.Draw(t, "question"), Context: h.Draw(t, "context"), Hard: rapid.Bool().Draw(t, "hard"),
+		ID: idOf(rapid.Uint64Range(1, 1200).Draw(t, "id")), Category: boulder.BlockerOther,
+		BlockerScope: boulder.BlockerScope{SessionID: h.Draw(t, "session")},
+		Question:     "Q" + h.Draw(t, "question"), Context: h.Draw(t, "context"), Hard: rapid.Bool().Draw(t, "hard"),
 		Options: rapid.SliceOfN(h, 0, 3).Draw(t, "options"), ChosenOption: h.Draw(t, "chosen"),
 		ChosenReasoning: h.Draw(t, "reasoning"), CreatedAt: epoch,
 	}
@@ -141,7 +142,7 @@ func TestCompose(t *testing.T) {
 
 // The file is people's: whatever is in it, what is appended is found again.
 func FuzzCompose(f *testing.F) {
-	b := boulder.Blocker{ID: "B7", Question: "Which?", Context: "C", CreatedAt: epoch, SessionID: "s"}
+	b := boulder.Blocker{ID: "B7", BlockerScope: scope, Question: "Which?", Context: "C", CreatedAt: epoch}
 	i := raisedItem(&b)
 	for _, seed := range []string{
 		"", "\n", preamble, "## Soft blockers\n" + i.Text, i.Text[:40], "```\n", "~~~~\n~~~\n", "#", "-", "\xff\x00\r", "## Hard blockers",

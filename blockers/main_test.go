@@ -153,7 +153,7 @@ func question(request, text string, options ...string) boulder.Blocker {
 func ask(a boulder.Ask) boulder.Blocker { return askedIn(scope, a) }
 
 func askedIn(s boulder.BlockerScope, a boulder.Ask) boulder.Blocker {
-	return boulder.Blocker{BoulderID: s.BoulderID, SubTaskID: s.SubTaskID, Attempt: s.Attempt, SessionID: s.SessionID, Ask: &a}
+	return boulder.Blocker{BlockerScope: s, Ask: &a}
 }
 
 func check(t fataler, err error) {

@@ -158,7 +158,7 @@ func (m *model) full(session string) bool {
 
 func (m *model) add(at boulder.BlockerScope, b boulder.Blocker, now time.Time) boulder.Blocker {
 	b.ID, b.CreatedAt, b.Status = idOf(uint64(len(m.records)+1)), now, boulder.BlockerPending
-	b.BoulderID, b.SubTaskID, b.Attempt, b.SessionID = at.BoulderID, at.SubTaskID, at.Attempt, at.SessionID
+	b.BlockerScope = at
 	m.records = append(m.records, b)
 	return b
 }
@@ -227,7 +227,7 @@ func (m *model) settle(n int, s Settlement, now time.Time) error {
 	}
 	b.Status, b.Answer, b.Allowed, b.SettledAt = s.Status, s.Answer, s.Allowed, now
 	if s.Allowed {
-		m.granted[grantOf(b.Scope(), b.Ask.Patterns[0])] = true
+		m.granted[grantOf(b.BlockerScope, b.Ask.Patterns[0])] = true
 	}
 	return nil
 }

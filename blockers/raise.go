@@ -25,9 +25,8 @@ func (d *Desk) Raise(
 		return b, false, err
 	}
 	raised := boulder.Blocker{
-		BoulderID: scope.BoulderID, SubTaskID: scope.SubTaskID, Attempt: scope.Attempt, SessionID: scope.SessionID,
-		Category: boulder.BlockerCategory(strings.TrimSpace(in.Category)), Question: in.Question, Context: in.Context,
-		Hard: *in.BlocksProgress, Options: slices.Clone(in.Options), ChosenOption: in.ChosenOption,
+		BlockerScope: scope, Category: boulder.BlockerCategory(strings.TrimSpace(in.Category)), Question: in.Question,
+		Context: in.Context, Hard: *in.BlocksProgress, Options: slices.Clone(in.Options), ChosenOption: in.ChosenOption,
 		ChosenReasoning: in.ChosenReasoning, Status: boulder.BlockerPending, CreatedAt: d.now(),
 	}
 	d.tidy(&raised)

@@ -27,7 +27,8 @@ func TestRaise(t *testing.T) {
 	in := softInput(" Which\r\nname? ")
 	got := raise(t, p.desk(t), in)
 	want := boulder.Blocker{
-		ID: "B1", BoulderID: "01JBOULDER", SubTaskID: "api", Attempt: 2, SessionID: "ses_api", Category: "question",
+		ID:           "B1",
+		BlockerScope: scope, Category: "question",
 		Question: "Which\nname?", Context: "It is a detail.", Options: []string{"first", "second", "third"},
 		ChosenOption: "second", ChosenReasoning: "It is the middle.", Status: boulder.BlockerPending, CreatedAt: epoch,
 	}

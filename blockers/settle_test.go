@@ -140,9 +140,7 @@ func TestSwitch(t *testing.T) {
 			check(t, p.desk(t).Switch(t.Context(), session, on))
 			for at, want := range map[boulder.BlockerScope]bool{mine: wantMine, other: wantOther, diverted: wantDiverted} {
 				_, _, raiseErr := d.Raise(t.Context(), at, hardInput("Which?"))
-				asked := askedIn(at, *permission("per_1", "ls").Ask)
-				asked.Diverted = at.Diverted
-				_, divertErr := d.Divert(t.Context(), asked)
+				_, divertErr := d.Divert(t.Context(), askedIn(at, *permission("per_1", "ls").Ask))
 				if d.On(at) != want || errors.Is(raiseErr, ErrOff) == want || errors.Is(divertErr, ErrOff) == want {
 					t.Errorf("configured %v, %+v: %v, %v, %v", configured, at, d.On(at), raiseErr, divertErr)
 				}

@@ -11,7 +11,8 @@ func TestStandingOf(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
 	of := func(hard bool) boulder.Blocker {
-		return boulder.Blocker{ID: "B1", BoulderID: "b", SubTaskID: "t", Attempt: 1, Hard: hard, Status: boulder.BlockerPending}
+		at := boulder.BlockerScope{BoulderID: "b", SubTaskID: "t", Attempt: 1}
+		return boulder.Blocker{ID: "B1", BlockerScope: at, Hard: hard, Status: boulder.BlockerPending}
 	}
 	asked := func(until time.Time) boulder.Blocker {
 		b := of(false)
@@ -19,7 +20,7 @@ func TestStandingOf(t *testing.T) {
 		return b
 	}
 	alone := func(b boulder.Blocker) boulder.Blocker {
-		b.BoulderID, b.SubTaskID, b.Attempt = "", "", 0
+		b.BlockerScope = boulder.BlockerScope{}
 		return b
 	}
 	answered := of(true)
@@ -57,7 +58,7 @@ func TestStandingOf(t *testing.T) {
 	}
 	tasks := []boulder.SubTask{*parked, {ID: "done", Status: boulder.SubTaskCompleted}}
 	for id, says := range map[string]string{"t": "", "done": `sub-task "done" is completed`, "gone": "boulder b is running"} {
-		b := boulder.Blocker{BoulderID: "b", SubTaskID: id}
+		b := boulder.Blocker{BlockerScope: boulder.BlockerScope{BoulderID: "b", SubTaskID: id}}
 		s, why := SubTaskOf(&b, boulder.Boulder{ID: "b", Status: boulder.Running}, tasks)
 		if why != says || (s == nil) != (why != "") {
 			t.Errorf("%s: %q", id, why)

@@ -44,13 +44,7 @@ func (s BlockerStatus) Settled() bool { return s == BlockerAnswered || s == Bloc
 // database of package blockers; a boulder knows of those of its own sub-tasks what it needs, see [RaisedBlocker].
 type Blocker struct {
 	ID string `json:"id"` // B1, B2, …: within the project
-
-	// Where it came up. Outside of a run there is a session alone.
-	BoulderID string `json:"boulder_id,omitempty"`
-	SubTaskID string `json:"sub_task_id,omitempty"`
-	Attempt   int    `json:"attempt,omitempty"`
-	SessionID string `json:"session_id,omitempty"`
-	Diverted  bool   `json:"-"` // of the boulder, for whoever takes it down
+	BlockerScope
 
 	Category BlockerCategory `json:"category"`
 	Question string          `json:"question"`
@@ -103,18 +97,12 @@ const (
 
 // BlockerScope says where something came up. Outside of a run there is a session alone.
 type BlockerScope struct {
-	BoulderID string
-	SubTaskID string
-	Attempt   int
-	SessionID string
-	Diverted  bool // of the boulder
-}
-
-// Scope is where the blocker came up.
-func (b *Blocker) Scope() BlockerScope {
-	return BlockerScope{
-		BoulderID: b.BoulderID, SubTaskID: b.SubTaskID, Attempt: b.Attempt, SessionID: b.SessionID, Diverted: b.Diverted,
-	}
+	BoulderID string `json:"boulder_id,omitempty"`
+	SubTaskID string `json:"sub_task_id,omitempty"`
+	Attempt   int    `json:"attempt,omitempty"`
+	SessionID string `json:"session_id,omitempty"`
+	// Diverted is that of the boulder.
+	Diverted bool `json:"-"`
 }
 
 // BlockerCall is a call of the blocker tool, as the session shows it that makes it.

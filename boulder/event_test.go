@@ -185,17 +185,20 @@ func TestPublicEvents(t *testing.T) {
 		Noted{SubTaskID: "ui", Text: "Use the old icon"},
 		Reopened{SubTaskID: "api", Reason: "a person wants it tried again"},
 		BlockerRaised{AttemptRef: ref, Blocker: Blocker{
-			ID: "B7", BoulderID: "b1", SubTaskID: "api", Attempt: 2, SessionID: "ses_1", Category: BlockerSecurity,
+			ID: "B7", BlockerScope: BlockerScope{BoulderID: "b1", SubTaskID: "api", Attempt: 2, SessionID: "ses_1"},
+			Category: BlockerSecurity,
 			Question: "Which key signs the tokens?", Context: "config/keys has two", Hard: true, Status: BlockerPending,
 			CreatedAt: epoch,
 		}},
 		BlockerRaised{AttemptRef: ref, Blocker: Blocker{
-			ID: "B8", BoulderID: "b1", SubTaskID: "api", Attempt: 2, SessionID: "ses_1", Category: BlockerQuestion,
+			ID: "B8", BlockerScope: BlockerScope{BoulderID: "b1", SubTaskID: "api", Attempt: 2, SessionID: "ses_1"},
+			Category: BlockerQuestion,
 			Question: "What is the toggle called?", Context: "settings.go", Options: []string{"theme", "dark", "mode"},
 			ChosenOption: "theme", ChosenReasoning: "as the others", Status: BlockerPending, CreatedAt: epoch,
 		}},
 		BlockerRaised{AttemptRef: ref, Blocker: Blocker{
-			ID: "B9", BoulderID: "b1", SubTaskID: "api", Attempt: 2, SessionID: "ses_1", Category: BlockerPermission,
+			ID: "B9", BlockerScope: BlockerScope{BoulderID: "b1", SubTaskID: "api", Attempt: 2, SessionID: "ses_1"},
+			Category: BlockerPermission,
 			Question: "May it run git push?", Context: "", Status: BlockerSkipped, CreatedAt: epoch, SettledAt: epoch,
 			Ask: &Ask{
 				Kind: AskPermission, RequestID: "per_1", Permission: "bash", Patterns: []string{"git push *"}, Tool: "bash",

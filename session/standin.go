@@ -285,9 +285,8 @@ func (s *StandIn) dead(ctx context.Context, r *Ruled) bool {
 }
 
 func (s *StandIn) divert(ctx context.Context, r *Ruled) {
-	b, scope := &r.blocker, s.Scope
-	b.BoulderID, b.SubTaskID, b.Attempt = scope.BoulderID, scope.SubTaskID, scope.Attempt
-	b.SessionID, b.Diverted = scope.SessionID, scope.Diverted
+	b := &r.blocker
+	b.BlockerScope = s.Scope
 	if s.About != nil {
 		b.Context = s.About(r.Ask)
 	}

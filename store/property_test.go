@@ -124,8 +124,9 @@ func step(rt *rapid.T, w *world) {
 // raised draws a blocker with everything that there is to one.
 func raised(rt *rapid.T, ref boulder.AttemptRef, text string) boulder.Body {
 	b := boulder.Blocker{
-		ID: fmt.Sprintf("B%d", rapid.IntRange(1, 9).Draw(rt, "blocker")), BoulderID: "b", SubTaskID: ref.SubTaskID,
-		Attempt: ref.Attempt, SessionID: "ses", Category: boulder.BlockerSecurity, Question: "? " + text, Context: text,
+		ID:           fmt.Sprintf("B%d", rapid.IntRange(1, 9).Draw(rt, "blocker")),
+		BlockerScope: boulder.BlockerScope{BoulderID: "b", SubTaskID: ref.SubTaskID, Attempt: ref.Attempt, SessionID: "ses"},
+		Category:     boulder.BlockerSecurity, Question: "? " + text, Context: text,
 		Hard: rapid.Bool().Draw(rt, "hard"), Options: []string{text, "b"}, ChosenOption: text, ChosenReasoning: text,
 		Status: boulder.BlockerPending, CreatedAt: epoch,
 	}

@@ -169,7 +169,7 @@ func TestACall(t *testing.T) {
 		t.Errorf("the same call again: %v %q", failed, text)
 	}
 	raised, err := desk.List(t.Context(), blockers.Filter{})
-	if err != nil || len(raised) != 1 || raised[0].Scope() != scope || raised[0].Hard || raised[0].ChosenOption != "b" {
+	if err != nil || len(raised) != 1 || raised[0].BlockerScope != scope || raised[0].Hard || raised[0].ChosenOption != "b" {
 		t.Fatalf("recorded: %+v, %v", raised, err)
 	}
 	if text, failed := made(`{"category":"question"}`); !failed || !strings.Contains(text, "blocks_progress is missing") ||

@@ -59,8 +59,8 @@ func blockedSampleIn(t *testing.T, project string) string {
 		ChosenReasoning: "They need no build step.",
 	})})
 	ruling, err := d.Divert(t.Context(), boulder.Blocker{
-		BoulderID: s.ID, SubTaskID: "lang", Attempt: 1, SessionID: "ses_lang",
-		Question: "May it run git push?", Ask: &boulder.Ask{
+		BlockerScope: boulder.BlockerScope{BoulderID: s.ID, SubTaskID: "lang", Attempt: 1, SessionID: "ses_lang"},
+		Question:     "May it run git push?", Ask: &boulder.Ask{
 			Kind: boulder.AskPermission, RequestID: "per_1", Permission: "bash", Patterns: []string{"git push *"},
 			Tool: "bash", Arguments: `{"command":"git push origin main"}`,
 		},

@@ -224,8 +224,10 @@ func TestChoicesAreTold(t *testing.T) {
 	for i := range choices {
 		s := &choices[i]
 		_, err := deskOfProject(t, e.deps.Dir()).Divert(t.Context(), boulder.Blocker{
-			BoulderID: sampleID, SubTaskID: s.SubTaskID, Attempt: 1, SessionID: s.SessionID, Question: s.Question,
-			Ask: &boulder.Ask{Kind: boulder.AskQuestion, RequestID: "que_" + s.ID},
+
+			BlockerScope: boulder.BlockerScope{BoulderID: sampleID, SubTaskID: s.SubTaskID, Attempt: 1, SessionID: s.SessionID},
+			Question:     s.Question,
+			Ask:          &boulder.Ask{Kind: boulder.AskQuestion, RequestID: "que_" + s.ID},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -37,7 +37,8 @@ func Blockers(of boulder.Boulder, tasks []boulder.SubTask, records []boulder.Blo
 			at := slices.IndexFunc(full, func(b boulder.Blocker) bool { return b.ID == k.ID })
 			if at < 0 {
 				full = append(full, boulder.Blocker{
-					ID: k.ID, BoulderID: of.ID, SubTaskID: t.ID, Attempt: k.Attempt, Question: k.Question, Hard: k.Hard,
+					ID: k.ID, BlockerScope: boulder.BlockerScope{BoulderID: of.ID, SubTaskID: t.ID, Attempt: k.Attempt},
+					Question: k.Question, Hard: k.Hard,
 					ChosenOption: k.Choice, Status: k.Status, Answer: k.Answer, Allowed: k.Allowed,
 				})
 			} else if f := &full[at]; k.Status.Settled() && !f.Status.Settled() {

@@ -93,20 +93,24 @@ func inputOf(say func(string) string) report.Input {
 		},
 		Blockers: []boulder.Blocker{
 			{
-				ID: "B1", BoulderID: "01k3night", SubTaskID: "saved", Attempt: 1, Category: boulder.BlockerArchitecture,
+				ID: "B1", BlockerScope: boulder.BlockerScope{BoulderID: "01k3night", SubTaskID: "saved", Attempt: 1},
+				Category: boulder.BlockerArchitecture,
 				Question: say("Which store?"), Context: say("There are two."), Options: []string{say("file"), say("database")},
 				ChosenOption: say("file"), ChosenReasoning: say("it is there"), Status: boulder.BlockerPending,
 			},
 			{
-				ID: "B3", BoulderID: "01k3night", SubTaskID: "asks", Attempt: 2, Category: boulder.BlockerQuestion, Hard: true,
+				ID: "B3", BlockerScope: boulder.BlockerScope{BoulderID: "01k3night", SubTaskID: "asks", Attempt: 2},
+				Category: boulder.BlockerQuestion, Hard: true,
 				Question: say("Which licence?"), Context: say("None is named."), Status: boulder.BlockerPending,
 			},
 			{
-				ID: "B4", BoulderID: "01k3night", SubTaskID: "asks", Attempt: 2, Category: boulder.BlockerQuestion, Hard: true,
+				ID: "B4", BlockerScope: boulder.BlockerScope{BoulderID: "01k3night", SubTaskID: "asks", Attempt: 2},
+				Category: boulder.BlockerQuestion, Hard: true,
 				Question: say("Which port?"), Status: boulder.BlockerAnswered, Answer: say("8080"),
 			},
 			{
-				ID: "B5", BoulderID: "01k3night", SubTaskID: "saved", Attempt: 1, Category: boulder.BlockerPermission,
+				ID: "B5", BlockerScope: boulder.BlockerScope{BoulderID: "01k3night", SubTaskID: "saved", Attempt: 1},
+				Category: boulder.BlockerPermission,
 				Question: say("bash: git push"), Status: boulder.BlockerSkipped, Ask: &boulder.Ask{
 					Kind: boulder.AskPermission, Permission: "bash", Patterns: []string{say("git push *")}, Tool: "bash",
 					Arguments: say(`{"command": "git push --force"}`), Reply: boulder.ReplyDiverted,

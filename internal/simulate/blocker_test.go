@@ -48,8 +48,9 @@ func (w *world) raise(s *session, at place) {
 			continue
 		}
 		q := &question{ref: s.ref, at: at, nth: nth, Blocker: boulder.Blocker{
-			ID: fmt.Sprintf("B%d", len(w.desk)+1), SubTaskID: s.ref.SubTaskID, Attempt: s.ref.Attempt, SessionID: s.id,
-			Category: boulder.BlockerOther, Question: fmt.Sprintf("question %d of %v", nth, at), Hard: a.hard,
+			ID:           fmt.Sprintf("B%d", len(w.desk)+1),
+			BlockerScope: boulder.BlockerScope{SubTaskID: s.ref.SubTaskID, Attempt: s.ref.Attempt, SessionID: s.id},
+			Category:     boulder.BlockerOther, Question: fmt.Sprintf("question %d of %v", nth, at), Hard: a.hard,
 			Status: boulder.BlockerPending,
 		}}
 		w.desk = append(w.desk, q)

@@ -31,7 +31,7 @@ func needsOf(s *boulder.State, raised map[string]boulder.Blocker, on string, now
 		for _, k := range t.Blockers {
 			b, known := raised[k.ID]
 			if !known {
-				b = boulder.Blocker{ID: k.ID, BoulderID: "-", Attempt: k.Attempt, Hard: k.Hard}
+				b = boulder.Blocker{ID: k.ID, BlockerScope: boulder.BlockerScope{BoulderID: "-", Attempt: k.Attempt}, Hard: k.Hard}
 			}
 			if b.Status = k.Status; blockers.StandingOf(&b, t, now) != blockers.Awaited {
 				continue

@@ -44,8 +44,9 @@ func troubled(t *testing.T) (*boulder.State, map[string]boulder.Blocker) {
 		s.SubTasks = append(s.SubTasks, &all[i])
 	}
 	return s, map[string]boulder.Blocker{"B3": {
-		ID: "B3", BoulderID: "b", SubTaskID: "held", Attempt: 1, Until: noon.Add(4*time.Minute + 10*time.Second),
-		Ask: &boulder.Ask{Kind: boulder.AskPermission, Reply: boulder.ReplyWaiting}, Status: boulder.BlockerPending,
+		ID: "B3", BlockerScope: boulder.BlockerScope{BoulderID: "b", SubTaskID: "held", Attempt: 1},
+		Until: noon.Add(4*time.Minute + 10*time.Second),
+		Ask:   &boulder.Ask{Kind: boulder.AskPermission, Reply: boulder.ReplyWaiting}, Status: boulder.BlockerPending,
 	}}
 }
 

@@ -268,33 +268,42 @@ func Blockers() []boulder.Blocker {
 	}
 	return []boulder.Blocker{
 		{
-			ID: "B1", BoulderID: ID, SubTaskID: "theme", Attempt: 1, SessionID: "ses_theme", Hard: true,
-			Category: boulder.BlockerSecurity, Question: "Which key signs the theme 主题?\nThe old one \x1b[31mis weak.",
+			ID:           "B1",
+			BlockerScope: boulder.BlockerScope{BoulderID: ID, SubTaskID: "theme", Attempt: 1, SessionID: "ses_theme"},
+			Hard:         true,
+			Category:     boulder.BlockerSecurity, Question: "Which key signs the theme 主题?\nThe old one \x1b[31mis weak.",
 			Context: "theme.css comes from a CDN.\n\n# Not a heading\nWithout a signature anybody could change it.",
 			Status:  boulder.BlockerPending, CreatedAt: at(0),
 		},
 		{
-			ID: "B4", SessionID: "ses_4f1c2e9a7b3d5f60", Hard: true, Category: boulder.BlockerDestructive,
+			ID: "B4", BlockerScope: boulder.BlockerScope{SessionID: "ses_4f1c2e9a7b3d5f60"},
+			Hard: true, Category: boulder.BlockerDestructive,
 			Question: "Drop the table users?", Context: "It is empty.", Status: boulder.BlockerPending, CreatedAt: at(30),
 		},
 		{
-			ID: "B2", BoulderID: ID, SubTaskID: "theme", Attempt: 1, SessionID: "ses_theme",
-			Category: boulder.BlockerArchitecture, Question: "Variables or classes?", Context: "Both work.",
+			ID:           "B2",
+			BlockerScope: boulder.BlockerScope{BoulderID: ID, SubTaskID: "theme", Attempt: 1, SessionID: "ses_theme"},
+			Category:     boulder.BlockerArchitecture, Question: "Variables or classes?", Context: "Both work.",
 			Options: []string{"CSS variables", "classes", "two files"}, ChosenOption: "CSS variables",
 			ChosenReasoning: "They need no build step.", Status: boulder.BlockerPending, CreatedAt: at(10),
 		},
 		{
-			ID: "B3", BoulderID: ID, SubTaskID: "lang", Attempt: 2, SessionID: "ses_lang",
-			Category: boulder.BlockerPermission, Question: "May it run git push?", Ask: ask(boulder.ReplyWaiting),
+			ID:           "B3",
+			BlockerScope: boulder.BlockerScope{BoulderID: ID, SubTaskID: "lang", Attempt: 2, SessionID: "ses_lang"},
+			Category:     boulder.BlockerPermission, Question: "May it run git push?", Ask: ask(boulder.ReplyWaiting),
 			Until: at(63), Status: boulder.BlockerPending, CreatedAt: at(59),
 		},
 		{
-			ID: "B5", BoulderID: ID, SubTaskID: "lang", Attempt: 1, SessionID: "ses_lang",
-			Category: boulder.BlockerPermission, Question: "May it run git push?", Ask: ask(boulder.ReplyDiverted),
+			ID:           "B5",
+			BlockerScope: boulder.BlockerScope{BoulderID: ID, SubTaskID: "lang", Attempt: 1, SessionID: "ses_lang"},
+			Category:     boulder.BlockerPermission, Question: "May it run git push?", Ask: ask(boulder.ReplyDiverted),
 			Status: boulder.BlockerAnswered, Answer: "But *not* to main.", Allowed: true, CreatedAt: at(5), SettledAt: at(50),
 		},
 		{
-			ID: "B1000", BoulderID: ID, SubTaskID: "a-sub-task-with-a-very-long-name", Attempt: 1, SessionID: "ses_long",
+			ID: "B1000",
+			BlockerScope: boulder.BlockerScope{
+				BoulderID: ID, SubTaskID: "a-sub-task-with-a-very-long-name", Attempt: 1, SessionID: "ses_long",
+			},
 			Category: boulder.BlockerOther, Question: strings.Repeat("long ", 60), Hard: true, ChosenOption: "a",
 			Status: boulder.BlockerSkipped, CreatedAt: at(1), SettledAt: at(51),
 		},
