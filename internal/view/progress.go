@@ -258,8 +258,8 @@ func (r *row) idle() bool {
 
 // unused reports whether it is over without anything having been done for it.
 func (r *row) unused() bool {
-	return (r.Status == boulder.SubTaskSuperseded || r.Status == boulder.SubTaskSkipped || r.Status == boulder.SubTaskCancelled) &&
-		r.ElapsedMS == 0 && r.Usage == boulder.Usage{}
+	dropped := []boulder.SubTaskStatus{boulder.SubTaskSuperseded, boulder.SubTaskSkipped, boulder.SubTaskCancelled}
+	return slices.Contains(dropped, r.Status) && r.ElapsedMS == 0 && r.Usage == boulder.Usage{}
 }
 
 // waitsFor says what an idle one waits for besides its dependencies. The end comes first: the rest may be cut.
@@ -298,7 +298,8 @@ func (r *row) does(paused bool, now time.Time) string {
 	case a.Status == boulder.AttemptStarting:
 		what = "starting a session"
 	}
-	return JoinedBy(" · ", when(a.Attempt > 1, fmt.Sprint("attempt ", a.Attempt)), when(a.Turns > 1, fmt.Sprint("turn ", a.Turns)),
+	return JoinedBy(" · ", when(a.Attempt > 1, fmt.Sprintf("attempt %d", a.Attempt)),
+		when(a.Turns > 1, fmt.Sprintf("turn %d", a.Turns)),
 		when(r.todosTotal > 0, fmt.Sprintf("%d of %d todos", r.todosDone, r.todosTotal)), what)
 }
 

@@ -116,8 +116,8 @@ func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
 	o.Say(o.Mark(report.Sign(t.Status)), fmt.Sprintf(" %d. ", t.Position), o.Strong(t.Subject), "  ",
 		o.Faint(fmt.Sprintf("(%s) %s", t.ID, t.Status)))
 	o.Fields(1, "why", t.Reason, "replaces", replaces, "after", strings.Join(t.DependsOn, ", "), "model", t.Model,
-		"agent", t.Agent, "usage", when(t.Usage.Calls > 0, report.Usage(t.Usage)), "stalls", when(t.Stalls > 0, fmt.Sprint(t.Stalls)),
-		"last edit", edit)
+		"agent", t.Agent, "usage", when(t.Usage.Calls > 0, report.Usage(t.Usage)),
+		"stalls", when(t.Stalls > 0, fmt.Sprint(t.Stalls)), "last edit", edit)
 	for _, gate := range slices.Concat(t.Gates, t.NoWorse) {
 		if from := gatesFrom[gate]; from != "" {
 			o.Field(1, "gate", fmt.Sprintf("%s (taken over from %s, which was replaced)", gate, from))

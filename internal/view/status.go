@@ -185,9 +185,10 @@ func List(o page.Out, items []ListItem, now time.Time) {
 		if b.Status == boulder.Running && !b.Running {
 			status = "interrupted"
 		}
+		mark := map[bool]string{true: "* ", false: "  "}[b.Active]
 		rows = append(rows, []string{
-			o.Dim(map[bool]string{true: "* ", false: "  "}[b.Active] + b.BoulderID), status, fmt.Sprintf("%d/%d", b.Completed, b.Total),
-			text.Elapsed(now.Sub(b.CreatedAt)) + " ago", text.Clip(b.Task, page.Widest),
+			o.Dim(mark + b.BoulderID), status, fmt.Sprintf("%d/%d", b.Completed, b.Total), text.Elapsed(now.Sub(b.CreatedAt)) + " ago",
+			text.Clip(b.Task, page.Widest),
 		})
 	}
 	for _, line := range table(o.Width(), []column{{}, {}, {right: true}, {right: true}, {rest: true}}, rows) {

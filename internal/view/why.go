@@ -105,7 +105,8 @@ func NewWhy(
 		return w
 	}
 	p, _ := ProgressOf(nil, d, events, nil)
-	r := p.rows(limits, nil, now, running)[t.Position-1]
+	rows := p.rows(limits, nil, now, running)
+	r := rows[slices.IndexFunc(rows, func(r row) bool { return r.ID == t.ID })]
 	switch w.Now = r.now; {
 	case t.Parked && len(t.AwaitedBy(t.Attempts)) > 0:
 		w.Now = "blocked: " + w.Now + "; answer with: " + ClarifyHint
