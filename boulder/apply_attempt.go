@@ -27,10 +27,8 @@ func (s *State) starting(e *Event, o *Open, b Starting) error {
 	if o.SubTask.Status != SubTaskInProgress {
 		s.setSubTask(e, o.SubTask, SubTaskInProgress, "")
 	}
-	// An attempt of each that has begun is live, or in line again.
-	begun := func(t *SubTask) bool { return t.Status == SubTaskInProgress }
-	if working := filter(s.SubTasks, begun); len(working) > 1 {
-		for _, t := range working {
+	if len(s.begun) > 1 {
+		for _, t := range s.begun {
 			t.Shared = true
 		}
 	}

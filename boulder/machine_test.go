@@ -47,7 +47,7 @@ type picture struct {
 	Live     []AttemptRef
 	Queues   map[string][]AttemptRef
 	Done     []string
-	Rest     []string
+	Begun    []string
 }
 
 func pictureOf(s *State) picture {
@@ -71,9 +71,10 @@ func pictureOf(s *State) picture {
 	for _, t := range s.Completed(len(s.SubTasks)) {
 		p.Done = append(p.Done, t.ID)
 	}
-	for _, t := range s.Unfinished() {
-		p.Rest = append(p.Rest, t.ID)
+	for _, t := range s.begun {
+		p.Begun = append(p.Begun, t.ID)
 	}
+	slices.Sort(p.Begun)
 	return p
 }
 

@@ -23,6 +23,7 @@ type State struct {
 	open   map[string]*Open   // the attempt of each sub-task that is not over
 	live   []*Open            // those that hold a slot, in the order they got it
 	queues map[string][]*Open // the others, by model: by priority, then first in, first out
+	begun  []*SubTask         // in progress: live, or a retry in line
 	done   []*SubTask         // completed, in the order they did
 
 	keepTurns bool
@@ -116,7 +117,18 @@ func Restore(snap Snapshot) (*State, error) {
 func (s *State) addSubTask(t *SubTask) {
 	s.SubTasks = append(s.SubTasks, t)
 	s.byID[t.ID] = t
-	if t.Status == SubTaskCompleted {
+	s.moved(t, "", t.Status)
+}
+
+// moved keeps the lists of sub-tasks by status.
+func (s *State) moved(t *SubTask, from, to SubTaskStatus) {
+	if from == SubTaskInProgress {
+		s.begun = removed(s.begun, t)
+	}
+	switch to {
+	case SubTaskInProgress:
+		s.begun = append(s.begun, t)
+	case SubTaskCompleted:
 		s.done = append(s.done, t)
 	}
 }
@@ -180,11 +192,6 @@ func (s *State) Queues() map[string][]*Open { return s.queues }
 // Count returns how many sub-tasks have one of the statuses.
 func (s *State) Count(statuses ...SubTaskStatus) int {
 	return len(filter(s.SubTasks, func(t *SubTask) bool { return slices.Contains(statuses, t.Status) }))
-}
-
-// Unfinished returns the sub-tasks that are pending or in progress, in plan order.
-func (s *State) Unfinished() []*SubTask {
-	return filter(s.SubTasks, func(t *SubTask) bool { return t.Status == SubTaskPending || t.Status == SubTaskInProgress })
 }
 
 // Completed returns the n sub-tasks that completed last, oldest first. The slice must not be kept or changed.

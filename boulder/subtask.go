@@ -37,6 +37,11 @@ func (s SubTaskStatus) Terminal() bool {
 	return s == SubTaskCompleted || s == SubTaskFailed || s == SubTaskSkipped || s == SubTaskCancelled || s == SubTaskSuperseded
 }
 
+// Unfinished reports whether the sub-task has work before it, or is at work.
+func (t *SubTask) Unfinished() bool {
+	return t.Status == SubTaskPending || t.Status == SubTaskInProgress
+}
+
 // SubTask is one record of the graph.
 type SubTask struct {
 	ID       string `json:"id"`

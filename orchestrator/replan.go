@@ -78,8 +78,7 @@ func (r *run) replanRequest() boulder.ReplanRequest {
 	}
 	for _, t := range r.state.SubTasks {
 		req.Taken = append(req.Taken, t.ID)
-		open := t.Status == boulder.SubTaskPending || t.Status == boulder.SubTaskInProgress
-		if open && len(req.Kept) < maxListed && !slices.Contains(b.Replan.Replaces, t.ID) {
+		if t.Unfinished() && len(req.Kept) < maxListed && !slices.Contains(b.Replan.Replaces, t.ID) {
 			req.Kept = append(req.Kept, *t)
 		}
 	}

@@ -181,8 +181,8 @@ func (r *run) startJudge(o *boulder.Open) {
 		SubTask: *o.SubTask, Attempt: *o.Attempt, Turn: *o.Turn,
 		Notes: r.said(o.SubTask), RulesFirst: r.state.Boulder.Loop != nil,
 	}
-	for _, t := range r.state.Unfinished() {
-		if t != o.SubTask && len(req.Rest) < maxListed {
+	for _, t := range r.state.SubTasks {
+		if t != o.SubTask && t.Unfinished() && len(req.Rest) < maxListed {
 			req.Rest = append(req.Rest, t.Subject)
 		}
 	}

@@ -150,7 +150,10 @@ func Startable(s *boulder.State, l Limits) error {
 	none := newSlots(l)
 	first := map[string]*boulder.SubTask{}
 	needs := map[string]int{}
-	for _, t := range s.Unfinished() {
+	for _, t := range s.SubTasks {
+		if !t.Unfinished() {
+			continue
+		}
 		if needs[t.Model]++; needs[t.Model] == 1 {
 			first[t.Model] = t
 		}
