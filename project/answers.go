@@ -106,7 +106,22 @@ func (p *Project) Answer(ctx context.Context, d *blockers.Desk, id string, s blo
 		return report, d.Delivered(ctx, b.ID)
 	}
 	for giveUp := time.Now().Add(raisedWait); ; {
-		err = p.Steer(ctx, func(there *Desk) error { return handOverTo(ctx, there, d, report) })
+		err = p.Steer(ctx, func(there *Desk) (err error) {
+			if report.Handover, err = handOver(ctx, d, there, there.Orders, &report.Blocker); err != nil {
+				return err
+			}
+			detail, _ := there.Get(ctx, report.BoulderID) // what was to be done is done: without it the report says less
+			report.BoulderStatus, report.RunBy, report.Awaited = detail.Boulder.Status, nil, []string{}
+			if there.Holder.Runs(detail.Boulder) {
+				report.RunBy = there.Holder
+			}
+			if t, _ := blockers.SubTaskOf(&report.Blocker, detail.Boulder, detail.SubTasks); t != nil {
+				for _, waits := range t.AwaitedBy(t.Attempts) {
+					report.Awaited = append(report.Awaited, waits.ID)
+				}
+			}
+			return nil
+		})
 		switch {
 		case errors.Is(err, ErrNothing): // the state was removed
 			report.Handover = OverBefore
@@ -121,27 +136,4 @@ func (p *Project) Answer(ctx context.Context, d *blockers.Desk, id string, s blo
 			return report, err
 		}
 	}
-}
-
-// handOverTo hands a settled blocker over to whoever takes orders now.
-func handOverTo(ctx context.Context, there *Desk, d *blockers.Desk, report *Answered) (err error) {
-	if report.Handover, err = handOver(ctx, d, there, there.Orders, &report.Blocker); err != nil {
-		return err
-	}
-	detail, _ := there.Get(ctx, report.BoulderID) // what was to be done is done: without it the report says less
-	if detail.Boulder.ID == "" {
-		return nil
-	}
-	report.BoulderStatus, report.RunBy, report.Awaited = detail.Boulder.Status, nil, []string{}
-	if there.Holder.Runs(detail.Boulder) {
-		report.RunBy = there.Holder
-	}
-	for i := range detail.SubTasks {
-		if t := &detail.SubTasks[i]; t.ID == report.SubTaskID {
-			for _, waits := range t.AwaitedBy(t.Attempts) {
-				report.Awaited = append(report.Awaited, waits.ID)
-			}
-		}
-	}
-	return nil
 }

@@ -183,20 +183,15 @@ func changeSlashFile(base, below, program, project string) (done slashChange, er
 	return done, err
 }
 
-// slashFile is the command file. What its parts rely on, all of OpenCode 1.18.33:
+// slashFile is the command file. What it relies on, all of OpenCode 1.18.33:
 //
-//   - $ARGUMENTS is replaced as text, before what is in !`…` is run by the user's shell. So what was typed must not be
-//     words of the shell. It is the text of a here-document, whose end nobody can guess who has a text pasted into a
-//     prompt. A shell that has no here-documents, such as fish, refuses the whole.
+//   - $ARGUMENTS is replaced as text before the user's shell runs what is in !`…`. So what was typed is the text of a
+//     here-document whose end nobody can guess who has a text pasted into a prompt. A shell without those, such as fish,
+//     refuses the whole. JavaScript replaces, so that $$, $& and $' in it change: what was understood is printed.
 //   - !`…` ends at the next backtick, also at one that was typed: then the text lacks its end, and is refused. There is
-//     no other backtick in the file, and nothing but the shell's text contains what was typed, so that no other pair
-//     of them comes about.
-//   - The replacing is JavaScript's, to which $$, $& and $' in what was typed say something. What was understood is
-//     printed.
-//   - The shell runs in the directory in which OpenCode was started, which for a server is not that of the session.
-//   - Standard error is not shown.
-//
-// What is typed with !`…` in it is run by OpenCode, as it is in every command that takes arguments.
+//     no other backtick in the file. What is typed with !`…` in it is run, as in every command that takes arguments.
+//   - The shell runs in the directory in which OpenCode was started, for a server not the session's; its standard error
+//     is not shown.
 func slashFile(program, project, delimiter string) (string, error) {
 	call := shellWord(program)
 	if project != "" {

@@ -84,7 +84,7 @@ func (a *app) makeReport(ctx context.Context, r reader, d store.Detail, now time
 // recordsOfBlockers are the full records of a boulder's blockers, oldest first. Nothing is made where none were recorded.
 func (a *app) recordsOfBlockers(ctx context.Context, id string) ([]boulder.Blocker, error) {
 	p, err := a.openAnyway()
-	if err != nil || !exists(filepath.Join(p.Dir(), store.DirName, blockers.FileName)) {
+	if err != nil {
 		return nil, err
 	}
 	desk, err := p.Blockers()

@@ -18,7 +18,6 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
-	"github.com/bouldermgr/manager/store"
 )
 
 // ending is what a run owes to users who are not there: a report when it ends, and notifications if the configuration asks
@@ -205,8 +204,8 @@ func titleOf(what notify.Event, made *morning.Report) string {
 // warnOfUnwritten says at the end of a run what the list for people lacks, and why.
 func (d *deps) warnOfUnwritten(ctx context.Context) {
 	desk, err := d.Blockers()
-	if err != nil || !exists(filepath.Join(d.Dir(), store.DirName, blockers.FileName)) {
-		return
+	if err != nil {
+		return // the run would not have begun
 	}
 	s, err := desk.Status(ctx)
 	switch {
