@@ -47,14 +47,7 @@ func TestLiveFrameSaysWhyATurnFollows(t *testing.T) {
 	s.End(ref, 1, &red, boulder.Verdict{Remaining: []string{"save the toggle"}})
 	s.Apply(boulder.Continuation{AttemptRef: ref, Turn: 2, Reason: "the judge is not content",
 		Remaining: []string{"save the toggle"}, Prompt: "go on"})
-	frame := frameOf(s, 100)
-	for _, want := range []string{
-		"because: the judge is not content: save the toggle", "✗ echo no toggle; false: no toggle",
-	} {
-		if !strings.Contains(frame, want) {
-			t.Errorf("the frame does not say %q:\n%s", want, frame)
-		}
-	}
+	says(t, frameOf(s, 100), "because: the judge is not content: save the toggle", "✗ echo no toggle; false: no toggle")
 }
 
 func TestLiveFrameWhileStopping(t *testing.T) {
@@ -63,9 +56,7 @@ func TestLiveFrameWhileStopping(t *testing.T) {
 	v := liveSample(s)
 	v.Stopping()
 	frame := v.frame(page.Size{Width: 100, Height: 30}, 0)
-	if !strings.Contains(frame, StoppingText) || strings.Contains(frame, "Write it down") {
-		t.Errorf("the frame does not say that nothing new is started:\n%s", frame)
-	}
+	says(t, frame, StoppingText, "NOT Write it down")
 }
 
 // A frame must not cost more because the plan is long: events come by the thousand, frames ten times a second.
@@ -86,7 +77,5 @@ func TestLiveFrameIsBounded(t *testing.T) {
 	if n := strings.Count(frame, "\n") + 1; n != 20 {
 		t.Errorf("the frame has %d lines, want two thirds of 30:\n%s", n, frame)
 	}
-	if !strings.Contains(frame, "and 22 more at work") {
-		t.Errorf("the frame does not say that there are more:\n%s", frame)
-	}
+	says(t, frame, "and 22 more at work")
 }

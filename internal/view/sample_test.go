@@ -120,6 +120,16 @@ func frameOf(s *sample.Boulder, width int) string {
 	return liveSample(s).frame(page.Size{Width: width, Height: 30}, 0)
 }
 
+// says checks that a text has each of the words, and none of those behind a NOT.
+func says(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if word, not := strings.CutPrefix(w, "NOT "); strings.Contains(text, word) == not {
+			t.Errorf("%q is in it: %v, in:\n%s", word, not, text)
+		}
+	}
+}
+
 // ref is the first attempt of a sub-task.
 func ref(id string) boulder.AttemptRef { return boulder.AttemptRef{SubTaskID: id, Attempt: 1} }
 

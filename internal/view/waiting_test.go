@@ -34,9 +34,7 @@ func TestNoticesAreShownOnce(t *testing.T) {
 				t.Errorf("%s: %q is there %d times, want once, and of sub-task 2:\n%s", name, want, n, text)
 			}
 		}
-		if strings.Contains(text, "read theme.css") {
-			t.Errorf("%s: every step is told without --verbose:\n%s", name, text)
-		}
+		says(t, text, "NOT read theme.css")
 	}
 }
 
@@ -47,21 +45,13 @@ func TestStatusWhileReplanning(t *testing.T) {
 	s.Start(ref)
 	holder := holder()
 	s.End(ref, 1, nil, boulder.Verdict{Summary: "no", NeedReplan: true, ReplanReason: "there is no page"})
-	if text := lineOf(t, statusText(t, s, nil), "toggle"); !strings.Contains(text, "left after turn 1 of attempt 1") {
-		t.Errorf("a turn that is over is said to be left in the middle:\n%s", text)
-	}
+	says(t, lineOf(t, statusText(t, s, nil), "toggle"), "left after turn 1 of attempt 1")
 	s.Apply(boulder.ReplanStarted{AttemptRef: ref, Number: 1, Reason: "no page", Replaces: []string{"toggle", "docs"}})
 	text := statusText(t, s, holder)
-	if got := lineOf(t, text, "toggle"); !strings.Contains(got, "a new plan is being made") {
-		t.Errorf("while a plan is made, status says:\n%s", got)
-	}
-	if got := lineOf(t, text, "docs"); !strings.Contains(got, "waits for a new plan") {
-		t.Errorf("what is to be replaced says:\n%s", got)
-	}
+	says(t, lineOf(t, text, "toggle"), "a new plan is being made")
+	says(t, lineOf(t, text, "docs"), "waits for a new plan")
 	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "a new plan waits for approval"})
-	if got := lineOf(t, statusText(t, s, nil), "toggle"); !strings.Contains(got, "waits for a new plan") {
-		t.Errorf("while the plan is asked about, status says:\n%s", got)
-	}
+	says(t, lineOf(t, statusText(t, s, nil), "toggle"), "waits for a new plan")
 }
 
 // A turn that `pause --now` stopped is told as stopped wherever people look; what goes on to its end is not.
@@ -77,26 +67,20 @@ func TestStoppedTurns(t *testing.T) {
 	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"})
 	s.Apply(boulder.Trouble{AttemptRef: theme, Kind: boulder.TroublePaused, Reason: "paused by a person",
 		NotBefore: s.Now, Uncounted: true})
-	stoppedAt := s.Now
 	s.Now = s.Now.Add(time.Hour)
-	const says = "stopped, to be taken up again"
+	const resting = "stopped, to be taken up again"
 	holder := holder()
 
 	text := statusText(t, s, holder)
-	if got := lineOf(t, text, "theme"); !strings.Contains(got, says) || strings.Contains(got, "Creating") ||
-		strings.Contains(got, "1h") {
-		t.Errorf("what was stopped is said to be at work, at %s:\n%s", Clock(stoppedAt), got)
-	}
-	if got := lineOf(t, text, "icons"); !strings.Contains(got, "Drawing") || !strings.Contains(got, "edit icons") {
-		t.Errorf("what goes on to the end of its turn says:\n%s", got)
-	}
+	says(t, lineOf(t, text, "theme"), resting, "NOT Creating", "NOT 1h")
+	says(t, lineOf(t, text, "icons"), "Drawing", "edit icons")
 	for _, r := range NewStatus(detailOf(s), s.Events, holder, schedule.DefaultLimits(), nil, s.Now).SubTasks {
 		if want := r.ID == "theme"; r.Stopped != want || want && (r.Activity != "" || r.ElapsedMS > 60_000) {
 			t.Errorf("%s: stopped %v, %q, %d ms", r.ID, r.Stopped, r.Activity, r.ElapsedMS)
 		}
 	}
 	frame := frameOf(s, 100)
-	if strings.Count(frame, says) != 1 || strings.Contains(frame, "edit theme") || !strings.Contains(frame, "edit icons") {
+	if strings.Count(frame, resting) != 1 || strings.Contains(frame, "edit theme") || !strings.Contains(frame, "edit icons") {
 		t.Errorf("the live picture shows:\n%s", frame)
 	}
 	receipt := NewReceipt(detailOf(s), s.Now)
@@ -113,17 +97,12 @@ func TestStoppedTurns(t *testing.T) {
 		}
 	}
 	w := NewWhy(detailOf(s), *s.State.SubTask("theme"), nil, s.Events, schedule.DefaultLimits(), true, s.Now)
-	if text := shown(t, 80, w.Print); !strings.Contains(text, "now: "+says+": paused by a person") ||
-		!strings.Contains(text, "stopped for now: paused by a person\n") || strings.Contains(text, "fault") {
-		t.Errorf("the reasons are:\n%s", text)
-	}
+	says(t, shown(t, 80, w.Print), "now: "+resting+": paused by a person", "stopped for now: paused by a person\n", "NOT fault")
 
 	s.Apply(boulder.StatusChanged{Status: boulder.Running, Reason: "resumed"})
 	s.Apply(boulder.SubTaskProgress{AttemptRef: theme, Activity: "edit theme.css"})
 	s.Apply(boulder.StatusChanged{Status: boulder.Paused, Reason: "paused by a person"})
-	if got := lineOf(t, statusText(t, s, holder), "theme"); !strings.Contains(got, "edit theme.css") {
-		t.Errorf("taken up again, and paused without --now, it says:\n%s", got)
-	}
+	says(t, lineOf(t, statusText(t, s, holder), "theme"), "edit theme.css")
 }
 
 // A replan that is over: what it replaced is not counted, and costs nothing if it never began.
@@ -131,13 +110,9 @@ func TestStatusAfterReplan(t *testing.T) {
 	t.Parallel()
 	s := after(t, (*sample.Boulder).Misbehave)
 	text := statusText(t, s, nil)
-	if !strings.Contains(text, "0/5 done") {
-		t.Errorf("of 6 sub-tasks 2 were replaced by 1, and it says:\n%s", text)
-	}
+	says(t, text, "0/5 done")
 	got := lineOf(t, text, "docs")
-	if strings.Contains(got, "$") || !strings.Contains(got, "replaced by plan revision 2") {
-		t.Errorf("a sub-task that never began and was replaced says:\n%s", got)
-	}
+	says(t, got, "NOT $", "replaced by plan revision 2")
 }
 
 // The end of a wait is the first thing that is said of it: the rest may be cut.
@@ -153,16 +128,12 @@ func TestWaitsSayTheirEndFirst(t *testing.T) {
 	holder := holder()
 	text := statusText(t, s, holder)
 	for _, id := range []string{"icons", "lang"} {
-		if got := lineOf(t, text, id); !strings.Contains(got, "until "+Clock(until)+": rate limit") {
-			t.Errorf("%s does not say until when it waits:\n%s", id, got)
-		}
+		says(t, lineOf(t, text, id), "until "+Clock(until)+": rate limit")
 	}
 	// A retry that is in line waits no less than a first attempt.
 	s.Apply(boulder.Retry{AttemptRef: ref, Reason: "stuck", Status: boulder.AttemptFailed, Next: 2})
 	s.Apply(boulder.Cooled{Model: "test/large", Until: until, Limit: 1, Full: 5, Reason: long})
-	if got := lineOf(t, statusText(t, s, holder), "icons"); !strings.Contains(got, "until "+Clock(until)+": rate limit") {
-		t.Errorf("a retry in line does not say until when it waits:\n%s", got)
-	}
+	says(t, lineOf(t, statusText(t, s, holder), "icons"), "until "+Clock(until)+": rate limit")
 	frame := frameOf(s, 80)
 	if !strings.Contains(frame, "Draw the icons") || strings.Count(frame, "until "+Clock(until)) < 2 {
 		t.Errorf("the live picture does not show the waits:\n%s", frame)
@@ -186,9 +157,7 @@ func TestBudgetWarnings(t *testing.T) {
 	s.Apply(boulder.BudgetWarning{SubTaskID: "theme", Dimension: "tokens", Used: 820, Limit: 1000})
 	s.Apply(boulder.BudgetWarning{Dimension: "cost", Used: 0.9, Limit: 1})
 	printed := strings.Join(liveSample(s).printed, "\n")
-	if !strings.Contains(printed, "! [2/6] 82% of the tokens") || !strings.Contains(printed, "! 90% of the cost") {
-		t.Errorf("the live view says:\n%s", printed)
-	}
+	says(t, printed, "! [2/6] 82% of the tokens", "! 90% of the cost")
 }
 
 // Who trusts a result has to know that no judge has seen it.
@@ -218,25 +187,19 @@ func TestReceiptFits(t *testing.T) {
 	s := after(t, (*sample.Boulder).Play)
 	s.Apply(boulder.BudgetSet{Budget: boulder.Budget{Tokens: 2e6, Cost: 5, Time: boulder.Duration(8 * time.Hour),
 		Attempts: 20, Calls: 500}})
-	for name, test := range map[string]struct {
+	for _, test := range []struct {
 		running bool
 		status  boulder.Status
 		says    string
 	}{
-		"at work":     {true, boulder.Running, "attempt 1, at work"},
-		"paused":      {false, boulder.Paused, "attempt 1, paused"},
-		"interrupted": {false, boulder.Running, "attempt 1, interrupted"},
+		{true, boulder.Running, "attempt 1, at work"},
+		{false, boulder.Paused, "attempt 1, paused"},
+		{false, boulder.Running, "attempt 1, interrupted"},
 	} {
 		for _, width := range []int{80, 120} {
 			r := NewReceipt(detailOf(s), s.Now)
 			r.Running, r.Status = test.running, test.status
-			text := shown(t, width, r.Print)
-			if !strings.Contains(text, test.says) || strings.Contains(text, "executing") {
-				t.Errorf("%s: an attempt that is not over is not told as %q:\n%s", name, test.says, text)
-			}
-			if !strings.Contains(text, "500 model calls") {
-				t.Errorf("%s: the budget is not whole:\n%s", name, text)
-			}
+			says(t, shown(t, width, r.Print), test.says, "NOT executing", "500 model calls")
 		}
 	}
 }
@@ -266,11 +229,7 @@ func TestOrdersInTheViews(t *testing.T) {
 			}
 		}
 	}
-	if frame := live.frame(page.Size{Width: 120, Height: 30}, 0); !strings.Contains(frame, "manager resume "+sample.ID) {
-		t.Errorf("the live picture does not say how to go on:\n%s", frame)
-	}
+	says(t, live.frame(page.Size{Width: 120, Height: 30}, 0), "manager resume "+sample.ID)
 	live.Stopping()
-	if frame := live.frame(page.Size{Width: 120, Height: 30}, 0); strings.Contains(frame, "manager resume") {
-		t.Errorf("a run that stops is said to be paused:\n%s", frame)
-	}
+	says(t, live.frame(page.Size{Width: 120, Height: 30}, 0), "NOT manager resume")
 }

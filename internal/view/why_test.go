@@ -62,9 +62,7 @@ func TestWhyWithoutEvidence(t *testing.T) {
 	if gates != 2 {
 		t.Errorf("%d gates are told, want 2", gates)
 	}
-	if out := shown(t, 0, w.Print); !strings.Contains(out, "evidence: none is stored") {
-		t.Errorf("it is not said that there is no evidence:\n%s", out)
-	}
+	says(t, shown(t, 0, w.Print), "evidence: none is stored")
 }
 
 // On a terminal no line is wider than it.
