@@ -150,11 +150,11 @@ func (r *Report) printBlockers(o page.Out) {
 }
 
 // verifiedBy says where a completion rests on less than gates and the judge.
-var verifiedBy = map[Verification]string{
-	ByGates:    "by the gates alone: no usable answer came from the judge",
-	ByJudge:    "by the judge alone: it has no gates",
-	ByOriginal: "taken over from the boulder that this one is a fork of",
-	ByRecord:   "how it was verified is not stored",
+var verifiedBy = map[string]string{
+	byGates:    "by the gates alone: no usable answer came from the judge",
+	byJudge:    "by the judge alone: it has no gates",
+	byOriginal: "taken over from the boulder that this one is a fork of",
+	byRecord:   "how it was verified is not stored",
 }
 
 var signs = map[boulder.SubTaskStatus]string{
@@ -184,7 +184,7 @@ func (s *SubTask) print(o page.Out, failures bool, claimed map[string]bool) {
 	PrintGateHints(o, 2, s.GateHints)
 	PrintJudged(o, 2, s.Criteria, s.Remaining, s.Status == boulder.SubTaskCompleted)
 	diff := boulder.Diff{Files: s.Changes, Unavailable: s.ChangesUnknown}
-	if len(s.Changes) > 0 || s.ChangesUnknown != "" || !slices.Contains([]Verification{"", ByOriginal, ByRecord}, s.VerifiedBy) {
+	if len(s.Changes) > 0 || s.ChangesUnknown != "" || !slices.Contains([]string{"", byOriginal, byRecord}, s.VerifiedBy) {
 		PrintChanges(o, 2, diff, claimed)
 	}
 	for i, f := range s.Failures {
@@ -204,25 +204,22 @@ func (g *Gate) Print(o page.Out, depth int) {
 	if g.Why != "" {
 		why = ", " + o.Plain(text.Clip(g.Why, evidenceShown))
 	}
-	if g.Result != GateNotRun {
+	if g.Result != gateNotRun {
 		took = " (" + elapsed(g.DurationMS) + Prefixed(", taken over from ", o.Plain(g.From)) + ")"
 	}
 	o.Item(depth, o.Mark(sign), " gate ", how, ": ", o.Code(g.Command), why, o.Dim(took))
 	o.Output(depth+1, outputShown, g.Output)
 }
 
+var gateTexts = map[string]struct{ sign, how string }{
+	gatePassed: {"✓", "passed"}, gateNoWorse: {"≈", "red, but no worse than before"},
+	gateTimedOut: {"✗", "did not end in time"}, gateNotRun: {"✗", "did not run"},
+}
+
 // Text says how a gate went, behind the sign for it.
 func (g *Gate) Text() (sign, how string) {
-	switch g.Result {
-	case GatePassed:
-		return "✓", "passed"
-	case GateNoWorse:
-		return "≈", "red, but no worse than before"
-	case GateTimedOut:
-		return "✗", "did not end in time"
-	case GateNotRun:
-		return "✗", "did not run"
-	case GateFailed:
+	if t, known := gateTexts[g.Result]; known {
+		return t.sign, t.how
 	}
 	return "✗", fmt.Sprintf("failed with exit code %d", g.ExitCode)
 }

@@ -18,7 +18,7 @@ type SubTask struct {
 	Replaces  string                `json:"replaces,omitempty"` // what it stands in for since a replan
 
 	// VerifiedBy is what its completion rests on; empty if it is not completed, or if one of its gates does not hold.
-	VerifiedBy Verification        `json:"verified_by,omitempty"`
+	VerifiedBy string              `json:"verified_by,omitempty"`
 	Gates      []Gate              `json:"gates"` // as they ran last: after its newest turn, or on the final files
 	GateHints  []string            `json:"gate_hints,omitempty"`
 	Criteria   []boulder.Criterion `json:"criteria"` // as its newest turn was judged
@@ -39,37 +39,33 @@ type SubTask struct {
 	task *boulder.SubTask
 }
 
-// Verification is what a completion rests on.
-type Verification string
-
+// What a completion rests on.
 const (
-	ByGatesAndJudge Verification = "gates_and_judge"
-	ByGates         Verification = "gates"  // no usable answer came from the judge
-	ByJudge         Verification = "judge"  // there were no gates
-	ByOriginal      Verification = "fork"   // it was taken over from the boulder that this one is a fork of
-	ByRecord        Verification = "record" // it is recorded as completed, and nothing is stored of how
+	byGatesAndJudge = "gates_and_judge"
+	byGates         = "gates"  // no usable answer came from the judge
+	byJudge         = "judge"  // there were no gates
+	byOriginal      = "fork"   // it was taken over from the boulder that this one is a fork of
+	byRecord        = "record" // it is recorded as completed, and nothing is stored of how
 )
 
-// GateResult is how a gate went.
-type GateResult string
-
+// How a gate went.
 const (
-	GatePassed   GateResult = "passed"
-	GateNoWorse  GateResult = "no_worse" // red, as it was before
-	GateFailed   GateResult = "failed"
-	GateTimedOut GateResult = "timed_out"
-	GateNotRun   GateResult = "not_run"
+	gatePassed   = "passed"
+	gateNoWorse  = "no_worse" // red, as it was before
+	gateFailed   = "failed"
+	gateTimedOut = "timed_out"
+	gateNotRun   = "not_run"
 )
 
 // Gate is the newest run of a gate.
 type Gate struct {
-	Command    string     `json:"command"`
-	Result     GateResult `json:"result"`
-	ExitCode   int        `json:"exit_code"`
-	DurationMS int64      `json:"duration_ms"`
-	From       string     `json:"from,omitempty"`   // the replaced sub-task that it was taken over from
-	Why        string     `json:"why,omitempty"`    // of no_worse
-	Output     string     `json:"output,omitempty"` // the tail, of one that does not hold
+	Command    string `json:"command"`
+	Result     string `json:"result"`
+	ExitCode   int    `json:"exit_code"`
+	DurationMS int64  `json:"duration_ms"`
+	From       string `json:"from,omitempty"`   // the replaced sub-task that it was taken over from
+	Why        string `json:"why,omitempty"`    // of no_worse
+	Output     string `json:"output,omitempty"` // the tail, of one that does not hold
 }
 
 func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
@@ -85,7 +81,7 @@ func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
 	}
 	for _, g := range t.Unverified() {
 		if g.Run == nil && t.Status == boulder.SubTaskCompleted {
-			s.Gates = append(s.Gates, Gate{Command: g.Command, Result: GateNotRun})
+			s.Gates = append(s.Gates, Gate{Command: g.Command, Result: gateNotRun})
 		}
 	}
 	for i := range s.Gates {
@@ -108,35 +104,35 @@ func newSubTask(t *boulder.SubTask, in *Input, running boulder.Usage) SubTask {
 	switch gated := len(s.Gates) > 0; {
 	case !s.completed():
 	case in.Boulder.ForkOf != nil && t.Attempts == 0:
-		s.VerifiedBy = ByOriginal
+		s.VerifiedBy = byOriginal
 	case found && judged && gated:
-		s.VerifiedBy = ByGatesAndJudge
+		s.VerifiedBy = byGatesAndJudge
 	case found && judged:
-		s.VerifiedBy = ByJudge
+		s.VerifiedBy = byJudge
 	case found && gated:
-		s.VerifiedBy = ByGates
+		s.VerifiedBy = byGates
 	default:
-		s.VerifiedBy = ByRecord
+		s.VerifiedBy = byRecord
 	}
 	return s
 }
 
 // completed reports whether it is, and all its gates hold.
 func (s *SubTask) completed() bool {
-	red := func(g Gate) bool { return g.Result != GatePassed && g.Result != GateNoWorse }
+	red := func(g Gate) bool { return g.Result != gatePassed && g.Result != gateNoWorse }
 	return s.Status == boulder.SubTaskCompleted && !slices.ContainsFunc(s.Gates, red)
 }
 
 // NewGate is a run of a gate as reports have it.
 func NewGate(g boulder.Gate) Gate {
-	to := Gate{Command: g.Command, Result: GateFailed, ExitCode: g.ExitCode, DurationMS: g.Duration.Milliseconds(), Output: g.Output}
+	to := Gate{Command: g.Command, Result: gateFailed, ExitCode: g.ExitCode, DurationMS: g.Duration.Milliseconds(), Output: g.Output}
 	switch {
 	case g.Green():
-		to.Result, to.Output = GatePassed, ""
+		to.Result, to.Output = gatePassed, ""
 	case g.NoWorse != "":
-		to.Result, to.Why, to.Output = GateNoWorse, g.NoWorse, ""
+		to.Result, to.Why, to.Output = gateNoWorse, g.NoWorse, ""
 	case g.TimedOut:
-		to.Result = GateTimedOut
+		to.Result = gateTimedOut
 	}
 	return to
 }
