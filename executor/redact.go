@@ -23,7 +23,7 @@ func (asItIs) JSON(data []byte) []byte { return data }
 // handOver is a value without secrets: a message as soon as it is read, since a secret that is cut in two is not recognised
 // any more; and whatever leaves the executor.
 func handOver[T any](e *Executor, v T) T {
-	return secret.Each(v, e.cfg.Redact.Text, e.cfg.Redact.JSON)
+	return secret.Each(v, e.cfg.Redact)
 }
 
 // reporting gives a report function that tells no secrets.

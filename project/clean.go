@@ -20,7 +20,7 @@ func (p cleanPlanner) Plan(ctx context.Context, req boulder.PlanRequest) (*bould
 	if plan == nil {
 		return nil, usage, err
 	}
-	clean := secret.Each(*plan, p.secrets.Text, p.secrets.JSON)
+	clean := secret.Each(*plan, p.secrets)
 	if clean.Seal != nil && !plan.Edited() {
 		clean.Seal.Hash = clean.Hash()
 	}
@@ -31,7 +31,7 @@ func (p cleanPlanner) Replan(
 	ctx context.Context, req boulder.ReplanRequest,
 ) (boulder.Replacement, boulder.Usage, error) {
 	r, usage, err := p.Planner.Replan(ctx, req)
-	return secret.Each(r, p.secrets.Text, p.secrets.JSON), usage, err
+	return secret.Each(r, p.secrets), usage, err
 }
 
 type cleanJudge struct {
@@ -41,5 +41,5 @@ type cleanJudge struct {
 
 func (j cleanJudge) Judge(ctx context.Context, req boulder.JudgeRequest) (boulder.Verdict, boulder.Usage, error) {
 	v, usage, err := j.judge.Judge(ctx, req)
-	return secret.Each(v, j.secrets.Text, j.secrets.JSON), usage, err
+	return secret.Each(v, j.secrets), usage, err
 }

@@ -3,9 +3,9 @@ package project
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"slices"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/secret"
@@ -50,15 +50,14 @@ func (p *Project) ReadPlan(path string) (*boulder.Plan, error) {
 			}
 		}
 	}
-	var kinds []string
-	clean := secret.Each(*plan, func(s string) string {
-		kinds = append(kinds, p.secrets.Kinds(s)...)
-		return p.secrets.Text(s)
-	}, p.secrets.JSON)
-	if len(kinds) > 0 {
-		slices.Sort(kinds)
-		p.warnOfSecret("The plan "+path, slices.Compact(kinds))
+	written, err := json.Marshal(plan)
+	if err != nil {
+		return nil, err
 	}
+	if kinds := p.secrets.Kinds(string(written)); len(kinds) > 0 {
+		p.warnOfSecret("The plan "+path, kinds)
+	}
+	clean := secret.Each(*plan, p.secrets)
 	return &clean, nil
 }
 

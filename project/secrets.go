@@ -41,7 +41,7 @@ func (p *Project) refuseSecret(where string, texts ...string) error {
 // Clean takes secrets out of texts of the user, before anybody is asked or anything is stored: what is planned, run, stored
 // and taken up again after a crash is then the same. That something was taken out is told.
 func (p *Project) Clean(what string, texts ...string) []string {
-	clean := secret.Each(texts, p.secrets.Text, p.secrets.JSON)
+	clean := secret.Each(texts, p.secrets)
 	if !slices.Equal(clean, texts) {
 		p.warnOfSecret(what, p.secrets.Kinds(strings.Join(texts, "\n")))
 	}

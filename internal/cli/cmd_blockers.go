@@ -436,7 +436,7 @@ func (d desk) export(ctx context.Context, o *blockerOptions) error {
 		return err
 	}
 	records, unread := d.List(ctx, f)
-	found := secret.Each(d.placed(ctx, records), d.secrets.Text, d.secrets.JSON)
+	found := secret.Each(d.placed(ctx, records), d.secrets)
 	data := d.json
 	switch strings.ToLower(filepath.Ext(o.output)) {
 	case ".json", ".jsonl", ".ndjson":

@@ -77,7 +77,7 @@ func (a *app) makeReport(ctx context.Context, r reader, d store.Detail, now time
 		err = errors.Join(err, fmt.Errorf("the report has blockers as the boulder knows them, without what is in %s: %w",
 			blockers.FileName, blockersErr))
 	}
-	made := secret.Each(*morning.New(in), a.secrets.Text, a.secrets.JSON)
+	made := secret.Each(*morning.New(in), a.secrets)
 	return &made, err
 }
 

@@ -58,7 +58,7 @@ func fileOf(stream any) (*os.File, bool) {
 // cleanEvent is an event whose texts hold no secrets. Most were cleaned where they came from; this covers the rest:
 // what a ledger's model said, what an error quotes.
 func (a *app) cleanEvent(e boulder.Event) boulder.Event {
-	e.Body = secret.Each(e.Body, a.secrets.Text, a.secrets.JSON)
+	e.Body = secret.Each(e.Body, a.secrets)
 	return e
 }
 

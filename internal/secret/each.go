@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// Each returns a copy of v, which shares nothing that can be changed with it, with every string in it given to replace:
-// in exported fields of structs, in slices, maps (keys stay), pointers and interfaces. An encoded value
-// ([json.RawMessage]) is given to replaceJSON; other bytes and times are left as they are.
-func Each[T any](v T, replace func(string) string, replaceJSON func([]byte) []byte) T {
-	var clean T
-	replacer{replace, replaceJSON}.copy(reflect.ValueOf(&clean).Elem(), reflect.ValueOf(&v).Elem())
-	return clean
+// Cleaner takes secrets out of texts, as a [Redactor] does.
+type Cleaner interface {
+	Text(s string) string
+	JSON(data []byte) []byte
 }
 
-type replacer struct {
-	text func(string) string
-	json func([]byte) []byte
+// Each returns a copy of v, which shares nothing that can be changed with it, with every string in it cleaned: in exported
+// fields of structs, in slices, maps (keys stay), pointers and interfaces. An encoded value ([json.RawMessage]) is cleaned
+// as JSON; other bytes and times are left as they are.
+func Each[T any](v T, c Cleaner) T {
+	var clean T
+	cleanCopy(c, reflect.ValueOf(&clean).Elem(), reflect.ValueOf(&v).Elem())
+	return clean
 }
 
 var (
@@ -25,20 +26,20 @@ var (
 	timeType = reflect.TypeFor[time.Time]()
 )
 
-func (r replacer) copy(out, in reflect.Value) {
+func cleanCopy(c Cleaner, out, in reflect.Value) {
 	out.Set(in) // unexported fields and what holds no text
 	switch in.Kind() {
 	case reflect.String:
-		out.SetString(r.text(in.String()))
+		out.SetString(c.Text(in.String()))
 	case reflect.Pointer:
 		if !in.IsNil() {
 			out.Set(reflect.New(in.Type().Elem()))
-			r.copy(out.Elem(), in.Elem())
+			cleanCopy(c, out.Elem(), in.Elem())
 		}
 	case reflect.Interface:
 		if !in.IsNil() {
 			elem := reflect.New(in.Elem().Type()).Elem()
-			r.copy(elem, in.Elem())
+			cleanCopy(c, elem, in.Elem())
 			out.Set(elem)
 		}
 	case reflect.Struct:
@@ -47,18 +48,18 @@ func (r replacer) copy(out, in reflect.Value) {
 		}
 		for i := range in.NumField() {
 			if in.Type().Field(i).IsExported() {
-				r.copy(out.Field(i), in.Field(i))
+				cleanCopy(c, out.Field(i), in.Field(i))
 			}
 		}
 	case reflect.Slice:
 		switch {
 		case in.IsNil():
 		case in.Type() == rawType:
-			out.SetBytes(append([]byte{}, r.json(in.Bytes())...))
+			out.SetBytes(append([]byte{}, c.JSON(in.Bytes())...))
 		default:
 			out.Set(reflect.MakeSlice(in.Type(), in.Len(), in.Len()))
 			for i := range in.Len() {
-				r.copy(out.Index(i), in.Index(i))
+				cleanCopy(c, out.Index(i), in.Index(i))
 			}
 		}
 	case reflect.Map:
@@ -68,7 +69,7 @@ func (r replacer) copy(out, in reflect.Value) {
 		out.Set(reflect.MakeMap(in.Type()))
 		for key, value := range in.Seq2() {
 			clean := reflect.New(in.Type().Elem()).Elem()
-			r.copy(clean, value)
+			cleanCopy(c, clean, value)
 			out.SetMapIndex(key, clean)
 		}
 	}

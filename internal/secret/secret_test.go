@@ -258,14 +258,14 @@ func TestEach(t *testing.T) {
 		}
 	}
 	in := sampleOf(githubToken)
-	got := secret.Each(in, r.Text, r.JSON)
+	got := secret.Each(in, r)
 	if diff := cmp.Diff(sampleOf("[redacted]"), got, cmp.AllowUnexported(sample{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(sampleOf(githubToken), in, cmp.AllowUnexported(sample{})); diff != "" {
 		t.Errorf("the original changed (-want +got):\n%s", diff)
 	}
-	if got := secret.Each[any](nil, r.Text, r.JSON); got != nil {
+	if got := secret.Each[any](nil, r); got != nil {
 		t.Errorf("nil became %v", got)
 	}
 }
