@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,37 +50,70 @@ func wantStopped(t *testing.T, e boulder.Evidence, err error, rule boulder.Rule,
 	}
 }
 
-// Some providers number the calls of each answer from 0: calls are told apart by their parts.
-func TestSameCallAgainAndAgain(t *testing.T) {
+// Whatever a turn is stuck in, it is ended for its rule, and judged on what it did.
+func TestStuckTurnsAreStopped(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, atMost(t, 12, func(scriptmodel.Request) scriptmodel.Reply {
-		return calls(scriptmodel.ToolCall{ID: "call_0", Name: "read", Args: map[string]any{"filePath": "hello.txt"}})
-	}))
-	a := w.newAttempt("x", "go")
-	a.SubTask.Gates = []string{"true"}
-	e, err := a.run(t.Context(), w)
-	wantStopped(t, e, err, boulder.RuleRepeat, "hello.txt\"} was called 4 times")
-	if len(e.Gates) != 1 || e.ToolCount < 4 {
-		t.Errorf("not judged on what it did: %+v", e)
+	type request = scriptmodel.Request
+	for name, test := range map[string]struct {
+		next   func(*testing.T, request) scriptmodel.Reply
+		rule   boulder.Rule
+		reason string
+		nudges int
+	}{
+		// Some providers number the calls of each answer from 0: calls are told apart by their parts.
+		"the same call": {func(*testing.T, request) scriptmodel.Reply {
+			return calls(scriptmodel.ToolCall{ID: "call_0", Name: "read", Args: map[string]any{"filePath": "hello.txt"}})
+		}, boulder.RuleRepeat, "hello.txt\"} was called 4 times", 0},
+		"two calls in turns": {func(_ *testing.T, req request) scriptmodel.Reply {
+			if req.AssistantTurns()%2 == 0 {
+				return calls(readFile("hello.txt"))
+			}
+			return calls(shell("date; echo nothing new"))
+		}, boulder.RuleAlternate, "the last 6 calls", 0},
+		"a nudge that is ignored": {func(*testing.T, request) scriptmodel.Reply {
+			return calls(readFile("missing.txt"))
+		}, boulder.RuleErrors, "missing.txt\"} failed", 1},
+		// A finish reason that OpenCode does not know makes it ask the model again, without end.
+		"messages without end": {func(*testing.T, request) scriptmodel.Reply {
+			return scriptmodel.Reply{Text: "I am thinking about what to do.", Finish: "no_such_reason"}
+		}, boulder.RuleIdle, "messages in a row called no tool", 1},
+		"compactions": {func(_ *testing.T, req request) scriptmodel.Reply {
+			if len(req.Tools) == 0 {
+				return scriptmodel.Reply{Text: "## Summary\nThe file was read, and nothing else was done."}
+			}
+			c := calls(readFile("hello.txt"))
+			c.InputTokens = 199_000 // of 200,000: OpenCode compacts
+			return c
+		}, boulder.RuleCompaction, "compacted 2 times", 0},
+		"a sub-agent": {func(t *testing.T, req request) scriptmodel.Reply {
+			if strings.Contains(req.FirstUser(), "CHILD") {
+				return calls(readFile("hello.txt"))
+			}
+			return calls(delegate(t, "Read", "CHILD"))
+		}, boulder.RuleRepeat, "was called 4 times", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, atMost(t, 30, func(req request) scriptmodel.Reply { return test.next(t, req) }))
+			a := w.newAttempt("x", "go")
+			a.SubTask.Gates = []string{"true"}
+			e, err := a.run(t.Context(), w)
+			wantStopped(t, e, err, test.rule, test.reason)
+			if len(e.Gates) != 1 || strings.Contains(e.FinalMessage, "Summary") {
+				t.Errorf("not judged on what it did: %+v", e)
+			}
+			if n := strings.Count(strings.Join(a.activities(), "\n"), "read hello.txt"); name == "the same call" && n < 4 {
+				t.Errorf("%d of the calls were reported", n)
+			}
+			nudges := reported[boulder.Nudged](a)
+			if len(nudges) != test.nudges || test.nudges > 0 && (nudges[0].Rule != test.rule || w.heardOf("You seem to be stuck") == 0) {
+				t.Errorf("nudges: %+v", nudges)
+			}
+			if statuses, err := w.dir().Statuses(t.Context()); err != nil || statuses[a.Attempt.SessionID].Type != "" {
+				t.Errorf("the session is %+v (%v)", statuses[a.Attempt.SessionID], err)
+			}
+		})
 	}
-	if n := len(slices.DeleteFunc(a.activities(), func(s string) bool { return s != "read hello.txt" })); n < 4 {
-		t.Errorf("%d of the calls were reported: %q", n, a.activities())
-	}
-	if statuses, err := w.dir().Statuses(t.Context()); err != nil || statuses[a.Attempt.SessionID].Type != "" {
-		t.Errorf("the session is %+v (%v)", statuses[a.Attempt.SessionID], err)
-	}
-}
-
-func TestTwoCallsInTurns(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, atMost(t, 12, func(req scriptmodel.Request) scriptmodel.Reply {
-		if req.AssistantTurns()%2 == 0 {
-			return calls(readFile("hello.txt"))
-		}
-		return calls(shell("date; echo nothing new"))
-	}))
-	e, err := w.newAttempt("x", "go").run(t.Context(), w)
-	wantStopped(t, e, err, boulder.RuleAlternate, "the last 6 calls")
 }
 
 // The agent is told once, in the running turn, and finds another way.
@@ -130,20 +162,6 @@ func checkNudgeIsTagged(t *testing.T, w *world, a *attempt, n boulder.Nudged) {
 	}
 }
 
-func TestNudgeIsIgnored(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, atMost(t, 12, func(scriptmodel.Request) scriptmodel.Reply { return calls(readFile("missing.txt")) }))
-	a := w.newAttempt("x", "go")
-	e, err := a.run(t.Context(), w)
-	wantStopped(t, e, err, boulder.RuleErrors, "missing.txt\"} failed")
-	if n := len(reported[boulder.Nudged](a)); n != 1 {
-		t.Errorf("%d nudges", n)
-	}
-	if w.heardOf("You seem to be stuck") == 0 {
-		t.Error("it was stopped before the model could hear the nudge")
-	}
-}
-
 // heardOf counts the requests in which the model could read a text.
 func (r *requests) heardOf(text string) int {
 	r.mu.Lock()
@@ -167,37 +185,6 @@ func TestNudgeIsGivenOnce(t *testing.T) {
 	wantStopped(t, e, err, boulder.RuleErrors, "failed")
 	if n := len(reported[boulder.Nudged](a)); n != 1 {
 		t.Errorf("%d nudges", n)
-	}
-}
-
-// A finish reason that OpenCode does not know makes it ask the model again, without end.
-func TestMessagesWithoutEnd(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, atMost(t, 30, func(scriptmodel.Request) scriptmodel.Reply {
-		return scriptmodel.Reply{Text: "I am thinking about what to do.", Finish: "no_such_reason"}
-	}))
-	a := w.newAttempt("x", "go")
-	e, err := a.run(t.Context(), w)
-	wantStopped(t, e, err, boulder.RuleIdle, "messages in a row called no tool")
-	if n := reported[boulder.Nudged](a); len(n) != 1 || n[0].Rule != boulder.RuleIdle {
-		t.Errorf("nudges: %+v", n)
-	}
-}
-
-func TestCompactedAgainAndAgain(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
-		if len(req.Tools) == 0 {
-			return scriptmodel.Reply{Text: "## Summary\nThe file was read, and nothing else was done."}
-		}
-		c := calls(readFile("hello.txt"))
-		c.InputTokens = 199_000 // of 200,000: OpenCode compacts
-		return c
-	})
-	e, err := w.newAttempt("x", "go").run(t.Context(), w)
-	wantStopped(t, e, err, boulder.RuleCompaction, "compacted 2 times")
-	if strings.Contains(e.FinalMessage, "Summary") {
-		t.Errorf("a summary of the conversation is taken for an answer: %q", e.FinalMessage)
 	}
 }
 
@@ -225,18 +212,6 @@ func TestCompactedTurnThatEndedIsNotPromptedAgain(t *testing.T) {
 	if n := len(w.all); n != 3 {
 		t.Errorf("the model was asked %d times, want 3", n)
 	}
-}
-
-func TestStuckSubAgent(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, atMost(t, 12, func(req scriptmodel.Request) scriptmodel.Reply {
-		if strings.Contains(req.FirstUser(), "CHILD") {
-			return calls(readFile("hello.txt"))
-		}
-		return calls(delegate(t, "Read", "CHILD"))
-	}))
-	e, err := w.newAttempt("x", "go").run(t.Context(), w)
-	wantStopped(t, e, err, boulder.RuleRepeat, "was called 4 times")
 }
 
 func TestNudgeReachesASubAgent(t *testing.T) {
