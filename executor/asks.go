@@ -67,9 +67,9 @@ func (t *turn) answerAsks(ctx context.Context) (again time.Time, err error) {
 	for _, a := range found {
 		t.tree.Ask(a, now)
 	}
-	t.seen.lastEvent, t.seen.looked = now, false
+	t.seen.LastEvent, t.seen.Looked = now, false
 	if since := t.seen.waits; !since.IsZero() { // to wait for the user is no work, and no silence
-		t.seen.began = t.seen.began.Add(max(0, now.Sub(since)))
+		t.seen.Began = t.seen.Began.Add(max(0, now.Sub(since)))
 	}
 	t.seen.waits = time.Time{}
 	if t.asks.Waits() {

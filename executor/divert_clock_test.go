@@ -32,7 +32,7 @@ func TestWaitingIsNobodysFault(t *testing.T) {
 	e := &Executor{cfg: Config{Now: clock, Redact: asItIs{}, Diverter: waits{}}, rules: enforcer.DefaultRules()}
 	tu := e.newTurn(boulder.Job{TimeLeft: 20 * time.Minute}, func(boulder.Body) error { return nil })
 	tu.tree = session.NewTurn("ses", enforcer.DefaultRules(), nil)
-	tu.seen.began, tu.seen.lastEvent, tu.seen.busy = now, now, true
+	tu.seen.Began, tu.seen.LastEvent, tu.seen.Busy = now, now, true
 	tu.asks.Tell = func(context.Context, []*session.Ruled) error { return nil }
 	tu.asks.In = func(string) *opencode.Directory { return nil }
 	tu.tree.Take(opencode.Event{
@@ -54,11 +54,11 @@ func TestWaitingIsNobodysFault(t *testing.T) {
 	if d := enforcer.Decide(tu.asSeen(), tu.rules, now); d.Kind != enforcer.Wait {
 		t.Errorf("as soon as a person had answered: %+v", d)
 	}
-	if got := now.Add(time.Minute).Sub(tu.seen.began); got != time.Minute {
+	if got := now.Add(time.Minute).Sub(tu.seen.Began); got != time.Minute {
 		t.Errorf("a turn that worked for a minute is said to have worked for %s", got)
 	}
 	now = now.Add(20 * time.Minute)
-	tu.seen.lastEvent = now
+	tu.seen.LastEvent = now
 	if d := enforcer.Decide(tu.asSeen(), tu.rules, now); d.Rule != boulder.RuleBudget {
 		t.Errorf("after 20 minutes of work: %+v", d)
 	}

@@ -45,8 +45,8 @@ func (t *turn) gather(ctx context.Context) (boulder.Evidence, error) {
 	if err := turnFault(t.ending(&e, r), t.modelName(r.model)); err != nil {
 		return e, err
 	}
-	if !t.seen.began.IsZero() { // else it had ended before it was taken up
-		e.Duration = max(0, t.seen.ended.Sub(t.seen.began))
+	if !t.seen.Began.IsZero() { // else it had ended before it was taken up
+		e.Duration = max(0, t.seen.ended.Sub(t.seen.Began))
 	}
 	if err := t.lookAround(ctx, &e, r); err != nil {
 		return e, err

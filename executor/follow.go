@@ -14,34 +14,31 @@ import (
 	"github.com/bouldermgr/manager/session"
 )
 
-// observation is what was seen of a turn while it ran.
+// observation is what was seen of a turn while it ran. In Began the time in which it waited for the user is left out.
 type observation struct {
-	began            time.Time // the time in which it waited for the user left out
-	lastEvent, ended time.Time
-	busy             bool
-	offlineSince     time.Time
-	touched          map[string]bool // files, absolute
-	usage            boulder.Usage
-	counted          map[string]bool   // answers in it, by id
-	activity         string            // the newest that was reported
-	children         map[string]string // the newest activity of sub-agents, by session
-	failed           *opencode.TurnError
-	cutOff           bool            // from outside, and so was its resume prompt
-	stopped          string          // why the manager ended the turn
-	rule             boulder.Rule    // for which it did
-	looks            int             // how often a prompt without a turn was sent again
-	looked           bool            // the state was read since the last event, and told nothing
-	prompted         time.Time       // when the newest prompt was sent
-	nudged           bool            // in this run
-	nudgeLost        bool            // the turn ended while a nudge was on its way, which may begin another
-	recheck          time.Time       // when to read the state again; zero: events tell
-	wait             time.Duration   // before that
-	end              bool            // an event told of the turn's end
-	idle             bool            // the session was found idle in the middle of its turn
-	diverting        bool            // the diverter was asked for something
-	waits            time.Time       // the newest look that found that the user may answer; zero: they may not
-	offered          map[string]bool // directories whose agents were offered the tool
-	unread           error           // why what was recorded could not be read the last time
+	enforcer.Seen // as far as asSeen does not fill it in
+
+	ended     time.Time
+	touched   map[string]bool // files, absolute
+	usage     boulder.Usage
+	counted   map[string]bool   // answers in it, by id
+	activity  string            // the newest that was reported
+	children  map[string]string // the newest activity of sub-agents, by session
+	failed    *opencode.TurnError
+	cutOff    bool            // from outside, and so was its resume prompt
+	stopped   string          // why the manager ended the turn
+	rule      boulder.Rule    // for which it did
+	looks     int             // how often a prompt without a turn was sent again
+	nudged    bool            // in this run
+	nudgeLost bool            // the turn ended while a nudge was on its way, which may begin another
+	recheck   time.Time       // when to read the state again; zero: events tell
+	wait      time.Duration   // before that
+	end       bool            // an event told of the turn's end
+	idle      bool            // the session was found idle in the middle of its turn
+	diverting bool            // the diverter was asked for something
+	waits     time.Time       // the newest look that found that the user may answer; zero: they may not
+	offered   map[string]bool // directories whose agents were offered the tool
+	unread    error           // why what was recorded could not be read the last time
 }
 
 func newObservation() observation {
@@ -65,9 +62,9 @@ const maxLooks = 3
 // ends.
 func (t *turn) follow(ctx context.Context) error {
 	now := t.cfg.Now()
-	t.seen.lastEvent = now
-	if t.seen.began.IsZero() {
-		t.seen.began = now
+	t.seen.LastEvent = now
+	if t.seen.Began.IsZero() {
+		t.seen.Began = now
 	}
 	for ended := false; !ended; {
 		if at := t.seen.recheck; !at.IsZero() && !t.cfg.Now().Before(at) {
@@ -135,10 +132,10 @@ func (t *turn) over(p session.Position) (ended bool, err error) {
 		t.seen.idle, t.seen.end = false, false
 		t.doubt()
 	case p.Unanswered && t.seen.nudged && !t.seen.nudgeLost:
-		t.seen.nudgeLost, t.seen.busy, t.seen.prompted = true, false, t.cfg.Now()
+		t.seen.nudgeLost, t.seen.Busy, t.seen.Prompted = true, false, t.cfg.Now()
 	case p.Answered, t.seen.end:
 		return true, nil
-	case !t.seen.busy:
+	case !t.seen.Busy:
 	case t.seen.idle:
 		return false, fmt.Errorf("%w: OpenCode does not work on the turn any more: was it restarted?", boulder.ErrTrouble)
 	default:
@@ -149,24 +146,19 @@ func (t *turn) over(p session.Position) (ended bool, err error) {
 }
 
 func (t *turn) asSeen() enforcer.Seen {
-	worked := t.job.Attempt.Worked
-	if t.job.PerTurn {
-		worked = 0
+	s := t.seen.Seen
+	if !t.job.PerTurn {
+		s.Worked = t.job.Attempt.Worked
 	}
-	lastEvent := t.seen.lastEvent
 	if t.asks.Waits() {
-		lastEvent = t.cfg.Now()
+		s.LastEvent = t.cfg.Now()
 	}
-	var retry *enforcer.Retry
 	if all := t.tree.Retries(); len(all) > 0 {
-		retry = &all[0].Retry
+		s.Retry = &all[0].Retry
 	}
-	return enforcer.Seen{
-		Began: t.seen.began, Prompted: t.seen.prompted, LastEvent: lastEvent, Busy: t.seen.busy,
-		ToolsRunning: t.tree.ToolsRunning(), OfflineSince: t.seen.offlineSince, Looked: t.seen.looked,
-		Worked: worked, TimeLeft: t.job.TimeLeft,
-		Retry: retry, Findings: t.tree.Stuck(), Nudged: t.job.Turn.Nudges,
-	}
+	s.ToolsRunning, s.TimeLeft = t.tree.ToolsRunning(), t.job.TimeLeft
+	s.Findings, s.Nudged = t.tree.Stuck(), t.job.Turn.Nudges
+	return s
 }
 
 // next waits for one event, at most until the given time.
@@ -197,9 +189,9 @@ func (t *turn) skip() {
 			}
 			switch e.Payload.(type) {
 			case opencode.Resync:
-				t.seen.offlineSince = time.Time{}
+				t.seen.OfflineSince = time.Time{}
 			case opencode.Disconnected:
-				t.seen.offlineSince = t.cfg.Now()
+				t.seen.OfflineSince = t.cfg.Now()
 			}
 		default:
 			return
@@ -211,7 +203,7 @@ func (t *turn) skip() {
 func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err error) {
 	own := e.SessionID == t.job.Attempt.SessionID
 	if e.SessionID != "" {
-		t.seen.lastEvent, t.seen.looked = t.cfg.Now(), false
+		t.seen.LastEvent, t.seen.Looked = t.cfg.Now(), false
 	}
 	if p, ok := e.Payload.(opencode.PartUpdated); ok {
 		if err := t.blockerPart(ctx, p.Part); err != nil {
@@ -223,10 +215,10 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	told := t.tree.Take(e, t.cfg.Now())
 	switch p := e.Payload.(type) {
 	case opencode.Resync:
-		t.seen.offlineSince = time.Time{}
+		t.seen.OfflineSince = time.Time{}
 		return t.resync(ctx)
 	case opencode.Disconnected:
-		t.seen.offlineSince = t.cfg.Now()
+		t.seen.OfflineSince = t.cfg.Now()
 	case opencode.SessionCreated, opencode.SessionUpdated:
 		// A sub-agent may begin to work in another directory.
 		path := t.tree.Member(e.SessionID).Directory
@@ -238,7 +230,7 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 	case opencode.SessionFailed:
 		if own {
 			t.seen.failed = cmp.Or(p.Err, t.seen.failed)
-			ended = p.Err != nil && !t.seen.busy && t.sawEnd() // one that could not even begin says nothing more
+			ended = p.Err != nil && !t.seen.Busy && t.sawEnd() // one that could not even begin says nothing more
 		}
 	case opencode.MessageUpdated:
 		return false, t.answered(p.Message)
@@ -255,9 +247,9 @@ func (t *turn) event(ctx context.Context, e opencode.Event) (ended bool, err err
 func (t *turn) status(own bool, s opencode.Status) (ended bool, err error) {
 	switch s.Type {
 	case opencode.Busy:
-		t.seen.busy = t.seen.busy || own
+		t.seen.Busy = t.seen.Busy || own
 	case opencode.Retry:
-		t.seen.busy = t.seen.busy || own
+		t.seen.Busy = t.seen.Busy || own
 		if hopeless(s.Message) {
 			return false, nil // nobody waits for it
 		}
@@ -265,7 +257,7 @@ func (t *turn) status(own bool, s opencode.Status) (ended bool, err error) {
 		return false, t.notice(fmt.Sprintf("until %s the model's provider makes it wait (try %d): %s",
 			s.Next.Local().Format(time.TimeOnly), s.Attempt, text.Short(t.cfg.Redact.Text(s.Message), 200)))
 	case opencode.Idle:
-		return own && t.seen.busy && t.sawEnd(), nil
+		return own && t.seen.Busy && t.sawEnd(), nil
 	}
 	return false, nil
 }
@@ -290,7 +282,7 @@ func (t *turn) resync(ctx context.Context) (ended bool, err error) {
 	if err := t.blockersMissed(ctx); err != nil {
 		return false, err
 	}
-	t.seen.busy = t.seen.busy || p.Busy
+	t.seen.Busy = t.seen.Busy || p.Busy
 	if p.Busy {
 		return false, t.recount(ctx)
 	}
@@ -300,9 +292,9 @@ func (t *turn) resync(ctx context.Context) (ended bool, err error) {
 // look finds out why nothing is heard of a turn. If it is at work, a permission, a question or a provider may be waited
 // for, or an event was missed. If it never began, its prompt has to be sent again.
 func (t *turn) look(ctx context.Context) (ended bool, err error) {
-	t.seen.looked = true // unless there is something to answer
+	t.seen.Looked = true // unless there is something to answer
 	ended, err = t.resync(ctx)
-	if ended || err != nil || t.seen.busy {
+	if ended || err != nil || t.seen.Busy {
 		return ended, err
 	}
 	if t.seen.nudgeLost {
@@ -315,7 +307,7 @@ func (t *turn) look(ctx context.Context) (ended bool, err error) {
 	if t.seen.looks++; t.seen.looks > maxLooks {
 		return false, fmt.Errorf("%w: OpenCode accepted the prompt but began no turn", boulder.ErrTrouble)
 	}
-	t.seen.prompted = t.cfg.Now()
+	t.seen.Prompted = t.cfg.Now()
 	return false, t.prompt(ctx)
 }
 

@@ -108,7 +108,7 @@ func (t *turn) pickUp(ctx context.Context) (ended bool, err error) {
 	cutOff := p.Failed != nil && p.Failed.Name == opencode.MessageAborted // by an abort, perhaps this program's own
 	switch {
 	case p.Busy:
-		t.seen.busy = true
+		t.seen.Busy = true
 		t.doubt()
 		return false, nil
 	case p.Answered && !cutOff && turnFault(p.Failed, t.job.Attempt.Model) == nil:

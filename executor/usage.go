@@ -131,7 +131,7 @@ func (t *turn) eachChildAnswer(ctx context.Context, take func(opencode.MessageIn
 func (t *turn) sentAt() time.Time {
 	at := t.job.Turn.SentAt
 	if at.IsZero() {
-		at = t.seen.began
+		at = t.seen.Began
 	}
 	return at.Truncate(time.Millisecond)
 }
