@@ -72,8 +72,9 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 		return p.seal(single(req), boulder.OriginDirect, ""), boulder.Usage{}, nil
 	}
 	schema := ledger.Schema[answer](nil, "sub_tasks.replaces")
-	check := func(a *answer) error {
-		_, err := a.plan(req)
+	var plan *boulder.Plan
+	check := func(a *answer) (err error) {
+		plan, err = a.plan(req)
 		return err
 	}
 	said, spent, err := ledger.Ask(ctx, p.cfg.Completer, p.cfg.Logger, question(systemPrompt, schema), check,
@@ -86,10 +87,6 @@ func (p *Planner) Plan(ctx context.Context, req boulder.PlanRequest) (*boulder.P
 		return nil, spent, fmt.Errorf("make a plan: %w", err)
 	}
 	p.cfg.Logger.DebugContext(ctx, "planned", "sub_tasks", len(said.SubTasks), "reason", said.Reason)
-	plan, err := said.plan(req)
-	if err != nil {
-		return nil, spent, err
-	}
 	origin := boulder.OriginModel
 	if said.direct(req.Mode) {
 		origin = boulder.OriginDirect
@@ -127,8 +124,9 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 		return boulder.Replacement{}, boulder.Usage{}, errors.New("make a new plan: there is nothing to replace")
 	}
 	schema := ledger.Schema[answer](nil, "facts", "goal", "constraints", "needs_plan")
-	check := func(a *answer) error {
-		_, err := a.replacement(req)
+	var made boulder.Replacement
+	check := func(a *answer) (err error) {
+		made, err = a.replacement(req)
 		return err
 	}
 	said, spent, err := ledger.Ask(ctx, p.cfg.Completer, p.cfg.Logger, question(replanSystemPrompt, schema), check,
@@ -136,15 +134,11 @@ func (p *Planner) Replan(ctx context.Context, req boulder.ReplanRequest) (boulde
 	if errors.Is(err, ledger.ErrNoAnswer) {
 		err = fmt.Errorf("%w: %w", boulder.ErrNoNewPlan, err)
 	}
-	var made boulder.Replacement
-	if err == nil {
-		p.cfg.Logger.DebugContext(ctx, "planned anew",
-			"failed", req.Failed.ID, "sub_tasks", len(said.SubTasks), "reason", said.Reason)
-		made, err = said.replacement(req)
-	}
 	if err != nil {
 		return boulder.Replacement{}, spent, err
 	}
+	p.cfg.Logger.DebugContext(ctx, "planned anew",
+		"failed", req.Failed.ID, "sub_tasks", len(said.SubTasks), "reason", said.Reason)
 	made.Model = p.cfg.Model
 	return made, spent, nil
 }
