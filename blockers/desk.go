@@ -224,10 +224,9 @@ func (d *Desk) open(ctx context.Context, how access) (*boltfile.DB, error) {
 	if end, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(end))
 	}
-	db, err := boltfile.Open(d.cfg.Path, boltfile.Options{
-		Version: schemaVersion, Buckets: []string{string(bucketRecords), string(bucketSwitches)}, ReadOnly: how == reading,
-		Timeout: max(wait, 1), Logger: d.cfg.Logger,
-	})
+	db, err := boltfile.Open(d.cfg.Path, boltfile.Tree{
+		Version: schemaVersion, Buckets: []string{string(bucketRecords), string(bucketSwitches)},
+	}, boltfile.Options{ReadOnly: how == reading, Timeout: max(wait, 1), Logger: d.cfg.Logger})
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -17,6 +17,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/internal/boltfile"
 )
 
 func openBytes(t testing.TB, data []byte) *DB {
@@ -379,7 +380,7 @@ func usedPages(t testing.TB, data []byte) (n int) {
 
 // store writes a record whose checksum is right.
 func store(b *bolt.Bucket, key []byte, text string) error {
-	_, err := new(DB).put(b, key, json.RawMessage(text))
+	_, err := (&DB{new(boltfile.DB)}).put(b, key, json.RawMessage(text))
 	return err
 }
 

@@ -47,7 +47,7 @@ func (db *DB) itemOf(b *boulder.Boulder) (item Item, err error) {
 	whole.Task = b.Task
 	record, err := json.Marshal(whole)
 	if err == nil {
-		err = json.Unmarshal(db.clean(record), &item)
+		err = json.Unmarshal(db.file.Clean(record), &item)
 	}
 	item.Task = text.Cut(item.Task, maxListed)
 	return item, err

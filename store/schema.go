@@ -74,7 +74,7 @@ func (db *DB) put(b *bolt.Bucket, key []byte, v any) (size int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	text = db.clean(text)
+	text = db.file.Clean(text)
 	return len(text), b.Put(key, append(text, sumOf(key, text)...))
 }
 
@@ -99,11 +99,4 @@ func decode(bucket []byte, name string, key, value []byte, v any) error {
 		return nil
 	}
 	return &CorruptError{Bucket: string(bucket), Key: name, Err: err}
-}
-
-func (db *DB) clean(text []byte) []byte {
-	if db.redact == nil || text == nil {
-		return text
-	}
-	return db.redact(text)
 }

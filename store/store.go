@@ -10,9 +10,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -21,23 +19,13 @@ import (
 )
 
 // Options of [Open]. The zero value is ready to use.
-type Options struct {
-	// Timeout is how long to wait while another process holds the file, in steps of 50 ms. Defaults to not waiting.
-	// A command that is about to write should wait a second: one that only looks holds the file for some milliseconds.
-	Timeout time.Duration
-	// ReadOnly opens a file that exists, for reading. Any number of processes may do so at once while none writes.
-	ReadOnly bool
-	// Redact takes secrets out of a record, which is JSON, before it is stored; what it returns has to decode as the same
-	// type. Keys of records are ids and not given to it. Defaults to storing records as they are.
-	Redact func(record []byte) []byte
-	// Logger defaults to none.
-	Logger *slog.Logger
-}
+type Options = boltfile.Options
 
 // DB is an open database. Its methods may be called from any goroutine.
-type DB struct {
-	file   *boltfile.DB
-	redact func([]byte) []byte
+type DB struct{ file *boltfile.DB }
+
+var tree = boltfile.Tree{
+	Version: schemaVersion, Buckets: []string{string(bucketList), string(bucketLog), string(bucketSnapshots)},
 }
 
 // Open opens the database, and makes it if it is not there. The file is for its owner only, whatever the umask.
@@ -45,14 +33,11 @@ type DB struct {
 // Errors wrap [ErrHeld], [ErrUnusable], a [VersionError], or what the operating system says. With ReadOnly, a file
 // that is not there, or has nothing in it yet, is [fs.ErrNotExist].
 func Open(path string, opts Options) (*DB, error) {
-	file, err := boltfile.Open(path, boltfile.Options{
-		Version: schemaVersion, Buckets: []string{string(bucketList), string(bucketLog), string(bucketSnapshots)},
-		Timeout: opts.Timeout, ReadOnly: opts.ReadOnly, Logger: opts.Logger,
-	})
+	file, err := boltfile.Open(path, tree, opts)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
-	return &DB{file: file, redact: opts.Redact}, nil
+	return &DB{file}, nil
 }
 
 // Close waits for transactions to end and gives the file up. It may be called again.

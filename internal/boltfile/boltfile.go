@@ -23,15 +23,23 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// Options of [Open].
-type Options struct {
-	// Version of the tree, and the Buckets that are its top, besides meta, which holds the version.
+// Tree is what a database of ours is: the version of its tree, and the buckets that are its top, besides meta, which holds
+// the version.
+type Tree struct {
 	Version int
 	Buckets []string
+}
+
+// Options of [Open]. The zero value is ready to use.
+type Options struct {
 	// Timeout is how long to wait while another process holds the file, in steps of 50 ms. Defaults to not waiting.
+	// A command that is about to write should wait a second: one that only looks holds the file for some milliseconds.
 	Timeout time.Duration
 	// ReadOnly opens a file that exists, for reading. Any number of processes may do so at once while none writes.
 	ReadOnly bool
+	// Redact takes secrets out of a record, which is JSON, before it is stored; what it returns has to decode as the same
+	// type. Keys of records are ids and not given to it. Defaults to storing records as they are.
+	Redact func(record []byte) []byte
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -58,7 +66,7 @@ type DB struct {
 //
 // Errors wrap [ErrHeld], [ErrUnusable], a [VersionError], or what the operating system says. With ReadOnly, a file that
 // is not there, or has nothing in it yet, is [fs.ErrNotExist].
-func Open(path string, opts Options) (*DB, error) {
+func Open(path string, tree Tree, opts Options) (*DB, error) {
 	path, err := filepath.Abs(path) // the working directory may change, and the file's place is looked at later
 	if err != nil {
 		return nil, err
@@ -67,14 +75,14 @@ func Open(path string, opts Options) (*DB, error) {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	for {
-		if err := prepare(path, opts); err != nil {
+		if err := prepare(path, tree, opts); err != nil {
 			return nil, Explain(err)
 		}
 		db, err := openBolt(path, opts)
 		if err != nil {
 			return nil, Explain(err)
 		}
-		if err = db.check(); err == nil {
+		if err = db.check(tree); err == nil {
 			return db, nil
 		}
 		if err = errors.Join(err, db.release()); !errors.Is(err, errReplaced) {
@@ -84,7 +92,7 @@ func Open(path string, opts Options) (*DB, error) {
 }
 
 // prepare looks at the file before bbolt does. One that is to be written is made, or put right.
-func prepare(path string, opts Options) error {
+func prepare(path string, tree Tree, opts Options) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !opts.ReadOnly:
@@ -98,19 +106,19 @@ func prepare(path string, opts Options) error {
 	case opts.ReadOnly:
 		return nil
 	case info.Size() > 0:
-		return heal(path, opts)
+		return heal(path, tree, opts)
 	default:
 		if err := os.Remove(path); err != nil {
 			return err
 		}
 	}
 	return write(path, place, fillWith(opts, func(tx *bolt.Tx) error {
-		for _, name := range append([]string{bucketMeta}, opts.Buckets...) {
+		for _, name := range append([]string{bucketMeta}, tree.Buckets...) {
 			if _, err := tx.CreateBucket([]byte(name)); err != nil {
 				return err
 			}
 		}
-		return tx.Bucket([]byte(bucketMeta)).Put([]byte(keySchema), []byte(strconv.Itoa(opts.Version)))
+		return tx.Bucket([]byte(bucketMeta)).Put([]byte(keySchema), []byte(strconv.Itoa(tree.Version)))
 	}))
 }
 
@@ -231,7 +239,7 @@ func (db *DB) release() error {
 }
 
 // check refuses a file that was replaced meanwhile, was cut, or is not of this schema.
-func (db *DB) check() error {
+func (db *DB) check(tree Tree) error {
 	if err := db.inPlace(); err != nil {
 		return errReplaced
 	}
@@ -239,7 +247,7 @@ func (db *DB) check() error {
 		if err := db.checkSize(tx); err != nil {
 			return err
 		}
-		return checkSchema(tx, db.opts)
+		return tree.check(tx)
 	})
 	if _, damaged := errors.AsType[*CorruptError](err); damaged {
 		return fmt.Errorf("%w: %w", ErrUnusable, err)
@@ -261,7 +269,7 @@ func (db *DB) checkSize(tx *bolt.Tx) error {
 
 func damaged(err error) error { return &CorruptError{Bucket: "the file", Key: "page", Err: err} }
 
-func checkSchema(tx *bolt.Tx, opts Options) error {
+func (t Tree) check(tx *bolt.Tx) error {
 	meta := tx.Bucket([]byte(bucketMeta))
 	if meta == nil || meta.Get([]byte(keySchema)) == nil {
 		return fmt.Errorf("%w: it belongs to another program", ErrUnusable)
@@ -271,10 +279,10 @@ func checkSchema(tx *bolt.Tx, opts Options) error {
 	switch {
 	case err != nil || version < 1:
 		return fmt.Errorf("%w: its schema version is %q", ErrUnusable, text)
-	case version != opts.Version:
-		return &VersionError{Found: version, Known: opts.Version}
+	case version != t.Version:
+		return &VersionError{Found: version, Known: t.Version}
 	}
-	for _, name := range opts.Buckets {
+	for _, name := range t.Buckets {
 		if tx.Bucket([]byte(name)) == nil {
 			return fmt.Errorf("%w: bucket %s is missing", ErrUnusable, name)
 		}
@@ -284,6 +292,14 @@ func checkSchema(tx *bolt.Tx, opts Options) error {
 
 // Path of the file, absolute.
 func (db *DB) Path() string { return db.path }
+
+// Clean takes secrets out of JSON.
+func (db *DB) Clean(text []byte) []byte {
+	if db.opts.Redact == nil || text == nil {
+		return text
+	}
+	return db.opts.Redact(text)
+}
 
 // View runs fn on a snapshot. Keys and values that fn sees are memory of the file: they must not leave it undecoded.
 func (db *DB) View(ctx context.Context, fn func(*bolt.Tx) error) (err error) {

@@ -13,11 +13,11 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-var options = Options{Version: 1, Buckets: []string{"things"}}
+var things = Tree{Version: 1, Buckets: []string{"things"}}
 
 func open1(t *testing.T, path string) *DB {
 	t.Helper()
-	db, err := Open(path, options)
+	db, err := Open(path, things, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestMade(t *testing.T) {
 	}
 	db := open1(t, path)
 	for _, refused := range []Options{{}, {ReadOnly: true}, {Timeout: 60 * time.Millisecond}} {
-		if _, err := Open(path, refused); !errors.Is(err, ErrHeld) {
+		if _, err := Open(path, things, refused); !errors.Is(err, ErrHeld) {
 			t.Errorf("%+v: %v", refused, err)
 		}
 	}
@@ -96,7 +96,7 @@ func TestHealed(t *testing.T) {
 		if err := os.WriteFile(path, broken, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		db, err := Open(path, options)
+		db, err := Open(path, things, Options{})
 		if errors.Is(err, ErrUnusable) {
 			continue
 		}
@@ -146,7 +146,7 @@ func TestClosedReaderLeavesNoLock(t *testing.T) {
 	if err := open1(t, path).Close(); err != nil {
 		t.Fatal(err)
 	}
-	reader, err := Open(path, Options{Version: options.Version, Buckets: options.Buckets, ReadOnly: true})
+	reader, err := Open(path, things, Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func decode[T any](data []byte) (v T) {
 	return v
 }
 
-type tree struct {
+type pages struct {
 	meta
 	data   []byte          // the file up to its end
 	used   map[uint64]bool // pages that were seen
@@ -62,12 +62,12 @@ type tree struct {
 	last, least []byte
 }
 
-func (t *tree) fault(format string, args ...any) {
+func (t *pages) fault(format string, args ...any) {
 	t.faults = append(t.faults, fmt.Errorf(format, args...))
 }
 
 // walk collects what cannot be read of the tree. What can be read is put into a bucket, unless that is nil.
-func (t *tree) walk(into *bolt.Bucket) {
+func (t *pages) walk(into *bolt.Bucket) {
 	t.used, t.faults = map[uint64]bool{}, nil
 	t.page(into, t.Root)
 	t.free()
@@ -77,7 +77,7 @@ func (t *tree) walk(into *bolt.Bucket) {
 }
 
 // take marks a page as used and gives the file from there on; nil if there is no such page, or it is used already.
-func (t *tree) take(id uint64) []byte {
+func (t *pages) take(id uint64) []byte {
 	if id < 2 || id >= t.High || t.used[id] {
 		t.fault("page %d is in two places, or not one of %d", id, t.High)
 		return nil
@@ -87,7 +87,7 @@ func (t *tree) take(id uint64) []byte {
 }
 
 // page reads a page and what is below it. Where its header is damaged, what is in it may still be sound.
-func (t *tree) page(into *bolt.Bucket, id uint64) {
+func (t *pages) page(into *bolt.Bucket, id uint64) {
 	data := t.take(id)
 	if data == nil {
 		return
@@ -104,7 +104,7 @@ func (t *tree) page(into *bolt.Bucket, id uint64) {
 
 // elements reads those of a page, or of a small bucket within one, with what is below them, and leaves out what is damaged.
 // end is where they end.
-func (t *tree) elements(into *bolt.Bucket, data []byte) (end uint64) {
+func (t *pages) elements(into *bolt.Bucket, data []byte) (end uint64) {
 	h := decode[header](data)
 	end = headerSize
 	for i := range uint64(h.Count) {
@@ -152,7 +152,7 @@ func (t *tree) elements(into *bolt.Bucket, data []byte) (end uint64) {
 	return end
 }
 
-func (t *tree) bucket(into *bolt.Bucket, name, value []byte) (err error) {
+func (t *pages) bucket(into *bolt.Bucket, name, value []byte) (err error) {
 	if len(value) < bucketSize {
 		return errors.New("the bucket is cut")
 	}
@@ -180,7 +180,7 @@ func (t *tree) bucket(into *bolt.Bucket, name, value []byte) (err error) {
 }
 
 // free reads the list of free pages, which names none that is in use.
-func (t *tree) free() {
+func (t *pages) free() {
 	data := t.take(t.Freelist)
 	if data == nil {
 		return
@@ -208,7 +208,7 @@ func (t *tree) free() {
 }
 
 // trees reads both heads, that of the newest commit first; those that are damaged are left out.
-func trees(data []byte) (all []*tree) {
+func trees(data []byte) (all []*pages) {
 	for _, at := range []int{0, os.Getpagesize()} {
 		if at+headerSize+metaSize > len(data) {
 			break
@@ -217,16 +217,16 @@ func trees(data []byte) (all []*tree) {
 		digest := fnv.New64a()
 		_, _ = digest.Write(text[:metaSize-8])
 		if m := decode[meta](text); m.Digest == digest.Sum64() && int(m.PageSize) == os.Getpagesize() {
-			all = append(all, &tree{meta: m, data: data})
+			all = append(all, &pages{meta: m, data: data})
 		}
 	}
-	slices.SortFunc(all, func(a, b *tree) int { return cmp.Compare(b.TxID, a.TxID) })
+	slices.SortFunc(all, func(a, b *pages) int { return cmp.Compare(b.TxID, a.TxID) })
 	return all
 }
 
 // heal looks at a file that is about to be written. Where a page is damaged, everything that can be read goes into a new
 // file that takes its place, and the damaged one is kept beside it.
-func heal(path string, opts Options) (err error) {
+func heal(path string, tree Tree, opts Options) (err error) {
 	look := opts
 	look.ReadOnly = true
 	db, err := openBolt(path, look) // for its lock
@@ -273,7 +273,7 @@ func heal(path string, opts Options) (err error) {
 	}
 	err = write(path, replace, fillWith(opts, func(tx *bolt.Tx) error {
 		best.walk(tx.Cursor().Bucket())
-		return checkSchema(tx, opts)
+		return tree.check(tx)
 	}))
 	if err != nil {
 		return fmt.Errorf("the database is damaged (%w), and what can be read could not be saved: %w", lost, err)

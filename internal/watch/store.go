@@ -54,10 +54,9 @@ type Store struct {
 // is waited for no longer than patience. Errors wrap [store.ErrHeld], [store.ErrUnusable], a [store.VersionError], or
 // what the operating system says. With readOnly a file that is not there is [fs.ErrNotExist].
 func OpenStore(path string, readOnly bool, patience time.Duration) (*Store, error) {
-	file, err := boltfile.Open(path, boltfile.Options{
+	file, err := boltfile.Open(path, boltfile.Tree{
 		Version: schemaVersion, Buckets: []string{string(bucketSessions), string(bucketDecisions)},
-		Timeout: patience, ReadOnly: readOnly,
-	})
+	}, boltfile.Options{Timeout: patience, ReadOnly: readOnly})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
