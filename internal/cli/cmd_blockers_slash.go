@@ -243,33 +243,20 @@ func (a *app) newSlashCmd() *cobra.Command {
 		Use: "slash", Short: "Carry out what was typed after /blockers, read from standard input", Hidden: true,
 		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.Stderr, a.noColor = a.Stdout, true
 			typed, err := io.ReadAll(io.LimitReader(a.Stdin, maxSlash+1))
-			var args []string
-			if err == nil {
-				args, err = slashWords(string(typed))
-			}
-			if err == nil && len(args) > 0 && args[0] == "clarify" {
-				err = a.clarifyByAgent(cmd.Context())
-			} else if err == nil {
-				flags := []string{"--no-color"}
-				if a.dir != "" {
-					flags = append(flags, "-C", a.dir)
-				}
-				if a.configFile != "" {
-					flags = append(flags, "--config", a.configFile)
-				}
-				if Main(Env{
-					Args: slices.Concat(flags, []string{"blockers"}, args), Stdin: strings.NewReader(""),
-					Stdout: a.Stdout, Stderr: a.Stdout, Environ: a.Environ, Executable: a.Executable,
-				}) != exitOK {
-					return errSilent
-				}
-			}
 			if err != nil {
-				a.tell("manager: " + message(err))
-				return errSilent
+				return err
 			}
-			return nil
+			args, err := slashWords(string(typed))
+			if err != nil {
+				return err
+			}
+			if len(args) > 0 && args[0] == "clarify" {
+				return a.clarifyByAgent(cmd.Context())
+			}
+			cmd.Root().SetArgs(append([]string{"blockers"}, args...))
+			return cmd.Root().ExecuteContext(cmd.Context())
 		},
 	}
 }
