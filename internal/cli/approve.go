@@ -44,6 +44,7 @@ func (p *approver) into(req *project.Request, askReplans bool) {
 func (p *approver) approve(
 	ctx context.Context, plan *boulder.Plan, path string, gates bool,
 ) (a orchestrator.Approval, err error) {
+	p.Warm() // boots while the user reads
 	if p.edit {
 		if plan, err = p.editPlan(ctx, plan, path); err != nil {
 			return a, err

@@ -79,7 +79,7 @@ func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error 
 		Plan: plan, GatesApproved: true, Base: d.Base(), Loop: &loop, DoneWhen: done.Words, Diverted: o.blockers,
 		Budget: o.budget.run, SubTaskBudgets: o.budget.subTasks,
 	}
-	return d.run(ctx, &o.runFlags, &req, func() (err error) { // there is no plan to agree to
+	return d.run(ctx, &o.runFlags, &req, func(*project.State) (err error) { // there is no plan to agree to
 		if req.Model, err = d.CheckModels(ctx, plan); err == nil && !a.json {
 			a.note("%s", loopText(&req, done.Checks))
 		}

@@ -56,26 +56,21 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	if !d.Exists() { // to hold the state would make it
 		return usagef("nothing to resume: no boulder was ever run here; start with `manager plan`")
 	}
-	st, err := d.Hold(ctx, false)
-	if err != nil {
+	var req project.Request
+	return d.run(ctx, &o.runFlags, &req, func(st *project.State) error {
+		id, err := project.Unfinished(ctx, st.DB, args)
+		if err != nil {
+			return err
+		}
+		detail, err := st.DB.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		ask := &approver{deps: d, ask: !o.yes && a.interactive()}
+		req, err = o.request(detail)
+		ask.into(&req, o.approveReplans || detail.Boulder.AskReplans)
 		return err
-	}
-	defer st.Release()
-	id, err := project.Unfinished(ctx, st.DB, args)
-	if err != nil {
-		return err
-	}
-	detail, err := st.DB.Get(ctx, id)
-	if err != nil {
-		return err
-	}
-	req, err := o.request(detail)
-	if err != nil {
-		return err
-	}
-	d.Warm()
-	(&approver{deps: d, ask: !o.yes && a.interactive()}).into(&req, o.approveReplans || detail.Boulder.AskReplans)
-	return d.execute(ctx, st, req)
+	})
 }
 
 // resumeThere hands a boulder to the server of the project, or takes the pause of one back that another process runs. It

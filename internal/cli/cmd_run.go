@@ -82,7 +82,7 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 	done := d.Criteria(o.doneWhen)
 	ask := &approver{deps: d, ask: !o.yes && a.interactive(), edit: o.edit, check: done.Check}
 	ask.into(&req, o.approveReplans)
-	return d.run(ctx, &o.runFlags, &req, func() error {
+	return d.run(ctx, &o.runFlags, &req, func(*project.State) error {
 		d.warnOfMissing(ctx, req.Plan)
 		if req.Fork != nil {
 			return nil

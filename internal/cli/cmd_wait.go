@@ -178,7 +178,7 @@ func (r *waitReport) judge(d store.Detail, holder *control.Holder) (arrived bool
 	case b.Status == boulder.Completed:
 		return true, nil
 	case b.Status == boulder.Cancelled:
-		return false, fmt.Errorf("boulder %s: %w", b.ID, errCancelled)
+		return false, fmt.Errorf("boulder %s: %w", b.ID, orchestrator.ErrCancelled)
 	case b.Status.Terminal():
 		return false, fmt.Errorf("boulder %s is %s: %w", b.ID, b.Status, notCompleted(&b))
 	case stands:

@@ -31,8 +31,6 @@ var (
 	errPartial = errors.New("some sub-tasks failed, or a gate does not hold on the final files")
 	// errLoopFailed is the same of a loop.
 	errLoopFailed = errors.New("the loop ended without success")
-	// errCancelled ends a wait for a boulder that a person ended.
-	errCancelled = errors.New("it was cancelled")
 	// errSilent ends a command that has said all there is to say.
 	errSilent = errors.New("failed")
 )
@@ -57,7 +55,7 @@ func exitCode(err error) int {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errInterrupted), errors.Is(err, orchestrator.ErrStopped), errors.Is(err, context.Canceled),
-		errors.Is(err, errCancelled), errors.Is(err, orchestrator.ErrCancelled):
+		errors.Is(err, orchestrator.ErrCancelled):
 		return exitInterrupted
 	case errors.Is(err, store.ErrHeld), errors.Is(err, control.ErrNotReady):
 		return exitHeld

@@ -57,13 +57,15 @@ func (a *app) connectToRun(ctx context.Context, o *runFlags) (*deps, error) {
 }
 
 // run does what is asked for here, or hands it to the server of the project. complete fills in the rest of the request, and
-// may ask the user.
-func (d *deps) run(ctx context.Context, o *runFlags, req *project.Request, complete func() error) error {
+// may ask the user; st is nil where it is handed over.
+func (d *deps) run(
+	ctx context.Context, o *runFlags, req *project.Request, complete func(st *project.State) error,
+) error {
 	if o.detach {
 		if o.approveReplans {
 			return usagef("--approve-replans needs a person at the terminal, and --detach leaves it")
 		}
-		if err := complete(); err != nil {
+		if err := complete(nil); err != nil {
 			return err
 		}
 		return d.detach(ctx, o.attach, *req)
@@ -73,8 +75,7 @@ func (d *deps) run(ctx context.Context, o *runFlags, req *project.Request, compl
 		return err
 	}
 	defer st.Release()
-	d.Warm() // boots while the model plans and the user reads
-	if err := complete(); err != nil {
+	if err := complete(st); err != nil {
 		return err
 	}
 	return d.execute(ctx, st, *req)
@@ -82,6 +83,7 @@ func (d *deps) run(ctx context.Context, o *runFlags, req *project.Request, compl
 
 // execute runs or resumes a boulder and shows it. The first signal lets running turns end; the second one aborts them.
 func (d *deps) execute(ctx context.Context, st *project.State, req project.Request) error {
+	d.Warm() // boots while the model plans
 	if reason := d.NoDiffs(); reason != "" {
 		d.app.note("Note: %s: there are no diffs here, so the work is judged without them.", reason)
 	}

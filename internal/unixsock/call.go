@@ -19,7 +19,7 @@ const (
 	// maxRequest bounds a request, in bytes: a plan file has at most 4 MiB, and JSON is a little longer.
 	maxRequest = 8 << 20
 	// ioTimeout bounds the reading of a request and the writing of an answer.
-	ioTimeout = 10 * time.Second
+	ioTimeout = 30 * time.Second
 )
 
 // Server answers requests on a socket. A connection is for one request, which is one JSON text up to the end of what the
