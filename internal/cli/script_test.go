@@ -19,7 +19,7 @@ import (
 
 // In scripts and in tests that need a process of its own, this test binary is the manager.
 func TestMain(m *testing.M) {
-	testscript.Main(testsWithServer{m}, map[string]func(){"hold": holdMain, "manager": func() {
+	testscript.Main(testsWithServer{m}, map[string]func(){"manager": func() {
 		program, err := exec.LookPath("manager")
 		if err != nil {
 			panic(err)
