@@ -15,30 +15,40 @@ import (
 
 // ConnectOpenCode prepares the way to an OpenCode server: one that runs, or one of our own.
 func (p *Project) ConnectOpenCode(ctx context.Context) error {
-	if attach := p.opts.Attach; attach != "" {
-		client, err := opencode.Attach(ctx, attach, opencode.AttachConfig{
-			Username: p.getenv("OPENCODE_SERVER_USERNAME"), Password: p.getenv("OPENCODE_SERVER_PASSWORD"),
-			Logger: p.log,
-		})
-		_, otherVersion := errors.AsType[*opencode.VersionError](err)
-		switch {
-		case errors.Is(err, opencode.ErrBadAddress):
-			return usagef("attach: %w", err)
-		case otherVersion:
-			return fmt.Errorf("attach: %w", err)
-		case errors.Is(err, opencode.ErrUnauthorized):
-			return fmt.Errorf("attach: %w: set OPENCODE_SERVER_PASSWORD to the server's password", err)
-		case err != nil:
-			return fmt.Errorf("attach: %w: is `opencode serve` running there?", err)
-		}
-		p.attached, p.host = client, opencode.AttachedHost(client)
-		if err := client.Check(ctx); err != nil {
-			return fmt.Errorf("attach: %w", err)
-		}
+	if p.opts.Attach == "" {
+		p.host = opencode.NewHost(p.startServer)
 		return nil
 	}
-	p.host = opencode.NewHost(p.startServer)
+	client, err := p.Attach(ctx, p.opts.Attach, 0)
+	if err != nil {
+		return err
+	}
+	p.attached, p.host = client, opencode.AttachedHost(client)
 	return nil
+}
+
+// Attach connects to an OpenCode server that runs. timeout bounds each call; 0 is the client's default.
+func (p *Project) Attach(ctx context.Context, address string, timeout time.Duration) (*opencode.Client, error) {
+	client, err := opencode.Attach(ctx, address, opencode.AttachConfig{
+		Username: p.getenv("OPENCODE_SERVER_USERNAME"), Password: p.getenv("OPENCODE_SERVER_PASSWORD"), Logger: p.log,
+		CallTimeout: timeout,
+	})
+	_, otherVersion := errors.AsType[*opencode.VersionError](err)
+	switch {
+	case errors.Is(err, opencode.ErrBadAddress):
+		return nil, usagef("attach: %w", err)
+	case otherVersion:
+		return nil, fmt.Errorf("attach: %w", err)
+	case errors.Is(err, opencode.ErrUnauthorized):
+		return nil, fmt.Errorf("attach: %w: set OPENCODE_SERVER_PASSWORD to the server's password", err)
+	case err != nil:
+		return nil, fmt.Errorf("attach: %w: is `opencode serve` running there?", err)
+	}
+	if err := client.Check(ctx); err != nil {
+		client.Close()
+		return nil, fmt.Errorf("attach: %w", err)
+	}
+	return client, nil
 }
 
 // Binary is the OpenCode to start.

@@ -27,6 +27,9 @@ import (
 // defaultServer is where OpenCode listens if it is not told a port and nobody else does.
 const defaultServer = "http://127.0.0.1:4096"
 
+// watchCall bounds a call of a watch to OpenCode. Meanwhile it takes no orders.
+const watchCall = 10 * time.Second
+
 type watchOptions struct {
 	attach     string
 	doneWhen   doneFlag
@@ -128,7 +131,7 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) error {
 		Budget: o.budget.run, Since: o.since, All: o.all, Once: o.once, DryRun: o.dryRun, Run: p.RunCommand,
 		Redact: a.secrets.Text, Logger: a.logger(), Show: a.showDecisions(o),
 		Note:   func(text string) { a.note("%s %s", view.Clock(time.Now()), text) },
-		Attach: func(ctx context.Context) (*opencode.Client, error) { return a.attachWatch(ctx, address) },
+		Attach: func(ctx context.Context) (*opencode.Client, error) { return p.Attach(ctx, address, watchCall) },
 	}
 	cfg.Policy.Continuous = o.continuous
 	cfg.Policy.MaxIterations = cmp.Or(o.iterations, cfg.Policy.MaxIterations)
@@ -149,7 +152,7 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) error {
 			return err
 		}
 		cfg.Records = report.Records
-		return watchEnd(watch.New(cfg).Run(ctx), address)
+		return watchEnd(watch.New(cfg).Run(ctx))
 	}
 	if cfg.Store, err = p.openStore(ctx, false); err != nil {
 		return err
@@ -159,48 +162,25 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) error {
 		cfg.Note(fmt.Sprintf("Some of what was stored cannot be read, and is begun anew: %v", err))
 	}
 	w := watch.New(cfg)
-	stop, err := w.Serve(ctx, p.socket, watch.Holder{
+	server, err := w.Serve(ctx, p.socket, watch.Holder{
 		PID: os.Getpid(), Command: strings.Join(append([]string{"manager"}, a.Args...), " "), URL: address,
 		Since: time.Now(), Diverts: p.Config().Blockers.Enabled,
 	})
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer server.Close()
 	if !o.once {
 		a.note("Watching the sessions of %s at %s. Ctrl-C ends it; the sessions stay as they are.", p.Dir(), address)
 	}
-	return watchEnd(w.Run(ctx), address)
+	return watchEnd(w.Run(ctx))
 }
 
-// watchEnd adds what to do to the error that ended a watch.
-func watchEnd(err error, address string) error {
-	switch {
-	case errors.Is(err, opencode.ErrBadAddress):
-		return usagef("attach: %w", err)
-	case errors.Is(err, opencode.ErrUnauthorized):
-		return fmt.Errorf("attach: %w: set OPENCODE_SERVER_PASSWORD to the server's password", err)
-	case errors.Is(err, opencode.ErrUnavailable):
-		return fmt.Errorf("attach: %w: run `opencode --port 4096` in the project, or say with --attach where OpenCode"+
-			" listens, not at %s", err, address)
+func watchEnd(err error) error {
+	if errors.Is(err, opencode.ErrUnavailable) {
+		err = fmt.Errorf("%w Run `opencode --port 4096` in the project, or say with --attach where it listens", err)
 	}
 	return err
-}
-
-// attachWatch connects to OpenCode.
-func (a *app) attachWatch(ctx context.Context, address string) (*opencode.Client, error) {
-	client, err := opencode.Attach(ctx, address, opencode.AttachConfig{
-		Username: a.Getenv("OPENCODE_SERVER_USERNAME"), Password: a.Getenv("OPENCODE_SERVER_PASSWORD"), Logger: a.logger(),
-		CallTimeout: 10 * time.Second, // while the watch waits, it takes no orders
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := client.Check(ctx); err != nil {
-		client.Close()
-		return nil, err
-	}
-	return client, nil
 }
 
 // showDecisions shows decisions as they are made.

@@ -5,6 +5,7 @@ package detect
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -27,14 +28,7 @@ type Command struct {
 // else `make test`. None: it has no tests that are known here. A file that cannot be read, or is not what its name says,
 // counts as absent.
 func Tests(project fs.FS) []Command {
-	var found []Command
-	if isFile(project, "go.mod") {
-		found = append(found, Command{"go test ./...", "there is a go.mod", "go"})
-	}
-	if script := npmScript(project, "test"); script != "" && !strings.Contains(script, npmDefault) {
-		found = append(found, Command{"npm test", "package.json has the script \"test\"", "npm"})
-	}
-	found = cargo(found, project, "cargo test")
+	found := commands(project, "go test ./...", "test", "npm test", "cargo test")
 	if why := pytest(project); why != "" {
 		found = append(found, Command{"pytest", why, "pytest"})
 	}
@@ -47,23 +41,27 @@ func Tests(project fs.FS) []Command {
 
 // Lint gives the commands that find errors in the source without running it, for Go, npm and Cargo.
 func Lint(project fs.FS) []Command {
-	var found []Command
-	if isFile(project, "go.mod") {
-		found = append(found, Command{"go vet ./...", "there is a go.mod", "go"})
-	}
-	if npmScript(project, "lint") != "" {
-		found = append(found, Command{"npm run lint", "package.json has the script \"lint\"", "npm"})
-	}
-	return cargo(found, project, "cargo check")
+	return commands(project, "go vet ./...", "lint", "npm run lint", "cargo check")
 }
 
-// npmDefault is what `npm init` writes: a script that fails.
-const npmDefault = "no test specified"
-
-func npmScript(project fs.FS, name string) string {
+// commands gives those among these that the project has something for.
+func commands(project fs.FS, golang, script, npm, cargo string) (found []Command) {
+	if isFile(project, "go.mod") {
+		found = append(found, Command{golang, "there is a go.mod", "go"})
+	}
 	scripts, _ := npmScripts(project)
-	script, _ := scripts[name].(string)
-	return strings.TrimSpace(script)
+	run, _ := scripts[script].(string)
+	if strings.TrimSpace(run) != "" && !strings.Contains(run, "no test specified") { // as `npm init` writes it
+		found = append(found, Command{npm, fmt.Sprintf("package.json has the script %q", script), "npm"})
+	}
+	switch {
+	case !isFile(project, "Cargo.toml"):
+	case workspace().Match(read(project, "Cargo.toml")): // without it only the package of the directory counts, if there is one
+		found = append(found, Command{cargo + " --workspace", "Cargo.toml has a workspace", "cargo"})
+	default:
+		found = append(found, Command{cargo, "there is a Cargo.toml", "cargo"})
+	}
+	return found
 }
 
 func npmScripts(project fs.FS) (scripts map[string]any, ok bool) {
@@ -116,17 +114,6 @@ func missingTarget(project fs.FS, name string) string {
 		return ""
 	}
 	return fmt.Sprintf("%s has no target %q", makefile, name)
-}
-
-// cargo asks for all members of a workspace: without it only the package of the directory counts, if there is one.
-func cargo(found []Command, project fs.FS, run string) []Command {
-	switch {
-	case !isFile(project, "Cargo.toml"):
-		return found
-	case workspace().Match(read(project, "Cargo.toml")):
-		return append(found, Command{run + " --workspace", "Cargo.toml has a workspace", "cargo"})
-	}
-	return append(found, Command{run, "there is a Cargo.toml", "cargo"})
 }
 
 var workspace = text.Regexp(`(?m)^[ \t]*\[workspace\]`)
@@ -196,9 +183,8 @@ func read(project fs.FS, name string) []byte {
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = f.Close() }() // it was only read
 	data, err := io.ReadAll(io.LimitReader(f, maxRead))
-	if err != nil {
+	if errors.Join(err, f.Close()) != nil {
 		return nil
 	}
 	return data

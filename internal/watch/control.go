@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/rpc"
-	"net/rpc/jsonrpc"
 	"slices"
 	"strings"
 	"time"
@@ -46,7 +44,6 @@ type Report struct {
 	Named    []string `json:"named,omitempty"`   // those that the request is about
 	History  []Entry  `json:"history,omitempty"` // of the one that it names, the oldest first
 	Records  []Record `json:"records,omitempty"` // of all
-	Fault    string   `json:"fault,omitempty"`   // what went wrong; the rest is what could be read
 }
 
 // Holder is who watches, as it tells others.
@@ -59,76 +56,45 @@ type Holder struct {
 	Diverts bool `json:"diverts,omitempty"`
 }
 
-// Serve answers the requests of other processes on a socket at path until stop is called, as long as [Watch.Run] runs.
-func (w *Watch) Serve(ctx context.Context, path string, holder Holder) (stop func(), err error) {
+// reply is an answer on the wire. With an error the report has what could be read.
+type reply struct {
+	Report
+	Fault string `json:"fault,omitempty"`
+}
+
+// Serve answers the requests of other processes on a socket at path until it is closed, as long as [Watch.Run] runs.
+func (w *Watch) Serve(ctx context.Context, path string, holder Holder) (*unixsock.Server, error) {
 	w.holder = holder
-	server := rpc.NewServer()
-	if err := server.RegisterName("Watch", &service{ctx, w}); err != nil {
-		return nil, err
-	}
-	l, file, err := unixsock.Listen(ctx, path)
-	if err != nil {
-		return nil, fmt.Errorf("control socket %s: %w", path, err)
-	}
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
+	return unixsock.Serve(ctx, path, w.log, func(ctx, _ context.Context, req Request, err error) any {
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		var r reply
+		done := make(chan struct{})
+		if err == nil {
+			select {
+			case w.posts <- func() { defer close(done); r.Report, err = w.Do(ctx, req) }:
+				<-done
+			case <-ctx.Done():
+				err = errors.New("the process that watches is busy; try again")
 			}
-			go server.ServeCodec(jsonrpc.NewServerCodec(conn))
 		}
-	}()
-	return func() {
-		if err := errors.Join(unixsock.Unlink(path, file), l.Close()); err != nil {
-			w.log.Warn("could not close the control socket", "path", path, "error", err)
-		}
-	}, nil
-}
-
-// service is what is called over the socket.
-type service struct {
-	ctx   context.Context
-	watch *Watch
-}
-
-// Do has a request answered on the loop goroutine, and waits for it.
-func (s *service) Do(req Request, report *Report) (err error) {
-	ctx, cancel := context.WithTimeout(s.ctx, askTimeout)
-	defer cancel()
-	done := make(chan struct{})
-	select {
-	case s.watch.posts <- func() { defer close(done); *report, err = s.watch.Do(s.ctx, req) }:
-		<-done
 		if err != nil {
-			report.Fault = err.Error()
+			r.Fault = err.Error()
 		}
-		return nil
-	case <-ctx.Done():
-		return errors.New("it is busy; try again")
-	}
+		return r
+	})
 }
 
 // Call has the process that serves the socket at path answer a request. What was ordered is on disk then. The error wraps
 // [unixsock.ErrNotServed] if there is none.
-func Call(ctx context.Context, path string, req Request) (report Report, err error) {
-	conn, err := unixsock.Dial(ctx, path)
-	if err != nil {
-		return report, err
+func Call(ctx context.Context, path string, req Request) (Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	r, _, err := unixsock.Call[reply](ctx, path, req)
+	if err == nil && r.Fault != "" {
+		err = errors.New(r.Fault)
 	}
-	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })()
-	client := jsonrpc.NewClient(conn)
-	if err = conn.SetDeadline(time.Now().Add(callTimeout)); err == nil {
-		err = client.Call("Watch.Do", req, &report)
-	}
-	_ = client.Close() // it was only asked
-	switch {
-	case err != nil:
-		return report, fmt.Errorf("ask the process that watches: %w", err)
-	case report.Fault != "":
-		return report, errors.New(report.Fault)
-	}
-	return report, nil
+	return r.Report, err
 }
 
 // Do answers a request: on the loop goroutine or, where nobody watches, of a Watch that does not run. With an error the

@@ -289,11 +289,11 @@ var errCrash = errors.New("crash")
 func (r *running) ask(req watch.Request) (watch.Report, error) {
 	r.w.t.Helper()
 	socket := filepath.Join(r.w.t.TempDir(), watch.SocketName)
-	stop, err := r.watch.Serve(r.w.ctx, socket, watch.Holder{PID: 42})
+	server, err := r.watch.Serve(r.w.ctx, socket, watch.Holder{PID: 42})
 	if err != nil {
 		r.w.t.Fatal(err)
 	}
-	defer stop()
+	defer server.Close()
 	return watch.Call(r.w.ctx, socket, req)
 }
 
