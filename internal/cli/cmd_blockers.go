@@ -162,10 +162,8 @@ func (d desk) status(ctx context.Context, session string, list bool) error {
 // divertedNow finds what is at work that was begun with --blockers: boulders, and whether a watch is. What cannot be asked
 // is about to begin or to end.
 func (a *app) divertedNow(ctx context.Context) (ids []string, watched bool) {
-	if p, err := a.watchProject(); err == nil {
-		report, err := watch.Call(ctx, p.socket, watch.Request{})
-		watched = err == nil && report.Holder.Diverts
-	}
+	report, _ := a.askWatch(ctx, watch.Request{})
+	watched = report.Holder.Diverts
 	r, closeReader, err := a.openReader(ctx)
 	if err != nil {
 		return nil, watched

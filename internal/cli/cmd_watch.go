@@ -115,14 +115,14 @@ counts at once if a watch runs.`,
 }
 
 // runWatch watches until it is interrupted, or once.
-func (a *app) runWatch(ctx context.Context, o *watchOptions) error {
-	p, err := a.watchProject()
+func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
+	p, err := a.open()
 	if err != nil {
 		return err
 	}
 	p.Config().Blockers.Enabled = p.Config().Blockers.Enabled || o.blockers
 	address := cmp.Or(o.attach, p.Config().Watch.Attach, defaultServer)
-	words, checks, err := p.criteria(o)
+	words, checks, err := o.criteria(p)
 	if err != nil {
 		return err
 	}
@@ -147,22 +147,22 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) error {
 		cfg.Judge = judge.Ask
 	}
 	if o.dryRun {
-		report, err := p.ask(ctx, watch.Request{})
+		report, err := a.askWatch(ctx, watch.Request{})
 		if err != nil {
 			return err
 		}
 		cfg.Records = report.Records
 		return watchEnd(watch.New(cfg).Run(ctx))
 	}
-	if cfg.Store, err = p.openStore(ctx, false); err != nil {
+	if cfg.Store, err = a.openWatch(ctx, p, false); err != nil {
 		return err
 	}
-	defer p.closeStore(cfg.Store)
+	defer func() { err = errors.Join(err, cfg.Store.Close()) }()
 	if cfg.Records, err = cfg.Store.Records(); err != nil {
 		cfg.Note(fmt.Sprintf("Some of what was stored cannot be read, and is begun anew: %v", err))
 	}
 	w := watch.New(cfg)
-	server, err := w.Serve(ctx, p.socket, watch.Holder{
+	server, err := w.Serve(ctx, watchSocket(p), watch.Holder{
 		PID: os.Getpid(), Command: strings.Join(append([]string{"manager"}, a.Args...), " "), URL: address,
 		Since: time.Now(), Diverts: p.Config().Blockers.Enabled,
 	})
@@ -195,25 +195,9 @@ func (a *app) showDecisions(o *watchOptions) func(watch.Entry) {
 	return view.Watch(a.on(stream), a.quiet, a.verbose, o.dryRun)
 }
 
-// watchProject is what the commands of `manager watch` know of a project. No server is needed for it.
-type watchProject struct {
-	*project.Project
-	app          *app
-	path, socket string // of the state, and of the process that watches
-}
-
-func (a *app) watchProject() (*watchProject, error) {
-	p, err := a.open()
-	if err != nil {
-		return nil, err
-	}
-	dir := filepath.Join(p.Dir(), store.DirName)
-	return &watchProject{p, a, filepath.Join(dir, watch.FileName), filepath.Join(dir, watch.SocketName)}, nil
-}
-
 // criteria are the words of completion, and the commands behind tests and diagnostics. The user's own session is not held
 // up by tests that nobody asked for, so that what the configuration says of runs does not count here.
-func (p *watchProject) criteria(o *watchOptions) (words []string, checks boulder.Checks, err error) {
+func (o *watchOptions) criteria(p *project.Project) (words []string, checks boulder.Checks, err error) {
 	words = o.doneWhen
 	if len(words) == 0 {
 		words = p.Config().Watch.DoneWhen
@@ -236,64 +220,60 @@ func (p *watchProject) criteria(o *watchOptions) (words []string, checks boulder
 	return words, checks, err
 }
 
-// openStore opens the state. While another watch has it, the error says who.
-func (p *watchProject) openStore(ctx context.Context, readOnly bool) (*watch.Store, error) {
+// openWatch opens the state of watches. While another watch has it, the error says who.
+func (a *app) openWatch(ctx context.Context, p *project.Project, readOnly bool) (*watch.Store, error) {
 	if !readOnly {
 		if _, err := store.EnsureDir(p.Dir()); err != nil {
 			return nil, err
 		}
 	}
-	db, err := watch.OpenStore(p.path, readOnly, project.LockWait)
-	switch {
-	case errors.Is(err, store.ErrHeld):
-		who := project.LockOwner(p.path)
-		if r, err := watch.Call(ctx, p.socket, watch.Request{}); err == nil {
+	path := filepath.Join(p.Dir(), store.DirName, watch.FileName)
+	db, err := watch.OpenStore(path, readOnly, project.LockWait)
+	if errors.Is(err, store.ErrHeld) {
+		who := project.LockOwner(path)
+		if r, err := watch.Call(ctx, watchSocket(p), watch.Request{}); err == nil {
 			who = fmt.Sprintf(": process %d, `%s`, since %s", r.Holder.PID, r.Holder.Command, r.Holder.Since.Local().Format(time.DateTime))
 		}
 		return nil, fmt.Errorf("this project is watched already%s: look with `manager watch --status`, or end that one first (%w)",
 			who, err)
-	case err != nil:
-		return nil, err
 	}
-	db.Clean = p.app.secrets.JSON
-	return db, nil
+	if err == nil {
+		db.Clean = a.secrets.JSON
+	}
+	return db, err
 }
 
-func (p *watchProject) closeStore(db *watch.Store) {
-	if err := db.Close(); err != nil {
-		p.app.logger().Error("close the state of the watch", "error", err)
-	}
+func watchSocket(p *project.Project) string {
+	return filepath.Join(p.Dir(), store.DirName, watch.SocketName)
 }
 
-// ask has the process that watches answer; if there is none, the file. With an error the report has what could be read.
-func (p *watchProject) ask(ctx context.Context, req watch.Request) (watch.Report, error) {
-	report, err := watch.Call(ctx, p.socket, req)
-	if !errors.Is(err, unixsock.ErrNotServed) {
+// askWatch has the process that watches answer; if there is none, the file. With an error the report has what could be read.
+func (a *app) askWatch(ctx context.Context, req watch.Request) (report watch.Report, err error) {
+	p, err := a.open()
+	if err != nil {
+		return report, err
+	}
+	if report, err = watch.Call(ctx, watchSocket(p), req); !errors.Is(err, unixsock.ErrNotServed) {
 		return report, err
 	}
 	readOnly := req.Order == ""
-	db, err := p.openStore(ctx, readOnly)
+	db, err := a.openWatch(ctx, p, readOnly)
 	if readOnly && errors.Is(err, fs.ErrNotExist) {
-		return watch.Report{}, nil
+		return report, nil
 	}
 	if err != nil {
-		return watch.Report{}, err
+		return report, err
 	}
-	defer p.closeStore(db)
 	records, unreadable := db.Records()
 	report, err = watch.New(watch.Config{
-		Store: db, Records: records, Redact: p.app.secrets.Text, Logger: p.app.logger(), Show: func(watch.Entry) {},
+		Store: db, Records: records, Redact: a.secrets.Text, Logger: a.logger(), Show: func(watch.Entry) {},
 	}).Do(ctx, req)
-	return report, errors.Join(unreadable, err)
+	return report, errors.Join(unreadable, err, db.Close())
 }
 
 // runWatchOrder is `manager watch stop` and `manager watch start`.
 func (a *app) runWatchOrder(ctx context.Context, req watch.Request) error {
-	p, err := a.watchProject()
-	if err != nil {
-		return err
-	}
-	report, err := p.ask(ctx, req)
+	report, err := a.askWatch(ctx, req)
 	switch ids := report.Named; {
 	case err != nil:
 		return err
@@ -320,14 +300,15 @@ func (a *app) runWatchOrder(ctx context.Context, req watch.Request) error {
 
 // runWatchStatus tells how the sessions are.
 func (a *app) runWatchStatus(ctx context.Context) error {
-	p, err := a.watchProject()
-	if err != nil {
+	report, err := a.askWatch(ctx, watch.Request{})
+	if a.json {
+		for _, s := range report.Sessions {
+			err = errors.Join(err, a.printJSON(s))
+		}
 		return err
 	}
-	report, err := p.ask(ctx, watch.Request{})
 	holder := report.Holder
 	switch {
-	case a.json:
 	case holder.PID == 0:
 		a.note("Nobody watches here now.")
 	case report.Online:
@@ -335,14 +316,11 @@ func (a *app) runWatchStatus(ctx context.Context) error {
 	default:
 		a.note("Process %d watches, and waits for OpenCode at %s.", holder.PID, holder.URL)
 	}
-	if len(report.Sessions) == 0 && err == nil && !a.json {
+	if len(report.Sessions) == 0 && err == nil {
 		a.note("No session is known here.")
 	}
 	for _, s := range report.Sessions {
-		switch {
-		case a.json:
-			err = errors.Join(err, a.printJSON(s))
-		case s.Watched || holder.PID == 0 || s.Newest == nil || s.Newest.Gate != enforcer.GateOwned || a.verbose:
+		if s.Watched || holder.PID == 0 || s.Newest == nil || s.Newest.Gate != enforcer.GateOwned || a.verbose {
 			fmt.Fprintln(a.Stdout, view.WatchStatusLine(a.on(a.Stdout).Paint, s))
 		}
 	}
@@ -351,33 +329,22 @@ func (a *app) runWatchStatus(ctx context.Context) error {
 
 // watchedSession is the id of the watched session that ends so; empty if there is none, or several.
 func (a *app) watchedSession(ctx context.Context, end string) string {
-	p, err := a.watchProject()
-	if err != nil || len(end) < view.WidthSession {
+	if len(end) < view.WidthSession {
 		return ""
 	}
-	if report, _ := p.ask(ctx, watch.Request{Session: end}); len(report.Named) == 1 {
-		return report.Named[0]
-	}
-	return "" // what cannot be read is told by the command that needs it
+	report, _ := a.askWatch(ctx, watch.Request{Session: end}) // what cannot be read is told by the command that needs it
+	return strings.Join(report.Named, "")
 }
 
 // runWhySession shows the decisions about a session that is or was watched.
 func (a *app) runWhySession(ctx context.Context, id string) error {
-	p, err := a.watchProject()
-	if err != nil {
-		return err
-	}
-	report, err := p.ask(ctx, watch.Request{Session: id})
+	report, err := a.askWatch(ctx, watch.Request{Session: id})
 	h := view.WatchHistory{Type: "watched-session-why", SessionID: id, Decisions: append([]watch.Entry{}, report.History...)}
 	if i := slices.IndexFunc(report.Sessions, func(s watch.Status) bool { return s.SessionID == id }); i >= 0 {
 		h.Session = &report.Sessions[i]
 	}
-	switch {
-	case err == nil && h.Session == nil:
+	if err == nil && h.Session == nil {
 		return usagef("nothing is known of session %s here: `manager watch --status` lists those that are or were watched", id)
-	case a.json:
-		return errors.Join(a.printJSON(h), err)
 	}
-	h.Print(a.on(a.Stdout))
-	return err
+	return show(a, &h, err)
 }
