@@ -169,7 +169,7 @@ func (a *app) runWatch(ctx context.Context, o *watchOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	defer server.Close()
+	defer func() { err = errors.Join(err, server.Close()) }()
 	if !o.once {
 		a.note("Watching the sessions of %s at %s. Ctrl-C ends it; the sessions stay as they are.", p.Dir(), address)
 	}

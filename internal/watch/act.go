@@ -52,7 +52,7 @@ func (w *Watch) prompt(s *watched, d enforcer.Decision) string {
 		u.Unmet = append(u.Unmet, "the promise, which is asked for below, was not given")
 	}
 	if s.checks != nil {
-		u.Unmet = append(u.Unmet, s.checks.lines...)
+		u.Unmet = append(u.Unmet, s.checks.unmet...)
 		u.Gates = s.checks.red
 	}
 	if t.Same > 1 && !t.Acted {

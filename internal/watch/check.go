@@ -13,15 +13,22 @@ import (
 
 // checks is what the costly criteria said.
 type checks struct {
-	missing []string       // one line each, for the arbiter
-	lines   []string       // those among them that are no commands, for the agent
-	red     []boulder.Gate // commands that failed
-	green   []string
+	unmet []string       // one line each, without the commands
+	red   []boulder.Gate // commands that failed
+	green []string
+	fault error // why something was not checked
 }
 
-func (c *checks) miss(lines ...string) {
-	c.missing = append(c.missing, lines...)
-	c.lines = append(c.lines, lines...)
+// missing is all of it in one line each, for the arbiter.
+func (c *checks) missing() []string {
+	lines := slices.Clone(c.unmet)
+	for _, g := range c.red {
+		lines = append(lines, fmt.Sprintf("`%s` fails", g.Command))
+	}
+	if c.fault != nil {
+		lines = append(lines, "it could not be checked: "+c.fault.Error())
+	}
+	return lines
 }
 
 // maxFindings is how many errors of language servers an agent is told at once.
@@ -41,22 +48,18 @@ func (w *Watch) check(ctx context.Context, s *watched) {
 	if w.needs(boulder.DoneDiagnostics) {
 		found := s.tree.Findings.Errors
 		for _, f := range found[:min(len(found), maxFindings)] {
-			c.miss(fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message))
+			c.unmet = append(c.unmet, fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message))
 		}
 	}
 	w.background(ctx, func() func() {
-		err := w.verify(ctx, &c, request, e, id, turn)
+		c.fault = w.verify(ctx, &c, request, e, id, turn)
 		return func() {
 			ended := ctx.Err() != nil
 			end()
 			if ended || s.rec.Track.Turn != newest {
 				return
 			}
-			s.end = nil
-			if err != nil {
-				c.missing = append(c.missing, "it could not be checked: "+err.Error())
-			}
-			s.checks = &c
+			s.end, s.checks = nil, &c
 			w.apply(s, enforcer.Verified{At: time.Now(), Green: c.green})
 		}
 	})
@@ -87,12 +90,11 @@ func (w *Watch) verify(
 		e.Gates = append(e.Gates, g)
 		if g.Green() {
 			c.green = append(c.green, command)
-			continue
+		} else {
+			c.red = append(c.red, g)
 		}
-		c.red = append(c.red, g)
-		c.missing = append(c.missing, fmt.Sprintf("`%s` fails", command))
 	}
-	if !w.needs(boulder.DoneJudge) || len(c.missing) > 0 {
+	if !w.needs(boulder.DoneJudge) || len(c.unmet)+len(c.red) > 0 {
 		return nil
 	}
 	messages, err := w.dir.Messages(ctx, sessionID, session.MaxMessages)
@@ -110,6 +112,6 @@ func (w *Watch) verify(
 	if err != nil {
 		return fmt.Errorf("the judge did not answer: %w", err)
 	}
-	c.miss(missing...)
+	c.unmet = append(c.unmet, missing...)
 	return nil
 }

@@ -49,7 +49,6 @@ func (w *Watch) withdraw(ctx context.Context) {
 type away struct {
 	standIn  *session.StandIn  // of the goroutine that answers, while answers is set
 	answers  bool              // what is asked is being answered
-	retry    time.Time         // not before is it tried again; zero: at once
 	on       bool              // the session is diverted
 	blockers []boulder.Blocker // of the session and its sub-agents
 	looked   time.Time         // when these two were read last
@@ -76,9 +75,6 @@ func (w *Watch) divert(ctx context.Context, s *watched, now time.Time) {
 	if at.IsZero() {
 		return
 	}
-	if x.retry.After(at) {
-		at = x.retry
-	}
 	if now.Before(at) {
 		s.due = earlier(s.due, at)
 		return
@@ -98,7 +94,7 @@ func (w *Watch) divert(ctx context.Context, s *watched, now time.Time) {
 		}
 		return nil
 	}
-	x.answers, x.retry = true, time.Time{}
+	x.answers = true
 	w.background(ctx, func() func() {
 		found, err := x.standIn.Round(ctx, pending)
 		return func() {
@@ -109,7 +105,6 @@ func (w *Watch) divert(ctx context.Context, s *watched, now time.Time) {
 			}
 			if err != nil {
 				w.failed(err)
-				x.retry = time.Now().Add(reconnect)
 			}
 			for _, note := range notes {
 				if note != "" {

@@ -145,7 +145,7 @@ func (w *Watch) situation(s *watched, now time.Time) enforcer.Situation {
 	}
 	sit.Checked = s.checks != nil || !w.needs(boulder.DoneTests, boulder.DoneJudge, boulder.DoneDiagnostics)
 	if s.checks != nil {
-		sit.Unmet = append(sit.Unmet, s.checks.missing...)
+		sit.Unmet = append(sit.Unmet, s.checks.missing()...)
 	}
 	if answers, _ := s.answers(); len(answers) > 0 {
 		sit.Unmet = append(sit.Unmet, "the user's answers to what was asked")

@@ -71,17 +71,23 @@ func (s *Store) Close() error { return s.file.Close() }
 func (s *Store) Save(records []Record, entries ...Entry) error {
 	err := s.file.Update(context.Background(), func(tx *bolt.Tx) error {
 		for _, r := range records {
-			data, err := s.encode(r)
-			if err != nil {
-				return fmt.Errorf("session %s: %w", r.SessionID, err)
-			}
-			if err := tx.Bucket(bucketSessions).Put([]byte(r.SessionID), data); err != nil {
+			if err := s.put(tx.Bucket(bucketSessions), []byte(r.SessionID), r); err != nil {
 				return err
 			}
 		}
 		for _, e := range entries {
-			if err := s.addEntry(tx, e); err != nil {
+			b, err := tx.Bucket(bucketDecisions).CreateBucketIfNotExists([]byte(e.SessionID))
+			if err != nil {
 				return err
+			}
+			number, err := b.NextSequence()
+			if err = errors.Join(err, s.put(b, decisionKey(number), e)); err != nil {
+				return err
+			}
+			if number > maxHistory {
+				if err := b.Delete(decisionKey(number - maxHistory)); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
@@ -92,34 +98,17 @@ func (s *Store) Save(records []Record, entries ...Entry) error {
 	return nil
 }
 
-func (s *Store) encode(v any) ([]byte, error) {
+func decisionKey(number uint64) []byte { return binary.BigEndian.AppendUint64(nil, number) }
+
+func (s *Store) put(b *bolt.Bucket, key []byte, v any) error {
 	data, err := json.Marshal(v)
-	if err == nil && s.Clean != nil {
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	if s.Clean != nil {
 		data = s.Clean(data)
 	}
-	return data, err
-}
-
-func (s *Store) addEntry(tx *bolt.Tx, e Entry) error {
-	b, err := tx.Bucket(bucketDecisions).CreateBucketIfNotExists([]byte(e.SessionID))
-	if err != nil {
-		return err
-	}
-	number, err := b.NextSequence()
-	if err != nil {
-		return err
-	}
-	data, err := s.encode(e)
-	if err != nil {
-		return err
-	}
-	if err := b.Put(binary.BigEndian.AppendUint64(nil, number), data); err != nil {
-		return err
-	}
-	if number > maxHistory {
-		return b.Delete(binary.BigEndian.AppendUint64(nil, number-maxHistory))
-	}
-	return nil
+	return b.Put(key, data)
 }
 
 // Forget removes everything about a session.
