@@ -2,17 +2,12 @@ package cli
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
-	"errors"
-	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/bouldermgr/manager/enforcer"
 	"github.com/bouldermgr/manager/internal/octest"
@@ -44,79 +39,101 @@ rules:
       - json: {criteria: [{id: C1, evidence: the final message, met: true}], completed: true, summary: c is there}
 `
 
-// TestWatchCommand drives the command as people do: it watches, a second one is told who does, orders and views work
-// beside it and after it, and Ctrl-C ends it.
-func TestWatchCommand(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	model := octest.Script(t, watchScript)
-	project := octest.Repo(t, nil)
-	env, attach := attached(t, project, testEnv(t, model.URL()), model)
-	_, address, _ := strings.Cut(attach, "=")
-	client, err := opencode.Attach(ctx, address, opencode.AttachConfig{Password: sharedPassword})
+// watching is `manager watch --json` at work on a session in which the user wrote something.
+type watching struct {
+	t       *testing.T
+	cmd     *exec.Cmd
+	session string
+	lines   *bufio.Scanner
+	stderr  strings.Builder
+}
+
+func watches(t *testing.T, client *opencode.Client, project string, env []string, prompt string, args ...string) *watching {
+	t.Helper()
+	w := &watching{t: t, cmd: manager(t, project, env, append([]string{"watch", "--json"}, args...)...)}
+	w.cmd.Stderr = &w.stderr
+	out, err := w.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
-	if err := os.MkdirAll(filepath.Join(project, store.DirName), 0o700); err != nil {
+	if err := w.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	config := "watch: {idle: 200ms, countdown: 50ms, cooldown: 50ms, attach: \"" + address + "\"}\n"
-	if err := os.WriteFile(filepath.Join(project, store.DirName, "config.yaml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	watching := manager(t, project, env, "watch", "--json")
-	out, err := watching.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var diagnostics strings.Builder
-	watching.Stderr = &diagnostics
-	if err := watching.Start(); err != nil {
-		t.Fatal(err)
-	}
+	w.lines = bufio.NewScanner(out)
 	dir := client.In(project)
-	session, err := dir.CreateSession(ctx, opencode.NewSession{Title: "two files"})
+	session, err := dir.CreateSession(t.Context(), opencode.NewSession{Title: "files"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = dir.Prompt(ctx, session.ID, opencode.Prompt{
+	w.session = session.ID
+	err = dir.Prompt(t.Context(), session.ID, opencode.Prompt{
 		Agent: "build", Model: opencode.ModelRef{ProviderID: "scripted", ModelID: "agent"},
-		Parts: []opencode.TextPart{{Text: "Write a and b"}},
+		Parts: []opencode.TextPart{{Text: prompt}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sent, complete := 0, false
-	lines := bufio.NewScanner(out)
-	for !complete && lines.Scan() {
+	return w
+}
+
+// finished gives the decisions about the session until it is complete. About others nothing is said but whose they are.
+func (w *watching) finished() (all []watch.Entry) {
+	w.t.Helper()
+	for w.lines.Scan() {
 		var e watch.Entry
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || e.Type != "decision" || e.SessionID != session.ID {
-			t.Fatalf("%s: %v", lines.Text(), err)
+		if err := json.Unmarshal(w.lines.Bytes(), &e); err != nil || e.Type != "decision" {
+			w.t.Fatalf("%s: %v", w.lines.Text(), err)
 		}
-		if e.Decision == "send" {
+		if e.SessionID == w.session {
+			all = append(all, e)
+		} else if e.Gate != enforcer.GateOwned {
+			w.t.Errorf("about another session: %s", w.lines.Text())
+		}
+		if e.Decision == enforcer.Finish {
+			return all
+		}
+	}
+	w.t.Fatalf("it was not complete: %s", w.stderr.String())
+	return nil
+}
+
+// interrupt ends the watch as Ctrl-C does.
+func (w *watching) interrupt() {
+	w.t.Helper()
+	if err := w.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		w.t.Fatal(err)
+	}
+	for w.lines.Scan() { // Wait must not close it before everything is read
+	}
+	if err := w.cmd.Wait(); w.cmd.ProcessState.ExitCode() != exitInterrupted {
+		w.t.Errorf("after Ctrl-C: %v: %s", err, w.stderr.String())
+	}
+}
+
+// TestWatchCommand drives the command as people do: it watches, a second one is told who does, orders and views work
+// beside it and after it, and Ctrl-C ends it.
+func TestWatchCommand(t *testing.T) {
+	t.Parallel()
+	model := octest.Script(t, watchScript)
+	project := octest.Repo(t, nil)
+	env, attach := attached(t, project, testEnv(t, model.URL()), model)
+	_, address, _ := strings.Cut(attach, "=")
+	client, err := opencode.Attach(t.Context(), address, opencode.AttachConfig{Password: sharedPassword})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	writeFile(t, filepath.Join(project, store.DirName, "config.yaml"),
+		"watch: {idle: 200ms, countdown: 50ms, cooldown: 50ms, attach: \""+address+"\"}\n")
+	w := watches(t, client, project, env, "Write a and b")
+	sent := 0
+	for _, e := range w.finished() {
+		if e.Decision == enforcer.Send {
 			sent++
 		}
-		complete = e.Decision == "finish"
 	}
-	if sent != 1 || !complete {
-		t.Fatalf("%d continuations, complete: %v; %s", sent, complete, diagnostics.String())
-	}
-	run := func(want int, args ...string) string {
-		t.Helper()
-		cmd := manager(t, project, env, args...)
-		text, err := cmd.CombinedOutput()
-		code := 0
-		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-			code = exit.ExitCode()
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		if code != want {
-			t.Errorf("manager %s: exit code %d, want %d: %s", strings.Join(args, " "), code, want, text)
-		}
-		return string(text)
+	if sent != 1 {
+		t.Fatalf("%d continuations", sent)
 	}
 	contains := func(text, part string) {
 		t.Helper()
@@ -124,22 +141,24 @@ func TestWatchCommand(t *testing.T) {
 			t.Errorf("%q is missing in: %s", part, text)
 		}
 	}
-	contains(run(5, "watch"), "watched already: process")
-	contains(run(0, "watch", "--status"), "complete")
-	contains(run(0, "watch", "stop", session.ID[len(session.ID)-6:]), "is stopped")
-	contains(run(0, "show", "--why", session.ID), "continues (1)")
-	contains(run(0, "watch", "--dry-run", "--once"), "waits (stopped)")
-	if err := watching.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
+	run := func(want int, part string, args ...string) {
+		t.Helper()
+		cmd := manager(t, project, env, args...)
+		text, err := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != want {
+			t.Errorf("manager %s: exit code %d, want %d (%v)", strings.Join(args, " "), code, want, err)
+		}
+		contains(string(text), part)
 	}
-	for lines.Scan() { // Wait must not close it before everything is read
-	}
-	if err := watching.Wait(); watching.ProcessState.ExitCode() != exitInterrupted {
-		t.Errorf("after Ctrl-C: %v: %s", err, diagnostics.String())
-	}
-	contains(run(0, "watch", "--status", "--json"), `"status":"stopped"`)
-	contains(run(0, "watch", "start"), "is watched")
-	contains(run(0, "watch", "--once"), "complete: everything")
+	run(5, "watched already: process", "watch")
+	run(0, "complete", "watch", "--status")
+	run(0, "is stopped", "watch", "stop", w.session[len(w.session)-6:])
+	run(0, "continues (1)", "show", "--why", w.session)
+	run(0, "waits (stopped)", "watch", "--dry-run", "--once")
+	w.interrupt()
+	run(0, `"status":"stopped"`, "watch", "--status", "--json")
+	run(0, "is watched", "watch", "start")
+	run(0, "complete: everything", "watch", "--once")
 	watchWithCriteria(t, env, client, model)
 	var evidence []string
 	for _, r := range model.Requests() {
@@ -159,60 +178,23 @@ func TestWatchCommand(t *testing.T) {
 // watchWithCriteria has a session go on until the command that stands in for a language server passes and the judge,
 // who is asked through the watched server, agrees. The judge's own sessions are nobody's work.
 func watchWithCriteria(t *testing.T, env []string, client *opencode.Client, model *scriptmodel.Server) {
+	t.Helper()
 	project := octest.Repo(t, map[string]string{
 		"manager.yaml": "lint: test -f c.txt\nwatch: {idle: 200ms, countdown: 50ms, cooldown: 50ms}\n",
 	})
 	env, attach := attached(t, project, env, model)
-	watching := manager(t, project, env, "watch", "--json", attach, "--config", "manager.yaml",
+	w := watches(t, client, project, env, "Write c", attach, "--config", "manager.yaml",
 		"--done-when", "diagnostics,judge", "--ledger-model", "scripted/ledger")
-	out, err := watching.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var diagnostics strings.Builder
-	watching.Stderr = &diagnostics
-	if err := watching.Start(); err != nil {
-		t.Fatal(err)
-	}
-	dir := client.In(project)
-	session, err := dir.CreateSession(t.Context(), opencode.NewSession{Title: "one file"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = dir.Prompt(t.Context(), session.ID, opencode.Prompt{
-		Agent: "build", Model: opencode.ModelRef{ProviderID: "scripted", ModelID: "agent"},
-		Parts: []opencode.TextPart{{Text: "Write c"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var said []string
-	complete := false
-	for lines := bufio.NewScanner(out); !complete && lines.Scan(); {
-		var e watch.Entry
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			t.Fatalf("%s: %v", lines.Text(), err)
-		}
-		if e.SessionID != session.ID && e.Gate != enforcer.GateOwned {
-			t.Errorf("about another session: %s", lines.Text())
-		}
-		if e.SessionID == session.ID && (e.Decision == enforcer.Send || e.Decision == enforcer.Check) {
+	for _, e := range w.finished() {
+		if e.Decision == enforcer.Send || e.Decision == enforcer.Check {
 			said = append(said, string(e.Decision)+" "+e.Reason)
 		}
-		complete = e.Decision == enforcer.Finish
 	}
-	want := []string{"check", "test -f c.txt", "check", "Fill c", "check"}
-	for i, part := range want {
+	for i, part := range []string{"check", "test -f c.txt", "check", "Fill c", "check"} {
 		if i >= len(said) || !strings.Contains(said[i], part) {
-			t.Errorf("%q, want %q in them: %s", said, want, diagnostics.String())
+			t.Errorf("%q, want %q in them: %s", said, part, w.stderr.String())
 		}
 	}
-	if !complete {
-		t.Errorf("it was not complete: %s", diagnostics.String())
-	}
-	if err := watching.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	_, _ = io.Copy(io.Discard, out) // Wait must not close it before everything is read
-	_ = watching.Wait()             // its exit code is looked at above
+	w.interrupt()
 }

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -64,27 +65,20 @@ func printDecision(o page.Out, e watch.Entry, which bool) {
 
 // watchWord is what was decided.
 func watchWord(p page.Paint, e watch.Entry) string {
-	sign, word := "", string(e.Decision)
-	switch e.Decision {
-	case enforcer.Wait:
-		word = "waits (" + string(e.Gate) + ")"
-	case enforcer.Countdown:
-		sign, word = "!", "counts down"
-	case enforcer.Send:
-		sign, word = "●", fmt.Sprintf("continues (%d)", e.Iteration)
-	case enforcer.Fresh:
-		sign, word = "●", fmt.Sprintf("continues in a fresh session (%d)", e.Iteration)
-	case enforcer.Finish:
-		sign, word = "✓", "complete"
-	case enforcer.LetGo:
-		sign, word = "✗", "lets go"
-	case enforcer.Check:
-		word = "checks"
-	}
+	w := map[enforcer.Kind][2]string{
+		enforcer.Wait:      {"", "waits (" + string(e.Gate) + ")"},
+		enforcer.Check:     {"", "checks"},
+		enforcer.Countdown: {"!", "counts down"},
+		enforcer.Send:      {"●", fmt.Sprintf("continues (%d)", e.Iteration)},
+		enforcer.Fresh:     {"●", fmt.Sprintf("continues in a fresh session (%d)", e.Iteration)},
+		enforcer.Finish:    {"✓", "complete"},
+		enforcer.LetGo:     {"✗", "lets go"},
+	}[e.Decision]
+	word := cmp.Or(w[1], string(e.Decision)) + ":"
 	if e.DryRun {
 		word = "would: " + word
 	}
-	return p.As(sign, word+":")
+	return p.As(w[0], word)
 }
 
 // WatchStatusLine is a watched session in one line.

@@ -315,11 +315,11 @@ func (w *Watch) meet(ctx context.Context, id string) {
 	for err == nil && main.ParentID != "" {
 		main, err = w.dir.Session(ctx, main.ParentID)
 	}
-	if err != nil { // the next event tries again
+	w.strange[id] = err == nil || errors.Is(err, opencode.ErrNotFound) // after another error the next event tries again
+	if err != nil {
 		w.log.Warn("could not look a session up", "session", id, "error", err)
 		return
 	}
-	w.strange[id] = true
 	if !w.cfg.All {
 		found = main
 	}
