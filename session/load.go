@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -18,32 +19,21 @@ type Reading struct {
 	Asks     []Ask              // of the tree's directories
 }
 
-// Load takes in the server's state, and says what has happened that no event told of. What events told since the
-// reading began stays. A session that is seen for the first time begins with the newest prompt of a person that is
+// Load takes in the server's state, and says what has happened that no event told of. Events that came since the reading
+// began are taken in after it. A session that is seen for the first time begins with the newest prompt of a person that is
 // among the messages.
 func (t *Tree) Load(r Reading) []enforcer.Event {
 	for _, s := range r.Sessions {
-		m, ok := t.members[s.ID]
-		if !ok {
-			m = &member{asks: map[string]Ask{}}
-			t.members[s.ID] = m
-		}
-		m.session = s
-		if !m.turned.After(r.At) {
-			m.status = r.Statuses[s.ID]
-		}
-		if !m.asked.After(r.At) {
-			clear(m.asks)
-		}
+		m := cmp.Or(t.members[s.ID], &member{})
+		m.session, m.status, m.asks = s, r.Statuses[s.ID], map[string]Ask{}
+		t.members[s.ID] = m
 	}
 	for _, a := range r.Asks {
-		if m, ok := t.members[a.Session]; ok && !m.asked.After(r.At) {
+		if m, ok := t.members[a.Session]; ok {
 			m.asks[a.ID] = a
 		}
 	}
-	if !t.listed.After(r.At) {
-		t.Todos = Todos(r.Todos)
-	}
+	t.Todos = Todos(r.Todos)
 	if t.horizon.IsZero() {
 		t.horizon = firstSight(r.Messages)
 	}

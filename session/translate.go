@@ -44,7 +44,6 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 	own := e.SessionID == t.root
 	switch p := e.Payload.(type) {
 	case opencode.StatusChanged:
-		m.turned = at
 		return t.status(m, own, p.Status, at)
 	case opencode.SessionFailed:
 		if own {
@@ -62,7 +61,7 @@ func (t *Tree) Take(e opencode.Event, at time.Time) []enforcer.Event {
 		return t.alive(m, at)
 	case opencode.TodosUpdated:
 		if own {
-			t.Todos, t.listed = Todos(p.Todos), at
+			t.Todos = Todos(p.Todos)
 			// Not at the end of the turn only: a compaction in between makes the agent forget what it had listed (seen).
 			return append(t.alive(m, at), enforcer.Listed{At: at, Todos: slices.Clone(t.Todos)})
 		}
@@ -87,13 +86,11 @@ func (t *Tree) Ask(a Ask, at time.Time) {
 }
 
 func (t *Tree) asked(m *member, a Ask, at time.Time) []enforcer.Event {
-	m.asked = at
 	m.asks[a.ID] = a
 	return t.alive(m, at)
 }
 
 func (t *Tree) replied(m *member, id string, at time.Time) []enforcer.Event {
-	m.asked = at
 	delete(m.asks, id)
 	return t.alive(m, at)
 }

@@ -41,7 +41,6 @@ type Tree struct {
 	told       []string             // what was told already, the newest last, see [Cursor]
 	horizon    time.Time            // what happened before is history
 	failed     *opencode.TurnError  // of the newest turn, where no message says so
-	listed     time.Time            // the newest event that brought the todo list
 
 	Todos    []boulder.Todo // the agent's list as it is now
 	Findings Findings       // of the main session
@@ -54,8 +53,6 @@ type member struct {
 	status  opencode.Status
 	asks    map[string]Ask // pending, by request id
 	life    time.Time      // newest sign of life
-	turned  time.Time      // newest event about the status
-	asked   time.Time      // newest event about the asks
 }
 
 func (m *member) busy() bool {

@@ -113,7 +113,7 @@ func TestDiverted(t *testing.T) {
 	r.noted(blockers.DefaultTool)
 	k.user("Write a and b.")
 	k.until(r, "wait asks")
-	r.wait("the wait for an answer to B2", func() bool {
+	r.wait(t, "the wait for an answer to B2", func() bool {
 		for _, e := range r.log {
 			if e.SessionID == k.id && strings.Contains(e.Reason, "an answer to B2: May I delete the directory old?") {
 				return true

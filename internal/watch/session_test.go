@@ -376,11 +376,11 @@ func goesOnAfresh(t *testing.T, crash bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r = r.again(func(c *watch.Config) { c.Policy.Admission /= 50 })
+		r = r.again(soon)
 	}
 	k.until(r, "wait stopped")
 	fresh := &talk{t: t, w: w}
-	r.wait("a decision about the fresh session", func() bool {
+	r.wait(t, "a decision about the fresh session", func() bool {
 		for _, e := range r.log {
 			if e.SessionID != k.id {
 				fresh.id = e.SessionID
@@ -470,7 +470,7 @@ func TestRestartBetweenIntentAndSend(t *testing.T) {
 	intended := k.until(r, "send open")
 	<-r.done
 	k.continued(0)
-	r = r.again(func(c *watch.Config) { c.Policy.Admission /= 50 })
+	r = r.again(soon)
 	k.until(r, "look in_flight")
 	k.until(r, "finish work")
 	if m := k.continued(1)[0]; m.Info.ID != intended.MessageID || strings.Contains(r.said(k.id), "send open") {
@@ -489,7 +489,6 @@ func TestRestartAfterSend(t *testing.T) {
 		}
 		return reply
 	})
-	soon := func(c *watch.Config) { c.Policy.Admission /= 50 }
 	r := w.watch()
 	k.until(r, "send open")
 	k.until(r, "wait in_flight")

@@ -202,6 +202,9 @@ func (k *talk) messages() []opencode.Message {
 	return messages
 }
 
+// soon looks for a continuation that shows no sign of a turn at once: after a crash.
+func soon(c *watch.Config) { c.Policy.Admission = time.Second }
+
 // running is a watch at work.
 type running struct {
 	w     *world
@@ -231,7 +234,7 @@ func (w *world) watch(change ...func(*watch.Config)) *running {
 	p := enforcer.WatchPolicy()
 	p.Idle, p.AbortWindow = 300*time.Millisecond, 50*time.Millisecond
 	p.Cooldown, p.Countdown = 20*time.Millisecond, 50*time.Millisecond
-	p.FailureReset, p.Admission, p.MaxFailures = 0, 5*time.Second, 3
+	p.FailureReset, p.Admission, p.MaxFailures = 0, never, 3
 	r := &running{w: w, store: db, done: make(chan struct{}), more: make(chan struct{})}
 	cfg := watch.Config{
 		Project: w.dir.Path(), Store: db, Records: records, Policy: p, DoneWhen: []string{boulder.DoneTodos},
@@ -298,8 +301,8 @@ func (r *running) ask(req watch.Request) (watch.Report, error) {
 }
 
 // wait waits until the condition holds, which is asked under the lock.
-func (r *running) wait(what string, holds func() bool) {
-	r.w.t.Helper()
+func (r *running) wait(t *testing.T, what string, holds func() bool) {
+	t.Helper()
 	for ended := false; ; {
 		r.mu.Lock()
 		ok, more := holds(), r.more
@@ -308,14 +311,14 @@ func (r *running) wait(what string, holds func() bool) {
 			return
 		}
 		if ended {
-			r.w.t.Fatalf("the watch ended (%v) before %s; so far:\n%s", r.err, what, r.said(""))
+			t.Fatalf("the watch ended (%v) before %s; so far:\n%s", r.err, what, r.said(""))
 		}
 		select {
 		case <-more:
 		case <-r.done:
 			ended = true
 		case <-r.w.ctx.Done():
-			r.w.t.Fatalf("waited in vain for %s; so far:\n%s", what, r.said(""))
+			t.Fatalf("waited in vain for %s; so far:\n%s", what, r.said(""))
 		}
 	}
 }
@@ -323,7 +326,7 @@ func (r *running) wait(what string, holds func() bool) {
 // noted waits for a note.
 func (r *running) noted(text string) {
 	r.w.t.Helper()
-	r.wait("the note "+text, func() bool {
+	r.wait(r.w.t, "the note "+text, func() bool {
 		return slices.ContainsFunc(r.notes, func(n string) bool { return strings.Contains(n, text) })
 	})
 }
@@ -334,7 +337,7 @@ func (k *talk) until(r *running, what string, reason ...string) (found watch.Ent
 	if k.of != r {
 		k.of, k.next = r, 0
 	}
-	r.wait(fmt.Sprintf("%q %q of %s", what, reason, k.id), func() bool {
+	r.wait(k.t, fmt.Sprintf("%q %q of %s", what, reason, k.id), func() bool {
 		for i := k.next; i < len(r.log); i++ {
 			e := r.log[i]
 			if e.SessionID == k.id && named(e) == what && strings.Contains(e.Reason, strings.Join(reason, "")) {
