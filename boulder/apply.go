@@ -199,6 +199,7 @@ func (s *State) setSubTask(e *Event, t *SubTask, status SubTaskStatus, reason st
 	s.Boulder.Tally.add(t.Status, -1)
 	s.Boulder.Tally.add(status, 1)
 	t.Status, t.Reason, t.UpdatedAt = status, reason, e.Time
+	t.Parked, t.AtLimit, t.Program = false, false, "" // a parked one is told so after this
 }
 
 // at finds the open attempt that an event speaks of, and refuses one that is over or in another state.

@@ -199,7 +199,7 @@ func (s *State) unparked(e *Event, b Unparked) error {
 
 // again queues a parked sub-task.
 func (s *State) again(e *Event, t *SubTask, track json.RawMessage) {
-	t.Parked, t.AtLimit, t.Program, t.Track = false, false, "", track
+	t.Track = track
 	s.setSubTask(e, t, SubTaskPending, "")
 	s.enqueue(e, t)
 }

@@ -22,9 +22,8 @@ func (s *State) noted(e *Event, b Noted) error {
 }
 
 func (s *State) sessionLeft(_ *Event, b SessionLeft) error {
-	left := LeftSession{b.AttemptRef, b.SessionID}
-	known := slices.Contains(s.Boulder.Left, left)
-	switch {
+	left := b.LeftSession
+	switch known := slices.Contains(s.Boulder.Left, left); {
 	case b.SessionID == "" || known != b.Stopped:
 		return fmt.Errorf("session %q cannot be left, or stopped, now", b.SessionID)
 	case b.Stopped:
@@ -69,7 +68,6 @@ func (s *State) reopened(e *Event, b Reopened) error {
 			return fmt.Errorf("sub-task %q depends on %q, which is %s", t.ID, id, d.Status)
 		}
 	}
-	t.Parked, t.AtLimit, t.Program = false, false, ""
 	t.Tries, t.Lost, t.Stalls, t.LastResult, t.Summary, t.EndSeq, t.Track = 0, 0, 0, "", "", 0, nil
 	s.setSubTask(e, t, SubTaskPending, "")
 	if s.ready(t) { // else it was cancelled before its turn came
@@ -119,7 +117,6 @@ func (s *State) dropped(e *Event, b SubTaskDone) error {
 		s.interrupted(o, e.Time)
 		s.finish(e, o, AttemptCancelled, b.Summary)
 	}
-	t.Parked, t.AtLimit, t.Program = false, false, ""
 	t.Summary, t.EndSeq = b.Summary, e.Seq
 	s.setSubTask(e, t, b.Status, b.Summary)
 	if b.Status == SubTaskSkipped {

@@ -82,8 +82,8 @@ func TestReplanned(t *testing.T) {
 		t.Errorf("the new d is %+v", *d2)
 	}
 	b := s.Boulder
-	if b.Revision != 2 || b.Goal != "the new goal" || b.Replans != 1 || b.Replan != nil || s.Planned() != 5 {
-		t.Errorf("boulder %+v with %d sub-tasks in its plan", b, s.Planned())
+	if b.Revision != 2 || b.Goal != "the new goal" || b.Replans != 1 || b.Replan != nil || s.Boulder.Tally.Planned != 5 {
+		t.Errorf("boulder %+v with %d sub-tasks in its plan", b, s.Boulder.Tally.Planned)
 	}
 	old := []Spec{{ID: "d", DependsOn: []string{"b", "c"}}, {ID: "b", DependsOn: []string{"a"}}}
 	if want := []string{SpecsHash(old), SpecsHash(fresh)}; !slices.Equal(s.Boulder.Tried, want) {

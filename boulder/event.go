@@ -286,9 +286,8 @@ type Parked struct {
 // SessionLeft says that an order ended an attempt whose agent may be at work until it is Stopped. It may come after the end of
 // the boulder.
 type SessionLeft struct {
-	AttemptRef
-	SessionID string `json:"session_id"`
-	Stopped   bool   `json:"stopped,omitempty"`
+	LeftSession
+	Stopped bool `json:"stopped,omitempty"`
 }
 
 // Unparked queues a parked sub-task again.

@@ -197,9 +197,6 @@ func (s *State) Count(statuses ...SubTaskStatus) int {
 // Completed returns the n sub-tasks that completed last, oldest first. The slice must not be kept or changed.
 func (s *State) Completed(n int) []*SubTask { return s.done[max(0, len(s.done)-n):] }
 
-// Planned reports how many sub-tasks the plan has now: those that a later revision replaced do not count.
-func (s *State) Planned() int { return s.Boulder.Tally.Planned }
-
 // Parked reports how many sub-tasks wait for a person.
 func (s *State) Parked() int {
 	return len(filter(s.SubTasks, func(t *SubTask) bool { return t.Parked }))

@@ -217,9 +217,6 @@ type Turn struct {
 	EndedAt  time.Time `json:"ended_at,omitzero"`
 }
 
-// KnowsUpTo is the event up to which the turn's prompt has what people said.
-func (t *Turn) KnowsUpTo() uint64 { return max(t.Seq, t.ToldUpTo) }
-
 // Nudge is a prompt into a running turn that seems to be stuck.
 type Nudge struct {
 	Rule      Rule      `json:"rule"`

@@ -103,7 +103,7 @@ func (o *Orchestrator) stopLeft(ctx context.Context, s *boulder.State) error {
 			return fmt.Errorf("stop session %s of attempt %d of %q, which may be at work: %w",
 				left.SessionID, left.Attempt, left.SubTaskID, err)
 		}
-		if err := applyTo(s, o.cfg.Now().UTC(), boulder.SessionLeft{AttemptRef: left.AttemptRef, SessionID: left.SessionID, Stopped: true}); err != nil {
+		if err := applyTo(s, o.cfg.Now().UTC(), boulder.SessionLeft{LeftSession: left, Stopped: true}); err != nil {
 			return err
 		}
 	}
@@ -137,7 +137,8 @@ func carryOut(s *boulder.State, what boulder.Order, now time.Time, busy func(bou
 		if s.Open(o.SubTask.ID) == o {
 			continue
 		}
-		if err := applyTo(s, now, boulder.SessionLeft{AttemptRef: o.Attempt.AttemptRef, SessionID: o.Attempt.SessionID}); err != nil {
+		left := boulder.LeftSession{AttemptRef: o.Attempt.AttemptRef, SessionID: o.Attempt.SessionID}
+		if err := applyTo(s, now, boulder.SessionLeft{LeftSession: left}); err != nil {
 			return err
 		}
 	}

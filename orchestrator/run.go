@@ -104,8 +104,7 @@ func (r *run) noteStopped(ctx context.Context) error {
 	}
 	for _, left := range s.Boulder.Left {
 		if r.leftover[left.AttemptRef] {
-			stopped := boulder.SessionLeft{AttemptRef: left.AttemptRef, SessionID: left.SessionID, Stopped: true}
-			if err := applyTo(s, r.now(), stopped); err != nil {
+			if err := applyTo(s, r.now(), boulder.SessionLeft{LeftSession: left, Stopped: true}); err != nil {
 				return err
 			}
 		}

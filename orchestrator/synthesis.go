@@ -20,7 +20,7 @@ func synthesize(s *boulder.State, status boulder.Status) boulder.TaskComplete {
 				red++
 			}
 		}
-		fmt.Fprintf(&b, "%d of %d sub-tasks completed", s.Count(boulder.SubTaskCompleted), s.Planned())
+		fmt.Fprintf(&b, "%d of %d sub-tasks completed", s.Count(boulder.SubTaskCompleted), s.Boulder.Tally.Planned)
 		if red > 0 {
 			fmt.Fprintf(&b, ", %d of them with a gate that is red on the final files", red)
 		}

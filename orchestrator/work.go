@@ -105,7 +105,7 @@ func (r *run) launchFor(
 			delete(r.leftover, ref)
 			for _, left := range r.state.Boulder.Left {
 				if left.AttemptRef == ref { // [Runner.Run] has stopped its turn
-					bodies = append(bodies, boulder.SessionLeft{AttemptRef: ref, SessionID: left.SessionID, Stopped: true})
+					bodies = append(bodies, boulder.SessionLeft{LeftSession: left, Stopped: true})
 				}
 			}
 		case open == nil || open.Attempt.AttemptRef != ref:

@@ -61,8 +61,8 @@ func holder() *control.Holder {
 func statusText(t *testing.T, s *sample.Boulder, holder *control.Holder) string {
 	t.Helper()
 	status := NewStatus(detailOf(s), s.Events, holder, schedule.DefaultLimits(), nil, s.Now)
-	if status.Total != s.State.Planned() {
-		t.Errorf("the status counts %d sub-tasks, the plan has %d", status.Total, s.State.Planned())
+	if status.Total != s.State.Boulder.Tally.Planned {
+		t.Errorf("the status counts %d sub-tasks, the plan has %d", status.Total, s.State.Boulder.Tally.Planned)
 	}
 	return shown(t, 80, status.Print)
 }
