@@ -49,21 +49,10 @@ func TestWaitingEverywhere(t *testing.T) {
 		}},
 	} {
 		if step.do != nil {
-			if _, stderr, code := command(project, step.do...); code != exitOK {
-				t.Fatal(stderr)
-			}
+			expect(t, project, exitOK, step.do)
 		}
-		for line, says := range step.says {
-			stdout, stderr, code := command(project, strings.Fields(line)...)
-			if code != exitOK {
-				t.Errorf("%s: exit code %d, %s", line, code, stderr)
-			}
-			for _, want := range says {
-				text, not := strings.CutPrefix(want, "!")
-				if strings.Contains(stdout+stderr, text) == not {
-					t.Errorf("after %q, %s does or does not say %q:\n%s%s", step.do, line, text, stdout, stderr)
-				}
-			}
+		for line, all := range step.says {
+			expect(t, project, exitOK, strings.Fields(line), all...)
 		}
 	}
 }
@@ -72,9 +61,7 @@ func TestWaitingEverywhere(t *testing.T) {
 func TestTriedAgainWithout(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
-	if _, stderr, code := command(project, "retry", "theme"); code != exitOK {
-		t.Fatal(stderr)
-	}
+	expect(t, project, exitOK, []string{"retry", "theme"})
 	db := openState(t, project)
 	detail, err := db.Get(t.Context(), sampleID)
 	if err != nil {

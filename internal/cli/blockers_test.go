@@ -104,6 +104,30 @@ type answerCase struct {
 	says string // part of what is said
 }
 
+// expect runs a command line and checks its exit code and what it says; what begins with ! is not to be said.
+func expect(t *testing.T, project string, code int, args []string, says ...string) (stdout, stderr string) {
+	t.Helper()
+	stdout, stderr, got := command(project, args...)
+	if got != code {
+		t.Errorf("%q: exit code %d, want %d: %s%s", args, got, code, stdout, stderr)
+	}
+	for _, want := range says {
+		text, not := strings.CutPrefix(want, "!")
+		if strings.Contains(stdout+stderr, text) == not {
+			t.Errorf("%q does or does not say %q:\n%s%s", args, text, stdout, stderr)
+		}
+	}
+	return stdout, stderr
+}
+
+// left checks how many answers the boulder was not told.
+func left(t *testing.T, project string, n int) {
+	t.Helper()
+	if left, err := deskOfProject(t, project).Undelivered(t.Context(), sampleID); len(left) != n || err != nil {
+		t.Errorf("left to tell: %v, %v", left, err)
+	}
+}
+
 // An answer comes to the same whether a process holds the database or none does: it is stored, and the boulder has it.
 func TestAnswersWhileItRunsAndWhileNot(t *testing.T) {
 	t.Parallel()
@@ -126,14 +150,9 @@ func TestAnswersWhileItRunsAndWhileNot(t *testing.T) {
 		{[]string{"skip", "B2"}, exitOK, `"status":"skipped"`},
 		{[]string{"answer", "B4", "no"}, exitOK, `"handover":"no_boulder"`},
 	} {
-		var printed [2]string
-		var said [2]string
+		var printed, said [2]string
 		for i, project := range []string{alone, held} {
-			stdout, stderr, code := command(project, append([]string{"blockers", "--json"}, test.args...)...)
-			if code != test.code || !strings.Contains(stdout+stderr, test.says) {
-				t.Errorf("%q in %s: exit code %d, want %d: %s%s", test.args, project, code, test.code, stdout, stderr)
-			}
-			printed[i], said[i] = stdout, stderr
+			printed[i], said[i] = expect(t, project, test.code, append([]string{"blockers", "--json"}, test.args...), test.says)
 		}
 		if diff := diffBlockers(t, printed[0], printed[1]); diff != "" || !sameBut(said[0], said[1]) {
 			t.Errorf("%q: alone (-), held (+):\n%s%s%s", test.args, diff, said[0], said[1])
@@ -169,10 +188,10 @@ func sameBut(x, y string) bool {
 // checkAnswered checks what a boulder knows after TestAnswersWhileItRunsAndWhileNot, and that nothing is left to tell it.
 func checkAnswered(t *testing.T, project string) {
 	t.Helper()
-	stdout, _, code := command(project, "show", "--json")
+	stdout, _ := expect(t, project, exitOK, []string{"show", "--json"})
 	var shown view.Show
-	if err := json.Unmarshal([]byte(stdout), &shown); err != nil || code != exitOK {
-		t.Fatal(code, err)
+	if err := json.Unmarshal([]byte(stdout), &shown); err != nil {
+		t.Fatal(err)
 	}
 	want := map[string]boulder.RaisedBlocker{
 		"B1": {Status: boulder.BlockerAnswered, Answer: "Use the release key"},
@@ -191,9 +210,7 @@ func checkAnswered(t *testing.T, project string) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what the sub-tasks know (-want +got):\n%s", diff)
 	}
-	if left, err := deskOfProject(t, project).Undelivered(t.Context(), ""); len(left) > 0 || err != nil {
-		t.Errorf("left to tell: %v, %v", left, err)
-	}
+	left(t, project, 0)
 }
 
 // An answer that no process could take is told when the boulder is run the next time, and not twice.
@@ -211,9 +228,7 @@ func TestDeliver(t *testing.T) {
 	db := openState(t, project)
 	for range 2 {
 		deliver(t, project, db)
-		if left, err := d.Undelivered(t.Context(), sampleID); len(left) > 0 || err != nil {
-			t.Errorf("left to tell: %v, %v", left, err)
-		}
+		left(t, project, 0)
 	}
 	detail, err := db.Get(t.Context(), sampleID)
 	if err != nil {
@@ -269,22 +284,12 @@ func TestDeliverEarlyAndLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stdout, stderr, code := command(project, "blockers", "answer", early.ID, "this")
-	if want := "Answered B5. \"lang\" gets it as soon as it has told its boulder of the blocker.\n"; stdout != want ||
-		code != exitOK {
-		t.Errorf("exit code %d, %q%s", code, stdout, stderr)
-	}
-	if left, err := d.Undelivered(t.Context(), sampleID); len(left) != 1 || err != nil {
-		t.Errorf("left to tell: %v, %v", left, err)
-	}
-	if _, stderr, code := command(project, "cancel"); code != exitOK {
-		t.Fatal(stderr)
-	}
-	db := openState(t, project)
-	deliver(t, project, db)
-	if left, err := d.Undelivered(t.Context(), sampleID); len(left) > 0 || err != nil {
-		t.Errorf("left to tell: %v, %v", left, err)
-	}
+	expect(t, project, exitOK, []string{"blockers", "answer", early.ID, "this"},
+		"Answered B5. \"lang\" gets it as soon as it has told its boulder of the blocker.\n")
+	left(t, project, 1)
+	expect(t, project, exitOK, []string{"cancel"})
+	deliver(t, project, openState(t, project))
+	left(t, project, 0)
 }
 
 // deliver hands answers over as a run does before it begins.
@@ -312,46 +317,29 @@ func openState(t *testing.T, project string) *store.DB {
 func TestAnswerTooLate(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
-	if _, stderr, code := command(project, "skip", "theme"); code != exitOK {
-		t.Fatal(stderr)
-	}
+	expect(t, project, exitOK, []string{"skip", "theme"})
 	for _, test := range []answerCase{
 		{[]string{"answer", "B1", "x"}, exitError, `sub-task "theme" is skipped, so nobody continues with an answer to B1`},
 		{[]string{"show", "B1"}, exitOK, `No answer is waited for: sub-task "theme" is skipped`},
 		{[]string{"skip", "B1"}, exitOK, "Skipped B1. Nothing waited for it any more."},
 		{[]string{"answer", "B1", "x"}, exitError, "B1 is skipped already"},
-	} {
-		stdout, stderr, code := command(project, append([]string{"blockers"}, test.args...)...)
-		if strings.Contains(stderr, "manager note") {
-			t.Errorf("%q: what is over gets no note: %s", test.args, stderr)
-		}
-		if code != test.code || !strings.Contains(stdout+stderr, test.says) {
-			t.Errorf("%q: exit code %d, %s%s", test.args, code, stdout, stderr)
-		}
+	} { // what is over gets no note
+		expect(t, project, test.code, append([]string{"blockers"}, test.args...), test.says, "!manager note")
 	}
-	if _, stderr, code := command(project, "cancel"); code != exitOK {
-		t.Fatal(stderr)
-	}
-	_, stderr, code := command(project, "blockers", "answer", "B3", "--allow")
-	if code != exitError || !strings.Contains(stderr, "boulder "+sampleID+" is cancelled, so nobody") {
-		t.Errorf("exit code %d, %s", code, stderr)
-	}
+	expect(t, project, exitOK, []string{"cancel"})
+	expect(t, project, exitError, []string{"blockers", "answer", "B3", "--allow"}, "boulder "+sampleID+" is cancelled, so nobody")
 }
 
 // A process that has the state and takes no orders keeps no answer from being stored.
 func TestAnswerIsKeptWhereNobodyTakesIt(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
-	dir := filepath.Join(project, store.DirName)
 	db := openState(t, project)
-	stdout, stderr, code := command(project, "blockers", "answer", "B1", "x")
-	if code != exitHeld || stdout != "Answered B1.\n" || !strings.Contains(stderr, "The answer is kept.") {
-		t.Errorf("exit code %d, %q, %s", code, stdout, stderr)
+	stdout, _ := expect(t, project, exitHeld, []string{"blockers", "answer", "B1", "x"}, "The answer is kept.")
+	if stdout != "Answered B1.\n" {
+		t.Errorf("%q", stdout)
 	}
-	d := deskOfProject(t, project)
-	if left, err := d.Undelivered(t.Context(), sampleID); len(left) != 1 || err != nil {
-		t.Errorf("left to tell: %v, %v (%s)", left, err, dir)
-	}
+	left(t, project, 1)
 	deliver(t, project, db)
 }
 
@@ -360,10 +348,8 @@ func TestAnswerWithASecret(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
 	const token = "ghp" + "_0123456789abcdefghijABCDEFGHIJ012345"
-	stdout, stderr, code := command(project, "blockers", "answer", "B1", "Use "+token, "--json")
-	if code != exitOK || !strings.Contains(stderr, "The answer holds a GitHub token") {
-		t.Errorf("exit code %d, %s", code, stderr)
-	}
+	stdout, _ := expect(t, project, exitOK, []string{"blockers", "answer", "B1", "Use " + token, "--json"},
+		"The answer holds a GitHub token")
 	list, err := os.ReadFile(filepath.Join(project, blockers.DefaultFile))
 	if err != nil {
 		t.Fatal(err)
@@ -383,16 +369,9 @@ func TestBlockersStatusOfARun(t *testing.T) {
 	s.Play()
 	s.Apply(boulder.TakenUp{Diverted: true})
 	project := s.store()
-	if stdout, _, _ := command(project, "blockers", "status"); !strings.HasPrefix(stdout, "blockers off") {
-		t.Errorf("while nothing runs:\n%s", stdout)
-	}
+	status := []string{"blockers", "status"}
+	expect(t, project, exitOK, status, "blockers off")
 	hold(t, project, false)
-	stdout, stderr, code := command(project, "blockers", "status")
-	if want := "blockers on  by --blockers of what is at work: " + sampleID; code != exitOK || !strings.HasPrefix(stdout, want) {
-		t.Errorf("exit code %d, %s, want %q:\n%s", code, stderr, want, stdout)
-	}
-	stdout, _, _ = command(project, "blockers", "off")
-	if want := "blockers off  by `manager blockers off`"; !strings.HasPrefix(stdout, want) {
-		t.Errorf("want %q:\n%s", want, stdout)
-	}
+	expect(t, project, exitOK, status, "blockers on  by --blockers of what is at work: "+sampleID)
+	expect(t, project, exitOK, []string{"blockers", "off"}, "blockers off  by `manager blockers off`")
 }

@@ -44,15 +44,7 @@ func TestLookAtBlockers(t *testing.T) {
 		}},
 		{[]string{"wait", "--for", "blocked"}, exitOK, []string{`Blocked: "theme"`}},
 	} {
-		stdout, stderr, code := command(project, test.args...)
-		if code != test.code {
-			t.Errorf("%q: exit code %d, want %d: %s", test.args, code, test.code, stderr)
-		}
-		for _, said := range test.says {
-			if !strings.Contains(stdout+stderr, said) {
-				t.Errorf("%q does not say %q:\n%s%s", test.args, said, stdout, stderr)
-			}
-		}
+		expect(t, project, test.code, test.args, test.says...)
 	}
 }
 
@@ -121,10 +113,7 @@ func TestBlockersExportToAFile(t *testing.T) {
 		{[]string{"-o", "data.md", "--json"}, exitOK, ""},
 		{[]string{"--force"}, exitUsage, "--force is for the file of -o"},
 	} {
-		_, stderr, code := command(project, append([]string{"blockers", "export"}, test.args...)...)
-		if code != test.code || !strings.Contains(stderr, test.says) {
-			t.Errorf("%q: exit code %d, %s", test.args, code, stderr)
-		}
+		expect(t, project, test.code, append([]string{"blockers", "export"}, test.args...), test.says)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil || !strings.HasPrefix(string(text), "# Blockers\n\n2 blockers, 2 of them without an answer.") {
