@@ -83,24 +83,19 @@ func replay(tx *bolt.Tx, id string, s *boulder.State) error {
 func (db *DB) Get(ctx context.Context, boulderID string) (d Detail, err error) {
 	err = db.view(ctx, "get", func(tx *bolt.Tx) error {
 		s, err := load(tx, boulderID)
-		d = detailOf(s)
+		d = Detail{Boulder: s.Boulder, Revision: s.Revision}
+		for _, t := range s.SubTasks {
+			d.SubTasks = append(d.SubTasks, *t)
+		}
+		for _, a := range s.Attempts {
+			d.Attempts = append(d.Attempts, *a)
+		}
+		slices.SortStableFunc(d.Attempts, func(a, b boulder.Attempt) int {
+			return cmp.Compare(s.SubTask(a.SubTaskID).Position, s.SubTask(b.SubTaskID).Position)
+		})
 		return err
 	})
 	return d, err
-}
-
-func detailOf(s *boulder.State) Detail {
-	d := Detail{Boulder: s.Boulder, Revision: s.Revision}
-	for _, t := range s.SubTasks {
-		d.SubTasks = append(d.SubTasks, *t)
-	}
-	for _, a := range s.Attempts {
-		d.Attempts = append(d.Attempts, *a)
-	}
-	slices.SortStableFunc(d.Attempts, func(a, b boulder.Attempt) int {
-		return cmp.Compare(s.SubTask(a.SubTaskID).Position, s.SubTask(b.SubTaskID).Position)
-	})
-	return d
 }
 
 // Turns returns the turns of all attempts of a sub-task, or with "" of all sub-tasks, in the order they began: prompts,
