@@ -108,28 +108,19 @@ func PrintBlockers(o page.Out, all []BlockerItem, now time.Time) {
 	columns := []column{{}, {right: true}, {}, {}, {}, {}, {rest: true}}
 	var rows [][]string
 	for i := range all {
-		b := &all[i].Blocker
-		degree, outcome, question := o.Dim, "", text.OneLine(b.Question)
-		switch {
-		case all[i].Standing == blockers.Over:
-			outcome = string(b.Status)
-		case b.Hard:
+		b, standing, degree, widest := &all[i].Blocker, all[i].Standing, o.Dim, widestLabel
+		if b.Hard && standing != blockers.Over {
 			degree = o.Yellow
 		}
-		if all[i].Standing == blockers.Awaited && blockers.Waiting(b, now) {
-			question = "(" + text.Elapsed(b.Until.Sub(now).Truncate(time.Second)) + " left) " + question
-		}
-		place, category := cmp.Or(b.SubTaskID, b.SessionID), string(b.Category)
 		if width < 100 {
-			category = ""
-			place = text.Clip(place, 12)
+			widest = 12
 		}
-		if width < 60 {
-			place = ""
-		}
+		left := when(standing == blockers.Awaited && blockers.Waiting(b, now),
+			"("+text.Elapsed(b.Until.Sub(now).Truncate(time.Second))+" left) ")
 		rows = append(rows, []string{
-			degree(b.ID), text.Elapsed(now.Sub(b.CreatedAt)), degree(report.Hardness(b.Hard)), outcome, o.Dim(category),
-			o.Cyan(text.Clip(place, widestLabel)), question,
+			degree(b.ID), text.Elapsed(now.Sub(b.CreatedAt)), degree(report.Hardness(b.Hard)),
+			when(standing == blockers.Over, string(b.Status)), when(width >= 100, o.Dim(string(b.Category))),
+			when(width >= 60, o.Cyan(text.Clip(cmp.Or(b.SubTaskID, b.SessionID), widest))), left + text.OneLine(b.Question),
 		})
 	}
 	group := blockers.Awaited // goes without saying

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -35,13 +36,12 @@ type graphSubTask struct {
 
 // GraphOfPlan is the graph of a plan that nothing has run yet.
 func GraphOfPlan(plan *boulder.Plan, path string) *Graph {
-	r := &Graph{Type: "graph", Path: path, Task: plan.Task, SubTasks: []graphSubTask{}, Edges: []graph.Edge{}}
+	d := store.Detail{Boulder: boulder.Boulder{Task: plan.Task}}
 	for _, s := range plan.SubTasks {
-		r.SubTasks = append(r.SubTasks, graphSubTask{ID: s.ID, Subject: s.Subject})
-		for _, from := range s.DependsOn {
-			r.Edges = append(r.Edges, graph.Edge{From: from, To: s.ID})
-		}
+		d.SubTasks = append(d.SubTasks, boulder.SubTask{ID: s.ID, Subject: s.Subject, DependsOn: s.DependsOn})
 	}
+	r := GraphOf(d, schedule.Limits{}, true)
+	r.Path = path
 	return r
 }
 
@@ -61,9 +61,17 @@ func GraphOf(d store.Detail, limits schedule.Limits, all bool) *Graph {
 		if hidden[t.ID] {
 			continue
 		}
-		s := graphSubTask{t.ID, t.Subject, t.Status, t.Attempts, t.Replaces, attemptNote(t, limits)}
-		if by := replacedBy[t.ID]; by != "" {
+		s := graphSubTask{t.ID, t.Subject, t.Status, t.Attempts, t.Replaces, ""}
+		most := limits.Attempts
+		if t.Budget != nil {
+			most = cmp.Or(t.Budget.Attempts, most)
+		}
+		switch by := replacedBy[t.ID]; {
+		case by != "":
 			s.Note = "replaced by " + by
+		case t.Attempts > 1: // attempts whose session was lost have numbers, but do not count against the limit
+			of := when(t.Lost == 0 && t.Attempts <= most, fmt.Sprintf(" of %d", most))
+			s.Note = fmt.Sprintf("attempt %d", t.Attempts) + of
 		}
 		r.SubTasks = append(r.SubTasks, s)
 		for _, from := range t.DependsOn {
@@ -73,22 +81,6 @@ func GraphOf(d store.Detail, limits schedule.Limits, all bool) *Graph {
 		}
 	}
 	return r
-}
-
-// attemptNote tells that an attempt is not the first. Attempts whose session was lost have numbers but do not count
-// against the limit, so a number beyond it stands alone.
-func attemptNote(t *boulder.SubTask, limits schedule.Limits) string {
-	most := limits.Attempts
-	if t.Budget != nil && t.Budget.Attempts > 0 {
-		most = t.Budget.Attempts
-	}
-	switch {
-	case t.Attempts <= 1:
-		return ""
-	case t.Lost > 0 || t.Attempts > most:
-		return fmt.Sprintf("attempt %d", t.Attempts)
-	}
-	return fmt.Sprintf("attempt %d of %d", t.Attempts, most)
 }
 
 // Draw gives the picture in a format. Text is as wide as the stream that it is for, and has its colours; a file
