@@ -35,8 +35,10 @@ func (p *Project) Dial(ctx context.Context) (*Desk, error) {
 	switch {
 	case err == nil:
 		return &Desk{Reader: client, Orders: client, Holder: &holder, Close: func() {}}, nil
-	case !errors.Is(err, control.ErrNotServed):
-		err = unanswering(ctx, p.stateDir(), err)
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case !errors.Is(err, control.ErrNotServed): // it hangs, or was stopped, or is another version
+		err = fmt.Errorf("%w%s: %w", store.ErrHeld, LockOwner(p.database()), err)
 	}
 	return nil, err
 }
@@ -52,7 +54,7 @@ func (p *Project) Desk(ctx context.Context) (*Desk, error) {
 // enter connects to the process that has the state, or opens the database if none does. A process that has it and does not
 // serve yet, or not any more, gets two seconds.
 func (p *Project) enter(ctx context.Context, readOnly bool) (*Desk, error) {
-	path := filepath.Join(p.stateDir(), store.FileName)
+	path := p.database()
 	for giveUp := time.Now().Add(holderWait); ; {
 		there, err := p.Dial(ctx)
 		if !errors.Is(err, control.ErrNotServed) {
@@ -73,7 +75,47 @@ func (p *Project) enter(ctx context.Context, readOnly bool) (*Desk, error) {
 	}
 }
 
+// openState opens the database for a run or a change, and waits for it as long as patience. If
+// another process holds it longer, the error says who.
+func (p *Project) openState(ctx context.Context, patience time.Duration) (*store.DB, error) {
+	began, told := time.Now(), false
+	for {
+		db, err := store.Open(p.database(), store.Options{Timeout: step, Redact: p.secrets.JSON, Logger: p.log})
+		waited := time.Since(began)
+		switch {
+		case !errors.Is(err, store.ErrHeld):
+			return db, err
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case waited >= max(LockWait, patience):
+			return nil, fmt.Errorf("%w%s: wait for it with --lock-timeout, look with `manager status`, or stop it", err,
+				p.holderText(ctx))
+		case !told && waited >= LockWait:
+			told = true
+			p.note("Waiting up to %s for the state, which another process holds%s.", patience, p.holderText(ctx))
+		}
+	}
+}
+
+// holderText says who holds the database, as far as that process tells, or the kernel.
+func (p *Project) holderText(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	there, err := p.Dial(ctx)
+	if err != nil {
+		return LockOwner(p.database())
+	}
+	defer there.Close()
+	h, also := there.Holder, ""
+	if h.Serves {
+		also = " (a server: hand it the task with `manager run --detach`)"
+	}
+	return fmt.Sprintf(": process %d, `%s`, since %s%s", h.PID, h.Command, h.Since.Local().Format(time.DateTime), also)
+}
+
 const (
+	// LockWait is how long to wait for the database without being asked to: a view may hold it for a moment.
+	LockWait = time.Second
 	// holderWait is how long to wait for a process that has the database but does not answer yet, or not any more.
 	holderWait = 2 * time.Second
 	// step is how long to wait for the database, or for a process, before looking for a socket again.

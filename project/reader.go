@@ -77,4 +77,6 @@ func (nothing) Resolve(context.Context, string) (string, error) { return "", Err
 var ErrNothing = fmt.Errorf("%w: nothing has been run here yet; start with `manager plan`", boulder.ErrNotFound)
 
 // Exists reports whether anything was ever run in the project.
-func (p *Project) Exists() bool { return exists(filepath.Join(p.stateDir(), store.FileName)) }
+func (p *Project) Exists() bool { return exists(p.database()) }
+
+func (p *Project) database() string { return filepath.Join(p.stateDir(), store.FileName) }

@@ -42,7 +42,7 @@ func (p *Project) Hold(ctx context.Context, serves bool) (_ *State, err error) {
 		return nil, err
 	}
 	s := &State{p: p, serves: serves}
-	if s.DB, err = p.openState(ctx, dir, p.opts.LockTimeout); err != nil {
+	if s.DB, err = p.openState(ctx, p.opts.LockTimeout); err != nil {
 		return nil, err
 	}
 	s.stopped, s.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -143,4 +143,20 @@ func (s *State) events(ctx context.Context, req Request) iter.Seq2[boulder.Event
 	req.DoneWhen, req.Checks, req.Base = done.Words, done.Checks, cmp.Or(req.Base, p.base)
 	req.Gates, req.NoWorse, req.Budget = p.cfg.Gates, p.cfg.NoWorse, p.budget(req.Budget)
 	return s.run.Run(ctx, req)
+}
+
+// Import stores what [Reader.Export] gave as a boulder of this project. from is the project that it comes from. Errors wrap
+// [store.ErrBadExport], [store.ErrExists] or [store.ErrHeld]; nothing is stored then.
+func (p *Project) Import(ctx context.Context, x store.Export) (s *boulder.State, from string, err error) {
+	if s, from, err = x.Adopt(p.dir, time.Now().UTC()); err != nil {
+		return nil, "", err
+	}
+	if _, err = store.EnsureDir(p.dir); err != nil {
+		return nil, "", err
+	}
+	db, err := p.openState(ctx, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	return s, from, errors.Join(db.Import(ctx, x), db.Close())
 }
