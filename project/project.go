@@ -160,8 +160,11 @@ func (p *Project) Config() *config.Config { return p.cfg }
 
 func (p *Project) stateDir() string { return filepath.Join(p.dir, store.DirName) }
 
-func (p *Project) getenv(name string) string {
-	for _, kv := range slices.Backward(p.opts.Environ) {
+func (p *Project) getenv(name string) string { return Getenv(p.opts.Environ, name) }
+
+// Getenv finds a variable of an environment; the last one of a name counts.
+func Getenv(environ []string, name string) string {
+	for _, kv := range slices.Backward(environ) {
 		if k, v, _ := strings.Cut(kv, "="); k == name {
 			return v
 		}

@@ -138,32 +138,25 @@ func (a *app) choose(ctx context.Context, question string, words ...string) (str
 	}
 }
 
-// answers are the lines that the user types. The zero value is ready to use.
-type answers struct {
-	lines *bufio.Scanner
-	next  chan string // not nil: a line is being read; closed: there is none
-}
-
 // answer reads a line of the user, who may also interrupt. An end of input is a no. Reading a terminal cannot be
 // cancelled: the line that an ended question waited for is the answer to the next one. One question at a time.
 func (a *app) answer(ctx context.Context) (string, error) {
-	in := &a.answers
-	if in.lines == nil {
-		in.lines = bufio.NewScanner(a.Stdin)
+	if a.typed == nil {
+		a.typed = bufio.NewScanner(a.Stdin)
 	}
-	if in.next == nil {
+	if a.nextLine == nil {
 		next := make(chan string, 1)
-		in.next = next
+		a.nextLine = next
 		go func() {
 			defer close(next)
-			if in.lines.Scan() {
-				next <- in.lines.Text()
+			if a.typed.Scan() {
+				next <- a.typed.Text()
 			}
 		}()
 	}
 	select {
-	case line, ok := <-in.next:
-		in.next = nil
+	case line, ok := <-a.nextLine:
+		a.nextLine = nil
 		if !ok {
 			line = "no"
 		}

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -36,13 +36,7 @@ type Env struct {
 
 // Getenv returns a variable of the environment; the last one of a name counts.
 func (e Env) Getenv(name string) string {
-	value := ""
-	for _, kv := range e.Environ {
-		if k, v, _ := strings.Cut(kv, "="); k == name {
-			value = v
-		}
-	}
-	return value
+	return project.Getenv(e.Environ, name)
 }
 
 // app is what all commands share: the environment and the flags that are everywhere.
@@ -52,7 +46,8 @@ type app struct {
 	secrets    *secret.Redactor // nil: known by their form only
 	opened     *project.Project // by commands that start nothing; nil: not yet
 	openErr    error
-	answers    answers
+	typed      *bufio.Scanner // what the user types; nil: nobody was asked yet
+	nextLine   chan string    // not nil: a line is being read; closed: there is none
 
 	json, quiet, noColor, verbose bool
 	dir                           string
