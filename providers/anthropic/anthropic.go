@@ -14,7 +14,6 @@ import (
 
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/internal/adapter"
-	"github.com/bouldermgr/manager/providers/internal/transport"
 )
 
 // DefaultModel is the ledger model that is used when the user named none: a default of the configuration, not knowledge
@@ -43,14 +42,14 @@ func Sources(getenv func(string) string, opts Options) []providers.Source {
 // New makes a Completer. It opens no connection. The zero key sends none, for a proxy that adds its own.
 func New(key providers.Key, opts Options) (providers.Completer, error) {
 	opts.BaseURL = strings.TrimRight(cmp.Or(opts.BaseURL, baseURL), "/")
-	if err := transport.CheckBaseURL(opts.BaseURL); err != nil {
+	if err := adapter.CheckBaseURL(opts.BaseURL); err != nil {
 		return nil, fmt.Errorf("anthropic: base URL %w", err)
 	}
 	options := []option.RequestOption{
 		// The service is made without the SDK's client, whose defaults come from the environment and from profiles:
 		// another address there would get the key and the prompts.
 		option.WithBaseURL(opts.BaseURL + "/"),
-		option.WithHTTPClient(transport.Client(opts.HTTPClient)),
+		option.WithHTTPClient(adapter.Client(opts.HTTPClient)),
 		option.WithMaxRetries(0), // see providers.WithRetry; the SDK would sleep through any Retry-After
 		// Without a timeout of its own the SDK refuses high output limits unstreamed. The context ends a call sooner.
 		option.WithRequestTimeout(time.Hour),

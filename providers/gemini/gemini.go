@@ -13,7 +13,6 @@ import (
 
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/internal/adapter"
-	"github.com/bouldermgr/manager/providers/internal/transport"
 )
 
 // DefaultModel is the ledger model that is used when the user named none: a default of the configuration, not knowledge
@@ -59,7 +58,7 @@ func newFrom(variable string, key providers.Key, opts Options) (providers.Comple
 		return nil, fmt.Errorf("google: no key; set %s", variable)
 	}
 	opts.BaseURL = cmp.Or(opts.BaseURL, baseURL)
-	if err := transport.CheckBaseURL(opts.BaseURL); err != nil {
+	if err := adapter.CheckBaseURL(opts.BaseURL); err != nil {
 		return nil, fmt.Errorf("google: base URL %w", err)
 	}
 	client, err := genai.NewClient(context.Background(), &genai.ClientConfig{
@@ -68,7 +67,7 @@ func newFrom(variable string, key providers.Key, opts Options) (providers.Comple
 		// the key and the prompts.
 		Backend:     genai.BackendGeminiAPI,
 		HTTPOptions: genai.HTTPOptions{BaseURL: opts.BaseURL},
-		HTTPClient:  transport.Client(opts.HTTPClient),
+		HTTPClient:  adapter.Client(opts.HTTPClient),
 	})
 	if err != nil {
 		return nil, errors.New("google: " + key.Scrub(err.Error())) // the SDK prints its configuration, key included

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/bouldermgr/manager/providers/internal/transport"
+	"github.com/bouldermgr/manager/providers/internal/adapter"
 )
 
 // Structured says which form of structured output an endpoint offers.
@@ -51,7 +51,7 @@ func (e Endpoint) Validate() error {
 	if e.Name == "" {
 		return fmt.Errorf("endpoint %s has no name", e.BaseURL)
 	}
-	if err := transport.CheckBaseURL(e.BaseURL); err != nil {
+	if err := adapter.CheckBaseURL(e.BaseURL); err != nil {
 		return fmt.Errorf("endpoint %s: base_url %w", e.Name, err)
 	}
 	if !slices.Contains([]Structured{"", JSONSchema, JSONObject, Prompted}, e.Structured) {

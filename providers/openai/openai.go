@@ -12,7 +12,6 @@ import (
 
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/internal/adapter"
-	"github.com/bouldermgr/manager/providers/internal/transport"
 )
 
 // Defaults of the configuration, not knowledge of the code: the ledger models that are used when the user named none.
@@ -73,7 +72,7 @@ func New(endpoint Endpoint, key providers.Key, opts Options) (providers.Complete
 	}
 	config := sdk.DefaultConfig(key.Reveal())
 	config.BaseURL = endpoint.BaseURL
-	config.HTTPClient = transport.Client(opts.HTTPClient)
+	config.HTTPClient = adapter.Client(opts.HTTPClient)
 	client := sdk.NewClientWithConfig(config)
 	return &adapter.Adapter{
 		Provider: endpoint.Name, KeyEnv: endpoint.KeyEnv, Key: key, Logger: opts.Logger, Parse: parseError,

@@ -13,7 +13,6 @@ import (
 	"sync"
 
 	"github.com/bouldermgr/manager/providers"
-	"github.com/bouldermgr/manager/providers/internal/transport"
 )
 
 // Options are those of every adapter.
@@ -99,7 +98,7 @@ func (a *Adapter) Complete(ctx context.Context, req *providers.Request) (*provid
 func (a *Adapter) attempt(
 	ctx context.Context, req *providers.Request, use Features,
 ) (*providers.Response, *providers.Error) {
-	ctx, answer := transport.Record(ctx)
+	ctx, answer := record(ctx)
 	reply, err := a.Call(ctx, req, use)
 	if err != nil || reply.Missing != "" {
 		return nil, a.failed(req.Model, answer, reply.Missing, err)

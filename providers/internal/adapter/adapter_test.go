@@ -9,7 +9,6 @@ import (
 
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/internal/adapter"
-	"github.com/bouldermgr/manager/providers/internal/transport"
 )
 
 // Only a refusal that names a feature which was asked for, with the endpoint's status for that, leads to another call.
@@ -70,7 +69,7 @@ func post(ctx context.Context, status int) error {
 	if err != nil {
 		return err
 	}
-	resp, err := transport.Client(&http.Client{Transport: answering(status)}).Do(req)
+	resp, err := adapter.Client(&http.Client{Transport: answering(status)}).Do(req)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/providers"
-	"github.com/bouldermgr/manager/providers/internal/transport"
 )
 
 // Said is the error in an answer's body. Zero fields were not there.
@@ -42,7 +41,7 @@ func Unmarshal(body []byte, into any) {
 // good one. It is kept in the chain only if it arose on this side. The recorded answer is read and not the SDKs' error
 // types: those lose what some servers say (string errors, errors inside of a 200), and carry the body into the error
 // chain, where no redaction reaches it.
-func (a *Adapter) failed(model string, answer *transport.Answer, missing string, err error) *providers.Error {
+func (a *Adapter) failed(model string, answer *recorded, missing string, err error) *providers.Error {
 	if answer.Status == 0 || ours(err) {
 		return a.local(model, answer, err)
 	}
@@ -78,7 +77,7 @@ func (a *Adapter) failed(model string, answer *transport.Answer, missing string,
 }
 
 // local classifies what arose on this side: no connection, a refused redirect, a request that the SDK did not send.
-func (a *Adapter) local(model string, answer *transport.Answer, err error) *providers.Error {
+func (a *Adapter) local(model string, answer *recorded, err error) *providers.Error {
 	// net/http puts the whole URL in front, after a redirect that of the other server with all its parameters.
 	wrapped, sent := errors.AsType[*url.Error](err)
 	if sent {
@@ -100,7 +99,7 @@ func (a *Adapter) about(model string, failure *providers.Error) *providers.Error
 
 // ours reports whether the transport refused what the server said.
 func ours(err error) bool {
-	return errors.Is(err, transport.ErrRedirect) || errors.Is(err, transport.ErrTooLarge)
+	return errors.Is(err, errRedirect) || errors.Is(err, errTooLarge)
 }
 
 // transportError keeps what happened to the connection or the context, and drops the errors in which SDKs repeat the
@@ -117,7 +116,7 @@ func transportError(err error) error {
 	return nil
 }
 
-func isHTML(answer *transport.Answer) bool {
+func isHTML(answer *recorded) bool {
 	mediaType, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	return mediaType == "text/html" || bytes.HasPrefix(bytes.TrimSpace(answer.Body), []byte("<"))
 }

@@ -1,4 +1,4 @@
-package transport_test
+package adapter
 
 import (
 	"errors"
@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-
-	"github.com/bouldermgr/manager/providers/internal/transport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,9 +18,9 @@ type answering func(*http.Request) *http.Response
 
 func (f answering) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
 
-func post(t *testing.T, client *http.Client, url string) (string, *transport.Answer, error) {
+func post(t *testing.T, client *http.Client, url string) (string, *recorded, error) {
 	t.Helper()
-	ctx, answer := transport.Record(t.Context())
+	ctx, answer := record(t.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("question"))
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +53,7 @@ func TestRedirects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var visited []string
-			client := transport.Client(&http.Client{Transport: answering(func(r *http.Request) *http.Response {
+			client := Client(&http.Client{Transport: answering(func(r *http.Request) *http.Response {
 				visited = append(visited, r.URL.String())
 				resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: r}
 				resp.Body = io.NopCloser(strings.NewReader("answer"))
@@ -66,7 +64,7 @@ func TestRedirects(t *testing.T) {
 				return resp
 			})})
 			body, _, err := post(t, client, "https://host/start")
-			if errors.Is(err, transport.ErrRedirect) != tt.refused {
+			if errors.Is(err, errRedirect) != tt.refused {
 				t.Errorf("visited %v: %v", visited, err)
 			}
 			if !tt.refused && body != "answer" {
@@ -91,7 +89,7 @@ func TestRecordsTheAnswer(t *testing.T) {
 	t.Cleanup(server.Close)
 	base := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(base.CloseIdleConnections)
-	body, answer, err := post(t, transport.Client(base), server.URL)
+	body, answer, err := post(t, Client(base), server.URL)
 	if err != nil || body != "slow down" {
 		t.Errorf("the SDK reads %q, %v", body, err)
 	}
@@ -114,7 +112,7 @@ func TestCutBodyIsAnError(t *testing.T) {
 	t.Cleanup(server.Close)
 	base := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(base.CloseIdleConnections)
-	_, answer, err := post(t, transport.Client(base), server.URL)
+	_, answer, err := post(t, Client(base), server.URL)
 	if !errors.Is(err, io.ErrUnexpectedEOF) || answer.Status != http.StatusOK || string(answer.Body) != "half" {
 		t.Errorf("recorded %+v, %v", answer, err)
 	}

@@ -1,7 +1,4 @@
-// Package transport makes the HTTP client that the adapters hand to their SDKs. It keeps of every answer what SDKs
-// drop: the status, the headers and the raw body. An error inside a 200 answer or a Retry-After header is then not
-// lost, whatever the SDK thinks of it.
-package transport
+package adapter
 
 import (
 	"bytes"
@@ -16,14 +13,14 @@ import (
 // maxBody bounds an answer in bytes. The largest honest one, 128k tokens with escapes, is below 2 MiB.
 const maxBody = 16 << 20
 
-// ErrRedirect is in the chain of the error of a request that would have been redirected.
-var ErrRedirect = errors.New("redirect refused")
+var (
+	errRedirect = errors.New("redirect refused")
+	errTooLarge = fmt.Errorf("answer is larger than %d MiB", maxBody>>20)
+)
 
-// ErrTooLarge is in the chain of the error of a request whose answer exceeds 16 MiB.
-var ErrTooLarge = fmt.Errorf("answer is larger than %d MiB", maxBody>>20)
-
-// Answer is what the server said last within one context; see [Record]. Zero: it said nothing.
-type Answer struct {
+// recorded is what the server said last within one context, and SDKs drop: an error inside a 200 answer or a Retry-After
+// header is then not lost. Zero: it said nothing.
+type recorded struct {
 	Status int
 	Header http.Header
 	Body   []byte
@@ -31,10 +28,10 @@ type Answer struct {
 
 type answerKey struct{}
 
-// Record gives a context for one attempt. The Answer is filled in while an SDK uses the context, and may be read when
+// record gives a context for one attempt. The answer is filled in while an SDK uses the context, and may be read when
 // the SDK has returned.
-func Record(ctx context.Context) (context.Context, *Answer) {
-	answer := new(Answer)
+func record(ctx context.Context) (context.Context, *recorded) {
+	answer := new(recorded)
 	return context.WithValue(ctx, answerKey{}, answer), answer
 }
 
@@ -56,13 +53,13 @@ func checkRedirect(next *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {
 	case len(via) >= 3:
-		return fmt.Errorf("%w: %d in a row", ErrRedirect, len(via))
+		return fmt.Errorf("%w: %d in a row", errRedirect, len(via))
 	case next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host:
 		return fmt.Errorf("%w: %s://%s sends on to %s://%s; use that as the base URL if you trust it",
-			ErrRedirect, first.URL.Scheme, first.URL.Host, next.URL.Scheme, next.URL.Host)
+			errRedirect, first.URL.Scheme, first.URL.Host, next.URL.Scheme, next.URL.Host)
 	case next.Method != first.Method:
 		return fmt.Errorf("%w: %s would turn %s into %s; check the base URL",
-			ErrRedirect, first.URL.Host, first.Method, next.Method)
+			errRedirect, first.URL.Host, first.Method, next.Method)
 	}
 	return nil
 }
@@ -82,10 +79,10 @@ func (t recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	err = errors.Join(err, resp.Body.Close())
 	if err == nil && len(body) > maxBody {
-		body, err = body[:maxBody], ErrTooLarge
+		body, err = body[:maxBody], errTooLarge
 	}
-	if answer, ok := req.Context().Value(answerKey{}).(*Answer); ok {
-		*answer = Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}
+	if answer, ok := req.Context().Value(answerKey{}).(*recorded); ok {
+		*answer = recorded{Status: resp.StatusCode, Header: resp.Header, Body: body}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read answer (status %d): %w", resp.StatusCode, err)
