@@ -20,17 +20,17 @@ import (
 // Every run of every test waits for what it started.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// memStore keeps the log of one boulder as a real store does: as JSON.
+// memStore keeps the logs of boulders as a real store does: as JSON.
 type memStore struct {
 	mu      sync.Mutex
-	log     [][]byte
+	logs    map[string][][]byte
 	events  []boulder.Event // of the log, as they came
 	commits int
 	// fault is asked before and after the write of each commit, numbered from 1.
 	fault func(commit int, written bool) error
 }
 
-func newStore() *memStore { return &memStore{} }
+func newStore() *memStore { return &memStore{logs: map[string][][]byte{}} }
 
 func (s *memStore) Commit(_ context.Context, _ *boulder.State, events []boulder.Event) error {
 	s.mu.Lock()
@@ -42,7 +42,7 @@ func (s *memStore) Commit(_ context.Context, _ *boulder.State, events []boulder.
 		}
 	}
 	for _, e := range events {
-		s.log = append(s.log, mustEncode(boulder.Logged{Event: e}))
+		s.logs[e.BoulderID] = append(s.logs[e.BoulderID], mustEncode(boulder.Logged{Event: e}))
 	}
 	s.events = append(s.events, events...)
 	if s.fault != nil {
@@ -54,11 +54,11 @@ func (s *memStore) Commit(_ context.Context, _ *boulder.State, events []boulder.
 func (s *memStore) Load(_ context.Context, id string) (*boulder.State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.log == nil {
+	if s.logs[id] == nil {
 		return nil, fmt.Errorf("%s: %w", id, boulder.ErrNotFound)
 	}
 	state := boulder.NewState()
-	for _, line := range s.log {
+	for _, line := range s.logs[id] {
 		if err := state.Replay(mustDecode[boulder.Event](line)); err != nil {
 			return nil, err
 		}
@@ -66,21 +66,17 @@ func (s *memStore) Load(_ context.Context, id string) (*boulder.State, error) {
 	return state, nil
 }
 
-// revision of the plan that was stored last with this number.
-func (s *memStore) revision(number int) (rev boulder.PlanRevision) {
-	for _, line := range s.log {
-		switch b := mustDecode[boulder.Event](line).Body.(type) {
+// revisions of the plan, as they were given to the store.
+func (s *memStore) revisions() (all []boulder.PlanRevision) {
+	for _, e := range s.events {
+		switch b := e.Body.(type) {
 		case boulder.Planned:
-			if b.Plan.Number == number {
-				rev = b.Plan
-			}
+			all = append(all, b.Plan)
 		case boulder.Decomposed:
-			if b.Plan.Number == number {
-				rev = b.Plan
-			}
+			all = append(all, b.Plan)
 		}
 	}
-	return rev
+	return all
 }
 
 func mustEncode(v any) []byte {

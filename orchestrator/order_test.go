@@ -329,29 +329,6 @@ func TestObey(t *testing.T) {
 	}
 }
 
-// manyStores keeps several boulders.
-type manyStores struct {
-	mu   sync.Mutex
-	byID map[string]*memStore
-}
-
-func (m *manyStores) of(id string) *memStore {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.byID[id] == nil {
-		m.byID[id] = newStore()
-	}
-	return m.byID[id]
-}
-
-func (m *manyStores) Commit(ctx context.Context, s *boulder.State, events []boulder.Event) error {
-	return m.of(s.Boulder.ID).Commit(ctx, s, events)
-}
-
-func (m *manyStores) Load(ctx context.Context, id string) (*boulder.State, error) {
-	return m.of(id).Load(ctx, id)
-}
-
 // busy is a Runner whose turns take a minute; it notes who was at work when.
 type busy struct {
 	mu    sync.Mutex
@@ -395,7 +372,7 @@ func TestSharedLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		runner := &busy{now: map[string]int{}, most: map[string]int{}}
-		r.cfg.Runner, r.cfg.Store = runner, &manyStores{byID: map[string]*memStore{}}
+		r.cfg.Runner = runner
 		limits := orchestrator.DefaultLimits()
 		limits.Global, limits.Models = 3, []orchestrator.ModelLimit{{Pattern: "p/one", Limit: 2}}
 		r.cfg.Limits = &limits

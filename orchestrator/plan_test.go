@@ -77,7 +77,8 @@ func TestApprove(t *testing.T) {
 			}
 			r.completes(r.collect(r.orchestrator().Run(t.Context(), req)))
 			head, subTasks := r.store.load(t)
-			rev := r.store.revision(head.Revision)
+			revisions := r.store.revisions()
+			proposed, rev := revisions[0], revisions[len(revisions)-1]
 			if head.Revision != test.revision || rev.Edited != test.edited {
 				t.Errorf("revision %d, edited %v", head.Revision, rev.Edited)
 			}
@@ -85,7 +86,6 @@ func TestApprove(t *testing.T) {
 				t.Errorf("gates %q, hints %q", a.Gates, a.GateHints)
 			}
 			// What was proposed is kept as it was proposed, whatever became of it.
-			proposed := r.store.revision(1)
 			if proposed.Edited || proposed.Plan.Edited() || proposed.Plan.Seal.Base != "abc" {
 				t.Errorf("revision 1 is not what was proposed: %+v", proposed)
 			}
@@ -96,46 +96,26 @@ func TestApprove(t *testing.T) {
 	}
 }
 
-// keeper is a store that keeps what it is given as it is, without encoding it.
-type keeper struct {
-	*memStore
-	revisions []*boulder.PlanRevision
-}
-
-func (k *keeper) Commit(ctx context.Context, s *boulder.State, events []boulder.Event) error {
-	for _, e := range events {
-		switch b := e.Body.(type) {
-		case boulder.Planned:
-			k.revisions = append(k.revisions, &b.Plan)
-		case boulder.Decomposed:
-			k.revisions = append(k.revisions, &b.Plan)
-		}
-	}
-	return k.memStore.Commit(ctx, s, events)
-}
-
 // TestPlansAreCopies: neither an approval that edits in place, nor a caller that goes on to use its plan, changes a
 // revision that was committed.
 func TestPlansAreCopies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	k := &keeper{memStore: r.store}
-	r.cfg.Store, r.cfg.Planner = k, plans(gated())
+	r.cfg.Planner = plans(gated())
 	approve := func(_ context.Context, p *boulder.Plan) (orchestrator.Approval, error) {
 		p.SubTasks[0].Description, p.SubTasks[1].DependsOn[0] = "else", "a"
 		return orchestrator.Approval{Plan: p}, nil
 	}
 	r.completes(r.collect(r.orchestrator().Run(t.Context(), orchestrator.Request{Task: "t", Approve: approve})))
-	given := gated()
-	r.store, r.server = newStore(), newServer(r.store)
-	r.server.store, r.cfg.Runner, k.memStore = r.store, r.server, r.store
-	for e := range r.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &given}) {
+	other, given := newRig(t), gated()
+	for e := range other.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &given}) {
 		given.SubTasks[0].Description = boulder.TypeOf(e.Body)
 	}
-	if len(k.revisions) != 4 { // a plan is proposed, then adopted
-		t.Fatalf("%d revisions were committed", len(k.revisions))
+	revisions := append(r.store.revisions(), other.store.revisions()...)
+	if len(revisions) != 4 { // a plan is proposed, then adopted
+		t.Fatalf("%d revisions were committed", len(revisions))
 	}
-	for i, rev := range k.revisions {
+	for i, rev := range revisions {
 		if rev.Plan.Hash() != rev.Hash {
 			t.Errorf("commit %d: revision %d changed after it was committed", i, rev.Number)
 		}

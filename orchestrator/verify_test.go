@@ -171,15 +171,14 @@ func TestForkRunsInheritedGates(t *testing.T) {
 		"nobody to run it": {false, 0, boulder.Partial, "the gate `gate-a` did not run"},
 	} {
 		r := newRig(t)
-		stores := &manyStores{byID: map[string]*memStore{}}
-		v := &verifying{server: newServer(stores.of("b1"))}
-		r.cfg.Store, r.cfg.Runner = stores, v
+		v := &verifying{server: r.server}
+		r.cfg.Runner = v
 		plan := planOf(withGate("a", "gate-a"), spec("b", "a"))
 		if _, err := lastOf(t, r.orchestrator().Run(t.Context(), orchestrator.Request{Plan: &plan, GatesApproved: true})); err != nil {
 			t.Fatal(err)
 		}
 		r.cfg.NewID = func() string { return "b2" }
-		v.server, v.exits = newServer(stores.of("b2")), map[string]int{"gate-a": test.exit}
+		v.server, v.exits = newServer(r.store), map[string]int{"gate-a": test.exit}
 		if !test.verifies {
 			r.cfg.Runner = v.server
 		}
