@@ -15,6 +15,9 @@ func (r *run) events(action schedule.Action) []boulder.Body {
 	case schedule.Run, schedule.Judge, schedule.AskReplan, schedule.Wake, schedule.Stop:
 		return nil
 	case schedule.Finish:
+		if r.toVerify(a) {
+			return nil
+		}
 		return []boulder.Body{boulder.StatusChanged{Status: boulder.Synthesizing}, synthesize(r.state, a.Status)}
 	case boulder.Starting:
 		if r.halting() {

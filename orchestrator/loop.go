@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,18 +61,16 @@ func (r *run) halting() bool { return r.stopping || r.ended != nil }
 
 // pause ends the run at a boundary, with everything stored.
 func (r *run) pause() error {
-	err := r.ended
-	if err == nil {
-		err = ErrStopped
+	err := cmp.Or(r.ended, ErrStopped)
+	if r.state.Boulder.Status == boulder.Paused {
+		return err
 	}
-	if r.state.Boulder.Status != boulder.Paused {
-		paused := boulder.StatusChanged{Status: boulder.Paused, Reason: err.Error(), SubTaskID: r.waitsFor}
-		if applyErr := r.apply(paused); applyErr != nil {
-			return errors.Join(err, applyErr)
-		}
-		if commitErr := r.commit(); commitErr != nil {
-			return errors.Join(err, commitErr)
-		}
+	notStored := r.apply(boulder.StatusChanged{Status: boulder.Paused, Reason: err.Error(), SubTaskID: r.waitsFor})
+	if notStored == nil {
+		notStored = r.commit()
+	}
+	if notStored != nil {
+		return errors.Join(err, notStored)
 	}
 	return err
 }
@@ -264,9 +263,6 @@ func (r *run) decide() error {
 func (r *run) decideWith(others []schedule.Share) error {
 	for {
 		r.wake, r.todo = time.Time{}, schedule.Compute(r.state, r.o.limits, r.now(), others...)
-		if len(r.todo) == 1 && r.toVerify(r.todo[0]) {
-			return nil
-		}
 		decided := false
 		for _, action := range r.todo {
 			bodies := r.events(action)

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"fmt"
+	"reflect"
 	"sync"
 
 	"github.com/bouldermgr/manager/internal/schedule"
@@ -73,7 +74,7 @@ func (r *run) others() []schedule.Share {
 
 // share tells the other boulders what this one holds and waits for. Its caller holds mu.
 func (r *run) share(mine schedule.Share) {
-	if !mine.Equal(r.o.runs.shares[r]) {
+	if !reflect.DeepEqual(mine, r.o.runs.shares[r]) {
 		r.o.runs.shares[r] = mine
 		r.o.runs.nudge(r)
 	}

@@ -23,10 +23,9 @@ func missingGate(t *boulder.SubTask, e *boulder.Evidence) error {
 }
 
 // toVerify reports whether the boulder is about to be over and gates have to run before that.
-func (r *run) toVerify(a schedule.Action) bool {
-	finish, ok := a.(schedule.Finish)
+func (r *run) toVerify(a schedule.Finish) bool {
 	_, can := r.o.cfg.Runner.(Verifier)
-	return ok && can && len(finish.Verify) > 0 && r.verified != r.state.Boulder.Attempts
+	return can && len(a.Verify) > 0 && r.verified != r.state.Boulder.Attempts
 }
 
 func (r *run) startVerify(a schedule.Finish) {

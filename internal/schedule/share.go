@@ -21,13 +21,6 @@ type Ticket struct {
 	Since time.Time
 }
 
-// Equal reports whether both say the same.
-func (s Share) Equal(other Share) bool {
-	return maps.Equal(s.Held, other.Held) && slices.EqualFunc(s.Waiting, other.Waiting, func(a, b Ticket) bool {
-		return a.Model == b.Model && a.Since.Equal(b.Since)
-	})
-}
-
 // Hold brings the slots that a boulder holds up to date, and returns its share. It gives back those of attempts that are over,
 // or whose boulder is paused, once nothing is busy with them, and takes one for each attempt that needs one, as far as there
 // are any: after a pause or a crash other boulders may have them.
