@@ -16,7 +16,7 @@ import (
 
 // edit changes the database behind the desk's back.
 func (p *project) edit(change func(*bolt.Tx) error) error {
-	db, err := bolt.Open(p.config().Path, 0o600, nil)
+	db, err := bolt.Open(p.database(), 0o600, nil)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func TestDatabasesThatAreRefused(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			p := newProject(t)
-			d, path := p.desk(t), p.config().Path
+			d, path := p.desk(t), p.database()
 			raise(t, d, hardInput("Which?"))
 			check(t, damage(p, path))
 			before, _ := os.ReadFile(path)
@@ -103,7 +103,7 @@ func TestWaiting(t *testing.T) {
 	p := newProject(t)
 	d := p.desk(t)
 	raise(t, d, hardInput("Which?"))
-	db, err := bolt.Open(p.config().Path, 0o600, nil)
+	db, err := bolt.Open(p.database(), 0o600, nil)
 	check(t, err)
 	d.patience = 60 * time.Millisecond
 	stop := errors.New("stop")
@@ -132,7 +132,7 @@ func TestWaiting(t *testing.T) {
 func TestPlacesForTheDatabase(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	d := p.desk(t, func(c *Config) { c.Path = filepath.Join(p.dir, "none", "b.db") })
+	d := p.desk(t, func(c *Config) { c.Root = filepath.Join(p.dir, "none") })
 	if _, _, err := d.Raise(t.Context(), scope, hardInput("Which?")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
@@ -144,12 +144,12 @@ func TestPlacesForTheDatabase(t *testing.T) {
 	}
 	check(t, os.Remove(state))
 	_, err := store.EnsureDir(p.dir)
-	check(t, errors.Join(err, os.WriteFile(p.config().Path, nil, 0o644))) //nolint:gosec // what is wrong with it is put right
+	check(t, errors.Join(err, os.WriteFile(p.database(), nil, 0o644))) //nolint:gosec // what is wrong with it is put right
 	if n := len(listed(t, d, Filter{})); n != 0 {
 		t.Errorf("%d", n)
 	}
 	raise(t, d, hardInput("Which?"))
-	if info, err := os.Stat(p.config().Path); err != nil || info.Mode().Perm() != 0o600 || len(listed(t, d, Filter{})) != 1 {
+	if info, err := os.Stat(p.database()); err != nil || info.Mode().Perm() != 0o600 || len(listed(t, d, Filter{})) != 1 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 }

@@ -52,10 +52,9 @@ var (
 	bucketSwitches = []byte("switches")
 )
 
-// Config of a [Desk]. Path and Root are needed.
+// Config of a [Desk]. Root is needed.
 type Config struct {
-	Path string // of the database; where it is in Root's .manager that is made when it is needed
-	Root string // the project's directory
+	Root string // the project's directory; the database is [FileName] in its .manager, which is made when it is needed
 	// File is the list for people, relative to Root. Defaults to [DefaultFile].
 	File string
 	// Enabled says whether asks are diverted and the tool records where no switch says otherwise. Boulders that were
@@ -67,8 +66,6 @@ type Config struct {
 	// 0: not at all.
 	Cooldown time.Duration
 	Policy   Policy
-	// Tool is what the blocker tool is called for agents, in what they are told. Defaults to [DefaultTool].
-	Tool string
 	// Redact takes secrets out of every text before it is stored. Defaults to leaving texts alone.
 	Redact func(string) string
 	Now    func() time.Time // Defaults to time.Now.
@@ -93,6 +90,7 @@ var (
 // from a newer manager they say so ([store.ErrUnusable], [store.VersionError]) and leave it alone.
 type Desk struct {
 	cfg      Config
+	path     string // of the database
 	patience time.Duration
 	// failpoint is called between steps, by name. For tests, which end the process there.
 	failpoint func(step string)
@@ -101,8 +99,7 @@ type Desk struct {
 // Open makes a desk. It reads and makes no files: that is left to the operations, and nothing is made before something is
 // recorded. The error says what is wrong with the configuration.
 func Open(cfg Config) (*Desk, error) {
-	cfg.File, cfg.Tool = cmp.Or(cfg.File, DefaultFile), cmp.Or(cfg.Tool, DefaultTool)
-	cfg.Max, cfg.Cooldown = cmp.Or(cfg.Max, 50), cmp.Or(cfg.Cooldown, 30*time.Second)
+	cfg.File, cfg.Max, cfg.Cooldown = cmp.Or(cfg.File, DefaultFile), cmp.Or(cfg.Max, 50), cmp.Or(cfg.Cooldown, 30*time.Second)
 	if cfg.Redact == nil {
 		cfg.Redact = func(s string) string { return s }
 	}
@@ -112,8 +109,8 @@ func Open(cfg Config) (*Desk, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Path == "" || cfg.Root == "" {
-		return nil, errors.New("open blockers: the database's path and the project's directory are needed")
+	if cfg.Root == "" {
+		return nil, errors.New("open blockers: the project's directory is needed")
 	}
 	if err := checkFile(cfg.File); err != nil {
 		return nil, fmt.Errorf("open blockers: the list %q: %w", cfg.File, err)
@@ -122,7 +119,7 @@ func Open(cfg Config) (*Desk, error) {
 		return nil, fmt.Errorf("open blockers: %w", err)
 	}
 	cfg.File = filepath.Clean(cfg.File)
-	return &Desk{cfg: cfg, patience: patience, failpoint: func(string) {}}, nil
+	return &Desk{cfg: cfg, path: filepath.Join(cfg.Root, store.DirName, FileName), patience: patience, failpoint: func(string) {}}, nil
 }
 
 // checkFile refuses a name that could lead out of the project, or to manager's or git's own files.
@@ -186,7 +183,7 @@ func (d *Desk) with(ctx context.Context, how access, fn func(*bolt.Tx) error) er
 		err = errors.Join(err, db.Close())
 	}
 	if err != nil && !errors.Is(err, said) && ctx.Err() == nil {
-		return fmt.Errorf("blockers in %s: %w", d.cfg.Path, err)
+		return fmt.Errorf("blockers in %s: %w", d.path, err)
 	}
 	if err == nil && lacking {
 		d.unwritten(d.Flush(ctx))
@@ -204,19 +201,17 @@ func (d *Desk) open(ctx context.Context, how access) (*boltfile.DB, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if dir := filepath.Dir(d.cfg.Path); dir == filepath.Join(d.cfg.Root, store.DirName) {
-		// A link would let the files of a project choose where its state is.
-		if info, err := os.Lstat(dir); err == nil && !info.IsDir() {
-			return nil, fmt.Errorf("%w: %s is not a directory", store.ErrUnusable, dir)
-		}
-		if how == making {
-			if _, err := store.EnsureDir(d.cfg.Root); err != nil {
-				return nil, err
-			}
+	// A link would let the files of a project choose where its state is.
+	if info, err := os.Lstat(filepath.Dir(d.path)); err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("%w: %s is not a directory", store.ErrUnusable, filepath.Dir(d.path))
+	}
+	if how == making {
+		if _, err := store.EnsureDir(d.cfg.Root); err != nil {
+			return nil, err
 		}
 	}
 	if how == changing {
-		if _, err := os.Lstat(d.cfg.Path); err != nil {
+		if _, err := os.Lstat(d.path); err != nil {
 			return nil, err
 		}
 	}
@@ -224,7 +219,7 @@ func (d *Desk) open(ctx context.Context, how access) (*boltfile.DB, error) {
 	if end, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(end))
 	}
-	db, err := boltfile.Open(d.cfg.Path, boltfile.Tree{
+	db, err := boltfile.Open(d.path, boltfile.Tree{
 		Version: schemaVersion, Buckets: []string{string(bucketRecords), string(bucketSwitches)},
 	}, boltfile.Options{ReadOnly: how == reading, Timeout: max(wait, 1), Logger: d.cfg.Logger})
 	if err != nil && ctx.Err() != nil {

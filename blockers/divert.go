@@ -73,7 +73,7 @@ func (d *Desk) Divert(ctx context.Context, ask boulder.Blocker) (ruling boulder.
 	})
 	switch {
 	case errors.Is(err, ErrTooMany):
-		ruling = boulder.Ruling{Reply: boulder.ReplyDiverted, Message: Instruction(d.cfg.Tool, *b)}
+		ruling = boulder.Ruling{Reply: boulder.ReplyDiverted, Message: d.Instruction(*b)}
 	case err != nil:
 		return boulder.Ruling{}, err
 	}
@@ -195,7 +195,7 @@ func (d *Desk) ruling(b *boulder.Blocker) boulder.Ruling {
 	case b.Status == boulder.BlockerPending && d.now().Before(b.Until):
 		ruling.Reply, ruling.Until = boulder.ReplyWaiting, b.Until
 	default:
-		ruling.Message = Instruction(d.cfg.Tool, *b)
+		ruling.Message = d.Instruction(*b)
 	}
 	return ruling
 }
@@ -211,24 +211,19 @@ func (d *Desk) Gone(ctx context.Context, id string) error {
 	})
 }
 
+// ToolName is what agents know the blocker tool as.
+func (d *Desk) ToolName() string { return DefaultTool }
+
 // Instruction is what an agent is told whose ask is diverted: that it is refused and recorded, and how to go on. It gives no
-// tasks and no next steps: the agent knows them (seed 003, FR-008 and FR-010). tool is what the agent knows the blocker tool
-// as; empty: it has none.
-func Instruction(tool string, ask boulder.Blocker) string {
-	said := "Nobody is there to answer. The question is recorded for a person to see; do not ask it again."
-	how := "Choose what can be changed later, go on with it, and say so in your final message."
-	if tool != "" {
-		how = "If you may choose yourself, find three options, choose one, go on with it, and report it with the tool " + tool +
-			" and blocks_progress false; if you must not, call " + tool + " with blocks_progress true."
-	}
+// tasks and no next steps: the agent knows them (seed 003, FR-008 and FR-010).
+func (d *Desk) Instruction(ask boulder.Blocker) string {
+	said := "Nobody is there to answer. The question is recorded for a person to see; do not ask it again. If you may choose " +
+		"yourself, find three options, choose one, go on with it, and report it with the tool " + DefaultTool +
+		" and blocks_progress false; if you must not, call " + DefaultTool + " with blocks_progress true."
 	if ask.Ask != nil && ask.Ask.Kind == boulder.AskPermission {
 		said = "Nobody is there to give this permission (" + wanted(ask.Ask) + "). It is refused, and recorded for a person to " +
-			"see. Do not ask for it again, and do not do the same in another way."
-		how = "If a part of your task cannot be done without it, leave that part out and say so in your final message."
-		if tool != "" {
-			how = "If a part of your task cannot be done without it, call the tool " + tool + " once, with category permission " +
-				"and blocks_progress true."
-		}
+			"see. Do not ask for it again, and do not do the same in another way. If a part of your task cannot be done without " +
+			"it, call the tool " + DefaultTool + " once, with category permission and blocks_progress true."
 	}
-	return said + " " + how + " Move on with the next non-blocking issues."
+	return said + " Move on with the next non-blocking issues."
 }

@@ -62,7 +62,7 @@ func TestDivert(t *testing.T) {
 	}
 }
 
-// A question is answered in the agent's stead; what is told depends on whether it has the tool.
+// A question is answered in the agent's stead.
 func TestDivertQuestion(t *testing.T) {
 	t.Parallel()
 	d := newProject(t).desk(t)
@@ -81,11 +81,6 @@ func TestDivertQuestion(t *testing.T) {
 	settle(t, d, "B1", answered("red"))
 	if r := divert(t, d, q); r.BlockerID != "B2" {
 		t.Errorf("asked again after it was answered: %+v", r)
-	}
-	for _, b := range []boulder.Blocker{q, permission("per_1", "ls")} {
-		if text := Instruction("", b); strings.Contains(text, "call") || !strings.Contains(text, "say so in your final message") {
-			t.Errorf("without a tool: %s", text)
-		}
 	}
 }
 

@@ -26,10 +26,8 @@ func TestPlacesThatAreRefused(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	for _, cfg := range []Config{{Root: "/p"}, {Path: "/p/b.db"}} {
-		if _, err := Open(cfg); err == nil {
-			t.Errorf("opened without a place: %+v", cfg)
-		}
+	if _, err := Open(Config{}); err == nil {
+		t.Error("opened without a place")
 	}
 }
 

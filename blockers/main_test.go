@@ -63,8 +63,10 @@ func newProject(t testing.TB) *project {
 }
 
 func (p *project) config() Config {
-	return Config{Path: filepath.Join(p.dir, ".manager", FileName), Root: p.dir, Enabled: true, Now: p.clock.now}
+	return Config{Root: p.dir, Enabled: true, Now: p.clock.now}
 }
+
+func (p *project) database() string { return filepath.Join(p.dir, ".manager", FileName) }
 
 // fataler is a test, or a step of a property's.
 type fataler interface {

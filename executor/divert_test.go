@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -27,18 +26,12 @@ type away struct {
 	broken error
 }
 
-func (d *away) ToolName() string { return blockers.DefaultTool }
-
 func (d *away) Tool(ctx context.Context) (opencode.MCPServer, error) {
 	url, headers, err := d.server.Serve(ctx)
 	return opencode.MCPServer{Name: mcptool.DefaultName, URL: url, Headers: headers}, cmp.Or(d.noTool, err)
 }
 
 func (d *away) Called(c boulder.BlockerCall) { d.server.Called(c) }
-
-func (d *away) Instruction(ask boulder.Blocker) string {
-	return blockers.Instruction(blockers.DefaultTool, ask)
-}
 
 func (d *away) Divert(ctx context.Context, ask boulder.Blocker) (boulder.Ruling, error) {
 	if err := d.failing(); err != nil {
@@ -93,7 +86,7 @@ func diverting(t *testing.T, d *away, policy blockers.Policy) func(*Config) {
 	t.Helper()
 	return func(c *Config) {
 		desk, err := blockers.Open(blockers.Config{
-			Path: filepath.Join(c.Project, ".manager", blockers.FileName), Root: c.Project, Enabled: true, Policy: policy,
+			Root: c.Project, Enabled: true, Policy: policy,
 		})
 		if err != nil {
 			t.Fatal(err)

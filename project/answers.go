@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 
 // Blockers opens the project's blockers. Nothing is read or made yet.
 func (p *Project) Blockers() (*blockers.Desk, error) {
-	cfg := p.cfg.Blockers.Desk(p.dir, filepath.Join(p.stateDir(), blockers.FileName))
+	cfg := p.cfg.Blockers.Desk(p.dir)
 	cfg.Redact, cfg.Logger = p.secrets.Text, p.log
 	d, err := blockers.Open(cfg)
 	if err != nil {

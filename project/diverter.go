@@ -36,14 +36,6 @@ func (v *diverter) Tool(ctx context.Context) (opencode.MCPServer, error) {
 	return opencode.MCPServer{Name: mcptool.DefaultName, URL: url, Headers: headers}, err
 }
 
-// ToolName is what agents call it.
-func (v *diverter) ToolName() string { return blockers.DefaultTool }
-
-// Instruction is what an agent is told about an ask.
-func (v *diverter) Instruction(ask boulder.Blocker) string {
-	return blockers.Instruction(blockers.DefaultTool, ask)
-}
-
 // briefed is the name of the tool for a brief; empty: the boulder is not diverted now.
 func (v *diverter) briefed(b boulder.Boulder) string {
 	if !v.On(boulder.BlockerScope{BoulderID: b.ID, Diverted: b.Diverted}) {

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 func newDesk(t *testing.T, change func(*blockers.Config)) *blockers.Desk {
 	t.Helper()
 	root := t.TempDir()
-	cfg := blockers.Config{Path: filepath.Join(root, ".manager", blockers.FileName), Root: root, Enabled: true}
+	cfg := blockers.Config{Root: root, Enabled: true}
 	if change != nil {
 		change(&cfg)
 	}
@@ -223,7 +223,7 @@ func TestACallOfNobody(t *testing.T) {
 
 func TestABlockerThatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, newDesk(t, func(c *blockers.Config) { c.Path = filepath.Join(c.Root, "none", "b.db") }))
+	s := newServer(t, newDesk(t, func(c *blockers.Config) { c.Root = filepath.Join(c.Root, "none") }))
 	session := connect(t, s)
 	s.Called(callOf("ses_1", "call_0", hard))
 	if text, failed := callTool(t, session, hard); !failed || !strings.Contains(text, "The blocker could not be recorded: ") ||

@@ -88,7 +88,7 @@ func blockedSampleIn(t *testing.T, project string) string {
 func deskOfProject(t *testing.T, project string) *blockers.Desk {
 	t.Helper()
 	d, err := blockers.Open(blockers.Config{
-		Path: filepath.Join(project, store.DirName, blockers.FileName), Root: project, Enabled: true,
+		Root: project, Enabled: true,
 		Now: func() time.Time { return time.Now().Add(-3 * time.Hour) },
 	})
 	if err != nil {

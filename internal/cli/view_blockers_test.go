@@ -66,9 +66,9 @@ blockers:
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := c.Blockers.Desk("/p", "/p/b.db")
+	got := c.Blockers.Desk("/p")
 	want := blockers.Config{
-		Root: "/p", Path: "/p/b.db", File: "docs/night.md", Enabled: true, Max: 7, Cooldown: -1,
+		Root: "/p", File: "docs/night.md", Enabled: true, Max: 7, Cooldown: -1,
 		Policy: blockers.Policy{
 			Questions: blockers.AskMe, Wait: 5 * time.Minute,
 			Permissions: []blockers.Rule{

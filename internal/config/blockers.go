@@ -38,7 +38,7 @@ func (b *Blockers) check(file *yamlfile.File) {
 			"to record none, leave the diverter off")
 		return
 	}
-	if _, err := blockers.Open(b.Desk("/project", "/project/blockers.db")); err != nil {
+	if _, err := blockers.Open(b.Desk("/project")); err != nil {
 		for line := range strings.SplitSeq(strings.TrimPrefix(err.Error(), "open blockers: "), "\n") {
 			value, _, _ := strings.Cut(line, ":")
 			file.Report("blockers."+value, "blockers: "+line, "")
@@ -47,9 +47,9 @@ func (b *Blockers) check(file *yamlfile.File) {
 }
 
 // Desk is the configuration of a desk, without what the process adds to it.
-func (b *Blockers) Desk(root, path string) blockers.Config {
+func (b *Blockers) Desk(root string) blockers.Config {
 	return blockers.Config{
-		Root: root, Path: path, File: b.File, Enabled: b.Enabled, Policy: b.Policy, Max: b.MaxPerSession,
+		Root: root, File: b.File, Enabled: b.Enabled, Policy: b.Policy, Max: b.MaxPerSession,
 		Cooldown: cmp.Or(b.Cooldown, -1),
 	}
 }

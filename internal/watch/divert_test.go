@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,17 +34,11 @@ func (s standIn) Tool(ctx context.Context) (opencode.MCPServer, error) {
 	return opencode.MCPServer{Name: mcptool.DefaultName, URL: url, Headers: headers}, err
 }
 
-func (s standIn) ToolName() string { return blockers.DefaultTool }
-
-func (s standIn) Instruction(ask boulder.Blocker) string {
-	return blockers.Instruction(blockers.DefaultTool, ask)
-}
-
 func newStandIn(t *testing.T, on bool, rules ...blockers.Rule) standIn {
 	t.Helper()
 	root := t.TempDir()
 	desk, err := blockers.Open(blockers.Config{
-		Root: root, Path: filepath.Join(root, blockers.FileName), Enabled: on, Policy: blockers.Policy{Permissions: rules},
+		Root: root, Enabled: on, Policy: blockers.Policy{Permissions: rules},
 	})
 	if err != nil {
 		t.Fatal(err)
