@@ -123,13 +123,15 @@ func TestFollowEndsByInterrupt(t *testing.T) {
 	t.Parallel()
 	project := transcriptSample(t, playNudged, longTranscript())
 	holdAs(t, project, control.Holder{PID: 42})
-	printed, signals, done := newLineCounter(), make(chan os.Signal, 1), make(chan int)
+	signals := make(chan os.Signal, 1)
 	defer close(signals)
 	var stderr strings.Builder
+	printed, done := follow(Env{Args: []string{"logs", "-f", "-C", project}, Stderr: &stderr, Signals: signals})
+	printed.Scan() // it follows now, or is about to
 	go func() {
-		done <- Main(Env{Args: []string{"logs", "-f", "-C", project}, Stdout: printed, Stderr: &stderr, Signals: signals})
+		for printed.Scan() {
+		}
 	}()
-	printed.wait(1) // it follows now, or is about to
 	signals <- os.Interrupt
 	if code := <-done; code != exitInterrupted || stderr.String() != "manager: interrupted\n" {
 		t.Errorf("exit code %d, stderr %q", code, stderr.String())

@@ -1,13 +1,13 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -141,17 +141,19 @@ func TestFollow(t *testing.T) {
 	s.Play()
 	project := s.store()
 	db, server := holdAs(t, project, control.Holder{PID: 42})
-	printed := newLineCounter()
-	done := make(chan int)
-	go func() {
-		done <- Main(Env{Args: []string{"logs", "-f", "--json", "-C", project}, Stdout: printed, Stderr: io.Discard})
-	}()
-	printed.wait(len(s.Events)) // it follows now
+	printed, done := follow(Env{Args: []string{"logs", "-f", "--json", "-C", project}, Stderr: io.Discard})
+	for range s.Events {
+		printed.Scan()
+	}
+	stored := len(s.Events) // it follows now
 	s.Finish()
 	s.commit(db)
 	server.Notify()
-	if code := <-done; code != exitOK || printed.lines() != len(s.Events) {
-		t.Errorf("exit code %d, %d events, want %d", code, printed.lines(), len(s.Events))
+	for printed.Scan() {
+		stored++
+	}
+	if code := <-done; code != exitOK || stored != len(s.Events) {
+		t.Errorf("exit code %d, %d events, want %d", code, stored, len(s.Events))
 	}
 	stdout, _, code := command(project, "logs", "-f", "--json")
 	if n := strings.Count(stdout, "\n"); code != exitOK || n != len(s.Events) {
@@ -159,39 +161,15 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// lineCounter counts the lines that are written to it.
-type lineCounter struct {
-	mu   sync.Mutex
-	more *sync.Cond
-	n    int
-}
-
-func newLineCounter() *lineCounter {
-	c := &lineCounter{}
-	c.more = sync.NewCond(&c.mu)
-	return c
-}
-
-func (c *lineCounter) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.n += bytes.Count(p, []byte("\n"))
-	c.more.Broadcast()
-	return len(p), nil
-}
-
-func (c *lineCounter) wait(n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for c.n < n {
-		c.more.Wait()
-	}
-}
-
-func (c *lineCounter) lines() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.n
+// follow runs a command line whose stdout is read line by line, and gives its exit code when that is over.
+func follow(env Env) (printed *bufio.Scanner, done chan int) {
+	out, in := io.Pipe()
+	env.Stdout, done = in, make(chan int, 1)
+	go func() {
+		done <- Main(env)
+		in.Close()
+	}()
+	return bufio.NewScanner(out), done
 }
 
 // A process that has the database and does not answer is named, with exit code 5.
