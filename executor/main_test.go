@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ func runTests(m *testing.M) (int, error) {
 		return 1, err
 	}
 	defer model.Close()
-	env := scriptmodel.OpenCodeEnv(os.Environ(), home, model.URL())
+	env := withNowhere(scriptmodel.OpenCodeEnv(os.Environ(), home, model.URL()))
 	shared.host = opencode.NewHost(func(ctx context.Context) (*opencode.Server, error) {
 		return opencode.Start(ctx, opencode.ServerConfig{Binary: binary, Dir: home, Env: env, StartTimeout: patience})
 	})
@@ -73,6 +74,16 @@ func runTests(m *testing.M) (int, error) {
 		shared.host: {Home: home, Files: hello}, shared.asking: {Home: filepath.Join(home, "asking"), Files: hello},
 	}
 	return m.Run(), nil
+}
+
+// withNowhere adds a provider at whose address nothing listens.
+func withNowhere(env []string) []string {
+	for i, v := range env {
+		v = strings.Replace(v, `"enabled_providers":["scripted"]`, `"enabled_providers":["scripted","nowhere"]`, 1)
+		env[i] = strings.Replace(v, `"provider":{`, `"provider":{"nowhere":{"npm":"@ai-sdk/openai-compatible",`+
+			`"options":{"baseURL":"http://127.0.0.1:1/v1","apiKey":"x"},"models":{"agent":{"tool_call":true}}},`, 1)
+	}
+	return env
 }
 
 func stopHost(h *opencode.Host) {

@@ -339,13 +339,13 @@ func TestTurnGoesOnAfterRateLimits(t *testing.T) {
 // OpenCode tries for ever to reach an address at which nothing listens.
 func TestProviderThatCannotBeReached(t *testing.T) {
 	t.Parallel()
-	w := ownWorld(t, nil, func(c *Config) {
+	w := newWorld(t, nil, func(c *Config) {
 		c.Rules = new(enforcer.DefaultRules())
 		c.Rules.ProviderRetries = 0
-	}, func(env []string) []string {
-		return append(env, "OPENCODE_CONFIG_CONTENT="+scriptmodel.OpenCodeConfig("http://127.0.0.1:1/v1"))
 	})
-	_, err := w.newAttempt("x", "go").run(t.Context(), w)
+	a := w.newAttempt("x", "go")
+	a.Attempt.Model = "nowhere/agent"
+	_, err := a.run(t.Context(), w)
 	if trouble, ok := errors.AsType[*boulder.TroubleError](err); !ok || trouble.Kind != boulder.TroubleNetwork {
 		t.Errorf("got %v", err)
 	}
