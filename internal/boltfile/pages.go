@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"runtime/debug"
 	"slices"
+	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -238,10 +240,13 @@ func heal(path string, tree Tree, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
-	data := make([]byte, info.Size())
-	if _, err := db.file.ReadAt(data, 0); err != nil {
+	data, err := syscall.Mmap(int(db.file.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, syscall.Munmap(data)) }()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a disk that cannot read is a fault of memory here
+	defer db.caught(&err)
 	found := trees(data)
 	if len(found) == 0 || uint64(len(data)) < found[0].High*uint64(found[0].PageSize) {
 		return nil // it was cut, or is none of ours: it is refused when it is opened
