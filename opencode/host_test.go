@@ -107,25 +107,6 @@ func TestHostSharesOneStart(t *testing.T) {
 	}
 }
 
-func TestHostWarmDoesNotWait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		l := &launcher{t: t, result: func(context.Context, int32) error { <-release; return nil }}
-		h := opencode.NewHostOf(l.start)
-		h.Warm()
-		synctest.Wait()
-		if n := l.starts.Load(); n != 1 {
-			t.Errorf("%d starts", n)
-		}
-		close(release)
-		if _, err := h.Connect(t.Context()); err != nil {
-			t.Error(err)
-		}
-		h.Stop(t.Context())
-	})
-}
-
 func TestHostTriesAFailedStartAgain(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the disk is full")
@@ -240,7 +221,7 @@ func TestHostStopDuringStart(t *testing.T) {
 	})
 }
 
-// A start that wins against Stop must not leave a server running.
+// Warm does not wait for the start, and a start that wins against Stop must not leave a server running.
 func TestHostStopEndsAServerThatGotReadyMeanwhile(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})

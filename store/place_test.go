@@ -13,15 +13,18 @@ import (
 )
 
 // A database that is taken away while it is open, as `git clean -fdx` does, is back when the process has noticed: with its
-// next commit, or when it closes. Nothing else is touched, and the error says what has become of it.
+// next commit, or when it closes. Nothing else is touched, and the error says what has become of it. A project that is gone
+// cannot hold anything; that is said, and what is open can still be read.
 func TestDatabaseIsTakenAway(t *testing.T) {
 	t.Parallel()
+	itself := func(path string) string { return path }
 	for name, tc := range map[string]struct {
 		take func(path string) error
-		back func(path string) string // where it is then
+		back func(path string) string // where it is then; nil: nowhere
 	}{
-		"file deleted":      {os.Remove, func(path string) string { return path }},
-		"directory deleted": {func(path string) error { return os.RemoveAll(filepath.Dir(path)) }, func(p string) string { return p }},
+		"file deleted":      {os.Remove, itself},
+		"directory deleted": {func(path string) error { return os.RemoveAll(filepath.Dir(path)) }, itself},
+		"project deleted":   {func(path string) error { return os.RemoveAll(filepath.Dir(filepath.Dir(path))) }, nil},
 		"replaced": {func(path string) error {
 			return errors.Join(os.Remove(path), os.WriteFile(path, []byte("another's"), 0o600))
 		}, rescued},
@@ -49,12 +52,20 @@ func TestDatabaseIsTakenAway(t *testing.T) {
 				w.start(t, ref("a", 1))
 				if !close {
 					err = db.Commit(t.Context(), w.State, w.TakeEvents())
+					if got := picture(t, restore(t, db, "id")); got != want {
+						t.Errorf("the open one reads\n%s\nand was\n%s", got, want)
+					}
 				}
-				closeErr := db.Close()
-				if close {
+				if closeErr := db.Close(); close {
 					err = closeErr
 				} else if closeErr != nil {
 					t.Errorf("close: %v", closeErr)
+				}
+				if tc.back == nil {
+					if !errors.Is(err, ErrMoved) || !errors.Is(err, fs.ErrNotExist) {
+						t.Errorf("%v", err)
+					}
+					return
 				}
 				back := tc.back(path)
 				if !errors.Is(err, ErrMoved) || !strings.Contains(err.Error(), back) {
@@ -79,39 +90,6 @@ func TestDatabaseIsTakenAway(t *testing.T) {
 func rescued(path string) string {
 	found, _ := filepath.Glob(path + ".rescued-*")
 	return strings.Join(found, " and ")
-}
-
-// A project that is gone cannot hold anything; that is said, and the process lives on.
-func TestProjectIsTakenAway(t *testing.T) {
-	t.Parallel()
-	project := filepath.Join(t.TempDir(), "project")
-	if err := os.Mkdir(project, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	dir, err := EnsureDir(project)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := Open(filepath.Join(dir, FileName), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWorld(t, "id", epoch, spec("a"))
-	w.commit(t, db)
-	if err := os.RemoveAll(project); err != nil {
-		t.Fatal(err)
-	}
-	w.start(t, ref("a", 1))
-	err = db.Commit(t.Context(), w.State, w.TakeEvents())
-	if !errors.Is(err, ErrMoved) || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%v", err)
-	}
-	if _, err := db.Get(t.Context(), "id"); err != nil { // what is open can still be read
-		t.Error(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
 }
 
 // Somebody who cuts the file while it is open takes pages away under the process. That is an error of the call, and not its
