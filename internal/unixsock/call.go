@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -36,13 +37,16 @@ type Server struct {
 	work     sync.WaitGroup
 }
 
-// Serve puts a socket at path, as [Listen] does, and answers on it until [Server.Close]. answer gets each request, or why it
-// cannot be read, on a goroutine of its own; what it returns is sent as JSON. ctx ends when that of Serve does, or with
-// Close; patient lasts two seconds longer, for what should come to its end. Neither ends when the client goes away.
+// Serve puts a socket at path, for its owner only whatever the umask, in the place of one that nobody serves, and answers on
+// it until [Server.Close]. While another process serves it, the error wraps [ErrServed].
+//
+// answer gets each request, or why it cannot be read, on a goroutine of its own; what it returns is sent as JSON. ctx ends
+// when that of Serve does, or with Close; patient lasts two seconds longer, for what should come to its end. Neither ends
+// when the client goes away.
 func Serve[Q any](
 	ctx context.Context, path string, log *slog.Logger, answer func(ctx, patient context.Context, q Q, err error) any,
 ) (*Server, error) {
-	l, file, err := Listen(ctx, path)
+	l, file, err := listen(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("control socket %s: %w", path, err)
 	}
@@ -108,7 +112,13 @@ func read[Q any](conn net.Conn) (q Q, err error) {
 // Close removes the socket, ends requests that wait, lets the others end for two seconds, and returns when nothing of the
 // server runs any more. It may be called again.
 func (s *Server) Close() error {
-	err := Unlink(s.path, s.file)
+	info, err := os.Lstat(s.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil
+	case err == nil && os.SameFile(info, s.file): // else it is another one by now
+		err = os.Remove(s.path)
+	}
 	if closeErr := s.listener.Close(); !errors.Is(closeErr, net.ErrClosed) {
 		err = errors.Join(err, closeErr)
 	}
@@ -142,7 +152,7 @@ func Call[A any](ctx context.Context, path string, q any) (answer A, sent bool, 
 	if err != nil {
 		return answer, false, err
 	}
-	conn, err := Dial(ctx, path)
+	conn, err := dial(ctx, path)
 	if err != nil {
 		return answer, false, err
 	}

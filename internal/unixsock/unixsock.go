@@ -15,22 +15,32 @@ import (
 var (
 	// ErrNotServed is returned when no process serves a socket, or the one that did is gone.
 	ErrNotServed = errors.New("no process serves this project")
-	// ErrServed is returned by [Listen] while another process serves the socket.
+	// ErrServed is returned by [Serve] while another process serves the socket.
 	ErrServed = errors.New("another process serves this project")
 )
 
 // maxSocketPath is what fits into a socket address everywhere: macOS has 104 bytes with a zero at the end, Linux 108.
 const maxSocketPath = 103
 
-// Listen puts a socket at path, for its owner only whatever the umask, in the place of one that nobody serves. While
-// another process does, the error wraps [ErrServed]. Whoever listens removes it in the end, with [Unlink].
-//
-// The socket is made in a directory that only the owner can enter, and moved when its mode is right and it accepts:
-// at no time can another user connect, and nobody who finds it has to wonder whether its owner is dead or not yet
-// ready.
-func Listen(ctx context.Context, path string) (net.Listener, fs.FileInfo, error) {
-	if err := checkFree(ctx, path); err != nil {
+// listen puts a socket at path. It is made in a directory that only the owner can enter, and moved when its mode is right
+// and it accepts: at no time can another user connect, and nobody who finds it has to wonder whether its owner is dead or
+// not yet ready.
+func listen(ctx context.Context, path string) (net.Listener, fs.FileInfo, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
 		return nil, nil, err
+	case info.Mode().Type() != fs.ModeSocket:
+		return nil, nil, errors.New("it is not a socket: move it away")
+	default:
+		c, err := dial(ctx, path)
+		if err == nil {
+			return nil, nil, errors.Join(ErrServed, c.Close())
+		}
+		if !errors.Is(err, ErrNotServed) {
+			return nil, nil, err
+		}
 	}
 	private, err := os.MkdirTemp(filepath.Dir(path), ".sock-")
 	if err != nil {
@@ -54,49 +64,17 @@ func Listen(ctx context.Context, path string) (net.Listener, fs.FileInfo, error)
 	if err == nil {
 		err = os.Rename(socket, path)
 	}
-	info, statErr := os.Lstat(path)
-	if err = errors.Join(err, statErr); err != nil {
+	if err == nil {
+		info, err = os.Lstat(path)
+	}
+	if err != nil {
 		return nil, nil, errors.Join(err, l.Close())
 	}
 	return l, info, nil
 }
 
-// checkFree refuses a path that somebody serves, or that is something else than a socket.
-func checkFree(ctx context.Context, path string) error {
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if info.Mode().Type() != fs.ModeSocket {
-		return errors.New("it is not a socket: move it away")
-	}
-	c, err := Dial(ctx, path)
-	if err == nil {
-		return errors.Join(ErrServed, c.Close())
-	}
-	if !errors.Is(err, ErrNotServed) {
-		return err
-	}
-	return nil
-}
-
-// Unlink removes the socket, unless it is another one by now.
-func Unlink(path string, mine fs.FileInfo) error {
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) || (err == nil && !os.SameFile(info, mine)) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return os.Remove(path)
-}
-
-// Dial connects. Without a socket, or with one that nobody listens on, the error wraps [ErrNotServed].
-func Dial(ctx context.Context, path string) (c net.Conn, err error) {
+// dial connects. Without a socket, or with one that nobody listens on, the error wraps [ErrNotServed].
+func dial(ctx context.Context, path string) (c net.Conn, err error) {
 	err = withShortPath(path, func(short string) error {
 		c, err = new(net.Dialer).DialContext(ctx, "unix", short)
 		return err
