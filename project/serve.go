@@ -89,7 +89,7 @@ func (s *service) takeUp(ctx context.Context) error {
 }
 
 // Submit runs a boulder on a goroutine of its own, and returns when the first of it is on disk.
-func (s *service) Submit(ctx context.Context, req Request) (string, error) {
+func (s *service) Submit(_ context.Context, req Request) (string, error) {
 	if req.LedgerModel != "" && req.LedgerModel != s.p.ledger {
 		return "", fmt.Errorf("%w: the server plans and judges with %s, not with %s:"+
 			" stop it, and start it with --ledger-model",
@@ -101,35 +101,32 @@ func (s *service) Submit(ctx context.Context, req Request) (string, error) {
 		return "", fmt.Errorf("%w: the server is stopping", boulder.ErrRefused)
 	}
 	s.begun++
-	type start struct {
-		id  string
-		err error
+	s.work.Add(1) // here, so that close waits for it
+	s.mu.Unlock()
+	ended := func() {
+		s.mu.Lock()
+		s.begun--
+		s.mu.Unlock()
+		s.work.Done()
 	}
-	first := make(chan start, 1)
-	s.work.Go(func() {
+	next, stop := iter.Pull2(s.Run(s.ctx, req))
+	e, err, ok := next()
+	if err != nil || !ok {
+		stop()
+		ended()
+		return "", err
+	}
+	id := e.BoulderID
+	go func() {
+		defer ended()
+		defer stop()
 		s.follow(func(yield func(boulder.Event, error) bool) {
-			began := false
-			for e, err := range s.Run(s.ctx, req) {
-				if !began {
-					first <- start{e.BoulderID, err}
-				}
-				if !began && err != nil || !yield(e, err) {
-					return
-				}
-				began = true
+			for ok && yield(e, err) {
+				e, err, ok = next()
 			}
 		})
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.begun--
-	})
-	s.mu.Unlock()
-	select {
-	case began := <-first:
-		return began.id, began.err
-	case <-ctx.Done():
-		return "", context.Cause(ctx) // it may have begun: the list of boulders tells
-	}
+	}()
+	return id, nil
 }
 
 // close begins nothing further and waits until every run has ended.
