@@ -119,7 +119,8 @@ func Open(cfg Config) (*Desk, error) {
 		return nil, fmt.Errorf("open blockers: %w", err)
 	}
 	cfg.File = filepath.Clean(cfg.File)
-	return &Desk{cfg: cfg, path: filepath.Join(cfg.Root, store.DirName, FileName), patience: patience, failpoint: func(string) {}}, nil
+	path := filepath.Join(cfg.Root, store.DirName, FileName)
+	return &Desk{cfg: cfg, path: path, patience: patience, failpoint: func(string) {}}, nil
 }
 
 // checkFile refuses a name that could lead out of the project, or to manager's or git's own files.
@@ -159,12 +160,11 @@ func (d *Desk) with(ctx context.Context, how access, fn func(*bolt.Tx) error) er
 	var said error // by fn; everything else is about the file
 	lacking := false
 	run := func(tx *bolt.Tx) error {
-		if how == reading {
+		if said = fn(tx); said == nil {
 			all, _ := records(tx)
 			_, items := unlisted(all)
 			lacking = len(items) > 0
 		}
-		said = fn(tx)
 		return said
 	}
 	db, err := d.open(ctx, how)
@@ -176,25 +176,18 @@ func (d *Desk) with(ctx context.Context, how access, fn func(*bolt.Tx) error) er
 		if how == reading {
 			do = db.View
 		}
-		if err = do(ctx, run); err == nil && how != reading {
-			d.failpoint("committed")
-			d.unwritten(db.Update(ctx, d.flush))
-		}
-		err = errors.Join(err, db.Close())
+		err = errors.Join(do(ctx, run), db.Close())
 	}
 	if err != nil && !errors.Is(err, said) && ctx.Err() == nil {
 		return fmt.Errorf("blockers in %s: %w", d.path, err)
 	}
 	if err == nil && lacking {
-		d.unwritten(d.Flush(ctx))
+		d.failpoint("committed")
+		if err := d.Flush(ctx); err != nil {
+			d.cfg.Logger.Warn("blockers: list not written", "file", d.cfg.File, "error", err)
+		}
 	}
 	return err
-}
-
-func (d *Desk) unwritten(err error) {
-	if err != nil {
-		d.cfg.Logger.Warn("blockers: list not written", "file", d.cfg.File, "error", err)
-	}
 }
 
 func (d *Desk) open(ctx context.Context, how access) (*boltfile.DB, error) {

@@ -2,6 +2,7 @@ package blockers
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -77,7 +78,7 @@ func ReadInput(arguments json.RawMessage) (in Input, err error) {
 		delete(given, f.name)
 		if there && json.Unmarshal(raw, f.into(&in)) != nil {
 			unread[f.name] = true
-			problems = append(problems, fmt.Sprintf("%s has to be %s, and not %s.", f.name, f.want, kindOf(raw)))
+			problems = append(problems, fmt.Sprintf("%s has to be %s, and not %s.", f.name, f.want, cmp.Or(kinds[raw[0]], "a number")))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -90,19 +91,9 @@ func ReadInput(arguments json.RawMessage) (in Input, err error) {
 	return in, in.check(problems, unread)
 }
 
-// kindOf names what a value is, in the words of an error.
-func kindOf(raw json.RawMessage) string {
-	switch raw[0] {
-	case '"':
-		return "a string"
-	case '{':
-		return "an object"
-	case '[':
-		return "a list with other things in it"
-	case 't', 'f':
-		return "true or false"
-	}
-	return "a number"
+// kinds name what a value is by its first character; else it is a number.
+var kinds = map[byte]string{
+	'"': "a string", '{': "an object", '[': "a list with other things in it", 't': "true or false", 'f': "true or false",
 }
 
 // Check reports everything that is wrong as an [*InputError].

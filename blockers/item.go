@@ -32,10 +32,9 @@ const itemTime = "2006-01-02 15:04:05 UTC"
 
 // raisedItem is the entry of a new blocker (seed 003, FR-027).
 func raisedItem(b *boulder.Blocker) item {
-	i := item{Section: sectionSoft}
-	impact := "soft: the agent goes on"
+	section, impact := sectionSoft, "soft: the agent goes on"
 	if b.Hard {
-		i.Section, impact = sectionHard, "hard: work on it waits for the answer"
+		section, impact = sectionHard, "hard: work on it waits for the answer"
 	}
 	var s strings.Builder
 	fmt.Fprintf(&s, "- [ ] **%s** %s\n", b.ID, inline(b.Question))
@@ -61,8 +60,7 @@ func raisedItem(b *boulder.Blocker) item {
 	}
 	field(&s, "Session", b.SessionID)
 	field(&s, "Recorded", b.CreatedAt.UTC().Format(itemTime))
-	i.Text = s.String()
-	return i
+	return item{section, s.String()}
 }
 
 // settledItem is the entry of an answer.
@@ -78,7 +76,7 @@ func settledItem(b *boulder.Blocker) item {
 	fmt.Fprintf(&s, "- **%s %s** %s\n", b.ID, word, inline(said))
 	field(&s, "Question", text.Cut(text.Fold(b.Question), maxOption))
 	field(&s, "Settled", b.SettledAt.UTC().Format(itemTime))
-	return item{Section: sectionAnswers, Text: s.String()}
+	return item{sectionAnswers, s.String()}
 }
 
 func field(s *strings.Builder, name, value string) {

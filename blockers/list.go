@@ -41,12 +41,11 @@ func (d *Desk) Raised(ctx context.Context, s boulder.BlockerScope) ([]boulder.Bl
 	})
 }
 
-// Undelivered lists settled blockers that their boulder was not told about, oldest first; of one boulder, or with "" of
-// all.
+// Undelivered lists settled blockers that their boulder was not told about, oldest first.
 func (d *Desk) Undelivered(ctx context.Context, boulderID string) ([]boulder.Blocker, error) {
 	return d.read(ctx, func(r *record) bool {
 		b := &r.Blocker
-		return b.BoulderID != "" && b.Status.Settled() && !r.Delivered && (boulderID == "" || b.BoulderID == boulderID)
+		return b.BoulderID == boulderID && b.Status.Settled() && !r.Delivered
 	})
 }
 

@@ -41,7 +41,6 @@ func TestSettle(t *testing.T) {
 		}
 	}
 	undelivered(scope.BoulderID, "B1 B2")
-	undelivered("", "B1 B2")
 	undelivered("01J", "")
 	for range 2 {
 		check(t, d.Delivered(t.Context(), "B1"))
