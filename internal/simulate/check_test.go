@@ -161,33 +161,42 @@ func (w *world) checkDependencies(id string) {
 	}
 }
 
-// taken counts the slots that are held: all, those of the model's provider, and those of the model.
-func (w *world) taken(model string) (all, ofProvider, ofModel int) {
+// atWork are the models of the attempts that hold a slot.
+func (w *world) atWork() (models []string) {
 	for _, o := range w.disk.Live() {
-		all++
-		if provider(o.Attempt.Model) == provider(model) {
+		models = append(models, o.Attempt.Model)
+	}
+	return models
+}
+
+// taken counts the slots with these models: all, those of a model's provider, and those of the model.
+func taken(models []string, model string) (all, ofProvider, ofModel int) {
+	for _, m := range models {
+		if provider(m) == provider(model) {
 			ofProvider++
 		}
-		if o.Attempt.Model == model {
+		if m == model {
 			ofModel++
 		}
 	}
-	return all, ofProvider, ofModel
+	return len(models), ofProvider, ofModel
+}
+
+// checkSlots: what is at work with these models has a slot of every limit.
+func (w *world) checkSlots(models []string, model string) {
+	all, ofProvider, ofModel := taken(models, model)
+	l := w.sc.limits
+	most, limited := l.Providers[provider(model)]
+	if all > l.Global || limited && ofProvider > most || ofModel > w.ofModel(model) {
+		w.violate("limits hold", "%d are at work at once, %d of the provider and %d of the model of %q", all, ofProvider, ofModel, model)
+	}
 }
 
 // checkLimits: the attempt that starts has a slot of every limit, those that a cool-down has shrunk included.
 func (w *world) checkLimits(e boulder.Event, id string) {
-	l, model := w.sc.limits, w.disk.Open(id).Attempt.Model
-	all, ofProvider, ofModel := w.taken(model)
-	if all > l.Global {
-		w.violate("limits hold", "%d attempts hold a slot, %d may", all, l.Global)
-	}
-	if most, limited := l.Providers[provider(model)]; limited && ofProvider > most {
-		w.violate("limits hold", "%d attempts of provider %s hold a slot, %d may", ofProvider, provider(model), most)
-	}
-	if most := w.ofModel(model); ofModel > most {
-		w.violate("limits hold", "%d attempts of %s hold a slot, %d may", ofModel, model, most)
-	}
+	model := w.disk.Open(id).Attempt.Model
+	w.checkSlots(w.atWork(), model)
+	_, _, ofModel := taken(w.atWork(), model)
 	cool, cooling := w.disk.Boulder.Cooldowns[model]
 	if cooling && e.Time.Before(cool.Until) {
 		w.violate("limits hold", "an attempt of %s starts at %s, which cools down until %s", model, e.Time, cool.Until)
@@ -202,9 +211,9 @@ func (w *world) checkFull(now time.Time) {
 	if w.disk.Boulder.Budget != nil {
 		return
 	}
-	l, aside := w.sc.limits, w.aside()
+	l, aside, live := w.sc.limits, w.aside(), w.atWork()
 	for m, queue := range w.disk.Queues() {
-		all, ofProvider, ofModel := w.taken(m)
+		all, ofProvider, ofModel := taken(live, m)
 		most, limited := l.Providers[provider(m)]
 		cool, cooling := w.disk.Boulder.Cooldowns[m]
 		if all >= l.Global || limited && ofProvider >= most || ofModel >= w.ofModel(m) ||

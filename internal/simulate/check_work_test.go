@@ -47,7 +47,7 @@ func (w *world) mayHaveSession(c *call, ref boulder.AttemptRef) bool {
 
 // checkCalls: what runs at once, as the world sees it.
 func (w *world) checkCalls(c *call, ref boulder.AttemptRef, model string) {
-	all, ofProvider, ofModel := 1, 1, 1
+	models := []string{model}
 	for _, r := range c.calls {
 		if r.ctx == nil || r.ctx.Err() != nil {
 			continue
@@ -55,20 +55,9 @@ func (w *world) checkCalls(c *call, ref boulder.AttemptRef, model string) {
 		if r.ref.SubTaskID == ref.SubTaskID {
 			w.violate("one live attempt each", "%v runs beside %v", ref, r.ref)
 		}
-		all++
-		if provider(r.model) == provider(model) {
-			ofProvider++
-		}
-		if r.model == model {
-			ofModel++
-		}
+		models = append(models, r.model)
 	}
-	l := w.sc.limits
-	most, limited := l.Providers[provider(model)]
-	if all > l.Global || limited && ofProvider > most || ofModel > w.ofModel(model) {
-		w.violate("limits hold", "%d turns run at once, %d of the provider and %d of the model of %v",
-			all, ofProvider, ofModel, ref)
-	}
+	w.checkSlots(models, model)
 }
 
 // checkWorks: work begins only in a boulder that is running, and not after a stop or a pause.
