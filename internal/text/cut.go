@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sort"
 	"strings"
-	"unicode/utf8"
 )
 
 // Keep says which part of a text an excerpt shows.
@@ -27,16 +26,6 @@ func Head(s string, n int) string {
 	return s
 }
 
-// Tail is the last n characters of a text.
-func Tail(s string, n int) string {
-	at := len(s)
-	for ; n > 0 && at > 0; n-- {
-		_, size := utf8.DecodeLastRuneInString(s[:at])
-		at -= size
-	}
-	return s[at:]
-}
-
 // Cut is a text in at most n characters, ending with an ellipsis where something is missing.
 func Cut(s string, n int) string {
 	if Head(s, n) == s {
@@ -57,14 +46,15 @@ func Short(s string, n int) string { return Cut(Fold(s), n) }
 // is whole even where the limit has no room for it.
 func Excerpt(s string, limit int, keep Keep) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
-	total := utf8.RuneCountInString(s)
+	all := []rune(s)
+	total := len(all)
 	notice := func(missing int) string { return fmt.Sprintf("\n[cut: %d of %d characters]\n", missing, total) }
 	if total <= max(limit, len(notice(total))) {
 		return s
 	}
 	kept := max(0, limit-len(notice(total)))
 	front := map[Keep]int{Start: kept, End: 0, Ends: kept / 3}[keep]
-	return strings.TrimSpace(Head(s, front) + notice(total-kept) + Tail(s, kept-front))
+	return strings.TrimSpace(string(all[:front]) + notice(total-kept) + string(all[total-kept+front:]))
 }
 
 // Level is the greatest length of one part at which parts of these lengths fit into room: short ones are whole, long ones

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -35,15 +34,6 @@ type Console struct {
 // Drawable reports whether a picture can be drawn. With Verbose the diagnostics would tear it.
 func (c Console) Drawable() bool {
 	return c.Stderr.File != nil && c.TermType != "dumb" && c.TermType != "" && !c.Verbose
-}
-
-// Screen takes the terminal.
-func (c Console) Screen(p Picture) *Screen {
-	profile := colorprofile.ASCII
-	if c.Stderr.On {
-		profile = colorprofile.ANSI
-	}
-	return OpenScreen(c.Stderr.File.(io.Writer), c.TermType, profile, p)
 }
 
 // WriteJSON writes one object on a line.

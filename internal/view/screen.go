@@ -32,12 +32,16 @@ type Screen struct {
 	done    chan struct{}
 }
 
-// OpenScreen takes the bottom of a terminal of the given type and draws there until [Screen.Close].
-func OpenScreen(stream io.Writer, termType string, profile colorprofile.Profile, p Picture) *Screen {
-	s := &Screen{stream: stream, picture: &model{Picture: p}, done: make(chan struct{})}
+// Screen takes the bottom of the terminal behind Stderr, and draws there until [Screen.Close].
+func (c Console) Screen(p Picture) *Screen {
+	s := &Screen{stream: c.Stderr.File.(io.Writer), picture: &model{Picture: p}, done: make(chan struct{})}
+	profile := colorprofile.ASCII
+	if c.Stderr.On {
+		profile = colorprofile.ANSI
+	}
 	s.program = tea.NewProgram(s.picture,
-		tea.WithOutput(stream), tea.WithInput(nil), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond),
-		tea.WithColorProfile(profile), tea.WithEnvironment(silentTerminal(termType)),
+		tea.WithOutput(s.stream), tea.WithInput(nil), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond),
+		tea.WithColorProfile(profile), tea.WithEnvironment(silentTerminal(c.TermType)),
 	)
 	go func() { // Close waits for it
 		defer close(s.done)

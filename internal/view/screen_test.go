@@ -24,7 +24,7 @@ func TestScreenAsksNothing(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		stays := []string{"a line that stays"}
-		s := OpenScreen(&out, termType, 0, Picture{
+		s := Console{Stderr: page.Out{File: &out}, TermType: termType}.Screen(Picture{
 			Frame: func(page.Size, int) string { return "at work" },
 			Flush: func() []string {
 				lines := stays
