@@ -30,7 +30,7 @@ func TestStatusBesideOtherBoulders(t *testing.T) {
 	})
 	for id, want := range map[string]string{
 		first:  "#2 in line: the one slot of test/small is taken",
-		second: "#3 in line: boulder " + first + " has the slots",
+		second: "#3 in line: the slots are held by " + first,
 		third:  "is next", // nobody runs it
 	} {
 		stdout, stderr, code := command(project, "status", id)

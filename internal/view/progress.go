@@ -306,38 +306,27 @@ func (r *row) does(paused bool, now time.Time) string {
 // waitsBeside adds to waits what waits only because of other boulders of the same process: alone, it could start. A turn
 // that goes on although its boulder is paused has a slot as well.
 func waitsBeside(waits []schedule.Wait, s *boulder.State, l schedule.Limits, beside []store.Detail) []schedule.Wait {
-	own := schedule.Share{Held: map[string]int{}}
+	held, holders := map[string]int{}, []string{}
 	for _, o := range s.Live() {
-		own.Held[o.Attempt.Model]++
+		held[o.Attempt.Model]++
 	}
-	shares, ids := []schedule.Share{own}, []string{}
 	for _, d := range beside {
-		held, paused := map[string]int{}, d.Boulder.Status == boulder.Paused
+		paused := d.Boulder.Status == boulder.Paused
 		for _, a := range d.Attempts {
 			if a.Status.Live() && !stopped(paused, &a) && (!paused || a.Status != boulder.AttemptMonitoring) {
 				held[a.Model]++
+				holders = append(holders, d.Boulder.ID)
 			}
 		}
-		if len(held) > 0 {
-			shares, ids = append(shares, schedule.Share{Held: held}), append(ids, d.Boulder.ID)
-		}
-	}
-	if len(ids) == 0 {
-		return waits
-	}
-	reason := fmt.Sprintf("boulders %s have the slots", strings.Join(ids, ", "))
-	if len(ids) == 1 {
-		reason = fmt.Sprintf("boulder %s has the slots", ids[0])
 	}
 	for model, queue := range s.Queues() {
-		if schedule.Room(l, model, shares...) {
+		known := slices.ContainsFunc(waits, func(w schedule.Wait) bool { return w.Model == model })
+		if len(holders) == 0 || known || schedule.Room(l, model, schedule.Share{Held: held}) {
 			continue
 		}
+		reason := "the slots are held by " + strings.Join(slices.Compact(holders), ", ")
 		for i, o := range queue {
-			id := o.SubTask.ID
-			if !slices.ContainsFunc(waits, func(w schedule.Wait) bool { return w.SubTaskID == id }) {
-				waits = append(waits, schedule.Wait{SubTaskID: id, Model: model, Position: i + 1, Reason: reason})
-			}
+			waits = append(waits, schedule.Wait{SubTaskID: o.SubTask.ID, Model: model, Position: i + 1, Reason: reason})
 		}
 	}
 	return waits
