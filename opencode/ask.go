@@ -18,8 +18,7 @@ const (
 
 // AskRequest is a question to a model that is answered in one go, without tools.
 type AskRequest struct {
-	// Title of the session that is made for the question. Defaults to "ask".
-	Title string
+	Title string // of the session that is made for the question. Defaults to "ask".
 	// Agent decides the system prompt; the default agent's has about 9,800 characters, an agent with a prompt of its
 	// own brings only that.
 	Agent  string

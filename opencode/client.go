@@ -29,8 +29,7 @@ const (
 
 // AttachConfig says how to talk to a server.
 type AttachConfig struct {
-	// Username of HTTP basic authentication. Defaults to the one in the address, else "opencode".
-	Username string
+	Username string // of HTTP basic authentication. Defaults to the one in the address, else "opencode".
 	// Password of HTTP basic authentication. Defaults to the one in the address; without any no credentials are sent.
 	Password string
 	// CallTimeout bounds every call, together with the caller's context, except [Directory.Ask], which waits for a
@@ -39,8 +38,7 @@ type AttachConfig struct {
 	// EventSilence is how long the event stream may bring nothing, not even the server's heartbeat of 10 s, before it
 	// counts as dead. Defaults to 30 s.
 	EventSilence time.Duration
-	// Logger gets reconnects and events that could not be read. Defaults to none.
-	Logger *slog.Logger
+	Logger       *slog.Logger // gets reconnects and events that could not be read. Defaults to none.
 }
 
 // Client is a connection to one OpenCode server. It is safe for concurrent use. Close it when done: a subscription

@@ -12,12 +12,9 @@ import (
 
 // Event is something that happened on the server, or to the connection to it.
 type Event struct {
-	// Directory in which it happened; empty for events of the server as a whole.
-	Directory string
-	// SessionID of the session it happened to; empty if it belongs to none.
-	SessionID string
-	// Payload says what happened. Never nil.
-	Payload Payload
+	Directory string  // in which it happened; empty for events of the server as a whole
+	SessionID string  // of the session it happened to; empty if it belongs to none
+	Payload   Payload // says what happened. Never nil.
 }
 
 // Payload is one of the types below that have "of an [Event]" in their comment.

@@ -25,8 +25,7 @@ type hosted struct {
 // Connection is a client of a server that was alive a moment ago.
 type Connection struct {
 	Client *Client
-	// Down is closed when the server is known to be gone; nil if nothing can be known.
-	Down <-chan struct{}
+	Down   <-chan struct{} // closed when the server is known to be gone; nil if nothing can be known
 }
 
 // NewHost returns a host that starts servers with the given function, one at a time. Its ctx ends when the host is

@@ -20,8 +20,7 @@ const MCPConnected = "connected"
 
 // MCPServer is a server of tools that OpenCode is to use, over streamable HTTP.
 type MCPServer struct {
-	// Name makes the names of its tools, name_tool, with _ for what is not a letter, a digit, - or _.
-	Name    string
+	Name    string // makes the names of its tools, name_tool, with _ for what is not a letter, a digit, - or _
 	URL     string
 	Headers map[string]string
 	// Timeout bounds each of the two ways in which OpenCode tries to connect, and later each call of a tool, which

@@ -62,15 +62,14 @@ type MessageInfo struct {
 
 	// Of assistant messages only:
 
-	ParentID  string
-	Completed time.Time `json:"-"` // zero while the model or its tools work, and for ever if the server died
-	Finish    string    // empty until the model has answered
-	Error     *TurnError
-	Cost      float64 // US dollars
-	Tokens    Tokens
-	Compacted bool `json:"-"` // the message is the summary of a compaction
-	// Structured is the answer to a prompt with a JSON schema, not checked against it.
-	Structured json.RawMessage
+	ParentID   string
+	Completed  time.Time `json:"-"` // zero while the model or its tools work, and for ever if the server died
+	Finish     string    // empty until the model has answered
+	Error      *TurnError
+	Cost       float64 // US dollars
+	Tokens     Tokens
+	Compacted  bool            `json:"-"` // the message is the summary of a compaction
+	Structured json.RawMessage // the answer to a prompt with a JSON schema, not checked against it
 }
 
 // UnmarshalJSON reads OpenCode's two forms, in which "model" and "summary" differ between user and assistant

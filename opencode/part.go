@@ -32,13 +32,11 @@ type Part struct {
 	Synthetic bool           // written by a program, not by a person or the model
 	Metadata  map[string]any // as given with the prompt
 
-	// Cut says that Text, or a text in Tool, is longer than what is here, see [PartUpdated].
-	Cut bool `json:"-"`
+	Cut bool `json:"-"` // says that Text, or a text in Tool, is longer than what is here, see [PartUpdated]
 
-	Tool *ToolCall   `json:"-"` // of PartTool
-	Step *StepFinish `json:"-"` // of PartStepFinish
-	// Files of PartPatch: absolute paths that the step changed.
-	Files []string
+	Tool  *ToolCall   `json:"-"` // of PartTool
+	Step  *StepFinish `json:"-"` // of PartStepFinish
+	Files []string    // of PartPatch: absolute paths that the step changed
 }
 
 // ToolState is how far a tool call has come.

@@ -17,21 +17,19 @@ type Prompt struct {
 	MessageID string `json:"messageID"`
 	// Agent, Model and Variant default to what the session last used, which may be another prompt's choice: pass them
 	// every time.
-	Agent   string   `json:"agent,omitempty"`
-	Model   ModelRef `json:"model,omitzero"`
-	Variant string   `json:"variant,omitempty"`
-	// System is added to the agent's own system prompt.
-	System string     `json:"system,omitempty"`
-	Parts  []TextPart `json:"-"`
+	Agent   string     `json:"agent,omitempty"`
+	Model   ModelRef   `json:"model,omitzero"`
+	Variant string     `json:"variant,omitempty"`
+	System  string     `json:"system,omitempty"` // added to the agent's own system prompt
+	Parts   []TextPart `json:"-"`
 }
 
 // TextPart is a text of a prompt.
 type TextPart struct {
 	Text string `json:"text"`
 	// Synthetic marks the text as written by a program. The model sees it like any other text.
-	Synthetic bool `json:"synthetic,omitempty"`
-	// Metadata is stored with the part and given back.
-	Metadata map[string]any `json:"metadata,omitempty"`
+	Synthetic bool           `json:"synthetic,omitempty"`
+	Metadata  map[string]any `json:"metadata,omitempty"` // stored with the part and given back
 }
 
 // Prompt gives the session a prompt and returns when the server has taken it; see the package comment on how to know

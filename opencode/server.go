@@ -43,21 +43,15 @@ const (
 
 // ServerConfig says how to start a server.
 type ServerConfig struct {
-	// Binary is a path or a name in PATH. Defaults to "opencode".
-	Binary string
-	// Dir is the working directory, an absolute path. Defaults to the caller's.
-	Dir string
-	// Env is the environment. Defaults to os.Environ().
-	Env []string
+	Binary string   // a path or a name in PATH. Defaults to "opencode".
+	Dir    string   // the working directory, an absolute path. Defaults to the caller's.
+	Env    []string // the environment. Defaults to os.Environ().
 	// ConfigContent is OpenCode configuration (JSON) that is laid over the user's files. Empty leaves
 	// OPENCODE_CONFIG_CONTENT in Env as it is.
 	ConfigContent string
-	// StartTimeout defaults to 2 min.
-	StartTimeout time.Duration
-	// StopGrace is how long [Server.Stop] waits for each gentle step. Defaults to 5 s.
-	StopGrace time.Duration
-	// Logger defaults to none.
-	Logger *slog.Logger
+	StartTimeout  time.Duration // defaults to 2 min
+	StopGrace     time.Duration // how long [Server.Stop] waits for each gentle step. Defaults to 5 s.
+	Logger        *slog.Logger  // defaults to none
 }
 
 // Server is an OpenCode server that was started here. It is bound to 127.0.0.1, protected by a random password, and

@@ -47,16 +47,13 @@ type Rule struct {
 // NewSession describes a session to create.
 type NewSession struct {
 	// Title should not be empty: an untitled session costs a model call for a title.
-	Title string `json:"title,omitempty"`
-	// ParentID makes the session a child of another one.
-	ParentID string `json:"parentID,omitempty"`
-	// Metadata is stored with the session and given back.
-	Metadata map[string]any `json:"metadata,omitempty"`
+	Title    string         `json:"title,omitempty"`
+	ParentID string         `json:"parentID,omitempty"` // makes the session a child of another one
+	Metadata map[string]any `json:"metadata,omitempty"` // stored with the session and given back
 	Agent    string         `json:"agent,omitempty"`
-	// Model and Variant are defaults; pass them with every prompt all the same.
-	Model   ModelRef `json:"-"`
-	Variant string   `json:"-"`
-	Rules   []Rule   `json:"permission,omitempty"`
+	Model    ModelRef       `json:"-"` // defaults, as Variant; pass them with every prompt all the same
+	Variant  string         `json:"-"`
+	Rules    []Rule         `json:"permission,omitempty"`
 }
 
 // Session is OpenCode's record of a session.

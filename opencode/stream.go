@@ -142,8 +142,7 @@ func (h *hub) close() {
 
 // Filter chooses the events of a [Subscription]. The zero value chooses all.
 type Filter struct {
-	// Directory lets only its own events pass, and those of no directory.
-	Directory string
+	Directory string // lets only its own events pass, and those of no directory
 	// Sessions lets only events of these sessions and of their sub-agents' sessions pass, and those of no session.
 	// Sub-agents are recognised by any event that names their parent.
 	Sessions []string

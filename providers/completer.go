@@ -28,20 +28,17 @@ type Completer interface {
 type Request struct {
 	// Model is the provider's own name of the model, without the provider. Empty: the one that the Completer was opened
 	// for, see [Registry.Completer].
-	Model string
-	// System is the instruction that stands above the conversation. Empty: none.
-	System string
-	// Messages is the conversation, oldest first, ending with a user message. Texts are not empty.
-	Messages []Message
+	Model    string
+	System   string    // the instruction that stands above the conversation. Empty: none.
+	Messages []Message // the conversation, oldest first, ending with a user message. Texts are not empty.
 	// Schema is a JSON Schema of the wanted answer; nil asks for plain text. Vendors agree only on this much: the root
 	// is an object, every property is in "required", optional ones are anyOf with null, additionalProperties is false,
 	// no bounds and no patterns. It is sent byte for byte: the order of properties steers generation, so put the reason
 	// before the verdict.
 	Schema json.RawMessage
 	// SchemaName labels the schema for the provider: letters, digits, - and _, at most 64. Defaults to "answer".
-	SchemaName string
-	// MaxOutputTokens limits the answer, reasoning included. Zero: the provider's own limit.
-	MaxOutputTokens int
+	SchemaName      string
+	MaxOutputTokens int // limits the answer, reasoning included. Zero: the provider's own limit.
 	// Temperature is a wish: adapters drop it for models that refuse it, as reasoning models do. Nil: the provider's
 	// default.
 	Temperature *float64
@@ -66,18 +63,13 @@ type Message struct {
 
 // Response is a whole answer.
 type Response struct {
-	// Text is the answer without the model's reasoning, where the provider keeps them apart.
-	Text string
-	// Stop says why the model stopped.
-	Stop Stop
-	// Provider is the name under which the adapter was opened, as in [ModelRef].
-	Provider string
+	Text     string // the answer without the model's reasoning, where the provider keeps them apart
+	Stop     Stop   // says why the model stopped
+	Provider string // the name under which the adapter was opened, as in [ModelRef]
 	// Model is the model that answered, as the provider reports it: often a dated version of the one that was asked.
-	Model string
-	// RequestID is the provider's name for the call, for support requests. Empty: not told.
-	RequestID string
-	// Usage is what the call cost.
-	Usage Usage
+	Model     string
+	RequestID string // the provider's name for the call, for support requests. Empty: not told.
+	Usage     Usage  // what the call cost
 }
 
 // Stop says why a model stopped.

@@ -49,17 +49,13 @@ type Error struct {
 	// KeyEnv is the environment variable that the key came from; named to the person when the key is the trouble.
 	KeyEnv string
 	// Status is the HTTP status, or the one that an error inside a 200 answer claims. Zero: there was no answer.
-	Status int
-	// Code is the provider's own word for the error ("insufficient_quota"). Empty: none.
-	Code string
-	// Message is the provider's text, without secrets, at most 600 characters.
-	Message string
-	// RequestID is the provider's name for the call. Empty: not told.
-	RequestID string
+	Status    int
+	Code      string // the provider's own word for the error ("insufficient_quota"). Empty: none.
+	Message   string // the provider's text, without secrets, at most 600 characters
+	RequestID string // the provider's name for the call. Empty: not told.
 	// RetryAfter is how long the provider asked to wait, counted from the answer. Zero: it did not say.
 	RetryAfter time.Duration
-	// Usage is what the failed attempt cost, as far as the provider told.
-	Usage Usage
+	Usage      Usage // what the failed attempt cost, as far as the provider told
 	// Err is the cause on this side: a transport error, the end of a context, a decoding error. Nil when the provider
 	// answered with an error.
 	Err error

@@ -27,8 +27,7 @@ type Price struct {
 	// CacheWrite is for each token that was written to a cache. Without it the cost of a call that wrote is unknown:
 	// vendors ask more for these than for Input.
 	CacheWrite *float64 `json:"cache_write,omitempty" yaml:"cache_write,omitempty"`
-	// Output is for each token of the output, reasoning included; required.
-	Output *float64 `json:"output" yaml:"output"`
+	Output     *float64 `json:"output" yaml:"output"` // for each token of the output, reasoning included; required
 }
 
 // Prices is a table of prices. The first pattern that matches a model counts.

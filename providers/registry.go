@@ -10,23 +10,20 @@ import (
 
 // Source is one provider that a [Registry] can open.
 type Source struct {
-	// Name is the provider part of a [ModelRef].
-	Name string
+	Name string // the provider part of a [ModelRef]
 	// KeyEnv names the environment variables that may hold the key; the first that is set is used. Empty: the provider
 	// needs no key and is always available.
 	KeyEnv []string
 	// DefaultModel is the provider's model for the ledgers when the user named none. Empty: never chosen by default.
 	DefaultModel string
-	// Open makes the adapter; it does not block.
-	Open func(Key) (Completer, error)
+	Open         func(Key) (Completer, error) // makes the adapter; it does not block
 }
 
 // RegistryConfig configures a [Registry].
 type RegistryConfig struct {
 	// Getenv reads the environment; required. Keys are read when they are needed and kept nowhere but in the adapter.
 	Getenv func(string) string
-	// Logger is told of attempts that are repeated. Defaults to none.
-	Logger *slog.Logger
+	Logger *slog.Logger // told of attempts that are repeated. Defaults to none.
 	// Prices give the cost of calls whose provider does not tell it. Defaults to none: such a cost is unknown.
 	Prices Prices
 }

@@ -5,18 +5,12 @@ import "fmt"
 // Usage counts tokens the same way for every provider: Input is all input, Output is all billed output; the others are
 // parts of these two. Adapters normalise: the vendors differ in what they include.
 type Usage struct {
-	// Input is all input tokens, CachedInput and CacheWrite included.
-	Input int64 `json:"input"`
-	// CachedInput is the part of Input that was read from a prompt cache.
-	CachedInput int64 `json:"cached_input,omitempty"`
-	// CacheWrite is the part of Input that was written to a prompt cache.
-	CacheWrite int64 `json:"cache_write,omitempty"`
-	// Output is all billed output tokens, Reasoning included.
-	Output int64 `json:"output"`
-	// Reasoning is the part of Output that the model spent thinking.
-	Reasoning int64 `json:"reasoning,omitempty"`
-	// Cost is in US dollars. Nil means unknown, which is not zero.
-	Cost *float64 `json:"cost,omitempty"`
+	Input       int64    `json:"input"`                  // all input tokens, CachedInput and CacheWrite included
+	CachedInput int64    `json:"cached_input,omitempty"` // the part of Input that was read from a prompt cache
+	CacheWrite  int64    `json:"cache_write,omitempty"`  // the part of Input that was written to a prompt cache
+	Output      int64    `json:"output"`                 // all billed output tokens, Reasoning included
+	Reasoning   int64    `json:"reasoning,omitempty"`    // the part of Output that the model spent thinking
+	Cost        *float64 `json:"cost,omitempty"`         // in US dollars. Nil means unknown, which is not zero.
 }
 
 // Add gives the sum of both. The cost of a sum is known only if both costs are; the zero Usage changes nothing.

@@ -30,11 +30,9 @@ type Config struct {
 	// Completer is asked. It retries by itself ([providers.WithRetry]), and it decides which model answers. Required.
 	Completer providers.Completer
 	// Model is what the seal calls the ledger model, as provider/model. It is not sent. Defaults to no name.
-	Model string
-	// Now is the clock of the seal. Defaults to time.Now.
-	Now func() time.Time
-	// Logger defaults to none.
-	Logger *slog.Logger
+	Model  string
+	Now    func() time.Time // the clock of the seal. Defaults to time.Now.
+	Logger *slog.Logger     // defaults to none
 }
 
 // Planner is the Task Ledger. It keeps nothing between calls and may be used from many goroutines.

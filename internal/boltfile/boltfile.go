@@ -40,8 +40,7 @@ type Options struct {
 	// Redact takes secrets out of a record, which is JSON, before it is stored; what it returns has to decode as the same
 	// type. Keys of records are ids and not given to it. Defaults to storing records as they are.
 	Redact func(record []byte) []byte
-	// Logger defaults to none.
-	Logger *slog.Logger
+	Logger *slog.Logger // defaults to none
 }
 
 const (

@@ -31,8 +31,7 @@ const (
 
 // Endpoint describes an OpenAI-compatible server; the tags are those of the configuration file.
 type Endpoint struct {
-	// Name is the provider's name in model references; required.
-	Name string `json:"name" yaml:"name"`
+	Name string `json:"name" yaml:"name"` // the provider's name in model references; required
 	// BaseURL is the address up to and without "/chat/completions", usually ending in "/v1"; required. It may not
 	// contain a password or a query: addresses are printed, secrets belong into KeyEnv.
 	BaseURL string `json:"base_url" yaml:"base_url"`
@@ -42,8 +41,7 @@ type Endpoint struct {
 	Model string `json:"model,omitempty" yaml:"model,omitempty"`
 	// Structured is the strongest form of structured output to ask for. Defaults to json_schema.
 	Structured Structured `json:"structured,omitempty" yaml:"structured,omitempty"`
-	// TokenParam defaults to max_tokens.
-	TokenParam TokenParam `json:"token_param,omitempty" yaml:"token_param,omitempty"`
+	TokenParam TokenParam `json:"token_param,omitempty" yaml:"token_param,omitempty"` // defaults to max_tokens
 }
 
 // Validate says what is wrong with a configured endpoint.

@@ -42,9 +42,8 @@ type Config struct {
 	// the user's configuration names, else OpenCode's choice; a request then names provider/model.
 	Model opencode.ModelRef
 	// Agent answers. It is used only if the server knows it; else the default agent answers, with all tools denied.
-	Agent string
-	// Timeout bounds one question, OpenCode's own retries included. Defaults to 10 minutes.
-	Timeout time.Duration
+	Agent   string
+	Timeout time.Duration // bounds one question, OpenCode's own retries included. Defaults to 10 minutes.
 }
 
 // Completer implements providers.Completer on an OpenCode server.

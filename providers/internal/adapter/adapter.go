@@ -17,13 +17,11 @@ import (
 
 // Options are those of every adapter.
 type Options struct {
-	// BaseURL is the address up to and without the path of the API. Defaults to the vendor's own server.
-	BaseURL string
+	BaseURL string // the address up to and without the path of the API. Defaults to the vendor's own server.
 	// HTTPClient is copied, and extended by the recording of answers and a redirect policy. Defaults to a client with
 	// the default transport. Leave its Timeout zero: attempts are bounded by their context.
 	HTTPClient *http.Client
-	// Logger defaults to none.
-	Logger *slog.Logger
+	Logger     *slog.Logger // defaults to none
 }
 
 // Features are the parts that a request uses of those that not every model takes, and that it can do without: names of
@@ -41,9 +39,8 @@ type Cue struct {
 
 // Reply is an answer with status 200, which need not be a success.
 type Reply struct {
-	providers.Response // Provider is filled in here, Model if it is empty
-	// Missing is what an answer without any content lacks, in the provider's word: "choices".
-	Missing string
+	providers.Response        // Provider is filled in here, Model if it is empty
+	Missing            string // what an answer without any content lacks, in the provider's word: "choices"
 	// Refused is the kind of the error that an answer stands for which was billed and cannot be used, and Why its text.
 	Refused providers.Kind
 	Why     string
@@ -56,9 +53,8 @@ type Adapter struct {
 	Key              providers.Key
 	Logger           *slog.Logger // defaults to none
 	// Parse reads the error in an answer's body; of a body without one it gives the zero value.
-	Parse func(body []byte) Said
-	// Statuses are those that the endpoint refuses a parameter with.
-	Statuses []int
+	Parse    func(body []byte) Said
+	Statuses []int // those that the endpoint refuses a parameter with
 	// Cues are looked for in this order: where a word of one would stand for another too, the narrower one goes first.
 	Cues []Cue
 	// Plan gives the features that a request wants, without those that its model refuses.

@@ -16,15 +16,11 @@ import (
 
 // Said is the error in an answer's body. Zero fields were not there.
 type Said struct {
-	// Code is the provider's own word for the error.
-	Code string
-	Text string
-	// Status is the HTTP status that the body claims. It counts where the real one is that of a success.
-	Status int
-	// RetryAfter is how long the body asks to wait; the longer one of this and the header's counts.
-	RetryAfter time.Duration
-	// Kind is set where the body says more than code and text do.
-	Kind providers.Kind
+	Code       string // the provider's own word for the error
+	Text       string
+	Status     int            // the HTTP status that the body claims. It counts where the real one is that of a success.
+	RetryAfter time.Duration  // how long the body asks to wait; the longer one of this and the header's counts
+	Kind       providers.Kind // set where the body says more than code and text do
 }
 
 // Unmarshal reads the JSON of an error, also with a list around it. A field of another type than expected costs that
