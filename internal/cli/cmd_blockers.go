@@ -118,7 +118,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return usagef("%s has no command %q: did you mean %q?", cmd.CommandPath(), args[0], strings.Join(near, `" or "`))
+		return usagef("%s has no command %q: did you mean \"%s\"?", cmd.CommandPath(), args[0], strings.Join(near, `" or "`))
 	}
 	return usagef("%s has no command %q: see `%[1]s --help`", cmd.CommandPath(), args[0])
 }
@@ -133,19 +133,21 @@ func (d desk) status(ctx context.Context, session string, list bool) error {
 	report := &view.BlockersStatus{
 		Type: "blockers-status", On: d.On(boulder.BlockerScope{SessionID: session}), SessionID: session, Status: s,
 	}
-	pending := slices.DeleteFunc(all, func(b boulder.Blocker) bool {
-		switch b.Status {
-		case boulder.BlockerAnswered:
+	var open []view.BlockerItem
+	for _, b := range d.placed(ctx, all) {
+		switch {
+		case b.Status == boulder.BlockerAnswered:
 			report.Answered++
-		case boulder.BlockerSkipped:
+		case b.Status == boulder.BlockerSkipped:
 			report.Skipped++
+		case b.Standing == blockers.Moot:
+			report.Moot++
+		default:
+			open = append(open, b)
 		}
-		return b.Status.Settled()
-	})
-	open := view.WithoutMoot(d.placed(ctx, pending))
+	}
 	waits := view.WaitingOf(open)
-	report.Pending, report.Hard, report.Asks, report.Soft = len(pending), waits.Hard, waits.Asks, waits.Soft
-	report.Moot = len(pending) - len(open)
+	report.Pending, report.Hard, report.Asks, report.Soft = len(open)+report.Moot, waits.Hard, waits.Asks, waits.Soft
 	if _, own := s.Sessions[session]; !own && s.Switch == nil && !report.On {
 		report.Diverted, report.Watched = d.divertedNow(ctx)
 		report.On = len(report.Diverted) > 0 || report.Watched
