@@ -90,23 +90,25 @@ func clean(s string) string {
 	}, s))
 }
 
-// look is how a status is drawn. Colours never stand alone: with each goes its sign, and the word.
+// look is how a status is drawn. Colours never stand alone: with each goes its sign, and the word. The lines keep a
+// contrast of 3:1 and more with their fill and with the background.
 type look struct {
-	status string
-	sign   string // one column of a terminal
-	class  string // of the colours, in Mermaid and SVG
+	status                         string
+	sign                           string // one column of a terminal
+	class                          string // of the colours, in Mermaid and SVG
+	fill, line, darkFill, darkLine string
 }
 
 // looks are in the order of a legend.
 var looks = []look{
-	{"completed", "✓", "completed"},
-	{"in_progress", "●", "active"},
-	{"pending", "○", "pending"},
-	{"blocked", "!", "blocked"},
-	{"failed", "✗", "failed"},
-	{"skipped", "-", dropped},
-	{"cancelled", "-", dropped},
-	{"superseded", "-", dropped},
+	{"completed", "✓", "completed", "#e6f6ec", "#1a7f37", "#12281a", "#3fb950"},
+	{"in_progress", "●", "active", "#e3f0fe", "#0969da", "#0f243d", "#58a6ff"},
+	{"pending", "○", "pending", "#f6f8fa", "#57606a", "#1c2128", "#8b949e"},
+	{"blocked", "!", "blocked", "#fff5d6", "#9a6700", "#2d2409", "#d29922"},
+	{"failed", "✗", "failed", "#ffebe9", "#cf222e", "#341418", "#ff7b72"},
+	{"skipped", "-", dropped, "#ffffff", "#57606a", "#0d1117", "#8b949e"},
+	{"cancelled", "-", dropped, "#ffffff", "#57606a", "#0d1117", "#8b949e"},
+	{"superseded", "-", dropped, "#ffffff", "#57606a", "#0d1117", "#8b949e"},
 }
 
 // dropped boxes are dashed.
@@ -117,26 +119,19 @@ func (n Node) look() look {
 	if i := slices.IndexFunc(looks, func(l look) bool { return l.status == n.Status }); i >= 0 {
 		return looks[i]
 	}
-	if n.Status == "" {
-		return look{class: "plain"}
+	sign := ""
+	if n.Status != "" {
+		sign = "?"
 	}
-	return look{n.Status, "?", "plain"}
+	return look{n.Status, sign, "plain", "#f6f8fa", "#57606a", "#1c2128", "#8b949e"}
+}
+
+// palette has a look of each class.
+func palette() []look {
+	return slices.CompactFunc(slices.Concat([]look{Node{}.look()}, looks), func(a, b look) bool { return a.class == b.class })
 }
 
 func (l look) word() string { return strings.ReplaceAll(l.status, "_", " ") }
-
-// colours of a class of boxes. The lines keep a contrast of 3:1 and more with their fill and with the background.
-type colours struct{ class, fill, line, darkFill, darkLine string }
-
-var palette = []colours{
-	{"plain", "#f6f8fa", "#57606a", "#1c2128", "#8b949e"},
-	{"completed", "#e6f6ec", "#1a7f37", "#12281a", "#3fb950"},
-	{"active", "#e3f0fe", "#0969da", "#0f243d", "#58a6ff"},
-	{"pending", "#f6f8fa", "#57606a", "#1c2128", "#8b949e"},
-	{"blocked", "#fff5d6", "#9a6700", "#2d2409", "#d29922"},
-	{"failed", "#ffebe9", "#cf222e", "#341418", "#ff7b72"},
-	{dropped, "#ffffff", "#57606a", "#0d1117", "#8b949e"},
-}
 
 // tally is an entry of a legend.
 type tally struct {

@@ -22,7 +22,7 @@ func (g *Graph) Mermaid() string {
 		fmt.Fprintf(&b, "    n%d[\"%s\"]:::%s\n", i+1, strings.Join(lines, "<br/>"), class)
 	}
 	g.writeEdges(&b, "    n%d --> n%d\n")
-	for _, c := range palette {
+	for _, c := range palette() {
 		if used[c.class] {
 			fmt.Fprintf(&b, "    classDef %s fill:%s,stroke:%s,color:#1f2328", c.class, c.fill, c.line)
 			if c.class == dropped {
@@ -76,12 +76,8 @@ func (g *Graph) DOT() string {
 		fmt.Fprintf(&b, "    label=\"%s\";\n    labelloc=t;\n    fontname=\"Helvetica,Arial,sans-serif\";\n"+
 			"    fontcolor=\"#6e7781\";\n", dotLines(g.title, 2*dotColumns))
 	}
-	classes := map[string]colours{}
-	for _, c := range palette {
-		classes[c.class] = c
-	}
 	for i, n := range g.nodes {
-		c := classes[n.look().class]
+		c := n.look()
 		lines := n.label()
 		for k := range lines {
 			lines[k] = dotLines(lines[k], dotColumns)

@@ -178,12 +178,12 @@ text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","Noto San
 .page{fill:#ffffff}.edge{fill:none;stroke:#8c959f;stroke-width:1.4}.tip{fill:#8c959f}.dropped .box{stroke-dasharray:5 3}
 `)
 	const colours = ".%[1]s .box{fill:%[2]s;stroke:%[3]s}.%[1]s .sign{stroke:%[3]s}.%[1]s .state{fill:%[3]s}\n"
-	for _, c := range palette {
+	for _, c := range palette() {
 		p.printf(colours, c.class, c.fill, c.line)
 	}
 	p.printf("@media (prefers-color-scheme:dark){text{fill:#e6edf3}.id,.count{fill:#9198a1}.page{fill:#0d1117}" +
 		".edge{stroke:#6e7681}.tip{fill:#6e7681}\n")
-	for _, c := range palette {
+	for _, c := range palette() {
 		p.printf(colours, c.class, c.darkFill, c.darkLine)
 	}
 	p.printf("}\n</style>\n")
