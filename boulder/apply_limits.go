@@ -23,7 +23,8 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 	}
 	s.Boulder.LedgerModel = cmp.Or(b.LedgerModel, s.Boulder.LedgerModel)
 	s.Boulder.Diverted = s.Boulder.Diverted || b.Diverted
-	if e.Time.Before(s.Boulder.UpdatedAt) {
+	behind := e.Time.Before(s.Boulder.UpdatedAt)
+	if behind {
 		for model, c := range s.Boulder.Cooldowns {
 			c.Until = e.Time
 			s.setCooldown(model, c)
@@ -31,9 +32,10 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 	}
 	for _, o := range s.Live() {
 		a := o.Attempt
-		waits := a.Status != AttemptMonitoring && e.Time.Before(a.NotBefore) &&
-			e.Time.Before(s.Boulder.Cooldowns[a.Model].Until) // its model still cools down
-		waits = waits || s.pauses(o, e.Time)
+		// Neither a model that cools down nor the pause of a loop before a prompt is a fault of the process before.
+		cools := a.Status != AttemptMonitoring && e.Time.Before(s.Boulder.Cooldowns[a.Model].Until)
+		pauses := s.Boulder.Loop != nil && a.Status == AttemptExecuting && o.Turn.MessageID == "" && a.Troubles == 0 && !behind
+		waits := e.Time.Before(a.NotBefore) && (cools || pauses)
 		if a.Troubles = 0; !waits {
 			a.recovered()
 		}
@@ -49,13 +51,6 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 		s.Boulder.Replan = &fresh
 	}
 	return nil
-}
-
-// pauses reports whether a loop waits before its next prompt: that is no fault of the process before.
-func (s *State) pauses(o *Open, at time.Time) bool {
-	a := o.Attempt
-	return s.Boulder.Loop != nil && a.Status == AttemptExecuting && o.Turn.MessageID == "" && a.Troubles == 0 &&
-		at.Before(a.NotBefore) && !at.Before(s.Boulder.UpdatedAt)
 }
 
 // clockMoved keeps a jump of the clock out of the working times. What waits for a time waits no longer than it was to; time
@@ -128,23 +123,21 @@ func (s *State) budgetSet(_ *Event, b BudgetSet) error {
 	if err := budget.Validate(); err != nil {
 		return err
 	}
-	if b.SubTaskID == "" {
-		budget.Unpriced = s.Boulder.Usage.Unpriced
-		for _, o := range s.Live() {
-			budget.Unpriced += o.Running().Unpriced
-		}
-		s.Boulder.Budget = &budget
-	} else {
+	of, used := &s.Boulder.Budget, s.Boulder.Usage
+	if b.SubTaskID != "" {
 		t, err := s.unfinished(b.SubTaskID)
 		if err != nil {
 			return err
 		}
-		budget.Unpriced = t.Usage.Unpriced
-		if o := s.Open(t.ID); o != nil {
-			budget.Unpriced += o.Running().Unpriced
-		}
-		t.Budget = &budget
+		of, used = &t.Budget, t.Usage
 	}
+	for _, o := range s.live {
+		if b.SubTaskID == "" || b.SubTaskID == o.SubTask.ID {
+			used = used.Add(o.Running())
+		}
+	}
+	budget.Unpriced = used.Unpriced
+	*of = &budget
 	prefix := b.SubTaskID + "/"
 	s.Boulder.Warned = slices.DeleteFunc(slices.Clone(s.Boulder.Warned), func(key string) bool {
 		return strings.HasPrefix(key, prefix)
