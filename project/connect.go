@@ -99,13 +99,16 @@ func (p *Project) planner() (orchestrator.Planner, error) {
 	return cleanPlanner{planner, p.secrets}, err
 }
 
+func (p *Project) judge() orchestrator.Judge {
+	return cleanJudge{&progressledger.Judge{Completer: p.completer, Logger: p.log}, p.secrets}
+}
+
 // orchestrator puts the parts of a run together.
 func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrator, error) {
 	planner, err := p.planner()
 	if err != nil {
 		return nil, err
 	}
-	judge := &progressledger.Judge{Completer: p.completer, Logger: p.log}
 	env, err := p.environ()
 	if err != nil {
 		return nil, err
@@ -113,19 +116,17 @@ func (p *Project) orchestrator(db orchestrator.Store) (*orchestrator.Orchestrato
 	if p.diverter, err = p.newDiverter(); err != nil {
 		return nil, err
 	}
-	rules := p.cfg.Rules
 	p.runner, err = executor.New(executor.Config{
-		Host: p.host, Project: p.dir, Workspace: p.work, Rules: &rules,
+		Host: p.host, Project: p.dir, Workspace: p.work, Rules: &p.cfg.Rules,
 		GateTimeout: p.cfg.GateTimeout, Env: env, Asks: p.cfg.OnAsk, Price: p.price,
 		Redact: p.secrets, Diverter: p.diverter, Logger: p.log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	limits := p.cfg.Limits
 	return orchestrator.New(orchestrator.Config{
-		Project: p.dir, Planner: planner, Judge: cleanJudge{judge, p.secrets}, Runner: p.runner, Store: db,
-		Limits: &limits, BlockerTool: p.diverter.briefed, Logger: p.log,
+		Project: p.dir, Planner: planner, Judge: p.judge(), Runner: p.runner, Store: db,
+		Limits: &p.cfg.Limits, BlockerTool: p.diverter.briefed, Logger: p.log,
 	})
 }
 
@@ -135,8 +136,7 @@ func (p *Project) budget(flag *boulder.Budget) *boulder.Budget {
 	if flag == nil || configured == nil {
 		return cmp.Or(flag, configured)
 	}
-	merged := Overlay(*configured, *flag)
-	return &merged
+	return new(Overlay(*configured, *flag))
 }
 
 // Overlay replaces the limits of a budget that another one names.

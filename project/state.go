@@ -36,7 +36,6 @@ type State struct {
 // [store.ErrHeld] and says who. serves: the process is going to [State.Serve]. Agents that may be at work for boulders that
 // were cancelled while no process ran them are stopped. Call [Project.Connect] before.
 func (p *Project) Hold(ctx context.Context, serves bool) (_ *State, err error) {
-	limits := p.cfg.Limits
 	dir, err := store.EnsureDir(p.dir)
 	if err != nil {
 		return nil, err
@@ -47,7 +46,7 @@ func (p *Project) Hold(ctx context.Context, serves bool) (_ *State, err error) {
 	}
 	s.stopped, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	who := control.Holder{
-		PID: os.Getpid(), Since: time.Now(), Limits: &limits, Command: p.secrets.Text(p.opts.Command), Serves: serves,
+		PID: os.Getpid(), Since: time.Now(), Limits: &p.cfg.Limits, Command: p.secrets.Text(p.opts.Command), Serves: serves,
 	}
 	if s.server, err = control.Serve(ctx, filepath.Join(dir, control.SocketName), who, s.DB, p.log); err != nil {
 		return nil, errors.Join(err, s.DB.Close())

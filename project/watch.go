@@ -10,7 +10,6 @@ import (
 	"github.com/bouldermgr/manager/executor"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/opencode"
-	"github.com/bouldermgr/manager/progressledger"
 	"github.com/bouldermgr/manager/session"
 )
 
@@ -40,7 +39,6 @@ type SessionJudge struct {
 
 	mu    sync.Mutex
 	wired *Project
-	judge cleanJudge // once it is wired
 }
 
 // SessionJudge prepares the judge of sessions at an OpenCode server. One that is not there yet is no fault: the watch waits
@@ -68,7 +66,7 @@ func (j *SessionJudge) connect(ctx context.Context) error {
 		p.Close()
 		return err
 	}
-	j.wired, j.judge = p, cleanJudge{&progressledger.Judge{Completer: p.completer, Logger: p.log}, p.secrets}
+	j.wired = p
 	return nil
 }
 
@@ -87,7 +85,7 @@ func (j *SessionJudge) Ask(ctx context.Context, request string, e *boulder.Evide
 	if err != nil {
 		return nil, err
 	}
-	verdict, _, err := j.judge.Judge(ctx, judgeRequest(request, e))
+	verdict, _, err := d.judge().Judge(ctx, judgeRequest(request, e))
 	switch {
 	case err != nil || verdict.Completed:
 		return nil, err

@@ -114,13 +114,16 @@ const waitPoll = 500 * time.Millisecond
 func (a *app) wait(ctx context.Context, w *waitReport, ref string) error {
 	for told := false; ; {
 		arrived, err := a.lookOnce(ctx, w, ref)
-		held := errors.Is(err, store.ErrHeld)
-		if arrived || err != nil && !held && !errors.Is(err, control.ErrNotServed) && !errors.Is(err, control.ErrNotReady) {
-			return err
-		}
-		if held && !told && ctx.Err() == nil {
+		switch {
+		case arrived:
+			return nil
+		case errors.Is(err, store.ErrHeld):
+			if !told && ctx.Err() == nil {
+				a.note("Another process holds the state and does not answer; waiting for it.")
+			}
 			told = true
-			a.note("Another process holds the state and does not answer; waiting for it.")
+		case err != nil && !errors.Is(err, control.ErrNotServed) && !errors.Is(err, control.ErrNotReady):
+			return err
 		}
 		if err := project.Rest(ctx, waitPoll); err != nil {
 			return err
@@ -137,13 +140,13 @@ func (a *app) lookOnce(ctx context.Context, w *waitReport, ref string) (arrived 
 	defer closeReader()
 	holder := control.HolderOf(ctx, r)
 	if w.BoulderID == "" {
-		if ref, err = project.Meant(holder, ref); err != nil {
-			return false, err
-		}
-		if ref == "" {
+		if ref, err = project.Meant(holder, ref); err == nil && ref == "" {
 			ref, _ = project.Unfinished(ctx, r, nil) // else the newest
 		}
-		if w.BoulderID, err = project.Resolve(ctx, r, ref); err != nil {
+		if err == nil {
+			w.BoulderID, err = project.Resolve(ctx, r, ref)
+		}
+		if err != nil {
 			return false, err
 		}
 	}
