@@ -27,7 +27,7 @@ const (
 )
 
 // intend makes the continuation that will be sent.
-func (w *Watch) intend(s *watched, d enforcer.Decision, now time.Time) {
+func (w *Watch) intend(s *watched, d enforcer.Decision, now time.Time) (messageID string) {
 	i := Intent{MessageID: opencode.NewMessageID(now), Text: w.prompt(s, d), Fresh: d.Kind == enforcer.Fresh}
 	i.Agent = s.tree.Session().Agent
 	if m, ok := s.tree.Chosen(); ok {
@@ -37,6 +37,7 @@ func (w *Watch) intend(s *watched, d enforcer.Decision, now time.Time) {
 	_, i.Answered = s.answers()
 	s.rec.Answered = append(s.rec.Answered, i.Answered...)
 	s.rec.Intent, s.resent, s.lookAt = &i, 0, time.Time{}
+	return i.MessageID
 }
 
 // prompt is what the agent is told.
@@ -118,7 +119,6 @@ func (w *Watch) look(ctx context.Context, s *watched) {
 		w.apply(s, enforcer.NotSent{At: time.Now(), Why: fmt.Sprintf("it was sent %d times and began no turn", s.resent+1)})
 	default:
 		s.resent++
-		s.fresh = false
 		w.send(ctx, s)
 	}
 }

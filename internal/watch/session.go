@@ -208,24 +208,12 @@ func (w *Watch) decide(ctx context.Context, s *watched) {
 	w.divert(ctx, s, now)
 }
 
-// do does what was decided, which is stored before.
+// do stores what was decided, and does it.
 func (w *Watch) do(ctx context.Context, s *watched, d enforcer.Decision) {
-	now := time.Now()
-	switch d.Kind {
-	case enforcer.Look:
-		w.show(s, d)
-		w.look(ctx, s)
-		return
-	case enforcer.Check:
-		w.show(s, d)
-		w.check(ctx, s)
-		return
-	case enforcer.Send, enforcer.Fresh:
-		w.intend(s, d, now)
-	}
-	decided := enforcer.Decided{At: now, Decision: d}
-	if s.rec.Intent != nil {
-		decided.MessageID = s.rec.Intent.MessageID
+	decided := enforcer.Decided{At: time.Now(), Decision: d}
+	sends := d.Kind == enforcer.Send || d.Kind == enforcer.Fresh
+	if sends {
+		decided.MessageID = w.intend(s, d, decided.At)
 	}
 	w.apply(s, decided)
 	s.fresh = false
@@ -234,15 +222,19 @@ func (w *Watch) do(ctx context.Context, s *watched, d enforcer.Decision) {
 		return
 	}
 	w.toast(ctx, d)
+	if sends && w.cfg.stored != nil {
+		if w.fatal = w.cfg.stored(*s.rec.Intent); w.fatal != nil {
+			return
+		}
+	}
 	switch d.Kind {
+	case enforcer.Look:
+		w.look(ctx, s)
+	case enforcer.Check:
+		w.check(ctx, s)
 	case enforcer.Countdown:
 		s.due = d.At
 	case enforcer.Send, enforcer.Fresh:
-		if w.cfg.stored != nil {
-			if w.fatal = w.cfg.stored(*s.rec.Intent); w.fatal != nil {
-				return
-			}
-		}
 		w.send(ctx, s)
 	default: // Finish, LetGo
 		s.lookedAt = true
