@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
@@ -208,7 +209,7 @@ func (d *doctor) openCode(ctx context.Context) (detail, do string, err error) {
 const hosted = "opencode"
 
 func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
-	const spelling, login = "write it as PROVIDER/MODEL", "log in with `opencode auth login`, or choose with --model PROVIDER/MODEL"
+	const login = "log in with `opencode auth login`, or choose with --model PROVIDER/MODEL"
 	if d.dir == nil {
 		return "", "", nil
 	}
@@ -224,35 +225,28 @@ func (d *doctor) models(ctx context.Context) (detail, do string, err error) {
 		own = own || p.ID != hosted
 	}
 	slices.Sort(names)
-	offer := fmt.Sprintf("%s of %s", text.Plural(models, "model"), strings.Join(names, ", "))
-	// What sub-tasks use that name none, and who says so.
-	chosen, err := d.Model()
-	from := "--model or the configuration"
-	if err == nil && chosen == "" {
-		var ref opencode.ModelRef
-		if ref, err = d.dir.DefaultModel(ctx); ref.ModelID != "" {
-			chosen, from = ref.ProviderID+"/"+ref.ModelID, "OpenCode's configuration"
-		}
-	}
+	detail = fmt.Sprintf("%s of %s", text.Plural(models, "model"), strings.Join(names, ", "))
+	// What sub-tasks use that name none.
+	chosen, err := d.CheckModels(ctx, &boulder.Plan{SubTasks: make([]boulder.Spec, 1)})
+	provider, model, _ := strings.Cut(chosen, "/")
 	switch {
-	case err != nil:
-		return "", spelling, err
 	case models == 0:
 		return "", login, errors.New("OpenCode has no model")
+	case err != nil:
+		return "", "choose another one, as PROVIDER/MODEL", err
 	case chosen == "" && !own:
-		return offer + "; no provider of yours is connected, so OpenCode would send your project to its own hosted free model", login, nil
+		return detail + "; no provider of yours is connected, so OpenCode would send your project to its own hosted free model", login, nil
 	case chosen == "":
-		return offer + "; OpenCode chooses for sub-tasks that name none", "", nil
+		return detail + "; OpenCode chooses for sub-tasks that name none", "", nil
+	case !catalogue.Has(opencode.ModelRef{ProviderID: provider, ModelID: model}):
+		return "", "choose another; " + project.Offered(catalogue, provider),
+			fmt.Errorf("OpenCode's configuration names %s, which OpenCode does not offer", chosen)
 	}
-	ref, err := providers.ParseModel(chosen)
-	if err != nil {
-		return "", spelling, fmt.Errorf("%s: %w", from, err)
+	from := "--model or the configuration"
+	if named, _ := d.Model(); named == "" {
+		from = "OpenCode's configuration"
 	}
-	if !catalogue.Has(opencode.ModelRef{ProviderID: ref.Provider, ModelID: ref.Model}) {
-		return "", "choose another; " + project.Offered(catalogue, ref.Provider),
-			fmt.Errorf("%s names %s, which OpenCode does not offer", from, chosen)
-	}
-	return fmt.Sprintf("%s; sub-tasks use %s (%s)", offer, chosen, from), "", nil
+	return fmt.Sprintf("%s; sub-tasks use %s (%s)", detail, chosen, from), "", nil
 }
 
 // keys says for each provider whether its key is set. Without any the ledgers go through OpenCode.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
@@ -171,7 +172,9 @@ var watchCases = []watchCase{
 	},
 	{
 		name: "dead model", seen: true, model: refuse(http.StatusUnprocessableEntity, "the prompt could not be processed"),
-		want: []string{"send open", "let_go failures"}, reason: "the prompt could not be processed", sent: 3,
+		// A prompt that comes while OpenCode still ends the turn before begins none.
+		change: func(c *watch.Config) { c.Policy.Idle = 2 * time.Second },
+		want:   []string{"send open", "let_go failures"}, reason: "the prompt could not be processed", sent: 3,
 	},
 	{
 		name: "an error is survived",

@@ -234,7 +234,7 @@ func (w *world) watch(change ...func(*watch.Config)) *running {
 	p := enforcer.WatchPolicy()
 	p.Idle, p.AbortWindow = 300*time.Millisecond, 50*time.Millisecond
 	p.Cooldown, p.Countdown = 20*time.Millisecond, 50*time.Millisecond
-	p.FailureReset, p.Admission, p.MaxFailures = 0, never, 3
+	p.FailureReset, p.Admission, p.MaxFailures = 0, 20*time.Second, 3
 	r := &running{w: w, store: db, done: make(chan struct{}), more: make(chan struct{})}
 	cfg := watch.Config{
 		Project: w.dir.Path(), Store: db, Records: records, Policy: p, DoneWhen: []string{boulder.DoneTodos},
