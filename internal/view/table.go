@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -122,18 +123,12 @@ func (t *tasks) lines(rows ...row) []string {
 			cells = append(cells, []string{head + name})
 			continue
 		}
-		of, tokens := "", ""
-		if model {
-			of = text.Clip(r.Model[strings.LastIndexByte(r.Model, '/')+1:], 26) // without the provider
-			if of == "" {
-				of = "default model"
-			}
-		}
-		if t.width >= 60 {
-			tokens = text.Count(r.Usage.Tokens())
-		}
+		of := cmp.Or(text.Clip(r.Model[strings.LastIndexByte(r.Model, '/')+1:], 26), "default model") // without the provider
 		took := text.Elapsed(time.Duration(r.ElapsedMS) * time.Millisecond)
-		cells = append(cells, []string{head + name, t.Dim(of), t.Dim(took), t.Dim(tokens), t.Dim(costText(r.Usage))})
+		tokens := text.Count(r.Usage.Tokens())
+		cells = append(cells, []string{
+			head + name, when(model, t.Dim(of)), t.Dim(took), when(t.width >= 60, t.Dim(tokens)), t.Dim(costText(r.Usage)),
+		})
 	}
 	return table(t.width, columns, cells)
 }
