@@ -77,7 +77,7 @@ the sessions, the files that the agent writes, the gates that manager runs.
 	commit := "git init --quiet && git add --all &&" +
 		" git -c user.name=demo -c user.email=demo@example.com commit --quiet --no-gpg-sign --message Start"
 	if err := d.shell(ctx, commit); err != nil {
-		return err
+		return fmt.Errorf("make the sample repository with git: %w", err)
 	}
 	for _, step := range []struct {
 		ends int // exit code
