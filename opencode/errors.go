@@ -27,7 +27,7 @@ var (
 	ErrNotFound = errors.New("not found on the OpenCode server")
 	// ErrUnsupported says that the server does not know the call: it is another version of OpenCode, or not OpenCode.
 	ErrUnsupported = errors.New("call not supported by this server")
-	// ErrClosed says that the client or the subscription was closed here.
+	// ErrClosed says that the client or the host was closed here.
 	ErrClosed = errors.New("OpenCode client closed")
 )
 

@@ -77,10 +77,7 @@ type Stop string
 
 // A filtered answer is no Response but an [Error] of [KindContentFilter].
 const (
-	// StopEnd: the model finished.
-	StopEnd Stop = "end"
-	// StopLength: the output limit was reached, the text is cut.
-	StopLength Stop = "length"
-	// StopOther: the provider gave another reason or none. Treat the text as whole and check it.
-	StopOther Stop = "other"
+	StopEnd    Stop = "end"    // the model finished
+	StopLength Stop = "length" // the output limit was reached, the text is cut
+	StopOther  Stop = "other"  // the provider gave another reason or none. Treat the text as whole and check it.
 )

@@ -18,23 +18,19 @@ const (
 	// KindQuota: no credit, or a spending limit was reached. Unlike a rate limit it does not pass by waiting.
 	KindQuota Kind = "quota"
 	// KindRateLimit: too many requests or tokens per minute. Passes; RetryAfter may say when.
-	KindRateLimit Kind = "rate_limit"
-	// KindOverloaded: the provider has no capacity at the moment.
-	KindOverloaded Kind = "overloaded"
-	// KindContextLength: the request is too long for the model. Shorten it and try once.
-	KindContextLength Kind = "context_length"
+	KindRateLimit     Kind = "rate_limit"
+	KindOverloaded    Kind = "overloaded"     // the provider has no capacity at the moment
+	KindContextLength Kind = "context_length" // the request is too long for the model. Shorten it and try once.
 	// KindContentFilter: the provider's filter or the model refused. The same request is refused again.
 	KindContentFilter Kind = "content_filter"
 	// KindNetwork: no connection, a cut or timed-out answer, a 5xx, or an answer without content.
-	KindNetwork Kind = "network"
-	// KindTruncated: a structured answer was cut by the output limit.
-	KindTruncated Kind = "truncated"
+	KindNetwork   Kind = "network"
+	KindTruncated Kind = "truncated" // a structured answer was cut by the output limit
 	// KindMalformedOutput: the model's answers could not be used, after all repairs; see [Structured].
 	KindMalformedOutput Kind = "malformed_output"
 	// KindBadRequest: the provider refused the request itself: an unknown model, a parameter it does not know.
 	KindBadRequest Kind = "bad_request"
-	// KindCanceled: the caller's context ended.
-	KindCanceled Kind = "canceled"
+	KindCanceled   Kind = "canceled" // the caller's context ended
 	// KindSetup: the way to the provider cannot be used until a person changes something: a program is missing, is of
 	// another version, or refuses the password. The message says what to do.
 	KindSetup Kind = "setup"

@@ -12,10 +12,8 @@ import (
 )
 
 const (
-	// maxAnswer is the longest answer that is searched for JSON, in bytes. Ledgers are a few kilobytes.
-	maxAnswer = 1 << 20
-	// maxObjects is how many objects are tried, from the end. Drafts come in twos and threes.
-	maxObjects = 16
+	maxAnswer  = 1 << 20 // the longest answer that is searched for JSON, in bytes. Ledgers are a few kilobytes.
+	maxObjects = 16      // how many objects are tried, from the end. Drafts come in twos and threes.
 )
 
 var errNoJSON = errors.New("the answer contains no JSON object")

@@ -14,12 +14,10 @@ import (
 )
 
 const (
-	// repairs is how many times a bad answer is sent back with the reason.
-	repairs = 3
+	repairs = 3 // how many times a bad answer is sent back with the reason
 	// repairPause grows with each repair: a model that just failed is often one under load.
 	repairPause = 250 * time.Millisecond
-	// maxQuoted bounds how much of a bad answer is shown to the model again, in characters.
-	maxQuoted = 8000
+	maxQuoted   = 8000 // bounds how much of a bad answer is shown to the model again, in characters
 )
 
 // Structured asks c until it has an answer that decodes into a T and passes check. T is a struct or a map: the root of the

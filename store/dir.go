@@ -12,10 +12,8 @@ import (
 )
 
 const (
-	// DirName is the directory of a project that holds manager's state.
-	DirName = ".manager"
-	// FileName is the database in it.
-	FileName = "manager.db"
+	DirName  = ".manager"   // the directory of a project that holds manager's state
+	FileName = "manager.db" // the database in it
 )
 
 // EnsureDir makes the directory .manager in a project, for its owner only whatever the umask and kept out of git, and

@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// exportVersion is the version of [Export] that this code writes and reads.
-	exportVersion = 2
+	exportVersion = 2 // the version of [Export] that this code writes and reads
 	// maxExport is the longest export that is read, in bytes. A run of 1,000 sub-tasks with ten turns each takes a fifth.
 	maxExport = 256 << 20
 )

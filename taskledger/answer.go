@@ -36,11 +36,9 @@ type answerSubTask struct {
 }
 
 const (
-	// minSplit and maxSplit are how many sub-tasks a model may make. People may make any number.
-	minSplit = 2
+	minSplit = 2 // sub-tasks that a model makes at least, and maxSplit at most; people may make any number
 	maxSplit = 5
-	// maxTold bounds the problems of an answer that go back to the model.
-	maxTold = 10
+	maxTold  = 10 // bounds the problems of an answer that go back to the model
 )
 
 // direct reports whether the model found that the task needs no plan, where that is for it to say.

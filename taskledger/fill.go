@@ -9,10 +9,8 @@ import (
 )
 
 const (
-	// maxSubject bounds a subject that is taken from another text, in characters.
-	maxSubject = 80
-	// maxNamed is how many sub-tasks name a task that has no text of its own.
-	maxNamed = 5
+	maxSubject = 80 // bounds a subject that is taken from another text, in characters
+	maxNamed   = 5  // how many sub-tasks name a task that has no text of its own
 )
 
 // fill completes a plan with what may be left out, and gives what has several forms one, so that the same plan always

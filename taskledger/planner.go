@@ -17,10 +17,8 @@ import (
 )
 
 const (
-	// maxPromptTask bounds the task in the prompt, in characters; the plan itself keeps all of it.
-	maxPromptTask = 60_000
-	// shortPromptTask is the bound of the second try, for a model to which the first was too long.
-	shortPromptTask = 8_000
+	maxPromptTask   = 60_000 // bounds the task in the prompt, in characters; the plan itself keeps all of it
+	shortPromptTask = 8_000  // the bound of the second try, for a model to which the first was too long
 	// maxAnswer bounds the model's answer, in tokens, its reasoning included. Structured doubles it once.
 	maxAnswer = 8_192
 )

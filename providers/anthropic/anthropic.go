@@ -75,15 +75,11 @@ func New(key providers.Key, opts Options) (providers.Completer, error) {
 // The parts of a request that not every model or endpoint takes.
 const (
 	// structured: the answer is constrained to the schema by output_config. Newer than many imitations of the API.
-	structured = "output_config.format"
-	// forcedTool: the answer is the argument of a tool that must be called. Excludes thinking.
-	forcedTool = "tool_choice"
-	// effort: models before Opus 4.5, and the small ones, have none.
-	effort = "output_config.effort"
-	// temperature: models since Opus 4.7 refuse every value.
-	temperature = "temperature"
-	// roomy: an output limit of [defaultMaxTokens]. The oldest models allow less.
-	roomy = "max_tokens"
+	structured  = "output_config.format"
+	forcedTool  = "tool_choice"          // the answer is the argument of a tool that must be called. Excludes thinking.
+	effort      = "output_config.effort" // models before Opus 4.5, and the small ones, have none
+	temperature = "temperature"          // models since Opus 4.7 refuse every value
+	roomy       = "max_tokens"           // an output limit of [defaultMaxTokens]. The oldest models allow less.
 )
 
 func plan(req *providers.Request, refused func(string) bool) adapter.Features {

@@ -94,10 +94,8 @@ func newFrom(variable string, key providers.Key, opts Options) (providers.Comple
 
 // The parts of a request that not every model takes.
 const (
-	// structured: the answer is constrained to the schema.
-	structured = "responseJsonSchema"
-	// jsonMode: the answer is some JSON object. Gemma has not even that.
-	jsonMode = "responseMimeType"
+	structured = "responseJsonSchema" // the answer is constrained to the schema
+	jsonMode   = "responseMimeType"   // the answer is some JSON object. Gemma has not even that.
 	// thinking: how much to reason. Gemini 3 takes words, 2.5 a number of tokens, older ones neither.
 	thinking = "thinkingConfig"
 )

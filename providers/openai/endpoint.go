@@ -12,12 +12,9 @@ type Structured string
 
 // From strong to weak. Where an endpoint refuses the stronger form, the adapter steps down by itself and remembers it.
 const (
-	// JSONSchema: the answer is constrained to the schema.
-	JSONSchema Structured = "json_schema"
-	// JSONObject: the answer is some JSON object; the schema is part of the prompt.
-	JSONObject Structured = "json_object"
-	// Prompted: nothing but the schema in the prompt.
-	Prompted Structured = "none"
+	JSONSchema Structured = "json_schema" // the answer is constrained to the schema
+	JSONObject Structured = "json_object" // the answer is some JSON object; the schema is part of the prompt
+	Prompted   Structured = "none"        // nothing but the schema in the prompt
 )
 
 // TokenParam is the name of the parameter that limits the answer.
