@@ -80,7 +80,7 @@ type WhyStep struct {
 	By         string   `json:"by,omitempty"`          // the other sub-task whose failure led to it
 	ReplacedBy string   `json:"replaced_by,omitempty"` // the sub-task that stands in its place: superseded
 
-	line string // for people
+	sign, line string // for people
 }
 
 // NewWhy makes the chain of decisions about a sub-task, from its turns and the boulder's events, as far as they can be
@@ -130,9 +130,9 @@ func NewWhy(
 // take adds what an event says about the sub-task, if it says anything.
 func (w *Why) take(e boulder.Event) {
 	t := &w.SubTask
-	of, _, line := Describe(e.Body)
+	of, sign, line := Describe(e.Body)
 	mine, by := of == t.ID, "" // by: it is another one's, and about this one all the same
-	s := WhyStep{Time: e.Time, line: line}
+	s := WhyStep{Time: e.Time, sign: sign, line: line}
 	step := func(kind string, attempt, turn int) { s.Step, s.Attempt, s.Turn = kind, attempt, turn }
 	decide := func(decision string, attempt int, reason string) {
 		s.Step, s.Decision, s.Attempt, s.Reason = stepDecision, decision, attempt, reason
@@ -277,14 +277,7 @@ func (w *Why) Print(o page.Out) {
 				when(s.WaitedMS >= 1000, "waited "+waited+" for its slot"))))
 			continue
 		case stepDecision:
-			sign := "!"
-			switch s.Decision {
-			case string(boulder.SubTaskCompleted), "unparked":
-				sign = "✓"
-			case string(boulder.SubTaskFailed), string(boulder.SubTaskCancelled):
-				sign = "✗"
-			}
-			line = o.Bold("→ " + o.As(sign, line))
+			line = o.Bold("→ " + o.As(s.sign, line))
 		case stepNudge, stepFault, stepNote, stepWarning, stepBlocker:
 			line = o.Yellow(line)
 		}
