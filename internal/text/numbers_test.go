@@ -41,3 +41,31 @@ func TestFormatIsRead(t *testing.T) {
 		}
 	})
 }
+
+func TestPlural(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]string{-1: "-1 turns", 0: "0 turns", 1: "1 turn", 2: "2 turns", 11: "11 turns"} {
+		if got := text.Plural(n, "turn"); got != want {
+			t.Errorf("%d: %q", n, got)
+		}
+	}
+}
+
+func TestLastBytesKeepsTheEnd(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		kept := text.LastBytes{Limit: 100}
+		want := ""
+		for _, n := range rapid.SliceOfN(rapid.IntRange(0, 300), 0, 5).Draw(t, "sizes") {
+			chunk := strings.Repeat("abcdefg", n)[:n]
+			if written, err := kept.Write([]byte(chunk)); written != n || err != nil {
+				t.Fatalf("wrote %d of %d: %v", written, n, err)
+			}
+			want += chunk
+		}
+		want = want[max(0, len(want)-100):]
+		if got := kept.String(); got != want {
+			t.Fatalf("kept %q, want %q", got, want)
+		}
+	})
+}
