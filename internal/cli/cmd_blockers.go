@@ -85,6 +85,7 @@ more, and what is settled.`,
 type desk struct {
 	*app
 	*blockers.Desk
+	of *project.Project
 }
 
 // deskCmd fills in what the commands about blockers share.
@@ -108,7 +109,7 @@ func (a *app) desk() (desk, error) {
 		return desk{}, err
 	}
 	d, err := p.Blockers()
-	return desk{a, d}, err
+	return desk{a, d, p}, err
 }
 
 // noSuchCommand refuses a word that is no command, and says which one was meant.

@@ -103,12 +103,8 @@ func (d desk) settle(ctx context.Context, b *boulder.Blocker, s blockers.Settlem
 	case !skip && item.Over != "":
 		return nil, errors.New(tooLate(&item))
 	}
-	p, err := d.open()
-	if err != nil {
-		return nil, err
-	}
 	s.Answer = d.withoutSecrets("The answer", s.Answer)
-	report, err := p.Answer(ctx, d.Desk, b.ID, s)
+	report, err := d.of.Answer(ctx, d.Desk, b.ID, s)
 	switch {
 	case err != nil && report != nil:
 		err = fmt.Errorf("%w\nThe answer is kept. It is handed over when the boulder is run the next time: manager resume %s",

@@ -318,15 +318,11 @@ func (a *app) clarifyByAgent(ctx context.Context) error {
 		a.tell("Nothing waits for an answer.")
 		return nil
 	}
-	root, err := a.project()
-	if err != nil {
-		return err
-	}
 	program, err := a.slashProgram()
 	if err != nil {
 		return err
 	}
-	call := shellWord(program) + " -C " + shellWord(root) + " blockers"
+	call := shellWord(program) + " -C " + shellWord(d.of.Dir()) + " blockers"
 	fmt.Fprintf(a.Stdout, `CLARIFY
 %s. Ask the user about them with the question tool: one at a time, in this order, and only with what is said here. Offer
 the options where there are some; the user may also answer in words of their own.
