@@ -211,8 +211,7 @@ func (w *Watch) decide(ctx context.Context, s *watched) {
 // do stores what was decided, and does it.
 func (w *Watch) do(ctx context.Context, s *watched, d enforcer.Decision) {
 	decided := enforcer.Decided{At: time.Now(), Decision: d}
-	sends := d.Kind == enforcer.Send || d.Kind == enforcer.Fresh
-	if sends {
+	if d.Kind == enforcer.Send || d.Kind == enforcer.Fresh {
 		decided.MessageID = w.intend(s, d, decided.At)
 	}
 	w.apply(s, decided)
@@ -222,11 +221,6 @@ func (w *Watch) do(ctx context.Context, s *watched, d enforcer.Decision) {
 		return
 	}
 	w.toast(ctx, d)
-	if sends && w.cfg.stored != nil {
-		if w.fatal = w.cfg.stored(*s.rec.Intent); w.fatal != nil {
-			return
-		}
-	}
 	switch d.Kind {
 	case enforcer.Look:
 		w.look(ctx, s)

@@ -358,18 +358,13 @@ func goesOnAfresh(t *testing.T, crash bool) {
 		}
 		return long("I look at it once more.")
 	})
-	r := w.watch(func(c *watch.Config) {
-		c.OnStored(func(i watch.Intent) error {
-			if i.Fresh && crash {
-				return errCrash
-			}
-			return nil
-		})
-	})
+	crashed, how := w.crashing(func(r *http.Request) bool { return crash && r.Method == http.MethodPost && r.URL.Path == "/session" })
+	r := w.watch(how)
 	k.user("Write a and b.")
 	sent := k.until(r, "fresh open")
 	if crash {
-		<-r.done
+		<-crashed
+		r.end()
 		_, err := w.dir.CreateSession(w.ctx, opencode.NewSession{
 			Title: "left behind", Metadata: map[string]any{"manager_continues": sent.MessageID},
 		})
@@ -462,13 +457,29 @@ func TestStopAndStart(t *testing.T) {
 	}
 }
 
+// crashing holds a request of the watch up, so that it can be ended there.
+func (w *world) crashing(at func(r *http.Request) bool) (crashed <-chan struct{}, how func(*watch.Config)) {
+	w.t.Helper()
+	reached := make(chan struct{}, 1)
+	return reached, proxied(w.t, w.url, func(r *http.Request, _ string) bool {
+		if !at(r) {
+			return false
+		}
+		reached <- struct{}{}
+		<-r.Context().Done()
+		return true
+	}, func(string) bool { return false })
+}
+
 // A crash between the decision and the sending: the same message is sent once, and the count goes on.
 func TestRestartBetweenIntentAndSend(t *testing.T) {
 	w := newWorld(t)
 	k := w.begin(twice)
-	r := w.watch(func(c *watch.Config) { c.OnStored(func(watch.Intent) error { return errCrash }) })
+	crashed, how := w.crashing(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/prompt_async") })
+	r := w.watch(how)
 	intended := k.until(r, "send open")
-	<-r.done
+	<-crashed
+	r.end()
 	k.continued(0)
 	r = r.again(soon)
 	k.until(r, "look in_flight")

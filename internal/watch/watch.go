@@ -63,9 +63,6 @@ type Config struct {
 	Note   func(text string)        // is told, in a sentence, what else happens, such as a lost connection
 	Redact func(text string) string // takes secrets out of what is stored and sent
 	Logger *slog.Logger
-
-	// stored is called when an intent is on disk, before it is sent. An error ends Run, as a crash would. Of tests.
-	stored func(Intent) error
 }
 
 const (

@@ -280,13 +280,10 @@ func (r *running) end() {
 	r.w.t.Helper()
 	r.stop()
 	<-r.done
-	if r.err != nil && !errors.Is(r.err, context.Canceled) && !errors.Is(r.err, errCrash) {
+	if r.err != nil && !errors.Is(r.err, context.Canceled) {
 		r.w.t.Errorf("the watch ended: %v", r.err)
 	}
 }
-
-// errCrash ends a watch as a crash would.
-var errCrash = errors.New("crash")
 
 // ask asks the watch as another process does.
 func (r *running) ask(req watch.Request) (watch.Report, error) {
