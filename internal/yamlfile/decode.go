@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -119,12 +120,10 @@ func (d *decoder) read(path string, n *yaml.Node, to reflect.Value, option strin
 			to.Set(reflect.New(to.Type().Elem()))
 		}
 		d.read(path, n, to.Elem(), option)
-	case reflect.Struct:
+	case reflect.Struct, reflect.Map:
 		d.mapping(path, n, to)
 	case reflect.Slice:
 		d.list(path, n, to)
-	case reflect.Map:
-		d.freeMapping(path, n, to)
 	default:
 		d.scalar(path, n, to, option)
 	}
@@ -157,49 +156,38 @@ func (d *decoder) list(path string, n *yaml.Node, to reflect.Value) {
 	to.Set(all)
 }
 
-// mapping reads the keys of a struct.
+// mapping reads the keys of a struct, or those of a map, which may be any; each at most once.
 func (d *decoder) mapping(path string, n *yaml.Node, to reflect.Value) {
-	fields := fieldsOf(to.Type())
-	d.keys(path, n, fields[0].key, func(key, value *yaml.Node) {
-		for _, f := range fields {
-			if f.key != key.Value {
-				continue
-			}
-			if !isNull(value) {
-				d.read(join(path, f.key), value, to.FieldByIndex(f.Index), f.option)
-			}
-			return
-		}
-		d.unknown(path, key, fields)
-	})
-}
-
-// freeMapping reads a map, whose keys may be any.
-func (d *decoder) freeMapping(path string, n *yaml.Node, to reflect.Value) {
-	all := reflect.MakeMap(to.Type())
-	d.keys(path, n, "NAME", func(key, value *yaml.Node) {
-		v := reflect.New(to.Type().Elem()).Elem()
-		d.read(join(path, key.Value), value, v, "")
-		all.SetMapIndex(reflect.ValueOf(key.Value), v)
-	})
-	to.Set(all)
-}
-
-// keys gives the keys of a mapping, each at most once.
-func (d *decoder) keys(path string, n *yaml.Node, example string, each func(key, value *yaml.Node)) {
+	example, fields := "NAME", []field(nil)
+	if to.Kind() == reflect.Map {
+		to.Set(reflect.MakeMap(to.Type()))
+	} else {
+		fields = fieldsOf(to.Type())
+		example = fields[0].key
+	}
 	if n.Kind != yaml.MappingNode {
 		d.wrongKind(path, n, "keys and values", "write it with keys, as in "+example+": …")
 		return
 	}
 	seen := make(map[string]int, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := n.Content[i]
+		key, value := n.Content[i], n.Content[i+1]
 		if line, twice := seen[key.Value]; twice {
 			d.file.add(spotOf(key), fmt.Sprintf("the key %q is there twice, first in line %d", key.Value, line), "remove one of them")
 			continue
 		}
 		seen[key.Value] = key.Line
-		each(key, n.Content[i+1])
+		at := slices.IndexFunc(fields, func(f field) bool { return f.key == key.Value })
+		switch {
+		case to.Kind() == reflect.Map:
+			v := reflect.New(to.Type().Elem()).Elem()
+			d.read(join(path, key.Value), value, v, "")
+			to.SetMapIndex(reflect.ValueOf(key.Value), v)
+		case at < 0:
+			d.unknown(path, key, fields)
+		case !isNull(value):
+			d.read(join(path, key.Value), value, to.FieldByIndex(fields[at].Index), fields[at].option)
+		}
 	}
 }
 
