@@ -21,7 +21,7 @@ type decoder struct {
 	known map[string][]string // where each key is known: paths without indexes
 }
 
-// field is a field of a struct with its key. What follows the key in the tag says how a scalar is read, see [scalarOf].
+// field is a field of a struct with its key. What follows the key in the tag says how a scalar is read, see [decoder.scalar].
 type field struct {
 	reflect.StructField
 	key, option string
@@ -214,86 +214,67 @@ func (d *decoder) unknown(path string, key *yaml.Node, fields []field) {
 	d.file.add(spotOf(key), fmt.Sprintf("there is no key %q %s", text.Cut(key.Value, 60), where), do)
 }
 
-func (d *decoder) scalar(path string, n *yaml.Node, to reflect.Value, option string) {
-	wanted, read := scalarOf(to, option)
-	value, ok := any(nil), n.Kind == yaml.ScalarNode && !isNull(n)
-	if ok {
-		value, ok = read(n.Value)
-	}
-	switch {
-	case !ok && to.Kind() == reflect.String:
-		d.wrongKind(path, n, wanted, "write it as one text, between quotes if need be")
-	case !ok:
-		d.wrongKind(path, n, wanted, "")
-	case to.Kind() == reflect.String && strings.ContainsRune(n.Value, 0):
-		d.wrong(path, n, "contains a NUL character", "remove it; no command and no prompt can hold one")
-	case value != nil:
-		to.Set(reflect.ValueOf(value).Convert(to.Type()))
-	}
-}
-
-// scalarOf says what the value of a field must be, and reads it; nil was read into the field already. Options in its tag:
+// scalar reads a value of one line. Options in the tag of its field:
 //
 //	off      the word off stands for -1 in a whole number, and for 0 in everything else
 //	count    1500, 200k or 2M
 //	dollars  5, 0.50 or $5
-//	share    from 0 to 1
-func scalarOf(to reflect.Value, option string) (wanted string, read func(string) (any, bool)) {
-	if option == "off" {
-		wanted, read := scalarOf(to, "")
-		return wanted + ", or off", func(s string) (any, bool) {
-			switch {
-			case s != "off":
-				return read(s)
-			case to.Kind() == reflect.Int:
-				return -1, true
-			}
-			return 0, true
-		}
-	}
-	float := func(s string, valid func(float64) bool) (any, bool) {
-		v, err := strconv.ParseFloat(s, 64)
-		return v, err == nil && valid(v)
-	}
-	switch option {
-	case "count":
-		return "a number of at least 1 as 1500, 200k or 2M", func(s string) (any, bool) {
-			v, ok := text.ParseCount(s)
-			return v, ok
-		}
-	case "dollars": // a billion and more is a slip, and would not survive being written and read
-		return "an amount of US dollars of more than 0 as 5 or 0.50", func(s string) (any, bool) {
-			return float(strings.TrimPrefix(s, "$"), func(v float64) bool { return v > 0 && v <= 1e9 })
-		}
-	case "share":
-		return "a number from 0 to 1 as 0.8, or off", func(s string) (any, bool) {
-			if s == "off" {
-				return 0, true
-			}
-			return float(s, func(v float64) bool { return v >= 0 && v <= 1 })
-		}
-	}
+//	share    from 0 to 1, or off
+func (d *decoder) scalar(path string, n *yaml.Node, to reflect.Value, option string) {
+	var (
+		wanted, do string
+		value      any
+		valid      bool
+		err        error
+	)
+	number, floatErr := strconv.ParseFloat(strings.TrimPrefix(n.Value, "$"), 64)
 	switch self := to.Addr().Interface().(type) {
 	case *time.Duration, *boulder.Duration:
-		return "a duration of more than 0 as 90s, 10m or 1h30m", func(s string) (any, bool) {
-			v, err := time.ParseDuration(s)
-			return v, err == nil && v > 0
-		}
+		var period time.Duration
+		period, err = time.ParseDuration(n.Value)
+		wanted, value, valid = "a duration of more than 0 as 90s, 10m or 1h30m", period, period > 0
 	case *time.Time:
-		return "a time as 2026-01-31T12:00:00Z", func(s string) (any, bool) { return nil, self.UnmarshalText([]byte(s)) == nil }
-	}
-	switch to.Kind() {
-	case reflect.String:
-		return "a text", func(s string) (any, bool) { return s, true }
-	case reflect.Bool:
-		return "true or false", func(s string) (any, bool) { return s == "true", s == "true" || s == "false" }
-	case reflect.Int:
-		return "a whole number of 0 or more", func(s string) (any, bool) {
-			v, err := strconv.ParseInt(strings.ReplaceAll(s, "_", ""), 10, 32)
-			return v, err == nil && v >= 0
+		err = self.UnmarshalText([]byte(n.Value))
+		wanted, value, valid = "a time as 2026-01-31T12:00:00Z", *self, true
+	default:
+		switch kind := to.Kind(); {
+		case option == "count":
+			wanted = "a number of at least 1 as 1500, 200k or 2M"
+			value, valid = text.ParseCount(n.Value)
+		case option == "dollars": // a billion and more is a slip, and would not survive being written and read
+			wanted = "an amount of US dollars of more than 0 as 5 or 0.50"
+			value, valid, err = number, number > 0 && number <= 1e9, floatErr
+		case option == "share":
+			wanted, value, valid, err = "a number from 0 to 1 as 0.8", number, number >= 0 && number <= 1, floatErr
+		case kind == reflect.Float64:
+			wanted, value, valid, err = "a number", number, true, floatErr
+		case kind == reflect.Int:
+			var whole int64
+			whole, err = strconv.ParseInt(strings.ReplaceAll(n.Value, "_", ""), 10, 32)
+			wanted, value, valid = "a whole number of 0 or more", whole, whole >= 0
+		case kind == reflect.Bool:
+			wanted, value, valid = "true or false", n.Value == "true", n.Value == "true" || n.Value == "false"
+		case kind == reflect.String:
+			wanted, value, valid, do = "a text", n.Value, true, "write it as one text, between quotes if need be"
+		default:
+			panic("yamlfile: no way to read a " + to.Type().String())
 		}
-	case reflect.Float64:
-		return "a number", func(s string) (any, bool) { return float(s, func(float64) bool { return true }) }
 	}
-	panic("yamlfile: no way to read a " + to.Type().String())
+	if option == "off" || option == "share" {
+		wanted += ", or off"
+		if n.Value == "off" {
+			value, valid, err = 0, true, nil
+			if to.Kind() == reflect.Int {
+				value = -1
+			}
+		}
+	}
+	switch {
+	case !valid || err != nil || n.Kind != yaml.ScalarNode || isNull(n):
+		d.wrongKind(path, n, wanted, do)
+	case to.Kind() == reflect.String && strings.ContainsRune(n.Value, 0):
+		d.wrong(path, n, "contains a NUL character", "remove it; no command and no prompt can hold one")
+	default:
+		to.Set(reflect.ValueOf(value).Convert(to.Type()))
+	}
 }

@@ -228,7 +228,8 @@ func (f *File) parse(data []byte) (root *yaml.Node, err error) {
 	if from := syntax.ContextMark; syntax.Stage == yaml.ScannerStage && from.Line > 0 { // as of a text that never ends
 		at = spot{from.Line, from.Column}
 	}
-	if lines := bytes.SplitAfterN(data, []byte("\n"), at.line+1); bytes.HasPrefix(lines[max(0, min(at.line, len(lines))-1)], []byte("\t")) {
+	lines := bytes.SplitAfterN(data, []byte("\n"), at.line+1)
+	if bytes.HasPrefix(lines[max(0, min(at.line, len(lines))-1)], []byte("\t")) {
 		do = "indent with spaces, YAML does not take tabs there"
 	}
 	f.add(at, what, do)
