@@ -261,7 +261,7 @@ func TestSkip(t *testing.T) {
 		before  []boulder.Body
 		want    []string
 	}{
-		"all that is left, dependents first": {chain(boulder.Spec{}), achieved, nil, []string{"e", "d", "c", "b"}},
+		"all that is left, dependents first": {chain(boulder.Spec{}), achieved, nil, []string{"d", "c", "b", "e"}},
 		"the goal is not achieved":           {chain(boulder.Spec{}), done, nil, nil},
 		"not completed":                      {chain(boulder.Spec{}), boulder.Verdict{GoalAchieved: true}, nil, nil},
 		"one has a gate":                     {chain(boulder.Spec{Gates: []string{"make"}}), achieved, nil, nil},
@@ -277,7 +277,7 @@ func TestSkip(t *testing.T) {
 			chain(boulder.Spec{}), achieved,
 			append(running("e"), boulder.Retry{AttemptRef: ref("e", 1), Status: boulder.AttemptFailed, Next: 2},
 				boulder.Parked{AttemptRef: ref("e", 2), Reason: "a question"}, boulder.Unparked{SubTaskID: "e"}),
-			[]string{"e", "d", "c", "b"},
+			[]string{"d", "c", "b", "e"},
 		},
 		"what failed and what it blocks stay as they are": {
 			[]boulder.Spec{{ID: "a"}, {ID: "e"}, {ID: "f"}, {ID: "g", DependsOn: []string{"e", "f"}}}, achieved,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/enforcer"
+	"github.com/bouldermgr/manager/internal/dag"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -176,7 +177,7 @@ func (c *computing) skip(done *boulder.Open) {
 		return
 	}
 	var rest []*boulder.SubTask
-	for _, t := range slices.Backward(c.s.SubTasks) {
+	for _, t := range c.s.SubTasks {
 		switch {
 		case t == done.SubTask || t.Status.Terminal() || t.Status == boulder.SubTaskBlocked:
 		case t.Status != boulder.SubTaskPending, len(t.Gates)+len(t.NoWorse)+len(t.GateHints) > 0:
@@ -185,40 +186,20 @@ func (c *computing) skip(done *boulder.Open) {
 			rest = append(rest, t)
 		}
 	}
-	for _, t := range dependentsFirst(rest) {
-		c.skipping = true
-		c.actions = append(c.actions, boulder.SubTaskDone{
-			AttemptRef: boulder.AttemptRef{SubTaskID: t.ID}, Status: boulder.SubTaskSkipped,
-			AttemptStatus: boulder.AttemptCancelled,
-			Summary:       fmt.Sprintf("not needed any more: the goal was achieved with %q", done.SubTask.ID),
-		})
+	nodes := make([]dag.Node[string], len(rest))
+	for i, t := range rest {
+		nodes[i] = dag.Node[string]{ID: t.ID, DependsOn: t.DependsOn}
 	}
-}
-
-// dependentsFirst orders sub-tasks so that none comes before one that depends on it.
-func dependentsFirst(all []*boulder.SubTask) []*boulder.SubTask {
-	in, seen := map[string]*boulder.SubTask{}, map[string]bool{}
-	for _, t := range all {
-		in[t.ID] = t
-	}
-	var ordered []*boulder.SubTask
-	var visit func(t *boulder.SubTask)
-	visit = func(t *boulder.SubTask) {
-		if seen[t.ID] {
-			return
+	for _, level := range slices.Backward(dag.Levels(nodes)) {
+		for _, i := range level {
+			c.skipping = true
+			c.actions = append(c.actions, boulder.SubTaskDone{
+				AttemptRef: boulder.AttemptRef{SubTaskID: rest[i].ID}, Status: boulder.SubTaskSkipped,
+				AttemptStatus: boulder.AttemptCancelled,
+				Summary:       fmt.Sprintf("not needed any more: the goal was achieved with %q", done.SubTask.ID),
+			})
 		}
-		seen[t.ID] = true
-		for _, id := range t.Blocks {
-			if d := in[id]; d != nil {
-				visit(d)
-			}
-		}
-		ordered = append(ordered, t)
 	}
-	for _, t := range all {
-		visit(t)
-	}
-	return ordered
 }
 
 // shortcoming says why a turn did not complete its sub-task. The summary of a judge who was overruled says that it did.
