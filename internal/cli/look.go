@@ -39,18 +39,15 @@ func read[T any](
 func show[T any, P interface {
 	*T
 	view.Report
-}](a *app, report P, readErr error) error {
+}](a *app, report P, readErr error) (err error) {
 	switch {
 	case report == nil:
-		return readErr
-	case !a.json:
-		report.Print(a.on(a.Stdout))
+	case a.json:
+		err = a.printJSON(report)
 	default:
-		if err := a.printJSON(report); err != nil {
-			return err
-		}
+		report.Print(a.on(a.Stdout))
 	}
-	return readErr
+	return cmp.Or(err, readErr)
 }
 
 // on is a stream as views print on it.
