@@ -42,29 +42,25 @@ type span struct {
 // passwords in addresses. Values that might as well be words, switches, numbers or paths are left out.
 func New(environ []string) *Redactor {
 	r := &Redactor{}
-	r.add(inEnviron(environ))
+	r.learnEnviron(environ)
 	return r
 }
 
 // Add makes further values known. Those that are too weak to be told from ordinary text are left out, see [New].
 func (r *Redactor) Add(kind string, values ...string) {
-	var more []known
 	for _, v := range values {
 		if v = strings.TrimSpace(v); strong(v) {
-			more = append(more, known{v, kind})
+			r.learn(kind, v)
 		}
 	}
-	r.add(more)
 }
 
-func (r *Redactor) add(more []known) {
+func (r *Redactor) learn(kind, value string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, k := range more {
-		for _, text := range printed(k.value) {
-			if !slices.ContainsFunc(r.known, func(old known) bool { return old.value == text }) {
-				r.known = append(r.known, known{text, k.kind})
-			}
+	for _, text := range printed(value) {
+		if !slices.ContainsFunc(r.known, func(old known) bool { return old.value == text }) {
+			r.known = append(r.known, known{text, kind})
 		}
 	}
 }

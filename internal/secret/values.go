@@ -11,25 +11,24 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// inEnviron finds the secrets of an environment.
-func inEnviron(environ []string) (found []known) {
+// learnEnviron makes the secrets of an environment known.
+func (r *Redactor) learnEnviron(environ []string) {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		value = strings.TrimSpace(value)
 		if secretVariable(name) && guarded(value) {
-			found = append(found, known{value, "the value of " + name})
+			r.learn("the value of "+name, value)
 		}
 		var object map[string]any // a service account, a configuration of OpenCode
 		if strings.HasPrefix(value, "{") && json.Unmarshal([]byte(value), &object) == nil {
 			for _, v := range inJSON("", object) {
-				found = append(found, known{v, "a secret of " + name})
+				r.learn("a secret of "+name, v)
 			}
 		}
 		for _, address := range userinfo.find(value, value) {
-			found = append(found, known{value[address.from:address.to], "the password of " + name})
+			r.learn("the password of "+name, value[address.from:address.to])
 		}
 	}
-	return found
 }
 
 // guarded reports whether a value that is called a secret is one: addresses and paths are not.
