@@ -17,11 +17,12 @@ var (
 	ErrMoved    = boltfile.ErrMoved
 )
 
-// VersionError is that of package boltfile.
-type VersionError = boltfile.VersionError
-
-// CorruptError is that of package boltfile.
-type CorruptError = boltfile.CorruptError
+type (
+	// VersionError says that the file was written by another manager.
+	VersionError = boltfile.VersionError
+	// CorruptError names a record that cannot be read.
+	CorruptError = boltfile.CorruptError
+)
 
 var (
 	// ErrConflict is returned by [DB.Commit] for events that do not follow what is stored: the boulder was changed by

@@ -28,10 +28,9 @@ var tree = boltfile.Tree{
 	Version: schemaVersion, Buckets: []string{string(bucketList), string(bucketLog), string(bucketSnapshots)},
 }
 
-// Open opens the database, and makes it if it is not there. The file is for its owner only, whatever the umask.
-//
-// Errors wrap [ErrHeld], [ErrUnusable], a [VersionError], or what the operating system says. With ReadOnly, a file
-// that is not there, or has nothing in it yet, is [fs.ErrNotExist].
+// Open opens the database, and makes it if it is not there. The file is for its owner only, whatever the umask. Errors wrap
+// [ErrHeld], [ErrUnusable], a [VersionError], or what the operating system says; with ReadOnly, a file that is not there, or
+// has nothing in it yet, is [fs.ErrNotExist].
 func Open(path string, opts Options) (*DB, error) {
 	file, err := boltfile.Open(path, tree, opts)
 	if err != nil {
@@ -40,9 +39,8 @@ func Open(path string, opts Options) (*DB, error) {
 	return &DB{file}, nil
 }
 
-// Close waits for transactions to end and gives the file up. It may be called again.
-//
-// A file that has lost its place is written back as for [DB.Commit], and the error says so.
+// Close waits for transactions to end and gives the file up. It may be called again. A file that has lost its place is
+// written back as for [DB.Commit], and the error says so.
 func (db *DB) Close() error {
 	if err := db.file.Close(); err != nil {
 		return fmt.Errorf("close store %s: %w", db.file.Path(), err)

@@ -61,10 +61,8 @@ type DB struct {
 	closed bool
 }
 
-// Open opens a file, and makes it if it is not there; its directory must exist.
-//
-// Errors wrap [ErrHeld], [ErrUnusable], a [VersionError], or what the operating system says. With ReadOnly, a file that
-// is not there, or has nothing in it yet, is [fs.ErrNotExist].
+// Open opens a file, and makes it if it is not there; its directory must exist. Errors wrap [ErrHeld], [ErrUnusable], a
+// [VersionError], or what the operating system says; [fs.ErrNotExist] also for a file to read with nothing in it yet.
 func Open(path string, tree Tree, opts Options) (*DB, error) {
 	path, err := filepath.Abs(path) // the working directory may change, and the file's place is looked at later
 	if err != nil {
