@@ -13,27 +13,18 @@ type Kind string
 
 // Only rate_limit, overloaded and network are worth another attempt of the same request.
 const (
-	// KindAuth: the key is missing, wrong or not allowed to use the model. Stop the run and say which key.
-	KindAuth Kind = "auth"
-	// KindQuota: no credit, or a spending limit was reached. Unlike a rate limit it does not pass by waiting.
-	KindQuota Kind = "quota"
-	// KindRateLimit: too many requests or tokens per minute. Passes; RetryAfter may say when.
-	KindRateLimit     Kind = "rate_limit"
-	KindOverloaded    Kind = "overloaded"     // the provider has no capacity at the moment
-	KindContextLength Kind = "context_length" // the request is too long for the model. Shorten it and try once.
-	// KindContentFilter: the provider's filter or the model refused. The same request is refused again.
-	KindContentFilter Kind = "content_filter"
-	// KindNetwork: no connection, a cut or timed-out answer, a 5xx, or an answer without content.
-	KindNetwork   Kind = "network"
-	KindTruncated Kind = "truncated" // a structured answer was cut by the output limit
-	// KindMalformedOutput: the model's answers could not be used, after all repairs; see [Structured].
-	KindMalformedOutput Kind = "malformed_output"
-	// KindBadRequest: the provider refused the request itself: an unknown model, a parameter it does not know.
-	KindBadRequest Kind = "bad_request"
-	KindCanceled   Kind = "canceled" // the caller's context ended
-	// KindSetup: the way to the provider cannot be used until a person changes something: a program is missing, is of
-	// another version, or refuses the password. The message says what to do.
-	KindSetup Kind = "setup"
+	KindAuth            Kind = "auth"             // the key is missing, wrong or not allowed to use the model: stop the run
+	KindQuota           Kind = "quota"            // no credit, or a spending limit was reached: does not pass by waiting
+	KindRateLimit       Kind = "rate_limit"       // too many requests or tokens per minute; RetryAfter may say when it passes
+	KindOverloaded      Kind = "overloaded"       // the provider has no capacity at the moment
+	KindContextLength   Kind = "context_length"   // the request is too long for the model: shorten it and try once
+	KindContentFilter   Kind = "content_filter"   // the provider's filter or the model refused, and will refuse it again
+	KindNetwork         Kind = "network"          // no connection, a cut or late answer, a 5xx, or an answer without content
+	KindTruncated       Kind = "truncated"        // a structured answer was cut by the output limit
+	KindMalformedOutput Kind = "malformed_output" // the answers could not be used, after all repairs; see [Structured]
+	KindBadRequest      Kind = "bad_request"      // the request itself is refused: an unknown model or parameter
+	KindCanceled        Kind = "canceled"         // the caller's context ended
+	KindSetup           Kind = "setup"            // a program is missing, of another version, or refuses the password
 )
 
 // Error is every error of a [Completer]. Its text is for people: it says what happened, what the provider said and

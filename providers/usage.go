@@ -1,7 +1,5 @@
 package providers
 
-import "fmt"
-
 // Usage counts tokens the same way for every provider: Input is all input, Output is all billed output; the others are
 // parts of these two. Adapters normalise: the vendors differ in what they include.
 type Usage struct {
@@ -36,11 +34,3 @@ func (u Usage) Add(v Usage) Usage {
 
 // Total is all billed tokens, input and output.
 func (u Usage) Total() int64 { return u.Input + u.Output }
-
-// String is a short form for logs: "1200 in, 300 out, $0.0042".
-func (u Usage) String() string {
-	if u.Cost == nil {
-		return fmt.Sprintf("%d in, %d out, cost unknown", u.Input, u.Output)
-	}
-	return fmt.Sprintf("%d in, %d out, $%.4f", u.Input, u.Output, *u.Cost)
-}
