@@ -32,13 +32,32 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 	if strings.TrimSpace(message) == "" {
 		message = "none"
 	}
+	ending := "by itself"
+	if why := unfinished(e); why != "" {
+		if e.Ended.Rule != "" {
+			why += fmt.Sprintf(" (rule %s)", e.Ended.Rule)
+		}
+		ending = why + ". By itself that is no completion: what was announced for later has not happened."
+	}
+	analysed := ledger.Bullets(e.Errors())
+	if e.NoServer && len(e.Diagnostics) == 0 {
+		analysed = "not known: no language server ran"
+	}
+	promise := ""
+	switch {
+	case !t.DoneNeeds(boulder.DonePromise):
+	case e.Promised:
+		promise = "given, which is a claim and no evidence"
+	default:
+		promise = "not given"
+	}
 	parts := []part{
-		{"How the turn ended", ending(e), text.Start},
+		{"How the turn ended", ending, text.Start},
 		{"What the manager told the agent during the turn, because it seemed stuck", ledger.Bullets(nudges), text.End},
 		{"Gates: commands that the manager ran itself after the turn", gates(t, e.Gates), text.Start},
 		{"Errors that the language server found in changed files, after the last edit of each",
-			analysed(e), text.Start},
-		{"The promise of the agent that everything is done", promise(t, e), text.Start},
+			analysed, text.Start},
+		{"The promise of the agent that everything is done", promise, text.Start},
 		{"Choices that the agent made itself, and reported", ledger.Bullets(choices(t)), text.End},
 		{"Todo list of the agent", ledger.Bullets(todos), text.Start},
 		{"Changed files since the attempt began", changedFiles(e.Diff), text.Start},
@@ -62,34 +81,6 @@ func renderEvidence(req boulder.JudgeRequest, limit int) string {
 		b.WriteString(ledger.Headed(p.heading, text.Excerpt(p.body, level, p.keep)))
 	}
 	return strings.TrimSpace(b.String())
-}
-
-func ending(e *boulder.Evidence) string {
-	if why := unfinished(e); why != "" {
-		if e.Ended.Rule != "" {
-			why += fmt.Sprintf(" (rule %s)", e.Ended.Rule)
-		}
-		return why + ". By itself that is no completion: what was announced for later has not happened."
-	}
-	return "by itself"
-}
-
-func analysed(e *boulder.Evidence) string {
-	if e.NoServer && len(e.Diagnostics) == 0 {
-		return "not known: no language server ran"
-	}
-	return ledger.Bullets(e.Errors())
-}
-
-// promise tells of a claim, where one is asked for.
-func promise(t boulder.SubTask, e *boulder.Evidence) string {
-	switch {
-	case !t.DoneNeeds(boulder.DonePromise):
-		return ""
-	case e.Promised:
-		return "given, which is a claim and no evidence"
-	}
-	return "not given"
 }
 
 // choices are the soft blockers on which no person has said anything: what was answered is among the notes.

@@ -95,18 +95,13 @@ func failures(t *boulder.SubTask) string {
 }
 
 func finished(others []*boulder.SubTask) string {
-	var lines []string
-	for _, t := range others {
+	return lines(others, func(_ int, t *boulder.SubTask) string {
 		line := "- " + t.ID + ": " + text.Short(t.Subject, 200)
 		if t.Status != boulder.SubTaskCompleted {
 			line += " (" + string(t.Status) + ")"
 		}
-		if summary := text.Short(t.Summary, 200); summary != "" {
-			line += ": " + summary
-		}
-		lines = append(lines, line)
-	}
-	return strings.Join(lines, "\n")
+		return strings.TrimSuffix(line+": "+text.Short(t.Summary, 200), ": ")
+	})
 }
 
 func facts(f boulder.Facts) string {
@@ -129,31 +124,35 @@ func closing(t *boulder.SubTask) string {
 	return text
 }
 
-func bullets(items []string) string {
-	var lines []string
-	for _, item := range items {
-		if item = strings.ToValidUTF8(item, "\uFFFD"); strings.TrimSpace(item) != "" {
-			lines = append(lines, "- "+item)
+// lines are those of the items, without empty ones.
+func lines[T any](items []T, line func(i int, item T) string) string {
+	var all []string
+	for i, item := range items {
+		if l := line(i, item); l != "" {
+			all = append(all, l)
 		}
 	}
-	return strings.Join(lines, "\n")
+	return strings.Join(all, "\n")
+}
+
+func bullets(items []string) string {
+	return lines(items, func(_ int, item string) string {
+		if strings.TrimSpace(item) == "" {
+			return ""
+		}
+		return "- " + strings.ToValidUTF8(item, "\uFFFD")
+	})
 }
 
 func numbered(items []string) string {
-	var lines []string
-	for i, item := range items {
-		lines = append(lines, fmt.Sprintf("%d. %s", i+1, strings.ToValidUTF8(item, "\uFFFD")))
-	}
-	return strings.Join(lines, "\n")
+	return lines(items, func(i int, item string) string {
+		return fmt.Sprintf("%d. %s", i+1, strings.ToValidUTF8(item, "\uFFFD"))
+	})
 }
 
 // commands sets shell commands as indented blocks, which need no quoting whatever is in them.
 func commands(items []string) string {
-	var lines []string
-	for _, item := range items {
-		lines = append(lines, indented(item))
-	}
-	return strings.Join(lines, "\n")
+	return lines(items, func(_ int, item string) string { return indented(item) })
 }
 
 func indented(text string) string { return "    " + strings.ReplaceAll(clean(text), "\n", "\n    ") }
