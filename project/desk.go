@@ -43,14 +43,6 @@ func (p *Project) Dial(ctx context.Context) (*Desk, error) {
 	return nil, err
 }
 
-// Desk finds out who takes orders. While the database itself is open no run can start: the caller closes it at once.
-func (p *Project) Desk(ctx context.Context) (*Desk, error) {
-	if !p.Exists() {
-		return nil, &UsageError{Err: ErrNothing}
-	}
-	return p.enter(ctx, false)
-}
-
 // enter connects to the process that has the state, or opens the database if none does. A process that has it and does not
 // serve yet, or not any more, gets two seconds.
 func (p *Project) enter(ctx context.Context, readOnly bool) (*Desk, error) {
@@ -125,11 +117,15 @@ const (
 	beginWait = 10 * time.Second
 )
 
-// Steer calls do with whoever takes orders, and again while that process is not ready, or if it has ended meanwhile.
+// Steer calls do with whoever takes orders, and again while that process is not ready, or if it has ended meanwhile. No run
+// can start meanwhile if none goes on.
 func (p *Project) Steer(ctx context.Context, do func(*Desk) error) error {
+	if !p.Exists() {
+		return &UsageError{Err: ErrNothing}
+	}
 	giveUp := time.Now().Add(beginWait)
 	for ended := 0; ; {
-		there, err := p.Desk(ctx)
+		there, err := p.enter(ctx, false)
 		if err == nil {
 			err = do(there)
 			there.Close()
