@@ -1,6 +1,7 @@
 package blockers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,13 +18,11 @@ import (
 // thousand times earlier.
 const maxFile = 16 << 20
 
-var errReplaced = errors.New("the list was replaced while it was being written")
-
 // append adds the items that blockers.md lacks at its end, and makes it if it is not there. They are on disk when append
 // returns. After an error, some of the text may be there.
 //
 // It is people's file, in a place that agents can write to as well: no link is followed on the way to it, nothing but a
-// regular file is opened, and what is in it is never changed, only added to.
+// regular file is written to, and what is in it is never changed, only added to.
 func (d *Desk) append(items []item) error {
 	name, path := d.cfg.File, filepath.Join(d.cfg.Root, d.cfg.File)
 	root, err := os.OpenRoot(d.cfg.Root)
@@ -44,13 +43,6 @@ func (d *Desk) append(items []item) error {
 				filepath.Join(d.cfg.Root, name[:i])), err)
 		}
 	}
-	look := func() (os.FileInfo, error) {
-		info, err := root.Lstat(name)
-		if err == nil && !info.Mode().IsRegular() {
-			err = fmt.Errorf("%s is not a regular file: nothing is written to it; move it away", path)
-		}
-		return info, err
-	}
 	// For its owner, as plans are: what is asked at night may be meant for few.
 	made, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
@@ -59,19 +51,26 @@ func (d *Desk) append(items []item) error {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	before, err := look()
-	if err != nil {
-		return err
-	}
-	d.failpoint("looked")
-	f, err := root.OpenFile(name, os.O_RDWR|os.O_APPEND|syscall.O_NONBLOCK, 0) // opening a pipe would wait
-	if err != nil {
-		return err
-	}
+	d.failpoint("made")
+	f, openErr := root.OpenFile(name, os.O_RDWR|os.O_APPEND|syscall.O_NONBLOCK, 0) // opening a pipe would wait
 	defer f.Close()
-	if opened, err := f.Stat(); err != nil || !os.SameFile(before, opened) { // a link was put there since
-		return errors.Join(errReplaced, err)
+	inPlace := func() error { // not a link that was put there since, nor another file that an editor has
+		info, err := root.Lstat(name)
+		if err == nil && !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is not a regular file: nothing is written to it; move it away", path)
+		}
+		if err = cmp.Or(err, openErr); err != nil {
+			return err
+		}
+		if opened, err := f.Stat(); err != nil || !os.SameFile(info, opened) {
+			return errors.Join(errors.New("the list was replaced while it was being written"), err)
+		}
+		return nil
 	}
+	if err := inPlace(); err != nil {
+		return err
+	}
+	d.failpoint("opened")
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return err
@@ -82,13 +81,7 @@ func (d *Desk) append(items []item) error {
 	if _, err := f.WriteString(compose(string(text), items)); err != nil {
 		return err
 	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if after, err := look(); err != nil || !os.SameFile(before, after) { // an editor has put another file there
-		return errors.Join(errReplaced, err)
-	}
-	return nil
+	return cmp.Or(f.Sync(), inPlace())
 }
 
 // compose is what has to be appended to a text for it to have the items, each under its heading. An item that is there

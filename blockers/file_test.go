@@ -115,7 +115,7 @@ func TestWhatLiesInThePlace(t *testing.T) {
 // A link that is put there at any moment, also between the look and the opening, is not followed.
 func TestListIsReplacedWhileItIsOpened(t *testing.T) {
 	t.Parallel()
-	for _, at := range []string{"committed", "appending", "looked"} {
+	for _, at := range []string{"committed", "appending", "made", "opened"} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			p := newProject(t)
@@ -174,7 +174,7 @@ var editors = map[string]func(path, text string) error{
 func TestEditorsThatSaveOldText(t *testing.T) {
 	t.Parallel()
 	for name, save := range editors {
-		for _, step := range []string{"committed", "appending", "looked", "appended"} {
+		for _, step := range []string{"committed", "appending", "made", "opened", "appended"} {
 			t.Run(name+"/"+step, func(t *testing.T) {
 				t.Parallel()
 				p := newProject(t)
