@@ -98,9 +98,7 @@ func (p Price) cost(u Usage) (float64, bool) {
 
 // WithPrices gives a Completer that asks ref where a request names no model, and fills in [Usage.Cost] from the table
 // where c leaves it unknown. [RegistryConfig.Prices] does it for those of a registry.
-func WithPrices(c Completer, ref ModelRef, prices Prices) Completer {
-	return priced{next: c, ref: ref, prices: prices}
-}
+func WithPrices(c Completer, ref ModelRef, prices Prices) Completer { return priced{c, ref, prices} }
 
 type priced struct {
 	next   Completer

@@ -67,14 +67,13 @@ func (r retrier) attempt(ctx context.Context, req *Request) (*Response, *Error) 
 	attemptCtx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	resp, err := r.next.Complete(attemptCtx, req)
-	if err == nil {
+	switch {
+	case err == nil:
 		return resp, nil
+	case ctx.Err() != nil:
+		return nil, canceled(ctx, asError(err))
 	}
-	failure := asError(err)
-	if ctx.Err() != nil {
-		return nil, canceled(ctx, failure)
-	}
-	return nil, failure
+	return nil, asError(err)
 }
 
 // canceled keeps who was asked and what it cost, and says that the caller's context ended and why.
