@@ -119,7 +119,7 @@ func TestLookWhileItRuns(t *testing.T) {
 		t.Errorf("exit code %d, what is shown differs (-alone +held):\n%s", code, diff)
 	}
 	why, _, code := command(project, "show", "--why", "theme")
-	now := "now: left at work: 2 of 5 todos · read theme.css; no process runs it: manager resume " + sampleID
+	now := "now: left in turn 1 of attempt 1; no process runs it: manager resume " + sampleID
 	want := strings.Replace(whyBefore, now, "now: at work: 2 of 5 todos · read theme.css", 1)
 	if diff := cmp.Diff(want, why); diff != "" || code != exitOK {
 		t.Errorf("exit code %d, the chain differs (-alone +held):\n%s", code, diff)

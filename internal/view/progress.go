@@ -234,7 +234,7 @@ func (p *Progress) rows(limits schedule.Limits, beside []store.Detail, now time.
 			r.Waiting, r.place = &waits[at], at
 		}
 		awaited := slices.DeleteFunc(slices.Clone(t.DependsOn), func(id string) bool { return done[id] })
-		if r.now = report.Prefixed("after ", strings.Join(awaited, ", ")); r.live {
+		if r.now = report.Prefixed("after ", strings.Join(awaited, ", ")); r.live && running {
 			r.now = r.does(b.Status == boulder.Paused, now)
 		} else if w := r.waitsFor(b.Cooldowns); w != "" {
 			r.now = w
@@ -262,13 +262,20 @@ func (r *row) unused() bool {
 	return slices.Contains(dropped, r.Status) && r.ElapsedMS == 0 && r.Usage == boulder.Usage{}
 }
 
-// waitsFor says what an idle one waits for besides its dependencies. The end comes first: the rest may be cut.
+// waitsFor says what one waits for besides its dependencies, or where it was left. The end of a wait comes first: the
+// rest may be cut.
 func (r *row) waitsFor(cooldowns map[string]boulder.Cooldown) string {
 	switch w := r.Waiting; {
 	case r.Status == boulder.SubTaskBlocked:
 		return r.Reason
 	case r.replan:
 		return "waits for a new plan"
+	case r.live && r.Turn == 0:
+		return fmt.Sprintf("left before the first turn of attempt %d", r.Attempt)
+	case r.live && r.AttemptStatus == boulder.AttemptMonitoring:
+		return fmt.Sprintf("left after turn %d of attempt %d", r.Turn, r.Attempt)
+	case r.live:
+		return fmt.Sprintf("left in turn %d of attempt %d", r.Turn, r.Attempt)
 	case w != nil && !w.Until.IsZero():
 		return fmt.Sprintf("until %s: %s", Clock(w.Until), cmp.Or(cooldowns[w.Model].Reason, w.Reason))
 	case w != nil:
@@ -279,7 +286,7 @@ func (r *row) waitsFor(cooldowns map[string]boulder.Cooldown) string {
 	return ""
 }
 
-// does says what goes on in one that is live.
+// does says what goes on in one that is live, while a process is at it.
 func (r *row) does(paused bool, now time.Time) string {
 	a, what := r.attempt, "waiting for the model"
 	switch {

@@ -118,34 +118,24 @@ func (s *Status) Print(o page.Out) {
 	}
 	for i, line := range t.lines(s.SubTasks...) {
 		fmt.Fprintln(o, line)
-		if more := s.more(&s.SubTasks[i]); more != "" {
+		if more := s.SubTasks[i].more(); more != "" {
 			fmt.Fprintln(o, t.below(more))
 		}
 	}
 }
 
 // more is a second line for what did not go well, or is at work.
-func (s *Status) more(r *row) string {
-	now := r.now
-	switch {
+func (r *row) more() string {
+	switch c := r.Checkpoint; {
 	case r.Status.Terminal() && r.Status != boulder.SubTaskCompleted:
 		return r.Reason
 	case !r.live:
 		return ""
-	case s.RunBy != nil:
-	case r.replan:
-		now = "waits for a new plan"
-	case r.Turn == 0:
-		now = fmt.Sprintf("left before the first turn of attempt %d", r.Attempt)
-	case r.AttemptStatus == boulder.AttemptMonitoring:
-		now = fmt.Sprintf("left after turn %d of attempt %d", r.Turn, r.Attempt)
+	case c == nil:
+		return r.now
 	default:
-		now = fmt.Sprintf("left in turn %d of attempt %d", r.Turn, r.Attempt)
+		return fmt.Sprintf("%s · last edit %s:%d", r.now, c.File, c.Line)
 	}
-	if c := r.Checkpoint; c != nil {
-		now += fmt.Sprintf(" · last edit %s:%d", c.File, c.Line)
-	}
-	return now
 }
 
 // ListItem is one line of `manager list --json`.

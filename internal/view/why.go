@@ -116,9 +116,7 @@ func NewWhy(
 		w.Now = "begins " + w.Now
 	case r.Stopped:
 		w.Now += ": " + r.attempt.Reason
-	case r.live && !running:
-		w.Now = "left at work: " + w.Now
-	case r.live:
+	case r.live && running:
 		w.Now = "at work: " + w.Now
 	}
 	if !running {
