@@ -1,27 +1,10 @@
 package project
 
 import (
-	"errors"
 	"path/filepath"
 
-	"github.com/bouldermgr/manager/internal/config"
 	"github.com/bouldermgr/manager/internal/notify"
-	"github.com/bouldermgr/manager/internal/yamlfile"
 )
-
-// loadConfig reads --config, or else the user's file and the project's over it.
-func (p *Project) loadConfig() (*config.Config, error) {
-	paths, required := p.ConfigPaths(), p.opts.Config != ""
-	c, err := config.Load(required, paths...)
-	if _, told := errors.AsType[*yamlfile.Error](err); told {
-		return nil, err
-	}
-	if err != nil {
-		return nil, usagef("configuration: %v", err)
-	}
-	p.learnWebhook(c.Notify.Webhook)
-	return c, nil
-}
 
 // ConfigPaths lists where the configuration is looked for, the later winning over the earlier.
 func (p *Project) ConfigPaths() []string {

@@ -3,7 +3,9 @@
 package project
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -19,6 +21,7 @@ import (
 	"github.com/bouldermgr/manager/internal/config"
 	"github.com/bouldermgr/manager/internal/orphan"
 	"github.com/bouldermgr/manager/internal/secret"
+	"github.com/bouldermgr/manager/internal/yamlfile"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/store"
@@ -85,7 +88,10 @@ func Open(dir string, o Options) (*Project, error) {
 		return nil, err
 	}
 	p := prepare(root, o)
-	c, err := p.loadConfig()
+	c, err := config.Load(o.Config != "", p.ConfigPaths()...)
+	if _, told := errors.AsType[*yamlfile.Error](err); err != nil && !told {
+		err = usagef("configuration: %v", err)
+	}
 	if err != nil {
 		return p, err
 	}
@@ -98,15 +104,11 @@ func prepare(root string, o Options) *Project {
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	if o.Secrets == nil {
 		o.Secrets = secret.New(o.Environ)
 	}
-	if o.Command == "" {
-		o.Command = filepath.Base(os.Args[0])
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Command = cmp.Or(o.Command, filepath.Base(os.Args[0]))
 	return &Project{opts: o, dir: root, cfg: config.Default(), log: o.Logger, secrets: o.Secrets}
 }
 

@@ -11,6 +11,7 @@ import (
 // learnSecrets makes the keys known that the configuration names, and refuses a secret in what it has run.
 func (p *Project) learnSecrets() error {
 	c := p.cfg
+	p.learnWebhook(c.Notify.Webhook)
 	for _, e := range c.Endpoints {
 		if e.KeyEnv != "" {
 			p.secrets.Add("the value of "+e.KeyEnv, p.getenv(e.KeyEnv))
