@@ -29,8 +29,7 @@ type Config struct {
 	Completer providers.Completer
 	// Model is what the seal calls the ledger model, as provider/model. It is not sent. Defaults to no name.
 	Model  string
-	Now    func() time.Time // the clock of the seal. Defaults to time.Now.
-	Logger *slog.Logger     // defaults to none
+	Logger *slog.Logger // defaults to none
 }
 
 // Planner is the Task Ledger. It keeps nothing between calls and may be used from many goroutines.
@@ -40,9 +39,6 @@ type Planner struct{ cfg Config }
 func New(cfg Config) (*Planner, error) {
 	if cfg.Completer == nil {
 		return nil, errors.New("taskledger: Config.Completer is nil")
-	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -95,7 +91,7 @@ func question(system string, schema json.RawMessage) providers.Request {
 }
 
 func (p *Planner) seal(plan *boulder.Plan, origin boulder.Origin, model string) *boulder.Plan {
-	return Seal(plan, "", origin, model, p.cfg.Now())
+	return Seal(plan, "", origin, model, time.Now())
 }
 
 func single(req boulder.PlanRequest) *boulder.Plan {
