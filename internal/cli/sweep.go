@@ -23,8 +23,8 @@ func (a *app) sweep(cmd *cobra.Command) {
 	if swept.Managers == 0 {
 		return
 	}
-	if f, ok := fileOf(a.Stderr); ok && terminal(f) {
-		fmt.Fprint(f, ansi.ShowCursor) // a live view that was killed has left it hidden
+	if terminal(a.Stderr) {
+		fmt.Fprint(bare(a.Stderr), ansi.ShowCursor) // a live view that was killed has left it hidden
 	}
 	if n := swept.Processes; n > 0 {
 		what := fmt.Sprintf("%d processes", n)
