@@ -62,15 +62,7 @@ func (e *Error) Error() string {
 }
 
 // Unwrap gives [errors.Is] the kind of the error and what caused it.
-func (e *Error) Unwrap() []error {
-	var errs []error
-	for _, err := range []error{e.kind, e.cause} {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errs
-}
+func (e *Error) Unwrap() []error { return []error{e.kind, e.cause} }
 
 // transportError classifies a call that brought no complete answer. A caller who gave up is told so; every other
 // cause, a deadline included, is the server's.
