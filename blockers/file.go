@@ -53,7 +53,9 @@ func (d *Desk) append(items []item) error {
 	}
 	d.failpoint("made")
 	f, openErr := root.OpenFile(name, os.O_RDWR|os.O_APPEND|syscall.O_NONBLOCK, 0) // opening a pipe would wait
-	defer f.Close()
+	if openErr == nil {
+		defer f.Close()
+	}
 	inPlace := func() error { // not a link that was put there since, nor another file that an editor has
 		info, err := root.Lstat(name)
 		if err == nil && !info.Mode().IsRegular() {
