@@ -104,22 +104,6 @@ type answerCase struct {
 	says string // part of what is said
 }
 
-// expect runs a command line and checks its exit code and what it says; what begins with ! is not to be said.
-func expect(t *testing.T, project string, code int, args []string, says ...string) (stdout, stderr string) {
-	t.Helper()
-	stdout, stderr, got := command(project, args...)
-	if got != code {
-		t.Errorf("%q: exit code %d, want %d: %s%s", args, got, code, stdout, stderr)
-	}
-	for _, want := range says {
-		text, not := strings.CutPrefix(want, "!")
-		if strings.Contains(stdout+stderr, text) == not {
-			t.Errorf("%q does or does not say %q:\n%s%s", args, text, stdout, stderr)
-		}
-	}
-	return stdout, stderr
-}
-
 // left checks how many answers the boulder was not told.
 func left(t *testing.T, project string, n int) {
 	t.Helper()
@@ -150,39 +134,32 @@ func TestAnswersWhileItRunsAndWhileNot(t *testing.T) {
 		{[]string{"skip", "B2"}, exitOK, `"status":"skipped"`},
 		{[]string{"answer", "B4", "no"}, exitOK, `"handover":"no_boulder"`},
 	} {
-		var printed, said [2]string
-		for i, project := range []string{alone, held} {
-			printed[i], said[i] = expect(t, project, test.code, append([]string{"blockers", "--json"}, test.args...), test.says)
-		}
-		if diff := diffBlockers(t, printed[0], printed[1]); diff != "" || !sameBut(said[0], said[1]) {
-			t.Errorf("%q: alone (-), held (+):\n%s%s%s", test.args, diff, said[0], said[1])
-		}
+		sameInBoth(t, alone, held, test.code, append([]string{"blockers"}, test.args...), test.says)
 	}
 	for _, project := range []string{alone, held} {
 		checkAnswered(t, project)
 	}
 }
 
-// diffBlockers compares objects without what names the process and the time.
-func diffBlockers(t *testing.T, x, y string) string {
+// sameInBoth checks that a command line comes to the same where a process holds the database and where none does, but for
+// the times and who carried it out, and gives what was printed.
+func sameInBoth(t *testing.T, alone, held string, code int, args []string, says ...string) (printed [2]map[string]any) {
 	t.Helper()
-	var objects [2]map[string]any
-	for i, text := range []string{x, y} {
-		if text == "" {
-			continue
+	var said [2]string
+	for i, project := range []string{alone, held} {
+		stdout, stderr := expect(t, project, code, append(args, "--json"), says...)
+		if err := json.Unmarshal([]byte(stdout), &printed[i]); err != nil && (code == exitOK || stdout != "") {
+			t.Errorf("%q prints %q: %v", args, stdout, err)
 		}
-		if err := json.Unmarshal([]byte(text), &objects[i]); err != nil {
-			t.Fatalf("%q: %v", text, err)
-		}
+		said[i] = varying[0].what.ReplaceAllString(stderr, "")
 	}
-	return cmp.Diff(objects[0], objects[1], cmpopts.IgnoreMapEntries(func(k string, _ any) bool {
-		return k == "run_by" || strings.HasSuffix(k, "_at")
+	diff := cmp.Diff(printed[0], printed[1], cmpopts.IgnoreMapEntries(func(k string, _ any) bool {
+		return k == "run_by" || k == "at_work" || k == "left" || strings.HasSuffix(k, "_at") // a process stops its agents itself
 	}))
-}
-
-// sameBut compares diagnostics without times.
-func sameBut(x, y string) bool {
-	return varying[0].what.ReplaceAllString(x, "") == varying[0].what.ReplaceAllString(y, "")
+	if diff != "" || said[0] != said[1] {
+		t.Errorf("%q: alone (-), held (+):\n%s%s%s", args, diff, said[0], said[1])
+	}
+	return printed
 }
 
 // checkAnswered checks what a boulder knows after TestAnswersWhileItRunsAndWhileNot, and that nothing is left to tell it.
@@ -263,12 +240,9 @@ func TestIDsAreNotGivenTwice(t *testing.T) {
 	for range 2 {
 		deliver(t, project, db)
 	}
-	yes := true
-	b, _, err := deskOfProject(t, project).Raise(t.Context(),
-		boulder.BlockerScope{BoulderID: sampleID, SubTaskID: "theme", Attempt: 2, SessionID: "ses_2"},
-		blockers.Input{Category: "question", Question: "Another one?", Context: "c", BlocksProgress: &yes})
-	if err != nil || b.ID != "B4" { // theme and lang know up to B3
-		t.Errorf("it got the id %q, %v", b.ID, err)
+	id := raise(t, project, boulder.BlockerScope{BoulderID: sampleID, SubTaskID: "theme", Attempt: 2, SessionID: "ses_2"})
+	if id != "B4" { // theme and lang know up to B3
+		t.Errorf("it got the id %q", id)
 	}
 }
 
@@ -276,15 +250,8 @@ func TestIDsAreNotGivenTwice(t *testing.T) {
 func TestDeliverEarlyAndLate(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
-	d := deskOfProject(t, project)
-	yes := true
-	early, _, err := d.Raise(t.Context(),
-		boulder.BlockerScope{BoulderID: sampleID, SubTaskID: "lang", Attempt: 1, SessionID: "ses_lang"},
-		blockers.Input{Category: "question", Question: "Which?", Context: "c", BlocksProgress: &yes})
-	if err != nil {
-		t.Fatal(err)
-	}
-	expect(t, project, exitOK, []string{"blockers", "answer", early.ID, "this"},
+	early := raise(t, project, boulder.BlockerScope{BoulderID: sampleID, SubTaskID: "lang", Attempt: 1, SessionID: "ses_lang"})
+	expect(t, project, exitOK, []string{"blockers", "answer", early, "this"},
 		"Answered B5. \"lang\" gets it as soon as it has told its boulder of the blocker.\n")
 	left(t, project, 1)
 	expect(t, project, exitOK, []string{"cancel"})
@@ -292,25 +259,23 @@ func TestDeliverEarlyAndLate(t *testing.T) {
 	left(t, project, 0)
 }
 
+// raise has a session meet a hard blocker, and returns its id.
+func raise(t *testing.T, project string, scope boulder.BlockerScope) (id string) {
+	t.Helper()
+	yes := true
+	b, _, err := deskOfProject(t, project).Raise(t.Context(), scope,
+		blockers.Input{Category: "question", Question: "New?", Context: "c", BlocksProgress: &yes})
+	if err != nil {
+		t.Error(err)
+	}
+	return b.ID
+}
+
 // deliver hands answers over as a run does before it begins.
 func deliver(t *testing.T, dir string, db *store.DB) {
 	t.Helper()
 	a, _, _ := testApp()
 	openProject(t, a, dir).Deliver(t.Context(), db, sampleID)
-}
-
-func openState(t *testing.T, project string) *store.DB {
-	t.Helper()
-	db, err := store.Open(filepath.Join(project, store.DirName, store.FileName), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return db
 }
 
 // An answer to what is over is refused, and nothing is stored; skipping it takes it off the list.

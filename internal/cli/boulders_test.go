@@ -2,89 +2,26 @@ package cli
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/store"
 )
-
-// manyBoulders makes a project with n boulders that are over, and returns it with the path of its database.
-func manyBoulders(t testing.TB, n int) (project, path string) {
-	t.Helper()
-	project = t.TempDir()
-	dir, err := store.EnsureDir(project)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path = filepath.Join(dir, store.FileName)
-	db, err := store.Open(path, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	task := strings.Repeat("Add dark mode to the settings page. ", 5)
-	for i := range n {
-		s, id := boulder.NewState(), fmt.Sprintf("01k%05d", i)
-		for _, body := range []boulder.Body{
-			boulder.Created{Boulder: boulder.Boulder{ID: id, Task: task, Project: project}},
-			boulder.StatusChanged{Status: boulder.Cancelled, Reason: "declined"},
-		} {
-			at := sampleStart.Add(time.Duration(i) * time.Minute)
-			if _, err := s.Apply(boulder.Event{Time: at, BoulderID: id, Body: body}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := db.Commit(t.Context(), s, s.TakeEvents()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return project, path
-}
-
-// What changes the database says who holds it, changes nothing, and ends with the exit code for that.
-func TestChangesWhileItIsHeld(t *testing.T) {
-	t.Parallel()
-	project, path := manyBoulders(t, 1)
-	file := filepath.Join(t.TempDir(), "export.json")
-	if _, stderr, code := command(project, "export", "-o", file); code != exitOK {
-		t.Fatalf("exit code %d, stderr %q", code, stderr)
-	}
-	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := store.Open(path, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{{"archive"}, {"archive", "--undo", "01k"}, {"import", file}} {
-		stdout, stderr, code := command(project, args...)
-		if code != exitHeld || stdout != "" || !strings.Contains(stderr, "held by another process") {
-			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
-		}
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if after, err := os.ReadFile(path); string(after) != string(before) || err != nil {
-		t.Errorf("the database was changed, %v", err)
-	}
-}
 
 // A record that cannot be read is named by every command that needs it, and by no other; what can be shown is shown.
 func TestDamagedRecordsAreNamed(t *testing.T) {
 	t.Parallel()
-	project, path := manyBoulders(t, 3)
-	db, err := bolt.Open(path, 0o600, nil)
+	project := t.TempDir()
+	for _, id := range []string{"01k00000", "01k00001", "01k00002"} {
+		s := newSampleOf(t, id)
+		s.Play()
+		s.Finish()
+		s.storeIn(project)
+	}
+	db, err := bolt.Open(filepath.Join(project, store.DirName, store.FileName), 0o600, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

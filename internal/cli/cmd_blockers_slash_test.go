@@ -16,6 +16,7 @@ import (
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
+	"github.com/bouldermgr/manager/store"
 )
 
 // What is typed after /blockers inside a real OpenCode, which was started somewhere else, is carried out in the
@@ -27,7 +28,7 @@ func TestSlashInOpenCode(t *testing.T) {
 	})
 	project := octest.Repo(t, nil)
 	env := testEnv(t, model.URL())
-	writeConfig(t, project, "blockers: {enabled: true}\n")
+	writeFile(t, filepath.Join(project, store.DirName, "config.yaml"), "blockers: {enabled: true}\n")
 	if code, stdout, stderr := run(t, project, env, "blockers", "install"); code != 0 ||
 		!strings.HasSuffix(stdout, "/blockers when it is started the next time.\n") {
 		t.Fatalf("install: %d\n%s%s", code, stdout, stderr)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/blockers/mcptool"
-	"github.com/bouldermgr/manager/store"
 )
 
 // mcpClient is a client of `manager mcp` in the project.
@@ -43,27 +42,12 @@ func hardBlocker(question string) map[string]any {
 	}
 }
 
-func writeConfig(t *testing.T, project, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Join(project, store.DirName), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(project, store.DirName, "config.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // The tool is served over standard input and output, also while another process has the project's database: off as long
 // as nobody asks for it, and then for one session, named after the client.
 func TestMCP(t *testing.T) {
 	t.Parallel()
 	project := t.TempDir()
-	writeConfig(t, project, "")
-	db, err := store.Open(filepath.Join(project, store.DirName, store.FileName), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	openState(t, project)
 	env := append(os.Environ(), "HOME="+t.TempDir(), "XDG_CONFIG_HOME=")
 	session, cmd := mcpClient(t, project, env)
 	if text, failed := reportBlocker(t, session, hardBlocker("Off?")); failed || text != mcptool.Off {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,19 +17,17 @@ import (
 
 func TestGraph(t *testing.T) {
 	t.Parallel()
-	s := newSample(t)
-	s.Play()
-	project := s.store()
+	project := interrupted(t)
 	checkLooks(t, project, map[string][]string{
 		"graph.txt": {"graph"}, "graph.mmd": {"graph", "01k3", "-f", "mermaid"}, "graph.dot": {"graph", "--format=dot"},
 		"graph.json": {"graph", "--json", sampleID},
 	})
-	out := filepath.Join(project, "out.svg")
-	stdout, stderr, code := command(project, "graph", "-o", "out.svg")
-	picture, err := os.ReadFile(out)
-	if code != exitOK || stdout != "" || err != nil || !strings.HasPrefix(string(picture), "<svg ") {
-		t.Errorf("exit code %d, stdout %q, stderr %q, %v: %.100s", code, stdout, stderr, err, picture)
+	stdout, stderr := expect(t, project, exitOK, []string{"graph", "-o", "out.svg"})
+	picture, err := os.ReadFile(filepath.Join(project, "out.svg"))
+	if stdout != "" || err != nil || !strings.HasPrefix(string(picture), "<svg ") {
+		t.Errorf("stdout %q, stderr %q, %v: %.100s", stdout, stderr, err, picture)
 	}
+	checkHarmless(t, string(picture))
 	if stdout, _, _ := command(project, "graph", "--format", "svg"); stdout != string(picture) {
 		t.Error("stdout gets another picture than the file")
 	}
@@ -39,9 +36,7 @@ func TestGraph(t *testing.T) {
 // While a process holds the database, the picture is the same, with the limits of that process.
 func TestGraphWhileItRuns(t *testing.T) {
 	t.Parallel()
-	s := newSample(t)
-	s.Play()
-	project := s.store()
+	project := interrupted(t)
 	before, _, _ := command(project, "graph")
 	limits := schedule.DefaultLimits()
 	limits.Attempts = 7
@@ -93,49 +88,9 @@ func TestGraphOfNoPlan(t *testing.T) {
 	t.Parallel()
 	project := newSample(t).store()
 	for _, format := range []string{"text", "mermaid", "dot", "svg"} {
-		stdout, stderr, code := command(project, "graph", "-f", format)
-		if code != exitOK || stdout == "" || !strings.Contains(stderr, "no sub-tasks yet") {
-			t.Errorf("%s: exit code %d, stdout %q, stderr %q", format, code, stdout, stderr)
+		if stdout, _ := expect(t, project, exitOK, []string{"graph", "-f", format}, "no sub-tasks yet"); stdout == "" {
+			t.Errorf("%s: nothing is printed", format)
 		}
 	}
-	stdout, _, code := command(project, "graph", "--json")
-	var report map[string]any
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitOK {
-		t.Fatalf("exit code %d, %v: %s", code, err, stdout)
-	}
-	for _, key := range []string{"sub_tasks", "edges"} {
-		if list, ok := report[key].([]any); !ok || len(list) != 0 {
-			t.Errorf("%s is %v, want an empty list", key, report[key])
-		}
-	}
-}
-
-// What has ANSI colours on a terminal has none anywhere else, whatever a record says.
-func TestGraphIsHarmless(t *testing.T) {
-	t.Parallel()
-	s := newSample(t)
-	s.Play()
-	project := s.store()
-	for _, format := range []string{"text", "mermaid", "dot", "svg"} {
-		stdout, _, _ := command(project, "graph", "-f", format)
-		checkHarmless(t, stdout, "\n")
-	}
-}
-
-func TestGraphCompletion(t *testing.T) {
-	t.Parallel()
-	s := newSample(t)
-	s.Play()
-	project := s.store()
-	for _, test := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"graph", ""}, sampleID + "\trunning: "},
-		{[]string{"graph", "--format", ""}, "text\nmermaid\ndot\nsvg\n"},
-	} {
-		if got := completion(t, project, test.args...); !strings.HasPrefix(got, test.want) {
-			t.Errorf("%v: %q", test.args, got)
-		}
-	}
+	expect(t, project, exitOK, []string{"graph", "--json"}, `"sub_tasks":[]`, `"edges":[]`)
 }

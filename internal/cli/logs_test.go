@@ -83,7 +83,7 @@ func TestLogsTellASession(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 	golden(t, "logs_session.txt", stdout)
-	checkHarmless(t, stdout, "\n")
+	checkHarmless(t, stdout)
 	for _, want := range []string{
 		"manager: brief of turn 1", "manager: nudge in turn 1 (rule errors)", "manager: resume prompt",
 		"prompt that the manager did not send", "the last 8 of 20 lines; all of it is in .manager/runs/",
@@ -99,22 +99,6 @@ func TestLogsTellASession(t *testing.T) {
 	verbose, _, _ := command(project, "logs", sampleID, "toggle", "--verbose")
 	if !strings.Contains(verbose, "line 1\n") || !strings.Contains(verbose, "this is in the transcript") {
 		t.Errorf("--verbose leaves something out:\n%s", verbose)
-	}
-}
-
-// A SUBTASK alone is one of the newest boulder; what is neither is told to be neither.
-func TestLogsOfASubTaskAlone(t *testing.T) {
-	t.Parallel()
-	project := transcriptSample(t, playNudged, longTranscript())
-	both, _, _ := command(project, "logs", sampleID, "toggle")
-	alone, stderr, code := command(project, "logs", "toggle")
-	if code != exitOK || alone != both || alone == "" {
-		t.Errorf("exit code %d, stderr %q, stdout:\n%s", code, stderr, alone)
-	}
-	_, stderr, code = command(project, "logs", "nosuch")
-	want := "(see `manager list`); and boulder " + sampleID + ` has no sub-task "nosuch": it has toggle, theme`
-	if code != exitUsage || !strings.Contains(stderr, want) {
-		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 }
 

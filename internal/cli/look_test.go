@@ -13,56 +13,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/store"
 )
-
-func TestLookWhereNothingWasRun(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		args []string
-		code int
-		says string
-	}{
-		{[]string{"status"}, exitOK, "Nothing has been run here yet"},
-		{[]string{"status", "--json"}, exitOK, "Nothing has been run here yet"},
-		{[]string{"list"}, exitOK, "Nothing has been run here yet"},
-		{[]string{"list", "--json"}, exitOK, ""},
-		{[]string{"status", "01k"}, exitUsage, "nothing has been run here yet"},
-		{[]string{"show"}, exitUsage, "nothing has been run here yet"},
-		{[]string{"logs", "01k"}, exitUsage, "nothing has been run here yet"},
-	} {
-		project := t.TempDir()
-		stdout, stderr, code := command(project, test.args...)
-		if code != test.code || !strings.Contains(stderr, test.says) || stdout != "" {
-			t.Errorf("%v: exit code %d, stdout %q, stderr %q", test.args, code, stdout, stderr)
-		}
-		if entries, err := os.ReadDir(project); err != nil || len(entries) > 0 {
-			t.Errorf("%v left something behind: %v %v", test.args, entries, err)
-		}
-	}
-}
-
-func TestShowTakesOneView(t *testing.T) {
-	t.Parallel()
-	stdout, stderr, code := command(t.TempDir(), "show", "--why", "x", "--receipt")
-	if code != exitUsage || stdout != "" || !strings.Contains(stderr, "--why and --receipt cannot be used together") {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
-	}
-}
 
 func TestLook(t *testing.T) {
 	t.Parallel()
-	s := newSample(t)
-	s.Play()
-	project := s.store()
-	checkLooks(t, project, map[string][]string{
+	checkLooks(t, interrupted(t), map[string][]string{
 		"list.txt": {"list"}, "show.txt": {"show", "01k3"}, "logs.txt": {"logs", "sample"},
-		"logs_subtask.txt": {"logs", sampleID, "toggle"}, "status_stored.txt": {"status"},
+		"logs_subtask.txt": {"logs", "toggle"}, "status_stored.txt": {"status"},
 		"list.json": {"list", "--json"}, "show.json": {"show", "--json"}, "logs.json": {"logs", "--json"},
 	})
 }
 
-// checkLooks compares what command lines print with golden files.
+// checkLooks compares what command lines print with golden files. What has ANSI colours on a terminal has none anywhere
+// else, whatever a record says.
 func checkLooks(t *testing.T, project string, all map[string][]string) {
 	t.Helper()
 	for name, args := range all {
@@ -71,21 +34,48 @@ func checkLooks(t *testing.T, project string, all map[string][]string) {
 			t.Errorf("%v: exit code %d, stderr %q", args, code, stderr)
 		}
 		golden(t, name, stdout)
+		checkHarmless(t, stdout)
 	}
 }
 
 func TestLookRefuses(t *testing.T) {
 	t.Parallel()
-	s := newSample(t)
-	s.Play()
-	checkRefusals(t, s.store(), []refusedLine{
+	checkRefusals(t, interrupted(t), []refusedLine{
 		{[]string{"show", "nosuch"}, `no such boulder: "nosuch"`},
+		{[]string{"show", "--why", "x", "--receipt"}, "--why and --receipt cannot be used together"},
+		{[]string{"show", "--why", "nosuch"}, `has no sub-task "nosuch": it has toggle, theme, icons`},
+		{[]string{"show", "--why", ""}, `has no sub-task ""`},
+		{[]string{"show", "nosuch", "--why", "toggle"}, `no such boulder: "nosuch"`},
 		{[]string{"logs", sampleID, "nosuch"}, `has no sub-task "nosuch": it has toggle, theme, icons`},
+		{[]string{"logs", "nosuch"}, "(see `manager list`); and boulder " + sampleID + ` has no sub-task "nosuch": it has toggle`},
 		{[]string{"logs", "a", "b", "c"}, "not 3 arguments"},
 		{[]string{"status", "a", "b"}, "takes one BOULDER, not 2"},
 		{[]string{"list", "a"}, "takes no arguments"},
 		{[]string{"status", "--nosuch"}, "unknown flag"},
+		{[]string{"report", "nosuch"}, `no such boulder: "nosuch"`},
+		{[]string{"report", "a", "b"}, "takes one BOULDER, not 2"},
+		{[]string{"report", "--format", "html"}, `there is no format "html": it is text, markdown or json`},
+		{[]string{"report", "--json", "--format", "text"}, "--json and --format contradict each other"},
 	})
+}
+
+// Where nothing was run there is nothing to look at, and looking makes nothing.
+func TestLookWhereNothingWasRun(t *testing.T) {
+	t.Parallel()
+	project := t.TempDir()
+	for _, line := range []string{"status", "status --json", "list", "list --json"} {
+		stdout, stderr := expect(t, project, exitOK, strings.Fields(line))
+		if stdout != "" || line != "list --json" && !strings.Contains(stderr, "Nothing has been run here yet") {
+			t.Errorf("%s: stdout %q, stderr %q", line, stdout, stderr)
+		}
+	}
+	const says = "nothing has been run here yet"
+	checkRefusals(t, project, []refusedLine{
+		{[]string{"status", "01k"}, says}, {[]string{"show"}, says}, {[]string{"logs", "01k"}, says}, {[]string{"report"}, says},
+	})
+	if names := entries(t, project); len(names) > 0 {
+		t.Errorf("left behind: %v", names)
+	}
 }
 
 // refusedLine is a command line that cannot be carried out, and what is said about it.
@@ -108,30 +98,24 @@ func checkRefusals(t *testing.T, project string, all []refusedLine) {
 // While a process holds the database, the others see the same through its socket, and who it is.
 func TestLookWhileItRuns(t *testing.T) {
 	t.Parallel()
-	s := newSample(t)
-	s.Play()
-	project := s.store()
+	project := interrupted(t)
 	before, _, _ := command(project, "show", "--json")
 	whyBefore, _, _ := command(project, "show", "--why", "theme")
 	hold(t, project, false)
-	during, _, code := command(project, "show", "--json")
-	if diff := cmp.Diff(before, during); diff != "" || code != exitOK {
-		t.Errorf("exit code %d, what is shown differs (-alone +held):\n%s", code, diff)
+	during, _ := expect(t, project, exitOK, []string{"show", "--json"})
+	if diff := cmp.Diff(before, during); diff != "" {
+		t.Errorf("what is shown differs (-alone +held):\n%s", diff)
 	}
-	why, _, code := command(project, "show", "--why", "theme")
+	why, _ := expect(t, project, exitOK, []string{"show", "--why", "theme"})
 	now := "now: left in turn 1 of attempt 1; no process runs it: manager resume " + sampleID
 	want := strings.Replace(whyBefore, now, "now: at work: 2 of 5 todos · read theme.css", 1)
-	if diff := cmp.Diff(want, why); diff != "" || code != exitOK {
-		t.Errorf("exit code %d, the chain differs (-alone +held):\n%s", code, diff)
+	if diff := cmp.Diff(want, why); diff != "" {
+		t.Errorf("the chain differs (-alone +held):\n%s", diff)
 	}
-	stdout, _, _ := command(project, "status")
-	if !strings.Contains(stdout, "run by process 42") || !strings.Contains(stdout, "read theme.css") {
-		t.Errorf("status does not say who runs it and what is done:\n%s", stdout)
-	}
-	stdout, _, _ = command(project, "list", "--json")
-	if !strings.Contains(stdout, `"running":true`) {
-		t.Errorf("the list does not say that it runs: %s", stdout)
-	}
+	expect(t, project, exitOK, []string{"status"}, "run by process 42", "read theme.css")
+	expect(t, project, exitOK, []string{"list", "--json"}, `"running":true`)
+	expect(t, project, exitOK, []string{"report"}, "Boulder "+sampleID+": running, at work", "manager status "+sampleID,
+		"!manager resume")
 }
 
 // logs -f prints what is there, then what comes, and ends with the boulder, also if that is over from the start.
@@ -170,21 +154,6 @@ func follow(env Env) (printed *bufio.Scanner, done chan int) {
 		in.Close()
 	}()
 	return bufio.NewScanner(out), done
-}
-
-// A process that has the database and does not answer is named, with exit code 5.
-func TestLookWhileItIsHeldSilently(t *testing.T) {
-	t.Parallel()
-	s := newSample(t)
-	project := s.store()
-	db, err := store.Open(filepath.Join(project, store.DirName, store.FileName), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, stderr, code := command(project, "status"); code != exitHeld || !strings.Contains(stderr, "another process") {
-		t.Errorf("exit code %d, stderr %q", code, stderr)
-	}
 }
 
 const sampleTranscript = `{"time":"2026-03-04T10:00:10Z","type":"prompt","text":"# Sub-task\nDo it."}
@@ -261,14 +230,9 @@ func TestVersion(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	t.Parallel()
-	s := newSample(t)
-	s.Play()
-	project := s.store()
+	project := interrupted(t)
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		stdout, stderr, code := command(project, "completion", shell)
-		if code != exitOK || !strings.Contains(stdout, "manager") {
-			t.Errorf("completion %s: exit code %d, stderr %q", shell, code, stderr)
-		}
+		expect(t, project, exitOK, []string{"completion", shell}, "manager")
 	}
 	for _, test := range []struct {
 		args []string
@@ -279,20 +243,14 @@ func TestCompletion(t *testing.T) {
 		// All of them: it is the shell that compares.
 		{[]string{"logs", sampleID, "th"}, "toggle\tAdd the settings toggle\ntheme\tCreate the theme 主题\n" +
 			"icons\tDraw the icons\ndocs\tWrite it down\nsite\tPublish the icons\nlang\tTranslate it\n:36\n"},
+		{[]string{"graph", ""}, sampleID + "\trunning: "},
+		{[]string{"graph", "--format", ""}, "text\nmermaid\ndot\nsvg\n"},
 	} {
-		if diff := cmp.Diff(test.want, completion(t, project, test.args...)); diff != "" {
-			t.Errorf("%v (-want +got):\n%s", test.args, diff)
+		var out, errs bytes.Buffer
+		args := append([]string{"__complete", "-C", project}, test.args...)
+		code := Main(Env{Args: args, Stdout: &out, Stderr: &errs, Environ: os.Environ()})
+		if code != exitOK || !strings.HasPrefix(out.String(), test.want) {
+			t.Errorf("%v: exit code %d, %q, want %q: %s", test.args, code, out.String(), test.want, errs.String())
 		}
 	}
-}
-
-// completion is what a shell is told to offer for the last of the arguments.
-func completion(t *testing.T, project string, args ...string) string {
-	t.Helper()
-	var out, errs bytes.Buffer
-	args = append([]string{"__complete", "-C", project}, args...)
-	if code := Main(Env{Args: args, Stdout: &out, Stderr: &errs, Environ: os.Environ()}); code != exitOK {
-		t.Errorf("%v: exit code %d, %s", args, code, errs.String())
-	}
-	return out.String()
 }

@@ -1,27 +1,15 @@
 package cli
 
 import (
-	"bytes"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// commandTo runs a command line in a project, with its stdout in a file.
-func commandTo(stdout *os.File, project string, args ...string) (stderr string, code int) {
-	var errs bytes.Buffer
-	code = Main(Env{Args: append(args, "-C", project), Stdin: strings.NewReader(""), Stdout: stdout, Stderr: &errs,
-		Environ: []string{"HOME=" + filepath.Join(project, "home"), "PATH=" + os.Getenv("PATH")}})
-	return errs.String(), code
-}
-
 // Output that is cut short must not look like all of it.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	s := newSample(t)
-	s.Play()
-	project := s.store()
+	project := interrupted(t)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -43,9 +31,7 @@ func TestFullDisk(t *testing.T) {
 // A reader that has seen enough is no error.
 func TestReaderGone(t *testing.T) {
 	t.Parallel()
-	s := newSample(t)
-	s.Play()
-	project := s.store()
+	project := interrupted(t)
 	for _, line := range []string{"logs", "logs --json", "logs toggle", "list", "show", "graph", "help"} {
 		reader, stdout, err := os.Pipe()
 		if err != nil {

@@ -31,36 +31,13 @@ func TestReport(t *testing.T) {
 		"report.txt": {"report"}, "report.md": {"report", "01k3", "--format", "markdown"},
 	})
 	// The goldens of package report have the JSON form; here it has the time at which it was made.
-	stdout, _, code := command(project, "report", "--json")
-	var made morning.Report
-	if err := json.Unmarshal([]byte(stdout), &made); err != nil || code != exitOK || strings.Count(stdout, "\n") != 1 {
-		t.Fatalf("%v, exit code %d: %s", err, code, stdout)
-	}
-	if made.Type != "report" || made.BoulderID != sampleID || made.Running || made.MadeAt.IsZero() ||
-		len(made.SubTasks) != 6 || len(made.Blockers) != 1 || len(made.Next) == 0 {
-		t.Errorf("%+v", made)
-	}
-	if again, _, _ := command(project, "report", "--format", "json"); !strings.HasPrefix(again, `{"type":"report"`) {
-		t.Errorf("--format json is not --json: %s", again)
-	}
-}
-
-// While a process runs the boulder the report is the same, but that it is at work, and what to do about that.
-func TestReportWhileItRuns(t *testing.T) {
-	t.Parallel()
-	project := reportSample(t)
-	hold(t, project, false)
-	stdout, stderr, code := command(project, "report")
-	if code != exitOK || stderr != "" {
-		t.Fatalf("exit code %d, stderr %q", code, stderr)
-	}
-	for _, want := range []string{"Boulder " + sampleID + ": running, at work", "manager status " + sampleID, "B1"} {
-		if !strings.Contains(stdout, want) {
-			t.Errorf("%q is not in:\n%s", want, stdout)
+	for _, args := range [][]string{{"report", "--json"}, {"report", "--format", "json"}} {
+		stdout, _ := expect(t, project, exitOK, args, `{"type":"report"`)
+		var made morning.Report
+		if err := json.Unmarshal([]byte(stdout), &made); err != nil || strings.Count(stdout, "\n") != 1 || made.Running ||
+			made.BoulderID != sampleID || made.MadeAt.IsZero() || len(made.SubTasks) != 6 || len(made.Blockers) != 1 || len(made.Next) == 0 {
+			t.Errorf("%v: %s", err, stdout)
 		}
-	}
-	if strings.Contains(stdout, "manager resume") {
-		t.Errorf("it says to resume what runs:\n%s", stdout)
 	}
 }
 
@@ -70,24 +47,10 @@ func TestReportIntoAFile(t *testing.T) {
 	for name, begins := range map[string]string{
 		"r.md": "# Boulder ", "r.json": `{"type":"report"`, "r.txt": "Boulder ", "r": "Boulder ",
 	} {
-		stdout, stderr, code := command(project, "report", "-o", name)
+		stdout, _ := expect(t, project, exitOK, []string{"report", "-o", name}, "Wrote ")
 		got, err := os.ReadFile(filepath.Join(project, name))
-		if err != nil || code != exitOK || stdout != "" || !strings.Contains(stderr, "Wrote ") {
-			t.Errorf("%s: %v, exit code %d, stdout %q, stderr %q", name, err, code, stdout, stderr)
-		}
-		if !strings.HasPrefix(string(got), begins) {
-			t.Errorf("%s begins with %.40q", name, got)
+		if err != nil || stdout != "" || !strings.HasPrefix(string(got), begins) {
+			t.Errorf("%s begins with %.40q, %v; stdout %q", name, got, err, stdout)
 		}
 	}
-}
-
-func TestReportRefuses(t *testing.T) {
-	t.Parallel()
-	checkRefusals(t, reportSample(t), []refusedLine{
-		{[]string{"report", "nosuch"}, `no such boulder: "nosuch"`},
-		{[]string{"report", "a", "b"}, "takes one BOULDER, not 2"},
-		{[]string{"report", "--format", "html"}, `there is no format "html": it is text, markdown or json`},
-		{[]string{"report", "--json", "--format", "text"}, "--json and --format contradict each other"},
-	})
-	checkRefusals(t, t.TempDir(), []refusedLine{{[]string{"report"}, "nothing has been run here yet"}})
 }

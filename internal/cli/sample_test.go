@@ -3,11 +3,14 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/bouldermgr/manager/boulder"
 	goldenfile "github.com/bouldermgr/manager/internal/golden"
@@ -39,16 +42,36 @@ func (s *sample) store() string {
 
 func (s *sample) storeIn(project string) {
 	s.T.Helper()
+	db := openState(s.T, project)
+	defer db.Close()
+	s.commit(db)
+}
+
+// openState opens the database of a project, as a run does.
+func openState(t testing.TB, project string) *store.DB {
+	t.Helper()
 	dir, err := store.EnsureDir(project)
 	if err != nil {
-		s.T.Fatal(err)
+		t.Fatal(err)
 	}
 	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
 	if err != nil {
-		s.T.Fatal(err)
+		t.Fatal(err)
 	}
-	defer db.Close()
-	s.commit(db)
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// interrupted is a project whose boulder is in its middle, and no process runs it.
+func interrupted(t *testing.T) (project string) {
+	t.Helper()
+	s := newSample(t)
+	s.Play()
+	return s.store()
 }
 
 func (s *sample) commit(db *store.DB) {
@@ -69,10 +92,40 @@ func (s *sample) commit(db *store.DB) {
 
 // command runs a command line in a project.
 func command(project string, args ...string) (stdout, stderr string, code int) {
-	var out, errs bytes.Buffer
-	code = Main(Env{Args: append(args, "-C", project), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
+	var out bytes.Buffer
+	stderr, code = commandTo(&out, project, args...)
+	return out.String(), stderr, code
+}
+
+func commandTo(stdout io.Writer, project string, args ...string) (stderr string, code int) {
+	var errs bytes.Buffer
+	code = Main(Env{Args: append(args, "-C", project), Stdin: strings.NewReader(""), Stdout: stdout, Stderr: &errs,
 		Environ: []string{"HOME=" + filepath.Join(project, "home"), "PATH=" + os.Getenv("PATH")}})
-	return out.String(), errs.String(), code
+	return errs.String(), code
+}
+
+// expect runs a command line and checks its exit code and what it says; what begins with ! is not to be said.
+func expect(t *testing.T, project string, code int, args []string, says ...string) (stdout, stderr string) {
+	t.Helper()
+	stdout, stderr, got := command(project, args...)
+	if got != code {
+		t.Errorf("%q: exit code %d, want %d: %s%s", args, got, code, stdout, stderr)
+	}
+	for _, want := range says {
+		text, not := strings.CutPrefix(want, "!")
+		if strings.Contains(stdout+stderr, text) == not {
+			t.Errorf("%q does or does not say %q:\n%s%s", args, text, stdout, stderr)
+		}
+	}
+	return stdout, stderr
+}
+
+func checkHarmless(t *testing.T, s string) {
+	t.Helper()
+	harmful := func(r rune) bool { return r != '\n' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
+	if at := strings.IndexFunc(s, harmful); at >= 0 || !utf8.ValidString(s) {
+		t.Fatalf("%q holds what a terminal obeys at %d, or is no UTF-8", s, at)
+	}
 }
 
 // testApp is an app that writes into buffers.

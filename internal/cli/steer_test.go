@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
@@ -38,28 +35,17 @@ func hold(t *testing.T, project string, steered bool) (*store.DB, *control.Serve
 
 func holdAs(t *testing.T, project string, holder control.Holder) (*store.DB, *control.Server) {
 	t.Helper()
-	dir := filepath.Join(project, store.DirName)
-	db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := control.Serve(t.Context(), filepath.Join(dir, control.SocketName), holder, db, nil)
+	db := openState(t, project)
+	server, err := control.Serve(t.Context(), filepath.Join(project, store.DirName, control.SocketName), holder, db, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(server.Close(), db.Close()); err != nil {
+		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return db, server
-}
-
-func interrupted(t *testing.T) (project string) {
-	t.Helper()
-	s := newSample(t)
-	s.Play()
-	return s.store()
 }
 
 // An order comes to the same whether a process holds the database or none does; only who carried it out differs.
@@ -87,22 +73,7 @@ func TestOrdersWhileItRunsAndWhileNot(t *testing.T) {
 		{[]string{"cancel"}, exitOK},
 		{[]string{"cancel", "-b", sampleID}, exitUsage},
 	} {
-		var printed [2]map[string]any
-		var said [2]string
-		for i, project := range []string{alone, held} {
-			stdout, stderr, code := command(project, append(test.args, "--json")...)
-			if code != test.code {
-				t.Errorf("%q in %s: exit code %d, want %d: %s", test.args, project, code, test.code, stderr)
-			}
-			if err := json.Unmarshal([]byte(stdout), &printed[i]); err != nil && code == exitOK {
-				t.Errorf("%q prints %q: %v", test.args, stdout, err)
-			}
-			said[i] = stderr
-		}
-		whose := cmpopts.IgnoreMapEntries(func(k string, _ any) bool { return k == "run_by" || k == "at_work" || k == "left" }) // a process stops its agents itself
-		if diff := cmp.Diff(printed[0], printed[1], whose); diff != "" || said[0] != said[1] {
-			t.Errorf("%q: alone (-), held (+):\n%s%s%s", test.args, diff, said[0], said[1])
-		}
+		printed := sameInBoth(t, alone, held, test.code, test.args)
 		by, _ := printed[1]["run_by"].(map[string]any)
 		over := printed[1]["status"] == string(boulder.Cancelled)
 		if printed[1]["type"] == "order" && (printed[0]["run_by"] != nil || by["pid"] != 42.0 && !over) {
@@ -116,11 +87,7 @@ func TestPauseAndResumeThere(t *testing.T) {
 	t.Parallel()
 	project := interrupted(t)
 	_, server := hold(t, project, true)
-	for _, test := range []struct {
-		args []string
-		code int
-		says string
-	}{
+	for _, test := range []answerCase{
 		{[]string{"resume"}, exitHeld, "process 42, `manager run`"}, // it is not paused
 		{[]string{"pause"}, exitOK, "Paused. Still at work, to the end of the turn: \"theme\"; nothing new starts. " +
 			"Continue with: manager resume " + sampleID + "\n"},
@@ -128,17 +95,13 @@ func TestPauseAndResumeThere(t *testing.T) {
 		{[]string{"skip", "docs"}, exitOK, "The boulder is paused; continue with: manager resume " + sampleID + "\n"},
 		{[]string{"resume", "--budget", "cost=1"}, exitUsage, "process 42 runs boulder " + sampleID},
 	} {
-		stdout, stderr, code := command(project, test.args...)
-		if code != test.code || !strings.Contains(stdout+stderr, test.says) {
-			t.Errorf("%q: exit code %d, %s%s; want %d, %s", test.args, code, stdout, stderr, test.code, test.says)
-		}
+		expect(t, project, test.code, test.args, test.says)
 	}
 	resumes := &resumer{}
 	server.SetSteerer(resumes)
-	stdout, stderr, code := command(project, "resume", "--json")
-	want := []boulder.Order{{Do: boulder.OrderResume}}
-	if diff := cmp.Diff(want, resumes.orders); diff != "" || code != exitOK || !strings.Contains(stdout, `"do":"resume"`) {
-		t.Errorf("resume: exit code %d, %s%s, orders (-want +got):\n%s", code, stdout, stderr, diff)
+	expect(t, project, exitOK, []string{"resume", "--json"}, `"do":"resume"`)
+	if diff := cmp.Diff([]boulder.Order{{Do: boulder.OrderResume}}, resumes.orders); diff != "" {
+		t.Errorf("orders (-want +got):\n%s", diff)
 	}
 }
 
@@ -150,74 +113,70 @@ func (r *resumer) Order(_ context.Context, _ string, o boulder.Order) error {
 	return nil
 }
 
-// Who has the database and takes no orders is named, with exit code 5.
+// Who has the database and takes no orders, or is about to begin something else, is named, with exit code 5.
 func TestOrdersAreNotTaken(t *testing.T) {
 	t.Parallel()
-	t.Run("not begun", func(t *testing.T) {
-		t.Parallel()
-		project := interrupted(t)
-		hold(t, project, false)
-		_, stderr, code := command(project, "pause")
-		if code != exitHeld || !strings.Contains(stderr, "try again") {
-			t.Errorf("exit code %d, %s", code, stderr)
-		}
-	})
-	t.Run("about to begin something else", func(t *testing.T) {
-		t.Parallel()
-		project := interrupted(t)
-		db, server := holdAs(t, project, control.Holder{PID: 42, Command: "manager run"})
-		server.SetSteerer(onDisk{db})
-		_, stderr, code := command(project, "cancel")
-		if code != exitHeld || !strings.Contains(stderr, "try again") {
-			t.Errorf("exit code %d, %s", code, stderr)
-		}
-		if _, stderr, code := command(project, "cancel", "-b", sampleID); code != exitOK {
-			t.Errorf("by its name: exit code %d, %s", code, stderr)
-		}
-	})
-	t.Run("no answer", func(t *testing.T) {
-		t.Parallel()
-		project := interrupted(t)
+	project := interrupted(t)
+	hold(t, project, false)
+	expect(t, project, exitHeld, []string{"pause"}, "try again")
+	beginning := interrupted(t)
+	db, server := holdAs(t, beginning, control.Holder{PID: 42, Command: "manager run"})
+	server.SetSteerer(onDisk{db})
+	expect(t, beginning, exitHeld, []string{"cancel"}, "try again")
+	expect(t, beginning, exitOK, []string{"cancel", "-b", sampleID})
+}
+
+// A process that has the database and answers nothing is named with exit code 5, and nothing is changed.
+func TestHeldSilently(t *testing.T) {
+	t.Parallel()
+	for _, socket := range []bool{false, true} {
+		project := overSample(t)
 		dir := filepath.Join(project, store.DirName)
-		db, err := store.Open(filepath.Join(dir, store.FileName), store.Options{})
+		file := filepath.Join(t.TempDir(), "export.json")
+		expect(t, project, exitOK, []string{"export", "-o", file})
+		before, err := os.ReadFile(filepath.Join(dir, store.FileName))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer db.Close()
-		l, err := net.Listen("unix", filepath.Join(dir, control.SocketName))
-		if err != nil {
-			t.Fatal(err)
-		}
-		broken := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusInternalServerError)
-		})}
-		go broken.Serve(l)
-		defer broken.Close()
-		for _, args := range [][]string{{"pause"}, {"status"}, {"list"}, {"serve", "--stop"}} {
-			_, stderr, code := command(project, args...)
-			if code != exitHeld || !strings.Contains(stderr, "the state is held by another process") {
-				t.Errorf("%q: exit code %d, %s", args, code, stderr)
-			}
-		}
-	})
-	t.Run("no socket", func(t *testing.T) {
-		t.Parallel()
-		project := interrupted(t)
-		db, err := store.Open(filepath.Join(project, store.DirName, store.FileName), store.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		_, stderr, code := command(project, "pause")
+		openState(t, project)
 		who := ""
-		if runtime.GOOS == "linux" {
+		if socket {
+			l, err := net.Listen("unix", filepath.Join(dir, control.SocketName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			broken := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusInternalServerError)
+			})}
+			go broken.Serve(l)
+			defer broken.Close()
+		} else if runtime.GOOS == "linux" {
 			who = fmt.Sprintf("process %d, ", os.Getpid())
 		}
-		held := strings.Contains(stderr, "the state is held by another process")
-		if code != exitHeld || !held || !strings.Contains(stderr, who) {
-			t.Errorf("exit code %d, %s", code, stderr)
+		for _, line := range []string{
+			"pause", "status", "list", "serve --stop", "archive", "archive --undo 01k", "import " + file,
+		} {
+			if line == "serve --stop" && !socket {
+				continue
+			}
+			stdout, _ := expect(t, project, exitHeld, strings.Fields(line), "the state is held by another process", who)
+			if stdout != "" {
+				t.Errorf("%s prints %q", line, stdout)
+			}
 		}
-	})
+		if after, err := os.ReadFile(filepath.Join(dir, store.FileName)); string(after) != string(before) || err != nil {
+			t.Errorf("the database was changed, %v", err)
+		}
+	}
+}
+
+// overSample is a project whose boulder is over.
+func overSample(t *testing.T) (project string) {
+	t.Helper()
+	s := newSample(t)
+	s.Play()
+	s.Finish()
+	return s.store()
 }
 
 // The socket of a process that was killed is in nobody's way.
@@ -230,15 +189,9 @@ func TestDeadSocketIsNoObstacle(t *testing.T) {
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	l.Close()
-	stdout, stderr, code := command(project, "pause")
-	if code != exitOK || !strings.Contains(stdout, "No process runs it") {
-		t.Errorf("pause: exit code %d, %s%s", code, stdout, stderr)
-	}
+	expect(t, project, exitOK, []string{"pause"}, "No process runs it")
 	hold(t, project, true) // the next one finds the place free
-	stdout, stderr, code = command(project, "note", "while it lives")
-	if code != exitOK || strings.Contains(stdout, "No process") {
-		t.Errorf("while it lives: exit code %d, %s%s", code, stdout, stderr)
-	}
+	expect(t, project, exitOK, []string{"note", "while it lives"}, "!No process")
 }
 
 // Whoever is asked and says no has cancelled nothing; nothing is held while the question stands.
@@ -270,12 +223,7 @@ type lookingReader struct {
 
 func (r *lookingReader) Read(p []byte) (int, error) {
 	r.looked = true
-	db, err := store.Open(filepath.Join(r.project, store.DirName, store.FileName), store.Options{})
-	if err != nil {
-		r.t.Errorf("while a person is asked: %v", err)
-	} else {
-		db.Close()
-	}
+	openState(r.t, r.project).Close()
 	return r.Reader.Read(p)
 }
 
