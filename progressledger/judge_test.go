@@ -140,6 +140,12 @@ func TestPromptGoldenContinuation(t *testing.T) {
 		boulder.DoneJudge, boulder.DoneTodos, boulder.DoneDiagnostics, boulder.DonePromise,
 	}
 	req.SubTask.NoWorse = []string{"npm test", "npm run lint"}
+	req.SubTask.Blockers = []boulder.RaisedBlocker{ // the last three are no open choice of the agent's
+		{ID: "B1", Attempt: 1, Question: "What is it called?", Choice: "theme", Status: boulder.BlockerPending},
+		{ID: "B2", Attempt: 1, Question: "Which file?", Choice: "this.go", Status: boulder.BlockerAnswered, Answer: "other.go"},
+		{ID: "B3", Attempt: 1, Question: "Which key?", Hard: true, Status: boulder.BlockerPending},
+		{ID: "B4", Attempt: 1, Question: "May it run npm publish?", Status: boulder.BlockerPending}, // refused for a person
+	}
 	req.SubTask.Baseline = []boulder.Gate{
 		{Command: "npm test", ExitCode: 1, Failing: []string{"menu"}}, {Command: "npm run lint", ExitCode: 1},
 	}
@@ -406,3 +412,39 @@ func TestRulesFirst(t *testing.T) {
 
 // nobody must not be asked.
 type nobody struct{ providers.Completer }
+
+// Tests that were green before anybody began, and still are, say nothing about the work: a turn that did not come to an
+// end of its own does not complete a sub-task by them. Those that were red show it, and so does a gate.
+func TestGreenAsBeforeShowsNothing(t *testing.T) {
+	t.Parallel()
+	const tests = "go test ./..."
+	for name, ended := range map[string]boulder.Ended{
+		"an error":          {Error: "UnknownError", Message: "no"},
+		"a person's abort":  {Error: boulder.ErrorAborted},
+		"stopped by a rule": {Stopped: "the same call again and again", Rule: boulder.RuleRepeat},
+		"no answer":         {},
+	} {
+		for before, want := range map[int]bool{0: false, 1: true} {
+			req := boulder.JudgeRequest{
+				SubTask: boulder.SubTask{
+					NoWorse: []string{tests}, DoneWhen: []string{boulder.DoneTodos, boulder.DoneTests},
+					Baseline: []boulder.Gate{{Command: tests, ExitCode: before}},
+				},
+				Turn: boulder.Turn{Evidence: &boulder.Evidence{Ended: ended, Gates: []boulder.Gate{{Command: tests}}}},
+			}
+			v, _, err := newJudge(nobody{}).Judge(t.Context(), req)
+			if err != nil || v.Completed != want {
+				t.Errorf("%s, exit code %d before: completed is %v: %s, %v", name, before, v.Completed, v.Summary, err)
+			}
+			req.SubTask.DoneWhen = []string{boulder.DoneJudge, boulder.DoneTests}
+			if _, _, err := judge(t, fails(providers.KindContentFilter), req); (err == nil) != want {
+				t.Errorf("%s, exit code %d before, and no answer of the judge: %v", name, before, err)
+			}
+			req.SubTask.DoneWhen = []string{boulder.DoneTodos, boulder.DoneTests}
+			req.SubTask.Gates, req.SubTask.NoWorse = req.SubTask.NoWorse, nil
+			if v, _, err := newJudge(nobody{}).Judge(t.Context(), req); err != nil || !v.Completed {
+				t.Errorf("%s, with a gate: %s, %v", name, v.Summary, err)
+			}
+		}
+	}
+}

@@ -56,17 +56,25 @@ func TestParseBadCharacters(t *testing.T) {
 	}
 }
 
+// Ids become names of directories: whatever could lead elsewhere, or cannot be a name, is refused with its line.
+func TestIDsThatArePaths(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{
+		"../x", "..", ".", "/etc/passwd", "a/b", `a\\b`, `C:\\x`, "C:x", "~root", "a b", "x.jsonl", "é",
+		`\u202ex`, `a\u0000b`, `a\nb`, "-/../../x", "%2e%2e", strings.Repeat("x", 65),
+	} {
+		got := problemsOf(t, id, []byte("task: t\nsub_tasks:\n  - description: d\n    id: \""+id+"\"\n"))
+		if !strings.HasPrefix(got, "p:4:") {
+			t.Errorf("%q: %s", id, got)
+		}
+	}
+}
+
 func TestParseTellsTwentyProblems(t *testing.T) {
 	t.Parallel()
-	var b strings.Builder
-	b.WriteString("sub_tasks:\n")
-	for i := range 30 {
-		fmt.Fprintf(&b, "  - id: t%d\n", i)
-	}
-	_, err := taskledger.Parse("p", []byte(b.String()))
-	var file *taskledger.FileError
-	if !errors.As(err, &file) || len(file.Problems) != 20 || !strings.HasSuffix(err.Error(), "\nand 11 more") {
-		t.Fatalf("%v", err) // 30 descriptions and the task
+	got := problemsOf(t, "many", []byte("sub_tasks:\n"+strings.Repeat("  - {}\n", 30)))
+	if strings.Count(got, "\n") != 21 || !strings.HasSuffix(got, "\nand 11 more\n") { // 30 descriptions and the task
+		t.Error(got)
 	}
 }
 
@@ -145,13 +153,17 @@ func TestParseHostileFiles(t *testing.T) {
 	for i := range 50_000 {
 		fmt.Fprintf(&keys, "k%d: 1\n", i)
 	}
+	var stairs strings.Builder
+	for i := range 200 {
+		stairs.WriteString(strings.Repeat(" ", i) + "a:\n")
+	}
 	for name, tc := range map[string]struct{ in, want string }{
 		"brackets":   {strings.Repeat("[", 100_000), "max depth of 32"},
 		"many":       {strings.Repeat("[", n/2), "max depth of 32"},
 		"dashes":     {strings.Repeat("- ", 50_000), "max depth of 32"},
 		"braces":     {strings.Repeat("{a: ", 50_000), "max depth of 32"},
 		"colons":     {strings.Repeat("a: ", 50_000), "not YAML"},
-		"staircase":  {strings.Repeat("- a:\n", 1) + staircase(200), "max depth of 32"},
+		"staircase":  {stairs.String(), "max depth of 32"},
 		"bomb":       {"constraints: &a [x]\n" + bomb, "anchors and aliases"},
 		"keys":       {keys.String(), "no key \"k19\""},
 		"quotes":     {"task: " + strings.Repeat("'' ", 80_000), "not YAML"},
@@ -177,14 +189,6 @@ func TestParseHostileFiles(t *testing.T) {
 			}
 		})
 	}
-}
-
-func staircase(n int) string {
-	var b strings.Builder
-	for i := range n {
-		b.WriteString(strings.Repeat(" ", i+4) + "a:\n")
-	}
-	return b.String()
 }
 
 func TestParseManyFlowValues(t *testing.T) {

@@ -174,92 +174,64 @@ func subTasks(specs ...string) string {
 	return `{"needs_plan":true,"sub_tasks":[` + strings.Join(specs, ",") + `]}`
 }
 
-func TestPlanWithoutAsking(t *testing.T) {
-	t.Parallel()
-	for name, req := range map[string]boulder.PlanRequest{
-		"simple": {Task: " Fix the typo in README.md. ", Constraints: []string{"one commit", " "}},
-		"direct": {Task: longTask, Constraints: []string{"one commit"}, Mode: boulder.PlanNever},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := &model{}
-			p, usage := plan(t, m, req)
-			if len(m.asked) > 0 || usage != (boulder.Usage{}) || p.Origin() != boulder.OriginDirect || p.Seal.Model != "" {
-				t.Errorf("%d calls, %+v, %+v", len(m.asked), usage, p.Seal)
-			}
-			if len(p.SubTasks) != 1 || p.SubTasks[0].Description != req.Task || p.Task != req.Task {
-				t.Errorf("%+v", p)
-			}
-			if diff := cmp.Diff([]string{"one commit"}, p.Constraints); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
-func TestPlanModes(t *testing.T) {
+// Where no plan is needed, wanted or to be had, the whole task is the one sub-task.
+func TestPlanOrigins(t *testing.T) {
 	t.Parallel()
 	const no = `{"needs_plan":false,"goal":"g","sub_tasks":[]}`
-	t.Run("the model finds no plan is needed", func(t *testing.T) {
-		t.Parallel()
-		m := &model{answers: []any{no}}
-		p, _ := plan(t, m, boulder.PlanRequest{Task: longTask})
-		one := len(p.SubTasks) == 1 && p.SubTasks[0].Description == longTask
-		if p.Origin() != boulder.OriginDirect || !one || p.Goal != "g" {
-			t.Errorf("%+v", p)
-		}
-	})
-	t.Run("but one is demanded", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			m := &model{answers: []any{no, goodAnswer}}
-			p, _ := plan(t, m, boulder.PlanRequest{Task: "Fix the typo", Mode: boulder.PlanAlways})
-			if p.Origin() != boulder.OriginModel || len(p.SubTasks) != 3 {
-				t.Errorf("%+v", p)
-			}
-		})
-	})
-	t.Run("it does not say", func(t *testing.T) {
-		t.Parallel()
-		m := &model{answers: []any{`{"sub_tasks":[{"description":"x"}]}`}}
-		if p, _ := plan(t, m, boulder.PlanRequest{Task: longTask}); p.Origin() != boulder.OriginDirect {
-			t.Errorf("%+v", p)
-		}
-	})
-	t.Run("no task", func(t *testing.T) {
-		t.Parallel()
-		if _, _, err := (&model{}).planner(t).Plan(t.Context(), boulder.PlanRequest{Task: " \n"}); err == nil {
-			t.Error("no error")
-		}
-	})
-}
-
-func failure(kind providers.Kind) error {
-	return &providers.Error{Kind: kind, Provider: "p", Model: "m", KeyEnv: "P_KEY"}
-}
-
-func TestPlanFallsBack(t *testing.T) {
-	t.Parallel()
-	for name, answers := range map[string][]any{
-		"prose":        {"no", "no", "no", "no"},
-		"refused":      {failure(providers.KindContentFilter)},
-		"cut":          slices.Repeat([]any{failure(providers.KindTruncated)}, 4),
-		"far too long": {failure(providers.KindContextLength), failure(providers.KindContextLength)},
+	for name, tc := range map[string]struct {
+		req     boulder.PlanRequest
+		answers []any
+		origin  boulder.Origin
+		goal    string
+	}{
+		"simple":     {boulder.PlanRequest{Task: " Fix the typo in README.md. "}, nil, boulder.OriginDirect, ""},
+		"direct":     {boulder.PlanRequest{Task: longTask, Mode: boulder.PlanNever}, nil, boulder.OriginDirect, ""},
+		"not needed": {boulder.PlanRequest{Task: longTask}, []any{no}, boulder.OriginDirect, "g"},
+		"it is demanded": {
+			boulder.PlanRequest{Task: "Fix the typo", Mode: boulder.PlanAlways}, []any{no, goodAnswer}, boulder.OriginModel, "Dark mode",
+		},
+		"it does not say": {
+			boulder.PlanRequest{Task: longTask}, []any{`{"sub_tasks":[{"description":"x"}]}`}, boulder.OriginDirect, "",
+		},
+		"prose": {boulder.PlanRequest{Task: longTask}, []any{"no", "no", "no", "no"}, boulder.OriginFallback, ""},
+		"refused": {
+			boulder.PlanRequest{Task: longTask}, []any{failure(providers.KindContentFilter)}, boulder.OriginFallback, "",
+		},
+		"cut": {
+			boulder.PlanRequest{Task: longTask}, slices.Repeat([]any{failure(providers.KindTruncated)}, 4), boulder.OriginFallback, "",
+		},
+		"far too long": {
+			boulder.PlanRequest{Task: longTask}, slices.Repeat([]any{failure(providers.KindContextLength)}, 2),
+			boulder.OriginFallback, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := &model{answers: answers}
-				p, usage := plan(t, m, boulder.PlanRequest{Task: longTask})
-				if p.Origin() != boulder.OriginFallback || len(p.SubTasks) != 1 || p.SubTasks[0].Description != longTask {
+				m := &model{answers: tc.answers}
+				tc.req.Constraints = []string{"one commit", " "}
+				p, usage := plan(t, m, tc.req)
+				if p.Origin() != tc.origin || p.Task != tc.req.Task || p.Goal != tc.goal || p.Constraints[0] != "one commit" {
 					t.Errorf("%+v", p)
 				}
-				if len(m.asked) != len(answers) || usage.Calls != int64(len(answers)) {
-					t.Errorf("%d calls, %+v", len(m.asked), usage)
+				if len(m.asked) != len(tc.answers) || usage.Calls != int64(len(tc.answers)) ||
+					(p.Seal.Model == "") != (len(tc.answers) == 0) {
+					t.Errorf("%d calls, %+v, %+v", len(m.asked), usage, p.Seal)
+				}
+				whole := len(p.SubTasks) == 1 && p.SubTasks[0].Description == tc.req.Task && len(p.Constraints) == 1
+				if whole == (tc.origin == boulder.OriginModel) {
+					t.Errorf("%+v", p)
 				}
 			})
 		})
 	}
+	if _, _, err := (&model{}).planner(t).Plan(t.Context(), boulder.PlanRequest{Task: " \n"}); err == nil {
+		t.Error("no task, and no error")
+	}
+}
+
+func failure(kind providers.Kind) error {
+	return &providers.Error{Kind: kind, Provider: "p", Model: "m", KeyEnv: "P_KEY"}
 }
 
 func TestPlanShortensWhatIsTooLong(t *testing.T) {
@@ -310,9 +282,13 @@ func TestPromptGolden(t *testing.T) {
 	plan(t, m, boulder.PlanRequest{
 		Task: longTask, Constraints: []string{"never touch vendor/"}, Project: project, Mode: boulder.PlanAlways,
 	})
-	req := m.asked[0]
-	got := req.System + "\n\n======== user\n\n" + req.Messages[0].Text + "\n\n======== schema\n\n" + string(req.Schema) + "\n"
-	golden.Compare(t, "prompt.golden", got)
+	comparePrompt(t, "prompt.golden", m.asked[0])
+}
+
+func comparePrompt(t *testing.T, name string, asked providers.Request) {
+	t.Helper()
+	golden.Compare(t, name, asked.System+"\n\n======== user\n\n"+asked.Messages[0].Text+
+		"\n\n======== schema\n\n"+string(asked.Schema)+"\n")
 }
 
 func TestIsSimple(t *testing.T) {

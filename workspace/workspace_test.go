@@ -3,6 +3,7 @@ package workspace_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,12 +107,17 @@ func changes(t testing.TB, w *workspace.Workspace, change func()) boulder.Diff {
 	return d
 }
 
-func wantFiles(t testing.TB, got boulder.Diff, want ...boulder.FileChange) {
+// wantFiles compares the changed files, written as git's numstat does: added and removed lines, and the path.
+func wantFiles(t testing.TB, got boulder.Diff, want ...string) {
 	t.Helper()
-	for i := range want {
-		want[i].Own = true
+	var files []string
+	for _, f := range got.Files {
+		files = append(files, fmt.Sprintf("%d %d %s", f.Added, f.Removed, f.Path))
+		if !f.Own {
+			t.Errorf("%s is not its own", f.Path)
+		}
 	}
-	if diff := cmp.Diff(want, got.Files); diff != "" || got.Unavailable != "" {
+	if diff := cmp.Diff(want, files); diff != "" || got.Unavailable != "" {
 		t.Errorf("unavailable: %q, files (-want +got):\n%s", got.Unavailable, diff)
 	}
 }
@@ -187,12 +193,7 @@ func TestDiff(t *testing.T) {
 		r.git("add", "changed.txt")
 		r.git("commit", "-q", "-m", "a commit of the agent does not hide anything")
 	})
-	wantFiles(t, d,
-		boulder.FileChange{Path: "bin", Added: -1, Removed: -1},
-		boulder.FileChange{Path: "changed.txt", Added: 2, Removed: 1},
-		boulder.FileChange{Path: "gone.txt", Removed: 1},
-		boulder.FileChange{Path: "new dir/new.txt", Added: 1},
-	)
+	wantFiles(t, d, "-1 -1 bin", "2 1 changed.txt", "0 1 gone.txt", "1 0 new dir/new.txt")
 	for _, want := range []string{"-two\n+2\n+3\n", "Binary files", "+new\n"} {
 		if !strings.Contains(d.Patch, want) {
 			t.Errorf("the patch lacks %q:\n%s", want, d.Patch)
@@ -282,7 +283,7 @@ func TestSubdirectory(t *testing.T) {
 	if tree := r.git("ls-tree", "-r", "--name-only", snapshot(t, w)); strings.Contains(tree, ".manager") {
 		t.Errorf("the manager's own state is in the snapshot:\n%s", tree)
 	}
-	wantFiles(t, d, boulder.FileChange{Path: "in", Added: 1, Removed: 1}, boulder.FileChange{Path: "new", Added: 1})
+	wantFiles(t, d, "1 1 in", "1 0 new")
 }
 
 func TestEmptySubdirectoryWithoutCommits(t *testing.T) {
@@ -290,7 +291,7 @@ func TestEmptySubdirectoryWithoutCommits(t *testing.T) {
 	r := newRepo(t)
 	r.write("sub/.manager/x", "")
 	d := changes(t, r.open("sub"), func() { r.write("sub/first", "1\n") })
-	wantFiles(t, d, boulder.FileChange{Path: "first", Added: 1})
+	wantFiles(t, d, "1 0 first")
 }
 
 func TestConflicts(t *testing.T) {
@@ -310,7 +311,7 @@ func TestConflicts(t *testing.T) {
 		t.Fatal("the merge has no conflict")
 	}
 	d := changes(t, r.open("sub"), func() { r.write("sub/in", "resolved\n") })
-	wantFiles(t, d, boulder.FileChange{Path: "in", Added: 1, Removed: 5})
+	wantFiles(t, d, "1 5 in")
 	if d = changes(t, r.open(""), func() { r.write("out file", "resolved\n") }); len(d.Files) != 1 {
 		t.Errorf("files %+v", d.Files)
 	}
@@ -325,12 +326,7 @@ func TestStrangeNames(t *testing.T) {
 			r.write(name, "1\n")
 		}
 	})
-	wantFiles(t, d,
-		boulder.FileChange{Path: " spaces ", Added: 1}, boulder.FileChange{Path: "-n", Added: 1},
-		boulder.FileChange{Path: ":(top)magic", Added: 1}, boulder.FileChange{Path: "new\nline", Added: 1},
-		boulder.FileChange{Path: "tab\tquote\"", Added: 1}, boulder.FileChange{Path: "ü*[x]", Added: 1},
-		boulder.FileChange{Path: "\uFFFD", Added: 1},
-	)
+	wantFiles(t, d, "1 0  spaces ", "1 0 -n", "1 0 :(top)magic", "1 0 new\nline", "1 0 tab\tquote\"", "1 0 ü*[x]", "1 0 \uFFFD")
 	if n := strings.Count(d.Patch, "\n+1\n"); n != 7 {
 		t.Errorf("the patch shows %d of 7 files:\n%s", n, d.Patch)
 	}
@@ -349,14 +345,12 @@ func TestEmbeddedRepositories(t *testing.T) {
 		emb.git("init", "-q")
 		emb.commit()
 	})
-	wantFiles(t, d,
-		boulder.FileChange{Path: "emb", Added: 1}, boulder.FileChange{Path: "f", Added: 1, Removed: 1},
-		boulder.FileChange{Path: "zz", Added: 1})
+	wantFiles(t, d, "1 0 emb", "1 1 f", "1 0 zz")
 	d = changes(t, r.open(""), func() {
 		r.write("emb/x", "2")
 		emb.commit()
 	})
-	wantFiles(t, d, boulder.FileChange{Path: "emb", Added: 1, Removed: 1})
+	wantFiles(t, d, "1 1 emb")
 }
 
 func TestUnreadableFile(t *testing.T) {
@@ -372,7 +366,7 @@ func TestUnreadableFile(t *testing.T) {
 		}
 		r.write("z", "1\n")
 	})
-	wantFiles(t, d, boulder.FileChange{Path: "z", Added: 1})
+	wantFiles(t, d, "1 0 z")
 }
 
 // A large file is not read, but its changes are seen.
@@ -390,7 +384,7 @@ func TestLargeFile(t *testing.T) {
 		}
 	}
 	w := r.open("sub")
-	binary := boulder.FileChange{Path: "big [x].bin", Added: -1, Removed: -1}
+	const binary = "-1 -1 big [x].bin"
 	wantFiles(t, changes(t, w, func() { grow(65 << 20) }), binary)
 	wantFiles(t, changes(t, w, func() { grow(66 << 20) }), binary)
 	wantFiles(t, changes(t, w, func() {}))
@@ -407,8 +401,7 @@ func TestSparseCheckout(t *testing.T) {
 		r.write("in/g", "1\n")
 		r.write("in/f", "2\n")
 	})
-	wantFiles(t, d,
-		boulder.FileChange{Path: "in/f", Added: 1, Removed: 1}, boulder.FileChange{Path: "in/g", Added: 1})
+	wantFiles(t, d, "1 1 in/f", "1 0 in/g")
 }
 
 func TestLinkedWorktree(t *testing.T) {
@@ -421,7 +414,7 @@ func TestLinkedWorktree(t *testing.T) {
 		other.write("f", "2\n")
 		r.write("f", "not here\n")
 	})
-	wantFiles(t, d, boulder.FileChange{Path: "f", Added: 1, Removed: 1})
+	wantFiles(t, d, "1 1 f")
 }
 
 func TestTypeChanges(t *testing.T) {
@@ -435,9 +428,7 @@ func TestTypeChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	wantFiles(t, d,
-		boulder.FileChange{Path: "dir", Added: 1}, boulder.FileChange{Path: "dir/f", Removed: 1},
-		boulder.FileChange{Path: "file", Removed: 1}, boulder.FileChange{Path: "file/inside", Added: 1})
+	wantFiles(t, d, "1 0 dir", "0 1 dir/f", "0 1 file", "1 0 file/inside")
 }
 
 func TestOwn(t *testing.T) {
@@ -529,7 +520,7 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("GIT_LITERAL_PATHSPECS", "1")
 	t.Setenv("LC_ALL", "de_DE.UTF-8")
 	d := changes(t, r.open(""), func() { r.write("a", "2\n") })
-	wantFiles(t, d, boulder.FileChange{Path: "a", Added: 1, Removed: 1})
+	wantFiles(t, d, "1 1 a")
 	if entries, err := os.ReadDir(filepath.Join(other.dir, ".git", "objects")); err != nil || len(entries) != 2 {
 		t.Errorf("the other repository was written to: %v, %v", entries, err)
 	}
@@ -572,10 +563,7 @@ func TestLeaveOut(t *testing.T) {
 		r.write("notes/other.md", "1\n")
 		r.write("tracked a.md", "2\n")
 	})
-	wantFiles(t, got,
-		boulder.FileChange{Path: "notes/other.md", Added: 1},
-		boulder.FileChange{Path: "tracked a.md", Added: 1, Removed: 1},
-	)
+	wantFiles(t, got, "1 0 notes/other.md", "1 1 tracked a.md")
 	if strings.Contains(got.Patch, "tracked [a].md") || strings.Contains(got.Patch, "new.md") {
 		t.Errorf("the patch has what is left out:\n%s", got.Patch)
 	}

@@ -85,15 +85,9 @@ func TestOddGraphs(t *testing.T) {
 func TestLargeGraphs(t *testing.T) {
 	t.Parallel()
 	const n = 4_000
-	long := &shape{}
-	for i := range n {
-		id := name(i)
-		switch i {
-		case 0:
-			long.add(id, "", "pending", "")
-		default:
-			long.add(id, "", "pending", "", name(i-1), name(0), name(i/2))
-		}
+	long := (&shape{}).add(name(0), "", "pending", "")
+	for i := 1; i < n; i++ {
+		long.add(name(i), "", "pending", "", name(i-1), name(0), name(i/2))
 	}
 	for _, s := range []*shape{long, fan(n), layers(50, 40, 3)} {
 		g := s.graph()

@@ -168,13 +168,3 @@ func TestWellFormedProperty(t *testing.T) {
 		checkAll(t, s)
 	})
 }
-
-func FuzzWellFormed(f *testing.F) {
-	for _, s := range nasty {
-		f.Add(s, s, s)
-	}
-	f.Fuzz(func(t *testing.T, id, title, status string) {
-		s := (&shape{title: title}).add(id, title, status, title).add("b", id, "pending", status, id)
-		checkAll(t, s)
-	})
-}

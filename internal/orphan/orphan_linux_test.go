@@ -398,7 +398,9 @@ func TestForeignEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, dir, "notes.txt", "mine")
-	write(t, dir, strings.ToLower(mark), "")
+	for _, name := range []string{mark[1:], mark + "A", strings.ToLower(mark), mark[:25] + "1", others} { // much like a mark
+		write(t, dir, name, "")
+	}
 	records := filepath.Join(dir, DirName)
 	link := rand.Text()
 	err := errors.Join(
@@ -484,24 +486,6 @@ func TestRegisterIsPrivate(t *testing.T) {
 	_, err = Register(filepath.Join(dir, "missing"))
 	if err == nil || !strings.Contains(err.Error(), "choose another with -C") {
 		t.Errorf("without a directory: %v", err)
-	}
-}
-
-func TestIsMark(t *testing.T) {
-	t.Parallel()
-	for range 100 {
-		if mark := rand.Text(); !isMark(mark) {
-			t.Errorf("%q is made and not taken", mark)
-		}
-	}
-	good := rand.Text()
-	for _, name := range []string{
-		"", ".", "..", good[1:], good + "A", strings.ToLower(good), good[:25] + "/",
-		good[:25] + "\x00", good[:25] + "1", others,
-	} {
-		if isMark(name) {
-			t.Errorf("%q passes for a mark", name)
-		}
 	}
 }
 

@@ -1,8 +1,6 @@
 package orphan
 
 import (
-	"fmt"
-	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -22,12 +20,17 @@ func table(t *rapid.T) []process {
 	return all
 }
 
+// Those with the mark are picked, and whoever has none and is below, or in the group or session of, one that is picked; but
+// not this process and those above it.
 func TestPick(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		all := table(t)
 		self := rapid.IntRange(2, len(all)+1).Draw(t, "self")
-		spared := lineage(all, self)
+		spared := map[int]bool{} // this process, and those above it
+		for pid := self; pid > 1 && !spared[pid] && pid < len(all)+2; pid = all[pid-2].parent {
+			spared[pid] = true
+		}
 		picked := map[int]bool{}
 		for _, p := range pick(all, "ours", self) {
 			if picked[p.pid] {
@@ -42,6 +45,9 @@ func TestPick(t *testing.T) {
 				t.Fatalf("%+v: picked %v, want %v", p, picked[p.pid], want)
 			}
 		}
+		if without := pick(all, "another", self); len(without) > 0 {
+			t.Fatalf("picked although none has the mark: %+v", without)
+		}
 		shuffled := rapid.Permutation(all).Draw(t, "order")
 		for _, p := range pick(shuffled, "ours", self) {
 			if !picked[p.pid] {
@@ -51,16 +57,6 @@ func TestPick(t *testing.T) {
 		}
 		if len(picked) > 0 {
 			t.Fatalf("in another order %v are not picked", picked)
-		}
-	})
-}
-
-// Nobody who has nothing to do with a marked process is ended: without one, nothing is.
-func TestPickNeedsAMark(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		if picked := pick(table(t), "another", 2); len(picked) > 0 {
-			t.Fatalf("%+v", picked)
 		}
 	})
 }
@@ -80,38 +76,5 @@ func TestMarkOf(t *testing.T) {
 		if got := markOf([]byte(environ), Variable); got != want {
 			t.Errorf("%q: %q, want %q", environ, got, want)
 		}
-	}
-}
-
-func ids(ps []process) string {
-	var all []int
-	for _, p := range ps {
-		all = append(all, p.pid)
-	}
-	slices.Sort(all)
-	return fmt.Sprint(all)
-}
-
-// The cases by hand: a tool's shell with a program that scrubbed its environment, a gate in the person's own session.
-func TestPickByHand(t *testing.T) {
-	t.Parallel()
-	all := []process{
-		{pid: 10, parent: 1, group: 10, session: 10},                  // the person's shell
-		{pid: 11, parent: 10, group: 11, session: 10},                 // this command
-		{pid: 12, parent: 10, group: 12, session: 10},                 // an editor
-		{pid: 20, parent: 1, group: 20, session: 20, mark: "ours"},    // a tool's shell
-		{pid: 21, parent: 20, group: 20, session: 20},                 // scrubbed
-		{pid: 22, parent: 1, group: 22, session: 20},                  // scrubbed, own group, parent gone
-		{pid: 30, parent: 1, group: 30, session: 10, mark: "ours"},    // a gate
-		{pid: 31, parent: 1, group: 30, session: 10},                  // scrubbed, parent gone
-		{pid: 40, parent: 20, group: 40, session: 40, mark: "theirs"}, // of a manager that an agent started
-		{pid: 50, parent: 1, group: 50, session: 50},                  // scrubbed and daemonised: escapes
-		{pid: 60, parent: 20, group: 60, session: 60, mark: others},   // sudo
-	}
-	if got := ids(pick(all, "ours", 11)); got != "[20 21 22 30 31]" {
-		t.Errorf("picked %s", got)
-	}
-	if got := ids(pick(all, "ours", 21)); got != "[30 31]" {
-		t.Errorf("from inside of a tool: picked %s", got)
 	}
 }

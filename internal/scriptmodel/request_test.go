@@ -1,12 +1,9 @@
 package scriptmodel
 
 import (
-	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 )
 
 // The requests below have the shape of those that OpenCode 1.18.33 was seen to send.
@@ -83,44 +80,4 @@ func TestParseRequest(t *testing.T) {
 			}
 		})
 	}
-}
-
-func FuzzParseRequest(f *testing.F) {
-	for _, seed := range []string{
-		titleRequest, continuedRequest, structuredByTool, structuredByFormat, `{"messages":[{"content":[]}]}`, `null`, ``,
-	} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := parseRequest(body)
-		if err != nil {
-			return
-		}
-		if r.TurnsSinceUser() > r.AssistantTurns() || r.AssistantTurns() > len(r.Messages) {
-			t.Errorf("turns: %d since the last user message, %d in all, %d messages",
-				r.TurnsSinceUser(), r.AssistantTurns(), len(r.Messages))
-		}
-		if !strings.HasPrefix(r.Text(), r.System) {
-			t.Error("the text does not start with the system prompt")
-		}
-	})
-}
-
-func TestPiecesJoinToTheWhole(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		s := rapid.String().Draw(t, "s")
-		parts := pieces(s)
-		if strings.Join(parts, "") != s {
-			t.Fatalf("%q came out as %q", s, parts)
-		}
-		for _, part := range parts {
-			if part == "" || !utf8.ValidString(part) {
-				t.Fatalf("piece %q of %q", part, s)
-			}
-		}
-		if len(parts) > 5 {
-			t.Fatalf("%d pieces", len(parts))
-		}
-	})
 }

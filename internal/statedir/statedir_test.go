@@ -11,14 +11,20 @@ import (
 	"github.com/bouldermgr/manager/internal/statedir"
 )
 
-func TestWrite(t *testing.T) {
-	t.Parallel()
-	project := t.TempDir()
-	d, err := statedir.Open(project, ".manager", "runs")
+func open(t *testing.T, project string, names ...string) *statedir.Dir {
+	t.Helper()
+	d, err := statedir.Open(project, names...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close()
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	project := t.TempDir()
+	d := open(t, project, ".manager", "runs")
 	for _, text := range []string{"one", "two"} {
 		if err := d.Write("b/x/request.md", []byte(text)); err != nil {
 			t.Fatal(err)
@@ -86,11 +92,7 @@ func TestLinkOfAFileIsReplaced(t *testing.T) {
 	if err := os.WriteFile(precious, []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	d, err := statedir.Open(project, ".manager")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := open(t, project, ".manager")
 	name := filepath.Join(project, ".manager", "plan.yaml")
 	for _, target := range []string{precious, filepath.Join(outside, "none")} {
 		_ = os.Remove(name)
@@ -113,11 +115,7 @@ func TestLinkOfAFileIsReplaced(t *testing.T) {
 func TestNamesThatLeadOut(t *testing.T) {
 	t.Parallel()
 	project := t.TempDir()
-	d, err := statedir.Open(project, ".manager", "runs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := open(t, project, ".manager", "runs")
 	for _, name := range []string{
 		"../x", "b/../../x", "/tmp/x", "", ".", "..", "b/x\x00y/1.jsonl", strings.Repeat("long", 100) + "/1.jsonl",
 	} {
@@ -133,11 +131,7 @@ func TestNamesThatLeadOut(t *testing.T) {
 func TestReplacedWhileOpen(t *testing.T) {
 	t.Parallel()
 	project, outside := t.TempDir(), t.TempDir()
-	d, err := statedir.Open(project, ".manager", "runs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := open(t, project, ".manager", "runs")
 	runs := filepath.Join(project, ".manager", "runs")
 	if err := errors.Join(os.Rename(runs, runs+".old"), os.Symlink(outside, runs)); err != nil {
 		t.Fatal(err)

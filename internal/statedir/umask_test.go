@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-
-	"github.com/bouldermgr/manager/internal/statedir"
 )
 
 // A umask is one of the whole process, so each is tried in a process of its own.
@@ -38,15 +36,11 @@ func TestModesWhateverTheUmask(t *testing.T) {
 
 func checkModes(t *testing.T, project string) {
 	t.Helper()
-	d, err := statedir.Open(project, ".manager", "runs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := open(t, project, ".manager", "runs")
 	if err := d.Write("b/x/1.jsonl", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	err = filepath.WalkDir(filepath.Join(project, ".manager"), func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(project, ".manager"), func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
