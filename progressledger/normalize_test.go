@@ -28,15 +28,19 @@ func decode(t *testing.T, text string) progressledger.Answer {
 func TestNormalize(t *testing.T) {
 	t.Parallel()
 	both := `"criteria":[{"met":true,"evidence":"a"},{"met":true,"evidence":"b"}],"outputs":[{"id":"O1","value":"x"}]`
+	but := func(said, says string) string { return strings.Replace(done, said, says, 1) }
+	emptyOK := func(s *boulder.SubTask, _ *boulder.Evidence) { s.EmptyOK = true }
+	lint := func(s *boulder.SubTask, e *boulder.Evidence) { s.Lint, e.NoServer = []string{"go vet"}, true }
+	truncated := func(_ *boulder.SubTask, e *boulder.Evidence) { e.Ended.Truncated = "2 tokens" }
 	for name, tc := range map[string]struct {
-		answer    string
-		change    func(*boulder.JudgeRequest)
-		completed bool
+		answer    string // done, if empty
+		doneWhen  string
+		change    func(*boulder.SubTask, *boulder.Evidence)
 		overruled int
-		prompt    string // part of the continuation prompt
+		prompt    string // part of the continuation prompt; without one, and overruled by nothing, it is completed
 	}{
-		"everything is there":     {answer: done, completed: true},
-		"findings without labels": {answer: `{` + both + `,"summary":"s","completed":true}`, completed: true},
+		"everything is there":     {},
+		"findings without labels": {answer: `{` + both + `,"summary":"s","completed":true}`},
 		"veto without a reason": {
 			answer: `{` + both + `,"summary":"Not yet good.","completed":false}`, prompt: "Not yet good.",
 		},
@@ -44,181 +48,143 @@ func TestNormalize(t *testing.T) {
 			answer: `{` + both + `,"summary":"s","completed":false,"continuation_prompt":"Do better."}`, prompt: "Do better.",
 		},
 		"red gate": {
-			answer: done, change: func(r *boulder.JudgeRequest) { r.Turn.Evidence.Gates[0].ExitCode = 1 },
+			change:    func(_ *boulder.SubTask, e *boulder.Evidence) { e.Gates[0].ExitCode = 1 },
 			overruled: 1, prompt: "`go test ./...` must exit 0 (exit code 1)",
 		},
 		"gate was not run": {
-			answer: done, change: func(r *boulder.JudgeRequest) { r.Turn.Evidence.Gates = nil },
-			overruled: 1, prompt: "(it was not run)",
+			change: func(_ *boulder.SubTask, e *boulder.Evidence) { e.Gates = nil }, overruled: 1, prompt: "(it was not run)",
 		},
-		"open todos that count": {
-			answer: done, overruled: 1, prompt: "open item: tests",
-			change: func(r *boulder.JudgeRequest) { r.SubTask.DoneWhen = []string{boulder.DoneJudge, boulder.DoneTodos} },
-		},
+		"open todos that count": {doneWhen: "judge todos", overruled: 1, prompt: "open item: tests"},
 		"no changes": {
-			answer: done, change: func(r *boulder.JudgeRequest) { r.Turn.Evidence.Diff.Files[0].Own = false },
+			change:    func(_ *boulder.SubTask, e *boulder.Evidence) { e.Diff.Files[0].Own = false },
 			overruled: 1, prompt: "changes to files are expected",
 		},
 		"no diff to be had": {
-			answer: done, completed: true,
-			change: func(r *boulder.JudgeRequest) {
-				r.Turn.Evidence.Diff = boulder.Diff{Unavailable: "not a git repository"}
+			change: func(_ *boulder.SubTask, e *boulder.Evidence) {
+				e.Diff = boulder.Diff{Unavailable: "not a git repository"}
 			},
 		},
 		"criterion unmet": {
-			answer:    strings.Replace(done, `"gate","met":true`, `"gate","met":false`, 1),
+			answer:    but(`"gate","met":true`, `"gate","met":false`),
 			overruled: 1, prompt: "this is not met: The default is light (gate)",
 		},
 		"criterion without evidence": {
-			answer:    strings.Replace(done, `"evidence":"gate"`, `"evidence":" "`, 1),
+			answer:    but(`"evidence":"gate"`, `"evidence":" "`),
 			overruled: 1, prompt: "no evidence that this is met: The default is light",
 		},
 		"criterion not mentioned": {
-			answer:    strings.Replace(done, `"C2"`, `"C7"`, 1),
-			overruled: 1, prompt: "no evidence that this is met: The default is light",
+			answer: but(`"C2"`, `"C7"`), overruled: 1, prompt: "no evidence that this is met: The default is light",
 		},
 		"contradicting findings": {
-			answer:    strings.Replace(done, `"criteria":[`, `"criteria":[{"id":"c2","evidence":"e","met":false},`, 1),
+			answer:    but(`"criteria":[`, `"criteria":[{"id":"c2","evidence":"e","met":false},`),
 			overruled: 1, prompt: "this is not met: The default is light (e)",
 		},
 		"contradicting findings, the other way round": {
-			answer:    strings.Replace(done, `"met":true}],`, `"met":true},{"id":"2","evidence":"e","met":false}],`, 1),
+			answer:    but(`"met":true}],`, `"met":true},{"id":"2","evidence":"e","met":false}],`),
 			overruled: 1, prompt: "this is not met: The default is light (e)",
 		},
-		"output missing": {
-			answer:    strings.Replace(done, `"O1"`, `"O2"`, 1),
-			overruled: 1, prompt: "output has to be stated: CSS class",
-		},
-		"output blank": {
-			answer:    strings.Replace(done, `"dark"`, `" "`, 1),
-			overruled: 1, prompt: "output has to be stated: CSS class",
-		},
-		"output blank, empty is fine": {
-			answer: strings.Replace(done, `"dark"`, `""`, 1), completed: true,
-			change: func(r *boulder.JudgeRequest) { r.SubTask.EmptyOK = true },
-		},
-		"output missing, empty is fine": {
-			answer: strings.Replace(done, `"O1"`, `"O2"`, 1), overruled: 1, prompt: "CSS class",
-			change: func(r *boulder.JudgeRequest) { r.SubTask.EmptyOK = true },
-		},
+		"output missing":                {answer: but(`"O1"`, `"O2"`), overruled: 1, prompt: "output has to be stated: CSS class"},
+		"output blank":                  {answer: but(`"dark"`, `" "`), overruled: 1, prompt: "output has to be stated: CSS class"},
+		"output blank, empty is fine":   {answer: but(`"dark"`, `""`), change: emptyOK},
+		"output missing, empty is fine": {answer: but(`"O1"`, `"O2"`), change: emptyOK, overruled: 1, prompt: "CSS class"},
 		"output by name": {
 			answer: `{` + strings.Replace(both, "O1", "O2", 1) +
 				`,"summary":"s","completed":true,"output_data":{"CSS class":"dark"}}`,
-			completed: true,
 		},
 		"model's prompt lacks the output": {
 			answer: `{"summary":"s","completed":false,"continuation_prompt":"Do better."}`,
 			prompt: "Do better.\n\nSee to this:\n- the value of this output has to be stated: CSS class",
 		},
 		"errors of the language server that count": {
-			answer: done, overruled: 1, prompt: "a.go:3: undefined: x",
-			change: func(r *boulder.JudgeRequest) {
-				r.SubTask.DoneWhen = []string{boulder.DoneJudge, boulder.DoneDiagnostics}
-				r.Turn.Evidence.Diagnostics = []boulder.Diagnostic{
-					{File: "a.go", Line: 3, Severity: "error", Message: "undefined: x"},
-				}
+			doneWhen: "judge diagnostics", overruled: 1, prompt: "a.go:3: undefined: x",
+			change: func(_ *boulder.SubTask, e *boulder.Evidence) {
+				e.Diagnostics = []boulder.Diagnostic{{File: "a.go", Line: 3, Severity: "error", Message: "undefined: x"}}
 			},
 		},
 		"warnings of the language server": {
-			answer: done, completed: true,
-			change: func(r *boulder.JudgeRequest) {
-				r.SubTask.DoneWhen = []string{boulder.DoneJudge, boulder.DoneDiagnostics}
-				r.Turn.Evidence.Diagnostics = []boulder.Diagnostic{{File: "a.go", Line: 3, Severity: "warning"}}
+			doneWhen: "judge diagnostics",
+			change: func(_ *boulder.SubTask, e *boulder.Evidence) {
+				e.Diagnostics = []boulder.Diagnostic{{File: "a.go", Line: 3, Severity: "warning"}}
 			},
 		},
 		"errors of the language server that do not count": {
-			answer: done, completed: true,
-			change: func(r *boulder.JudgeRequest) { r.Turn.Evidence.Diagnostics = []boulder.Diagnostic{{File: "a.go"}} },
+			change: func(_ *boulder.SubTask, e *boulder.Evidence) { e.Diagnostics = []boulder.Diagnostic{{File: "a.go"}} },
 		},
 		"the promise was not given": {
-			answer: done, overruled: 1, prompt: "Look whether all that your brief asks for is done",
-			change: func(r *boulder.JudgeRequest) { r.SubTask.DoneWhen = []string{boulder.DoneJudge, boulder.DonePromise} },
+			doneWhen: "judge promise", overruled: 1, prompt: "Look whether all that your brief asks for is done",
 		},
 		"the promise was given": {
-			answer: done, completed: true,
-			change: func(r *boulder.JudgeRequest) {
-				r.SubTask.DoneWhen, r.Turn.Evidence.Promised = []string{boulder.DoneJudge, boulder.DonePromise}, true
-			},
+			doneWhen: "judge promise", change: func(_ *boulder.SubTask, e *boulder.Evidence) { e.Promised = true },
 		},
 		"a promise where none is asked for": {
-			answer: strings.Replace(done, `"gate","met":true`, `"gate","met":false`, 1),
-			change: func(r *boulder.JudgeRequest) { r.Turn.Evidence.Promised = true }, overruled: 1,
+			answer: but(`"gate","met":true`, `"gate","met":false`),
+			change: func(_ *boulder.SubTask, e *boulder.Evidence) { e.Promised = true }, overruled: 1,
 			prompt: "this is not met: The default is light (gate)",
 		},
 		"instead of the language server, worse than before": {
-			answer: done, overruled: 1, prompt: "`go vet` must be no worse than before (exit code 1)",
-			change: func(r *boulder.JudgeRequest) {
-				r.SubTask.DoneWhen, r.SubTask.Lint = []string{boulder.DoneJudge, boulder.DoneDiagnostics}, []string{"go vet"}
-				r.Turn.Evidence.NoServer = true
-				r.Turn.Evidence.Gates = append(r.Turn.Evidence.Gates, boulder.Gate{Command: "go vet", ExitCode: 1})
+			doneWhen: "judge diagnostics", overruled: 1, prompt: "`go vet` must be no worse than before (exit code 1)",
+			change: func(s *boulder.SubTask, e *boulder.Evidence) {
+				lint(s, e)
+				e.Gates = append(e.Gates, boulder.Gate{Command: "go vet", ExitCode: 1})
 			},
 		},
 		"instead of the language server, not run": {
-			answer: done, overruled: 1, prompt: "`go vet` must exit 0 (it was not run)",
-			change: func(r *boulder.JudgeRequest) {
-				r.SubTask.DoneWhen, r.SubTask.Lint = []string{boulder.DoneJudge, boulder.DoneDiagnostics}, []string{"go vet"}
-				r.Turn.Evidence.NoServer = true
-			},
+			doneWhen: "judge diagnostics", change: lint, overruled: 1, prompt: "`go vet` must exit 0 (it was not run)",
 		},
 		"a language server runs": {
-			answer: done, completed: true,
-			change: func(r *boulder.JudgeRequest) {
-				r.SubTask.DoneWhen, r.SubTask.Lint = []string{boulder.DoneJudge, boulder.DoneDiagnostics}, []string{"go vet"}
-			},
+			doneWhen: "judge diagnostics",
+			change:   func(s *boulder.SubTask, _ *boulder.Evidence) { s.Lint = []string{"go vet"} },
 		},
 		"as red as before": {
-			answer: done, completed: true,
-			change: func(r *boulder.JudgeRequest) {
-				r.SubTask.NoWorse = []string{"npm test"}
-				r.Turn.Evidence.Gates = append(r.Turn.Evidence.Gates,
-					boulder.Gate{Command: "npm test", ExitCode: 1, NoWorse: "the same test fails"})
+			change: func(s *boulder.SubTask, e *boulder.Evidence) {
+				s.NoWorse = []string{"npm test"}
+				e.Gates = append(e.Gates, boulder.Gate{Command: "npm test", ExitCode: 1, NoWorse: "the same test fails"})
 			},
 		},
 		"worse than before": {
-			answer: done, overruled: 1,
-			prompt: "`npm test` must be no worse than before (exit code 1; before: exit code 1; newly failing: theme)",
-			change: func(r *boulder.JudgeRequest) {
-				r.SubTask.NoWorse = []string{"npm test"}
-				r.SubTask.Baseline = []boulder.Gate{{Command: "npm test", ExitCode: 1, Failing: []string{"menu"}}}
-				r.Turn.Evidence.Gates = append(r.Turn.Evidence.Gates,
-					boulder.Gate{Command: "npm test", ExitCode: 1, Failing: []string{"menu", "theme"}})
+			overruled: 1,
+			prompt:    "`npm test` must be no worse than before (exit code 1; before: exit code 1; newly failing: theme)",
+			change: func(s *boulder.SubTask, e *boulder.Evidence) {
+				s.NoWorse = []string{"npm test"}
+				s.Baseline = []boulder.Gate{{Command: "npm test", ExitCode: 1, Failing: []string{"menu"}}}
+				e.Gates = append(e.Gates, boulder.Gate{Command: "npm test", ExitCode: 1, Failing: []string{"menu", "theme"}})
 			},
 		},
 		"not known whether it is worse": {
-			answer: done, change: func(r *boulder.JudgeRequest) { r.SubTask.NoWorse = []string{"npm test"} },
+			change:    func(s *boulder.SubTask, _ *boulder.Evidence) { s.NoWorse = []string{"npm test"} },
 			overruled: 1, prompt: "`npm test` must exit 0 (it was not run)",
 		},
 		"cut off": {
-			answer: done, change: func(r *boulder.JudgeRequest) { r.Turn.Evidence.Ended.Truncated = "2 tokens" },
-			overruled: 1, prompt: "Your last turn was cut off (2 tokens). Go on where you stopped",
+			change: truncated, overruled: 1, prompt: "Your last turn was cut off (2 tokens). Go on where you stopped",
 		},
 		"at the output limit": {
-			answer: done, change: func(r *boulder.JudgeRequest) { r.Turn.Evidence.Ended.Finish = "length" },
+			change:    func(_ *boulder.SubTask, e *boulder.Evidence) { e.Ended.Finish = "length" },
 			overruled: 1, prompt: "Your last turn was cut off (it reached the output limit).",
 		},
 		"cut off, and the judge asks for more": {
-			answer: strings.Replace(done, `"completed":true`, `"completed":false,"continuation_prompt":"Add a test."`, 1),
-			change: func(r *boulder.JudgeRequest) { r.Turn.Evidence.Ended.Truncated = "2 tokens" },
-			prompt: "in two sentences what you did.\n\nAdd a test.",
+			answer: but(`"completed":true`, `"completed":false,"continuation_prompt":"Add a test."`),
+			change: truncated, prompt: "in two sentences what you did.\n\nAdd a test.",
 		},
 		"stopped by the manager": {
-			answer: done, completed: true,
-			change: func(r *boulder.JudgeRequest) {
-				r.Turn.Evidence.Ended = boulder.Ended{
-					Stopped: "30 minutes passed", Rule: boulder.RuleWallClock, Error: "MessageAbortedError",
-				}
+			change: func(_ *boulder.SubTask, e *boulder.Evidence) {
+				e.Ended = boulder.Ended{Stopped: "30 minutes passed", Rule: boulder.RuleWallClock, Error: "MessageAbortedError"}
 			},
 		},
-		"no evidence at all": {
-			answer: done, change: func(r *boulder.JudgeRequest) { r.Turn.Evidence = nil }, overruled: 2, prompt: "must exit 0",
-		},
+		"no evidence at all": {overruled: 2, prompt: "must exit 0"},
 	} {
 		req := request()
+		req.SubTask.DoneWhen = strings.Fields(tc.doneWhen)
 		if tc.change != nil {
-			tc.change(&req)
+			tc.change(&req.SubTask, req.Turn.Evidence)
+		}
+		if tc.answer == "" {
+			tc.answer = done
+		}
+		if name == "no evidence at all" {
+			req.Turn.Evidence = nil
 		}
 		v := progressledger.Normalize(req, decode(t, tc.answer))
-		if v.Completed != tc.completed || len(v.Overruled) != tc.overruled {
+		if v.Completed != (tc.overruled == 0 && tc.prompt == "") || len(v.Overruled) != tc.overruled {
 			t.Errorf("%s: completed %v, overruled %q", name, v.Completed, v.Overruled)
 		}
 		if !strings.Contains(v.ContinuationPrompt, tc.prompt) || v.Completed && v.ContinuationPrompt != "" {

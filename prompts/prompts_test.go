@@ -137,14 +137,11 @@ func TestBuildOpensNoForeignHeading(t *testing.T) {
 func TestBuildManyDependencies(t *testing.T) {
 	t.Parallel()
 	in := input()
-	in.Dependencies = nil
+	in.Dependencies, in.Finished = nil, nil
 	for i := range 200 {
 		in.Dependencies = append(in.Dependencies, &boulder.SubTask{
 			ID: fmt.Sprintf("d%d", i), Subject: "Do a part", Output: strings.Repeat("x", 3000),
 		})
-	}
-	in.Finished = nil
-	for i := range 200 {
 		in.Finished = append(in.Finished, &boulder.SubTask{
 			ID: fmt.Sprintf("f%d", i), Subject: "Do another part", Summary: strings.Repeat("y ", 300),
 			Status: boulder.SubTaskCompleted,
@@ -187,15 +184,9 @@ func TestBuildSharesRoomFairly(t *testing.T) {
 	}
 }
 
-func longestRun(text string, char rune) int {
-	longest, run := 0, 0
-	for _, c := range text {
-		if c == char {
-			run++
-		} else {
-			run = 0
-		}
-		longest = max(longest, run)
+func longestRun(text string, char rune) (longest int) {
+	for _, run := range strings.FieldsFunc(text, func(c rune) bool { return c != char }) {
+		longest = max(longest, utf8.RuneCountInString(run))
 	}
 	return longest
 }
@@ -325,42 +316,48 @@ func TestDigestGolden(t *testing.T) {
 	golden.Compare(t, "digest.txt", prompts.Digest(judgedTurn()))
 }
 
-func ended(e boulder.Ended) boulder.Turn { return boulder.Turn{Evidence: &boulder.Evidence{Ended: e}} }
-
 func TestDigest(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		turn boulder.Turn
-		want string
-	}{
-		"nothing known": {boulder.Turn{}, "It ended without a result."},
-		"stopped": {
-			ended(boulder.Ended{Stopped: "30 minutes passed", Error: "MessageAbortedError"}),
-			"The manager stopped it: 30 minutes passed.",
-		},
-		"stopped by a rule": {
-			ended(boulder.Ended{Stopped: "the same call 4 times", Rule: boulder.RuleRepeat}),
-			"The manager stopped it (rule repeat): the same call 4 times.",
-		},
-		"truncated": {
-			ended(boulder.Ended{Finish: "stop", Truncated: "two tokens of output"}),
-			"Its last turn was cut off: two tokens of output.",
-		},
-		"error": {
-			ended(boulder.Ended{Error: "APIError", Message: "no\nsuch model"}),
-			"It ended with APIError: no such model.",
-		},
-		"error without text": {
-			ended(boulder.Ended{Error: "ContextOverflowError"}),
-			"It ended with ContextOverflowError.",
-		},
-		"stuck": {
-			boulder.Turn{Verdict: &boulder.Verdict{StuckReason: "It asks for a password", Summary: "Nothing was done."}},
-			"It asks for a password. Nothing was done.",
-		},
+	for want, e := range map[string]boulder.Ended{
+		"The manager stopped it: 30 minutes passed.":                   {Stopped: "30 minutes passed", Error: "MessageAbortedError"},
+		"The manager stopped it (rule repeat): the same call 4 times.": {Stopped: "the same call 4 times", Rule: boulder.RuleRepeat},
+		"Its last turn was cut off: two tokens of output.":             {Finish: "stop", Truncated: "two tokens of output"},
+		"It ended with APIError: no such model.":                       {Error: "APIError", Message: "no\nsuch model"},
+		"It ended with ContextOverflowError.":                          {Error: "ContextOverflowError"},
 	} {
-		if got := prompts.Digest(tc.turn); got != tc.want {
-			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		if got := prompts.Digest(boulder.Turn{Evidence: &boulder.Evidence{Ended: e}}); got != want {
+			t.Errorf("%+v: got %q, want %q", e, got, want)
 		}
+	}
+	if got := prompts.Digest(boulder.Turn{}); got != "It ended without a result." {
+		t.Errorf("nothing known: %q", got)
+	}
+	stuck := boulder.Verdict{StuckReason: "It asks for a password", Summary: "Nothing was done."}
+	if got := prompts.Digest(boulder.Turn{Verdict: &stuck}); got != "It asks for a password. Nothing was done." {
+		t.Errorf("stuck: %q", got)
+	}
+}
+
+// What the criteria of a loop say in a brief and in continuations; without them nothing of it is said.
+func TestCriteriaGolden(t *testing.T) {
+	t.Parallel()
+	in := input()
+	in.SubTask.DoneWhen, in.SubTask.Lint = boulder.DoneWords(), []string{"go vet ./..."}
+	in.SubTask.NoWorse = []string{"go test ./..."}
+	turn := judgedTurn()
+	brief := prompts.Build(in).Text
+	missing := prompts.Continuation(in.SubTask, turn, prompts.Told{})
+	turn.Evidence.Promised, turn.Evidence.NoServer, turn.Evidence.Diagnostics = true, true, nil
+	turn.Evidence.Gates = []boulder.Gate{{Command: "go vet ./...", ExitCode: 1, Output: "a.go:3: unreachable code"}}
+	given := prompts.Continuation(in.SubTask, turn, prompts.Told{}) + prompts.Forgotten([]string{"write tests"})
+	golden.Compare(t, "criteria.md", strings.Join([]string{brief, missing, given}, "\n======\n\n"))
+
+	if text := prompts.Forgotten(nil); text != "" {
+		t.Errorf("nothing was forgotten: %q", text)
+	}
+	in.SubTask.DoneWhen = []string{boulder.DoneTests, boulder.DoneJudge}
+	plain := prompts.Build(in).Text + prompts.Continuation(in.SubTask, turn, prompts.Told{})
+	if strings.Contains(plain, "promise") || strings.Contains(plain, "language server") {
+		t.Errorf("criteria that do not count are told of:\n%s", plain)
 	}
 }

@@ -28,23 +28,15 @@ func short(t *rapid.T, label string) string {
 	return rapid.StringOfN(rapid.RuneFrom([]rune("abc \n界🪨")), 0, 40, -1).Draw(t, label)
 }
 
-func subTasks(t *rapid.T, label string) []boulder.SubTask {
-	var all []boulder.SubTask
+func subTasks(t *rapid.T, label string) []*boulder.SubTask {
+	var all []*boulder.SubTask
 	for i := range rapid.SampledFrom([]int{0, 1, 2, 5, 30}).Draw(t, label) {
-		all = append(all, boulder.SubTask{
+		all = append(all, &boulder.SubTask{
 			ID: fmt.Sprintf("%s%d", label, i), Subject: short(t, "subject"), Summary: text(t, "summary"),
 			Output: text(t, "output"),
 		})
 	}
 	return all
-}
-
-func pointers(all []boulder.SubTask) []*boulder.SubTask {
-	var to []*boulder.SubTask
-	for i := range all {
-		to = append(to, &all[i])
-	}
-	return to
 }
 
 func drawInput(t *rapid.T) prompts.Input {
@@ -65,8 +57,8 @@ func drawInput(t *rapid.T) prompts.Input {
 		Answers:      []string{text(t, "answer"), text(t, "answer")},
 		Notes:        []string{text(t, "note")},
 		BlockerTool:  rapid.SampledFrom([]string{"", "manager_blocker"}).Draw(t, "tool"),
-		Dependencies: pointers(subTasks(t, "dep")),
-		Finished:     pointers(subTasks(t, "fin")),
+		Dependencies: subTasks(t, "dep"),
+		Finished:     subTasks(t, "fin"),
 	}
 }
 

@@ -25,15 +25,6 @@ func (s *shape) add(id, title, status, note string, after ...string) *shape {
 	return s
 }
 
-func chain() *shape {
-	s := &shape{title: "Move the shop to the new payment service"}
-	return s.add("survey", "Find every place that charges a card", "completed", "").
-		add("client", "Write the client of the new service", "completed", "attempt 2 of 3", "survey").
-		add("switch", "Send one in a hundred payments to it", "in_progress", "", "client").
-		add("watch", "Compare refunds of both services over a day", "pending", "", "switch").
-		add("remove", "Remove the old service", "pending", "", "watch")
-}
-
 // diamond is a plan: no status is known.
 func diamond() *shape {
 	s := &shape{title: "Add dark mode"}
