@@ -310,48 +310,45 @@ func TestJudgeShrinksOnce(t *testing.T) {
 // done_when without the judge: no call, and the rules decide.
 func TestWithoutJudge(t *testing.T) {
 	t.Parallel()
+	todos, stopped := request().Turn.Evidence.Todos, boulder.Ended{Finish: "stop", Stopped: "30 minutes passed"}
 	for name, tc := range map[string]struct {
+		ended  boulder.Ended
+		todos  []boulder.Todo
 		change func(*boulder.SubTask, *boulder.Evidence)
+		gates  bool // there is a gate, and it is green
 		want   bool
 	}{
-		"todos closed": {func(_ *boulder.SubTask, e *boulder.Evidence) { e.Todos = e.Todos[:1] }, true},
-		"todos open":   {func(*boulder.SubTask, *boulder.Evidence) {}, false},
-		"cut off, with green gates": {func(_ *boulder.SubTask, e *boulder.Evidence) {
-			e.Todos, e.Ended.Finish = nil, "length"
-		}, false},
-		"next to no output, with green gates": {func(_ *boulder.SubTask, e *boulder.Evidence) {
-			e.Todos, e.Ended.Truncated = nil, "2 tokens"
-		}, false},
-		"stopped, with green gates": {func(_ *boulder.SubTask, e *boulder.Evidence) {
-			e.Todos, e.Ended.Stopped = nil, "30 minutes passed"
-		}, true},
-		"stopped, with a gate as red as before": {func(s *boulder.SubTask, e *boulder.Evidence) {
-			e.Todos, e.Ended.Stopped = nil, "30 minutes passed"
+		"clean end":                           {want: true},
+		"clean end, with green gates":         {gates: true, want: true},
+		"todos closed":                        {todos: todos[:1], gates: true, want: true},
+		"todos open":                          {todos: todos, gates: true},
+		"cut off":                             {ended: boulder.Ended{Finish: "length"}},
+		"cut off, with green gates":           {ended: boulder.Ended{Finish: "length"}, gates: true},
+		"next to no output, with green gates": {ended: boulder.Ended{Finish: "stop", Truncated: "2 tokens"}, gates: true},
+		"unknown end":                         {ended: boulder.Ended{Finish: "unknown"}},
+		"aborted":                             {ended: boulder.Ended{Finish: "stop", Error: "MessageAbortedError"}},
+		"stopped, with green gates":           {ended: stopped, gates: true, want: true},
+		"stopped, gate as red as before": {ended: stopped, gates: true, change: func(s *boulder.SubTask, e *boulder.Evidence) {
 			s.Gates, s.NoWorse = nil, s.Gates
 			e.Gates[0].ExitCode, e.Gates[0].NoWorse = 1, "as before"
-		}, false},
-		"a promise, and nothing else asked for": {func(s *boulder.SubTask, e *boulder.Evidence) {
-			s.DoneWhen, s.Gates, e.Gates, e.Todos, e.Promised = []string{boulder.DonePromise}, nil, nil, nil, true
-		}, true},
-		"cut off, no gates": {func(s *boulder.SubTask, e *boulder.Evidence) {
-			s.Gates, e.Gates, e.Todos, e.Ended.Finish = nil, nil, nil, "length"
-		}, false},
-		"unknown end, no gates": {func(s *boulder.SubTask, e *boulder.Evidence) {
-			s.Gates, e.Gates, e.Todos, e.Ended.Finish = nil, nil, nil, "unknown"
-		}, false},
-		"nothing said, no gates": {func(s *boulder.SubTask, e *boulder.Evidence) {
-			s.Gates, e.Gates, e.Todos, e.FinalMessage = nil, nil, nil, " \n"
-		}, false},
-		"aborted, no gates": {func(s *boulder.SubTask, e *boulder.Evidence) {
-			s.Gates, e.Gates, e.Todos, e.Ended.Error = nil, nil, nil, "MessageAbortedError"
-		}, false},
-		"clean end, no gates": {func(s *boulder.SubTask, e *boulder.Evidence) {
-			s.Gates, e.Gates, e.Todos = nil, nil, nil
-		}, true},
+		}},
+		"a promise, and nothing else asked for": {want: true, change: func(s *boulder.SubTask, e *boulder.Evidence) {
+			s.DoneWhen, e.Promised = []string{boulder.DonePromise}, true
+		}},
+		"nothing said": {change: func(_ *boulder.SubTask, e *boulder.Evidence) { e.FinalMessage = " \n" }},
 	} {
 		req := request()
-		req.SubTask.DoneWhen = []string{boulder.DoneTodos}
-		tc.change(&req.SubTask, req.Turn.Evidence)
+		e := req.Turn.Evidence
+		req.SubTask.DoneWhen, e.Todos = []string{boulder.DoneTodos}, tc.todos
+		if tc.ended != (boulder.Ended{}) {
+			e.Ended = tc.ended
+		}
+		if !tc.gates {
+			req.SubTask.Gates, e.Gates = nil, nil
+		}
+		if tc.change != nil {
+			tc.change(&req.SubTask, e)
+		}
 		v, usage, err := newJudge(nobody{}).Judge(t.Context(), req)
 		if err != nil || v.Completed != tc.want || usage != (boulder.Usage{}) || v.JudgeUnavailable || v.Summary == "" {
 			t.Errorf("%s: verdict %+v, usage %+v, error %v", name, v, usage, err)

@@ -28,6 +28,7 @@ func decode(t *testing.T, text string) progressledger.Answer {
 func TestNormalize(t *testing.T) {
 	t.Parallel()
 	both := `"criteria":[{"met":true,"evidence":"a"},{"met":true,"evidence":"b"}],"outputs":[{"id":"O1","value":"x"}]`
+	const unstated = "output has to be stated: CSS class"
 	but := func(said, says string) string { return strings.Replace(done, said, says, 1) }
 	emptyOK := func(s *boulder.SubTask, _ *boulder.Evidence) { s.EmptyOK = true }
 	lint := func(s *boulder.SubTask, e *boulder.Evidence) { s.Lint, e.NoServer = []string{"go vet"}, true }
@@ -83,8 +84,8 @@ func TestNormalize(t *testing.T) {
 			answer:    but(`"met":true}],`, `"met":true},{"id":"2","evidence":"e","met":false}],`),
 			overruled: 1, prompt: "this is not met: The default is light (e)",
 		},
-		"output missing":                {answer: but(`"O1"`, `"O2"`), overruled: 1, prompt: "output has to be stated: CSS class"},
-		"output blank":                  {answer: but(`"dark"`, `" "`), overruled: 1, prompt: "output has to be stated: CSS class"},
+		"output missing":                {answer: but(`"O1"`, `"O2"`), overruled: 1, prompt: unstated},
+		"output blank":                  {answer: but(`"dark"`, `" "`), overruled: 1, prompt: unstated},
 		"output blank, empty is fine":   {answer: but(`"dark"`, `""`), change: emptyOK},
 		"output missing, empty is fine": {answer: but(`"O1"`, `"O2"`), change: emptyOK, overruled: 1, prompt: "CSS class"},
 		"output by name": {

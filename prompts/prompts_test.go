@@ -319,11 +319,11 @@ func TestDigestGolden(t *testing.T) {
 func TestDigest(t *testing.T) {
 	t.Parallel()
 	for want, e := range map[string]boulder.Ended{
-		"The manager stopped it: 30 minutes passed.":                   {Stopped: "30 minutes passed", Error: "MessageAbortedError"},
-		"The manager stopped it (rule repeat): the same call 4 times.": {Stopped: "the same call 4 times", Rule: boulder.RuleRepeat},
-		"Its last turn was cut off: two tokens of output.":             {Finish: "stop", Truncated: "two tokens of output"},
-		"It ended with APIError: no such model.":                       {Error: "APIError", Message: "no\nsuch model"},
-		"It ended with ContextOverflowError.":                          {Error: "ContextOverflowError"},
+		"The manager stopped it: 30 minutes passed.":             {Stopped: "30 minutes passed", Error: "MessageAbortedError"},
+		"The manager stopped it (rule repeat): again and again.": {Stopped: "again and again", Rule: boulder.RuleRepeat},
+		"Its last turn was cut off: two tokens of output.":       {Finish: "stop", Truncated: "two tokens of output"},
+		"It ended with APIError: no such model.":                 {Error: "APIError", Message: "no\nsuch model"},
+		"It ended with ContextOverflowError.":                    {Error: "ContextOverflowError"},
 	} {
 		if got := prompts.Digest(boulder.Turn{Evidence: &boulder.Evidence{Ended: e}}); got != want {
 			t.Errorf("%+v: got %q, want %q", e, got, want)

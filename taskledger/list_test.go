@@ -56,13 +56,7 @@ func TestFromList(t *testing.T) {
 			if p.Origin() != boulder.OriginList || p.Seal.Model != "" || p.Seal.Base != "" {
 				t.Errorf("seal %+v", p.Seal)
 			}
-			data, err := taskledger.Format(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if back, err := taskledger.Parse("p", data); err != nil || back.Edited() {
-				t.Errorf("the plan does not survive its file: %v\n%s", err, data)
-			}
+			survives(t, p)
 		})
 	}
 }

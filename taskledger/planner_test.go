@@ -72,6 +72,12 @@ func plan(t *testing.T, m *model, req boulder.PlanRequest) (*boulder.Plan, bould
 	if p.Seal == nil || p.Edited() || p.Seal.Base != "" {
 		t.Errorf("seal: %+v", p.Seal)
 	}
+	survives(t, p)
+	return p, usage
+}
+
+func survives(t *testing.T, p *boulder.Plan) {
+	t.Helper()
 	data, err := taskledger.Format(p)
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +85,6 @@ func plan(t *testing.T, m *model, req boulder.PlanRequest) (*boulder.Plan, bould
 	if back, err := taskledger.Parse("p", data); err != nil || back.Edited() {
 		t.Errorf("the plan does not survive its file: %v\n%s", err, data)
 	}
-	return p, usage
 }
 
 func TestPlanMapsTheAnswer(t *testing.T) {
@@ -178,32 +183,23 @@ func subTasks(specs ...string) string {
 func TestPlanOrigins(t *testing.T) {
 	t.Parallel()
 	const no = `{"needs_plan":false,"goal":"g","sub_tasks":[]}`
+	long := boulder.PlanRequest{Task: longTask}
+	demanded := boulder.PlanRequest{Task: "Fix the typo", Mode: boulder.PlanAlways}
 	for name, tc := range map[string]struct {
 		req     boulder.PlanRequest
 		answers []any
 		origin  boulder.Origin
 		goal    string
 	}{
-		"simple":     {boulder.PlanRequest{Task: " Fix the typo in README.md. "}, nil, boulder.OriginDirect, ""},
-		"direct":     {boulder.PlanRequest{Task: longTask, Mode: boulder.PlanNever}, nil, boulder.OriginDirect, ""},
-		"not needed": {boulder.PlanRequest{Task: longTask}, []any{no}, boulder.OriginDirect, "g"},
-		"it is demanded": {
-			boulder.PlanRequest{Task: "Fix the typo", Mode: boulder.PlanAlways}, []any{no, goodAnswer}, boulder.OriginModel, "Dark mode",
-		},
-		"it does not say": {
-			boulder.PlanRequest{Task: longTask}, []any{`{"sub_tasks":[{"description":"x"}]}`}, boulder.OriginDirect, "",
-		},
-		"prose": {boulder.PlanRequest{Task: longTask}, []any{"no", "no", "no", "no"}, boulder.OriginFallback, ""},
-		"refused": {
-			boulder.PlanRequest{Task: longTask}, []any{failure(providers.KindContentFilter)}, boulder.OriginFallback, "",
-		},
-		"cut": {
-			boulder.PlanRequest{Task: longTask}, slices.Repeat([]any{failure(providers.KindTruncated)}, 4), boulder.OriginFallback, "",
-		},
-		"far too long": {
-			boulder.PlanRequest{Task: longTask}, slices.Repeat([]any{failure(providers.KindContextLength)}, 2),
-			boulder.OriginFallback, "",
-		},
+		"simple":          {boulder.PlanRequest{Task: " Fix the typo in README.md. "}, nil, boulder.OriginDirect, ""},
+		"direct":          {boulder.PlanRequest{Task: longTask, Mode: boulder.PlanNever}, nil, boulder.OriginDirect, ""},
+		"not needed":      {long, []any{no}, boulder.OriginDirect, "g"},
+		"it is demanded":  {demanded, []any{no, goodAnswer}, boulder.OriginModel, "Dark mode"},
+		"it does not say": {long, []any{`{"sub_tasks":[{"description":"x"}]}`}, boulder.OriginDirect, ""},
+		"prose":           {long, []any{"no", "no", "no", "no"}, boulder.OriginFallback, ""},
+		"refused":         {long, []any{failure(providers.KindContentFilter)}, boulder.OriginFallback, ""},
+		"cut":             {long, slices.Repeat([]any{failure(providers.KindTruncated)}, 4), boulder.OriginFallback, ""},
+		"far too long":    {long, slices.Repeat([]any{failure(providers.KindContextLength)}, 2), boulder.OriginFallback, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

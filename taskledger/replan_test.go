@@ -346,19 +346,11 @@ func fits(t rapid.TB, req boulder.ReplanRequest, got boulder.Replacement) {
 
 // inherited checks that the gates of a replaced sub-task stand where all that replaces it is done.
 func inherited(t rapid.TB, o boulder.SubTask, got boulder.Replacement) {
-	after := map[string]map[string]bool{} // everything that a sub-task waits for
-	for range got.SubTasks {
-		for _, s := range got.SubTasks {
-			if after[s.ID] == nil {
-				after[s.ID] = map[string]bool{s.ID: true}
-			}
-			for _, d := range s.DependsOn {
-				after[s.ID][d] = true
-				for id := range after[d] {
-					after[s.ID][id] = true
-				}
-			}
-		}
+	var after func(id, other string) bool // id is the other one, or waits for it
+	after = func(id, other string) bool {
+		return id == other || slices.ContainsFunc(got.SubTasks, func(s boulder.Spec) bool {
+			return s.ID == id && slices.ContainsFunc(s.DependsOn, func(d string) bool { return after(d, other) })
+		})
 	}
 	for _, g := range o.Gates {
 		carries := func(s boulder.Spec) bool {
@@ -366,7 +358,7 @@ func inherited(t rapid.TB, o boulder.SubTask, got boulder.Replacement) {
 				return false
 			}
 			for id, from := range got.Replaces {
-				if from == o.ID && !after[s.ID][id] {
+				if from == o.ID && !after(s.ID, id) {
 					return false
 				}
 			}

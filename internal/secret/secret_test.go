@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,11 +34,23 @@ var (
 		"r1s2t3u4v5w6x7y8z9\n-----END RSA PRIVATE", " KEY-----")
 )
 
+// become checks what each text becomes, and that a second pass changes nothing.
+func become(t *testing.T, clean func(string) string, all [][2]string) {
+	t.Helper()
+	for _, one := range all {
+		for _, text := range one {
+			if got := clean(text); got != one[1] {
+				t.Errorf("%q became\n%q, want\n%q", text, got, one[1])
+			}
+		}
+	}
+}
+
 // Each of these holds one secret that nobody told the redactor of.
 func TestForms(t *testing.T) {
 	t.Parallel()
 	var r *secret.Redactor
-	for _, test := range [][2]string{
+	become(t, r.Text, [][2]string{
 		{"Incorrect API key provided: " + openaiKey + ".", "Incorrect API key provided: [redacted]."},
 		{"x-api-key " + anthropicKey, "x-api-key [redacted]"},
 		{"a\\n" + anthropicKey + "\\nb", "a\\n[redacted]\\nb"},
@@ -74,15 +87,7 @@ func TestForms(t *testing.T) {
 			planted("https://hooks.slack", ".com/services/", "T00000000/B00000000/abcdefghijklmnop1234"),
 			"https://[redacted]",
 		},
-	} {
-		text, want := test[0], test[1]
-		if got := r.Text(text); got != want {
-			t.Errorf("%q became\n%q, want\n%q", text, got, want)
-		}
-		if again := r.Text(want); again != want {
-			t.Errorf("a second pass changes %q to %q", want, again)
-		}
-	}
+	})
 }
 
 // Text that is no secret, and looks a little like one.
@@ -182,18 +187,13 @@ func TestOverlapsLeaveNothing(t *testing.T) {
 	r := secret.New([]string{
 		"A_TOKEN=abcdef-123456", "B_TOKEN=123456-ghijkl", "C_TOKEN=abcdef-123456-ghi", "D_TOKEN=token.with$sign9",
 	})
-	for _, test := range [][2]string{
+	become(t, r.Text, [][2]string{
 		{"abcdef-123456-ghijkl", "[redacted]"},
 		{"abcdef-123456abcdef-123456", "[redacted][redacted]"},
 		{"abcdef-123456-ghi", "[redacted]"},
 		{"Authorization: Bearer token.with$sign9", "Authorization: Bearer [redacted]"},
 		{"MY_TOKEN=xx9-token.with$sign9", "MY_TOKEN=[redacted]"},
-	} {
-		text, want := test[0], test[1]
-		if got := r.Text(text); got != want {
-			t.Errorf("%q became %q, want %q", text, got, want)
-		}
-	}
+	})
 }
 
 func TestKinds(t *testing.T) {
@@ -209,7 +209,7 @@ func TestJSON(t *testing.T) {
 	t.Parallel()
 	r := secret.New([]string{"A_TOKEN=123456789012", `B_TOKEN=a","b":"c9`, "C_TOKEN=ends in \\9\\"})
 	key := strings.Replace(githubToken, "ghp_", `gh\u0070_`, 1)
-	for _, test := range [][2]string{
+	become(t, func(s string) string { return string(r.JSON([]byte(s))) }, [][2]string{
 		{`{"size":123456789012,"text":"123456789012"}`, `{"size":123456789012,"text":"[redacted]"}`},
 		{`{"x":"a","b":"c9"}`, `{"x":"a","b":"c9"}`},
 		{`{"x": "a\",\"b\":\"c9" }`, `{"x": "[redacted]" }`},
@@ -227,12 +227,7 @@ func TestJSON(t *testing.T) {
 			`{"in":"{\"apiKey\":\"[redacted]\"}"}` + "\n",
 		},
 		{"not JSON " + githubToken, "not JSON [redacted]"},
-	} {
-		text, want := test[0], test[1]
-		if got := string(r.JSON([]byte(text))); got != want {
-			t.Errorf("%s became\n%s, want\n%s", text, got, want)
-		}
-	}
+	})
 }
 
 func TestEach(t *testing.T) {
@@ -279,27 +274,18 @@ func TestCorpusComesOutUnchanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &secret.Redactor{}
-	files, size := 0, 0
+	files := 0
 	err = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // somebody removed it meanwhile
-		}
-		if err != nil {
+		switch rel, _ := filepath.Rel(root, path); {
+		case errors.Is(err, fs.ErrNotExist): // somebody removed it meanwhile
+			return nil
+		case err != nil:
 			return err
-		}
-		if d.IsDir() {
-			switch d.Name() {
-			case "node_modules", ".git", ".manager", "bin":
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		switch filepath.Ext(path) {
-		case ".go", ".md", ".sum", ".mod", ".yml", ".yaml", ".json", ".txtar", ".sh", ".js":
-		default:
-			return nil
-		}
-		if rel, _ := filepath.Rel(root, path); planting(rel) {
+		case d.IsDir() && slices.Contains([]string{"node_modules", ".git", ".manager", "bin"}, d.Name()):
+			return filepath.SkipDir
+		case d.IsDir(), !strings.Contains(" .go .md .sum .mod .yml .yaml .json .txtar .sh .js ", " "+filepath.Ext(path)+" "),
+			strings.HasPrefix(rel, "internal/secret/"), // the subject of these are keys
+			strings.HasSuffix(rel, "_test.go") && strings.Contains(rel, "secret"):
 			return nil
 		}
 		data, err := os.ReadFile(path)
@@ -307,7 +293,6 @@ func TestCorpusComesOutUnchanged(t *testing.T) {
 			return err
 		}
 		files++
-		size += len(data)
 		for n, line := range strings.Split(string(data), "\n") {
 			if strings.Contains(line, "sk-planted") || strings.Contains(line, "conformance.secret") {
 				continue // they are what they seem
@@ -321,13 +306,6 @@ func TestCorpusComesOutUnchanged(t *testing.T) {
 	if err != nil || files < 300 {
 		t.Errorf("%d files: %v", files, err)
 	}
-	t.Logf("%d files, %d bytes", files, size)
-}
-
-// planting are tests whose subject are keys.
-func planting(rel string) bool {
-	return strings.HasPrefix(rel, "internal/secret/") ||
-		strings.HasSuffix(rel, "_test.go") && strings.Contains(rel, "secret")
 }
 
 // Planted anywhere in text, a secret is gone afterwards, and what is left reads as before.
