@@ -2,7 +2,6 @@ package enforcer
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,128 +30,157 @@ func TestGates(t *testing.T) {
 	for _, test := range []struct {
 		gate   Gate
 		name   string
-		change func(*view)
 		want   Kind
 		next   time.Duration // At; 0: zero
 		reason string
+		change func(*view)
 	}{
-		{GateOpen, "all open", func(*view) {}, Send, 0, "idle for 40s with 1 thing left to do, such as: Write"},
-		{GateOwned, "a child", func(v *view) {
+		{GateOpen, "all open", Send, 0, "idle for 40s with 1 thing left to do, such as: Write", func(*view) {}},
+		{GateOwned, "a child", Wait, 0, "not watched: it is a sub-agent's", func(v *view) {
 			v.Owned, v.NotOwned = false, "it is a sub-agent's"
-		}, Wait, 0, "not watched: it is a sub-agent's"},
-		{GateStopped, "by a command", func(v *view) {
+		}},
+		{GateStopped, "by a command", Wait, 0, "stopped: a person stopped it", func(v *view) {
 			v.Track = Apply(v.Track, StopAsked{at(35 * time.Second)}, v.Policy)
-		}, Wait, 0, "stopped: a person stopped it"},
-		{GateStopped, "by an abort", func(v *view) {
+		}},
+		{GateStopped, "by an abort", Wait, 0, "stopped: a person aborted the turn", func(v *view) {
 			v.Track = Apply(v.Track, Aborted{at(1 * time.Second)}, v.Policy)
-		}, Wait, 0, "stopped: a person aborted the turn"},
-		{GateStopped, "by a word", func(v *view) {
+		}},
+		{GateStopped, "by a word", Wait, 0, "stopped: a person wrote", func(v *view) {
 			v.Track = Apply(v.Track, Prompted{At: at(1 * time.Second), Stop: true}, v.Policy)
-		}, Wait, 0, "stopped: a person wrote"},
-		{GateLetGo, "before", func(v *view) {
+		}},
+		{GateLetGo, "before", Wait, 0, "left to a person: the budget", func(v *view) {
 			v.Track = Apply(v.Track, Decided{At: at(1), Decision: Decision{Kind: LetGo, Reason: "the budget is used up"}}, v.Policy)
-		}, Wait, 0, "left to a person: the budget"},
-		{GateAbort, "started again at once", func(v *view) {
+		}},
+		{GateAbort, "started again at once", Wait, 41 * time.Second, "aborted a moment ago: 1s left", func(v *view) {
 			v.Track = Apply(v.Track, Aborted{at(38 * time.Second)}, v.Policy)
 			v.Track = Apply(v.Track, Started{at(39 * time.Second)}, v.Policy)
-		}, Wait, 41 * time.Second, "aborted a moment ago: 1s left"},
-		{GateUndo, "a turn", func(v *view) { v.Reverted = true }, Wait, 0, "undid a turn"},
-		{GateWork, "complete", func(v *view) { v.Unmet = nil }, Finish, 0, "holds"},
-		{GateWork, "complete before", func(v *view) {
+		}},
+		{GateUndo, "a turn", Wait, 0, "undid a turn", func(v *view) { v.Reverted = true }},
+		{GateWork, "complete", Finish, 0, "holds", func(v *view) { v.Unmet = nil }},
+		{GateWork, "complete before", Wait, 0, "complete: everything holds", func(v *view) {
 			v.Unmet, v.Status, v.Reason = nil, Complete, "everything holds"
-		}, Wait, 0, "complete: everything holds"},
-		{GateWork, "nothing was asked yet", func(v *view) { v.Unmet, v.Turn = nil, "" }, Wait, 0, "no turn has ended"},
-		{GateWork, "all blocked", func(v *view) {
+		}},
+		{GateWork, "nothing was asked yet", Wait, 0, "no turn has ended", func(v *view) { v.Unmet, v.Turn = nil, "" }},
+		{GateWork, "all blocked", LetGo, 0, "nothing is left that the agent can do: 2 items are blocked", func(v *view) {
 			v.Unmet, v.Blocked = nil, 2
-		}, LetGo, 0, "nothing is left that the agent can do: 2 items are blocked"},
-		{GateBackground, "a child", func(v *view) {
+		}},
+		{GateBackground, "a child", Wait, 0, "1 task is in the background: Look for uses", func(v *view) {
 			v.Background = []string{"Look for uses"}
-		}, Wait, 0, "1 task is in the background: Look for uses"},
-		{GateBackground, "a child, and the list is empty", func(v *view) {
+		}},
+		{GateBackground, "a child, and the list is empty", Wait, 0, "2 tasks are in the background: a, b", func(v *view) {
 			v.Background, v.Unmet = []string{"a", "b"}, nil
-		}, Wait, 0, "2 tasks are in the background: a, b"},
-		{GateAsks, "a permission", func(v *view) {
+		}},
+		{GateAsks, "a permission", Wait, 0, "waits for an answer: permission bash", func(v *view) {
 			v.Asks = []string{"permission bash: rm -r build"}
-		}, Wait, 0, "waits for an answer: permission bash"},
-		{GateCompaction, "under way", func(v *view) { v.Compacting = true }, Wait, 0, "compacted"},
-		{GateInFlight, "at work", func(v *view) { v.Pending, v.Busy = "m2", true }, Wait, 0, "at work"},
-		{GateInFlight, "not seen yet", func(v *view) {
+		}},
+		{GateCompaction, "under way", Wait, 0, "compacted", func(v *view) { v.Compacting = true }},
+		{GateInFlight, "at work", Wait, 0, "at work", func(v *view) { v.Pending, v.Busy = "m2", true }},
+		{GateInFlight, "not seen yet", Wait, 45 * time.Second, "on its way: 5s left", func(v *view) {
 			v.Pending, v.LastEnforcement = "m2", at(35*time.Second)
-		}, Wait, 45 * time.Second, "on its way: 5s left"},
-		{GateInFlight, "not seen for 10 s", func(v *view) {
+		}},
+		{GateInFlight, "not seen for 10 s", Look, 0, "no turn began for 10s", func(v *view) {
 			v.Pending, v.LastEnforcement = "m2", at(30*time.Second)
-		}, Look, 0, "no turn began for 10s"},
-		{GateBroken, "a dead model", func(v *view) {
+		}},
+		{GateBroken, "a dead model", LetGo, 0, "no continuation heals: unknown model x/y", func(v *view) {
 			v.Broken, v.Hopeless = "unknown model x/y", true
-		}, LetGo, 0, "no continuation heals: unknown model x/y"},
-		{GateIdle, "not long enough", func(v *view) {
+		}},
+		{GateIdle, "not long enough", Wait, 45 * time.Second, "not idle for 30s yet: 5s left", func(v *view) {
 			v.Track = Apply(v.Track, Activity{at(15 * time.Second)}, v.Policy)
-		}, Wait, 45 * time.Second, "not idle for 30s yet: 5s left"},
-		{GateIdle, "busy", func(v *view) { v.Busy = true }, Wait, 0, "at work"},
-		{GateAnswers, "the same five times", func(v *view) {
+		}},
+		{GateIdle, "busy", Wait, 0, "at work", func(v *view) { v.Busy = true }},
+		{GateAnswers, "the same five times", LetGo, 0, "the same answer 5 times within 2m0s", func(v *view) {
 			v.Answers = said(0, 30*time.Second, 60*time.Second, 90*time.Second, 120*time.Second)
-		}, LetGo, 0, "the same answer 5 times within 2m0s"},
-		{GateOpen, "five times, over a longer time", func(v *view) {
+		}},
+		{GateOpen, "five times, over a longer time", Send, 0, "", func(v *view) {
 			v.Answers = said(0, 30*time.Second, 60*time.Second, 90*time.Second, 121*time.Second)
-		}, Send, 0, ""},
-		{GateOpen, "four times, and something else", func(v *view) {
+		}},
+		{GateOpen, "four times, and something else", Send, 0, "", func(v *view) {
 			v.Answers = append([]Answer{{"other", at(0)}}, said(1, 2, 3, 4)...)
-		}, Send, 0, ""},
-		{GateCooldown, "first", func(v *view) {
+		}},
+		{GateCooldown, "first", Wait, 41 * time.Second, "cool-down of 30s after 0 continuations", func(v *view) {
 			v.LastEnforcement = at(11 * time.Second)
-		}, Wait, 41 * time.Second, "cool-down of 30s after 0 continuations"},
-		{GateCooldown, "after a failure", func(v *view) {
+		}},
+		{GateCooldown, "after a failure", Wait, 60 * time.Second, "cool-down of 1m0s after 1 continuation", func(v *view) {
 			v.LastEnforcement, v.FailureCount = at(0), 1
-		}, Wait, 60 * time.Second, "cool-down of 1m0s after 1 continuation"},
-		{GateCooldown, "after four", func(v *view) {
+		}},
+		{GateCooldown, "after four", Wait, 480 * time.Second, "cool-down of 8m0s", func(v *view) {
 			v.LastEnforcement, v.FailureCount = at(0), 4
-		}, Wait, 480 * time.Second, "cool-down of 8m0s"},
-		{GateFailures, "five, forgotten later", func(v *view) {
+		}},
+		{GateFailures, "five, forgotten later", Wait, 302 * time.Second, "5 continuations in a row brought no progress", func(v *view) {
 			v.LastEnforcement, v.LastFailure, v.FailureCount = at(1*time.Second), at(2*time.Second), 5
-		}, Wait, 302 * time.Second, "5 continuations in a row brought no progress"},
-		{GateFailures, "five more", func(v *view) {
+		}},
+		{GateFailures, "five more", LetGo, 0, "5 continuations in a row brought no progress", func(v *view) {
 			v.LastEnforcement, v.LastFailure, v.FailureCount, v.Track.Resets = at(1*time.Second), at(2*time.Second), 5, 1
-		}, LetGo, 0, "5 continuations in a row brought no progress"},
-		{GateFailures, "a dead provider", func(v *view) {
+		}},
+		{GateFailures, "a dead provider", LetGo, 0, "no progress; the last one ended with: connection refused", func(v *view) {
 			v.FailureCount, v.FailureReset, v.Broken = 5, 0, "connection refused"
-		}, LetGo, 0, "no progress; the last one ended with: connection refused"},
-		{GateFailures, "the same answer", func(v *view) {
+		}},
+		{GateFailures, "the same answer", LetGo, 0, "said the same 5 times and called no tool", func(v *view) {
 			v.FailureCount, v.Same = 4, 5
-		}, LetGo, 0, "said the same 5 times and called no tool"},
-		{GateFailures, "the same answer, long ago", func(v *view) {
+		}},
+		{GateFailures, "the same answer, long ago", LetGo, 0, "said the same 5 times", func(v *view) {
 			v.FailureCount, v.Same, v.LastFailure = 5, 5, at(-time.Hour)
-		}, LetGo, 0, "said the same 5 times"},
-		{GateFailures, "none allowed", func(v *view) { v.MaxFailures = 0 }, LetGo, 0, "allowed"},
-		{GateIterations, "the last was the last", func(v *view) { v.Iteration = 100 }, LetGo, 0, "100 times"},
-		{GateIterations, "one is left", func(v *view) { v.Iteration = 99 }, Send, 0, ""},
-		{GateBudget, "used up", func(v *view) {
-			v.Overspent = "2.00 of 2.00 dollars"
-		}, LetGo, 0, "budget is used up: 2.00"},
-		{GateCheck, "costly criteria", func(v *view) {
+		}},
+		{GateFailures, "none allowed", LetGo, 0, "allowed", func(v *view) { v.MaxFailures = 0 }},
+		{GateIterations, "the last was the last", LetGo, 0, "100 times", func(v *view) { v.Iteration = 100 }},
+		{GateOpen, "one turn is left", Send, 0, "", func(v *view) { v.Iteration = 99 }},
+		{GateBudget, "used up", LetGo, 0, "budget is used up: 2.00", func(v *view) { v.Overspent = "2.00 of 2.00 dollars" }},
+		{GateCheck, "costly criteria", Check, 0, "the checks that take time", func(v *view) {
 			v.Unmet, v.Checked = nil, false
-		}, Check, 0, "the checks that take time"},
-		{GateOpen, "known to be incomplete", func(v *view) { v.Checked = false }, Send, 0, "Write"},
-		{GateCountdown, "to be started", func(v *view) {
+		}},
+		{GateOpen, "known to be incomplete", Send, 0, "Write", func(v *view) { v.Checked = false }},
+		{GateCountdown, "to be started", Countdown, 42 * time.Second, "idle for 40s", func(v *view) {
 			v.CountdownAt = time.Time{}
-		}, Countdown, 42 * time.Second, "idle for 40s"},
-		{GateCountdown, "running", func(v *view) {
+		}},
+		{GateCountdown, "running", Wait, 41 * time.Second, "counting down", func(v *view) {
 			v.CountdownAt = at(41 * time.Second)
-		}, Wait, 41 * time.Second, "counting down"},
-		{GateCountdown, "nobody saw it", func(v *view) {
+		}},
+		{GateCountdown, "nobody saw it", Countdown, 42 * time.Second, "", func(v *view) {
 			v.CountdownAt = at(-21 * time.Second)
-		}, Countdown, 42 * time.Second, ""},
+		}},
+		{GateOpen, "a turn that broke off", Send, 0, "HTTP 503", func(v *view) { v.Unmet, v.Broken = nil, "HTTP 503: full" }},
+		{GateCooldown, "after any number", Wait, time.Hour, "cool-down of 1h0m0s", func(v *view) {
+			v.LastEnforcement, v.FailureCount, v.MaxFailures = at(0), 1<<30, -1
+		}},
+		{GateCooldown, "a long one after four", Wait, 2 * time.Hour, "cool-down of 2h0m0s", func(v *view) {
+			v.LastEnforcement, v.FailureCount, v.Cooldown = at(0), 4, 2*time.Hour
+		}},
+		{GateOpen, "continuous", Send, 0, "improving", func(v *view) { v.Continuous, v.Unmet = true, nil }},
+		{GateBudget, "continuous, and used up", LetGo, 0, "2.00 of 2.00", func(v *view) {
+			v.Continuous, v.Unmet, v.Overspent = true, nil, "2.00 of 2.00 dollars"
+		}},
+		{GateOpen, "complete before it was continuous", Send, 0, "", func(v *view) {
+			v.Continuous, v.Unmet, v.Status = true, nil, Complete
+		}},
+		{GateCheck, "continuous, and not known to hold", Check, 0, "", func(v *view) {
+			v.Continuous, v.Unmet, v.Status, v.Checked = true, nil, Complete, false
+		}},
+		{GateOpen, "no idle time", Send, 0, "", func(v *view) { v.Idle, v.LastActivity = 0, at(now) }},
+		{GateOpen, "no cool-down", Send, 0, "", func(v *view) { v.Cooldown, v.LastEnforcement = 0, at(now) }},
+		{GateOpen, "no countdown", Send, 0, "", func(v *view) { v.Countdown, v.CountdownAt = 0, time.Time{} }},
+		{GateOpen, "no abort window", Send, 0, "", func(v *view) { v.AbortWindow, v.AbortedAt = 0, at(now) }},
+		{GateOpen, "any number of failures", Send, 0, "", func(v *view) { v.MaxFailures, v.FailureCount = -1, 1000 }},
+		{GateOpen, "any number of turns", Send, 0, "", func(v *view) { v.MaxIterations, v.Iteration = -1, 1000 }},
+		{GateIterations, "no turns", LetGo, 0, "", func(v *view) { v.MaxIterations = 0 }},
+		{GateFailures, "never forgotten", LetGo, 0, "", func(v *view) { v.FailureReset, v.FailureCount = 0, 5 }},
+		{GateOpen, "forgotten without a bound", Send, 0, "", func(v *view) {
+			v.Policy.Resets, v.Track.Resets, v.FailureCount = -1, 1000, 5
+		}},
+		{GateOpen, "any number of equal answers", Send, 0, "", func(v *view) {
+			v.SameAnswers, v.Answers = -1, said(1, 2, 3, 4, 5, 6, 7, 8)
+		}},
+		{GateOpen, "equal answers at any time", Send, 0, "", func(v *view) { v.SameWindow, v.Answers = 0, said(1, 2, 3, 4, 5) }},
+		{GateOpen, "never a fresh session", Send, 0, "", func(v *view) {
+			v.Policy.Compactions, v.Track.Compactions = -1, 1000
+		}},
 	} {
 		t.Run(fmt.Sprint(test.gate, ": ", test.name), func(t *testing.T) {
 			track, situation := counted()
 			v := &view{track, situation, WatchPolicy(), at(now)}
 			test.change(v)
 			d := Continue(v.Track, v.Situation, v.Policy, v.now)
-			gate := test.gate
-			if test.want == Send {
-				gate = GateOpen
-			}
-			if d.Kind != test.want || d.Gate != gate {
-				t.Fatalf("%s by %s (%s), want %s by %s", d.Kind, d.Gate, d.Reason, test.want, gate)
+			if d.Kind != test.want || d.Gate != test.gate {
+				t.Fatalf("%s by %s (%s), want %s by %s", d.Kind, d.Gate, d.Reason, test.want, test.gate)
 			}
 			var next time.Time
 			if test.next != 0 {
@@ -225,6 +253,8 @@ func TestClaimOfCompletion(t *testing.T) {
 		return Apply(Track{}, TurnEnded{At: at(0), Message: "m", Reached: Reached{Tools: true, Answer: answer}}, p)
 	}
 	open := Situation{Owned: true, Unmet: []string{"Write the tests"}, Checked: true}
+	cooling := said("Done.")
+	cooling.LastEnforcement = at(-time.Second)
 	for _, test := range []struct {
 		name      string
 		track     Track
@@ -238,11 +268,7 @@ func TestClaimOfCompletion(t *testing.T) {
 		{"a claim that holds", said("All done."), Situation{Owned: true, Checked: true}, Finish, GateWork, Success},
 		{"a claim to be checked", said("All done."), Situation{Owned: true}, Check, GateCheck, ""},
 		{"a claim while a child works", said("Done."), Situation{Owned: true, Background: []string{"x"}}, Wait, GateBackground, ""},
-		{"a claim in the cool-down", func() Track {
-			t := said("Done.")
-			t.LastEnforcement = at(-time.Second)
-			return t
-		}(), open, Wait, GateCooldown, ""},
+		{"a claim in the cool-down", cooling, open, Wait, GateCooldown, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := Continue(test.track, test.situation, p, at(time.Second))
@@ -267,29 +293,6 @@ func variantOf(d Decision) Variant {
 		return ""
 	}
 	return d.Toast.Variant
-}
-
-func TestContinuous(t *testing.T) {
-	p := WatchPolicy()
-	p.Continuous = true
-	track, s := counted()
-	s.Unmet = nil
-	d := Continue(track, s, p, at(40*time.Second))
-	if d.Kind != Send || !strings.Contains(d.Reason, "improving") {
-		t.Errorf("complete, but to be improved: %s (%s)", d.Kind, d.Reason)
-	}
-	s.Overspent = "2.00 of 2.00 dollars"
-	if d = Continue(track, s, p, at(40*time.Second)); d.Kind != LetGo || d.Gate != GateBudget {
-		t.Errorf("without a budget: %s by %s", d.Kind, d.Gate)
-	}
-	track.Status, s.Overspent = Complete, "" // from a time when it was not continuous
-	if d = Continue(track, s, p, at(40*time.Second)); d.Kind != Send {
-		t.Errorf("it was complete before: %s by %s", d.Kind, d.Gate)
-	}
-	s.Checked = false
-	if d = Continue(track, s, p, at(40*time.Second)); d.Kind != Check {
-		t.Errorf("whether it holds is not known: %s by %s", d.Kind, d.Gate)
-	}
 }
 
 func TestFreshSession(t *testing.T) {
@@ -333,65 +336,4 @@ func done(after time.Duration, message string, items ...string) TurnEnded {
 		e.Reached.Todos = append(e.Reached.Todos, boulder.Todo{Content: item, Status: "completed"})
 	}
 	return e
-}
-
-// After a turn that broke off there is work left, whatever the list says.
-func TestBrokenTurnIsIncomplete(t *testing.T) {
-	track, s := counted()
-	s.Unmet, s.Broken = nil, "HTTP 503: overloaded"
-	d := Continue(track, s, WatchPolicy(), at(40*time.Second))
-	if d.Kind != Send || !strings.Contains(d.Reason, "HTTP 503") {
-		t.Errorf("%s (%s)", d.Kind, d.Reason)
-	}
-}
-
-func TestNumbersOfGates(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		change func(*Track, *Policy)
-		want   Kind
-	}{
-		{"no idle time", func(t *Track, p *Policy) { p.Idle, t.LastActivity = 0, at(40*time.Second) }, Send},
-		{"no cool-down", func(t *Track, p *Policy) { p.Cooldown, t.LastEnforcement = 0, at(40*time.Second) }, Send},
-		{"no countdown", func(t *Track, p *Policy) { p.Countdown, t.CountdownAt = 0, time.Time{} }, Send},
-		{"no abort window", func(t *Track, p *Policy) { p.AbortWindow, t.AbortedAt = 0, at(40*time.Second) }, Send},
-		{"any number of failures", func(t *Track, p *Policy) { p.MaxFailures, t.FailureCount = -1, 1000 }, Send},
-		{"any number of turns", func(t *Track, p *Policy) { p.MaxIterations, t.Iteration = -1, 1000 }, Send},
-		{"no turns", func(_ *Track, p *Policy) { p.MaxIterations = 0 }, LetGo},
-		{"never forgotten", func(t *Track, p *Policy) { p.FailureReset, t.FailureCount = 0, 5 }, LetGo},
-		{"forgotten without a bound", func(t *Track, p *Policy) { p.Resets, t.Resets, t.FailureCount = -1, 1000, 5 }, Send},
-		{"any number of equal answers", func(t *Track, p *Policy) {
-			p.SameAnswers, t.Answers = -1, said(1, 2, 3, 4, 5, 6, 7, 8)
-		}, Send},
-		{"equal answers at any time", func(t *Track, p *Policy) { p.SameWindow, t.Answers = 0, said(1, 2, 3, 4, 5) }, Send},
-		{"never a fresh session", func(t *Track, p *Policy) { p.Compactions, t.Compactions = -1, 1000 }, Send},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			track, s := counted()
-			p := WatchPolicy()
-			test.change(&track, &p)
-			if d := Continue(track, s, p, at(40*time.Second)); d.Kind != test.want {
-				t.Errorf("%s by %s (%s), want %s", d.Kind, d.Gate, d.Reason, test.want)
-			}
-		})
-	}
-}
-
-func TestBackoff(t *testing.T) {
-	p := WatchPolicy()
-	var got []time.Duration
-	for n := range 9 {
-		got = append(got, backoff(p, n))
-	}
-	want := []time.Duration{
-		30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 32 * time.Minute,
-		time.Hour, time.Hour,
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%v", got)
-	}
-	p.Cooldown = 2 * time.Hour
-	if got := backoff(p, 1<<30); got != 2*time.Hour {
-		t.Errorf("a long cool-down becomes %v", got)
-	}
 }

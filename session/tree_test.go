@@ -21,7 +21,15 @@ type story struct {
 	all  []enforcer.Event
 }
 
-func newStory() *story { return &story{tree: NewTree(root, Cursor{}), at: began} }
+// newStory begins with a prompt that the model answers.
+func newStory() *story {
+	s := &story{tree: NewTree(root, Cursor{}), at: began}
+	s.message("m1", opencode.RoleUser)
+	s.part(opencode.Part{ID: "p1", MessageID: "m1", Type: opencode.PartText, Text: "Write a."})
+	s.status(root, opencode.Busy)
+	s.message("m2", opencode.RoleAssistant)
+	return s
+}
 
 func (s *story) take(sessionID string, p opencode.Payload) []enforcer.Event {
 	s.at = s.at.Add(time.Second)
@@ -61,10 +69,6 @@ func TestBackgroundTask(t *testing.T) {
 		{"not delivered", "", waiting},
 	} {
 		s := newStory()
-		s.message("m1", opencode.RoleUser)
-		s.part(opencode.Part{ID: "p1", MessageID: "m1", Type: opencode.PartText, Text: "Write a."})
-		s.status(root, opencode.Busy)
-		s.message("m2", opencode.RoleAssistant)
 		s.take(child, opencode.SessionCreated{Session: opencode.Session{ID: child, ParentID: root, Title: "Find uses"}})
 		s.status(child, opencode.Busy)
 		metadata, err := json.Marshal(map[string]any{"sessionId": child, "background": true, "jobId": child})
@@ -94,16 +98,16 @@ func TestBackgroundTask(t *testing.T) {
 		if got := s.tree.working(s.at.Add(2 * delivery)); got != nil {
 			t.Errorf("%s: much later: %q", test.name, got)
 		}
-		if n := prompts(s.all); n != 1 {
+		if n := count[enforcer.Prompted](s.all); n != 1 {
 			t.Errorf("%s: %d prompts of a person", test.name, n)
 		}
 	}
 }
 
-func prompts(events []enforcer.Event) int {
+func count[E enforcer.Event](events []enforcer.Event) int {
 	n := 0
 	for _, e := range events {
-		if _, ok := e.(enforcer.Prompted); ok {
+		if _, ok := e.(E); ok {
 			n++
 		}
 	}
@@ -114,13 +118,9 @@ func prompts(events []enforcer.Event) int {
 func TestReadingTellsNothingTwice(t *testing.T) {
 	t.Parallel()
 	s := newStory()
-	s.message("m1", opencode.RoleUser)
-	s.part(opencode.Part{ID: "p1", MessageID: "m1", Type: opencode.PartText, Text: "Write a."})
-	s.status(root, opencode.Busy)
-	s.message("m2", opencode.RoleAssistant)
 	s.take(root, opencode.SessionFailed{Err: &opencode.TurnError{Name: opencode.MessageAborted}})
 	s.status(root, opencode.Idle)
-	if n := aborts(s.all); n != 1 {
+	if n := count[enforcer.Aborted](s.all); n != 1 {
 		t.Fatalf("%d aborts in %#v", n, s.all)
 	}
 	aborted := opencode.Message{Info: opencode.MessageInfo{
@@ -134,25 +134,15 @@ func TestReadingTellsNothingTwice(t *testing.T) {
 			Parts: []opencode.Part{{ID: "p1", MessageID: "m1", Type: opencode.PartText, Text: "Write a."}},
 		}, aborted},
 	}
-	if events := s.tree.Load(r); aborts(events) != 0 || prompts(events) != 0 {
+	if events := s.tree.Load(r); count[enforcer.Aborted](events) != 0 || count[enforcer.Prompted](events) != 0 {
 		t.Errorf("told %#v", events)
 	}
 	again := NewTree(root, s.tree.Cursor())
-	if events := again.Load(r); aborts(events) != 0 || prompts(events) != 0 {
+	if events := again.Load(r); count[enforcer.Aborted](events) != 0 || count[enforcer.Prompted](events) != 0 {
 		t.Errorf("after a restart: %#v", events)
 	}
 	fresh := NewTree(root, Cursor{})
-	if events := fresh.Load(r); aborts(events) != 1 || prompts(events) != 1 {
+	if events := fresh.Load(r); count[enforcer.Aborted](events) != 1 || count[enforcer.Prompted](events) != 1 {
 		t.Errorf("seen for the first time: %#v", events)
 	}
-}
-
-func aborts(events []enforcer.Event) int {
-	n := 0
-	for _, e := range events {
-		if _, ok := e.(enforcer.Aborted); ok {
-			n++
-		}
-	}
-	return n
 }
