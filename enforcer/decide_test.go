@@ -9,14 +9,18 @@ import (
 	"github.com/bouldermgr/manager/boulder"
 )
 
-func nudgeFor(r boulder.Rule) Decision {
-	return Decision{Kind: Nudge, Rule: r, Reason: "again and again"}
-}
-
 func at(d time.Duration) time.Time { return time.Unix(1_000_000, 0).Add(d) }
 
 func TestDecide(t *testing.T) {
-	rules := DefaultRules()
+	with := func(s Seen, change func(*Seen)) Seen { change(&s); return s }
+	busy := Seen{Began: at(0), LastEvent: at(0), Busy: true}
+	minute := with(busy, func(s *Seen) { s.LastEvent = at(time.Minute) })
+	offline := with(busy, func(s *Seen) { s.OfflineSince = at(5 * time.Minute) })
+	nudge := Decision{Kind: Nudge, Rule: boulder.RuleErrors, Reason: "again and again"}
+	found := with(busy, func(s *Seen) { s.Findings = []Decision{nudge} })
+	retry := func(attempt int, next time.Duration) Seen {
+		return with(busy, func(s *Seen) { s.Retry = &Retry{Attempt: attempt, Next: at(next)} })
+	}
 	for _, test := range []struct {
 		name string
 		seen Seen
@@ -26,69 +30,28 @@ func TestDecide(t *testing.T) {
 	}{
 		{"just prompted", Seen{Began: at(0), LastEvent: at(0)}, time.Second, Wait, 10 * time.Second},
 		{"no turn began", Seen{Began: at(0), LastEvent: at(0)}, 10 * time.Second, Look, 0},
-		{"at work", Seen{Began: at(0), LastEvent: at(time.Minute), Busy: true}, 2 * time.Minute, Wait, 6 * time.Minute},
-		{"silent: why?", Seen{Began: at(0), LastEvent: at(time.Minute), Busy: true}, 6 * time.Minute, Look, 0},
-		{"silent", Seen{Began: at(0), LastEvent: at(time.Minute), Busy: true, Looked: true}, 6 * time.Minute, Stop, 0},
-		{
-			"silent with a tool", Seen{Began: at(0), LastEvent: at(time.Minute), Busy: true, ToolsRunning: 1},
-			6 * time.Minute, Wait, 16 * time.Minute,
-		},
-		{"wall clock", Seen{Began: at(0), LastEvent: at(30 * time.Minute), Busy: true}, 30 * time.Minute, Stop, 0},
-		{
-			"wall clock of an attempt", Seen{Began: at(0), LastEvent: at(time.Minute), Busy: true, Worked: 29 * time.Minute},
-			time.Minute, Stop, 0,
-		},
-		{
-			"budget", Seen{Began: at(0), LastEvent: at(time.Minute), Busy: true, TimeLeft: time.Minute},
-			time.Minute, Stop, 0,
-		},
-		{
-			"waiting for a provider is not silence", Seen{
-				Began: at(0), LastEvent: at(0), Busy: true, Retry: &Retry{Attempt: 5, Next: at(50 * time.Second)},
-			},
-			5 * time.Minute, Wait, 5*time.Minute + 50*time.Second,
-		},
-		{
-			"one retry too many", Seen{
-				Began: at(0), LastEvent: at(0), Busy: true, Retry: &Retry{Attempt: 6, Next: at(50 * time.Second)},
-			},
-			0, Yield, 0,
-		},
-		{
-			"a long wait", Seen{
-				Began: at(0), LastEvent: at(0), Busy: true, Retry: &Retry{Attempt: 1, Next: at(61 * time.Second)},
-			},
-			0, Yield, 0,
-		},
-		{
-			"nudge", Seen{Began: at(0), LastEvent: at(0), Busy: true, Findings: []Decision{nudgeFor(boulder.RuleErrors)}},
-			0, Nudge, 0,
-		},
-		{
-			"nudged already", Seen{
-				Began: at(0), LastEvent: at(0), Busy: true, Findings: []Decision{nudgeFor(boulder.RuleErrors)},
-				Nudged: []boulder.Nudge{{Rule: boulder.RuleErrors}},
-			},
-			0, Wait, 5 * time.Minute,
-		},
-		{
-			"stop before nudge", Seen{
-				Began: at(0), LastEvent: at(0), Busy: true,
-				Findings: []Decision{nudgeFor(boulder.RuleErrors), {Kind: Stop, Rule: boulder.RuleRepeat, Reason: "again"}},
-			},
-			0, Stop, 0,
-		},
-		{
-			"offline is not silence", Seen{Began: at(0), LastEvent: at(0), Busy: true, OfflineSince: at(5 * time.Minute)},
-			5*time.Minute + 59*time.Second, Wait, 6 * time.Minute,
-		},
-		{
-			"offline too long", Seen{Began: at(0), LastEvent: at(0), Busy: true, OfflineSince: at(5 * time.Minute)},
-			6 * time.Minute, Lose, 0,
-		},
+		{"at work", minute, 2 * time.Minute, Wait, 6 * time.Minute},
+		{"silent: why?", minute, 6 * time.Minute, Look, 0},
+		{"silent", with(minute, func(s *Seen) { s.Looked = true }), 6 * time.Minute, Stop, 0},
+		{"silent with a tool", with(minute, func(s *Seen) { s.ToolsRunning = 1 }), 6 * time.Minute, Wait, 16 * time.Minute},
+		{"wall clock", with(busy, func(s *Seen) { s.LastEvent = at(30 * time.Minute) }), 30 * time.Minute, Stop, 0},
+		{"wall clock of an attempt", with(minute, func(s *Seen) { s.Worked = 29 * time.Minute }), time.Minute, Stop, 0},
+		{"budget", with(minute, func(s *Seen) { s.TimeLeft = time.Minute }), time.Minute, Stop, 0},
+		{"waiting for a provider is not silence", retry(5, 50*time.Second), 5 * time.Minute, Wait, 5*time.Minute + 50*time.Second},
+		{"one retry too many", retry(6, 50*time.Second), 0, Yield, 0},
+		{"a long wait", retry(1, 61*time.Second), 0, Yield, 0},
+		{"nudge", found, 0, Nudge, 0},
+		{"nudged already", with(found, func(s *Seen) {
+			s.Nudged = []boulder.Nudge{{Rule: boulder.RuleErrors}}
+		}), 0, Wait, 5 * time.Minute},
+		{"stop before nudge", with(found, func(s *Seen) {
+			s.Findings = append(s.Findings, Decision{Kind: Stop, Rule: boulder.RuleRepeat, Reason: "again"})
+		}), 0, Stop, 0},
+		{"offline is not silence", offline, 5*time.Minute + 59*time.Second, Wait, 6 * time.Minute},
+		{"offline too long", offline, 6 * time.Minute, Lose, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d := Decide(test.seen, rules, at(test.now))
+			d := Decide(test.seen, DefaultRules(), at(test.now))
 			if d.Kind != test.want {
 				t.Fatalf("got %s (%s), want %s", d.Kind, d.Reason, test.want)
 			}

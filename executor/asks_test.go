@@ -2,14 +2,13 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
-	"github.com/bouldermgr/manager/opencode"
 )
 
 const everythingAsks = `OPENCODE_PERMISSION={"bash": "ask", "external_directory": "ask", "doom_loop": "ask", "question": "allow"}`
@@ -81,7 +80,16 @@ func TestAskThatNobodyAnsweredBefore(t *testing.T) {
 	t.Parallel()
 	w := newAskingWorld(t, asker(t))
 	a := w.newAttempt("x", "TASK")
-	a.diesBefore(t, w, does("refused permission"))
+	a.refuse = func(b boulder.Body) error { // and nothing aborts the turn
+		if does("refused permission")(b) {
+			return errCrash
+		}
+		return nil
+	}
+	if _, err := a.run(t.Context(), w); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	a.refuse = nil
 	e, err := a.again(t.Context(), w)
 	if err != nil || e.Ended != (boulder.Ended{Finish: "stop"}) || !a.saw("refused permission bash [echo child") {
 		t.Errorf("ended %+v, activities %q, %v", e.Ended, a.activities(), err)
@@ -109,25 +117,9 @@ func TestAsksElsewhere(t *testing.T) {
 	a := w.newAttempt("x", "ROOT")
 	done := a.start(t.Context(), w)
 	await(t, rootAsked, done)
-	elsewhere := w.dir().Client().In(octest.Repo(t, map[string]string{"hello.txt": "x\n"}))
+	dir := w.dir().Client().In(octest.Repo(t, map[string]string{"hello.txt": "x\n"}))
 	for _, prompt := range []string{"ONE", "QUESTION"} {
-		child, err := elsewhere.CreateSession(t.Context(), opencode.NewSession{Title: "child", ParentID: a.session()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = elsewhere.Prompt(t.Context(), child.ID, opencode.Prompt{
-			Model: modelRef("scripted/agent"), Parts: []opencode.TextPart{{Text: t.Name() + ": " + prompt}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-childDone:
-		case err := <-done:
-			t.Fatalf("%s: the turn ended: %v", prompt, err)
-		case <-time.After(time.Minute): // a bound for a machine that is busy; an answer takes milliseconds
-			t.Fatalf("%s: nobody answered: %q", prompt, a.activities())
-		}
+		elsewhere(t, a, dir, prompt, childDone, done)
 	}
 	close(release)
 	if err := <-done; err != nil {

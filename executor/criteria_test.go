@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/textproto"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -163,26 +164,15 @@ func badLines(text string) []any {
 }
 
 func readFrame(r *bufio.Reader, into any) error {
-	length := 0
-	for {
-		line, err := r.ReadString('\n')
-		if err != nil {
-			return err
-		}
-		if line = strings.TrimSpace(line); line == "" {
-			break
-		}
-		if value, ok := strings.CutPrefix(line, "Content-Length:"); ok {
-			if length, err = strconv.Atoi(strings.TrimSpace(value)); err != nil {
-				return err
-			}
-		}
-	}
-	data := make([]byte, length)
-	if _, err := io.ReadFull(r, data); err != nil {
+	header, err := textproto.NewReader(r).ReadMIMEHeader()
+	if err != nil {
 		return err
 	}
-	return json.Unmarshal(data, into)
+	length, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64)
+	if err != nil {
+		return err
+	}
+	return json.NewDecoder(io.LimitReader(r, length)).Decode(into)
 }
 
 func writeFrame(w io.Writer, m any) {

@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
@@ -23,7 +22,7 @@ func TestBlockedTurnIsNotPrompted(t *testing.T) {
 		return calls(shell("sleep 600"))
 	}, diverting(t, &d, blockers.Policy{}))
 	a := w.newAttempt("x", "go")
-	a.dies(t, w, a.run, does("sleep 600"))
+	a.dies(t, w, a.run, does("sleep 600"), nil)
 	if !a.Awaits() {
 		t.Fatalf("blockers %+v", a.SubTask.Blockers)
 	}
@@ -59,18 +58,7 @@ func TestBlockedTurnIsNotResumedAfterACrash(t *testing.T) {
 		return calls(shell("sleep 600"))
 	}, diverting(t, &d, blockers.Policy{}))
 	a := w.newAttempt("x", "go")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	a.refuse = func(b boulder.Body) error {
-		if is[boulder.BlockerRaised](b) {
-			cancel(errCrash)
-			return errCrash
-		}
-		return nil
-	}
-	if _, err := a.run(ctx, w); !errors.Is(err, errCrash) {
-		t.Fatal(err)
-	}
-	a.refuse = nil
+	a.dies(t, w, a.run, is[boulder.BlockerRaised], errCrash)
 	e, err := a.again(t.Context(), w)
 	if err != nil || !strings.Contains(e.Ended.Truncated, "before a person has answered") || w.prompts("RESUME") != 0 {
 		t.Errorf("ended %+v after %d resume prompts, %v", e.Ended, w.prompts("RESUME"), err)

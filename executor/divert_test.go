@@ -6,7 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/bouldermgr/manager/blockers"
@@ -21,9 +21,7 @@ type away struct {
 	*blockers.Desk
 	server *mcptool.Server
 	noTool error
-
-	mu     sync.Mutex
-	broken error
+	broken atomic.Pointer[error]
 }
 
 func (d *away) Tool(ctx context.Context) (opencode.MCPServer, error) {
@@ -34,29 +32,17 @@ func (d *away) Tool(ctx context.Context) (opencode.MCPServer, error) {
 func (d *away) Called(c boulder.BlockerCall) { d.server.Called(c) }
 
 func (d *away) Divert(ctx context.Context, ask boulder.Blocker) (boulder.Ruling, error) {
-	if err := d.failing(); err != nil {
-		return boulder.Ruling{}, err
+	if err := d.broken.Load(); err != nil {
+		return boulder.Ruling{}, *err
 	}
 	return d.Desk.Divert(ctx, ask)
 }
 
 func (d *away) Raised(ctx context.Context, scope boulder.BlockerScope) ([]boulder.Blocker, error) {
-	if err := d.failing(); err != nil {
-		return nil, err
+	if err := d.broken.Load(); err != nil {
+		return nil, *err
 	}
 	return d.Desk.Raised(ctx, scope)
-}
-
-func (d *away) failing() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.broken
-}
-
-func (d *away) breaks(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.broken = err
 }
 
 // all are the records, in the order of their making, by what they ask for or about.
@@ -239,7 +225,7 @@ func TestDiverterThatFails(t *testing.T) {
 	t.Parallel()
 	var d away
 	w := newAskingWorld(t, asker(t), diverting(t, &d, blockers.Policy{}))
-	d.breaks(errors.New("the disk is full"))
+	d.broken.Store(new(errors.New("the disk is full")))
 	a := w.newAttempt("x", "PARALLEL")
 	_, err := a.run(t.Context(), w)
 	if !errors.Is(err, boulder.ErrTrouble) || !strings.Contains(err.Error(), "disk is full") {
@@ -253,7 +239,7 @@ func TestDiverterThatFails(t *testing.T) {
 	if !errors.Is(err, boulder.ErrTrouble) || !doom.saw("allowed permission doom_loop") {
 		t.Fatalf("ended with %v, activities %q", err, doom.activities())
 	}
-	d.breaks(nil)
+	d.broken.Store(nil)
 	e, err := a.again(t.Context(), w)
 	wantWentOn(t, a, e, err)
 	if !strings.Contains(e.ToolCalls[0].Output+e.ToolCalls[1].Output, "Move on") || w.prompts("RESUME") != 0 {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/blockers/mcptool"
@@ -33,18 +32,18 @@ func soft(category boulder.BlockerCategory, question string, options ...string) 
 	})
 }
 
-// scenario is something that comes up while an agent works, and what it does about it, one message after the other.
-type scenario struct {
-	name  string
-	steps []scriptmodel.ToolCall
-	told  []string // by each
-	hard  bool
-}
-
 const (
 	registered = mcptool.Registered
 	moveOn     = "Move on with the next non-blocking issues."
 )
+
+// scenario is something that comes up while an agent works, and that it reports; some do another thing before.
+type scenario struct {
+	name   string
+	report scriptmodel.ToolCall
+	before []scriptmodel.ToolCall
+	told   string // by that
+}
 
 // scenarios are ten, five hard and five soft (seed 003, SC-002).
 func scenarios() []scenario {
@@ -56,51 +55,20 @@ func scenarios() []scenario {
 	maps.DeleteFunc(incomplete.Args.(map[string]any), func(key string, _ any) bool {
 		return strings.HasPrefix(key, "chosen")
 	})
+	type does = []scriptmodel.ToolCall
 	return []scenario{
+		{"a push that is refused", hard(boulder.BlockerPermission, "May I push to main?"), does{shell("git push")}, moveOn},
+		{"a refused deletion", hard(boulder.BlockerDestructive, "May old/ be deleted?"), does{shell("rm -rf old")}, moveOn},
+		{"an architecture", hard(boulder.BlockerArchitecture, "One service or two?"), nil, ""},
+		{"a secret", hard(boulder.BlockerSecurity, "Which key signs the releases?"), nil, ""},
+		{"an account", hard(boulder.BlockerOther, "Who pays for the mail service?"), nil, ""},
+		{"a name", soft(boulder.BlockerQuestion, "What is the flag called?", "--dry-run", "--plan", "-n"), nil, ""},
+		{"a library", soft(boulder.BlockerArchitecture, "Which YAML library?", "goccy", "v3", "none"), nil, ""},
+		{"a question to a person", soft(boulder.BlockerQuestion, "Tabs, or spaces?", "tabs", "spaces", "both"), does{ask}, moveOn},
+		{"a limit", soft(boulder.BlockerOther, "How many retries?", "3", "5", "none"), nil, ""},
 		{
-			"a push that is refused",
-			[]scriptmodel.ToolCall{shell("git push origin main"), hard(boulder.BlockerPermission, "May I push to main?")},
-			[]string{moveOn, registered}, true,
-		},
-		{
-			"a deletion that is refused",
-			[]scriptmodel.ToolCall{shell("rm -rf old"), hard(boulder.BlockerDestructive, "May old/ be deleted?")},
-			[]string{moveOn, registered}, true,
-		},
-		{
-			"an architecture", []scriptmodel.ToolCall{hard(boulder.BlockerArchitecture, "One service or two?")},
-			[]string{registered}, true,
-		},
-		{
-			"a secret", []scriptmodel.ToolCall{hard(boulder.BlockerSecurity, "Which key signs the releases?")},
-			[]string{registered}, true,
-		},
-		{
-			"an account", []scriptmodel.ToolCall{hard(boulder.BlockerOther, "Who pays for the mail service?")},
-			[]string{registered}, true,
-		},
-		{
-			"a name",
-			[]scriptmodel.ToolCall{soft(boulder.BlockerQuestion, "What is the flag called?", "--dry-run", "--plan", "-n")},
-			[]string{registered}, false,
-		},
-		{
-			"a library", []scriptmodel.ToolCall{soft(boulder.BlockerArchitecture, "Which YAML library?", "goccy", "v3", "none")},
-			[]string{registered}, false,
-		},
-		{
-			"a question to a person",
-			[]scriptmodel.ToolCall{ask, soft(boulder.BlockerQuestion, "Tabs, or spaces?", "tabs", "spaces", "both")},
-			[]string{moveOn, registered}, false,
-		},
-		{
-			"a limit", []scriptmodel.ToolCall{soft(boulder.BlockerOther, "How many retries?", "3", "5", "none")},
-			[]string{registered}, false,
-		},
-		{
-			"a call that says too little",
-			[]scriptmodel.ToolCall{incomplete, soft(boulder.BlockerQuestion, "Which log format?", "text", "JSON", "both")},
-			[]string{"chosen_option", registered}, false,
+			"a call that says too little", soft(boulder.BlockerQuestion, "Which log format?", "text", "JSON", "both"),
+			does{incomplete}, "chosen_option",
 		},
 	}
 }
@@ -112,7 +80,7 @@ func TestTenScenarios(t *testing.T) {
 	all := scenarios()
 	var play []scriptmodel.ToolCall
 	for _, s := range all {
-		play = append(play, s.steps...)
+		play = append(append(play, s.before...), s.report)
 	}
 	var d away
 	w := newAskingWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
@@ -130,21 +98,23 @@ func TestTenScenarios(t *testing.T) {
 	records, raised, n := d.all(t), reported[boulder.BlockerRaised](a), 0
 	file := w.file(blockers.DefaultFile)
 	for _, s := range all {
-		for _, told := range s.told {
+		for i := range len(s.before) + 1 {
+			told := []string{s.told, registered}[i+1-len(s.before)]
 			if got := e.ToolCalls[n].Output; !strings.Contains(got, told) {
 				t.Errorf("%s: told %q, want %q", s.name, got, told)
 			}
 			n++
 		}
-		args := s.steps[len(s.steps)-1].Args.(map[string]any)
+		args := s.report.Args.(map[string]any)
+		hard := args["blocks_progress"].(bool)
 		b := records[args["question"].(string)]
-		if b.Hard != s.hard || b.Category != args["category"] || b.SessionID != a.Attempt.SessionID || b.SubTaskID != "x" {
+		if b.Hard != hard || b.Category != args["category"] || b.SessionID != a.Attempt.SessionID || b.SubTaskID != "x" {
 			t.Errorf("%s: taken down %+v", s.name, b)
 		}
-		if !s.hard && (b.ChosenOption == "" || b.ChosenReasoning == "") {
+		if !hard && (b.ChosenOption == "" || b.ChosenReasoning == "") {
 			t.Errorf("%s: chosen %+v", s.name, b)
 		}
-		same := func(r boulder.BlockerRaised) bool { return r.Blocker.ID == b.ID && r.Blocker.Hard == s.hard }
+		same := func(r boulder.BlockerRaised) bool { return r.Blocker.ID == b.ID && r.Blocker.Hard == hard }
 		if !slices.ContainsFunc(raised, same) {
 			t.Errorf("%s: %s is not reported", s.name, b.ID)
 		}
@@ -194,24 +164,8 @@ func TestSubAgentsReportBlockers(t *testing.T) {
 	}()
 	await(t, rootAsked, done)
 	<-childDone // the one of the task
-	elsewhere := w.dir().Client().In(octest.Repo(t, map[string]string{"hello.txt": "x\n"}))
-	child, err := elsewhere.CreateSession(t.Context(), opencode.NewSession{Title: "child", ParentID: a.session()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = elsewhere.Prompt(t.Context(), child.ID, opencode.Prompt{
-		Model: modelRef("scripted/agent"), Parts: []opencode.TextPart{{Text: t.Name() + ": ELSEWHERE"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-childDone:
-	case err := <-done:
-		t.Fatalf("the turn ended: %v", err)
-	case <-time.After(time.Minute): // a bound for a machine that is busy; an answer takes milliseconds
-		t.Fatalf("nobody answered: %q", a.activities())
-	}
+	other := w.dir().Client().In(octest.Repo(t, map[string]string{"hello.txt": "x\n"}))
+	elsewhere(t, a, other, "ELSEWHERE", childDone, done)
 	close(release)
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -225,7 +179,7 @@ func TestSubAgentsReportBlockers(t *testing.T) {
 	if n := len(reported[boulder.BlockerRaised](a)); n != 3 || len(all) != 3 {
 		t.Errorf("%d reported, %d records", n, len(all))
 	}
-	for _, dir := range []*opencode.Directory{w.dir(), elsewhere} {
+	for _, dir := range []*opencode.Directory{w.dir(), other} {
 		if !hasTool(t, dir) {
 			t.Errorf("%s never had the tool", dir.Path())
 		}
@@ -233,7 +187,7 @@ func TestSubAgentsReportBlockers(t *testing.T) {
 	if err := w.exec.Withdraw(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []*opencode.Directory{w.dir(), elsewhere} {
+	for _, dir := range []*opencode.Directory{w.dir(), other} {
 		if hasTool(t, dir) {
 			t.Errorf("%s has the tool for good", dir.Path())
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,24 +57,10 @@ rules:
 	if want := []string{"hello.txt +1 -1 true", "out.txt +2 -0 true"}; !slices.Equal(changed, want) {
 		t.Errorf("diff: %q (%s), want %q", changed, e.Diff.Unavailable, want)
 	}
-	checkReports(t, a)
-	for _, want := range []string{`"type":"prompt"`, `"tool":"edit"`, `"text":"All done."`} {
-		if !strings.Contains(w.file(e.Transcript), want) {
-			t.Errorf("the transcript lacks %s", want)
-		}
-	}
-	if w.file(".manager/runs/b/up/output.md") != "whole" {
-		t.Error("the file that the brief refers to was not written")
-	}
-}
-
-// checkReports looks at the order of what must be stored before it happens, and at the checkpoints.
-func checkReports(t *testing.T, a *attempt) {
-	t.Helper()
 	if len(a.bodies) < 3 || boulder.TypeOf(a.bodies[0]) != "subtask-start" || boulder.TypeOf(a.bodies[1]) != "turn-sent" {
 		t.Fatalf("the intents were not reported first: %v", a.bodies)
 	}
-	var at []string
+	var at []string // checkpoints
 	for _, p := range reported[boulder.SubTaskProgress](a) {
 		if p.Checkpoint != nil {
 			at = append(at, fmt.Sprintf("%s:%d %s", p.Checkpoint.File, p.Checkpoint.Line, p.Checkpoint.Context))
@@ -89,6 +76,14 @@ func checkReports(t *testing.T, a *attempt) {
 		if !a.saw(want) {
 			t.Errorf("activities %q lack %q", a.activities(), want)
 		}
+	}
+	for _, want := range []string{`"type":"prompt"`, `"tool":"edit"`, `"text":"All done."`} {
+		if !strings.Contains(w.file(e.Transcript), want) {
+			t.Errorf("the transcript lacks %s", want)
+		}
+	}
+	if w.file(".manager/runs/b/up/output.md") != "whole" {
+		t.Error("the file that the brief refers to was not written")
 	}
 }
 
@@ -153,30 +148,19 @@ rules:
 	}
 }
 
+// A model that does not exist ends the run; after a request that is refused the turn is judged on what it did.
 func TestFaultsOfTheModel(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct {
-		name, replies string
-		model         string
-		want          error
-	}{
-		{"wrong key", `[{status: 401, times: 100}]`, "", boulder.ErrFatal},
-		{"unknown model", `[{text: never}]`, "scripted/nonsense", boulder.ErrFatal},
-		{"bad request", `[{status: 400, times: 100}]`, "", nil},
-	} {
-		t.Run(test.name, func(t *testing.T) {
+	for model, want := range map[string]error{"scripted/nonsense": boulder.ErrFatal, "scripted/agent": nil} {
+		t.Run(model, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, script(t, "rules: [{when: {first_user: go}, replies: "+test.replies+"}]"))
+			w := newWorld(t, func(context.Context, scriptmodel.Request) scriptmodel.Reply {
+				return scriptmodel.Reply{Status: http.StatusBadRequest}
+			})
 			a := w.newAttempt("x", "go")
-			if test.model != "" {
-				a.Attempt.Model = test.model
-			}
-			e, err := a.run(t.Context(), w)
-			if test.want == nil && err == nil && e.Ended.Error != "" {
-				return // judged on what it did
-			}
-			if !errors.Is(err, test.want) || test.want == nil {
-				t.Errorf("ended %+v, error %v, want %v", e.Ended, err, test.want)
+			a.Attempt.Model = model
+			if e, err := a.run(t.Context(), w); !errors.Is(err, want) || err == nil && e.Ended.Error == "" {
+				t.Errorf("ended %+v, error %v, want %v", e.Ended, err, want)
 			}
 		})
 	}

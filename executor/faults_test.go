@@ -79,48 +79,52 @@ const (
 		" generativelanguage.googleapis.com/generate_content_free_tier_requests, limit: 5\nPlease retry in 41.9s."
 )
 
-// What waiting does not cure ends the turn with the first try, and the run with it; what it cures does not.
-func TestHopelessRetries(t *testing.T) {
-	for message, todo := range map[string]string{
-		openAIWithoutCredit: "add credit",
-		`Too Many Requests: {"error":{"message":"No more.","type":"insufficient_quota","code":"insufficient_quota"}}`: "add credit",
-		"Your credit balance is too low to access the Anthropic API.":                                                 "add credit",
-		`Too Many Requests: {"error":{"message":"Incorrect API key provided","code":"invalid_api_key"}}`:              "check the provider's key",
-		geminiPerMinute: "",
-		`Too Many Requests: {"error":{"code":"rate_limit_exceeded","message":"Rate limit reached for gpt-4o"}}`: "",
-		"Provider is overloaded": "",
-		"":                       "",
-	} {
-		err := retryFault(message, "p/m", "why", time.Minute)
-		fatal := errors.Is(err, boulder.ErrFatal)
-		if h := hopeless(message); h != (todo != "") || fatal != h {
-			t.Errorf("%q: hopeless %v, error %v", message, h, err)
-		}
-		if !strings.Contains(err.Error(), todo) || !strings.Contains(err.Error(), "p/m") {
-			t.Errorf("%q: nobody knows what to do: %v", message, err)
-		}
-	}
-	if hopeless("") {
-		t.Error("nobody waits, and it is hopeless")
-	}
-}
-
-// What OpenCode says of a provider that it waits for, as seen on 1.18.33.
+// What OpenCode says of a provider that it waits for, as seen on 1.18.33. What waiting does not cure ends the turn with the
+// first try, and the run with it; what it cures does not.
 func TestRetryMessages(t *testing.T) {
-	for message, want := range map[string]boulder.TroubleKind{
-		`Too Many Requests: {"error":{"code":"rate_limit_exceeded","message":"Too Many Requests"}}`: boulder.TroubleRateLimit,
-		geminiPerMinute:          boulder.TroubleRateLimit,
-		"Provider is overloaded": boulder.TroubleOverloaded,
-		`Service Unavailable: {"error":{"message":"Service Unavailable","type":"server_error"}}`:     boulder.TroubleOverloaded,
-		`Internal Server Error: {"error":{"message":"Internal Server Error","type":"server_error"}}`: boulder.TroubleNetwork,
-		"Cannot connect to API: The socket connection was closed unexpectedly.":                      boulder.TroubleNetwork,
-		"Connection reset by server": boulder.TroubleNetwork,
-		"":                           boulder.TroubleNetwork,
+	for _, test := range []struct {
+		kind    boulder.TroubleKind
+		todo    string // or this
+		message string
+	}{
+		{"", "add credit", openAIWithoutCredit},
+		{
+			"", "add credit",
+			`Too Many Requests: {"error":{"message":"No more.","type":"insufficient_quota","code":"insufficient_quota"}}`,
+		},
+		{"", "add credit", "Your credit balance is too low to access the Anthropic API."},
+		{
+			"", "check the provider's key",
+			`Too Many Requests: {"error":{"message":"Incorrect API key provided","code":"invalid_api_key"}}`,
+		},
+		{
+			boulder.TroubleRateLimit, "",
+			`Too Many Requests: {"error":{"code":"rate_limit_exceeded","message":"Rate limit reached for gpt-4o"}}`,
+		},
+		{boulder.TroubleRateLimit, "", geminiPerMinute},
+		{boulder.TroubleOverloaded, "", "Provider is overloaded"},
+		{
+			boulder.TroubleOverloaded, "",
+			`Service Unavailable: {"error":{"message":"Service Unavailable","type":"server_error"}}`,
+		},
+		{
+			boulder.TroubleNetwork, "",
+			`Internal Server Error: {"error":{"message":"Internal Server Error","type":"server_error"}}`,
+		},
+		{boulder.TroubleNetwork, "", "Cannot connect to API: The socket connection was closed unexpectedly."},
+		{boulder.TroubleNetwork, "", "Connection reset by server"},
+		{boulder.TroubleNetwork, "", ""},
 	} {
-		err := retryFault(message, "p/m", "why", time.Minute)
+		err := retryFault(test.message, "p/m", "why", time.Minute)
+		if h := hopeless(test.message); h != (test.todo != "") || errors.Is(err, boulder.ErrFatal) != h {
+			t.Errorf("%q: hopeless %v, error %v", test.message, h, err)
+		}
+		if !strings.Contains(err.Error(), test.todo) || !strings.Contains(err.Error(), "p/m") {
+			t.Errorf("%q: nobody knows what to do: %v", test.message, err)
+		}
 		trouble, ok := errors.AsType[*boulder.TroubleError](err)
-		if !ok || trouble.Kind != want || trouble.RetryAfter != time.Minute {
-			t.Errorf("%q: got %v, want %s", message, err, want)
+		if ok != (test.kind != "") || ok && (trouble.Kind != test.kind || trouble.RetryAfter != time.Minute) {
+			t.Errorf("%q: got %v, want %s", test.message, err, test.kind)
 		}
 	}
 }

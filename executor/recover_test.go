@@ -20,35 +20,32 @@ rules:
     replies: [{tool_calls: [{name: write, args: {filePath: a.txt, content: "a\n"}}]}, {text: Done.}]
 `
 
-// The session was created, but the crash came before its id was stored.
-func TestSessionIsAdoptedByItsTag(t *testing.T) {
+// The crash came when the session was created, before its id was stored; or when the message id was, before the prompt was
+// sent. The session is adopted by its tag, and prompted once.
+func TestCrashBeforeThePrompt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, script(t, twoSteps))
-	a := w.newAttempt("x", "begin")
-	a.diesBefore(t, w, is[boulder.SubTaskStart])
-	if _, err := a.again(t.Context(), w); err != nil {
-		t.Fatal(err)
-	}
-	found, err := w.dir().Sessions(t.Context(), opencode.SessionFilter{Title: a.Attempt.Tag})
-	if err != nil || len(found) != 1 || found[0].ID != a.Attempt.SessionID {
-		t.Errorf("%d sessions carry the tag (%v)", len(found), err)
-	}
-	if n := w.prompts("begin"); n != 1 {
-		t.Errorf("the prompt reached the model %d times", n)
-	}
-}
-
-// The message id was stored, but the crash came before the prompt was sent.
-func TestPromptThatWasNotSentIsSent(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, script(t, twoSteps))
-	a := w.newAttempt("x", "begin")
-	a.dies(t, w, a.run, is[boulder.TurnSent])
-	if e, err := a.again(t.Context(), w); err != nil || e.FinalMessage != "Done." {
-		t.Fatalf("%q, %v", e.FinalMessage, err)
-	}
-	if n := w.prompts("begin"); n != 1 {
-		t.Errorf("the prompt reached the model %d times", n)
+	for name, crash := range map[string]struct {
+		at      func(boulder.Body) bool
+		refusal error
+	}{
+		"session": {is[boulder.SubTaskStart], errCrash}, "message": {is[boulder.TurnSent], nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, script(t, twoSteps))
+			a := w.newAttempt("x", "begin")
+			a.dies(t, w, a.run, crash.at, crash.refusal)
+			if e, err := a.again(t.Context(), w); err != nil || e.FinalMessage != "Done." {
+				t.Fatalf("%q, %v", e.FinalMessage, err)
+			}
+			found, err := w.dir().Sessions(t.Context(), opencode.SessionFilter{Title: a.Attempt.Tag})
+			if err != nil || len(found) != 1 || found[0].ID != a.Attempt.SessionID {
+				t.Errorf("%d sessions carry the tag (%v)", len(found), err)
+			}
+			if n := w.prompts("begin"); n != 1 {
+				t.Errorf("the prompt reached the model %d times", n)
+			}
+		})
 	}
 }
 
@@ -83,30 +80,6 @@ func TestBusyTurnIsFollowed(t *testing.T) {
 	}
 }
 
-// The key was wrong and is right now: the turn that failed for it is run again, in the same session.
-func TestTurnThatItsProviderRefusedIsRunAgain(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, script(t, `
-rules:
-  - when: {first_user: "begin"}
-    replies: [{status: 401}, {tool_calls: [{name: write, args: {filePath: a.txt, content: "a\n"}}]}, {text: Done.}]
-`), func(c *Config) {
-		c.Rules = new(enforcer.DefaultRules())
-		c.Rules.Admission = 2 * time.Second // OpenCode swallows a prompt that comes while the turn before it still fails
-	})
-	a := w.newAttempt("x", "begin")
-	if _, err := a.run(t.Context(), w); !errors.Is(err, boulder.ErrFatal) {
-		t.Fatal(err)
-	}
-	e, err := a.again(t.Context(), w)
-	if err != nil || e.FinalMessage != "Done." || e.Ended.Error != "" || e.ToolCount != 1 {
-		t.Errorf("%+v, %v", e, err)
-	}
-	if n := len(reported[boulder.SubTaskStart](a)); n != 1 {
-		t.Errorf("%d sessions", n)
-	}
-}
-
 func TestLostSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, script(t, twoSteps))
@@ -137,8 +110,8 @@ func TestTurnThatWasCutOffTwiceIsTruncated(t *testing.T) {
 		return scriptmodel.Reply{Text: "Now the long part.", ToolCalls: []scriptmodel.ToolCall{shell("sleep 600")}}
 	})
 	a := w.newAttempt("x", "begin")
-	a.dies(t, w, a.run, does("sleep 600"))
-	a.dies(t, w, a.again, does("sleep 600"))
+	a.dies(t, w, a.run, does("sleep 600"), nil)
+	a.dies(t, w, a.again, does("sleep 600"), nil)
 	e, err := a.again(t.Context(), w)
 	if err != nil || e.ToolCount == 0 || e.Ended.Truncated == "" {
 		t.Errorf("%d tool calls, ended %+v, %v", e.ToolCount, e.Ended, err)

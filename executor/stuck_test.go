@@ -3,7 +3,6 @@ package executor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -140,7 +139,11 @@ func TestNudgeIsObeyed(t *testing.T) {
 	if len(nudges) != 1 || nudges[0].Rule != boulder.RuleErrors || !strings.Contains(nudges[0].Prompt, "failed 3 times in the same way") {
 		t.Fatalf("nudges: %+v", nudges)
 	}
-	checkNudgeIsTagged(t, w, a, nudges[0])
+	m, err := w.dir().Message(t.Context(), a.Attempt.SessionID, nudges[0].MessageID)
+	if err != nil || len(m.Parts) != 1 || m.Parts[0].Metadata[session.TagKey] != a.Attempt.Tag ||
+		m.Parts[0].Text != nudges[0].Prompt {
+		t.Errorf("the nudge in the session: %+v (%v)", m, err)
+	}
 
 	// A crash between the end of the turn and its judgement: nothing is prompted again.
 	asked := len(w.all)
@@ -151,14 +154,6 @@ func TestNudgeIsObeyed(t *testing.T) {
 	}
 	if again.Duration != 0 {
 		t.Errorf("after a crash the turn took %s, but it had ended by then: its time is booked already", again.Duration)
-	}
-}
-
-func checkNudgeIsTagged(t *testing.T, w *world, a *attempt, n boulder.Nudged) {
-	t.Helper()
-	m, err := w.dir().Message(t.Context(), a.Attempt.SessionID, n.MessageID)
-	if err != nil || len(m.Parts) != 1 || m.Parts[0].Metadata[session.TagKey] != a.Attempt.Tag || m.Parts[0].Text != n.Prompt {
-		t.Errorf("the nudge in the session: %+v (%v)", m, err)
 	}
 }
 
@@ -180,7 +175,7 @@ func TestNudgeIsGivenOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, atMost(t, 20, func(scriptmodel.Request) scriptmodel.Reply { return calls(readFile("missing.txt")) }))
 	a := w.newAttempt("x", "go")
-	a.dies(t, w, a.run, is[boulder.Nudged])
+	a.dies(t, w, a.run, is[boulder.Nudged], nil)
 	e, err := a.again(t.Context(), w)
 	wantStopped(t, e, err, boulder.RuleErrors, "failed")
 	if n := len(reported[boulder.Nudged](a)); n != 1 {
@@ -265,12 +260,6 @@ func TestTruncatedTurns(t *testing.T) {
 
 func TestProviderThatMakesItWait(t *testing.T) {
 	t.Parallel()
-	retries := func(n int) func(*Config) {
-		return func(c *Config) {
-			c.Rules = new(enforcer.DefaultRules())
-			c.Rules.ProviderRetries = n
-		}
-	}
 	after := http.Header{"Retry-After": {"90"}}
 	for name, test := range map[string]struct {
 		reply   scriptmodel.Reply
@@ -284,70 +273,30 @@ func TestProviderThatMakesItWait(t *testing.T) {
 		"unavailable":     {scriptmodel.Reply{Status: 503}, 0, boulder.TroubleOverloaded, 0},
 		"one retry more":  {scriptmodel.Reply{Status: 500}, 1, boulder.TroubleNetwork, 0},
 		"cut connections": {scriptmodel.Reply{Text: strings.Repeat("some text ", 20), Cut: true}, 0, boulder.TroubleNetwork, 0},
+		"nothing listens": {scriptmodel.Reply{}, 0, boulder.TroubleNetwork, 0}, // and OpenCode tries for ever
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, func(context.Context, scriptmodel.Request) scriptmodel.Reply { return test.reply }, retries(test.retries))
+			w := newWorld(t, func(context.Context, scriptmodel.Request) scriptmodel.Reply { return test.reply }, func(c *Config) {
+				c.Rules = new(enforcer.DefaultRules())
+				c.Rules.ProviderRetries = test.retries
+			})
 			a := w.newAttempt("x", "go")
+			if name == "nothing listens" {
+				a.Attempt.Model = "nowhere/agent"
+			}
 			_, err := a.run(t.Context(), w)
 			trouble, ok := errors.AsType[*boulder.TroubleError](err)
 			if !ok || trouble.Kind != test.kind || trouble.RetryAfter < test.least || !errors.Is(err, boulder.ErrTrouble) {
 				t.Fatalf("got %+v (%v), want %s", trouble, err, test.kind)
 			}
-			if !strings.HasPrefix(err.Error(), "scripted/agent: ") {
+			if !strings.HasPrefix(err.Error(), a.Attempt.Model+": ") {
 				t.Errorf("nobody knows which model: %v", err)
 			}
 			if !a.saw("makes it wait (try 1") {
 				t.Errorf("the waiting was not shown: %q", a.activities())
 			}
 		})
-	}
-}
-
-// However often its provider makes a turn wait, the turn goes on in the end, and is not taken for one that was cut off at work.
-func TestTurnGoesOnAfterRateLimits(t *testing.T) {
-	t.Parallel()
-	open := make(chan struct{})
-	w := newWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
-		select {
-		case <-open:
-			return scriptmodel.Reply{Text: fmt.Sprintf("Now I could work, with %d answers before.", req.AssistantTurns())}
-		default:
-			return scriptmodel.Reply{Status: 429}
-		}
-	}, func(c *Config) {
-		c.Rules = new(enforcer.DefaultRules())
-		c.Rules.ProviderRetries = 0
-		c.Rules.Admission = 2 * time.Second // OpenCode swallows a prompt that comes while the turn before it still ends
-	})
-	a := w.newAttempt("x", "go")
-	if _, err := a.run(t.Context(), w); !errors.Is(err, boulder.ErrTrouble) {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if e, err := a.again(t.Context(), w); !errors.Is(err, boulder.ErrTrouble) {
-			t.Fatalf("%+v, %v", e.Ended, err)
-		}
-	}
-	close(open)
-	e, err := a.again(t.Context(), w)
-	if err != nil || e.Ended != (boulder.Ended{Finish: "stop"}) || !strings.HasPrefix(e.FinalMessage, "Now I could work") {
-		t.Errorf("ended %+v with %q, %v", e.Ended, e.FinalMessage, err)
-	}
-}
-
-// OpenCode tries for ever to reach an address at which nothing listens.
-func TestProviderThatCannotBeReached(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil, func(c *Config) {
-		c.Rules = new(enforcer.DefaultRules())
-		c.Rules.ProviderRetries = 0
-	})
-	a := w.newAttempt("x", "go")
-	a.Attempt.Model = "nowhere/agent"
-	_, err := a.run(t.Context(), w)
-	if trouble, ok := errors.AsType[*boulder.TroubleError](err); !ok || trouble.Kind != boulder.TroubleNetwork {
-		t.Errorf("got %v", err)
 	}
 }
 

@@ -79,7 +79,7 @@ func worldOn(t *testing.T, host *opencode.Host, handler scriptmodel.Handler, cha
 	return w
 }
 
-// leave deletes the sessions, so that the repository can be used by another test.
+// leave gives the repository to the tests to come; the project of the world may be another one by now.
 func (w *world) leave(repository string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -88,19 +88,7 @@ func (w *world) leave(repository string) {
 		w.t.Error(err)
 		return
 	}
-	dir := conn.Client.In(repository)
-	all, err := dir.Sessions(ctx, opencode.SessionFilter{})
-	for _, s := range all {
-		err = errors.Join(err, dir.Abort(ctx, s.ID))
-		if deleteErr := dir.DeleteSession(ctx, s.ID); !errors.Is(deleteErr, opencode.ErrNotFound) { // with its parent
-			err = errors.Join(err, deleteErr)
-		}
-	}
-	if err != nil {
-		w.t.Errorf("cannot clear the repository: %v", err)
-		return
-	}
-	shared.repos[w.host].Give(w.t, repository)
+	shared.repos[w.host].Give(ctx, w.t, conn.Client.In(repository))
 }
 
 // ownWorld has a server of its own, for a test that harms it.
@@ -152,6 +140,30 @@ func (w *world) dir() *opencode.Directory {
 		w.t.Fatal(err)
 	}
 	return conn.Client.In(w.project)
+}
+
+// elsewhere prompts a sub-agent in another directory, and waits for a sign that it is done.
+func elsewhere(
+	t *testing.T, a *attempt, dir *opencode.Directory, prompt string, done <-chan struct{}, turn <-chan error,
+) {
+	t.Helper()
+	child, err := dir.CreateSession(t.Context(), opencode.NewSession{Title: "child", ParentID: a.session()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = dir.Prompt(t.Context(), child.ID, opencode.Prompt{
+		Model: modelRef("scripted/agent"), Parts: []opencode.TextPart{{Text: t.Name() + ": " + prompt}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-done:
+	case err := <-turn:
+		t.Fatalf("%s: the turn ended: %v", prompt, err)
+	case <-time.After(time.Minute): // a bound for a machine that is busy; an answer takes milliseconds
+		t.Fatalf("%s: nobody answered: %q", prompt, a.activities())
+	}
 }
 
 // attempt is a job together with what was reported of it: what the orchestrator would have stored.
@@ -226,17 +238,16 @@ func (a *attempt) start(ctx context.Context, w *world) <-chan error {
 // errCrash stands for the end of the process.
 var errCrash = errors.New("crash")
 
-// dies has the manager die when it reports that, which is stored.
-func (a *attempt) dies(
-	t *testing.T, w *world, run func(context.Context, *world) (boulder.Evidence, error), at func(boulder.Body) bool,
-) {
+// dies has the manager die when it reports that, which is stored unless there is an error to refuse it with.
+func (a *attempt) dies(t *testing.T, w *world, run run, at func(boulder.Body) bool, refusal error) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	a.refuse = func(b boulder.Body) error {
-		if at(b) {
-			cancel(errCrash)
+		if !at(b) {
+			return nil
 		}
-		return nil
+		cancel(errCrash)
+		return refusal
 	}
 	if _, err := run(ctx, w); !errors.Is(err, errCrash) {
 		t.Fatal(err)
@@ -244,20 +255,8 @@ func (a *attempt) dies(
 	a.refuse = nil
 }
 
-// diesBefore has it die before that is stored.
-func (a *attempt) diesBefore(t *testing.T, w *world, at func(boulder.Body) bool) {
-	t.Helper()
-	a.refuse = func(b boulder.Body) error {
-		if at(b) {
-			return errCrash
-		}
-		return nil
-	}
-	if _, err := a.run(t.Context(), w); !errors.Is(err, errCrash) {
-		t.Fatal(err)
-	}
-	a.refuse = nil
-}
+// run is [attempt.run] or [attempt.again].
+type run = func(context.Context, *world) (boulder.Evidence, error)
 
 func is[T boulder.Body](b boulder.Body) bool {
 	_, ok := b.(T)

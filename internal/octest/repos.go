@@ -1,11 +1,15 @@
 package octest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/bouldermgr/manager/opencode"
 )
 
 // Repos are repositories that tests use one after the other: OpenCode takes two seconds of a processor for the first
@@ -38,9 +42,21 @@ func (r *Repos) Take(tb testing.TB) string {
 	return dir
 }
 
-// Give takes a repository back in which nothing runs any more; its files are as they were.
-func (r *Repos) Give(tb testing.TB, dir string) {
+// Give takes a repository back: its sessions are deleted, its files are as they were.
+func (r *Repos) Give(ctx context.Context, tb testing.TB, d *opencode.Directory) {
 	tb.Helper()
+	all, err := d.Sessions(ctx, opencode.SessionFilter{})
+	for _, s := range all {
+		err = errors.Join(err, d.Abort(ctx, s.ID))
+		if deleteErr := d.DeleteSession(ctx, s.ID); !errors.Is(deleteErr, opencode.ErrNotFound) { // with its parent
+			err = errors.Join(err, deleteErr)
+		}
+	}
+	if err != nil {
+		tb.Errorf("cannot clear the repository: %v", err)
+		return
+	}
+	dir := d.Path()
 	Git(tb, dir, "reset", "--quiet", "--hard")
 	Git(tb, dir, "clean", "--quiet", "-fdx")
 	r.mu.Lock()

@@ -76,29 +76,6 @@ var watchCases = []watchCase{
 		want: []string{"send open", "let_go failures"}, reason: "3 continuations in a row brought no progress", sent: 3,
 	},
 	{
-		name: "says the same",
-		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
-			if r.AssistantTurns() == 0 {
-				return half
-			}
-			return say("Now I will write b.")
-		},
-		want: []string{"send open", "let_go failures"}, reason: "the same 3 times", sent: 3,
-	},
-	{
-		name: "flips its list",
-		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
-			switch n := r.AssistantTurns(); {
-			case r.TurnsSinceUser() > 0:
-				return say(fmt.Sprint("That is how it stands, for the time ", n))
-			case n%4 == 0:
-				return half
-			}
-			return list("Write a", "pending", "Write b", "pending")
-		},
-		want: []string{"let_go failures"}, sent: 3,
-	},
-	{
 		name: "file to and fro",
 		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
 			switch n := r.AssistantTurns(); {
@@ -138,24 +115,9 @@ var watchCases = []watchCase{
 		want:   []string{"countdown countdown", "send open", "wait in_flight"}, sent: 1,
 	},
 	{
-		name: "idle is waited for", model: steps(half, say("I look at b next.")),
-		change: func(c *watch.Config) { c.Policy.Idle = never },
-		want:   []string{"wait idle"},
-	},
-	{
-		name: "countdown is waited for", model: steps(half, say("I look at b next.")),
-		change: func(c *watch.Config) { c.Policy.Countdown = never },
-		want:   []string{"countdown countdown"},
-	},
-	{
 		name: "cool-down is waited for", model: chat,
 		change: func(c *watch.Config) { c.Policy.Cooldown = never },
 		want:   []string{"send open", "wait cooldown"}, sent: 1,
-	},
-	{
-		name: "iterations", model: chat,
-		change: func(c *watch.Config) { c.Policy.MaxIterations, c.Policy.MaxFailures = 2, -1 },
-		want:   []string{"let_go iterations"}, sent: 2,
 	},
 	{
 		name: "budget", model: chat,
@@ -259,23 +221,6 @@ var watchCases = []watchCase{
 		},
 		change: func(c *watch.Config) { c.Policy.Continuous, c.Policy.MaxIterations = true, 3 },
 		want:   []string{"send open", "let_go iterations"}, sent: 3,
-	},
-	{
-		name: "compaction goes on with the same agent",
-		model: func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
-			switch {
-			case len(r.Tools) == 0:
-				return say("Summary: a is written, b is not.")
-			case strings.Contains(r.LastUser(), "[manager]") && r.TurnsSinceUser() == 0:
-				return whole
-			case r.AssistantTurns() == 0 && !strings.Contains(r.Text(), "Summary"):
-				return half
-			case strings.Contains(r.Text(), "Summary"):
-				return say("I looked at it.")
-			}
-			return long("I wrote a.")
-		},
-		want: []string{"send open", "finish work"}, sent: 1,
 	},
 	{
 		name: "compaction forgets", // the agent begins another list after it, and thinks that it is done

@@ -4,14 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,10 +34,7 @@ func (s standIn) Tool(ctx context.Context) (opencode.MCPServer, error) {
 
 func newStandIn(t *testing.T, on bool, rules ...blockers.Rule) standIn {
 	t.Helper()
-	root := t.TempDir()
-	desk, err := blockers.Open(blockers.Config{
-		Root: root, Enabled: on, Policy: blockers.Policy{Permissions: rules},
-	})
+	desk, err := blockers.Open(blockers.Config{Root: t.TempDir(), Enabled: on, Policy: blockers.Policy{Permissions: rules}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +146,7 @@ func TestDivertedWhenSwitchedOn(t *testing.T) {
 	away.all(k, 1)
 }
 
-// proxied puts a server before OpenCode, which may refuse requests and keep events to itself.
+// proxied puts a server before OpenCode, which may refuse requests and keep events to itself; nil for never.
 func proxied(t *testing.T, to string, refuse func(r *http.Request, body string) bool, drop func(event string) bool,
 ) func(*watch.Config) {
 	t.Helper()
@@ -162,7 +157,7 @@ func proxied(t *testing.T, to string, refuse func(r *http.Request, body string) 
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.FlushInterval = -1
 	proxy.ModifyResponse = func(r *http.Response) error {
-		if !strings.Contains(r.Header.Get("Content-Type"), "event-stream") {
+		if drop == nil || !strings.Contains(r.Header.Get("Content-Type"), "event-stream") {
 			return nil
 		}
 		from, body := r.Body, bufio.NewReader(r.Body)
@@ -187,7 +182,7 @@ func proxied(t *testing.T, to string, refuse func(r *http.Request, body string) 
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil || refuse(r, string(body)) {
+		if err != nil || refuse != nil && refuse(r, string(body)) {
 			http.Error(rw, `{"name":"BadRequest"}`, http.StatusBadRequest)
 			return
 		}
@@ -208,7 +203,7 @@ func TestAnswerIsToldAgain(t *testing.T) {
 	var refused atomic.Bool
 	r := w.watch(func(c *watch.Config) { c.Diverter = away }, proxied(t, w.url, func(r *http.Request, body string) bool {
 		return strings.HasSuffix(r.URL.Path, "/prompt_async") && strings.Contains(body, answer) && !refused.Swap(true)
-	}, func(string) bool { return false }))
+	}, nil))
 	r.noted(blockers.DefaultTool)
 	k.user("Delete what nothing uses.")
 	k.until(r, "wait asks")
@@ -245,48 +240,11 @@ func TestAnswerAfterARestart(t *testing.T) {
 	k.until(r, "finish work")
 }
 
-// unsure cannot say once what has become of an ask.
-type unsure struct {
-	standIn
-	once  *sync.Once
-	asked chan<- struct{}
-}
-
-func (s unsure) Ruling(ctx context.Context, id string) (r boulder.Ruling, err error) {
-	s.once.Do(func() {
-		err = errors.New("the database is held")
-		close(s.asked)
-	})
-	if err != nil {
-		return r, err
-	}
-	return s.standIn.Ruling(ctx, id)
-}
-
-// A user who may still answer an ask is not cut short because the database could not be read.
-func TestUserIsWaitedForAllTheSame(t *testing.T) {
-	w := newWorld(t)
-	away := newStandIn(t, true, blockers.Rule{Permission: "bash", Action: blockers.AskMe, Wait: time.Hour})
-	k := w.begin(steps(half, bash("true"), whole, say("It works.")), askForBash)
-	asked := make(chan struct{})
-	r := w.watch(func(c *watch.Config) { c.Diverter = unsure{away, new(sync.Once), asked} })
-	select {
-	case <-asked:
-	case <-w.ctx.Done():
-		t.Fatalf("nobody looked whether the user answered:\n%s", r.said(k.id))
-	}
-	away.settle(w, "B1", blockers.Settlement{Allowed: true})
-	k.until(r, "finish work")
-	if b, err := away.Get(w.ctx, "B1"); err != nil || b.Ask.Reply != boulder.ReplyAllowed {
-		t.Errorf("the agent got %+v, %v", b.Ask, err)
-	}
-}
-
 // Of two permissions that are asked for at once one is refused and one is the user's to give: the refusal, which would
 // sweep the other away, waits for the answer, also if the event of the other one does not come in time.
 func TestRefusalSweepsNothingAway(t *testing.T) {
 	for name, drop := range map[string]func(event string) bool{
-		"both told": func(string) bool { return false },
+		"both told": nil,
 		"one told": func(event string) bool {
 			return strings.Contains(event, `"permission.asked"`) && strings.Contains(event, "echo perhaps")
 		},
@@ -332,7 +290,7 @@ func refuseOneOfTwo(t *testing.T, drop func(event string) bool) {
 	both.ToolCalls = append(both.ToolCalls, bash("echo perhaps").ToolCalls...)
 	k := w.begin(steps(both, say("I did what I may.")), askForBash)
 	r := w.watch(func(c *watch.Config) { c.Diverter = patient{away, asked} },
-		proxied(t, w.url, func(*http.Request, string) bool { return false }, drop))
+		proxied(t, w.url, nil, drop))
 	r.noted("waits for you until")
 	r.noted("was refused")
 	all := away.all(k, 2)

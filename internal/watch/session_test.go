@@ -242,7 +242,8 @@ func TestArchivedAndDeleted(t *testing.T) {
 	}
 }
 
-// Sessions of a run are never told anything, whatever is open in them; with All, those of its sub-agents neither.
+// Sessions of a run are never told anything, whatever is open in them. With All, those of its sub-agents neither; that of
+// another sub-agent is watched for itself.
 func TestRunsAreLeftAlone(t *testing.T) {
 	for name, all := range map[string]bool{"main sessions": false, "all": true} {
 		t.Run(name, func(t *testing.T) {
@@ -250,10 +251,11 @@ func TestRunsAreLeftAlone(t *testing.T) {
 			model := steps(half, say("I wrote a."))
 			tagged := w.talk(opencode.NewSession{Title: "one", Metadata: map[string]any{session.TagKey: "manager:b/a#1"}}, model)
 			left := []*talk{tagged, w.talk(opencode.NewSession{Title: "two [manager:b/a#1]"}, model)}
+			own := w.talk(opencode.NewSession{Title: "three"}, model)
 			if all {
 				left[0] = w.talk(opencode.NewSession{Title: "child", ParentID: tagged.id}, model)
+				own = w.talk(opencode.NewSession{Title: "own child", ParentID: own.id}, model)
 			}
-			own := w.talk(opencode.NewSession{Title: "three"}, model)
 			r := w.watch(func(c *watch.Config) { c.All = all })
 			for _, k := range append(left, own) {
 				k.user("Write a and b.")
@@ -317,18 +319,6 @@ func TestGrandchildAtWork(t *testing.T) {
 	close(release)
 	k.until(r, "finish work")
 	k.continued(1)
-}
-
-// With All the session of a sub-agent is watched for itself, and told to go on when it leaves its own list undone.
-func TestAll(t *testing.T) {
-	w := newWorld(t)
-	parent := w.talk(opencode.NewSession{Title: "parent"}, chat)
-	child := w.talk(opencode.NewSession{Title: "child", ParentID: parent.id}, twice)
-	r := w.watch(func(c *watch.Config) { c.All = true })
-	child.user("Write a and b.")
-	child.until(r, "send open")
-	child.until(r, "finish work")
-	child.continued(1)
 }
 
 // A session that was compacted twice without progress is left for a fresh one, which is told what the work is, is
@@ -468,7 +458,7 @@ func (w *world) crashing(at func(r *http.Request) bool) (crashed <-chan struct{}
 		reached <- struct{}{}
 		<-r.Context().Done()
 		return true
-	}, func(string) bool { return false })
+	}, nil)
 }
 
 // A crash between the decision and the sending: the same message is sent once, and the count goes on.

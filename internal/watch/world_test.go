@@ -88,7 +88,11 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := worldOn(t, shared.server.URL, shared.repos.Take(t))
-	t.Cleanup(w.leave)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), patience)
+		defer cancel()
+		shared.repos.Give(ctx, t, w.dir)
+	})
 	return w
 }
 
@@ -108,24 +112,6 @@ func worldOn(t *testing.T, url, repository string) *world {
 
 func attach(ctx context.Context, url string) (*opencode.Client, error) {
 	return opencode.Attach(ctx, url, opencode.AttachConfig{CallTimeout: patience})
-}
-
-// leave deletes the sessions, so that the repository can be used by another test.
-func (w *world) leave() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), patience)
-	defer cancel()
-	all, err := w.dir.Sessions(ctx, opencode.SessionFilter{})
-	for _, s := range all {
-		err = errors.Join(err, w.dir.Abort(ctx, s.ID))
-		if deleteErr := w.dir.DeleteSession(ctx, s.ID); !errors.Is(deleteErr, opencode.ErrNotFound) { // with its parent
-			err = errors.Join(err, deleteErr)
-		}
-	}
-	if err != nil {
-		w.t.Errorf("cannot clear the repository: %v", err)
-		return
-	}
-	shared.repos.Give(w.t, w.dir.Path())
 }
 
 // talk is a session of the user, with a model of its own.
