@@ -165,11 +165,10 @@ func TestTenSessionsAtOnce(t *testing.T) {
 		})
 	}
 	check(t, g.Wait())
-	d, all := p.desk(t), map[string]bool{}
+	d := p.desk(t)
 	for s := range sessions {
 		found := listed(t, d, Filter{SessionID: fmt.Sprintf("ses_%d", s)})
 		for _, b := range found {
-			all[b.ID] = true
 			if b.Ask == nil && !strings.HasSuffix(b.Question, fmt.Sprintf("of session %d?", s)) {
 				t.Errorf("session %d has %q", s, b.Question)
 			}
@@ -178,8 +177,8 @@ func TestTenSessionsAtOnce(t *testing.T) {
 			t.Errorf("session %d has %d records", s, len(found))
 		}
 	}
-	if p.present(t, d); len(all) != sessions*each || strings.Count(p.file(t), "- [ ] ") != sessions*each {
-		t.Errorf("%d records, %d in the file", len(all), strings.Count(p.file(t), "- [ ] "))
+	if p.present(t, d); strings.Count(p.file(t), "- [ ] ") != sessions*each {
+		t.Errorf("%d in the file", strings.Count(p.file(t), "- [ ] "))
 	}
 }
 

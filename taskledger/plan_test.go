@@ -156,15 +156,3 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
-
-func TestLevels(t *testing.T) {
-	t.Parallel()
-	plan, err := taskledger.Parse("p", []byte("sub_tasks:\n- {id: c, description: x, depends_on: [a, b]}\n"+
-		"- {id: a, description: x}\n- {id: b, description: x}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([][]int{{1, 2}, {0}}, taskledger.Levels(plan)); diff != "" {
-		t.Error(diff)
-	}
-}

@@ -146,6 +146,25 @@ func TestTheToolIsOffered(t *testing.T) {
 	}
 }
 
+// tells calls the tool, and checks what an agent reads: all of it, or what is in it after "… ".
+func tells(t *testing.T, session *mcp.ClientSession, arguments, want string, fails bool) {
+	t.Helper()
+	text, failed := callTool(t, session, arguments)
+	part, partly := strings.CutPrefix(want, "… ")
+	if failed != fails || text != want && !(partly && strings.Contains(text, part)) {
+		t.Errorf("%.200s: it was told %v %.200q", arguments, failed, text)
+	}
+}
+
+func recorded(t *testing.T, desk *blockers.Desk, n int) []boulder.Blocker {
+	t.Helper()
+	raised, err := desk.List(t.Context(), blockers.Filter{})
+	if err != nil || len(raised) != n {
+		t.Fatalf("recorded: %+v, %v", raised, err)
+	}
+	return raised
+}
+
 // What an agent is told, in each case, and what is kept of its call.
 func TestACall(t *testing.T) {
 	t.Parallel()
@@ -154,47 +173,32 @@ func TestACall(t *testing.T) {
 	session := connect(t, s)
 	scope := boulder.BlockerScope{BoulderID: "b", SubTaskID: "toggle", Attempt: 2, SessionID: "ses_1"}
 	n := 0
-	made := func(arguments string) (string, bool) {
+	made := func(arguments, want string, fails bool) {
+		t.Helper()
 		n++
 		s.Called(boulder.BlockerCall{
 			BlockerScope: scope, CallID: fmt.Sprintf("call_%d", n), Input: json.RawMessage(arguments),
 		})
-		return callTool(t, session, arguments)
+		tells(t, session, arguments, want, fails)
 	}
-	const great = "Great, blocker registered, move on with the next non-blocking issues!" // seed 003, FR-009
-	if text, failed := made(soft); failed || text != great {
-		t.Errorf("a good call: %v %q", failed, text)
+	made(soft, "Great, blocker registered, move on with the next non-blocking issues!", false) // seed 003, FR-009
+	made(soft, Registered, false)                                                              // the same again
+	if b := recorded(t, desk, 1)[0]; b.BlockerScope != scope || b.Hard || b.ChosenOption != "b" {
+		t.Errorf("recorded: %+v", b)
 	}
-	if text, failed := made(soft); failed || text != Registered {
-		t.Errorf("the same call again: %v %q", failed, text)
-	}
-	raised, err := desk.List(t.Context(), blockers.Filter{})
-	if err != nil || len(raised) != 1 || raised[0].BlockerScope != scope || raised[0].Hard || raised[0].ChosenOption != "b" {
-		t.Fatalf("recorded: %+v, %v", raised, err)
-	}
-	if text, failed := made(`{"category":"question"}`); !failed || !strings.Contains(text, "blocks_progress is missing") ||
-		!strings.Contains(text, "Nothing was recorded") {
-		t.Errorf("a wrong call: %v %q", failed, text)
-	}
-	if text, failed := made(hard); failed || text != Registered {
-		t.Errorf("a hard one: %v %q", failed, text)
-	}
-	if text, failed := made(input("A third one?")); !failed || !strings.Contains(text, "it has 2") {
-		t.Errorf("one too many: %v %q", failed, text)
-	}
+	made(`{"category":"question"}`, "… blocks_progress is missing", true)
+	made(`{"category":"question", "question":"x"}`, "… Nothing was recorded", true)
+	made(hard, Registered, false)
+	made(input("A third one?"), "… it has 2", true)
 	off := false
 	if err := desk.Switch(t.Context(), "", &off); err != nil {
 		t.Fatal(err)
 	}
-	if text, failed := made(input("Off?")); failed ||
-		!strings.HasPrefix(text, "The blocker diverter is off; nothing was recorded") {
-		t.Errorf("while it is off: %v %q", failed, text)
-	}
-	if text, failed := made(`{"category":"question"}`); failed || text != Off {
-		t.Errorf("a wrong call while it is off: %v %q", failed, text)
-	}
-	if raised, err := desk.List(t.Context(), blockers.Filter{}); err != nil || len(raised) != 2 {
-		t.Errorf("in the end there are %+v, %v", raised, err)
+	made(input("Off?"), Off, false)
+	made(`{"category":"question"}`, Off, false)
+	recorded(t, desk, 2)
+	if !strings.HasPrefix(Off, "The blocker diverter is off; nothing was recorded") {
+		t.Errorf("while it is off: %q", Off)
 	}
 }
 
@@ -206,19 +210,10 @@ func TestACallOfNobody(t *testing.T) {
 	s.patience = time.Millisecond
 	session := connect(t, s)
 	s.Called(callOf("ses_1", "call_0", input("Another question?")))
-	if text, failed := callTool(t, session, hard); !failed || text != Unknown {
-		t.Errorf("it was told %v %q", failed, text)
-	}
-	if text, failed := callTool(t, session, `{}`); !failed || !strings.Contains(text, "question is missing") {
-		t.Errorf("it was told %v %q", failed, text)
-	}
-	if text, failed := callTool(t, session, input(strings.Repeat("long ", 50_000))); !failed ||
-		!strings.Contains(text, "too long") {
-		t.Errorf("it was told %v %.200q", failed, text)
-	}
-	if raised, err := desk.List(t.Context(), blockers.Filter{}); err != nil || len(raised) != 0 {
-		t.Errorf("recorded: %+v, %v", raised, err)
-	}
+	tells(t, session, hard, Unknown, true)
+	tells(t, session, `{}`, "… question is missing", true)
+	tells(t, session, input(strings.Repeat("long ", 50_000)), "… too long", true)
+	recorded(t, desk, 0)
 }
 
 func TestABlockerThatCannotBeRecorded(t *testing.T) {
@@ -226,7 +221,7 @@ func TestABlockerThatCannotBeRecorded(t *testing.T) {
 	s := newServer(t, newDesk(t, func(c *blockers.Config) { c.Root = filepath.Join(c.Root, "none") }))
 	session := connect(t, s)
 	s.Called(callOf("ses_1", "call_0", hard))
-	if text, failed := callTool(t, session, hard); !failed || !strings.Contains(text, "The blocker could not be recorded: ") ||
+	if text, failed := callTool(t, session, hard); !failed || !strings.HasPrefix(text, "The blocker could not be recorded: ") ||
 		!strings.Contains(text, "no such file") {
 		t.Errorf("%v %q", failed, text)
 	}
@@ -333,15 +328,10 @@ func TestServeStdio(t *testing.T) {
 	t.Parallel()
 	desk := newDesk(t, nil)
 	session, _, ended := pipes(t.Context(), t, New(Config{Desk: desk}))
-	if text, failed := callTool(t, session, soft); failed || text != Registered {
-		t.Errorf("it was told %v %q", failed, text)
-	}
-	if text, failed := callTool(t, session, `{}`); !failed {
-		t.Errorf("a wrong call: %q", text)
-	}
-	raised, err := desk.List(t.Context(), blockers.Filter{})
-	if err != nil || len(raised) != 1 || raised[0].SessionID != fmt.Sprintf("an_editor_2-%d", os.Getpid()) {
-		t.Errorf("recorded: %+v, %v", raised, err)
+	tells(t, session, soft, Registered, false)
+	tells(t, session, `{}`, "… question is missing", true)
+	if b := recorded(t, desk, 1)[0]; b.SessionID != fmt.Sprintf("an_editor_2-%d", os.Getpid()) {
+		t.Errorf("recorded: %+v", b)
 	}
 	session.Close() // closes the input
 	if err := <-ended; err != nil {
