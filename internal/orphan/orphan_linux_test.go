@@ -321,13 +321,9 @@ func write(t *testing.T, dir, mark string, content any) {
 
 func list(t *testing.T, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(dir, DirName))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	names, err := filepath.Glob(filepath.Join(dir, DirName, "*"))
+	if err != nil {
 		t.Fatal(err)
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
 	}
 	return names
 }

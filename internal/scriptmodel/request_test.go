@@ -8,11 +8,6 @@ import (
 
 // The requests below have the shape of those that OpenCode 1.18.33 was seen to send.
 
-const titleRequest = `{"model":"agent","stream":true,"stream_options":{"include_usage":true},"messages":[
-	{"role":"system","content":"You are a title generator. You output ONLY a thread title."},
-	{"role":"user","content":"Generate a title for this conversation:\n"},
-	{"role":"user","content":[{"type":"text","text":"first part"},{"type":"text","text":"second part"}]}]}`
-
 const continuedRequest = `{"model":"agent","tool_choice":"auto","stream":true,"tools":[
 	{"type":"function","function":{"name":"bash","parameters":{}}},
 	{"type":"function","function":{"name":"write","parameters":{}}}],"messages":[
@@ -46,10 +41,6 @@ func TestParseRequest(t *testing.T) {
 		body string
 		want view
 	}{
-		"title": {titleRequest, view{
-			Kind: KindTitle, FirstUser: "Generate a title for this conversation:\n", LastUser: "first part\nsecond part",
-			Stream: true, Usage: true,
-		}},
 		"continued session": {continuedRequest, view{
 			Kind: KindAgent, FirstUser: "first part\nsecond part", LastUser: "go on", Turns: 3, SinceUser: 1,
 			Tools: []string{"bash", "write"}, Stream: true,

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,16 +43,9 @@ func TestWrite(t *testing.T) {
 
 func only(t *testing.T, dir string, want ...string) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, e := range entries {
-		got = append(got, e.Name())
-	}
-	if strings.Join(got, " ") != strings.Join(want, " ") {
-		t.Errorf("%s holds %v, want %v", dir, got, want)
+	got, err := fs.Glob(os.DirFS(dir), "*")
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%s holds %v, %v, want %v", dir, got, err, want)
 	}
 }
 
