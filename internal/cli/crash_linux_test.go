@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
@@ -27,46 +26,42 @@ func TestOrderStopsTheAgentThatWasLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			model := newGateModel()
+			gate := newGateModel()
 			var asked, stopped atomic.Int32
-			server := octest.Model(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
-				reply := model.reply(ctx, req)
+			w := newWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
+				reply := gate.reply(ctx, req)
 				if reply.Wait != nil && asked.Add(1) == 1 {
 					select {
 					case <-ctx.Done():
 						stopped.Add(1)
-					case <-model.release:
+					case <-gate.release:
 					}
 				}
 				return reply
-			})
-			dir := octest.Repo(t, map[string]string{"plan.yaml": chainPlan})
-			env, attach := attached(t, dir, testEnv(t, server.URL()), server)
-			p := startManager(t, dir, env, "run", "plan.yaml", "--json", "--ledger-model", "scripted/ledger", attach)
-			<-model.asked
+			}, map[string]string{"plan.yaml": chainPlan})
+			attach := w.attached()
+			p := w.start("run", "plan.yaml", attach)
+			<-gate.asked
 			p.signal(syscall.SIGKILL)
-			p.wait()
+			p.wait(-1)
 
 			const left = `The agent of "first" may still be at work in session ses_`
-			if code, stdout, stderr := run(t, dir, env, test.order...); code != 0 || !strings.Contains(stdout, left) {
-				t.Fatalf("%v: %d\n%s%s", test.order, code, stdout, stderr)
+			for _, args := range [][]string{test.order, {"status"}} {
+				if stdout, _ := w.run(0, args...); !strings.Contains(stdout, left) {
+					t.Errorf("%q does not say that an agent may be at work:\n%s", args, stdout)
+				}
 			}
-			if _, stdout, _ := run(t, dir, env, "status"); !strings.Contains(stdout, left) {
-				t.Errorf("status does not say that an agent may be at work:\n%s", stdout)
-			}
-			next := startManager(t, dir, env, append(test.next, "--json", "--ledger-model", "scripted/ledger", attach)...)
-			<-model.asked
-			close(model.release)
-			if code := next.wait(); code != 0 {
-				t.Fatalf("%v: %d\n%s", test.next, code, next.stderr.String())
-			}
+			next := w.start(append(test.next, attach)...)
+			<-gate.asked
+			close(gate.release)
+			next.wait(0)
 			if stopped.Load() != 1 {
 				t.Error("two agents were at work on the same sub-task")
 			}
-			if _, stdout, _ := run(t, dir, env, "list", "--json"); strings.Contains(stdout, "ses_") {
+			if stdout, _ := w.run(0, "list", "--json"); strings.Contains(stdout, "ses_") {
 				t.Errorf("the session is still said to be left:\n%s", stdout)
 			}
-			wantFile(t, dir, "second.txt", "second\n")
+			wantFile(t, w.dir, "second.txt", "second\n")
 		})
 	}
 }
@@ -77,36 +72,30 @@ func TestInterrupt(t *testing.T) {
 	for _, signals := range []int{1, 2} {
 		t.Run(fmt.Sprint(signals), func(t *testing.T) {
 			t.Parallel()
-			dir, env, model, server := heldWorld(t)
-			env, attach := attached(t, dir, env, server)
-			p := startManager(t, dir, env, "run", "plan.yaml", "--json", "--ledger-model", "scripted/ledger", attach)
-			<-model.asked
+			w, gate := heldWorld(t)
+			attach := w.attached()
+			p := w.start("run", "plan.yaml", attach)
+			<-gate.asked
 			// Two signals of one kind may arrive as one; the manager treats all kinds alike.
 			for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}[:signals] {
 				p.signal(s)
 			}
 			if signals == 1 {
-				close(model.release)
+				close(gate.release)
 			}
-			if code := p.wait(); code != 130 {
-				t.Fatalf("exit code %d\n%s", code, p.stderr.String())
-			}
+			p.wait(exitInterrupted)
 			if !strings.Contains(p.stderr.String(), "manager resume ") {
 				t.Errorf("no resume line:\n%s", p.stderr.String())
 			}
 			if signals == 2 {
-				close(model.release)
+				close(gate.release)
 			} else {
-				wantFile(t, dir, "first.txt", "first\n")
+				wantFile(t, w.dir, "first.txt", "first\n")
 			}
-			code, stdout, stderr := run(t, dir, env, "resume", "--json", attach)
-			if code != 0 {
-				t.Fatalf("resume: %d\n%s%s", code, stdout, stderr)
-			}
-			if strings.Contains(stdout, `"type":"retry"`) {
+			if stdout, _ := w.run(0, "resume", "--json", attach); strings.Contains(stdout, `"type":"retry"`) {
 				t.Errorf("the interrupted attempt was used up:\n%s", stdout)
 			}
-			wantFile(t, dir, "second.txt", "second\n")
+			wantFile(t, w.dir, "second.txt", "second\n")
 		})
 	}
 }
@@ -114,30 +103,25 @@ func TestInterrupt(t *testing.T) {
 // A second run in the same project is refused with who holds it; looking works all the same.
 func TestSecondRunIsRefused(t *testing.T) {
 	t.Parallel()
-	dir, env, model, server := heldWorld(t)
-	env, attach := attached(t, dir, env, server)
-	p := startManager(t, dir, env, "run", "plan.yaml", "--json", "--ledger-model", "scripted/ledger", attach)
-	<-model.asked
-	code, _, stderr := run(t, dir, env, "run", "plan.yaml")
-	if code != 5 || !strings.Contains(stderr, fmt.Sprintf("process %d", p.cmd.Process.Pid)) {
-		t.Errorf("second run: %d\n%s", code, stderr)
+	w, gate := heldWorld(t)
+	p := w.start("run", "plan.yaml", w.attached())
+	<-gate.asked
+	if _, stderr := w.run(exitHeld, "run", "plan.yaml"); !strings.Contains(stderr, fmt.Sprintf("process %d", p.cmd.Process.Pid)) {
+		t.Errorf("second run: %s", stderr)
 	}
-	code, stdout, stderr := run(t, dir, env, "status")
-	if code != 0 || !strings.Contains(stdout, "first") || !strings.Contains(stdout, "second") {
-		t.Errorf("status: %d\n%s%s", code, stdout, stderr)
+	if stdout, _ := w.run(0, "status"); !strings.Contains(stdout, "first") || !strings.Contains(stdout, "second") {
+		t.Errorf("status: %s", stdout)
 	}
-	close(model.release)
-	if code := p.wait(); code != 0 {
-		t.Errorf("the run itself: %d\n%s", code, p.stderr.String())
-	}
+	close(gate.release)
+	p.wait(0)
 }
 
 // Nothing of ours is left when a run has ended, however it ended: the OpenCode server goes with the manager.
 func TestServerDiesWithTheManager(t *testing.T) {
 	t.Parallel()
-	dir, env, model := crashWorld(t)
-	p := startManager(t, dir, env, "run", "plan.yaml", "--json", "--ledger-model", "scripted/ledger")
-	<-model.asked
+	w, gate := heldWorld(t)
+	p := w.start("run", "plan.yaml")
+	<-gate.asked
 	servers := children(t, p.cmd.Process.Pid)
 	if len(servers) != 1 {
 		t.Fatalf("the manager has %d children", len(servers))
@@ -148,7 +132,7 @@ func TestServerDiesWithTheManager(t *testing.T) {
 	}
 	defer unix.Close(fd)
 	p.signal(syscall.SIGKILL)
-	p.wait()
+	p.wait(-1)
 	// A pidfd becomes readable when its process ends.
 	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000); n != 1 {
 		t.Errorf("process %d is still there after 10 s (%v)", servers[0], err)

@@ -5,9 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,10 +43,7 @@ func newGateModel() *gateModel {
 
 func (g *gateModel) reply(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 	if req.Kind() == scriptmodel.KindStructured {
-		return scriptmodel.Reply{JSON: map[string]any{
-			"criteria":  []any{map[string]any{"id": "C1", "evidence": "the patch", "met": true}},
-			"completed": true, "summary": "The file is written.",
-		}}
+		return content
 	}
 	id := subTaskOf(req.FirstUser())
 	if req.TurnsSinceUser() == 0 {
@@ -67,6 +62,16 @@ func (g *gateModel) reply(_ context.Context, req scriptmodel.Request) scriptmode
 	return scriptmodel.Reply{Wait: g.release, ToolCalls: []scriptmodel.ToolCall{
 		{Name: "write", Args: map[string]any{"filePath": id + ".txt", "content": id + "\n"}},
 	}}
+}
+
+// prompted checks that each sub-task was prompted once, and how many resume prompts there were besides.
+func (g *gateModel) prompted(t *testing.T, resumes int) {
+	t.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.prompts["first"] != 1 || g.prompts["second"] != 1 || g.resumes != resumes {
+		t.Errorf("prompts %v, %d resume prompts, want %d", g.prompts, g.resumes, resumes)
+	}
 }
 
 func subTaskOf(prompt string) string {
@@ -127,19 +132,15 @@ func (p *process) until(eventType string) map[string]any {
 	return nil
 }
 
-// wait reads the rest and returns the exit code; -1 after a signal.
-func (p *process) wait() int {
+// wait reads the rest and checks the exit code; -1 after a signal.
+func (p *process) wait(want int) {
 	p.t.Helper()
 	for p.events.Scan() {
 	}
 	err := p.cmd.Wait()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return exit.ExitCode()
+	if got := p.cmd.ProcessState.ExitCode(); got != want {
+		p.t.Fatalf("%q: exit code %d, want %d (%v)\n%s", p.cmd.Args, got, want, err, p.stderr.String())
 	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		p.t.Fatal(err)
-	}
-	return 0
 }
 
 func (p *process) signal(s syscall.Signal) {
@@ -149,20 +150,40 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// crashWorld is a project with a plan, and a model that holds back.
-func crashWorld(t *testing.T) (dir string, env []string, model *gateModel) {
-	t.Helper()
-	dir, env, model, _ = heldWorld(t)
-	return dir, env, model
+// world is a project, the model that its agents and ledgers ask, and the environment of a manager that works in it.
+type world struct {
+	t     *testing.T
+	dir   string
+	env   []string
+	model *scriptmodel.Server
 }
 
-// heldWorld is [crashWorld] with the server of its model.
-func heldWorld(t *testing.T) (dir string, env []string, model *gateModel, server *scriptmodel.Server) {
+func newWorld(t *testing.T, reply scriptmodel.Handler, files map[string]string) *world {
 	t.Helper()
-	model = newGateModel()
-	server = octest.Model(t, model.reply)
-	env = testEnv(t, server.URL())
-	return octest.Repo(t, map[string]string{"plan.yaml": chainPlan}), env, model, server
+	model := octest.Model(t, reply)
+	return &world{t, octest.Repo(t, files), testEnv(t, model.URL()), model}
+}
+
+// directWorld is one whose ledgers ask the model themselves instead of through OpenCode.
+func directWorld(t *testing.T, reply scriptmodel.Handler, files map[string]string) *world {
+	t.Helper()
+	w := newWorld(t, reply, files)
+	w.env = direct(w.env, w.model, "any")
+	return w
+}
+
+// heldWorld has [chainPlan] and a model that holds back.
+func heldWorld(t *testing.T) (*world, *gateModel) {
+	t.Helper()
+	gate := newGateModel()
+	return newWorld(t, gate.reply, map[string]string{"plan.yaml": chainPlan}), gate
+}
+
+// attached has managers log in to the server that tests share, and returns the flag that leads there.
+func (w *world) attached() (flag string) {
+	w.t.Helper()
+	w.env, flag = attached(w.t, w.dir, w.env, w.model)
+	return flag
 }
 
 func run(t *testing.T, dir string, env []string, args ...string) (code int, stdout, stderr string) {
@@ -170,13 +191,26 @@ func run(t *testing.T, dir string, env []string, args ...string) (code int, stdo
 	cmd := manager(t, dir, env, args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		code = exit.ExitCode()
-	} else if err != nil {
+	if err := cmd.Run(); cmd.ProcessState == nil {
 		t.Fatal(err)
 	}
-	return code, out.String(), errs.String()
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// start starts a command line whose ledgers go through OpenCode.
+func (w *world) start(args ...string) *process {
+	w.t.Helper()
+	return startManager(w.t, w.dir, w.env, append(args, "--json", "--ledger-model", "scripted/ledger")...)
+}
+
+// run runs a command line, and checks its exit code.
+func (w *world) run(want int, args ...string) (stdout, stderr string) {
+	w.t.Helper()
+	code, stdout, stderr := run(w.t, w.dir, w.env, args...)
+	if code != want {
+		w.t.Fatalf("manager %q: exit code %d, want %d\n%.2000s\n%s", args, code, want, stdout, stderr)
+	}
+	return stdout, stderr
 }
 
 func wantFile(t *testing.T, dir, name, want string) {

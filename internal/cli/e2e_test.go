@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -52,8 +54,6 @@ func direct(env []string, model *scriptmodel.Server, key string) []string {
 // A plan may have any number of sub-tasks: 100 real sessions, some side by side and some after each other.
 func TestHundredSubTasks(t *testing.T) {
 	t.Parallel()
-	model := octest.Model(t, instant)
-	env := direct(testEnv(t, model.URL()), model, "any")
 	const n, chains = 100, 20
 	var plan strings.Builder
 	plan.WriteString("task: A hundred small things\nsub_tasks:\n")
@@ -64,32 +64,27 @@ func TestHundredSubTasks(t *testing.T) {
 		}
 		plan.WriteString("}\n")
 	}
-	dir := t.TempDir() // without git, whose snapshots would be half of the time
-	for name, text := range map[string]string{"plan.yaml": plan.String(), "config.yaml": "limits: {per_model: 20}\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	w := directWorld(t, instant, nil)
+	w.dir = t.TempDir() // without git, whose snapshots would be half of the time
+	writeFile(t, filepath.Join(w.dir, "plan.yaml"), plan.String())
+	writeFile(t, filepath.Join(w.dir, "config.yaml"), "limits: {per_model: 20}\n")
+	stdout, _ := w.run(0, "run", "plan.yaml", "--config", "config.yaml", "--quiet", w.attached())
+	if !strings.HasPrefix(stdout, "100 of 100 sub-tasks completed") {
+		t.Errorf("%.2000s", stdout)
 	}
-	env, attach := attached(t, dir, env, model)
-	code, stdout, stderr := run(t, dir, env, "run", "plan.yaml", "--config", "config.yaml", "--quiet", attach)
-	if code != 0 || !strings.HasPrefix(stdout, "100 of 100 sub-tasks completed") {
-		t.Fatalf("exit code %d\n%.2000s\n%s", code, stdout, stderr)
-	}
-	if agents := asked(model, scriptmodel.KindAgent); agents != n {
+	if agents := asked(w.model, scriptmodel.KindAgent); agents != n {
 		t.Errorf("%d prompts for %d sub-tasks", agents, n)
 	}
-	if code, stdout, _ := run(t, dir, env, "status", "--json"); code != 0 || strings.Count(stdout, `"id":"t`) != n {
-		t.Errorf("status: %d, %d sub-tasks", code, strings.Count(stdout, `"id":"t`))
+	if stdout, _ := w.run(0, "status", "--json"); strings.Count(stdout, `"id":"t`) != n {
+		t.Errorf("status: %d sub-tasks", strings.Count(stdout, `"id":"t`))
 	}
 }
 
 // Sub-tasks of a model with one slot wait for each other, where everybody can see it; one of another model does not.
 func TestLimitOfAModel(t *testing.T) {
 	t.Parallel()
-	model := newGateModel()
-	server := octest.Model(t, model.reply)
-	env := direct(testEnv(t, server.URL()), server, "any")
-	dir := octest.Repo(t, map[string]string{
+	gate := newGateModel()
+	w := directWorld(t, gate.reply, map[string]string{
 		"plan.yaml": `
 task: Three files
 model: scripted/agent-2
@@ -101,9 +96,9 @@ sub_tasks:
 `,
 		".manager/config.yaml": "limits: {models: [{pattern: \"*/agent-2\", limit: 1}]}\n",
 	})
-	env, attach := attached(t, dir, env, server)
-	p := startManager(t, dir, env, "run", "plan.yaml", "--json", attach)
-	atWork := map[string]bool{<-model.asked: true, <-model.asked: true}
+	attach := w.attached()
+	p := startManager(t, w.dir, w.env, "run", "plan.yaml", "--json", attach)
+	atWork := map[string]bool{<-gate.asked: true, <-gate.asked: true}
 	if !atWork["one"] || !atWork["other"] {
 		t.Errorf("at work: %v", atWork)
 	}
@@ -117,9 +112,9 @@ sub_tasks:
 			Waiting *line
 		} `json:"sub_tasks"`
 	}
-	code, stdout, stderr := run(t, dir, env, "status", "--json")
-	if err := json.Unmarshal([]byte(stdout), &status); code != 0 || err != nil {
-		t.Fatalf("status: %d, %v\n%s", code, err, stderr)
+	stdout, _ := w.run(0, "status", "--json")
+	if err := json.Unmarshal([]byte(stdout), &status); err != nil {
+		t.Fatal(err)
 	}
 	waiting := map[string]*line{}
 	for _, s := range status.SubTasks {
@@ -130,18 +125,16 @@ sub_tasks:
 	if diff := cmp.Diff(want, waiting); diff != "" {
 		t.Errorf("who waits (-want +got):\n%s", diff)
 	}
-	_, stdout, _ = run(t, dir, env, "status")
+	stdout, _ = w.run(0, "status")
 	for _, line := range []string{"two .* #1 in line: " + taken, "three .* #2 in line: " + taken} {
 		if !regexp.MustCompile(line).MatchString(stdout) {
 			t.Errorf("no %q in:\n%s", line, stdout)
 		}
 	}
-	close(model.release)
-	if code := p.wait(); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, p.stderr.String())
-	}
+	close(gate.release)
+	p.wait(0)
 	for _, name := range []string{"one", "two", "three", "other"} {
-		wantFile(t, dir, name+".txt", name+"\n")
+		wantFile(t, w.dir, name+".txt", name+"\n")
 	}
 }
 
@@ -150,14 +143,13 @@ func TestHandoffOfALongOutput(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("All that was found. ", 300) + "THE END"
 	var brief atomic.Value
-	server := octest.Model(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	w := directWorld(t, func(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		switch {
 		case req.Kind() == scriptmodel.KindStructured && strings.Contains(req.Text(), "# Sub-task: find"):
-			reply := content.JSON.(map[string]any)
-			return scriptmodel.Reply{JSON: map[string]any{
-				"criteria": reply["criteria"], "completed": true, "summary": "Found.",
-				"outputs": []any{map[string]any{"id": "O1", "value": long}},
-			}}
+			reply := maps.Clone(content.JSON.(map[string]any))
+			reply["outputs"] = []any{map[string]any{"id": "O1", "value": long}}
+			reply["summary"] = "Found."
+			return scriptmodel.Reply{JSON: reply}
 		case req.Kind() == scriptmodel.KindStructured:
 			return content
 		case subTaskOf(req.FirstUser()) == "find":
@@ -166,35 +158,24 @@ func TestHandoffOfALongOutput(t *testing.T) {
 		brief.Store(req.FirstUser())
 		_, path, _ := strings.Cut(req.FirstUser(), "full text: ")
 		path, _, _ = strings.Cut(path, "]")
-		calls := []scriptmodel.ToolCall{
-			{Name: "read", Args: map[string]any{"filePath": path}},
-			// The read tool cuts long lines; a shell does not.
-			{Name: "bash", Args: map[string]any{"command": "tail -c 7 '" + path + "' > end.txt", "description": "Read the end"}},
-		}
-		if n := req.AssistantTurns(); n < len(calls) {
-			return scriptmodel.Reply{ToolCalls: calls[n : n+1]}
-		}
-		return scriptmodel.Reply{Text: "I have read it all to the end."}
-	})
-	env := direct(testEnv(t, server.URL()), server, "any")
-	dir := octest.Repo(t, map[string]string{"plan.yaml": `
+		turn := then("I have read it all to the end.", calls("read", map[string]any{"filePath": path}),
+			shell("tail -c 7 '"+path+"' > end.txt")) // the read tool cuts long lines; a shell does not
+		return turn[min(req.AssistantTurns(), len(turn)-1)]
+	}, map[string]string{"plan.yaml": `
 task: Find and use
 sub_tasks:
   - {id: find, description: Find everything, outputs: [findings]}
   - {id: use, description: Use it, depends_on: [find]}
 `})
-	env, attach := attached(t, dir, env, server)
-	if code, stdout, stderr := run(t, dir, env, "run", "plan.yaml", attach); code != 0 {
-		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
-	}
+	w.run(0, "run", "plan.yaml", w.attached())
 	text, _ := brief.Load().(string)
 	whole := "> Found.\n> \n> findings: " + long // as it is quoted
 	if !strings.Contains(text, "findings: All that was found.") || strings.Contains(text, "THE END") ||
-		!strings.Contains(text, fmt.Sprintf(" of %d characters; full text: %s/.manager/runs/", len(whole), dir)) {
+		!strings.Contains(text, fmt.Sprintf(" of %d characters; full text: %s/.manager/runs/", len(whole), w.dir)) {
 		t.Errorf("the brief:\n%s", text)
 	}
-	wantFile(t, dir, "end.txt", "THE END")
-	if !slices.ContainsFunc(server.Requests(), func(r scriptmodel.Request) bool {
+	wantFile(t, w.dir, "end.txt", "THE END")
+	if !slices.ContainsFunc(w.model.Requests(), func(r scriptmodel.Request) bool {
 		return slices.ContainsFunc(r.Messages, func(m scriptmodel.Message) bool {
 			return m.Role == "tool" && strings.Contains(m.Text, "findings: All that was found.")
 		})
@@ -208,24 +189,20 @@ func TestWrongKey(t *testing.T) {
 	t.Parallel()
 	const right, wrong = "sk-planted-right", "sk-planted-wrong"
 	var refused atomic.Int64
-	server := octest.Model(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
+	w := newWorld(t, func(ctx context.Context, req scriptmodel.Request) scriptmodel.Reply {
 		if req.Kind() == scriptmodel.KindStructured && req.Key != right {
 			refused.Add(1)
 			return scriptmodel.Reply{Status: http.StatusUnauthorized}
 		}
 		return instant(ctx, req)
-	})
-	env := testEnv(t, server.URL())
-	dir := octest.Repo(t, map[string]string{"plan.yaml": "sub_tasks: [{description: Say hello.}]\n"})
-	env, attach := attached(t, dir, env, server)
-	var said strings.Builder
+	}, map[string]string{"plan.yaml": "sub_tasks: [{description: Say hello.}]\n"})
+	attach := w.attached()
+	env, all := w.env, ""
 	manager := func(key string, want int, args ...string) string {
 		t.Helper()
-		code, stdout, stderr := run(t, dir, direct(env, server, key), args...)
-		said.WriteString(stdout + stderr)
-		if code != want {
-			t.Errorf("manager %q: exit code %d, want %d\n%s%s", args, code, want, stdout, stderr)
-		}
+		w.env = direct(env, w.model, key)
+		stdout, stderr := w.run(want, args...)
+		all += stdout + stderr
 		return stdout + stderr
 	}
 	out := manager(wrong, 1, "plan", "--plan", "Do it")
@@ -239,34 +216,44 @@ func TestWrongKey(t *testing.T) {
 	if out := manager(right, 0, "resume", attach); !strings.Contains(out, "1 of 1") {
 		t.Errorf("resume said: %s", out)
 	}
-	if agents := asked(server, scriptmodel.KindAgent); agents != 1 {
+	if agents := asked(w.model, scriptmodel.KindAgent); agents != 1 {
 		t.Errorf("the work was done %d times", agents)
 	}
-	said.WriteString(manager(right, 0, "show", "--json") + manager(right, 0, "logs", "--json"))
-	if strings.Contains(said.String(), "sk-planted") {
-		t.Errorf("a key was printed:\n%s", said.String())
+	manager(right, 0, "show", "--json")
+	manager(right, 0, "logs", "--json")
+	if strings.Contains(all, "sk-planted") {
+		t.Errorf("a key was printed:\n%s", all)
 	}
-	noneHolds(t, dir, "sk-planted")
+	for name, text := range contents(t, w.dir) {
+		if strings.Contains(text, "sk-planted") {
+			t.Errorf("%s holds the secret", name)
+		}
+	}
 }
 
-// noneHolds checks all files below a directory.
-func noneHolds(t *testing.T, dir, secret string) {
+// contents are all files below a directory; those in .manager have to be for their owner only.
+func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	files := 0
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 && strings.Contains(path, "/.manager") {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
-		files++
 		data, err := os.ReadFile(path)
-		if strings.Contains(string(data), secret) {
-			t.Errorf("%s holds the secret", path)
-		}
+		files[path] = string(data)
 		return err
 	})
-	if err != nil || files == 0 {
-		t.Errorf("%d files: %v", files, err)
+	if err != nil || len(files) < 5 {
+		t.Errorf("%d files: %v", len(files), err)
 	}
+	return files
 }
 
 // The ledgers through an endpoint of the configuration, and without any key through OpenCode.
@@ -280,27 +267,22 @@ func TestLedgersThroughEndpointAndOpenCode(t *testing.T) {
 		judges.Add(1)
 		return content
 	})
-	model := octest.Model(t, instant)
-	env := testEnv(t, model.URL())
-	dir := octest.Repo(t, map[string]string{
+	w := newWorld(t, instant, map[string]string{
 		"plan.yaml": "sub_tasks: [{description: Say hello.}]\n",
 		"config.yaml": fmt.Sprintf("ledger_model: mine/judge-1\nendpoints: [{name: mine, base_url: %q, key_env: MY_KEY}]\n",
 			endpoint.URL()),
 	})
-	withServer, attach := attached(t, dir, env, model)
-	code, stdout, stderr := run(t, dir, append(withServer, "MY_KEY=sk-mine"), "run", "plan.yaml", "--config", "config.yaml", attach)
-	if code != 0 || judges.Load() != 1 {
-		t.Errorf("through the endpoint: exit code %d, %d calls\n%s%s", code, judges.Load(), stdout, stderr)
+	own := w.env
+	attach := w.attached()
+	w.env = append(w.env, "MY_KEY=sk-mine")
+	w.run(0, "run", "plan.yaml", "--config", "config.yaml", attach)
+	if n := asked(w.model, scriptmodel.KindStructured); n != 0 || judges.Load() != 1 {
+		t.Errorf("through the endpoint: %d calls, and %d through OpenCode", judges.Load(), n)
 	}
-	if n := asked(model, scriptmodel.KindStructured); n > 0 {
-		t.Errorf("%d ledger calls went through OpenCode", n)
-	}
-	code, stdout, stderr = run(t, dir, env, "run", "plan.yaml")
-	if code != 0 || judges.Load() != 1 {
-		t.Errorf("through OpenCode: exit code %d, %d calls to the endpoint\n%s%s", code, judges.Load(), stdout, stderr)
-	}
-	if n := asked(model, scriptmodel.KindStructured); n != 1 {
-		t.Errorf("%d ledger calls through OpenCode", n)
+	w.env = own
+	w.run(0, "run", "plan.yaml")
+	if n := asked(w.model, scriptmodel.KindStructured); n != 1 || judges.Load() != 1 {
+		t.Errorf("through OpenCode: %d calls, and %d to the endpoint", n, judges.Load()-1)
 	}
 }
 

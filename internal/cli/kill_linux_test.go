@@ -296,11 +296,11 @@ func (w *killWorld) manage(args []string) (killed bool, code int, stderr string)
 	w.mu.Lock()
 	killed, w.pid = w.pid == 0, 0
 	w.mu.Unlock()
-	code = p.wait()
+	_ = p.cmd.Wait() // the exit code tells
 	if ctx.Err() != nil {
 		w.t.Fatalf("manager %s did not end within %v\n%s", args[0], killDeadline, p.stderr.String())
 	}
-	return killed, code, p.stderr.String()
+	return killed, p.cmd.ProcessState.ExitCode(), p.stderr.String()
 }
 
 // storedEvent is what is checked of an event.

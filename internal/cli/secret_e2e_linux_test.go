@@ -4,14 +4,14 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 )
 
@@ -51,9 +51,7 @@ func leakyModel(_ context.Context, req scriptmodel.Request) scriptmodel.Reply {
 // in the database, on stdout or stderr, in what the judge was shown, or in the brief of the next sub-task.
 func TestPlantedKeysAreNowhere(t *testing.T) {
 	t.Parallel()
-	server := octest.Model(t, leakyModel)
-	env := append(direct(testEnv(t, server.URL()), server, "any"), "DEPLOY_TOKEN="+keyInEnviron)
-	dir := octest.Repo(t, map[string]string{
+	w := directWorld(t, leakyModel, map[string]string{
 		".env":       "# of the project\nSTRIPE=" + keyInFile + "\nDB_PASSWORD=" + keyNamed + "\n",
 		".gitignore": "/.env\n/plan.yaml\n",
 		"plan.yaml": `
@@ -63,17 +61,14 @@ sub_tasks:
   - {id: next, description: Go on, depends_on: [leak]}
 `,
 	})
+	w.env = append(w.env, "DEPLOY_TOKEN="+keyInEnviron)
 	said := map[string]string{}
-	manager := func(want int, args ...string) {
+	manager := func(args ...string) {
 		t.Helper()
-		code, stdout, stderr := run(t, dir, env, args...)
 		name := "manager " + strings.Join(args, " ")
-		said[name+" (stdout)"], said[name+" (stderr)"] = stdout, stderr
-		if code != want {
-			t.Errorf("%s: exit code %d, want %d\n%s%s", name, code, want, stdout, stderr)
-		}
+		said[name+" (stdout)"], said[name+" (stderr)"] = w.run(0, args...)
 	}
-	manager(0, "run", "plan.yaml", "--json", "-v")
+	manager("run", "plan.yaml", "--json", "-v")
 	for line := range strings.Lines(said["manager run plan.yaml --json -v (stdout)"]) {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("not JSON: %s", line)
@@ -83,28 +78,28 @@ sub_tasks:
 	if !strings.Contains(warned, "The plan plan.yaml holds a GitLab token.") {
 		t.Errorf("no warning: %s", warned)
 	}
-	manager(0, "show", "--json")
-	manager(0, "logs", "-v", "leak")
-	manager(0, "logs", "--json", "leak")
-	manager(0, "status")
-	if err := os.Remove(filepath.Join(dir, "done.txt")); err != nil {
+	manager("show", "--json")
+	manager("logs", "-v", "leak")
+	manager("logs", "--json", "leak")
+	manager("status")
+	if err := os.Remove(filepath.Join(w.dir, "done.txt")); err != nil {
 		t.Fatal(err)
 	}
-	manager(0, "run", "plan.yaml")
-	manager(0, "plan", "--direct", "Deploy with "+keyInTask)
+	manager("run", "plan.yaml")
+	manager("plan", "--direct", "Deploy with "+keyInTask)
 
 	noSecretsIn(t, said)
-	files := contents(t, filepath.Join(dir, ".manager"))
+	files := contents(t, filepath.Join(w.dir, ".manager"))
 	noSecretsIn(t, files)
 	asked := map[string]string{}
-	for _, r := range server.Requests() {
+	for _, r := range w.model.Requests() {
 		if r.Kind() == scriptmodel.KindStructured || r.AssistantTurns() == 0 {
 			asked["a request to the model"] += r.Text()
 		}
 	}
 	noSecretsIn(t, asked)
 	// A test that plants nothing would find nothing.
-	all := strings.Join(values(files), "")
+	all := strings.Join(slices.Collect(maps.Values(files)), "")
 	marks := strings.Count(all, "[redacted]")
 	if !strings.Contains(all, "OPENCODE_SERVER_PASSWORD=[redacted]") {
 		t.Error("the agent's tools do not see the password of the OpenCode server any more: say so in docs/security.md")
@@ -134,37 +129,4 @@ func noSecretsIn(t *testing.T, texts map[string]string) {
 			t.Errorf("%s holds the password of the OpenCode server", name)
 		}
 	}
-}
-
-// contents are all files below a directory; they have to be for their owner only.
-func contents(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil && info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s has mode %v", path, info.Mode())
-		}
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		files[path] = string(data)
-		return err
-	})
-	if err != nil || len(files) < 5 {
-		t.Errorf("%d files: %v", len(files), err)
-	}
-	return files
-}
-
-func values(m map[string]string) []string {
-	var all []string
-	for _, v := range m {
-		all = append(all, v)
-	}
-	return all
 }
