@@ -121,20 +121,15 @@ func TestClarifyAsksAgain(t *testing.T) {
 func TestClarifyBesideOthers(t *testing.T) {
 	t.Parallel()
 	project := blockedSample(t)
-	d := deskOfProject(t, project)
-	yes := true
 	asked, screen, err := walk(t, project, func(n int) {
 		switch n {
 		case 1:
-			if _, err := d.Settle(t.Context(), "B1",
+			if _, err := deskOfProject(t, project).Settle(t.Context(), "B1",
 				blockers.Settlement{Status: boulder.BlockerAnswered, Answer: "theirs"}); err != nil {
 				t.Error(err)
 			}
 		case 2:
-			if _, _, err := d.Raise(t.Context(), boulder.BlockerScope{SessionID: "ses_new"},
-				blockers.Input{Category: "other", Question: "New?", Context: "c", BlocksProgress: &yes}); err != nil {
-				t.Error(err)
-			}
+			raise(t, project, boulder.BlockerScope{SessionID: "ses_new"})
 		}
 	}, "mine", "", "for the new one")
 	if diff := cmp.Diff([]string{"B1", "B4", "B5", "B2"}, asked); diff != "" || err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,90 +62,51 @@ func TestSlashInstallLeavesOthersAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := func(name string, do func(path string) error) func(dir string) error {
-		return func(dir string) error {
-			path := filepath.Join(dir, ".opencode", name)
-			return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), do(path))
-		}
-	}
-	write := func(name, text string) func(dir string) error {
-		return in(name, func(path string) error { return os.WriteFile(path, []byte(text), 0o600) })
-	}
-	link := func(name, to string) func(dir string) error {
-		return in(name, func(path string) error { return os.Symlink(to, path) })
-	}
-	elsewhere := t.TempDir()
-	victim := filepath.Join(elsewhere, "victim")
-	if err := os.WriteFile(victim, []byte(ours), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for what, prepare := range map[string]func(dir string) error{
-		"a file of the user's":     write("command/blockers.md", "Say hello.\n"),
-		"one in the other place":   write("commands/blockers.md", "Say hello.\n"),
-		"ours, changed":            write("command/blockers.md", ours+"And say hello.\n"),
-		"our mark on another text": write("command/blockers.md", slashMark+slashDigest("other")+"\ntext\n"),
-		"a directory of that name": write("command/blockers.md/x", "x"),
-		"a large file":             write("command/blockers.md", strings.Repeat("x", maxSlash+1)),
-		"a link to a file of ours": link("command/blockers.md", victim),
-		"a link to nothing":        link("command/blockers.md", filepath.Join(elsewhere, "nothing")),
-		"a link for the directory": link("command", elsewhere),
-		"a file for the directory": write("command", "x"),
+	const command = "command/blockers.md"
+	for what, test := range map[string]struct{ name, text, link string }{
+		"a file of the user's":     {command, "Say hello.\n", ""},
+		"one in the other place":   {"commands/blockers.md", "Say hello.\n", ""},
+		"ours, changed":            {command, ours + "And say hello.\n", ""},
+		"our mark on another text": {command, slashMark + slashDigest("other") + "\ntext\n", ""},
+		"a directory of that name": {command + "/x", "x", ""},
+		"a large file":             {command, strings.Repeat("x", maxSlash+1), ""},
+		"a link to a file of ours": {command, "", "../../../elsewhere/victim"},
+		"a link to nothing":        {command, "", "../../../elsewhere/nothing"},
+		"a link for the directory": {"command", "", "../../elsewhere"},
+		"a file for the directory": {"command", "x", ""},
 	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			if err := prepare(dir); err != nil {
+		root := t.TempDir()
+		dir := filepath.Join(root, "project")
+		path := filepath.Join(dir, ".opencode", test.name)
+		writeFile(t, filepath.Join(root, "elsewhere", "victim"), ours)
+		writeFile(t, path, test.text)
+		if test.link != "" {
+			if err := errors.Join(os.Remove(path), os.Symlink(test.link, path)); err != nil {
 				t.Fatal(err)
 			}
-			before := snapshot(t, dir)
-			for _, program := range []string{"", "manager"} {
-				done, err := changeSlashFile(dir, ".opencode", program, dir)
-				if err == nil && (program != "" || done.Outcome != "absent") {
-					t.Errorf("for %q: %+v", program, done)
-				}
+		}
+		before := snapshot(t, root)
+		for _, program := range []string{"", "manager"} {
+			done, err := changeSlashFile(dir, ".opencode", program, dir)
+			if err == nil && (program != "" || done.Outcome != "absent") {
+				t.Errorf("%s, for %q: %+v", what, program, done)
 			}
-			if after := snapshot(t, dir); !slices.Equal(after, before) {
-				t.Errorf("before:\n%q\nafter:\n%q", before, after)
-			}
-		})
+		}
+		if after := snapshot(t, root); after != before {
+			t.Errorf("%s: before:\n%s\nafter:\n%s", what, before, after)
+		}
 	}
-	t.Cleanup(func() {
-		if text, err := os.ReadFile(victim); err != nil || string(text) != ours {
-			t.Errorf("what a link led to is %q, %v", text, err)
-		}
-		if names := entries(t, elsewhere); len(names) != 1 {
-			t.Errorf("where links led to there is %q", names)
-		}
-	})
 }
 
 // snapshot is every name below a directory, with what files hold and links say.
-func snapshot(t *testing.T, dir string) (all []string) {
+func snapshot(t *testing.T, dir string) string {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		text := ""
-		switch {
-		case e.Type().IsRegular():
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			text = string(data)
-		case e.Type()&os.ModeSymlink != 0:
-			if text, err = os.Readlink(path); err != nil {
-				return err
-			}
-		}
-		all = append(all, path+"="+text)
-		return nil
-	})
+	out, err := exec.Command("sh", "-c", `cd "$0" && find . | sort && find . -type l -exec ls -l {} + && find . -type f -exec cksum {} +`,
+		dir).CombinedOutput()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(err, string(out))
 	}
-	return all
+	return string(out)
 }
 
 // The file for all projects is in the user's own configuration, and names no project.

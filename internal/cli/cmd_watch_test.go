@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bufio"
 	"encoding/json"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -41,25 +39,13 @@ rules:
 
 // watching is `manager watch --json` at work on a session in which the user wrote something.
 type watching struct {
-	t       *testing.T
-	cmd     *exec.Cmd
+	*process
 	session string
-	lines   *bufio.Scanner
-	stderr  strings.Builder
 }
 
 func watches(t *testing.T, client *opencode.Client, project string, env []string, prompt string, args ...string) *watching {
 	t.Helper()
-	w := &watching{t: t, cmd: manager(t, project, env, append([]string{"watch", "--json"}, args...)...)}
-	w.cmd.Stderr = &w.stderr
-	out, err := w.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	w.lines = bufio.NewScanner(out)
+	w := &watching{process: startManager(t, project, env, append([]string{"watch", "--json"}, args...)...)}
 	dir := client.In(project)
 	session, err := dir.CreateSession(t.Context(), opencode.NewSession{Title: "files"})
 	if err != nil {
@@ -79,15 +65,15 @@ func watches(t *testing.T, client *opencode.Client, project string, env []string
 // finished gives the decisions about the session until it is complete. About others nothing is said but whose they are.
 func (w *watching) finished() (all []watch.Entry) {
 	w.t.Helper()
-	for w.lines.Scan() {
+	for w.events.Scan() {
 		var e watch.Entry
-		if err := json.Unmarshal(w.lines.Bytes(), &e); err != nil || e.Type != "decision" {
-			w.t.Fatalf("%s: %v", w.lines.Text(), err)
+		if err := json.Unmarshal(w.events.Bytes(), &e); err != nil || e.Type != "decision" {
+			w.t.Fatalf("%s: %v", w.events.Text(), err)
 		}
 		if e.SessionID == w.session {
 			all = append(all, e)
 		} else if e.Gate != enforcer.GateOwned {
-			w.t.Errorf("about another session: %s", w.lines.Text())
+			w.t.Errorf("about another session: %s", w.events.Text())
 		}
 		if e.Decision == enforcer.Finish {
 			return all
@@ -100,14 +86,8 @@ func (w *watching) finished() (all []watch.Entry) {
 // interrupt ends the watch as Ctrl-C does.
 func (w *watching) interrupt() {
 	w.t.Helper()
-	if err := w.cmd.Process.Signal(syscall.SIGINT); err != nil {
-		w.t.Fatal(err)
-	}
-	for w.lines.Scan() { // Wait must not close it before everything is read
-	}
-	if err := w.cmd.Wait(); w.cmd.ProcessState.ExitCode() != exitInterrupted {
-		w.t.Errorf("after Ctrl-C: %v: %s", err, w.stderr.String())
-	}
+	w.signal(syscall.SIGINT)
+	w.process.wait(exitInterrupted)
 }
 
 // TestWatchCommand drives the command as people do: it watches, a second one is told who does, orders and views work

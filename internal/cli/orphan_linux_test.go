@@ -196,22 +196,8 @@ func (w *orphanWorld) running(matches func(pid int) bool) []int {
 func (w *orphanWorld) awaitSleeps(n int) {
 	w.t.Helper()
 	began := time.Now()
-	w.await(func() bool { return len(w.sleeps()) == n })
+	await(w.t, func() bool { return len(w.sleeps()) == n })
 	w.t.Logf("%d processes ran after %v", n, time.Since(began).Round(time.Millisecond))
-}
-
-// await ends with the whole test at the latest.
-func (w *orphanWorld) await(condition func() bool) {
-	w.t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-w.t.Context().Done():
-			w.t.Fatal("the test is over")
-		}
-	}
 }
 
 // startOf is when a process was started; empty if it has ended, or is past its last instruction and only gives its
@@ -310,7 +296,7 @@ func (m *messy) signal(all ...syscall.Signal) {
 // awaitNoSignal returns when the process has taken the signal, so that the next of its kind is one more.
 func (m *messy) awaitNoSignal(s syscall.Signal) {
 	m.t.Helper()
-	m.await(func() bool {
+	await(m.t, func() bool {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.cmd.Process.Pid))
 		if err != nil {
 			m.t.Fatal(err)

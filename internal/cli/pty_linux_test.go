@@ -88,10 +88,20 @@ func (p *pty) drain() {
 	if _, err := p.slave.WriteString(strings.TrimSpace(end) + "\n"); err != nil {
 		return // it was closed
 	}
+	await(p.t, func() bool { return strings.HasSuffix(p.text(), end) })
+}
+
+// await waits for what another process or goroutine does; the test's own deadline ends it at the latest.
+func await(t *testing.T, condition func() bool) {
+	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for !strings.HasSuffix(p.text(), end) {
-		<-tick.C
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-t.Context().Done():
+			t.Fatal("the test is over")
+		}
 	}
 }
 

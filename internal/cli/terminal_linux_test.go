@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"context"
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bouldermgr/manager/boulder"
 )
@@ -13,17 +11,7 @@ import (
 // shows waits until a terminal has shown a text.
 func (p *pty) shows(text string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !strings.Contains(p.text(), text) {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			p.t.Fatalf("the terminal never shows %q: %q", text, p.text())
-		}
-	}
+	await(p.t, func() bool { return strings.Contains(p.text(), text) })
 }
 
 // status --follow draws what the run would draw, with what needs the user on top, and ends with the boulder.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"io"
-	"strings"
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -111,10 +110,7 @@ func TestWaitTimesOut(t *testing.T) {
 		if held {
 			hold(t, project, false)
 		}
-		stdout, stderr, code := command(project, "wait", "--timeout", "300ms", "--json")
-		says := "the time is up: after 300ms boulder " + sampleID + " is running, 1/6 done"
-		if code != exitError || !strings.Contains(stderr, says) || !strings.Contains(stdout, `"status":"running"`) {
-			t.Errorf("held %v: exit code %d, %s%s", held, code, stdout, stderr)
-		}
+		expect(t, project, exitError, []string{"wait", "--timeout", "300ms", "--json"}, `"status":"running"`,
+			"the time is up: after 300ms boulder "+sampleID+" is running, 1/6 done")
 	}
 }
