@@ -53,8 +53,8 @@ func TestSlashInOpenCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// slash gives what the agent reads between the tags.
-	slash := func(typed string) string {
+	// says checks what the agent reads between the tags.
+	says := func(typed string, all ...string) {
 		t.Helper()
 		body, err := json.Marshal(map[string]string{
 			"command": "blockers", "arguments": typed, "agent": "build",
@@ -85,14 +85,9 @@ func TestSlashInOpenCode(t *testing.T) {
 		if !before || !after {
 			t.Fatalf("/blockers %s: the agent read %q", typed, requests[len(requests)-1].LastUser())
 		}
-		return text
-	}
-	says := func(typed string, all ...string) {
-		t.Helper()
-		got := slash(typed)
 		for _, want := range all {
-			if !strings.Contains(got, want) {
-				t.Errorf("/blockers %s printed\n%s\nwithout %q", typed, got, want)
+			if !strings.Contains(text, want) {
+				t.Errorf("/blockers %s printed\n%s\nwithout %q", typed, text, want)
 			}
 		}
 	}

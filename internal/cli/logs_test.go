@@ -78,28 +78,8 @@ func playNudged(s *sample) {
 func TestLogsTellASession(t *testing.T) {
 	t.Parallel()
 	project := transcriptSample(t, playNudged, longTranscript())
-	stdout, stderr, code := command(project, "logs", sampleID, "toggle")
-	if code != exitOK || stderr != "" {
-		t.Errorf("exit code %d, stderr %q", code, stderr)
-	}
-	golden(t, "logs_session.txt", stdout)
-	checkHarmless(t, stdout)
-	for _, want := range []string{
-		"manager: brief of turn 1", "manager: nudge in turn 1 (rule errors)", "manager: resume prompt",
-		"prompt that the manager did not send", "the last 8 of 20 lines; all of it is in .manager/runs/",
-		"long lines; all of it is in .manager/runs/", "this is not in it yet",
-	} {
-		if !strings.Contains(stdout, want) {
-			t.Errorf("the log does not say %q", want)
-		}
-	}
-	if strings.Contains(stdout, "this is in the transcript") {
-		t.Error("the log says twice what was done")
-	}
-	verbose, _, _ := command(project, "logs", sampleID, "toggle", "--verbose")
-	if !strings.Contains(verbose, "line 1\n") || !strings.Contains(verbose, "this is in the transcript") {
-		t.Errorf("--verbose leaves something out:\n%s", verbose)
-	}
+	checkLooks(t, project, map[string][]string{"logs_session.txt": {"logs", sampleID, "toggle"}})
+	expect(t, project, exitOK, []string{"logs", sampleID, "toggle", "--verbose"}, "line 1\n", "this is in the transcript")
 }
 
 // Ctrl-C is how to leave `logs -f`: it is told as nothing but that.

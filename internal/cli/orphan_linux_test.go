@@ -115,7 +115,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	m.awaitNoSignal(syscall.SIGHUP)
 	m.signal(syscall.SIGHUP)
 	m.awaitNoSignal(syscall.SIGHUP)
-	w.write("go", "")
+	writeFile(t, filepath.Join(w.dir, "go"), "")
 	m.end(exitInterrupted)
 	m.nothingLeft("after the terminal was closed")
 	code, stdout, stderr := run(t, w.dir, w.env, "status")
@@ -159,13 +159,6 @@ func newOrphanWorld(t *testing.T) *orphanWorld {
 		}
 	})
 	return w
-}
-
-func (w *orphanWorld) write(name, text string) {
-	w.t.Helper()
-	if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
 }
 
 // sleeps are the daemons, by their command line: some have no environment left to be found by.

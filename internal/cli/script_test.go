@@ -72,10 +72,14 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-func scriptModel(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: model FILE")
+func usage(ts *testscript.TestScript, line string, good bool) {
+	if !good {
+		ts.Fatalf("usage: %s", line)
 	}
+}
+
+func scriptModel(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, "model FILE", !neg && len(args) == 1)
 	script, err := scriptmodel.LoadScript(ts.MkAbs(args[0]))
 	ts.Check(err)
 	server, err := scriptmodel.Start(script.Reply)
@@ -91,9 +95,7 @@ func scriptModel(ts *testscript.TestScript, neg bool, args []string) {
 type modelKey struct{}
 
 func scriptRequests(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: requests N")
-	}
+	usage(ts, "requests N", !neg && len(args) == 1)
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	requests := (*ts.Value(modelKey{}).(**scriptmodel.Server)).Requests()
@@ -108,9 +110,7 @@ func scriptRequests(ts *testscript.TestScript, neg bool, args []string) {
 
 // scriptServe is a server that a person runs, who attaches to it; it has a password. Other scripts use it, too.
 func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 0 {
-		ts.Fatalf("usage: serve")
-	}
+	usage(ts, "serve", !neg && len(args) == 0)
 	address, err := shared.lead(ts.Getenv("WORK"), ts.Getenv("MODEL_URL"))
 	ts.Check(err)
 	ts.Setenv("SERVER_URL", address)
@@ -118,9 +118,7 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func scriptRepo(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 0 {
-		ts.Fatalf("usage: repo")
-	}
+	usage(ts, "repo", !neg && len(args) == 0)
 	for _, line := range []string{
 		"init --quiet --initial-branch=main", "config user.name Test", "config user.email test@example.com",
 		"config commit.gpgsign false", "add --all", "commit --quiet --allow-empty --message Start",
@@ -130,9 +128,7 @@ func scriptRepo(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func scriptExit(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exit CODE COMMAND [ARG …]")
-	}
+	usage(ts, "exit CODE COMMAND [ARG …]", !neg && len(args) >= 2)
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	code := 0

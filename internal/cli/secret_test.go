@@ -110,12 +110,7 @@ func TestSecretInCommandIsRefused(t *testing.T) {
 // Both nets behind everything else are hung up: the streams of a command line, and the database of a run.
 func TestNetsAreHungUp(t *testing.T) {
 	t.Parallel()
-	var stdout, stderr bytes.Buffer
-	code := Main(Env{Args: []string{"no-such-" + plantedKey}, Stdout: &stdout, Stderr: &stderr})
-	if code != 2 || !strings.Contains(stderr.String(), `"no-such-[redacted]"`) || stdout.Len() > 0 {
-		t.Errorf("exit code %d\n%s%s", code, stdout.String(), stderr.String())
-	}
-
+	checkRefusals(t, t.TempDir(), []refusedLine{{[]string{"no-such-" + plantedKey}, `"no-such-[redacted]"`}})
 	a, project, _ := secretApp(t)
 	a.Args = []string{"run", plantedKey}
 	d := openProject(t, a, project)

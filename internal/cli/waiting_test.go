@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"strings"
+	"regexp"
 	"testing"
 
 	"github.com/bouldermgr/manager/boulder"
@@ -33,22 +33,12 @@ func TestStatusBesideOtherBoulders(t *testing.T) {
 		second: "#3 in line: the slots are held by " + first,
 		third:  "is next", // nobody runs it
 	} {
-		stdout, stderr, code := command(project, "status", id)
-		if code != exitOK || !strings.Contains(lineWith(stdout, "lang"), want) {
-			t.Errorf("%s: exit code %d, %s, want %q:\n%s", id, code, stderr, want, stdout)
+		stdout, _ := expect(t, project, exitOK, []string{"status", id})
+		if !regexp.MustCompile(" lang .*" + want).MatchString(stdout) {
+			t.Errorf("%s: want %q:\n%s", id, want, stdout)
 		}
-		if strings.Contains(lineWith(stdout, "icons"), "in line") {
+		if regexp.MustCompile(" icons .*in line").MatchString(stdout) {
 			t.Errorf("%s: test/large has slots:\n%s", id, stdout)
 		}
 	}
-}
-
-// lineWith is the line of a text that has the word.
-func lineWith(text, word string) string {
-	for line := range strings.Lines(text) {
-		if strings.Contains(line, " "+word+" ") {
-			return line
-		}
-	}
-	return ""
 }
