@@ -69,15 +69,10 @@ func TestDecide(t *testing.T) {
 			Policy{Permissions: []Rule{{Permission: "*", Action: AskMe}}}, "bash", []string{"ls"}, AskMe, DefaultWait,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			action, wait := c.policy.decide(&boulder.Ask{
-				Kind: boulder.AskPermission, Permission: c.permission, Patterns: c.patterns,
-			})
-			if action != c.action || wait != c.wait {
-				t.Errorf("%s for %s", action, wait)
-			}
-		})
+		ask := boulder.Ask{Kind: boulder.AskPermission, Permission: c.permission, Patterns: c.patterns}
+		if action, wait := c.policy.decide(&ask); action != c.action || wait != c.wait {
+			t.Errorf("%s: %s for %s", name, action, wait)
+		}
 	}
 	for want, p := range map[Action]Policy{Deny: {}, AskMe: rules} {
 		if got, _ := p.decide(&boulder.Ask{Kind: boulder.AskQuestion}); got != want {

@@ -29,35 +29,32 @@ func TestFromList(t *testing.T) {
 		"indented, CRLF":    {"Do\r\n  1. Add\r\n  2. Wire\r\n", "Do", []string{"Add", "Wire"}},
 		"versions, bullets": {"Upgrade to\n2.0 of it\n- now\n1. Add\n2. Wire", "Upgrade to", []string{"Add", "Wire"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			req := boulder.PlanRequest{Task: tc.task, Constraints: []string{"c"}}
-			p, err := taskledger.FromList(req, time.Unix(1_700_000_000, 0))
-			if err != nil {
-				t.Fatal(err)
+		req := boulder.PlanRequest{Task: tc.task, Constraints: []string{"c"}}
+		p, err := taskledger.FromList(req, time.Unix(1_700_000_000, 0))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var steps []string
+		for i, s := range p.SubTasks {
+			steps = append(steps, s.Description)
+			want := []string(nil)
+			if i > 0 {
+				want = []string{p.SubTasks[i-1].ID}
 			}
-			var steps []string
-			for i, s := range p.SubTasks {
-				steps = append(steps, s.Description)
-				want := []string(nil)
-				if i > 0 {
-					want = []string{p.SubTasks[i-1].ID}
-				}
-				if diff := cmp.Diff(want, s.DependsOn); diff != "" {
-					t.Errorf("%s: %s", s.ID, diff)
-				}
+			if diff := cmp.Diff(want, s.DependsOn); diff != "" {
+				t.Errorf("%s: %s: %s", name, s.ID, diff)
 			}
-			if diff := cmp.Diff(tc.steps, steps); diff != "" {
-				t.Error(diff)
-			}
-			if p.Goal != tc.goal || p.Task != tc.task || len(p.Constraints) != 1 || p.Edited() {
-				t.Errorf("%+v", p)
-			}
-			if p.Origin() != boulder.OriginList || p.Seal.Model != "" || p.Seal.Base != "" {
-				t.Errorf("seal %+v", p.Seal)
-			}
-			survives(t, p)
-		})
+		}
+		if diff := cmp.Diff(tc.steps, steps); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if p.Goal != tc.goal || p.Task != tc.task || len(p.Constraints) != 1 || p.Edited() {
+			t.Errorf("%s: %+v", name, p)
+		}
+		if p.Origin() != boulder.OriginList || p.Seal.Model != "" || p.Seal.Base != "" {
+			t.Errorf("%s: seal %+v", name, p.Seal)
+		}
+		survives(t, p)
 	}
 }
 

@@ -128,16 +128,13 @@ func TestParseFillsIn(t *testing.T) {
 			}}},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := taskledger.Parse("p", []byte(tc.in))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(&tc.want, got); diff != "" {
-				t.Error(diff)
-			}
-		})
+		got, err := taskledger.Parse("p", []byte(tc.in))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(&tc.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
 	}
 }
 

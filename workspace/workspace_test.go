@@ -176,12 +176,7 @@ func TestHead(t *testing.T) {
 
 func TestDiff(t *testing.T) {
 	t.Parallel()
-	r := newRepo(t)
-	r.write("changed.txt", "one\ntwo\n")
-	r.write("gone.txt", "one\n")
-	r.write("same.txt", "same\n")
-	r.write(".gitignore", "*.log\n")
-	r.commit()
+	r := newRepo(t, "changed.txt", "one\ntwo\n", "gone.txt", "one\n", "same.txt", "same\n", ".gitignore", "*.log\n")
 	r.write("dirty.txt", "was there before\n")
 	d := changes(t, r.open(""), func() {
 		r.write("changed.txt", "one\n2\n3\n")
@@ -572,16 +567,12 @@ func TestLeaveOut(t *testing.T) {
 // Equal hashes are equal changes: of text, of binary files, of what is past the cut, and of nobody else's files.
 func TestHash(t *testing.T) {
 	t.Parallel()
-	r := newRepo(t)
 	long := strings.Repeat("a line of some length\n", 2000)
-	r.write("text", "one\n")
-	r.write("long", long)
-	r.commit()
+	r := newRepo(t, "text", "one\n", "long", long)
 	w := r.open("")
 	from := snapshot(t, w)
-	diff := func(own func(string) bool, change func()) boulder.Diff {
+	diff := func(own func(string) bool) boulder.Diff {
 		t.Helper()
-		change()
 		d, err := w.Diff(t.Context(), from, snapshot(t, w), own)
 		if err != nil {
 			t.Fatal(err)
@@ -597,22 +588,24 @@ func TestHash(t *testing.T) {
 		{"long", "long", strings.ReplaceAll(long, "a", "b") + "end"},
 		{"long, and different past the cut", "long", strings.ReplaceAll(long, "a", "b") + "END"},
 	} {
-		d := diff(nil, func() { r.write(test.path, test.content) })
+		r.write(test.path, test.content)
+		d := diff(nil)
 		if before, ok := seen[d.Hash]; ok || len(d.Hash) != 64 {
 			t.Errorf("%s has the hash %q, like %q", test.name, d.Hash, before)
 		}
 		seen[d.Hash] = test.name
 	}
-	again := diff(nil, func() {})
+	again := diff(nil)
 	if seen[again.Hash] != "long, and different past the cut" {
 		t.Errorf("the same change has another hash: %q", again.Hash)
 	}
 	notBin := func(path string) bool { return path != "bin" }
-	mine := diff(notBin, func() {})
-	if theirs := diff(notBin, func() { r.write("bin", "\x00\x03") }); mine.Hash != theirs.Hash || mine.Hash == again.Hash {
+	mine := diff(notBin)
+	r.write("bin", "\x00\x03")
+	if theirs := diff(notBin); mine.Hash != theirs.Hash || mine.Hash == again.Hash {
 		t.Errorf("somebody else's file counts: %q, %q, all: %q", mine.Hash, theirs.Hash, again.Hash)
 	}
-	if none := diff(func(string) bool { return false }, func() {}); none.Hash != "" || len(none.Files) == 0 {
+	if none := diff(func(string) bool { return false }); none.Hash != "" || len(none.Files) == 0 {
 		t.Errorf("nothing is its own, but the hash is %q of %v", none.Hash, none.Files)
 	}
 }

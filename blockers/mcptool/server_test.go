@@ -151,7 +151,7 @@ func tells(t *testing.T, session *mcp.ClientSession, arguments, want string, fai
 	t.Helper()
 	text, failed := callTool(t, session, arguments)
 	part, partly := strings.CutPrefix(want, "… ")
-	if failed != fails || text != want && !(partly && strings.Contains(text, part)) {
+	if failed != fails || text != want && (!partly || !strings.Contains(text, part)) {
 		t.Errorf("%.200s: it was told %v %.200q", arguments, failed, text)
 	}
 }

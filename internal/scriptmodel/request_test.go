@@ -56,19 +56,16 @@ func TestParseRequest(t *testing.T) {
 			Kind: KindStructured,
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r, err := parseRequest([]byte(test.body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := view{
-				r.Kind(), r.FirstUser(), r.LastUser(), r.AssistantTurns(), r.TurnsSinceUser(),
-				r.SchemaName, string(r.Schema), r.Tools, r.Stream, r.IncludeUsage,
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
-		})
+		r, err := parseRequest([]byte(test.body))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got := view{
+			r.Kind(), r.FirstUser(), r.LastUser(), r.AssistantTurns(), r.TurnsSinceUser(),
+			r.SchemaName, string(r.Schema), r.Tools, r.Stream, r.IncludeUsage,
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
 	}
 }

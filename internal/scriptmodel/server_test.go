@@ -261,12 +261,8 @@ func TestMalformedAndUnknownRequests(t *testing.T) {
 		{"/chat/completions", `{"messages":[{"content":3}]}`, http.StatusBadRequest},
 		{"/responses", `{}`, http.StatusNotFound},
 	} {
-		sent := strings.NewReader(test.body)
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL()+test.path, sent)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+		direct := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		res, err := direct.Post(server.URL()+test.path, "application/json", strings.NewReader(test.body))
 		if err != nil {
 			t.Fatal(err)
 		}
