@@ -152,22 +152,19 @@ func TestReplanTellsTheModelWhatIsWrong(t *testing.T) {
 			"this is a plan that was tried before",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			req := replanRequest()
-			if name == "the same plan" { // as a person's plan file fills it in
-				req.Replaced[1].SuccessCriteria = []string{"Wire it up"}
-			}
-			m := &model{answers: []any{tc.bad, goodReplan}}
-			got, usage, err := replan(t, m, req)
-			if err != nil || len(got.SubTasks) != 3 || usage.Calls != 2 {
-				t.Fatalf("%+v, %+v, %v", got, usage, err)
-			}
-			told := m.asked[1].Messages[len(m.asked[1].Messages)-1].Text
-			if !strings.Contains(told, tc.want) {
-				t.Errorf("the model was told %q", told)
-			}
-		})
+		req := replanRequest()
+		if name == "the same plan" { // as a person's plan file fills it in
+			req.Replaced[1].SuccessCriteria = []string{"Wire it up"}
+		}
+		m := &model{answers: []any{tc.bad, goodReplan}}
+		got, usage, err := replan(t, m, req)
+		if err != nil || len(got.SubTasks) != 3 || usage.Calls != 2 {
+			t.Fatalf("%s: %+v, %+v, %v", name, got, usage, err)
+		}
+		told := m.asked[1].Messages[len(m.asked[1].Messages)-1].Text
+		if !strings.Contains(told, tc.want) {
+			t.Errorf("%s: the model was told %q", name, told)
+		}
 	}
 }
 
@@ -198,14 +195,11 @@ func TestReplanErrors(t *testing.T) {
 		"far too long": {slices.Repeat([]any{failure(providers.KindContextLength)}, 2), boulder.ErrNoNewPlan},
 		"no network":   {[]any{failure(providers.KindNetwork)}, boulder.ErrTrouble},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := &model{answers: tc.answers}
-			_, usage, err := replan(t, m, replanRequest())
-			if !errors.Is(err, tc.want) || usage.Calls != int64(len(tc.answers)) || len(m.asked) != len(tc.answers) {
-				t.Errorf("%v, %+v after %d calls", err, usage, len(m.asked))
-			}
-		})
+		m := &model{answers: tc.answers}
+		_, usage, err := replan(t, m, replanRequest())
+		if !errors.Is(err, tc.want) || usage.Calls != int64(len(tc.answers)) || len(m.asked) != len(tc.answers) {
+			t.Errorf("%s: %v, %+v after %d calls", name, err, usage, len(m.asked))
+		}
 	}
 	if _, _, err := (&model{}).planner(t).Replan(t.Context(), boulder.ReplanRequest{Task: "x"}); err == nil {
 		t.Error("nothing was replaced, and no error")
