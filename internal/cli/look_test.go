@@ -167,12 +167,8 @@ not JSON
 func TestLogsWithTranscript(t *testing.T) {
 	t.Parallel()
 	project := transcriptSample(t, func(s *sample) { s.Play() }, sampleTranscript)
-	stdout, stderr, code := command(project, "logs", sampleID, "toggle", "--verbose")
-	if code != exitOK {
-		t.Errorf("exit code %d, stderr %q", code, stderr)
-	}
-	golden(t, "logs_transcript.txt", stdout)
-	stdout, _, _ = command(project, "logs", sampleID, "toggle", "--json")
+	checkLooks(t, project, map[string][]string{"logs_transcript.txt": {"logs", sampleID, "toggle", "--verbose"}})
+	stdout, _, _ := command(project, "logs", sampleID, "toggle", "--json")
 	if n := strings.Count(stdout, `"type":"transcript"`); n != 4 {
 		t.Errorf("%d lines of the transcript were printed, want 4:\n%s", n, stdout)
 	}

@@ -146,36 +146,33 @@ func TestWaitingIsToldOnce(t *testing.T) {
 
 func TestTitles(t *testing.T) {
 	t.Parallel()
-	made := &morning.Report{
+	made := morning.Report{
 		BoulderID: "01k3", Task: "SECRET", Goal: "SECRET", Reason: "SECRET", Tally: boulder.Tally{Planned: 3, Completed: 1, Blocked: 2},
-		Blockers: []morning.Blocker{{Awaited: true}, {}},
+		Blockers: []morning.Blocker{{Awaited: true}, {}}, MadeAt: sampleStart,
 	}
-	const counts = ": 1 of 3 sub-tasks completed, 2 blocked"
-	over := *made
-	over.Status = boulder.Partial
-	live := *made
-	live.Running = true
+	over, live := made, made
+	over.Status, live.Running = boulder.Partial, true
 	held := live
-	held.MadeAt = sampleStart
 	held.Blockers = []morning.Blocker{{Awaited: true, Blocker: boulder.Blocker{
 		Ask: &boulder.Ask{Reply: boulder.ReplyWaiting}, Until: sampleStart.Add(time.Minute),
 	}}}
+	until := sampleStart.Add(time.Minute).UTC().Format("15:04:05 UTC")
 	for _, test := range []struct {
 		what notify.Event
-		made *morning.Report
+		made morning.Report
 		want string
 	}{
-		{notify.Finished, made, "Boulder 01k3 is done" + counts},
-		{notify.Budget, made, "Boulder 01k3 has used its budget up" + counts},
-		{notify.Blocked, made, "Boulder 01k3 waits for a person, with 1 question" + counts},
-		{notify.Blocked, &live, "Boulder 01k3 waits for a person, with 1 question, and goes on with the rest" + counts},
-		{notify.Blocked, &held, "Boulder 01k3 waits for a person, with 1 question, until " +
-			sampleStart.Add(time.Minute).UTC().Format("15:04:05 UTC") + counts},
-		{notify.Failed, made, "Boulder 01k3 was broken off by an error" + counts},
-		{notify.Failed, &over, "Boulder 01k3 is over, and not everything is done" + counts},
+		{notify.Finished, made, "is done"},
+		{notify.Budget, made, "has used its budget up"},
+		{notify.Blocked, made, "waits for a person, with 1 question"},
+		{notify.Blocked, live, "waits for a person, with 1 question, and goes on with the rest"},
+		{notify.Blocked, held, "waits for a person, with 1 question, until " + until},
+		{notify.Failed, made, "was broken off by an error"},
+		{notify.Failed, over, "is over, and not everything is done"},
 	} {
-		if got := titleOf(test.what, test.made); got != test.want {
-			t.Errorf("%s, want %s", got, test.want)
+		want := "Boulder 01k3 " + test.want + ": 1 of 3 sub-tasks completed, 2 blocked"
+		if got := titleOf(test.what, &test.made); got != want {
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }
@@ -230,17 +227,10 @@ func TestConcludeInTrouble(t *testing.T) {
 	if name := e.conclude(t.Context(), errPartial); name != "" {
 		t.Errorf("the report was written to %s", name)
 	}
-	for _, want := range []string{
+	texts(t, "the warnings", []string{
 		"manager: warning: the report of boulder " + sampleID + " could not be written: ",
 		"manager: warning: the notification command sh failed: exit status 3\n",
-	} {
-		if !strings.Contains(stderr.String(), want) {
-			t.Errorf("%q is not in %s", want, stderr)
-		}
-	}
-	if strings.Contains(stderr.String(), "never shown") {
-		t.Errorf("the command's output is shown: %s", stderr)
-	}
+	}, []string{"never shown"}, stderr.String())
 	if err := e.told("", errPartial); !errors.Is(err, errPartial) || strings.Contains(err.Error(), "Report") {
 		t.Errorf("%v", err)
 	}

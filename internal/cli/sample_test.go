@@ -161,3 +161,23 @@ func golden(t *testing.T, name, got string) {
 	}
 	goldenfile.Compare(t, filepath.Join("golden", name), got)
 }
+
+// texts checks that there are some, and what all of them have and have not.
+func texts(t *testing.T, what string, has, hasNot []string, all ...string) {
+	t.Helper()
+	if len(all) == 0 {
+		t.Errorf("%s: there is none", what)
+	}
+	for _, text := range all {
+		for _, want := range has {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: no %q in:\n%s", what, want, text)
+			}
+		}
+		for _, unwanted := range hasNot {
+			if strings.Contains(text, unwanted) {
+				t.Errorf("%s: %q is in:\n%s", what, unwanted, text)
+			}
+		}
+	}
+}

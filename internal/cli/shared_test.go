@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -38,18 +37,14 @@ func (s *sharedServer) lead(dir, modelURL string) (address string, err error) {
 }
 
 func (s *sharedServer) start() {
-	var err error
-	s.home, err = os.MkdirTemp("", "cli-test-")
-	if err == nil {
-		s.exchange, err = octest.NewExchange()
+	if s.home, s.err = os.MkdirTemp("", "cli-test-"); s.err != nil {
+		return
 	}
-	if err == nil {
-		s.server, err = octest.Serve(s.home, append(
-			scriptmodel.OpenCodeEnv(os.Environ(), s.home, s.exchange.URL()), sharedLogin), "0")
+	if s.exchange, s.err = octest.NewExchange(); s.err != nil {
+		return
 	}
-	if err != nil {
-		s.err = fmt.Errorf("the shared OpenCode server: %w", err)
-	}
+	env := scriptmodel.OpenCodeEnv(os.Environ(), s.home, s.exchange.URL())
+	s.server, s.err = octest.Serve(s.home, append(env, sharedLogin), "0")
 }
 
 func (s *sharedServer) close() {
