@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/bouldermgr/manager/boulder"
 )
 
@@ -152,46 +154,60 @@ func insists(t *testing.T, p Policy, does func(n int) Reached, takes time.Durati
 		at   time.Time
 	}
 	var all []heard
-	now := at(0)
+	n := 0
 	s := Situation{Owned: true, Checked: true, Unmet: []string{"everything"}}
-	track := Apply(Track{}, TurnEnded{At: now, Message: "brief", Reached: does(0)}, p)
-	for n := 1; n < 300; {
-		d := Continue(track, s, p, now)
+	brief := Apply(Track{}, TurnEnded{At: at(0), Message: "brief", Reached: does(0)}, p)
+	_, end, _ := drive(t, brief, &s, p, func(now time.Time) TurnEnded {
+		n++
+		now = now.Add(takes)
+		r := does(n)
+		words := strings.Join(strings.Fields(strings.ToLower(r.Answer)), " ")
+		words = strings.Map(func(c rune) rune {
+			if '0' <= c && c <= '9' {
+				return -1
+			}
+			return c
+		}, words)
+		all = append(all, heard{words, now})
+		same := 0
+		for _, h := range all {
+			if h.what == words && words != "" && now.Sub(h.at) <= 2*time.Minute {
+				same++
+			}
+		}
+		most = max(most, same)
+		return TurnEnded{At: now, Message: fmt.Sprint(n), Reached: r}
+	})
+	if end.Kind != LetGo && (end.Kind == Finish || p.MaxIterations >= 0) {
+		t.Fatalf("it ends with %s by %s (%s)", end.Kind, end.Gate, end.Reason)
+	}
+	return most
+}
+
+// drive plays a session until it is let go or finished, or for a thousand decisions, of which it gives the last one. turn is
+// what comes of each continuation.
+func drive(
+	t rapid.TB, track Track, s *Situation, p Policy, turn func(now time.Time) TurnEnded,
+) (_ Track, d Decision, now time.Time) {
+	t.Helper()
+	now = at(0)
+	for range 1000 {
+		d = Continue(track, *s, p, now)
 		track = Apply(track, Decided{At: now, Decision: d, MessageID: "p"}, p)
 		switch d.Kind {
 		case Send, Fresh:
-			now = now.Add(takes)
-			r := does(n)
-			track = Apply(track, TurnEnded{At: now, Message: fmt.Sprint(n), Reached: r}, p)
-			n++
-			words := strings.Join(strings.Fields(strings.ToLower(r.Answer)), " ")
-			words = strings.Map(func(c rune) rune {
-				if '0' <= c && c <= '9' {
-					return -1
-				}
-				return c
-			}, words)
-			all = append(all, heard{words, now})
-			same := 0
-			for _, h := range all {
-				if h.what == words && words != "" && now.Sub(h.at) <= 2*time.Minute {
-					same++
-				}
-			}
-			most = max(most, same)
-		case LetGo:
-			return most
-		case Wait, Countdown:
+			e := turn(now)
+			now, track = e.At, Apply(track, e, p)
+		case LetGo, Finish:
+			return track, d, now
+		case Check:
+			s.Checked = true
+		default:
 			if !d.At.After(now) {
 				t.Fatalf("nothing will ever happen: %s by %s (%s)", d.Kind, d.Gate, d.Reason)
 			}
 			now = d.At
-		default:
-			t.Fatalf("%s by %s (%s)", d.Kind, d.Gate, d.Reason)
 		}
 	}
-	if p.MaxIterations >= 0 {
-		t.Fatal("it does not end")
-	}
-	return most
+	return track, d, now
 }

@@ -192,30 +192,15 @@ func TestComplete(t *testing.T) {
 
 // Failures are forgotten once: an outage is survived, a dead session is left.
 func TestForgottenOnce(t *testing.T) {
-	p := WatchPolicy()
 	track, s := due()
-	now, sent := at(0), 0
-	for range 1000 {
-		d := Continue(track, s, p, now)
-		track = Apply(track, Decided{At: now, Decision: d, MessageID: "m"}, p)
-		switch d.Kind {
-		case Send:
-			sent++
-			now = now.Add(time.Second)
-			track = Apply(track, TurnEnded{At: now, Reached: Reached{Tools: true}}, p)
-		case LetGo:
-			if sent != 10 || now.Sub(at(0)) > 45*time.Minute {
-				t.Errorf("let go after %d prompts and %v", sent, now.Sub(at(0)))
-			}
-			return
-		default:
-			if !d.At.After(now) {
-				t.Fatalf("%s by %s at %v", d.Kind, d.Gate, now.Sub(at(0)))
-			}
-			now = d.At
-		}
+	sent := 0
+	_, end, now := drive(t, track, &s, WatchPolicy(), func(now time.Time) TurnEnded {
+		sent++
+		return TurnEnded{At: now.Add(time.Second), Reached: Reached{Tools: true}}
+	})
+	if end.Kind != LetGo || sent != 10 || now.Sub(at(0)) > 45*time.Minute {
+		t.Errorf("%s after %d prompts and %v", end.Kind, sent, now.Sub(at(0)))
 	}
-	t.Error("it is never left")
 }
 
 // What a compaction makes the agent forget is not forgotten here.

@@ -268,42 +268,28 @@ func TestEverySessionEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom([]Policy{WatchPolicy(), LoopPolicy(), RunPolicy()}).Draw(t, "policy")
 		left := rapid.IntRange(1, 20).Draw(t, "items")
-		track, now, failures := Track{}, at(0), 0
+		failures, n := 0, 0
 		s := Situation{Owned: true, Unmet: make([]string, left)}
-		track = Apply(track, TurnEnded{At: now, Message: "m", Reached: Reached{Tools: true}}, p)
-		for step := range 1000 {
-			d := Continue(track, s, p, now)
-			track = Apply(track, Decided{At: now, Decision: d, MessageID: "p"}, p)
-			switch d.Kind {
-			case Finish:
-				if left > 0 {
-					t.Fatalf("finished with %d items left", left)
-				}
-				return
-			case LetGo:
-				if failures < p.MaxFailures && track.Iteration < p.MaxIterations {
-					t.Fatalf("let go after %d failures: %s", failures, d.Reason)
-				}
-				return
-			case Check:
-				s.Checked = true
-			case Send:
-				e := TurnEnded{At: now, Message: fmt.Sprint(step), Reached: Reached{Tools: true}}
-				failures++
-				if rapid.Bool().Draw(t, "progress") {
-					failures = 0
-					left--
-					e.Reached.Todos = []boulder.Todo{{Content: fmt.Sprint("item", left), Status: "completed"}}
-				}
-				s.Unmet, s.Checked = make([]string, left), false
-				track = Apply(track, e, p)
-			default:
-				if !d.At.After(now) {
-					t.Fatalf("nothing will ever happen: %s by %s (%s)", d.Kind, d.Gate, d.Reason)
-				}
-				now = d.At
+		track := Apply(Track{}, TurnEnded{At: at(0), Message: "m", Reached: Reached{Tools: true}}, p)
+		track, end, _ := drive(t, track, &s, p, func(now time.Time) TurnEnded {
+			n++
+			e := TurnEnded{At: now, Message: fmt.Sprint(n), Reached: Reached{Tools: true}}
+			failures++
+			if rapid.Bool().Draw(t, "progress") {
+				failures = 0
+				left--
+				e.Reached.Todos = []boulder.Todo{{Content: fmt.Sprint("item", left), Status: "completed"}}
 			}
+			s.Unmet, s.Checked = make([]string, left), false
+			return e
+		})
+		switch {
+		case end.Kind == Finish && left > 0:
+			t.Fatalf("finished with %d items left", left)
+		case end.Kind == LetGo && failures < p.MaxFailures && track.Iteration < p.MaxIterations:
+			t.Fatalf("let go after %d failures: %s", failures, end.Reason)
+		case end.Kind != Finish && end.Kind != LetGo:
+			t.Fatal("it does not end")
 		}
-		t.Fatal("it does not end")
 	})
 }

@@ -21,8 +21,7 @@ func TestPlantedLinks(t *testing.T) {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o700), os.Symlink(outside, link)); err != nil {
 			t.Fatal(err)
 		}
-		tu := plainTurn(project)
-		tu.job.Files = []boulder.File{{Path: filepath.Join(project, ".manager/runs/b/x/output.md"), Text: "whole"}}
+		tu := plainTurn(project, filepath.Join(project, ".manager/runs/b/x/output.md"))
 		if err := tu.writeFiles(); err == nil {
 			t.Errorf("%s: the brief's file was written", planted)
 		}
@@ -45,12 +44,8 @@ func TestPlantedLinksOfFiles(t *testing.T) {
 		os.Symlink(precious, filepath.Join(dir, "1.jsonl")), os.Symlink(precious, filepath.Join(dir, "output.md"))); err != nil {
 		t.Fatal(err)
 	}
-	tu := plainTurn(project)
-	tu.job.Files = []boulder.File{{Path: filepath.Join(dir, "output.md"), Text: "whole"}}
-	if err := tu.writeFiles(); err != nil {
-		t.Fatal(err)
-	}
-	if err := tu.writeRun("b/x/1.jsonl", nil); err != nil {
+	tu := plainTurn(project, filepath.Join(dir, "output.md"))
+	if err := errors.Join(tu.writeFiles(), tu.writeRun("b/x/1.jsonl", nil)); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"1.jsonl": "", "output.md": "whole"} {
@@ -75,9 +70,7 @@ func TestPathTricks(t *testing.T) {
 		"/etc/manager-test", filepath.Join(project, "hello.txt"), filepath.Join(project, ".manager/plan.yaml"),
 		project + "/.manager/runs/b/../../x.md", project + "/.manager/runs", "",
 	} {
-		tu := plainTurn(project)
-		tu.job.Files = []boulder.File{{Path: path, Text: "whole"}}
-		if err := tu.writeFiles(); err == nil {
+		if err := plainTurn(project, path).writeFiles(); err == nil {
 			t.Errorf("%q was written", path)
 		}
 	}
@@ -93,10 +86,14 @@ func TestPathTricks(t *testing.T) {
 	}
 }
 
-func plainTurn(project string) *turn {
-	return &turn{Executor: &Executor{cfg: Config{
+func plainTurn(project string, files ...string) *turn {
+	tu := &turn{Executor: &Executor{cfg: Config{
 		Project: project, RunsDir: filepath.Join(project, ".manager", "runs"), Redact: asItIs{},
 	}}}
+	for _, path := range files {
+		tu.job.Files = append(tu.job.Files, boulder.File{Path: path, Text: "whole"})
+	}
+	return tu
 }
 
 // What was said goes through the redactor before it is cut, so that no half of a secret is left at a cut.
