@@ -105,7 +105,8 @@ func TestStuckTurnsAreStopped(t *testing.T) {
 				t.Errorf("%d of the calls were reported", n)
 			}
 			nudges := reported[boulder.Nudged](a)
-			if len(nudges) != test.nudges || test.nudges > 0 && (nudges[0].Rule != test.rule || w.heardOf("You seem to be stuck") == 0) {
+			heard := w.count(func(req request) bool { return strings.Contains(req.Text(), "You seem to be stuck") })
+			if len(nudges) != test.nudges || test.nudges > 0 && (nudges[0].Rule != test.rule || heard == 0) {
 				t.Errorf("nudges: %+v", nudges)
 			}
 			if statuses, err := w.dir().Statuses(t.Context()); err != nil || statuses[a.Attempt.SessionID].Type != "" {
@@ -155,19 +156,6 @@ func TestNudgeIsObeyed(t *testing.T) {
 	if again.Duration != 0 {
 		t.Errorf("after a crash the turn took %s, but it had ended by then: its time is booked already", again.Duration)
 	}
-}
-
-// heardOf counts the requests in which the model could read a text.
-func (r *requests) heardOf(text string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := 0
-	for _, req := range r.all {
-		if strings.Contains(req.Text(), text) {
-			n++
-		}
-	}
-	return n
 }
 
 // The nudge was stored, and the process died before it was sent: it is not given again, and the rule stops the turn.

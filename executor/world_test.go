@@ -36,16 +36,21 @@ type requests struct {
 	all []scriptmodel.Request
 }
 
-func (r *requests) prompts(text string) int {
+func (r *requests) count(holds func(scriptmodel.Request) bool) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := 0
 	for _, req := range r.all {
-		if req.Kind() == scriptmodel.KindAgent && req.TurnsSinceUser() == 0 && strings.Contains(req.LastUser(), text) {
+		if holds(req) {
 			n++
 		}
 	}
 	return n
+}
+
+func (r *requests) prompts(text string) int {
+	return r.count(func(req scriptmodel.Request) bool {
+		return req.Kind() == scriptmodel.KindAgent && req.TurnsSinceUser() == 0 && strings.Contains(req.LastUser(), text)
+	})
 }
 
 func (r *requests) watch(h scriptmodel.Handler) scriptmodel.Handler {
