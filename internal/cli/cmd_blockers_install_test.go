@@ -101,8 +101,8 @@ func TestSlashInstallLeavesOthersAlone(t *testing.T) {
 // snapshot is every name below a directory, with what files hold and links say.
 func snapshot(t *testing.T, dir string) string {
 	t.Helper()
-	out, err := exec.Command("sh", "-c", `cd "$0" && find . | sort && find . -type l -exec ls -l {} + && find . -type f -exec cksum {} +`,
-		dir).CombinedOutput()
+	const list = `cd "$0" && find . | sort && find . -type l -exec ls -l {} + && find . -type f -exec cksum {} +`
+	out, err := exec.Command("sh", "-c", list, dir).CombinedOutput()
 	if err != nil {
 		t.Fatal(err, string(out))
 	}

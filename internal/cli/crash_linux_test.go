@@ -106,7 +106,8 @@ func TestSecondRunIsRefused(t *testing.T) {
 	w, gate := heldWorld(t)
 	p := w.start("run", "plan.yaml", w.attached())
 	<-gate.asked
-	if _, stderr := w.run(exitHeld, "run", "plan.yaml"); !strings.Contains(stderr, fmt.Sprintf("process %d", p.cmd.Process.Pid)) {
+	_, stderr := w.run(exitHeld, "run", "plan.yaml")
+	if !strings.Contains(stderr, fmt.Sprintf("process %d", p.cmd.Process.Pid)) {
 		t.Errorf("second run: %s", stderr)
 	}
 	if stdout, _ := w.run(0, "status"); !strings.Contains(stdout, "first") || !strings.Contains(stdout, "second") {

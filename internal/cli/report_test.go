@@ -35,7 +35,8 @@ func TestReport(t *testing.T) {
 		stdout, _ := expect(t, project, exitOK, args, `{"type":"report"`)
 		var made morning.Report
 		if err := json.Unmarshal([]byte(stdout), &made); err != nil || strings.Count(stdout, "\n") != 1 || made.Running ||
-			made.BoulderID != sampleID || made.MadeAt.IsZero() || len(made.SubTasks) != 6 || len(made.Blockers) != 1 || len(made.Next) == 0 {
+			made.BoulderID != sampleID || made.MadeAt.IsZero() ||
+			len(made.SubTasks) != 6 || len(made.Blockers) != 1 || len(made.Next) == 0 {
 			t.Errorf("%v: %s", err, stdout)
 		}
 	}
