@@ -77,7 +77,7 @@ func RunCommand(
 	g.TimedOut = g.ExitCode != 0 && errors.Is(ctx.Err(), context.DeadlineExceeded)
 	g.Output = text.Excerpt(redact(end.String()), gateOutputKept, text.End)
 	if !g.Green() {
-		g.NotFound, g.NotIn = command.NotFound(line, g.ExitCode, end.String())
+		g.NotFound, g.NotIn = command.NotFound(dir, line, g.ExitCode, end.String())
 		g.NotFound = redact(g.NotFound)
 		g.Failing = failing.list()
 	}

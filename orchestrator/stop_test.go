@@ -3,6 +3,7 @@ package orchestrator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -208,11 +209,15 @@ func TestFatal(t *testing.T) {
 			r := newRig(t)
 			spoil(r)
 			_, err := r.run(planOf(spec("a"), spec("b")))
-			if !errors.Is(err, boulder.ErrFatal) {
+			want := wrongKey
+			if name == "judge" { // the work is done; only a person can have it judged
+				want = fmt.Errorf("%w: %w", orchestrator.ErrWaiting, wrongKey)
+			}
+			if !errors.Is(err, boulder.ErrFatal) || errors.Is(err, orchestrator.ErrWaiting) != errors.Is(want, orchestrator.ErrWaiting) {
 				t.Fatalf("got %v", err)
 			}
 			head, subTasks := r.store.load(t)
-			if head.Status != boulder.Paused || head.Reason != wrongKey.Error() || subTasks["a"].Tries != 0 {
+			if head.Status != boulder.Paused || head.Reason != want.Error() || subTasks["a"].Tries != 0 {
 				t.Errorf("the boulder is %s because %q; a has %d tries", head.Status, head.Reason, subTasks["a"].Tries)
 			}
 			r.server.turn, r.cfg.Judge = nil, judgeFunc(agrees)

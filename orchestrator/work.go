@@ -189,7 +189,9 @@ func (r *run) startJudge(o *boulder.Open) {
 	var verdict boulder.Verdict
 	var usage boulder.Usage
 	r.launchFor(ref, func(ctx context.Context) (err error) {
-		verdict, usage, err = r.o.cfg.Judge.Judge(ctx, req)
+		if verdict, usage, err = r.o.cfg.Judge.Judge(ctx, req); errors.Is(err, boulder.ErrFatal) {
+			err = fmt.Errorf("%w: %w", ErrWaiting, err) // only a person can choose another judge, or give it a key
+		}
 		return err
 	}, func(o *boulder.Open) []boulder.Body {
 		return []boulder.Body{schedule.Judged(r.state, o, req.Turn.Number, verdict, r.now())}

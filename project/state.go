@@ -75,17 +75,19 @@ func (s *State) Stop() {
 	s.stop()
 }
 
-// stopLeft stops the agents that may be at work for boulders that were cancelled while no process ran them.
+// stopLeft stops the agents that may be at work although an order ended their attempts while no process ran the boulder. One that
+// cannot be read harms no other.
 func (s *State) stopLeft(ctx context.Context) error {
 	all, err := s.DB.Listing(ctx)
 	if err != nil { // no reason not to run something else
-		s.p.log.Warn("what is stored here cannot be listed: agents of cancelled boulders may be at work", "error", err)
+		s.p.log.Warn("what is stored here cannot be listed: agents that orders ended may be at work", "error", err)
 	}
 	for _, item := range all {
-		if item.Status != boulder.Cancelled || !item.ArchivedAt.IsZero() {
+		if item.Status.Terminal() && item.Status != boulder.Cancelled || !item.ArchivedAt.IsZero() {
 			continue
 		}
-		if err := s.run.StopLeft(ctx, item.BoulderID); err != nil {
+		err := s.run.StopLeft(ctx, item.BoulderID)
+		if _, unreadable := errors.AsType[*store.CorruptError](err); err != nil && !unreadable {
 			return err
 		}
 	}

@@ -40,7 +40,7 @@ spent.`,
 	}
 	o.register(cmd)
 	o.registerAsking(cmd)
-	cmd.Flags().IntVar(&o.iterations, "max-iterations", 0, "of a loop: at most `N` turns from now on, those it had included")
+	cmd.Flags().IntVar(&o.iterations, "max-iterations", 0, "of a loop: at most `N` turns in all, those it had included")
 	return cmd
 }
 

@@ -156,10 +156,16 @@ func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Requ
 // warnOfMissing names commands of a plan and of the configuration that cannot run as the project is now; the work may change
 // that.
 func (d *deps) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
-	warned := map[string]bool{}
+	warned, looked := map[string]bool{}, map[string]string{}
 	look := func(line, whose string) {
 		missing := detect.Missing(os.DirFS(d.Dir()), line)
-		if program := runcmd.Missing(ctx, d.Dir(), d.app.Environ, line); program != "" {
+		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		program, known := looked[word]
+		if !known {
+			program = runcmd.Missing(ctx, d.Dir(), d.app.Environ, word)
+			looked[word] = program
+		}
+		if program != "" {
 			missing = program + " is not found"
 		}
 		if missing != "" && !warned[missing] {

@@ -23,6 +23,7 @@ func TestOrderStopsTheAgentThatWasLeft(t *testing.T) {
 	for name, test := range map[string]struct{ order, next []string }{
 		"retry":  {[]string{"retry", "first"}, []string{"resume"}},
 		"cancel": {[]string{"cancel"}, []string{"run", "plan.yaml"}},
+		"skip":   {[]string{"skip", "first"}, []string{"run", "plan.yaml"}}, // another boulder, while that one can be resumed
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

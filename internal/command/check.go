@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,13 +27,18 @@ func Syntax(line string) string {
 	return what
 }
 
-// name is what can be the name of a program, and is no path.
 var name = text.Regexp(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*$`)
 
-// Missing returns the first word of a command if it is the name of a program that the shell does not find.
+// isProgram reports whether a word can be a program that no work in dir will bring: a name, or a path outside.
+func isProgram(dir, word string) bool {
+	below, err := filepath.Rel(dir, word)
+	return name().MatchString(word) || filepath.IsAbs(word) && (err != nil || !filepath.IsLocal(below))
+}
+
+// Missing returns the first word of a command if it is a program that the shell does not find. A path in dir is none.
 func Missing(ctx context.Context, dir string, env []string, line string) string {
 	words := strings.Fields(line)
-	if len(words) == 0 || !name().MatchString(words[0]) {
+	if len(words) == 0 || !isProgram(dir, words[0]) {
 		return ""
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-c", `command -v -- "$1"`, "sh", words[0])
@@ -48,18 +54,18 @@ const exitNotFound = 127
 
 var (
 	// notFound is what the shell itself says; a script says its own name first.
-	notFound = text.Regexp(`(?m)^sh: (?:line )?(?:\d+: )?([^/:\s]+): (?:command )?not found$`)
+	notFound = text.Regexp(`(?m)^(?:ba|da)?sh: (?:line )?(?:\d+: )?([^:\s]+): (?:(?:command )?not found|No such file or directory)$`)
 	// noScript is what npm, pnpm, yarn 1 and later ones say.
 	noScript = text.Regexp(`(?m)^(?:npm (?:error|ERR!) Missing script: "([^"\n]+)"|\W*ERR_PNPM_NO_SCRIPT\W+Missing script: (\S+)|` +
 		`error Command "([^"\n]+)" not found\.|Usage Error: Couldn't find a script named "([^"\n]+)"\.)`)
 	noTarget = text.Regexp("(?m)^make: \\*\\*\\* No rule to make target ['`]([^'\n]+)'\\.  Stop\\.$")
 )
 
-// NotFound returns what a command names and what is not there, by how it ended: a program, which the shell did not find, or a
-// script or target, and then the file that does not have it. A path is no program: what lies there may be work that is still
-// to be done.
-func NotFound(line string, exit int, output string) (name, file string) {
-	if m := notFound().FindStringSubmatch(output); m != nil && exit == exitNotFound {
+// NotFound returns what a command that ran in dir names and what is not there, by how it ended: a program, which the shell did
+// not find, or a script or target, and then the file that does not have it. A path in dir is no program: what lies there may
+// be work that is still to be done.
+func NotFound(dir, line string, exit int, output string) (name, file string) {
+	if m := notFound().FindStringSubmatch(output); m != nil && exit == exitNotFound && isProgram(dir, m[1]) {
 		return m[1], ""
 	}
 	for _, tool := range []struct {

@@ -57,22 +57,24 @@ func TestChecks(t *testing.T) {
 			t.Errorf("%q: %q", line, what)
 		}
 	}
+	dir := t.TempDir()
 	for line, want := range map[string]string{
 		"nosuch-program --flag": "nosuch-program", "sh -c true": "", "cd src": "", "./nosuch": "", "X=1 nosuch": "", "": "",
-		"if true; then nosuch; fi": "",
+		"if true; then nosuch; fi": "", "/nosuch/program x": "/nosuch/program", dir + "/nosuch": "",
 	} {
-		if got := command.Missing(t.Context(), "", nil, line); got != want {
+		if got := command.Missing(t.Context(), dir, nil, line); got != want {
 			t.Errorf("%q: %q, want %q", line, got, want)
 		}
 	}
 	for line, want := range map[string]string{
 		"nosuch-program --flag": "nosuch-program", "true && nosuch-program": "nosuch-program", "./nosuch": "",
+		"true && /nosuch/program": "/nosuch/program", dir + "/nosuch": "", "bash -c nosuch-program": "nosuch-program",
 		"echo nosuch-program > s; sh s": "", // the script's fault
 	} {
 		var out strings.Builder
-		cmd := command.Shell(t.Context(), t.TempDir(), nil, line)
+		cmd := command.Shell(t.Context(), dir, nil, line)
 		_ = command.Run(cmd, &out)
-		if got, _ := command.NotFound(line, cmd.ProcessState.ExitCode(), out.String()); got != want {
+		if got, _ := command.NotFound(dir, line, cmd.ProcessState.ExitCode(), out.String()); got != want {
 			t.Errorf("%q: %q, want %q, by %q", line, got, want, out.String())
 		}
 	}
@@ -85,7 +87,7 @@ func TestChecks(t *testing.T) {
 		{"make nosuch", "make: *** No rule to make target 'nosuch'.  Stop.", "nosuch", "Makefile"},
 		{"make nosuch", "make[1]: *** No rule to make target 'nosuch'.  Stop.", "", ""},
 	} {
-		if name, file := command.NotFound(test.line, 1, test.output); name != test.name || file != test.file {
+		if name, file := command.NotFound("", test.line, 1, test.output); name != test.name || file != test.file {
 			t.Errorf("%q says %q: %q in %q", test.line, test.output, name, file)
 		}
 	}

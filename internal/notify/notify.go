@@ -149,7 +149,7 @@ func (n *Notifier) run(ctx context.Context, m Message, body []byte) error {
 		missing = program
 	} else if err != nil && ctx.Err() == nil && cmd.ProcessState != nil {
 		line := strings.Join(n.Command, " ")
-		missing, _ = command.NotFound(line, cmd.ProcessState.ExitCode(), out.String())
+		missing, _ = command.NotFound(n.Dir, line, cmd.ProcessState.ExitCode(), out.String())
 		if !strings.Contains(line, missing) { // it is what a variable holds, which may be a secret
 			missing = ""
 		}

@@ -83,7 +83,12 @@ func New(in Input) *Report {
 		t := &in.SubTasks[i]
 		r.Files = append(r.Files, t.Files...)
 		if t.Status != boulder.SubTaskSuperseded { // else what took its place is there
-			r.SubTasks = append(r.SubTasks, newSubTask(t, &in, running[t.ID]))
+			s := newSubTask(t, &in, running[t.ID])
+			r.SubTasks = append(r.SubTasks, s)
+			_, unclaimed, _ := boulder.Diff{Files: s.Changes}.Split(r.claimed)
+			for _, f := range unclaimed {
+				r.Files = append(r.Files, f.Path)
+			}
 		}
 	}
 	slices.Sort(r.Files)

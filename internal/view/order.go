@@ -69,7 +69,7 @@ func (r *Order) Text() string {
 	line := ""
 	switch r.Do {
 	case boulder.OrderPause:
-		return "Paused. " + r.atWork() + " Continue with: " + resume + left
+		return "Paused. " + r.atWork() + left + " Continue with: " + resume
 	case boulder.OrderResume:
 		line = "Resumed."
 	case boulder.OrderCancel:
@@ -89,6 +89,7 @@ func (r *Order) Text() string {
 		}
 		line = "Noted for " + whom + ": it goes into the next prompt and the next judgement."
 	}
+	line += left
 	switch { // what has to be done for the order to have an effect
 	case r.RunBy == nil:
 		line += " No process runs the boulder; continue with: " + resume
@@ -97,7 +98,7 @@ func (r *Order) Text() string {
 	case r.Do == boulder.OrderResume:
 		line += fmt.Sprintf(" Process %d continues boulder %s.", r.RunBy.PID, r.BoulderID)
 	}
-	return line + left
+	return line
 }
 
 // atWork says what is still at work after a pause.
