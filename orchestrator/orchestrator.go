@@ -190,8 +190,8 @@ var (
 	ErrFinished = boulder.ErrFinished
 	// ErrCancelled ends a run whose boulder a person cancelled ([Orchestrator.Order]).
 	ErrCancelled = errors.New("cancelled by a person")
-	// ErrWaiting ends a run that cannot go on without a person: a budget is used up, or everything that is left waits for an
-	// answer. The boulder is paused and can be resumed.
+	// ErrWaiting ends a run that cannot go on without a person: a budget is used up, everything that is left waits for an
+	// answer, or the judge cannot be used (then it is a [boulder.ErrFatal] as well). The boulder is paused and can be resumed.
 	ErrWaiting = errors.New("waiting for a person")
 	// ErrLoopLimit is an ErrWaiting of a loop that has had all its turns: it goes on when it gets more
 	// ([Request].Iterations).

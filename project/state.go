@@ -75,8 +75,8 @@ func (s *State) Stop() {
 	s.stop()
 }
 
-// stopLeft stops the agents that may be at work although an order ended their attempts while no process ran the boulder. One that
-// cannot be read harms no other.
+// stopLeft stops the agents that may be at work although an order ended their attempts while no process ran the boulder.
+// A boulder that cannot be read harms no other.
 func (s *State) stopLeft(ctx context.Context) error {
 	all, err := s.DB.Listing(ctx)
 	if err != nil { // no reason not to run something else

@@ -56,3 +56,37 @@ func TestDamagedRecordsAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// A boulder that cannot be read, and is not over, keeps nobody from running another one in the project.
+func TestUnreadableBoulderHarmsNoOther(t *testing.T) {
+	t.Parallel()
+	s := newSampleOf(t, "01k00001")
+	s.Play()
+	project := s.store()
+	db, err := bolt.Open(filepath.Join(project, store.DirName, store.FileName), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		log := tx.Bucket([]byte("log"))
+		newest, _ := log.Cursor().Last()
+		return errors.Join(log.Put(newest, []byte(`{}`)), tx.Bucket([]byte("snapshots")).Delete([]byte("01k00001")))
+	})
+	if err != nil || db.Close() != nil {
+		t.Fatal(err)
+	}
+	_, stderr, code := command(project, "show", "01k00001")
+	if code != exitError || !strings.Contains(stderr, "in log") {
+		t.Fatalf("it can be read: exit code %d, %q", code, stderr)
+	}
+	a, _, _ := secretApp(t)
+	d := openProject(t, a, project)
+	if err := d.Connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	st, err := d.Hold(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.Release()
+}
