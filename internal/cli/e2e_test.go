@@ -165,7 +165,7 @@ sub_tasks:
 	}
 }
 
-// A wrong key ends the run at the first call, says which variable holds it, and a resume with the right one finishes.
+// A wrong key pauses the run at the first call for a person, says which variable holds it, and a resume with the right one finishes.
 func TestWrongKey(t *testing.T) {
 	t.Parallel()
 	const right, wrong = "sk-planted-right", "sk-planted-wrong"
@@ -190,7 +190,7 @@ func TestWrongKey(t *testing.T) {
 	if !strings.Contains(out, "OPENAI_API_KEY") || refused.Load() != 1 {
 		t.Errorf("plan made %d calls and said: %s", refused.Load(), out)
 	}
-	out = manager(wrong, 1, "run", "plan.yaml", "-v", attach)
+	out = manager(wrong, 4, "run", "plan.yaml", "-v", attach)
 	if !strings.Contains(out, "OPENAI_API_KEY") || !strings.Contains(out, "manager resume") || refused.Load() != 2 {
 		t.Errorf("run made %d calls and said: %s", refused.Load()-1, out)
 	}
