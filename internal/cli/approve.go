@@ -20,7 +20,7 @@ import (
 
 // approver shows a plan to the user and lets them change it, agree or decline.
 type approver struct {
-	*deps
+	*app
 	ask   bool                      // somebody is there
 	edit  bool                      // open the editor first
 	check func(*boulder.Plan) error // of the plan as it is after that; nil: none
@@ -53,7 +53,7 @@ func (p *approver) approve(
 	switch {
 	case p.ask:
 		plan, err = p.question(ctx, plan, path)
-	case !p.app.json:
+	case !p.json:
 		p.show(plan)
 	}
 	if err != nil {
@@ -61,7 +61,7 @@ func (p *approver) approve(
 	}
 	gates = gates || p.edit || p.ask
 	if !gates && slices.ContainsFunc(plan.SubTasks, func(s boulder.Spec) bool { return len(s.Gates) > 0 }) {
-		p.app.note("The model proposed gates. Nobody has looked at them, so they are told to the agents but not run" +
+		p.note("The model proposed gates. Nobody has looked at them, so they are told to the agents but not run" +
 			" (allow_model_gates in the configuration changes that).")
 	}
 	model, err := p.CheckModels(ctx, plan)
@@ -73,18 +73,18 @@ func (p *approver) approve(
 
 // approveReplan asks about a replan.
 func (p *approver) approveReplan(ctx context.Context, r orchestrator.ReplanProposal) (gates bool, err error) {
-	asks := terminal(p.app.Stdin) && terminal(p.app.Stderr)
+	asks := terminal(p.Stdin) && terminal(p.Stderr)
 	if p.view != nil && asks {
 		defer p.view.Pause()()
 	}
-	if asks || !p.app.quiet { // it is not stored: a resume asks for a new one
-		view.Replan(p.app.on(p.app.Stderr), r)
+	if asks || !p.quiet { // it is not stored: a resume asks for a new one
+		view.Replan(p.on(p.Stderr), r)
 	}
 	if !asks {
 		return false, fmt.Errorf("%w: a new plan has to be approved (--approve-replans), and there is no terminal to ask"+
 			" on: go on with `manager resume` on one, or without the flag", orchestrator.ErrWaiting)
 	}
-	answer, err := p.app.choose(ctx, "Go on with this plan?", "yes", "no")
+	answer, err := p.choose(ctx, "Go on with this plan?", "yes", "no")
 	if err == nil && answer == "no" {
 		err = orchestrator.ErrDeclined
 	}
@@ -92,8 +92,8 @@ func (p *approver) approveReplan(ctx context.Context, r orchestrator.ReplanPropo
 }
 
 func (p *approver) show(plan *boulder.Plan) {
-	if !p.app.quiet {
-		view.Plan(p.app.on(p.app.Stderr), plan)
+	if !p.quiet {
+		view.Plan(p.on(p.Stderr), plan)
 	}
 }
 
@@ -101,7 +101,7 @@ func (p *approver) show(plan *boulder.Plan) {
 func (p *approver) question(ctx context.Context, plan *boulder.Plan, path string) (*boulder.Plan, error) {
 	p.show(plan)
 	for {
-		answer, err := p.app.choose(ctx, "Run this plan?", "yes", "edit", "no")
+		answer, err := p.choose(ctx, "Run this plan?", "yes", "edit", "no")
 		switch {
 		case err != nil || answer == "yes":
 			return plan, err
@@ -110,7 +110,7 @@ func (p *approver) question(ctx context.Context, plan *boulder.Plan, path string
 		}
 		edited, err := p.editPlan(ctx, plan, path)
 		if _, bad := errors.AsType[*taskledger.FileError](err); bad {
-			fmt.Fprintf(p.app.Stderr, "%v\nThe plan was not taken over; edit it again.\n", err)
+			fmt.Fprintf(p.Stderr, "%v\nThe plan was not taken over; edit it again.\n", err)
 			continue
 		}
 		if err != nil {
@@ -171,19 +171,19 @@ func (p *approver) editPlan(ctx context.Context, plan *boulder.Plan, path string
 	// What cannot be read is a failed edit of a moment ago: it is gone on with.
 	old, err := taskledger.ReadFile(path)
 	if !exists(path) || path == p.PlanPath() && err == nil && old.Hash() != plan.Hash() {
-		if err := p.app.keepEdited(path); err != nil {
+		if err := p.keepEdited(path); err != nil {
 			return nil, err
 		}
 		if err := p.WritePlan(path, plan); err != nil {
 			return nil, err
 		}
 	}
-	editor := cmp.Or(p.app.Getenv("VISUAL"), p.app.Getenv("EDITOR"), "vi")
+	editor := cmp.Or(p.Getenv("VISUAL"), p.Getenv("EDITOR"), "vi")
 	// $EDITOR may have arguments; the shell splits them, and gets the path as a parameter of its own.
 	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", path)
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.app.Environ, p.app.Stdin, os.Stderr, os.Stderr
-	if terminal(p.app.Stdout) {
-		cmd.Stdout = bare(p.app.Stdout)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.Environ, p.Stdin, os.Stderr, os.Stderr
+	if terminal(p.Stdout) {
+		cmd.Stdout = bare(p.Stdout)
 	}
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("the editor %q failed: %w: set $EDITOR to one that works, or edit %s yourself and run it",

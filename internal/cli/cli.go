@@ -13,12 +13,14 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/bouldermgr/manager/internal/secret"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
 )
 
@@ -42,17 +44,20 @@ func (e Env) Getenv(name string) string {
 // app is what all commands share: the environment and the flags that are everywhere.
 type app struct {
 	Env
-	interrupts interrupts
-	secrets    *secret.Redactor // nil: known by their form only
-	opened     *project.Project // by commands that start nothing; nil: not yet
-	openErr    error
-	typed      *bufio.Scanner // what the user types; nil: nobody was asked yet
-	nextLine   chan string    // not nil: a line is being read; closed: there is none
+	interrupts       interrupts
+	secrets          *secret.Redactor // nil: known by their form only
+	*project.Project                  // that the command works in; nil before [app.open]
+	openErr          error
+	view             *view.Run      // of the run; nil before it begins
+	typed            *bufio.Scanner // what the user types; nil: nobody was asked yet
+	nextLine         chan string    // not nil: a line is being read; closed: there is none
 
 	json, quiet, noColor, verbose bool
 	dir                           string
 	model, ledgerModel            string
 	configFile, opencodeBinary    string
+	attach                        string
+	lockTimeout                   time.Duration
 }
 
 // Main runs one command line and returns its exit code.
@@ -68,12 +73,14 @@ func Main(env Env) int {
 	root.SetIn(env.Stdin)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
-	defer func() { // whatever the end
-		if a.opened != nil {
-			a.opened.Close()
-		}
+	err := func() error {
+		defer func() { // whatever the end
+			if a.Project != nil {
+				a.Project.Close()
+			}
+		}()
+		return root.ExecuteContext(ctx)
 	}()
-	err := root.ExecuteContext(ctx)
 	if failed := stdoutErr.Load(); failed != nil {
 		err = outputError(err, *failed)
 	}

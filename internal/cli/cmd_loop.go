@@ -46,41 +46,39 @@ Exit codes: those of ` + "`manager run`" + `; 3 if it ended without success, 4 i
 	}
 	o.registerTask(cmd, "; default all of them")
 	cmd.Flags().IntVar(&o.iterations, "max-iterations", 0, "at most `N` turns (default 100)")
-	o.runFlags.register(cmd)
+	o.runFlags.register(a, cmd)
 	o.registerDetach(cmd)
 	return cmd
 }
 
 func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error {
-	d, err := a.connectToRun(ctx, &o.runFlags)
-	if err != nil {
+	if err := a.connectToRun(ctx, &o.runFlags); err != nil {
 		return err
 	}
-	defer d.Close()
 	o.direct = true // a plan of one sub-task
 	task, err := o.task(a, args)
 	if err != nil {
 		return err
 	}
-	plan, err := d.makePlan(ctx, o.request(d, task))
+	plan, err := a.makePlan(ctx, o.request(a, task))
 	if err != nil {
 		return err
 	}
 	if err := o.budget.name([]string{plan.SubTasks[0].ID}, "a loop has no sub-task"); err != nil {
 		return err
 	}
-	done, err := d.loopDone(o.doneWhen)
+	done, err := a.loopDone(o.doneWhen)
 	if err != nil {
 		return err
 	}
-	loop := d.Config().Loop
+	loop := a.Config().Loop
 	loop.Iterations = cmp.Or(o.iterations, loop.Iterations)
 	req := project.Request{
-		Plan: plan, GatesApproved: true, Base: d.Base(), Loop: &loop, DoneWhen: done.Words, Diverted: o.blockers,
+		Plan: plan, GatesApproved: true, Base: a.Base(), Loop: &loop, DoneWhen: done.Words, Diverted: o.blockers,
 		Budget: o.budget.run, SubTaskBudgets: o.budget.subTasks,
 	}
-	return d.run(ctx, &o.runFlags, &req, func(*project.State) (err error) { // there is no plan to agree to
-		if req.Model, err = d.CheckModels(ctx, plan); err == nil && !a.json {
+	return a.run(ctx, &o.runFlags, &req, func(*project.State) (err error) { // there is no plan to agree to
+		if req.Model, err = a.CheckModels(ctx, plan); err == nil && !a.json {
 			a.note("%s", loopText(&req, done.Checks))
 		}
 		return err
@@ -89,14 +87,14 @@ func (a *app) runLoop(ctx context.Context, o *loopOptions, args []string) error 
 
 // loopDone is every criterion, unless the user named some. One that nobody named and nothing can check is left out,
 // with a word about it.
-func (d *deps) loopDone(flag doneFlag) (project.Criteria, error) {
-	done := d.Criteria(flag)
+func (a *app) loopDone(flag doneFlag) (project.Criteria, error) {
+	done := a.Criteria(flag)
 	if len(done.Words) > 0 {
 		return done, done.Check(nil)
 	}
 	done.Words = boulder.DoneWords()
 	if len(done.Checks.Tests) == 0 {
-		d.app.note("Note: tests do not decide here: %s.", done.NoTests)
+		a.note("Note: tests do not decide here: %s.", done.NoTests)
 		done.Words = slices.DeleteFunc(done.Words, func(w string) bool { return w == boulder.DoneTests })
 	}
 	return done, nil

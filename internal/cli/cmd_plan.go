@@ -79,9 +79,9 @@ func (f *doneFlag) Set(text string) error {
 }
 
 // request is what the Task Ledger gets, without secrets.
-func (f *taskFlags) request(d *deps, task string) boulder.PlanRequest {
-	req := boulder.PlanRequest{Project: d.Dir(), Mode: boulder.PlanAuto}
-	clean := d.Clean("The task", append([]string{task}, f.constraints...)...)
+func (f *taskFlags) request(a *app, task string) boulder.PlanRequest {
+	req := boulder.PlanRequest{Project: a.Dir(), Mode: boulder.PlanAuto}
+	clean := a.Clean("The task", append([]string{task}, f.constraints...)...)
 	req.Task, req.Constraints = clean[0], clean[1:]
 	switch {
 	case f.direct:
@@ -133,20 +133,20 @@ func (f *taskFlags) task(a *app, args []string) (string, error) {
 }
 
 // fromList is the plan that the task itself is, with --from-list.
-func (d *deps) fromList(req boulder.PlanRequest) (*boulder.Plan, error) {
+func (a *app) fromList(req boulder.PlanRequest) (*boulder.Plan, error) {
 	plan, err := taskledger.FromList(req, time.Now())
 	switch {
 	case errors.Is(err, taskledger.ErrNoList):
 		return nil, &project.UsageError{Err: err}
 	case err == nil:
-		plan.Seal.Base = d.Base()
+		plan.Seal.Base = a.Base()
 	}
 	return plan, err
 }
 
 type planOptions struct {
 	taskFlags
-	attach, output string
+	output string
 }
 
 func (a *app) newPlanCmd() *cobra.Command {
@@ -164,7 +164,7 @@ Then edit the file as you like and run it with ` + "`manager run`" + `.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runPlan(cmd.Context(), &o, args) },
 	}
 	o.registerPlan(cmd)
-	attachFlag(cmd, &o.attach)
+	a.attachFlag(cmd)
 	cmd.Flags().StringVarP(&o.output, "output", "o", "",
 		"write the plan to `FILE` (default .manager/plan.yaml); - writes YAML to stdout and nothing else")
 	return cmd
@@ -175,32 +175,30 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	d, err := a.connect(ctx, o.attach, 0)
-	if err != nil {
+	if err := a.connect(ctx); err != nil {
 		return err
 	}
-	defer d.Close()
-	req, path := o.request(d, task), d.PlanPath()
+	req, path := o.request(a, task), a.PlanPath()
 	switch o.output { // before the model is asked
 	case "-":
 	case "":
-		_, err = store.EnsureDir(d.Dir())
+		_, err = store.EnsureDir(a.Dir())
 	default:
 		path = a.file(o.output)
 		err = checkWritable("plan", path)
 	}
 	if err == nil && len(o.doneWhen) > 0 {
-		err = d.Criteria(o.doneWhen).Check(nil)
+		err = a.Criteria(o.doneWhen).Check(nil)
 	}
 	if err != nil {
 		return err
 	}
 	var plan *boulder.Plan
 	if o.list {
-		plan, err = d.fromList(req)
+		plan, err = a.fromList(req)
 	} else {
-		done := a.planning(d.Ledger())
-		plan, err = d.makePlan(ctx, req)
+		done := a.planning(a.Ledger())
+		plan, err = a.makePlan(ctx, req)
 		done()
 	}
 	if err != nil {
@@ -223,7 +221,7 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 	if err := a.keepEdited(path); err != nil {
 		return err
 	}
-	if err := d.WritePlan(path, plan); err != nil {
+	if err := a.WritePlan(path, plan); err != nil {
 		return err
 	}
 	if a.json {
@@ -231,7 +229,7 @@ func (a *app) runPlan(ctx context.Context, o *planOptions, args []string) error 
 	}
 	view.Plan(a.on(a.Stdout), plan)
 	run := "manager run"
-	if path != d.PlanPath() {
+	if path != a.PlanPath() {
 		run += " " + path
 	}
 	a.note("\nWrote %s. Edit it as you like, then: %s", a.pretty(path), run)
@@ -257,20 +255,20 @@ func (a *app) planning(ledger string) (done func()) {
 }
 
 // makePlan asks the Task Ledger, and seals what it says with the project's commit.
-func (d *deps) makePlan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, error) {
-	plan, usage, err := d.Plan(ctx, req)
+func (a *app) makePlan(ctx context.Context, req boulder.PlanRequest) (*boulder.Plan, error) {
+	plan, usage, err := a.Plan(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	if plan.Seal != nil {
-		plan.Seal.Base = d.Base()
+		plan.Seal.Base = a.Base()
 	}
 	if plan.Origin() == boulder.OriginFallback {
-		d.app.note("The model's answers were not usable as a plan, so the whole task is one sub-task." +
+		a.note("The model's answers were not usable as a plan, so the whole task is one sub-task." +
 			" Edit the plan to split it.")
 	}
 	if usage.Calls > 0 {
-		d.app.note("Planned with %s (%s).", view.ModelName(d.Ledger()), morning.Usage(usage))
+		a.note("Planned with %s (%s).", view.ModelName(a.Ledger()), morning.Usage(usage))
 	}
 	return plan, nil
 }

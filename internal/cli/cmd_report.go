@@ -95,10 +95,10 @@ func (a *app) recordsOfBlockers(ctx context.Context, id string) ([]boulder.Block
 }
 
 // writeReport writes the report of a boulder into its directory and returns the file's path, relative to the project.
-func (d *deps) writeReport(made *morning.Report) (string, error) {
+func (a *app) writeReport(made *morning.Report) (string, error) {
 	var text bytes.Buffer
 	made.Print(page.Out{Writer: &text, Markdown: true})
-	runs, err := statedir.Open(d.Dir(), strings.Split(runsDir, "/")...)
+	runs, err := statedir.Open(a.Dir(), strings.Split(runsDir, "/")...)
 	if err != nil {
 		return "", err
 	}

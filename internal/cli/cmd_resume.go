@@ -38,7 +38,7 @@ spent.`,
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), &o, args) },
 	}
-	o.register(cmd)
+	o.register(a, cmd)
 	o.registerAsking(cmd)
 	cmd.Flags().IntVar(&o.iterations, "max-iterations", 0, "of a loop: at most `N` turns in all, those it had included")
 	return cmd
@@ -48,16 +48,14 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 	if sent, err := a.resumeThere(ctx, o, newestOr(args)); sent || err != nil {
 		return err
 	}
-	d, err := a.connectToRun(ctx, &o.runFlags)
-	if err != nil {
+	if err := a.connectToRun(ctx, &o.runFlags); err != nil {
 		return err
 	}
-	defer d.Close()
-	if !d.Exists() { // to hold the state would make it
+	if !a.Exists() { // to hold the state would make it
 		return usagef("nothing to resume: no boulder was ever run here; start with `manager plan`")
 	}
 	var req project.Request
-	return d.run(ctx, &o.runFlags, &req, func(st *project.State) error {
+	return a.run(ctx, &o.runFlags, &req, func(st *project.State) error {
 		id, err := project.Unfinished(ctx, st.DB, args)
 		if err != nil {
 			return err
@@ -66,7 +64,7 @@ func (a *app) runResume(ctx context.Context, o *resumeOptions, args []string) er
 		if err != nil {
 			return err
 		}
-		ask := &approver{deps: d, ask: !o.yes && a.interactive()}
+		ask := &approver{app: a, ask: !o.yes && a.interactive()}
 		req, err = o.request(detail)
 		ask.into(&req, o.approveReplans || detail.Boulder.AskReplans)
 		return err
@@ -99,7 +97,7 @@ func (a *app) resumeThere(ctx context.Context, o *resumeOptions, ref string) (se
 	case !there.Holder.Serves && (!atWork || detail.Boulder.Status != boulder.Paused):
 		return false, nil
 	}
-	if o.attach != "" || o.approveReplans || o.budget.run != nil || len(o.budget.subTasks) > 0 ||
+	if a.attach != "" || o.approveReplans || o.budget.run != nil || len(o.budget.subTasks) > 0 ||
 		o.blockers || o.iterations != 0 {
 		return false, usagef("process %d runs boulder %s: it goes on as it was begun. Resume it without flags,"+
 			" or end that process and resume it here", there.Holder.PID, id)
@@ -118,7 +116,7 @@ const resumeLook = time.Second
 func (a *app) resumeServed(ctx context.Context, o *resumeOptions, there *project.Desk, detail store.Detail) error {
 	a.warnOfSwitch(o.blockers)
 	id := detail.Boulder.ID
-	if o.attach != "" || o.approveReplans {
+	if a.attach != "" || o.approveReplans {
 		return usagef("process %d serves this project, with an OpenCode server of its own choice and nobody at its"+
 			" terminal: leave --attach and --approve-replans out, or stop it with `manager serve --stop`", there.Holder.PID)
 	}

@@ -47,7 +47,7 @@ a gate is red · 4 stopped, waiting for a person: a question, a budget, a new pl
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runRun(cmd.Context(), &o, args) },
 	}
 	o.registerPlan(cmd)
-	o.runFlags.register(cmd)
+	o.runFlags.register(a, cmd)
 	o.registerAsking(cmd)
 	o.registerDetach(cmd)
 	cmd.Flags().Lookup("from").Usage += "; with --fork, the sub-task from which on it is done anew"
@@ -61,29 +61,28 @@ a gate is red · 4 stopped, waiting for a person: a question, a budget, a new pl
 }
 
 func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
-	d, err := a.connectToRun(ctx, &o.runFlags)
-	if err != nil {
+	if err := a.connectToRun(ctx, &o.runFlags); err != nil {
 		return err
 	}
-	defer d.Close()
 	req := project.Request{
-		Base: d.Base(), Model: a.model, Budget: o.budget.run, SubTaskBudgets: o.budget.subTasks,
+		Base: a.Base(), Model: a.model, Budget: o.budget.run, SubTaskBudgets: o.budget.subTasks,
 		DoneWhen: o.doneWhen, Diverted: o.blockers,
 	}
-	path := ""
+	var path string
+	var err error
 	if o.fork != "" {
-		req.Fork, err = o.forked(ctx, d, args)
+		req.Fork, err = o.forked(ctx, a, args)
 	} else {
-		path, err = o.read(d, args, &req)
+		path, err = o.read(a, args, &req)
 	}
 	if err != nil {
 		return err
 	}
-	done := d.Criteria(o.doneWhen)
-	ask := &approver{deps: d, ask: !o.yes && a.interactive(), edit: o.edit, check: done.Check}
+	done := a.Criteria(o.doneWhen)
+	ask := &approver{app: a, ask: !o.yes && a.interactive(), edit: o.edit, check: done.Check}
 	ask.into(&req, o.approveReplans)
-	return d.run(ctx, &o.runFlags, &req, func(*project.State) error {
-		d.warnOfMissing(ctx, req.Plan)
+	return a.run(ctx, &o.runFlags, &req, func(*project.State) error {
+		a.warnOfMissing(ctx, req.Plan)
 		if req.Fork != nil {
 			return nil
 		}
@@ -95,40 +94,40 @@ func (a *app) runRun(ctx context.Context, o *runOptions, args []string) error {
 }
 
 // read puts the plan file or the task that is given into the request, and returns the file in which the plan can be edited.
-func (o *runOptions) read(d *deps, args []string, req *project.Request) (path string, err error) {
+func (o *runOptions) read(a *app, args []string, req *project.Request) (path string, err error) {
 	none := len(args) == 0 && o.from == ""
 	if none || len(args) == 1 && o.from == "" && looksLikePlan(args[0]) {
-		path = d.PlanPath()
+		path = a.PlanPath()
 		if !none {
-			path = d.app.file(args[0])
+			path = a.file(args[0])
 		}
 		switch {
 		case none && !exists(path):
 			return "", usagef("no plan and no task: there is no %s; say what to do, as in `manager run \"Add dark mode\"`,"+
-				" or make a plan first with `manager plan`", d.app.pretty(path))
+				" or make a plan first with `manager plan`", a.pretty(path))
 		case !exists(path):
 			return "", usagef("there is no plan file %s", path)
 		case o.list:
 			return "", usagef("--from-list needs a task, not a plan file")
 		}
-		req.Constraints = d.Clean("The task", o.constraints...)
-		req.Plan, err = d.ReadPlan(path)
+		req.Constraints = a.Clean("The task", o.constraints...)
+		req.Plan, err = a.ReadPlan(path)
 		return path, err
 	}
-	task, err := o.task(d.app, args)
+	task, err := o.task(a, args)
 	if err != nil {
 		return "", err
 	}
-	made := o.request(d, task)
+	made := o.request(a, task)
 	req.Task, req.Constraints, req.Mode = made.Task, made.Constraints, made.Mode
 	switch {
 	case o.list:
-		req.Plan, err = d.fromList(made)
+		req.Plan, err = a.fromList(made)
 	case o.edit && o.detach:
 		err = usagef("--edit is for a plan, and with --detach a task is planned later:" +
 			" make the plan first, with `manager plan`")
 	}
-	return d.PlanPath(), err
+	return a.PlanPath(), err
 }
 
 func looksLikePlan(arg string) bool {
@@ -155,14 +154,14 @@ func (o *runOptions) agree(ctx context.Context, ask *approver, req *project.Requ
 
 // warnOfMissing names commands of a plan and of the configuration that cannot run as the project is now; the work may change
 // that.
-func (d *deps) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
+func (a *app) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
 	warned, looked := map[string]bool{}, map[string]string{}
 	look := func(line, whose string) {
-		missing := detect.Missing(os.DirFS(d.Dir()), line)
+		missing := detect.Missing(os.DirFS(a.Dir()), line)
 		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 		program, known := looked[word]
 		if !known {
-			program = runcmd.Missing(ctx, d.Dir(), d.app.Environ, word)
+			program = runcmd.Missing(ctx, a.Dir(), a.Environ, word)
 			looked[word] = program
 		}
 		if program != "" {
@@ -170,7 +169,7 @@ func (d *deps) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
 		}
 		if missing != "" && !warned[missing] {
 			warned[missing] = true
-			d.app.warn("%s, and the gate `%s` %s needs it", missing, line, whose)
+			a.warn("%s, and the gate `%s` %s needs it", missing, line, whose)
 		}
 	}
 	if plan != nil {
@@ -180,14 +179,14 @@ func (d *deps) warnOfMissing(ctx context.Context, plan *boulder.Plan) {
 			}
 		}
 	}
-	commands := d.Config().Commands()
+	commands := a.Config().Commands()
 	for _, line := range slices.Sorted(maps.Keys(commands)) {
 		look(line, "("+commands[line]+")")
 	}
 }
 
 // forked finds the boulder and the sub-task that --fork and --from name, and refuses what does not go with them.
-func (o *runOptions) forked(ctx context.Context, d *deps, args []string) (*boulder.Fork, error) {
+func (o *runOptions) forked(ctx context.Context, a *app, args []string) (*boulder.Fork, error) {
 	switch {
 	case len(args) > 0:
 		return nil, usagef("--fork runs the plan of a boulder, so it takes no task and no plan file")
@@ -199,7 +198,7 @@ func (o *runOptions) forked(ctx context.Context, d *deps, args []string) (*bould
 		return nil, usagef("a fork runs the plan of the original as it is: --from-list, --direct, --plan, --edit and" +
 			" --constraint do not go with it")
 	}
-	r, closeReader, err := d.Read(ctx)
+	r, closeReader, err := a.openReader(ctx)
 	if err != nil {
 		return nil, err
 	}

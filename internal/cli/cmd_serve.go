@@ -18,11 +18,8 @@ import (
 )
 
 type serveOptions struct {
-	attach      string
-	untilIdle   time.Duration
-	lockTimeout time.Duration
-	stop        bool
-	blockers    bool
+	untilIdle      time.Duration
+	stop, blockers bool
 }
 
 func (a *app) newServeCmd() *cobra.Command {
@@ -49,11 +46,11 @@ second one aborts the turns.`,
 			return a.runServe(cmd.Context(), &o)
 		},
 	}
-	attachFlag(cmd, &o.attach)
+	a.attachFlag(cmd)
 	cmd.Flags().DurationVar(&o.untilIdle, "until-idle", 0, "end when nothing was at work for `TIME`")
 	cmd.Flags().BoolVar(&o.stop, "stop", false, "stop the server of this project, and wait until it has ended")
 	blockersFlag(cmd, &o.blockers)
-	lockFlag(cmd, &o.lockTimeout)
+	a.lockFlag(cmd)
 	return cmd
 }
 
@@ -88,16 +85,14 @@ func (a *app) stopServing(ctx context.Context) error {
 }
 
 func (a *app) runServe(ctx context.Context, o *serveOptions) error {
-	d, err := a.connect(ctx, o.attach, o.lockTimeout)
-	if err != nil {
+	if err := a.connect(ctx); err != nil {
 		return err
 	}
-	defer d.Close()
-	d.Config().Blockers.Enabled = d.Config().Blockers.Enabled || o.blockers
-	if _, err := d.Notifier(); err != nil { // it is needed when a run ends
+	a.Config().Blockers.Enabled = a.Config().Blockers.Enabled || o.blockers
+	if _, err := a.Notifier(); err != nil { // it is needed when a run ends
 		return err
 	}
-	st, err := d.Hold(ctx, true)
+	st, err := a.Hold(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -107,8 +102,8 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 		st.Stop()
 	})
 	defer giveBack()
-	a.note("Serving %s. Hand a task over with: manager run --detach", d.Dir())
-	err = st.Serve(work, o.untilIdle, func(events iter.Seq2[boulder.Event, error]) { d.followServed(work, st, events) })
+	a.note("Serving %s. Hand a task over with: manager run --detach", a.Dir())
+	err = st.Serve(work, o.untilIdle, func(events iter.Seq2[boulder.Event, error]) { a.followServed(work, st, events) })
 	if errors.Is(err, orchestrator.ErrStopped) {
 		return errInterrupted
 	}
@@ -116,19 +111,19 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 }
 
 // followServed shows a boulder that was handed over, and tells on stderr how it ended: there is nobody else to tell.
-func (d *deps) followServed(ctx context.Context, st *project.State, events iter.Seq2[boulder.Event, error]) {
-	end, err := d.newEnding(st.DB)
+func (a *app) followServed(ctx context.Context, st *project.State, events iter.Seq2[boulder.Event, error]) {
+	end, err := a.newEnding(st.DB)
 	if err != nil {
-		d.app.warn("%v", err)
+		a.warn("%v", err)
 		return
 	}
 	err = end.follow(ctx, events, func(id string) *view.Run {
-		return view.NewServeRun(d.app.console(), view.NewProgress(st.DB.Load), id)
+		return view.NewServeRun(a.console(), view.NewProgress(st.DB.Load), id)
 	})
 	if err != nil && !errors.Is(err, orchestrator.ErrCancelled) && exitCode(err) != exitPartial { // those were shown
-		fmt.Fprintf(d.app.Stderr, "%s boulder %s: %s\n", view.Clock(time.Now()), end.id, message(err))
+		fmt.Fprintf(a.Stderr, "%s boulder %s: %s\n", view.Clock(time.Now()), end.id, message(err))
 	}
 	if path := end.conclude(ctx, err); path != "" {
-		fmt.Fprintf(d.app.Stderr, "%s boulder %s: report: %s\n", view.Clock(time.Now()), end.id, path)
+		fmt.Fprintf(a.Stderr, "%s boulder %s: report: %s\n", view.Clock(time.Now()), end.id, path)
 	}
 }

@@ -30,19 +30,19 @@ const (
 )
 
 // detach hands what is to be run to the server of the project, and starts one if nobody holds the state.
-func (d *deps) detach(ctx context.Context, attach string, req project.Request) error {
-	if d.app.ledgerModel != "" {
-		req.LedgerModel = d.Ledger()
+func (a *app) detach(ctx context.Context, req project.Request) error {
+	if a.ledgerModel != "" {
+		req.LedgerModel = a.Ledger()
 	}
-	there, err := d.Dial(ctx)
+	there, err := a.Dial(ctx)
 	switch {
 	case errors.Is(err, control.ErrNotServed):
-		if there, err = d.startServer(ctx, attach); err != nil {
+		if there, err = a.startServer(ctx); err != nil {
 			return fmt.Errorf("start a server: %w", err)
 		}
 	case err != nil:
 		return err
-	case there.Holder.Serves && attach != "":
+	case there.Holder.Serves && a.attach != "":
 		return usagef("process %d serves this project already, with an OpenCode server of its own choice: "+
 			"leave --attach out, or stop it", there.Holder.PID)
 	}
@@ -53,7 +53,7 @@ func (d *deps) detach(ctx context.Context, attach string, req project.Request) e
 	case err != nil:
 		return err
 	}
-	return d.app.detached(id, there.Holder.PID)
+	return a.detached(id, there.Holder.PID)
 }
 
 // detached says that a boulder runs in the background.
@@ -72,11 +72,11 @@ func (a *app) detached(id string, pid int) error {
 
 // startServer starts a server in the background, in a session of its own, so that closing the terminal does not reach it,
 // and waits until it is there. What it prints goes to a file.
-func (d *deps) startServer(ctx context.Context, attach string) (*project.Desk, error) {
-	if d.app.Executable == "" {
+func (a *app) startServer(ctx context.Context) (*project.Desk, error) {
+	if a.Executable == "" {
 		return nil, errors.New("the path of this program is not known")
 	}
-	dir, err := store.EnsureDir(d.Dir())
+	dir, err := store.EnsureDir(a.Dir())
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +90,8 @@ func (d *deps) startServer(ctx context.Context, attach string) (*project.Desk, e
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(d.app.Executable, d.serveArgs(attach)...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = d.app.Environ, log, log
+	cmd := exec.Command(a.Executable, a.serveArgs()...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = a.Environ, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (d *deps) startServer(ctx context.Context, attach string) (*project.Desk, e
 		return strings.Join(lines[max(0, len(lines)-8):], "\n")
 	}
 	for giveUp := time.Now().Add(serverStart); ; {
-		there, err := d.Dial(ctx)
+		there, err := a.Dial(ctx)
 		if !errors.Is(err, control.ErrNotServed) {
 			return there, err
 		}
@@ -124,7 +124,7 @@ func (d *deps) startServer(ctx context.Context, attach string) (*project.Desk, e
 }
 
 // serveArgs is the command line of the server: what this one was told about models, files and binaries.
-func (d *deps) serveArgs(attach string) []string {
+func (a *app) serveArgs() []string {
 	// A path that is relative to this working directory has to be good for another one; a bare name is looked up in PATH.
 	absolute := func(path string) string {
 		if !strings.ContainsRune(path, filepath.Separator) && !exists(path) {
@@ -133,10 +133,10 @@ func (d *deps) serveArgs(attach string) []string {
 		abs, err := filepath.Abs(path)
 		return cmp.Or(abs, fmt.Sprint(err))
 	}
-	args := []string{"serve", "--until-idle", servedUntilIdle, "-C", d.Dir()}
+	args := []string{"serve", "--until-idle", servedUntilIdle, "-C", a.Dir()}
 	for _, flag := range []struct{ name, value string }{
-		{"--attach", attach}, {"--model", d.app.model}, {"--ledger-model", d.app.ledgerModel},
-		{"--config", absolute(d.app.file(d.app.configFile))}, {"--opencode", absolute(d.app.opencodeBinary)},
+		{"--attach", a.attach}, {"--model", a.model}, {"--ledger-model", a.ledgerModel},
+		{"--config", absolute(a.file(a.configFile))}, {"--opencode", absolute(a.opencodeBinary)},
 	} {
 		if flag.value != "" {
 			args = append(args, flag.name, flag.value)

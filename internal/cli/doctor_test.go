@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/internal/view"
-	"github.com/bouldermgr/manager/project"
 )
 
 func TestDoctorWithoutOpenCode(t *testing.T) {
@@ -68,18 +67,16 @@ func configFile(t *testing.T, text string) string {
 }
 
 // openProject is a project that a command line with these flags works in.
-func openProject(t *testing.T, a *app, dir string) *deps {
+func openProject(t *testing.T, a *app, dir string) *app {
 	t.Helper()
-	a.dir = dir
-	p, err := projectOpen(dir, a.options())
+	a.dir, a.Project = dir, nil
+	p, err := a.open()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
-	return &deps{Project: p, app: a, log: a.logger()}
+	return a
 }
-
-var projectOpen = project.Open // under a name that no variable of a test has
 
 // doctorText is what doctor says of the ledgers with a configuration and an environment.
 func doctorText(t *testing.T, configuration string, environ ...string) string {

@@ -13,7 +13,7 @@ import (
 )
 
 // doneDeps is a project with these files, in a world with these programs.
-func doneDeps(t *testing.T, config string, programs []string, files map[string]string) (d *deps, said func() string) {
+func doneDeps(t *testing.T, config string, programs []string, files map[string]string) (a *app, said func() string) {
 	t.Helper()
 	bin, project := t.TempDir(), t.TempDir()
 	for _, p := range programs {

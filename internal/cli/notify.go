@@ -23,7 +23,7 @@ import (
 // ending is what a run owes to users who are not there: a report when it ends, and notifications if the configuration asks
 // for them. One belongs to one run; its methods are called on one goroutine.
 type ending struct {
-	*deps
+	*app
 	db       reader
 	notifier *notify.Notifier // nil: nobody is to be told
 
@@ -35,9 +35,9 @@ type ending struct {
 }
 
 // newEnding is for a run that is about to begin. The error says what is wrong with the configuration.
-func (d *deps) newEnding(db reader) (*ending, error) {
-	notifier, err := d.Notifier()
-	return &ending{deps: d, db: db, notifier: notifier}, err
+func (a *app) newEnding(db reader) (*ending, error) {
+	notifier, err := a.Notifier()
+	return &ending{app: a, db: db, notifier: notifier}, err
 }
 
 // take notices what the user may want to be told.
@@ -53,7 +53,7 @@ func (e *ending) take(ctx context.Context, event boulder.Event) {
 	e.telling.Go(func() { // the run does not wait for it
 		made, err := e.report(ctx, id)
 		if made == nil {
-			e.log.Warn("nobody was told that a sub-task is blocked", "error", err)
+			e.logger().Warn("nobody was told that a sub-task is blocked", "error", err)
 			return
 		}
 		made.Running = true
@@ -95,7 +95,7 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 	}
 	made, err := e.report(context.WithoutCancel(ctx), e.id)
 	if err != nil {
-		e.app.warn("the report of boulder %s lacks something: %v", e.id, err)
+		e.warn("the report of boulder %s lacks something: %v", e.id, err)
 	}
 	if made == nil {
 		return ""
@@ -105,7 +105,7 @@ func (e *ending) conclude(ctx context.Context, runErr error) string {
 	e.warnOfUnwritten(context.WithoutCancel(ctx))
 	path, err := e.writeReport(made)
 	if err != nil {
-		e.app.warn("the report of boulder %s could not be written: %v", e.id, err)
+		e.warn("the report of boulder %s could not be written: %v", e.id, err)
 	}
 	if what := eventOf(runErr); e.wants(what) {
 		e.send(ctx, made, what, new(exitCode(runErr)), path)
@@ -119,7 +119,7 @@ func (e *ending) report(ctx context.Context, id string) (*morning.Report, error)
 	if d.Boulder.ID == "" {
 		return nil, err
 	}
-	made, reportErr := e.app.makeReport(ctx, e.db, d, time.Now())
+	made, reportErr := e.makeReport(ctx, e.db, d, time.Now())
 	return made, cmp.Or(err, reportErr)
 }
 
@@ -128,14 +128,14 @@ func (e *ending) told(path string, runErr error) error {
 	if path == "" {
 		return runErr
 	}
-	path = e.app.pretty(filepath.Join(e.Dir(), path))
+	path = e.pretty(filepath.Join(e.Dir(), path))
 	if runErr != nil {
 		return fmt.Errorf("%w\nReport: %s", runErr, path)
 	}
 	if e.choices > 0 {
-		e.app.note("%s that agents made: manager report", text.Plural(e.choices, "choice"))
+		e.note("%s that agents made: manager report", text.Plural(e.choices, "choice"))
 	}
-	e.app.note("Report: %s", path)
+	e.note("Report: %s", path)
 	return nil
 }
 
@@ -169,7 +169,7 @@ func (e *ending) send(ctx context.Context, made *morning.Report, what notify.Eve
 		return
 	}
 	for line := range strings.Lines(err.Error()) { // one for each way
-		e.app.warn("%s", strings.TrimSuffix(line, "\n"))
+		e.warn("%s", strings.TrimSuffix(line, "\n"))
 	}
 }
 
@@ -202,18 +202,18 @@ func titleOf(what notify.Event, made *morning.Report) string {
 }
 
 // warnOfUnwritten says at the end of a run what the list for people lacks, and why.
-func (d *deps) warnOfUnwritten(ctx context.Context) {
-	desk, err := d.Blockers()
+func (a *app) warnOfUnwritten(ctx context.Context) {
+	desk, err := a.Blockers()
 	if err != nil {
 		return // the run would not have begun
 	}
 	s, err := desk.Status(ctx)
 	switch {
 	case err != nil:
-		d.app.warn("whether %s has every blocker is not known: %v", s.File, err)
+		a.warn("whether %s has every blocker is not known: %v", s.File, err)
 	case s.Unwritten > 0:
 		why := cmp.Or(s.Trouble, "it could not be written")
-		d.app.warn("%s not in %s yet: %s. Nothing is lost: see manager blockers list; it is tried again with every command",
+		a.warn("%s not in %s yet: %s. Nothing is lost: see manager blockers list; it is tried again with every command",
 			view.Are(s.Unwritten, "item"), s.File, why)
 	}
 }

@@ -201,7 +201,7 @@ func TestChoicesAreTold(t *testing.T) {
 	t.Parallel()
 	e, stderr := endingOf(t, "")
 	for _, s := range samples.Blockers()[2:4] {
-		_, err := deskOfProject(t, e.deps.Dir()).Divert(t.Context(), boulder.Blocker{
+		_, err := deskOfProject(t, e.Dir()).Divert(t.Context(), boulder.Blocker{
 			BlockerScope: boulder.BlockerScope{BoulderID: sampleID, SubTaskID: s.SubTaskID, Attempt: 1, SessionID: s.SessionID},
 			Question:     s.Question,
 			Ask:          &boulder.Ask{Kind: boulder.AskQuestion, RequestID: "que_" + s.ID},
@@ -220,7 +220,7 @@ func TestChoicesAreTold(t *testing.T) {
 func TestConcludeInTrouble(t *testing.T) {
 	t.Parallel()
 	e, stderr := endingOf(t, "notify: {command: 'echo never shown; exit 3'}")
-	runs := filepath.Join(e.deps.Dir(), runsDir)
+	runs := filepath.Join(e.Dir(), runsDir)
 	if err := errors.Join(os.RemoveAll(runs), os.Symlink(t.TempDir(), runs)); err != nil { // an agent may do that
 		t.Fatal(err)
 	}
@@ -248,11 +248,11 @@ func TestNobodyIsTold(t *testing.T) {
 		if name := e.conclude(t.Context(), err); name == "" || stderr.Len() > 0 {
 			t.Errorf("%s: report %q, stderr %s", config, name, stderr)
 		}
-		if exists(filepath.Join(e.deps.Dir(), "told")) {
+		if exists(filepath.Join(e.Dir(), "told")) {
 			t.Errorf("%s: it was told", config)
 		}
 		if got := e.told("r.md", err); err != nil && (!errors.Is(got, err) || !strings.HasSuffix(got.Error(), "\nReport: "+
-			e.deps.app.pretty(filepath.Join(e.deps.Dir(), "r.md")))) {
+			e.pretty(filepath.Join(e.Dir(), "r.md")))) {
 			t.Errorf("%v", got)
 		}
 	}
@@ -273,7 +273,7 @@ func TestToldWhileItRuns(t *testing.T) {
 	e.db = detailReader{e.db, d}
 	e.take(t.Context(), boulder.Event{BoulderID: sampleID, Body: boulder.Parked{AttemptRef: boulder.AttemptRef{SubTaskID: "theme", Attempt: 1}}})
 	e.conclude(t.Context(), nil) // waits for it; "failed" is not asked for
-	told, err := os.ReadFile(filepath.Join(e.deps.Dir(), "told"))
+	told, err := os.ReadFile(filepath.Join(e.Dir(), "told"))
 	if err != nil || stderr.Len() > 0 {
 		t.Fatalf("%v, stderr %s", err, stderr)
 	}

@@ -18,18 +18,16 @@ import (
 
 // runFlags are those of run, loop and resume, as far as a command has them.
 type runFlags struct {
-	attach                                string
 	yes, approveReplans, detach, blockers bool
 	budget                                budgetFlag
-	lockTimeout                           time.Duration
 }
 
-func (o *runFlags) register(cmd *cobra.Command) {
-	attachFlag(cmd, &o.attach)
+func (o *runFlags) register(a *app, cmd *cobra.Command) {
+	a.attachFlag(cmd)
 	cmd.Flags().Var(&o.budget, "budget", "`LIMITS` of the run as tokens=2M,cost=5,time=8h,attempts=20,calls=500 (cost in US"+
 		" dollars), or of one sub-task as SUBTASK:tokens=200k; repeatable")
 	blockersFlag(cmd, &o.blockers)
-	lockFlag(cmd, &o.lockTimeout)
+	a.lockFlag(cmd)
 }
 
 func (o *runFlags) registerDetach(cmd *cobra.Command) {
@@ -42,23 +40,23 @@ func (o *runFlags) registerAsking(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.approveReplans, "approve-replans", false, "ask before a new plan for the rest is run")
 }
 
-func attachFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "attach", "", "use the OpenCode server at `URL` instead of starting one")
+func (a *app) attachFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.attach, "attach", "", "use the OpenCode server at `URL` instead of starting one")
 }
 
-func lockFlag(cmd *cobra.Command, to *time.Duration) {
-	cmd.Flags().DurationVar(to, "lock-timeout", 0,
+func (a *app) lockFlag(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&a.lockTimeout, "lock-timeout", 0,
 		"wait up to `TIME`, as 30m, while another process holds the state, instead of a second")
 }
 
-func (a *app) connectToRun(ctx context.Context, o *runFlags) (*deps, error) {
+func (a *app) connectToRun(ctx context.Context, o *runFlags) error {
 	a.warnOfSwitch(o.blockers)
-	return a.connect(ctx, o.attach, o.lockTimeout)
+	return a.connect(ctx)
 }
 
 // run does what is asked for here, or hands it to the server of the project. complete fills in the rest of the request, and
 // may ask the user; st is nil where it is handed over.
-func (d *deps) run(
+func (a *app) run(
 	ctx context.Context, o *runFlags, req *project.Request, complete func(st *project.State) error,
 ) error {
 	if o.detach {
@@ -68,9 +66,9 @@ func (d *deps) run(
 		if err := complete(nil); err != nil {
 			return err
 		}
-		return d.detach(ctx, o.attach, *req)
+		return a.detach(ctx, *req)
 	}
-	st, err := d.Hold(ctx, false)
+	st, err := a.Hold(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -78,31 +76,31 @@ func (d *deps) run(
 	if err := complete(st); err != nil {
 		return err
 	}
-	return d.execute(ctx, st, *req)
+	return a.execute(ctx, st, *req)
 }
 
 // execute runs or resumes a boulder and shows it. The first signal lets running turns end; the second one aborts them.
-func (d *deps) execute(ctx context.Context, st *project.State, req project.Request) error {
-	d.Warm() // boots while the model plans
-	if reason := d.NoDiffs(); reason != "" {
-		d.app.note("Note: %s: there are no diffs here, so the work is judged without them.", reason)
+func (a *app) execute(ctx context.Context, st *project.State, req project.Request) error {
+	a.Warm() // boots while the model plans
+	if reason := a.NoDiffs(); reason != "" {
+		a.note("Note: %s: there are no diffs here, so the work is judged without them.", reason)
 	}
-	end, err := d.newEnding(st.DB)
+	end, err := a.newEnding(st.DB)
 	if err != nil {
 		return err
 	}
-	shown := view.NewRun(d.app.console(), view.NewProgress(st.DB.Load), "")
+	shown := view.NewRun(a.console(), view.NewProgress(st.DB.Load), "")
 	defer shown.Close()
-	d.view = shown
-	ctx, giveBack := d.app.interrupts.stopInTwo(ctx, func() {
+	a.view = shown
+	ctx, giveBack := a.interrupts.stopInTwo(ctx, func() {
 		shown.Stopping()
 		st.Stop()
 	})
 	defer giveBack()
 	err = end.follow(ctx, st.Run(ctx, req), func(string) *view.Run { return shown })
-	if errors.Is(err, orchestrator.ErrWaiting) && !d.app.quiet && !d.app.json { // else: manager show --receipt
+	if errors.Is(err, orchestrator.ErrWaiting) && !a.quiet && !a.json { // else: manager show --receipt
 		if detail, readErr := st.DB.Get(context.WithoutCancel(ctx), end.id); readErr == nil {
-			view.NewReceipt(detail, time.Now()).Print(d.app.on(d.app.Stderr))
+			view.NewReceipt(detail, time.Now()).Print(a.on(a.Stderr))
 		}
 	}
 	return end.told(end.conclude(ctx, err), err)
@@ -121,7 +119,7 @@ func (e *ending) follow(
 			shown = show(event.BoulderID)
 			defer shown.Close()
 		}
-		event = e.app.cleanEvent(event)
+		event = e.cleanEvent(event)
 		e.take(ctx, event)
 		shown.Event(event)
 	}

@@ -101,7 +101,8 @@ func TestSecretInCommandIsRefused(t *testing.T) {
 		}
 	}
 	writeFile(t, filepath.Join(project, ".manager", "config.yaml"), "no_worse: ['true', deploy "+plantedKey+"]\n")
-	_, err := projectOpen(project, a.options())
+	a.Project = nil
+	_, err := a.open()
 	if err == nil || !strings.Contains(err.Error(), "no_worse[1] holds a GitHub token") {
 		t.Errorf("%v", err)
 	}
