@@ -2,16 +2,17 @@ package taskledger
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
-	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/statedir"
@@ -32,8 +33,7 @@ const fileHeader = `# A plan of manager. Edit it as you like, then execute it wi
 
 const sealHeader = `# The seal says what this plan was made for. By it, your edits above are noticed and recorded as yours
 # (they run as written), and a plan that was made for another commit is not run by accident. Without it, the
-# plan is taken as written by hand. Leave it as it is, or remove all of it.
-`
+# plan is taken as written by hand. Leave it as it is, or remove all of it.`
 
 // Format writes a plan as a file for people. What it writes, [Parse] reads as the same plan with the same hash, if the
 // plan comes from Parse, [Seal] or a [Planner]; in other plans, what may be left out is filled in. A plan that Parse
@@ -44,185 +44,106 @@ func Format(plan *boulder.Plan) ([]byte, error) {
 	if findings := check(p); len(findings) > 0 {
 		return nil, fmt.Errorf("write the plan: %s: %s", findings[0].what, findings[0].do)
 	}
-	w := &writer{}
-	w.WriteString(fileHeader)
-	w.plan(p)
-	if p.Seal != nil {
-		w.WriteString("\n")
-		w.seal(*p.Seal)
+	data, err := document(p)
+	if err != nil {
+		return nil, fmt.Errorf("write the plan: %w", err)
 	}
-	if w.Len() > yamlfile.MaxSize {
+	if len(data) > yamlfile.MaxSize {
 		return nil, fmt.Errorf("write the plan: it has %.1f MiB, and plan files end at %d MiB: split it",
-			float64(w.Len())/(1<<20), yamlfile.MaxSize>>20)
+			float64(len(data))/(1<<20), yamlfile.MaxSize>>20)
 	}
 	// What stands in the file is what will be executed: rather no file than one that says something else.
-	back, err := Parse("plan", w.Bytes())
+	back, err := Parse("plan", data)
 	if err != nil {
 		return nil, fmt.Errorf("write the plan: %w", err)
 	}
 	if back.Hash() != p.Hash() {
 		return nil, errors.New("write the plan: one of its texts does not survive in YAML: remove unusual characters")
 	}
-	return w.Bytes(), nil
+	return data, nil
 }
 
-// writer writes the lines of a plan file. Empty values are left out.
-type writer struct{ bytes.Buffer }
-
-func (w *writer) plan(p *boulder.Plan) {
-	w.line("", "version", strconv.Itoa(p.Version))
-	w.fields("", "task", p.Task, "goal", p.Goal, "constraints", p.Constraints)
-	if f := p.Facts; len(f.Given)+len(f.ToFind)+len(f.Guesses) > 0 {
-		w.WriteString("facts:\n")
-		w.fields("  ", "given", f.Given, "to_find", f.ToFind, "guesses", f.Guesses)
+// document writes the plan's JSON, which is YAML too, the way people write YAML.
+func document(p *boulder.Plan) ([]byte, error) {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
 	}
-	w.fields("", "model", p.Model)
-	if len(p.DoneWhen) > 0 {
-		w.line("", "done_when", flow(p.DoneWhen))
+	var doc yaml.Node
+	if err := yaml.Load(escape(data), &doc); err != nil {
+		return nil, err
 	}
-	w.WriteString("sub_tasks:\n")
-	for i, s := range p.SubTasks {
-		if i > 0 {
-			w.WriteString("\n")
-		}
-		w.subTask(s)
-	}
-}
-
-func (w *writer) subTask(s boulder.Spec) {
-	const in = "    "
-	w.line("  - ", "id", scalar(s.ID))
-	w.fields(in, "subject", s.Subject, "active_form", s.ActiveForm, "description", s.Description,
-		"success_criteria", s.SuccessCriteria)
-	w.line(in, "depends_on", flow(s.DependsOn)) // also when empty: people look for it
-	w.fields(in, "priority", string(s.Priority), "model", s.Model, "agent", s.Agent, "gates", s.Gates, "no_worse", s.NoWorse,
-		"expects_changes", s.ExpectsChanges, "empty_ok", s.EmptyOK, "outputs", s.Outputs)
-	if len(s.DoneWhen) > 0 {
-		w.line(in, "done_when", flow(s.DoneWhen))
-	}
-	if s.Budget != nil {
-		w.line(in, "budget", budget(*s.Budget))
-	}
-}
-
-func (w *writer) seal(s boulder.Seal) {
-	const in = "  "
-	w.WriteString(sealHeader + "seal:\n")
-	w.fields(in, "base", s.Base, "hash", s.Hash, "origin", string(s.Origin), "model", s.Model)
-	w.line(in, "created_at", s.CreatedAt.UTC().Format(time.RFC3339Nano))
-}
-
-// line writes a value that is YAML already.
-func (w *writer) line(indent, key, value string) { fmt.Fprintf(w, "%s%s: %s\n", indent, key, value) }
-
-// fields writes keys with their values: texts, as a block if they have several lines, lists of such texts, and booleans.
-func (w *writer) fields(indent string, pairs ...any) {
-	for pair := range slices.Chunk(pairs, 2) {
-		key := pair[0].(string)
-		switch value := pair[1].(type) {
-		case bool:
-			if value {
-				w.line(indent, key, "true")
+	plan := doc.Content[0]
+	restyle(plan)
+	for i := 0; i < len(plan.Content); i += 2 {
+		switch key, value := plan.Content[i], plan.Content[i+1]; key.Value {
+		case "sub_tasks":
+			for n, t := range value.Content {
+				showDependsOn(t)
+				if n > 0 {
+					t.HeadComment = "\n"
+				}
 			}
-		case string:
-			if value != "" {
-				w.text(indent, key+":", value)
-			}
-		case []string:
-			if len(value) > 0 {
-				fmt.Fprintf(w, "%s%s:\n", indent, key)
-			}
-			for _, item := range value {
-				w.text(indent+"  ", "-", item)
-			}
+		case "seal":
+			key.HeadComment = "\n" + sealHeader
 		}
 	}
+	data, err = yaml.Dump(&doc, yaml.WithCompactSeqIndent(false), yaml.WithLineWidth(-1))
+	data = bytes.ReplaceAll(data, []byte("\n  \n  - "), []byte("\n\n  - ")) // no block has a line of spaces
+	return append([]byte(fileHeader), escape(data)...), err
 }
 
-func (w *writer) text(indent, head, value string) {
-	if isBlock(value) {
-		w.block(indent, head, value)
-	} else {
-		fmt.Fprintf(w, "%s%s %s\n", indent, head, scalar(value))
-	}
+// escape writes what is hidden in the double-quoted texts of JSON and YAML by its number.
+func escape(data []byte) []byte {
+	return hidden().ReplaceAllFunc(data, func(c []byte) []byte {
+		r, _ := utf8.DecodeRune(c)
+		return fmt.Appendf(nil, `\U%08X`, r)
+	})
 }
 
-func (w *writer) block(indent, head, value string) {
-	mark := "|-"
-	if body, ended := strings.CutSuffix(value, "\n"); ended {
-		mark, value = "|", body
-	}
-	fmt.Fprintf(w, "%s%s %s\n", indent, head, mark)
-	for line := range strings.SplitSeq(value, "\n") {
-		if line != "" {
-			line = indent + "  " + line
-		}
-		w.WriteString(line + "\n")
-	}
-}
-
-func flow(items []string) string {
-	quoted := make([]string, len(items))
-	for i, item := range items {
-		quoted[i] = scalar(item)
-	}
-	return "[" + strings.Join(quoted, ", ") + "]"
-}
-
-func budget(b boulder.Budget) string {
-	var parts []string
-	add := func(key, value string, set bool) {
-		if set {
-			parts = append(parts, key+": "+value)
-		}
-	}
-	add("attempts", strconv.Itoa(b.Attempts), b.Attempts != 0)
-	add("time", strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(time.Duration(b.Time).String()), b.Time != 0)
-	add("tokens", text.FormatCount(b.Tokens), b.Tokens != 0)
-	add("cost", strconv.FormatFloat(b.Cost, 'f', -1, 64), b.Cost != 0)
-	add("calls", strconv.FormatInt(b.Calls, 10), b.Calls != 0)
-	return "{" + strings.Join(parts, ", ") + "}"
-}
-
-// scalar writes a text in one line of YAML: plain where nothing in it has a meaning to YAML, between single quotes
-// where that keeps a command readable, and else between double quotes with escapes, which Go and YAML write alike.
-func scalar(s string) string {
-	switch {
-	case isPlain(s):
-		return s
-	case strings.ContainsAny(s, `"\`) && !strings.ContainsFunc(s, unprintable):
-		return "'" + strings.ReplaceAll(s, "'", "''") + "'"
-	default:
-		return strconv.Quote(s)
-	}
-}
-
-func unprintable(r rune) bool { return !unicode.IsPrint(r) }
-
-// isPlain is narrower than YAML: every reader, and every person, takes such a text for a text.
-func isPlain(s string) bool {
-	if s == "" || strings.TrimSpace(s) != s || strings.ContainsFunc(s, unprintable) {
-		return false
-	}
-	if strings.Contains(s, ": ") || strings.Contains(s, " #") || strings.HasSuffix(s, ":") ||
-		strings.ContainsAny(s, "[]{},\"'`\\") {
-		return false
-	}
-	first := rune(s[0])
-	if !unicode.IsLetter(first) && s[0] < 0x80 && s[0] != '/' && s[0] != '_' {
-		return false // numbers, dates and indicators begin so
-	}
-	words := []string{"true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf"}
-	return !slices.Contains(words, strings.ToLower(s))
-}
+// hidden are characters that people do not see, or take for others.
+var hidden = text.Regexp(`[^\n\t\PC]|[^ \PZ]`)
 
 // unfitForBlock matches texts that a literal block can hold only with marks that puzzle people, or that editors change:
 // what begins with a space, ends with an empty line, or has spaces at the end of a line.
 var unfitForBlock = text.Regexp(`^[ \t\n]|[ \t](\n|$)|\n\n$`)
 
-func isBlock(s string) bool {
-	return strings.Contains(s, "\n") && !unfitForBlock().MatchString(s) &&
-		!strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && r != '\t' && unprintable(r) })
+// restyle takes the quotes and brackets of JSON away where YAML needs none. Texts of several lines become blocks.
+func restyle(n *yaml.Node) {
+	n.Style = 0
+	switch lines := strings.Contains(n.Value, "\n"); {
+	case hidden().MatchString(n.Value), lines && unfitForBlock().MatchString(n.Value):
+		n.Style = yaml.DoubleQuotedStyle
+	case lines:
+		n.Style = yaml.LiteralStyle
+	case n.Kind == yaml.MappingNode:
+		for i := 0; i < len(n.Content); i += 2 {
+			n.Content[i].Style = 0
+			restyle(n.Content[i+1])
+			if slices.Contains([]string{"depends_on", "done_when", "budget"}, n.Content[i].Value) {
+				n.Content[i+1].Style = yaml.FlowStyle
+			}
+		}
+	default:
+		for _, item := range n.Content {
+			restyle(item)
+		}
+	}
+}
+
+// showDependsOn adds the key also where it is empty: people look for it.
+func showDependsOn(t *yaml.Node) {
+	at := 0
+	for i := 0; i < len(t.Content); i += 2 {
+		switch t.Content[i].Value {
+		case "depends_on":
+			return
+		case "description", "success_criteria":
+			at = i + 2
+		}
+	}
+	t.Content = slices.Insert(t.Content, at,
+		&yaml.Node{Kind: yaml.ScalarNode, Value: "depends_on"}, &yaml.Node{Kind: yaml.SequenceNode})
 }
 
 // WriteFile writes a plan as [Format] does. The file is replaced as a whole or not at all, also in a crash. A new file

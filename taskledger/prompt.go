@@ -4,6 +4,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/ledger"
@@ -93,7 +94,7 @@ func projectFiles(dir string) (names []string) {
 // shown keeps a file name from being more than a name in the prompt.
 func shown(name string, dir bool) string {
 	const longest = 80
-	if strings.ContainsFunc(name, unprintable) {
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		name = strconv.Quote(name)
 	}
 	name = text.Cut(name, longest)

@@ -77,14 +77,3 @@ func ParseCount(s string) (n int64, ok bool) {
 	u, err := strconv.ParseUint(whole+fraction+strings.Repeat("0", places-len(fraction)), 10, 63)
 	return int64(u), err == nil && u > 0
 }
-
-// FormatCount writes 150k, not 150000, and nothing that [ParseCount] reads as another number.
-func FormatCount(n int64) string {
-	switch {
-	case n%1_000_000 == 0:
-		return fmt.Sprintf("%dM", n/1_000_000)
-	case n%1000 == 0:
-		return fmt.Sprintf("%dk", n/1000)
-	}
-	return strconv.FormatInt(n, 10)
-}
