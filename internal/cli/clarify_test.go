@@ -12,7 +12,7 @@ import (
 
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/view"
+	"github.com/bouldermgr/manager/internal/text"
 )
 
 // walk goes through a project's blockers with what a person types, and returns the ids in the order of the questions, and
@@ -49,7 +49,7 @@ func statusOf(t *testing.T, project string) map[string]string {
 	}
 	status := map[string]string{}
 	for _, b := range all {
-		status[b.ID] = view.JoinedBy(": ", string(b.Status), b.Answer)
+		status[b.ID] = text.JoinedBy(": ", string(b.Status), b.Answer)
 	}
 	return status
 }

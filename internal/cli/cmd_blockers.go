@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,7 +133,7 @@ func (d desk) status(ctx context.Context, session string, list bool) error {
 	report := &view.BlockersStatus{
 		Type: "blockers-status", On: d.On(boulder.BlockerScope{SessionID: session}), SessionID: session, Status: s,
 	}
-	var open []view.BlockerItem
+	var open []morning.Blocker
 	for _, b := range d.placed(ctx, all) {
 		switch {
 		case b.Status == boulder.BlockerAnswered:
@@ -223,7 +222,7 @@ func awaiting(d store.Detail) bool { return view.WaitingIn(d, nil, time.Now()).H
 
 // placed finds out who has use for answers to blockers, and sorts them: what is waited for first. Of a boulder that cannot be
 // read, every blocker counts as waited for: that can be answered, and what is not shown cannot.
-func (a *app) placed(ctx context.Context, all []boulder.Blocker) []view.BlockerItem {
+func (a *app) placed(ctx context.Context, all []boulder.Blocker) []morning.Blocker {
 	now, details := time.Now(), map[string]store.Detail{}
 	ofRun := func(b boulder.Blocker) bool { return b.BoulderID != "" && !b.Status.Settled() }
 	if slices.ContainsFunc(all, ofRun) {
@@ -239,17 +238,15 @@ func (a *app) placed(ctx context.Context, all []boulder.Blocker) []view.BlockerI
 			}
 		}
 	}
-	items := make([]view.BlockerItem, len(all))
+	items := make([]morning.Blocker, len(all))
 	for i, b := range all {
 		t, over := &boulder.SubTask{ID: b.SubTaskID, Attempts: b.Attempt}, ""
 		if d, known := details[b.BoulderID]; known && ofRun(b) {
 			t, over = blockers.SubTaskOf(&b, d.Boulder, d.SubTasks)
 		}
-		items[i] = view.BlockerItem{Type: view.TypeBlocker, Blocker: b, Standing: blockers.StandingOf(&b, t, now), Over: over}
+		items[i] = morning.NewBlocker(b, t, over, now)
 	}
-	slices.SortStableFunc(items, func(x, y view.BlockerItem) int {
-		return cmp.Or(view.CompareBlockers(&x, &y, now), x.CreatedAt.Compare(y.CreatedAt))
-	})
+	morning.SortBlockers(items, now)
 	return items
 }
 
@@ -316,7 +313,7 @@ func (d desk) list(ctx context.Context, o *blockerOptions) error {
 		return err
 	}
 	records, err := d.List(ctx, f)
-	shown := slices.DeleteFunc(d.placed(ctx, records), func(b view.BlockerItem) bool {
+	shown := slices.DeleteFunc(d.placed(ctx, records), func(b morning.Blocker) bool {
 		return o.status == "" && !o.all && (b.Standing == blockers.Moot || b.Standing == blockers.Over)
 	})
 	if d.json || len(shown) > 0 || err != nil {
@@ -327,14 +324,14 @@ func (d desk) list(ctx context.Context, o *blockerOptions) error {
 		line = "Nothing waits for an answer."
 	}
 	if n := len(records); n > 0 {
-		line += " " + view.Are(n, "blocker") + " obsolete or settled; see: manager blockers list --all"
+		line += " " + text.Are(n, "blocker") + " obsolete or settled; see: manager blockers list --all"
 	}
 	d.note("%s", line)
 	return nil
 }
 
 // print prints blockers, one line each.
-func (d desk) print(all []view.BlockerItem) error {
+func (d desk) print(all []morning.Blocker) error {
 	if !d.json {
 		view.PrintBlockers(d.app.on(d.Stdout), all, time.Now())
 		return nil
@@ -356,7 +353,7 @@ func (d desk) show(ctx context.Context, id string) error {
 		return d.printJSON(item)
 	}
 	v, b := d.app.on(d.Stdout), &item.Blocker
-	morning.PrintBlocker(v, 0, b, item.Standing, true, time.Now())
+	item.Print(v, 0, true, time.Now())
 	if b.Status.Settled() {
 		return nil
 	}
@@ -385,7 +382,7 @@ func oneBlocker(cmd *cobra.Command, args []string) error {
 }
 
 // find reads the blocker that the user means. If there is none, the error says which one was probably meant.
-func (d desk) find(ctx context.Context, id string) (view.BlockerItem, error) {
+func (d desk) find(ctx context.Context, id string) (morning.Blocker, error) {
 	b, err := d.Get(ctx, id)
 	if !errors.Is(err, blockers.ErrNotFound) {
 		return d.placed(ctx, []boulder.Blocker{b})[0], err
@@ -405,7 +402,7 @@ func (d desk) find(ctx context.Context, id string) (view.BlockerItem, error) {
 			break
 		}
 	}
-	return view.BlockerItem{}, usagef("there is no blocker %q: %s", id, hint)
+	return morning.Blocker{}, usagef("there is no blocker %q: %s", id, hint)
 }
 
 // completeBlocker offers ids of blockers to the shell, for the first argument; with a status only those that have it.

@@ -90,7 +90,7 @@ func (d desk) settle(ctx context.Context, b *boulder.Blocker, s blockers.Settlem
 		if b.Allowed {
 			said += ": allowed"
 		}
-		said = view.JoinedBy(": ", said, text.OneLine(b.Answer))
+		said = text.JoinedBy(": ", said, text.OneLine(b.Answer))
 		if b.SubTaskID != "" && item.Over == "" {
 			said += fmt.Sprintf("; say more with: manager note --sub-task %s \"…\"", b.SubTaskID)
 		}
@@ -130,7 +130,7 @@ func affirms(text string) bool {
 }
 
 // tooLate says why an answer could have no effect any more.
-func tooLate(item *view.BlockerItem) string {
+func tooLate(item *morning.Blocker) string {
 	return fmt.Sprintf("%s, so nobody continues with an answer to %s: have what is wrong put right by a new run, or take it"+
 		" off the list with: manager blockers skip %[2]s", item.Over, item.ID)
 }
@@ -225,11 +225,11 @@ func (d desk) clarify(ctx context.Context, f blockers.Filter, ask asker) (err er
 
 // clarifyOne shows a blocker and asks until there is an answer that can be used, which it stores. It gives none if the user
 // wants to answer later.
-func (d desk) clarifyOne(ctx context.Context, v page.Out, item *view.BlockerItem, ask asker) (*project.Answered, error) {
+func (d desk) clarifyOne(ctx context.Context, v page.Out, item *morning.Blocker, ask asker) (*project.Answered, error) {
 	var all strings.Builder
 	whole, b := v, &item.Blocker
 	whole.Writer = &all
-	morning.PrintBlocker(whole, 0, b, item.Standing, true, time.Now())
+	item.Print(whole, 0, true, time.Now())
 	fmt.Fprint(v, all.String())
 	if strings.Count(all.String(), "\n") > page.SizeOf(v.File).Height-4 { // the question has left the screen
 		v.Say("")
@@ -296,7 +296,7 @@ func parseAnswer(typed string, b *boulder.Blocker) (*blockers.Settlement, error)
 		if !allowable(b) {
 			return nil, fmt.Errorf("%s asks for no permission, so there is none to refuse: answer it with a text", b.ID)
 		}
-		answer.Answer = view.JoinedBy(": ", "Denied", rest)
+		answer.Answer = text.JoinedBy(": ", "Denied", rest)
 	default:
 		if strings.HasPrefix(word, "/") && !strings.Contains(word[1:], "/") { // a path is an answer
 			return nil, fmt.Errorf("there is no %s: it is /allow, /deny, /skip, /later or /quit; begin an answer with another word", word)

@@ -23,7 +23,6 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
-	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
@@ -341,7 +340,7 @@ followed.
 `, view.WaitingOf(waiting).Text(), call)
 	for i := range waiting {
 		var s strings.Builder
-		morning.PrintBlocker(page.Out{Writer: &s}, 0, &waiting[i].Blocker, waiting[i].Standing, true, time.Now())
+		waiting[i].Print(page.Out{Writer: &s}, 0, true, time.Now())
 		fmt.Fprintf(a.Stdout, "\n%s\n", text.Indent(s.String(), "    "))
 	}
 	return nil

@@ -285,7 +285,7 @@ func (d *doctor) ledgers(context.Context) (detail, do string, err error) {
 	how := "through OpenCode"
 	for i, s := range d.sources {
 		if d.LedgerIsDirect() && strings.HasPrefix(d.Ledger(), s.Name+"/") {
-			d.source, how = &d.sources[i], view.JoinedBy(" with ", "directly", d.keyOf(s))
+			d.source, how = &d.sources[i], text.JoinedBy(" with ", "directly", d.keyOf(s))
 		}
 	}
 	return fmt.Sprintf("%s plans and judges, asked %s", view.ModelName(d.Ledger()), how), "", nil

@@ -154,7 +154,8 @@ func (l *logs) find(ctx context.Context, r reader, args []string) (store.Detail,
 // add collects an event. Steps that the transcript of an ended turn tells are left out.
 func (l *logs) add(e boulder.Event) {
 	l.last = e.Seq
-	of, _, line := view.Describe(e.Body)
+	told := view.Describe(e)
+	of, line := told.SubTask, told.Line
 	entry := logEntry{at: e.Time, object: e, line: text.OneLine(line)}
 	switch b := e.Body.(type) {
 	case boulder.TaskComplete:

@@ -16,7 +16,6 @@ import (
 	"github.com/bouldermgr/manager/internal/notify"
 	morning "github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
-	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/orchestrator"
 )
 
@@ -214,7 +213,7 @@ func (a *app) warnOfUnwritten(ctx context.Context) {
 	case s.Unwritten > 0:
 		why := cmp.Or(s.Trouble, "it could not be written")
 		a.warn("%s not in %s yet: %s. Nothing is lost: see manager blockers list; it is tried again with every command",
-			view.Are(s.Unwritten, "item"), s.File, why)
+			text.Are(s.Unwritten, "item"), s.File, why)
 	}
 }
 

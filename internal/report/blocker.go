@@ -13,25 +13,49 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Blocker is a blocker in a [Report].
+// Blocker is a blocker with who has use for an answer to it, as --json prints it.
 type Blocker struct {
+	Type string `json:"type"` // blocker-record: the event is of type blocker
 	boulder.Blocker
-	// Standing says who has use for an answer: awaited, choice, moot or settled.
 	Standing blockers.Standing `json:"standing"`
 	// Awaited: its sub-task stands still until a person has settled it, or its session until the time for that is over.
 	Awaited bool `json:"awaited"`
 	// Undelivered: a person has settled it, and its sub-task has not been told yet: the next run tells it.
 	Undelivered bool `json:"undelivered,omitempty"`
+	// Over says what is over, so that an answer can reach nothing any more.
+	Over string `json:"-"`
+}
+
+// NewBlocker finds out who has use for an answer. t and over are as [blockers.SubTaskOf] gives them.
+func NewBlocker(b boulder.Blocker, t *boulder.SubTask, over string, now time.Time) Blocker {
+	standing := blockers.StandingOf(&b, t, now)
+	return Blocker{Type: "blocker-record", Blocker: b, Standing: standing, Awaited: standing == blockers.Awaited, Over: over}
+}
+
+// SortBlockers orders blockers by how urgent they are: a session that holds still continues without its answer. The rest
+// is sorted by who waits, and then by age.
+func SortBlockers(all []Blocker, now time.Time) {
+	place := func(b Blocker) int {
+		if b.Awaited && blockers.Waiting(&b.Blocker, now) {
+			return -1
+		}
+		return slices.Index([]blockers.Standing{blockers.Awaited, blockers.Choice, blockers.Moot, blockers.Over}, b.Standing)
+	}
+	slices.SortStableFunc(all, func(x, y Blocker) int {
+		until := 0
+		if place(x) < 0 {
+			until = x.Until.Compare(y.Until)
+		}
+		return cmp.Or(place(x)-place(y), until, x.CreatedAt.Compare(y.CreatedAt))
+	})
 }
 
 // Blockers puts the full records of a boulder's blockers together with what its sub-tasks know, and finds out who has use
-// for an answer: either may be ahead of the other, when a process was killed between the two. What matters most comes
-// first.
+// for an answer: either may be ahead of the other, when a process was killed between the two.
 func Blockers(of boulder.Boulder, tasks []boulder.SubTask, records []boulder.Blocker, now time.Time) []Blocker {
 	full := slices.Clone(records)
 	raised := map[string]boulder.RaisedBlocker{}
-	for i := range tasks {
-		t := &tasks[i]
+	for _, t := range tasks {
 		for _, k := range t.Blockers {
 			raised[k.ID] = k
 			at := slices.IndexFunc(full, func(b boulder.Blocker) bool { return b.ID == k.ID })
@@ -48,22 +72,13 @@ func Blockers(of boulder.Boulder, tasks []boulder.SubTask, records []boulder.Blo
 	}
 	all := []Blocker{}
 	for _, f := range full {
-		t, _ := blockers.SubTaskOf(&f, of, tasks)
-		b := Blocker{Blocker: f, Standing: blockers.StandingOf(&f, t, now)}
-		b.Awaited = b.Standing == blockers.Awaited
+		t, over := blockers.SubTaskOf(&f, of, tasks)
+		b := NewBlocker(f, t, over, now)
 		k, known := raised[f.ID]
 		b.Undelivered = known && t != nil && f.Status.Settled() && !k.Status.Settled()
 		all = append(all, b)
 	}
-	order := []blockers.Standing{blockers.Awaited, blockers.Choice, blockers.Moot, blockers.Over}
-	rank := func(b Blocker) int {
-		n := 2 * slices.Index(order, b.Standing)
-		if !b.Hard {
-			n++
-		}
-		return n
-	}
-	slices.SortStableFunc(all, func(x, y Blocker) int { return cmp.Compare(rank(x), rank(y)) })
+	SortBlockers(all, now)
 	return all
 }
 
@@ -75,65 +90,42 @@ func Hardness(hard bool) string {
 	return "soft"
 }
 
-// PrintBlocker writes a blocker with what is known of it; whole also where and when it came up.
-func PrintBlocker(o page.Out, depth int, b *boulder.Blocker, standing blockers.Standing, whole bool, now time.Time) {
-	sign := "≈"
-	switch {
-	case standing == blockers.Awaited:
-		sign = "!"
-	case b.Status.Settled():
-		sign = "✓"
+// Print writes a blocker with what is known of it; whole also where and when it came up.
+func (b *Blocker) Print(o page.Out, depth int, whole bool, now time.Time) {
+	settled := b.Status.Settled()
+	sign := map[blockers.Standing]string{blockers.Awaited: "!", blockers.Over: "✓"}[b.Standing]
+	if whole && o.Markdown { // to be ticked
+		sign = map[bool]string{true: "[x]", false: "[ ]"}[settled]
 	}
-	if box := (map[bool]string{true: "[x]", false: "[ ]"}); whole && o.Markdown { // to be ticked
-		sign = box[b.Status.Settled()]
-	}
-	about := Hardness(b.Hard)
-	for _, s := range []string{string(b.Category), cmp.Or(b.SubTaskID, b.SessionID)} {
-		if s != "" {
-			about += ", " + s
-		}
-	}
-	o.Item(depth, o.Mark(sign), " ", o.Strong(b.ID), " ", o.Faint("("+about+")"), ": ", o.Plain(b.Question))
+	about := text.JoinedBy(", ", Hardness(b.Hard), string(b.Category), cmp.Or(b.SubTaskID, b.SessionID))
+	o.Item(depth, o.Mark(cmp.Or(sign, "≈")), " ", o.Strong(b.ID), " ", o.Faint("("+about+")"), ": ", o.Plain(b.Question))
 	depth++
-	when := func(t time.Time) string {
-		if o.Markdown { // read at any time
-			return t.In(now.Location()).Format(stampLayout)
-		}
-		return t.In(now.Location()).Format(stampLayout) + ", " + text.Elapsed(now.Sub(t)) + " ago"
+	when := func(t time.Time) string { // a document is read at any time
+		return t.In(now.Location()).Format(stampLayout) + text.If(!o.Markdown, ", "+text.Elapsed(now.Sub(t))+" ago")
 	}
 	if whole {
-		o.Field(depth, "raised", when(b.CreatedAt))
-		if b.BoulderID != "" {
-			o.Field(depth, "sub-task", fmt.Sprintf("%s, attempt %d, of boulder %s", b.SubTaskID, b.Attempt, b.BoulderID))
-		}
-		o.Field(depth, "session", b.SessionID)
+		o.Fields(depth, "raised", when(b.CreatedAt), "sub-task", text.If(b.BoulderID != "",
+			fmt.Sprintf("%s, attempt %d, of boulder %s", b.SubTaskID, b.Attempt, b.BoulderID)), "session", b.SessionID)
 	}
 	o.Block(depth, "context", b.Context)
 	if a := b.Ask; a != nil {
-		if a.Permission != "" {
-			o.Field(depth, "permission", a.Permission+Prefixed(": ", strings.Join(a.Patterns, ", ")))
-		}
+		o.Field(depth, "permission", text.If(a.Permission != "", a.Permission+text.Prefixed(": ", strings.Join(a.Patterns, ", "))))
 		if call := strings.TrimSpace(a.Tool + " " + a.Arguments); call != "" {
 			o.Item(depth, o.Faint("call:"), " ", o.Code(text.Clip(call, textShown)))
 		}
-		o.Field(depth, "reply", replyText(b, now))
+		o.Field(depth, "reply", replyText(&b.Blocker, now))
 	}
 	for i, option := range b.Options {
-		if option == b.ChosenOption {
-			option += " ← chosen for now"
-		}
-		o.Field(depth, fmt.Sprintf("option %d", i+1), option)
+		o.Field(depth, fmt.Sprintf("option %d", i+1), option+text.If(option == b.ChosenOption, " ← chosen for now"))
 	}
-	if !slices.Contains(b.Options, b.ChosenOption) {
-		o.Field(depth, "chosen for now", b.ChosenOption)
-	}
+	o.Field(depth, "chosen for now", text.If(!slices.Contains(b.Options, b.ChosenOption), b.ChosenOption))
 	o.Block(depth, "because", b.ChosenReasoning)
 	switch {
-	case standing == blockers.Awaited && !whole:
+	case b.Awaited && !whole:
 		o.Item(depth, o.Code("manager blockers answer "+b.ID+` "…"`))
-	case standing == blockers.Moot && (whole || b.Hard):
+	case b.Standing == blockers.Moot && (whole || b.Hard):
 		o.Item(depth, "the answer is not needed any more")
-	case b.Status.Settled() && whole:
+	case settled && whole:
 		o.Field(depth, string(b.Status), when(b.SettledAt))
 	case b.Status == boulder.BlockerSkipped:
 		o.Field(depth, "skipped", "it goes on without an answer")

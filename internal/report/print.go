@@ -138,7 +138,7 @@ func (r *Report) printBlockers(o page.Out) {
 			for _, s := range []*string{&b.Question, &b.Context, &b.ChosenReasoning, &b.Answer} {
 				*s = text.Clip(*s, textShown)
 			}
-			PrintBlocker(o, 1, &b.Blocker, b.Standing, false, r.MadeAt.In(r.zone))
+			b.Print(o, 1, false, r.MadeAt.In(r.zone))
 			if b.Undelivered {
 				o.Item(2, "its sub-task has not been told yet; the next run does it")
 			}
@@ -173,7 +173,7 @@ func (s *SubTask) print(o page.Out, failures bool, claimed map[string]bool) {
 	case !s.completed():
 		sign, outcome = "✗", "completed, but a gate does not hold any more: "+outcome
 	}
-	o.Item(1, o.Mark(sign), " ", o.Strong(s.Subject), " ", o.Faint("("+s.ID+")"), Prefixed(": ", o.Plain(text.Clip(outcome, textShown))))
+	o.Item(1, o.Mark(sign), " ", o.Strong(s.Subject), " ", o.Faint("("+s.ID+")"), text.Prefixed(": ", o.Plain(text.Clip(outcome, textShown))))
 	o.Field(2, "in place of", s.Replaces)
 	if how := verifiedBy[s.VerifiedBy]; how != "" {
 		o.Item(2, o.Mark("≈"), " ", how)
@@ -205,7 +205,7 @@ func (g *Gate) Print(o page.Out, depth int) {
 		why = ", " + o.Plain(text.Clip(g.Why, evidenceShown))
 	}
 	if g.Result != gateNotRun {
-		took = " (" + elapsed(g.DurationMS) + Prefixed(", taken over from ", o.Plain(g.From)) + ")"
+		took = " (" + elapsed(g.DurationMS) + text.Prefixed(", taken over from ", o.Plain(g.From)) + ")"
 	}
 	o.Item(depth, o.Mark(sign), " gate ", how, ": ", o.Code(g.Command), why, o.Dim(took))
 	o.Output(depth+1, outputShown, g.Output)
@@ -239,7 +239,7 @@ func PrintJudged(o page.Out, depth int, criteria []boulder.Criterion, remaining 
 			sign = "✓"
 		}
 		o.Item(depth, o.Mark(sign), " ", o.Plain(text.Clip(c.Criterion, evidenceShown)),
-			Prefixed(" — ", o.Faint(text.Clip(c.Evidence, evidenceShown))))
+			text.Prefixed(" — ", o.Faint(text.Clip(c.Evidence, evidenceShown))))
 	}
 	name := "remaining"
 	if completed {
@@ -290,15 +290,7 @@ func Stated(status, reason string) string {
 	if strings.HasPrefix(reason, status) {
 		return reason
 	}
-	return status + Prefixed(": ", reason)
-}
-
-// Prefixed puts something in front of a text that is not empty.
-func Prefixed(prefix, s string) string {
-	if s == "" {
-		return ""
-	}
-	return prefix + s
+	return status + text.Prefixed(": ", reason)
 }
 
 // Usage is a usage in a sentence: "12.3k tokens, $0.04". A price that is not known is said to be so.

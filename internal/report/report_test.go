@@ -208,7 +208,7 @@ func TestBlockersOfBothSides(t *testing.T) {
 	for _, b := range report.New(in).Blockers {
 		got[b.ID], order = b, append(order, b.ID)
 	}
-	if want := "B3 B2 B1 B4 B5"; strings.Join(order, " ") != want {
+	if want := "B3 B1 B2 B4 B5"; strings.Join(order, " ") != want {
 		t.Errorf("order %v, want %s", order, want)
 	}
 	if b := got["B3"]; !b.Awaited || b.Context == "" {

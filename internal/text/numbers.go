@@ -77,3 +77,11 @@ func ParseCount(s string) (n int64, ok bool) {
 	u, err := strconv.ParseUint(whole+fraction+strings.Repeat("0", places-len(fraction)), 10, 63)
 	return int64(u), err == nil && u > 0
 }
+
+// Are counts things in a sentence: "1 blocker is", "2 blockers are".
+func Are(n int, thing string) string {
+	if n == 1 {
+		return Plural(n, thing) + " is"
+	}
+	return Plural(n, thing) + " are"
+}

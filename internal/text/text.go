@@ -7,6 +7,7 @@
 package text
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 
@@ -72,4 +73,20 @@ func Wrap(s string, n int) string {
 func Fit(s string, n int) string {
 	s = Clip(s, n)
 	return s + strings.Repeat(" ", max(0, n-ansi.StringWidthWc(s)))
+}
+
+// If is a text on a condition, else none.
+func If(on bool, s string) string {
+	if on {
+		return s
+	}
+	return ""
+}
+
+// Prefixed puts something in front of a text that is not empty.
+func Prefixed(prefix, s string) string { return If(s != "", prefix+s) }
+
+// JoinedBy puts sep between the texts that are not empty.
+func JoinedBy(sep string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), sep)
 }

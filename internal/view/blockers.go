@@ -18,19 +18,6 @@ import (
 // ClarifyHint is how the user gets at what waits for them.
 const ClarifyHint = "manager blockers clarify"
 
-// TypeBlocker tells the record from the event, which is of type blocker.
-const TypeBlocker = "blocker-record"
-
-// BlockerItem is a blocker in `--json`.
-type BlockerItem struct {
-	Type string `json:"type"` // blocker-record
-	boulder.Blocker
-	// Standing says who has use for an answer: awaited, choice, moot or settled.
-	Standing blockers.Standing `json:"standing"`
-	// Over says what is over, so that an answer can reach nothing any more.
-	Over string `json:"-"`
-}
-
 // BlockersStatus is what `manager blockers status --json` prints: one object.
 type BlockersStatus struct {
 	Type string `json:"type"` // blockers-status
@@ -59,12 +46,12 @@ func (s *BlockersStatus) Print(o page.Out) {
 	}
 	o.Say(o.Bold("blockers"), " ", on, "  ", o.Faint(s.why()))
 	waits := WaitingBlockers{Hard: s.Hard, Asks: s.Asks, Soft: s.Soft}
-	count := func(n int, what string) string { return when(n > 0, o.Dim(fmt.Sprintf("%d %s", n, what))) }
-	o.Say(JoinedBy(" · ", cmp.Or(o.Yellow(waits.Awaited()), "nothing waits for an answer"), waits.Choices(),
+	count := func(n int, what string) string { return text.If(n > 0, o.Dim(fmt.Sprintf("%d %s", n, what))) }
+	o.Say(text.JoinedBy(" · ", cmp.Or(o.Yellow(waits.Awaited()), "nothing waits for an answer"), waits.Choices(),
 		count(s.Answered, "answered"), count(s.Skipped, "skipped"), count(s.Moot, "obsolete"), o.Faint(s.File)))
 	if s.Unwritten > 0 {
-		o.Say(o.Yellow(fmt.Sprintf("%s not in %s yet", Are(s.Unwritten, "item"), o.Plain(s.File))),
-			report.Prefixed(": ", o.Plain(s.Trouble)), ". Nothing is lost; it is tried again with every command.")
+		o.Say(o.Yellow(fmt.Sprintf("%s not in %s yet", text.Are(s.Unwritten, "item"), o.Plain(s.File))),
+			text.Prefixed(": ", o.Plain(s.Trouble)), ". Nothing is lost; it is tried again with every command.")
 	}
 	switch {
 	case waits.Awaited() != "":
@@ -103,7 +90,7 @@ func (s *BlockersStatus) why() string {
 
 // PrintBlockers is a table of blockers, one line each, in the groups that they come in. The narrower the terminal is, the
 // fewer columns there are.
-func PrintBlockers(o page.Out, all []BlockerItem, now time.Time) {
+func PrintBlockers(o page.Out, all []report.Blocker, now time.Time) {
 	width := min(o.Width(), page.Widest)
 	columns := []column{{}, {right: true}, {}, {}, {}, {}, {rest: true}}
 	var rows [][]string
@@ -115,12 +102,12 @@ func PrintBlockers(o page.Out, all []BlockerItem, now time.Time) {
 		if width < 100 {
 			widest = 12
 		}
-		left := when(standing == blockers.Awaited && blockers.Waiting(b, now),
+		left := text.If(standing == blockers.Awaited && blockers.Waiting(b, now),
 			"("+text.Elapsed(b.Until.Sub(now).Truncate(time.Second))+" left) ")
 		rows = append(rows, []string{
 			degree(b.ID), text.Elapsed(now.Sub(b.CreatedAt)), degree(report.Hardness(b.Hard)),
-			when(standing == blockers.Over, string(b.Status)), when(width >= 100, o.Dim(string(b.Category))),
-			when(width >= 60, o.Cyan(text.Clip(cmp.Or(b.SubTaskID, b.SessionID), widest))), left + text.OneLine(b.Question),
+			text.If(standing == blockers.Over, string(b.Status)), text.If(width >= 100, o.Dim(string(b.Category))),
+			text.If(width >= 60, o.Cyan(text.Clip(cmp.Or(b.SubTaskID, b.SessionID), widest))), left + text.OneLine(b.Question),
 		})
 	}
 	group := blockers.Awaited // goes without saying
@@ -139,11 +126,11 @@ func PrintBlockers(o page.Out, all []BlockerItem, now time.Time) {
 }
 
 // BlockersMarkdown is blockers as a document: hard ones before soft ones, each with what was answered.
-func BlockersMarkdown(all []BlockerItem, now time.Time) string {
+func BlockersMarkdown(all []report.Blocker, now time.Time) string {
 	var s strings.Builder
 	o := page.Out{Writer: &s, Markdown: true}
 	now = now.UTC()
-	pending := slices.DeleteFunc(slices.Clone(all), func(b BlockerItem) bool { return b.Status.Settled() })
+	pending := slices.DeleteFunc(slices.Clone(all), func(b report.Blocker) bool { return b.Status.Settled() })
 	o.Title("Blockers")
 	o.Say(fmt.Sprintf("%s, %d of them without an answer. Exported %s.", text.Plural(len(all), "blocker"), len(pending),
 		now.Format("2006-01-02 15:04 MST")))
@@ -155,7 +142,7 @@ func BlockersMarkdown(all []BlockerItem, now time.Time) string {
 					o.Heading(heading)
 					heading = ""
 				}
-				report.PrintBlocker(o, 1, &b.Blocker, b.Standing, true, now)
+				b.Print(o, 1, true, now)
 			}
 		}
 	}
@@ -163,8 +150,8 @@ func BlockersMarkdown(all []BlockerItem, now time.Time) string {
 }
 
 // WithoutMoot leaves out what nobody waits for any more.
-func WithoutMoot(all []BlockerItem) []BlockerItem {
-	return slices.DeleteFunc(all, func(b BlockerItem) bool { return b.Standing == blockers.Moot })
+func WithoutMoot(all []report.Blocker) []report.Blocker {
+	return slices.DeleteFunc(all, func(b report.Blocker) bool { return b.Standing == blockers.Moot })
 }
 
 // WaitingBlockers counts what the user can still answer. What is not needed any more is not in it.
@@ -174,67 +161,37 @@ type WaitingBlockers struct {
 	Soft int `json:"soft"`           // the agents chose for themselves
 }
 
-func (w *WaitingBlockers) count(hard bool, s blockers.Standing) {
-	switch {
-	case s == blockers.Awaited && hard:
-		w.Hard++
-	case s == blockers.Awaited:
-		w.Asks++
-	case s == blockers.Choice:
-		w.Soft++
-	}
-}
-
 // WaitingOf counts blockers.
-func WaitingOf(all []BlockerItem) (w WaitingBlockers) {
-	for i := range all {
-		w.count(all[i].Hard, all[i].Standing)
+func WaitingOf(all []report.Blocker) (w WaitingBlockers) {
+	for _, b := range all {
+		switch {
+		case b.Awaited && b.Hard:
+			w.Hard++
+		case b.Awaited:
+			w.Asks++
+		case b.Standing == blockers.Choice:
+			w.Soft++
+		}
 	}
 	return w
 }
 
 // WaitingIn counts the blockers of a boulder. records are those of the desk, as far as they can be had: a boulder does not
 // know for how long a session waits, nor of an answer that is on its way.
-func WaitingIn(d store.Detail, records []boulder.Blocker, now time.Time) (w WaitingBlockers) {
-	for _, b := range report.Blockers(d.Boulder, d.SubTasks, records, now) {
-		w.count(b.Hard, b.Standing)
-	}
-	return w
+func WaitingIn(d store.Detail, records []boulder.Blocker, now time.Time) WaitingBlockers {
+	return WaitingOf(report.Blockers(d.Boulder, d.SubTasks, records, now))
 }
 
 // Text is the count for people; empty if there is nothing to count.
-func (w WaitingBlockers) Text() string { return JoinedBy(" · ", w.Awaited(), w.Choices()) }
+func (w WaitingBlockers) Text() string { return text.JoinedBy(" · ", w.Awaited(), w.Choices()) }
 
 // Awaited says how many wait for an answer; empty if none does.
 func (w WaitingBlockers) Awaited() string {
-	all := JoinedBy(" and ", when(w.Hard > 0, text.Plural(w.Hard, "hard blocker")), when(w.Asks > 0, text.Plural(w.Asks, "ask")))
-	return all + when(w.Hard+w.Asks == 1, " waits for an answer") + when(w.Hard+w.Asks > 1, " wait for an answer")
+	all := text.JoinedBy(" and ", text.If(w.Hard > 0, text.Plural(w.Hard, "hard blocker")), text.If(w.Asks > 0, text.Plural(w.Asks, "ask")))
+	return all + text.If(w.Hard+w.Asks == 1, " waits for an answer") + text.If(w.Hard+w.Asks > 1, " wait for an answer")
 }
 
 // Choices says how many an answer would still reach; empty if there are none.
 func (w WaitingBlockers) Choices() string {
-	return when(w.Soft > 0, text.Plural(w.Soft, "choice")+" can still be changed")
-}
-
-// CompareBlockers orders blockers by how urgent they are: a session that holds still continues without its answer.
-func CompareBlockers(x, y *BlockerItem, now time.Time) int {
-	place := func(b *BlockerItem) int {
-		if b.Standing == blockers.Awaited && blockers.Waiting(&b.Blocker, now) {
-			return -1
-		}
-		order := []blockers.Standing{blockers.Awaited, blockers.Choice, blockers.Moot, blockers.Over}
-		return slices.Index(order, b.Standing)
-	}
-	if p := place(x); p != place(y) || p >= 0 {
-		return p - place(y)
-	}
-	return x.Until.Compare(y.Until)
-}
-
-// Are counts things in a sentence: "1 blocker is", "2 blockers are".
-func Are(n int, thing string) string {
-	if n == 1 {
-		return text.Plural(n, thing) + " is"
-	}
-	return text.Plural(n, thing) + " are"
+	return text.If(w.Soft > 0, text.Plural(w.Soft, "choice")+" can still be changed")
 }

@@ -14,13 +14,13 @@ import (
 )
 
 // sampleItems gives each a standing: the fourth is one that nobody waits for any more.
-func sampleItems(all []boulder.Blocker) []BlockerItem {
+func sampleItems(all []boulder.Blocker) []report.Blocker {
 	standings := []blockers.Standing{
 		blockers.Awaited, blockers.Awaited, blockers.Choice, blockers.Moot, blockers.Over, blockers.Over,
 	}
-	items := make([]BlockerItem, len(all))
+	items := make([]report.Blocker, len(all))
 	for i := range all {
-		items[i] = BlockerItem{Type: TypeBlocker, Blocker: all[i], Standing: standings[i]}
+		items[i] = report.Blocker{Blocker: all[i], Standing: standings[i], Awaited: standings[i] == blockers.Awaited}
 	}
 	return items
 }
@@ -37,7 +37,7 @@ func TestBlockersViews(t *testing.T) {
 			PrintBlockers(o, items, now)
 			for i := range items {
 				o.Say()
-				report.PrintBlocker(o, 0, &items[i].Blocker, items[i].Standing, true, now)
+				items[i].Print(o, 0, true, now)
 			}
 		}))
 	}
@@ -70,7 +70,7 @@ func TestTimeLeftInLists(t *testing.T) {
 	b := sample.Blockers()[3]
 	for _, minutes := range []int{60, 64} { // 3 minutes before its end, and 1 minute after it
 		out += shown(t, 80, func(o page.Out) {
-			PrintBlockers(o, []BlockerItem{{Blocker: b, Standing: blockers.Awaited}}, sample.Began.Add(time.Duration(minutes)*time.Minute))
+			PrintBlockers(o, []report.Blocker{{Blocker: b, Standing: blockers.Awaited}}, sample.Began.Add(time.Duration(minutes)*time.Minute))
 		})
 	}
 	if strings.Count(out, "(3m00s left) May it run") != 1 || strings.Count(out, "left") != 1 {

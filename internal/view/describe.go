@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,86 +12,164 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 )
 
-// Describe tells an event in a sentence, and the id of the sub-task that it speaks of; empty: the whole boulder. The
-// sentence may hold any text: the caller cleans it. It is empty for a sign of life that says nothing.
-//
-// The sign marks the line that the event leaves where a run is shown; empty: it leaves none.
-func Describe(body boulder.Body) (subTask, sign, line string) {
-	switch b := body.(type) {
+// Kinds of a [Step].
+const (
+	stepAttempt  = "attempt"  // an attempt got its slot: model, agent, session_id, waited_ms
+	stepPrompt   = "prompt"   // a prompt was sent: prompt (brief, continuation, resume), reason
+	stepNudge    = "nudge"    // a prompt was sent into the running turn: rule, text
+	stepFault    = "fault"    // what is no agent's fault: fault (boulder.TroubleKind), reason, until
+	stepEnded    = "ended"    // a turn ended: ended, evidence
+	stepGate     = "gate"     // a gate of a turn whose evidence cannot be read, or one on the final files: gate
+	stepVerdict  = "verdict"  // a turn was judged: verdict
+	stepNote     = "note"     // the user said something: text
+	stepBlocker  = "blocker"  // something that only the user can answer came up: text
+	stepAnswer   = "answer"   // the user answered it, or said that there will be no answer: text
+	stepWarning  = "warning"  // most of its budget is used up: reason
+	stepDecision = "decision" // what followed: decision, reason, remaining, next, uncounted, by, replaced_by
+)
+
+// Step is what an event says. What it has besides the first four fields depends on its kind; an event that is no link of
+// the chain of [Why] has none.
+type Step struct {
+	Step    string    `json:"step"`
+	Time    time.Time `json:"time"`
+	Attempt int       `json:"attempt,omitempty"`
+	Turn    int       `json:"turn,omitempty"`
+
+	Model     string `json:"model,omitempty"`
+	Agent     string `json:"agent,omitempty"`
+	SessionID string `json:"session_id,omitempty"`
+	WaitedMS  int64  `json:"waited_ms,omitempty"` // for the slot
+
+	Prompt string       `json:"prompt,omitempty"`
+	Rule   boulder.Rule `json:"rule,omitempty"`
+	Text   string       `json:"text,omitempty"`
+
+	Fault boulder.TroubleKind `json:"fault,omitempty"`
+	Until time.Time           `json:"until,omitzero"`
+
+	Ended    *boulder.Ended    `json:"ended,omitempty"`
+	Evidence *boulder.Evidence `json:"evidence,omitempty"`
+	Gate     *boulder.Gate     `json:"gate,omitempty"`
+	Verdict  *boulder.Verdict  `json:"verdict,omitempty"`
+
+	// Decision is continuation, retry, replan, replan-refused, parked, unparked, reopened, or the status that it got.
+	Decision   string   `json:"decision,omitempty"`
+	Reason     string   `json:"reason,omitempty"`
+	Remaining  []string `json:"remaining,omitempty"`
+	Next       int      `json:"next,omitempty"`        // attempt or turn that it begins
+	Uncounted  bool     `json:"uncounted,omitempty"`   // the attempt that ended does not count
+	By         string   `json:"by,omitempty"`          // the other sub-task whose failure led to it
+	ReplacedBy string   `json:"replaced_by,omitempty"` // the sub-task that stands in its place: superseded
+
+	// SubTask is the id of the one that the event speaks of; empty: the whole boulder.
+	SubTask string `json:"-"`
+	// Line is the event in a sentence, of any text: the caller cleans it. It is empty for a sign of life that says nothing.
+	Line string `json:"-"`
+
+	sign string // of the line that the event leaves where a run is shown; empty: it leaves none
+}
+
+// inPicture is the sign of what the live picture shows: only plain lines tell it.
+const inPicture = "·"
+
+// Describe says what an event says.
+func Describe(e boulder.Event) Step {
+	s := Step{Time: e.Time}
+	if of, ok := e.Body.(interface{ Ref() boulder.AttemptRef }); ok {
+		s.SubTask, s.Attempt = of.Ref().SubTaskID, of.Ref().Attempt
+	}
+	say := func(sign, format string, args ...any) { s.sign, s.Line = sign, fmt.Sprintf(format, args...) }
+	fault := func(kind boulder.TroubleKind, reason string, until time.Time) {
+		s.Step, s.Fault, s.Reason, s.Until = stepFault, kind, reason, until
+	}
+	decide := func(decision, reason string) { s.Step, s.Decision, s.Reason = stepDecision, decision, reason }
+	switch b := e.Body.(type) {
 	case boulder.Created:
-		return "", "", "created: " + b.Boulder.Task
+		say("", "created: %s", b.Boulder.Task)
 	case boulder.Planned:
-		return "", "", fmt.Sprintf("plan revision %d (%s) waits for approval", b.Revision, b.Origin)
+		say("", "plan revision %d (%s) waits for approval", b.Revision, b.Origin)
 	case boulder.Decomposed:
-		return "", inPicture, fmt.Sprintf("plan revision %d (%s%s): %s", b.Revision, b.Origin, when(b.Edited, ", edited"),
+		say(inPicture, "plan revision %d (%s%s): %s", b.Revision, b.Origin, text.If(b.Edited, ", edited"),
 			text.Plural(len(b.SubTasks), "sub-task"))
-	case boulder.StatusChanged:
-		sign = when(b.Status != boulder.Synthesizing, inPicture) // what follows that at once says more
-		return "", sign, report.Stated(string(b.Status), b.Reason)
+	case boulder.StatusChanged: // what follows synthesizing at once says more
+		say(text.If(b.Status != boulder.Synthesizing, inPicture), "%s", report.Stated(string(b.Status), b.Reason))
 	case boulder.TakenUp:
-		return "", "", "resumed by another process"
+		say("", "resumed by another process")
 	case boulder.ClockMoved:
+		say("", "the clock went on by %s at once: the machine slept, or it was set", text.Elapsed(b.By))
 		if b.By < 0 {
-			return "", "", "the clock was set back by " + text.Elapsed(-b.By)
+			say("", "the clock was set back by %s", text.Elapsed(-b.By))
 		}
-		return "", "", "the clock went on by " + text.Elapsed(b.By) + " at once: the machine slept, or it was set"
 	case boulder.SessionLeft:
+		say("", "attempt %d: its agent may still be at work in session %s until that is stopped", b.Attempt, b.SessionID)
 		if b.Stopped {
-			return b.SubTaskID, "", fmt.Sprintf("attempt %d: session %s is stopped", b.Attempt, b.SessionID)
+			say("", "attempt %d: session %s is stopped", b.Attempt, b.SessionID)
 		}
-		return b.SubTaskID, "", fmt.Sprintf("attempt %d: its agent may still be at work in session %s until that is stopped",
-			b.Attempt, b.SessionID)
 	case boulder.Starting:
-		return b.SubTaskID, "", fmt.Sprintf("attempt %d has a slot", b.Attempt)
+		s.Step = stepAttempt
+		say("", "attempt %d has a slot", b.Attempt)
 	case boulder.SubTaskStart:
-		return b.SubTaskID, "", fmt.Sprintf("attempt %d starts with %s in session %s", b.Attempt, ModelName(b.Model), b.SessionID)
+		say("", "attempt %d starts with %s in session %s", b.Attempt, ModelName(b.Model), b.SessionID)
 	case boulder.TurnSent:
-		what := string(b.Kind)
+		s.Step, s.Turn, s.Prompt = stepPrompt, b.Turn, string(b.Kind)
+		say("", "turn %d: the %s is sent", b.Turn, b.Kind)
 		if b.Resume {
-			what = "resume prompt"
+			s.Prompt, s.Reason = "resume", "the turn was cut off, and its session was idle"
+			say("", "turn %d: the resume prompt is sent, because %s", b.Turn, s.Reason)
 		}
-		return b.SubTaskID, "", fmt.Sprintf("turn %d: the %s is sent", b.Turn, what)
 	case boulder.Nudged:
-		return b.SubTaskID, "↻", fmt.Sprintf("turn %d is nudged (rule %s)", b.Turn, b.Rule)
+		s.Step, s.Turn, s.Rule, s.Text = stepNudge, b.Turn, b.Rule, b.Prompt
+		say("↻", "turn %d is nudged (rule %s)", b.Turn, b.Rule)
 	case boulder.SubTaskProgress:
-		line = b.Activity
-		if b.TodosTotal > 0 {
-			line += fmt.Sprintf(" (%d of %d todos)", b.TodosDone, b.TodosTotal)
-		}
+		say(text.If(b.Notice, "!"), "%s%s", b.Activity, text.If(b.TodosTotal > 0, fmt.Sprintf(" (%d of %d todos)", b.TodosDone, b.TodosTotal)))
 		if c := b.Checkpoint; c != nil {
-			line += fmt.Sprintf(" (%s:%d)", c.File, c.Line)
+			s.Line += fmt.Sprintf(" (%s:%d)", c.File, c.Line)
 		}
-		return b.SubTaskID, when(b.Notice, "!"), line
 	case boulder.TurnEnded:
-		return b.SubTaskID, "", fmt.Sprintf("turn %d ended: %s", b.Turn, endText(b.Ended))
+		s.Step, s.Turn, s.Ended = stepEnded, b.Turn, &b.Ended
+		say("", "turn %d ended: %s", b.Turn, endText(b.Ended))
 	case boulder.GateRun:
-		sign = map[bool]string{true: inPicture, false: "✗"}[b.Passed]
-		g := report.NewGate(gateOf(b))
-		_, how := g.Text()
-		took := text.Elapsed(time.Duration(b.Millis)*time.Millisecond) + when(b.Final, ", on the final files")
-		return b.SubTaskID, sign, fmt.Sprintf("gate %s: %s (%s)%s", how, b.Command, took, report.Prefixed(": ", g.Why))
-	case boulder.Judged:
-		how := when(!b.Verdict.Completed, "not ") + "complete" + when(b.Verdict.JudgeUnavailable, " (by the gates alone)")
-		return b.SubTaskID, "", fmt.Sprintf("turn %d judged %s", b.Turn, joined(how, b.Verdict.Summary))
-	case boulder.Continuation:
-		line = fmt.Sprintf("continues with turn %d", b.Turn) + when(!b.NotBefore.IsZero(), ", not before "+Clock(b.NotBefore))
-		return b.SubTaskID, inPicture, line + ": " + joined(b.Reason, strings.Join(b.Remaining, "; "))
-	case boulder.Retry:
-		return b.SubTaskID, "↻", fmt.Sprintf("attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
-	case boulder.Trouble:
-		if b.Kind == boulder.TroublePaused { // not a fault, and it ends when the user says so
-			return b.SubTaskID, inPicture, "stopped for now: " + b.Reason
+		took := time.Duration(b.Millis) * time.Millisecond
+		s.Step, s.Gate = stepGate, &boulder.Gate{
+			Command: b.Command, ExitCode: b.ExitCode, Output: b.Output, NoWorse: b.NoWorse, TimedOut: b.TimedOut, Duration: took,
 		}
-		kind := when(b.Kind != "" && b.Kind != boulder.TroubleServer, " ("+strings.ReplaceAll(string(b.Kind), "_", " ")+")")
-		return b.SubTaskID, inPicture, fmt.Sprintf("fault%s: %s; tried again at %s", kind, b.Reason, Clock(b.NotBefore))
+		g := report.NewGate(*s.Gate)
+		_, how := g.Text()
+		say(map[bool]string{true: inPicture, false: "✗"}[b.Passed], "gate %s: %s (%s%s)%s", how, b.Command, text.Elapsed(took),
+			text.If(b.Final, ", on the final files"), text.Prefixed(": ", g.Why))
+	case boulder.Judged:
+		s.Step, s.Turn, s.Verdict = stepVerdict, b.Turn, &b.Verdict
+		how := text.If(!b.Verdict.Completed, "not ") + "complete" + text.If(b.Verdict.JudgeUnavailable, " (by the gates alone)")
+		say("", "turn %d judged %s", b.Turn, joined(how, b.Verdict.Summary))
+	case boulder.Continuation:
+		decide("continuation", b.Reason)
+		s.Turn, s.Remaining, s.Next, s.Until = b.Turn-1, b.Remaining, b.Turn, b.NotBefore
+		say(inPicture, "continues with turn %d%s: %s", b.Turn, text.If(!b.NotBefore.IsZero(), ", not before "+Clock(b.NotBefore)),
+			joined(b.Reason, strings.Join(b.Remaining, "; ")))
+	case boulder.Retry:
+		decide("retry", b.Reason)
+		s.Next, s.Uncounted = b.Next, b.Uncounted
+		say("↻", "attempt %d %s: %s; attempt %d is next", b.Attempt, b.Status, b.Reason, b.Next)
+	case boulder.Trouble:
+		fault(b.Kind, b.Reason, b.NotBefore)
+		if b.Kind == boulder.TroublePaused { // not a fault, and it ends when the user says so
+			say(inPicture, "stopped for now: %s", b.Reason)
+			break
+		}
+		kind := text.If(b.Kind != boulder.TroubleServer, strings.ReplaceAll(text.Prefixed(" (", string(b.Kind)), "_", " "))
+		say(inPicture, "fault%s: %s; tried again at %s", kind+text.If(kind != "", ")"), b.Reason, Clock(b.NotBefore))
 	case boulder.Cooled:
-		return "", "!", fmt.Sprintf("%s cools down until %s, then %s at once: %s",
-			ModelName(b.Model), Clock(b.Until), text.Plural(b.Limit, "attempt"), b.Reason)
+		say("!", "%s cools down until %s, then %s at once: %s", ModelName(b.Model), Clock(b.Until), text.Plural(b.Limit, "attempt"), b.Reason)
 	case boulder.ReplanStarted:
-		return b.SubTaskID, "↻", fmt.Sprintf("replan %d: %s", b.Number, b.Reason)
+		decide("replan", b.Reason)
+		say("↻", "replan %d: %s", b.Number, b.Reason)
 	case boulder.ReplanTrouble:
-		return "", "!", fmt.Sprintf("fault while replanning: %s; tried again at %s", b.Reason, Clock(b.NotBefore))
+		fault("", b.Reason, b.NotBefore)
+		say("!", "fault while replanning: %s; tried again at %s", b.Reason, Clock(b.NotBefore))
 	case boulder.Replanned:
+		decide(string(boulder.SubTaskSuperseded), b.Reason)
+		s.Attempt = 0
 		var parts []string
 		for _, c := range b.Changed {
 			parts = append(parts, fmt.Sprintf("~ %s → %s", c.From, c.To.ID))
@@ -103,56 +180,59 @@ func Describe(body boulder.Body) (subTask, sign, line string) {
 		for _, id := range b.Removed {
 			parts = append(parts, "- "+id)
 		}
-		return b.SubTaskID, "↻", fmt.Sprintf("replan %d, plan revision %d: %s", b.Number, b.Revision, strings.Join(parts, ", "))
+		say("↻", "replan %d, plan revision %d: %s", b.Number, b.Revision, strings.Join(parts, ", "))
 	case boulder.ReplanRefused:
-		return b.SubTaskID, "↻", "no new plan: " + b.Reason
+		decide("replan-refused", b.Reason)
+		say("↻", "no new plan: %s", b.Reason)
 	case boulder.BudgetSet:
-		return b.SubTaskID, "", "budget: " + cmp.Or(report.Budget(b.Budget), "none")
+		s.SubTask = b.SubTaskID
+		say("", "budget: %s", cmp.Or(report.Budget(b.Budget), "none"))
 	case boulder.BudgetWarning:
-		line = fmt.Sprintf("%.0f%% of the %s budget is used: ", math.Floor(100*b.Used/b.Limit), b.Dimension)
-		if b.Used >= b.Limit {
-			line = fmt.Sprintf("the %s budget is used up: ", b.Dimension)
+		s.SubTask = b.SubTaskID
+		how := fmt.Sprintf("the %s budget is used up", b.Dimension)
+		if b.Used < b.Limit {
+			how = fmt.Sprintf("%.0f%% of the %s budget is used", math.Floor(100*b.Used/b.Limit), b.Dimension)
 		}
-		return b.SubTaskID, "!", line + amountText(b.Dimension, b.Used) + " of " + amountText(b.Dimension, b.Limit)
+		say("!", "%s: %s of %s", how, amountText(b.Dimension, b.Used), amountText(b.Dimension, b.Limit))
+		s.Step, s.Reason = stepWarning, s.Line
 	case boulder.Parked:
-		return b.SubTaskID, "!", when(len(b.Awaits) == 0, "waits for you: ") + b.Reason // else it waits for an answer
+		decide("parked", b.Reason)
+		say("!", "%s%s", text.If(len(b.Awaits) == 0, "waits for you: "), b.Reason) // else it waits for an answer
 	case boulder.Unparked:
-		return b.SubTaskID, "↻", "continues: " + b.Reason
+		s.SubTask = b.SubTaskID
+		decide("unparked", b.Reason)
+		say("↻", "continues: %s", b.Reason)
 	case boulder.Noted:
-		return b.SubTaskID, "✎", "note: " + b.Text
+		s.SubTask, s.Step, s.Text = b.SubTaskID, stepNote, b.Text
+		say("✎", "note: %s", b.Text)
 	case boulder.Reopened:
-		return b.SubTaskID, "✎", "retried: " + b.Reason
+		s.SubTask = b.SubTaskID
+		decide("reopened", b.Reason)
+		say("✎", "retried: %s", b.Reason)
 	case boulder.Archived:
-		if b.Archived {
-			return "", "", "archived"
-		}
-		return "", "", "taken back from the archive"
+		say("", "%s", map[bool]string{true: "archived", false: "taken back from the archive"}[b.Archived])
 	case boulder.BlockerRaised:
-		return b.SubTaskID, "?", fmt.Sprintf("%s blocker %s (%s): %s%s", report.Hardness(b.Blocker.Hard), b.Blocker.ID,
-			b.Blocker.Category, b.Blocker.Question, report.Prefixed("; chosen for now: ", b.Blocker.ChosenOption))
+		say("?", "%s blocker %s (%s): %s%s", report.Hardness(b.Blocker.Hard), b.Blocker.ID, b.Blocker.Category, b.Blocker.Question,
+			text.Prefixed("; chosen for now: ", b.Blocker.ChosenOption))
+		s.Step, s.Text = stepBlocker, s.Line
 	case boulder.BlockerSettled:
-		return b.SubTaskID, "✎", b.BlockerID + " " + settledText(b.Status, b.Allowed, b.Answer)
+		s.SubTask = b.SubTaskID
+		say("✎", "%s %s", b.BlockerID, settledText(b.Status, b.Allowed, b.Answer))
+		s.Step, s.Text = stepAnswer, s.Line
 	case boulder.UsageReport:
-		return b.SubTaskID, "", fmt.Sprintf("usage of %s: %s", JoinedBy(", ", b.Source, b.Model), report.Usage(b.Usage))
+		s.SubTask = b.SubTaskID
+		say("", "usage of %s: %s", text.JoinedBy(", ", b.Source, b.Model), report.Usage(b.Usage))
 	case boulder.SubTaskDone:
-		blocks := when(len(b.Blocked) > 0, " (blocks "+strings.Join(b.Blocked, ", ")+")")
-		return b.SubTaskID, report.Sign(b.Status), report.Stated(string(b.Status), b.Summary) + blocks
+		decide(string(b.Status), b.Summary)
+		say(report.Sign(b.Status), "%s%s", report.Stated(string(b.Status), b.Summary),
+			text.If(len(b.Blocked) > 0, " (blocks "+strings.Join(b.Blocked, ", ")+")"))
 	case boulder.TaskComplete:
 		first, _, _ := strings.Cut(b.Summary, "\n")
-		return "", "", joined(string(b.Status), first)
+		say("", "%s", joined(string(b.Status), first))
+	default:
+		say("", "%s", boulder.TypeOf(b))
 	}
-	return "", "", boulder.TypeOf(body)
-}
-
-// inPicture is the sign of what the live picture shows: only plain lines tell it.
-const inPicture = "·"
-
-// gateOf is the run of a gate that an event tells of.
-func gateOf(b boulder.GateRun) boulder.Gate {
-	return boulder.Gate{
-		Command: b.Command, ExitCode: b.ExitCode, Output: b.Output, NoWorse: b.NoWorse, TimedOut: b.TimedOut,
-		Duration: time.Duration(b.Millis) * time.Millisecond,
-	}
+	return s
 }
 
 // amountText is an amount of a budget's dimension.
@@ -171,7 +251,7 @@ func amountText(dimension string, n float64) string {
 func endText(e boulder.Ended) string {
 	switch {
 	case e.Stopped != "":
-		return "stopped by the manager, " + e.Stopped + report.Prefixed(", rule ", string(e.Rule))
+		return "stopped by the manager, " + e.Stopped + text.Prefixed(", rule ", string(e.Rule))
 	case e.Error != "":
 		return joined(e.Error, e.Message)
 	}
@@ -183,9 +263,9 @@ func settledText(status boulder.BlockerStatus, allowed bool, answer string) stri
 	case status == boulder.BlockerSkipped:
 		return "gets no answer: continue without"
 	case allowed:
-		return JoinedBy(": ", "is allowed", answer)
+		return text.JoinedBy(": ", "is allowed", answer)
 	}
-	return JoinedBy(": ", "is answered", answer)
+	return text.JoinedBy(": ", "is answered", answer)
 }
 
 // joined is "a: b", or only a if b says nothing new.
@@ -193,20 +273,7 @@ func joined(a, b string) string {
 	if strings.Contains(a, b) {
 		return a
 	}
-	return JoinedBy(": ", a, b)
-}
-
-// JoinedBy puts sep between the texts that are not empty.
-func JoinedBy(sep string, parts ...string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), sep)
-}
-
-// when is a text on a condition, else none.
-func when(on bool, s string) string {
-	if on {
-		return s
-	}
-	return ""
+	return text.JoinedBy(": ", a, b)
 }
 
 // ModelName names a model for people; empty is what OpenCode uses when none is named.

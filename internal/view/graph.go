@@ -9,6 +9,7 @@ import (
 	"github.com/bouldermgr/manager/internal/page"
 	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/schedule"
+	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -70,7 +71,7 @@ func GraphOf(d store.Detail, limits schedule.Limits, all bool) *Graph {
 		case by != "":
 			s.Note = "replaced by " + by
 		case t.Attempts > 1: // attempts whose session was lost have numbers, but do not count against the limit
-			of := when(t.Lost == 0 && t.Attempts <= most, fmt.Sprintf(" of %d", most))
+			of := text.If(t.Lost == 0 && t.Attempts <= most, fmt.Sprintf(" of %d", most))
 			s.Note = fmt.Sprintf("attempt %d", t.Attempts) + of
 		}
 		r.SubTasks = append(r.SubTasks, s)

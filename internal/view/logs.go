@@ -12,7 +12,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
-	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -95,10 +94,10 @@ func (v *Transcript) Tell(l TranscriptLine) string {
 		}
 		return callMark(v.o.Paint, l.Tool, l.State) + " " + v.o.Bold(text.Clip(l.Tool, inputShown)) + " " +
 			text.Clip(toolInput(l.Input), room) + how +
-			v.below(l.Output, outputShown, true) + v.below(report.Prefixed("error: ", l.Error), outputShown, true)
+			v.below(l.Output, outputShown, true) + v.below(text.Prefixed("error: ", l.Error), outputShown, true)
 	case "end":
 		if l.Error != "" {
-			return v.o.Red("answer broke off: ") + text.Clip(JoinedBy(": ", l.Finish, l.Error), lineShown)
+			return v.o.Red("answer broke off: ") + text.Clip(text.JoinedBy(": ", l.Finish, l.Error), lineShown)
 		}
 		if l.Finish == "tool-calls" && !v.verbose {
 			return "" // the tool's line has told it
@@ -163,7 +162,7 @@ func someLines(s string, limit, width int, fromEnd bool) (lines []string, cut st
 		long = long || lines[i] != line
 	}
 	if long {
-		cut = JoinedBy(", ", cut, "long lines")
+		cut = text.JoinedBy(", ", cut, "long lines")
 	}
 	return lines, cut
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/control"
-	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
@@ -65,7 +64,7 @@ func NewOrder(before, after store.Detail, holder *control.Holder, o boulder.Orde
 
 // Text is the report for people, on one line.
 func (r *Order) Text() string {
-	id, resume, left := r.SubTaskID, "manager resume "+r.BoulderID, report.Prefixed(" ", leftText(r.Left))
+	id, resume, left := r.SubTaskID, "manager resume "+r.BoulderID, text.Prefixed(" ", leftText(r.Left))
 	line := ""
 	switch r.Do {
 	case boulder.OrderPause:
@@ -77,9 +76,9 @@ func (r *Order) Text() string {
 			return fmt.Sprintf("Cancelled boulder %s, with %d of %s done. What they changed in the project stays.",
 				r.BoulderID, r.tally.Completed, text.Plural(r.tally.Planned, "sub-task")) + left
 		}
-		line = fmt.Sprintf("Cancelled %q.", id) + when(len(r.Blocked) > 0, " Blocked, because of that: "+Listed(r.Blocked)+".")
+		line = fmt.Sprintf("Cancelled %q.", id) + text.If(len(r.Blocked) > 0, " Blocked, because of that: "+Listed(r.Blocked)+".")
 	case boulder.OrderSkip:
-		line = fmt.Sprintf("Skipped %q", id) + when(r.depended, ": what depends on it continues without it") + "."
+		line = fmt.Sprintf("Skipped %q", id) + text.If(r.depended, ": what depends on it continues without it") + "."
 	case boulder.OrderRetry:
 		line = fmt.Sprintf("%q is retried in a fresh session, with all its attempts.", id)
 	default:
@@ -117,7 +116,7 @@ func (r *Order) atWork() string {
 // leftText says which agents may be at work although an order has ended their attempts.
 func leftText(left []boulder.LeftSession) (all string) {
 	for _, l := range left {
-		all = JoinedBy(" ", all, fmt.Sprintf("The agent of %q may still be at work in session %s: the next run or resume here"+
+		all = text.JoinedBy(" ", all, fmt.Sprintf("The agent of %q may still be at work in session %s: the next run or resume here"+
 			" stops it before it starts anything.", l.SubTaskID, l.SessionID))
 	}
 	return all

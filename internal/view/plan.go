@@ -115,10 +115,10 @@ func spec(o page.Out, mark, id string, s boulder.Spec) {
 	for _, g := range s.NoWorse {
 		o.Item(1, o.Dim("no worse:"), " ", o.Code("$ "+g))
 	}
-	o.Fields(1, "expects", when(s.ExpectsChanges, "a change to files"),
-		"empty ok", when(s.EmptyOK, "to have found nothing is a good result"),
+	o.Fields(1, "expects", text.If(s.ExpectsChanges, "a change to files"),
+		"empty ok", text.If(s.EmptyOK, "to have found nothing is a good result"),
 		"outputs", strings.Join(s.Outputs, ", "), "decided by", strings.Join(s.DoneWhen, ", "), "model", s.Model,
-		"agent", s.Agent, "priority", when(s.Priority != boulder.Medium, string(s.Priority)))
+		"agent", s.Agent, "priority", text.If(s.Priority != boulder.Medium, string(s.Priority)))
 	if s.Budget != nil {
 		o.Field(1, "budget", report.Budget(*s.Budget))
 	}

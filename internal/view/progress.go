@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/bouldermgr/manager/boulder"
-	"github.com/bouldermgr/manager/internal/report"
 	"github.com/bouldermgr/manager/internal/schedule"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/store"
@@ -117,7 +116,7 @@ func (p *Progress) Take(e boulder.Event) error {
 // watch takes in what the state does not keep.
 func (p *Progress) watch(e boulder.Event) {
 	p.stale = false
-	id, _, _ := Describe(e.Body)
+	id := Describe(e).SubTask
 	d := p.doing[id]
 	switch b := e.Body.(type) {
 	case boulder.SubTaskProgress:
@@ -134,14 +133,14 @@ func (p *Progress) watch(e boulder.Event) {
 	case boulder.GateRun:
 		if !b.Passed && b.NoWorse == "" {
 			out := strings.TrimSpace(text.Safe(b.Output))
-			d.gate = JoinedBy(": ", "✗ "+b.Command, out[strings.LastIndex(out, "\n")+1:])
+			d.gate = text.JoinedBy(": ", "✗ "+b.Command, out[strings.LastIndex(out, "\n")+1:])
 		}
 	case boulder.Judged:
 		d.alone = b.Verdict.JudgeUnavailable
 	case boulder.Continuation:
-		d.why = report.Prefixed("because: ", joined(b.Reason, strings.Join(b.Remaining, "; ")))
+		d.why = text.Prefixed("because: ", joined(b.Reason, strings.Join(b.Remaining, "; ")))
 	case boulder.Retry:
-		d = doing{why: report.Prefixed("because: ", b.Reason), gate: d.gate}
+		d = doing{why: text.Prefixed("because: ", b.Reason), gate: d.gate}
 	case boulder.BlockerRaised:
 		p.raised[b.Blocker.ID] = b.Blocker
 	case boulder.BlockerSettled:
@@ -234,7 +233,7 @@ func (p *Progress) rows(limits schedule.Limits, beside []store.Detail, now time.
 			r.Waiting, r.place = &waits[at], at
 		}
 		awaited := slices.DeleteFunc(slices.Clone(t.DependsOn), func(id string) bool { return done[id] })
-		if r.now = report.Prefixed("after ", strings.Join(awaited, ", ")); r.live && running {
+		if r.now = text.Prefixed("after ", strings.Join(awaited, ", ")); r.live && running {
 			r.now = r.does(b.Status == boulder.Paused, now)
 		} else if w := r.waitsFor(b.Cooldowns); w != "" {
 			r.now = w
@@ -305,9 +304,9 @@ func (r *row) does(paused bool, now time.Time) string {
 	case a.Status == boulder.AttemptStarting:
 		what = "starting a session"
 	}
-	return JoinedBy(" · ", when(a.Attempt > 1, fmt.Sprintf("attempt %d", a.Attempt)),
-		when(a.Turns > 1, fmt.Sprintf("turn %d", a.Turns)),
-		when(r.todosTotal > 0, fmt.Sprintf("%d of %d todos", r.todosDone, r.todosTotal)), what)
+	return text.JoinedBy(" · ", text.If(a.Attempt > 1, fmt.Sprintf("attempt %d", a.Attempt)),
+		text.If(a.Turns > 1, fmt.Sprintf("turn %d", a.Turns)),
+		text.If(r.todosTotal > 0, fmt.Sprintf("%d of %d todos", r.todosDone, r.todosTotal)), what)
 }
 
 // waitsBeside adds to waits what waits only because of other boulders of the same process: alone, it could start. A turn

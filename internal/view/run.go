@@ -142,9 +142,10 @@ func (v *Run) lostText() string { return "this view has lost track: " + text.One
 
 // lines are those that an event leaves: above the picture what that does not show, elsewhere all.
 func (v *Run) lines(e boulder.Event) (lines []string) {
-	id, sign, line := Describe(e.Body)
+	told := Describe(e)
+	sign, line := told.sign, told.Line
 	state, t, label := v.progress.State, v.table(v.Stderr.Width()), ""
-	s := state.SubTask(id)
+	s := state.SubTask(told.SubTask)
 	if s != nil {
 		label = numbered(s.Position, len(state.SubTasks)) + " "
 	}
@@ -171,7 +172,7 @@ func (v *Run) lines(e boulder.Event) (lines []string) {
 		sign, line = inPicture, fmt.Sprintf("boulder %s: %s", e.BoulderID, text.Clip(b.Boulder.Task, 100))
 	case boulder.SubTaskStart:
 		sign, line = inPicture, text.Clip(cmp.Or(s.ActiveForm, s.Subject), 100)+" · "+ModelName(b.Model)+
-			when(b.Attempt > 1, fmt.Sprintf(" (attempt %d)", b.Attempt))
+			text.If(b.Attempt > 1, fmt.Sprintf(" (attempt %d)", b.Attempt))
 	case boulder.SubTaskDone:
 		r := v.progress.rows(v.Limits, nil, e.Time, true)[s.Position-1]
 		if v.drawn {
@@ -321,9 +322,9 @@ func (v *Run) head(t *tasks, rows []row, now time.Time) string {
 		return t.Cyan(t.spin) + " " + t.Bold("Planning") + "  " + t.Dim(took)
 	}
 	tally := s.Boulder.Tally
-	said := JoinedBy(" · ", t.Bold(fmt.Sprintf("%d/%d", tally.Completed, tally.Planned))+" done",
-		when(tally.Failed > 0, t.Red(fmt.Sprintf("%d failed", tally.Failed))),
-		when(tally.Blocked > 0, t.Yellow(fmt.Sprintf("%d blocked", tally.Blocked))))
+	said := text.JoinedBy(" · ", t.Bold(fmt.Sprintf("%d/%d", tally.Completed, tally.Planned))+" done",
+		text.If(tally.Failed > 0, t.Red(fmt.Sprintf("%d failed", tally.Failed))),
+		text.If(tally.Blocked > 0, t.Yellow(fmt.Sprintf("%d blocked", tally.Blocked))))
 	usage := s.Boulder.Usage
 	for _, r := range rows {
 		usage = usage.Add(r.usage)
@@ -379,8 +380,8 @@ func Spinner(tick int) string {
 
 // printSummary tells on stdout how a run ended. took is how long it ran, 0 if that is not known.
 func printSummary(o page.Out, id string, end boulder.TaskComplete, took time.Duration) {
-	fmt.Fprintf(o, "%s\n\n%s\n", text.Safe(end.Summary), JoinedBy(" · ", o.Bold(id),
-		o.As(statusSign(end.Status), string(end.Status)), report.Usage(end.Usage), when(took > 0, text.Elapsed(took))))
+	fmt.Fprintf(o, "%s\n\n%s\n", text.Safe(end.Summary), text.JoinedBy(" · ", o.Bold(id),
+		o.As(statusSign(end.Status), string(end.Status)), report.Usage(end.Usage), text.If(took > 0, text.Elapsed(took))))
 	if !end.AllCompleted {
 		fmt.Fprintf(o, "To see why: manager show %s\n", id)
 	}

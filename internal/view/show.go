@@ -71,7 +71,7 @@ func (s *Show) Print(o page.Out) {
 		loop = fmt.Sprintf("at most %s, ends after %s without progress",
 			text.Plural(l.Iterations, "turn"), text.Plural(l.Failures, "continuation"))
 	}
-	o.Say(o.Strong(b.ID), "  ", o.As(statusSign(b.Status), string(b.Status)), report.Prefixed("  ", o.Plain(b.Reason)))
+	o.Say(o.Strong(b.ID), "  ", o.As(statusSign(b.Status), string(b.Status)), text.Prefixed("  ", o.Plain(b.Reason)))
 	o.Text(1, b.Task)
 	o.Fields(1, "created", Stamp(b.CreatedAt), "updated", Stamp(b.UpdatedAt), "project", b.Project, "commit", b.Base,
 		"model", b.Model, "ledgers", b.LedgerModel, "usage", report.Usage(b.Usage), "fork of", fork,
@@ -81,10 +81,10 @@ func (s *Show) Print(o page.Out) {
 	}
 	o.Field(1, "left at work", leftText(b.Left))
 	for _, n := range b.Notes {
-		o.Field(1, JoinedBy(" for ", Stamp(n.At)+" note", n.SubTaskID), n.Text)
+		o.Field(1, text.JoinedBy(" for ", Stamp(n.At)+" note", n.SubTaskID), n.Text)
 	}
 	if r := s.Revision; r != nil {
-		o.Fields(1, "plan", fmt.Sprintf("revision %d (%s%s), %s, hash %s", r.Number, r.Origin, when(r.Edited, ", edited"),
+		o.Fields(1, "plan", fmt.Sprintf("revision %d (%s%s), %s, hash %s", r.Number, r.Origin, text.If(r.Edited, ", edited"),
 			text.Plural(len(r.Plan.SubTasks), "sub-task"), project.Short(r.Hash)), "goal", r.Plan.Goal)
 		for _, c := range r.Plan.Constraints {
 			o.Field(1, "constraint", c)
@@ -109,15 +109,15 @@ func (s *Show) Print(o page.Out) {
 // subTaskHead is what is known of a sub-task besides its history. gatesFrom names the replaced sub-tasks from which gates
 // were taken over.
 func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
-	replaces, edit := when(t.Replaces != "", fmt.Sprintf("%s, since plan revision %d", t.Replaces, t.Revision)), ""
+	replaces, edit := text.If(t.Replaces != "", fmt.Sprintf("%s, since plan revision %d", t.Replaces, t.Revision)), ""
 	if c := t.Checkpoint; c != nil {
 		edit = fmt.Sprintf("%s:%d  %s", c.File, c.Line, c.Context)
 	}
 	o.Say(o.Mark(report.Sign(t.Status)), fmt.Sprintf(" %d. ", t.Position), o.Strong(t.Subject), "  ",
 		o.Faint(fmt.Sprintf("(%s) %s", t.ID, t.Status)))
 	o.Fields(1, "why", t.Reason, "replaces", replaces, "after", strings.Join(t.DependsOn, ", "), "model", t.Model,
-		"agent", t.Agent, "usage", when(t.Usage.Calls > 0, report.Usage(t.Usage)),
-		"stalls", when(t.Stalls > 0, fmt.Sprint(t.Stalls)), "last edit", edit)
+		"agent", t.Agent, "usage", text.If(t.Usage.Calls > 0, report.Usage(t.Usage)),
+		"stalls", text.If(t.Stalls > 0, fmt.Sprint(t.Stalls)), "last edit", edit)
 	for _, gate := range slices.Concat(t.Gates, t.NoWorse) {
 		if from := gatesFrom[gate]; from != "" {
 			o.Field(1, "gate", fmt.Sprintf("%s (taken over from %s, which was replaced)", gate, from))
@@ -130,16 +130,16 @@ func subTaskHead(o page.Out, t *boulder.SubTask, gatesFrom map[string]string) {
 		run.Print(o, 2)
 	}
 	for _, b := range t.Blockers {
-		settled := when(b.Status.Settled(), "; "+settledText(b.Status, b.Allowed, b.Answer))
+		settled := text.If(b.Status.Settled(), "; "+settledText(b.Status, b.Allowed, b.Answer))
 		o.Field(1, "blocker", fmt.Sprintf("%s (%s): %s%s%s", b.ID, report.Hardness(b.Hard), b.Question,
-			report.Prefixed("; chosen for now: ", b.Choice), settled))
+			text.Prefixed("; chosen for now: ", b.Choice), settled))
 	}
 }
 
 func (a *AttemptShow) print(o page.Out, claimed map[string]bool) {
-	took := when(!a.EndedAt.IsZero() && !a.StartedAt.IsZero(), "  "+text.Elapsed(a.EndedAt.Sub(a.StartedAt)))
+	took := text.If(!a.EndedAt.IsZero() && !a.StartedAt.IsZero(), "  "+text.Elapsed(a.EndedAt.Sub(a.StartedAt)))
 	o.Item(1, o.Bold(fmt.Sprintf("attempt %d", a.Attempt.Attempt)), "  ", string(a.Status),
-		report.Prefixed("  ", o.Faint(report.Prefixed("session ", a.SessionID))), took)
+		text.Prefixed("  ", o.Faint(text.Prefixed("session ", a.SessionID))), took)
 	o.Field(2, "why", a.Reason)
 	for _, t := range a.History {
 		how := ""
@@ -160,7 +160,7 @@ func (a *AttemptShow) print(o page.Out, claimed map[string]bool) {
 			if v.Completed {
 				how = o.Green("complete")
 			}
-			o.Item(3, "judged ", how, report.Prefixed(": ", o.Plain(v.Summary)))
+			o.Item(3, "judged ", how, text.Prefixed(": ", o.Plain(v.Summary)))
 			verdict(o, 4, v)
 		}
 	}
@@ -173,7 +173,7 @@ func evidence(o page.Out, depth int, e *boulder.Evidence, claimed map[string]boo
 		o.Field(depth, "truncated", t)
 	}
 	calls := e.ToolCalls[max(0, len(e.ToolCalls)-shown):]
-	last := when(len(calls) > 0 && len(calls) < e.ToolCount, fmt.Sprintf(", the last %d:", len(calls)))
+	last := text.If(len(calls) > 0 && len(calls) < e.ToolCount, fmt.Sprintf(", the last %d:", len(calls)))
 	o.Fields(depth, "said", text.Clip(e.FinalMessage, 3*wide), "tools", text.Plural(e.ToolCount, "call")+last)
 	for _, c := range calls {
 		how := map[string]string{"completed": "", "error": " error: " + text.Clip(c.Output, wide)}
@@ -197,7 +197,7 @@ func evidence(o page.Out, depth int, e *boulder.Evidence, claimed map[string]boo
 		}
 		o.Field(depth, "diagnostic", fmt.Sprintf("%s:%d: %s: %s", d.File, d.Line, d.Severity, d.Message))
 	}
-	o.Fields(depth, "diagnostics", when(e.NoServer, "no language server ran"), "promise", when(e.Promised, "given"))
+	o.Fields(depth, "diagnostics", text.If(e.NoServer, "no language server ran"), "promise", text.If(e.Promised, "given"))
 	for _, g := range e.Gates {
 		run := report.NewGate(g)
 		run.Print(o, depth)
@@ -207,19 +207,19 @@ func evidence(o page.Out, depth int, e *boulder.Evidence, claimed map[string]boo
 
 // verdict is what a judge said besides complete or not.
 func verdict(o page.Out, depth int, v *boulder.Verdict) {
-	o.Field(depth, "note", when(v.JudgeUnavailable, "no usable answer came from the judge: the gates alone decided"))
+	o.Field(depth, "note", text.If(v.JudgeUnavailable, "no usable answer came from the judge: the gates alone decided"))
 	for _, s := range v.Overruled {
 		o.Item(depth, o.Red("overruled:"), " ", o.Plain(s))
 	}
 	remaining := slices.DeleteFunc(slices.Clone(v.Remaining), func(s string) bool { return slices.Contains(v.Overruled, s) })
 	report.PrintJudged(o, depth, v.Criteria, remaining, v.Completed)
-	o.Field(depth, "the judge saw", JoinedBy("; ",
-		when(v.IsStuck, "stuck"+report.Prefixed(": ", v.StuckReason)),
-		when(v.IsInLoop && !v.Completed, "a loop"),
-		when(!v.IsProgress && !v.Completed && !v.JudgeUnavailable, "no progress"),
-		when(v.NeedReplan, "a new plan is needed"+report.Prefixed(": ", v.ReplanReason)),
-		when(v.BlockedBy != "" && v.BlockedBy != "none", "blocked by "+strings.ReplaceAll(v.BlockedBy, "_", " ")),
-		when(v.GoalAchieved, "the whole goal achieved")))
+	o.Field(depth, "the judge saw", text.JoinedBy("; ",
+		text.If(v.IsStuck, "stuck"+text.Prefixed(": ", v.StuckReason)),
+		text.If(v.IsInLoop && !v.Completed, "a loop"),
+		text.If(!v.IsProgress && !v.Completed && !v.JudgeUnavailable, "no progress"),
+		text.If(v.NeedReplan, "a new plan is needed"+text.Prefixed(": ", v.ReplanReason)),
+		text.If(v.BlockedBy != "" && v.BlockedBy != "none", "blocked by "+strings.ReplaceAll(v.BlockedBy, "_", " ")),
+		text.If(v.GoalAchieved, "the whole goal achieved")))
 }
 
 // callMark shows how a tool call ended. A shell command that OpenCode calls completed may have failed all the same: what

@@ -75,8 +75,8 @@ const widestLabel = 20
 // each sub-task.
 func (s *Status) Print(o page.Out) {
 	o.Columns = min(o.Width(), page.Widest)
-	done := when(s.Total > 0, fmt.Sprintf("%d/%d done", s.Completed, s.Total))
-	o.Say(JoinedBy("  ", o.Strong(s.BoulderID), o.As(statusSign(s.Status), string(s.Status)), done, o.Dim(report.Usage(s.Usage)),
+	done := text.If(s.Total > 0, fmt.Sprintf("%d/%d done", s.Completed, s.Total))
+	o.Say(text.JoinedBy("  ", o.Strong(s.BoulderID), o.As(statusSign(s.Status), string(s.Status)), done, o.Dim(report.Usage(s.Usage)),
 		o.Dim("started "+text.Elapsed(s.now.Sub(s.CreatedAt))+" ago")))
 	o.Say(text.Clip(s.Task, 2*o.Columns))
 	if waiting := s.Waiting.Text(); waiting != "" {

@@ -115,7 +115,7 @@ func (t *tasks) lines(rows ...row) []string {
 		switch {
 		case r.idle():
 			room := t.width - 4 - t.wide // a long reason gets what the name does not need, or some of what it does
-			why := report.Prefixed(" · ", text.OneLine(r.now))
+			why := text.Prefixed(" · ", text.OneLine(r.now))
 			name = text.Clip(name, max(room-ansi.StringWidthWc(why), room*3/5))
 			cells = append(cells, []string{head + name + t.Dim(why)})
 			continue
@@ -127,7 +127,7 @@ func (t *tasks) lines(rows ...row) []string {
 		took := text.Elapsed(time.Duration(r.ElapsedMS) * time.Millisecond)
 		tokens := text.Count(r.Usage.Tokens())
 		cells = append(cells, []string{
-			head + name, when(model, t.Dim(of)), t.Dim(took), when(t.width >= 60, t.Dim(tokens)), t.Dim(costText(r.Usage)),
+			head + name, text.If(model, t.Dim(of)), t.Dim(took), text.If(t.width >= 60, t.Dim(tokens)), t.Dim(costText(r.Usage)),
 		})
 	}
 	return table(t.width, columns, cells)

@@ -149,7 +149,7 @@ func TestBudgetWarnings(t *testing.T) {
 		"the time budget is used up: 1m00s of 1m00s":    {Dimension: "time", Used: 60, Limit: 60},
 		"the attempts budget is used up: 2 of 2":        {Dimension: "attempts", Used: 2, Limit: 2},
 	} {
-		if _, _, got := Describe(b); got != want {
+		if got := Describe(boulder.Event{Body: b}).Line; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

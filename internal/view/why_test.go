@@ -41,7 +41,7 @@ func TestWhyIsWholeAndInOrder(t *testing.T) {
 	if diff := cmp.Diff(want, steps); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if !slices.IsSortedFunc(w.Chain, func(a, b WhyStep) int { return a.Time.Compare(b.Time) }) {
+	if !slices.IsSortedFunc(w.Chain, func(a, b Step) int { return a.Time.Compare(b.Time) }) {
 		t.Error("the chain is not in order of time")
 	}
 }
@@ -81,11 +81,12 @@ func TestDescribeKnowsEveryEvent(t *testing.T) {
 	s.Finish()
 	bad.Misbehave()
 	for _, e := range append(s.Events, bad.Events...) {
-		if _, _, line := Describe(e.Body); line == boulder.TypeOf(e.Body) {
+		if line := Describe(e).Line; line == boulder.TypeOf(e.Body) {
 			t.Errorf("%s is told as %q", boulder.TypeOf(e.Body), line)
 		}
 	}
-	if _, _, line := Describe(boulder.StatusChanged{Status: boulder.Paused, Reason: "x"}); line != "paused: x" {
+	paused := boulder.Event{Body: boulder.StatusChanged{Status: boulder.Paused, Reason: "x"}}
+	if line := Describe(paused).Line; line != "paused: x" {
 		t.Errorf("%q", line)
 	}
 }
