@@ -55,11 +55,14 @@ func (s *section) render(room int) int {
 	}
 	least, _ := s.show(0, 0)
 	room = max(length(least), min(room, s.limit))
-	shown := len(s.passages)
-	if overflows(shown, 0) {
-		shown = sort.Search(shown-1, func(n int) bool { return overflows(n+1, 0) })
+	shown, level := len(s.passages), s.each
+	if overflows(shown, level) { // hardly ever, and the searches are dear
+		if overflows(shown, 0) {
+			shown = sort.Search(shown-1, func(n int) bool { return overflows(n+1, 0) })
+		}
+		level = sort.Search(s.each, func(level int) bool { return overflows(shown, level+1) })
 	}
-	s.text, s.files = s.show(shown, sort.Search(s.each, func(level int) bool { return overflows(shown, level+1) }))
+	s.text, s.files = s.show(shown, level)
 	return length(s.text)
 }
 
