@@ -31,7 +31,7 @@ type model struct {
 type reply struct {
 	text  string
 	err   error
-	usage providers.Usage
+	usage boulder.Usage
 }
 
 func (m *model) Complete(ctx context.Context, req *providers.Request) (*providers.Response, error) {
@@ -108,8 +108,7 @@ const done = `{"criteria":[{"id":"C1","evidence":"patch","met":true},{"id":"C2",
 func TestJudgeAsks(t *testing.T) {
 	t.Parallel()
 	m := says(done)
-	cost := 0.5
-	m.replies[0].usage = providers.Usage{Input: 10, CachedInput: 4, Output: 5, Reasoning: 2, Cost: &cost}
+	m.replies[0].usage = boulder.Usage{Input: 10, CacheRead: 4, Output: 5, Reasoning: 2, Cost: 0.5}
 	v, usage, err := judge(t, m, request())
 	if err != nil || !v.Completed || v.JudgeUnavailable || v.OutputData != "CSS class: dark" {
 		t.Errorf("verdict %+v, error %v", v, err)
@@ -279,7 +278,7 @@ func TestJudgeErrors(t *testing.T) {
 	} {
 		m := fails(kind)
 		failed, _ := errors.AsType[*providers.Error](m.replies[0].err)
-		failed.Usage = providers.Usage{Input: 7}
+		failed.Usage = boulder.Usage{Input: 7, Unpriced: 1}
 		_, usage, err := judge(t, m, request())
 		if !errors.Is(err, want) || len(m.requests) != 1 || usage.Input != 7 || usage.Unpriced != 1 {
 			t.Errorf("%s: error %v after %d calls and %+v, want %v", kind, err, len(m.requests), usage, want)

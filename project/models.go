@@ -119,7 +119,5 @@ func (p *Project) price(model string, u boulder.Usage) (float64, bool) {
 	if err != nil {
 		return 0, false
 	}
-	return p.cfg.Prices.Cost(ref, providers.Usage{
-		Input: u.Input, CachedInput: u.CacheRead, CacheWrite: u.CacheWrite, Output: u.Output, Reasoning: u.Reasoning,
-	})
+	return p.cfg.Prices.Cost(ref, u)
 }

@@ -3,6 +3,8 @@ package providers
 import (
 	"context"
 	"encoding/json"
+
+	"github.com/bouldermgr/manager/boulder"
 )
 
 // Completer asks a model for one answer.
@@ -69,7 +71,9 @@ type Response struct {
 	// Model is the model that answered, as the provider reports it: often a dated version of the one that was asked.
 	Model     string
 	RequestID string // the provider's name for the call, for support requests. Empty: not told.
-	Usage     Usage  // what the call cost
+	// Usage is what the call cost. A call that was billed at a price the provider did not tell is Unpriced; Calls are not
+	// counted here.
+	Usage boulder.Usage
 }
 
 // Stop says why a model stopped.

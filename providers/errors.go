@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/bouldermgr/manager/boulder"
 )
 
 // Kind says what went wrong in terms of what a caller can do about it.
@@ -42,7 +44,7 @@ type Error struct {
 	RequestID string // the provider's name for the call. Empty: not told.
 	// RetryAfter is how long the provider asked to wait, counted from the answer. Zero: it did not say.
 	RetryAfter time.Duration
-	Usage      Usage // what the failed attempt cost, as far as the provider told
+	Usage      boulder.Usage // what the failed attempt cost, as far as the provider told
 	// Err is the cause on this side: a transport error, the end of a context, a decoding error. Nil when the provider
 	// answered with an error.
 	Err error

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/wildcard"
 )
 
@@ -72,7 +73,7 @@ func (p Prices) Validate() error {
 
 // Cost gives the price of a call in US dollars; false means that it is unknown: no pattern matches, the matching row
 // lacks a price that the usage needs, or the provider told no tokens while they are not free.
-func (p Prices) Cost(ref ModelRef, u Usage) (float64, bool) {
+func (p Prices) Cost(ref ModelRef, u boulder.Usage) (float64, bool) {
 	for _, price := range p {
 		if wildcard.Match(price.Model, ref.String()) {
 			return price.cost(u)
@@ -81,23 +82,23 @@ func (p Prices) Cost(ref ModelRef, u Usage) (float64, bool) {
 	return 0, false
 }
 
-func (p Price) cost(u Usage) (float64, bool) {
+func (p Price) cost(u boulder.Usage) (float64, bool) {
 	if p.Input == nil || p.Output == nil {
 		return 0, false
 	}
 	cached, write := cmp.Or(p.CachedInput, p.Input), cmp.Or(p.CacheWrite, new(0.0))
 	free := *p.Input == 0 && *p.Output == 0 && *cached == 0
-	if u.Total() == 0 && !free || u.CacheWrite > 0 && p.CacheWrite == nil {
+	if u.Tokens() == 0 && !free || u.CacheWrite > 0 && p.CacheWrite == nil {
 		return 0, false
 	}
-	fresh := max(u.Input-u.CachedInput-u.CacheWrite, 0)
+	fresh := max(u.Input-u.CacheRead-u.CacheWrite, 0)
 	const million = 1e6
-	return (float64(fresh)**p.Input + float64(u.CachedInput)**cached + float64(u.CacheWrite)**write +
+	return (float64(fresh)**p.Input + float64(u.CacheRead)**cached + float64(u.CacheWrite)**write +
 		float64(u.Output)**p.Output) / million, true
 }
 
-// WithPrices gives a Completer that asks ref where a request names no model, and fills in [Usage.Cost] from the table
-// where c leaves it unknown. [RegistryConfig.Prices] does it for those of a registry.
+// WithPrices gives a Completer that asks ref where a request names no model, and prices from the table what c
+// leaves unpriced. [RegistryConfig.Prices] does it for those of a registry.
 func WithPrices(c Completer, ref ModelRef, prices Prices) Completer { return priced{c, ref, prices} }
 
 type priced struct {
@@ -113,9 +114,7 @@ func (p priced) Complete(ctx context.Context, req *Request) (*Response, error) {
 	resp, err := p.next.Complete(ctx, &own)
 	if err != nil {
 		failure := asError(err)
-		if failure.Usage != (Usage{}) { // which stands for an attempt that was not billed, and changes no sum
-			p.price(ref, &failure.Usage)
-		}
+		p.price(ref, &failure.Usage)
 		return nil, failure
 	}
 	// Where the request and the Completer leave the choice to the other side, the model is the one that answered.
@@ -124,8 +123,8 @@ func (p priced) Complete(ctx context.Context, req *Request) (*Response, error) {
 	return resp, nil
 }
 
-func (p priced) price(ref ModelRef, u *Usage) {
-	if cost, ok := p.prices.Cost(ref, *u); ok && u.Cost == nil {
-		u.Cost = &cost
+func (p priced) price(ref ModelRef, u *boulder.Usage) {
+	if cost, ok := p.prices.Cost(ref, *u); ok && u.Unpriced > 0 {
+		u.Cost, u.Unpriced = cost, 0
 	}
 }

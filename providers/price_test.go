@@ -1,16 +1,16 @@
 package providers_test
 
 import (
-	"cmp"
 	"encoding/json"
+	"errors"
 	"math"
 	"strings"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/providers"
 )
 
@@ -27,25 +27,25 @@ func TestCost(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		model string
-		usage providers.Usage
+		usage boulder.Usage
 		want  float64 // below 0: unknown
 	}{
 		"each kind of token has its price": {
 			"anthropic/claude-sonnet-5-5",
-			providers.Usage{Input: 1000, CachedInput: 600, CacheWrite: 100, Output: 200, Reasoning: 150},
+			boulder.Usage{Input: 1000, CacheRead: 600, CacheWrite: 100, Output: 200, Reasoning: 150},
 			(300*3 + 600*0.3 + 100*3.75 + 200*15) / 1e6,
 		},
 		"cached input without a price of its own is input": {
-			"openai/gpt-9", providers.Usage{Input: 1000, CachedInput: 600, Output: 100}, (1000*1.25 + 100*10) / 1e6,
+			"openai/gpt-9", boulder.Usage{Input: 1000, CacheRead: 600, Output: 100}, (1000*1.25 + 100*10) / 1e6,
 		},
-		"cache writes without a price are unknown, although a later row has one": {"openai/gpt-9", providers.Usage{Input: 9, CacheWrite: 1}, -1},
-		"a later row, for the others":                                            {"openai/o9", providers.Usage{Input: 1e6}, 1},
-		"no pattern":                                                             {"xai/grok-9", providers.Usage{Input: 9}, -1},
-		"half a name is not the name":                                            {"anthropic/claude", providers.Usage{Input: 9}, -1},
-		"free":                                                                   {"ollama/vendor/qwen", providers.Usage{Input: 9, Output: 1}, 0},
-		"free, whatever was used":                                                {"ollama/qwen", providers.Usage{}, 0},
-		"no tokens told":                                                         {"openai/gpt-9", providers.Usage{}, -1},
-		"a cache larger than the input, by mistake":                              {"openai/gpt-9", providers.Usage{Input: 1, CachedInput: 4}, 5e-6},
+		"cache writes without a price are unknown, although a later row has one": {"openai/gpt-9", boulder.Usage{Input: 9, CacheWrite: 1}, -1},
+		"a later row, for the others":                                            {"openai/o9", boulder.Usage{Input: 1e6}, 1},
+		"no pattern":                                                             {"xai/grok-9", boulder.Usage{Input: 9}, -1},
+		"half a name is not the name":                                            {"anthropic/claude", boulder.Usage{Input: 9}, -1},
+		"free":                                                                   {"ollama/vendor/qwen", boulder.Usage{Input: 9, Output: 1}, 0},
+		"free, whatever was used":                                                {"ollama/qwen", boulder.Usage{}, 0},
+		"no tokens told":                                                         {"openai/gpt-9", boulder.Usage{}, -1},
+		"a cache larger than the input, by mistake":                              {"openai/gpt-9", boulder.Usage{Input: 1, CacheRead: 4}, 5e-6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,12 +68,12 @@ func TestCostIsBetweenItsPrices(t *testing.T) {
 		price := rapid.Float64Range(0, 100)
 		p := []float64{price.Draw(t, "in"), price.Draw(t, "cached"), price.Draw(t, "write"), price.Draw(t, "out")}
 		n := rapid.Int64Range(0, 1e6)
-		u := providers.Usage{CachedInput: n.Draw(t, "c"), CacheWrite: n.Draw(t, "w"), Output: n.Draw(t, "o") + 1}
-		u.Input = u.CachedInput + u.CacheWrite + n.Draw(t, "fresh")
+		u := boulder.Usage{CacheRead: n.Draw(t, "c"), CacheWrite: n.Draw(t, "w"), Output: n.Draw(t, "o") + 1}
+		u.Input = u.CacheRead + u.CacheWrite + n.Draw(t, "fresh")
 		table := providers.Prices{{Model: "*", Input: &p[0], CachedInput: &p[1], CacheWrite: &p[2], Output: &p[3]}}
 		cost, ok := table.Cost(providers.ModelRef{Provider: "p", Model: "m"}, u)
 		low, high := min(p[0], p[1], p[2], p[3]), max(p[0], p[1], p[2], p[3])
-		tokens := float64(u.Total()) / 1e6
+		tokens := float64(u.Tokens()) / 1e6
 		if !ok || cost < low*tokens-1e-9 || cost > high*tokens+1e-9 {
 			t.Fatalf("cost %v, known %t, of %v tokens between %v and %v", cost, ok, tokens, low, high)
 		}
@@ -102,7 +102,7 @@ func TestPricesValidate(t *testing.T) {
 		if err := prices.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q: %v", want, err)
 		}
-		_, err := providers.NewRegistry(providers.RegistryConfig{Getenv: func(string) string { return "" }, Prices: prices})
+		_, err := providers.NewRegistry(providers.RegistryConfig{Getenv: env(nil), Prices: prices})
 		if err == nil {
 			t.Errorf("%s: the registry takes it", want)
 		}
@@ -137,7 +137,7 @@ func TestUnreachableRowsNeverCount(t *testing.T) {
 		if ref.String() != model.String() {
 			return // not written as a reference
 		}
-		if cost, ok := table.Cost(ref, providers.Usage{Input: 1e6}); !ok || cost != 1 {
+		if cost, ok := table.Cost(ref, boulder.Usage{Input: 1e6}); !ok || cost != 1 {
 			t.Fatalf("%q costs %v, known %t, with %q above %q", ref, cost, ok, above, below)
 		}
 	})
@@ -148,7 +148,7 @@ func TestPricesAreConfiguration(t *testing.T) {
 	var got providers.Prices
 	err := json.Unmarshal([]byte(`[{"model":"a","input":1,"cached_input":0,"cache_write":3,"output":4}]`), &got)
 	want := providers.Prices{{Model: "a", Input: new(1.0), CachedInput: new(0.0), CacheWrite: new(3.0), Output: new(4.0)}}
-	if diff := gocmp.Diff(want, got); diff != "" || err != nil {
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }
@@ -157,59 +157,45 @@ func TestPricesAreConfiguration(t *testing.T) {
 func TestRegistryPrices(t *testing.T) {
 	t.Parallel()
 	prices := providers.Prices{{Model: "p/*", Input: new(1e6), Output: new(1e6)}} // a dollar a token
-	spent := func(kind providers.Kind, u providers.Usage) func() (*providers.Response, error) {
-		return fails(providers.Error{Kind: kind, Usage: u})
-	}
-	answered := func(u providers.Usage) func() (*providers.Response, error) {
+	failed := func(kind providers.Kind, u boulder.Usage) step { return fails(providers.Error{Kind: kind, Usage: u}) }
+	answered := func(u boulder.Usage) step {
 		return func() (*providers.Response, error) { return &providers.Response{Usage: u}, nil }
 	}
 	for name, tt := range map[string]struct {
-		steps    []func() (*providers.Response, error)
-		provider string // defaults to p
-		want     *float64
+		provider string
+		cost     float64
+		unpriced int64
+		steps    []step
 	}{
-		"answer":                   {steps: list(answered(providers.Usage{Input: 2, Output: 1})), want: new(3.0)},
-		"the provider knows":       {steps: list(answered(providers.Usage{Input: 2, Cost: new(0.5)})), want: new(0.5)},
-		"no usage told":            {steps: list(answered(providers.Usage{}))},
-		"unknown model":            {steps: list(answered(providers.Usage{Input: 2})), provider: "other"},
-		"failure":                  {steps: list(spent(providers.KindTruncated, providers.Usage{Output: 4})), want: new(4.0)},
-		"failure that cost":        {steps: list(spent(providers.KindAuth, providers.Usage{Cost: new(2.0)})), want: new(2.0)},
-		"failure that cost nought": {steps: list(spent(providers.KindAuth, providers.Usage{}))},
-		"with the attempts before": {
-			steps: list(spent(providers.KindOverloaded, providers.Usage{}),
-				spent(providers.KindNetwork, providers.Usage{Output: 4}), answered(providers.Usage{Input: 2})),
-			want: new(6.0),
-		},
+		"answer":                   {"p", 3, 0, []step{answered(boulder.Usage{Input: 2, Output: 1, Unpriced: 1})}},
+		"the provider knows":       {"p", 0.5, 0, []step{answered(boulder.Usage{Input: 2, Cost: 0.5})}},
+		"no usage told":            {"p", 0, 0, []step{answered(boulder.Usage{})}},
+		"unknown model":            {"other", 0, 1, []step{answered(boulder.Usage{Input: 2, Unpriced: 1})}},
+		"failure":                  {"p", 4, 0, []step{failed(providers.KindTruncated, boulder.Usage{Output: 4, Unpriced: 1})}},
+		"failure that cost":        {"p", 2, 0, []step{failed(providers.KindAuth, boulder.Usage{Cost: 2})}},
+		"failure that cost nought": {"p", 0, 0, []step{failed(providers.KindAuth, boulder.Usage{})}},
+		"with the attempts before": {"p", 6, 0, []step{
+			failed(providers.KindOverloaded, boulder.Usage{}), failed(providers.KindNetwork, boulder.Usage{Output: 4, Unpriced: 1}),
+			answered(boulder.Usage{Input: 2, Unpriced: 1}),
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ref := providers.ModelRef{Provider: cmp.Or(tt.provider, "p"), Model: "m"}
-			r, err := providers.NewRegistry(providers.RegistryConfig{
-				Getenv: func(string) string { return "" }, Prices: prices,
-			}, source(ref.Provider, func(s *providers.Source) {
-				s.Open = func(providers.Key) (providers.Completer, error) { return &script{steps: tt.steps}, nil }
-			}))
+			r, err := providers.NewRegistry(providers.RegistryConfig{Getenv: env(nil), Prices: prices}, tell(tt.provider, tt.steps...))
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := r.Completer(ref)
+			c, err := r.Completer(providers.ModelRef{Provider: tt.provider, Model: "m"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got providers.Usage
 			resp, err := c.Complete(t.Context(), request())
-			if err != nil {
-				got = err.(*providers.Error).Usage //nolint:errorlint // the contract: nothing else, and not wrapped
-			} else {
-				got = resp.Usage
+			if failure, ok := errors.AsType[*providers.Error](err); ok {
+				resp = &providers.Response{Usage: failure.Usage}
 			}
-			if diff := gocmp.Diff(tt.want, got.Cost, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-				t.Errorf("cost of %v (-want +got):\n%s", got, diff)
+			if u := resp.Usage; math.Abs(u.Cost-tt.cost) > 1e-9 || u.Unpriced != tt.unpriced {
+				t.Errorf("got %+v, want %v and %d unpriced", u, tt.cost, tt.unpriced)
 			}
 		})
 	}
-}
-
-func list(steps ...func() (*providers.Response, error)) []func() (*providers.Response, error) {
-	return steps
 }

@@ -1,6 +1,7 @@
 package providers_test
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -9,24 +10,27 @@ import (
 	"github.com/bouldermgr/manager/providers"
 )
 
-func source(name string, change func(*providers.Source)) providers.Source {
-	s := providers.Source{
-		Name: name,
-		Open: func(providers.Key) (providers.Completer, error) {
-			return &script{steps: []func() (*providers.Response, error){says(name)}}, nil
-		},
+// keyed is a provider that needs one of these keys.
+func keyed(name, defaultModel string, keyEnv ...string) providers.Source {
+	return providers.Source{
+		Name: name, DefaultModel: defaultModel, KeyEnv: keyEnv,
+		Open: func(providers.Key) (providers.Completer, error) { return &script{}, nil },
 	}
-	if change != nil {
-		change(&s)
-	}
-	return s
 }
 
-func newRegistry(t *testing.T, env map[string]string, sources ...providers.Source) *providers.Registry {
+// tell is a provider without a key that plays these steps.
+func tell(name string, steps ...step) providers.Source {
+	model := &script{steps: steps}
+	return providers.Source{Name: name, Open: func(providers.Key) (providers.Completer, error) { return model, nil }}
+}
+
+func env(set map[string]string) func(string) string {
+	return func(name string) string { return set[name] }
+}
+
+func newRegistry(t *testing.T, set map[string]string, sources ...providers.Source) *providers.Registry {
 	t.Helper()
-	r, err := providers.NewRegistry(providers.RegistryConfig{
-		Getenv: func(name string) string { return env[name] },
-	}, sources...)
+	r, err := providers.NewRegistry(providers.RegistryConfig{Getenv: env(set)}, sources...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,8 +39,6 @@ func newRegistry(t *testing.T, env map[string]string, sources ...providers.Sourc
 
 func TestRegistryAvailability(t *testing.T) {
 	t.Parallel()
-	keyed := source("keyed", func(s *providers.Source) { s.KeyEnv, s.DefaultModel = []string{"A_KEY", "B_KEY"}, "small" })
-	free := source("free", func(s *providers.Source) { s.DefaultModel = "local" })
 	for name, tt := range map[string]struct {
 		env       map[string]string
 		names     []string
@@ -46,46 +48,31 @@ func TestRegistryAvailability(t *testing.T) {
 		"first of two":  {map[string]string{"A_KEY": "a"}, []string{"keyed", "free"}, "keyed/small"},
 		"second of two": {map[string]string{"B_KEY": "b"}, []string{"keyed", "free"}, "keyed/small"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRegistry(t, tt.env, keyed, free)
-			if got := r.Names(); !slices.Equal(got, tt.names) {
-				t.Errorf("names %v, want %v", got, tt.names)
+		r := newRegistry(t, tt.env, keyed("keyed", "small", "A_KEY", "B_KEY"), keyed("free", "local"))
+		if got := r.Names(); !slices.Equal(got, tt.names) {
+			t.Errorf("%s: names %v, want %v", name, got, tt.names)
+		}
+		for _, provider := range []string{"keyed", "free", "unheard"} {
+			if got := r.Has(provider); got != slices.Contains(tt.names, provider) {
+				t.Errorf("%s: Has(%s) is %t", name, provider, got)
 			}
-			for _, name := range []string{"keyed", "free", "unheard"} {
-				if got := r.Has(name); got != slices.Contains(tt.names, name) {
-					t.Errorf("Has(%s) is %t", name, got)
-				}
-			}
-			if ref, ok := r.Default(); !ok || ref.String() != tt.preferred {
-				t.Errorf("default %s, want %s", ref, tt.preferred)
-			}
-		})
+		}
+		if ref, ok := r.Default(); !ok || ref.String() != tt.preferred {
+			t.Errorf("%s: default %s, want %s", name, ref, tt.preferred)
+		}
 	}
-}
-
-func TestRegistryWithoutDefault(t *testing.T) {
-	t.Parallel()
-	if ref, ok := newRegistry(t, nil, source("free", nil)).Default(); ok {
-		t.Errorf("got %s", ref)
+	r := newRegistry(t, nil, keyed("free", ""), keyed("keyed", "", "A_KEY", "B_KEY"))
+	if ref, ok := r.Default(); ok {
+		t.Errorf("default without one: %s", ref)
 	}
-}
-
-func TestRegistryUnavailable(t *testing.T) {
-	t.Parallel()
-	r := newRegistry(t, nil, source("free", nil),
-		source("keyed", func(s *providers.Source) { s.KeyEnv = []string{"A_KEY", "B_KEY"} }))
 	for provider, says := range map[string][]string{
 		"keyed":   {"set A_KEY or B_KEY", "available: free"},
 		"unheard": {`no provider "unheard"`, "available: free", "configuration"},
 	} {
 		_, err := r.Completer(providers.ModelRef{Provider: provider, Model: "m"})
-		if err == nil {
-			t.Fatalf("%s is available", provider)
-		}
 		for _, part := range says {
-			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%q does not say %q", err, part)
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%v does not say %q", err, part)
 			}
 		}
 	}
@@ -96,16 +83,15 @@ func TestRegistryOpensLazily(t *testing.T) {
 	t.Parallel()
 	var opened []string
 	broken := errors.New("broken")
-	r := newRegistry(t, map[string]string{"A_KEY": "secret-a"}, source("keyed", func(s *providers.Source) {
-		s.KeyEnv = []string{"A_KEY"}
-		s.Open = func(key providers.Key) (providers.Completer, error) {
-			opened = append(opened, key.Reveal())
-			if len(opened) == 1 {
-				return nil, broken
-			}
-			return &script{}, nil
+	s := keyed("keyed", "", "A_KEY")
+	s.Open = func(key providers.Key) (providers.Completer, error) {
+		opened = append(opened, key.Reveal())
+		if len(opened) == 1 {
+			return nil, broken
 		}
-	}))
+		return &script{}, nil
+	}
+	r := newRegistry(t, map[string]string{"A_KEY": "secret-a"}, s)
 	if len(opened) != 0 {
 		t.Fatal("opened before it was asked for")
 	}
@@ -120,34 +106,30 @@ func TestRegistryOpensLazily(t *testing.T) {
 
 func TestRegistryBindsTheModel(t *testing.T) {
 	t.Parallel()
-	model := &script{steps: []func() (*providers.Response, error){says("1"), says("2")}}
-	r := newRegistry(t, nil, source("p", func(s *providers.Source) {
-		s.Open = func(providers.Key) (providers.Completer, error) { return model, nil }
-	}))
-	c, err := r.Completer(providers.ModelRef{Provider: "p", Model: "vendor/bound"})
+	model := &script{steps: []step{says("1"), says("2")}}
+	s := tell("p")
+	s.Open = func(providers.Key) (providers.Completer, error) { return model, nil }
+	c, err := newRegistry(t, nil, s).Completer(providers.ModelRef{Provider: "p", Model: "vendor/bound"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"", "named"} {
+	for i, name := range []string{"", "named"} {
 		req := request()
 		req.Model = name
-		if _, err := c.Complete(t.Context(), req); err != nil {
-			t.Fatal(err)
+		if _, err := c.Complete(t.Context(), req); err != nil || req.Model != name {
+			t.Errorf("the request was changed to %q, %v", req.Model, err)
 		}
-		if req.Model != name {
-			t.Errorf("the request was changed to %q", req.Model)
+		if want := cmp.Or(name, "vendor/bound"); model.asked[i].Model != want {
+			t.Errorf("asked for %q, want %q", model.asked[i].Model, want)
 		}
-	}
-	if model.asked[0].Model != "vendor/bound" || model.asked[1].Model != "named" {
-		t.Errorf("asked for %q and %q", model.asked[0].Model, model.asked[1].Model)
 	}
 }
 
 func TestRegistryRefusesBadSources(t *testing.T) {
 	t.Parallel()
 	for name, bad := range map[string]string{"twice": "taken", "unnamed": "", "slash": "a/b", "space": "a b"} {
-		cfg := providers.RegistryConfig{Getenv: func(string) string { return "" }}
-		if _, err := providers.NewRegistry(cfg, source("taken", nil), source(bad, nil)); err == nil {
+		cfg := providers.RegistryConfig{Getenv: env(nil)}
+		if _, err := providers.NewRegistry(cfg, keyed("taken", ""), keyed(bad, "")); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -34,7 +35,7 @@ type retrier struct {
 }
 
 func (r retrier) Complete(ctx context.Context, req *Request) (*Response, error) {
-	var spent Usage
+	var spent boulder.Usage
 	for attempt := 1; ; attempt++ {
 		resp, failure := r.attempt(ctx, req)
 		if failure == nil {

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/providers"
 )
 
@@ -52,7 +53,7 @@ func TestRetryByWhatTheServerSaid(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				failure := *providers.Classify(tt.status, tt.code, "", http.Header{"Retry-After": {tt.retryAfter}}, nil)
 				failure.Usage.Output = 2
-				model := &script{steps: []func() (*providers.Response, error){fails(failure), says("at last")}}
+				model := &script{steps: []step{fails(failure), says("at last")}}
 				start := time.Now()
 				resp, err := retrying(model).Complete(t.Context(), request())
 				waited := time.Since(start)
@@ -152,7 +153,7 @@ func TestRetryStaysWithinPolicy(t *testing.T) {
 			model := &script{}
 			for i := range kinds {
 				model.steps = append(model.steps, fails(providers.Error{
-					Kind: kinds[i], RetryAfter: time.Duration(asked[i]) * time.Second, Usage: providers.Usage{Output: 2},
+					Kind: kinds[i], RetryAfter: time.Duration(asked[i]) * time.Second, Usage: boulder.Usage{Output: 2},
 				}))
 			}
 			_, err := retrying(model).Complete(context.Background(), request())

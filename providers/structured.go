@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
 )
 
@@ -30,7 +31,7 @@ const (
 // are returned as they are. After three repairs the error is an [*Error] of [KindMalformedOutput], or
 // [KindTruncated] if the last answer was cut. req is not changed.
 func Structured[T any](
-	ctx context.Context, c Completer, req *Request, check func(*T) error, used func(Usage),
+	ctx context.Context, c Completer, req *Request, check func(*T) error, used func(boulder.Usage),
 ) (value T, err error) {
 	asked := *req
 	asked.Messages = slices.Clone(req.Messages)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/providers"
 )
 
@@ -37,22 +38,25 @@ func needsSummary(v *verdict) error {
 	return nil
 }
 
+// step is what a model does with one call.
+type step func() (*providers.Response, error)
+
 // script is a Completer that plays answers and records what it was asked.
 type script struct {
-	steps []func() (*providers.Response, error)
+	steps []step
 	asked []providers.Request
 	at    []time.Time
 }
 
-func says(text string) func() (*providers.Response, error) {
+func says(text string) step {
 	return func() (*providers.Response, error) {
 		return &providers.Response{
-			Text: text, Stop: providers.StopEnd, Provider: "p", Model: "m", Usage: providers.Usage{Input: 10, Output: 1},
+			Text: text, Stop: providers.StopEnd, Provider: "p", Model: "m", Usage: boulder.Usage{Input: 10, Output: 1},
 		}, nil
 	}
 }
 
-func fails(failure providers.Error) func() (*providers.Response, error) {
+func fails(failure providers.Error) step {
 	return func() (*providers.Response, error) { return nil, &failure }
 }
 
@@ -68,11 +72,11 @@ func (s *script) Complete(_ context.Context, req *providers.Request) (*providers
 
 // bill is what calls have cost.
 type bill struct {
-	providers.Usage
+	boulder.Usage
 	calls int
 }
 
-func (b *bill) add(u providers.Usage) { b.Usage, b.calls = b.Add(u), b.calls+1 }
+func (b *bill) add(u boulder.Usage) { b.Usage, b.calls = b.Add(u), b.calls+1 }
 
 func request() *providers.Request {
 	return &providers.Request{
@@ -84,7 +88,7 @@ func request() *providers.Request {
 func TestStructuredRepairs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		model := &script{steps: []func() (*providers.Response, error){
+		model := &script{steps: []step{
 			says("It is done."), says(`{"completed": "maybe"}`), says(`{"completed": true}`),
 			says(`{"completed": true, "summary": "ok"}`),
 		}}
@@ -155,14 +159,14 @@ func TestStructuredGivesUp(t *testing.T) {
 // An answer that was cut is asked for again, shorter, and with more room once. Its usage counts.
 func TestStructuredTruncated(t *testing.T) {
 	t.Parallel()
-	cut := fails(providers.Error{Kind: providers.KindTruncated, Usage: providers.Usage{Input: 10, Output: 500}})
+	cut := fails(providers.Error{Kind: providers.KindTruncated, Usage: boulder.Usage{Input: 10, Output: 500}})
 	cutText := func() (*providers.Response, error) {
 		return &providers.Response{
-			Text: `{"completed": true}`, Stop: providers.StopLength, Usage: providers.Usage{Output: 1},
+			Text: `{"completed": true}`, Stop: providers.StopLength, Usage: boulder.Usage{Output: 1},
 		}, nil
 	}
 	synctest.Test(t, func(t *testing.T) {
-		model := &script{steps: []func() (*providers.Response, error){cut, cutText, says(`{"completed": true}`)}}
+		model := &script{steps: []step{cut, cutText, says(`{"completed": true}`)}}
 		var usage bill
 		got, err := providers.Structured[verdict](t.Context(), model, request(), nil, usage.add)
 		if err != nil || !got.Completed || usage.Output != 502 {
@@ -181,7 +185,7 @@ func TestStructuredTruncated(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		model := &script{steps: []func() (*providers.Response, error){cut, cut, cut, cut}}
+		model := &script{steps: []step{cut, cut, cut, cut}}
 		_, err := providers.Structured[verdict](t.Context(), model, request(), nil, new(bill).add)
 		if failure, ok := errors.AsType[*providers.Error](err); !ok || failure.Kind != providers.KindTruncated {
 			t.Errorf("got %v", err)
@@ -193,7 +197,7 @@ func TestStructuredTruncated(t *testing.T) {
 func TestStructuredPassesErrorsOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		model := &script{steps: []func() (*providers.Response, error){
+		model := &script{steps: []step{
 			says("prose"), fails(providers.Error{Kind: providers.KindAuth, Provider: "p"}),
 		}}
 		var usage bill
@@ -212,7 +216,7 @@ func TestStructuredStopsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // ends in the first pause
 		defer cancel()
-		model := &script{steps: []func() (*providers.Response, error){says("prose")}}
+		model := &script{steps: []step{says("prose")}}
 		_, err := providers.Structured[verdict](ctx, model, request(), nil, new(bill).add)
 		failure, ok := errors.AsType[*providers.Error](err)
 		if !ok || failure.Kind != providers.KindCanceled || !errors.Is(err, context.DeadlineExceeded) {
@@ -228,7 +232,7 @@ func TestStructuredStopsWithTheContext(t *testing.T) {
 func TestStructuredQuotesBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		model := &script{steps: []func() (*providers.Response, error){
+		model := &script{steps: []step{
 			says(strings.Repeat("prose ", 100_000)), says(""), says(`{}`),
 		}}
 		_, err := providers.Structured[verdict](t.Context(), model, request(), nil, new(bill).add)

@@ -302,7 +302,7 @@ func (d *doctor) prices(context.Context) (detail, do string, err error) {
 		return detail + "; OpenCode tells what its models cost, where it knows", "", nil
 	}
 	ref, err := providers.ParseModel(d.Ledger())
-	if _, known := prices.Cost(ref, providers.Usage{Input: 1, Output: 1}); err == nil && known {
+	if _, known := prices.Cost(ref, boulder.Usage{Input: 1, Output: 1}); err == nil && known {
 		return fmt.Sprintf("%s, that of %s among them", detail, ref), "", nil
 	}
 	detail += fmt.Sprintf("; %s does not tell what %s costs, so that counts as unknown", d.source.Name, d.Ledger())

@@ -27,7 +27,10 @@ var ErrNoAnswer = errors.New("the model gave no usable answer")
 func Ask[T any](
 	ctx context.Context, c providers.Completer, log *slog.Logger, question providers.Request, check func(*T) error, prompts ...string,
 ) (answer T, spent boulder.Usage, err error) {
-	used := func(u providers.Usage) { spent = spent.Add(Usage(u)) }
+	used := func(u boulder.Usage) { // of all attempts of a call
+		u.Calls, u.Unpriced = 1, min(u.Unpriced, 1)
+		spent = spent.Add(u)
+	}
 	for _, prompt := range prompts {
 		question.Messages = []providers.Message{{Role: providers.RoleUser, Text: prompt}}
 		if answer, err = providers.Structured(ctx, c, &question, check, used); err == nil {
@@ -98,21 +101,6 @@ func Marked(name, data string) string {
 	data = strings.ToValidUTF8(data, "\uFFFD")
 	mark := fmt.Sprintf("%s %.8x", name, sha256.Sum256([]byte(data)))
 	return fmt.Sprintf("<<<%s\n%s\n%s>>>\n\n", mark, data, mark)
-}
-
-// Usage of one call. A call that was never answered costs nothing; one that was, at an unknown price, is unpriced.
-func Usage(u providers.Usage) boulder.Usage {
-	sum := boulder.Usage{
-		Input: u.Input, CacheRead: u.CachedInput, CacheWrite: u.CacheWrite, Output: u.Output, Reasoning: u.Reasoning,
-		Calls: 1,
-	}
-	switch {
-	case u.Cost != nil:
-		sum.Cost = *u.Cost
-	case u != providers.Usage{}:
-		sum.Unpriced = 1
-	}
-	return sum
 }
 
 // Outage is the error if nobody could be asked, and nil if there was an answer, but none of use. It is the cause of

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/internal/adaptertest"
 )
@@ -164,7 +165,7 @@ func TestUsageIncludesTheCache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := providers.Usage{Input: 125, CachedInput: 100, CacheWrite: 20, Output: 9, Reasoning: 4}
+	want := boulder.Usage{Input: 125, CacheRead: 100, CacheWrite: 20, Output: 9, Reasoning: 4, Unpriced: 1}
 	if diff := cmp.Diff(want, resp.Usage); diff != "" {
 		t.Errorf("usage (-want +got):\n%s", diff)
 	}

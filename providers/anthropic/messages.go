@@ -9,6 +9,7 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/internal/adapter"
 )
@@ -81,13 +82,13 @@ func reply(message *sdk.Message) adapter.Reply {
 	}
 	out := adapter.Reply{Response: providers.Response{
 		Text: text(message), Stop: providers.StopOther, Model: message.Model,
-		Usage: providers.Usage{ // Anthropic counts what was read from and written to a cache beside the input
+		Usage: boulder.Usage{ // Anthropic counts what was read from and written to a cache beside the input
 			Input: message.Usage.InputTokens + message.Usage.CacheReadInputTokens +
 				message.Usage.CacheCreationInputTokens,
-			CachedInput: message.Usage.CacheReadInputTokens,
-			CacheWrite:  message.Usage.CacheCreationInputTokens,
-			Output:      message.Usage.OutputTokens,
-			Reasoning:   message.Usage.OutputTokensDetails.ThinkingTokens,
+			CacheRead:  message.Usage.CacheReadInputTokens,
+			CacheWrite: message.Usage.CacheCreationInputTokens,
+			Output:     message.Usage.OutputTokens,
+			Reasoning:  message.Usage.OutputTokensDetails.ThinkingTokens,
 		},
 	}}
 	switch message.StopReason {

@@ -59,7 +59,7 @@ func message(model string, reply providerstest.Reply) []byte {
 		"stop_reason":%q,"stop_sequence":null,
 		"usage":{"input_tokens":%d,"cache_read_input_tokens":%d,"cache_creation_input_tokens":%d,"output_tokens":%d,
 		"output_tokens_details":{"thinking_tokens":%d}}}`,
-		model, text, stop, u.Input-u.CachedInput-u.CacheWrite, u.CachedInput, u.CacheWrite, u.Output, u.Reasoning)
+		model, text, stop, u.Input-u.CacheRead-u.CacheWrite, u.CacheRead, u.CacheWrite, u.Output, u.Reasoning)
 }
 
 func fail(w http.ResponseWriter, reply providerstest.Reply) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/internal/adaptertest"
 )
@@ -142,7 +143,7 @@ func TestUsageIncludesThoughts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := providers.Usage{Input: 105, CachedInput: 40, Output: 82, Reasoning: 50}
+	want := boulder.Usage{Input: 105, CacheRead: 40, Output: 82, Reasoning: 50, Unpriced: 1}
 	if diff := cmp.Diff(want, resp.Usage); diff != "" {
 		t.Errorf("usage (-want +got):\n%s", diff)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/internal/adapter"
 )
@@ -71,11 +72,11 @@ func reply(resp *genai.GenerateContentResponse) adapter.Reply {
 		Stop: providers.StopOther, Model: resp.ModelVersion, RequestID: resp.ResponseID,
 	}}
 	if u := resp.UsageMetadata; u != nil { // thoughts are counted beside the answer; both are billed as output
-		out.Usage = providers.Usage{
-			Input:       int64(u.PromptTokenCount) + int64(u.ToolUsePromptTokenCount),
-			CachedInput: int64(u.CachedContentTokenCount),
-			Output:      int64(u.CandidatesTokenCount) + int64(u.ThoughtsTokenCount),
-			Reasoning:   int64(u.ThoughtsTokenCount),
+		out.Usage = boulder.Usage{
+			Input:     int64(u.PromptTokenCount) + int64(u.ToolUsePromptTokenCount),
+			CacheRead: int64(u.CachedContentTokenCount),
+			Output:    int64(u.CandidatesTokenCount) + int64(u.ThoughtsTokenCount),
+			Reasoning: int64(u.ThoughtsTokenCount),
 		}
 	}
 	filtered := func(what string, reason, said string) adapter.Reply {

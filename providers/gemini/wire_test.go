@@ -68,7 +68,7 @@ func answer(model string, reply providerstest.Reply) []byte {
 		"modelVersion":%q,"responseId":%q,
 		"usageMetadata":{"promptTokenCount":%d,"cachedContentTokenCount":%d,"candidatesTokenCount":%d,
 		"thoughtsTokenCount":%d,"totalTokenCount":%d}}`,
-		text, stop, model+"-001", reply.RequestID, u.Input, u.CachedInput, u.Output-u.Reasoning, u.Reasoning, u.Total())
+		text, stop, model+"-001", reply.RequestID, u.Input, u.CacheRead, u.Output-u.Reasoning, u.Reasoning, u.Tokens())
 }
 
 func fail(w http.ResponseWriter, reply providerstest.Reply) {

@@ -11,6 +11,7 @@ import (
 
 	sdk "github.com/sashabaranov/go-openai"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/internal/adapter"
 )
@@ -85,10 +86,10 @@ func reply(sent *sdk.ChatCompletionRequest, resp *sdk.ChatCompletionResponse) ad
 }
 
 // usage normalises: OpenAI counts reasoning inside of the completion tokens, xAI beside them. The total tells which.
-func usage(u sdk.Usage) providers.Usage {
-	out := providers.Usage{Input: int64(u.PromptTokens), Output: int64(u.CompletionTokens)}
+func usage(u sdk.Usage) boulder.Usage {
+	out := boulder.Usage{Input: int64(u.PromptTokens), Output: int64(u.CompletionTokens)}
 	if u.PromptTokensDetails != nil {
-		out.CachedInput = int64(u.PromptTokensDetails.CachedTokens)
+		out.CacheRead = int64(u.PromptTokensDetails.CachedTokens)
 	}
 	if u.CompletionTokensDetails != nil {
 		out.Reasoning = int64(u.CompletionTokensDetails.ReasoningTokens)
@@ -103,7 +104,7 @@ func usage(u sdk.Usage) providers.Usage {
 // tokens: a verdict on evidence that nobody read is worse than an error. Six letters or digits per token is more than
 // tokenisers reach on prose or code of any language (about four), so an honest count is never this low. Counts below
 // 1,500 are not looked at: no server's default context is that small.
-func promptCut(sent *sdk.ChatCompletionRequest, spent providers.Usage) string {
+func promptCut(sent *sdk.ChatCompletionRequest, spent boulder.Usage) string {
 	const lettersPerToken, tooSmallToTell = 6, 1500
 	var letters int64
 	for _, m := range sent.Messages {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/providers"
 	"github.com/bouldermgr/manager/providers/internal/adaptertest"
 	"github.com/bouldermgr/manager/providers/openai"
@@ -111,23 +112,23 @@ func TestUsageOfReasoning(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		usage string
-		want  providers.Usage
+		want  boulder.Usage
 	}{
 		"OpenAI counts reasoning inside": {
 			`{"prompt_tokens":10,"completion_tokens":50,"total_tokens":60,
 				"completion_tokens_details":{"reasoning_tokens":40}}`,
-			providers.Usage{Input: 10, Output: 50, Reasoning: 40},
+			boulder.Usage{Input: 10, Output: 50, Reasoning: 40, Unpriced: 1},
 		},
 		"xAI counts reasoning beside": {
 			`{"prompt_tokens":10,"completion_tokens":50,"total_tokens":100,
 				"completion_tokens_details":{"reasoning_tokens":40}}`,
-			providers.Usage{Input: 10, Output: 90, Reasoning: 40},
+			boulder.Usage{Input: 10, Output: 90, Reasoning: 40, Unpriced: 1},
 		},
 		"no details": {
 			`{"prompt_tokens":10,"completion_tokens":50,"total_tokens":60}`,
-			providers.Usage{Input: 10, Output: 50},
+			boulder.Usage{Input: 10, Output: 50, Unpriced: 1},
 		},
-		"no usage": {`null`, providers.Usage{}},
+		"no usage": {`null`, boulder.Usage{}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

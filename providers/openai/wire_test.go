@@ -60,7 +60,7 @@ func completion(model string, reply providerstest.Reply) []byte {
 		"choices":[{"index":0,"message":{"role":"assistant","content":%s,"refusal":null},"finish_reason":%q}],
 		"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,
 		"prompt_tokens_details":{"cached_tokens":%d},"completion_tokens_details":{"reasoning_tokens":%d}}}`,
-		model+"-2026-11-01", text, finish, u.Input, u.Output, u.Input+u.Output, u.CachedInput, u.Reasoning)
+		model+"-2026-11-01", text, finish, u.Input, u.Output, u.Input+u.Output, u.CacheRead, u.Reasoning)
 }
 
 func fail(w http.ResponseWriter, reply providerstest.Reply) {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
 )
@@ -14,7 +15,7 @@ import (
 // unnamedProvider stands in errors for the provider of OpenCode's own choice of a model.
 const unnamedProvider = "opencode"
 
-func about(model opencode.ModelRef, spent providers.Usage, e *providers.Error) *providers.Error {
+func about(model opencode.ModelRef, spent boulder.Usage, e *providers.Error) *providers.Error {
 	e.Provider, e.Model, e.Usage = cmp.Or(model.ProviderID, unnamedProvider), model.ModelID, spent
 	return e
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
 	ocprovider "github.com/bouldermgr/manager/providers/opencode"
@@ -61,7 +62,7 @@ func TestStartFailures(t *testing.T) {
 			if failure.Kind != test.want || !strings.Contains(failure.Error(), test.says) {
 				t.Errorf("kind %s: %v", failure.Kind, failure)
 			}
-			if failure.Retryable() != (test.want == providers.KindNetwork) || failure.Usage != (providers.Usage{}) {
+			if failure.Retryable() != (test.want == providers.KindNetwork) || failure.Usage != (boulder.Usage{}) {
 				t.Errorf("retryable %t, usage %v", failure.Retryable(), failure.Usage)
 			}
 		})
@@ -137,7 +138,7 @@ func TestUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := providers.Usage{Input: 720, CachedInput: 600, CacheWrite: 20, Output: 70, Reasoning: 40, Cost: new(0.25)}
+	want := boulder.Usage{Input: 720, CacheRead: 600, CacheWrite: 20, Output: 70, Reasoning: 40, Cost: 0.25}
 	if diff := cmp.Diff(want, resp.Usage); diff != "" {
 		t.Errorf("usage (-want +got):\n%s", diff)
 	}

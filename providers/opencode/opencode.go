@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
 )
@@ -66,7 +67,7 @@ func (c *Completer) Complete(ctx context.Context, req *providers.Request) (*prov
 	}
 	conn, err := c.cfg.Host.Connect(ctx)
 	if err != nil {
-		return nil, about(model, providers.Usage{}, failed(ctx, err, true))
+		return nil, about(model, boulder.Usage{}, failed(ctx, err, true))
 	}
 	answer, spent, err := c.ask(ctx, conn.Client.In(c.cfg.Directory), model, req)
 	stop, failure := outcome(ctx, answer.Info, err, len(req.Schema) > 0)
@@ -104,7 +105,7 @@ func (c *Completer) model(name string) (opencode.ModelRef, *providers.Error) {
 // ask puts the question under watch. What it spent holds whatever came of it.
 func (c *Completer) ask(
 	ctx context.Context, dir *opencode.Directory, model opencode.ModelRef, req *providers.Request,
-) (answer opencode.Message, spent providers.Usage, err error) {
+) (answer opencode.Message, spent boulder.Usage, err error) {
 	ctx, w := startWatch(ctx, dir, "manager: "+cmp.Or(req.SchemaName, "question"))
 	agent, agents := c.cfg.Agent, []string(nil)
 	if agent != "" {
@@ -154,14 +155,14 @@ func flatten(messages []providers.Message) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// usage leaves the cost unknown where OpenCode knows no price: it then says 0 for what was not free.
-func usage(t opencode.Tokens, cost float64) providers.Usage {
-	u := providers.Usage{
-		Input: t.Input + t.CacheRead + t.CacheWrite, CachedInput: t.CacheRead, CacheWrite: t.CacheWrite,
-		Output: t.Output + t.Reasoning, Reasoning: t.Reasoning,
+// usage is unpriced where OpenCode knows no price: it then says 0 for what was not free.
+func usage(t opencode.Tokens, cost float64) boulder.Usage {
+	u := boulder.Usage{
+		Input: t.Input + t.CacheRead + t.CacheWrite, CacheRead: t.CacheRead, CacheWrite: t.CacheWrite,
+		Output: t.Output + t.Reasoning, Reasoning: t.Reasoning, Cost: cost,
 	}
-	if cost > 0 {
-		u.Cost = &cost
+	if cost == 0 && u.Tokens() > 0 {
+		u.Unpriced = 1
 	}
 	return u
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
 	"github.com/bouldermgr/manager/providers"
@@ -31,7 +32,7 @@ func TestStructuredAnswer(t *testing.T) {
 		t.Errorf("answered by %s/%s", resp.Provider, resp.Model)
 	}
 	// The scripted model costs 1 and 2 dollars per million tokens.
-	if u := resp.Usage; u.Input != 1000 || u.Output != 50 || u.Cost == nil || math.Abs(*u.Cost-0.0011) > 1e-9 {
+	if u := resp.Usage; u.Input != 1000 || u.Output != 50 || math.Abs(u.Cost-0.0011) > 1e-9 {
 		t.Errorf("usage %v", u)
 	}
 	s.noSessions()
@@ -140,7 +141,7 @@ func TestUnpricedModel(t *testing.T) {
 	cfg := s.config()
 	cfg.Model = scripted("unpriced")
 	resp, err := ocprovider.New(cfg).Complete(t.Context(), s.question())
-	if err != nil || resp.Usage.Cost != nil || resp.Usage.Input == 0 {
+	if err != nil || resp.Usage.Unpriced != 1 || resp.Usage.Input == 0 {
 		t.Errorf("%+v, %v", resp, err)
 	}
 }
@@ -149,9 +150,9 @@ func TestUnpricedModel(t *testing.T) {
 func TestProseIsRepaired(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, nil, says(scriptmodel.Reply{Text: "I would rather talk."}, yes()))
-	var spent providers.Usage
+	var spent boulder.Usage
 	got, err := providers.Structured[struct{ Answer string }](
-		t.Context(), ocprovider.New(s.config()), s.question(), nil, func(u providers.Usage) { spent = spent.Add(u) })
+		t.Context(), ocprovider.New(s.config()), s.question(), nil, func(u boulder.Usage) { spent = spent.Add(u) })
 	if err != nil || got.Answer != "yes" {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -159,7 +160,7 @@ func TestProseIsRepaired(t *testing.T) {
 	if len(seen) != 2 || !strings.Contains(seen[1].LastUser(), "[assistant]\nI would rather talk.\n\n[user]\n") {
 		t.Fatalf("the model was asked %d times, last: %q", len(seen), seen[len(seen)-1].LastUser())
 	}
-	if spent.Cost == nil || spent.Input <= usageOf(seen[0]) {
+	if spent.Cost == 0 || spent.Unpriced != 0 || spent.Input <= usageOf(seen[0]) {
 		t.Errorf("both calls are billed, got %v", spent)
 	}
 	s.noSessions()
@@ -179,7 +180,7 @@ func TestEveryCallOfAQuestionIsBilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u := resp.Usage; u.Input != 3000 || u.Output != 30 || u.Cost == nil || math.Abs(*u.Cost-0.00306) > 1e-9 {
+	if u := resp.Usage; u.Input != 3000 || u.Output != 30 || math.Abs(u.Cost-0.00306) > 1e-9 {
 		t.Errorf("usage %v", u)
 	}
 }
@@ -192,7 +193,7 @@ func TestRunawayModelIsStopped(t *testing.T) {
 	if failure.Kind != providers.KindMalformedOutput || !strings.Contains(failure.Error(), "tools that it does not have") {
 		t.Errorf("kind %s: %v", failure.Kind, failure)
 	}
-	if failure.Usage.Input == 0 || failure.Usage.Cost == nil {
+	if failure.Usage.Input == 0 || failure.Usage.Cost == 0 {
 		t.Errorf("usage %v", failure.Usage)
 	}
 	if n := len(s.requests()); n < 5 || n > 20 { // some more than 5 may be under way before the event is here

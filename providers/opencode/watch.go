@@ -10,8 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/opencode"
-	"github.com/bouldermgr/manager/providers"
 )
 
 // maxCalls is how many times a model may be called for one answer. A first call of a tool that it was not offered, or
@@ -87,12 +87,12 @@ func (w *watch) follow() {
 }
 
 // spent is what all calls cost: the last one by the answer, which is sure, the others by their events.
-func (w *watch) spent(a opencode.MessageInfo) providers.Usage {
+func (w *watch) spent(a opencode.MessageInfo) boulder.Usage {
 	sum := usage(a.Tokens, a.Cost)
 	calls := slices.SortedFunc(maps.Values(w.calls), func(a, b opencode.MessageInfo) int {
 		return strings.Compare(a.ID, b.ID) // ids ascend
 	})
-	if sum != (providers.Usage{}) && len(calls) > 0 {
+	if sum != (boulder.Usage{}) && len(calls) > 0 {
 		calls = calls[:len(calls)-1]
 	}
 	for _, m := range calls {

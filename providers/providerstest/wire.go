@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/providers"
 )
 
@@ -55,7 +56,7 @@ type Seen struct {
 type Reply struct {
 	Text      string
 	Stop      providers.Stop
-	Usage     providers.Usage
+	Usage     boulder.Usage
 	RequestID string
 
 	Fault      Fault

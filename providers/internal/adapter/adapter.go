@@ -99,6 +99,9 @@ func (a *Adapter) attempt(
 	if err != nil || reply.Missing != "" {
 		return nil, a.failed(req.Model, answer, reply.Missing, err)
 	}
+	if reply.Usage.Tokens() > 0 { // the vendors tell no prices
+		reply.Usage.Unpriced = 1
+	}
 	if reply.Refused == "" && reply.Stop == providers.StopLength && req.Schema != nil {
 		reply.Refused = providers.KindTruncated
 	}

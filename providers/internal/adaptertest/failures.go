@@ -94,7 +94,7 @@ func Ends(t *testing.T, open Open, ends map[string]End) {
 				req.Schema = question.schema
 				if question.want != "" {
 					failure := Fails(t, c, req)
-					if failure.Kind != question.want || failure.Usage.Total() != 10 {
+					if failure.Kind != question.want || failure.Usage.Tokens() != 10 {
 						t.Errorf("schema %s: kind %s, usage %v: %v", req.Schema, failure.Kind, failure.Usage, failure)
 					}
 				} else if resp, err := c.Complete(t.Context(), req); err != nil || resp.Stop != end.Stop {
