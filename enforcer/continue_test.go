@@ -132,6 +132,17 @@ func TestGates(t *testing.T) {
 		{GateCountdown, "to be started", Countdown, 42 * time.Second, "idle for 40s", func(v *view) {
 			v.CountdownAt = time.Time{}
 		}},
+		// Words trigger: no wait for 30 s. Evidence decides, and every other gate holds.
+		{GateCountdown, "a claim", Countdown, 42 * time.Second, "it says that it is done, but there is 1 thing left", func(v *view) {
+			v.CountdownAt, v.LastActivity, v.Claimed = time.Time{}, at(now), true
+		}},
+		{GateWork, "a claim that holds", Finish, 0, "holds", func(v *view) { v.Unmet, v.Claimed = nil, true }},
+		{GateBackground, "a claim while a child works", Wait, 0, "background", func(v *view) {
+			v.Unmet, v.Claimed, v.Background = nil, true, []string{"x"}
+		}},
+		{GateCooldown, "a claim", Wait, 69 * time.Second, "cool-down", func(v *view) {
+			v.LastEnforcement, v.Claimed = at(39*time.Second), true
+		}},
 		{GateCountdown, "running", Wait, 41 * time.Second, "counting down", func(v *view) {
 			v.CountdownAt = at(41 * time.Second)
 		}},
@@ -192,6 +203,13 @@ func TestGates(t *testing.T) {
 			if d.Reason == "" || !strings.Contains(d.Reason, test.reason) {
 				t.Errorf("reason %q, want one with %q", d.Reason, test.reason)
 			}
+			want := map[Kind]Variant{Finish: Success, LetGo: Error, Countdown: Error}[d.Kind]
+			if d.Kind == Countdown && v.Claimed {
+				want = Warning
+			}
+			if want == "" && d.Toast != nil || want != "" && (d.Toast == nil || d.Toast.Variant != want) {
+				t.Errorf("toast %+v, want %q", d.Toast, want)
+			}
 		})
 	}
 }
@@ -246,86 +264,33 @@ func TestOrderOfGates(t *testing.T) {
 	}
 }
 
-// Words trigger: no wait for 30 s, and a warning. Evidence decides, and every other gate holds.
-func TestClaimOfCompletion(t *testing.T) {
-	p := WatchPolicy()
-	said := func(answer string) Track {
-		return Apply(Track{}, TurnEnded{At: at(0), Message: "m", Reached: Reached{Tools: true, Answer: answer}}, p)
-	}
-	open := Situation{Owned: true, Unmet: []string{"Write the tests"}, Checked: true}
-	cooling := said("Done.")
-	cooling.LastEnforcement = at(-time.Second)
-	for _, test := range []struct {
-		name      string
-		track     Track
-		situation Situation
-		want      Kind
-		gate      Gate
-		variant   Variant
-	}{
-		{"a claim", said("All done."), open, Countdown, GateCountdown, Warning},
-		{"no claim", said("I am still looking."), open, Wait, GateIdle, ""},
-		{"a claim that holds", said("All done."), Situation{Owned: true, Checked: true}, Finish, GateWork, Success},
-		{"a claim to be checked", said("All done."), Situation{Owned: true}, Check, GateCheck, ""},
-		{"a claim while a child works", said("Done."), Situation{Owned: true, Background: []string{"x"}}, Wait, GateBackground, ""},
-		{"a claim in the cool-down", cooling, open, Wait, GateCooldown, ""},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			d := Continue(test.track, test.situation, p, at(time.Second))
-			if d.Kind != test.want || d.Gate != test.gate {
-				t.Fatalf("%s by %s (%s)", d.Kind, d.Gate, d.Reason)
-			}
-			if got := variantOf(d); got != test.variant {
-				t.Errorf("toast %q, want %q", got, test.variant)
-			}
-		})
-	}
-	t.Run("idle is an error", func(t *testing.T) {
-		d := Continue(said("I am still looking."), open, p, at(30*time.Second))
-		if d.Kind != Countdown || variantOf(d) != Error {
-			t.Errorf("%s with toast %q", d.Kind, variantOf(d))
-		}
-	})
-}
-
-func variantOf(d Decision) Variant {
-	if d.Toast == nil {
-		return ""
-	}
-	return d.Toast.Variant
-}
-
+// A session that forgets what it does is left for a fresh one, which counts on, and has not been compacted.
 func TestFreshSession(t *testing.T) {
 	p := WatchPolicy()
-	for _, test := range []struct {
-		name   string
+	for name, test := range map[string]struct {
 		events []Event
 		over   bool
 		want   Kind
 	}{
-		{"one compaction", []Event{Compacted{at(0)}}, false, Send},
-		{"two", []Event{Compacted{at(0)}, Compacted{at(0)}}, false, Fresh},
-		{"two with progress between", []Event{Compacted{at(0)}, done(0, "a", "Write a"), Compacted{at(0)}}, false, Send},
-		{"two and chatter between", []Event{Compacted{at(0)}, done(0, "a"), Compacted{at(0)}}, false, Fresh},
-		{"the context is used up", nil, true, Fresh},
+		"one compaction":            {[]Event{Compacted{at(0)}}, false, Send},
+		"two":                       {[]Event{Compacted{at(0)}, Compacted{at(0)}}, false, Fresh},
+		"two with progress between": {[]Event{Compacted{at(0)}, done(0, "a", "Write a"), Compacted{at(0)}}, false, Send},
+		"two and chatter between":   {[]Event{Compacted{at(0)}, done(0, "a"), Compacted{at(0)}}, false, Fresh},
+		"the context is used up":    {nil, true, Fresh},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			track, s := due()
-			for _, e := range test.events {
-				track = Apply(track, e, p)
-			}
-			track.CountdownAt, s.Overflow = at(40*time.Second), test.over
-			d := Continue(track, s, p, at(40*time.Second))
-			if d.Kind != test.want {
-				t.Fatalf("%s (%s), want %s", d.Kind, d.Reason, test.want)
-			}
-			if test.want == Fresh {
-				next := Apply(track, Decided{At: at(40 * time.Second), Decision: d, MessageID: "m"}, p)
-				if next.Compactions != 0 || next.Iteration != track.Iteration+1 || next.Pending != "m" {
-					t.Errorf("a fresh session counts on, and has not been compacted: %+v", next)
-				}
-			}
-		})
+		track, s := due()
+		for _, e := range test.events {
+			track = Apply(track, e, p)
+		}
+		track.CountdownAt, s.Overflow = at(40*time.Second), test.over
+		d := Continue(track, s, p, at(40*time.Second))
+		next := Apply(track, Decided{At: at(40 * time.Second), Decision: d, MessageID: "m"}, p)
+		if d.Kind != test.want || next.Iteration != track.Iteration+1 || next.Pending != "m" {
+			t.Errorf("%s: %s (%s), want %s, and then %+v", name, d.Kind, d.Reason, test.want, next)
+		}
+		if d.Kind == Fresh && next.Compactions != 0 {
+			t.Errorf("%s: the fresh session was compacted %d times", name, next.Compactions)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,13 +15,14 @@ import (
 // is asked.
 func TestServerIsForItsOwnerOnly(t *testing.T) {
 	t.Parallel()
-	if err := shared.start(); err != nil {
+	if err := start(); err != nil {
 		t.Fatal(err)
 	}
 	address, err := url.Parse(shared.server.Client().URL())
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer http.DefaultClient.CloseIdleConnections()
 	for _, request := range []string{
 		"GET /global/health", "GET /session", "GET /config", "GET /event", "GET /doc", "GET /file/content?path=/etc/passwd",
 		"GET /", "POST /session", "POST /global/dispose", // OPTIONS is answered, with 204 and nothing else
@@ -48,31 +50,18 @@ func TestServerIsForItsOwnerOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := listensOn(t, port); len(got) != 1 || got[0] != "0100007F" {
-		t.Errorf("it listens on %q, want 127.0.0.1 only", got)
-	}
-	http.DefaultClient.CloseIdleConnections()
-}
-
-// listensOn gives the addresses, as the kernel writes them, on which somebody listens at a port.
-func listensOn(t *testing.T, port int) []string {
-	t.Helper()
-	const listening = "0A"
+	listeners := regexp.MustCompile(fmt.Sprintf(`(?m)^ *\d+: ([0-9A-F]+):%04X \S+ 0A `, port)) // 0A: it listens
 	var found []string
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		data, err := os.ReadFile(table)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for line := range strings.Lines(string(data)) {
-			fields := strings.Fields(line)
-			if len(fields) < 4 || fields[3] != listening {
-				continue
-			}
-			if address, p, _ := strings.Cut(fields[1], ":"); p == fmt.Sprintf("%04X", port) {
-				found = append(found, address)
-			}
+		for _, m := range listeners.FindAllStringSubmatch(string(data), -1) {
+			found = append(found, m[1])
 		}
 	}
-	return found
+	if len(found) != 1 || found[0] != "0100007F" {
+		t.Errorf("it listens on %q, want 127.0.0.1 only", found)
+	}
 }

@@ -6,22 +6,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/bouldermgr/manager/opencode"
 )
-
-func attach(t *testing.T, url string, cfg opencode.AttachConfig) *opencode.Client {
-	t.Helper()
-	client, err := opencode.Attach(t.Context(), url, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	return client
-}
 
 // Each fault is told apart by errors.Is, so that infrastructure trouble never passes for a refusal, nor the other way
 // round.
@@ -54,12 +45,18 @@ func TestFaultsOfACall(t *testing.T) {
 				_, _ = io.WriteString(w, `{"_tag":"PermissionNotFoundError","message":"gone"}`)
 			}, opencode.ErrNotFound, "gone",
 		},
-		"wrong password":  {refuse(http.StatusUnauthorized), opencode.ErrUnauthorized, "401"},
-		"internal error":  {refuse(http.StatusInternalServerError), opencode.ErrUnavailable, "500"},
-		"overload":        {refuse(http.StatusServiceUnavailable), opencode.ErrUnavailable, "503"},
-		"garbage":         {func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, "{{{") }, nil, "unexpected answer"},
-		"hung":            {hang, opencode.ErrUnavailable, "deadline"},
-		"connection cut":  {cut, opencode.ErrUnavailable, "EOF"},
+		"wrong password": {refuse(http.StatusUnauthorized), opencode.ErrUnauthorized, "401"},
+		"internal error": {refuse(http.StatusInternalServerError), opencode.ErrUnavailable, "500"},
+		"overload":       {refuse(http.StatusServiceUnavailable), opencode.ErrUnavailable, "503"},
+		"garbage":        {func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, "{{{") }, nil, "unexpected answer"},
+		"hung":           {hang, opencode.ErrUnavailable, "deadline"},
+		"connection cut": {
+			func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Length", "1000")
+				writeJSON(w, `{"id":`)
+				cut(w, r)
+			}, opencode.ErrUnavailable, "EOF",
+		},
 		"answer too long": {endless, nil, "exceeds 64 MiB"},
 		"redirect": {
 			func(w http.ResponseWriter, r *http.Request) {
@@ -70,12 +67,11 @@ func TestFaultsOfACall(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fake := newFake(t, map[string]http.HandlerFunc{"GET /session/{id}": test.answer})
 			timeout := patience
 			if name == "hung" {
 				timeout = 50 * time.Millisecond
 			}
-			client := attach(t, fake.URL, opencode.AttachConfig{CallTimeout: timeout})
+			client := newFake(t, opencode.AttachConfig{CallTimeout: timeout}, "GET /session/{id}", test.answer)
 			_, err := client.In("/repo").Session(t.Context(), "ses_1")
 			callError, ok := errors.AsType[*opencode.Error](err)
 			if !ok || callError.Op != "get session" || !strings.Contains(err.Error(), test.says) {
@@ -96,11 +92,7 @@ func refuse(code int) http.HandlerFunc {
 
 func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-func cut(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Length", "1000")
-	_, _ = io.WriteString(w, `{"id":`)
-	panic(http.ErrAbortHandler)
-}
+func cut(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
 func endless(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
@@ -116,13 +108,10 @@ func TestCallerGivesUp(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("had enough")
-	fake := newFake(t, map[string]http.HandlerFunc{
-		"GET /session/{id}": func(_ http.ResponseWriter, r *http.Request) {
-			cancel(why)
-			<-r.Context().Done()
-		},
+	client := newFake(t, opencode.AttachConfig{}, "GET /session/{id}", func(_ http.ResponseWriter, r *http.Request) {
+		cancel(why)
+		<-r.Context().Done()
 	})
-	client := attach(t, fake.URL, opencode.AttachConfig{})
 	_, err := client.In("/repo").Session(ctx, "ses_1")
 	if !errors.Is(err, why) || errors.Is(err, opencode.ErrUnavailable) {
 		t.Errorf("the error is %v", err)
@@ -132,14 +121,12 @@ func TestCallerGivesUp(t *testing.T) {
 func TestCallsNameTheirDirectory(t *testing.T) {
 	t.Parallel()
 	got := make(chan string, 1)
-	fake := newFake(t, map[string]http.HandlerFunc{
-		"GET /session/{id}": func(w http.ResponseWriter, r *http.Request) {
-			user, password, _ := r.BasicAuth()
-			got <- user + ":" + password + " " + r.URL.Query().Get("directory")
-			writeJSON(w, "{}")
-		},
+	address := fakeServer(t, "GET /session/{id}", func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		got <- user + ":" + password + " " + r.URL.Query().Get("directory")
+		writeJSON(w, "{}")
 	})
-	client := attach(t, strings.Replace(fake.URL, "http://", "http://me:secret@", 1), opencode.AttachConfig{})
+	client := attach(t, strings.Replace(address, "http://", "http://me:secret@", 1), opencode.AttachConfig{})
 	if _, err := client.In("/ä dir/&x").Session(t.Context(), "ses_1"); err != nil {
 		t.Fatal(err)
 	}
@@ -153,20 +140,19 @@ func TestCallsNameTheirDirectory(t *testing.T) {
 
 func TestAttachFails(t *testing.T) {
 	t.Parallel()
-	if err := shared.start(); err != nil {
+	if err := start(); err != nil {
 		t.Fatal(err)
 	}
 	live := shared.server.Client().URL()
-	gone := newFake(t, nil)
+	gone := httptest.NewServer(nil)
 	gone.Close()
-	page := newFake(t, nil)
 	tests := map[string]struct {
 		url  string
 		want error
 	}{
 		"wrong password": {live, opencode.ErrUnauthorized},
 		"nobody there":   {gone.URL, opencode.ErrUnavailable},
-		"not OpenCode":   {page.URL + "/other", opencode.ErrNotFound},
+		"not OpenCode":   {fakeServer(t, "", nil) + "/other", opencode.ErrNotFound},
 	}
 	for name, test := range tests {
 		_, err := opencode.Attach(waiting(t), test.url, opencode.AttachConfig{Password: "wrong"})

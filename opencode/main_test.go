@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,9 +18,35 @@ import (
 // patience bounds every wait for the real server, which shares two cores with other tests.
 const patience = 5 * time.Minute // a bound for the failure; a busy machine is no failure
 
-// shared is the real server that the tests of sessions use, each in a repository of its own: a process takes 600 MB
-// and a second to start.
-var shared fixture
+// shared is the real server that the tests of sessions use, with a model whose answers each test chooses and repositories
+// that one test uses at a time.
+var shared struct {
+	cast   octest.Cast
+	repos  octest.Repos
+	model  *scriptmodel.Server
+	server *opencode.Server
+}
+
+var start = sync.OnceValue(func() error {
+	home, err := os.MkdirTemp("", "opencode-test")
+	if err != nil {
+		return err
+	}
+	if shared.repos.Home, err = filepath.EvalSymlinks(home); err != nil { // as OpenCode reports it
+		return err
+	}
+	if shared.model, err = scriptmodel.Start(shared.cast.Reply); err != nil {
+		return err
+	}
+	binary, err := octest.Find()
+	if err != nil {
+		return err
+	}
+	shared.server, err = opencode.Start(context.Background(), opencode.ServerConfig{
+		Binary: binary, Dir: home, Env: scriptmodel.OpenCodeEnv(os.Environ(), home, shared.model.URL()), StartTimeout: patience,
+	})
+	return err
+})
 
 func TestMain(m *testing.M) {
 	if os.Getenv(orphanVariable) != "" {
@@ -27,50 +54,16 @@ func TestMain(m *testing.M) {
 	}
 	octest.Guard()
 	code := m.Run()
-	shared.close()
+	if shared.server != nil {
+		shared.server.Stop(context.Background())
+	}
+	if shared.model != nil {
+		shared.model.Close()
+	}
+	if home := shared.repos.Home; home != "" {
+		os.RemoveAll(home)
+	}
 	os.Exit(octest.CheckLeaks(code))
-}
-
-// fixture is a real OpenCode server with a model whose answers each test chooses.
-type fixture struct {
-	once   sync.Once
-	err    error
-	home   string
-	cast   octest.Cast
-	model  *scriptmodel.Server
-	server *opencode.Server
-}
-
-func (f *fixture) start() error {
-	f.once.Do(func() {
-		if f.home, f.err = os.MkdirTemp("", "opencode-test"); f.err != nil {
-			return
-		}
-		if f.model, f.err = scriptmodel.Start(f.cast.Reply); f.err != nil {
-			return
-		}
-		var binary string
-		if binary, f.err = octest.Find(); f.err != nil {
-			return
-		}
-		f.server, f.err = opencode.Start(context.Background(), opencode.ServerConfig{
-			Binary: binary, Dir: f.home, Env: scriptmodel.OpenCodeEnv(os.Environ(), f.home, f.model.URL()),
-			StartTimeout: patience,
-		})
-	})
-	return f.err
-}
-
-func (f *fixture) close() {
-	if f.server != nil {
-		f.server.Stop(context.Background())
-	}
-	if f.model != nil {
-		f.model.Close()
-	}
-	if f.home != "" {
-		os.RemoveAll(f.home)
-	}
 }
 
 // scene is one test's part of the shared server.
@@ -81,16 +74,15 @@ type scene struct {
 	dir  *opencode.Directory
 }
 
-// newScene makes a repository and has the model answer, in conversations that begin with the scene's mark, from
-// handler.
+// newScene takes a repository and has the model answer, in conversations that begin with the scene's mark, from handler.
 func newScene(t *testing.T, handler scriptmodel.Handler) *scene {
 	t.Helper()
-	if err := shared.start(); err != nil {
+	if err := start(); err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{t: t, mark: "[" + t.Name() + "]"}
-	s.ctx = waiting(t)
-	s.dir = shared.server.Client().In(octest.Repo(t, map[string]string{"README.md": "hello\n"}))
+	dir := shared.server.Client().In(shared.repos.Take(t))
+	s := &scene{t: t, mark: "[" + t.Name() + "]", ctx: waiting(t), dir: dir}
+	t.Cleanup(func() { shared.repos.Give(context.WithoutCancel(s.ctx), t, dir) })
 	shared.cast.Play(s.mark, handler)
 	return s
 }
@@ -137,14 +129,12 @@ func (s *scene) send(sessionID, text string) (messageID string) {
 
 func (s *scene) sendAs(messageID, sessionID, text string) {
 	s.t.Helper()
-	if err := s.dir.Prompt(s.ctx, sessionID, prompt(messageID, s.mark+" "+text)); err != nil {
+	err := s.dir.Prompt(s.ctx, sessionID, opencode.Prompt{
+		MessageID: messageID, Agent: "build", Model: agentModel, Variant: "high",
+		Parts: []opencode.TextPart{{Text: s.mark + " " + text}},
+	})
+	if err != nil {
 		s.t.Fatal(err)
-	}
-}
-
-func prompt(messageID, text string) opencode.Prompt {
-	return opencode.Prompt{
-		MessageID: messageID, Agent: "build", Model: agentModel, Parts: []opencode.TextPart{{Text: text}},
 	}
 }
 
@@ -177,6 +167,28 @@ func await(
 }
 
 func is[P opencode.Payload](e opencode.Event) bool { _, ok := e.Payload.(P); return ok }
+
+// next waits for an event of the kind, and gives it.
+func next[P opencode.Payload](s *scene, sub *opencode.Subscription) P {
+	s.t.Helper()
+	events := await(s.ctx, s.t, sub, is[P])
+	return events[len(events)-1].Payload.(P)
+}
+
+// toolIn waits for a tool call that has come to the state, and gives it.
+func toolIn(s *scene, sub *opencode.Subscription, state opencode.ToolState) *opencode.ToolCall {
+	s.t.Helper()
+	events := await(s.ctx, s.t, sub, tool(state))
+	return events[len(events)-1].Payload.(opencode.PartUpdated).Part.Tool
+}
+
+// answered matches the whole answer to a prompt.
+func answered(messageID string) func(opencode.Event) bool {
+	return func(e opencode.Event) bool {
+		p, ok := e.Payload.(opencode.MessageUpdated)
+		return ok && p.Message.ParentID == messageID && p.Message.Finish == opencode.FinishStop
+	}
+}
 
 func status(want opencode.StatusType) func(opencode.Event) bool {
 	return func(e opencode.Event) bool {

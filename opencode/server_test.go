@@ -146,11 +146,7 @@ func TestKilledServerIsFollowedByAnother(t *testing.T) {
 		t.Errorf("the interrupted message is %+v", last)
 	}
 	sub := o.follow(o.server.Client(), sessionID)
-	resumed := o.send(sessionID, "go on")
-	await(o.ctx, t, sub, func(e opencode.Event) bool {
-		p, ok := e.Payload.(opencode.MessageUpdated)
-		return ok && p.Message.ParentID == resumed && p.Message.Finish == opencode.FinishStop
-	})
+	await(o.ctx, t, sub, answered(o.send(sessionID, "go on")))
 	o.host.Stop(o.ctx)
 	if running(o.server.PID()) {
 		t.Error("the second server still runs")
@@ -190,6 +186,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+const listening = "echo opencode server listening on "
+
 // impostor is a program that behaves as the script says instead of serving.
 func impostor(t *testing.T, script string) string {
 	t.Helper()
@@ -207,63 +205,53 @@ func TestStartFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer deaf.Close()
-	tests := map[string]struct {
-		script string
-		check  func(error) bool
-		says   string
+	for name, test := range map[string]struct {
+		script, says string
+		want         error // nil: another one
 	}{
-		"ends at once": {
-			script: "echo the disk is full >&2; exit 3",
-			check:  func(err error) bool { _, ok := errors.AsType[*opencode.ExitError](err); return ok },
-			says:   "the disk is full",
-		},
-		"says nothing": {
-			script: "echo thinking; sleep 600",
-			check:  func(err error) bool { return errors.Is(err, opencode.ErrStartTimeout) },
-			says:   "thinking",
-		},
-		"listens and is deaf": {
-			script: "echo opencode server listening on http://" + deaf.Addr().String() + "; sleep 600",
-			check:  func(err error) bool { return errors.Is(err, opencode.ErrStartTimeout) },
-			says:   "listening",
-		},
-		"is not a program": {
-			script: "\x00",
-			check:  func(err error) bool { return err != nil },
-		},
-	}
-	for name, test := range tests {
+		"ends at once":        {"echo the disk is full >&2; exit 3", "exit status 3; its last output:\nthe disk is full", nil},
+		"says nothing":        {"echo thinking; sleep 600", "thinking", opencode.ErrStartTimeout},
+		"listens and is deaf": {listening + "http://" + deaf.Addr().String() + "; sleep 600", "listening", opencode.ErrStartTimeout},
+		"is not a program":    {"\x00", "", nil},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := opencode.Start(t.Context(), opencode.ServerConfig{
 				Binary: impostor(t, test.script), StartTimeout: 300 * time.Millisecond,
 			})
-			if !test.check(err) || !strings.Contains(err.Error(), test.says) {
+			if err == nil || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("Start: %v", err)
+			}
+			if _, ended := errors.AsType[*opencode.ExitError](err); ended != (name == "ends at once") {
+				t.Errorf("it ended: %v, %v", ended, err)
 			}
 		})
 	}
 }
 
-// A server that neither ends its work nor heeds SIGTERM is killed, with its children.
-func TestStopOfAStubbornServer(t *testing.T) {
-	t.Parallel()
-	fake := newFake(t, nil)
-	pidFile := filepath.Join(t.TempDir(), "pid")
-	escape := "" // out of the process group, as OpenCode's tools do
-	if runtime.GOOS == "linux" {
-		escape = "setsid"
-	}
+// startStubborn starts a server that neither ends its work nor heeds SIGTERM.
+func startStubborn(t *testing.T, grace time.Duration, before string) *opencode.Server {
+	t.Helper()
 	server, err := opencode.Start(t.Context(), opencode.ServerConfig{
-		Binary: impostor(t, fmt.Sprintf(`trap '' TERM
-%s sh -c 'echo $$ > %s; exec sleep 600' &
-echo opencode server listening on %s
-while :; do sleep 600; done`, escape, pidFile, fake.URL)),
-		StartTimeout: patience, StopGrace: 50 * time.Millisecond,
+		Binary: impostor(t, "trap '' TERM\n"+before+"\n"+listening+fakeServer(t, "", nil)+
+			"\nwhile :; do sleep 600; done"),
+		StartTimeout: patience, StopGrace: grace,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return server
+}
+
+// A stubborn server is killed, with its children.
+func TestStopOfAStubbornServer(t *testing.T) {
+	t.Parallel()
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	escape := "" // out of the process group, as OpenCode's tools do
+	if runtime.GOOS == "linux" {
+		escape = "setsid "
+	}
+	server := startStubborn(t, 50*time.Millisecond, escape+"sh -c 'echo $$ > "+pidFile+"; exec sleep 600' &")
 	pid := awaitPID(t, pidFile)
 	server.Stop(t.Context())
 	if running(server.PID()) || running(pid) {
@@ -273,16 +261,7 @@ while :; do sleep 600; done`, escape, pidFile, fake.URL)),
 
 func TestStopIsHurriedByItsContext(t *testing.T) {
 	t.Parallel()
-	fake := newFake(t, nil)
-	server, err := opencode.Start(t.Context(), opencode.ServerConfig{
-		Binary: impostor(t, fmt.Sprintf(`trap '' TERM
-echo opencode server listening on %s
-while :; do sleep 600; done`, fake.URL)),
-		StartTimeout: patience, StopGrace: time.Hour,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := startStubborn(t, time.Hour, "")
 	patient := make(chan struct{})
 	go func() {
 		defer close(patient)
@@ -317,14 +296,9 @@ func TestServerDiesWithItsProgram(t *testing.T) {
 		t.Skip("only Linux can tell a child of its parent's death")
 	}
 	t.Parallel()
-	fake := newFake(t, nil)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := exec.Command(self)
+	program := exec.Command(os.Args[0])
 	program.Env = append(os.Environ(), orphanVariable+"="+
-		impostor(t, "echo opencode server listening on "+fake.URL+"\nexec sleep 600"))
+		impostor(t, listening+fakeServer(t, "", nil)+"\nexec sleep 600"))
 	program.Stderr = os.Stderr
 	out, err := program.StdoutPipe()
 	if err != nil {
@@ -333,13 +307,8 @@ func TestServerDiesWithItsProgram(t *testing.T) {
 	if err := program.Start(); err != nil {
 		t.Fatal(err)
 	}
-	line := make([]byte, 32)
-	n, err := out.Read(line)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(line[:n])))
-	if err != nil {
+	pid := 0
+	if _, err := fmt.Fscan(out, &pid); err != nil {
 		t.Fatal(err)
 	}
 	if !running(pid) {
@@ -355,7 +324,7 @@ func TestServerDiesWithItsProgram(t *testing.T) {
 // TestOtherVersions has the real server say that it is another: later ones are judged by the calls that they know.
 func TestOtherVersions(t *testing.T) {
 	t.Parallel()
-	if err := shared.start(); err != nil {
+	if err := start(); err != nil {
 		t.Fatal(err)
 	}
 	target, err := url.Parse(shared.server.Client().URL())

@@ -17,48 +17,47 @@ import (
 	"github.com/bouldermgr/manager/opencode"
 )
 
-func TestTurnWritesAFile(t *testing.T) {
+// A turn lists what is to be done and writes a file: its events come in order, and what it did is read back.
+func TestTurn(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, steps(call("write", map[string]any{"filePath": "new.txt", "content": "written\n"})))
+	s := newScene(t, steps(
+		call("todowrite", map[string]any{"todos": []any{
+			map[string]any{"content": "one", "status": "in_progress", "priority": "high"},
+		}}),
+		call("write", map[string]any{"filePath": "new.txt", "content": "written\n"}),
+	))
 	session := s.session()
 	sub := s.follow(s.dir.Client(), session.ID)
 	messageID := s.send(session.ID, "write it")
-	events := await(s.ctx, t, sub, status(opencode.Idle))
-
+	todos := []opencode.Todo{{Content: "one", Status: "in_progress", Priority: "high"}}
+	events := await(s.ctx, t, sub, is[opencode.TodosUpdated])
+	if got := events[len(events)-1].Payload.(opencode.TodosUpdated).Todos; !slices.Equal(got, todos) {
+		t.Errorf("the event has %+v", got)
+	}
+	events = append(events, await(s.ctx, t, sub, status(opencode.Idle))...)
+	if got, err := s.dir.Todos(s.ctx, session.ID); err != nil || !slices.Equal(got, todos) {
+		t.Errorf("the list is %+v, %v", got, err)
+	}
+	before := -1
+	for what, match := range []func(opencode.Event) bool{
+		status(opencode.Busy), tool(opencode.ToolPending), tool(opencode.ToolRunning), tool(opencode.ToolCompleted),
+	} {
+		at := slices.IndexFunc(events, match)
+		if at <= before {
+			t.Errorf("step %d of a turn comes after the next, or not at all: %s", what, kinds(events))
+		}
+		before = at
+	}
 	got, err := os.ReadFile(filepath.Join(s.dir.Path(), "new.txt"))
 	if err != nil || string(got) != "written\n" {
 		t.Errorf("the file has %q, %v", got, err)
 	}
-	checkOrder(t, events)
+
 	messages, err := s.dir.Messages(s.ctx, session.ID, 0)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(messages) != 4 {
+		t.Fatalf("%d messages, want the prompt, the two tool calls and the answer: %v", len(messages), err)
 	}
-	checkTurn(t, messages, messageID)
-	newest, err := s.dir.Messages(s.ctx, session.ID, 2)
-	if err != nil || len(newest) != 2 || newest[0].Info.ID != messages[len(messages)-2].Info.ID {
-		t.Errorf("the newest two messages: %v, %v", newest, err)
-	}
-}
-
-// checkOrder fails when an event comes before what causes it.
-func checkOrder(t *testing.T, events []opencode.Event) {
-	t.Helper()
-	busy := slices.IndexFunc(events, status(opencode.Busy))
-	pending := slices.IndexFunc(events, tool(opencode.ToolPending))
-	running := slices.IndexFunc(events, tool(opencode.ToolRunning))
-	completed := slices.IndexFunc(events, tool(opencode.ToolCompleted))
-	if busy < 0 || pending < busy || running < pending || completed < running {
-		t.Errorf("busy %d, pending %d, running %d, completed %d of %s", busy, pending, running, completed, kinds(events))
-	}
-}
-
-func checkTurn(t *testing.T, messages []opencode.Message, messageID string) {
-	t.Helper()
-	if len(messages) != 3 {
-		t.Fatalf("%d messages, want the prompt, the tool call and the answer", len(messages))
-	}
-	user, work, answer := messages[0], messages[1], messages[2]
+	user, work, answer := messages[0], messages[2], messages[3]
 	if user.Info.ID != messageID || user.Info.Role != opencode.RoleUser || user.Info.Model != agentModel {
 		t.Errorf("the prompt is %+v", user.Info)
 	}
@@ -78,10 +77,27 @@ func checkTurn(t *testing.T, messages []opencode.Message, messageID string) {
 		!strings.Contains(string(write.Input), "new.txt") || write.End.Before(write.Start) {
 		t.Errorf("the call is %+v", write)
 	}
+	steps := 0
+	for _, m := range messages {
+		if m.Info.Variant != "high" {
+			t.Errorf("variant %q of a message of the %s", m.Info.Variant, m.Info.Role)
+		}
+		for _, part := range m.Parts {
+			if part.Step == nil {
+				continue
+			}
+			if steps++; part.Step.Snapshot == "" {
+				t.Errorf("a step without a snapshot: %+v", part.Step)
+			}
+		}
+	}
+	newest, err := s.dir.Messages(s.ctx, session.ID, 2)
+	if err != nil || len(newest) != 2 || newest[0].Info.ID != work.Info.ID || steps != 3 {
+		t.Errorf("the newest two messages: %v, %v; %d steps", newest, err, steps)
+	}
 }
 
-// The diff comes some time after the turn: the user message is updated with it. Breaks if parts get ids of the
-// server's choosing: the text then doubles.
+// Breaks if parts get ids of the server's choosing: the text then doubles.
 func TestPromptSentTwiceRunsOnce(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -95,11 +111,7 @@ func TestPromptSentTwiceRunsOnce(t *testing.T) {
 	await(s.ctx, t, sub, status(opencode.Idle))
 	s.sendAs(messageID, session.ID, "once") // after its end
 	// The server takes prompts in order, so the marker's turn proves that there was none for the third.
-	last := s.send(session.ID, "marker")
-	await(s.ctx, t, sub, func(e opencode.Event) bool {
-		p, ok := e.Payload.(opencode.MessageUpdated)
-		return ok && p.Message.ParentID == last && p.Message.Finish == opencode.FinishStop
-	})
+	await(s.ctx, t, sub, answered(s.send(session.ID, "marker")))
 	if n := s.calls(); n != 2 {
 		t.Errorf("the model was asked %d times, want once for the prompt and once for the marker", n)
 	}
@@ -109,36 +121,35 @@ func TestPromptSentTwiceRunsOnce(t *testing.T) {
 	}
 }
 
-// An aborted prompt can be sent again under its id: the resend is the resume.
-func TestPromptSentAgainAfterAbortRuns(t *testing.T) {
+// An abort ends the tool that runs, and the aborted prompt can be sent again under its id: the resend is the resume.
+func TestAbort(t *testing.T) {
 	t.Parallel()
-	never, asked := make(chan struct{}), make(chan struct{}, 2)
-	s := newScene(t, func(context.Context, scriptmodel.Request) scriptmodel.Reply {
-		defer func() { asked <- struct{}{} }()
-		if len(asked) == 0 {
-			return scriptmodel.Reply{Wait: never}
+	s := newScene(t, func(_ context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		if r.AssistantTurns() == 0 {
+			return bash("echo $$ > pid; exec sleep 600")
 		}
 		return scriptmodel.Reply{Text: "second try"}
 	})
 	session := s.session()
 	sub := s.follow(s.dir.Client(), session.ID)
 	messageID := s.send(session.ID, "go")
-	eventually(t, "the model is asked", func() bool { return len(asked) > 0 })
+	await(s.ctx, t, sub, tool(opencode.ToolRunning))
+	pid := awaitPID(t, filepath.Join(s.dir.Path(), "pid"))
 	if err := s.dir.Abort(s.ctx, session.ID); err != nil {
 		t.Fatal(err)
 	}
-	failed := await(s.ctx, t, sub, is[opencode.SessionFailed])
-	if got := failed[len(failed)-1].Payload.(opencode.SessionFailed).Err.Name; got != opencode.MessageAborted {
+	if got := next[opencode.SessionFailed](s, sub).Err.Name; got != opencode.MessageAborted {
 		t.Errorf("the abort was reported as %s", got)
 	}
-	for range 2 {
-		await(s.ctx, t, sub, status(opencode.Idle))
-	}
-	s.sendAs(messageID, session.ID, "go")
-	await(s.ctx, t, sub, func(e opencode.Event) bool {
-		p, ok := e.Payload.(opencode.MessageUpdated)
-		return ok && p.Message.ParentID == messageID && p.Message.Finish == opencode.FinishStop
+	await(s.ctx, t, sub, tool(opencode.ToolCompleted))
+	eventually(t, "the tool is gone", func() bool { return !running(pid) })
+	eventually(t, "the session is idle", func() bool {
+		statuses, err := s.dir.Statuses(s.ctx)
+		_, busy := statuses[session.ID]
+		return err == nil && !busy
 	})
+	s.sendAs(messageID, session.ID, "go")
+	await(s.ctx, t, sub, answered(messageID))
 }
 
 func TestConversationKeepsItsOrder(t *testing.T) {
@@ -168,41 +179,39 @@ func TestConversationKeepsItsOrder(t *testing.T) {
 	}
 }
 
-func TestAbortStopsTheTool(t *testing.T) {
+// Sessions lists by the last time something happened, without those of sub-agents or too old ones where that is asked for.
+func TestListSessions(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, steps(bash("echo $$ > pid; exec sleep 600")))
-	session := s.session()
-	sub := s.follow(s.dir.Client(), session.ID)
-	s.send(session.ID, "sleep")
-	await(s.ctx, t, sub, tool(opencode.ToolRunning))
-	pid := awaitPID(t, filepath.Join(s.dir.Path(), "pid"))
-	if err := s.dir.Abort(s.ctx, session.ID); err != nil {
+	s := newScene(t, steps())
+	old := s.session()
+	child, err := s.dir.CreateSession(s.ctx, opencode.NewSession{Title: "child", ParentID: old.ID})
+	if err != nil {
 		t.Fatal(err)
 	}
-	await(s.ctx, t, sub, tool(opencode.ToolCompleted))
-	eventually(t, "the tool is gone", func() bool { return !running(pid) })
-	eventually(t, "the session is idle", func() bool {
-		statuses, err := s.dir.Statuses(s.ctx)
-		_, busy := statuses[session.ID]
-		return err == nil && !busy
-	})
-}
-
-func TestTodos(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, steps(call("todowrite", map[string]any{"todos": []any{
-		map[string]any{"content": "one", "status": "in_progress", "priority": "high"},
-	}})))
-	session := s.session()
-	sub := s.follow(s.dir.Client(), session.ID)
-	s.send(session.ID, "plan")
-	events := await(s.ctx, t, sub, is[opencode.TodosUpdated])
-	want := []opencode.Todo{{Content: "one", Status: "in_progress", Priority: "high"}}
-	if got := events[len(events)-1].Payload.(opencode.TodosUpdated).Todos; !slices.Equal(got, want) {
-		t.Errorf("the event has %+v", got)
-	}
-	if got, err := s.dir.Todos(s.ctx, session.ID); err != nil || !slices.Equal(got, want) {
-		t.Errorf("the list is %+v, %v", got, err)
+	between := time.UnixMilli(child.Updated.UnixMilli() + 1)
+	busy := s.session()
+	sub := s.follow(s.dir.Client(), busy.ID)
+	s.send(busy.ID, "go")
+	await(s.ctx, t, sub, status(opencode.Idle))
+	names := map[string]string{old.ID: "old ", child.ID: "child ", busy.ID: "busy "}
+	for _, test := range []struct {
+		filter opencode.SessionFilter
+		want   string
+	}{
+		{opencode.SessionFilter{}, "busy child old "},
+		{opencode.SessionFilter{Roots: true}, "busy old "},
+		{opencode.SessionFilter{Roots: true, Limit: 1}, "busy "},
+		{opencode.SessionFilter{Title: "CHILD"}, "child "},
+		{opencode.SessionFilter{UpdatedSince: between}, "busy "},
+	} {
+		found, err := s.dir.Sessions(s.ctx, test.filter)
+		got := ""
+		for _, one := range found {
+			got += names[one.ID]
+		}
+		if err != nil || got != test.want {
+			t.Errorf("%+v: %q, want %q, %v", test.filter, got, test.want, err)
+		}
 	}
 }
 
@@ -229,9 +238,7 @@ func TestUnknownModelAndAgentFail(t *testing.T) {
 		if err != nil {
 			t.Fatal(err) // the server takes it and fails later
 		}
-		events := await(s.ctx, t, sub, is[opencode.SessionFailed])
-		got := events[len(events)-1].Payload.(opencode.SessionFailed).Err
-		if !errors.Is(got, test.want) {
+		if got := next[opencode.SessionFailed](s, sub).Err; !errors.Is(got, test.want) {
 			t.Errorf("%v is reported as %v", test.want, got)
 		}
 		_, err = s.dir.Ask(s.ctx, opencode.AskRequest{Agent: test.agent, Model: test.model, Text: s.mark})
@@ -284,49 +291,38 @@ func TestAskForJSON(t *testing.T) {
 	}
 }
 
-// What a failed question cost must not be lost.
-func TestAskForJSONAnsweredWithProse(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, steps(scriptmodel.Reply{Text: "I would rather talk"}))
-	answer, err := s.dir.Ask(s.ctx, opencode.AskRequest{
-		Model: agentModel, Text: s.mark, Schema: json.RawMessage(`{"type":"object"}`),
-	})
-	failure, ok := errors.AsType[*opencode.TurnError](err)
-	if !ok || failure.Name != opencode.StructuredOutput {
-		t.Errorf("prose instead of JSON is %v", err)
-	}
-	if answer.Text() != "I would rather talk" || answer.Info.Cost <= 0 || answer.Info.Structured != nil {
-		t.Errorf("the answer is %+v", answer)
-	}
-}
-
+// A question whose turn failed says how, and loses nothing of what it cost. The provider's refusal does not pass for the
+// server's.
 func TestAskReportsHowTheTurnFailed(t *testing.T) {
 	t.Parallel()
-	reply := scriptmodel.Reply{Status: http.StatusUnauthorized}
+	reply := scriptmodel.Reply{Text: "I would rather talk"}
 	s := newScene(t, func(context.Context, scriptmodel.Request) scriptmodel.Reply { return reply })
-	_, err := s.dir.Ask(s.ctx, opencode.AskRequest{Model: agentModel, Text: s.mark})
+	question := opencode.AskRequest{Model: agentModel, Text: s.mark, Schema: json.RawMessage(`{"type":"object"}`)}
+	answer, err := s.dir.Ask(s.ctx, question)
 	failure, ok := errors.AsType[*opencode.TurnError](err)
-	if !ok || failure.Name != opencode.APIError || failure.StatusCode != http.StatusUnauthorized || failure.Retryable {
-		t.Errorf("a refused key is %#v", err)
+	if !ok || failure.Name != opencode.StructuredOutput || answer.Text() != reply.Text || answer.Info.Cost <= 0 ||
+		answer.Info.Structured != nil {
+		t.Errorf("prose instead of JSON: %+v, %v", answer, err)
 	}
-	if errors.Is(err, opencode.ErrUnauthorized) || errors.Is(err, opencode.ErrUnavailable) {
-		t.Errorf("the provider's refusal passes for the server's: %v", err)
+	reply, question.Schema = scriptmodel.Reply{Status: http.StatusUnauthorized}, nil
+	_, err = s.dir.Ask(s.ctx, question)
+	failure, ok = errors.AsType[*opencode.TurnError](err)
+	if !ok || failure.Name != opencode.APIError || failure.StatusCode != http.StatusUnauthorized || failure.Retryable ||
+		errors.Is(err, opencode.ErrUnauthorized) || errors.Is(err, opencode.ErrUnavailable) {
+		t.Errorf("a refused key is %#v", err)
 	}
 }
 
 func TestAskGivenUpStopsTheModelCall(t *testing.T) {
 	t.Parallel()
 	asked, gone := make(chan struct{}), make(chan struct{})
-	s := newScene(t, nil)
-	never := make(chan struct{})
-	shared.cast.Play(s.mark, func(ctx context.Context, _ scriptmodel.Request) scriptmodel.Reply {
+	s := newScene(t, func(ctx context.Context, _ scriptmodel.Request) scriptmodel.Reply {
 		context.AfterFunc(ctx, func() { close(gone) })
 		close(asked)
-		return scriptmodel.Reply{Wait: never}
+		return scriptmodel.Reply{Wait: make(chan struct{})}
 	})
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	context.AfterFunc(s.ctx, cancel)
 	result := make(chan error, 1)
 	go func() {
 		_, err := s.dir.Ask(ctx, opencode.AskRequest{Title: s.mark, Model: agentModel, Text: s.mark})
@@ -379,10 +375,6 @@ func TestSessionIsStoredAndDeleted(t *testing.T) {
 	if err != nil || got.Title != s.mark || got.Metadata["tag"] != "x" || got.Directory != s.dir.Path() ||
 		!slices.Equal(got.Rules, rules) || got.Created.IsZero() || got.Agent != "build" {
 		t.Errorf("stored as %+v, %v", got, err)
-	}
-	found, err := s.dir.Sessions(s.ctx, opencode.SessionFilter{Title: strings.ToUpper(s.mark)})
-	if err != nil || len(found) != 1 || found[0].ID != made.ID {
-		t.Errorf("found %+v, %v", found, err)
 	}
 	for range 2 {
 		if err := s.dir.DeleteSession(s.ctx, made.ID); err != nil {

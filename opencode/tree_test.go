@@ -2,42 +2,41 @@ package opencode_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/bouldermgr/manager/internal/octest"
 	"github.com/bouldermgr/manager/internal/scriptmodel"
 	"github.com/bouldermgr/manager/opencode"
 )
 
+// delegate is a call of a sub-agent.
+func delegate(agent, work string) scriptmodel.Reply {
+	return call("task", map[string]any{"description": "help", "prompt": work, "subagent_type": agent})
+}
+
 // A sub-agent of a sub-agent asks for a permission, in a directory that the subscription does not name. Whoever
-// follows the root session only is told, and the answer reaches it: otherwise the whole tree would wait for ever.
+// follows the root session only is told, and the answer reaches it: otherwise the whole tree would wait for ever. Told
+// why it is refused, the agent goes on in the same turn.
 func TestAskOfAGrandchildIsSeen(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, nil)
 	config := `{"subagent_depth": 2, "agent": {"nester": {"description": "Delegates", "mode": "subagent",` +
 		` "permission": {"task": "allow", "bash": "ask"}}}}`
-	if err := os.WriteFile(filepath.Join(s.dir.Path(), "opencode.json"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	delegate := func(work string) scriptmodel.Reply {
-		return call("task", map[string]any{"description": "help", "prompt": s.mark + work, "subagent_type": "nester"})
-	}
-	levels := map[string]scriptmodel.Handler{
-		"the grandchild's work": steps(bash("touch forbidden")),
-		"the child's work":      steps(delegate(" the grandchild's work")),
-		"the root's work":       steps(delegate(" the child's work")),
-	}
-	shared.cast.Play(s.mark, func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
-		for work, handler := range levels {
-			if strings.Contains(r.FirstUser(), work) {
-				return handler(ctx, r)
-			}
+	var s *scene
+	s = newScene(t, func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
+		switch first := r.FirstUser(); {
+		case strings.Contains(first, "the grandchild's work"):
+			return steps(bash("touch forbidden"))(ctx, r)
+		case strings.Contains(first, "the child's work"):
+			return steps(delegate("nester", s.mark+" the grandchild's work"))(ctx, r)
 		}
-		return scriptmodel.Errorf("nobody's work: %s", r.FirstUser())
+		return steps(delegate("nester", s.mark+" the child's work"))(ctx, r)
 	})
+	s.dir = s.dir.Client().In(octest.Repo(t, map[string]string{"opencode.json": config}))
 	session := s.session()
 	sub := s.dir.Client().Subscribe(opencode.Filter{Sessions: []string{session.ID}})
 	defer sub.Close()
@@ -47,7 +46,8 @@ func TestAskOfAGrandchildIsSeen(t *testing.T) {
 	events := await(s.ctx, t, sub, is[opencode.PermissionAsked])
 	event := events[len(events)-1]
 	asked := event.Payload.(opencode.PermissionAsked).Request
-	if event.Directory != s.dir.Path() || asked.Permission != "bash" || asked.SessionID != event.SessionID {
+	if event.Directory != s.dir.Path() || asked.Permission != "bash" || asked.SessionID != event.SessionID ||
+		asked.Tool == nil || asked.Tool.CallID == "" {
 		t.Errorf("asked for %+v in %s", asked, event.Directory)
 	}
 	child := only(t, s, session.ID)
@@ -64,12 +64,20 @@ func TestAskOfAGrandchildIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	events = await(s.ctx, t, sub, tool(opencode.ToolError))
-	if got := events[len(events)-1].SessionID; got != asked.SessionID {
-		t.Errorf("the call failed in %s", got)
+	failed := events[len(events)-1]
+	told := failed.Payload.(opencode.PartUpdated).Part.Tool.Error
+	if failed.SessionID != asked.SessionID || !strings.Contains(told, "do it another way") {
+		t.Errorf("the agent was told %q in %s", told, failed.SessionID)
 	}
 	await(s.ctx, t, sub, func(e opencode.Event) bool { return status(opencode.Idle)(e) && e.SessionID == session.ID })
 	if n := s.calls(); n != 6 {
 		t.Errorf("the model was asked %d times, want twice for each of the three sessions", n)
+	}
+	if _, err := os.Stat(filepath.Join(s.dir.Path(), "forbidden")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the rejected command ran: %v", err)
+	}
+	if err := reply.ReplyPermission(s.ctx, asked.ID, opencode.ReplyOnce, ""); !errors.Is(err, opencode.ErrNotFound) {
+		t.Errorf("a second reply: %v", err)
 	}
 }
 
@@ -86,16 +94,12 @@ func only(t *testing.T, s *scene, parent string) (child string) {
 // too. What it has to ask for is not: that comes from the configuration alone.
 func TestSubAgentIsFollowedAndDenied(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, nil)
-	root := steps(call("task", map[string]any{
-		"description": "help", "prompt": s.mark + " the child's work", "subagent_type": "general",
-	}))
-	child := steps(bash("touch done"))
-	shared.cast.Play(s.mark, func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
+	var s *scene
+	s = newScene(t, func(ctx context.Context, r scriptmodel.Request) scriptmodel.Reply {
 		if strings.Contains(r.FirstUser(), "the child's work") {
-			return child(ctx, r)
+			return steps(bash("touch done"))(ctx, r)
 		}
-		return root(ctx, r)
+		return steps(delegate("general", s.mark+" the child's work"))(ctx, r)
 	})
 	deny := opencode.Rule{Permission: "question", Pattern: "*", Action: opencode.Deny}
 	session := s.session(deny, opencode.Rule{Permission: "bash", Pattern: "*", Action: opencode.Ask})
@@ -124,5 +128,30 @@ func TestSubAgentIsFollowedAndDenied(t *testing.T) {
 		return e.SessionID == born.ID && tool(opencode.ToolCompleted)(e)
 	}) {
 		t.Error("the child's tool call was not reported")
+	}
+}
+
+func TestQuestionTakesFreeText(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, steps(call("question", map[string]any{"questions": []any{map[string]any{
+		"question": "Which?", "header": "Choice",
+		"options": []any{map[string]any{"label": "A", "description": "the first"}},
+	}}})))
+	session := s.session()
+	sub := s.follow(s.dir.Client(), session.ID)
+	s.send(session.ID, "ask")
+	await(s.ctx, t, sub, is[opencode.QuestionAsked])
+	pending, err := s.dir.Questions(s.ctx)
+	if err != nil || len(pending) != 1 || len(pending[0].Questions) != 1 || pending[0].Questions[0].Question != "Which?" {
+		t.Fatalf("pending: %+v, %v", pending, err)
+	}
+	if err := s.dir.AnswerQuestion(s.ctx, pending[0].ID, [][]string{{"neither of them"}}); err != nil {
+		t.Fatal(err)
+	}
+	if told := toolIn(s, sub, opencode.ToolCompleted).Output; !strings.Contains(told, "neither of them") {
+		t.Errorf("the agent was told %q", told)
+	}
+	if err := s.dir.RejectQuestion(s.ctx, pending[0].ID); !errors.Is(err, opencode.ErrNotFound) {
+		t.Errorf("rejecting it now: %v", err)
 	}
 }

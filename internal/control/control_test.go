@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"reflect"
 	"testing"
 	"time"
 
@@ -89,20 +87,6 @@ func fill(t *testing.T, db *store.DB) {
 	}
 }
 
-func TestHolder(t *testing.T) {
-	t.Parallel()
-	s, c := serve(t, &fake{})
-	want := Holder{PID: os.Getpid(), Command: "manager run", Since: since}
-	if h, err := c.Holder(t.Context()); !reflect.DeepEqual(h, want) || err != nil {
-		t.Errorf("%+v, %v", h, err)
-	}
-	s.Began("01x")
-	want.BoulderID = "01x"
-	if h, err := c.Holder(t.Context()); !reflect.DeepEqual(h, want) || err != nil {
-		t.Errorf("%+v, %v", h, err)
-	}
-}
-
 // Follow brings what is stored, then waits, and gets what comes when the holder says that something came.
 func TestFollow(t *testing.T) {
 	t.Parallel()
@@ -156,10 +140,16 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-func TestFollowEndsWithItsContext(t *testing.T) {
+// It ends with its context, and one wait for events ends by itself, with nothing.
+func TestWaitForEventsEnds(t *testing.T) {
 	t.Parallel()
 	source := &fake{looked: make(chan struct{}, 1)}
 	_, c := serve(t, source)
+	r := request{Do: "events", ID: "id", Wait: time.Millisecond}
+	if events, err := ask[[]boulder.Event](t.Context(), c, r, 0); len(events) != 0 || err != nil {
+		t.Errorf("%v, %v", events, err)
+	}
+	<-source.looked
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
@@ -170,16 +160,6 @@ func TestFollowEndsWithItsContext(t *testing.T) {
 		if !errors.Is(err, enough) {
 			t.Errorf("%+v, %v", e, err)
 		}
-	}
-}
-
-// Waiting ends by itself, with nothing.
-func TestWaitForEventsIsBounded(t *testing.T) {
-	t.Parallel()
-	_, c := serve(t, &fake{})
-	r := request{Do: "events", ID: "id", Wait: time.Millisecond}
-	if events, err := ask[[]boulder.Event](t.Context(), c, r, 0); len(events) != 0 || err != nil {
-		t.Errorf("%v, %v", events, err)
 	}
 }
 
@@ -196,29 +176,5 @@ func TestCallsTimeOut(t *testing.T) {
 	close(source.block)
 	if id, err := c.Resolve(t.Context(), "x"); id != "x" || err != nil {
 		t.Errorf("afterwards: %q, %v", id, err)
-	}
-}
-
-// Every kind of error is the same on the other side, also in company.
-func TestErrorsCrossTheSocket(t *testing.T) {
-	t.Parallel()
-	err := fmt.Errorf("all: %w", errors.Join(&store.AmbiguousError{Ref: "0", Candidates: []string{"01", "02"}},
-		fmt.Errorf("x: %w", boulder.ErrNotFound)))
-	data, jsonErr := json.Marshal(onWire(err))
-	if jsonErr != nil {
-		t.Fatal(jsonErr)
-	}
-	got := &wireError{}
-	if err := json.Unmarshal(data, &got); err != nil {
-		t.Fatal(err)
-	}
-	if got.Error() != err.Error() || !errors.Is(got, boulder.ErrNotFound) || errors.Is(got, boulder.ErrRefused) {
-		t.Errorf("%v", got)
-	}
-	if a, ok := errors.AsType[*store.AmbiguousError](got); !ok || a.Ref != "0" || len(a.Candidates) != 2 {
-		t.Errorf("%v", a)
-	}
-	if onWire(nil) != nil {
-		t.Error("an error out of nothing")
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bouldermgr/manager/boulder"
+	"github.com/bouldermgr/manager/store"
 )
 
 // fakeSteerer records orders. With a gate each waits there, and says that it has come.
@@ -21,9 +21,7 @@ type fakeSteerer struct {
 	err  error
 	come chan struct{}
 	gate chan struct{}
-
-	mu   sync.Mutex
-	done []string
+	done []string // of calls that have returned
 }
 
 func (f *fakeSteerer) Order(ctx context.Context, boulderID string, o boulder.Order) error {
@@ -38,16 +36,8 @@ func (f *fakeSteerer) Order(ctx context.Context, boulderID string, o boulder.Ord
 	if f.err != nil {
 		return f.err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.done = append(f.done, fmt.Sprintf("%s: %+v", boulderID, o))
 	return nil
-}
-
-func (f *fakeSteerer) orders() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return append([]string{}, f.done...)
 }
 
 // An order arrives as it was given, whatever is in it.
@@ -69,7 +59,7 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	if diff := cmp.Diff(want, steerer.orders()); diff != "" {
+	if diff := cmp.Diff(want, steerer.done); diff != "" {
 		t.Errorf("given (-) and carried out (+):\n%s", diff)
 	}
 }
@@ -102,6 +92,7 @@ func TestOrderIsNotCarriedOut(t *testing.T) {
 		{fmt.Errorf("%w: id", boulder.ErrNotFound), boulder.ErrNotFound, "id"},
 		{fmt.Errorf("boulder id is failed: %w", boulder.ErrFinished), boulder.ErrFinished, "boulder id is failed"},
 		{errors.New("the disk is full"), nil, "the disk is full"},
+		{errors.Join(&store.AmbiguousError{Ref: "0"}, fmt.Errorf("x: %w", boulder.ErrNotFound)), boulder.ErrNotFound, "x: "},
 	} {
 		s.SetSteerer(&fakeSteerer{err: test.err})
 		expect(test.text, c.Order(t.Context(), "id", pause), test.kind, test.text)
@@ -113,8 +104,8 @@ func TestOrderIsNotCarriedOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("nobody is there", c.Order(t.Context(), "id", pause), ErrNotServed, c.path)
-	if done := steerer.orders(); len(done) > 0 {
-		t.Errorf("carried out: %q", done)
+	if len(steerer.done) > 0 {
+		t.Errorf("carried out: %q", steerer.done)
 	}
 }
 
@@ -154,53 +145,50 @@ func TestOrdersAreReadStrictly(t *testing.T) {
 			t.Errorf("%.80s: %s", test.request, text)
 		}
 	}
-	if done := steerer.orders(); len(done) != 1 {
-		t.Errorf("carried out: %q", done)
+	if len(steerer.done) != 1 {
+		t.Errorf("carried out: %q", steerer.done)
 	}
+}
+
+// held is an order that the steerer has and does not carry out yet.
+func held(t *testing.T) (s *Server, steerer *fakeSteerer, leave context.CancelCauseFunc, result <-chan error) {
+	t.Helper()
+	s, c := serve(t, &fake{})
+	steerer = &fakeSteerer{come: make(chan struct{}), gate: make(chan struct{})}
+	s.SetSteerer(steerer)
+	ctx, leave := context.WithCancelCause(t.Context())
+	got := make(chan error, 1)
+	go func() { got <- c.Order(ctx, "id", boulder.Order{Do: boulder.OrderPause}) }()
+	<-steerer.come
+	return s, steerer, leave, got
 }
 
 // An order is carried out although its client is gone.
 func TestOrderOutlivesItsClient(t *testing.T) {
 	t.Parallel()
-	s, c := serve(t, &fake{})
-	steerer := &fakeSteerer{come: make(chan struct{}), gate: make(chan struct{})}
-	s.SetSteerer(steerer)
-	ctx, leave := context.WithCancelCause(t.Context())
+	s, steerer, leave, result := held(t)
 	gone := errors.New("gone")
-	result := make(chan error)
-	go func() { result <- c.Order(ctx, "id", boulder.Order{Do: boulder.OrderPause}) }()
-	<-steerer.come
 	leave(gone)
 	if err := <-result; !errors.Is(err, gone) || !errors.Is(err, ErrUnanswered) {
 		t.Errorf("the client got %v", err)
 	}
 	close(steerer.gate)
-	if err := s.Close(); err != nil { // waits for it
-		t.Error(err)
-	}
-	if done := steerer.orders(); len(done) != 1 {
-		t.Errorf("carried out: %q", done)
+	if err := s.Close(); err != nil || len(steerer.done) != 1 { // it waits for it
+		t.Errorf("carried out: %q, %v", steerer.done, err)
 	}
 }
 
 // A server that closes does not wait for ever for an order, and the client learns that nobody knows.
 func TestCloseEndsOrders(t *testing.T) {
 	t.Parallel()
-	s, c := serve(t, &fake{})
+	s, steerer, leave, result := held(t)
+	defer leave(nil)
 	s.Grace = time.Millisecond
-	steerer := &fakeSteerer{come: make(chan struct{}), gate: make(chan struct{})}
-	s.SetSteerer(steerer)
-	result := make(chan error)
-	go func() { result <- c.Order(t.Context(), "id", boulder.Order{Do: boulder.OrderPause}) }()
-	<-steerer.come
-	if err := s.Close(); err != nil {
-		t.Error(err)
+	if err := s.Close(); err != nil || len(steerer.done) > 0 {
+		t.Errorf("carried out after all: %q, %v", steerer.done, err)
 	}
 	if err := <-result; !errors.Is(err, ErrUnanswered) {
 		t.Errorf("%v", err)
-	}
-	if done := steerer.orders(); len(done) > 0 {
-		t.Errorf("carried out after all: %q", done)
 	}
 }
 

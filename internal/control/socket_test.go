@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,7 +62,8 @@ func TestDeadSocketIsReplaced(t *testing.T) {
 	if _, _, err := Dial(t.Context(), path); !errors.Is(err, ErrNotServed) {
 		t.Errorf("nobody is there: %v", err)
 	}
-	s, err := Serve(t.Context(), path, Holder{Command: "next"}, &fake{}, nil)
+	want := Holder{PID: os.Getpid(), Command: "next", Since: since}
+	s, err := Serve(t.Context(), path, want, &fake{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,12 @@ func TestDeadSocketIsReplaced(t *testing.T) {
 		t.Errorf("while it lives: %v", err)
 	}
 	c, h, err := Dial(t.Context(), path)
-	if h.Command != "next" || err != nil {
+	if !reflect.DeepEqual(h, want) || err != nil {
+		t.Errorf("%+v, %v", h, err)
+	}
+	s.Began("01x")
+	want.BoulderID = "01x"
+	if h, err := c.Holder(t.Context()); !reflect.DeepEqual(h, want) || err != nil {
 		t.Errorf("%+v, %v", h, err)
 	}
 	if err := s.Close(); err != nil {
