@@ -15,30 +15,14 @@ import (
 	"github.com/bouldermgr/manager/store"
 )
 
-// noArguments refuses arguments.
-func noArguments(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("%s takes no arguments, not %q", cmd.CommandPath(), args[0])
-	}
-	return nil
-}
-
-// atMostOne refuses a second argument.
-func atMostOne(name string) cobra.PositionalArgs {
+// takes refuses fewer or more arguments than a command takes.
+func takes(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > 1 {
-			return usagef("%s takes one %s, not %d", cmd.CommandPath(), name, len(args))
+		if len(args) < least || len(args) > most {
+			return usagef("%s takes %s, not %q", cmd.CommandPath(), what, strings.Join(args, " "))
 		}
 		return nil
 	}
-}
-
-// oneSubTask takes exactly one argument.
-func oneSubTask(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usagef("%s takes one SUBTASK, not %d arguments: `manager status` lists them", cmd.CommandPath(), len(args))
-	}
-	return nil
 }
 
 // newestOr is the boulder that the arguments name; empty is the newest.

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/text"
+	"github.com/bouldermgr/manager/internal/yamlfile"
 )
 
 // budgetFlag is --budget: `cost=5,time=8h` for the run, `SUBTASK:tokens=200k` for one sub-task; repeatable.
@@ -19,9 +18,6 @@ type budgetFlag struct {
 	run      *boulder.Budget
 	subTasks map[string]boulder.Budget
 }
-
-func (f *budgetFlag) String() string { return "" }
-func (f *budgetFlag) Type() string   { return "LIMITS" }
 
 // Set takes one value of the flag. What is given for the same budget twice is put together.
 func (f *budgetFlag) Set(text string) error {
@@ -63,39 +59,19 @@ func (f *budgetFlag) name(ids []string, none string) error {
 	return nil
 }
 
-// parseBudget reads "tokens=2M,cost=5".
+// parseBudget reads "tokens=2M,cost=5": what a plan has behind budget: in one line.
 func parseBudget(s string, b *boulder.Budget) error {
 	for item := range strings.SplitSeq(s, ",") {
-		name, value, found := strings.Cut(strings.TrimSpace(item), "=")
-		if !found {
+		name, limit, _ := strings.Cut(strings.TrimSpace(item), "=")
+		if name == "" || limit == "" {
 			return fmt.Errorf("%q is not NAME=LIMIT, as in cost=5", item)
 		}
-		count, isCount := text.ParseCount(value)
-		var err error
-		switch name {
-		case "tokens":
-			b.Tokens = count
-		case "calls":
-			b.Calls = count
-		case "attempts":
-			b.Attempts = int(min(count, math.MaxInt32))
-		case "cost":
-			b.Cost, err = strconv.ParseFloat(strings.TrimPrefix(value, "$"), 64)
-			if err == nil && !(b.Cost > 0 && b.Cost < math.MaxInt32) {
-				err = errors.New("it must be more than 0")
-			}
-			isCount = true
-		case "time":
-			err = b.Time.UnmarshalText([]byte(value))
-			isCount = true
-		default:
-			return fmt.Errorf("there is no budget %q: use tokens, cost, time, attempts or calls", name)
+		file, err := yamlfile.Decode("", fmt.Appendf(nil, "%q: %q", name, limit), b)
+		if err == nil {
+			err = file.Err()
 		}
-		if !isCount {
-			err = fmt.Errorf("%q is not a whole number of at least 1, as 1500, 200k or 2M", value)
-		}
-		if err != nil {
-			return fmt.Errorf("budget %s=%s: %w", name, value, err)
+		if wrong, ok := errors.AsType[*yamlfile.Error](err); ok {
+			return errors.New(strings.TrimSuffix(wrong.Problems[0].What+": "+wrong.Problems[0].Do, ": "))
 		}
 	}
 	return nil

@@ -56,7 +56,8 @@ more, and what is settled.`,
 	o.choose(a, list)
 
 	show := a.deskCmd(&cobra.Command{
-		Use: "show [flags] ID", Short: "Everything about one blocker", Args: oneBlocker, ValidArgsFunction: a.completeBlocker(""),
+		Use: "show [flags] ID", Short: "Everything about one blocker",
+		Args: takes(1, 1, "one ID of `manager blockers list`"), ValidArgsFunction: a.completeBlocker(""),
 	}, func(ctx context.Context, d desk, args []string) error { return d.show(ctx, args[0]) })
 
 	export := a.deskCmd(&cobra.Command{
@@ -90,7 +91,7 @@ type desk struct {
 // deskCmd fills in what the commands about blockers share.
 func (a *app) deskCmd(cmd *cobra.Command, run func(ctx context.Context, d desk, args []string) error) *cobra.Command {
 	if cmd.Args == nil {
-		cmd.Args, cmd.ValidArgsFunction = noArguments, cobra.NoFileCompletions
+		cmd.Args, cmd.ValidArgsFunction = takes(0, 0, "no arguments"), cobra.NoFileCompletions
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		d, err := a.desk()
@@ -369,14 +370,6 @@ func (d desk) show(ctx context.Context, id string) error {
 			v.Say("Allow it with: manager blockers answer " + b.ID + " --allow")
 		}
 		v.Say("Continue without: manager blockers skip " + b.ID)
-	}
-	return nil
-}
-
-// oneBlocker takes exactly one argument.
-func oneBlocker(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usagef("%s takes one ID, not %d arguments: `manager blockers list` has them", cmd.CommandPath(), len(args))
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (a *app) newBlockersSkipCmd() *cobra.Command {
 		Short: "Give no answer: the sub-task continues without",
 		Long: `Settles a blocker without an answer. A sub-task that waits for it continues, and is told to leave out what needs it
 and to say so.`,
-		Args: oneBlocker, ValidArgsFunction: a.completeBlocker(boulder.BlockerPending),
+		Args: takes(1, 1, "one ID of `manager blockers list`"), ValidArgsFunction: a.completeBlocker(boulder.BlockerPending),
 	}, func(ctx context.Context, d desk, args []string) error {
 		return d.answer(ctx, args[0], blockers.Settlement{Status: boulder.BlockerSkipped})
 	})

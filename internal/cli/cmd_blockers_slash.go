@@ -41,7 +41,7 @@ when it is started the next time.
 The file is .opencode/command/blockers.md of the project; it leads back to this directory: keep it out of git. With
 --global it is in OpenCode's own configuration, and works on the directory in which OpenCode was started. A file of that
 name that is not of this command, or was changed by hand, is left alone.`,
-		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: takes(0, 0, "no arguments"), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error { return a.runSlashFile(install, global) },
 	}
 	if !install {
@@ -240,7 +240,7 @@ var slashCommands = []string{
 func (a *app) newSlashCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "slash", Short: "Carry out what was typed after /blockers, read from standard input", Hidden: true,
-		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: takes(0, 0, "no arguments"), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.Stderr, a.noColor = a.Stdout, true
 			typed, err := io.ReadAll(io.LimitReader(a.Stdin, maxSlash+1))

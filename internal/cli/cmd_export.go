@@ -24,7 +24,7 @@ func (a *app) newExportCmd() *cobra.Command {
 ` + "`manager import`" + `. Transcripts and the files of briefs in .manager/runs are not part of it.`,
 		Example: `  manager export > boulder.json
   manager export 01k3 -o boulder.json`,
-		Args:              atMostOne("BOULDER"),
+		Args:              takes(0, 1, "one BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runExport(cmd.Context(), output, args) },
 	}

@@ -32,7 +32,7 @@ one; an argument that ends in .yaml, .yml or .json is a plan file.`,
   manager graph feature.yaml
   manager graph -o plan.svg
   manager graph --format mermaid 01k3 >> NOTES.md`,
-		Args:              atMostOne("BOULDER or plan file"),
+		Args:              takes(0, 1, "one BOULDER or plan file"),
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := a.readGraph(cmd.Context(), newestOr(args), all)

@@ -24,12 +24,7 @@ over becomes paused: ` + "`manager resume`" + ` continues it in fresh sessions, 
 commands. Import only what you would run. What contradicts itself, or is here already, is refused as a whole.`,
 		Example: `  manager import boulder.json
   ssh host manager -C work export | manager import -`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("%s takes one FILE, or - for stdin, not %d arguments", cmd.CommandPath(), len(args))
-			}
-			return nil
-		},
+		Args: takes(1, 1, "one FILE, or - for stdin"),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runImport(cmd.Context(), args[0]) },
 	}
 }

@@ -18,7 +18,7 @@ func (a *app) newListCmd() *cobra.Command {
 		SuggestFor: []string{"ls", "boulders"},
 		Long: `Lists the boulders of the project, the newest first, without those that are archived. The active one, marked with *,
 was begun or taken up last: it is the one that is meant where a command is given none.`,
-		Args:              noArguments,
+		Args:              takes(0, 0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return a.runList(cmd.Context(), archived) },
 	}

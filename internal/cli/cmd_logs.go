@@ -32,12 +32,7 @@ what they gave back. Long texts are cut, and the cut says where all of it is; --
 one of the newest boulder.
 
 With --json the events are printed as they are stored, all of them; lines of transcripts have the type "transcript".`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 2 {
-				return usagef("%s takes a BOULDER and a SUBTASK, not %d arguments", cmd.CommandPath(), len(args))
-			}
-			return nil
-		},
+		Args:              takes(0, 2, "a BOULDER and a SUBTASK"),
 		ValidArgsFunction: a.completeBoulder(true),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runLogs(cmd.Context(), follow, args) },
 	}

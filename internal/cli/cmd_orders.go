@@ -24,7 +24,7 @@ func (a *app) newPauseCmd() *cobra.Command {
 		Long: `Nothing new starts. The turns that are at work go on to their end; with --now they are stopped, and taken up again
 later. The process that runs the boulder stays, and waits for ` + "`manager resume`" + ` from any terminal. A pause outlives
 that process.`,
-		Args:              atMostOne("BOULDER"),
+		Args:              takes(0, 1, "one BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.steer(cmd.Context(), newestOr(args), o, nil)
@@ -59,7 +59,7 @@ not needed, or what you have done yourself (say so with ` + "`manager note`" + `
 // subTaskCmd completes a command that gives an order about one sub-task.
 func (a *app) subTaskCmd(do boulder.OrderKind, cmd *cobra.Command) *cobra.Command {
 	var ref string
-	cmd.Args, cmd.ValidArgsFunction = oneSubTask, a.completeSubTask(&ref)
+	cmd.Args, cmd.ValidArgsFunction = takes(1, 1, "one SUBTASK of `manager status`"), a.completeSubTask(&ref)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.steer(cmd.Context(), ref, boulder.Order{Do: do, SubTaskID: args[0]}, nil)
 	}
@@ -79,12 +79,7 @@ code 130. What was changed in the project stays. On a terminal it asks first.
 
 With SUBTASK only that one ends; what depends on it is blocked, the rest goes on. As long as the boulder is not over,
 ` + "`manager retry`" + ` takes that back.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return oneSubTask(cmd, args)
-			}
-			return nil
-		},
+		Args:              takes(0, 1, "one SUBTASK of `manager status`"),
 		ValidArgsFunction: a.completeSubTask(&ref),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o := boulder.Order{Do: boulder.OrderCancel, SubTaskID: newestOr(args)}

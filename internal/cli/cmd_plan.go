@@ -36,8 +36,8 @@ type taskFlags struct {
 func (f *taskFlags) registerTask(cmd *cobra.Command, doneWithout string) {
 	cmd.Flags().StringVar(&f.from, "from", "", "read the task from `FILE`, or from stdin with -")
 	cmd.Flags().StringArrayVar(&f.constraints, "constraint", nil, "`TEXT` that goes verbatim into every brief; repeatable")
-	cmd.Flags().Var(&f.doneWhen, "done-when", "`CRITERIA` by which a sub-task that names none is done: "+
-		strings.Join(boulder.DoneWords(), ", ")+doneWithout)
+	cmd.Flags().Func("done-when", "`CRITERIA` by which a sub-task that names none is done: "+
+		strings.Join(boulder.DoneWords(), ", ")+doneWithout, f.doneWhen.Set)
 }
 
 // registerPlan adds those of a task that is planned.
@@ -60,9 +60,6 @@ func (f *taskFlags) registerPlan(cmd *cobra.Command) {
 
 // doneFlag is --done-when: `todos,tests`; repeatable.
 type doneFlag []string
-
-func (f *doneFlag) String() string { return "" }
-func (f *doneFlag) Type() string   { return "CRITERIA" }
 
 // Set takes one value of the flag.
 func (f *doneFlag) Set(text string) error {

@@ -38,7 +38,7 @@ Every run writes its report when it ends, however it does: .manager/runs/BOULDER
 		Example: `  manager report
   manager report -o report.md
   manager report 01k3 --format markdown | less`,
-		Args:              atMostOne("BOULDER"),
+		Args:              takes(0, 1, "one BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()

@@ -34,7 +34,7 @@ A budget that was used up needs a larger one, and a loop that had all its turns 
 spent.`,
 		Example: `  manager resume
   manager resume --budget cost=10 --budget toggle:tokens=500k`,
-		Args:              atMostOne("BOULDER"),
+		Args:              takes(0, 1, "one BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.runResume(cmd.Context(), &o, args) },
 	}

@@ -33,12 +33,7 @@ same time and under the same limits. What a crashed process left running is take
 
 Ctrl-C, or ` + "`manager serve --stop`" + ` in another terminal, lets the running turns end, pauses all boulders and ends; a
 second one aborts the turns.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("%s takes no arguments: hand a task over with `manager run --detach`", cmd.CommandPath())
-			}
-			return nil
-		},
+		Args: takes(0, 0, "no arguments: `manager run --detach` hands a task over"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.stop {
 				return a.stopServing(cmd.Context())

@@ -27,7 +27,7 @@ end of one.
 With --why SUBTASK it shows what was sent to that one's sessions, what was seen, how it was judged, and what was decided,
 in order of time; with --why and the id of an OpenCode session, or its end as ` + "`manager watch`" + ` prints it, every
 decision of the watch about that one.`,
-		Args:              atMostOne("BOULDER"),
+		Args:              takes(0, 1, "one BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {

@@ -27,7 +27,7 @@ beginning or end of one.
 
 With --follow it shows the boulder as ` + "`manager run`" + ` does, until it is over or you press Ctrl-C, which does not
 disturb it: what needs you on top, then what is at work and what waits.`,
-		Args:              atMostOne("BOULDER"),
+		Args:              takes(0, 1, "one BOULDER"),
 		ValidArgsFunction: a.completeBoulder(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref := newestOr(args)

@@ -27,7 +27,7 @@ func (a *app) newVersionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:               "version [flags]",
 		Short:             "Show the version",
-		Args:              noArguments,
+		Args:              takes(0, 0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(*cobra.Command, []string) error { return a.runVersion() },
 	}

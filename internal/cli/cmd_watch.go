@@ -60,7 +60,7 @@ docs/sessions.md says when a session is continued, docs/watch.md everything else
   manager watch --status
   manager watch stop                     every session; with an id, that one
   manager show --why ses_…               all decisions about one session`,
-		Args: noArguments,
+		Args: takes(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case o.status && (o.once || o.dryRun || o.continuous):
@@ -79,13 +79,13 @@ docs/sessions.md says when a session is continued, docs/watch.md everything else
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.attach, "attach", "", "the OpenCode server at `URL` (default "+defaultServer+")")
-	f.Var(&o.doneWhen, "done-when",
-		"`CRITERIA` that all have to hold: todos, diagnostics, tests, promise, judge; default todos")
+	f.Func("done-when",
+		"`CRITERIA` that all have to hold: todos, diagnostics, tests, promise, judge; default todos", o.doneWhen.Set)
 	f.StringArrayVar(&o.tests, "test-command", nil, "`COMMAND` of the criterion tests, which it switches on; repeatable")
 	f.BoolVar(&o.continuous, "continuous", false, "go on improving when everything holds, until a bound is reached")
 	f.IntVar(&o.iterations, "max-iterations", 0, "at most `N` continuations after each prompt of yours (default 100)")
-	f.Var(&o.budget, "budget",
-		"`LIMITS` of a session as tokens=2M,cost=5,time=8h (cost in US dollars), counted from your newest prompt")
+	f.Func("budget",
+		"`LIMITS` of a session as tokens=2M,cost=5,time=8h (cost in US dollars), counted from your newest prompt", o.budget.Set)
 	f.DurationVar(&o.since, "since", 15*time.Minute, // what was left longer ago may have been left for good
 		"leave sessions alone that rested for more than `TIME` when it begins")
 	blockersFlag(cmd, &o.blockers)
@@ -104,7 +104,7 @@ docs/sessions.md says when a session is continued, docs/watch.md everything else
 
 SESSION is the id of a session, or its end; without one it is about all sessions that are known. It is stored, and
 counts at once if a watch runs.`,
-			Args:              atMostOne("SESSION"),
+			Args:              takes(0, 1, "one SESSION"),
 			ValidArgsFunction: cobra.NoFileCompletions,
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return a.runWatchOrder(cmd.Context(), watch.Request{Order: order, Session: strings.Join(args, "")})

@@ -24,8 +24,8 @@ type runFlags struct {
 
 func (o *runFlags) register(a *app, cmd *cobra.Command) {
 	a.attachFlag(cmd)
-	cmd.Flags().Var(&o.budget, "budget", "`LIMITS` of the run as tokens=2M,cost=5,time=8h,attempts=20,calls=500 (cost in US"+
-		" dollars), or of one sub-task as SUBTASK:tokens=200k; repeatable")
+	cmd.Flags().Func("budget", "`LIMITS` of the run as tokens=2M,cost=5,time=8h,attempts=20,calls=500 (cost in US"+
+		" dollars), or of one sub-task as SUBTASK:tokens=200k; repeatable", o.budget.Set)
 	blockersFlag(cmd, &o.blockers)
 	a.lockFlag(cmd)
 }
