@@ -19,12 +19,7 @@ func (e *Executor) writeRun(name string, data []byte) error {
 	} else if err := os.MkdirAll(e.cfg.RunsDir, 0o700); err != nil {
 		return err
 	}
-	runs, err := statedir.Open(root, below...)
-	if err != nil {
-		return err
-	}
-	defer runs.Close()
-	return runs.Write(name, data)
+	return statedir.Write(root, below, name, data)
 }
 
 // checkIDs refuses ids that cannot be names of directories. Plans and imports are checked where they are read; this is

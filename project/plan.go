@@ -71,12 +71,7 @@ func (p *Project) WritePlan(path string, plan *boulder.Plan) error {
 	if err != nil {
 		return err
 	}
-	dir, err := statedir.Open(p.dir, store.DirName)
-	if err != nil {
-		return fmt.Errorf("write the plan: %w", err)
-	}
-	defer dir.Close()
-	if err := dir.Write(filepath.Base(path), data); err != nil {
+	if err := statedir.Write(p.dir, []string{store.DirName}, filepath.Base(path), data); err != nil {
 		return fmt.Errorf("write the plan to %s: %w", path, err)
 	}
 	return nil

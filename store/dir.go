@@ -32,7 +32,7 @@ func EnsureDir(project string) (string, error) {
 	if err != nil {
 		return "", explain(err)
 	}
-	defer dir.Close()
+	dir.Close()
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
 		if err := os.Chmod(path, 0o700); err != nil {
 			return "", explain(err)
@@ -41,5 +41,5 @@ func EnsureDir(project string) (string, error) {
 	if _, err := os.Lstat(filepath.Join(path, ".gitignore")); !errors.Is(err, fs.ErrNotExist) {
 		return path, explain(err) // what the user wrote into it stays
 	}
-	return path, explain(dir.Write(".gitignore", []byte("*\n")))
+	return path, explain(statedir.Write(project, []string{DirName}, ".gitignore", []byte("*\n")))
 }

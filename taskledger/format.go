@@ -158,11 +158,7 @@ func WriteFile(path string, plan *boulder.Plan) error {
 	if err != nil {
 		return fmt.Errorf("write the plan: %w", err)
 	}
-	dir, err := statedir.Open(filepath.Dir(target))
-	if err == nil {
-		defer dir.Close()
-		err = dir.Write(filepath.Base(target), data)
-	}
+	err = statedir.Write(filepath.Dir(target), nil, filepath.Base(target), data)
 	if err == nil {
 		err = os.Chmod(target, mode)
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/internal/watch"
-	"github.com/bouldermgr/manager/project"
 	"github.com/bouldermgr/manager/store"
 )
 
@@ -49,11 +48,9 @@ Recording is off unless the configuration (blockers: {enabled: true}), --blocker
 	list := a.deskCmd(&cobra.Command{
 		Use: "list [flags]", Short: "What waits for an answer, the most urgent first",
 		Long: `Lists the blockers that wait for an answer: what a session holds still for, then hard ones, then the oldest. Choices
-that agents made for themselves follow, as long as an answer still reaches them. --all adds what no one waits for any
-more, and what is settled.`,
+that agents made for themselves follow, as long as an answer still reaches them.`,
 	}, func(ctx context.Context, d desk, _ []string) error { return d.list(ctx, &o) })
 	list.Flags().BoolVarP(&o.all, "all", "a", false, "also what is obsolete or settled")
-	o.choose(a, list)
 
 	show := a.deskCmd(&cobra.Command{
 		Use: "show [flags] ID", Short: "Everything about one blocker",
@@ -69,13 +66,36 @@ more, and what is settled.`,
 	}, func(ctx context.Context, d desk, _ []string) error { return d.export(ctx, &o) })
 	export.Flags().StringVarP(&o.output, "output", "o", "", "write to a new `FILE` instead of stdout")
 	export.Flags().BoolVar(&o.force, "force", false, "replace the file if it is there")
-	o.choose(a, export)
+	for _, cmd := range []*cobra.Command{list, export} {
+		o.choose(a, cmd)
+		cmd.Flags().StringVar(&o.status, "status", "", "only those with this `STATUS`: pending, answered or skipped")
+		_ = cmd.RegisterFlagCompletionFunc("status",
+			cobra.FixedCompletions([]string{"pending", "answered", "skipped"}, cobra.ShellCompDirectiveNoFileComp))
+	}
 
+	for name, short := range map[string]string{
+		"on":    "Record questions, whatever the configuration and --blockers say",
+		"off":   "Record no questions: agents ask as they always do",
+		"unset": "Take on or off back: the configuration counts again",
+	} {
+		session, on := "", &cobra.Command{
+			Use: name + " [flags]", Short: short,
+			Long: short + `, for the project or with --session for one session. It stays until it is switched again, and
+processes that are at work see it with the next ask.`,
+		}
+		on.Flags().StringVar(&session, "session", "", "only for this `SESSION` of OpenCode")
+		cmd.AddCommand(a.deskCmd(on, func(ctx context.Context, d desk, _ []string) error {
+			if on.Flags().Changed("session") && !view.IsSession(session) {
+				return usagef("--session takes the id of an OpenCode session, ses_…, not %q", session)
+			}
+			if err := d.Switch(ctx, session, map[string]*bool{"on": new(true), "off": new(false)}[name]); err != nil {
+				return err
+			}
+			return d.status(ctx, session, false)
+		}))
+	}
 	cmd.AddCommand(
 		status, list, show, export, a.newBlockersClarifyCmd(), a.newBlockersAnswerCmd(), a.newBlockersSkipCmd(),
-		a.newBlockersSwitchCmd("on", "Record questions, whatever the configuration and --blockers say"),
-		a.newBlockersSwitchCmd("off", "Record no questions: agents ask as they always do"),
-		a.newBlockersSwitchCmd("unset", "Take on or off back: the configuration counts again"),
 		a.newSlashFileCmd(true), a.newSlashFileCmd(false), a.newSlashCmd(),
 	)
 	return cmd
@@ -85,7 +105,6 @@ more, and what is settled.`,
 type desk struct {
 	*app
 	*blockers.Desk
-	of *project.Project
 }
 
 // deskCmd fills in what the commands about blockers share.
@@ -109,7 +128,7 @@ func (a *app) desk() (desk, error) {
 		return desk{}, err
 	}
 	d, err := p.Blockers()
-	return desk{a, d, p}, err
+	return desk{a, d}, err
 }
 
 // noSuchCommand refuses a word that is no command, and says which one was meant.
@@ -134,8 +153,7 @@ func (d desk) status(ctx context.Context, session string, list bool) error {
 	report := &view.BlockersStatus{
 		Type: "blockers-status", On: d.On(boulder.BlockerScope{SessionID: session}), SessionID: session, Status: s,
 	}
-	var open []morning.Blocker
-	for _, b := range d.placed(ctx, all) {
+	open := slices.DeleteFunc(d.placed(ctx, all), func(b morning.Blocker) bool {
 		switch {
 		case b.Status == boulder.BlockerAnswered:
 			report.Answered++
@@ -143,10 +161,9 @@ func (d desk) status(ctx context.Context, session string, list bool) error {
 			report.Skipped++
 		case b.Standing == blockers.Moot:
 			report.Moot++
-		default:
-			open = append(open, b)
 		}
-	}
+		return b.Status.Settled() || b.Standing == blockers.Moot
+	})
 	waits := view.WaitingOf(open)
 	report.Pending, report.Hard, report.Asks, report.Soft = len(open)+report.Moot, waits.Hard, waits.Asks, waits.Soft
 	if _, own := s.Sessions[session]; !own && s.Switch == nil && !report.On {
@@ -166,41 +183,16 @@ func (d desk) status(ctx context.Context, session string, list bool) error {
 // is about to begin or to end.
 func (a *app) divertedNow(ctx context.Context) (ids []string, watched bool) {
 	report, _ := a.askWatch(ctx, watch.Request{})
-	watched = report.Holder.Diverts
-	r, closeReader, err := a.openReader(ctx)
-	if err != nil {
-		return nil, watched
-	}
-	defer closeReader()
-	if holder := control.HolderOf(ctx, r); holder != nil {
-		ids = slices.DeleteFunc(holder.AtWork(), func(id string) bool {
-			d, _ := r.Get(ctx, id)
-			return !d.Boulder.Diverted
-		})
-	}
-	return ids, watched
-}
-
-// newBlockersSwitchCmd is on, off or unset.
-func (a *app) newBlockersSwitchCmd(name, short string) *cobra.Command {
-	var session string
-	cmd := &cobra.Command{
-		Use: name + " [flags]", Short: short,
-		Long: short + `, for the project or with --session for one session. It stays until it is switched again, and
-processes that are at work see it with the next ask.`,
-	}
-	a.deskCmd(cmd, func(ctx context.Context, d desk, _ []string) error {
-		if cmd.Flags().Changed("session") && !view.IsSession(session) {
-			return usagef("--session takes the id of an OpenCode session, ses_…, not %q", session)
+	if r, closeReader, err := a.openReader(ctx); err == nil {
+		defer closeReader()
+		if holder := control.HolderOf(ctx, r); holder != nil {
+			ids = slices.DeleteFunc(holder.AtWork(), func(id string) bool {
+				d, _ := r.Get(ctx, id)
+				return !d.Boulder.Diverted
+			})
 		}
-		on, off := true, false
-		if err := d.Switch(ctx, session, map[string]*bool{"on": &on, "off": &off}[name]); err != nil {
-			return err
-		}
-		return d.status(ctx, session, false)
-	})
-	cmd.Flags().StringVar(&session, "session", "", "only for this `SESSION` of OpenCode")
-	return cmd
+	}
+	return ids, report.Holder.Diverts
 }
 
 func blockersFlag(cmd *cobra.Command, to *bool) {
@@ -209,10 +201,7 @@ func blockersFlag(cmd *cobra.Command, to *bool) {
 
 // warnOfSwitch says that --blockers was typed in vain.
 func (a *app) warnOfSwitch(typed bool) {
-	if !typed {
-		return
-	}
-	if d, err := a.desk(); err == nil && !d.On(boulder.BlockerScope{Diverted: true}) { // an error is told later
+	if d, err := a.desk(); typed && err == nil && !d.On(boulder.BlockerScope{Diverted: true}) { // an error is told later
 		a.warn("--blockers changes nothing: `manager blockers off` was said for this project, and counts more. Take it back" +
 			" with: manager blockers unset")
 	}
@@ -224,26 +213,24 @@ func awaiting(d store.Detail) bool { return view.WaitingIn(d, nil, time.Now()).H
 // placed finds out who has use for answers to blockers, and sorts them: what is waited for first. Of a boulder that cannot be
 // read, every blocker counts as waited for: that can be answered, and what is not shown cannot.
 func (a *app) placed(ctx context.Context, all []boulder.Blocker) []morning.Blocker {
-	now, details := time.Now(), map[string]store.Detail{}
-	ofRun := func(b boulder.Blocker) bool { return b.BoulderID != "" && !b.Status.Settled() }
-	if slices.ContainsFunc(all, ofRun) {
-		if r, closeReader, err := a.openReader(ctx); err == nil {
-			defer closeReader()
-			for _, b := range all {
-				if _, read := details[b.BoulderID]; read || !ofRun(b) {
-					continue
-				}
-				if d, err := r.Get(ctx, b.BoulderID); d.Boulder.ID != "" || errors.Is(err, boulder.ErrNotFound) {
-					details[b.BoulderID] = d
-				}
-			}
-		}
+	now, items, details := time.Now(), make([]morning.Blocker, len(all)), map[string]*store.Detail{}
+	r, closeReader, err := a.openReader(ctx)
+	if err == nil {
+		defer closeReader()
 	}
-	items := make([]morning.Blocker, len(all))
 	for i, b := range all {
 		t, over := &boulder.SubTask{ID: b.SubTaskID, Attempts: b.Attempt}, ""
-		if d, known := details[b.BoulderID]; known && ofRun(b) {
-			t, over = blockers.SubTaskOf(&b, d.Boulder, d.SubTasks)
+		if err == nil && b.BoulderID != "" && !b.Status.Settled() {
+			d, asked := details[b.BoulderID]
+			if !asked {
+				if of, err := r.Get(ctx, b.BoulderID); of.Boulder.ID != "" || errors.Is(err, boulder.ErrNotFound) {
+					d = &of
+				}
+				details[b.BoulderID] = d
+			}
+			if d != nil {
+				t, over = blockers.SubTaskOf(&b, d.Boulder, d.SubTasks)
+			}
 		}
 		items[i] = morning.NewBlocker(b, t, over, now)
 	}
@@ -253,25 +240,18 @@ func (a *app) placed(ctx context.Context, all []boulder.Blocker) []morning.Block
 
 // blockerOptions are the flags that choose blockers, and those of single commands.
 type blockerOptions struct {
-	all, hard, soft           bool
-	status                    string
-	boulder, subTask, session string
-
-	output string
-	force  bool
+	all, hard, soft, force                    bool
+	status, boulder, subTask, session, output string
 }
 
 func (o *blockerOptions) choose(a *app, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.hard, "hard", false, "only those that stop a sub-task")
 	f.BoolVar(&o.soft, "soft", false, "only those for which the agent chose for itself")
-	f.StringVar(&o.status, "status", "", "only those with this `STATUS`: pending, answered or skipped")
 	f.StringVarP(&o.boulder, "boulder", "b", "", "only those of this `BOULDER`")
 	f.StringVar(&o.subTask, "sub-task", "", "only those of this `SUBTASK`")
 	f.StringVar(&o.session, "session", "", "only those of this `SESSION` of OpenCode")
 	_ = cmd.RegisterFlagCompletionFunc("boulder", a.completeBoulder(false)) // fails only for a flag that is not there
-	_ = cmd.RegisterFlagCompletionFunc("status",
-		cobra.FixedCompletions([]string{"pending", "answered", "skipped"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // filter is what the flags say.
@@ -287,24 +267,18 @@ func (o *blockerOptions) filter(ctx context.Context, a *app) (blockers.Filter, e
 	case o.hard || o.soft:
 		f.Hard = &o.hard
 	}
-	_, numbered := subTaskPlace(o.subTask)
-	if o.boulder == "" && !numbered {
+	if _, numbered := subTaskPlace(o.subTask); o.boulder == "" && !numbered {
 		return f, nil
 	}
-	r, closeReader, err := a.openReader(ctx)
-	if err != nil {
-		return f, err
-	}
-	defer closeReader()
-	d, err := project.Get(ctx, r, o.boulder)
-	f.BoulderID = d.Boulder.ID
-	if err != nil || o.subTask == "" {
-		return f, err
-	}
-	t, err := findSubTask(d, o.subTask)
-	if err == nil {
-		f.SubTaskID = t.ID
-	}
+	_, err := read(ctx, a, o.boulder, func(_ reader, d store.Detail) (_ *store.Detail, err error) {
+		if f.BoulderID = d.Boulder.ID; o.subTask != "" {
+			var t *boulder.SubTask
+			if t, err = findSubTask(d, o.subTask); err == nil {
+				f.SubTaskID = t.ID
+			}
+		}
+		return nil, err
+	})
 	return f, err
 }
 
@@ -333,12 +307,17 @@ func (d desk) list(ctx context.Context, o *blockerOptions) error {
 
 // print prints blockers, one line each.
 func (d desk) print(all []morning.Blocker) error {
-	if !d.json {
-		view.PrintBlockers(d.app.on(d.Stdout), all, time.Now())
-		return nil
+	if d.json {
+		return writeLines(d.Stdout, all)
 	}
-	for i := range all {
-		if err := d.printJSON(all[i]); err != nil {
+	view.PrintBlockers(d.app.on(d.Stdout), all, time.Now())
+	return nil
+}
+
+// writeLines writes each as a JSON object on a line.
+func writeLines[T any](w io.Writer, all []T) error {
+	for _, v := range all {
+		if err := view.WriteJSON(w, v); err != nil {
 			return err
 		}
 	}
@@ -380,22 +359,22 @@ func (d desk) find(ctx context.Context, id string) (morning.Blocker, error) {
 	if !errors.Is(err, blockers.ErrNotFound) {
 		return d.placed(ctx, []boulder.Blocker{b})[0], err
 	}
-	hint := "see `manager blockers list --all`"
 	all, err := d.List(ctx, blockers.Filter{})
-	if len(all) == 0 && err == nil {
-		hint = "nothing was recorded yet"
-	}
 	var ids []string
 	for _, b := range all {
 		ids = append(ids, b.ID)
 	}
-	for _, guess := range []string{"B" + id, text.Nearest(strings.ToUpper(id), ids)} { // 7 is B7
-		if slices.Contains(ids, guess) {
-			hint = "did you mean " + guess + "?"
-			break
-		}
+	meant := "B" + id // 7 is B7
+	if !slices.Contains(ids, meant) {
+		meant = text.Nearest(id, ids)
 	}
-	return morning.Blocker{}, usagef("there is no blocker %q: %s", id, hint)
+	switch {
+	case meant != "":
+		return morning.Blocker{}, usagef("there is no blocker %q: did you mean %s?", id, meant)
+	case len(all) == 0 && err == nil:
+		return morning.Blocker{}, usagef("there is no blocker %q: nothing was recorded yet", id)
+	}
+	return morning.Blocker{}, usagef("there is no blocker %q: see `manager blockers list --all`", id)
 }
 
 // completeBlocker offers ids of blockers to the shell, for the first argument; with a status only those that have it.
@@ -409,13 +388,6 @@ func (a *app) completeBlocker(status boulder.BlockerStatus) cobra.CompletionFunc
 		}
 		return all, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
-}
-
-// blockersExport is what `manager blockers export --json -o FILE` prints.
-type blockersExport struct {
-	Type     string `json:"type"` // blockers-export
-	File     string `json:"file"`
-	Blockers int    `json:"blockers"`
 }
 
 func (d desk) export(ctx context.Context, o *blockerOptions) error {
@@ -436,16 +408,11 @@ func (d desk) export(ctx context.Context, o *blockerOptions) error {
 		data = false
 	}
 	write := func(w io.Writer) error {
-		if !data {
-			_, err := io.WriteString(w, view.BlockersMarkdown(found, time.Now()))
-			return err
+		if data {
+			return writeLines(w, found)
 		}
-		for i := range found {
-			if err := view.WriteJSON(w, found[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		_, err := io.WriteString(w, view.BlockersMarkdown(found, time.Now()))
+		return err
 	}
 	if o.output == "" || o.output == "-" {
 		return errors.Join(write(d.Stdout), unread)
@@ -454,8 +421,12 @@ func (d desk) export(ctx context.Context, o *blockerOptions) error {
 	if err := writeNew(file, o.force, write); err != nil {
 		return err
 	}
-	if d.json {
-		return errors.Join(d.printJSON(blockersExport{"blockers-export", file, len(found)}), unread)
+	if d.json { // fields are added in later versions, never changed
+		return errors.Join(d.printJSON(struct {
+			Type     string `json:"type"` // blockers-export
+			File     string `json:"file"`
+			Blockers int    `json:"blockers"`
+		}{"blockers-export", file, len(found)}), unread)
 	}
 	d.note("Exported %s to %s.", text.Plural(len(found), "blocker"), d.pretty(file))
 	return unread

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -66,7 +65,7 @@ func (d desk) answer(ctx context.Context, id string, s blockers.Settlement) erro
 	if err != nil {
 		return err
 	}
-	report, err := d.settle(ctx, &item.Blocker, s)
+	report, err := d.settle(ctx, item.ID, s)
 	switch {
 	case report == nil:
 	case d.json:
@@ -79,14 +78,18 @@ func (d desk) answer(ctx context.Context, id string, s blockers.Settlement) erro
 
 // settle stores an answer to a blocker, and hands it to its boulder. It refuses what can only be a slip. With an error there
 // is a report as well if the answer is stored.
-func (d desk) settle(ctx context.Context, b *boulder.Blocker, s blockers.Settlement) (*project.Answered, error) {
-	now := *b
-	now.Status = boulder.BlockerPending // or nothing is found out about it
-	item := d.placed(ctx, []boulder.Blocker{now})[0]
+func (d desk) settle(ctx context.Context, id string, s blockers.Settlement) (*project.Answered, error) {
+	b, err := d.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	open := b
+	open.Status = boulder.BlockerPending // or nothing is found out about it
+	item := d.placed(ctx, []boulder.Blocker{open})[0]
 	skip := s.Status == boulder.BlockerSkipped
 	switch {
 	case b.Status.Settled():
-		said := fmt.Sprintf("%s is %s already, since %s", b.ID, b.Status, view.Stamp(b.SettledAt))
+		said := fmt.Sprintf("%s is %s already, since %s", id, b.Status, view.Stamp(b.SettledAt))
 		if b.Allowed {
 			said += ": allowed"
 		}
@@ -95,24 +98,20 @@ func (d desk) settle(ctx context.Context, b *boulder.Blocker, s blockers.Settlem
 			said += fmt.Sprintf("; say more with: manager note --sub-task %s \"…\"", b.SubTaskID)
 		}
 		return nil, errors.New(said)
-	case allowable(b) && !s.Allowed && affirms(s.Answer):
+	case allowable(&b) && !s.Allowed && affirms(s.Answer):
 		return nil, usagef("%q alone does not give the permission, it would only be told to the agent: allow it with --allow"+
 			" (/allow in clarify), or say more", s.Answer)
 	case !skip && !s.Allowed && s.Answer == "":
-		return nil, usagef("an answer needs a text, or --allow for a permission; to continue without: manager blockers skip %s", b.ID)
+		return nil, usagef("an answer needs a text, or --allow for a permission; to continue without: manager blockers skip %s", id)
 	case !skip && item.Over != "":
 		return nil, errors.New(tooLate(&item))
 	}
 	s.Answer = d.withoutSecrets("The answer", s.Answer)
-	report, err := d.of.Answer(ctx, d.Desk, b.ID, s)
+	report, err := d.app.Answer(ctx, d.Desk, id, s)
 	switch {
 	case err != nil && report != nil:
 		err = fmt.Errorf("%w\nThe answer is kept. It is handed over when the boulder is run the next time: manager resume %s",
 			err, b.BoulderID)
-	case errors.Is(err, blockers.ErrSettled):
-		if faster, getErr := d.Get(ctx, b.ID); getErr == nil && faster.Status.Settled() {
-			return d.settle(ctx, &faster, s)
-		}
 	case errors.Is(err, blockers.ErrNoAnswer):
 		err = &project.UsageError{Err: err}
 	}
@@ -156,9 +155,6 @@ stored and handed over at once: leave at any time, and continue later with what 
 			return usagef("clarify asks on a terminal, and there is none: see `manager blockers list`, and answer with" +
 				" `manager blockers answer ID \"TEXT\"`")
 		}
-		if o.status != "" {
-			return usagef("clarify is about what waits for an answer: leave --status out")
-		}
 		f, err := o.filter(ctx, a)
 		if err != nil {
 			return err
@@ -172,7 +168,6 @@ stored and handed over at once: leave at any time, and continue later with what 
 		})
 	})
 	o.choose(a, cmd)
-	_ = cmd.Flags().MarkHidden("status")
 	return cmd
 }
 
@@ -252,7 +247,7 @@ func (d desk) clarifyOne(ctx context.Context, v page.Out, item *morning.Blocker,
 		}
 		var report *project.Answered
 		if err == nil {
-			report, err = d.settle(ctx, b, *s)
+			report, err = d.settle(ctx, b.ID, *s)
 		}
 		if report != nil {
 			v.Say(v.Green("✓ ") + view.Settled(report, time.Now()))
@@ -272,17 +267,12 @@ func (d desk) clarifyOne(ctx context.Context, v page.Out, item *morning.Blocker,
 // parseAnswer reads what was typed about a blocker: nothing is later, [io.EOF] leaves.
 func parseAnswer(typed string, b *boulder.Blocker) (*blockers.Settlement, error) {
 	typed = strings.TrimSpace(typed)
-	word, rest := typed, ""
-	if end := strings.IndexFunc(typed, unicode.IsSpace); end >= 0 {
-		word, rest = typed[:end], strings.TrimSpace(typed[end:])
+	word, _, _ := strings.Cut(text.Fold(typed), " ")
+	rest := strings.TrimSpace(strings.TrimPrefix(typed, word))
+	if rest != "" && slices.Contains([]string{"/quit", "/q", "/exit", "/later", "/skip"}, word) {
+		return nil, fmt.Errorf("%s takes no text: say it alone, or answer with a text", word)
 	}
 	answer := &blockers.Settlement{Status: boulder.BlockerAnswered, Answer: typed}
-	switch word {
-	case "/quit", "/q", "/exit", "/later", "/skip":
-		if rest != "" {
-			return nil, fmt.Errorf("%s takes no text: say it alone, or answer with a text", word)
-		}
-	}
 	switch word {
 	case "", "/later":
 		return nil, nil

@@ -23,6 +23,7 @@ import (
 	"github.com/bouldermgr/manager/blockers"
 	"github.com/bouldermgr/manager/boulder"
 	"github.com/bouldermgr/manager/internal/page"
+	"github.com/bouldermgr/manager/internal/statedir"
 	"github.com/bouldermgr/manager/internal/text"
 	"github.com/bouldermgr/manager/internal/view"
 	"github.com/bouldermgr/manager/project"
@@ -77,10 +78,10 @@ func (a *app) runSlashFile(install, global bool) error {
 		return err
 	}
 	done, err := changeSlashFile(base, below, program, root)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if a.json {
+	case a.json:
 		return a.printJSON(done)
 	}
 	a.tell(fmt.Sprintf(map[string]string{
@@ -97,10 +98,10 @@ func (a *app) runSlashFile(install, global bool) error {
 // updated or moved, or else by its path.
 func (a *app) slashProgram() (string, error) {
 	found, err := exec.LookPath("manager")
-	if err == nil && (a.Executable == "" || sameFile(found, a.Executable)) {
+	switch {
+	case err == nil && (a.Executable == "" || sameFile(found, a.Executable)):
 		return "manager", nil
-	}
-	if a.Executable == "" {
+	case a.Executable == "":
 		return "", errors.New("it cannot be found out where this program is: put manager into a directory of $PATH")
 	}
 	return filepath.Abs(a.Executable)
@@ -108,15 +109,11 @@ func (a *app) slashProgram() (string, error) {
 
 func sameFile(a, b string) bool {
 	first, err := os.Stat(a)
-	if err != nil {
-		return false
-	}
-	second, err := os.Stat(b)
-	return err == nil && os.SameFile(first, second)
+	second, err2 := os.Stat(b)
+	return err == nil && err2 == nil && os.SameFile(first, second)
 }
 
 const (
-	slashName = "blockers.md"
 	// slashEnd follows what was typed. Without it something was cut off, see slashFile.
 	slashEnd = "[end of what was typed]"
 	maxSlash = 64 << 10 // of a file that is looked at, and of what was typed, in bytes
@@ -127,7 +124,7 @@ const (
 // changeSlashFile writes the command file below a directory of base, or without a program removes it. One that is not ours,
 // or was changed, is an error. Nothing outside of base is looked at or written, whatever links there are in it.
 func changeSlashFile(base, below, program, project string) (done slashChange, err error) {
-	name := filepath.Join(below, "command", slashName)
+	name := filepath.Join(below, "command", "blockers.md")
 	done = slashChange{"blockers-command", filepath.Join(base, name), "absent"}
 	root, err := os.OpenRoot(base)
 	if errors.Is(err, fs.ErrNotExist) && program == "" {
@@ -144,15 +141,15 @@ func changeSlashFile(base, below, program, project string) (done slashChange, er
 	}
 	head, rest, ours := strings.Cut(string(there), slashMark)
 	digest, body, _ := strings.Cut(rest, "\n")
+	absent := errors.Is(err, fs.ErrNotExist)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if program == "" {
-			return done, nil
-		}
-		if _, err := root.Lstat(filepath.Join(below, "commands", slashName)); err == nil { // the other place for commands
+	case absent && program == "":
+		return done, nil
+	case absent:
+		done.Outcome = "installed"
+		if _, err := root.Lstat(filepath.Join(below, "commands", "blockers.md")); err == nil { // the other place for commands
 			return done, usagef("OpenCode has a command /blockers already, in %s: move it away first", filepath.Join(base, below, "commands"))
 		}
-		done.Outcome = "installed"
 	case err != nil:
 		return done, err
 	case !ours:
@@ -166,20 +163,17 @@ func changeSlashFile(base, below, program, project string) (done slashChange, er
 	default:
 		done.Outcome = "updated"
 	}
-	_, here, _ := strings.Cut(string(there), "<<'")
+	_, here, _ := strings.Cut(body, "<<'")
 	delimiter, _, _ := strings.Cut(here, "'") // as it was, so that the file is the same
 	content, err := slashFile(program, project, cmp.Or(delimiter, "END_"+rand.Text()))
-	if err == nil && content == string(there) {
+	switch {
+	case err != nil:
+		return done, err
+	case content == string(there):
 		done.Outcome = "unchanged"
 		return done, nil
 	}
-	if err == nil {
-		err = root.MkdirAll(filepath.Dir(name), 0o755)
-	}
-	if err == nil {
-		err = root.WriteFile(name, []byte(content), 0o644)
-	}
-	return done, err
+	return done, statedir.Write(base, nil, name, []byte(content))
 }
 
 // slashFile is the command file. What it relies on, all of OpenCode 1.18.33:
@@ -192,10 +186,7 @@ func changeSlashFile(base, below, program, project string) (done slashChange, er
 //   - The shell runs in the directory in which OpenCode was started, for a server not the session's; its standard error
 //     is not shown.
 func slashFile(program, project, delimiter string) (string, error) {
-	call := shellWord(program)
-	if project != "" {
-		call += " -C " + shellWord(project)
-	}
+	call := shellCall(program, project)
 	if i := strings.IndexFunc(call, func(r rune) bool { return r == '`' || r == '$' || unicode.IsControl(r) }); i >= 0 {
 		return "", usagef("a command of OpenCode cannot hold the path of the project or of this program: it has %q in it",
 			call[i:i+1])
@@ -220,14 +211,18 @@ no output, tell the user that their shell could not run it, and that it works in
 
 func slashDigest(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9/._+-]+$`)
-
-// shellWord is a word of a POSIX shell.
-func shellWord(s string) string {
-	if plainWord.MatchString(s) {
-		return s
+// shellCall is a call of the program, for a POSIX shell.
+func shellCall(program, project string) string {
+	words := []string{program}
+	if project != "" {
+		words = append(words, "-C", project)
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	for i, word := range words {
+		if strings.Trim(strings.ToLower(word), "abcdefghijklmnopqrstuvwxyz0123456789/._+-") != "" {
+			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // slashCommands are what can be done from inside OpenCode. All of it prints, nothing asks on a terminal.
@@ -321,7 +316,7 @@ func (a *app) clarifyByAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	call := shellWord(program) + " -C " + shellWord(d.of.Dir()) + " blockers"
+	call := shellCall(program, d.Dir()) + " blockers"
 	fmt.Fprintf(a.Stdout, `CLARIFY
 %s. Ask the user about them with the question tool: one at a time, in this order, and only with what is said here. Offer
 the options where there are some; the user may also answer in words of their own.

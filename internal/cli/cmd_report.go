@@ -98,11 +98,9 @@ func (a *app) recordsOfBlockers(ctx context.Context, id string) ([]boulder.Block
 func (a *app) writeReport(made *morning.Report) (string, error) {
 	var text bytes.Buffer
 	made.Print(page.Out{Writer: &text, Markdown: true})
-	runs, err := statedir.Open(a.Dir(), strings.Split(runsDir, "/")...)
-	if err != nil {
+	name := filepath.Join(made.BoulderID, "report.md")
+	if err := statedir.Write(a.Dir(), strings.Split(runsDir, "/"), name, text.Bytes()); err != nil {
 		return "", err
 	}
-	defer runs.Close()
-	name := filepath.Join(made.BoulderID, "report.md")
-	return filepath.Join(filepath.FromSlash(runsDir), name), runs.Write(name, text.Bytes())
+	return filepath.Join(filepath.FromSlash(runsDir), name), nil
 }

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"os/exec"
 	"path/filepath"
@@ -71,8 +70,6 @@ type Notifier struct {
 	// Webhook is an address that [ParseWebhook] takes. It gets the message in a POST request. It may hold a secret: it is in
 	// no error and no log, but for its host.
 	Webhook string
-	// Transport defaults to Go's.
-	Transport http.RoundTripper
 	// RetryWait is the pause before a request that failed is sent once more. Defaults to 1 s.
 	RetryWait time.Duration
 

@@ -28,10 +28,8 @@ func (n *Notifier) post(ctx context.Context, body []byte) error {
 		select {
 		case <-time.After(cmp.Or(n.RetryWait, time.Second)):
 			_, err = n.postOnce(ctx, body)
-		case <-ctx.Done():
-			if !errors.Is(err, ctx.Err()) { // what went wrong says more than that there is no time left
-				return fmt.Errorf("the webhook at %s failed: %w", hook.Host, err)
-			}
+		case <-ctx.Done(): // what went wrong says more than that there is no time left
+			return fmt.Errorf("the webhook at %s failed: %w", hook.Host, err)
 		}
 	}
 	if err != nil {
@@ -48,14 +46,16 @@ func (n *Notifier) postOnce(ctx context.Context, body []byte) (again bool, err e
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "manager")
-	client := http.Client{Transport: n.Transport, CheckRedirect: sameHost}
+	client := http.Client{
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}, CheckRedirect: sameHost,
+	}
 	resp, err := client.Do(req)
 	if err != nil {
-		refused := errors.Is(err, errRedirect)
+		again = !errors.Is(err, errRedirect) && ctx.Err() == nil
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // without the address
 		}
-		return !refused, err
+		return again, err
 	}
 	defer resp.Body.Close()
 	answer, _ := io.ReadAll(io.LimitReader(resp.Body, outputKept)) // it is for diagnostics only

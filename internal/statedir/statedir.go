@@ -21,30 +21,22 @@ const (
 	fileMode = 0o600
 )
 
-// Dir is an open directory. Whoever opened it closes it; files that were opened in it stay open.
-type Dir struct {
-	root *os.Root
-	path string
-}
-
 // Open opens the directory that is reached from base, which must exist and is trusted, by way of names; what is not
-// there is made. A name that is there and is no directory, or is a symbolic link, is an error.
-func Open(base string, names ...string) (*Dir, error) {
+// there is made. A name that is there and is no directory, or is a symbolic link, is an error. The caller closes it.
+func Open(base string, names ...string) (*os.Root, error) {
 	root, err := os.OpenRoot(base)
 	if err != nil {
 		return nil, err
 	}
-	path := base
-	for _, name := range names {
-		path = filepath.Join(path, name)
+	for i, name := range names {
 		next, err := Enter(root, name, true)
 		root.Close()
 		if err != nil {
-			return nil, fmt.Errorf("open state directory %s: %w", path, err)
+			return nil, fmt.Errorf("open state directory %s: %w", filepath.Join(base, filepath.Join(names[:i+1]...)), err)
 		}
 		root = next
 	}
-	return &Dir{root, path}, nil
+	return root, nil
 }
 
 // Enter opens a directory in another one, and makes it if it is not there and create says so.
@@ -88,31 +80,27 @@ func mkdir(in *os.Root, name string) error {
 	return in.Chmod(name, dirMode)
 }
 
-// Close gives the directory up. Nothing that was written depends on it.
-func (d *Dir) Close() { d.root.Close() }
-
-// Path is the directory's path, as it was when it was opened. It is for messages.
-func (d *Dir) Path() string { return d.path }
-
-// Rename gives a file another name in the directory, in the place of one that has it.
-func (d *Dir) Rename(from, to string) error { return d.root.Rename(from, to) }
-
-// Write replaces a file as a whole or not at all, also in a crash; it is on disk when Write returns. A link of that
-// name is replaced, and not followed. Directories on the way are made.
-func (d *Dir) Write(name string, data []byte) error {
+// Write replaces a file in the directory that [Open] opens by base and below, as a whole or not at all, also in a crash; it
+// is on disk when Write returns. A link of that name is replaced, and not followed. Directories on the way are made.
+func Write(base string, below []string, name string, data []byte) error {
 	if !filepath.IsLocal(name) {
-		return fmt.Errorf("write in %s: %q leads out of it", d.path, name)
+		return fmt.Errorf("write in %s: %q leads out of it", filepath.Join(base, filepath.Join(below...)), name)
 	}
+	root, err := Open(base, below...)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	parent := filepath.Dir(name)
 	for i, c := range parent + "/" {
 		if c == '/' || c == filepath.Separator {
-			if err := mkdir(d.root, parent[:i]); err != nil {
+			if err := mkdir(root, parent[:i]); err != nil {
 				return err
 			}
 		}
 	}
 	temp := filepath.Join(parent, "."+strings.TrimLeft(filepath.Base(name), ".")+"-"+rand.Text()+".tmp")
-	f, err := d.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
+	f, err := root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return err
 	}
@@ -124,13 +112,13 @@ func (d *Dir) Write(name string, data []byte) error {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = d.root.Rename(temp, name)
+		err = root.Rename(temp, name)
 	}
 	if err != nil {
-		_ = d.root.Remove(temp)
+		_ = root.Remove(temp)
 		return err
 	}
-	dir, err := d.root.Open(parent) // a rename survives a power failure only if its directory is synced
+	dir, err := root.Open(parent) // a rename survives a power failure only if its directory is synced
 	if err != nil {
 		return err
 	}
