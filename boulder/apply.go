@@ -195,7 +195,9 @@ func (s *State) enqueue(e *Event, t *SubTask) {
 
 // setSubTask moves a sub-task.
 func (s *State) setSubTask(e *Event, t *SubTask, status SubTaskStatus, reason string) {
-	s.moved(t, t.Status, status)
+	if status == SubTaskCompleted {
+		s.done = append(s.done, t)
+	}
 	s.Boulder.Tally.add(t.Status, -1)
 	s.Boulder.Tally.add(status, 1)
 	t.Status, t.Reason, t.UpdatedAt = status, reason, e.Time

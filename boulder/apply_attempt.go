@@ -27,8 +27,8 @@ func (s *State) starting(e *Event, o *Open, b Starting) error {
 	if o.SubTask.Status != SubTaskInProgress {
 		s.setSubTask(e, o.SubTask, SubTaskInProgress, "")
 	}
-	if len(s.begun) > 1 {
-		for _, t := range s.begun {
+	if begun := filter(s.SubTasks, func(t *SubTask) bool { return t.Status == SubTaskInProgress }); len(begun) > 1 {
+		for _, t := range begun {
 			t.Shared = true
 		}
 	}
@@ -90,11 +90,13 @@ func (s *State) progress(e *Event, b SubTaskProgress) error {
 	}
 	o.Attempt.Seen = b.Usage
 	if b.Checkpoint != nil {
-		c := *b.Checkpoint
-		o.SubTask.Checkpoint, o.SubTask.UpdatedAt = &c, e.Time
+		o.SubTask.Checkpoint, o.SubTask.UpdatedAt = b.Checkpoint, e.Time
 	}
 	return nil
 }
+
+// maxFiles bounds [SubTask.Files].
+const maxFiles = 500
 
 func (s *State) turnEnded(e *Event, o *Open, b TurnEnded) error {
 	if o.Turn.Number != b.Turn {
@@ -103,16 +105,19 @@ func (s *State) turnEnded(e *Event, o *Open, b TurnEnded) error {
 	o.Attempt.Status = AttemptMonitoring
 	o.Attempt.recovered()
 	s.regrown(o.Attempt.Model, b.Cooldown)
-	evidence := b.Evidence
 	o.Attempt.TakenAt = time.Time{}
-	s.worked(o, evidence.Duration)
-	if o.Attempt.Idle++; evidence.ToolCount > 0 {
+	s.worked(o, b.Evidence.Duration)
+	if o.Attempt.Idle++; b.Evidence.ToolCount > 0 {
 		o.Attempt.Idle = 0
 	}
-	o.Attempt.Result = resultOf(&evidence)
-	o.Turn.Evidence, o.Turn.EndedAt = &evidence, e.Time
-	o.SubTask.GateRuns, o.SubTask.Tree = nil, evidence.Diff.Tree
-	o.SubTask.addFiles(evidence.Diff)
+	o.Attempt.Result = resultOf(&b.Evidence)
+	o.Turn.Evidence, o.Turn.EndedAt = &b.Evidence, e.Time
+	o.SubTask.GateRuns, o.SubTask.Tree = nil, b.Evidence.Diff.Tree
+	for _, f := range b.Evidence.Diff.Files {
+		if f.Own && len(o.SubTask.Files) < maxFiles {
+			addTo(&o.SubTask.Files, f.Path)
+		}
+	}
 	return nil
 }
 
@@ -133,28 +138,19 @@ func (s *State) gateRun(_ *Event, b GateRun) error {
 	return nil
 }
 
-// maxFiles bounds [SubTask.Files].
-const maxFiles = 500
-
-// addFiles remembers the files that are a sub-task's own.
-func (t *SubTask) addFiles(d Diff) {
-	for _, f := range d.Files {
-		if f.Own && len(t.Files) < maxFiles {
-			addTo(&t.Files, f.Path)
-		}
-	}
-}
+// maxNewFacts bounds [Boulder.NewFacts]; the oldest go first.
+const maxNewFacts = 30
 
 func (s *State) judged(_ *Event, o *Open, b Judged) error {
 	if o.Turn.Number != b.Turn || o.Turn.Verdict != nil {
 		return fmt.Errorf("turn %d of %q is not waiting for a verdict", b.Turn, b.SubTaskID)
 	}
-	verdict := b.Verdict
-	o.Turn.Verdict = &verdict
+	o.Turn.Verdict = &b.Verdict
 	o.Attempt.recovered()
 	s.regrown(s.Boulder.LedgerModel, b.Cooldown)
 	o.SubTask.Stalls = b.Stalls
-	s.learn(verdict.NewFacts)
+	addTo(&s.Boulder.NewFacts, b.Verdict.NewFacts...)
+	s.Boulder.NewFacts = s.Boulder.NewFacts[max(0, len(s.Boulder.NewFacts)-maxNewFacts):]
 	return nil
 }
 
@@ -190,7 +186,7 @@ func (s *State) continuation(e *Event, o *Open, b Continuation) error {
 	if !b.NotBefore.IsZero() {
 		o.Attempt.NotBefore, o.Attempt.Reason = b.NotBefore, "a pause after turns without progress"
 	}
-	s.track(o.SubTask, b.Track)
+	o.SubTask.track(b.Track)
 	return nil
 }
 
@@ -203,7 +199,7 @@ func (s *State) trouble(e *Event, o *Open, b Trouble) error {
 	return nil
 }
 
-func (s *State) track(t *SubTask, track json.RawMessage) {
+func (t *SubTask) track(track json.RawMessage) {
 	if len(track) > 0 {
 		t.Track = track
 	}
@@ -241,7 +237,7 @@ func (s *State) retry(e *Event, o *Open, b Retry) error {
 			o.SubTask.Failures = append(slices.Clone(o.SubTask.Failures), b.Digest)
 		}
 	}
-	s.track(o.SubTask, b.Track)
+	o.SubTask.track(b.Track)
 	s.enqueue(e, o.SubTask)
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +26,7 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 	if behind {
 		for model, c := range s.Boulder.Cooldowns {
 			c.Until = e.Time
-			s.setCooldown(model, c)
+			s.Boulder.Cooldowns[model] = c
 		}
 	}
 	for _, o := range s.Live() {
@@ -45,10 +44,8 @@ func (s *State) takenUp(e *Event, b TakenUp) error {
 		}
 		a.UpdatedAt = e.Time
 	}
-	if r := s.Boulder.Replan; r != nil && (r.Troubles > 0 || !r.NotBefore.IsZero()) {
-		fresh := *r
-		fresh.Troubles, fresh.NotBefore = 0, time.Time{}
-		s.Boulder.Replan = &fresh
+	if r := s.Boulder.Replan; r != nil {
+		r.Troubles, r.NotBefore = 0, time.Time{}
 	}
 	return nil
 }
@@ -64,12 +61,10 @@ func (s *State) clockMoved(_ *Event, b ClockMoved) error {
 	}
 	for model, c := range s.Boulder.Cooldowns {
 		c.Until = setBack(c.Until, b.By)
-		s.setCooldown(model, c)
+		s.Boulder.Cooldowns[model] = c
 	}
 	if r := s.Boulder.Replan; r != nil {
-		moved := *r
-		moved.NotBefore = setBack(r.NotBefore, b.By)
-		s.Boulder.Replan = &moved
+		r.NotBefore = setBack(r.NotBefore, b.By)
 	}
 	return nil
 }
@@ -101,26 +96,25 @@ func (s *State) cooled(_ *Event, b Cooled) error {
 }
 
 func (s *State) setCooldown(model string, c Cooldown) {
-	all := map[string]Cooldown{}
-	maps.Copy(all, s.Boulder.Cooldowns) // records that were handed out share the old one
-	all[model] = c
-	s.Boulder.Cooldowns = all
+	if s.Boulder.Cooldowns == nil {
+		s.Boulder.Cooldowns = map[string]Cooldown{}
+	}
+	s.Boulder.Cooldowns[model] = c
 }
 
 // regrown takes in what became of a model's cool-down; nil: nothing. One whose limit has grown back is over.
 func (s *State) regrown(model string, c *Cooldown) {
-	if c == nil {
-		return
-	}
-	s.setCooldown(model, *c)
-	if c.Limit >= c.Full {
+	switch {
+	case c == nil:
+	case c.Limit >= c.Full:
 		delete(s.Boulder.Cooldowns, model)
+	default:
+		s.setCooldown(model, *c)
 	}
 }
 
 func (s *State) budgetSet(_ *Event, b BudgetSet) error {
-	budget := b.Budget
-	if err := budget.Validate(); err != nil {
+	if err := b.Budget.Validate(); err != nil {
 		return err
 	}
 	of, used := &s.Boulder.Budget, s.Boulder.Usage
@@ -136,12 +130,9 @@ func (s *State) budgetSet(_ *Event, b BudgetSet) error {
 			used = used.Add(o.Running())
 		}
 	}
-	budget.Unpriced = used.Unpriced
-	*of = &budget
-	prefix := b.SubTaskID + "/"
-	s.Boulder.Warned = slices.DeleteFunc(slices.Clone(s.Boulder.Warned), func(key string) bool {
-		return strings.HasPrefix(key, prefix)
-	})
+	b.Budget.Unpriced = used.Unpriced
+	*of = &b.Budget
+	s.Boulder.Warned = filter(s.Boulder.Warned, func(key string) bool { return !strings.HasPrefix(key, b.SubTaskID+"/") })
 	return nil
 }
 
@@ -152,10 +143,8 @@ func (s *State) budgetWarning(_ *Event, b BudgetWarning) error {
 	if slices.Contains(s.Boulder.Warned, b.Key()) {
 		return fmt.Errorf("the warning %q was given", b.Key())
 	}
-	if b.SubTaskID != "" {
-		if _, err := s.known(b.SubTaskID); err != nil {
-			return err
-		}
+	if _, err := s.known(b.SubTaskID); b.SubTaskID != "" && err != nil {
+		return err
 	}
 	s.Boulder.Warned = append(slices.Clone(s.Boulder.Warned), b.Key())
 	return nil

@@ -11,10 +11,8 @@ func (s *State) noted(e *Event, b Noted) error {
 	if b.Text == "" || utf8.RuneCountInString(b.Text) > maxNote {
 		return fmt.Errorf("a note has 1 to %d characters", maxNote)
 	}
-	if b.SubTaskID != "" {
-		if _, err := s.unfinished(b.SubTaskID); err != nil {
-			return err
-		}
+	if _, err := s.unfinished(b.SubTaskID); b.SubTaskID != "" && err != nil {
+		return err
 	}
 	notes := append(slices.Clone(s.Boulder.Notes), Note{Seq: e.Seq, SubTaskID: b.SubTaskID, Text: b.Text, At: e.Time})
 	s.Boulder.Notes = notes[max(0, len(notes)-maxNotes):]
@@ -27,7 +25,7 @@ func (s *State) sessionLeft(_ *Event, b SessionLeft) error {
 	case b.SessionID == "" || known != b.Stopped:
 		return fmt.Errorf("session %q cannot be left, or stopped, now", b.SessionID)
 	case b.Stopped:
-		s.Boulder.Left = slices.DeleteFunc(slices.Clone(s.Boulder.Left), func(l LeftSession) bool { return l == left })
+		s.Boulder.Left = without(s.Boulder.Left, []LeftSession{left})
 	default:
 		s.Boulder.Left = append(slices.Clone(s.Boulder.Left), left)
 	}
@@ -38,10 +36,8 @@ func (s *State) archived(e *Event, b Archived) error {
 	switch {
 	case !s.Boulder.Status.Terminal():
 		return fmt.Errorf("boulder %s is %s: only what is over can be archived", s.Boulder.ID, s.Boulder.Status)
-	case b.Archived && !s.Boulder.ArchivedAt.IsZero():
-		return fmt.Errorf("boulder %s is archived already", s.Boulder.ID)
-	case !b.Archived && s.Boulder.ArchivedAt.IsZero():
-		return fmt.Errorf("boulder %s is not archived", s.Boulder.ID)
+	case b.Archived != s.Boulder.ArchivedAt.IsZero():
+		return fmt.Errorf("boulder %s: that it is archived is %t already", s.Boulder.ID, b.Archived)
 	}
 	s.Boulder.ArchivedAt = time.Time{}
 	if b.Archived {

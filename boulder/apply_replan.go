@@ -55,9 +55,7 @@ func (s *State) replanStarted(_ *Event, b ReplanStarted) error {
 		return fmt.Errorf("a replan for %q replaces %v, not %v", b.SubTaskID, ids, b.Replaces)
 	}
 	s.Boulder.Replans++
-	s.Boulder.Wanted = slices.DeleteFunc(slices.Clone(s.Boulder.Wanted), func(w Replanning) bool {
-		return w.SubTaskID == b.SubTaskID
-	})
+	s.Boulder.Wanted = filter(s.Boulder.Wanted, func(w Replanning) bool { return w.SubTaskID != b.SubTaskID })
 	s.Boulder.Replan = &Replanning{AttemptRef: b.AttemptRef, Reason: b.Reason, Replaces: b.Replaces}
 	return nil
 }
@@ -66,12 +64,10 @@ func (s *State) replanTrouble(_ *Event, b ReplanTrouble) error {
 	if s.Boulder.Replan == nil {
 		return fmt.Errorf("no replan is being made")
 	}
-	r := *s.Boulder.Replan
 	if !b.Uncounted {
-		r.Troubles++
+		s.Boulder.Replan.Troubles++
 	}
-	r.Fault, r.NotBefore = b.Reason, b.NotBefore
-	s.Boulder.Replan = &r
+	s.Boulder.Replan.Fault, s.Boulder.Replan.NotBefore = b.Reason, b.NotBefore
 	return nil
 }
 
@@ -116,10 +112,8 @@ func (s *State) replanned(e *Event, b Replanned) error {
 		return err
 	}
 	for _, t := range fresh {
-		for _, id := range t.DependsOn {
-			if slices.Contains(r.Replaces, id) {
-				return fmt.Errorf("sub-task %q depends on %q, which is replaced", t.ID, id)
-			}
+		if i := slices.IndexFunc(t.DependsOn, func(id string) bool { return slices.Contains(r.Replaces, id) }); i >= 0 {
+			return fmt.Errorf("sub-task %q depends on %q, which is replaced", t.ID, t.DependsOn[i])
 		}
 		for _, c := range b.Changed {
 			if c.To.ID == t.ID {
@@ -137,14 +131,11 @@ func (s *State) replanned(e *Event, b Replanned) error {
 
 // approvedBefore lets a gate run that a person approved for what is replaced, besides those that are approved now.
 func (s *State) approvedBefore(r *Replanning, all bool) func(string) bool {
-	approved := map[string]bool{}
+	var approved []string
 	for _, id := range r.Replaces {
-		t := s.byID[id]
-		for _, gate := range slices.Concat(t.Gates, t.NoWorse) {
-			approved[gate] = true
-		}
+		approved = slices.Concat(approved, s.byID[id].Gates, s.byID[id].NoWorse)
 	}
-	return func(gate string) bool { return all || approved[gate] }
+	return func(gate string) bool { return all || slices.Contains(approved, gate) }
 }
 
 // supersede ends everything that a replan replaces.

@@ -73,7 +73,7 @@ func (s *State) setDone(t *SubTask, p *Plan) error {
 		addTo(&t.NoWorse, without(s.Boulder.Checks.Tests, t.Gates)...)
 	}
 	if t.DoneNeeds(DoneDiagnostics) {
-		addTo(&t.Lint, without(s.Boulder.Checks.Lint, t.Gates, t.NoWorse)...)
+		addTo(&t.Lint, without(s.Boulder.Checks.Lint, slices.Concat(t.Gates, t.NoWorse))...)
 	}
 	return nil
 }
@@ -87,9 +87,9 @@ func addTo(list *[]string, more ...string) {
 	}
 }
 
-// without leaves out of commands what other lists have.
-func without(commands []string, others ...[]string) []string {
-	return slices.DeleteFunc(slices.Clone(commands), func(c string) bool { return slices.Contains(slices.Concat(others...), c) })
+// without leaves out what another list has.
+func without[T comparable](list, other []T) []T {
+	return filter(list, func(x T) bool { return !slices.Contains(other, x) })
 }
 
 // MayStayRed reports whether a gate of this sub-task holds if it is as red as before.

@@ -47,7 +47,6 @@ type picture struct {
 	Live     []AttemptRef
 	Queues   map[string][]AttemptRef
 	Done     []string
-	Begun    []string
 }
 
 func pictureOf(s *State) picture {
@@ -71,10 +70,6 @@ func pictureOf(s *State) picture {
 	for _, t := range s.Completed(len(s.SubTasks)) {
 		p.Done = append(p.Done, t.ID)
 	}
-	for _, t := range s.begun {
-		p.Begun = append(p.Begun, t.ID)
-	}
-	slices.Sort(p.Begun)
 	return p
 }
 

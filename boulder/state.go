@@ -23,7 +23,6 @@ type State struct {
 	open   map[string]*Open   // the attempt of each sub-task that is not over
 	live   []*Open            // those that hold a slot, in the order they got it
 	queues map[string][]*Open // the others, by model: by priority, then first in, first out
-	begun  []*SubTask         // in progress: live, or a retry in line
 	done   []*SubTask         // completed, in the order they did
 
 	keepTurns bool
@@ -117,18 +116,7 @@ func Restore(snap Snapshot) (*State, error) {
 func (s *State) addSubTask(t *SubTask) {
 	s.SubTasks = append(s.SubTasks, t)
 	s.byID[t.ID] = t
-	s.moved(t, "", t.Status)
-}
-
-// moved keeps the lists of sub-tasks by status.
-func (s *State) moved(t *SubTask, from, to SubTaskStatus) {
-	if from == SubTaskInProgress {
-		s.begun = removed(s.begun, t)
-	}
-	switch to {
-	case SubTaskInProgress:
-		s.begun = append(s.begun, t)
-	case SubTaskCompleted:
+	if t.Status == SubTaskCompleted {
 		s.done = append(s.done, t)
 	}
 }
@@ -148,24 +136,9 @@ func (s *State) opened(o *Open) {
 // closed takes an attempt out of where opened has put it.
 func (s *State) closed(o *Open) {
 	delete(s.open, o.SubTask.ID)
-	s.live = removed(s.live, o)
-	if q := removed(s.queues[o.Attempt.Model], o); len(q) > 0 {
-		s.queues[o.Attempt.Model] = q
-	} else {
-		delete(s.queues, o.Attempt.Model)
-	}
-}
-
-// removed is the list without x, which is nearly always the first one.
-func removed[T comparable](list []T, x T) []T {
-	switch i := slices.Index(list, x); i {
-	case -1:
-		return list
-	case 0:
-		return list[1:]
-	default:
-		return slices.Delete(list, i, i+1)
-	}
+	same := func(x *Open) bool { return x == o }
+	s.live = slices.DeleteFunc(s.live, same)
+	s.queues[o.Attempt.Model] = slices.DeleteFunc(s.queues[o.Attempt.Model], same)
 }
 
 // ready reports whether nothing that the sub-task depends on is a reason to wait.
@@ -185,9 +158,14 @@ func (s *State) Open(subTaskID string) *Open { return s.open[subTaskID] }
 // Live returns the attempts that hold a slot, in the order they got it.
 func (s *State) Live() []*Open { return slices.Clone(s.live) }
 
-// Queues returns the attempts that wait for a slot, by model: by priority, then first in, first out. None of it may be kept
-// or changed.
+// Queues returns the attempts that wait for a slot, by model: by priority, then first in, first out. A queue may be empty.
+// None of it may be kept or changed.
 func (s *State) Queues() map[string][]*Open { return s.queues }
+
+// Parked reports how many sub-tasks wait for a person.
+func (s *State) Parked() int {
+	return len(filter(s.SubTasks, func(t *SubTask) bool { return t.Parked }))
+}
 
 // Count returns how many sub-tasks have one of the statuses.
 func (s *State) Count(statuses ...SubTaskStatus) int {
@@ -196,11 +174,6 @@ func (s *State) Count(statuses ...SubTaskStatus) int {
 
 // Completed returns the n sub-tasks that completed last, oldest first. The slice must not be kept or changed.
 func (s *State) Completed(n int) []*SubTask { return s.done[max(0, len(s.done)-n):] }
-
-// Parked reports how many sub-tasks wait for a person.
-func (s *State) Parked() int {
-	return len(filter(s.SubTasks, func(t *SubTask) bool { return t.Parked }))
-}
 
 // AllOver reports whether no attempt is queued or live: nothing more can happen by itself.
 func (s *State) AllOver() bool { return len(s.open) == 0 }

@@ -90,16 +90,75 @@ func TestTurnCounters(t *testing.T) {
 
 func TestNewFacts(t *testing.T) {
 	t.Parallel()
-	s := NewState()
-	s.learn([]string{"a", "b", "a"})
-	s.learn([]string{"b", "c"})
-	if !slices.Equal(s.Boulder.NewFacts, []string{"a", "b", "c"}) {
-		t.Errorf("facts %q", s.Boulder.NewFacts)
-	}
+	s, ref := started(t, Plan{SubTasks: []Spec{{ID: "a"}}}), AttemptRef{"a", 1}
+	feed(t, s, Starting{AttemptRef: ref}, SubTaskStart{AttemptRef: ref, SessionID: "s"})
+	feed(t, s, judgedTurn(ref, 1, Evidence{}, Verdict{NewFacts: []string{"a", "b", "a"}})...)
+	feed(t, s, Continuation{AttemptRef: ref, Turn: 2})
+	want := []string{"a", "b", "c"}
 	for i := range maxNewFacts {
-		s.learn([]string{fmt.Sprint(i)})
+		want = append(want, fmt.Sprint(i))
 	}
-	if n := len(s.Boulder.NewFacts); n != maxNewFacts || s.Boulder.NewFacts[0] != "0" {
-		t.Errorf("%d facts are kept, the oldest is %q", n, s.Boulder.NewFacts[0])
+	feed(t, s, judgedTurn(ref, 2, Evidence{}, Verdict{NewFacts: want})...)
+	if got := s.Boulder.NewFacts; !slices.Equal(got, want[3:]) {
+		t.Errorf("facts %q: the oldest go first", got)
+	}
+}
+
+// TestBaseline: what a command of no_worse said first, or better since, is what every later sub-task is measured by: what an
+// earlier one broke is no excuse, and what it mended has to stay.
+func TestBaseline(t *testing.T) {
+	t.Parallel()
+	const tests = "make test"
+	red := func(names ...string) Gate { return Gate{Command: tests, ExitCode: 1, Failing: names, Output: "long"} }
+	for name, step := range map[string]struct {
+		before Gate
+		after  Gate // as the first sub-task left it
+		want   []string
+		green  bool
+	}{
+		"as it was":                {red("A", "B"), red("A", "B"), []string{"A", "B"}, false},
+		"mended in part":           {red("A", "B"), red("B"), []string{"B"}, false},
+		"mended":                   {red("A"), Gate{Command: tests}, nil, true},
+		"broken in another way":    {red("A", "B"), red("C"), []string{"A", "B"}, false},
+		"green, and then it broke": {Gate{Command: tests}, red("A"), nil, true},
+	} {
+		s := started(t, Plan{SubTasks: []Spec{
+			{ID: "a", NoWorse: []string{tests}}, {ID: "b", NoWorse: []string{tests}, DependsOn: []string{"a"}},
+		}})
+		for _, st := range s.SubTasks {
+			st.NoWorse, st.GateHints = []string{tests}, nil // as if a person had approved the plan
+		}
+		a, b := AttemptRef{"a", 1}, AttemptRef{"b", 1}
+		feed(t, s, Starting{AttemptRef: a}, SubTaskStart{AttemptRef: a, SessionID: "s", Baseline: []Gate{step.before}})
+		if !step.after.Green() {
+			step.after.NoWorse = "so says the runner"
+		}
+		feed(t, s, judgedTurn(a, 1, Evidence{Gates: []Gate{step.after}}, Verdict{Completed: true})...)
+		feed(t, s, completed(a), Starting{AttemptRef: b})
+		got := gateOf(s.SubTask("b").Baseline, tests)
+		if got == nil || !slices.Equal(got.Failing, step.want) || got.Green() != step.green {
+			t.Errorf("%s: the next one is measured by %+v", name, got)
+		}
+		if got := s.SubTask("a").Baseline; len(got) != 1 || len(got[0].Failing) != len(step.before.Failing) {
+			t.Errorf("%s: the first one was measured by %+v", name, got)
+		}
+	}
+}
+// A gate that a replan took over is told as that of the sub-task that the user wrote it for.
+func TestGateOrigin(t *testing.T) {
+	t.Parallel()
+	b := Boulder{Gates: []string{"make lint"}}
+	all := []SubTask{
+		{ID: "hard", Revision: 1, Status: SubTaskSuperseded, Gates: []string{"make", "make lint"}, NoWorse: []string{"make old"}},
+		{ID: "done", Revision: 1, Status: SubTaskCompleted, Gates: []string{"make mine"}},
+		{ID: "easier", Revision: 2, Gates: []string{"make", "make lint", "make mine"}, NoWorse: []string{"make old"}},
+	}
+	for gate, want := range map[string]string{"make": "hard", "make old": "hard", "make lint": "", "make mine": ""} {
+		if got := b.GateOrigin(&all[2], all, gate); got != want {
+			t.Errorf("%s: %q, want %q", gate, got, want)
+		}
+	}
+	if got := b.GateOrigin(&all[0], all, "make"); got != "" {
+		t.Errorf("its own gate is from %q", got)
 	}
 }

@@ -1,6 +1,11 @@
 package boulder
 
-import "slices"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+)
 
 // giveBaseline tells a sub-task how its commands of no_worse went at their best in this run, as far as that was measured.
 // What an earlier sub-task broke is then no excuse for a later one.
@@ -29,14 +34,12 @@ func (s *State) measured(t *SubTask, gates []Gate) {
 
 // improved raises the bar to what a completed sub-task reached.
 func (s *State) improved(t *SubTask, e *Evidence) {
+	s.Boulder.Baseline = slices.Clone(s.Boulder.Baseline)
 	for _, g := range e.Gates {
-		i := slices.IndexFunc(s.Boulder.Baseline, func(old Gate) bool { return old.Command == g.Command })
-		if i < 0 || !t.MayStayRed(g.Command) || !better(g, s.Boulder.Baseline[i]) {
-			continue
+		if best := gateOf(s.Boulder.Baseline, g.Command); best != nil && t.MayStayRed(g.Command) && better(g, *best) {
+			g.Output, g.NoWorse = "", ""
+			*best = g
 		}
-		g.Output, g.NoWorse = "", ""
-		s.Boulder.Baseline = slices.Clone(s.Boulder.Baseline)
-		s.Boulder.Baseline[i] = g
 	}
 }
 
@@ -45,15 +48,35 @@ func better(now, before Gate) bool {
 	if now.Green() || before.Green() {
 		return now.Green() && !before.Green()
 	}
-	old := func(name string) bool { return slices.Contains(before.Failing, name) }
-	return len(now.Failing) > 0 && len(now.Failing) < len(before.Failing) &&
-		!slices.ContainsFunc(now.Failing, func(name string) bool { return !old(name) })
+	return len(now.Failing) > 0 && len(now.Failing) < len(before.Failing) && len(without(now.Failing, before.Failing)) == 0
 }
 
 func gateOf(gates []Gate, command string) *Gate {
-	i := slices.IndexFunc(gates, func(g Gate) bool { return g.Command == command })
-	if i < 0 {
-		return nil
+	if i := slices.IndexFunc(gates, func(g Gate) bool { return g.Command == command }); i >= 0 {
+		return &gates[i]
 	}
-	return &gates[i]
+	return nil
+}
+
+// WasAsked reports whether the attempt's last continuation said this.
+func (a *Attempt) WasAsked(prompt string) bool { return prompt != "" && hashOf(prompt) == a.Asked }
+
+// resultOf names the diff and the failing gates of a turn; empty if no gate failed, or if nobody could take the diff: what
+// is not known is not the same.
+func resultOf(e *Evidence) string {
+	red := e.Red()
+	if len(red) == 0 || e.Diff.Unavailable != "" {
+		return ""
+	}
+	parts := []string{e.Diff.Hash}
+	for _, g := range red {
+		parts = append(parts, g.Command)
+		parts = append(parts, g.Failing...)
+	}
+	return hashOf(strings.Join(parts, "\x00"))
+}
+
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
 }
